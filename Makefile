@@ -1,0 +1,70 @@
+# dlb: make, make check, make install. Everything built lies under build/ (or BUILD=...).
+#   make SAN=address,undefined   the same in build/san-address,undefined
+#   make CC=clang WERROR=1       as CI does
+PREFIX  ?= /usr/local
+DESTDIR ?=
+SAN     ?=
+BUILD   ?= build$(if $(SAN),/san-$(SAN))
+CC      ?= gcc
+MPICC_FLAGS := $(shell pkg-config --cflags ompi-c 2>/dev/null)
+MPI_LIBS    := $(shell pkg-config --libs ompi-c 2>/dev/null)
+BLAS_LIBS   := $(shell pkg-config --libs openblas 2>/dev/null || echo -lopenblas)
+ONNX_PROTO  ?= /usr/include/onnx/onnx.proto
+
+OPT     ?= -O3
+CFLAGS  ?= -g
+DLB_CFLAGS = -std=c11 -D_POSIX_C_SOURCE=200809L -Wall -Wextra -Wshadow -Wstrict-prototypes -Wmissing-prototypes \
+	-Wvla -Werror=implicit-function-declaration $(if $(WERROR),-Werror) $(OPT) -fno-math-errno \
+	-Ilib -I$(BUILD)/gen $(if $(SAN),-fsanitize=$(SAN) -fno-omit-frame-pointer) $(CFLAGS)
+# Kernels are plain loops in places; they may use what the machine has. Never -ffast-math: bits matter.
+$(BUILD)/lib/tensor/cpu/%.o: DLB_CFLAGS += -march=native -mprefer-vector-width=512 -fopenmp-simd
+$(BUILD)/lib/comm/%.o $(BUILD)/lib/exec/%.o: DLB_CFLAGS += $(MPICC_FLAGS)
+$(BUILD)/gen/%.o: DLB_CFLAGS += -Wno-missing-prototypes -Wno-shadow -Wno-unused-parameter
+LDLIBS  = -Wl,--as-needed $(MPI_LIBS) -ldnnl $(BLAS_LIBS) -lhwloc -lprotobuf-c -ljansson -lmd -lz -lpthread -lm
+
+TOOLS   = $(patsubst cmd/%.c,%,$(wildcard cmd/dlb-*.c))
+LIB_C   = $(wildcard lib/*/*.c lib/tensor/cpu/*.c)
+LIB_O   = $(LIB_C:%.c=$(BUILD)/%.o) $(BUILD)/gen/onnx.pb-c.o
+UNIT    = $(patsubst tests/unit/%.c,%,$(wildcard tests/unit/*.c))
+FUZZ    = $(patsubst tests/fuzz/%.c,%,$(wildcard tests/fuzz/*.c))
+
+.PHONY: all check unit golden install clean compile_commands.json fuzz
+.SECONDARY:
+all: $(TOOLS:%=$(BUILD)/bin/%) $(UNIT:%=$(BUILD)/tests/%)
+
+$(BUILD)/bin/%: $(BUILD)/cmd/%.o $(BUILD)/libdlb.a
+	@mkdir -p $(@D)
+	$(CC) $(DLB_CFLAGS) $(LDFLAGS) -o $@ $^ $(LDLIBS)
+$(BUILD)/tests/%: $(BUILD)/tests/unit/%.o $(BUILD)/libdlb.a
+	@mkdir -p $(@D)
+	$(CC) $(DLB_CFLAGS) $(LDFLAGS) -o $@ $^ $(LDLIBS)
+$(BUILD)/libdlb.a: $(LIB_O)
+	@rm -f $@
+	ar rcs $@ $^
+$(BUILD)/%.o: %.c | $(BUILD)/gen/onnx.pb-c.h
+	@mkdir -p $(@D)
+	$(CC) $(DLB_CFLAGS) -MMD -MP -c -o $@ $<
+$(BUILD)/gen/%.o: $(BUILD)/gen/%.c
+	$(CC) $(DLB_CFLAGS) -MMD -MP -c -o $@ $<
+$(BUILD)/gen/onnx.pb-c.c $(BUILD)/gen/onnx.pb-c.h &: $(ONNX_PROTO)
+	@mkdir -p $(BUILD)/gen
+	protoc-c --proto_path=$(dir $(ONNX_PROTO)) --c_out=$(BUILD)/gen $(notdir $(ONNX_PROTO))
+
+# libFuzzer drivers, clang only: tests/fuzz/NAME.c -> build/fuzz/NAME
+fuzz: ; $(MAKE) CC=clang SAN=fuzzer-no-link,address,undefined BUILD=build/fuzz-obj OPT=-O1 fuzz-bins
+fuzz-bins: $(FUZZ:%=build/fuzz/%)
+build/fuzz/%: $(BUILD)/tests/fuzz/%.o $(BUILD)/libdlb.a
+	@mkdir -p $(@D)
+	$(CC) $(DLB_CFLAGS) -fsanitize=fuzzer -o $@ $^ $(LDLIBS)
+
+check: all
+	tests/run
+install: all
+	install -d $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(PREFIX)/share/dlb $(DESTDIR)$(PREFIX)/share/man/man1 \
+		$(DESTDIR)$(PREFIX)/share/man/man5 $(DESTDIR)$(PREFIX)/share/man/man7
+	install -m 755 $(TOOLS:%=$(BUILD)/bin/%) $(DESTDIR)$(PREFIX)/bin
+	cp -R share/. $(DESTDIR)$(PREFIX)/share/dlb
+	for s in 1 5 7; do install -m 644 man/*.$$s $(DESTDIR)$(PREFIX)/share/man/man$$s; done
+clean: ; rm -rf build
+compile_commands.json: ; bear --output build/compile_commands.json -- $(MAKE) -B all
+-include $(LIB_O:.o=.d) $(TOOLS:%=$(BUILD)/cmd/%.d) $(UNIT:%=$(BUILD)/tests/unit/%.d)

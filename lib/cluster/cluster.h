@@ -1,0 +1,63 @@
+/* The cluster: what there is. Kinds of device, nodes, groups, links.
+ *
+ * A node is one device of one host: one MPI rank. Nodes of a kind share costs; a node's `speed`
+ * (1.0) divides its times. Groups form a tree (site > rack > host > socket > device ...); every node
+ * hangs in one group (its leaf). Each group has an `inside` link, the medium through which its members
+ * reach each other, and an `up` link, its own way to its parent's medium.
+ *
+ * Route from node a to node b: the up links of a's groups below their lowest common ancestor, that
+ * ancestor's inside link, the up links down to b. Seconds alone = sum of latencies + bytes / least
+ * bandwidth; transfers that use one link at the same time share its bandwidth. A link that does not
+ * overlap (shared memory: the reader copies) occupies the receiving node while it lasts.
+ *
+ * Synthetic clusters: words separated by blanks or commas,
+ *     [GROUP=]KIND[/THREADS][:COUNT][*SPEED][@MEMORY]      cpu:2   cpu/4:1   cpu:1*0.5   cpu:2@8GB
+ * each KIND word is put on the current host ("h0"); a word "host" starts the next host, "rack" the next
+ * rack; "link=CLASS:LATENCY,BANDWIDTH" (1e-6,10e9) sets the medium of hosts, racks or the site (CLASS
+ * shm, rack, site). Example: "cpu:2 host cpu:2*0.5 link=rack:5e-6,1.25e9". */
+#ifndef DLB_CLUSTER_CLUSTER_H
+#define DLB_CLUSTER_CLUSTER_H
+#include "doc/doc.h"
+#include "util/mem.h"
+
+struct dlb_device_kind {
+	const char *name;			/* "cpu" (one thread), "cpu/4" */
+	const char *backend;			/* "cpu" */
+	int threads;
+	double peak_flops, bandwidth_Bps;	/* 0: unknown; measured by dlb-profile --cluster */
+	double memory_bytes;			/* 0: no limit known */
+	const char **without;			/* op types or classes of work (dlb_op_work) that have no kernel here */
+	int n_without;
+};
+struct dlb_node {
+	int kind, group;
+	double speed;				/* 1.0 */
+	double memory_bytes;			/* its share of the host's memory; 0: that of the kind */
+	const char *host;			/* host name, for launching */
+	int device;				/* index on its host */
+};
+struct dlb_group { const char *name, *cls; int parent, inside, up; };	/* links -1: none (free) */
+struct dlb_link { const char *name, *cls; double latency_s, bandwidth_Bps; bool overlap; };
+struct dlb_memory { int group; const char *name, *cls; double bytes, bandwidth_Bps; };	/* NUMA, CXL */
+
+struct dlb_cluster {
+	struct dlb_arena arena;
+	struct dlb_device_kind *kind; struct dlb_node *node; struct dlb_group *group; struct dlb_link *link;
+	struct dlb_memory *memory;
+	int n_kinds, n_nodes, n_groups, n_links, n_memories;
+};
+void dlb_cluster_init(struct dlb_cluster *c);
+void dlb_cluster_release(struct dlb_cluster *c);
+int dlb_cluster_parse(const char *text, struct dlb_cluster *c, struct dlb_error *err);	/* synthetic */
+/* This host through hwloc, or the XML file `topology` in its place: one node per core group of one thread
+ * ("cpu", count = cores) unless told otherwise. threads <= 0: 1. */
+int dlb_cluster_discover(struct dlb_cluster *c, const char *topology, int threads, struct dlb_error *err);
+int dlb_cluster_check(const struct dlb_cluster *c, struct dlb_error *err);
+json_t *dlb_cluster_write(const struct dlb_cluster *c);			/* returns new */
+int dlb_cluster_read(const struct dlb_doc *d, struct dlb_cluster *c, struct dlb_error *err);
+int dlb_cluster_read_section(const struct dlb_ref *r, struct dlb_cluster *c, struct dlb_error *err);
+/* Links on the route from node a to node b, in order; returns their number (0 when a == b), at most 16. */
+int dlb_cluster_route(const struct dlb_cluster *c, int a, int b, int link[16]);
+double dlb_cluster_transfer_s(const struct dlb_cluster *c, double bytes, int a, int b);	/* alone */
+double dlb_cluster_node_memory(const struct dlb_cluster *c, int node);	/* bytes; INFINITY: no limit known */
+#endif

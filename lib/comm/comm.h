@@ -1,0 +1,31 @@
+/* Messages between nodes: MPI in one file (comm.c). Rank i is node i. Everything times out: a wait that
+ * hears nothing for timeout_s aborts the job with one line that names the peer. */
+#ifndef DLB_COMM_COMM_H
+#define DLB_COMM_COMM_H
+#include <stdbool.h>
+#include <stddef.h>
+#include "util/error.h"
+
+struct dlb_comm;			/* opaque */
+struct dlb_request { void *mpi; int peer; bool active; };
+
+int dlb_comm_new(struct dlb_comm **c, double timeout_s, struct dlb_error *err);	/* MPI_Init_thread */
+void dlb_comm_free(struct dlb_comm *c);			/* MPI_Finalize */
+int dlb_comm_rank(const struct dlb_comm *c);
+int dlb_comm_size(const struct dlb_comm *c);
+void dlb_comm_isend(struct dlb_comm *c, const void *p, size_t bytes, int peer, int tag, struct dlb_request *r);
+void dlb_comm_irecv(struct dlb_comm *c, void *p, size_t bytes, int peer, int tag, struct dlb_request *r);
+bool dlb_comm_test(struct dlb_comm *c, struct dlb_request *r);
+int dlb_comm_wait(struct dlb_comm *c, struct dlb_request *r, struct dlb_error *err);
+int dlb_comm_bcast(struct dlb_comm *c, void *p, size_t bytes, int root, struct dlb_error *err);
+int dlb_comm_barrier(struct dlb_comm *c, struct dlb_error *err);
+enum dlb_comm_op { DLB_COMM_SUM, DLB_COMM_MAX, DLB_COMM_MIN };
+int dlb_comm_allreduce_f64(struct dlb_comm *c, double *x, int n, enum dlb_comm_op op, struct dlb_error *err);
+/* Gathers `bytes` of each rank on root, in rank order (recv on root only). */
+int dlb_comm_gather(struct dlb_comm *c, const void *p, size_t bytes, void *recv, int root, struct dlb_error *err);
+/* All ranks learn the worst rc; when any is non-zero every rank returns -1, with the lowest failing rank's
+ * err on all (its rank in *who). */
+int dlb_comm_agree(struct dlb_comm *c, int rc, struct dlb_error *err, int *who);
+void dlb_comm_abort(struct dlb_comm *c, int status) __attribute__((noreturn));
+const char *dlb_comm_host(const struct dlb_comm *c);	/* this rank's host name */
+#endif

@@ -1,0 +1,88 @@
+/* The document: one JSON object, an envelope of sections, that travels along the pipe.
+ *
+ *     {"dlb":"1.0", "graph":{}, "profile":{}, "cluster":{}, "cost":{}, "balance":{}, "plan":{},
+ *      "run":{}, "report":{}, "provenance":[]}
+ *
+ * A filter reads the document, sets its own section and writes the document on; everything it does
+ * not own, and every member named x-..., goes through untouched. jansson's json_t is the
+ * representation; each section's own module (lib/<layer>/<section>_json.c) turns its json_t into an
+ * open C struct and back. This module knows the envelope only: which sections there are, which
+ * stands on which, hashes, versions, and typed getters that know the JSON Pointer of what they read.
+ *
+ * What stands on what (CONTRACT): replacing a section drops those that stand on it.
+ *     graph -> profile -> cost <- cluster;  cost -> plan -> report;  balance <- cluster's node ids.
+ *
+ * A struct dlb_ref is a json value with the pointer that leads to it, so that every message can say
+ * where: "<stdin>: /graph/ops/17/inputs/0: no tensor 44". */
+#ifndef DLB_DOC_DOC_H
+#define DLB_DOC_DOC_H
+#include <jansson.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include "util/error.h"
+
+struct dlb_doc {
+	json_t *root;		/* owned */
+	char name[200];		/* file name, or "<stdin>", for messages */
+};
+
+/* Reads one document from `path` (NULL or "-": stdin). Errors: cannot open, parse error with line
+ * and column, "empty input; did the previous command fail?", not an object, no "dlb" member, another
+ * major version (both are named), an unknown member of our minor or older (nearest known name). */
+int dlb_doc_read(struct dlb_doc *d, const char *path, struct dlb_error *err);
+int dlb_doc_parse(struct dlb_doc *d, const char *text, size_t n, const char *name, struct dlb_error *err);
+void dlb_doc_init(struct dlb_doc *d, const char *name);		/* an empty document of our version */
+/* Writes the whole document and a newline; integers as integers, reals with 17 digits, members of the
+ * envelope in the order above, x- members after. -1 when the stream fails. */
+int dlb_doc_write(const struct dlb_doc *d, FILE *f, struct dlb_error *err);
+void dlb_doc_release(struct dlb_doc *d);
+
+/* The section, borrowed; NULL when absent. */
+json_t *dlb_doc_section(const struct dlb_doc *d, const char *section);
+/* As above, but absence is an error that says which tool makes it. */
+int dlb_doc_need(const struct dlb_doc *d, const char *section, json_t **out, struct dlb_error *err);
+/* Takes `value`; drops what stands on the section. */
+void dlb_doc_set(struct dlb_doc *d, const char *section, json_t *value);
+/* As dlb_doc_set, but drops nothing (dlb-rebalance writing balance). */
+void dlb_doc_put(struct dlb_doc *d, const char *section, json_t *value);
+/* Appends {tool, version, arguments} to provenance. */
+void dlb_doc_provenance(struct dlb_doc *d, const char *tool, int argc, char **argv);
+
+/* Hash of parsed values: members sorted, numbers by value (1 and 1.0 are equal), x- members and
+ * members named in `skip` (NULL-terminated, may be NULL) left out at every depth. */
+uint64_t dlb_doc_hash(const json_t *v, const char *const *skip);
+/* "inputs": {"graph":"16 hex digits", ...} of a section made from the sections named. */
+json_t *dlb_doc_input_hashes(const struct dlb_doc *d, const char *const *sections);
+/* Checks section's "inputs" against the document: -1 with "made from another graph" etc. A section
+ * without "inputs" (written by hand) passes. */
+int dlb_doc_check_inputs(const struct dlb_doc *d, const char *section, struct dlb_error *err);
+
+/* ---- typed getters ---- */
+struct dlb_ref { json_t *v; const struct dlb_ref *up; const char *key; int index; const char *doc; };
+
+struct dlb_ref dlb_ref_root(const struct dlb_doc *d, const char *section);
+struct dlb_ref dlb_ref_at(const struct dlb_ref *up, const char *key);	/* v NULL when absent */
+struct dlb_ref dlb_ref_index(const struct dlb_ref *up, int i);
+/* "/graph/ops/17" into buf. */
+void dlb_ref_pointer(const struct dlb_ref *r, char *buf, size_t n);
+/* dlb_fail with the document's name and the pointer as where. */
+int dlb_ref_fail(const struct dlb_ref *r, struct dlb_error *err, const char *fmt, ...)
+	__attribute__((format(printf, 3, 4)));
+
+/* Each reads member `key` of object r into *out; -1 when it is missing (unless `opt`: then *out stays)
+ * or has another type or lies outside [min,max]. Reals accept integers, refuse NaN/inf by nature. */
+enum { DLB_NEED = 0, DLB_OPT = 1 };
+int dlb_get_int(const struct dlb_ref *r, const char *key, int opt, int64_t min, int64_t max, int64_t *out, struct dlb_error *err);
+int dlb_get_real(const struct dlb_ref *r, const char *key, int opt, double min, double max, double *out, struct dlb_error *err);
+int dlb_get_bool(const struct dlb_ref *r, const char *key, int opt, bool *out, struct dlb_error *err);
+int dlb_get_str(const struct dlb_ref *r, const char *key, int opt, const char **out, struct dlb_error *err);	/* borrowed */
+int dlb_get_array(const struct dlb_ref *r, const char *key, int opt, struct dlb_ref *out, int *n, struct dlb_error *err);
+int dlb_get_object(const struct dlb_ref *r, const char *key, int opt, struct dlb_ref *out, struct dlb_error *err);
+/* Members of r must be in `known` (NULL-terminated) or start with x-; else nearest known name.
+ * Not checked when the document is of a newer minor version. */
+int dlb_ref_known(const struct dlb_ref *r, const char *const *known, struct dlb_error *err);
+/* Element i of array r as an integer or real. */
+int dlb_ref_int(const struct dlb_ref *r, int64_t min, int64_t max, int64_t *out, struct dlb_error *err);
+int dlb_ref_real(const struct dlb_ref *r, double min, double max, double *out, struct dlb_error *err);
+#endif

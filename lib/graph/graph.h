@@ -1,0 +1,136 @@
+/* The graph: what must be computed in one training step (or one inference).
+ *
+ * Ops and tensors are open structs in arrays, linked by integer ids (index = id). Ops stand in a
+ * topological order: every op after those that make its inputs. Forward ops come first, then backward,
+ * then updates; shared weights have one update. The batch size is symbolic: a dimension is
+ * mul * n + add for n samples (of a micro-batch). Constants that follow the batch size likewise.
+ *
+ * Tensor kinds
+ *     input       fed with samples           label    fed with labels
+ *     seed        fed: weight of this micro-batch in the step's loss (counted labels / all counted)
+ *     weight      trainable parameter        buffer   running statistics, written by their op in order
+ *     constant    same for every step        activation, gradient, weight-gradient
+ * Weights and buffers are state: they live on the node of their `home` op (the update op; the op that
+ * writes the buffer) and make no edges among ops of one micro-batch. Readers elsewhere get a copy each
+ * step. A weight-gradient is the gradient of one micro-batch; the program sums them m = 0 .. M-1.
+ *
+ * The loss of a step is sum over m of seed_m * loss_m; the loss gradient fed backwards is the seed.
+ * Each update op has inputs {weight, its gradient} and no outputs; its type is "Update" and which
+ * optimizer it stands for is an attribute ("optimizer") that dlb-run may change without new ids.
+ *
+ * Example: y = Relu(Gemm(x, w, b)) has ops 0 Gemm, 1 Relu, 2 loss, 3 .. backward, then two updates. */
+#ifndef DLB_GRAPH_GRAPH_H
+#define DLB_GRAPH_GRAPH_H
+#include "doc/doc.h"
+#include "op/op.h"
+#include "util/mem.h"
+
+struct dlb_dim { int64_t mul, add; };			/* mul * batch + add */
+enum dlb_tensor_kind { DLB_T_INPUT, DLB_T_LABEL, DLB_T_SEED, DLB_T_WEIGHT, DLB_T_BUFFER, DLB_T_CONSTANT,
+		       DLB_T_ACTIVATION, DLB_T_GRADIENT, DLB_T_WEIGHT_GRADIENT, DLB_N_T_KINDS };
+enum dlb_phase { DLB_FORWARD, DLB_BACKWARD, DLB_UPDATE, DLB_N_PHASES };
+
+struct dlb_tensor {
+	const char *name;
+	enum dlb_tensor_kind kind;
+	enum dlb_dtype dtype;
+	enum dlb_layout layout;
+	int n_dims;
+	struct dlb_dim dim[DLB_MAX_DIMS];
+	int producer;			/* op id, -1: none (inputs, state, constants) */
+	int home;			/* weight, buffer: op where it lives; else -1 */
+	int of;				/* gradient: the tensor it is the gradient of; else -1 */
+	/* constants: values at batch n are value[i] + value_mul[i] * n (value_mul NULL: fixed);
+	 * `fill`: one value for all elements. Weights and buffers: data as read from the model, or NULL. */
+	const void *data;
+	const int64_t *data_mul;
+	bool is_fill;
+	double fill;
+	int64_t bound;			/* integer inputs: values lie in [0, bound) (of the Gather or loss); 0: unknown */
+	int fan_in, fan_out;		/* weights, for --init: 0 unknown */
+	double size_mul, size_add;	/* when dims are unknown (converted graphs): bytes = mul*n + add */
+};
+struct dlb_op {
+	const char *name;		/* the vertex's name, unique */
+	const char *type;		/* "Conv"; any string in converted graphs */
+	const char *domain;		/* "" for ONNX's own */
+	int kind;			/* enum dlb_op_kind, or -1: can be planned, not run */
+	enum dlb_phase phase;
+	int opset;
+	int n_in, n_out, n_attr;
+	int *in, *out;			/* tensor ids, -1 absent */
+	struct dlb_attr *attr;
+	int of;				/* backward: the forward op it differentiates; update: first op that reads the weight; else -1 */
+	int colocate;			/* op id whose node this one must share, or -1 */
+	double flop, flop_fixed;	/* at graph.batch, and the part of it that does not follow the batch */
+	double bytes, bytes_fixed;	/* memory traffic, likewise */
+};
+struct dlb_graph {
+	struct dlb_arena arena;
+	struct dlb_op *op;
+	struct dlb_tensor *tensor;
+	int n_ops, n_tensors, cap_ops, cap_tensors;
+	int *input, n_inputs;		/* fed tensors in the model's order (labels included) */
+	int *output, n_outputs;		/* the model's outputs */
+	int loss, label, seed;		/* tensor ids or -1 */
+	int64_t batch;			/* default global batch */
+	enum dlb_dtype dtype;		/* f32 or f64 */
+	bool training;
+	const char *model_path, *model_sha256;	/* absolute; where weights come from; NULL: none */
+	int opset;
+	/* adjacency, made by dlb_graph_index: readers of each tensor */
+	int *reader_start, *reader;	/* readers of tensor t: reader[reader_start[t] .. reader_start[t+1]) */
+};
+
+/* -- building (graph.c) -- */
+void dlb_graph_init(struct dlb_graph *g);
+void dlb_graph_release(struct dlb_graph *g);
+int dlb_graph_add_tensor(struct dlb_graph *g, const char *name, enum dlb_tensor_kind kind);	/* id; rest zeroed/-1 */
+int dlb_graph_add_op(struct dlb_graph *g, const char *name, const char *type, const char *domain, enum dlb_phase phase,
+		     const int *in, int n_in, const int *out, int n_out, const struct dlb_attr *attr, int n_attr);
+int dlb_graph_index(struct dlb_graph *g);			/* (re)builds producer and readers */
+/* Invariants: ids in range, ops in topological order, no cycle, names unique, colocate chains, sizes
+ * without overflow. */
+int dlb_graph_check(const struct dlb_graph *g, struct dlb_error *err);
+/* Sorts ops topologically (stable), renumbering; -1 with the names on a cycle. */
+int dlb_graph_sort(struct dlb_graph *g, struct dlb_error *err);
+
+/* -- at a batch size -- */
+struct dlb_desc dlb_tensor_desc(const struct dlb_tensor *t, int64_t n);
+double dlb_tensor_bytes(const struct dlb_tensor *t, int64_t n);
+/* Fills io for op at n samples; descs and values live in `a`. */
+void dlb_graph_io(const struct dlb_graph *g, int op, int64_t n, struct dlb_arena *a, struct dlb_op_io *io);
+/* The values of a constant at n samples, in `a` (or the graph's own memory when fixed). */
+const void *dlb_tensor_value(const struct dlb_tensor *t, int64_t n, struct dlb_arena *a);
+double dlb_op_flop_at(const struct dlb_graph *g, int op, int64_t n);
+double dlb_op_bytes_at(const struct dlb_graph *g, int op, int64_t n);
+/* Text key of (type, attributes, operand descs at n): ops with equal keys cost the same. */
+char *dlb_op_signature(const struct dlb_graph *g, int op, int64_t n, struct dlb_arena *a);
+/* Group of ops that must share a node: the least op id of the colocation class. */
+void dlb_graph_groups(const struct dlb_graph *g, int *group /* n_ops */);
+
+/* -- rewrites, in the order dlb-profile applies them (one file each) -- */
+/* fold.c: infers every shape at n, 2n and 3n, folds constants, drops dead vertices, makes dims affine in
+ * the batch; hard-wired batch dimensions are patched. batch 0: the model's own, else 32. */
+int dlb_graph_fold(struct dlb_graph *g, int64_t batch, struct dlb_error *err);
+/* params.c: float initializers with a differentiable path to the output become weights, running
+ * statistics buffers, the rest constants. */
+int dlb_graph_find_parameters(struct dlb_graph *g, struct dlb_error *err);
+/* loss.c: attaches the loss (CONTRACT's rule; `loss` NULL or "auto": default; "none"). */
+int dlb_graph_attach_loss(struct dlb_graph *g, const char *loss, struct dlb_error *err);
+/* layout.c: chooses one physical layout per tensor; inserts Layout ops at the borders. Never f64. */
+int dlb_graph_choose_layout(struct dlb_graph *g, struct dlb_error *err);
+/* autodiff.c: adds backward ops, sums of gradients, and one update op a weight. */
+int dlb_graph_differentiate(struct dlb_graph *g, struct dlb_error *err);
+/* eval.c: the inference graph of a training graph, for test accuracy: forward ops only (the loss kept where
+ * there is one), BatchNormalization by its running statistics, Dropout out. op_of[i], tensor_of[i]: ids in g
+ * (arrays in out's arena). */
+int dlb_graph_eval(const struct dlb_graph *g, struct dlb_graph *out, int **op_of, int **tensor_of, struct dlb_error *err);
+/* What a user should know of the graph (BatchNorm folded or in inference mode, tied weights): one line each in
+ * g's arena; returns their number. */
+int dlb_graph_warnings(struct dlb_graph *g, const char ***lines);
+
+/* -- document (graph_json.c) -- */
+json_t *dlb_graph_write(const struct dlb_graph *g);				/* returns new */
+int dlb_graph_read(const struct dlb_doc *d, struct dlb_graph *g, struct dlb_error *err);	/* ends in check */
+#endif

@@ -1,0 +1,56 @@
+/* The plan: who does what, and in which order.
+ *
+ * placement[op] is a node. order[node] lists (op, micro-batch) pairs as that node executes them; an
+ * update op appears once, with micro_batch -1. The schedule made the order: schedules are priority
+ * rules of one list scheduler (schedule.c) over (op, micro-batch), with a limit on what a node has in
+ * flight. Predictions (value_s, the time-line, busy, wait, peak) come from the simulator walking the
+ * compiled programs, under the unweighted costs (times kappa). */
+#ifndef DLB_PLAN_PLAN_H
+#define DLB_PLAN_PLAN_H
+#include "cost/cost.h"
+
+struct dlb_item { int op, micro_batch; };
+struct dlb_span { int op, micro_batch; double start_s, end_s; };	/* of a time-line */
+struct dlb_node_plan {
+	struct dlb_item *order; int n_order;
+	double busy_s, wait_s;			/* predicted, per step */
+	double peak_bytes;			/* planned arena + state */
+};
+struct dlb_plan {
+	struct dlb_arena arena;
+	int n_ops, n_nodes, micro_batches;
+	int64_t batch;
+	int *placement;				/* [op] */
+	struct dlb_node_plan *node;
+	const char *algorithm, *schedule;	/* as asked; `winner` is the algorithm whose plan it is */
+	const char *winner;
+	bool algorithm_given;			/* -a NAME was given (kept for the next round) */
+	uint64_t seed;
+	const char *optimizer;			/* what memory was counted for */
+	double value_s, bound_s, gap;		/* predicted step, lower bound, value/bound - 1 */
+	double imbalance;			/* max busy / mean busy over nodes that may take load */
+	double moved_bytes; int moved_ops;	/* against the plan it replaces */
+	struct dlb_span **timeline; int *n_spans;	/* [node], may be NULL */
+	char hash[17];				/* of the placement */
+};
+void dlb_plan_init(struct dlb_plan *p, int n_ops, int n_nodes);
+void dlb_plan_release(struct dlb_plan *p);
+json_t *dlb_plan_write(const struct dlb_plan *p);
+/* Reads and checks; a placement edited by hand whose order no longer matches it is scheduled again
+ * (*rescheduled set). Colocation, kernels and ids are checked. */
+int dlb_plan_read(const struct dlb_doc *d, const struct dlb_cost *c, struct dlb_plan *p, bool *rescheduled,
+		  struct dlb_error *err);
+int dlb_plan_check(const struct dlb_plan *p, const struct dlb_cost *c, struct dlb_error *err);
+/* Samples of micro-batch m of M over batch B: sizes differ by at most 1, larger first. M' = min(M, B). */
+int64_t dlb_micro_batch_size(int64_t batch, int micro_batches, int m);
+
+/* ---- schedules (schedule.c) ---- */
+struct dlb_schedule { const char *name, *summary; /* priority: see schedule.c */ int rule; };
+extern const struct dlb_schedule dlb_schedules[];		/* ends with name NULL */
+const struct dlb_schedule *dlb_schedule_find(const char *name);
+/* Fills p->node[].order for p->placement by list scheduling: event-driven, each node takes the ready
+ * (op, m) of best priority; each op runs its micro-batches in index order; in-flight limits of 1f1b are
+ * loosened when nothing could run. node_scale[node] multiplies times (NULL: 1). Returns the makespan. */
+double dlb_schedule_order(struct dlb_plan *p, const struct dlb_cost *c, const struct dlb_schedule *s,
+			  const double *node_scale);
+#endif

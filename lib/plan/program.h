@@ -1,0 +1,74 @@
+/* The program: what each node does, instruction by instruction. One compiler, two interpreters.
+ *
+ *     POST   t m peer     give the arena's place for tensor t of micro-batch m to a message from peer
+ *     WAIT   t m peer     that message has come (recv) -- or, with sent set, the send has left
+ *     SEND   t m peer     start sending t of m
+ *     COMPUTE op m        run the op's kernel; accumulate, pack and update are COMPUTE too (see `what`)
+ *     COLLECTIVE          all nodes of a group together (`what` says which)
+ *     COPY   t m          bring a fed tensor (samples, labels, seed) into the arena
+ *     FREE   t m          its place may be used again
+ * m = -1: once per step (weights, updates). A program is prologue, loop (one step of a synchronous
+ * schedule) and epilogue. iteration and version offsets are 0 under synchronous schedules.
+ *
+ * Memory: state (weights, gradient sums, optimizer state, buffers, constants) has fixed places; every
+ * other (tensor, m) has an offset in the arena from its first instruction to its FREE; the offsets
+ * are chosen by the compiler (best fit over intervals in program order), so the step allocates nothing.
+ * View ops (Reshape, Flatten, Identity) share their input's place.
+ *
+ * Messages between one pair of nodes are matched by tag = index of (tensor, m) in program->message. */
+#ifndef DLB_PLAN_PROGRAM_H
+#define DLB_PLAN_PROGRAM_H
+#include "plan/plan.h"
+
+enum dlb_verb { DLB_POST, DLB_WAIT, DLB_SEND, DLB_COMPUTE, DLB_COLLECTIVE, DLB_COPY, DLB_FREE, DLB_N_VERBS };
+enum dlb_what { DLB_RUN_OP, DLB_RUN_ACCUMULATE, DLB_RUN_UPDATE, DLB_RUN_STEP_END };
+
+struct dlb_instr {
+	unsigned char verb, what;
+	bool sent;			/* WAIT: for a send of ours to have left */
+	int op, tensor;			/* -1 when not meant; ACCUMULATE: op = update op, tensor = the gradient */
+	int micro_batch, iteration, version;
+	int peer, tag;			/* messages */
+};
+struct dlb_place { int tensor, micro_batch; size_t offset, bytes; int first, last; };	/* instruction interval */
+struct dlb_node_program {
+	struct dlb_instr *instr; int n_instr;
+	int n_prologue, n_loop;		/* instr = prologue, loop, epilogue */
+	struct dlb_place *place; int n_places;	/* sorted by (tensor, micro_batch) */
+	size_t arena_bytes, scratch_bytes, state_bytes, bound_bytes;	/* bound: most live bytes at any time */
+};
+struct dlb_program {
+	struct dlb_arena arena;
+	int n_nodes, micro_batches, n_messages;
+	int64_t batch, *size;		/* size[m]: samples of micro-batch m */
+	int64_t *first;			/* first[m]: its first sample in the batch */
+	struct dlb_node_program *node;
+	const struct dlb_graph *graph;	/* borrowed */
+	const struct dlb_plan *plan;	/* borrowed */
+};
+/* Compiles plan's order for `batch` samples (the plan's batch, or less: the epoch's short last one).
+ * n_state: optimizer states per weight. */
+int dlb_program_compile(const struct dlb_plan *p, const struct dlb_cost *c, int64_t batch, int n_state,
+			struct dlb_program *out, struct dlb_error *err);
+void dlb_program_release(struct dlb_program *g);
+/* Proves: every SEND has its POST and WAIT and sizes agree; no order can deadlock, with sends that wait
+ * for their receiver; every tensor is written before it is read and not after it is freed; places that
+ * live together do not overlap; peak fits each node's memory (else err->status 1: names node, needs, has). */
+int dlb_program_verify(const struct dlb_program *g, const struct dlb_cost *c, struct dlb_error *err);
+void dlb_program_print(const struct dlb_program *g, FILE *f);
+int dlb_program_find_place(const struct dlb_node_program *p, int tensor, int micro_batch);	/* -1: none */
+
+/* ---- the simulator: walks the program with the cost model ---- */
+enum dlb_wait { DLB_WAIT_STARVED, DLB_WAIT_BACKPRESSURE, DLB_WAIT_COLLECTIVE, DLB_WAIT_STRUCTURAL, DLB_N_WAITS };
+struct dlb_node_times { double busy_s, wait_s, waits_s[DLB_N_WAITS], bytes_sent; };
+struct dlb_timeline {
+	struct dlb_span **span; int *n_spans;		/* [node]; NULL when not asked for */
+	struct dlb_node_times *node;
+	double step_s;
+};
+/* node_scale[node] multiplies its compute times (NULL: 1), jitter: relative sd of op times drawn from seed
+ * (0: none). With keep_spans the time-line is kept. `t` is released by dlb_timeline_release. */
+int dlb_program_simulate(const struct dlb_program *g, const struct dlb_cost *c, const double *node_scale,
+			 double jitter, uint64_t seed, bool keep_spans, struct dlb_timeline *t, struct dlb_error *err);
+void dlb_timeline_release(struct dlb_timeline *t, int n_nodes);
+#endif

@@ -1,0 +1,30 @@
+/* The report: what happened in a run (or in the simulator, with dry_run). Read by dlb-rebalance and
+ * dlb-view; member names are fixed by CONTRACT.md. Times per step are medians over the run's steps but
+ * the first. */
+#ifndef DLB_PLAN_REPORT_H
+#define DLB_PLAN_REPORT_H
+#include "plan/program.h"
+
+struct dlb_report_node {
+	double busy_s, busy_se_s, wait_s, idle_s, waits_s[DLB_N_WAITS];
+	double predicted_busy_s, bytes_sent, peak_bytes;
+	const char *host;
+};
+struct dlb_report_op { int op, node; double time_s, predicted_s; };	/* per micro-batch, median */
+struct dlb_report {
+	struct dlb_arena arena;
+	bool dry_run;
+	int64_t first_step, steps, batch; int micro_batches;
+	const char *optimizer, *stopped;		/* stopped: "steps", "epochs", "loss", "patience", "signal" */
+	double *loss; int n_losses;
+	double accuracy, test_loss;			/* NAN: not measured */
+	double step_s, step_se_s, predicted_step_s, wall_s, imbalance, prediction_error;
+	struct dlb_report_node *node; int n_nodes;
+	struct dlb_report_op *op; int n_ops;
+	struct dlb_span **timeline; int *n_spans;	/* measured, one step (the median one); may be NULL */
+	const char *saved, *checkpoint, *plan_hash;
+};
+void dlb_report_release(struct dlb_report *r);
+json_t *dlb_report_write(const struct dlb_report *r);
+int dlb_report_read(const struct dlb_doc *d, struct dlb_report *r, struct dlb_error *err);
+#endif

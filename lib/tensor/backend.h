@@ -1,0 +1,163 @@
+/* Back ends: one constant table each (cpu, later cuda), found through dlb_backends[].
+ *
+ * A back end owns memory and makes *kernels*. A kernel is prepared once for concrete shapes
+ * (primitives, descriptors, strides are all fixed then) and run many times; running allocates
+ * nothing. Operators (lib/op) are written once over the short closed set below and never name a
+ * library; oneDNN and OpenBLAS live in lib/tensor/cpu only. Preparing returns 0, -1 with err, or
+ * DLB_NO_KERNEL when this back end cannot do it (that is how "no kernel on this kind" is known).
+ *
+ * dtypes: every kernel below works in f32 and f64 alike (f64: dgemm and plain loops; convolution as
+ * im2col + gemm or a plain loop); map, reduce, copy and fill also in the integers and bool.
+ * Bits: a kernel gives the same bits for the same shapes, thread count and values, whatever the
+ * addresses. No -ffast-math reassociation may depend on alignment of the buffers.
+ * Gradients w.r.t. weights are overwritten, not accumulated (accumulating is an op of its own).
+ * All tensors of rank >= 3 carry their layout in the desc; kernels honour it through strides. */
+#ifndef DLB_TENSOR_BACKEND_H
+#define DLB_TENSOR_BACKEND_H
+#include "tensor/tensor.h"
+
+#define DLB_NO_KERNEL 1
+
+/* What a kernel is told at each run. Pointers are borrowed; in[i]/out[i] NULL when absent. */
+struct dlb_run {
+	void *const *in, *const *out;
+	void *scratch;			/* kernel->scratch_bytes, 64-byte aligned */
+	uint64_t seed, step;		/* for random ops: key = (seed, vertex, step, sample) */
+	uint64_t vertex;
+	int64_t first_sample;		/* index in the step's global batch of this micro-batch's sample 0 */
+	uint64_t weight_version;	/* packed weights are made again when this changes; 0: always */
+	double rate;			/* update kernels: learning rate for this step */
+};
+struct dlb_kernel {
+	void (*run)(struct dlb_kernel *k, const struct dlb_run *r);
+	void (*free)(struct dlb_kernel *k);
+	size_t scratch_bytes;		/* needed during run only */
+	size_t packed_bytes;		/* kept from run to run (packed weights) */
+	const char *impl;		/* "dnnl", "blas", "loop": for the profile */
+};
+
+/* y[b] = alpha * op(a[b]) op(w[b]) + beta * c;  op(a) is m x k, op(w) k x n, y m x n, all row-major.
+ * in = {a, w, c or NULL}; c broadcasts by strides (c_row, c_col in elements: 0 or the real stride).
+ * Batches: a_batch/w_batch = elements between matrices of neighbouring batches, list of n_batch offsets
+ * when broadcasting is irregular (a_off, w_off: NULL when regular). w_is_weight: may be kept packed. */
+struct dlb_gemm_desc {
+	enum dlb_dtype dtype;
+	int64_t m, n, k, n_batch;
+	bool trans_a, trans_w, has_c, w_is_weight;
+	double alpha, beta;
+	int64_t c_row, c_col;
+	int64_t a_batch, w_batch;
+	const int64_t *a_off, *w_off;	/* copied */
+};
+/* Convolution, 1 to 3 spatial dimensions. x (N,C,D..) , w (M,C/groups,K..) plain, b (M), y (N,M,O..).
+ *   FORWARD      in {x, w, b|NULL}      out {y}
+ *   GRAD_INPUT   in {dy, w}             out {dx}
+ *   GRAD_WEIGHT  in {dy, x}             out {dw, db|NULL} */
+enum dlb_conv_dir { DLB_CONV_FORWARD, DLB_CONV_GRAD_INPUT, DLB_CONV_GRAD_WEIGHT };
+struct dlb_conv_desc {
+	enum dlb_conv_dir dir;
+	struct dlb_desc x, w, y;
+	bool has_bias;
+	int64_t groups, stride[3], dilation[3], pad_begin[3], pad_end[3];
+};
+/* Pooling. FORWARD in {x} out {y, pos|NULL}: pos = u8 position of the maximum inside its window
+ * (first one wins; windows of up to 255 elements, else i32). BACKWARD max: in {dy, pos} out {dx};
+ * average: in {dy} out {dx}. count_include_pad as ONNX. */
+struct dlb_pool_desc {
+	bool max, backward, count_include_pad;
+	struct dlb_desc x, y;
+	enum dlb_dtype pos;		/* DLB_U8 or DLB_I32 */
+	int64_t kernel[3], stride[3], dilation[3], pad_begin[3], pad_end[3];
+};
+/* Batch normalization over all dimensions but 1.
+ *   TRAIN     in {x, scale, bias, mean, var}   out {y, mean', var', saved_mean, saved_invstd}
+ *             mean' = mean*momentum + batch_mean*(1-momentum); var likewise with the biased variance
+ *             (times n/(n-1) when unbiased); mean' and var' may be mean and var themselves
+ *   INFER     in {x, scale, bias, mean, var}   out {y}
+ *   GRAD      in {dy, x, scale, saved_mean, saved_invstd}   out {dx, dscale, dbias}
+ *   GRAD_INFER in {dy, x, scale, mean, var}    out {dx, dscale, dbias}   (statistics are constants) */
+enum dlb_bn_dir { DLB_BN_TRAIN, DLB_BN_INFER, DLB_BN_GRAD, DLB_BN_GRAD_INFER };
+struct dlb_bn_desc { enum dlb_bn_dir dir; struct dlb_desc x; double epsilon, momentum; bool unbiased; };
+/* Softmax or its logarithm along one axis of (outer, axis, inner). GRAD in {dy, y} out {dx}. */
+struct dlb_softmax_desc { enum dlb_dtype dtype; bool log, backward; int64_t outer, axis, inner; };
+/* Classification losses. x (N,C,inner) log-probabilities (nll) or logits (sce), t (N,inner) i32 or i64,
+ * w (C) or NULL. reduction none: y (N,inner); sum, mean: scalar (mean divides by the summed weights of
+ * the labels that are not ignored; none counted: 0).
+ *   forward  in {x, t, w|NULL}               out {y, log_prob|NULL}
+ *   backward in {dy, x or log_prob, t, w|NULL} out {dx}; dy shaped as y. sce reads log_prob. */
+enum dlb_reduction { DLB_REDUCE_NONE, DLB_REDUCE_SUM, DLB_REDUCE_MEAN };
+struct dlb_loss_desc {
+	enum dlb_dtype dtype, label;
+	bool softmax, backward, has_weight, has_ignore;
+	int64_t ignore;
+	enum dlb_reduction reduction;
+	int64_t n, classes, inner;
+};
+/* Elementwise: out = f(in...), with broadcasting by shape; the list of functions is map_list.h:
+ * MAP(name, n_inputs, expression in a, b, c, alpha, beta). Comparison functions write bool. */
+enum dlb_map_fn {
+#define MAP(name, n, expr) DLB_MAP_##name,
+#include "tensor/map_list.h"
+#undef MAP
+	DLB_N_MAPS
+};
+struct dlb_map_desc { enum dlb_map_fn fn; int n_in; struct dlb_desc in[3], out; double alpha, beta; };
+/* Reduction over the axes of the mask (bit i: dimension i), keeping or dropping them is a matter of
+ * shape only: out has 1 where a dimension is reduced. Sums run in a fixed order. */
+enum dlb_reduce_fn { DLB_REDUCE_FN_SUM, DLB_REDUCE_FN_MEAN, DLB_REDUCE_FN_MAX, DLB_REDUCE_FN_MIN,
+		     DLB_REDUCE_FN_PROD, DLB_REDUCE_FN_SUMSQ };
+struct dlb_reduce_desc { enum dlb_reduce_fn fn; struct dlb_desc in, out; unsigned axes; };
+/* out[i] = in[i] over `n_dims` loops with an element stride for each side (transpose, slice, expand,
+ * change of layout); dtypes may differ (a cast). in_offset/out_offset in elements. `out` is written only
+ * where it is addressed; zero_first clears it before. accumulate: out += (scatter of slices). */
+struct dlb_copy_desc {
+	enum dlb_dtype in, out;
+	int n_dims;
+	int64_t dim[DLB_MAX_DIMS], in_stride[DLB_MAX_DIMS], out_stride[DLB_MAX_DIMS];
+	int64_t in_offset, out_offset;
+	bool zero_first, accumulate;
+	int64_t out_count;		/* elements of out, for zero_first */
+};
+/* acc = x (first) or acc += x:  in {x}, out {acc}. Used to sum micro-batches' gradients. */
+struct dlb_accumulate_desc { enum dlb_dtype dtype; int64_t count; bool first; };
+/* One optimizer step on one parameter, fused in one pass (lib/optim says which and with what):
+ * in {gradient}, out {weight, state 0, state 1, ...}. hyper: see lib/optim/optim.h. */
+struct dlb_update_desc { enum dlb_dtype dtype; int64_t count; int rule; double hyper[8]; };
+/* A plain C function over host memory, for ops whose work is too small or odd for the set above.
+ * Only back ends with host-visible memory have it. ctx is copied (ctx_bytes). */
+typedef void (*dlb_host_fn)(const void *ctx, const struct dlb_run *r);
+
+struct dlb_backend {
+	const struct dlb_backend_ops *ops;
+	int device, n_threads;
+	void *self;
+};
+struct dlb_backend_ops {
+	const char *name;				/* "cpu" */
+	int (*n_devices)(void);
+	int (*open)(int device, int n_threads, struct dlb_backend *out, struct dlb_error *err);
+	void (*close)(struct dlb_backend *b);
+	void *(*alloc)(struct dlb_backend *b, size_t bytes);	/* 64-byte aligned, zeroed; NULL: none left */
+	void (*free)(struct dlb_backend *b, void *p);
+	void (*upload)(struct dlb_backend *b, void *dst, const void *host, size_t bytes);
+	void (*download)(struct dlb_backend *b, void *host, const void *src, size_t bytes);
+	void (*sync)(struct dlb_backend *b);		/* wait for everything queued */
+	int (*gemm)(struct dlb_backend *b, const struct dlb_gemm_desc *d, struct dlb_kernel **k, struct dlb_error *err);
+	int (*conv)(struct dlb_backend *b, const struct dlb_conv_desc *d, struct dlb_kernel **k, struct dlb_error *err);
+	int (*pool)(struct dlb_backend *b, const struct dlb_pool_desc *d, struct dlb_kernel **k, struct dlb_error *err);
+	int (*batch_norm)(struct dlb_backend *b, const struct dlb_bn_desc *d, struct dlb_kernel **k, struct dlb_error *err);
+	int (*softmax)(struct dlb_backend *b, const struct dlb_softmax_desc *d, struct dlb_kernel **k, struct dlb_error *err);
+	int (*loss)(struct dlb_backend *b, const struct dlb_loss_desc *d, struct dlb_kernel **k, struct dlb_error *err);
+	int (*map)(struct dlb_backend *b, const struct dlb_map_desc *d, struct dlb_kernel **k, struct dlb_error *err);
+	int (*reduce)(struct dlb_backend *b, const struct dlb_reduce_desc *d, struct dlb_kernel **k, struct dlb_error *err);
+	int (*copy)(struct dlb_backend *b, const struct dlb_copy_desc *d, struct dlb_kernel **k, struct dlb_error *err);
+	int (*accumulate)(struct dlb_backend *b, const struct dlb_accumulate_desc *d, struct dlb_kernel **k, struct dlb_error *err);
+	int (*update)(struct dlb_backend *b, const struct dlb_update_desc *d, struct dlb_kernel **k, struct dlb_error *err);
+	int (*host)(struct dlb_backend *b, dlb_host_fn fn, const void *ctx, size_t ctx_bytes, size_t scratch_bytes,
+		    struct dlb_kernel **k, struct dlb_error *err);
+};
+/* Rows of backends.c, the only file with #ifdef DLB_CUDA; ends with NULL. */
+extern const struct dlb_backend_ops *const dlb_backends[];
+const struct dlb_backend_ops *dlb_backend_find(const char *name);	/* NULL: none */
+void dlb_kernel_free(struct dlb_kernel *k);				/* NULL accepted */
+#endif

@@ -1,0 +1,76 @@
+/* Options and the start and end of a tool.
+ *
+ * One table of rows is the parser, the --help text and what the manual is tested against:
+ *
+ *     const char *algorithm = NULL; bool list = false;
+ *     const struct dlb_opt opts[] = {
+ *             { 'a', "algorithm", DLB_OPT_STR, &algorithm, "NAME", "placement algorithm" },
+ *             { 0, "list", DLB_OPT_FLAG, &list, NULL, "list the algorithms" },
+ *     };
+ *     struct dlb_cli cli = { .tool = "dlb-place", .usage = "[OPTION...] [FILE]",
+ *             .summary = "place every op on a node", .opts = opts, .n_opts = DLB_LEN(opts), .max_operands = 1 };
+ *     if (dlb_cli_parse(&cli, argc, argv)) return cli.status;
+ *
+ * --help, --version, -q/--quiet, -v/--verbose are added to every table. Long options take =VALUE or
+ * the next word; unique prefixes are not accepted. "--" ends options; "-" is an operand. */
+#ifndef DLB_UTIL_CLI_H
+#define DLB_UTIL_CLI_H
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include "util/error.h"
+
+#define DLB_VERSION "0.1.0"
+
+enum dlb_opt_type {
+	DLB_OPT_FLAG,		/* bool */
+	DLB_OPT_STR,		/* const char *, borrowed from argv */
+	DLB_OPT_INT,		/* int64_t */
+	DLB_OPT_REAL,		/* double */
+	DLB_OPT_LIST,		/* struct dlb_strlist: every occurrence is appended */
+};
+struct dlb_strlist { const char **item; int n; };
+
+struct dlb_opt {
+	char letter;			/* 0: none */
+	const char *name;		/* long name without dashes */
+	enum dlb_opt_type type;
+	void *value;			/* where it goes; holds the default before */
+	const char *arg;		/* name of the argument in --help; NULL for flags */
+	const char *help;		/* one line, lower case, no full stop */
+	bool *given;			/* may be NULL; set true when the option was given */
+	double min, max;		/* for INT and REAL; both 0: no limits */
+};
+
+struct dlb_cli {
+	const char *tool, *usage, *summary;
+	const struct dlb_opt *opts;
+	int n_opts;
+	int max_operands;
+	/* set by dlb_cli_parse */
+	const char *operands[8];
+	int n_operands;
+	bool quiet, verbose;
+	int status;			/* exit status when parse returned non-zero (0 after --help) */
+};
+
+/* 0: go on. Non-zero: main returns cli->status (help or version was printed, or a usage error
+ * as one line on stderr that ends in "; try 'TOOL --help'", status 2). */
+int dlb_cli_parse(struct dlb_cli *cli, int argc, char **argv);
+/* Prints a usage error found after parsing; returns 2. */
+int dlb_cli_usage(const struct dlb_cli *cli, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+/* Prints err as the tool's line on stderr; returns err->status (1 or 2). */
+int dlb_cli_die(const struct dlb_cli *cli, const struct dlb_error *err);
+/* Unless quiet: "TOOL: message" on stderr; dlb_cli_say only with -v. */
+void dlb_cli_warn(const struct dlb_cli *cli, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+void dlb_cli_say(const struct dlb_cli *cli, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+/* Flushes and closes stdout; a full disk is an error: one line and 2. Else 0. */
+int dlb_cli_close_stdout(const struct dlb_cli *cli);
+void dlb_cli_release(struct dlb_cli *cli);
+
+/* One \r line on stderr, only on a terminal and after a second. total 0: unknown. */
+struct dlb_progress { const char *what; double start_s, last_s; bool shown, off; };
+void dlb_progress_start(struct dlb_progress *p, const char *what, bool quiet);
+void dlb_progress_update(struct dlb_progress *p, int64_t done, int64_t total, const char *extra);
+void dlb_progress_end(struct dlb_progress *p);
+#endif

@@ -1,0 +1,14 @@
+/* A 64-bit hash for telling apart what was made from what (FNV-1a over bytes, mixed at the end).
+ * Not for adversaries. Hashes are written in documents as 16 hex digits. */
+#ifndef DLB_UTIL_HASH_H
+#define DLB_UTIL_HASH_H
+#include <stddef.h>
+#include <stdint.h>
+#include "util/error.h"
+#define DLB_HASH_INIT UINT64_C(0xcbf29ce484222325)
+uint64_t dlb_hash_bytes(uint64_t h, const void *p, size_t n);
+uint64_t dlb_hash_str(uint64_t h, const char *s);
+void dlb_hash_hex(uint64_t h, char out[17]);
+/* SHA-256 of a whole file as 64 hex digits and NUL; -1 with err when it cannot be read. lib: libmd. */
+int dlb_sha256_file(const char *path, char out[65], struct dlb_error *err);
+#endif
