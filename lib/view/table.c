@@ -1,0 +1,183 @@
+/* The table a person reads first: one block a section, in the order of the pipe. */
+#include "view/view.h"
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+int dlb_view_table(const struct dlb_view *v, FILE *f, struct dlb_error *err);
+
+struct work { const char *name; double flop, time_s; int n; };
+
+static int by_time(const void *a, const void *b)
+{
+	const struct work *x = a, *y = b;
+
+	if (x->time_s != y->time_s)
+		return x->time_s < y->time_s ? 1 : -1;
+	return x->flop < y->flop ? 1 : x->flop > y->flop ? -1 : strcmp(x->name, y->name);
+}
+
+/* Work by op type: count, FLOP, and seconds on the first kind where the cost is known. */
+static void work_table(const struct dlb_view *v, FILE *f)
+{
+	const struct dlb_graph *g = &v->graph;
+	struct work *w = dlb_xcalloc((size_t)g->n_ops + 1, sizeof *w);
+	double total_s = 0;
+	int n = 0, k;
+
+	for (int i = 0; i < g->n_ops; i++) {
+		double s = v->has_cost ? dlb_cost_kind_s(&v->cost, i, 0, (double)g->batch) : 0;
+
+		for (k = 0; k < n && strcmp(w[k].name, g->op[i].type); k++)
+			;
+		if (k == n)
+			w[n++].name = g->op[i].type;
+		w[k].n++;
+		w[k].flop += g->op[i].flop;
+		if (isfinite(s))
+			w[k].time_s += s, total_s += s;
+	}
+	qsort(w, (size_t)n, sizeof *w, by_time);
+	fprintf(f, "  %-28s %5s %12s %12s %6s\n", "op type", "ops", "work", "time", "share");
+	for (k = 0; k < n && k < 12; k++) {
+		char a[32], b[32];
+
+		fprintf(f, "  %-28s %5d %12s %12s %5.1f%%\n", w[k].name, w[k].n, dlb_view_flop(w[k].flop, a, sizeof a),
+			v->has_cost ? dlb_view_seconds(w[k].time_s, b, sizeof b) : "-",
+			total_s > 0 ? 100 * w[k].time_s / total_s : 0);
+	}
+	if (n > 12)
+		fprintf(f, "  ... and %d more types\n", n - 12);
+	free(w);
+}
+
+static void graph_table(const struct dlb_view *v, FILE *f)
+{
+	const struct dlb_graph *g = &v->graph;
+	int phase[DLB_N_PHASES] = { 0 }, weights = 0;
+	double parameters = 0, flop = 0;
+	char buf[32];
+
+	for (int i = 0; i < g->n_ops; i++) {
+		phase[g->op[i].phase]++;
+		flop += g->op[i].flop;
+	}
+	for (int t = 0; t < g->n_tensors; t++)
+		if (g->tensor[t].kind == DLB_T_WEIGHT) {
+			struct dlb_desc d = dlb_tensor_desc(&g->tensor[t], 1);
+
+			weights++;
+			parameters += (double)dlb_desc_count(&d);
+		}
+	fprintf(f, "model    %s\n", g->model_path ? g->model_path : "(none named)");
+	fprintf(f, "  %d ops: %d forward, %d backward, %d update; %d weights, %.0f parameters; batch %lld; %s a step\n",
+		g->n_ops, phase[DLB_FORWARD], phase[DLB_BACKWARD], phase[DLB_UPDATE], weights, parameters,
+		(long long)g->batch, dlb_view_flop(flop, buf, sizeof buf));
+	work_table(v, f);
+}
+
+static void cluster_table(const struct dlb_view *v, FILE *f)
+{
+	const struct dlb_cluster *c = &v->cluster;
+	char a[32];
+
+	fprintf(f, "\ncluster  %d nodes of %d kinds in %d groups\n", c->n_nodes, c->n_kinds, c->n_groups);
+	fprintf(f, "  %4s %-10s %-12s %-10s %7s %10s\n", "node", "kind", "host", "group", "speed", "memory");
+	for (int i = 0; i < c->n_nodes && i < 64; i++) {
+		const struct dlb_node *n = &c->node[i];
+		double m = dlb_cluster_node_memory(c, i);
+
+		fprintf(f, "  %4d %-10s %-12s %-10s %7.3g %10s\n", i, c->kind[n->kind].name, n->host ? n->host : "-",
+			n->group >= 0 ? c->group[n->group].name : "-", n->speed, dlb_view_bytes(m, a, sizeof a));
+	}
+	if (c->n_nodes > 64)
+		fprintf(f, "  ... and %d more\n", c->n_nodes - 64);
+}
+
+static void plan_table(const struct dlb_view *v, FILE *f)
+{
+	const struct dlb_plan *p = &v->plan;
+	char a[32], b[32], c[32];
+
+	fprintf(f, "\nplan     %s, schedule %s, %d micro-batches of a batch of %lld\n", p->winner ? p->winner : p->algorithm,
+		p->schedule, p->micro_batches, (long long)p->batch);
+	fprintf(f, "  step predicted %s, no plan below %s (gap %.1f%%), imbalance %.3f\n",
+		dlb_view_seconds(p->value_s, a, sizeof a), dlb_view_seconds(p->bound_s, b, sizeof b), 100 * p->gap,
+		p->imbalance);
+	fprintf(f, "  %4s %6s %10s %10s %10s\n", "node", "ops", "busy", "wait", "peak");
+	for (int i = 0; i < p->n_nodes && i < 64; i++) {
+		int n = 0;
+
+		for (int op = 0; op < p->n_ops; op++)
+			n += p->placement[op] == i;
+		fprintf(f, "  %4d %6d %10s %10s %10s\n", i, n, dlb_view_seconds(p->node[i].busy_s, a, sizeof a),
+			dlb_view_seconds(p->node[i].wait_s, b, sizeof b),
+			dlb_view_bytes(p->node[i].peak_bytes, c, sizeof c));
+	}
+}
+
+static void report_table(const struct dlb_view *v, FILE *f)
+{
+	const struct dlb_report *r = &v->report;
+	char a[32], b[32], c[32], d[32], e[32], g[32];
+
+	fprintf(f, "\nreport   %s, %lld steps from step %lld%s%s\n", r->dry_run ? "simulated" : "measured",
+		(long long)r->steps, (long long)r->first_step, r->stopped ? ", ended by " : "",
+		r->stopped ? r->stopped : "");
+	fprintf(f, "  step %s, predicted %s (off by %.1f%%), imbalance %.3f\n", dlb_view_seconds(r->step_s, a, sizeof a),
+		dlb_view_seconds(r->predicted_step_s, b, sizeof b), 100 * r->prediction_error, r->imbalance);
+	if (r->n_losses)
+		fprintf(f, "  loss %.6g -> %.6g\n", r->loss[0], r->loss[r->n_losses - 1]);
+	if (isfinite(r->accuracy))
+		fprintf(f, "  accuracy %.4f\n", r->accuracy);
+	if (r->saved)
+		fprintf(f, "  saved %s\n", r->saved);
+	fprintf(f, "  %4s %10s %10s %10s %10s %10s %10s\n", "node", "busy", "predicted", "wait", "starved", "held up", "peak");
+	for (int i = 0; i < r->n_nodes && i < 64; i++) {
+		const struct dlb_report_node *n = &r->node[i];
+
+		fprintf(f, "  %4d %10s %10s %10s %10s %10s %10s\n", i, dlb_view_seconds(n->busy_s, a, sizeof a),
+			dlb_view_seconds(n->predicted_busy_s, b, sizeof b), dlb_view_seconds(n->wait_s, c, sizeof c),
+			dlb_view_seconds(n->waits_s[DLB_WAIT_STARVED], d, sizeof d),
+			dlb_view_seconds(n->waits_s[DLB_WAIT_BACKPRESSURE], e, sizeof e),
+			dlb_view_bytes(n->peak_bytes, g, sizeof g));
+	}
+}
+
+static void balance_table(const struct dlb_view *v, FILE *f)
+{
+	const struct dlb_balance *b = &v->balance;
+
+	fprintf(f, "\nbalance  round %d, rule %s, %s%s%s\n", b->round, b->rule ? b->rule : "-",
+		b->converged ? "converged" : "not converged", b->reason ? ": " : "", b->reason ? b->reason : "");
+	fprintf(f, "  %5s %12s %12s %10s  %s\n", "round", "measured", "predicted", "excess", "weights");
+	for (int i = 0; i < b->n_history; i++) {
+		const struct dlb_balance_round *h = &b->history[i];
+		char m[32], p[32], x[32];
+
+		fprintf(f, "  %5d %12s %12s %10s ", h->round, dlb_view_seconds(h->step_s, m, sizeof m),
+			dlb_view_seconds(h->predicted_step_s, p, sizeof p),
+			dlb_view_seconds(h->mean_excess_s, x, sizeof x));
+		for (int k = 0; h->weight && k < b->n_nodes && k < 16; k++)
+			fprintf(f, " %.3f", h->weight[k]);
+		fprintf(f, "\n");
+	}
+}
+
+int dlb_view_table(const struct dlb_view *v, FILE *f, struct dlb_error *err)
+{
+	(void)err;
+	if (v->has_graph)
+		graph_table(v, f);
+	if (v->has_cluster)
+		cluster_table(v, f);
+	if (v->has_plan)
+		plan_table(v, f);
+	if (v->has_report)
+		report_table(v, f);
+	if (v->has_balance)
+		balance_table(v, f);
+	if (!v->has_graph && !v->has_cluster && !v->has_report)
+		fprintf(f, "an empty document\n");
+	return 0;
+}

@@ -1,0 +1,128 @@
+/* Reading what there is to see, the table of formats, and "why". */
+#include "view/view.h"
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+int dlb_view_table(const struct dlb_view *v, FILE *f, struct dlb_error *err);
+int dlb_view_svg(const struct dlb_view *v, FILE *f, struct dlb_error *err);
+int dlb_view_trace(const struct dlb_view *v, FILE *f, struct dlb_error *err);
+int dlb_view_dot(const struct dlb_view *v, FILE *f, struct dlb_error *err);
+
+const struct dlb_view_format dlb_view_formats[] = {
+	{ "table", "what there is, as tables", dlb_view_table },
+	{ "svg", "time-lines, waits and losses as a picture", dlb_view_svg },
+	{ "trace", "Chrome trace events, for Perfetto", dlb_view_trace },
+	{ "dot", "the graph coloured by node, for Graphviz", dlb_view_dot },
+	{ NULL, NULL, NULL },
+};
+
+const struct dlb_view_format *dlb_view_format_find(const char *name)
+{
+	for (const struct dlb_view_format *f = dlb_view_formats; f->name; f++)
+		if (!strcmp(f->name, name))
+			return f;
+	return NULL;
+}
+
+int dlb_view_read(const struct dlb_doc *d, struct dlb_view *v, struct dlb_error *err)
+{
+	bool rescheduled = false;
+
+	memset(v, 0, sizeof *v);
+	v->doc = d;
+	if (dlb_doc_section(d, "graph")) {
+		if (dlb_graph_read(d, &v->graph, err))
+			return -1;
+		v->has_graph = true;
+	}
+	if (dlb_doc_section(d, "profile") && v->has_graph) {
+		if (dlb_profile_read(d, &v->graph, &v->profile, err))
+			return -1;
+		v->has_profile = true;
+	}
+	if (dlb_doc_section(d, "cluster")) {
+		if (dlb_cluster_read(d, &v->cluster, err))
+			return -1;
+		v->has_cluster = true;
+	}
+	if (dlb_doc_section(d, "cost") && v->has_graph && v->has_cluster) {
+		if (dlb_cost_read(d, &v->graph, &v->cluster, &v->cost, err))
+			return -1;
+		v->has_cost = true;
+	}
+	if (dlb_doc_section(d, "balance") && v->has_cluster) {
+		if (dlb_balance_read(d, v->cluster.n_nodes, &v->balance, err))
+			return -1;
+		v->has_balance = true;
+	}
+	if (dlb_doc_section(d, "plan") && v->has_cost) {
+		if (dlb_plan_read(d, &v->cost, &v->plan, &rescheduled, err))
+			return -1;
+		v->has_plan = true;
+	}
+	if (dlb_doc_section(d, "report")) {
+		if (dlb_report_read(d, &v->report, err))
+			return -1;
+		v->has_report = true;
+	}
+	return 0;
+}
+
+void dlb_view_release(struct dlb_view *v)
+{
+	dlb_report_release(&v->report);
+	dlb_plan_release(&v->plan);
+	dlb_balance_release(&v->balance);
+	dlb_cost_release(&v->cost);
+	dlb_cluster_release(&v->cluster);
+	dlb_profile_release(&v->profile);
+	dlb_graph_release(&v->graph);
+	memset(v, 0, sizeof *v);
+}
+
+static int find_op(const struct dlb_graph *g, const char *op, struct dlb_error *err)
+{
+	char *end;
+	long id;
+
+	for (int i = 0; i < g->n_ops; i++)
+		if (!strcmp(g->op[i].name, op))
+			return i;
+	errno = 0;
+	id = strtol(op, &end, 10);
+	if (!errno && *op && !*end && id >= 0 && id < g->n_ops)
+		return (int)id;
+	dlb_fail(err, NULL, "no op '%s'", op);
+	return dlb_hint(err, "ops are named in .graph.ops[], ids run from 0 to %d", g->n_ops - 1);
+}
+
+int dlb_view_why(const struct dlb_view *v, const char *op, FILE *f, struct dlb_error *err)
+{
+	struct dlb_problem p = { 0 };
+	int id, rc;
+
+	if (!v->has_plan) {
+		dlb_fail(err, NULL, "no plan in the document");
+		return dlb_hint(err, "run dlb-place first");
+	}
+	id = find_op(&v->graph, op, err);
+	if (id < 0)
+		return -1;
+	p.graph = &v->graph;
+	p.cluster = &v->cluster;
+	p.cost = &v->cost;
+	p.micro_batches = v->plan.micro_batches;
+	p.batch = v->plan.batch;
+	p.schedule = dlb_schedule_find(v->plan.schedule);
+	p.seed = v->plan.seed;
+	if (v->has_balance) {
+		p.weight = v->balance.weight;
+		p.kappa = v->balance.kappa;
+	}
+	rc = dlb_problem_init(&p, err);
+	if (!rc)
+		rc = dlb_place_why(&p, &v->plan, id, f, err);
+	dlb_problem_release(&p);
+	return rc;
+}

@@ -1,0 +1,45 @@
+/* Views: a document as a person reads it.
+ *
+ *   table   what there is, in the order of the pipe: model, profile, cluster, plan, report, balance
+ *   svg     time-lines per node, the predicted step over the measured one on one scale, waits shown as
+ *           gaps; bars of busy and waiting time; the loss curve
+ *   trace   Chrome trace events (opens in Perfetto): one process predicted, one measured, a thread a node
+ *   dot     the graph for Graphviz, coloured by node
+ *
+ * A view shows the sections that are there and says nothing of those that are not. */
+#ifndef DLB_VIEW_VIEW_H
+#define DLB_VIEW_VIEW_H
+#include "balance/balance.h"
+#include "place/place.h"
+
+struct dlb_view {
+	const struct dlb_doc *doc;		/* borrowed */
+	struct dlb_graph graph;
+	struct dlb_profile profile;
+	struct dlb_cluster cluster;
+	struct dlb_cost cost;
+	struct dlb_plan plan;
+	struct dlb_report report;
+	struct dlb_balance balance;
+	bool has_graph, has_profile, has_cluster, has_cost, has_plan, has_report, has_balance;
+};
+/* Reads and checks every section that is there. */
+int dlb_view_read(const struct dlb_doc *d, struct dlb_view *v, struct dlb_error *err);
+void dlb_view_release(struct dlb_view *v);
+
+struct dlb_view_format {
+	const char *name, *summary;
+	int (*write)(const struct dlb_view *v, FILE *f, struct dlb_error *err);
+};
+extern const struct dlb_view_format dlb_view_formats[];	/* ends with name NULL */
+const struct dlb_view_format *dlb_view_format_find(const char *name);
+/* Why op (by id or name) is where it is: a line per node with what it would have cost there. */
+int dlb_view_why(const struct dlb_view *v, const char *op, FILE *f, struct dlb_error *err);
+
+/* ---- shared by the formats (units.c) ---- */
+/* "12.3 ms", "4.56 s", "1.2 us" into buf; returns buf. */
+const char *dlb_view_seconds(double s, char *buf, size_t n);
+const char *dlb_view_bytes(double bytes, char *buf, size_t n);
+const char *dlb_view_flop(double flop, char *buf, size_t n);
+const char *dlb_view_phase_name(const struct dlb_view *v, int op);
+#endif
