@@ -1,1 +1,139 @@
-MAP(add, 2, a + b)
+/* The elementwise functions: one line each, included with different meanings of the five macros.
+ *
+ *     MAP(name, n_inputs, expression)      every number type; a, b, c and the result share it
+ *     MAP_FLOAT(name, n, expression)       f32 and f64 only
+ *     MAP_COMPARE(name, n, expression)     inputs of any one type (bool too); the result is bool
+ *     MAP_LOGIC(name, n, expression)       bool to bool
+ *     MAP_SELECT(name, n, expression)      a is bool; b, c and the result share any type
+ *
+ * Whoever wants the names only (the enum in backend.h) defines MAP alone: the others default to it.
+ * Whoever instantiates the expressions defines for each type
+ *     T                        the type of a, b, c, alpha and beta
+ *     ADD SUB MUL DIV NEG      arithmetic that wraps in integers (no undefined overflow, x/0 = 0)
+ *     MOD FMOD POW             Python's and C's remainder, powers
+ *     F(exp)                   expf or exp, for float types
+ * Gradients take dy first: relu_grad(dy, y), clip_grad(dy, x). NaN goes through min, max and clip. */
+#ifndef MAP_FLOAT
+#define MAP_FLOAT MAP
+#endif
+#ifndef MAP_COMPARE
+#define MAP_COMPARE MAP
+#endif
+#ifndef MAP_LOGIC
+#define MAP_LOGIC MAP
+#endif
+#ifndef MAP_SELECT
+#define MAP_SELECT MAP
+#endif
+
+/* arithmetic */
+MAP(add, 2, ADD(a, b))
+MAP(sub, 2, SUB(a, b))
+MAP(mul, 2, MUL(a, b))
+MAP(div, 2, DIV(a, b))
+MAP(add3, 3, ADD(ADD(a, b), c))
+MAP(mul_add, 3, ADD(MUL(a, b), c))
+MAP(sub_mul, 3, MUL(SUB(a, b), c))
+MAP(mul_mul, 3, MUL(MUL(a, b), c))
+MAP(linear, 1, ADD(MUL(a, alpha), beta))				/* alpha a + beta */
+MAP(weighted, 2, ADD(MUL(a, alpha), MUL(b, beta)))			/* alpha a + beta b */
+MAP(neg, 1, NEG(a))
+MAP(abs, 1, a < 0 ? NEG(a) : a)
+MAP(sign, 1, (T)((a > 0) - (a < 0)))
+MAP(square, 1, MUL(a, a))
+MAP(min, 2, (a < b || a != a) ? a : b)
+MAP(max, 2, (a > b || a != a) ? a : b)
+MAP(mod, 2, MOD(a, b))							/* sign of b */
+MAP(fmod, 2, FMOD(a, b))						/* sign of a */
+MAP(pow, 2, POW(a, b))
+MAP(clip, 1, a < alpha ? alpha : a > beta ? beta : a)			/* alpha = least, beta = most */
+MAP(clip_between, 3, (a < b ? b : a) > c ? c : (a < b ? b : a))		/* x, least, most */
+MAP(relu, 1, a < 0 ? (T)0 : a)
+
+/* real functions */
+MAP_FLOAT(sqrt, 1, F(sqrt)(a))
+MAP_FLOAT(rsqrt, 1, 1 / F(sqrt)(a))
+MAP_FLOAT(reciprocal, 1, 1 / a)
+MAP_FLOAT(exp, 1, F(exp)(a))
+MAP_FLOAT(log, 1, F(log)(a))
+MAP_FLOAT(sin, 1, F(sin)(a))
+MAP_FLOAT(cos, 1, F(cos)(a))
+MAP_FLOAT(tan, 1, F(tan)(a))
+MAP_FLOAT(asin, 1, F(asin)(a))
+MAP_FLOAT(acos, 1, F(acos)(a))
+MAP_FLOAT(atan, 1, F(atan)(a))
+MAP_FLOAT(sinh, 1, F(sinh)(a))
+MAP_FLOAT(cosh, 1, F(cosh)(a))
+MAP_FLOAT(tanh, 1, F(tanh)(a))
+MAP_FLOAT(asinh, 1, F(asinh)(a))
+MAP_FLOAT(acosh, 1, F(acosh)(a))
+MAP_FLOAT(atanh, 1, F(atanh)(a))
+MAP_FLOAT(erf, 1, F(erf)(a))
+MAP_FLOAT(floor, 1, F(floor)(a))
+MAP_FLOAT(ceil, 1, F(ceil)(a))
+MAP_FLOAT(round, 1, F(rint)(a))						/* halves to even */
+
+/* activations */
+MAP_FLOAT(sigmoid, 1, F(sigmoid)(a))
+MAP_FLOAT(leaky_relu, 1, a < 0 ? alpha * a : a)
+MAP_FLOAT(thresholded_relu, 1, a > alpha ? a : 0)
+MAP_FLOAT(prelu, 2, a < 0 ? a * b : a)					/* x, slope */
+MAP_FLOAT(elu, 1, a < 0 ? alpha * F(expm1)(a) : a)
+MAP_FLOAT(selu, 1, beta * (a < 0 ? alpha * F(expm1)(a) : a))		/* beta = gamma */
+MAP_FLOAT(celu, 1, a < 0 ? alpha * F(expm1)(a / alpha) : a)
+MAP_FLOAT(softplus, 1, (a > 0 ? a : 0) + F(log1p)(F(exp)(a > 0 ? -a : a)))
+MAP_FLOAT(softsign, 1, a / (1 + F(fabs)(a)))
+MAP_FLOAT(hard_sigmoid, 1, a * alpha + beta < 0 ? 0 : a * alpha + beta > 1 ? 1 : a * alpha + beta)
+MAP_FLOAT(hard_swish, 1, a * (a + 3 < 0 ? 0 : a + 3 > 6 ? 1 : (a + 3) / 6))
+MAP_FLOAT(gelu, 1, (T)0.5 * a * (1 + F(erf)(a * (T)0.70710678118654752440)))
+
+/* gradients */
+MAP_FLOAT(relu_grad, 2, b > 0 ? a : 0)					/* dy, y */
+MAP_FLOAT(sigmoid_grad, 2, a * b * (1 - b))				/* dy, y */
+MAP_FLOAT(tanh_grad, 2, a * (1 - b * b))				/* dy, y */
+MAP_FLOAT(sqrt_grad, 2, a / (2 * b))					/* dy, y */
+MAP_FLOAT(reciprocal_grad, 2, -a * b * b)				/* dy, y */
+MAP_FLOAT(abs_grad, 2, b > 0 ? a : b < 0 ? -a : 0)			/* dy, x */
+MAP_FLOAT(erf_grad, 2, a * (T)1.12837916709551257390 * F(exp)(-b * b))	/* dy, x */
+MAP_FLOAT(sin_grad, 2, a * F(cos)(b))
+MAP_FLOAT(cos_grad, 2, -a * F(sin)(b))
+MAP_FLOAT(leaky_relu_grad, 2, b > 0 ? a : alpha * a)			/* dy, x */
+MAP_FLOAT(thresholded_relu_grad, 2, b > alpha ? a : 0)			/* dy, x */
+MAP_FLOAT(prelu_grad, 3, b > 0 ? a : a * c)				/* dy, x, slope: dx */
+MAP_FLOAT(prelu_grad_slope, 2, b > 0 ? 0 : a * b)			/* dy, x: dslope before unbroadcast */
+MAP_FLOAT(elu_grad, 2, b > 0 ? a : a * alpha * F(exp)(b))		/* dy, x */
+MAP_FLOAT(selu_grad, 2, beta * (b > 0 ? a : a * alpha * F(exp)(b)))	/* dy, x */
+MAP_FLOAT(celu_grad, 2, b > 0 ? a : a * F(exp)(b / alpha))		/* dy, x */
+MAP_FLOAT(softplus_grad, 2, a * F(sigmoid)(b))				/* dy, x */
+MAP_FLOAT(softsign_grad, 2, a / ((1 + F(fabs)(b)) * (1 + F(fabs)(b))))	/* dy, x */
+MAP_FLOAT(hard_sigmoid_grad, 2, (b * alpha + beta > 0 && b * alpha + beta < 1) ? a * alpha : 0)	/* dy, x */
+MAP_FLOAT(hard_swish_grad, 2, b <= -3 ? 0 : b >= 3 ? a : a * (b / 3 + (T)0.5))			/* dy, x */
+MAP_FLOAT(gelu_grad, 2, a * ((T)0.5 * (1 + F(erf)(b * (T)0.70710678118654752440)) +
+	b * (T)0.39894228040143267794 * F(exp)(-(T)0.5 * b * b)))	/* dy, x */
+MAP_FLOAT(clip_grad, 2, (b > alpha && b < beta) ? a : 0)		/* dy, x */
+MAP_FLOAT(div_grad_b, 3, -a * b / c)					/* dy, y, divisor */
+MAP_FLOAT(pow_grad, 3, c == 0 ? 0 : a * c * F(pow)(b, c - 1))		/* dy, x, p: dx */
+MAP_FLOAT(pow_grad_p, 3, (b == 0 || c <= 0) ? 0 : a * b * F(log)(c))	/* dy, y, x: dp before unbroadcast */
+MAP_FLOAT(max_grad, 3, b > c ? a : b == c ? a / 2 : 0)			/* dy, x, the other one: dx */
+MAP_FLOAT(min_grad, 3, b < c ? a : b == c ? a / 2 : 0)
+
+/* choice and logic */
+MAP_SELECT(where, 3, a ? b : c)
+MAP_SELECT(keep, 2, a ? MUL(b, alpha) : 0)				/* mask, x; Dropout: alpha = 1/(1-p) */
+MAP_SELECT(keep_not, 2, a ? 0 : MUL(b, alpha))
+MAP_COMPARE(equal, 2, a == b)
+MAP_COMPARE(not_equal, 2, a != b)
+MAP_COMPARE(less, 2, a < b)
+MAP_COMPARE(less_or_equal, 2, a <= b)
+MAP_COMPARE(greater, 2, a > b)
+MAP_COMPARE(greater_or_equal, 2, a >= b)
+MAP_COMPARE(is_nan, 1, a != a)
+MAP_LOGIC(not, 1, !a)
+MAP_LOGIC(and, 2, a && b)
+MAP_LOGIC(or, 2, a || b)
+MAP_LOGIC(xor, 2, !a != !b)
+
+#undef MAP_FLOAT
+#undef MAP_COMPARE
+#undef MAP_LOGIC
+#undef MAP_SELECT

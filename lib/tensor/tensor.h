@@ -26,7 +26,8 @@ struct dlb_desc {
 };
 
 const char *dlb_dtype_name(enum dlb_dtype t);
-int dlb_dtype_find(const char *name);			/* -1: none */
+const char *dlb_dtype_safetensors(enum dlb_dtype t);	/* "F32" */
+int dlb_dtype_find(const char *name);			/* ours or safetensors'; -1: none */
 size_t dlb_dtype_bytes(enum dlb_dtype t);
 bool dlb_dtype_is_float(enum dlb_dtype t);
 bool dlb_dtype_is_int(enum dlb_dtype t);		/* signed or unsigned, not bool */
