@@ -35,8 +35,9 @@ struct dlb_tensor {
 	enum dlb_tensor_kind kind;
 	enum dlb_dtype dtype;
 	enum dlb_layout layout;
-	int n_dims;
-	struct dlb_dim dim[DLB_MAX_DIMS];
+	int n_dims;			/* -1: not known (yet) */
+	struct dlb_dim dim[DLB_MAX_DIMS];	/* mul 0, add -1: not known (before folding only) */
+	const char *symbol;		/* name of the first dimension that is not known, for messages; or NULL */
 	int producer;			/* op id, -1: none (inputs, state, constants) */
 	int home;			/* weight, buffer: op where it lives; else -1 */
 	int of;				/* gradient: the tensor it is the gradient of; else -1 */
@@ -70,6 +71,7 @@ struct dlb_graph {
 	struct dlb_op *op;
 	struct dlb_tensor *tensor;
 	int n_ops, n_tensors, cap_ops, cap_tensors;
+	/* input, output: arrays in the arena */
 	int *input, n_inputs;		/* fed tensors in the model's order (labels included) */
 	int *output, n_outputs;		/* the model's outputs */
 	int loss, label, seed;		/* tensor ids or -1 */
@@ -85,20 +87,26 @@ struct dlb_graph {
 /* -- building (graph.c) -- */
 void dlb_graph_init(struct dlb_graph *g);
 void dlb_graph_release(struct dlb_graph *g);
-int dlb_graph_add_tensor(struct dlb_graph *g, const char *name, enum dlb_tensor_kind kind);	/* id; rest zeroed/-1 */
+int dlb_graph_add_tensor(struct dlb_graph *g, const char *name, enum dlb_tensor_kind kind);	/* id; rest zeroed/-1 (n_dims -1) */
+/* Copies everything it is given (attributes deeply) into g's arena. Sets kind by type and domain, opset from g. */
 int dlb_graph_add_op(struct dlb_graph *g, const char *name, const char *type, const char *domain, enum dlb_phase phase,
 		     const int *in, int n_in, const int *out, int n_out, const struct dlb_attr *attr, int n_attr);
-int dlb_graph_index(struct dlb_graph *g);			/* (re)builds producer and readers */
+struct dlb_attr *dlb_attr_copy(struct dlb_arena *a, const struct dlb_attr *attr, int n);	/* deep */
+/* (Re)builds producer and readers (each reader once, ascending); -1 when a tensor has two producers. */
+int dlb_graph_index(struct dlb_graph *g);
 /* Invariants: ids in range, ops in topological order, no cycle, names unique, colocate chains, sizes
  * without overflow. */
 int dlb_graph_check(const struct dlb_graph *g, struct dlb_error *err);
-/* Sorts ops topologically (stable), renumbering; -1 with the names on a cycle. */
+/* Sorts ops topologically (stable; forward, backward, update), renumbering; -1 with the names on a cycle. */
 int dlb_graph_sort(struct dlb_graph *g, struct dlb_error *err);
+/* -1 with op type, opset and vertex when an operator is not there (kind -1). */
+int dlb_graph_check_known(const struct dlb_graph *g, struct dlb_error *err);
 
 /* -- at a batch size -- */
 struct dlb_desc dlb_tensor_desc(const struct dlb_tensor *t, int64_t n);
 double dlb_tensor_bytes(const struct dlb_tensor *t, int64_t n);
-/* Fills io for op at n samples; descs and values live in `a`. */
+/* Fills io for op at n samples; descs and values live in `a`. Values: of constants, filled ones only up to
+ * 65536 elements. */
 void dlb_graph_io(const struct dlb_graph *g, int op, int64_t n, struct dlb_arena *a, struct dlb_op_io *io);
 /* The values of a constant at n samples, in `a` (or the graph's own memory when fixed). */
 const void *dlb_tensor_value(const struct dlb_tensor *t, int64_t n, struct dlb_arena *a);
@@ -122,6 +130,10 @@ int dlb_graph_attach_loss(struct dlb_graph *g, const char *loss, struct dlb_erro
 int dlb_graph_choose_layout(struct dlb_graph *g, struct dlb_error *err);
 /* autodiff.c: adds backward ops, sums of gradients, and one update op a weight. */
 int dlb_graph_differentiate(struct dlb_graph *g, struct dlb_error *err);
+/* As above, from `tensor` with its gradient fed as tensor `seed`, and without updates: grad[i] is the gradient of
+ * tensor wrt[i] (-1: none flows). For tests of single operators. */
+int dlb_graph_differentiate_from(struct dlb_graph *g, int tensor, int seed, const int *wrt, int n_wrt, int *grad,
+				 struct dlb_error *err);
 /* eval.c: the inference graph of a training graph, for test accuracy: forward ops only (the loss kept where
  * there is one), BatchNormalization by its running statistics, Dropout out. op_of[i], tensor_of[i]: ids in g
  * (arrays in out's arena). */
