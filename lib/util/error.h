@@ -28,8 +28,8 @@ int dlb_fail_no(struct dlb_error *err, const char *where, const char *fmt, ...)
 	__attribute__((format(printf, 3, 4)));
 /* Adds or replaces the hint; returns -1 so that `return dlb_hint(err, ...)` reads well. */
 int dlb_hint(struct dlb_error *err, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
-/* Puts `prefix` and ": " (": " left out when `where` starts with '/': a pointer into a file) before
- * err->where, e.g. the file's name. Returns -1. */
+/* Puts `prefix` (a file's name) before err->where: "FILE: /graph/ops/3" before a pointer or a name,
+ * "FILE:12:5" before a line number, "FILE" alone when where is empty. Returns -1. */
 int dlb_error_at(struct dlb_error *err, const char *prefix);
 /* One line on f. rank < 0: none shown. */
 void dlb_error_print(FILE *f, const char *tool, int rank, const struct dlb_error *err);

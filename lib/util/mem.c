@@ -1,0 +1,180 @@
+/* Checked allocation and the arena: see mem.h. Blocks grow with the arena, so that a document of a
+ * hundred thousand ops takes a few dozen of them. */
+#include "util/mem.h"
+
+#include <stdarg.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static _Noreturn void out_of_memory(size_t bytes)
+{
+	fprintf(stderr, "dlb: out of memory: cannot allocate %zu bytes\n", bytes);
+	exit(2);
+}
+
+static size_t product(size_t n, size_t size)
+{
+	if (size && n > SIZE_MAX / 2 / size)
+		out_of_memory(SIZE_MAX);
+	return n * size;
+}
+
+void *dlb_xmalloc(size_t bytes)
+{
+	void *p = malloc(bytes ? bytes : 1);
+
+	if (!p)
+		out_of_memory(bytes);
+	return p;
+}
+
+void *dlb_xcalloc(size_t n, size_t size)
+{
+	size_t bytes = product(n, size);
+	void *p = calloc(bytes ? bytes : 1, 1);
+
+	if (!p)
+		out_of_memory(bytes);
+	return p;
+}
+
+void *dlb_xrealloc(void *p, size_t n, size_t size)
+{
+	size_t bytes = product(n, size);
+	void *q = realloc(p, bytes ? bytes : 1);
+
+	if (!q)
+		out_of_memory(bytes);
+	return q;
+}
+
+char *dlb_xstrdup(const char *s)
+{
+	size_t n = strlen(s) + 1;
+
+	return memcpy(dlb_xmalloc(n), s, n);
+}
+
+/* Text of the format by way of `take`, which gives n bytes of `from`. */
+static char *print(void *(*take)(void *from, size_t n), void *from, const char *fmt, va_list ap)
+{
+	va_list again;
+	char *s;
+	int n;
+
+	va_copy(again, ap);
+	n = vsnprintf(NULL, 0, fmt, again);
+	va_end(again);
+	if (n < 0)
+		n = 0;
+	s = take(from, (size_t)n + 1);
+	vsnprintf(s, (size_t)n + 1, fmt, ap);
+	return s;
+}
+
+static void *take_heap(void *from, size_t n)
+{
+	(void)from;
+	return dlb_xcalloc(n, 1);
+}
+
+static void *take_arena(void *from, size_t n)
+{
+	return dlb_arena_alloc(from, n);
+}
+
+char *dlb_xprintf(const char *fmt, ...)
+{
+	va_list ap;
+	char *s;
+
+	va_start(ap, fmt);
+	s = print(take_heap, NULL, fmt, ap);
+	va_end(ap);
+	return s;
+}
+
+/* ---- the arena ---- */
+
+struct dlb_arena_block {
+	struct dlb_arena_block *next;
+	size_t size, used;
+	_Alignas(16) unsigned char data[];
+};
+
+static struct dlb_arena_block *new_block(size_t size)
+{
+	struct dlb_arena_block *b;
+
+	if (size > SIZE_MAX / 2)
+		out_of_memory(size);
+	b = dlb_xcalloc(1, sizeof *b + size);
+	b->size = size;
+	return b;
+}
+
+void *dlb_arena_alloc(struct dlb_arena *a, size_t bytes)
+{
+	struct dlb_arena_block *b = a->head;
+	size_t need, size;
+	void *p;
+
+	if (bytes > SIZE_MAX / 2)
+		out_of_memory(bytes);
+	need = bytes ? (bytes + 15) / 16 * 16 : 16;
+	if (!b || b->size - b->used < need) {
+		size = a->used_bytes < 4096 ? 4096 : a->used_bytes > 1 << 20 ? 1 << 20 : a->used_bytes;
+		if (need > size / 4 && b) {	/* a large piece gets its own block behind the current one */
+			struct dlb_arena_block *own = new_block(need);
+
+			own->next = b->next;
+			b->next = own;
+			b = own;
+		} else {
+			b = new_block(size > need ? size : need);
+			b->next = a->head;
+			a->head = b;
+		}
+	}
+	p = b->data + b->used;
+	b->used += need;
+	a->used_bytes += need;
+	return p;
+}
+
+void *dlb_arena_array(struct dlb_arena *a, size_t n, size_t size)
+{
+	return dlb_arena_alloc(a, product(n, size));
+}
+
+char *dlb_arena_strdup(struct dlb_arena *a, const char *s)
+{
+	size_t n = strlen(s) + 1;
+
+	return memcpy(dlb_arena_alloc(a, n), s, n);
+}
+
+char *dlb_arena_printf(struct dlb_arena *a, const char *fmt, ...)
+{
+	va_list ap;
+	char *s;
+
+	va_start(ap, fmt);
+	s = print(take_arena, a, fmt, ap);
+	va_end(ap);
+	return s;
+}
+
+void dlb_arena_release(struct dlb_arena *a)
+{
+	if (!a)
+		return;
+	for (struct dlb_arena_block *b = a->head, *next; b; b = next) {
+		next = b->next;
+		free(b);
+	}
+	a->head = NULL;
+	a->used_bytes = 0;
+}
