@@ -72,6 +72,7 @@ struct dlb_op_class {
 	int n_in[2], n_out[2];			/* least and most; most -1: any number */
 	enum dlb_op_layout layout;
 	unsigned flags;
+	const char *work;			/* class of work, see dlb_op_work; NULL: "other" */
 	/* Fills io->out[] from inputs, attributes and constant values. Errors name the vertex as `where`. */
 	int (*infer)(struct dlb_op_io *io, struct dlb_error *err);
 	double (*flops)(const struct dlb_op_io *io);	/* NULL: one per output element; multiply-add counts 2 */
@@ -93,7 +94,8 @@ const struct dlb_op_class *dlb_op_class_of(int kind);
 /* domain NULL or "" or "ai.onnx": ONNX's own. -1: none. */
 int dlb_op_kind_find(const char *type, const char *domain);
 /* Class of work, for cost rules and tables of affinity: "conv", "dense", "pool", "norm", "activation",
- * "elementwise", "reduce", "loss", "move" (copies, views, gathers), "update", "other". */
+ * "elementwise", "reduce", "loss", "move" (copies, views, gathers), "update", "other". Types that other
+ * tools use in their graphs ("Conv2D", "dense") are known too. */
 const char *dlb_op_work(const char *type);
 
 /* ---- what a gradient function sees: the vertex it differentiates, and how to add ops ---- */
@@ -121,6 +123,9 @@ int dlb_b_op2(struct dlb_builder *b, const char *type, int in0, int in1);
 int dlb_b_op3(struct dlb_builder *b, const char *type, int in0, int in1, int in2);
 int dlb_b_const_ints(struct dlb_builder *b, const int64_t *v, int n);		/* i64 constant */
 int dlb_b_const_real(struct dlb_builder *b, double v, enum dlb_dtype t);	/* scalar constant */
+/* i64 constant that holds the dimensions of `tensor` and follows the batch size as they do; for Reshape and
+ * Expand, which then need not keep the tensor itself alive. */
+int dlb_b_const_shape(struct dlb_builder *b, int tensor);
 /* Sums `grad` down to the shape of tensor `like` (undoes broadcasting); the same id when equal. */
 int dlb_b_unbroadcast(struct dlb_builder *b, int grad, int like);
 /* Adds a further output to the forward vertex (saved statistics, argmax positions): the vertex's class
