@@ -1,0 +1,354 @@
+/* MPI, and the only file that includes it.
+ *
+ * Every operation is the non-blocking one plus a wait of our own, which polls MPI_Test beside a clock:
+ * Open MPI notices nothing when a link goes down in the middle of a transfer, so the time-out has to be
+ * ours. While it polls, a rank gives its core away when the host has more ranks than cores: first
+ * sched_yield, soon short sleeps, since a spinning rank would take the time of the one it waits for.
+ *
+ * Sizes above 2^30 bytes go as a derived type (blocks of 2^30 and a rest): MPI counts are ints.
+ * MPI_ERRORS_RETURN everywhere; the first failure is kept in c->fault and makes the comm broken. */
+#include <limits.h>
+#include <mpi.h>
+#include <sched.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+#include "comm/comm.h"
+#include "util/clock.h"
+#include "util/mem.h"
+
+_Static_assert(sizeof(MPI_Request) <= sizeof(void *), "an MPI_Request must fit struct dlb_request");
+
+#define BLOCK_BYTES ((size_t)1 << 30)
+
+struct dlb_comm {
+	bool mpi, broken;
+	bool crowded;
+	int rank, size, local_size;
+	double timeout_s;
+	MPI_Comm world;
+	struct dlb_error fault;		/* what broke it */
+	char host[64];
+};
+
+static MPI_Request *request(struct dlb_request *r)
+{
+	return (MPI_Request *)(void *)&r->mpi;
+}
+
+/* Keeps the first fault; the comm is broken from here on. */
+static int broken(struct dlb_comm *c, int rc, const char *what, int peer)
+{
+	char text[MPI_MAX_ERROR_STRING] = "";
+	int n = 0;
+
+	if (!c->broken) {
+		MPI_Error_string(rc, text, &n);
+		if (peer >= 0)
+			dlb_fail(&c->fault, NULL, "lost rank %d: %s: %.300s", peer, what, text);
+		else
+			dlb_fail(&c->fault, NULL, "%s: %.300s", what, text);
+		c->broken = true;
+	}
+	return -1;
+}
+
+static int fault(const struct dlb_comm *c, struct dlb_error *err)
+{
+	if (err)
+		*err = c->fault;
+	return -1;
+}
+
+/* The type and count that say `bytes`; *made is to be freed when it is not MPI_BYTE. */
+static int big_type(size_t bytes, MPI_Datatype *made)
+{
+	int length[2] = { 0, 0 };
+	MPI_Aint where[2] = { 0, 0 };
+	MPI_Datatype block, type[2] = { MPI_BYTE, MPI_BYTE };
+	int rc;
+
+	rc = MPI_Type_contiguous((int)BLOCK_BYTES, MPI_BYTE, &block);
+	if (rc != MPI_SUCCESS)
+		return rc;
+	type[0] = block;
+	length[0] = (int)(bytes / BLOCK_BYTES);
+	length[1] = (int)(bytes % BLOCK_BYTES);
+	where[1] = (MPI_Aint)(bytes - bytes % BLOCK_BYTES);
+	rc = MPI_Type_create_struct(2, length, where, type, made);
+	if (rc == MPI_SUCCESS)
+		rc = MPI_Type_commit(made);
+	MPI_Type_free(&block);
+	return rc;
+}
+
+int dlb_comm_new(struct dlb_comm **out, double timeout_s, struct dlb_error *err)
+{
+	struct dlb_comm *c = dlb_xcalloc(1, sizeof *c);
+	MPI_Comm local;
+	int provided = 0, up = 0;
+
+	c->mpi = true;
+	c->timeout_s = timeout_s;
+	c->world = MPI_COMM_WORLD;
+	MPI_Initialized(&up);
+	if (!up && MPI_Init_thread(NULL, NULL, MPI_THREAD_FUNNELED, &provided) != MPI_SUCCESS) {
+		free(c);
+		return dlb_fail(err, NULL, "MPI does not start");
+	}
+	MPI_Comm_set_errhandler(c->world, MPI_ERRORS_RETURN);
+	MPI_Comm_rank(c->world, &c->rank);
+	MPI_Comm_size(c->world, &c->size);
+	c->local_size = c->size;
+	if (MPI_Comm_split_type(c->world, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &local) == MPI_SUCCESS) {
+		MPI_Comm_size(local, &c->local_size);
+		MPI_Comm_free(&local);
+	}
+	c->crowded = c->local_size > sysconf(_SC_NPROCESSORS_ONLN);
+	if (gethostname(c->host, sizeof c->host - 1))
+		strcpy(c->host, "localhost");
+	*out = c;
+	return 0;
+}
+
+int dlb_comm_new_alone(struct dlb_comm **out, struct dlb_error *err)
+{
+	struct dlb_comm *c = dlb_xcalloc(1, sizeof *c);
+
+	(void)err;
+	c->size = c->local_size = 1;
+	if (gethostname(c->host, sizeof c->host - 1))
+		strcpy(c->host, "localhost");
+	*out = c;
+	return 0;
+}
+
+void dlb_comm_free(struct dlb_comm *c)
+{
+	int done = 0;
+
+	if (!c)
+		return;
+	if (c->mpi) {
+		MPI_Finalized(&done);
+		if (!done)
+			MPI_Finalize();
+	}
+	free(c);
+}
+
+int dlb_comm_rank(const struct dlb_comm *c) { return c->rank; }
+int dlb_comm_size(const struct dlb_comm *c) { return c->size; }
+int dlb_comm_local_size(const struct dlb_comm *c) { return c->local_size; }
+bool dlb_comm_crowded(const struct dlb_comm *c) { return c->crowded; }
+bool dlb_comm_broken(const struct dlb_comm *c) { return c->broken; }
+void dlb_comm_set_timeout(struct dlb_comm *c, double timeout_s) { c->timeout_s = timeout_s; }
+const char *dlb_comm_host(const struct dlb_comm *c) { return c->host; }
+
+void dlb_comm_abort(struct dlb_comm *c, int status)
+{
+	fflush(NULL);
+	if (c && c->mpi)
+		MPI_Abort(c->world, status);
+	_exit(status);
+}
+
+/* Waits for *q; `peer` -1: a collective called `what`. */
+static int wait_for(struct dlb_comm *c, MPI_Request *q, int peer, const char *what, struct dlb_error *err)
+{
+	double start_s = 0.0;
+
+	if (c->broken)
+		return fault(c, err);
+	for (unsigned n = 1;; n++) {
+		int done = 0, rc = MPI_Test(q, &done, MPI_STATUS_IGNORE);
+
+		if (rc != MPI_SUCCESS) {
+			broken(c, rc, what, peer);
+			return fault(c, err);
+		}
+		if (done)
+			return 0;
+		if (c->crowded) {
+			if (n < 32)
+				sched_yield();
+			else
+				dlb_sleep_s(20e-6);
+		} else if (n % 64) {
+			continue;
+		}
+		if (n % 16)
+			continue;
+		if (start_s == 0.0)
+			start_s = dlb_clock_s();
+		if (c->timeout_s > 0 && dlb_clock_s() - start_s > c->timeout_s) {
+			if (peer >= 0)
+				dlb_fail(&c->fault, NULL, "lost rank %d: nothing heard for %g s", peer, c->timeout_s);
+			else
+				dlb_fail(&c->fault, NULL, "lost a rank: %s not complete after %g s", what, c->timeout_s);
+			dlb_hint(&c->fault, "a longer --timeout helps when a node is only slow");
+			c->broken = true;
+			return fault(c, err);
+		}
+	}
+}
+
+static void start(struct dlb_comm *c, void *p, size_t bytes, int peer, int tag, struct dlb_request *r, bool send)
+{
+	MPI_Datatype type = MPI_BYTE;
+	int count = 1, rc = MPI_SUCCESS;
+
+	r->peer = peer;
+	r->active = true;
+	if (bytes <= INT_MAX)
+		count = (int)bytes;
+	else
+		rc = big_type(bytes, &type);
+	if (rc == MPI_SUCCESS)
+		rc = send ? MPI_Isend(p, count, type, peer, tag, c->world, request(r))
+			  : MPI_Irecv(p, count, type, peer, tag, c->world, request(r));
+	if (type != MPI_BYTE)
+		MPI_Type_free(&type);
+	if (rc != MPI_SUCCESS) {
+		*request(r) = MPI_REQUEST_NULL;
+		broken(c, rc, send ? "send" : "receive", peer);
+	}
+}
+
+void dlb_comm_isend(struct dlb_comm *c, const void *p, size_t bytes, int peer, int tag, struct dlb_request *r)
+{
+	/* MPI-3 sends take const; the cast only serves the helper that both directions share. */
+	start(c, (void *)(uintptr_t)p, bytes, peer, tag, r, true);
+}
+
+void dlb_comm_irecv(struct dlb_comm *c, void *p, size_t bytes, int peer, int tag, struct dlb_request *r)
+{
+	start(c, p, bytes, peer, tag, r, false);
+}
+
+bool dlb_comm_test(struct dlb_comm *c, struct dlb_request *r)
+{
+	int done = 0, rc;
+
+	if (!r->active)
+		return true;
+	if (c->broken)
+		return false;
+	rc = MPI_Test(request(r), &done, MPI_STATUS_IGNORE);
+	if (rc != MPI_SUCCESS)
+		broken(c, rc, "message", r->peer);
+	else if (done)
+		r->active = false;
+	return !r->active;
+}
+
+int dlb_comm_wait(struct dlb_comm *c, struct dlb_request *r, struct dlb_error *err)
+{
+	if (!r->active)
+		return c->broken ? fault(c, err) : 0;
+	if (wait_for(c, request(r), r->peer, "message", err))
+		return -1;
+	r->active = false;
+	return 0;
+}
+
+int dlb_comm_bcast(struct dlb_comm *c, void *p, size_t bytes, int root, struct dlb_error *err)
+{
+	MPI_Request q;
+
+	if (!c->mpi || c->size == 1)
+		return 0;
+	for (size_t at = 0; at < bytes || at == 0; at += BLOCK_BYTES) {
+		size_t n = bytes - at < BLOCK_BYTES ? bytes - at : BLOCK_BYTES;
+		int rc;
+
+		if (c->broken)
+			return fault(c, err);
+		rc = MPI_Ibcast((char *)p + at, (int)n, MPI_BYTE, root, c->world, &q);
+		if (rc != MPI_SUCCESS) {
+			broken(c, rc, "broadcast", -1);
+			return fault(c, err);
+		}
+		if (wait_for(c, &q, c->rank == root ? -1 : root, "broadcast", err))
+			return -1;
+	}
+	return 0;
+}
+
+int dlb_comm_barrier(struct dlb_comm *c, struct dlb_error *err)
+{
+	MPI_Request q;
+	int rc;
+
+	if (!c->mpi || c->size == 1)
+		return 0;
+	if (c->broken)
+		return fault(c, err);
+	rc = MPI_Ibarrier(c->world, &q);
+	if (rc != MPI_SUCCESS) {
+		broken(c, rc, "barrier", -1);
+		return fault(c, err);
+	}
+	return wait_for(c, &q, -1, "barrier", err);
+}
+
+int dlb_comm_allreduce_f64(struct dlb_comm *c, double *x, int n, enum dlb_comm_op op, struct dlb_error *err)
+{
+	const MPI_Op ops[] = { [DLB_COMM_SUM] = MPI_SUM, [DLB_COMM_MAX] = MPI_MAX, [DLB_COMM_MIN] = MPI_MIN };
+	MPI_Request q;
+	int rc;
+
+	if (!c->mpi || c->size == 1)
+		return 0;
+	if (c->broken)
+		return fault(c, err);
+	rc = MPI_Iallreduce(MPI_IN_PLACE, x, n, MPI_DOUBLE, ops[op], c->world, &q);
+	if (rc != MPI_SUCCESS) {
+		broken(c, rc, "sum over ranks", -1);
+		return fault(c, err);
+	}
+	return wait_for(c, &q, -1, "sum over ranks", err);
+}
+
+int dlb_comm_gather(struct dlb_comm *c, const void *p, size_t bytes, void *recv, int root, struct dlb_error *err)
+{
+	MPI_Request q;
+	int rc;
+
+	if (!c->mpi || c->size == 1) {
+		if (bytes)
+			memcpy(recv, p, bytes);
+		return 0;
+	}
+	if (c->broken)
+		return fault(c, err);
+	if (bytes > INT_MAX)
+		dlb_bug("gather of %zu bytes", bytes);
+	rc = MPI_Igather(p, (int)bytes, MPI_BYTE, recv, (int)bytes, MPI_BYTE, root, c->world, &q);
+	if (rc != MPI_SUCCESS) {
+		broken(c, rc, "gather", -1);
+		return fault(c, err);
+	}
+	return wait_for(c, &q, -1, "gather", err);
+}
+
+int dlb_comm_agree(struct dlb_comm *c, int rc, struct dlb_error *err, int *who)
+{
+	double lowest = rc ? c->rank : c->size;
+	struct dlb_error none = { .status = 2 };
+
+	if (who)
+		*who = c->rank;
+	if (c->broken)
+		return rc ? -1 : fault(c, err);
+	if (dlb_comm_allreduce_f64(c, &lowest, 1, DLB_COMM_MIN, err))
+		return -1;
+	if ((int)lowest == c->size)
+		return 0;
+	if (who)
+		*who = (int)lowest;
+	if (dlb_comm_bcast(c, err ? err : &none, sizeof none, (int)lowest, NULL))
+		return fault(c, err);
+	return -1;
+}
