@@ -37,6 +37,7 @@ void dlb_doc_init(struct dlb_doc *d, const char *name);		/* an empty document of
  * envelope in the order above, x- members after. -1 when the stream fails. */
 int dlb_doc_write(const struct dlb_doc *d, FILE *f, struct dlb_error *err);
 void dlb_doc_release(struct dlb_doc *d);
+bool dlb_doc_is_newer(const struct dlb_doc *d);		/* of our major, but a later minor version */
 
 /* The section, borrowed; NULL when absent. */
 json_t *dlb_doc_section(const struct dlb_doc *d, const char *section);
@@ -59,7 +60,9 @@ json_t *dlb_doc_input_hashes(const struct dlb_doc *d, const char *const *section
 int dlb_doc_check_inputs(const struct dlb_doc *d, const char *section, struct dlb_error *err);
 
 /* ---- typed getters ---- */
-struct dlb_ref { json_t *v; const struct dlb_ref *up; const char *key; int index; const char *doc; };
+/* `up` must outlive the reference; index is -1 for members; newer: the document's minor version is newer
+ * than ours, so unknown members pass. */
+struct dlb_ref { json_t *v; const struct dlb_ref *up; const char *key; int index; const char *doc; bool newer; };
 
 struct dlb_ref dlb_ref_root(const struct dlb_doc *d, const char *section);
 struct dlb_ref dlb_ref_at(const struct dlb_ref *up, const char *key);	/* v NULL when absent */

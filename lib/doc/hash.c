@@ -1,0 +1,142 @@
+/* Hashes of parts of a document, by value: what was made from what, whoever reprinted it in between.
+ *
+ * Members are taken in sorted order; a number is an int64 when it has an integer's value (1 and 1.0 are
+ * equal, as jq makes no difference), else the bits of its double. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "doc/doc.h"
+#include "util/hash.h"
+#include "util/mem.h"
+
+static int by_name(const void *a, const void *b)
+{
+	return strcmp(*(const char *const *)a, *(const char *const *)b);
+}
+
+static bool skipped(const char *key, const char *const *skip)
+{
+	if (!strncmp(key, "x-", 2))
+		return true;
+	for (; skip && *skip; skip++)
+		if (!strcmp(*skip, key))
+			return true;
+	return false;
+}
+
+static uint64_t hash(uint64_t h, const json_t *v, const char *const *skip);
+
+static uint64_t hash_object(uint64_t h, const json_t *v, const char *const *skip)
+{
+	const char *few[32], **keys = few, *key;
+	json_t *member;
+	size_t n = 0;
+
+	if (json_object_size(v) > 32)
+		keys = dlb_xmalloc(json_object_size(v) * sizeof *keys);
+	json_object_foreach((json_t *)v, key, member)
+		if (!skipped(key, skip))
+			keys[n++] = key;
+	qsort(keys, n, sizeof *keys, by_name);
+	h = dlb_hash_bytes(h, "{", 1);
+	for (size_t i = 0; i < n; i++)
+		h = hash(dlb_hash_str(h, keys[i]), json_object_get(v, keys[i]), skip);
+	if (keys != few)
+		free(keys);
+	return dlb_hash_bytes(h, "}", 1);
+}
+
+static uint64_t hash_int(uint64_t h, int64_t i)
+{
+	return dlb_hash_bytes(dlb_hash_bytes(h, "i", 1), &i, sizeof i);
+}
+
+static uint64_t hash_real(uint64_t h, double x)
+{
+	if (x == floor(x) && fabs(x) < 0x1p63)
+		return hash_int(h, (int64_t)x);
+	return dlb_hash_bytes(dlb_hash_bytes(h, "r", 1), &x, sizeof x);
+}
+
+static uint64_t hash(uint64_t h, const json_t *v, const char *const *skip)
+{
+	switch (json_typeof(v)) {
+	case JSON_OBJECT:
+		return hash_object(h, v, skip);
+	case JSON_ARRAY:
+		h = dlb_hash_bytes(h, "[", 1);
+		for (size_t i = 0; i < json_array_size(v); i++)
+			h = hash(h, json_array_get(v, i), skip);
+		return dlb_hash_bytes(h, "]", 1);
+	case JSON_STRING:
+		return dlb_hash_str(dlb_hash_bytes(h, "s", 1), json_string_value(v));
+	case JSON_INTEGER:
+		return hash_int(h, json_integer_value(v));
+	case JSON_REAL:
+		return hash_real(h, json_real_value(v));
+	case JSON_TRUE:
+		return dlb_hash_bytes(h, "t", 1);
+	case JSON_FALSE:
+		return dlb_hash_bytes(h, "f", 1);
+	case JSON_NULL:
+		return dlb_hash_bytes(h, "n", 1);
+	}
+	return h;
+}
+
+uint64_t dlb_doc_hash(const json_t *v, const char *const *skip)
+{
+	return v ? hash(DLB_HASH_INIT, v, skip) : DLB_HASH_INIT;
+}
+
+/* What an input's hash leaves out: the optimizer is chosen when the plan runs, and changes no op id; the
+ * hashes of a section's own inputs say nothing new. */
+static const char *const not_hashed[] = { "optimizer", "hyper", "inputs", NULL };
+
+static void hash_section(const struct dlb_doc *d, const char *section, char out[17])
+{
+	dlb_hash_hex(dlb_doc_hash(dlb_doc_section(d, section), not_hashed), out);
+}
+
+json_t *dlb_doc_input_hashes(const struct dlb_doc *d, const char *const *sections)
+{
+	json_t *inputs = json_object();
+	char hex[17];
+
+	for (; *sections; sections++) {
+		if (!dlb_doc_section(d, *sections))
+			continue;
+		hash_section(d, *sections, hex);
+		json_object_set_new(inputs, *sections, json_string(hex));
+	}
+	return inputs;
+}
+
+int dlb_doc_check_inputs(const struct dlb_doc *d, const char *section, struct dlb_error *err)
+{
+	static const char *const names[] = { "graph", "profile", "cluster", "cost", "balance", "plan", "run", "report" };
+	struct dlb_ref r = dlb_ref_root(d, section), inputs;
+
+	if (!r.v)
+		return 0;
+	if (dlb_get_object(&r, "inputs", DLB_OPT, &inputs, err))
+		return -1;
+	for (int i = 0; inputs.v && i < DLB_LEN(names); i++) {
+		const char *was = NULL;
+		char is[17];
+
+		if (dlb_get_str(&inputs, names[i], DLB_OPT, &was, err))
+			return -1;
+		if (!was)
+			continue;
+		hash_section(d, names[i], is);
+		if (strcmp(was, is)) {
+			dlb_ref_fail(&r, err, "made from another %s than the document has", names[i]);
+			return dlb_hint(err, "make it again: run the tools from %s on",
+					!strcmp(section, "cost") ? "dlb-costmodel" :
+					!strcmp(section, "profile") ? "dlb-profile" : "dlb-place");
+		}
+	}
+	return 0;
+}
