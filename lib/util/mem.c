@@ -58,6 +58,7 @@ char *dlb_xstrdup(const char *s)
 }
 
 /* Text of the format by way of `take`, which gives n bytes of `from`. */
+__attribute__((format(printf, 3, 0), nonnull(3)))
 static char *print(void *(*take)(void *from, size_t n), void *from, const char *fmt, va_list ap)
 {
 	va_list again;

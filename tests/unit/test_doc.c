@@ -1,0 +1,256 @@
+/* doc: reading, versions, unknown members, what is dropped, hashes by value, printing, references. */
+#include <assert.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "doc/doc.h"
+#include "util/clock.h"
+#include "util/mem.h"
+
+static int parse(struct dlb_doc *d, const char *text, struct dlb_error *err)
+{
+	return dlb_doc_parse(d, text, strlen(text), "f.json", err);
+}
+
+static void expect(const char *text, const char *where, const char *what, const char *hint)
+{
+	struct dlb_doc d = { 0 };
+	struct dlb_error err = { .status = 0 };
+
+	assert(parse(&d, text, &err) == -1 && !d.root && err.status == 2);
+	if (!strstr(err.where, where) || !strstr(err.what, what) || !strstr(err.hint, hint)) {
+		dlb_error_print(stderr, "expected otherwise", -1, &err);
+		abort();
+	}
+}
+
+static void test_bad(void)
+{
+	expect("", "f.json", "empty input", "did the previous command fail?");
+	expect(" \n", "f.json", "empty input", "");
+	expect("{\"dlb\":\"1.0\",\n  \"graph\": {]}", "f.json:2:", "", "");
+	expect("{\"dlb\":\"1.0\"} x", "f.json:1:", "end of file expected", "");
+	expect("{\"dlb\":\"1.0\",\"graph\":{},\"graph\":{}}", "f.json:1:", "duplicate", "");
+	expect("[1]", "f.json", "not an object", "");
+	expect("{}", "f.json", "no member 'dlb'", "");
+	expect("{\"dlb\":1.0}", "/dlb", "not a version", "");
+	expect("{\"dlb\":\"one\"}", "/dlb", "not a version", "");
+	expect("{\"dlb\":\"2.0\"}", "/dlb", "version 2.0, but this dlb reads version 1", "");
+	expect("{\"dlb\":\"1.0\",\"grahp\":{}}", "f.json", "unknown member 'grahp'", "did you mean 'graph'?");
+	expect("{\"dlb\":\"1.0\",\"graph\":[]}", "f.json: /graph", "expected an object, found an array", "");
+	expect("{\"dlb\":\"1.0\",\"provenance\":{}}", "f.json: /provenance", "expected an array", "");
+	expect("{\"dlb\":\"1.0\",\"x-a\":\"\\u0000\"}", "f.json:1:", "", "");
+	expect("{\"dlb\":\"1.0\",\"x-a\":1e999}", "f.json:1:", "", "");
+	expect("{\"dlb\":\"1.0\",\"x-a\":99999999999999999999}", "f.json:1:", "", "");
+	expect("{\"dlb\":\"1.0\",\"x-a\":\"\xff\"}", "f.json:1:", "", "");
+}
+
+static char *text_of(const struct dlb_doc *d)
+{
+	char *text = NULL;
+	size_t n = 0;
+	FILE *f = open_memstream(&text, &n);
+
+	assert(!dlb_doc_write(d, f, NULL) && !fclose(f));
+	return text;
+}
+
+static void test_write(void)
+{
+	struct dlb_doc d;
+	struct dlb_error err;
+	char *text, *again, *argv[] = { "dlb-x", "--lr", "1", NULL };
+	FILE *full = fopen("/dev/full", "w");
+
+	/* A newer minor: unknown members and the version itself pass. */
+	assert(!parse(&d, "{\"x-b\":{\"z\":1,\"a\":2},\"zebra\":1,\"plan\":{\"placement\":{\"0\":1,\"1\":0},\"value_s\":0.1},"
+			  "\"graph\":{\"ops\":[{\"id\":0},{\"id\":1}],\"ids\":[1,2]},\"dlb\":\"1.7\"}", &err));
+	assert(dlb_doc_is_newer(&d));
+	dlb_doc_provenance(&d, "dlb-x", 3, argv);
+	text = text_of(&d);
+	assert(!strcmp(text, "{\n \"dlb\":\"1.7\",\n \"graph\":{\n  \"ops\":[\n   {\"id\":0},\n   {\"id\":1}],\n  \"ids\":[1,2]},\n"
+			     " \"plan\":{\n  \"placement\":{\n   \"0\":1,\n   \"1\":0},\n  \"value_s\":0.10000000000000001},\n"
+			     " \"provenance\":[\n  {\"tool\":\"dlb-x\",\"version\":\"0.1.0\",\"arguments\":[\"--lr\",\"1\"]}],\n"
+			     " \"x-b\":{\n  \"z\":1,\n  \"a\":2},\n \"zebra\":1}\n"));
+	dlb_doc_release(&d);
+	assert(!parse(&d, text, &err));
+	again = text_of(&d);
+	assert(!strcmp(text, again));
+	if (full) {
+		assert(dlb_doc_write(&d, full, &err) == -1 && strstr(err.what, "cannot write"));
+		fclose(full);
+	}
+	dlb_doc_release(&d);
+	free(text);
+	free(again);
+	assert(dlb_doc_read(&d, "/nonexistent", &err) == -1 && strstr(err.what, "cannot open '/nonexistent'"));
+	assert(dlb_doc_read(&d, "/tmp", &err) == -1 && strstr(err.what, "cannot read '/tmp'"));
+}
+
+/* Sets `section` on a document that has all; `left` are the first letters of what must remain
+ * (graph profile Cluster coSt Balance pLan run rePort). */
+static void drops(const char *section, const char *value, const char *left)
+{
+	static const char *const all[] = { "graph", "profile", "cluster", "cost", "balance", "plan", "run", "report" };
+	struct dlb_doc d;
+
+	assert(!parse(&d, "{\"dlb\":\"1.0\",\"graph\":{},\"profile\":{},\"cluster\":{\"nodes\":[{},{}]},\"cost\":{},"
+			  "\"balance\":{},\"plan\":{},\"run\":{},\"report\":{},\"x-mine\":1}", NULL));
+	dlb_doc_set(&d, section, json_loads(value, 0, NULL));
+	for (int i = 0; i < DLB_LEN(all); i++) {
+		char word[20];
+
+		snprintf(word, sizeof word, " %s ", all[i]);
+		assert(!dlb_doc_section(&d, all[i]) == !strstr(left, word));
+	}
+	assert(json_object_get(d.root, "x-mine"));
+	dlb_doc_release(&d);
+}
+
+static void test_sections(void)
+{
+	struct dlb_error err;
+	struct dlb_doc d;
+	json_t *v;
+
+	drops("graph", "{}", " graph cluster balance run ");
+	drops("profile", "{}", " graph profile cluster balance run ");
+	drops("cluster", "{\"nodes\":[{},{}]}", " graph profile cluster balance run ");
+	drops("cluster", "{\"nodes\":[{}]}", " graph profile cluster run ");
+	drops("cost", "{}", " graph profile cluster cost balance run ");
+	drops("plan", "{}", " graph profile cluster cost balance plan run ");
+	drops("balance", "{}", " graph profile cluster cost balance plan run report ");
+	drops("run", "{}", " graph profile cluster cost balance plan run report ");
+	drops("report", "{}", " graph profile cluster cost balance plan run report ");
+	dlb_doc_init(&d, "<stdin>");
+	assert(dlb_doc_need(&d, "plan", &v, &err) == -1 && strstr(err.what, "no section 'plan'") &&
+	       strstr(err.hint, "dlb-place"));
+	dlb_doc_put(&d, "plan", json_object());
+	assert(!dlb_doc_need(&d, "plan", &v, &err) && v);
+	dlb_doc_release(&d);
+}
+
+static uint64_t hash(const char *text, const char *const *skip)
+{
+	json_t *v = json_loads(text, JSON_DECODE_ANY, NULL);
+	uint64_t h;
+
+	assert(v);
+	h = dlb_doc_hash(v, skip);
+	json_decref(v);
+	return h;
+}
+
+static void test_hash(void)
+{
+	static const char *const skip[] = { "optimizer", NULL };
+	static const char *const inputs[] = { "graph", "cluster", NULL };
+	struct dlb_error err;
+	struct dlb_doc d;
+
+	assert(hash("{\"a\":1,\"b\":[0.5,-0.0]}", NULL) == hash("{\"b\":[5e-1,0],\"a\":1.0}", NULL));
+	assert(hash("{\"a\":{\"x-n\":3,\"optimizer\":1}}", skip) == hash("{\"a\":{\"optimizer\":2}}", skip));
+	assert(hash("{\"a\":{\"optimizer\":1}}", NULL) != hash("{\"a\":{\"optimizer\":2}}", NULL));
+	assert(hash("[[1],2]", NULL) != hash("[1,[2]]", NULL) && hash("\"1\"", NULL) != hash("1", NULL));
+	assert(hash("[true]", NULL) != hash("[false]", NULL) && hash("0.1", NULL) != hash("0.10000000000000002", NULL));
+	assert(hash("9007199254740993", NULL) != hash("9007199254740992", NULL));
+
+	assert(!parse(&d, "{\"dlb\":\"1.0\",\"graph\":{\"n\":1},\"plan\":{}}", NULL));
+	json_object_set_new(dlb_doc_section(&d, "plan"), "inputs", dlb_doc_input_hashes(&d, inputs));
+	assert(!dlb_doc_check_inputs(&d, "plan", &err) && !dlb_doc_check_inputs(&d, "cost", &err));
+	json_object_set_new(dlb_doc_section(&d, "graph"), "n", json_real(1.0));
+	json_object_set_new(dlb_doc_section(&d, "graph"), "x-n", json_real(2.0));
+	assert(!dlb_doc_check_inputs(&d, "plan", &err));
+	json_object_set_new(dlb_doc_section(&d, "graph"), "n", json_integer(2));
+	assert(dlb_doc_check_inputs(&d, "plan", &err) == -1 && strstr(err.what, "made from another graph"));
+	dlb_doc_release(&d);
+}
+
+static void test_refs(void)
+{
+	static const char *const known[] = { "ops", "a/b~", "n", "x", NULL };
+	struct dlb_error err;
+	struct dlb_doc d;
+	struct dlb_ref r, ops, op, odd;
+	const char *s = NULL;
+	char buf[100];
+	int64_t i = -5;
+	double x = 0;
+	bool b = false;
+	int n;
+
+	assert(!parse(&d, "{\"dlb\":\"1.0\",\"graph\":{\"ops\":[{\"id\":3,\"t\":\"Conv\",\"ok\":true,\"f\":2.0,\"g\":2.5}],"
+			  "\"a/b~\":{}}}", NULL));
+	r = dlb_ref_root(&d, "graph");
+	assert(!dlb_get_array(&r, "ops", DLB_NEED, &ops, &n, &err) && n == 1);
+	op = dlb_ref_index(&ops, 0);
+	assert(!dlb_get_int(&op, "id", DLB_NEED, 0, 10, &i, &err) && i == 3);
+	assert(!dlb_get_int(&op, "f", DLB_NEED, 0, 10, &i, &err) && i == 2);
+	assert(!dlb_get_real(&op, "id", DLB_NEED, 0, 10, &x, &err) && x == 3);
+	assert(!dlb_get_str(&op, "t", DLB_NEED, &s, &err) && !strcmp(s, "Conv"));
+	assert(!dlb_get_bool(&op, "ok", DLB_NEED, &b, &err) && b);
+	assert(!dlb_get_int(&op, "none", DLB_OPT, 0, 10, &i, &err) && i == 2);
+	assert(dlb_get_int(&op, "none", DLB_NEED, 0, 10, &i, &err) == -1 && !strcmp(err.what, "no member 'none'") &&
+	       !strcmp(err.where, "f.json: /graph/ops/0"));
+	assert(dlb_get_int(&op, "g", DLB_NEED, 0, 10, &i, &err) == -1 && !strcmp(err.where, "f.json: /graph/ops/0/g"));
+	assert(dlb_get_int(&op, "id", DLB_NEED, 0, 2, &i, &err) == -1 && !strcmp(err.what, "3 is above 2"));
+	assert(dlb_get_real(&op, "g", DLB_NEED, 3, 9, &x, &err) == -1 && !strcmp(err.what, "2.5 is below 3"));
+	assert(dlb_get_str(&op, "id", DLB_NEED, &s, &err) == -1 && dlb_get_bool(&op, "id", DLB_NEED, &b, &err) == -1);
+	assert(dlb_get_array(&op, "id", DLB_NEED, &odd, &n, &err) == -1 && dlb_get_object(&op, "id", DLB_NEED, &odd, &err) == -1);
+	assert(dlb_get_int(&ops, "id", DLB_NEED, 0, 2, &i, &err) == -1 && strstr(err.what, "expected an object"));
+	odd = dlb_ref_index(&ops, 7);
+	assert(dlb_ref_int(&odd, 0, 1, &i, &err) == -1 && strstr(err.what, "found nothing"));
+	odd = dlb_ref_at(&r, "a/b~");
+	dlb_ref_pointer(&odd, buf, sizeof buf);
+	assert(!strcmp(buf, "/graph/a~1b~0"));
+	dlb_ref_pointer(&odd, buf, 5);
+	assert(!strcmp(buf, "/gra"));
+	assert(!dlb_ref_known(&r, known, &err));
+	assert(dlb_ref_known(&op, known, &err) == -1 && strstr(err.what, "unknown member 'id'"));
+	dlb_doc_release(&d);
+}
+
+/* A hundred thousand ops are read, hashed and printed in seconds. */
+static void test_large(void)
+{
+	struct dlb_doc d, again;
+	json_t *ops = json_array(), *placement = json_object(), *graph = json_object(), *plan = json_object();
+	double start = dlb_clock_s();
+	uint64_t h;
+	char *text;
+
+	for (int i = 0; i < 100000; i++) {
+		char key[20];
+
+		snprintf(key, sizeof key, "%d", i);
+		json_object_set_new(placement, key, json_integer(i % 7));
+		json_array_append_new(ops, json_pack("{s:i,s:s,s:s,s:[ii],s:[i],s:f}", "id", i, "type", "Conv", "phase",
+						     "forward", "in", i, i + 1, "out", i + 2, "flop", i * 1.1));
+	}
+	json_object_set_new(graph, "ops", ops);
+	json_object_set_new(plan, "placement", placement);
+	dlb_doc_init(&d, "f.json");
+	dlb_doc_set(&d, "graph", graph);
+	dlb_doc_set(&d, "plan", plan);
+	h = dlb_doc_hash(d.root, NULL);
+	text = text_of(&d);
+	assert(!dlb_doc_parse(&again, text, strlen(text), "again", NULL) && dlb_doc_hash(again.root, NULL) == h);
+	free(text);
+	dlb_doc_release(&d);
+	dlb_doc_release(&again);
+	assert(dlb_clock_s() - start < 20);
+	printf("doc: 100000 ops made, hashed, printed, parsed in %.2f s\n", dlb_clock_s() - start);
+}
+
+int main(void)
+{
+	test_bad();
+	test_write();
+	test_sections();
+	test_hash();
+	test_refs();
+	test_large();
+	puts("doc: bad input, versions, members, dropped sections, hashes, printing, references");
+	return 0;
+}

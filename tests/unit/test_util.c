@@ -1,0 +1,213 @@
+/* util: known answers of the generators and hashes, the arena, options, medians, error lines. */
+#include <assert.h>
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "util/cli.h"
+#include "util/clock.h"
+#include "util/hash.h"
+#include "util/mem.h"
+#include "util/rng.h"
+#include "util/stats.h"
+
+static void test_philox(void)
+{
+	/* Known answers of Random123's kat_vectors, philox4x32 with 10 rounds. */
+	static const struct { uint64_t seed, stream, i; uint32_t out[4]; } kat[] = {
+		{ 0, 0, 0, { 0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8 } },
+		{ UINT64_MAX, UINT64_MAX, UINT64_MAX, { 0x408f276d, 0x41c83b0e, 0xa20bc7c6, 0x6d5451fd } },
+		{ UINT64_C(0x299f31d0a4093822), UINT64_C(0x0370734413198a2e), UINT64_C(0x85a308d3243f6a88),
+		  { 0xd16cfe09, 0x94fdcceb, 0x5001e420, 0x24126ea1 } },
+	};
+	double sum = 0, squares = 0;
+	uint32_t out[4];
+	int n = 20000;
+
+	for (int k = 0; k < DLB_LEN(kat); k++) {
+		dlb_philox(kat[k].seed, kat[k].stream, kat[k].i, out);
+		assert(!memcmp(out, kat[k].out, sizeof out));
+	}
+	for (int i = 0; i < n; i++) {
+		double u = dlb_philox_uniform(1, 2, (uint64_t)i), z = dlb_philox_normal(1, 2, (uint64_t)i);
+
+		assert(u >= 0 && u < 1 && isfinite(z));
+		sum += z;
+		squares += z * z;
+	}
+	assert(fabs(sum / n) < 0.03 && fabs(squares / n - 1) < 0.04);
+}
+
+static void test_rng(void)
+{
+	struct dlb_rng r, same;
+	int count[5] = { 0 };
+
+	dlb_rng_init(&r, 7);
+	dlb_rng_init(&same, 7);
+	for (int i = 0; i < 10000; i++) {
+		uint64_t x = dlb_rng_below(&r, 5);
+
+		assert(x == dlb_rng_below(&same, 5));
+		count[x]++;
+	}
+	for (int i = 0; i < 5; i++)
+		assert(abs(count[i] - 2000) < 200);
+	assert(dlb_rng_below(&r, 1) == 0 && dlb_rng_below(&r, 0) == 0);
+	assert(dlb_rng_uniform(&r) < 1);
+}
+
+static void test_hash(void)
+{
+	char hex[65], path[] = "/tmp/dlb-test-util-XXXXXX";
+	struct dlb_error err;
+	int fd;
+
+	/* FNV-1a of "a" and "foobar": Fowler, Noll, Vo's own test suite. */
+	assert(dlb_hash_bytes(DLB_HASH_INIT, "a", 1) == UINT64_C(0xaf63dc4c8601ec8c));
+	assert(dlb_hash_bytes(DLB_HASH_INIT, "foobar", 6) == UINT64_C(0x85944171f73967e8));
+	assert(dlb_hash_str(dlb_hash_str(DLB_HASH_INIT, "a"), "bc") != dlb_hash_str(dlb_hash_str(DLB_HASH_INIT, "ab"), "c"));
+	dlb_hash_hex(0, hex);
+	assert(strlen(hex) == 16);
+	fd = mkstemp(path);
+	assert(fd >= 0 && write(fd, "abc", 3) == 3 && !close(fd));
+	assert(!dlb_sha256_file(path, hex, &err));
+	assert(!strcmp(hex, "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"));
+	unlink(path);
+	assert(dlb_sha256_file(path, hex, &err) == -1 && strstr(err.what, "cannot open") && err.status == 2);
+	assert(dlb_sha256_file("/tmp", hex, &err) == -1 && strstr(err.what, "cannot read"));
+}
+
+static void test_arena(void)
+{
+	struct dlb_arena a = { 0 };
+	char *first = dlb_arena_strdup(&a, "first"), *text;
+
+	for (size_t i = 0; i < 5000; i++) {
+		unsigned char *p = dlb_arena_alloc(&a, i % 700);
+
+		assert(((uintptr_t)p & 15) == 0);
+		for (size_t k = 0; k < i % 700; k++)
+			assert(!p[k]);
+		memset(p, 0xff, i % 700);
+	}
+	memset(dlb_arena_array(&a, 1 << 20, 3), 1, 3 << 20);
+	text = dlb_arena_printf(&a, "%d ops on '%s'", 17, "h0");
+	assert(!strcmp(first, "first") && !strcmp(text, "17 ops on 'h0'"));
+	dlb_arena_release(&a);
+	dlb_arena_release(&a);
+	dlb_arena_release(NULL);
+	text = dlb_xprintf("%s", "x");
+	assert(!strcmp(text, "x"));
+	free(text);
+}
+
+static void test_stats(void)
+{
+	const double x[] = { 4, 1, 3, 2 }, one[] = { 5 };
+
+	assert(dlb_median(x, 4) == 2.5 && dlb_median(x, 3) == 3 && dlb_median(one, 1) == 5 && dlb_median(x, 0) == 0);
+	assert(dlb_quantile(x, 4, 0) == 1 && dlb_quantile(x, 4, 1) == 4 && fabs(dlb_quantile(x, 4, 0.25) - 1.75) < 1e-15);
+	assert(dlb_mean(x, 4) == 2.5 && dlb_mean(x, 0) == 0);
+	assert(fabs(dlb_median_se(x, 4) - 1.2533141 * 1.4826022 * 1 / 2) < 1e-6 && dlb_median_se(one, 1) == 0);
+	assert(x[0] == 4);
+}
+
+static void print(const struct dlb_error *err, int rank, const char *expected)
+{
+	char *text = NULL;
+	size_t n = 0;
+	FILE *f = open_memstream(&text, &n);
+
+	dlb_error_print(f, "dlb-x", rank, err);
+	fclose(f);
+	assert(!strcmp(text, expected));
+	free(text);
+}
+
+static void test_error(void)
+{
+	static const char *const names[] = { "greedy", "proportional", "even", "conv1.out" };
+	struct dlb_error err;
+	char big[2000];
+
+	assert(dlb_fail(&err, "/ops/17/inputs/0", "no tensor '%s'", "conv1_out") == -1 && err.status == 2);
+	dlb_hint(&err, "did you mean '%s'?", dlb_nearest("conv1_out", names, 4));
+	dlb_error_at(&err, "<stdin>");
+	print(&err, -1, "dlb-x: <stdin>: /ops/17/inputs/0: no tensor 'conv1_out'; did you mean 'conv1.out'?\n");
+	dlb_fail(&err, "12:5", "'}' expected");
+	dlb_error_at(&err, "graph.json");
+	print(&err, 3, "dlb-x[3]: graph.json:12:5: '}' expected\n");
+	dlb_fail_no(&err, NULL, "%s\nand\033[2J", "two lines");
+	assert(err.status == 1);
+	print(&err, -1, "dlb-x: two lines?and?[2J\n");
+	dlb_fail(&err, err.what, "wrapped: %s", err.what);
+	assert(!strncmp(err.what, "wrapped: two lines", 18) && !strncmp(err.where, "two lines", 9));
+	memset(big, 'x', sizeof big - 1);
+	big[sizeof big - 1] = 0;
+	assert(dlb_fail(&err, big, "%s", big) == -1 && dlb_hint(&err, "%s", big) == -1 && dlb_error_at(&err, big) == -1);
+	assert(strlen(err.where) == sizeof err.where - 1 && strlen(err.what) == sizeof err.what - 1);
+	assert(dlb_fail(NULL, NULL, "nobody listens") == -1);
+	assert(!strcmp(dlb_nearest("gredy", names, 4), "greedy") && !strcmp(dlb_nearest("EVEN", names, 4), "even"));
+	assert(!dlb_nearest("zzz", names, 4) && !dlb_nearest(big, names, 4) && !dlb_nearest("x", names, 0));
+}
+
+static void test_cli(void)
+{
+	const char *algorithm = "greedy";
+	int64_t m = 1;
+	double lr = 0.01;
+	bool list = false, given = false;
+	struct dlb_strlist slow = { 0 };
+	const struct dlb_opt opts[] = {
+		{ 'a', "algorithm", DLB_OPT_STR, &algorithm, "NAME", "placement algorithm", &given, 0, 0 },
+		{ 'm', "micro-batches", DLB_OPT_INT, &m, "M", "micro-batches in flight", NULL, 1, 1000 },
+		{ 0, "lr", DLB_OPT_REAL, &lr, "X", "learning rate", NULL, 0, 0 },
+		{ 0, "list", DLB_OPT_FLAG, &list, NULL, "list the algorithms", NULL, 0, 0 },
+		{ 0, "slow", DLB_OPT_LIST, &slow, "NODE:FACTOR", "stretch a node", NULL, 0, 0 },
+	};
+	struct dlb_cli cli = { .tool = "dlb-x", .usage = "[OPTION...] [FILE]", .summary = "test", .opts = opts,
+			       .n_opts = DLB_LEN(opts), .max_operands = 1 };
+	char *good[] = { "dlb-x", "-m8", "--lr=-1e-3", "-qv", "--slow", "1:2", "--slow=2:3", "-a", "even", "--list", "--", "-file", NULL };
+	char *bad[][4] = {
+		{ "dlb-x", "-m0", NULL }, { "dlb-x", "-m", NULL }, { "dlb-x", "-m1x", NULL }, { "dlb-x", "--lr=nan", NULL },
+		{ "dlb-x", "--algoritm", "x", NULL }, { "dlb-x", "-z", NULL }, { "dlb-x", "--list=1", NULL },
+		{ "dlb-x", "a", "b", NULL }, { "dlb-x", "-m99999999999999999999", NULL }, { "dlb-x", "--lis", NULL },
+	};
+	int keep = dup(STDERR_FILENO);
+
+	assert(!dlb_cli_parse(&cli, DLB_LEN(good) - 1, good));
+	assert(m == 8 && lr == -1e-3 && cli.quiet && cli.verbose && list && given && !strcmp(algorithm, "even"));
+	assert(slow.n == 2 && !strcmp(slow.item[1], "2:3") && cli.n_operands == 1 && !strcmp(cli.operands[0], "-file"));
+	dlb_cli_release(&cli);
+	assert(freopen("/dev/null", "w", stderr));
+	for (int i = 0; i < DLB_LEN(bad); i++) {
+		int argc = 0;
+
+		while (bad[i][argc])
+			argc++;
+		assert(dlb_cli_parse(&cli, argc, bad[i]) && cli.status == 2);
+	}
+	fflush(stderr);
+	dup2(keep, STDERR_FILENO);
+	close(keep);
+}
+
+int main(void)
+{
+	double start = dlb_clock_s(), cpu = dlb_clock_thread_cpu_s();
+
+	test_philox();
+	test_rng();
+	test_hash();
+	test_arena();
+	test_stats();
+	test_error();
+	test_cli();
+	dlb_sleep_s(0.01);
+	assert(dlb_clock_s() - start >= 0.01 && dlb_clock_thread_cpu_s() >= cpu);
+	puts("util: generators, hashes, arena, medians, error lines, options");
+	return 0;
+}
