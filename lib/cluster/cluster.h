@@ -12,13 +12,18 @@
  *
  * Synthetic clusters: words separated by blanks or commas,
  *     [GROUP=]KIND[/THREADS][:COUNT][*SPEED][@MEMORY]      cpu:2   cpu/4:1   cpu:1*0.5   cpu:2@8GB
- * each KIND word is put on the current host ("h0"); a word "host" starts the next host, "rack" the next
- * rack; "link=CLASS:LATENCY,BANDWIDTH" (1e-6,10e9) sets the medium of hosts, racks or the site (CLASS
- * shm, rack, site). Example: "cpu:2 host cpu:2*0.5 link=rack:5e-6,1.25e9". */
+ * each KIND word is put on the current host ("h0"), in its group GROUP (a socket) when one is named; a
+ * word "host" starts the next host, "rack" the next rack; "link=CLASS:LATENCY,BANDWIDTH" (1e-6,10e9) sets
+ * the medium of sockets, hosts, racks or the site (CLASS socket, shm, rack, site).
+ * Example: "cpu:2 host cpu:2*0.5 link=rack:5e-6,1.25e9".
+ * The media of racks and sites are switches: a host's port (its up link) has the class's bandwidth and
+ * half its latency, and the switch itself (inside) is free, so that only transfers at one port share. */
 #ifndef DLB_CLUSTER_CLUSTER_H
 #define DLB_CLUSTER_CLUSTER_H
 #include "doc/doc.h"
 #include "util/mem.h"
+
+#define DLB_MAX_ROUTE 16			/* links on the longest route */
 
 struct dlb_device_kind {
 	const char *name;			/* "cpu" (one thread), "cpu/4" */
@@ -38,7 +43,9 @@ struct dlb_node {
 };
 struct dlb_group { const char *name, *cls; int parent, inside, up; };	/* links -1: none (free) */
 struct dlb_link { const char *name, *cls; double latency_s, bandwidth_Bps; bool overlap; };
-struct dlb_memory { int group; const char *name, *cls; double bytes, bandwidth_Bps; };	/* NUMA, CXL */
+/* Memory of a group: NUMA memory ("dram", "hbm"), memory without cores ("cxl", "nvm") or caches ("l1d", "l2",
+ * "l3": `count` alike, each of `bytes`). bandwidth_Bps, latency_s 0: unknown. */
+struct dlb_memory { int group; const char *name, *cls; double bytes, bandwidth_Bps, latency_s; int count; };
 
 struct dlb_cluster {
 	struct dlb_arena arena;
@@ -60,4 +67,16 @@ int dlb_cluster_read_section(const struct dlb_ref *r, struct dlb_cluster *c, str
 int dlb_cluster_route(const struct dlb_cluster *c, int a, int b, int link[16]);
 double dlb_cluster_transfer_s(const struct dlb_cluster *c, double bytes, int a, int b);	/* alone */
 double dlb_cluster_node_memory(const struct dlb_cluster *c, int node);	/* bytes; INFINITY: no limit known */
+
+/* -- building: each adds one row and returns its index; strings are copied into the arena -- */
+int dlb_cluster_add_kind(struct dlb_cluster *c, const char *backend, int threads);	/* or finds it */
+int dlb_cluster_add_node(struct dlb_cluster *c, int kind, int group, const char *host, int device);
+int dlb_cluster_add_group(struct dlb_cluster *c, const char *name, const char *cls, int parent);
+int dlb_cluster_add_link(struct dlb_cluster *c, const char *name, const char *cls);	/* the class's usual figures */
+int dlb_cluster_add_memory(struct dlb_cluster *c, int group, const char *name, const char *cls, double bytes);
+/* "cpu" for one thread, else "cpu/4". */
+const char *dlb_cluster_kind_name(struct dlb_arena *a, const char *backend, int threads);
+/* Usual figures of a class of link, used until one is measured or told; NULL: no such class. */
+struct dlb_link_class { const char *name; double latency_s, bandwidth_Bps; bool overlap; };
+const struct dlb_link_class *dlb_link_class_find(const char *name);
 #endif

@@ -1,0 +1,255 @@
+/* The cluster as a data structure: building it row by row, its invariants, routes and transfers. */
+#include "cluster/cluster.h"
+#include <math.h>
+#include <string.h>
+
+enum { MAX_DEPTH = 8 };		/* of the tree of groups: 7 links up, 1 across, 7 down fit a route */
+
+/* What a class of link does when nobody has measured it: shared memory as MPI does it on one host (one
+ * copy by the reader, so the receiver is busy meanwhile), a 10 Gbit/s switch, a link between buildings. */
+static const struct dlb_link_class link_classes[] = {
+	{ "device", 1e-7, 2e10, false },
+	{ "socket", 5e-7, 8e9, false },
+	{ "shm", 1e-6, 6e9, false },
+	{ "cxl", 1e-6, 2e10, false },
+	{ "pcie", 5e-6, 1.2e10, true },
+	{ "nvlink", 3e-6, 1.5e11, true },
+	{ "host", 1e-6, 6e9, false },
+	{ "rack", 1e-5, 1.25e9, true },
+	{ "site", 1e-4, 1.25e9, true },
+	{ NULL, 0, 0, false },
+};
+
+/* Figures of back ends other than cpu, so that a synthetic cluster can be planned for without the device;
+ * written into the cluster, where an editor can change them. A 2018 data-centre GPU, single precision. */
+static const struct { const char *backend; double peak_flops, bandwidth_Bps, memory_bytes; } known_kinds[] = {
+	{ "cuda", 1.4e13, 9e11, 16e9 },
+};
+
+void dlb_cluster_init(struct dlb_cluster *c)
+{
+	memset(c, 0, sizeof *c);
+}
+
+void dlb_cluster_release(struct dlb_cluster *c)
+{
+	if (!c)
+		return;
+	dlb_arena_release(&c->arena);
+	memset(c, 0, sizeof *c);
+}
+
+const struct dlb_link_class *dlb_link_class_find(const char *name)
+{
+	for (const struct dlb_link_class *k = link_classes; k->name; k++)
+		if (!strcmp(k->name, name))
+			return k;
+	return NULL;
+}
+
+/* An array of n elements, all added through here, is full exactly when n is 0 or a power of two. */
+static void *grown(struct dlb_cluster *c, void *p, int n, size_t size)
+{
+	if (n & (n - 1))
+		return p;
+	void *q = dlb_arena_array(&c->arena, n ? 2 * (size_t)n : 1, size);
+	if (n)
+		memcpy(q, p, (size_t)n * size);
+	return q;
+}
+
+const char *dlb_cluster_kind_name(struct dlb_arena *a, const char *backend, int threads)
+{
+	return threads == 1 ? dlb_arena_strdup(a, backend) : dlb_arena_printf(a, "%s/%d", backend, threads);
+}
+
+int dlb_cluster_add_kind(struct dlb_cluster *c, const char *backend, int threads)
+{
+	for (int i = 0; i < c->n_kinds; i++)
+		if (!strcmp(c->kind[i].backend, backend) && c->kind[i].threads == threads)
+			return i;
+	c->kind = grown(c, c->kind, c->n_kinds, sizeof *c->kind);
+	struct dlb_device_kind *k = &c->kind[c->n_kinds];
+	memset(k, 0, sizeof *k);
+	k->backend = dlb_arena_strdup(&c->arena, backend);
+	k->name = dlb_cluster_kind_name(&c->arena, backend, threads);
+	k->threads = threads;
+	for (int i = 0; i < DLB_LEN(known_kinds); i++)
+		if (!strcmp(known_kinds[i].backend, backend)) {
+			k->peak_flops = known_kinds[i].peak_flops;
+			k->bandwidth_Bps = known_kinds[i].bandwidth_Bps;
+			k->memory_bytes = known_kinds[i].memory_bytes;
+		}
+	return c->n_kinds++;
+}
+
+int dlb_cluster_add_node(struct dlb_cluster *c, int kind, int group, const char *host, int device)
+{
+	c->node = grown(c, c->node, c->n_nodes, sizeof *c->node);
+	c->node[c->n_nodes] = (struct dlb_node){ .kind = kind, .group = group, .speed = 1.0,
+						 .host = dlb_arena_strdup(&c->arena, host), .device = device };
+	return c->n_nodes++;
+}
+
+int dlb_cluster_add_group(struct dlb_cluster *c, const char *name, const char *cls, int parent)
+{
+	c->group = grown(c, c->group, c->n_groups, sizeof *c->group);
+	c->group[c->n_groups] = (struct dlb_group){ .name = dlb_arena_strdup(&c->arena, name),
+						    .cls = dlb_arena_strdup(&c->arena, cls),
+						    .parent = parent, .inside = -1, .up = -1 };
+	return c->n_groups++;
+}
+
+int dlb_cluster_add_link(struct dlb_cluster *c, const char *name, const char *cls)
+{
+	const struct dlb_link_class *k = dlb_link_class_find(cls);
+
+	c->link = grown(c, c->link, c->n_links, sizeof *c->link);
+	c->link[c->n_links] = (struct dlb_link){ .name = dlb_arena_strdup(&c->arena, name),
+						 .cls = dlb_arena_strdup(&c->arena, cls) };
+	if (k) {
+		c->link[c->n_links].latency_s = k->latency_s;
+		c->link[c->n_links].bandwidth_Bps = k->bandwidth_Bps;
+		c->link[c->n_links].overlap = k->overlap;
+	}
+	return c->n_links++;
+}
+
+int dlb_cluster_add_memory(struct dlb_cluster *c, int group, const char *name, const char *cls, double bytes)
+{
+	c->memory = grown(c, c->memory, c->n_memories, sizeof *c->memory);
+	c->memory[c->n_memories] = (struct dlb_memory){ .group = group, .name = dlb_arena_strdup(&c->arena, name),
+							.cls = dlb_arena_strdup(&c->arena, cls), .bytes = bytes,
+							.count = 1 };
+	return c->n_memories++;
+}
+
+/* Number of steps from group g to the root, or -1 when there is none within MAX_DEPTH (a cycle, too deep). */
+static int depth_of(const struct dlb_cluster *c, int g)
+{
+	int d = 0;
+
+	for (; c->group[g].parent >= 0; g = c->group[g].parent)
+		if (++d >= MAX_DEPTH)
+			return -1;
+	return d;
+}
+
+static int fail_at(struct dlb_error *err, const char *array, int i, const char *member, const char *what)
+{
+	char where[128];
+
+	snprintf(where, sizeof where, "/cluster/%s/%d%s%s", array, i, *member ? "/" : "", member);
+	return dlb_fail(err, where, "%s", what);
+}
+
+static bool good(double x, bool zero_too)
+{
+	return isfinite(x) && (x > 0 || (zero_too && x == 0));
+}
+
+static int check_tree(const struct dlb_cluster *c, struct dlb_error *err)
+{
+	int root = -1;
+
+	for (int i = 0; i < c->n_groups; i++) {
+		const struct dlb_group *g = &c->group[i];
+		if (g->parent < -1 || g->parent >= c->n_groups || g->parent == i)
+			return fail_at(err, "groups", i, "parent", "no such group");
+		if (g->inside < -1 || g->inside >= c->n_links)
+			return fail_at(err, "groups", i, "inside", "no such link");
+		if (g->up < -1 || g->up >= c->n_links)
+			return fail_at(err, "groups", i, "up", "no such link");
+		if (g->parent == -1 && root >= 0)
+			return fail_at(err, "groups", i, "", "a second group without parent: no route leads to it");
+		if (g->parent == -1)
+			root = i;
+	}
+	for (int i = 0; i < c->n_groups; i++)
+		if (depth_of(c, i) < 0)
+			return fail_at(err, "groups", i, "parent", "groups form a cycle or lie more than 8 deep");
+	return 0;
+}
+
+int dlb_cluster_check(const struct dlb_cluster *c, struct dlb_error *err)
+{
+	if (c->n_nodes < 1)
+		return dlb_fail(err, "/cluster/nodes", "a cluster needs at least one node");
+	for (int i = 0; i < c->n_kinds; i++) {
+		const struct dlb_device_kind *k = &c->kind[i];
+		if (k->threads < 1)
+			return fail_at(err, "kinds", i, "threads", "at least one thread is needed");
+		if (!good(k->peak_flops, true) || !good(k->bandwidth_Bps, true) || !good(k->memory_bytes, true))
+			return fail_at(err, "kinds", i, "", "peak_flops, bandwidth_Bps and memory_bytes must be finite and not negative");
+	}
+	for (int i = 0; i < c->n_links; i++)
+		if (!good(c->link[i].latency_s, true) || !good(c->link[i].bandwidth_Bps, false))
+			return fail_at(err, "links", i, "", "a link needs latency_s >= 0 and bandwidth_Bps > 0");
+	if (check_tree(c, err))
+		return -1;
+	for (int i = 0; i < c->n_nodes; i++) {
+		const struct dlb_node *n = &c->node[i];
+		if (n->kind < 0 || n->kind >= c->n_kinds)
+			return fail_at(err, "nodes", i, "kind", "no such kind");
+		if (n->group < 0 || n->group >= c->n_groups)
+			return fail_at(err, "nodes", i, "group", "no such group");
+		if (!good(n->speed, false))
+			return fail_at(err, "nodes", i, "speed", "speed must be positive");
+		if (!good(n->memory_bytes, true))
+			return fail_at(err, "nodes", i, "memory_bytes", "must be finite and not negative");
+	}
+	for (int i = 0; i < c->n_memories; i++)
+		if (c->memory[i].group < 0 || c->memory[i].group >= c->n_groups || !good(c->memory[i].bytes, true) ||
+		    !good(c->memory[i].bandwidth_Bps, true))
+			return fail_at(err, "memories", i, "", "group, bytes or bandwidth_Bps out of range");
+	return 0;
+}
+
+int dlb_cluster_route(const struct dlb_cluster *c, int a, int b, int link[16])
+{
+	int ga = c->node[a].group, gb = c->node[b].group, n = 0, down[MAX_DEPTH], n_down = 0;
+
+	if (a == b)
+		return 0;
+	if (ga != gb) {
+		int da = depth_of(c, ga), db = depth_of(c, gb);
+		while (ga != gb) {
+			/* The deeper side climbs; at equal depth both do, one after the other. */
+			if (da >= db) {
+				if (c->group[ga].up >= 0)
+					link[n++] = c->group[ga].up;
+				ga = c->group[ga].parent, da--;
+			} else {
+				if (c->group[gb].up >= 0)
+					down[n_down++] = c->group[gb].up;
+				gb = c->group[gb].parent, db--;
+			}
+		}
+	}
+	if (c->group[ga].inside >= 0)
+		link[n++] = c->group[ga].inside;
+	while (n_down)
+		link[n++] = down[--n_down];
+	return n;
+}
+
+double dlb_cluster_transfer_s(const struct dlb_cluster *c, double bytes, int a, int b)
+{
+	int link[DLB_MAX_ROUTE], n = dlb_cluster_route(c, a, b, link);
+	double latency = 0, least = INFINITY;
+
+	for (int i = 0; i < n; i++) {
+		latency += c->link[link[i]].latency_s;
+		least = fmin(least, c->link[link[i]].bandwidth_Bps);
+	}
+	return latency + bytes / least;		/* no link at all: bytes / INFINITY = 0 */
+}
+
+double dlb_cluster_node_memory(const struct dlb_cluster *c, int node)
+{
+	const struct dlb_node *n = &c->node[node];
+
+	if (n->memory_bytes > 0)
+		return n->memory_bytes;
+	return c->kind[n->kind].memory_bytes > 0 ? c->kind[n->kind].memory_bytes : INFINITY;
+}

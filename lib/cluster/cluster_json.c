@@ -1,0 +1,409 @@
+/* The cluster section. Rows refer to kinds, groups and links by name, so that an editor can add a node:
+ *
+ *     {"kinds":   [{"name":"cpu", "backend":"cpu", "threads":1, "peak_flops":..., "bandwidth_Bps":...}],
+ *      "links":   [{"name":"shm:h0", "class":"shm", "latency_s":1e-6, "bandwidth_Bps":6e9, "overlap":false}],
+ *      "groups":  [{"name":"h0", "class":"host", "parent":"r0", "inside":"shm:h0", "up":"rack:h0"}],
+ *      "nodes":   [{"id":0, "kind":"cpu", "group":"h0", "speed":1, "host":"h0", "device":0}],
+ *      "memories":[{"name":"dram0", "class":"dram", "group":"h0", "bytes":...}]}
+ *
+ * Members that say nothing (0, unknown, none) are left out. */
+#include "cluster/cluster.h"
+#include <math.h>
+#include <string.h>
+
+enum { MAX_ROWS = 1 << 20 };
+
+static json_t *number(double x)
+{
+	return x == floor(x) && fabs(x) < 9e15 ? json_integer((json_int_t)x) : json_real(x);
+}
+
+static void set_str(json_t *o, const char *key, const char *s)
+{
+	if (s)
+		json_object_set_new(o, key, json_string(s));
+}
+
+static void set_known(json_t *o, const char *key, double x)
+{
+	if (x > 0)
+		json_object_set_new(o, key, number(x));
+}
+
+static json_t *write_kinds(const struct dlb_cluster *c)
+{
+	json_t *a = json_array();
+
+	for (int i = 0; i < c->n_kinds; i++) {
+		const struct dlb_device_kind *k = &c->kind[i];
+		json_t *o = json_object();
+		set_str(o, "name", k->name);
+		set_str(o, "backend", k->backend);
+		json_object_set_new(o, "threads", json_integer(k->threads));
+		set_known(o, "peak_flops", k->peak_flops);
+		set_known(o, "bandwidth_Bps", k->bandwidth_Bps);
+		set_known(o, "memory_bytes", k->memory_bytes);
+		if (k->n_without) {
+			json_t *w = json_array();
+			for (int j = 0; j < k->n_without; j++)
+				json_array_append_new(w, json_string(k->without[j]));
+			json_object_set_new(o, "without", w);
+		}
+		json_array_append_new(a, o);
+	}
+	return a;
+}
+
+static json_t *write_links(const struct dlb_cluster *c)
+{
+	json_t *a = json_array();
+
+	for (int i = 0; i < c->n_links; i++) {
+		const struct dlb_link *l = &c->link[i];
+		json_t *o = json_object();
+		set_str(o, "name", l->name);
+		set_str(o, "class", l->cls);
+		json_object_set_new(o, "latency_s", json_real(l->latency_s));
+		json_object_set_new(o, "bandwidth_Bps", number(l->bandwidth_Bps));
+		json_object_set_new(o, "overlap", json_boolean(l->overlap));
+		json_array_append_new(a, o);
+	}
+	return a;
+}
+
+static json_t *write_groups(const struct dlb_cluster *c)
+{
+	json_t *a = json_array();
+
+	for (int i = 0; i < c->n_groups; i++) {
+		const struct dlb_group *g = &c->group[i];
+		json_t *o = json_object();
+		set_str(o, "name", g->name);
+		set_str(o, "class", g->cls);
+		set_str(o, "parent", g->parent < 0 ? NULL : c->group[g->parent].name);
+		set_str(o, "inside", g->inside < 0 ? NULL : c->link[g->inside].name);
+		set_str(o, "up", g->up < 0 ? NULL : c->link[g->up].name);
+		json_array_append_new(a, o);
+	}
+	return a;
+}
+
+static json_t *write_nodes(const struct dlb_cluster *c)
+{
+	json_t *a = json_array();
+
+	for (int i = 0; i < c->n_nodes; i++) {
+		const struct dlb_node *n = &c->node[i];
+		json_t *o = json_object();
+		json_object_set_new(o, "id", json_integer(i));
+		set_str(o, "kind", c->kind[n->kind].name);
+		set_str(o, "group", c->group[n->group].name);
+		json_object_set_new(o, "speed", number(n->speed));
+		set_known(o, "memory_bytes", n->memory_bytes);
+		set_str(o, "host", n->host);
+		json_object_set_new(o, "device", json_integer(n->device));
+		json_array_append_new(a, o);
+	}
+	return a;
+}
+
+static json_t *write_memories(const struct dlb_cluster *c)
+{
+	json_t *a = json_array();
+
+	for (int i = 0; i < c->n_memories; i++) {
+		const struct dlb_memory *m = &c->memory[i];
+		json_t *o = json_object();
+		set_str(o, "name", m->name);
+		set_str(o, "class", m->cls);
+		set_str(o, "group", c->group[m->group].name);
+		json_object_set_new(o, "bytes", number(m->bytes));
+		if (m->count != 1)
+			json_object_set_new(o, "count", json_integer(m->count));
+		set_known(o, "bandwidth_Bps", m->bandwidth_Bps);
+		set_known(o, "latency_s", m->latency_s);
+		json_array_append_new(a, o);
+	}
+	return a;
+}
+
+json_t *dlb_cluster_write(const struct dlb_cluster *c)
+{
+	json_t *o = json_object();
+
+	json_object_set_new(o, "kinds", write_kinds(c));
+	json_object_set_new(o, "links", write_links(c));
+	json_object_set_new(o, "groups", write_groups(c));
+	json_object_set_new(o, "nodes", write_nodes(c));
+	if (c->n_memories)
+		json_object_set_new(o, "memories", write_memories(c));
+	return o;
+}
+
+/* ---- reading ---- */
+
+struct reader {
+	struct dlb_cluster *c;
+	struct dlb_error *err;
+	json_t *kinds, *groups, *links;		/* name -> index */
+};
+
+/* The array `key` of r, its length checked. An absent one is empty. */
+static int get_rows(struct reader *rd, const struct dlb_ref *r, const char *key, int opt, struct dlb_ref *rows, int *n)
+{
+	*n = 0;
+	rows->v = NULL;
+	if (dlb_get_array(r, key, opt, rows, n, rd->err))
+		return -1;
+	if (*n > MAX_ROWS)
+		return dlb_ref_fail(rows, rd->err, "more than %d rows", MAX_ROWS);
+	return 0;
+}
+
+/* Notes that row i of its table has this name; a name twice is an error. */
+static int note_name(struct reader *rd, const struct dlb_ref *row, json_t *table, int i, const char **name)
+{
+	const char *s;
+
+	if (!json_is_object(row->v))
+		return dlb_ref_fail(row, rd->err, "an object is expected");
+	if (dlb_get_str(row, "name", DLB_NEED, &s, rd->err))
+		return -1;
+	if (json_object_get(table, s))
+		return dlb_ref_fail(row, rd->err, "the name '%s' is taken", s);
+	json_object_set_new(table, s, json_integer(i));
+	*name = dlb_arena_strdup(&rd->c->arena, s);
+	return 0;
+}
+
+/* Member `key`, a name in `table`, to its index; -1 stays when it is absent and optional. */
+static int get_name(struct reader *rd, const struct dlb_ref *row, const char *key, int opt, const json_t *table,
+		    const char *what, int *out)
+{
+	const char *s = NULL, *near = NULL;
+
+	*out = -1;
+	if (dlb_get_str(row, key, opt, &s, rd->err))
+		return -1;
+	if (!s)
+		return 0;
+	json_t *v = json_object_get(table, s);
+	if (v) {
+		*out = (int)json_integer_value(v);
+		return 0;
+	}
+	struct dlb_ref at = dlb_ref_at(row, key);
+	dlb_ref_fail(&at, rd->err, "no %s '%s'", what, s);
+	size_t size = json_object_size(table);
+	if (size <= 64) {
+		const char *names[64];
+		int n = 0;
+		for (void *it = json_object_iter((json_t *)table); it; it = json_object_iter_next((json_t *)table, it))
+			names[n++] = json_object_iter_key(it);
+		near = dlb_nearest(s, names, n);
+	}
+	return near ? dlb_hint(rd->err, "did you mean '%s'?", near) : -1;
+}
+
+static int read_kinds(struct reader *rd, const struct dlb_ref *r)
+{
+	static const char *const known[] = { "name", "backend", "threads", "peak_flops", "bandwidth_Bps",
+					     "memory_bytes", "without", NULL };
+	struct dlb_cluster *c = rd->c;
+	struct dlb_ref rows, w;
+	int n;
+
+	if (get_rows(rd, r, "kinds", DLB_NEED, &rows, &n))
+		return -1;
+	c->kind = dlb_arena_array(&c->arena, (size_t)n + 1, sizeof *c->kind);
+	for (int i = 0; i < n; i++) {
+		struct dlb_ref row = dlb_ref_index(&rows, i);
+		struct dlb_device_kind *k = &c->kind[i];
+		const char *backend = NULL;
+		int64_t threads = 1;
+		if (note_name(rd, &row, rd->kinds, i, &k->name) || dlb_ref_known(&row, known, rd->err) ||
+		    dlb_get_str(&row, "backend", DLB_OPT, &backend, rd->err) ||
+		    dlb_get_int(&row, "threads", DLB_OPT, 1, 1 << 16, &threads, rd->err) ||
+		    dlb_get_real(&row, "peak_flops", DLB_OPT, 0, 1e24, &k->peak_flops, rd->err) ||
+		    dlb_get_real(&row, "bandwidth_Bps", DLB_OPT, 0, 1e24, &k->bandwidth_Bps, rd->err) ||
+		    dlb_get_real(&row, "memory_bytes", DLB_OPT, 0, 1e18, &k->memory_bytes, rd->err))
+			return -1;
+		/* Without "backend" it is what stands before the slash. */
+		k->backend = dlb_arena_strdup(&c->arena, backend ? backend : k->name);
+		if (!backend)
+			*((char *)k->backend + strcspn(k->backend, "/")) = '\0';
+		k->threads = (int)threads;
+		w.v = NULL;
+		if (dlb_get_array(&row, "without", DLB_OPT, &w, &k->n_without, rd->err))
+			return -1;
+		k->without = dlb_arena_array(&c->arena, (size_t)k->n_without + 1, sizeof *k->without);
+		for (int j = 0; j < k->n_without; j++) {
+			struct dlb_ref e = dlb_ref_index(&w, j);
+			if (!json_is_string(e.v))
+				return dlb_ref_fail(&e, rd->err, "an op type or a class of work is expected");
+			k->without[j] = dlb_arena_strdup(&c->arena, json_string_value(e.v));
+		}
+	}
+	c->n_kinds = n;
+	return 0;
+}
+
+static int read_links(struct reader *rd, const struct dlb_ref *r)
+{
+	static const char *const known[] = { "name", "class", "latency_s", "bandwidth_Bps", "overlap", NULL };
+	struct dlb_cluster *c = rd->c;
+	struct dlb_ref rows;
+	int n;
+
+	if (get_rows(rd, r, "links", DLB_OPT, &rows, &n))
+		return -1;
+	c->link = dlb_arena_array(&c->arena, (size_t)n + 1, sizeof *c->link);
+	for (int i = 0; i < n; i++) {
+		struct dlb_ref row = dlb_ref_index(&rows, i);
+		struct dlb_link *l = &c->link[i];
+		const char *cls = "";
+		l->overlap = true;
+		if (note_name(rd, &row, rd->links, i, &l->name) || dlb_ref_known(&row, known, rd->err) ||
+		    dlb_get_str(&row, "class", DLB_OPT, &cls, rd->err) ||
+		    dlb_get_real(&row, "latency_s", DLB_NEED, 0, 1e6, &l->latency_s, rd->err) ||
+		    dlb_get_real(&row, "bandwidth_Bps", DLB_NEED, 1e-3, 1e24, &l->bandwidth_Bps, rd->err) ||
+		    dlb_get_bool(&row, "overlap", DLB_OPT, &l->overlap, rd->err))
+			return -1;
+		l->cls = dlb_arena_strdup(&c->arena, cls);
+	}
+	c->n_links = n;
+	return 0;
+}
+
+/* Parents may stand after their children: names first, references after. */
+static int read_groups(struct reader *rd, const struct dlb_ref *r)
+{
+	static const char *const known[] = { "name", "class", "parent", "inside", "up", NULL };
+	struct dlb_cluster *c = rd->c;
+	struct dlb_ref rows;
+	int n;
+
+	if (get_rows(rd, r, "groups", DLB_NEED, &rows, &n))
+		return -1;
+	c->group = dlb_arena_array(&c->arena, (size_t)n + 1, sizeof *c->group);
+	for (int i = 0; i < n; i++) {
+		struct dlb_ref row = dlb_ref_index(&rows, i);
+		if (note_name(rd, &row, rd->groups, i, &c->group[i].name))
+			return -1;
+	}
+	for (int i = 0; i < n; i++) {
+		struct dlb_ref row = dlb_ref_index(&rows, i);
+		struct dlb_group *g = &c->group[i];
+		const char *cls = "";
+		if (dlb_ref_known(&row, known, rd->err) || dlb_get_str(&row, "class", DLB_OPT, &cls, rd->err) ||
+		    get_name(rd, &row, "parent", DLB_OPT, rd->groups, "group", &g->parent) ||
+		    get_name(rd, &row, "inside", DLB_OPT, rd->links, "link", &g->inside) ||
+		    get_name(rd, &row, "up", DLB_OPT, rd->links, "link", &g->up))
+			return -1;
+		g->cls = dlb_arena_strdup(&c->arena, cls);
+	}
+	c->n_groups = n;
+	return 0;
+}
+
+static int read_nodes(struct reader *rd, const struct dlb_ref *r)
+{
+	static const char *const known[] = { "id", "kind", "group", "speed", "memory_bytes", "host", "device", NULL };
+	struct dlb_cluster *c = rd->c;
+	struct dlb_ref rows;
+	int n;
+
+	if (get_rows(rd, r, "nodes", DLB_NEED, &rows, &n))
+		return -1;
+	c->node = dlb_arena_array(&c->arena, (size_t)n + 1, sizeof *c->node);
+	for (int i = 0; i < n; i++) {
+		struct dlb_ref row = dlb_ref_index(&rows, i), at;
+		struct dlb_node *d = &c->node[i];
+		const char *host = NULL;
+		int64_t id = i, device = 0;
+		d->speed = 1.0;
+		if (!json_is_object(row.v))
+			return dlb_ref_fail(&row, rd->err, "an object is expected");
+		if (dlb_ref_known(&row, known, rd->err) || dlb_get_int(&row, "id", DLB_OPT, 0, MAX_ROWS, &id, rd->err) ||
+		    get_name(rd, &row, "kind", DLB_NEED, rd->kinds, "kind", &d->kind) ||
+		    get_name(rd, &row, "group", DLB_NEED, rd->groups, "group", &d->group) ||
+		    dlb_get_real(&row, "speed", DLB_OPT, 1e-9, 1e9, &d->speed, rd->err) ||
+		    dlb_get_real(&row, "memory_bytes", DLB_OPT, 0, 1e18, &d->memory_bytes, rd->err) ||
+		    dlb_get_str(&row, "host", DLB_OPT, &host, rd->err) ||
+		    dlb_get_int(&row, "device", DLB_OPT, 0, MAX_ROWS, &device, rd->err))
+			return -1;
+		at = dlb_ref_at(&row, "id");
+		if (id != i)
+			return dlb_ref_fail(&at, rd->err, "node ids count from 0: %d is expected here", i);
+		d->host = dlb_arena_strdup(&c->arena, host ? host : c->group[d->group].name);
+		d->device = (int)device;
+	}
+	c->n_nodes = n;
+	return 0;
+}
+
+static int read_memories(struct reader *rd, const struct dlb_ref *r)
+{
+	static const char *const known[] = { "name", "class", "group", "bytes", "count", "bandwidth_Bps", "latency_s", NULL };
+	struct dlb_cluster *c = rd->c;
+	struct dlb_ref rows;
+	int n;
+
+	if (get_rows(rd, r, "memories", DLB_OPT, &rows, &n))
+		return -1;
+	c->memory = dlb_arena_array(&c->arena, (size_t)n + 1, sizeof *c->memory);
+	for (int i = 0; i < n; i++) {
+		struct dlb_ref row = dlb_ref_index(&rows, i);
+		struct dlb_memory *m = &c->memory[i];
+		const char *name = "", *cls = "";
+		int64_t count = 1;
+		if (!json_is_object(row.v))
+			return dlb_ref_fail(&row, rd->err, "an object is expected");
+		if (dlb_ref_known(&row, known, rd->err) || dlb_get_str(&row, "name", DLB_OPT, &name, rd->err) ||
+		    dlb_get_str(&row, "class", DLB_OPT, &cls, rd->err) ||
+		    get_name(rd, &row, "group", DLB_NEED, rd->groups, "group", &m->group) ||
+		    dlb_get_real(&row, "bytes", DLB_NEED, 0, 1e18, &m->bytes, rd->err) ||
+		    dlb_get_int(&row, "count", DLB_OPT, 1, MAX_ROWS, &count, rd->err) ||
+		    dlb_get_real(&row, "bandwidth_Bps", DLB_OPT, 0, 1e24, &m->bandwidth_Bps, rd->err) ||
+		    dlb_get_real(&row, "latency_s", DLB_OPT, 0, 1e6, &m->latency_s, rd->err))
+			return -1;
+		m->name = dlb_arena_strdup(&c->arena, name);
+		m->cls = dlb_arena_strdup(&c->arena, cls);
+		m->count = (int)count;
+	}
+	c->n_memories = n;
+	return 0;
+}
+
+int dlb_cluster_read_section(const struct dlb_ref *r, struct dlb_cluster *c, struct dlb_error *err)
+{
+	static const char *const known[] = { "kinds", "links", "groups", "nodes", "memories", NULL };
+	struct reader rd = { .c = c, .err = err, .kinds = json_object(), .groups = json_object(), .links = json_object() };
+	int rc = -1;
+
+	dlb_cluster_init(c);
+	if (!json_is_object(r->v)) {
+		dlb_ref_fail(r, err, "an object is expected");
+	} else if (!dlb_ref_known(r, known, err) && !read_kinds(&rd, r) && !read_links(&rd, r) && !read_groups(&rd, r) &&
+		   !read_nodes(&rd, r) && !read_memories(&rd, r)) {
+		rc = dlb_cluster_check(c, err);
+		if (rc && r->doc)
+			dlb_error_at(err, r->doc);
+	}
+	json_decref(rd.kinds);
+	json_decref(rd.groups);
+	json_decref(rd.links);
+	if (rc)
+		dlb_cluster_release(c);
+	return rc;
+}
+
+int dlb_cluster_read(const struct dlb_doc *d, struct dlb_cluster *c, struct dlb_error *err)
+{
+	json_t *section;
+
+	if (dlb_doc_need(d, "cluster", &section, err))
+		return -1;
+	struct dlb_ref r = dlb_ref_root(d, "cluster");
+	return dlb_cluster_read_section(&r, c, err);
+}

@@ -1,0 +1,300 @@
+/* Synthetic clusters from a line of text; the grammar stands in cluster.h. */
+#include "cluster/cluster.h"
+#include <ctype.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { MAX_NODES = 1 << 20, MAX_THREADS = 1 << 16 };
+
+struct parser {
+	const char *text, *p;
+	struct dlb_cluster *c;
+	struct dlb_error *err;
+	int site, rack, host;			/* current groups; -1: not begun */
+	int n_racks, n_hosts, devices;		/* devices: on the current host */
+	struct dlb_link_class socket, shm, rack_link, site_link;
+};
+
+static int fail(const struct parser *s, const char *expected)
+{
+	dlb_fail(s->err, NULL, "cluster '%s': %s expected at '%s'", s->text, expected, *s->p ? s->p : "the end");
+	return dlb_hint(s->err, "the form is [GROUP=]KIND[/THREADS][:COUNT][*SPEED][@MEMORY], "
+			"as in 'cpu:2 host cpu/4:1*0.5@8GB link=rack:1e-5,1.25e9'");
+}
+
+static bool is_name(int ch)
+{
+	return isalnum((unsigned char)ch) || ch == '_' || ch == '-' || ch == '.';
+}
+
+static int get_name(struct parser *s, char *out, size_t size)
+{
+	size_t n = 0;
+
+	while (is_name(s->p[n]))
+		n++;
+	if (!n || n >= size || !isalpha((unsigned char)*s->p))
+		return fail(s, "a name");
+	memcpy(out, s->p, n);
+	out[n] = '\0';
+	s->p += n;
+	return 0;
+}
+
+static int get_int(struct parser *s, const char *what, long max, int *out)
+{
+	char *end;
+	long v;
+
+	if (!isdigit((unsigned char)*s->p))
+		return fail(s, what);
+	v = strtol(s->p, &end, 10);
+	if (v < 1 || v > max)
+		return fail(s, what);
+	s->p = end;
+	*out = (int)v;
+	return 0;
+}
+
+static int get_real(struct parser *s, const char *what, bool zero_too, double *out)
+{
+	char *end;
+	double v;
+
+	if (!isdigit((unsigned char)*s->p) && *s->p != '.')
+		return fail(s, what);
+	v = strtod(s->p, &end);
+	if (!isfinite(v) || (v <= 0 && !(zero_too && v == 0)))
+		return fail(s, what);
+	s->p = end;
+	*out = v;
+	return 0;
+}
+
+/* 8GB, 512MiB, 1e9 (bytes). */
+static int get_bytes(struct parser *s, double *out)
+{
+	static const struct { const char *unit; double times; } units[] = {
+		{ "KiB", 1024.0 }, { "MiB", 1048576.0 }, { "GiB", 1073741824.0 }, { "TiB", 1099511627776.0 },
+		{ "kB", 1e3 }, { "KB", 1e3 }, { "MB", 1e6 }, { "GB", 1e9 }, { "TB", 1e12 },
+		{ "K", 1e3 }, { "M", 1e6 }, { "G", 1e9 }, { "T", 1e12 }, { "B", 1 },
+	};
+
+	if (get_real(s, "an amount of memory such as 8GB", false, out))
+		return -1;
+	for (int i = 0; i < DLB_LEN(units); i++)
+		if (!strncmp(s->p, units[i].unit, strlen(units[i].unit))) {
+			s->p += strlen(units[i].unit);
+			*out *= units[i].times;
+			break;
+		}
+	return *out >= 1 && *out < 1e18 ? 0 : fail(s, "an amount of memory such as 8GB");
+}
+
+static void next_rack(struct parser *s)
+{
+	if (s->rack < 0 || s->host < 0)		/* nothing on the current one yet */
+		return;
+	s->rack = s->host = -1;
+}
+
+static void next_host(struct parser *s)
+{
+	s->host = -1;
+}
+
+/* Groups are made when the first node needs them, so that a leading "host" changes nothing. All of them
+ * are made under rack and site; those that hold only one group are taken out at the end. */
+static void begin_host(struct parser *s)
+{
+	char name[32];
+
+	if (s->host >= 0)
+		return;
+	if (s->site < 0)
+		s->site = dlb_cluster_add_group(s->c, "site", "site", -1);
+	if (s->rack < 0) {
+		snprintf(name, sizeof name, "r%d", s->n_racks++);
+		s->rack = dlb_cluster_add_group(s->c, name, "rack", s->site);
+	}
+	snprintf(name, sizeof name, "h%d", s->n_hosts++);
+	s->host = dlb_cluster_add_group(s->c, name, "host", s->rack);
+	s->devices = 0;
+}
+
+static int subgroup(struct parser *s, const char *name)
+{
+	struct dlb_cluster *c = s->c;
+	char full[160];
+
+	snprintf(full, sizeof full, "%s.%s", c->group[s->host].name, name);
+	for (int i = 0; i < c->n_groups; i++)
+		if (!strcmp(c->group[i].name, full))
+			return i;
+	return dlb_cluster_add_group(c, full, "socket", s->host);
+}
+
+static int get_link(struct parser *s)
+{
+	struct dlb_link_class *const classes[] = { &s->socket, &s->shm, &s->rack_link, &s->site_link };
+	char name[32];
+
+	if (get_name(s, name, sizeof name))
+		return -1;
+	for (int i = 0; i < DLB_LEN(classes); i++)
+		if (!strcmp(classes[i]->name, name)) {
+			if (*s->p++ != ':')
+				return s->p--, fail(s, "':' and a latency in seconds");
+			if (get_real(s, "a latency in seconds", true, &classes[i]->latency_s))
+				return -1;
+			if (*s->p++ != ',')
+				return s->p--, fail(s, "',' and a bandwidth in bytes per second");
+			return get_real(s, "a bandwidth in bytes per second", false, &classes[i]->bandwidth_Bps);
+		}
+	return fail(s, "a class of link (socket, shm, rack, site) before this");
+}
+
+static int get_nodes(struct parser *s, const char *first)
+{
+	char kind[64], group[64] = "";
+	int threads = 1, count = 1;
+	double speed = 1.0, memory = 0;
+	struct dlb_cluster *c = s->c;
+
+	snprintf(kind, sizeof kind, "%s", first);
+	if (*s->p == '=') {
+		snprintf(group, sizeof group, "%s", first);
+		s->p++;
+		if (get_name(s, kind, sizeof kind))
+			return -1;
+	}
+	for (;;) {
+		if (*s->p == '/') {
+			s->p++;
+			if (get_int(s, "a number of threads", MAX_THREADS, &threads))
+				return -1;
+		} else if (*s->p == ':') {
+			s->p++;
+			if (get_int(s, "a number of nodes", MAX_NODES, &count))
+				return -1;
+		} else if (*s->p == '*') {
+			s->p++;
+			if (get_real(s, "a positive speed", false, &speed))
+				return -1;
+		} else if (*s->p == '@') {
+			s->p++;
+			if (get_bytes(s, &memory))
+				return -1;
+		} else {
+			break;
+		}
+	}
+	if (count > MAX_NODES - c->n_nodes)
+		return dlb_fail(s->err, NULL, "cluster '%s': more than %d nodes", s->text, MAX_NODES);
+	begin_host(s);
+	int in = *group ? subgroup(s, group) : s->host, k = dlb_cluster_add_kind(c, kind, threads);
+	for (int i = 0; i < count; i++) {
+		int n = dlb_cluster_add_node(c, k, in, c->group[s->host].name, s->devices++);
+		c->node[n].speed = speed;
+		c->node[n].memory_bytes = memory;
+	}
+	return 0;
+}
+
+static int get_word(struct parser *s)
+{
+	char word[64];
+
+	if (get_name(s, word, sizeof word))
+		return -1;
+	if (!strcmp(word, "link") && *s->p == '=') {
+		s->p++;
+		if (get_link(s))
+			return -1;
+	} else if (!strcmp(word, "host") && *s->p != '=') {
+		next_host(s);
+	} else if (!strcmp(word, "rack") && *s->p != '=') {
+		next_rack(s);
+	} else if (get_nodes(s, word)) {
+		return -1;
+	}
+	if (*s->p && *s->p != ',' && !isspace((unsigned char)*s->p))
+		return fail(s, "a blank or ','");
+	return 0;
+}
+
+static int add_link(struct parser *s, const char *of, const struct dlb_link_class *k, double latency_times)
+{
+	int l = dlb_cluster_add_link(s->c, dlb_arena_printf(&s->c->arena, "%s:%s", k->name, of), k->name);
+
+	s->c->link[l].latency_s = k->latency_s * latency_times;
+	s->c->link[l].bandwidth_Bps = k->bandwidth_Bps;
+	s->c->link[l].overlap = k->overlap;
+	return l;
+}
+
+/* Takes out the site and rack groups that hold one group only, and gives the rest their links. */
+static void finish(struct parser *s)
+{
+	struct dlb_cluster *c = s->c;
+	int n = 0, *to = dlb_xmalloc((size_t)c->n_groups * sizeof *to);
+	bool site = s->n_racks > 1, rack = s->n_hosts > 1;
+
+	for (int i = 0; i < c->n_groups; i++) {
+		const char *cls = c->group[i].cls;
+		bool keep = (strcmp(cls, "site") || site) && (strcmp(cls, "rack") || rack);
+		to[i] = keep ? n++ : -1;
+		if (keep) {
+			struct dlb_group g = c->group[i];
+			g.parent = g.parent < 0 ? -1 : to[g.parent];	/* parents stand before their children */
+			c->group[to[i]] = g;
+		}
+	}
+	c->n_groups = n;
+	for (int i = 0; i < c->n_nodes; i++)
+		c->node[i].group = to[c->node[i].group];
+	free(to);
+	for (int i = 0; i < n; i++) {
+		const char *name = c->group[i].name, *cls = c->group[i].cls;
+		int inside = -1, up = -1;
+		if (!strcmp(cls, "socket")) {
+			inside = add_link(s, name, &s->socket, 1);
+		} else if (!strcmp(cls, "host")) {
+			inside = add_link(s, name, &s->shm, 1);
+			up = c->group[i].parent >= 0 ? add_link(s, name, &s->rack_link, 0.5) : -1;
+		} else if (!strcmp(cls, "rack") && c->group[i].parent >= 0) {
+			up = add_link(s, name, &s->site_link, 0.5);
+		}
+		c->group[i].inside = inside;
+		c->group[i].up = up;
+	}
+}
+
+int dlb_cluster_parse(const char *text, struct dlb_cluster *c, struct dlb_error *err)
+{
+	struct parser s = { .text = text, .p = text, .c = c, .err = err, .site = -1, .rack = -1, .host = -1,
+			    .socket = *dlb_link_class_find("socket"), .shm = *dlb_link_class_find("shm"),
+			    .rack_link = *dlb_link_class_find("rack"), .site_link = *dlb_link_class_find("site") };
+
+	dlb_cluster_init(c);
+	for (;;) {
+		while (*s.p == ',' || isspace((unsigned char)*s.p))
+			s.p++;
+		if (!*s.p)
+			break;
+		if (get_word(&s))
+			goto fail;
+	}
+	if (!c->n_nodes) {
+		fail(&s, "a kind of node such as cpu:2");
+		goto fail;
+	}
+	finish(&s);
+	if (dlb_cluster_check(c, err))
+		goto fail;
+	return 0;
+fail:
+	dlb_cluster_release(c);
+	return -1;
+}
