@@ -1,19 +1,26 @@
 /* The profile: what was measured. One row per distinct op signature; seconds per device kind at each
- * batch size measured (N, N/2, N/4, N/8, N/16). */
+ * batch size measured (N, N/2, N/4, N/8, N/16).
+ *
+ *     struct dlb_profile p;
+ *     dlb_profile_init(&p, &graph, graph.batch);		rows and batch sizes, no times
+ *     int k = dlb_profile_add_kind(&p, "cpu");		times of this kind: all NAN
+ *     p.row[r].time_s[k][b] = ...;				as they are measured
+ *
+ * Update ops are measured with plain SGD; dlb_cost_set_optimizer scales them. */
 #ifndef DLB_COST_PROFILE_H
 #define DLB_COST_PROFILE_H
 #include "graph/graph.h"
 
 struct dlb_profile_row {
 	const char *key, *type;
-	int *op, n_ops;				/* ops of this signature */
+	int *op, n_ops;				/* ops of this signature, ascending */
 	double **time_s;			/* [kind][batch]; NAN: not measured, INFINITY: no kernel */
 	double *workspace_bytes, *scratch_bytes, *packed_bytes;	/* [kind], at the largest batch */
 };
 struct dlb_profile {
 	struct dlb_arena arena;
 	const char **kind; int n_kinds;		/* names of device kinds measured */
-	double *peak_flops, *bandwidth_Bps;	/* [kind], measured */
+	double *peak_flops, *bandwidth_Bps;	/* [kind], measured; 0: not */
 	int64_t *batch; int n_batches;		/* descending */
 	struct dlb_profile_row *row; int n_rows;
 	double *step_s;				/* [kind] seconds of a whole real step at batch[0]; NAN: not run */
@@ -23,4 +30,7 @@ json_t *dlb_profile_write(const struct dlb_profile *p);
 int dlb_profile_read(const struct dlb_doc *d, const struct dlb_graph *g, struct dlb_profile *p, struct dlb_error *err);
 /* Rows for every distinct signature of g, batches N..N/16 (those >= 1, distinct), no times yet. */
 void dlb_profile_init(struct dlb_profile *p, const struct dlb_graph *g, int64_t batch);
+/* Adds a device kind (or finds it) and returns its index; every time NAN, every size 0. */
+int dlb_profile_add_kind(struct dlb_profile *p, const char *name);
+int dlb_profile_find_kind(const struct dlb_profile *p, const char *name);	/* -1: none */
 #endif

@@ -1,0 +1,113 @@
+/* Which ops need measuring, and at which batch sizes; the storage for what was measured. */
+#include "cost/profile.h"
+#include "util/hash.h"
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Ops that look alike at one batch size may differ at another (a fixed dimension that happens to equal
+ * the batch), so two sizes make the key. */
+struct keyed { uint64_t hash; int op; const char *key; };
+
+static int by_key_then_op(const void *a, const void *b)
+{
+	const struct keyed *x = a, *y = b;
+
+	if (x->hash != y->hash)
+		return x->hash < y->hash ? -1 : 1;
+	return x->op < y->op ? -1 : x->op > y->op;
+}
+
+static int by_first_op(const void *a, const void *b)
+{
+	const struct dlb_profile_row *x = a, *y = b;
+
+	return x->op[0] < y->op[0] ? -1 : x->op[0] > y->op[0];
+}
+
+void dlb_profile_init(struct dlb_profile *p, const struct dlb_graph *g, int64_t batch)
+{
+	struct keyed *k = dlb_xcalloc((size_t)g->n_ops + 1, sizeof *k);
+
+	memset(p, 0, sizeof *p);
+	p->batch = dlb_arena_array(&p->arena, 5, sizeof *p->batch);
+	for (int64_t n = batch; n >= 1 && n * 16 >= batch && p->n_batches < 5; n /= 2)
+		p->batch[p->n_batches++] = n;
+	for (int i = 0; i < g->n_ops; i++) {
+		struct dlb_arena scratch = { 0 };
+		const char *at_n = dlb_op_signature(g, i, batch, &scratch);
+		k[i].op = i;
+		k[i].hash = dlb_hash_str(dlb_hash_str(DLB_HASH_INIT, at_n), dlb_op_signature(g, i, 2 * batch + 1, &scratch));
+		k[i].key = NULL;
+		dlb_arena_release(&scratch);
+	}
+	qsort(k, (size_t)g->n_ops, sizeof *k, by_key_then_op);
+	for (int i = 0; i < g->n_ops; i++)
+		p->n_rows += !i || k[i].hash != k[i - 1].hash;
+	p->row = dlb_arena_array(&p->arena, (size_t)p->n_rows + 1, sizeof *p->row);
+	int *ops = dlb_arena_array(&p->arena, (size_t)g->n_ops + 1, sizeof *ops), r = -1;
+	for (int i = 0; i < g->n_ops; i++) {
+		if (!i || k[i].hash != k[i - 1].hash) {
+			p->row[++r].op = ops + i;
+			p->row[r].type = dlb_arena_strdup(&p->arena, g->op[k[i].op].type);
+			p->row[r].key = dlb_op_signature(g, k[i].op, batch, &p->arena);
+		}
+		ops[i] = k[i].op;
+		p->row[r].n_ops++;
+	}
+	free(k);
+	if (p->n_rows)
+		qsort(p->row, (size_t)p->n_rows, sizeof *p->row, by_first_op);
+}
+
+int dlb_profile_find_kind(const struct dlb_profile *p, const char *name)
+{
+	for (int i = 0; i < p->n_kinds; i++)
+		if (!strcmp(p->kind[i], name))
+			return i;
+	return -1;
+}
+
+/* A copy of n elements with room for one more. */
+static void *one_more(struct dlb_arena *a, const void *p, int n, size_t size)
+{
+	void *q = dlb_arena_array(a, (size_t)n + 1, size);
+
+	if (n)
+		memcpy(q, p, (size_t)n * size);
+	return q;
+}
+
+int dlb_profile_add_kind(struct dlb_profile *p, const char *name)
+{
+	struct dlb_arena *a = &p->arena;
+	int k = dlb_profile_find_kind(p, name), n = p->n_kinds;
+
+	if (k >= 0)
+		return k;
+	p->kind = one_more(a, p->kind, n, sizeof *p->kind);
+	p->kind[n] = dlb_arena_strdup(a, name);
+	p->peak_flops = one_more(a, p->peak_flops, n, sizeof *p->peak_flops);
+	p->bandwidth_Bps = one_more(a, p->bandwidth_Bps, n, sizeof *p->bandwidth_Bps);
+	p->step_s = one_more(a, p->step_s, n, sizeof *p->step_s);
+	p->step_s[n] = NAN;
+	for (int i = 0; i < p->n_rows; i++) {
+		struct dlb_profile_row *r = &p->row[i];
+		r->time_s = one_more(a, r->time_s, n, sizeof *r->time_s);
+		r->time_s[n] = dlb_arena_array(a, (size_t)p->n_batches + 1, sizeof **r->time_s);
+		for (int b = 0; b < p->n_batches; b++)
+			r->time_s[n][b] = NAN;
+		r->workspace_bytes = one_more(a, r->workspace_bytes, n, sizeof(double));
+		r->scratch_bytes = one_more(a, r->scratch_bytes, n, sizeof(double));
+		r->packed_bytes = one_more(a, r->packed_bytes, n, sizeof(double));
+	}
+	return p->n_kinds++;
+}
+
+void dlb_profile_release(struct dlb_profile *p)
+{
+	if (!p)
+		return;
+	dlb_arena_release(&p->arena);
+	memset(p, 0, sizeof *p);
+}
