@@ -126,9 +126,9 @@ int dlb_ref_real(const struct dlb_ref *r, double min, double max, double *out, s
 /* 1: r has the member, in *m; 0: it has not and need not; -1: error. */
 static int member(const struct dlb_ref *r, const char *key, int opt, struct dlb_ref *m, struct dlb_error *err)
 {
+	*m = dlb_ref_at(r, key);
 	if (!json_is_object(r->v))
 		return wrong_type(r, "an object", err);
-	*m = dlb_ref_at(r, key);
 	if (m->v)
 		return 1;
 	return opt == DLB_OPT ? 0 : dlb_ref_fail(r, err, "no member '%s'", key);
