@@ -32,7 +32,11 @@ struct dlb_plan {
 	double moved_bytes; int moved_ops;	/* against the plan it replaces */
 	struct dlb_span **timeline; int *n_spans;	/* [node], may be NULL */
 	char hash[17];				/* of the placement */
+	const struct dlb_graph *graph;		/* borrowed; the graph planned. Needed by dlb_schedule_order and
+						 * dlb_program_compile where no cost is given, else may be NULL */
 };
+/* Sets p->hash from p->placement. */
+void dlb_plan_hash(struct dlb_plan *p);
 void dlb_plan_init(struct dlb_plan *p, int n_ops, int n_nodes);
 void dlb_plan_release(struct dlb_plan *p);
 json_t *dlb_plan_write(const struct dlb_plan *p);
@@ -53,4 +57,10 @@ const struct dlb_schedule *dlb_schedule_find(const char *name);
  * loosened when nothing could run. node_scale[node] multiplies times (NULL: 1). Returns the makespan. */
 double dlb_schedule_order(struct dlb_plan *p, const struct dlb_cost *c, const struct dlb_schedule *s,
 			  const double *node_scale);
+/* c may be NULL here and in dlb_program_compile: p->graph is meant, every op counts one second and messages
+ * are free. So a program can be made of a graph that has no costs (an evaluation graph, a measurement):
+ *
+ *     dlb_plan_init(&p, g->n_ops, 1);  p.graph = g;  p.batch = n;  p.micro_batches = 1;
+ *     dlb_schedule_order(&p, NULL, dlb_schedule_find("1f1b"), NULL);
+ *     dlb_program_compile(&p, NULL, n, 0, &program, err); */
 #endif

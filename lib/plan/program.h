@@ -15,6 +15,13 @@
  * are chosen by the compiler (best fit over intervals in program order), so the step allocates nothing.
  * View ops (Reshape, Flatten, Identity) share their input's place.
  *
+ * In the loop, sends of state (m = -1) come first; each (op, m) is preceded by the COPYs and WAITs it needs and
+ * followed by its SENDs; WAIT sent stands just before the FREE of what was sent, where the schedule expects the
+ * receiver to have it; the loop ends with COLLECTIVE step-end and the FREEs of what the step leaves to be read
+ * (the loss; in a graph without backward also the outputs). With M > 1 the update's gradient (op = update op)
+ * is summed by ACCUMULATE m = 0 .. M-1 into state; m = 0 sets, the others add. With one micro-batch the update
+ * reads the gradient (tensor, 0) from the arena.
+ *
  * Messages between one pair of nodes are matched by tag = index of (tensor, m) in program->message. */
 #ifndef DLB_PLAN_PROGRAM_H
 #define DLB_PLAN_PROGRAM_H
@@ -57,6 +64,16 @@ void dlb_program_release(struct dlb_program *g);
 int dlb_program_verify(const struct dlb_program *g, const struct dlb_cost *c, struct dlb_error *err);
 void dlb_program_print(const struct dlb_program *g, FILE *f);
 int dlb_program_find_place(const struct dlb_node_program *p, int tensor, int micro_batch);	/* -1: none */
+/* Output 0 of a view op shares input 0's place when that lies in the arena (input 0 is neither state nor a
+ * constant): the op costs nothing and the executor skips its COMPUTE. A view of state is a copying kernel.
+ * dlb_graph_view_of: the tensor whose bytes tensor t has where t's producer runs, or -1. A node that got t by
+ * message has it in a place of its own. */
+int dlb_graph_view_of(const struct dlb_graph *g, int tensor);
+bool dlb_graph_is_view(const struct dlb_graph *g, int op);
+/* The op on whose node a weight or buffer lives: its home, else its first reader; -1: nobody reads it. */
+int dlb_graph_home(const struct dlb_graph *g, int tensor);
+bool dlb_tensor_is_fed(const struct dlb_tensor *t);		/* every node that reads it brings it itself (COPY) */
+bool dlb_tensor_is_state(const struct dlb_tensor *t);		/* weight, buffer, constant: no place in the arena at home */
 
 /* ---- the simulator: walks the program with the cost model ---- */
 enum dlb_wait { DLB_WAIT_STARVED, DLB_WAIT_BACKPRESSURE, DLB_WAIT_COLLECTIVE, DLB_WAIT_STRUCTURAL, DLB_N_WAITS };
