@@ -3,6 +3,7 @@
  * The first fed tensor gets the samples, the label tensor the labels; with `random` every fed tensor
  * gets its own stream. A tensor's batch dimension may be any one (sequence-first models): a sample is
  * then a slab, `outer` pieces of `block` elements. */
+#define _XOPEN_SOURCE 700	/* realpath */
 #include <errno.h>
 #include <math.h>
 #include <pthread.h>
