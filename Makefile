@@ -17,10 +17,10 @@ DLB_CFLAGS = -std=c11 -D_POSIX_C_SOURCE=200809L -Wall -Wextra -Wshadow -Wstrict-
 	-Wvla -Werror=implicit-function-declaration $(if $(WERROR),-Werror) $(OPT) -fno-math-errno \
 	-Ilib -I$(BUILD)/gen $(if $(SAN),-fsanitize=$(SAN) -fno-omit-frame-pointer) $(CFLAGS)
 # Kernels are plain loops in places; they may use what the machine has. Never -ffast-math: bits matter.
-$(BUILD)/lib/tensor/cpu/%.o: DLB_CFLAGS += -march=native -mprefer-vector-width=512 -fopenmp-simd
+$(BUILD)/lib/tensor/cpu/%.o: DLB_CFLAGS += -march=native -mprefer-vector-width=512 -fopenmp-simd -fno-trapping-math
 $(BUILD)/lib/comm/%.o $(BUILD)/lib/exec/%.o: DLB_CFLAGS += $(MPICC_FLAGS)
 $(BUILD)/gen/%.o: DLB_CFLAGS += -Wno-missing-prototypes -Wno-shadow -Wno-unused-parameter
-LDLIBS  = -Wl,--as-needed $(MPI_LIBS) -ldnnl $(BLAS_LIBS) -lhwloc -lprotobuf-c -ljansson -lmd -lz -lpthread -lm
+LDLIBS  = -Wl,--as-needed $(MPI_LIBS) -ldnnl $(BLAS_LIBS) -lhwloc -lprotobuf-c -ljansson -lmd -lz -lgomp -lpthread -lm
 
 TOOLS   = $(patsubst cmd/%.c,%,$(wildcard cmd/dlb-*.c))
 LIB_C   = $(wildcard lib/*/*.c lib/tensor/cpu/*.c)

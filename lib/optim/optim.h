@@ -9,9 +9,9 @@
 #ifndef DLB_OPTIM_OPTIM_H
 #define DLB_OPTIM_OPTIM_H
 #include "doc/doc.h"
+#include "tensor/backend.h"			/* enum dlb_update_rule, DLB_HYPER_... */
 #include "util/error.h"
 
-enum { DLB_HYPER_LR, DLB_HYPER_MOMENTUM, DLB_HYPER_BETA1, DLB_HYPER_BETA2, DLB_HYPER_EPS, DLB_HYPER_DECAY, DLB_N_HYPER };
 struct dlb_optimizer {
 	const char *name, *summary;
 	int n_state;				/* tensors of the weight's shape kept per weight */

@@ -84,7 +84,8 @@ struct dlb_softmax_desc { enum dlb_dtype dtype; bool log, backward; int64_t oute
  * w (C) or NULL. reduction none: y (N,inner); sum, mean: scalar (mean divides by the summed weights of
  * the labels that are not ignored; none counted: 0).
  *   forward  in {x, t, w|NULL}               out {y, log_prob|NULL}
- *   backward in {dy, x or log_prob, t, w|NULL} out {dx}; dy shaped as y. sce reads log_prob. */
+ *   backward in {dy, x or log_prob, t, w|NULL} out {dx}; dy shaped as y. sce reads log_prob.
+ * A label outside [0, classes) that is not the ignored one makes the loss (and its gradient) NaN. */
 enum dlb_reduction { DLB_REDUCE_NONE, DLB_REDUCE_SUM, DLB_REDUCE_MEAN };
 struct dlb_loss_desc {
 	enum dlb_dtype dtype, label;
@@ -94,7 +95,9 @@ struct dlb_loss_desc {
 	int64_t n, classes, inner;
 };
 /* Elementwise: out = f(in...), with broadcasting by shape; the list of functions is map_list.h:
- * MAP(name, n_inputs, expression in a, b, c, alpha, beta). Comparison functions write bool. */
+ * MAP(name, n_inputs, expression in a, b, c, alpha, beta). Comparison functions write bool. Operands of
+ * lower rank align at the last dimension and are row-major; those of full rank have their own layout.
+ * out may be one of the inputs of the same shape and type. */
 enum dlb_map_fn {
 #define MAP(name, n, expr) DLB_MAP_##name,
 #include "tensor/map_list.h"
@@ -120,8 +123,11 @@ struct dlb_copy_desc {
 };
 /* acc = x (first) or acc += x:  in {x}, out {acc}. Used to sum micro-batches' gradients. */
 struct dlb_accumulate_desc { enum dlb_dtype dtype; int64_t count; bool first; };
-/* One optimizer step on one parameter, fused in one pass (lib/optim says which and with what):
- * in {gradient}, out {weight, state 0, state 1, ...}. hyper: see lib/optim/optim.h. */
+/* One optimizer step on one parameter, fused in one pass (lib/optim/optim.h says what each rule means and
+ * has the rows of its table in this order): in {gradient}, out {weight, state 0, state 1, ...}.
+ * run->step is the number of this step, from 1 (bias correction); run->rate, when > 0, replaces hyper's. */
+enum dlb_update_rule { DLB_RULE_SGD, DLB_RULE_MOMENTUM, DLB_RULE_NESTEROV, DLB_RULE_ADAM, DLB_RULE_ADAMW, DLB_N_RULES };
+enum { DLB_HYPER_LR, DLB_HYPER_MOMENTUM, DLB_HYPER_BETA1, DLB_HYPER_BETA2, DLB_HYPER_EPS, DLB_HYPER_DECAY, DLB_N_HYPER };
 struct dlb_update_desc { enum dlb_dtype dtype; int64_t count; int rule; double hyper[8]; };
 /* A plain C function over host memory, for ops whose work is too small or odd for the set above.
  * Only back ends with host-visible memory have it. ctx is copied (ctx_bytes). */

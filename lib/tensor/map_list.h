@@ -11,6 +11,7 @@
  *     T                        the type of a, b, c, alpha and beta
  *     ADD SUB MUL DIV NEG      arithmetic that wraps in integers (no undefined overflow, x/0 = 0)
  *     MOD FMOD POW             Python's and C's remainder, powers
+ *     NEGATIVE                 a < 0
  *     F(exp)                   expf or exp, for float types
  * Gradients take dy first: relu_grad(dy, y), clip_grad(dy, x). NaN goes through min, max and clip. */
 #ifndef MAP_FLOAT
@@ -38,8 +39,8 @@ MAP(mul_mul, 3, MUL(MUL(a, b), c))
 MAP(linear, 1, ADD(MUL(a, alpha), beta))				/* alpha a + beta */
 MAP(weighted, 2, ADD(MUL(a, alpha), MUL(b, beta)))			/* alpha a + beta b */
 MAP(neg, 1, NEG(a))
-MAP(abs, 1, a < 0 ? NEG(a) : a)
-MAP(sign, 1, (T)((a > 0) - (a < 0)))
+MAP(abs, 1, NEGATIVE(a) ? NEG(a) : a)
+MAP(sign, 1, (T)((a > 0) - (NEGATIVE(a))))
 MAP(square, 1, MUL(a, a))
 MAP(min, 2, (a < b || a != a) ? a : b)
 MAP(max, 2, (a > b || a != a) ? a : b)
@@ -48,7 +49,7 @@ MAP(fmod, 2, FMOD(a, b))						/* sign of a */
 MAP(pow, 2, POW(a, b))
 MAP(clip, 1, a < alpha ? alpha : a > beta ? beta : a)			/* alpha = least, beta = most */
 MAP(clip_between, 3, (a < b ? b : a) > c ? c : (a < b ? b : a))		/* x, least, most */
-MAP(relu, 1, a < 0 ? (T)0 : a)
+MAP(relu, 1, NEGATIVE(a) ? (T)0 : a)
 
 /* real functions */
 MAP_FLOAT(sqrt, 1, F(sqrt)(a))

@@ -1,0 +1,321 @@
+/* Elementwise functions with broadcasting.
+ *
+ * Every function of map_list.h becomes, per type, one loop over contiguous rows (map_row.h); the odometer here
+ * feeds it rows. Operands that are not contiguous along the innermost loop (a scalar, a stride) are laid
+ * out in a small buffer first, which stays in L1. */
+#include <math.h>
+
+#include "tensor/cpu/cpu.h"
+#include "tensor/cpu/real_math.h"
+
+#define ROW 512				/* elements of a chunk */
+
+struct params { double alpha, beta; };
+typedef void row_fn(void *o, const void *a, const void *b, const void *c, const struct params *p, int64_t n);
+
+static int64_t saturate(double v, int64_t least, int64_t most)
+{
+	return isnan(v) ? 0 : v <= (double)least ? least : v >= (double)most ? most : (int64_t)v;
+}
+
+/* ---- floating types ---- */
+#define T_IS_FLOAT 1
+#define PARAM(x) ((T)(x))
+#define ADD(a, b) ((a) + (b))
+#define SUB(a, b) ((a) - (b))
+#define MUL(a, b) ((a) * (b))
+#define DIV(a, b) ((a) / (b))
+#define NEG(a) (-(a))
+#define NEGATIVE(a) ((a) < 0)
+#define POW(a, b) F(pow)(a, b)
+#define FMOD(a, b) S(remainder_of_c)(a, b)
+#define MOD(a, b) S(remainder_of_python)(a, b)
+static inline float remainder_of_c_f32(float a, float b) { return fmodf(a, b); }
+static inline double remainder_of_c_f64(double a, double b) { return fmod(a, b); }
+static inline float remainder_of_python_f32(float a, float b)
+{
+	float r = fmodf(a, b);
+
+	return r != 0 && (r < 0) != (b < 0) ? r + b : r;
+}
+static inline double remainder_of_python_f64(double a, double b)
+{
+	double r = fmod(a, b);
+
+	return r != 0 && (r < 0) != (b < 0) ? r + b : r;
+}
+#include "tensor/cpu/f32.h"
+#include "tensor/cpu/map_row.h"
+#include "tensor/cpu/f64.h"
+#include "tensor/cpu/map_row.h"
+#undef T_IS_FLOAT
+#undef PARAM
+#undef ADD
+#undef SUB
+#undef MUL
+#undef DIV
+#undef NEG
+#undef NEGATIVE
+#undef POW
+#undef FMOD
+#undef MOD
+
+/* ---- integers: wrap like two's complement; x/0 = 0 ---- */
+#define PARAM(x) ((T)saturate(x, T_LEAST, T_MOST))
+#define ADD(a, b) ((T)((uint64_t)(a) + (uint64_t)(b)))
+#define SUB(a, b) ((T)((uint64_t)(a) - (uint64_t)(b)))
+#define MUL(a, b) ((T)((uint64_t)(a) * (uint64_t)(b)))
+#define NEG(a) ((T)(0 - (uint64_t)(a)))
+#define NEGATIVE(a) (!((a) > 0) && (a) != 0)		/* said so that unsigned types draw no warning */
+#define IS_MINUS_1(b) ((b) == (T)-1 && (T)-1 < 1)
+#define DIV(a, b) ((b) == 0 ? 0 : IS_MINUS_1(b) ? NEG(a) : (T)((a) / (b)))
+#define FMOD(a, b) ((b) == 0 || IS_MINUS_1(b) ? 0 : (T)((a) % (b)))
+#define MOD(a, b) ((T)(FMOD(a, b) != 0 && (FMOD(a, b) < 1) != ((b) < 1) ? FMOD(a, b) + (b) : FMOD(a, b)))
+#define POW(a, b) ((T)int_pow((uint64_t)(a), (b) < 1 && (b) != 0 ? -1 : (int64_t)(b)))
+
+/* a^b modulo 2^64; negative powers as the integer part of the real one (1, -1 or 0). */
+static uint64_t int_pow(uint64_t a, int64_t b)
+{
+	uint64_t r = 1;
+
+	if (b < 0)
+		return a == 1 ? 1 : 0;
+	for (; b; b >>= 1, a *= a)
+		if (b & 1)
+			r *= a;
+	return r;
+}
+
+#undef T
+#undef S
+#define T int8_t
+#define S(name) name##_i8
+#define T_LEAST INT8_MIN
+#define T_MOST INT8_MAX
+#include "tensor/cpu/map_row.h"
+#undef T
+#undef S
+#undef T_LEAST
+#undef T_MOST
+#define T int16_t
+#define S(name) name##_i16
+#define T_LEAST INT16_MIN
+#define T_MOST INT16_MAX
+#include "tensor/cpu/map_row.h"
+#undef T
+#undef S
+#undef T_LEAST
+#undef T_MOST
+#define T int32_t
+#define S(name) name##_i32
+#define T_LEAST INT32_MIN
+#define T_MOST INT32_MAX
+#include "tensor/cpu/map_row.h"
+#undef T
+#undef S
+#undef T_LEAST
+#undef T_MOST
+#define T int64_t
+#define S(name) name##_i64
+#define T_LEAST INT64_MIN
+#define T_MOST INT64_MAX
+#include "tensor/cpu/map_row.h"
+#undef T
+#undef S
+#undef T_LEAST
+#undef T_MOST
+#define T uint8_t
+#define S(name) name##_u8
+#define T_LEAST 0
+#define T_MOST UINT8_MAX
+#include "tensor/cpu/map_row.h"
+#undef T
+#undef S
+#undef T_LEAST
+#undef T_MOST
+#define T uint16_t
+#define S(name) name##_u16
+#define T_LEAST 0
+#define T_MOST UINT16_MAX
+#include "tensor/cpu/map_row.h"
+#undef T
+#undef S
+#undef T_LEAST
+#undef T_MOST
+#define T uint32_t
+#define S(name) name##_u32
+#define T_LEAST 0
+#define T_MOST UINT32_MAX
+#include "tensor/cpu/map_row.h"
+#undef T
+#undef S
+#undef T_LEAST
+#undef T_MOST
+#define T uint64_t
+#define S(name) name##_u64
+#define T_LEAST 0
+#define T_MOST INT64_MAX
+#include "tensor/cpu/map_row.h"
+
+static row_fn *const *const rows_of[DLB_N_DTYPES] = {
+	[DLB_F32] = rows_f32, [DLB_F64] = rows_f64,
+	[DLB_I8] = rows_i8, [DLB_I16] = rows_i16, [DLB_I32] = rows_i32, [DLB_I64] = rows_i64,
+	[DLB_U8] = rows_u8, [DLB_U16] = rows_u16, [DLB_U32] = rows_u32, [DLB_U64] = rows_u64,
+};
+
+/* ---- which types a function takes ---- */
+enum shape_of_fn { NUMBERS, REALS, COMPARES, LOGIC, SELECTS };
+static const struct { const char *name; int n_in; enum shape_of_fn shape; } functions[] = {
+#define MAP(name, n, expr) { #name, n, NUMBERS },
+#define MAP_FLOAT(name, n, expr) { #name, n, REALS },
+#define MAP_COMPARE(name, n, expr) { #name, n, COMPARES },
+#define MAP_LOGIC(name, n, expr) { #name, n, LOGIC },
+#define MAP_SELECT(name, n, expr) { #name, n, SELECTS },
+#include "tensor/map_list.h"
+#undef MAP
+};
+
+/* ---- the kernel ---- */
+struct map_kernel {
+	struct dlb_kernel k;
+	row_fn *row;
+	struct params p;
+	struct cpu_nest nest;		/* operand 0 is out */
+	size_t bytes[CPU_MAX_OPERANDS];
+	bool empty;
+};
+
+/* Lays n elements with a stride out contiguously. */
+static void gather(void *to, const char *from, size_t bytes, int64_t stride, int64_t n)
+{
+	switch (bytes) {
+#define GATHER(type) do { \
+		type *t = to; \
+		const type *f = (const void *)from; \
+		for (int64_t i = 0; i < n; i++) \
+			t[i] = f[i * stride]; \
+	} while (0)
+	case 1: GATHER(uint8_t); break;
+	case 2: GATHER(uint16_t); break;
+	case 4: GATHER(uint32_t); break;
+	default: GATHER(uint64_t);
+#undef GATHER
+	}
+}
+
+static void scatter(char *to, const void *from, size_t bytes, int64_t stride, int64_t n)
+{
+	for (int64_t i = 0; i < n; i++)
+		memcpy(to + i * stride * (int64_t)bytes, (const char *)from + i * (int64_t)bytes, bytes);
+}
+
+static void map_run(struct dlb_kernel *k, const struct dlb_run *r)
+{
+	struct map_kernel *m = (struct map_kernel *)k;
+	const struct cpu_nest *nest = &m->nest;
+	int inner = nest->n_dims - 1, n_ops = nest->n_operands;
+	int64_t n = inner < 0 ? 1 : nest->dim[inner], pos[DLB_MAX_DIMS] = { 0 }, at[CPU_MAX_OPERANDS] = { 0 };
+	char *base[CPU_MAX_OPERANDS] = { r->out[0] };
+	uint64_t buf[CPU_MAX_OPERANDS][ROW];
+	bool scalar_ready[CPU_MAX_OPERANDS] = { false };
+
+	if (m->empty)
+		return;
+	for (int o = 1; o < n_ops; o++)
+		base[o] = r->in[o - 1];
+	do {
+		for (int o = 0; o < n_ops; o++)
+			scalar_ready[o] = false;
+		for (int64_t i = 0; i < n; i += ROW) {
+			int64_t len = n - i < ROW ? n - i : ROW;
+			void *p[CPU_MAX_OPERANDS] = { NULL };
+			int64_t s0 = inner < 0 ? 1 : nest->stride[0][inner];
+
+			for (int o = 0; o < n_ops; o++) {
+				int64_t s = inner < 0 ? 1 : nest->stride[o][inner];
+
+				p[o] = base[o] + (at[o] + i * s) * (int64_t)m->bytes[o];
+				if (s == 1)
+					continue;
+				if (o > 0 && !scalar_ready[o])
+					gather(buf[o], p[o], m->bytes[o], s, len);
+				scalar_ready[o] = s == 0;
+				p[o] = buf[o];
+			}
+			m->row(p[0], p[1], p[2], p[3], &m->p, len);
+			if (s0 != 1)
+				scatter(base[0] + (at[0] + i * s0) * (int64_t)m->bytes[0], p[0], m->bytes[0], s0, len);
+		}
+	} while (cpu_step(nest, inner, pos, at));
+}
+
+/* The row function for these types, or NULL. */
+static row_fn *choose(const struct dlb_map_desc *d, struct dlb_error *err)
+{
+	enum shape_of_fn shape = functions[d->fn].shape;
+	enum dlb_dtype in = d->in[0].dtype, out = d->out.dtype, of = in;
+
+	if (shape == SELECTS)
+		of = out;
+	for (int i = shape == SELECTS; i < d->n_in; i++)
+		if (d->in[i].dtype != of)
+			goto mixed;
+	if (shape == SELECTS && in != DLB_BOOL)
+		goto mixed;
+	if ((shape == COMPARES || shape == LOGIC) ? out != DLB_BOOL : out != of)
+		goto mixed;
+	if (shape == LOGIC && in != DLB_BOOL)
+		goto mixed;
+	if (of == DLB_BOOL && (shape == COMPARES || shape == LOGIC || shape == SELECTS))
+		of = DLB_U8;
+	return rows_of[of] ? rows_of[of][d->fn] : NULL;
+mixed:
+	dlb_fail(err, NULL, "'%s' does not take these types", functions[d->fn].name);
+	return NULL;
+}
+
+int dlb_cpu_map(struct dlb_backend *b, const struct dlb_map_desc *d, struct dlb_kernel **k, struct dlb_error *err)
+{
+	struct map_kernel *m;
+	row_fn *row;
+	struct cpu_nest nest = { .n_dims = d->out.n_dims, .n_operands = d->n_in + 1 };
+
+	(void)b;
+	if (d->n_in != functions[d->fn].n_in)
+		return dlb_fail(err, NULL, "'%s' takes %d inputs, not %d", functions[d->fn].name,
+				functions[d->fn].n_in, d->n_in);
+	row = choose(d, err);
+	if (!row)
+		return DLB_NO_KERNEL;
+	for (int i = 0; i < d->out.n_dims; i++)
+		nest.dim[i] = d->out.dim[i];
+	dlb_desc_strides(&d->out, nest.stride[0]);
+	for (int o = 0; o < d->n_in; o++) {
+		const struct dlb_desc *in = &d->in[o];
+		int64_t stride[DLB_MAX_DIMS];
+		int shift = d->out.n_dims - in->n_dims;
+
+		if (shift < 0)
+			return dlb_fail(err, NULL, "'%s': operand %d has more dimensions than the result",
+					functions[d->fn].name, o);
+		dlb_desc_strides(in, stride);
+		for (int i = 0; i < in->n_dims; i++) {
+			if (in->dim[i] != 1 && in->dim[i] != d->out.dim[shift + i])
+				return dlb_fail(err, NULL, "'%s': operand %d does not broadcast to the result",
+						functions[d->fn].name, o);
+			nest.stride[o + 1][shift + i] = in->dim[i] == 1 ? 0 : stride[i];
+		}
+	}
+	m = dlb_xcalloc(1, sizeof *m);
+	m->empty = dlb_desc_count(&d->out) == 0;
+	dlb_cpu_nest(&nest);
+	m->nest = nest;
+	m->row = row;
+	m->p = (struct params){ d->alpha, d->beta };
+	m->bytes[0] = dlb_dtype_bytes(d->out.dtype);
+	for (int o = 0; o < d->n_in; o++)
+		m->bytes[o + 1] = dlb_dtype_bytes(d->in[o].dtype);
+	m->k = (struct dlb_kernel){ .run = map_run, .free = dlb_cpu_kernel_free, .impl = "loop" };
+	*k = &m->k;
+	return 0;
+}

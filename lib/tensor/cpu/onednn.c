@@ -1,0 +1,156 @@
+/* oneDNN's C API in the small: primitives with user scratchpads, reorders, packed weights.
+ * Everything that oneDNN allocates is allocated when a kernel is prepared. */
+#include <stdlib.h>
+
+#include "tensor/cpu/cpu.h"
+
+const char *dlb_cpu_dnnl_text(dnnl_status_t s)
+{
+	switch (s) {
+	case dnnl_success: return "success";
+	case dnnl_out_of_memory: return "out of memory";
+	case dnnl_invalid_arguments: return "invalid arguments";
+	case dnnl_unimplemented: return "not implemented";
+	case dnnl_runtime_error: return "runtime error";
+	default: return "error";
+	}
+}
+
+/* What must work once a primitive descriptor exists: only host memory can be short. */
+static void must(dnnl_status_t s)
+{
+	if (s != dnnl_success)
+		dlb_bug("oneDNN: %s", dlb_cpu_dnnl_text(s));
+}
+
+static bool is_reference(const_dnnl_primitive_desc_t pd)
+{
+	const char *name = "";
+
+	dnnl_primitive_desc_query(pd, dnnl_query_impl_info_str, 0, &name);
+	return !strncmp(name, "ref", 3);
+}
+
+int dlb_cpu_pd(struct cpu *c, const_dnnl_op_desc_t od, const_dnnl_primitive_desc_t hint, dnnl_primitive_desc_t *pd)
+{
+	dnnl_primitive_attr_t attr;
+	dnnl_status_t s;
+
+	must(dnnl_primitive_attr_create(&attr));
+	must(dnnl_primitive_attr_set_scratchpad_mode(attr, dnnl_scratchpad_mode_user));
+	s = dnnl_primitive_desc_create(pd, od, attr, c->engine, hint);
+	dnnl_primitive_attr_destroy(attr);
+	if (s != dnnl_success)
+		return DLB_NO_KERNEL;
+	if (is_reference(*pd)) {
+		dnnl_primitive_desc_destroy(*pd);
+		return DLB_NO_KERNEL;
+	}
+	return 0;
+}
+
+const dnnl_memory_desc_t *dlb_cpu_md(const_dnnl_primitive_desc_t pd, dnnl_query_t what, int index)
+{
+	return dnnl_primitive_desc_query_md(pd, what, index);
+}
+
+int dlb_cpu_prim(struct cpu *c, const_dnnl_primitive_desc_t pd, struct cpu_prim *p)
+{
+	const dnnl_memory_desc_t *md = dlb_cpu_md(pd, dnnl_query_scratchpad_md, 0);
+
+	memset(p, 0, sizeof *p);
+	if (dnnl_primitive_create(&p->prim, pd) != dnnl_success)
+		return DLB_NO_KERNEL;
+	p->scratch_bytes = md ? dnnl_memory_desc_get_size(md) : 0;
+	if (p->scratch_bytes) {
+		p->arg[0].arg = DNNL_ARG_SCRATCHPAD;
+		must(dnnl_memory_create(&p->arg[0].memory, md, c->engine, DNNL_MEMORY_NONE));
+		p->n_args = 1;
+	}
+	return 0;
+}
+
+void dlb_cpu_prim_arg(struct cpu *c, struct cpu_prim *p, int dnnl_arg, const dnnl_memory_desc_t *md)
+{
+	p->arg[p->n_args].arg = dnnl_arg;
+	must(dnnl_memory_create(&p->arg[p->n_args].memory, md, c->engine, DNNL_MEMORY_NONE));
+	p->n_args++;
+}
+
+void dlb_cpu_prim_run(struct cpu *c, struct cpu_prim *p, void *const *ptr, void *scratch)
+{
+	int i = 0;
+
+	if (p->scratch_bytes)
+		must(dnnl_memory_set_data_handle(p->arg[i++].memory, scratch));
+	for (int j = 0; i < p->n_args; i++, j++)
+		must(dnnl_memory_set_data_handle(p->arg[i].memory, ptr[j]));
+	must(dnnl_primitive_execute(p->prim, c->stream, p->n_args, p->arg));
+}
+
+void dlb_cpu_prim_release(struct cpu_prim *p)
+{
+	for (int i = 0; i < p->n_args; i++)
+		dnnl_memory_destroy(p->arg[i].memory);
+	if (p->prim)
+		dnnl_primitive_destroy(p->prim);
+	memset(p, 0, sizeof *p);
+}
+
+int dlb_cpu_reorder(struct cpu *c, const dnnl_memory_desc_t *from, const dnnl_memory_desc_t *to, struct cpu_prim *p)
+{
+	dnnl_primitive_attr_t attr;
+	dnnl_primitive_desc_t pd;
+	dnnl_status_t s;
+	int rc;
+
+	memset(p, 0, sizeof *p);
+	if (dnnl_memory_desc_equal(from, to))
+		return 0;
+	must(dnnl_primitive_attr_create(&attr));
+	must(dnnl_primitive_attr_set_scratchpad_mode(attr, dnnl_scratchpad_mode_user));
+	s = dnnl_reorder_primitive_desc_create(&pd, from, c->engine, to, c->engine, attr);
+	dnnl_primitive_attr_destroy(attr);
+	if (s != dnnl_success)
+		return DLB_NO_KERNEL;
+	rc = dlb_cpu_prim(c, pd, p);
+	dnnl_primitive_desc_destroy(pd);
+	if (rc)
+		return rc;
+	dlb_cpu_prim_arg(c, p, DNNL_ARG_FROM, from);
+	dlb_cpu_prim_arg(c, p, DNNL_ARG_TO, to);
+	return 0;
+}
+
+int dlb_cpu_packed(struct cpu *c, const dnnl_memory_desc_t *plain, const dnnl_memory_desc_t *want, struct cpu_packed *p)
+{
+	int rc;
+
+	memset(p, 0, sizeof *p);
+	rc = dlb_cpu_reorder(c, plain, want, &p->reorder);
+	if (rc == 0 && p->reorder.prim) {
+		p->bytes = dnnl_memory_desc_get_size(want);
+		p->data = dlb_cpu_aligned(p->bytes);
+	}
+	return rc;
+}
+
+void *dlb_cpu_packed_get(struct cpu *c, struct cpu_packed *p, void *plain, uint64_t version, void *scratch)
+{
+	if (!p->reorder.prim)
+		return plain;
+	if (version == 0 || version != p->version) {
+		void *const ptr[] = { plain, p->data };
+
+		dlb_cpu_prim_run(c, &p->reorder, ptr, scratch);
+		p->version = version;
+	}
+	return p->data;
+}
+
+void dlb_cpu_packed_release(struct cpu_packed *p)
+{
+	dlb_cpu_prim_release(&p->reorder);
+	free(p->data);
+	memset(p, 0, sizeof *p);
+}
