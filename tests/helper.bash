@@ -1,0 +1,131 @@
+# What every bats file loads: where the tools are, documents to start from, and the checks that every
+# filter must pass.
+bats_require_minimum_version 1.5.0
+
+root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+BUILD=$(realpath -m "${BUILD:-$root/build}")
+PATH=$BUILD/bin:$PATH
+DLB_TEST_DATA=$(realpath -m "${DLB_TEST_DATA:-$root/../shared/data}")
+export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
+models=$root/share/models
+# The digits are 8x8, LeNet-5 takes 28x28.
+digits=(--data digits --transform scale=1/16,pad=10)
+
+# A document with graph, profile, cluster, cost and plan, made once a file and kept: planned FILE.
+planned() {
+	local doc=$BATS_FILE_TMPDIR/planned.json
+	if [ ! -s "$doc" ]; then
+		dlb-profile --analytic --batch 16 "$models/lenet5.onnx" | dlb-costmodel -c cpu:2 |
+			dlb-place -m 4 >"$doc.new" && mv "$doc.new" "$doc" || return
+	fi
+	cp "$doc" "$1"
+}
+
+# The same with the report of a simulated round: reported FILE.
+reported() {
+	local doc=$BATS_FILE_TMPDIR/reported.json
+	if [ ! -s "$doc" ]; then
+		planned "$BATS_TEST_TMPDIR/for-report.json" &&
+			dlb-run --dry-run --steps 10 <"$BATS_TEST_TMPDIR/for-report.json" >"$doc.new" &&
+			mv "$doc.new" "$doc" || return
+	fi
+	cp "$doc" "$1"
+}
+
+# After run --separate-stderr: nothing on stdout, exactly one line on stderr, which begins with the tool's
+# name and holds every word given.
+one_line() { # TOOL TEXT...
+	local tool=$1 text
+	shift
+	[ -z "$output" ] || { echo "stdout: ${output:0:300}"; return 1; }
+	# shellcheck disable=SC2154
+	[ "${#stderr_lines[@]}" -eq 1 ] || { printf 'stderr: %s\n' "${stderr_lines[@]}"; return 1; }
+	[[ $stderr == "$tool: "* || $stderr == "$tool["* ]] || { echo "stderr: $stderr"; return 1; }
+	for text; do
+		[[ $stderr == *"$text"* ]] || { echo "no '$text' in: $stderr"; return 1; }
+	done
+}
+
+# ---- what every filter does with its input; the arguments are the tool and options it needs ----
+
+refuses_bad_json() { # TOOL [OPTION...]
+	printf '{"dlb": "1.0",\n "graph": {]}' >"$BATS_TEST_TMPDIR/bad.json"
+	run -2 --separate-stderr "$@" "$BATS_TEST_TMPDIR/bad.json"
+	one_line "$1" "bad.json:2:"
+	run -2 --separate-stderr "$@" <"$BATS_TEST_TMPDIR/bad.json"
+	one_line "$1" "<stdin>:2:"
+}
+
+refuses_empty_input() {
+	run -2 --separate-stderr "$@" </dev/null
+	one_line "$1" 'empty input' 'did the previous command fail?'
+}
+
+refuses_missing_file() {
+	run -2 --separate-stderr "$@" /nonexistent/doc.json
+	one_line "$1" "cannot open '/nonexistent/doc.json'" 'No such file'
+}
+
+refuses_missing_section() { # TOOL SECTION [OPTION...]
+	local tool=$1 section=$2
+	shift 2
+	run -2 --separate-stderr "$tool" "$@" <<<'{"dlb": "1.0"}'
+	one_line "$tool" "'$section'"
+}
+
+refuses_other_major() {
+	run -2 --separate-stderr "$@" <<<'{"dlb": "2.0", "graph": {}}'
+	one_line "$1" '2.0' 'version 1'
+}
+
+refuses_unknown_member() { # DOCUMENT TOOL [OPTION...]
+	local doc=$1
+	shift
+	jq -c '. + {grahp: 1}' "$doc" >"$BATS_TEST_TMPDIR/unknown.json"
+	run -2 --separate-stderr "$@" <"$BATS_TEST_TMPDIR/unknown.json"
+	one_line "$1" "'grahp'" "did you mean 'graph'?"
+	jq -c '.graph.bacth = 1' "$doc" >"$BATS_TEST_TMPDIR/unknown.json"
+	run -2 --separate-stderr "$@" <"$BATS_TEST_TMPDIR/unknown.json"
+	one_line "$1" "'bacth'" "did you mean 'batch'?"
+}
+
+# A newer minor version: what is unknown is kept; so are x- members at any depth.
+passes_unknown_on() { # DOCUMENT TOOL [OPTION...]
+	local doc=$1
+	shift
+	jq -c '.dlb = "1.9" | .zebra = {a: 1} | .graph.zebra = 2 | .["x-mine"] = 3 | .graph["x-mine"] = 4' "$doc" |
+		"$@" >"$BATS_TEST_TMPDIR/newer.json"
+	run -0 jq -c '[.dlb, .zebra, .graph.zebra, .["x-mine"], .graph["x-mine"]]' "$BATS_TEST_TMPDIR/newer.json"
+	# shellcheck disable=SC2154
+	[ "$output" = '["1.9",{"a":1},2,3,4]' ] || { echo "$output"; return 1; }
+}
+
+refuses_full_disk() { # DOCUMENT TOOL [OPTION...]
+	local doc=$1
+	shift
+	run -2 --separate-stderr bash -c '"${@:2}" <"$1" >/dev/full' - "$doc" "$@"
+	one_line "$1" 'No space left on device'
+}
+
+shows_help() { # TOOL
+	run -0 --separate-stderr "$1" --help
+	# shellcheck disable=SC2154
+	[[ ${lines[0]} == "usage: $1 "* ]]
+	[ -z "$stderr" ]
+	run -0 --separate-stderr "$1" --version
+	[[ $output == "$1 "[0-9]* ]]
+	run -2 --separate-stderr bash -c '"$1" --help >/dev/full' - "$1"
+	one_line "$1" 'No space left on device'
+}
+
+refuses_unknown_option() { # TOOL
+	run -2 --separate-stderr "$1" --no-such-option </dev/null
+	one_line "$1" "'--no-such-option'" "try '$1 --help'"
+	run -2 --separate-stderr "$1" -0 </dev/null
+	one_line "$1" "'-0'" "try '$1 --help'"
+}
+
+# The whole document and each of its sections against share/schemas.
+validates() { # FILE
+	"$root/tests/validate" "$1"
+}
