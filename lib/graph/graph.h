@@ -25,6 +25,9 @@
 #include "op/op.h"
 #include "util/mem.h"
 
+/* An op with an attribute of this name (its value: the attribute that could not be held) has kind -1. */
+#define DLB_ATTR_UNSUPPORTED "x-unsupported"
+
 struct dlb_dim { int64_t mul, add; };			/* mul * batch + add */
 enum dlb_tensor_kind { DLB_T_INPUT, DLB_T_LABEL, DLB_T_SEED, DLB_T_WEIGHT, DLB_T_BUFFER, DLB_T_CONSTANT,
 		       DLB_T_ACTIVATION, DLB_T_GRADIENT, DLB_T_WEIGHT_GRADIENT, DLB_N_T_KINDS };
@@ -47,6 +50,8 @@ struct dlb_tensor {
 	const int64_t *data_mul;
 	bool is_fill;
 	double fill;
+	bool in_model;			/* data stand in the model's file under this name: not written to the document */
+	bool initial;			/* constants: stood in the model as an initializer; params.c chooses among them */
 	int64_t bound;			/* integer inputs: values lie in [0, bound) (of the Gather or loss); 0: unknown */
 	int fan_in, fan_out;		/* weights, for --init: 0 unknown */
 	double size_mul, size_add;	/* when dims are unknown (converted graphs): bytes = mul*n + add */
@@ -118,9 +123,12 @@ char *dlb_op_signature(const struct dlb_graph *g, int op, int64_t n, struct dlb_
 void dlb_graph_groups(const struct dlb_graph *g, int *group /* n_ops */);
 
 /* -- rewrites, in the order dlb-profile applies them (one file each) -- */
-/* fold.c: infers every shape at n, 2n and 3n, folds constants, drops dead vertices, makes dims affine in
- * the batch; hard-wired batch dimensions are patched. batch 0: the model's own, else 32. */
-int dlb_graph_fold(struct dlb_graph *g, int64_t batch, struct dlb_error *err);
+/* widen.c: every f32 becomes f64 (initializers, attributes, casts), for --dtype f64. Before fold. */
+void dlb_graph_widen(struct dlb_graph *g);
+/* fold.c: infers every shape at n, 2n and 3n, folds constants (by their own kernels on `be`), drops dead
+ * vertices, makes dims affine in the batch; hard-wired batch dimensions are patched. batch 0: the model's
+ * own, else 32; -1: nothing follows the batch, shapes stay as they are (single operators in tests). */
+int dlb_graph_fold(struct dlb_graph *g, int64_t batch, struct dlb_backend *be, struct dlb_error *err);
 /* params.c: float initializers with a differentiable path to the output become weights, running
  * statistics buffers, the rest constants. */
 int dlb_graph_find_parameters(struct dlb_graph *g, struct dlb_error *err);

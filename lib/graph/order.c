@@ -295,8 +295,8 @@ static int check_tensor(const struct dlb_graph *g, int i, struct dlb_error *err)
 		snprintf(where, sizeof where, "/graph/tensors/%d/shape/%d", i, k);
 		if (d.mul < -MAX_DIM || d.mul > MAX_DIM || d.add < -MAX_DIM || d.add > MAX_DIM)
 			return dlb_fail(err, where, "dimension of tensor '%s' is out of range", t->name);
-		const double v = (double)d.mul * (double)g->batch + (double)d.add;
-		if (v < 0)
+		const double v = (double)d.mul * (double)(g->batch ? g->batch : 1) + (double)d.add;
+		if (v < 0 && (d.mul != 0 || d.add != -1))
 			return dlb_fail(err, where, "dimension of tensor '%s' is negative at batch %" PRId64,
 					t->name, g->batch);
 		bytes *= v > 1 ? v : 1;
@@ -424,9 +424,14 @@ int dlb_graph_check_known(const struct dlb_graph *g, struct dlb_error *err)
 {
 	for (int i = 0; i < g->n_ops; i++) {
 		const struct dlb_op *o = &g->op[i];
-		if (o->kind < 0)
-			return dlb_fail(err, NULL, "no operator %s%s%s (opset %d) for vertex '%s'", o->domain,
-					*o->domain ? "." : "", o->type, o->opset, o->name);
+		const char *attr = dlb_attr_str(o->attr, o->n_attr, DLB_ATTR_UNSUPPORTED, NULL);
+		if (o->kind >= 0)
+			continue;
+		dlb_fail(err, NULL, "no operator %s%s%s (opset %d) for vertex '%s'", o->domain, *o->domain ? "." : "",
+			 o->type, o->opset, o->name);
+		if (attr)
+			dlb_hint(err, "its attribute '%s' is of a kind that dlb does not hold", attr);
+		return -1;
 	}
 	return 0;
 }
