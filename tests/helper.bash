@@ -9,7 +9,7 @@ DLB_TEST_DATA=$(realpath -m "${DLB_TEST_DATA:-$root/../shared/data}")
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
 models=$root/share/models
 # The digits are 8x8, LeNet-5 takes 28x28.
-digits=(--data digits --transform scale=1/16,pad=10)
+digits=(--data digits --transform 'scale=1/16,pad=10')
 
 # A document with graph, profile, cluster, cost and plan, made once a file and kept: planned FILE.
 planned() {
@@ -38,9 +38,8 @@ one_line() { # TOOL TEXT...
 	local tool=$1 text
 	shift
 	[ -z "$output" ] || { echo "stdout: ${output:0:300}"; return 1; }
-	# shellcheck disable=SC2154
 	[ "${#stderr_lines[@]}" -eq 1 ] || { printf 'stderr: %s\n' "${stderr_lines[@]}"; return 1; }
-	[[ $stderr == "$tool: "* || $stderr == "$tool["* ]] || { echo "stderr: $stderr"; return 1; }
+	[[ $stderr == "$tool: "* || $stderr == "${tool}["* ]] || { echo "stderr: $stderr"; return 1; }
 	for text; do
 		[[ $stderr == *"$text"* ]] || { echo "no '$text' in: $stderr"; return 1; }
 	done
@@ -96,7 +95,6 @@ passes_unknown_on() { # DOCUMENT TOOL [OPTION...]
 	jq -c '.dlb = "1.9" | .zebra = {a: 1} | .graph.zebra = 2 | .["x-mine"] = 3 | .graph["x-mine"] = 4' "$doc" |
 		"$@" >"$BATS_TEST_TMPDIR/newer.json"
 	run -0 jq -c '[.dlb, .zebra, .graph.zebra, .["x-mine"], .graph["x-mine"]]' "$BATS_TEST_TMPDIR/newer.json"
-	# shellcheck disable=SC2154
 	[ "$output" = '["1.9",{"a":1},2,3,4]' ] || { echo "$output"; return 1; }
 }
 
@@ -109,7 +107,6 @@ refuses_full_disk() { # DOCUMENT TOOL [OPTION...]
 
 shows_help() { # TOOL
 	run -0 --separate-stderr "$1" --help
-	# shellcheck disable=SC2154
 	[[ ${lines[0]} == "usage: $1 "* ]]
 	[ -z "$stderr" ]
 	run -0 --separate-stderr "$1" --version
