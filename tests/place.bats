@@ -1,0 +1,123 @@
+#!/usr/bin/env bats
+# dlb-place: cost and balance make the plan.
+load helper
+
+setup_file() {
+	dlb-profile --analytic --batch 16 "$models/lenet5.onnx" | dlb-costmodel -c cpu:2 >"$BATS_FILE_TMPDIR/costed.json"
+}
+setup() { doc=$BATS_FILE_TMPDIR/costed.json; tmp=$BATS_TEST_TMPDIR; }
+
+@test "bad JSON" { refuses_bad_json dlb-place; }
+@test "empty input" { refuses_empty_input dlb-place; }
+@test "no such file" { refuses_missing_file dlb-place; }
+@test "missing section" {
+	refuses_missing_section dlb-place graph
+	jq -c 'del(.cost)' "$doc" >"$tmp/uncosted.json"
+	run -2 --separate-stderr dlb-place "$tmp/uncosted.json"
+	one_line dlb-place "'cost'" dlb-costmodel
+}
+@test "other major version" { refuses_other_major dlb-place; }
+@test "unknown member" { refuses_unknown_member "$doc" dlb-place; }
+@test "newer minor version" { passes_unknown_on "$doc" dlb-place; }
+@test "full disk" { refuses_full_disk "$doc" dlb-place; }
+@test "help" { shows_help dlb-place; }
+@test "unknown option" { refuses_unknown_option dlb-place; }
+
+algorithms() { dlb-place --list | awk '{ print $1 }'; }
+
+@test "--list names the algorithms, and each makes a valid plan" {
+	for a in greedy proportional even largest-first single random; do
+		algorithms | grep -qx "$a"
+	done
+	for a in $(algorithms); do
+		dlb-place -a "$a" -m 4 "$doc" >"$tmp/$a.json"
+		validates "$tmp/$a.json"
+		run -0 jq -e --arg a "$a" '.plan.algorithm == $a and .plan.micro_batches == 4
+			and (.plan.placement | length) == (.graph.ops | length)
+			and (.plan.placement | all(. >= 0 and . < 2))
+			and .plan.value_s >= .plan.bound_s * 0.999999 and .plan.bound_s > 0 and .plan.imbalance >= 1' "$tmp/$a.json"
+	done
+}
+
+@test "no such algorithm, no such schedule, bad numbers" {
+	run -2 --separate-stderr dlb-place -a gredy "$doc"
+	one_line dlb-place "'gredy'" greedy
+	run -2 --separate-stderr dlb-place --schedule 2f3b "$doc"
+	one_line dlb-place "'2f3b'"
+	for m in 0 -1 x 1.5; do
+		run -2 --separate-stderr dlb-place -m "$m" "$doc"
+		one_line dlb-place "try 'dlb-place --help'"
+	done
+}
+
+@test "a default run is repeatable and never worse than the trivial plans" {
+	dlb-place -m 4 "$doc" >"$tmp/a.json"
+	dlb-place -m 4 "$doc" >"$tmp/b.json"
+	cmp "$tmp/a.json" "$tmp/b.json"
+	best=$(jq .plan.value_s "$tmp/a.json")
+	for a in even largest-first single; do
+		dlb-place -a $a -m 4 "$doc" | jq -e --argjson best "$best" '.plan.value_s >= $best * 0.999999'
+	done
+	jq -e '.plan.winner != null' "$tmp/a.json"
+}
+
+@test "random follows its seed" {
+	dlb-place -a random --seed 1 "$doc" >"$tmp/1.json"
+	dlb-place -a random --seed 1 "$doc" >"$tmp/again.json"
+	dlb-place -a random --seed 2 "$doc" >"$tmp/2.json"
+	cmp "$tmp/1.json" "$tmp/again.json"
+	! cmp -s <(jq .plan.placement "$tmp/1.json") <(jq .plan.placement "$tmp/2.json")
+}
+
+@test "both schedules, and the memory that gpipe takes more" {
+	dlb-place -a even -m 8 --schedule gpipe "$doc" >"$tmp/gpipe.json"
+	dlb-place -a even -m 8 --schedule 1f1b "$doc" >"$tmp/1f1b.json"
+	run -0 jq -n -e --slurpfile g "$tmp/gpipe.json" --slurpfile f "$tmp/1f1b.json" '
+		$g[0].plan.schedule == "gpipe" and $f[0].plan.schedule == "1f1b" and
+		([$g[0].plan.nodes[].peak_bytes] | max) >= ([$f[0].plan.nodes[].peak_bytes] | max)'
+}
+
+@test "the options of the plan hold unless told otherwise" {
+	dlb-place -a even -m 4 --schedule gpipe "$doc" | dlb-place >"$tmp/again.json"
+	run -0 jq -c '[.plan.algorithm, .plan.micro_batches, .plan.schedule]' "$tmp/again.json"
+	[ "$output" = '["even",4,"gpipe"]' ]
+	dlb-place -a even -m 4 --schedule gpipe "$doc" | dlb-place -m 2 >"$tmp/again.json"
+	run -0 jq -c '[.plan.algorithm, .plan.micro_batches, .plan.schedule]' "$tmp/again.json"
+	[ "$output" = '["even",2,"gpipe"]' ]
+}
+
+@test "ops that are bound together share a node" {
+	for a in $(algorithms); do
+		dlb-place -a "$a" --seed 3 "$doc" |
+			jq -e '.plan.placement as $p | [.graph.ops[] | select(.colocate != null and .colocate >= 0) |
+				$p[.id | tostring] == $p[.colocate | tostring]] | length > 0 and all'
+	done
+}
+
+@test "double weight moves load to a node, under a cost model that knows nothing of it" {
+	dlb-place -a greedy -m 8 "$doc" >"$tmp/even.json"
+	jq -c '.balance = {weights: [1.3333333333333333, 0.6666666666666666], round: 1, converged: false}' "$doc" |
+		dlb-place -a greedy -m 8 >"$tmp/weighted.json"
+	run -0 jq -n -e --slurpfile a "$tmp/even.json" --slurpfile b "$tmp/weighted.json" '
+		def share: .plan.nodes | map(.busy_s) | .[0] / add;
+		($b[0] | share) > ($a[0] | share) + 0.05'
+}
+
+@test "what does not fit is refused with the numbers, status 1" {
+	dlb-costmodel -c 'cpu:2@1kB' "$doc" >"$tmp/tiny.json"
+	run -1 --separate-stderr dlb-place "$tmp/tiny.json"
+	one_line dlb-place node
+}
+
+@test "a plan can be made of another graph only anew" {
+	dlb-place "$doc" >"$tmp/plan.json"
+	jq -c '.graph.ops[0].flop += 1' "$tmp/plan.json" >"$tmp/other.json"
+	run -2 --separate-stderr dlb-run --dry-run --steps 1 "$tmp/other.json"
+	one_line dlb-run graph
+}
+
+@test "an unknown member of the plan is named" {
+	dlb-place "$doc" | jq -c '.plan.micro_bacthes = 8' >"$tmp/typo.json"
+	run -2 --separate-stderr dlb-place "$tmp/typo.json"
+	one_line dlb-place "'micro_bacthes'" "did you mean 'micro_batches'?"
+}

@@ -1,0 +1,82 @@
+#!/usr/bin/env bats
+# dlb-view: any document as table, SVG, Chrome trace or Graphviz dot.
+load helper
+
+setup() { planned "$BATS_TEST_TMPDIR/doc.json"; doc=$BATS_TEST_TMPDIR/doc.json; }
+
+@test "bad JSON" { refuses_bad_json dlb-view; }
+@test "empty input" { refuses_empty_input dlb-view; }
+@test "no such file" { refuses_missing_file dlb-view; }
+@test "other major version" { refuses_other_major dlb-view; }
+@test "unknown member" { refuses_unknown_member "$doc" dlb-view; }
+@test "full disk" { for f in table svg trace dot; do refuses_full_disk "$doc" dlb-view -f $f; done; }
+@test "help" { shows_help dlb-view; }
+@test "unknown option" { refuses_unknown_option dlb-view; }
+
+@test "a document of only a version is a table too" {
+	run -0 --separate-stderr dlb-view <<<'{"dlb": "1.0"}'
+	[ -z "$stderr" ]
+}
+
+@test "a newer minor version with unknown members" {
+	jq -c '.dlb = "1.9" | .zebra = {a: 1} | .graph.zebra = 2' "$doc" >"$BATS_TEST_TMPDIR/newer.json"
+	run -0 --separate-stderr dlb-view "$BATS_TEST_TMPDIR/newer.json"
+	[ -n "$output" ]
+}
+
+@test "no such format" {
+	run -2 --separate-stderr dlb-view -f png "$doc"
+	one_line dlb-view "'png'" "try 'dlb-view --help'"
+}
+
+@test "the table names what a person reads first" {
+	run -0 --separate-stderr dlb-view "$doc"
+	[ -z "$stderr" ]
+	[[ $output == *node* ]]
+}
+
+@test "SVG is well-formed XML" {
+	dlb-view -f svg "$doc" >"$BATS_TEST_TMPDIR/x.svg"
+	/usr/bin/python3 -c 'import sys, xml.dom.minidom as m; assert m.parse(sys.argv[1]).documentElement.tagName == "svg"' \
+		"$BATS_TEST_TMPDIR/x.svg"
+}
+
+@test "the trace is what Perfetto opens: an array of events with names, times and a process" {
+	dlb-view -f trace "$doc" >"$BATS_TEST_TMPDIR/x.json"
+	run -0 jq -e '(.traceEvents // .) | map(select(.ph == "X")) |
+		length > 0 and all(.name != null and .ts >= 0 and .dur >= 0 and .pid != null and .tid != null)' "$BATS_TEST_TMPDIR/x.json"
+}
+
+@test "dot has a vertex for every op of the graph" {
+	dlb-view -f dot "$doc" >"$BATS_TEST_TMPDIR/x.dot"
+	[[ $(head -n 1 "$BATS_TEST_TMPDIR/x.dot") == digraph* ]]
+	[ "$(grep -c 'label=' "$BATS_TEST_TMPDIR/x.dot")" -ge "$(jq '.graph.ops | length' "$doc")" ]
+	[ "$(tail -n 1 "$BATS_TEST_TMPDIR/x.dot")" = '}' ]
+}
+
+@test "every format shows the reported round too" {
+	reported "$BATS_TEST_TMPDIR/round.json"
+	for f in table svg trace dot; do
+		run -0 --separate-stderr dlb-view -f $f "$BATS_TEST_TMPDIR/round.json"
+		[ -n "$output" ]
+		[ -z "$stderr" ]
+	done
+}
+
+@test "why an op went where it did: a line a node" {
+	run -0 --separate-stderr dlb-view --why 0 "$doc"
+	[ -z "$stderr" ]
+	[ "${#lines[@]}" -ge 2 ]
+	name=$(jq -r '.graph.ops[0].name' "$doc")
+	by_id=$output
+	run -0 --separate-stderr dlb-view --why "$name" "$doc"
+	[ "$output" = "$by_id" ]
+}
+
+@test "why: no such op, no plan" {
+	run -2 --separate-stderr dlb-view --why no_such_op "$doc"
+	one_line dlb-view no_such_op
+	jq -c 'del(.plan)' "$doc" >"$BATS_TEST_TMPDIR/unplanned.json"
+	run -2 --separate-stderr dlb-view --why 0 "$BATS_TEST_TMPDIR/unplanned.json"
+	one_line dlb-view plan
+}
