@@ -4,21 +4,36 @@
  * Op times come from the profile where measured (linear interpolation between batch sizes, per node
  * kind), else from a roofline: launch + max(flop / (peak * e), bytes / (bandwidth * e)) with
  * efficiencies e per class of work, fitted by least squares to the measured ops (Williams, Waterman,
- * Patterson, CACM 52(4), 2009). */
+ * Patterson, CACM 52(4), 2009). An op that was measured on another kind is that measurement times
+ * the ratio of the two kinds' rooflines, so that what is peculiar to the op is kept.
+ *
+ * Times are of plain SGD's updates; dlb_cost_set_optimizer scales updates by memory traffic. */
 #ifndef DLB_COST_COST_H
 #define DLB_COST_COST_H
 #include "cluster/cluster.h"
 #include "cost/profile.h"
 
+/* One fitted roofline: a kind of device and a class of work. */
+struct dlb_cost_fit {
+	const char *kind, *work;
+	int n;					/* samples: signatures x batch sizes */
+	double launch_s, flop_efficiency, bytes_efficiency;
+	double median_error, blind_error;	/* relative: on its samples; on each signature when fitted without it */
+	const char *worst;			/* type of the op that fits worst */
+	double worst_error;
+};
 struct dlb_cost {
 	struct dlb_arena arena;
 	int n_ops, n_kinds, n_batches;
 	int64_t *batch;				/* descending */
 	double *op_s;				/* [kind][op][batch]; INFINITY: no kernel */
 	bool *measured;				/* [kind][op] */
-	double *scratch_bytes, *packed_bytes;	/* [kind][op] */
+	double *scratch_bytes, *packed_bytes, *workspace_bytes;	/* [kind][op] */
 	double *accumulate_Bps;			/* [kind]: summing gradients, packing: memory traffic per second */
-	double *fit_error;			/* [kind]: median relative error of the roofline on the measured ops */
+	double *fit_error;			/* [kind]: median relative error of the roofline on the measured ops; NAN: none */
+	double *profile_step_s;			/* [kind]: a whole step as profiled, NAN: not; for -v */
+	struct dlb_cost_fit *fit; int n_fits;
+	double update_scale;			/* times of update ops are multiplied by this (dlb_cost_set_optimizer) */
 	const struct dlb_cluster *cluster;	/* borrowed */
 	const struct dlb_graph *graph;		/* borrowed */
 };
@@ -27,8 +42,11 @@ int dlb_cost_fit(struct dlb_cost *c, const struct dlb_graph *g, const struct dlb
 		 const struct dlb_cluster *cl, struct dlb_error *err);
 void dlb_cost_release(struct dlb_cost *c);
 json_t *dlb_cost_write(const struct dlb_cost *c);
+/* Checks the section's inputs; sets the optimizer of the document's run section. */
 int dlb_cost_read(const struct dlb_doc *d, const struct dlb_graph *g, const struct dlb_cluster *cl,
 		  struct dlb_cost *c, struct dlb_error *err);
+/* Updates cost what this row of dlb_optimizers[] moves through memory, against plain SGD. May be called again. */
+void dlb_cost_set_optimizer(struct dlb_cost *c, int rule);
 /* Seconds of op for n samples on a kind (piecewise linear in n, through the fixed part below the least
  * measured size); and on a node (divided by its speed). INFINITY: no kernel. */
 double dlb_cost_kind_s(const struct dlb_cost *c, int op, int kind, double n);
@@ -36,5 +54,25 @@ double dlb_cost_op_s(const struct dlb_cost *c, int op, int node, double n);
 double dlb_cost_xfer_s(const struct dlb_cost *c, double bytes, int src, int dst);
 /* Bytes that stay on a node for owning weight tensor t: weight + gradient sum + n_state states. */
 double dlb_cost_weight_bytes(const struct dlb_graph *g, int t, int n_state);
+
+/* Communication inside one op that is split evenly over k nodes, in seconds:
+ *   DLB_SPLIT_OUTPUT   each makes 1/k of the output: all get the input, the parts are brought together
+ *                      (ring: (k-1)/k of the output past every node)
+ *   DLB_SPLIT_SUM      each takes 1/k of what is summed over: the partial outputs are added up and
+ *                      everyone gets the sum (ring allreduce: 2 (k-1)/k of the output)
+ * The slowest route between neighbours of the ring sets the pace. 0 for k < 2. */
+enum dlb_split { DLB_SPLIT_OUTPUT, DLB_SPLIT_SUM };
+double dlb_cost_split_s(const struct dlb_cost *c, int op, int64_t n, const int *node, int k, enum dlb_split how);
+/* Sums over an op's tensors at n samples: all present inputs, all outputs. */
+double dlb_cost_in_bytes(const struct dlb_graph *g, int op, int64_t n);
+double dlb_cost_out_bytes(const struct dlb_graph *g, int op, int64_t n);
 void dlb_cost_print_fit(const struct dlb_cost *c, FILE *f);	/* what -v shows */
+
+/* ---- the roofline (fit.c) ---- */
+struct dlb_roofline { double launch_s, flop_s, byte_s; };	/* seconds per FLOP and per byte, efficiencies included */
+double dlb_roofline_s(const struct dlb_roofline *r, double flop, double bytes);
+/* Least squares of relative errors over n samples; weight 0 leaves one out. What the samples do not
+ * determine (no sample bound by memory, say) stays as *r has it. */
+void dlb_roofline_fit(struct dlb_roofline *r, const double *flop, const double *bytes, const double *time_s,
+		      const double *weight, int n);
 #endif

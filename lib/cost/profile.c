@@ -68,10 +68,10 @@ int dlb_profile_find_kind(const struct dlb_profile *p, const char *name)
 	return -1;
 }
 
-/* A copy of n elements with room for one more. */
+/* A copy of n elements with room for one more and a closing zero. */
 static void *one_more(struct dlb_arena *a, const void *p, int n, size_t size)
 {
-	void *q = dlb_arena_array(a, (size_t)n + 1, size);
+	void *q = dlb_arena_array(a, (size_t)n + 2, size);
 
 	if (n)
 		memcpy(q, p, (size_t)n * size);

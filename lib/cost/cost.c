@@ -1,0 +1,131 @@
+/* Looking costs up: seconds of ops, of transfers, of what goes on inside a split op; bytes of weights. */
+#include "cost/cost.h"
+#include "optim/optim.h"
+#include <math.h>
+#include <string.h>
+
+void dlb_cost_release(struct dlb_cost *c)
+{
+	if (!c)
+		return;
+	dlb_arena_release(&c->arena);
+	memset(c, 0, sizeof *c);
+}
+
+void dlb_cost_set_optimizer(struct dlb_cost *c, int rule)
+{
+	int sgd = dlb_optimizer_find("sgd");
+
+	c->update_scale = 1;
+	if (rule >= 0 && sgd >= 0 && dlb_optimizers[sgd].bytes_per_element > 0)
+		c->update_scale = dlb_optimizers[rule].bytes_per_element / dlb_optimizers[sgd].bytes_per_element;
+}
+
+/* The line through (n0, t0) and (n1, t1), n1 > n0, for n outside: never less than what a proportional
+ * cost would give below n0 when the line has no fixed part, never falling when noise made it fall. */
+static double outside(double n, double n0, double t0, double n1, double t1)
+{
+	double slope = (t1 - t0) / (n1 - n0);
+
+	if (slope <= 0)
+		return n < n0 ? t0 : t1;
+	if (n > n1)
+		return t1 + slope * (n - n1);
+	return t0 - slope * n0 >= 0 ? t0 + slope * (n - n0) : t0 * n / n0;
+}
+
+/* Only one size is known: what follows the batch is scaled by the op's memory traffic. */
+static double scaled(const struct dlb_cost *c, int op, double n, double t)
+{
+	const struct dlb_op *o = &c->graph->op[op];
+	double fixed = o->bytes > 0 ? fmin(1, fmax(0, o->bytes_fixed / o->bytes)) : o->phase == DLB_UPDATE;
+
+	return t * (fixed + (1 - fixed) * n / (double)c->batch[0]);
+}
+
+double dlb_cost_kind_s(const struct dlb_cost *c, int op, int kind, double n)
+{
+	const double *t = &c->op_s[((size_t)kind * (size_t)c->n_ops + (size_t)op) * (size_t)c->n_batches];
+	const int64_t *size = c->batch;
+	int last = c->n_batches - 1, b = 0;
+	double s;
+
+	if (isinf(t[0]) || isinf(t[last]))
+		return INFINITY;
+	if (last == 0) {
+		s = n == (double)size[0] ? t[0] : scaled(c, op, n, t[0]);
+	} else if (n > (double)size[0]) {
+		s = outside(n, (double)size[1], t[1], (double)size[0], t[0]);
+	} else if (n < (double)size[last]) {
+		s = outside(n, (double)size[last], t[last], (double)size[last - 1], t[last - 1]);
+	} else {
+		while (b < last && n < (double)size[b])
+			b++;
+		/* size[b] <= n, and n < size[b-1] unless b is 0 */
+		s = t[b];
+		if (n > (double)size[b])
+			s += (t[b - 1] - t[b]) * (n - (double)size[b]) / (double)(size[b - 1] - size[b]);
+	}
+	if (c->graph->op[op].phase == DLB_UPDATE)
+		s *= c->update_scale;
+	return s > 0 ? s : 0;
+}
+
+double dlb_cost_op_s(const struct dlb_cost *c, int op, int node, double n)
+{
+	const struct dlb_node *d = &c->cluster->node[node];
+
+	return dlb_cost_kind_s(c, op, d->kind, n) / d->speed;
+}
+
+double dlb_cost_xfer_s(const struct dlb_cost *c, double bytes, int src, int dst)
+{
+	return dlb_cluster_transfer_s(c->cluster, bytes, src, dst);
+}
+
+double dlb_cost_weight_bytes(const struct dlb_graph *g, int t, int n_state)
+{
+	return dlb_tensor_bytes(&g->tensor[t], 1) * (2 + n_state);
+}
+
+static double sum_bytes(const struct dlb_graph *g, const int *t, int n_t, int64_t n)
+{
+	double sum = 0;
+
+	for (int i = 0; i < n_t; i++)
+		if (t[i] >= 0)
+			sum += dlb_tensor_bytes(&g->tensor[t[i]], n);
+	return sum;
+}
+
+double dlb_cost_in_bytes(const struct dlb_graph *g, int op, int64_t n)
+{
+	return sum_bytes(g, g->op[op].in, g->op[op].n_in, n);
+}
+
+double dlb_cost_out_bytes(const struct dlb_graph *g, int op, int64_t n)
+{
+	return sum_bytes(g, g->op[op].out, g->op[op].n_out, n);
+}
+
+double dlb_cost_split_s(const struct dlb_cost *c, int op, int64_t n, const int *node, int k, enum dlb_split how)
+{
+	const struct dlb_op *o = &c->graph->op[op];
+	double out = dlb_cost_out_bytes(c->graph, op, n), in = 0, worst = 0;
+
+	if (k < 2)
+		return 0;
+	for (int i = 0; i < o->n_in; i++)	/* weights are split and stay where they are */
+		if (o->in[i] >= 0 && c->graph->tensor[o->in[i]].kind != DLB_T_WEIGHT)
+			in += dlb_tensor_bytes(&c->graph->tensor[o->in[i]], n);
+	for (int i = 0; i < k; i++) {
+		int to = node[(i + 1) % k];
+		double piece = dlb_cost_xfer_s(c, out / k, node[i], to), s;
+		if (how == DLB_SPLIT_SUM)
+			s = 2 * (k - 1) * piece;
+		else
+			s = dlb_cost_xfer_s(c, in, node[i], to) + (k - 1) * piece;
+		worst = fmax(worst, s);
+	}
+	return worst;
+}
