@@ -1,0 +1,360 @@
+/* The training graph: backward ops by reverse-mode differentiation, and one update per weight.
+ *
+ * Forward ops are walked from the last to the first. When an op's turn comes, every reader of its outputs
+ * has had its own, so the gradients of its outputs are complete; its class then adds the ops that turn them
+ * into gradients of its inputs (builder.c). A tensor with several readers sums what they gave in the order of
+ * their ids, whatever the order of the walk: the sum is part of the graph, so its bits are the same under
+ * every placement. Gradients nobody needs (towards the samples) are not asked for.
+ *
+ *     forward   0 Conv   1 Relu   2 Loss
+ *     backward  3 Loss' (of 2)   4 Relu' (of 1)   5 Conv' weight (of 0)
+ *     update    6 Update {conv.weight, its gradient} */
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+#include "graph/autodiff.h"
+
+/* -- what is needed -- */
+
+static bool is_float(const struct dlb_graph *g, int t)
+{
+	return t >= 0 && dlb_dtype_is_float(g->tensor[t].dtype);
+}
+
+static void mark_needed(struct dlb_autodiff *ad, const int *wrt, int n_wrt)
+{
+	const struct dlb_graph *g = ad->g;
+
+	for (int t = 0; t < g->n_tensors; t++)
+		ad->first_reader[t] = -1;
+	for (int t = 0; t < g->n_tensors && !wrt; t++)
+		ad->needs[t] = g->tensor[t].kind == DLB_T_WEIGHT;
+	for (int i = 0; i < n_wrt; i++)
+		ad->needs[wrt[i]] = is_float(g, wrt[i]);
+	for (int i = 0; i < ad->n_forward; i++) {
+		const struct dlb_op *o = &g->op[i];
+		const struct dlb_op_class *cls = dlb_op_class_of(o->kind);
+		bool reached = false;
+		for (int k = 0; k < o->n_in; k++) {
+			reached |= o->in[k] >= 0 && ad->needs[o->in[k]];
+			if (o->in[k] >= 0 && ad->first_reader[o->in[k]] < 0)
+				ad->first_reader[o->in[k]] = i;
+		}
+		for (int k = 0; k < o->n_out && reached && cls && cls->gradient; k++)
+			if (is_float(g, o->out[k]) && g->tensor[o->out[k]].kind != DLB_T_BUFFER)
+				ad->needs[o->out[k]] = true;
+	}
+}
+
+/* -- sums -- */
+
+static void contribute(struct dlb_autodiff *ad, int t, int grad, int op)
+{
+	struct dlb_contributions *c = &ad->of[t];
+
+	DLB_GROW(c->c, c->n, c->cap);
+	c->c[c->n++] = (struct dlb_contribution){ grad, op };
+}
+
+/* By op id; stable, so an op that reads the tensor twice keeps its own order. */
+static void sort_contributions(struct dlb_contributions *c)
+{
+	for (int i = 1; i < c->n; i++) {
+		const struct dlb_contribution x = c->c[i];
+		int k = i;
+		for (; k > 0 && c->c[k - 1].op > x.op; k--)
+			c->c[k] = c->c[k - 1];
+		c->c[k] = x;
+	}
+}
+
+/* The gradient of tensor t, its contributions summed; -1 when none came. `op` is what the Sum belongs to. */
+static int collect(struct dlb_autodiff *ad, int t, int op, struct dlb_error *err)
+{
+	struct dlb_contributions *c = &ad->of[t];
+	struct dlb_graph *g = ad->g;
+
+	if (c->n <= 1)
+		return c->n ? c->c[0].grad : -1;
+	sort_contributions(c);
+	int *in = dlb_arena_array(&ad->a, (size_t)c->n, sizeof *in);
+	for (int i = 0; i < c->n; i++)
+		in[i] = c->c[i].grad;
+	struct dlb_builder b = { .graph = ad, .op = op, .err = err };
+	const int sum = dlb_b_op(&b, "Sum", NULL, 0, in, c->n, 1, NULL, t);
+	if (sum < 0)
+		return -1;
+	g->tensor[sum].of = t;
+	g->op[g->n_ops - 1].name = dlb_graph_op_name(g, dlb_arena_printf(&ad->a, "%s.grad_sum", g->tensor[t].name));
+	c->c[0].grad = sum;
+	c->n = 1;
+	return sum;
+}
+
+/* -- one op -- */
+
+/* conv1.weight -> "weight"; inputs that are no weights: "input", "input2", ... */
+static const char *role_of(struct dlb_autodiff *ad, int op, int k)
+{
+	const struct dlb_graph *g = ad->g;
+	const struct dlb_tensor *t = &g->tensor[g->op[op].in[k]];
+
+	if (t->kind != DLB_T_WEIGHT)
+		return k ? dlb_arena_printf(&ad->a, "input%d", k) : "input";
+	const char *dot = strrchr(t->name, '.');
+	return dot && dot[1] ? dot + 1 : t->name;
+}
+
+/* Renames the ops that make the gradients of the inputs: "conv1.grad_weight". */
+static void name_gradients(struct dlb_autodiff *ad, int op, int first, const int *din)
+{
+	struct dlb_graph *g = ad->g;
+
+	for (int i = first; i < g->n_ops; i++) {
+		int best = -1;
+		for (int k = 0; k < g->op[op].n_in; k++)
+			if (din[k] >= 0 && g->tensor[din[k]].producer == i && best < 0)
+				best = k;
+		if (best >= 0)
+			g->op[i].name = dlb_graph_op_name(g, dlb_arena_printf(&ad->a, "%s.grad_%s", g->op[op].name,
+									       role_of(ad, op, best)));
+	}
+}
+
+/* A gradient lies in memory as its tensor does. */
+static int match_layout(struct dlb_autodiff *ad, struct dlb_builder *b, int grad, int t, int first)
+{
+	struct dlb_graph *g = ad->g;
+	const struct dlb_tensor *x = &g->tensor[t];
+
+	if (grad < 0 || g->tensor[grad].n_dims != x->n_dims || g->tensor[grad].layout == x->layout)
+		return grad;
+	if (dlb_layouts_coincide(x) && g->tensor[grad].producer >= first) {
+		g->tensor[grad].layout = x->layout;
+		return grad;
+	}
+	const struct dlb_attr to = { .name = "to", .type = DLB_ATTR_STR,
+		.s = x->layout == DLB_PLAIN ? "plain" : "channels-last" };
+	return dlb_b_op(b, dlb_layouts_coincide(x) ? "LayoutView" : "Layout", &to, 1, &grad, 1, 1, NULL, t);
+}
+
+static int take_gradients(struct dlb_autodiff *ad, struct dlb_builder *b, int first, struct dlb_error *err)
+{
+	struct dlb_graph *g = ad->g;
+	const int n_in = b->io.n_in;
+
+	name_gradients(ad, b->op, first, b->din);
+	for (int k = 0; k < n_in; k++) {
+		if (b->din[k] < 0 || !b->need[k])
+			continue;
+		const int x = b->in[k], grad = match_layout(ad, b, b->din[k], x, first);
+		if (grad < 0)
+			return -1;
+		struct dlb_tensor *d = &g->tensor[grad];
+		const struct dlb_tensor *t = &g->tensor[x];
+		const struct dlb_desc is = dlb_tensor_desc(d, g->batch), should = dlb_tensor_desc(t, g->batch);
+		if (!dlb_desc_same_shape(&is, &should)) {
+			char one[100], two[100];
+			return dlb_fail(err, b->io.name, "gradient of input %d of %s has shape %s, the input %s", k,
+					b->io.cls->name, dlb_desc_str(&is, one, sizeof one), dlb_desc_str(&should, two, sizeof two));
+		}
+		if (d->of < 0 && d->producer >= first) {
+			d->of = x;
+			d->name = dlb_graph_tensor_name(g, dlb_arena_printf(&ad->a, "%s.grad", t->name));
+		}
+		contribute(ad, x, grad, b->op);
+	}
+	return 0;
+}
+
+static int differentiate_op(struct dlb_autodiff *ad, int op, struct dlb_error *err)
+{
+	struct dlb_graph *g = ad->g;
+	const struct dlb_op_class *cls = dlb_op_class_of(g->op[op].kind);
+	const int n_in = g->op[op].n_in, n_out = g->op[op].n_out, first = g->n_ops;
+	int *dout = dlb_arena_array(&ad->a, (size_t)n_out + 1, sizeof *dout);
+	int *din = dlb_arena_array(&ad->a, (size_t)n_in + 1, sizeof *din);
+	bool *need = dlb_arena_array(&ad->a, (size_t)n_in + 1, sizeof *need);
+	bool flows = false, any = false;
+
+	for (int k = 0; k < n_in; k++) {
+		const int t = g->op[op].in[k];
+		din[k] = -1;
+		need[k] = t >= 0 && ad->needs[t] && g->tensor[t].kind != DLB_T_BUFFER;
+		any |= need[k];
+	}
+	for (int k = 0; k < n_out; k++) {
+		const int t = g->op[op].out[k];
+		dout[k] = -1;
+		if (t < 0 || t >= ad->n_known || !any || !cls || !cls->gradient)
+			continue;
+		dout[k] = collect(ad, t, op, err);
+		if (ad->failed)
+			return -1;
+		flows |= dout[k] >= 0;
+	}
+	if (!flows)
+		return 0;
+	struct dlb_builder b = { .graph = ad, .op = op, .dout = dout, .din = din, .need = need, .err = err };
+	dlb_graph_io(g, op, dlb_graph_reference(g), &ad->a, &b.io);
+	b.in = g->op[op].in;
+	b.out = g->op[op].out;
+	if (cls->gradient(&b, err) || ad->failed)
+		return -1;
+	return take_gradients(ad, &b, first, err);
+}
+
+/* A weight's gradient is a tensor of its own: the program adds up micro-batches there. */
+static int own_gradient(struct dlb_autodiff *ad, int w, int op, struct dlb_error *err)
+{
+	struct dlb_graph *g = ad->g;
+	int grad = collect(ad, w, op, err);
+
+	if (grad < 0)
+		return -1;
+	if (g->tensor[grad].of != w) {
+		struct dlb_builder b = { .graph = ad, .op = op, .err = err };
+		grad = dlb_b_op(&b, "Identity", NULL, 0, &grad, 1, 1, NULL, w);
+		if (grad < 0)
+			return -1;
+		g->tensor[grad].of = w;
+		g->tensor[grad].name = dlb_graph_tensor_name(g, dlb_arena_printf(&ad->a, "%s.grad", g->tensor[w].name));
+	}
+	g->tensor[grad].kind = DLB_T_WEIGHT_GRADIENT;
+	ad->of[w].c[0].grad = grad;
+	return grad;
+}
+
+/* Weights whose first reader has just been walked have all their gradients. */
+static int finish_weights(struct dlb_autodiff *ad, int op, struct dlb_error *err)
+{
+	struct dlb_graph *g = ad->g;
+
+	for (int k = 0; k < g->op[op].n_in; k++) {
+		const int t = g->op[op].in[k];
+		if (t < 0 || g->tensor[t].kind != DLB_T_WEIGHT || ad->first_reader[t] != op || !ad->of[t].n)
+			continue;
+		const int grad = ad->of[t].c[0].grad;
+		if (ad->of[t].n == 1 && g->tensor[grad].kind == DLB_T_WEIGHT_GRADIENT && g->tensor[grad].of == t)
+			continue;		/* read twice by this op */
+		if (own_gradient(ad, t, op, err) < 0)
+			return -1;
+	}
+	return 0;
+}
+
+static void start(struct dlb_autodiff *ad, struct dlb_graph *g)
+{
+	*ad = (struct dlb_autodiff){ .g = g, .n_forward = g->n_ops, .n_known = g->n_tensors };
+	ad->needs = dlb_xcalloc((size_t)g->n_tensors + 1, sizeof *ad->needs);
+	ad->of = dlb_xcalloc((size_t)g->n_tensors + 1, sizeof *ad->of);
+	ad->first_reader = dlb_xcalloc((size_t)g->n_tensors + 1, sizeof *ad->first_reader);
+}
+
+static void finish(struct dlb_autodiff *ad)
+{
+	for (int t = 0; t < ad->n_known; t++)
+		free(ad->of[t].c);
+	free(ad->of);
+	free(ad->needs);
+	free(ad->first_reader);
+	free(ad->extra);
+	dlb_arena_release(&ad->a);
+}
+
+/* Backward ops that read what their forward op saved for them share its node: its form is the kernel's own. */
+static void colocate_readers(struct dlb_autodiff *ad)
+{
+	struct dlb_graph *g = ad->g;
+
+	for (int i = ad->n_forward; i < g->n_ops; i++)
+		for (int k = 0; k < g->op[i].n_in; k++)
+			for (int e = 0; e < ad->n_extra; e++)
+				if (g->op[i].in[k] == ad->extra[e])
+					g->op[i].colocate = g->tensor[ad->extra[e]].producer;
+}
+
+static int walk(struct dlb_autodiff *ad, bool weights, struct dlb_error *err)
+{
+	for (int i = ad->n_forward - 1; i >= 0; i--)
+		if (differentiate_op(ad, i, err) || (weights && finish_weights(ad, i, err)))
+			return -1;
+	colocate_readers(ad);
+	return 0;
+}
+
+static void add_update(struct dlb_autodiff *ad, int w)
+{
+	struct dlb_graph *g = ad->g;
+	const int in[2] = { w, ad->of[w].c[0].grad };
+	const struct dlb_attr optimizer = { .name = "optimizer", .type = DLB_ATTR_STR, .s = "sgd" };
+	const char *name = dlb_graph_op_name(g, dlb_arena_printf(&ad->a, "%s.update", g->tensor[w].name));
+	const int op = dlb_graph_add_op(g, name, "Update", "dlb", DLB_UPDATE, in, 2, NULL, 0, &optimizer, 1);
+
+	g->op[op].of = g->op[op].colocate = ad->first_reader[w];
+}
+
+int dlb_graph_differentiate(struct dlb_graph *g, struct dlb_error *err)
+{
+	struct dlb_autodiff ad;
+	int n = 0, rc = -1;
+
+	if (g->loss < 0)
+		return dlb_fail(err, NULL, "the model has no loss to train by");
+	if (g->seed < 0)
+		dlb_bug("a loss without a seed");
+	dlb_graph_index(g);
+	start(&ad, g);
+	mark_needed(&ad, NULL, 0);
+	contribute(&ad, g->loss, g->seed, g->n_ops);
+	if (walk(&ad, true, err))
+		goto out;
+	for (int t = 0; t < ad.n_known; t++) {
+		if (g->tensor[t].kind != DLB_T_WEIGHT)
+			continue;
+		if (ad.of[t].n) {
+			add_update(&ad, t);
+			n++;
+		} else {
+			g->tensor[t].kind = DLB_T_CONSTANT;
+		}
+	}
+	if (!n) {
+		dlb_fail(err, NULL, "nothing to train: no float initializer reaches the loss differentiably");
+		dlb_hint(err, "try --inference");
+		goto out;
+	}
+	dlb_graph_drop_dead(g, NULL, 0);
+	dlb_graph_fill_work(g, 0);
+	dlb_graph_set_homes(g);
+	rc = 0;
+out:
+	finish(&ad);
+	return rc;
+}
+
+int dlb_graph_differentiate_from(struct dlb_graph *g, int tensor, int seed, const int *wrt, int n_wrt, int *grad,
+				 struct dlb_error *err)
+{
+	struct dlb_autodiff ad;
+	int rc = -1;
+
+	dlb_graph_index(g);
+	start(&ad, g);
+	mark_needed(&ad, wrt, n_wrt);
+	contribute(&ad, tensor, seed, g->n_ops);
+	if (walk(&ad, false, err))
+		goto out;
+	for (int i = 0; i < n_wrt; i++) {
+		grad[i] = wrt[i] == tensor ? seed : collect(&ad, wrt[i], ad.n_forward ? 0 : -1, err);
+		if (ad.failed)
+			goto out;
+	}
+	dlb_graph_index(g);
+	dlb_graph_fill_work(g, 0);
+	dlb_graph_set_homes(g);
+	rc = 0;
+out:
+	finish(&ad);
+	return rc;
+}

@@ -1,0 +1,497 @@
+/* Folding: every shape, every constant, and what of the model follows the batch.
+ *
+ * The vertices are visited once, in topological order. Each one's outputs are inferred at N, 2N and 3N
+ * samples (rewrite.h). Where all its inputs are known at these sizes it is computed there and then, by
+ * its own kernel, and the three results say what it is:
+ *
+ *     the same at every size                      a constant
+ *     integers on a line through the three        a constant with value_mul (shapes that hold the batch)
+ *     one value all over, shape follows batch     a fill
+ *     anything else                               stays a vertex; its values are still known below
+ *
+ * A vertex that a trainable initializer reaches through differentiable ones is not folded: the transpose
+ * of a weight is not a constant. In exported transformers most vertices are shape arithmetic and vanish.
+ *
+ * Models exported with a fixed batch hold it in two places: in the shape of their inputs, and in constants
+ * that feed Reshape, Expand and the like. The first is taken for the batch; the second is scaled where the
+ * counts do not agree otherwise (patch_*). At N = the model's own batch nothing changes. */
+#include <assert.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include "graph/rewrite.h"
+
+enum { MAX_FOLD = 1 << 24 };		/* elements: larger results stay vertices */
+
+struct fold {
+	struct dlb_graph *g;
+	struct dlb_backend *be;
+	struct dlb_arena a;			/* values while folding */
+	struct dlb_known known;
+	bool *varies;				/* [tensor] known, and not the same at every size */
+	bool *trained;				/* [tensor] an initializer reaches it differentiably */
+	int64_t n, wired;			/* reference size; the model's own fixed batch, 0: none */
+};
+
+/* -- inputs -- */
+
+static int64_t wired_batch(const struct dlb_graph *g)
+{
+	for (int i = 0; i < g->n_inputs; i++) {
+		const struct dlb_tensor *t = &g->tensor[g->input[i]];
+		if (t->n_dims > 0 && !t->dim[0].mul)
+			return t->dim[0].add;
+		if (t->n_dims > 0)
+			return 0;
+	}
+	return 0;
+}
+
+static int take_batch(struct fold *f, int64_t batch, struct dlb_error *err)
+{
+	struct dlb_graph *g = f->g;
+
+	for (int i = 0; i < g->n_inputs; i++) {
+		const struct dlb_tensor *t = &g->tensor[g->input[i]];
+		if (t->n_dims < 0)
+			return dlb_fail(err, t->name, "input has no shape");
+		for (int k = batch < 0 ? 0 : 1; k < t->n_dims; k++)
+			if (t->dim[k].mul) {
+				dlb_fail(err, t->name, "dimension %d of the input is symbolic", k);
+				return dlb_hint(err, batch < 0 ? "shapes must be fixed here"
+						: "only the first, the batch, may be: export the model with the others fixed");
+			}
+	}
+	if (batch < 0) {
+		g->batch = 1;
+		f->n = dlb_graph_reference(g);
+		return 0;
+	}
+	f->wired = wired_batch(g);
+	for (int i = 0; i < g->n_inputs; i++) {
+		struct dlb_tensor *t = &g->tensor[g->input[i]];
+		if (t->n_dims > 0 && !t->dim[0].mul && t->dim[0].add == f->wired && f->wired > 0)
+			t->dim[0] = (struct dlb_dim){ 1, 0 };
+	}
+	g->batch = batch ? batch : f->wired ? f->wired : 32;
+	f->n = f->wired ? f->wired : dlb_graph_reference(g);
+	return 0;
+}
+
+/* -- values -- */
+
+static const void *value_at(struct fold *f, int t, int s)
+{
+	const struct dlb_tensor *x = &f->g->tensor[t];
+
+	if (x->kind == DLB_T_CONSTANT)
+		return dlb_tensor_value(x, f->n * (s + 1), &f->a);
+	return f->known.value[t][s];
+}
+
+static bool is_known(struct fold *f, int t)
+{
+	const struct dlb_tensor *x = &f->g->tensor[t];
+
+	return x->kind == DLB_T_CONSTANT ? x->data || x->is_fill : f->known.value[t][0] != NULL;
+}
+
+static bool follows_batch(const struct dlb_tensor *t)
+{
+	for (int i = 0; i < t->n_dims; i++)
+		if (t->dim[i].mul)
+			return true;
+	return t->data_mul != NULL;
+}
+
+/* Runs the vertex's kernel over host values; out[k] is new memory in f->a. */
+static int run_kernel(struct fold *f, const struct dlb_op_io *io, void **out, struct dlb_error *err)
+{
+	const struct dlb_backend_ops *ops = f->be->ops;
+	const int n = io->n_in + io->n_out;
+	void **dev = dlb_xcalloc((size_t)n + 1, sizeof *dev);
+	struct dlb_kernel *k = NULL;
+	int rc = io->cls->kernel ? io->cls->kernel(f->be, io, &k, err) : DLB_NO_KERNEL;
+
+	if (rc == DLB_NO_KERNEL) {
+		dlb_fail(err, io->name, "%s has no kernel on '%s', so it cannot be folded", io->cls->name, ops->name);
+		rc = -1;
+	}
+	for (int i = 0; i < n && !rc; i++) {
+		const struct dlb_desc *d = i < io->n_in ? &io->in[i] : &io->out[i - io->n_in];
+		const void *host = i < io->n_in ? io->value[i] : NULL;
+		const size_t bytes = d->n_dims < 0 ? 0 : dlb_desc_bytes(d);
+		if (d->n_dims < 0 || (i < io->n_in && !host))
+			continue;
+		if (!(dev[i] = ops->alloc(f->be, bytes ? bytes : 1)))
+			rc = dlb_fail(err, io->name, "no memory for %zu bytes", bytes);
+		else if (host)
+			ops->upload(f->be, dev[i], host, bytes);
+	}
+	void *scratch = !rc && k->scratch_bytes ? ops->alloc(f->be, k->scratch_bytes) : NULL;
+	if (!rc && k->scratch_bytes && !scratch)
+		rc = dlb_fail(err, io->name, "no memory for %zu bytes", k->scratch_bytes);
+	if (!rc) {
+		const struct dlb_run run = { .in = dev, .out = dev + io->n_in, .scratch = scratch };
+		k->run(k, &run);
+		ops->sync(f->be);
+	}
+	for (int i = 0; i < io->n_out && !rc; i++) {
+		out[i] = NULL;
+		if (io->out[i].n_dims < 0)
+			continue;
+		const size_t bytes = dlb_desc_bytes(&io->out[i]);
+		out[i] = dlb_arena_alloc(&f->a, bytes ? bytes : 1);
+		ops->download(f->be, out[i], dev[io->n_in + i], bytes);
+	}
+	for (int i = 0; i < n; i++)
+		if (dev[i])
+			ops->free(f->be, dev[i]);
+	if (scratch)
+		ops->free(f->be, scratch);
+	dlb_kernel_free(k);
+	free(dev);
+	return rc;
+}
+
+static bool all_equal(const void *v, const struct dlb_desc *d)
+{
+	const size_t size = dlb_dtype_bytes(d->dtype), n = (size_t)dlb_desc_count(d);
+
+	for (size_t i = 1; i < n; i++)
+		if (memcmp(v, (const char *)v + i * size, size))
+			return false;
+	return n > 0;
+}
+
+static void become_constant(struct dlb_graph *g, int t)
+{
+	g->tensor[t].kind = DLB_T_CONSTANT;
+	g->tensor[t].producer = -1;
+}
+
+/* Integers a + b n through the three sizes; false when they are not on a line. */
+static bool take_line(struct fold *f, int t, void *const v[DLB_N_SIZES], int64_t count)
+{
+	struct dlb_tensor *x = &f->g->tensor[t];
+	struct dlb_dim line;
+
+	if (!dlb_dtype_is_int(x->dtype))
+		return false;
+	int64_t *mul = dlb_arena_array(&f->g->arena, (size_t)count + 1, sizeof *mul);
+	void *data = dlb_arena_array(&f->g->arena, (size_t)count + 1, dlb_dtype_bytes(x->dtype));
+	for (int64_t i = 0; i < count; i++) {
+		int64_t at[DLB_N_SIZES];
+		for (int s = 0; s < DLB_N_SIZES; s++)
+			at[s] = dlb_value_int(v[s], x->dtype, i);
+		if (!dlb_dim_fit(at, f->n, &line))
+			return false;
+		mul[i] = line.mul;
+		if (x->dtype == DLB_I64)	/* INT64_MAX ends a Slice: not through a double */
+			((int64_t *)data)[i] = line.add;
+		else
+			dlb_value_set(data, x->dtype, i, (double)line.add);
+	}
+	x->data = data;
+	x->data_mul = mul;
+	become_constant(f->g, t);
+	return true;
+}
+
+/* What the values v[size] of tensor t make of it: see the top of the file. */
+static void take_values(struct fold *f, int t, void *const v[DLB_N_SIZES])
+{
+	struct dlb_tensor *x = &f->g->tensor[t];
+	struct dlb_desc d[DLB_N_SIZES];
+	bool same_shape = true, same = true, uniform = true;
+	const size_t size = dlb_dtype_bytes(x->dtype);
+
+	for (int s = 0; s < DLB_N_SIZES; s++) {
+		d[s] = dlb_tensor_desc(x, f->n * (s + 1));
+		f->known.value[t][s] = v[s];
+		same_shape &= dlb_desc_same_shape(&d[0], &d[s]);
+		uniform &= all_equal(v[s], &d[s]) && !memcmp(v[0], v[s], size);
+	}
+	for (int s = 1; s < DLB_N_SIZES && same_shape; s++)
+		same &= v[s] == v[0] || !memcmp(v[0], v[s], dlb_desc_bytes(&d[0]));
+	f->varies[t] = !same_shape || !same;
+	if (same_shape && same) {
+		void *copy = dlb_arena_alloc(&f->g->arena, dlb_desc_bytes(&d[0]) + 1);
+		memcpy(copy, v[0], dlb_desc_bytes(&d[0]));
+		x->data = copy;
+		become_constant(f->g, t);
+	} else if (same_shape) {
+		take_line(f, t, v, dlb_desc_count(&d[0]));
+	} else if (uniform) {
+		x->is_fill = true;
+		x->fill = dlb_value_real(v[0], x->dtype, 0);
+		become_constant(f->g, t);
+	}
+}
+
+/* -- one vertex -- */
+
+static bool reached_by_weights(const struct fold *f, const struct dlb_op *o, const struct dlb_op_class *cls)
+{
+	for (int i = 0; i < o->n_in && cls->gradient; i++)
+		if (o->in[i] >= 0 && f->trained[o->in[i]])
+			return true;
+	return false;
+}
+
+static bool may_fold(struct fold *f, const struct dlb_op *o, const struct dlb_op_class *cls)
+{
+	const struct dlb_graph *g = f->g;
+
+	if (cls->flags & (DLB_OP_NO_FOLD | DLB_OP_RANDOM | DLB_OP_BUFFERS) || reached_by_weights(f, o, cls))
+		return false;
+	for (int i = 0; i < o->n_in; i++) {
+		if (o->in[i] < 0 || cls->flags & DLB_OP_SHAPE_ONLY)
+			continue;
+		if (!is_known(f, o->in[i]))
+			return false;
+		for (int s = 0; s < DLB_N_SIZES; s++)
+			if (!value_at(f, o->in[i], s))
+				return false;
+	}
+	for (int i = 0; i < o->n_out; i++) {
+		const struct dlb_desc d = o->out[i] < 0 ? (struct dlb_desc){ 0 }
+			: dlb_tensor_desc(&g->tensor[o->out[i]], f->n * DLB_N_SIZES);
+		if (o->out[i] >= 0 && dlb_desc_count(&d) > MAX_FOLD)
+			return false;
+	}
+	return true;
+}
+
+static bool inputs_vary(const struct fold *f, const struct dlb_op *o)
+{
+	for (int i = 0; i < o->n_in; i++)
+		if (o->in[i] >= 0 && (f->varies[o->in[i]] || follows_batch(&f->g->tensor[o->in[i]])))
+			return true;
+	return false;
+}
+
+static int fold_op(struct fold *f, int op, struct dlb_error *err)
+{
+	const struct dlb_op *o = &f->g->op[op];
+	const int n_out = o->n_out, sizes = inputs_vary(f, o) ? DLB_N_SIZES : 1;
+	void *(*v)[DLB_N_SIZES] = dlb_xcalloc((size_t)n_out + 1, sizeof *v);
+	void **out = dlb_xcalloc((size_t)n_out + 1, sizeof *out);
+	int rc = 0;
+
+	for (int s = 0; s < sizes && !rc; s++) {
+		struct dlb_op_io io;
+		dlb_graph_known_io(f->g, op, f->n, s, &f->known, &f->a, &io);
+		rc = io.cls->infer(&io, err);
+		for (int k = 0; k < n_out && !rc; k++)
+			if (o->out[k] < 0)
+				io.out[k].n_dims = -1;
+		if (!rc)
+			rc = run_kernel(f, &io, out, err);
+		for (int k = 0; k < n_out && !rc; k++)
+			v[k][s] = out[k];
+	}
+	for (int k = 0; k < n_out && !rc; k++) {
+		for (int s = sizes; s < DLB_N_SIZES; s++)
+			v[k][s] = v[k][0];
+		if (o->out[k] >= 0)
+			take_values(f, o->out[k], v[k]);
+	}
+	free(out);
+	free(v);
+	return rc;
+}
+
+/* ConstantOfShape is never spelt out: "light" models hold a hundred million weights in a line. */
+static bool fold_fill(struct fold *f, int op)
+{
+	struct dlb_graph *g = f->g;
+	const struct dlb_op *o = &g->op[op];
+	const struct dlb_attr *a = dlb_attr_find(o->attr, o->n_attr, "value");
+	struct dlb_tensor *t = &g->tensor[o->out[0]];
+
+	if (strcmp(o->type, "ConstantOfShape") || *o->domain)
+		return false;
+	t->is_fill = true;
+	t->fill = a && a->type == DLB_ATTR_TENSOR && a->data ? dlb_value_real(a->data, a->desc.dtype, 0) : 0;
+	t->initial = dlb_dtype_is_float(t->dtype) && t->fill != 0 && !follows_batch(t);
+	f->trained[o->out[0]] = t->initial;
+	become_constant(g, o->out[0]);
+	return true;
+}
+
+/* -- a hard-wired batch -- */
+
+/* Which entry of the target shape v[0..n) of a Reshape holds the batch B: the first where it may, else the one
+ * that is B, else the first multiple. -1: none. */
+static int batch_entry(const int64_t *v, int n, int64_t batch)
+{
+	if (n > 0 && v[0] > 0 && (batch > 1 ? v[0] % batch == 0 : v[0] == 1))
+		return 0;
+	for (int i = 0; i < n; i++)
+		if (v[i] == batch)
+			return i;
+	for (int i = 0; i < n; i++)
+		if (v[i] > 0 && v[i] % batch == 0)
+			return i;
+	return -1;
+}
+
+/* Entry of the shape operand that has to follow the batch, -1: none. v is the same at every size. */
+static int patch_reshape(const struct fold *f, const struct dlb_op *o, const int64_t *v, int n)
+{
+	const struct dlb_tensor *x = &f->g->tensor[o->in[0]];
+	int64_t product = 1;
+
+	if (!follows_batch(x))
+		return -1;
+	for (int i = 0; i < n; i++) {
+		if (v[i] == 0 && i < x->n_dims && x->dim[i].mul)
+			return -1;		/* copies the batch from its input */
+		if (v[i] < 0 && i == 0)
+			return -1;		/* -1 in front: it takes up the batch */
+		product = v[i] < 0 ? -1 : product * (v[i] ? v[i] : 1);
+		if (product < 0)
+			return v[0] > 0 && (f->wired > 1 ? v[0] % f->wired == 0 : v[0] == 1) ? 0 : -1;
+	}
+	return batch_entry(v, n, f->wired);
+}
+
+static int patch_expand(const struct fold *f, const struct dlb_op *o, const int64_t *v, int n)
+{
+	const struct dlb_tensor *x = &f->g->tensor[o->in[0]];
+
+	for (int i = 0; i < n; i++) {
+		const int k = i - (n - x->n_dims);	/* shapes are aligned at the right */
+		if (f->wired > 1 && v[i] == f->wired && (i == 0 || (k >= 0 && x->dim[k].mul)))
+			return i;
+	}
+	return -1;
+}
+
+static int patch_fill(const struct fold *f, const struct dlb_op *o, const int64_t *v, int n)
+{
+	const struct dlb_attr *a = dlb_attr_find(o->attr, o->n_attr, "value");
+	const bool weight = a && a->type == DLB_ATTR_TENSOR && a->data && dlb_dtype_is_float(a->desc.dtype) &&
+		dlb_value_real(a->data, a->desc.dtype, 0) != 0;
+
+	return !weight && n > 0 && f->wired > 1 && v[0] == f->wired ? 0 : -1;
+}
+
+static const struct {
+	const char *type;
+	int operand;
+	int (*entry)(const struct fold *f, const struct dlb_op *o, const int64_t *v, int n);
+} patches[] = {
+	{ "Reshape", 1, patch_reshape },
+	{ "Expand", 1, patch_expand },
+	{ "ConstantOfShape", 0, patch_fill },
+};
+
+static void patch(struct fold *f, int op)
+{
+	struct dlb_graph *g = f->g;
+	struct dlb_op *o = &g->op[op];
+
+	for (int p = 0; p < DLB_LEN(patches) && f->wired; p++) {
+		const int operand = patches[p].operand;
+		if (strcmp(o->type, patches[p].type) || *o->domain || o->n_in <= operand || o->in[operand] < 0)
+			continue;
+		const struct dlb_tensor shape = g->tensor[o->in[operand]];
+		if (shape.kind != DLB_T_CONSTANT || !shape.data || shape.data_mul || shape.dtype != DLB_I64 ||
+		    shape.n_dims != 1 || shape.dim[0].add > DLB_MAX_DIMS)
+			return;
+		const int n = (int)shape.dim[0].add, k = patches[p].entry(f, o, shape.data, n);
+		if (k < 0)
+			return;
+		int64_t v[DLB_MAX_DIMS], mul[DLB_MAX_DIMS] = { 0 };
+		memcpy(v, shape.data, (size_t)n * sizeof *v);
+		mul[k] = v[k] / f->wired;
+		v[k] = 0;
+		const struct dlb_desc d = { .dtype = DLB_I64, .n_dims = 1, .dim = { n } };
+		const int t = dlb_graph_add_constant(g, shape.name, &d, v, mul);
+		g->op[op].in[operand] = t;
+		f->varies[t] = true;
+		return;
+	}
+}
+
+/* -- all -- */
+
+/* An Identity is another name; its readers read what it names. */
+static bool fold_identity(struct fold *f, const struct dlb_op *o)
+{
+	if (strcmp(o->type, "Identity") || *o->domain || dlb_graph_is_output(f->g, o->out[0]))
+		return false;
+	dlb_graph_replace(f->g, o->out[0], o->in[0], false);
+	return true;
+}
+
+static int visit(struct fold *f, int op, struct dlb_error *err)
+{
+	struct dlb_graph *g = f->g;
+	const struct dlb_op_class *cls = dlb_op_class_of(g->op[op].kind);
+	const struct dlb_op *o = &g->op[op];
+
+	if (!cls)
+		return dlb_fail(err, NULL, "no operator %s%s%s (opset %d) for vertex '%s'", o->domain,
+				*o->domain ? "." : "", o->type, o->opset, o->name);
+	patch(f, op);
+	if (dlb_graph_infer(g, op, f->n, &f->known, err))
+		return -1;
+	o = &g->op[op];
+	if (fold_identity(f, o) || fold_fill(f, op))
+		return 0;
+	if (may_fold(f, o, cls))
+		return fold_op(f, op, err);
+	for (int k = 0; k < o->n_out && reached_by_weights(f, o, cls); k++)
+		if (o->out[k] >= 0)
+			f->trained[o->out[k]] = dlb_dtype_is_float(g->tensor[o->out[k]].dtype);
+	return 0;
+}
+
+/* Vertices all of whose outputs became constants, or are read by nobody, go. */
+static void drop_folded(struct dlb_graph *g)
+{
+	for (int i = 0; i < g->n_ops; i++)
+		for (int k = 0; k < g->op[i].n_out; k++) {
+			const int t = g->op[i].out[k];
+			if (t >= 0 && g->tensor[t].kind == DLB_T_CONSTANT)
+				g->op[i].out[k] = -1;
+		}
+	dlb_graph_drop_dead(g, NULL, 0);
+}
+
+int dlb_graph_fold(struct dlb_graph *g, int64_t batch, struct dlb_backend *be, struct dlb_error *err)
+{
+	struct fold f = { .g = g, .be = be };
+	int rc = -1;
+
+	if (dlb_graph_sort(g, err))
+		return -1;
+	dlb_graph_drop_dead(g, NULL, 0);
+	/* room for one patched constant per vertex */
+	const int cap = g->n_tensors + g->n_ops + 1, n_ops = g->n_ops;
+	f.known.value = dlb_xcalloc((size_t)cap, sizeof *f.known.value);
+	f.known.n = cap;
+	f.varies = dlb_xcalloc((size_t)cap, sizeof *f.varies);
+	f.trained = dlb_xcalloc((size_t)cap, sizeof *f.trained);
+	for (int t = 0; t < g->n_tensors; t++) {
+		g->tensor[t].initial = g->tensor[t].kind == DLB_T_CONSTANT;
+		f.trained[t] = g->tensor[t].initial && dlb_dtype_is_float(g->tensor[t].dtype);
+	}
+	if (take_batch(&f, batch, err))
+		goto out;
+	for (int i = 0; i < n_ops; i++)
+		if (visit(&f, i, err))
+			goto out;
+	drop_folded(g);
+	dlb_graph_fill_work(g, 0);
+	rc = 0;
+out:
+	free(f.known.value);
+	free(f.varies);
+	free(f.trained);
+	dlb_arena_release(&f.a);
+	return rc;
+}

@@ -1,0 +1,138 @@
+/* One physical layout for every activation, chosen on the forward graph before it is differentiated, so that
+ * gradients follow and nothing is left to the moment of running: where a tensor is cut between two nodes,
+ * both know how it lies.
+ *
+ * Convolutions, pools and batch normalizations run at half speed or less in plain (N,C,H,W) memory, and as
+ * fast as in any blocked form in channels-last (N,H,W,C). So their activations are channels-last, elementwise
+ * operators pass on what they get, and those that see elements in order (Flatten, Reshape, ...) get plain
+ * memory through an explicit Layout op at the border. With one channel or one pixel both are the same bytes:
+ * LayoutView, which costs nothing. f64 runs plain loops and stays plain. */
+#include <stdlib.h>
+#include <string.h>
+#include "graph/rewrite.h"
+
+struct border { int tensor; enum dlb_layout to; int other; };	/* tensor `other` is `tensor` in layout `to` */
+struct borders {
+	struct border *b;
+	int n, cap;
+	int *order, n_order;		/* old and new op ids in their new order */
+};
+
+static const char *layout_name(enum dlb_layout l)
+{
+	return l == DLB_PLAIN ? "plain" : "channels-last";
+}
+
+/* Tensor t in layout `to`; adds the op at the border, once per tensor. -1 with err. */
+static int converted(struct dlb_graph *g, struct borders *s, int t, enum dlb_layout to, struct dlb_error *err)
+{
+	if (t < 0 || g->tensor[t].n_dims < 3 || g->tensor[t].layout == to)
+		return t;
+	for (int i = 0; i < s->n; i++)
+		if (s->b[i].tensor == t && s->b[i].to == to)
+			return s->b[i].other;
+		else if (s->b[i].other == t && g->tensor[s->b[i].tensor].layout == to)
+			return s->b[i].tensor;
+	const char *base = dlb_arena_printf(&g->arena, "%s.%s", g->tensor[t].name, layout_name(to));
+	const struct dlb_attr attr = { .name = "to", .type = DLB_ATTR_STR, .s = layout_name(to) };
+	const char *type = dlb_layouts_coincide(&g->tensor[t]) ? "LayoutView" : "Layout";
+	const int op = g->n_ops, other = dlb_graph_add_forward(g, base, type, "dlb", &t, 1, &attr, 1, err);
+	if (other < 0)
+		return -1;
+	g->tensor[other].layout = to;
+	DLB_GROW(s->b, s->n, s->cap);
+	s->b[s->n++] = (struct border){ t, to, other };
+	s->order[s->n_order++] = op;
+	return other;
+}
+
+/* Does the tensor hold something that lies in the layout: full rank, no weight or constant (they stay as
+ * the model's file has them; kernels read them by strides). */
+static bool has_layout(const struct dlb_graph *g, int t, int n_dims)
+{
+	return t >= 0 && g->tensor[t].n_dims >= 3 && g->tensor[t].n_dims == n_dims &&
+		g->tensor[t].kind != DLB_T_WEIGHT && g->tensor[t].kind != DLB_T_CONSTANT && g->tensor[t].kind != DLB_T_BUFFER;
+}
+
+static bool same_dims(const struct dlb_tensor *a, const struct dlb_tensor *b)
+{
+	if (a->n_dims != b->n_dims)
+		return false;
+	for (int i = 0; i < a->n_dims; i++)
+		if (a->dim[i].mul != b->dim[i].mul || a->dim[i].add != b->dim[i].add)
+			return false;
+	return true;
+}
+
+/* The layout in which elementwise op `o` works: channels-last if one of its full-size operands is. */
+static enum dlb_layout passed_on(const struct dlb_graph *g, const struct dlb_op *o)
+{
+	const int n_dims = o->n_out && o->out[0] >= 0 ? g->tensor[o->out[0]].n_dims : 0;
+
+	for (int k = 0; k < o->n_in; k++)
+		if (has_layout(g, o->in[k], n_dims) && g->tensor[o->in[k]].layout == DLB_CHANNELS_LAST)
+			return DLB_CHANNELS_LAST;
+	return DLB_PLAIN;
+}
+
+static int choose(struct dlb_graph *g, struct borders *s, int op, struct dlb_error *err)
+{
+	const struct dlb_op_class *cls = dlb_op_class_of(g->op[op].kind);
+	const enum dlb_op_layout wish = cls ? cls->layout : DLB_LAYOUT_PLAIN_ONLY;
+	const int n_in = g->op[op].n_in, out0 = g->op[op].n_out ? g->op[op].out[0] : -1;
+	int *in = g->op[op].in;
+	const int n_dims = out0 >= 0 ? g->tensor[out0].n_dims : 0;
+	enum dlb_layout layout = DLB_PLAIN;
+
+	if (wish == DLB_LAYOUT_WANTS_CHANNELS_LAST && n_in && in[0] >= 0 && g->tensor[in[0]].n_dims >= 3)
+		layout = DLB_CHANNELS_LAST;
+	else if (wish == DLB_LAYOUT_ANY)
+		layout = passed_on(g, &g->op[op]);
+	for (int k = 0; k < n_in; k++) {
+		if (in[k] < 0)
+			continue;
+		const bool moves = wish == DLB_LAYOUT_WANTS_CHANNELS_LAST ? k == 0
+			: wish == DLB_LAYOUT_ANY ? has_layout(g, in[k], n_dims) : true;
+		const int t = moves ? converted(g, s, in[k], layout, err) : in[k];
+		if (t < 0)
+			return -1;
+		in[k] = t;
+	}
+	for (int k = 0; k < g->op[op].n_out; k++) {
+		const int t = g->op[op].out[k];
+		if (t < 0 || g->tensor[t].n_dims < 3 || g->tensor[t].kind == DLB_T_BUFFER)
+			continue;
+		/* further outputs (a mask, positions) lie as the first if they have its shape */
+		g->tensor[t].layout = k == 0 || same_dims(&g->tensor[t], &g->tensor[out0]) ? layout : DLB_PLAIN;
+	}
+	s->order[s->n_order++] = op;
+	return 0;
+}
+
+int dlb_graph_choose_layout(struct dlb_graph *g, struct dlb_error *err)
+{
+	const int n_ops = g->n_ops;
+	int n_operands = g->n_outputs, rc = 0;
+
+	if (g->dtype != DLB_F32)
+		return 0;
+	for (int i = 0; i < n_ops; i++)
+		n_operands += g->op[i].n_in;
+	struct borders s = { .order = dlb_xcalloc((size_t)(n_ops + n_operands) + 1, sizeof *s.order) };
+	for (int i = 0; i < n_ops && !rc; i++)
+		rc = choose(g, &s, i, err);
+	for (int i = 0; i < g->n_outputs && !rc; i++) {	/* the model's outputs are read as ONNX means them */
+		const int t = converted(g, &s, g->output[i], DLB_PLAIN, err);
+		rc = t < 0 ? -1 : 0;
+		if (!rc && g->tensor[t].kind != DLB_T_CONSTANT)
+			g->output[i] = t;
+	}
+	if (!rc) {
+		dlb_graph_reorder(g, s.order, s.n_order);
+		dlb_graph_fill_work(g, 0);
+		dlb_graph_set_homes(g);
+	}
+	free(s.order);
+	free(s.b);
+	return rc;
+}

