@@ -56,8 +56,9 @@ static int take_batch(struct fold *f, int64_t batch, struct dlb_error *err)
 		if (t->n_dims < 0)
 			return dlb_fail(err, t->name, "input has no shape");
 		for (int k = batch < 0 ? 0 : 1; k < t->n_dims; k++)
-			if (t->dim[k].mul) {
-				dlb_fail(err, t->name, "dimension %d of the input is symbolic", k);
+			if (t->dim[k].mul || t->dim[k].add < 0) {
+				dlb_fail(err, t->name, "dimension %d of the input has no size ('%s')", k,
+					 t->symbol ? t->symbol : "?");
 				return dlb_hint(err, batch < 0 ? "shapes must be fixed here"
 						: "only the first, the batch, may be: export the model with the others fixed");
 			}
@@ -476,10 +477,9 @@ int dlb_graph_fold(struct dlb_graph *g, int64_t batch, struct dlb_backend *be, s
 	f.known.n = cap;
 	f.varies = dlb_xcalloc((size_t)cap, sizeof *f.varies);
 	f.trained = dlb_xcalloc((size_t)cap, sizeof *f.trained);
-	for (int t = 0; t < g->n_tensors; t++) {
-		g->tensor[t].initial = g->tensor[t].kind == DLB_T_CONSTANT;
-		f.trained[t] = g->tensor[t].initial && dlb_dtype_is_float(g->tensor[t].dtype);
-	}
+	for (int t = 0; t < g->n_tensors; t++)
+		f.trained[t] = g->tensor[t].kind == DLB_T_CONSTANT && g->tensor[t].initial &&
+			dlb_dtype_is_float(g->tensor[t].dtype);
 	if (take_batch(&f, batch, err))
 		goto out;
 	for (int i = 0; i < n_ops; i++)

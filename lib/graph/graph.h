@@ -51,7 +51,7 @@ struct dlb_tensor {
 	bool is_fill;
 	double fill;
 	bool in_model;			/* data stand in the model's file under this name: not written to the document */
-	bool initial;			/* constants: stood in the model as an initializer; params.c chooses among them */
+	bool initial;			/* stood in the model as an initializer (params.c chooses among these), not as a vertex */
 	int64_t bound;			/* integer inputs: values lie in [0, bound) (of the Gather or loss); 0: unknown */
 	int fan_in, fan_out;		/* weights, for --init: 0 unknown */
 	double size_mul, size_add;	/* when dims are unknown (converted graphs): bytes = mul*n + add */

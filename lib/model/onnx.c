@@ -138,6 +138,7 @@ static int set_constant(struct reader *r, int id, const Onnx__TensorProto *p, bo
 		t->dim[i].add = d.dim[i];
 	t->data = data;
 	t->in_model = true;
+	t->initial = initializer;
 	return 0;
 }
 
