@@ -63,6 +63,7 @@ enum {						/* flags */
 	DLB_OP_IS_LOSS = 16,			/* scalar output is a mean loss */
 	DLB_OP_NO_FOLD = 32,
 	DLB_OP_HOST_INT = 64,			/* shape arithmetic: outputs are small integers */
+	DLB_OP_SHAPE_ONLY = 128,		/* looks at its input's shape alone (Shape, Size): folds although the values are not known */
 };
 
 struct dlb_builder;

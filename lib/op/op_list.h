@@ -1,1 +1,22 @@
-OP(Relu)
+/* Every operator, one line a file. */
+/* unary.c */
+OP(Relu) OP(ReluGrad) OP(LeakyRelu) OP(LeakyReluGrad) OP(ThresholdedRelu) OP(ThresholdedReluGrad) OP(Elu) OP(EluGrad)
+OP(Selu) OP(SeluGrad) OP(Celu) OP(CeluGrad) OP(Sigmoid) OP(SigmoidGrad) OP(HardSigmoid) OP(HardSigmoidGrad)
+OP(HardSwish) OP(HardSwishGrad) OP(Softplus) OP(SoftplusGrad) OP(Softsign) OP(SoftsignGrad) OP(Tanh) OP(TanhGrad)
+OP(Erf) OP(ErfGrad) OP(Exp) OP(ExpGrad) OP(Log) OP(LogGrad) OP(Sqrt) OP(SqrtGrad) OP(Reciprocal) OP(ReciprocalGrad)
+OP(Abs) OP(AbsGrad) OP(Sin) OP(SinGrad) OP(Cos) OP(CosGrad) OP(Neg) OP(Sign) OP(Floor) OP(Ceil) OP(Round) OP(Not)
+/* binary.c */
+OP(Add) OP(Sub) OP(Mul) OP(Div) OP(DivGradB) OP(Pow) OP(PowGrad) OP(PowGradP) OP(PRelu) OP(PReluGrad) OP(PReluGradSlope)
+OP(Mod) OP(Equal) OP(Less) OP(LessOrEqual) OP(Greater) OP(GreaterOrEqual) OP(And) OP(Or) OP(Xor) OP(Where)
+OP(Sum) OP(Mean) OP(Max) OP(MaxGrad) OP(Min) OP(MinGrad) OP(Clip) OP(ClipGrad)
+OP(Gemm) OP(MatMul) OP(MatMulT)								/* gemm.c */
+OP(Conv) OP(ConvGradInput) OP(ConvGradWeight) OP(ConvTranspose)				/* conv.c */
+OP(MaxPool) OP(GlobalMaxPool) OP(MaxPoolGrad) OP(AveragePool) OP(GlobalAveragePool) OP(AveragePoolGrad)	/* pool.c */
+OP(BatchNormalization) OP(BatchNormalizationGrad) OP(BatchNormalizationGradInfer)	/* batch_norm.c */
+OP(Softmax) OP(LogSoftmax) OP(SoftmaxGrad) OP(LogSoftmaxGrad)				/* softmax.c */
+/* loss.c */
+OP(SoftmaxCrossEntropyLoss) OP(SoftmaxCrossEntropyLossGrad) OP(NegativeLogLikelihoodLoss) OP(NegativeLogLikelihoodLossGrad)
+OP(BinaryCrossEntropyLoss) OP(BinaryCrossEntropyLossGrad) OP(MeanSquaredErrorLoss) OP(MeanSquaredErrorLossGrad)
+OP(Dropout) OP(DropoutGrad)								/* dropout.c */
+OP(Identity) OP(Reshape) OP(Flatten) OP(Squeeze) OP(Unsqueeze) OP(Layout)		/* view.c */
+OP(Update)										/* update.c */

@@ -1,0 +1,141 @@
+/* BatchNormalization over all dimensions but 1, and its gradients.
+ *
+ * It trains (statistics of this batch, running ones moved on) when training_mode says so (opset 14 on), or,
+ * before opset 14, when the vertex has more than one output or stands in a training graph without is_test. Then
+ *     running' = running * momentum + batch * (1 - momentum)
+ * with the batch's biased variance (attribute "unbiased" of our own: PyTorch's n/(n-1)). The running statistics
+ * (inputs 3, 4) are state: they are written in place; outputs 1 and 2 receive copies where somebody asks for them.
+ * Outputs 3 and 4 are the saved mean and 1/sqrt(var + epsilon) that BatchNormalizationGrad reads.
+ * Sergey Ioffe, Christian Szegedy, Batch Normalization, ICML 2015. */
+#include "op/kit.h"
+
+static bool trains(const struct dlb_op_io *io)
+{
+	if (io->opset >= 14)
+		return dlb_io_int(io, "training_mode", 0) != 0;
+	if (dlb_io_int(io, "is_test", 0))
+		return false;
+	return io->training || io->n_out > 1;
+}
+
+static int infer(struct dlb_op_io *io, struct dlb_error *err)
+{
+	const struct dlb_desc *x = &io->in[0];
+	struct dlb_desc c;
+
+	if (x->n_dims < 2)
+		return dlb_op_fail(io, err, "input has %d dimensions, at least 2 are needed", x->n_dims);
+	c = dlb_desc_1d(x->dtype, x->dim[1]);
+	for (int i = 1; i < 5; i++)
+		if (io->in[i].n_dims != 1 || io->in[i].dim[0] != x->dim[1])
+			return dlb_op_fail(io, err, "input %d must have %lld entries", i, (long long)x->dim[1]);
+	io->out[0] = *x;
+	for (int i = 1; i < io->n_out; i++)
+		io->out[i] = c;
+	return 0;
+}
+
+static struct dlb_bn_desc desc(const struct dlb_op_io *io, enum dlb_bn_dir dir, const struct dlb_desc *x)
+{
+	return (struct dlb_bn_desc){ .dir = dir, .x = *x, .epsilon = dlb_io_real(io, "epsilon", 1e-5),
+				     .momentum = dlb_io_real(io, "momentum", 0.9), .unbiased = dlb_io_int(io, "unbiased", 0) != 0 };
+}
+
+static int kernel(struct dlb_backend *be, const struct dlb_op_io *io, struct dlb_kernel **k, struct dlb_error *err)
+{
+	struct dlb_bn_desc d = desc(io, trains(io) ? DLB_BN_TRAIN : DLB_BN_INFER, &io->in[0]);
+	struct dlb_desc c = dlb_desc_1d(io->in[0].dtype, io->in[0].dim[1]);
+	struct dlb_chain *chain;
+	struct dlb_kernel *sub = NULL;
+	int saved[2], rc;
+
+	if (d.dir == DLB_BN_INFER)
+		return be->ops->batch_norm(be, &d, k, err);
+	chain = dlb_chain_new(be, err);
+	for (int i = 0; i < 2; i++)
+		saved[i] = dlb_io_wants(io, 3 + i) ? DLB_OUT(3 + i) : dlb_chain_temp(chain, &c);
+	rc = be->ops->batch_norm(be, &d, &sub, err);
+	dlb_chain_add(chain, rc, sub, DLB_REFS(0, 1, 2, 3, 4), 5, DLB_REFS(DLB_OUT(0), DLB_IN(3), DLB_IN(4), saved[0], saved[1]), 5);
+	for (int i = 0; i < 2; i++)
+		if (dlb_io_wants(io, 1 + i))
+			dlb_chain_copy(chain, DLB_IN(3 + i), DLB_OUT(1 + i), &c);
+	return dlb_chain_finish(chain, k);
+}
+
+static double flops(const struct dlb_op_io *io)
+{
+	return (trains(io) ? 7.0 : 2.0) * (double)dlb_desc_count(&io->in[0]);
+}
+
+static int gradient(struct dlb_builder *b, struct dlb_error *err)
+{
+	bool train = trains(&b->io);
+	const char *type = train ? "BatchNormalizationGrad" : "BatchNormalizationGradInfer";
+	struct dlb_attr a = dlb_make_real("epsilon", dlb_io_real(&b->io, "epsilon", 1e-5));
+	int out[3] = { -1, -1, -1 }, in[5] = { b->dout[0], b->in[0], b->in[1], b->in[3], b->in[4] };
+
+	(void)err;
+	if (train) {
+		in[3] = dlb_b_extra_output(b, 3);
+		in[4] = dlb_b_extra_output(b, 4);
+	}
+	out[0] = dlb_b_op(b, type, &a, 1, in, 5, 3, out, b->in[0]);
+	if (out[0] < 0)
+		return -1;
+	for (int i = 0; i < 3; i++)
+		if (b->need[i])
+			b->din[i] = out[i];
+	return 0;
+}
+
+static int grad_infer(struct dlb_op_io *io, struct dlb_error *err)
+{
+	(void)err;
+	io->out[0] = io->in[1];
+	for (int i = 1; i < io->n_out; i++)
+		io->out[i] = io->in[2];
+	return 0;
+}
+
+static double grad_flops(const struct dlb_op_io *io)
+{
+	return 11.0 * (double)dlb_desc_count(&io->in[1]);
+}
+
+static int grad_kernel_of(struct dlb_backend *be, const struct dlb_op_io *io, enum dlb_bn_dir dir, struct dlb_kernel **k,
+			  struct dlb_error *err)
+{
+	struct dlb_bn_desc d = desc(io, dir, &io->in[1]);
+	struct dlb_chain *c;
+	struct dlb_kernel *sub = NULL;
+	int out[3], rc;
+
+	if (dlb_io_wants(io, 0) && dlb_io_wants(io, 1) && dlb_io_wants(io, 2))
+		return be->ops->batch_norm(be, &d, k, err);
+	c = dlb_chain_new(be, err);
+	for (int i = 0; i < 3; i++)
+		out[i] = dlb_io_wants(io, i) ? DLB_OUT(i) : dlb_chain_temp(c, i ? &io->in[2] : &io->in[1]);
+	rc = be->ops->batch_norm(be, &d, &sub, err);
+	dlb_chain_add(c, rc, sub, DLB_REFS(0, 1, 2, 3, 4), 5, out, 3);
+	return dlb_chain_finish(c, k);
+}
+
+static int grad_kernel(struct dlb_backend *be, const struct dlb_op_io *io, struct dlb_kernel **k, struct dlb_error *err)
+{
+	return grad_kernel_of(be, io, DLB_BN_GRAD, k, err);
+}
+
+static int grad_infer_kernel(struct dlb_backend *be, const struct dlb_op_io *io, struct dlb_kernel **k, struct dlb_error *err)
+{
+	return grad_kernel_of(be, io, DLB_BN_GRAD_INFER, k, err);
+}
+
+const struct dlb_op_class dlb_op_BatchNormalization = { .name = "BatchNormalization", .n_in = { 5, 5 }, .n_out = { 1, 5 },
+	.layout = DLB_LAYOUT_WANTS_CHANNELS_LAST, .flags = DLB_OP_MIXES_BATCH | DLB_OP_BUFFERS, .work = "norm",
+	.infer = infer, .flops = flops, .gradient = gradient, .kernel = kernel };
+const struct dlb_op_class dlb_op_BatchNormalizationGrad = { .name = "BatchNormalizationGrad", .domain = "dlb",
+	.n_in = { 5, 5 }, .n_out = { 1, 3 }, .layout = DLB_LAYOUT_WANTS_CHANNELS_LAST, .flags = DLB_OP_MIXES_BATCH,
+	.work = "norm", .infer = grad_infer, .flops = grad_flops, .kernel = grad_kernel };
+const struct dlb_op_class dlb_op_BatchNormalizationGradInfer = { .name = "BatchNormalizationGradInfer", .domain = "dlb",
+	.n_in = { 5, 5 }, .n_out = { 1, 3 }, .layout = DLB_LAYOUT_WANTS_CHANNELS_LAST, .work = "norm",
+	.infer = grad_infer, .flops = grad_flops, .kernel = grad_infer_kernel };

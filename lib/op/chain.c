@@ -1,0 +1,203 @@
+/* Kernels made of kernels, and the commonest single ones. */
+#include "op/kit.h"
+
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+#include "util/mem.h"
+
+enum { MAX_REFS = 8, TEMP = 1000 };
+struct step {
+	struct dlb_kernel *k;
+	int in[MAX_REFS], out[MAX_REFS];
+	int n_in, n_out;
+};
+struct dlb_chain {
+	struct dlb_kernel kernel;
+	struct dlb_backend *be;
+	struct dlb_error *err;
+	int rc;
+	struct step *step;
+	size_t *temp;			/* offsets in the scratch memory */
+	int n_steps, cap_steps, n_temps, cap_temps;
+	size_t temp_bytes;
+};
+
+struct dlb_chain *dlb_chain_new(struct dlb_backend *be, struct dlb_error *err)
+{
+	struct dlb_chain *c = dlb_xcalloc(1, sizeof *c);
+
+	c->be = be;
+	c->err = err;
+	return c;
+}
+
+int dlb_chain_temp(struct dlb_chain *c, const struct dlb_desc *d)
+{
+	DLB_GROW(c->temp, c->n_temps, c->cap_temps);
+	c->temp[c->n_temps] = c->temp_bytes;
+	c->temp_bytes += (dlb_desc_bytes(d) + 63) / 64 * 64;
+	return TEMP + c->n_temps++;
+}
+
+void dlb_chain_fail(struct dlb_chain *c, int rc)
+{
+	if (!c->rc)
+		c->rc = rc;
+}
+
+void dlb_chain_add(struct dlb_chain *c, int rc, struct dlb_kernel *k, const int *in, int n_in, const int *out, int n_out)
+{
+	struct step *s;
+
+	if (rc || c->rc) {
+		if (!rc)
+			dlb_kernel_free(k);
+		dlb_chain_fail(c, rc);
+		return;
+	}
+	assert(n_in <= MAX_REFS && n_out <= MAX_REFS);
+	DLB_GROW(c->step, c->n_steps, c->cap_steps);
+	s = &c->step[c->n_steps++];
+	*s = (struct step){ .k = k, .n_in = n_in, .n_out = n_out };
+	memcpy(s->in, in, (size_t)n_in * sizeof *in);
+	memcpy(s->out, out, (size_t)n_out * sizeof *out);
+}
+
+void dlb_chain_map(struct dlb_chain *c, enum dlb_map_fn fn, double alpha, double beta, const int *in,
+		   const struct dlb_desc *const *d, int n_in, int out, const struct dlb_desc *d_out)
+{
+	struct dlb_map_desc m = { .fn = fn, .n_in = n_in, .out = *d_out, .alpha = alpha, .beta = beta };
+	struct dlb_kernel *k = NULL;
+
+	if (c->rc)
+		return;
+	for (int i = 0; i < n_in; i++)
+		m.in[i] = *d[i];
+	int rc = c->be->ops->map(c->be, &m, &k, c->err);
+	dlb_chain_add(c, rc, k, in, n_in, &out, 1);
+}
+
+void dlb_chain_copy(struct dlb_chain *c, int in, int out, const struct dlb_desc *d)
+{
+	dlb_chain_cast(c, in, d, out, d);
+}
+
+void dlb_chain_cast(struct dlb_chain *c, int in, const struct dlb_desc *d_in, int out, const struct dlb_desc *d_out)
+{
+	int64_t count = dlb_desc_count(d_in), one = 1;
+	struct dlb_kernel *k = NULL;
+
+	if (c->rc)
+		return;
+	int rc = dlb_kernel_strided(c->be, d_in, d_out, 1, &count, &one, 0, &one, 0, false, &k, c->err);
+	dlb_chain_add(c, rc, k, &in, 1, &out, 1);
+}
+
+void dlb_chain_reduce(struct dlb_chain *c, enum dlb_reduce_fn fn, unsigned axes, int in, const struct dlb_desc *d_in,
+		      int out, const struct dlb_desc *d_out)
+{
+	struct dlb_reduce_desc r = { .fn = fn, .in = *d_in, .out = *d_out, .axes = axes };
+	struct dlb_kernel *k = NULL;
+
+	if (c->rc)
+		return;
+	int rc = c->be->ops->reduce(c->be, &r, &k, c->err);
+	dlb_chain_add(c, rc, k, &in, 1, &out, 1);
+}
+
+static void *resolve(const struct dlb_chain *c, const struct dlb_run *r, int ref)
+{
+	if (ref < 0)
+		return NULL;
+	if (ref >= TEMP)
+		return (char *)r->scratch + c->temp[ref - TEMP];
+	return ref >= DLB_OUT(0) ? r->out[ref - DLB_OUT(0)] : r->in[ref];
+}
+
+static void chain_run(struct dlb_kernel *k, const struct dlb_run *r)
+{
+	const struct dlb_chain *c = (const struct dlb_chain *)k;
+
+	for (int i = 0; i < c->n_steps; i++) {
+		const struct step *s = &c->step[i];
+		void *in[MAX_REFS], *out[MAX_REFS];
+		struct dlb_run sub = *r;
+
+		for (int j = 0; j < s->n_in; j++)
+			in[j] = resolve(c, r, s->in[j]);
+		for (int j = 0; j < s->n_out; j++)
+			out[j] = resolve(c, r, s->out[j]);
+		sub.in = in;
+		sub.out = out;
+		sub.scratch = (char *)r->scratch + c->temp_bytes;
+		s->k->run(s->k, &sub);
+	}
+}
+
+static void chain_free(struct dlb_kernel *k)
+{
+	struct dlb_chain *c = (struct dlb_chain *)k;
+
+	for (int i = 0; i < c->n_steps; i++)
+		dlb_kernel_free(c->step[i].k);
+	free(c->step);
+	free(c->temp);
+	free(c);
+}
+
+int dlb_chain_finish(struct dlb_chain *c, struct dlb_kernel **k)
+{
+	size_t most = 0;
+
+	if (c->rc) {
+		int rc = c->rc;
+
+		chain_free(&c->kernel);
+		return rc;
+	}
+	for (int i = 0; i < c->n_steps; i++) {
+		most = c->step[i].k->scratch_bytes > most ? c->step[i].k->scratch_bytes : most;
+		c->kernel.packed_bytes += c->step[i].k->packed_bytes;
+	}
+	c->kernel.run = chain_run;
+	c->kernel.free = chain_free;
+	c->kernel.scratch_bytes = c->temp_bytes + most;
+	c->kernel.impl = c->n_steps == 1 ? c->step[0].k->impl : "chain";
+	*k = &c->kernel;
+	return 0;
+}
+
+/* -- single kernels -- */
+
+int dlb_kernel_map(struct dlb_backend *be, const struct dlb_op_io *io, enum dlb_map_fn fn, int n_in,
+		   double alpha, double beta, struct dlb_kernel **k, struct dlb_error *err)
+{
+	struct dlb_map_desc d = { .fn = fn, .n_in = n_in, .out = io->out[0], .alpha = alpha, .beta = beta };
+
+	for (int i = 0; i < n_in; i++)
+		d.in[i] = io->in[i];
+	return be->ops->map(be, &d, k, err);
+}
+
+int dlb_kernel_strided(struct dlb_backend *be, const struct dlb_desc *in, const struct dlb_desc *out, int n, const int64_t *dim,
+		       const int64_t *in_stride, int64_t in_offset, const int64_t *out_stride, int64_t out_offset,
+		       bool zero_first, struct dlb_kernel **k, struct dlb_error *err)
+{
+	struct dlb_copy_desc d = { .in = in->dtype, .out = out->dtype, .n_dims = n, .in_offset = in_offset,
+				   .out_offset = out_offset, .zero_first = zero_first, .out_count = dlb_desc_count(out) };
+
+	for (int i = 0; i < n; i++) {
+		d.dim[i] = dim[i];
+		d.in_stride[i] = in_stride[i];
+		d.out_stride[i] = out_stride[i];
+	}
+	return be->ops->copy(be, &d, k, err);
+}
+
+int dlb_kernel_view(struct dlb_backend *be, const struct dlb_op_io *io, struct dlb_kernel **k, struct dlb_error *err)
+{
+	int64_t count = dlb_desc_count(&io->in[0]), one = 1;
+
+	return dlb_kernel_strided(be, &io->in[0], &io->out[0], 1, &count, &one, 0, &one, 0, false, k, err);
+}

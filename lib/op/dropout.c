@@ -1,0 +1,161 @@
+/* Dropout: y = x mask / (1 - ratio), the mask drawn anew each step.
+ *
+ * Opset 12 on has ratio and training_mode as inputs; before that the ratio is an attribute and the graph says whether
+ * it trains. The mask comes from the counter-based generator, keyed by (seed, vertex, step) and counted by the
+ * sample's index in the global batch, so that it does not depend on where or in how many micro-batches the sample
+ * is computed. It is kept for the backward pass as output 1, which ONNX has too. */
+#include "op/kit.h"
+
+#include <string.h>
+#include "util/rng.h"
+
+static int ratio_of(const struct dlb_op_io *io, double *ratio, bool *train, struct dlb_error *err)
+{
+	*ratio = dlb_io_real(io, "ratio", 0.5);
+	*train = io->training && !dlb_io_int(io, "is_test", 0);
+	if (io->opset >= 12) {
+		*train = false;
+		if (dlb_io_has(io, 1)) {
+			if (!io->value || !io->value[1] || dlb_desc_count(&io->in[1]) != 1)
+				return dlb_op_fail(io, err, "the ratio must be a constant");
+			*ratio = dlb_value_real(io->value[1], io->in[1].dtype, 0);
+		}
+		if (dlb_io_has(io, 2)) {
+			if (!io->value || !io->value[2] || dlb_desc_count(&io->in[2]) != 1)
+				return dlb_op_fail(io, err, "training_mode must be a constant");
+			*train = dlb_value_int(io->value[2], io->in[2].dtype, 0) != 0;
+		}
+	}
+	if (!(*ratio >= 0 && *ratio < 1))
+		return dlb_op_fail(io, err, "the ratio %g is not in [0, 1)", *ratio);
+	return 0;
+}
+
+static int infer(struct dlb_op_io *io, struct dlb_error *err)
+{
+	double ratio;
+	bool train;
+
+	if (ratio_of(io, &ratio, &train, err))
+		return -1;
+	io->out[0] = io->in[0];
+	if (io->n_out > 1) {
+		io->out[1] = io->in[0];
+		io->out[1].dtype = io->opset < 10 && !io->training ? io->in[0].dtype : DLB_BOOL;
+	}
+	return 0;
+}
+
+struct draw { int64_t samples, per_sample; double ratio; int64_t seed; };
+
+static uint64_t mix(uint64_t x)			/* splitmix64's finalizer */
+{
+	x += 0x9E3779B97F4A7C15u;
+	x = (x ^ x >> 30) * 0xBF58476D1CE4E5B9u;
+	x = (x ^ x >> 27) * 0x94D049BB133111EBu;
+	return x ^ x >> 31;
+}
+
+/* Four elements a counter; a sample's counters start at index * ceil(per_sample / 4). */
+static void draw_run(const void *ctx, const struct dlb_run *r)
+{
+	const struct draw *d = ctx;
+	uint64_t stream = mix(mix(r->vertex) ^ r->step), least = (uint64_t)(d->ratio * 4294967296.0);
+	int64_t blocks = (d->per_sample + 3) / 4;
+	unsigned char *mask = r->out[0];
+
+	for (int64_t s = 0; s < d->samples; s++) {
+		uint64_t from = (uint64_t)(r->first_sample + s) * (uint64_t)blocks;
+
+		for (int64_t b = 0; b < blocks; b++) {
+			uint32_t w[4];
+
+			dlb_philox(r->seed + (uint64_t)d->seed, stream, from + (uint64_t)b, w);
+			for (int64_t j = 4 * b; j < 4 * b + 4 && j < d->per_sample; j++)
+				mask[s * d->per_sample + j] = w[j % 4] >= least;
+		}
+	}
+}
+
+static void ones_run(const void *ctx, const struct dlb_run *r)
+{
+	const struct dlb_desc *d = ctx;
+	int64_t n = dlb_desc_count(d);
+
+	for (int64_t i = 0; i < n; i++)
+		dlb_value_set(r->out[0], d->dtype, i, 1);
+}
+
+static int kernel(struct dlb_backend *be, const struct dlb_op_io *io, struct dlb_kernel **k, struct dlb_error *err)
+{
+	const struct dlb_desc *x = &io->in[0];
+	struct dlb_desc mask = *x;
+	struct dlb_kernel *sub = NULL;
+	struct dlb_chain *c;
+	struct draw d = { .seed = dlb_io_int(io, "seed", 0) };
+	bool train;
+	int to, rc;
+
+	if (ratio_of(io, &d.ratio, &train, err))
+		return -1;
+	c = dlb_chain_new(be, err);
+	mask.dtype = DLB_BOOL;
+	to = dlb_io_wants(io, 1) ? DLB_OUT(1) : DLB_NOTHING;
+	if (!train) {
+		dlb_chain_copy(c, DLB_IN(0), DLB_OUT(0), x);
+		if (to >= 0) {
+			rc = be->ops->host(be, ones_run, &io->out[1], sizeof io->out[1], 0, &sub, err);
+			dlb_chain_add(c, rc, sub, NULL, 0, &to, 1);
+		}
+		return dlb_chain_finish(c, k);
+	}
+	if (to < 0)
+		to = dlb_chain_temp(c, &mask);
+	d.samples = x->n_dims ? x->dim[0] : 1;
+	d.per_sample = d.samples ? dlb_desc_count(x) / d.samples : 0;
+	rc = be->ops->host(be, draw_run, &d, sizeof d, 0, &sub, err);
+	dlb_chain_add(c, rc, sub, NULL, 0, &to, 1);
+
+	const struct dlb_desc *in[2] = { &mask, x };
+
+	dlb_chain_map(c, DLB_MAP_keep, 1 / (1 - d.ratio), 0, DLB_REFS(to, DLB_IN(0)), in, 2, DLB_OUT(0), &io->out[0]);
+	return dlb_chain_finish(c, k);
+}
+
+static double flops(const struct dlb_op_io *io)
+{
+	return 10.0 * (double)dlb_desc_count(&io->out[0]);
+}
+
+static int gradient(struct dlb_builder *b, struct dlb_error *err)
+{
+	struct dlb_attr a;
+	double ratio;
+	bool train;
+
+	if (!b->need[0])
+		return 0;
+	if (ratio_of(&b->io, &ratio, &train, err))
+		return -1;
+	b->din[0] = b->dout[0];
+	if (!train)
+		return 0;
+	a = dlb_make_real("ratio", ratio);
+	b->din[0] = dlb_b_op(b, "DropoutGrad", &a, 1, (int[]){ b->dout[0], dlb_b_extra_output(b, 1) }, 2, 1, NULL, b->in[0]);
+	return b->din[0] < 0 ? -1 : 0;
+}
+
+static int grad_kernel(struct dlb_backend *be, const struct dlb_op_io *io, struct dlb_kernel **k, struct dlb_error *err)
+{
+	const struct dlb_desc *d[2] = { &io->in[1], &io->in[0] };
+	struct dlb_chain *c = dlb_chain_new(be, err);
+
+	dlb_chain_map(c, DLB_MAP_keep, 1 / (1 - dlb_io_real(io, "ratio", 0.5)), 0, DLB_REFS(DLB_IN(1), DLB_IN(0)), d, 2,
+		      DLB_OUT(0), &io->out[0]);
+	return dlb_chain_finish(c, k);
+}
+
+const struct dlb_op_class dlb_op_Dropout = { .name = "Dropout", .n_in = { 1, 3 }, .n_out = { 1, 2 }, .layout = DLB_LAYOUT_ANY,
+	.flags = DLB_OP_RANDOM, .work = "activation", .infer = infer, .flops = flops, .gradient = gradient, .kernel = kernel };
+const struct dlb_op_class dlb_op_DropoutGrad = { .name = "DropoutGrad", .domain = "dlb", .n_in = { 2, 2 }, .n_out = { 1, 1 },
+	.layout = DLB_LAYOUT_ANY, .work = "activation", .infer = dlb_infer_same, .kernel = grad_kernel };

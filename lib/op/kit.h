@@ -1,0 +1,97 @@
+/* Pieces that operators share: descriptors, windows of convolutions and pools, chains of kernels.
+ *
+ * A chain is a kernel made of the back end's kernels, run one after the other; temporaries between
+ * them lie in the scratch memory. It is built like this (rc sticks, the first failure wins):
+ *
+ *     struct dlb_chain *c = dlb_chain_new(be, err);
+ *     int t = dlb_chain_temp(c, &io->out[0]);
+ *     dlb_chain_map(c, DLB_MAP_sub, 0, 0, REFS(DLB_IN(0), DLB_IN(1)), descs, 2, t, &io->out[0]);
+ *     dlb_chain_map(c, DLB_MAP_mul, 0, 0, REFS(t, t), ...);
+ *     return dlb_chain_finish(c, k);
+ */
+#ifndef DLB_OP_KIT_H
+#define DLB_OP_KIT_H
+#include "op/op.h"
+#include "util/mem.h"
+
+/* -- attributes of a vertex -- */
+static inline int64_t dlb_io_int(const struct dlb_op_io *io, const char *name, int64_t otherwise)
+{
+	return dlb_attr_int(io->attr, io->n_attr, name, otherwise);
+}
+static inline double dlb_io_real(const struct dlb_op_io *io, const char *name, double otherwise)
+{
+	return dlb_attr_real(io->attr, io->n_attr, name, otherwise);
+}
+static inline const char *dlb_io_str(const struct dlb_op_io *io, const char *name, const char *otherwise)
+{
+	return dlb_attr_str(io->attr, io->n_attr, name, otherwise);
+}
+static inline bool dlb_io_has(const struct dlb_op_io *io, int i)	/* input i is there */
+{
+	return i < io->n_in && io->in[i].n_dims >= 0;
+}
+static inline bool dlb_io_wants(const struct dlb_op_io *io, int i)	/* output i is asked for */
+{
+	return i < io->n_out && io->out[i].n_dims != -1;
+}
+static inline bool dlb_io_weight(const struct dlb_op_io *io, int i)
+{
+	return io->weight && i < io->n_in && io->weight[i];
+}
+struct dlb_attr dlb_make_int(const char *name, int64_t v);
+struct dlb_attr dlb_make_real(const char *name, double v);
+struct dlb_attr dlb_make_str(const char *name, const char *v);
+struct dlb_attr dlb_make_ints(const char *name, const int64_t *v, int n);	/* borrows v */
+
+/* Constant integers: of input i when it is there, else of the attribute. At most max; the number, 0 when
+ * neither is there, -1 with err (not constant, not integers, too many). */
+int dlb_io_ints(const struct dlb_op_io *io, int i, const char *attr, int64_t *out, int max, struct dlb_error *err);
+/* Axes by input 1 or the attribute "axes" as a mask; none given: `otherwise`. -1 with err. */
+int64_t dlb_io_axes(const struct dlb_op_io *io, int i, int n_dims, int64_t otherwise, struct dlb_error *err);
+
+/* -- descriptors -- */
+struct dlb_desc dlb_desc_make(enum dlb_dtype t, int n_dims, const int64_t *dim);	/* row-major */
+struct dlb_desc dlb_desc_1d(enum dlb_dtype t, int64_t n);
+struct dlb_desc dlb_desc_scalar(enum dlb_dtype t);
+int64_t dlb_desc_range(const struct dlb_desc *d, int from, int to);	/* product of dims [from, to) */
+
+/* -- windows -- */
+struct dlb_window {
+	int n;					/* spatial dimensions, 1 to 3 */
+	int64_t kernel[3], stride[3], dilation[3], pad_begin[3], pad_end[3], out[3];
+};
+/* Reads strides, dilations, pads, auto_pad, ceil_mode for spatial sizes in[n] and a window of `kernel`
+ * (NULL: from kernel_shape); out[] is filled for a convolution or a pool. */
+int dlb_window_read(const struct dlb_op_io *io, const int64_t *in, int n, const int64_t *kernel,
+		    struct dlb_window *w, struct dlb_error *err);
+
+/* -- kernels -- */
+#define DLB_IN(i) (i)
+#define DLB_OUT(i) (100 + (i))
+#define DLB_NOTHING (-1)
+#define DLB_REFS(...) (const int[]){ __VA_ARGS__ }
+struct dlb_chain;
+struct dlb_chain *dlb_chain_new(struct dlb_backend *be, struct dlb_error *err);
+int dlb_chain_temp(struct dlb_chain *c, const struct dlb_desc *d);		/* a reference */
+/* Takes the kernel that a preparing call left in *k with status rc. */
+void dlb_chain_add(struct dlb_chain *c, int rc, struct dlb_kernel *k, const int *in, int n_in, const int *out, int n_out);
+void dlb_chain_map(struct dlb_chain *c, enum dlb_map_fn fn, double alpha, double beta, const int *in,
+		   const struct dlb_desc *const *d, int n_in, int out, const struct dlb_desc *d_out);
+void dlb_chain_copy(struct dlb_chain *c, int in, int out, const struct dlb_desc *d);	/* the same bytes */
+void dlb_chain_cast(struct dlb_chain *c, int in, const struct dlb_desc *d_in, int out, const struct dlb_desc *d_out);
+void dlb_chain_reduce(struct dlb_chain *c, enum dlb_reduce_fn fn, unsigned axes, int in, const struct dlb_desc *d_in,
+		      int out, const struct dlb_desc *d_out);
+void dlb_chain_fail(struct dlb_chain *c, int rc);
+int dlb_chain_finish(struct dlb_chain *c, struct dlb_kernel **k);		/* takes c */
+
+/* One elementwise kernel over the vertex's inputs and output 0. */
+int dlb_kernel_map(struct dlb_backend *be, const struct dlb_op_io *io, enum dlb_map_fn fn, int n_in,
+		   double alpha, double beta, struct dlb_kernel **k, struct dlb_error *err);
+/* Output 0 = the bytes of input 0 (views that were not aliased). */
+int dlb_kernel_view(struct dlb_backend *be, const struct dlb_op_io *io, struct dlb_kernel **k, struct dlb_error *err);
+/* Strided copy in `n` loops of `dim`; strides and offsets in elements. */
+int dlb_kernel_strided(struct dlb_backend *be, const struct dlb_desc *in, const struct dlb_desc *out, int n, const int64_t *dim,
+		       const int64_t *in_stride, int64_t in_offset, const int64_t *out_stride, int64_t out_offset,
+		       bool zero_first, struct dlb_kernel **k, struct dlb_error *err);
+#endif

@@ -1,0 +1,86 @@
+/* Softmax and LogSoftmax. Before opset 13 the input is seen as a matrix, cut at `axis` (default 1); since then
+ * it is one axis (default the last). The gradients say which by "flatten", so that they need no opset. */
+#include "op/kit.h"
+
+#include <string.h>
+
+static int shape(const struct dlb_op_io *io, struct dlb_softmax_desc *s, bool *flatten, int *axis, struct dlb_error *err)
+{
+	const struct dlb_desc *x = &io->in[0];
+
+	*flatten = io->cls->domain ? dlb_io_int(io, "flatten", 0) != 0 : io->opset < 13;
+	*axis = 0;
+	if (x->n_dims > 0) {
+		*axis = dlb_axis(io, dlb_io_int(io, "axis", *flatten ? 1 : -1), x->n_dims, err);
+		if (*axis < 0)
+			return -1;
+	}
+	*s = (struct dlb_softmax_desc){ .dtype = x->dtype, .log = !strncmp(io->cls->name, "Log", 3),
+		.backward = io->cls->domain != NULL, .outer = dlb_desc_range(x, 0, *axis), .axis = 1, .inner = 1 };
+	if (*flatten) {
+		s->axis = dlb_desc_range(x, *axis, x->n_dims);
+	} else if (x->n_dims > 0) {
+		s->axis = x->dim[*axis];
+		s->inner = dlb_desc_range(x, *axis + 1, x->n_dims);
+	}
+	return 0;
+}
+
+static int infer(struct dlb_op_io *io, struct dlb_error *err)
+{
+	struct dlb_softmax_desc s;
+	bool flatten;
+	int axis;
+
+	if (shape(io, &s, &flatten, &axis, err))
+		return -1;
+	return dlb_infer_same(io, err);
+}
+
+static int kernel(struct dlb_backend *be, const struct dlb_op_io *io, struct dlb_kernel **k, struct dlb_error *err)
+{
+	struct dlb_softmax_desc s;
+	bool flatten;
+	int axis;
+
+	if (shape(io, &s, &flatten, &axis, err))
+		return -1;
+	return be->ops->softmax(be, &s, k, err);
+}
+
+static int gradient(struct dlb_builder *b, struct dlb_error *err)
+{
+	struct dlb_softmax_desc s;
+	struct dlb_attr a[2];
+	bool flatten;
+	int axis;
+
+	if (!b->need[0])
+		return 0;
+	if (shape(&b->io, &s, &flatten, &axis, err))
+		return -1;
+	a[0] = dlb_make_int("axis", axis);
+	a[1] = dlb_make_int("flatten", flatten);
+	b->din[0] = dlb_b_op(b, s.log ? "LogSoftmaxGrad" : "SoftmaxGrad", a, 2, (int[]){ b->dout[0], b->out[0] }, 2, 1,
+			     NULL, b->in[0]);
+	return b->din[0] < 0 ? -1 : 0;
+}
+
+static double flops(const struct dlb_op_io *io)
+{
+	return 15.0 * (double)dlb_desc_count(&io->out[0]);
+}
+
+static double grad_flops(const struct dlb_op_io *io)
+{
+	return 4.0 * (double)dlb_desc_count(&io->out[0]);
+}
+
+const struct dlb_op_class dlb_op_Softmax = { .name = "Softmax", .n_in = { 1, 1 }, .n_out = { 1, 1 }, .work = "activation",
+	.infer = infer, .flops = flops, .gradient = gradient, .kernel = kernel };
+const struct dlb_op_class dlb_op_LogSoftmax = { .name = "LogSoftmax", .n_in = { 1, 1 }, .n_out = { 1, 1 }, .work = "activation",
+	.infer = infer, .flops = flops, .gradient = gradient, .kernel = kernel };
+const struct dlb_op_class dlb_op_SoftmaxGrad = { .name = "SoftmaxGrad", .domain = "dlb", .n_in = { 2, 2 }, .n_out = { 1, 1 },
+	.work = "activation", .infer = infer, .flops = grad_flops, .kernel = kernel };
+const struct dlb_op_class dlb_op_LogSoftmaxGrad = { .name = "LogSoftmaxGrad", .domain = "dlb", .n_in = { 2, 2 }, .n_out = { 1, 1 },
+	.work = "activation", .infer = infer, .flops = grad_flops, .kernel = kernel };

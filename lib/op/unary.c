@@ -1,0 +1,126 @@
+/* Elementwise operators of one input, and their gradients.
+ *
+ * A row gives the ONNX type, the function of map_list.h, which of x and y the gradient reads, the
+ * gradient's function (dy first) and the attributes that stand for alpha and beta. Each row makes two
+ * classes: NAME, and NAMEGrad in domain dlb with inputs {dy, x or y} and the same attributes. */
+#include "op/kit.h"
+
+#include <string.h>
+
+struct row {
+	const char *name;
+	enum dlb_map_fn fn, grad;
+	bool by_y;			/* the gradient reads y, not x */
+	const char *alpha, *beta;	/* attributes, NULL: none */
+	double alpha_value, beta_value;	/* without the attribute */
+};
+
+#define UNARY(ROW) \
+	ROW(Relu, relu, relu_grad, true, NULL, 0, NULL, 0, "activation", 1) \
+	ROW(LeakyRelu, leaky_relu, leaky_relu_grad, false, "alpha", 0.01, NULL, 0, "activation", 2) \
+	ROW(ThresholdedRelu, thresholded_relu, thresholded_relu_grad, false, "alpha", 1, NULL, 0, "activation", 1) \
+	ROW(Elu, elu, elu_grad, false, "alpha", 1, NULL, 0, "activation", 10) \
+	ROW(Selu, selu, selu_grad, false, "alpha", 1.67326319217681884765625, "gamma", 1.05070102214813232421875, "activation", 10) \
+	ROW(Celu, celu, celu_grad, false, "alpha", 1, NULL, 0, "activation", 10) \
+	ROW(Sigmoid, sigmoid, sigmoid_grad, true, NULL, 0, NULL, 0, "activation", 10) \
+	ROW(HardSigmoid, hard_sigmoid, hard_sigmoid_grad, false, "alpha", 0.2, "beta", 0.5, "activation", 4) \
+	ROW(HardSwish, hard_swish, hard_swish_grad, false, NULL, 0, NULL, 0, "activation", 5) \
+	ROW(Softplus, softplus, softplus_grad, false, NULL, 0, NULL, 0, "activation", 20) \
+	ROW(Softsign, softsign, softsign_grad, false, NULL, 0, NULL, 0, "activation", 3) \
+	ROW(Tanh, tanh, tanh_grad, true, NULL, 0, NULL, 0, "activation", 10) \
+	ROW(Erf, erf, erf_grad, false, NULL, 0, NULL, 0, "elementwise", 20) \
+	ROW(Exp, exp, mul, true, NULL, 0, NULL, 0, "elementwise", 10) \
+	ROW(Log, log, div, false, NULL, 0, NULL, 0, "elementwise", 10) \
+	ROW(Sqrt, sqrt, sqrt_grad, true, NULL, 0, NULL, 0, "elementwise", 4) \
+	ROW(Reciprocal, reciprocal, reciprocal_grad, true, NULL, 0, NULL, 0, "elementwise", 4) \
+	ROW(Abs, abs, abs_grad, false, NULL, 0, NULL, 0, "elementwise", 1) \
+	ROW(Sin, sin, sin_grad, false, NULL, 0, NULL, 0, "elementwise", 20) \
+	ROW(Cos, cos, cos_grad, false, NULL, 0, NULL, 0, "elementwise", 20)
+
+static const struct row rows[] = {
+#define ROW(n, f, g, y, a, av, b, bv, work, flop) { #n, DLB_MAP_##f, DLB_MAP_##g, y, a, b, av, bv },
+	UNARY(ROW)
+#undef ROW
+};
+
+/* The row of a class, by its name with or without "Grad". */
+static const struct row *row_of(const struct dlb_op_class *cls)
+{
+	size_t n = strlen(cls->name);
+
+	if (cls->domain)
+		n -= strlen("Grad");
+	for (int i = 0; i < DLB_LEN(rows); i++)
+		if (strlen(rows[i].name) == n && !strncmp(rows[i].name, cls->name, n))
+			return &rows[i];
+	dlb_bug("no row for '%s'", cls->name);
+}
+
+static double attr(const struct dlb_op_io *io, const char *name, double otherwise)
+{
+	return name ? dlb_io_real(io, name, otherwise) : otherwise;
+}
+
+static int kernel(struct dlb_backend *be, const struct dlb_op_io *io, struct dlb_kernel **k, struct dlb_error *err)
+{
+	const struct row *r = row_of(io->cls);
+
+	return dlb_kernel_map(be, io, r->fn, 1, attr(io, r->alpha, r->alpha_value),
+			      attr(io, r->beta, r->beta_value), k, err);
+}
+
+static int grad_kernel(struct dlb_backend *be, const struct dlb_op_io *io, struct dlb_kernel **k, struct dlb_error *err)
+{
+	const struct row *r = row_of(io->cls);
+
+	return dlb_kernel_map(be, io, r->grad, 2, attr(io, r->alpha, r->alpha_value),
+			      attr(io, r->beta, r->beta_value), k, err);
+}
+
+static int gradient(struct dlb_builder *b, struct dlb_error *err)
+{
+	const struct row *r = row_of(b->io.cls);
+	char type[64];
+	int in[2] = { b->dout[0], r->by_y ? b->out[0] : b->in[0] };
+
+	(void)err;
+	if (!b->need[0])
+		return 0;
+	snprintf(type, sizeof type, "%sGrad", r->name);
+	b->din[0] = dlb_b_op(b, type, b->io.attr, b->io.n_attr, in, 2, 1, NULL, b->in[0]);
+	return b->din[0] < 0 ? -1 : 0;
+}
+
+#define FLOPS(n, f) \
+	static double flops_##n(const struct dlb_op_io *io) { return f * (double)dlb_desc_count(&io->out[0]); }
+#define ROW(n, f, g, y, a, av, b, bv, w, flop) \
+	FLOPS(n, flop) \
+	const struct dlb_op_class dlb_op_##n = { .name = #n, .n_in = { 1, 1 }, .n_out = { 1, 1 }, .layout = DLB_LAYOUT_ANY, \
+		.work = w, .infer = dlb_infer_same, .flops = flops_##n, .gradient = gradient, .kernel = kernel }; \
+	const struct dlb_op_class dlb_op_##n##Grad = { .name = #n "Grad", .domain = "dlb", .n_in = { 2, 2 }, .n_out = { 1, 1 }, \
+		.layout = DLB_LAYOUT_ANY, .work = w, .infer = dlb_infer_same, .flops = flops_##n, .kernel = grad_kernel };
+UNARY(ROW)
+#undef ROW
+
+/* -- without a gradient, or with a simple one -- */
+
+static int gradient_neg(struct dlb_builder *b, struct dlb_error *err)
+{
+	(void)err;
+	b->din[0] = b->need[0] ? dlb_b_op1(b, "Neg", b->dout[0]) : -1;
+	return b->need[0] && b->din[0] < 0 ? -1 : 0;
+}
+
+#define PLAIN(n, f, grad) \
+	static int kernel_##n(struct dlb_backend *be, const struct dlb_op_io *io, struct dlb_kernel **k, struct dlb_error *err) \
+	{ \
+		return dlb_kernel_map(be, io, DLB_MAP_##f, 1, 0, 0, k, err); \
+	} \
+	const struct dlb_op_class dlb_op_##n = { .name = #n, .n_in = { 1, 1 }, .n_out = { 1, 1 }, .layout = DLB_LAYOUT_ANY, \
+		.work = "elementwise", .infer = dlb_infer_same, .gradient = grad, .kernel = kernel_##n };
+PLAIN(Neg, neg, gradient_neg)
+PLAIN(Sign, sign, NULL)
+PLAIN(Floor, floor, NULL)
+PLAIN(Ceil, ceil, NULL)
+PLAIN(Round, round, NULL)
+PLAIN(Not, not, NULL)
