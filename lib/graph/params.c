@@ -5,45 +5,20 @@
  * On 22 models exported from PyTorch this rule gives exactly the named parameters. What this pass takes for
  * a weight and autodiff finds no gradient for (a loss's class weights) becomes a constant again there. */
 #include <stdlib.h>
-#include <string.h>
 #include "graph/rewrite.h"
 
-enum { BN_MEAN = 3, BN_VAR = 4 };	/* BatchNormalization's inputs; its outputs 1 and 2 are their new values */
+enum { FIRST_BUFFER = 3 };	/* BatchNormalization: x, scale, bias, then the statistics */
 
 static bool is_initializer(const struct dlb_tensor *t)
 {
 	return t->kind == DLB_T_CONSTANT && t->initial && dlb_dtype_is_float(t->dtype) && (t->data || t->is_fill);
 }
 
-/* Since opset 14 an attribute says whether statistics are taken from the batch; before, the outputs asked for. */
-static bool takes_statistics(const struct dlb_op *o)
+static void find_buffers(struct dlb_graph *g, const struct dlb_op *o)
 {
-	return o->opset >= 14 ? dlb_attr_int(o->attr, o->n_attr, "training_mode", 0) != 0 : o->n_out > 1;
-}
-
-/* Statistics become buffers; a vertex that updates them writes them in place. */
-static void find_buffers(struct dlb_graph *g, int op)
-{
-	struct dlb_op *o = &g->op[op];
-	const bool writes = takes_statistics(o);
-
-	if (o->n_in <= BN_VAR)
-		return;
-	if (writes && o->n_out < 3) {
-		int *out = dlb_arena_array(&g->arena, 3, sizeof *out);
-		for (int k = 0; k < 3; k++)
-			out[k] = k < o->n_out ? o->out[k] : -1;
-		o->out = out;
-		o->n_out = 3;
-	}
-	for (int i = BN_MEAN; i <= BN_VAR; i++) {
-		const int t = o->in[i], k = i - BN_MEAN + 1;
-		if (t < 0 || (g->tensor[t].kind != DLB_T_CONSTANT && g->tensor[t].kind != DLB_T_BUFFER))
-			continue;
-		g->tensor[t].kind = DLB_T_BUFFER;
-		if (writes && (o->out[k] < 0 || !dlb_graph_is_output(g, o->out[k])))
-			o->out[k] = t;
-	}
+	for (int i = FIRST_BUFFER; i < o->n_in; i++)
+		if (o->in[i] >= 0 && g->tensor[o->in[i]].kind == DLB_T_CONSTANT)
+			g->tensor[o->in[i]].kind = DLB_T_BUFFER;
 }
 
 static int64_t product(const struct dlb_tensor *t, int first)
@@ -89,7 +64,7 @@ int dlb_graph_find_parameters(struct dlb_graph *g, struct dlb_error *err)
 		for (int k = 0; k < o->n_out; k++)
 			reached |= o->out[k] >= 0 && wanted[o->out[k]];
 		if (cls && cls->flags & DLB_OP_BUFFERS)
-			find_buffers(g, i);
+			find_buffers(g, o);
 		if (!reached || !cls || !cls->gradient)
 			continue;
 		for (int k = 0; k < o->n_in; k++) {

@@ -1,7 +1,7 @@
 /* BatchNormalization over all dimensions but 1, and its gradients.
  *
- * It trains (statistics of this batch, running ones moved on) when training_mode says so (opset 14 on), or,
- * before opset 14, when the vertex has more than one output or stands in a training graph without is_test. Then
+ * It trains (statistics of this batch, running ones moved on) when training_mode says so (opset 14 on); from
+ * opset 7 to 13, when the vertex has more than one output; at opset 6, without is_test in a training graph. Then
  *     running' = running * momentum + batch * (1 - momentum)
  * with the batch's biased variance (attribute "unbiased" of our own: PyTorch's n/(n-1)). The running statistics
  * (inputs 3, 4) are state: they are written in place; outputs 1 and 2 receive copies where somebody asks for them.
@@ -13,9 +13,9 @@ static bool trains(const struct dlb_op_io *io)
 {
 	if (io->opset >= 14)
 		return dlb_io_int(io, "training_mode", 0) != 0;
-	if (dlb_io_int(io, "is_test", 0))
-		return false;
-	return io->training || io->n_out > 1;
+	if (io->opset >= 7)
+		return io->n_out > 1;
+	return !dlb_io_int(io, "is_test", 0) && (io->training || io->n_out > 1);
 }
 
 static int infer(struct dlb_op_io *io, struct dlb_error *err)

@@ -20,3 +20,5 @@ OP(BinaryCrossEntropyLoss) OP(BinaryCrossEntropyLossGrad) OP(MeanSquaredErrorLos
 OP(Dropout) OP(DropoutGrad)								/* dropout.c */
 OP(Identity) OP(Reshape) OP(Flatten) OP(Squeeze) OP(Unsqueeze) OP(Layout)		/* view.c */
 OP(Update)										/* update.c */
+OP(SumLoss) OP(SumLossGrad)								/* sum_loss.c */
+OP(LayoutView)										/* layout_view.c */

@@ -1,0 +1,39 @@
+/* LayoutView (domain dlb): the same bytes under another layout's name, where both coincide: one channel (N,1,H,W)
+ * or one pixel (N,C,1,1). A view, so it costs nothing; Layout, its neighbour, moves bytes. */
+#include "op/kit.h"
+
+#include <string.h>
+
+static int infer(struct dlb_op_io *io, struct dlb_error *err)
+{
+	const struct dlb_desc *x = &io->in[0];
+	const char *to = dlb_io_str(io, "to", "plain");
+
+	if (x->n_dims >= 3 && x->dim[1] != 1 && dlb_desc_range(x, 2, x->n_dims) != 1)
+		return dlb_op_fail(io, err, "the layouts are not the same bytes: several channels and several pixels");
+	if (strcmp(to, "plain") && (strcmp(to, "channels-last") || x->n_dims < 3))
+		return dlb_op_fail(io, err, "layout '%s' is not possible for %d dimensions", to, x->n_dims);
+	io->out[0] = *x;
+	io->out[0].layout = strcmp(to, "plain") ? DLB_CHANNELS_LAST : DLB_PLAIN;
+	return 0;
+}
+
+static double no_flops(const struct dlb_op_io *io)
+{
+	(void)io;
+	return 0;
+}
+
+static int gradient(struct dlb_builder *b, struct dlb_error *err)
+{
+	const struct dlb_attr to = dlb_make_str("to", b->io.in[0].layout == DLB_PLAIN ? "plain" : "channels-last");
+
+	(void)err;
+	if (b->need[0])
+		b->din[0] = dlb_b_op(b, "LayoutView", &to, 1, &b->dout[0], 1, 1, NULL, b->in[0]);
+	return b->need[0] && b->din[0] < 0 ? -1 : 0;
+}
+
+const struct dlb_op_class dlb_op_LayoutView = { .name = "LayoutView", .domain = "dlb", .n_in = { 1, 1 }, .n_out = { 1, 1 },
+	.layout = DLB_LAYOUT_ANY, .flags = DLB_OP_VIEW, .work = "move", .infer = infer, .flops = no_flops,
+	.gradient = gradient, .kernel = dlb_kernel_view };
