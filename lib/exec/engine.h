@@ -1,0 +1,119 @@
+/* Inside lib/exec: what a rank holds, and a program made ready to run.
+ *
+ *     state     weights, buffers, gradient sums, optimizer state of this node, constants (state.c)
+ *     ground    the back end, the messages, one arena and one scratch area that all programs share
+ *     engine    a compiled program with its kernels prepared and every pointer fixed (engine.c)
+ *     feed      the thread that prepares the next step's samples (feed.c)
+ *     record    times of the steps, thinned out as they grow many (record.c)
+ *
+ * A run has a few engines over the same ground: full batches, the epoch's short last one, evaluation. */
+#ifndef DLB_EXEC_ENGINE_H
+#define DLB_EXEC_ENGINE_H
+#include "comm/comm.h"
+#include "data/data.h"
+#include "optim/optim.h"
+#include "plan/program.h"
+
+enum { DLB_MAX_STATES = 3 };
+
+/* ---- state.c ---- */
+struct dlb_state {
+	const struct dlb_graph *graph;
+	struct dlb_backend *be;
+	const int *placement;
+	int node, rule, n_slots;
+	void **value;				/* [tensor] weights and buffers that live here, else NULL */
+	void **slot[DLB_MAX_STATES];		/* [tensor] optimizer states of the weights here */
+	void **sum;				/* [op] gradient sums of updates here */
+	struct dlb_state_constant { int tensor; int64_t n; void *p; } *constant; int n_constants, cap_constants;
+	struct dlb_arena arena;
+};
+/* Allocates and zeroes; `sums`: with gradient sums. */
+int dlb_state_init(struct dlb_state *s, const struct dlb_graph *g, struct dlb_backend *be, const int *placement, int node,
+		   int rule, bool sums, struct dlb_error *err);
+void dlb_state_release(struct dlb_state *s);
+/* The node on which a weight or buffer lives, -1: nobody needs it. */
+int dlb_state_home(const struct dlb_graph *g, const int *placement, int tensor);
+/* Weights and buffers from the graph's data; where it has none, or with init, drawn from seed. */
+int dlb_state_load_graph(struct dlb_state *s, bool init, uint64_t seed, struct dlb_error *err);
+/* A constant at n samples in the back end's memory, made when first asked for. NULL with err: no memory. */
+void *dlb_state_constant(struct dlb_state *s, const struct dlb_graph *g, int tensor, int64_t n, struct dlb_error *err);
+/* init.c: fresh values of weight t by the op that reads it: He for convolutions and dense layers (uniform,
+ * PyTorch's default bound), ones and zeros for normalization, zeros for biases. Element i depends on
+ * (seed, name, i) alone. */
+void dlb_weight_draw(const struct dlb_graph *g, int t, uint64_t seed, void *dst);
+
+/* ---- engine.c ---- */
+struct dlb_ground {
+	struct dlb_backend *be;
+	struct dlb_comm *comm;
+	struct dlb_state *state;
+	char *arena; size_t arena_bytes;
+	void *scratch; size_t scratch_bytes;
+	double slow, debt_s;			/* factor of --slow, 1: none; what sleeping still owes */
+	bool sleep;				/* stretch by sleeping, not spinning */
+};
+/* What a step brings along: samples and labels by (tensor, m) at offsets the engine chose, seeds by m. */
+struct dlb_fed { char *base; double *seed; };
+struct dlb_feed_item { int tensor, micro_batch; int64_t first, n; size_t bytes, offset; };
+struct dlb_step {
+	int64_t step;				/* global, from 0 */
+	uint64_t seed, version;
+	double rate;
+	const struct dlb_fed *fed;
+};
+struct dlb_step_times { double step_s, busy_s, waits_s[DLB_N_WAITS], bytes_sent; };
+
+struct dlb_engine;				/* engine.c */
+struct dlb_engine_program {			/* what others may know of it */
+	const struct dlb_program *program;
+	int node;
+	struct dlb_feed_item *feed; int n_feed; size_t feed_bytes;
+	int n_computes;				/* kernels run a step */
+	int *compute_op, *compute_m;		/* [n_computes]; op: the graph's, accumulate: its update op */
+	bool *compute_is_op;			/* false: accumulate */
+	double *start_s, *end_s;		/* [n_computes] of the last step, from its start */
+	struct dlb_step_times times;		/* of the last step; step_s and collective are the caller's */
+};
+/* Prepares every kernel and pointer of ground->comm's rank. graph ids of state are those of tensor_of[] (NULL:
+ * the same graph). ground->arena must hold the program's arena by the time it runs; scratch_bytes grows. */
+int dlb_engine_new(struct dlb_engine **out, struct dlb_ground *ground, const struct dlb_program *p, int node,
+		   const struct dlb_optimizer_choice *optimizer, const int *tensor_of, struct dlb_error *err);
+void dlb_engine_free(struct dlb_engine *e);
+struct dlb_engine_program *dlb_engine_view(struct dlb_engine *e);
+/* One step, up to its end. -1: the comm broke (err). */
+int dlb_engine_run(struct dlb_engine *e, const struct dlb_step *s, struct dlb_error *err);
+/* Sum over m of seed_m * loss_m in double, of the losses made here; 0 when they are made elsewhere. */
+double dlb_engine_loss(const struct dlb_engine *e, const double *seed);
+/* Where (tensor, m) lies on this node after a run; NULL when it is not here. */
+const void *dlb_engine_at(const struct dlb_engine *e, int tensor, int m);
+/* Allocates arena and scratch for what the engines over it need. */
+int dlb_ground_ready(struct dlb_ground *g, size_t arena_bytes, struct dlb_error *err);
+void dlb_ground_release(struct dlb_ground *g);
+
+/* ---- feed.c ---- */
+struct dlb_feed;
+/* Reads ahead for any of the engines; data is borrowed. */
+int dlb_feed_new(struct dlb_feed **out, struct dlb_data *data, struct dlb_engine *const *e, int n, struct dlb_error *err);
+void dlb_feed_free(struct dlb_feed *f);
+/* Asks for the samples from `first` of `epoch` for engine `which`; at most two are under way. */
+void dlb_feed_ask(struct dlb_feed *f, int which, int64_t epoch, int64_t first);
+/* The oldest one asked for; valid until the second dlb_feed_ask after this. */
+const struct dlb_fed *dlb_feed_take(struct dlb_feed *f);
+
+/* ---- record.c ---- */
+enum { DLB_RECORD_SLOTS = 64, DLB_RECORD_STEPS = 4096 };
+struct dlb_record {
+	int n_computes;
+	int64_t seen;				/* steps offered */
+	int64_t stride, step_stride;
+	int n_slots, n_steps;
+	double *start_s, *end_s;		/* [slot][compute] */
+	double *slot_step_s;			/* [slot] */
+	struct dlb_step_times *step;		/* [n_steps] */
+};
+void dlb_record_init(struct dlb_record *r, int n_computes);
+void dlb_record_release(struct dlb_record *r);
+/* Keeps a step (or not): when the places are full every second one is given up. No allocation. */
+void dlb_record_add(struct dlb_record *r, const struct dlb_engine_program *e);
+#endif

@@ -1,0 +1,141 @@
+/* Reading ahead: a thread prepares the samples of the next step while this one computes.
+ *
+ * Two slots, filled in turn in the order asked for. A slot is laid out as its engine wants it: each (fed
+ * tensor, micro-batch) at its offset, and the seeds (weights of the micro-batches in the loss: labels
+ * that count over all that count). Nothing that a node does not read is prepared on it. */
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include "exec/engine.h"
+#include "util/mem.h"
+
+struct slot { struct dlb_fed fed; int which; int64_t epoch, first; };
+
+struct dlb_feed {
+	struct dlb_data *data;
+	struct dlb_engine *const *engine;
+	struct slot slot[2];
+	int64_t asked, filled, taken;		/* counts; slot = count % 2 */
+	bool stop, started;
+	pthread_t thread;
+	pthread_mutex_t lock;
+	pthread_cond_t changed;
+};
+
+static void fill(struct dlb_feed *f, struct slot *s)
+{
+	const struct dlb_engine_program *v = dlb_engine_view(f->engine[s->which]);
+	const struct dlb_program *p = v->program;
+	double total = 0.0;
+
+	for (int i = 0; i < v->n_feed; i++) {
+		const struct dlb_feed_item *x = &v->feed[i];
+
+		dlb_data_fill(f->data, x->tensor, s->epoch, s->first + x->first, x->n, s->fed.base + x->offset);
+	}
+	for (int m = 0; m < p->micro_batches; m++)
+		total += s->fed.seed[m] = dlb_data_counted(f->data, s->epoch, s->first + p->first[m], p->size[m]);
+	for (int m = 0; m < p->micro_batches; m++)
+		s->fed.seed[m] = total > 0.0 ? s->fed.seed[m] / total : 0.0;
+}
+
+static void *work(void *arg)
+{
+	struct dlb_feed *f = arg;
+
+	pthread_mutex_lock(&f->lock);
+	for (;;) {
+		while (!f->stop && f->filled == f->asked)
+			pthread_cond_wait(&f->changed, &f->lock);
+		if (f->stop)
+			break;
+		pthread_mutex_unlock(&f->lock);
+		fill(f, &f->slot[f->filled % 2]);
+		pthread_mutex_lock(&f->lock);
+		f->filled++;
+		pthread_cond_broadcast(&f->changed);
+	}
+	pthread_mutex_unlock(&f->lock);
+	return NULL;
+}
+
+int dlb_feed_new(struct dlb_feed **out, struct dlb_data *data, struct dlb_engine *const *e, int n, struct dlb_error *err)
+{
+	struct dlb_feed *f = dlb_xcalloc(1, sizeof *f);
+	size_t bytes = 64, seeds = 1;
+	bool any = false;
+
+	f->data = data;
+	f->engine = e;
+	for (int i = 0; i < n; i++) {
+		const struct dlb_engine_program *v = dlb_engine_view(e[i]);
+
+		bytes = v->feed_bytes > bytes ? v->feed_bytes : bytes;
+		seeds = (size_t)v->program->micro_batches > seeds ? (size_t)v->program->micro_batches : seeds;
+		any = any || v->n_feed;
+	}
+	for (int i = 0; i < 2; i++) {
+		f->slot[i].fed.base = dlb_xcalloc(bytes, 1);
+		f->slot[i].fed.seed = dlb_xcalloc(seeds, sizeof(double));
+	}
+	pthread_mutex_init(&f->lock, NULL);
+	pthread_cond_init(&f->changed, NULL);
+	/* A node that reads no samples only counts labels: not worth a thread. */
+	if (any && pthread_create(&f->thread, NULL, work, f)) {
+		dlb_feed_free(f);
+		return dlb_fail(err, NULL, "cannot start the thread that reads ahead");
+	}
+	f->started = any;
+	*out = f;
+	return 0;
+}
+
+void dlb_feed_free(struct dlb_feed *f)
+{
+	if (!f)
+		return;
+	if (f->started) {
+		pthread_mutex_lock(&f->lock);
+		f->stop = true;
+		pthread_cond_broadcast(&f->changed);
+		pthread_mutex_unlock(&f->lock);
+		pthread_join(f->thread, NULL);
+	}
+	pthread_mutex_destroy(&f->lock);
+	pthread_cond_destroy(&f->changed);
+	for (int i = 0; i < 2; i++) {
+		free(f->slot[i].fed.base);
+		free(f->slot[i].fed.seed);
+	}
+	free(f);
+}
+
+void dlb_feed_ask(struct dlb_feed *f, int which, int64_t epoch, int64_t first)
+{
+	struct slot *s = &f->slot[f->asked % 2];
+
+	pthread_mutex_lock(&f->lock);
+	s->which = which;
+	s->epoch = epoch;
+	s->first = first;
+	f->asked++;
+	if (f->started)
+		pthread_cond_broadcast(&f->changed);
+	pthread_mutex_unlock(&f->lock);
+}
+
+const struct dlb_fed *dlb_feed_take(struct dlb_feed *f)
+{
+	struct slot *s = &f->slot[f->taken % 2];
+
+	pthread_mutex_lock(&f->lock);
+	if (!f->started) {
+		fill(f, s);
+		f->filled++;
+	}
+	while (f->filled <= f->taken)
+		pthread_cond_wait(&f->changed, &f->lock);
+	f->taken++;
+	pthread_mutex_unlock(&f->lock);
+	return &s->fed;
+}

@@ -1,0 +1,147 @@
+/* What stays on a node from step to step: weights, running statistics, gradient sums, optimizer state.
+ *
+ * A weight lives on the node of its home op (its update). Every node works this out by itself from graph
+ * and placement, so nothing has to be said about who has what. */
+#include <stdlib.h>
+#include <string.h>
+#include "exec/engine.h"
+
+int dlb_state_home(const struct dlb_graph *g, const int *placement, int tensor)
+{
+	int op = dlb_graph_home(g, tensor);
+
+	return op < 0 ? -1 : placement[op];
+}
+
+static void *take(struct dlb_backend *be, const char *name, size_t bytes, struct dlb_error *err)
+{
+	void *p = be->ops->alloc(be, bytes ? bytes : 1);
+
+	if (!p)
+		dlb_fail(err, NULL, "no memory for %zu bytes of '%s' on this device", bytes, name);
+	return p;
+}
+
+int dlb_state_init(struct dlb_state *s, const struct dlb_graph *g, struct dlb_backend *be, const int *placement, int node,
+		   int rule, bool sums, struct dlb_error *err)
+{
+	size_t n = (size_t)g->n_tensors + 1;
+
+	memset(s, 0, sizeof *s);
+	s->graph = g;
+	s->be = be;
+	s->placement = placement;
+	s->node = node;
+	s->rule = rule;
+	s->n_slots = rule >= 0 ? dlb_optimizers[rule].n_state : 0;
+	s->value = dlb_arena_array(&s->arena, n, sizeof *s->value);
+	s->sum = dlb_arena_array(&s->arena, (size_t)g->n_ops + 1, sizeof *s->sum);
+	for (int k = 0; k < s->n_slots; k++)
+		s->slot[k] = dlb_arena_array(&s->arena, n, sizeof *s->slot[k]);
+	for (int t = 0; t < g->n_tensors; t++) {
+		const struct dlb_tensor *x = &g->tensor[t];
+		size_t bytes;
+
+		if ((x->kind != DLB_T_WEIGHT && x->kind != DLB_T_BUFFER) || dlb_state_home(g, placement, t) != node)
+			continue;
+		bytes = (size_t)dlb_tensor_bytes(x, 1);
+		if (!(s->value[t] = take(be, x->name, bytes, err)))
+			return -1;
+		if (x->kind != DLB_T_WEIGHT || x->home < 0 || g->op[x->home].phase != DLB_UPDATE)
+			continue;
+		for (int k = 0; k < s->n_slots; k++)
+			if (!(s->slot[k][t] = take(be, x->name, bytes, err)))
+				return -1;
+		if (sums && !(s->sum[x->home] = take(be, x->name, bytes, err)))
+			return -1;
+	}
+	return 0;
+}
+
+void dlb_state_release(struct dlb_state *s)
+{
+	if (!s->be)
+		return;
+	for (int t = 0; t < s->graph->n_tensors; t++) {
+		s->be->ops->free(s->be, s->value[t]);
+		for (int k = 0; k < s->n_slots; k++)
+			s->be->ops->free(s->be, s->slot[k][t]);
+	}
+	for (int o = 0; o < s->graph->n_ops; o++)
+		s->be->ops->free(s->be, s->sum[o]);
+	for (int i = 0; i < s->n_constants; i++)
+		s->be->ops->free(s->be, s->constant[i].p);
+	free(s->constant);
+	dlb_arena_release(&s->arena);
+	memset(s, 0, sizeof *s);
+}
+
+int dlb_state_load_graph(struct dlb_state *s, bool init, uint64_t seed, struct dlb_error *err)
+{
+	const struct dlb_graph *g = s->graph;
+
+	for (int t = 0; t < g->n_tensors; t++) {
+		const struct dlb_tensor *x = &g->tensor[t];
+		struct dlb_desc d;
+		void *fresh;
+
+		if (!s->value[t])
+			continue;
+		d = dlb_tensor_desc(x, 1);
+		if (x->data && !(init && x->kind == DLB_T_WEIGHT)) {
+			s->be->ops->upload(s->be, s->value[t], x->data, dlb_desc_bytes(&d));
+			continue;
+		}
+		if (!init && x->kind == DLB_T_WEIGHT && !x->is_fill)
+			return dlb_hint((dlb_fail(err, NULL, "weight '%s' has no values", x->name), err),
+					"--init SEED draws fresh ones");
+		fresh = dlb_xmalloc(dlb_desc_bytes(&d) + 1);
+		if (x->is_fill && !(init && x->kind == DLB_T_WEIGHT)) {
+			for (int64_t i = 0; i < dlb_desc_count(&d); i++)
+				dlb_value_set(fresh, d.dtype, i, x->fill);
+		} else {
+			dlb_weight_draw(g, t, seed, fresh);
+		}
+		s->be->ops->upload(s->be, s->value[t], fresh, dlb_desc_bytes(&d));
+		free(fresh);
+	}
+	return 0;
+}
+
+void *dlb_state_constant(struct dlb_state *s, const struct dlb_graph *g, int tensor, int64_t n, struct dlb_error *err)
+{
+	const struct dlb_tensor *x = &g->tensor[tensor];
+	struct dlb_state_constant *c;
+	struct dlb_desc d;
+	const void *value;
+	void *p;
+
+	/* Constants of an evaluation graph have ids of their own: they are told apart by name and size too. */
+	if (!x->data_mul) {
+		bool follows = false;
+
+		for (int i = 0; i < x->n_dims; i++)
+			follows = follows || x->dim[i].mul;
+		if (!follows)
+			n = 1;
+	}
+	if (g == s->graph)
+		for (int i = 0; i < s->n_constants; i++)
+			if (s->constant[i].tensor == tensor && s->constant[i].n == n)
+				return s->constant[i].p;
+	d = dlb_tensor_desc(x, n);
+	value = dlb_tensor_value(x, n, &s->arena);
+	if (!value) {
+		dlb_fail(err, NULL, "constant '%s' has no values", x->name);
+		return NULL;
+	}
+	if (!(p = take(s->be, x->name, dlb_desc_bytes(&d), err)))
+		return NULL;
+	s->be->ops->upload(s->be, p, value, dlb_desc_bytes(&d));
+	DLB_GROW(s->constant, s->n_constants, s->cap_constants);
+	c = &s->constant[s->n_constants++];
+	c->tensor = g == s->graph ? tensor : -1;
+	c->n = n;
+	c->p = p;
+	return p;
+}
