@@ -63,6 +63,8 @@ int dlb_cluster_check(const struct dlb_cluster *c, struct dlb_error *err);
 json_t *dlb_cluster_write(const struct dlb_cluster *c);			/* returns new */
 int dlb_cluster_read(const struct dlb_doc *d, struct dlb_cluster *c, struct dlb_error *err);
 int dlb_cluster_read_section(const struct dlb_ref *r, struct dlb_cluster *c, struct dlb_error *err);
+/* A file that holds a cluster section, bare or in a document; or, when there is no such file, a synthetic string. */
+int dlb_cluster_from(const char *file_or_text, struct dlb_cluster *c, struct dlb_error *err);
 /* Links on the route from node a to node b, in order; returns their number (0 when a == b), at most 16. */
 int dlb_cluster_route(const struct dlb_cluster *c, int a, int b, int link[16]);
 double dlb_cluster_transfer_s(const struct dlb_cluster *c, double bytes, int a, int b);	/* alone */

@@ -8,8 +8,10 @@
  *
  * Members that say nothing (0, unknown, none) are left out. */
 #include "cluster/cluster.h"
+#include <errno.h>
 #include <math.h>
 #include <string.h>
+#include <unistd.h>
 
 enum { MAX_ROWS = 1 << 20 };
 
@@ -406,4 +408,44 @@ int dlb_cluster_read(const struct dlb_doc *d, struct dlb_cluster *c, struct dlb_
 		return -1;
 	struct dlb_ref r = dlb_ref_root(d, "cluster");
 	return dlb_cluster_read_section(&r, c, err);
+}
+
+static int read_file(const char *path, struct dlb_cluster *c, struct dlb_error *err)
+{
+	struct dlb_doc bare = { .root = NULL };
+	json_error_t e;
+	char where[300];
+	int rc;
+
+	bare.root = json_load_file(path, JSON_REJECT_DUPLICATES, &e);
+	if (!bare.root) {
+		snprintf(where, sizeof where, "%.200s:%d:%d", path, e.line, e.column);
+		return dlb_fail(err, where, "%s", e.text);
+	}
+	if (json_object_get(bare.root, "dlb")) {
+		struct dlb_doc d;
+		json_decref(bare.root);
+		if (dlb_doc_read(&d, path, err))
+			return -1;
+		rc = dlb_cluster_read(&d, c, err);
+		dlb_doc_release(&d);
+		return rc;
+	}
+	snprintf(bare.name, sizeof bare.name, "%s", path);
+	struct dlb_ref r = { .v = bare.root, .index = -1, .doc = bare.name };
+	rc = dlb_cluster_read_section(&r, c, err);
+	dlb_doc_release(&bare);
+	return rc;
+}
+
+int dlb_cluster_from(const char *file_or_text, struct dlb_cluster *c, struct dlb_error *err)
+{
+	size_t n = strlen(file_or_text);
+	bool named_json = n > 5 && !strcmp(file_or_text + n - 5, ".json");
+
+	if (!access(file_or_text, R_OK))
+		return read_file(file_or_text, c, err);
+	if (named_json || *file_or_text == '/' || !strncmp(file_or_text, "./", 2) || !strncmp(file_or_text, "../", 3))
+		return dlb_fail(err, NULL, "cannot open '%s': %s", file_or_text, strerror(errno));
+	return dlb_cluster_parse(file_or_text, c, err);
 }

@@ -4,11 +4,16 @@
  * several); nodes hang in the leaf that holds their cores. A NUMA memory whose cores are none (CXL
  * expanders, persistent memory) belongs to the group it is local to, and its class says what it is. */
 #include "cluster/cluster.h"
+#include <errno.h>
 #include <hwloc.h>
+#include <signal.h>
 #include <string.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 enum { MAX_CORES = 1 << 16 };
+static const int deadly[] = { SIGSEGV, SIGABRT, SIGBUS, SIGFPE, SIGILL };
 
 struct finder {
 	hwloc_topology_t t;
@@ -102,7 +107,20 @@ static int common_group(const struct finder *f, hwloc_const_bitmap_t cpus)
 	return f->host;
 }
 
-static const char *memory_class(hwloc_obj_t m)
+/* Whether cores that this memory is local to have another, earlier one nearer to them: then it is not the
+ * memory that their controllers drive. */
+static bool is_second(hwloc_topology_t t, hwloc_obj_t m)
+{
+	for (hwloc_obj_t o = NULL; (o = hwloc_get_next_obj_by_type(t, HWLOC_OBJ_NUMANODE, o));) {
+		if (o == m || hwloc_bitmap_iszero(o->cpuset) || !hwloc_bitmap_isincluded(o->cpuset, m->cpuset))
+			continue;
+		if (!hwloc_bitmap_isequal(o->cpuset, m->cpuset) || o->os_index < m->os_index)
+			return true;
+	}
+	return false;
+}
+
+static const char *memory_class(hwloc_topology_t t, hwloc_obj_t m)
 {
 	const char *dax = hwloc_obj_get_info_by_name(m, "DAXType");
 
@@ -112,9 +130,9 @@ static const char *memory_class(hwloc_obj_t m)
 		return "nvm";
 	if (m->subtype && (!strcmp(m->subtype, "HBM") || !strcmp(m->subtype, "MCDRAM")))
 		return "hbm";
-	/* Memory without cores, attached over a link rather than to a memory controller beside cores: on
-	 * today's servers a CXL expander brought online as system memory. */
-	return hwloc_bitmap_iszero(m->cpuset) ? "cxl" : "dram";
+	/* Memory without cores of its own, attached over a link rather than to a memory controller beside
+	 * cores: on today's servers a CXL expander brought online as system memory. */
+	return hwloc_bitmap_iszero(m->cpuset) || is_second(t, m) ? "cxl" : "dram";
 }
 
 /* Where a memory without cores is local to: the nearest ancestor with cores. */
@@ -141,7 +159,7 @@ static void find_memories(struct finder *f)
 
 	for (hwloc_obj_t m = NULL; (m = hwloc_get_next_obj_by_type(f->t, HWLOC_OBJ_NUMANODE, m)); i++) {
 		char name[32];
-		const char *cls = memory_class(m);
+		const char *cls = memory_class(f->t, m);
 		snprintf(name, sizeof name, "%s%d", cls, i);
 		int k = dlb_cluster_add_memory(c, common_group(f, local_cpus(m)), name, cls,
 					       (double)m->attr->numanode.local_memory);
@@ -193,8 +211,34 @@ static void find_nodes(struct finder *f, const char *host, int threads)
 		c->node[i].memory_bytes = (double)(int64_t)(bytes / c->n_nodes);
 }
 
+/* hwloc trusts the XML that it reads, to the point of crashing on a bad one, so a child tries it first. */
+static bool xml_loads(const char *xml)
+{
+	int status = -1;
+	pid_t child = fork();
+
+	if (child == 0) {
+		hwloc_topology_t t;
+		struct rlimit no_core = { 0, 0 };
+		setrlimit(RLIMIT_CORE, &no_core);
+		for (int i = 0; i < DLB_LEN(deadly); i++)
+			signal(deadly[i], SIG_DFL);
+		if (!freopen("/dev/null", "w", stderr) || hwloc_topology_init(&t) || hwloc_topology_set_xml(t, xml) ||
+		    hwloc_topology_set_flags(t, HWLOC_TOPOLOGY_FLAG_INCLUDE_DISALLOWED) || hwloc_topology_load(t))
+			_exit(1);
+		_exit(0);
+	}
+	while (child > 0 && waitpid(child, &status, 0) < 0 && errno == EINTR)
+		;
+	return child > 0 && WIFEXITED(status) && !WEXITSTATUS(status);
+}
+
 static int load(hwloc_topology_t t, const char *xml, struct dlb_error *err)
 {
+	if (xml && access(xml, R_OK))
+		return dlb_fail(err, NULL, "cannot open '%s': %s", xml, strerror(errno));
+	if (xml && !xml_loads(xml))
+		return dlb_fail(err, xml, "not a topology that hwloc can read");
 	if (xml && hwloc_topology_set_xml(t, xml))
 		return dlb_fail(err, xml, "not a topology that hwloc can read");
 	/* Caches of instructions and groups are of no use to a plan; memory nodes without cores are. */

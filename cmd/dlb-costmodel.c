@@ -1,0 +1,77 @@
+/* dlb-costmodel: graph + profile + cluster -> cost. */
+#include <stdio.h>
+
+#include "cost/cost.h"
+#include "util/cli.h"
+
+/* The cluster of -c goes into the document; without -c the document's own stands. */
+static int get_cluster(struct dlb_doc *doc, const char *from, struct dlb_cluster *cl, struct dlb_error *err)
+{
+	if (from) {
+		if (dlb_cluster_from(from, cl, err))
+			return -1;
+		dlb_doc_set(doc, "cluster", dlb_cluster_write(cl));
+		return 0;
+	}
+	if (!dlb_doc_section(doc, "cluster")) {
+		dlb_fail(err, doc->name, "no section 'cluster'");
+		return dlb_hint(err, "give one with --cluster, as in -c cpu:2, or make one with dlb-profile --cluster");
+	}
+	return dlb_cluster_read(doc, cl, err);
+}
+
+static int make_cost(struct dlb_doc *doc, const char *from, bool verbose, struct dlb_error *err)
+{
+	static const char *const inputs[] = { "graph", "profile", "cluster", NULL };
+	struct dlb_graph g = { .n_ops = 0 };
+	struct dlb_profile p = { .n_kinds = 0 };
+	struct dlb_cluster cl = { .n_nodes = 0 };
+	struct dlb_cost c = { .n_ops = 0 };
+	bool profiled = dlb_doc_section(doc, "profile");
+	int rc = -1;
+
+	if (dlb_graph_read(doc, &g, err) || (profiled && dlb_profile_read(doc, &g, &p, err)) ||
+	    get_cluster(doc, from, &cl, err) || dlb_cost_fit(&c, &g, profiled ? &p : NULL, &cl, err))
+		goto out;
+	json_t *section = dlb_cost_write(&c);
+	json_object_set_new(section, "inputs", dlb_doc_input_hashes(doc, inputs));
+	dlb_doc_set(doc, "cost", section);
+	if (verbose)
+		dlb_cost_print_fit(&c, stderr);
+	rc = 0;
+out:
+	dlb_cost_release(&c);
+	dlb_cluster_release(&cl);
+	dlb_profile_release(&p);
+	dlb_graph_release(&g);
+	return rc;
+}
+
+int main(int argc, char **argv)
+{
+	const char *cluster = NULL;
+	const struct dlb_opt opts[] = {
+		{ 'c', "cluster", DLB_OPT_STR, &cluster, "CLUSTER",
+		  "file with a cluster, or a synthetic one such as 'cpu:2 host cpu/4:1*0.5'", NULL, 0, 0 },
+	};
+	struct dlb_cli cli = { .tool = "dlb-costmodel", .usage = "[OPTION...] [FILE]",
+			       .summary = "what each op would take on each kind of device", .opts = opts,
+			       .n_opts = DLB_LEN(opts), .max_operands = 1 };
+	struct dlb_error err = { .what = "" };
+	struct dlb_doc doc;
+
+	if (dlb_cli_parse(&cli, argc, argv))
+		return cli.status;
+	if (dlb_doc_read(&doc, cli.n_operands ? cli.operands[0] : NULL, &err))
+		return dlb_cli_die(&cli, &err);
+	if (make_cost(&doc, cluster, cli.verbose, &err)) {
+		dlb_doc_release(&doc);
+		return dlb_cli_die(&cli, &err);
+	}
+	dlb_doc_provenance(&doc, cli.tool, argc, argv);
+	int failed = dlb_doc_write(&doc, stdout, &err);
+	dlb_doc_release(&doc);
+	if (failed)
+		return dlb_cli_die(&cli, &err);
+	return dlb_cli_close_stdout(&cli);
+}

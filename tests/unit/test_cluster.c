@@ -1,0 +1,235 @@
+/* cluster: synthetic strings, routes and transfers, what hwloc finds, the section both ways, bad input. */
+#include <assert.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "cluster/cluster.h"
+
+static void parse(const char *text, struct dlb_cluster *c)
+{
+	struct dlb_error err = { .status = 0 };
+
+	if (dlb_cluster_parse(text, c, &err)) {
+		dlb_error_print(stderr, text, -1, &err);
+		abort();
+	}
+}
+
+static void bad(const char *text, const char *what)
+{
+	struct dlb_error err = { .status = 0 };
+	struct dlb_cluster c;
+
+	if (dlb_cluster_parse(text, &c, &err) != -1 || err.status != 2 || !strstr(err.what, what)) {
+		dlb_error_print(stderr, text, -1, &err);
+		abort();
+	}
+}
+
+static bool near(double a, double b)
+{
+	return fabs(a - b) <= 1e-12 * fabs(b);
+}
+
+static void test_words(void)
+{
+	struct dlb_cluster c;
+
+	parse("cpu:2", &c);
+	assert(c.n_nodes == 2 && c.n_kinds == 1 && c.n_groups == 1 && c.n_links == 1);
+	assert(!strcmp(c.kind[0].name, "cpu") && c.kind[0].threads == 1 && !strcmp(c.node[1].host, "h0"));
+	assert(c.node[1].device == 1 && isinf(dlb_cluster_node_memory(&c, 0)));
+	dlb_cluster_release(&c);
+
+	parse("cpu/4:1, cpu:1*0.5@8GB cpu/1@512MiB", &c);
+	assert(c.n_nodes == 3 && c.n_kinds == 2 && !strcmp(c.kind[0].name, "cpu/4") && c.kind[0].threads == 4);
+	assert(!strcmp(c.kind[0].backend, "cpu") && c.node[1].speed == 0.5 && c.node[1].memory_bytes == 8e9);
+	assert(c.node[2].kind == c.node[1].kind && c.node[2].memory_bytes == 512.0 * 1048576);
+	dlb_cluster_release(&c);
+
+	parse("cuda:4", &c);
+	assert(c.n_nodes == 4 && c.kind[0].peak_flops > 0 && dlb_cluster_node_memory(&c, 3) == 16e9);
+	dlb_cluster_release(&c);
+
+	parse("host a=cpu:2 b=cpu:2 link=socket:1e-6,2e9 link=shm:2e-6,1e9", &c);
+	assert(c.n_groups == 3 && c.node[0].group != c.node[2].group);
+	assert(near(dlb_cluster_transfer_s(&c, 1e6, 0, 1), 1e-6 + 1e6 / 2e9));
+	assert(near(dlb_cluster_transfer_s(&c, 1e6, 0, 2), 2e-6 + 1e6 / 1e9));
+	dlb_cluster_release(&c);
+
+	bad("", "a kind of node");
+	bad("  ,", "a kind of node");
+	bad("cpu:", "a number of nodes");
+	bad("cpu:0", "a number of nodes");
+	bad("cpu:-1", "a number of nodes");
+	bad("cpu:99999999999999999999", "a number of nodes");
+	bad("cpu/0", "a number of threads");
+	bad("cpu*0", "a positive speed");
+	bad("cpu*inf", "a positive speed");
+	bad("cpu*1e999", "a positive speed");
+	bad("cpu@", "an amount of memory");
+	bad("cpu:2;", "a blank or ','");
+	bad("link=shm", "a latency");
+	bad("link=shm:1e-6", "',' and a bandwidth");
+	bad("link=shm:1e-6,0 cpu", "a bandwidth");
+	bad("link=foo:1,1", "a class of link");
+	bad("4:cpu", "a name");
+	bad("cpu:1048576 cpu:1", "more than");
+}
+
+static void test_hosts(void)
+{
+	struct dlb_cluster c;
+	int link[DLB_MAX_ROUTE];
+
+	parse("cpu:2 host cpu:2*0.5 link=rack:5e-6,1.25e9", &c);
+	assert(c.n_nodes == 4 && c.n_groups == 3 && !strcmp(c.node[2].host, "h1") && c.node[2].device == 0);
+	assert(dlb_cluster_route(&c, 0, 1, link) == 1 && !strcmp(c.link[link[0]].cls, "shm"));
+	assert(dlb_cluster_route(&c, 0, 0, link) == 0 && dlb_cluster_transfer_s(&c, 1e9, 1, 1) == 0);
+	assert(dlb_cluster_route(&c, 0, 3, link) == 2 && !strcmp(c.link[link[0]].name, "rack:h0"));
+	assert(near(dlb_cluster_transfer_s(&c, 1.25e6, 0, 3), 5e-6 + 1e-3));
+	dlb_cluster_release(&c);
+
+	parse("cpu host cpu rack cpu host cpu link=rack:1e-5,1e9 link=site:1e-3,1e8", &c);
+	assert(c.n_groups == 7 && c.n_nodes == 4);
+	assert(near(dlb_cluster_transfer_s(&c, 1e6, 0, 1), 1e-5 + 1e-3));
+	assert(dlb_cluster_route(&c, 0, 3, link) == 4 && !strcmp(c.link[link[0]].name, "rack:h0") &&
+	       !strcmp(c.link[link[1]].name, "site:r0") && !strcmp(c.link[link[3]].name, "rack:h3"));
+	assert(near(dlb_cluster_transfer_s(&c, 1e6, 0, 3), 1e-5 + 1e-3 + 1e-2));
+	for (int a = 0; a < 4; a++)
+		for (int b = 0; b < 4; b++)
+			assert(near(dlb_cluster_transfer_s(&c, 77, a, b), dlb_cluster_transfer_s(&c, 77, b, a)) || a == b);
+	dlb_cluster_release(&c);
+
+	parse("cpu:1024", &c);
+	assert(c.n_nodes == 1024 && c.node[1023].device == 1023);
+	dlb_cluster_release(&c);
+}
+
+/* write, read, write again: the same text. */
+static void round_trip(const struct dlb_cluster *c)
+{
+	struct dlb_error err = { .status = 0 };
+	struct dlb_cluster back;
+	struct dlb_doc d;
+	char *a, *b;
+
+	dlb_doc_init(&d, "f.json");
+	dlb_doc_set(&d, "cluster", dlb_cluster_write(c));
+	if (dlb_cluster_read(&d, &back, &err)) {
+		dlb_error_print(stderr, "round trip", -1, &err);
+		abort();
+	}
+	json_t *again = dlb_cluster_write(&back);
+	a = json_dumps(dlb_doc_section(&d, "cluster"), JSON_COMPACT);
+	b = json_dumps(again, JSON_COMPACT);
+	assert(!strcmp(a, b) && back.n_nodes == c->n_nodes);
+	free(a);
+	free(b);
+	json_decref(again);
+	dlb_cluster_release(&back);
+	dlb_doc_release(&d);
+}
+
+static void test_round_trips(void)
+{
+	static const char *const texts[] = { "cpu:2", "cpu/4:1 cpu:1*0.5@8GB", "s0=cpu:2 s1=cpu:2 host cuda:4 rack cpu:3",
+					     "cpu:64*0.123456789012345 host cpu:64 link=rack:1e-6,3e9" };
+	struct dlb_cluster c;
+
+	for (int i = 0; i < DLB_LEN(texts); i++) {
+		parse(texts[i], &c);
+		round_trip(&c);
+		dlb_cluster_release(&c);
+	}
+}
+
+static void bad_section(const char *section, const char *where, const char *what)
+{
+	struct dlb_error err = { .status = 0 };
+	struct dlb_cluster c;
+	struct dlb_doc d;
+	char *text = dlb_xprintf("{\"dlb\":\"1.0\",\"cluster\":%s}", section);
+
+	assert(!dlb_doc_parse(&d, text, strlen(text), "f.json", &err));
+	if (dlb_cluster_read(&d, &c, &err) != -1 || err.status != 2 || !strstr(err.where, where) || !strstr(err.what, what)) {
+		dlb_error_print(stderr, section, -1, &err);
+		abort();
+	}
+	dlb_doc_release(&d);
+	free(text);
+}
+
+#define KINDS "\"kinds\":[{\"name\":\"cpu\"}]"
+#define LINKS "\"links\":[{\"name\":\"l\",\"latency_s\":0,\"bandwidth_Bps\":1}]"
+
+static void test_bad_sections(void)
+{
+	bad_section("{}", "/cluster", "");
+	bad_section("{\"nodse\":[]}", "/cluster", "nodse");
+	bad_section("{" KINDS ",\"groups\":[{\"name\":\"g\"}],\"nodes\":[]}", "/cluster/nodes", "at least one node");
+	bad_section("{" KINDS ",\"groups\":[{\"name\":\"g\"}],\"nodes\":[{\"kind\":\"cup\",\"group\":\"g\"}]}",
+		    "/cluster/nodes/0/kind", "no kind 'cup'");
+	bad_section("{" KINDS ",\"groups\":[{\"name\":\"g\"}],\"nodes\":[{\"kind\":\"cpu\",\"group\":\"h\"}]}",
+		    "/cluster/nodes/0/group", "no group 'h'");
+	bad_section("{" KINDS ",\"groups\":[{\"name\":\"g\"}],\"nodes\":[{\"id\":3,\"kind\":\"cpu\",\"group\":\"g\"}]}",
+		    "/cluster/nodes/0/id", "count from 0");
+	bad_section("{" KINDS ",\"groups\":[{\"name\":\"g\"}],\"nodes\":[{\"kind\":\"cpu\",\"group\":\"g\",\"speed\":-1}]}",
+		    "/cluster/nodes/0/speed", "below");
+	bad_section("{" KINDS ",\"groups\":[{\"name\":\"g\"},{\"name\":\"g\"}],\"nodes\":[]}", "/cluster/groups/1", "taken");
+	bad_section("{" KINDS ",\"groups\":[{\"name\":\"a\",\"parent\":\"b\"},{\"name\":\"b\",\"parent\":\"a\"}],"
+		    "\"nodes\":[{\"kind\":\"cpu\",\"group\":\"a\"}]}", "/cluster/groups/0", "cycle");
+	bad_section("{" KINDS ",\"groups\":[{\"name\":\"a\"},{\"name\":\"b\"}],\"nodes\":[{\"kind\":\"cpu\",\"group\":\"a\"}]}",
+		    "/cluster/groups/1", "second group without parent");
+	bad_section("{" KINDS "," LINKS ",\"groups\":[{\"name\":\"a\",\"up\":\"m\"}],\"nodes\":[{\"kind\":\"cpu\",\"group\":\"a\"}]}",
+		    "/cluster/groups/0/up", "no link 'm'");
+	bad_section("{\"kinds\":[{\"name\":\"cpu\",\"threads\":0}],\"groups\":[],\"nodes\":[]}", "/cluster/kinds/0/threads", "below");
+	bad_section("{\"kinds\":[{\"name\":\"cpu\",\"without\":[3]}],\"groups\":[],\"nodes\":[]}", "/cluster/kinds/0/without/0", "");
+}
+
+/* Two packages of two NUMA domains of two cores each, and a memory without cores, as hwloc's own text. */
+static void test_topology(void)
+{
+	struct dlb_error err = { .status = 0 };
+	struct dlb_cluster c;
+	int cxl = 0;
+
+	if (dlb_cluster_discover(&c, NULL, 1, &err)) {
+		dlb_error_print(stderr, "discover", -1, &err);
+		abort();
+	}
+	assert(c.n_nodes >= 1 && c.n_memories >= 1 && c.n_groups >= 1);
+	round_trip(&c);
+	printf("this host: %d nodes, %d groups, %d memories\n", c.n_nodes, c.n_groups, c.n_memories);
+	dlb_cluster_release(&c);
+
+	const char *file = "tests/data/topology-2x2-cxl.xml";
+	if (access(file, R_OK)) {
+		printf("skip: no %s from here\n", file);
+		return;
+	}
+	if (dlb_cluster_discover(&c, file, 2, &err)) {
+		dlb_error_print(stderr, file, -1, &err);
+		abort();
+	}
+	for (int i = 0; i < c.n_memories; i++)
+		cxl += !strcmp(c.memory[i].cls, "cxl");
+	assert(c.n_nodes == 4 && c.n_groups == 7 && cxl == 1 && !strcmp(c.kind[0].name, "cpu/2"));
+	round_trip(&c);
+	dlb_cluster_release(&c);
+	assert(dlb_cluster_discover(&c, "/dev/null", 1, &err) == -1 && strstr(err.what, "not a topology"));
+	assert(dlb_cluster_discover(&c, "no/such/file.xml", 1, &err) == -1 && strstr(err.what, "cannot open"));
+}
+
+int main(void)
+{
+	test_words();
+	test_hosts();
+	test_round_trips();
+	test_bad_sections();
+	test_topology();
+	puts("cluster: synthetic strings, routes, hwloc, section both ways, bad input");
+	return 0;
+}
