@@ -152,5 +152,8 @@ int dlb_graph_warnings(struct dlb_graph *g, const char ***lines);
 
 /* -- document (graph_json.c) -- */
 json_t *dlb_graph_write(const struct dlb_graph *g);				/* returns new */
-int dlb_graph_read(const struct dlb_doc *d, struct dlb_graph *g, struct dlb_error *err);	/* ends in check */
+/* Overwrites g (empty on error); ends in check and index. Data of weights: see model/weights.h. */
+int dlb_graph_read(const struct dlb_doc *d, struct dlb_graph *g, struct dlb_error *err);
+const char *dlb_tensor_kind_name(enum dlb_tensor_kind kind);			/* "weight-gradient" */
+const char *dlb_phase_name(enum dlb_phase phase);				/* "forward" */
 #endif

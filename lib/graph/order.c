@@ -293,6 +293,8 @@ static int check_tensor(const struct dlb_graph *g, int i, struct dlb_error *err)
 	for (int k = 0; k < t->n_dims; k++) {
 		const struct dlb_dim d = t->dim[k];
 		snprintf(where, sizeof where, "/graph/tensors/%d/shape/%d", i, k);
+		if (t->data && d.mul)
+			return dlb_fail(err, where, "tensor '%s' has values, but its shape follows the batch", t->name);
 		if (d.mul < -MAX_DIM || d.mul > MAX_DIM || d.add < -MAX_DIM || d.add > MAX_DIM)
 			return dlb_fail(err, where, "dimension of tensor '%s' is out of range", t->name);
 		const double v = (double)d.mul * (double)(g->batch ? g->batch : 1) + (double)d.add;

@@ -1,0 +1,459 @@
+/* The document's section "graph" to struct dlb_graph and back: see graph.h, dlb-document(5) and
+ * share/schemas/graph.json.
+ *
+ *     {"batch":32, "dtype":"f32", "training":true, "opset":17, "model":{"path","sha256","format"},
+ *      "inputs":[0], "outputs":[12], "loss":13, "label":14, "seed":15,
+ *      "ops":[{"id":0, "name":"conv1", "type":"Conv", "phase":"forward", "inputs":[0,1,null], "outputs":[5],
+ *              "attributes":{"strides":[2,2]}, "of":3, "colocate":2, "flop":1e6, "flop_fixed":0, ...}],
+ *      "tensors":[{"id":0, "name":"x", "kind":"input", "dtype":"f32", "shape":["N",1,28,28], "size_bytes":100352}]}
+ *
+ * Ids are positions. Members that say nothing (of, colocate, home ... of nothing; no domain; the graph's own
+ * opset) are left out. Weights' data stay in the model's file (lib/model/weights.h); what the file does not have
+ * under the tensor's name, such as a folded constant, and small constants are written as `value`.
+ * Reading and writing are linear in the size of the document. */
+#include <assert.h>
+#include <math.h>
+#include <string.h>
+#include "graph/graph.h"
+#include "graph/value_json.h"
+
+#define SMALL_COUNT 64			/* values of constants up to here are always written, for people */
+
+static const char *const kind_names[DLB_N_T_KINDS] = {
+	[DLB_T_INPUT] = "input", [DLB_T_LABEL] = "label", [DLB_T_SEED] = "seed", [DLB_T_WEIGHT] = "weight",
+	[DLB_T_BUFFER] = "buffer", [DLB_T_CONSTANT] = "constant", [DLB_T_ACTIVATION] = "activation",
+	[DLB_T_GRADIENT] = "gradient", [DLB_T_WEIGHT_GRADIENT] = "weight-gradient",
+};
+static const char *const phase_names[DLB_N_PHASES] = {
+	[DLB_FORWARD] = "forward", [DLB_BACKWARD] = "backward", [DLB_UPDATE] = "update",
+};
+static const char *const layout_names[] = { [DLB_PLAIN] = "plain", [DLB_CHANNELS_LAST] = "channels-last" };
+
+const char *dlb_tensor_kind_name(enum dlb_tensor_kind kind) { return kind_names[kind]; }
+const char *dlb_phase_name(enum dlb_phase phase) { return phase_names[phase]; }
+
+/* -- writing -- */
+
+static void set_int(json_t *o, const char *key, int64_t v) { json_object_set_new(o, key, json_integer(v)); }
+static void set_str(json_t *o, const char *key, const char *v) { json_object_set_new(o, key, json_string(v)); }
+
+/* Work is counted in whole FLOP and bytes, mostly; whole numbers are written as such. */
+static void set_count(json_t *o, const char *key, double v)
+{
+	assert(isfinite(v));
+	json_object_set_new(o, key, v == floor(v) && fabs(v) < 0x1p53 ? json_integer((json_int_t)v) : json_real(v));
+}
+
+static json_t *write_ids(const int *id, int n)
+{
+	json_t *a = json_array();
+	for (int i = 0; i < n; i++)
+		json_array_append_new(a, id[i] < 0 ? json_null() : json_integer(id[i]));
+	return a;
+}
+
+static json_t *write_op(const struct dlb_graph *g, int i)
+{
+	const struct dlb_op *p = &g->op[i];
+	json_t *o = json_object();
+	set_int(o, "id", i);
+	set_str(o, "name", p->name);
+	set_str(o, "type", p->type);
+	if (*p->domain)
+		set_str(o, "domain", p->domain);
+	if (p->opset != g->opset)
+		set_int(o, "opset", p->opset);
+	set_str(o, "phase", phase_names[p->phase]);
+	json_object_set_new(o, "inputs", write_ids(p->in, p->n_in));
+	json_object_set_new(o, "outputs", write_ids(p->out, p->n_out));
+	json_object_set_new(o, "attributes", dlb_attrs_write(p->attr, p->n_attr));
+	if (p->of >= 0)
+		set_int(o, "of", p->of);
+	if (p->colocate >= 0)
+		set_int(o, "colocate", p->colocate);
+	set_count(o, "flop", p->flop);
+	set_count(o, "flop_fixed", p->flop_fixed);
+	set_count(o, "bytes", p->bytes);
+	set_count(o, "bytes_fixed", p->bytes_fixed);
+	return o;
+}
+
+static void write_data(json_t *o, const struct dlb_tensor *t, int64_t batch)
+{
+	if (t->is_fill) {
+		json_object_set_new(o, "fill", dlb_real_write(t->fill));
+		return;
+	}
+	if (!t->data || t->n_dims < 0)
+		return;
+	const struct dlb_desc d = dlb_tensor_desc(t, batch);
+	const int64_t count = dlb_desc_count(&d);
+	const bool state = t->kind == DLB_T_WEIGHT || t->kind == DLB_T_BUFFER;
+	if (t->in_model && !t->data_mul && (state || count > SMALL_COUNT))
+		return;
+	json_object_set_new(o, "value", dlb_values_write(t->data, t->dtype, count));
+	if (t->data_mul)
+		json_object_set_new(o, "value_per_sample", dlb_values_write(t->data_mul, DLB_I64, count));
+}
+
+static json_t *write_tensor(const struct dlb_graph *g, int i)
+{
+	const struct dlb_tensor *t = &g->tensor[i];
+	json_t *o = json_object();
+	set_int(o, "id", i);
+	set_str(o, "name", t->name);
+	set_str(o, "kind", kind_names[t->kind]);
+	set_str(o, "dtype", dlb_dtype_name(t->dtype));
+	if (t->n_dims >= 0) {
+		json_t *shape = json_array();
+		for (int k = 0; k < t->n_dims; k++)
+			json_array_append_new(shape, dlb_dim_write(t->dim[k]));
+		json_object_set_new(o, "shape", shape);
+	} else {
+		json_object_set_new(o, "shape", json_null());
+	}
+	set_count(o, "size_bytes", dlb_tensor_bytes(t, g->batch));
+	if (t->n_dims < 0 && t->size_mul != 0)
+		set_count(o, "size_per_sample_bytes", t->size_mul);
+	if (t->layout != DLB_PLAIN)
+		set_str(o, "layout", layout_names[t->layout]);
+	if (t->home >= 0)
+		set_int(o, "home", t->home);
+	if (t->of >= 0)
+		set_int(o, "of", t->of);
+	if (t->bound)
+		set_int(o, "bound", t->bound);
+	if (t->fan_in)
+		set_int(o, "fan_in", t->fan_in);
+	if (t->fan_out)
+		set_int(o, "fan_out", t->fan_out);
+	if (t->in_model)
+		json_object_set_new(o, "in_model", json_true());
+	write_data(o, t, g->batch);
+	return o;
+}
+
+static bool ends_in(const char *s, const char *end)
+{
+	const size_t n = strlen(s), m = strlen(end);
+	return n >= m && !strcmp(s + n - m, end);
+}
+
+json_t *dlb_graph_write(const struct dlb_graph *g)
+{
+	json_t *o = json_object(), *ops = json_array(), *tensors = json_array();
+	set_int(o, "batch", g->batch);
+	set_str(o, "dtype", dlb_dtype_name(g->dtype));
+	json_object_set_new(o, "training", json_boolean(g->training));
+	set_int(o, "opset", g->opset);
+	if (g->model_path) {
+		json_t *m = json_object();
+		set_str(m, "path", g->model_path);
+		if (g->model_sha256)
+			set_str(m, "sha256", g->model_sha256);
+		set_str(m, "format", ends_in(g->model_path, ".safetensors") ? "safetensors" : "onnx");
+		json_object_set_new(o, "model", m);
+	}
+	json_object_set_new(o, "inputs", write_ids(g->input, g->n_inputs));
+	json_object_set_new(o, "outputs", write_ids(g->output, g->n_outputs));
+	if (g->loss >= 0)
+		set_int(o, "loss", g->loss);
+	if (g->label >= 0)
+		set_int(o, "label", g->label);
+	if (g->seed >= 0)
+		set_int(o, "seed", g->seed);
+	for (int i = 0; i < g->n_ops; i++)
+		json_array_append_new(ops, write_op(g, i));
+	for (int i = 0; i < g->n_tensors; i++)
+		json_array_append_new(tensors, write_tensor(g, i));
+	json_object_set_new(o, "ops", ops);
+	json_object_set_new(o, "tensors", tensors);
+	return o;
+}
+
+/* -- reading -- */
+
+static int find_name(const char *const *names, int n, const char *name)
+{
+	for (int i = 0; i < n; i++)
+		if (!strcmp(names[i], name))
+			return i;
+	return -1;
+}
+
+/* Member `key` as one of `names`. */
+static int get_name(const struct dlb_ref *r, const char *key, int opt, const char *const *names, int n, int *out,
+		    struct dlb_error *err)
+{
+	const char *s = NULL;
+	if (dlb_get_str(r, key, opt, &s, err))
+		return -1;
+	if (!s)
+		return 0;
+	*out = find_name(names, n, s);
+	if (*out >= 0)
+		return 0;
+	const struct dlb_ref at = dlb_ref_at(r, key);
+	dlb_ref_fail(&at, err, "no %s '%s'", key, s);
+	const char *near = dlb_nearest(s, names, n);
+	return near ? dlb_hint(err, "did you mean '%s'?", near) : -1;
+}
+
+static int get_dtype(const struct dlb_ref *r, enum dlb_dtype *out, struct dlb_error *err)
+{
+	const char *s;
+	if (dlb_get_str(r, "dtype", DLB_NEED, &s, err))
+		return -1;
+	const int t = dlb_dtype_find(s);
+	const struct dlb_ref at = dlb_ref_at(r, "dtype");
+	if (t < 0)
+		return dlb_ref_fail(&at, err, "no dtype '%s'", s);
+	*out = (enum dlb_dtype)t;
+	return 0;
+}
+
+/* An optional id below n; absent or null: stays. */
+static int get_id(const struct dlb_ref *r, const char *key, int64_t n, int *out, struct dlb_error *err)
+{
+	const struct dlb_ref at = dlb_ref_at(r, key);
+	int64_t v;
+	if (!at.v || json_is_null(at.v))
+		return 0;
+	if (dlb_ref_int(&at, 0, n - 1, &v, err))
+		return -1;
+	*out = (int)v;
+	return 0;
+}
+
+static int get_ids(const struct dlb_ref *r, const char *key, struct dlb_arena *a, int64_t n_ids, bool absent, int **id,
+		   int *n, struct dlb_error *err)
+{
+	struct dlb_ref list;
+	if (dlb_get_array(r, key, DLB_NEED, &list, n, err))
+		return -1;
+	*id = dlb_arena_array(a, (size_t)*n + 1, sizeof **id);
+	for (int i = 0; i < *n; i++) {
+		const struct dlb_ref e = dlb_ref_index(&list, i);
+		int64_t v = -1;
+		if (!(absent && json_is_null(e.v)) && dlb_ref_int(&e, 0, INT64_MAX, &v, err))
+			return -1;
+		if (v >= n_ids)
+			return dlb_ref_fail(&e, err, "no tensor %lld (there are %lld)", (long long)v, (long long)n_ids);
+		(*id)[i] = (int)v;
+	}
+	return 0;
+}
+
+/* Ids are positions, so that ids elsewhere in the document can be used as they are. */
+static int check_position(const struct dlb_ref *r, int i, struct dlb_error *err)
+{
+	int64_t id = i;
+	if (dlb_get_int(r, "id", DLB_OPT, 0, INT32_MAX, &id, err))
+		return -1;
+	const struct dlb_ref at = dlb_ref_at(r, "id");
+	if (id != i)
+		return dlb_ref_fail(&at, err, "id %lld at position %d: ids count from 0", (long long)id, i);
+	return 0;
+}
+
+static int read_op(const struct dlb_ref *r, struct dlb_graph *g, int i, int n_ops, struct dlb_error *err)
+{
+	static const char *const known[] = { "id", "name", "type", "domain", "opset", "phase", "inputs", "outputs",
+		"attributes", "of", "colocate", "flop", "flop_fixed", "bytes", "bytes_fixed", NULL };
+	const char *name, *type, *domain = "";
+	struct dlb_ref attributes;
+	struct dlb_attr *attr = NULL;
+	int *in, *out, n_in, n_out, n_attr = 0, phase = 0;
+	int64_t opset = g->opset;
+
+	if (dlb_ref_known(r, known, err) || check_position(r, i, err) ||
+	    dlb_get_str(r, "name", DLB_NEED, &name, err) || dlb_get_str(r, "type", DLB_NEED, &type, err) ||
+	    dlb_get_str(r, "domain", DLB_OPT, &domain, err) ||
+	    dlb_get_int(r, "opset", DLB_OPT, 0, INT32_MAX, &opset, err) ||
+	    get_name(r, "phase", DLB_NEED, phase_names, DLB_N_PHASES, &phase, err) ||
+	    get_ids(r, "inputs", &g->arena, g->n_tensors, true, &in, &n_in, err) ||
+	    get_ids(r, "outputs", &g->arena, g->n_tensors, true, &out, &n_out, err))
+		return -1;
+	attributes = dlb_ref_at(r, "attributes");
+	if (attributes.v && (dlb_get_object(r, "attributes", DLB_NEED, &attributes, err) ||
+			     dlb_attrs_read(&attributes, &g->arena, &attr, &n_attr, err)))
+		return -1;
+	const int id = dlb_graph_add_op(g, name, type, domain, (enum dlb_phase)phase, in, n_in, out, n_out, attr, n_attr);
+	struct dlb_op *o = &g->op[id];
+	o->opset = (int)opset;
+	if (dlb_attr_find(attr, n_attr, DLB_ATTR_UNSUPPORTED))
+		o->kind = -1;
+	if (get_id(r, "of", n_ops, &o->of, err) || get_id(r, "colocate", n_ops, &o->colocate, err) ||
+	    dlb_get_real(r, "flop", DLB_OPT, 0, 1e30, &o->flop, err) ||
+	    dlb_get_real(r, "flop_fixed", DLB_OPT, 0, 1e30, &o->flop_fixed, err) ||
+	    dlb_get_real(r, "bytes", DLB_OPT, 0, 1e30, &o->bytes, err) ||
+	    dlb_get_real(r, "bytes_fixed", DLB_OPT, 0, 1e30, &o->bytes_fixed, err))
+		return -1;
+	return 0;
+}
+
+/* `shape`, or where it is null or absent the size as it is given. */
+static int read_shape(const struct dlb_ref *r, struct dlb_tensor *t, int64_t batch, struct dlb_error *err)
+{
+	const struct dlb_ref at = dlb_ref_at(r, "shape");
+	struct dlb_ref list;
+	double size = 0;
+	int n;
+
+	if (!at.v || json_is_null(at.v)) {
+		if (dlb_get_real(r, "size_bytes", DLB_OPT, 0, 1e18, &size, err) ||
+		    dlb_get_real(r, "size_per_sample_bytes", DLB_OPT, 0, 1e18, &t->size_mul, err))
+			return -1;
+		t->size_add = size - t->size_mul * (double)batch;
+		if (t->size_add < 0)
+			return dlb_ref_fail(r, err, "size_bytes is less than size_per_sample_bytes times the batch");
+		return 0;
+	}
+	if (dlb_get_array(r, "shape", DLB_NEED, &list, &n, err))
+		return -1;
+	if (n > DLB_MAX_DIMS)
+		return dlb_ref_fail(&at, err, "%d dimensions; at most %d", n, DLB_MAX_DIMS);
+	t->n_dims = n;
+	for (int k = 0; k < n; k++) {
+		const struct dlb_ref e = dlb_ref_index(&list, k);
+		if (dlb_dim_read(&e, &t->dim[k], err))
+			return -1;
+	}
+	return 0;
+}
+
+static int read_data(const struct dlb_ref *r, struct dlb_graph *g, struct dlb_tensor *t, struct dlb_error *err)
+{
+	const struct dlb_ref value = dlb_ref_at(r, "value"), per = dlb_ref_at(r, "value_per_sample"),
+			     fill = dlb_ref_at(r, "fill");
+	void *data;
+
+	if (fill.v) {
+		t->is_fill = true;
+		if (dlb_real_read(&fill, &t->fill, err))
+			return -1;
+	}
+	if (!value.v)
+		return per.v ? dlb_ref_fail(&per, err, "value_per_sample without value") : 0;
+	if (fill.v)
+		return dlb_ref_fail(&fill, err, "both fill and value");
+	int64_t dim[DLB_MAX_DIMS];
+	for (int k = 0; k < t->n_dims; k++) {
+		if (t->dim[k].mul)
+			return dlb_ref_fail(&value, err, "a shape that follows N cannot have values");
+		dim[k] = t->dim[k].add;
+	}
+	const int64_t count = t->n_dims < 0 ? -1 : dlb_checked_count(dim, t->n_dims);
+	if (count < 0)
+		return dlb_ref_fail(&value, err, "values without a (sane) shape");
+	if (dlb_values_read(&value, t->dtype, count, &g->arena, &data, err))
+		return -1;
+	t->data = data;
+	if (per.v) {
+		if (!dlb_dtype_is_int(t->dtype) && !dlb_dtype_is_float(t->dtype))
+			return dlb_ref_fail(&per, err, "only numbers follow N");
+		if (dlb_values_read(&per, DLB_I64, count, &g->arena, &data, err))
+			return -1;
+		t->data_mul = data;
+	}
+	return 0;
+}
+
+static int read_tensor(const struct dlb_ref *r, struct dlb_graph *g, int i, int n_ops, int n_tensors,
+		       struct dlb_error *err)
+{
+	static const char *const known[] = { "id", "name", "kind", "dtype", "shape", "size_bytes",
+		"size_per_sample_bytes", "layout", "home", "of", "bound", "fan_in", "fan_out", "in_model", "value",
+		"value_per_sample", "fill", NULL };
+	const char *name;
+	int kind = 0, layout = DLB_PLAIN;
+	int64_t fan_in = 0, fan_out = 0;
+
+	if (dlb_ref_known(r, known, err) || check_position(r, i, err) ||
+	    dlb_get_str(r, "name", DLB_NEED, &name, err) ||
+	    get_name(r, "kind", DLB_NEED, kind_names, DLB_N_T_KINDS, &kind, err) ||
+	    get_name(r, "layout", DLB_OPT, layout_names, DLB_LEN(layout_names), &layout, err) ||
+	    dlb_get_int(r, "fan_in", DLB_OPT, 0, INT32_MAX, &fan_in, err) ||
+	    dlb_get_int(r, "fan_out", DLB_OPT, 0, INT32_MAX, &fan_out, err))
+		return -1;
+	struct dlb_tensor *t = &g->tensor[dlb_graph_add_tensor(g, name, (enum dlb_tensor_kind)kind)];
+	t->layout = (enum dlb_layout)layout;
+	t->fan_in = (int)fan_in;
+	t->fan_out = (int)fan_out;
+	if (get_dtype(r, &t->dtype, err) || read_shape(r, t, g->batch, err) ||
+	    get_id(r, "home", n_ops, &t->home, err) || get_id(r, "of", n_tensors, &t->of, err) ||
+	    dlb_get_int(r, "bound", DLB_OPT, 0, INT64_MAX, &t->bound, err) ||
+	    dlb_get_bool(r, "in_model", DLB_OPT, &t->in_model, err))
+		return -1;
+	return read_data(r, g, t, err);
+}
+
+static int read_model(const struct dlb_ref *r, struct dlb_graph *g, struct dlb_error *err)
+{
+	static const char *const known[] = { "path", "sha256", "format", NULL };
+	static const char *const formats[] = { "onnx", "safetensors" };
+	struct dlb_ref m = dlb_ref_at(r, "model");
+	const char *path, *sha = NULL;
+	int format = 0;
+
+	if (!m.v || json_is_null(m.v))
+		return 0;
+	if (dlb_get_object(r, "model", DLB_NEED, &m, err) || dlb_ref_known(&m, known, err) ||
+	    dlb_get_str(&m, "path", DLB_NEED, &path, err) || dlb_get_str(&m, "sha256", DLB_OPT, &sha, err) ||
+	    get_name(&m, "format", DLB_OPT, formats, DLB_LEN(formats), &format, err))
+		return -1;
+	const struct dlb_ref at = dlb_ref_at(&m, "sha256");
+	if (sha && (strlen(sha) != 64 || strspn(sha, "0123456789abcdef") != 64))
+		return dlb_ref_fail(&at, err, "not a SHA-256: 64 hex digits");
+	g->model_path = dlb_arena_strdup(&g->arena, path);
+	g->model_sha256 = sha ? dlb_arena_strdup(&g->arena, sha) : NULL;
+	return 0;
+}
+
+static int read_graph(const struct dlb_doc *d, struct dlb_graph *g, struct dlb_error *err)
+{
+	static const char *const known[] = { "batch", "dtype", "training", "opset", "model", "inputs", "outputs", "loss",
+		"label", "seed", "ops", "tensors", NULL };
+	const struct dlb_ref r = dlb_ref_root(d, "graph");
+	struct dlb_ref ops, tensors;
+	int n_ops, n_tensors;
+	int64_t opset = 0;
+	json_t *section;
+
+	if (dlb_doc_need(d, "graph", &section, err) || dlb_ref_known(&r, known, err) ||
+	    dlb_get_int(&r, "batch", DLB_NEED, 1, INT64_C(1) << 40, &g->batch, err) || get_dtype(&r, &g->dtype, err) ||
+	    dlb_get_bool(&r, "training", DLB_OPT, &g->training, err) ||
+	    dlb_get_int(&r, "opset", DLB_OPT, 0, INT32_MAX, &opset, err) || read_model(&r, g, err) ||
+	    dlb_get_array(&r, "ops", DLB_NEED, &ops, &n_ops, err) ||
+	    dlb_get_array(&r, "tensors", DLB_NEED, &tensors, &n_tensors, err))
+		return -1;
+	g->opset = (int)opset;
+	for (int i = 0; i < n_tensors; i++) {
+		const struct dlb_ref e = dlb_ref_index(&tensors, i);
+		if (read_tensor(&e, g, i, n_ops, n_tensors, err))
+			return -1;
+	}
+	for (int i = 0; i < n_ops; i++) {
+		const struct dlb_ref e = dlb_ref_index(&ops, i);
+		if (read_op(&e, g, i, n_ops, err))
+			return -1;
+	}
+	if (get_ids(&r, "inputs", &g->arena, n_tensors, false, &g->input, &g->n_inputs, err) ||
+	    get_ids(&r, "outputs", &g->arena, n_tensors, false, &g->output, &g->n_outputs, err) ||
+	    get_id(&r, "loss", n_tensors, &g->loss, err) || get_id(&r, "label", n_tensors, &g->label, err) ||
+	    get_id(&r, "seed", n_tensors, &g->seed, err))
+		return -1;
+	if (dlb_graph_check(g, err))
+		return dlb_error_at(err, d->name);
+	dlb_graph_index(g);
+	return 0;
+}
+
+int dlb_graph_read(const struct dlb_doc *d, struct dlb_graph *g, struct dlb_error *err)
+{
+	dlb_graph_init(g);
+	const int rc = read_graph(d, g, err);
+	if (rc)
+		dlb_graph_release(g);
+	return rc;
+}
