@@ -1,0 +1,555 @@
+/* The compiler: a plan's order becomes one program per node. See program.h for what a program is.
+ *
+ * It goes in four passes.
+ *
+ *   1. dlb_flow_walk gives every (op, m) a rank in one legal order of the whole cluster, close to time order,
+ *      and finds orders that wait for each other for ever.
+ *   2. Each node's actions: its items, and the sums of gradients. A gradient made here is summed at once; one
+ *      made elsewhere before the first item that starts after it is expected. Every action carries its key,
+ *      its place in the order of the whole cluster.
+ *   3. Notes: what must happen just before or after an action.
+ *          before   WAIT sent, FREE, POST, COPY, WAIT        (in this order)
+ *          after    SEND, FREE
+ *      A receive is posted when the receive DLB_LOOK_AHEAD before it is waited for, so that at most so many
+ *      places stand open on a node. The send is waited for, and its place freed, before the first action whose
+ *      key is greater than that of the action that reads the message over there.
+ *   4. Notes and actions in order are the program; intervals in it are the lifetimes of places (memory.c).
+ *
+ * No deadlock, whatever the plan: run all actions in the order of their keys. POST stands before the WAIT it
+ * belongs to on the same node, SEND after an action of a lower key than the one that waits for it, WAIT sent
+ * before one of a higher key than the one that has the message. So that order completes, and a network of
+ * such programs, where nothing depends on who is faster, completes in every order if it does in one. */
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+#include "plan/flow.h"
+
+enum { DLB_LOOK_AHEAD = 4 };
+enum { RANK_WAIT_SENT, RANK_FREE_BEFORE, RANK_POST, RANK_COPY, RANK_WAIT, RANK_SEND, RANK_FREE_AFTER, N_RANKS };
+
+struct action { int64_t key; int op, m, tensor; };	/* tensor >= 0: accumulate; op < 0: start or end of the step */
+struct note { int action, rank; int slot, tensor, m, peer, tag; };
+struct slot {						/* (tensor, node, m) */
+	int first, last, sent;				/* actions; -1: none */
+	int begin, end;					/* instructions */
+	int place;
+};
+struct received { int slot, tensor, m, action, from; };
+struct lane {						/* one node */
+	struct action *act; int n_act;
+	struct note *note; int n_notes, cap_notes;
+	struct received *recv; int n_recv, cap_recv;
+};
+struct compiler {
+	struct dlb_flow f;
+	const struct dlb_plan *p;
+	const struct dlb_graph *g;
+	struct dlb_program *out;
+	int M;
+	int *inst_start, *inst_node, *root;		/* instances of a tensor: nodes that have it; root: instance whose place it has */
+	int *tag;					/* [tensor] tag of micro-batch 0; -1: never sent */
+	struct slot *slot;				/* [instance * M + m] */
+	double *start; int *seq, *act_of;		/* [item] */
+	struct lane *lane;
+};
+
+/* ---- which nodes have which tensor ---- */
+
+static bool once_a_step(const struct dlb_tensor *t) { return t->kind == DLB_T_WEIGHT || t->kind == DLB_T_BUFFER; }
+
+static int find_instance(const struct compiler *c, int t, int node)
+{
+	for (int i = c->inst_start[t]; i < c->inst_start[t + 1]; i++)
+		if (c->inst_node[i] == node)
+			return i;
+	dlb_bug("tensor %d is not on node %d", t, node);
+}
+
+static void find_instances(struct compiler *c)
+{
+	const struct dlb_graph *g = c->g;
+	size_t most = (size_t)g->n_tensors + 1;
+	for (int t = 0; t < g->n_tensors; t++)
+		most += (size_t)(g->reader_start[t + 1] - g->reader_start[t]);
+	c->inst_start = dlb_xcalloc((size_t)g->n_tensors + 1, sizeof(int));
+	c->inst_node = dlb_xcalloc(most, sizeof(int));
+	c->root = dlb_xcalloc(most, sizeof(int));
+	c->tag = dlb_xcalloc((size_t)g->n_tensors + 1, sizeof(int));
+	int *stamp = dlb_xmalloc((size_t)c->p->n_nodes * sizeof(int)), n = 0;
+	for (int i = 0; i < c->p->n_nodes; i++)
+		stamp[i] = -1;
+	for (int t = 0; t < g->n_tensors; t++) {
+		const struct dlb_tensor *x = &g->tensor[t];
+		c->inst_start[t] = n;
+		c->tag[t] = -1;
+		if (x->kind == DLB_T_CONSTANT)
+			continue;
+		int source = dlb_tensor_is_fed(x) ? -1 : once_a_step(x) ? dlb_graph_home(g, t) : x->producer;
+		if (source < 0 && !dlb_tensor_is_fed(x))
+			continue;
+		if (source >= 0) {
+			c->inst_node[n++] = c->p->placement[source];
+			stamp[c->p->placement[source]] = t;
+		}
+		for (int r = g->reader_start[t]; r < g->reader_start[t + 1]; r++) {
+			int node = c->p->placement[g->reader[r]];
+			if (stamp[node] != t)
+				c->inst_node[n++] = node;
+			stamp[node] = t;
+		}
+		if (source >= 0 && n - c->inst_start[t] > 1) {
+			c->tag[t] = c->out->n_messages;
+			c->out->n_messages += once_a_step(x) ? 1 : c->M;
+		}
+	}
+	c->inst_start[g->n_tensors] = n;
+	for (int t = 0; t < g->n_tensors; t++) {
+		for (int i = c->inst_start[t]; i < c->inst_start[t + 1]; i++) {
+			int x = t, from;
+			while ((from = dlb_graph_view_of(g, x)) >= 0 && c->p->placement[g->tensor[x].producer] == c->inst_node[i])
+				x = from;
+			c->root[i] = x == t ? i : find_instance(c, x, c->inst_node[i]);
+		}
+	}
+	c->slot = dlb_xcalloc((size_t)n * (size_t)c->M + 1, sizeof *c->slot);
+	for (size_t i = 0; i < (size_t)n * (size_t)c->M; i++)
+		c->slot[i] = (struct slot){ -1, -1, -1, -1, -1, -1 };
+	free(stamp);
+}
+
+/* ---- actions ---- */
+
+static int by_key(const void *a, const void *b)
+{
+	const struct action *x = a, *y = b;
+	if (x->key != y->key)
+		return x->key < y->key ? -1 : 1;
+	return x->op != y->op ? (x->op > y->op) - (x->op < y->op) : x->m - y->m;
+}
+
+/* The key for the sum of gradient t of micro-batch m into update op u: before the first item of u's node that
+ * starts when the gradient is expected there, no earlier than `least`. items: the node's items, `n` up to u. */
+static int64_t key_of_arrival(const struct compiler *c, const struct action *items, int n, int edge, int m, int64_t least)
+{
+	int from = c->f.pred[edge] * c->M + m, lo = 0, hi = n;
+	double arrival = c->start[from] + dlb_flow_s(&c->f, c->f.pred[edge], m) + c->f.pred_s[2 * edge + dlb_flow_class(&c->f, m)];
+	while (lo < hi) {
+		int mid = (lo + hi) / 2;
+		const struct action *a = &items[mid];
+		double start = c->start[a->op * c->M + (a->m < 0 ? 0 : a->m)];
+		if (start >= arrival && a->key > 2 * (int64_t)c->seq[from] && a->key - 1 >= least)
+			hi = mid;
+		else
+			lo = mid + 1;
+	}
+	assert(n > 0);
+	return items[lo < n ? lo : n - 1].key - 1;
+}
+
+static int edge_from(const struct dlb_flow *f, int op, int pred)
+{
+	for (int e = f->pred_start[op]; e < f->pred_start[op + 1]; e++)
+		if (f->pred[e] == pred)
+			return e;
+	dlb_bug("op %d does not read from op %d", op, pred);
+}
+
+static void find_actions(struct compiler *c)
+{
+	const struct dlb_graph *g = c->g;
+	for (int node = 0; node < c->p->n_nodes; node++) {
+		const struct dlb_node_plan *np = &c->p->node[node];
+		struct lane *l = &c->lane[node];
+		size_t most = (size_t)np->n_order + 2;
+		for (int i = 0; i < np->n_order; i++)
+			if (g->op[np->order[i].op].phase == DLB_UPDATE)
+				most += (size_t)g->op[np->order[i].op].n_in * (size_t)c->M;
+		struct action *items = dlb_xcalloc((size_t)np->n_order + 1, sizeof *items);
+		l->act = dlb_xcalloc(most, sizeof *l->act);
+		l->act[l->n_act++] = (struct action){ -1, -1, -1, -1 };
+		int n_items = 0;
+		for (int i = 0; i < np->n_order; i++) {
+			int op = np->order[i].op, m = np->order[i].micro_batch;
+			if (m >= c->M)
+				continue;
+			items[n_items++] = (struct action){ 2 * (int64_t)c->seq[op * c->M + (m < 0 ? 0 : m)], op, m, -1 };
+			l->act[l->n_act++] = items[n_items - 1];
+			for (int j = 0; j < g->op[op].n_in && g->op[op].phase == DLB_UPDATE && c->M > 1; j++) {
+				int t = g->op[op].in[j];
+				if (t < 0 || dlb_tensor_is_state(&g->tensor[t]) || dlb_tensor_is_fed(&g->tensor[t]))
+					continue;
+				int from = g->tensor[t].producer, edge = edge_from(&c->f, op, from);
+				int64_t key = 0;
+				for (m = 0; m < c->M; m++) {
+					key = c->p->placement[from] == node ? 2 * (int64_t)c->seq[from * c->M + m] + 1 :
+						key_of_arrival(c, items, n_items, edge, m, key);
+					l->act[l->n_act++] = (struct action){ key, op, m, t };
+				}
+			}
+		}
+		l->act[l->n_act++] = (struct action){ INT64_MAX, -1, -1, -1 };
+		qsort(l->act, (size_t)l->n_act, sizeof *l->act, by_key);
+		for (int a = 0; a < l->n_act; a++)
+			if (l->act[a].op >= 0 && l->act[a].tensor < 0)
+				c->act_of[l->act[a].op * c->M + (l->act[a].m < 0 ? 0 : l->act[a].m)] = a;
+		free(items);
+	}
+}
+
+/* ---- notes ---- */
+
+static void note(struct compiler *c, int node, struct note x)
+{
+	struct lane *l = &c->lane[node];
+	DLB_GROW(l->note, l->n_notes, l->cap_notes);
+	l->note[l->n_notes++] = x;
+}
+
+static void use(struct compiler *c, int node, int t, int m, int action)
+{
+	const struct dlb_tensor *x = &c->g->tensor[t];
+	struct lane *l = &c->lane[node];
+	if (x->kind == DLB_T_CONSTANT)
+		return;
+	if (once_a_step(x)) {
+		if (c->p->placement[dlb_graph_home(c->g, t)] == node)
+			return;
+		m = -1;
+	}
+	int inst = find_instance(c, t, node), slot = inst * c->M + (m < 0 ? 0 : m);
+	struct slot *s = &c->slot[slot], *root = &c->slot[c->root[inst] * c->M + (m < 0 ? 0 : m)];
+	if (s->first < 0) {
+		s->first = action;
+		if (dlb_tensor_is_fed(x)) {
+			note(c, node, (struct note){ action, RANK_COPY, slot, t, m, -1, -1 });
+		} else {
+			DLB_GROW(l->recv, l->n_recv, l->cap_recv);
+			l->recv[l->n_recv++] = (struct received){ slot, t, m, action, c->inst_node[c->inst_start[t]] };
+		}
+	}
+	root->last = action;
+}
+
+static void note_uses(struct compiler *c)
+{
+	const struct dlb_graph *g = c->g;
+	for (int node = 0; node < c->p->n_nodes; node++) {
+		for (int a = 0; a < c->lane[node].n_act; a++) {
+			const struct action *x = &c->lane[node].act[a];
+			if (x->op < 0)
+				continue;
+			if (x->tensor >= 0) {
+				use(c, node, x->tensor, x->m, a);
+				continue;
+			}
+			const struct dlb_op *o = &g->op[x->op];
+			bool update = o->phase == DLB_UPDATE;
+			for (int j = 0; j < o->n_in; j++) {
+				int t = o->in[j];
+				if (t >= 0 && !(update && c->M > 1 && !dlb_tensor_is_state(&g->tensor[t]) && !dlb_tensor_is_fed(&g->tensor[t])))
+					use(c, node, t, update ? 0 : x->m, a);
+			}
+			for (int j = 0; j < o->n_out; j++) {
+				if (o->out[j] < 0)
+					continue;
+				int inst = find_instance(c, o->out[j], node), m = update ? 0 : x->m;
+				c->slot[inst * c->M + m].first = a;
+				if (c->slot[c->root[inst] * c->M + m].last < a)
+					c->slot[c->root[inst] * c->M + m].last = a;
+			}
+		}
+	}
+}
+
+static int first_after(const struct lane *l, int64_t key)
+{
+	int lo = 0, hi = l->n_act - 1;			/* the last one, the end of the step, always is */
+	while (lo < hi) {
+		int mid = (lo + hi) / 2;
+		if (l->act[mid].key > key)
+			hi = mid;
+		else
+			lo = mid + 1;
+	}
+	return lo;
+}
+
+/* State must have left before its owner changes it: the action that does. */
+static int first_write(const struct compiler *c, int t)
+{
+	int home = dlb_graph_home(c->g, t);
+	bool writes = c->g->op[home].phase == DLB_UPDATE || c->g->tensor[t].kind == DLB_T_BUFFER;
+	return writes ? c->act_of[home * c->M] : c->lane[c->p->placement[home]].n_act - 1;
+}
+
+static void note_messages(struct compiler *c)
+{
+	for (int node = 0; node < c->p->n_nodes; node++) {
+		struct lane *l = &c->lane[node];
+		for (int i = 0, open = 0; i < l->n_recv; i++) {
+			const struct received *r = &l->recv[i];
+			const struct dlb_tensor *x = &c->g->tensor[r->tensor];
+			struct lane *from = &c->lane[r->from];
+			int m = r->m < 0 ? 0 : r->m, tag = c->tag[r->tensor] + m, post = 0, send = 0, limit = from->n_act - 1;
+			if (r->m >= 0) {			/* weights are posted at the start of the step */
+				static const int ahead = DLB_LOOK_AHEAD;
+				for (int k = i, seen = 0; open >= ahead && k >= 0; k--) {
+					if (k < i && l->recv[k].m >= 0 && ++seen == ahead) {
+						post = l->recv[k].action;
+						break;
+					}
+				}
+				open++;
+				send = c->slot[c->inst_start[r->tensor] * c->M + m].first;
+			} else {
+				limit = first_write(c, r->tensor);
+			}
+			int source = c->inst_start[r->tensor], sent = first_after(from, l->act[r->action].key);
+			if (sent <= send)
+				sent = send + 1;
+			if (sent > limit)
+				sent = limit;
+			note(c, node, (struct note){ post, RANK_POST, r->slot, r->tensor, r->m, r->from, tag });
+			note(c, node, (struct note){ r->action, RANK_WAIT, r->slot, r->tensor, r->m, r->from, tag });
+			note(c, r->from, (struct note){ send, RANK_SEND, -1, r->tensor, r->m, node, tag });
+			note(c, r->from, (struct note){ sent, RANK_WAIT_SENT, -1, r->tensor, r->m, node, tag });
+			if (!once_a_step(x)) {
+				struct slot *root = &c->slot[c->root[source] * c->M + m];
+				if (root->sent < sent)
+					root->sent = sent;
+			}
+		}
+	}
+}
+
+static void note_frees(struct compiler *c)
+{
+	const struct dlb_graph *g = c->g;
+	bool *keep = dlb_xcalloc((size_t)c->inst_start[g->n_tensors] + 1, sizeof *keep), trains = false;
+	for (int i = 0; i < g->n_ops; i++)
+		trains |= g->op[i].phase != DLB_FORWARD;
+	for (int i = -1; i < (trains ? 0 : g->n_outputs); i++) {
+		int t = i < 0 ? g->loss : g->output[i];
+		for (int k = t < 0 ? 0 : c->inst_start[t]; t >= 0 && k < c->inst_start[t + 1]; k++)
+			keep[c->root[k]] = true;
+	}
+	for (int t = 0; t < g->n_tensors; t++) {
+		for (int i = c->inst_start[t]; i < c->inst_start[t + 1]; i++) {
+			for (int m = 0; m < c->M; m++) {
+				struct slot *s = &c->slot[i * c->M + m];
+				int node = c->inst_node[i], end = c->lane[node].n_act - 1, m_or_step = once_a_step(&g->tensor[t]) ? -1 : m;
+				if (c->root[i] != i || s->first < 0)
+					continue;
+				struct note x = { s->last, RANK_FREE_AFTER, i * c->M + m, t, m_or_step, -1, -1 };
+				if (keep[i])
+					x.action = end;
+				else if (s->sent > s->last)
+					x.action = s->sent, x.rank = RANK_FREE_BEFORE;
+				note(c, node, x);
+			}
+		}
+	}
+	free(keep);
+}
+
+/* ---- the program ---- */
+
+static const struct { unsigned char verb; bool sent; } of_rank[N_RANKS] = {
+	[RANK_WAIT_SENT] = { DLB_WAIT, true }, [RANK_FREE_BEFORE] = { DLB_FREE, false }, [RANK_POST] = { DLB_POST, false },
+	[RANK_COPY] = { DLB_COPY, false }, [RANK_WAIT] = { DLB_WAIT, false }, [RANK_SEND] = { DLB_SEND, false },
+	[RANK_FREE_AFTER] = { DLB_FREE, false },
+};
+
+static void emit_note(struct compiler *c, struct dlb_node_program *np, const struct note *x)
+{
+	if (x->rank == RANK_POST || x->rank == RANK_COPY)
+		c->slot[x->slot].begin = np->n_instr;
+	if (x->rank == RANK_FREE_BEFORE || x->rank == RANK_FREE_AFTER)
+		c->slot[x->slot].end = np->n_instr;
+	np->instr[np->n_instr++] = (struct dlb_instr){ .verb = of_rank[x->rank].verb, .sent = of_rank[x->rank].sent, .op = -1,
+		.tensor = x->tensor, .micro_batch = x->m, .peer = x->peer, .tag = x->tag };
+}
+
+static void emit_action(struct compiler *c, int node, const struct action *x, bool end)
+{
+	struct dlb_node_program *np = &c->out->node[node];
+	struct dlb_instr in = { .verb = DLB_COMPUTE, .op = x->op, .tensor = -1, .micro_batch = x->m, .peer = -1, .tag = -1 };
+	if (x->op < 0) {
+		if (!end)
+			return;
+		in.verb = DLB_COLLECTIVE;
+		in.what = DLB_RUN_STEP_END;
+	} else if (x->tensor >= 0) {
+		in.what = DLB_RUN_ACCUMULATE;
+		in.tensor = x->tensor;
+	} else if (c->g->op[x->op].phase == DLB_UPDATE) {
+		in.what = DLB_RUN_UPDATE;
+		in.micro_batch = -1;
+	} else {
+		in.what = DLB_RUN_OP;
+	}
+	for (int j = 0; x->op >= 0 && x->tensor < 0 && j < c->g->op[x->op].n_out; j++) {
+		int t = c->g->op[x->op].out[j];
+		if (t >= 0)
+			c->slot[find_instance(c, t, node) * c->M + (x->m < 0 ? 0 : x->m)].begin = np->n_instr;
+	}
+	np->instr[np->n_instr++] = in;
+}
+
+static void emit(struct compiler *c, int node)
+{
+	struct lane *l = &c->lane[node];
+	struct dlb_node_program *np = &c->out->node[node];
+	int n_keys = l->n_act * N_RANKS;
+	int *start = dlb_xcalloc((size_t)n_keys + 2, sizeof(int)), *by = dlb_xcalloc((size_t)l->n_notes + 1, sizeof(int));
+	for (int i = 0; i < l->n_notes; i++)
+		start[l->note[i].action * N_RANKS + l->note[i].rank + 2]++;
+	for (int i = 0; i < n_keys; i++)
+		start[i + 2] += start[i + 1];
+	for (int i = 0; i < l->n_notes; i++)
+		by[start[l->note[i].action * N_RANKS + l->note[i].rank + 1]++] = i;
+	np->instr = dlb_arena_array(&c->out->arena, (size_t)l->n_notes + (size_t)l->n_act + 1, sizeof *np->instr);
+	for (int a = 0; a < l->n_act; a++) {
+		int k = start[a * N_RANKS];
+		for (; k < start[a * N_RANKS + RANK_SEND]; k++)
+			emit_note(c, np, &l->note[by[k]]);
+		emit_action(c, node, &l->act[a], a == l->n_act - 1);
+		for (; k < start[(a + 1) * N_RANKS]; k++)
+			emit_note(c, np, &l->note[by[k]]);
+	}
+	np->n_loop = np->n_instr;
+	free(start);
+	free(by);
+}
+
+static void lay_out(struct compiler *c)
+{
+	const struct dlb_graph *g = c->g;
+	int *n = dlb_xcalloc((size_t)c->p->n_nodes, sizeof(int));
+	for (int i = 0; i < c->inst_start[g->n_tensors]; i++)
+		n[c->inst_node[i]] += c->M;
+	for (int node = 0; node < c->p->n_nodes; node++)
+		c->out->node[node].place = dlb_arena_array(&c->out->arena, (size_t)n[node] + 1, sizeof(struct dlb_place));
+	for (int t = 0; t < g->n_tensors; t++) {
+		for (int i = c->inst_start[t]; i < c->inst_start[t + 1]; i++) {
+			struct dlb_node_program *np = &c->out->node[c->inst_node[i]];
+			for (int m = 0; m < c->M; m++) {
+				struct slot *s = &c->slot[i * c->M + m], *root = &c->slot[c->root[i] * c->M + m];
+				if (s->begin < 0)
+					continue;
+				bool step = once_a_step(&g->tensor[t]);
+				s->place = np->n_places;
+				np->place[np->n_places++] = (struct dlb_place){ t, step ? -1 : m, s == root ? 0 : SIZE_MAX,
+					(size_t)dlb_tensor_bytes(&g->tensor[t], c->out->size[m]), s->begin, root->end };
+			}
+		}
+	}
+	for (int node = 0; node < c->p->n_nodes; node++) {
+		struct dlb_node_program *np = &c->out->node[node];
+		np->arena_bytes = dlb_memory_plan(np->place, np->n_places, np->n_instr, &np->bound_bytes);
+	}
+	for (int i = 0; i < c->inst_start[g->n_tensors]; i++) {
+		for (int m = 0; m < c->M; m++) {
+			const struct slot *s = &c->slot[i * c->M + m], *root = &c->slot[c->root[i] * c->M + m];
+			struct dlb_node_program *np = &c->out->node[c->inst_node[i]];
+			if (s != root && s->place >= 0)
+				np->place[s->place].offset = np->place[root->place].offset;
+		}
+	}
+	free(n);
+}
+
+/* What stays on each node from step to step, and the largest scratch a kernel of its asks for. */
+static void count_state(struct compiler *c, const struct dlb_cost *cost, int n_state)
+{
+	const struct dlb_graph *g = c->g;
+	int *stamp = dlb_xmalloc((size_t)c->p->n_nodes * sizeof(int));
+	for (int i = 0; i < c->p->n_nodes; i++)
+		stamp[i] = -1;
+	for (int t = 0; t < g->n_tensors; t++) {
+		const struct dlb_tensor *x = &g->tensor[t];
+		int home = dlb_graph_home(g, t);
+		if (once_a_step(x) && home >= 0)
+			c->out->node[c->p->placement[home]].state_bytes += (size_t)
+				(x->kind == DLB_T_WEIGHT && g->op[home].phase == DLB_UPDATE ? dlb_cost_weight_bytes(g, t, n_state) :
+				 dlb_tensor_bytes(x, c->f.size[0]));
+		for (int r = g->reader_start[t]; r < g->reader_start[t + 1] && x->kind == DLB_T_CONSTANT; r++) {
+			int node = c->p->placement[g->reader[r]];
+			if (stamp[node] != t)
+				c->out->node[node].state_bytes += (size_t)dlb_tensor_bytes(x, c->f.size[0]);
+			stamp[node] = t;
+		}
+	}
+	for (int i = 0; i < g->n_ops && cost && cost->scratch_bytes; i++) {
+		struct dlb_node_program *np = &c->out->node[c->p->placement[i]];
+		size_t at = (size_t)cost->cluster->node[c->p->placement[i]].kind * (size_t)g->n_ops + (size_t)i;
+		if (cost->scratch_bytes[at] > (double)np->scratch_bytes)
+			np->scratch_bytes = (size_t)cost->scratch_bytes[at];
+		if (cost->packed_bytes)
+			np->state_bytes += (size_t)cost->packed_bytes[at];
+	}
+	free(stamp);
+}
+
+static void compiler_release(struct compiler *c)
+{
+	for (int i = 0; i < c->p->n_nodes; i++) {
+		free(c->lane[i].act);
+		free(c->lane[i].note);
+		free(c->lane[i].recv);
+	}
+	free(c->lane);
+	free(c->inst_start);
+	free(c->inst_node);
+	free(c->root);
+	free(c->tag);
+	free(c->slot);
+	free(c->start);
+	free(c->seq);
+	free(c->act_of);
+	dlb_flow_release(&c->f);
+}
+
+int dlb_program_compile(const struct dlb_plan *p, const struct dlb_cost *cost, int64_t batch, int n_state,
+			struct dlb_program *out, struct dlb_error *err)
+{
+	struct compiler c = { .p = p, .out = out };
+	dlb_flow_init(&c.f, p, cost, batch);
+	c.g = c.f.g;
+	c.M = c.f.M;
+	*out = (struct dlb_program){ .n_nodes = p->n_nodes, .micro_batches = c.M, .batch = batch, .graph = c.g, .plan = p };
+	size_t n_items = (size_t)c.g->n_ops * (size_t)c.M + 1;
+	c.start = dlb_xcalloc(n_items, sizeof(double));
+	c.seq = dlb_xcalloc(n_items, sizeof(int));
+	c.act_of = dlb_xcalloc(n_items, sizeof(int));
+	c.lane = dlb_xcalloc((size_t)p->n_nodes, sizeof *c.lane);
+	out->node = dlb_arena_array(&out->arena, (size_t)p->n_nodes, sizeof *out->node);
+	out->size = dlb_arena_array(&out->arena, (size_t)c.M, sizeof *out->size);
+	out->first = dlb_arena_array(&out->arena, (size_t)c.M, sizeof *out->first);
+	for (int m = 0; m < c.M; m++) {
+		out->size[m] = dlb_micro_batch_size(batch, c.M, m);
+		out->first[m] = m ? out->first[m - 1] + out->size[m - 1] : 0;
+	}
+	int rc = dlb_flow_walk(&c.f, p, c.start, c.seq, err);
+	if (rc == 0) {
+		find_instances(&c);
+		find_actions(&c);
+		note_uses(&c);
+		note_messages(&c);
+		note_frees(&c);
+		for (int node = 0; node < p->n_nodes; node++)
+			emit(&c, node);
+		lay_out(&c);
+		count_state(&c, cost, n_state);
+	}
+	compiler_release(&c);
+	if (rc)
+		dlb_program_release(out);
+	return rc;
+}
+
+void dlb_program_release(struct dlb_program *g)
+{
+	dlb_arena_release(&g->arena);
+	memset(g, 0, sizeof *g);
+}

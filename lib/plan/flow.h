@@ -1,0 +1,55 @@
+/* What the scheduler, the compiler and the simulator all ask of a plan: sizes of the micro-batches, seconds of
+ * (op, m), bytes of (tensor, m), and which op waits for which. Private to lib/plan.
+ *
+ * Micro-batches come in at most two sizes, so everything is kept for two: class 0 (m < n_large) and 1.
+ * Items are (op, m) numbered op * M + m; an update is the item op * M. Edges join ops: p -> o says that o of
+ * micro-batch m reads what p made of m. Edges into an update start at the last micro-batch: the gradient's
+ * producer, and on the update's node the readers of the weight, which must be done before it changes. */
+#ifndef DLB_PLAN_FLOW_H
+#define DLB_PLAN_FLOW_H
+#include "plan/program.h"
+
+struct dlb_flow {
+	struct dlb_arena arena;
+	const struct dlb_graph *g;
+	const struct dlb_cost *c;		/* NULL: every op one second, messages free */
+	const int *placement;
+	int M, n_nodes, n_large;		/* m < n_large are of size[0] samples */
+	int64_t batch, size[2];
+	double *op_s;				/* [op * 2 + class], scale not in it */
+	int *pred_start, *pred; double *pred_s;	/* edges into op; pred_s[edge * 2 + class]: message time, 0 on one node */
+	int *succ_start, *succ, *succ_edge;	/* edges out of op; succ_edge: index in pred */
+};
+void dlb_flow_init(struct dlb_flow *f, const struct dlb_plan *p, const struct dlb_cost *c, int64_t batch);
+void dlb_flow_release(struct dlb_flow *f);
+static inline int dlb_flow_class(const struct dlb_flow *f, int m) { return m >= f->n_large; }
+static inline int dlb_flow_items(const struct dlb_flow *f, int op)	/* micro-batches op runs */
+{
+	return f->g->op[op].phase == DLB_UPDATE ? 1 : f->M;
+}
+static inline int dlb_flow_from(const struct dlb_flow *f, int op, int m)	/* whose m an edge into (op, m) starts at */
+{
+	return f->g->op[op].phase == DLB_UPDATE ? f->M - 1 : m;
+}
+/* Seconds of (op, m) on its node as the simulator counts them (views: 0). */
+double dlb_flow_s(const struct dlb_flow *f, int op, int m);
+
+/* A legal order of all items that respects each node's order, close to that of time: start[item], and seq[item]
+ * its rank. -1: no such order, the programs would wait for each other for ever; err names node and op. */
+int dlb_flow_walk(const struct dlb_flow *f, const struct dlb_plan *p, double *start, int *seq, struct dlb_error *err);
+
+/* A binary heap of (key, id), least first; ties by id. */
+struct dlb_heap { struct dlb_heap_item { double key; int id; } *item; int n, cap; };
+void dlb_heap_push(struct dlb_heap *h, double key, int id);
+struct dlb_heap_item dlb_heap_pop(struct dlb_heap *h);
+void dlb_heap_release(struct dlb_heap *h);
+
+/* Offsets for places by best fit in program order (memory.c). Places with offset SIZE_MAX are views and are
+ * left alone. Returns the arena's size; *bound: the most bytes alive at any time. */
+size_t dlb_memory_plan(struct dlb_place *place, int n, int n_instr, size_t *bound);
+#define DLB_PLACE_ALIGN 64
+static inline size_t dlb_place_bytes(size_t bytes)
+{
+	return (bytes + DLB_PLACE_ALIGN - 1) / DLB_PLACE_ALIGN * DLB_PLACE_ALIGN + (bytes ? 0 : DLB_PLACE_ALIGN);
+}
+#endif

@@ -1,0 +1,45 @@
+/* A program as text: what dlb-run --print-program shows. One line an instruction. */
+#include "plan/program.h"
+
+static void print_instr(const struct dlb_program *g, const struct dlb_node_program *np, const struct dlb_instr *in, FILE *f)
+{
+	static const char *const verbs[DLB_N_VERBS] = { "POST", "WAIT", "SEND", "COMPUTE", "COLLECTIVE", "COPY", "FREE" };
+	const struct dlb_graph *gr = g->graph;
+	fprintf(f, "%-10s", verbs[in->verb]);
+	if (in->verb == DLB_COLLECTIVE) {
+		fprintf(f, " step-end\n");
+		return;
+	}
+	if (in->verb == DLB_COMPUTE && in->what == DLB_RUN_ACCUMULATE)
+		fprintf(f, " accumulate tensor %d '%s' for op %d", in->tensor, gr->tensor[in->tensor].name, in->op);
+	else if (in->verb == DLB_COMPUTE)
+		fprintf(f, " %s op %d '%s' (%s)", in->what == DLB_RUN_UPDATE ? "update" : "run", in->op, gr->op[in->op].name,
+			gr->op[in->op].type);
+	else
+		fprintf(f, " tensor %d '%s'", in->tensor, gr->tensor[in->tensor].name);
+	if (in->micro_batch >= 0)
+		fprintf(f, " m=%d", in->micro_batch);
+	if (in->peer >= 0)
+		fprintf(f, in->verb == DLB_SEND || in->sent ? " to %d tag %d" : " from %d tag %d", in->peer, in->tag);
+	if (in->verb == DLB_WAIT && in->sent)
+		fprintf(f, " sent");
+	int k = in->verb == DLB_POST || in->verb == DLB_COPY ? dlb_program_find_place(np, in->tensor, in->micro_batch) : -1;
+	if (in->verb == DLB_COMPUTE && in->what == DLB_RUN_OP && gr->op[in->op].n_out > 0)
+		k = dlb_program_find_place(np, gr->op[in->op].out[0], in->micro_batch);
+	if (k >= 0)
+		fprintf(f, " at %zu, %zu bytes", np->place[k].offset, np->place[k].bytes);
+	fprintf(f, "\n");
+}
+
+void dlb_program_print(const struct dlb_program *g, FILE *f)
+{
+	for (int n = 0; n < g->n_nodes; n++) {
+		const struct dlb_node_program *np = &g->node[n];
+		fprintf(f, "node %d: %d instructions, arena %zu bytes (least possible %zu), scratch %zu, state %zu\n", n,
+			np->n_instr, np->arena_bytes, np->bound_bytes, np->scratch_bytes, np->state_bytes);
+		for (int i = 0; i < np->n_instr; i++) {
+			fprintf(f, "%6d  ", i);
+			print_instr(g, np, &np->instr[i], f);
+		}
+	}
+}

@@ -1,0 +1,417 @@
+/* Proofs about programs before anything starts. Nothing here trusts the compiler: each proof reads only the
+ * instructions and the places.
+ *
+ *   lives       each node, instruction by instruction: nothing is read before it is written nor after it is
+ *               freed, every place is opened once and freed once
+ *   places      places that live together do not overlap, views lie in what they are views of
+ *   messages    every SEND has one POST, of the same size, and one WAIT on either side
+ *   deadlock    all programs are run in the abstract, a send leaving only when its receiver has posted. Who is
+ *               first does not matter to what can run (each message has one sender and one receiver), so one
+ *               order that ends shows that all do
+ *   memory      arena + scratch + state fits the node
+ *
+ * Synchronous schedules have no delay between iterations: one step is unrolled. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include "plan/flow.h"
+
+int dlb_program_find_place(const struct dlb_node_program *p, int tensor, int micro_batch)
+{
+	int lo = 0, hi = p->n_places;
+	while (lo < hi) {
+		int mid = (lo + hi) / 2;
+		const struct dlb_place *x = &p->place[mid];
+		if (x->tensor < tensor || (x->tensor == tensor && x->micro_batch < micro_batch))
+			lo = mid + 1;
+		else
+			hi = mid;
+	}
+	return lo < p->n_places && p->place[lo].tensor == tensor && p->place[lo].micro_batch == micro_batch ? lo : -1;
+}
+
+static int fault(const struct dlb_program *g, int node, int at, struct dlb_error *err, const char *what)
+{
+	static const char *const verbs[DLB_N_VERBS] = { "POST", "WAIT", "SEND", "COMPUTE", "COLLECTIVE", "COPY", "FREE" };
+	const struct dlb_instr *in = &g->node[node].instr[at];
+	char where[64];
+	snprintf(where, sizeof where, "program of node %d, instruction %d", node, at);
+	if (in->op >= 0)
+		return dlb_fail(err, where, "%s op %d '%s' of micro-batch %d: %s", verbs[in->verb], in->op,
+				g->graph->op[in->op].name, in->micro_batch, what);
+	return dlb_fail(err, where, "%s tensor %d '%s' of micro-batch %d: %s", verbs[in->verb], in->tensor,
+			in->tensor >= 0 ? g->graph->tensor[in->tensor].name : "", in->micro_batch, what);
+}
+
+/* ---- lives ---- */
+
+enum life { UNBORN, OPEN, WRITTEN, FREED };		/* OPEN: posted, the message has not come */
+struct lives { const struct dlb_program *g; const struct dlb_plan *p; int node; char *life; int *sum; };
+
+static int root_place(const struct lives *l, int tensor, int m)
+{
+	const struct dlb_graph *g = l->g->graph;
+	int from;
+	while ((from = dlb_graph_view_of(g, tensor)) >= 0 && l->p->placement[g->tensor[tensor].producer] == l->node)
+		tensor = from;
+	return dlb_program_find_place(&l->g->node[l->node], tensor, m);
+}
+
+static const char *readable(struct lives *l, int t, int m)
+{
+	const struct dlb_tensor *x = &l->g->graph->tensor[t];
+	bool once = x->kind == DLB_T_WEIGHT || x->kind == DLB_T_BUFFER;
+	if (x->kind == DLB_T_CONSTANT || (once && l->p->placement[dlb_graph_home(l->g->graph, t)] == l->node))
+		return NULL;
+	m = once ? -1 : m;
+	int k = dlb_program_find_place(&l->g->node[l->node], t, m), r = root_place(l, t, m);
+	if (k < 0 || r < 0)
+		return "reads a tensor that has no place on this node";
+	if (l->life[k] != WRITTEN)
+		return "reads a tensor that is not written yet";
+	return l->life[r] == WRITTEN ? NULL : "reads a tensor that is freed";
+}
+
+static const char *compute(struct lives *l, const struct dlb_instr *in)
+{
+	const struct dlb_graph *g = l->g->graph;
+	const struct dlb_op *o = &g->op[in->op];
+	const char *bad = NULL;
+	int M = l->g->micro_batches;
+	if (in->what == DLB_RUN_ACCUMULATE) {
+		if (l->sum[in->op] % M != in->micro_batch)
+			return "gradients are not summed in the order of micro-batches";
+		l->sum[in->op]++;
+		return readable(l, in->tensor, in->micro_batch);
+	}
+	for (int i = 0; i < o->n_in && !bad; i++) {
+		int t = o->in[i];
+		if (t < 0)
+			continue;
+		if (in->what == DLB_RUN_UPDATE && M > 1 && g->tensor[t].producer >= 0)
+			bad = l->sum[in->op] > 0 && l->sum[in->op] % M == 0 ? NULL : "updates before the gradient is summed";
+		else
+			bad = readable(l, t, in->what == DLB_RUN_UPDATE ? 0 : in->micro_batch);
+	}
+	for (int i = 0; i < o->n_out && !bad; i++) {
+		int k = o->out[i] < 0 ? -1 : dlb_program_find_place(&l->g->node[l->node], o->out[i], in->micro_batch < 0 ? 0 : in->micro_batch);
+		if (o->out[i] < 0)
+			continue;
+		if (k < 0 || l->life[k] != UNBORN)
+			bad = "writes a tensor that has no place or is written already";
+		else
+			l->life[k] = WRITTEN;
+	}
+	return bad;
+}
+
+static const char *live(struct lives *l, const struct dlb_instr *in)
+{
+	const struct dlb_node_program *np = &l->g->node[l->node];
+	int k = in->tensor >= 0 && in->verb != DLB_COMPUTE ? dlb_program_find_place(np, in->tensor, in->micro_batch) : -1;
+	switch (in->verb) {
+	case DLB_POST:
+	case DLB_COPY:
+		if (k < 0 || l->life[k] != UNBORN)
+			return "opens a place that does not exist or is taken";
+		l->life[k] = in->verb == DLB_POST ? OPEN : WRITTEN;
+		return NULL;
+	case DLB_WAIT:
+		if (in->sent)
+			return readable(l, in->tensor, in->micro_batch);
+		if (k < 0 || l->life[k] != OPEN)
+			return "waits for a message that is not posted";
+		l->life[k] = WRITTEN;
+		return NULL;
+	case DLB_SEND:
+		return readable(l, in->tensor, in->micro_batch);
+	case DLB_FREE:
+		if (k < 0 || l->life[k] != WRITTEN)
+			return "frees what is not alive";
+		l->life[k] = FREED;
+		return NULL;
+	case DLB_COMPUTE:
+		return compute(l, in);
+	default:
+		return NULL;
+	}
+}
+
+static int prove_lives(const struct dlb_program *g, int node, struct dlb_error *err)
+{
+	const struct dlb_node_program *np = &g->node[node];
+	struct lives l = { .g = g, .p = g->plan, .node = node };
+	l.life = dlb_xcalloc((size_t)np->n_places + 1, 1);
+	l.sum = dlb_xcalloc((size_t)g->graph->n_ops + 1, sizeof(int));
+	int rc = 0;
+	for (int i = 0; i < np->n_instr && rc == 0; i++) {
+		const char *bad = live(&l, &np->instr[i]);
+		if (bad)
+			rc = fault(g, node, i, err, bad);
+	}
+	for (int k = 0; k < np->n_places && rc == 0; k++) {
+		int r = root_place(&l, np->place[k].tensor, np->place[k].micro_batch);
+		if (r < 0 || l.life[r] != FREED)
+			rc = dlb_fail(err, NULL, "program of node %d: tensor %d '%s' of micro-batch %d is never freed", node,
+				      np->place[k].tensor, g->graph->tensor[np->place[k].tensor].name, np->place[k].micro_batch);
+	}
+	free(l.life);
+	free(l.sum);
+	return rc;
+}
+
+/* ---- places ---- */
+
+/* How many places lie over each stretch between neighbouring borders: range add, range maximum. */
+struct cover { int n; int *max, *add; };
+
+static int cover_max(const struct cover *c, int v, int lo, int hi, int a, int b)
+{
+	if (b <= lo || hi <= a)
+		return 0;
+	if (a <= lo && hi <= b)
+		return c->max[v];
+	int mid = (lo + hi) / 2, x = cover_max(c, 2 * v, lo, mid, a, b), y = cover_max(c, 2 * v + 1, mid, hi, a, b);
+	return (x > y ? x : y) + c->add[v];
+}
+
+static void cover_add(struct cover *c, int v, int lo, int hi, int a, int b, int d)
+{
+	if (b <= lo || hi <= a)
+		return;
+	if (a <= lo && hi <= b) {
+		c->max[v] += d;
+		c->add[v] += d;
+		return;
+	}
+	int mid = (lo + hi) / 2;
+	cover_add(c, 2 * v, lo, mid, a, b, d);
+	cover_add(c, 2 * v + 1, mid, hi, a, b, d);
+	c->max[v] = c->add[v] + (c->max[2 * v] > c->max[2 * v + 1] ? c->max[2 * v] : c->max[2 * v + 1]);
+}
+
+static int by_size(const void *a, const void *b)
+{
+	size_t x = *(const size_t *)a, y = *(const size_t *)b;
+	return (x > y) - (x < y);
+}
+
+static int border(const size_t *at, int n, size_t x)
+{
+	int lo = 0, hi = n;
+	while (lo < hi) {
+		int mid = (lo + hi) / 2;
+		if (at[mid] < x)
+			lo = mid + 1;
+		else
+			hi = mid;
+	}
+	return lo;
+}
+
+struct event { int instr, place; bool end; };
+static int by_time(const void *a, const void *b)
+{
+	const struct event *x = a, *y = b;
+	if (x->instr != y->instr)
+		return x->instr < y->instr ? -1 : 1;
+	return x->end != y->end ? (x->end ? 1 : -1) : x->place - y->place;	/* an end is after the starts */
+}
+
+static int prove_places(const struct dlb_program *g, int node, struct dlb_error *err)
+{
+	const struct dlb_node_program *np = &g->node[node];
+	struct lives l = { .g = g, .p = g->plan, .node = node };
+	int n = np->n_places, n_at = 0, n_events = 0, rc = 0;
+	size_t *at = dlb_xcalloc(2 * (size_t)n + 2, sizeof *at);
+	struct event *event = dlb_xcalloc(2 * (size_t)n + 2, sizeof *event);
+	for (int k = 0; k < n && rc == 0; k++) {
+		const struct dlb_place *x = &np->place[k];
+		int r = root_place(&l, x->tensor, x->micro_batch);
+		if (x->first < 0 || x->last < x->first || x->offset + x->bytes > np->arena_bytes || x->offset % DLB_PLACE_ALIGN)
+			rc = dlb_fail(err, NULL, "program of node %d: the place of tensor %d '%s' is not in the arena", node, x->tensor,
+				      g->graph->tensor[x->tensor].name);
+		else if (r != k && (r < 0 || np->place[r].offset != x->offset || np->place[r].bytes < x->bytes ||
+				    np->place[r].first > x->first || np->place[r].last < x->last))
+			rc = dlb_fail(err, NULL, "program of node %d: tensor %d '%s' does not lie in the place it is a view of", node,
+				      x->tensor, g->graph->tensor[x->tensor].name);
+		else if (r == k) {
+			at[n_at++] = x->offset;
+			at[n_at++] = x->offset + dlb_place_bytes(x->bytes);
+			event[n_events++] = (struct event){ x->first, k, false };
+			event[n_events++] = (struct event){ x->last, k, true };
+		}
+	}
+	qsort(at, (size_t)n_at, sizeof *at, by_size);
+	qsort(event, (size_t)n_events, sizeof *event, by_time);
+	struct cover c = { .n = n_at + 1 };
+	c.max = dlb_xcalloc(4 * (size_t)c.n + 4, sizeof(int));
+	c.add = dlb_xcalloc(4 * (size_t)c.n + 4, sizeof(int));
+	for (int i = 0; i < n_events && rc == 0; i++) {
+		const struct dlb_place *x = &np->place[event[i].place];
+		int a = border(at, n_at, x->offset), b = border(at, n_at, x->offset + dlb_place_bytes(x->bytes));
+		if (!event[i].end && cover_max(&c, 1, 0, c.n, a, b))
+			rc = dlb_fail(err, NULL, "program of node %d: the place of tensor %d '%s' of micro-batch %d overlaps another", node,
+				      x->tensor, g->graph->tensor[x->tensor].name, x->micro_batch);
+		cover_add(&c, 1, 0, c.n, a, b, event[i].end ? -1 : 1);
+	}
+	free(c.max);
+	free(c.add);
+	free(at);
+	free(event);
+	return rc;
+}
+
+/* ---- messages and deadlock ---- */
+
+struct message { int from, to, tag, tensor, m; size_t bytes; int node, at; };
+static int by_message(const void *a, const void *b)
+{
+	const struct message *x = a, *y = b;
+	if (x->tag != y->tag)
+		return x->tag < y->tag ? -1 : 1;
+	if (x->from != y->from)
+		return x->from < y->from ? -1 : 1;
+	return (x->to > y->to) - (x->to < y->to);
+}
+
+static size_t bytes_of(const struct dlb_program *g, const struct dlb_instr *in)
+{
+	return (size_t)dlb_tensor_bytes(&g->graph->tensor[in->tensor], g->size[in->micro_batch < 0 ? 0 : in->micro_batch]);
+}
+
+/* kind: 0 SEND, 1 POST, 2 WAIT, 3 WAIT sent. Sorted by message; returns new. */
+static struct message *collect(const struct dlb_program *g, int kind, int *n)
+{
+	struct message *list = NULL;
+	int cap = 0;
+	*n = 0;
+	for (int node = 0; node < g->n_nodes; node++) {
+		const struct dlb_node_program *np = &g->node[node];
+		for (int i = 0; i < np->n_instr; i++) {
+			const struct dlb_instr *in = &np->instr[i];
+			int k = in->verb == DLB_SEND ? 0 : in->verb == DLB_POST ? 1 : in->verb != DLB_WAIT ? -1 : in->sent ? 3 : 2;
+			if (k != kind)
+				continue;
+			bool ours = k == 0 || k == 3;
+			int place = ours ? -1 : dlb_program_find_place(np, in->tensor, in->micro_batch);
+			DLB_GROW(list, *n, cap);
+			list[(*n)++] = (struct message){ ours ? node : in->peer, ours ? in->peer : node, in->tag, in->tensor,
+				in->micro_batch, place < 0 ? bytes_of(g, in) : np->place[place].bytes, node, i };
+		}
+	}
+	qsort(list, (size_t)*n, sizeof *list, by_message);
+	return list;
+}
+
+static int same_messages(const struct dlb_program *g, const struct message *a, int n, const struct message *b, int k,
+			 struct dlb_error *err)
+{
+	for (int i = 0; i < n || i < k; i++) {
+		if (i >= k || (i < n && by_message(&a[i], &b[i]) < 0))
+			return fault(g, a[i].node, a[i].at, err, "has no counterpart on the other side");
+		if (i >= n || by_message(&a[i], &b[i]) > 0)
+			return fault(g, b[i].node, b[i].at, err, "has no counterpart on the other side");
+		if (a[i].bytes != b[i].bytes || a[i].tensor != b[i].tensor || a[i].m != b[i].m)
+			return fault(g, a[i].node, a[i].at, err, "the two sides do not mean the same tensor or size");
+		if (i > 0 && by_message(&a[i - 1], &a[i]) == 0)
+			return fault(g, a[i].node, a[i].at, err, "is there twice");
+	}
+	return 0;
+}
+
+struct run { const struct dlb_program *g; const struct message *message; int n; bool *sent, *posted; int *pc, *waiter; };
+
+static int find_message(const struct run *r, int from, int to, int tag)
+{
+	struct message key = { .from = from, .to = to, .tag = tag };
+	const struct message *x = bsearch(&key, r->message, (size_t)r->n, sizeof key, by_message);
+	return x ? (int)(x - r->message) : -1;
+}
+
+/* Runs node until it must wait; nodes that this sets free are pushed on stack. */
+static void advance(struct run *r, int node, int *stack, int *top)
+{
+	const struct dlb_node_program *np = &r->g->node[node];
+	for (; r->pc[node] < np->n_instr; r->pc[node]++) {
+		const struct dlb_instr *in = &np->instr[r->pc[node]];
+		if (in->verb != DLB_SEND && in->verb != DLB_POST && in->verb != DLB_WAIT)
+			continue;
+		bool ours = in->verb == DLB_SEND || in->sent;
+		int k = find_message(r, ours ? node : in->peer, ours ? in->peer : node, in->tag);
+		if (k < 0)
+			return;
+		if (in->verb == DLB_WAIT && !(in->sent ? r->posted[k] : r->sent[k])) {
+			r->waiter[k] = node;
+			return;
+		}
+		if (in->verb != DLB_WAIT) {
+			*(in->verb == DLB_SEND ? &r->sent[k] : &r->posted[k]) = true;
+			if (r->waiter[k] >= 0 && r->waiter[k] != node) {
+				stack[(*top)++] = r->waiter[k];
+				r->waiter[k] = -1;
+			}
+		}
+	}
+}
+
+static int prove_messages(const struct dlb_program *g, struct dlb_error *err)
+{
+	struct message *list[4];
+	int n[4], rc = 0, top = 0;
+	for (int k = 0; k < 4; k++)
+		list[k] = collect(g, k, &n[k]);
+	for (int k = 1; k < 4 && rc == 0; k++)
+		rc = same_messages(g, list[0], n[0], list[k], n[k], err);
+	if (rc == 0) {
+		struct run r = { .g = g, .message = list[0], .n = n[0] };
+		r.sent = dlb_xcalloc((size_t)n[0] + 1, sizeof(bool));
+		r.posted = dlb_xcalloc((size_t)n[0] + 1, sizeof(bool));
+		r.waiter = dlb_xmalloc(((size_t)n[0] + 1) * sizeof(int));
+		r.pc = dlb_xcalloc((size_t)g->n_nodes, sizeof(int));
+		int *stack = dlb_xcalloc((size_t)g->n_nodes * 2 + 2, sizeof(int));
+		for (int k = 0; k < n[0]; k++)
+			r.waiter[k] = -1;
+		for (int node = g->n_nodes - 1; node >= 0; node--)
+			stack[top++] = node;
+		while (top)
+			advance(&r, stack[--top], stack, &top);
+		for (int node = 0; node < g->n_nodes && rc == 0; node++)
+			if (r.pc[node] < g->node[node].n_instr)
+				rc = fault(g, node, r.pc[node], err, "deadlock: this can never be over");
+		free(r.sent);
+		free(r.posted);
+		free(r.waiter);
+		free(r.pc);
+		free(stack);
+	}
+	for (int k = 0; k < 4; k++)
+		free(list[k]);
+	return rc;
+}
+
+static int prove_memory(const struct dlb_program *g, const struct dlb_cost *c, struct dlb_error *err)
+{
+	for (int node = 0; node < g->n_nodes && c && c->cluster; node++) {
+		const struct dlb_node_program *np = &g->node[node];
+		double needs = (double)np->arena_bytes + (double)np->scratch_bytes + (double)np->state_bytes;
+		double has = dlb_cluster_node_memory(c->cluster, node);
+		if (needs > has) {
+			dlb_fail_no(err, NULL, "node %d (%s) needs %.4g MB of %.4g MB", node,
+				    c->cluster->kind[c->cluster->node[node].kind].name, needs / 1e6, has / 1e6);
+			return dlb_hint(err, "state %.4g MB, arena %.4g MB, scratch %.4g MB; try more micro-batches or nodes",
+					(double)np->state_bytes / 1e6, (double)np->arena_bytes / 1e6, (double)np->scratch_bytes / 1e6);
+		}
+	}
+	return 0;
+}
+
+int dlb_program_verify(const struct dlb_program *g, const struct dlb_cost *c, struct dlb_error *err)
+{
+	if (prove_messages(g, err))
+		return -1;
+	for (int node = 0; node < g->n_nodes; node++)
+		if (prove_lives(g, node, err) || prove_places(g, node, err))
+			return -1;
+	return prove_memory(g, c, err);
+}
