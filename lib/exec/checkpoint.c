@@ -1,0 +1,537 @@
+/* See checkpoint.h. Errors of one rank are everyone's: each stage ends in dlb_comm_agree. */
+#define _XOPEN_SOURCE 700
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <jansson.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include "exec/checkpoint.h"
+#include "model/onnx.h"
+#include "model/safetensors.h"
+#include "util/mem.h"
+
+#define MANIFEST "manifest.json"
+#define FORMAT "1.0"
+
+/* ---- the folder ---- */
+
+static int make_dirs(const char *dir, struct dlb_error *err)
+{
+	char *p = dlb_xstrdup(dir);
+	int rc = 0;
+
+	for (char *q = p + 1; !rc; q++) {
+		char c = *q;
+
+		if (c && c != '/')
+			continue;
+		*q = '\0';
+		if (mkdir(p, 0777) && errno != EEXIST)
+			rc = dlb_fail(err, NULL, "cannot make folder '%s': %s", p, strerror(errno));
+		*q = c;
+		if (!c)
+			break;
+	}
+	free(p);
+	return rc;
+}
+
+static int lock(struct dlb_checkpoint *c, const char *dir, struct dlb_error *err)
+{
+	struct flock l = { .l_type = F_WRLCK, .l_whence = SEEK_SET };
+	char *path;
+	int rc = -1;
+
+	if (make_dirs(dir, err))
+		return -1;
+	path = dlb_xprintf("%s/lock", dir);
+	c->lock = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
+	if (c->lock < 0) {
+		dlb_fail(err, NULL, "cannot open '%s': %s", path, strerror(errno));
+	} else if (fcntl(c->lock, F_SETLK, &l)) {
+		long pid = fcntl(c->lock, F_GETLK, &l) == 0 && l.l_type != F_UNLCK ? (long)l.l_pid : 0;
+
+		dlb_fail(err, NULL, "checkpoint folder '%s' is in use by another run (process %ld)", dir, pid);
+	} else {
+		rc = 0;
+	}
+	free(path);
+	return rc;
+}
+
+int dlb_checkpoint_open(struct dlb_checkpoint *c, const char *dir, struct dlb_comm *comm, struct dlb_error *err)
+{
+	int rc = 0;
+
+	c->lock = -1;
+	c->dir = dlb_xstrdup(dir);
+	if (dlb_comm_rank(comm) == 0)
+		rc = lock(c, dir, err);
+	return dlb_comm_agree(comm, rc, err, NULL);
+}
+
+void dlb_checkpoint_close(struct dlb_checkpoint *c)
+{
+	if (!c->dir)
+		return;
+	if (c->lock >= 0)
+		close(c->lock);
+	free(c->dir);
+	c->dir = NULL;
+}
+
+/* "step-120" -> 120, else -1. */
+static int64_t step_of(const char *name)
+{
+	char *end;
+	long long v;
+
+	if (strncmp(name, "step-", 5) || name[5] < '0' || name[5] > '9')
+		return -1;
+	errno = 0;
+	v = strtoll(name + 5, &end, 10);
+	return *end || errno ? -1 : v;
+}
+
+static int descending(const void *a, const void *b)
+{
+	const int64_t *x = a, *y = b;
+
+	return (*y > *x) - (*y < *x);
+}
+
+/* The steps that have a checkpoint, newest first: returns new. */
+static int64_t *steps_in(const char *dir, int *n)
+{
+	DIR *d = opendir(dir);
+	int64_t *step = NULL;
+	int cap = 0;
+
+	*n = 0;
+	for (struct dirent *e; d && (e = readdir(d));) {
+		if (step_of(e->d_name) < 0)
+			continue;
+		DLB_GROW(step, *n, cap);
+		step[(*n)++] = step_of(e->d_name);
+	}
+	if (d)
+		closedir(d);
+	if (*n)
+		qsort(step, (size_t)*n, sizeof *step, descending);
+	return step;
+}
+
+/* Removes a folder of plain files. */
+static void remove_dir(const char *path)
+{
+	DIR *d = opendir(path);
+
+	for (struct dirent *e; d && (e = readdir(d));) {
+		char *p;
+
+		if (!strcmp(e->d_name, ".") || !strcmp(e->d_name, ".."))
+			continue;
+		p = dlb_xprintf("%s/%s", path, e->d_name);
+		unlink(p);
+		free(p);
+	}
+	if (d)
+		closedir(d);
+	rmdir(path);
+}
+
+static void sync_dir(const char *path)
+{
+	int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+
+	if (fd >= 0) {
+		fsync(fd);
+		close(fd);
+	}
+}
+
+/* ---- what a node writes ---- */
+
+struct list { struct dlb_st_tensor *t; int n, cap; struct dlb_arena arena; void **own; int n_own, cap_own; };
+
+static void list_add(struct list *l, const struct dlb_state *s, const char *name, const struct dlb_tensor *x, const void *p)
+{
+	struct dlb_desc d = dlb_tensor_desc(x, 1);
+	void *host = dlb_xmalloc(dlb_desc_bytes(&d) + 1);
+
+	s->be->ops->download(s->be, host, p, dlb_desc_bytes(&d));
+	DLB_GROW(l->own, l->n_own, l->cap_own);
+	l->own[l->n_own++] = host;
+	DLB_GROW(l->t, l->n, l->cap);
+	l->t[l->n++] = (struct dlb_st_tensor){ .name = name, .desc = d, .data = host };
+}
+
+static void list_release(struct list *l)
+{
+	for (int i = 0; i < l->n_own; i++)
+		free(l->own[i]);
+	free(l->own);
+	free(l->t);
+	dlb_arena_release(&l->arena);
+}
+
+static const char *slot_name(struct dlb_arena *a, int rule, int k, const char *weight)
+{
+	return dlb_arena_printf(a, "optimizer/%s/%s", dlb_optimizers[rule].state_name[k], weight);
+}
+
+static int write_part(const char *dir, int rank, const struct dlb_state *s, struct dlb_error *err)
+{
+	struct list l = { 0 };
+	char *path = dlb_xprintf("%s/part-%d.safetensors", dir, rank);
+	int rc = 0;
+
+	for (int t = 0; t < s->graph->n_tensors; t++) {
+		const struct dlb_tensor *x = &s->graph->tensor[t];
+
+		if (!s->value[t])
+			continue;
+		list_add(&l, s, x->name, x, s->value[t]);
+		for (int k = 0; k < s->n_slots; k++)
+			if (s->slot[k][t])
+				list_add(&l, s, slot_name(&l.arena, s->rule, k, x->name), x, s->slot[k][t]);
+	}
+	if (l.n)
+		rc = dlb_safetensors_write(path, l.t, l.n, NULL, err);
+	list_release(&l);
+	free(path);
+	return rc;
+}
+
+static int write_manifest(const char *dir, const struct dlb_state *s, const struct dlb_progress_state *p, struct dlb_error *err)
+{
+	char *path = dlb_xprintf("%s/" MANIFEST, dir);
+	json_t *m = json_pack("{s:s, s:I, s:I, s:I, s:s, s:I}", "dlb-checkpoint", FORMAT, "step", (json_int_t)p->step, "epoch",
+			      (json_int_t)p->epoch, "position", (json_int_t)p->position, "optimizer",
+			      s->rule >= 0 ? dlb_optimizers[s->rule].name : "none", "since_best", (json_int_t)p->since_best);
+	json_t *tensors = json_object();
+	FILE *f = fopen(path, "w");
+	int rc = 0;
+
+	/* 64 bits of seed do not fit a JSON integer's sign; as text they do. */
+	json_object_set_new(m, "seed", json_sprintf("%llu", (unsigned long long)p->seed));
+	if (isfinite(p->best_loss))
+		json_object_set_new(m, "best_loss", json_real(p->best_loss));
+	for (int t = 0; t < s->graph->n_tensors; t++) {
+		const struct dlb_tensor *x = &s->graph->tensor[t];
+		int home = x->kind == DLB_T_WEIGHT || x->kind == DLB_T_BUFFER ? dlb_state_home(s->graph, s->placement, t) : -1;
+
+		if (home >= 0)
+			json_object_set_new(tensors, x->name, json_sprintf("part-%d.safetensors", home));
+	}
+	json_object_set_new(m, "tensors", tensors);
+	if (!f || json_dumpf(m, f, JSON_INDENT(1) | JSON_REAL_PRECISION(17)) || fputc('\n', f) == EOF || fflush(f) ||
+	    fsync(fileno(f)))
+		rc = dlb_fail(err, NULL, "cannot write '%s': %s", path, strerror(errno));
+	if (f && fclose(f) && !rc)
+		rc = dlb_fail(err, NULL, "cannot write '%s': %s", path, strerror(errno));
+	json_decref(m);
+	free(path);
+	return rc;
+}
+
+/* Renames the complete folder into place and removes all but the newest two. */
+static int settle(const char *dir, const char *aside, int64_t step, char **path, struct dlb_error *err)
+{
+	char *final = dlb_xprintf("%s/step-%lld", dir, (long long)step), *old = dlb_xprintf("%s/.old-%ld", dir, (long)getpid());
+	int rc = 0, n;
+	int64_t *steps;
+
+	sync_dir(aside);
+	if (rename(final, old) && errno != ENOENT)
+		rc = dlb_fail(err, NULL, "cannot replace '%s': %s", final, strerror(errno));
+	else if (rename(aside, final))
+		rc = dlb_fail(err, NULL, "cannot rename '%s' to '%s': %s", aside, final, strerror(errno));
+	sync_dir(dir);
+	remove_dir(old);
+	steps = rc ? NULL : steps_in(dir, &n);
+	for (int i = 2; steps && i < n; i++) {
+		char *p = dlb_xprintf("%s/step-%lld", dir, (long long)steps[i]);
+
+		remove_dir(p);
+		free(p);
+	}
+	free(steps);
+	free(old);
+	if (!rc && path)
+		*path = final;
+	else
+		free(final);
+	return rc;
+}
+
+int dlb_checkpoint_save(struct dlb_checkpoint *c, struct dlb_comm *comm, const struct dlb_state *s,
+			const struct dlb_progress_state *p, char **path, struct dlb_error *err)
+{
+	char *aside = dlb_xprintf("%s/.new-step-%lld", c->dir, (long long)p->step);
+	int rank = dlb_comm_rank(comm), rc = 0;
+
+	if (path)
+		*path = NULL;
+	if (rank == 0) {
+		remove_dir(aside);		/* left by a run that was killed */
+		if (mkdir(aside, 0777))
+			rc = dlb_fail(err, NULL, "cannot make folder '%s': %s", aside, strerror(errno));
+	}
+	rc = dlb_comm_agree(comm, rc, err, NULL);
+	if (!rc)
+		rc = dlb_comm_agree(comm, write_part(aside, rank, s, err), err, NULL);
+	if (!rc) {
+		if (rank == 0 && !(rc = write_manifest(aside, s, p, err)))
+			rc = settle(c->dir, aside, p->step, path, err);
+		rc = dlb_comm_agree(comm, rc, err, NULL);
+	}
+	if (rc && rank == 0)
+		remove_dir(aside);
+	free(aside);
+	return rc;
+}
+
+/* ---- loading ---- */
+
+struct manifest {
+	char dir[4096];
+	json_t *json;			/* owned */
+	struct dlb_progress_state p;
+	const char *optimizer;
+};
+
+static int manifest_read(const char *dir, int64_t step, struct manifest *m, struct dlb_error *err)
+{
+	char path[4200];
+	json_error_t je;
+	json_t *j, *v;
+	struct dlb_progress_state *p = &m->p;
+	const char *seed;
+
+	if (snprintf(m->dir, sizeof m->dir, "%s/step-%lld", dir, (long long)step) >= (int)sizeof m->dir)
+		return dlb_fail(err, NULL, "the name of checkpoint folder '%.100s...' is too long", dir);
+	snprintf(path, sizeof path, "%s/" MANIFEST, m->dir);
+	j = json_load_file(path, 0, &je);
+	if (!j)
+		return dlb_fail(err, path, "%d:%d: %s", je.line, je.column, je.text);
+	m->json = j;
+	v = json_object_get(j, "dlb-checkpoint");
+	if (!json_is_string(v))
+		return dlb_fail(err, path, "not a checkpoint's manifest");
+	if (strncmp(json_string_value(v), "1.", 2))
+		return dlb_fail(err, path, "checkpoint format %.20s; this is %s", json_string_value(v), FORMAT);
+	p->step = json_integer_value(json_object_get(j, "step"));
+	p->epoch = json_integer_value(json_object_get(j, "epoch"));
+	p->position = json_integer_value(json_object_get(j, "position"));
+	p->since_best = json_integer_value(json_object_get(j, "since_best"));
+	p->best_loss = json_is_number(v = json_object_get(j, "best_loss")) ? json_number_value(v) : HUGE_VAL;
+	seed = json_string_value(json_object_get(j, "seed"));
+	m->optimizer = json_string_value(json_object_get(j, "optimizer"));
+	if (!seed || !m->optimizer || !json_is_object(json_object_get(j, "tensors")) || p->step != step || p->epoch < 0 ||
+	    p->position < 0 || p->since_best < 0)
+		return dlb_fail(err, path, "a member is missing or out of range");
+	p->seed = strtoull(seed, NULL, 10);
+	return 0;
+}
+
+/* Parts opened so far. */
+struct part { char name[64]; struct dlb_safetensors st; };
+struct parts { struct part *part; int n, cap; };
+
+static struct dlb_safetensors *part_open(struct parts *ps, const char *dir, const char *name, struct dlb_error *err)
+{
+	char *path;
+	int rc;
+
+	for (int i = 0; i < ps->n; i++)
+		if (!strcmp(ps->part[i].name, name))
+			return &ps->part[i].st;
+	if (strchr(name, '/') || strlen(name) >= sizeof ps->part->name) {
+		dlb_fail(err, dir, "part '%.100s' is not a file of the checkpoint", name);
+		return NULL;
+	}
+	DLB_GROW(ps->part, ps->n, ps->cap);
+	memset(&ps->part[ps->n], 0, sizeof *ps->part);
+	strcpy(ps->part[ps->n].name, name);
+	path = dlb_xprintf("%s/%s", dir, name);
+	rc = dlb_safetensors_read(path, &ps->part[ps->n].st, err);
+	free(path);
+	return rc ? NULL : &ps->part[ps->n++].st;
+}
+
+static int tensor_load(const struct dlb_safetensors *st, const char *dir, const char *name, const struct dlb_tensor *x,
+		       const struct dlb_state *s, void *dst, struct dlb_error *err)
+{
+	const struct dlb_st_tensor *t = dlb_safetensors_find(st, name);
+	struct dlb_desc d = dlb_tensor_desc(x, 1);
+
+	if (!t)
+		return dlb_fail(err, dir, "the checkpoint has no tensor '%s'", name);
+	if (t->desc.dtype != d.dtype || !dlb_desc_same_shape(&t->desc, &d)) {
+		char a[128], b[128];
+
+		return dlb_fail(err, dir, "tensor '%s' is %s in the checkpoint, %s in the model", name,
+				dlb_desc_str(&t->desc, a, sizeof a), dlb_desc_str(&d, b, sizeof b));
+	}
+	s->be->ops->upload(s->be, dst, t->data, dlb_desc_bytes(&d));
+	return 0;
+}
+
+static int tensors_load(const struct manifest *m, struct dlb_state *s, struct dlb_error *err)
+{
+	const json_t *names = json_object_get(m->json, "tensors");
+	struct dlb_arena a = { 0 };
+	struct parts ps = { 0 };
+	int rc = 0;
+
+	if (s->rule >= 0 && strcmp(m->optimizer, dlb_optimizers[s->rule].name)) {
+		dlb_fail(err, m->dir, "the checkpoint was made with optimizer '%s', this run has '%s'", m->optimizer,
+			 dlb_optimizers[s->rule].name);
+		return dlb_hint(err, "give another --checkpoint folder");
+	}
+	for (int t = 0; t < s->graph->n_tensors && !rc; t++) {
+		const struct dlb_tensor *x = &s->graph->tensor[t];
+		const char *part;
+		struct dlb_safetensors *st;
+
+		if (!s->value[t])
+			continue;
+		part = json_string_value(json_object_get(names, x->name));
+		if (!part) {
+			rc = dlb_fail(err, m->dir, "the checkpoint has no tensor '%s'", x->name);
+			break;
+		}
+		if (!(st = part_open(&ps, m->dir, part, err))) {
+			rc = -1;
+			break;
+		}
+		rc = tensor_load(st, m->dir, x->name, x, s, s->value[t], err);
+		for (int k = 0; k < s->n_slots && !rc; k++)
+			if (s->slot[k][t])
+				rc = tensor_load(st, m->dir, slot_name(&a, s->rule, k, x->name), x, s, s->slot[k][t], err);
+	}
+	for (int i = 0; i < ps.n; i++)
+		dlb_safetensors_release(&ps.part[i].st);
+	free(ps.part);
+	dlb_arena_release(&a);
+	return rc;
+}
+
+int dlb_checkpoint_load(struct dlb_checkpoint *c, struct dlb_comm *comm, struct dlb_state *s, struct dlb_progress_state *p,
+			bool *found, struct dlb_error *err)
+{
+	struct manifest m = { .json = NULL };
+	int64_t newest = -1;
+	int rc = 0;
+
+	if (dlb_comm_rank(comm) == 0) {
+		int n;
+		int64_t *steps = steps_in(c->dir, &n);
+
+		if (n)
+			newest = steps[0];
+		free(steps);
+	}
+	if (dlb_comm_bcast(comm, &newest, sizeof newest, 0, err))
+		return -1;
+	*found = newest >= 0;
+	if (!*found)
+		return 0;
+	rc = manifest_read(c->dir, newest, &m, err);
+	if (!rc)
+		rc = tensors_load(&m, s, err);
+	rc = dlb_comm_agree(comm, rc, err, NULL);
+	if (!rc)
+		*p = m.p;
+	json_decref(m.json);
+	return rc;
+}
+
+/* ---- --save ---- */
+
+/* Brings tensor t to rank 0's heap (returned on rank 0, NULL elsewhere). */
+static int collect(struct dlb_comm *comm, const struct dlb_state *s, int t, int home, void **out, struct dlb_error *err)
+{
+	struct dlb_desc d = dlb_tensor_desc(&s->graph->tensor[t], 1);
+	struct dlb_request r = { 0 };
+	size_t bytes = dlb_desc_bytes(&d);
+	int rank = dlb_comm_rank(comm), rc = 0;
+	void *host;
+
+	*out = NULL;
+	if (rank && rank != home)
+		return 0;
+	host = dlb_xmalloc(bytes + 1);
+	if (rank == home)
+		s->be->ops->download(s->be, host, s->value[t], bytes);
+	if (home != 0) {
+		if (rank == 0)
+			dlb_comm_irecv(comm, host, bytes, home, t, &r);
+		else
+			dlb_comm_isend(comm, host, bytes, 0, t, &r);
+		rc = dlb_comm_wait(comm, &r, err);
+	}
+	if (rank == 0 && !rc)
+		*out = host;
+	else
+		free(host);
+	return rc;
+}
+
+static int save_onnx(const struct dlb_graph *g, const char *path, const struct dlb_st_tensor *t, int n, struct dlb_error *err)
+{
+	const char **name = dlb_xcalloc((size_t)n + 1, sizeof *name);
+	const void **data = dlb_xcalloc((size_t)n + 1, sizeof *data);
+	struct dlb_desc *desc = dlb_xcalloc((size_t)n + 1, sizeof *desc);
+	int rc;
+
+	for (int i = 0; i < n; i++) {
+		name[i] = t[i].name;
+		data[i] = t[i].data;
+		desc[i] = t[i].desc;
+	}
+	if (g->model_path)
+		rc = dlb_onnx_save(g->model_path, path, name, data, desc, n, err);
+	else
+		rc = dlb_fail(err, NULL, "cannot save '%s': the graph does not say which model it came from", path);
+	free(name);
+	free(data);
+	free(desc);
+	return rc;
+}
+
+int dlb_weights_save(const char *path, struct dlb_comm *comm, const struct dlb_state *s, struct dlb_error *err)
+{
+	const struct dlb_graph *g = s->graph;
+	size_t n = (size_t)g->n_tensors + 1, length = strlen(path);
+	struct dlb_st_tensor *st = dlb_xcalloc(n, sizeof *st);
+	int k = 0, rc = 0;
+
+	for (int t = 0; t < g->n_tensors && !rc; t++) {
+		const struct dlb_tensor *x = &g->tensor[t];
+		int home = x->kind == DLB_T_WEIGHT || x->kind == DLB_T_BUFFER ? dlb_state_home(g, s->placement, t) : -1;
+		void *host;
+
+		if (home < 0)
+			continue;
+		rc = collect(comm, s, t, home, &host, err);
+		if (host)
+			st[k++] = (struct dlb_st_tensor){ .name = x->name, .desc = dlb_tensor_desc(x, 1), .data = host };
+	}
+	if (!rc && dlb_comm_rank(comm) == 0) {
+		if (length > 5 && !strcmp(path + length - 5, ".onnx")) {
+			rc = save_onnx(g, path, st, k, err);
+		} else {
+			rc = dlb_safetensors_write(path, st, k, NULL, err);
+		}
+	}
+	for (int i = 0; i < k; i++)
+		free((void *)(uintptr_t)st[i].data);
+	free(st);
+	return dlb_comm_agree(comm, rc, err, NULL);
+}

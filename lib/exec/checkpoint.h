@@ -1,0 +1,33 @@
+/* Inside lib/exec: checkpoints.
+ *
+ *     DIR/lock                      held by rank 0 while a run uses DIR
+ *     DIR/step-120/manifest.json    step, epoch and position, seed, optimizer, which part has which tensor
+ *     DIR/step-120/part-0.safetensors ...   one a node that has state
+ *
+ * Tensors are named: a weight or buffer by its name in the model, an optimizer state by
+ * "optimizer/exp_avg/NAME". A checkpoint is written under another name, synced, and renamed as a whole,
+ * so it is complete or absent; the newest two are kept. It loads on any number of nodes: every rank
+ * opens the parts that hold what it needs. */
+#ifndef DLB_EXEC_CHECKPOINT_H
+#define DLB_EXEC_CHECKPOINT_H
+#include "exec/engine.h"
+
+struct dlb_progress_state {		/* where training stands, beside the tensors */
+	int64_t step, epoch, position;	/* steps done; position: samples of the epoch done */
+	uint64_t seed;
+	double best_loss; int64_t since_best;	/* for --patience; best_loss HUGE_VAL: none yet */
+};
+struct dlb_checkpoint { char *dir; int lock; };
+
+/* Rank 0 makes DIR and locks it. Every rank calls with its comm. */
+int dlb_checkpoint_open(struct dlb_checkpoint *c, const char *dir, struct dlb_comm *comm, struct dlb_error *err);
+void dlb_checkpoint_close(struct dlb_checkpoint *c);
+/* Loads the newest complete checkpoint into state and p; *found tells whether there was one. Collective. */
+int dlb_checkpoint_load(struct dlb_checkpoint *c, struct dlb_comm *comm, struct dlb_state *s, struct dlb_progress_state *p,
+			bool *found, struct dlb_error *err);
+/* Collective; a checkpoint of the same step is replaced. Returns the folder in *path (new, may be NULL). */
+int dlb_checkpoint_save(struct dlb_checkpoint *c, struct dlb_comm *comm, const struct dlb_state *s,
+			const struct dlb_progress_state *p, char **path, struct dlb_error *err);
+/* Weights and buffers of all nodes to rank 0, which writes them to path (.onnx: the model again). Collective. */
+int dlb_weights_save(const char *path, struct dlb_comm *comm, const struct dlb_state *s, struct dlb_error *err);
+#endif
