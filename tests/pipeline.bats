@@ -1,0 +1,225 @@
+#!/usr/bin/env bats
+# The whole pipe on the digits: the same losses wherever the work is done, however often it is broken off,
+# and the loop that balances.
+load helper
+
+steps=12
+setup() { tmp=$BATS_TEST_TMPDIR; }
+
+# Profiled once a file: profiled.json.
+profiled() {
+	[ -s "$BATS_FILE_TMPDIR/profiled.json" ] ||
+		dlb-profile --analytic --batch 16 "$models/lenet5.onnx" >"$BATS_FILE_TMPDIR/profiled.json"
+}
+
+# A plan for N nodes: plan NODES [DLB-PLACE OPTION...] >FILE
+plan() {
+	local n=$1
+	shift
+	profiled
+	dlb-costmodel -c "cpu:$n" "$BATS_FILE_TMPDIR/profiled.json" | dlb-place -m 4 "$@"
+}
+
+# The losses of a run: losses DOCUMENT [DLB-RUN OPTION...]
+losses() {
+	local doc=$1
+	shift
+	dlb-run --steps "$steps" "${digits[@]}" --optimizer momentum --lr 0.02 "$@" "$doc" | jq -c .report.losses
+}
+
+# What an unbroken run on one node gives.
+truth() {
+	[ -s "$BATS_FILE_TMPDIR/truth" ] || { plan 1 >"$tmp/one.json" && losses "$tmp/one.json" >"$BATS_FILE_TMPDIR/truth"; }
+	cat "$BATS_FILE_TMPDIR/truth"
+}
+
+@test "the whole pipe, every document valid" {
+	dlb-profile --batch 16 "$models/lenet5.onnx" | tee "$tmp/1.json" | dlb-costmodel -c cpu:2 | tee "$tmp/2.json" |
+		dlb-place -m 4 | tee "$tmp/3.json" | dlb-run --steps 20 "${digits[@]}" | tee "$tmp/4.json" |
+		dlb-rebalance | tee "$tmp/5.json" | dlb-place >"$tmp/6.json"
+	for i in 1 2 3 4 5 6; do
+		validates "$tmp/$i.json"
+	done
+	run -0 jq -c '[.provenance[].tool]' "$tmp/6.json"
+	[ "$output" = '["dlb-profile","dlb-costmodel","dlb-place","dlb-run","dlb-rebalance","dlb-place"]' ]
+}
+
+@test "jq may reprint a document anywhere in the pipe" {
+	plan 2 | jq . | jq -c . >"$tmp/doc.json"
+	[ "$(losses "$tmp/doc.json")" = "$(truth)" ]
+}
+
+@test "losses are bit-equal on 1, 2, 3 and 4 nodes" {
+	for n in 2 3 4; do
+		plan "$n" >"$tmp/doc.json"
+		echo "$n nodes"
+		[ "$(losses "$tmp/doc.json")" = "$(truth)" ]
+	done
+}
+
+@test "losses are bit-equal for even and random placements and both schedules" {
+	for how in '-a even' '-a even --schedule gpipe' '-a greedy --schedule gpipe' '-a proportional' '-a random --seed 1' \
+		'-a random --seed 2 --schedule gpipe' '-a random --seed 3'; do
+		# shellcheck disable=SC2086
+		plan 3 $how >"$tmp/doc.json"
+		echo "$how"
+		[ "$(losses "$tmp/doc.json")" = "$(truth)" ]
+	done
+}
+
+@test "a placement edited by hand is legal and gives the same losses" {
+	plan 2 -a single >"$tmp/doc.json"
+	jq -c '(.graph.ops | map(select(.phase == "forward")) | .[0].id | tostring) as $op |
+		[.graph.ops[] | select((.id | tostring) == $op or (.colocate != null and (.colocate | tostring) == $op)) | .id | tostring] as $bound |
+		.plan.placement |= with_entries(if .key | IN($bound[]) then .value = 1 - .value else . end)' "$tmp/doc.json" >"$tmp/edited.json"
+	run --separate-stderr losses "$tmp/edited.json"
+	# Bound groups may reach further than one step of jq: then the refusal names the op.
+	[ "$output" = "$(truth)" ] || [[ $stderr == *op* ]]
+}
+
+@test "across checkpoints, on other numbers of nodes" {
+	for n in 1 2 3 4; do
+		plan "$n" >"$tmp/$n.json"
+	done
+	all=
+	for n in 2 3 1 4; do
+		steps=3
+		part=$(losses "$tmp/$n.json" --checkpoint "$tmp/ckpt")
+		all=$(jq -nc --argjson a "${all:-[]}" --argjson b "$part" '$a + $b')
+	done
+	steps=12
+	[ "$all" = "$(truth)" ]
+}
+
+@test "across a rebalance in mid-training" {
+	plan 2 >"$tmp/doc.json"
+	steps=6
+	first=$(losses "$tmp/doc.json" --checkpoint "$tmp/ckpt" --slow 1:3)
+	dlb-run --dry-run --steps 6 --slow 1:3 "$tmp/doc.json" | dlb-rebalance | dlb-place >"$tmp/next.json"
+	second=$(losses "$tmp/next.json" --checkpoint "$tmp/ckpt")
+	steps=12
+	[ "$(jq -nc --argjson a "$first" --argjson b "$second" '$a + $b')" = "$(truth)" ]
+}
+
+# ---- broken off ----
+
+children() { # PID: its direct children
+	local stat line
+	for stat in /proc/[0-9]*/stat; do
+		line=$(cat "$stat" 2>/dev/null) || continue
+		line=${line##*) }
+		# shellcheck disable=SC2086
+		set -- "$1" $line
+		[ "$3" = "$1" ] && basename "${stat%/stat}"
+	done
+	return 0
+}
+
+wait_for_lines() { # FILE N
+	for _ in $(seq 400); do
+		[ -f "$1" ] && [ "$(wc -l <"$1")" -ge "$2" ] && return
+		sleep 0.05
+	done
+	echo "$1 has not reached $2 lines"
+	return 1
+}
+
+long=(--optimizer momentum --lr 0.02 --checkpoint-every 40)
+
+unbroken() { # prints the loss log of 1200 steps
+	[ -s "$BATS_FILE_TMPDIR/unbroken" ] || {
+		plan 1 >"$tmp/one.json"
+		dlb-run --steps 1200 "${digits[@]}" "${long[@]}" --loss-log "$BATS_FILE_TMPDIR/unbroken" "$tmp/one.json" >/dev/null
+	}
+	cat "$BATS_FILE_TMPDIR/unbroken"
+}
+
+@test "killed with SIGKILL and resumed on another number of nodes" {
+	plan 2 >"$tmp/2.json"
+	plan 3 >"$tmp/3.json"
+	for n in 2 3; do
+		before=$(cat "$tmp/log" 2>/dev/null | wc -l)
+		dlb-run --until-step 1200 "${digits[@]}" "${long[@]}" --checkpoint "$tmp/ckpt" --loss-log "$tmp/log" "$tmp/$n.json" \
+			>"$tmp/out.json" 2>"$tmp/err" 3>&- &
+		wait_for_lines "$tmp/log" $((before + 50 + RANDOM % 100))
+		kill -KILL $!
+		wait $! || true
+		sleep 0.5
+		[ ! -s "$tmp/out.json" ]
+	done
+	plan 4 | dlb-run --until-step 1200 "${digits[@]}" "${long[@]}" --checkpoint "$tmp/ckpt" --loss-log "$tmp/log" >"$tmp/out.json"
+	unbroken >"$tmp/truth"
+	cmp "$tmp/log" "$tmp/truth"
+}
+
+@test "SIGTERM: a checkpoint, status 0, and the report says so" {
+	plan 2 >"$tmp/2.json"
+	dlb-run --until-step 1200 "${digits[@]}" "${long[@]}" --checkpoint "$tmp/ckpt" --loss-log "$tmp/log" "$tmp/2.json" \
+		>"$tmp/out.json" 2>"$tmp/err" 3>&- &
+	wait_for_lines "$tmp/log" 60
+	kill -TERM $!
+	wait $!
+	validates "$tmp/out.json"
+	jq -e '.report.stopped == "signal"' "$tmp/out.json"
+	dlb-run --until-step 1200 "${digits[@]}" "${long[@]}" --checkpoint "$tmp/ckpt" --loss-log "$tmp/log" "$tmp/2.json" >"$tmp/out.json"
+	unbroken >"$tmp/truth"
+	cmp "$tmp/log" "$tmp/truth"
+}
+
+@test "a rank killed in mid-step: within 3 s, one line that names the rank, status 2, the checkpoint intact" {
+	plan 2 >"$tmp/2.json"
+	dlb-run --until-step 100000 "${digits[@]}" "${long[@]}" --checkpoint "$tmp/ckpt" --loss-log "$tmp/log" "$tmp/2.json" \
+		>"$tmp/out.json" 2>"$tmp/err" 3>&- &
+	parent=$!
+	wait_for_lines "$tmp/log" 60
+	mapfile -t ranks < <(for launcher in $(children $parent); do children "$launcher"; done)
+	[ "${#ranks[@]}" -eq 2 ]
+	start=$(date +%s%N)
+	kill -KILL "${ranks[1]}"
+	status=0
+	wait $parent || status=$?
+	[ $(($(date +%s%N) - start)) -lt 3000000000 ]
+	cat "$tmp/err"
+	[ $status -eq 2 ]
+	[ ! -s "$tmp/out.json" ]
+	[ "$(wc -l <"$tmp/err")" -eq 1 ]
+	grep -Eq 'rank [01]' "$tmp/err"
+	plan 1 | dlb-run --until-step 200 "${digits[@]}" "${long[@]}" --checkpoint "$tmp/ckpt" >"$tmp/out.json" ||
+		plan 1 | dlb-run --steps 5 "${digits[@]}" "${long[@]}" --checkpoint "$tmp/ckpt" >"$tmp/out.json"
+	validates "$tmp/out.json"
+}
+
+@test "two runs do not share a checkpoint folder" {
+	plan 1 >"$tmp/1.json"
+	dlb-run --until-step 100000 "${digits[@]}" "${long[@]}" --checkpoint "$tmp/ckpt" --loss-log "$tmp/log" "$tmp/1.json" \
+		>/dev/null 2>&1 3>&- &
+	wait_for_lines "$tmp/log" 5
+	run -2 --separate-stderr dlb-run --steps 1 "${digits[@]}" --checkpoint "$tmp/ckpt" "$tmp/1.json"
+	kill -KILL $!
+	one_line dlb-run ckpt
+}
+
+# ---- the loop ----
+
+@test "the loop of the README comes to rest, really run" {
+	plan 2 >"$tmp/doc.json"
+	rounds=0
+	while status=0; dlb-rebalance --test "$tmp/doc.json" || status=$?; [ $status = 1 ] && [ $rounds -lt 15 ]; do
+		dlb-run --steps 20 "${digits[@]}" --slow 1:2 --checkpoint "$tmp/ckpt" <"$tmp/doc.json" |
+			dlb-rebalance | dlb-place >"$tmp/next.json"
+		mv "$tmp/next.json" "$tmp/doc.json"
+		rounds=$((rounds + 1))
+	done
+	[ $status = 0 ]
+	dlb-run --epochs 1 "${digits[@]}" --checkpoint "$tmp/ckpt" --save "$tmp/trained.safetensors" <"$tmp/doc.json" >"$tmp/final.json"
+	validates "$tmp/final.json"
+	[ -s "$tmp/trained.safetensors" ]
+}
+
+@test "a failing command in the pipe leaves the document alone" {
+	plan 2 >"$tmp/doc.json"
+	run -2 --separate-stderr bash -c 'set -o pipefail
+		dlb-run --steps 2 --data nothing <"$1" | dlb-rebalance | dlb-place >"$2"' - "$tmp/doc.json" "$tmp/next.json"
+	[ "${#stderr_lines[@]}" -eq 3 ]
+	[ ! -s "$tmp/next.json" ]
+}

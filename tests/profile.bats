@@ -1,0 +1,99 @@
+#!/usr/bin/env bats
+# dlb-profile: an ONNX model makes graph and profile; --cluster describes where it runs.
+load helper
+
+setup() { tmp=$BATS_TEST_TMPDIR; model=$models/lenet5.onnx; }
+
+@test "empty input" {
+	run -2 --separate-stderr dlb-profile /dev/null
+	one_line dlb-profile
+}
+@test "no such file" {
+	run -2 --separate-stderr dlb-profile /nonexistent/model.onnx
+	one_line dlb-profile "/nonexistent/model.onnx'" 'No such file'
+}
+@test "no model at all" {
+	run -2 --separate-stderr dlb-profile </dev/null
+	one_line dlb-profile
+}
+@test "a folder, a text, a document in place of a model" {
+	run -2 --separate-stderr dlb-profile "$tmp"
+	one_line dlb-profile
+	echo '{"dlb": "1.0"}' >"$tmp/text"
+	run -2 --separate-stderr dlb-profile "$tmp/text"
+	one_line dlb-profile
+}
+@test "full disk" {
+	run -2 --separate-stderr bash -c 'dlb-profile --analytic "$1" >/dev/full' - "$model"
+	one_line dlb-profile 'No space left on device'
+}
+@test "help" { shows_help dlb-profile; }
+@test "unknown option" { refuses_unknown_option dlb-profile; }
+
+@test "bad numbers and names" {
+	for option in --batch=0 --batch=-3 --batch=x --loss=no-such-loss --device=abacus --device=cpu/0; do
+		run -2 --separate-stderr dlb-profile "$option" "$model"
+		one_line dlb-profile
+	done
+}
+
+@test "LeNet-5: forward, backward and update ops, all of it valid" {
+	dlb-profile --batch 16 "$model" >"$tmp/doc.json"
+	validates "$tmp/doc.json"
+	run -0 jq -e '(.graph.ops | map(.phase) | unique) == ["backward", "forward", "update"] and
+		(.graph.ops | map(.id)) == [range(.graph.ops | length)] and
+		(.graph.ops | map(select(.phase == "update")) | length) > 0 and
+		(.graph.ops | all(.type != null and .flop >= 0)) and .graph.batch == 16' "$tmp/doc.json"
+	[ "$(jq '[.graph.ops[] | select(.phase == "update")] | length' "$tmp/doc.json")" -eq \
+		"$(jq '[.graph.tensors[] | select(.kind == "weight")] | length' "$tmp/doc.json")" ]
+}
+
+@test "--analytic measures nothing and repeats itself" {
+	dlb-profile --analytic "$model" >"$tmp/a.json"
+	dlb-profile --analytic "$model" >"$tmp/b.json"
+	cmp "$tmp/a.json" "$tmp/b.json"
+	validates "$tmp/a.json"
+}
+
+@test "--inference makes no backward and no update" {
+	dlb-profile --inference --analytic "$model" >"$tmp/doc.json"
+	validates "$tmp/doc.json"
+	run -0 jq -c '.graph.ops | map(.phase) | unique' "$tmp/doc.json"
+	[ "$output" = '["forward"]' ]
+}
+
+@test "every model that is shipped" {
+	for m in "$models"/*.onnx; do
+		dlb-profile --analytic "$m" >"$tmp/doc.json"
+		validates "$tmp/doc.json"
+	done
+}
+
+@test "--cluster: this machine" {
+	dlb-profile --cluster >"$tmp/here.json"
+	validates "$tmp/here.json"
+	run -0 jq -e '(.cluster.nodes | length) >= 1 and (.cluster.kinds | all(.peak_flops > 0 and .bandwidth_Bps > 0))' "$tmp/here.json"
+}
+
+@test "--cluster under mpirun: a node a rank, links measured" {
+	mpirun --oversubscribe --bind-to none -np 2 dlb-profile --cluster >"$tmp/two.json"
+	validates "$tmp/two.json"
+	run -0 jq -e '(.cluster.nodes | length) == 2 and (.cluster.links | length) >= 1 and
+		(.cluster.links | all(.latency_s > 0 and .bandwidth_Bps > 0))' "$tmp/two.json"
+}
+
+@test "--topology: another machine's hwloc XML" {
+	command -v lstopo-no-graphics >/dev/null || skip 'no lstopo (package hwloc-nox)'
+	lstopo-no-graphics --input 'package:2 numa:1 core:4 pu:1' --of xml "$tmp/machine.xml"
+	dlb-profile --cluster --topology "$tmp/machine.xml" >"$tmp/there.json"
+	validates "$tmp/there.json"
+	[ "$(jq '.cluster.nodes | length' "$tmp/there.json")" -eq 8 ]
+}
+
+@test "--topology: a file that is no topology" {
+	echo '<nothing/>' >"$tmp/bad.xml"
+	run -2 --separate-stderr dlb-profile --cluster --topology "$tmp/bad.xml"
+	[ -z "$output" ]
+	run -2 --separate-stderr dlb-profile --cluster --topology /nonexistent.xml
+	[ -z "$output" ]
+}

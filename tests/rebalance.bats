@@ -1,0 +1,93 @@
+#!/usr/bin/env bats
+# dlb-rebalance: a report makes the balance section. Rounds here are simulated (dlb-run --dry-run).
+load helper
+
+setup() { reported "$BATS_TEST_TMPDIR/doc.json"; tmp=$BATS_TEST_TMPDIR; doc=$tmp/doc.json; }
+
+@test "bad JSON" { refuses_bad_json dlb-rebalance; }
+@test "empty input" { refuses_empty_input dlb-rebalance; }
+@test "no such file" { refuses_missing_file dlb-rebalance; }
+@test "missing section" {
+	planned "$tmp/planned.json"
+	run -2 --separate-stderr dlb-rebalance "$tmp/planned.json"
+	one_line dlb-rebalance "'report'" dlb-run
+}
+@test "other major version" { refuses_other_major dlb-rebalance; }
+@test "unknown member" { refuses_unknown_member "$doc" dlb-rebalance; }
+@test "newer minor version" { passes_unknown_on "$doc" dlb-rebalance; }
+@test "full disk" { refuses_full_disk "$doc" dlb-rebalance; }
+@test "help" { shows_help dlb-rebalance; }
+@test "unknown option" { refuses_unknown_option dlb-rebalance; }
+
+@test "no such rule" {
+	run -2 --separate-stderr dlb-rebalance --rule lag "$doc"
+	one_line dlb-rebalance "'lag'" log
+	run -2 --separate-stderr dlb-rebalance --stable 0 "$doc"
+	one_line dlb-rebalance "try 'dlb-rebalance --help'"
+}
+
+@test "--test: 1 before the first round and while it is not balanced, 2 for bad input, and nothing is written" {
+	planned "$tmp/planned.json"
+	run -1 --separate-stderr dlb-rebalance --test "$tmp/planned.json"
+	[ -z "$output$stderr" ]
+	dlb-rebalance "$doc" >"$tmp/one.json"
+	run -1 --separate-stderr dlb-rebalance --test "$tmp/one.json"
+	[ -z "$output$stderr" ]
+	run -2 --separate-stderr dlb-rebalance --test </dev/null
+	one_line dlb-rebalance 'empty input'
+}
+
+@test "both rules write a valid balance and leave the rest alone" {
+	for rule in log patent; do
+		dlb-rebalance --rule $rule "$doc" >"$tmp/$rule.json"
+		validates "$tmp/$rule.json"
+		run -0 jq -e --slurpfile was "$doc" '.graph == $was[0].graph and .cost == $was[0].cost and .plan == $was[0].plan
+			and (.balance.weights | length) == 2 and ((.balance.weights | add) - 2 | fabs) < 1e-9
+			and .balance.round == 1 and .balance.converged == false' "$tmp/$rule.json"
+	done
+}
+
+# The loop on a simulated cluster: loop FILE ROUNDS_AT_MOST [DLB-RUN OPTION...]; prints the rounds it took.
+loop() {
+	local file=$1 most=$2 round=0 status
+	shift 2
+	while status=0; dlb-rebalance --test "$file" || status=$?; [ $status = 1 ] && [ $round -lt "$most" ]; do
+		dlb-run --dry-run --steps 10 "$@" <"$file" | dlb-rebalance | dlb-place >"$file.next" || return
+		mv "$file.next" "$file"
+		round=$((round + 1))
+	done
+	[ $status = 0 ] && echo $round
+}
+
+@test "one node twice as slow: converges, and the slow node gets less" {
+	dlb-profile --analytic --batch 64 "$models/lenet5.onnx" | dlb-costmodel -c cpu:2 | dlb-place -m 8 >"$tmp/l.json"
+	before=$(dlb-run --dry-run --steps 10 --slow 1:2 "$tmp/l.json" | jq .report.step_s)
+	rounds=$(loop "$tmp/l.json" 20 --slow 1:2)
+	[ "$rounds" -le 12 ]
+	dlb-run --dry-run --steps 10 --slow 1:2 "$tmp/l.json" >"$tmp/after.json"
+	run -0 jq -e --argjson before "$before" '.balance.converged and .report.step_s <= $before * 1.0001' "$tmp/after.json"
+}
+
+@test "all nodes alike: nothing moves in 20 rounds" {
+	planned "$tmp/l.json"
+	jq .plan.placement "$tmp/l.json" >"$tmp/first"
+	for _ in $(seq 20); do
+		dlb-run --dry-run --steps 10 <"$tmp/l.json" | dlb-rebalance | dlb-place >"$tmp/next.json"
+		mv "$tmp/next.json" "$tmp/l.json"
+	done
+	jq .plan.placement "$tmp/l.json" | cmp - "$tmp/first"
+	dlb-rebalance --test "$tmp/l.json"
+}
+
+@test "hostile reports: negative, missing and misshapen loads" {
+	for edit in '.report.nodes[0].busy_s = -1' '.report.nodes = []' 'del(.report.nodes[1])' '.report.step_s = "fast"' \
+		'.report.nodes = {}' 'del(.report.step_s)' '.plan.placement["0"] = 99' \
+		'.balance = {weights: [1], round: 1, converged: false}' \
+		'.balance = {weights: [-1, 3], round: 1, converged: false}' \
+		'.balance = {weights: [1, 1], round: -1, converged: false}'; do
+		jq -c "$edit" "$doc" >"$tmp/hostile.json"
+		echo "$edit"
+		run -2 --separate-stderr dlb-rebalance "$tmp/hostile.json"
+		one_line dlb-rebalance
+	done
+}

@@ -1,0 +1,133 @@
+#!/usr/bin/env bats
+# dlb-run: a plan and data make trained weights and a report.
+load helper
+
+setup() { planned "$BATS_TEST_TMPDIR/doc.json"; tmp=$BATS_TEST_TMPDIR; doc=$tmp/doc.json; }
+
+@test "bad JSON" { refuses_bad_json dlb-run --dry-run --steps 2; }
+@test "empty input" { refuses_empty_input dlb-run; }
+@test "no such file" { refuses_missing_file dlb-run --steps 2; }
+@test "missing section" {
+	refuses_missing_section dlb-run graph --steps 2
+	jq -c 'del(.plan)' "$doc" >"$tmp/unplanned.json"
+	run -2 --separate-stderr dlb-run --steps 2 "${digits[@]}" "$tmp/unplanned.json"
+	one_line dlb-run "'plan'" dlb-place
+}
+@test "other major version" { refuses_other_major dlb-run --steps 2; }
+@test "unknown member" { refuses_unknown_member "$doc" dlb-run --dry-run --steps 2; }
+@test "newer minor version" { passes_unknown_on "$doc" dlb-run --dry-run --steps 2; }
+@test "full disk" {
+	refuses_full_disk "$doc" dlb-run --dry-run --steps 2
+	refuses_full_disk "$doc" dlb-run --steps 2 "${digits[@]}"
+}
+@test "help" { shows_help dlb-run; }
+@test "unknown option" { refuses_unknown_option dlb-run; }
+
+@test "bad options" {
+	for option in '--steps -1' '--steps x' '--data nothing' '--optimizer sdg' '--lr x' '--slow 1' '--slow 7:2' '--slow 1:0.5' \
+		'--transform shear=1' '--order random' '--until loss' '--data idx:/nonexistent,/nonexistent'; do
+		# shellcheck disable=SC2086
+		run -2 --separate-stderr dlb-run --steps 1 "${digits[@]}" $option "$doc"
+		echo "$option"
+		one_line dlb-run
+	done
+	run -2 --separate-stderr dlb-run --optimizer sdg --steps 1 "${digits[@]}" "$doc"
+	one_line dlb-run "'sdg'"
+}
+
+@test "--dry-run writes the same report as a run" {
+	dlb-run --dry-run --steps 5 "$doc" >"$tmp/dry.json"
+	validates "$tmp/dry.json"
+	dlb-run --steps 5 "${digits[@]}" "$doc" >"$tmp/real.json"
+	validates "$tmp/real.json"
+	run -0 jq -n -e --slurpfile dry "$tmp/dry.json" --slurpfile real "$tmp/real.json" '
+		def names: .report | [.step_s, .predicted_step_s, .imbalance, (.nodes | length)] | map(type);
+		($dry[0] | names) == ($real[0] | names) and
+		all($dry[0], $real[0]; .report.nodes | all(.busy_s >= 0 and .wait_s >= 0 and .peak_bytes > 0))'
+	run -0 jq -e '.report.losses | length == 5 and all(. > 0)' "$tmp/real.json"
+}
+
+@test "a simulated run repeats itself" {
+	dlb-run --dry-run --steps 5 "$doc" >"$tmp/a.json"
+	dlb-run --dry-run --steps 5 "$doc" >"$tmp/b.json"
+	cmp "$tmp/a.json" "$tmp/b.json"
+}
+
+@test "--print-program writes text" {
+	run -0 --separate-stderr dlb-run --print-program "$doc"
+	[ -z "$stderr" ]
+	[[ $output == *COMPUTE* && $output == *SEND* ]]
+	run -2 --separate-stderr bash -c 'dlb-run --print-program "$1" >/dev/full' - "$doc"
+	one_line dlb-run 'No space left on device'
+}
+
+@test "every optimizer learns" {
+	for o in 'sgd --lr 0.1' 'momentum --lr 0.05' 'nesterov --lr 0.05' 'adam --lr 0.005' 'adamw --lr 0.005'; do
+		# shellcheck disable=SC2086
+		dlb-run --steps 120 "${digits[@]}" --optimizer $o "$doc" >"$tmp/out.json"
+		echo "$o"
+		jq -e '.report.losses | (.[:10] | add) * 0.8 > (.[-10:] | add)' "$tmp/out.json"
+	done
+}
+
+@test "accuracy needs test data" {
+	dlb-run --epochs 2 "${digits[@]}" --test-data digits --optimizer adam --lr 0.003 "$doc" >"$tmp/out.json"
+	validates "$tmp/out.json"
+	jq -e '.report.accuracy > 0.8' "$tmp/out.json"
+}
+
+@test "--loss-log: a loss a line with 17 digits" {
+	dlb-run --steps 7 "${digits[@]}" --loss-log "$tmp/log" "$doc" >"$tmp/out.json"
+	[ "$(wc -l <"$tmp/log")" -eq 7 ]
+	jq -r '.report.losses[]' "$tmp/out.json" | awk '{ printf "%.15g\n", $1 }' >"$tmp/a"
+	awk '{ printf "%.15g\n", $NF }' "$tmp/log" | cmp - "$tmp/a"
+}
+
+@test "--save: safetensors and ONNX, named as the model's weights" {
+	dlb-run --steps 3 "${digits[@]}" --save "$tmp/w.safetensors" "$doc" >/dev/null
+	/usr/bin/python3 - "$tmp/w.safetensors" <(jq -r '.graph.tensors[] | select(.kind == "weight") | .name' "$doc") <<'EOS'
+import json, struct, sys
+data = open(sys.argv[1], "rb").read()
+n = struct.unpack("<Q", data[:8])[0]
+header = json.loads(data[8:8 + n])
+names = set(open(sys.argv[2]).read().split())
+assert names and names <= set(header), names - set(header)
+assert max(t["data_offsets"][1] for k, t in header.items() if k != "__metadata__") == len(data) - 8 - n
+EOS
+	dlb-run --steps 3 "${digits[@]}" --save "$tmp/w.onnx" "$doc" >/dev/null
+	dlb-profile --analytic "$tmp/w.onnx" | jq -e --slurpfile was "$doc" '(.graph.ops | length) == ($was[0].graph.ops | length)'
+	! cmp -s "$tmp/w.onnx" "$models/lenet5.onnx"
+}
+
+@test "--until and --patience end a run and say so" {
+	dlb-run --steps 2000 "${digits[@]}" --optimizer adam --lr 0.003 --until 'loss<1.5' "$doc" >"$tmp/out.json"
+	jq -e '.report.stopped == "loss" and (.report.losses | length) < 2000' "$tmp/out.json"
+}
+
+@test "a loss that is not finite ends the run" {
+	run -2 --separate-stderr dlb-run --steps 50 "${digits[@]}" --lr 1e30 "$doc"
+	one_line dlb-run finite
+	run -0 --separate-stderr dlb-run --steps 10 "${digits[@]}" --lr 1e30 --allow-nonfinite "$doc"
+}
+
+@test "--slow stretches a node's work" {
+	dlb-run --steps 30 "${digits[@]}" "$doc" >"$tmp/a.json"
+	dlb-run --steps 30 "${digits[@]}" --slow 1:4 "$doc" >"$tmp/b.json"
+	jq -n -e --slurpfile a "$tmp/a.json" --slurpfile b "$tmp/b.json" '
+		$b[0].report.nodes[1].busy_s > 2 * $a[0].report.nodes[1].busy_s'
+}
+
+@test "under mpirun: joins, and rank 0 alone writes" {
+	mpirun --oversubscribe --bind-to none -np 2 dlb-run --steps 3 "${digits[@]}" "$doc" >"$tmp/out.json"
+	validates "$tmp/out.json"
+	dlb-run --steps 3 "${digits[@]}" "$doc" >"$tmp/own.json"
+	cmp <(jq .report.losses "$tmp/out.json") <(jq .report.losses "$tmp/own.json")
+}
+
+@test "data of the wrong shape, truncated and lying IDX files" {
+	run -2 --separate-stderr dlb-run --steps 1 --data digits "$doc"
+	one_line dlb-run
+	printf 'no idx at all' >"$tmp/x"
+	run -2 --separate-stderr dlb-run --steps 1 --data "idx:$tmp/x,$tmp/x" "$doc"
+	one_line dlb-run
+}
