@@ -1,0 +1,134 @@
+/* Data of weights from the model's file: see weights.h. */
+#include "model/weights.h"
+#include <string.h>
+#include "graph/name_map.h"
+#include "model/onnx.h"
+#include "model/safetensors.h"
+#include "util/hash.h"
+
+/* Tensors of a file by name, whatever its format. */
+struct store {
+	const char *path;
+	struct dlb_graph onnx;
+	struct dlb_name_map names;		/* of onnx's tensors */
+	struct dlb_safetensors st;
+	bool is_st;
+};
+
+static void close_store(struct store *s)
+{
+	dlb_name_map_release(&s->names);
+	dlb_graph_release(&s->onnx);
+	dlb_safetensors_release(&s->st);
+}
+
+static int open_store(struct store *s, const char *path, const char *sha256, struct dlb_error *err)
+{
+	const size_t n = strlen(path);
+	char sha[65];
+
+	*s = (struct store){ .path = path, .is_st = n > 12 && !strcmp(path + n - 12, ".safetensors") };
+	dlb_graph_init(&s->onnx);
+	if (s->is_st ? dlb_safetensors_read(path, &s->st, err) : dlb_onnx_read(path, &s->onnx, err))
+		return -1;
+	if (sha256 && dlb_sha256_file(path, sha, err)) {
+		close_store(s);
+		return -1;
+	}
+	if (sha256 && strcmp(sha, sha256) != 0) {
+		close_store(s);
+		dlb_fail(err, path, "the model has changed since the document was made (SHA-256 %.12s..., not %.12s...)",
+			 sha, sha256);
+		return dlb_hint(err, "run dlb-profile again");
+	}
+	for (int i = 0; i < s->onnx.n_tensors; i++)
+		dlb_name_map_add(&s->names, s->onnx.tensor[i].name, i);
+	return 0;
+}
+
+/* 1: there, 0: not there. */
+static int look_up(const struct store *s, const char *name, struct dlb_desc *d, const void **data)
+{
+	if (s->is_st) {
+		const struct dlb_st_tensor *t = dlb_safetensors_find(&s->st, name);
+		if (t) {
+			*d = t->desc;
+			*data = t->data;
+		}
+		return t != NULL;
+	}
+	const int i = dlb_name_map_get(&s->names, name);
+	if (i < 0 || !s->onnx.tensor[i].data)
+		return 0;
+	*d = dlb_tensor_desc(&s->onnx.tensor[i], 1);
+	*data = s->onnx.tensor[i].data;
+	return 1;
+}
+
+static int take(struct dlb_graph *g, struct dlb_tensor *t, const struct store *s, struct dlb_error *err)
+{
+	const struct dlb_desc want = dlb_tensor_desc(t, 1);
+	struct dlb_desc have;
+	const void *from;
+	char a[120], b[120];
+
+	if (!look_up(s, t->name, &have, &from))
+		return dlb_fail(err, s->path, "no tensor '%s'", t->name);
+	bool follows = false;
+	for (int k = 0; k < t->n_dims; k++)
+		follows |= t->dim[k].mul != 0;
+	if (follows || want.n_dims < 0 || !dlb_desc_same_shape(&want, &have))
+		return dlb_fail(err, s->path, "tensor '%s' is %s where the graph needs %s", t->name,
+				dlb_desc_str(&have, a, sizeof a),
+				want.n_dims < 0 ? "?" : dlb_desc_str(&want, b, sizeof b));
+	const int64_t count = dlb_desc_count(&have);
+	void *to = dlb_arena_array(&g->arena, count ? (size_t)count : 1, dlb_dtype_bytes(t->dtype));
+	if (have.dtype == t->dtype)
+		memcpy(to, from, dlb_desc_bytes(&have));
+	else if (dlb_dtype_is_float(have.dtype) && dlb_dtype_is_float(t->dtype))
+		for (int64_t i = 0; i < count; i++)
+			dlb_value_set(to, t->dtype, i, dlb_value_real(from, have.dtype, i));
+	else
+		return dlb_fail(err, s->path, "tensor '%s' is %s where the graph needs %s", t->name,
+				dlb_dtype_name(have.dtype), dlb_dtype_name(t->dtype));
+	t->data = to;
+	t->is_fill = false;
+	return 0;
+}
+
+static bool is_state(const struct dlb_tensor *t)
+{
+	return t->kind == DLB_T_WEIGHT || t->kind == DLB_T_BUFFER;
+}
+
+int dlb_graph_load_weights(struct dlb_graph *g, const char *path, struct dlb_error *err)
+{
+	const bool other = path && (!g->model_path || strcmp(path, g->model_path) != 0);
+	struct store s;
+	bool missing = false;
+	int rc = 0;
+
+	if (other) {
+		if (open_store(&s, path, NULL, err))
+			return -1;
+		for (int i = 0; i < g->n_tensors && !rc; i++)
+			if (is_state(&g->tensor[i]))
+				rc = take(g, &g->tensor[i], &s, err);
+		close_store(&s);
+	}
+	for (int i = 0; i < g->n_tensors; i++)
+		missing |= g->tensor[i].in_model && !g->tensor[i].data && !g->tensor[i].is_fill;
+	if (rc || !missing)
+		return rc;
+	if (!g->model_path)
+		return dlb_fail(err, "/graph/model", "the document names no model to take weights from");
+	if (open_store(&s, g->model_path, g->model_sha256, err))
+		return -1;
+	for (int i = 0; i < g->n_tensors && !rc; i++) {
+		struct dlb_tensor *t = &g->tensor[i];
+		if (t->in_model && !t->data && !t->is_fill)
+			rc = take(g, t, &s, err);
+	}
+	close_store(&s);
+	return rc;
+}

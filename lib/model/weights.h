@@ -1,0 +1,13 @@
+/* Where the data of weights come from: the document names the model's file, this reads it.
+ *
+ * A graph read from a document has shapes, small constants and filled tensors, but no data for tensors that
+ * are `in_model`: those are found here by name, in an .onnx or a .safetensors file. */
+#ifndef DLB_MODEL_WEIGHTS_H
+#define DLB_MODEL_WEIGHTS_H
+#include "graph/graph.h"
+/* path NULL: the graph's own model, whose SHA-256 must be as recorded; all tensors that are in_model and have no
+ * data get them. Another path: every weight and buffer is taken from there (all must be there), then what is
+ * still missing from the graph's own model. Shapes must agree; types are converted (f32 to f64). Data go into
+ * g's arena. Weights without data, fill or in_model (graphs that are only planned) are left as they are. */
+int dlb_graph_load_weights(struct dlb_graph *g, const char *path, struct dlb_error *err);
+#endif
