@@ -1,0 +1,115 @@
+/* What a user should know before training a model that was exported for something else. */
+#include <stdlib.h>
+#include <string.h>
+#include "graph/rewrite.h"
+
+struct lines { struct dlb_graph *g; const char **line; int n, cap; };
+
+static void say(struct lines *l, const char *text)
+{
+	DLB_GROW(l->line, l->n, l->cap);
+	l->line[l->n++] = text;
+}
+
+static bool is_forward(const struct dlb_op *o, const char *type)
+{
+	return o->phase == DLB_FORWARD && !strcmp(o->type, type) && !*o->domain;
+}
+
+/* Each Conv has a bias and no BatchNormalization is left: an export for inference, statistics multiplied in. */
+static void folded_norms(struct lines *l)
+{
+	const struct dlb_graph *g = l->g;
+	int convs = 0, biased = 0, norms = 0, merged = 0;
+
+	for (int i = 0; i < g->n_ops; i++) {
+		const struct dlb_op *o = &g->op[i];
+		const bool bias = is_forward(o, "Conv") && o->n_in > 2 && o->in[2] >= 0;
+		convs += is_forward(o, "Conv");
+		biased += bias;
+		norms += is_forward(o, "BatchNormalization");
+		/* exporters name the products of folding by a number: "onnx::Conv_203" */
+		merged += bias && !strncmp(g->tensor[o->in[2]].name, "onnx::", 6);
+	}
+	if (convs && biased == convs && !norms && merged)
+		say(l, dlb_arena_printf(&l->g->arena, "%d convolutions have batch normalization folded in (exported for inference): "
+					"training goes on without normalization; export with TrainingMode.TRAINING", merged));
+}
+
+static void still_norms(struct lines *l)
+{
+	const struct dlb_graph *g = l->g;
+	int n = 0;
+
+	for (int i = 0; i < g->n_ops && g->training; i++) {
+		const struct dlb_op *o = &g->op[i];
+		if (!is_forward(o, "BatchNormalization"))
+			continue;
+		n += o->opset >= 14 ? !dlb_attr_int(o->attr, o->n_attr, "training_mode", 0)
+			: o->opset >= 7 ? o->n_out == 1 : dlb_attr_int(o->attr, o->n_attr, "is_test", 0) != 0;
+	}
+	if (n)
+		say(l, dlb_arena_printf(&l->g->arena, "%d BatchNormalization %s in inference mode: the running statistics stay as "
+					"they are", n, n == 1 ? "is" : "are"));
+}
+
+static void tied_weights(struct lines *l)
+{
+	const struct dlb_graph *g = l->g;
+	int n = 0, first = -1, readers_first = 0;
+
+	for (int t = 0; t < g->n_tensors && g->training; t++) {
+		int readers = 0;
+		if (g->tensor[t].kind != DLB_T_WEIGHT)
+			continue;
+		for (int r = g->reader_start[t]; r < g->reader_start[t + 1]; r++)
+			readers += g->op[g->reader[r]].phase == DLB_FORWARD;
+		if (readers < 2)
+			continue;
+		if (first < 0) {
+			first = t;
+			readers_first = readers;
+		}
+		n++;
+	}
+	if (n)
+		say(l, dlb_arena_printf(&l->g->arena, "%d weight%s read by several ops ('%s' by %d): they stay tied in training; exporters "
+					"merge weights of equal value", n, n == 1 ? " is" : "s are", g->tensor[first].name,
+					readers_first));
+}
+
+/* The model ends in a function that its loss contains: see loss.c. */
+static void bypassed(struct lines *l)
+{
+	const struct dlb_graph *g = l->g;
+	const int loss = g->loss < 0 ? -1 : g->tensor[g->loss].producer;
+
+	if (loss < 0 || dlb_graph_is_output(g, g->loss))
+		return;
+	for (int i = 0; i < g->n_outputs; i++) {
+		const int end = g->tensor[g->output[i]].producer;
+		if (end < 0 || !g->op[end].n_in || !g->op[loss].n_in || g->op[end].in[0] != g->op[loss].in[0])
+			continue;
+		if (is_forward(&g->op[end], "Softmax") || is_forward(&g->op[end], "LogSoftmax") ||
+		    is_forward(&g->op[end], "Sigmoid"))
+			say(l, dlb_arena_printf(&l->g->arena, "the model ends in %s: the loss is taken on the logits before it",
+						g->op[end].type));
+	}
+}
+
+int dlb_graph_warnings(struct dlb_graph *g, const char ***lines)
+{
+	struct lines l = { .g = g };
+
+	dlb_graph_index(g);
+	folded_norms(&l);
+	still_norms(&l);
+	tied_weights(&l);
+	bypassed(&l);
+	const char **copy = dlb_arena_array(&g->arena, (size_t)l.n + 1, sizeof *copy);
+	if (l.n)
+		memcpy(copy, l.line, (size_t)l.n * sizeof *copy);
+	free(l.line);
+	*lines = copy;
+	return l.n;
+}
