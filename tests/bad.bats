@@ -28,7 +28,7 @@ refused() { # NAME TOOL [OPTION...]
 		# shellcheck disable=SC2086
 		refused "$name" $tool "$tmp/hostile.json"
 	done < <(sed 's/ | /|/; s/ | /|/' "$root/tests/data/bad/edits")
-	[ $faults -eq 0 ]
+	[ "$faults" -eq 0 ]
 }
 
 @test "documents cut off anywhere" {
@@ -37,13 +37,13 @@ refused() { # NAME TOOL [OPTION...]
 		head -c $((size * i / 24)) "$doc" >"$tmp/hostile.json"
 		refused "cut at $((size * i / 24))" dlb-place "$tmp/hostile.json"
 	done
-	[ $faults -eq 0 ]
+	[ "$faults" -eq 0 ]
 }
 
 @test "a document ten thousand levels deep" {
 	{ printf '{"dlb":"1.0","x-deep":'; head -c 10000 /dev/zero | tr '\0' '['; } >"$tmp/deep.json"
 	refused deep dlb-view "$tmp/deep.json"
-	[ $faults -eq 0 ]
+	[ "$faults" -eq 0 ]
 }
 
 @test "more memory than a node has: refused with the numbers" {
@@ -60,7 +60,7 @@ refused() { # NAME TOOL [OPTION...]
 	for model in "$bad"/onnx/*.onnx; do
 		refused "${model##*/}" dlb-profile --analytic "$model"
 	done
-	[ $faults -eq 0 ]
+	[ "$faults" -eq 0 ]
 }
 
 @test "an ONNX model with bits flipped: refused with one line, or taken" {
@@ -73,21 +73,21 @@ refused() { # NAME TOOL [OPTION...]
 			echo "${model##*/}: status $status: $(head -n 5 "$tmp/err")"
 		fi
 	done
-	[ $faults -eq 0 ]
+	[ "$faults" -eq 0 ]
 }
 
 @test "IDX files" {
 	for images in "$bad"/idx/*.images; do
 		refused "${images##*/}" dlb-run --steps 1 --data "idx:$images,${images%.images}.labels" "$doc"
 	done
-	[ $faults -eq 0 ]
+	[ "$faults" -eq 0 ]
 }
 
 @test "safetensors as first weights" {
 	for file in "$bad"/safetensors/*.safetensors; do
 		refused "${file##*/}" dlb-run --steps 1 "${digits[@]}" --init "$file" "$doc"
 	done
-	[ $faults -eq 0 ]
+	[ "$faults" -eq 0 ]
 }
 
 @test "a checkpoint whose files were damaged" {
@@ -102,5 +102,5 @@ refused() { # NAME TOOL [OPTION...]
 		n=$((n + 1))
 	done < <(find "$tmp/ckpt" -type f -size +0)
 	[ $n -gt 0 ]
-	[ $faults -eq 0 ]
+	[ "$faults" -eq 0 ]
 }

@@ -138,7 +138,8 @@ unbroken() { # prints the loss log of 1200 steps
 	plan 2 >"$tmp/2.json"
 	plan 3 >"$tmp/3.json"
 	for n in 2 3; do
-		before=$(cat "$tmp/log" 2>/dev/null | wc -l)
+		touch "$tmp/log"
+		before=$(wc -l <"$tmp/log")
 		dlb-run --until-step 1200 "${digits[@]}" "${long[@]}" --checkpoint "$tmp/ckpt" --loss-log "$tmp/log" "$tmp/$n.json" \
 			>"$tmp/out.json" 2>"$tmp/err" 3>&- &
 		wait_for_lines "$tmp/log" $((before + 50 + RANDOM % 100))

@@ -66,7 +66,7 @@ algorithms() { dlb-place --list | awk '{ print $1 }'; }
 	dlb-place -a random --seed 1 "$doc" >"$tmp/again.json"
 	dlb-place -a random --seed 2 "$doc" >"$tmp/2.json"
 	cmp "$tmp/1.json" "$tmp/again.json"
-	! cmp -s <(jq .plan.placement "$tmp/1.json") <(jq .plan.placement "$tmp/2.json")
+	run ! cmp -s <(jq .plan.placement "$tmp/1.json") <(jq .plan.placement "$tmp/2.json")
 }
 
 @test "both schedules, and the memory that gpipe takes more" {

@@ -1,0 +1,84 @@
+#!/usr/bin/env bats
+# The manuals: their options are those of --help, they lint, and their EXAMPLES run.
+load helper
+
+tools=(dlb-profile dlb-costmodel dlb-place dlb-run dlb-rebalance dlb-view)
+
+# Options as --help names them: "-a --algorithm NAME", a line each, sorted.
+help_options() {
+	"$1" --help | sed -n 's/^  \(-.\), --\([^ ]*\)\( [^ ]\+\)\?  .*/\1 --\2\3/p; s/^      --\([^ ]*\)\( [^ ]\+\)\?  .*/--\1\2/p' |
+		sed 's/ *$//' | sort
+}
+
+# The same from the manual: items of the OPTIONS list, ".It Fl a , Fl -algorithm Ar NAME".
+man_options() {
+	sed -n 's/^\.It Fl \(.\) , Fl -\([^ ]*\)\( Ar \(.*\)\)\?$/-\1 --\2 \4/p; s/^\.It Fl -\([^ ]*\)\( Ar \(.*\)\)\?$/--\1 \3/p' \
+		"$root/man/$1.1" | sed 's/ *$//' | sort
+}
+
+@test "options are those of --help" {
+	for tool in "${tools[@]}"; do
+		diff <(help_options "$tool") <(man_options "$tool")
+	done
+}
+
+@test "every option of --help is in the SYNOPSIS of the manual" {
+	for tool in "${tools[@]}"; do
+		synopsis=$(sed -n '/^\.Sh SYNOPSIS/,/^\.Sh DESCRIPTION/p' "$root/man/$tool.1")
+		for option in $("$tool" --help | sed -n 's/^  .\{4\}--\([^ ]*\).*/\1/p'); do
+			case $option in help|version|quiet|verbose) continue ;; esac
+			letter=$("$tool" --help | sed -n "s/^  -\\(.\\), --$option .*/\\1/p")
+			echo "$tool $option"
+			[[ $synopsis == *"Fl -$option"* ]] || { [ -n "$letter" ] && [[ $synopsis == *"Fl $letter"* ]]; }
+		done
+	done
+}
+
+@test "sections that every manual of a tool has" {
+	for tool in "${tools[@]}"; do
+		for section in NAME SYNOPSIS DESCRIPTION OPTIONS 'EXIT STATUS' EXAMPLES 'SEE ALSO'; do
+			grep -qx "\.Sh $section" "$root/man/$tool.1"
+		done
+	done
+}
+
+@test "they lint" {
+	command -v mandoc >/dev/null || skip 'no mandoc'
+	for page in "$root"/man/*.[157]; do
+		run ! grep -v 'referenced manual not found' <(mandoc -T lint -W warning "$page")
+	done
+}
+
+# What a display of the EXAMPLES section says, as a shell script.
+examples() {
+	awk '/^\.Sh / { on = $2 == "EXAMPLES" } on && /^\.Ed/ { in_display = 0; print "" } in_display { gsub(/\\e/, "\\"); print } on && /^\.Bd -literal/ { in_display = 1 }' \
+		"$root/man/$1"
+}
+
+run_examples() { # PAGE
+	cd "$BATS_TEST_TMPDIR"
+	cp "$models/lenet5.onnx" model.onnx
+	planned doc.json
+	{ echo 'set -euo pipefail'; examples "$1"; } >script
+	[ "$(wc -l <script)" -gt 1 ]
+	cat script
+	bash script
+}
+
+@test "EXAMPLES of dlb-profile(1)" { run_examples dlb-profile.1; }
+@test "EXAMPLES of dlb-costmodel(1)" { run_examples dlb-costmodel.1; }
+@test "EXAMPLES of dlb-place(1)" { run_examples dlb-place.1; }
+@test "EXAMPLES of dlb-run(1)" { run_examples dlb-run.1; }
+@test "EXAMPLES of dlb-rebalance(1)" { run_examples dlb-rebalance.1; }
+@test "EXAMPLES of dlb-view(1)" { run_examples dlb-view.1; }
+@test "EXAMPLES of dlb(7)" { run_examples dlb.7; }
+
+@test "the README names every tool and page, and claims none that is not there" {
+	for tool in "${tools[@]}"; do
+		grep -q "$tool" "$root/README.md"
+	done
+	run ! grep -q 'dlb-convert' "$root/README.md"
+	for page in $(grep -o 'man/[a-z0-9.-]*\.[157]' "$root/README.md"); do
+		[ -f "$root/$page" ]
+	done
+}
