@@ -5,5 +5,8 @@
 #undef F
 #undef T_IS_F64
 #define T float
-#define S(name) name##_f32
+#define S(name) S_PASTE(name, _f32)
+#ifndef S_PASTE
+#define S_PASTE(a, b) a##b		/* through two macros, so that S(P(name)) works too */
+#endif
 #define F(name) f32_##name

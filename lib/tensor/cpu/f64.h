@@ -4,6 +4,9 @@
 #undef F
 #undef T_IS_F64
 #define T double
-#define S(name) name##_f64
+#define S(name) S_PASTE(name, _f64)
+#ifndef S_PASTE
+#define S_PASTE(a, b) a##b		/* through two macros, so that S(P(name)) works too */
+#endif
 #define F(name) f64_##name
 #define T_IS_F64 1

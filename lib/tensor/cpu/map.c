@@ -86,76 +86,9 @@ static uint64_t int_pow(uint64_t a, int64_t b)
 	return r;
 }
 
-#undef T
-#undef S
-#define T int8_t
-#define S(name) name##_i8
-#define T_LEAST INT8_MIN
-#define T_MOST INT8_MAX
-#include "tensor/cpu/map_row.h"
-#undef T
-#undef S
-#undef T_LEAST
-#undef T_MOST
-#define T int16_t
-#define S(name) name##_i16
-#define T_LEAST INT16_MIN
-#define T_MOST INT16_MAX
-#include "tensor/cpu/map_row.h"
-#undef T
-#undef S
-#undef T_LEAST
-#undef T_MOST
-#define T int32_t
-#define S(name) name##_i32
-#define T_LEAST INT32_MIN
-#define T_MOST INT32_MAX
-#include "tensor/cpu/map_row.h"
-#undef T
-#undef S
-#undef T_LEAST
-#undef T_MOST
-#define T int64_t
-#define S(name) name##_i64
-#define T_LEAST INT64_MIN
-#define T_MOST INT64_MAX
-#include "tensor/cpu/map_row.h"
-#undef T
-#undef S
-#undef T_LEAST
-#undef T_MOST
-#define T uint8_t
-#define S(name) name##_u8
-#define T_LEAST 0
-#define T_MOST UINT8_MAX
-#include "tensor/cpu/map_row.h"
-#undef T
-#undef S
-#undef T_LEAST
-#undef T_MOST
-#define T uint16_t
-#define S(name) name##_u16
-#define T_LEAST 0
-#define T_MOST UINT16_MAX
-#include "tensor/cpu/map_row.h"
-#undef T
-#undef S
-#undef T_LEAST
-#undef T_MOST
-#define T uint32_t
-#define S(name) name##_u32
-#define T_LEAST 0
-#define T_MOST UINT32_MAX
-#include "tensor/cpu/map_row.h"
-#undef T
-#undef S
-#undef T_LEAST
-#undef T_MOST
-#define T uint64_t
-#define S(name) name##_u64
-#define T_LEAST 0
-#define T_MOST INT64_MAX
-#include "tensor/cpu/map_row.h"
+#define BODY "tensor/cpu/map_row.h"
+#include "tensor/cpu/int_types.h"
+#undef BODY
 
 static row_fn *const *const rows_of[DLB_N_DTYPES] = {
 	[DLB_F32] = rows_f32, [DLB_F64] = rows_f64,

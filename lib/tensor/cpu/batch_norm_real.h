@@ -1,0 +1,278 @@
+/* Batch normalization for type T; included by batch_norm.c. Scratch is six arrays of `columns` doubles, used
+ * as T where that is enough. */
+#include "tensor/cpu/sums_real.h"
+
+/* Running statistics and what the gradient wants, from the batch's mean and biased variance. */
+static void S(bn_statistics)(const struct bn_kernel *b, const struct dlb_run *r, int64_t c, double mean, double var)
+{
+	double n = (double)(b->n * b->s), m = b->d.momentum, v = b->d.unbiased && n > 1 ? var * n / (n - 1) : var;
+
+	if (r->out[1])
+		((T *)r->out[1])[c] = (T)(((T *)r->in[3])[c] * m + mean * (1 - m));
+	if (r->out[2])
+		((T *)r->out[2])[c] = (T)(((T *)r->in[4])[c] * m + v * (1 - m));
+	if (r->out[3])
+		((T *)r->out[3])[c] = (T)mean;
+	if (r->out[4])
+		((T *)r->out[4])[c] = (T)(1 / sqrt(var + b->d.epsilon));
+}
+
+/* y = (x - mean) scale + bias, columns repeat every c channels. */
+static void S(bn_apply_rows)(const struct bn_kernel *b, const T *x, T *y, const T *mean, const T *scale, const T *bias)
+{
+	for (int64_t i = 0; i < b->rows; i++)
+#pragma omp simd
+		for (int64_t j = 0; j < b->columns; j++)
+			y[i * b->columns + j] = (x[i * b->columns + j] - mean[j]) * scale[j] + bias[j];
+}
+
+static void S(bn_coefficients)(const struct bn_kernel *b, const struct dlb_run *r, int64_t j, double mean, double invstd,
+			       T *m, T *s, T *bias)
+{
+	int64_t c = j % b->c;
+
+	m[j] = (T)mean;
+	s[j] = (T)(invstd * ((const T *)r->in[1])[c]);
+	bias[j] = ((const T *)r->in[2])[c];
+}
+
+static void S(bn_train_rows)(struct dlb_kernel *k, const struct dlb_run *r)
+{
+	const struct bn_kernel *b = (struct bn_kernel *)k;
+	const T *x = r->in[0];
+	double *mean = part(b, r, 0), *m2 = part(b, r, 1);
+	T *sum = (T *)part(b, r, 2), *dev = (T *)part(b, r, 3), *bm = (T *)part(b, r, 4);
+	int64_t w = b->columns;
+
+	for (int64_t j = 0; j < w; j++)
+		mean[j] = m2[j] = 0;
+	for (int64_t i0 = 0; i0 < b->rows; i0 += BN_ROWS) {
+		int64_t len = b->rows - i0 < BN_ROWS ? b->rows - i0 : BN_ROWS;
+		const T *x0 = x + i0 * w;
+		double before = (double)i0, total = (double)(i0 + len);
+
+		for (int64_t j = 0; j < w; j++)
+			sum[j] = dev[j] = 0;
+		for (int64_t i = 0; i < len; i++)
+#pragma omp simd
+			for (int64_t j = 0; j < w; j++)
+				sum[j] += x0[i * w + j];
+		for (int64_t j = 0; j < w; j++)
+			bm[j] = sum[j] / (T)len;
+		for (int64_t i = 0; i < len; i++)
+#pragma omp simd
+			for (int64_t j = 0; j < w; j++) {
+				T e = x0[i * w + j] - bm[j];
+
+				dev[j] += e * e;
+			}
+#pragma omp simd
+		for (int64_t j = 0; j < w; j++) {
+			double delta = (double)bm[j] - mean[j];
+
+			mean[j] += delta * ((double)len / total);
+			m2[j] += (double)dev[j] + delta * delta * (before * (double)len / total);
+		}
+	}
+	for (int64_t c = 0; c < b->c; c++) {		/* join the columns of each channel */
+		double n = (double)b->rows, all = n;
+
+		for (int64_t j = c + b->c; j < w; j += b->c) {
+			double delta = mean[j] - mean[c];
+
+			mean[c] += delta * (n / (all + n));
+			m2[c] += m2[j] + delta * delta * (all * n / (all + n));
+			all += n;
+		}
+		m2[c] = all > 0 ? m2[c] / all : 0;
+		S(bn_statistics)(b, r, c, mean[c], m2[c]);
+	}
+	for (int64_t j = 0; j < w; j++)
+		S(bn_coefficients)(b, r, j, mean[j % b->c], 1 / sqrt(m2[j % b->c] + b->d.epsilon), sum, dev, bm);
+	S(bn_apply_rows)(b, x, r->out[0], sum, dev, bm);
+}
+
+static void S(bn_infer_rows)(struct dlb_kernel *k, const struct dlb_run *r)
+{
+	const struct bn_kernel *b = (struct bn_kernel *)k;
+	T *m = (T *)part(b, r, 0), *s = (T *)part(b, r, 1), *bias = (T *)part(b, r, 2);
+
+	for (int64_t j = 0; j < b->columns; j++)
+		S(bn_coefficients)(b, r, j, ((const T *)r->in[3])[j % b->c],
+				   1 / sqrt((double)((const T *)r->in[4])[j % b->c] + b->d.epsilon), m, s, bias);
+	S(bn_apply_rows)(b, r->in[0], r->out[0], m, s, bias);
+}
+
+/* Standard deviation's inverse that the gradient uses: saved, or from the running variance. */
+static double S(bn_invstd)(const struct bn_kernel *b, const struct dlb_run *r, int64_t c)
+{
+	double v = ((const T *)r->in[4])[c];
+
+	return b->d.dir == DLB_BN_GRAD ? v : 1 / sqrt(v + b->d.epsilon);
+}
+
+/* dbias = sum dy; dscale = invstd sum dy (x - mean);
+ * dx = scale invstd (dy - dbias/n - (x - mean) invstd dscale/n), without the last two when the statistics are
+ * constants. Block sums in T, joined in double. */
+static void S(bn_grad_rows)(struct dlb_kernel *k, const struct dlb_run *r)
+{
+	const struct bn_kernel *b = (struct bn_kernel *)k;
+	const T *dy = r->in[0], *x = r->in[1];
+	T *dx = r->out[0];
+	double *sum = part(b, r, 0), *dot = part(b, r, 1), n = (double)(b->n * b->s);
+	T *bs = (T *)part(b, r, 2), *bd = (T *)part(b, r, 3), *mean = (T *)part(b, r, 4), *scale = (T *)part(b, r, 5);
+	int64_t w = b->columns;
+
+	for (int64_t j = 0; j < w; j++) {
+		sum[j] = dot[j] = 0;
+		mean[j] = ((const T *)r->in[3])[j % b->c];
+	}
+	for (int64_t i0 = 0; i0 < b->rows; i0 += BN_ROWS) {
+		int64_t len = b->rows - i0 < BN_ROWS ? b->rows - i0 : BN_ROWS;
+
+		for (int64_t j = 0; j < w; j++)
+			bs[j] = bd[j] = 0;
+		for (int64_t i = i0; i < i0 + len; i++)
+#pragma omp simd
+			for (int64_t j = 0; j < w; j++) {
+				T g = dy[i * w + j];
+
+				bs[j] += g;
+				bd[j] += g * (x[i * w + j] - mean[j]);
+			}
+#pragma omp simd
+		for (int64_t j = 0; j < w; j++) {
+			sum[j] += bs[j];
+			dot[j] += bd[j];
+		}
+	}
+	for (int64_t c = 0; c < b->c; c++) {
+		double invstd = S(bn_invstd)(b, r, c);
+
+		for (int64_t j = c + b->c; j < w; j += b->c) {
+			sum[c] += sum[j];
+			dot[c] += dot[j];
+		}
+		if (r->out[1])
+			((T *)r->out[1])[c] = (T)(dot[c] * invstd);
+		if (r->out[2])
+			((T *)r->out[2])[c] = (T)sum[c];
+	}
+	if (!dx)
+		return;
+	for (int64_t j = w - 1; j >= 0; j--) {			/* downwards: sum[c], dot[c] are read by all */
+		int64_t c = j % b->c;
+		double invstd = S(bn_invstd)(b, r, c);
+		bool batch = b->d.dir == DLB_BN_GRAD;
+
+		scale[j] = (T)(invstd * ((const T *)r->in[2])[c]);
+		bs[j] = (T)(batch ? sum[c] / n : 0);
+		bd[j] = (T)(batch ? dot[c] * invstd * invstd / n : 0);
+	}
+	for (int64_t i = 0; i < b->rows; i++)
+#pragma omp simd
+		for (int64_t j = 0; j < w; j++) {
+			int64_t at = i * w + j;
+
+			dx[at] = scale[j] * (dy[at] - bs[j] - (x[at] - mean[j]) * bd[j]);
+		}
+}
+
+/* ---- row-major: one channel is b->n planes of b->s elements ---- */
+static void S(bn_apply_planes)(const struct bn_kernel *b, const struct dlb_run *r, int64_t c, double mean, double invstd)
+{
+	T m = (T)mean, s = (T)(invstd * ((const T *)r->in[1])[c]), bias = ((const T *)r->in[2])[c];
+
+	for (int64_t i = 0; i < b->n; i++) {
+		const T *x = (const T *)r->in[0] + (i * b->c + c) * b->s;
+		T *y = (T *)r->out[0] + (i * b->c + c) * b->s;
+
+#pragma omp simd
+		for (int64_t j = 0; j < b->s; j++)
+			y[j] = (x[j] - m) * s + bias;
+	}
+}
+
+static void S(bn_train_planes)(struct dlb_kernel *k, const struct dlb_run *r)
+{
+	const struct bn_kernel *b = (struct bn_kernel *)k;
+	double n = (double)(b->n * b->s);
+
+	for (int64_t c = 0; c < b->c; c++) {
+		double mean = 0, var = 0;
+
+		for (int64_t i = 0; i < b->n; i++)
+			mean += S(sum)((const T *)r->in[0] + (i * b->c + c) * b->s, b->s);
+		mean = n > 0 ? mean / n : 0;
+		for (int64_t i = 0; i < b->n; i++) {
+			const T *x = (const T *)r->in[0] + (i * b->c + c) * b->s;
+			double lane[LANES] = { 0 };
+			int64_t j = 0;
+
+			for (; j + LANES <= b->s; j += LANES)
+#pragma omp simd
+				for (int l = 0; l < LANES; l++)
+					lane[l] += (x[j + l] - mean) * (x[j + l] - mean);
+			for (int l = 0; j + l < b->s; l++)
+				lane[l] += (x[j + l] - mean) * (x[j + l] - mean);
+			for (int l = 0; l < LANES; l++)
+				var += lane[l];
+		}
+		var = n > 0 ? var / n : 0;
+		S(bn_statistics)(b, r, c, mean, var);
+		S(bn_apply_planes)(b, r, c, mean, 1 / sqrt(var + b->d.epsilon));
+	}
+}
+
+static void S(bn_infer_planes)(struct dlb_kernel *k, const struct dlb_run *r)
+{
+	const struct bn_kernel *b = (struct bn_kernel *)k;
+
+	for (int64_t c = 0; c < b->c; c++)
+		S(bn_apply_planes)(b, r, c, ((const T *)r->in[3])[c],
+				   1 / sqrt((double)((const T *)r->in[4])[c] + b->d.epsilon));
+}
+
+static void S(bn_grad_planes)(struct dlb_kernel *k, const struct dlb_run *r)
+{
+	const struct bn_kernel *b = (struct bn_kernel *)k;
+	double n = (double)(b->n * b->s);
+	bool batch = b->d.dir == DLB_BN_GRAD;
+
+	for (int64_t c = 0; c < b->c; c++) {
+		double sum = 0, dot = 0, invstd = S(bn_invstd)(b, r, c);
+		T mean = ((const T *)r->in[3])[c], scale, s, d;
+
+		for (int64_t i = 0; i < b->n; i++) {
+			const T *dy = (const T *)r->in[0] + (i * b->c + c) * b->s, *x = (const T *)r->in[1] + (i * b->c + c) * b->s;
+			double plane = S(sum)(dy, b->s), lane[LANES] = { 0 };
+			int64_t j = 0;
+
+			for (; j + LANES <= b->s; j += LANES)
+#pragma omp simd
+				for (int l = 0; l < LANES; l++)
+					lane[l] += (double)dy[j + l] * (x[j + l] - mean);
+			for (int l = 0; j + l < b->s; l++)
+				lane[l] += (double)dy[j + l] * (x[j + l] - mean);
+			sum += plane;
+			for (int l = 0; l < LANES; l++)
+				dot += lane[l];
+		}
+		if (r->out[1])
+			((T *)r->out[1])[c] = (T)(dot * invstd);
+		if (r->out[2])
+			((T *)r->out[2])[c] = (T)sum;
+		scale = (T)(invstd * ((const T *)r->in[2])[c]);
+		s = (T)(batch ? sum / n : 0);
+		d = (T)(batch ? dot * invstd * invstd / n : 0);
+		for (int64_t i = 0; i < b->n && r->out[0]; i++) {
+			int64_t at = (i * b->c + c) * b->s;
+			const T *dy = (const T *)r->in[0] + at, *x = (const T *)r->in[1] + at;
+			T *dx = (T *)r->out[0] + at;
+
+#pragma omp simd
+			for (int64_t j = 0; j < b->s; j++)
+				dx[j] = scale * (dy[j] - s - (x[j] - mean) * d);
+		}
+	}
+}

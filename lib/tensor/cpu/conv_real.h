@@ -1,0 +1,112 @@
+/* Convolution of type T by im2col and GEMM, image by image and group by group; included by conv.c.
+ * col is (taps, positions): col[t][p] = the input that tap t of the kernel meets at output position p.
+ *   y (mg,P) = w (mg,taps) col;   dcol = w^T dy;   dw += dy col^T
+ * y's channels may be the faster dimension (channels-last): then the same products are made transposed. */
+
+/* Calls for every row of taps: input offset of (tap, output row), and the spans are worked out inside. */
+static void S(im2col)(const struct conv_kernel *c, const T *x, T *col)
+{
+	for (int64_t ch = 0; ch < c->cg; ch++)
+		for (int64_t kd = 0; kd < c->size[0]; kd++)
+			for (int64_t kh = 0; kh < c->size[1]; kh++)
+				for (int64_t kw = 0; kw < c->size[2]; kw++)
+					for (int64_t od = 0; od < c->out[0]; od++)
+						for (int64_t oh = 0; oh < c->out[1]; oh++) {
+							int64_t d = conv_source(c, 0, od, kd), h = conv_source(c, 1, oh, kh);
+							const T *row = x + ch * c->xc + d * c->xs[0] + h * c->xs[1];
+
+							for (int64_t ow = 0; ow < c->out[2]; ow++) {
+								int64_t w = conv_source(c, 2, ow, kw);
+
+								*col++ = d < 0 || h < 0 || w < 0 ? 0 : row[w * c->xs[2]];
+							}
+						}
+}
+
+static void S(col2im)(const struct conv_kernel *c, const T *col, T *x)
+{
+	for (int64_t ch = 0; ch < c->cg; ch++)
+		for (int64_t kd = 0; kd < c->size[0]; kd++)
+			for (int64_t kh = 0; kh < c->size[1]; kh++)
+				for (int64_t kw = 0; kw < c->size[2]; kw++)
+					for (int64_t od = 0; od < c->out[0]; od++)
+						for (int64_t oh = 0; oh < c->out[1]; oh++) {
+							int64_t d = conv_source(c, 0, od, kd), h = conv_source(c, 1, oh, kh);
+							T *row = x + ch * c->xc + d * c->xs[0] + h * c->xs[1];
+
+							for (int64_t ow = 0; ow < c->out[2]; ow++, col++) {
+								int64_t w = conv_source(c, 2, ow, kw);
+
+								if (d >= 0 && h >= 0 && w >= 0)
+									row[w * c->xs[2]] += *col;
+							}
+						}
+}
+
+static void S(conv_forward)(struct dlb_kernel *k, const struct dlb_run *r)
+{
+	const struct conv_kernel *c = (struct conv_kernel *)k;
+	const T *bias = c->d.has_bias ? r->in[2] : NULL;
+	int p = (int)c->positions, m = (int)c->mg, t = (int)c->taps;
+	T *col = r->scratch;
+
+	for (int64_t i = 0; i < c->n * c->g; i++) {
+		int64_t n = i / c->g, g = i % c->g;
+		const T *w = (const T *)r->in[1] + g * c->mg * c->taps;
+		T *y = (T *)r->out[0] + n * c->yn + g * c->mg * c->ym;
+
+		for (int64_t o = 0; o < c->mg; o++)
+			for (int64_t q = 0; q < c->positions; q++)
+				y[o * c->ym + q * c->yp] = bias ? bias[g * c->mg + o] : 0;
+		if (!p)
+			continue;
+		S(im2col)(c, (const T *)r->in[0] + n * c->xn + g * c->cg * c->xc, col);
+		if (c->yp == 1)
+			GEMM(CblasRowMajor, CblasNoTrans, CblasNoTrans, m, p, t, 1, w, t, col, p, 1, y, (int)(c->ym > p ? c->ym : p));
+		else
+			GEMM(CblasRowMajor, CblasTrans, CblasTrans, p, m, t, 1, col, p, w, t, 1, y, (int)c->yp);
+	}
+}
+
+static void S(conv_grad_input)(struct dlb_kernel *k, const struct dlb_run *r)
+{
+	const struct conv_kernel *c = (struct conv_kernel *)k;
+	int p = (int)c->positions, m = (int)c->mg, t = (int)c->taps;
+	T *col = r->scratch, *dx = r->out[0];
+
+	memset(dx, 0, dlb_desc_bytes(&c->d.x));
+	for (int64_t i = 0; i < c->n * c->g && p; i++) {
+		int64_t n = i / c->g, g = i % c->g;
+		const T *w = (const T *)r->in[1] + g * c->mg * c->taps;
+		const T *dy = (const T *)r->in[0] + n * c->yn + g * c->mg * c->ym;
+
+		GEMM(CblasRowMajor, CblasTrans, c->yp == 1 ? CblasNoTrans : CblasTrans, t, p, m, 1, w, t, dy,
+		     (int)(c->yp == 1 ? (c->ym > p ? c->ym : p) : c->yp), 0, col, p);
+		S(col2im)(c, col, dx + n * c->xn + g * c->cg * c->xc);
+	}
+}
+
+static void S(conv_grad_weight)(struct dlb_kernel *k, const struct dlb_run *r)
+{
+	const struct conv_kernel *c = (struct conv_kernel *)k;
+	int p = (int)c->positions, m = (int)c->mg, t = (int)c->taps;
+	T *col = r->scratch, *dw = r->out[0], *db = c->d.has_bias ? r->out[1] : NULL;
+
+	memset(dw, 0, dlb_desc_bytes(&c->d.w));
+	for (int64_t i = 0; i < c->n * c->g && p; i++) {
+		int64_t n = i / c->g, g = i % c->g;
+		const T *dy = (const T *)r->in[0] + n * c->yn + g * c->mg * c->ym;
+
+		S(im2col)(c, (const T *)r->in[1] + n * c->xn + g * c->cg * c->xc, col);
+		GEMM(CblasRowMajor, c->yp == 1 ? CblasNoTrans : CblasTrans, CblasTrans, m, t, p, 1, dy,
+		     (int)(c->yp == 1 ? (c->ym > p ? c->ym : p) : c->yp), col, p, 1, dw + g * c->mg * c->taps, t);
+	}
+	for (int64_t o = 0; db && o < c->g * c->mg; o++) {
+		double sum = 0;
+
+		for (int64_t n = 0; n < c->n; n++)
+			for (int64_t q = 0; q < c->positions; q++)
+				sum += ((const T *)r->in[0])[n * c->yn + o * c->ym + q * c->yp];
+		db[o] = (T)sum;
+	}
+}

@@ -1,0 +1,218 @@
+/* Strided copies: transpose, slice, expand, change of layout, cast, scatter of slices. */
+#include "tensor/cpu/cpu.h"
+
+#define CHUNK 256			/* elements of a cast at a time */
+#define TILE 32				/* transposes go by tiles, so that both sides use whole cache lines */
+
+struct copy_kernel {
+	struct dlb_kernel k;
+	struct dlb_copy_desc d;
+	struct cpu_nest nest;		/* operands out, in */
+	size_t in_bytes, out_bytes;
+	bool tiled;			/* the last two loops are a transpose */
+	bool empty;
+};
+
+/* ---- same type: by size ---- */
+#define MOVE(type, name) \
+static void move_##name(void *vo, int64_t so, const void *vi, int64_t si, int64_t n) \
+{ \
+	type *o = vo; \
+	const type *x = vi; \
+	if (so == 1 && si == 1) \
+		memcpy(o, x, (size_t)n * sizeof *o); \
+	else if (so == 1 && si == 0) \
+		for (int64_t i = 0; i < n; i++) \
+			o[i] = *x; \
+	else \
+		for (int64_t i = 0; i < n; i++) \
+			o[i * so] = x[i * si]; \
+} \
+/* o[i][j] = x[j][i] */ \
+static void tile_##name(void *vo, int64_t so, const void *vi, int64_t si, int64_t n, int64_t m) \
+{ \
+	type *o = vo; \
+	const type *x = vi; \
+	for (int64_t j = 0; j < m; j += TILE) \
+		for (int64_t i = 0; i < n; i += TILE) \
+			for (int64_t a = i; a < n && a < i + TILE; a++) \
+				for (int64_t b = j; b < m && b < j + TILE; b++) \
+					o[a * so + b] = x[b * si + a]; \
+}
+MOVE(uint8_t, 1)
+MOVE(uint16_t, 2)
+MOVE(uint32_t, 4)
+MOVE(uint64_t, 8)
+
+static void move(size_t bytes, void *o, int64_t so, const void *x, int64_t si, int64_t n)
+{
+	switch (bytes) {
+	case 1: move_1(o, so, x, si, n); break;
+	case 2: move_2(o, so, x, si, n); break;
+	case 4: move_4(o, so, x, si, n); break;
+	default: move_8(o, so, x, si, n);
+	}
+}
+
+static void tile(size_t bytes, void *o, int64_t so, const void *x, int64_t si, int64_t n, int64_t m)
+{
+	switch (bytes) {
+	case 1: tile_1(o, so, x, si, n, m); break;
+	case 2: tile_2(o, so, x, si, n, m); break;
+	case 4: tile_4(o, so, x, si, n, m); break;
+	default: tile_8(o, so, x, si, n, m);
+	}
+}
+
+/* ---- other types, and adding: through double or, between integers, int64 ---- */
+union chunk { double real[CHUNK]; int64_t whole[CHUNK]; };
+
+static void load(union chunk *c, bool real, enum dlb_dtype t, const void *x, int64_t s, int64_t n)
+{
+	switch (t) {
+#define LOAD(type) { \
+		const type *p = x; \
+		if (real) \
+			for (int64_t i = 0; i < n; i++) \
+				c->real[i] = (double)p[i * s]; \
+		else \
+			for (int64_t i = 0; i < n; i++) \
+				c->whole[i] = (int64_t)p[i * s]; \
+		} break
+	case DLB_F32: LOAD(float);
+	case DLB_F64: LOAD(double);
+	case DLB_I8: LOAD(int8_t);
+	case DLB_I16: LOAD(int16_t);
+	case DLB_I32: LOAD(int32_t);
+	case DLB_I64: LOAD(int64_t);
+	case DLB_U8: LOAD(uint8_t);
+	case DLB_U16: LOAD(uint16_t);
+	case DLB_U32: LOAD(uint32_t);
+	case DLB_U64: LOAD(uint64_t);
+#undef LOAD
+	default:
+		for (int64_t i = 0; i < n; i++) {
+			if (real)
+				c->real[i] = dlb_value_real(x, t, i * s);
+			else
+				c->whole[i] = dlb_value_int(x, t, i * s);
+		}
+	}
+}
+
+static void store(const union chunk *c, bool real, enum dlb_dtype t, void *o, int64_t s, int64_t n, bool add)
+{
+	if (real) {
+		if (t == DLB_F32 || t == DLB_F64) {
+			for (int64_t i = 0; i < n; i++)
+				if (t == DLB_F32)
+					((float *)o)[i * s] = add ? ((float *)o)[i * s] + (float)c->real[i] : (float)c->real[i];
+				else
+					((double *)o)[i * s] = add ? ((double *)o)[i * s] + c->real[i] : c->real[i];
+			return;
+		}
+		for (int64_t i = 0; i < n; i++)
+			dlb_value_set(o, t, i * s, c->real[i] + (add ? dlb_value_real(o, t, i * s) : 0));
+		return;
+	}
+	for (int64_t i = 0; i < n; i++) {
+		uint64_t v = (uint64_t)c->whole[i] + (add ? (uint64_t)dlb_value_int(o, t, i * s) : 0);
+
+		switch (t) {
+		case DLB_BOOL: ((uint8_t *)o)[i * s] = v != 0; break;
+		case DLB_I8: case DLB_U8: ((uint8_t *)o)[i * s] = (uint8_t)v; break;
+		case DLB_I16: case DLB_U16: ((uint16_t *)o)[i * s] = (uint16_t)v; break;
+		case DLB_I32: case DLB_U32: ((uint32_t *)o)[i * s] = (uint32_t)v; break;
+		default: ((uint64_t *)o)[i * s] = v;
+		}
+	}
+}
+
+static void convert(const struct copy_kernel *c, char *o, int64_t so, const char *x, int64_t si, int64_t n)
+{
+	bool real = dlb_dtype_is_float(c->d.in) || dlb_dtype_is_float(c->d.out);
+	union chunk buf;
+
+	for (int64_t i = 0; i < n; i += CHUNK) {
+		int64_t len = n - i < CHUNK ? n - i : CHUNK;
+
+		load(&buf, real, c->d.in, x + i * si * (int64_t)c->in_bytes, si, len);
+		store(&buf, real, c->d.out, o + i * so * (int64_t)c->out_bytes, so, len, c->d.accumulate);
+	}
+}
+
+static void copy_run(struct dlb_kernel *k, const struct dlb_run *r)
+{
+	const struct copy_kernel *c = (struct copy_kernel *)k;
+	const struct cpu_nest *n = &c->nest;
+	char *out = (char *)r->out[0];
+	const char *in = (const char *)r->in[0] + c->d.in_offset * (int64_t)c->in_bytes;
+	int last = n->n_dims - 1;
+	int64_t len = last < 0 ? 1 : n->dim[last], so = last < 0 ? 1 : n->stride[0][last], si = last < 0 ? 1 : n->stride[1][last];
+	int64_t pos[DLB_MAX_DIMS] = { 0 }, at[CPU_MAX_OPERANDS] = { 0 };
+
+	if (c->d.zero_first && c->d.out_count)
+		memset(out, 0, (size_t)c->d.out_count * c->out_bytes);
+	if (c->empty)
+		return;
+	out += c->d.out_offset * (int64_t)c->out_bytes;
+	do {
+		char *o = out + at[0] * (int64_t)c->out_bytes;
+		const char *x = in + at[1] * (int64_t)c->in_bytes;
+
+		if (c->tiled)
+			tile(c->in_bytes, o, n->stride[0][last - 1], x, si, n->dim[last - 1], len);
+		else if (c->d.in != c->d.out || c->d.accumulate)
+			convert(c, o, so, x, si, len);
+		else
+			move(c->in_bytes, o, so, x, si, len);
+	} while (cpu_step(n, c->tiled ? last - 1 : last, pos, at));
+}
+
+/* Where out is contiguous in the last loop and in in another one, that one becomes the last but one. */
+static bool make_tiled(struct cpu_nest *n)
+{
+	int last = n->n_dims - 1;
+
+	if (last < 1 || n->stride[0][last] != 1 || n->stride[1][last] == 1 || n->stride[1][last] == 0)
+		return false;
+	for (int i = 0; i < last; i++)
+		if (n->stride[1][i] == 1) {
+			for (int j = i; j < last - 1; j++) {
+				struct cpu_nest t = *n;
+
+				n->dim[j] = t.dim[j + 1];
+				n->dim[j + 1] = t.dim[j];
+				for (int o = 0; o < 2; o++) {
+					n->stride[o][j] = t.stride[o][j + 1];
+					n->stride[o][j + 1] = t.stride[o][j];
+				}
+			}
+			return true;
+		}
+	return false;
+}
+
+int dlb_cpu_copy(struct dlb_backend *b, const struct dlb_copy_desc *d, struct dlb_kernel **k, struct dlb_error *err)
+{
+	struct copy_kernel *c = dlb_xcalloc(1, sizeof *c);
+
+	(void)b;
+	(void)err;
+	c->d = *d;
+	c->in_bytes = dlb_dtype_bytes(d->in);
+	c->out_bytes = dlb_dtype_bytes(d->out);
+	c->nest = (struct cpu_nest){ .n_dims = d->n_dims, .n_operands = 2 };
+	for (int i = 0; i < d->n_dims; i++) {
+		c->empty = c->empty || d->dim[i] == 0;
+		c->nest.dim[i] = d->dim[i];
+		c->nest.stride[0][i] = d->out_stride[i];
+		c->nest.stride[1][i] = d->in_stride[i];
+	}
+	if (!c->empty)
+		dlb_cpu_nest(&c->nest);
+	c->tiled = !c->empty && d->in == d->out && !d->accumulate && make_tiled(&c->nest);
+	c->k = (struct dlb_kernel){ .run = copy_run, .free = dlb_cpu_kernel_free, .impl = "loop" };
+	*k = &c->k;
+	return 0;
+}

@@ -1,0 +1,202 @@
+/* Matrix products: y = alpha op(a) op(w) + beta c.
+ *
+ * float32 goes to oneDNN's matmul; a weight is kept packed in the layout that matmul likes best, made
+ * again when the run's weight version changes. float64, and batches at irregular offsets, go to BLAS,
+ * one matrix after the other. c is added by the primitive where it is a plain bias, else afterwards. */
+#include <cblas.h>
+#include <stdlib.h>
+
+#include "tensor/cpu/cpu.h"
+
+struct gemm_kernel {
+	struct dlb_kernel k;
+	struct cpu *c;
+	struct dlb_gemm_desc d;
+	struct cpu_prim prim;
+	struct cpu_packed packed;
+	size_t pack_scratch;
+	bool bias, after;		/* c goes into the primitive; alpha and c come after it */
+};
+
+/* y = alpha y + beta c over all batches. */
+#define AFTER(T) \
+static void after_##T(const struct dlb_gemm_desc *d, T *y, const T *c) \
+{ \
+	T alpha = (T)d->alpha, beta = (T)d->beta; \
+	for (int64_t i = 0; i < d->n_batch * d->m; i++, y += d->n) { \
+		const T *row = c ? c + i % d->m * d->c_row : NULL; \
+		if (!row) \
+			for (int64_t j = 0; j < d->n; j++) \
+				y[j] *= alpha; \
+		else if (d->c_col == 0) \
+			for (int64_t j = 0; j < d->n; j++) \
+				y[j] = alpha * y[j] + beta * row[0]; \
+		else \
+			for (int64_t j = 0; j < d->n; j++) \
+				y[j] = alpha * y[j] + beta * row[j * d->c_col]; \
+	} \
+}
+AFTER(float)
+AFTER(double)
+
+static void run_dnnl(struct dlb_kernel *k, const struct dlb_run *r)
+{
+	struct gemm_kernel *g = (struct gemm_kernel *)k;
+	void *w = dlb_cpu_packed_get(g->c, &g->packed, r->in[1], r->weight_version, r->scratch);
+	void *const ptr[] = { r->in[0], w, r->out[0], g->bias ? r->in[2] : NULL };
+
+	dlb_cpu_prim_run(g->c, &g->prim, ptr, r->scratch);
+	if (g->after)
+		after_float(&g->d, r->out[0], g->d.has_c ? r->in[2] : NULL);
+}
+
+#define RUN_BLAS(T, gemm) \
+static void run_blas_##T(struct dlb_kernel *k, const struct dlb_run *r) \
+{ \
+	const struct dlb_gemm_desc *d = &((struct gemm_kernel *)k)->d; \
+	const T *a = r->in[0], *w = r->in[1]; \
+	T *y = r->out[0]; \
+	for (int64_t b = 0; b < d->n_batch; b++) \
+		gemm(CblasRowMajor, d->trans_a ? CblasTrans : CblasNoTrans, d->trans_w ? CblasTrans : CblasNoTrans, \
+		     (int)d->m, (int)d->n, (int)d->k, 1, a + (d->a_off ? d->a_off[b] : b * d->a_batch), \
+		     (int)(d->trans_a ? d->m : d->k), w + (d->w_off ? d->w_off[b] : b * d->w_batch), \
+		     (int)(d->trans_w ? d->k : d->n), 0, y + b * d->m * d->n, (int)d->n); \
+	if (((struct gemm_kernel *)k)->after) \
+		after_##T(d, y, d->has_c ? r->in[2] : NULL); \
+}
+RUN_BLAS(float, cblas_sgemm)
+RUN_BLAS(double, cblas_dgemm)
+
+/* No terms (k = 0), or no result. */
+static void run_empty(struct dlb_kernel *k, const struct dlb_run *r)
+{
+	const struct dlb_gemm_desc *d = &((struct gemm_kernel *)k)->d;
+	size_t bytes = (size_t)(d->n_batch * d->m * d->n) * dlb_dtype_bytes(d->dtype);
+
+	if (!bytes)
+		return;
+	memset(r->out[0], 0, bytes);
+	if (d->dtype == DLB_F32)
+		after_float(d, r->out[0], d->has_c ? r->in[2] : NULL);
+	else
+		after_double(d, r->out[0], d->has_c ? r->in[2] : NULL);
+}
+
+static void gemm_free(struct dlb_kernel *k)
+{
+	struct gemm_kernel *g = (struct gemm_kernel *)k;
+
+	dlb_cpu_prim_release(&g->prim);
+	dlb_cpu_packed_release(&g->packed);
+	free((void *)g->d.a_off);
+	free((void *)g->d.w_off);
+	free(g);
+}
+
+/* Dimensions {batch, rows, columns} or {rows, columns} of one operand; a batch stride of 0 broadcasts. */
+static void operand(dnnl_memory_desc_t *md, const struct dlb_gemm_desc *d, int64_t rows, int64_t cols, bool trans, int64_t batch)
+{
+	dnnl_dims_t dims = { batch ? d->n_batch : 1, rows, cols };
+	dnnl_dims_t strides = { batch ? batch : rows * cols, trans ? 1 : cols, trans ? rows : 1 };
+	int skip = d->n_batch == 1;
+
+	dnnl_memory_desc_init_by_strides(md, 3 - skip, dims + skip, dnnl_f32, strides + skip);
+}
+
+static int prepare_dnnl(struct gemm_kernel *g)
+{
+	const struct dlb_gemm_desc *d = &g->d;
+	dnnl_memory_desc_t a, plain, w, y, bias;
+	dnnl_dims_t ones = { 1, 1, d->n };
+	int skip = d->n_batch == 1, rc;
+	dnnl_matmul_desc_t od;
+	dnnl_primitive_desc_t pd;
+
+	operand(&a, d, d->m, d->k, d->trans_a, d->a_batch);
+	operand(&plain, d, d->k, d->n, d->trans_w, d->w_batch);
+	operand(&y, d, d->m, d->n, false, d->m * d->n);
+	w = plain;
+	if (d->w_is_weight && d->n_batch == 1) {
+		dnnl_dims_t dims = { d->k, d->n };
+
+		dnnl_memory_desc_init_by_tag(&w, 2, dims, dnnl_f32, dnnl_format_tag_any);
+	}
+	if (g->bias)
+		dnnl_memory_desc_init_by_tag(&bias, 3 - skip, ones + skip, dnnl_f32, skip ? dnnl_ab : dnnl_abc);
+	if (dnnl_matmul_desc_init(&od, &a, &w, g->bias ? &bias : NULL, &y) != dnnl_success)
+		return DLB_NO_KERNEL;
+	rc = dlb_cpu_pd(g->c, &od, NULL, &pd);
+	if (rc)
+		return rc;
+	rc = dlb_cpu_prim(g->c, pd, &g->prim);
+	if (!rc) {
+		w = *dlb_cpu_md(pd, dnnl_query_weights_md, 0);
+		dlb_cpu_prim_arg(g->c, &g->prim, DNNL_ARG_SRC, &a);
+		dlb_cpu_prim_arg(g->c, &g->prim, DNNL_ARG_WEIGHTS, &w);
+		dlb_cpu_prim_arg(g->c, &g->prim, DNNL_ARG_DST, &y);
+		if (g->bias)
+			dlb_cpu_prim_arg(g->c, &g->prim, DNNL_ARG_BIAS, &bias);
+		rc = dlb_cpu_packed(g->c, &plain, &w, &g->packed);
+	}
+	dnnl_primitive_desc_destroy(pd);
+	if (rc) {
+		dlb_cpu_prim_release(&g->prim);
+		return rc;
+	}
+	g->k.scratch_bytes = g->prim.scratch_bytes > g->packed.reorder.scratch_bytes ? g->prim.scratch_bytes :
+		g->packed.reorder.scratch_bytes;
+	g->k.packed_bytes = g->packed.bytes;
+	return 0;
+}
+
+static const int64_t *copy_offsets(const int64_t *off, int64_t n)
+{
+	int64_t *p;
+
+	if (!off)
+		return NULL;
+	p = dlb_xmalloc((size_t)(n > 0 ? n : 1) * sizeof *p);
+	memcpy(p, off, (size_t)n * sizeof *p);
+	return p;
+}
+
+int dlb_cpu_gemm(struct dlb_backend *b, const struct dlb_gemm_desc *d, struct dlb_kernel **k, struct dlb_error *err)
+{
+	struct gemm_kernel *g;
+	bool regular = !d->a_off && !d->w_off, plain_bias;
+
+	if (d->dtype != DLB_F32 && d->dtype != DLB_F64)
+		return DLB_NO_KERNEL;
+	if (d->m > INT32_MAX || d->n > INT32_MAX || d->k > INT32_MAX)
+		return dlb_fail(err, NULL, "a matrix product of %lld x %lld x %lld is too large",
+				(long long)d->m, (long long)d->n, (long long)d->k);
+	g = dlb_xcalloc(1, sizeof *g);
+	g->c = cpu_of(b);
+	g->d = *d;
+	g->d.a_off = copy_offsets(d->a_off, d->n_batch);
+	g->d.w_off = copy_offsets(d->w_off, d->n_batch);
+	if (regular && d->n_batch > 1 && !d->has_c && !d->trans_a && d->w_batch == 0 && d->a_batch == d->m * d->k &&
+	    d->m * d->n_batch <= INT32_MAX) {
+		g->d.m *= d->n_batch;			/* one weight for all: one tall product */
+		g->d.n_batch = 1;
+	}
+	plain_bias = d->has_c && d->alpha == 1 && d->beta == 1 && d->c_row == 0 && d->c_col == 1;
+	g->after = d->alpha != 1 || d->has_c;
+	g->k = (struct dlb_kernel){ .free = gemm_free, .impl = "blas" };
+	g->k.run = d->dtype == DLB_F32 ? run_blas_float : run_blas_double;
+	if (d->m == 0 || d->n == 0 || d->k == 0 || d->n_batch == 0) {
+		g->k.run = run_empty;
+		g->k.impl = "loop";
+	} else if (regular && d->dtype == DLB_F32) {
+		g->bias = plain_bias;
+		if (prepare_dnnl(g) == 0) {
+			g->after = g->after && !g->bias;
+			g->k.run = run_dnnl;
+			g->k.impl = "dnnl";
+		} else {
+			g->bias = false;
+		}
+	}
+	*k = &g->k;
+	return 0;
+}

@@ -1,0 +1,111 @@
+/* Losses for type T; included by loss.c. */
+
+/* log sum_c exp(x[c * stride]) of one sample. */
+static T S(log_sum_exp)(const T *x, int64_t classes, int64_t stride, T *max)
+{
+	T m = x[0];
+	double lane[16] = { 0 }, s = 0;
+	int64_t c = 0;
+
+	for (int64_t i = 1; i < classes; i++)
+		m = (x[i * stride] > m || x[i * stride] != x[i * stride]) ? x[i * stride] : m;
+	if (m == (T)-INFINITY || m == (T)INFINITY)
+		m = m > 0 ? m : 0;
+	for (; c + 16 <= classes; c += 16)
+#pragma omp simd
+		for (int j = 0; j < 16; j++)
+			lane[j] += F(exp)(x[(c + j) * stride] - m);
+	for (int j = 0; c + j < classes; j++)
+		lane[j] += F(exp)(x[(c + j) * stride] - m);
+	for (int j = 0; j < 16; j++)
+		s += lane[j];
+	*max = m;
+	return (T)log(s);
+}
+
+/* Weights of the labels counted, summed in order of the samples. */
+static double S(counted_weight)(const struct dlb_loss_desc *d, const void *t, const T *w)
+{
+	double sum = 0;
+
+	for (int64_t i = 0; i < d->n * d->inner; i++) {
+		int64_t c = label_at(d, t, i);
+
+		if (!ignored(d, c))
+			sum += c < 0 || c >= d->classes ? NAN : w ? (double)w[c] : 1;
+	}
+	return sum;
+}
+
+static void S(loss_forward)(struct dlb_kernel *k, const struct dlb_run *r)
+{
+	const struct dlb_loss_desc *d = &((struct loss_kernel *)k)->d;
+	const T *x = r->in[0], *w = d->has_weight ? r->in[2] : NULL;
+	const void *t = r->in[1];
+	T *y = r->out[0], *log_prob = d->softmax ? r->out[1] : NULL;
+	double sum = 0, weight = 0;
+
+	for (int64_t n = 0; n < d->n; n++)
+		for (int64_t i = 0; i < d->inner; i++) {
+			const T *row = x + n * d->classes * d->inner + i;
+			int64_t c = label_at(d, t, n * d->inner + i);
+			bool skip = ignored(d, c), wrong = !skip && (c < 0 || c >= d->classes);
+			T max = 0, lse = 0, loss = 0;
+
+			if (d->softmax && (log_prob || !skip))
+				lse = S(log_sum_exp)(row, d->classes, d->inner, &max);
+			if (log_prob) {
+				T *to = log_prob + (row - x);
+
+				for (int64_t j = 0; j < d->classes; j++)
+					to[j * d->inner] = row[j * d->inner] - max - lse;
+			}
+			if (wrong) {
+				loss = NAN;
+				weight += NAN;
+			} else if (!skip) {
+				T scale = w ? w[c] : 1;
+
+				loss = -scale * (row[c * d->inner] - max - lse);
+				weight += scale;
+			}
+			if (d->reduction == DLB_REDUCE_NONE)
+				y[n * d->inner + i] = loss;
+			sum += loss;
+		}
+	if (d->reduction == DLB_REDUCE_SUM)
+		y[0] = (T)sum;
+	else if (d->reduction == DLB_REDUCE_MEAN)
+		y[0] = (T)(weight == 0 ? 0 : sum / weight);
+}
+
+static void S(loss_grad)(struct dlb_kernel *k, const struct dlb_run *r)
+{
+	const struct dlb_loss_desc *d = &((struct loss_kernel *)k)->d;
+	const T *dy = r->in[0], *log_prob = r->in[1], *w = d->has_weight ? r->in[3] : NULL;
+	const void *t = r->in[2];
+	T *dx = r->out[0];
+	double divisor = d->reduction == DLB_REDUCE_MEAN ? S(counted_weight)(d, t, w) : 1;
+
+	for (int64_t n = 0; n < d->n; n++)
+		for (int64_t i = 0; i < d->inner; i++) {
+			int64_t at = n * d->classes * d->inner + i, c = label_at(d, t, n * d->inner + i), s = d->inner;
+			bool skip = ignored(d, c), wrong = !skip && (c < 0 || c >= d->classes);
+			double up = dy[d->reduction == DLB_REDUCE_NONE ? n * d->inner + i : 0];
+			T scale = skip || divisor == 0 ? 0 : wrong ? (T)NAN : (T)(up * (w ? (double)w[c] : 1) / divisor);
+
+			if (d->softmax && s == 1) {
+#pragma omp simd
+				for (int64_t j = 0; j < d->classes; j++)
+					dx[at + j] = F(exp)(log_prob[at + j]) * scale;
+			} else {
+				for (int64_t j = 0; j < d->classes; j++)
+					dx[at + j * s] = d->softmax ? F(exp)(log_prob[at + j * s]) * scale : wrong ? scale : 0;
+			}
+			if (skip)			/* also where exp(log_prob) is not finite */
+				for (int64_t j = 0; j < d->classes; j++)
+					dx[at + j * s] = 0;
+			else if (!wrong)
+				dx[at + c * s] -= scale;
+		}
+}

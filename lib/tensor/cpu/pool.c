@@ -1,0 +1,150 @@
+/* Max and average pooling, 1 to 3 spatial dimensions, plain loops.
+ *
+ * Channels-last: the innermost loop runs over channels, so every window position is a vector operation.
+ * Otherwise channels are an outer loop. Which kernel positions fall inside the input is worked out
+ * once per coordinate when the kernel is prepared. Gradients are gathered: each input element sums the
+ * windows it lies in, in order, and is written once. */
+#include <math.h>
+#include <stdlib.h>
+
+#include "tensor/cpu/cpu.h"
+#include "tensor/cpu/real_math.h"
+
+#define BLOCK 64			/* channels at a time */
+
+struct span { int64_t lo, hi; };	/* kernel positions [lo, hi) inside the input, of an output coordinate */
+struct pair { int64_t k, o; };		/* kernel position and output coordinate that meet an input coordinate */
+struct pool_kernel {
+	struct dlb_kernel k;
+	int64_t n, c_outer, c_inner;
+	int64_t xn, xc, xs[3], yn, yc, ys[3];		/* strides */
+	int64_t in[3], out[3], size[3], step[3], pad[3], dil[3];
+	struct span *span[3];				/* [out] */
+	double *divisor[3];				/* [out]: factors of an average's divisor */
+	int64_t *first[3];				/* [in + 1]: pairs of input i are pair[first[i]] .. */
+	struct pair *pair[3];
+};
+
+#define POS uint8_t
+#define P(name) name##_u8
+#include "tensor/cpu/f32.h"
+#include "tensor/cpu/pool_max_real.h"
+#include "tensor/cpu/f64.h"
+#include "tensor/cpu/pool_max_real.h"
+#undef POS
+#undef P
+#define POS int32_t
+#define P(name) name##_i32
+#include "tensor/cpu/f32.h"
+#include "tensor/cpu/pool_max_real.h"
+#include "tensor/cpu/pool_average_real.h"
+#include "tensor/cpu/f64.h"
+#include "tensor/cpu/pool_max_real.h"
+#include "tensor/cpu/pool_average_real.h"
+
+static void pool_free(struct dlb_kernel *k)
+{
+	struct pool_kernel *p = (struct pool_kernel *)k;
+
+	for (int i = 0; i < 3; i++) {
+		free(p->span[i]);
+		free(p->divisor[i]);
+		free(p->first[i]);
+		free(p->pair[i]);
+	}
+	free(p);
+}
+
+/* Output coordinate o reads input o step - pad + k dil for k in [lo, hi). */
+static void index_dimension(struct pool_kernel *p, int i, int64_t pad_end, bool include_pad)
+{
+	int64_t n_pairs = 0;
+
+	p->span[i] = dlb_xcalloc((size_t)p->out[i] + 1, sizeof *p->span[i]);
+	p->divisor[i] = dlb_xcalloc((size_t)p->out[i] + 1, sizeof *p->divisor[i]);
+	p->first[i] = dlb_xcalloc((size_t)p->in[i] + 1, sizeof *p->first[i]);
+	p->pair[i] = dlb_xcalloc((size_t)(p->out[i] * p->size[i]) + 1, sizeof *p->pair[i]);
+	for (int64_t o = 0; o < p->out[i]; o++) {
+		int64_t lo = p->size[i], hi = 0, padded = 0;
+
+		for (int64_t k = 0; k < p->size[i]; k++) {
+			int64_t x = o * p->step[i] - p->pad[i] + k * p->dil[i];
+
+			padded += x < p->in[i] + pad_end;
+			if (x < 0 || x >= p->in[i])
+				continue;
+			lo = k < lo ? k : lo;
+			hi = k + 1;
+		}
+		p->span[i][o] = (struct span){ lo < hi ? lo : 0, hi };
+		p->divisor[i][o] = (double)(include_pad ? padded : hi > lo ? hi - lo : 1);
+	}
+	for (int64_t x = 0; x < p->in[i]; x++) {
+		p->first[i][x] = n_pairs;
+		for (int64_t k = p->size[i] - 1; k >= 0; k--) {
+			int64_t t = x + p->pad[i] - k * p->dil[i];
+
+			if (t >= 0 && t % p->step[i] == 0 && t / p->step[i] < p->out[i])
+				p->pair[i][n_pairs++] = (struct pair){ k, t / p->step[i] };
+		}
+	}
+	p->first[i][p->in[i]] = n_pairs;
+}
+
+static void (*choose(const struct dlb_pool_desc *d))(struct dlb_kernel *, const struct dlb_run *)
+{
+	bool f32 = d->x.dtype == DLB_F32, u8 = d->pos == DLB_U8;
+
+	if (!d->max)
+		return d->backward ? (f32 ? average_grad_f32 : average_grad_f64) : (f32 ? average_f32 : average_f64);
+	if (d->backward)
+		return f32 ? (u8 ? max_grad_u8_f32 : max_grad_i32_f32) : (u8 ? max_grad_u8_f64 : max_grad_i32_f64);
+	return f32 ? (u8 ? max_u8_f32 : max_i32_f32) : (u8 ? max_u8_f64 : max_i32_f64);
+}
+
+int dlb_cpu_pool(struct dlb_backend *b, const struct dlb_pool_desc *d, struct dlb_kernel **k, struct dlb_error *err)
+{
+	struct pool_kernel *p;
+	int n_sp = d->x.n_dims - 2;
+	int64_t sx[DLB_MAX_DIMS], sy[DLB_MAX_DIMS], window = 1;
+
+	(void)b;
+	if (n_sp < 1 || n_sp > 3 || (d->x.dtype != DLB_F32 && d->x.dtype != DLB_F64))
+		return DLB_NO_KERNEL;
+	if (d->y.n_dims != d->x.n_dims || d->y.dim[0] != d->x.dim[0] || d->y.dim[1] != d->x.dim[1])
+		return dlb_fail(err, NULL, "pooling keeps batch and channels");
+	for (int i = 0; i < n_sp; i++) {
+		if (d->kernel[i] < 1 || d->stride[i] < 1 || d->dilation[i] < 1)
+			return dlb_fail(err, NULL, "pooling needs kernel, stride and dilation of at least 1");
+		window *= d->kernel[i];
+	}
+	if (d->max && d->pos == DLB_U8 && window > 255)
+		return dlb_fail(err, NULL, "a window of %lld elements does not fit u8 positions", (long long)window);
+	p = dlb_xcalloc(1, sizeof *p);
+	dlb_desc_strides(&d->x, sx);
+	dlb_desc_strides(&d->y, sy);
+	p->n = d->x.dim[0];
+	p->xn = sx[0], p->xc = sx[1], p->yn = sy[0], p->yc = sy[1];
+	p->c_outer = d->x.dim[1];
+	p->c_inner = 1;
+	if (sx[1] == 1 && sy[1] == 1) {
+		p->c_inner = p->c_outer;
+		p->c_outer = 1;
+	}
+	for (int i = 0; i < 3; i++) {
+		int j = i - (3 - n_sp);			/* dimensions that are not there: 1, first */
+
+		p->in[i] = j < 0 ? 1 : d->x.dim[j + 2];
+		p->out[i] = j < 0 ? 1 : d->y.dim[j + 2];
+		p->xs[i] = j < 0 ? 0 : sx[j + 2];
+		p->ys[i] = j < 0 ? 0 : sy[j + 2];
+		p->size[i] = j < 0 ? 1 : d->kernel[j];
+		p->step[i] = j < 0 ? 1 : d->stride[j];
+		p->dil[i] = j < 0 ? 1 : d->dilation[j];
+		p->pad[i] = j < 0 ? 0 : d->pad_begin[j];
+		index_dimension(p, i, j < 0 ? 0 : d->pad_end[j], d->count_include_pad);
+	}
+	p->k = (struct dlb_kernel){ .run = choose(d), .free = pool_free, .impl = "loop" };
+	*k = &p->k;
+	return 0;
+}

@@ -1,0 +1,77 @@
+/* Reductions over any axes. Loops are split into those that stay and those that are reduced, each in memory
+ * order of the input; sums of floats run in double, in an order that follows from the shape alone. */
+#include <math.h>
+
+#include "tensor/cpu/cpu.h"
+
+struct reduce_kernel {
+	struct dlb_kernel k;
+	enum dlb_reduce_fn fn;
+	struct cpu_nest kept, reduced;	/* kept: operands in, out; reduced: in */
+	int64_t count;			/* elements that make one result */
+	bool empty, strips;		/* empty: no result at all */
+};
+
+#define T_IS_FLOAT 1
+#define A double
+#include "tensor/cpu/f32.h"
+#include "tensor/cpu/reduce_real.h"
+#include "tensor/cpu/f64.h"
+#include "tensor/cpu/reduce_real.h"
+#undef T_IS_FLOAT
+#undef A
+#define BODY "tensor/cpu/reduce_real.h"
+#include "tensor/cpu/int_types.h"
+#undef BODY
+
+static void (*const run_of[DLB_N_DTYPES])(struct dlb_kernel *, const struct dlb_run *) = {
+	[DLB_F32] = reduce_run_f32, [DLB_F64] = reduce_run_f64,
+	[DLB_I8] = reduce_run_i8, [DLB_I16] = reduce_run_i16, [DLB_I32] = reduce_run_i32, [DLB_I64] = reduce_run_i64,
+	[DLB_U8] = reduce_run_u8, [DLB_U16] = reduce_run_u16, [DLB_U32] = reduce_run_u32, [DLB_U64] = reduce_run_u64,
+	[DLB_BOOL] = reduce_run_u8,
+};
+
+int dlb_cpu_reduce(struct dlb_backend *b, const struct dlb_reduce_desc *d, struct dlb_kernel **k, struct dlb_error *err)
+{
+	struct reduce_kernel *r;
+	struct cpu_nest all = { .n_dims = d->in.n_dims, .n_operands = 2 };
+	int64_t count = 1;
+
+	(void)b;
+	if (!run_of[d->in.dtype])
+		return DLB_NO_KERNEL;
+	if (d->out.dtype != d->in.dtype || d->out.n_dims != d->in.n_dims)
+		return dlb_fail(err, NULL, "a reduction keeps type and number of dimensions");
+	dlb_desc_strides(&d->in, all.stride[0]);
+	dlb_desc_strides(&d->out, all.stride[1]);
+	for (int i = 0; i < d->in.n_dims; i++) {
+		bool reduced = d->axes >> i & 1;
+
+		all.dim[i] = d->in.dim[i];
+		if (reduced) {
+			count *= d->in.dim[i];
+			all.stride[1][i] = 0;
+		}
+		if (d->out.dim[i] != (reduced ? 1 : d->in.dim[i]))
+			return dlb_fail(err, NULL, "a reduction's result has the wrong shape at dimension %d", i);
+	}
+	dlb_cpu_nest(&all);
+	r = dlb_xcalloc(1, sizeof *r);
+	r->kept.n_operands = 2;
+	r->reduced.n_operands = 1;
+	for (int i = 0; i < all.n_dims; i++) {
+		struct cpu_nest *to = all.stride[1][i] ? &r->kept : &r->reduced;
+
+		to->dim[to->n_dims] = all.dim[i];
+		to->stride[0][to->n_dims] = all.stride[0][i];
+		to->stride[1][to->n_dims] = all.stride[1][i];
+		to->n_dims++;
+	}
+	r->strips = r->kept.n_dims && r->kept.stride[0][r->kept.n_dims - 1] == 1;
+	r->count = count;
+	r->fn = d->fn;
+	r->empty = dlb_desc_count(&d->out) == 0;
+	r->k = (struct dlb_kernel){ .run = run_of[d->in.dtype], .free = dlb_cpu_kernel_free, .impl = "loop" };
+	*k = &r->k;
+	return 0;
+}

@@ -1,0 +1,128 @@
+/* Reductions of type T with accumulators of type A; included by reduce.c.
+ * row: n elements with a stride to one value, in 16 partial results; strip: n neighbours side by side. */
+#define REDUCE_LANES 16
+#define STRIP 64
+
+#ifdef T_IS_FLOAT
+#define WRAP(x) (x)
+#define LOWEST ((A)-INFINITY)
+#define HIGHEST ((A)INFINITY)
+#else
+#define WRAP(x) ((A)(x))		/* of uint64 arithmetic */
+#define LOWEST ((A)(T_LEAST))
+#define HIGHEST ((A)((T)-1 < 1 ? (uint64_t)(T_MOST) : (uint64_t)(T)-1))
+#endif
+#ifdef T_IS_FLOAT
+#define PLUS(a, v) ((a) + (v))
+#define TIMES(a, v) ((a) * (v))
+#else
+#define PLUS(a, v) ((A)((uint64_t)(a) + (uint64_t)(v)))
+#define TIMES(a, v) ((A)((uint64_t)(a) * (uint64_t)(v)))
+#endif
+
+#define DEFINE(name, init, combine, join) \
+static A S(row_##name)(const T *x, int64_t n, int64_t stride, A acc) \
+{ \
+	A lane[REDUCE_LANES]; \
+	int64_t i = 0; \
+	for (int j = 0; j < REDUCE_LANES; j++) \
+		lane[j] = init; \
+	if (stride == 1) \
+		for (; i + REDUCE_LANES <= n; i += REDUCE_LANES) \
+			_Pragma("omp simd") \
+			for (int j = 0; j < REDUCE_LANES; j++) { \
+				const A v = x[i + j], a = lane[j]; \
+				lane[j] = combine; \
+			} \
+	else \
+		for (; i + REDUCE_LANES <= n; i += REDUCE_LANES) \
+			for (int j = 0; j < REDUCE_LANES; j++) { \
+				const A v = x[(i + j) * stride], a = lane[j]; \
+				lane[j] = combine; \
+			} \
+	for (int j = 0; i + j < n; j++) { \
+		const A v = x[(i + j) * stride], a = lane[j]; \
+		lane[j] = combine; \
+	} \
+	for (int j = 0; j < REDUCE_LANES; j++) { \
+		const A v = lane[j], a = acc; \
+		acc = join; \
+	} \
+	return acc; \
+} \
+static void S(strip_##name)(const T *x, int64_t n, A *acc) \
+{ \
+	_Pragma("omp simd") \
+	for (int64_t j = 0; j < n; j++) { \
+		const A v = x[j], a = acc[j]; \
+		acc[j] = combine; \
+	} \
+}
+DEFINE(sum, 0, PLUS(a, v), PLUS(a, v))
+DEFINE(sumsq, 0, PLUS(a, TIMES(v, v)), PLUS(a, v))
+DEFINE(prod, 1, TIMES(a, v), TIMES(a, v))
+DEFINE(max, LOWEST, (v > a || v != v) ? v : a, (v > a || v != v) ? v : a)
+DEFINE(min, HIGHEST, (v < a || v != v) ? v : a, (v < a || v != v) ? v : a)
+
+static void S(reduce_run)(struct dlb_kernel *k, const struct dlb_run *run)
+{
+	static const struct {
+		A (*row)(const T *, int64_t, int64_t, A);
+		void (*strip)(const T *, int64_t, A *);
+		A init;
+	} fns[] = {
+		[DLB_REDUCE_FN_SUM] = { S(row_sum), S(strip_sum), 0 },
+		[DLB_REDUCE_FN_MEAN] = { S(row_sum), S(strip_sum), 0 },
+		[DLB_REDUCE_FN_MAX] = { S(row_max), S(strip_max), LOWEST },
+		[DLB_REDUCE_FN_MIN] = { S(row_min), S(strip_min), HIGHEST },
+		[DLB_REDUCE_FN_PROD] = { S(row_prod), S(strip_prod), 1 },
+		[DLB_REDUCE_FN_SUMSQ] = { S(row_sumsq), S(strip_sumsq), 0 },
+	};
+	const struct reduce_kernel *r = (struct reduce_kernel *)k;
+	const T *x = run->in[0];
+	T *y = run->out[0];
+	const struct cpu_nest *kept = &r->kept, *red = &r->reduced;
+	int in_k = kept->n_dims - 1, in_r = red->n_dims - 1;
+	int64_t n_k = in_k < 0 ? 1 : kept->dim[in_k], n_r = in_r < 0 ? 1 : red->dim[in_r];
+	int64_t s_k = in_k < 0 ? 0 : kept->stride[0][in_k], s_r = in_r < 0 ? 0 : red->stride[0][in_r];
+	int64_t s_y = in_k < 0 ? 0 : kept->stride[1][in_k];
+	int64_t pos[DLB_MAX_DIMS] = { 0 }, at[CPU_MAX_OPERANDS] = { 0 };
+	int64_t width = r->strips ? STRIP : 1;
+
+	if (r->empty)
+		return;
+	do for (int64_t j = 0; j < n_k; j += width) {
+		int64_t n = n_k - j < width ? n_k - j : width;
+		const T *from = x + at[0] + j * s_k;
+		int64_t pos_r[DLB_MAX_DIMS] = { 0 }, at_r[CPU_MAX_OPERANDS] = { 0 };
+		A acc[STRIP];
+
+		for (int64_t i = 0; i < n; i++)
+			acc[i] = fns[r->fn].init;
+		if (r->count)
+			do {
+				if (r->strips)
+					for (int64_t i = 0; i < n_r; i++)
+						fns[r->fn].strip(from + at_r[0] + i * s_r, n, acc);
+				else
+					acc[0] = fns[r->fn].row(from + at_r[0], n_r, s_r, acc[0]);
+			} while (cpu_step(red, in_r, pos_r, at_r));
+		for (int64_t i = 0; i < n; i++) {
+			if (r->fn == DLB_REDUCE_FN_MEAN)
+#ifdef T_IS_FLOAT
+				acc[i] /= (A)r->count;
+#else
+				acc[i] = r->count ? acc[i] / (A)r->count : 0;
+#endif
+			y[at[1] + (j + i) * s_y] = (T)acc[i];
+		}
+	} while (cpu_step(kept, in_k, pos, at));
+}
+#undef DEFINE
+#undef WRAP
+#undef LOWEST
+#undef HIGHEST
+#undef PLUS
+#undef TIMES
+#undef STRIP
+#undef REDUCE_LANES

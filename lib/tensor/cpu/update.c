@@ -1,0 +1,82 @@
+/* Optimizer steps, fused: one pass over weight, gradient and state. PyTorch's formulas in its order of
+ * operations (torch/optim/{sgd,adam,adamw}.py); scalars are made in double and rounded once. */
+#include <math.h>
+
+#include "tensor/cpu/cpu.h"
+#include "tensor/cpu/real_math.h"
+
+struct update_kernel {
+	struct dlb_kernel k;
+	int rule;
+	int64_t count;
+	double hyper[8];
+};
+
+#include "tensor/cpu/f32.h"
+#include "tensor/cpu/update_real.h"
+#include "tensor/cpu/f64.h"
+#include "tensor/cpu/update_real.h"
+
+int dlb_cpu_update(struct dlb_backend *b, const struct dlb_update_desc *d, struct dlb_kernel **k, struct dlb_error *err)
+{
+	struct update_kernel *u;
+
+	(void)b;
+	if (d->rule < 0 || d->rule >= DLB_N_RULES)
+		return dlb_fail(err, NULL, "no update rule %d", d->rule);
+	if (d->dtype != DLB_F32 && d->dtype != DLB_F64)
+		return DLB_NO_KERNEL;
+	u = dlb_xcalloc(1, sizeof *u);
+	u->rule = d->rule;
+	u->count = d->count;
+	memcpy(u->hyper, d->hyper, sizeof u->hyper);
+	u->k = (struct dlb_kernel){ .run = d->dtype == DLB_F32 ? update_run_f32 : update_run_f64,
+				    .free = dlb_cpu_kernel_free, .impl = "loop" };
+	*k = &u->k;
+	return 0;
+}
+
+/* ---- acc = x, acc += x ---- */
+struct accumulate_kernel {
+	struct dlb_kernel k;
+	int64_t count;
+	size_t bytes;
+};
+
+static void accumulate_first(struct dlb_kernel *k, const struct dlb_run *r)
+{
+	struct accumulate_kernel *a = (struct accumulate_kernel *)k;
+
+	if (a->count && r->out[0] != r->in[0])
+		memcpy(r->out[0], r->in[0], (size_t)a->count * a->bytes);
+}
+
+#define ACCUMULATE(T) \
+static void accumulate_##T(struct dlb_kernel *k, const struct dlb_run *r) \
+{ \
+	T *acc = r->out[0]; \
+	const T *x = r->in[0]; \
+	int64_t n = ((struct accumulate_kernel *)k)->count; \
+	_Pragma("omp simd") \
+	for (int64_t i = 0; i < n; i++) \
+		acc[i] += x[i]; \
+}
+ACCUMULATE(float)
+ACCUMULATE(double)
+
+int dlb_cpu_accumulate(struct dlb_backend *b, const struct dlb_accumulate_desc *d, struct dlb_kernel **k, struct dlb_error *err)
+{
+	struct accumulate_kernel *a;
+
+	(void)b;
+	(void)err;
+	if (d->dtype != DLB_F32 && d->dtype != DLB_F64 && !d->first)
+		return DLB_NO_KERNEL;
+	a = dlb_xcalloc(1, sizeof *a);
+	a->count = d->count;
+	a->bytes = dlb_dtype_bytes(d->dtype);
+	a->k = (struct dlb_kernel){ .run = d->first ? accumulate_first : d->dtype == DLB_F32 ? accumulate_float :
+				    accumulate_double, .free = dlb_cpu_kernel_free, .impl = "loop" };
+	*k = &a->k;
+	return 0;
+}
