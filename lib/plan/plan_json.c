@@ -1,0 +1,302 @@
+/* The plan section.
+ *
+ *     {"inputs":    {"graph":"...", "cluster":"...", "cost":"..."},      written by the tool
+ *      "algorithm": "proportional", "algorithm_given": false,            whose plan it is; was it asked for
+ *      "schedule": "1f1b", "micro_batches": 8, "batch": 64, "seed": 1, "optimizer": "sgd",
+ *      "placement": {"0":0, "1":1},  "hash": "16 hex digits",
+ *      "value_s":   predicted step,  "bound_s": no plan can be shorter,  "gap": value_s / bound_s - 1,
+ *      "imbalance": max / mean busy, "moved_ops": 0, "moved_bytes": 0,   against the plan it replaced
+ *      "nodes":     [{"busy_s", "wait_s", "peak_bytes", "order": [[op, micro_batch], ...]}],
+ *      "timeline":  [[[op, micro_batch, start_s, end_s], ...], ...]}     a list per node
+ *
+ * Only "placement" is needed: what is left out has its default, and an order that does not fit the placement
+ * any more (somebody edited it) is made anew. Spans of micro-batch -1 are updates. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include "plan/plan.h"
+
+static json_t *number(double x)
+{
+	if (!isfinite(x))
+		return json_null();
+	return x == floor(x) && fabs(x) < 9e15 ? json_integer((json_int_t)x) : json_real(x);
+}
+
+static json_t *write_node(const struct dlb_node_plan *np)
+{
+	json_t *o = json_object(), *order = json_array();
+	json_object_set_new(o, "busy_s", number(np->busy_s));
+	json_object_set_new(o, "wait_s", number(np->wait_s));
+	json_object_set_new(o, "peak_bytes", number(np->peak_bytes));
+	for (int i = 0; i < np->n_order; i++)
+		json_array_append_new(order, json_pack("[ii]", np->order[i].op, np->order[i].micro_batch));
+	json_object_set_new(o, "order", order);
+	return o;
+}
+
+static json_t *write_timeline(const struct dlb_plan *p)
+{
+	json_t *all = json_array();
+	for (int n = 0; n < p->n_nodes; n++) {
+		json_t *list = json_array();
+		for (int i = 0; i < p->n_spans[n]; i++) {
+			const struct dlb_span *s = &p->timeline[n][i];
+			json_array_append_new(list, json_pack("[iioo]", s->op, s->micro_batch, number(s->start_s), number(s->end_s)));
+		}
+		json_array_append_new(all, list);
+	}
+	return all;
+}
+
+json_t *dlb_plan_write(const struct dlb_plan *p)
+{
+	json_t *o = json_object(), *placement = json_object(), *nodes = json_array();
+	char key[16];
+	json_object_set_new(o, "algorithm", json_string(p->winner));
+	json_object_set_new(o, "algorithm_given", json_boolean(p->algorithm_given));
+	json_object_set_new(o, "schedule", json_string(p->schedule));
+	json_object_set_new(o, "micro_batches", json_integer(p->micro_batches));
+	json_object_set_new(o, "batch", json_integer(p->batch));
+	json_object_set_new(o, "seed", json_integer((json_int_t)p->seed));
+	json_object_set_new(o, "optimizer", json_string(p->optimizer));
+	for (int i = 0; i < p->n_ops; i++) {
+		snprintf(key, sizeof key, "%d", i);
+		json_object_set_new(placement, key, json_integer(p->placement[i]));
+	}
+	json_object_set_new(o, "placement", placement);
+	json_object_set_new(o, "hash", json_string(p->hash));
+	json_object_set_new(o, "value_s", number(p->value_s));
+	json_object_set_new(o, "bound_s", number(p->bound_s));
+	json_object_set_new(o, "gap", number(p->gap));
+	json_object_set_new(o, "imbalance", number(p->imbalance));
+	json_object_set_new(o, "moved_ops", json_integer(p->moved_ops));
+	json_object_set_new(o, "moved_bytes", number(p->moved_bytes));
+	for (int n = 0; n < p->n_nodes; n++)
+		json_array_append_new(nodes, write_node(&p->node[n]));
+	json_object_set_new(o, "nodes", nodes);
+	if (p->timeline)
+		json_object_set_new(o, "timeline", write_timeline(p));
+	return o;
+}
+
+/* ---- reading ---- */
+
+static int read_placement(const struct dlb_ref *r, struct dlb_plan *p, struct dlb_error *err)
+{
+	struct dlb_ref map;
+	char key[16], name[64];
+	if (dlb_get_object(r, "placement", DLB_NEED, &map, err))
+		return -1;
+	for (int i = 0; i < p->n_ops; i++) {
+		int64_t node;
+		snprintf(key, sizeof key, "%d", i);
+		if (dlb_get_int(&map, key, DLB_NEED, 0, p->n_nodes - 1, &node, err))
+			return -1;
+		p->placement[i] = (int)node;
+	}
+	if (json_object_size(map.v) > (size_t)p->n_ops) {
+		const char *k;
+		json_t *v;
+		json_object_foreach(map.v, k, v) {
+			char *end;
+			long op = strtol(k, &end, 10);
+			snprintf(name, sizeof name, "%ld", op);
+			if (strncmp(k, "x-", 2) && (*end || op < 0 || op >= p->n_ops || strcmp(name, k)))
+				return dlb_ref_fail(&map, err, "no op '%s': the graph has %d ops", k, p->n_ops);
+		}
+	}
+	return 0;
+}
+
+/* [a, b, ...] of n members into out; the first two are integers. */
+static int read_tuple(const struct dlb_ref *r, int n, int64_t *a, int64_t *b, double *x, double *y, struct dlb_error *err)
+{
+	if (!json_is_array(r->v) || json_array_size(r->v) != (size_t)n)
+		return dlb_ref_fail(r, err, "must be an array of %d numbers", n);
+	struct dlb_ref e = dlb_ref_index(r, 0);
+	if (dlb_ref_int(&e, 0, INT32_MAX, a, err))
+		return -1;
+	e = dlb_ref_index(r, 1);
+	if (dlb_ref_int(&e, -1, INT32_MAX, b, err))
+		return -1;
+	if (n < 4)
+		return 0;
+	e = dlb_ref_index(r, 2);
+	if (dlb_ref_real(&e, 0, 1e18, x, err))
+		return -1;
+	e = dlb_ref_index(r, 3);
+	return dlb_ref_real(&e, 0, 1e18, y, err);
+}
+
+static int read_node(const struct dlb_ref *r, struct dlb_plan *p, struct dlb_node_plan *np, struct dlb_error *err)
+{
+	static const char *const known[] = { "busy_s", "wait_s", "peak_bytes", "order", NULL };
+	struct dlb_ref order;
+	int n = 0;
+	if (!json_is_object(r->v))
+		return dlb_ref_fail(r, err, "must be an object");
+	if (dlb_ref_known(r, known, err) || dlb_get_real(r, "busy_s", DLB_OPT, 0, 1e18, &np->busy_s, err) ||
+	    dlb_get_real(r, "wait_s", DLB_OPT, 0, 1e18, &np->wait_s, err) ||
+	    dlb_get_real(r, "peak_bytes", DLB_OPT, 0, 1e18, &np->peak_bytes, err) ||
+	    dlb_get_array(r, "order", DLB_OPT, &order, &n, err))
+		return -1;
+	if (!order.v)
+		n = 0;
+	np->order = dlb_arena_array(&p->arena, (size_t)n + 1, sizeof *np->order);
+	for (int i = 0; i < n; i++) {
+		struct dlb_ref e = dlb_ref_index(&order, i);
+		int64_t op, m;
+		if (read_tuple(&e, 2, &op, &m, NULL, NULL, err))
+			return -1;
+		if (op >= p->n_ops)
+			return dlb_ref_fail(&e, err, "no op %lld: the graph has %d ops", (long long)op, p->n_ops);
+		if (m >= p->micro_batches)
+			return dlb_ref_fail(&e, err, "no micro-batch %lld of %d", (long long)m, p->micro_batches);
+		np->order[i] = (struct dlb_item){ (int)op, (int)m };
+	}
+	np->n_order = n;
+	return 0;
+}
+
+static int read_timeline(const struct dlb_ref *r, struct dlb_plan *p, struct dlb_error *err)
+{
+	struct dlb_ref all;
+	int n = 0;
+	if (dlb_get_array(r, "timeline", DLB_OPT, &all, &n, err))
+		return -1;
+	if (!all.v)
+		return 0;
+	if (n != p->n_nodes)
+		return dlb_ref_fail(&all, err, "%d time-lines for %d nodes", n, p->n_nodes);
+	p->timeline = dlb_arena_array(&p->arena, (size_t)n + 1, sizeof *p->timeline);
+	p->n_spans = dlb_arena_array(&p->arena, (size_t)n + 1, sizeof *p->n_spans);
+	for (int i = 0; i < n; i++) {
+		struct dlb_ref list = dlb_ref_index(&all, i);
+		if (!json_is_array(list.v))
+			return dlb_ref_fail(&list, err, "must be an array");
+		p->n_spans[i] = (int)json_array_size(list.v);
+		p->timeline[i] = dlb_arena_array(&p->arena, (size_t)p->n_spans[i] + 1, sizeof **p->timeline);
+		for (int k = 0; k < p->n_spans[i]; k++) {
+			struct dlb_ref e = dlb_ref_index(&list, k);
+			struct dlb_span *s = &p->timeline[i][k];
+			int64_t op, m;
+			if (read_tuple(&e, 4, &op, &m, &s->start_s, &s->end_s, err))
+				return -1;
+			if (op >= p->n_ops)
+				return dlb_ref_fail(&e, err, "no op %lld: the graph has %d ops", (long long)op, p->n_ops);
+			s->op = (int)op;
+			s->micro_batch = (int)m;
+		}
+	}
+	return 0;
+}
+
+static int read_options(const struct dlb_ref *r, const struct dlb_graph *g, struct dlb_plan *p, struct dlb_error *err)
+{
+	const char *s = NULL;
+	int64_t batch = g->batch, micro_batches = 1, seed = 1;
+	if (dlb_get_int(r, "batch", DLB_OPT, 1, INT64_C(1) << 40, &batch, err) ||
+	    dlb_get_int(r, "micro_batches", DLB_OPT, 1, batch < 1 << 20 ? batch : 1 << 20, &micro_batches, err) ||
+	    dlb_get_int(r, "seed", DLB_OPT, INT64_MIN, INT64_MAX, &seed, err) ||
+	    dlb_get_bool(r, "algorithm_given", DLB_OPT, &p->algorithm_given, err) ||
+	    dlb_get_str(r, "algorithm", DLB_OPT, &s, err))
+		return -1;
+	p->batch = batch;
+	p->micro_batches = (int)micro_batches;
+	p->seed = (uint64_t)seed;
+	if (s)
+		p->winner = dlb_arena_strdup(&p->arena, s);
+	p->algorithm = p->algorithm_given ? p->winner : "default";
+	s = NULL;
+	if (dlb_get_str(r, "schedule", DLB_OPT, &s, err))
+		return -1;
+	if (s && !dlb_schedule_find(s)) {
+		struct dlb_ref at = dlb_ref_at(r, "schedule");
+		return dlb_ref_fail(&at, err, "no schedule '%s'", s);
+	}
+	if (s)
+		p->schedule = dlb_schedule_find(s)->name;
+	s = NULL;
+	if (dlb_get_str(r, "optimizer", DLB_OPT, &s, err))
+		return -1;
+	if (s)
+		p->optimizer = dlb_arena_strdup(&p->arena, s);
+	return 0;
+}
+
+static int read_numbers(const struct dlb_ref *r, struct dlb_plan *p, struct dlb_error *err)
+{
+	int64_t moved = 0;
+	const char *hash = NULL;
+	if (dlb_get_real(r, "value_s", DLB_OPT, 0, 1e18, &p->value_s, err) ||
+	    dlb_get_real(r, "bound_s", DLB_OPT, 0, 1e18, &p->bound_s, err) ||
+	    dlb_get_real(r, "gap", DLB_OPT, -1, 1e18, &p->gap, err) ||
+	    dlb_get_real(r, "imbalance", DLB_OPT, 0, 1e18, &p->imbalance, err) ||
+	    dlb_get_real(r, "moved_bytes", DLB_OPT, 0, 1e18, &p->moved_bytes, err) ||
+	    dlb_get_int(r, "moved_ops", DLB_OPT, 0, INT32_MAX, &moved, err) || dlb_get_str(r, "hash", DLB_OPT, &hash, err))
+		return -1;
+	p->moved_ops = (int)moved;
+	return 0;
+}
+
+static bool order_fits(const struct dlb_plan *p, const struct dlb_graph *g)
+{
+	int *times = dlb_xcalloc((size_t)p->n_ops + 1, sizeof(int));
+	bool fits = true;
+	for (int n = 0; n < p->n_nodes; n++) {
+		for (int i = 0; i < p->node[n].n_order; i++) {
+			fits &= p->placement[p->node[n].order[i].op] == n;
+			times[p->node[n].order[i].op]++;
+		}
+	}
+	for (int i = 0; i < p->n_ops; i++)
+		fits &= times[i] == (g->op[i].phase == DLB_UPDATE ? 1 : p->micro_batches);
+	free(times);
+	return fits;
+}
+
+static int read_plan(const struct dlb_doc *d, const struct dlb_cost *c, struct dlb_plan *p, bool *rescheduled,
+		     struct dlb_error *err)
+{
+	static const char *const known[] = { "inputs", "algorithm", "algorithm_given", "schedule", "micro_batches", "batch", "seed",
+		"optimizer", "placement", "hash", "value_s", "bound_s", "gap", "imbalance", "moved_ops", "moved_bytes", "nodes",
+		"timeline", NULL };
+	json_t *section;
+	struct dlb_ref nodes;
+	int n = 0;
+	if (dlb_doc_need(d, "plan", &section, err) || dlb_doc_check_inputs(d, "plan", err))
+		return -1;
+	struct dlb_ref r = dlb_ref_root(d, "plan");
+	if (dlb_ref_known(&r, known, err) || read_options(&r, c->graph, p, err) || read_placement(&r, p, err) ||
+	    read_numbers(&r, p, err) || dlb_get_array(&r, "nodes", DLB_OPT, &nodes, &n, err))
+		return -1;
+	if (nodes.v && n != p->n_nodes)
+		return dlb_ref_fail(&nodes, err, "%d nodes, the cluster has %d", n, p->n_nodes);
+	for (int i = 0; nodes.v && i < n; i++) {
+		struct dlb_ref e = dlb_ref_index(&nodes, i);
+		if (read_node(&e, p, &p->node[i], err))
+			return -1;
+	}
+	dlb_plan_hash(p);
+	*rescheduled = !order_fits(p, c->graph);
+	if (*rescheduled)
+		dlb_schedule_order(p, c, dlb_schedule_find(p->schedule), NULL);
+	else if (read_timeline(&r, p, err))
+		return -1;
+	if (dlb_plan_check(p, c, err))
+		return dlb_error_at(err, d->name);
+	return 0;
+}
+
+int dlb_plan_read(const struct dlb_doc *d, const struct dlb_cost *c, struct dlb_plan *p, bool *rescheduled,
+		  struct dlb_error *err)
+{
+	bool ignored;
+	dlb_plan_init(p, c->graph->n_ops, c->cluster->n_nodes);
+	p->graph = c->graph;
+	if (!read_plan(d, c, p, rescheduled ? rescheduled : &ignored, err))
+		return 0;
+	dlb_plan_release(p);
+	return -1;
+}

@@ -1,0 +1,287 @@
+/* The report section.
+ *
+ *     {"dry_run": false, "first_step": 0, "steps": 100, "batch": 64, "micro_batches": 8, "optimizer": "sgd",
+ *      "stopped": "steps", "losses": [...], "accuracy": 0.9, "test_loss": 0.3,
+ *      "step_s", "step_se_s", "predicted_step_s", "wall_s", "imbalance", "prediction_error",
+ *      "nodes": [{"host", "busy_s", "busy_se_s", "predicted_busy_s", "wait_s", "idle_s", "bytes_sent", "peak_bytes",
+ *                 "waits": {"starved", "backpressure", "collective", "structural"}}],
+ *      "ops":   [{"op", "node", "time_s", "predicted_s"}],
+ *      "timeline": [[[op, micro_batch, start_s, end_s], ...], ...],
+ *      "saved": "FILE", "checkpoint": "FOLDER", "plan_hash": "16 hex digits"}
+ *
+ * What was not measured (NAN) is left out; a loss that is not finite is null, as JSON has no word for it. */
+#include <math.h>
+#include <string.h>
+#include "plan/report.h"
+
+static const char *const waits[DLB_N_WAITS] = { "starved", "backpressure", "collective", "structural" };
+
+static json_t *number(double x)
+{
+	if (!isfinite(x))
+		return json_null();
+	return x == floor(x) && fabs(x) < 9e15 ? json_integer((json_int_t)x) : json_real(x);
+}
+
+static void set(json_t *o, const char *key, double x)
+{
+	if (isfinite(x))
+		json_object_set_new(o, key, number(x));
+}
+
+static void set_str(json_t *o, const char *key, const char *s)
+{
+	if (s)
+		json_object_set_new(o, key, json_string(s));
+}
+
+static json_t *write_node(const struct dlb_report_node *n)
+{
+	json_t *o = json_object(), *w = json_object();
+	set_str(o, "host", n->host);
+	set(o, "busy_s", n->busy_s);
+	set(o, "busy_se_s", n->busy_se_s);
+	set(o, "predicted_busy_s", n->predicted_busy_s);
+	set(o, "wait_s", n->wait_s);
+	set(o, "idle_s", n->idle_s);
+	for (int i = 0; i < DLB_N_WAITS; i++)
+		set(w, waits[i], n->waits_s[i]);
+	json_object_set_new(o, "waits", w);
+	set(o, "bytes_sent", n->bytes_sent);
+	set(o, "peak_bytes", n->peak_bytes);
+	return o;
+}
+
+static json_t *write_timeline(const struct dlb_report *r)
+{
+	json_t *all = json_array();
+	for (int n = 0; n < r->n_nodes; n++) {
+		json_t *list = json_array();
+		for (int i = 0; i < r->n_spans[n]; i++) {
+			const struct dlb_span *s = &r->timeline[n][i];
+			json_array_append_new(list, json_pack("[iioo]", s->op, s->micro_batch, number(s->start_s), number(s->end_s)));
+		}
+		json_array_append_new(all, list);
+	}
+	return all;
+}
+
+json_t *dlb_report_write(const struct dlb_report *r)
+{
+	json_t *o = json_object(), *losses = json_array(), *nodes = json_array(), *ops = json_array();
+	json_object_set_new(o, "dry_run", json_boolean(r->dry_run));
+	json_object_set_new(o, "first_step", json_integer(r->first_step));
+	json_object_set_new(o, "steps", json_integer(r->steps));
+	json_object_set_new(o, "batch", json_integer(r->batch));
+	json_object_set_new(o, "micro_batches", json_integer(r->micro_batches));
+	set_str(o, "optimizer", r->optimizer);
+	set_str(o, "stopped", r->stopped);
+	for (int i = 0; i < r->n_losses; i++)
+		json_array_append_new(losses, number(r->loss[i]));
+	json_object_set_new(o, "losses", losses);
+	set(o, "accuracy", r->accuracy);
+	set(o, "test_loss", r->test_loss);
+	set(o, "step_s", r->step_s);
+	set(o, "step_se_s", r->step_se_s);
+	set(o, "predicted_step_s", r->predicted_step_s);
+	set(o, "wall_s", r->wall_s);
+	set(o, "imbalance", r->imbalance);
+	set(o, "prediction_error", r->prediction_error);
+	for (int i = 0; i < r->n_nodes; i++)
+		json_array_append_new(nodes, write_node(&r->node[i]));
+	json_object_set_new(o, "nodes", nodes);
+	for (int i = 0; i < r->n_ops; i++) {
+		json_t *p = json_pack("{si si}", "op", r->op[i].op, "node", r->op[i].node);
+		set(p, "time_s", r->op[i].time_s);
+		set(p, "predicted_s", r->op[i].predicted_s);
+		json_array_append_new(ops, p);
+	}
+	json_object_set_new(o, "ops", ops);
+	if (r->timeline)
+		json_object_set_new(o, "timeline", write_timeline(r));
+	set_str(o, "saved", r->saved);
+	set_str(o, "checkpoint", r->checkpoint);
+	set_str(o, "plan_hash", r->plan_hash);
+	return o;
+}
+
+/* ---- reading ---- */
+
+static int get_str(const struct dlb_ref *r, const char *key, struct dlb_report *out, const char **s, struct dlb_error *err)
+{
+	const char *x = NULL;
+	if (dlb_get_str(r, key, DLB_OPT, &x, err))
+		return -1;
+	if (x)
+		*s = dlb_arena_strdup(&out->arena, x);
+	return 0;
+}
+
+static int get_time(const struct dlb_ref *r, const char *key, double *x, struct dlb_error *err)
+{
+	return dlb_get_real(r, key, DLB_OPT, 0, 1e18, x, err);
+}
+
+static int read_losses(const struct dlb_ref *r, struct dlb_report *out, struct dlb_error *err)
+{
+	struct dlb_ref list;
+	int n = 0;
+	if (dlb_get_array(r, "losses", DLB_OPT, &list, &n, err))
+		return -1;
+	if (!list.v)
+		return 0;
+	out->loss = dlb_arena_array(&out->arena, (size_t)n + 1, sizeof *out->loss);
+	out->n_losses = n;
+	for (int i = 0; i < n; i++) {
+		struct dlb_ref e = dlb_ref_index(&list, i);
+		out->loss[i] = NAN;
+		if (!json_is_null(e.v) && dlb_ref_real(&e, -HUGE_VAL, HUGE_VAL, &out->loss[i], err))
+			return -1;
+	}
+	return 0;
+}
+
+static int read_node(const struct dlb_ref *r, struct dlb_report *out, struct dlb_report_node *n, struct dlb_error *err)
+{
+	static const char *const known[] = { "host", "busy_s", "busy_se_s", "predicted_busy_s", "wait_s", "idle_s", "waits",
+		"bytes_sent", "peak_bytes", NULL };
+	static const char *const known_waits[] = { "starved", "backpressure", "collective", "structural", NULL };
+	struct dlb_ref w;
+	if (!json_is_object(r->v))
+		return dlb_ref_fail(r, err, "must be an object");
+	if (dlb_ref_known(r, known, err) || get_str(r, "host", out, &n->host, err) || get_time(r, "busy_s", &n->busy_s, err) ||
+	    get_time(r, "busy_se_s", &n->busy_se_s, err) || get_time(r, "predicted_busy_s", &n->predicted_busy_s, err) ||
+	    get_time(r, "wait_s", &n->wait_s, err) || get_time(r, "idle_s", &n->idle_s, err) ||
+	    get_time(r, "bytes_sent", &n->bytes_sent, err) || get_time(r, "peak_bytes", &n->peak_bytes, err) ||
+	    dlb_get_object(r, "waits", DLB_OPT, &w, err))
+		return -1;
+	if (w.v && dlb_ref_known(&w, known_waits, err))
+		return -1;
+	for (int i = 0; w.v && i < DLB_N_WAITS; i++)
+		if (get_time(&w, waits[i], &n->waits_s[i], err))
+			return -1;
+	return 0;
+}
+
+static int read_op(const struct dlb_ref *r, struct dlb_report *out, struct dlb_report_op *o, struct dlb_error *err)
+{
+	static const char *const known[] = { "op", "node", "time_s", "predicted_s", NULL };
+	int64_t op, node;
+	o->time_s = o->predicted_s = NAN;
+	if (!json_is_object(r->v))
+		return dlb_ref_fail(r, err, "must be an object");
+	if (dlb_ref_known(r, known, err) || dlb_get_int(r, "op", DLB_NEED, 0, INT32_MAX, &op, err) ||
+	    dlb_get_int(r, "node", DLB_NEED, 0, out->n_nodes - 1, &node, err) || get_time(r, "time_s", &o->time_s, err) ||
+	    get_time(r, "predicted_s", &o->predicted_s, err))
+		return -1;
+	o->op = (int)op;
+	o->node = (int)node;
+	return 0;
+}
+
+static int read_span(const struct dlb_ref *r, struct dlb_span *s, struct dlb_error *err)
+{
+	int64_t v[2];
+	double t[2];
+	if (!json_is_array(r->v) || json_array_size(r->v) != 4)
+		return dlb_ref_fail(r, err, "must be an array of 4 numbers");
+	for (int i = 0; i < 4; i++) {
+		struct dlb_ref e = dlb_ref_index(r, i);
+		if (i < 2 ? dlb_ref_int(&e, -i, INT32_MAX, &v[i], err) : dlb_ref_real(&e, 0, 1e18, &t[i - 2], err))
+			return -1;
+	}
+	*s = (struct dlb_span){ (int)v[0], (int)v[1], t[0], t[1] };
+	return 0;
+}
+
+static int read_timeline(const struct dlb_ref *r, struct dlb_report *out, struct dlb_error *err)
+{
+	struct dlb_ref all;
+	int n = 0;
+	if (dlb_get_array(r, "timeline", DLB_OPT, &all, &n, err))
+		return -1;
+	if (!all.v)
+		return 0;
+	if (n != out->n_nodes)
+		return dlb_ref_fail(&all, err, "%d time-lines for %d nodes", n, out->n_nodes);
+	out->timeline = dlb_arena_array(&out->arena, (size_t)n + 1, sizeof *out->timeline);
+	out->n_spans = dlb_arena_array(&out->arena, (size_t)n + 1, sizeof *out->n_spans);
+	for (int i = 0; i < n; i++) {
+		struct dlb_ref list = dlb_ref_index(&all, i);
+		if (!json_is_array(list.v))
+			return dlb_ref_fail(&list, err, "must be an array");
+		out->n_spans[i] = (int)json_array_size(list.v);
+		out->timeline[i] = dlb_arena_array(&out->arena, (size_t)out->n_spans[i] + 1, sizeof **out->timeline);
+		for (int k = 0; k < out->n_spans[i]; k++) {
+			struct dlb_ref e = dlb_ref_index(&list, k);
+			if (read_span(&e, &out->timeline[i][k], err))
+				return -1;
+		}
+	}
+	return 0;
+}
+
+static int read_lists(const struct dlb_ref *r, struct dlb_report *out, struct dlb_error *err)
+{
+	struct dlb_ref list;
+	int n = 0;
+	if (dlb_get_array(r, "nodes", DLB_NEED, &list, &n, err))
+		return -1;
+	out->node = dlb_arena_array(&out->arena, (size_t)n + 1, sizeof *out->node);
+	out->n_nodes = n;
+	for (int i = 0; i < n; i++) {
+		struct dlb_ref e = dlb_ref_index(&list, i);
+		if (read_node(&e, out, &out->node[i], err))
+			return -1;
+	}
+	n = 0;
+	if (dlb_get_array(r, "ops", DLB_OPT, &list, &n, err))
+		return -1;
+	n = list.v ? n : 0;
+	out->op = dlb_arena_array(&out->arena, (size_t)n + 1, sizeof *out->op);
+	out->n_ops = n;
+	for (int i = 0; i < n; i++) {
+		struct dlb_ref e = dlb_ref_index(&list, i);
+		if (read_op(&e, out, &out->op[i], err))
+			return -1;
+	}
+	return read_timeline(r, out, err);
+}
+
+static int read_report(const struct dlb_doc *d, struct dlb_report *out, struct dlb_error *err)
+{
+	static const char *const known[] = { "inputs", "dry_run", "first_step", "steps", "batch", "micro_batches", "optimizer",
+		"stopped", "losses", "accuracy", "test_loss", "step_s", "step_se_s", "predicted_step_s", "wall_s", "imbalance",
+		"prediction_error", "nodes", "ops", "timeline", "saved", "checkpoint", "plan_hash", NULL };
+	json_t *section;
+	int64_t M = 1;
+	if (dlb_doc_need(d, "report", &section, err) || dlb_doc_check_inputs(d, "report", err))
+		return -1;
+	struct dlb_ref r = dlb_ref_root(d, "report");
+	if (dlb_ref_known(&r, known, err) || dlb_get_bool(&r, "dry_run", DLB_OPT, &out->dry_run, err) ||
+	    dlb_get_int(&r, "first_step", DLB_OPT, 0, INT64_MAX, &out->first_step, err) ||
+	    dlb_get_int(&r, "steps", DLB_OPT, 0, INT64_MAX, &out->steps, err) ||
+	    dlb_get_int(&r, "batch", DLB_OPT, 1, INT64_MAX, &out->batch, err) ||
+	    dlb_get_int(&r, "micro_batches", DLB_OPT, 1, INT32_MAX, &M, err) ||
+	    get_str(&r, "optimizer", out, &out->optimizer, err) || get_str(&r, "stopped", out, &out->stopped, err) ||
+	    read_losses(&r, out, err) || dlb_get_real(&r, "accuracy", DLB_OPT, 0, 1, &out->accuracy, err) ||
+	    dlb_get_real(&r, "test_loss", DLB_OPT, -HUGE_VAL, HUGE_VAL, &out->test_loss, err) ||
+	    get_time(&r, "step_s", &out->step_s, err) || get_time(&r, "step_se_s", &out->step_se_s, err) ||
+	    get_time(&r, "predicted_step_s", &out->predicted_step_s, err) || get_time(&r, "wall_s", &out->wall_s, err) ||
+	    get_time(&r, "imbalance", &out->imbalance, err) ||
+	    dlb_get_real(&r, "prediction_error", DLB_OPT, -1e18, 1e18, &out->prediction_error, err) ||
+	    get_str(&r, "saved", out, &out->saved, err) || get_str(&r, "checkpoint", out, &out->checkpoint, err) ||
+	    get_str(&r, "plan_hash", out, &out->plan_hash, err))
+		return -1;
+	out->micro_batches = (int)M;
+	return read_lists(&r, out, err);
+}
+
+int dlb_report_read(const struct dlb_doc *d, struct dlb_report *r, struct dlb_error *err)
+{
+	*r = (struct dlb_report){ .accuracy = NAN, .test_loss = NAN, .prediction_error = NAN };
+	if (!read_report(d, r, err))
+		return 0;
+	dlb_report_release(r);
+	return -1;
+}

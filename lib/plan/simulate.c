@@ -1,0 +1,371 @@
+/* The simulator: the second interpreter of programs. It walks the same instructions as the executor, with the
+ * cost model for a clock.
+ *
+ * A node's own clock runs ahead through COMPUTEs; at every instruction that others can see it steps into the
+ * event queue, so that messages meet in order of time. A transfer starts when it is sent and posted; where a
+ * link on its route does not overlap with work (shared memory: the receiver copies), also not before the
+ * receiver stands in a WAIT. It first takes the latencies of its route, then its bytes flow at the least of
+ * bandwidth / flows over its links; whenever a flow begins or ends on a link, the flows of that link are
+ * reckoned anew.
+ *
+ * busy is the time in COMPUTE (ops, sums of gradients, updates); everything else in the step is waiting:
+ * starved (in WAIT for a message), back-pressure (in WAIT sent), collective (at the step's end).
+ * Summing gradients takes memory traffic / accumulate_Bps: three times the bytes, twice for the first. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include "plan/flow.h"
+#include "util/rng.h"
+
+enum { MAX_ROUTE = 16 };
+enum { EV_NODE, EV_FLOW, EV_END };			/* event id: index * 4 + one of these */
+
+struct route { int from, to, n, link[MAX_ROUTE]; double latency_s; bool copies; };
+struct message {
+	int from, to, route;
+	double bytes, rate, since, end_s;		/* bytes: still to flow at time `since` */
+	unsigned char sent, posted, started, flowing, done;
+	int pos[MAX_ROUTE];				/* position in each link's list of flows */
+	int next;					/* in the receiver's list of what it must copy */
+};
+struct link { int *flow; int n, cap; };
+struct sim_node { int pc; double now, wait_from; int wait_kind, waits_for; int copies; };	/* waits_for: message, -1 */
+struct sim {
+	const struct dlb_program *g;
+	struct dlb_flow f;
+	const struct dlb_cost *c;
+	const double *scale;
+	double jitter; uint64_t seed;
+	struct message *msg; int n_msgs;
+	int *tag_start;					/* messages of tag k: tag_start[k] .. tag_start[k+1] */
+	struct route *route; int n_routes, cap_routes; int *route_of;	/* [from * nodes + to]: index + 1 */
+	struct link *link;
+	struct sim_node *node;
+	struct dlb_heap event;
+	struct dlb_timeline *t; int *span_cap;
+	int at_end; double end_s;
+};
+
+/* ---- set-up ---- */
+
+static int route(struct sim *s, int from, int to)
+{
+	int *slot = &s->route_of[(size_t)from * (size_t)s->g->n_nodes + (size_t)to];
+	if (*slot)
+		return *slot - 1;
+	DLB_GROW(s->route, s->n_routes, s->cap_routes);
+	struct route *r = &s->route[s->n_routes];
+	*r = (struct route){ .from = from, .to = to };
+	if (s->c && s->c->cluster) {
+		r->n = dlb_cluster_route(s->c->cluster, from, to, r->link);
+		for (int i = 0; i < r->n; i++) {
+			const struct dlb_link *l = &s->c->cluster->link[r->link[i]];
+			r->latency_s += l->latency_s;
+			r->copies |= !l->overlap;
+		}
+	}
+	*slot = ++s->n_routes;
+	return *slot - 1;
+}
+
+static void find_messages(struct sim *s)
+{
+	const struct dlb_program *g = s->g;
+	s->tag_start = dlb_xcalloc((size_t)g->n_messages + 3, sizeof(int));
+	for (int n = 0; n < g->n_nodes; n++)
+		for (int i = 0; i < g->node[n].n_instr; i++)
+			if (g->node[n].instr[i].verb == DLB_POST)
+				s->tag_start[g->node[n].instr[i].tag + 2]++, s->n_msgs++;
+	for (int i = 0; i < g->n_messages; i++)
+		s->tag_start[i + 2] += s->tag_start[i + 1];
+	s->msg = dlb_xcalloc((size_t)s->n_msgs + 1, sizeof *s->msg);
+	for (int n = 0; n < g->n_nodes; n++) {
+		for (int i = 0; i < g->node[n].n_instr; i++) {
+			const struct dlb_instr *in = &g->node[n].instr[i];
+			if (in->verb != DLB_POST)
+				continue;
+			struct message *m = &s->msg[s->tag_start[in->tag + 1]++];
+			*m = (struct message){ .from = in->peer, .to = n, .route = route(s, in->peer, n), .next = -1 };
+			m->bytes = dlb_tensor_bytes(&g->graph->tensor[in->tensor], g->size[in->micro_batch < 0 ? 0 : in->micro_batch]);
+		}
+	}
+}
+
+static int find_message(const struct sim *s, int from, int to, int tag)
+{
+	for (int i = s->tag_start[tag]; i < s->tag_start[tag + 1]; i++)
+		if (s->msg[i].from == from && s->msg[i].to == to)
+			return i;
+	return -1;
+}
+
+/* ---- transfers ---- */
+
+static double rate_of(const struct sim *s, const struct message *m)
+{
+	const struct route *r = &s->route[m->route];
+	double rate = INFINITY;
+	for (int i = 0; i < r->n; i++) {
+		double b = s->c->cluster->link[r->link[i]].bandwidth_Bps / s->link[r->link[i]].n;
+		if (b > 0 && b < rate)
+			rate = b;
+	}
+	return rate;
+}
+
+/* A flow began or ended on link l: what flows there goes on at its new rate. */
+static void reckon(struct sim *s, int l, double now)
+{
+	for (int i = 0; i < s->link[l].n; i++) {
+		int k = s->link[l].flow[i];
+		struct message *m = &s->msg[k];
+		double rate = rate_of(s, m);
+		if (rate == m->rate)
+			continue;
+		m->bytes -= m->rate * (now - m->since);
+		if (m->bytes < 0)
+			m->bytes = 0;
+		m->since = now;
+		m->rate = rate;
+		double end = now + m->bytes / rate;
+		bool sooner = end < m->end_s;
+		m->end_s = end;
+		if (sooner)				/* a later end is found out when the old event comes */
+			dlb_heap_push(&s->event, end, k * 4 + EV_END);
+	}
+}
+
+static void start(struct sim *s, int k, double now)
+{
+	s->msg[k].started = 1;
+	dlb_heap_push(&s->event, now + s->route[s->msg[k].route].latency_s, k * 4 + EV_FLOW);
+}
+
+static void flow(struct sim *s, int k, double now)
+{
+	struct message *m = &s->msg[k];
+	const struct route *r = &s->route[m->route];
+	m->flowing = 1;
+	m->since = now;
+	for (int i = 0; i < r->n; i++) {
+		struct link *l = &s->link[r->link[i]];
+		DLB_GROW(l->flow, l->n, l->cap);
+		m->pos[i] = l->n;
+		l->flow[l->n++] = k;
+	}
+	m->rate = rate_of(s, m);
+	m->end_s = now + (r->n ? m->bytes / m->rate : 0);
+	dlb_heap_push(&s->event, m->end_s, k * 4 + EV_END);
+	for (int i = 0; i < r->n; i++)
+		reckon(s, r->link[i], now);
+}
+
+static void advance(struct sim *s, int node);
+
+static void end(struct sim *s, int k, double now)
+{
+	struct message *m = &s->msg[k];
+	const struct route *r = &s->route[m->route];
+	if (m->done)
+		return;
+	if (m->end_s > now) {				/* it was slowed down since this event was made */
+		dlb_heap_push(&s->event, m->end_s, k * 4 + EV_END);
+		return;
+	}
+	m->done = 1;
+	for (int i = 0; i < r->n; i++) {
+		struct link *l = &s->link[r->link[i]];
+		int last = l->flow[--l->n];
+		l->flow[m->pos[i]] = last;
+		const struct route *lr = &s->route[s->msg[last].route];
+		for (int j = 0; j < lr->n; j++)
+			if (lr->link[j] == r->link[i])
+				s->msg[last].pos[j] = m->pos[i];
+	}
+	for (int i = 0; i < r->n; i++)
+		reckon(s, r->link[i], now);
+	for (int i = 0; i < 2; i++) {			/* the receiver and the sender may both be waiting */
+		int node = i ? m->from : m->to;
+		struct sim_node *n = &s->node[node];
+		if (n->waits_for != k)
+			continue;
+		n->waits_for = -1;
+		s->t->node[node].waits_s[n->wait_kind] += now - n->wait_from;
+		n->now = now;
+		advance(s, node);
+	}
+}
+
+/* Sent and posted: on its way, or in the receiver's list of what it will copy when it waits. */
+static void meet(struct sim *s, int k, double now)
+{
+	struct message *m = &s->msg[k];
+	if (!m->sent || !m->posted || m->started)
+		return;
+	if (!s->route[m->route].copies || s->node[m->to].waits_for >= 0) {
+		start(s, k, now);
+	} else {
+		m->next = s->node[m->to].copies;
+		s->node[m->to].copies = k;
+	}
+}
+
+/* ---- nodes ---- */
+
+static double compute_s(const struct sim *s, int node, const struct dlb_instr *in)
+{
+	int m = in->micro_batch < 0 ? 0 : in->micro_batch;
+	double t;
+	if (in->what == DLB_RUN_ACCUMULATE) {
+		double bytes = dlb_tensor_bytes(&s->g->graph->tensor[in->tensor], s->g->size[m]);
+		if (!s->c || !s->c->accumulate_Bps)
+			return 0;
+		const struct dlb_node *n = &s->c->cluster->node[node];
+		double Bps = s->c->accumulate_Bps[n->kind] * n->speed;
+		t = Bps > 0 ? (in->micro_batch ? 3 : 2) * bytes / Bps : 0;
+	} else {
+		t = dlb_flow_s(&s->f, in->op, m);
+	}
+	if (s->jitter > 0) {
+		uint64_t i = ((uint64_t)in->op * (uint64_t)s->g->micro_batches + (uint64_t)m) * 2 + (in->what == DLB_RUN_ACCUMULATE);
+		double factor = 1 + s->jitter * dlb_philox_normal(s->seed, 0x6a697474, i);
+		t *= factor > 0.05 ? factor : 0.05;
+	}
+	return t * (s->scale ? s->scale[node] : 1);
+}
+
+static void keep_span(struct sim *s, int node, const struct dlb_instr *in, double from, double to)
+{
+	struct dlb_timeline *t = s->t;
+	DLB_GROW(t->span[node], t->n_spans[node], s->span_cap[node]);
+	t->span[node][t->n_spans[node]++] = (struct dlb_span){ in->op, in->micro_batch, from, to };
+}
+
+static void block(struct sim *s, int node, int k, int kind)
+{
+	struct sim_node *n = &s->node[node];
+	n->waits_for = k;
+	n->wait_kind = kind;
+	n->wait_from = n->now;
+	for (int i = n->copies, next; i >= 0; i = next) {
+		next = s->msg[i].next;
+		if (!s->msg[i].started)
+			start(s, i, n->now);
+	}
+	n->copies = -1;
+}
+
+static bool wait_for(struct sim *s, int node, const struct dlb_instr *in)
+{
+	int k = in->sent ? find_message(s, node, in->peer, in->tag) : find_message(s, in->peer, node, in->tag);
+	if (k < 0 || s->msg[k].done)
+		return false;
+	block(s, node, k, in->sent ? DLB_WAIT_BACKPRESSURE : DLB_WAIT_STARVED);
+	return true;
+}
+
+/* Runs node from its own clock until it waits or something others can see lies ahead of the event queue. */
+static void advance(struct sim *s, int node)
+{
+	const struct dlb_node_program *np = &s->g->node[node];
+	struct sim_node *n = &s->node[node];
+	while (n->pc < np->n_instr) {
+		const struct dlb_instr *in = &np->instr[n->pc];
+		if (in->verb == DLB_COMPUTE) {
+			double t = compute_s(s, node, in);
+			if (s->t->span && t > 0)
+				keep_span(s, node, in, n->now, n->now + t);
+			n->now += t;
+			s->t->node[node].busy_s += t;
+		} else if (in->verb != DLB_COPY && in->verb != DLB_FREE) {
+			if (s->event.n && s->event.item[0].key < n->now) {	/* let the others catch up */
+				dlb_heap_push(&s->event, n->now, node * 4 + EV_NODE);
+				return;
+			}
+			if (in->verb == DLB_WAIT) {
+				if (wait_for(s, node, in))
+					return;
+			} else if (in->verb == DLB_COLLECTIVE) {
+				s->at_end++;
+				n->wait_from = n->now;
+				if (n->now > s->end_s)
+					s->end_s = n->now;
+			} else {
+				bool ours = in->verb == DLB_SEND;
+				int k = ours ? find_message(s, node, in->peer, in->tag) : find_message(s, in->peer, node, in->tag);
+				if (k >= 0) {
+					*(ours ? &s->msg[k].sent : &s->msg[k].posted) = 1;
+					if (ours)
+						s->t->node[node].bytes_sent += s->msg[k].bytes;
+					meet(s, k, n->now);
+				}
+			}
+		}
+		n->pc++;
+	}
+}
+
+int dlb_program_simulate(const struct dlb_program *g, const struct dlb_cost *c, const double *node_scale,
+			 double jitter, uint64_t seed, bool keep_spans, struct dlb_timeline *t, struct dlb_error *err)
+{
+	struct sim s = { .g = g, .scale = node_scale, .jitter = jitter, .seed = seed, .t = t };
+	size_t n_nodes = (size_t)g->n_nodes;
+	int rc = 0;
+	dlb_flow_init(&s.f, g->plan, c, g->batch);
+	s.c = s.f.c;
+	*t = (struct dlb_timeline){ .node = dlb_xcalloc(n_nodes, sizeof *t->node) };
+	if (keep_spans) {
+		t->span = dlb_xcalloc(n_nodes, sizeof *t->span);
+		t->n_spans = dlb_xcalloc(n_nodes, sizeof *t->n_spans);
+	}
+	s.span_cap = dlb_xcalloc(n_nodes, sizeof(int));
+	s.route_of = dlb_xcalloc(n_nodes * n_nodes, sizeof(int));
+	s.link = dlb_xcalloc(s.c && s.c->cluster ? (size_t)s.c->cluster->n_links + 1 : 1, sizeof *s.link);
+	s.node = dlb_xcalloc(n_nodes, sizeof *s.node);
+	find_messages(&s);
+	for (int i = 0; i < g->n_nodes; i++) {
+		s.node[i].waits_for = s.node[i].copies = -1;
+		dlb_heap_push(&s.event, 0, i * 4 + EV_NODE);
+	}
+	while (s.event.n) {
+		struct dlb_heap_item x = dlb_heap_pop(&s.event);
+		if (x.id % 4 == EV_NODE)
+			advance(&s, x.id / 4);
+		else if (x.id % 4 == EV_FLOW)
+			flow(&s, x.id / 4, x.key);
+		else
+			end(&s, x.id / 4, x.key);
+	}
+	t->step_s = s.end_s;
+	for (int i = 0; i < g->n_nodes; i++) {
+		struct dlb_node_times *n = &t->node[i];
+		n->waits_s[DLB_WAIT_COLLECTIVE] += s.end_s - s.node[i].wait_from;
+		n->wait_s = s.end_s - n->busy_s;
+	}
+	if (s.at_end < g->n_nodes) {
+		rc = dlb_fail(err, NULL, "the programs deadlock: %d of %d nodes reach the end of the step", s.at_end, g->n_nodes);
+		dlb_timeline_release(t, g->n_nodes);
+	}
+	for (int i = 0; s.c && s.c->cluster && i < s.c->cluster->n_links; i++)
+		free(s.link[i].flow);
+	free(s.link);
+	free(s.msg);
+	free(s.tag_start);
+	free(s.route);
+	free(s.route_of);
+	free(s.node);
+	free(s.span_cap);
+	dlb_heap_release(&s.event);
+	dlb_flow_release(&s.f);
+	return rc;
+}
+
+void dlb_timeline_release(struct dlb_timeline *t, int n_nodes)
+{
+	for (int i = 0; t->span && i < n_nodes; i++)
+		free(t->span[i]);
+	free(t->span);
+	free(t->n_spans);
+	free(t->node);
+	memset(t, 0, sizeof *t);
+}
