@@ -23,5 +23,7 @@ extern const struct dlb_optimizer dlb_optimizers[];	/* ends with name NULL */
 int dlb_optimizer_find(const char *name);		/* row, -1: none */
 /* The run section's optimizer, hyper-parameters resolved. */
 struct dlb_optimizer_choice { int rule; double hyper[8]; };
+void dlb_optimizer_defaults(int rule, struct dlb_optimizer_choice *o);
+/* Members name, lr, momentum, beta1, beta2, eps, weight_decay. */
 int dlb_optimizer_read(const struct dlb_doc *d, struct dlb_optimizer_choice *o, struct dlb_error *err);	/* default sgd */
 #endif

@@ -1,0 +1,48 @@
+/* The table of optimizers, in the order of enum dlb_update_rule. Defaults are PyTorch's (torch.optim), lr 0.01
+ * and momentum 0.9 where PyTorch has none (CONTRACT). */
+#include "optim/optim.h"
+
+#include <string.h>
+
+#define COMMON [DLB_HYPER_MOMENTUM] = 0.9, [DLB_HYPER_BETA1] = 0.9, [DLB_HYPER_BETA2] = 0.999, [DLB_HYPER_EPS] = 1e-8
+
+const struct dlb_optimizer dlb_optimizers[] = {
+	[DLB_RULE_SGD] = {
+		.name = "sgd", .summary = "gradient descent",
+		.hyper = { [DLB_HYPER_LR] = 0.01, COMMON },
+		.flop_per_element = 2, .bytes_per_element = 12,
+	},
+	[DLB_RULE_MOMENTUM] = {
+		.name = "momentum", .summary = "gradient descent with momentum",
+		.n_state = 1, .state_name = { "momentum" },
+		.hyper = { [DLB_HYPER_LR] = 0.01, COMMON },
+		.flop_per_element = 4, .bytes_per_element = 20,
+	},
+	[DLB_RULE_NESTEROV] = {
+		.name = "nesterov", .summary = "gradient descent with Nesterov's momentum",
+		.n_state = 1, .state_name = { "momentum" },
+		.hyper = { [DLB_HYPER_LR] = 0.01, COMMON },
+		.flop_per_element = 6, .bytes_per_element = 20,
+	},
+	[DLB_RULE_ADAM] = {
+		.name = "adam", .summary = "Adam (Kingma, Ba, 2015), decay added to the gradient",
+		.n_state = 2, .state_name = { "exp_avg", "exp_avg_sq" },
+		.hyper = { [DLB_HYPER_LR] = 1e-3, COMMON },
+		.flop_per_element = 13, .bytes_per_element = 28,
+	},
+	[DLB_RULE_ADAMW] = {
+		.name = "adamw", .summary = "Adam with decoupled decay (Loshchilov, Hutter, 2019)",
+		.n_state = 2, .state_name = { "exp_avg", "exp_avg_sq" },
+		.hyper = { [DLB_HYPER_LR] = 1e-3, COMMON, [DLB_HYPER_DECAY] = 0.01 },
+		.flop_per_element = 14, .bytes_per_element = 28,
+	},
+	[DLB_N_RULES] = { .name = NULL },
+};
+
+int dlb_optimizer_find(const char *name)
+{
+	for (int i = 0; dlb_optimizers[i].name; i++)
+		if (!strcmp(dlb_optimizers[i].name, name))
+			return i;
+	return -1;
+}
