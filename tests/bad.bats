@@ -6,7 +6,7 @@ load helper
 
 setup_file() {
 	planned "$BATS_FILE_TMPDIR/doc.json"
-	/usr/bin/python3 "$root/tests/data/bad/make" "$models/lenet5.onnx" "$BATS_FILE_TMPDIR/bad"
+	/usr/bin/python3 "$root/tests/data/bad/make" "$model" "$BATS_FILE_TMPDIR/bad"
 }
 setup() { doc=$BATS_FILE_TMPDIR/doc.json; bad=$BATS_FILE_TMPDIR/bad; tmp=$BATS_TEST_TMPDIR; faults=0; }
 

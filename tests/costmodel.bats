@@ -3,7 +3,7 @@
 load helper
 
 setup_file() {
-	dlb-profile --analytic --batch 16 "$models/lenet5.onnx" >"$BATS_FILE_TMPDIR/profiled.json"
+	dlb-profile --analytic --batch 16 "$model" >"$BATS_FILE_TMPDIR/profiled.json"
 }
 setup() { doc=$BATS_FILE_TMPDIR/profiled.json; tmp=$BATS_TEST_TMPDIR; }
 

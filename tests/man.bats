@@ -56,8 +56,8 @@ examples() {
 }
 
 run_examples() { # PAGE
-	cd "$BATS_TEST_TMPDIR"
-	cp "$models/lenet5.onnx" model.onnx
+	cd "$BATS_TEST_TMPDIR" || return
+	cp "$model" model.onnx
 	planned doc.json
 	{ echo 'set -euo pipefail'; examples "$1"; } >script
 	[ "$(wc -l <script)" -gt 1 ]
@@ -78,7 +78,7 @@ run_examples() { # PAGE
 		grep -q "$tool" "$root/README.md"
 	done
 	run ! grep -q 'dlb-convert' "$root/README.md"
-	for page in $(grep -o 'man/[a-z0-9.-]*\.[157]' "$root/README.md"); do
+	while read -r page; do
 		[ -f "$root/$page" ]
-	done
+	done < <(grep -o 'man/[a-z0-9.-]*\.[157]' "$root/README.md")
 }

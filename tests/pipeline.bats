@@ -9,7 +9,7 @@ setup() { tmp=$BATS_TEST_TMPDIR; }
 # Profiled once a file: profiled.json.
 profiled() {
 	[ -s "$BATS_FILE_TMPDIR/profiled.json" ] ||
-		dlb-profile --analytic --batch 16 "$models/lenet5.onnx" >"$BATS_FILE_TMPDIR/profiled.json"
+		dlb-profile --analytic --batch 16 "$model" >"$BATS_FILE_TMPDIR/profiled.json"
 }
 
 # A plan for N nodes: plan NODES [DLB-PLACE OPTION...] >FILE
@@ -34,7 +34,7 @@ truth() {
 }
 
 @test "the whole pipe, every document valid" {
-	dlb-profile --batch 16 "$models/lenet5.onnx" | tee "$tmp/1.json" | dlb-costmodel -c cpu:2 | tee "$tmp/2.json" |
+	dlb-profile --batch 16 "$model" | tee "$tmp/1.json" | dlb-costmodel -c cpu:2 | tee "$tmp/2.json" |
 		dlb-place -m 4 | tee "$tmp/3.json" | dlb-run --steps 20 "${digits[@]}" | tee "$tmp/4.json" |
 		dlb-rebalance | tee "$tmp/5.json" | dlb-place >"$tmp/6.json"
 	for i in 1 2 3 4 5 6; do

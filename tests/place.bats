@@ -3,7 +3,7 @@
 load helper
 
 setup_file() {
-	dlb-profile --analytic --batch 16 "$models/lenet5.onnx" | dlb-costmodel -c cpu:2 >"$BATS_FILE_TMPDIR/costed.json"
+	dlb-profile --analytic --batch 16 "$model" | dlb-costmodel -c cpu:2 >"$BATS_FILE_TMPDIR/costed.json"
 }
 setup() { doc=$BATS_FILE_TMPDIR/costed.json; tmp=$BATS_TEST_TMPDIR; }
 

@@ -2,7 +2,7 @@
 # dlb-profile: an ONNX model makes graph and profile; --cluster describes where it runs.
 load helper
 
-setup() { tmp=$BATS_TEST_TMPDIR; model=$models/lenet5.onnx; }
+setup() { tmp=$BATS_TEST_TMPDIR; }
 
 @test "empty input" {
 	run -2 --separate-stderr dlb-profile /dev/null
@@ -37,7 +37,7 @@ setup() { tmp=$BATS_TEST_TMPDIR; model=$models/lenet5.onnx; }
 	done
 }
 
-@test "LeNet-5: forward, backward and update ops, all of it valid" {
+@test "forward, backward and update ops, all of it valid" {
 	dlb-profile --batch 16 "$model" >"$tmp/doc.json"
 	validates "$tmp/doc.json"
 	run -0 jq -e '(.graph.ops | map(.phase) | unique) == ["backward", "forward", "update"] and

@@ -60,7 +60,7 @@ loop() {
 }
 
 @test "one node twice as slow: converges, and the slow node gets less" {
-	dlb-profile --analytic --batch 64 "$models/lenet5.onnx" | dlb-costmodel -c cpu:2 | dlb-place -m 8 >"$tmp/l.json"
+	dlb-profile --analytic --batch 64 "$model" | dlb-costmodel -c cpu:2 | dlb-place -m 8 >"$tmp/l.json"
 	before=$(dlb-run --dry-run --steps 10 --slow 1:2 "$tmp/l.json" | jq .report.step_s)
 	rounds=$(loop "$tmp/l.json" 20 --slow 1:2)
 	[ "$rounds" -le 12 ]
