@@ -1,0 +1,150 @@
+/* Gather along an axis (embeddings), and its gradient: GatherGrad (dy, indices, shape; axis) adds each row of dy
+ * to the row it was taken from, in the order of the indices. */
+#include "op/kit.h"
+
+#include <string.h>
+
+static double no_flops(const struct dlb_op_io *io)
+{
+	(void)io;
+	return 0;
+}
+
+struct gather { enum dlb_dtype type, index; int64_t outer, rows, n_index, bytes; };
+
+static int infer(struct dlb_op_io *io, struct dlb_error *err)
+{
+	const struct dlb_desc *x = &io->in[0], *index = &io->in[1];
+	int axis = dlb_axis(io, dlb_io_int(io, "axis", 0), x->n_dims, err);
+	struct dlb_desc y = { .dtype = x->dtype };
+
+	if (axis < 0)
+		return -1;
+	if (index->dtype != DLB_I32 && index->dtype != DLB_I64)
+		return dlb_op_fail(io, err, "indices are of type %s; i32 or i64 is needed", dlb_dtype_name(index->dtype));
+	if (x->n_dims - 1 + index->n_dims > DLB_MAX_DIMS)
+		return dlb_op_fail(io, err, "more than %d dimensions", DLB_MAX_DIMS);
+	for (int i = 0; i < axis; i++)
+		y.dim[y.n_dims++] = x->dim[i];
+	for (int i = 0; i < index->n_dims; i++)
+		y.dim[y.n_dims++] = index->dim[i];
+	for (int i = axis + 1; i < x->n_dims; i++)
+		y.dim[y.n_dims++] = x->dim[i];
+	io->out[0] = y;
+	return 0;
+}
+
+static struct gather shape(const struct dlb_op_io *io, const struct dlb_desc *x, const struct dlb_desc *index)
+{
+	int axis = (int)dlb_io_int(io, "axis", 0);
+
+	axis = axis < 0 ? axis + x->n_dims : axis;
+	return (struct gather){ .type = x->dtype, .index = index->dtype, .outer = dlb_desc_range(x, 0, axis),
+		.rows = x->dim[axis], .n_index = dlb_desc_count(index),
+		.bytes = dlb_desc_range(x, axis + 1, x->n_dims) * (int64_t)dlb_dtype_bytes(x->dtype) };
+}
+
+/* Row of index i, counted from the end when negative; outside the table the row is left out (zeros). */
+static int64_t row_of(const struct gather *g, const void *index, int64_t i)
+{
+	int64_t r = g->index == DLB_I64 ? ((const int64_t *)index)[i] : ((const int32_t *)index)[i];
+
+	r = r < 0 ? r + g->rows : r;
+	return r >= 0 && r < g->rows ? r : -1;
+}
+
+static void gather_run(const void *ctx, const struct dlb_run *r)
+{
+	const struct gather *g = ctx;
+	const char *x = r->in[0];
+	char *y = r->out[0];
+
+	for (int64_t o = 0; o < g->outer; o++)
+		for (int64_t i = 0; i < g->n_index; i++) {
+			int64_t row = row_of(g, r->in[1], i);
+
+			if (row >= 0)
+				memcpy(y, x + (o * g->rows + row) * g->bytes, (size_t)g->bytes);
+			else
+				memset(y, 0, (size_t)g->bytes);
+			y += g->bytes;
+		}
+}
+
+static int kernel(struct dlb_backend *be, const struct dlb_op_io *io, struct dlb_kernel **k, struct dlb_error *err)
+{
+	struct gather g = shape(io, &io->in[0], &io->in[1]);
+
+	return be->ops->host(be, gather_run, &g, sizeof g, 0, k, err);
+}
+
+static int gradient(struct dlb_builder *b, struct dlb_error *err)
+{
+	struct dlb_attr a = dlb_make_int("axis", dlb_io_int(&b->io, "axis", 0));
+
+	(void)err;
+	if (!b->need[0])
+		return 0;
+	b->din[0] = dlb_b_op(b, "GatherGrad", &a, 1, (int[]){ b->dout[0], b->in[1], dlb_b_const_shape(b, b->in[0]) }, 3, 1,
+			     NULL, b->in[0]);
+	return b->din[0] < 0 ? -1 : 0;
+}
+
+static int grad_infer(struct dlb_op_io *io, struct dlb_error *err)
+{
+	int64_t dim[DLB_MAX_DIMS];
+	int n = dlb_io_ints(io, 2, "shape", dim, DLB_MAX_DIMS, err);
+	struct gather g;
+
+	if (n < 0)
+		return -1;
+	io->out[0] = dlb_desc_make(io->in[0].dtype, n, dim);
+	if (dlb_axis(io, dlb_io_int(io, "axis", 0), n, err) < 0)
+		return -1;
+	g = shape(io, &io->out[0], &io->in[1]);
+	if (g.outer * g.n_index * g.bytes != (int64_t)dlb_desc_bytes(&io->in[0]))
+		return dlb_op_fail(io, err, "the gradient's shape is not that of the rows taken");
+	return 0;
+}
+
+static void grad_run(const void *ctx, const struct dlb_run *r)
+{
+	const struct gather *g = ctx;
+	int64_t width = g->bytes / (int64_t)dlb_dtype_bytes(g->type);
+	const char *dy = r->in[0];
+
+	memset(r->out[0], 0, (size_t)(g->outer * g->rows * g->bytes));
+	for (int64_t o = 0; o < g->outer; o++)
+		for (int64_t i = 0; i < g->n_index; i++, dy += g->bytes) {
+			int64_t row = row_of(g, r->in[1], i);
+			char *to = (char *)r->out[0] + (o * g->rows + row) * g->bytes;
+
+			if (row < 0)
+				continue;
+			for (int64_t j = 0; j < width; j++) {
+				if (g->type == DLB_F32)
+					((float *)to)[j] += ((const float *)dy)[j];
+				else
+					((double *)to)[j] += ((const double *)dy)[j];
+			}
+		}
+}
+
+static int grad_kernel(struct dlb_backend *be, const struct dlb_op_io *io, struct dlb_kernel **k, struct dlb_error *err)
+{
+	struct gather g = shape(io, &io->out[0], &io->in[1]);
+
+	if (g.type != DLB_F32 && g.type != DLB_F64)
+		return DLB_NO_KERNEL;
+	return be->ops->host(be, grad_run, &g, sizeof g, 0, k, err);
+}
+
+static double grad_flops(const struct dlb_op_io *io)
+{
+	return (double)dlb_desc_count(&io->in[0]);
+}
+
+const struct dlb_op_class dlb_op_Gather = { .name = "Gather", .n_in = { 2, 2 }, .n_out = { 1, 1 }, .work = "move",
+	.infer = infer, .flops = no_flops, .gradient = gradient, .kernel = kernel };
+const struct dlb_op_class dlb_op_GatherGrad = { .name = "GatherGrad", .domain = "dlb", .n_in = { 3, 3 }, .n_out = { 1, 1 },
+	.work = "move", .infer = grad_infer, .flops = grad_flops, .kernel = grad_kernel };
