@@ -132,12 +132,13 @@ int dlb_b_unbroadcast(struct dlb_builder *b, int grad, int like)
 	for (int i = 0; i < from.n_dims; i++)
 		if (i < lead || !same_dim(from.dim[i], to.dim[i - lead]))
 			axes[n++] = i;
+	const bool keeps = n > lead;		/* some are summed that stay, with size 1 */
 	if (n) {
 		const int in[2] = { grad, dlb_b_const_ints(b, axes, n) };
-		const struct dlb_attr keep = { .name = "keepdims", .type = DLB_ATTR_INT, .i = 1 };
+		const struct dlb_attr keep = { .name = "keepdims", .type = DLB_ATTR_INT, .i = keeps };
 		grad = dlb_b_op(b, "ReduceSum", &keep, 1, in, 2, 1, NULL, like);
 	}
-	if (lead > 0)
+	if (lead > 0 && keeps)
 		grad = dlb_b_op2(b, "Reshape", grad, dlb_b_const_shape(b, like));
 	return grad;
 }

@@ -60,8 +60,8 @@ static void tied_weights(struct lines *l)
 
 	for (int t = 0; t < g->n_tensors && g->training; t++) {
 		int readers = 0;
-		if (g->tensor[t].kind != DLB_T_WEIGHT)
-			continue;
+		if (g->tensor[t].kind != DLB_T_WEIGHT && g->tensor[t].kind != DLB_T_BUFFER)
+			continue;		/* statistics merged with scales are not trained at all */
 		for (int r = g->reader_start[t]; r < g->reader_start[t + 1]; r++)
 			readers += g->op[g->reader[r]].phase == DLB_FORWARD;
 		if (readers < 2)
@@ -73,8 +73,8 @@ static void tied_weights(struct lines *l)
 		n++;
 	}
 	if (n)
-		say(l, dlb_arena_printf(&l->g->arena, "%d weight%s read by several ops ('%s' by %d): they stay tied in training; exporters "
-					"merge weights of equal value", n, n == 1 ? " is" : "s are", g->tensor[first].name,
+		say(l, dlb_arena_printf(&l->g->arena, "%d weight%s or statistics read by several ops ('%s' by %d): they stay tied in training; exporters "
+					"merge weights of equal value", n, n == 1 ? "" : "s", g->tensor[first].name,
 					readers_first));
 }
 
