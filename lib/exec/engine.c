@@ -40,7 +40,8 @@ struct dlb_engine {
 	const struct dlb_node_program *np;
 	const int *tensor_of;
 	struct act *act; int n_acts;
-	struct dlb_request *request;
+	struct dlb_request *request;	/* [n_acts]; used by the acts that start a message */
+	int *newest, *older;		/* [tag] newest act that starts such a message; [act] the one before; preparing */
 	struct dlb_kernel **kernel; int n_kernels;
 	struct dlb_kernel **of_op;	/* [op][class of size] while preparing */
 	struct { int64_t n; } size[2];
@@ -252,13 +253,24 @@ static int prepare_message(struct dlb_engine *e, const struct dlb_instr *in, str
 	a->peer = in->peer;
 	a->tag = in->tag;
 	a->m = in->micro_batch;
-	a->request = &e->request[in->tag];
-	if (in->verb != DLB_WAIT) {
+	if (in->verb == DLB_WAIT) {
+		/* One tensor may go to several nodes under one tag: the peer tells them apart. */
+		int at = e->newest[in->tag];
+
+		while (at >= 0 && (e->act[at].peer != in->peer || (e->act[at].kind == ACT_SEND) != in->sent))
+			at = e->older[at];
+		if (at < 0)
+			return dlb_fail(err, NULL, "node %d waits for a message that it never starts", e->view.node);
+		a->request = &e->request[at];
+	} else {
 		int64_t n = e->view.program->size[in->micro_batch < 0 ? 0 : in->micro_batch];
 
 		a->bytes = (size_t)dlb_tensor_bytes(&e->graph->tensor[in->tensor], n);
 		if (!(a->p = resolve(e, in->tensor, in->micro_batch, err)))
 			return -1;
+		a->request = &e->request[e->n_acts];
+		e->older[e->n_acts] = e->newest[in->tag];
+		e->newest[in->tag] = e->n_acts;
 	}
 	e->n_acts++;
 	return 0;
@@ -309,7 +321,11 @@ int dlb_engine_new(struct dlb_engine **out, struct dlb_ground *ground, const str
 	e->view.node = node;
 	e->size[0].n = p->size[0];
 	e->act = dlb_xcalloc(n, sizeof *e->act);
-	e->request = dlb_xcalloc((size_t)p->n_messages + 1, sizeof *e->request);
+	e->request = dlb_xcalloc(n, sizeof *e->request);
+	e->older = dlb_xcalloc(n, sizeof *e->older);
+	e->newest = dlb_xcalloc((size_t)p->n_messages + 1, sizeof *e->newest);
+	for (int i = 0; i < p->n_messages; i++)
+		e->newest[i] = -1;
 	e->kernel = dlb_xcalloc(n, sizeof *e->kernel);
 	e->of_op = dlb_xcalloc(2 * (size_t)g->n_ops + 1, sizeof *e->of_op);
 	e->loss = dlb_xcalloc((size_t)p->micro_batches + 1, sizeof *e->loss);
@@ -343,6 +359,8 @@ void dlb_engine_free(struct dlb_engine *e)
 		dlb_kernel_free(e->kernel[i]);
 	free(e->act);
 	free(e->request);
+	free(e->older);
+	free(e->newest);
 	free(e->kernel);
 	free(e->of_op);
 	free(e->loss);
@@ -359,6 +377,14 @@ void dlb_engine_free(struct dlb_engine *e)
 struct dlb_engine_program *dlb_engine_view(struct dlb_engine *e)
 {
 	return &e->view;
+}
+
+const struct dlb_kernel *dlb_engine_kernel(const struct dlb_engine *e, int i)
+{
+	for (int k = 0; k < e->n_acts; k++)
+		if (e->act[k].kind == ACT_RUN && e->act[k].compute == i)
+			return e->act[k].kernel;
+	dlb_bug("no compute %d", i);
 }
 
 /* ---- ground ---- */

@@ -81,6 +81,8 @@ int dlb_engine_new(struct dlb_engine **out, struct dlb_ground *ground, const str
 		   const struct dlb_optimizer_choice *optimizer, const int *tensor_of, struct dlb_error *err);
 void dlb_engine_free(struct dlb_engine *e);
 struct dlb_engine_program *dlb_engine_view(struct dlb_engine *e);
+/* The kernel of compute i. */
+const struct dlb_kernel *dlb_engine_kernel(const struct dlb_engine *e, int i);
 /* One step, up to its end. -1: the comm broke (err). */
 int dlb_engine_run(struct dlb_engine *e, const struct dlb_step *s, struct dlb_error *err);
 /* Sum over m of seed_m * loss_m in double, of the losses made here; 0 when they are made elsewhere. */

@@ -1,33 +1,49 @@
 /* The executor: one rank's part of a run. Interprets its program with real kernels and messages.
  *
  * State (weights, gradient sums, optimizer state, buffers) is keyed by tensor name, so that a checkpoint
- * loads on any other number of nodes. See exec.c for the step loop, checkpoint.c, migrate.c, feed.c. */
+ * loads on any other number of nodes. See engine.c for the step loop, run.c for the job around it,
+ * checkpoint.c, feed.c; launch.c starts the ranks.
+ *
+ * The document's run section says what is trained on and how; dlb-run keeps it in the document:
+ *     {"data":"idx:/abs/images,/abs/labels", "test_data":SPEC, "transform":"scale=1/255",
+ *      "order":"shuffled"|"sequential", "seed":1, "init":7, "optimizer":{"name":"sgd","lr":0.01},
+ *      "weights":{"path":"/abs/model.onnx","sha256":"..."}, "torch_batchnorm":false} */
 #ifndef DLB_EXEC_EXEC_H
 #define DLB_EXEC_EXEC_H
+#include <signal.h>
 #include "comm/comm.h"
 #include "data/data.h"
 #include "optim/optim.h"
 #include "plan/report.h"
 
 struct dlb_exec_options {
-	int64_t steps, epochs, until_step;	/* -1: not asked */
-	const char *data, *test_data, *transform, *checkpoint, *save, *loss_log, *init;
+	int64_t steps, epochs, until_step;	/* -1: not asked. None asked: one epoch, or 100 steps of endless data */
+	const char *data, *test_data, *transform, *checkpoint, *save, *loss_log;
+	const char *init;			/* seed of fresh weights, NULL: those of the model */
 	bool shuffled, dry_run, allow_nonfinite, torch_batchnorm;
-	int64_t checkpoint_every;
+	int64_t checkpoint_every;		/* 0: only at the end */
 	uint64_t seed;
-	double until_loss; int patience; double timeout_s;	/* NAN, 0: not asked */
-	const double *slow;			/* [node] factor >= 1; NULL: none */
+	double until_loss; int64_t patience; double timeout_s;	/* NAN, 0: not asked */
+	const double *slow; int n_slow;		/* [node] factor >= 1; NULL: none */
 	bool quiet, verbose;
+	const volatile sig_atomic_t *stop;	/* set from outside: stop after this step; may be NULL */
+	void (*progress)(void *ctx, int64_t done, int64_t total, double loss);	/* rank 0; may be NULL */
+	void *progress_ctx;
 };
-struct dlb_exec;				/* opaque */
-/* Runs the whole job on this rank; rank 0's report is filled. All ranks return the same status. */
+/* Runs the whole job on this rank; rank 0's report is filled. All ranks return the same status, with the
+ * failing rank's err and its number in *who. */
 int dlb_exec_run(struct dlb_comm *comm, const struct dlb_doc *doc, const struct dlb_exec_options *o,
-		 struct dlb_report *report, struct dlb_error *err);
+		 struct dlb_report *report, int *who, struct dlb_error *err);
+/* Everything that can be known to be wrong before a rank is started: sections, program, its proof. */
+int dlb_exec_check(const struct dlb_doc *doc, const struct dlb_exec_options *o, int *n_nodes, struct dlb_error *err);
+/* Prints the compiled programs as text. */
+int dlb_exec_print_program(const struct dlb_doc *doc, const struct dlb_exec_options *o, FILE *f, struct dlb_error *err);
 /* The same report from the simulator. */
 int dlb_exec_dry_run(const struct dlb_doc *doc, const struct dlb_exec_options *o, struct dlb_report *report,
 		     struct dlb_error *err);
 /* One real step of the whole graph on one node of kind `backend`, timing every op: [op] medians in seconds
- * over `repeats` after `warm_up`; NAN for ops that did not run. For dlb-profile; no MPI. */
+ * over `repeats` after `warm_up`; NAN for ops that did not run. For dlb-profile; no MPI. Updates are plain SGD
+ * with a rate of zero, so that weights stay what they are. scratch_bytes, packed_bytes: [op], may be NULL. */
 int dlb_exec_measure(const struct dlb_graph *g, struct dlb_backend *be, int64_t n, int warm_up, int repeats,
 		     double *op_s, double *scratch_bytes, double *packed_bytes, struct dlb_error *err);
 #endif

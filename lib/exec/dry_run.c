@@ -1,0 +1,78 @@
+/* --dry-run: the simulator walks the very programs that would run, and the report says what it saw. With
+ * --slow the simulated nodes really are slower than the cost model believes (the predictions are made
+ * without), so every loop can be tried on a cluster that exists only as a file. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include "exec/job.h"
+#include "util/mem.h"
+
+static void ops_of(const struct dlb_job *j, const struct dlb_program *p, const double *scale, struct dlb_report *r)
+{
+	int m = p->micro_batches / 2;
+
+	r->op = dlb_arena_array(&r->arena, (size_t)j->graph.n_ops + 1, sizeof *r->op);
+	for (int i = 0; i < j->graph.n_ops; i++) {
+		int node = j->plan.placement[i];
+		double s = dlb_cost_op_s(&j->cost, i, node, (double)p->size[m]);
+
+		if (dlb_graph_is_view(&j->graph, i))
+			continue;
+		r->op[r->n_ops++] = (struct dlb_report_op){ .op = i, .node = node, .time_s = s * scale[node],
+							    .predicted_s = s * j->kappa[node] };
+	}
+}
+
+static void timeline_of(const struct dlb_timeline *t, struct dlb_report *r)
+{
+	r->timeline = dlb_arena_array(&r->arena, (size_t)r->n_nodes + 1, sizeof *r->timeline);
+	r->n_spans = dlb_arena_array(&r->arena, (size_t)r->n_nodes + 1, sizeof *r->n_spans);
+	for (int i = 0; i < r->n_nodes; i++) {
+		r->n_spans[i] = t->n_spans[i];
+		r->timeline[i] = dlb_arena_array(&r->arena, (size_t)t->n_spans[i] + 1, sizeof **r->timeline);
+		if (t->n_spans[i])
+			memcpy(r->timeline[i], t->span[i], (size_t)t->n_spans[i] * sizeof **r->timeline);
+	}
+}
+
+int dlb_exec_dry_run(const struct dlb_doc *doc, const struct dlb_exec_options *o, struct dlb_report *report,
+		     struct dlb_error *err)
+{
+	struct dlb_job j = { .kappa = NULL };
+	struct dlb_program p = { .n_nodes = 0 };
+	struct dlb_timeline t;
+	double *scale = NULL;
+	int rc = -1;
+
+	memset(report, 0, sizeof *report);
+	if (dlb_job_read(&j, doc, o, err) || dlb_job_compile(&j, j.plan.batch, &p, err))
+		goto out;
+	dlb_job_report(&j, &p, report);
+	report->dry_run = true;
+	report->steps = o->steps > 0 ? o->steps : 1;
+	report->stopped = "steps";
+	scale = dlb_xcalloc((size_t)report->n_nodes + 1, sizeof *scale);
+	for (int i = 0; i < report->n_nodes; i++)
+		scale[i] = o->slow && i < o->n_slow ? o->slow[i] : 1.0;
+	if (dlb_job_predict(&j, &p, report, err) ||
+	    dlb_program_simulate(&p, &j.cost, scale, 0.0, o->seed, true, &t, err))
+		goto out;
+	report->step_s = t.step_s;
+	report->wall_s = t.step_s * (double)report->steps;
+	for (int i = 0; i < report->n_nodes; i++) {
+		report->node[i].busy_s = t.node[i].busy_s;
+		report->node[i].wait_s = t.node[i].wait_s;
+		report->node[i].bytes_sent = t.node[i].bytes_sent;
+		memcpy(report->node[i].waits_s, t.node[i].waits_s, sizeof t.node[i].waits_s);
+	}
+	ops_of(&j, &p, scale, report);
+	timeline_of(&t, report);
+	dlb_timeline_release(&t, report->n_nodes);
+	dlb_report_conclude(report);
+	rc = 0;
+out:
+	free(scale);
+	dlb_program_release(&p);
+	dlb_job_release(&j);
+	return rc;
+}

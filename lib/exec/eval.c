@@ -1,0 +1,212 @@
+/* Test loss and accuracy: the inference graph, compiled for the same placement, over the weights where they
+ * lie. One micro-batch at a time of the training batch's size. A sample is right when the class of the
+ * greatest score is its label (the first one of equals; for binary cross-entropy: the logit's sign); with
+ * several positions a sample, each counts. The node that computes the loss has scores and labels. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include "exec/job.h"
+#include "util/mem.h"
+
+struct dlb_eval {
+	struct dlb_graph graph;
+	int *op_of, *tensor_of;
+	struct dlb_plan plan;
+	int node, scorer;		/* scorer: the node that computes the loss; -1: there is no loss */
+	struct dlb_data *data;
+	int64_t count, batch;
+	struct dlb_program program[2];	/* full batches, the short last one */
+	struct dlb_engine *engine[2];
+	int n;
+	int scores, labels;		/* tensors, -1: accuracy is not defined */
+	bool binary, has_ignore;
+	int64_t ignore;
+	char *base;			/* one batch of samples */
+};
+
+/* The op that computes the loss from scores and labels. */
+static void find_scores(struct dlb_eval *e)
+{
+	e->scores = e->labels = e->scorer = -1;
+	for (int i = 0; i < e->graph.n_ops; i++) {
+		const struct dlb_op *o = &e->graph.op[i];
+		const struct dlb_attr *ignore;
+
+		if (o->kind < 0 || !(dlb_op_class_of(o->kind)->flags & DLB_OP_IS_LOSS) || o->n_in < 2 || o->in[1] < 0)
+			continue;
+		e->binary = !strcmp(o->type, "BinaryCrossEntropyLoss");
+		if (!e->binary && strcmp(o->type, "SoftmaxCrossEntropyLoss") && strcmp(o->type, "NegativeLogLikelihoodLoss"))
+			continue;
+		e->scores = o->in[0];
+		e->labels = o->in[1];
+		e->scorer = e->plan.placement[i];
+		ignore = dlb_attr_find(o->attr, o->n_attr, "ignore_index");
+		e->has_ignore = ignore != NULL;
+		e->ignore = ignore ? ignore->i : 0;
+	}
+}
+
+static int make_plan(struct dlb_eval *e, const struct dlb_job *j, struct dlb_error *err)
+{
+	const struct dlb_graph *g = &e->graph;
+
+	dlb_plan_init(&e->plan, g->n_ops, j->plan.n_nodes);
+	e->plan.graph = g;
+	e->plan.batch = e->batch;
+	e->plan.micro_batches = 1;
+	for (int i = 0; i < g->n_ops; i++)
+		e->plan.placement[i] = j->plan.placement[e->op_of[i]];
+	for (int t = 0; t < g->n_tensors; t++) {
+		const struct dlb_tensor *x = &g->tensor[t];
+
+		if ((x->kind == DLB_T_WEIGHT || x->kind == DLB_T_BUFFER) &&
+		    dlb_state_home(g, e->plan.placement, t) != dlb_state_home(&j->graph, j->plan.placement, e->tensor_of[t]))
+			return dlb_fail(err, NULL, "'%s' is not on the node of the first op that reads it", x->name);
+	}
+	dlb_schedule_order(&e->plan, NULL, &dlb_schedules[0], NULL);
+	return 0;
+}
+
+int dlb_eval_new(struct dlb_eval **out, const struct dlb_job *j, int node, const char *spec, const char *transform,
+		 struct dlb_error *err)
+{
+	struct dlb_eval *e = dlb_xcalloc(1, sizeof *e);
+	int64_t size[2];
+
+	e->node = node;
+	if (dlb_graph_eval(&j->graph, &e->graph, &e->op_of, &e->tensor_of, err) || dlb_graph_index(&e->graph) ||
+	    dlb_data_open(&e->data, spec, transform, false, 0, &e->graph, err))
+		goto bad;
+	e->count = dlb_data_count(e->data);
+	if (e->count == DLB_DATA_ENDLESS) {
+		dlb_fail(err, NULL, "--test-data must have an end, '%s' has none", spec);
+		goto bad;
+	}
+	e->batch = j->plan.batch < e->count ? j->plan.batch : e->count;
+	if (make_plan(e, j, err))
+		goto bad;
+	find_scores(e);
+	if (e->scores < 0) {
+		dlb_fail(err, NULL, "--test-data: the model's loss is not one of a classification");
+		goto bad;
+	}
+	size[0] = e->batch;
+	size[1] = e->count % e->batch;
+	for (e->n = 0; e->n < 2 && size[e->n]; e->n++)
+		if (dlb_program_compile(&e->plan, NULL, size[e->n], 0, &e->program[e->n], err))
+			goto bad;
+	*out = e;
+	return 0;
+bad:
+	dlb_eval_free(e);
+	return -1;
+}
+
+void dlb_eval_free(struct dlb_eval *e)
+{
+	if (!e)
+		return;
+	for (int i = 0; i < 2; i++) {
+		dlb_engine_free(e->engine[i]);
+		dlb_program_release(&e->program[i]);
+	}
+	dlb_data_close(e->data);
+	dlb_plan_release(&e->plan);
+	dlb_graph_release(&e->graph);
+	free(e->base);
+	free(e);
+}
+
+size_t dlb_eval_arena_bytes(const struct dlb_eval *e)
+{
+	size_t most = 0;
+
+	for (int i = 0; i < e->n; i++)
+		if (e->program[i].node[e->node].arena_bytes > most)
+			most = e->program[i].node[e->node].arena_bytes;
+	return most;
+}
+
+int dlb_eval_ready(struct dlb_eval *e, struct dlb_ground *ground, struct dlb_error *err)
+{
+	size_t most = 64;
+
+	for (int i = 0; i < e->n; i++) {
+		if (dlb_engine_new(&e->engine[i], ground, &e->program[i], e->node, NULL, e->tensor_of, err))
+			return -1;
+		if (dlb_engine_view(e->engine[i])->feed_bytes > most)
+			most = dlb_engine_view(e->engine[i])->feed_bytes;
+	}
+	e->base = dlb_xmalloc(most);
+	return 0;
+}
+
+/* Right ones and all that count among the samples of the last run. */
+static void count_right(const struct dlb_eval *e, int which, double *right, double *all)
+{
+	int64_t n = e->program[which].batch, stride[DLB_MAX_DIMS], inner = 1;
+	struct dlb_desc x = dlb_tensor_desc(&e->graph.tensor[e->scores], n);
+	struct dlb_desc t = dlb_tensor_desc(&e->graph.tensor[e->labels], n);
+	const void *scores = dlb_engine_at(e->engine[which], e->scores, 0), *labels = dlb_engine_at(e->engine[which], e->labels, 0);
+
+	if (e->binary) {
+		for (int64_t i = 0; i < dlb_desc_count(&t); i++, ++*all)
+			*right += (dlb_value_real(scores, x.dtype, i) > 0.0) == (dlb_value_real(labels, t.dtype, i) > 0.5);
+		return;
+	}
+	dlb_desc_strides(&x, stride);
+	for (int i = 2; i < x.n_dims; i++)
+		inner *= x.dim[i];
+	for (int64_t i = 0; i < x.dim[0] * inner; i++) {
+		int64_t at = i / inner * stride[0], rest = i % inner, best = 0, label = dlb_value_int(labels, t.dtype, i);
+		double most = -HUGE_VAL;
+
+		if (e->has_ignore && label == e->ignore)
+			continue;
+		for (int k = x.n_dims - 1; k >= 2; k--) {
+			at += rest % x.dim[k] * stride[k];
+			rest /= x.dim[k];
+		}
+		for (int64_t c = 0; c < x.dim[1]; c++) {
+			double v = dlb_value_real(scores, x.dtype, at + c * stride[1]);
+
+			if (v > most) {
+				most = v;
+				best = c;
+			}
+		}
+		*right += best == label;
+		++*all;
+	}
+}
+
+int dlb_eval_run(struct dlb_eval *e, struct dlb_comm *comm, uint64_t version, double *accuracy, double *loss,
+		 struct dlb_error *err)
+{
+	double sum[4] = { 0.0 }, seed = 1.0;		/* right, all, loss * weight, weight */
+	const struct dlb_fed fed = { .base = e->base, .seed = &seed };
+
+	for (int64_t at = 0; at < e->count;) {
+		int which = e->count - at < e->batch;
+		const struct dlb_engine_program *v = dlb_engine_view(e->engine[which]);
+		const struct dlb_step step = { .version = version, .fed = &fed };
+		double weight;
+
+		for (int i = 0; i < v->n_feed; i++)
+			dlb_data_fill(e->data, v->feed[i].tensor, 0, at + v->feed[i].first, v->feed[i].n, e->base + v->feed[i].offset);
+		if (dlb_engine_run(e->engine[which], &step, err))
+			return -1;
+		if (e->node == e->scorer) {
+			count_right(e, which, &sum[0], &sum[1]);
+			weight = dlb_data_counted(e->data, 0, at, e->program[which].batch);
+			sum[2] += weight * dlb_engine_loss(e->engine[which], &seed);
+			sum[3] += weight;
+		}
+		at += e->program[which].batch;
+	}
+	if (dlb_comm_allreduce_f64(comm, sum, 4, DLB_COMM_SUM, err))
+		return -1;
+	*accuracy = sum[1] > 0.0 ? sum[0] / sum[1] : NAN;
+	*loss = sum[3] > 0.0 ? sum[2] / sum[3] : NAN;
+	return 0;
+}

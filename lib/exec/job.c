@@ -1,0 +1,165 @@
+/* Reading what a run stands on, compiling it, predicting it; and dlb_exec_check, which does all that
+ * without running anything. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include "exec/job.h"
+#include "util/mem.h"
+
+static int read_kappa(struct dlb_job *j, const struct dlb_doc *doc, struct dlb_error *err)
+{
+	struct dlb_ref balance, list;
+	int n = j->cluster.n_nodes, got = 0;
+
+	j->kappa = dlb_xcalloc((size_t)n + 1, sizeof *j->kappa);
+	for (int i = 0; i < n; i++)
+		j->kappa[i] = 1.0;
+	if (!dlb_doc_section(doc, "balance"))
+		return 0;
+	balance = dlb_ref_root(doc, "balance");
+	list.v = NULL;
+	if (dlb_get_array(&balance, "kappa", DLB_OPT, &list, &got, err))
+		return -1;
+	if (!list.v)
+		return 0;
+	if (got != n)
+		return dlb_ref_fail(&list, err, "%d values for %d nodes", got, n);
+	for (int i = 0; i < n; i++) {
+		struct dlb_ref x = dlb_ref_index(&list, i);
+
+		if (dlb_ref_real(&x, 1e-9, 1e9, &j->kappa[i], err))
+			return -1;
+	}
+	return 0;
+}
+
+/* PyTorch moves the running variance by the unbiased estimate, ONNX by the biased one. */
+static void torch_batchnorm(struct dlb_graph *g)
+{
+	for (int i = 0; i < g->n_ops; i++) {
+		struct dlb_op *o = &g->op[i];
+		struct dlb_attr *a;
+
+		if (strcmp(o->type, "BatchNormalization") || dlb_attr_find(o->attr, o->n_attr, "unbiased"))
+			continue;
+		a = dlb_arena_array(&g->arena, (size_t)o->n_attr + 1, sizeof *a);
+		if (o->n_attr)
+			memcpy(a, o->attr, (size_t)o->n_attr * sizeof *a);
+		a[o->n_attr++] = (struct dlb_attr){ .name = "unbiased", .type = DLB_ATTR_INT, .i = 1 };
+		o->attr = a;
+	}
+}
+
+int dlb_job_read(struct dlb_job *j, const struct dlb_doc *doc, const struct dlb_exec_options *o, struct dlb_error *err)
+{
+	bool rescheduled;
+
+	if (dlb_graph_read(doc, &j->graph, err) || dlb_graph_index(&j->graph) || dlb_cluster_read(doc, &j->cluster, err) ||
+	    dlb_cost_read(doc, &j->graph, &j->cluster, &j->cost, err) || dlb_optimizer_read(doc, &j->optimizer, err))
+		return -1;
+	dlb_cost_set_optimizer(&j->cost, j->optimizer.rule);
+	if (dlb_plan_read(doc, &j->cost, &j->plan, &rescheduled, err) || read_kappa(j, doc, err))
+		return -1;
+	j->n_state = dlb_optimizers[j->optimizer.rule].n_state;
+	if (o->slow)
+		for (int i = j->cluster.n_nodes; i < o->n_slow; i++)
+			if (o->slow[i] != 1.0)
+				return dlb_fail(err, NULL, "--slow %d: there are nodes 0 to %d", i, j->cluster.n_nodes - 1);
+	if (o->torch_batchnorm)
+		torch_batchnorm(&j->graph);
+	return 0;
+}
+
+void dlb_job_release(struct dlb_job *j)
+{
+	free(j->kappa);
+	dlb_plan_release(&j->plan);
+	dlb_cost_release(&j->cost);
+	dlb_cluster_release(&j->cluster);
+	dlb_graph_release(&j->graph);
+	memset(j, 0, sizeof *j);
+}
+
+int dlb_job_compile(const struct dlb_job *j, int64_t n, struct dlb_program *p, struct dlb_error *err)
+{
+	if (dlb_program_compile(&j->plan, &j->cost, n, j->n_state, p, err))
+		return -1;
+	return dlb_program_verify(p, &j->cost, err);
+}
+
+void dlb_job_report(const struct dlb_job *j, const struct dlb_program *p, struct dlb_report *r)
+{
+	r->batch = j->plan.batch;
+	r->micro_batches = p->micro_batches;
+	r->optimizer = dlb_optimizers[j->optimizer.rule].name;
+	r->accuracy = r->test_loss = NAN;
+	r->plan_hash = dlb_arena_strdup(&r->arena, j->plan.hash);
+	r->n_nodes = j->plan.n_nodes;
+	r->node = dlb_arena_array(&r->arena, (size_t)r->n_nodes + 1, sizeof *r->node);
+	for (int i = 0; i < r->n_nodes; i++) {
+		const struct dlb_node_program *np = &p->node[i];
+
+		r->node[i].host = dlb_arena_strdup(&r->arena, j->cluster.node[i].host ? j->cluster.node[i].host : "localhost");
+		r->node[i].peak_bytes = (double)(np->arena_bytes + np->state_bytes + np->scratch_bytes);
+	}
+}
+
+int dlb_job_predict(const struct dlb_job *j, const struct dlb_program *p, struct dlb_report *r, struct dlb_error *err)
+{
+	struct dlb_timeline t;
+
+	if (dlb_program_simulate(p, &j->cost, j->kappa, 0.0, 0, false, &t, err))
+		return -1;
+	r->predicted_step_s = t.step_s;
+	for (int i = 0; i < r->n_nodes; i++)
+		r->node[i].predicted_busy_s = t.node[i].busy_s;
+	dlb_timeline_release(&t, r->n_nodes);
+	return 0;
+}
+
+void dlb_report_conclude(struct dlb_report *r)
+{
+	double most = 0.0, sum = 0.0;
+
+	for (int i = 0; i < r->n_nodes; i++) {
+		struct dlb_report_node *n = &r->node[i];
+
+		most = n->busy_s > most ? n->busy_s : most;
+		sum += n->busy_s;
+		n->idle_s = r->step_s - n->busy_s - n->wait_s;
+		if (n->idle_s < 0.0)
+			n->idle_s = 0.0;
+	}
+	r->imbalance = sum > 0.0 ? most * r->n_nodes / sum : 1.0;
+	r->prediction_error = r->step_s > 0.0 ? r->predicted_step_s / r->step_s - 1.0 : 0.0;
+}
+
+int dlb_exec_check(const struct dlb_doc *doc, const struct dlb_exec_options *o, int *n_nodes, struct dlb_error *err)
+{
+	struct dlb_job j = { .kappa = NULL };
+	struct dlb_program p = { .n_nodes = 0 };
+	int rc = dlb_job_read(&j, doc, o, err);
+
+	if (!rc)
+		rc = dlb_job_compile(&j, j.plan.batch, &p, err);
+	if (!rc)
+		*n_nodes = j.plan.n_nodes;
+	dlb_program_release(&p);
+	dlb_job_release(&j);
+	return rc;
+}
+
+int dlb_exec_print_program(const struct dlb_doc *doc, const struct dlb_exec_options *o, FILE *f, struct dlb_error *err)
+{
+	struct dlb_job j = { .kappa = NULL };
+	struct dlb_program p = { .n_nodes = 0 };
+	int rc = dlb_job_read(&j, doc, o, err);
+
+	if (!rc)
+		rc = dlb_job_compile(&j, j.plan.batch, &p, err);
+	if (!rc)
+		dlb_program_print(&p, f);
+	dlb_program_release(&p);
+	dlb_job_release(&j);
+	return rc;
+}
