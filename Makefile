@@ -58,7 +58,7 @@ build/fuzz/%: $(BUILD)/tests/fuzz/%.o $(BUILD)/libdlb.a
 	$(CC) $(DLB_CFLAGS) -fsanitize=fuzzer -o $@ $^ $(LDLIBS)
 
 check: all
-	tests/run
+	BUILD=$(BUILD) tests/run
 install: all
 	install -d $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(PREFIX)/share/dlb $(DESTDIR)$(PREFIX)/share/man/man1 \
 		$(DESTDIR)$(PREFIX)/share/man/man5 $(DESTDIR)$(PREFIX)/share/man/man7
