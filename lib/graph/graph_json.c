@@ -376,7 +376,8 @@ static int read_tensor(const struct dlb_ref *r, struct dlb_graph *g, int i, int 
 	    dlb_get_int(r, "fan_in", DLB_OPT, 0, INT32_MAX, &fan_in, err) ||
 	    dlb_get_int(r, "fan_out", DLB_OPT, 0, INT32_MAX, &fan_out, err))
 		return -1;
-	struct dlb_tensor *t = &g->tensor[dlb_graph_add_tensor(g, name, (enum dlb_tensor_kind)kind)];
+	const int id = dlb_graph_add_tensor(g, name, (enum dlb_tensor_kind)kind);	/* may move the array */
+	struct dlb_tensor *t = &g->tensor[id];
 	t->layout = (enum dlb_layout)layout;
 	t->fan_in = (int)fan_in;
 	t->fan_out = (int)fan_out;

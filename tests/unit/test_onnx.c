@@ -1,0 +1,712 @@
+/* ONNX in and out: every model of the test data and of share/models, types and attributes, hostile files,
+ * external data, saving, weights by name. Models are made here through the same generated protobuf code. */
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include <dirent.h>
+#include "graph_equal.h"
+#include "model/onnx.h"
+#include "model/weights.h"
+#include "onnx.pb-c.h"
+#include "util/clock.h"
+#include "util/rng.h"
+
+static int n_checked, n_models, n_hostile;
+static struct dlb_error err;
+static char dir[] = "/tmp/dlb-test-onnx-XXXXXX";
+
+static void die(const char *what)
+{
+	dlb_error_print(stderr, what, -1, &err);
+	abort();
+}
+
+/* -- a model, built message by message; all of it lies in one arena -- */
+
+struct model {
+	struct dlb_arena a;
+	Onnx__ModelProto m;
+	Onnx__GraphProto g;
+	Onnx__OperatorSetIdProto *opset[4];
+	Onnx__NodeProto *node[16];
+	Onnx__TensorProto *init[16];
+	Onnx__ValueInfoProto *in[8], *out[8];
+};
+
+static void opset(struct model *m, const char *domain, int64_t version)
+{
+	Onnx__OperatorSetIdProto *o = dlb_arena_alloc(&m->a, sizeof *o);
+	onnx__operator_set_id_proto__init(o);
+	o->domain = (char *)domain;
+	o->has_version = 1;
+	o->version = version;
+	m->opset[m->m.n_opset_import++] = o;
+}
+
+static Onnx__ValueInfoProto *value(struct model *m, const char *name, const char *const *dims)
+{
+	Onnx__ValueInfoProto *v = dlb_arena_alloc(&m->a, sizeof *v);
+	Onnx__TypeProto *t = dlb_arena_alloc(&m->a, sizeof *t);
+	Onnx__TypeProto__Tensor *p = dlb_arena_alloc(&m->a, sizeof *p);
+	Onnx__TensorShapeProto *s = dlb_arena_alloc(&m->a, sizeof *s);
+	onnx__value_info_proto__init(v);
+	onnx__type_proto__init(t);
+	onnx__type_proto__tensor__init(p);
+	onnx__tensor_shape_proto__init(s);
+	s->dim = dlb_arena_array(&m->a, 16, sizeof *s->dim);
+	for (; dims[s->n_dim]; s->n_dim++) {
+		const char *text = dims[s->n_dim];
+		Onnx__TensorShapeProto__Dimension *d = dlb_arena_alloc(&m->a, sizeof *d);
+		onnx__tensor_shape_proto__dimension__init(d);
+		if (strchr("0123456789-", *text) && *text) {
+			d->value_case = ONNX__TENSOR_SHAPE_PROTO__DIMENSION__VALUE_DIM_VALUE;
+			d->dim_value = atoll(text);
+		} else if (*text) {
+			d->value_case = ONNX__TENSOR_SHAPE_PROTO__DIMENSION__VALUE_DIM_PARAM;
+			d->dim_param = (char *)text;
+		}
+		s->dim[s->n_dim] = d;
+	}
+	v->name = (char *)name;
+	v->type = t;
+	t->value_case = ONNX__TYPE_PROTO__VALUE_TENSOR_TYPE;
+	t->tensor_type = p;
+	p->has_elem_type = 1;
+	p->elem_type = 1;
+	p->shape = s;
+	return v;
+}
+
+static Onnx__NodeProto *vertex(struct model *m, const char *type, const char *in0, const char *in1, const char *out)
+{
+	Onnx__NodeProto *v = dlb_arena_alloc(&m->a, sizeof *v);
+	onnx__node_proto__init(v);
+	v->op_type = (char *)type;
+	v->input = dlb_arena_array(&m->a, 2, sizeof *v->input);
+	v->output = dlb_arena_array(&m->a, 1, sizeof *v->output);
+	if (in0)
+		v->input[v->n_input++] = (char *)in0;
+	if (in1)
+		v->input[v->n_input++] = (char *)in1;
+	if (out)
+		v->output[v->n_output++] = (char *)out;
+	m->node[m->g.n_node++] = v;
+	return v;
+}
+
+static Onnx__AttributeProto *attribute(struct model *m, Onnx__NodeProto *v, const char *name, int type)
+{
+	Onnx__AttributeProto *p = dlb_arena_alloc(&m->a, sizeof *p);
+	onnx__attribute_proto__init(p);
+	p->name = (char *)name;
+	p->has_type = 1;
+	p->type = (Onnx__AttributeProto__AttributeType)type;
+	if (!v->attribute)
+		v->attribute = dlb_arena_array(&m->a, 16, sizeof *v->attribute);
+	v->attribute[v->n_attribute++] = p;
+	return p;
+}
+
+static Onnx__TensorProto *initializer(struct model *m, const char *name, int type, int64_t n)
+{
+	Onnx__TensorProto *t = dlb_arena_alloc(&m->a, sizeof *t);
+	onnx__tensor_proto__init(t);
+	t->name = (char *)name;
+	t->has_data_type = 1;
+	t->data_type = type;
+	t->n_dims = 1;
+	t->dims = dlb_arena_array(&m->a, 8, sizeof *t->dims);
+	t->dims[0] = n;
+	m->init[m->g.n_initializer++] = t;
+	return t;
+}
+
+static const float two[] = { 1.5f, -2 };
+
+static void raw(Onnx__TensorProto *t, const void *data, size_t n)
+{
+	t->has_raw_data = 1;
+	t->raw_data = (ProtobufCBinaryData){ n, (uint8_t *)data };
+}
+
+/* y = x + w, x (batch,2), w raw (2) */
+static void start(struct model *m)
+{
+	*m = (struct model){ 0 };
+	onnx__model_proto__init(&m->m);
+	onnx__graph_proto__init(&m->g);
+	m->m.has_ir_version = 1;
+	m->m.ir_version = 8;
+	m->m.graph = &m->g;
+	m->m.opset_import = m->opset;
+	m->g.name = (char *)"g";
+	m->g.node = m->node;
+	m->g.initializer = m->init;
+	m->g.input = m->in;
+	m->g.output = m->out;
+	opset(m, "", 17);
+	m->in[m->g.n_input++] = value(m, "x", (const char *[]){ "batch", "2", NULL });
+	m->out[m->g.n_output++] = value(m, "y", (const char *[]){ "batch", "2", NULL });
+	raw(initializer(m, "w", 1, 2), two, sizeof two);
+	vertex(m, "Add", "x", "w", "y");
+}
+
+static uint8_t *pack(const struct model *m, size_t *n)
+{
+	*n = protobuf_c_message_get_packed_size(&m->m.base);
+	uint8_t *p = dlb_xmalloc(*n + 1);
+	protobuf_c_message_pack(&m->m.base, p);
+	return p;
+}
+
+static int parse(struct model *m, struct dlb_graph *g)
+{
+	size_t n;
+	uint8_t *p = pack(m, &n);
+	err = (struct dlb_error){ .what = "" };
+	const int rc = dlb_onnx_parse(p, n, "m.onnx", g, &err);
+	free(p);
+	dlb_arena_release(&m->a);
+	return rc;
+}
+
+static void write_file(const char *name, const void *data, size_t n)
+{
+	char path[300];
+	snprintf(path, sizeof path, "%s/%s", dir, name);
+	FILE *f = fopen(path, "wb");
+	assert(f && fwrite(data, 1, n, f) == n && fclose(f) == 0);
+}
+
+static int read_in_dir(struct model *m, struct dlb_graph *g)
+{
+	char path[300];
+	size_t n;
+	uint8_t *p = pack(m, &n);
+	write_file("m.onnx", p, n);
+	free(p);
+	dlb_arena_release(&m->a);
+	snprintf(path, sizeof path, "%s/m.onnx", dir);
+	err = (struct dlb_error){ .what = "" };
+	return dlb_onnx_read(path, g, &err);
+}
+
+static int tensor_named(const struct dlb_graph *g, const char *name)
+{
+	for (int i = 0; i < g->n_tensors; i++)
+		if (!strcmp(g->tensor[i].name, name))
+			return i;
+	return -1;
+}
+
+static void refused(struct model *m, const char *says)
+{
+	struct dlb_graph g;
+	if (parse(m, &g) == 0 || !strstr(err.what, says)) {
+		fprintf(stderr, "wanted '%s'\n", says);
+		die("got");
+	}
+	assert(!g.op && !g.tensor && !g.arena.head);
+	n_hostile++;
+}
+
+/* -- what is read -- */
+
+static void test_basics(void)
+{
+	struct model m;
+	struct dlb_graph g;
+	start(&m);
+	/* an input that is an initializer is none; names of the batch elsewhere are the batch; others stay unknown */
+	m.in[m.g.n_input++] = value(&m, "w", (const char *[]){ "2", NULL });
+	m.in[m.g.n_input++] = value(&m, "mask", (const char *[]){ "", "batch", "seq", NULL });
+	Onnx__NodeProto *v = vertex(&m, "Relu", "y", "", "z");
+	v->name = (char *)"Add_0";			/* as the first one is called for want of a name */
+	attribute(&m, v, "i", 2)->i = -3;
+	attribute(&m, v, "f", 1)->f = 0.1f;
+	v->attribute[0]->has_i = v->attribute[1]->has_f = 1;
+	Onnx__AttributeProto *s = attribute(&m, v, "s", 3);
+	s->has_s = 1;
+	s->s = (ProtobufCBinaryData){ 4, (uint8_t *)"SAME" };
+	Onnx__AttributeProto *ints = attribute(&m, v, "ints", 7);
+	int64_t list[] = { 1, INT64_MAX };
+	ints->n_ints = 2;
+	ints->ints = list;
+	float floats[] = { 0.5f };
+	Onnx__AttributeProto *fs = attribute(&m, v, "floats", 6);
+	fs->n_floats = 1;
+	fs->floats = floats;
+	Onnx__NodeProto *c = vertex(&m, "Constant", NULL, NULL, "k");
+	Onnx__AttributeProto *k = attribute(&m, c, "value_ints", 7);
+	k->n_ints = 2;
+	k->ints = list;
+	Onnx__NodeProto *h = vertex(&m, "If", "z", NULL, "u");
+	Onnx__GraphProto sub = ONNX__GRAPH_PROTO__INIT;
+	attribute(&m, h, "then_branch", 5)->g = &sub;
+	if (parse(&m, &g))
+		die("basics");
+	assert(g.n_inputs == 2 && g.n_ops == 3 && g.opset == 17);
+	const struct dlb_tensor *x = &g.tensor[g.input[0]], *mask = &g.tensor[g.input[1]];
+	assert(x->dim[0].mul == 1 && x->dim[0].add == 0 && x->dim[1].mul == 0 && x->dim[1].add == 2);
+	assert(mask->dim[0].mul == 1 && mask->dim[1].mul == 1 && mask->dim[2].add == -1 && !strcmp(mask->symbol, "seq"));
+	assert(!strcmp(g.op[0].name, "Add_0") && strcmp(g.op[1].name, "Add_0") != 0);
+	assert(g.op[1].n_in == 1);			/* the trailing absent operand is gone */
+	const struct dlb_op *o = &g.op[1];
+	assert(dlb_attr_int(o->attr, o->n_attr, "i", 0) == -3);
+	assert(dlb_attr_real(o->attr, o->n_attr, "f", 0) == (double)0.1f);
+	assert(!strcmp(dlb_attr_str(o->attr, o->n_attr, "s", ""), "SAME"));
+	const int64_t *got;
+	assert(dlb_attr_ints(o->attr, o->n_attr, "ints", &got) == 2 && got[1] == INT64_MAX);
+	const int kid = tensor_named(&g, "k");
+	assert(g.tensor[kid].kind == DLB_T_CONSTANT && ((const int64_t *)g.tensor[kid].data)[1] == INT64_MAX);
+	assert(g.op[2].kind == -1 && dlb_attr_find(g.op[2].attr, g.op[2].n_attr, DLB_ATTR_UNSUPPORTED));
+	const int w = tensor_named(&g, "w"), y = tensor_named(&g, "y");
+	assert(g.tensor[w].kind == DLB_T_CONSTANT && ((const float *)g.tensor[w].data)[1] == -2 && g.tensor[w].in_model);
+	assert(g.tensor[y].producer == 0 && g.tensor[y].n_dims == 2 && g.tensor[y].dim[0].mul == 1);
+	dlb_graph_release(&g);
+
+	/* vertices in any order */
+	start(&m);
+	m.node[1] = m.node[0];
+	m.g.n_node = 0;
+	vertex(&m, "Relu", "y", NULL, "z");
+	m.g.n_node = 2;
+	if (parse(&m, &g))
+		die("order");
+	assert(!strcmp(g.op[0].type, "Add") && !strcmp(g.op[1].type, "Relu"));
+	dlb_graph_release(&g);
+
+	/* a version we do not read is no matter where nothing uses it */
+	start(&m);
+	opset(&m, "ai.onnx.ml", 99);
+	if (parse(&m, &g))
+		die("opset");
+	dlb_graph_release(&g);
+	n_checked += 3;
+}
+
+static void test_types(void)
+{
+	static const struct { int onnx; enum dlb_dtype t; } types[] = {
+		{ 1, DLB_F32 }, { 11, DLB_F64 }, { 10, DLB_F16 }, { 16, DLB_BF16 }, { 3, DLB_I8 }, { 5, DLB_I16 },
+		{ 6, DLB_I32 }, { 7, DLB_I64 }, { 2, DLB_U8 }, { 4, DLB_U16 }, { 12, DLB_U32 }, { 13, DLB_U64 }, { 9, DLB_BOOL },
+	};
+	for (int i = 0; i < DLB_LEN(types); i++)
+		for (int typed = 0; typed < 2; typed++) {
+			struct model m;
+			struct dlb_graph g;
+			uint64_t want[2] = { 0 };
+			int32_t i32[2] = { 0, 1 };
+			int64_t i64[2] = { 0, 1 };
+			uint64_t u64[2] = { 0, 1 };
+			float f32[2] = { 0, 1 };
+			double f64[2] = { 0, 1 };
+			dlb_value_set(want, types[i].t, 1, 1);
+			start(&m);
+			Onnx__TensorProto *t = initializer(&m, "v", types[i].onnx, 2);
+			if (types[i].t == DLB_F16)
+				i32[1] = 0x3c00;
+			if (types[i].t == DLB_BF16)
+				i32[1] = 0x3f80;
+			if (!typed) {
+				raw(t, want, 2 * dlb_dtype_bytes(types[i].t));
+			} else if (types[i].t == DLB_F32) {
+				t->n_float_data = 2;
+				t->float_data = f32;
+			} else if (types[i].t == DLB_F64) {
+				t->n_double_data = 2;
+				t->double_data = f64;
+			} else if (types[i].t == DLB_I64) {
+				t->n_int64_data = 2;
+				t->int64_data = i64;
+			} else if (types[i].t == DLB_U64 || types[i].t == DLB_U32) {
+				t->n_uint64_data = 2;
+				t->uint64_data = u64;
+			} else {
+				t->n_int32_data = 2;
+				t->int32_data = i32;
+			}
+			if (parse(&m, &g))
+				die("types");
+			const struct dlb_tensor *v = &g.tensor[tensor_named(&g, "v")];
+			assert(v->dtype == types[i].t && !memcmp(v->data, want, 2 * dlb_dtype_bytes(v->dtype)));
+			dlb_graph_release(&g);
+			n_checked++;
+		}
+}
+
+/* -- what is refused -- */
+
+static void test_refused(void)
+{
+	struct model m;
+	static const float nan2[] = { 1, NAN }, inf2[] = { 1, INFINITY }, mask2[] = { 0, -INFINITY };
+	static const char *const bad_utf8[] = { "\xff", "\xc0\x80", "\xed\xa0\x80", "a\xf5" };
+	struct dlb_graph g;
+
+	start(&m); m.m.graph = NULL; refused(&m, "no graph");
+	start(&m); m.m.n_opset_import = 0; refused(&m, "no opset version");
+	start(&m); m.opset[0]->version = 18; refused(&m, "opset 18; dlb reads 6 to 17");
+	start(&m); m.opset[0]->version = 5; refused(&m, "opset 5");
+	start(&m); m.opset[0]->version = -1; refused(&m, "opset");
+	start(&m); m.node[0]->input[0] = (char *)"nowhere"; refused(&m, "reads tensor 'nowhere', which nothing makes");
+	start(&m); m.node[0]->output[0] = (char *)"q"; refused(&m, "nothing makes output 'y'");
+	start(&m); m.g.n_output = 0; refused(&m, "no outputs");
+	start(&m); m.node[0]->n_output = 0; refused(&m, "makes nothing");
+	start(&m); m.node[0]->op_type = NULL; refused(&m, "no op type");
+	start(&m); vertex(&m, "Relu", "x", NULL, "y"); refused(&m, "makes tensor 'y', which is there already");
+	start(&m); vertex(&m, "Relu", "x", NULL, "w"); refused(&m, "which is there already");
+	start(&m); raw(initializer(&m, "w", 1, 2), two, 8); refused(&m, "two tensors have the name 'w'");
+	start(&m); m.in[m.g.n_input++] = m.in[0]; refused(&m, "two tensors have the name 'x'");
+	start(&m); m.in[0]->type = NULL; refused(&m, "no tensor of a known type");
+	start(&m); m.in[0]->type->tensor_type->elem_type = 8; refused(&m, "no tensor of a known type");
+	start(&m); m.in[0]->type->tensor_type->shape->dim[1]->dim_value = -5; refused(&m, "negative dimension");
+	start(&m); m.in[0]->type->tensor_type->shape->dim[1]->dim_value = INT64_MAX; refused(&m, "too large");
+	start(&m); vertex(&m, "Relu", "b", NULL, "a"); vertex(&m, "Relu", "a", NULL, "b"); refused(&m, "cycle of ops");
+	start(&m); vertex(&m, "Relu", "a", NULL, "a"); refused(&m, "cycle of ops");
+	start(&m); m.init[0]->dims[0] = 3; refused(&m, "holds 8 bytes where its shape needs 12");
+	start(&m); m.init[0]->dims[0] = -2; refused(&m, "negative or too large");
+	start(&m); m.init[0]->dims[0] = INT64_MAX; refused(&m, "too large");
+	start(&m); m.init[0]->n_dims = 2; m.init[0]->dims[0] = m.init[0]->dims[1] = INT64_C(1) << 40; refused(&m, "too large");
+	start(&m); m.init[0]->data_type = 8; refused(&m, "of a type dlb does not read");
+	start(&m); m.init[0]->has_data_type = 0; refused(&m, "of a type dlb does not read");
+	start(&m); m.init[0]->has_raw_data = 0; refused(&m, "holds 0 values");
+	start(&m); m.init[0]->name = NULL; refused(&m, "has no name");
+	start(&m); raw(m.init[0], nan2, 8); refused(&m, "weights hold NaN: initializer 'w', element 1");
+	start(&m); raw(m.init[0], inf2, 8); refused(&m, "weights hold infinity");
+	start(&m); m.init[0]->n_dims = 9; m.init[0]->dims = (int64_t[]){ 1, 1, 1, 1, 1, 1, 1, 1, 2 }; refused(&m, "at most 8");
+	start(&m); m.init[0]->has_data_location = 1;
+	m.init[0]->data_location = ONNX__TENSOR_PROTO__DATA_LOCATION__EXTERNAL; refused(&m, "which only a model on disk");
+	Onnx__SparseTensorProto sparse = ONNX__SPARSE_TENSOR_PROTO__INIT, *sparses[] = { &sparse };
+	start(&m); m.g.n_sparse_initializer = 1; m.g.sparse_initializer = sparses; refused(&m, "sparse initializers");
+	Onnx__FunctionProto function = ONNX__FUNCTION_PROTO__INIT, *functions[] = { &function };
+	start(&m); m.m.n_functions = 1; m.m.functions = functions; refused(&m, "functions");
+	start(&m); attribute(&m, m.node[0], "a", 2); attribute(&m, m.node[0], "a", 2); refused(&m, "attribute 'a' twice");
+	start(&m); attribute(&m, m.node[0], "", 2); refused(&m, "has no name");
+	int32_t big[] = { 1000, 0 };
+	start(&m); m.init[0]->data_type = 3; m.init[0]->has_raw_data = 0; m.init[0]->n_int32_data = 2;
+	m.init[0]->int32_data = big; refused(&m, "does not fit i8");
+	for (int i = 0; i < DLB_LEN(bad_utf8); i++) {
+		start(&m); m.node[0]->name = (char *)bad_utf8[i]; refused(&m, "not UTF-8");
+	}
+	/* a mask is no broken weight */
+	start(&m); raw(m.init[0], mask2, 8);
+	if (parse(&m, &g))
+		die("mask");
+	dlb_graph_release(&g);
+}
+
+static void test_wire(void)
+{
+	struct model m;
+	struct dlb_graph g;
+	size_t n;
+	start(&m);
+	uint8_t *p = pack(&m, &n);
+	dlb_arena_release(&m.a);
+
+	/* cut short anywhere, it is refused */
+	for (size_t k = 0; k < n; k++) {
+		uint8_t *cut = dlb_xmalloc(k ? k : 1);	/* so that reading past the end is seen */
+		memcpy(cut, p, k);
+		if (dlb_onnx_parse(cut, k, "m.onnx", &g, &err) == 0) {
+			fprintf(stderr, "accepted %zu of %zu bytes\n", k, n);
+			abort();
+		}
+		free(cut);
+		n_hostile++;
+	}
+	/* with any byte changed it is refused or read, no more is asked */
+	struct dlb_rng rng;
+	dlb_rng_init(&rng, 1);
+	for (int i = 0; i < 20000; i++) {
+		const size_t at = dlb_rng_below(&rng, n);
+		const uint8_t was = p[at];
+		p[at] = (uint8_t)dlb_rng_next(&rng);
+		if (dlb_onnx_parse(p, n, "m.onnx", &g, &err) == 0)
+			dlb_graph_release(&g);
+		p[at] = was;
+	}
+	free(p);
+
+	/* graph in attribute in node in graph ...: a stack of its own length */
+	enum { DEPTH = 200000 };
+	uint8_t *deep = NULL;
+	size_t len = 0, cap = (size_t)DEPTH * 20;
+	deep = dlb_xmalloc(cap);
+	uint8_t *at = deep + cap;			/* built from the inside out */
+	static const uint8_t tag[] = { 0x0a, 0x2a, 0x32 };	/* graph.node = 1, node.attribute = 5, attribute.g = 6 */
+	for (int i = 0; i < DEPTH; i++) {
+		uint8_t head[12];
+		int k = 0;
+		head[k++] = i == DEPTH - 1 ? 0x3a : tag[(DEPTH - 2 - i) % 3];	/* model.graph = 7 outermost */
+		for (size_t v = len; ; v >>= 7) {
+			head[k++] = (uint8_t)((v & 0x7f) | (v > 0x7f ? 0x80 : 0));
+			if (v <= 0x7f)
+				break;
+		}
+		at -= k;
+		memcpy(at, head, (size_t)k);
+		len += (size_t)k;
+	}
+	assert(dlb_onnx_parse(at, len, "deep", &g, &err) == -1 && strstr(err.what, "nested"));
+	free(deep);
+	assert(dlb_onnx_parse("", 0, "empty", &g, &err) == -1 && strstr(err.what, "empty"));
+	assert(dlb_onnx_parse("{\"dlb\":\"1.0\"}", 13, "json", &g, &err) == -1);
+	n_hostile += 20003;
+}
+
+/* -- data in other files -- */
+
+static void external(struct model *m, const char *location, const char *offset, const char *length)
+{
+	start(m);
+	Onnx__TensorProto *t = m->init[0];
+	const char *const key[] = { "location", "offset", "length" }, *const v[] = { location, offset, length };
+	t->has_raw_data = 0;
+	t->has_data_location = 1;
+	t->data_location = ONNX__TENSOR_PROTO__DATA_LOCATION__EXTERNAL;
+	t->external_data = dlb_arena_array(&m->a, 3, sizeof *t->external_data);
+	for (int i = 0; i < 3; i++) {
+		if (!v[i])
+			continue;
+		Onnx__StringStringEntryProto *e = dlb_arena_alloc(&m->a, sizeof *e);
+		onnx__string_string_entry_proto__init(e);
+		e->key = (char *)key[i];
+		e->value = (char *)v[i];
+		t->external_data[t->n_external_data++] = e;
+	}
+}
+
+static void test_external(void)
+{
+	static const struct { const char *location, *offset, *length, *says; } cases[] = {
+		{ "w.bin", "4", "8", NULL }, { "w.bin", "4", NULL, NULL }, { "sub/in.bin", NULL, NULL, NULL },
+		{ "inside", "4", NULL, NULL },
+		{ "/etc/passwd", NULL, NULL, "outside the model's folder" }, { "../w.bin", NULL, NULL, "outside" },
+		{ "sub/../../w.bin", NULL, NULL, "outside" }, { "..", NULL, NULL, "outside" }, { "", NULL, NULL, "outside" },
+		{ "link", NULL, NULL, "leads there" }, { "up/w.bin", NULL, NULL, "leads there" },
+		{ "nothing.bin", NULL, NULL, "cannot open" }, { "sub", NULL, NULL, "not a file" },
+		{ "w.bin", "5", NULL, "past the end" }, { "w.bin", "99999999999999999999", NULL, "bad offset" },
+		{ "w.bin", "-4", NULL, "bad offset" }, { "w.bin", "4", "9", "9 bytes where its shape needs 8" },
+		{ "w.bin", "9223372036854775807", NULL, "past the end" },
+	};
+	char path[400];
+	float data[] = { 9, 1.5f, -2 };
+	write_file("w.bin", data, sizeof data);
+	snprintf(path, sizeof path, "%s/sub", dir);
+	assert(mkdir(path, 0777) == 0);
+	write_file("sub/in.bin", data + 1, 8);
+	snprintf(path, sizeof path, "%s/link", dir);
+	assert(symlink("/etc/passwd", path) == 0);
+	snprintf(path, sizeof path, "%s/up", dir);
+	assert(symlink("/tmp", path) == 0);
+	snprintf(path, sizeof path, "%s/inside", dir);
+	assert(symlink("w.bin", path) == 0);
+	write_file("../dlb-test-onnx-outside.bin", data, sizeof data);
+
+	for (int i = 0; i < DLB_LEN(cases); i++) {
+		struct model m;
+		struct dlb_graph g;
+		external(&m, cases[i].location, cases[i].offset, cases[i].length);
+		if (!strcmp(cases[i].location, "up/w.bin"))
+			m.init[0]->external_data[0]->value = (char *)"up/dlb-test-onnx-outside.bin";
+		const int rc = read_in_dir(&m, &g);
+		if ((rc != 0) != (cases[i].says != NULL) || (rc && !strstr(err.what, cases[i].says))) {
+			fprintf(stderr, "external case %d\n", i);
+			die("external");
+		}
+		if (!rc)
+			assert(!memcmp(g.tensor[tensor_named(&g, "w")].data, two, sizeof two));
+		dlb_graph_release(&g);
+		n_hostile++;
+	}
+	unlink("/tmp/dlb-test-onnx-outside.bin");
+}
+
+/* -- saving -- */
+
+/* Every initializer of the model times 2, saved, read again; Debian's onnx agrees that it is a model. */
+static void save_and_read(const char *source)
+{
+	struct dlb_graph g, back;
+	char path[300], command[900];
+	const char *names[2000];
+	const void *data[2000];
+	struct dlb_desc desc[2000];
+	double *values[2000];
+	int n = 0;
+
+	if (dlb_onnx_read(source, &g, &err))
+		die("save");
+	for (int i = 0; i < g.n_tensors && n < 2000; i++) {
+		const struct dlb_tensor *t = &g.tensor[i];
+		if (!t->data || t->dtype != DLB_F32 || t->n_dims < 1)
+			continue;
+		desc[n] = dlb_tensor_desc(t, 1);
+		const int64_t count = dlb_desc_count(&desc[n]);
+		desc[n].dtype = n % 2 ? DLB_F64 : DLB_F32;	/* a model trained in f64 is saved as it was */
+		values[n] = dlb_xcalloc((size_t)count, sizeof(double));
+		for (int64_t k = 0; k < count; k++)
+			dlb_value_set(values[n], desc[n].dtype, k, 2 * dlb_value_real(t->data, t->dtype, k));
+		data[n] = values[n];
+		names[n++] = t->name;
+	}
+	snprintf(path, sizeof path, "%s/saved.onnx", dir);
+	if (dlb_onnx_save(source, path, names, data, desc, n, &err) || dlb_onnx_read(path, &back, &err))
+		die(source);
+	for (int i = 0; i < n; i++) {
+		const struct dlb_tensor *a = &g.tensor[tensor_named(&g, names[i])];
+		const struct dlb_tensor *b = &back.tensor[tensor_named(&back, names[i])];
+		assert(a->dtype == b->dtype && a->n_dims == b->n_dims);
+		const int64_t count = dlb_desc_count(&desc[i]);
+		for (int64_t k = 0; k < count; k++)
+			assert(((const float *)b->data)[k] == 2 * ((const float *)a->data)[k]);
+		free(values[i]);
+	}
+	assert(back.n_ops == g.n_ops);
+	snprintf(command, sizeof command, "/usr/bin/python3 -c 'import onnx' 2>/dev/null && "
+		 "! /usr/bin/python3 -c 'import onnx,sys; onnx.checker.check_model(sys.argv[1])' %s", path);
+	assert(system(command) != 0);
+	names[0] = "no such tensor";
+	assert(dlb_onnx_save(source, path, names, data, desc, 1, &err) == -1 && strstr(err.what, "no such tensor"));
+	dlb_graph_release(&g);
+	dlb_graph_release(&back);
+	n_checked++;
+}
+
+/* A weight that a vertex made becomes an initializer. */
+static void test_save_made_weight(void)
+{
+	struct model m;
+	struct dlb_graph g;
+	char path[300], saved[300];
+	size_t n;
+	start(&m);
+	m.g.n_initializer = 0;
+	int64_t shape[] = { 2 };
+	Onnx__TensorProto *s = initializer(&m, "shape", 7, 1);
+	s->n_int64_data = 1;
+	s->int64_data = shape;
+	vertex(&m, "ConstantOfShape", "shape", NULL, "w");
+	m.m.ir_version = 3;
+	uint8_t *p = pack(&m, &n);
+	write_file("made.onnx", p, n);
+	free(p);
+	dlb_arena_release(&m.a);
+	snprintf(path, sizeof path, "%s/made.onnx", dir);
+	snprintf(saved, sizeof saved, "%s/saved.onnx", dir);
+	const struct dlb_desc d = { .dtype = DLB_F32, .n_dims = 1, .dim = { 2 } };
+	const void *data[] = { two };
+	if (dlb_onnx_save(path, saved, (const char *[]){ "w" }, data, &d, 1, &err) || dlb_onnx_read(saved, &g, &err))
+		die("made");
+	assert(g.n_ops == 1 && !memcmp(g.tensor[tensor_named(&g, "w")].data, two, sizeof two));
+	dlb_graph_release(&g);
+	n_checked++;
+}
+
+/* -- whole models -- */
+
+static void one_model(const char *path)
+{
+	struct dlb_graph g, back;
+	struct dlb_doc d;
+	if (dlb_onnx_read(path, &g, &err))
+		die(path);
+	assert(g.model_sha256 && strlen(g.model_sha256) == 64 && g.model_path[0] == '/');
+	g.batch = 8;
+	dlb_doc_init(&d, "test");
+	dlb_doc_set(&d, "graph", dlb_graph_write(&g));
+	if (dlb_graph_read(&d, &back, &err))
+		die(path);
+	assert_same_graph(&g, &back);
+	if (dlb_graph_load_weights(&back, NULL, &err))
+		die(path);
+	for (int i = 0; i < g.n_tensors; i++) {
+		const struct dlb_desc desc = dlb_tensor_desc(&g.tensor[i], 1);
+		if (g.tensor[i].data)
+			assert(!memcmp(g.tensor[i].data, back.tensor[i].data, dlb_desc_bytes(&desc)));
+	}
+	dlb_doc_release(&d);
+	dlb_graph_release(&g);
+	dlb_graph_release(&back);
+	n_models++;
+}
+
+static void all_models(const char *folder)
+{
+	DIR *f = opendir(folder);
+	char path[600];
+	for (struct dirent *e; f && (e = readdir(f));) {
+		const size_t n = strlen(e->d_name);
+		if (n < 5 || strcmp(e->d_name + n - 5, ".onnx") != 0)
+			continue;
+		snprintf(path, sizeof path, "%s/%s", folder, e->d_name);
+		one_model(path);
+	}
+	if (f)
+		closedir(f);
+}
+
+static void test_weights(const char *path)
+{
+	struct dlb_graph g;
+	if (dlb_onnx_read(path, &g, &err))
+		die(path);
+	for (int i = 0; i < g.n_tensors; i++)
+		if (g.tensor[i].in_model) {
+			g.tensor[i].kind = DLB_T_WEIGHT;
+			g.tensor[i].data = NULL;
+			g.tensor[i].dtype = g.tensor[i].dtype == DLB_F32 ? DLB_F64 : g.tensor[i].dtype;
+		}
+	const char *sha = g.model_sha256;
+	g.model_sha256 = "0000000000000000000000000000000000000000000000000000000000000000";
+	assert(dlb_graph_load_weights(&g, NULL, &err) == -1 && strstr(err.what, "has changed"));
+	g.model_sha256 = sha;
+	if (dlb_graph_load_weights(&g, path, &err))	/* another path: from there */
+		die(path);
+	for (int i = 0; i < g.n_tensors; i++)
+		if (g.tensor[i].in_model && g.tensor[i].n_dims == 2) {
+			g.tensor[i].data = NULL;
+			g.tensor[i].dim[0].add++;
+			assert(dlb_graph_load_weights(&g, NULL, &err) == -1 && strstr(err.what, "where the graph needs"));
+			break;
+		}
+	dlb_graph_release(&g);
+	n_checked++;
+}
+
+int main(void)
+{
+	const char *data = getenv("DLB_TEST_DATA");
+	char path[600], command[300];
+	assert(mkdtemp(dir));
+	data = data ? data : "../shared/data";
+
+	test_basics();
+	test_types();
+	test_refused();
+	test_wire();
+	test_external();
+	test_save_made_weight();
+	all_models("share/models");
+	save_and_read("share/models/resnet8.onnx");
+	save_and_read("share/models/digits_mlp.onnx");
+	test_weights("share/models/digits_cnn.onnx");
+	snprintf(path, sizeof path, "%s/onnx/models", data);
+	all_models(path);
+	snprintf(path, sizeof path, "%s/onnx/light", data);
+	all_models(path);
+	snprintf(path, sizeof path, "%s/onnx/models/mlp.train.op13.dyn.loss.onnx", data);
+	if (access(path, R_OK) == 0)
+		save_and_read(path);
+	else
+		printf("no models under '%s' (DLB_TEST_DATA): those of share/models only\n", data);
+	snprintf(command, sizeof command, "rm -r %s", dir);
+	assert(system(command) == 0);
+	printf("test_onnx: %d models read, written and read again; %d hostile files; %d other checks\n", n_models, n_hostile,
+	       n_checked);
+	return 0;
+}
