@@ -3,7 +3,7 @@
  * For one kind and one class of work, over the samples (flop, bytes, seconds) that were measured, find
  * launch, a and b >= 0 that minimise the squared relative errors of launch + max(a flop, b bytes). Which
  * side of the max a sample lies on depends on a and b, so the two steps alternate until the sides stay
- * the same (as in k-means; 20 times at most). Classes nobody measured take the fit over all classes. */
+ * the same (as in k-means; 20 times at most). Classes nobody measured keep the usual efficiencies. */
 #include "cost/cost.h"
 #include <math.h>
 #include <stdlib.h>
@@ -17,7 +17,7 @@ static const struct { const char *work; double flop_efficiency, bytes_efficiency
 	{ "activation", 0.1, 0.6 }, { "elementwise", 0.1, 0.6 }, { "reduce", 0.1, 0.5 }, { "loss", 0.05, 0.4 },
 	{ "move", 0.1, 0.5 }, { "update", 0.2, 0.7 }, { "other", 0.1, 0.4 },
 };
-enum { N_WORKS = sizeof works / sizeof *works, MAX_BLIND = 400 };
+enum { N_WORKS = sizeof works / sizeof *works, MAX_BLIND = 100 };
 
 /* More threads than were measured: a guess until they are measured, written down here. Work bound by
  * arithmetic keeps 90 % of the added threads; memory bandwidth grows as their square root. */
@@ -107,10 +107,11 @@ static void least_squares(struct dlb_roofline *r, const double *flop, const doub
 	}
 }
 
-void dlb_roofline_fit(struct dlb_roofline *r, const double *flop, const double *bytes, const double *time_s,
-		      const double *weight, int n)
+/* Alternates from where *r stands; returns the sum of squared relative errors. */
+static double descend(struct dlb_roofline *r, const double *flop, const double *bytes, const double *t,
+		      const double *weight, int n, bool *side)
 {
-	bool *side = dlb_xcalloc((size_t)n + 1, sizeof *side);
+	double sum = 0;
 
 	for (int round = 0; round < 20; round++) {
 		bool changed = round == 0, use[3] = { false, false, false };
@@ -126,8 +127,42 @@ void dlb_roofline_fit(struct dlb_roofline *r, const double *flop, const double *
 		}
 		if (!changed)
 			break;
-		least_squares(r, flop, bytes, time_s, weight, n, side, use);
+		least_squares(r, flop, bytes, t, weight, n, side, use);
 	}
+	for (int i = 0; i < n; i++) {
+		double e = (dlb_roofline_s(r, flop[i], bytes[i]) - t[i]) / t[i];
+		sum += (weight ? weight[i] : 1) * e * e;
+	}
+	return sum;
+}
+
+/* The alternation finds the nearest optimum; several first guesses of where the roof's ridge lies are tried. */
+void dlb_roofline_fit(struct dlb_roofline *r, const double *flop, const double *bytes, const double *time_s,
+		      const double *weight, int n)
+{
+	bool *side = dlb_xcalloc((size_t)n + 1, sizeof *side);
+	struct dlb_roofline best = *r;
+	double least = INFINITY;
+
+	for (double tilt = 1.0 / 16; tilt <= 16; tilt *= 2) {
+		struct dlb_roofline x = *r;
+		x.byte_s *= tilt;
+		double sum = descend(&x, flop, bytes, time_s, weight, n, side);
+		bool memory = false;
+		for (int i = 0; i < n; i++)
+			memory |= side[i];
+		/* No sample is bound by memory: as it was, unless that would bind one. */
+		if (!memory)
+			x.byte_s = r->byte_s;
+		for (int i = 0; i < n && !memory; i++)
+			if (bytes[i] > 0)
+				x.byte_s = fmin(x.byte_s, flop[i] * x.flop_s / bytes[i]);
+		if (sum < least) {
+			least = sum;
+			best = x;
+		}
+	}
+	*r = best;
 	free(side);
 }
 
