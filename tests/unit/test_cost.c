@@ -334,7 +334,7 @@ static void test_section(void)
 	dlb_doc_init(&d, "f.json");
 	dlb_doc_set(&d, "cost", dlb_cost_write(&c));
 	json_t *rows = json_object_get(dlb_doc_section(&d, "cost"), "rows");
-	assert(json_array_size(rows) == 14);
+	assert(json_array_size(rows) == 13);	/* two of the five updates cost the same */
 	check(dlb_cost_read(&d, &g, &cl, &back, &err), &err);
 	for (int i = 0; i < g.n_ops; i++)
 		for (int k = 0; k < 2; k++) {
