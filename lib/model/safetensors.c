@@ -243,7 +243,8 @@ static char *make_header(const char *path, const struct row *row, int n, const c
 		json_t *entry = json_pack("{s:s, s:o, s:[I,I]}", "dtype", dlb_dtype_safetensors(t->desc.dtype), "shape", shape,
 					  "data_offsets", (json_int_t)at, (json_int_t)end);
 		at = end;
-		if (json_object_get(root, t->name) || json_object_set_new(root, t->name, entry) != 0) {
+		const bool twice = json_object_get(root, t->name) != NULL;
+		if (json_object_set_new(root, t->name, entry) != 0 || twice) {
 			dlb_fail(err, path, "cannot save tensor '%s': its name is there already or is not UTF-8 text", t->name);
 			json_decref(root);
 			return NULL;
