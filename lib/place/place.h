@@ -1,7 +1,7 @@
 /* Placement: which node does which op.
  *
  * A problem is a graph with costs, weights and limits; a placer is one file and one row of dlb_placers[]
- * that fills placement[]. Choosing among placers is choose.c (the default rule), not a placer.
+ * (place_list.h) that fills placement[]. Choosing among placers is choose.c (the default rule), not a placer.
  *
  * weight[node] (mean 1) divides the node's predicted compute time in every algorithm and in the value
  * that ranks candidates; kappa[node] (measured/predicted) multiplies it always, also in the predictions
@@ -26,6 +26,11 @@ struct dlb_problem {
 	double *stays_bytes;				/* [group]: weights, states, ... wherever it is */
 	double *activation_bytes;			/* [group]: of one micro-batch, kept till backward */
 	double *memory_bytes;				/* [node] limit, INFINITY: none */
+	double *stated_scale, *ranked_scale;		/* [node] kappa; kappa / weight: what multiplies compute times */
+	bool *free_node;				/* [node] has a kernel for at least one group */
+	/* Told of every candidate of the default rule, as it is tried (err: why there is no such plan). May be NULL. */
+	void (*tried)(void *arg, const char *name, double ranked_s, double value_s, const struct dlb_error *err);
+	void *tried_arg;
 };
 int dlb_problem_init(struct dlb_problem *p, struct dlb_error *err);
 void dlb_problem_release(struct dlb_problem *p);
@@ -37,12 +42,25 @@ struct dlb_placer {
 	bool trivial;					/* tried by the default rule */
 };
 extern const struct dlb_placer dlb_placers[];		/* ends with name NULL */
+#define PLACER(id, ...) int dlb_place_##id(const struct dlb_problem *p, int *placement, struct dlb_error *err);
+#include "place/place_list.h"
+#undef PLACER
 const struct dlb_placer *dlb_placer_find(const char *name);
 
 /* Makes `plan` from a placement: order by the schedule, program, verify, simulate. *ranked is the
  * simulated step under the weights (what candidates are compared by); plan->value_s the stated one. */
 int dlb_plan_make(const struct dlb_problem *p, const int *placement, struct dlb_plan *plan, double *ranked,
 		  struct dlb_error *err);
+/* The ranked value alone (INFINITY: does not fit or cannot run): what a search calls for every candidate. */
+double dlb_place_value_s(const struct dlb_problem *p, const int *placement);
+/* As dlb_place for a model that is placed already: the current placement stays unless the new one's ranked
+ * value is less by more than DLB_KEEP_GAIN of it, so that a plan moves only for a reason. Sets *kept, and what
+ * has moved in plan. */
+#define DLB_KEEP_GAIN 0.005
+int dlb_place_again(const struct dlb_problem *p, const char *algorithm, const int *current, struct dlb_plan *plan,
+		    bool *kept, struct dlb_error *err);
+/* Ops of `plan` that stand elsewhere than in `before`, and bytes of state that move with them. */
+void dlb_plan_moved(const struct dlb_problem *p, const int *before, struct dlb_plan *plan);
 /* algorithm NULL: the default rule (greedy, proportional and the trivial ones; the least ranked wins). */
 int dlb_place(const struct dlb_problem *p, const char *algorithm, struct dlb_plan *plan, struct dlb_error *err);
 /* Certified: no plan's step can be shorter. max of total work over total speed (per kind and kernel
@@ -51,7 +69,24 @@ double dlb_lower_bound_s(const struct dlb_problem *p);
 /* "why op went to its node": a line per node with what it would have cost there. */
 int dlb_place_why(const struct dlb_problem *p, const struct dlb_plan *plan, int op, FILE *f, struct dlb_error *err);
 
-/* ---- shared by placers (eft.c) ---- */
+/* ---- shared by placers (eft.c, contiguous.c) ---- */
+/* Bytes of group g on a node that has `in_flight` micro-batches under way, roughly: for placers to keep clear of
+ * limits; verify has the last word. */
+double dlb_group_bytes(const struct dlb_problem *p, int group);
+int dlb_no_room(const struct dlb_problem *p, int group, struct dlb_error *err);	/* the error of placers: -1, status 1 */
+/* Contiguous cuts are of the forward order; backward and update follow. A unit is one forward op with all that
+ * follows it; forward ops bound to an earlier one belong to that one's unit. */
+struct dlb_units {
+	int n, *of_group;				/* [group] -> unit */
+	double *time_s;					/* [unit][node] */
+	double *bytes;					/* [unit] as dlb_group_bytes */
+	double *forward_bytes, *backward_bytes;		/* [n + 1]: of one micro-batch across the cut before unit i */
+};
+void dlb_units_init(struct dlb_units *u, const struct dlb_problem *p);
+void dlb_units_release(struct dlb_units *u);
+/* Units start[k] .. start[k+1] (n_parts + 1 borders) go to node[k]. */
+void dlb_units_place(const struct dlb_units *u, const struct dlb_problem *p, int n_parts, const int *start,
+		     const int *node, int *placement);
 /* HEFT's upward rank over groups, mean times (Topcuoglu, Hariri, Wu, IEEE TPDS 13(3), 2002). */
 void dlb_upward_rank_s(const struct dlb_problem *p, double *rank /* n_groups */);
 #endif

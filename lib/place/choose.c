@@ -1,0 +1,144 @@
+/* The table of placers, and the choice among them.
+ *
+ * The default rule runs every placer but random, makes each placement a plan and takes the least ranked value
+ * (the simulated step under the weights). So it is never worse than the best trivial plan. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include "place/place.h"
+
+const struct dlb_placer dlb_placers[] = {
+#define PLACER(id, name_, summary_, trivial_) { .name = name_, .summary = summary_, .place = dlb_place_##id, .trivial = trivial_ },
+#include "place/place_list.h"
+#undef PLACER
+	{ .name = NULL },
+};
+
+const struct dlb_placer *dlb_placer_find(const char *name)
+{
+	for (const struct dlb_placer *p = dlb_placers; p->name; p++)
+		if (!strcmp(p->name, name))
+			return p;
+	return NULL;
+}
+
+/* One placer's plan, told to p->tried. */
+static int attempt(const struct dlb_problem *p, const struct dlb_placer *placer, struct dlb_plan *plan, double *ranked,
+		   struct dlb_error *err)
+{
+	int *placement = dlb_xcalloc((size_t)p->graph->n_ops + 1, sizeof(int));
+	int rc = placer->place(p, placement, err);
+	if (rc == 0)
+		rc = dlb_plan_make(p, placement, plan, ranked, err);
+	free(placement);
+	if (rc == 0)
+		plan->winner = placer->name;
+	if (p->tried)
+		p->tried(p->tried_arg, placer->name, rc ? INFINITY : *ranked, rc ? INFINITY : plan->value_s, rc ? err : NULL);
+	return rc;
+}
+
+static int choose(const struct dlb_problem *p, const char *algorithm, struct dlb_plan *plan, double *ranked, struct dlb_error *err)
+{
+	if (algorithm) {
+		const struct dlb_placer *placer = dlb_placer_find(algorithm);
+		if (!placer) {
+			const char *names[16];
+			int n = 0;
+			for (const struct dlb_placer *x = dlb_placers; x->name; x++)
+				names[n++] = x->name;
+			const char *near = dlb_nearest(algorithm, names, n);
+			dlb_fail(err, NULL, "no algorithm '%s'", algorithm);
+			return near ? dlb_hint(err, "did you mean '%s'?", near) : -1;
+		}
+		if (attempt(p, placer, plan, ranked, err))
+			return -1;
+		plan->algorithm = placer->name;
+		plan->algorithm_given = true;
+		return 0;
+	}
+	bool found = false;
+	struct dlb_error first = { .status = 0 };
+	*ranked = INFINITY;
+	for (const struct dlb_placer *x = dlb_placers; x->name; x++) {
+		struct dlb_plan other;
+		struct dlb_error why = { .status = 0 };
+		double value;
+		if (!strcmp(x->name, "random"))
+			continue;
+		if (attempt(p, x, &other, &value, &why)) {
+			if (!first.what[0])
+				first = why;
+			continue;
+		}
+		if (!found || value < *ranked) {
+			if (found)
+				dlb_plan_release(plan);
+			*plan = other;
+			*ranked = value;
+			found = true;
+		} else {
+			dlb_plan_release(&other);
+		}
+	}
+	if (!found) {
+		if (strncmp(first.what, "no plan fits", 12)) {
+			char what[sizeof first.what];
+			memcpy(what, first.what, sizeof what);
+			snprintf(first.what, sizeof first.what, "no plan fits: %.480s", what);
+		}
+		*err = first;
+		return -1;
+	}
+	plan->algorithm = "default";
+	return 0;
+}
+
+int dlb_place(const struct dlb_problem *p, const char *algorithm, struct dlb_plan *plan, struct dlb_error *err)
+{
+	double ranked;
+	struct dlb_error local = { .status = 0 };
+	return choose(p, algorithm, plan, &ranked, err ? err : &local);
+}
+
+void dlb_plan_moved(const struct dlb_problem *p, const int *before, struct dlb_plan *plan)
+{
+	const struct dlb_graph *g = p->graph;
+	plan->moved_ops = 0;
+	plan->moved_bytes = 0;
+	for (int i = 0; i < g->n_ops; i++)
+		plan->moved_ops += plan->placement[i] != before[i];
+	for (int t = 0; t < g->n_tensors; t++) {
+		bool weight = g->tensor[t].kind == DLB_T_WEIGHT;
+		int home = weight || g->tensor[t].kind == DLB_T_BUFFER ? dlb_graph_home(g, t) : -1;
+		if (home >= 0 && plan->placement[home] != before[home])
+			plan->moved_bytes += dlb_tensor_bytes(&g->tensor[t], 1) * (weight ? 1 + p->n_state : 1);
+	}
+}
+
+int dlb_place_again(const struct dlb_problem *p, const char *algorithm, const int *current, struct dlb_plan *plan,
+		    bool *kept, struct dlb_error *err)
+{
+	struct dlb_plan now;
+	double ranked, value;
+	struct dlb_error local = { .status = 0 };
+	*kept = false;
+	bool have = dlb_plan_make(p, current, &now, &value, NULL) == 0;
+	if (choose(p, algorithm, plan, &ranked, err ? err : &local)) {
+		if (!have)
+			return -1;
+		ranked = INFINITY;
+	}
+	if (have && ranked >= value * (1 - DLB_KEEP_GAIN)) {
+		if (isfinite(ranked))
+			dlb_plan_release(plan);
+		*plan = now;
+		plan->algorithm = algorithm ? algorithm : "default";	/* the caller knows whose plan it was */
+		plan->algorithm_given = algorithm != NULL;
+		*kept = true;
+	} else if (have) {
+		dlb_plan_release(&now);
+	}
+	dlb_plan_moved(p, current, plan);
+	return 0;
+}

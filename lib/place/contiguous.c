@@ -1,0 +1,100 @@
+/* Units: the forward order as placers cut it. Backward and update ops follow the forward op they belong to, and
+ * whatever is bound together (colocate) belongs to the first of it. */
+#include <stdlib.h>
+#include <string.h>
+#include "place/place.h"
+
+/* The forward op that op follows: itself, the one it differentiates, or that of its latest input. */
+static int forward_of(const struct dlb_graph *g, int op, const int *of)
+{
+	const struct dlb_op *o = &g->op[op];
+	if (o->phase == DLB_FORWARD)
+		return op;
+	if (o->of >= 0)
+		return of[o->of] >= 0 ? of[o->of] : o->of;
+	int last = 0;
+	for (int i = 0; i < o->n_in; i++) {
+		int from = o->in[i] < 0 ? -1 : g->tensor[o->in[i]].producer;
+		if (from >= 0 && of[from] > last)
+			last = of[from];
+	}
+	return last;
+}
+
+static void find_crossings(struct dlb_units *u, const struct dlb_problem *p)
+{
+	const struct dlb_graph *g = p->graph;
+	int64_t n = dlb_micro_batch_size(p->batch, p->micro_batches, 0);
+	for (int t = 0; t < g->n_tensors; t++) {
+		if (g->tensor[t].producer < 0 || dlb_tensor_is_state(&g->tensor[t]))
+			continue;
+		int at = u->of_group[p->group_of[g->tensor[t].producer]], low = at, high = at;
+		for (int r = g->reader_start[t]; r < g->reader_start[t + 1]; r++) {
+			int to = u->of_group[p->group_of[g->reader[r]]];
+			low = to < low ? to : low;
+			high = to > high ? to : high;
+		}
+		double bytes = dlb_tensor_bytes(&g->tensor[t], n);	/* differences first */
+		u->forward_bytes[at + 1] += bytes;
+		u->forward_bytes[high + 1] -= bytes;
+		u->backward_bytes[low + 1] += bytes;
+		u->backward_bytes[at + 1] -= bytes;
+	}
+	for (int i = 0; i <= u->n; i++) {
+		u->forward_bytes[i + 1] += u->forward_bytes[i];
+		u->backward_bytes[i + 1] += u->backward_bytes[i];
+	}
+}
+
+void dlb_units_init(struct dlb_units *u, const struct dlb_problem *p)
+{
+	const struct dlb_graph *g = p->graph;
+	size_t n_ops = (size_t)g->n_ops, n_nodes = (size_t)p->cluster->n_nodes;
+	int *of = dlb_xmalloc((n_ops + 1) * sizeof(int)), *number = dlb_xcalloc(n_ops + 1, sizeof(int));
+	*u = (struct dlb_units){ .of_group = dlb_xcalloc((size_t)p->n_groups + 1, sizeof(int)) };
+	for (int i = 0; i < g->n_ops; i++)
+		of[i] = -1;
+	for (int i = 0; i < g->n_ops; i++) {		/* a group's first op comes before its others */
+		int first = p->group_op[p->group_start[p->group_of[i]]];
+		of[i] = first < i ? of[first] : forward_of(g, i, of);
+	}
+	for (int i = 0; i < g->n_ops; i++)
+		number[of[i]] = 1;
+	for (int i = 0; i < g->n_ops; i++)
+		number[i] = number[i] ? u->n++ : -1;
+	u->time_s = dlb_xcalloc((size_t)u->n * n_nodes + 1, sizeof(double));
+	u->bytes = dlb_xcalloc((size_t)u->n + 1, sizeof(double));
+	u->forward_bytes = dlb_xcalloc((size_t)u->n + 3, sizeof(double));
+	u->backward_bytes = dlb_xcalloc((size_t)u->n + 3, sizeof(double));
+	for (int k = 0; k < p->n_groups; k++) {
+		int unit = u->of_group[k] = number[of[p->group_op[p->group_start[k]]]];
+		for (size_t d = 0; d < n_nodes; d++)
+			u->time_s[(size_t)unit * n_nodes + d] += p->time_s[(size_t)k * n_nodes + d];
+		u->bytes[unit] += dlb_group_bytes(p, k);
+	}
+	find_crossings(u, p);
+	free(of);
+	free(number);
+}
+
+void dlb_units_release(struct dlb_units *u)
+{
+	free(u->of_group);
+	free(u->time_s);
+	free(u->bytes);
+	free(u->forward_bytes);
+	free(u->backward_bytes);
+	memset(u, 0, sizeof *u);
+}
+
+void dlb_units_place(const struct dlb_units *u, const struct dlb_problem *p, int n_parts, const int *start,
+		     const int *node, int *placement)
+{
+	int *to = dlb_xcalloc((size_t)u->n + 1, sizeof(int));
+	for (int k = 0; k < n_parts; k++)
+		for (int i = start[k]; i < start[k + 1]; i++)
+			to[i] = node[k];
+	for (int i = 0; i < p->graph->n_ops; i++)
+		placement[i] = to[u->of_group[p->group_of[i]]];
+	free(to);
+}

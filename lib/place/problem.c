@@ -1,0 +1,147 @@
+/* From graph, costs and weights to what placers read: groups of ops that go together, what each would take on
+ * each node, what it occupies. */
+#include <assert.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include "place/place.h"
+
+/* Groups are numbered by their first op; ops stand in topological order, hence so do groups. */
+static void find_groups(struct dlb_problem *p)
+{
+	const struct dlb_graph *g = p->graph;
+	int *least = dlb_xcalloc((size_t)g->n_ops + 1, sizeof(int));
+	dlb_graph_groups(g, least);
+	p->group_of = dlb_arena_array(&p->arena, (size_t)g->n_ops + 1, sizeof(int));
+	p->group_start = dlb_arena_array(&p->arena, (size_t)g->n_ops + 2, sizeof(int));
+	p->group_op = dlb_arena_array(&p->arena, (size_t)g->n_ops + 1, sizeof(int));
+	for (int i = 0; i < g->n_ops; i++)
+		p->group_of[i] = least[i] == i ? p->n_groups++ : p->group_of[least[i]];
+	for (int i = 0; i < g->n_ops; i++)
+		p->group_start[p->group_of[i] + 1]++;
+	for (int i = 0; i < p->n_groups; i++)
+		p->group_start[i + 1] += p->group_start[i];
+	int *at = dlb_xcalloc((size_t)p->n_groups + 1, sizeof(int));
+	for (int i = 0; i < g->n_ops; i++)
+		p->group_op[p->group_start[p->group_of[i]] + at[p->group_of[i]]++] = i;
+	free(at);
+	free(least);
+}
+
+/* Seconds of op for all its micro-batches on a kind of device. */
+static double all_micro_batches_s(const struct dlb_problem *p, int op, int kind)
+{
+	int M = p->micro_batches;
+	int64_t small = dlb_micro_batch_size(p->batch, M, M - 1), large = dlb_micro_batch_size(p->batch, M, 0);
+	double n_large = p->batch % M ? (double)(p->batch % M) : M, s = dlb_cost_kind_s(p->cost, op, kind, (double)large);
+	if (isinf(s))
+		return s;
+	if (dlb_graph_is_view(p->graph, op))
+		return 0;
+	if (p->graph->op[op].phase == DLB_UPDATE)
+		return s;
+	return n_large * s + (M - n_large) * (small == large ? s : dlb_cost_kind_s(p->cost, op, kind, (double)small));
+}
+
+static void find_times(struct dlb_problem *p)
+{
+	const struct dlb_cluster *cl = p->cluster;
+	size_t n_kinds = (size_t)cl->n_kinds, n_nodes = (size_t)cl->n_nodes;
+	double *kind_s = dlb_xcalloc((size_t)p->n_groups * n_kinds + 1, sizeof(double));
+	for (int i = 0; i < p->graph->n_ops; i++)
+		for (size_t k = 0; k < n_kinds; k++)
+			kind_s[(size_t)p->group_of[i] * n_kinds + k] += all_micro_batches_s(p, i, (int)k);
+	p->time_s = dlb_arena_array(&p->arena, (size_t)p->n_groups * n_nodes + 1, sizeof(double));
+	p->free_node = dlb_arena_array(&p->arena, n_nodes + 1, sizeof(bool));
+	for (size_t g = 0; g < (size_t)p->n_groups; g++) {
+		for (size_t d = 0; d < n_nodes; d++) {
+			double s = kind_s[g * n_kinds + (size_t)cl->node[d].kind];
+			p->time_s[g * n_nodes + d] = isinf(s) ? s : s / cl->node[d].speed * p->ranked_scale[d];
+			p->free_node[d] |= !isinf(s);
+		}
+	}
+	free(kind_s);
+}
+
+static void find_bytes(struct dlb_problem *p)
+{
+	const struct dlb_graph *g = p->graph;
+	int64_t n = dlb_micro_batch_size(p->batch, p->micro_batches, 0);
+	p->stays_bytes = dlb_arena_array(&p->arena, (size_t)p->n_groups + 1, sizeof(double));
+	p->activation_bytes = dlb_arena_array(&p->arena, (size_t)p->n_groups + 1, sizeof(double));
+	for (int t = 0; t < g->n_tensors; t++) {
+		const struct dlb_tensor *x = &g->tensor[t];
+		int home = dlb_tensor_is_state(x) ? dlb_graph_home(g, t) : -1;
+		if (home >= 0 && x->kind == DLB_T_WEIGHT && g->op[home].phase == DLB_UPDATE)
+			p->stays_bytes[p->group_of[home]] += dlb_cost_weight_bytes(g, t, p->n_state);
+		else if (home >= 0)
+			p->stays_bytes[p->group_of[home]] += dlb_tensor_bytes(x, n);
+		if (x->producer < 0 || g->op[x->producer].phase != DLB_FORWARD || dlb_graph_view_of(g, t) >= 0)
+			continue;
+		for (int r = g->reader_start[t]; r < g->reader_start[t + 1]; r++) {
+			if (g->op[g->reader[r]].phase != DLB_FORWARD) {
+				p->activation_bytes[p->group_of[x->producer]] += dlb_tensor_bytes(x, n);
+				break;
+			}
+		}
+	}
+	p->memory_bytes = dlb_arena_array(&p->arena, (size_t)p->cluster->n_nodes + 1, sizeof(double));
+	for (int d = 0; d < p->cluster->n_nodes; d++)
+		p->memory_bytes[d] = dlb_cluster_node_memory(p->cluster, d);
+}
+
+int dlb_problem_init(struct dlb_problem *p, struct dlb_error *err)
+{
+	int n_nodes = p->cluster->n_nodes;
+	double sum = 0;
+	if (n_nodes < 1)
+		return dlb_fail(err, "/cluster/nodes", "there are no nodes");
+	if (p->graph->n_ops < 1)
+		return dlb_fail(err, "/graph/ops", "there are no ops");
+	if (p->micro_batches < 1 || p->batch < 1)
+		return dlb_fail(err, NULL, "%d micro-batches of a batch of %lld", p->micro_batches, (long long)p->batch);
+	if (p->micro_batches > p->batch)
+		p->micro_batches = (int)p->batch;
+	p->stated_scale = dlb_arena_array(&p->arena, (size_t)n_nodes, sizeof(double));
+	p->ranked_scale = dlb_arena_array(&p->arena, (size_t)n_nodes, sizeof(double));
+	for (int d = 0; d < n_nodes; d++)
+		sum += p->weight ? p->weight[d] : 1;
+	for (int d = 0; d < n_nodes; d++) {
+		p->stated_scale[d] = p->kappa ? p->kappa[d] : 1;
+		p->ranked_scale[d] = p->stated_scale[d] / (p->weight ? p->weight[d] * n_nodes / sum : 1);
+		if (!(p->ranked_scale[d] > 0) || !isfinite(p->ranked_scale[d])) {
+			dlb_problem_release(p);
+			return dlb_fail(err, "/balance", "weight and kappa of node %d must be positive", d);
+		}
+	}
+	find_groups(p);
+	find_times(p);
+	find_bytes(p);
+	return 0;
+}
+
+void dlb_problem_release(struct dlb_problem *p)
+{
+	dlb_arena_release(&p->arena);
+}
+
+double dlb_group_bytes(const struct dlb_problem *p, int group)
+{
+	int M = p->micro_batches, in_flight = M;
+	if (strcmp(p->schedule->name, "gpipe") && p->cluster->n_nodes < M)
+		in_flight = p->cluster->n_nodes;
+	return p->stays_bytes[group] + in_flight * p->activation_bytes[group];
+}
+
+int dlb_no_room(const struct dlb_problem *p, int group, struct dlb_error *err)
+{
+	const struct dlb_op *o = &p->graph->op[p->group_op[p->group_start[group]]];
+	bool kernel = false;
+	for (int d = 0; d < p->cluster->n_nodes; d++)
+		kernel |= !isinf(p->time_s[(size_t)group * (size_t)p->cluster->n_nodes + (size_t)d]);
+	if (!kernel)
+		return dlb_fail_no(err, NULL, "no plan fits: no node has a kernel for op '%s' (%s) and what is bound to it", o->name, o->type);
+	dlb_fail_no(err, NULL, "no plan fits: no node has room left for op '%s' (%s), which needs %.4g MB", o->name, o->type,
+		    dlb_group_bytes(p, group) / 1e6);
+	return dlb_hint(err, "try --micro-batches %d", p->micro_batches * 2);
+}

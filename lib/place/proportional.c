@@ -1,0 +1,290 @@
+/* Proportional: the forward order cut into contiguous parts, each node's load in proportion to its weight times
+ * speed; node order and cuts that make the simulated step least.
+ *
+ * For one order of nodes the cuts that make the slowest part least are found by bisection on its time: filling
+ * each node as far as the time allows is best, because what is taken early is not left for later. That balances
+ * loads; the step also pays for messages and for filling and draining the pipeline,
+ *
+ *     estimate = slowest part + (sum of the others) / M + 2 messages of a micro-batch at each cut
+ *
+ * so the best cuts by that estimate are simulated, and the best of them is improved step by step: borders move
+ * by 1, 2, 4 ... units as long as the simulated step gets shorter. For two nodes all cuts are estimated. Orders
+ * of nodes: all for up to four, else by id, reversed, and by speed both ways. How much is simulated is counted,
+ * not timed, so that a run can be repeated. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include "place/place.h"
+
+enum { WORK = 1500000, MOST = 600, LEAST = 12 };	/* (op, micro-batch) pairs simulated; calls, most and least */
+
+struct cut { double value; int *node, *start; };	/* n_parts nodes, n_parts + 1 borders */
+struct search {
+	const struct dlb_problem *p;
+	struct dlb_units u;
+	int n;						/* parts: nodes that can run anything */
+	int *ids;
+	int budget;
+	int *placement;
+	struct cut best;
+	struct cut *list; int n_list, cap_list;		/* candidates by estimate */
+};
+
+static double unit_s(const struct search *s, int unit, int node)
+{
+	return s->u.time_s[(size_t)unit * (size_t)s->p->cluster->n_nodes + (size_t)node];
+}
+
+static double simulate(struct search *s, const int *node, const int *start)
+{
+	if (s->budget-- <= 0)
+		return INFINITY;
+	dlb_units_place(&s->u, s->p, s->n, start, node, s->placement);
+	return dlb_place_value_s(s->p, s->placement);
+}
+
+static void keep(struct search *s, const int *node, const int *start, double value)
+{
+	if (!(value < s->best.value))
+		return;
+	s->best.value = value;
+	memmove(s->best.node, node, (size_t)s->n * sizeof(int));
+	memmove(s->best.start, start, ((size_t)s->n + 1) * sizeof(int));
+}
+
+/* ---- estimates ---- */
+
+static double message_s(const struct search *s, double bytes, int from, int to)
+{
+	return bytes > 0 ? dlb_cost_xfer_s(s->p->cost, bytes, from, to) : 0;
+}
+
+static double estimate(const struct search *s, const int *node, const int *start)
+{
+	double most = 0, sum = 0, messages = 0;
+	int before = -1, M = s->p->micro_batches;
+	for (int k = 0; k < s->n; k++) {
+		double part = 0;
+		if (start[k] == start[k + 1])
+			continue;
+		for (int i = start[k]; i < start[k + 1]; i++)
+			part += unit_s(s, i, node[k]);
+		if (before >= 0)
+			messages += message_s(s, s->u.forward_bytes[start[k]], node[before], node[k]) +
+				message_s(s, s->u.backward_bytes[start[k]], node[k], node[before]);
+		before = k;
+		sum += part;
+		most = part > most ? part : most;
+	}
+	return most + (sum - most) / M + messages;
+}
+
+static void candidate(struct search *s, const int *node, const int *start)
+{
+	struct cut c = { estimate(s, node, start), NULL, NULL };
+	if (!isfinite(c.value))
+		return;
+	c.node = dlb_xmalloc((size_t)s->n * sizeof(int));
+	c.start = dlb_xmalloc(((size_t)s->n + 1) * sizeof(int));
+	memcpy(c.node, node, (size_t)s->n * sizeof(int));
+	memcpy(c.start, start, ((size_t)s->n + 1) * sizeof(int));
+	DLB_GROW(s->list, s->n_list, s->cap_list);
+	s->list[s->n_list++] = c;
+}
+
+/* Fills nodes in order, each up to T seconds and its memory; whether all units found a place. */
+static bool fill(const struct search *s, const int *node, double T, int *start)
+{
+	int i = 0;
+	for (int k = 0; k < s->n; k++) {
+		double time = 0, bytes = 0;
+		start[k] = i;
+		for (; i < s->u.n; i++) {
+			time += unit_s(s, i, node[k]);
+			bytes += s->u.bytes[i];
+			if (time > T || bytes > s->p->memory_bytes[node[k]])
+				break;
+		}
+	}
+	start[s->n] = i;
+	return i == s->u.n;
+}
+
+static void balance(struct search *s, const int *node)
+{
+	int *start = dlb_xcalloc((size_t)s->n + 1, sizeof(int));
+	double low = 0, high = 0;
+	for (int i = 0; i < s->u.n; i++) {
+		double most = 0;
+		for (int k = 0; k < s->n; k++)
+			if (isfinite(unit_s(s, i, node[k])) && unit_s(s, i, node[k]) > most)
+				most = unit_s(s, i, node[k]);
+		high += most;
+	}
+	if (fill(s, node, high, start)) {
+		for (int k = 0; k < 60 && high - low > 1e-6 * high; k++) {
+			double mid = (low + high) / 2;
+			if (fill(s, node, mid, start))
+				high = mid;
+			else
+				low = mid;
+		}
+		fill(s, node, high, start);
+		candidate(s, node, start);
+		/* the same slowest part with the slack at the front: fill from the end */
+		for (int k = s->n - 1, i = s->u.n; k >= 0; k--) {
+			double time = 0, bytes = 0;
+			start[k + 1] = i;
+			for (; i > 0; i--) {
+				time += unit_s(s, i - 1, node[k]);
+				bytes += s->u.bytes[i - 1];
+				if (time > high || bytes > s->p->memory_bytes[node[k]])
+					break;
+			}
+			start[k] = i;
+		}
+		if (start[0] == 0)
+			candidate(s, node, start);
+	}
+	free(start);
+}
+
+/* ---- orders of nodes ---- */
+
+static void all_cuts_of_two(struct search *s)
+{
+	for (int turn = 0; turn < 2; turn++) {
+		int node[2] = { s->ids[turn], s->ids[1 - turn] };
+		for (int i = 1; i < s->u.n; i++) {
+			int start[3] = { 0, i, s->u.n };
+			candidate(s, node, start);
+		}
+	}
+}
+
+static void permute(struct search *s, int *node, int k)
+{
+	if (k == s->n) {
+		balance(s, node);
+		return;
+	}
+	for (int i = k; i < s->n; i++) {
+		int a = node[k];
+		node[k] = node[i];
+		node[i] = a;
+		permute(s, node, k + 1);
+		node[i] = node[k];
+		node[k] = a;
+	}
+}
+
+struct speed { double s; int node; };
+static int by_speed(const void *a, const void *b)
+{
+	const struct speed *x = a, *y = b;
+	return x->s != y->s ? (x->s > y->s ? 1 : -1) : x->node - y->node;
+}
+
+static void some_orders(struct search *s)
+{
+	struct speed *by = dlb_xcalloc((size_t)s->n, sizeof *by);
+	int *node = dlb_xcalloc((size_t)s->n, sizeof(int));
+	for (int k = 0; k < s->n; k++) {
+		by[k].node = s->ids[k];
+		for (int i = 0; i < s->u.n; i++)
+			if (isfinite(unit_s(s, i, s->ids[k])))
+				by[k].s += unit_s(s, i, s->ids[k]);
+	}
+	qsort(by, (size_t)s->n, sizeof *by, by_speed);
+	for (int way = 0; way < 4; way++) {
+		for (int k = 0; k < s->n; k++) {
+			int j = way % 2 ? s->n - 1 - k : k;
+			node[k] = way < 2 ? s->ids[j] : by[j].node;
+		}
+		balance(s, node);
+	}
+	free(by);
+	free(node);
+}
+
+/* ---- search ---- */
+
+static int by_value(const void *a, const void *b)
+{
+	const struct cut *x = a, *y = b;
+	return (x->value > y->value) - (x->value < y->value);
+}
+
+/* Moves borders of the best cut while that helps. */
+static void improve(struct search *s)
+{
+	int *start = dlb_xcalloc((size_t)s->n + 1, sizeof(int)), *node = dlb_xcalloc((size_t)s->n, sizeof(int));
+	bool better = true;
+	while (better && s->budget > 0) {
+		double was = s->best.value;
+		for (int k = 1; k < s->n && s->budget > 0; k++) {
+			for (int step = 1; step <= s->u.n / 4 + 1; step *= 2) {
+				for (int sign = -1; sign <= 1; sign += 2) {
+					memcpy(start, s->best.start, ((size_t)s->n + 1) * sizeof(int));
+					memcpy(node, s->best.node, (size_t)s->n * sizeof(int));
+					start[k] += sign * step;
+					if (start[k] < start[k - 1] || start[k] > start[k + 1])
+						continue;
+					keep(s, node, start, simulate(s, node, start));
+				}
+			}
+		}
+		better = s->best.value < was;
+	}
+	free(start);
+	free(node);
+}
+
+static int search(struct search *s, int *placement, struct dlb_error *err)
+{
+	int *node = dlb_xcalloc((size_t)s->n, sizeof(int));
+	memcpy(node, s->ids, (size_t)s->n * sizeof(int));
+	if (s->n == 2)
+		all_cuts_of_two(s);
+	if (s->n <= 4)
+		permute(s, node, 0);
+	else
+		some_orders(s);
+	free(node);
+	qsort(s->list, (size_t)s->n_list, sizeof *s->list, by_value);
+	int first = s->budget * 2 / 3 > 1 ? s->budget * 2 / 3 : 1;	/* the rest is for improving */
+	for (int i = 0; i < s->n_list && i < first; i++)
+		keep(s, s->list[i].node, s->list[i].start, simulate(s, s->list[i].node, s->list[i].start));
+	if (isinf(s->best.value))
+		return dlb_fail_no(err, NULL, "no plan fits: no contiguous cut fits the nodes' kernels and memory");
+	improve(s);
+	dlb_units_place(&s->u, s->p, s->n, s->best.start, s->best.node, placement);
+	return 0;
+}
+
+int dlb_place_proportional(const struct dlb_problem *p, int *placement, struct dlb_error *err)
+{
+	struct search s = { .p = p, .best.value = INFINITY };
+	int64_t items = (int64_t)p->graph->n_ops * p->micro_batches, calls = WORK / items;
+	s.budget = calls > MOST ? MOST : calls < LEAST ? LEAST : (int)calls;
+	s.ids = dlb_xcalloc((size_t)p->cluster->n_nodes, sizeof(int));
+	for (int d = 0; d < p->cluster->n_nodes; d++)
+		if (p->free_node[d])
+			s.ids[s.n++] = d;
+	s.placement = dlb_xcalloc((size_t)p->graph->n_ops + 1, sizeof(int));
+	s.best.node = dlb_xcalloc((size_t)s.n + 1, sizeof(int));
+	s.best.start = dlb_xcalloc((size_t)s.n + 1, sizeof(int));
+	dlb_units_init(&s.u, p);
+	int rc = search(&s, placement, err);
+	dlb_units_release(&s.u);
+	for (int i = 0; i < s.n_list; i++) {
+		free(s.list[i].node);
+		free(s.list[i].start);
+	}
+	free(s.list);
+	free(s.best.node);
+	free(s.best.start);
+	free(s.placement);
+	free(s.ids);
+	return rc;
+}
