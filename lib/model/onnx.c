@@ -75,14 +75,26 @@ static int64_t opset_of(const struct reader *r, const char *domain)
 	return -1;
 }
 
+/* Operators that mean in opset 1 what they mean in opset 6. */
+static bool is_old(const char *type)
+{
+	static const char *const old[] = { "Conv", "ConvTranspose", "Flatten", "GlobalAveragePool", "GlobalMaxPool", "Identity",
+		"LRN", "LogSoftmax", "MaxPool", "Softmax", "Softplus", "Softsign", "Transpose" };
+
+	for (int i = 0; i < DLB_LEN(old); i++)
+		if (!strcmp(old[i], type))
+			return true;
+	return false;
+}
+
 /* The versions of the domains that vertices use; domains we do not know pass: their vertices are unknown. */
-static int check_opset(const struct reader *r, const char *domain)
+static int check_opset(const struct reader *r, const char *domain, const char *type)
 {
 	const int64_t v = opset_of(r, domain);
 	const bool onnx = !*domain, training = !strcmp(domain, TRAINING_DOMAIN);
 	if (v < 0)
 		return dlb_fail(r->err, r->name, "no opset version is given for domain '%s'", onnx ? "ai.onnx" : domain);
-	if (onnx && (v < OPSET_MIN || v > OPSET_MAX))
+	if (onnx && (v < OPSET_MIN || v > OPSET_MAX) && !(v >= 1 && v < OPSET_MIN && is_old(type)))
 		return dlb_fail(r->err, r->name, "opset %" PRId64 "; dlb reads %d to %d", v, OPSET_MIN, OPSET_MAX);
 	if (training && v != 1)
 		return dlb_fail(r->err, r->name, "opset %" PRId64 " of %s; dlb reads 1", v, domain);
@@ -465,7 +477,7 @@ static int read_vertices(struct reader *r)
 			break;
 		}
 		if (check_name(r, p->op_type, "an op type") || check_name(r, onnx_domain(p->domain), "a domain") ||
-		    check_name(r, p->name ? p->name : "", "a vertex") || check_opset(r, onnx_domain(p->domain))) {
+		    check_name(r, p->name ? p->name : "", "a vertex") || check_opset(r, onnx_domain(p->domain), p->op_type)) {
 			rc = -1;
 			break;
 		}
