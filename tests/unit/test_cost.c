@@ -140,6 +140,7 @@ static void test_profile(void)
 	json_t *again = dlb_profile_write(&back);
 	assert(json_equal(again, dlb_doc_section(&d, "profile")));
 	json_decref(again);
+	dlb_profile_release(&back);
 
 	json_t *row = json_array_get(json_object_get(dlb_doc_section(&d, "profile"), "rows"), 5);
 	json_array_set_new(json_object_get(row, "ops"), 0, json_integer(g.n_ops));
@@ -147,7 +148,6 @@ static void test_profile(void)
 	json_array_set_new(json_object_get(row, "ops"), 0, json_integer(0));
 	assert(dlb_profile_read(&d, &g, &back, &err) == -1 && strstr(err.what, "already"));
 	dlb_doc_release(&d);
-	dlb_profile_release(&back);
 	dlb_profile_release(&p);
 
 	dlb_profile_init(&p, &g, 1);
