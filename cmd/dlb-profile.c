@@ -1,0 +1,378 @@
+/* dlb-profile: an ONNX model -> graph and profile; --cluster -> the cluster section of where it runs. */
+#define _XOPEN_SOURCE 700	/* realpath */
+#include <errno.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cluster/cluster.h"
+#include "comm/comm.h"
+#include "cost/profile.h"
+#include "exec/exec.h"
+#include "graph/graph.h"
+#include "model/onnx.h"
+#include "model/weights.h"
+#include "util/cli.h"
+#include "util/clock.h"
+#include "util/hash.h"
+#include "util/stats.h"
+
+enum { MAX_DEVICES = 16 };
+
+struct device { struct dlb_backend be; const char *name; bool open; };
+struct options {
+	int64_t batch;
+	const char *loss, *dtype, *topology, *weights;
+	struct dlb_strlist devices;
+	bool inference, analytic, cluster;
+};
+struct work {
+	const struct dlb_cli *cli;
+	const struct options *o;
+	struct device device[MAX_DEVICES];
+	int n_devices;
+	struct dlb_arena arena;
+	struct dlb_graph training, eval, *g;	/* g: the one that is written; eval borrows from training */
+	struct dlb_profile p;
+};
+
+/* -- devices: "cpu" is one thread, "cpu/4" four -- */
+
+static int open_device(struct work *w, const char *text, struct dlb_error *err)
+{
+	char backend[32] = "";
+	int threads = 1, used = 0;
+	struct device *d = &w->device[w->n_devices];
+
+	if (w->n_devices == MAX_DEVICES)
+		return dlb_fail(err, NULL, "more than %d devices", MAX_DEVICES);
+	if (sscanf(text, "%31[^/]%n", backend, &used) != 1 ||
+	    (text[used] && (sscanf(text + used, "/%d%n", &threads, &used) != 1 || strchr(text, '/')[used] || threads < 1))) {
+		dlb_fail(err, NULL, "no device '%s'", text);
+		return dlb_hint(err, "devices are named as in cpu or cpu/4, which has 4 threads");
+	}
+	const struct dlb_backend_ops *ops = dlb_backend_find(backend);
+	if (!ops) {
+		dlb_fail(err, NULL, "no device '%s'", text);
+		return dlb_hint(err, "there is 'cpu', and 'cpu/4' of 4 threads");
+	}
+	if (ops->open(0, threads, &d->be, err))
+		return -1;
+	d->open = true;
+	d->name = dlb_cluster_kind_name(&w->arena, backend, threads);
+	w->n_devices++;
+	return 0;
+}
+
+static int open_devices(struct work *w, struct dlb_error *err)
+{
+	if (!w->o->devices.n)
+		return open_device(w, "cpu", err);
+	for (int i = 0; i < w->o->devices.n; i++)
+		if (open_device(w, w->o->devices.item[i], err))
+			return -1;
+	return 0;
+}
+
+/* -- the graph -- */
+
+static int use_weights(struct work *w, struct dlb_doc *doc, struct dlb_error *err)
+{
+	char sha[65];
+
+	if (!w->o->weights)
+		return 0;
+	char *path = realpath(w->o->weights, NULL);
+	if (!path)
+		return dlb_fail(err, NULL, "cannot open '%s': %s", w->o->weights, strerror(errno));
+	if (dlb_sha256_file(path, sha, err)) {
+		free(path);
+		return -1;
+	}
+	json_t *run = json_object();
+	json_object_set_new(run, "weights", json_pack("{s:s, s:s}", "path", path, "sha256", sha));
+	dlb_doc_put(doc, "run", run);
+	int rc = dlb_graph_load_weights(&w->training, path, err);
+	free(path);
+	return rc;
+}
+
+/* As read, the graph is ONNX's; what is done to it stands in lib/graph, one file a step. */
+static int rewrite(struct work *w, struct dlb_error *err)
+{
+	const struct options *o = w->o;
+	struct dlb_graph *g = &w->training;
+	int *op_of, *tensor_of;
+
+	g->training = !o->inference;
+	if (!strcmp(o->dtype, "f64"))
+		dlb_graph_widen(g);
+	if (dlb_graph_fold(g, o->batch, &w->device[0].be, err) || dlb_graph_find_parameters(g, err) ||
+	    dlb_graph_attach_loss(g, o->inference ? "none" : o->loss, err) || dlb_graph_choose_layout(g, err) ||
+	    (g->training && dlb_graph_differentiate(g, err)))
+		return -1;
+	w->g = g;
+	if (!g->training) {
+		if (dlb_graph_eval(g, &w->eval, &op_of, &tensor_of, err))
+			return -1;
+		w->g = &w->eval;
+	}
+	return dlb_graph_check(w->g, err) || dlb_graph_index(w->g) ? -1 : 0;
+}
+
+static void say_warnings(struct work *w)
+{
+	const char **line;
+	const int n = dlb_graph_warnings(w->g, &line);
+
+	for (int i = 0; i < n; i++)
+		dlb_cli_warn(w->cli, "%s", line[i]);
+}
+
+/* -- measuring -- */
+
+/* Enough repeats for a median, not more than about a second of them. */
+static int repeats_for(double step_s)
+{
+	const double n = step_s > 0 ? 1.0 / step_s : 30;
+
+	return n < 3 ? 3 : n > 30 ? 30 : (int)n;
+}
+
+static double sum_of(const double *op_s, int n)
+{
+	double s = 0;
+
+	for (int i = 0; i < n; i++)
+		s += isfinite(op_s[i]) ? op_s[i] : 0;
+	return s;
+}
+
+/* One row per signature: the median over the ops that share it. */
+static void take_times(struct dlb_profile *p, int kind, int b, const double *op_s, const double *scratch,
+		       const double *packed)
+{
+	for (int r = 0; r < p->n_rows; r++) {
+		struct dlb_profile_row *row = &p->row[r];
+		double *x = dlb_xcalloc((size_t)row->n_ops, sizeof *x);
+		int n = 0;
+		for (int i = 0; i < row->n_ops; i++)
+			if (!isnan(op_s[row->op[i]]))
+				x[n++] = op_s[row->op[i]];
+		if (n)
+			row->time_s[kind][b] = dlb_median(x, n);
+		if (b == 0) {
+			row->scratch_bytes[kind] = scratch[row->op[0]];
+			row->packed_bytes[kind] = packed[row->op[0]];
+		}
+		free(x);
+	}
+}
+
+static int measure_device(struct work *w, struct device *d, struct dlb_progress *progress, int *done, int total,
+			  struct dlb_error *err)
+{
+	struct dlb_profile *p = &w->p;
+	const int kind = dlb_profile_add_kind(p, d->name), n_ops = w->g->n_ops;
+	double *op_s = dlb_xcalloc(3 * (size_t)n_ops + 1, sizeof *op_s), *scratch = op_s + n_ops, *packed = scratch + n_ops;
+	int rc = -1, measured = 0;
+
+	for (int b = 0; b < p->n_batches; b++) {
+		char what[80];
+		snprintf(what, sizeof what, "%s, batch %lld", d->name, (long long)p->batch[b]);
+		dlb_progress_update(progress, (*done)++, total, what);
+		/* once to see how long a step takes, then for the medians */
+		if (dlb_exec_measure(w->g, &d->be, p->batch[b], 1, 1, op_s, NULL, NULL, err) ||
+		    dlb_exec_measure(w->g, &d->be, p->batch[b], 2, repeats_for(sum_of(op_s, n_ops)), op_s, scratch, packed, err)) {
+			if (b + 1 < p->n_batches || measured) {
+				dlb_cli_warn(w->cli, "batch %lld is not measured on %s: %s", (long long)p->batch[b], d->name,
+					     err->what);
+				continue;
+			}
+			goto out;
+		}
+		measured++;
+		take_times(p, kind, b, op_s, scratch, packed);
+		if (b == 0)
+			p->step_s[kind] = sum_of(op_s, n_ops);
+	}
+	if (!measured)
+		goto out;
+	rc = 0;
+out:
+	free(op_s);
+	return rc;
+}
+
+static int measure(struct work *w, struct dlb_error *err)
+{
+	struct dlb_progress progress;
+	int done = 0, rc = 0;
+
+	if (!w->p.n_batches)
+		dlb_profile_init(&w->p, w->g, w->g->batch);
+	if (w->o->analytic)
+		return 0;
+	dlb_progress_start(&progress, "measuring", w->cli->quiet);
+	for (int i = 0; i < w->n_devices && !rc; i++)
+		rc = measure_device(w, &w->device[i], &progress, &done, w->n_devices * w->p.n_batches, err);
+	dlb_progress_end(&progress);
+	return rc;
+}
+
+/* -- what -v shows -- */
+
+static void print_summary(const struct work *w)
+{
+	static const char *const phase[] = { "forward", "backward", "update" };
+	double flop[DLB_N_PHASES] = { 0 }, weights = 0;
+	int ops[DLB_N_PHASES] = { 0 };
+
+	for (int i = 0; i < w->g->n_ops; i++) {
+		ops[w->g->op[i].phase]++;
+		flop[w->g->op[i].phase] += w->g->op[i].flop;
+	}
+	for (int t = 0; t < w->g->n_tensors; t++)
+		if (w->g->tensor[t].kind == DLB_T_WEIGHT)
+			weights += dlb_tensor_bytes(&w->g->tensor[t], 1) / (double)dlb_dtype_bytes(w->g->tensor[t].dtype);
+	dlb_cli_say(w->cli, "batch %lld, %.0f parameters, %d distinct signatures", (long long)w->g->batch, weights, w->p.n_rows);
+	for (int i = 0; i < DLB_N_PHASES; i++)
+		if (ops[i])
+			dlb_cli_say(w->cli, "%-8s %4d ops %10.4g GFLOP", phase[i], ops[i], flop[i] / 1e9);
+	for (int k = 0; k < w->p.n_kinds; k++)
+		if (isfinite(w->p.step_s[k]))
+			dlb_cli_say(w->cli, "%s: %.4g s a step, %.4g GFLOP/s", w->p.kind[k], w->p.step_s[k],
+				    (flop[0] + flop[1] + flop[2]) / w->p.step_s[k] / 1e9);
+}
+
+/* -- --cluster -- */
+
+static int make_cluster(struct work *w, const char *path, struct dlb_doc *doc, struct dlb_error *err)
+{
+	struct dlb_cluster c;
+	int rc;
+
+	if (path ? dlb_doc_read(doc, path, err) : (dlb_doc_init(doc, "cluster"), 0))
+		return -1;
+	if (open_devices(w, err))
+		return -1;
+	dlb_cluster_init(&c);
+	rc = dlb_cluster_discover(&c, w->o->topology, w->device[0].be.n_threads, err);
+	if (!rc)
+		rc = dlb_cluster_check(&c, err);
+	if (!rc)
+		dlb_doc_set(doc, "cluster", dlb_cluster_write(&c));
+	dlb_cluster_release(&c);
+	return rc;
+}
+
+/* -- the document -- */
+
+static bool is_document(const char *path)
+{
+	const size_t n = path ? strlen(path) : 0;
+
+	return !path || !strcmp(path, "-") || (n > 5 && !strcmp(path + n - 5, ".json"));
+}
+
+/* A model starts a document; a document with a graph gets further devices measured. */
+static int take_input(struct work *w, const char *path, struct dlb_doc *doc, struct dlb_error *err)
+{
+	if (!is_document(path)) {
+		dlb_doc_init(doc, path);
+		if (dlb_onnx_read(path, &w->training, err) || use_weights(w, doc, err))
+			return -1;
+		if (rewrite(w, err))
+			return dlb_error_at(err, path);
+		dlb_doc_set(doc, "graph", dlb_graph_write(w->g));
+		return 0;
+	}
+	if (dlb_doc_read(doc, path, err) || dlb_graph_read(doc, &w->training, err))
+		return -1;
+	w->g = &w->training;
+	if (w->o->batch || w->o->loss || w->o->inference || w->o->weights || strcmp(w->o->dtype, "f32")) {
+		dlb_fail(err, doc->name, "the graph is made already: only --device and --analytic apply");
+		return dlb_hint(err, "give the ONNX model");
+	}
+	if (dlb_graph_index(w->g) || dlb_graph_load_weights(w->g, NULL, err))
+		return -1;
+	return dlb_doc_section(doc, "profile") ? dlb_profile_read(doc, w->g, &w->p, err) : 0;
+}
+
+static int make_profile(struct work *w, const char *path, struct dlb_doc *doc, struct dlb_error *err)
+{
+	static const char *const inputs[] = { "graph", NULL };
+
+	if (open_devices(w, err) || take_input(w, path, doc, err))
+		return -1;
+	say_warnings(w);
+	if (measure(w, err))
+		return dlb_error_at(err, path ? path : "<stdin>");
+	json_t *section = dlb_profile_write(&w->p);
+	json_object_set_new(section, "inputs", dlb_doc_input_hashes(doc, inputs));
+	dlb_doc_set(doc, "profile", section);
+	print_summary(w);
+	return 0;
+}
+
+static int check_options(const struct dlb_cli *cli, const struct options *o)
+{
+	if (strcmp(o->dtype, "f32") && strcmp(o->dtype, "f64"))
+		return dlb_cli_usage(cli, "no dtype '%s': f32 or f64", o->dtype);
+	if (o->topology && !o->cluster)
+		return dlb_cli_usage(cli, "--topology belongs to --cluster");
+	return 0;
+}
+
+int main(int argc, char **argv)
+{
+	struct options o = { .dtype = "f32" };
+	const struct dlb_opt opts[] = {
+		{ 'b', "batch", DLB_OPT_INT, &o.batch, "N", "global batch size (default: the model's own, else 32)", NULL, 1, 1 << 24 },
+		{ 0, "loss", DLB_OPT_STR, &o.loss, "NAME", "cross-entropy[:AXIS], bce, mse, sum or none (default: by the output)",
+		  NULL, 0, 0 },
+		{ 0, "inference", DLB_OPT_FLAG, &o.inference, NULL, "forward ops only, as the trained model is used", NULL, 0, 0 },
+		{ 'd', "device", DLB_OPT_LIST, &o.devices, "DEVICE", "what to measure on, as cpu or cpu/4 (default: cpu); repeatable",
+		  NULL, 0, 0 },
+		{ 0, "analytic", DLB_OPT_FLAG, &o.analytic, NULL, "measure nothing: dlb-costmodel then reckons by FLOP and bytes",
+		  NULL, 0, 0 },
+		{ 0, "dtype", DLB_OPT_STR, &o.dtype, "TYPE", "f32 or f64 (default: f32)", NULL, 0, 0 },
+		{ 0, "weights", DLB_OPT_STR, &o.weights, "FILE", "weights to start from, ONNX or safetensors", NULL, 0, 0 },
+		{ 0, "cluster", DLB_OPT_FLAG, &o.cluster, NULL, "write the cluster this runs on in place of a model's profile",
+		  NULL, 0, 0 },
+		{ 0, "topology", DLB_OPT_STR, &o.topology, "FILE", "with --cluster: hwloc XML in place of the real machine", NULL, 0, 0 },
+	};
+	struct dlb_cli cli = { .tool = "dlb-profile", .usage = "[OPTION...] [MODEL.onnx | FILE]",
+			       .summary = "what a model computes and how long each op takes", .opts = opts,
+			       .n_opts = DLB_LEN(opts), .max_operands = 1 };
+	struct work w = { .cli = &cli, .o = &o };
+	struct dlb_error err = { .what = "" };
+	struct dlb_doc doc = { .root = NULL };
+	int status;
+
+	if (dlb_cli_parse(&cli, argc, argv))
+		return cli.status;
+	if ((status = check_options(&cli, &o)) != 0)
+		return status;
+	dlb_graph_init(&w.training);
+	dlb_graph_init(&w.eval);
+	int rc = o.cluster ? make_cluster(&w, cli.n_operands ? cli.operands[0] : NULL, &doc, &err)
+		: make_profile(&w, cli.n_operands ? cli.operands[0] : NULL, &doc, &err);
+	if (!rc) {
+		dlb_doc_provenance(&doc, cli.tool, argc, argv);
+		rc = dlb_doc_write(&doc, stdout, &err);
+	}
+	dlb_doc_release(&doc);
+	dlb_profile_release(&w.p);
+	dlb_graph_release(&w.eval);
+	dlb_graph_release(&w.training);
+	dlb_arena_release(&w.arena);
+	for (int i = 0; i < w.n_devices; i++)
+		w.device[i].be.ops->close(&w.device[i].be);
+	if (rc)
+		return dlb_cli_die(&cli, &err);
+	status = dlb_cli_close_stdout(&cli);
+	dlb_cli_release(&cli);
+	return status;
+}
