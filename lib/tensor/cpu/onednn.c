@@ -40,13 +40,12 @@ int dlb_cpu_pd(struct cpu *c, const_dnnl_op_desc_t od, const_dnnl_primitive_desc
 	must(dnnl_primitive_attr_set_scratchpad_mode(attr, dnnl_scratchpad_mode_user));
 	s = dnnl_primitive_desc_create(pd, od, attr, c->engine, hint);
 	dnnl_primitive_attr_destroy(attr);
-	if (s != dnnl_success)
-		return DLB_NO_KERNEL;
-	if (is_reference(*pd)) {
+	if (s == dnnl_success && !is_reference(*pd))
+		return 0;
+	if (s == dnnl_success)
 		dnnl_primitive_desc_destroy(*pd);
-		return DLB_NO_KERNEL;
-	}
-	return 0;
+	*pd = NULL;
+	return DLB_NO_KERNEL;
 }
 
 const dnnl_memory_desc_t *dlb_cpu_md(const_dnnl_primitive_desc_t pd, dnnl_query_t what, int index)
