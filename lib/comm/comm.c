@@ -138,6 +138,15 @@ void dlb_comm_free(struct dlb_comm *c)
 	free(c);
 }
 
+bool dlb_comm_is_open_mpi(void)
+{
+#ifdef OPEN_MPI
+	return true;
+#else
+	return false;
+#endif
+}
+
 int dlb_comm_rank(const struct dlb_comm *c) { return c->rank; }
 int dlb_comm_size(const struct dlb_comm *c) { return c->size; }
 int dlb_comm_local_size(const struct dlb_comm *c) { return c->local_size; }

@@ -38,5 +38,6 @@ int dlb_comm_gather(struct dlb_comm *c, const void *p, size_t bytes, void *recv,
  * err on all (its rank in *who). A broken comm: -1 at once. */
 int dlb_comm_agree(struct dlb_comm *c, int rc, struct dlb_error *err, int *who);
 void dlb_comm_abort(struct dlb_comm *c, int status) __attribute__((noreturn));
+bool dlb_comm_is_open_mpi(void);			/* whose mpiexec it takes to start us */
 const char *dlb_comm_host(const struct dlb_comm *c);	/* this rank's host name */
 #endif

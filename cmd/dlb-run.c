@@ -1,0 +1,379 @@
+/* dlb-run: plan + data -> trained weights + report.
+ *
+ * Started plainly it is the parent of its ranks (lib/exec/launch.h), or runs a plan of one node by itself;
+ * under somebody's mpirun or srun it is one of them. */
+#include <math.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+#include "exec/exec.h"
+#include "exec/launch.h"
+#include "exec/section.h"
+#include "util/cli.h"
+#include "util/clock.h"
+#include "util/mem.h"
+
+#define TOOL "dlb-run"
+
+static volatile sig_atomic_t told_to_stop;
+
+static void on_signal(int sig)
+{
+	(void)sig;
+	told_to_stop++;
+}
+
+static void catch_signals(void)
+{
+	const int sigs[] = { SIGTERM, SIGINT, SIGUSR1 };
+	struct sigaction a = { .sa_handler = on_signal };
+
+	for (int i = 0; i < DLB_LEN(sigs); i++)
+		sigaction(sigs[i], &a, NULL);
+}
+
+/* ---- options ---- */
+
+struct options {
+	struct dlb_exec_options exec;
+	struct dlb_run_edit edit;
+	struct dlb_strlist slow;
+	const char *until;
+	bool print_program;
+	double *factor;				/* [node] of --slow */
+	char init_text[32];
+};
+
+/* NODE:FACTOR */
+static int parse_slow(const struct dlb_cli *cli, struct options *o)
+{
+	int n = 0;
+
+	for (int i = 0; i < o->slow.n; i++) {
+		char *end, *rest;
+		long node = strtol(o->slow.item[i], &end, 10);
+		double f = *end == ':' ? strtod(end + 1, &rest) : 0.0;
+
+		if (end == o->slow.item[i] || *end != ':' || rest == end + 1 || *rest || node < 0 || node > 1000000 || !(f >= 1.0) || f > 1e6)
+			return dlb_cli_usage(cli, "--slow wants NODE:FACTOR with a factor from 1, not '%s'", o->slow.item[i]);
+		for (; n <= node; n++) {
+			o->factor = dlb_xrealloc(o->factor, (size_t)n + 1, sizeof *o->factor);
+			o->factor[n] = 1.0;
+		}
+		o->factor[node] = f;
+	}
+	o->exec.slow = o->factor;
+	o->exec.n_slow = n;
+	return 0;
+}
+
+static int parse_until(const struct dlb_cli *cli, struct options *o)
+{
+	char *end;
+
+	o->exec.until_loss = NAN;
+	if (!o->until)
+		return 0;
+	if (strncmp(o->until, "loss<", 5))
+		return dlb_cli_usage(cli, "--until wants 'loss<X', not '%s'", o->until);
+	o->exec.until_loss = strtod(o->until + 5, &end);
+	if (end == o->until + 5 || *end || !isfinite(o->exec.until_loss))
+		return dlb_cli_usage(cli, "--until wants 'loss<X', not '%s'", o->until);
+	return 0;
+}
+
+static int parse(struct dlb_cli *cli, int argc, char **argv, struct options *o)
+{
+	struct dlb_exec_options *x = &o->exec;
+	struct dlb_run_edit *e = &o->edit;
+	const struct dlb_opt opts[] = {
+		{ 0, "steps", DLB_OPT_INT, &x->steps, "N", "train N more steps", NULL, 0, 1e15 },
+		{ 0, "epochs", DLB_OPT_INT, &x->epochs, "E", "train E more epochs (default 1; 100 steps of random data)", NULL, 0, 1e12 },
+		{ 0, "until-step", DLB_OPT_INT, &x->until_step, "S", "train up to step S in all", NULL, 0, 1e15 },
+		{ 0, "until", DLB_OPT_STR, &o->until, "COND", "stop when 'loss<X' holds for a step", NULL, 0, 0 },
+		{ 0, "patience", DLB_OPT_INT, &x->patience, "N", "stop after N steps without a new least loss", NULL, 1, 1e15 },
+		{ 0, "data", DLB_OPT_STR, &e->data, "SPEC", "idx:IMAGES,LABELS, digits[:train|:test], tokens:FILE or random", NULL, 0, 0 },
+		{ 0, "test-data", DLB_OPT_STR, &e->test_data, "SPEC", "measure loss and accuracy on these at the end", NULL, 0, 0 },
+		{ 0, "transform", DLB_OPT_STR, &e->transform, "LIST", "of each sample: scale=1/255,normalise=M/S,pad=P,channels=C", NULL, 0, 0 },
+		{ 0, "order", DLB_OPT_STR, &e->order, "ORDER", "shuffled (default) or sequential", NULL, 0, 0 },
+		{ 0, "optimizer", DLB_OPT_STR, &e->optimizer, "NAME", "sgd (default), momentum, nesterov, adam or adamw", NULL, 0, 0 },
+		{ 0, "lr", DLB_OPT_REAL, &e->hyper[DLB_HYPER_LR], "X", "learning rate", &e->hyper_given[DLB_HYPER_LR], 0, 1e9 },
+		{ 0, "momentum", DLB_OPT_REAL, &e->hyper[DLB_HYPER_MOMENTUM], "X", "of momentum and nesterov", &e->hyper_given[DLB_HYPER_MOMENTUM], 0, 1 },
+		{ 0, "beta1", DLB_OPT_REAL, &e->hyper[DLB_HYPER_BETA1], "X", "of adam and adamw", &e->hyper_given[DLB_HYPER_BETA1], 0, 1 },
+		{ 0, "beta2", DLB_OPT_REAL, &e->hyper[DLB_HYPER_BETA2], "X", "of adam and adamw", &e->hyper_given[DLB_HYPER_BETA2], 0, 1 },
+		{ 0, "eps", DLB_OPT_REAL, &e->hyper[DLB_HYPER_EPS], "X", "of adam and adamw", &e->hyper_given[DLB_HYPER_EPS], 0, 1 },
+		{ 0, "weight-decay", DLB_OPT_REAL, &e->hyper[DLB_HYPER_DECAY], "X", "weight decay", &e->hyper_given[DLB_HYPER_DECAY], 0, 1e9 },
+		{ 0, "seed", DLB_OPT_INT, &e->seed, "N", "of order, dropout and random data (default 1)", &e->seed_given, 0, 9e15 },
+		{ 0, "init", DLB_OPT_STR, &e->init, "SEED", "draw fresh weights instead of the model's", NULL, 0, 0 },
+		{ 0, "checkpoint", DLB_OPT_STR, &x->checkpoint, "DIR", "continue from the newest checkpoint there; leave one at the end", NULL, 0, 0 },
+		{ 0, "checkpoint-every", DLB_OPT_INT, &x->checkpoint_every, "N", "and after every N steps", NULL, 1, 1e15 },
+		{ 0, "save", DLB_OPT_STR, &x->save, "FILE", "write the trained weights (.onnx: the model)", NULL, 0, 0 },
+		{ 0, "loss-log", DLB_OPT_STR, &x->loss_log, "FILE", "write the loss of each step, a line each", NULL, 0, 0 },
+		{ 0, "slow", DLB_OPT_LIST, &o->slow, "NODE:FACTOR", "stretch every op of a node, for experiments", NULL, 0, 0 },
+		{ 0, "timeout", DLB_OPT_REAL, &x->timeout_s, "S", "give up when a node is silent for so long (default 30)", NULL, 0, 1e9 },
+		{ 0, "torch-batchnorm", DLB_OPT_FLAG, &e->torch_batchnorm, NULL, "running variance by PyTorch's rule", NULL, 0, 0 },
+		{ 0, "allow-nonfinite", DLB_OPT_FLAG, &x->allow_nonfinite, NULL, "go on when the loss is not finite", NULL, 0, 0 },
+		{ 0, "dry-run", DLB_OPT_FLAG, &x->dry_run, NULL, "let the simulator walk the programs", NULL, 0, 0 },
+		{ 0, "print-program", DLB_OPT_FLAG, &o->print_program, NULL, "print the compiled programs and stop", NULL, 0, 0 },
+	};
+
+	x->steps = x->epochs = x->until_step = -1;
+	x->timeout_s = 30;
+	x->stop = &told_to_stop;
+	cli->opts = opts;
+	cli->n_opts = DLB_LEN(opts);
+	if (dlb_cli_parse(cli, argc, argv))
+		return 1;
+	x->quiet = cli->quiet;
+	x->verbose = cli->verbose;
+	cli->status = 2;
+	return parse_slow(cli, o) || parse_until(cli, o);
+}
+
+/* ---- what is common to all ways of being started ---- */
+
+static void set_report(struct dlb_doc *doc, const struct dlb_report *report)
+{
+	static const char *const inputs[] = { "plan", NULL };
+	json_t *section = dlb_report_write(report);
+
+	json_object_set_new(section, "inputs", dlb_doc_input_hashes(doc, inputs));
+	dlb_doc_set(doc, "report", section);
+}
+
+static int write_result(struct dlb_doc *doc, const struct dlb_report *report, FILE *f, struct dlb_error *err)
+{
+	set_report(doc, report);
+	return dlb_doc_write(doc, f, err);
+}
+
+/* Reads the document, applies the options to it, reads them back. */
+static int open_doc(struct dlb_doc *doc, const struct dlb_cli *cli, struct options *o, int argc, char **argv, struct dlb_error *err)
+{
+	if (dlb_doc_read(doc, cli->n_operands ? cli->operands[0] : NULL, err))
+		return -1;
+	if (dlb_run_section_edit(doc, &o->edit, err) || dlb_run_section_read(doc, &o->exec, o->init_text, err)) {
+		dlb_doc_release(doc);
+		return -1;
+	}
+	dlb_doc_provenance(doc, TOOL, argc, argv);
+	return 0;
+}
+
+/* ---- one of several ranks ---- */
+
+struct pace { double last_s; };
+
+static void worker_progress(void *ctx, int64_t done, int64_t total, double loss)
+{
+	struct pace *p = ctx;
+
+	if (dlb_clock_s() - p->last_s < 0.5)
+		return;
+	p->last_s = dlb_clock_s();
+	fprintf(stderr, "\1progress %lld %lld %.9g\n", (long long)done, (long long)total, loss);
+}
+
+/* Rank 0 has the document; all get it. */
+static int share_doc(struct dlb_comm *c, struct dlb_doc *doc, struct dlb_error *err)
+{
+	char *text = NULL;
+	size_t n = 0;
+	int rc;
+
+	if (dlb_comm_rank(c) == 0) {
+		text = json_dumps(doc->root, JSON_COMPACT | JSON_REAL_PRECISION(17));
+		n = text ? strlen(text) : 0;
+	}
+	rc = dlb_comm_bcast(c, &n, sizeof n, 0, err);
+	if (!rc && dlb_comm_rank(c))
+		text = dlb_xmalloc(n + 1);
+	if (!rc)
+		rc = dlb_comm_bcast(c, text, n, 0, err);
+	if (!rc && dlb_comm_rank(c))
+		rc = dlb_doc_parse(doc, text, n, "<stdin>", err);
+	free(text);
+	return rc;
+}
+
+/* The one line of a failed run. Ranks that agree leave it to the one that knows; a rank that has lost
+ * touch says it for itself and takes the job down. */
+static int rank_failed(struct dlb_comm *c, const char *folder, const struct dlb_error *err, int who)
+{
+	int status = err->status ? err->status : 2, rank = dlb_comm_rank(c);
+
+	if (dlb_comm_broken(c) || rank == who) {
+		if (folder)
+			fprintf(stderr, "\1error %d ", status);
+		dlb_error_print(stderr, TOOL, rank, err);
+	}
+	if (dlb_comm_broken(c))
+		dlb_comm_abort(c, status);
+	dlb_comm_free(c);
+	return status;
+}
+
+static int write_rank0(struct dlb_doc *doc, const struct dlb_report *report, const char *folder, struct dlb_error *err)
+{
+	char *path = folder ? dlb_launch_out(folder) : NULL;
+	FILE *f = folder ? fopen(path, "wb") : stdout;
+	int rc = f ? write_result(doc, report, f, err) : dlb_fail(err, NULL, "cannot write '%s'", path);
+
+	if (f && folder && fclose(f) && !rc)
+		rc = dlb_fail(err, NULL, "cannot write '%s'", path);
+	if (!folder && fflush(stdout) && !rc)
+		rc = dlb_fail(err, NULL, "cannot write standard output");
+	free(path);
+	return rc;
+}
+
+/* folder: that of our parent, or NULL under somebody else's mpirun. */
+static int run_rank(struct dlb_cli *cli, struct options *o, const char *folder, int argc, char **argv)
+{
+	struct dlb_error err = { .what = "" };
+	struct dlb_report report = { .n_nodes = 0 };
+	struct dlb_doc doc = { .root = NULL };
+	struct dlb_comm *c;
+	struct pace pace = { 0 };
+	int rc = 0, who = 0;
+
+	if (folder)
+		dlb_launch_worker_init();
+	if (dlb_comm_new(&c, 0, &err))	/* no time-out yet: rank 0 may wait for a slow filter before it */
+		return dlb_cli_die(cli, &err);
+	if (dlb_comm_rank(c) == 0) {
+		char *in = folder ? dlb_launch_in(folder) : NULL;
+
+		rc = in ? dlb_doc_read(&doc, in, &err) : open_doc(&doc, cli, o, argc, argv, &err);
+		free(in);
+	}
+	if (dlb_comm_agree(c, rc, &err, &who) || share_doc(c, &doc, &err))
+		return rank_failed(c, folder, &err, who);
+	dlb_comm_set_timeout(c, o->exec.timeout_s);
+	rc = dlb_run_section_read(&doc, &o->exec, o->init_text, &err);
+	if (folder && dlb_comm_rank(c) == 0) {
+		fputs("\1ready\n", stderr);
+		o->exec.progress = worker_progress;
+		o->exec.progress_ctx = &pace;
+	}
+	rc = rc || dlb_exec_run(c, &doc, &o->exec, &report, &who, &err) ? -1 : 0;
+	if (!rc && dlb_comm_rank(c) == 0)
+		rc = write_rank0(&doc, &report, folder, &err);
+	if (!dlb_comm_broken(c) && dlb_comm_agree(c, rc, &err, rc ? NULL : &who))
+		rc = -1;
+	dlb_report_release(&report);
+	dlb_doc_release(&doc);
+	if (rc)
+		return rank_failed(c, folder, &err, who);
+	dlb_comm_free(c);
+	return 0;
+}
+
+/* ---- started plainly ---- */
+
+struct alone { struct dlb_progress bar; };
+
+static void alone_progress(void *ctx, int64_t done, int64_t total, double loss)
+{
+	struct alone *a = ctx;
+	char text[48];
+
+	snprintf(text, sizeof text, "loss %.4g", loss);
+	dlb_progress_update(&a->bar, done, total, text);
+}
+
+static int run_alone(struct dlb_doc *doc, struct options *o, struct dlb_report *report, struct dlb_error *err)
+{
+	struct alone a;
+	struct dlb_comm *c;
+	int who, rc;
+
+	if (dlb_comm_new_alone(&c, err))
+		return -1;
+	dlb_progress_start(&a.bar, "training", o->exec.quiet);
+	o->exec.progress = alone_progress;
+	o->exec.progress_ctx = &a;
+	rc = dlb_exec_run(c, doc, &o->exec, report, &who, err);
+	dlb_progress_end(&a.bar);
+	dlb_comm_free(c);
+	return rc;
+}
+
+static double threads_in_all(const struct dlb_doc *doc)
+{
+	struct dlb_cluster cl;
+	struct dlb_error err;
+	double sum = 0;
+
+	if (dlb_cluster_read(doc, &cl, &err))
+		return 0;
+	for (int i = 0; i < cl.n_nodes; i++)
+		sum += cl.kind[cl.node[i].kind].threads;
+	dlb_cluster_release(&cl);
+	return sum;
+}
+
+static int run_plain(struct dlb_cli *cli, struct options *o, struct dlb_doc *doc, int argc, char **argv, struct dlb_error *err)
+{
+	struct dlb_launch l = { .tool = TOOL, .argc = argc, .argv = argv, .quiet = cli->quiet, .verbose = cli->verbose,
+				.stop = &told_to_stop };
+	struct dlb_report report = { .n_nodes = 0 };
+	int rc;
+
+	if (o->print_program)
+		return dlb_exec_print_program(doc, &o->exec, stdout, err);
+	if (o->exec.dry_run) {
+		rc = dlb_exec_dry_run(doc, &o->exec, &report, err);
+	} else {
+		if (dlb_exec_check(doc, &o->exec, &l.n_ranks, err))
+			return -1;
+		l.total_threads = threads_in_all(doc);
+		if (l.n_ranks > 1)
+			return dlb_launch(&l, doc, stdout, err);
+		rc = run_alone(doc, o, &report, err);
+	}
+	if (!rc)
+		rc = write_result(doc, &report, stdout, err);
+	dlb_report_release(&report);
+	return rc;
+}
+
+int main(int argc, char **argv)
+{
+	struct options o = { .print_program = false };
+	struct dlb_cli cli = { .tool = TOOL, .usage = "[OPTION...] [FILE]", .summary = "train by a plan, and report what it took",
+			       .max_operands = 1 };
+	struct dlb_error err = { .what = "" };
+	const char *folder = NULL;
+	struct dlb_doc doc;
+	int status;
+
+	if (argc > 2 && !strcmp(argv[1], "--worker")) {		/* said by launch.c alone */
+		folder = argv[2];
+		argv[2] = argv[0];
+		argc -= 2;
+		argv += 2;
+	}
+	if (parse(&cli, argc, argv, &o))
+		return cli.status;
+	catch_signals();
+	if (folder || (dlb_launch_joined() && !o.exec.dry_run && !o.print_program)) {
+		status = run_rank(&cli, &o, folder, argc, argv);
+	} else if (open_doc(&doc, &cli, &o, argc, argv, &err)) {
+		status = dlb_cli_die(&cli, &err);
+	} else {
+		status = run_plain(&cli, &o, &doc, argc, argv, &err);
+		if (status && err.what[0])
+			status = dlb_cli_die(&cli, &err);
+		else if (status)
+			status = err.status ? err.status : 2;
+		dlb_doc_release(&doc);
+	}
+	free(o.factor);
+	free(o.slow.item);
+	if (!folder && status == 0)
+		status = dlb_cli_close_stdout(&cli);
+	dlb_cli_release(&cli);
+	return status;
+}

@@ -1,0 +1,308 @@
+/* See launch.h. */
+#define _XOPEN_SOURCE 700
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+#include "comm/comm.h"
+#include "exec/launch.h"
+#include "util/mem.h"
+
+bool dlb_launch_joined(void)
+{
+	/* Open MPI's mpirun; any PMI (mpiexec of MPICH, srun); PMIx. SLURM_PROCID alone is set in an
+	 * interactive shell under srun too and says nothing. */
+	return getenv("OMPI_COMM_WORLD_SIZE") || getenv("PMI_RANK") || getenv("PMIX_RANK");
+}
+
+void dlb_launch_worker_init(void)
+{
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+}
+
+char *dlb_launch_in(const char *folder) { return dlb_xprintf("%s/in.json", folder); }
+char *dlb_launch_out(const char *folder) { return dlb_xprintf("%s/out.json", folder); }
+
+/* ---- what the children say ---- */
+
+struct ears {
+	const struct dlb_launch *l;
+	char line[4096];
+	size_t n;
+	bool ready, said;		/* said: a worker's error line was passed on */
+	int status;			/* of that line */
+	int lost_rank, lost_signal, lost_exit;	/* from mpiexec's own words; -1: not heard */
+	char first[200];		/* its first words, when nothing else is known */
+	bool progress;			/* a line of progress stands on the terminal */
+};
+
+static void clear_progress(struct ears *e)
+{
+	if (e->progress)
+		fputs("\r\033[K", stderr);
+	e->progress = false;
+}
+
+static void hear_worker(struct ears *e, const char *s)
+{
+	int status, at = 0;
+	long long done, total;
+	double loss;
+
+	if (!strcmp(s, "ready")) {
+		e->ready = true;
+	} else if (sscanf(s, "error %d %n", &status, &at) == 1 && at) {
+		if (!e->said) {
+			clear_progress(e);
+			fprintf(stderr, "%s\n", s + at);
+		}
+		e->said = true;
+		e->status = status;
+	} else if (sscanf(s, "progress %lld %lld %lf", &done, &total, &loss) == 3 && isatty(2) && !e->l->quiet) {
+		fprintf(stderr, "\rstep %lld", done);
+		if (total)
+			fprintf(stderr, " of %lld", total);
+		fprintf(stderr, "  loss %.4g\033[K", loss);
+		e->progress = true;
+	}
+}
+
+/* One line from a worker or from mpiexec. Open MPI says of a death:
+ *   mpirun noticed that process rank 1 with PID 77 on node h exited on signal 9 (Killed).
+ *   Process name: [[4711,1],1]  /  Exit code:    3                                        */
+static void hear(struct ears *e, char *s)
+{
+	const char *p;
+	size_t tool = strlen(e->l->tool);
+
+	if (s[0] == '\1') {
+		hear_worker(e, s + 1);
+		return;
+	}
+	if ((p = strstr(s, "process rank ")) && strstr(s, "exited on signal ")) {
+		e->lost_rank = atoi(p + strlen("process rank "));
+		e->lost_signal = atoi(strstr(s, "exited on signal ") + strlen("exited on signal "));
+	} else if ((p = strstr(s, "Process name: [["))) {
+		p = strstr(p, "],");
+		if (p && e->lost_rank < 0)
+			e->lost_rank = atoi(p + 2);
+	} else if ((p = strstr(s, "Exit code:"))) {
+		e->lost_exit = atoi(p + strlen("Exit code:"));
+	}
+	if (!e->first[0] && s[0] && s[0] != '-' && s[0] != '=')
+		snprintf(e->first, sizeof e->first, "%.199s", s);
+	if (e->l->verbose || !strncmp(s, e->l->tool, tool)) {
+		clear_progress(e);
+		fprintf(stderr, "%s\n", s);
+	}
+}
+
+static void hear_bytes(struct ears *e, const char *p, size_t n)
+{
+	for (size_t i = 0; i < n; i++) {
+		if (p[i] != '\n' && e->n < sizeof e->line - 1) {
+			e->line[e->n++] = p[i];
+			continue;
+		}
+		e->line[e->n] = '\0';
+		hear(e, e->line);
+		e->n = 0;
+	}
+}
+
+/* ---- starting ---- */
+
+static void set_root_env(void)
+{
+	if (geteuid() == 0) {
+		setenv("OMPI_ALLOW_RUN_AS_ROOT", "1", 1);
+		setenv("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1", 1);
+	}
+}
+
+/* In the child: mpiexec of ourselves; never returns. Own process group, so that a terminal's ^C reaches the
+ * parent alone, which then asks the ranks to stop. */
+static void exec_mpiexec(const struct dlb_launch *l, const char *self, const char *folder, int out)
+{
+	char n[16];
+	const char **argv = dlb_xcalloc((size_t)l->argc + 24, sizeof *argv);
+	int k = 0, null = open("/dev/null", O_RDONLY);
+
+	prctl(PR_SET_PDEATHSIG, SIGTERM);
+	setpgid(0, 0);
+	if (null >= 0)
+		dup2(null, 0);
+	dup2(out, 1);
+	dup2(out, 2);
+	snprintf(n, sizeof n, "%d", l->n_ranks);
+	argv[k++] = "mpiexec";
+	argv[k++] = "-n";
+	argv[k++] = n;
+	if (dlb_comm_is_open_mpi()) {
+		set_root_env();
+		argv[k++] = "--oversubscribe";
+		argv[k++] = "--bind-to";
+		argv[k++] = "none";
+		if (l->total_threads > (double)sysconf(_SC_NPROCESSORS_ONLN)) {
+			argv[k++] = "--mca";
+			argv[k++] = "mpi_yield_when_idle";
+			argv[k++] = "1";
+		}
+	}
+	argv[k++] = self;
+	argv[k++] = "--worker";
+	argv[k++] = folder;
+	for (int i = 1; i < l->argc; i++)
+		argv[k++] = l->argv[i];
+	argv[k] = NULL;
+	if (dlb_comm_is_open_mpi())
+		execvp("mpiexec.openmpi", (char *const *)argv);
+	execvp("mpiexec", (char *const *)argv);
+	dprintf(2, "\1error 2 %s: cannot start mpiexec: %s\n", l->tool, strerror(errno));
+	_exit(127);
+}
+
+static int copy_out(const char *path, FILE *out, struct dlb_error *err)
+{
+	FILE *f = fopen(path, "rb");
+	char buf[65536];
+	size_t n;
+
+	if (!f)
+		return dlb_fail(err, NULL, "the ranks ended without a result");
+	while ((n = fread(buf, 1, sizeof buf, f)) > 0)
+		if (fwrite(buf, 1, n, out) != n)
+			break;		/* closing stdout reports it */
+	fclose(f);
+	return 0;
+}
+
+static int write_doc(const struct dlb_doc *doc, const char *path, struct dlb_error *err)
+{
+	FILE *f = fopen(path, "wb");
+	int rc;
+
+	if (!f)
+		return dlb_fail(err, NULL, "cannot open '%s': %s", path, strerror(errno));
+	rc = dlb_doc_write(doc, f, err);
+	if (fclose(f) && !rc)
+		rc = dlb_fail(err, NULL, "cannot write '%s': %s", path, strerror(errno));
+	return rc;
+}
+
+/* Listens until the children have closed the pipe, passing on requests to stop. */
+static void watch(struct ears *e, pid_t pid, int in)
+{
+	int passed = 0;
+
+	for (;;) {
+		struct pollfd p = { .fd = in, .events = POLLIN };
+		char buf[4096];
+		ssize_t n;
+		int told = e->l->stop ? (int)*e->l->stop : 0;
+
+		if (told && !passed && e->ready) {
+			kill(pid, SIGUSR1);	/* Open MPI's mpiexec forwards it to every rank */
+			passed = told;
+		} else if (told > 1 && passed != told) {
+			kill(pid, SIGTERM);
+			passed = told;
+		}
+		if (poll(&p, 1, 100) <= 0)
+			continue;
+		n = read(in, buf, sizeof buf);
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n <= 0)
+			return;
+		hear_bytes(e, buf, (size_t)n);
+	}
+}
+
+/* What came of it, in one line. */
+static int verdict(const struct ears *e, int status, struct dlb_error *err)
+{
+	if (WIFEXITED(status) && WEXITSTATUS(status) == 0)
+		return 0;
+	if (e->said) {
+		err->what[0] = '\0';
+		err->status = e->status;
+		return -1;
+	}
+	if (e->lost_rank >= 0 && e->lost_signal > 0)
+		return dlb_fail(err, NULL, "lost rank %d: killed by signal %d", e->lost_rank, e->lost_signal);
+	if (e->lost_rank >= 0)
+		return dlb_fail(err, NULL, "lost rank %d: it ended with status %d", e->lost_rank, e->lost_exit);
+	if (WIFSIGNALED(status))
+		return dlb_fail(err, NULL, "mpiexec was killed by signal %d", WTERMSIG(status));
+	dlb_fail(err, NULL, "mpiexec ended with status %d: %s", WEXITSTATUS(status), e->first);
+	return dlb_hint(err, "-v shows all it said");
+}
+
+static int run_in(const struct dlb_launch *l, const struct dlb_doc *doc, const char *folder, FILE *out, struct dlb_error *err)
+{
+	char self[4096], *in_path = dlb_launch_in(folder), *out_path = dlb_launch_out(folder);
+	struct ears e = { .l = l, .lost_rank = -1, .lost_exit = -1 };
+	ssize_t n = readlink("/proc/self/exe", self, sizeof self - 1);
+	int pipes[2] = { -1, -1 }, status = 0, rc = -1;
+	pid_t pid;
+
+	if (n < 0) {
+		dlb_fail(err, NULL, "cannot find this program's file: %s", strerror(errno));
+		goto out;
+	}
+	self[n] = '\0';
+	if (write_doc(doc, in_path, err))
+		goto out;
+	if (pipe(pipes)) {
+		dlb_fail(err, NULL, "cannot make a pipe: %s", strerror(errno));
+		goto out;
+	}
+	fflush(NULL);
+	pid = fork();
+	if (pid == 0) {
+		close(pipes[0]);
+		exec_mpiexec(l, self, folder, pipes[1]);
+	}
+	close(pipes[1]);
+	if (pid < 0) {
+		dlb_fail(err, NULL, "cannot start a process: %s", strerror(errno));
+		goto out;
+	}
+	watch(&e, pid, pipes[0]);
+	while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
+		;
+	clear_progress(&e);
+	rc = verdict(&e, status, err);
+	if (!rc)
+		rc = copy_out(out_path, out, err);
+out:
+	if (pipes[0] >= 0)
+		close(pipes[0]);
+	unlink(in_path);
+	unlink(out_path);
+	free(in_path);
+	free(out_path);
+	return rc;
+}
+
+int dlb_launch(const struct dlb_launch *l, const struct dlb_doc *doc, FILE *out, struct dlb_error *err)
+{
+	const char *tmp = getenv("TMPDIR");
+	char *folder = dlb_xprintf("%s/%s.XXXXXX", tmp && *tmp ? tmp : "/tmp", l->tool);
+	int rc;
+
+	if (!mkdtemp(folder)) {
+		rc = dlb_fail(err, NULL, "cannot make a folder like '%s': %s", folder, strerror(errno));
+	} else {
+		rc = run_in(l, doc, folder, out, err);
+		rmdir(folder);
+	}
+	free(folder);
+	return rc;
+}

@@ -1,0 +1,154 @@
+/* See section.h. */
+#include <stdlib.h>
+#include <string.h>
+#include "exec/section.h"
+#include "util/mem.h"
+
+const char *const dlb_hyper_names[DLB_N_HYPER] = {
+	[DLB_HYPER_LR] = "lr", [DLB_HYPER_MOMENTUM] = "momentum", [DLB_HYPER_BETA1] = "beta1", [DLB_HYPER_BETA2] = "beta2",
+	[DLB_HYPER_EPS] = "eps", [DLB_HYPER_DECAY] = "weight_decay",
+};
+
+/* What a rule makes use of. */
+static bool uses(int rule, int hyper)
+{
+	switch (hyper) {
+	case DLB_HYPER_LR:
+	case DLB_HYPER_DECAY:
+		return true;
+	case DLB_HYPER_MOMENTUM:
+		return rule == DLB_RULE_MOMENTUM || rule == DLB_RULE_NESTEROV;
+	default:
+		return rule == DLB_RULE_ADAM || rule == DLB_RULE_ADAMW;
+	}
+}
+
+static int edit_optimizer(json_t *run, const struct dlb_run_edit *e, struct dlb_error *err)
+{
+	json_t *o = json_object_get(run, "optimizer");
+	const char *was = json_string_value(json_object_get(o, "name")), *name = e->optimizer ? e->optimizer : was ? was : "sgd";
+	const char *names[DLB_N_RULES], *near;
+	int rule = dlb_optimizer_find(name);
+
+	if (rule < 0) {
+		for (int i = 0; i < DLB_N_RULES; i++)
+			names[i] = dlb_optimizers[i].name;
+		near = dlb_nearest(name, names, DLB_N_RULES);
+		dlb_fail(err, NULL, "no optimizer '%s'", name);
+		return dlb_hint(err, near ? "did you mean '%s'" : "there are sgd, momentum, nesterov, adam and adamw", near);
+	}
+	if (!o || (was && strcmp(was, name))) {		/* another one: its own defaults */
+		o = json_object();
+		json_object_set_new(run, "optimizer", o);
+		json_object_set_new(o, "name", json_string(name));
+		json_object_set_new(o, "lr", json_real(dlb_optimizers[rule].hyper[DLB_HYPER_LR]));
+	}
+	for (int h = 0; h < DLB_N_HYPER; h++) {
+		if (!e->hyper_given[h])
+			continue;
+		if (!uses(rule, h))
+			return dlb_fail(err, NULL, "optimizer %s has no %s", name, dlb_hyper_names[h]);
+		json_object_set_new(o, dlb_hyper_names[h], json_real(e->hyper[h]));
+	}
+	return 0;
+}
+
+static void name_updates(struct dlb_doc *doc)
+{
+	json_t *ops = json_object_get(dlb_doc_section(doc, "graph"), "ops"), *op;
+	const char *name = json_string_value(json_object_get(json_object_get(dlb_doc_section(doc, "run"), "optimizer"), "name"));
+	size_t i;
+
+	json_array_foreach(ops, i, op) {
+		const char *type = json_string_value(json_object_get(op, "type"));
+		json_t *attr = json_object_get(op, "attributes");
+
+		if (type && name && !strcmp(type, "Update") && json_object_get(attr, "optimizer"))
+			json_object_set_new(attr, "optimizer", json_string(name));
+	}
+}
+
+static int edit_data(json_t *run, const char *key, const char *spec, struct dlb_error *err)
+{
+	char *absolute;
+
+	if (!spec)
+		return 0;
+	if (dlb_data_absolute(spec, &absolute, err))
+		return -1;
+	json_object_set_new(run, key, json_string(absolute));
+	free(absolute);
+	return 0;
+}
+
+int dlb_run_section_edit(struct dlb_doc *doc, const struct dlb_run_edit *e, struct dlb_error *err)
+{
+	json_t *old = dlb_doc_section(doc, "run"), *run = json_is_object(old) ? json_deep_copy(old) : json_object();
+	char *end;
+
+	if (edit_data(run, "data", e->data, err) || edit_data(run, "test_data", e->test_data, err) || edit_optimizer(run, e, err))
+		goto bad;
+	if (e->transform)
+		json_object_set_new(run, "transform", json_string(e->transform));
+	if (e->order) {
+		if (strcmp(e->order, "shuffled") && strcmp(e->order, "sequential")) {
+			dlb_fail(err, NULL, "no order '%s'", e->order);
+			dlb_hint(err, "there are shuffled and sequential");
+			goto bad;
+		}
+		json_object_set_new(run, "order", json_string(e->order));
+	}
+	if (e->init) {
+		long long v = strtoll(e->init, &end, 10);
+
+		if (end == e->init || *end || v < 0) {
+			dlb_fail(err, NULL, "--init wants a seed, not '%s'", e->init);
+			goto bad;
+		}
+		json_object_set_new(run, "init", json_integer(v));
+	}
+	if (e->torch_batchnorm)
+		json_object_set_new(run, "torch_batchnorm", json_true());
+	if (e->seed_given || !json_object_get(run, "seed"))
+		json_object_set_new(run, "seed", json_integer(e->seed_given ? e->seed : 1));
+	if (!json_object_get(run, "order"))
+		json_object_set_new(run, "order", json_string("shuffled"));
+	dlb_doc_put(doc, "run", run);
+	name_updates(doc);
+	return 0;
+bad:
+	json_decref(run);
+	return -1;
+}
+
+int dlb_run_section_read(const struct dlb_doc *doc, struct dlb_exec_options *o, char init_text[32], struct dlb_error *err)
+{
+	static const char *const known[] = { "data", "test_data", "transform", "order", "seed", "init", "optimizer", "weights",
+					     "torch_batchnorm", NULL };
+	struct dlb_ref run = dlb_ref_root(doc, "run"), at;
+	const char *order = "shuffled";
+	int64_t seed = 1, init = -1;
+
+	if (!run.v)
+		return 0;
+	if (!json_is_object(run.v))
+		return dlb_ref_fail(&run, err, "an object is expected");
+	if (dlb_ref_known(&run, known, err) || dlb_get_str(&run, "data", DLB_OPT, &o->data, err) ||
+	    dlb_get_str(&run, "test_data", DLB_OPT, &o->test_data, err) ||
+	    dlb_get_str(&run, "transform", DLB_OPT, &o->transform, err) || dlb_get_str(&run, "order", DLB_OPT, &order, err) ||
+	    dlb_get_int(&run, "seed", DLB_OPT, 0, INT64_MAX, &seed, err) ||
+	    dlb_get_int(&run, "init", DLB_OPT, 0, INT64_MAX, &init, err) ||
+	    dlb_get_bool(&run, "torch_batchnorm", DLB_OPT, &o->torch_batchnorm, err))
+		return -1;
+	at = dlb_ref_at(&run, "order");
+	if (strcmp(order, "shuffled") && strcmp(order, "sequential"))
+		return dlb_ref_fail(&at, err, "'shuffled' or 'sequential' is expected, not '%s'", order);
+	o->shuffled = !strcmp(order, "shuffled");
+	o->seed = (uint64_t)seed;
+	o->init = NULL;
+	if (init >= 0) {
+		snprintf(init_text, 32, "%lld", (long long)init);
+		o->init = init_text;
+	}
+	return 0;
+}
