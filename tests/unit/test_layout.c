@@ -1,0 +1,203 @@
+/* Layouts and the inference graph: every operand lies as its reader needs it, the same numbers come out with and
+ * without the choice, and, where the shared data are, those of PyTorch. */
+#include <math.h>
+#include "graph/graph.h"
+#include "model/onnx.h"
+#include "run_graph.h"
+#include "util/rng.h"
+
+static struct dlb_backend be;
+static const uint64_t seed = 7;
+
+static void load(struct dlb_graph *g, const char *path, bool layout, bool training)
+{
+	struct dlb_error err = { .what = "" };
+
+	dlb_graph_init(g);
+	if (dlb_onnx_read(path, g, &err))
+		test_die(&err);
+	g->training = training;
+	if (dlb_graph_fold(g, 6, &be, &err) || dlb_graph_find_parameters(g, &err) || dlb_graph_attach_loss(g, NULL, &err) ||
+	    (layout && dlb_graph_choose_layout(g, &err)) || dlb_graph_differentiate(g, &err) || dlb_graph_check(g, &err))
+		test_die(&err);
+}
+
+static bool coincide(const struct dlb_tensor *t)
+{
+	bool pixel = true;
+	for (int i = 2; i < t->n_dims; i++)
+		pixel &= !t->dim[i].mul && t->dim[i].add == 1;
+	return t->n_dims < 3 || pixel || (!t->dim[1].mul && t->dim[1].add == 1);
+}
+
+static void check_borders(const struct dlb_graph *g)
+{
+	int moved = 0;
+	for (int i = 0; i < g->n_ops; i++) {
+		const struct dlb_op *o = &g->op[i];
+		const struct dlb_op_class *cls = dlb_op_class_of(o->kind);
+		enum dlb_layout seen = DLB_PLAIN;
+		moved += !strcmp(o->type, "Layout");
+		for (int k = 0; k < o->n_in; k++) {
+			const struct dlb_tensor *t = o->in[k] < 0 ? NULL : &g->tensor[o->in[k]];
+			if (!t || t->n_dims < 3 || coincide(t) || t->kind == DLB_T_WEIGHT || t->kind == DLB_T_CONSTANT)
+				continue;
+			if (cls->layout == DLB_LAYOUT_PLAIN_ONLY)
+				assert(t->layout == DLB_PLAIN);
+			if (cls->layout == DLB_LAYOUT_WANTS_CHANNELS_LAST && k == 0)
+				assert(t->layout == DLB_CHANNELS_LAST);
+			if (cls->layout == DLB_LAYOUT_ANY && o->phase == DLB_FORWARD && strncmp(o->type, "Layout", 6)) {
+				assert(seen == DLB_PLAIN || seen == t->layout);
+				seen = t->layout;
+			}
+		}
+		if (!strcmp(o->type, "LayoutView"))
+			assert(coincide(&g->tensor[o->in[0]]));
+	}
+	for (int t = 0; t < g->n_tensors; t++)
+		if (g->tensor[t].kind == DLB_T_WEIGHT || g->tensor[t].kind == DLB_T_WEIGHT_GRADIENT)
+			assert(g->tensor[t].layout == DLB_PLAIN);
+	assert(moved <= 6);
+}
+
+static void feed(struct test_run *r)
+{
+	const struct dlb_graph *g = r->g;
+	for (int i = 0; i < g->n_inputs; i++) {
+		const struct dlb_tensor *t = &g->tensor[g->input[i]];
+		const struct dlb_desc d = dlb_tensor_desc(t, r->n);
+		for (int64_t k = 0; k < dlb_desc_count(&d); k++)
+			dlb_value_set(r->value[g->input[i]], t->dtype, k, dlb_dtype_is_int(t->dtype) ? (double)(k % t->bound)
+				      : dlb_philox_normal(seed, (uint64_t)i, (uint64_t)k));
+	}
+}
+
+static double distance(const struct test_run *a, int x, const struct test_run *b, int y)
+{
+	const struct dlb_desc d = dlb_tensor_desc(&a->g->tensor[x], a->n);
+	double diff = 0, norm = 0;
+	for (int64_t i = 0; i < dlb_desc_count(&d); i++) {
+		const double u = dlb_value_real(a->value[x], d.dtype, i), v = dlb_value_real(b->value[y], d.dtype, i);
+		diff += (u - v) * (u - v);
+		norm += v * v;
+	}
+	return norm > 0 ? sqrt(diff / norm) : sqrt(diff);
+}
+
+/* Loss, output and every weight's gradient agree between plain and channels-last. */
+static void same_numbers(const char *path)
+{
+	struct dlb_graph plain, fast;
+	struct test_run p, f;
+
+	load(&plain, path, false, true);
+	load(&fast, path, true, true);
+	check_borders(&fast);
+	test_run_init(&p, &plain, &be, 6);
+	test_run_init(&f, &fast, &be, 6);
+	feed(&p);
+	feed(&f);
+	test_run_phase(&p, DLB_BACKWARD);
+	test_run_phase(&f, DLB_BACKWARD);
+	assert(distance(&f, fast.loss, &p, plain.loss) < 1e-5);
+	assert(distance(&f, fast.output[0], &p, plain.output[0]) < 1e-4);
+	for (int i = 0; i < fast.n_ops; i++) {
+		if (fast.op[i].phase != DLB_UPDATE)
+			continue;
+		const int t = fast.op[i].in[1], u = test_tensor(&plain, fast.tensor[t].name);
+		assert(u >= 0);
+		const double far = distance(&f, t, &p, u);
+		if (far > 2e-3)
+			fprintf(stderr, "%s: gradient %s is %g away\n", path, fast.tensor[t].name, far);
+		assert(far <= 2e-3);
+	}
+	test_run_release(&p);
+	test_run_release(&f);
+	dlb_graph_release(&plain);
+	dlb_graph_release(&fast);
+}
+
+/* The inference graph: forward ops only, no training left, ids that lead back. */
+static void inference(const char *path)
+{
+	struct dlb_graph g, eval;
+	struct dlb_error err = { .what = "" };
+	int *op_of, *tensor_of;
+
+	load(&g, path, true, true);
+	if (dlb_graph_eval(&g, &eval, &op_of, &tensor_of, &err) || dlb_graph_check(&eval, &err))
+		test_die(&err);
+	assert(!eval.training && eval.loss >= 0 && eval.label >= 0);
+	for (int i = 0; i < eval.n_ops; i++) {
+		assert(op_of[i] >= 0 && !strcmp(g.op[op_of[i]].name, eval.op[i].name));
+		assert(eval.op[i].phase == DLB_FORWARD && strcmp(eval.op[i].type, "Dropout"));
+		if (!strcmp(eval.op[i].type, "BatchNormalization"))
+			assert(eval.op[i].n_out == 1 && !dlb_attr_int(eval.op[i].attr, eval.op[i].n_attr, "training_mode", 0));
+	}
+	for (int t = 0; t < eval.n_tensors; t++)
+		assert(tensor_of[t] >= 0 && !strcmp(g.tensor[tensor_of[t]].name, eval.tensor[t].name));
+	struct test_run r;
+	test_run_init(&r, &eval, &be, 3);
+	feed(&r);
+	test_run_phase(&r, DLB_FORWARD);
+	assert(isfinite(dlb_value_real(r.value[eval.loss], DLB_F32, 0)));
+	test_run_release(&r);
+	dlb_graph_release(&eval);
+	dlb_graph_release(&g);
+}
+
+/* truth/fwd_NAME: the output of the model's forward pass, in training mode. */
+static void forward_truth(const char *dir, const char *name)
+{
+	struct dlb_graph g;
+	struct dlb_error err = { .what = "" };
+	struct dlb_desc dx, dy;
+	void *x, *y;
+	char path[700], tensor[128];
+	struct test_run r;
+
+	snprintf(path, sizeof path, "%s/onnx/models/%s.train.op17.dyn.onnx", dir, name);
+	load(&g, path, true, true);
+	snprintf(path, sizeof path, "%s/onnx/truth/fwd_%s/test_data_set_0/input_0.pb", dir, name);
+	if (dlb_onnx_read_tensor(path, tensor, &dx, &x, &err))
+		test_die(&err);
+	snprintf(path, sizeof path, "%s/onnx/truth/fwd_%s/test_data_set_0/output_0.pb", dir, name);
+	if (dlb_onnx_read_tensor(path, tensor, &dy, &y, &err))
+		test_die(&err);
+	test_run_init(&r, &g, &be, dx.dim[0]);
+	memcpy(r.value[g.input[0]], x, dlb_desc_bytes(&dx));
+	test_run_phase(&r, DLB_FORWARD);
+	const float *is = r.value[g.output[0]], *should = y;
+	for (int64_t i = 0; i < dlb_desc_count(&dy); i++)
+		if (fabs((double)is[i] - (double)should[i]) > 1e-5 + 1e-3 * fabs((double)should[i])) {
+			fprintf(stderr, "%s: output %lld is %.9g, PyTorch's %.9g\n", name, (long long)i, (double)is[i], (double)should[i]);
+			abort();
+		}
+	test_run_release(&r);
+	dlb_graph_release(&g);
+	free(x);
+	free(y);
+}
+
+int main(void)
+{
+	static const char *const models[] = { "digits_mlp", "digits_cnn", "lenet5", "resnet8" };
+	const char *dir = test_data();
+	char path[200];
+
+	test_backend(&be);
+	for (int i = 0; i < DLB_LEN(models); i++) {
+		snprintf(path, sizeof path, "share/models/%s.onnx", models[i]);
+		same_numbers(path);
+		inference(path);
+	}
+	if (dir) {
+		forward_truth(dir, "mlp");
+		forward_truth(dir, "lenet5");
+		forward_truth(dir, "resnet20_cifar");
+	}
+	be.ops->close(&be);
+	printf("layout: %d models plain and channels-last, their inference graphs%s\n", DLB_LEN(models),
+	       dir ? ", PyTorch's forward passes" : " (skip: PyTorch's forward passes, no shared data)");
+	return 0;
+}
