@@ -6,7 +6,7 @@
 
 static const struct { const char *name; enum dlb_map_fn fn; } rows[] = {
 	{ "Add", DLB_MAP_add }, { "Sub", DLB_MAP_sub }, { "Mul", DLB_MAP_mul }, { "Div", DLB_MAP_div },
-	{ "PRelu", DLB_MAP_prelu }, { "Equal", DLB_MAP_equal }, { "Less", DLB_MAP_less },
+	{ "Equal", DLB_MAP_equal }, { "Less", DLB_MAP_less },
 	{ "LessOrEqual", DLB_MAP_less_or_equal }, { "Greater", DLB_MAP_greater },
 	{ "GreaterOrEqual", DLB_MAP_greater_or_equal }, { "And", DLB_MAP_and }, { "Or", DLB_MAP_or },
 	{ "Xor", DLB_MAP_xor }, { "Where", DLB_MAP_where }, { "DivGradB", DLB_MAP_div_grad_b },
@@ -64,6 +64,36 @@ static int infer_where(struct dlb_op_io *io, struct dlb_error *err)
 		return -1;
 	io->out[0].dtype = io->in[1].dtype;
 	return 0;
+}
+
+/* PRelu's slope broadcasts to x alone; before opset 7 a list is one slope a channel, dimension 1. */
+static struct dlb_desc slope_of(const struct dlb_op_io *io, int i)
+{
+	const struct dlb_desc *x = &io->in[0];
+	struct dlb_desc s = io->in[i];
+
+	if (s.n_dims == 1 && s.dim[0] > 1 && x->n_dims > 2 && s.dim[0] == x->dim[1] && io->opset < 7) {
+		s = dlb_desc_make(s.dtype, x->n_dims - 1, (int64_t[DLB_MAX_DIMS]){ s.dim[0], 1, 1, 1, 1, 1, 1 });
+	}
+	return s;
+}
+
+static int infer_prelu(struct dlb_op_io *io, struct dlb_error *err)
+{
+	struct dlb_desc s = slope_of(io, 1), all;
+
+	if (same_types(io, 0, err))
+		return -1;
+	if (dlb_broadcast(&io->in[0], &s, &all) || !dlb_desc_same_shape(&all, &io->in[0]))
+		return dlb_op_fail(io, err, "the slope does not broadcast to the input");
+	return dlb_infer_same(io, err);
+}
+
+static int kernel_prelu(struct dlb_backend *be, const struct dlb_op_io *io, struct dlb_kernel **k, struct dlb_error *err)
+{
+	struct dlb_map_desc d = { .fn = DLB_MAP_prelu, .n_in = 2, .in = { io->in[0], slope_of(io, 1) }, .out = io->out[0] };
+
+	return be->ops->map(be, &d, k, err);
 }
 
 static int kernel(struct dlb_backend *be, const struct dlb_op_io *io, struct dlb_kernel **k, struct dlb_error *err)
@@ -144,7 +174,10 @@ static int gradient_pow(struct dlb_builder *b, struct dlb_error *err)
 
 static int gradient_prelu(struct dlb_builder *b, struct dlb_error *err)
 {
-	(void)err;
+	struct dlb_desc s = slope_of(&b->io, 1);
+
+	if (!dlb_desc_same_shape(&s, &b->io.in[1]))
+		return dlb_op_fail(&b->io, err, "no gradient for opset 6's slope per channel; convert the model to opset 7");
 	if (b->need[0])
 		give(b, 0, dlb_b_op3(b, "PReluGrad", b->dout[0], b->in[0], b->in[1]));
 	if (b->need[1])
@@ -365,7 +398,7 @@ BINARY(Add, 2, infer, gradient_add, kernel)
 BINARY(Sub, 2, infer, gradient_sub, kernel)
 BINARY(Mul, 2, infer, gradient_mul, kernel)
 BINARY(Div, 2, infer, gradient_div, kernel)
-BINARY(PRelu, 2, infer, gradient_prelu, kernel)
+BINARY(PRelu, 2, infer_prelu, gradient_prelu, kernel_prelu)
 BINARY(Mod, 2, infer, NULL, kernel_mod)
 BINARY(Equal, 2, infer_compare, NULL, kernel)
 BINARY(Less, 2, infer_compare, NULL, kernel)

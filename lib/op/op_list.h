@@ -29,3 +29,4 @@ OP(ReduceLogSum) OP(ReduceLogSumExp) OP(ReduceGrad) OP(ReduceExtremeGrad)
 OP(Transpose) OP(Slice) OP(SliceGrad) OP(Concat) OP(Split) OP(Expand) OP(Tile)		/* move.c */
 OP(Gather) OP(GatherGrad)								/* gather.c */
 OP(TrainingMomentum) OP(TrainingAdam) OP(TrainingAdagrad)				/* training.c */
+OP(Pad) OP(PadGrad)									/* pad.c */
