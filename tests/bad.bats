@@ -57,20 +57,20 @@ refused() { # NAME TOOL [OPTION...]
 }
 
 @test "ONNX models" {
-	for model in "$bad"/onnx/*.onnx; do
-		refused "${model##*/}" dlb-profile --analytic "$model"
+	for file in "$bad"/onnx/*.onnx; do
+		refused "${file##*/}" dlb-profile --analytic "$file"
 	done
 	[ "$faults" -eq 0 ]
 }
 
 @test "an ONNX model with bits flipped: refused with one line, or taken" {
-	for model in "$bad"/flips/*.onnx; do
+	for file in "$bad"/flips/*.onnx; do
 		status=0
-		timeout 60 dlb-profile --analytic "$model" >"$tmp/out" 2>"$tmp/err" || status=$?
+		timeout 60 dlb-profile --analytic "$file" >"$tmp/out" 2>"$tmp/err" || status=$?
 		[ $status -eq 0 ] && [ -s "$tmp/out" ] && continue
 		if [ $status -ne 2 ] || [ -s "$tmp/out" ] || [ "$(wc -l <"$tmp/err")" -ne 1 ]; then
 			faults=$((faults + 1))
-			echo "${model##*/}: status $status: $(head -n 5 "$tmp/err")"
+			echo "${file##*/}: status $status: $(head -n 5 "$tmp/err")"
 		fi
 	done
 	[ "$faults" -eq 0 ]
@@ -85,7 +85,7 @@ refused() { # NAME TOOL [OPTION...]
 
 @test "safetensors as first weights" {
 	for file in "$bad"/safetensors/*.safetensors; do
-		refused "${file##*/}" dlb-run --steps 1 "${digits[@]}" --init "$file" "$doc"
+		refused "${file##*/}" dlb-profile --analytic --weights "$file" "$model"
 	done
 	[ "$faults" -eq 0 ]
 }

@@ -71,7 +71,7 @@ setup() { planned "$BATS_TEST_TMPDIR/doc.json"; tmp=$BATS_TEST_TMPDIR; doc=$tmp/
 }
 
 @test "accuracy needs test data" {
-	dlb-run --epochs 2 "${digits[@]}" --test-data digits --optimizer adam --lr 0.003 "$doc" >"$tmp/out.json"
+	dlb-run --epochs 2 "${digits[@]}" --test-data digits:test --optimizer adam --lr 0.003 "$doc" >"$tmp/out.json"
 	validates "$tmp/out.json"
 	jq -e '.report.accuracy > 0.8' "$tmp/out.json"
 }
