@@ -4,12 +4,13 @@
 static inline void S(P(max_window))(const struct pool_kernel *p, const T *x, const int64_t o[3], T *y, POS *pos, int64_t n)
 {
 	const struct span d = p->span[0][o[0]], h = p->span[1][o[1]], w = p->span[2][o[2]];
+	bool none = d.lo >= d.hi || h.lo >= h.hi || w.lo >= w.hi;	/* all padding */
 	T most[BLOCK];
 	int32_t at[BLOCK];
 
 	for (int64_t c = 0; c < n; c++) {
 		most[c] = (T)-INFINITY;
-		at[c] = (int32_t)((d.lo * p->size[1] + h.lo) * p->size[2] + w.lo);
+		at[c] = none ? 0 : (int32_t)((d.lo * p->size[1] + h.lo) * p->size[2] + w.lo);
 	}
 	for (int64_t kd = d.lo; kd < d.hi; kd++)
 		for (int64_t kh = h.lo; kh < h.hi; kh++)
