@@ -123,7 +123,11 @@ static int parse(struct dlb_cli *cli, int argc, char **argv, struct options *o)
 	x->stop = &told_to_stop;
 	cli->opts = opts;
 	cli->n_opts = DLB_LEN(opts);
-	if (dlb_cli_parse(cli, argc, argv))
+	int rc = dlb_cli_parse(cli, argc, argv);
+
+	cli->opts = NULL;		/* the rows end with this function */
+	cli->n_opts = 0;
+	if (rc)
 		return 1;
 	x->quiet = cli->quiet;
 	x->verbose = cli->verbose;
@@ -355,8 +359,11 @@ int main(int argc, char **argv)
 		argc -= 2;
 		argv += 2;
 	}
-	if (parse(&cli, argc, argv, &o))
+	if (parse(&cli, argc, argv, &o)) {
+		free(o.factor);
+		free(o.slow.item);
 		return cli.status;
+	}
 	catch_signals();
 	if (folder || (dlb_launch_joined() && !o.exec.dry_run && !o.print_program)) {
 		status = run_rank(&cli, &o, folder, argc, argv);
@@ -374,6 +381,5 @@ int main(int argc, char **argv)
 	free(o.slow.item);
 	if (!folder && status == 0)
 		status = dlb_cli_close_stdout(&cli);
-	dlb_cli_release(&cli);
 	return status;
 }

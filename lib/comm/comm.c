@@ -2,8 +2,9 @@
  *
  * Every operation is the non-blocking one plus a wait of our own, which polls MPI_Test beside a clock:
  * Open MPI notices nothing when a link goes down in the middle of a transfer, so the time-out has to be
- * ours. While it polls, a rank gives its core away when the host has more ranks than cores: first
- * sched_yield, soon short sleeps, since a spinning rank would take the time of the one it waits for.
+ * ours. A rank that has polled for a while offers its core to whoever wants it (sched_yield); where the
+ * host has more ranks than cores it soon sleeps a little between polls, since a spinning rank would take
+ * the time of the one it waits for.
  *
  * Sizes above 2^30 bytes go as a derived type (blocks of 2^30 and a rest): MPI counts are ints.
  * MPI_ERRORS_RETURN everywhere; the first failure is kept in c->fault and makes the comm broken. */
@@ -184,8 +185,8 @@ static int wait_for(struct dlb_comm *c, MPI_Request *q, int peer, const char *wh
 				sched_yield();
 			else
 				dlb_sleep_s(20e-6);
-		} else if (n % 64) {
-			continue;
+		} else if (n > 256) {
+			sched_yield();		/* costs little when nobody else wants the core */
 		}
 		if (n % 16)
 			continue;
