@@ -80,7 +80,7 @@ static void activation_md(dnnl_memory_desc_t *md, const struct dlb_desc *d, bool
 
 	for (int i = 0; i < d->n_dims; i++)
 		dims[i] = d->dim[i];
-	dnnl_memory_desc_init_by_tag(md, d->n_dims, dims, dnnl_f32, (channels_last ? last : plain)[d->n_dims - 3]);
+	dnnl_memory_desc_init_by_tag(md, d->n_dims, dims, dnnl_f32, channels_last ? last[d->n_dims - 3] : plain[d->n_dims - 3]);
 }
 
 static bool is_last(const struct dlb_desc *d, const struct dlb_desc *other)
