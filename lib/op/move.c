@@ -354,21 +354,36 @@ static int split_kernel(struct dlb_backend *be, const struct dlb_op_io *io, stru
 	return dlb_chain_finish(c, k);
 }
 
-/* Parts that no gradient reached are zeros of their shape. */
+/* All parts side by side; where some got no gradient, each of the others in its place among zeros, summed. */
 static int split_gradient(struct dlb_builder *b, struct dlb_error *err)
 {
-	struct dlb_attr a = dlb_make_int("axis", dlb_io_int(&b->io, "axis", 0));
-	int in[MAX_SPLIT];
+	int64_t size[MAX_SPLIT], axis64, at = 0;
+	int axis, n = 0, in[MAX_SPLIT];
+	struct dlb_attr a;
 
-	(void)err;
 	if (!b->need[0])
 		return 0;
-	for (int i = 0; i < b->io.n_out; i++) {
-		in[i] = b->dout[i];
-		if (in[i] < 0)
-			in[i] = dlb_b_op2(b, "Expand", dlb_b_const_real(b, 0, b->io.in[0].dtype), dlb_b_const_shape(b, b->out[i]));
+	if (split_sizes(&b->io, &axis, size, err))
+		return -1;
+	axis64 = axis;
+	a = dlb_make_int("axis", axis);
+	for (int i = 0; i < b->io.n_out; i++)
+		if (b->dout[i] >= 0)
+			in[n++] = b->dout[i];
+	if (n == b->io.n_out) {
+		b->din[0] = dlb_b_op(b, "Concat", &a, 1, in, n, 1, NULL, b->in[0]);
+		return b->din[0] < 0 ? -1 : 0;
 	}
-	b->din[0] = dlb_b_op(b, "Concat", &a, 1, in, b->io.n_out, 1, NULL, b->in[0]);
+	n = 0;
+	for (int i = 0; i < b->io.n_out; at += size[i++]) {
+		int64_t to = at + size[i];
+
+		if (b->dout[i] >= 0)
+			in[n++] = dlb_b_op(b, "SliceGrad", NULL, 0, (int[]){ b->dout[i], dlb_b_const_shape(b, b->in[0]),
+					   dlb_b_const_ints(b, &at, 1), dlb_b_const_ints(b, &to, 1),
+					   dlb_b_const_ints(b, &axis64, 1) }, 5, 1, NULL, b->in[0]);
+	}
+	b->din[0] = n == 1 ? in[0] : dlb_b_op(b, "Sum", NULL, 0, in, n, 1, NULL, b->in[0]);
 	return b->din[0] < 0 ? -1 : 0;
 }
 

@@ -1,0 +1,383 @@
+/* Walks the table of operators: every class is found by its name, infers, and has a kernel or says why not; every
+ * class with a gradient has a case below, whose gradient is compared with central differences in double. */
+#include <assert.h>
+#include <ctype.h>
+#include <math.h>
+#include <stdio.h>
+#include "machine.h"
+#include "util/rng.h"
+
+/* Inputs, separated by blanks:
+ *     f2x3      float, random in [-1, 1], differentiated        p2x3    the same in [0.5, 1.5]
+ *     k2x3      float constant, random in [0.5, 1.5]            r=0.3   float constant, a scalar
+ *     i=1,2     i64 list    l4x2<5  i64 labels below 5          b=1     bool scalar    b2x3  bools    -  absent
+ * Attributes: name=1 integer, 1.0 real, word string, 1,2 or 1, list of integers. */
+static const struct test_case {
+	const char *type;
+	int opset;
+	const char *in, *attr;
+	int n_out;			/* 0: the class's least */
+} cases[] = {
+	{ "Relu", 17, "f3x4", "", 0 }, { "LeakyRelu", 17, "f3x4", "alpha=0.1", 0 }, { "ThresholdedRelu", 17, "f3x4", "alpha=0.2", 0 },
+	{ "Elu", 17, "f3x4", "alpha=0.7", 0 }, { "Selu", 17, "f3x4", "", 0 }, { "Celu", 17, "f3x4", "alpha=0.7", 0 },
+	{ "Sigmoid", 17, "f3x4", "", 0 }, { "HardSigmoid", 17, "f3x4", "", 0 }, { "HardSwish", 17, "f3x4", "", 0 },
+	{ "Softplus", 17, "f3x4", "", 0 }, { "Softsign", 17, "f3x4", "", 0 }, { "Tanh", 17, "f3x4", "", 0 },
+	{ "Erf", 17, "f3x4", "", 0 }, { "Exp", 17, "f3x4", "", 0 }, { "Log", 17, "p3x4", "", 0 }, { "Sqrt", 17, "p3x4", "", 0 },
+	{ "Reciprocal", 17, "p3x4", "", 0 }, { "Abs", 17, "f3x4", "", 0 }, { "Sin", 17, "f3x4", "", 0 }, { "Cos", 17, "f3x4", "", 0 },
+	{ "Neg", 17, "f3x4", "", 0 },
+	{ "Add", 17, "f2x3x4 f3x1", "", 0 }, { "Sub", 17, "f3x1 f2x3x4", "", 0 }, { "Mul", 17, "f2x1x4 f3x1", "", 0 },
+	{ "Div", 17, "f2x3x4 p4", "", 0 }, { "Pow", 17, "p2x3 f3", "", 0 }, { "Pow", 17, "f2x3 r=2", "", 0 },
+	{ "PRelu", 17, "f2x3x4 f3x1", "", 0 }, { "Where", 17, "b2x3 f2x3 f3", "", 0 }, { "Sum", 17, "f2x3 f3 f1x3", "", 0 },
+	{ "Mean", 17, "f2x3 f3 f2x1", "", 0 }, { "Max", 17, "f2x3 f3", "", 0 }, { "Min", 17, "f2x3 f2x1", "", 0 },
+	{ "Max", 17, "f2x3", "", 0 }, { "Clip", 17, "f3x4 r=-0.5 r=0.4", "", 0 }, { "Clip", 6, "f3x4", "min=-0.3", 0 },
+	{ "Gemm", 17, "f3x4 f4x5 f5", "alpha=0.5 beta=2.0", 0 }, { "Gemm", 17, "f4x3 f5x4 f3x1", "transA=1 transB=1", 0 },
+	{ "Gemm", 17, "f4x3 f4x5", "transA=1", 0 }, { "Gemm", 17, "f3x4 f5x4 f", "transB=1", 0 },
+	{ "MatMul", 17, "f3x4 f4x5", "", 0 }, { "MatMul", 17, "f2x3x4 f4x5", "", 0 }, { "MatMul", 17, "f2x1x3x4 f3x4x5", "", 0 },
+	{ "MatMul", 17, "f4 f4x5", "", 0 }, { "MatMul", 17, "f2x3x4 f4", "", 0 }, { "MatMul", 17, "f4 f4", "", 0 },
+	{ "MatMul", 17, "f4 f2x4x3", "", 0 }, { "MatMul", 17, "f3x4 f2x4x5", "", 0 },
+	{ "MatMulT", 17, "f2x4x3 f2x5x4", "transA=1 transB=1", 0 }, { "MatMulT", 17, "f2x4x3 f4x5", "transA=1", 0 },
+	{ "MatMulT", 17, "f2x3x4 f5x4", "transB=1", 0 },
+	{ "Conv", 17, "f2x3x5x5 f4x3x3x3 f4", "pads=1,1,1,1", 0 }, { "Conv", 17, "f2x4x6 f6x2x3", "group=2 strides=2, dilations=2,", 0 },
+	{ "Conv", 17, "f1x2x5x6 f2x2x2x3", "auto_pad=SAME_LOWER strides=2,2", 0 }, { "Conv", 17, "f1x2x3x4x3 f2x2x2x2x2", "", 0 },
+	{ "Conv", 17, "f2x4x5x5 f4x1x3x3 f4", "group=4 pads=1,1,1,1", 0 },
+	{ "ConvTranspose", 17, "f2x3x3x3 f3x2x3x3 f2", "strides=2,2 pads=1,1,1,1 output_padding=1,1", 0 },
+	{ "ConvTranspose", 17, "f1x4x5 f4x1x2", "group=2 strides=2,", 0 },
+	{ "MaxPool", 17, "f2x2x5x5", "kernel_shape=3,3 strides=2,2 pads=1,1,1,1", 0 }, { "MaxPool", 17, "f1x2x7", "kernel_shape=2, dilations=2,", 0 },
+	{ "MaxPool", 17, "f1x2x6x5", "kernel_shape=2,2 strides=2,2 ceil_mode=1", 0 }, { "MaxPool", 17, "f1x1x3x3x3", "kernel_shape=2,2,2", 0 },
+	{ "MaxPool", 17, "f1x1x20x20", "kernel_shape=17,17 strides=3,3", 0 }, { "GlobalMaxPool", 17, "f2x3x4x4", "", 0 },
+	{ "AveragePool", 17, "f2x2x5x5", "kernel_shape=3,3 strides=2,2 pads=1,1,1,1", 0 },
+	{ "AveragePool", 17, "f2x2x5x5", "kernel_shape=3,3 pads=1,1,1,1 count_include_pad=1", 0 },
+	{ "AveragePool", 17, "f1x2x6x5", "kernel_shape=2,2 strides=2,2 ceil_mode=1", 0 },
+	{ "GlobalAveragePool", 17, "f2x3x4x4", "", 0 }, { "GlobalAveragePool", 17, "f2x3x4", "", 0 },
+	{ "BatchNormalization", 17, "f3x2x2x2 p2 f2 k2 k2", "training_mode=1", 3 }, { "BatchNormalization", 17, "f3x2 p2 f2 k2 k2", "", 0 },
+	{ "BatchNormalization", 17, "f4x3 p3 f3 k3 k3", "training_mode=1", 3 }, { "BatchNormalization", 9, "f3x2x4 p2 f2 k2 k2", "", 5 },
+	{ "Softmax", 17, "f2x3x4", "axis=1", 0 }, { "Softmax", 11, "f2x3x4", "", 0 }, { "LogSoftmax", 17, "f2x3x4", "", 0 },
+	{ "LogSoftmax", 17, "f2x3x4", "axis=0", 0 },
+	{ "SoftmaxCrossEntropyLoss", 17, "f4x5 l4<5", "", 0 }, { "SoftmaxCrossEntropyLoss", 17, "f4x5x3 l4x3<5 k5", "ignore_index=2", 0 },
+	{ "SoftmaxCrossEntropyLoss", 17, "f4x5x3 l4x3<5", "reduction=none", 0 }, { "SoftmaxCrossEntropyLoss", 17, "f4x5 l4<5 k5", "reduction=sum", 0 },
+	{ "NegativeLogLikelihoodLoss", 17, "f4x5 l4<5 k5", "", 0 }, { "NegativeLogLikelihoodLoss", 17, "f4x5x2x3 l4x2x3<5", "reduction=none ignore_index=1", 0 },
+	{ "BinaryCrossEntropyLoss", 17, "f4x1 l4<2", "", 0 }, { "MeanSquaredErrorLoss", 17, "f4x3 k4x3", "", 0 }, { "SumLoss", 17, "f4x3", "", 0 },
+	{ "Dropout", 17, "f4x5 r=0.4 b=1", "", 0 }, { "Dropout", 17, "f4x5 r=0.4", "", 0 },
+	{ "Identity", 17, "f3x4", "", 0 }, { "Reshape", 17, "f3x4 i=2,-1", "", 0 }, { "Flatten", 17, "f2x3x4", "", 0 },
+	{ "Squeeze", 17, "f2x1x4 i=1", "", 0 }, { "Squeeze", 11, "f2x1x4x1", "axes=1,", 0 }, { "Unsqueeze", 17, "f2x4 i=0,-1", "", 0 },
+	{ "Layout", 17, "f2x3x4x5", "to=channels-last", 0 }, { "LayoutView", 17, "f2x3x1x1", "to=channels-last", 0 }, { "Cast", 17, "f3x4", "to=11", 0 },
+	{ "CastLike", 17, "f3x4 k1", "", 0 },
+	{ "ReduceSum", 17, "f2x3x4 i=0,2", "", 0 }, { "ReduceSum", 17, "f2x3x4", "keepdims=0", 0 }, { "ReduceMean", 17, "f2x3x4", "axes=1, keepdims=0", 0 },
+	{ "ReduceMax", 17, "f2x3x4", "axes=1,", 0 }, { "ReduceMin", 17, "f2x3x4", "axes=0,2 keepdims=0", 0 }, { "ReduceProd", 17, "p2x3", "axes=1, keepdims=0", 0 },
+	{ "ReduceSumSquare", 17, "f2x3x4", "axes=2, keepdims=0", 0 }, { "ReduceL1", 17, "f2x3x4", "axes=1, keepdims=0", 0 },
+	{ "ReduceL2", 17, "f2x3x4", "axes=1, keepdims=0", 0 }, { "ReduceLogSum", 17, "p2x3", "axes=1, keepdims=0", 0 },
+	{ "ReduceLogSumExp", 17, "f2x3x4", "axes=1, keepdims=0", 0 },
+	{ "Transpose", 17, "f2x3x4", "perm=2,0,1", 0 }, { "Slice", 17, "f4x5 i=3,1 i=-9,5 i=0,1 i=-2,2", "", 0 }, { "Slice", 9, "f4x5", "starts=1, ends=3, axes=1,", 0 },
+	{ "Concat", 17, "f2x3 f2x1 f2x2", "axis=1", 0 }, { "Split", 17, "f2x6", "axis=1", 3 }, { "Split", 17, "f2x6 i=4,2", "axis=1", 2 },
+	{ "Expand", 17, "f3x1 i=2,1,4", "", 0 }, { "Tile", 17, "f2x3 i=2,3", "", 0 },
+	{ "Gather", 17, "f4x3 l2x2<4", "", 0 }, { "Gather", 17, "f2x4x3 l5<4", "axis=1", 0 },
+	{ "Pad", 17, "f3x4 i=1,-1,0,2 r=0.5", "", 0 }, { "Pad", 17, "f3x4 i=1,2,2,1", "mode=reflect", 0 }, { "Pad", 17, "f3x4 i=1,2,2,1", "mode=edge", 0 },
+};
+
+/* Without a kernel of their own, and why. */
+static const struct { const char *type, *why; } no_kernel[] = {
+	{ "Update", "the executor makes it, through the back end's update" },
+};
+
+static const char *const works[] = { "conv", "dense", "pool", "norm", "activation", "elementwise", "reduce", "loss", "move",
+				     "update", "other" };
+
+/* -- a case as a graph -- */
+
+static struct dlb_rng rng;
+
+static double number(char kind)
+{
+	double u = dlb_rng_uniform(&rng);
+
+	return kind == 'f' ? 2 * u - 1 : 0.5 + u;
+}
+
+static const char *read_shape(const char *s, struct dlb_desc *d)
+{
+	d->n_dims = 0;
+	while (isdigit((unsigned char)*s)) {
+		d->dim[d->n_dims++] = strtol(s, (char **)&s, 10);
+		s += *s == 'x';
+	}
+	return s;
+}
+
+/* Adds the input that `s` describes; *wanted when it is to be differentiated. */
+static int add_input(struct dlb_graph *g, const char *s, bool *wanted)
+{
+	static const char letters[] = "fpkrilb";
+	char name[32], kind = *s;
+	struct dlb_desc d = { .dtype = kind == 'b' ? DLB_BOOL : kind == 'i' || kind == 'l' ? DLB_I64 : DLB_F64 };
+	struct dlb_tensor *t;
+	double value[16] = { 0 };
+	long bound = 0;
+	char *data;
+	int id, n = 0;
+
+	*wanted = kind == 'f' || kind == 'p';
+	if (kind == '-')
+		return -1;
+	assert(strchr(letters, kind));
+	s = read_shape(s + 1, &d);
+	if (*s == '<')
+		bound = strtol(s + 1, NULL, 10);
+	while (*s == '=' || *s == ',')
+		value[n++] = strtod(s + 1, (char **)&s);
+	if (kind == 'i') {
+		d.n_dims = 1;
+		d.dim[0] = n;
+	}
+	snprintf(name, sizeof name, "x%d", g->n_tensors);
+	id = dlb_graph_add_tensor(g, dlb_arena_strdup(&g->arena, name), *wanted ? DLB_T_INPUT : DLB_T_CONSTANT);
+	t = &g->tensor[id];
+	t->dtype = d.dtype;
+	t->n_dims = d.n_dims;
+	for (int i = 0; i < d.n_dims; i++)
+		t->dim[i] = (struct dlb_dim){ 0, d.dim[i] };
+	data = dlb_arena_alloc(&g->arena, dlb_desc_bytes(&d) + 8);
+	for (int64_t i = 0; i < dlb_desc_count(&d); i++)
+		dlb_value_set(data, d.dtype, i, n ? value[i] : kind == 'l' ? (double)dlb_rng_below(&rng, (uint64_t)bound) :
+			      kind == 'b' ? (double)dlb_rng_below(&rng, 2) : number(kind));
+	t->data = data;
+	return id;
+}
+
+static struct dlb_attr read_attr(struct dlb_graph *g, const char *word)
+{
+	const char *v = strchr(word, '=') + 1;
+	struct dlb_attr a = { .name = dlb_arena_strdup(&g->arena, word) };
+	int64_t *ints;
+
+	*strchr((char *)a.name, '=') = 0;
+	if (isalpha((unsigned char)*v)) {
+		a.type = DLB_ATTR_STR;
+		a.s = dlb_arena_strdup(&g->arena, v);
+	} else if (strchr(v, ',')) {
+		a.type = DLB_ATTR_INTS;
+		a.ints = ints = dlb_arena_array(&g->arena, 16, sizeof *ints);
+		while (*v) {
+			ints[a.n++] = strtol(v, (char **)&v, 10);
+			v += *v == ',';
+		}
+	} else if (strchr(v, '.')) {
+		a.type = DLB_ATTR_REAL;
+		a.f = strtod(v, NULL);
+	} else {
+		a.type = DLB_ATTR_INT;
+		a.i = strtol(v, NULL, 10);
+	}
+	return a;
+}
+
+struct built { int wanted[8], n_wanted; };
+
+static void build(struct dlb_graph *g, const struct test_case *c, struct built *b)
+{
+	const struct dlb_op_class *cls;
+	int kind = dlb_op_kind_find(c->type, NULL), in[8], out[8], n_in = 0, n_attr = 0, n_out, op;
+	char text[256], *word, *rest;
+	struct dlb_attr attr[8];
+
+	kind = kind < 0 ? dlb_op_kind_find(c->type, "dlb") : kind;
+	cls = dlb_op_class_of(kind);
+	assert(cls);
+	dlb_graph_init(g);
+	b->n_wanted = 0;
+	snprintf(text, sizeof text, "%s", c->in);
+	for (word = strtok_r(text, " ", &rest); word; word = strtok_r(NULL, " ", &rest)) {
+		bool wanted;
+
+		in[n_in] = add_input(g, word, &wanted);
+		if (wanted)
+			b->wanted[b->n_wanted++] = in[n_in];
+		n_in++;
+	}
+	snprintf(text, sizeof text, "%s", c->attr);
+	for (word = strtok_r(text, " ", &rest); word; word = strtok_r(NULL, " ", &rest))
+		attr[n_attr++] = read_attr(g, word);
+	n_out = c->n_out ? c->n_out : cls->n_out[0];
+	for (int i = 0; i < n_out; i++) {
+		char name[32];
+
+		snprintf(name, sizeof name, "y%d", i);
+		out[i] = dlb_graph_add_tensor(g, dlb_arena_strdup(&g->arena, name), DLB_T_ACTIVATION);
+	}
+	op = dlb_graph_add_op(g, "op", c->type, cls->domain ? cls->domain : "", DLB_FORWARD, in, n_in, out, n_out, attr, n_attr);
+	g->op[op].opset = c->opset;
+	g->input = dlb_arena_array(&g->arena, 8, sizeof *g->input);
+	for (int i = 0; i < b->n_wanted; i++)
+		g->input[g->n_inputs++] = b->wanted[i];
+	g->output = dlb_arena_array(&g->arena, 1, sizeof *g->output);
+	g->output[g->n_outputs++] = out[0];
+	g->dtype = DLB_F64;
+	g->training = false;
+	g->opset = c->opset;
+}
+
+static void die(const struct test_case *c, const struct dlb_error *err)
+{
+	fprintf(stderr, "%s (%s; %s):\n", c->type, c->in, c->attr);
+	dlb_error_print(stderr, "test_op", -1, err);
+	abort();
+}
+
+/* sum(y * cotangent); the cotangent of element i is a fixed irrational-looking number. */
+static double weight_of(int64_t i)
+{
+	return sin(1.0 + 2.3 * (double)i);
+}
+
+static double objective(struct machine *m, const struct test_case *c, int y, int op)
+{
+	struct dlb_error err = { 0 };
+	struct dlb_desc plain;
+	int64_t stride[DLB_MAX_DIMS];
+	double sum = 0;
+
+	if (run_op(m, op, &err))
+		die(c, &err);
+	dlb_desc_strides(&m->v[y].d, stride);
+	plain = m->v[y].d;
+	for (int64_t i = 0; i < dlb_desc_count(&plain); i++) {
+		int64_t at = 0, rest = i;
+
+		for (int d = plain.n_dims - 1; d >= 0; d--) {
+			at += rest % plain.dim[d] * stride[d];
+			rest /= plain.dim[d];
+		}
+		sum += weight_of(i) * dlb_value_real(m->v[y].data, DLB_F64, at);
+	}
+	return sum;
+}
+
+static void forget(struct machine *m, int op)		/* outputs of op: they are made anew */
+{
+	for (int i = 0; i < m->g.op[op].n_out; i++)
+		if (m->g.op[op].out[i] >= 0) {
+			free(m->v[m->g.op[op].out[i]].data);
+			m->v[m->g.op[op].out[i]].data = NULL;
+		}
+}
+
+static int check_gradients(struct machine *m, const struct test_case *c, const int *wanted, const int *grad, int n, int y)
+{
+	int checked = 0;
+
+	for (int i = 0; i < n; i++) {
+		struct value *x = &m->v[wanted[i]], *dx = grad[i] < 0 ? NULL : &m->v[grad[i]];
+
+		for (int64_t j = 0; j < dlb_desc_count(&x->d); j++, checked++) {
+			double *e = &((double *)x->data)[j], was = *e, h = 1e-6, up, down;
+			double got = dx ? dlb_value_real(dx->data, DLB_F64, j) : 0, want;
+
+			*e = was + h;
+			forget(m, 0);
+			up = objective(m, c, y, 0);
+			*e = was - h;
+			forget(m, 0);
+			down = objective(m, c, y, 0);
+			*e = was;
+			want = (up - down) / (2 * h);
+			if (!(fabs(got - want) <= 1e-6 + 1e-6 * fabs(want))) {
+				fprintf(stderr, "%s (%s; %s): gradient %lld of input %d is %.12g, central difference %.12g\n",
+					c->type, c->in, c->attr, (long long)j, i, got, want);
+				abort();
+			}
+		}
+	}
+	return checked;
+}
+
+static int run_case(struct dlb_backend be, const struct test_case *c)
+{
+	struct machine m = { .be = be };
+	struct dlb_error err = { 0 };
+	struct built b;
+	int grad[8], seed, n, y;
+	struct dlb_desc d;
+
+	build(&m.g, c, &b);
+	if (dlb_graph_fold(&m.g, -1, &m.be, &err))
+		die(c, &err);
+	assert(m.g.n_ops == 1);
+	y = m.g.output[0];
+	assert(m.g.op[0].flop >= 0 && m.g.op[0].bytes > 0);
+	for (int i = 0; i < m.g.n_inputs; i++)
+		b.wanted[i] = m.g.input[i];
+	seed = dlb_graph_add_tensor(&m.g, "seed", DLB_T_SEED);
+	m.g.tensor[seed].dtype = DLB_F64;
+	m.g.tensor[seed].n_dims = m.g.tensor[y].n_dims;
+	memcpy(m.g.tensor[seed].dim, m.g.tensor[y].dim, sizeof m.g.tensor[y].dim);
+	if (dlb_graph_differentiate_from(&m.g, y, seed, b.wanted, b.n_wanted, grad, &err))
+		die(c, &err);
+	machine_values(&m);
+	d = dlb_tensor_desc(&m.g.tensor[seed], 1);
+	m.v[seed] = (struct value){ .d = d, .data = dlb_xcalloc((size_t)dlb_desc_count(&d) + 1, sizeof(double)) };
+	m.g.tensor[seed].layout = d.layout = DLB_PLAIN;
+	for (int64_t i = 0; i < dlb_desc_count(&d); i++)
+		((double *)m.v[seed].data)[i] = weight_of(i);
+	if (run_all(&m, &err))
+		die(c, &err);
+	n = check_gradients(&m, c, b.wanted, grad, b.n_wanted, y);
+	machine_reset(&m);
+	return n;
+}
+
+/* -- the table -- */
+
+static bool named(const char *const *list, int n, const char *name)
+{
+	for (int i = 0; i < n; i++)
+		if (!strcmp(list[i], name))
+			return true;
+	return false;
+}
+
+static void check_class(int kind)
+{
+	const struct dlb_op_class *c = dlb_op_class_of(kind);
+	bool tested = !c->gradient, excused = c->kernel != NULL;
+
+	assert(dlb_op_kind_find(c->name, c->domain) == kind);
+	assert(c->infer);
+	assert(c->n_in[0] >= 0 && (c->n_in[1] < 0 || c->n_in[1] >= c->n_in[0]));
+	assert(c->n_out[0] >= 0 && (c->n_out[1] < 0 || c->n_out[1] >= c->n_out[0]));
+	assert(named(works, DLB_LEN(works), dlb_op_work(c->name)));
+	for (int i = 0; i < DLB_LEN(no_kernel); i++)
+		excused |= !strcmp(no_kernel[i].type, c->name);
+	if (!excused)
+		fprintf(stderr, "%s has no kernel\n", c->name);
+	assert(excused);
+	for (int i = 0; i < DLB_LEN(cases); i++)
+		tested |= !strcmp(cases[i].type, c->name);
+	if (!tested)
+		fprintf(stderr, "%s has a gradient that no case tests\n", c->name);
+	assert(tested);
+	for (int k = 0; k < kind; k++)		/* backward ops are found by name alone */
+		if (c->domain && !strcmp(c->domain, "dlb"))
+			assert(strcmp(dlb_op_class_of(k)->name, c->name));
+}
+
+int main(void)
+{
+	const struct dlb_backend_ops *ops = dlb_backend_find("cpu");
+	struct dlb_backend be;
+	struct dlb_error err = { 0 };
+	uint64_t seed = 20;
+	int n = 0;
+
+	dlb_rng_init(&rng, seed);
+	assert(ops && !ops->open(0, 1, &be, &err));
+	for (int i = 0; i < DLB_N_OPS; i++)
+		check_class(i);
+	assert(dlb_op_kind_find("Relu", "ai.onnx") == DLB_OP_Relu && dlb_op_kind_find("Relu", "x") < 0);
+	assert(dlb_op_kind_find("Adam", "ai.onnx.preview.training") == DLB_OP_TrainingAdam && dlb_op_kind_find("Adam", "") < 0);
+	assert(!strcmp(dlb_op_work("Conv2D"), "conv") && !strcmp(dlb_op_work("no such"), "other"));
+	for (int i = 0; i < DLB_LEN(cases); i++)
+		n += run_case(be, &cases[i]);
+	ops->close(&be);
+	printf("%d classes, %d cases, %d gradient elements against central differences (seed %llu)\n", DLB_N_OPS,
+	       DLB_LEN(cases), n, (unsigned long long)seed);
+	return 0;
+}
