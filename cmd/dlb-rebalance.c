@@ -1,0 +1,91 @@
+/* dlb-rebalance: report -> balance; --test asks whether the load is balanced. */
+#include <stdio.h>
+
+#include "balance/balance.h"
+#include "util/cli.h"
+
+/* 0 balanced, 1 not or not yet run, 2 the document is bad. */
+static int test(const struct dlb_cli *cli, const struct dlb_doc *doc)
+{
+	struct dlb_error err = { .what = "" };
+	struct dlb_cluster cl;
+	struct dlb_balance b;
+	int status;
+
+	if (!dlb_doc_section(doc, "balance"))
+		return 1;
+	if (dlb_cluster_read(doc, &cl, &err))
+		return dlb_cli_die(cli, &err);
+	if (dlb_balance_read(doc, cl.n_nodes, &b, &err)) {
+		dlb_cluster_release(&cl);
+		return dlb_cli_die(cli, &err);
+	}
+	status = b.converged ? 0 : 1;
+	dlb_balance_release(&b);
+	dlb_cluster_release(&cl);
+	return status;
+}
+
+static void tell(const struct dlb_cli *cli, const struct dlb_balance *b)
+{
+	const struct dlb_balance_round *r = &b->history[b->n_history - 1];
+	double t = r->step_s;
+
+	dlb_cli_say(cli, "round %d: %.6g s a step, %.6g s predicted; waiting beyond what is structural: mean %.1f%%, "
+		    "max %.1f%%%s%s%s", r->round, t, r->predicted_step_s, 100 * r->mean_excess_s / t,
+		    100 * r->max_excess_s / t, r->held ? "; the model moved, weights held" : "",
+		    r->rolled_back ? "; worse than the best, rolled back" : "", r->changed ? "; something changed" : "");
+	if (!b->converged)
+		return;
+	dlb_cli_say(cli, "converged after %d rounds (%s), %.6g s a step", b->round, b->reason, b->best_step_s);
+	if (!r->test_b && r->mean_excess_s > 0)
+		dlb_cli_warn(cli, "nodes still wait %.1f%% of a step beyond what is structural: %.6g s a step, and no plan can "
+			     "take less than %.6g s", 100 * r->mean_excess_s / t, b->best_step_s, b->floor_s);
+}
+
+int main(int argc, char **argv)
+{
+	const char *rule_name = "log";
+	int64_t stable = 3, max_rounds = 50;
+	bool only_test = false;
+	const struct dlb_opt opts[] = {
+		{ 0, "rule", DLB_OPT_STR, &rule_name, "NAME", "log or patent (default log)", NULL, 0, 0 },
+		{ 0, "stable", DLB_OPT_INT, &stable, "N", "rounds the plan has to stay the same (default 3)", NULL, 1, 1e6 },
+		{ 0, "max-rounds", DLB_OPT_INT, &max_rounds, "N", "stop after so many rounds (default 50)", NULL, 1, 1e6 },
+		{ 0, "test", DLB_OPT_FLAG, &only_test, NULL, "exit 0 if balanced, 1 if not; write nothing", NULL, 0, 0 },
+	};
+	struct dlb_cli cli = { .tool = "dlb-rebalance", .usage = "[OPTION...] [FILE]",
+			       .summary = "new weights from a round's waiting times, or the word that it is balanced",
+			       .opts = opts, .n_opts = DLB_LEN(opts), .max_operands = 1 };
+	struct dlb_error err = { .what = "" };
+	const struct dlb_rule *rule;
+	struct dlb_balance b;
+	struct dlb_doc doc;
+	int rc;
+
+	if (dlb_cli_parse(&cli, argc, argv))
+		return cli.status;
+	rule = dlb_rule_find(rule_name);
+	if (!rule)
+		return dlb_cli_usage(&cli, "no rule '%s': log or patent", rule_name);
+	if (dlb_doc_read(&doc, cli.n_operands ? cli.operands[0] : NULL, &err))
+		return dlb_cli_die(&cli, &err);
+	if (only_test) {
+		rc = test(&cli, &doc);
+		dlb_doc_release(&doc);
+		dlb_cli_release(&cli);
+		return rc;
+	}
+	const struct dlb_balance_options o = { .stable = (int)stable, .max_rounds = (int)max_rounds };
+	rc = dlb_rebalance(&doc, rule, &o, &b, &err);
+	if (!rc) {
+		tell(&cli, &b);
+		dlb_balance_release(&b);
+		dlb_doc_provenance(&doc, cli.tool, argc, argv);
+		rc = dlb_doc_write(&doc, stdout, &err);
+	}
+	dlb_doc_release(&doc);
+	rc = rc ? dlb_cli_die(&cli, &err) : dlb_cli_close_stdout(&cli);
+	dlb_cli_release(&cli);
+	return rc;
+}

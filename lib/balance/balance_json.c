@@ -1,0 +1,265 @@
+/* The balance section:
+ *
+ *     {"rule": "log", "round": 3, "stable": 2, "converged": false, "keep": false, "reason": null,
+ *      "weights": [1.2, 0.8], "kappa": [1, 2], "eta": 0.8, "last_sign": [0, 0], "hold": 0, "hold_off": 1,
+ *      "expected_s": ..., "floor_s": ...,
+ *      "best": {"step_s": ..., "step_se_s": ..., "rounds": 2, "plan_hash": "...", "weights": [...]},
+ *      "best_placement": [0, 0, 1, ...],
+ *      "history": [{"round": 1, "step_s": ..., "plan_hash": "...", "weights": [...], ...}]}
+ *
+ * weights, round and converged are what scripts may rely on; a section written by hand may hold only
+ * weights. Sizes are checked against the cluster: weights belong to its node ids. */
+#include "balance/rules.h"
+#include <math.h>
+#include <string.h>
+
+enum { MAX_ROUNDS = 1 << 20, MAX_OPS = 1 << 28 };
+
+static json_t *write_reals(const double *x, int n)
+{
+	json_t *a = json_array();
+
+	for (int i = 0; i < n; i++)
+		json_array_append_new(a, json_real(x[i]));
+	return a;
+}
+
+static json_t *write_round(const struct dlb_balance_round *r, int n_nodes)
+{
+	json_t *o = json_object();
+
+	json_object_set_new(o, "round", json_integer(r->round));
+	json_object_set_new(o, "step_s", json_real(r->step_s));
+	json_object_set_new(o, "step_se_s", json_real(r->step_se_s));
+	json_object_set_new(o, "predicted_step_s", json_real(r->predicted_step_s));
+	if (r->expected_s > 0)
+		json_object_set_new(o, "expected_s", json_real(r->expected_s));
+	json_object_set_new(o, "max_excess_s", json_real(r->max_excess_s));
+	json_object_set_new(o, "mean_excess_s", json_real(r->mean_excess_s));
+	json_object_set_new(o, "test_a", json_boolean(r->test_a));
+	json_object_set_new(o, "test_b", json_boolean(r->test_b));
+	json_object_set_new(o, "held", json_boolean(r->held));
+	json_object_set_new(o, "rolled_back", json_boolean(r->rolled_back));
+	json_object_set_new(o, "changed", json_boolean(r->changed));
+	json_object_set_new(o, "plan_hash", json_string(r->plan_hash));
+	json_object_set_new(o, "moved_ops", json_integer(r->moved_ops));
+	json_object_set_new(o, "weights", write_reals(r->weight, n_nodes));
+	return o;
+}
+
+static json_t *write_best(const struct dlb_balance *b)
+{
+	json_t *o = json_object();
+
+	json_object_set_new(o, "step_s", json_real(b->best_step_s));
+	json_object_set_new(o, "step_se_s", json_real(b->best_se_s));
+	json_object_set_new(o, "rounds", json_integer(b->best_rounds));
+	json_object_set_new(o, "plan_hash", json_string(b->best_plan_hash));
+	if (b->best_weight)
+		json_object_set_new(o, "weights", write_reals(b->best_weight, b->n_nodes));
+	return o;
+}
+
+json_t *dlb_balance_write(const struct dlb_balance *b)
+{
+	json_t *o = json_object(), *history = json_array(), *placement;
+
+	json_object_set_new(o, "rule", b->rule ? json_string(b->rule) : json_null());
+	json_object_set_new(o, "round", json_integer(b->round));
+	json_object_set_new(o, "stable", json_integer(b->stable));
+	json_object_set_new(o, "converged", json_boolean(b->converged));
+	json_object_set_new(o, "keep", json_boolean(b->keep));
+	json_object_set_new(o, "reason", b->reason ? json_string(b->reason) : json_null());
+	json_object_set_new(o, "weights", write_reals(b->weight, b->n_nodes));
+	json_object_set_new(o, "kappa", write_reals(b->kappa, b->n_nodes));
+	json_object_set_new(o, "eta", json_real(b->eta));
+	json_object_set_new(o, "last_sign", write_reals(b->last_sign, b->n_nodes));
+	json_object_set_new(o, "hold", json_integer(b->hold));
+	json_object_set_new(o, "hold_off", json_integer(b->hold_off));
+	if (b->expected_s > 0)
+		json_object_set_new(o, "expected_s", json_real(b->expected_s));
+	if (b->floor_s > 0)
+		json_object_set_new(o, "floor_s", json_real(b->floor_s));
+	if (b->best_step_s > 0)
+		json_object_set_new(o, "best", write_best(b));
+	if (b->best_placement) {
+		placement = json_array();
+		for (int i = 0; i < b->n_placement; i++)
+			json_array_append_new(placement, json_integer(b->best_placement[i]));
+		json_object_set_new(o, "best_placement", placement);
+	}
+	for (int i = 0; i < b->n_history; i++)
+		json_array_append_new(history, write_round(&b->history[i], b->n_nodes));
+	json_object_set_new(o, "history", history);
+	return o;
+}
+
+/* ---- reading ---- */
+
+/* n numbers in [min, max] as a new array in *out; an absent one leaves *out. */
+static int get_reals(const struct dlb_ref *r, const char *key, int opt, double min, double max, struct dlb_balance *b,
+		     double **out, struct dlb_error *err)
+{
+	struct dlb_ref a;
+	double *x;
+	int n = 0;
+
+	a.v = NULL;
+	if (dlb_get_array(r, key, opt, &a, &n, err))
+		return -1;
+	if (!a.v)
+		return 0;
+	if (n != b->n_nodes)
+		return dlb_ref_fail(&a, err, "%d numbers for %d nodes", n, b->n_nodes);
+	x = dlb_arena_array(&b->arena, (size_t)n + 1, sizeof *x);
+	for (int i = 0; i < n; i++) {
+		struct dlb_ref e = dlb_ref_index(&a, i);
+		if (dlb_ref_real(&e, min, max, &x[i], err))
+			return -1;
+	}
+	*out = x;
+	return 0;
+}
+
+static int get_count(const struct dlb_ref *r, const char *key, int *out, struct dlb_error *err)
+{
+	int64_t v = *out;
+
+	if (dlb_get_int(r, key, DLB_OPT, 0, MAX_OPS, &v, err))
+		return -1;
+	*out = (int)v;
+	return 0;
+}
+
+static int get_hash(const struct dlb_ref *r, char out[17], struct dlb_error *err)
+{
+	const char *s = "";
+
+	if (dlb_get_str(r, "plan_hash", DLB_OPT, &s, err))
+		return -1;
+	snprintf(out, 17, "%.16s", s);
+	return 0;
+}
+
+/* A string that may be null. */
+static int get_word(const struct dlb_ref *r, const char *key, struct dlb_balance *b, const char **out, struct dlb_error *err)
+{
+	struct dlb_ref at = dlb_ref_at(r, key);
+	const char *s = NULL;
+
+	if (!at.v || json_is_null(at.v))
+		return 0;
+	if (dlb_get_str(r, key, DLB_NEED, &s, err))
+		return -1;
+	*out = dlb_arena_strdup(&b->arena, s);
+	return 0;
+}
+
+static int read_round(const struct dlb_ref *r, struct dlb_balance *b, struct dlb_balance_round *h, struct dlb_error *err)
+{
+	static const char *const known[] = { "round", "step_s", "step_se_s", "predicted_step_s", "expected_s", "max_excess_s",
+					     "mean_excess_s", "test_a", "test_b", "held", "rolled_back", "changed",
+					     "plan_hash", "moved_ops", "weights", NULL };
+
+	if (!json_is_object(r->v))
+		return dlb_ref_fail(r, err, "an object is expected");
+	h->weight = b->weight;
+	return dlb_ref_known(r, known, err) || get_count(r, "round", &h->round, err) ||
+	       dlb_get_real(r, "step_s", DLB_NEED, 0, 1e18, &h->step_s, err) ||
+	       dlb_get_real(r, "step_se_s", DLB_OPT, 0, 1e18, &h->step_se_s, err) ||
+	       dlb_get_real(r, "predicted_step_s", DLB_OPT, 0, 1e18, &h->predicted_step_s, err) ||
+	       dlb_get_real(r, "expected_s", DLB_OPT, 0, 1e18, &h->expected_s, err) ||
+	       dlb_get_real(r, "max_excess_s", DLB_OPT, 0, 1e18, &h->max_excess_s, err) ||
+	       dlb_get_real(r, "mean_excess_s", DLB_OPT, 0, 1e18, &h->mean_excess_s, err) ||
+	       dlb_get_bool(r, "test_a", DLB_OPT, &h->test_a, err) || dlb_get_bool(r, "test_b", DLB_OPT, &h->test_b, err) ||
+	       dlb_get_bool(r, "held", DLB_OPT, &h->held, err) ||
+	       dlb_get_bool(r, "rolled_back", DLB_OPT, &h->rolled_back, err) ||
+	       dlb_get_bool(r, "changed", DLB_OPT, &h->changed, err) || get_hash(r, h->plan_hash, err) ||
+	       get_count(r, "moved_ops", &h->moved_ops, err) ||
+	       get_reals(r, "weights", DLB_OPT, 0, 1e9, b, &h->weight, err) ? -1 : 0;
+}
+
+static int read_history(const struct dlb_ref *r, struct dlb_balance *b, struct dlb_error *err)
+{
+	struct dlb_ref a;
+	int n = 0;
+
+	a.v = NULL;
+	if (dlb_get_array(r, "history", DLB_OPT, &a, &n, err))
+		return -1;
+	if (n > MAX_ROUNDS)
+		return dlb_ref_fail(&a, err, "more than %d rounds", MAX_ROUNDS);
+	b->history = dlb_arena_array(&b->arena, (size_t)n + 1, sizeof *b->history);
+	for (int i = 0; i < n; i++) {
+		struct dlb_ref e = dlb_ref_index(&a, i);
+		if (read_round(&e, b, &b->history[i], err))
+			return -1;
+	}
+	b->n_history = n;
+	return 0;
+}
+
+static int read_best(const struct dlb_ref *r, struct dlb_balance *b, struct dlb_error *err)
+{
+	static const char *const known[] = { "step_s", "step_se_s", "rounds", "plan_hash", "weights", NULL };
+	struct dlb_ref o, a;
+	int n = 0;
+
+	o.v = a.v = NULL;
+	if (dlb_get_array(r, "best_placement", DLB_OPT, &a, &n, err))
+		return -1;
+	if (a.v) {
+		b->best_placement = dlb_arena_array(&b->arena, (size_t)n + 1, sizeof *b->best_placement);
+		b->n_placement = n;
+	}
+	for (int i = 0; i < n; i++) {
+		struct dlb_ref e = dlb_ref_index(&a, i);
+		int64_t node;
+		if (dlb_ref_int(&e, 0, b->n_nodes - 1, &node, err))
+			return -1;
+		b->best_placement[i] = (int)node;
+	}
+	if (dlb_get_object(r, "best", DLB_OPT, &o, err))
+		return -1;
+	if (!o.v)
+		return 0;
+	b->best_weight = b->weight;
+	return dlb_ref_known(&o, known, err) || dlb_get_real(&o, "step_s", DLB_NEED, 1e-12, 1e18, &b->best_step_s, err) ||
+	       dlb_get_real(&o, "step_se_s", DLB_OPT, 0, 1e18, &b->best_se_s, err) ||
+	       get_count(&o, "rounds", &b->best_rounds, err) || get_hash(&o, b->best_plan_hash, err) ||
+	       get_reals(&o, "weights", DLB_OPT, 0, 1e9, b, &b->best_weight, err) ? -1 : 0;
+}
+
+static int read_section(const struct dlb_ref *r, struct dlb_balance *b, struct dlb_error *err)
+{
+	static const char *const known[] = { "rule", "round", "stable", "converged", "keep", "reason", "weights", "kappa", "eta",
+					     "last_sign", "hold", "hold_off", "expected_s", "floor_s", "best",
+					     "best_placement", "history", NULL };
+
+	if (dlb_ref_known(r, known, err) || get_reals(r, "weights", DLB_NEED, 1e-9, 1e9, b, &b->weight, err) ||
+	    get_reals(r, "kappa", DLB_OPT, 1e-9, 1e9, b, &b->kappa, err) ||
+	    get_reals(r, "last_sign", DLB_OPT, -1, 1, b, &b->last_sign, err) || get_word(r, "rule", b, &b->rule, err) ||
+	    get_word(r, "reason", b, &b->reason, err) || get_count(r, "round", &b->round, err) ||
+	    get_count(r, "stable", &b->stable, err) || get_count(r, "hold", &b->hold, err) ||
+	    get_count(r, "hold_off", &b->hold_off, err) || dlb_get_bool(r, "converged", DLB_OPT, &b->converged, err) ||
+	    dlb_get_bool(r, "keep", DLB_OPT, &b->keep, err) || dlb_get_real(r, "eta", DLB_OPT, 0, 1, &b->eta, err) ||
+	    dlb_get_real(r, "expected_s", DLB_OPT, 0, 1e18, &b->expected_s, err) ||
+	    dlb_get_real(r, "floor_s", DLB_OPT, 0, 1e18, &b->floor_s, err) || read_best(r, b, err) ||
+	    read_history(r, b, err))
+		return -1;
+	dlb_balance_rescale(b);
+	return 0;
+}
+
+int dlb_balance_read(const struct dlb_doc *d, int n_nodes, struct dlb_balance *b, struct dlb_error *err)
+{
+	struct dlb_ref r = dlb_ref_root(d, "balance");
+
+	dlb_balance_init(b, n_nodes);
+	if (!r.v)
+		return 0;
+	if (!(json_is_object(r.v) ? read_section(&r, b, err) : dlb_ref_fail(&r, err, "an object is expected")))
+		return 0;
+	dlb_balance_release(b);
+	return -1;
+}

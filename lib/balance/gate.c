@@ -1,0 +1,142 @@
+/* The gate: is the plan that the new weights lead to worth its while? And the whole turn of the wheel.
+ *
+ *     rounds_left * (T_now - T_predicted (1 + err)) > t_plan + t_drain + moved_bytes/bandwidth + t_warmup
+ *
+ * T_now is the best plan's measured time, for that is what keeping it would give; T_predicted is this
+ * round's time times the ratio of the two plans' simulated steps under kappa and weights, so that what the
+ * simulator gets wrong for both cancels; err is the 90th percentile of how much longer than such a
+ * prediction the rounds that followed one have taken. Rounds are counted in steps, of as many a round as
+ * this one had. Planning happens beside the run and costs it nothing (t_plan = 0); draining and warming up
+ * cost a step each. */
+#include "balance/balance.h"
+#include "place/place.h"
+#include "util/stats.h"
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* 90th percentile of step / expected - 1 over rounds since the last change point; not less than 0. */
+static double prediction_error(const struct dlb_balance *b)
+{
+	double *e = dlb_xcalloc((size_t)b->n_history + 1, sizeof *e), q;
+	int n = 0;
+
+	for (int i = b->n_history - 1; i >= 0 && !b->history[i].changed; i--)
+		if (b->history[i].expected_s > 0)
+			e[n++] = b->history[i].step_s / b->history[i].expected_s - 1;
+	q = dlb_quantile(e, n, 0.9);
+	free(e);
+	return fmax(0, q);
+}
+
+static bool ran_before(const struct dlb_balance *b, const char *hash)
+{
+	for (int i = b->n_history - 1; i >= 0; i--) {
+		if (!strcmp(b->history[i].plan_hash, hash))
+			return true;
+		if (b->history[i].changed)
+			break;
+	}
+	return false;
+}
+
+static double least_bandwidth(const struct dlb_cluster *c)
+{
+	double least = INFINITY;
+
+	for (int i = 0; i < c->n_links; i++)
+		least = fmin(least, c->link[i].bandwidth_Bps);
+	return least;
+}
+
+static void keep_best(struct dlb_balance *b)
+{
+	b->keep = true;
+	b->expected_s = b->best_step_s;
+}
+
+/* The planner has another plan to offer. */
+static void judge(const struct dlb_scene *s, const struct dlb_load *l, const struct dlb_balance_options *o,
+		  const struct dlb_plan *next, double ranked_now_s, double ranked_next_s, struct dlb_balance *b)
+{
+	double expected = ranked_now_s > 0 ? l->round_s * ranked_next_s / ranked_now_s : next->value_s;
+	double steps = (double)(o->max_rounds - b->round) * (double)l->steps;
+	double gain = b->best_step_s - expected * (1 + prediction_error(b));
+	double price = 2 * l->round_s + next->moved_bytes / least_bandwidth(&s->cluster);
+
+	if (ran_before(b, next->hash)) {
+		/* It would go round in a circle: the best of what has been measured it is. While the model
+		 * still moves, that is not the last word. */
+		keep_best(b);
+		if (!b->history[b->n_history - 1].held) {
+			b->converged = true;
+			b->reason = "cycle";
+		}
+	} else if (steps * gain > price) {
+		b->keep = false;
+		b->expected_s = expected;
+	} else {
+		keep_best(b);
+	}
+}
+
+int dlb_balance_gate(const struct dlb_scene *s, const struct dlb_load *l, const struct dlb_balance_options *o,
+		     struct dlb_balance *b, struct dlb_error *err)
+{
+	struct dlb_problem p = { .graph = &s->graph, .cluster = &s->cluster, .cost = &s->cost,
+				 .micro_batches = s->plan.micro_batches, .batch = s->plan.batch,
+				 .schedule = dlb_schedule_find(s->plan.schedule), .weight = b->weight, .kappa = b->kappa,
+				 .seed = s->plan.seed, .n_state = s->n_state };
+	struct dlb_error why = { .status = 0 };
+	struct dlb_plan next;
+	bool kept;
+
+	if (b->converged || b->keep)
+		return 0;
+	if (dlb_problem_init(&p, err))
+		return -1;
+	if (dlb_place_again(&p, s->plan.algorithm_given ? s->plan.algorithm : NULL, s->plan.placement, &next, &kept, &why)) {
+		/* No other plan fits; the one that runs does. */
+		dlb_problem_release(&p);
+		if (why.status == 1) {
+			keep_best(b);
+			return 0;
+		}
+		if (err)
+			*err = why;
+		return -1;
+	}
+	if (kept || !strcmp(next.hash, s->plan.hash))
+		b->expected_s = l->round_s;
+	else
+		judge(s, l, o, &next, dlb_place_value_s(&p, s->plan.placement), dlb_place_value_s(&p, next.placement), b);
+	dlb_plan_release(&next);
+	dlb_problem_release(&p);
+	return 0;
+}
+
+int dlb_rebalance(struct dlb_doc *d, const struct dlb_rule *rule, const struct dlb_balance_options *o,
+		  struct dlb_balance *out, struct dlb_error *err)
+{
+	struct dlb_arena scratch = { 0 };
+	struct dlb_scene s;
+	struct dlb_load l;
+	int rc = -1;
+
+	if (dlb_scene_read(d, &s, err))
+		return -1;
+	if (dlb_balance_read(d, s.cluster.n_nodes, out, err)) {
+		dlb_scene_release(&s);
+		return -1;
+	}
+	if (!dlb_load_of(&s, out->kappa, &scratch, &l, err) && !rule->update(&l, o, out, err) &&
+	    !(rule->gated && dlb_balance_gate(&s, &l, o, out, err))) {
+		dlb_doc_put(d, "balance", dlb_balance_write(out));
+		rc = 0;
+	}
+	if (rc)
+		dlb_balance_release(out);
+	dlb_arena_release(&scratch);
+	dlb_scene_release(&s);
+	return rc;
+}

@@ -1,0 +1,160 @@
+/* A round's load, from the report; and what the simulator says of the plan that ran: its busy times under
+ * the costs alone, its step under the corrected costs, and the waiting that even a balanced replay has. */
+#include "balance/balance.h"
+#include "optim/optim.h"
+#include <math.h>
+#include <string.h>
+
+static const double at_limit = 0.98;	/* of a node's memory: no op of any size would still fit */
+
+int dlb_scene_read(const struct dlb_doc *d, struct dlb_scene *s, struct dlb_error *err)
+{
+	struct dlb_optimizer_choice o;
+	bool rescheduled;
+	json_t *section;
+
+	memset(s, 0, sizeof *s);
+	/* The last section first: what is missing is then named by the tool that has not been run. */
+	if (dlb_doc_need(d, "report", &section, err) || dlb_doc_need(d, "plan", &section, err) ||
+	    dlb_optimizer_read(d, &o, err) || dlb_graph_read(d, &s->graph, err) || dlb_cluster_read(d, &s->cluster, err) ||
+	    dlb_cost_read(d, &s->graph, &s->cluster, &s->cost, err) ||
+	    dlb_plan_read(d, &s->cost, &s->plan, &rescheduled, err) || dlb_report_read(d, &s->report, err)) {
+		dlb_scene_release(s);
+		return -1;
+	}
+	s->n_state = dlb_optimizers[o.rule].n_state;
+	return 0;
+}
+
+void dlb_scene_release(struct dlb_scene *s)
+{
+	dlb_report_release(&s->report);
+	dlb_plan_release(&s->plan);
+	dlb_cost_release(&s->cost);
+	dlb_cluster_release(&s->cluster);
+	dlb_graph_release(&s->graph);
+}
+
+static int check_report(const struct dlb_scene *s, struct dlb_error *err)
+{
+	const struct dlb_report *r = &s->report;
+
+	if (r->n_nodes != s->plan.n_nodes)
+		return dlb_fail(err, "/report/nodes", "%d nodes in the report, %d in the plan", r->n_nodes, s->plan.n_nodes);
+	if (!(r->step_s > 0))
+		return dlb_fail(err, "/report/step_s", "a report needs the time of a step");
+	if (r->plan_hash && strcmp(r->plan_hash, s->plan.hash)) {
+		dlb_fail(err, "/report/plan_hash", "the report is of another plan");
+		return dlb_hint(err, "run dlb-run again");
+	}
+	return 0;
+}
+
+/* Whether a kind has a kernel for some op that stands on another node. */
+static bool could_take(const struct dlb_scene *s, int node)
+{
+	for (int i = 0; i < s->plan.n_ops; i++)
+		if (s->plan.placement[i] != node && isfinite(dlb_cost_op_s(&s->cost, i, node, 1)))
+			return true;
+	return s->plan.n_nodes == 1;
+}
+
+static double peak_bytes(const struct dlb_scene *s, int i)
+{
+	return s->report.node[i].peak_bytes > 0 ? s->report.node[i].peak_bytes : s->plan.node[i].peak_bytes;
+}
+
+/* Simulates under `scale`, NULL for the costs alone; busy and wait may be NULL. */
+static int replay(const struct dlb_scene *s, const struct dlb_program *g, const double *scale, double *step_s,
+		  double *busy_s, double *wait_s, struct dlb_error *err)
+{
+	struct dlb_timeline t;
+
+	if (dlb_program_simulate(g, &s->cost, scale, 0, 0, false, &t, err))
+		return -1;
+	for (int i = 0; i < s->plan.n_nodes; i++) {
+		if (busy_s)
+			busy_s[i] = t.node[i].busy_s;
+		if (wait_s)
+			wait_s[i] = fmax(0, t.step_s - t.node[i].busy_s);
+	}
+	*step_s = t.step_s;
+	dlb_timeline_release(&t, s->plan.n_nodes);
+	return 0;
+}
+
+/* The three replays; `scale` is room for one number a node. */
+static int simulate(const struct dlb_scene *s, const struct dlb_program *g, const double *kappa, double *scale,
+		    struct dlb_load *l, struct dlb_error *err)
+{
+	double sum = 0, unused;
+	int n = 0;
+
+	if (replay(s, g, NULL, &unused, l->predicted_busy_s, NULL, err) ||
+	    replay(s, g, kappa, &l->predicted_s, NULL, NULL, err))
+		return -1;
+	for (int i = 0; i < l->n_nodes; i++)
+		if (l->predicted_busy_s[i] > 0) {
+			sum += l->busy_s[i];
+			n++;
+		}
+	for (int i = 0; i < l->n_nodes; i++)
+		scale[i] = l->predicted_busy_s[i] > 0 && sum > 0 ? sum / n / l->predicted_busy_s[i] : 1;
+	return replay(s, g, scale, &unused, NULL, l->structural_s, err);
+}
+
+int dlb_load_of(const struct dlb_scene *s, const double *kappa, struct dlb_arena *a, struct dlb_load *l,
+		struct dlb_error *err)
+{
+	const struct dlb_report *r = &s->report;
+	struct dlb_program g;
+	size_t n = (size_t)s->plan.n_nodes + 1;
+	int rc;
+
+	memset(l, 0, sizeof *l);
+	if (check_report(s, err))
+		return -1;
+	l->n_nodes = s->plan.n_nodes;
+	l->round_s = r->step_s;
+	l->round_se_s = isfinite(r->step_se_s) ? r->step_se_s : 0;
+	l->bound_s = s->plan.bound_s;
+	l->steps = r->steps > 1 ? r->steps : 1;
+	l->moved_ops = s->plan.moved_ops;
+	l->n_ops = s->plan.n_ops;
+	l->placement = memcpy(dlb_arena_array(a, (size_t)l->n_ops + 1, sizeof(int)), s->plan.placement,
+			      (size_t)l->n_ops * sizeof(int));
+	memcpy(l->plan_hash, s->plan.hash, sizeof l->plan_hash);
+	l->busy_s = dlb_arena_array(a, n, sizeof(double));
+	l->busy_se_s = dlb_arena_array(a, n, sizeof(double));
+	l->predicted_busy_s = dlb_arena_array(a, n, sizeof(double));
+	l->structural_s = dlb_arena_array(a, n, sizeof(double));
+	l->free_node = dlb_arena_array(a, n, sizeof(bool));
+	for (int i = 0; i < l->n_nodes; i++) {
+		l->busy_s[i] = r->node[i].busy_s;
+		l->busy_se_s[i] = isfinite(r->node[i].busy_se_s) ? r->node[i].busy_se_s : 0;
+	}
+	if (dlb_program_compile(&s->plan, &s->cost, s->plan.batch, s->n_state, &g, err))
+		return -1;
+	rc = simulate(s, &g, kappa, dlb_arena_array(a, n, sizeof(double)), l, err);
+	dlb_program_release(&g);
+	for (int i = 0; i < l->n_nodes && !rc; i++)
+		l->free_node[i] = l->predicted_busy_s[i] > 0 && could_take(s, i) &&
+				  peak_bytes(s, i) <= at_limit * dlb_cluster_node_memory(&s->cluster, i);
+	return rc;
+}
+
+int dlb_load_read(const struct dlb_doc *d, struct dlb_arena *a, struct dlb_load *l, struct dlb_error *err)
+{
+	struct dlb_scene s;
+	struct dlb_balance b;
+	int rc = -1;
+
+	if (dlb_scene_read(d, &s, err))
+		return -1;
+	if (!dlb_balance_read(d, s.cluster.n_nodes, &b, err)) {
+		rc = dlb_load_of(&s, b.kappa, a, l, err);
+		dlb_balance_release(&b);
+	}
+	dlb_scene_release(&s);
+	return rc;
+}

@@ -1,0 +1,215 @@
+/* The rule `log`, the default: first mend the model, then the weights.
+ *
+ *     kappa_i     measured busy / predicted busy. A move that its noise does not explain is taken at once,
+ *                 smaller ones are smoothed. In a round in which some kappa moved by more than 5 % the
+ *                 weights are held: nothing is corrected twice.
+ *     dead band   act on i only if |v_i - vbar| > max(2 SE_i, 0.005 T)
+ *     gain        one eta for all nodes, 0.8 at first; halved, floor 0.1, when a node's significant
+ *                 v_i - vbar changes sign; back to 0.8 at a change point
+ *     update      ln w_i += eta * clip(ln((T - vbar) / (T - v_i)), -ln 2, +ln 2)
+ *     stop        A: max v - vbar <= 0.02 T and B: vbar <= 0.03 T for two rounds, or the plan unchanged for
+ *                 N rounds, or a plan seen before (a cycle), or the limit of rounds; on the best plan.
+ *
+ * To first order the update is w_i *= 1 + eta (v_i - vbar) / T. With shares of load in proportion to the
+ * weights and elasticity e of busy time in share, the spread of the log-weights shrinks by 1 - eta e_min a
+ * round whenever eta e_max <= 1 (Hilbert's projective metric). */
+#include "balance/rules.h"
+#include <math.h>
+#include <string.h>
+
+static const double kappa_moved = 0.05, smoothing = 0.5, least_eta = 0.1, change = 0.05, worse_by = 0.01;
+static const double ln2 = 0.69314718055994530942;
+static const double test_a_within = 0.02, test_b_within = 0.03, dead_band = 0.005;
+
+/* The same plan (the best one, or the last round's) suddenly takes another time than before. */
+static bool change_point(const struct dlb_load *l, const struct dlb_balance *b)
+{
+	const struct dlb_balance_round *now = &b->history[b->n_history - 1];
+	double was = 0, was_se = 0;
+
+	if (b->n_history > 1 && !strcmp(now[-1].plan_hash, now->plan_hash)) {
+		was = now[-1].step_s;
+		was_se = now[-1].step_se_s;
+	} else if (b->best_rounds && !strcmp(b->best_plan_hash, now->plan_hash)) {
+		was = b->best_step_s;
+		was_se = b->best_se_s;
+	}
+	return was > 0 && fabs(l->round_s - was) > change * was &&
+	       fabs(l->round_s - was) > 3 * hypot(l->round_se_s, was_se);
+}
+
+/* Returns whether some kappa moved by more than 5 % against the others: what all have in common (a clock
+ * that drifts) shifts no load, so it is not a correction that the weights could repeat. */
+static bool correct_model(const struct dlb_load *l, struct dlb_balance *b)
+{
+	double *move = dlb_arena_array(&b->arena, (size_t)b->n_nodes + 1, sizeof *move), common = 0;
+	bool moved = false;
+	int n = 0;
+
+	for (int i = 0; i < b->n_nodes; i++) {
+		if (!(l->predicted_busy_s[i] > 0) || !(l->busy_s[i] > 0))
+			continue;
+		double m = l->busy_s[i] / l->predicted_busy_s[i] / b->kappa[i], noise = 3 * l->busy_se_s[i] / l->busy_s[i];
+		move[i] = b->round == 1 || fabs(m - 1) > fmax(kappa_moved, noise) ? m : pow(m, smoothing);
+		common += log(move[i]);
+		n++;
+	}
+	common = n ? exp(common / n) : 1;
+	for (int i = 0; i < b->n_nodes; i++)
+		if (move[i] > 0) {
+			moved |= fabs(move[i] / common - 1) > kappa_moved;
+			b->kappa[i] *= move[i];
+		}
+	return moved;
+}
+
+/* v_i, their mean and greatest over F. */
+static void find_excess(const struct dlb_load *l, double *v, struct dlb_balance_round *r)
+{
+	double sum = 0;
+	int n = 0;
+
+	for (int i = 0; i < l->n_nodes; i++) {
+		v[i] = fmax(0, l->round_s - l->busy_s[i] - l->structural_s[i]);
+		if (!l->free_node[i])
+			continue;
+		sum += v[i];
+		r->max_excess_s = fmax(r->max_excess_s, v[i]);
+		n++;
+	}
+	r->mean_excess_s = n ? sum / n : 0;
+	r->test_a = r->max_excess_s - r->mean_excess_s <= test_a_within * l->round_s;
+	r->test_b = r->mean_excess_s <= test_b_within * l->round_s;
+}
+
+static void update_weights(const struct dlb_load *l, const double *v, double vbar, struct dlb_balance *b)
+{
+	double T = l->round_s;
+	bool turned = false, acted = false;
+
+	for (int pass = 0; pass < 2; pass++) {
+		for (int i = 0; i < b->n_nodes; i++) {
+			double d = v[i] - vbar, se = hypot(l->busy_se_s[i], l->round_se_s);
+			if (!l->free_node[i] || fabs(d) <= fmax(2 * se, dead_band * T))
+				continue;
+			if (pass == 0) {	/* the gain first: one for all nodes */
+				turned |= b->last_sign[i] * d < 0;
+				b->last_sign[i] = d > 0 ? 1 : -1;
+				continue;
+			}
+			double step = T - v[i] > 0 ? log((T - vbar) / (T - v[i])) : ln2;
+			b->weight[i] *= exp(b->eta * fmax(-ln2, fmin(ln2, step)));
+			acted = true;
+		}
+		if (pass == 0 && turned)
+			b->eta = fmax(least_eta, b->eta / 2);
+	}
+	if (acted)
+		dlb_balance_rescale(b);
+}
+
+/* The least time measured wins; a plan measured again has the mean of its rounds. */
+static void note_best(const struct dlb_load *l, struct dlb_balance *b)
+{
+	if (b->best_rounds && !strcmp(b->best_plan_hash, l->plan_hash)) {
+		int n = b->best_rounds++;
+		b->best_se_s = hypot(n * b->best_se_s, l->round_se_s) / (n + 1);
+		b->best_step_s += (l->round_s - b->best_step_s) / (n + 1);
+		return;
+	}
+	if (b->best_rounds && l->round_s >= b->best_step_s)
+		return;
+	b->best_step_s = l->round_s;
+	b->best_se_s = l->round_se_s;
+	b->best_rounds = 1;
+	memcpy(b->best_plan_hash, l->plan_hash, sizeof b->best_plan_hash);
+	b->best_weight = dlb_arena_array(&b->arena, (size_t)b->n_nodes + 1, sizeof *b->best_weight);
+	memcpy(b->best_weight, b->history[b->n_history - 1].weight, (size_t)b->n_nodes * sizeof *b->best_weight);
+	dlb_balance_hold_plan(b, l);
+}
+
+/* Whether this round's plan ran before, with another in between, since the last change point. */
+static bool is_cycle(const struct dlb_balance *b)
+{
+	const struct dlb_balance_round *now = &b->history[b->n_history - 1];
+
+	if (now->changed || b->n_history < 3 || !strcmp(now[-1].plan_hash, now->plan_hash))
+		return false;
+	for (int i = b->n_history - 2; i >= 0; i--) {
+		if (!strcmp(b->history[i].plan_hash, now->plan_hash))
+			return true;
+		if (b->history[i].changed)
+			break;
+	}
+	return false;
+}
+
+static bool is_worse(const struct dlb_load *l, const struct dlb_balance *b)
+{
+	return strcmp(b->best_plan_hash, l->plan_hash) && l->round_s > (1 + worse_by) * b->best_step_s &&
+	       l->round_s - b->best_step_s > 3 * hypot(l->round_se_s, b->best_se_s);
+}
+
+static void stop(struct dlb_balance *b, const char *reason)
+{
+	b->converged = b->keep = true;
+	b->reason = reason;
+	b->expected_s = b->best_step_s;
+}
+
+/* Whether this round is the last; kept: this round's plan was held, so a return to it is no cycle. */
+static bool stops(const struct dlb_balance_options *o, struct dlb_balance *b, bool kept)
+{
+	const struct dlb_balance_round *r = &b->history[b->n_history - 1];
+	bool balanced = r->test_a && r->test_b;
+
+	if (!r->held && balanced && b->n_history > 1 && r[-1].test_a && r[-1].test_b && !r[-1].held && !r->changed)
+		stop(b, "balanced");
+	else if (!r->held && b->stable >= o->stable)
+		stop(b, r->test_b ? "unchanged" : "floor");
+	else if (!kept && is_cycle(b))
+		stop(b, "cycle");
+	else if (b->round >= o->max_rounds)
+		stop(b, "rounds");
+	return b->converged;
+}
+
+int dlb_rule_log(const struct dlb_load *l, const struct dlb_balance_options *o, struct dlb_balance *b, struct dlb_error *err)
+{
+	struct dlb_balance_round *r = dlb_balance_begin(b, l, "log");
+	double *v = dlb_arena_array(&b->arena, (size_t)b->n_nodes + 1, sizeof *v);
+	bool kept = b->keep;
+
+	(void)err;
+	r->changed = change_point(l, b);
+	if (r->changed) {
+		dlb_balance_forget(b);
+		b->stable = 1;
+	}
+	r->held = correct_model(l, b);
+	find_excess(l, v, r);
+	note_best(l, b);
+	b->expected_s = 0;
+	if (b->converged) {		/* a balanced run goes on under its plan until something changes */
+		b->expected_s = b->best_step_s;
+		return 0;
+	}
+	b->keep = false;
+	if (stops(o, b, kept))
+		return 0;
+	if (b->hold > 0) {
+		b->hold--;
+		b->keep = true;
+	} else if (!r->held && is_worse(l, b)) {
+		r->rolled_back = b->keep = true;
+		memcpy(b->weight, b->best_weight, (size_t)b->n_nodes * sizeof *b->weight);
+		b->eta = fmax(least_eta, b->eta / 2);
+		b->hold = b->hold_off;
+		b->hold_off *= 2;
+	} else if (!r->held) {
+		update_weights(l, v, r->mean_excess_s, b);
+	}
+	if (b->keep)
+		b->expected_s = b->best_step_s;
+	return 0;
+}

@@ -1,0 +1,41 @@
+/* The rule `patent`: steps S5 and S6 of the method as it is written, and no more, to be compared with.
+ *
+ *     balanced   max u - mean u <= 0.02 T: the weights, hence the plan, stay
+ *     update     w_i *= 1 + u_i / sum(u) - 1/n, rescaled to sum n (unchanged when nobody waits)
+ *     stop       after the plan stayed the same for N rounds
+ *
+ * u_i are raw waiting times of all nodes; the cost model is not corrected; no plan is ever taken back. */
+#include "balance/rules.h"
+#include <math.h>
+
+static const double balanced_within = 0.02;
+
+int dlb_rule_patent(const struct dlb_load *l, const struct dlb_balance_options *o, struct dlb_balance *b, struct dlb_error *err)
+{
+	struct dlb_balance_round *r = dlb_balance_begin(b, l, "patent");
+	double sum = 0, most = 0, mean;
+	int n = b->n_nodes;
+
+	(void)err;
+	for (int i = 0; i < n; i++) {
+		double u = fmax(0, l->round_s - l->busy_s[i]);
+		sum += u;
+		most = fmax(most, u);
+	}
+	mean = sum / n;
+	r->max_excess_s = most;
+	r->mean_excess_s = mean;
+	r->test_a = most - mean <= balanced_within * l->round_s;
+	if (!r->test_a && sum > 0) {
+		for (int i = 0; i < n; i++)
+			b->weight[i] *= 1 + fmax(0, l->round_s - l->busy_s[i]) / sum - 1.0 / n;
+		dlb_balance_rescale(b);
+	}
+	b->best_step_s = l->round_s;		/* of the plan that is kept at the end: the last one */
+	b->converged = b->stable >= o->stable || b->round >= o->max_rounds;
+	b->reason = !b->converged ? NULL : b->stable >= o->stable ? "unchanged" : "rounds";
+	b->keep = b->converged;
+	if (b->converged)
+		dlb_balance_hold_plan(b, l);
+	return 0;
+}

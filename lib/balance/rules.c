@@ -1,0 +1,127 @@
+/* The table of rules, and the book-keeping that they share. */
+#include "balance/rules.h"
+#include <string.h>
+
+const struct dlb_rule dlb_rules[] = {
+	{ "log", "corrects the cost model, then weights by excess waiting; keeps the best plan", dlb_rule_log, true },
+	{ "patent", "weights by shares of the waiting time, and no more", dlb_rule_patent, false },
+	{ NULL, NULL, NULL, false },
+};
+
+const struct dlb_rule *dlb_rule_find(const char *name)
+{
+	for (const struct dlb_rule *r = dlb_rules; r->name; r++)
+		if (!strcmp(r->name, name))
+			return r;
+	return NULL;
+}
+
+void dlb_balance_init(struct dlb_balance *b, int n_nodes)
+{
+	size_t n = (size_t)n_nodes + 1;
+
+	memset(b, 0, sizeof *b);
+	b->n_nodes = n_nodes;
+	b->weight = dlb_arena_array(&b->arena, n, sizeof *b->weight);
+	b->kappa = dlb_arena_array(&b->arena, n, sizeof *b->kappa);
+	b->last_sign = dlb_arena_array(&b->arena, n, sizeof *b->last_sign);
+	for (int i = 0; i < n_nodes; i++)
+		b->weight[i] = b->kappa[i] = 1;
+	dlb_balance_forget(b);
+}
+
+void dlb_balance_release(struct dlb_balance *b)
+{
+	if (!b)
+		return;
+	dlb_arena_release(&b->arena);
+	memset(b, 0, sizeof *b);
+}
+
+void dlb_balance_forget(struct dlb_balance *b)
+{
+	b->eta = DLB_ETA;
+	for (int i = 0; i < b->n_nodes; i++)
+		b->last_sign[i] = 0;
+	b->converged = b->keep = false;
+	b->reason = NULL;
+	b->best_step_s = b->best_se_s = 0;
+	b->best_plan_hash[0] = '\0';
+	b->best_rounds = 0;
+	b->best_weight = NULL;
+	b->best_placement = NULL;
+	b->n_placement = 0;
+	b->hold = 0;
+	b->hold_off = 1;
+	b->expected_s = 0;
+}
+
+struct dlb_balance_round *dlb_balance_begin(struct dlb_balance *b, const struct dlb_load *l, const char *rule)
+{
+	struct dlb_balance_round *h, *r;
+
+	if (b->rule && strcmp(b->rule, rule)) {		/* what another rule has learnt is not ours */
+		for (int i = 0; i < b->n_nodes; i++)
+			b->weight[i] = b->kappa[i] = 1;
+		dlb_balance_forget(b);
+		b->stable = 0;
+		b->n_history = 0;
+	}
+	b->rule = dlb_arena_strdup(&b->arena, rule);
+	b->round++;
+	b->floor_s = l->bound_s;
+	h = dlb_arena_array(&b->arena, (size_t)b->n_history + 1, sizeof *h);
+	if (b->n_history)
+		memcpy(h, b->history, (size_t)b->n_history * sizeof *h);
+	b->history = h;
+	r = &h[b->n_history++];
+	r->round = b->round;
+	r->step_s = l->round_s;
+	r->step_se_s = l->round_se_s;
+	r->predicted_step_s = l->predicted_s;
+	r->expected_s = b->expected_s;
+	r->moved_ops = l->moved_ops;
+	memcpy(r->plan_hash, l->plan_hash, sizeof r->plan_hash);
+	r->weight = dlb_arena_array(&b->arena, (size_t)b->n_nodes + 1, sizeof *r->weight);
+	memcpy(r->weight, b->weight, (size_t)b->n_nodes * sizeof *r->weight);
+	b->stable = r > h && !strcmp(r[-1].plan_hash, r->plan_hash) ? b->stable + 1 : 1;
+	return r;
+}
+
+void dlb_balance_hold_plan(struct dlb_balance *b, const struct dlb_load *l)
+{
+	b->best_placement = NULL;
+	b->n_placement = 0;
+	if (!l->placement)
+		return;
+	b->n_placement = l->n_ops;
+	b->best_placement = dlb_arena_array(&b->arena, (size_t)l->n_ops + 1, sizeof *b->best_placement);
+	memcpy(b->best_placement, l->placement, (size_t)l->n_ops * sizeof *b->best_placement);
+}
+
+void dlb_balance_rescale(struct dlb_balance *b)
+{
+	double sum = 0;
+
+	for (int i = 0; i < b->n_nodes; i++) {
+		if (!(b->weight[i] >= DLB_LEAST_WEIGHT))
+			b->weight[i] = DLB_LEAST_WEIGHT;
+		sum += b->weight[i];
+	}
+	for (int i = 0; i < b->n_nodes; i++)
+		b->weight[i] *= b->n_nodes / sum;
+}
+
+double dlb_imbalance(const double *busy_s, const bool *free_node, int n)
+{
+	double most = 0, sum = 0;
+	int count = 0;
+
+	for (int i = 0; i < n; i++)
+		if (!free_node || free_node[i]) {
+			most = busy_s[i] > most ? busy_s[i] : most;
+			sum += busy_s[i];
+			count++;
+		}
+	return sum > 0 ? most / (sum / count) : 1;
+}
