@@ -104,7 +104,10 @@ static json_t *write_tensor(const struct dlb_graph *g, int i)
 	set_str(o, "name", t->name);
 	set_str(o, "kind", kind_names[t->kind]);
 	set_str(o, "dtype", dlb_dtype_name(t->dtype));
-	if (t->n_dims >= 0) {
+	bool known = t->n_dims >= 0;
+	for (int k = 0; k < t->n_dims; k++)
+		known &= t->dim[k].mul != 0 || t->dim[k].add != -1;
+	if (known) {
 		json_t *shape = json_array();
 		for (int k = 0; k < t->n_dims; k++)
 			json_array_append_new(shape, dlb_dim_write(t->dim[k]));
@@ -112,7 +115,8 @@ static json_t *write_tensor(const struct dlb_graph *g, int i)
 	} else {
 		json_object_set_new(o, "shape", json_null());
 	}
-	set_count(o, "size_bytes", dlb_tensor_bytes(t, g->batch));
+	if (known || t->n_dims < 0)
+		set_count(o, "size_bytes", dlb_tensor_bytes(t, g->batch));
 	if (t->n_dims < 0 && t->size_mul != 0)
 		set_count(o, "size_per_sample_bytes", t->size_mul);
 	if (t->layout != DLB_PLAIN)
