@@ -4,8 +4,8 @@
  * arrivals of messages. A node never rests while something it may take has arrived.
  *
  *     gpipe   forward of every micro-batch first, then backward    (Huang et al., NeurIPS 2019)
- *     1f1b    backward first; a new micro-batch enters a node only while it has fewer than `limit` in
- *             flight (PipeDream-flush: Narayanan et al., ICML 2021)
+ *     1f1b    backward before forward of later micro-batches; a new micro-batch enters a node only while it
+ *             has fewer than `limit` in flight (PipeDream-flush: Narayanan et al., ICML 2021)
  *
  *        gpipe, 2 nodes, M = 4                    1f1b
  *     0  F0 F1 F2 F3 .  B0 . B1 . B2 . B3      0  F0 F1 .  B0 F2 B1 F3 B2 .  B3
@@ -169,7 +169,7 @@ static void finish(struct sched *s, int item, double t)
 	struct lane *l = &s->lane[node];
 	l->busy = false;
 	touch(s, node);
-	if (f->g->op[op].phase == DLB_BACKWARD && --s->left[node * f->M + m] == 0)
+	if (f->g->op[op].phase == DLB_BACKWARD && --s->left[node * f->M + m] == 0 && m < l->begun)
 		l->in_flight--;
 	if (m + 1 < dlb_flow_items(f, op))
 		met(s, item + 1, t);
@@ -190,7 +190,7 @@ static void run(struct sched *s, int node, int item, double t)
 	struct lane *l = &s->lane[node];
 	if (s->f.g->op[op].phase == DLB_FORWARD && m >= l->begun) {
 		l->begun = m + 1;
-		l->in_flight++;
+		l->in_flight += s->left[node * s->f.M + m] > 0;	/* scattered placements may have its backward behind them */
 	}
 	np->order[np->n_order++] = (struct dlb_item){ op, s->f.g->op[op].phase == DLB_UPDATE ? -1 : m };
 	l->busy = true;
@@ -212,7 +212,8 @@ static void dispatch(struct sched *s, int node, double t)
 		return;
 	bool forward = l->forward.n && may_enter(s, l), other = l->other.n;
 	bool update = other && s->f.g->op[l->other.item[0].id / s->f.M].phase == DLB_UPDATE;
-	if (forward && (s->rule == RULE_GPIPE || !other || update))
+	bool older = forward && other && l->forward.item[0].id % s->f.M <= l->other.item[0].id % s->f.M;
+	if (forward && (s->rule == RULE_GPIPE || !other || update || older))
 		run(s, node, dlb_heap_pop(&l->forward).id, t);
 	else if (other)
 		run(s, node, dlb_heap_pop(&l->other).id, t);

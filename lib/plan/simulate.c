@@ -160,8 +160,6 @@ static void flow(struct sim *s, int k, double now)
 		reckon(s, r->link[i], now);
 }
 
-static void advance(struct sim *s, int node);
-
 static void end(struct sim *s, int k, double now)
 {
 	struct message *m = &s->msg[k];
@@ -192,7 +190,7 @@ static void end(struct sim *s, int k, double now)
 		n->waits_for = -1;
 		s->t->node[node].waits_s[n->wait_kind] += now - n->wait_from;
 		n->now = now;
-		advance(s, node);
+		dlb_heap_push(&s->event, now, node * 4 + EV_NODE);
 	}
 }
 

@@ -2,7 +2,7 @@
  * instructions and the places.
  *
  *   lives       each node, instruction by instruction: nothing is read before it is written nor after it is
- *               freed, every place is opened once and freed once
+ *               freed, every place is opened once and freed once; the step ends
  *   places      places that live together do not overlap, views lie in what they are views of
  *   messages    every SEND has one POST, of the same size, and one WAIT on either side
  *   deadlock    all programs are run in the abstract, a send leaving only when its receiver has posted. Who is
@@ -143,12 +143,15 @@ static int prove_lives(const struct dlb_program *g, int node, struct dlb_error *
 	struct lives l = { .g = g, .p = g->plan, .node = node };
 	l.life = dlb_xcalloc((size_t)np->n_places + 1, 1);
 	l.sum = dlb_xcalloc((size_t)g->graph->n_ops + 1, sizeof(int));
-	int rc = 0;
+	int rc = 0, ends = 0;
 	for (int i = 0; i < np->n_instr && rc == 0; i++) {
-		const char *bad = live(&l, &np->instr[i]);
+		const char *bad = ends && np->instr[i].verb != DLB_FREE ? "comes after the end of the step" : live(&l, &np->instr[i]);
 		if (bad)
 			rc = fault(g, node, i, err, bad);
+		ends += np->instr[i].verb == DLB_COLLECTIVE;
 	}
+	if (rc == 0 && !ends)
+		rc = dlb_fail(err, NULL, "program of node %d: the step has no end", node);
 	for (int k = 0; k < np->n_places && rc == 0; k++) {
 		int r = root_place(&l, np->place[k].tensor, np->place[k].micro_batch);
 		if (r < 0 || l.life[r] != FREED)
@@ -283,8 +286,8 @@ static size_t bytes_of(const struct dlb_program *g, const struct dlb_instr *in)
 /* kind: 0 SEND, 1 POST, 2 WAIT, 3 WAIT sent. Sorted by message; returns new. */
 static struct message *collect(const struct dlb_program *g, int kind, int *n)
 {
-	struct message *list = NULL;
-	int cap = 0;
+	int cap = 16;
+	struct message *list = dlb_xmalloc((size_t)cap * sizeof *list);
 	*n = 0;
 	for (int node = 0; node < g->n_nodes; node++) {
 		const struct dlb_node_program *np = &g->node[node];
@@ -341,7 +344,7 @@ static void advance(struct run *r, int node, int *stack, int *top)
 		int k = find_message(r, ours ? node : in->peer, ours ? in->peer : node, in->tag);
 		if (k < 0)
 			return;
-		if (in->verb == DLB_WAIT && !(in->sent ? r->posted[k] : r->sent[k])) {
+		if (in->verb == DLB_WAIT && !(r->sent[k] && r->posted[k])) {
 			r->waiter[k] = node;
 			return;
 		}

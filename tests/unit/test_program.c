@@ -1,0 +1,236 @@
+/* Programs of random graphs under random placements: they compile, every proof holds, the simulator ends, and
+ * a program that somebody spoils is refused. */
+#include "random_dag.h"
+#include "plan/program.h"
+
+static int checked, messages;
+
+static void random_placement(const struct dag *d, int *placement, struct dlb_rng *r)
+{
+	int *group = malloc((size_t)d->g.n_ops * sizeof *group);
+	dlb_graph_groups(&d->g, group);
+	for (int i = 0; i < d->g.n_ops; i++)
+		placement[i] = group[i] < i ? placement[group[i]] : (int)dlb_rng_below(r, (uint64_t)d->cl.n_nodes);
+	free(group);
+}
+
+static void make(struct dag *d, struct dlb_plan *p, int M, const char *schedule, struct dlb_rng *r)
+{
+	dlb_plan_init(p, d->g.n_ops, d->cl.n_nodes);
+	p->graph = &d->g;
+	p->batch = d->g.batch;
+	p->micro_batches = M;
+	random_placement(d, p->placement, r);
+	dlb_schedule_order(p, &d->c, dlb_schedule_find(schedule), NULL);
+}
+
+static void fail(const struct dlb_error *err, uint64_t seed)
+{
+	fprintf(stderr, "seed %llu: %s: %s\n", (unsigned long long)seed, err->where, err->what);
+	abort();
+}
+
+static void test_random(uint64_t seed)
+{
+	static const char *const clusters[] = { "cpu:1", "cpu:2", "cpu:2 cpu:1*0.5", "cpu:2 host cpu:2*0.25 cpu:1" };
+	struct dlb_rng r;
+	dlb_rng_init(&r, seed);
+	struct dag_options o = { .seed = seed, .n_forward = 2 + (int)dlb_rng_below(&r, 30), .training = seed % 4 != 0,
+		.colocate = dlb_rng_uniform(&r), .cluster = clusters[seed % 4], .batch = 1 + (int64_t)dlb_rng_below(&r, 40) };
+	struct dag d;
+	struct dlb_error err;
+	struct dlb_plan p;
+	struct dlb_program g;
+	dag_init(&d, &o);
+	int M = 1 + (int)dlb_rng_below(&r, 9);
+	if (M > o.batch)
+		M = (int)o.batch;
+	make(&d, &p, M, seed % 2 ? "1f1b" : "gpipe", &r);
+	if (dlb_plan_check(&p, &d.c, &err))
+		fail(&err, seed);
+	int64_t sizes[] = { o.batch, 1 + (int64_t)dlb_rng_below(&r, (uint64_t)o.batch) };	/* whole, and the epoch's last */
+	for (int i = 0; i < 4; i++) {
+		struct dlb_timeline t, u;
+		if (dlb_program_compile(&p, i < 2 ? &d.c : NULL, sizes[i % 2], 1, &g, &err) || dlb_program_verify(&g, &d.c, &err))
+			fail(&err, seed);
+		double work = 0;
+		if (dlb_program_simulate(&g, &d.c, NULL, 0, 0, true, &t, &err))
+			fail(&err, seed);
+		for (int n = 0; n < d.cl.n_nodes; n++) {
+			assert(t.node[n].busy_s <= t.step_s * (1 + 1e-9));
+			double waits = t.node[n].waits_s[0] + t.node[n].waits_s[1] + t.node[n].waits_s[2];
+			assert(fabs(waits - t.node[n].wait_s) <= 1e-9 * t.step_s);
+			work += t.node[n].busy_s;
+			for (int k = 1; k < t.n_spans[n]; k++)
+				assert(t.span[n][k].start_s >= t.span[n][k - 1].end_s - 1e-15);
+			assert(g.node[n].arena_bytes >= g.node[n].bound_bytes);
+		}
+		assert(work >= t.step_s * (1 - 1e-9) || d.cl.n_nodes > 1);
+		double slow[8] = { 2, 2, 2, 2, 2, 2, 2, 2 };		/* twice the times: between once and twice the step */
+		if (dlb_program_simulate(&g, &d.c, slow, 0, 0, false, &u, &err))
+			fail(&err, seed);
+		assert(u.step_s > t.step_s && u.step_s <= 2 * t.step_s * (1 + 1e-9));
+		dlb_timeline_release(&t, d.cl.n_nodes);
+		dlb_timeline_release(&u, d.cl.n_nodes);
+		messages += g.n_messages;
+		checked++;
+		dlb_program_release(&g);
+	}
+	dlb_plan_release(&p);
+	dag_release(&d);
+}
+
+/* Exchanges or removes instructions at random: most of what comes out is wrong, and verify must say so or the
+ * program must still run to its end. */
+static void test_spoilt(uint64_t seed)
+{
+	struct dag_options o = { .seed = seed, .n_forward = 8, .training = true, .cluster = "cpu:3", .batch = 8 };
+	struct dlb_rng r;
+	struct dag d;
+	struct dlb_plan p;
+	struct dlb_program g;
+	struct dlb_error err;
+	struct dlb_timeline t;
+	dlb_rng_init(&r, seed + 1000);
+	dag_init(&d, &o);
+	make(&d, &p, 4, "1f1b", &r);
+	int refused = 0;
+	for (int k = 0; k < 30; k++) {
+		if (dlb_program_compile(&p, &d.c, 8, 1, &g, &err))
+			fail(&err, seed);
+		struct dlb_node_program *np = &g.node[dlb_rng_below(&r, 3)];
+		if (np->n_instr < 2) {
+			dlb_program_release(&g);
+			continue;
+		}
+		int a = (int)dlb_rng_below(&r, (uint64_t)np->n_instr), b = (int)dlb_rng_below(&r, (uint64_t)np->n_instr);
+		if (k % 3) {
+			struct dlb_instr x = np->instr[a];
+			np->instr[a] = np->instr[b];
+			np->instr[b] = x;
+		} else {
+			memmove(np->instr + a, np->instr + a + 1, (size_t)(np->n_instr - a - 1) * sizeof *np->instr);
+			np->n_instr--;
+		}
+		if (dlb_program_verify(&g, &d.c, &err))
+			refused++;
+		else if (dlb_program_simulate(&g, &d.c, NULL, 0, 0, false, &t, &err))
+			assert(np->n_instr && !"what verify lets pass must end");
+		else
+			dlb_timeline_release(&t, 3);
+		dlb_program_release(&g);
+	}
+	assert(refused > 10);
+	dlb_plan_release(&p);
+	dag_release(&d);
+}
+
+/* Two nodes that each put first what needs the other's last: refused, with node and op. */
+static void test_deadlock(void)
+{
+	struct dag_options o = { .seed = 5, .n_forward = 4, .chain = true, .cluster = "cpu:2", .batch = 4 };
+	struct dag d;
+	struct dlb_plan p;
+	struct dlb_program g;
+	struct dlb_error err = { .status = 0 };
+	dag_init(&d, &o);
+	dlb_plan_init(&p, 4, 2);
+	p.graph = &d.g;
+	p.batch = 4;
+	for (int i = 0; i < 4; i++)
+		p.placement[i] = i % 2;
+	dlb_schedule_order(&p, &d.c, dlb_schedule_find("1f1b"), NULL);
+	assert(dlb_program_compile(&p, &d.c, 4, 0, &g, &err) == 0);
+	dlb_program_release(&g);
+	struct dlb_item first = p.node[0].order[0];
+	p.node[0].order[0] = p.node[0].order[1];
+	p.node[0].order[1] = first;
+	assert(dlb_program_compile(&p, &d.c, 4, 0, &g, &err) == -1);
+	assert(strstr(err.what, "deadlock") && strstr(err.what, "node 0") && strstr(err.what, "op 2"));
+	dlb_plan_release(&p);
+	dag_release(&d);
+}
+
+/* A limit below the peak is refused with status 1, at the peak it fits. */
+static void test_memory(void)
+{
+	struct dag_options o = { .seed = 9, .n_forward = 12, .training = true, .cluster = "cpu:2", .batch = 16 };
+	struct dag d;
+	struct dlb_plan p;
+	struct dlb_program g;
+	struct dlb_error err = { .status = 0 };
+	struct dlb_rng r;
+	dlb_rng_init(&r, 1);
+	dag_init(&d, &o);
+	make(&d, &p, 4, "gpipe", &r);
+	assert(dlb_program_compile(&p, &d.c, 16, 2, &g, &err) == 0);
+	for (int n = 0; n < 2; n++)
+		d.cl.node[n].memory_bytes = (double)(g.node[n].arena_bytes + g.node[n].scratch_bytes + g.node[n].state_bytes);
+	assert(dlb_program_verify(&g, &d.c, &err) == 0);
+	d.cl.node[1].memory_bytes -= 1;
+	assert(dlb_program_verify(&g, &d.c, &err) == -1 && err.status == 1 && strstr(err.what, "node 1"));
+	dlb_program_release(&g);
+	dlb_plan_release(&p);
+	dag_release(&d);
+}
+
+/* A chain on two equal nodes without messages' cost is a textbook pipeline: F = B/2, M micro-batches take
+ * (M + 1) (F + B). */
+static void test_pipeline(void)
+{
+	struct dag_options o = { .seed = 3, .n_forward = 2, .training = true, .chain = true, .cluster = "cpu:2", .batch = 64 };
+	struct dag d;
+	struct dlb_plan p;
+	struct dlb_program g;
+	struct dlb_timeline t;
+	struct dlb_error err;
+	dag_init(&d, &o);
+	while (d.g.n_ops < 6) {			/* both ops with a weight, so that both have a backward */
+		dag_release(&d);
+		o.seed++;
+		dag_init(&d, &o);
+	}
+	for (int i = 0; i < d.cl.n_links; i++) {
+		d.cl.link[i].latency_s = 0;
+		d.cl.link[i].bandwidth_Bps = 1e30;
+	}
+	for (int k = 0; k < d.c.n_kinds; k++)
+		d.c.accumulate_Bps[k] = 1e30;
+	for (int i = 0; i < d.g.n_ops; i++)
+		for (int b = 0; b < d.c.n_batches; b++)
+			d.c.op_s[i * d.c.n_batches + b] = d.g.op[i].phase == DLB_UPDATE ? 0 :
+				(d.g.op[i].phase == DLB_BACKWARD ? 2 : 1) * (double)d.c.batch[b] / 8;
+	for (int rule = 0; dlb_schedules[rule].name; rule++) {
+		dlb_plan_init(&p, d.g.n_ops, 2);
+		p.graph = &d.g;
+		p.batch = 64;
+		p.micro_batches = 8;
+		for (int i = 0; i < d.g.n_ops; i++)
+			p.placement[i] = (d.g.op[i].phase == DLB_FORWARD ? i : d.g.op[i].of) == 0 ? 0 : 1;
+		dlb_schedule_order(&p, &d.c, &dlb_schedules[rule], NULL);
+		assert(dlb_program_compile(&p, &d.c, 64, 0, &g, &err) == 0 && dlb_program_verify(&g, &d.c, &err) == 0);
+		assert(dlb_program_simulate(&g, &d.c, NULL, 0, 0, false, &t, &err) == 0);
+		if (fabs(t.step_s - 27) > 1e-6) {
+			fprintf(stderr, "%s: a pipeline of 27 s takes %g s\n", dlb_schedules[rule].name, t.step_s);
+			abort();
+		}
+		dlb_timeline_release(&t, 2);
+		dlb_program_release(&g);
+		dlb_plan_release(&p);
+	}
+	dag_release(&d);
+}
+
+int main(void)
+{
+	for (uint64_t seed = 1; seed <= 200; seed++)
+		test_random(seed);
+	for (uint64_t seed = 1; seed <= 20; seed++)
+		test_spoilt(seed);
+	test_deadlock();
+	test_memory();
+	test_pipeline();
+	printf("test_program: %d programs of random plans (seeds 1..200, %d messages), 600 spoilt ones, deadlock, memory, "
+	       "pipeline\n", checked, messages);
+	return 0;
+}
