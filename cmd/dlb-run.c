@@ -250,6 +250,8 @@ static int run_rank(struct dlb_cli *cli, struct options *o, const char *folder, 
 		char *in = folder ? dlb_launch_in(folder) : NULL;
 
 		rc = in ? dlb_doc_read(&doc, in, &err) : open_doc(&doc, cli, o, argc, argv, &err);
+		if (in)
+			unlink(in);	/* nothing is left behind should the parent be killed */
 		free(in);
 	}
 	if (dlb_comm_agree(c, rc, &err, &who) || share_doc(c, &doc, &err))

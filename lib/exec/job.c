@@ -140,6 +140,8 @@ int dlb_exec_check(const struct dlb_doc *doc, const struct dlb_exec_options *o, 
 	struct dlb_program p = { .n_nodes = 0 };
 	int rc = dlb_job_read(&j, doc, o, err);
 
+	if (!rc && !o->data)
+		rc = dlb_hint((dlb_fail(err, NULL, "no data to train on"), err), "give --data; --data random feeds any model");
 	if (!rc)
 		rc = dlb_job_compile(&j, j.plan.batch, &p, err);
 	if (!rc)

@@ -1,0 +1,144 @@
+/* lib/comm under mpiexec with 1 to 4 ranks: the program starts itself. Messages large and small, out of order,
+ * collectives, agreement on errors, and a peer that stays silent. */
+#include <assert.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+#include "comm/comm.h"
+#include "util/clock.h"
+
+static void messages(struct dlb_comm *c, int rank, int size)
+{
+	enum { N = 300000 };
+	int *out = malloc(N * sizeof *out), *in = malloc(4 * N * sizeof *in), small[4] = { 0 };
+	struct dlb_request send[8], recv[8];
+	struct dlb_error err;
+
+	memset(send, 0, sizeof send);
+	memset(recv, 0, sizeof recv);
+	for (int i = 0; i < N; i++)
+		out[i] = rank * N + i;
+	for (int p = 0; p < size; p++) {
+		if (p == rank)
+			continue;
+		dlb_comm_irecv(c, in + p * N, N * sizeof *in, p, 5, &recv[p]);
+		dlb_comm_irecv(c, &small[p], sizeof *small, p, 6, &recv[4 + p]);
+	}
+	for (int p = 0; p < size; p++) {	/* sent in the other order than received */
+		if (p == rank)
+			continue;
+		dlb_comm_isend(c, &rank, sizeof rank, p, 6, &send[4 + p]);
+		dlb_comm_isend(c, out, N * sizeof *out, p, 5, &send[p]);
+	}
+	for (int i = 0; i < 8; i++)
+		assert(dlb_comm_wait(c, &recv[i], &err) == 0 && !recv[i].active);
+	for (int p = 0; p < size; p++)
+		assert(p == rank || (small[p] == p && in[p * N] == p * N && in[p * N + N - 1] == p * N + N - 1));
+	for (int i = 0; i < 8; i++) {
+		assert(dlb_comm_wait(c, &send[i], &err) == 0);
+		assert(dlb_comm_test(c, &send[i]));
+	}
+	free(out);
+	free(in);
+}
+
+static void collectives(struct dlb_comm *c, int rank, int size)
+{
+	double x[2] = { rank + 1.0, -rank }, y[8];
+	struct dlb_error err = { .what = "" };
+	char text[16] = "";
+	int who = -1;
+
+	assert(dlb_comm_allreduce_f64(c, x, 2, DLB_COMM_SUM, &err) == 0 && x[0] == size * (size + 1) / 2.0);
+	x[0] = rank;
+	assert(dlb_comm_allreduce_f64(c, x, 1, DLB_COMM_MAX, &err) == 0 && x[0] == size - 1);
+	if (rank == size - 1)
+		strcpy(text, "from the last");
+	assert(dlb_comm_bcast(c, text, sizeof text, size - 1, &err) == 0 && !strcmp(text, "from the last"));
+	x[0] = 10.0 * rank;
+	x[1] = 1;
+	assert(dlb_comm_gather(c, x, sizeof x, y, 0, &err) == 0);
+	for (int p = 0; rank == 0 && p < size; p++)
+		assert(y[2 * p] == 10.0 * p && y[2 * p + 1] == 1);
+	assert(dlb_comm_barrier(c, &err) == 0);
+	assert(dlb_comm_agree(c, 0, &err, &who) == 0);
+	if (rank)
+		dlb_fail(&err, NULL, "rank %d", rank);
+	if (size > 1) {
+		assert(dlb_comm_agree(c, rank ? -1 : 0, &err, &who) == -1);
+		assert(who == 1 && !strcmp(err.what, "rank 1"));
+	}
+}
+
+static void silence(struct dlb_comm *c, int rank, int size)
+{
+	struct dlb_request r = { 0 };
+	struct dlb_error err = { .what = "" };
+	double start_s = dlb_clock_s();
+	int x;
+
+	if (size < 2)
+		return;
+	if (rank == 0) {
+		dlb_comm_set_timeout(c, 0.3);
+		dlb_comm_irecv(c, &x, sizeof x, 1, 9, &r);
+		assert(dlb_comm_wait(c, &r, &err) == -1 && dlb_comm_broken(c));
+		assert(strstr(err.what, "lost rank 1") && dlb_clock_s() - start_s < 5);
+		assert(dlb_comm_barrier(c, &err) == -1 && dlb_comm_agree(c, 0, &err, NULL) == -1);
+		dlb_comm_abort(c, 42);
+	}
+	for (;;)
+		dlb_sleep_s(0.1);
+}
+
+static int rank_main(bool quiet_peer)
+{
+	struct dlb_comm *c;
+	struct dlb_error err;
+
+	if (dlb_comm_new(&c, 30, &err))
+		return 1;
+	messages(c, dlb_comm_rank(c), dlb_comm_size(c));
+	collectives(c, dlb_comm_rank(c), dlb_comm_size(c));
+	if (quiet_peer)
+		silence(c, dlb_comm_rank(c), dlb_comm_size(c));
+	dlb_comm_free(c);
+	return 0;
+}
+
+static int start(const char *self, int n, const char *how)
+{
+	char command[1024];
+	int status;
+
+	snprintf(command, sizeof command, "mpiexec -n %d --oversubscribe --bind-to none '%s' %s >/dev/null 2>&1", n, self, how);
+	status = system(command);
+	return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+}
+
+int main(int argc, char **argv)
+{
+	struct dlb_comm *c;
+	struct dlb_error err;
+	double x = 3;
+
+	if (argc > 1)
+		return rank_main(!strcmp(argv[1], "silence"));
+	assert(dlb_comm_new_alone(&c, &err) == 0);
+	collectives(c, 0, 1);
+	assert(dlb_comm_allreduce_f64(c, &x, 1, DLB_COMM_SUM, &err) == 0 && x == 3);
+	dlb_comm_free(c);
+	if (!dlb_comm_is_open_mpi() || system("mpiexec --version >/dev/null 2>&1")) {
+		puts("no mpiexec of Open MPI");
+		return 77;
+	}
+	setenv("OMPI_ALLOW_RUN_AS_ROOT", "1", 1);
+	setenv("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1", 1);
+	for (int n = 1; n <= 4; n++)
+		assert(start(argv[0], n, "plain") == 0);
+	assert(start(argv[0], 2, "silence") == 42);
+	puts("comm: messages, collectives and agreement on 1 to 4 ranks, a silent peer");
+	return 0;
+}

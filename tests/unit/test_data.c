@@ -1,0 +1,228 @@
+/* lib/data: IDX plain and gzip, hostile headers, digits, text, random, transforms by hand-computed values, the
+ * order of an epoch, labels. */
+#include <assert.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+#include <zlib.h>
+#include "data/source.h"
+
+/* A graph of inputs only: x (n, c, h, w) or (n, d), label (n) or (n, d). */
+static void make_graph(struct dlb_graph *g, const int64_t *x, int n_dims, enum dlb_dtype dtype, int label_dims, int64_t bound)
+{
+	int t;
+
+	dlb_graph_init(g);
+	g->input = dlb_arena_array(&g->arena, 2, sizeof *g->input);
+	t = dlb_graph_add_tensor(g, "x", DLB_T_INPUT);
+	g->tensor[t].dtype = dtype;
+	g->tensor[t].bound = bound;
+	g->tensor[t].n_dims = n_dims;
+	g->tensor[t].dim[0] = (struct dlb_dim){ 1, 0 };
+	for (int i = 1; i < n_dims; i++)
+		g->tensor[t].dim[i] = (struct dlb_dim){ 0, x[i - 1] };
+	g->input[g->n_inputs++] = t;
+	t = dlb_graph_add_tensor(g, "label", DLB_T_LABEL);
+	g->tensor[t].dtype = DLB_I64;
+	g->tensor[t].bound = bound;
+	g->tensor[t].n_dims = label_dims;
+	g->tensor[t].dim[0] = (struct dlb_dim){ 1, 0 };
+	if (label_dims > 1)
+		g->tensor[t].dim[1] = (struct dlb_dim){ 0, x[0] };
+	g->input[g->n_inputs++] = t;
+	g->label = t;
+	g->seed = -1;
+}
+
+static void test_idx(void)
+{
+	static const unsigned char good[] = { 0, 0, 0x0b, 2, 0, 0, 0, 2, 0, 0, 0, 2, 0, 1, 0xff, 0xfe, 1, 0, 0, 3 };
+	unsigned char zip[256], bad[sizeof good];
+	struct dlb_error err = { .what = "" };
+	struct dlb_idx x;
+	z_stream z = { 0 };
+
+	assert(dlb_idx_parse(good, sizeof good, "good", &x, &err) == 0);
+	assert(x.dtype == DLB_I16 && x.n_dims == 2 && x.dim[0] == 2 && x.dim[1] == 2);
+	assert(dlb_value_int(x.data, x.dtype, 1) == -2 && dlb_value_int(x.data, x.dtype, 2) == 256);
+	dlb_idx_release(&x);
+
+	assert(deflateInit2(&z, 9, Z_DEFLATED, 16 + MAX_WBITS, 8, Z_DEFAULT_STRATEGY) == Z_OK);
+	z.next_in = (unsigned char *)(uintptr_t)good;
+	z.avail_in = sizeof good;
+	z.next_out = zip;
+	z.avail_out = sizeof zip;
+	assert(deflate(&z, Z_FINISH) == Z_STREAM_END);
+	assert(dlb_idx_parse(zip, z.total_out, "zip", &x, &err) == 0 && dlb_value_int(x.data, x.dtype, 3) == 3);
+	dlb_idx_release(&x);
+	for (size_t n = 0; n < z.total_out - 8; n++)		/* the last 8 bytes are gzip's own check */
+		assert(dlb_idx_parse(zip, n, "zip", &x, &err) == -1 && err.what[0]);
+	deflateEnd(&z);
+
+	for (size_t n = 0; n < sizeof good; n++)
+		assert(dlb_idx_parse(good, n, "short", &x, &err) == -1);
+	for (size_t i = 0; i < 12; i++) {
+		memcpy(bad, good, sizeof good);
+		bad[i] = 0xfb;
+		assert(dlb_idx_parse(bad, sizeof bad, "bad", &x, &err) == -1);
+	}
+}
+
+static void test_transform(void)
+{
+	static const unsigned char pixel[4] = { 0, 255, 51, 102 };
+	static const char *const bad[] = { "scale", "scale=", "scale=x", "scale=1/0", "pad=-1", "pad=1,", "channels=0", "blur=3",
+					   "normalise=1", "normalise=1/0", "normalise=1:2/1", "scale=1/255pad=1", ",", "=" };
+	struct dlb_transform t;
+	struct dlb_error err;
+	float out[2 * 16];
+
+	assert(dlb_transform_parse("scale=1/255,pad=1,normalise=0.5/0.25,channels=2", &t, &err) == 0);
+	assert(dlb_transform_bind(&t, 1, 2, 2, &err) == 0);
+	assert(t.out_c == 2 && t.out_h == 4 && t.out_w == 4);
+	dlb_transform_apply(&t, DLB_U8, pixel, out);
+	for (int c = 0; c < 2; c++) {
+		assert(out[16 * c] == -2.0f && out[16 * c + 15] == -2.0f);		/* padding, normalised */
+		assert(out[16 * c + 5] == -2.0f && out[16 * c + 6] == 2.0f);		/* 0 and 255 */
+		assert(out[16 * c + 9] == (51.0f / 255.0f - 0.5f) / 0.25f);
+	}
+	dlb_transform_release(&t);
+	for (int i = 0; i < DLB_LEN(bad); i++)
+		assert(dlb_transform_parse(bad[i], &t, &err) == -1);
+	assert(dlb_transform_parse("channels=3", &t, &err) == 0 && dlb_transform_bind(&t, 2, 2, 2, &err) == -1);
+	dlb_transform_release(&t);
+}
+
+static void test_digits(void)
+{
+	struct dlb_graph g;
+	struct dlb_data *d, *e;
+	struct dlb_error err = { .what = "" };
+	float *x = malloc(1797 * 64 * sizeof *x), half[2 * 64];
+	int64_t label[1797], counts[10] = { 0 };
+	double sum = 0;
+
+	make_graph(&g, (int64_t[]){ 1, 8, 8 }, 4, DLB_F32, 1, 10);
+	assert(dlb_data_open(&d, "digits", "scale=1/16", false, 1, &g, &err) == 0);
+	assert(dlb_data_count(d) == 1797);
+	dlb_data_fill(d, 0, 0, 0, 1797, x);
+	dlb_data_fill(d, 1, 0, 0, 1797, label);
+	for (int i = 0; i < 1797; i++)
+		counts[label[i]]++;
+	for (int i = 0; i < 10; i++)
+		assert(counts[i] >= 174 && counts[i] <= 183);	/* what the data set says of itself */
+	for (int i = 0; i < 1797 * 64; i++)
+		sum += x[i];
+	assert(fabs(sum * 16 - 561718) < 0.5 && x[2] == 5.0f / 16.0f && label[0] == 0 && label[1] == 1);
+	assert(dlb_data_counted(d, 0, 5, 7) == 7);
+
+	/* Shuffled: every sample once an epoch, another order in the next, the same again when asked again. */
+	assert(dlb_data_open(&e, "digits:test", NULL, true, 7, &g, &err) == 0 && dlb_data_count(e) == 360);
+	dlb_data_fill(e, 1, 3, 0, 360, label);
+	memset(counts, 0, sizeof counts);
+	for (int i = 0; i < 360; i++)
+		counts[label[i]]++;
+	for (int i = 0; i < 10; i++)
+		assert(counts[i] > 25 && counts[i] < 45);
+	int64_t again[360], other[360];
+	dlb_data_fill(e, 1, 4, 0, 360, other);
+	dlb_data_fill(e, 1, 5, 0, 1, again);
+	dlb_data_fill(e, 1, 3, 100, 260, again + 100);
+	assert(!memcmp(again + 100, label + 100, 260 * sizeof *label) && memcmp(other, label, sizeof other));
+	dlb_data_fill(e, 0, 3, 10, 2, half);
+	assert(half[0] >= 0 && half[0] <= 16);
+	dlb_data_close(d);
+	dlb_data_close(e);
+	dlb_graph_release(&g);
+	free(x);
+
+	/* What does not fit is refused, with the cure where there is one. */
+	make_graph(&g, (int64_t[]){ 1, 12, 12 }, 4, DLB_F32, 1, 10);
+	assert(dlb_data_open(&d, "digits", NULL, false, 1, &g, &err) == -1 && strstr(err.hint, "pad=2"));
+	dlb_graph_release(&g);
+	make_graph(&g, (int64_t[]){ 64 }, 2, DLB_F64, 1, 10);
+	assert(dlb_data_open(&d, "digits", NULL, false, 1, &g, &err) == 0);
+	double wide[64];
+	dlb_data_fill(d, 0, 0, 0, 1, wide);
+	assert(wide[2] == 5.0);
+	dlb_data_close(d);
+	dlb_graph_release(&g);
+	make_graph(&g, (int64_t[]){ 64 }, 2, DLB_F32, 1, 9);
+	assert(dlb_data_open(&d, "digits", NULL, false, 1, &g, &err) == -1 && strstr(err.what, "label 9"));
+	assert(dlb_data_open(&d, "digit", NULL, false, 1, &g, &err) == -1 && strstr(err.hint, "digits"));
+	dlb_graph_release(&g);
+}
+
+static void test_tokens(void)
+{
+	char path[] = "/tmp/dlb-test-XXXXXX";
+	int fd = mkstemp(path);
+	struct dlb_graph g;
+	struct dlb_data *d;
+	struct dlb_error err = { .what = "" };
+	char spec[64];
+	int64_t x[6], y[6];
+
+	assert(fd >= 0 && write(fd, "cabbac\nd", 8) == 8);
+	close(fd);
+	snprintf(spec, sizeof spec, "tokens:%s", path);
+	make_graph(&g, (int64_t[]){ 3 }, 2, DLB_I64, 2, 5);
+	assert(dlb_data_open(&d, spec, NULL, false, 1, &g, &err) == 0 && dlb_data_count(d) == 2);
+	dlb_data_fill(d, 0, 0, 0, 2, x);
+	dlb_data_fill(d, 1, 0, 0, 2, y);
+	/* sorted: \n a b c d = 0..4; sample i starts at 3 i */
+	static const int64_t want_x[] = { 3, 1, 2, 2, 1, 3 }, want_y[] = { 1, 2, 2, 1, 3, 0 };
+	assert(!memcmp(x, want_x, sizeof x) && !memcmp(y, want_y, sizeof y));
+	assert(dlb_data_counted(d, 0, 0, 2) == 6);
+	dlb_data_close(d);
+	g.tensor[0].bound = 4;
+	assert(dlb_data_open(&d, spec, NULL, false, 1, &g, &err) == -1);
+	dlb_graph_release(&g);
+	unlink(path);
+}
+
+static void test_random(void)
+{
+	struct dlb_graph g;
+	struct dlb_data *d;
+	struct dlb_error err;
+	float *x = malloc(5000 * sizeof *x), part[50];
+	int64_t y[1000];
+	double sum = 0, square = 0;
+	int seen[7] = { 0 };
+
+	make_graph(&g, (int64_t[]){ 5 }, 2, DLB_F32, 1, 7);
+	g.tensor[0].bound = 0;
+	assert(dlb_data_open(&d, "random", NULL, true, 3, &g, &err) == 0 && dlb_data_count(d) == DLB_DATA_ENDLESS);
+	dlb_data_fill(d, 0, 0, 0, 1000, x);
+	dlb_data_fill(d, 0, 0, 100, 10, part);
+	assert(!memcmp(part, x + 500, sizeof part));		/* by index alone */
+	for (int i = 0; i < 5000; i++) {
+		sum += x[i];
+		square += (double)x[i] * x[i];
+	}
+	assert(fabs(sum / 5000) < 0.06 && fabs(square / 5000 - 1) < 0.1);
+	dlb_data_fill(d, 1, 0, 0, 1000, y);
+	for (int i = 0; i < 1000; i++) {
+		assert(y[i] >= 0 && y[i] < 7);
+		seen[y[i]]++;
+	}
+	for (int i = 0; i < 7; i++)
+		assert(seen[i] > 90);
+	dlb_data_close(d);
+	dlb_graph_release(&g);
+	free(x);
+}
+
+int main(void)
+{
+	test_idx();
+	test_transform();
+	test_digits();
+	test_tokens();
+	test_random();
+	puts("data: IDX, transforms, digits, text, random, orders");
+	return 0;
+}
