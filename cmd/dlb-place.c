@@ -1,0 +1,218 @@
+/* dlb-place: cost + balance (weights) -> plan. */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "balance/balance.h"
+#include "optim/optim.h"
+#include "place/place.h"
+#include "util/cli.h"
+
+struct options {
+	const char *algorithm, *schedule, *optimizer;	/* NULL: as in the plan there is, else the default */
+	int64_t micro_batches, seed;
+	bool micro_batches_given, seed_given, no_timeline;
+	struct dlb_cli *cli;
+};
+struct input {
+	struct dlb_graph graph;
+	struct dlb_cluster cluster;
+	struct dlb_cost cost;
+	struct dlb_balance balance;
+	struct dlb_plan plan;				/* the one there is */
+	bool has_balance, has_plan;
+	int optimizer;
+};
+
+static void tried(void *arg, const char *name, double ranked_s, double value_s, const struct dlb_error *err)
+{
+	const struct dlb_cli *cli = arg;
+	if (err)
+		dlb_cli_say(cli, "%-14s %s", name, err->what);
+	else
+		dlb_cli_say(cli, "%-14s step %.6g ms, ranked %.6g ms", name, value_s * 1e3, ranked_s * 1e3);
+}
+
+static int list(const struct dlb_cli *cli)
+{
+	for (const struct dlb_placer *p = dlb_placers; p->name; p++)
+		printf("%-14s %s%s\n", p->name, p->summary, p->trivial ? " (trivial)" : "");
+	return dlb_cli_close_stdout(cli);
+}
+
+/* The optimizer that memory and updates are counted for: the option, the run section's, the plan's, sgd. */
+static int find_optimizer(const struct dlb_doc *doc, const struct options *o, struct input *in, struct dlb_error *err)
+{
+	struct dlb_optimizer_choice choice;
+	const char *name = o->optimizer;
+	if (!name && dlb_doc_section(doc, "run")) {
+		if (dlb_optimizer_read(doc, &choice, err))
+			return -1;
+		in->optimizer = choice.rule;
+		return 0;
+	}
+	if (!name && in->has_plan)
+		name = in->plan.optimizer;
+	in->optimizer = dlb_optimizer_find(name ? name : "sgd");
+	if (in->optimizer >= 0)
+		return 0;
+	const char *names[16];
+	int n = 0;
+	for (const struct dlb_optimizer *x = dlb_optimizers; x->name && n < 16; x++)
+		names[n++] = x->name;
+	const char *near = dlb_nearest(name, names, n);
+	dlb_fail(err, NULL, "no optimizer '%s'", name);
+	return near ? dlb_hint(err, "did you mean '%s'?", near) : -1;
+}
+
+static int read_input(const struct dlb_doc *doc, const struct options *o, struct input *in, struct dlb_error *err)
+{
+	if (dlb_graph_read(doc, &in->graph, err) || dlb_cluster_read(doc, &in->cluster, err) ||
+	    dlb_cost_read(doc, &in->graph, &in->cluster, &in->cost, err))
+		return -1;
+	if (dlb_doc_section(doc, "balance")) {
+		if (dlb_balance_read(doc, in->cluster.n_nodes, &in->balance, err))
+			return -1;
+		in->has_balance = true;
+	}
+	if (dlb_doc_section(doc, "plan")) {
+		if (dlb_plan_read(doc, &in->cost, &in->plan, NULL, err))
+			return -1;
+		in->has_plan = true;
+	}
+	if (find_optimizer(doc, o, in, err))
+		return -1;
+	dlb_cost_set_optimizer(&in->cost, in->optimizer);
+	return 0;
+}
+
+static int set_up(const struct options *o, struct input *in, struct dlb_problem *p, struct dlb_error *err)
+{
+	const char *schedule = o->schedule ? o->schedule : in->has_plan ? in->plan.schedule : dlb_schedules[0].name;
+	*p = (struct dlb_problem){ .graph = &in->graph, .cluster = &in->cluster, .cost = &in->cost };
+	p->batch = in->has_plan ? in->plan.batch : in->graph.batch;
+	p->micro_batches = (int)(o->micro_batches_given ? o->micro_batches : in->has_plan ? in->plan.micro_batches : 1);
+	p->seed = o->seed_given || !in->has_plan ? (uint64_t)o->seed : in->plan.seed;
+	p->schedule = dlb_schedule_find(schedule);
+	p->n_state = dlb_optimizers[in->optimizer].n_state;
+	p->tried = tried;
+	p->tried_arg = o->cli;
+	if (in->has_balance) {
+		p->weight = in->balance.weight;
+		p->kappa = in->balance.kappa;
+	}
+	if (!p->schedule)
+		return dlb_fail(err, NULL, "no schedule '%s'; there are 1f1b and gpipe", schedule);
+	return dlb_problem_init(p, err);
+}
+
+/* Balanced, or told to stay: the best placement measured, else the one there is. */
+static int keep(const struct dlb_problem *p, const struct input *in, struct dlb_plan *plan, struct dlb_error *err)
+{
+	const int *placement = in->balance.n_placement == in->graph.n_ops ? in->balance.best_placement : in->plan.placement;
+	if (dlb_plan_make(p, placement, plan, NULL, err))
+		return -1;
+	dlb_plan_moved(p, in->plan.placement, plan);
+	return 0;
+}
+
+static int make_plan(const struct options *o, const struct input *in, const struct dlb_problem *p, struct dlb_plan *plan,
+		     struct dlb_error *err)
+{
+	const char *algorithm = o->algorithm ? o->algorithm : in->has_plan && in->plan.algorithm_given ? in->plan.algorithm : NULL;
+	bool kept = false;
+	if (o->algorithm || !in->has_plan) {			/* asked for: exactly that one */
+		if (dlb_place(p, algorithm, plan, err))
+			return -1;
+		if (in->has_plan)
+			dlb_plan_moved(p, in->plan.placement, plan);
+		return 0;
+	}
+	if (in->has_balance && (in->balance.converged || in->balance.keep)) {
+		if (keep(p, in, plan, err))
+			return -1;
+		kept = true;
+	} else if (dlb_place_again(p, algorithm, in->plan.placement, plan, &kept, err)) {
+		return -1;
+	}
+	if (kept) {
+		plan->winner = in->plan.winner;
+		plan->algorithm = in->plan.algorithm;
+		plan->algorithm_given = in->plan.algorithm_given;
+		dlb_cli_say(o->cli, "the placement stays");
+	}
+	return 0;
+}
+
+static int place(struct dlb_doc *doc, const struct options *o, struct dlb_error *err)
+{
+	static const char *const inputs[] = { "graph", "cluster", "cost", NULL };
+	struct input *in = dlb_xcalloc(1, sizeof *in);
+	struct dlb_problem p = { .n_groups = 0 };
+	struct dlb_plan plan = { .n_ops = 0 };
+	int rc = -1;
+	dlb_graph_init(&in->graph);
+	if (read_input(doc, o, in, err) || set_up(o, in, &p, err) || make_plan(o, in, &p, &plan, err))
+		goto out;
+	plan.optimizer = dlb_optimizers[in->optimizer].name;
+	if (o->no_timeline)
+		plan.timeline = NULL;
+	json_t *section = dlb_plan_write(&plan);
+	json_object_set_new(section, "inputs", dlb_doc_input_hashes(doc, inputs));
+	dlb_doc_set(doc, "plan", section);
+	dlb_cli_say(o->cli, "%s: step %.6g ms, bound %.6g ms (gap %.1f %%), imbalance %.3f, %d ops moved", plan.winner,
+		    plan.value_s * 1e3, plan.bound_s * 1e3, plan.gap * 100, plan.imbalance, plan.moved_ops);
+	rc = 0;
+out:
+	dlb_plan_release(&plan);
+	dlb_problem_release(&p);
+	dlb_plan_release(&in->plan);
+	dlb_balance_release(&in->balance);
+	dlb_cost_release(&in->cost);
+	dlb_cluster_release(&in->cluster);
+	dlb_graph_release(&in->graph);
+	free(in);
+	return rc;
+}
+
+int main(int argc, char **argv)
+{
+	struct options o = { .micro_batches = 1, .seed = 1 };
+	bool list_them = false;
+	const struct dlb_opt opts[] = {
+		{ 'a', "algorithm", DLB_OPT_STR, &o.algorithm, "NAME", "placement algorithm (default: try them, keep the best)", NULL, 0, 0 },
+		{ 'm', "micro-batches", DLB_OPT_INT, &o.micro_batches, "M", "micro-batches a step (default 1)", &o.micro_batches_given, 1, 1 << 20 },
+		{ 0, "schedule", DLB_OPT_STR, &o.schedule, "NAME", "1f1b or gpipe (default 1f1b)", NULL, 0, 0 },
+		{ 0, "seed", DLB_OPT_INT, &o.seed, "N", "for random placements (default 1)", &o.seed_given, 0, 0 },
+		{ 0, "optimizer", DLB_OPT_STR, &o.optimizer, "NAME", "optimizer whose memory and time are counted (default sgd)", NULL, 0, 0 },
+		{ 0, "no-timeline", DLB_OPT_FLAG, &o.no_timeline, NULL, "leave the predicted time-line out", NULL, 0, 0 },
+		{ 0, "list", DLB_OPT_FLAG, &list_them, NULL, "list the algorithms", NULL, 0, 0 },
+	};
+	struct dlb_cli cli = { .tool = "dlb-place", .usage = "[OPTION...] [FILE]", .summary = "place every op on a node",
+			       .opts = opts, .n_opts = DLB_LEN(opts), .max_operands = 1 };
+	struct dlb_error err = { .what = "" };
+	struct dlb_doc doc;
+
+	o.cli = &cli;
+	if (dlb_cli_parse(&cli, argc, argv))
+		return cli.status;
+	if (list_them)
+		return list(&cli);
+	if (o.algorithm && !dlb_placer_find(o.algorithm))
+		return dlb_cli_usage(&cli, "no algorithm '%s'", o.algorithm);
+	if (o.schedule && !dlb_schedule_find(o.schedule))
+		return dlb_cli_usage(&cli, "no schedule '%s'", o.schedule);
+	if (dlb_doc_read(&doc, cli.n_operands ? cli.operands[0] : NULL, &err))
+		return dlb_cli_die(&cli, &err);
+	if (place(&doc, &o, &err)) {
+		dlb_doc_release(&doc);
+		return dlb_cli_die(&cli, &err);
+	}
+	dlb_doc_provenance(&doc, cli.tool, argc, argv);
+	int failed = dlb_doc_write(&doc, stdout, &err);
+	dlb_doc_release(&doc);
+	if (failed)
+		return dlb_cli_die(&cli, &err);
+	return dlb_cli_close_stdout(&cli);
+}
