@@ -9,18 +9,18 @@
 #include "cluster/cluster.h"
 #include "comm/comm.h"
 #include "cost/profile.h"
-#include "exec/exec.h"
+#include "exec/launch.h"
+#include "exec/probe.h"
+#include "exec/profiling.h"
 #include "graph/graph.h"
 #include "model/onnx.h"
 #include "model/weights.h"
 #include "util/cli.h"
-#include "util/clock.h"
 #include "util/hash.h"
-#include "util/stats.h"
 
 enum { MAX_DEVICES = 16 };
 
-struct device { struct dlb_backend be; const char *name; bool open; };
+struct device { struct dlb_backend be; const char *name; };
 struct options {
 	int64_t batch;
 	const char *loss, *dtype, *topology, *weights;
@@ -29,13 +29,20 @@ struct options {
 };
 struct work {
 	const struct dlb_cli *cli;
+	struct dlb_comm *comm;			/* NULL: not under mpirun */
 	const struct options *o;
 	struct device device[MAX_DEVICES];
 	int n_devices;
 	struct dlb_arena arena;
 	struct dlb_graph training, eval, *g;	/* g: the one that is written; eval borrows from training */
 	struct dlb_profile p;
+	int who;				/* the rank that failed */
 };
+
+static int rank_of(const struct work *w)
+{
+	return w->comm ? dlb_comm_rank(w->comm) : 0;
+}
 
 /* -- devices: "cpu" is one thread, "cpu/4" four -- */
 
@@ -59,7 +66,6 @@ static int open_device(struct work *w, const char *text, struct dlb_error *err)
 	}
 	if (ops->open(0, threads, &d->be, err))
 		return -1;
-	d->open = true;
 	d->name = dlb_cluster_kind_name(&w->arena, backend, threads);
 	w->n_devices++;
 	return 0;
@@ -132,92 +138,40 @@ static void say_warnings(struct work *w)
 
 /* -- measuring -- */
 
-/* Enough repeats for a median, not more than about a second of them. */
-static int repeats_for(double step_s)
-{
-	const double n = step_s > 0 ? 1.0 / step_s : 30;
+struct shown { struct dlb_progress bar; const struct dlb_cli *cli; int done, total; };
 
-	return n < 3 ? 3 : n > 30 ? 30 : (int)n;
+static void show_progress(void *ctx, const char *kind, int64_t batch)
+{
+	struct shown *s = ctx;
+	char what[100];
+
+	snprintf(what, sizeof what, "%s, batch %lld", kind, (long long)batch);
+	dlb_progress_update(&s->bar, s->done++, s->total, what);
 }
 
-static double sum_of(const double *op_s, int n)
+static void show_warning(void *ctx, const char *kind, int64_t batch, const struct dlb_error *err)
 {
-	double s = 0;
+	struct shown *s = ctx;
 
-	for (int i = 0; i < n; i++)
-		s += isfinite(op_s[i]) ? op_s[i] : 0;
-	return s;
-}
-
-/* One row per signature: the median over the ops that share it. */
-static void take_times(struct dlb_profile *p, int kind, int b, const double *op_s, const double *scratch,
-		       const double *packed)
-{
-	for (int r = 0; r < p->n_rows; r++) {
-		struct dlb_profile_row *row = &p->row[r];
-		double *x = dlb_xcalloc((size_t)row->n_ops, sizeof *x);
-		int n = 0;
-		for (int i = 0; i < row->n_ops; i++)
-			if (!isnan(op_s[row->op[i]]))
-				x[n++] = op_s[row->op[i]];
-		if (n)
-			row->time_s[kind][b] = dlb_median(x, n);
-		if (b == 0) {
-			row->scratch_bytes[kind] = scratch[row->op[0]];
-			row->packed_bytes[kind] = packed[row->op[0]];
-		}
-		free(x);
-	}
-}
-
-static int measure_device(struct work *w, struct device *d, struct dlb_progress *progress, int *done, int total,
-			  struct dlb_error *err)
-{
-	struct dlb_profile *p = &w->p;
-	const int kind = dlb_profile_add_kind(p, d->name), n_ops = w->g->n_ops;
-	double *op_s = dlb_xcalloc(3 * (size_t)n_ops + 1, sizeof *op_s), *scratch = op_s + n_ops, *packed = scratch + n_ops;
-	int rc = -1, measured = 0;
-
-	for (int b = 0; b < p->n_batches; b++) {
-		char what[80];
-		snprintf(what, sizeof what, "%s, batch %lld", d->name, (long long)p->batch[b]);
-		dlb_progress_update(progress, (*done)++, total, what);
-		/* once to see how long a step takes, then for the medians */
-		if (dlb_exec_measure(w->g, &d->be, p->batch[b], 1, 1, op_s, NULL, NULL, err) ||
-		    dlb_exec_measure(w->g, &d->be, p->batch[b], 2, repeats_for(sum_of(op_s, n_ops)), op_s, scratch, packed, err)) {
-			if (b + 1 < p->n_batches || measured) {
-				dlb_cli_warn(w->cli, "batch %lld is not measured on %s: %s", (long long)p->batch[b], d->name,
-					     err->what);
-				continue;
-			}
-			goto out;
-		}
-		measured++;
-		take_times(p, kind, b, op_s, scratch, packed);
-		if (b == 0)
-			p->step_s[kind] = sum_of(op_s, n_ops);
-	}
-	if (!measured)
-		goto out;
-	rc = 0;
-out:
-	free(op_s);
-	return rc;
+	dlb_cli_warn(s->cli, "batch %lld is not measured on %s: %s", (long long)batch, kind, err->what);
 }
 
 static int measure(struct work *w, struct dlb_error *err)
 {
-	struct dlb_progress progress;
-	int done = 0, rc = 0;
+	struct shown s = { .cli = w->cli };
+	const struct dlb_profile_watch watch = { .progress = show_progress, .warn = show_warning, .ctx = &s };
+	struct dlb_profile_device d[MAX_DEVICES];
 
 	if (!w->p.n_batches)
 		dlb_profile_init(&w->p, w->g, w->g->batch);
 	if (w->o->analytic)
 		return 0;
-	dlb_progress_start(&progress, "measuring", w->cli->quiet);
-	for (int i = 0; i < w->n_devices && !rc; i++)
-		rc = measure_device(w, &w->device[i], &progress, &done, w->n_devices * w->p.n_batches, err);
-	dlb_progress_end(&progress);
+	for (int i = 0; i < w->n_devices; i++)
+		d[i] = (struct dlb_profile_device){ &w->device[i].be, w->device[i].name };
+	s.total = w->n_devices * w->p.n_batches;
+	dlb_progress_start(&s.bar, "measuring", w->cli->quiet || rank_of(w));
+	const int rc = dlb_profile_measure(&w->p, w->g, d, w->n_devices, w->comm, &watch, err);
+	dlb_progress_end(&s.bar);
 	return rc;
 }
 
@@ -250,15 +204,21 @@ static void print_summary(const struct work *w)
 
 static int make_cluster(struct work *w, const char *path, struct dlb_doc *doc, struct dlb_error *err)
 {
+	const char *topology = w->o->topology;
 	struct dlb_cluster c;
-	int rc;
+	int rc = 0;
 
-	if (path ? dlb_doc_read(doc, path, err) : (dlb_doc_init(doc, "cluster"), 0))
-		return -1;
-	if (open_devices(w, err))
-		return -1;
+	if (path)
+		rc = dlb_doc_read(doc, path, err);
+	else
+		dlb_doc_init(doc, "cluster");
 	dlb_cluster_init(&c);
-	rc = dlb_cluster_discover(&c, w->o->topology, w->device[0].be.n_threads, err);
+	rc = rc || open_devices(w, err) ? -1 : 0;
+	if (w->comm)
+		rc = dlb_comm_agree(w->comm, rc, err, &w->who);
+	if (!rc)
+		rc = topology ? dlb_cluster_discover(&c, topology, w->device[0].be.n_threads, err)
+			: dlb_cluster_probe(w->comm, w->device[0].be.n_threads, &c, err);
 	if (!rc)
 		rc = dlb_cluster_check(&c, err);
 	if (!rc)
@@ -304,11 +264,17 @@ static int make_profile(struct work *w, const char *path, struct dlb_doc *doc, s
 {
 	static const char *const inputs[] = { "graph", NULL };
 
-	if (open_devices(w, err) || take_input(w, path, doc, err))
+	int rc = open_devices(w, err) || take_input(w, path, doc, err) ? -1 : 0;
+	if (w->comm)
+		rc = dlb_comm_agree(w->comm, rc, err, &w->who);
+	if (rc)
 		return -1;
-	say_warnings(w);
+	if (!rank_of(w))
+		say_warnings(w);
 	if (measure(w, err))
 		return dlb_error_at(err, path ? path : "<stdin>");
+	if (rank_of(w))
+		return 0;
 	json_t *section = dlb_profile_write(&w->p);
 	json_object_set_new(section, "inputs", dlb_doc_input_hashes(doc, inputs));
 	dlb_doc_set(doc, "profile", section);
@@ -323,6 +289,18 @@ static int check_options(const struct dlb_cli *cli, const struct options *o)
 	if (o->topology && !o->cluster)
 		return dlb_cli_usage(cli, "--topology belongs to --cluster");
 	return 0;
+}
+
+static void release(struct work *w, struct dlb_doc *doc)
+{
+	dlb_doc_release(doc);
+	dlb_profile_release(&w->p);
+	dlb_graph_release(&w->eval);
+	dlb_graph_release(&w->training);
+	dlb_arena_release(&w->arena);
+	for (int i = 0; i < w->n_devices; i++)
+		w->device[i].be.ops->close(&w->device[i].be);
+	dlb_comm_free(w->comm);
 }
 
 int main(int argc, char **argv)
@@ -357,22 +335,18 @@ int main(int argc, char **argv)
 		return status;
 	dlb_graph_init(&w.training);
 	dlb_graph_init(&w.eval);
-	int rc = o.cluster ? make_cluster(&w, cli.n_operands ? cli.operands[0] : NULL, &doc, &err)
-		: make_profile(&w, cli.n_operands ? cli.operands[0] : NULL, &doc, &err);
-	if (!rc) {
+	int rc = dlb_launch_joined() ? dlb_comm_new(&w.comm, 0, &err) : 0;
+	if (!rc)
+		rc = (o.cluster ? make_cluster : make_profile)(&w, cli.n_operands ? cli.operands[0] : NULL, &doc, &err);
+	if (!rc && !rank_of(&w)) {
 		dlb_doc_provenance(&doc, cli.tool, argc, argv);
 		rc = dlb_doc_write(&doc, stdout, &err);
 	}
-	dlb_doc_release(&doc);
-	dlb_profile_release(&w.p);
-	dlb_graph_release(&w.eval);
-	dlb_graph_release(&w.training);
-	dlb_arena_release(&w.arena);
-	for (int i = 0; i < w.n_devices; i++)
-		w.device[i].be.ops->close(&w.device[i].be);
-	if (rc)
-		return dlb_cli_die(&cli, &err);
-	status = dlb_cli_close_stdout(&cli);
+	/* under mpirun all ranks know of a failure; the lowest that saw it says it */
+	status = rc && rank_of(&w) == w.who ? dlb_cli_die(&cli, &err) : rc ? 2 : 0;
+	if (!rc && !rank_of(&w))
+		status = dlb_cli_close_stdout(&cli);
+	release(&w, &doc);
 	dlb_cli_release(&cli);
 	return status;
 }

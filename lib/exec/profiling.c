@@ -1,0 +1,183 @@
+/* Filling a profile: see profiling.h. */
+#include "exec/profiling.h"
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include "exec/exec.h"
+#include "exec/probe.h"
+#include "util/stats.h"
+
+enum { MAX_KIND = 64 };			/* bytes of a kind's name in a message */
+
+/* -- one device -- */
+
+/* Enough repeats for a median, not more than about a second of them. */
+static int repeats_for(double step_s)
+{
+	const double n = step_s > 0 ? 1.0 / step_s : 30;
+
+	return n < 3 ? 3 : n > 30 ? 30 : (int)n;
+}
+
+static double sum_of(const double *op_s, int n)
+{
+	double s = 0;
+
+	for (int i = 0; i < n; i++)
+		s += isfinite(op_s[i]) ? op_s[i] : 0;
+	return s;
+}
+
+/* One row per signature: the median over the ops that share it. */
+static void take_times(struct dlb_profile *p, int kind, int b, const double *op_s, const double *scratch,
+		       const double *packed)
+{
+	for (int r = 0; r < p->n_rows; r++) {
+		struct dlb_profile_row *row = &p->row[r];
+		double *x = dlb_xcalloc((size_t)row->n_ops + 1, sizeof *x);
+		int n = 0;
+		for (int i = 0; i < row->n_ops; i++)
+			if (!isnan(op_s[row->op[i]]))
+				x[n++] = op_s[row->op[i]];
+		row->time_s[kind][b] = n ? dlb_median(x, n) : NAN;
+		row->scratch_bytes[kind] = fmax(row->scratch_bytes[kind], scratch[row->op[0]]);
+		row->packed_bytes[kind] = fmax(row->packed_bytes[kind], packed[row->op[0]]);
+		free(x);
+	}
+}
+
+static int measure_size(struct dlb_profile *p, const struct dlb_graph *g, const struct dlb_profile_device *d, int kind, int b,
+			double *op_s, struct dlb_error *err)
+{
+	double *scratch = op_s + g->n_ops, *packed = scratch + g->n_ops;
+
+	/* once to see how long a step takes, then for the medians */
+	if (dlb_exec_measure(g, d->be, p->batch[b], 1, 1, op_s, NULL, NULL, err) ||
+	    dlb_exec_measure(g, d->be, p->batch[b], 2, repeats_for(sum_of(op_s, g->n_ops)), op_s, scratch, packed, err))
+		return -1;
+	take_times(p, kind, b, op_s, scratch, packed);
+	if (b == 0)
+		p->step_s[kind] = sum_of(op_s, g->n_ops);
+	return 0;
+}
+
+static int measure_device(struct dlb_profile *p, const struct dlb_graph *g, const struct dlb_profile_device *d,
+			  const struct dlb_profile_watch *watch, struct dlb_error *err)
+{
+	const int kind = dlb_profile_add_kind(p, d->kind);
+	double *op_s = dlb_xcalloc(3 * (size_t)g->n_ops + 1, sizeof *op_s);
+	int measured = 0, rc = 0;
+
+	for (int b = 0; b < p->n_batches; b++) {
+		if (watch && watch->progress)
+			watch->progress(watch->ctx, d->kind, p->batch[b]);
+		if (!measure_size(p, g, d, kind, b, op_s, err))
+			measured++;
+		else if (b + 1 < p->n_batches && watch && watch->warn)
+			watch->warn(watch->ctx, d->kind, p->batch[b], err);
+	}
+	free(op_s);
+	if (!measured)
+		return -1;
+	rc = dlb_device_probe(d->be, &p->peak_flops[kind], &p->bandwidth_Bps[kind], err);
+	return rc;
+}
+
+/* -- several ranks -- */
+
+/* All that is known of one kind, in numbers: the rows are the same on every rank. */
+static size_t flat_count(const struct dlb_profile *p)
+{
+	return 3 + (size_t)p->n_rows * ((size_t)p->n_batches + 3);
+}
+
+static void flatten(struct dlb_profile *p, int k, double *x, bool take)
+{
+#define MOVE(place) do { if (take) (place) = *x; else *x = (place); x++; } while (0)
+	MOVE(p->peak_flops[k]);
+	MOVE(p->bandwidth_Bps[k]);
+	MOVE(p->step_s[k]);
+	for (int r = 0; r < p->n_rows; r++) {
+		struct dlb_profile_row *row = &p->row[r];
+		for (int b = 0; b < p->n_batches; b++)
+			MOVE(row->time_s[k][b]);
+		MOVE(row->workspace_bytes[k]);
+		MOVE(row->scratch_bytes[k]);
+		MOVE(row->packed_bytes[k]);
+	}
+#undef MOVE
+}
+
+/* Names of every rank's device number i, on all ranks; "" where a rank has none. */
+static char *share_names(struct dlb_comm *c, const struct dlb_profile_device *d, int n, int i, struct dlb_error *err)
+{
+	char mine[MAX_KIND] = "", *all = dlb_xcalloc((size_t)dlb_comm_size(c), MAX_KIND);
+
+	if (i < n)
+		snprintf(mine, sizeof mine, "%s", d[i].kind);
+	if (dlb_comm_gather(c, mine, sizeof mine, all, 0, err) ||
+	    dlb_comm_bcast(c, all, (size_t)dlb_comm_size(c) * MAX_KIND, 0, err)) {
+		free(all);
+		return NULL;
+	}
+	return all;
+}
+
+/* Rank `from` measures `kind`; rank 0 gets the figures. */
+static int measure_there(struct dlb_profile *p, const struct dlb_graph *g, const struct dlb_profile_device *d, const char *kind,
+			 int from, struct dlb_comm *c, const struct dlb_profile_watch *watch, struct dlb_error *err)
+{
+	const int me = dlb_comm_rank(c);
+	const size_t n = flat_count(p);
+	int who, rc = me == from ? measure_device(p, g, d, watch, err) : 0;
+
+	if (dlb_comm_agree(c, rc, err, &who))
+		return -1;
+	double *x = dlb_xcalloc(n, sizeof *x), *all = me == 0 ? dlb_xcalloc(n * (size_t)dlb_comm_size(c), sizeof *all) : NULL;
+	if (me == from)
+		flatten(p, dlb_profile_find_kind(p, kind), x, false);
+	rc = dlb_comm_gather(c, x, n * sizeof *x, all, 0, err);
+	if (!rc && me == 0 && from != 0)
+		flatten(p, dlb_profile_add_kind(p, kind), all + n * (size_t)from, true);
+	free(all);
+	free(x);
+	return rc;
+}
+
+static int measure_all_ranks(struct dlb_profile *p, const struct dlb_graph *g, const struct dlb_profile_device *d, int n_devices,
+			     struct dlb_comm *c, const struct dlb_profile_watch *watch, struct dlb_error *err)
+{
+	double shape[3] = { n_devices, (double)flat_count(p), -(double)flat_count(p) };
+	char *name = NULL;
+	int rc = 0;
+
+	if (dlb_comm_allreduce_f64(c, shape, 3, DLB_COMM_MAX, err))
+		return -1;
+	if (shape[1] != -shape[2])
+		return dlb_fail(err, NULL, "the ranks were not given the same model and options");
+	for (int i = 0; i < (int)shape[0] && !rc; i++) {
+		if (!(name = share_names(c, d, n_devices, i, err)))
+			return -1;
+		for (int r = 0; r < dlb_comm_size(c) && !rc; r++) {
+			const char *kind = name + (size_t)r * MAX_KIND;
+			bool first = *kind;
+			for (int q = 0; q < r; q++)
+				first &= strcmp(kind, name + (size_t)q * MAX_KIND) != 0;
+			if (first)
+				rc = measure_there(p, g, i < n_devices ? &d[i] : NULL, kind, r, c, watch, err);
+		}
+		free(name);
+	}
+	return rc;
+}
+
+int dlb_profile_measure(struct dlb_profile *p, const struct dlb_graph *g, const struct dlb_profile_device *d, int n_devices,
+			struct dlb_comm *comm, const struct dlb_profile_watch *watch, struct dlb_error *err)
+{
+	if (comm && dlb_comm_size(comm) > 1)
+		return measure_all_ranks(p, g, d, n_devices, comm, watch, err);
+	for (int i = 0; i < n_devices; i++)
+		if (measure_device(p, g, &d[i], watch, err))
+			return -1;
+	return 0;
+}
