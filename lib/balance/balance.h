@@ -54,6 +54,7 @@ struct dlb_load {				/* one round */
 	double *predicted_busy_s;		/* under the costs alone, without kappa; 0: holds no ops */
 	double *structural_s;			/* u0_i from the balanced replay */
 	bool *free_node;			/* F: may take load */
+	int *kind;				/* of device; NULL: all alike */
 	double predicted_s;			/* T under the costs and the kappa the plan was made with */
 	double bound_s;				/* the plan's lower bound; 0: unknown */
 	int64_t steps;				/* measured in the round */

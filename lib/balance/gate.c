@@ -106,10 +106,13 @@ int dlb_balance_gate(const struct dlb_scene *s, const struct dlb_load *l, const 
 			*err = why;
 		return -1;
 	}
-	if (kept || !strcmp(next.hash, s->plan.hash))
+	if (kept || !strcmp(next.hash, s->plan.hash)) {
+		/* The plan stays, and its order too when it is the best one. */
+		b->keep = !strcmp(s->plan.hash, b->best_plan_hash);
 		b->expected_s = l->round_s;
-	else
+	} else {
 		judge(s, l, o, &next, dlb_place_value_s(&p, s->plan.placement), dlb_place_value_s(&p, next.placement), b);
+	}
 	dlb_plan_release(&next);
 	dlb_problem_release(&p);
 	return 0;

@@ -129,8 +129,10 @@ int dlb_load_of(const struct dlb_scene *s, const double *kappa, struct dlb_arena
 	l->predicted_busy_s = dlb_arena_array(a, n, sizeof(double));
 	l->structural_s = dlb_arena_array(a, n, sizeof(double));
 	l->free_node = dlb_arena_array(a, n, sizeof(bool));
+	l->kind = dlb_arena_array(a, n, sizeof(int));
 	for (int i = 0; i < l->n_nodes; i++) {
 		l->busy_s[i] = r->node[i].busy_s;
+		l->kind[i] = s->cluster.node[i].kind;
 		l->busy_se_s[i] = isfinite(r->node[i].busy_se_s) ? r->node[i].busy_se_s : 0;
 	}
 	if (dlb_program_compile(&s->plan, &s->cost, s->plan.batch, s->n_state, &g, err))

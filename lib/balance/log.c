@@ -1,8 +1,9 @@
 /* The rule `log`, the default: first mend the model, then the weights.
  *
  *     kappa_i     measured busy / predicted busy. A move that its noise does not explain is taken at once,
- *                 smaller ones are smoothed. In a round in which some kappa moved by more than 5 % the
+ *                 smaller ones are smoothed, and nodes of a kind within 5 % taken as alike. In a round in which some kappa moved by more than 5 % the
  *                 weights are held: nothing is corrected twice.
+ *     weights     move only when the round took longer than the corrected model foresaw
  *     dead band   act on i only if |v_i - vbar| > max(2 SE_i, 0.005 T)
  *     gain        one eta for all nodes, 0.8 at first; halved, floor 0.1, when a node's significant
  *                 v_i - vbar changes sign; back to 0.8 at a change point
@@ -15,11 +16,13 @@
  * round whenever eta e_max <= 1 (Hilbert's projective metric). */
 #include "balance/rules.h"
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 static const double kappa_moved = 0.05, smoothing = 0.5, least_eta = 0.1, change = 0.05, worse_by = 0.01;
 static const double ln2 = 0.69314718055994530942;
-static const double test_a_within = 0.02, test_b_within = 0.03, dead_band = 0.005;
+static const double test_a_within = 0.02, test_b_within = 0.03, dead_band = 0.005,
+		    foreseen = 0.03;
 
 /* The same plan (the best one, or the last round's) suddenly takes another time than before. */
 static bool change_point(const struct dlb_load *l, const struct dlb_balance *b)
@@ -38,29 +41,66 @@ static bool change_point(const struct dlb_load *l, const struct dlb_balance *b)
 	       fabs(l->round_s - was) > 3 * hypot(l->round_se_s, was_se);
 }
 
-/* Returns whether some kappa moved by more than 5 % against the others: what all have in common (a clock
- * that drifts) shifts no load, so it is not a correction that the weights could repeat. */
-static bool correct_model(const struct dlb_load *l, struct dlb_balance *b)
+struct kappa { double value; int node, kind; };
+
+static int by_kind_then_value(const void *a, const void *b)
 {
-	double *move = dlb_arena_array(&b->arena, (size_t)b->n_nodes + 1, sizeof *move), common = 0;
+	const struct kappa *x = a, *y = b;
+
+	if (x->kind != y->kind)
+		return x->kind < y->kind ? -1 : 1;
+	return x->value < y->value ? -1 : x->value > y->value;
+}
+
+/* Nodes of a kind whose kappas lie within 5 % are alike: they get their geometric mean. What is left of the
+ * noise then cannot move work between equal nodes. */
+static void pool(struct kappa *k, int n)
+{
+	qsort(k, (size_t)n, sizeof *k, by_kind_then_value);
+	for (int i = 0, end; i < n; i = end) {
+		double sum = 0;
+		for (end = i; end < n && k[end].kind == k[i].kind && k[end].value <= (1 + kappa_moved) * k[i].value; end++)
+			sum += log(k[end].value);
+		for (int j = i; j < end && end - i > 1; j++)
+			k[j].value = exp(sum / (end - i));
+	}
+}
+
+/* Returns whether some kappa moved by more than 5 % against the others: what all have in common (*common, a
+ * clock that drifts) shifts no load, so it is not a correction that the weights could repeat. */
+static bool correct_model(const struct dlb_load *l, struct dlb_balance *b, double *common)
+{
+	struct kappa *k = dlb_arena_array(&b->arena, (size_t)b->n_nodes + 1, sizeof *k);
 	bool moved = false;
+	double sum = 0;
 	int n = 0;
 
 	for (int i = 0; i < b->n_nodes; i++) {
 		if (!(l->predicted_busy_s[i] > 0) || !(l->busy_s[i] > 0))
 			continue;
 		double m = l->busy_s[i] / l->predicted_busy_s[i] / b->kappa[i], noise = 3 * l->busy_se_s[i] / l->busy_s[i];
-		move[i] = b->round == 1 || fabs(m - 1) > fmax(kappa_moved, noise) ? m : pow(m, smoothing);
-		common += log(move[i]);
-		n++;
+		bool at_once = b->round == 1 || fabs(m - 1) > fmax(kappa_moved, noise);
+		k[n].value = b->kappa[i] * (at_once ? m : pow(m, smoothing));
+		k[n].kind = l->kind ? l->kind[i] : 0;
+		k[n++].node = i;
 	}
-	common = n ? exp(common / n) : 1;
-	for (int i = 0; i < b->n_nodes; i++)
-		if (move[i] > 0) {
-			moved |= fabs(move[i] / common - 1) > kappa_moved;
-			b->kappa[i] *= move[i];
-		}
+	pool(k, n);
+	for (int i = 0; i < n; i++)
+		sum += log(k[i].value / b->kappa[k[i].node]);
+	*common = n ? exp(sum / n) : 1;
+	for (int i = 0; i < n; i++) {
+		moved |= fabs(k[i].value / b->kappa[k[i].node] / *common - 1) > kappa_moved;
+		b->kappa[k[i].node] = k[i].value;
+	}
 	return moved;
+}
+
+/* Whether the model foresaw this round. Then the waiting that is left is the plan's own (ops that cannot be
+ * cut, a graph too narrow), which the planner knew of: weights are for what the model cannot express, and
+ * would only stir. */
+static bool is_foreseen(const struct dlb_load *l, double common)
+{
+	return l->predicted_s > 0 && l->round_s - l->predicted_s * common <= fmax(3 * l->round_se_s, foreseen * l->round_s);
 }
 
 /* v_i, their mean and greatest over F. */
@@ -179,6 +219,7 @@ int dlb_rule_log(const struct dlb_load *l, const struct dlb_balance_options *o, 
 	struct dlb_balance_round *r = dlb_balance_begin(b, l, "log");
 	double *v = dlb_arena_array(&b->arena, (size_t)b->n_nodes + 1, sizeof *v);
 	bool kept = b->keep;
+	double common;
 
 	(void)err;
 	r->changed = change_point(l, b);
@@ -186,7 +227,7 @@ int dlb_rule_log(const struct dlb_load *l, const struct dlb_balance_options *o, 
 		dlb_balance_forget(b);
 		b->stable = 1;
 	}
-	r->held = correct_model(l, b);
+	r->held = correct_model(l, b, &common);
 	find_excess(l, v, r);
 	note_best(l, b);
 	b->expected_s = 0;
@@ -206,7 +247,7 @@ int dlb_rule_log(const struct dlb_load *l, const struct dlb_balance_options *o, 
 		b->eta = fmax(least_eta, b->eta / 2);
 		b->hold = b->hold_off;
 		b->hold_off *= 2;
-	} else if (!r->held) {
+	} else if (!r->held && !is_foreseen(l, common)) {
 		update_weights(l, v, r->mean_excess_s, b);
 	}
 	if (b->keep)
