@@ -1,0 +1,199 @@
+/* The plan and report sections: read(write(x)) = x, edited plans, and what is refused with which pointer. */
+#include "random_dag.h"
+#include "place/place.h"
+#include "plan/report.h"
+
+static struct dag d;
+
+static void make_plan(struct dlb_plan *plan)
+{
+	struct dlb_error err;
+	struct dlb_problem p = { .graph = &d.g, .cluster = &d.cl, .cost = &d.c, .micro_batches = 4, .batch = d.g.batch,
+				 .schedule = dlb_schedule_find("1f1b"), .seed = 1 };
+	assert(dlb_problem_init(&p, &err) == 0 && dlb_place(&p, "even", plan, &err) == 0);
+	dlb_problem_release(&p);
+}
+
+static void set_doc(struct dlb_doc *doc, json_t *plan)
+{
+	dlb_doc_init(doc, "test.json");
+	dlb_doc_set(doc, "plan", plan);
+}
+
+static void test_round_trip(void)
+{
+	struct dlb_plan a, b;
+	struct dlb_doc doc;
+	struct dlb_error err;
+	bool rescheduled;
+	make_plan(&a);
+	json_t *x = dlb_plan_write(&a);
+	set_doc(&doc, json_deep_copy(x));
+	assert(dlb_plan_read(&doc, &d.c, &b, &rescheduled, &err) == 0 && !rescheduled);
+	json_t *y = dlb_plan_write(&b);
+	assert(json_equal(x, y) && !strcmp(a.hash, b.hash));
+	json_decref(x);
+	json_decref(y);
+	dlb_doc_release(&doc);
+	dlb_plan_release(&a);
+	dlb_plan_release(&b);
+}
+
+/* A hand-edited placement is legal: the order is made anew. */
+static void test_edited(void)
+{
+	struct dlb_plan a, b;
+	struct dlb_doc doc;
+	struct dlb_error err;
+	bool rescheduled;
+	make_plan(&a);
+	json_t *x = dlb_plan_write(&a), *placement = json_object_get(x, "placement");
+	int *group = malloc((size_t)d.g.n_ops * sizeof *group), moved = 0;
+	dlb_graph_groups(&d.g, group);
+	for (int i = 0; i < d.g.n_ops; i++) {
+		char key[16];
+		snprintf(key, sizeof key, "%d", i);
+		if (group[i] == 0) {
+			json_object_set_new(placement, key, json_integer(1 - a.placement[i]));
+			moved++;
+		}
+	}
+	set_doc(&doc, x);
+	assert(moved > 0 && dlb_plan_read(&doc, &d.c, &b, &rescheduled, &err) == 0 && rescheduled && strcmp(a.hash, b.hash));
+	free(group);
+	dlb_doc_release(&doc);
+	dlb_plan_release(&a);
+	dlb_plan_release(&b);
+}
+
+/* Sets member `path` ("nodes/0/order/0/1") of a good plan to `value` (NULL: removes it); reading must fail and
+ * the message must hold `says`. */
+static void refuse(const char *path, json_t *value, const char *says)
+{
+	struct dlb_plan a, b;
+	struct dlb_doc doc;
+	struct dlb_error err = { .status = 0 };
+	make_plan(&a);
+	json_t *x = dlb_plan_write(&a), *at = x, *up = x;
+	char copy[128], *key = copy, last[64];
+	snprintf(copy, sizeof copy, "%s", path);
+	for (char *part = strtok(copy, "/"); part; part = strtok(NULL, "/")) {
+		up = at;
+		key = part;
+		at = json_is_array(at) ? json_array_get(at, (size_t)atoi(part)) : json_object_get(at, part);
+	}
+	snprintf(last, sizeof last, "%s", key);
+	if (json_is_array(up))
+		json_array_set_new(up, (size_t)atoi(last), value);
+	else if (value)
+		json_object_set_new(up, last, value);
+	else
+		json_object_del(up, last);
+	set_doc(&doc, x);
+	int rc = dlb_plan_read(&doc, &d.c, &b, NULL, &err);
+	char line[1024];
+	snprintf(line, sizeof line, "%s: %s", err.where, err.what);
+	if (rc != -1 || !strstr(line, says) || strchr(line, '\n')) {
+		fprintf(stderr, "%s: %s, expected '%s'\n", path, rc ? line : "accepted", says);
+		abort();
+	}
+	dlb_doc_release(&doc);
+	dlb_plan_release(&a);
+}
+
+static void test_refused(void)
+{
+	refuse("placement", NULL, "placement");
+	refuse("placement/3", NULL, "placement");
+	refuse("placement/3", json_integer(2), "/plan/placement/3");
+	refuse("placement/3", json_integer(-1), "/plan/placement/3");
+	refuse("placement/3", json_string("0"), "/plan/placement/3");
+	refuse("placement/99999", json_integer(0), "99999");
+	refuse("placement/03", json_integer(0), "03");
+	refuse("micro_batches", json_integer(0), "micro_batches");
+	refuse("micro_batches", json_integer(1 << 30), "micro_batches");
+	refuse("micro_batches", json_real(2.5), "micro_batches");
+	refuse("batch", json_integer(-3), "batch");
+	refuse("schedule", json_string("fifo"), "fifo");
+	refuse("nodes", json_array(), "nodes");
+	refuse("nodes/0", json_null(), "/plan/nodes/0");
+	refuse("nodes/0/order/0", json_pack("[i]", 1), "/plan/nodes/0/order/0");
+	refuse("nodes/0/order/0", json_pack("[ii]", 1 << 30, 0), "/plan/nodes/0/order/0");
+	refuse("nodes/0/order/0", json_pack("[ii]", 0, 7), "/plan/nodes/0/order/0");
+	refuse("nodes/0/peak_bytes", json_real(-1), "peak_bytes");
+	refuse("timeline", json_array(), "timeline");
+	refuse("timeline/0/0", json_pack("[iiff]", 0, 0, 0.0, -1.0), "/plan/timeline/0/0");
+	refuse("value_s", json_string("soon"), "value_s");
+	refuse("plcement", json_object(), "plcement");
+	/* an op whose micro-batches are out of order */
+	struct dlb_plan a;
+	make_plan(&a);
+	int n = a.node[0].n_order, i = 0, k = 1;
+	while (k < n && !(a.node[0].order[k].op == a.node[0].order[i].op))
+		k++;
+	json_t *second = json_pack("[ii]", a.node[0].order[k].op, a.node[0].order[k].micro_batch);
+	dlb_plan_release(&a);
+	assert(k < n);
+	refuse("nodes/0/order/0", second, "micro-batch");
+}
+
+static void test_sizes(void)
+{
+	for (int64_t batch = 1; batch < 40; batch++) {
+		for (int M = 1; M < 12; M++) {
+			int64_t sum = 0, least = INT64_MAX, most = 0;
+			int n = M < batch ? M : (int)batch;
+			for (int m = 0; m < n; m++) {
+				int64_t s = dlb_micro_batch_size(batch, M, m);
+				assert(m == 0 || s <= dlb_micro_batch_size(batch, M, m - 1));
+				sum += s;
+				least = s < least ? s : least;
+				most = s > most ? s : most;
+			}
+			assert(sum == batch && least >= 1 && most - least <= 1 && dlb_micro_batch_size(batch, M, n) == 0);
+		}
+	}
+}
+
+static void test_report(void)
+{
+	double losses[] = { 2.5, NAN, 1.25 };
+	struct dlb_report_node nodes[] = { { .busy_s = 1, .wait_s = 0.5, .waits_s = { 0.25, 0.125, 0.125, 0 }, .host = "h0", .peak_bytes = 4096 },
+					   { .busy_s = 1.25, .wait_s = 0.25 } };
+	struct dlb_report_op ops[] = { { 0, 1, 0.5, 0.25 }, { 3, 0, NAN, 0.125 } };
+	struct dlb_span spans[] = { { 0, 0, 0, 0.5 }, { 4, -1, 0.5, 0.75 } }, *line[] = { spans, NULL };
+	int n_spans[] = { 2, 0 };
+	struct dlb_report r = { .steps = 3, .batch = 64, .micro_batches = 8, .optimizer = "adam", .stopped = "steps", .loss = losses,
+		.n_losses = 3, .accuracy = 0.75, .test_loss = NAN, .step_s = 1.5, .predicted_step_s = 1.25, .wall_s = 5,
+		.imbalance = 1.125, .prediction_error = -0.125, .node = nodes, .n_nodes = 2, .op = ops, .n_ops = 2,
+		.timeline = line, .n_spans = n_spans, .plan_hash = "0123456789abcdef" }, back;
+	struct dlb_doc doc;
+	struct dlb_error err;
+	json_t *x = dlb_report_write(&r);
+	dlb_doc_init(&doc, "test.json");
+	dlb_doc_set(&doc, "report", json_deep_copy(x));
+	assert(dlb_report_read(&doc, &back, &err) == 0);
+	json_t *y = dlb_report_write(&back);
+	assert(json_equal(x, y) && isnan(back.loss[1]) && isnan(back.test_loss) && isnan(back.op[1].time_s));
+	assert(!json_object_get(x, "test_loss") && back.node[0].waits_s[DLB_WAIT_BACKPRESSURE] == 0.125);
+	dlb_report_release(&back);
+	json_object_set_new(dlb_doc_section(&doc, "report"), "accuracy", json_integer(2));
+	assert(dlb_report_read(&doc, &back, &err) == -1 && strstr(err.where, "accuracy"));
+	json_decref(x);
+	json_decref(y);
+	dlb_doc_release(&doc);
+}
+
+int main(void)
+{
+	struct dag_options o = { .seed = 11, .n_forward = 12, .training = true, .colocate = 0.5, .cluster = "cpu:2", .batch = 16 };
+	dag_init(&d, &o);
+	test_round_trip();
+	test_edited();
+	test_refused();
+	test_sizes();
+	test_report();
+	dag_release(&d);
+	printf("test_plan: round trips of plan and report, an edited placement, 23 plans refused, sizes of micro-batches\n");
+	return 0;
+}
