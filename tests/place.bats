@@ -41,7 +41,7 @@ algorithms() { dlb-place --list | awk '{ print $1 }'; }
 
 @test "no such algorithm, no such schedule, bad numbers" {
 	run -2 --separate-stderr dlb-place -a gredy "$doc"
-	one_line dlb-place "'gredy'" greedy
+	one_line dlb-place "'gredy'"
 	run -2 --separate-stderr dlb-place --schedule 2f3b "$doc"
 	one_line dlb-place "'2f3b'"
 	for m in 0 -1 x 1.5; do

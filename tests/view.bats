@@ -19,7 +19,8 @@ setup() { planned "$BATS_TEST_TMPDIR/doc.json"; doc=$BATS_TEST_TMPDIR/doc.json; 
 }
 
 @test "a newer minor version with unknown members" {
-	jq -c '.dlb = "1.9" | .zebra = {a: 1} | .graph.zebra = 2' "$doc" >"$BATS_TEST_TMPDIR/newer.json"
+	jq -c '.dlb = "1.9" | .zebra = {a: 1} | .graph.zebra = 2 |
+		del(.profile.inputs, .cost.inputs, .plan.inputs)' "$doc" >"$BATS_TEST_TMPDIR/newer.json"
 	run -0 --separate-stderr dlb-view "$BATS_TEST_TMPDIR/newer.json"
 	[ -n "$output" ]
 }
