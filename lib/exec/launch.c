@@ -175,10 +175,11 @@ static int copy_out(const char *path, FILE *out, struct dlb_error *err)
 
 	if (!f)
 		return dlb_fail(err, NULL, "the ranks ended without a result");
-	while ((n = fread(buf, 1, sizeof buf, f)) > 0)
-		if (fwrite(buf, 1, n, out) != n)
-			break;		/* closing stdout reports it */
+	while ((n = fread(buf, 1, sizeof buf, f)) > 0 && fwrite(buf, 1, n, out) == n)
+		;
 	fclose(f);
+	if (n > 0 || fflush(out))
+		return dlb_fail(err, NULL, "cannot write standard output: %s", strerror(errno));
 	return 0;
 }
 

@@ -1,5 +1,7 @@
 /* Chrome trace events (the JSON array format): process 0 is what was predicted, process 1 what was
  * measured, a thread a node; times in microseconds as the format asks. */
+#include <errno.h>
+#include <string.h>
 #include "view/view.h"
 
 int dlb_view_trace(const struct dlb_view *v, FILE *f, struct dlb_error *err);
@@ -55,7 +57,9 @@ int dlb_view_trace(const struct dlb_view *v, FILE *f, struct dlb_error *err)
 			v->report.n_spans, v->report.n_nodes);
 	root = json_pack("{s:o, s:s}", "traceEvents", events, "displayTimeUnit", "ms");
 	rc = json_dumpf(root, f, JSON_COMPACT);
+	if (rc)
+		dlb_fail(err, NULL, "cannot write the trace: %s", strerror(errno));
 	json_decref(root);
 	fputc('\n', f);
-	return rc ? dlb_fail(err, NULL, "cannot write the trace") : 0;
+	return rc;
 }
