@@ -46,7 +46,7 @@ static int find_optimizer(const struct dlb_doc *doc, const struct options *o, st
 {
 	struct dlb_optimizer_choice choice;
 	const char *name = o->optimizer;
-	if (!name && dlb_doc_section(doc, "run")) {
+	if (!name && json_object_get(dlb_doc_section(doc, "run"), "optimizer")) {
 		if (dlb_optimizer_read(doc, &choice, err))
 			return -1;
 		in->optimizer = choice.rule;

@@ -75,7 +75,7 @@ static void refuse(const char *path, json_t *value, const char *says)
 	struct dlb_error err = { .status = 0 };
 	make_plan(&a);
 	json_t *x = dlb_plan_write(&a), *at = x, *up = x;
-	char copy[128], *key = copy, last[64];
+	char copy[64], *key = copy, last[64];
 	snprintf(copy, sizeof copy, "%s", path);
 	for (char *part = strtok(copy, "/"); part; part = strtok(NULL, "/")) {
 		up = at;
