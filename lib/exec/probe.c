@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { GEMM = 768, COPY_FLOATS = 8 << 20, TRIES = 5, SMALL = 8, LARGE = 4 << 20, TAG = 77 };
+enum { GEMM = 768, COPY_FLOATS = 8 << 20, TRIES = 10, SMALL = 8, LARGE = 4 << 20, TAG = 77 };
 
 /* Seconds of the fastest of TRIES runs, after one to warm up. */
 static double fastest(struct dlb_backend *be, struct dlb_kernel *k, const void *a, const void *b, void *out)
@@ -107,7 +107,7 @@ static int ask_ranks(struct dlb_comm *comm, int threads, struct rank_info *all, 
 	return dlb_comm_bcast(comm, all, (size_t)n * sizeof *all, 0, err);
 }
 
-/* Nodes, hosts and links (not measured yet). A rank whose peak is more than 10 % off the median gets a
+/* Nodes, hosts and links (not measured yet). A rank whose peak is more than 20 % off the median gets a
  * speed of its own; less is noise. */
 static void build(const struct rank_info *all, int n, int threads, struct dlb_cluster *c)
 {
@@ -137,7 +137,7 @@ static void build(const struct rank_info *all, int n, int threads, struct dlb_cl
 		}
 		int d = dlb_cluster_add_node(c, kind, g, all[i].host, on[g]++);
 		double speed = all[i].peak_flops / peak;
-		if (fabs(speed - 1) > 0.1)
+		if (fabs(speed - 1) > 0.2)
 			c->node[d].speed = round(speed * 100) / 100;
 	}
 	for (int i = 0; i < n; i++)
