@@ -255,7 +255,8 @@ static int take_input(struct work *w, const char *path, struct dlb_doc *doc, str
 		dlb_fail(err, doc->name, "the graph is made already: only --device and --analytic apply");
 		return dlb_hint(err, "give the ONNX model");
 	}
-	if (dlb_graph_index(w->g) || dlb_graph_load_weights(w->g, NULL, err))
+	if (dlb_graph_index(w->g) || dlb_graph_load_weights(w->g, NULL, err) ||
+	    dlb_graph_check_runnable(w->g, w->g->batch, err))
 		return -1;
 	return dlb_doc_section(doc, "profile") ? dlb_profile_read(doc, w->g, &w->p, err) : 0;
 }

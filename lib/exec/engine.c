@@ -313,6 +313,12 @@ int dlb_engine_new(struct dlb_engine **out, struct dlb_ground *ground, const str
 	struct dlb_error ignored;
 
 	assert(ground->arena || !p->node[node].arena_bytes);
+	/* kernels trust shapes; micro-batches have at most two sizes */
+	if (dlb_graph_check_runnable(g, p->size[0], err) ||
+	    (p->size[p->micro_batches - 1] != p->size[0] && dlb_graph_check_runnable(g, p->size[p->micro_batches - 1], err))) {
+		free(e);
+		return -1;
+	}
 	e->ground = ground;
 	e->graph = g;
 	e->np = &p->node[node];

@@ -145,6 +145,8 @@ int dlb_exec_check(const struct dlb_doc *doc, const struct dlb_exec_options *o, 
 	if (!rc)
 		rc = dlb_job_compile(&j, j.plan.batch, &p, err);
 	if (!rc)
+		rc = dlb_graph_check_runnable(&j.graph, p.size[0], err);
+	if (!rc)
 		*n_nodes = j.plan.n_nodes;
 	dlb_program_release(&p);
 	dlb_job_release(&j);

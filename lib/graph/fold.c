@@ -434,9 +434,8 @@ static int visit(struct fold *f, int op, struct dlb_error *err)
 	const struct dlb_op_class *cls = dlb_op_class_of(g->op[op].kind);
 	const struct dlb_op *o = &g->op[op];
 
-	if (!cls)
-		return dlb_fail(err, NULL, "no operator %s%s%s (opset %d) for vertex '%s'", o->domain,
-				*o->domain ? "." : "", o->type, o->opset, o->name);
+	if (dlb_graph_check_arity(g, op, err))
+		return -1;
 	patch(f, op);
 	if (dlb_graph_infer(g, op, f->n, &f->known, err))
 		return -1;

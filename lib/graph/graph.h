@@ -106,6 +106,9 @@ int dlb_graph_check(const struct dlb_graph *g, struct dlb_error *err);
 int dlb_graph_sort(struct dlb_graph *g, struct dlb_error *err);
 /* -1 with op type, opset and vertex when an operator is not there (kind -1). */
 int dlb_graph_check_known(const struct dlb_graph *g, struct dlb_error *err);
+/* Every op is known, has the operands it needs, and its outputs are stated with the type and shape that its class
+ * gives them at n samples. What is about to run kernels calls this for each size it will run (runnable.c). */
+int dlb_graph_check_runnable(const struct dlb_graph *g, int64_t n, struct dlb_error *err);
 
 /* -- at a batch size -- */
 struct dlb_desc dlb_tensor_desc(const struct dlb_tensor *t, int64_t n);

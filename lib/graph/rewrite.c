@@ -1,6 +1,5 @@
 /* What the rewrites share: see rewrite.h. */
 #include "graph/rewrite.h"
-#include <assert.h>
 #include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
@@ -91,7 +90,7 @@ int dlb_graph_infer(struct dlb_graph *g, int op, int64_t n, const struct dlb_kno
 	struct dlb_arena a = { 0 };
 	int rc = 0;
 
-	assert(cls);
+	rc = dlb_graph_check_arity(g, op, err);
 	for (int s = 0; s < DLB_N_SIZES && !rc; s++) {
 		struct dlb_op_io io;
 		dlb_graph_known_io(g, op, n, s, known, &a, &io);
@@ -116,10 +115,6 @@ int dlb_graph_infer(struct dlb_graph *g, int op, int64_t n, const struct dlb_kno
 
 int dlb_graph_infer_new(struct dlb_graph *g, int op, struct dlb_error *err)
 {
-	const struct dlb_op *o = &g->op[op];
-
-	if (o->kind < 0)
-		return dlb_fail(err, o->name, "no operator %s%s%s", o->domain, *o->domain ? "." : "", o->type);
 	return dlb_graph_infer(g, op, dlb_graph_reference(g), NULL, err);
 }
 

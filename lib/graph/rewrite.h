@@ -19,9 +19,11 @@ bool dlb_dim_fit(const int64_t at[DLB_N_SIZES], int64_t n, struct dlb_dim *out);
 /* io of `op` at size (s + 1) * n, values of `known` included (may be NULL). */
 void dlb_graph_known_io(const struct dlb_graph *g, int op, int64_t n, int s, const struct dlb_known *known,
 			struct dlb_arena *a, struct dlb_op_io *io);
+/* The op is known and has as many operands as its class asks for, all there that must be (runnable.c). */
+int dlb_graph_check_arity(const struct dlb_graph *g, int op, struct dlb_error *err);
 /* Infers the outputs of `op` and sets their type, layout and dims. */
 int dlb_graph_infer(struct dlb_graph *g, int op, int64_t n, const struct dlb_known *known, struct dlb_error *err);
-/* As above, for an op that dlb_graph_add_op has just added; also checks that it exists (-1 with its type). */
+/* As above, for an op that dlb_graph_add_op has just added, at the graph's reference size. */
 int dlb_graph_infer_new(struct dlb_graph *g, int op, struct dlb_error *err);
 /* FLOP and bytes of every op from `first` on, with the part that does not follow the batch. */
 void dlb_graph_fill_work(struct dlb_graph *g, int first);

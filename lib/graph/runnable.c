@@ -1,0 +1,86 @@
+/* Can the graph be run as it stands: known operators with the operands they need, whose outputs have the types and
+ * shapes that the operators give them. Kernels trust this; a document may have been edited, or made to harm. */
+#include <stdlib.h>
+#include <string.h>
+#include "graph/rewrite.h"
+
+static int wrong_count(const struct dlb_op *o, const char *what, int n, const int range[2], struct dlb_error *err)
+{
+	if (range[0] == range[1])
+		return dlb_fail(err, o->name, "%s has %d %s, %d are needed", o->type, n, what, range[0]);
+	if (range[1] < 0)
+		return dlb_fail(err, o->name, "%s has %d %s, at least %d are needed", o->type, n, what, range[0]);
+	return dlb_fail(err, o->name, "%s has %d %s, %d to %d are possible", o->type, n, what, range[0], range[1]);
+}
+
+int dlb_graph_check_arity(const struct dlb_graph *g, int op, struct dlb_error *err)
+{
+	const struct dlb_op *o = &g->op[op];
+	const struct dlb_op_class *cls = dlb_op_class_of(o->kind);
+
+	if (!cls)
+		return dlb_fail(err, NULL, "no operator %s%s%s (opset %d) for vertex '%s'", o->domain,
+				*o->domain ? "." : "", o->type, o->opset, o->name);
+	if (o->n_in < cls->n_in[0] || (cls->n_in[1] >= 0 && o->n_in > cls->n_in[1]))
+		return wrong_count(o, "inputs", o->n_in, cls->n_in, err);
+	/* no least number of outputs: those that nobody reads are left out */
+	if (cls->n_out[1] >= 0 && o->n_out > cls->n_out[1])
+		return wrong_count(o, "outputs", o->n_out, cls->n_out, err);
+	if (cls->n_out[0] > 0 && o->n_out < 1)
+		return wrong_count(o, "outputs", o->n_out, cls->n_out, err);
+	for (int k = 0; k < o->n_in; k++)
+		if (o->in[k] < 0 ? k < cls->n_in[0] : g->tensor[o->in[k]].n_dims < 0)
+			return dlb_fail(err, o->name, o->in[k] < 0 ? "input %d of %s is missing" : "input %d of %s has no shape",
+					k, o->type);
+	return 0;
+}
+
+static int check_op(const struct dlb_graph *g, int op, int64_t n, struct dlb_arena *a, struct dlb_error *err)
+{
+	const struct dlb_op *o = &g->op[op];
+	struct dlb_op_io io;
+	char is[100], should[100];
+
+	if (dlb_graph_check_arity(g, op, err))
+		return -1;
+	dlb_graph_io(g, op, n, a, &io);
+	struct dlb_desc *stated = dlb_arena_array(a, (size_t)o->n_out + 1, sizeof *stated);
+	memcpy(stated, io.out, (size_t)o->n_out * sizeof *stated);
+	if (io.cls->infer(&io, err))
+		return -1;
+	for (int k = 0; k < o->n_out; k++) {
+		if (o->out[k] < 0)
+			continue;
+		if (io.out[k].n_dims < 0)
+			return dlb_fail(err, o->name, "%s has no output %d", o->type, k);
+		if (stated[k].dtype != io.out[k].dtype || stated[k].n_dims < 0 || !dlb_desc_same_shape(&stated[k], &io.out[k]))
+			return dlb_fail(err, o->name, "output %d of %s is stated as %s, but is %s", k, o->type,
+					dlb_desc_str(&stated[k], is, sizeof is), dlb_desc_str(&io.out[k], should, sizeof should));
+		/* a view's bytes are its input's */
+		if (io.cls->flags & DLB_OP_VIEW && k == 0 && dlb_desc_bytes(&io.in[0]) != dlb_desc_bytes(&io.out[0]))
+			return dlb_fail(err, o->name, "%s changes the number of elements", o->type);
+	}
+	return 0;
+}
+
+static int check_scalar(const struct dlb_graph *g, int t, const char *what, struct dlb_error *err)
+{
+	if (t < 0)
+		return 0;
+	const struct dlb_desc d = dlb_tensor_desc(&g->tensor[t], 1), e = dlb_tensor_desc(&g->tensor[t], 2);
+	if (d.n_dims < 0 || !dlb_dtype_is_float(d.dtype) || dlb_desc_count(&d) != 1 || dlb_desc_count(&e) != 1)
+		return dlb_fail(err, g->tensor[t].name, "the %s is no float scalar", what);
+	return 0;
+}
+
+int dlb_graph_check_runnable(const struct dlb_graph *g, int64_t n, struct dlb_error *err)
+{
+	int rc = check_scalar(g, g->loss, "loss", err) || check_scalar(g, g->seed, "seed", err) ? -1 : 0;
+
+	for (int i = 0; i < g->n_ops && !rc; i++) {
+		struct dlb_arena a = { 0 };
+		rc = check_op(g, i, n, &a, err);
+		dlb_arena_release(&a);
+	}
+	return rc;
+}
