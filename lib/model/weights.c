@@ -101,14 +101,43 @@ static bool is_state(const struct dlb_tensor *t)
 	return t->kind == DLB_T_WEIGHT || t->kind == DLB_T_BUFFER;
 }
 
-int dlb_graph_load_weights(struct dlb_graph *g, const char *path, struct dlb_error *err)
+static bool wanted(const struct dlb_tensor *t, bool constants_only)
 {
-	const bool other = path && (!g->model_path || strcmp(path, g->model_path) != 0);
+	return t->in_model && !t->data && !t->is_fill && !(constants_only && is_state(t));
+}
+
+static int load_own(struct dlb_graph *g, bool constants_only, struct dlb_error *err)
+{
 	struct store s;
 	bool missing = false;
 	int rc = 0;
 
-	if (other) {
+	for (int i = 0; i < g->n_tensors; i++)
+		missing |= wanted(&g->tensor[i], constants_only);
+	if (!missing)
+		return 0;
+	if (!g->model_path)
+		return dlb_fail(err, "/graph/model", "the document names no model to take weights from");
+	if (open_store(&s, g->model_path, g->model_sha256, err))
+		return -1;
+	for (int i = 0; i < g->n_tensors && !rc; i++)
+		if (wanted(&g->tensor[i], constants_only))
+			rc = take(g, &g->tensor[i], &s, err);
+	close_store(&s);
+	return rc;
+}
+
+int dlb_graph_load_constants(struct dlb_graph *g, struct dlb_error *err)
+{
+	return load_own(g, true, err);
+}
+
+int dlb_graph_load_weights(struct dlb_graph *g, const char *path, struct dlb_error *err)
+{
+	struct store s;
+	int rc = 0;
+
+	if (path && (!g->model_path || strcmp(path, g->model_path) != 0)) {
 		if (open_store(&s, path, NULL, err))
 			return -1;
 		for (int i = 0; i < g->n_tensors && !rc; i++)
@@ -116,19 +145,5 @@ int dlb_graph_load_weights(struct dlb_graph *g, const char *path, struct dlb_err
 				rc = take(g, &g->tensor[i], &s, err);
 		close_store(&s);
 	}
-	for (int i = 0; i < g->n_tensors; i++)
-		missing |= g->tensor[i].in_model && !g->tensor[i].data && !g->tensor[i].is_fill;
-	if (rc || !missing)
-		return rc;
-	if (!g->model_path)
-		return dlb_fail(err, "/graph/model", "the document names no model to take weights from");
-	if (open_store(&s, g->model_path, g->model_sha256, err))
-		return -1;
-	for (int i = 0; i < g->n_tensors && !rc; i++) {
-		struct dlb_tensor *t = &g->tensor[i];
-		if (t->in_model && !t->data && !t->is_fill)
-			rc = take(g, t, &s, err);
-	}
-	close_store(&s);
-	return rc;
+	return rc ? rc : load_own(g, false, err);
 }

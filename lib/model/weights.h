@@ -10,4 +10,6 @@
  * still missing from the graph's own model. Shapes must agree; types are converted (f32 to f64). Data go into
  * g's arena. Weights without data, fill or in_model (graphs that are only planned) are left as they are. */
 int dlb_graph_load_weights(struct dlb_graph *g, const char *path, struct dlb_error *err);
+/* Only the constants that are in_model, from the graph's own model: for a run that draws fresh weights. */
+int dlb_graph_load_constants(struct dlb_graph *g, struct dlb_error *err);
 #endif

