@@ -27,7 +27,7 @@ struct dag_options {
 
 static int dag_tensor(struct dlb_graph *g, const char *what, int i, enum dlb_tensor_kind kind, double mul, double add)
 {
-	char name[32];
+	char name[64];
 	snprintf(name, sizeof name, "%s%d", what, i);
 	int t = dlb_graph_add_tensor(g, name, kind);
 	g->tensor[t].size_mul = mul;
@@ -38,7 +38,7 @@ static int dag_tensor(struct dlb_graph *g, const char *what, int i, enum dlb_ten
 static void dag_backward(struct dlb_graph *g, const struct dag_options *o, struct dlb_rng *r, int op, int *grad_of, int *sum_of)
 {
 	int in[16], out[16], n_in = 0, n_out = 0;
-	char name[32];
+	char name[64];
 	struct dlb_op f = g->op[op];
 	int y = f.out[0];
 	if (f.phase == DLB_FORWARD && grad_of[y] < 0 && y != g->loss)
@@ -82,7 +82,7 @@ static void dag_backward(struct dlb_graph *g, const struct dag_options *o, struc
 
 static void dag_graph(struct dlb_graph *g, const struct dag_options *o, struct dlb_rng *r)
 {
-	char name[32];
+	char name[64];
 	dlb_graph_init(g);
 	g->batch = o->batch;
 	g->training = o->training;
