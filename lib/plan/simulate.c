@@ -24,7 +24,8 @@ struct route { int from, to, n, link[MAX_ROUTE]; double latency_s; bool copies; 
 struct message {
 	int from, to, route;
 	double bytes, rate, since, end_s;		/* bytes: still to flow at time `since` */
-	unsigned char sent, posted, started, flowing, done;
+	double event_s;					/* when its one valid EV_END comes: not after end_s */
+	bool sent, posted, started, done;
 	int pos[MAX_ROUTE];				/* position in each link's list of flows */
 	int next;					/* in the receiver's list of what it must copy */
 };
@@ -113,6 +114,12 @@ static double rate_of(const struct sim *s, const struct message *m)
 	return rate;
 }
 
+static void expect_end(struct sim *s, int k)
+{
+	s->msg[k].event_s = s->msg[k].end_s;
+	dlb_heap_push(&s->event, s->msg[k].end_s, k * 4 + EV_END);
+}
+
 /* A flow began or ended on link l: what flows there goes on at its new rate. */
 static void reckon(struct sim *s, int l, double now)
 {
@@ -127,17 +134,15 @@ static void reckon(struct sim *s, int l, double now)
 			m->bytes = 0;
 		m->since = now;
 		m->rate = rate;
-		double end = now + m->bytes / rate;
-		bool sooner = end < m->end_s;
-		m->end_s = end;
-		if (sooner)				/* a later end is found out when the old event comes */
-			dlb_heap_push(&s->event, end, k * 4 + EV_END);
+		m->end_s = now + m->bytes / rate;
+		if (m->end_s < m->event_s)		/* a later end is found out when the event comes */
+			expect_end(s, k);
 	}
 }
 
 static void start(struct sim *s, int k, double now)
 {
-	s->msg[k].started = 1;
+	s->msg[k].started = true;
 	dlb_heap_push(&s->event, now + s->route[s->msg[k].route].latency_s, k * 4 + EV_FLOW);
 }
 
@@ -145,7 +150,6 @@ static void flow(struct sim *s, int k, double now)
 {
 	struct message *m = &s->msg[k];
 	const struct route *r = &s->route[m->route];
-	m->flowing = 1;
 	m->since = now;
 	for (int i = 0; i < r->n; i++) {
 		struct link *l = &s->link[r->link[i]];
@@ -155,7 +159,7 @@ static void flow(struct sim *s, int k, double now)
 	}
 	m->rate = rate_of(s, m);
 	m->end_s = now + (r->n ? m->bytes / m->rate : 0);
-	dlb_heap_push(&s->event, m->end_s, k * 4 + EV_END);
+	expect_end(s, k);
 	for (int i = 0; i < r->n; i++)
 		reckon(s, r->link[i], now);
 }
@@ -164,13 +168,13 @@ static void end(struct sim *s, int k, double now)
 {
 	struct message *m = &s->msg[k];
 	const struct route *r = &s->route[m->route];
-	if (m->done)
+	if (m->done || m->event_s != now)		/* an earlier end was expected after this event was made */
 		return;
-	if (m->end_s > now) {				/* it was slowed down since this event was made */
-		dlb_heap_push(&s->event, m->end_s, k * 4 + EV_END);
+	if (m->end_s > now) {				/* it was slowed down since */
+		expect_end(s, k);
 		return;
 	}
-	m->done = 1;
+	m->done = true;
 	for (int i = 0; i < r->n; i++) {
 		struct link *l = &s->link[r->link[i]];
 		int last = l->flow[--l->n];
@@ -292,7 +296,7 @@ static void advance(struct sim *s, int node)
 				bool ours = in->verb == DLB_SEND;
 				int k = ours ? find_message(s, node, in->peer, in->tag) : find_message(s, in->peer, node, in->tag);
 				if (k >= 0) {
-					*(ours ? &s->msg[k].sent : &s->msg[k].posted) = 1;
+					*(ours ? &s->msg[k].sent : &s->msg[k].posted) = true;
 					if (ours)
 						s->t->node[node].bytes_sent += s->msg[k].bytes;
 					meet(s, k, n->now);
