@@ -98,7 +98,7 @@ static int parse(struct dlb_cli *cli, int argc, char **argv, struct options *o)
 		{ 0, "transform", DLB_OPT_STR, &e->transform, "LIST", "of each sample: scale=1/255,normalise=M/S,pad=P,channels=C", NULL, 0, 0 },
 		{ 0, "order", DLB_OPT_STR, &e->order, "ORDER", "shuffled (default) or sequential", NULL, 0, 0 },
 		{ 0, "optimizer", DLB_OPT_STR, &e->optimizer, "NAME", "sgd (default), momentum, nesterov, adam or adamw", NULL, 0, 0 },
-		{ 0, "lr", DLB_OPT_REAL, &e->hyper[DLB_HYPER_LR], "X", "learning rate", &e->hyper_given[DLB_HYPER_LR], 0, 1e9 },
+		{ 0, "lr", DLB_OPT_REAL, &e->hyper[DLB_HYPER_LR], "X", "learning rate", &e->hyper_given[DLB_HYPER_LR], 0, 1e38 },
 		{ 0, "momentum", DLB_OPT_REAL, &e->hyper[DLB_HYPER_MOMENTUM], "X", "of momentum and nesterov", &e->hyper_given[DLB_HYPER_MOMENTUM], 0, 1 },
 		{ 0, "beta1", DLB_OPT_REAL, &e->hyper[DLB_HYPER_BETA1], "X", "of adam and adamw", &e->hyper_given[DLB_HYPER_BETA1], 0, 1 },
 		{ 0, "beta2", DLB_OPT_REAL, &e->hyper[DLB_HYPER_BETA2], "X", "of adam and adamw", &e->hyper_given[DLB_HYPER_BETA2], 0, 1 },

@@ -105,9 +105,9 @@ EOS
 }
 
 @test "a loss that is not finite ends the run" {
-	run -2 --separate-stderr dlb-run --steps 50 "${digits[@]}" --lr 1e9 "$doc"
+	run -2 --separate-stderr dlb-run --steps 50 "${digits[@]}" --lr 1e30 "$doc"
 	one_line dlb-run finite
-	run -0 --separate-stderr dlb-run --steps 10 "${digits[@]}" --lr 1e9 --allow-nonfinite "$doc"
+	run -0 --separate-stderr dlb-run --steps 10 "${digits[@]}" --lr 1e30 --allow-nonfinite "$doc"
 }
 
 @test "--slow stretches a node's work" {

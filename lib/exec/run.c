@@ -396,7 +396,7 @@ static int train(struct run *r, struct dlb_error *err)
 		before_s = now_s;
 		keep_times(r, which, full_steps += which == 0);
 		if (has_loss && !isfinite(loss) && !r->o->allow_nonfinite) {
-			dlb_fail(err, NULL, "the loss of step %lld is %s", (long long)r->at.step, isnan(loss) ? "not a number" : "infinite");
+			dlb_fail(err, NULL, "the loss of step %lld is not finite (%g)", (long long)r->at.step, fabs(loss));
 			return dlb_hint(err, r->o->checkpoint ? "the checkpoints before it are kept; try a smaller --lr" : "try a smaller --lr");
 		}
 		next.best_loss = r->at.best_loss;
