@@ -412,7 +412,7 @@ int main(void)
 	printf("seed %llu\n", (unsigned long long)seed);
 	assert(dlb_backend_find("cpu") && !dlb_backend_find("abacus"));
 	assert(dlb_backend_find("cpu")->open(1, 1, &be, &err) == -1);
-	if (dlb_backend_find("cpu")->open(0, 1, &be, &err)) {
+	if (dlb_backend_find("cpu")->open(0, getenv("THREADS") ? atoi(getenv("THREADS")) : 1, &be, &err)) {
 		dlb_error_print(stderr, "test_kernels", -1, &err);
 		return 1;
 	}

@@ -610,7 +610,7 @@ int main(void)
 
 	dlb_rng_init(&rng, seed);
 	printf("seed %llu\n", (unsigned long long)seed);
-	if (dlb_backend_find("cpu")->open(0, 1, &be, &err)) {
+	if (dlb_backend_find("cpu")->open(0, getenv("THREADS") ? atoi(getenv("THREADS")) : 1, &be, &err)) {
 		dlb_error_print(stderr, "test_loops", -1, &err);
 		return 1;
 	}

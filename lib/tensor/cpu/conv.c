@@ -34,7 +34,7 @@ static inline int64_t conv_source(const struct conv_kernel *c, int i, int64_t o,
 	return x < 0 || x >= c->in[i] ? -1 : x;
 }
 
-#define GEMM cblas_sgemm
+#define GEMM dlb_cpu_sgemm
 #include "tensor/cpu/f32.h"
 #include "tensor/cpu/conv_real.h"
 #undef GEMM

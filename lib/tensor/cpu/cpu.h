@@ -5,6 +5,7 @@
  * F mean). Sums keep a fixed number of partial sums, so that bits never follow from an address. */
 #ifndef DLB_TENSOR_CPU_CPU_H
 #define DLB_TENSOR_CPU_CPU_H
+#include <cblas.h>
 #include <dnnl.h>
 #include <string.h>
 
@@ -39,6 +40,8 @@ int dlb_cpu_host(struct dlb_backend *b, dlb_host_fn fn, const void *ctx, size_t 
 		 struct dlb_kernel **k, struct dlb_error *err);
 
 /* ---- small things ---- */
+void dlb_cpu_sgemm(CBLAS_LAYOUT order, CBLAS_TRANSPOSE ta, CBLAS_TRANSPOSE tb, int m, int n, int k, float alpha,
+		   const float *a, int lda, const float *b, int ldb, float beta, float *c, int ldc);
 static inline size_t cpu_round64(size_t n) { return (n + 63) & ~(size_t)63; }
 void *dlb_cpu_aligned(size_t bytes);		/* 64-byte aligned, zeroed; exits when there is none; free() */
 void dlb_cpu_kernel_free(struct dlb_kernel *k);	/* for kernels that own nothing but themselves */

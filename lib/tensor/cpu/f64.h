@@ -1,9 +1,11 @@
 /* T = double: see f32.h. */
 #undef T
+#undef T_INT
 #undef S
 #undef F
 #undef T_IS_F64
 #define T double
+#define T_INT int64_t
 #define S(name) S_PASTE(name, _f64)
 #ifndef S_PASTE
 #define S_PASTE(a, b) a##b		/* through two macros, so that S(P(name)) works too */

@@ -1,8 +1,8 @@
 /* Matrix products: y = alpha op(a) op(w) + beta c.
  *
  * float32 goes to oneDNN's matmul; a weight is kept packed in the layout that matmul likes best, made
- * again when the run's weight version changes. float64, and batches at irregular offsets, go to BLAS,
- * one matrix after the other. c is added by the primitive where it is a plain bias, else afterwards. */
+ * again when the run's weight version changes. Batches at irregular offsets go matrix by matrix to an sgemm,
+ * float64 to OpenBLAS. c is added by the primitive where it is a plain bias, else afterwards. */
 #include <cblas.h>
 #include <stdlib.h>
 
@@ -17,6 +17,16 @@ struct gemm_kernel {
 	size_t pack_scratch;
 	bool bias, after;		/* c goes into the primitive; alpha and c come after it */
 };
+
+/* As cblas_sgemm, through oneDNN: it knows processors that are younger than OpenBLAS. */
+void dlb_cpu_sgemm(CBLAS_LAYOUT order, CBLAS_TRANSPOSE ta, CBLAS_TRANSPOSE tb, int m, int n, int k, float alpha,
+		   const float *a, int lda, const float *b, int ldb, float beta, float *c, int ldc)
+{
+	(void)order;				/* always row-major */
+	if (dnnl_sgemm(ta == CblasTrans ? 'T' : 'N', tb == CblasTrans ? 'T' : 'N', m, n, k, alpha, a, lda, b, ldb, beta, c, ldc) !=
+	    dnnl_success)
+		dlb_bug("sgemm %d x %d x %d", m, n, k);
+}
 
 /* y = alpha y + beta c over all batches. */
 #define AFTER(T) \
@@ -64,7 +74,7 @@ static void run_blas_##T(struct dlb_kernel *k, const struct dlb_run *r) \
 	if (((struct gemm_kernel *)k)->after) \
 		after_##T(d, y, d->has_c ? r->in[2] : NULL); \
 }
-RUN_BLAS(float, cblas_sgemm)
+RUN_BLAS(float, dlb_cpu_sgemm)
 RUN_BLAS(double, cblas_dgemm)
 
 /* No terms (k = 0), or no result. */

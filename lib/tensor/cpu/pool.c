@@ -3,14 +3,20 @@
  * Channels-last: the innermost loop runs over channels, so every window position is a vector operation.
  * Otherwise channels are an outer loop. Which kernel positions fall inside the input is worked out
  * once per coordinate when the kernel is prepared. Gradients are gathered: each input element sums the
- * windows it lies in, in order, and is written once. */
+ * windows it lies in, in order, and is written once.
+ *
+ * With few neighbouring channels (or one) those vectors are too short. Max pooling then takes a whole row
+ * of outputs (or, for the gradient, inputs) as the vector, and finds the other side's elements through
+ * a table of indices. */
 #include <math.h>
 #include <stdlib.h>
 
 #include "tensor/cpu/cpu.h"
 #include "tensor/cpu/real_math.h"
 
-#define BLOCK 64			/* channels at a time */
+#define BLOCK 64			/* elements of a vector at a time */
+#define FEW 16				/* fewer channels than this: by rows */
+#define NO_K (-(1 << 30))		/* a kernel position that no window has */
 
 struct span { int64_t lo, hi; };	/* kernel positions [lo, hi) inside the input, of an output coordinate */
 struct pair { int64_t k, o; };		/* kernel position and output coordinate that meet an input coordinate */
@@ -23,6 +29,14 @@ struct pool_kernel {
 	double *divisor[3];				/* [out]: factors of an average's divisor */
 	int64_t *first[3];				/* [in + 1]: pairs of input i are pair[first[i]] .. */
 	struct pair *pair[3];
+	/* by rows: columns [whole_lo, whole_hi) of the output have their window inside the input; from[j] is the
+	 * input element under kernel position 0 of element j of these, from the row's start */
+	int64_t whole_lo, whole_hi;
+	int32_t *from;
+	/* gradient: element j of an input row lies in at most n_to windows; the p-th one's output element and
+	 * kernel column are to[p * row + j], column[p * row + j] */
+	int64_t n_to, row;
+	int32_t *to, *column;
 };
 
 #define POS uint8_t
@@ -52,6 +66,9 @@ static void pool_free(struct dlb_kernel *k)
 		free(p->first[i]);
 		free(p->pair[i]);
 	}
+	free(p->from);
+	free(p->to);
+	free(p->column);
 	free(p);
 }
 
@@ -91,14 +108,53 @@ static void index_dimension(struct pool_kernel *p, int i, int64_t pad_end, bool 
 	p->first[i][p->in[i]] = n_pairs;
 }
 
-static void (*choose(const struct dlb_pool_desc *d))(struct dlb_kernel *, const struct dlb_run *)
+/* The tables for rows. */
+static void index_rows(struct pool_kernel *p, bool backward)
+{
+	int64_t c = p->c_inner, j = 0;
+
+	if (!backward) {
+		while (p->whole_lo < p->out[2] && p->span[2][p->whole_lo].hi - p->span[2][p->whole_lo].lo < p->size[2])
+			p->whole_lo++;
+		p->whole_hi = p->whole_lo;
+		while (p->whole_hi < p->out[2] && p->span[2][p->whole_hi].hi - p->span[2][p->whole_hi].lo == p->size[2])
+			p->whole_hi++;
+		p->from = dlb_xcalloc((size_t)(p->out[2] * c) + 1, sizeof *p->from);
+		for (int64_t o = p->whole_lo; o < p->whole_hi; o++)
+			for (int64_t i = 0; i < c; i++)
+				p->from[j++] = (int32_t)((o * p->step[2] - p->pad[2]) * c + i);
+		return;
+	}
+	p->row = p->in[2] * c;
+	for (int64_t x = 0; x < p->in[2]; x++)
+		if (p->first[2][x + 1] - p->first[2][x] > p->n_to)
+			p->n_to = p->first[2][x + 1] - p->first[2][x];
+	p->to = dlb_xcalloc((size_t)(p->n_to * p->row) + 1, sizeof *p->to);
+	p->column = dlb_xcalloc((size_t)(p->n_to * p->row) + 1, sizeof *p->column);
+	for (int64_t n = 0; n < p->n_to; n++)
+		for (int64_t x = 0; x < p->in[2]; x++)
+			for (int64_t i = 0; i < c; i++) {
+				bool have = p->first[2][x] + n < p->first[2][x + 1];
+				struct pair w = have ? p->pair[2][p->first[2][x] + n] : (struct pair){ NO_K, 0 };
+
+				p->to[n * p->row + x * c + i] = (int32_t)(w.o * c + i);
+				p->column[n * p->row + x * c + i] = (int32_t)w.k;
+			}
+	p->k.scratch_bytes = (size_t)(p->out[2] * c) * sizeof(int32_t);
+}
+
+static void (*choose(const struct dlb_pool_desc *d, bool rows))(struct dlb_kernel *, const struct dlb_run *)
 {
 	bool f32 = d->x.dtype == DLB_F32, u8 = d->pos == DLB_U8;
 
 	if (!d->max)
 		return d->backward ? (f32 ? average_grad_f32 : average_grad_f64) : (f32 ? average_f32 : average_f64);
+	if (d->backward && rows)
+		return f32 ? (u8 ? max_grad_rows_u8_f32 : max_grad_rows_i32_f32) : (u8 ? max_grad_rows_u8_f64 : max_grad_rows_i32_f64);
 	if (d->backward)
 		return f32 ? (u8 ? max_grad_u8_f32 : max_grad_i32_f32) : (u8 ? max_grad_u8_f64 : max_grad_i32_f64);
+	if (rows)
+		return f32 ? (u8 ? max_rows_u8_f32 : max_rows_i32_f32) : (u8 ? max_rows_u8_f64 : max_rows_i32_f64);
 	return f32 ? (u8 ? max_u8_f32 : max_i32_f32) : (u8 ? max_u8_f64 : max_i32_f64);
 }
 
@@ -107,6 +163,7 @@ int dlb_cpu_pool(struct dlb_backend *b, const struct dlb_pool_desc *d, struct dl
 	struct pool_kernel *p;
 	int n_sp = d->x.n_dims - 2;
 	int64_t sx[DLB_MAX_DIMS], sy[DLB_MAX_DIMS], window = 1;
+	bool rows;
 
 	(void)b;
 	if (n_sp < 1 || n_sp > 3 || (d->x.dtype != DLB_F32 && d->x.dtype != DLB_F64))
@@ -144,7 +201,11 @@ int dlb_cpu_pool(struct dlb_backend *b, const struct dlb_pool_desc *d, struct dl
 		p->pad[i] = j < 0 ? 0 : d->pad_begin[j];
 		index_dimension(p, i, j < 0 ? 0 : d->pad_end[j], d->count_include_pad);
 	}
-	p->k = (struct dlb_kernel){ .run = choose(d), .free = pool_free, .impl = "loop" };
+	rows = d->max && p->c_inner < FEW && p->xs[2] == p->c_inner && p->ys[2] == p->c_inner &&
+		(p->in[2] + p->size[2]) * p->c_inner < INT32_MAX;
+	p->k = (struct dlb_kernel){ .run = choose(d, rows), .free = pool_free, .impl = "loop" };
+	if (rows)
+		index_rows(p, d->backward);
 	*k = &p->k;
 	return 0;
 }
