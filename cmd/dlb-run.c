@@ -208,9 +208,14 @@ static int rank_failed(struct dlb_comm *c, const char *folder, const struct dlb_
 	int status = err->status ? err->status : 2, rank = dlb_comm_rank(c);
 
 	if (dlb_comm_broken(c) || rank == who) {
+		char line[1200] = "";
+		FILE *f = fmemopen(line, sizeof line - 1, "w");	/* one write: ranks share this stderr */
+
 		if (folder)
-			fprintf(stderr, "\1error %d ", status);
-		dlb_error_print(stderr, TOOL, rank, err);
+			fprintf(f, "\1error %d ", status);
+		dlb_error_print(f, TOOL, rank, err);
+		fclose(f);
+		fputs(line, stderr);
 	}
 	if (dlb_comm_broken(c))
 		dlb_comm_abort(c, status);

@@ -634,7 +634,7 @@ int dlb_exec_run(struct dlb_comm *comm, const struct dlb_doc *doc, const struct 
 	int rc;
 
 	memset(report, 0, sizeof *report);
-	*who = dlb_comm_rank(comm);
+	*who = 0;			/* what all ranks find alike is rank 0's to say */
 	r->o = o;
 	r->comm = comm;
 	r->rank = dlb_comm_rank(comm);
