@@ -211,7 +211,7 @@ static void test_again(void)
 	struct dlb_problem p;
 	struct dlb_plan plan, next;
 	struct dlb_error err;
-	bool kept;
+	bool kept = false;
 	dag_init(&d, &o);
 	problem(&p, &d, 8, "1f1b", NULL, 77);
 	if (dlb_place(&p, NULL, &plan, &err) || dlb_place_again(&p, NULL, plan.placement, &next, &kept, &err))

@@ -3,14 +3,15 @@
  * Every function of map_list.h becomes, per type, one loop over contiguous rows (map_row.h); the odometer here
  * feeds it rows. Operands that are not contiguous along the innermost loop (a scalar, a stride) are laid
  * out in a small buffer first, which stays in L1. */
+#ifdef __clang__			/* loops over the C library's functions cannot be vectorized: no news, and
+				 * told of the place where the list was read first */
+#pragma clang diagnostic ignored "-Wpass-failed"
+#endif
+
 #include <math.h>
 
 #include "tensor/cpu/cpu.h"
 #include "tensor/cpu/real_math.h"
-
-#ifdef __clang__			/* loops over the C library's functions cannot be vectorized: no news */
-#pragma clang diagnostic ignored "-Wpass-failed"
-#endif
 
 #define ROW 512				/* elements of a chunk */
 
