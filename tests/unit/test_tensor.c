@@ -68,9 +68,9 @@ static void values(void)
 		double v = dlb_value_real(&u, DLB_F16, 0), b = dlb_value_real(&u, DLB_BF16, 0);
 
 		dlb_value_set(store, DLB_F16, 0, v);
-		assert(isnan(v) ? isnan(dlb_value_real(store, DLB_F16, 0)) : *(uint16_t *)(void *)store == u);
+		assert(isnan(v) ? isnan(dlb_value_real(store, DLB_F16, 0)) : !memcmp(store, &u, 2));
 		dlb_value_set(store, DLB_BF16, 0, b);
-		assert(isnan(b) ? isnan(dlb_value_real(store, DLB_BF16, 0)) : *(uint16_t *)(void *)store == u);
+		assert(isnan(b) ? isnan(dlb_value_real(store, DLB_BF16, 0)) : !memcmp(store, &u, 2));
 	}
 	dlb_value_set(store, DLB_F16, 0, 1e6);
 	assert(isinf(dlb_value_real(store, DLB_F16, 0)));
