@@ -16,9 +16,3 @@ const struct dlb_backend_ops *dlb_backend_find(const char *name)
 			return dlb_backends[i];
 	return NULL;
 }
-
-void dlb_kernel_free(struct dlb_kernel *k)
-{
-	if (k)
-		k->free(k);
-}

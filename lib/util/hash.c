@@ -2,8 +2,6 @@
  * goes through a finalizer (the last steps of MurmurHash3's 64-bit mixer), for FNV's high bits are weak. */
 #include "util/hash.h"
 
-#include <errno.h>
-#include <sha2.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -29,33 +27,4 @@ void dlb_hash_hex(uint64_t h, char out[17])
 	h *= UINT64_C(0xc4ceb9fe1a85ec53);
 	h ^= h >> 33;
 	snprintf(out, 17, "%016llx", (unsigned long long)h);
-}
-
-int dlb_sha256_file(const char *path, char out[65], struct dlb_error *err)
-{
-	static const char hex[] = "0123456789abcdef";
-	unsigned char buffer[65536], digest[SHA256_DIGEST_LENGTH];
-	FILE *f = fopen(path, "rb");
-	SHA2_CTX sha;
-	size_t n;
-
-	if (!f)
-		return dlb_fail(err, NULL, "cannot open '%s': %s", path, strerror(errno));
-	SHA256Init(&sha);
-	while ((n = fread(buffer, 1, sizeof buffer, f)) > 0)
-		SHA256Update(&sha, buffer, n);
-	if (ferror(f)) {
-		int e = errno;
-
-		fclose(f);
-		return dlb_fail(err, NULL, "cannot read '%s': %s", path, strerror(e));
-	}
-	fclose(f);
-	SHA256Final(digest, &sha);
-	for (int i = 0; i < SHA256_DIGEST_LENGTH; i++) {
-		out[2 * i] = hex[digest[i] >> 4];
-		out[2 * i + 1] = hex[digest[i] & 15];
-	}
-	out[64] = 0;
-	return 0;
 }
