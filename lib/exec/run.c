@@ -87,7 +87,10 @@ static int open_state(struct run *r, const struct dlb_doc *doc, struct dlb_error
 	struct dlb_job *j = &r->job;
 	const char *path;
 
-	if (weights_file(doc, &path, err) || (!(o->init && !path) && dlb_graph_load_weights(&j->graph, path, err)))
+	if (weights_file(doc, &path, err))
+		return -1;
+	/* Fresh weights still need the constants that stand in the model's file (masks, tables). */
+	if (o->init && !path ? dlb_graph_load_constants(&j->graph, err) : dlb_graph_load_weights(&j->graph, path, err))
 		return -1;
 	if (dlb_state_init(&r->state, &j->graph, &r->be, j->plan.placement, r->rank, j->optimizer.rule,
 			   j->plan.micro_batches > 1, err))
