@@ -120,24 +120,31 @@ static void expect_end(struct sim *s, int k)
 	dlb_heap_push(&s->event, s->msg[k].end_s, k * 4 + EV_END);
 }
 
-/* A flow began or ended on link l: what flows there goes on at its new rate. */
+/* A flow began or ended on link l: what flows there goes on at its new rate. Of flows that use this link alone
+ * only the one that ends first needs an event: its end leads back here. */
 static void reckon(struct sim *s, int l, double now)
 {
+	int first = -1;
 	for (int i = 0; i < s->link[l].n; i++) {
 		int k = s->link[l].flow[i];
 		struct message *m = &s->msg[k];
+		bool alone = s->route[m->route].n == 1;
 		double rate = rate_of(s, m);
-		if (rate == m->rate)
-			continue;
-		m->bytes -= m->rate * (now - m->since);
-		if (m->bytes < 0)
-			m->bytes = 0;
-		m->since = now;
-		m->rate = rate;
-		m->end_s = now + m->bytes / rate;
-		if (m->end_s < m->event_s)		/* a later end is found out when the event comes */
-			expect_end(s, k);
+		if (rate != m->rate) {
+			m->bytes -= m->rate * (now - m->since);
+			if (m->bytes < 0)
+				m->bytes = 0;
+			m->since = now;
+			m->rate = rate;
+			m->end_s = now + m->bytes / rate;
+			if (!alone && m->end_s < m->event_s)	/* a later end is found out when the event comes */
+				expect_end(s, k);
+		}
+		if (alone && (first < 0 || m->end_s < s->msg[first].end_s))
+			first = k;
 	}
+	if (first >= 0 && s->msg[first].end_s < s->msg[first].event_s)
+		expect_end(s, first);
 }
 
 static void start(struct sim *s, int k, double now)
@@ -159,7 +166,9 @@ static void flow(struct sim *s, int k, double now)
 	}
 	m->rate = rate_of(s, m);
 	m->end_s = now + (r->n ? m->bytes / m->rate : 0);
-	expect_end(s, k);
+	m->event_s = INFINITY;
+	if (r->n != 1)
+		expect_end(s, k);
 	for (int i = 0; i < r->n; i++)
 		reckon(s, r->link[i], now);
 }
