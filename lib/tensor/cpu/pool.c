@@ -173,6 +173,8 @@ int dlb_cpu_pool(struct dlb_backend *b, const struct dlb_pool_desc *d, struct dl
 	for (int i = 0; i < n_sp; i++) {
 		if (d->kernel[i] < 1 || d->stride[i] < 1 || d->dilation[i] < 1)
 			return dlb_fail(err, NULL, "pooling needs kernel, stride and dilation of at least 1");
+		if (window > INT32_MAX / d->kernel[i])
+			return dlb_fail(err, NULL, "a pooling window of more than 2^31 elements");
 		window *= d->kernel[i];
 	}
 	if (d->max && d->pos == DLB_U8 && window > 255)
