@@ -21,7 +21,7 @@ struct input {
 	struct dlb_cost cost;
 	struct dlb_balance balance;
 	struct dlb_plan plan;				/* the one there is */
-	bool has_balance, has_plan;
+	bool has_balance, has_plan, stale;		/* stale: made from something else, only its options hold */
 	int optimizer;
 };
 
@@ -37,7 +37,7 @@ static void tried(void *arg, const char *name, double ranked_s, double value_s, 
 static int list(const struct dlb_cli *cli)
 {
 	for (const struct dlb_placer *p = dlb_placers; p->name; p++)
-		printf("%-14s %s%s\n", p->name, p->summary, p->trivial ? " (trivial)" : "");
+		printf("%-14s %s%s\n", p->name, p->summary, strcmp(p->name, "random") ? " (tried by default)" : "");
 	return dlb_cli_close_stdout(cli);
 }
 
@@ -77,9 +77,14 @@ static int read_input(const struct dlb_doc *doc, const struct options *o, struct
 		in->has_balance = true;
 	}
 	if (dlb_doc_section(doc, "plan")) {
-		if (dlb_plan_read(doc, &in->cost, &in->plan, NULL, err))
+		struct dlb_error why = { .status = 0 };
+		in->stale = dlb_doc_check_inputs(doc, "plan", &why) && !strncmp(why.what, "made from another", 17);
+		if (in->stale ? dlb_plan_read_options(doc, &in->cost, &in->plan, err) :
+				dlb_plan_read(doc, &in->cost, &in->plan, NULL, err))
 			return -1;
 		in->has_plan = true;
+		if (in->stale)
+			dlb_cli_warn(o->cli, "the plan there is was %s; its options are kept", why.what);
 	}
 	if (find_optimizer(doc, o, in, err))
 		return -1;
@@ -122,10 +127,10 @@ static int make_plan(const struct options *o, const struct input *in, const stru
 {
 	const char *algorithm = o->algorithm ? o->algorithm : in->has_plan && in->plan.algorithm_given ? in->plan.algorithm : NULL;
 	bool kept = false;
-	if (o->algorithm || !in->has_plan) {			/* asked for: exactly that one */
+	if (o->algorithm || !in->has_plan || in->stale) {	/* asked for: exactly that one */
 		if (dlb_place(p, algorithm, plan, err))
 			return -1;
-		if (in->has_plan)
+		if (in->has_plan && !in->stale)
 			dlb_plan_moved(p, in->plan.placement, plan);
 		return 0;
 	}

@@ -44,6 +44,9 @@ json_t *dlb_plan_write(const struct dlb_plan *p);
  * (*rescheduled set). Colocation, kernels and ids are checked. */
 int dlb_plan_read(const struct dlb_doc *d, const struct dlb_cost *c, struct dlb_plan *p, bool *rescheduled,
 		  struct dlb_error *err);
+/* Only the options (algorithm, schedule, micro-batches, batch, seed, optimizer): what a new plan keeps of one
+ * that was made from another graph, cluster or cost. */
+int dlb_plan_read_options(const struct dlb_doc *d, const struct dlb_cost *c, struct dlb_plan *p, struct dlb_error *err);
 int dlb_plan_check(const struct dlb_plan *p, const struct dlb_cost *c, struct dlb_error *err);
 /* Samples of micro-batch m of M over batch B: sizes differ by at most 1, larger first. M' = min(M, B). */
 int64_t dlb_micro_batch_size(int64_t batch, int micro_batches, int m);

@@ -300,3 +300,17 @@ int dlb_plan_read(const struct dlb_doc *d, const struct dlb_cost *c, struct dlb_
 	dlb_plan_release(p);
 	return -1;
 }
+
+int dlb_plan_read_options(const struct dlb_doc *d, const struct dlb_cost *c, struct dlb_plan *p, struct dlb_error *err)
+{
+	json_t *section;
+	dlb_plan_init(p, c->graph->n_ops, c->cluster->n_nodes);
+	p->graph = c->graph;
+	if (!dlb_doc_need(d, "plan", &section, err)) {
+		struct dlb_ref r = dlb_ref_root(d, "plan");
+		if (!read_options(&r, c->graph, p, err))
+			return 0;
+	}
+	dlb_plan_release(p);
+	return -1;
+}
