@@ -90,13 +90,22 @@ uint64_t dlb_doc_hash(const json_t *v, const char *const *skip)
 	return v ? hash(DLB_HASH_INIT, v, skip) : DLB_HASH_INIT;
 }
 
-/* What an input's hash leaves out: the optimizer is chosen when the plan runs, and changes no op id; the
- * hashes of a section's own inputs say nothing new. */
-static const char *const not_hashed[] = { "optimizer", "hyper", "inputs", NULL };
+/* What an input's hash leaves out at every depth: the optimizer is chosen when the plan runs, and changes no
+ * op id. */
+static const char *const not_hashed[] = { "optimizer", "hyper", NULL };
 
+/* The hashes of a section's own inputs (an object at its top) say nothing new and are left out too; the
+ * operands of an op, which have the same name, count. */
 static void hash_section(const struct dlb_doc *d, const char *section, char out[17])
 {
-	dlb_hash_hex(dlb_doc_hash(dlb_doc_section(d, section), not_hashed), out);
+	json_t *v = dlb_doc_section(d, section), *own = NULL;
+
+	if (json_is_object(json_object_get(v, "inputs"))) {
+		own = json_copy(v);
+		json_object_del(own, "inputs");
+	}
+	dlb_hash_hex(dlb_doc_hash(own ? own : v, not_hashed), out);
+	json_decref(own);
 }
 
 json_t *dlb_doc_input_hashes(const struct dlb_doc *d, const char *const *sections)
