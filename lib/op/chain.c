@@ -3,7 +3,6 @@
 
 #include <assert.h>
 #include <stdlib.h>
-#include <string.h>
 #include "util/mem.h"
 
 enum { MAX_REFS = 8, TEMP = 1000 };
@@ -60,8 +59,10 @@ void dlb_chain_add(struct dlb_chain *c, int rc, struct dlb_kernel *k, const int 
 	DLB_GROW(c->step, c->n_steps, c->cap_steps);
 	s = &c->step[c->n_steps++];
 	*s = (struct step){ .k = k, .n_in = n_in, .n_out = n_out };
-	memcpy(s->in, in, (size_t)n_in * sizeof *in);
-	memcpy(s->out, out, (size_t)n_out * sizeof *out);
+	for (int i = 0; i < n_in; i++)
+		s->in[i] = in[i];
+	for (int i = 0; i < n_out; i++)
+		s->out[i] = out[i];
 }
 
 void dlb_chain_map(struct dlb_chain *c, enum dlb_map_fn fn, double alpha, double beta, const int *in,
