@@ -172,6 +172,49 @@ static inline void check_run(const char *what, struct dlb_kernel *k, const struc
 	n_checks++;
 }
 
+/* Gradient `grad` of sum(output 0 * cot) with respect to input `wrt` of a double forward kernel, against central
+ * differences at some elements. out: all its outputs. Does not take k. */
+static inline void check_differences(const char *what, struct dlb_kernel *k, const struct arg *in, int n_in, const struct arg *out,
+				     int n_out, const double *cot, int wrt, const double *grad)
+{
+	void *p_in[MAX_ARGS] = { NULL }, *p_out[MAX_ARGS] = { NULL }, *scratch = dlb_xcalloc(1, k->scratch_bytes + 64);
+	int64_t n = dlb_desc_count(&in[wrt].d), m = dlb_desc_count(&out[0].d);
+	const double h = 1e-5;
+
+	for (int i = 0; i < n_in; i++)
+		if (in[i].d.n_dims >= 0)
+			p_in[i] = dlb_xcalloc(1, dlb_desc_bytes(&in[i].d) + 64);
+	for (int i = 0; i < n_out; i++)
+		if (out[i].d.n_dims >= 0)
+			p_out[i] = dlb_xcalloc(1, dlb_desc_bytes(&out[i].d) + 64);
+	for (int64_t t = 0; t < 12; t++) {
+		int64_t at = n <= 12 ? t % n : (int64_t)dlb_rng_below(&rng, (uint64_t)n);
+		double sum[2] = { 0 }, want;
+
+		for (int side = 0; side < 2; side++) {
+			for (int i = 0; i < n_in; i++)
+				if (p_in[i])
+					put(&in[i], p_in[i]);
+			dlb_value_set(p_in[wrt], DLB_F64, place(&in[wrt].d, at), in[wrt].v[at] + (side ? -h : h));
+			k->run(k, &(struct dlb_run){ .in = p_in, .out = p_out, .scratch = scratch });
+			for (int64_t i = 0; i < m; i++)
+				sum[side] += cot[i] * dlb_value_real(p_out[0], DLB_F64, place(&out[0].d, i));
+		}
+		want = (sum[0] - sum[1]) / (2 * h);
+		if (!(fabs(want - grad[at]) < 1e-6 * (1 + fabs(want)))) {
+			fprintf(stderr, "%s: gradient of input %d at %lld is %.10g, differences say %.10g\n", what, wrt, (long long)at,
+				grad[at], want);
+			abort();
+		}
+	}
+	for (int i = 0; i < MAX_ARGS; i++) {
+		free(p_in[i]);
+		free(p_out[i]);
+	}
+	free(scratch);
+	n_checks++;
+}
+
 static inline void release(struct arg *a, int n)
 {
 	for (int i = 0; i < n; i++) {

@@ -196,6 +196,12 @@ static void one_conv(enum dlb_dtype t, enum dlb_layout layout, const struct wind
 			 dlb_desc_str(&wt.d, sw, 64), (long long)g, bias, (long long)w->step[0], (long long)w->dil[0],
 			 (long long)w->begin[0], (long long)w->end[0]);
 		MUST(be.ops->conv(&be, &d, &k, &err_));
+		if (t == DLB_F64 && dir == DLB_CONV_FORWARD) {
+			check_differences(what, k, in[0], 3, out[0], 2, dy.v, 0, dx.v);
+			check_differences(what, k, in[0], 3, out[0], 2, dy.v, 1, dw.v);
+			if (bias)
+				check_differences(what, k, in[0], 3, out[0], 2, dy.v, 2, db.v);
+		}
 		check_run(what, k, in[dir], 3, out[dir], 2, tol_of(t) * 4, NULL, NULL);
 	}
 	free(x.v); free(wt.v); free(b.v); free(dy.v); free(y.v); free(dx.v); free(dw.v); free(db.v);
@@ -287,6 +293,8 @@ static void one_pool(enum dlb_dtype t, enum dlb_layout layout, const struct wind
 	snprintf(what, sizeof what, "%s pool %s kernel %lld,%lld step %lld", max ? "max" : "average", dlb_desc_str(&x.d, sx, 64),
 		 (long long)w->k[0], (long long)w->k[1], (long long)w->step[0]);
 	MUST(be.ops->pool(&be, &d, &k, &err_));
+	if (t == DLB_F64 && !max)
+		check_differences(what, k, &x, 1, &y, 1, dy.v, 0, dx.v);
 	check_run(what, k, &x, 1, (struct arg[]){ y, max ? pos : absent() }, 2, tol_of(t), NULL, NULL);
 	if (max) {
 		MUST(be.ops->pool(&be, &d, &k, &err_));
@@ -372,6 +380,13 @@ static void one_bn(struct dlb_desc dx, bool unbiased, double offset)
 	if (all >= 8) {
 		d.dir = DLB_BN_TRAIN;
 		MUST(be.ops->batch_norm(&be, &d, &k, &err_));
+		if (t == DLB_F64) {
+			const double *const grads[] = { gx.v, gs.v, gb.v };
+
+			for (int wrt = 0; wrt < 3; wrt++)
+				check_differences(what, k, (struct arg[]){ x, scale, bias, mean, var }, 5,
+						  (struct arg[]){ y, rm, rv, sm, si }, 5, dy.v, wrt, grads[wrt]);
+		}
 		check_run(what, k, (struct arg[]){ x, scale, bias, mean, var }, 5, (struct arg[]){ y, rm, rv, sm, si }, 5, tol * 4, NULL, NULL);
 	}
 	d.dir = DLB_BN_GRAD;

@@ -487,6 +487,8 @@ static void one_softmax(enum dlb_dtype t, bool is_log, int64_t outer, int64_t ax
 #undef EACH
 		}
 	MUST(be.ops->softmax(&be, &s, &k, &err_));
+	if (t == DLB_F64)
+		check_differences("softmax", k, &x, 1, &y, 1, dy.v, 0, dx.v);
 	check_run("softmax", k, &x, 1, &y, 1, tol_of(t), NULL, NULL);
 	s.backward = true;
 	MUST(be.ops->softmax(&be, &s, &k, &err_));
@@ -540,6 +542,8 @@ static void one_loss(enum dlb_dtype t, enum dlb_dtype label, bool sce, bool weig
 	}
 	snprintf(what, sizeof what, "%s %s reduction %d, %lldx%lldx%lld", sce ? "sce" : "nll", dlb_dtype_name(t), red, (long long)n, (long long)c, (long long)inner);
 	MUST(be.ops->loss(&be, &d, &k, &err_));
+	if (t == DLB_F64 && !wrong)
+		check_differences(what, k, (struct arg[]){ x, labels, w }, 3, (struct arg[]){ y, absent() }, 2, dy.v, 0, dx.v);
 	check_run(what, k, (struct arg[]){ x, labels, w }, 3, (struct arg[]){ y, sce ? lp : absent() }, 2, tol_of(t) * 4, NULL, NULL);
 	MUST(be.ops->loss(&be, &d, &k, &err_));
 	check_run(what, k, (struct arg[]){ x, labels, w }, 3, (struct arg[]){ y, absent() }, 2, tol_of(t) * 4, NULL, NULL);
