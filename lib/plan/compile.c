@@ -12,7 +12,9 @@
  *          after    SEND, FREE
  *      A receive is posted when the receive DLB_LOOK_AHEAD before it is waited for, so that at most so many
  *      places stand open on a node. The send is waited for, and its place freed, before the first action whose
- *      key is greater than that of the action that reads the message over there.
+ *      key is greater than that of the action that reads the message of DLB_SEND_SLACK micro-batches later over
+ *      there (at the end of the step where there is none): a sender that is ahead of the plan does not stop
+ *      for a reader that is still computing.
  *   4. Notes and actions in order are the program; intervals in it are the lifetimes of places (memory.c).
  *
  * No deadlock, whatever the plan: run all actions in the order of their keys. POST stands before the WAIT it
@@ -24,7 +26,7 @@
 #include <string.h>
 #include "plan/flow.h"
 
-enum { DLB_LOOK_AHEAD = 4 };
+enum { DLB_LOOK_AHEAD = 4, DLB_SEND_SLACK = 2 };
 enum { RANK_WAIT_SENT, RANK_FREE_BEFORE, RANK_POST, RANK_COPY, RANK_WAIT, RANK_SEND, RANK_FREE_AFTER, N_RANKS };
 
 struct action { int64_t key; int op, m, tensor; };	/* tensor >= 0: accumulate; op < 0: start or end of the step */
@@ -304,7 +306,11 @@ static void note_messages(struct compiler *c)
 			} else {
 				limit = first_write(c, r->tensor);
 			}
-			int source = c->inst_start[r->tensor], sent = first_after(from, l->act[r->action].key);
+			int source = c->inst_start[r->tensor], sent = limit;
+			if (r->m < 0)
+				sent = first_after(from, l->act[r->action].key);
+			else if (r->m + DLB_SEND_SLACK < c->M)
+				sent = first_after(from, l->act[c->slot[r->slot + DLB_SEND_SLACK].first].key);
 			if (sent <= send)
 				sent = send + 1;
 			if (sent > limit)
