@@ -2,12 +2,14 @@
  *
  *     rounds_left * (T_now - T_predicted (1 + err)) > t_plan + t_drain + moved_bytes/bandwidth + t_warmup
  *
- * T_now is the best plan's measured time, for that is what keeping it would give; T_predicted is this
- * round's time times the ratio of the two plans' simulated steps under kappa and weights, so that what the
- * simulator gets wrong for both cancels; err is the 90th percentile of how much longer than such a
- * prediction the rounds that followed one have taken. Rounds are counted in steps, of as many a round as
- * this one had. Planning happens beside the run and costs it nothing (t_plan = 0); draining and warming up
- * cost a step each. */
+ * T_now is the best plan's measured time, for that is what keeping it would give. T_predicted is this
+ * round's time less what the two plans' simulated steps (under kappa and weights) differ by: time that the
+ * model does not explain stays; where the model takes too much, the difference shrinks in proportion. err is
+ * the 90th percentile of how much longer than such a prediction the rounds that followed one have taken; not
+ * less than what noise makes of T_now, nor than 2 %. Rounds are counted in steps, of as many a round as this
+ * one had. Planning happens beside the run and costs it nothing (t_plan = 0); draining and warming up cost a
+ * step each.
+ */
 #include "balance/balance.h"
 #include "place/place.h"
 #include "util/stats.h"
@@ -15,8 +17,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* 90th percentile of step / expected - 1 over rounds since the last change point; not less than 0. */
-static double prediction_error(const struct dlb_balance *b)
+static const double least_error = 0.02;
+
+/* Of step / expected - 1, over rounds since the last change point. */
+static double prediction_error(const struct dlb_balance *b, const struct dlb_load *l)
 {
 	double *e = dlb_xcalloc((size_t)b->n_history + 1, sizeof *e), q;
 	int n = 0;
@@ -26,7 +30,7 @@ static double prediction_error(const struct dlb_balance *b)
 			e[n++] = b->history[i].step_s / b->history[i].expected_s - 1;
 	q = dlb_quantile(e, n, 0.9);
 	free(e);
-	return fmax(0, q);
+	return fmax(least_error, fmax(q, 3 * l->round_se_s / l->round_s));
 }
 
 static bool ran_before(const struct dlb_balance *b, const char *hash)
@@ -59,12 +63,16 @@ static void keep_best(struct dlb_balance *b)
 static void judge(const struct dlb_scene *s, const struct dlb_load *l, const struct dlb_balance_options *o,
 		  const struct dlb_plan *next, double ranked_now_s, double ranked_next_s, struct dlb_balance *b)
 {
-	double expected = ranked_now_s > 0 ? l->round_s * ranked_next_s / ranked_now_s : next->value_s;
+	double expected = l->round_s - (ranked_now_s - ranked_next_s) * fmin(1, l->round_s / ranked_now_s);
 	double steps = (double)(o->max_rounds - b->round) * (double)l->steps;
-	double gain = b->best_step_s - expected * (1 + prediction_error(b));
+	double gain = b->best_step_s - expected * (1 + prediction_error(b, l));
 	double price = 2 * l->round_s + next->moved_bytes / least_bandwidth(&s->cluster);
 
-	if (ran_before(b, next->hash)) {
+	if (!isfinite(ranked_now_s)) {
+		/* What runs would not fit any more: anything that does is better. */
+		b->keep = false;
+		b->expected_s = next->value_s;
+	} else if (ran_before(b, next->hash)) {
 		/* It would go round in a circle: the best of what has been measured it is. While the model
 		 * still moves, that is not the last word. */
 		keep_best(b);

@@ -3,7 +3,8 @@
  *     kappa_i     measured busy / predicted busy. A move that its noise does not explain is taken at once,
  *                 smaller ones are smoothed, and nodes of a kind within 5 % taken as alike. In a round in which some kappa moved by more than 5 % the
  *                 weights are held: nothing is corrected twice.
- *     weights     move only when the round took longer than the corrected model foresaw
+ *     weights     move only when the round took longer than the corrected model foresaw, and some node's
+ *                 waiting is more than 0.02 T from the mean
  *     dead band   act on i only if |v_i - vbar| > max(2 SE_i, 0.005 T)
  *     gain        one eta for all nodes, 0.8 at first; halved, floor 0.1, when a node's significant
  *                 v_i - vbar changes sign; back to 0.8 at a change point
@@ -93,6 +94,16 @@ static bool correct_model(const struct dlb_load *l, struct dlb_balance *b, doubl
 		b->kappa[k[i].node] = k[i].value;
 	}
 	return moved;
+}
+
+/* Whether no node's waiting is far from the mean: nothing that weights could even out. (Test A alone would
+ * say so of one slow node among many, too.) */
+static bool is_even(const struct dlb_load *l, const double *v, double vbar)
+{
+	for (int i = 0; i < l->n_nodes; i++)
+		if (l->free_node[i] && fabs(v[i] - vbar) > test_a_within * l->round_s)
+			return false;
+	return true;
 }
 
 /* Whether the model foresaw this round. Then the waiting that is left is the plan's own (ops that cannot be
@@ -247,7 +258,7 @@ int dlb_rule_log(const struct dlb_load *l, const struct dlb_balance_options *o, 
 		b->eta = fmax(least_eta, b->eta / 2);
 		b->hold = b->hold_off;
 		b->hold_off *= 2;
-	} else if (!r->held && !is_foreseen(l, common)) {
+	} else if (!r->held && !is_foreseen(l, common) && !is_even(l, v, r->mean_excess_s)) {
 		update_weights(l, v, r->mean_excess_s, b);
 	}
 	if (b->keep)
