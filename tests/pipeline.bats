@@ -116,20 +116,20 @@ children() { # PID: its direct children
 }
 
 wait_for_lines() { # FILE N
-	for _ in $(seq 400); do
+	for _ in $(seq 1500); do
 		[ -f "$1" ] && [ "$(wc -l <"$1")" -ge "$2" ] && return
-		sleep 0.05
+		sleep 0.02
 	done
 	echo "$1 has not reached $2 lines"
 	return 1
 }
 
-long=(--optimizer momentum --lr 0.02 --checkpoint-every 40)
+long=(--optimizer momentum --lr 0.02 --checkpoint-every 100)
 
-unbroken() { # prints the loss log of 1200 steps
+unbroken() { # prints the loss log of 4000 steps
 	[ -s "$BATS_FILE_TMPDIR/unbroken" ] || {
 		plan 1 >"$tmp/one.json"
-		dlb-run --steps 1200 "${digits[@]}" "${long[@]}" --loss-log "$BATS_FILE_TMPDIR/unbroken" "$tmp/one.json" >/dev/null
+		dlb-run --steps 4000 "${digits[@]}" "${long[@]}" --loss-log "$BATS_FILE_TMPDIR/unbroken" "$tmp/one.json" >/dev/null
 	}
 	cat "$BATS_FILE_TMPDIR/unbroken"
 }
@@ -140,7 +140,7 @@ unbroken() { # prints the loss log of 1200 steps
 	for n in 2 3; do
 		touch "$tmp/log"
 		before=$(wc -l <"$tmp/log")
-		dlb-run --until-step 1200 "${digits[@]}" "${long[@]}" --checkpoint "$tmp/ckpt" --loss-log "$tmp/log" "$tmp/$n.json" \
+		dlb-run --until-step 4000 "${digits[@]}" "${long[@]}" --checkpoint "$tmp/ckpt" --loss-log "$tmp/log" "$tmp/$n.json" \
 			>"$tmp/out.json" 2>"$tmp/err" 3>&- &
 		wait_for_lines "$tmp/log" $((before + 50 + RANDOM % 100))
 		kill -KILL $!
@@ -148,21 +148,21 @@ unbroken() { # prints the loss log of 1200 steps
 		sleep 0.5
 		[ ! -s "$tmp/out.json" ]
 	done
-	plan 4 | dlb-run --until-step 1200 "${digits[@]}" "${long[@]}" --checkpoint "$tmp/ckpt" --loss-log "$tmp/log" >"$tmp/out.json"
+	plan 4 | dlb-run --until-step 4000 "${digits[@]}" "${long[@]}" --checkpoint "$tmp/ckpt" --loss-log "$tmp/log" >"$tmp/out.json"
 	unbroken >"$tmp/truth"
 	cmp "$tmp/log" "$tmp/truth"
 }
 
 @test "SIGTERM: a checkpoint, status 0, and the report says so" {
 	plan 2 >"$tmp/2.json"
-	dlb-run --until-step 1200 "${digits[@]}" "${long[@]}" --checkpoint "$tmp/ckpt" --loss-log "$tmp/log" "$tmp/2.json" \
+	dlb-run --until-step 4000 "${digits[@]}" "${long[@]}" --checkpoint "$tmp/ckpt" --loss-log "$tmp/log" "$tmp/2.json" \
 		>"$tmp/out.json" 2>"$tmp/err" 3>&- &
 	wait_for_lines "$tmp/log" 60
 	kill -TERM $!
 	wait $!
 	validates "$tmp/out.json"
 	jq -e '.report.stopped == "signal"' "$tmp/out.json"
-	dlb-run --until-step 1200 "${digits[@]}" "${long[@]}" --checkpoint "$tmp/ckpt" --loss-log "$tmp/log" "$tmp/2.json" >"$tmp/out.json"
+	dlb-run --until-step 4000 "${digits[@]}" "${long[@]}" --checkpoint "$tmp/ckpt" --loss-log "$tmp/log" "$tmp/2.json" >"$tmp/out.json"
 	unbroken >"$tmp/truth"
 	cmp "$tmp/log" "$tmp/truth"
 }
