@@ -42,7 +42,7 @@ static bool change_point(const struct dlb_load *l, const struct dlb_balance *b)
 	       fabs(l->round_s - was) > 3 * hypot(l->round_se_s, was_se);
 }
 
-struct kappa { double value; int node, kind; };
+struct kappa { double value, se; int node, kind; };	/* se: relative */
 
 static int by_kind_then_value(const void *a, const void *b)
 {
@@ -53,14 +53,19 @@ static int by_kind_then_value(const void *a, const void *b)
 	return x->value < y->value ? -1 : x->value > y->value;
 }
 
-/* Nodes of a kind whose kappas lie within 5 % are alike: they get their geometric mean. What is left of the
+static bool alike(const struct kappa *a, const struct kappa *b)
+{
+	return a->kind == b->kind && b->value <= (1 + fmax(kappa_moved, 3 * hypot(a->se, b->se))) * a->value;
+}
+
+/* Nodes of a kind whose kappas lie within 5 %, or within their noise, are alike: they get their geometric mean. What is left of the
  * noise then cannot move work between equal nodes. */
 static void pool(struct kappa *k, int n)
 {
 	qsort(k, (size_t)n, sizeof *k, by_kind_then_value);
 	for (int i = 0, end; i < n; i = end) {
 		double sum = 0;
-		for (end = i; end < n && k[end].kind == k[i].kind && k[end].value <= (1 + kappa_moved) * k[i].value; end++)
+		for (end = i; end < n && alike(&k[i], &k[end]); end++)
 			sum += log(k[end].value);
 		for (int j = i; j < end && end - i > 1; j++)
 			k[j].value = exp(sum / (end - i));
@@ -79,8 +84,9 @@ static bool correct_model(const struct dlb_load *l, struct dlb_balance *b, doubl
 	for (int i = 0; i < b->n_nodes; i++) {
 		if (!(l->predicted_busy_s[i] > 0) || !(l->busy_s[i] > 0))
 			continue;
-		double m = l->busy_s[i] / l->predicted_busy_s[i] / b->kappa[i], noise = 3 * l->busy_se_s[i] / l->busy_s[i];
-		bool at_once = b->round == 1 || fabs(m - 1) > fmax(kappa_moved, noise);
+		double m = l->busy_s[i] / l->predicted_busy_s[i] / b->kappa[i];
+		k[n].se = l->busy_se_s[i] / l->busy_s[i];
+		bool at_once = b->round == 1 || fabs(m - 1) > fmax(kappa_moved, 3 * k[n].se);
 		k[n].value = b->kappa[i] * (at_once ? m : pow(m, smoothing));
 		k[n].kind = l->kind ? l->kind[i] : 0;
 		k[n++].node = i;

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "cluster/cluster.h"
+#include "util/rng.h"
 
 static void parse(const char *text, struct dlb_cluster *c)
 {
@@ -26,6 +27,32 @@ static void bad(const char *text, const char *what)
 		dlb_error_print(stderr, text, -1, &err);
 		abort();
 	}
+}
+
+/* Strings made of the grammar's pieces: parsed or refused in one line, and what is parsed is sound. */
+static void test_random_strings(void)
+{
+	static const char *const piece[] = { "cpu", "cuda", ":", "/", "*", "@", "=", ",", " ", "host", "rack", "link=", "shm", "site",
+					     "2", "0", "1e-6", "1e999", "-", "GB", "h0", "9999999", ".", "\t", "\x80", "x" };
+	struct dlb_rng r;
+	int parsed = 0;
+
+	dlb_rng_init(&r, 5);
+	for (int i = 0; i < 20000; i++) {
+		struct dlb_error err = { .status = 0 };
+		struct dlb_cluster c;
+		char text[256] = "";
+		for (uint64_t n = dlb_rng_below(&r, 12); n; n--)
+			strcat(text, piece[dlb_rng_below(&r, DLB_LEN(piece))]);
+		if (dlb_cluster_parse(text, &c, &err)) {
+			assert(err.status == 2 && *err.what && !strchr(err.what, '\n'));
+			continue;
+		}
+		assert(!dlb_cluster_check(&c, &err));
+		parsed++;
+		dlb_cluster_release(&c);
+	}
+	assert(parsed > 100);
 }
 
 static bool near(double a, double b)
@@ -226,6 +253,7 @@ static void test_topology(void)
 int main(void)
 {
 	test_words();
+	test_random_strings();
 	test_hosts();
 	test_round_trips();
 	test_bad_sections();
