@@ -2,21 +2,36 @@
 #include "data/source.h"
 #include "util/rng.h"
 
+/* Element at + i is number (at + i) % 4 of draw (at + i) / 4. */
+static void fill_normal(uint64_t seed, uint64_t stream, uint64_t at, int64_t count, enum dlb_dtype dtype, void *dst)
+{
+	float z[4];
+
+	for (int64_t i = 0; i < count; i++, at++) {
+		if (i == 0 || at % 4 == 0)
+			dlb_philox_normal4(seed, stream, at / 4, z);
+		if (dtype == DLB_F32)
+			((float *)dst)[i] = z[at % 4];
+		else
+			dlb_value_set(dst, dtype, i, (double)z[at % 4]);
+	}
+}
+
+static void fill_uniform(uint64_t seed, uint64_t stream, uint64_t at, int64_t count, enum dlb_dtype dtype, int64_t top,
+			 void *dst)
+{
+	for (int64_t i = 0; i < count; i++)
+		dlb_value_set(dst, dtype, i,
+			      (double)(int64_t)(dlb_philox_uniform(seed, stream, at + (uint64_t)i) * (double)top));
+}
+
 void dlb_random_fill(uint64_t seed, uint64_t stream, int64_t sample, int64_t count, enum dlb_dtype dtype, int64_t bound,
 		     void *dst)
 {
 	uint64_t at = (uint64_t)sample * (uint64_t)count;
-	int64_t top = bound > 0 ? bound : 2;
 
-	for (int64_t i = 0; i < count; i++) {
-		if (dlb_dtype_is_float(dtype)) {
-			dlb_value_set(dst, dtype, i, dlb_philox_normal(seed, stream, at + (uint64_t)i));
-		} else {
-			double u = dlb_philox_uniform(seed, stream, at + (uint64_t)i);
-
-			if (dtype == DLB_BOOL && top > 2)
-				top = 2;
-			dlb_value_set(dst, dtype, i, (double)(int64_t)(u * (double)top));
-		}
-	}
+	if (dlb_dtype_is_float(dtype))
+		fill_normal(seed, stream, at, count, dtype, dst);
+	else
+		fill_uniform(seed, stream, at, count, dtype, bound > 0 && dtype != DLB_BOOL ? bound : 2, dst);
 }

@@ -48,6 +48,21 @@ double dlb_philox_normal(uint64_t seed, uint64_t stream, uint64_t i)
 	return sqrt(-2 * log(1 - to_unit(x[0], x[1]))) * cos(two_pi * to_unit(x[2], x[3]));
 }
 
+void dlb_philox_normal4(uint64_t seed, uint64_t stream, uint64_t i, float out[4])
+{
+	static const float two_pi = 6.2831853f, unit = 1.0f / 16777216.0f;
+	uint32_t x[4];
+
+	dlb_philox(seed, stream, i, x);
+	for (int k = 0; k < 4; k += 2) {
+		/* 24 bits each; the logarithm's lie in (0,1]. */
+		float r = sqrtf(-2 * logf((float)((x[k] >> 8) + 1) * unit)), a = two_pi * (float)(x[k + 1] >> 8) * unit;
+
+		out[k] = r * cosf(a);
+		out[k + 1] = r * sinf(a);
+	}
+}
+
 static uint64_t rotate(uint64_t x, int k)
 {
 	return (x << k) | (x >> (64 - k));

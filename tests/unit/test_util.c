@@ -38,6 +38,18 @@ static void test_philox(void)
 		squares += z * z;
 	}
 	assert(fabs(sum / n) < 0.03 && fabs(squares / n - 1) < 0.04);
+	sum = squares = 0;
+	for (int i = 0; i < n / 4; i++) {
+		float z[4];
+
+		dlb_philox_normal4(1, 2, (uint64_t)i, z);
+		for (int k = 0; k < 4; k++) {
+			assert(isfinite(z[k]));
+			sum += (double)z[k];
+			squares += (double)z[k] * (double)z[k];
+		}
+	}
+	assert(fabs(sum / n) < 0.03 && fabs(squares / n - 1) < 0.04);
 }
 
 static void test_rng(void)
