@@ -47,7 +47,7 @@ static int gemm_infer(struct dlb_op_io *io, struct dlb_error *err)
 
 static double gemm_flops(const struct dlb_op_io *io)
 {
-	struct shape s;
+	struct shape s = { .m = 0 };
 
 	if (gemm_shape(io, &s, NULL))
 		return 0;
