@@ -79,7 +79,7 @@ static int64_t opset_of(const struct reader *r, const char *domain)
 static bool is_old(const char *type)
 {
 	static const char *const old[] = { "Conv", "ConvTranspose", "Flatten", "GlobalAveragePool", "GlobalMaxPool", "Identity",
-		"LRN", "LogSoftmax", "MaxPool", "Softmax", "Softplus", "Softsign", "Transpose" };
+		"LRN", "LogSoftmax", "MaxPool", "Not", "Softmax", "Softplus", "Softsign", "Transpose" };
 
 	for (int i = 0; i < DLB_LEN(old); i++)
 		if (!strcmp(old[i], type))

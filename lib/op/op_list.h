@@ -30,3 +30,12 @@ OP(Transpose) OP(Slice) OP(SliceGrad) OP(Concat) OP(Split) OP(Expand) OP(Tile)		
 OP(Gather) OP(GatherGrad)								/* gather.c */
 OP(TrainingMomentum) OP(TrainingAdam) OP(TrainingAdagrad)				/* training.c */
 OP(Pad) OP(PadGrad)									/* pad.c */
+OP(LayerNormalization) OP(LayerNormalizationGrad) OP(InstanceNormalization) OP(InstanceNormalizationGrad)	/* layer_norm.c */
+OP(LRN) OP(LRNGrad)									/* lrn.c */
+OP(Resize) OP(Upsample) OP(ResizeGrad)							/* resize.c */
+/* index.c */
+OP(GatherElements) OP(GatherElementsGrad) OP(GatherND) OP(GatherNDGrad) OP(ScatterElements) OP(ScatterElementsClear)
+OP(ScatterND) OP(ScatterNDClear)
+OP(TopK) OP(ArgMax) OP(ArgMin) OP(OneHot) OP(NonZero)					/* select.c */
+OP(Trilu) OP(CumSum)									/* triangle.c */
+OP(DepthToSpace) OP(SpaceToDepth)							/* depth_space.c */

@@ -10,7 +10,7 @@
 /* Inputs, separated by blanks:
  *     f2x3      float, random in [-1, 1], differentiated        p2x3    the same in [0.5, 1.5]
  *     k2x3      float constant, random in [0.5, 1.5]            r=0.3   float constant, a scalar
- *     i=1,2     i64 list    l4x2<5  i64 labels below 5          b=1     bool scalar    b2x3  bools    -  absent
+ *     q=1,2     float list    i=1,2     i64 list    l4x2<5  i64 labels below 5          b=1     bool scalar    b2x3  bools    -  absent
  * Attributes: name=1 integer, 1.0 real, word string, 1,2 or 1, list of integers. */
 static const struct test_case {
 	const char *type;
@@ -71,6 +71,18 @@ static const struct test_case {
 	{ "Concat", 17, "f2x3 f2x1 f2x2", "axis=1", 0 }, { "Split", 17, "f2x6", "axis=1", 3 }, { "Split", 17, "f2x6 i=4,2", "axis=1", 2 },
 	{ "Expand", 17, "f3x1 i=2,1,4", "", 0 }, { "Tile", 17, "f2x3 i=2,3", "", 0 },
 	{ "Gather", 17, "f4x3 l2x2<4", "", 0 }, { "Gather", 17, "f2x4x3 l5<4", "axis=1", 0 },
+	{ "LayerNormalization", 17, "f2x3x4 p4 f4", "", 0 }, { "LayerNormalization", 17, "f2x3x4 p3x4", "axis=1", 0 },
+	{ "InstanceNormalization", 17, "f2x3x4 p3 f3", "", 0 }, { "LRN", 17, "f2x5x3", "size=4 alpha=0.5 bias=1.5", 0 },
+	{ "Resize", 17, "f1x2x3x4 - k0 i=1,2,5,6", "mode=linear", 0 }, { "Resize", 17, "f1x2x3x4 - k0 i=1,2,5,3", "mode=cubic", 0 },
+	{ "Resize", 17, "f1x2x3x4 - k0 i=1,2,5,7", "mode=nearest coordinate_transformation_mode=asymmetric", 0 },
+	{ "Upsample", 9, "f1x3 q=1,2", "", 0 },
+	{ "GatherElements", 17, "f4x3 l2x3<4", "", 0 }, { "GatherElements", 17, "f2x5 l2x7<5", "axis=1", 0 },
+	{ "GatherND", 17, "f3x2x4 l5x2<2", "", 0 }, { "GatherND", 17, "f2x3x4 l2x5x1<3", "batch_dims=1", 0 },
+	{ "ScatterElements", 17, "f3x4 l3x1<4 f3x1", "axis=1", 0 }, { "ScatterElements", 17, "f3x4 l2x4<3 f2x4", "reduction=add", 0 },
+	{ "ScatterND", 17, "f4x3 l2x1<4 f2x3", "reduction=add", 0 }, { "ScatterND", 17, "f4x3 l1x2<3 f1", "", 0 },
+	{ "TopK", 17, "f3x5 i=2", "", 2 }, { "TopK", 17, "f3x5 i=2", "axis=0 largest=0", 2 },
+	{ "Trilu", 17, "f2x3x4", "", 0 }, { "Trilu", 17, "f3x4 i=-1", "upper=0", 0 }, { "CumSum", 17, "f2x3x2 i=1", "exclusive=1", 0 },
+	{ "DepthToSpace", 17, "f2x8x2x3", "blocksize=2 mode=CRD", 0 }, { "SpaceToDepth", 17, "f2x2x4x6", "blocksize=2", 0 },
 	{ "Pad", 17, "f3x4 i=1,-1,0,2 r=0.5", "", 0 }, { "Pad", 17, "f3x4 i=1,2,2,1", "mode=reflect", 0 }, { "Pad", 17, "f3x4 i=1,2,2,1", "mode=edge", 0 },
 };
 
@@ -106,7 +118,7 @@ static const char *read_shape(const char *s, struct dlb_desc *d)
 /* Adds the input that `s` describes; *wanted when it is to be differentiated. */
 static int add_input(struct dlb_graph *g, const char *s, bool *wanted)
 {
-	static const char letters[] = "fpkrilb";
+	static const char letters[] = "fpkrqilb";
 	char name[32], kind = *s;
 	struct dlb_desc d = { .dtype = kind == 'b' ? DLB_BOOL : kind == 'i' || kind == 'l' ? DLB_I64 : DLB_F64 };
 	struct dlb_tensor *t;
@@ -124,7 +136,7 @@ static int add_input(struct dlb_graph *g, const char *s, bool *wanted)
 		bound = strtol(s + 1, NULL, 10);
 	while (*s == '=' || *s == ',')
 		value[n++] = strtod(s + 1, (char **)&s);
-	if (kind == 'i') {
+	if (kind == 'i' || kind == 'q') {
 		d.n_dims = 1;
 		d.dim[0] = n;
 	}

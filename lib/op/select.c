@@ -1,0 +1,285 @@
+/* Choosing by value: TopK, ArgMax, ArgMin, OneHot, NonZero. Ties go to the lower index (ArgMax, ArgMin: to the higher
+ * one with select_last_index). TopK's gradient puts dy where its values came from. */
+#include "op/kit.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* One axis: (outer, n, inner) to (outer, m, inner). */
+struct select { enum dlb_dtype type; int64_t outer, n, inner, m; bool largest, last; };
+
+static int split_axis(const struct dlb_op_io *io, int64_t otherwise, struct select *s, int *axis, struct dlb_error *err)
+{
+	const struct dlb_desc *x = &io->in[0];
+
+	*axis = dlb_axis(io, dlb_io_int(io, "axis", otherwise), x->n_dims, err);
+	if (*axis < 0)
+		return -1;
+	*s = (struct select){ .type = x->dtype, .outer = dlb_desc_range(x, 0, *axis), .n = x->dim[*axis],
+		.inner = dlb_desc_range(x, *axis + 1, x->n_dims), .m = 1 };
+	return 0;
+}
+
+static double flops(const struct dlb_op_io *io)
+{
+	return (double)dlb_desc_count(&io->in[0]);
+}
+
+/* -- TopK: k is an attribute before opset 10 -- */
+
+static int topk_shape(const struct dlb_op_io *io, struct select *s, int *axis, struct dlb_error *err)
+{
+	int64_t k = dlb_io_int(io, "k", -1);
+	int n = dlb_io_ints(io, 1, "k", &k, 1, err);
+
+	if (n < 0 || split_axis(io, -1, s, axis, err))
+		return -1;
+	if (k < 0 || k > s->n)
+		return dlb_op_fail(io, err, "k is %lld, the axis has %lld elements", (long long)k, (long long)s->n);
+	s->m = k;
+	s->largest = dlb_io_int(io, "largest", 1) != 0;
+	return 0;
+}
+
+static int topk_infer(struct dlb_op_io *io, struct dlb_error *err)
+{
+	struct select s;
+	int axis;
+
+	if (topk_shape(io, &s, &axis, err))
+		return -1;
+	for (int i = 0; i < io->n_out; i++) {
+		io->out[i] = dlb_desc_make(i ? DLB_I64 : io->in[0].dtype, io->in[0].n_dims, io->in[0].dim);
+		io->out[i].dim[axis] = s.m;
+	}
+	return 0;
+}
+
+struct entry { double v; int64_t i; };
+
+static int down(const void *a, const void *b)
+{
+	const struct entry *x = a, *y = b;
+
+	return x->v != y->v ? (x->v < y->v) - (x->v > y->v) : (x->i > y->i) - (x->i < y->i);
+}
+
+static int up(const void *a, const void *b)
+{
+	const struct entry *x = a, *y = b;
+
+	return x->v != y->v ? (x->v > y->v) - (x->v < y->v) : (x->i > y->i) - (x->i < y->i);
+}
+
+static void topk_run(const void *ctx, const struct dlb_run *r)
+{
+	const struct select *s = ctx;
+	size_t size = dlb_dtype_bytes(s->type);
+	struct entry *e = r->scratch;
+
+	for (int64_t o = 0; o < s->outer; o++)
+		for (int64_t p = 0; p < s->inner; p++) {
+			for (int64_t i = 0; i < s->n; i++)
+				e[i] = (struct entry){ dlb_value_real(r->in[0], s->type, (o * s->n + i) * s->inner + p), i };
+			qsort(e, (size_t)s->n, sizeof *e, s->largest ? down : up);
+			for (int64_t i = 0; i < s->m; i++) {
+				int64_t to = (o * s->m + i) * s->inner + p, from = (o * s->n + e[i].i) * s->inner + p;
+
+				if (r->out[0])
+					memcpy((char *)r->out[0] + (size_t)to * size, (const char *)r->in[0] + (size_t)from * size, size);
+				if (r->out[1])
+					((int64_t *)r->out[1])[to] = e[i].i;
+			}
+		}
+}
+
+static int topk_kernel(struct dlb_backend *be, const struct dlb_op_io *io, struct dlb_kernel **k, struct dlb_error *err)
+{
+	struct dlb_chain *c;
+	struct dlb_kernel *sub = NULL;
+	struct select s;
+	int axis, rc;
+
+	if (topk_shape(io, &s, &axis, err))
+		return -1;
+	c = dlb_chain_new(be, err);
+	rc = be->ops->host(be, topk_run, &s, sizeof s, (size_t)s.n * sizeof(struct entry) + 64, &sub, err);
+	dlb_chain_add(c, rc, sub, DLB_REFS(DLB_IN(0)), 1, DLB_REFS(dlb_io_wants(io, 0) ? DLB_OUT(0) : DLB_NOTHING,
+		      dlb_io_wants(io, 1) ? DLB_OUT(1) : DLB_NOTHING), 2);
+	return dlb_chain_finish(c, k);
+}
+
+static int topk_gradient(struct dlb_builder *b, struct dlb_error *err)
+{
+	struct dlb_attr axis = dlb_make_int("axis", dlb_io_int(&b->io, "axis", -1));
+
+	(void)err;
+	if (!b->need[0] || b->dout[0] < 0)
+		return 0;
+	b->din[0] = dlb_b_op(b, "GatherElementsGrad", &axis, 1, (int[]){ b->dout[0], dlb_b_extra_output(b, 1),
+			     dlb_b_const_shape(b, b->in[0]) }, 3, 1, NULL, b->in[0]);
+	return b->din[0] < 0 ? -1 : 0;
+}
+
+/* -- ArgMax, ArgMin -- */
+
+static int arg_infer(struct dlb_op_io *io, struct dlb_error *err)
+{
+	struct dlb_desc y = { .dtype = DLB_I64 };
+	bool keep = dlb_io_int(io, "keepdims", 1) != 0;
+	struct select s;
+	int axis;
+
+	if (split_axis(io, 0, &s, &axis, err))
+		return -1;
+	if (s.n < 1)
+		return dlb_op_fail(io, err, "the axis is empty");
+	for (int i = 0; i < io->in[0].n_dims; i++)
+		if (i != axis || keep)
+			y.dim[y.n_dims++] = i == axis ? 1 : io->in[0].dim[i];
+	io->out[0] = y;
+	return 0;
+}
+
+static void arg_run(const void *ctx, const struct dlb_run *r)
+{
+	const struct select *s = ctx;
+
+	for (int64_t o = 0; o < s->outer; o++)
+		for (int64_t p = 0; p < s->inner; p++) {
+			int64_t best = 0;
+			double value = 0;
+
+			for (int64_t i = 0; i < s->n; i++) {
+				double v = dlb_value_real(r->in[0], s->type, (o * s->n + i) * s->inner + p);
+
+				if (i == 0 || (s->largest ? v > value : v < value) || (s->last && v == value)) {
+					best = i;
+					value = v;
+				}
+			}
+			((int64_t *)r->out[0])[o * s->inner + p] = best;
+		}
+}
+
+static int arg_kernel(struct dlb_backend *be, const struct dlb_op_io *io, struct dlb_kernel **k, struct dlb_error *err)
+{
+	struct select s;
+	int axis;
+
+	if (split_axis(io, 0, &s, &axis, err))
+		return -1;
+	s.largest = !strcmp(io->cls->name, "ArgMax");
+	s.last = dlb_io_int(io, "select_last_index", 0) != 0;
+	return be->ops->host(be, arg_run, &s, sizeof s, 0, k, err);
+}
+
+/* -- OneHot (indices, depth, values {off, on}) -- */
+
+struct one_hot { enum dlb_dtype index, type; int64_t outer, inner, depth; };
+
+static int one_hot_axis(const struct dlb_op_io *io, struct dlb_error *err)
+{
+	int64_t axis = dlb_io_int(io, "axis", -1);
+	int n = io->in[0].n_dims + 1;
+
+	if (n > DLB_MAX_DIMS)
+		return dlb_op_fail(io, err, "more than %d dimensions", DLB_MAX_DIMS);
+	return dlb_axis(io, axis, n, err);
+}
+
+static int one_hot_infer(struct dlb_op_io *io, struct dlb_error *err)
+{
+	int axis = one_hot_axis(io, err);
+	struct dlb_desc y = { .dtype = io->in[2].dtype };
+	double depth;
+
+	if (axis < 0)
+		return -1;
+	if (!io->value || !io->value[1] || dlb_desc_count(&io->in[1]) != 1 || dlb_desc_count(&io->in[2]) != 2)
+		return dlb_op_fail(io, err, "the depth must be one constant number, and there must be two values");
+	depth = dlb_value_real(io->value[1], io->in[1].dtype, 0);
+	if (!(depth >= 0 && depth < 1 << 30))
+		return dlb_op_fail(io, err, "a depth of %g is not possible", depth);
+	y.n_dims = io->in[0].n_dims + 1;
+	for (int i = 0; i < y.n_dims; i++)
+		y.dim[i] = i == axis ? (int64_t)depth : io->in[0].dim[i - (i > axis)];
+	io->out[0] = y;
+	return 0;
+}
+
+static void one_hot_run(const void *ctx, const struct dlb_run *r)
+{
+	const struct one_hot *h = ctx;
+	size_t size = dlb_dtype_bytes(h->type);
+	char *to = r->out[0];
+
+	for (int64_t o = 0; o < h->outer; o++)
+		for (int64_t i = 0; i < h->depth; i++)
+			for (int64_t p = 0; p < h->inner; p++, to += size) {
+				int64_t at = dlb_value_int(r->in[0], h->index, o * h->inner + p);
+
+				memcpy(to, (const char *)r->in[2] + ((at < 0 ? at + h->depth : at) == i ? size : 0), size);
+			}
+}
+
+static int one_hot_kernel(struct dlb_backend *be, const struct dlb_op_io *io, struct dlb_kernel **k, struct dlb_error *err)
+{
+	int axis = one_hot_axis(io, err);
+	struct one_hot h = { .index = io->in[0].dtype, .type = io->in[2].dtype };
+
+	if (axis < 0)
+		return -1;
+	h.outer = dlb_desc_range(&io->out[0], 0, axis);
+	h.depth = io->out[0].dim[axis];
+	h.inner = dlb_desc_range(&io->out[0], axis + 1, io->out[0].n_dims);
+	return be->ops->host(be, one_hot_run, &h, sizeof h, 0, k, err);
+}
+
+/* -- NonZero: the shape of the result is in the values, so they must be known -- */
+
+static int nonzero_infer(struct dlb_op_io *io, struct dlb_error *err)
+{
+	int64_t n = 0;
+
+	if (!io->value || !io->value[0])
+		return dlb_op_fail(io, err, "the input must be constant: the output's shape depends on its values");
+	for (int64_t i = 0; i < dlb_desc_count(&io->in[0]); i++)
+		n += dlb_value_real(io->value[0], io->in[0].dtype, i) != 0;
+	io->out[0] = dlb_desc_make(DLB_I64, 2, (int64_t[]){ io->in[0].n_dims, n });
+	return 0;
+}
+
+static void nonzero_run(const void *ctx, const struct dlb_run *r)
+{
+	const struct dlb_desc *d = ctx;		/* of the input, and behind it of the output */
+	int64_t n = d[1].dim[1], found = 0, *out = r->out[0];
+
+	for (int64_t i = 0; i < dlb_desc_count(d) && found < n; i++) {
+		int64_t rest = i;
+
+		if (dlb_value_real(r->in[0], d->dtype, i) == 0)
+			continue;
+		for (int k = d->n_dims - 1; k >= 0; k--) {
+			out[k * n + found] = rest % d->dim[k];
+			rest /= d->dim[k];
+		}
+		found++;
+	}
+}
+
+static int nonzero_kernel(struct dlb_backend *be, const struct dlb_op_io *io, struct dlb_kernel **k, struct dlb_error *err)
+{
+	struct dlb_desc d[2] = { io->in[0], io->out[0] };
+
+	return be->ops->host(be, nonzero_run, d, sizeof d, 0, k, err);
+}
+
+#define SELECT(n, ins, most, outs, inf, grad, kern) \
+	const struct dlb_op_class dlb_op_##n = { .name = #n, .n_in = { ins, most }, .n_out = { 1, outs }, .work = "other", \
+		.infer = inf, .flops = flops, .gradient = grad, .kernel = kern };
+SELECT(TopK, 1, 2, 2, topk_infer, topk_gradient, topk_kernel)
+SELECT(ArgMax, 1, 1, 1, arg_infer, NULL, arg_kernel)
+SELECT(ArgMin, 1, 1, 1, arg_infer, NULL, arg_kernel)
+SELECT(OneHot, 3, 3, 1, one_hot_infer, NULL, one_hot_kernel)
+SELECT(NonZero, 1, 1, 1, nonzero_infer, NULL, nonzero_kernel)
