@@ -222,7 +222,7 @@ static bool stops(const struct dlb_balance_options *o, struct dlb_balance *b, bo
 
 	if (!r->held && balanced && b->n_history > 1 && r[-1].test_a && r[-1].test_b && !r[-1].held && !r->changed)
 		stop(b, "balanced");
-	else if (!r->held && b->stable >= o->stable)
+	else if (b->stable >= o->stable)	/* planned again N times, and the same plan each time */
 		stop(b, r->test_b ? "unchanged" : "floor");
 	else if (!kept && is_cycle(b))
 		stop(b, "cycle");
@@ -241,8 +241,9 @@ int dlb_rule_log(const struct dlb_load *l, const struct dlb_balance_options *o, 
 	(void)err;
 	r->changed = change_point(l, b);
 	if (r->changed) {
+		if (b->converged)		/* a jump opens the question again; on the way it is noise like other */
+			b->stable = 1;
 		dlb_balance_forget(b);
-		b->stable = 1;
 	}
 	r->held = correct_model(l, b, &common);
 	find_excess(l, v, r);
