@@ -25,6 +25,8 @@ static int infer(struct dlb_op_io *io, struct dlb_error *err)
 
 	if (x->n_dims < 2)
 		return dlb_op_fail(io, err, "input has %d dimensions, at least 2 are needed", x->n_dims);
+	if (dlb_same_types(io, 0, 5, err))
+		return -1;
 	c = dlb_desc_1d(x->dtype, x->dim[1]);
 	for (int i = 1; i < 5; i++)
 		if (io->in[i].n_dims != 1 || io->in[i].dim[0] != x->dim[1])
@@ -90,7 +92,13 @@ static int gradient(struct dlb_builder *b, struct dlb_error *err)
 
 static int grad_infer(struct dlb_op_io *io, struct dlb_error *err)
 {
-	(void)err;
+	if (dlb_same_types(io, 0, 5, err) || dlb_same_shapes(io, 0, 1, err))
+		return -1;
+	if (io->in[1].n_dims < 2)
+		return dlb_op_fail(io, err, "input has %d dimensions, at least 2 are needed", io->in[1].n_dims);
+	for (int i = 2; i < 5; i++)
+		if (dlb_has_count(io, i, io->in[1].dim[1], err))
+			return -1;
 	io->out[0] = io->in[1];
 	for (int i = 1; i < io->n_out; i++)
 		io->out[i] = io->in[2];

@@ -23,15 +23,6 @@ static enum dlb_map_fn fn_of(const struct dlb_op_class *cls)
 	dlb_bug("no row for '%s'", cls->name);
 }
 
-static int same_types(const struct dlb_op_io *io, int from, struct dlb_error *err)
-{
-	for (int i = from + 1; i < io->n_in; i++)
-		if (io->in[i].dtype != io->in[from].dtype)
-			return dlb_op_fail(io, err, "inputs are of type %s and %s", dlb_dtype_name(io->in[from].dtype),
-					   dlb_dtype_name(io->in[i].dtype));
-	return 0;
-}
-
 /* Opset 6 says by attributes how the second operand of Add, Sub, Mul, Div lies: broadcast=1 with axis.
  * Only the forms that NumPy's rule covers are taken. */
 static int infer(struct dlb_op_io *io, struct dlb_error *err)
@@ -43,7 +34,7 @@ static int infer(struct dlb_op_io *io, struct dlb_error *err)
 			return dlb_op_fail(io, err, "attribute 'axis' asks for broadcasting in the middle, which only "
 					   "opset 6 has; convert the model to opset 7 or later");
 	}
-	if (same_types(io, 0, err))
+	if (dlb_same_types(io, 0, io->n_in, err))
 		return -1;
 	return dlb_infer_broadcast(io, err);
 }
@@ -60,7 +51,7 @@ static int infer_where(struct dlb_op_io *io, struct dlb_error *err)
 {
 	if (io->in[0].dtype != DLB_BOOL)
 		return dlb_op_fail(io, err, "the condition is of type %s, not bool", dlb_dtype_name(io->in[0].dtype));
-	if (same_types(io, 1, err) || dlb_infer_broadcast(io, err))
+	if (dlb_same_types(io, 1, 2, err) || dlb_infer_broadcast(io, err))
 		return -1;
 	io->out[0].dtype = io->in[1].dtype;
 	return 0;
@@ -82,7 +73,7 @@ static int infer_prelu(struct dlb_op_io *io, struct dlb_error *err)
 {
 	struct dlb_desc s = slope_of(io, 1), all;
 
-	if (same_types(io, 0, err))
+	if (dlb_same_types(io, 0, io->n_in, err))
 		return -1;
 	if (dlb_broadcast(&io->in[0], &s, &all) || !dlb_desc_same_shape(&all, &io->in[0]))
 		return dlb_op_fail(io, err, "the slope does not broadcast to the input");
@@ -379,6 +370,13 @@ static int gradient_clip(struct dlb_builder *b, struct dlb_error *err)
 	return done(b);
 }
 
+static int infer_clip_grad(struct dlb_op_io *io, struct dlb_error *err)
+{
+	if (dlb_same_types(io, 0, 2, err) || dlb_same_shapes(io, 0, 1, err))
+		return -1;
+	return dlb_infer_same(io, err);
+}
+
 static int kernel_clip_grad(struct dlb_backend *be, const struct dlb_op_io *io, struct dlb_kernel **k, struct dlb_error *err)
 {
 	return dlb_kernel_map(be, io, DLB_MAP_clip_grad, 2, dlb_io_real(io, "min", -HUGE_VAL),
@@ -425,4 +423,4 @@ const struct dlb_op_class dlb_op_Pow = { .name = "Pow", .n_in = { 2, 2 }, .n_out
 const struct dlb_op_class dlb_op_Clip = { .name = "Clip", .n_in = { 1, 3 }, .n_out = { 1, 1 }, .layout = DLB_LAYOUT_ANY,
 	.work = "activation", .infer = infer_clip, .gradient = gradient_clip, .kernel = kernel_clip };
 const struct dlb_op_class dlb_op_ClipGrad = { .name = "ClipGrad", .domain = "dlb", .n_in = { 2, 2 }, .n_out = { 1, 1 },
-	.layout = DLB_LAYOUT_ANY, .work = "activation", .infer = dlb_infer_same, .kernel = kernel_clip_grad };
+	.layout = DLB_LAYOUT_ANY, .work = "activation", .infer = infer_clip_grad, .kernel = kernel_clip_grad };

@@ -10,6 +10,15 @@
 /* The convolution that a vertex of any of the four classes stands for. */
 struct conv { struct dlb_conv_desc d; struct dlb_window w; };
 
+enum { MOST = 1 << 24 };			/* of any size along a dimension that is worked out here */
+
+static int64_t groups_of(const struct dlb_op_io *io)
+{
+	int64_t g = dlb_io_int(io, "group", 1);
+
+	return g < 0 || g > MOST ? 0 : g;	/* 0 is refused where it is used */
+}
+
 static int fill(const struct dlb_op_io *io, struct conv *c, const struct dlb_desc *x, const struct dlb_desc *w,
 		struct dlb_error *err)
 {
@@ -18,7 +27,7 @@ static int fill(const struct dlb_op_io *io, struct conv *c, const struct dlb_des
 
 	c->d.x = *x;
 	c->d.w = *w;
-	c->d.groups = dlb_io_int(io, "group", 1);
+	c->d.groups = groups_of(io);
 	if (x->n_dims < 3 || w->n_dims != x->n_dims || c->d.groups < 1 || w->dim[0] % c->d.groups ||
 	    w->dim[1] * c->d.groups != x->dim[1])
 		return dlb_op_fail(io, err, "%s and weights %s do not fit together with %lld groups",
@@ -56,7 +65,7 @@ static int conv_infer(struct dlb_op_io *io, struct dlb_error *err)
 	int n = dlb_attr_ints(io->attr, io->n_attr, "kernel_shape", &kernel);
 	struct conv c = { 0 };
 
-	if (fill(io, &c, &io->in[0], &io->in[1], err) || check_bias(io, 2, io->in[1].dim[0], err))
+	if (dlb_same_types(io, 0, 3, err) || fill(io, &c, &io->in[0], &io->in[1], err) || check_bias(io, 2, io->in[1].dim[0], err))
 		return -1;
 	for (int i = 0; i < n; i++)
 		if (n != io->in[1].n_dims - 2 || kernel[i] != io->in[1].dim[2 + i])
@@ -154,7 +163,7 @@ static int grad_input_fill(const struct dlb_op_io *io, struct conv *c, struct dl
 
 	if (dy->n_dims < 3 || w->n_dims != dy->n_dims)
 		return dlb_op_fail(io, err, "weights and gradient differ in their number of dimensions");
-	x.dim[1] = w->dim[1] * dlb_io_int(io, "group", 1);
+	x.dim[1] = w->dim[1] > MOST ? -1 : w->dim[1] * groups_of(io);
 	if (sizes(io, "spatial", dy->n_dims - 2, &x, err))
 		return -1;
 	return fill(io, c, &x, w, err) || check_dy(io, c, err) ? -1 : 0;
@@ -163,7 +172,7 @@ static int grad_input_fill(const struct dlb_op_io *io, struct conv *c, struct dl
 static int grad_weight_fill(const struct dlb_op_io *io, struct conv *c, struct dlb_error *err)
 {
 	const struct dlb_desc *dy = &io->in[0], *x = &io->in[1];
-	int64_t groups = dlb_io_int(io, "group", 1);
+	int64_t groups = groups_of(io);
 	struct dlb_desc w = { .dtype = dy->dtype, .layout = DLB_PLAIN };
 
 	if (dy->n_dims < 3 || x->n_dims != dy->n_dims || groups < 1)
@@ -179,7 +188,7 @@ static int grad_input_infer(struct dlb_op_io *io, struct dlb_error *err)
 {
 	struct conv c = { 0 };
 
-	if (grad_input_fill(io, &c, err))
+	if (dlb_same_types(io, 0, 2, err) || grad_input_fill(io, &c, err))
 		return -1;
 	io->out[0] = c.d.x;
 	return 0;
@@ -189,7 +198,7 @@ static int grad_weight_infer(struct dlb_op_io *io, struct dlb_error *err)
 {
 	struct conv c = { 0 };
 
-	if (grad_weight_fill(io, &c, err))
+	if (dlb_same_types(io, 0, 2, err) || grad_weight_fill(io, &c, err))
 		return -1;
 	io->out[0] = c.d.w;
 	if (io->n_out > 1)
@@ -239,13 +248,13 @@ static int transpose_fill(const struct dlb_op_io *io, struct conv *c, struct dlb
 	const struct dlb_desc *x = &io->in[0], *w = &io->in[1];
 	const char *auto_pad = dlb_io_str(io, "auto_pad", "NOTSET");
 	int n = x->n_dims - 2;
-	int64_t extra[3] = { 0 }, groups = dlb_io_int(io, "group", 1);
+	int64_t extra[3] = { 0 }, groups = groups_of(io);
 	const int64_t *v, *shape, *explicit_pads;
 	int n_extra, n_shape, n_pads;
 	struct dlb_window win;
 	struct dlb_op_io bare = *io;
 
-	if (x->n_dims < 3 || x->n_dims > 5 || w->n_dims != x->n_dims || groups < 1 || x->dim[1] != w->dim[0] || w->dim[0] % groups)
+	if (x->n_dims < 3 || x->n_dims > 5 || w->n_dims != x->n_dims || groups < 1 || w->dim[1] > MOST || x->dim[1] != w->dim[0] || w->dim[0] % groups)
 		return dlb_op_fail(io, err, "input and weights do not fit together with %lld groups", (long long)groups);
 	n_extra = dlb_attr_ints(io->attr, io->n_attr, "output_padding", &v);
 	n_shape = dlb_attr_ints(io->attr, io->n_attr, "output_shape", &shape);
@@ -254,8 +263,12 @@ static int transpose_fill(const struct dlb_op_io *io, struct conv *c, struct dlb
 		return dlb_op_fail(io, err, "an attribute does not have %d entries", n);
 	if (n_shape == n + 2)
 		shape += 2;
-	for (int i = 0; i < n; i++)
+	for (int i = 0; i < n; i++) {
 		extra[i] = n_extra ? v[i] : 0;
+		if (extra[i] < 0 || extra[i] > MOST || x->dim[2 + i] < 1 || x->dim[2 + i] > MOST ||
+		    (n_shape && (shape[i] < 1 || shape[i] > MOST)))
+			return dlb_op_fail(io, err, "a size along dimension %d is not possible", 2 + i);
+	}
 	/* Strides and dilations, read with sizes that any window fits; the pads follow. */
 	int64_t huge[3] = { 1 << 25, 1 << 25, 1 << 25 };
 
@@ -305,7 +318,7 @@ static int transpose_infer(struct dlb_op_io *io, struct dlb_error *err)
 	struct conv c = { 0 };
 	int64_t pads[6];
 
-	if (transpose_fill(io, &c, &io->out[0], pads, err))
+	if (dlb_same_types(io, 0, 3, err) || transpose_fill(io, &c, &io->out[0], pads, err))
 		return -1;
 	return check_bias(io, 2, io->out[0].dim[1], err);
 }

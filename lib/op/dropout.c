@@ -145,6 +145,13 @@ static int gradient(struct dlb_builder *b, struct dlb_error *err)
 	return b->din[0] < 0 ? -1 : 0;
 }
 
+static int grad_infer(struct dlb_op_io *io, struct dlb_error *err)
+{
+	if (io->in[1].dtype != DLB_BOOL)
+		return dlb_op_fail(io, err, "the mask is of type %s", dlb_dtype_name(io->in[1].dtype));
+	return dlb_same_shapes(io, 0, 1, err) ? -1 : dlb_infer_same(io, err);
+}
+
 static int grad_kernel(struct dlb_backend *be, const struct dlb_op_io *io, struct dlb_kernel **k, struct dlb_error *err)
 {
 	const struct dlb_desc *d[2] = { &io->in[1], &io->in[0] };
@@ -158,4 +165,4 @@ static int grad_kernel(struct dlb_backend *be, const struct dlb_op_io *io, struc
 const struct dlb_op_class dlb_op_Dropout = { .name = "Dropout", .n_in = { 1, 3 }, .n_out = { 1, 2 }, .layout = DLB_LAYOUT_ANY,
 	.flags = DLB_OP_RANDOM, .work = "activation", .infer = infer, .flops = flops, .gradient = gradient, .kernel = kernel };
 const struct dlb_op_class dlb_op_DropoutGrad = { .name = "DropoutGrad", .domain = "dlb", .n_in = { 2, 2 }, .n_out = { 1, 1 },
-	.layout = DLB_LAYOUT_ANY, .work = "activation", .infer = dlb_infer_same, .kernel = grad_kernel };
+	.layout = DLB_LAYOUT_ANY, .work = "activation", .infer = grad_infer, .kernel = grad_kernel };

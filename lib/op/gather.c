@@ -12,9 +12,10 @@ static double no_flops(const struct dlb_op_io *io)
 
 struct gather { enum dlb_dtype type, index; int64_t outer, rows, n_index, bytes; };
 
-static int infer(struct dlb_op_io *io, struct dlb_error *err)
+/* The shape of what is taken from table x. */
+static int taken(const struct dlb_op_io *io, const struct dlb_desc *x, const struct dlb_desc *index, struct dlb_desc *out,
+		 struct dlb_error *err)
 {
-	const struct dlb_desc *x = &io->in[0], *index = &io->in[1];
 	int axis = dlb_axis(io, dlb_io_int(io, "axis", 0), x->n_dims, err);
 	struct dlb_desc y = { .dtype = x->dtype };
 
@@ -30,8 +31,13 @@ static int infer(struct dlb_op_io *io, struct dlb_error *err)
 		y.dim[y.n_dims++] = index->dim[i];
 	for (int i = axis + 1; i < x->n_dims; i++)
 		y.dim[y.n_dims++] = x->dim[i];
-	io->out[0] = y;
+	*out = y;
 	return 0;
+}
+
+static int infer(struct dlb_op_io *io, struct dlb_error *err)
+{
+	return taken(io, &io->in[0], &io->in[1], &io->out[0], err);
 }
 
 static struct gather shape(const struct dlb_op_io *io, const struct dlb_desc *x, const struct dlb_desc *index)
@@ -92,17 +98,11 @@ static int gradient(struct dlb_builder *b, struct dlb_error *err)
 
 static int grad_infer(struct dlb_op_io *io, struct dlb_error *err)
 {
-	int64_t dim[DLB_MAX_DIMS];
-	int n = dlb_io_ints(io, 2, "shape", dim, DLB_MAX_DIMS, err);
-	struct gather g;
+	struct dlb_desc rows;
 
-	if (n < 0)
+	if (dlb_io_shape(io, 2, &io->out[0], err) || taken(io, &io->out[0], &io->in[1], &rows, err))
 		return -1;
-	io->out[0] = dlb_desc_make(io->in[0].dtype, n, dim);
-	if (dlb_axis(io, dlb_io_int(io, "axis", 0), n, err) < 0)
-		return -1;
-	g = shape(io, &io->out[0], &io->in[1]);
-	if (g.outer * g.n_index * g.bytes != (int64_t)dlb_desc_bytes(&io->in[0]))
+	if (!dlb_desc_same_shape(&rows, &io->in[0]))
 		return dlb_op_fail(io, err, "the gradient's shape is not that of the rows taken");
 	return 0;
 }

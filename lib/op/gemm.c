@@ -37,7 +37,7 @@ static int gemm_infer(struct dlb_op_io *io, struct dlb_error *err)
 	struct dlb_desc all;
 	struct shape s;
 
-	if (gemm_shape(io, &s, err))
+	if (gemm_shape(io, &s, err) || dlb_same_types(io, 0, 3, err))
 		return -1;
 	io->out[0] = dlb_desc_make(io->in[0].dtype, 2, (int64_t[]){ s.m, s.n });
 	if (dlb_io_has(io, 2) && (dlb_broadcast(&io->out[0], &io->in[2], &all) || !dlb_desc_same_shape(&all, &io->out[0])))
@@ -188,8 +188,8 @@ static int product_shape(const struct dlb_op_io *io, struct product *p, struct d
 				   dlb_desc_str(&io->in[1], y, sizeof y));
 	p->n_dims = batch.n_dims;
 	memcpy(p->dim, batch.dim, sizeof p->dim);
-	p->n_batch = dlb_desc_count(&batch);
-	return 0;
+	p->n_batch = dlb_checked_count(batch.dim, batch.n_dims);
+	return p->n_batch < 0 ? dlb_op_fail(io, err, "the output is too large") : 0;
 }
 
 static int matmul_infer(struct dlb_op_io *io, struct dlb_error *err)
@@ -197,7 +197,7 @@ static int matmul_infer(struct dlb_op_io *io, struct dlb_error *err)
 	struct product p;
 	struct dlb_desc *y = &io->out[0];
 
-	if (product_shape(io, &p, err))
+	if (product_shape(io, &p, err) || dlb_same_types(io, 0, 2, err))
 		return -1;
 	if (p.n_dims + 2 > DLB_MAX_DIMS)
 		return dlb_op_fail(io, err, "more than %d dimensions", DLB_MAX_DIMS);

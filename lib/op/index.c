@@ -221,15 +221,10 @@ static int gather_gradient(struct dlb_builder *b, struct dlb_error *err)
 
 static int spread_infer(struct dlb_op_io *io, struct dlb_error *err)
 {
-	int64_t dim[DLB_MAX_DIMS];
-	int n = dlb_io_ints(io, 2, "shape", dim, DLB_MAX_DIMS, err);
 	struct dlb_desc y;
 	struct index d;
 
-	if (n < 0)
-		return -1;
-	io->out[0] = dlb_desc_make(io->in[0].dtype, n, dim);
-	if (parse(io, &io->out[0], 1, &d, err))
+	if (dlb_io_shape(io, 2, &io->out[0], err) || parse(io, &io->out[0], 1, &d, err))
 		return -1;
 	y = picked(io, &d);
 	if (!dlb_desc_same_shape(&y, &io->in[0]))

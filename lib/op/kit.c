@@ -70,6 +70,46 @@ int64_t dlb_io_axes(const struct dlb_op_io *io, int i, int n_dims, int64_t other
 	return mask;
 }
 
+int dlb_same_types(const struct dlb_op_io *io, int first, int n, struct dlb_error *err)
+{
+	for (int i = first + 1; i < first + n && i < io->n_in; i++)
+		if (io->in[i].n_dims >= 0 && io->in[i].dtype != io->in[first].dtype)
+			return dlb_op_fail(io, err, "inputs %d and %d are of type %s and %s", first, i,
+					   dlb_dtype_name(io->in[first].dtype), dlb_dtype_name(io->in[i].dtype));
+	return 0;
+}
+
+int dlb_same_shapes(const struct dlb_op_io *io, int i, int j, struct dlb_error *err)
+{
+	char a[128], b[128];
+
+	if (!dlb_desc_same_shape(&io->in[i], &io->in[j]))
+		return dlb_op_fail(io, err, "input %d is %s and input %d %s; their shapes must be equal", i,
+				   dlb_desc_str(&io->in[i], a, sizeof a), j, dlb_desc_str(&io->in[j], b, sizeof b));
+	return 0;
+}
+
+int dlb_has_count(const struct dlb_op_io *io, int i, int64_t count, struct dlb_error *err)
+{
+	if (dlb_desc_count(&io->in[i]) != count)
+		return dlb_op_fail(io, err, "input %d has %lld elements, should have %lld", i,
+				   (long long)dlb_desc_count(&io->in[i]), (long long)count);
+	return 0;
+}
+
+int dlb_io_shape(const struct dlb_op_io *io, int i, struct dlb_desc *out, struct dlb_error *err)
+{
+	int64_t dim[DLB_MAX_DIMS];
+	int n = dlb_io_ints(io, i, "shape", dim, DLB_MAX_DIMS, err);
+
+	if (n < 0)
+		return -1;
+	if (dlb_checked_count(dim, n) < 0)
+		return dlb_op_fail(io, err, "a negative or too large dimension");
+	*out = dlb_desc_make(io->in[0].dtype, n, dim);
+	return 0;
+}
+
 struct dlb_desc dlb_desc_make(enum dlb_dtype t, int n_dims, const int64_t *dim)
 {
 	struct dlb_desc d = { .dtype = t, .layout = DLB_PLAIN, .n_dims = n_dims };

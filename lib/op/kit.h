@@ -50,6 +50,14 @@ int dlb_io_ints(const struct dlb_op_io *io, int i, const char *attr, int64_t *ou
 /* Axes by input 1 or the attribute "axes" as a mask; none given: `otherwise`. -1 with err. */
 int64_t dlb_io_axes(const struct dlb_op_io *io, int i, int n_dims, int64_t otherwise, struct dlb_error *err);
 
+/* What infer checks, for kernels trust it: inputs [first, first + n) that are there are of one type; inputs i and j have
+ * one shape; input i has so many elements. 0, or -1 with err. */
+int dlb_same_types(const struct dlb_op_io *io, int first, int n, struct dlb_error *err);
+int dlb_same_shapes(const struct dlb_op_io *io, int i, int j, struct dlb_error *err);
+int dlb_has_count(const struct dlb_op_io *io, int i, int64_t count, struct dlb_error *err);
+/* The shape that constant input i holds, of input 0's type; sizes are checked. */
+int dlb_io_shape(const struct dlb_op_io *io, int i, struct dlb_desc *out, struct dlb_error *err);
+
 /* -- descriptors -- */
 struct dlb_desc dlb_desc_make(enum dlb_dtype t, int n_dims, const int64_t *dim);	/* row-major */
 struct dlb_desc dlb_desc_1d(enum dlb_dtype t, int64_t n);

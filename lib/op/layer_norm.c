@@ -52,7 +52,7 @@ static int infer(struct dlb_op_io *io, struct dlb_error *err)
 	struct dlb_desc stat;
 	int axis = is_instance(io) ? 2 : (int)dlb_io_int(io, "axis", -1);
 
-	if (rows_of(io, &io->in[0], 1, &r, err))
+	if (rows_of(io, &io->in[0], 1, &r, err) || dlb_same_types(io, 0, 3, err))
 		return -1;
 	if (dlb_io_has(io, 2) && dlb_desc_count(&io->in[2]) != dlb_desc_count(&io->in[1]))
 		return dlb_op_fail(io, err, "scale and bias differ in size");
@@ -181,14 +181,12 @@ static int grad_infer(struct dlb_op_io *io, struct dlb_error *err)
 {
 	struct rows r;
 
-	if (!dlb_desc_same_shape(&io->in[0], &io->in[1]))
-		return dlb_op_fail(io, err, "the gradient does not have the input's shape");
+	if (dlb_same_shapes(io, 0, 1, err) || dlb_same_types(io, 0, 5, err))
+		return -1;
 	if (rows_of(io, &io->in[1], 2, &r, err))
 		return -1;
-	for (int i = 3; i < 5; i++)
-		if (dlb_desc_count(&io->in[i]) != r.n)
-			return dlb_op_fail(io, err, "%lld rows, but statistics of %lld", (long long)r.n,
-					   (long long)dlb_desc_count(&io->in[i]));
+	if (dlb_has_count(io, 3, r.n, err) || dlb_has_count(io, 4, r.n, err))
+		return -1;
 	io->out[0] = io->in[1];
 	for (int i = 1; i < io->n_out; i++)
 		io->out[i] = io->in[2];

@@ -29,7 +29,7 @@ static int fill(const struct dlb_op_io *io, const struct dlb_desc *x, int labels
 				   dlb_desc_str(t, b, sizeof b));
 	if (t->dtype != DLB_I32 && t->dtype != DLB_I64)
 		return dlb_op_fail(io, err, "labels are of type %s; i32 or i64 is needed", dlb_dtype_name(t->dtype));
-	if (dlb_io_has(io, weights) && (io->in[weights].n_dims != 1 || io->in[weights].dim[0] != x->dim[1]))
+	if (dlb_io_has(io, weights) && (io->in[weights].n_dims != 1 || io->in[weights].dtype != x->dtype || io->in[weights].dim[0] != x->dim[1]))
 		return dlb_op_fail(io, err, "there must be %lld class weights", (long long)x->dim[1]);
 	*d = (struct dlb_loss_desc){ .dtype = x->dtype, .label = t->dtype, .softmax = softmax,
 		.backward = io->cls->domain != NULL, .has_weight = dlb_io_has(io, weights), .has_ignore = ignore != NULL,
@@ -130,7 +130,11 @@ static int grad_infer(struct dlb_op_io *io, struct dlb_error *err)
 {
 	struct dlb_loss_desc d;
 
-	return grad_fill(io, &io->out[0], &d, err);
+	if (grad_fill(io, &io->out[0], &d, err))
+		return -1;
+	if (io->in[0].dtype != io->out[0].dtype)
+		return dlb_op_fail(io, err, "the gradient is of type %s", dlb_dtype_name(io->in[0].dtype));
+	return dlb_has_count(io, 0, d.reduction == DLB_REDUCE_NONE ? dlb_desc_count(&io->in[is_softmax(io) ? 2 : 1]) : 1, err);
 }
 
 static int grad_kernel(struct dlb_backend *be, const struct dlb_op_io *io, struct dlb_kernel **k, struct dlb_error *err)
@@ -228,7 +232,7 @@ static int mean_grad_infer(struct dlb_op_io *io, struct dlb_error *err)
 		return dlb_op_fail(io, err, "outputs and labels differ in number");
 	io->out[0] = io->in[1];
 	io->out[0].layout = DLB_PLAIN;
-	return 0;
+	return dlb_same_types(io, 0, 2, err) || dlb_has_count(io, 0, 1, err) ? -1 : 0;
 }
 
 static int mean_grad_kernel(struct dlb_backend *be, const struct dlb_op_io *io, struct dlb_kernel **k, struct dlb_error *err)

@@ -120,7 +120,7 @@ static int slice_of(const struct dlb_op_io *io, const struct dlb_desc *x, int fi
 			s->count[a] = from > to ? (from - to - 1) / -by + 1 : 0;
 		}
 		s->start[a] = from;
-		s->step[a] = by;
+		s->step[a] = s->count[a] > 1 ? by : 1;		/* no stride of a single element can overflow */
 	}
 	return 0;
 }
@@ -174,24 +174,11 @@ static int slice_gradient(struct dlb_builder *b, struct dlb_error *err)
 	return b->din[0] < 0 ? -1 : 0;
 }
 
-static int shape_input(const struct dlb_op_io *io, int i, struct dlb_desc *x, struct dlb_error *err)
-{
-	int64_t dim[DLB_MAX_DIMS];
-	int n = dlb_io_ints(io, i, "shape", dim, DLB_MAX_DIMS, err);
-
-	if (n < 0)
-		return -1;
-	if (dlb_checked_count(dim, n) < 0)
-		return dlb_op_fail(io, err, "a negative or too large dimension");
-	*x = dlb_desc_make(io->in[0].dtype, n, dim);
-	return 0;
-}
-
 static int slice_grad_infer(struct dlb_op_io *io, struct dlb_error *err)
 {
 	struct slice s;
 
-	if (shape_input(io, 1, &io->out[0], err) || slice_of(io, &io->out[0], 2, &s, err))
+	if (dlb_io_shape(io, 1, &io->out[0], err) || slice_of(io, &io->out[0], 2, &s, err))
 		return -1;
 	for (int i = 0; i < io->out[0].n_dims; i++)
 		if (io->in[0].n_dims != io->out[0].n_dims || io->in[0].dim[i] != s.count[i])
@@ -307,8 +294,8 @@ static int split_sizes(const struct dlb_op_io *io, int *axis, int64_t size[MAX_S
 		for (n = 0; n < io->n_out; n++)
 			size[n] = clamp(x->dim[*axis] - n * part, 0, part);
 	}
-	for (int i = 0; i < n; i++)
-		sum += size[i] < 0 ? x->dim[*axis] + 1 : size[i];
+	for (int i = 0; i < n && sum <= x->dim[*axis]; i++)
+		sum = size[i] < 0 || size[i] > x->dim[*axis] ? INT64_MAX : sum + size[i];
 	if (n != io->n_out || sum != x->dim[*axis])
 		return dlb_op_fail(io, err, "%d parts do not add up to %lld", n, (long long)x->dim[*axis]);
 	return 0;
@@ -393,7 +380,7 @@ static int expand_infer(struct dlb_op_io *io, struct dlb_error *err)
 {
 	struct dlb_desc to;
 
-	if (shape_input(io, 1, &to, err))
+	if (dlb_io_shape(io, 1, &to, err))
 		return -1;
 	if (dlb_broadcast(&io->in[0], &to, &io->out[0]))
 		return dlb_op_fail(io, err, "the input does not broadcast to the shape");
@@ -431,7 +418,7 @@ static int tile_infer(struct dlb_op_io *io, struct dlb_error *err)
 		return n < 0 ? -1 : dlb_op_fail(io, err, "%d repeats for %d dimensions", n, io->in[0].n_dims);
 	io->out[0] = dlb_desc_make(io->in[0].dtype, n, io->in[0].dim);
 	for (int i = 0; i < n; i++) {
-		if (times[i] < 0 || times[i] > 1 << 30)
+		if (times[i] < 0 || (times[i] && io->out[0].dim[i] > ((int64_t)1 << 62) / times[i]))
 			return dlb_op_fail(io, err, "%lld repeats are not possible", (long long)times[i]);
 		io->out[0].dim[i] *= times[i];
 	}

@@ -59,6 +59,8 @@ static int infer(struct dlb_op_io *io, struct dlb_error *err)
 		return -1;
 	if (dlb_io_has(io, 3))
 		return dlb_op_fail(io, err, "input 3, axes, is of opset 18");
+	if (dlb_io_has(io, 2) && (io->in[2].dtype != p.type || dlb_desc_count(&io->in[2]) != 1))
+		return dlb_op_fail(io, err, "the constant must be one value of type %s", dlb_dtype_name(p.type));
 	io->out[0] = dlb_desc_make(p.type, p.n_dims, p.y);
 	return 0;
 }

@@ -217,6 +217,8 @@ static int grad_infer(struct dlb_op_io *io, struct dlb_error *err)
 
 	if (grad_fill(io, &p, err))
 		return -1;
+	if (io->n_in > 1 && (dlb_same_shapes(io, 0, 1, err) || io->in[1].dtype != p.d.pos))
+		return dlb_op_fail(io, err, "input 1 does not hold positions of this pool");
 	io->out[0] = p.d.x;
 	return 0;
 }

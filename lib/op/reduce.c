@@ -182,18 +182,17 @@ static int gradient(struct dlb_builder *b, struct dlb_error *err)
 
 static int grad_shape(const struct dlb_op_io *io, struct dlb_desc *x, struct dlb_desc *kept, double *count, struct dlb_error *err)
 {
-	int64_t dim[DLB_MAX_DIMS];
 	const int64_t *axes;
-	int n = dlb_io_ints(io, 1, "shape", dim, DLB_MAX_DIMS, err), m = dlb_attr_ints(io->attr, io->n_attr, "axes", &axes);
+	int m = dlb_attr_ints(io->attr, io->n_attr, "axes", &axes);
 
-	if (n < 0)
+	if (dlb_io_shape(io, 1, x, err))
 		return -1;
-	*x = *kept = dlb_desc_make(io->in[0].dtype, n, dim);
+	*kept = *x;
 	*count = 1;
 	for (int i = 0; i < m; i++) {
-		if (axes[i] < 0 || axes[i] >= n)
+		if (axes[i] < 0 || axes[i] >= x->n_dims)
 			return dlb_op_fail(io, err, "axis %lld is out of range", (long long)axes[i]);
-		*count *= (double)dim[axes[i]];
+		*count *= (double)x->dim[axes[i]];
 		kept->dim[axes[i]] = 1;
 	}
 	if (dlb_desc_count(kept) != dlb_desc_count(&io->in[0]))
@@ -226,7 +225,12 @@ static int grad_kernel(struct dlb_backend *be, const struct dlb_op_io *io, struc
 
 static int extreme_infer(struct dlb_op_io *io, struct dlb_error *err)
 {
-	(void)err;
+	int64_t axes = dlb_io_int(io, "axes", 0), kept = 1;
+
+	for (int i = 0; i < io->in[1].n_dims; i++)
+		kept *= axes >> i & 1 ? 1 : io->in[1].dim[i];
+	if (dlb_same_types(io, 0, 3, err) || dlb_has_count(io, 0, kept, err) || dlb_has_count(io, 2, kept, err))
+		return -1;
 	io->out[0] = io->in[1];
 	return 0;
 }

@@ -286,7 +286,7 @@ static void backward(const void *ctx, const struct dlb_run *r)
 static int prepare(struct dlb_backend *be, const struct dlb_op_io *io, const struct dlb_desc *x, int first, dlb_host_fn fn,
 		   struct dlb_kernel **k, struct dlb_error *err)
 {
-	int64_t y[DLB_MAX_DIMS];
+	int64_t y[DLB_MAX_DIMS], between[DLB_MAX_DIMS];
 	struct request q;
 	struct plan *p;
 	size_t bytes;
@@ -294,6 +294,10 @@ static int prepare(struct dlb_backend *be, const struct dlb_op_io *io, const str
 
 	if (ask(io, x, first, &q, y, err))
 		return -1;
+	for (int i = 0; i < x->n_dims; i++)
+		between[i] = x->dim[i] > y[i] ? x->dim[i] : y[i];
+	if (dlb_checked_count(between, x->n_dims) < 0)
+		return dlb_op_fail(io, err, "too large");
 	p = make_plan(io, x, &q, y, &bytes);
 	rc = be->ops->host(be, fn, p, bytes, 2 * (size_t)p->most * sizeof(double) + 64, k, err);
 	free(p);
@@ -343,17 +347,13 @@ static int gradient(struct dlb_builder *b, struct dlb_error *err)
 
 static int grad_infer(struct dlb_op_io *io, struct dlb_error *err)
 {
-	int64_t dim[DLB_MAX_DIMS], y[DLB_MAX_DIMS];
-	int n = dlb_io_ints(io, 1, "shape", dim, DLB_MAX_DIMS, err);
+	int64_t y[DLB_MAX_DIMS];
 	struct request q;
 
-	if (n < 0)
+	if (dlb_io_shape(io, 1, &io->out[0], err) || ask(io, &io->out[0], 2, &q, y, err))
 		return -1;
-	io->out[0] = dlb_desc_make(io->in[0].dtype, n, dim);
-	if (ask(io, &io->out[0], 2, &q, y, err))
-		return -1;
-	for (int i = 0; i < n; i++)
-		if (io->in[0].n_dims != n || io->in[0].dim[i] != y[i])
+	for (int i = 0; i < io->out[0].n_dims; i++)
+		if (io->in[0].n_dims != io->out[0].n_dims || io->in[0].dim[i] != y[i] || io->out[0].dim[i] < 1)
 			return dlb_op_fail(io, err, "the gradient's shape is not that of the output");
 	return 0;
 }

@@ -141,14 +141,11 @@ static int fill_infer(struct dlb_op_io *io, struct dlb_error *err)
 {
 	const struct dlb_attr *a = dlb_attr_find(io->attr, io->n_attr, "value");
 	enum dlb_dtype t = a && a->type == DLB_ATTR_TENSOR ? a->desc.dtype : DLB_F32;
-	int64_t dim[DLB_MAX_DIMS];
-	int n = dlb_io_ints(io, 0, "shape", dim, DLB_MAX_DIMS, err);
-
-	if (n < 0)
+	if (a && a->type == DLB_ATTR_TENSOR && dlb_desc_count(&a->desc) != 1)
+		return dlb_op_fail(io, err, "attribute 'value' has %lld elements, not 1", (long long)dlb_desc_count(&a->desc));
+	if (dlb_io_shape(io, 0, &io->out[0], err))
 		return -1;
-	if (dlb_checked_count(dim, n) < 0)
-		return dlb_op_fail(io, err, "a negative or too large dimension");
-	io->out[0] = dlb_desc_make(t, n, dim);
+	io->out[0].dtype = t;
 	return 0;
 }
 
@@ -208,6 +205,8 @@ static int range_infer(struct dlb_op_io *io, struct dlb_error *err)
 {
 	double v[3], n;
 
+	if (dlb_same_types(io, 0, 3, err))
+		return -1;
 	for (int i = 0; i < 3; i++) {
 		if (!io->value || !io->value[i] || dlb_desc_count(&io->in[i]) != 1)
 			return dlb_op_fail(io, err, "start, limit and delta must be constant scalars");

@@ -34,6 +34,8 @@ static int infer(struct dlb_op_io *io, struct dlb_error *err)
 
 	if (shape(io, &s, &flatten, &axis, err))
 		return -1;
+	if (io->n_in > 1 && (dlb_same_types(io, 0, 2, err) || dlb_same_shapes(io, 0, 1, err)))
+		return -1;
 	return dlb_infer_same(io, err);
 }
 

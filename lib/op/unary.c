@@ -77,6 +77,13 @@ static int grad_kernel(struct dlb_backend *be, const struct dlb_op_io *io, struc
 			      attr(io, r->beta, r->beta_value), k, err);
 }
 
+static int grad_infer(struct dlb_op_io *io, struct dlb_error *err)
+{
+	if (dlb_same_types(io, 0, 2, err) || dlb_same_shapes(io, 0, 1, err))
+		return -1;
+	return dlb_infer_same(io, err);
+}
+
 static int gradient(struct dlb_builder *b, struct dlb_error *err)
 {
 	const struct row *r = row_of(b->io.cls);
@@ -98,7 +105,7 @@ static int gradient(struct dlb_builder *b, struct dlb_error *err)
 	const struct dlb_op_class dlb_op_##n = { .name = #n, .n_in = { 1, 1 }, .n_out = { 1, 1 }, .layout = DLB_LAYOUT_ANY, \
 		.work = w, .infer = dlb_infer_same, .flops = flops_##n, .gradient = gradient, .kernel = kernel }; \
 	const struct dlb_op_class dlb_op_##n##Grad = { .name = #n "Grad", .domain = "dlb", .n_in = { 2, 2 }, .n_out = { 1, 1 }, \
-		.layout = DLB_LAYOUT_ANY, .work = w, .infer = dlb_infer_same, .flops = flops_##n, .kernel = grad_kernel };
+		.layout = DLB_LAYOUT_ANY, .work = w, .infer = grad_infer, .flops = flops_##n, .kernel = grad_kernel };
 UNARY(ROW)
 #undef ROW
 
