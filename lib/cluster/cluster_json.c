@@ -15,11 +15,6 @@
 
 enum { MAX_ROWS = 1 << 20 };
 
-static json_t *number(double x)
-{
-	return x == floor(x) && fabs(x) < 9e15 ? json_integer((json_int_t)x) : json_real(x);
-}
-
 static void set_str(json_t *o, const char *key, const char *s)
 {
 	if (s)
@@ -29,7 +24,7 @@ static void set_str(json_t *o, const char *key, const char *s)
 static void set_known(json_t *o, const char *key, double x)
 {
 	if (x > 0)
-		json_object_set_new(o, key, number(x));
+		json_object_set_new(o, key, dlb_doc_number(x));
 }
 
 static json_t *write_kinds(const struct dlb_cluster *c)
@@ -66,7 +61,7 @@ static json_t *write_links(const struct dlb_cluster *c)
 		set_str(o, "name", l->name);
 		set_str(o, "class", l->cls);
 		json_object_set_new(o, "latency_s", json_real(l->latency_s));
-		json_object_set_new(o, "bandwidth_Bps", number(l->bandwidth_Bps));
+		json_object_set_new(o, "bandwidth_Bps", dlb_doc_number(l->bandwidth_Bps));
 		json_object_set_new(o, "overlap", json_boolean(l->overlap));
 		json_array_append_new(a, o);
 	}
@@ -100,7 +95,7 @@ static json_t *write_nodes(const struct dlb_cluster *c)
 		json_object_set_new(o, "id", json_integer(i));
 		set_str(o, "kind", c->kind[n->kind].name);
 		set_str(o, "group", c->group[n->group].name);
-		json_object_set_new(o, "speed", number(n->speed));
+		json_object_set_new(o, "speed", dlb_doc_number(n->speed));
 		set_known(o, "memory_bytes", n->memory_bytes);
 		set_str(o, "host", n->host);
 		json_object_set_new(o, "device", json_integer(n->device));
@@ -119,7 +114,7 @@ static json_t *write_memories(const struct dlb_cluster *c)
 		set_str(o, "name", m->name);
 		set_str(o, "class", m->cls);
 		set_str(o, "group", c->group[m->group].name);
-		json_object_set_new(o, "bytes", number(m->bytes));
+		json_object_set_new(o, "bytes", dlb_doc_number(m->bytes));
 		if (m->count != 1)
 			json_object_set_new(o, "count", json_integer(m->count));
 		set_known(o, "bandwidth_Bps", m->bandwidth_Bps);

@@ -20,15 +20,10 @@
 
 enum { MAX_BATCHES = 64, MAX_TRANSFERS = 64, MAX_LEAVES = 512 };
 
-static json_t *number(double x)
-{
-	return x == floor(x) && fabs(x) < 9e15 ? json_integer((json_int_t)x) : json_real(x);
-}
-
 static void set_known(json_t *o, const char *key, double x)
 {
 	if (isfinite(x) && x > 0)
-		json_object_set_new(o, key, number(x));
+		json_object_set_new(o, key, dlb_doc_number(x));
 }
 
 /* ---- rows: ops grouped by everything the row says ---- */
@@ -101,7 +96,7 @@ static void write_sizes(json_t *o, const char *key, const struct dlb_cost *c, co
 		if (v > 0) {
 			if (!m)
 				m = json_object();
-			json_object_set_new(m, c->cluster->kind[k].name, number(v));
+			json_object_set_new(m, c->cluster->kind[k].name, dlb_doc_number(v));
 		}
 	}
 	if (m)
@@ -287,7 +282,7 @@ static void write_per_kind(json_t *o, const char *key, const struct dlb_cost *c,
 
 	for (int k = 0; k < c->n_kinds; k++)
 		if (isfinite(x[k]))
-			json_object_set_new(m, c->cluster->kind[k].name, number(x[k]));
+			json_object_set_new(m, c->cluster->kind[k].name, dlb_doc_number(x[k]));
 	json_object_set_new(o, key, m);
 }
 

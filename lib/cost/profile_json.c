@@ -14,11 +14,6 @@
 
 enum { MAX_BATCHES = 64, MAX_KINDS = 4096 };
 
-static json_t *number(double x)
-{
-	return x == floor(x) && fabs(x) < 9e15 ? json_integer((json_int_t)x) : json_real(x);
-}
-
 static json_t *write_times(const double *t, int n)
 {
 	json_t *a = json_array();
@@ -36,7 +31,7 @@ static void write_sizes(json_t *o, const char *key, const struct dlb_profile *p,
 		if (x[k] > 0) {
 			if (!m)
 				m = json_object();
-			json_object_set_new(m, p->kind[k], number(x[k]));
+			json_object_set_new(m, p->kind[k], dlb_doc_number(x[k]));
 		}
 	if (m)
 		json_object_set_new(o, key, m);

@@ -6,6 +6,7 @@
 #include "doc/doc.h"
 
 #include <errno.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -321,4 +322,11 @@ void dlb_doc_provenance(struct dlb_doc *d, const char *tool, int argc, char **ar
 	}
 	json_array_append_new(list, json_pack("{s:s, s:s, s:o}", "tool", tool, "version", DLB_VERSION,
 					      "arguments", arguments));
+}
+
+json_t *dlb_doc_number(double x)
+{
+	if (!isfinite(x))
+		return json_null();
+	return x == floor(x) && fabs(x) < 9e15 ? json_integer((json_int_t)x) : json_real(x);
 }

@@ -50,6 +50,9 @@ void dlb_doc_put(struct dlb_doc *d, const char *section, json_t *value);
 /* Appends {tool, version, arguments} to provenance. */
 void dlb_doc_provenance(struct dlb_doc *d, const char *tool, int argc, char **argv);
 
+/* A number as the document writes it: an integer where it is one, null when it is not finite. Returns new. */
+json_t *dlb_doc_number(double x);
+
 /* Hash of parsed values: members sorted, numbers by value (1 and 1.0 are equal), x- members and
  * members named in `skip` (NULL-terminated, may be NULL) left out at every depth. */
 uint64_t dlb_doc_hash(const json_t *v, const char *const *skip);

@@ -47,6 +47,11 @@ int dlb_plan_read(const struct dlb_doc *d, const struct dlb_cost *c, struct dlb_
 /* Only the options (algorithm, schedule, micro-batches, batch, seed, optimizer): what a new plan keeps of one
  * that was made from another graph, cluster or cost. */
 int dlb_plan_read_options(const struct dlb_doc *d, const struct dlb_cost *c, struct dlb_plan *p, struct dlb_error *err);
+/* A section's "timeline" member (timeline_json.c). Reading leaves *span NULL where there is none; n_ops < 0: ops
+ * are not checked. */
+json_t *dlb_spans_write(struct dlb_span *const *span, const int *n_spans, int n_nodes);
+int dlb_spans_read(const struct dlb_ref *r, int n_nodes, int n_ops, struct dlb_arena *a, struct dlb_span ***span,
+		   int **n_spans, struct dlb_error *err);
 int dlb_plan_check(const struct dlb_plan *p, const struct dlb_cost *c, struct dlb_error *err);
 /* Samples of micro-batch m of M over batch B: sizes differ by at most 1, larger first. M' = min(M, B). */
 int64_t dlb_micro_batch_size(int64_t batch, int micro_batches, int m);

@@ -16,37 +16,16 @@
 #include <string.h>
 #include "plan/plan.h"
 
-static json_t *number(double x)
-{
-	if (!isfinite(x))
-		return json_null();
-	return x == floor(x) && fabs(x) < 9e15 ? json_integer((json_int_t)x) : json_real(x);
-}
-
 static json_t *write_node(const struct dlb_node_plan *np)
 {
 	json_t *o = json_object(), *order = json_array();
-	json_object_set_new(o, "busy_s", number(np->busy_s));
-	json_object_set_new(o, "wait_s", number(np->wait_s));
-	json_object_set_new(o, "peak_bytes", number(np->peak_bytes));
+	json_object_set_new(o, "busy_s", dlb_doc_number(np->busy_s));
+	json_object_set_new(o, "wait_s", dlb_doc_number(np->wait_s));
+	json_object_set_new(o, "peak_bytes", dlb_doc_number(np->peak_bytes));
 	for (int i = 0; i < np->n_order; i++)
 		json_array_append_new(order, json_pack("[ii]", np->order[i].op, np->order[i].micro_batch));
 	json_object_set_new(o, "order", order);
 	return o;
-}
-
-static json_t *write_timeline(const struct dlb_plan *p)
-{
-	json_t *all = json_array();
-	for (int n = 0; n < p->n_nodes; n++) {
-		json_t *list = json_array();
-		for (int i = 0; i < p->n_spans[n]; i++) {
-			const struct dlb_span *s = &p->timeline[n][i];
-			json_array_append_new(list, json_pack("[iioo]", s->op, s->micro_batch, number(s->start_s), number(s->end_s)));
-		}
-		json_array_append_new(all, list);
-	}
-	return all;
 }
 
 json_t *dlb_plan_write(const struct dlb_plan *p)
@@ -66,17 +45,17 @@ json_t *dlb_plan_write(const struct dlb_plan *p)
 	}
 	json_object_set_new(o, "placement", placement);
 	json_object_set_new(o, "hash", json_string(p->hash));
-	json_object_set_new(o, "value_s", number(p->value_s));
-	json_object_set_new(o, "bound_s", number(p->bound_s));
-	json_object_set_new(o, "gap", number(p->gap));
-	json_object_set_new(o, "imbalance", number(p->imbalance));
+	json_object_set_new(o, "value_s", dlb_doc_number(p->value_s));
+	json_object_set_new(o, "bound_s", dlb_doc_number(p->bound_s));
+	json_object_set_new(o, "gap", dlb_doc_number(p->gap));
+	json_object_set_new(o, "imbalance", dlb_doc_number(p->imbalance));
 	json_object_set_new(o, "moved_ops", json_integer(p->moved_ops));
-	json_object_set_new(o, "moved_bytes", number(p->moved_bytes));
+	json_object_set_new(o, "moved_bytes", dlb_doc_number(p->moved_bytes));
 	for (int n = 0; n < p->n_nodes; n++)
 		json_array_append_new(nodes, write_node(&p->node[n]));
 	json_object_set_new(o, "nodes", nodes);
 	if (p->timeline)
-		json_object_set_new(o, "timeline", write_timeline(p));
+		json_object_set_new(o, "timeline", dlb_spans_write(p->timeline, p->n_spans, p->n_nodes));
 	return o;
 }
 
@@ -109,24 +88,14 @@ static int read_placement(const struct dlb_ref *r, struct dlb_plan *p, struct dl
 	return 0;
 }
 
-/* [a, b, ...] of n members into out; the first two are integers. */
-static int read_tuple(const struct dlb_ref *r, int n, int64_t *a, int64_t *b, double *x, double *y, struct dlb_error *err)
+/* [op, micro_batch] */
+static int read_pair(const struct dlb_ref *r, int64_t *op, int64_t *m, struct dlb_error *err)
 {
-	if (!json_is_array(r->v) || json_array_size(r->v) != (size_t)n)
-		return dlb_ref_fail(r, err, "must be an array of %d numbers", n);
-	struct dlb_ref e = dlb_ref_index(r, 0);
-	if (dlb_ref_int(&e, 0, INT32_MAX, a, err))
-		return -1;
-	e = dlb_ref_index(r, 1);
-	if (dlb_ref_int(&e, -1, INT32_MAX, b, err))
-		return -1;
-	if (n < 4)
-		return 0;
-	e = dlb_ref_index(r, 2);
-	if (dlb_ref_real(&e, 0, 1e18, x, err))
-		return -1;
-	e = dlb_ref_index(r, 3);
-	return dlb_ref_real(&e, 0, 1e18, y, err);
+	struct dlb_ref first = dlb_ref_index(r, 0), second = dlb_ref_index(r, 1);
+
+	if (!json_is_array(r->v) || json_array_size(r->v) != 2)
+		return dlb_ref_fail(r, err, "must be an array of 2 numbers");
+	return dlb_ref_int(&first, 0, INT32_MAX, op, err) || dlb_ref_int(&second, -1, INT32_MAX, m, err) ? -1 : 0;
 }
 
 static int read_node(const struct dlb_ref *r, struct dlb_plan *p, struct dlb_node_plan *np, struct dlb_error *err)
@@ -147,7 +116,7 @@ static int read_node(const struct dlb_ref *r, struct dlb_plan *p, struct dlb_nod
 	for (int i = 0; i < n; i++) {
 		struct dlb_ref e = dlb_ref_index(&order, i);
 		int64_t op, m;
-		if (read_tuple(&e, 2, &op, &m, NULL, NULL, err))
+		if (read_pair(&e, &op, &m, err))
 			return -1;
 		if (op >= p->n_ops)
 			return dlb_ref_fail(&e, err, "no op %lld: the graph has %d ops", (long long)op, p->n_ops);
@@ -156,39 +125,6 @@ static int read_node(const struct dlb_ref *r, struct dlb_plan *p, struct dlb_nod
 		np->order[i] = (struct dlb_item){ (int)op, (int)m };
 	}
 	np->n_order = n;
-	return 0;
-}
-
-static int read_timeline(const struct dlb_ref *r, struct dlb_plan *p, struct dlb_error *err)
-{
-	struct dlb_ref all;
-	int n = 0;
-	if (dlb_get_array(r, "timeline", DLB_OPT, &all, &n, err))
-		return -1;
-	if (!all.v)
-		return 0;
-	if (n != p->n_nodes)
-		return dlb_ref_fail(&all, err, "%d time-lines for %d nodes", n, p->n_nodes);
-	p->timeline = dlb_arena_array(&p->arena, (size_t)n + 1, sizeof *p->timeline);
-	p->n_spans = dlb_arena_array(&p->arena, (size_t)n + 1, sizeof *p->n_spans);
-	for (int i = 0; i < n; i++) {
-		struct dlb_ref list = dlb_ref_index(&all, i);
-		if (!json_is_array(list.v))
-			return dlb_ref_fail(&list, err, "must be an array");
-		p->n_spans[i] = (int)json_array_size(list.v);
-		p->timeline[i] = dlb_arena_array(&p->arena, (size_t)p->n_spans[i] + 1, sizeof **p->timeline);
-		for (int k = 0; k < p->n_spans[i]; k++) {
-			struct dlb_ref e = dlb_ref_index(&list, k);
-			struct dlb_span *s = &p->timeline[i][k];
-			int64_t op, m;
-			if (read_tuple(&e, 4, &op, &m, &s->start_s, &s->end_s, err))
-				return -1;
-			if (op >= p->n_ops)
-				return dlb_ref_fail(&e, err, "no op %lld: the graph has %d ops", (long long)op, p->n_ops);
-			s->op = (int)op;
-			s->micro_batch = (int)m;
-		}
-	}
 	return 0;
 }
 
@@ -282,7 +218,7 @@ static int read_plan(const struct dlb_doc *d, const struct dlb_cost *c, struct d
 	*rescheduled = !order_fits(p, c->graph);
 	if (*rescheduled)
 		dlb_schedule_order(p, c, dlb_schedule_find(p->schedule), NULL);
-	else if (read_timeline(&r, p, err))
+	else if (dlb_spans_read(&r, p->n_nodes, p->n_ops, &p->arena, &p->timeline, &p->n_spans, err))
 		return -1;
 	if (dlb_plan_check(p, c, err))
 		return dlb_error_at(err, d->name);

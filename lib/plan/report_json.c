@@ -16,17 +16,10 @@
 
 static const char *const waits[DLB_N_WAITS] = { "starved", "backpressure", "collective", "structural" };
 
-static json_t *number(double x)
-{
-	if (!isfinite(x))
-		return json_null();
-	return x == floor(x) && fabs(x) < 9e15 ? json_integer((json_int_t)x) : json_real(x);
-}
-
 static void set(json_t *o, const char *key, double x)
 {
 	if (isfinite(x))
-		json_object_set_new(o, key, number(x));
+		json_object_set_new(o, key, dlb_doc_number(x));
 }
 
 static void set_str(json_t *o, const char *key, const char *s)
@@ -52,20 +45,6 @@ static json_t *write_node(const struct dlb_report_node *n)
 	return o;
 }
 
-static json_t *write_timeline(const struct dlb_report *r)
-{
-	json_t *all = json_array();
-	for (int n = 0; n < r->n_nodes; n++) {
-		json_t *list = json_array();
-		for (int i = 0; i < r->n_spans[n]; i++) {
-			const struct dlb_span *s = &r->timeline[n][i];
-			json_array_append_new(list, json_pack("[iioo]", s->op, s->micro_batch, number(s->start_s), number(s->end_s)));
-		}
-		json_array_append_new(all, list);
-	}
-	return all;
-}
-
 json_t *dlb_report_write(const struct dlb_report *r)
 {
 	json_t *o = json_object(), *losses = json_array(), *nodes = json_array(), *ops = json_array();
@@ -77,7 +56,7 @@ json_t *dlb_report_write(const struct dlb_report *r)
 	set_str(o, "optimizer", r->optimizer);
 	set_str(o, "stopped", r->stopped);
 	for (int i = 0; i < r->n_losses; i++)
-		json_array_append_new(losses, number(r->loss[i]));
+		json_array_append_new(losses, dlb_doc_number(r->loss[i]));
 	json_object_set_new(o, "losses", losses);
 	set(o, "accuracy", r->accuracy);
 	set(o, "test_loss", r->test_loss);
@@ -98,7 +77,7 @@ json_t *dlb_report_write(const struct dlb_report *r)
 	}
 	json_object_set_new(o, "ops", ops);
 	if (r->timeline)
-		json_object_set_new(o, "timeline", write_timeline(r));
+		json_object_set_new(o, "timeline", dlb_spans_write(r->timeline, r->n_spans, r->n_nodes));
 	set_str(o, "saved", r->saved);
 	set_str(o, "checkpoint", r->checkpoint);
 	set_str(o, "plan_hash", r->plan_hash);
@@ -179,48 +158,6 @@ static int read_op(const struct dlb_ref *r, struct dlb_report *out, struct dlb_r
 	return 0;
 }
 
-static int read_span(const struct dlb_ref *r, struct dlb_span *s, struct dlb_error *err)
-{
-	int64_t v[2];
-	double t[2];
-	if (!json_is_array(r->v) || json_array_size(r->v) != 4)
-		return dlb_ref_fail(r, err, "must be an array of 4 numbers");
-	for (int i = 0; i < 4; i++) {
-		struct dlb_ref e = dlb_ref_index(r, i);
-		if (i < 2 ? dlb_ref_int(&e, -i, INT32_MAX, &v[i], err) : dlb_ref_real(&e, 0, 1e18, &t[i - 2], err))
-			return -1;
-	}
-	*s = (struct dlb_span){ (int)v[0], (int)v[1], t[0], t[1] };
-	return 0;
-}
-
-static int read_timeline(const struct dlb_ref *r, struct dlb_report *out, struct dlb_error *err)
-{
-	struct dlb_ref all;
-	int n = 0;
-	if (dlb_get_array(r, "timeline", DLB_OPT, &all, &n, err))
-		return -1;
-	if (!all.v)
-		return 0;
-	if (n != out->n_nodes)
-		return dlb_ref_fail(&all, err, "%d time-lines for %d nodes", n, out->n_nodes);
-	out->timeline = dlb_arena_array(&out->arena, (size_t)n + 1, sizeof *out->timeline);
-	out->n_spans = dlb_arena_array(&out->arena, (size_t)n + 1, sizeof *out->n_spans);
-	for (int i = 0; i < n; i++) {
-		struct dlb_ref list = dlb_ref_index(&all, i);
-		if (!json_is_array(list.v))
-			return dlb_ref_fail(&list, err, "must be an array");
-		out->n_spans[i] = (int)json_array_size(list.v);
-		out->timeline[i] = dlb_arena_array(&out->arena, (size_t)out->n_spans[i] + 1, sizeof **out->timeline);
-		for (int k = 0; k < out->n_spans[i]; k++) {
-			struct dlb_ref e = dlb_ref_index(&list, k);
-			if (read_span(&e, &out->timeline[i][k], err))
-				return -1;
-		}
-	}
-	return 0;
-}
-
 static int read_lists(const struct dlb_ref *r, struct dlb_report *out, struct dlb_error *err)
 {
 	struct dlb_ref list;
@@ -245,7 +182,7 @@ static int read_lists(const struct dlb_ref *r, struct dlb_report *out, struct dl
 		if (read_op(&e, out, &out->op[i], err))
 			return -1;
 	}
-	return read_timeline(r, out, err);
+	return dlb_spans_read(r, out->n_nodes, -1, &out->arena, &out->timeline, &out->n_spans, err);
 }
 
 static int read_report(const struct dlb_doc *d, struct dlb_report *out, struct dlb_error *err)
