@@ -129,3 +129,18 @@ double dlb_cost_split_s(const struct dlb_cost *c, int op, int64_t n, const int *
 	}
 	return worst;
 }
+
+void dlb_cost_make_arrays(struct dlb_cost *c)
+{
+	struct dlb_arena *a = &c->arena;
+	size_t n = (size_t)c->n_ops + 1, k = (size_t)c->n_kinds + 1;
+
+	c->op_s = dlb_arena_array(a, n * k * (size_t)c->n_batches, sizeof *c->op_s);
+	c->measured = dlb_arena_array(a, n * k, sizeof *c->measured);
+	c->scratch_bytes = dlb_arena_array(a, n * k, sizeof *c->scratch_bytes);
+	c->packed_bytes = dlb_arena_array(a, n * k, sizeof *c->packed_bytes);
+	c->workspace_bytes = dlb_arena_array(a, n * k, sizeof *c->workspace_bytes);
+	c->accumulate_Bps = dlb_arena_array(a, k, sizeof *c->accumulate_Bps);
+	c->fit_error = dlb_arena_array(a, k, sizeof *c->fit_error);
+	c->profile_step_s = dlb_arena_array(a, k, sizeof *c->profile_step_s);
+}

@@ -516,21 +516,12 @@ static int read_section(struct reader *rd, const struct dlb_ref *r)
 	static const char *const known[] = { "inputs", "kinds", "batches", "accumulate_Bps", "fit_error", "rows",
 					     "transfers", "fit", NULL };
 	struct dlb_cost *c = rd->c;
-	struct dlb_arena *a = &c->arena;
-	size_t n = (size_t)c->n_ops + 1, k = (size_t)c->n_kinds + 1;
 
 	if (!json_is_object(r->v))
 		return dlb_ref_fail(r, rd->err, "an object is expected");
 	if (dlb_ref_known(r, known, rd->err) || read_kinds(rd, r) || read_batches(rd, r))
 		return -1;
-	c->op_s = dlb_arena_array(a, n * k * (size_t)c->n_batches, sizeof *c->op_s);
-	c->measured = dlb_arena_array(a, n * k, sizeof *c->measured);
-	c->scratch_bytes = dlb_arena_array(a, n * k, sizeof *c->scratch_bytes);
-	c->packed_bytes = dlb_arena_array(a, n * k, sizeof *c->packed_bytes);
-	c->workspace_bytes = dlb_arena_array(a, n * k, sizeof *c->workspace_bytes);
-	c->accumulate_Bps = dlb_arena_array(a, k, sizeof *c->accumulate_Bps);
-	c->fit_error = dlb_arena_array(a, k, sizeof *c->fit_error);
-	c->profile_step_s = dlb_arena_array(a, k, sizeof *c->profile_step_s);
+	dlb_cost_make_arrays(c);
 	for (int i = 0; i < c->n_kinds; i++) {
 		c->fit_error[i] = c->profile_step_s[i] = NAN;
 		c->accumulate_Bps[i] = 1e10;

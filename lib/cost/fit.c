@@ -507,7 +507,6 @@ static int fill_kind(struct fitter *f, int k, struct dlb_error *err)
 static void init(struct dlb_cost *c, const struct dlb_graph *g, const struct dlb_profile *p, const struct dlb_cluster *cl)
 {
 	struct dlb_arena *a = &c->arena;
-	size_t n = (size_t)g->n_ops + 1, k = (size_t)cl->n_kinds + 1;
 
 	memset(c, 0, sizeof *c);
 	c->graph = g;
@@ -522,14 +521,7 @@ static void init(struct dlb_cost *c, const struct dlb_graph *g, const struct dlb
 		c->batch[c->n_batches++] = b;
 	if (!c->n_batches)
 		c->batch[c->n_batches++] = 1;
-	c->op_s = dlb_arena_array(a, n * k * (size_t)c->n_batches, sizeof *c->op_s);
-	c->measured = dlb_arena_array(a, n * k, sizeof *c->measured);
-	c->scratch_bytes = dlb_arena_array(a, n * k, sizeof *c->scratch_bytes);
-	c->packed_bytes = dlb_arena_array(a, n * k, sizeof *c->packed_bytes);
-	c->workspace_bytes = dlb_arena_array(a, n * k, sizeof *c->workspace_bytes);
-	c->accumulate_Bps = dlb_arena_array(a, k, sizeof *c->accumulate_Bps);
-	c->fit_error = dlb_arena_array(a, k, sizeof *c->fit_error);
-	c->profile_step_s = dlb_arena_array(a, k, sizeof *c->profile_step_s);
+	dlb_cost_make_arrays(c);
 	c->fit = dlb_arena_array(a, (p ? (size_t)p->n_kinds * N_WORKS : 0) + 1, sizeof *c->fit);
 }
 
