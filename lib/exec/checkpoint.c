@@ -12,6 +12,7 @@
 #include "exec/checkpoint.h"
 #include "model/onnx.h"
 #include "model/safetensors.h"
+#include "util/clock.h"
 #include "util/mem.h"
 
 #define MANIFEST "manifest.json"
@@ -40,6 +41,16 @@ static int make_dirs(const char *dir, struct dlb_error *err)
 	return rc;
 }
 
+/* The ranks of a run that was killed go with it, but need a moment: a lock is waited for that long. */
+static int take_lock(int fd, struct flock *l)
+{
+	int rc;
+
+	for (int i = 0; (rc = fcntl(fd, F_SETLK, l)) && (errno == EACCES || errno == EAGAIN) && i < 60; i++)
+		dlb_sleep_s(0.05);
+	return rc;
+}
+
 static int lock(struct dlb_checkpoint *c, const char *dir, struct dlb_error *err)
 {
 	struct flock l = { .l_type = F_WRLCK, .l_whence = SEEK_SET };
@@ -52,7 +63,7 @@ static int lock(struct dlb_checkpoint *c, const char *dir, struct dlb_error *err
 	c->lock = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
 	if (c->lock < 0) {
 		dlb_fail(err, NULL, "cannot open '%s': %s", path, strerror(errno));
-	} else if (fcntl(c->lock, F_SETLK, &l)) {
+	} else if (take_lock(c->lock, &l)) {
 		long pid = fcntl(c->lock, F_GETLK, &l) == 0 && l.l_type != F_UNLCK ? (long)l.l_pid : 0;
 
 		dlb_fail(err, NULL, "checkpoint folder '%s' is in use by another run (process %ld)", dir, pid);
