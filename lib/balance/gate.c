@@ -73,10 +73,10 @@ static void judge(const struct dlb_scene *s, const struct dlb_load *l, const str
 		b->keep = false;
 		b->expected_s = next->value_s;
 	} else if (ran_before(b, next->hash)) {
-		/* It would go round in a circle: the best of what has been measured it is. While the model
-		 * still moves, that is not the last word. */
+		/* It would go round in a circle: the best of what has been measured it is. The first two rounds
+		 * teach the model what the nodes are like; a return then is not yet a circle. */
 		keep_best(b);
-		if (!b->history[b->n_history - 1].held) {
+		if (b->n_history > 2 || !b->history[b->n_history - 1].held) {
 			b->converged = true;
 			b->reason = "cycle";
 		}
