@@ -63,7 +63,12 @@ static int find_optimizer(const struct dlb_doc *doc, const struct options *o, st
 		names[n++] = x->name;
 	const char *near = dlb_nearest(name, names, n);
 	dlb_fail(err, NULL, "no optimizer '%s'", name);
-	return near ? dlb_hint(err, "did you mean '%s'?", near) : -1;
+	if (near)
+		return dlb_hint(err, "did you mean '%s'?", near);
+	char all[sizeof err->hint] = "";
+	for (int k = 0; k < n; k++)
+		snprintf(all + strlen(all), sizeof all - strlen(all), "%s%s", k ? ", " : "", names[k]);
+	return dlb_hint(err, "there are %.200s", all);
 }
 
 static int read_input(const struct dlb_doc *doc, const struct options *o, struct input *in, struct dlb_error *err)
@@ -205,9 +210,9 @@ int main(int argc, char **argv)
 	if (list_them)
 		return list(&cli);
 	if (o.algorithm && !dlb_placer_find(o.algorithm))
-		return dlb_cli_usage(&cli, "no algorithm '%s'", o.algorithm);
+		return dlb_cli_usage(&cli, "no algorithm '%s'; --list names them", o.algorithm);
 	if (o.schedule && !dlb_schedule_find(o.schedule))
-		return dlb_cli_usage(&cli, "no schedule '%s'", o.schedule);
+		return dlb_cli_usage(&cli, "no schedule '%s'; there are 1f1b and gpipe", o.schedule);
 	if (dlb_doc_read(&doc, cli.n_operands ? cli.operands[0] : NULL, &err))
 		return dlb_cli_die(&cli, &err);
 	if (place(&doc, &o, &err)) {

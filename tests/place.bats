@@ -106,7 +106,11 @@ algorithms() { dlb-place --list | awk '{ print $1 }'; }
 @test "what does not fit is refused with the numbers, status 1" {
 	dlb-costmodel -c 'cpu:2@1kB' "$doc" >"$tmp/tiny.json"
 	run -1 --separate-stderr dlb-place "$tmp/tiny.json"
-	one_line dlb-place node
+	one_line dlb-place 'no plan fits: in the nearest one node' ' of 0.001 MB'
+	for a in single even proportional; do
+		run -1 --separate-stderr dlb-place -a $a "$tmp/tiny.json"
+		one_line dlb-place 'node ' ' MB of 0.001 MB'
+	done
 }
 
 @test "a plan can be made of another graph only anew" {

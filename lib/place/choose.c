@@ -22,14 +22,18 @@ const struct dlb_placer *dlb_placer_find(const char *name)
 	return NULL;
 }
 
-/* One placer's plan, told to p->tried. */
+/* One placer's plan, told to p->tried. *lack: how far a plan that was refused is from fitting. */
 static int attempt(const struct dlb_problem *p, const struct dlb_placer *placer, struct dlb_plan *plan, double *ranked,
-		   struct dlb_error *err)
+		   double *lack, struct dlb_error *err)
 {
 	int *placement = dlb_xcalloc((size_t)p->graph->n_ops + 1, sizeof(int));
 	int rc = placer->place(p, placement, err);
-	if (rc == 0)
+	*lack = INFINITY;
+	if (rc == 0) {
 		rc = dlb_plan_make(p, placement, plan, ranked, err);
+		if (rc)
+			*lack = dlb_place_lack_bytes(p, placement);
+	}
 	free(placement);
 	if (rc == 0)
 		plan->winner = placer->name;
@@ -40,6 +44,7 @@ static int attempt(const struct dlb_problem *p, const struct dlb_placer *placer,
 
 static int choose(const struct dlb_problem *p, const char *algorithm, struct dlb_plan *plan, double *ranked, struct dlb_error *err)
 {
+	double lack, least_lack = INFINITY;
 	if (algorithm) {
 		const struct dlb_placer *placer = dlb_placer_find(algorithm);
 		if (!placer) {
@@ -51,14 +56,14 @@ static int choose(const struct dlb_problem *p, const char *algorithm, struct dlb
 			dlb_fail(err, NULL, "no algorithm '%s'", algorithm);
 			return near ? dlb_hint(err, "did you mean '%s'?", near) : -1;
 		}
-		if (attempt(p, placer, plan, ranked, err))
+		if (attempt(p, placer, plan, ranked, &lack, err))
 			return -1;
 		plan->algorithm = placer->name;
 		plan->algorithm_given = true;
 		return 0;
 	}
 	bool found = false;
-	struct dlb_error first = { .status = 0 };
+	struct dlb_error nearest = { .status = 0 };		/* why the one that came closest does not fit */
 	*ranked = INFINITY;
 	for (const struct dlb_placer *x = dlb_placers; x->name; x++) {
 		struct dlb_plan other;
@@ -66,9 +71,12 @@ static int choose(const struct dlb_problem *p, const char *algorithm, struct dlb
 		double value;
 		if (!strcmp(x->name, "random"))
 			continue;
-		if (attempt(p, x, &other, &value, &why)) {
-			if (!first.what[0])
-				first = why;
+		if (attempt(p, x, &other, &value, &lack, &why)) {
+			bool better = lack < least_lack || (isinf(least_lack) && nearest.status != 1 && why.status == 1);
+			if (better || !nearest.what[0])
+				nearest = why;
+			if (lack < least_lack)
+				least_lack = lack;
 			continue;
 		}
 		if (!found || value < *ranked) {
@@ -82,12 +90,14 @@ static int choose(const struct dlb_problem *p, const char *algorithm, struct dlb
 		}
 	}
 	if (!found) {
-		if (strncmp(first.what, "no plan fits", 12)) {
-			char what[sizeof first.what];
-			memcpy(what, first.what, sizeof what);
-			snprintf(first.what, sizeof first.what, "no plan fits: %.480s", what);
+		if (strncmp(nearest.what, "no plan fits", 12)) {
+			char what[sizeof nearest.what];
+			memcpy(what, nearest.what, sizeof what);
+			snprintf(nearest.what, sizeof nearest.what, "no plan fits: %s%.460s",
+				 isfinite(least_lack) ? "in the nearest one " : "", what);
 		}
-		*err = first;
+		nearest.status = 1;
+		*err = nearest;
 		return -1;
 	}
 	plan->algorithm = "default";

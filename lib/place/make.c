@@ -42,6 +42,28 @@ double dlb_place_value_s(const struct dlb_problem *p, const int *placement)
 	return value;
 }
 
+double dlb_place_lack_bytes(const struct dlb_problem *p, const int *placement)
+{
+	struct dlb_plan plan;
+	struct dlb_program program;
+	double most = INFINITY;
+	set_up(p, placement, &plan);
+	dlb_schedule_order(&plan, p->cost, p->schedule, p->ranked_scale);
+	if (dlb_plan_check(&plan, p->cost, NULL) == 0 &&
+	    dlb_program_compile(&plan, p->cost, plan.batch, p->n_state, &program, NULL) == 0) {
+		most = 0;
+		for (int d = 0; d < plan.n_nodes; d++) {
+			double over = (double)program.node[d].arena_bytes + (double)program.node[d].scratch_bytes +
+				      (double)program.node[d].state_bytes - p->memory_bytes[d];
+			if (over > most)
+				most = over;
+		}
+		dlb_program_release(&program);
+	}
+	dlb_plan_release(&plan);
+	return most;
+}
+
 static void keep_times(const struct dlb_problem *p, const struct dlb_program *g, const struct dlb_timeline *t, struct dlb_plan *plan)
 {
 	double most = 0, sum = 0;

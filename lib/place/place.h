@@ -53,6 +53,8 @@ int dlb_plan_make(const struct dlb_problem *p, const int *placement, struct dlb_
 		  struct dlb_error *err);
 /* The ranked value alone (INFINITY: does not fit or cannot run): what a search calls for every candidate. */
 double dlb_place_value_s(const struct dlb_problem *p, const int *placement);
+/* Bytes that the node which lacks most lacks: 0 when all fits, INFINITY when ops stand where no kernel is. */
+double dlb_place_lack_bytes(const struct dlb_problem *p, const int *placement);
 /* As dlb_place for a model that is placed already: the current placement stays unless the new one's ranked
  * value is less by more than DLB_KEEP_GAIN of it, so that a plan moves only for a reason. Sets *kept, and what
  * has moved in plan. */

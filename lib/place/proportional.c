@@ -25,6 +25,7 @@ struct search {
 	int n;						/* parts: nodes that can run anything */
 	int *ids;
 	int budget;
+	bool any_size;					/* pay no heed to memory */
 	int *placement;
 	struct cut best;
 	struct cut *list; int n_list, cap_list;		/* candidates by estimate */
@@ -102,7 +103,7 @@ static bool fill(const struct search *s, const int *node, double T, int *start)
 		for (; i < s->u.n; i++) {
 			time += unit_s(s, i, node[k]);
 			bytes += s->u.bytes[i];
-			if (time > T || bytes > s->p->memory_bytes[node[k]])
+			if (time > T || (bytes > s->p->memory_bytes[node[k]] && !s->any_size))
 				break;
 		}
 	}
@@ -138,7 +139,7 @@ static void balance(struct search *s, const int *node)
 			for (; i > 0; i--) {
 				time += unit_s(s, i - 1, node[k]);
 				bytes += s->u.bytes[i - 1];
-				if (time > high || bytes > s->p->memory_bytes[node[k]])
+				if (time > high || (bytes > s->p->memory_bytes[node[k]] && !s->any_size))
 					break;
 			}
 			start[k] = i;
@@ -244,19 +245,26 @@ static int search(struct search *s, int *placement, struct dlb_error *err)
 {
 	int *node = dlb_xcalloc((size_t)s->n, sizeof(int));
 	memcpy(node, s->ids, (size_t)s->n * sizeof(int));
-	if (s->n == 2)
-		all_cuts_of_two(s);
-	if (s->n <= 4)
-		permute(s, node, 0);
-	else
-		some_orders(s);
+	for (int turn = 0; turn < 2 && !s->n_list; turn++) {
+		s->any_size = turn > 0;		/* the estimate of memory said no: the simulator has the last word */
+		if (s->n == 2)
+			all_cuts_of_two(s);
+		if (s->n <= 4)
+			permute(s, node, 0);
+		else
+			some_orders(s);
+	}
 	free(node);
 	qsort(s->list, (size_t)s->n_list, sizeof *s->list, by_value);
 	int first = s->budget * 2 / 3 > 1 ? s->budget * 2 / 3 : 1;	/* the rest is for improving */
 	for (int i = 0; i < s->n_list && i < first; i++)
 		keep(s, s->list[i].node, s->list[i].start, simulate(s, s->list[i].node, s->list[i].start));
+	if (!s->n_list)
+		return dlb_fail_no(err, NULL, "no plan fits: no contiguous cut has kernels for its ops on every node");
+	if (isinf(s->best.value))	/* whoever makes a plan of this one hears which node lacks how much */
+		dlb_units_place(&s->u, s->p, s->n, s->list[0].start, s->list[0].node, placement);
 	if (isinf(s->best.value))
-		return dlb_fail_no(err, NULL, "no plan fits: no contiguous cut fits the nodes' kernels and memory");
+		return 0;
 	improve(s);
 	dlb_units_place(&s->u, s->p, s->n, s->best.start, s->best.node, placement);
 	return 0;

@@ -393,20 +393,28 @@ static int prove_messages(const struct dlb_program *g, struct dlb_error *err)
 	return rc;
 }
 
+/* Names the node that lacks most. */
 static int prove_memory(const struct dlb_program *g, const struct dlb_cost *c, struct dlb_error *err)
 {
+	double lacks = 0;
+	int worst = -1;
 	for (int node = 0; node < g->n_nodes && c && c->cluster; node++) {
 		const struct dlb_node_program *np = &g->node[node];
-		double needs = (double)np->arena_bytes + (double)np->scratch_bytes + (double)np->state_bytes;
-		double has = dlb_cluster_node_memory(c->cluster, node);
-		if (needs > has) {
-			dlb_fail_no(err, NULL, "node %d (%s) needs %.4g MB of %.4g MB", node,
-				    c->cluster->kind[c->cluster->node[node].kind].name, needs / 1e6, has / 1e6);
-			return dlb_hint(err, "state %.4g MB, arena %.4g MB, scratch %.4g MB; try more micro-batches or nodes",
-					(double)np->state_bytes / 1e6, (double)np->arena_bytes / 1e6, (double)np->scratch_bytes / 1e6);
+		double over = (double)np->arena_bytes + (double)np->scratch_bytes + (double)np->state_bytes -
+			      dlb_cluster_node_memory(c->cluster, node);
+		if (over > lacks) {
+			lacks = over;
+			worst = node;
 		}
 	}
-	return 0;
+	if (worst < 0)
+		return 0;
+	const struct dlb_node_program *np = &g->node[worst];
+	double has = dlb_cluster_node_memory(c->cluster, worst);
+	dlb_fail_no(err, NULL, "node %d (%s) needs %.4g MB of %.4g MB", worst,
+		    c->cluster->kind[c->cluster->node[worst].kind].name, (has + lacks) / 1e6, has / 1e6);
+	return dlb_hint(err, "weights and state %.4g MB, activations %.4g MB, scratch %.4g MB; try more micro-batches or nodes",
+			(double)np->state_bytes / 1e6, (double)np->arena_bytes / 1e6, (double)np->scratch_bytes / 1e6);
 }
 
 int dlb_program_verify(const struct dlb_program *g, const struct dlb_cost *c, struct dlb_error *err)
