@@ -39,3 +39,4 @@ OP(ScatterND) OP(ScatterNDClear)
 OP(TopK) OP(ArgMax) OP(ArgMin) OP(OneHot) OP(NonZero)					/* select.c */
 OP(Trilu) OP(CumSum)									/* triangle.c */
 OP(DepthToSpace) OP(SpaceToDepth)							/* depth_space.c */
+OP(Einsum) OP(EinsumGrad)								/* einsum.c */

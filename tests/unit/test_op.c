@@ -84,6 +84,11 @@ static const struct test_case {
 	{ "Trilu", 17, "f2x3x4", "", 0 }, { "Trilu", 17, "f3x4 i=-1", "upper=0", 0 }, { "CumSum", 17, "f2x3x2 i=1", "exclusive=1", 0 },
 	{ "DepthToSpace", 17, "f2x8x2x3", "blocksize=2 mode=CRD", 0 }, { "SpaceToDepth", 17, "f2x2x4x6", "blocksize=2", 0 },
 	{ "Pad", 17, "f3x4 i=1,-1,0,2 r=0.5", "", 0 }, { "Pad", 17, "f3x4 i=1,2,2,1", "mode=reflect", 0 }, { "Pad", 17, "f3x4 i=1,2,2,1", "mode=edge", 0 },
+	{ "Einsum", 17, "f3x4 f2x4x5", "equation=bd,edh->ebh", 0 }, { "Einsum", 17, "f2x3x4 f3x2", "equation=ebd,be->bd", 0 },
+	{ "Einsum", 17, "f2x3x5 f2x5x4", "equation=ebh,ehd->ebd", 0 }, { "Einsum", 17, "f2x3x3", "equation=...ii->...i", 0 },
+	{ "Einsum", 17, "f4 f4", "equation=i,i", 0 }, { "Einsum", 17, "f3x4x2", "equation=ijk->ki", 0 },
+	{ "Einsum", 17, "f2x3x4 f1x4x5", "equation=...ij,...jk->...ik", 0 }, { "Einsum", 17, "f2x3x4 f3x4x2 f2x5", "equation=bij,ijk,kl->bl", 0 },
+	{ "Einsum", 17, "f3x2 f4", "equation=ij,k->ki", 0 }, { "Einsum", 17, "f3x2", "equation=ba", 0 },
 };
 
 /* Without a kernel of their own, and why. */
@@ -162,7 +167,7 @@ static struct dlb_attr read_attr(struct dlb_graph *g, const char *word)
 	int64_t *ints;
 
 	*strchr((char *)a.name, '=') = 0;
-	if (isalpha((unsigned char)*v)) {
+	if (isalpha((unsigned char)*v) || !strncmp(v, "...", 3)) {
 		a.type = DLB_ATTR_STR;
 		a.s = dlb_arena_strdup(&g->arena, v);
 	} else if (strchr(v, ',')) {
