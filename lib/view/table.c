@@ -17,37 +17,53 @@ static int by_time(const void *a, const void *b)
 	return x->flop < y->flop ? 1 : x->flop > y->flop ? -1 : strcmp(x->name, y->name);
 }
 
-/* Work by op type: count, FLOP, and seconds on the first kind where the cost is known. */
+/* Seconds of each op on the first kind: as costed, else as profiled, else NAN. */
+static double *op_times(const struct dlb_view *v)
+{
+	double *s = dlb_xcalloc((size_t)v->graph.n_ops + 1, sizeof *s);
+
+	for (int i = 0; i < v->graph.n_ops; i++)
+		s[i] = v->has_cost ? dlb_cost_kind_s(&v->cost, i, 0, (double)v->graph.batch) : NAN;
+	if (v->has_cost || !v->has_profile || !v->profile.n_kinds || !v->profile.n_batches)
+		return s;
+	for (int r = 0; r < v->profile.n_rows; r++)
+		for (int k = 0; k < v->profile.row[r].n_ops; k++)
+			s[v->profile.row[r].op[k]] = v->profile.row[r].time_s[0][0];
+	return s;
+}
+
+/* Work by op type: count, FLOP, and seconds where they are known. */
 static void work_table(const struct dlb_view *v, FILE *f)
 {
 	const struct dlb_graph *g = &v->graph;
 	struct work *w = dlb_xcalloc((size_t)g->n_ops + 1, sizeof *w);
-	double total_s = 0;
+	double total_s = 0, *time_s = op_times(v);
 	int n = 0, k;
 
 	for (int i = 0; i < g->n_ops; i++) {
-		double s = v->has_cost ? dlb_cost_kind_s(&v->cost, i, 0, (double)g->batch) : 0;
-
 		for (k = 0; k < n && strcmp(w[k].name, g->op[i].type); k++)
 			;
 		if (k == n)
 			w[n++].name = g->op[i].type;
 		w[k].n++;
 		w[k].flop += g->op[i].flop;
-		if (isfinite(s))
-			w[k].time_s += s, total_s += s;
+		if (isfinite(time_s[i]))
+			w[k].time_s += time_s[i], total_s += time_s[i];
 	}
 	qsort(w, (size_t)n, sizeof *w, by_time);
-	fprintf(f, "  %-28s %5s %12s %12s %6s\n", "op type", "ops", "work", "time", "share");
+	fprintf(f, "  %-28s %5s %12s", "op type", "ops", "work");
+	fprintf(f, total_s > 0 ? " %12s %6s\n" : "\n", "time", "share");
 	for (k = 0; k < n && k < 12; k++) {
 		char a[32], b[32];
 
-		fprintf(f, "  %-28s %5d %12s %12s %5.1f%%\n", w[k].name, w[k].n, dlb_view_flop(w[k].flop, a, sizeof a),
-			v->has_cost ? dlb_view_seconds(w[k].time_s, b, sizeof b) : "-",
-			total_s > 0 ? 100 * w[k].time_s / total_s : 0);
+		fprintf(f, "  %-28s %5d %12s", w[k].name, w[k].n, dlb_view_flop(w[k].flop, a, sizeof a));
+		if (total_s > 0)
+			fprintf(f, " %12s %5.1f%%", dlb_view_seconds(w[k].time_s, b, sizeof b), 100 * w[k].time_s / total_s);
+		fputc('\n', f);
 	}
 	if (n > 12)
 		fprintf(f, "  ... and %d more types\n", n - 12);
+	free(time_s);
 	free(w);
 }
 
@@ -76,19 +92,46 @@ static void graph_table(const struct dlb_view *v, FILE *f)
 	work_table(v, f);
 }
 
+static const char *s_of(int n)
+{
+	return n == 1 ? "" : "s";
+}
+
 static void cluster_table(const struct dlb_view *v, FILE *f)
 {
 	const struct dlb_cluster *c = &v->cluster;
-	char a[32];
+	char a[32], b[32];
+	int widest = 10;
 
-	fprintf(f, "\ncluster  %d nodes of %d kinds in %d groups\n", c->n_nodes, c->n_kinds, c->n_groups);
-	fprintf(f, "  %4s %-10s %-12s %-10s %7s %10s\n", "node", "kind", "host", "group", "speed", "memory");
+	fprintf(f, "%scluster  %d node%s, %d kind%s, %d group%s\n", v->has_graph ? "\n" : "", c->n_nodes, s_of(c->n_nodes),
+		c->n_kinds, s_of(c->n_kinds), c->n_groups, s_of(c->n_groups));
+	for (int i = 0; i < c->n_kinds; i++) {
+		const struct dlb_device_kind *k = &c->kind[i];
+
+		fprintf(f, "  kind %s: %d thread%s", k->name, k->threads, s_of(k->threads));
+		if (k->peak_flops > 0)
+			fprintf(f, ", %s/s", dlb_view_flop(k->peak_flops, a, sizeof a));
+		if (k->bandwidth_Bps > 0)
+			fprintf(f, ", memory %s/s", dlb_view_bytes(k->bandwidth_Bps, a, sizeof a));
+		for (int j = 0; j < k->n_without; j++)
+			fprintf(f, "%s%s", j ? ", " : "; without ", k->without[j]);
+		fputc('\n', f);
+	}
+	for (int i = 0; i < c->n_links && i < 16; i++)
+		fprintf(f, "  link %s: %s, %s/s\n", c->link[i].name, dlb_view_seconds(c->link[i].latency_s, a, sizeof a),
+			dlb_view_bytes(c->link[i].bandwidth_Bps, b, sizeof b));
+	if (c->n_links > 16)
+		fprintf(f, "  ... and %d more links\n", c->n_links - 16);
+	for (int i = 0; i < c->n_nodes && i < 64; i++)
+		if (c->node[i].group >= 0 && (int)strlen(c->group[c->node[i].group].name) > widest)
+			widest = (int)strlen(c->group[c->node[i].group].name);
+	fprintf(f, "  %4s %-10s %-12s %-*s %7s %10s\n", "node", "kind", "host", widest, "group", "speed", "memory");
 	for (int i = 0; i < c->n_nodes && i < 64; i++) {
 		const struct dlb_node *n = &c->node[i];
 		double m = dlb_cluster_node_memory(c, i);
 
-		fprintf(f, "  %4d %-10s %-12s %-10s %7.3g %10s\n", i, c->kind[n->kind].name, n->host ? n->host : "-",
-			n->group >= 0 ? c->group[n->group].name : "-", n->speed, dlb_view_bytes(m, a, sizeof a));
+		fprintf(f, "  %4d %-10s %-12s %-*s %7.3g %10s\n", i, c->kind[n->kind].name, n->host ? n->host : "-",
+			widest, n->group >= 0 ? c->group[n->group].name : "-", n->speed, dlb_view_bytes(m, a, sizeof a));
 	}
 	if (c->n_nodes > 64)
 		fprintf(f, "  ... and %d more\n", c->n_nodes - 64);
@@ -99,8 +142,8 @@ static void plan_table(const struct dlb_view *v, FILE *f)
 	const struct dlb_plan *p = &v->plan;
 	char a[32], b[32], c[32];
 
-	fprintf(f, "\nplan     %s, schedule %s, %d micro-batches of a batch of %lld\n", p->winner ? p->winner : p->algorithm,
-		p->schedule, p->micro_batches, (long long)p->batch);
+	fprintf(f, "\nplan     %s, schedule %s, batch of %lld in %d micro-batch%s\n", p->winner ? p->winner : p->algorithm,
+		p->schedule, (long long)p->batch, p->micro_batches, p->micro_batches == 1 ? "" : "es");
 	fprintf(f, "  step predicted %s, no plan below %s (gap %.1f%%), imbalance %.3f\n",
 		dlb_view_seconds(p->value_s, a, sizeof a), dlb_view_seconds(p->bound_s, b, sizeof b), 100 * p->gap,
 		p->imbalance);
