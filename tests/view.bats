@@ -81,3 +81,9 @@ setup() { planned "$BATS_TEST_TMPDIR/doc.json"; doc=$BATS_TEST_TMPDIR/doc.json; 
 	run -2 --separate-stderr dlb-view --why 0 "$BATS_TEST_TMPDIR/unplanned.json"
 	one_line dlb-view plan
 }
+
+@test "a placement edited since its times were stated is said to be" {
+	dlb-profile --analytic --batch 16 "$model" | dlb-costmodel -c cpu:2 | dlb-place >"$BATS_TEST_TMPDIR/plan.json"
+	run ! grep -q edited <(dlb-view "$BATS_TEST_TMPDIR/plan.json")
+	jq -c '.plan.placement[] |= 1 - .' "$BATS_TEST_TMPDIR/plan.json" | dlb-view | grep -q 'the placement was edited'
+}

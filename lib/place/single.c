@@ -19,6 +19,13 @@ int dlb_place_single(const struct dlb_problem *p, int *placement, struct dlb_err
 			best = d;
 		}
 	}
+	for (int g = 0; largest < 0 && g < p->n_groups; g++) {
+		int d = 0;
+		while (d < n_nodes && isinf(p->time_s[(size_t)g * (size_t)n_nodes + (size_t)d]))
+			d++;
+		if (d == n_nodes)		/* no node at all: that op is what to name */
+			return dlb_no_room(p, g, err);
+	}
 	if (largest < 0)
 		return dlb_fail_no(err, NULL, "no plan fits: no single node has kernels for all ops");
 	if (best < 0)			/* whoever makes a plan of it hears how much is lacking */

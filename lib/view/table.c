@@ -144,6 +144,8 @@ static void plan_table(const struct dlb_view *v, FILE *f)
 
 	fprintf(f, "\nplan     %s, schedule %s, batch of %lld in %d micro-batch%s\n", p->winner ? p->winner : p->algorithm,
 		p->schedule, (long long)p->batch, p->micro_batches, p->micro_batches == 1 ? "" : "es");
+	if (v->edited)
+		fprintf(f, "  the placement was edited since: these times are of the one before; dlb-run --dry-run predicts anew\n");
 	fprintf(f, "  step predicted %s, no plan below %s (gap %.1f%%), imbalance %.3f\n",
 		dlb_view_seconds(p->value_s, a, sizeof a), dlb_view_seconds(p->bound_s, b, sizeof b), 100 * p->gap,
 		p->imbalance);

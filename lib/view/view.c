@@ -27,7 +27,6 @@ const struct dlb_view_format *dlb_view_format_find(const char *name)
 
 int dlb_view_read(const struct dlb_doc *d, struct dlb_view *v, struct dlb_error *err)
 {
-	bool rescheduled = false;
 
 	memset(v, 0, sizeof *v);
 	v->doc = d;
@@ -57,7 +56,7 @@ int dlb_view_read(const struct dlb_doc *d, struct dlb_view *v, struct dlb_error 
 		v->has_balance = true;
 	}
 	if (dlb_doc_section(d, "plan") && v->has_cost) {
-		if (dlb_plan_read(d, &v->cost, &v->plan, &rescheduled, err))
+		if (dlb_plan_read(d, &v->cost, &v->plan, &v->edited, err))
 			return -1;
 		v->has_plan = true;
 	}

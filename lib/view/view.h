@@ -22,6 +22,7 @@ struct dlb_view {
 	struct dlb_report report;
 	struct dlb_balance balance;
 	bool has_graph, has_profile, has_cluster, has_cost, has_plan, has_report, has_balance;
+	bool edited;				/* the placement, since dlb-place stated its times */
 };
 /* Reads and checks every section that is there. */
 int dlb_view_read(const struct dlb_doc *d, struct dlb_view *v, struct dlb_error *err);
