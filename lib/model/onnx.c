@@ -281,6 +281,29 @@ static int attribute_type(const Onnx__AttributeProto *p)
 	       p->has_i ? ONNX__ATTRIBUTE_PROTO__ATTRIBUTE_TYPE__INT : 0;
 }
 
+static int join_words(const Onnx__AttributeProto *p, struct dlb_arena *arena, struct dlb_attr *a)
+{
+	size_t bytes = 1, n = 0;
+	char *text;
+
+	for (size_t i = 0; i < p->n_strings; i++) {
+		const ProtobufCBinaryData *s = &p->strings[i];
+		if (!is_utf8((const char *)s->data, s->len) || (s->len && memchr(s->data, ',', s->len)))
+			return 1;
+		bytes += s->len + 1;
+	}
+	a->s = text = dlb_arena_alloc(arena, bytes);
+	for (size_t i = 0; i < p->n_strings; i++) {
+		if (i)
+			text[n++] = ',';
+		if (p->strings[i].len)
+			memcpy(text + n, p->strings[i].data, p->strings[i].len);
+		n += p->strings[i].len;
+	}
+	text[n] = 0;
+	return 0;
+}
+
 /* 0: read; 1: of a kind that we cannot hold; -1: error. */
 static int read_attribute(struct reader *r, const Onnx__AttributeProto *p, const char *vertex, struct dlb_attr *a)
 {
@@ -320,6 +343,9 @@ static int read_attribute(struct reader *r, const Onnx__AttributeProto *p, const
 		for (size_t i = 0; i < p->n_floats; i++)
 			reals[i] = (double)p->floats[i];
 		return p->n_floats > INT32_MAX ? 1 : 0;
+	case ONNX__ATTRIBUTE_PROTO__ATTRIBUTE_TYPE__STRINGS:	/* words, joined by commas: "Sigmoid,Tanh,Tanh" */
+		a->type = DLB_ATTR_STR;
+		return join_words(p, arena, a);
 	case ONNX__ATTRIBUTE_PROTO__ATTRIBUTE_TYPE__TENSOR:
 		a->type = DLB_ATTR_TENSOR;
 		if (!p->t || !p->t->has_data_type || dlb_dtype_from_onnx(p->t->data_type) < 0)

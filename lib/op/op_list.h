@@ -40,3 +40,4 @@ OP(TopK) OP(ArgMax) OP(ArgMin) OP(OneHot) OP(NonZero)					/* select.c */
 OP(Trilu) OP(CumSum)									/* triangle.c */
 OP(DepthToSpace) OP(SpaceToDepth)							/* depth_space.c */
 OP(Einsum) OP(EinsumGrad)								/* einsum.c */
+OP(RNN) OP(RNNGrad) OP(GRU) OP(GRUGrad) OP(LSTM) OP(LSTMGrad)				/* recurrent.c */

@@ -88,6 +88,11 @@ static const struct test_case {
 	{ "Einsum", 17, "f2x3x5 f2x5x4", "equation=ebh,ehd->ebd", 0 }, { "Einsum", 17, "f2x3x3", "equation=...ii->...i", 0 },
 	{ "Einsum", 17, "f4 f4", "equation=i,i", 0 }, { "Einsum", 17, "f3x4x2", "equation=ijk->ki", 0 },
 	{ "Einsum", 17, "f2x3x4 f1x4x5", "equation=...ij,...jk->...ik", 0 }, { "Einsum", 17, "f2x3x4 f3x4x2 f2x5", "equation=bij,ijk,kl->bl", 0 },
+	{ "RNN", 17, "f3x2x4 f1x5x4 f1x5x5 f1x10 - f1x2x5", "", 0 }, { "RNN", 17, "f2x3x4 f2x5x4 f2x5x5 f2x10 i=3,1 f2x2x5", "layout=1 direction=bidirectional", 0 },
+	{ "GRU", 17, "f3x2x4 f1x15x4 f1x15x5 f1x30 - f1x2x5", "", 0 }, { "GRU", 17, "f3x2x4 f2x15x4 f2x15x5 f2x30 i=3,2 f2x2x5", "linear_before_reset=1 direction=bidirectional", 0 },
+	{ "GRU", 17, "f3x2x4 f1x15x4 f1x15x5", "direction=reverse", 0 },
+	{ "LSTM", 17, "f3x2x4 f1x20x4 f1x20x5 f1x40 - f1x2x5 f1x2x5 f1x15", "", 0 }, { "LSTM", 17, "f3x2x4 f2x20x4 f2x20x5 f2x40 i=1,3 f2x2x5", "direction=bidirectional", 0 },
+	{ "LSTM", 17, "f2x3x4 f1x8x4 f1x8x2 f1x16 - f2x1x2 f2x1x2 f1x6", "layout=1 input_forget=1", 0 },
 	{ "Einsum", 17, "f3x2 f4", "equation=ij,k->ki", 0 }, { "Einsum", 17, "f3x2", "equation=ba", 0 },
 };
 

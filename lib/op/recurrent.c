@@ -1,0 +1,372 @@
+/* RNN, GRU and LSTM, and their gradients through time.
+ *
+ * The part of the gates that comes from X is one product for the whole sequence, the part from the state one product a
+ * step. What the gradients need is saved as one more output, (directions, steps, planes, samples, hidden): the gates'
+ * values and states after each step,  RNN: h;  GRU: z r candidate q h, q = r h or, with linear_before_reset, R h + b;
+ * LSTM: i o f g c h. Backwards the gradients of all gates are kept, so that those of W, R and X are single products too.
+ * A sample that ended (sequence_lens) keeps its state; its outputs are zero. Gates lie as in ONNX: iofc, zrh.
+ * S. Hochreiter, J. Schmidhuber, Long Short-Term Memory, 1997; K. Cho et al., 2014. */
+#include "op/kit.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum kind { RNN, GRU, LSTM };
+enum { ACT_SIGMOID, ACT_TANH, ACT_RELU };
+enum gemm { G_INPUT, G_STEP, G_STEP2, G_DSTEP, G_DSTEP2, G_DX, G_DX_ADD, G_DW, G_DR, G_DR2, N_GEMMS };
+enum buffer { X_FIRST, SAVED, PART, REC, REC2, FIRST_H, FIRST_C, DH, DC, DH_NEXT, H_PREV, DGATES, DJOINT, DCAND, RESET_H,
+	      DX, DX_FIRST, GEMM_SCRATCH, N_BUFFERS };
+enum { MAX_IN = 11, MAX_OUT = 7 };
+struct recurrent {
+	struct dlb_kernel kernel;
+	struct dlb_kernel *host, *gemm[N_GEMMS];
+	enum kind kind;
+	int64_t t, n, i, h, d;			/* steps, samples, input and hidden size, directions */
+	int gates, joint, planes;		/* joint: gates whose state part is one product */
+	int saved, n_out, n_in;			/* saved: the index of that output */
+	bool batch_first, reverse, coupled, has_b, has_h, has_c, has_p;
+	int act[2][3];
+	enum dlb_dtype type, len_type;
+	size_t off[N_BUFFERS];
+};
+
+static int64_t time_of(const struct recurrent *k, int64_t d, int64_t step)
+{
+	return d == 1 || k->reverse ? k->t - 1 - step : step;
+}
+
+static int64_t at_state(const struct recurrent *k, int64_t d, int64_t n)
+{
+	return (k->batch_first ? n * k->d + d : d * k->n + n) * k->h;
+}
+
+static int64_t at_output(const struct recurrent *k, int64_t t, int64_t d, int64_t n)
+{
+	return (k->batch_first ? (n * k->t + t) * k->d + d : (t * k->d + d) * k->n + n) * k->h;
+}
+
+static int64_t length(const struct recurrent *k, const void *lens, int64_t n)
+{
+	return lens ? dlb_value_int(lens, k->len_type, n) : k->t;
+}
+
+static void product(const struct recurrent *k, const struct dlb_run *r, enum gemm g, const void *a, const void *w, const void *c,
+		    void *y)
+{
+	void *in[3] = { (void *)a, (void *)w, (void *)c };
+	struct dlb_run sub = *r;
+
+	sub.in = in;
+	sub.out = &y;
+	sub.scratch = (char *)r->scratch + k->off[GEMM_SCRATCH];
+	k->gemm[g]->run(k->gemm[g], &sub);
+}
+
+#define BUF(b) ((void *)((char *)r->scratch + k->off[b]))
+#define T float
+#define NAME(f) f##_f32
+#include "op/recurrent_cell.h"
+#undef T
+#undef NAME
+#define T double
+#define NAME(f) f##_f64
+#include "op/recurrent_cell.h"
+#undef T
+#undef NAME
+#undef BUF
+
+/* -- reading the vertex -- */
+
+static int read_activations(const struct dlb_op_io *io, struct recurrent *k, struct dlb_error *err)
+{
+	static const char *const names[] = { "Sigmoid", "Tanh", "Relu" };
+	static const int usual[3][3] = { { ACT_TANH }, { ACT_SIGMOID, ACT_TANH }, { ACT_SIGMOID, ACT_TANH, ACT_TANH } };
+	const char *p = dlb_io_str(io, "activations", "");
+	int per = 1 + (int)k->kind, n = 0;
+
+	for (int d = 0; d < 2; d++)
+		memcpy(k->act[d], usual[k->kind], sizeof k->act[d]);
+	for (; *p; n++) {
+		size_t len = strcspn(p, ",");
+		int f = -1;
+
+		for (int i = 0; i < 3; i++)
+			if (strlen(names[i]) == len && !strncmp(names[i], p, len))
+				f = i;
+		if (f < 0)
+			return dlb_op_fail(io, err, "activation '%.*s' is not available", (int)len, p);
+		if (n >= per * k->d)
+			return dlb_op_fail(io, err, "more than %d activations", per * (int)k->d);
+		k->act[n / per][n % per] = f;
+		p += len + (p[len] == ',');
+	}
+	if (n && n != per * k->d)
+		return dlb_op_fail(io, err, "%d activations, %d are needed", n, per * (int)k->d);
+	return dlb_attr_find(io->attr, io->n_attr, "clip") ? dlb_op_fail(io, err, "attribute 'clip' is not available") : 0;
+}
+
+static int want_shape(const struct dlb_op_io *io, int i, int n, const int64_t *dim, struct dlb_error *err)
+{
+	struct dlb_desc want = dlb_desc_make(io->in[0].dtype, n, dim);
+	char a[128];
+
+	if (dlb_io_has(io, i) && !dlb_desc_same_shape(&io->in[i], &want))
+		return dlb_op_fail(io, err, "input %d is %s, which does not fit the others", i, dlb_desc_str(&io->in[i], a, sizeof a));
+	return 0;
+}
+
+static struct dlb_desc state_desc(const struct recurrent *k)
+{
+	return dlb_desc_make(k->type, 3, (int64_t[]){ k->batch_first ? k->n : k->d, k->batch_first ? k->d : k->n, k->h });
+}
+
+/* Where the inputs are: of the forward vertex, or of its gradient's. */
+struct places { int x, w, r, b, len, h, c, p; };
+static const struct places forward_places = { 0, 1, 2, 3, 4, 5, 6, 7 }, grad_places = { 1, 2, 3, -1, 4, 5, 6, 7 };
+
+static int parse(const struct dlb_op_io *io, const struct places *at, struct recurrent *k, struct dlb_error *err)
+{
+	const char *direction = dlb_io_str(io, "direction", "forward");
+	const struct dlb_desc *x = &io->in[at->x], *w = &io->in[at->w], *r = &io->in[at->r];
+	struct dlb_desc state;
+
+	memset(k, 0, sizeof *k);
+	k->kind = io->cls->name[0] == 'L' ? LSTM : io->cls->name[0] == 'G' ? GRU : RNN;
+	k->gates = k->kind == LSTM ? 4 : k->kind == GRU ? 3 : 1;
+	k->planes = k->kind == LSTM ? 6 : k->kind == GRU ? 5 : 1;
+	k->joint = k->kind == GRU && !dlb_io_int(io, "linear_before_reset", 0) ? 2 : k->gates;
+	k->saved = k->kind == LSTM ? 3 : 2;
+	k->batch_first = dlb_io_int(io, "layout", 0) != 0;
+	k->coupled = dlb_io_int(io, "input_forget", 0) != 0;
+	k->reverse = !strcmp(direction, "reverse");
+	k->d = strcmp(direction, "bidirectional") ? 1 : 2;
+	if (x->n_dims != 3 || w->n_dims != 3 || r->n_dims != 3)
+		return dlb_op_fail(io, err, "X, W and R must have 3 dimensions");
+	k->type = x->dtype;
+	k->t = x->dim[k->batch_first];
+	k->n = x->dim[!k->batch_first];
+	k->i = x->dim[2];
+	k->h = r->dim[2];
+	if (dlb_io_int(io, "hidden_size", k->h) != k->h || k->t < 1)
+		return dlb_op_fail(io, err, "hidden_size does not fit R, or there is no step");
+	state = state_desc(k);
+	if (want_shape(io, at->w, 3, (int64_t[]){ k->d, k->gates * k->h, k->i }, err) ||
+	    want_shape(io, at->r, 3, (int64_t[]){ k->d, k->gates * k->h, k->h }, err) ||
+	    (at->b >= 0 && want_shape(io, at->b, 2, (int64_t[]){ k->d, 2 * k->gates * k->h }, err)) ||
+	    want_shape(io, at->len, 1, &k->n, err) || want_shape(io, at->h, 3, state.dim, err) ||
+	    want_shape(io, at->c, 3, state.dim, err) || want_shape(io, at->p, 2, (int64_t[]){ k->d, 3 * k->h }, err))
+		return -1;
+	if (dlb_checked_count((int64_t[]){ k->t, k->n, k->d, 8 * k->gates, k->h + k->i }, 5) < 0)
+		return dlb_op_fail(io, err, "the tensors are too large");
+	for (int i = 0; i < io->n_in; i++)
+		if (dlb_io_has(io, i) && (i == at->len ? !dlb_dtype_is_int(io->in[i].dtype) : io->in[i].dtype != k->type))
+			return dlb_op_fail(io, err, "input %d is of type %s", i, dlb_dtype_name(io->in[i].dtype));
+	k->has_b = at->b >= 0 && dlb_io_has(io, at->b);
+	k->has_h = dlb_io_has(io, at->h);
+	k->has_c = dlb_io_has(io, at->c);
+	k->has_p = dlb_io_has(io, at->p);
+	k->len_type = dlb_io_has(io, at->len) ? io->in[at->len].dtype : DLB_I32;
+	k->n_in = io->n_in;
+	k->n_out = io->n_out;
+	return read_activations(io, k, err);
+}
+
+static struct dlb_desc saved_desc(const struct recurrent *k)
+{
+	return dlb_desc_make(k->type, 5, (int64_t[]){ k->d, k->t, k->planes, k->n, k->h });
+}
+
+static struct dlb_desc output_desc(const struct recurrent *k)
+{
+	return k->batch_first ? dlb_desc_make(k->type, 4, (int64_t[]){ k->n, k->t, k->d, k->h }) :
+		dlb_desc_make(k->type, 4, (int64_t[]){ k->t, k->d, k->n, k->h });
+}
+
+static int infer(struct dlb_op_io *io, struct dlb_error *err)
+{
+	struct recurrent k;
+
+	if (parse(io, &forward_places, &k, err))
+		return -1;
+	for (int i = 0; i < io->n_out; i++)
+		io->out[i] = i == 0 ? output_desc(&k) : i == k.saved ? saved_desc(&k) : state_desc(&k);
+	return 0;
+}
+
+static int grad_infer(struct dlb_op_io *io, struct dlb_error *err)
+{
+	struct dlb_desc y, saved, state;
+	struct recurrent k;
+
+	if (parse(io, &grad_places, &k, err))
+		return -1;
+	y = output_desc(&k);
+	saved = saved_desc(&k);
+	state = state_desc(&k);
+	if (want_shape(io, 8, 4, y.dim, err) || want_shape(io, 9, 3, state.dim, err) || want_shape(io, 10, 3, state.dim, err) ||
+	    want_shape(io, 0, 5, saved.dim, err))
+		return -1;
+	for (int i = 0; i < io->n_out; i++)
+		io->out[i] = i < 3 ? io->in[1 + i] : i == 3 ? dlb_desc_make(k.type, 2, (int64_t[]){ k.d, 2 * k.gates * k.h }) :
+			i < 6 ? state : dlb_desc_make(k.type, 2, (int64_t[]){ k.d, 3 * k.h });
+	return 0;
+}
+
+static double flops_of(const struct dlb_op_io *io, const struct places *at)
+{
+	struct recurrent k;
+
+	if (parse(io, at, &k, NULL))
+		return 0;
+	return (double)(k.d * k.t * k.n * k.gates * k.h) * (2.0 * (double)(k.i + k.h) + 8);
+}
+
+static double flops(const struct dlb_op_io *io)
+{
+	return flops_of(io, &forward_places);
+}
+
+static double grad_flops(const struct dlb_op_io *io)
+{
+	return 2 * flops_of(io, &grad_places);
+}
+
+/* -- kernels -- */
+
+static void run(struct dlb_kernel *kernel, const struct dlb_run *r)
+{
+	const struct recurrent *k = (const struct recurrent *)kernel;
+	void *in[MAX_IN] = { NULL }, *out[MAX_OUT] = { NULL };
+	struct dlb_run sub = *r;
+
+	for (int i = 0; i < k->n_in && i < MAX_IN; i++)
+		in[i] = r->in[i];
+	for (int i = 0; i < k->n_out && i < MAX_OUT; i++)
+		out[i] = r->out[i];
+	sub.in = in;
+	sub.out = out;
+	k->host->run(k->host, &sub);
+}
+
+static void release(struct dlb_kernel *kernel)
+{
+	struct recurrent *k = (struct recurrent *)kernel;
+
+	for (int i = 0; i < N_GEMMS; i++)
+		dlb_kernel_free(k->gemm[i]);
+	dlb_kernel_free(k->host);
+	free(k);
+}
+
+struct shape { enum gemm g; int64_t m, n, k; bool ta, tw, add; };
+
+static int prepare(struct dlb_backend *be, struct recurrent *k, dlb_host_fn fn, const int64_t *size, const struct shape *s, int n,
+		   struct dlb_kernel **out, struct dlb_error *err)
+{
+	size_t bytes = 0, most = 0;
+	int rc = 0;
+
+	for (int i = 0; i < n && !rc; i++) {
+		struct dlb_gemm_desc d = { .dtype = k->type, .m = s[i].m, .n = s[i].n, .k = s[i].k, .n_batch = 1, .trans_a = s[i].ta,
+			.trans_w = s[i].tw, .has_c = s[i].add, .alpha = 1, .beta = s[i].add, .c_row = s[i].n, .c_col = 1 };
+
+		rc = be->ops->gemm(be, &d, &k->gemm[s[i].g], err);
+		if (!rc && k->gemm[s[i].g]->scratch_bytes > most)
+			most = k->gemm[s[i].g]->scratch_bytes;
+	}
+	for (int i = 0; i < N_BUFFERS; i++) {
+		k->off[i] = bytes;
+		bytes += i == GEMM_SCRATCH ? most : ((size_t)size[i] * dlb_dtype_bytes(k->type) + 63) / 64 * 64;
+	}
+	if (!rc)
+		rc = be->ops->host(be, fn, &k, sizeof k, bytes, &k->host, err);
+	k->kernel = (struct dlb_kernel){ .run = run, .free = release, .scratch_bytes = bytes, .impl = "gemm" };
+	if (rc)
+		release(&k->kernel);
+	else
+		*out = &k->kernel;
+	return rc;
+}
+
+static int kernel(struct dlb_backend *be, const struct dlb_op_io *io, struct dlb_kernel **out, struct dlb_error *err)
+{
+	struct recurrent *k = dlb_xcalloc(1, sizeof *k);
+
+	if (parse(io, &forward_places, k, err) || (k->type != DLB_F32 && k->type != DLB_F64)) {
+		const bool bad = k->type == DLB_F32 || k->type == DLB_F64;
+
+		free(k);
+		return bad ? -1 : DLB_NO_KERNEL;
+	}
+	const int64_t nh = k->n * k->h, rows = k->t * k->n, gh = k->gates * k->h;
+	const int64_t size[N_BUFFERS] = { [X_FIRST] = k->batch_first ? rows * k->i : 0,
+		[SAVED] = dlb_io_wants(io, k->saved) ? 0 : k->d * k->t * k->planes * nh,
+		[PART] = rows * gh, [REC] = k->n * gh, [REC2] = nh, [FIRST_H] = nh, [FIRST_C] = nh };
+	const struct shape s[] = { { G_INPUT, rows, gh, k->i, false, true, false },
+		{ G_STEP, k->n, k->joint * k->h, k->h, false, true, false }, { G_STEP2, k->n, k->h, k->h, false, true, false } };
+
+	return prepare(be, k, k->type == DLB_F32 ? forward_f32 : forward_f64, size, s, DLB_LEN(s), out, err);
+}
+
+static int grad_kernel(struct dlb_backend *be, const struct dlb_op_io *io, struct dlb_kernel **out, struct dlb_error *err)
+{
+	struct recurrent *k = dlb_xcalloc(1, sizeof *k);
+
+	if (parse(io, &grad_places, k, err) || (k->type != DLB_F32 && k->type != DLB_F64)) {
+		const bool bad = k->type == DLB_F32 || k->type == DLB_F64;
+
+		free(k);
+		return bad ? -1 : DLB_NO_KERNEL;
+	}
+	const int64_t nh = k->n * k->h, rows = k->t * k->n, gh = k->gates * k->h, jh = k->joint * k->h;
+	const int64_t size[N_BUFFERS] = { [X_FIRST] = k->batch_first ? rows * k->i : 0, [REC2] = nh, [FIRST_H] = nh, [FIRST_C] = nh,
+		[DH] = nh, [DC] = nh, [DH_NEXT] = nh, [H_PREV] = rows * k->h, [DGATES] = rows * gh,
+		[DJOINT] = k->kind == GRU ? rows * jh : 0, [DCAND] = rows * k->h, [RESET_H] = rows * k->h,
+		[DX] = k->batch_first ? rows * k->i : 0, [DX_FIRST] = k->d == 2 ? rows * k->i : 0 };
+	const struct shape s[] = { { G_DSTEP, k->n, k->h, jh, false, false, true }, { G_DSTEP2, k->n, k->h, k->h, false, false, false },
+		{ G_DX, rows, k->i, gh, false, false, false }, { G_DX_ADD, rows, k->i, gh, false, false, true },
+		{ G_DW, gh, k->i, rows, true, false, false }, { G_DR, jh, k->h, rows, true, false, false },
+		{ G_DR2, k->h, k->h, rows, true, false, false } };
+
+	return prepare(be, k, k->type == DLB_F32 ? backward_f32 : backward_f64, size, s, DLB_LEN(s), out, err);
+}
+
+/* -- gradient -- */
+
+static int gradient(struct dlb_builder *b, struct dlb_error *err)
+{
+	static const int din_of[7] = { 0, 1, 2, 3, 5, 6, 7 };
+	const char *name = b->io.cls->name;
+	const bool lstm = name[0] == 'L';
+	int in[MAX_IN], out[MAX_OUT];
+
+	(void)err;
+	for (int i = 0; i < 3; i++)
+		in[8 + i] = i < (lstm ? 3 : 2) && i < b->io.n_out ? b->dout[i] : -1;
+	for (int i = 0; i < MAX_IN - 4; i++) {
+		const int from = i < 3 ? i : i + 1;		/* all but the bias */
+
+		in[1 + i] = from < b->io.n_in ? b->in[from] : -1;
+	}
+	in[0] = dlb_b_extra_output(b, lstm ? 3 : 2);
+	if (dlb_b_op(b, lstm ? "LSTMGrad" : name[0] == 'G' ? "GRUGrad" : "RNNGrad", b->io.attr, b->io.n_attr, in, MAX_IN, MAX_OUT, out,
+		     b->in[0]) < 0)
+		return -1;
+	for (int o = 0; o < MAX_OUT; o++) {
+		const int i = din_of[o];
+
+		if (i < b->io.n_in && b->in[i] >= 0 && b->need[i])
+			b->din[i] = out[o];
+	}
+	return 0;
+}
+
+#define CLASSES(N, INS, OUTS) \
+	const struct dlb_op_class dlb_op_##N = { .name = #N, .n_in = { 3, INS }, .n_out = { 1, OUTS }, .work = "dense", \
+		.infer = infer, .flops = flops, .gradient = gradient, .kernel = kernel }; \
+	const struct dlb_op_class dlb_op_##N##Grad = { .name = #N "Grad", .domain = "dlb", .n_in = { 4, MAX_IN }, \
+		.n_out = { 1, MAX_OUT }, .work = "dense", .infer = grad_infer, .flops = grad_flops, .kernel = grad_kernel };
+CLASSES(RNN, 6, 3)
+CLASSES(GRU, 6, 3)
+CLASSES(LSTM, 8, 4)
