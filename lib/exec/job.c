@@ -60,6 +60,8 @@ int dlb_job_read(struct dlb_job *j, const struct dlb_doc *doc, const struct dlb_
 	dlb_cost_set_optimizer(&j->cost, j->optimizer.rule);
 	if (dlb_plan_read(doc, &j->cost, &j->plan, &rescheduled, err) || read_kappa(j, doc, err))
 		return -1;
+	if (rescheduled)	/* an edited placement: its order is made for the speeds that were measured */
+		dlb_schedule_order(&j->plan, &j->cost, dlb_schedule_find(j->plan.schedule), j->kappa);
 	j->n_state = dlb_optimizers[j->optimizer.rule].n_state;
 	if (o->slow)
 		for (int i = j->cluster.n_nodes; i < o->n_slow; i++)
