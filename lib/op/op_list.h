@@ -41,3 +41,4 @@ OP(Trilu) OP(CumSum)									/* triangle.c */
 OP(DepthToSpace) OP(SpaceToDepth)							/* depth_space.c */
 OP(Einsum) OP(EinsumGrad)								/* einsum.c */
 OP(RNN) OP(RNNGrad) OP(GRU) OP(GRUGrad) OP(LSTM) OP(LSTMGrad)				/* recurrent.c */
+OP(ReverseSequence)									/* reverse_sequence.c */
