@@ -42,3 +42,4 @@ OP(DepthToSpace) OP(SpaceToDepth)							/* depth_space.c */
 OP(Einsum) OP(EinsumGrad)								/* einsum.c */
 OP(RNN) OP(RNNGrad) OP(GRU) OP(GRUGrad) OP(LSTM) OP(LSTMGrad)				/* recurrent.c */
 OP(ReverseSequence)									/* reverse_sequence.c */
+OP(MeanVarianceNormalization)								/* mean_variance.c */

@@ -93,6 +93,7 @@ static const struct test_case {
 	{ "GRU", 17, "f3x2x4 f1x15x4 f1x15x5", "direction=reverse", 0 },
 	{ "LSTM", 17, "f3x2x4 f1x20x4 f1x20x5 f1x40 - f1x2x5 f1x2x5 f1x15", "", 0 }, { "LSTM", 17, "f3x2x4 f2x20x4 f2x20x5 f2x40 i=1,3 f2x2x5", "direction=bidirectional", 0 },
 	{ "LSTM", 17, "f2x3x4 f1x8x4 f1x8x2 f1x16 - f2x1x2 f2x1x2 f1x6", "layout=1 input_forget=1", 0 },
+	{ "MeanVarianceNormalization", 17, "f3x2x4", "", 0 }, { "MeanVarianceNormalization", 17, "f3x2x4", "axes=1,", 0 },
 	{ "ReverseSequence", 17, "f4x3x2 i=4,2,1", "", 0 }, { "ReverseSequence", 17, "f2x4 i=3,4", "batch_axis=0 time_axis=1", 0 },
 	{ "Einsum", 17, "f3x2 f4", "equation=ij,k->ki", 0 }, { "Einsum", 17, "f3x2", "equation=ba", 0 },
 };
