@@ -100,7 +100,7 @@ void *dlb_onnx_unpack(const ProtobufCMessageDescriptor *d, const void *data, siz
 		return NULL;
 	void *m = protobuf_c_message_unpack(d, &in_arena, n, data);
 	if (!m) {
-		dlb_fail(err, name, "not a valid ONNX file");
+		dlb_fail(err, name, "a model cannot be decoded from it");
 		dlb_hint(err, "is it an ONNX file, and all of it?");
 	}
 	return m;
