@@ -54,6 +54,7 @@ int dlb_job_read(struct dlb_job *j, const struct dlb_doc *doc, const struct dlb_
 {
 	bool rescheduled;
 
+	snprintf(j->name, sizeof j->name, "%s", doc->name);
 	if (dlb_graph_read(doc, &j->graph, err) || dlb_graph_index(&j->graph) || dlb_cluster_read(doc, &j->cluster, err) ||
 	    dlb_cost_read(doc, &j->graph, &j->cluster, &j->cost, err) || dlb_optimizer_read(doc, &j->optimizer, err))
 		return -1;
@@ -84,9 +85,11 @@ void dlb_job_release(struct dlb_job *j)
 
 int dlb_job_compile(const struct dlb_job *j, int64_t n, struct dlb_program *p, struct dlb_error *err)
 {
-	if (dlb_program_compile(&j->plan, &j->cost, n, j->n_state, p, err))
-		return -1;
-	return dlb_program_verify(p, &j->cost, err);
+	if (!dlb_program_compile(&j->plan, &j->cost, n, j->n_state, p, err) && !dlb_program_verify(p, &j->cost, err))
+		return 0;
+	if (err)
+		err->status = 2;
+	return dlb_error_at(err, j->name);
 }
 
 void dlb_job_report(const struct dlb_job *j, const struct dlb_program *p, struct dlb_report *r)

@@ -12,11 +12,13 @@ struct dlb_job {
 	struct dlb_optimizer_choice optimizer;
 	double *kappa;				/* [node] measured / predicted of earlier rounds; all 1 without balance */
 	int n_state;				/* optimizer states per weight */
+	char name[200];				/* the document's, for messages */
 };
 /* `j` must be zeroed; released in any case. */
 int dlb_job_read(struct dlb_job *j, const struct dlb_doc *doc, const struct dlb_exec_options *o, struct dlb_error *err);
 void dlb_job_release(struct dlb_job *j);
-/* Compiles the plan for a batch of n samples and proves the program. */
+/* Compiles the plan for a batch of n samples and proves the program. A plan that cannot be run is bad input
+ * here (status 2), where for a placer it is an honest no. */
 int dlb_job_compile(const struct dlb_job *j, int64_t n, struct dlb_program *p, struct dlb_error *err);
 /* What is predicted for program p: busy times, step (kappa multiplied in). Fills report's predictions. */
 int dlb_job_predict(const struct dlb_job *j, const struct dlb_program *p, struct dlb_report *report, struct dlb_error *err);
