@@ -95,14 +95,8 @@ static int conv_kernel(struct dlb_backend *be, const struct dlb_op_io *io, struc
 static int backward_attrs(const struct dlb_op_io *io, const struct dlb_desc *x, struct dlb_attr *a)
 {
 	static const char *const keep[] = { "strides", "dilations", "pads", "auto_pad", "group" };
-	int n = 0;
+	int n = dlb_keep_attrs(io, keep, DLB_LEN(keep), a);
 
-	for (int i = 0; i < DLB_LEN(keep); i++) {
-		const struct dlb_attr *f = dlb_attr_find(io->attr, io->n_attr, keep[i]);
-
-		if (f)
-			a[n++] = *f;
-	}
 	a[n++] = dlb_make_ints("spatial", x->dim + 2, x->n_dims - 2);
 	return n;
 }

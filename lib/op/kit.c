@@ -213,3 +213,16 @@ int dlb_window_read(const struct dlb_op_io *io, const int64_t *in, int n, const 
 	}
 	return 0;
 }
+
+int dlb_keep_attrs(const struct dlb_op_io *io, const char *const *keep, int n_keep, struct dlb_attr *a)
+{
+	int n = 0;
+
+	for (int i = 0; i < n_keep; i++) {
+		const struct dlb_attr *f = dlb_attr_find(io->attr, io->n_attr, keep[i]);
+
+		if (f)
+			a[n++] = *f;
+	}
+	return n;
+}

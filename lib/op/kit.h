@@ -64,6 +64,9 @@ struct dlb_desc dlb_desc_1d(enum dlb_dtype t, int64_t n);
 struct dlb_desc dlb_desc_scalar(enum dlb_dtype t);
 int64_t dlb_desc_range(const struct dlb_desc *d, int from, int to);	/* product of dims [from, to) */
 
+/* Copies those attributes of the vertex that are named in `keep` to a[]; returns their number. */
+int dlb_keep_attrs(const struct dlb_op_io *io, const char *const *keep, int n_keep, struct dlb_attr *a);
+
 /* -- windows -- */
 struct dlb_window {
 	int n;					/* spatial dimensions, 1 to 3 */

@@ -154,12 +154,7 @@ static int backward_attrs(const struct dlb_op_io *io, struct dlb_attr *a)
 	if (is_global(io->cls)) {
 		a[n++] = dlb_make_ints("kernel_shape", x->dim + 2, x->n_dims - 2);
 	} else {
-		for (int i = 0; i < DLB_LEN(keep); i++) {
-			const struct dlb_attr *f = dlb_attr_find(io->attr, io->n_attr, keep[i]);
-
-			if (f)
-				a[n++] = *f;
-		}
+		n = dlb_keep_attrs(io, keep, DLB_LEN(keep), a);
 	}
 	a[n++] = dlb_make_ints("spatial", x->dim + 2, x->n_dims - 2);
 	return n;
