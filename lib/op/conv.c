@@ -28,6 +28,7 @@ static int fill(const struct dlb_op_io *io, struct conv *c, const struct dlb_des
 	c->d.x = *x;
 	c->d.w = *w;
 	c->d.groups = groups_of(io);
+	c->d.winograd = dlb_io_int(io, "winograd", 1) != 0;
 	if (x->n_dims < 3 || w->n_dims != x->n_dims || c->d.groups < 1 || w->dim[0] % c->d.groups ||
 	    w->dim[1] * c->d.groups != x->dim[1])
 		return dlb_op_fail(io, err, "%s and weights %s do not fit together with %lld groups",

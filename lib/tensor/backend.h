@@ -58,6 +58,7 @@ struct dlb_conv_desc {
 	enum dlb_conv_dir dir;
 	struct dlb_desc x, w, y;
 	bool has_bias;
+	bool winograd;			/* may be used where it fits and pays */
 	int64_t groups, stride[3], dilation[3], pad_begin[3], pad_end[3];
 };
 /* Pooling. FORWARD in {x} out {y, pos|NULL}: pos = u8 position of the maximum inside its window

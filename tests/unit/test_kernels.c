@@ -158,7 +158,7 @@ static void one_conv(enum dlb_dtype t, enum dlb_layout layout, const struct wind
 	struct arg b = bias ? draw(desc(t, 0, 1, &m)) : absent(), dy = draw(spatial(t, layout, n, m, w->out, w->n_sp));
 	struct arg y = { dy.d, zeros(n * m * yo) }, dx = { x.d, zeros(n * c * xi) }, dw = { wt.d, zeros(m * cg * kk) };
 	struct arg db = { bias ? b.d : (struct dlb_desc){ .n_dims = -1 }, bias ? zeros(m) : NULL };
-	struct dlb_conv_desc d = { .x = x.d, .w = wt.d, .y = y.d, .has_bias = bias, .groups = g };
+	struct dlb_conv_desc d = { .x = x.d, .w = wt.d, .y = y.d, .has_bias = bias, .groups = g, .winograd = true };
 	char what[200], sx[64], sw[64];
 
 	for (int i = 0; i < w->n_sp; i++) {
@@ -218,6 +218,8 @@ static void convs(void)
 		{ { 2, { 9, 9 }, { 9, 9 }, { 3, 3 }, { 1, 1 }, { 1, 1 }, { 1, 1 }, { 1, 1 } }, 2, 1, 1, 24 },		/* depthwise */
 		{ { 2, { 9, 9 }, { 5, 5 }, { 3, 3 }, { 2, 2 }, { 1, 1 }, { 1, 1 }, { 1, 1 } }, 2, 1, 2, 8 },
 		{ { 2, { 7, 9 }, { 7, 8 }, { 3, 3 }, { 1, 1 }, { 1, 1 }, { 1, 0 }, { 1, 1 } }, 1, 16, 16, 1 },	/* unequal pads */
+		{ { 2, { 16, 16 }, { 16, 16 }, { 3, 3 }, { 1, 1 }, { 1, 1 }, { 1, 1 }, { 1, 1 } }, 2, 32, 48, 1 },	/* Winograd's */
+		{ { 2, { 13, 9 }, { 13, 8 }, { 3, 3 }, { 1, 1 }, { 1, 1 }, { 1, 0 }, { 1, 1 } }, 5, 48, 32, 1 },
 	};
 
 	for (int t = DLB_F32; t <= DLB_F64; t++)

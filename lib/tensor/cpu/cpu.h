@@ -90,6 +90,18 @@ void dlb_cpu_prim_run(struct cpu *c, struct cpu_prim *p, void *const *ptr, void 
 void dlb_cpu_prim_release(struct cpu_prim *p);
 /* Reorder from md to md; prim NULL (and nothing to run) when they are the same. */
 int dlb_cpu_reorder(struct cpu *c, const dnnl_memory_desc_t *from, const dnnl_memory_desc_t *to, struct cpu_prim *p);
+/* An operand that a primitive wants otherwise than it lies: moved into scratch before the run (stage_in), or
+ * out of scratch after it (stage, then stage_out). move.prim NULL: used where it lies. */
+struct cpu_staged {
+	struct cpu_prim move;
+	size_t bytes, at;		/* in scratch; `at` is the owner's to set */
+};
+/* `staged`: which of the two is the one in scratch. */
+int dlb_cpu_staged(struct cpu *c, const dnnl_memory_desc_t *from, const dnnl_memory_desc_t *to, const dnnl_memory_desc_t *staged,
+		   struct cpu_staged *s);
+void *dlb_cpu_stage_in(struct cpu *c, struct cpu_staged *s, void *operand, char *scratch);
+void *dlb_cpu_stage(const struct cpu_staged *s, void *operand, char *scratch);
+void dlb_cpu_stage_out(struct cpu *c, struct cpu_staged *s, void *operand, char *scratch);
 /* A weight kept in the layout a primitive likes, made again when the version changes. */
 struct cpu_packed {
 	struct cpu_prim reorder;	/* prim NULL: used as it is */

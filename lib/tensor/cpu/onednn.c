@@ -121,6 +121,36 @@ int dlb_cpu_reorder(struct cpu *c, const dnnl_memory_desc_t *from, const dnnl_me
 	return 0;
 }
 
+int dlb_cpu_staged(struct cpu *c, const dnnl_memory_desc_t *from, const dnnl_memory_desc_t *to, const dnnl_memory_desc_t *staged,
+		   struct cpu_staged *s)
+{
+	*s = (struct cpu_staged){ .bytes = dnnl_memory_desc_get_size(staged) };
+	return dlb_cpu_reorder(c, from, to, &s->move);
+}
+
+void *dlb_cpu_stage(const struct cpu_staged *s, void *operand, char *scratch)
+{
+	return s->move.prim ? scratch + s->at : operand;
+}
+
+void *dlb_cpu_stage_in(struct cpu *c, struct cpu_staged *s, void *operand, char *scratch)
+{
+	void *const ptr[] = { operand, scratch + s->at };
+
+	if (!s->move.prim)
+		return operand;
+	dlb_cpu_prim_run(c, &s->move, ptr, scratch);
+	return ptr[1];
+}
+
+void dlb_cpu_stage_out(struct cpu *c, struct cpu_staged *s, void *operand, char *scratch)
+{
+	void *const ptr[] = { scratch + s->at, operand };
+
+	if (s->move.prim)
+		dlb_cpu_prim_run(c, &s->move, ptr, scratch);
+}
+
 int dlb_cpu_packed(struct cpu *c, const dnnl_memory_desc_t *plain, const dnnl_memory_desc_t *want, struct cpu_packed *p)
 {
 	int rc;
