@@ -33,6 +33,7 @@ struct dlb_device_kind {
 	double memory_bytes;			/* 0: no limit known */
 	const char **without;			/* op types or classes of work (dlb_op_work) that have no kernel here */
 	int n_without;
+	bool free_port;				/* under the port model: transfers cost it nothing (a host) */
 };
 struct dlb_node {
 	int kind, group;
@@ -47,8 +48,17 @@ struct dlb_link { const char *name, *cls; double latency_s, bandwidth_Bps; bool 
  * "l3": `count` alike, each of `bytes`). bandwidth_Bps, latency_s 0: unknown. */
 struct dlb_memory { int group; const char *name, *cls; double bytes, bandwidth_Bps, latency_s; int count; };
 
+/* How transfers are charged:
+ *   routes  latency + bytes over the slowest link of the route; transfers on one link share it
+ *   port    a node pays for each tensor that it sends out (once, however many read it) or takes in (once), as
+ *           work of its own, at its port's latency and bandwidth (up link of its group, else the inside one);
+ *           a kind with free_port pays nothing, and all nodes of such kinds are one place
+ *           (Tarnawski et al., NeurIPS 2020) */
+enum dlb_link_model { DLB_LINKS_ROUTES, DLB_LINKS_PORT, DLB_N_LINK_MODELS };
+
 struct dlb_cluster {
 	struct dlb_arena arena;
+	enum dlb_link_model link_model;
 	struct dlb_device_kind *kind; struct dlb_node *node; struct dlb_group *group; struct dlb_link *link;
 	struct dlb_memory *memory;
 	int n_kinds, n_nodes, n_groups, n_links, n_memories;

@@ -15,6 +15,8 @@
 
 enum { MAX_ROWS = 1 << 20 };
 
+static const char *const link_models[] = { [DLB_LINKS_ROUTES] = "routes", [DLB_LINKS_PORT] = "port", NULL };
+
 static void set_str(json_t *o, const char *key, const char *s)
 {
 	if (s)
@@ -40,6 +42,8 @@ static json_t *write_kinds(const struct dlb_cluster *c)
 		set_known(o, "peak_flops", k->peak_flops);
 		set_known(o, "bandwidth_Bps", k->bandwidth_Bps);
 		set_known(o, "memory_bytes", k->memory_bytes);
+		if (k->free_port)
+			json_object_set_new(o, "free_port", json_true());
 		if (k->n_without) {
 			json_t *w = json_array();
 			for (int j = 0; j < k->n_without; j++)
@@ -128,6 +132,8 @@ json_t *dlb_cluster_write(const struct dlb_cluster *c)
 {
 	json_t *o = json_object();
 
+	if (c->link_model != DLB_LINKS_ROUTES)
+		set_str(o, "link_model", link_models[c->link_model]);
 	json_object_set_new(o, "kinds", write_kinds(c));
 	json_object_set_new(o, "links", write_links(c));
 	json_object_set_new(o, "groups", write_groups(c));
@@ -205,7 +211,7 @@ static int get_name(struct reader *rd, const struct dlb_ref *row, const char *ke
 static int read_kinds(struct reader *rd, const struct dlb_ref *r)
 {
 	static const char *const known[] = { "name", "backend", "threads", "peak_flops", "bandwidth_Bps",
-					     "memory_bytes", "without", NULL };
+					     "memory_bytes", "without", "free_port", NULL };
 	struct dlb_cluster *c = rd->c;
 	struct dlb_ref rows, w;
 	int n;
@@ -223,7 +229,8 @@ static int read_kinds(struct reader *rd, const struct dlb_ref *r)
 		    dlb_get_int(&row, "threads", DLB_OPT, 1, 1 << 16, &threads, rd->err) ||
 		    dlb_get_real(&row, "peak_flops", DLB_OPT, 0, 1e24, &k->peak_flops, rd->err) ||
 		    dlb_get_real(&row, "bandwidth_Bps", DLB_OPT, 0, 1e24, &k->bandwidth_Bps, rd->err) ||
-		    dlb_get_real(&row, "memory_bytes", DLB_OPT, 0, 1e18, &k->memory_bytes, rd->err))
+		    dlb_get_real(&row, "memory_bytes", DLB_OPT, 0, 1e18, &k->memory_bytes, rd->err) ||
+		    dlb_get_bool(&row, "free_port", DLB_OPT, &k->free_port, rd->err))
 			return -1;
 		/* Without "backend" it is what stands before the slash. */
 		k->backend = dlb_arena_strdup(&c->arena, backend ? backend : k->name);
@@ -372,16 +379,31 @@ static int read_memories(struct reader *rd, const struct dlb_ref *r)
 	return 0;
 }
 
+static int read_link_model(struct reader *rd, const struct dlb_ref *r)
+{
+	struct dlb_ref at = dlb_ref_at(r, "link_model");
+	const char *s = link_models[DLB_LINKS_ROUTES];
+	if (dlb_get_str(r, "link_model", DLB_OPT, &s, rd->err))
+		return -1;
+	for (int i = 0; i < DLB_N_LINK_MODELS; i++) {
+		if (!strcmp(s, link_models[i])) {
+			rd->c->link_model = (enum dlb_link_model)i;
+			return 0;
+		}
+	}
+	return dlb_ref_fail(&at, rd->err, "no link model '%s'; there are routes and port", s);
+}
+
 int dlb_cluster_read_section(const struct dlb_ref *r, struct dlb_cluster *c, struct dlb_error *err)
 {
-	static const char *const known[] = { "kinds", "links", "groups", "nodes", "memories", NULL };
+	static const char *const known[] = { "link_model", "kinds", "links", "groups", "nodes", "memories", NULL };
 	struct reader rd = { .c = c, .err = err, .kinds = json_object(), .groups = json_object(), .links = json_object() };
 	int rc = -1;
 
 	dlb_cluster_init(c);
 	if (!json_is_object(r->v)) {
 		dlb_ref_fail(r, err, "an object is expected");
-	} else if (!dlb_ref_known(r, known, err) && !read_kinds(&rd, r) && !read_links(&rd, r) && !read_groups(&rd, r) &&
+	} else if (!dlb_ref_known(r, known, err) && !read_link_model(&rd, r) && !read_kinds(&rd, r) && !read_links(&rd, r) && !read_groups(&rd, r) &&
 		   !read_nodes(&rd, r) && !read_memories(&rd, r)) {
 		rc = dlb_cluster_check(c, err);
 		if (rc && r->doc)

@@ -140,6 +140,10 @@ void dlb_cost_make_arrays(struct dlb_cost *c)
 	c->scratch_bytes = dlb_arena_array(a, n * k, sizeof *c->scratch_bytes);
 	c->packed_bytes = dlb_arena_array(a, n * k, sizeof *c->packed_bytes);
 	c->workspace_bytes = dlb_arena_array(a, n * k, sizeof *c->workspace_bytes);
+	c->output_s = dlb_arena_array(a, n, sizeof *c->output_s);
+	c->resident_bytes = dlb_arena_array(a, n, sizeof *c->resident_bytes);
+	for (size_t i = 0; i < n; i++)
+		c->output_s[i] = c->resident_bytes[i] = NAN;
 	c->accumulate_Bps = dlb_arena_array(a, k, sizeof *c->accumulate_Bps);
 	c->fit_error = dlb_arena_array(a, k, sizeof *c->fit_error);
 	c->profile_step_s = dlb_arena_array(a, k, sizeof *c->profile_step_s);

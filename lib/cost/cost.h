@@ -29,6 +29,8 @@ struct dlb_cost {
 	double *op_s;				/* [kind][op][batch]; INFINITY: no kernel */
 	bool *measured;				/* [kind][op] */
 	double *scratch_bytes, *packed_bytes, *workspace_bytes;	/* [kind][op] */
+	double *output_s;			/* [op] the port model's seconds for its output, given; NAN: latency + bytes/bandwidth */
+	double *resident_bytes;			/* [op] all that it occupies, given; NAN: the memory model's own */
 	double *accumulate_Bps;			/* [kind]: summing gradients, packing: memory traffic per second */
 	double *fit_error;			/* [kind]: median relative error of the roofline on the measured ops; NAN: none */
 	double *profile_step_s;			/* [kind]: a whole step as profiled, NAN: not; for -v */

@@ -77,6 +77,7 @@ static uint64_t row_hash(const struct dlb_cost *c, int op)
 
 	h = hash_real(hash_real(hash_real(h, m.output), m.weight), m.buffer);
 	h = hash_real(h, dlb_cost_in_bytes(c->graph, op, c->batch[0]));
+	h = hash_real(hash_real(h, c->output_s[op]), c->resident_bytes[op]);
 	for (int k = 0; k < c->n_kinds; k++) {
 		size_t at = (size_t)k * (size_t)c->n_ops + (size_t)op;
 		for (int b = 0; b < c->n_batches; b++)
@@ -160,6 +161,10 @@ static json_t *write_row(const struct dlb_cost *c, const struct keyed *ops, int 
 	write_sizes(o, "packed_bytes", c, c->packed_bytes, op);
 	write_sizes(o, "workspace_bytes", c, c->workspace_bytes, op);
 	write_split(o, c, op);
+	if (!isnan(c->output_s[op]))
+		json_object_set_new(o, "output_s", json_real(c->output_s[op]));
+	if (!isnan(c->resident_bytes[op]))
+		json_object_set_new(o, "resident_bytes", dlb_doc_number(c->resident_bytes[op]));
 	return o;
 }
 
@@ -422,6 +427,8 @@ static int read_sizes(struct reader *rd, const struct dlb_ref *row, const char *
 
 static void copy_op(struct dlb_cost *c, int from, int to)
 {
+	c->output_s[to] = c->output_s[from];
+	c->resident_bytes[to] = c->resident_bytes[from];
 	for (int k = 0; k < c->n_kinds; k++) {
 		size_t f = (size_t)k * (size_t)c->n_ops + (size_t)from, t = (size_t)k * (size_t)c->n_ops + (size_t)to;
 		memcpy(&c->op_s[t * (size_t)c->n_batches], &c->op_s[f * (size_t)c->n_batches],
@@ -436,7 +443,7 @@ static void copy_op(struct dlb_cost *c, int from, int to)
 static int read_row(struct reader *rd, const struct dlb_ref *row)
 {
 	static const char *const known[] = { "type", "ops", "time_s", "measured", "memory", "scratch_bytes", "packed_bytes",
-					     "workspace_bytes", "split", NULL };
+					     "workspace_bytes", "split", "output_s", "resident_bytes", NULL };
 	struct dlb_cost *c = rd->c;
 	struct dlb_ref ops;
 	int64_t op, first = -1;
@@ -461,7 +468,9 @@ static int read_row(struct reader *rd, const struct dlb_ref *row)
 		if (read_times(rd, row, (int)op) || read_measured(rd, row, (int)op) ||
 		    read_sizes(rd, row, "scratch_bytes", c->scratch_bytes, (int)op) ||
 		    read_sizes(rd, row, "packed_bytes", c->packed_bytes, (int)op) ||
-		    read_sizes(rd, row, "workspace_bytes", c->workspace_bytes, (int)op))
+		    read_sizes(rd, row, "workspace_bytes", c->workspace_bytes, (int)op) ||
+		    dlb_get_real(row, "output_s", DLB_OPT, 0, 1e12, &c->output_s[op], rd->err) ||
+		    dlb_get_real(row, "resident_bytes", DLB_OPT, 0, 1e18, &c->resident_bytes[op], rd->err))
 			return -1;
 	}
 	return 0;

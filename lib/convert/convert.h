@@ -1,0 +1,43 @@
+/* Other tools' files: into a document, and what a document says in their words.
+ *
+ * A format is one file of this folder and one row of dlb_formats[] (convert.c). Importing makes the sections
+ * graph, cluster and cost; exporting writes the plan. Units change here: files have milliseconds, documents
+ * seconds. Files are not trusted: what is wrong with one is said with the place in it. */
+#ifndef DLB_CONVERT_CONVERT_H
+#define DLB_CONVERT_CONVERT_H
+#include "cost/cost.h"
+
+/* What a format does not say itself. Zeros: its own defaults. */
+struct dlb_convert_options { int64_t accelerators, hosts; double memory_bytes, bandwidth_Bps; };
+struct dlb_format {
+	const char *name, *summary;
+	/* Reads text (n bytes, from `name`) into d, which is an empty document. NULL: cannot be read. */
+	int (*import)(const char *text, size_t n, const char *name, const struct dlb_convert_options *o,
+		      struct dlb_doc *d, struct dlb_error *err);
+	/* The text of the other tool's file, returns new; NULL with err. NULL: cannot be written. */
+	char *(*export)(const struct dlb_doc *d, struct dlb_error *err);
+};
+extern const struct dlb_format dlb_formats[];		/* ends with name NULL */
+const struct dlb_format *dlb_format_find(const char *name);
+
+/* ---- shared by formats that describe a network on accelerators and a host (accelerators.c) ---- */
+struct dlb_vertex {
+	const char *name;
+	int64_t id;
+	double host_s, accelerator_s;			/* INFINITY: no kernel there */
+	double size_bytes, output_s, output_bytes;	/* of memory; of its output: seconds through a port, bytes */
+	bool backward;
+	int colour;					/* -1: none */
+};
+struct dlb_edge { int from, to; };			/* vertices; loops and repetitions do no harm */
+struct dlb_network {
+	struct dlb_vertex *vertex; struct dlb_edge *edge;
+	int n_vertices, n_edges, n_accelerators, n_hosts;
+	double memory_bytes;				/* of one accelerator */
+};
+/* Sets d's sections graph, cluster (nodes: accelerators, then the host's cores) and cost. Ops keep the vertex's
+ * id as their attribute "id". */
+int dlb_network_import(const struct dlb_network *net, struct dlb_doc *d, struct dlb_error *err);
+#define DLB_KIND_ACCELERATOR "accelerator"
+#define DLB_KIND_HOST "host"
+#endif

@@ -1,0 +1,11 @@
+/* What the rows of the table point to: one import, one export a format. */
+#ifndef DLB_CONVERT_FORMATS_H
+#define DLB_CONVERT_FORMATS_H
+#include "convert/convert.h"
+
+int dlb_import_dnn_partitioning(const char *text, size_t n, const char *name, const struct dlb_convert_options *o,
+				struct dlb_doc *d, struct dlb_error *err);
+char *dlb_export_dnn_partitioning(const struct dlb_doc *d, struct dlb_error *err);
+int dlb_import_pipedream(const char *text, size_t n, const char *name, const struct dlb_convert_options *o,
+			 struct dlb_doc *d, struct dlb_error *err);
+#endif
