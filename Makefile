@@ -16,15 +16,19 @@ CFLAGS  ?= -g
 DLB_CFLAGS = -std=c11 -D_POSIX_C_SOURCE=200809L -Wall -Wextra -Wshadow -Wstrict-prototypes -Wmissing-prototypes \
 	-Wvla -Werror=implicit-function-declaration $(if $(WERROR),-Werror) $(OPT) -fno-math-errno \
 	-Ilib -I$(BUILD)/gen $(if $(SAN),-fsanitize=$(SAN) -fno-omit-frame-pointer) $(CFLAGS)
-# Kernels are plain loops in places; they may use what the machine has. Never -ffast-math: bits matter.
-$(BUILD)/lib/tensor/cpu/%.o: DLB_CFLAGS += -march=native -mprefer-vector-width=512 -fopenmp-simd -fno-trapping-math
+# Our own loops. Never -ffast-math, and no contraction: bits matter. Files with loops are compiled once more for
+# each level of the instruction set; the back end chooses among them when it opens (lib/tensor/cpu/level.h).
+$(BUILD)/lib/tensor/cpu/%.o: DLB_CFLAGS += -fopenmp-simd -fno-trapping-math -ffp-contract=off
+LEVELS := $(if $(filter x86_64%,$(shell $(CC) -dumpmachine)),v3 v4)
+LEVEL_C = $(filter-out $(patsubst %,lib/tensor/cpu/%.c,cpu level onednn host threads),$(wildcard lib/tensor/cpu/*.c))
+v4_FLAGS = -mprefer-vector-width=512
 $(BUILD)/lib/comm/%.o $(BUILD)/lib/exec/%.o: DLB_CFLAGS += $(MPICC_FLAGS)
 $(BUILD)/gen/%.o: DLB_CFLAGS += -Wno-missing-prototypes -Wno-shadow -Wno-unused-parameter
 LDLIBS  = -Wl,--as-needed $(MPI_LIBS) -ldnnl $(BLAS_LIBS) -lhwloc -lprotobuf-c -ljansson -lmd -lz -lgomp -lpthread -lm
 
 TOOLS   = $(patsubst cmd/%.c,%,$(wildcard cmd/dlb-*.c))
 LIB_C   = $(wildcard lib/*/*.c lib/tensor/cpu/*.c)
-LIB_O   = $(LIB_C:%.c=$(BUILD)/%.o) $(BUILD)/gen/onnx.pb-c.o
+LIB_O   = $(LIB_C:%.c=$(BUILD)/%.o) $(foreach l,$(LEVELS),$(LEVEL_C:%.c=$(BUILD)/%.$l.o)) $(BUILD)/gen/onnx.pb-c.o
 UNIT    = $(patsubst tests/unit/%.c,%,$(wildcard tests/unit/*.c))
 FUZZ    = $(patsubst tests/fuzz/%.c,%,$(wildcard tests/fuzz/*.c))
 
@@ -44,6 +48,12 @@ $(BUILD)/libdlb.a: $(LIB_O)
 $(BUILD)/%.o: %.c | $(BUILD)/gen/onnx.pb-c.h
 	@mkdir -p $(@D)
 	$(CC) $(DLB_CFLAGS) -MMD -MP -c -o $@ $<
+define level_rule
+$(BUILD)/lib/tensor/cpu/%.$1.o: lib/tensor/cpu/%.c
+	@mkdir -p $$(@D)
+	$$(CC) $$(DLB_CFLAGS) -march=x86-64-$1 $$($1_FLAGS) -DDLB_LEVEL=$1 -MMD -MP -c -o $$@ $$<
+endef
+$(foreach l,$(LEVELS),$(eval $(call level_rule,$l)))
 $(BUILD)/gen/%.o: $(BUILD)/gen/%.c
 	$(CC) $(DLB_CFLAGS) -MMD -MP -c -o $@ $<
 $(BUILD)/gen/onnx.pb-c.c $(BUILD)/gen/onnx.pb-c.h &: $(ONNX_PROTO)

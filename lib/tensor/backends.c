@@ -5,7 +5,7 @@
 #include "tensor/cpu/cpu.h"
 
 const struct dlb_backend_ops *const dlb_backends[] = {
-	&dlb_cpu_ops,
+	&dlb_cpu_ops,			/* opening it takes the best of its levels */
 	NULL,
 };
 

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "tensor/backend.h"
+#include "tensor/cpu/level.h"
 #include "util/mem.h"
 #include "util/rng.h"
 

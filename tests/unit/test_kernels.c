@@ -433,11 +433,14 @@ int main(void)
 		dlb_error_print(stderr, "test_kernels", -1, &err);
 		return 1;
 	}
-	gemms();
-	weight_versions();
-	convs();
-	pools();
-	batch_norms();
+	for (int i = 0; dlb_cpu_level(i); i++) {		/* every level of the instruction set that can run here */
+		be.ops = dlb_cpu_level(i);
+		gemms();
+		weight_versions();
+		convs();
+		pools();
+		batch_norms();
+	}
 	be.ops->close(&be);
 	printf("%ld kernels (products, convolutions, pools, batch normalizations) agree with naive loops and keep their bits at five addresses\n",
 	       n_checks);

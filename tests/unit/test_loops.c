@@ -618,13 +618,16 @@ int main(void)
 		dlb_error_print(stderr, "test_loops", -1, &err);
 		return 1;
 	}
-	maps();
-	map_gradients();
-	map_corners();
-	reductions();
-	copies();
-	softmaxes_and_losses();
-	sums_and_host();
+	for (int i = 0; dlb_cpu_level(i); i++) {		/* every level of the instruction set that can run here */
+		be.ops = dlb_cpu_level(i);
+		maps();
+		map_gradients();
+		map_corners();
+		reductions();
+		copies();
+		softmaxes_and_losses();
+		sums_and_host();
+	}
 	be.ops->close(&be);
 	printf("%ld elementwise functions, gradients, reductions, copies, softmaxes and losses agree with double\n", n_checks);
 	return 0;

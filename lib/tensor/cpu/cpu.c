@@ -1,4 +1,4 @@
-/* The cpu back end: opening, memory, threads, the table; loop nests in canonical form. */
+/* The cpu back end: opening, memory, threads; loop nests in canonical form. */
 #define _DEFAULT_SOURCE				/* madvise */
 #include <cblas.h>
 #include <stdlib.h>
@@ -12,9 +12,9 @@ void openblas_set_num_threads(int n);
 
 #define HUGE_PAGE ((size_t)2 << 20)
 
-static int n_devices(void) { return 1; }
+int dlb_cpu_n_devices(void) { return 1; }
 
-static int cpu_open(int device, int n_threads, struct dlb_backend *out, struct dlb_error *err)
+int dlb_cpu_open(int device, int n_threads, struct dlb_backend *out, struct dlb_error *err)
 {
 	struct cpu *c;
 	dnnl_status_t s;
@@ -35,11 +35,11 @@ static int cpu_open(int device, int n_threads, struct dlb_backend *out, struct d
 		free(c);
 		return dlb_fail(err, NULL, "cannot open oneDNN: %s", dlb_cpu_dnnl_text(s));
 	}
-	*out = (struct dlb_backend){ .ops = &dlb_cpu_ops, .device = 0, .n_threads = n_threads, .self = c };
+	*out = (struct dlb_backend){ .ops = dlb_cpu_level(0), .device = 0, .n_threads = n_threads, .self = c };
 	return 0;
 }
 
-static void cpu_close(struct dlb_backend *b)
+void dlb_cpu_close(struct dlb_backend *b)
 {
 	struct cpu *c = cpu_of(b);
 
@@ -52,7 +52,7 @@ static void cpu_close(struct dlb_backend *b)
 }
 
 /* Large blocks ask for huge pages: the first touch of small ones runs at a fifth of the bandwidth. */
-static void *cpu_alloc(struct dlb_backend *b, size_t bytes)
+void *dlb_cpu_alloc(struct dlb_backend *b, size_t bytes)
 {
 	void *p;
 	size_t n = cpu_round64(bytes ? bytes : 1);
@@ -66,20 +66,20 @@ static void *cpu_alloc(struct dlb_backend *b, size_t bytes)
 	return p;
 }
 
-static void cpu_free(struct dlb_backend *b, void *p)
+void dlb_cpu_free(struct dlb_backend *b, void *p)
 {
 	(void)b;
 	free(p);
 }
 
-static void cpu_copy_bytes(struct dlb_backend *b, void *dst, const void *src, size_t bytes)
+void dlb_cpu_copy_bytes(struct dlb_backend *b, void *dst, const void *src, size_t bytes)
 {
 	(void)b;
 	if (bytes)
 		memcpy(dst, src, bytes);
 }
 
-static void cpu_sync(struct dlb_backend *b)
+void dlb_cpu_sync(struct dlb_backend *b)
 {
 	dnnl_stream_wait(cpu_of(b)->stream);
 }
@@ -160,27 +160,3 @@ void dlb_cpu_nest(struct cpu_nest *n)
 	if (n->n_dims)
 		n->n_dims = m + 1;
 }
-
-const struct dlb_backend_ops dlb_cpu_ops = {
-	.name = "cpu",
-	.n_devices = n_devices,
-	.open = cpu_open,
-	.close = cpu_close,
-	.alloc = cpu_alloc,
-	.free = cpu_free,
-	.upload = cpu_copy_bytes,
-	.download = cpu_copy_bytes,
-	.sync = cpu_sync,
-	.gemm = dlb_cpu_gemm,
-	.conv = dlb_cpu_conv,
-	.pool = dlb_cpu_pool,
-	.batch_norm = dlb_cpu_batch_norm,
-	.softmax = dlb_cpu_softmax,
-	.loss = dlb_cpu_loss,
-	.map = dlb_cpu_map,
-	.reduce = dlb_cpu_reduce,
-	.copy = dlb_cpu_copy,
-	.accumulate = dlb_cpu_accumulate,
-	.update = dlb_cpu_update,
-	.host = dlb_cpu_host,
-};

@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "tensor/backend.h"
+#include "tensor/cpu/level.h"
 #include "util/mem.h"
 
 #if DNNL_VERSION_MAJOR != 2
@@ -25,6 +26,13 @@ struct cpu {
 };
 static inline struct cpu *cpu_of(struct dlb_backend *b) { return b->self; }
 
+int dlb_cpu_n_devices(void);
+int dlb_cpu_open(int device, int n_threads, struct dlb_backend *out, struct dlb_error *err);
+void dlb_cpu_close(struct dlb_backend *b);
+void *dlb_cpu_alloc(struct dlb_backend *b, size_t bytes);
+void dlb_cpu_free(struct dlb_backend *b, void *p);
+void dlb_cpu_copy_bytes(struct dlb_backend *b, void *dst, const void *src, size_t bytes);
+void dlb_cpu_sync(struct dlb_backend *b);
 int dlb_cpu_gemm(struct dlb_backend *b, const struct dlb_gemm_desc *d, struct dlb_kernel **k, struct dlb_error *err);
 int dlb_cpu_conv(struct dlb_backend *b, const struct dlb_conv_desc *d, struct dlb_kernel **k, struct dlb_error *err);
 int dlb_cpu_pool(struct dlb_backend *b, const struct dlb_pool_desc *d, struct dlb_kernel **k, struct dlb_error *err);

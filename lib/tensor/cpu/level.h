@@ -1,0 +1,35 @@
+/* Our own loops, compiled once for each level of the instruction set.
+ *
+ * The Makefile compiles the files of this folder that hold loops without any level (what every processor of
+ * the architecture has), and on x86-64 again with DLB_LEVEL=v3 (AVX2, FMA) and v4 (AVX-512), the levels of the
+ * System V ABI. One binary so runs everywhere and fast; dlb_cpu_open takes the highest level that the
+ * processor has. Each level has a table of kernels of its own (table.c), and names that the macros below make
+ * distinct: whatever a file with loops exports stands in this list, or linking ends with "multiple
+ * definition". Contraction to FMA is off everywhere but where a loop asks for it (real_math.h), so all
+ * loops of a machine round alike, whichever compiler made them; bits may differ between levels. */
+#ifndef DLB_TENSOR_CPU_LEVEL_H
+#define DLB_TENSOR_CPU_LEVEL_H
+struct dlb_backend_ops;
+
+/* The levels that this processor can run, highest first; NULL after the last one. */
+const struct dlb_backend_ops *dlb_cpu_level(int i);
+
+#ifdef DLB_LEVEL
+#define LEVEL_PASTE(name, level) name##_##level
+#define LEVEL_EXPAND(name, level) LEVEL_PASTE(name, level)
+#define LEVEL(name) LEVEL_EXPAND(name, DLB_LEVEL)
+#define dlb_cpu_ops LEVEL(dlb_cpu_ops)
+#define dlb_cpu_sgemm LEVEL(dlb_cpu_sgemm)
+#define dlb_cpu_gemm LEVEL(dlb_cpu_gemm)
+#define dlb_cpu_conv LEVEL(dlb_cpu_conv)
+#define dlb_cpu_pool LEVEL(dlb_cpu_pool)
+#define dlb_cpu_batch_norm LEVEL(dlb_cpu_batch_norm)
+#define dlb_cpu_softmax LEVEL(dlb_cpu_softmax)
+#define dlb_cpu_loss LEVEL(dlb_cpu_loss)
+#define dlb_cpu_map LEVEL(dlb_cpu_map)
+#define dlb_cpu_reduce LEVEL(dlb_cpu_reduce)
+#define dlb_cpu_copy LEVEL(dlb_cpu_copy)
+#define dlb_cpu_accumulate LEVEL(dlb_cpu_accumulate)
+#define dlb_cpu_update LEVEL(dlb_cpu_update)
+#endif
+#endif
