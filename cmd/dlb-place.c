@@ -10,6 +10,9 @@
 #include "util/cli.h"
 
 struct options {
+	const char *objective;
+	int64_t effort;
+	double search_s;
 	const char *algorithm, *schedule, *optimizer;	/* NULL: as in the plan there is, else the default */
 	int64_t micro_batches, seed;
 	bool micro_batches_given, seed_given, no_timeline;
@@ -34,10 +37,23 @@ static void tried(void *arg, const char *name, double ranked_s, double value_s, 
 		dlb_cli_say(cli, "%-14s step %.6g ms, ranked %.6g ms", name, value_s * 1e3, ranked_s * 1e3);
 }
 
+static void said(void *arg, const char *line)
+{
+	dlb_cli_say(arg, "%s", line);
+}
+
+static int find_objective(const char *name)
+{
+	for (int i = 0; i < DLB_N_OBJECTIVES; i++)
+		if (!strcmp(name, dlb_objectives[i]))
+			return i;
+	return -1;
+}
+
 static int list(const struct dlb_cli *cli)
 {
 	for (const struct dlb_placer *p = dlb_placers; p->name; p++)
-		printf("%-14s %s%s\n", p->name, p->summary, strcmp(p->name, "random") ? " (tried by default)" : "");
+		printf("%-14s %s%s\n", p->name, p->summary, p->by_default ? " (tried by default)" : "");
 	return dlb_cli_close_stdout(cli);
 }
 
@@ -106,7 +122,16 @@ static int set_up(const struct options *o, struct input *in, struct dlb_problem 
 	p->seed = o->seed_given || !in->has_plan ? (uint64_t)o->seed : in->plan.seed;
 	p->schedule = dlb_schedule_find(schedule);
 	p->n_state = dlb_optimizers[in->optimizer].n_state;
+	const char *objective = o->objective ? o->objective : in->has_plan && in->plan.objective ? in->plan.objective :
+				in->cluster.link_model == DLB_LINKS_PORT ? dlb_objectives[DLB_THROUGHPUT] : dlb_objectives[DLB_STEP];
+	int goal = find_objective(objective);
+	if (goal < 0)
+		return dlb_fail(err, "/plan/objective", "no objective '%s'; there are step, throughput and latency", objective);
+	p->objective = (enum dlb_objective)goal;
+	p->effort = o->effort;
+	p->search_s = o->search_s;
 	p->tried = tried;
+	p->said = said;
 	p->tried_arg = o->cli;
 	if (in->has_balance) {
 		p->weight = in->balance.weight;
@@ -192,9 +217,12 @@ int main(int argc, char **argv)
 	bool list_them = false;
 	const struct dlb_opt opts[] = {
 		{ 'a', "algorithm", DLB_OPT_STR, &o.algorithm, "NAME", "placement algorithm (default: try them, keep the best)", NULL, 0, 0 },
+		{ 0, "objective", DLB_OPT_STR, &o.objective, "NAME", "step, throughput or latency (default: what the cluster's links are made for)", NULL, 0, 0 },
+		{ 0, "effort", DLB_OPT_INT, &o.effort, "N", "units of search for auto and anneal (default 1)", NULL, 1, 1 << 20 },
+		{ 0, "time", DLB_OPT_REAL, &o.search_s, "S", "seconds of search instead; not repeatable", NULL, 1e-3, 1e6 },
 		{ 'm', "micro-batches", DLB_OPT_INT, &o.micro_batches, "M", "micro-batches a step (default 1)", &o.micro_batches_given, 1, 1 << 20 },
 		{ 0, "schedule", DLB_OPT_STR, &o.schedule, "NAME", "1f1b or gpipe (default 1f1b)", NULL, 0, 0 },
-		{ 0, "seed", DLB_OPT_INT, &o.seed, "N", "for random placements (default 1)", &o.seed_given, 0, 0 },
+		{ 0, "seed", DLB_OPT_INT, &o.seed, "N", "for random placements and searches (default 1)", &o.seed_given, 0, 0 },
 		{ 0, "optimizer", DLB_OPT_STR, &o.optimizer, "NAME", "optimizer whose memory and time are counted (default sgd)", NULL, 0, 0 },
 		{ 0, "no-timeline", DLB_OPT_FLAG, &o.no_timeline, NULL, "leave the predicted time-line out", NULL, 0, 0 },
 		{ 0, "list", DLB_OPT_FLAG, &list_them, NULL, "list the algorithms", NULL, 0, 0 },
@@ -211,6 +239,8 @@ int main(int argc, char **argv)
 		return list(&cli);
 	if (o.algorithm && !dlb_placer_find(o.algorithm))
 		return dlb_cli_usage(&cli, "no algorithm '%s'; --list names them", o.algorithm);
+	if (o.objective && find_objective(o.objective) < 0)
+		return dlb_cli_usage(&cli, "no objective '%s'; there are step, throughput and latency", o.objective);
 	if (o.schedule && !dlb_schedule_find(o.schedule))
 		return dlb_cli_usage(&cli, "no schedule '%s'; there are 1f1b and gpipe", o.schedule);
 	if (dlb_doc_read(&doc, cli.n_operands ? cli.operands[0] : NULL, &err))

@@ -117,6 +117,13 @@ static double chain_bound(const struct dlb_problem *p)
 
 double dlb_lower_bound_s(const struct dlb_problem *p)
 {
+	if (p->objective != DLB_STEP) {
+		struct dlb_port port;
+		dlb_port_init(&port, p, false);
+		double s = dlb_port_bound_s(&port, p->objective == DLB_LATENCY);
+		dlb_port_release(&port);
+		return s;
+	}
 	double best = load_bound(p), chain = chain_bound(p);
 	best = chain > best ? chain : best;
 	for (int g = 0; g < p->n_groups; g++) {

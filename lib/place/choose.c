@@ -8,7 +8,8 @@
 #include "place/place.h"
 
 const struct dlb_placer dlb_placers[] = {
-#define PLACER(id, name_, summary_, trivial_) { .name = name_, .summary = summary_, .place = dlb_place_##id, .trivial = trivial_ },
+#define PLACER(id, name_, summary_, trivial_, by_default_) { .name = name_, .summary = summary_, .place = dlb_place_##id, \
+							    .trivial = trivial_, .by_default = by_default_ },
 #include "place/place_list.h"
 #undef PLACER
 	{ .name = NULL },
@@ -69,7 +70,7 @@ static int choose(const struct dlb_problem *p, const char *algorithm, struct dlb
 		struct dlb_plan other;
 		struct dlb_error why = { .status = 0 };
 		double value;
-		if (!strcmp(x->name, "random"))
+		if (!x->by_default)
 			continue;
 		if (attempt(p, x, &other, &value, &lack, &why)) {
 			bool better = lack < least_lack || (isinf(least_lack) && nearest.status != 1 && why.status == 1);

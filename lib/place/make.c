@@ -16,8 +16,120 @@ static void set_up(const struct dlb_problem *p, const int *placement, struct dlb
 	dlb_plan_hash(plan);
 }
 
+/* ---- under the port model: no program, no time-line ---- */
+
+static int *classes_at(const struct dlb_problem *p, const int *placement)
+{
+	int *at = dlb_xcalloc((size_t)p->n_groups + 1, sizeof *at);
+	for (int i = 0; i < p->graph->n_ops; i++)
+		at[p->group_of[i]] = placement[i];
+	return at;
+}
+
+static double port_value_s(const struct dlb_problem *p, const int *at, bool weighted, double *load)
+{
+	struct dlb_port port;
+	dlb_port_init(&port, p, weighted);
+	double value = dlb_port_lack_bytes(&port, at, NULL) > 0 ? INFINITY : 0;
+	if (value == 0) {
+		value = dlb_port_throughput_s(&port, at, load);
+		if (p->objective == DLB_LATENCY)
+			value = dlb_port_latency_s(&port, at, NULL);
+	}
+	dlb_port_release(&port);
+	return value;
+}
+
+static int fail_port(const struct dlb_problem *p, const int *at, struct dlb_error *err)
+{
+	struct dlb_port port;
+	int d;
+	dlb_port_init(&port, p, false);
+	double lack = dlb_port_lack_bytes(&port, at, &d);
+	dlb_port_release(&port);
+	if (isinf(lack))
+		return dlb_fail_no(err, NULL, "no plan fits: an op stands where it has no kernel");
+	if (lack > 0)
+		return dlb_fail_no(err, NULL, "no plan fits: node %d (%s) needs %.4g MB of %.4g MB: it lacks %.4g MB", d,
+				   p->cluster->kind[p->cluster->node[d].kind].name, (p->memory_bytes[d] + lack) / 1e6,
+				   p->memory_bytes[d] / 1e6, lack / 1e6);
+	return dlb_fail_no(err, NULL, "no plan fits: calls of nodes would wait for one another");
+}
+
+/* Nodes run their ops in the graph's order, every micro-batch of one after the other. */
+static void port_orders(const struct dlb_problem *p, struct dlb_plan *plan)
+{
+	for (int i = 0; i < plan->n_ops; i++)
+		plan->node[plan->placement[i]].n_order += p->graph->op[i].phase == DLB_UPDATE ? 1 : p->micro_batches;
+	for (int d = 0; d < plan->n_nodes; d++) {
+		plan->node[d].order = dlb_arena_array(&plan->arena, (size_t)plan->node[d].n_order + 1, sizeof *plan->node[d].order);
+		plan->node[d].n_order = 0;
+	}
+	for (int i = 0; i < plan->n_ops; i++) {
+		struct dlb_node_plan *np = &plan->node[plan->placement[i]];
+		bool update = p->graph->op[i].phase == DLB_UPDATE;
+		for (int m = 0; m < (update ? 1 : p->micro_batches); m++)
+			np->order[np->n_order++] = (struct dlb_item){ i, update ? -1 : m };
+	}
+}
+
+static int make_port_plan(const struct dlb_problem *p, const int *placement, struct dlb_plan *plan, double *ranked,
+			  struct dlb_error *err)
+{
+	int *at = classes_at(p, placement), rc = -1, n = 0;
+	double *load = dlb_xcalloc((size_t)p->cluster->n_nodes, sizeof *load), sum = 0, most = 0;
+	set_up(p, placement, plan);
+	port_orders(p, plan);
+	if (dlb_plan_check(plan, p->cost, err))
+		goto out;
+	double value = port_value_s(p, at, true, NULL);
+	if (isinf(value)) {
+		fail_port(p, at, err);
+		goto out;
+	}
+	if (ranked)
+		*ranked = value;
+	plan->value_s = port_value_s(p, at, false, load);
+	for (int g = 0; g < p->n_groups; g++)
+		plan->node[at[g]].peak_bytes += dlb_group_bytes(p, g);
+	for (int d = 0; d < plan->n_nodes; d++) {
+		plan->node[d].busy_s = load[d];
+		plan->node[d].wait_s = plan->value_s > load[d] ? plan->value_s - load[d] : 0;
+		n += p->free_node[d];
+		sum += load[d];
+		most = load[d] > most ? load[d] : most;
+	}
+	plan->objective = dlb_objectives[p->objective];
+	plan->imbalance = sum > 0 ? most / (sum / n) : 1;
+	plan->bound_s = dlb_lower_bound_s(p);
+	plan->gap = plan->bound_s > 0 ? plan->value_s / plan->bound_s - 1 : 0;
+	rc = 0;
+out:
+	if (rc)
+		dlb_plan_release(plan);
+	free(at);
+	free(load);
+	return rc;
+}
+
+/* least: were the arenas as small as can be. */
+static bool fits(const struct dlb_problem *p, const struct dlb_program *g, bool least)
+{
+	bool yes = true;
+	for (int d = 0; d < g->n_nodes; d++)
+		yes &= (double)(least ? g->node[d].bound_bytes : g->node[d].arena_bytes) + (double)g->node[d].scratch_bytes +
+		       (double)g->node[d].state_bytes <= p->memory_bytes[d];
+	return yes;
+}
+
 double dlb_place_value_s(const struct dlb_problem *p, const int *placement)
 {
+	if (p->objective != DLB_STEP) {
+		int *at = classes_at(p, placement);
+		double s = port_value_s(p, at, true, NULL);
+		free(at);
+		return s;
+	}
 	struct dlb_plan plan;
 	struct dlb_program program;
 	struct dlb_timeline t;
@@ -26,13 +138,16 @@ double dlb_place_value_s(const struct dlb_problem *p, const int *placement)
 		if (isinf(p->time_s[(size_t)p->group_of[i] * (size_t)p->cluster->n_nodes + (size_t)placement[i]]))
 			return INFINITY;
 	set_up(p, placement, &plan);
+	plan.draft = true;
 	dlb_schedule_order(&plan, p->cost, p->schedule, p->ranked_scale);
 	if (dlb_program_compile(&plan, p->cost, plan.batch, p->n_state, &program, NULL) == 0) {
-		bool fits = true;
-		for (int d = 0; d < plan.n_nodes; d++)
-			fits &= (double)program.node[d].arena_bytes + (double)program.node[d].scratch_bytes +
-				(double)program.node[d].state_bytes <= p->memory_bytes[d];
-		if (fits && dlb_program_simulate(&program, p->cost, p->ranked_scale, 0, 0, false, &t, NULL) == 0) {
+		bool ok = fits(p, &program, false);
+		if (!ok && fits(p, &program, true)) {	/* its arena packed better it may */
+			dlb_program_release(&program);
+			plan.draft = false;
+			ok = dlb_program_compile(&plan, p->cost, plan.batch, p->n_state, &program, NULL) == 0 && fits(p, &program, false);
+		}
+		if (ok && dlb_program_simulate(&program, p->cost, p->ranked_scale, 0, 0, false, &t, NULL) == 0) {
 			value = t.step_s;
 			dlb_timeline_release(&t, plan.n_nodes);
 		}
@@ -44,6 +159,15 @@ double dlb_place_value_s(const struct dlb_problem *p, const int *placement)
 
 double dlb_place_lack_bytes(const struct dlb_problem *p, const int *placement)
 {
+	if (p->objective != DLB_STEP) {
+		struct dlb_port port;
+		int *at = classes_at(p, placement);
+		dlb_port_init(&port, p, false);
+		double lack = dlb_port_lack_bytes(&port, at, NULL);
+		dlb_port_release(&port);
+		free(at);
+		return lack;
+	}
 	struct dlb_plan plan;
 	struct dlb_program program;
 	double most = INFINITY;
@@ -96,6 +220,8 @@ int dlb_plan_make(const struct dlb_problem *p, const int *placement, struct dlb_
 	struct dlb_program program;
 	struct dlb_timeline t;
 	int rc = -1;
+	if (p->objective != DLB_STEP)
+		return make_port_plan(p, placement, plan, ranked, err);
 	set_up(p, placement, plan);
 	dlb_schedule_order(plan, p->cost, p->schedule, p->ranked_scale);
 	if (dlb_plan_check(plan, p->cost, err))

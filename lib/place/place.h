@@ -9,7 +9,13 @@
  * sum over m of its time for size[m] samples. */
 #ifndef DLB_PLACE_PLACE_H
 #define DLB_PLACE_PLACE_H
+#include "place/port.h"
 #include "plan/program.h"
+
+/* What a plan is judged by: the simulated step under the schedule; or, under the port model, the load of the most
+ * loaded node or the time of one batch (port.h). */
+enum dlb_objective { DLB_STEP, DLB_THROUGHPUT, DLB_LATENCY, DLB_N_OBJECTIVES };
+extern const char *const dlb_objectives[];		/* names, closed by NULL */
 
 struct dlb_problem {
 	const struct dlb_graph *graph; const struct dlb_cluster *cluster; const struct dlb_cost *cost;
@@ -18,6 +24,8 @@ struct dlb_problem {
 	const double *weight, *kappa;			/* [node]; NULL: all 1 */
 	uint64_t seed;
 	int n_state;					/* optimizer states per weight, for memory */
+	enum dlb_objective objective;
+	int64_t effort; double search_s;		/* of auto: units of search (0: 1); seconds instead (0: effort counts) */
 	/* made by dlb_problem_init */
 	struct dlb_arena arena;
 	int n_groups; int *group_of;			/* [op] -> group (colocation class), groups in topological order */
@@ -30,6 +38,7 @@ struct dlb_problem {
 	bool *free_node;				/* [node] has a kernel for at least one group */
 	/* Told of every candidate of the default rule, as it is tried (err: why there is no such plan). May be NULL. */
 	void (*tried)(void *arg, const char *name, double ranked_s, double value_s, const struct dlb_error *err);
+	void (*said)(void *arg, const char *line);	/* remarks of placers. May be NULL */
 	void *tried_arg;
 };
 int dlb_problem_init(struct dlb_problem *p, struct dlb_error *err);
@@ -39,7 +48,8 @@ struct dlb_placer {
 	const char *name, *summary;
 	/* Fills placement[n_ops]. 0; -1 with err (status 1: nothing fits). */
 	int (*place)(const struct dlb_problem *p, int *placement, struct dlb_error *err);
-	bool trivial;					/* tried by the default rule */
+	bool trivial;
+	bool by_default;				/* tried by the default rule */
 };
 extern const struct dlb_placer dlb_placers[];		/* ends with name NULL */
 #define PLACER(id, ...) int dlb_place_##id(const struct dlb_problem *p, int *placement, struct dlb_error *err);

@@ -1,7 +1,9 @@
-/* Placement algorithms: id (file, function dlb_place_<id>), name, summary, trivial. Order breaks ties. */
-PLACER(single, "single", "everything on the best single node", true)
-PLACER(even, "even", "contiguous parts of equally many ops", true)
-PLACER(largest_first, "largest-first", "fill the largest node, then the next", true)
-PLACER(proportional, "proportional", "contiguous parts with load in proportion to weight times speed", false)
-PLACER(greedy, "greedy", "each op to the node that would finish it first", false)
-PLACER(random, "random", "each op on a node drawn at random (--seed)", false)
+/* Placement algorithms: id (file, function dlb_place_<id>), name, summary, trivial, tried by the default rule.
+ * Order breaks ties. */
+PLACER(single, "single", "everything on the best single node", true, true)
+PLACER(even, "even", "contiguous parts of equally many ops", true, true)
+PLACER(largest_first, "largest-first", "fill the largest node, then the next", true, true)
+PLACER(proportional, "proportional", "contiguous parts with load in proportion to weight times speed", false, true)
+PLACER(greedy, "greedy", "each op to the node that would finish it first", false, true)
+PLACER(random, "random", "each op on a node drawn at random (--seed)", false, false)
+PLACER(dp, "dp", "the best contiguous parts, over all ideals of the graph", false, false)

@@ -6,6 +6,8 @@
 #include <string.h>
 #include "place/place.h"
 
+const char *const dlb_objectives[] = { [DLB_STEP] = "step", [DLB_THROUGHPUT] = "throughput", [DLB_LATENCY] = "latency", NULL };
+
 /* Groups are numbered by their first op; ops stand in topological order, hence so do groups. */
 static void find_groups(struct dlb_problem *p)
 {
@@ -85,6 +87,12 @@ static void find_bytes(struct dlb_problem *p)
 			}
 		}
 	}
+	for (int i = 0; i < g->n_ops; i++) {		/* what is given is all there is */
+		if (isnan(p->cost->resident_bytes[i]))
+			continue;
+		p->stays_bytes[p->group_of[i]] += p->cost->resident_bytes[i];
+		p->activation_bytes[p->group_of[i]] = 0;
+	}
 	p->memory_bytes = dlb_arena_array(&p->arena, (size_t)p->cluster->n_nodes + 1, sizeof(double));
 	for (int d = 0; d < p->cluster->n_nodes; d++)
 		p->memory_bytes[d] = dlb_cluster_node_memory(p->cluster, d);
@@ -94,6 +102,14 @@ int dlb_problem_init(struct dlb_problem *p, struct dlb_error *err)
 {
 	int n_nodes = p->cluster->n_nodes;
 	double sum = 0;
+	if (p->objective == DLB_STEP && p->cluster->link_model == DLB_LINKS_PORT) {
+		dlb_fail(err, "/cluster/link_model", "a step is not simulated under the port model");
+		return dlb_hint(err, "choose --objective throughput or latency");
+	}
+	if (p->objective != DLB_STEP && p->cluster->link_model != DLB_LINKS_PORT) {
+		dlb_fail(err, "/cluster/link_model", "throughput and latency are judged under the port model");
+		return dlb_hint(err, "choose --objective step, or a cluster whose link_model is port");
+	}
 	if (n_nodes < 1)
 		return dlb_fail(err, "/cluster/nodes", "there are no nodes");
 	if (p->graph->n_ops < 1)

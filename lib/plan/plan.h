@@ -26,6 +26,8 @@ struct dlb_plan {
 	const char *winner;
 	bool algorithm_given;			/* -a NAME was given (kept for the next round) */
 	uint64_t seed;
+	const char *objective;			/* "throughput", "latency"; NULL: the step */
+	int64_t effort;				/* of auto; 0: by the clock, or none */
 	const char *optimizer;			/* what memory was counted for */
 	double value_s, bound_s, gap;		/* predicted step, lower bound, value/bound - 1 */
 	double imbalance;			/* max busy / mean busy over nodes that may take load */

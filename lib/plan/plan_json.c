@@ -3,6 +3,7 @@
  *     {"inputs":    {"graph":"...", "cluster":"...", "cost":"..."},      written by the tool
  *      "algorithm": "proportional", "algorithm_given": false,            whose plan it is; was it asked for
  *      "schedule": "1f1b", "micro_batches": 8, "batch": 64, "seed": 1, "optimizer": "sgd",
+ *      "objective": "throughput", "effort": 1,                           absent: the step; none or by the clock
  *      "placement": {"0":0, "1":1},  "hash": "16 hex digits",
  *      "value_s":   predicted step,  "bound_s": no plan can be shorter,  "gap": value_s / bound_s - 1,
  *      "imbalance": max / mean busy, "moved_ops": 0, "moved_bytes": 0,   against the plan it replaced
@@ -39,6 +40,10 @@ json_t *dlb_plan_write(const struct dlb_plan *p)
 	json_object_set_new(o, "batch", json_integer(p->batch));
 	json_object_set_new(o, "seed", json_integer((json_int_t)p->seed));
 	json_object_set_new(o, "optimizer", json_string(p->optimizer));
+	if (p->objective)
+		json_object_set_new(o, "objective", json_string(p->objective));
+	if (p->effort)
+		json_object_set_new(o, "effort", json_integer((json_int_t)p->effort));
 	for (int i = 0; i < p->n_ops; i++) {
 		snprintf(key, sizeof key, "%d", i);
 		json_object_set_new(placement, key, json_integer(p->placement[i]));
@@ -154,6 +159,11 @@ static int read_options(const struct dlb_ref *r, const struct dlb_graph *g, stru
 	if (s)
 		p->schedule = dlb_schedule_find(s)->name;
 	s = NULL;
+	if (dlb_get_str(r, "objective", DLB_OPT, &s, err) || dlb_get_int(r, "effort", DLB_OPT, 0, INT64_MAX, &p->effort, err))
+		return -1;
+	if (s)
+		p->objective = dlb_arena_strdup(&p->arena, s);
+	s = NULL;
 	if (dlb_get_str(r, "optimizer", DLB_OPT, &s, err))
 		return -1;
 	if (s)
@@ -196,7 +206,7 @@ static int read_plan(const struct dlb_doc *d, const struct dlb_cost *c, struct d
 		     struct dlb_error *err)
 {
 	static const char *const known[] = { "inputs", "algorithm", "algorithm_given", "schedule", "micro_batches", "batch", "seed",
-		"optimizer", "placement", "hash", "value_s", "bound_s", "gap", "imbalance", "moved_ops", "moved_bytes", "nodes",
+		"objective", "effort", "optimizer", "placement", "hash", "value_s", "bound_s", "gap", "imbalance", "moved_ops", "moved_bytes", "nodes",
 		"timeline", NULL };
 	json_t *section;
 	struct dlb_ref nodes;

@@ -1,0 +1,447 @@
+/* dp: the best contiguous placement, by dynamic programming over ideals (Tarnawski et al., NeurIPS 2020).
+ *
+ *     best[I][used] = min over ideals J below I, kinds t with a device left, of
+ *                     max(best[J][used - t], load of I \ J on t)                      throughput
+ *                     best[J][used - t] + seconds of I \ J as one call on t           latency
+ *
+ * used counts devices of each kind (of equal devices). From each I the walk goes down item by item, each J once,
+ * and keeps work, memory and transfers of I \ J as it goes: O(nets of the item) a step. It turns back where no
+ * kind of device can hold that much work under the value known to be reached; work and memory only grow on the
+ * way, transfers do not. A state that leaves more work to the devices left than they can do is never entered.
+ * Which J it was is not stored: the walk is done again along the best chain.
+ *
+ * Latency: the host takes part as a stage whose time is the longest chain of its ops, any number of times. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include "place/ideals.h"
+#include "place/place.h"
+
+enum { MAX_IDEALS = 400000, MAX_STATES = 1 << 14 };
+
+struct kind { int node, count, stride; bool host; };	/* devices alike; node: the first of them */
+
+struct walk {
+	const struct dlb_ideals *s;
+	const struct dlb_port *port;
+	bool latency;
+	double bound;
+	struct kind *kind; int n_kinds, n_states, *kind_of;	/* [node] */
+	unsigned char *left;			/* [state][kind]: one more can be used */
+	double *best;				/* [ideal][state] */
+	bool *live;				/* [ideal]: some state is reached */
+	double *share, *ideal_share;		/* [item], [ideal]: work at prices, see prices() */
+	double *capacity;			/* [state] of the devices used, at prices, per second of value */
+	/* the difference as it is walked */
+	double *work, *send, bytes;		/* [kind] */
+	int *inside; bool *home;		/* [net] sinks inside; source inside */
+	double *tail, chain;			/* [op] longest chain of host ops from it, in the difference; the longest */
+	bool *in;				/* [op] */
+	int *stamp, top;
+	/* looking for the ideal below */
+	int want_state, found_ideal, found_kind, *path, n_path;
+	double want;
+};
+
+static bool alike(const struct dlb_port *port, int a, int b)
+{
+	size_t D = (size_t)port->n_nodes, P = (size_t)port->n_places;
+	size_t p = (size_t)port->place[a], q = (size_t)port->place[b];
+	if (port->host[p] != port->host[q] || port->room_bytes[a] != port->room_bytes[b])
+		return false;
+	for (size_t g = 0; g < (size_t)port->n; g++)
+		if (port->work_s[g * D + (size_t)a] != port->work_s[g * D + (size_t)b])
+			return false;
+	for (size_t e = 0; e < (size_t)port->n_nets; e++)
+		if (port->net_s[e * P + p] != port->net_s[e * P + q])
+			return false;
+	return true;
+}
+
+static bool find_kinds(struct walk *w)
+{
+	const struct dlb_port *port = w->port;
+	double states = 1;
+	w->kind = dlb_xcalloc((size_t)port->n_nodes, sizeof *w->kind);
+	w->kind_of = dlb_xcalloc((size_t)port->n_nodes, sizeof *w->kind_of);
+	for (int d = 0; d < port->n_nodes; d++) {
+		int k = 0;
+		while (k < w->n_kinds && !alike(port, d, w->kind[k].node))
+			k++;
+		if (k == w->n_kinds)
+			w->kind[w->n_kinds++] = (struct kind){ .node = d, .host = port->host[port->place[d]] };
+		w->kind[k].count++;
+		w->kind_of[d] = k;
+	}
+	for (int k = 0; k < w->n_kinds; k++) {
+		if (w->latency && w->kind[k].host)
+			w->kind[k].count = 0;		/* uncounted: as many cores as it takes */
+		states *= w->kind[k].count + 1;
+	}
+	if (states > MAX_STATES)
+		return false;
+	w->n_states = 1;
+	for (int k = 0; k < w->n_kinds; k++) {
+		w->kind[k].stride = w->kind[k].count ? w->n_states : 0;
+		w->n_states *= w->kind[k].count + 1;
+	}
+	return true;
+}
+
+static int used(const struct walk *w, int state, int k)
+{
+	return w->kind[k].stride ? state / w->kind[k].stride % (w->kind[k].count + 1) : 0;
+}
+
+/* Prices y(t) per second of kind t: whatever is done costs at least share(item) = min over t of y(t) work(t), and
+ * the devices of a state can do capacity * value in all. So a state with less than what is left is of no use. */
+static void prices(struct walk *w)
+{
+	const struct dlb_port *port = w->port;
+	size_t D = (size_t)port->n_nodes;
+	double *y = dlb_xcalloc((size_t)w->n_kinds, sizeof *y);
+	for (int k = 0; k < w->n_kinds; k++) {
+		for (size_t g = 0; g < (size_t)port->n; g++) {
+			double t = port->work_s[g * D + (size_t)w->kind[k].node];
+			y[k] += isfinite(t) ? t : 0;
+		}
+		y[k] = y[k] > 0 ? 1 / y[k] : 0;
+	}
+	for (size_t g = 0; g < (size_t)port->n; g++) {
+		double least = INFINITY;
+		for (int k = 0; k < w->n_kinds; k++) {
+			double t = port->work_s[g * D + (size_t)w->kind[k].node];
+			least = isfinite(t) && y[k] * t < least ? y[k] * t : least;
+		}
+		w->share[w->s->item_of[g]] += isfinite(least) ? least : 0;
+	}
+	for (int i = 1; i < w->s->n; i++) {
+		const struct dlb_down *d = &w->s->down[w->s->down_start[i]];
+		w->ideal_share[i] = w->ideal_share[d->ideal] + w->share[d->item];
+	}
+	for (int s = 0; s < w->n_states; s++)
+		for (int k = 0; k < w->n_kinds; k++)
+			w->capacity[s] += y[k] * used(w, s, k);
+	free(y);
+}
+
+static void touch_nets(struct walk *w, int c, int sign)
+{
+	const struct dlb_port *port = w->port;
+	size_t P = (size_t)port->n_places;
+	for (int i = port->touch_start[c]; i < port->touch_start[c + 1]; i++) {
+		int e = port->touch[i] >> 1, sinks = port->sink_start[e + 1] - port->sink_start[e];
+		int was = w->home[e] ? w->inside[e] < sinks : w->inside[e] > 0;
+		if (port->touch[i] & 1)
+			w->home[e] = sign > 0;
+		else
+			w->inside[e] += sign;
+		int is = w->home[e] ? w->inside[e] < sinks : w->inside[e] > 0;
+		if (is == was)
+			continue;
+		for (int k = 0; k < w->n_kinds; k++)
+			w->send[k] += (is - was) * port->net_s[(size_t)e * P + (size_t)port->place[w->kind[k].node]];
+	}
+}
+
+/* Host ops of a class enter the difference, last first; each begins the longest chain among those after it. */
+static void chain_up(struct walk *w, const int *op, int n)
+{
+	const struct dlb_port *port = w->port;
+	int host = -1;
+	for (int k = 0; k < w->n_kinds; k++)
+		if (w->kind[k].host)
+			host = w->kind[k].node;
+	for (int i = n - 1; i >= 0; i--) {
+		double most = 0;
+		for (int e = port->succ_start[op[i]]; e < port->succ_start[op[i] + 1]; e++)
+			if (w->in[port->succ[e]] && w->tail[port->succ[e]] > most)
+				most = w->tail[port->succ[e]];
+		w->tail[op[i]] = most + (host >= 0 ? port->op_s[(size_t)op[i] * (size_t)port->n_nodes + (size_t)host] : INFINITY);
+		w->in[op[i]] = true;
+		w->chain = w->tail[op[i]] > w->chain ? w->tail[op[i]] : w->chain;
+	}
+}
+
+struct ops { int *start, *list; };			/* [class], ascending */
+
+static void add_item(struct walk *w, const struct ops *ops, int item)
+{
+	const struct dlb_port *port = w->port;
+	for (int i = w->s->class_start[item + 1] - 1; i >= w->s->class_start[item]; i--) {
+		int c = w->s->class_list[i];
+		for (int k = 0; k < w->n_kinds; k++)
+			w->work[k] += port->work_s[(size_t)c * (size_t)port->n_nodes + (size_t)w->kind[k].node];
+		w->bytes += port->bytes[c];
+		touch_nets(w, c, 1);
+		if (w->latency)
+			chain_up(w, &ops->list[ops->start[c]], ops->start[c + 1] - ops->start[c]);
+	}
+}
+
+/* Takes nets and ops of an item out; sums are put back as they were by the caller, to the bit. */
+static void drop_item(struct walk *w, const struct ops *ops, int item)
+{
+	for (int i = w->s->class_start[item]; i < w->s->class_start[item + 1]; i++) {
+		int c = w->s->class_list[i];
+		touch_nets(w, c, -1);
+		for (int k = ops->start[c]; w->latency && k < ops->start[c + 1]; k++)
+			w->in[ops->list[k]] = false;
+	}
+}
+
+static double stage_s(const struct walk *w, int k)
+{
+	if (w->latency && w->kind[k].host)
+		return w->chain;
+	return w->work[k] + (w->send[k] > 0 ? w->send[k] : 0);
+}
+
+static bool holds(const struct walk *w, int k)
+{
+	return w->bytes <= w->port->room_bytes[w->kind[k].node] &&
+	       (w->latency && w->kind[k].host ? w->chain : w->work[k]) <= w->bound;
+}
+
+static void offer(struct walk *w, int ideal, int k)
+{
+	double t = stage_s(w, k), *to = &w->best[(size_t)w->top * (size_t)w->n_states];
+	const double *from = &w->best[(size_t)ideal * (size_t)w->n_states];
+	const unsigned char *left = &w->left[(size_t)k * (size_t)w->n_states];
+	int stride = w->kind[k].stride;
+	if (t > w->bound)
+		return;
+	for (int s = 0; s + stride < w->n_states; s++) {
+		double v = w->latency ? from[s] + t : from[s] > t ? from[s] : t;
+		if (left[s] && v < to[s + stride])
+			to[s + stride] = v;
+	}
+}
+
+/* Is this the stage by which the state wanted was reached? */
+static void match(struct walk *w, int ideal, int k)
+{
+	int s = w->want_state - w->kind[k].stride;
+	double t = stage_s(w, k);
+	if (w->found_ideal >= 0 || s < 0 || !w->left[(size_t)k * (size_t)w->n_states + (size_t)s] || t > w->bound)
+		return;
+	double from = w->best[(size_t)ideal * (size_t)w->n_states + (size_t)s];
+	if ((w->latency ? from + t : from > t ? from : t) == w->want) {
+		w->found_ideal = ideal;
+		w->found_kind = k;
+	}
+}
+
+static void go_down(struct walk *w, const struct ops *ops, int ideal, bool look)
+{
+	double work[8], send[8], bytes = w->bytes, chain = w->chain;
+	double *old_work = w->n_kinds <= 8 ? work : dlb_xmalloc((size_t)w->n_kinds * 2 * sizeof *old_work);
+	double *old_send = w->n_kinds <= 8 ? send : old_work + w->n_kinds;
+	memcpy(old_work, w->work, (size_t)w->n_kinds * sizeof *old_work);
+	memcpy(old_send, w->send, (size_t)w->n_kinds * sizeof *old_send);
+	for (int i = w->s->down_start[ideal]; i < w->s->down_start[ideal + 1] && w->found_ideal < 0; i++) {
+		const struct dlb_down *d = &w->s->down[i];
+		bool on = false;
+		if (w->stamp[d->ideal] == w->top)
+			continue;
+		w->stamp[d->ideal] = w->top;
+		add_item(w, ops, d->item);
+		for (int k = 0; k < w->n_kinds; k++) {
+			if (!holds(w, k))
+				continue;
+			on = true;
+			if (w->live[d->ideal] && !look)
+				offer(w, d->ideal, k);
+			else if (w->live[d->ideal])
+				match(w, d->ideal, k);
+		}
+		if (on && w->found_ideal < 0)
+			go_down(w, ops, d->ideal, look);
+		if (w->found_ideal >= 0)
+			w->path[w->n_path++] = d->item;
+		drop_item(w, ops, d->item);
+		memcpy(w->work, old_work, (size_t)w->n_kinds * sizeof *old_work);
+		memcpy(w->send, old_send, (size_t)w->n_kinds * sizeof *old_send);
+		w->bytes = bytes;
+		w->chain = chain;
+	}
+	if (w->n_kinds > 8)
+		free(old_work);
+}
+
+static void restart(struct walk *w, int top)
+{
+	w->top = top;
+	w->n_path = 0;
+	w->found_ideal = -1;
+	w->bytes = w->chain = 0;
+	memset(w->work, 0, (size_t)w->n_kinds * sizeof *w->work);
+	memset(w->send, 0, (size_t)w->n_kinds * sizeof *w->send);
+}
+
+/* States of no use: what is left to do is more than the devices left can do. */
+static void close_ideal(struct walk *w, int ideal)
+{
+	double *b = &w->best[(size_t)ideal * (size_t)w->n_states], all = w->ideal_share[w->s->n - 1];
+	for (int s = 0; s < w->n_states; s++) {
+		double rest = all - w->ideal_share[ideal];
+		double can = (w->capacity[w->n_states - 1] - w->capacity[s]) * w->bound;
+		if (!w->latency && rest > can * (1 + 1e-9) + 1e-300)
+			b[s] = INFINITY;
+		w->live[ideal] |= isfinite(b[s]);
+	}
+}
+
+static void find_ops(const struct dlb_port *port, struct ops *ops)
+{
+	ops->start = dlb_xcalloc((size_t)port->n + 2, sizeof(int));
+	ops->list = dlb_xcalloc((size_t)port->n_ops + 1, sizeof(int));
+	int *fill = dlb_xcalloc((size_t)port->n + 1, sizeof *fill);
+	for (int i = 0; i < port->n_ops; i++)
+		ops->start[port->class_of[i] + 1]++;
+	for (int i = 0; i < port->n; i++)
+		ops->start[i + 1] += ops->start[i];
+	for (int i = 0; i < port->n_ops; i++)
+		ops->list[ops->start[port->class_of[i]] + fill[port->class_of[i]]++] = i;
+	free(fill);
+}
+
+/* From the last ideal down: which stage made it, and so on. Stages of one kind take its nodes in turn. */
+static void trace_back(struct walk *w, const struct ops *ops, int state, int *at)
+{
+	int *next = dlb_xcalloc((size_t)w->n_kinds, sizeof *next), ideal = w->s->n - 1;
+	memset(w->stamp, -1, (size_t)w->s->n * sizeof *w->stamp);
+	while (ideal > 0) {
+		restart(w, ideal);
+		w->want_state = state;
+		w->want = w->best[(size_t)ideal * (size_t)w->n_states + (size_t)state];
+		go_down(w, ops, ideal, true);
+		if (w->found_ideal < 0)
+			dlb_bug("no stage leads to ideal %d", ideal);
+		int k = w->found_kind, node = w->kind[k].node, seen = 0;
+		for (int d = 0; d < w->port->n_nodes && w->kind[k].stride; d++)
+			if (w->kind_of[d] == k && seen++ == next[k])
+				node = d;
+		next[k]++;
+		for (int i = 0; i < w->n_path; i++)
+			for (int j = w->s->class_start[w->path[i]]; j < w->s->class_start[w->path[i] + 1]; j++)
+				at[w->s->class_list[j]] = node;
+		state -= w->kind[k].stride;
+		ideal = w->found_ideal;
+	}
+	free(next);
+}
+
+static void init_walk(struct walk *w)
+{
+	size_t S = (size_t)w->n_states, n = (size_t)w->s->n;
+	w->left = dlb_xcalloc((size_t)w->n_kinds * S, 1);
+	w->best = dlb_xmalloc(n * S * sizeof *w->best);
+	w->live = dlb_xcalloc(n, sizeof *w->live);
+	w->share = dlb_xcalloc((size_t)w->s->n_items + 1, sizeof *w->share);
+	w->ideal_share = dlb_xcalloc(n, sizeof *w->ideal_share);
+	w->capacity = dlb_xcalloc(S, sizeof *w->capacity);
+	w->work = dlb_xcalloc((size_t)w->n_kinds, sizeof *w->work);
+	w->send = dlb_xcalloc((size_t)w->n_kinds, sizeof *w->send);
+	w->inside = dlb_xcalloc((size_t)w->port->n_nets + 1, sizeof *w->inside);
+	w->home = dlb_xcalloc((size_t)w->port->n_nets + 1, sizeof *w->home);
+	w->tail = dlb_xcalloc((size_t)w->port->n_ops + 1, sizeof *w->tail);
+	w->in = dlb_xcalloc((size_t)w->port->n_ops + 1, sizeof *w->in);
+	w->stamp = dlb_xmalloc(n * sizeof *w->stamp);
+	w->path = dlb_xcalloc((size_t)w->s->n_items + 1, sizeof *w->path);
+	memset(w->stamp, -1, n * sizeof *w->stamp);
+	for (size_t i = 0; i < n * S; i++)
+		w->best[i] = INFINITY;
+	for (int k = 0; k < w->n_kinds; k++)
+		for (int s = 0; s < w->n_states; s++)
+			w->left[(size_t)k * S + (size_t)s] = !w->kind[k].stride || used(w, s, k) < w->kind[k].count;
+	prices(w);
+	w->best[0] = 0;
+	w->live[0] = true;
+}
+
+static void release_walk(struct walk *w)
+{
+	void *all[] = { w->left, w->best, w->live, w->share, w->ideal_share, w->capacity, w->work, w->send, w->inside, w->home,
+			w->tail, w->in, w->stamp, w->path, w->kind, w->kind_of };
+	for (int i = 0; i < DLB_LEN(all); i++)
+		free(all[i]);
+}
+
+double dlb_dp(const struct dlb_ideals *s, const struct dlb_port *port, bool latency, double bound, int *at)
+{
+	struct walk w = { .s = s, .port = port, .latency = latency, .bound = bound };
+	struct ops ops;
+	double value = INFINITY;
+	int state = -1;
+	if (!find_kinds(&w)) {
+		release_walk(&w);
+		return INFINITY;
+	}
+	init_walk(&w);
+	find_ops(port, &ops);
+	for (int i = 1; i < s->n; i++) {
+		restart(&w, i);
+		go_down(&w, &ops, i, false);
+		close_ideal(&w, i);
+	}
+	for (int k = 0; k < w.n_states; k++) {
+		double v = w.best[(size_t)(s->n - 1) * (size_t)w.n_states + (size_t)k];
+		if (v < value) {
+			value = v;
+			state = k;
+		}
+	}
+	if (state >= 0)
+		trace_back(&w, &ops, state, at);
+	free(ops.start);
+	free(ops.list);
+	release_walk(&w);
+	return value;
+}
+
+double dlb_contiguous(const struct dlb_port *port, bool latency, int most, int *at, bool *exact)
+{
+	struct dlb_port coarse;
+	struct dlb_ideals s;
+	int *map = dlb_xmalloc(((size_t)port->n + 1) * sizeof *map), *where = dlb_xcalloc((size_t)port->n + 1, sizeof *where);
+	int *first = dlb_xcalloc((size_t)port->n + 1, sizeof *first);
+	dlb_port_glue(port, &coarse, map);
+	dlb_ideals_orders(&s, &coarse, 4, 1);
+	double chain = dlb_dp(&s, &coarse, latency, INFINITY, first), value = INFINITY;
+	dlb_ideals_release(&s);
+	*exact = dlb_ideals_all(&s, &coarse, most);
+	if (*exact) {
+		value = dlb_dp(&s, &coarse, latency, chain * (1 + 1e-9), where);
+		dlb_ideals_release(&s);
+	}
+	if (isinf(value)) {				/* too many ideals: the few orders have to do */
+		value = chain;
+		memcpy(where, first, (size_t)coarse.n * sizeof *where);
+	}
+	for (int c = 0; c < port->n; c++)
+		at[c] = where[map[c]];
+	free(map);
+	free(where);
+	free(first);
+	dlb_port_release(&coarse);
+	return value;
+}
+
+int dlb_place_dp(const struct dlb_problem *p, int *placement, struct dlb_error *err)
+{
+	struct dlb_port port;
+	bool exact;
+	int *at = dlb_xcalloc((size_t)p->n_groups + 1, sizeof *at);
+	dlb_port_init(&port, p, true);
+	double value = dlb_contiguous(&port, p->objective == DLB_LATENCY, MAX_IDEALS, at, &exact);
+	for (int i = 0; i < p->graph->n_ops; i++)
+		placement[i] = at[p->group_of[i]];
+	free(at);
+	dlb_port_release(&port);
+	if (isinf(value))
+		return dlb_fail_no(err, NULL, "no plan fits: no contiguous parts of the graph fit the nodes' memory and kernels");
+	if (!exact && p->said)
+		p->said(p->tried_arg, "dp: too many ideals to look at all; the best of a few orders");
+	return 0;
+}

@@ -1,0 +1,56 @@
+/* The port model: placement where a node pays for each tensor it sends out or takes in once, added to its
+ * computing, and a host pays nothing (cluster.h). Two objectives (Tarnawski et al., NeurIPS 2020):
+ *
+ *   throughput  seconds per step of a saturated pipeline, the load of the most loaded node:
+ *                   load(d) = sum of work of what is on d
+ *                           + sum of c(t) over tensors t made on d and read elsewhere     (sent once)
+ *                           + sum of c(t) over tensors t made elsewhere and read on d     (taken in once)
+ *   latency     seconds until one batch is through, nothing overlapping it. The ops of a node form calls: all
+ *               ops on it with the same number of visits (most separate runs of the node on any path that ends
+ *               there) are one call, which waits for all its inputs, then takes in, computes and sends out. Ops
+ *               on the host run as soon as their inputs are there, on as many cores as it takes. Calls that wait
+ *               for one another have no latency.
+ *
+ * What moves is a class: all ops that must share a node (a group of the problem). A net is a tensor with the
+ * classes that read it. A place is where transfers are counted: a node with a port, or the whole host. */
+#ifndef DLB_PLACE_PORT_H
+#define DLB_PLACE_PORT_H
+#include <stdbool.h>
+#include <stdint.h>
+#include "util/error.h"
+#include "util/mem.h"
+
+struct dlb_problem;
+struct dlb_port {
+	struct dlb_arena arena;
+	int n, n_nodes, n_places, n_nets;
+	double *work_s;				/* [class][node]; INFINITY: no kernel */
+	double *bytes, *room_bytes;		/* [class], [node] */
+	int *place;				/* [node] */
+	bool *host;				/* [place] pays nothing */
+	int *source, *sink_start, *sink;	/* [net], [net + 1], classes other than the source */
+	double *net_s;				/* [net][place] */
+	int *touch_start, *touch;		/* nets of a class: 2 * net + (1 when it is the source) */
+	/* ops, in topological order, for latency */
+	int n_ops, *class_of, *pred_start, *pred, *succ_start, *succ;
+	double *op_s, *out_s;			/* [op][node], [op][place] */
+	int *forward_start, *forward;		/* class graph that contiguity is about: successors */
+};
+/* weighted: times as placers rank them, else as they are stated. */
+void dlb_port_init(struct dlb_port *port, const struct dlb_problem *p, bool weighted);
+void dlb_port_release(struct dlb_port *port);
+/* Loads of at[class] = node, seconds, into load[n_nodes] (may be NULL); returns the greatest. */
+double dlb_port_throughput_s(const struct dlb_port *port, const int *at, double *load);
+/* INFINITY: calls wait for one another. finish[op] may be NULL. */
+double dlb_port_latency_s(const struct dlb_port *port, const int *at, double *finish);
+/* Most bytes that a node lacks; INFINITY: a class stands where it has no kernel. 0: valid. */
+double dlb_port_lack_bytes(const struct dlb_port *port, const int *at, int *node);
+
+/* Classes that lose nothing by standing with their only neighbour (no work, no one else to talk to) are one
+ * with it in `coarse`: map[class] -> class of coarse. Where memory might bind, only those of no size. */
+void dlb_port_glue(const struct dlb_port *port, struct dlb_port *coarse, int *map);
+void dlb_port_coarsen(const struct dlb_port *port, const int *map, int n, struct dlb_port *coarse);
+
+/* ---- certified lower bounds (port_bound.c): no placement's value is less ---- */
+double dlb_port_bound_s(const struct dlb_port *port, bool latency);
+#endif
