@@ -1,41 +1,69 @@
 #!/usr/bin/python3
-"""The peer of tests/bench/step: seconds per training step of PyTorch on one CPU thread.
+"""The peer of tests/bench/step: PyTorch on the same models, batches and optimizers. Runs with 1.13 and 2.x.
 
-    step_peer.py MODEL STEPS [--channels-last]    prints the median seconds per step, forward, backward, update
-    step_peer.py MODEL --export FILE.onnx         writes the same network, as it trains, for dlb
+    step_peer.py MODEL --steps N [OPTION...]   prints: seconds per step (median), start-up seconds, peak bytes
+    step_peer.py MODEL --export FILE.onnx      writes the network, as it trains, for dlb
+    step_peer.py MODEL --profile [OPTION...]   the operators that take longest, as torch.profiler has them
+    step_peer.py MODEL --facts                 prints: kind (cnn or other), batch, optimizer, parameters
+    step_peer.py gemm                          prints: GFLOP/s of a float32 product; the version
 
-MODEL is mlp (batch 128, Adam), lenet5 (64, SGD) or resnet20 (32, SGD). Samples stay in memory from step to
-step, so the peer is spared reading them."""
+    --threads N  --dtype f32|bf16 (autocast)  --layout plain|last (channels_last)  --rule plain|foreach|fused
+    --since T    when this process was started, in seconds of the epoch: start-up is from there to the end of the
+                 first step, less a warm step
+
+Samples stay in memory from step to step, so the peer is spared reading them."""
+import argparse
+import math
 import os
 import sys
 import time
 
 import torch
 import torch.nn as nn
+import torch.nn.functional as F
+
+NEW = hasattr(F, "scaled_dot_product_attention")
 
 
-class Basic(nn.Module):
-    def __init__(self, i, o, stride):
+# ---- images ----
+
+def conv_norm(i, o, kernel, stride=1):
+    return [nn.Conv2d(i, o, kernel, stride, kernel // 2, bias=False), nn.BatchNorm2d(o)]
+
+
+class Residual(nn.Module):
+    """out = relu(main(x) + short(x)); a bottleneck's last convolution is four times as wide."""
+    def __init__(self, i, wide, stride, bottleneck):
         super().__init__()
-        self.main = nn.Sequential(
-            nn.Conv2d(i, o, 3, stride, 1, bias=False), nn.BatchNorm2d(o), nn.ReLU(inplace=True),
-            nn.Conv2d(o, o, 3, 1, 1, bias=False), nn.BatchNorm2d(o))
-        self.short = None
-        if stride != 1 or i != o:
-            self.short = nn.Sequential(nn.Conv2d(i, o, 1, stride, bias=False), nn.BatchNorm2d(o))
+        o = 4 * wide if bottleneck else wide
+        if bottleneck:
+            main = [*conv_norm(i, wide, 1), nn.ReLU(inplace=True), *conv_norm(wide, wide, 3, stride), nn.ReLU(inplace=True),
+                    *conv_norm(wide, o, 1)]
+        else:
+            main = [*conv_norm(i, wide, 3, stride), nn.ReLU(inplace=True), *conv_norm(wide, o, 3)]
+        self.main = nn.Sequential(*main)
+        self.short = nn.Sequential(*conv_norm(i, o, 1, stride)) if stride != 1 or i != o else None
 
     def forward(self, x):
-        return torch.relu(self.main(x) + (self.short(x) if self.short else x))
+        return F.relu(self.main(x) + (self.short(x) if self.short else x), inplace=True)
+
+
+def resnet(stem, widths, blocks, bottleneck, classes):
+    layers, width = list(stem), stem[0].out_channels
+    for stage, (wide, n) in enumerate(zip(widths, blocks)):
+        for block in range(n):
+            layers.append(Residual(width, wide, 2 if stage and not block else 1, bottleneck))
+            width = 4 * wide if bottleneck else wide
+    return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(width, classes))
 
 
 def resnet20():
-    layers = [nn.Conv2d(3, 16, 3, 1, 1, bias=False), nn.BatchNorm2d(16), nn.ReLU(inplace=True)]
-    width = 16
-    for stage, wide in enumerate((16, 32, 64)):
-        for block in range(3):
-            layers.append(Basic(width, wide, 2 if stage and not block else 1))
-            width = wide
-    return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(64, 10))
+    return resnet([*conv_norm(3, 16, 3), nn.ReLU(inplace=True)], (16, 32, 64), (3, 3, 3), False, 10)
+
+
+def imagenet(blocks, bottleneck):
+    stem = [*conv_norm(3, 64, 7, 2), nn.ReLU(inplace=True), nn.MaxPool2d(3, 2, 1)]
+    return resnet(stem, (64, 128, 256, 512), blocks, bottleneck, 1000)
 
 
 def lenet5():
@@ -48,40 +76,181 @@ def mlp():
     return nn.Sequential(nn.Flatten(), nn.Linear(784, 1024), nn.ReLU(), nn.Linear(1024, 1024), nn.ReLU(), nn.Linear(1024, 10))
 
 
-MODELS = {"mlp": (mlp, 128, (1, 28, 28), "adam"), "lenet5": (lenet5, 64, (1, 28, 28), "sgd"),
-          "resnet20": (resnet20, 32, (3, 32, 32), "sgd")}
+# ---- text ----
+
+class Block(nn.Module):
+    def __init__(self, width, heads, length, gelu):
+        super().__init__()
+        self.heads, self.gelu = heads, gelu
+        self.norm1, self.qkv, self.out = nn.LayerNorm(width), nn.Linear(width, 3 * width), nn.Linear(width, width)
+        self.norm2, self.up, self.down = nn.LayerNorm(width), nn.Linear(width, 4 * width), nn.Linear(4 * width, width)
+        self.register_buffer("mask", torch.triu(torch.ones(length, length, dtype=torch.bool), 1).view(1, 1, length, length))
+
+    def attend(self, q, k, v):
+        if NEW and not torch.onnx.is_in_onnx_export():
+            return F.scaled_dot_product_attention(q, k, v, is_causal=True)
+        w = (q @ k.transpose(-2, -1)) * (1 / math.sqrt(q.shape[-1]))
+        return F.softmax(w.masked_fill(self.mask, float("-inf")), dim=-1) @ v
+
+    def forward(self, x):
+        n, length, width = x.shape
+        q, k, v = (t.view(n, length, self.heads, width // self.heads).transpose(1, 2)
+                   for t in self.qkv(self.norm1(x)).split(width, 2))
+        x = x + self.out(self.attend(q, k, v).transpose(1, 2).reshape(n, length, width))
+        return x + self.down(F.gelu(self.up(self.norm2(x)), approximate=self.gelu))
+
+
+class GPT(nn.Module):
+    """tied: the head is the embedding, as in GPT-2."""
+    def __init__(self, layers, width, heads, length, vocabulary, gelu, tied):
+        super().__init__()
+        self.tokens, self.places = nn.Embedding(vocabulary, width), nn.Embedding(length, width)
+        self.blocks = nn.Sequential(*(Block(width, heads, length, gelu) for _ in range(layers)))
+        self.norm, self.head = nn.LayerNorm(width), nn.Linear(width, vocabulary, bias=False)
+        if tied:
+            self.head.weight = self.tokens.weight
+        for weight in (self.tokens.weight, self.places.weight, self.head.weight):
+            nn.init.normal_(weight, std=0.02)
+
+    def forward(self, x):
+        return self.head(self.norm(self.blocks(self.tokens(x) + self.places.weight)))
+
+
+class Bert(nn.Module):
+    def __init__(self, layers, width, heads, vocabulary, places):
+        super().__init__()
+        self.tok, self.pos, self.seg = nn.Embedding(vocabulary, width), nn.Embedding(places, width), nn.Embedding(2, width)
+        self.norm, self.drop = nn.LayerNorm(width), nn.Dropout(0.1)
+        layer = nn.TransformerEncoderLayer(width, heads, 4 * width, 0.1, "gelu", batch_first=True)
+        self.encoder = nn.TransformerEncoder(layer, layers)
+        self.pool, self.classes = nn.Linear(width, width), nn.Linear(width, 2)
+
+    def forward(self, ids, seg):
+        x = self.tok(ids) + self.pos.weight[:ids.shape[1]] + self.seg(seg)
+        return self.classes(torch.tanh(self.pool(self.encoder(self.drop(self.norm(x)))[:, 0])))
+
+
+class LSTM(nn.Module):
+    def __init__(self, vocabulary, width, hidden):
+        super().__init__()
+        self.emb, self.rnn = nn.Embedding(vocabulary, width), nn.LSTM(width, hidden, 2, batch_first=True)
+        self.out = nn.Linear(hidden, vocabulary)
+
+    def forward(self, x):
+        return self.out(self.rnn(self.emb(x))[0])
+
+
+def images(n, shape, classes):
+    return lambda: ([torch.randn(n, *shape)], torch.randint(classes, (n,)))
+
+
+def text(n, length, vocabulary):
+    return lambda: ([torch.randint(vocabulary, (n, length))], torch.randint(vocabulary, (n, length)))
+
+
+def pairs(n, length, vocabulary):
+    return lambda: ([torch.randint(vocabulary, (n, length)), torch.randint(2, (n, length))], torch.randint(2, (n,)))
+
+
+# name: kind, network, optimizer, batch, samples
+MODELS = {
+    "mlp": ("other", mlp, "adam", 128, images(128, (1, 28, 28), 10)),
+    "lenet5": ("cnn", lenet5, "sgd", 64, images(64, (1, 28, 28), 10)),
+    "resnet20": ("cnn", resnet20, "sgd", 32, images(32, (3, 32, 32), 10)),
+    "resnet18": ("cnn", lambda: imagenet((2, 2, 2, 2), False), "sgd", 8, images(8, (3, 224, 224), 1000)),
+    "resnet50": ("cnn", lambda: imagenet((3, 4, 6, 3), True), "sgd", 8, images(8, (3, 224, 224), 1000)),
+    "gpt_2l": ("other", lambda: GPT(2, 128, 4, 64, 65, "tanh", True), "adam", 8, text(8, 64, 65)),
+    "gpt6": ("other", lambda: GPT(6, 384, 6, 256, 65, "none", False), "adam", 8, text(8, 256, 65)),
+    "bert_4l": ("other", lambda: Bert(4, 128, 4, 1000, 64), "adam", 16, pairs(16, 32, 1000)),
+    "lstm_lm": ("other", lambda: LSTM(65, 64, 128), "adam", 16, text(16, 32, 65)),
+}
 
 
 def export(net, x, path):
-    torch.onnx.export(net, x, path, opset_version=17, training=torch.onnx.TrainingMode.TRAINING, do_constant_folding=False,
-                      input_names=["x"], output_names=["scores"], dynamic_axes={"x": {0: "N"}, "scores": {0: "N"}})
+    names = ["x", "segment"][:len(x)]
+    torch.onnx.export(net, tuple(x), path, opset_version=17, training=torch.onnx.TrainingMode.TRAINING,
+                      do_constant_folding=False, input_names=names, output_names=["scores"],
+                      dynamic_axes={name: {0: "N"} for name in (*names, "scores")})
+
+
+def optimizer(kind, rule, parameters):
+    how = {} if rule == "plain" else {rule: True}
+    return torch.optim.Adam(parameters, 1e-3, **how) if kind == "adam" else torch.optim.SGD(parameters, 0.01, **how)
+
+
+def gemm():
+    a, b, times = torch.randn(512, 1024), torch.randn(1024, 1024), []
+    for _ in range(13):
+        start = time.perf_counter()
+        a @ b
+        times.append(time.perf_counter() - start)
+    print("%.1f %s" % (2e-9 * 512 * 1024 * 1024 / sorted(times[3:])[5], torch.__version__))
+
+
+def peak_bytes():
+    with open("/proc/self/status") as f:
+        return 1024 * next(int(line.split()[1]) for line in f if line.startswith("VmHWM"))
+
+
+def check_blas():
+    """Debian's PyTorch takes what the alternative libblas.so.3 names: without OpenBLAS it would be crippled."""
+    if "BLAS_INFO=generic" in torch.__config__.show():
+        blas = os.path.realpath("/usr/lib/x86_64-linux-gnu/libblas.so.3")
+        if "openblas" not in blas:
+            sys.exit("libblas.so.3 is %s; install libopenblas0-pthread, or the comparison is worth nothing" % blas)
 
 
 def main():
-    make, batch, shape, optimizer = MODELS[sys.argv[1]]
-    # Without OpenBLAS the peer would be crippled, and the comparison worth nothing.
-    blas = os.path.realpath("/usr/lib/x86_64-linux-gnu/libblas.so.3")
-    assert "openblas" in blas, blas
-    torch.set_num_threads(1)
+    p = argparse.ArgumentParser()
+    p.add_argument("model", choices=[*MODELS, "gemm"])
+    p.add_argument("--steps", type=int, default=5)
+    p.add_argument("--export")
+    p.add_argument("--profile", action="store_true")
+    p.add_argument("--facts", action="store_true")
+    p.add_argument("--threads", type=int, default=1)
+    p.add_argument("--dtype", choices=["f32", "bf16"], default="f32")
+    p.add_argument("--layout", choices=["plain", "last"], default="plain")
+    p.add_argument("--rule", choices=["plain", "foreach", "fused"], default="plain")
+    p.add_argument("--since", type=float)
+    a = p.parse_args()
+    check_blas()
+    torch.set_num_threads(a.threads)
     torch.manual_seed(1)
-    net = make().train()
-    x, y = torch.randn(batch, *shape), torch.randint(10, (batch,))
-    if "--export" in sys.argv:
-        return export(net, x, sys.argv[sys.argv.index("--export") + 1])
-    steps = int(sys.argv[2])
-    if "--channels-last" in sys.argv:
+    if a.model == "gemm":
+        return gemm()
+    kind, make, rule, batch, draw = MODELS[a.model]
+    net, (x, y) = make().train(), draw()
+    if a.facts:
+        return print(kind, batch, rule, sum(w.numel() for w in net.parameters()))
+    if a.export:
+        return export(net, x, a.export)
+    if a.layout == "last":
         net = net.to(memory_format=torch.channels_last)
-        x = x.contiguous(memory_format=torch.channels_last)
-    rule = torch.optim.Adam(net.parameters()) if optimizer == "adam" else torch.optim.SGD(net.parameters(), 0.01)
-    loss, times = nn.CrossEntropyLoss(), []
-    for _ in range(steps + 3):
+        x = [t.contiguous(memory_format=torch.channels_last) for t in x]
+    update = optimizer(rule, a.rule, net.parameters())
+
+    def step():
+        update.zero_grad(set_to_none=True)
+        with torch.autocast("cpu", dtype=torch.bfloat16, enabled=a.dtype == "bf16"):
+            scores = net(*x)
+        F.cross_entropy(scores.float().flatten(0, -2), y.flatten()).backward()
+        update.step()
+
+    step()
+    first, times = time.time(), []
+    if a.profile:
+        step()
+        with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as seen:
+            for _ in range(a.steps):
+                step()
+        return print(seen.key_averages().table(sort_by="self_cpu_time_total", row_limit=12))
+    for _ in range(a.steps + 2):
         start = time.perf_counter()
-        rule.zero_grad(set_to_none=True)
-        loss(net(x), y).backward()
-        rule.step()
+        step()
         times.append(time.perf_counter() - start)
-    times = sorted(times[3:])
-    print(times[len(times) // 2])
+    times = sorted(times[2:])
+    middle = times[len(times) // 2]
+    print("%.6g %.4g %d" % (middle, first - a.since - middle if a.since else 0, peak_bytes()))
 
 
 main()
