@@ -7,3 +7,4 @@ PLACER(proportional, "proportional", "contiguous parts with load in proportion t
 PLACER(greedy, "greedy", "each op to the node that would finish it first", false, true)
 PLACER(random, "random", "each op on a node drawn at random (--seed)", false, false)
 PLACER(dp, "dp", "the best contiguous parts, over all ideals of the graph", false, false)
+PLACER(auto, "auto", "the best of the others, then a search from there (--effort, --time)", false, false)

@@ -321,105 +321,141 @@ double dlb_port_throughput_s(const struct dlb_port *port, const int *at, double 
 	return most;
 }
 
-/* call[op]: visits of its node counted so far on any path; places with the host's number are of one op each. */
-static int find_calls(const struct dlb_port *port, const int *at, int *call)
+void dlb_calls_init(struct dlb_calls *w, const struct dlb_port *port)
 {
+	size_t n = (size_t)port->n_ops, P = (size_t)port->n_places;
+	*w = (struct dlb_calls){ .port = port };
+	w->visit = dlb_xcalloc(n * P + 1, sizeof *w->visit);
+	w->id = dlb_xmalloc((n + 2) * P * sizeof *w->id);
+	memset(w->id, -1, (n + 2) * P * sizeof *w->id);
+	w->call = dlb_xcalloc(n + 1, sizeof *w->call);
+	w->start = dlb_xcalloc(n + 3, sizeof *w->start);
+	w->member = dlb_xcalloc(n + 1, sizeof *w->member);
+	w->waits = dlb_xcalloc(n + 1, sizeof *w->waits);
+	w->ready = dlb_xcalloc(n + 1, sizeof *w->ready);
+	w->fed = dlb_xcalloc(n + 1, sizeof *w->fed);
+	w->begin = dlb_xcalloc(n + 1, sizeof *w->begin);
+}
+
+void dlb_calls_release(struct dlb_calls *w)
+{
+	void *all[] = { w->visit, w->id, w->call, w->start, w->member, w->waits, w->ready, w->fed, w->begin };
+	for (int i = 0; i < DLB_LEN(all); i++)
+		free(all[i]);
+}
+
+/* call[op]: which call it is of, by visits of its node on any path; an op on the host is a call by itself. */
+static int find_calls(struct dlb_calls *w, const int *at)
+{
+	const struct dlb_port *port = w->port;
 	size_t P = (size_t)port->n_places;
-	uint16_t *visit = dlb_xcalloc((size_t)port->n_ops * P + 1, sizeof *visit);
-	int *id = dlb_xmalloc(((size_t)port->n_ops + 2) * P * sizeof *id), n = 0;
-	memset(id, -1, ((size_t)port->n_ops + 2) * P * sizeof *id);
+	int n = 0, used = 0, *mark = w->ready;		/* slots of id to clear: not more than calls */
 	for (int v = 0; v < port->n_ops; v++) {
-		uint16_t *mine = &visit[(size_t)v * P];
+		uint16_t *mine = &w->visit[(size_t)v * P];
 		int here = port->place[at[port->class_of[v]]], most = 1;
+		for (size_t q = 0; q < P; q++)
+			mine[q] = 0;
 		for (int k = port->pred_start[v]; k < port->pred_start[v + 1]; k++) {
 			int u = port->pred[k];
-			const uint16_t *his = &visit[(size_t)u * P];
+			const uint16_t *his = &w->visit[(size_t)u * P];
 			for (size_t q = 0; q < P; q++)
 				mine[q] = his[q] > mine[q] ? his[q] : mine[q];
 			int again = his[here] + (port->place[at[port->class_of[u]]] != here);
 			most = again > most ? again : most;
 		}
 		if (port->host[here]) {
-			call[v] = n++;
+			w->call[v] = n++;
 			continue;
 		}
 		mine[here] = (uint16_t)(most < 65535 ? most : 65535);
-		int *slot = &id[(size_t)mine[here] % ((size_t)port->n_ops + 2) * P + (size_t)here];
-		if (*slot < 0)
-			*slot = n++;
-		call[v] = *slot;
+		size_t slot = (size_t)mine[here] % ((size_t)port->n_ops + 2) * P + (size_t)here;
+		if (w->id[slot] < 0) {
+			mark[used++] = (int)slot;
+			w->id[slot] = n++;
+		}
+		w->call[v] = w->id[slot];
 	}
-	free(visit);
-	free(id);
+	while (used)
+		w->id[mark[--used]] = -1;
 	return n;
+}
+
+/* Seconds of call b, whose ops are member[first .. last) on node d. */
+static double call_s(struct dlb_calls *w, int b, int first, int last, int d)
+{
+	const struct dlb_port *port = w->port;
+	size_t D = (size_t)port->n_nodes, P = (size_t)port->n_places, q = (size_t)port->place[d];
+	double t = 0;
+	for (int i = first; i < last; i++) {
+		int v = w->member[i];
+		bool out = false;
+		t += port->op_s[(size_t)v * D + (size_t)d];
+		if (port->host[q])
+			continue;
+		for (int k = port->pred_start[v]; k < port->pred_start[v + 1]; k++) {
+			int u = port->pred[k];
+			if (w->call[u] != b && w->fed[u] != b + 1) {
+				w->fed[u] = b + 1;
+				t += port->out_s[(size_t)u * P + q];
+			}
+		}
+		for (int k = port->succ_start[v]; k < port->succ_start[v + 1] && !out; k++)
+			out = w->call[port->succ[k]] != b;
+		if (out)
+			t += port->out_s[(size_t)v * P + q];
+	}
+	return t;
+}
+
+double dlb_calls_latency_s(struct dlb_calls *w, const int *at, double *finish)
+{
+	const struct dlb_port *port = w->port;
+	int n = find_calls(w, at), done = 0, n_ready = 0, *start = w->start;
+	double most = 0;
+	memset(start, 0, ((size_t)n + 2) * sizeof *start);
+	memset(w->waits, 0, (size_t)n * sizeof *w->waits);
+	memset(w->begin, 0, (size_t)n * sizeof *w->begin);
+	memset(w->fed, 0, (size_t)port->n_ops * sizeof *w->fed);
+	for (int v = 0; v < port->n_ops; v++) {
+		start[w->call[v] + 2]++;
+		for (int k = port->pred_start[v]; k < port->pred_start[v + 1]; k++)
+			w->waits[w->call[v]] += w->call[port->pred[k]] != w->call[v];
+	}
+	for (int b = 0; b < n; b++)
+		start[b + 2] += start[b + 1];
+	for (int v = 0; v < port->n_ops; v++)
+		w->member[start[w->call[v] + 1]++] = v;	/* then start[b] is where b begins */
+	for (int b = 0; b < n; b++)
+		if (!w->waits[b])
+			w->ready[n_ready++] = b;
+	while (done < n_ready) {
+		int b = w->ready[done++], first = start[b], last = start[b + 1];
+		double t = w->begin[b] + call_s(w, b, first, last, at[port->class_of[w->member[first]]]);
+		most = t > most ? t : most;
+		for (int i = first; i < last; i++) {
+			int v = w->member[i];
+			if (finish)
+				finish[v] = t;
+			for (int k = port->succ_start[v]; k < port->succ_start[v + 1]; k++) {
+				int next = w->call[port->succ[k]];
+				if (next == b)
+					continue;
+				w->begin[next] = t > w->begin[next] ? t : w->begin[next];
+				if (--w->waits[next] == 0)
+					w->ready[n_ready++] = next;
+			}
+		}
+	}
+	return done == n ? most : INFINITY;
 }
 
 double dlb_port_latency_s(const struct dlb_port *port, const int *at, double *finish)
 {
-	size_t n_ops = (size_t)port->n_ops, D = (size_t)port->n_nodes, P = (size_t)port->n_places;
-	int *call = dlb_xmalloc((n_ops + 1) * sizeof *call), n = find_calls(port, at, call), done = 0, n_ready = 0;
-	int *start = dlb_xcalloc((size_t)n + 2, sizeof *start), *member = dlb_xcalloc(n_ops + 1, sizeof *member);
-	int *waits = dlb_xcalloc((size_t)n + 1, sizeof *waits), *ready = dlb_xcalloc((size_t)n + 1, sizeof *ready);
-	int *fed = dlb_xmalloc((n_ops + 1) * sizeof *fed);
-	double *begin = dlb_xcalloc((size_t)n + 1, sizeof *begin), most = 0;
-	memset(fed, -1, (n_ops + 1) * sizeof *fed);
-	for (int v = 0; v < port->n_ops; v++) {
-		start[call[v] + 1]++;
-		for (int k = port->pred_start[v]; k < port->pred_start[v + 1]; k++)
-			waits[call[v]] += call[port->pred[k]] != call[v];
-	}
-	for (int b = 0; b < n; b++)
-		start[b + 1] += start[b];
-	for (int v = port->n_ops - 1; v >= 0; v--)
-		member[--start[call[v] + 1]] = v;	/* start[b + 1] is now where b begins */
-	for (int b = 0; b < n; b++)
-		if (!waits[b])
-			ready[n_ready++] = b;
-	while (done < n_ready) {
-		int b = ready[done++], first = start[b + 1], last = b + 1 < n ? start[b + 2] : port->n_ops;
-		int d = at[port->class_of[member[first]]];
-		size_t q = (size_t)port->place[d];
-		double t = begin[b];
-		for (int i = first; i < last; i++) {
-			int v = member[i];
-			bool out = false;
-			t += port->op_s[(size_t)v * D + (size_t)d];
-			if (port->host[q])
-				continue;
-			for (int k = port->pred_start[v]; k < port->pred_start[v + 1]; k++) {
-				int u = port->pred[k];
-				if (call[u] != b && fed[u] != b) {
-					fed[u] = b;
-					t += port->out_s[(size_t)u * P + q];
-				}
-			}
-			for (int k = port->succ_start[v]; k < port->succ_start[v + 1]; k++)
-				out |= call[port->succ[k]] != b;
-			if (out)
-				t += port->out_s[(size_t)v * P + q];
-		}
-		most = t > most ? t : most;
-		for (int i = first; i < last; i++) {
-			if (finish)
-				finish[member[i]] = t;
-			for (int k = port->succ_start[member[i]]; k < port->succ_start[member[i] + 1]; k++) {
-				int w = call[port->succ[k]];
-				if (w == b)
-					continue;
-				begin[w] = t > begin[w] ? t : begin[w];
-				if (--waits[w] == 0)
-					ready[n_ready++] = w;
-			}
-		}
-	}
-	free(call);
-	free(start);
-	free(member);
-	free(waits);
-	free(ready);
-	free(fed);
-	free(begin);
-	return done == n ? most : INFINITY;
+	struct dlb_calls w;
+	dlb_calls_init(&w, port);
+	double s = dlb_calls_latency_s(&w, at, finish);
+	dlb_calls_release(&w);
+	return s;
 }
 
 double dlb_port_lack_bytes(const struct dlb_port *port, const int *at, int *node)

@@ -43,6 +43,16 @@ void dlb_port_release(struct dlb_port *port);
 double dlb_port_throughput_s(const struct dlb_port *port, const int *at, double *load);
 /* INFINITY: calls wait for one another. finish[op] may be NULL. */
 double dlb_port_latency_s(const struct dlb_port *port, const int *at, double *finish);
+/* The same with storage that lasts, for searches. */
+struct dlb_calls {
+	const struct dlb_port *port;
+	uint16_t *visit;			/* [op][place] */
+	int *id, *call, *start, *member, *waits, *ready, *fed;
+	double *begin;
+};
+void dlb_calls_init(struct dlb_calls *w, const struct dlb_port *port);
+void dlb_calls_release(struct dlb_calls *w);
+double dlb_calls_latency_s(struct dlb_calls *w, const int *at, double *finish);
 /* Most bytes that a node lacks; INFINITY: a class stands where it has no kernel. 0: valid. */
 double dlb_port_lack_bytes(const struct dlb_port *port, const int *at, int *node);
 

@@ -1,0 +1,170 @@
+/* Annealing of latency. A move can change calls all over the graph, so each proposal is evaluated afresh:
+ * O(ops and edges). Moved are single classes, pairs, clumps of neighbours, and whole runs of a node. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include "place/search.h"
+#include "util/clock.h"
+
+enum { CLUMP = 60, CHECK = 64 };
+
+struct state {
+	struct dlb_search *s;
+	const struct dlb_port *port;
+	struct dlb_calls calls;
+	int *at;
+	double *used;				/* [node] bytes */
+	double value;
+	int *near_start, *near;			/* classes with an edge between them */
+	int changed[CLUMP + 2], before[CLUMP + 2], n;
+	int *seen, stamp;
+};
+
+static int below(struct state *a, int n)
+{
+	return (int)((dlb_rng_next(&a->s->rng) >> 32) * (uint64_t)n >> 32);
+}
+
+static void find_near(struct state *a)
+{
+	const struct dlb_port *port = a->port;
+	size_t n = (size_t)port->n;
+	int n_edges = port->succ_start[port->n_ops], *fill = dlb_xcalloc(n + 1, sizeof *fill);
+	a->near_start = dlb_xcalloc(n + 2, sizeof *a->near_start);
+	a->near = dlb_xcalloc(2 * (size_t)n_edges + 1, sizeof *a->near);
+	for (int turn = 0; turn < 2; turn++) {		/* count, then fill */
+		for (int v = 0; v < port->n_ops; v++) {
+			for (int k = port->succ_start[v]; k < port->succ_start[v + 1]; k++) {
+				int c = port->class_of[v], o = port->class_of[port->succ[k]];
+				if (c == o)
+					continue;
+				if (turn) {
+					a->near[a->near_start[c] + fill[c]++] = o;
+					a->near[a->near_start[o] + fill[o]++] = c;
+				} else {
+					a->near_start[c + 1]++;
+					a->near_start[o + 1]++;
+				}
+			}
+		}
+		for (int c = 0; c < port->n && !turn; c++)
+			a->near_start[c + 1] += a->near_start[c];
+	}
+	free(fill);
+}
+
+static int neighbour(struct state *a, int c)
+{
+	int n = a->near_start[c + 1] - a->near_start[c];
+	return n ? a->near[a->near_start[c] + below(a, n)] : -1;
+}
+
+/* Moves c and remembers; a class is moved once a proposal. Memory is checked when all has moved. */
+static bool push(struct state *a, int c, int to)
+{
+	const struct dlb_port *port = a->port;
+	if (a->seen[c] == a->stamp || a->at[c] == to || isinf(port->work_s[(size_t)c * (size_t)port->n_nodes + (size_t)to]))
+		return false;
+	a->seen[c] = a->stamp;
+	a->changed[a->n] = c;
+	a->before[a->n++] = a->at[c];
+	a->used[a->at[c]] -= port->bytes[c];
+	a->used[to] += port->bytes[c];
+	a->at[c] = to;
+	return true;
+}
+
+static void undo(struct state *a)
+{
+	while (a->n) {
+		int c = a->changed[--a->n];
+		a->used[a->at[c]] -= a->port->bytes[c];
+		a->used[a->before[a->n]] += a->port->bytes[c];
+		a->at[c] = a->before[a->n];
+	}
+}
+
+static bool fits(const struct state *a)
+{
+	for (int i = 0; i < a->n; i++) {
+		int d = a->at[a->changed[i]];
+		if (a->used[d] > a->port->room_bytes[d])
+			return false;
+	}
+	return true;
+}
+
+static void clump(struct state *a, int c, int to, int want)
+{
+	int from = a->at[c];
+	if (!push(a, c, to))
+		return;
+	for (int tries = 0; a->n < want && tries < 4 * want; tries++) {
+		int o = neighbour(a, a->changed[below(a, a->n)]);
+		if (o >= 0 && a->at[o] == from)
+			push(a, o, to);
+	}
+}
+
+static void propose(struct state *a)
+{
+	const struct dlb_port *port = a->port;
+	int kind = below(a, 100), c = below(a, port->n), to = below(a, port->n_nodes), o = neighbour(a, c);
+	a->stamp++;
+	a->n = 0;
+	if (o >= 0 && below(a, 3))
+		to = a->at[o];
+	if (kind < 45) {
+		push(a, c, to);
+	} else if (kind < 60) {				/* a swap makes room */
+		int from = a->at[c], other = below(a, port->n);
+		for (int tries = 0; tries < 8 && a->at[other] != to; tries++)
+			other = below(a, port->n);
+		if (a->at[other] == to && push(a, c, to))
+			push(a, other, from);
+	} else if (kind < 85) {
+		clump(a, c, to, 2 + below(a, 7));
+	} else {
+		clump(a, c, to, 2 + below(a, CLUMP - 2));
+	}
+}
+
+void dlb_anneal_latency(struct dlb_search *s, int *from, int64_t proposals, double hot)
+{
+	const struct dlb_port *port = s->port;
+	struct state a = { .s = s, .port = port, .at = from };
+	a.used = dlb_xcalloc((size_t)port->n_nodes, sizeof *a.used);
+	a.seen = dlb_xcalloc((size_t)port->n + 1, sizeof *a.seen);
+	for (int c = 0; c < port->n; c++)
+		a.used[from[c]] += port->bytes[c];
+	find_near(&a);
+	dlb_calls_init(&a.calls, port);
+	a.value = dlb_calls_latency_s(&a.calls, from, NULL);
+	double cold = 1e-6, t = hot;
+	for (int64_t i = 0; i < proposals; i++) {
+		if (i % CHECK == 0) {
+			t = hot * pow(cold / hot, (double)i / (double)proposals);
+			s->budget -= CHECK;
+			if (dlb_search_over(s))
+				break;
+		}
+		propose(&a);
+		if (!a.n)
+			continue;
+		double u = dlb_rng_uniform(&s->rng), value = fits(&a) ? dlb_calls_latency_s(&a.calls, from, NULL) : INFINITY;
+		if (!(value <= a.value - t * s->best_s * log(u > 0 ? u : 1e-300))) {
+			undo(&a);
+			continue;
+		}
+		a.value = value;
+		if (value < s->best_s * (1 - 1e-12)) {
+			s->best_s = value;
+			memcpy(s->best, from, (size_t)port->n * sizeof *from);
+		}
+	}
+	dlb_calls_release(&a.calls);
+	free(a.used);
+	free(a.seen);
+	free(a.near);
+	free(a.near_start);
+}

@@ -1,0 +1,128 @@
+/* auto: the best of the others, then a search from there.
+ *
+ * Under the port model: every placer that is tried by default, the contiguous optimum, and annealing from those.
+ * Under a step: the placers that are tried by default, by simulated step. Never worse than any of them. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include "place/ideals.h"
+#include "place/place.h"
+#include "place/search.h"
+#include "util/clock.h"
+
+enum { MAX_STARTS = 16, MAX_IDEALS = 60000, THROUGHPUT_UNIT = 2000000, LATENCY_UNIT = 60000 };
+
+struct starts { int *at[MAX_STARTS]; double s[MAX_STARTS]; int n; };
+
+static double value_of(const struct dlb_port *port, bool latency, const int *at)
+{
+	if (dlb_port_lack_bytes(port, at, NULL) > 0)
+		return INFINITY;
+	return latency ? dlb_port_latency_s(port, at, NULL) : dlb_port_throughput_s(port, at, NULL);
+}
+
+/* Takes at; starts stay sorted, the best first. */
+static void add_start(struct starts *s, double value, int *at)
+{
+	if (isinf(value) || s->n == MAX_STARTS) {
+		free(at);
+		return;
+	}
+	int i = s->n++;
+	for (; i > 0 && s->s[i - 1] > value; i--) {
+		s->s[i] = s->s[i - 1];
+		s->at[i] = s->at[i - 1];
+	}
+	s->s[i] = value;
+	s->at[i] = at;
+}
+
+static void gather(const struct dlb_problem *p, const struct dlb_port *port, struct starts *s, struct dlb_error *nearest)
+{
+	bool latency = p->objective == DLB_LATENCY;
+	int *placement = dlb_xcalloc((size_t)p->graph->n_ops + 1, sizeof *placement);
+	for (const struct dlb_placer *x = dlb_placers; x->name; x++) {
+		struct dlb_error why = { .status = 0 };
+		if (!x->by_default)
+			continue;
+		if (x->place(p, placement, &why)) {
+			if (!nearest->status)
+				*nearest = why;
+			continue;
+		}
+		int *at = dlb_xcalloc((size_t)port->n + 1, sizeof *at);
+		for (int i = 0; i < p->graph->n_ops; i++)
+			at[p->group_of[i]] = placement[i];
+		add_start(s, value_of(port, latency, at), at);
+	}
+	free(placement);
+	bool exact;
+	int *at = dlb_xcalloc((size_t)port->n + 1, sizeof *at);
+	double value = dlb_contiguous(port, latency, MAX_IDEALS, at, &exact);
+	add_start(s, isinf(value) ? value : value_of(port, latency, at), at);
+}
+
+static void search(const struct dlb_problem *p, const struct dlb_port *port, struct starts *s, double deadline_s, int *best)
+{
+	bool latency = p->objective == DLB_LATENCY;
+	struct dlb_port coarse;
+	int *map = dlb_xmalloc(((size_t)port->n + 1) * sizeof *map), *start[MAX_STARTS], n = 0;
+	int64_t effort = p->effort > 0 ? p->effort : 1;
+	dlb_port_glue(port, &coarse, map);
+	struct dlb_search x = { .port = &coarse, .latency = latency, .deadline_s = deadline_s,
+				.budget = effort * (latency ? LATENCY_UNIT : THROUGHPUT_UNIT), .best_s = INFINITY };
+	dlb_rng_init(&x.rng, p->seed);
+	x.bound_s = dlb_port_bound_s(&coarse, latency);
+	x.best = dlb_xcalloc((size_t)coarse.n + 1, sizeof *x.best);
+	for (int i = 0; i < s->n; i++) {
+		start[n] = dlb_xcalloc((size_t)coarse.n + 1, sizeof **start);
+		for (int c = 0; c < port->n; c++)	/* what was glued goes where most of the work is: the last class said */
+			start[n][map[c]] = s->at[i][c];
+		double value = value_of(&coarse, latency, start[n]);
+		if (isinf(value)) {
+			free(start[n]);
+			continue;
+		}
+		if (value < x.best_s) {
+			x.best_s = value;
+			memcpy(x.best, start[n], (size_t)coarse.n * sizeof *x.best);
+		}
+		n++;
+	}
+	if (n)
+		dlb_search_run(&x, start, n);
+	if (n && x.best_s < s->s[0])
+		for (int c = 0; c < port->n; c++)
+			best[c] = x.best[map[c]];
+	while (n)
+		free(start[--n]);
+	free(x.best);
+	free(map);
+	dlb_port_release(&coarse);
+}
+
+int dlb_place_auto(const struct dlb_problem *p, int *placement, struct dlb_error *err)
+{
+	double deadline_s = p->search_s > 0 ? dlb_clock_s() + p->search_s : 0;
+	struct dlb_error nearest = { .status = 0 };
+	struct starts s = { .n = 0 };
+	struct dlb_port port;
+	dlb_port_init(&port, p, true);
+	gather(p, &port, &s, &nearest);
+	int *best = dlb_xcalloc((size_t)port.n + 1, sizeof *best), rc = 0;
+	if (s.n) {
+		memcpy(best, s.at[0], (size_t)port.n * sizeof *best);
+		search(p, &port, &s, deadline_s, best);
+		for (int i = 0; i < p->graph->n_ops; i++)
+			placement[i] = best[p->group_of[i]];
+	} else {
+		if (err)
+			*err = nearest;
+		rc = nearest.status ? -1 : dlb_fail_no(err, NULL, "no plan fits the nodes' memory and kernels");
+	}
+	while (s.n)
+		free(s.at[--s.n]);
+	free(best);
+	dlb_port_release(&port);
+	return rc;
+}

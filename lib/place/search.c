@@ -1,0 +1,30 @@
+/* Many coolings: each from the best, from a start or from where another ended; long ones get longer. */
+#include <stdlib.h>
+#include <string.h>
+#include "place/search.h"
+#include "util/clock.h"
+
+bool dlb_search_over(const struct dlb_search *s)
+{
+	return (s->deadline_s > 0 ? dlb_clock_s() >= s->deadline_s : s->budget <= 0) || s->best_s <= s->bound_s;
+}
+
+void dlb_search_run(struct dlb_search *s, int *const *starts, int n_starts)
+{
+	static const double heat[] = { 0.05, 0.02, 0.1, 0.01 };
+	size_t n = (size_t)s->port->n;
+	int *from = dlb_xmalloc((n + 1) * sizeof *from);
+	int64_t length = s->latency ? 20000 : 300000;
+	for (int run = 0; !dlb_search_over(s); run++) {
+		bool best = run % 3 != 2;
+		memcpy(from, best ? s->best : starts[run / 3 % n_starts], n * sizeof *from);
+		int64_t proposals = s->deadline_s <= 0 && s->budget < length ? s->budget : length;
+		if (s->latency)
+			dlb_anneal_latency(s, from, proposals, heat[run % 4] * 0.5);
+		else
+			dlb_anneal_throughput(s, from, proposals, heat[run % 4]);
+		if (run % 4 == 3 && length < 40000000)
+			length += length / 2;
+	}
+	free(from);
+}

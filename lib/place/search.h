@@ -1,0 +1,27 @@
+/* Local search under the port model: annealing from a valid placement, moving classes and clumps of them.
+ *
+ * A search stops when its budget of proposals is spent, or, when it has a deadline, at the deadline: then the
+ * result depends on the clock, else only on port, start and seed. */
+#ifndef DLB_PLACE_SEARCH_H
+#define DLB_PLACE_SEARCH_H
+#include "place/port.h"
+#include "util/rng.h"
+
+struct dlb_search {
+	const struct dlb_port *port;
+	bool latency;
+	struct dlb_rng rng;
+	double deadline_s;			/* of dlb_clock_s; 0: none */
+	int64_t budget;				/* proposals left */
+	double bound_s;				/* nothing is better: reaching it ends the search */
+	int *best;				/* [class], valid */
+	double best_s;
+};
+bool dlb_search_over(const struct dlb_search *s);
+/* One cooling from `from` (valid), `proposals` long, from temperature `hot` (a share of the value). Betters
+ * s->best; leaves where it ended in from. */
+void dlb_anneal_throughput(struct dlb_search *s, int *from, int64_t proposals, double hot);
+void dlb_anneal_latency(struct dlb_search *s, int *from, int64_t proposals, double hot);
+/* Many coolings, until the search is over; starts[n_starts] are placements to begin with (the first is the best). */
+void dlb_search_run(struct dlb_search *s, int *const *starts, int n_starts);
+#endif
