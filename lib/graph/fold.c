@@ -12,6 +12,9 @@
  * A vertex that a trainable initializer reaches through differentiable ones is not folded: the transpose
  * of a weight is not a constant. In exported transformers most vertices are shape arithmetic and vanish.
  *
+ * Branches, loops and sequences are put into the graph as plain vertices when their turn comes: by then what decides
+ * them is known, or never (structure.c, sequence.c). The vertices that they become are visited on the spot.
+ *
  * Models exported with a fixed batch hold it in two places: in the shape of their inputs, and in constants
  * that feed Reshape, Expand and the like. The first is taken for the batch; the second is scaled where the
  * counts do not agree otherwise (patch_*). At N = the model's own batch nothing changes. */
@@ -19,19 +22,10 @@
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
-#include "graph/rewrite.h"
+#include "graph/fold.h"
 
 enum { MAX_FOLD = 1 << 24 };		/* elements: larger results stay vertices */
-
-struct fold {
-	struct dlb_graph *g;
-	struct dlb_backend *be;
-	struct dlb_arena a;			/* values while folding */
-	struct dlb_known known;
-	bool *varies;				/* [tensor] known, and not the same at every size */
-	bool *trained;				/* [tensor] an initializer reaches it differentiably */
-	int64_t n, wired;			/* reference size; the model's own fixed batch, 0: none */
-};
+#define MAX_FOLDED ((size_t)4 << 30)	/* bytes of all results; what comes later stays a vertex */
 
 /* -- inputs -- */
 
@@ -81,7 +75,7 @@ static int take_batch(struct fold *f, int64_t batch, struct dlb_error *err)
 
 /* -- values -- */
 
-static const void *value_at(struct fold *f, int t, int s)
+const void *dlb_fold_value(struct fold *f, int t, int s)
 {
 	const struct dlb_tensor *x = &f->g->tensor[t];
 
@@ -90,7 +84,7 @@ static const void *value_at(struct fold *f, int t, int s)
 	return f->known.value[t][s];
 }
 
-static bool is_known(struct fold *f, int t)
+bool dlb_fold_is_known(struct fold *f, int t)
 {
 	const struct dlb_tensor *x = &f->g->tensor[t];
 
@@ -165,7 +159,7 @@ static bool all_equal(const void *v, const struct dlb_desc *d)
 	return n > 0;
 }
 
-static void become_constant(struct dlb_graph *g, int t)
+void dlb_fold_constant(struct dlb_graph *g, int t)
 {
 	g->tensor[t].kind = DLB_T_CONSTANT;
 	g->tensor[t].producer = -1;
@@ -195,7 +189,7 @@ static bool take_line(struct fold *f, int t, void *const v[DLB_N_SIZES], int64_t
 	}
 	x->data = data;
 	x->data_mul = mul;
-	become_constant(f->g, t);
+	dlb_fold_constant(f->g, t);
 	return true;
 }
 
@@ -220,13 +214,13 @@ static void take_values(struct fold *f, int t, void *const v[DLB_N_SIZES])
 		void *copy = dlb_arena_alloc(&f->g->arena, dlb_desc_bytes(&d[0]) + 1);
 		memcpy(copy, v[0], dlb_desc_bytes(&d[0]));
 		x->data = copy;
-		become_constant(f->g, t);
+		dlb_fold_constant(f->g, t);
 	} else if (same_shape) {
 		take_line(f, t, v, dlb_desc_count(&d[0]));
 	} else if (uniform) {
 		x->is_fill = true;
 		x->fill = dlb_value_real(v[0], x->dtype, 0);
-		become_constant(f->g, t);
+		dlb_fold_constant(f->g, t);
 	}
 }
 
@@ -249,18 +243,23 @@ static bool may_fold(struct fold *f, const struct dlb_op *o, const struct dlb_op
 	for (int i = 0; i < o->n_in; i++) {
 		if (o->in[i] < 0 || cls->flags & DLB_OP_SHAPE_ONLY)
 			continue;
-		if (!is_known(f, o->in[i]))
+		if (!dlb_fold_is_known(f, o->in[i]))
 			return false;
 		for (int s = 0; s < DLB_N_SIZES; s++)
-			if (!value_at(f, o->in[i], s))
+			if (!dlb_fold_value(f, o->in[i], s))
 				return false;
 	}
+	size_t bytes = f->folded_bytes;
 	for (int i = 0; i < o->n_out; i++) {
 		const struct dlb_desc d = o->out[i] < 0 ? (struct dlb_desc){ 0 }
 			: dlb_tensor_desc(&g->tensor[o->out[i]], f->n * DLB_N_SIZES);
 		if (o->out[i] >= 0 && dlb_desc_count(&d) > MAX_FOLD)
 			return false;
+		bytes += o->out[i] >= 0 ? dlb_desc_bytes(&d) : 0;
 	}
+	if (bytes > MAX_FOLDED)
+		return false;
+	f->folded_bytes = bytes;
 	return true;
 }
 
@@ -317,7 +316,7 @@ static bool fold_fill(struct fold *f, int op)
 	t->fill = a && a->type == DLB_ATTR_TENSOR && a->data ? dlb_value_real(a->data, a->desc.dtype, 0) : 0;
 	t->initial = dlb_dtype_is_float(t->dtype) && t->fill != 0 && !follows_batch(t);
 	f->trained[o->out[0]] = t->initial;
-	become_constant(g, o->out[0]);
+	dlb_fold_constant(g, o->out[0]);
 	return true;
 }
 
@@ -424,18 +423,55 @@ static bool fold_identity(struct fold *f, const struct dlb_op *o)
 {
 	if (strcmp(o->type, "Identity") || *o->domain || dlb_graph_is_output(f->g, o->out[0]))
 		return false;
-	dlb_graph_replace(f->g, o->out[0], o->in[0], false);
+	f->stands_for[o->out[0]] = o->in[0];
 	return true;
 }
 
-static int visit(struct fold *f, int op, struct dlb_error *err)
+/* The tables by tensor hold what the graph has, and one more: a vertex may get a patched constant. */
+void dlb_fold_room(struct fold *f)
+{
+	const int n = f->g->n_tensors + 1, old = f->cap;
+
+	if (n <= old)
+		return;
+	const int cap = f->cap = 2 * n;
+	f->known.value = dlb_xrealloc(f->known.value, (size_t)cap, sizeof *f->known.value);
+	f->varies = dlb_xrealloc(f->varies, (size_t)cap, sizeof *f->varies);
+	f->trained = dlb_xrealloc(f->trained, (size_t)cap, sizeof *f->trained);
+	f->stands_for = dlb_xrealloc(f->stands_for, (size_t)cap, sizeof *f->stands_for);
+	f->sequence = dlb_xrealloc(f->sequence, (size_t)cap, sizeof *f->sequence);
+	f->known.n = cap;
+	for (int t = old; t < cap; t++) {
+		memset(f->known.value[t], 0, sizeof f->known.value[t]);
+		f->varies[t] = f->trained[t] = false;
+		f->stands_for[t] = -1;
+		f->sequence[t] = NULL;
+	}
+}
+
+int dlb_fold_actual(const struct fold *f, int t)
+{
+	return t >= 0 && f->stands_for[t] >= 0 ? f->stands_for[t] : t;
+}
+
+int dlb_fold_visit(struct fold *f, int op, struct dlb_error *err)
 {
 	struct dlb_graph *g = f->g;
 	const struct dlb_op_class *cls = dlb_op_class_of(g->op[op].kind);
 	const struct dlb_op *o = &g->op[op];
+	bool reads_sequence = false;
 
+	dlb_fold_room(f);
+	for (int k = 0; k < o->n_in; k++) {
+		o->in[k] = dlb_fold_actual(f, o->in[k]);
+		reads_sequence |= o->in[k] >= 0 && f->sequence[o->in[k]];
+	}
+	if (dlb_graph_is_structure(o->type, o->domain) || reads_sequence)
+		return dlb_fold_structure(f, op, err);
 	if (dlb_graph_check_arity(g, op, err))
 		return -1;
+	DLB_GROW(f->order, f->n_order, f->cap_order);
+	f->order[f->n_order++] = op;
 	patch(f, op);
 	if (dlb_graph_infer(g, op, f->n, &f->known, err))
 		return -1;
@@ -470,20 +506,18 @@ int dlb_graph_fold(struct dlb_graph *g, int64_t batch, struct dlb_backend *be, s
 	if (dlb_graph_sort(g, err))
 		return -1;
 	dlb_graph_drop_dead(g, NULL, 0);
-	/* room for one patched constant per vertex */
-	const int cap = g->n_tensors + g->n_ops + 1, n_ops = g->n_ops;
-	f.known.value = dlb_xcalloc((size_t)cap, sizeof *f.known.value);
-	f.known.n = cap;
-	f.varies = dlb_xcalloc((size_t)cap, sizeof *f.varies);
-	f.trained = dlb_xcalloc((size_t)cap, sizeof *f.trained);
+	dlb_fold_room(&f);
 	for (int t = 0; t < g->n_tensors; t++)
 		f.trained[t] = g->tensor[t].kind == DLB_T_CONSTANT && g->tensor[t].initial &&
 			dlb_dtype_is_float(g->tensor[t].dtype);
 	if (take_batch(&f, batch, err))
 		goto out;
+	const int n_ops = g->n_ops;	/* structure adds more, and visits them itself */
 	for (int i = 0; i < n_ops; i++)
-		if (visit(&f, i, err))
+		if (dlb_fold_visit(&f, i, err))
 			goto out;
+	if (dlb_fold_end_structure(&f, err))
+		goto out;
 	drop_folded(g);
 	dlb_graph_fill_work(g, 0);
 	rc = 0;
@@ -491,6 +525,11 @@ out:
 	free(f.known.value);
 	free(f.varies);
 	free(f.trained);
+	free(f.stands_for);
+	free(f.sequence);
+	free(f.order);
+	dlb_name_map_release(&f.op_names);
+	dlb_name_map_release(&f.tensor_names);
 	dlb_arena_release(&f.a);
 	return rc;
 }

@@ -27,6 +27,11 @@ void dlb_graph_release(struct dlb_graph *g)
 	free(g->tensor);
 	free(g->reader_start);
 	free(g->reader);
+	for (int i = 0; i < g->n_bodies; i++) {
+		dlb_graph_release(&g->body[i]->g);
+		free(g->body[i]);
+	}
+	free(g->body);
 	dlb_arena_release(&g->arena);
 	dlb_graph_init(g);
 }
@@ -39,6 +44,17 @@ int dlb_graph_add_tensor(struct dlb_graph *g, const char *name, enum dlb_tensor_
 		.producer = -1, .home = -1, .of = -1,
 	};
 	return g->n_tensors++;
+}
+
+struct dlb_body *dlb_graph_add_body(struct dlb_graph *g, int *index)
+{
+	struct dlb_body *b = dlb_xcalloc(1, sizeof *b);
+
+	dlb_graph_init(&b->g);
+	b->g.opset = g->opset;
+	DLB_GROW(g->body, g->n_bodies, g->cap_bodies);
+	*index = g->n_bodies;
+	return g->body[g->n_bodies++] = b;
 }
 
 static void *arena_copy(struct dlb_arena *a, const void *p, size_t n, size_t size)

@@ -71,6 +71,12 @@ struct dlb_op {
 	double flop, flop_fixed;	/* at graph.batch, and the part of it that does not follow the batch */
 	double bytes, bytes_fixed;	/* memory traffic, likewise */
 };
+/* A graph inside a vertex: a branch of If, the body of Loop or Scan. Its inputs are n_formal ones that the vertex binds
+ * each time it runs the body, then what it reads of the graph around it, which are operands first_capture .. of the
+ * vertex (the operands before it are those that ONNX knows). Its constants are the outermost graph's. The vertex has
+ * the body's index in `body` as an INT attribute of ONNX's name ("then_branch"). dlb_graph_fold puts bodies in place of
+ * their vertices (structure.c); nobody after it sees one. */
+struct dlb_body;
 struct dlb_graph {
 	struct dlb_arena arena;
 	struct dlb_op *op;
@@ -87,7 +93,10 @@ struct dlb_graph {
 	int opset;
 	/* adjacency, made by dlb_graph_index: readers of each tensor */
 	int *reader_start, *reader;	/* readers of tensor t: reader[reader_start[t] .. reader_start[t+1]) */
+	struct dlb_body **body;		/* until folded; those inside bodies too */
+	int n_bodies, cap_bodies;
 };
+struct dlb_body { struct dlb_graph g; int n_formal, first_capture; };
 
 /* -- building (graph.c) -- */
 void dlb_graph_init(struct dlb_graph *g);
@@ -97,6 +106,11 @@ int dlb_graph_add_tensor(struct dlb_graph *g, const char *name, enum dlb_tensor_
 int dlb_graph_add_op(struct dlb_graph *g, const char *name, const char *type, const char *domain, enum dlb_phase phase,
 		     const int *in, int n_in, const int *out, int n_out, const struct dlb_attr *attr, int n_attr);
 struct dlb_attr *dlb_attr_copy(struct dlb_arena *a, const struct dlb_attr *attr, int n);	/* deep */
+/* A new body of the outermost graph g, empty; *index is what the vertex's attribute holds. */
+struct dlb_body *dlb_graph_add_body(struct dlb_graph *g, int *index);
+/* The vertex is no operator but control flow (If, Loop, Scan) or works on sequences of tensors (SequenceAt ...):
+ * dlb_graph_fold resolves it, where its condition, count or index is known from shapes and constants. */
+bool dlb_graph_is_structure(const char *type, const char *domain);
 /* (Re)builds producer and readers (each reader once, ascending); -1 when a tensor has two producers. */
 int dlb_graph_index(struct dlb_graph *g);
 /* Invariants: ids in range, ops in topological order, no cycle, names unique, colocate chains, sizes
@@ -128,8 +142,9 @@ void dlb_graph_groups(const struct dlb_graph *g, int *group /* n_ops */);
 /* -- rewrites, in the order dlb-profile applies them (one file each) -- */
 /* widen.c: every f32 becomes f64 (initializers, attributes, casts), for --dtype f64. Before fold. */
 void dlb_graph_widen(struct dlb_graph *g);
-/* fold.c: infers every shape at n, 2n and 3n, folds constants (by their own kernels on `be`), drops dead
- * vertices, makes dims affine in the batch; hard-wired batch dimensions are patched. batch 0: the model's
+/* fold.c: infers every shape at n, 2n and 3n, folds constants (by their own kernels on `be`), puts branches, loops
+ * and sequences into the graph as plain vertices (structure.c, sequence.c), drops dead vertices, makes dims affine in
+ * the batch; hard-wired batch dimensions are patched. batch 0: the model's
  * own, else 32; -1: nothing follows the batch, shapes stay as they are (single operators in tests). */
 int dlb_graph_fold(struct dlb_graph *g, int64_t batch, struct dlb_backend *be, struct dlb_error *err);
 /* params.c: float initializers with a differentiable path to the output become weights, running

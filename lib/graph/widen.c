@@ -47,5 +47,7 @@ void dlb_graph_widen(struct dlb_graph *g)
 	for (int i = 0; i < g->n_ops; i++)
 		for (int k = 0; k < g->op[i].n_attr; k++)
 			widen_attr(g, &g->op[i], &g->op[i].attr[k]);
+	for (int i = 0; i < g->n_bodies; i++)
+		dlb_graph_widen(&g->body[i]->g);
 	g->dtype = DLB_F64;
 }

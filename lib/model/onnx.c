@@ -5,8 +5,9 @@
  * A dimension without a number is the batch where it is the first of a fed input, or has the name of such
  * a one; any other keeps its name for the message that dlb_graph_fold gives if it still needs it.
  *
- * Vertices of a type we do not have, or with an attribute we cannot hold (a subgraph), are kept with kind -1:
- * they can be planned, and dlb_graph_check_known names them. */
+ * Vertices of a type we do not have, or with an attribute we cannot hold (sparse tensors), are kept with kind -1:
+ * they can be planned, and dlb_graph_check_known names them. So are branches, loops and sequences, which
+ * dlb_graph_fold resolves; the graphs inside them are onnx_body.c's. */
 #define _XOPEN_SOURCE 700	/* realpath */
 #include "model/onnx.h"
 #include <inttypes.h>
@@ -14,23 +15,13 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include "graph/name_map.h"
 #include "model/file.h"
-#include "model/onnx_proto.h"
+#include "model/onnx_reader.h"
 #include "util/hash.h"
 
 #define OPSET_MIN 6
 #define OPSET_MAX 17
 #define TRAINING_DOMAIN "ai.onnx.preview.training"
-
-struct reader {
-	const char *name, *folder;		/* for messages; where external data may lie, or NULL */
-	const Onnx__ModelProto *model;
-	const Onnx__GraphProto *p;
-	struct dlb_graph *g;
-	struct dlb_name_map tensor, batch;	/* names to tensor ids; symbols that are the batch */
-	struct dlb_error *err;
-};
 
 /* Names go into JSON documents, so they must be text. Overlong forms and surrogates are refused too. */
 static bool is_utf8(const char *text, size_t n)
@@ -105,7 +96,7 @@ static int check_opset(const struct reader *r, const char *domain, const char *t
 
 /* -- tensors -- */
 
-static int add_tensor(struct reader *r, const char *name, enum dlb_tensor_kind kind, const char *what)
+int dlb_reader_add_tensor(struct reader *r, const char *name, enum dlb_tensor_kind kind, const char *what)
 {
 	if (check_name(r, name, what))
 		return -1;
@@ -132,7 +123,7 @@ static int check_finite(const struct reader *r, const struct dlb_desc *d, const 
 	return 0;
 }
 
-static int set_constant(struct reader *r, int id, const Onnx__TensorProto *p, bool initializer)
+int dlb_reader_set_constant(struct reader *r, int id, const Onnx__TensorProto *p, bool initializer)
 {
 	struct dlb_tensor *t = &r->g->tensor[id];
 	char what[160];
@@ -163,8 +154,12 @@ static int read_initializers(struct reader *r)
 		const Onnx__TensorProto *t = r->p->initializer[i];
 		if (!t->name || !*t->name)
 			return dlb_fail(r->err, r->name, "initializer %zu has no name", i);
-		const int id = add_tensor(r, t->name, DLB_T_CONSTANT, "an initializer");
-		if (id < 0 || set_constant(r, id, t, true))
+		if (r->outer && dlb_reader_hoist(r, t->name, t, NULL))
+			return -1;
+		if (r->outer)
+			continue;
+		const int id = dlb_reader_add_tensor(r, t->name, DLB_T_CONSTANT, "an initializer");
+		if (id < 0 || dlb_reader_set_constant(r, id, t, true))
 			return -1;
 	}
 	return 0;
@@ -173,7 +168,7 @@ static int read_initializers(struct reader *r)
 /* Type and shape of a value. The first dimension of a fed one names the batch when it has no number; other
  * dimensions without a number are left unknown, the first one's name in `symbol`. Returns 1 when there is no
  * (usable) shape, -1 on error. */
-static int set_type(struct reader *r, struct dlb_tensor *t, const Onnx__ValueInfoProto *v, bool fed)
+int dlb_reader_set_type(struct reader *r, struct dlb_tensor *t, const Onnx__ValueInfoProto *v, bool fed)
 {
 	const Onnx__TypeProto *type = v->type;
 	if (!type || type->value_case != ONNX__TYPE_PROTO__VALUE_TENSOR_TYPE || !type->tensor_type)
@@ -229,11 +224,11 @@ static int read_inputs(struct reader *r)
 		const int old = dlb_name_map_get(&r->tensor, v->name);
 		if (old >= 0 && g->tensor[old].kind == DLB_T_CONSTANT)
 			continue;
-		const int id = add_tensor(r, v->name, DLB_T_INPUT, "an input");
+		const int id = dlb_reader_add_tensor(r, v->name, DLB_T_INPUT, "an input");
 		if (id < 0)
 			return -1;
 		g->input[g->n_inputs++] = id;
-		const int rc = set_type(r, &g->tensor[id], v, true);
+		const int rc = dlb_reader_set_type(r, &g->tensor[id], v, true);
 		if (rc > 0)
 			return dlb_fail(r->err, r->name, "input '%s' is no tensor of a known type and shape", v->name);
 		if (rc)
@@ -242,8 +237,26 @@ static int read_inputs(struct reader *r)
 	/* again, now that all names of the batch are known: an earlier input may use a later one's */
 	for (size_t i = 0; i < r->p->n_input; i++) {
 		struct dlb_tensor *t = &g->tensor[dlb_name_map_get(&r->tensor, r->p->input[i]->name)];
-		if (t->kind == DLB_T_INPUT && set_type(r, t, r->p->input[i], true))
+		if (t->kind == DLB_T_INPUT && dlb_reader_set_type(r, t, r->p->input[i], true))
 			return -1;
+	}
+	return 0;
+}
+
+/* The formal inputs of a body: their types are hints, since the vertex binds them. */
+static int read_formals(struct reader *r)
+{
+	struct dlb_graph *g = r->g;
+
+	g->input = dlb_arena_array(&g->arena, r->p->n_input + 1, sizeof *g->input);
+	for (size_t i = 0; i < r->p->n_input; i++) {
+		const Onnx__ValueInfoProto *v = r->p->input[i];
+		if (!v->name || !*v->name)
+			return dlb_fail(r->err, r->name, "input %zu of a body of '%s' has no name", i, r->vertex);
+		const int id = dlb_reader_add_tensor(r, v->name, DLB_T_INPUT, "an input");
+		if (id < 0 || dlb_reader_set_type(r, &g->tensor[id], v, false) < 0)
+			return -1;
+		g->input[g->n_inputs++] = id;
 	}
 	return 0;
 }
@@ -255,7 +268,7 @@ static int read_hint(struct reader *r, const Onnx__ValueInfoProto *v)
 	if (id < 0 || r->g->tensor[id].kind != DLB_T_ACTIVATION)
 		return 0;
 	struct dlb_tensor t = r->g->tensor[id];
-	const int rc = set_type(r, &t, v, false);
+	const int rc = dlb_reader_set_type(r, &t, v, false);
 	if (rc < 0)
 		return -1;
 	if (rc > 0 || t.symbol)
@@ -376,7 +389,7 @@ static int read_attributes(struct reader *r, const Onnx__NodeProto *p, const cha
 			rc = -1;
 		} else if (dlb_name_map_add(&seen, a->name, 0) >= 0) {
 			rc = dlb_fail(r->err, r->name, "vertex '%s' has attribute '%s' twice", vertex, a->name);
-		} else if (!strcmp(a->name, "doc_string")) {
+		} else if (!strcmp(a->name, "doc_string") || dlb_reader_is_body(p, a)) {
 			continue;
 		} else {
 			rc = read_attribute(r, a, vertex, &attr[n]);
@@ -397,7 +410,7 @@ static int read_attributes(struct reader *r, const Onnx__NodeProto *p, const cha
 /* -- vertices -- */
 
 /* A `Constant` is a constant tensor. 1: it holds what we do not (strings, sparse values). */
-static int read_constant(struct reader *r, const Onnx__NodeProto *p, int id)
+int dlb_reader_constant(struct reader *r, const Onnx__NodeProto *p, int id)
 {
 	struct dlb_tensor *t = &r->g->tensor[id];
 	const Onnx__AttributeProto *a = p->n_attribute == 1 ? p->attribute[0] : NULL;
@@ -405,7 +418,7 @@ static int read_constant(struct reader *r, const Onnx__NodeProto *p, int id)
 	size_t n = 1;
 
 	if (!strcmp(name, "value") && a->t && a->t->has_data_type && dlb_dtype_from_onnx(a->t->data_type) >= 0)
-		return set_constant(r, id, a->t, false);
+		return dlb_reader_set_constant(r, id, a->t, false);
 	const bool is_float = !strcmp(name, "value_float") || !strcmp(name, "value_floats");
 	const bool is_int = !strcmp(name, "value_int") || !strcmp(name, "value_ints");
 	if (!is_float && !is_int)
@@ -442,7 +455,7 @@ static int tensor_of(struct reader *r, const char *name, const char *vertex)
 {
 	if (!name || !*name)
 		return -1;
-	const int id = dlb_name_map_get(&r->tensor, name);
+	const int id = dlb_reader_find(r, name);
 	if (id >= 0)
 		return id;
 	dlb_fail(r->err, r->name, "vertex '%s' reads tensor '%s', which nothing makes", vertex, name);
@@ -460,7 +473,8 @@ static int read_vertex(struct reader *r, const Onnx__NodeProto *p, const char *n
 {
 	const char *domain = onnx_domain(p->domain);
 	struct dlb_attr *attr = dlb_xcalloc(p->n_attribute + 2, sizeof *attr);
-	int *in = dlb_xcalloc(p->n_input + 1, sizeof *in), *out = dlb_xcalloc(p->n_output + 1, sizeof *out);
+	int *in = dlb_arena_array(&r->g->arena, p->n_input + 1, sizeof *in);
+	int *out = dlb_xcalloc(p->n_output + 1, sizeof *out);
 	int n_in = (int)p->n_input, n_out = (int)p->n_output;
 	int n_attr = read_attributes(r, p, name, attr), rc = n_attr < 0 ? -1 : 0;
 
@@ -473,15 +487,17 @@ static int read_vertex(struct reader *r, const Onnx__NodeProto *p, const char *n
 		n_in--;
 	while (n_out > 0 && out[n_out - 1] < 0)
 		n_out--;
+	const bool unsupported = n_attr > 0 && !strcmp(attr[n_attr - 1].name, DLB_ATTR_UNSUPPORTED);
+	if (!rc)
+		rc = dlb_reader_bodies(r, p, name, &in, &n_in, attr, &n_attr);
 	if (!rc) {
 		const int id = dlb_graph_add_op(r->g, name, p->op_type, domain, DLB_FORWARD, in, n_in, out, n_out, attr,
 						n_attr);
 		r->g->op[id].opset = (int)opset_of(r, domain);
-		if (n_attr && !strcmp(attr[n_attr - 1].name, DLB_ATTR_UNSUPPORTED))
+		if (unsupported)
 			r->g->op[id].kind = -1;
 	}
 	free(attr);
-	free(in);
 	free(out);
 	return rc;
 }
@@ -510,6 +526,13 @@ static int read_vertices(struct reader *r)
 		name[i] = vertex_name(r, &taken, p, i);
 		if (p->n_input > 1000000 || p->n_output > 1000000)
 			rc = dlb_fail(r->err, r->name, "vertex '%s' has too many operands", name[i]);
+		const bool is_constant = !strcmp(p->op_type, "Constant") && !*onnx_domain(p->domain) && p->n_output == 1 &&
+			p->output[0] && *p->output[0];
+		if (!rc && r->outer && is_constant) {
+			rc = dlb_reader_hoist(r, p->output[0], NULL, p);
+			constant[i] = true;
+			continue;
+		}
 		bool makes = false;
 		int id = -1;
 		for (size_t k = 0; k < p->n_output && !rc; k++) {
@@ -519,13 +542,13 @@ static int read_vertices(struct reader *r)
 			if (dlb_name_map_get(&r->tensor, p->output[k]) >= 0)
 				rc = dlb_fail(r->err, r->name, "vertex '%s' makes tensor '%s', which is there already",
 					      name[i], p->output[k]);
-			else if ((id = add_tensor(r, p->output[k], DLB_T_ACTIVATION, "a tensor")) < 0)
+			else if ((id = dlb_reader_add_tensor(r, p->output[k], DLB_T_ACTIVATION, "a tensor")) < 0)
 				rc = -1;
 		}
 		if (!rc && !makes)
 			rc = dlb_fail(r->err, r->name, "vertex '%s' makes nothing", name[i]);
-		if (!rc && !strcmp(p->op_type, "Constant") && !*onnx_domain(p->domain) && p->n_output == 1) {
-			rc = read_constant(r, p, id);
+		if (!rc && is_constant) {
+			rc = dlb_reader_constant(r, p, id);
 			constant[i] = rc == 0;
 			if (constant[i])
 				r->g->tensor[id].kind = DLB_T_CONSTANT;
@@ -547,21 +570,21 @@ static int read_outputs(struct reader *r)
 	g->output = dlb_arena_array(&g->arena, r->p->n_output + 1, sizeof *g->output);
 	for (size_t i = 0; i < r->p->n_output; i++) {
 		const Onnx__ValueInfoProto *v = r->p->output[i];
-		const int id = v->name ? dlb_name_map_get(&r->tensor, v->name) : -1;
+		const int id = v->name ? dlb_reader_find(r, v->name) : -1;
 		if (id < 0)
 			return dlb_fail(r->err, r->name, "nothing makes output '%s'", v->name ? v->name : "");
 		g->output[g->n_outputs++] = id;
 	}
-	if (!g->n_outputs)
+	if (!g->n_outputs && !r->outer)
 		return dlb_fail(r->err, r->name, "the graph has no outputs");
 	return 0;
 }
 
-static int read_graph(struct reader *r)
+int dlb_reader_graph(struct reader *r)
 {
 	const int64_t opset = opset_of(r, "");
 	r->g->opset = opset >= OPSET_MIN && opset <= OPSET_MAX ? (int)opset : OPSET_MAX;
-	if (read_initializers(r) || read_inputs(r) || read_vertices(r) || read_outputs(r))
+	if (read_initializers(r) || (r->outer ? read_formals(r) : read_inputs(r)) || read_vertices(r) || read_outputs(r))
 		return -1;
 	for (size_t i = 0; i < r->p->n_value_info; i++)
 		if (read_hint(r, r->p->value_info[i]))
@@ -569,7 +592,7 @@ static int read_graph(struct reader *r)
 	for (size_t i = 0; i < r->p->n_output; i++)
 		if (read_hint(r, r->p->output[i]))
 			return -1;
-	if (dlb_graph_sort(r->g, r->err) || dlb_graph_check(r->g, r->err))
+	if (dlb_graph_sort(r->g, r->err) || (!r->outer && dlb_graph_check(r->g, r->err)))
 		return dlb_error_at(r->err, r->name);
 	return 0;
 }
@@ -591,7 +614,7 @@ static int parse(const void *data, size_t n, const char *name, const char *folde
 		dlb_fail(err, name, "functions of the model's own are not read (%zu of them)", r.model->n_functions);
 	} else if (r.model) {
 		r.p = r.model->graph;
-		rc = read_graph(&r);
+		rc = dlb_reader_graph(&r);
 	}
 	dlb_name_map_release(&r.tensor);
 	dlb_name_map_release(&r.batch);

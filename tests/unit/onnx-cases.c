@@ -206,9 +206,57 @@ static int open_case(struct machine *m, const char *model, const char *dir, stru
 	return load_inputs(m, dir, err);
 }
 
+/* Branches, loops and sequences are resolved by folding, at the shapes of the data and with the values of inputs that
+ * may decide them: integers, truth values and scalars. */
+static void fix_input(struct machine *m, int id, bool value_too)
+{
+	struct dlb_tensor *t = &m->g.tensor[id];
+	const struct value *v = &m->v[id];
+
+	t->dtype = v->d.dtype;
+	t->n_dims = v->d.n_dims;
+	for (int j = 0; j < t->n_dims; j++)
+		t->dim[j] = (struct dlb_dim){ 0, v->d.dim[j] };
+	if (!value_too || !v->data)
+		return;
+	t->data = memcpy(dlb_arena_alloc(&m->g.arena, dlb_desc_bytes(&v->d) + 1), v->data, dlb_desc_bytes(&v->d));
+	t->kind = DLB_T_CONSTANT;
+}
+
+static void new_values(struct machine *m)
+{
+	for (int i = 0; i < m->n; i++)
+		free(m->v[i].data);
+	m->n = 0;
+	machine_values(m);
+}
+
+static bool has_structure(const struct machine *m)
+{
+	for (int i = 0; i < m->g.n_ops; i++)
+		if (dlb_graph_is_structure(m->g.op[i].type, m->g.op[i].domain))
+			return true;
+	return false;
+}
+
+static int resolve(struct machine *m, const char *dir, struct dlb_error *err)
+{
+	if (!has_structure(m))
+		return 0;
+	for (int i = 0; i < m->g.n_inputs; i++) {
+		const struct dlb_desc d = m->v[m->g.input[i]].d;
+
+		fix_input(m, m->g.input[i], !dlb_dtype_is_float(d.dtype) || d.n_dims == 0);
+	}
+	if (dlb_graph_fold(&m->g, -1, &m->be, err))
+		return -1;
+	new_values(m);
+	return load_inputs(m, dir, err);
+}
+
 static int run_forward(struct machine *m, const char *model, const char *dir, double atol, struct dlb_error *err)
 {
-	int rc = open_case(m, model, dir, err) || run_all(m, err) || check_outputs(m, dir, atol, err) ||
+	int rc = open_case(m, model, dir, err) || resolve(m, dir, err) || run_all(m, err) || check_outputs(m, dir, atol, err) ||
 		check_buffers(m, dir, err) ? -1 : 0;
 
 	machine_reset(m);
@@ -267,20 +315,11 @@ static void fix_inputs(struct machine *m, const struct wanted *w)
 {
 	for (int i = 0; i < m->g.n_inputs; i++) {
 		int id = m->g.input[i];
-		struct dlb_tensor *t = &m->g.tensor[id];
 		bool wanted = dlb_dtype_is_float(m->v[id].d.dtype);
 
 		for (int j = 0; j < w->n; j++)
 			wanted = wanted || w->tensor[j] == id;
-		t->dtype = m->v[id].d.dtype;
-		t->n_dims = m->v[id].d.n_dims;
-		for (int j = 0; j < t->n_dims; j++)
-			t->dim[j] = (struct dlb_dim){ 0, m->v[id].d.dim[j] };
-		if (wanted || !m->v[id].data)
-			continue;
-		t->data = memcpy(dlb_arena_alloc(&m->g.arena, dlb_desc_bytes(&m->v[id].d) + 1), m->v[id].data,
-				 dlb_desc_bytes(&m->v[id].d));
-		t->kind = DLB_T_CONSTANT;
+		fix_input(m, id, !wanted);
 	}
 }
 
@@ -318,10 +357,7 @@ static int differentiate(struct machine *m, const char *dir, struct wanted *w, s
 		t->dim[i] = (struct dlb_dim){ 0, cotangent.d.dim[i] };
 	rc = dlb_graph_differentiate_from(&m->g, m->g.output[0], seed, w->tensor, w->n, w->grad, err);
 	if (!rc) {		/* values anew: folding gave new ids */
-		for (int i = 0; i < m->n; i++)
-			free(m->v[i].data);
-		m->n = 0;
-		machine_values(m);
+		new_values(m);
 		set_value(m, seed, &cotangent.d, cotangent.data);
 		rc = load_inputs(m, dir, err) || run_all(m, err) ? -1 : 0;
 	}
@@ -339,7 +375,7 @@ static int run_gradients(struct machine *m, const char *model, const char *dir, 
 	if (!rc) {
 		fix_inputs(m, &w);
 		for (int i = 0; i < m->g.n_ops && !m->unsupported; i++)
-			m->unsupported = m->g.op[i].kind < 0;
+			m->unsupported = m->g.op[i].kind < 0 && !dlb_graph_is_structure(m->g.op[i].type, m->g.op[i].domain);
 		rc = differentiate(m, dir, &w, err);
 	}
 	if (!rc)

@@ -261,7 +261,7 @@ static void test_basics(void)
 	assert(dlb_attr_ints(o->attr, o->n_attr, "ints", &got) == 2 && got[1] == INT64_MAX);
 	const int kid = tensor_named(&g, "k");
 	assert(g.tensor[kid].kind == DLB_T_CONSTANT && ((const int64_t *)g.tensor[kid].data)[1] == INT64_MAX);
-	assert(g.op[2].kind == -1 && dlb_attr_find(g.op[2].attr, g.op[2].n_attr, DLB_ATTR_UNSUPPORTED));
+	assert(g.op[2].kind == -1 && dlb_attr_int(g.op[2].attr, g.op[2].n_attr, "then_branch", -1) == 0 && g.n_bodies == 1);
 	const int w = tensor_named(&g, "w"), y = tensor_named(&g, "y");
 	assert(g.tensor[w].kind == DLB_T_CONSTANT && ((const float *)g.tensor[w].data)[1] == -2 && g.tensor[w].in_model);
 	assert(g.tensor[y].producer == 0 && g.tensor[y].n_dims == 2 && g.tensor[y].dim[0].mul == 1);

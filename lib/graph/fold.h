@@ -1,0 +1,65 @@
+/* Folding between its files (private to lib/graph): fold.c visits the vertices, structure.c resolves branches and loops,
+ * sequence.c lists of tensors.
+ *
+ * A sequence is a list of tensor ids, known while folding and gone afterwards. A tensor that is another name for one
+ * (of an Identity, an If) has it in stands_for; whoever is visited later reads that one. */
+#ifndef DLB_GRAPH_FOLD_H
+#define DLB_GRAPH_FOLD_H
+#include "graph/name_map.h"
+#include "graph/rewrite.h"
+
+struct dlb_sequence { int n; int *item; };	/* tensor ids */
+
+struct fold {
+	struct dlb_graph *g;
+	struct dlb_backend *be;
+	struct dlb_arena a;			/* values while folding */
+	struct dlb_known known;
+	bool *varies;				/* [tensor] known, and not the same at every size */
+	bool *trained;				/* [tensor] an initializer reaches it differentiably */
+	int64_t n, wired;			/* reference size; the model's own fixed batch, 0: none */
+	int *stands_for;			/* [tensor] what is read in its place; -1: itself */
+	struct dlb_sequence **sequence;		/* [tensor] the list that it is; NULL: a tensor like others */
+	int cap;				/* of the tables by tensor */
+	int *order, n_order, cap_order;		/* ops as they were visited: what stays, in topological order */
+	size_t folded_bytes;
+	bool resolved;				/* structure has been put into the graph */
+	int64_t spent;				/* see dlb_fold_spend */
+	struct dlb_name_map op_names, tensor_names;
+	int n_op_names, n_tensor_names;		/* that many of the graph's are in the maps */
+};
+
+/* fold.c */
+int dlb_fold_visit(struct fold *f, int op, struct dlb_error *err);
+void dlb_fold_room(struct fold *f);			/* the tables hold what the graph has */
+int dlb_fold_actual(const struct fold *f, int t);
+bool dlb_fold_is_known(struct fold *f, int t);
+const void *dlb_fold_value(struct fold *f, int t, int size);
+void dlb_fold_constant(struct dlb_graph *g, int t);	/* t has data or a fill now, and no producer */
+
+/* structure.c: what a vertex of control flow or sequences becomes; at the end, the graph without them */
+int dlb_fold_structure(struct fold *f, int op, struct dlb_error *err);
+int dlb_fold_end_structure(struct fold *f, struct dlb_error *err);
+/* Counts `n` vertices that structure makes: -1 with err when the model has become too large. */
+int dlb_fold_spend(struct fold *f, int op, int64_t n, struct dlb_error *err);
+/* The integer or truth value of tensor t of vertex `op`, the same for every batch; -1 with err. */
+int dlb_fold_decide(struct fold *f, int op, int t, const char *what, int64_t *v, struct dlb_error *err);
+/* A vertex in place of `op`, visited. n_out outputs, in out[] (NULL: one); returns output 0, -1 with err. */
+int dlb_fold_emit(struct fold *f, int op, const char *type, const int *in, int n_in, const struct dlb_attr *attr, int n_attr,
+		  int n_out, int *out, struct dlb_error *err);
+/* An i64 constant of n elements; n -1: a scalar. */
+int dlb_fold_ints(struct fold *f, int op, const int64_t *v, int n);
+/* Output k of `op` is tensor t. */
+int dlb_fold_bind(struct fold *f, int op, int k, int t, struct dlb_error *err);
+/* Dimension `axis` of tensor t, which must not follow the batch; -1 with err. axis is made non-negative. */
+int dlb_fold_length(struct fold *f, int op, int t, int64_t *axis, int64_t *length, struct dlb_error *err);
+/* The pieces of t along `axis`: of size[i], or (size NULL) of 1, and then, if !keep, without the axis. */
+int dlb_fold_split(struct fold *f, int op, int t, int64_t axis, const int64_t *size, int n, bool keep, int *piece,
+		   struct dlb_error *err);
+/* One tensor of n: joined along an axis that they have, or (new_axis) along one more. -1 with err. */
+int dlb_fold_join(struct fold *f, int op, const int *t, int n, int64_t axis, bool new_axis, struct dlb_error *err);
+
+/* sequence.c: the row of a type, -1: none */
+int dlb_sequence_find(const char *type);
+int dlb_sequence_resolve(struct fold *f, int op, int row, struct dlb_error *err);
+#endif
