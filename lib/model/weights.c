@@ -31,10 +31,13 @@ static int open_store(struct store *s, const char *path, const char *sha256, str
 	dlb_graph_init(&s->onnx);
 	if (s->is_st ? dlb_safetensors_read(path, &s->st, err) : dlb_onnx_read(path, &s->onnx, err))
 		return -1;
-	if (sha256 && dlb_sha256_file(path, sha, err)) {
+	/* dlb_onnx_read has hashed what it read */
+	if (sha256 && !s->onnx.model_sha256 && dlb_sha256_file(path, sha, err)) {
 		close_store(s);
 		return -1;
 	}
+	if (sha256 && s->onnx.model_sha256)
+		memcpy(sha, s->onnx.model_sha256, sizeof sha);
 	if (sha256 && strcmp(sha, sha256) != 0) {
 		close_store(s);
 		dlb_fail(err, path, "the model has changed since the document was made (SHA-256 %.12s..., not %.12s...)",
