@@ -8,6 +8,7 @@ BUILD   ?= build$(if $(SAN),/san-$(SAN))
 CC      ?= gcc
 MPICC_FLAGS := $(shell pkg-config --cflags ompi-c 2>/dev/null)
 MPI_LIBS    := $(shell pkg-config --libs ompi-c 2>/dev/null)
+IMAGE_LIBS  := $(shell pkg-config --libs libjpeg libpng 2>/dev/null || echo -ljpeg -lpng)
 BLAS_LIBS   := $(shell pkg-config --libs openblas 2>/dev/null || echo -lopenblas)
 ONNX_PROTO  ?= /usr/include/onnx/onnx.proto
 
@@ -24,7 +25,7 @@ LEVEL_C = $(filter-out $(patsubst %,lib/tensor/cpu/%.c,cpu level onednn host thr
 v4_FLAGS = -mprefer-vector-width=512
 $(BUILD)/lib/comm/%.o $(BUILD)/lib/exec/%.o: DLB_CFLAGS += $(MPICC_FLAGS)
 $(BUILD)/gen/%.o: DLB_CFLAGS += -Wno-missing-prototypes -Wno-shadow -Wno-unused-parameter
-LDLIBS  = -Wl,--as-needed $(MPI_LIBS) -ldnnl $(BLAS_LIBS) -lhwloc -lprotobuf-c -ljansson -lmd -lz -lgomp -lpthread -lm
+LDLIBS  = -Wl,--as-needed $(MPI_LIBS) -ldnnl $(BLAS_LIBS) -lhwloc $(IMAGE_LIBS) -lprotobuf-c -ljansson -lmd -lz -lgomp -lpthread -lm
 
 TOOLS   = $(patsubst cmd/%.c,%,$(wildcard cmd/dlb-*.c))
 LIB_C   = $(wildcard lib/*/*.c lib/tensor/cpu/*.c)

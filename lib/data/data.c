@@ -1,54 +1,18 @@
 /* From a spec to filled tensors: which fed tensor gets what, in which order samples come.
  *
- * The first fed tensor gets the samples, the label tensor the labels; with `random` every fed tensor
+ * The inputs get the samples in the model's order, the label tensor the labels; with `random` every fed tensor
  * gets its own stream. A tensor's batch dimension may be any one (sequence-first models): a sample is
  * then a slab, `outer` pieces of `block` elements. */
-#define _XOPEN_SOURCE 700	/* realpath */
-#include <errno.h>
-#include <math.h>
-#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 #include "data/source.h"
 #include "util/hash.h"
+#include "util/mem.h"
 #include "util/rng.h"
-
-enum role { ROLE_SAMPLE, ROLE_LABEL, ROLE_RANDOM, ROLE_LENGTH };
-enum source { SOURCE_IMAGES, SOURCE_TOKENS, SOURCE_RANDOM };
-
-struct fed {
-	int tensor;
-	enum role role;
-	enum dlb_dtype dtype;
-	int64_t outer, block;		/* of one sample: pieces, elements a piece */
-	int64_t bound, full;
-	bool batched;			/* has a batch dimension */
-	uint64_t stream;
-};
-struct order { int64_t epoch; int64_t *at; };
-
-struct dlb_data {
-	enum source source;
-	int64_t count;
-	bool shuffled;
-	uint64_t seed;
-	struct fed *fed;
-	int n_fed;
-	struct dlb_idx images, labels;
-	int64_t first;			/* sample 0 of this part of the files */
-	struct dlb_transform transform;
-	struct dlb_tokens tokens;
-	bool has_label, has_ignore;
-	int64_t ignore;
-	int label_fed;			/* index in fed, -1 */
-	float *sample;			/* one transformed sample */
-	pthread_mutex_t lock;		/* guards order and sample */
-	struct order order[2];		/* of two epochs: a step may straddle none, but look ahead does */
-};
 
 /* ---- the graph's side ---- */
 
-static int fed_read(const struct dlb_graph *g, int t, struct fed *f, struct dlb_error *err)
+static int fed_read(const struct dlb_graph *g, int t, struct dlb_fed_tensor *f, struct dlb_error *err)
 {
 	const struct dlb_tensor *x = &g->tensor[t];
 	int axis = -1;
@@ -59,7 +23,7 @@ static int fed_read(const struct dlb_graph *g, int t, struct fed *f, struct dlb_
 	f->bound = x->bound;
 	f->outer = f->block = 1;
 	f->stream = dlb_hash_str(DLB_HASH_INIT, x->name);
-	f->role = t == g->label || x->kind == DLB_T_LABEL ? ROLE_LABEL : ROLE_SAMPLE;
+	f->role = t == g->label || x->kind == DLB_T_LABEL ? DLB_ROLE_LABEL : DLB_ROLE_SAMPLE;
 	for (int i = 0; i < x->n_dims; i++) {
 		if (x->dim[i].mul == 0) {
 			*(axis < 0 ? &f->outer : &f->block) *= x->dim[i].add;
@@ -81,10 +45,11 @@ static int fed_read(const struct dlb_graph *g, int t, struct fed *f, struct dlb_
 
 		if (op->n_in > 4 && op->in[4] == t &&
 		    (!strcmp(op->type, "LSTM") || !strcmp(op->type, "GRU") || !strcmp(op->type, "RNN"))) {
-			f->role = ROLE_LENGTH;
+			f->role = DLB_ROLE_LENGTH;
 			f->full = dlb_tensor_desc(&g->tensor[op->in[0]], 1).dim[0];
 		}
 	}
+	f->name = dlb_xstrdup(x->name);
 	return 0;
 }
 
@@ -97,69 +62,62 @@ static const struct dlb_op *label_reader(const struct dlb_graph *g)
 	return NULL;
 }
 
-/* ---- images ---- */
-
-static int spec_files(const char *spec, char **images, char **labels, struct dlb_error *err)
+static int roles(struct dlb_data *d, const struct dlb_graph *g, const char *spec, struct dlb_error *err)
 {
-	const char *p = spec + 4, *comma = strrchr(p, ',');
+	int samples = 0;
 
-	if (!comma || comma == p || !comma[1])
-		return dlb_hint((dlb_fail(err, NULL, "data '%s': two files are needed", spec), err), "idx:IMAGES,LABELS");
-	*images = dlb_xprintf("%.*s", (int)(comma - p), p);
-	*labels = dlb_xstrdup(comma + 1);
+	d->fed = dlb_xcalloc((size_t)g->n_inputs + 2, sizeof *d->fed);
+	d->label_fed = -1;
+	for (int i = 0; i <= g->n_inputs; i++) {
+		int t = i < g->n_inputs ? g->input[i] : g->label;
+		bool again = t < 0 || t == g->seed;
+		struct dlb_fed_tensor *f = &d->fed[d->n_fed];
+
+		for (int j = 0; j < d->n_fed; j++)
+			again = again || d->fed[j].tensor == t;
+		if (again)
+			continue;
+		if (fed_read(g, t, f, err))
+			return -1;
+		d->n_fed++;
+		if (f->role == DLB_ROLE_LABEL)
+			d->label_fed = d->n_fed - 1;
+		if (d->class->endless && f->role != DLB_ROLE_LENGTH) {
+			f->role = DLB_ROLE_RANDOM;
+		} else if (f->role == DLB_ROLE_SAMPLE) {
+			f->number = samples++;
+			if (samples > 1 && !d->class->many)
+				return dlb_hint((dlb_fail(err, NULL, "data '%s' feed one input, but the model has '%s' too", spec,
+						g->tensor[t].name), err), "npy: feeds several, random any");
+		}
+	}
 	return 0;
 }
 
-static int images_read(struct dlb_data *d, const char *spec, struct dlb_error *err)
-{
-	char *images = NULL, *labels = NULL;
-	int rc = -1;
+/* ---- what several sources share ---- */
 
-	if (!strncmp(spec, "digits", 6)) {
-		if (dlb_digits_read(&d->images, &d->labels, err))
-			return -1;
-	} else {
-		if (spec_files(spec, &images, &labels, err))
-			return -1;
-		if (dlb_idx_read(images, &d->images, err) || dlb_idx_read(labels, &d->labels, err))
-			goto out;
-		if (d->labels.n_dims != 1 || !dlb_dtype_is_int(d->labels.dtype)) {
-			dlb_fail(err, labels, "labels are a list of integers, not %d dimensions of %s", d->labels.n_dims,
-				 dlb_dtype_name(d->labels.dtype));
-			goto out;
-		}
-		if (d->labels.dim[0] != d->images.dim[0]) {
-			dlb_fail(err, NULL, "%lld labels in '%s' for %lld samples in '%s'", (long long)d->labels.dim[0], labels,
-				 (long long)d->images.dim[0], images);
-			goto out;
-		}
-	}
-	d->count = d->images.dim[0];
-	if (!strcmp(spec, "digits:train")) {
-		d->count = 1437;
-	} else if (!strcmp(spec, "digits:test")) {
-		d->first = 1437;
-		d->count -= 1437;
-	}
-	rc = 0;
-out:
-	free(images);
-	free(labels);
-	return rc;
+int dlb_label_check(const struct dlb_data *d, const struct dlb_fed_tensor *f, int64_t v, int64_t sample, struct dlb_error *err)
+{
+	int64_t per = f->outer * f->block, top = per > 1 ? per : f->bound;
+
+	if ((d->has_ignore && v == d->ignore) || top <= 0 || (v >= 0 && v < top))
+		return 0;
+	return dlb_fail(err, NULL, "label %lld of sample %lld is outside the model's 0 to %lld", (long long)v, (long long)sample,
+			(long long)top - 1);
 }
 
-/* The shape of the data as channels, height, width. */
-static int images_shape(const struct dlb_idx *x, int64_t chw[3], struct dlb_error *err)
+void dlb_label_set(const struct dlb_fed_tensor *f, int64_t v, void *flat)
 {
-	chw[0] = chw[1] = chw[2] = 1;
-	if (x->n_dims > 4)
-		return dlb_fail(err, NULL, "samples of %d dimensions; at most channels, height, width are read", x->n_dims - 1);
-	for (int i = 1; i < x->n_dims; i++)
-		chw[3 - (x->n_dims - i)] = x->dim[i];
-	return 0;
+	int64_t count = f->outer * f->block;
+
+	if (count == 1)
+		dlb_value_set(flat, f->dtype, 0, (double)v);
+	else
+		for (int64_t j = 0; j < count; j++)
+			dlb_value_set(flat, f->dtype, j, j == v);
 }
 
-static int images_fit(struct dlb_data *d, const struct dlb_graph *g, const struct fed *f, struct dlb_error *err)
+int dlb_image_fit(const struct dlb_data *d, const struct dlb_graph *g, const struct dlb_fed_tensor *f, struct dlb_error *err)
 {
 	const struct dlb_transform *t = &d->transform;
 	struct dlb_desc x = dlb_tensor_desc(&g->tensor[f->tensor], 1);
@@ -174,169 +132,90 @@ static int images_fit(struct dlb_data *d, const struct dlb_graph *g, const struc
 		return 0;
 	dlb_fail(err, NULL, "input '%s' wants %s a sample, the data give %lldx%lldx%lld", g->tensor[f->tensor].name, wants,
 		 (long long)t->out_c, (long long)t->out_h, (long long)t->out_w);
-	if (x.n_dims == 4 && x.dim[2] - t->out_h == x.dim[3] - t->out_w && x.dim[2] > t->out_h && (x.dim[2] - t->out_h) % 2 == 0)
+	if (x.n_dims != 4)
+		return -1;
+	if (x.dim[2] - t->out_h == x.dim[3] - t->out_w && x.dim[2] > t->out_h && (x.dim[2] - t->out_h) % 2 == 0)
 		dlb_hint(err, "try --transform pad=%lld%s", (long long)(x.dim[2] - t->out_h) / 2,
 			 x.dim[1] != t->out_c ? ",channels=..." : "");
-	else if (x.n_dims == 4 && x.dim[1] != t->out_c && t->out_c == 1)
+	else if (x.dim[2] != t->out_h || x.dim[3] != t->out_w)
+		dlb_hint(err, "try --transform resize=%lldx%lld%s", (long long)x.dim[2], (long long)x.dim[3],
+			 x.dim[1] != t->out_c ? ",channels=..." : "");
+	else if (t->out_c == 1 || x.dim[1] == 1)
 		dlb_hint(err, "try --transform channels=%lld", (long long)x.dim[1]);
 	return -1;
 }
 
-static int images_labels(const struct dlb_data *d, const struct dlb_graph *g, const struct fed *f, struct dlb_error *err)
+int dlb_image_set(const struct dlb_data *d, const struct dlb_fed_tensor *f, const struct dlb_image *x, int64_t epoch,
+		  int64_t sample, struct dlb_scratch *s, void *flat, struct dlb_error *err)
 {
-	int64_t per = f->outer * f->block, top = per > 1 ? per : f->bound;
+	const struct dlb_chance chance = { .seed = d->seed, .epoch = epoch, .sample = sample };
+	int64_t count = f->outer * f->block;
+	float *out = f->dtype == DLB_F32 ? flat : dlb_scratch(s, DLB_SCRATCH_SAMPLE, (size_t)count * sizeof *out);
 
-	if (per > 1 && !dlb_dtype_is_float(f->dtype))
-		return dlb_fail(err, NULL, "label '%s' wants %lld values a sample, the data give one", g->tensor[f->tensor].name,
-				(long long)per);
-	for (int64_t i = 0; i < d->count; i++) {
-		int64_t v = dlb_value_int(d->labels.data, d->labels.dtype, d->first + i);
-
-		if (d->has_ignore && v == d->ignore)
-			continue;
-		if (top > 0 && (v < 0 || v >= top))
-			return dlb_fail(err, NULL, "label %lld of sample %lld is outside the model's 0 to %lld", (long long)v,
-					(long long)i, (long long)top - 1);
-	}
+	if (dlb_transform_apply(&d->transform, x, d->test ? NULL : &chance, s, out, err))
+		return -1;
+	if (f->dtype != DLB_F32)
+		for (int64_t j = 0; j < count; j++)
+			dlb_value_set(flat, f->dtype, j, (double)out[j]);
 	return 0;
 }
 
 /* ---- opening ---- */
 
-static int tokens_fit(struct dlb_data *d, const struct dlb_graph *g, struct dlb_error *err)
+int dlb_data_open(struct dlb_data **out, const struct dlb_data_choice *c, const struct dlb_graph *g, struct dlb_error *err)
 {
-	int64_t length = -1;
-
-	for (int i = 0; i < d->n_fed; i++) {
-		const struct fed *f = &d->fed[i];
-		const char *name = g->tensor[f->tensor].name;
-
-		if (f->role == ROLE_LENGTH)
-			continue;
-		if (length >= 0 && f->outer * f->block != length)
-			return dlb_fail(err, NULL, "input '%s' wants %lld tokens a sample, the first one %lld", name,
-					(long long)(f->outer * f->block), (long long)length);
-		length = f->outer * f->block;
-		if (f->bound > 0 && d->tokens.vocabulary > f->bound)
-			return dlb_fail(err, NULL, "the text has %d distinct bytes, input '%s' takes %lld", d->tokens.vocabulary, name,
-					(long long)f->bound);
-	}
-	d->count = length > 0 ? (int64_t)(d->tokens.n - 1) / length : 0;
-	if (d->count < 1)
-		return dlb_fail(err, NULL, "the text of %zu bytes is shorter than one sample of %lld tokens", d->tokens.n, (long long)length);
-	return 0;
-}
-
-static int roles(struct dlb_data *d, const struct dlb_graph *g, const char *spec, struct dlb_error *err)
-{
-	bool sample = false;
-
-	d->fed = dlb_xcalloc((size_t)g->n_inputs + 2, sizeof *d->fed);
-	d->label_fed = -1;
-	for (int i = 0; i <= g->n_inputs; i++) {
-		int t = i < g->n_inputs ? g->input[i] : g->label;
-		bool again = t < 0 || t == g->seed;
-		struct fed *f = &d->fed[d->n_fed];
-
-		for (int j = 0; j < d->n_fed; j++)
-			again = again || d->fed[j].tensor == t;
-		if (again)
-			continue;
-		if (fed_read(g, t, f, err))
-			return -1;
-		if (f->role == ROLE_LABEL)
-			d->label_fed = d->n_fed;
-		if (d->source == SOURCE_RANDOM && f->role != ROLE_LENGTH) {
-			f->role = ROLE_RANDOM;
-		} else if (f->role == ROLE_SAMPLE) {
-			if (sample)
-				return dlb_hint((dlb_fail(err, NULL, "data '%s' feed one input, but the model has '%s' too", spec,
-						g->tensor[t].name), err), "--data random feeds any");
-			sample = true;
-		}
-		d->n_fed++;
-	}
-	return 0;
-}
-
-static int fit(struct dlb_data *d, const struct dlb_graph *g, const char *transform, struct dlb_error *err)
-{
-	int64_t chw[3];
-
-	if (dlb_transform_parse(transform, &d->transform, err))
-		return -1;
-	if (d->source != SOURCE_IMAGES) {
-		if (d->transform.n_steps)
-			return dlb_fail(err, NULL, "--transform is for images");
-		return d->source == SOURCE_TOKENS ? tokens_fit(d, g, err) : 0;
-	}
-	if (images_shape(&d->images, chw, err) || dlb_transform_bind(&d->transform, chw[0], chw[1], chw[2], err))
-		return -1;
-	d->sample = dlb_xcalloc((size_t)(d->transform.out_c * d->transform.out_h * d->transform.out_w), sizeof *d->sample);
-	for (int i = 0; i < d->n_fed; i++) {
-		if (d->fed[i].role == ROLE_SAMPLE && images_fit(d, g, &d->fed[i], err))
-			return -1;
-		if (d->fed[i].role == ROLE_LABEL && images_labels(d, g, &d->fed[i], err))
-			return -1;
-	}
-	return 0;
-}
-
-int dlb_data_open(struct dlb_data **out, const char *spec, const char *transform, bool shuffled, uint64_t seed,
-		  const struct dlb_graph *g, struct dlb_error *err)
-{
-	static const char *const names[] = { "idx:", "digits", "tokens:", "random" };
-	struct dlb_data *d = dlb_xcalloc(1, sizeof *d);
+	struct dlb_data *d;
+	struct dlb_spec spec;
 	const struct dlb_op *reader = label_reader(g);
+	int rc = -1;
 
+	if (dlb_spec_parse(c->spec, &spec, err))
+		return -1;
+	d = dlb_xcalloc(1, sizeof *d);
 	pthread_mutex_init(&d->lock, NULL);
-	d->shuffled = shuffled;
-	d->seed = seed;
+	d->class = spec.class;
+	d->shuffled = c->shuffled && !spec.class->endless;
+	d->test = c->like != NULL;
+	d->like = c->like && c->like->class == spec.class ? c->like : NULL;
+	d->seed = c->seed;
+	d->n_readers = c->readers > 1 ? c->readers : 1;
 	d->order[0].epoch = d->order[1].epoch = -1;
 	if (reader) {
 		d->has_ignore = true;
 		d->ignore = dlb_attr_int(reader->attr, reader->n_attr, "ignore_index", 0);
 	}
-	if (!strncmp(spec, "idx:", 4) || !strcmp(spec, "digits") || !strcmp(spec, "digits:train") || !strcmp(spec, "digits:test")) {
-		d->source = SOURCE_IMAGES;
-		if (images_read(d, spec, err))
-			goto bad;
-	} else if (!strncmp(spec, "tokens:", 7)) {
-		d->source = SOURCE_TOKENS;
-		if (dlb_tokens_read(spec + 7, &d->tokens, err))
-			goto bad;
-	} else if (!strcmp(spec, "random")) {
-		d->source = SOURCE_RANDOM;
-		d->count = DLB_DATA_ENDLESS;
-		d->shuffled = false;
-	} else {
-		const char *near = dlb_nearest(spec, names, DLB_LEN(names));
-
-		dlb_fail(err, NULL, "no data '%s'", spec);
-		dlb_hint(err, near ? "did you mean '%s'" : "there are idx:IMAGES,LABELS, digits, tokens:FILE and random", near);
-		goto bad;
+	if (roles(d, g, c->spec, err) || dlb_transform_parse(c->transform, &d->transform, err))
+		goto out;
+	if (d->transform.n_steps && !d->class->images) {
+		dlb_fail(err, NULL, "--transform is for images, not for data '%s'", c->spec);
+		goto out;
 	}
-	if (roles(d, g, spec, err) || fit(d, g, transform, err))
-		goto bad;
+	if ((d->class->open && d->class->open(d, &spec, err)) || d->class->fit(d, g, err))
+		goto out;
+	d->like = NULL;
 	*out = d;
-	return 0;
-bad:
-	dlb_data_close(d);
-	return -1;
+	rc = 0;
+out:
+	dlb_spec_release(&spec);
+	if (rc)
+		dlb_data_close(d);
+	return rc;
 }
 
 void dlb_data_close(struct dlb_data *d)
 {
 	if (!d)
 		return;
+	dlb_readers_free(d->readers);
+	if (d->class->close)
+		d->class->close(d);
 	pthread_mutex_destroy(&d->lock);
-	dlb_idx_release(&d->images);
-	dlb_idx_release(&d->labels);
-	dlb_tokens_release(&d->tokens);
 	dlb_transform_release(&d->transform);
-	free(d->order[0].at);
-	free(d->order[1].at);
-	free(d->sample);
+	dlb_scratch_release(&d->scratch);
+	for (int i = 0; i < 2; i++)
+		free(d->order[i].at);
+	for (int i = 0; i < d->n_fed; i++)
+		free((char *)(uintptr_t)d->fed[i].name);
 	free(d->fed);
 	free(d);
 }
@@ -351,7 +230,7 @@ int64_t dlb_data_count(const struct dlb_data *d)
 /* The order of an epoch: Fisher and Yates keyed by seed and epoch. Kept for two epochs. */
 static const int64_t *order_of(struct dlb_data *d, int64_t epoch)
 {
-	struct order *o = &d->order[epoch & 1];
+	struct dlb_order *o = &d->order[epoch & 1];
 	uint64_t key[2] = { d->seed, (uint64_t)epoch };
 	struct dlb_rng r;
 
@@ -374,45 +253,23 @@ static const int64_t *order_of(struct dlb_data *d, int64_t epoch)
 	return o->at;
 }
 
-/* One sample's values, plain and together, into `flat` (outer*block elements of f's dtype). */
-static void sample_fill(struct dlb_data *d, const struct fed *f, int64_t i, void *flat)
+static int sample_fill(struct dlb_data *d, const struct dlb_fed_tensor *f, int64_t epoch, int64_t i, struct dlb_scratch *s,
+		       void *flat, struct dlb_error *err)
 {
 	int64_t count = f->outer * f->block;
 
-	if (f->role == ROLE_LENGTH) {
+	if (f->role == DLB_ROLE_LENGTH) {
 		for (int64_t j = 0; j < count; j++)
 			dlb_value_set(flat, f->dtype, j, (double)f->full);
-	} else if (f->role == ROLE_RANDOM) {
-		dlb_random_fill(d->seed, f->stream, i, count, f->dtype, f->bound, flat);
-	} else if (d->source == SOURCE_TOKENS) {
-		const unsigned char *p = d->tokens.id + i * count + (f->role == ROLE_LABEL);
-
-		for (int64_t j = 0; j < count; j++)
-			dlb_value_set(flat, f->dtype, j, p[j]);
-	} else if (f->role == ROLE_LABEL) {
-		int64_t v = dlb_value_int(d->labels.data, d->labels.dtype, d->first + i);
-
-		if (count == 1)
-			dlb_value_set(flat, f->dtype, 0, (double)v);
-		else
-			for (int64_t j = 0; j < count; j++)
-				dlb_value_set(flat, f->dtype, j, j == v);
-	} else {
-		const struct dlb_transform *t = &d->transform;
-		const char *src = (const char *)d->images.data +
-			(size_t)((d->first + i) * t->c * t->h * t->w) * dlb_dtype_bytes(d->images.dtype);
-
-		if (f->dtype == DLB_F32) {
-			dlb_transform_apply(t, d->images.dtype, src, flat);
-			return;
-		}
-		dlb_transform_apply(t, d->images.dtype, src, d->sample);
-		for (int64_t j = 0; j < count; j++)
-			dlb_value_set(flat, f->dtype, j, d->sample[j]);
+		return 0;
 	}
+	if (!d->class->fill(d, f, epoch, i, s, flat, err))
+		return 0;
+	memset(flat, 0, (size_t)count * dlb_dtype_bytes(f->dtype));
+	return -1;
 }
 
-static const struct fed *fed_of(const struct dlb_data *d, int t)
+static const struct dlb_fed_tensor *fed_of(const struct dlb_data *d, int t)
 {
 	for (int i = 0; i < d->n_fed; i++)
 		if (d->fed[i].tensor == t)
@@ -420,41 +277,75 @@ static const struct fed *fed_of(const struct dlb_data *d, int t)
 	dlb_bug("tensor %d is not fed by data", t);
 }
 
-void dlb_data_fill(struct dlb_data *d, int t, int64_t epoch, int64_t first, int64_t n, void *dst)
-{
-	const struct fed *f = fed_of(d, t);
-	size_t bytes = dlb_dtype_bytes(f->dtype), block = (size_t)f->block * bytes;
-	char *flat = NULL;
+/* A batch under way. Of several faults the first sample's is told, whoever met it. */
+struct filling {
+	struct dlb_data *d;
+	const struct dlb_fed_tensor *f;
 	const int64_t *order;
+	int64_t epoch, first, n;
+	char *dst;
+	pthread_mutex_t lock;
+	int64_t failed;				/* sample of err, n: none */
+	struct dlb_error err;
+};
 
-	if (!f->batched) {
-		sample_fill(d, f, 0, dst);
-		return;
-	}
-	pthread_mutex_lock(&d->lock);
-	order = order_of(d, epoch);
-	if (f->outer > 1)
-		flat = dlb_xmalloc((size_t)f->outer * block);
-	for (int64_t i = 0; i < n; i++) {
-		int64_t at = order ? order[first + i] : first + i;
+static void fill_one(void *ctx, int64_t i, struct dlb_scratch *s)
+{
+	struct filling *x = ctx;
+	const struct dlb_fed_tensor *f = x->f;
+	size_t block = (size_t)f->block * dlb_dtype_bytes(f->dtype);
+	int64_t at = x->order ? x->order[x->first + i] : x->first + i;
+	struct dlb_error err = { .what = "" };
+	char *flat = f->outer == 1 ? x->dst + (size_t)i * block : dlb_scratch(s, DLB_SCRATCH_SLAB, (size_t)f->outer * block);
 
-		if (!flat) {
-			sample_fill(d, f, at, (char *)dst + (size_t)i * block);
-			continue;
+	if (sample_fill(x->d, f, x->epoch, at, s, flat, &err)) {
+		pthread_mutex_lock(&x->lock);
+		if (i < x->failed) {
+			x->failed = i;
+			x->err = err;
 		}
-		sample_fill(d, f, at, flat);
-		for (int64_t o = 0; o < f->outer; o++)
-			memcpy((char *)dst + (size_t)(o * n + i) * block, flat + (size_t)o * block, block);
+		pthread_mutex_unlock(&x->lock);
+	}
+	if (f->outer == 1)
+		return;
+	for (int64_t o = 0; o < f->outer; o++)
+		memcpy(x->dst + (size_t)(o * x->n + i) * block, flat + (size_t)o * block, block);
+}
+
+int dlb_data_fill(struct dlb_data *d, int t, int64_t epoch, int64_t first, int64_t n, void *dst, struct dlb_error *err)
+{
+	const struct dlb_fed_tensor *f = fed_of(d, t);
+	struct filling x = { .d = d, .f = f, .epoch = epoch, .first = first, .n = n, .dst = dst, .failed = n };
+
+	if (!f->batched)
+		return sample_fill(d, f, 0, 0, &d->scratch, dst, err);
+	pthread_mutex_init(&x.lock, NULL);
+	pthread_mutex_lock(&d->lock);
+	x.order = order_of(d, epoch);
+	if (d->class->decodes && f->role == DLB_ROLE_SAMPLE && d->n_readers > 1 && n > 1) {
+		if (!d->readers && dlb_readers_new(&d->readers, d->n_readers, &x.err))
+			x.failed = -1;
+		else
+			dlb_readers_run(d->readers, n, fill_one, &x);
+	} else {
+		for (int64_t i = 0; i < n; i++)
+			fill_one(&x, i, &d->scratch);
 	}
 	pthread_mutex_unlock(&d->lock);
-	free(flat);
+	pthread_mutex_destroy(&x.lock);
+	if (x.failed == n)
+		return 0;
+	if (err)
+		*err = x.err;
+	return -1;
 }
 
 double dlb_data_counted(struct dlb_data *d, int64_t epoch, int64_t first, int64_t n)
 {
-	const struct fed *f = d->label_fed < 0 ? NULL : &d->fed[d->label_fed];
+	const struct dlb_fed_tensor *f = d->label_fed < 0 ? NULL : &d->fed[d->label_fed];
 	int64_t counted = 0, per = f ? f->outer * f->block : 1;
 	const int64_t *order;
+	struct dlb_error err;		/* what cannot be read is told when the labels are filled */
 	char *one;
 
 	if (!f)
@@ -465,48 +356,11 @@ double dlb_data_counted(struct dlb_data *d, int64_t epoch, int64_t first, int64_
 	pthread_mutex_lock(&d->lock);
 	order = order_of(d, epoch);
 	for (int64_t i = 0; i < n; i++) {
-		sample_fill(d, f, order ? order[first + i] : first + i, one);
+		sample_fill(d, f, epoch, order ? order[first + i] : first + i, &d->scratch, one, &err);
 		for (int64_t j = 0; j < per; j++)
 			counted += dlb_value_int(one, f->dtype, j) != d->ignore;
 	}
 	pthread_mutex_unlock(&d->lock);
 	free(one);
 	return (double)counted;
-}
-
-/* ---- storing a spec ---- */
-
-static int absolute(const char *path, char **out, struct dlb_error *err)
-{
-	char *p = realpath(path, NULL);
-
-	if (!p)
-		return dlb_fail(err, NULL, "cannot open '%s': %s", path, strerror(errno));
-	*out = p;
-	return 0;
-}
-
-int dlb_data_absolute(const char *spec, char **out, struct dlb_error *err)
-{
-	char *images = NULL, *labels = NULL, *a = NULL, *b = NULL;
-	int rc = -1;
-
-	if (!strncmp(spec, "tokens:", 7)) {
-		if (absolute(spec + 7, &a, err))
-			return -1;
-		*out = dlb_xprintf("tokens:%s", a);
-	} else if (!strncmp(spec, "idx:", 4)) {
-		if (spec_files(spec, &images, &labels, err) || absolute(images, &a, err) || absolute(labels, &b, err))
-			goto out;
-		*out = dlb_xprintf("idx:%s,%s", a, b);
-	} else {
-		*out = dlb_xstrdup(spec);
-	}
-	rc = 0;
-out:
-	free(images);
-	free(labels);
-	free(a);
-	free(b);
-	return rc;
 }

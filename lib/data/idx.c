@@ -1,46 +1,17 @@
 /* IDX files, plain or gzip. The header says how many bytes must follow; neither more nor fewer are
  * accepted, and memory grows only with what has really been read, so a short file that promises much
  * costs nothing. */
-#include <errno.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 #include <zlib.h>
 #include "data/source.h"
+#include "util/mem.h"
 
 void dlb_idx_release(struct dlb_idx *x)
 {
 	free(x->data);
 	memset(x, 0, sizeof *x);
-}
-
-int dlb_file_read(const char *path, unsigned char **data, size_t *n, struct dlb_error *err)
-{
-	FILE *f = fopen(path, "rb");
-	unsigned char *p = NULL;
-	size_t size = 0, cap = 0, got;
-
-	if (!f)
-		return dlb_fail(err, NULL, "cannot open '%s': %s", path, strerror(errno));
-	do {
-		if (size == cap) {
-			cap = cap ? 2 * cap : 1 << 16;
-			p = dlb_xrealloc(p, cap, 1);
-		}
-		got = fread(p + size, 1, cap - size, f);
-		size += got;
-	} while (got);
-	if (ferror(f)) {
-		dlb_fail(err, NULL, "cannot read '%s': %s", path, strerror(errno));
-		fclose(f);
-		free(p);
-		return -1;
-	}
-	fclose(f);
-	*data = p;
-	*n = size;
-	return 0;
 }
 
 static uint32_t big32(const unsigned char *p)
@@ -59,20 +30,20 @@ static int header(const unsigned char *p, size_t n, const char *name, struct dlb
 	int i;
 
 	if (n < 4)
-		return dlb_fail(err, name, "truncated: an IDX file has a header of at least 4 bytes");
+		return dlb_fail(err, name, "truncated at byte %zu: an IDX file has a header of at least 4 bytes", n);
 	if (p[0] || p[1])
-		return dlb_fail(err, name, "not an IDX file: it does not begin with two zero bytes");
+		return dlb_fail(err, name, "byte 0: not an IDX file: it does not begin with two zero bytes");
 	for (i = 0; i < DLB_LEN(types) && types[i].code != p[2]; i++)
 		;
 	if (i == DLB_LEN(types))
-		return dlb_fail(err, name, "IDX element type 0x%02x is unknown", p[2]);
+		return dlb_fail(err, name, "byte 2: IDX element type 0x%02x is unknown", p[2]);
 	x->dtype = types[i].dtype;
 	x->n_dims = p[3];
 	if (x->n_dims < 1 || x->n_dims > DLB_MAX_DIMS)
-		return dlb_fail(err, name, "IDX file of %d dimensions; 1 to %d are read", x->n_dims, DLB_MAX_DIMS);
+		return dlb_fail(err, name, "byte 3: IDX file of %d dimensions; 1 to %d are read", x->n_dims, DLB_MAX_DIMS);
 	*head = 4 + 4 * (size_t)x->n_dims;
 	if (n < *head)
-		return dlb_fail(err, name, "truncated in the IDX header");
+		return dlb_fail(err, name, "truncated at byte %zu, in the IDX header", n);
 	for (i = 0; i < x->n_dims; i++)
 		x->dim[i] = big32(p + 4 + 4 * i);
 	count = dlb_checked_count(x->dim, x->n_dims);
@@ -93,6 +64,7 @@ static int gunzip(const unsigned char *p, size_t n, const char *name, unsigned c
 	z_stream z = { 0 };
 	unsigned char *q = NULL;
 	size_t size = 0, cap = 0, limit = HEAD;
+	const unsigned char *start = p;
 	bool known = false;
 	int rc = Z_OK;
 
@@ -129,7 +101,7 @@ static int gunzip(const unsigned char *p, size_t n, const char *name, unsigned c
 			break;
 	}
 	if (rc == Z_DATA_ERROR) {
-		dlb_fail(err, name, "damaged gzip data");
+		dlb_fail(err, name, "damaged gzip data at byte %zu", (size_t)(p - start));
 		goto bad;
 	}
 	inflateEnd(&z);
@@ -174,11 +146,11 @@ int dlb_idx_parse(const void *data, size_t n, const char *name, struct dlb_idx *
 	if (header(p, n, name, &y, &head, &bytes, err))
 		goto out;
 	if (n - head < bytes) {
-		dlb_fail(err, name, "truncated: %zu of %zu bytes of data", n - head, bytes);
+		dlb_fail(err, name, "truncated at byte %zu: %zu of %zu bytes of data", n, n - head, bytes);
 		goto out;
 	}
 	if (n - head > bytes) {
-		dlb_fail(err, name, "longer than its header says");
+		dlb_fail(err, name, "longer than its header says: %zu bytes should end it", head + bytes);
 		goto out;
 	}
 	y.data = dlb_xmalloc(bytes);

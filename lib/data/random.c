@@ -35,3 +35,23 @@ void dlb_random_fill(uint64_t seed, uint64_t stream, int64_t sample, int64_t cou
 	else
 		fill_uniform(seed, stream, at, count, dtype, bound > 0 && dtype != DLB_BOOL ? bound : 2, dst);
 }
+
+static int fit(struct dlb_data *d, const struct dlb_graph *g, struct dlb_error *err)
+{
+	(void)g;
+	(void)err;
+	d->count = DLB_DATA_ENDLESS;
+	return 0;
+}
+
+static int fill(struct dlb_data *d, const struct dlb_fed_tensor *f, int64_t epoch, int64_t sample, struct dlb_scratch *s,
+		void *flat, struct dlb_error *err)
+{
+	(void)epoch;
+	(void)s;
+	(void)err;
+	dlb_random_fill(d->seed, f->stream, sample, f->outer * f->block, f->dtype, f->bound, flat);
+	return 0;
+}
+
+const struct dlb_source_class dlb_source_random = { .name = "random", .form = "random", .endless = true, .many = true, .fit = fit, .fill = fill };

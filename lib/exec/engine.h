@@ -100,8 +100,9 @@ int dlb_feed_new(struct dlb_feed **out, struct dlb_data *data, struct dlb_engine
 void dlb_feed_free(struct dlb_feed *f);
 /* Asks for the samples from `first` of `epoch` for engine `which`; at most two are under way. */
 void dlb_feed_ask(struct dlb_feed *f, int which, int64_t epoch, int64_t first);
-/* The oldest one asked for; valid until the second dlb_feed_ask after this. */
-const struct dlb_fed *dlb_feed_take(struct dlb_feed *f);
+/* The oldest one asked for; valid until the second dlb_feed_ask after this. *rc -1 with err: some sample could
+ * not be read; its place holds zeros, so that the step can be run and all ranks end after it together. */
+const struct dlb_fed *dlb_feed_take(struct dlb_feed *f, int *rc, struct dlb_error *err);
 
 /* ---- record.c ---- */
 enum { DLB_RECORD_SLOTS = 64, DLB_RECORD_STEPS = 4096 };

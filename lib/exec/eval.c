@@ -67,19 +67,18 @@ static int make_plan(struct dlb_eval *e, const struct dlb_job *j, struct dlb_err
 	return 0;
 }
 
-int dlb_eval_new(struct dlb_eval **out, const struct dlb_job *j, int node, const char *spec, const char *transform,
-		 struct dlb_error *err)
+int dlb_eval_new(struct dlb_eval **out, const struct dlb_job *j, int node, const struct dlb_data_choice *choice, struct dlb_error *err)
 {
 	struct dlb_eval *e = dlb_xcalloc(1, sizeof *e);
 	int64_t size[2];
 
 	e->node = node;
 	if (dlb_graph_eval(&j->graph, &e->graph, &e->op_of, &e->tensor_of, err) || dlb_graph_index(&e->graph) ||
-	    dlb_data_open(&e->data, spec, transform, false, 0, &e->graph, err))
+	    dlb_data_open(&e->data, choice, &e->graph, err))
 		goto bad;
 	e->count = dlb_data_count(e->data);
 	if (e->count == DLB_DATA_ENDLESS) {
-		dlb_fail(err, NULL, "--test-data must have an end, '%s' has none", spec);
+		dlb_fail(err, NULL, "--test-data must have an end, '%s' has none", choice->spec);
 		goto bad;
 	}
 	e->batch = j->plan.batch < e->count ? j->plan.batch : e->count;
@@ -180,10 +179,12 @@ static void count_right(const struct dlb_eval *e, int which, double *right, doub
 	}
 }
 
-int dlb_eval_run(struct dlb_eval *e, struct dlb_comm *comm, uint64_t version, double *accuracy, double *loss,
+int dlb_eval_run(struct dlb_eval *e, struct dlb_comm *comm, uint64_t version, double *accuracy, double *loss, int *who,
 		 struct dlb_error *err)
 {
 	double sum[4] = { 0.0 }, seed = 1.0;		/* right, all, loss * weight, weight */
+	struct dlb_error why;
+	int rc = 0;		/* others count on this rank's messages: what cannot be read is told at the end */
 	const struct dlb_fed fed = { .base = e->base, .seed = &seed };
 
 	for (int64_t at = 0; at < e->count;) {
@@ -193,7 +194,9 @@ int dlb_eval_run(struct dlb_eval *e, struct dlb_comm *comm, uint64_t version, do
 		double weight;
 
 		for (int i = 0; i < v->n_feed; i++)
-			dlb_data_fill(e->data, v->feed[i].tensor, 0, at + v->feed[i].first, v->feed[i].n, e->base + v->feed[i].offset);
+			if (dlb_data_fill(e->data, v->feed[i].tensor, 0, at + v->feed[i].first, v->feed[i].n, e->base + v->feed[i].offset,
+					  rc ? &why : err))
+				rc = -1;
 		if (dlb_engine_run(e->engine[which], &step, err))
 			return -1;
 		if (e->node == e->scorer) {
@@ -204,7 +207,7 @@ int dlb_eval_run(struct dlb_eval *e, struct dlb_comm *comm, uint64_t version, do
 		}
 		at += e->program[which].batch;
 	}
-	if (dlb_comm_allreduce_f64(comm, sum, 4, DLB_COMM_SUM, err))
+	if (dlb_comm_agree(comm, rc, err, who) || dlb_comm_allreduce_f64(comm, sum, 4, DLB_COMM_SUM, err))
 		return -1;
 	*accuracy = sum[1] > 0.0 ? sum[0] / sum[1] : NAN;
 	*loss = sum[3] > 0.0 ? sum[2] / sum[3] : NAN;

@@ -22,6 +22,7 @@ struct dlb_exec_options {
 	const char *init;			/* seed of fresh weights, NULL: those of the model */
 	bool shuffled, dry_run, allow_nonfinite, torch_batchnorm;
 	int64_t checkpoint_every;		/* 0: only at the end */
+	int64_t readers;			/* threads a node that decode images; 0: by the cores that are free */
 	uint64_t seed;
 	double until_loss; int64_t patience; double timeout_s;	/* NAN, 0: not asked */
 	const double *slow; int n_slow;		/* [node] factor >= 1; NULL: none */

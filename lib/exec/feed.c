@@ -9,7 +9,7 @@
 #include "exec/engine.h"
 #include "util/mem.h"
 
-struct slot { struct dlb_fed fed; int which; int64_t epoch, first; };
+struct slot { struct dlb_fed fed; int which, rc; int64_t epoch, first; struct dlb_error err; };
 
 struct dlb_feed {
 	struct dlb_data *data;
@@ -26,12 +26,17 @@ static void fill(struct dlb_feed *f, struct slot *s)
 {
 	const struct dlb_engine_program *v = dlb_engine_view(f->engine[s->which]);
 	const struct dlb_program *p = v->program;
+	struct dlb_error err;
 	double total = 0.0;
 
+	s->rc = 0;
 	for (int i = 0; i < v->n_feed; i++) {
 		const struct dlb_feed_item *x = &v->feed[i];
 
-		dlb_data_fill(f->data, x->tensor, s->epoch, s->first + x->first, x->n, s->fed.base + x->offset);
+		if (!dlb_data_fill(f->data, x->tensor, s->epoch, s->first + x->first, x->n, s->fed.base + x->offset, &err) || s->rc)
+			continue;
+		s->rc = -1;
+		s->err = err;
 	}
 	for (int m = 0; m < p->micro_batches; m++)
 		total += s->fed.seed[m] = dlb_data_counted(f->data, s->epoch, s->first + p->first[m], p->size[m]);
@@ -124,7 +129,7 @@ void dlb_feed_ask(struct dlb_feed *f, int which, int64_t epoch, int64_t first)
 	pthread_mutex_unlock(&f->lock);
 }
 
-const struct dlb_fed *dlb_feed_take(struct dlb_feed *f)
+const struct dlb_fed *dlb_feed_take(struct dlb_feed *f, int *rc, struct dlb_error *err)
 {
 	struct slot *s = &f->slot[f->taken % 2];
 
@@ -137,5 +142,8 @@ const struct dlb_fed *dlb_feed_take(struct dlb_feed *f)
 		pthread_cond_wait(&f->changed, &f->lock);
 	f->taken++;
 	pthread_mutex_unlock(&f->lock);
+	*rc = s->rc;
+	if (s->rc)
+		*err = s->err;
 	return &s->fed;
 }

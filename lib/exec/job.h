@@ -29,12 +29,12 @@ void dlb_report_conclude(struct dlb_report *r);
 
 /* ---- eval.c: loss and accuracy on test data, with the weights where they lie ---- */
 struct dlb_eval;
-int dlb_eval_new(struct dlb_eval **out, const struct dlb_job *j, int node, const char *spec, const char *transform,
-		 struct dlb_error *err);
+/* choice: of the test data, `like` the data trained on. */
+int dlb_eval_new(struct dlb_eval **out, const struct dlb_job *j, int node, const struct dlb_data_choice *choice, struct dlb_error *err);
 size_t dlb_eval_arena_bytes(const struct dlb_eval *e);
 int dlb_eval_ready(struct dlb_eval *e, struct dlb_ground *ground, struct dlb_error *err);
-/* Collective. */
-int dlb_eval_run(struct dlb_eval *e, struct dlb_comm *comm, uint64_t version, double *accuracy, double *loss,
+/* Collective. A sample that cannot be read ends it on all ranks; *who: on which. */
+int dlb_eval_run(struct dlb_eval *e, struct dlb_comm *comm, uint64_t version, double *accuracy, double *loss, int *who,
 		 struct dlb_error *err);
 void dlb_eval_free(struct dlb_eval *e);
 #endif

@@ -65,13 +65,14 @@ static int fill_inputs(struct bench *b, const struct dlb_graph *g, struct dlb_er
 {
 	const struct dlb_engine_program *v = dlb_engine_view(b->engine);
 
-	if (dlb_data_open(&b->data, "random", NULL, false, 1, g, err))
+	if (dlb_data_open(&b->data, &(struct dlb_data_choice){ .spec = "random", .seed = 1 }, g, err))
 		return -1;
 	b->fed.base = dlb_xcalloc(v->feed_bytes + 64, 1);
 	b->fed.seed = dlb_xcalloc(1, sizeof(double));
 	b->fed.seed[0] = 1.0;
 	for (int i = 0; i < v->n_feed; i++)
-		dlb_data_fill(b->data, v->feed[i].tensor, 0, v->feed[i].first, v->feed[i].n, b->fed.base + v->feed[i].offset);
+		if (dlb_data_fill(b->data, v->feed[i].tensor, 0, v->feed[i].first, v->feed[i].n, b->fed.base + v->feed[i].offset, err))
+			return -1;
 	return 0;
 }
 

@@ -13,6 +13,7 @@
 #include "exec/job.h"
 #include "model/weights.h"
 #include "util/clock.h"
+#include "util/cores.h"
 #include "util/hash.h"
 #include "util/mem.h"
 #include "util/stats.h"
@@ -149,20 +150,42 @@ static int open_engines(struct run *r, struct dlb_error *err)
 	return dlb_feed_new(&r->feed, r->data, r->engine, r->n_engines, err);
 }
 
+/* Threads that decode images on this rank: what was asked for, or its share of the cores that no node computes on. */
+static int readers(const struct run *r)
+{
+	const struct dlb_cluster *c = &r->job.cluster;
+	const char *host = c->node[r->rank].host;
+	int64_t free_cores = dlb_cores(), ranks = 0;
+
+	if (r->o->readers > 0)
+		return (int)r->o->readers;
+	for (int i = 0; i < c->n_nodes; i++) {
+		if (host && c->node[i].host && strcmp(host, c->node[i].host))
+			continue;
+		free_cores -= c->kind[c->node[i].kind].threads;
+		ranks++;
+	}
+	free_cores /= ranks ? ranks : 1;
+	return free_cores < 1 ? 1 : free_cores > 16 ? 16 : (int)free_cores;
+}
+
 static int open_data(struct run *r, struct dlb_error *err)
 {
 	const struct dlb_exec_options *o = r->o;
+	struct dlb_data_choice choice = { .spec = o->data, .transform = o->transform, .shuffled = o->shuffled, .seed = o->seed,
+					  .readers = readers(r) };
 
 	if (!o->data)
 		return dlb_hint((dlb_fail(err, NULL, "no data to train on"), err), "give --data; --data random feeds any model");
-	if (dlb_data_open(&r->data, o->data, o->transform, o->shuffled, o->seed, &r->job.graph, err))
+	if (dlb_data_open(&r->data, &choice, &r->job.graph, err))
 		return -1;
 	r->count = dlb_data_count(r->data);
 	if (r->count == DLB_DATA_ENDLESS && o->epochs >= 0)
 		return dlb_fail(err, NULL, "--epochs: data '%s' have no end; say --steps", o->data);
-	if (o->test_data)
-		return dlb_eval_new(&r->eval, &r->job, r->rank, o->test_data, o->transform, err);
-	return 0;
+	choice.spec = o->test_data;
+	choice.shuffled = false;
+	choice.like = r->data;
+	return o->test_data ? dlb_eval_new(&r->eval, &r->job, r->rank, &choice, err) : 0;
 }
 
 static void find_limits(struct run *r)
@@ -323,15 +346,17 @@ static const char *converged(struct run *r, double loss)
 }
 
 /* The end of a step: the loss and whether to stop, equal on all ranks. */
-static int step_end(struct run *r, struct dlb_engine *e, const double *seed, double *loss, bool *stop, struct dlb_error *err)
+static int step_end(struct run *r, struct dlb_engine *e, const double *seed, int unread, double *loss, bool *stop, bool *failed,
+		    struct dlb_error *err)
 {
-	double x[2] = { dlb_engine_loss(e, seed), r->o->stop && *r->o->stop ? 1.0 : 0.0 }, start_s = dlb_clock_s();
+	double x[3] = { dlb_engine_loss(e, seed), r->o->stop && *r->o->stop ? 1.0 : 0.0, unread ? 1.0 : 0.0 }, start_s = dlb_clock_s();
 
-	if (dlb_comm_allreduce_f64(r->comm, x, 2, DLB_COMM_SUM, err))
+	if (dlb_comm_allreduce_f64(r->comm, x, 3, DLB_COMM_SUM, err))
 		return -1;
 	dlb_engine_view(e)->times.waits_s[DLB_WAIT_COLLECTIVE] += dlb_clock_s() - start_s;
 	*loss = x[0];
 	*stop = x[1] > 0.0;
+	*failed = x[2] > 0.0;
 	return 0;
 }
 
@@ -369,7 +394,7 @@ static int64_t total_steps(const struct run *r)
 	return 0;
 }
 
-static int train(struct run *r, struct dlb_error *err)
+static int train(struct run *r, int *who, struct dlb_error *err)
 {
 	bool has_loss = r->job.graph.loss >= 0;
 	int64_t full_steps = 0, total = total_steps(r);
@@ -383,17 +408,23 @@ static int train(struct run *r, struct dlb_error *err)
 	while (!r->stopped) {
 		int which = engine_for(r, batch_at(r, &r->at));
 		struct dlb_engine *e = r->engine[which];
-		const struct dlb_fed *fed = dlb_feed_take(r->feed);
+		struct dlb_error why = { .what = "" };
+		int unread;
+		const struct dlb_fed *fed = dlb_feed_take(r->feed, &unread, &why);
 		const struct dlb_step step = { .step = r->at.step, .seed = r->o->seed, .version = (uint64_t)r->at.step + 1, .fed = fed };
 		struct dlb_progress_state next = r->at;
 		double loss, now_s;
-		bool stop;
+		bool stop, failed;
 
 		advance(r, &next);
 		if (!limit_reached(r, &next))
 			ask(r, &next);
-		if (dlb_engine_run(e, &step, err) || step_end(r, e, fed->seed, &loss, &stop, err))
+		if (dlb_engine_run(e, &step, err) || step_end(r, e, fed->seed, unread, &loss, &stop, &failed, err))
 			return -1;
+		if (failed) {
+			*err = why;
+			return dlb_comm_agree(r->comm, unread, err, who);
+		}
 		now_s = dlb_clock_s();
 		dlb_engine_view(e)->times.step_s = now_s - before_s;
 		before_s = now_s;
@@ -611,7 +642,7 @@ static int make_report(struct run *r, struct dlb_report *report, struct dlb_erro
 }
 
 /* What is left to do when training has ended well. */
-static int finish(struct run *r, struct dlb_report *report, struct dlb_error *err)
+static int finish(struct run *r, struct dlb_report *report, int *who, struct dlb_error *err)
 {
 	const struct dlb_exec_options *o = r->o;
 
@@ -619,7 +650,7 @@ static int finish(struct run *r, struct dlb_report *report, struct dlb_error *er
 		return -1;
 	if (make_report(r, report, err))
 		return -1;
-	if (r->eval && dlb_eval_run(r->eval, r->comm, (uint64_t)r->at.step + 1, &report->accuracy, &report->test_loss, err))
+	if (r->eval && dlb_eval_run(r->eval, r->comm, (uint64_t)r->at.step + 1, &report->accuracy, &report->test_loss, who, err))
 		return -1;
 	if (o->save && dlb_weights_save(o->save, r->comm, &r->state, err))
 		return -1;
@@ -644,9 +675,9 @@ int dlb_exec_run(struct dlb_comm *comm, const struct dlb_doc *doc, const struct 
 	r->checkpoint.lock = -1;
 	rc = open_run(r, doc, who, err);
 	if (!rc)
-		rc = train(r, err);
+		rc = train(r, who, err);
 	if (!rc)
-		rc = finish(r, report, err);
+		rc = finish(r, report, who, err);
 	close_run(r);
 	free(r);
 	return rc;

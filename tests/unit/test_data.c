@@ -75,6 +75,8 @@ static void test_transform(void)
 	static const unsigned char pixel[4] = { 0, 255, 51, 102 };
 	static const char *const bad[] = { "scale", "scale=", "scale=x", "scale=1/0", "pad=-1", "pad=1,", "channels=0", "blur=3",
 					   "normalise=1", "normalise=1/0", "normalise=1:2/1", "scale=1/255pad=1", ",", "=" };
+	const struct dlb_image image = { .bytes = true, .c = 1, .h = 2, .w = 2, .p = (void *)(uintptr_t)pixel };
+	struct dlb_scratch scratch = { .cap = { 0 } };
 	struct dlb_transform t;
 	struct dlb_error err;
 	float out[2 * 16];
@@ -82,7 +84,7 @@ static void test_transform(void)
 	assert(dlb_transform_parse("scale=1/255,pad=1,normalise=0.5/0.25,channels=2", &t, &err) == 0);
 	assert(dlb_transform_bind(&t, 1, 2, 2, &err) == 0);
 	assert(t.out_c == 2 && t.out_h == 4 && t.out_w == 4);
-	dlb_transform_apply(&t, DLB_U8, pixel, out);
+	assert(dlb_transform_apply(&t, &image, NULL, &scratch, out, &err) == 0);
 	for (int c = 0; c < 2; c++) {
 		assert(out[16 * c] == -2.0f && out[16 * c + 15] == -2.0f);		/* padding, normalised */
 		assert(out[16 * c + 5] == -2.0f && out[16 * c + 6] == 2.0f);		/* 0 and 255 */
@@ -93,6 +95,7 @@ static void test_transform(void)
 		assert(dlb_transform_parse(bad[i], &t, &err) == -1);
 	assert(dlb_transform_parse("channels=3", &t, &err) == 0 && dlb_transform_bind(&t, 2, 2, 2, &err) == -1);
 	dlb_transform_release(&t);
+	dlb_scratch_release(&scratch);
 }
 
 static void test_digits(void)
@@ -105,10 +108,10 @@ static void test_digits(void)
 	double sum = 0;
 
 	make_graph(&g, (int64_t[]){ 1, 8, 8 }, 4, DLB_F32, 1, 10);
-	assert(dlb_data_open(&d, "digits", "scale=1/16", false, 1, &g, &err) == 0);
+	assert(dlb_data_open(&d, &(struct dlb_data_choice){ .spec = "digits", .transform = "scale=1/16", .seed = 1 }, &g, &err) == 0);
 	assert(dlb_data_count(d) == 1797);
-	dlb_data_fill(d, 0, 0, 0, 1797, x);
-	dlb_data_fill(d, 1, 0, 0, 1797, label);
+	assert(dlb_data_fill(d, 0, 0, 0, 1797, x, &err) == 0);
+	assert(dlb_data_fill(d, 1, 0, 0, 1797, label, &err) == 0);
 	for (int i = 0; i < 1797; i++)
 		counts[label[i]]++;
 	for (int i = 0; i < 10; i++)
@@ -119,19 +122,19 @@ static void test_digits(void)
 	assert(dlb_data_counted(d, 0, 5, 7) == 7);
 
 	/* Shuffled: every sample once an epoch, another order in the next, the same again when asked again. */
-	assert(dlb_data_open(&e, "digits:test", NULL, true, 7, &g, &err) == 0 && dlb_data_count(e) == 360);
-	dlb_data_fill(e, 1, 3, 0, 360, label);
+	assert(dlb_data_open(&e, &(struct dlb_data_choice){ .spec = "digits:test", .shuffled = true, .seed = 7 }, &g, &err) == 0 && dlb_data_count(e) == 360);
+	assert(dlb_data_fill(e, 1, 3, 0, 360, label, &err) == 0);
 	memset(counts, 0, sizeof counts);
 	for (int i = 0; i < 360; i++)
 		counts[label[i]]++;
 	for (int i = 0; i < 10; i++)
 		assert(counts[i] > 25 && counts[i] < 45);
 	int64_t again[360], other[360];
-	dlb_data_fill(e, 1, 4, 0, 360, other);
-	dlb_data_fill(e, 1, 5, 0, 1, again);
-	dlb_data_fill(e, 1, 3, 100, 260, again + 100);
+	assert(dlb_data_fill(e, 1, 4, 0, 360, other, &err) == 0);
+	assert(dlb_data_fill(e, 1, 5, 0, 1, again, &err) == 0);
+	assert(dlb_data_fill(e, 1, 3, 100, 260, again + 100, &err) == 0);
 	assert(!memcmp(again + 100, label + 100, 260 * sizeof *label) && memcmp(other, label, sizeof other));
-	dlb_data_fill(e, 0, 3, 10, 2, half);
+	assert(dlb_data_fill(e, 0, 3, 10, 2, half, &err) == 0);
 	assert(half[0] >= 0 && half[0] <= 16);
 	dlb_data_close(d);
 	dlb_data_close(e);
@@ -140,18 +143,18 @@ static void test_digits(void)
 
 	/* What does not fit is refused, with the cure where there is one. */
 	make_graph(&g, (int64_t[]){ 1, 12, 12 }, 4, DLB_F32, 1, 10);
-	assert(dlb_data_open(&d, "digits", NULL, false, 1, &g, &err) == -1 && strstr(err.hint, "pad=2"));
+	assert(dlb_data_open(&d, &(struct dlb_data_choice){ .spec = "digits", .seed = 1 }, &g, &err) == -1 && strstr(err.hint, "pad=2"));
 	dlb_graph_release(&g);
 	make_graph(&g, (int64_t[]){ 64 }, 2, DLB_F64, 1, 10);
-	assert(dlb_data_open(&d, "digits", NULL, false, 1, &g, &err) == 0);
+	assert(dlb_data_open(&d, &(struct dlb_data_choice){ .spec = "digits", .seed = 1 }, &g, &err) == 0);
 	double wide[64];
-	dlb_data_fill(d, 0, 0, 0, 1, wide);
+	assert(dlb_data_fill(d, 0, 0, 0, 1, wide, &err) == 0);
 	assert(wide[2] == 5.0);
 	dlb_data_close(d);
 	dlb_graph_release(&g);
 	make_graph(&g, (int64_t[]){ 64 }, 2, DLB_F32, 1, 9);
-	assert(dlb_data_open(&d, "digits", NULL, false, 1, &g, &err) == -1 && strstr(err.what, "label 9"));
-	assert(dlb_data_open(&d, "digit", NULL, false, 1, &g, &err) == -1 && strstr(err.hint, "digits"));
+	assert(dlb_data_open(&d, &(struct dlb_data_choice){ .spec = "digits", .seed = 1 }, &g, &err) == -1 && strstr(err.what, "label 9"));
+	assert(dlb_data_open(&d, &(struct dlb_data_choice){ .spec = "digit", .seed = 1 }, &g, &err) == -1 && strstr(err.hint, "digits"));
 	dlb_graph_release(&g);
 }
 
@@ -169,16 +172,16 @@ static void test_tokens(void)
 	close(fd);
 	snprintf(spec, sizeof spec, "tokens:%s", path);
 	make_graph(&g, (int64_t[]){ 3 }, 2, DLB_I64, 2, 5);
-	assert(dlb_data_open(&d, spec, NULL, false, 1, &g, &err) == 0 && dlb_data_count(d) == 2);
-	dlb_data_fill(d, 0, 0, 0, 2, x);
-	dlb_data_fill(d, 1, 0, 0, 2, y);
+	assert(dlb_data_open(&d, &(struct dlb_data_choice){ .spec = spec, .seed = 1 }, &g, &err) == 0 && dlb_data_count(d) == 2);
+	assert(dlb_data_fill(d, 0, 0, 0, 2, x, &err) == 0);
+	assert(dlb_data_fill(d, 1, 0, 0, 2, y, &err) == 0);
 	/* sorted: \n a b c d = 0..4; sample i starts at 3 i */
 	static const int64_t want_x[] = { 3, 1, 2, 2, 1, 3 }, want_y[] = { 1, 2, 2, 1, 3, 0 };
 	assert(!memcmp(x, want_x, sizeof x) && !memcmp(y, want_y, sizeof y));
 	assert(dlb_data_counted(d, 0, 0, 2) == 6);
 	dlb_data_close(d);
 	g.tensor[0].bound = 4;
-	assert(dlb_data_open(&d, spec, NULL, false, 1, &g, &err) == -1);
+	assert(dlb_data_open(&d, &(struct dlb_data_choice){ .spec = spec, .seed = 1 }, &g, &err) == -1);
 	dlb_graph_release(&g);
 	unlink(path);
 }
@@ -195,16 +198,16 @@ static void test_random(void)
 
 	make_graph(&g, (int64_t[]){ 5 }, 2, DLB_F32, 1, 7);
 	g.tensor[0].bound = 0;
-	assert(dlb_data_open(&d, "random", NULL, true, 3, &g, &err) == 0 && dlb_data_count(d) == DLB_DATA_ENDLESS);
-	dlb_data_fill(d, 0, 0, 0, 1000, x);
-	dlb_data_fill(d, 0, 0, 100, 10, part);
+	assert(dlb_data_open(&d, &(struct dlb_data_choice){ .spec = "random", .shuffled = true, .seed = 3 }, &g, &err) == 0 && dlb_data_count(d) == DLB_DATA_ENDLESS);
+	assert(dlb_data_fill(d, 0, 0, 0, 1000, x, &err) == 0);
+	assert(dlb_data_fill(d, 0, 0, 100, 10, part, &err) == 0);
 	assert(!memcmp(part, x + 500, sizeof part));		/* by index alone */
 	for (int i = 0; i < 5000; i++) {
 		sum += x[i];
 		square += (double)x[i] * x[i];
 	}
 	assert(fabs(sum / 5000) < 0.06 && fabs(square / 5000 - 1) < 0.1);
-	dlb_data_fill(d, 1, 0, 0, 1000, y);
+	assert(dlb_data_fill(d, 1, 0, 0, 1000, y, &err) == 0);
 	for (int i = 0; i < 1000; i++) {
 		assert(y[i] >= 0 && y[i] < 7);
 		seen[y[i]]++;

@@ -1,0 +1,117 @@
+/* JPEG through libjpeg-turbo (libjpeg's interface: it tells where it stands in the file). Decoded with its defaults,
+ * exact integer DCT and smooth upsampling, as Pillow does. What libjpeg would patch up with a warning (a file that
+ * ends early, broken codes) is refused; stray bytes between markers are not. EXIF's orientation is not followed. */
+#include <setjmp.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <jpeglib.h>
+#include <jerror.h>
+#include "data/source.h"
+#include "util/mem.h"
+
+enum { MAX_SCANS = 200 };	/* of a progressive image: each costs a pass over all of it */
+
+struct decoder {
+	struct jpeg_decompress_struct j;
+	struct jpeg_error_mgr errors;
+	struct jpeg_progress_mgr progress;
+	jmp_buf out;
+	char text[JMSG_LENGTH_MAX];
+};
+
+static void fail(j_common_ptr j)
+{
+	struct decoder *d = j->client_data;
+
+	j->err->format_message(j, d->text);
+	longjmp(d->out, 1);
+}
+
+static void message(j_common_ptr j, int level)
+{
+	static const int harmless[] = { JWRN_EXTRANEOUS_DATA, JWRN_JFIF_MAJOR, JWRN_ADOBE_XFORM, JWRN_TOO_MUCH_DATA, JWRN_BOGUS_ICC };
+
+	if (level >= 0)
+		return;
+	for (size_t i = 0; i < sizeof harmless / sizeof *harmless; i++)
+		if (j->err->msg_code == harmless[i])
+			return;
+	fail(j);
+}
+
+static void scans(j_common_ptr j)
+{
+	struct decoder *d = j->client_data;
+
+	if (d->j.input_scan_number <= MAX_SCANS)
+		return;
+	snprintf(d->text, sizeof d->text, "more than %d scans", MAX_SCANS);
+	longjmp(d->out, 1);
+}
+
+static void quiet(j_common_ptr j)
+{
+	(void)j;
+}
+
+/* The header, and what it promises. */
+static int begin(struct decoder *d, int64_t max_pixels)
+{
+	jpeg_read_header(&d->j, TRUE);
+	if ((int64_t)d->j.image_width * d->j.image_height > max_pixels)
+		snprintf(d->text, sizeof d->text, "an image of %ux%u pixels; %lld in all are read", d->j.image_width, d->j.image_height,
+			 (long long)max_pixels);
+	else if (d->j.jpeg_color_space == JCS_CMYK || d->j.jpeg_color_space == JCS_YCCK)
+		snprintf(d->text, sizeof d->text, "a CMYK image; convert it to RGB");
+	else if (d->j.num_components != 1 && d->j.num_components != 3)
+		snprintf(d->text, sizeof d->text, "an image of %d components", d->j.num_components);
+	else
+		return 0;
+	return -1;
+}
+
+int dlb_jpeg_decode(const unsigned char *p, size_t n, int64_t max_pixels, struct dlb_scratch *s, struct dlb_image *x,
+		    size_t *at, struct dlb_error *err)
+{
+	struct decoder *d = dlb_xcalloc(1, sizeof *d);	/* on the heap: it outlives longjmp */
+	size_t row;
+
+	d->j.err = jpeg_std_error(&d->errors);
+	d->j.client_data = d;
+	d->errors.error_exit = fail;
+	d->errors.emit_message = message;
+	d->errors.output_message = quiet;
+	d->progress.progress_monitor = scans;
+	if (setjmp(d->out))
+		goto bad;
+	jpeg_create_decompress(&d->j);
+	d->j.progress = &d->progress;
+	jpeg_mem_src(&d->j, p, (unsigned long)n);
+	if (begin(d, max_pixels))
+		goto bad;
+	d->j.out_color_space = d->j.num_components == 1 ? JCS_GRAYSCALE : JCS_RGB;
+	jpeg_start_decompress(&d->j);
+	x->c = d->j.output_components;
+	x->h = d->j.output_height;
+	x->w = d->j.output_width;
+	row = (size_t)(x->c * x->w);
+	x->p = dlb_scratch(s, DLB_SCRATCH_ROWS, row * (size_t)x->h);
+	while (d->j.output_scanline < d->j.output_height) {
+		JSAMPROW to = (unsigned char *)x->p + row * d->j.output_scanline;
+
+		jpeg_read_scanlines(&d->j, &to, 1);
+	}
+	jpeg_finish_decompress(&d->j);
+	jpeg_destroy_decompress(&d->j);
+	free(d);
+	return 0;
+bad:
+	/* At the end of the input libjpeg reads two bytes of its own: then the source stands at the file's end. */
+	*at = n;
+	if (d->j.src && d->j.src->next_input_byte >= p && d->j.src->next_input_byte <= p + n)
+		*at = (size_t)(d->j.src->next_input_byte - p);
+	jpeg_destroy_decompress(&d->j);
+	dlb_fail(err, NULL, "%s%s", *at == n ? "truncated: " : "", d->text);
+	free(d);
+	return -1;
+}
