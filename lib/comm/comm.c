@@ -164,14 +164,43 @@ void dlb_comm_abort(struct dlb_comm *c, int status)
 	_exit(status);
 }
 
-/* Waits for *q; `peer` -1: a collective called `what`. */
-static int wait_for(struct dlb_comm *c, MPI_Request *q, int peer, const char *what, struct dlb_error *err)
+int dlb_comm_idle(struct dlb_comm *c, struct dlb_idle *i, int peer, const char *what, struct dlb_error *err)
 {
-	double start_s = 0.0;
+	unsigned n = ++i->n;
 
 	if (c->broken)
 		return fault(c, err);
-	for (unsigned n = 1;; n++) {
+	if (c->crowded) {
+		if (n < 32)
+			sched_yield();
+		else
+			dlb_sleep_s(20e-6);
+	} else if (n > 256) {
+		sched_yield();		/* costs little when nobody else wants the core */
+	}
+	if (n % 16)
+		return 0;
+	if (i->since_s == 0.0)
+		i->since_s = dlb_clock_s();
+	if (c->timeout_s <= 0 || dlb_clock_s() - i->since_s <= c->timeout_s)
+		return 0;
+	if (peer >= 0)
+		dlb_fail(&c->fault, NULL, "lost rank %d: nothing heard for %g s", peer, c->timeout_s);
+	else
+		dlb_fail(&c->fault, NULL, "lost a rank: %s not complete after %g s", what, c->timeout_s);
+	dlb_hint(&c->fault, "a longer --timeout helps when a node is only slow");
+	c->broken = true;
+	return fault(c, err);
+}
+
+/* Waits for *q; `peer` -1: a collective called `what`. */
+static int wait_for(struct dlb_comm *c, MPI_Request *q, int peer, const char *what, struct dlb_error *err)
+{
+	struct dlb_idle idle = { 0 };
+
+	if (c->broken)
+		return fault(c, err);
+	for (;;) {
 		int done = 0, rc = MPI_Test(q, &done, MPI_STATUS_IGNORE);
 
 		if (rc != MPI_SUCCESS) {
@@ -180,27 +209,8 @@ static int wait_for(struct dlb_comm *c, MPI_Request *q, int peer, const char *wh
 		}
 		if (done)
 			return 0;
-		if (c->crowded) {
-			if (n < 32)
-				sched_yield();
-			else
-				dlb_sleep_s(20e-6);
-		} else if (n > 256) {
-			sched_yield();		/* costs little when nobody else wants the core */
-		}
-		if (n % 16)
-			continue;
-		if (start_s == 0.0)
-			start_s = dlb_clock_s();
-		if (c->timeout_s > 0 && dlb_clock_s() - start_s > c->timeout_s) {
-			if (peer >= 0)
-				dlb_fail(&c->fault, NULL, "lost rank %d: nothing heard for %g s", peer, c->timeout_s);
-			else
-				dlb_fail(&c->fault, NULL, "lost a rank: %s not complete after %g s", what, c->timeout_s);
-			dlb_hint(&c->fault, "a longer --timeout helps when a node is only slow");
-			c->broken = true;
-			return fault(c, err);
-		}
+		if (dlb_comm_idle(c, &idle, peer, what, err))
+			return -1;
 	}
 }
 

@@ -28,6 +28,10 @@ void dlb_comm_isend(struct dlb_comm *c, const void *p, size_t bytes, int peer, i
 void dlb_comm_irecv(struct dlb_comm *c, void *p, size_t bytes, int peer, int tag, struct dlb_request *r);
 bool dlb_comm_test(struct dlb_comm *c, struct dlb_request *r);	/* true: done (or never started) */
 int dlb_comm_wait(struct dlb_comm *c, struct dlb_request *r, struct dlb_error *err);
+/* For loops that poll on their own: called each time that nothing has moved, it offers the core to others, and
+ * fails when nothing has moved for timeout_s. Start from zero, and again whenever something moved. */
+struct dlb_idle { unsigned n; double since_s; };
+int dlb_comm_idle(struct dlb_comm *c, struct dlb_idle *i, int peer, const char *what, struct dlb_error *err);
 int dlb_comm_bcast(struct dlb_comm *c, void *p, size_t bytes, int root, struct dlb_error *err);
 int dlb_comm_barrier(struct dlb_comm *c, struct dlb_error *err);
 enum dlb_comm_op { DLB_COMM_SUM, DLB_COMM_MAX, DLB_COMM_MIN };
