@@ -49,6 +49,13 @@ static int open_store(struct store *s, const char *path, const char *sha256, str
 	return 0;
 }
 
+/* After take: what lies in the model that was read stays, and is g's. */
+static void keep(struct store *s, struct dlb_graph *g)
+{
+	dlb_arena_give(&s->onnx.arena, &g->arena);
+	close_store(s);
+}
+
 /* 1: there, 0: not there. */
 static int look_up(const struct store *s, const char *name, struct dlb_desc *d, const void **data)
 {
@@ -84,6 +91,11 @@ static int take(struct dlb_graph *g, struct dlb_tensor *t, const struct store *s
 		return dlb_fail(err, s->path, "tensor '%s' is %s where the graph needs %s", t->name,
 				dlb_desc_str(&have, a, sizeof a),
 				want.n_dims < 0 ? "?" : dlb_desc_str(&want, b, sizeof b));
+	if (have.dtype == t->dtype && !s->is_st) {	/* used where it lies: the graph gets the arena (keep) */
+		t->data = from;
+		t->is_fill = false;
+		return 0;
+	}
 	const int64_t count = dlb_desc_count(&have);
 	void *to = dlb_arena_array(&g->arena, count ? (size_t)count : 1, dlb_dtype_bytes(t->dtype));
 	if (have.dtype == t->dtype)
@@ -126,7 +138,7 @@ static int load_own(struct dlb_graph *g, bool constants_only, struct dlb_error *
 	for (int i = 0; i < g->n_tensors && !rc; i++)
 		if (wanted(&g->tensor[i], constants_only))
 			rc = take(g, &g->tensor[i], &s, err);
-	close_store(&s);
+	keep(&s, g);
 	return rc;
 }
 
@@ -146,7 +158,7 @@ int dlb_graph_load_weights(struct dlb_graph *g, const char *path, struct dlb_err
 		for (int i = 0; i < g->n_tensors && !rc; i++)
 			if (is_state(&g->tensor[i]))
 				rc = take(g, &g->tensor[i], &s, err);
-		close_store(&s);
+		keep(&s, g);
 	}
 	return rc ? rc : load_own(g, false, err);
 }

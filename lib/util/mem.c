@@ -179,3 +179,15 @@ void dlb_arena_release(struct dlb_arena *a)
 	a->head = NULL;
 	a->used_bytes = 0;
 }
+
+void dlb_arena_give(struct dlb_arena *from, struct dlb_arena *to)
+{
+	struct dlb_arena_block **last = &to->head;
+
+	while (*last)
+		last = &(*last)->next;
+	*last = from->head;
+	to->used_bytes += from->used_bytes;
+	from->head = NULL;
+	from->used_bytes = 0;
+}

@@ -13,6 +13,7 @@ void *dlb_arena_array(struct dlb_arena *a, size_t n, size_t size);	/* overflow: 
 char *dlb_arena_strdup(struct dlb_arena *a, const char *s);
 char *dlb_arena_printf(struct dlb_arena *a, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 void dlb_arena_release(struct dlb_arena *a);
+void dlb_arena_give(struct dlb_arena *from, struct dlb_arena *to);	/* all that `from` owns is `to`'s from now on */
 
 void *dlb_xmalloc(size_t bytes);
 void *dlb_xcalloc(size_t n, size_t size);

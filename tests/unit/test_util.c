@@ -114,6 +114,13 @@ static void test_arena(void)
 	memset(dlb_arena_array(&a, 1 << 20, 3), 1, 3 << 20);
 	text = dlb_arena_printf(&a, "%d ops on '%s'", 17, "h0");
 	assert(!strcmp(first, "first") && !strcmp(text, "17 ops on 'h0'"));
+	struct dlb_arena b = { 0 };
+	size_t used = a.used_bytes;
+	assert(dlb_arena_alloc(&b, 100) && b.used_bytes == 112);
+	dlb_arena_give(&a, &b);
+	assert(!a.head && !a.used_bytes && b.used_bytes == used + 112);
+	assert(!strcmp(first, "first") && !strcmp(text, "17 ops on 'h0'") && dlb_arena_alloc(&b, 1 << 20));
+	dlb_arena_release(&b);
 	dlb_arena_release(&a);
 	dlb_arena_release(&a);
 	dlb_arena_release(NULL);
