@@ -452,7 +452,7 @@ static void lay_out(struct compiler *c)
 	}
 	for (int node = 0; node < c->p->n_nodes; node++) {
 		struct dlb_node_program *np = &c->out->node[node];
-		np->arena_bytes = dlb_memory_plan(np->place, np->n_places, np->n_instr, &np->bound_bytes);
+		np->arena_bytes = dlb_memory_plan(np->place, np->n_places, np->n_instr, c->p->draft, &np->bound_bytes);
 	}
 	for (int i = 0; i < c->inst_start[g->n_tensors]; i++) {
 		for (int m = 0; m < c->M; m++) {

@@ -44,9 +44,10 @@ void dlb_heap_push(struct dlb_heap *h, double key, int id);
 struct dlb_heap_item dlb_heap_pop(struct dlb_heap *h);
 void dlb_heap_release(struct dlb_heap *h);
 
-/* Offsets for places by best fit in program order (memory.c). Places with offset SIZE_MAX are views and are
- * left alone. Returns the arena's size; *bound: the most bytes alive at any time. */
-size_t dlb_memory_plan(struct dlb_place *place, int n, int n_instr, size_t *bound);
+/* Offsets for places (memory.c says how). Places with offset SIZE_MAX share another's and are left alone. draft: best
+ * fit in program order, nothing better is looked for. Returns the arena's size; *bound: the most bytes alive at any
+ * time. */
+size_t dlb_memory_plan(struct dlb_place *place, int n, int n_instr, bool draft, size_t *bound);
 #define DLB_PLACE_ALIGN 64
 static inline size_t dlb_place_bytes(size_t bytes)
 {

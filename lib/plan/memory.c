@@ -1,13 +1,34 @@
 /* Arena offsets: where each (tensor, micro-batch) lies while it is alive.
  *
- * The lifetimes are known before the step, so this is dynamic storage allocation with all requests in hand.
- * Places are given out in program order from a list of free blocks, the smallest that is large enough (best
- * fit); neighbours are joined when freed. Program order follows time, a pipeline's places come and go in
- * like sizes, and so the arena ends close to the bound (the most bytes alive at once), which is recorded
- * beside it. */
+ * The lifetimes are known before the step, so this is offline dynamic storage allocation: rectangles of fixed
+ * position in time are packed into a strip of the least height, which is NP-hard (Garey and Johnson, SR2). No
+ * packing is lower than the bound, the most bytes alive at once; one that comes within DLB_MEMORY_GOOD of it is
+ * not improved. What is tried, cheapest first, keeping the lowest:
+ *
+ *   program order   places are given out as the program runs, from a list of free blocks, the smallest that is
+ *                   large enough. All that a draft does.
+ *   by order        places one after the other, each at the lowest offset where it meets none of those already
+ *                   there: the largest first, the largest in bytes x time first, the longest-lived first.
+ *   squeaky wheel   the best of these orders again under a lower ceiling. A place that does not fit below it is
+ *                   moved forward in the order to a random earlier turn (mostly a near one), and what came
+ *                   after that turn is placed again (Joslin and Clements, "Squeaky wheel" optimization, JAIR 10,
+ *                   1999). When all fit the ceiling is lowered; when nothing has helped for long, the search
+ *                   starts from the best order with some places exchanged. The generator's seed is fixed and
+ *                   effort is counted in comparisons, not seconds, so that the same program gets the same
+ *                   offsets everywhere.
+ *
+ * A place is compared with those whose lifetimes meet its own, in order of offset. Most live shortly; a program's
+ * time is cut into slots, and whatever is no longer than one is compared only with what lives in its slot or the
+ * next. */
 #include <stdlib.h>
 #include <string.h>
 #include "plan/flow.h"
+
+#define DLB_MEMORY_GOOD 0.02		/* above the bound: good enough */
+#define DLB_MEMORY_POOR 0.05		/* above this more effort is spent */
+enum { EFFORT = 5000000, MORE_EFFORT = 50000000, PATIENCE = 10000, MAX_SLOTS = 8 };	/* efforts: comparisons */
+
+/* ---- program order ---- */
 
 struct blocks { struct block { size_t offset, bytes; } *at; int n, cap; };	/* sorted by offset, none touch */
 
@@ -79,7 +100,7 @@ static void bucket(const struct dlb_place *place, int n, int n_instr, bool last,
 		by[start[(last ? place[i].last : place[i].first) + 1]++] = i;
 }
 
-size_t dlb_memory_plan(struct dlb_place *place, int n, int n_instr, size_t *bound)
+static size_t in_program_order(struct dlb_place *place, int n, int n_instr, size_t *bound)
 {
 	struct blocks b = { 0 };
 	size_t end = 0, live = 0;
@@ -112,4 +133,274 @@ size_t dlb_memory_plan(struct dlb_place *place, int n, int n_instr, size_t *boun
 	free(by_first);
 	free(by_last);
 	return end;
+}
+
+/* ---- by order ---- */
+
+struct piece { size_t bytes, offset; int first, last, slot[2]; };	/* slots it is kept in: [0] to [1] */
+struct spot { size_t offset, end; int first, last, piece; };
+struct shelf { struct spot *spot; int n, cap; };		/* sorted by offset */
+struct packing {
+	struct piece *piece; int n;
+	int *order, *best;					/* pieces by turn: now, and of the lowest packing */
+	struct shelf all, slot[MAX_SLOTS];
+	int n_slots, slot_instrs;				/* slot s: instructions from s * slot_instrs, twice as many */
+	int64_t effort;
+	uint64_t random;
+};
+
+static uint64_t draw(struct packing *k)				/* xorshift64 (Marsaglia, 2003) */
+{
+	k->random ^= k->random << 13;
+	k->random ^= k->random >> 7;
+	k->random ^= k->random << 17;
+	return k->random;
+}
+
+/* The first spot of the shelf at or after offset. */
+static int seek(const struct shelf *s, size_t offset)
+{
+	int lo = 0, hi = s->n;
+	while (lo < hi) {
+		int mid = (lo + hi) / 2;
+		if (s->spot[mid].offset < offset)
+			lo = mid + 1;
+		else
+			hi = mid;
+	}
+	return lo;
+}
+
+static void shelve(struct packing *k, struct shelf *s, const struct piece *p)
+{
+	int at = seek(s, p->offset);
+	DLB_GROW(s->spot, s->n, s->cap);
+	memmove(s->spot + at + 1, s->spot + at, (size_t)(s->n - at) * sizeof *s->spot);
+	s->spot[at] = (struct spot){ p->offset, p->offset + p->bytes, p->first, p->last, (int)(p - k->piece) };
+	k->effort += (s->n - at) / 8 + 2;
+	s->n++;
+}
+
+static void unshelve(struct packing *k, struct shelf *s, const struct piece *p)
+{
+	int at = seek(s, p->offset);
+	while (s->spot[at].piece != (int)(p - k->piece))
+		at++;
+	s->n--;
+	memmove(s->spot + at, s->spot + at + 1, (size_t)(s->n - at) * sizeof *s->spot);
+	k->effort += (s->n - at) / 8 + 2;
+}
+
+/* Puts piece i at the lowest offset where it meets no other; false when that ends above the ceiling. */
+static bool put(struct packing *k, int i, size_t ceiling)
+{
+	struct piece *p = &k->piece[i];
+	const struct shelf *s = p->last - p->first < k->slot_instrs ? &k->slot[p->first / k->slot_instrs] : &k->all;
+	size_t top = 0;
+	int j;
+	for (j = 0; j < s->n; j++) {
+		const struct spot *q = &s->spot[j];
+		if (q->first > p->last || q->last < p->first)
+			continue;
+		if (q->offset >= top + p->bytes)
+			break;
+		if (q->end > top)
+			top = q->end;
+	}
+	k->effort += j + 4;
+	if (top + p->bytes > ceiling)
+		return false;
+	p->offset = top;
+	shelve(k, &k->all, p);
+	for (int t = p->slot[0]; t <= p->slot[1]; t++)
+		shelve(k, &k->slot[t], p);
+	return true;
+}
+
+/* Puts order[from ..]; returns the turn of the first that does not fit, n when all do. */
+static int put_from(struct packing *k, int from, size_t ceiling)
+{
+	while (from < k->n && put(k, k->order[from], ceiling))
+		from++;
+	return from;
+}
+
+static void take_back(struct packing *k, int from, int to)
+{
+	for (int i = from; i < to; i++) {
+		const struct piece *p = &k->piece[k->order[i]];
+		unshelve(k, &k->all, p);
+		for (int t = p->slot[0]; t <= p->slot[1]; t++)
+			unshelve(k, &k->slot[t], p);
+	}
+}
+
+static void clear(struct packing *k)
+{
+	k->all.n = 0;
+	for (int t = 0; t < k->n_slots; t++)
+		k->slot[t].n = 0;
+}
+
+static size_t height(const struct packing *k)
+{
+	size_t h = 0;
+	for (int i = 0; i < k->all.n; i++)
+		if (k->all.spot[i].end > h)
+			h = k->all.spot[i].end;
+	return h;
+}
+
+/* ---- squeaky wheel ---- */
+
+static size_t ceiling_below(size_t best, size_t bound)
+{
+	size_t step = (best - bound) / 50;
+	return best - (step > DLB_PLACE_ALIGN ? step : DLB_PLACE_ALIGN);
+}
+
+/* One place moves forward; returns what put_from does. */
+static int advance(struct packing *k, int turn, size_t ceiling)
+{
+	double u = (double)(draw(k) >> 11) * 0x1p-53;
+	int to = turn - (int)(u * u * u * (turn + 1)), who = k->order[turn];
+	if (to == turn && turn > 0)
+		to--;
+	take_back(k, to, turn);
+	memmove(k->order + to + 1, k->order + to, (size_t)(turn - to) * sizeof *k->order);
+	k->order[to] = who;
+	return put_from(k, to, ceiling);
+}
+
+static void shuffle(struct packing *k)
+{
+	memcpy(k->order, k->best, (size_t)k->n * sizeof *k->order);
+	for (int i = 0; i < 1 + k->n / 50; i++) {
+		int a = (int)(draw(k) % (uint64_t)k->n), b = (int)(draw(k) % (uint64_t)k->n), x = k->order[a];
+		k->order[a] = k->order[b];
+		k->order[b] = x;
+	}
+}
+
+/* Lowers `best`, the height of k->best; offsets of the lowest packing go to out. */
+static size_t squeak(struct packing *k, size_t best, size_t bound, size_t *out)
+{
+	size_t good = bound + (size_t)((double)bound * DLB_MEMORY_GOOD), poor = bound + (size_t)((double)bound * DLB_MEMORY_POOR);
+	size_t ceiling = ceiling_below(best, bound);
+	int64_t start = k->effort;
+	memcpy(k->order, k->best, (size_t)k->n * sizeof *k->order);
+	clear(k);
+	int turn = put_from(k, 0, ceiling), tries = 0;
+	while (best > good && k->effort - start < (best > poor ? MORE_EFFORT : EFFORT)) {
+		if (turn == k->n) {
+			best = height(k);
+			memcpy(k->best, k->order, (size_t)k->n * sizeof *k->order);
+			for (int i = 0; i < k->n; i++)
+				out[i] = k->piece[i].offset;
+			tries = 0;
+			if (best <= good)
+				break;
+			ceiling = ceiling_below(best, bound);
+			clear(k);
+			turn = put_from(k, 0, ceiling);
+		} else if (++tries > PATIENCE) {
+			tries = 0;
+			shuffle(k);
+			clear(k);
+			turn = put_from(k, 0, ceiling);
+		} else {
+			turn = advance(k, turn, ceiling);
+		}
+	}
+	return best;
+}
+
+/* ---- all of it ---- */
+
+struct ranked { double key[2]; int piece; };
+static int by_rank(const void *a, const void *b)
+{
+	const struct ranked *x = a, *y = b;
+	for (int i = 0; i < 2; i++)
+		if (x->key[i] != y->key[i])
+			return x->key[i] > y->key[i] ? -1 : 1;
+	return (x->piece > y->piece) - (x->piece < y->piece);
+}
+
+static void rank(struct packing *k, int rule, struct ranked *r)
+{
+	for (int i = 0; i < k->n; i++) {
+		double bytes = (double)k->piece[i].bytes, life = k->piece[i].last - k->piece[i].first + 1.0;
+		r[i] = rule == 0 ? (struct ranked){ { bytes, life }, i } : rule == 1 ? (struct ranked){ { bytes * life, life }, i } :
+			(struct ranked){ { life, bytes }, i };
+	}
+	qsort(r, (size_t)k->n, sizeof *r, by_rank);
+	for (int i = 0; i < k->n; i++)
+		k->order[i] = r[i].piece;
+}
+
+static void packing_init(struct packing *k, const struct dlb_place *place, int n, int n_instr)
+{
+	*k = (struct packing){ .random = 88172645463325252u };
+	k->piece = dlb_xcalloc((size_t)n + 1, sizeof *k->piece);
+	k->order = dlb_xcalloc((size_t)n + 1, sizeof(int));
+	k->best = dlb_xcalloc((size_t)n + 1, sizeof(int));
+	k->n_slots = n / 16 < 1 ? 1 : n / 16 > MAX_SLOTS ? MAX_SLOTS : n / 16;
+	k->slot_instrs = n_instr / k->n_slots + 1;
+	for (int i = 0; i < n; i++) {
+		if (place[i].offset == SIZE_MAX)
+			continue;
+		struct piece *p = &k->piece[k->n++];
+		*p = (struct piece){ dlb_place_bytes(place[i].bytes), 0, place[i].first, place[i].last, { 0, 0 } };
+		p->slot[0] = p->first / k->slot_instrs - 1;
+		p->slot[0] = p->slot[0] < 0 ? 0 : p->slot[0];
+		p->slot[1] = p->last / k->slot_instrs;
+	}
+}
+
+static void packing_release(struct packing *k)
+{
+	for (int t = 0; t < MAX_SLOTS; t++)
+		free(k->slot[t].spot);
+	free(k->all.spot);
+	free(k->piece);
+	free(k->order);
+	free(k->best);
+}
+
+static size_t pack(struct dlb_place *place, int n, int n_instr, size_t height_before, size_t bound)
+{
+	struct packing k;
+	packing_init(&k, place, n, n_instr);
+	struct ranked *r = dlb_xcalloc((size_t)k.n + 1, sizeof *r);
+	size_t *offset = dlb_xcalloc((size_t)k.n + 1, sizeof *offset), best = SIZE_MAX;
+	for (int rule = 0; rule < 3; rule++) {
+		rank(&k, rule, r);
+		clear(&k);
+		put_from(&k, 0, SIZE_MAX);
+		size_t h = height(&k);
+		if (h >= best)
+			continue;
+		best = h;
+		memcpy(k.best, k.order, (size_t)k.n * sizeof *k.best);
+		for (int i = 0; i < k.n; i++)
+			offset[i] = k.piece[i].offset;
+	}
+	if (best > bound)
+		best = squeak(&k, best, bound, offset);
+	for (int i = 0, j = 0; i < n && best < height_before; i++)
+		if (place[i].offset != SIZE_MAX)
+			place[i].offset = offset[j++];
+	free(offset);
+	free(r);
+	packing_release(&k);
+	return best < height_before ? best : height_before;
+}
+
+size_t dlb_memory_plan(struct dlb_place *place, int n, int n_instr, bool draft, size_t *bound)
+{
+	size_t h = in_program_order(place, n, n_instr, bound);
+	if (draft || (double)h <= (double)*bound * (1 + DLB_MEMORY_GOOD))
+		return h;
+	return pack(place, n, n_instr, h, *bound);
 }
