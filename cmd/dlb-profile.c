@@ -24,8 +24,8 @@ struct device { struct dlb_backend be; const char *name; };
 struct options {
 	int64_t batch;
 	const char *loss, *dtype, *topology, *weights;
-	struct dlb_strlist devices;
-	bool inference, analytic, cluster;
+	struct dlb_strlist devices, no_rewrite;
+	bool inference, analytic, cluster, list;
 };
 struct work {
 	const struct dlb_cli *cli;
@@ -104,6 +104,14 @@ static int use_weights(struct work *w, struct dlb_doc *doc, struct dlb_error *er
 	return rc;
 }
 
+static int switch_rewrites(const struct options *o, struct dlb_graph *g, struct dlb_error *err)
+{
+	for (int i = 0; i < o->no_rewrite.n; i++)
+		if (dlb_graph_no_rewrite(g, o->no_rewrite.item[i], err))
+			return -1;
+	return 0;
+}
+
 /* As read, the graph is ONNX's; what is done to it stands in lib/graph, one file a step. */
 static int rewrite(struct work *w, struct dlb_error *err)
 {
@@ -114,8 +122,9 @@ static int rewrite(struct work *w, struct dlb_error *err)
 	g->training = !o->inference;
 	if (!strcmp(o->dtype, "f64"))
 		dlb_graph_widen(g);
-	if (dlb_graph_fold(g, o->batch, &w->device[0].be, err) || dlb_graph_find_parameters(g, err) ||
-	    dlb_graph_attach_loss(g, o->inference ? "none" : o->loss, err) || dlb_graph_choose_layout(g, err) ||
+	if (switch_rewrites(o, g, err) || dlb_graph_fold(g, o->batch, &w->device[0].be, err) || dlb_graph_find_parameters(g, err) ||
+	    dlb_graph_attach_loss(g, o->inference ? "none" : o->loss, err) || dlb_graph_rewrite(g, err) ||
+	    dlb_graph_choose_layout(g, err) ||
 	    (g->training && dlb_graph_differentiate(g, err)))
 		return -1;
 	w->g = g;
@@ -251,7 +260,7 @@ static int take_input(struct work *w, const char *path, struct dlb_doc *doc, str
 	if (dlb_doc_read(doc, path, err) || dlb_graph_read(doc, &w->training, err))
 		return -1;
 	w->g = &w->training;
-	if (w->o->batch || w->o->loss || w->o->inference || w->o->weights || strcmp(w->o->dtype, "f32")) {
+	if (w->o->batch || w->o->loss || w->o->inference || w->o->weights || w->o->no_rewrite.n || strcmp(w->o->dtype, "f32")) {
 		dlb_fail(err, doc->name, "the graph is made already: only --device and --analytic apply");
 		return dlb_hint(err, "give the ONNX model");
 	}
@@ -283,12 +292,23 @@ static int make_profile(struct work *w, const char *path, struct dlb_doc *doc, s
 	return 0;
 }
 
+static int list(const struct dlb_cli *cli)
+{
+	for (int i = 0; dlb_rewrites[i].name; i++)
+		printf("%-20s %s\n", dlb_rewrites[i].name, dlb_rewrites[i].summary);
+	return dlb_cli_close_stdout(cli);
+}
+
 static int check_options(const struct dlb_cli *cli, const struct options *o)
 {
 	if (strcmp(o->dtype, "f32") && strcmp(o->dtype, "f64"))
 		return dlb_cli_usage(cli, "no dtype '%s': f32 or f64", o->dtype);
 	if (o->topology && !o->cluster)
 		return dlb_cli_usage(cli, "--topology belongs to --cluster");
+	struct dlb_graph g = { .n_ops = 0 };
+	struct dlb_error err = { .what = "" };
+	if (switch_rewrites(o, &g, &err))
+		return dlb_cli_usage(cli, "%s%s%s", err.what, *err.hint ? "; " : "", err.hint);
 	return 0;
 }
 
@@ -318,6 +338,8 @@ int main(int argc, char **argv)
 		  NULL, 0, 0 },
 		{ 0, "dtype", DLB_OPT_STR, &o.dtype, "TYPE", "f32 or f64 (default: f32)", NULL, 0, 0 },
 		{ 0, "weights", DLB_OPT_STR, &o.weights, "FILE", "weights to start from, ONNX or safetensors", NULL, 0, 0 },
+		{ 0, "no-rewrite", DLB_OPT_LIST, &o.no_rewrite, "NAME", "leave out this rewrite of the graph, or all; repeatable", NULL, 0, 0 },
+		{ 0, "list", DLB_OPT_FLAG, &o.list, NULL, "list the rewrites", NULL, 0, 0 },
 		{ 0, "cluster", DLB_OPT_FLAG, &o.cluster, NULL, "write the cluster this runs on in place of a model's profile",
 		  NULL, 0, 0 },
 		{ 0, "topology", DLB_OPT_STR, &o.topology, "FILE", "with --cluster: hwloc XML in place of the real machine", NULL, 0, 0 },
@@ -334,6 +356,8 @@ int main(int argc, char **argv)
 		return cli.status;
 	if ((status = check_options(&cli, &o)) != 0)
 		return status;
+	if (o.list)
+		return list(&cli);
 	dlb_graph_init(&w.training);
 	dlb_graph_init(&w.eval);
 	int rc = dlb_launch_joined() ? dlb_comm_new(&w.comm, 0, &err) : 0;

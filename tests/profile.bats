@@ -55,6 +55,30 @@ setup() { tmp=$BATS_TEST_TMPDIR; }
 	validates "$tmp/a.json"
 }
 
+@test "rewrites are listed, recorded and switched" {
+	run -0 dlb-profile --list
+	[[ $output == *'layer-norm '* && $output == *'gelu '* ]]
+	dlb-profile --analytic "$model" >"$tmp/on.json"
+	dlb-profile --analytic --no-rewrite all "$model" >"$tmp/off.json"
+	dlb-profile --analytic --no-rewrite gelu --no-rewrite=no-ops "$model" >"$tmp/some.json"
+	validates "$tmp/on.json"
+	validates "$tmp/off.json"
+	run -0 jq -e '.graph.rewrites | all(.count >= 0) and length > 5' "$tmp/on.json"
+	run -0 jq -e '.graph | has("rewrites") | not' "$tmp/off.json"
+	run -0 jq -e '.graph.rewrites | map(.name) | (index("gelu") == null) and (index("layer-norm") != null)' "$tmp/some.json"
+	# what reads a document keeps them
+	dlb-profile --analytic <"$tmp/on.json" | jq -c .graph.rewrites >"$tmp/kept"
+	[ "$(cat "$tmp/kept")" = "$(jq -c .graph.rewrites "$tmp/on.json")" ]
+}
+
+@test "a rewrite that is not there: its nearest name" {
+	run -2 --separate-stderr dlb-profile --no-rewrite layernorm "$model"
+	one_line dlb-profile "no rewrite 'layernorm'" "'layer-norm'"
+	dlb-profile --analytic "$model" >"$tmp/doc.json"
+	run -2 --separate-stderr dlb-profile --no-rewrite gelu "$tmp/doc.json"
+	one_line dlb-profile 'made already'
+}
+
 @test "--inference makes no backward and no update" {
 	dlb-profile --inference --analytic "$model" >"$tmp/doc.json"
 	validates "$tmp/doc.json"

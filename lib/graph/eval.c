@@ -68,6 +68,8 @@ int dlb_graph_eval(const struct dlb_graph *g, struct dlb_graph *out, int **op_of
 	out->opset = g->opset;
 	out->model_path = g->model_path;
 	out->model_sha256 = g->model_sha256;
+	out->rewritten = g->rewritten;
+	out->n_rewritten = g->n_rewritten;
 	for (int t = 0; t < g->n_tensors; t++) {
 		to[t] = dlb_graph_add_tensor(out, g->tensor[t].name, g->tensor[t].kind);
 		out->tensor[t] = g->tensor[t];

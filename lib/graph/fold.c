@@ -23,6 +23,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "graph/fold.h"
+#include "graph/rewrites.h"
 
 enum { MAX_FOLD = 1 << 24 };		/* elements: larger results stay vertices */
 #define MAX_FOLDED ((size_t)4 << 30)	/* bytes of all results; what comes later stays a vertex */
@@ -234,11 +235,22 @@ static bool reached_by_weights(const struct fold *f, const struct dlb_op *o, con
 	return false;
 }
 
+/* With folding switched off: no operator reads what this vertex makes as a shape, a scale or a setting, for those
+ * are scalars and vectors. */
+static bool may_stay(const struct dlb_graph *g, const struct dlb_op *o)
+{
+	for (int i = 0; i < o->n_out; i++)
+		if (o->out[i] >= 0 && g->tensor[o->out[i]].n_dims < 2)
+			return false;
+	return o->n_in > 0;
+}
+
 static bool may_fold(struct fold *f, const struct dlb_op *o, const struct dlb_op_class *cls)
 {
 	const struct dlb_graph *g = f->g;
 
-	if (cls->flags & (DLB_OP_NO_FOLD | DLB_OP_RANDOM | DLB_OP_BUFFERS) || reached_by_weights(f, o, cls))
+	if (cls->flags & (DLB_OP_NO_FOLD | DLB_OP_RANDOM | DLB_OP_BUFFERS) || reached_by_weights(f, o, cls) ||
+	    (!dlb_rewrite_is_on(g, DLB_REWRITE_FOLDING) && may_stay(g, o)))
 		return false;
 	for (int i = 0; i < o->n_in; i++) {
 		if (o->in[i] < 0 || cls->flags & DLB_OP_SHAPE_ONLY)
@@ -486,16 +498,53 @@ int dlb_fold_visit(struct fold *f, int op, struct dlb_error *err)
 	return 0;
 }
 
-/* Vertices all of whose outputs became constants, or are read by nobody, go. */
-static void drop_folded(struct dlb_graph *g)
+/* Vertices all of whose outputs became constants go; how many. */
+static int64_t drop_folded(struct dlb_graph *g)
 {
-	for (int i = 0; i < g->n_ops; i++)
+	int64_t folded = 0;
+
+	for (int i = 0; i < g->n_ops; i++) {
+		int left = 0, gone = 0;
 		for (int k = 0; k < g->op[i].n_out; k++) {
 			const int t = g->op[i].out[k];
-			if (t >= 0 && g->tensor[t].kind == DLB_T_CONSTANT)
+			if (t >= 0 && g->tensor[t].kind == DLB_T_CONSTANT) {
 				g->op[i].out[k] = -1;
+				gone++;
+			}
+			left += g->op[i].out[k] >= 0;
 		}
-	dlb_graph_drop_dead(g, NULL, 0);
+		folded += gone && !left;
+	}
+	return folded;
+}
+
+/* Which initializers may be trained, as params.c will say: those from which a differentiable path leads to an output,
+ * and those that only the inside of a loop or branch reads. A mask of floats that a comparison reads is not one. */
+static void find_trained(struct fold *f)
+{
+	const struct dlb_graph *g = f->g;
+	bool *wanted = dlb_xcalloc((size_t)g->n_tensors + 1, sizeof *wanted);
+	bool *read = dlb_xcalloc((size_t)g->n_tensors + 1, sizeof *read);
+
+	for (int i = 0; i < g->n_outputs; i++)
+		wanted[g->output[i]] = true;
+	for (int i = g->n_ops - 1; i >= 0; i--) {
+		const struct dlb_op *o = &g->op[i];
+		const struct dlb_op_class *cls = dlb_op_class_of(o->kind);
+		bool wants = false;
+		for (int k = 0; k < o->n_out && (!cls || cls->gradient); k++)
+			wants |= o->out[k] >= 0 && wanted[o->out[k]];
+		for (int k = 0; k < o->n_in; k++)
+			if (o->in[k] >= 0) {
+				wanted[o->in[k]] |= wants;
+				read[o->in[k]] = true;
+			}
+	}
+	for (int t = 0; t < g->n_tensors; t++)
+		f->trained[t] = (wanted[t] || !read[t]) && g->tensor[t].kind == DLB_T_CONSTANT && g->tensor[t].initial &&
+			dlb_dtype_is_float(g->tensor[t].dtype);
+	free(read);
+	free(wanted);
 }
 
 int dlb_graph_fold(struct dlb_graph *g, int64_t batch, struct dlb_backend *be, struct dlb_error *err)
@@ -505,11 +554,12 @@ int dlb_graph_fold(struct dlb_graph *g, int64_t batch, struct dlb_backend *be, s
 
 	if (dlb_graph_sort(g, err))
 		return -1;
-	dlb_graph_drop_dead(g, NULL, 0);
+	int64_t dead = g->n_ops;
+	if (dlb_rewrite_is_on(g, DLB_REWRITE_DEAD))
+		dlb_graph_drop_dead(g, NULL, 0);
+	dead -= g->n_ops;
 	dlb_fold_room(&f);
-	for (int t = 0; t < g->n_tensors; t++)
-		f.trained[t] = g->tensor[t].kind == DLB_T_CONSTANT && g->tensor[t].initial &&
-			dlb_dtype_is_float(g->tensor[t].dtype);
+	find_trained(&f);
 	if (take_batch(&f, batch, err))
 		goto out;
 	const int n_ops = g->n_ops;	/* structure adds more, and visits them itself */
@@ -518,7 +568,10 @@ int dlb_graph_fold(struct dlb_graph *g, int64_t batch, struct dlb_backend *be, s
 			goto out;
 	if (dlb_fold_end_structure(&f, err))
 		goto out;
-	drop_folded(g);
+	const int64_t folded = drop_folded(g), before = g->n_ops;
+	dlb_graph_drop_dead(g, NULL, 0);
+	dlb_rewrite_done(g, DLB_REWRITE_FOLDING, folded);
+	dlb_rewrite_done(g, DLB_REWRITE_DEAD, dead + before - g->n_ops - folded);
 	dlb_graph_fill_work(g, 0);
 	rc = 0;
 out:

@@ -77,6 +77,7 @@ struct dlb_op {
  * the body's index in `body` as an INT attribute of ONNX's name ("then_branch"). dlb_graph_fold puts bodies in place of
  * their vertices (structure.c); nobody after it sees one. */
 struct dlb_body;
+struct dlb_rewritten { const char *name; int64_t count; };	/* a rewrite that was on, and how often it applied */
 struct dlb_graph {
 	struct dlb_arena arena;
 	struct dlb_op *op;
@@ -91,6 +92,9 @@ struct dlb_graph {
 	bool training;
 	const char *model_path, *model_sha256;	/* absolute; where weights come from; NULL: none */
 	int opset;
+	uint64_t no_rewrite;			/* bit i: row i of dlb_rewrites is off; set before folding, not written */
+	struct dlb_rewritten *rewritten;	/* what was applied, in order; array in the arena */
+	int n_rewritten;
 	/* adjacency, made by dlb_graph_index: readers of each tensor */
 	int *reader_start, *reader;	/* readers of tensor t: reader[reader_start[t] .. reader_start[t+1]) */
 	struct dlb_body **body;		/* until folded; those inside bodies too */
@@ -167,6 +171,19 @@ int dlb_graph_eval(const struct dlb_graph *g, struct dlb_graph *out, int **op_of
 /* What a user should know of the graph (BatchNorm folded or in inference mode, tied weights): one line each in
  * g's arena; returns their number. */
 int dlb_graph_warnings(struct dlb_graph *g, const char ***lines);
+
+/* rewrites.c: the rewrites that can be switched, one row each; ends with a row without a name. Those without `run`
+ * belong to dlb_graph_fold; the others are applied by dlb_graph_rewrite, which comes after the loss is attached and
+ * before the layout is chosen, row after row. Every one leaves names of weights, inputs and outputs as they are. */
+struct dlb_rewrite {
+	const char *name, *summary;
+	int (*run)(struct dlb_graph *g, int64_t *count, struct dlb_error *err);	/* adds the times it applied to *count */
+	bool inference;				/* for inference graphs alone */
+};
+extern const struct dlb_rewrite dlb_rewrites[];
+/* Switches the rewrite `name` off, or with "all" every one; before folding. -1: no such name. */
+int dlb_graph_no_rewrite(struct dlb_graph *g, const char *name, struct dlb_error *err);
+int dlb_graph_rewrite(struct dlb_graph *g, struct dlb_error *err);
 
 /* -- document (graph_json.c) -- */
 json_t *dlb_graph_write(const struct dlb_graph *g);				/* returns new */

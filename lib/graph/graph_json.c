@@ -143,6 +143,18 @@ static bool ends_in(const char *s, const char *end)
 	return n >= m && !strcmp(s + n - m, end);
 }
 
+static json_t *write_rewritten(const struct dlb_graph *g)
+{
+	json_t *a = json_array();
+	for (int i = 0; i < g->n_rewritten; i++) {
+		json_t *o = json_object();
+		set_str(o, "name", g->rewritten[i].name);
+		set_int(o, "count", g->rewritten[i].count);
+		json_array_append_new(a, o);
+	}
+	return a;
+}
+
 json_t *dlb_graph_write(const struct dlb_graph *g)
 {
 	json_t *o = json_object(), *ops = json_array(), *tensors = json_array();
@@ -166,6 +178,8 @@ json_t *dlb_graph_write(const struct dlb_graph *g)
 		set_int(o, "label", g->label);
 	if (g->seed >= 0)
 		set_int(o, "seed", g->seed);
+	if (g->n_rewritten)
+		json_object_set_new(o, "rewrites", write_rewritten(g));
 	for (int i = 0; i < g->n_ops; i++)
 		json_array_append_new(ops, write_op(g, i));
 	for (int i = 0; i < g->n_tensors; i++)
@@ -415,10 +429,35 @@ static int read_model(const struct dlb_ref *r, struct dlb_graph *g, struct dlb_e
 	return 0;
 }
 
+/* Told, not acted upon: names that this version has not are kept too. */
+static int read_rewritten(const struct dlb_ref *r, struct dlb_graph *g, struct dlb_error *err)
+{
+	static const char *const known[] = { "name", "count", NULL };
+	struct dlb_ref list = dlb_ref_at(r, "rewrites");
+	int n;
+
+	if (!list.v)
+		return 0;
+	if (dlb_get_array(r, "rewrites", DLB_NEED, &list, &n, err))
+		return -1;
+	g->rewritten = dlb_arena_array(&g->arena, (size_t)n + 1, sizeof *g->rewritten);
+	for (int i = 0; i < n; i++) {
+		const struct dlb_ref e = dlb_ref_index(&list, i);
+		struct dlb_rewritten *w = &g->rewritten[i];
+		const char *name;
+		if (dlb_ref_known(&e, known, err) || dlb_get_str(&e, "name", DLB_NEED, &name, err) ||
+		    dlb_get_int(&e, "count", DLB_NEED, 0, INT32_MAX, &w->count, err))
+			return -1;
+		w->name = dlb_arena_strdup(&g->arena, name);
+	}
+	g->n_rewritten = n;
+	return 0;
+}
+
 static int read_graph(const struct dlb_doc *d, struct dlb_graph *g, struct dlb_error *err)
 {
 	static const char *const known[] = { "batch", "dtype", "training", "opset", "model", "inputs", "outputs", "loss",
-		"label", "seed", "ops", "tensors", NULL };
+		"label", "seed", "rewrites", "ops", "tensors", NULL };
 	const struct dlb_ref r = dlb_ref_root(d, "graph");
 	struct dlb_ref ops, tensors;
 	int n_ops, n_tensors;
@@ -429,6 +468,7 @@ static int read_graph(const struct dlb_doc *d, struct dlb_graph *g, struct dlb_e
 	    dlb_get_int(&r, "batch", DLB_NEED, 1, INT64_C(1) << 40, &g->batch, err) || get_dtype(&r, &g->dtype, err) ||
 	    dlb_get_bool(&r, "training", DLB_OPT, &g->training, err) ||
 	    dlb_get_int(&r, "opset", DLB_OPT, 0, INT32_MAX, &opset, err) || read_model(&r, g, err) ||
+	    read_rewritten(&r, g, err) ||
 	    dlb_get_array(&r, "ops", DLB_NEED, &ops, &n_ops, err) ||
 	    dlb_get_array(&r, "tensors", DLB_NEED, &tensors, &n_tensors, err))
 		return -1;

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "graph/name_map.h"
+#include "graph/rewrites.h"
 
 int64_t dlb_graph_reference(const struct dlb_graph *g)
 {
@@ -250,6 +251,7 @@ void dlb_graph_drop_dead(struct dlb_graph *g, const int *root, int n_root)
 {
 	bool *wanted = dlb_xcalloc((size_t)g->n_tensors + 1, sizeof *wanted);
 	int *order = dlb_xcalloc((size_t)g->n_ops + 1, sizeof *order);
+	const bool keep_dead = !dlb_rewrite_is_on(g, DLB_REWRITE_DEAD);
 	int n = 0;
 
 	for (int i = 0; i < g->n_outputs; i++)
@@ -263,7 +265,7 @@ void dlb_graph_drop_dead(struct dlb_graph *g, const int *root, int n_root)
 		struct dlb_op *o = &g->op[i];
 		bool live = o->phase == DLB_UPDATE;
 		for (int k = 0; k < o->n_out; k++)
-			live |= o->out[k] >= 0 && wanted[o->out[k]];
+			live |= o->out[k] >= 0 && (wanted[o->out[k]] || (keep_dead && o->phase == DLB_FORWARD));
 		if (!live)
 			continue;
 		order[n++] = i;

@@ -32,7 +32,7 @@ void dlb_graph_fill_work(struct dlb_graph *g, int first);
  * (fed tensors stay); ids are made anew everywhere. */
 void dlb_graph_reorder(struct dlb_graph *g, const int *order, int n);
 /* Drops the ops from which no op or tensor of `keep_op` / `root` can be reached. Roots: the outputs, the loss, ops
- * of phase update, and root[0..n_root). */
+ * of phase update, and root[0..n_root); with "dead-vertices" switched off every forward op that makes something. */
 void dlb_graph_drop_dead(struct dlb_graph *g, const int *root, int n_root);
 /* `base`, or base.2, base.3 ...: a name that no op (tensor) has yet; in g's arena. */
 const char *dlb_graph_op_name(struct dlb_graph *g, const char *base);

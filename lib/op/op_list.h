@@ -5,6 +5,7 @@ OP(Selu) OP(SeluGrad) OP(Celu) OP(CeluGrad) OP(Sigmoid) OP(SigmoidGrad) OP(HardS
 OP(HardSwish) OP(HardSwishGrad) OP(Softplus) OP(SoftplusGrad) OP(Softsign) OP(SoftsignGrad) OP(Tanh) OP(TanhGrad)
 OP(Erf) OP(ErfGrad) OP(Exp) OP(ExpGrad) OP(Log) OP(LogGrad) OP(Sqrt) OP(SqrtGrad) OP(Reciprocal) OP(ReciprocalGrad)
 OP(Abs) OP(AbsGrad) OP(Sin) OP(SinGrad) OP(Cos) OP(CosGrad) OP(Neg) OP(Sign) OP(Floor) OP(Ceil) OP(Round) OP(Not)
+OP(Gelu) OP(GeluGrad)									/* gelu.c */
 /* binary.c */
 OP(Add) OP(Sub) OP(Mul) OP(Div) OP(DivGradB) OP(Pow) OP(PowGrad) OP(PowGradP) OP(PRelu) OP(PReluGrad) OP(PReluGradSlope)
 OP(Mod) OP(Equal) OP(Less) OP(LessOrEqual) OP(Greater) OP(GreaterOrEqual) OP(And) OP(Or) OP(Xor) OP(Where)

@@ -27,6 +27,9 @@
 #define MAP_SELECT MAP
 #endif
 
+/* 0.5 (1 + tanh(u)) = sigmoid(2 u), u = sqrt(2/pi) (x + 0.044715 x^3) */
+#define GELU_SIGMOID(x) F(sigmoid)((T)1.59576912160573071176 * ((x) + (T)0.044715 * (x) * (x) * (x)))
+
 /* arithmetic */
 MAP(add, 2, ADD(a, b))
 MAP(sub, 2, SUB(a, b))
@@ -87,6 +90,7 @@ MAP_FLOAT(softsign, 1, a / (1 + F(fabs)(a)))
 MAP_FLOAT(hard_sigmoid, 1, a * alpha + beta < 0 ? 0 : a * alpha + beta > 1 ? 1 : a * alpha + beta)
 MAP_FLOAT(hard_swish, 1, a * (a + 3 < 0 ? 0 : a + 3 > 6 ? 1 : (a + 3) / 6))
 MAP_FLOAT(gelu, 1, (T)0.5 * a * (1 + F(erf)(a * (T)0.70710678118654752440)))
+MAP_FLOAT(gelu_tanh, 1, a * GELU_SIGMOID(a))
 
 /* gradients */
 MAP_FLOAT(relu_grad, 2, b > 0 ? a : 0)					/* dy, y */
@@ -111,6 +115,8 @@ MAP_FLOAT(hard_sigmoid_grad, 2, (b * alpha + beta > 0 && b * alpha + beta < 1) ?
 MAP_FLOAT(hard_swish_grad, 2, b <= -3 ? 0 : b >= 3 ? a : a * (b / 3 + (T)0.5))			/* dy, x */
 MAP_FLOAT(gelu_grad, 2, a * ((T)0.5 * (1 + F(erf)(b * (T)0.70710678118654752440)) +
 	b * (T)0.39894228040143267794 * F(exp)(-(T)0.5 * b * b)))	/* dy, x */
+MAP_FLOAT(gelu_tanh_grad, 2, a * (GELU_SIGMOID(b) + b * GELU_SIGMOID(b) * (1 - GELU_SIGMOID(b)) *
+	((T)1.59576912160573071176 + (T)0.21406444881780073 * b * b)))	/* dy, x */
 MAP_FLOAT(clip_grad, 2, (b > alpha && b < beta) ? a : 0)		/* dy, x */
 MAP_FLOAT(div_grad_b, 3, -a * b / c)					/* dy, y, divisor */
 MAP_FLOAT(pow_grad, 3, c == 0 ? 0 : a * c * F(pow)(b, c - 1))		/* dy, x, p: dx */
@@ -134,6 +140,7 @@ MAP_LOGIC(and, 2, a && b)
 MAP_LOGIC(or, 2, a || b)
 MAP_LOGIC(xor, 2, !a != !b)
 
+#undef GELU_SIGMOID
 #undef MAP_FLOAT
 #undef MAP_COMPARE
 #undef MAP_LOGIC

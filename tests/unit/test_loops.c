@@ -67,6 +67,7 @@ static bool expected(enum dlb_map_fn f, double a, double b, double c, double al,
 	case DLB_MAP_softsign: *y = a / (1 + fabs(a)); return true;
 	case DLB_MAP_hard_sigmoid: *y = fmax(0, fmin(1, al * a + be_)); return true;
 	case DLB_MAP_hard_swish: *y = a * fmax(0, fmin(1, a / 6 + 0.5)); return true;
+	case DLB_MAP_gelu_tanh: *y = a * 0.5 * (1 + tanh(sqrt(2 / acos(-1)) * (a + 0.044715 * a * a * a))); return true;
 	case DLB_MAP_gelu: *y = a * 0.5 * erfc(-a / sqrt(2)); return true;
 	case DLB_MAP_equal: *y = a == b; return true;
 	case DLB_MAP_not_equal: *y = a != b; return true;
@@ -219,6 +220,7 @@ static const struct { int f, grad, wrt; const char *takes; double lo, hi, al, bt
 	{ DLB_MAP_hard_sigmoid, DLB_MAP_hard_sigmoid_grad, 0, "x", -4, 4, 0.2, 0.5 },
 	{ DLB_MAP_hard_swish, DLB_MAP_hard_swish_grad, 0, "x", -4, 4, 0, 0 },
 	{ DLB_MAP_gelu, DLB_MAP_gelu_grad, 0, "x", -3, 3, 0, 0 },
+	{ DLB_MAP_gelu_tanh, DLB_MAP_gelu_tanh_grad, 0, "x", -3, 3, 0, 0 },
 	{ DLB_MAP_clip, DLB_MAP_clip_grad, 0, "x", -2, 2, -0.6, 0.9 },
 	{ DLB_MAP_div, DLB_MAP_div_grad_b, 1, "yw", 0.3, 3, 0, 0 },
 	{ DLB_MAP_pow, DLB_MAP_pow_grad, 0, "xw", 0.3, 3, 0, 0 },

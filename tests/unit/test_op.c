@@ -23,6 +23,7 @@ static const struct test_case {
 	{ "Elu", 17, "f3x4", "alpha=0.7", 0, 0 }, { "Selu", 17, "f3x4", "", 0, 0 }, { "Celu", 17, "f3x4", "alpha=0.7", 0, 0 },
 	{ "Sigmoid", 17, "f3x4", "", 0, 0 }, { "HardSigmoid", 17, "f3x4", "", 0, 0 }, { "HardSwish", 17, "f3x4", "", 0, 0 },
 	{ "Softplus", 17, "f3x4", "", 0, 0 }, { "Softsign", 17, "f3x4", "", 0, 0 }, { "Tanh", 17, "f3x4", "", 0, 0 },
+	{ "Gelu", 20, "f3x4", "", 0, 0 }, { "Gelu", 20, "f3x4", "approximate=tanh", 0, 0 },
 	{ "Erf", 17, "f3x4", "", 0, 0 }, { "Exp", 17, "f3x4", "", 0, 0 }, { "Log", 17, "p3x4", "", 0, 0 }, { "Sqrt", 17, "p3x4", "", 0, 0 },
 	{ "Reciprocal", 17, "p3x4", "", 0, 0 }, { "Abs", 17, "f3x4", "", 0, 0 }, { "Sin", 17, "f3x4", "", 0, 0 }, { "Cos", 17, "f3x4", "", 0, 0 },
 	{ "Neg", 17, "f3x4", "", 0, 0 },

@@ -1,0 +1,138 @@
+/* The layer that PyTorch calls Linear, as exporters spell it for inputs of more than two dimensions:
+ *
+ *     Transpose(w)   MatMul(x, w')   Add(b, .)      ->     Reshape(x)   Gemm(x2, w, b)   Reshape(.)
+ *
+ * Gemm adds the bias in the product and reads w as it lies, and its gradients are products with nothing transposed in
+ * memory and one sum over rows; the two Reshapes are views and cost nothing. */
+#include <stdlib.h>
+#include <string.h>
+#include "graph/pattern.h"
+#include "graph/rewrites.h"
+
+static bool swaps_two(const struct dlb_op *o)
+{
+	const int64_t *perm;
+	const int n = dlb_attr_ints(o->attr, o->n_attr, "perm", &perm);
+
+	return n == 0 || (n == 2 && perm[0] == 1 && perm[1] == 0);
+}
+
+static bool fixed(const struct dlb_tensor *t, int n_dims)
+{
+	for (int i = 0; i < t->n_dims; i++)
+		if (t->dim[i].mul)
+			return false;
+	return t->n_dims == n_dims;
+}
+
+struct linear { int x, w, bias, matmul; bool transposed; };
+
+/* The product of something by a matrix. */
+static bool by_matrix(const struct dlb_graph *g, struct linear *l)
+{
+	const struct dlb_op *o = &g->op[l->matmul];
+	const int t = g->tensor[o->in[1]].producer;
+
+	l->x = o->in[0];
+	l->w = o->in[1];
+	l->transposed = dlb_is_op(g, t, "Transpose") && swaps_two(&g->op[t]);	/* stays, if somebody else reads it too */
+	if (l->transposed)
+		l->w = g->op[t].in[0];
+	return fixed(&g->tensor[l->w], 2) && g->tensor[l->x].n_dims >= 2 && dlb_dtype_is_float(g->tensor[l->w].dtype);
+}
+
+/* Operand k of the root, an Add, is such a product, the other operand a vector as wide as it. */
+static bool match_add(struct dlb_match *m, int k, struct linear *l)
+{
+	const struct dlb_graph *g = m->g;
+
+	l->bias = g->op[m->root].in[1 - k];
+	l->matmul = dlb_match_op(m, g->op[m->root].in[k], "MatMul");
+	return l->matmul >= 0 && by_matrix(g, l) && fixed(&g->tensor[l->bias], 1) &&
+		g->tensor[l->bias].dim[0].add == g->tensor[l->w].dim[!l->transposed].add && dlb_match_closed(m);
+}
+
+/* Without a bias it is worth it for the Transpose. */
+static bool match_product(struct dlb_match *m, struct linear *l)
+{
+	l->bias = -1;
+	l->matmul = m->root;
+	return by_matrix(m->g, l) && l->transposed;
+}
+
+/* The operand of a Reshape to these dimensions. */
+static int shape_constant(struct dlb_graph *g, const char *name, const struct dlb_dim *dim, int n)
+{
+	int64_t add[DLB_MAX_DIMS], mul[DLB_MAX_DIMS];
+	bool follows = false;
+
+	for (int i = 0; i < n; i++) {
+		add[i] = dim[i].add;
+		mul[i] = dim[i].mul;
+		follows |= mul[i] != 0;
+	}
+	const struct dlb_desc d = { .dtype = DLB_I64, .n_dims = 1, .dim = { n } };
+	return dlb_graph_add_constant(g, dlb_arena_printf(&g->arena, "%s.shape", name), &d, add, follows ? mul : NULL);
+}
+
+/* With more than two dimensions: Reshape and Gemm are added at the end, the root becomes the Reshape back. */
+static int fuse(struct dlb_match *m, const struct linear *l, int64_t *count, struct dlb_error *err)
+{
+	struct dlb_graph *g = m->g;
+	const char *name = g->op[l->matmul].name;
+	const struct dlb_attr tb = { .name = "transB", .type = DLB_ATTR_INT, .i = l->transposed };
+	const int n_dims = g->tensor[l->x].n_dims, n_in = l->bias < 0 ? 2 : 3;
+	int in[3] = { l->x, l->w, l->bias };
+
+	if (n_dims == 2)
+		return dlb_match_fuse(m, "Gemm", "", in, n_in, &tb, 1, l->matmul, count, err);
+	const struct dlb_dim rows[2] = { { 0, -1 }, g->tensor[l->x].dim[n_dims - 1] };
+	struct dlb_dim dim[DLB_MAX_DIMS];
+	memcpy(dim, g->tensor[g->op[m->root].out[0]].dim, sizeof dim);
+	const int flat[2] = { l->x, shape_constant(g, name, rows, 2) };
+	in[0] = dlb_graph_add_forward(g, dlb_arena_printf(&g->arena, "%s.rows", name), "Reshape", "", flat, 2, NULL, 0, err);
+	const int y = in[0] < 0 ? -1 : dlb_graph_add_forward(g, dlb_arena_printf(&g->arena, "%s.gemm", name), "Gemm", "",
+							     in, n_in, &tb, 1, err);
+	if (y < 0)
+		return -1;
+	const int back[2] = { y, shape_constant(g, name, dim, n_dims) };
+	return dlb_match_fuse(m, "Reshape", "", back, 2, NULL, 0, -1, count, err);
+}
+
+/* What fuse added for root i, ops first[i] and the next, goes in front of it. */
+static void put_in_place(struct dlb_graph *g, const int *first, int n_ops)
+{
+	int *order = dlb_xcalloc((size_t)g->n_ops + 1, sizeof *order), n = 0;
+
+	for (int i = 0; i < n_ops; i++) {
+		for (int k = 0; k < 2 && first[i]; k++)
+			order[n++] = first[i] + k;
+		order[n++] = i;
+	}
+	dlb_graph_reorder(g, order, n);
+	free(order);
+}
+
+int dlb_rewrite_linear(struct dlb_graph *g, int64_t *count, struct dlb_error *err)
+{
+	const int n_ops = g->n_ops;
+	int *first = dlb_xcalloc((size_t)n_ops + 1, sizeof *first), rc = 0;
+
+	for (int i = n_ops - 1; i >= 0 && !rc; i--) {
+		bool done = false;
+		for (int k = 0; k < 3 && !done; k++) {
+			struct dlb_match m = { .g = g, .root = i };
+			const int end = g->n_ops;
+			struct linear l;
+			done = k < 2 ? dlb_is_op(g, i, "Add") && g->op[i].n_in == 2 && match_add(&m, k, &l)
+				: dlb_is_op(g, i, "MatMul") && match_product(&m, &l);
+			if (done)
+				rc = fuse(&m, &l, count, err);
+			first[i] = g->n_ops > end ? end : 0;
+		}
+	}
+	if (!rc)
+		put_in_place(g, first, n_ops);
+	free(first);
+	return rc;
+}

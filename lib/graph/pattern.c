@@ -1,0 +1,159 @@
+/* Matching pieces of the forward graph: see pattern.h. */
+#include "graph/pattern.h"
+#include <math.h>
+#include <string.h>
+
+bool dlb_is_op(const struct dlb_graph *g, int i, const char *type)
+{
+	return i >= 0 && g->op[i].phase == DLB_FORWARD && g->op[i].n_out > 0 && !*g->op[i].domain &&
+		!strcmp(g->op[i].type, type);
+}
+
+static bool note(struct dlb_match *m, int op)
+{
+	for (int i = 0; i < m->n; i++)
+		if (m->op[i] == op)
+			return true;
+	if (m->n == DLB_MATCH_MAX)
+		return false;
+	m->op[m->n++] = op;
+	return true;
+}
+
+int dlb_match_op(struct dlb_match *m, int t, const char *type)
+{
+	const int op = t < 0 ? -1 : m->g->tensor[t].producer;
+
+	return dlb_is_op(m->g, op, type) && m->g->op[op].out[0] == t && note(m, op) ? op : -1;
+}
+
+int dlb_match_operand(struct dlb_match *m, int i, const char *type, int *other)
+{
+	const struct dlb_op *o = &m->g->op[i];
+
+	for (int k = 0; k < 2 && o->n_in == 2; k++) {
+		const int op = dlb_match_op(m, o->in[k], type);
+		*other = o->in[1 - k];
+		if (op >= 0)
+			return op;
+	}
+	return -1;
+}
+
+int dlb_match_other(const struct dlb_match *m, int i, int t)
+{
+	const struct dlb_op *o = &m->g->op[i];
+
+	if (o->n_in != 2 || (o->in[0] != t && o->in[1] != t))
+		return -1;
+	return o->in[0] == t ? o->in[1] : o->in[0];
+}
+
+bool dlb_match_scalar(const struct dlb_graph *g, int t, double *v)
+{
+	const struct dlb_tensor *x = t < 0 ? NULL : &g->tensor[t];
+
+	if (!x || x->kind != DLB_T_CONSTANT || !dlb_dtype_is_float(x->dtype) || x->data_mul || (!x->data && !x->is_fill))
+		return false;
+	for (int i = 0; i < x->n_dims; i++)
+		if (x->dim[i].mul || x->dim[i].add != 1)
+			return false;
+	*v = x->is_fill ? x->fill : dlb_value_real(x->data, x->dtype, 0);
+	return true;
+}
+
+bool dlb_match_near(double a, double b)
+{
+	return fabs(a - b) <= 1e-6 * fabs(b);
+}
+
+bool dlb_match_scalar_operand(const struct dlb_match *m, int i, double v, int *other)
+{
+	const struct dlb_op *o = &m->g->op[i];
+
+	for (int k = 0; k < 2 && o->n_in == 2; k++) {
+		double is;
+		if (dlb_match_scalar(m->g, o->in[k], &is) && dlb_match_near(is, v)) {
+			*other = o->in[1 - k];
+			return true;
+		}
+	}
+	return false;
+}
+
+bool dlb_match_same_shape(const struct dlb_graph *g, int a, int b)
+{
+	const struct dlb_tensor *x = &g->tensor[a], *y = &g->tensor[b];
+
+	if (x->n_dims != y->n_dims || x->n_dims < 0 || x->dtype != y->dtype)
+		return false;
+	for (int i = 0; i < x->n_dims; i++)
+		if (x->dim[i].mul != y->dim[i].mul || x->dim[i].add != y->dim[i].add)
+			return false;
+	return true;
+}
+
+static bool among(const struct dlb_match *m, int op)
+{
+	for (int i = 0; i < m->n; i++)
+		if (m->op[i] == op)
+			return true;
+	return op == m->root;
+}
+
+static bool read_inside(const struct dlb_match *m, int t)
+{
+	const struct dlb_graph *g = m->g;
+
+	if (dlb_graph_is_output(g, t) || t == g->loss)
+		return false;
+	for (int r = g->reader_start[t]; r < g->reader_start[t + 1]; r++)
+		if (!among(m, g->reader[r]))
+			return false;
+	return true;
+}
+
+bool dlb_match_closed(const struct dlb_match *m)
+{
+	for (int i = 0; i < m->n; i++) {
+		const struct dlb_op *o = &m->g->op[m->op[i]];
+		for (int k = 0; k < o->n_out; k++)
+			if (o->out[k] >= 0 && !read_inside(m, o->out[k]))
+				return false;
+	}
+	const struct dlb_op *root = &m->g->op[m->root];
+	for (int k = 1; k < root->n_out; k++)
+		if (root->out[k] >= 0 && (dlb_graph_is_output(m->g, root->out[k]) ||
+					  m->g->reader_start[root->out[k]] != m->g->reader_start[root->out[k] + 1]))
+			return false;
+	return true;
+}
+
+int dlb_match_fuse(struct dlb_match *m, const char *type, const char *domain, const int *in, int n_in,
+		   const struct dlb_attr *attr, int n_attr, int name_of, int64_t *count, struct dlb_error *err)
+{
+	struct dlb_graph *g = m->g;
+	struct dlb_op *o = &g->op[m->root];
+	int *operands = dlb_arena_array(&g->arena, (size_t)n_in + 1, sizeof *operands);
+
+	memcpy(operands, in, (size_t)n_in * sizeof *in);
+	const struct dlb_attr *copy = dlb_attr_copy(&g->arena, attr, n_attr);	/* may be one of those that vanish */
+	if (name_of >= 0 && name_of != m->root) {
+		const char *name = g->op[name_of].name;
+		g->op[name_of].name = o->name;		/* names stay unique until it goes */
+		o->name = name;
+	}
+	for (int i = 0; i < m->n; i++)
+		g->op[m->op[i]].n_in = g->op[m->op[i]].n_out = 0;
+	o->type = dlb_arena_strdup(&g->arena, type);
+	o->domain = dlb_arena_strdup(&g->arena, domain);
+	o->kind = dlb_op_kind_find(type, domain);
+	o->in = operands;
+	o->n_in = n_in;
+	o->n_out = 1;
+	o->attr = (struct dlb_attr *)copy;
+	o->n_attr = n_attr;
+	dlb_graph_index(g);
+	(*count)++;
+	return dlb_graph_infer_new(g, m->root, err);
+}

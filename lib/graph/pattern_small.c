@@ -1,0 +1,75 @@
+/* Vertices that change nothing, and the cross-entropy that is spelt out. */
+#include <string.h>
+#include "graph/pattern.h"
+#include "graph/rewrites.h"
+
+static bool keeps_order(const struct dlb_op *o)
+{
+	const int64_t *perm;
+	const int n = dlb_attr_ints(o->attr, o->n_attr, "perm", &perm);
+
+	for (int i = 0; i < n; i++)
+		if (perm[i] != i)
+			return false;
+	return n > 0;
+}
+
+/* The one output is the first input over again. */
+static bool is_no_op(const struct dlb_graph *g, int i)
+{
+	static const char *const by_shape[] = { "Cast", "Reshape", "Expand", "Slice", "Squeeze", "Unsqueeze", "Flatten", "Identity" };
+	const struct dlb_op *o = &g->op[i];
+
+	if (o->n_out != 1 || o->n_in < 1 || o->in[0] < 0 || !dlb_match_same_shape(g, o->in[0], o->out[0]))
+		return false;
+	if (dlb_is_op(g, i, "Transpose"))
+		return keeps_order(o);
+	if (dlb_is_op(g, i, "Slice")) {		/* backwards it may have the same shape */
+		double step = 1;
+		const struct dlb_tensor *t = o->n_in > 4 && o->in[4] >= 0 ? &g->tensor[o->in[4]] : NULL;
+		for (int64_t k = 0; t && t->n_dims == 1 && k < t->dim[0].add && step == 1; k++)
+			step = t->kind == DLB_T_CONSTANT && t->data ? dlb_value_real(t->data, t->dtype, k) : 0;
+		return step == 1;
+	}
+	for (int k = 0; k < DLB_LEN(by_shape); k++)
+		if (dlb_is_op(g, i, by_shape[k]))
+			return true;
+	return false;
+}
+
+int dlb_rewrite_no_ops(struct dlb_graph *g, int64_t *count, struct dlb_error *err)
+{
+	(void)err;
+	for (int i = 0; i < g->n_ops; i++) {
+		if (!is_no_op(g, i) || dlb_graph_is_output(g, g->op[i].out[0]) || g->op[i].out[0] == g->loss)
+			continue;
+		dlb_graph_replace(g, g->op[i].out[0], g->op[i].in[0], false);
+		g->op[i].n_in = g->op[i].n_out = 0;
+		(*count)++;
+	}
+	dlb_graph_index(g);
+	return 0;
+}
+
+/* NegativeLogLikelihoodLoss of LogSoftmax over axis 1 is SoftmaxCrossEntropyLoss, with the same attributes. */
+int dlb_rewrite_cross_entropy(struct dlb_graph *g, int64_t *count, struct dlb_error *err)
+{
+	for (int i = g->n_ops - 1; i >= 0; i--) {
+		struct dlb_match m = { .g = g, .root = i };
+		if (!dlb_is_op(g, i, "NegativeLogLikelihoodLoss"))
+			continue;
+		const int log = dlb_match_op(&m, g->op[i].in[0], "LogSoftmax");
+		if (log < 0 || !dlb_match_closed(&m))
+			continue;
+		const struct dlb_op *o = &g->op[log];
+		const int n_dims = g->tensor[o->in[0]].n_dims;
+		const int64_t axis = dlb_attr_int(o->attr, o->n_attr, "axis", o->opset >= 13 ? -1 : 1);
+		if ((axis < 0 ? axis + n_dims : axis) != 1 || (o->opset < 13 && n_dims != 2))
+			continue;
+		const int in[3] = { o->in[0], g->op[i].in[1], g->op[i].n_in > 2 ? g->op[i].in[2] : -1 };
+		if (dlb_match_fuse(&m, "SoftmaxCrossEntropyLoss", "", in, in[2] < 0 ? 2 : 3, g->op[i].attr, g->op[i].n_attr, -1,
+				   count, err))
+			return -1;
+	}
+	return 0;
+}

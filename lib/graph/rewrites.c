@@ -1,0 +1,73 @@
+/* The table of rewrites, switching them off, and the record of what was done. */
+#include <string.h>
+#include "graph/pattern.h"
+#include "graph/rewrites.h"
+
+const struct dlb_rewrite dlb_rewrites[] = {
+	[DLB_REWRITE_FOLDING] = { .name = "constant-folding",
+		.summary = "vertices of constants become constants; off: only those that shapes need" },
+	[DLB_REWRITE_DEAD] = { .name = "dead-vertices", .summary = "vertices that reach no output go" },
+	{ .name = "no-ops", .summary = "Cast, Transpose, Reshape and the like that change nothing go", .run = dlb_rewrite_no_ops },
+	{ .name = "layer-norm", .summary = "LayerNormalization that is spelt out becomes one op", .run = dlb_rewrite_layer_norm },
+	{ .name = "gelu", .summary = "GELU that is spelt out, by Erf or by Tanh, becomes one op", .run = dlb_rewrite_gelu },
+	{ .name = "cross-entropy", .summary = "LogSoftmax and NegativeLogLikelihoodLoss become one op", .run = dlb_rewrite_cross_entropy },
+	{ .name = "linear", .summary = "MatMul by a matrix and the Add of a bias become Gemm, which reads a transposed weight as it lies",
+	  .run = dlb_rewrite_linear },
+	{ .name = NULL },
+};
+
+bool dlb_rewrite_is_on(const struct dlb_graph *g, int row)
+{
+	return !(g->no_rewrite >> row & 1);
+}
+
+void dlb_rewrite_done(struct dlb_graph *g, int row, int64_t count)
+{
+	struct dlb_rewritten *w = dlb_arena_array(&g->arena, (size_t)g->n_rewritten + 1, sizeof *w);
+
+	if (!dlb_rewrite_is_on(g, row))
+		return;
+	if (g->n_rewritten)
+		memcpy(w, g->rewritten, (size_t)g->n_rewritten * sizeof *w);
+	w[g->n_rewritten++] = (struct dlb_rewritten){ dlb_rewrites[row].name, count };
+	g->rewritten = w;
+}
+
+int dlb_graph_no_rewrite(struct dlb_graph *g, const char *name, struct dlb_error *err)
+{
+	const char *names[DLB_MAX_REWRITES];
+	int n = 0;
+
+	for (; dlb_rewrites[n].name; n++) {
+		names[n] = dlb_rewrites[n].name;
+		if (!strcmp(name, names[n]) || !strcmp(name, "all"))
+			g->no_rewrite |= UINT64_C(1) << n;
+	}
+	for (int i = 0; i < n; i++)
+		if (!strcmp(name, names[i]) || !strcmp(name, "all"))
+			return 0;
+	dlb_fail(err, NULL, "no rewrite '%s'", name);
+	const char *near = dlb_nearest(name, names, n);
+	return near ? dlb_hint(err, "did you mean '%s'?", near) : dlb_hint(err, "--list names them");
+}
+
+int dlb_graph_rewrite(struct dlb_graph *g, struct dlb_error *err)
+{
+	dlb_graph_index(g);
+	for (int i = 0; dlb_rewrites[i].name; i++) {
+		const struct dlb_rewrite *r = &dlb_rewrites[i];
+		int64_t count = 0;
+		if (!r->run || !dlb_rewrite_is_on(g, i) || (r->inference && g->training))
+			continue;
+		if (r->run(g, &count, err))
+			return -1;
+		if (count) {
+			dlb_graph_drop_dead(g, NULL, 0);	/* what was swallowed */
+			dlb_graph_index(g);
+		}
+		dlb_rewrite_done(g, i, count);
+	}
+	dlb_graph_fill_work(g, 0);
+	dlb_graph_set_homes(g);
+	return 0;
+}

@@ -1,0 +1,17 @@
+/* The rewrites behind the rows of dlb_rewrites (rewrites.c), one file a subject (private to lib/graph). */
+#ifndef DLB_GRAPH_REWRITES_H
+#define DLB_GRAPH_REWRITES_H
+#include "graph/graph.h"
+
+enum { DLB_REWRITE_FOLDING, DLB_REWRITE_DEAD, DLB_MAX_REWRITES = 64 };	/* rows that fold.c asks for */
+
+bool dlb_rewrite_is_on(const struct dlb_graph *g, int row);
+/* Records that row applied `count` times; nothing when it is off. */
+void dlb_rewrite_done(struct dlb_graph *g, int row, int64_t count);
+
+int dlb_rewrite_no_ops(struct dlb_graph *g, int64_t *count, struct dlb_error *err);		/* pattern_small.c */
+int dlb_rewrite_cross_entropy(struct dlb_graph *g, int64_t *count, struct dlb_error *err);
+int dlb_rewrite_layer_norm(struct dlb_graph *g, int64_t *count, struct dlb_error *err);		/* pattern_norm.c */
+int dlb_rewrite_gelu(struct dlb_graph *g, int64_t *count, struct dlb_error *err);		/* pattern_gelu.c */
+int dlb_rewrite_linear(struct dlb_graph *g, int64_t *count, struct dlb_error *err);		/* fuse_linear.c */
+#endif

@@ -1,0 +1,387 @@
+/* The rewrites that fuse: each spelling of a pattern is found, near misses are not, and the loss and every gradient are
+ * those of the graph as it was spelt (in f64, to 1e-11); what is switched off stays out. */
+#include <math.h>
+#include "graph/graph.h"
+#include "graph/rewrites.h"
+#include "run_graph.h"
+#include "util/rng.h"
+
+static struct dlb_backend be;
+static const uint64_t seed = 20260202;
+static uint64_t drawn;
+static int n_checked;
+
+/* -- graphs made by hand -- */
+
+static int constant(struct dlb_graph *g, const char *name, const int64_t *dim, int n, bool initial)
+{
+	const int t = dlb_graph_add_tensor(g, name, DLB_T_CONSTANT);
+	struct dlb_tensor *x = &g->tensor[t];
+	int64_t count = 1;
+	for (int i = 0; i < n; i++) {
+		x->dim[i].add = dim[i];
+		count *= dim[i];
+	}
+	double *v = dlb_arena_array(&g->arena, (size_t)count, sizeof *v);
+	for (int64_t i = 0; i < count; i++)
+		v[i] = 0.5 * dlb_philox_normal(seed, 1, drawn++);
+	x->dtype = DLB_F64;
+	x->n_dims = n;
+	x->data = v;
+	x->initial = initial;
+	return t;
+}
+#define W(name, ...) constant(g, name, (const int64_t[]){ __VA_ARGS__ }, \
+			      (int)(sizeof((const int64_t[]){ __VA_ARGS__ }) / sizeof(int64_t)), true)
+
+static int scalar(struct dlb_graph *g, double v)
+{
+	char name[40];
+	snprintf(name, sizeof name, "scalar%d", g->n_tensors);
+	const int t = constant(g, name, NULL, 0, false);
+	*(double *)g->tensor[t].data = v;
+	return t;
+}
+#define C(v) scalar(g, v)
+
+static int op(struct dlb_graph *g, const char *type, const int *in, int n_in, const struct dlb_attr *attr, int n_attr)
+{
+	char name[40];
+	snprintf(name, sizeof name, "%s%d", type, g->n_ops);
+	const int t = dlb_graph_add_tensor(g, name, DLB_T_ACTIVATION);
+	dlb_graph_add_op(g, name, type, "", DLB_FORWARD, in, n_in, &t, 1, attr, n_attr);
+	return t;
+}
+#define OP(type, ...) op(g, type, (const int[]){ __VA_ARGS__ }, (int)(sizeof((const int[]){ __VA_ARGS__ }) / sizeof(int)), NULL, 0)
+
+static int with_ints(struct dlb_graph *g, const char *type, int x, const char *name, const int64_t *v, int n)
+{
+	const struct dlb_attr a = { .name = name, .type = DLB_ATTR_INTS, .ints = v, .n = n };
+	return op(g, type, &x, 1, &a, 1);
+}
+#define INTS(type, x, name, ...) with_ints(g, type, x, name, (const int64_t[]){ __VA_ARGS__ }, \
+					   (int)(sizeof((const int64_t[]){ __VA_ARGS__ }) / sizeof(int64_t)))
+
+static int with_int(struct dlb_graph *g, const char *type, int x, int w, const char *name, int64_t v)
+{
+	const struct dlb_attr a = { .name = name, .type = DLB_ATTR_INT, .i = v };
+	const int in[2] = { x, w };
+	return op(g, type, in, w < 0 ? 1 : 2, &a, 1);
+}
+
+static int input(struct dlb_graph *g, int opset, const int64_t *dim, int n)
+{
+	dlb_graph_init(g);
+	g->opset = opset;
+	g->dtype = DLB_F64;
+	g->training = true;
+	g->input = dlb_arena_array(&g->arena, 4, sizeof *g->input);
+	g->output = dlb_arena_array(&g->arena, 4, sizeof *g->output);
+	const int t = dlb_graph_add_tensor(g, "x", DLB_T_INPUT);
+	g->tensor[t].dtype = DLB_F64;
+	g->tensor[t].n_dims = n;
+	g->tensor[t].dim[0] = (struct dlb_dim){ 1, 0 };
+	for (int i = 1; i < n; i++)
+		g->tensor[t].dim[i].add = dim[i];
+	return g->input[g->n_inputs++] = t;
+}
+
+static void output(struct dlb_graph *g, int t)
+{
+	g->output[g->n_outputs++] = t;
+}
+
+/* -- what both graphs must agree in -- */
+
+typedef int build_fn(struct dlb_graph *g, int x, int variant);
+
+static int64_t applied(const struct dlb_graph *g, const char *name)
+{
+	for (int i = 0; i < g->n_rewritten; i++)
+		if (!strcmp(g->rewritten[i].name, name))
+			return g->rewritten[i].count;
+	return -1;
+}
+
+static void make(struct dlb_graph *g, build_fn *build, int variant, const int64_t *dim, int n, const char *off)
+{
+	struct dlb_error err = { .what = "" };
+	drawn = 0;
+	const int x = input(g, 13 + variant % 2 * 4, dim, n), y = build(g, x, variant);
+	/* outputs that a variant has named already come behind: the loss is of the first */
+	for (int i = g->n_outputs++; i > 0; i--)
+		g->output[i] = g->output[i - 1];
+	g->output[0] = y;
+	if ((off && dlb_graph_no_rewrite(g, off, &err)) || dlb_graph_fold(g, 3, &be, &err) || dlb_graph_find_parameters(g, &err) ||
+	    dlb_graph_attach_loss(g, "mse", &err) || dlb_graph_rewrite(g, &err) || dlb_graph_choose_layout(g, &err) ||
+	    dlb_graph_differentiate(g, &err) || dlb_graph_check(g, &err) || dlb_graph_check_runnable(g, 3, &err) ||
+	    dlb_graph_check_runnable(g, 5, &err))
+		test_die(&err);
+}
+
+static int gradient_of(const struct dlb_graph *g, const char *weight)
+{
+	for (int i = 0; i < g->n_ops; i++)
+		if (g->op[i].phase == DLB_UPDATE && !strcmp(g->tensor[g->op[i].in[0]].name, weight))
+			return g->op[i].in[1];
+	return -1;
+}
+
+static void fill(struct test_run *r)
+{
+	const struct dlb_graph *g = r->g;
+	for (int i = 0; i < g->n_inputs; i++) {
+		const struct dlb_desc d = dlb_tensor_desc(&g->tensor[g->input[i]], r->n);
+		for (int64_t k = 0; k < dlb_desc_count(&d); k++)
+			((double *)r->value[g->input[i]])[k] = dlb_philox_normal(seed, 2 + (uint64_t)i, (uint64_t)k);
+	}
+	test_run_phase(r, DLB_BACKWARD);
+}
+
+static void same(const char *what, const struct test_run *a, int s, const struct test_run *b, int t)
+{
+	const struct dlb_desc d = dlb_tensor_desc(&a->g->tensor[s], a->n), e = dlb_tensor_desc(&b->g->tensor[t], b->n);
+	assert(dlb_desc_same_shape(&d, &e));
+	for (int64_t i = 0; i < dlb_desc_count(&d); i++) {
+		const double u = ((double *)a->value[s])[i], v = ((double *)b->value[t])[i];
+		if (!(fabs(u - v) <= 1e-11 + 1e-11 * fabs(v))) {
+			fprintf(stderr, "%s, %s[%lld]: fused %.17g, spelt out %.17g\n", what, b->g->tensor[t].name, (long long)i, u, v);
+			abort();
+		}
+		n_checked++;
+	}
+}
+
+static void compare(const char *what, const struct dlb_graph *fused, const struct dlb_graph *spelt, int64_t n)
+{
+	struct test_run a, b;
+	int weights = 0;
+
+	test_run_init(&a, fused, &be, n);
+	test_run_init(&b, spelt, &be, n);
+	fill(&a);
+	fill(&b);
+	same(what, &a, fused->loss, &b, spelt->loss);
+	for (int t = 0; t < spelt->n_tensors; t++) {
+		if (spelt->tensor[t].kind == DLB_T_BUFFER)
+			same(what, &a, test_tensor(fused, spelt->tensor[t].name), &b, t);
+		if (spelt->tensor[t].kind != DLB_T_WEIGHT)
+			continue;
+		const int s = gradient_of(fused, spelt->tensor[t].name);
+		assert(s >= 0);
+		same(what, &a, s, &b, gradient_of(spelt, spelt->tensor[t].name));
+		weights++;
+	}
+	assert(weights > 0);
+	for (int i = 0; i < spelt->n_outputs; i++)
+		same(what, &a, fused->output[i], &b, spelt->output[i]);
+	test_run_release(&a);
+	test_run_release(&b);
+}
+
+/* Builds the variant with the rewrite and with none; it must apply `times`, and change no number. */
+static void check(const char *rewrite, build_fn *build, int variant, const int64_t *dim, int n, int64_t times)
+{
+	struct dlb_graph fused, spelt, without;
+	char what[80];
+
+	snprintf(what, sizeof what, "%s, variant %d", rewrite, variant);
+	make(&fused, build, variant, dim, n, NULL);
+	make(&spelt, build, variant, dim, n, "all");
+	make(&without, build, variant, dim, n, rewrite);
+	if (applied(&fused, rewrite) != times) {
+		fprintf(stderr, "%s: applied %lld times, not %lld\n", what, (long long)applied(&fused, rewrite), (long long)times);
+		abort();
+	}
+	assert(applied(&without, rewrite) == -1 && spelt.n_rewritten == 0);
+	compare(what, &fused, &spelt, 3);
+	compare(what, &fused, &spelt, 5);
+	dlb_graph_release(&fused);
+	dlb_graph_release(&spelt);
+	dlb_graph_release(&without);
+}
+
+/* -- LayerNormalization -- */
+
+enum { LN_POW, LN_MUL, LN_BIAS_FIRST, LN_TWO_AXES, LN_PLAIN, LN_SCALE_ONLY, LN_RECIPROCAL, LN_TWICE, LN_CAST,
+       LN_WIDE_SCALE /* stays a Mul */, LN_GOOD, LN_NO_EPSILON = LN_GOOD, LN_AXIS, LN_CUBE, LN_OTHER_AXIS, LN_ESCAPES, LN_OUTPUT, LN_KINDS };
+
+static int mean_of(struct dlb_graph *g, int x, int kind)
+{
+	const int axis = kind == LN_AXIS ? 1 : 2;
+	return kind == LN_TWO_AXES ? INTS("ReduceMean", x, "axes", -2, -1)
+		: kind == LN_AXIS ? INTS("ReduceMean", x, "axes", axis) : INTS("ReduceMean", x, "axes", -1);
+}
+
+static int cast(struct dlb_graph *g, int x, int kind)
+{
+	return kind == LN_CAST ? with_int(g, "Cast", x, -1, "to", dlb_dtype_to_onnx(DLB_F64)) : x;
+}
+
+static int layer_norm(struct dlb_graph *g, int x, int variant)
+{
+	const int kind = variant / 2;
+	x = OP("Mul", x, W("in", 4, 6));
+	const int d = OP("Sub", cast(g, x, kind), mean_of(g, x, kind));
+	const int e = kind == LN_TWICE ? OP("Sub", x, mean_of(g, x, kind)) : d;
+	const int square = kind == LN_MUL ? OP("Mul", e, e) : OP("Pow", cast(g, e, kind), C(kind == LN_CUBE ? 4 : 2));
+	const int var = kind == LN_OTHER_AXIS ? INTS("ReduceMean", square, "axes", 1) : mean_of(g, square, kind);
+	const int spread = OP("Sqrt", kind == LN_NO_EPSILON ? OP("Abs", var) : OP("Add", var, C(1e-5)));
+	int y = kind == LN_RECIPROCAL ? OP("Mul", OP("Reciprocal", spread), d) : OP("Div", d, spread);
+	if (kind == LN_ESCAPES)
+		y = OP("Add", y, OP("Mul", square, C(0.25)));
+	if (kind == LN_OUTPUT)
+		output(g, var);
+	if (kind == LN_PLAIN)
+		return OP("Tanh", y);
+	y = kind == LN_TWO_AXES || kind == LN_WIDE_SCALE ? OP("Mul", y, W("scale", 4, 6)) : OP("Mul", y, W("scale", 6));
+	if (kind == LN_SCALE_ONLY)
+		return y;
+	const int bias = kind == LN_TWO_AXES ? W("bias", 4, 6) : W("bias", 6);
+	return kind == LN_BIAS_FIRST ? OP("Add", bias, y) : OP("Add", y, bias);
+}
+
+/* -- GELU -- */
+
+enum { GELU_ERF, GELU_ERF_HALF_FIRST, GELU_ERF_HALF_SUM, GELU_ERF_MUL, GELU_OF_PRODUCT, GELU_TANH, GELU_TANH_CUBE,
+       GELU_TANH_FACTORED, GELU_GOOD, GELU_SEVEN = GELU_GOOD, GELU_ROOT, GELU_TWO, GELU_OTHER_X, GELU_CUBIC, GELU_ESCAPES,
+       GELU_OUTPUT, GELU_KINDS };
+
+static int gelu_inner(struct dlb_graph *g, int x, int kind)
+{
+	const double root = 0.79788456080286535588;
+	if (kind == GELU_TANH_FACTORED)
+		return OP("Mul", OP("Mul", x, C(root)), OP("Add", OP("Mul", OP("Mul", x, C(0.044715)), x), C(1)));
+	const int cube = kind == GELU_TANH_CUBE ? OP("Mul", OP("Mul", x, x), x) : OP("Pow", x, C(3));
+	return OP("Mul", OP("Add", x, OP("Mul", cube, C(kind == GELU_CUBIC ? 0.0447 : 0.044715))), C(root));
+}
+
+static int gelu(struct dlb_graph *g, int x, int variant)
+{
+	const int kind = variant / 2;
+	const bool tanh = kind == GELU_TANH || kind == GELU_TANH_CUBE || kind == GELU_TANH_FACTORED || kind == GELU_CUBIC;
+	x = OP(kind == GELU_OF_PRODUCT ? "Mul" : "Add", x, W("in", 4, 6));
+	const int other = kind == GELU_OTHER_X ? OP("Tanh", x) : x;
+	int f;
+	if (tanh)
+		f = OP("Tanh", gelu_inner(g, x, kind));
+	else if (kind == GELU_ERF_MUL)
+		f = OP("Erf", OP("Mul", x, C(0.70710678118654752440)));
+	else
+		f = OP("Erf", OP("Div", x, C(kind == GELU_ROOT ? 1.4 : 1.41421356237309504880)));
+	const int sum = OP("Add", f, C(kind == GELU_TWO ? 2 : 1)), half = C(kind == GELU_SEVEN ? 0.7 : 0.5);
+	if (kind == GELU_OUTPUT)
+		output(g, sum);
+	if (kind == GELU_ESCAPES)
+		return OP("Add", OP("Mul", OP("Mul", x, sum), half), f);
+	if (kind == GELU_ERF_HALF_FIRST || tanh)
+		return OP("Mul", OP("Mul", x, half), sum);
+	if (kind == GELU_ERF_HALF_SUM)
+		return OP("Mul", x, OP("Mul", sum, half));
+	return OP("Mul", OP("Mul", other, sum), half);
+}
+
+/* -- Linear -- */
+
+enum { LIN_T, LIN_T_BIAS_FIRST, LIN_PLAIN, LIN_NO_BIAS, LIN_TWO_DIMS, LIN_GOOD, LIN_ROW_BIAS = LIN_GOOD, LIN_MATRIX_BIAS, LIN_OUTPUT,
+       LIN_KINDS };
+
+static int linear(struct dlb_graph *g, int x, int variant)
+{
+	const int kind = variant / 2;
+	const bool plain = kind == LIN_PLAIN || kind >= LIN_GOOD;
+	if (kind == LIN_TWO_DIMS)
+		x = with_int(g, "Flatten", x, -1, "axis", 1);
+	const int k = kind == LIN_TWO_DIMS ? 24 : 6;
+	const int w = plain ? W("w", k, 5) : INTS("Transpose", W("w", 5, k), "perm", 1, 0);
+	const int y = OP("MatMul", x, w);
+	if (kind == LIN_OUTPUT)
+		output(g, y);
+	if (kind == LIN_NO_BIAS)
+		return OP("Tanh", y);
+	const int b = kind == LIN_ROW_BIAS ? W("b", 1) : kind == LIN_MATRIX_BIAS ? W("b", 4, 5) : W("b", 5);
+	return kind == LIN_T_BIAS_FIRST ? OP("Add", b, y) : OP("Add", y, b);
+}
+
+/* -- the rest -- */
+
+/* A mask that a comparison makes of a float initializer, as GPT's exports have it, is folded. */
+static void masks_fold(void)
+{
+	struct dlb_graph graph, *g = &graph;
+	struct dlb_error err = { .what = "" };
+	const int x = input(g, 17, (int64_t[]){ 0, 4, 4 }, 3);
+	const int mask = OP("Equal", W("buffer", 4, 4), C(0)), y = OP("Where", mask, C(-1), OP("Mul", x, W("w", 4)));
+	output(g, y);
+	if (dlb_graph_fold(g, 3, &be, &err))
+		test_die(&err);
+	assert(g->n_ops == 2 && applied(g, "constant-folding") == 1 && applied(g, "dead-vertices") == 0);
+	dlb_graph_release(g);
+}
+
+/* Folding and dropping switched off: matrices of constants and dead vertices stay, shapes are folded still. */
+static int switched(struct dlb_graph *g, int x, int variant)
+{
+	const int dead = OP("Exp", x), half = OP("Mul", constant(g, "a", (int64_t[]){ 4, 6 }, 2, false), C(0.5));
+	(void)variant;
+	(void)dead;
+	return OP("Mul", OP("Add", x, half), W("w", 6));
+}
+
+static int count_ops(const struct dlb_graph *g, const char *type)
+{
+	int n = 0;
+	for (int i = 0; i < g->n_ops; i++)
+		n += g->op[i].phase == DLB_FORWARD && !strcmp(g->op[i].type, type);
+	return n;
+}
+
+static void switches(void)
+{
+	static const int64_t dim[] = { 0, 4, 6 };
+	struct dlb_graph on, fold, dead;
+
+	make(&on, switched, 0, dim, 3, NULL);
+	make(&fold, switched, 0, dim, 3, "constant-folding");
+	make(&dead, switched, 0, dim, 3, "dead-vertices");
+	assert(count_ops(&on, "Mul") == 1 && !count_ops(&on, "Exp"));
+	assert(applied(&on, "constant-folding") == 1 && applied(&on, "dead-vertices") == 1);
+	assert(count_ops(&fold, "Mul") == 2 && applied(&fold, "constant-folding") == -1);
+	assert(count_ops(&dead, "Mul") == 1 && count_ops(&dead, "Exp") == 1 && applied(&dead, "dead-vertices") == -1);
+	compare("constant-folding off", &fold, &on, 3);
+	compare("dead-vertices off", &dead, &on, 3);
+	dlb_graph_release(&on);
+	dlb_graph_release(&fold);
+	dlb_graph_release(&dead);
+}
+
+static void names(void)
+{
+	struct dlb_graph g = { .n_ops = 0 };
+	struct dlb_error err = { .what = "" };
+
+	for (int i = 0; dlb_rewrites[i].name; i++) {
+		assert(!dlb_graph_no_rewrite(&g, dlb_rewrites[i].name, &err) && !dlb_rewrite_is_on(&g, i));
+		assert(*dlb_rewrites[i].summary && i < DLB_MAX_REWRITES);
+	}
+	assert(dlb_graph_no_rewrite(&g, "layernorm", &err) == -1 && strstr(err.hint, "layer-norm"));
+}
+
+int main(void)
+{
+	static const int64_t dim[] = { 0, 4, 6 };
+
+	test_backend(&be);
+	names();
+	masks_fold();
+	switches();
+	for (int kind = 0; kind < 2 * LN_KINDS; kind++)		/* even: opset 13, odd: 17 */
+		check("layer-norm", layer_norm, kind, dim, 3, kind / 2 < LN_GOOD);
+	for (int kind = 0; kind < 2 * GELU_KINDS; kind++)
+		check("gelu", gelu, kind, dim, 3, kind / 2 < GELU_GOOD);
+	for (int kind = 0; kind < 2 * LIN_KINDS; kind++)
+		check("linear", linear, kind, dim, 3, kind / 2 < LIN_GOOD);
+	be.ops->close(&be);
+	printf("%d numbers compared\n", n_checked);
+	return 0;
+}
