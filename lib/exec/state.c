@@ -87,8 +87,10 @@ int dlb_state_load_graph(struct dlb_state *s, bool init, uint64_t seed, struct d
 
 		if (!s->value[t])
 			continue;
+		/* fresh weights have fresh statistics: the old ones are those of other activations */
+		const bool drawn = init && (x->kind == DLB_T_WEIGHT || x->kind == DLB_T_BUFFER);
 		d = dlb_tensor_desc(x, 1);
-		if (x->data && !(init && x->kind == DLB_T_WEIGHT)) {
+		if (x->data && !drawn) {
 			s->be->ops->upload(s->be, s->value[t], x->data, dlb_desc_bytes(&d));
 			continue;
 		}
@@ -96,7 +98,7 @@ int dlb_state_load_graph(struct dlb_state *s, bool init, uint64_t seed, struct d
 			return dlb_hint((dlb_fail(err, NULL, "weight '%s' has no values", x->name), err),
 					"--init SEED draws fresh ones");
 		fresh = dlb_xmalloc(dlb_desc_bytes(&d) + 1);
-		if (x->is_fill && !(init && x->kind == DLB_T_WEIGHT)) {
+		if (x->is_fill && !drawn) {
 			for (int64_t i = 0; i < dlb_desc_count(&d); i++)
 				dlb_value_set(fresh, d.dtype, i, x->fill);
 		} else {
@@ -114,7 +116,7 @@ void *dlb_state_constant(struct dlb_state *s, const struct dlb_graph *g, int ten
 	struct dlb_state_constant *c;
 	struct dlb_desc d;
 	const void *value;
-	void *p;
+	void *p, *spelt = NULL;
 
 	/* Constants of an evaluation graph have ids of their own: they are told apart by name and size too. */
 	if (!x->data_mul) {
@@ -131,13 +133,21 @@ void *dlb_state_constant(struct dlb_state *s, const struct dlb_graph *g, int ten
 				return s->constant[i].p;
 	d = dlb_tensor_desc(x, n);
 	value = dlb_tensor_value(x, n, &s->arena);
+	if (!value && x->is_fill) {		/* too large for dlb_tensor_value to spell out, but a kernel reads it */
+		value = spelt = dlb_xmalloc(dlb_desc_bytes(&d) + 1);
+		for (int64_t i = 0, count = dlb_desc_count(&d); i < count; i++)
+			dlb_value_set(spelt, d.dtype, i, x->fill);
+	}
 	if (!value) {
 		dlb_fail(err, NULL, "constant '%s' has no values", x->name);
 		return NULL;
 	}
-	if (!(p = take(s->be, x->name, dlb_desc_bytes(&d), err)))
+	p = take(s->be, x->name, dlb_desc_bytes(&d), err);
+	if (p)
+		s->be->ops->upload(s->be, p, value, dlb_desc_bytes(&d));
+	free(spelt);
+	if (!p)
 		return NULL;
-	s->be->ops->upload(s->be, p, value, dlb_desc_bytes(&d));
 	DLB_GROW(s->constant, s->n_constants, s->cap_constants);
 	c = &s->constant[s->n_constants++];
 	c->tensor = g == s->graph ? tensor : -1;

@@ -485,7 +485,7 @@ int dlb_fold_visit(struct fold *f, int op, struct dlb_error *err)
 	DLB_GROW(f->order, f->n_order, f->cap_order);
 	f->order[f->n_order++] = op;
 	patch(f, op);
-	if (dlb_graph_infer(g, op, f->n, &f->known, err))
+	if (dlb_graph_infer(g, op, f->n, &f->known, err) && (f->wired <= 0 || dlb_fold_unwire(f, op, err)))
 		return -1;
 	o = &g->op[op];
 	if (fold_identity(f, o) || fold_fill(f, op))

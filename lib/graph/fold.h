@@ -37,6 +37,10 @@ bool dlb_fold_is_known(struct fold *f, int t);
 const void *dlb_fold_value(struct fold *f, int t, int size);
 void dlb_fold_constant(struct dlb_graph *g, int t);	/* t has data or a fill now, and no producer */
 
+/* wired.c: after inference of `op` failed with err: constants that hold the model's batch are let follow it; -1 when that
+ * does not help, and err is as it was. */
+int dlb_fold_unwire(struct fold *f, int op, struct dlb_error *err);
+
 /* structure.c: what a vertex of control flow or sequences becomes; at the end, the graph without them */
 int dlb_fold_structure(struct fold *f, int op, struct dlb_error *err);
 int dlb_fold_end_structure(struct fold *f, struct dlb_error *err);

@@ -3,6 +3,8 @@
 #include <string.h>
 #include "graph/rewrite.h"
 
+#define HOW_TO_EXPORT "export with torch.onnx.export(..., training=torch.onnx.TrainingMode.TRAINING, do_constant_folding=False)"
+
 struct lines { struct dlb_graph *g; const char **line; int n, cap; };
 
 static void say(struct lines *l, const char *text)
@@ -33,7 +35,7 @@ static void folded_norms(struct lines *l)
 	}
 	if (convs && biased == convs && !norms && merged)
 		say(l, dlb_arena_printf(&l->g->arena, "%d convolutions have batch normalization folded in (exported for inference): "
-					"training goes on without normalization; export with TrainingMode.TRAINING", merged));
+					"training goes on without normalization; " HOW_TO_EXPORT, merged));
 }
 
 static void still_norms(struct lines *l)
@@ -50,32 +52,70 @@ static void still_norms(struct lines *l)
 	}
 	if (n)
 		say(l, dlb_arena_printf(&l->g->arena, "%d BatchNormalization %s in inference mode: the running statistics stay as "
-					"they are", n, n == 1 ? "is" : "are"));
+					"they are; " HOW_TO_EXPORT, n, n == 1 ? "is" : "are"));
+}
+
+/* Forward readers of a weight. Those that each take a part of it (the gates of an LSTM) count as one. */
+static int count_readers(const struct dlb_graph *g, int t, int found[2])
+{
+	int n = 0;
+	bool part = false;
+
+	for (int r = g->reader_start[t]; r < g->reader_start[t + 1]; r++) {
+		const struct dlb_op *o = &g->op[g->reader[r]];
+		const bool takes_part = is_forward(o, "Slice") || is_forward(o, "Split");
+		if (o->phase != DLB_FORWARD || (takes_part && part))
+			continue;
+		part |= takes_part;
+		if (n < 2)
+			found[n] = g->reader[r];
+		n++;
+	}
+	return n;
+}
+
+/* One value all over, as norms and biases have before training: exporters keep one copy of all such. */
+static bool is_uniform(const struct dlb_tensor *t)
+{
+	const struct dlb_desc d = dlb_tensor_desc(t, 1);
+	const size_t size = dlb_dtype_bytes(t->dtype), n = t->data ? (size_t)dlb_desc_count(&d) : 0;
+
+	for (size_t i = 1; i < n; i++)
+		if (memcmp(t->data, (const char *)t->data + i * size, size))
+			return false;
+	return t->is_fill || n > 0;
 }
 
 static void tied_weights(struct lines *l)
 {
 	const struct dlb_graph *g = l->g;
-	int n = 0, first = -1, readers_first = 0;
+	int n_merged = 0, n_shared = 0, merged = -1, shared = -1, readers = 0, by[2] = { 0 }, found[2] = { 0 };
 
 	for (int t = 0; t < g->n_tensors && g->training; t++) {
-		int readers = 0;
 		if (g->tensor[t].kind != DLB_T_WEIGHT && g->tensor[t].kind != DLB_T_BUFFER)
 			continue;		/* statistics merged with scales are not trained at all */
-		for (int r = g->reader_start[t]; r < g->reader_start[t + 1]; r++)
-			readers += g->op[g->reader[r]].phase == DLB_FORWARD;
-		if (readers < 2)
+		const int n = count_readers(g, t, found);
+		if (n < 2)
 			continue;
-		if (first < 0) {
-			first = t;
-			readers_first = readers;
+		const bool uniform = is_uniform(&g->tensor[t]);
+		if (uniform && !n_merged++) {
+			merged = t;
+			readers = n;
 		}
-		n++;
+		if (!uniform && !n_shared++) {
+			shared = t;
+			memcpy(by, found, sizeof by);
+		}
 	}
-	if (n)
-		say(l, dlb_arena_printf(&l->g->arena, "%d weight%s or statistics read by several ops ('%s' by %d): they stay tied in training; exporters "
-					"merge weights of equal value", n, n == 1 ? "" : "s", g->tensor[first].name,
-					readers_first));
+	if (n_merged)
+		say(l, dlb_arena_printf(&l->g->arena, "%d weight%s or statistics of equal values were merged by the exporter ('%s' has %d "
+					"readers): they stay tied in training; " HOW_TO_EXPORT, n_merged, n_merged == 1 ? "" : "s",
+					g->tensor[merged].name, readers));
+	if (n_shared)
+		say(l, dlb_arena_printf(&l->g->arena, "%d weight%s shared in the model ('%s', by %s '%s' and %s '%s'): trained as one, "
+					"with the sum of the gradients", n_shared, n_shared == 1 ? " is" : "s are",
+					g->tensor[shared].name, g->op[by[0]].type, g->op[by[0]].name, g->op[by[1]].type,
+					g->op[by[1]].name));
 }
 
 /* The model ends in a function that its loss contains: see loss.c. */
