@@ -10,7 +10,7 @@
 #include "place/search.h"
 #include "util/clock.h"
 
-enum { MAX_STARTS = 16, MAX_IDEALS = 60000, THROUGHPUT_UNIT = 2000000, LATENCY_UNIT = 60000 };
+enum { MAX_STARTS = 16, MAX_IDEALS = 60000, THROUGHPUT_UNIT = 2000000, LATENCY_UNIT = 60000, DP_STEPS = 10000000 };
 
 struct starts { int *at[MAX_STARTS]; double s[MAX_STARTS]; int n; };
 
@@ -58,7 +58,7 @@ static void gather(const struct dlb_problem *p, const struct dlb_port *port, str
 	free(placement);
 	bool exact;
 	int *at = dlb_xcalloc((size_t)port->n + 1, sizeof *at);
-	double value = dlb_contiguous(port, latency, MAX_IDEALS, at, &exact);
+	double value = dlb_contiguous(port, latency, MAX_IDEALS, DP_STEPS * (p->effort > 1 ? p->effort : 1), at, &exact);
 	add_start(s, isinf(value) ? value : value_of(port, latency, at), at);
 }
 

@@ -34,7 +34,11 @@ struct walk {
 	double *capacity;			/* [state] of the devices used, at prices, per second of value */
 	/* the difference as it is walked */
 	double *work, *send, bytes;		/* [kind] */
-	int *inside; bool *home;		/* [net] sinks inside; source inside */
+	struct pin { int inside, sinks, above; bool home; } *net;	/* readers in the difference, all, above I; source inside */
+	double *net_s;				/* [net][kind] */
+	double *item_work_s, *item_bytes;	/* [item][kind], [item] */
+	double *fixed;				/* [kind] of send: what no way further down takes back */
+	int64_t steps, most_steps;
 	double *tail, chain;			/* [op] longest chain of host ops from it, in the difference; the longest */
 	bool *in;				/* [op] */
 	int *stamp, top;
@@ -125,22 +129,29 @@ static void prices(struct walk *w)
 	free(y);
 }
 
+/* A net is paid for while it has pins on both sides of the border of the difference. With readers above I it
+ * stays so once its source is in, whatever comes in further down. */
 static void touch_nets(struct walk *w, int c, int sign)
 {
 	const struct dlb_port *port = w->port;
-	size_t P = (size_t)port->n_places;
 	for (int i = port->touch_start[c]; i < port->touch_start[c + 1]; i++) {
-		int e = port->touch[i] >> 1, sinks = port->sink_start[e + 1] - port->sink_start[e];
-		int was = w->home[e] ? w->inside[e] < sinks : w->inside[e] > 0;
-		if (port->touch[i] & 1)
-			w->home[e] = sign > 0;
+		struct pin *x = &w->net[port->touch[i] >> 1];
+		bool source = port->touch[i] & 1;
+		int was = x->home ? x->inside < x->sinks : x->inside > 0;
+		if (source)
+			x->home = sign > 0;
 		else
-			w->inside[e] += sign;
-		int is = w->home[e] ? w->inside[e] < sinks : w->inside[e] > 0;
-		if (is == was)
-			continue;
-		for (int k = 0; k < w->n_kinds; k++)
-			w->send[k] += (is - was) * port->net_s[(size_t)e * P + (size_t)port->place[w->kind[k].node]];
+			x->inside += sign;
+		if (sign < 0)
+			continue;			/* sums are put back as they were */
+		int is = x->home ? x->inside < x->sinks : x->inside > 0;
+		const double *t = &w->net_s[(size_t)(port->touch[i] >> 1) * (size_t)w->n_kinds];
+		if (source && x->above)
+			for (int k = 0; k < w->n_kinds; k++)
+				w->fixed[k] += t[k];
+		if (is != was)
+			for (int k = 0; k < w->n_kinds; k++)
+				w->send[k] += (is - was) * t[k];
 	}
 }
 
@@ -167,12 +178,8 @@ struct ops { int *start, *list; };			/* [class], ascending */
 
 static void add_item(struct walk *w, const struct ops *ops, int item)
 {
-	const struct dlb_port *port = w->port;
 	for (int i = w->s->class_start[item + 1] - 1; i >= w->s->class_start[item]; i--) {
 		int c = w->s->class_list[i];
-		for (int k = 0; k < w->n_kinds; k++)
-			w->work[k] += port->work_s[(size_t)c * (size_t)port->n_nodes + (size_t)w->kind[k].node];
-		w->bytes += port->bytes[c];
 		touch_nets(w, c, 1);
 		if (w->latency)
 			chain_up(w, &ops->list[ops->start[c]], ops->start[c + 1] - ops->start[c]);
@@ -200,7 +207,19 @@ static double stage_s(const struct walk *w, int k)
 static bool holds(const struct walk *w, int k)
 {
 	return w->bytes <= w->port->room_bytes[w->kind[k].node] &&
-	       (w->latency && w->kind[k].host ? w->chain : w->work[k]) <= w->bound;
+	       (w->latency && w->kind[k].host ? w->chain : w->work[k] + w->fixed[k]) <= w->bound;
+}
+
+/* Adds what needs no look at nets; false: no kind of device holds that much. */
+static bool weigh(struct walk *w, int item)
+{
+	bool some = false;
+	w->bytes += w->item_bytes[item];
+	for (int k = 0; k < w->n_kinds; k++) {
+		w->work[k] += w->item_work_s[(size_t)item * (size_t)w->n_kinds + (size_t)k];
+		some |= holds(w, k);
+	}
+	return some;
 }
 
 static void offer(struct walk *w, int ideal, int k)
@@ -234,39 +253,44 @@ static void match(struct walk *w, int ideal, int k)
 
 static void go_down(struct walk *w, const struct ops *ops, int ideal, bool look)
 {
-	double work[8], send[8], bytes = w->bytes, chain = w->chain;
-	double *old_work = w->n_kinds <= 8 ? work : dlb_xmalloc((size_t)w->n_kinds * 2 * sizeof *old_work);
-	double *old_send = w->n_kinds <= 8 ? send : old_work + w->n_kinds;
-	memcpy(old_work, w->work, (size_t)w->n_kinds * sizeof *old_work);
-	memcpy(old_send, w->send, (size_t)w->n_kinds * sizeof *old_send);
+	enum { FEW = 8 };
+	size_t K = (size_t)w->n_kinds, size = K * sizeof(double);
+	double few[3 * FEW], *sums = w->n_kinds <= FEW ? few : dlb_xmalloc(3 * size), bytes = w->bytes, chain = w->chain;
+	memcpy(sums, w->work, size);
+	memcpy(sums + K, w->send, size);
+	memcpy(sums + 2 * K, w->fixed, size);
 	for (int i = w->s->down_start[ideal]; i < w->s->down_start[ideal + 1] && w->found_ideal < 0; i++) {
 		const struct dlb_down *d = &w->s->down[i];
-		bool on = false;
 		if (w->stamp[d->ideal] == w->top)
 			continue;
 		w->stamp[d->ideal] = w->top;
-		add_item(w, ops, d->item);
-		for (int k = 0; k < w->n_kinds; k++) {
-			if (!holds(w, k))
-				continue;
-			on = true;
-			if (w->live[d->ideal] && !look)
-				offer(w, d->ideal, k);
-			else if (w->live[d->ideal])
-				match(w, d->ideal, k);
+		if (weigh(w, d->item) && w->steps < w->most_steps) {
+			bool on = false;
+			w->steps++;
+			add_item(w, ops, d->item);
+			for (int k = 0; k < w->n_kinds; k++) {
+				if (!holds(w, k))
+					continue;
+				on = true;
+				if (w->live[d->ideal] && !look)
+					offer(w, d->ideal, k);
+				else if (w->live[d->ideal])
+					match(w, d->ideal, k);
+			}
+			if (on && w->found_ideal < 0)
+				go_down(w, ops, d->ideal, look);
+			if (w->found_ideal >= 0)
+				w->path[w->n_path++] = d->item;
+			drop_item(w, ops, d->item);
+			memcpy(w->send, sums + K, size);
+			memcpy(w->fixed, sums + 2 * K, size);
+			w->chain = chain;
 		}
-		if (on && w->found_ideal < 0)
-			go_down(w, ops, d->ideal, look);
-		if (w->found_ideal >= 0)
-			w->path[w->n_path++] = d->item;
-		drop_item(w, ops, d->item);
-		memcpy(w->work, old_work, (size_t)w->n_kinds * sizeof *old_work);
-		memcpy(w->send, old_send, (size_t)w->n_kinds * sizeof *old_send);
+		memcpy(w->work, sums, size);
 		w->bytes = bytes;
-		w->chain = chain;
 	}
-	if (w->n_kinds > 8)
-		free(old_work);
+	if (w->n_kinds > FEW)
+		free(sums);
 }
 
 static void restart(struct walk *w, int top)
@@ -277,6 +301,26 @@ static void restart(struct walk *w, int top)
 	w->bytes = w->chain = 0;
 	memset(w->work, 0, (size_t)w->n_kinds * sizeof *w->work);
 	memset(w->send, 0, (size_t)w->n_kinds * sizeof *w->send);
+	memset(w->fixed, 0, (size_t)w->n_kinds * sizeof *w->fixed);
+	/* readers of each net that are not in I */
+	for (int e = 0; e < w->port->n_nets; e++) {
+		int above = 0;
+		for (int k = w->port->sink_start[e]; k < w->port->sink_start[e + 1]; k++)
+			above += !dlb_ideal_has(w->s, top, w->s->item_of[w->port->sink[k]]);
+		w->net[e].above = above;
+	}
+}
+
+/* Is there a state in which what is done and what is left both fit? */
+static bool useful(const struct walk *w, int ideal)
+{
+	double all = w->ideal_share[w->s->n - 1], done = w->ideal_share[ideal], most = w->capacity[w->n_states - 1];
+	if (w->latency)
+		return true;
+	for (int s = 0; s < w->n_states; s++)
+		if (done <= w->capacity[s] * w->bound * (1 + 1e-9) && all - done <= (most - w->capacity[s]) * w->bound * (1 + 1e-9))
+			return true;
+	return false;
 }
 
 /* States of no use: what is left to do is more than the devices left can do. */
@@ -286,7 +330,7 @@ static void close_ideal(struct walk *w, int ideal)
 	for (int s = 0; s < w->n_states; s++) {
 		double rest = all - w->ideal_share[ideal];
 		double can = (w->capacity[w->n_states - 1] - w->capacity[s]) * w->bound;
-		if (!w->latency && rest > can * (1 + 1e-9) + 1e-300)
+		if (!w->latency && rest > can * (1 + 1e-9))
 			b[s] = INFINITY;
 		w->live[ideal] |= isfinite(b[s]);
 	}
@@ -332,6 +376,27 @@ static void trace_back(struct walk *w, const struct ops *ops, int state, int *at
 	free(next);
 }
 
+static void init_items(struct walk *w)
+{
+	const struct dlb_port *port = w->port;
+	size_t K = (size_t)w->n_kinds, P = (size_t)port->n_places;
+	w->net = dlb_xcalloc((size_t)port->n_nets + 1, sizeof *w->net);
+	w->net_s = dlb_xcalloc((size_t)port->n_nets * K + 1, sizeof *w->net_s);
+	w->item_work_s = dlb_xcalloc((size_t)w->s->n_items * K + 1, sizeof *w->item_work_s);
+	w->item_bytes = dlb_xcalloc((size_t)w->s->n_items + 1, sizeof *w->item_bytes);
+	for (size_t e = 0; e < (size_t)port->n_nets; e++) {
+		w->net[e].sinks = port->sink_start[e + 1] - port->sink_start[e];
+		for (size_t k = 0; k < K; k++)
+			w->net_s[e * K + k] = port->net_s[e * P + (size_t)port->place[w->kind[k].node]];
+	}
+	for (size_t c = 0; c < (size_t)port->n; c++) {
+		size_t item = (size_t)w->s->item_of[c];
+		w->item_bytes[item] += port->bytes[c];
+		for (size_t k = 0; k < K; k++)
+			w->item_work_s[item * K + k] += port->work_s[c * (size_t)port->n_nodes + (size_t)w->kind[k].node];
+	}
+}
+
 static void init_walk(struct walk *w)
 {
 	size_t S = (size_t)w->n_states, n = (size_t)w->s->n;
@@ -343,8 +408,8 @@ static void init_walk(struct walk *w)
 	w->capacity = dlb_xcalloc(S, sizeof *w->capacity);
 	w->work = dlb_xcalloc((size_t)w->n_kinds, sizeof *w->work);
 	w->send = dlb_xcalloc((size_t)w->n_kinds, sizeof *w->send);
-	w->inside = dlb_xcalloc((size_t)w->port->n_nets + 1, sizeof *w->inside);
-	w->home = dlb_xcalloc((size_t)w->port->n_nets + 1, sizeof *w->home);
+	w->fixed = dlb_xcalloc((size_t)w->n_kinds, sizeof *w->fixed);
+	init_items(w);
 	w->tail = dlb_xcalloc((size_t)w->port->n_ops + 1, sizeof *w->tail);
 	w->in = dlb_xcalloc((size_t)w->port->n_ops + 1, sizeof *w->in);
 	w->stamp = dlb_xmalloc(n * sizeof *w->stamp);
@@ -362,15 +427,16 @@ static void init_walk(struct walk *w)
 
 static void release_walk(struct walk *w)
 {
-	void *all[] = { w->left, w->best, w->live, w->share, w->ideal_share, w->capacity, w->work, w->send, w->inside, w->home,
-			w->tail, w->in, w->stamp, w->path, w->kind, w->kind_of };
+	void *all[] = { w->left, w->best, w->live, w->share, w->ideal_share, w->capacity, w->work, w->send, w->fixed, w->net,
+			w->net_s, w->item_work_s, w->item_bytes, w->tail, w->in, w->stamp, w->path, w->kind, w->kind_of };
 	for (int i = 0; i < DLB_LEN(all); i++)
 		free(all[i]);
 }
 
-double dlb_dp(const struct dlb_ideals *s, const struct dlb_port *port, bool latency, double bound, int *at)
+double dlb_dp(const struct dlb_ideals *s, const struct dlb_port *port, bool latency, double bound, int64_t most_steps, int *at)
 {
-	struct walk w = { .s = s, .port = port, .latency = latency, .bound = bound };
+	struct walk w = { .s = s, .port = port, .latency = latency, .bound = bound,
+			  .most_steps = most_steps > 0 ? most_steps : INT64_MAX };
 	struct ops ops;
 	double value = INFINITY;
 	int state = -1;
@@ -381,6 +447,8 @@ double dlb_dp(const struct dlb_ideals *s, const struct dlb_port *port, bool late
 	init_walk(&w);
 	find_ops(port, &ops);
 	for (int i = 1; i < s->n; i++) {
+		if (isfinite(bound) && !useful(&w, i))
+			continue;
 		restart(&w, i);
 		go_down(&w, &ops, i, false);
 		close_ideal(&w, i);
@@ -392,7 +460,9 @@ double dlb_dp(const struct dlb_ideals *s, const struct dlb_port *port, bool late
 			state = k;
 		}
 	}
-	if (state >= 0)
+	if (w.steps >= w.most_steps)
+		value = INFINITY;			/* given up: what there is may not be the best */
+	else if (state >= 0)
 		trace_back(&w, &ops, state, at);
 	free(ops.start);
 	free(ops.list);
@@ -400,19 +470,20 @@ double dlb_dp(const struct dlb_ideals *s, const struct dlb_port *port, bool late
 	return value;
 }
 
-double dlb_contiguous(const struct dlb_port *port, bool latency, int most, int *at, bool *exact)
+double dlb_contiguous(const struct dlb_port *port, bool latency, int most, int64_t most_steps, int *at, bool *exact)
 {
 	struct dlb_port coarse;
 	struct dlb_ideals s;
 	int *map = dlb_xmalloc(((size_t)port->n + 1) * sizeof *map), *where = dlb_xcalloc((size_t)port->n + 1, sizeof *where);
 	int *first = dlb_xcalloc((size_t)port->n + 1, sizeof *first);
 	dlb_port_glue(port, &coarse, map);
-	dlb_ideals_orders(&s, &coarse, 4, 1);
-	double chain = dlb_dp(&s, &coarse, latency, INFINITY, first), value = INFINITY;
+	dlb_ideals_orders(&s, &coarse, 8, 1);
+	double chain = dlb_dp(&s, &coarse, latency, INFINITY, 0, first), value = INFINITY;
 	dlb_ideals_release(&s);
 	*exact = dlb_ideals_all(&s, &coarse, most);
 	if (*exact) {
-		value = dlb_dp(&s, &coarse, latency, chain * (1 + 1e-9), where);
+		value = dlb_dp(&s, &coarse, latency, chain * (1 + 1e-9), most_steps, where);
+		*exact = isfinite(value);
 		dlb_ideals_release(&s);
 	}
 	if (isinf(value)) {				/* too many ideals: the few orders have to do */
@@ -434,7 +505,7 @@ int dlb_place_dp(const struct dlb_problem *p, int *placement, struct dlb_error *
 	bool exact;
 	int *at = dlb_xcalloc((size_t)p->n_groups + 1, sizeof *at);
 	dlb_port_init(&port, p, true);
-	double value = dlb_contiguous(&port, p->objective == DLB_LATENCY, MAX_IDEALS, at, &exact);
+	double value = dlb_contiguous(&port, p->objective == DLB_LATENCY, MAX_IDEALS, 0, at, &exact);
 	for (int i = 0; i < p->graph->n_ops; i++)
 		placement[i] = at[p->group_of[i]];
 	free(at);

@@ -214,6 +214,11 @@ static void finish(struct dlb_ideals *s, struct family *f)
 	for (int i = 0; i < f->n; i++)
 		rank[i] = at[size_of(f, i)]++;
 	s->n = f->n;
+	s->words = f->words;
+	s->bits = dlb_arena_array(&s->arena, (size_t)f->n * (size_t)f->words, sizeof *s->bits);
+	for (int i = 0; i < f->n; i++)
+		memcpy(&s->bits[(size_t)rank[i] * (size_t)f->words], &f->bits[(size_t)i * (size_t)f->words],
+		       (size_t)f->words * sizeof *s->bits);
 	s->down_start = dlb_arena_array(&s->arena, (size_t)f->n + 2, sizeof(int));
 	s->down = dlb_arena_array(&s->arena, (size_t)f->n_links + 1, sizeof *s->down);
 	int *fill = dlb_xcalloc((size_t)f->n + 1, sizeof *fill);

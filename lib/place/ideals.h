@@ -15,18 +15,26 @@ struct dlb_ideals {
 	int *class_start, *class_list;			/* classes of an item */
 	int n, *down_start;
 	struct dlb_down *down;				/* [down_start[i] .. down_start[i+1]) */
+	int words; uint64_t *bits;			/* [ideal][words] items in it */
 };
 /* All ideals; false (and nothing kept) when there are more than `most`. */
 bool dlb_ideals_all(struct dlb_ideals *s, const struct dlb_port *port, int most);
 /* The prefixes of n_orders topological orders: depth first, from the heaviest, the lightest ... drawn from seed. */
 void dlb_ideals_orders(struct dlb_ideals *s, const struct dlb_port *port, int n_orders, uint64_t seed);
+static inline bool dlb_ideal_has(const struct dlb_ideals *s, int ideal, int item)
+{
+	return s->bits[(size_t)ideal * (size_t)s->words + (size_t)item / 64] >> (item & 63) & 1;
+}
 void dlb_ideals_release(struct dlb_ideals *s);
 
 /* The best placement whose devices hold successive differences of a chain in the family (dp.c). at[class] = node.
  * Returns its value: throughput as is; latency as if stages came one after another, which the true one does not
- * exceed. bound: a value known to be reached (INFINITY: none), which makes it faster. INFINITY: nothing fits. */
-double dlb_dp(const struct dlb_ideals *s, const struct dlb_port *port, bool latency, double bound, int *at);
+ * exceed. bound: a value known to be reached (INFINITY: none), which makes it faster. INFINITY: nothing fits, or it
+ * would take more than most_steps (0: no limit). */
+double dlb_dp(const struct dlb_ideals *s, const struct dlb_port *port, bool latency, double bound, int64_t most_steps,
+	      int *at);
 /* From a port problem to its best contiguous placement: over all ideals where there are at most `most` (*exact),
  * else over a few orders. INFINITY: nothing fits. */
-double dlb_contiguous(const struct dlb_port *port, bool latency, int most, int *at, bool *exact);
+double dlb_contiguous(const struct dlb_port *port, bool latency, int most, int64_t most_steps, int *at,
+		      bool *exact);
 #endif
