@@ -14,7 +14,7 @@ struct array {
 	int64_t dim[DLB_MAX_DIMS], row;		/* row: elements of a sample */
 	const char *name;			/* for messages; of the file */
 	void *data;				/* owned; NULL: read from */
-	struct dlb_file file; uint64_t at;	/* whose elements begin at byte `at` */
+	struct dlb_data_file file; uint64_t at;	/* whose elements begin at byte `at` */
 };
 struct arrays {
 	struct array samples[DLB_MAX_SPEC_FILES], labels;
@@ -33,7 +33,7 @@ static void row_count(struct array *a)
 static void array_close(struct array *a)
 {
 	free(a->data);
-	dlb_file_close(&a->file);
+	dlb_data_file_close(&a->file);
 }
 
 static void from_idx(struct array *a, struct dlb_idx *x, const char *name)
@@ -54,12 +54,12 @@ static int from_npy(struct array *a, const char *path, struct dlb_error *err)
 	size_t n;
 	int rc;
 
-	if (dlb_file_open(&a->file, path, err))
+	if (dlb_data_file_open(&a->file, path, err))
 		return -1;
 	a->name = a->file.path;
 	n = a->file.size < HEAD ? (size_t)a->file.size : HEAD;
 	head = dlb_xmalloc(n + 1);
-	rc = dlb_file_get(&a->file, 0, head, n, err) || dlb_npy_parse(head, n, a->file.size, path, &x, err) ? -1 : 0;
+	rc = dlb_data_file_get(&a->file, 0, head, n, err) || dlb_npy_parse(head, n, a->file.size, path, &x, err) ? -1 : 0;
 	free(head);
 	if (rc)
 		return -1;
@@ -79,7 +79,7 @@ static int load(struct array *a, struct dlb_error *err)
 	if (a->data)
 		return 0;
 	a->data = dlb_xmalloc(bytes);
-	return dlb_file_get(&a->file, a->at, a->data, bytes, err);
+	return dlb_data_file_get(&a->file, a->at, a->data, bytes, err);
 }
 
 /* Row i: in memory, or read into scratch. NULL with err: it cannot be read. */
@@ -91,7 +91,7 @@ static const void *row(const struct array *a, int64_t i, struct dlb_scratch *s, 
 	if (a->data)
 		return (const char *)a->data + (size_t)i * bytes;
 	p = dlb_scratch(s, DLB_SCRATCH_FILE, bytes);
-	return dlb_file_get(&a->file, a->at + (uint64_t)i * bytes, p, bytes, err) ? NULL : p;
+	return dlb_data_file_get(&a->file, a->at + (uint64_t)i * bytes, p, bytes, err) ? NULL : p;
 }
 
 /* ---- opening ---- */

@@ -8,7 +8,7 @@
 #include "data/source.h"
 #include "util/mem.h"
 
-int dlb_file_read(const char *path, unsigned char **data, size_t *n, struct dlb_error *err)
+int dlb_data_file_read(const char *path, unsigned char **data, size_t *n, struct dlb_error *err)
 {
 	FILE *f = fopen(path, "rb");
 	unsigned char *p = NULL;
@@ -36,7 +36,7 @@ int dlb_file_read(const char *path, unsigned char **data, size_t *n, struct dlb_
 	return 0;
 }
 
-int dlb_file_open(struct dlb_file *f, const char *path, struct dlb_error *err)
+int dlb_data_file_open(struct dlb_data_file *f, const char *path, struct dlb_error *err)
 {
 	struct stat st;
 	int fd = open(path, O_RDONLY | O_CLOEXEC);
@@ -57,7 +57,7 @@ int dlb_file_open(struct dlb_file *f, const char *path, struct dlb_error *err)
 	return 0;
 }
 
-int dlb_file_get(const struct dlb_file *f, uint64_t at, void *dst, size_t n, struct dlb_error *err)
+int dlb_data_file_get(const struct dlb_data_file *f, uint64_t at, void *dst, size_t n, struct dlb_error *err)
 {
 	size_t done = 0;
 
@@ -76,7 +76,7 @@ int dlb_file_get(const struct dlb_file *f, uint64_t at, void *dst, size_t n, str
 	return 0;
 }
 
-void dlb_file_close(struct dlb_file *f)
+void dlb_data_file_close(struct dlb_data_file *f)
 {
 	if (f->path)
 		close(f->fd);

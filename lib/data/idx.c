@@ -169,7 +169,7 @@ int dlb_idx_read(const char *path, struct dlb_idx *x, struct dlb_error *err)
 	size_t n;
 	int rc;
 
-	if (dlb_file_read(path, &p, &n, err))
+	if (dlb_data_file_read(path, &p, &n, err))
 		return -1;
 	rc = dlb_idx_parse(p, n, path, x, err);
 	free(p);

@@ -30,7 +30,7 @@ static void close_images(struct dlb_data *d)
 static int load(const struct dlb_index *x, const struct dlb_index_entry *e, struct dlb_scratch *s, unsigned char **p, size_t *n,
 		struct dlb_error *err)
 {
-	struct dlb_file f = { .fd = -1 };
+	struct dlb_data_file f = { .fd = -1 };
 	char *path;
 	int rc;
 
@@ -39,19 +39,19 @@ static int load(const struct dlb_index *x, const struct dlb_index_entry *e, stru
 		if (e->size > MAX_FILE_BYTES)
 			return dlb_fail(err, NULL, "%llu bytes are too many for an image", (unsigned long long)e->size);
 		*p = dlb_scratch(s, DLB_SCRATCH_FILE, *n + 1);
-		return dlb_file_get(&x->tar, e->at, *p, *n, err);
+		return dlb_data_file_get(&x->tar, e->at, *p, *n, err);
 	}
 	path = dlb_xprintf("%s/%s", x->root, e->name);
-	rc = dlb_file_open(&f, path, err);
+	rc = dlb_data_file_open(&f, path, err);
 	free(path);
 	if (!rc && f.size > MAX_FILE_BYTES)
 		rc = dlb_fail(err, NULL, "%llu bytes are too many for an image", (unsigned long long)f.size);
 	if (!rc) {
 		*n = (size_t)f.size;	/* as it is now */
 		*p = dlb_scratch(s, DLB_SCRATCH_FILE, *n + 1);
-		rc = dlb_file_get(&f, 0, *p, *n, err);
+		rc = dlb_data_file_get(&f, 0, *p, *n, err);
 	}
-	dlb_file_close(&f);
+	dlb_data_file_close(&f);
 	return rc;
 }
 

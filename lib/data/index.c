@@ -281,7 +281,7 @@ static int by_file(struct dlb_index *x, const char *path, const struct dlb_index
 	size_t n;
 	int rc;
 
-	if (dlb_file_read(path, &text, &n, err))
+	if (dlb_data_file_read(path, &text, &n, err))
 		return -1;
 	text = dlb_xrealloc(text, n + 1, 1);
 	text[n] = '\0';
@@ -338,7 +338,7 @@ int dlb_index_read(struct dlb_index *x, const char *path, const char *labels, co
 		return dlb_fail(err, NULL, "cannot open '%s': %s", path, strerror(errno));
 	x->root = dlb_xstrdup(path);
 	x->is_tar = !S_ISDIR(st.st_mode);
-	if (x->is_tar ? dlb_file_open(&x->tar, path, err) || dlb_tar_walk(&x->tar, member, x, err) : scan(x, path, "", 0, err))
+	if (x->is_tar ? dlb_data_file_open(&x->tar, path, err) || dlb_tar_walk(&x->tar, member, x, err) : scan(x, path, "", 0, err))
 		return -1;
 	if (!x->n)
 		return dlb_fail(err, NULL, "no .jpg, .jpeg or .png in '%s'", path);
@@ -350,7 +350,7 @@ int dlb_index_read(struct dlb_index *x, const char *path, const char *labels, co
 
 void dlb_index_release(struct dlb_index *x)
 {
-	dlb_file_close(&x->tar);
+	dlb_data_file_close(&x->tar);
 	dlb_arena_release(&x->arena);
 	free(x->entry);
 	free(x->class);

@@ -134,13 +134,13 @@ void dlb_readers_run(struct dlb_readers *r, int64_t n, void (*fn)(void *ctx, int
 
 /* ---- files ---- */
 /* A whole file in memory: returns new. */
-int dlb_file_read(const char *path, unsigned char **data, size_t *n, struct dlb_error *err);
+int dlb_data_file_read(const char *path, unsigned char **data, size_t *n, struct dlb_error *err);
 /* A file read at will. */
-struct dlb_file { int fd; char *path; uint64_t size; };
-int dlb_file_open(struct dlb_file *f, const char *path, struct dlb_error *err);
+struct dlb_data_file { int fd; char *path; uint64_t size; };
+int dlb_data_file_open(struct dlb_data_file *f, const char *path, struct dlb_error *err);
 /* n bytes from offset `at`; fewer there are an error that names the offset. */
-int dlb_file_get(const struct dlb_file *f, uint64_t at, void *dst, size_t n, struct dlb_error *err);
-void dlb_file_close(struct dlb_file *f);
+int dlb_data_file_get(const struct dlb_data_file *f, uint64_t at, void *dst, size_t n, struct dlb_error *err);
+void dlb_data_file_close(struct dlb_data_file *f);
 
 /* An IDX file (Y. LeCun's format of MNIST): two zero bytes, a type, the number of dimensions, each
  * dimension as 32 bits, then the elements; all big-endian. Here in the machine's order. */
@@ -172,7 +172,7 @@ int dlb_png_decode(const unsigned char *p, size_t n, int64_t max_pixels, struct 
 /* Members of a tar file (ustar, pax, GNU long names), in order. The callback gets each regular file; links and
  * others are told apart by `link`. It returns -1 with err to end the walk. */
 struct dlb_tar_member { const char *name; uint64_t header, at, size; bool link; };
-int dlb_tar_walk(const struct dlb_file *f, int (*visit)(void *ctx, const struct dlb_tar_member *m, struct dlb_error *err),
+int dlb_tar_walk(const struct dlb_data_file *f, int (*visit)(void *ctx, const struct dlb_tar_member *m, struct dlb_error *err),
 		 void *ctx, struct dlb_error *err);
 
 /* index.c: the images of a folder or tar file, by class and name. */
@@ -182,7 +182,7 @@ struct dlb_index {
 	struct dlb_index_entry *entry; int64_t n, cap;
 	char **class; int n_classes;		/* sorted names; none when labels are numbers */
 	bool is_tar;
-	struct dlb_file tar;
+	struct dlb_data_file tar;
 	char *root;
 };
 /* labels: a file of lines "NAME LABEL", NULL: classes are the folders. like: take its classes. `x` zeroed. */

@@ -8,7 +8,7 @@
 
 enum { BLOCK = 512, MAX_LONG = 1 << 20 };	/* MAX_LONG: of a pax header or a long name */
 
-static int fault(const struct dlb_file *f, uint64_t at, struct dlb_error *err, const char *what)
+static int fault(const struct dlb_data_file *f, uint64_t at, struct dlb_error *err, const char *what)
 {
 	return dlb_fail(err, f->path, "byte %llu: %s", (unsigned long long)at, what);
 }
@@ -51,7 +51,7 @@ static bool checksum_holds(const unsigned char *h)
 struct said { char *path; int64_t size; };
 
 /* Records "LENGTH KEY=VALUE\n". */
-static int pax(const struct dlb_file *f, uint64_t at, const char *p, size_t n, struct said *said, struct dlb_error *err)
+static int pax(const struct dlb_data_file *f, uint64_t at, const char *p, size_t n, struct said *said, struct dlb_error *err)
 {
 	size_t i = 0;
 
@@ -93,7 +93,7 @@ static char *plain_name(const unsigned char *h)
 }
 
 /* A member that tells of the next one ('x' pax, 'L' long name). */
-static int extension(const struct dlb_file *f, uint64_t at, int64_t size, char type, struct said *said, struct dlb_error *err)
+static int extension(const struct dlb_data_file *f, uint64_t at, int64_t size, char type, struct said *said, struct dlb_error *err)
 {
 	char *p;
 	int rc = 0;
@@ -102,7 +102,7 @@ static int extension(const struct dlb_file *f, uint64_t at, int64_t size, char t
 		return fault(f, at, err, "a name or pax header of more than 1 MiB");
 	p = dlb_xmalloc((size_t)size + 1);
 	p[size] = '\0';
-	if (dlb_file_get(f, at + BLOCK, p, (size_t)size, err)) {
+	if (dlb_data_file_get(f, at + BLOCK, p, (size_t)size, err)) {
 		rc = -1;
 	} else if (type == 'x') {
 		rc = pax(f, at + BLOCK, p, (size_t)size, said, err);
@@ -115,7 +115,7 @@ static int extension(const struct dlb_file *f, uint64_t at, int64_t size, char t
 }
 
 /* What is no tar file at all, with its cure. */
-static int not_tar(const struct dlb_file *f, const unsigned char *h, struct dlb_error *err)
+static int not_tar(const struct dlb_data_file *f, const unsigned char *h, struct dlb_error *err)
 {
 	static const struct { const char *magic; size_t n; const char *what, *cure; } others[] = {
 		{ "\x1f\x8b", 2, "a gzip file", "gunzip it first" }, { "BZh", 3, "a bzip2 file", "bunzip2 it first" },
@@ -132,7 +132,7 @@ static int not_tar(const struct dlb_file *f, const unsigned char *h, struct dlb_
 }
 
 /* One header at `at`: the member after it, and *next. */
-static int header(const struct dlb_file *f, uint64_t at, const unsigned char *h, struct said *said,
+static int header(const struct dlb_data_file *f, uint64_t at, const unsigned char *h, struct said *said,
 		  int (*visit)(void *ctx, const struct dlb_tar_member *m, struct dlb_error *err), void *ctx, uint64_t *next,
 		  struct dlb_error *err)
 {
@@ -168,7 +168,7 @@ static int header(const struct dlb_file *f, uint64_t at, const unsigned char *h,
 	return rc;
 }
 
-int dlb_tar_walk(const struct dlb_file *f, int (*visit)(void *ctx, const struct dlb_tar_member *m, struct dlb_error *err),
+int dlb_tar_walk(const struct dlb_data_file *f, int (*visit)(void *ctx, const struct dlb_tar_member *m, struct dlb_error *err),
 		 void *ctx, struct dlb_error *err)
 {
 	static const unsigned char zeros[BLOCK];
@@ -183,7 +183,7 @@ int dlb_tar_walk(const struct dlb_file *f, int (*visit)(void *ctx, const struct 
 				      (unsigned long long)f->size);
 			break;
 		}
-		rc = dlb_file_get(f, at, h, BLOCK, err);
+		rc = dlb_data_file_get(f, at, h, BLOCK, err);
 		if (!rc && !memcmp(h, zeros, BLOCK))
 			break;
 		rc = rc || header(f, at, h, &said, visit, ctx, &next, err) ? -1 : 0;

@@ -14,7 +14,7 @@
 
 struct sequence {
 	struct dlb_tokens tokens;		/* in memory, or read from */
-	struct dlb_file file;
+	struct dlb_data_file file;
 	int width;				/* bytes an id there, 0: in memory */
 	size_t n;				/* tokens */
 	int64_t vocabulary;			/* 0: not known before they are read */
@@ -39,7 +39,7 @@ static int ids_open(struct sequence *q, const char *type, struct dlb_error *err)
 			q->width = types[i].width;
 	if (!q->width)
 		return dlb_hint((dlb_fail(err, NULL, "tokens: no type '%s'", type), err), "there are u8, u16 and u32, little-endian");
-	if (dlb_file_open(&q->file, q->path, err))
+	if (dlb_data_file_open(&q->file, q->path, err))
 		return -1;
 	if (q->file.size % (uint64_t)q->width)
 		return dlb_fail(err, q->path, "byte %llu: the file ends within a token of %d bytes",
@@ -54,7 +54,7 @@ static int by_alphabet(struct sequence *q, const struct sequence *like, const ch
 {
 	unsigned char *p = NULL, *other = NULL;
 	size_t n, m;
-	int rc = dlb_file_read(q->path, &p, &n, err);
+	int rc = dlb_data_file_read(q->path, &p, &n, err);
 
 	q->has_alphabet = true;
 	if (!rc && like) {
@@ -62,7 +62,7 @@ static int by_alphabet(struct sequence *q, const struct sequence *like, const ch
 		q->alphabet.unit = dlb_xmalloc(((size_t)like->alphabet.n + 1) * sizeof *q->alphabet.unit);
 		memcpy(q->alphabet.unit, like->alphabet.unit, (size_t)like->alphabet.n * sizeof *q->alphabet.unit);
 	} else if (!rc && alphabet) {
-		rc = dlb_file_read(alphabet, &other, &m, err) || dlb_alphabet_of(other, m, alphabet, q->bytes, &q->alphabet, err);
+		rc = dlb_data_file_read(alphabet, &other, &m, err) || dlb_alphabet_of(other, m, alphabet, q->bytes, &q->alphabet, err);
 	} else if (!rc) {
 		rc = dlb_alphabet_of(p, n, q->path, q->bytes, &q->alphabet, err);
 	}
@@ -102,7 +102,7 @@ static int by_pairs(struct sequence *q, const char *vocab, const char *merges, s
 	unsigned char *p = NULL, *v = NULL, *m = NULL;
 	size_t n, n_v, n_m;
 	struct dlb_bpe *b = NULL;
-	int rc = dlb_file_read(vocab, &v, &n_v, err) || dlb_file_read(merges, &m, &n_m, err) || dlb_file_read(q->path, &p, &n, err) ||
+	int rc = dlb_data_file_read(vocab, &v, &n_v, err) || dlb_data_file_read(merges, &m, &n_m, err) || dlb_data_file_read(q->path, &p, &n, err) ||
 		 dlb_bpe_new(&b, v, n_v, vocab, m, n_m, merges, err) || dlb_bpe_encode(b, p, n, q->path, &q->tokens, err) ? -1 : 0;
 
 	if (!rc) {
@@ -120,7 +120,7 @@ static int by_pairs(struct sequence *q, const char *vocab, const char *merges, s
 
 static int by_value(struct sequence *q, struct dlb_error *err)
 {
-	if (dlb_file_open(&q->file, q->path, err))
+	if (dlb_data_file_open(&q->file, q->path, err))
 		return -1;
 	q->width = 1;
 	q->n = (size_t)q->file.size;
@@ -161,7 +161,7 @@ static void sequence_close(struct dlb_data *d)
 		return;
 	free(q->tokens.id);
 	free(q->alphabet.unit);
-	dlb_file_close(&q->file);
+	dlb_data_file_close(&q->file);
 	free(q->path);
 	free(q);
 }
@@ -205,7 +205,7 @@ static int sequence_fill(struct dlb_data *d, const struct dlb_fed_tensor *f, int
 		return 0;
 	}
 	p = dlb_scratch(s, DLB_SCRATCH_FILE, (size_t)(count * q->width));
-	if (dlb_file_get(&q->file, (uint64_t)(first * q->width), (void *)(uintptr_t)p, (size_t)(count * q->width), err))
+	if (dlb_data_file_get(&q->file, (uint64_t)(first * q->width), (void *)(uintptr_t)p, (size_t)(count * q->width), err))
 		return -1;
 	for (int64_t j = 0; j < count; j++) {
 		uint32_t v = 0;
