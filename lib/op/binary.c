@@ -244,7 +244,24 @@ static double flops_fold(const struct dlb_op_io *io)
 	return (double)(io->n_in - 1) * (double)dlb_desc_count(&io->out[0]);
 }
 
-/* -- Pow: the exponent may be of another type -- */
+/* -- Pow: the exponent may be of another type; common constant ones are products and roots -- */
+
+static const struct { double p; enum dlb_map_fn pow, grad; bool of_ints; } exponents[] = {
+	{ 2, DLB_MAP_square, DLB_MAP_square_grad, true }, { 3, DLB_MAP_cube, DLB_MAP_cube_grad, true },
+	{ 0.5, DLB_MAP_sqrt, DLB_MAP_root_grad, false }, { -1, DLB_MAP_reciprocal, DLB_MAP_inverse_grad, false },
+};
+
+/* The row of the exponent, input i, or -1; x and y: shapes of base and result. */
+static int exponent_of(const struct dlb_op_io *io, int i, const struct dlb_desc *x, const struct dlb_desc *y)
+{
+	if (!io->value || !io->value[i] || dlb_desc_count(&io->in[i]) != 1 || !dlb_desc_same_shape(x, y))
+		return -1;
+	for (int e = 0; e < DLB_LEN(exponents); e++)
+		if (dlb_value_real(io->value[i], io->in[i].dtype, 0) == exponents[e].p &&
+		    (exponents[e].of_ints || dlb_dtype_is_float(x->dtype)))
+			return e;
+	return -1;
+}
 
 static int infer_pow(struct dlb_op_io *io, struct dlb_error *err)
 {
@@ -258,12 +275,11 @@ static int kernel_pow(struct dlb_backend *be, const struct dlb_op_io *io, struct
 	struct dlb_desc cast_p = *p, cast_x = *x, cast_y = *y;
 	const struct dlb_desc *d[2] = { &cast_x, &cast_p };
 	int rx = DLB_IN(0), rp = DLB_IN(1), ry = DLB_OUT(0);
+	int e = exponent_of(io, 1, x, y);
 	enum dlb_dtype in = x->dtype;
 
-	/* A square is a product: exact, and what PyTorch computes too. */
-	if (io->value && io->value[1] && dlb_desc_count(p) == 1 && dlb_value_real(io->value[1], p->dtype, 0) == 2 &&
-	    dlb_desc_same_shape(x, y)) {
-		dlb_chain_map(c, DLB_MAP_square, 0, 0, DLB_REFS(rx), &x, 1, ry, y);
+	if (e >= 0) {
+		dlb_chain_map(c, exponents[e].pow, 0, 0, DLB_REFS(rx), &x, 1, ry, y);
 		return dlb_chain_finish(c, k);
 	}
 	if (p->dtype != x->dtype && !dlb_dtype_is_float(x->dtype) && dlb_dtype_is_float(p->dtype))
@@ -283,6 +299,13 @@ static int kernel_pow(struct dlb_backend *be, const struct dlb_op_io *io, struct
 	if (ry != DLB_OUT(0))
 		dlb_chain_cast(c, ry, &cast_y, DLB_OUT(0), y);
 	return dlb_chain_finish(c, k);
+}
+
+static int kernel_pow_grad(struct dlb_backend *be, const struct dlb_op_io *io, struct dlb_kernel **k, struct dlb_error *err)
+{
+	int e = exponent_of(io, 2, &io->in[1], &io->out[0]);
+
+	return e < 0 ? kernel(be, io, k, err) : dlb_kernel_map(be, io, exponents[e].grad, 2, 0, 0, k, err);
 }
 
 static double flops_pow(const struct dlb_op_io *io)
@@ -408,7 +431,6 @@ BINARY(Or, 2, infer, NULL, kernel)
 BINARY(Xor, 2, infer, NULL, kernel)
 BINARY(Where, 3, infer_where, gradient_where, kernel)
 OURS(DivGradB, 3)
-OURS(PowGrad, 3)
 OURS(PowGradP, 3)
 OURS(PReluGrad, 3)
 OURS(PReluGradSlope, 2)
@@ -420,6 +442,8 @@ FOLD(Max, gradient_extreme)
 FOLD(Min, gradient_extreme)
 const struct dlb_op_class dlb_op_Pow = { .name = "Pow", .n_in = { 2, 2 }, .n_out = { 1, 1 }, .layout = DLB_LAYOUT_ANY,
 	.work = "elementwise", .infer = infer_pow, .flops = flops_pow, .gradient = gradient_pow, .kernel = kernel_pow };
+const struct dlb_op_class dlb_op_PowGrad = { .name = "PowGrad", .domain = "dlb", .n_in = { 3, 3 }, .n_out = { 1, 1 },
+	.layout = DLB_LAYOUT_ANY, .work = "elementwise", .infer = infer, .kernel = kernel_pow_grad };
 const struct dlb_op_class dlb_op_Clip = { .name = "Clip", .n_in = { 1, 3 }, .n_out = { 1, 1 }, .layout = DLB_LAYOUT_ANY,
 	.work = "activation", .infer = infer_clip, .gradient = gradient_clip, .kernel = kernel_clip };
 const struct dlb_op_class dlb_op_ClipGrad = { .name = "ClipGrad", .domain = "dlb", .n_in = { 2, 2 }, .n_out = { 1, 1 },

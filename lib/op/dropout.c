@@ -7,7 +7,6 @@
 #include "op/kit.h"
 
 #include <string.h>
-#include "util/rng.h"
 
 static int ratio_of(const struct dlb_op_io *io, double *ratio, bool *train, struct dlb_error *err)
 {
@@ -46,37 +45,6 @@ static int infer(struct dlb_op_io *io, struct dlb_error *err)
 	return 0;
 }
 
-struct draw { int64_t samples, per_sample; double ratio; int64_t seed; };
-
-static uint64_t mix(uint64_t x)			/* splitmix64's finalizer */
-{
-	x += 0x9E3779B97F4A7C15u;
-	x = (x ^ x >> 30) * 0xBF58476D1CE4E5B9u;
-	x = (x ^ x >> 27) * 0x94D049BB133111EBu;
-	return x ^ x >> 31;
-}
-
-/* Four elements a counter; a sample's counters start at index * ceil(per_sample / 4). */
-static void draw_run(const void *ctx, const struct dlb_run *r)
-{
-	const struct draw *d = ctx;
-	uint64_t stream = mix(mix(r->vertex) ^ r->step), least = (uint64_t)(d->ratio * 4294967296.0);
-	int64_t blocks = (d->per_sample + 3) / 4;
-	unsigned char *mask = r->out[0];
-
-	for (int64_t s = 0; s < d->samples; s++) {
-		uint64_t from = (uint64_t)(r->first_sample + s) * (uint64_t)blocks;
-
-		for (int64_t b = 0; b < blocks; b++) {
-			uint32_t w[4];
-
-			dlb_philox(r->seed + (uint64_t)d->seed, stream, from + (uint64_t)b, w);
-			for (int64_t j = 4 * b; j < 4 * b + 4 && j < d->per_sample; j++)
-				mask[s * d->per_sample + j] = w[j % 4] >= least;
-		}
-	}
-}
-
 static void ones_run(const void *ctx, const struct dlb_run *r)
 {
 	const struct dlb_desc *d = ctx;
@@ -89,17 +57,15 @@ static void ones_run(const void *ctx, const struct dlb_run *r)
 static int kernel(struct dlb_backend *be, const struct dlb_op_io *io, struct dlb_kernel **k, struct dlb_error *err)
 {
 	const struct dlb_desc *x = &io->in[0];
-	struct dlb_desc mask = *x;
 	struct dlb_kernel *sub = NULL;
 	struct dlb_chain *c;
-	struct draw d = { .seed = dlb_io_int(io, "seed", 0) };
+	struct dlb_dropout_desc d = { .dtype = x->dtype, .seed = dlb_io_int(io, "seed", 0) };
 	bool train;
 	int to, rc;
 
 	if (ratio_of(io, &d.ratio, &train, err))
 		return -1;
 	c = dlb_chain_new(be, err);
-	mask.dtype = DLB_BOOL;
 	to = dlb_io_wants(io, 1) ? DLB_OUT(1) : DLB_NOTHING;
 	if (!train) {
 		dlb_chain_copy(c, DLB_IN(0), DLB_OUT(0), x);
@@ -109,16 +75,10 @@ static int kernel(struct dlb_backend *be, const struct dlb_op_io *io, struct dlb
 		}
 		return dlb_chain_finish(c, k);
 	}
-	if (to < 0)
-		to = dlb_chain_temp(c, &mask);
 	d.samples = x->n_dims ? x->dim[0] : 1;
 	d.per_sample = d.samples ? dlb_desc_count(x) / d.samples : 0;
-	rc = be->ops->host(be, draw_run, &d, sizeof d, 0, &sub, err);
-	dlb_chain_add(c, rc, sub, NULL, 0, &to, 1);
-
-	const struct dlb_desc *in[2] = { &mask, x };
-
-	dlb_chain_map(c, DLB_MAP_keep, 1 / (1 - d.ratio), 0, DLB_REFS(to, DLB_IN(0)), in, 2, DLB_OUT(0), &io->out[0]);
+	rc = be->ops->dropout(be, &d, &sub, err);
+	dlb_chain_add(c, rc, sub, DLB_REFS(DLB_IN(0)), 1, DLB_REFS(DLB_OUT(0), to), 2);
 	return dlb_chain_finish(c, k);
 }
 

@@ -6,13 +6,11 @@
  * J. L. Ba, J. R. Kiros, G. E. Hinton, Layer Normalization, 2016; D. Ulyanov et al., Instance Normalization, 2016. */
 #include "op/kit.h"
 
-#include <math.h>
 #include <string.h>
 
 struct rows {
 	int64_t n, width, channels;		/* channels > 0: scale and bias by row % channels */
 	double epsilon;
-	bool has_bias;
 };
 
 static bool is_instance(const struct dlb_op_io *io)
@@ -65,78 +63,15 @@ static int infer(struct dlb_op_io *io, struct dlb_error *err)
 	return 0;
 }
 
-/* Sums run in double, in order: the same bits everywhere, and f32 rows of any width stay accurate. */
-#define ROWS(T) \
-	static void forward_##T(const void *ctx, const struct dlb_run *run) \
-	{ \
-		const struct rows *r = ctx; \
-		const T *scale = run->in[1], *bias = r->has_bias ? run->in[2] : NULL; \
-		T *saved_mean = run->out[1], *saved_inv = run->out[2]; \
-		for (int64_t i = 0; i < r->n; i++) { \
-			const T *x = (const T *)run->in[0] + i * r->width; \
-			T *y = (T *)run->out[0] + i * r->width; \
-			double sum = 0, square = 0; \
-			int64_t c = r->channels ? i % r->channels : 0, step = r->channels ? 0 : 1; \
-			for (int64_t j = 0; j < r->width; j++) \
-				sum += x[j]; \
-			const double mean = sum / (double)r->width; \
-			for (int64_t j = 0; j < r->width; j++) \
-				square += (x[j] - mean) * (x[j] - mean); \
-			const double inv = 1 / sqrt(square / (double)r->width + r->epsilon); \
-			for (int64_t j = 0; j < r->width; j++) { \
-				T v = ((T)(x[j] - (T)mean)) * (T)inv * scale[c + j * step]; \
-				y[j] = bias ? v + bias[c + j * step] : v; \
-			} \
-			if (saved_mean) \
-				saved_mean[i] = (T)mean; \
-			if (saved_inv) \
-				saved_inv[i] = (T)inv; \
-		} \
-	} \
-	static void backward_##T(const void *ctx, const struct dlb_run *run) \
-	{ \
-		const struct rows *r = ctx; \
-		const T *scale = run->in[2], *mean = run->in[3], *inv = run->in[4]; \
-		const int64_t entries = r->channels ? r->channels : r->width, step = r->channels ? 0 : 1; \
-		double *sums = run->scratch;		/* dscale, then dbias */ \
-		memset(sums, 0, 2 * (size_t)entries * sizeof *sums); \
-		for (int64_t i = 0; i < r->n; i++) { \
-			const T *dy = (const T *)run->in[0] + i * r->width, *x = (const T *)run->in[1] + i * r->width; \
-			T *dx = run->out[0] ? (T *)run->out[0] + i * r->width : NULL; \
-			double g_sum = 0, gx_sum = 0; \
-			int64_t c = r->channels ? i % r->channels : 0; \
-			for (int64_t j = 0; j < r->width; j++) { \
-				const double hat = (double)(x[j] - mean[i]) * inv[i], g = (double)dy[j] * scale[c + j * step]; \
-				g_sum += g; \
-				gx_sum += g * hat; \
-				sums[c + j * step] += dy[j] * hat; \
-				sums[entries + c + j * step] += dy[j]; \
-			} \
-			g_sum /= (double)r->width; \
-			gx_sum /= (double)r->width; \
-			for (int64_t j = 0; j < r->width && dx; j++) { \
-				const double hat = (double)(x[j] - mean[i]) * inv[i]; \
-				dx[j] = (T)(inv[i] * ((double)dy[j] * scale[c + j * step] - g_sum - hat * gx_sum)); \
-			} \
-		} \
-		for (int64_t j = 0; j < entries; j++) { \
-			if (run->out[1]) \
-				((T *)run->out[1])[j] = (T)sums[j]; \
-			if (run->out[2]) \
-				((T *)run->out[2])[j] = (T)sums[entries + j]; \
-		} \
-	}
-ROWS(float)
-ROWS(double)
-#undef ROWS
-
-/* The host function sees three outputs, whatever the vertex has. */
-static int prepare(struct dlb_backend *be, const struct dlb_op_io *io, dlb_host_fn fn, const struct rows *r, size_t scratch,
-		   int n_in, struct dlb_kernel **k, struct dlb_error *err)
+/* The kernel sees three outputs, whatever the vertex has. */
+static int prepare(struct dlb_backend *be, const struct dlb_op_io *io, const struct rows *r, bool backward, struct dlb_kernel **k,
+		   struct dlb_error *err)
 {
+	const struct dlb_norm_desc d = { .dtype = io->in[0].dtype, .backward = backward, .has_bias = !backward && dlb_io_has(io, 2),
+		.rows = r->n, .width = r->width, .channels = r->channels, .epsilon = r->epsilon };
 	struct dlb_chain *c = dlb_chain_new(be, err);
 	struct dlb_kernel *sub = NULL;
-	int in[5], out[3], rc = be->ops->host(be, fn, r, sizeof *r, scratch, &sub, err);
+	int in[5], out[3], n_in = backward ? 5 : 3, rc = be->ops->norm(be, &d, &sub, err);
 
 	for (int i = 0; i < n_in; i++)
 		in[i] = dlb_io_has(io, i) ? DLB_IN(i) : DLB_NOTHING;
@@ -150,12 +85,7 @@ static int kernel(struct dlb_backend *be, const struct dlb_op_io *io, struct dlb
 {
 	struct rows r;
 
-	if (rows_of(io, &io->in[0], 1, &r, err))
-		return -1;
-	if (io->in[0].dtype != DLB_F32 && io->in[0].dtype != DLB_F64)
-		return DLB_NO_KERNEL;
-	r.has_bias = dlb_io_has(io, 2);
-	return prepare(be, io, io->in[0].dtype == DLB_F32 ? forward_float : forward_double, &r, 0, 3, k, err);
+	return rows_of(io, &io->in[0], 1, &r, err) ? -1 : prepare(be, io, &r, false, k, err);
 }
 
 static int gradient(struct dlb_builder *b, struct dlb_error *err)
@@ -197,12 +127,7 @@ static int grad_kernel(struct dlb_backend *be, const struct dlb_op_io *io, struc
 {
 	struct rows r;
 
-	if (rows_of(io, &io->in[1], 2, &r, err))
-		return -1;
-	if (io->in[0].dtype != DLB_F32 && io->in[0].dtype != DLB_F64)
-		return DLB_NO_KERNEL;
-	return prepare(be, io, io->in[0].dtype == DLB_F32 ? backward_float : backward_double, &r,
-		       2 * (size_t)dlb_desc_count(&io->in[2]) * sizeof(double) + 64, 5, k, err);
+	return rows_of(io, &io->in[1], 2, &r, err) ? -1 : prepare(be, io, &r, true, k, err);
 }
 
 static double flops(const struct dlb_op_io *io)

@@ -8,19 +8,19 @@
  * S. Hochreiter, J. Schmidhuber, Long Short-Term Memory, 1997; K. Cho et al., 2014. */
 #include "op/kit.h"
 
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 enum kind { RNN, GRU, LSTM };
-enum { ACT_SIGMOID, ACT_TANH, ACT_RELU };
 enum gemm { G_INPUT, G_STEP, G_STEP2, G_DSTEP, G_DSTEP2, G_DX, G_DX_ADD, G_DW, G_DR, G_DR2, N_GEMMS };
 enum buffer { X_FIRST, SAVED, PART, REC, REC2, FIRST_H, FIRST_C, DH, DC, DH_NEXT, H_PREV, DGATES, DJOINT, DCAND, RESET_H,
-	      DX, DX_FIRST, GEMM_SCRATCH, N_BUFFERS };
+	      DX, DX_FIRST, BIAS, SUB_SCRATCH, N_BUFFERS };
+enum { CELL_GATES, CELL_CANDIDATE = 2, CELL_BACK = 4, CELL_BACK_RESET = 6, N_CELLS = 8 };	/* + direction */
 enum { MAX_IN = 11, MAX_OUT = 7 };
 struct recurrent {
 	struct dlb_kernel kernel;
-	struct dlb_kernel *host, *gemm[N_GEMMS];
+	struct dlb_kernel *host, *gemm[N_GEMMS], *cell[N_CELLS], *sum[2];
+	uint64_t version;			/* of the recurrent weight that the products of steps have packed */
 	enum kind kind;
 	int64_t t, n, i, h, d;			/* steps, samples, input and hidden size, directions */
 	int gates, joint, planes;		/* joint: gates whose state part is one product */
@@ -51,16 +51,36 @@ static int64_t length(const struct recurrent *k, const void *lens, int64_t n)
 	return lens ? dlb_value_int(lens, k->len_type, n) : k->t;
 }
 
-static void product(const struct recurrent *k, const struct dlb_run *r, enum gemm g, const void *a, const void *w, const void *c,
-		    void *y)
+static void run_sub(const struct recurrent *k, const struct dlb_run *r, struct dlb_kernel *sub_kernel, void *const *in, void *const *out)
 {
-	void *in[3] = { (void *)a, (void *)w, (void *)c };
 	struct dlb_run sub = *r;
 
 	sub.in = in;
-	sub.out = &y;
-	sub.scratch = (char *)r->scratch + k->off[GEMM_SCRATCH];
-	k->gemm[g]->run(k->gemm[g], &sub);
+	sub.out = out;
+	sub.scratch = (char *)r->scratch + k->off[SUB_SCRATCH];
+	sub.weight_version = k->version;
+	sub_kernel->run(sub_kernel, &sub);
+}
+
+static void product(const struct recurrent *k, const struct dlb_run *r, enum gemm g, const void *a, const void *w, const void *c,
+		    void *y)
+{
+	run_sub(k, r, k->gemm[g], (void *const[]){ (void *)a, (void *)w, (void *)c }, &y);
+}
+
+static void cell(const struct recurrent *k, const struct dlb_run *r, int64_t which, const void *const *in, int n_in, void *const *out)
+{
+	void *from[6] = { NULL };
+
+	for (int i = 0; i < n_in; i++)
+		from[i] = (void *)in[i];
+	run_sub(k, r, k->cell[which], from, out);
+}
+
+/* Column sums. */
+static void sum_rows(const struct recurrent *k, const struct dlb_run *r, struct dlb_kernel *sum, const void *m, void *to)
+{
+	run_sub(k, r, sum, (void *const[]){ (void *)m }, &to);
 }
 
 #define BUF(b) ((void *)((char *)r->scratch + k->off[b]))
@@ -81,7 +101,7 @@ static void product(const struct recurrent *k, const struct dlb_run *r, enum gem
 static int read_activations(const struct dlb_op_io *io, struct recurrent *k, struct dlb_error *err)
 {
 	static const char *const names[] = { "Sigmoid", "Tanh", "Relu" };
-	static const int usual[3][3] = { { ACT_TANH }, { ACT_SIGMOID, ACT_TANH }, { ACT_SIGMOID, ACT_TANH, ACT_TANH } };
+	static const int usual[3][3] = { { DLB_CELL_TANH }, { DLB_CELL_SIGMOID, DLB_CELL_TANH }, { DLB_CELL_SIGMOID, DLB_CELL_TANH, DLB_CELL_TANH } };
 	const char *p = dlb_io_str(io, "activations", "");
 	int per = 1 + (int)k->kind, n = 0;
 
@@ -255,33 +275,81 @@ static void release(struct dlb_kernel *kernel)
 
 	for (int i = 0; i < N_GEMMS; i++)
 		dlb_kernel_free(k->gemm[i]);
+	for (int i = 0; i < N_CELLS; i++)
+		dlb_kernel_free(k->cell[i]);
+	dlb_kernel_free(k->sum[0]);
+	dlb_kernel_free(k->sum[1]);
 	dlb_kernel_free(k->host);
 	free(k);
 }
 
-struct shape { enum gemm g; int64_t m, n, k; bool ta, tw, add; };
+/* step: every step's product with the weight of the state, which so is worth packing */
+struct shape { enum gemm g; int64_t m, n, k; bool ta, tw, add, step; };
+
+static int prepare_cell(struct dlb_backend *be, struct recurrent *k, int which, enum dlb_cell_loop loop, struct dlb_error *err)
+{
+	int rc = 0;
+
+	for (int d = 0; d < k->d && !rc; d++) {
+		struct dlb_cell_desc c = { .dtype = k->type, .loop = loop, .h = k->h, .plane = k->n * k->h, .coupled = k->coupled,
+			.joint = k->joint == 3, .peepholes = k->has_p };
+
+		memcpy(c.act, k->act[d], sizeof c.act);
+		rc = be->ops->cell(be, &c, &k->cell[which + d], err);
+	}
+	return rc;
+}
+
+static int prepare_sum(struct dlb_backend *be, const struct recurrent *k, int64_t width, struct dlb_kernel **sum, struct dlb_error *err)
+{
+	const struct dlb_reduce_desc d = { .fn = DLB_REDUCE_FN_SUM, .axes = 1,
+		.in = dlb_desc_make(k->type, 2, (int64_t[]){ k->t * k->n, width }), .out = dlb_desc_make(k->type, 2, (int64_t[]){ 1, width }) };
+
+	return be->ops->reduce(be, &d, sum, err);
+}
+
+static int prepare_loops(struct dlb_backend *be, struct recurrent *k, bool backward, struct dlb_error *err)
+{
+	static const enum dlb_cell_loop loops[3][2] = { { DLB_CELL_RNN, DLB_CELL_RNN_GRAD }, { DLB_CELL_GRU, DLB_CELL_GRU_GRAD },
+		{ DLB_CELL_LSTM, DLB_CELL_LSTM_GRAD } };
+	int rc = prepare_cell(be, k, backward ? CELL_BACK : CELL_GATES, loops[k->kind][backward], err);
+
+	if (!rc && k->kind == GRU)
+		rc = backward ? prepare_cell(be, k, CELL_BACK_RESET, DLB_CELL_GRU_GRAD_RESET, err) :
+			prepare_cell(be, k, CELL_CANDIDATE, DLB_CELL_GRU_CANDIDATE, err);
+	if (!rc && backward)
+		rc = prepare_sum(be, k, k->gates * k->h, &k->sum[0], err);
+	if (!rc && backward && k->kind == GRU)
+		rc = prepare_sum(be, k, k->joint * k->h, &k->sum[1], err);
+	return rc;
+}
 
 static int prepare(struct dlb_backend *be, struct recurrent *k, dlb_host_fn fn, const int64_t *size, const struct shape *s, int n,
 		   struct dlb_kernel **out, struct dlb_error *err)
 {
-	size_t bytes = 0, most = 0;
-	int rc = 0;
+	size_t bytes = 0, most = 0, packed = 0;
+	int rc = prepare_loops(be, k, fn == backward_f32 || fn == backward_f64, err);
 
 	for (int i = 0; i < n && !rc; i++) {
 		struct dlb_gemm_desc d = { .dtype = k->type, .m = s[i].m, .n = s[i].n, .k = s[i].k, .n_batch = 1, .trans_a = s[i].ta,
-			.trans_w = s[i].tw, .has_c = s[i].add, .alpha = 1, .beta = s[i].add, .c_row = s[i].n, .c_col = 1 };
+			.trans_w = s[i].tw, .has_c = s[i].add, .w_is_weight = s[i].step, .alpha = 1, .beta = s[i].add, .c_row = s[i].n, .c_col = 1 };
 
 		rc = be->ops->gemm(be, &d, &k->gemm[s[i].g], err);
 		if (!rc && k->gemm[s[i].g]->scratch_bytes > most)
 			most = k->gemm[s[i].g]->scratch_bytes;
+		if (!rc)
+			packed += k->gemm[s[i].g]->packed_bytes;
 	}
+	for (int i = 0; i < 2; i++)
+		if (k->sum[i] && k->sum[i]->scratch_bytes > most)
+			most = k->sum[i]->scratch_bytes;
 	for (int i = 0; i < N_BUFFERS; i++) {
 		k->off[i] = bytes;
-		bytes += i == GEMM_SCRATCH ? most : ((size_t)size[i] * dlb_dtype_bytes(k->type) + 63) / 64 * 64;
+		bytes += i == SUB_SCRATCH ? most : ((size_t)size[i] * dlb_dtype_bytes(k->type) + 63) / 64 * 64;
 	}
 	if (!rc)
 		rc = be->ops->host(be, fn, &k, sizeof k, bytes, &k->host, err);
-	k->kernel = (struct dlb_kernel){ .run = run, .free = release, .scratch_bytes = bytes, .impl = "gemm" };
+	k->kernel = (struct dlb_kernel){ .run = run, .free = release, .scratch_bytes = bytes, .packed_bytes = packed, .impl = "gemm" };
 	if (rc)
 		release(&k->kernel);
 	else
@@ -302,9 +370,10 @@ static int kernel(struct dlb_backend *be, const struct dlb_op_io *io, struct dlb
 	const int64_t nh = k->n * k->h, rows = k->t * k->n, gh = k->gates * k->h;
 	const int64_t size[N_BUFFERS] = { [X_FIRST] = k->batch_first ? rows * k->i : 0,
 		[SAVED] = dlb_io_wants(io, k->saved) ? 0 : k->d * k->t * k->planes * nh,
-		[PART] = rows * gh, [REC] = k->n * gh, [REC2] = nh, [FIRST_H] = nh, [FIRST_C] = nh };
-	const struct shape s[] = { { G_INPUT, rows, gh, k->i, false, true, false },
-		{ G_STEP, k->n, k->joint * k->h, k->h, false, true, false }, { G_STEP2, k->n, k->h, k->h, false, true, false } };
+		[PART] = rows * gh, [REC] = k->n * gh, [REC2] = nh, [FIRST_H] = nh, [FIRST_C] = nh, [BIAS] = 4 * k->h };
+	const struct shape s[] = { { G_INPUT, rows, gh, k->i, false, true, false, false },
+		{ G_STEP, k->n, k->joint * k->h, k->h, false, true, false, true },
+		{ G_STEP2, k->n, k->h, k->h, false, true, false, true } };
 
 	return prepare(be, k, k->type == DLB_F32 ? forward_f32 : forward_f64, size, s, DLB_LEN(s), out, err);
 }
@@ -324,10 +393,11 @@ static int grad_kernel(struct dlb_backend *be, const struct dlb_op_io *io, struc
 		[DH] = nh, [DC] = nh, [DH_NEXT] = nh, [H_PREV] = rows * k->h, [DGATES] = rows * gh,
 		[DJOINT] = k->kind == GRU ? rows * jh : 0, [DCAND] = rows * k->h, [RESET_H] = rows * k->h,
 		[DX] = k->batch_first ? rows * k->i : 0, [DX_FIRST] = k->d == 2 ? rows * k->i : 0 };
-	const struct shape s[] = { { G_DSTEP, k->n, k->h, jh, false, false, true }, { G_DSTEP2, k->n, k->h, k->h, false, false, false },
-		{ G_DX, rows, k->i, gh, false, false, false }, { G_DX_ADD, rows, k->i, gh, false, false, true },
-		{ G_DW, gh, k->i, rows, true, false, false }, { G_DR, jh, k->h, rows, true, false, false },
-		{ G_DR2, k->h, k->h, rows, true, false, false } };
+	const struct shape s[] = { { G_DSTEP, k->n, k->h, jh, false, false, true, true },
+		{ G_DSTEP2, k->n, k->h, k->h, false, false, false, true },
+		{ G_DX, rows, k->i, gh, false, false, false, false }, { G_DX_ADD, rows, k->i, gh, false, false, true, false },
+		{ G_DW, gh, k->i, rows, true, false, false, false }, { G_DR, jh, k->h, rows, true, false, false, false },
+		{ G_DR2, k->h, k->h, rows, true, false, false, false } };
 
 	return prepare(be, k, k->type == DLB_F32 ? backward_f32 : backward_f64, size, s, DLB_LEN(s), out, err);
 }

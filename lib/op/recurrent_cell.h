@@ -1,19 +1,5 @@
 /* The loops of recurrent.c for one type: included with T (float, double) and NAME(f). */
 
-static T NAME(act)(int f, T x)
-{
-	if (f == ACT_RELU)
-		return x > 0 ? x : 0;
-	return f == ACT_TANH ? (T)tanh((double)x) : (T)(1 / (1 + exp(-(double)x)));
-}
-
-static T NAME(slope)(int f, T y)		/* the derivative, by the result */
-{
-	if (f == ACT_RELU)
-		return y > 0 ? 1 : 0;
-	return f == ACT_TANH ? 1 - y * y : y * (1 - y);
-}
-
 /* X with time first, in the scratch memory if it is not so already. */
 static const T *NAME(time_first)(const struct recurrent *k, const T *x, T *to)
 {
@@ -33,71 +19,42 @@ static void NAME(first)(const struct recurrent *k, const T *from, int64_t d, T *
 			to[n * k->h + j] = from ? from[at_state(k, d, n) + j] : 0;
 }
 
-/* One step of one sample but GRU's candidate: x, rec = the gates' parts of X and of the state; s = the planes. */
-static void NAME(gates)(const struct recurrent *k, int64_t d, const T *x, const T *rec, const T *b, const T *peep, const T *hp,
-			const T *cp, T *s)
+/* The biases of direction d as a cell reads them: those of X and of the state added up, but for what GRU's reset gate
+ * multiplies, which comes fourth; zeros where there are none. */
+static void NAME(biases)(const struct recurrent *k, const T *b, int64_t d, T *to)
 {
-	const int64_t h = k->h, nh = k->n * h, all = k->gates * h;
-	const int *f = k->act[d];
+	const int64_t h = k->h, all = k->gates * h;
 
-	for (int64_t j = 0; j < h; j++) {
-		T v[4] = { 0 };
-		for (int g = 0; g < k->gates; g++) {
-			v[g] = x[g * h + j] + (b ? b[g * h + j] : 0);
-			if (g < k->joint && !(k->kind == GRU && g == 2))
-				v[g] += rec[g * h + j] + (b ? b[all + g * h + j] : 0);
-		}
-		if (k->kind == RNN) {
-			s[j] = NAME(act)(f[0], v[0]);
-		} else if (k->kind == GRU) {
-			const T z = NAME(act)(f[0], v[0]), r = NAME(act)(f[0], v[1]);
-			s[j] = z;
-			s[nh + j] = r;
-			s[2 * nh + j] = v[2];
-			s[3 * nh + j] = k->joint == 3 ? rec[2 * h + j] + (b ? b[all + 2 * h + j] : 0) : r * hp[j];
+	memset(to, 0, 4 * (size_t)h * sizeof *to);
+	if (!b)
+		return;
+	b += d * 2 * all;
+	for (int64_t j = 0; j < all; j++)
+		if (k->kind == GRU && j >= 2 * h) {
+			to[j] = b[j];
+			to[h + j] = b[all + j];
 		} else {
-			const T in = NAME(act)(f[0], v[0] + (peep ? peep[j] * cp[j] : 0));
-			const T keep = k->coupled ? 1 - in : NAME(act)(f[0], v[2] + (peep ? peep[2 * h + j] * cp[j] : 0));
-			const T g = NAME(act)(f[1], v[3]), c = keep * cp[j] + in * g;
-			const T o = NAME(act)(f[0], v[1] + (peep ? peep[h + j] * c : 0));
-			s[j] = in;
-			s[nh + j] = o;
-			s[2 * nh + j] = keep;
-			s[3 * nh + j] = g;
-			s[4 * nh + j] = c;
-			s[5 * nh + j] = o * NAME(act)(f[2], c);
+			to[j] = b[j] + b[all + j];
 		}
-	}
-}
-
-/* GRU's candidate and new state; rec: (r h) R^T when the reset comes first. */
-static void NAME(candidate)(const struct recurrent *k, int64_t d, const T *rec, const T *b, const T *hp, T *s)
-{
-	const int64_t h = k->h, nh = k->n * h;
-
-	for (int64_t j = 0; j < h; j++) {
-		const T more = k->joint == 3 ? s[nh + j] * s[3 * nh + j] : rec[j] + (b ? b[5 * h + j] : 0);
-		const T c = NAME(act)(k->act[d][1], s[2 * nh + j] + more), z = s[j];
-		s[2 * nh + j] = c;
-		s[4 * nh + j] = (1 - z) * c + z * hp[j];
-	}
 }
 
 static void NAME(forward)(const void *ctx, const struct dlb_run *r)
 {
-	const struct recurrent *k = *(const struct recurrent *const *)ctx;
+	struct recurrent *k = *(struct recurrent *const *)ctx;
 	const int64_t h = k->h, nh = k->n * h, gh = k->gates * h;
 	const T *x = NAME(time_first)(k, r->in[0], BUF(X_FIRST));
 	T *y = r->out[0], *saved = k->n_out > k->saved && r->out[k->saved] ? r->out[k->saved] : BUF(SAVED);
 
 	for (int64_t d = 0; d < k->d; d++) {
 		const T *w = (const T *)r->in[1] + d * gh * k->i, *rw = (const T *)r->in[2] + d * gh * h;
-		const T *b = k->has_b ? (const T *)r->in[3] + d * 2 * gh : NULL, *peep = k->has_p ? (const T *)r->in[7] + d * 3 * h : NULL;
+		const T *peep = k->has_p ? (const T *)r->in[7] + d * 3 * h : NULL;
 		const T *hp = BUF(FIRST_H), *cp = BUF(FIRST_C);
-		T *part = BUF(PART), *rec = BUF(REC), *rec2 = BUF(REC2);
+		T *part = BUF(PART), *rec = BUF(REC), *rec2 = BUF(REC2), *b = BUF(BIAS);
 
 		NAME(first)(k, k->has_h ? r->in[5] : NULL, d, BUF(FIRST_H));
 		NAME(first)(k, k->has_c ? r->in[6] : NULL, d, BUF(FIRST_C));
+		NAME(biases)(k, k->has_b ? r->in[3] : NULL, d, b);
+		k->version++;
 		product(k, r, G_INPUT, x, w, NULL, part);
 		for (int64_t step = 0; step < k->t; step++) {
 			const int64_t t = time_of(k, d, step);
@@ -105,21 +62,25 @@ static void NAME(forward)(const void *ctx, const struct dlb_run *r)
 
 			product(k, r, G_STEP, hp, rw, NULL, rec);
 			for (int64_t n = 0; n < k->n; n++)
-				NAME(gates)(k, d, part + (t * k->n + n) * gh, rec + n * k->joint * h, b, peep, hp + n * h, cp + n * h, s + n * h);
+				cell(k, r, CELL_GATES + d, (const void *const[]){ part + (t * k->n + n) * gh, rec + n * k->joint * h, b, peep,
+				     hp + n * h, cp + n * h }, 6, (void *const[]){ s + n * h });
 			if (k->kind == GRU && k->joint == 2)
 				product(k, r, G_STEP2, s + 3 * nh, rw + 2 * h * h, NULL, rec2);
 			for (int64_t n = 0; n < k->n; n++) {
 				const bool in_time = t < length(k, r->in[4], n);
 
 				if (k->kind == GRU)
-					NAME(candidate)(k, d, rec2 + n * h, b, hp + n * h, s + n * h);
+					cell(k, r, CELL_CANDIDATE + d, (const void *const[]){ NULL, rec2 + n * h, b, NULL, hp + n * h }, 5,
+					     (void *const[]){ s + n * h });
 				if (!in_time) {			/* the state stays */
 					memcpy(hs + n * h, hp + n * h, (size_t)h * sizeof *hs);
 					if (k->kind == LSTM)
 						memcpy(s + 4 * nh + n * h, cp + n * h, (size_t)h * sizeof *hs);
 				}
-				for (int64_t j = 0; j < h && y; j++)
-					y[at_output(k, t, d, n) + j] = in_time ? hs[n * h + j] : 0;
+				if (y && in_time)
+					memcpy(y + at_output(k, t, d, n), hs + n * h, (size_t)h * sizeof *y);
+				else if (y)
+					memset(y + at_output(k, t, d, n), 0, (size_t)h * sizeof *y);
 			}
 			hp = hs;
 			cp = s + (k->kind == LSTM ? 4 * nh : 0);
@@ -127,52 +88,6 @@ static void NAME(forward)(const void *ctx, const struct dlb_run *r)
 		for (int o = 1; o < k->saved && o < k->n_out; o++)
 			for (int64_t n = 0; n < k->n && r->out[o]; n++)
 				memcpy((T *)r->out[o] + at_state(k, d, n), (o == 1 ? hp : cp) + n * h, (size_t)h * sizeof *hp);
-	}
-}
-
-/* One step of one sample backwards: dh, dc come in as the gradients of its state, and leave as what goes straight to the
- * state before; dx, dr = gradients of the gates' parts of X and of the state. GRU with the reset first: in two passes,
- * with drh = the gradient of r h in between. */
-static void NAME(back)(const struct recurrent *k, int64_t d, const T *s, const T *hp, const T *cp, const T *peep, T *dh, T *dc,
-		       T *dx, T *dr, const T *drh, T *dp)
-{
-	const int64_t h = k->h, nh = k->n * h;
-	const int *f = k->act[d];
-
-	for (int64_t j = 0; j < h; j++) {
-		if (k->kind == RNN) {
-			dx[j] = dh[j] * NAME(slope)(f[0], s[j]);
-			dh[j] = 0;
-		} else if (k->kind == GRU) {
-			const T z = s[j], r = s[nh + j], c = s[2 * nh + j], q = s[3 * nh + j];
-			if (!drh) {
-				dx[j] = dh[j] * (hp[j] - c) * NAME(slope)(f[0], z);
-				dx[2 * h + j] = dh[j] * (1 - z) * NAME(slope)(f[1], c);
-				dh[j] *= z;
-				dx[h + j] = k->joint == 3 ? dx[2 * h + j] * q * NAME(slope)(f[0], r) : 0;
-				if (k->joint == 3)
-					dr[2 * h + j] = dx[2 * h + j] * r;
-			} else {
-				dx[h + j] = drh[j] * hp[j] * NAME(slope)(f[0], r);
-				dh[j] += drh[j] * r;
-			}
-			dr[j] = dx[j];
-			dr[h + j] = dx[h + j];
-		} else {
-			const T in = s[j], o = s[nh + j], keep = s[2 * nh + j], g = s[3 * nh + j], c = s[4 * nh + j];
-			const T hc = NAME(act)(f[2], c), d_o = dh[j] * hc * NAME(slope)(f[0], o);
-			const T e = dc[j] + dh[j] * o * NAME(slope)(f[2], hc) + (peep ? d_o * peep[h + j] : 0);
-			const T di = (k->coupled ? e * (g - cp[j]) : e * g) * NAME(slope)(f[0], in);
-			const T df = k->coupled ? 0 : e * cp[j] * NAME(slope)(f[0], keep);
-			dx[j] = di;
-			dx[h + j] = d_o;
-			dx[2 * h + j] = df;
-			dx[3 * h + j] = e * in * NAME(slope)(f[1], g);
-			dc[j] = e * keep + (peep ? di * peep[j] + df * peep[2 * h + j] : 0);
-			dh[j] = 0;
-			for (int64_t p = 0; p < 3 && dp; p++)
-				dp[p * h + j] += dx[p * h + j] * (p == 1 ? c : cp[j]);
-		}
 	}
 }
 
@@ -199,8 +114,10 @@ static void NAME(back_steps)(const struct recurrent *k, const struct dlb_run *r,
 				}
 				for (int64_t j = 0; j < h && dy && !pass; j++)
 					dh[n * h + j] += dy[at_output(k, t, d, n) + j];
-				NAME(back)(k, d, s + n * h, hp + n * h, cp + n * h, peep, dh + n * h, dc + n * h, dx + n * gh, dr + n * jh,
-					   pass ? rec2 + n * h : NULL, dp);
+				cell(k, r, (pass ? CELL_BACK_RESET : CELL_BACK) + d, (const void *const[]){ s + n * h, hp + n * h, cp + n * h, peep,
+				     rec2 + n * h }, 5, (void *const[]){ dh + n * h, dc + n * h, dx + n * gh, dr + n * jh });
+				for (int64_t j = 0; j < 3 * h && dp; j++)
+					dp[j] += dx[n * gh + j] * (j / h == 1 ? s[4 * nh + n * h + j % h] : cp[n * h + j % h]);
 			}
 			if (k->kind == GRU && k->joint == 2 && !pass) {
 				T *dn = (T *)BUF(DCAND) + t * nh;
@@ -216,21 +133,10 @@ static void NAME(back_steps)(const struct recurrent *k, const struct dlb_run *r,
 	}
 }
 
-static void NAME(sum_rows)(const T *m, int64_t rows, int64_t width, int64_t cols, T *to)
-{
-	for (int64_t j = 0; j < cols; j++) {
-		double sum = 0;
-
-		for (int64_t i = 0; i < rows; i++)
-			sum += m[i * width + j];
-		to[j] = (T)sum;
-	}
-}
-
 static void NAME(backward)(const void *ctx, const struct dlb_run *r)
 {
-	const struct recurrent *k = *(const struct recurrent *const *)ctx;
-	const int64_t h = k->h, gh = k->gates * h, jh = k->joint * h, rows = k->t * k->n;
+	struct recurrent *k = *(struct recurrent *const *)ctx;
+	const int64_t h = k->h, gh = k->gates * h, rows = k->t * k->n;
 	const T *x = NAME(time_first)(k, r->in[1], BUF(X_FIRST));
 	T *const *out = (T *const *)(void *const *)r->out, *dgates = BUF(DGATES), *dx = k->batch_first ? BUF(DX) : out[0];
 
@@ -245,6 +151,7 @@ static void NAME(backward)(const void *ctx, const struct dlb_run *r)
 		NAME(first)(k, r->in[10], d, BUF(DC));
 		if (dp)
 			memset(dp, 0, (size_t)(3 * h) * sizeof *dp);
+		k->version++;
 		NAME(back_steps)(k, r, d, rw, peep, dp);
 		if (out[0] && k->d == 2 && d == 0)
 			product(k, r, G_DX, dgates, w, NULL, BUF(DX_FIRST));
@@ -257,9 +164,10 @@ static void NAME(backward)(const void *ctx, const struct dlb_run *r)
 		if (out[2] && k->joint < k->gates)
 			product(k, r, G_DR2, BUF(DCAND), BUF(RESET_H), NULL, out[2] + d * gh * h + 2 * h * h);
 		if (out[3]) {
-			NAME(sum_rows)(dgates, rows, gh, gh, out[3] + d * 2 * gh);
+			sum_rows(k, r, k->sum[0], dgates, out[3] + d * 2 * gh);
 			memcpy(out[3] + d * 2 * gh + gh, out[3] + d * 2 * gh, (size_t)gh * sizeof(T));
-			NAME(sum_rows)(dr, rows, jh, jh, out[3] + d * 2 * gh + gh);
+			if (k->kind == GRU)
+				sum_rows(k, r, k->sum[1], dr, out[3] + d * 2 * gh + gh);
 		}
 		for (int o = 4; o < 6; o++)
 			for (int64_t n = 0; n < k->n && out[o]; n++)

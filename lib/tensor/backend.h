@@ -81,6 +81,28 @@ enum dlb_bn_dir { DLB_BN_TRAIN, DLB_BN_INFER, DLB_BN_GRAD, DLB_BN_GRAD_INFER };
 struct dlb_bn_desc { enum dlb_bn_dir dir; struct dlb_desc x; double epsilon, momentum; bool unbiased; };
 /* Softmax or its logarithm along one axis of (outer, axis, inner). GRAD in {dy, y} out {dx}. */
 struct dlb_softmax_desc { enum dlb_dtype dtype; bool log, backward; int64_t outer, axis, inner; };
+/* Rows normalized, y = (x - mean) / sqrt(var + epsilon) * scale + bias, the variance biased: scale and bias along the
+ * row (layer normalization), or one of each for row % channels (instance normalization).
+ *   forward  in {x, scale, bias|NULL}           out {y, mean|NULL, invstd|NULL}
+ *   backward in {dy, x, scale, mean, invstd}    out {dx|NULL, dscale|NULL, dbias|NULL} */
+struct dlb_norm_desc { enum dlb_dtype dtype; bool backward, has_bias; int64_t rows, width, channels; double epsilon; };
+/* y = x mask / (1 - ratio): in {x}, out {y, mask|NULL} (bool). Word j of counter i of dlb_philox with key seed + run->seed
+ * and a stream made of (vertex, step) is for element 4 (i - index * ceil(per_sample / 4)) + j of the sample with
+ * that index in the step's global batch; it is kept if the word is at least ratio 2^32. */
+struct dlb_dropout_desc { enum dlb_dtype dtype; int64_t samples, per_sample; double ratio; int64_t seed; };
+/* One step of one sample of a recurrent cell with h units, apart from the products; gates as in ONNX (iofc, zrh). x, rec:
+ * the gates' parts of the input and of the state; b: the biases that are added to them, one list a gate (GRU: a
+ * fourth, for what the reset gate multiplies); s: the planes i o f g c h, or z r candidate q h, or h, `plane` elements apart;
+ * hp, cp: the state before. joint: the reset gate multiplies the product (linear_before_reset); else the
+ * candidate's product comes between GRU and GRU_CANDIDATE, and that of its gradient before GRU_GRAD_RESET.
+ *   RNN, GRU, GRU_CANDIDATE, LSTM   in {x, rec, b, peepholes|NULL, hp, cp}   out {s}
+ *   gradients                       in {s, hp, cp, peepholes|NULL, drh}      out {dh, dc, dx, dr}
+ * dh, dc come in as the gradients of the state after the step, and leave as what goes straight to the one before; dx, dr
+ * are those of x and rec (the same for RNN and LSTM, where dr is not written). */
+enum dlb_cell_act { DLB_CELL_SIGMOID, DLB_CELL_TANH, DLB_CELL_RELU };
+enum dlb_cell_loop { DLB_CELL_RNN, DLB_CELL_RNN_GRAD, DLB_CELL_GRU, DLB_CELL_GRU_CANDIDATE, DLB_CELL_GRU_GRAD,
+		     DLB_CELL_GRU_GRAD_RESET, DLB_CELL_LSTM, DLB_CELL_LSTM_GRAD };
+struct dlb_cell_desc { enum dlb_dtype dtype; enum dlb_cell_loop loop; int64_t h, plane; int act[3]; bool coupled, joint, peepholes; };
 /* Classification losses. x (N,C,inner) log-probabilities (nll) or logits (sce), t (N,inner) i32 or i64,
  * w (C) or NULL. reduction none: y (N,inner); sum, mean: scalar (mean divides by the summed weights of
  * the labels that are not ignored; none counted: 0).
@@ -154,6 +176,9 @@ struct dlb_backend_ops {
 	int (*pool)(struct dlb_backend *b, const struct dlb_pool_desc *d, struct dlb_kernel **k, struct dlb_error *err);
 	int (*batch_norm)(struct dlb_backend *b, const struct dlb_bn_desc *d, struct dlb_kernel **k, struct dlb_error *err);
 	int (*softmax)(struct dlb_backend *b, const struct dlb_softmax_desc *d, struct dlb_kernel **k, struct dlb_error *err);
+	int (*norm)(struct dlb_backend *b, const struct dlb_norm_desc *d, struct dlb_kernel **k, struct dlb_error *err);
+	int (*dropout)(struct dlb_backend *b, const struct dlb_dropout_desc *d, struct dlb_kernel **k, struct dlb_error *err);
+	int (*cell)(struct dlb_backend *b, const struct dlb_cell_desc *d, struct dlb_kernel **k, struct dlb_error *err);
 	int (*loss)(struct dlb_backend *b, const struct dlb_loss_desc *d, struct dlb_kernel **k, struct dlb_error *err);
 	int (*map)(struct dlb_backend *b, const struct dlb_map_desc *d, struct dlb_kernel **k, struct dlb_error *err);
 	int (*reduce)(struct dlb_backend *b, const struct dlb_reduce_desc *d, struct dlb_kernel **k, struct dlb_error *err);

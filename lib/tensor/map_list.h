@@ -45,6 +45,7 @@ MAP(neg, 1, NEG(a))
 MAP(abs, 1, NEGATIVE(a) ? NEG(a) : a)
 MAP(sign, 1, (T)((a > 0) - (NEGATIVE(a))))
 MAP(square, 1, MUL(a, a))
+MAP(cube, 1, MUL(MUL(a, a), a))
 MAP(min, 2, (a < b || a != a) ? a : b)
 MAP(max, 2, (a > b || a != a) ? a : b)
 MAP(mod, 2, MOD(a, b))							/* sign of b */
@@ -119,6 +120,10 @@ MAP_FLOAT(gelu_tanh_grad, 2, a * (GELU_SIGMOID(b) + b * GELU_SIGMOID(b) * (1 - G
 	((T)1.59576912160573071176 + (T)0.21406444881780073 * b * b)))	/* dy, x */
 MAP_FLOAT(clip_grad, 2, (b > alpha && b < beta) ? a : 0)		/* dy, x */
 MAP_FLOAT(div_grad_b, 3, -a * b / c)					/* dy, y, divisor */
+MAP_FLOAT(square_grad, 2, 2 * a * b)					/* dy, x; so are the next three */
+MAP_FLOAT(cube_grad, 2, 3 * a * b * b)
+MAP_FLOAT(root_grad, 2, (T)0.5 * a / F(sqrt)(b))
+MAP_FLOAT(inverse_grad, 2, -a / (b * b))
 MAP_FLOAT(pow_grad, 3, c == 0 ? 0 : a * c * F(pow)(b, c - 1))		/* dy, x, p: dx */
 MAP_FLOAT(pow_grad_p, 3, (b == 0 || c <= 0) ? 0 : a * b * F(log)(c))	/* dy, y, x: dp before unbroadcast */
 MAP_FLOAT(max_grad, 3, b > c ? a : b == c ? a / 2 : 0)			/* dy, x, the other one: dx */

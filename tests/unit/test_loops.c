@@ -31,6 +31,7 @@ static bool expected(enum dlb_map_fn f, double a, double b, double c, double al,
 	case DLB_MAP_abs: *y = fabs(a); return true;
 	case DLB_MAP_sign: *y = a > 0 ? 1 : a < 0 ? -1 : 0; return true;
 	case DLB_MAP_square: *y = a * a; return true;
+	case DLB_MAP_cube: *y = a * a * a; return true;
 	case DLB_MAP_min: *y = fmin(a, b); return true;
 	case DLB_MAP_max: *y = fmax(a, b); return true;
 	case DLB_MAP_clip: *y = fmin(fmax(a, al), be_); return true;
@@ -223,6 +224,10 @@ static const struct { int f, grad, wrt; const char *takes; double lo, hi, al, bt
 	{ DLB_MAP_gelu_tanh, DLB_MAP_gelu_tanh_grad, 0, "x", -3, 3, 0, 0 },
 	{ DLB_MAP_clip, DLB_MAP_clip_grad, 0, "x", -2, 2, -0.6, 0.9 },
 	{ DLB_MAP_div, DLB_MAP_div_grad_b, 1, "yw", 0.3, 3, 0, 0 },
+	{ DLB_MAP_square, DLB_MAP_square_grad, 0, "x", -2, 2, 0, 0 },
+	{ DLB_MAP_cube, DLB_MAP_cube_grad, 0, "x", -2, 2, 0, 0 },
+	{ DLB_MAP_sqrt, DLB_MAP_root_grad, 0, "x", 0.1, 3, 0, 0 },
+	{ DLB_MAP_reciprocal, DLB_MAP_inverse_grad, 0, "x", 0.2, 3, 0, 0 },
 	{ DLB_MAP_pow, DLB_MAP_pow_grad, 0, "xw", 0.3, 3, 0, 0 },
 	{ DLB_MAP_pow, DLB_MAP_pow_grad_p, 1, "yx", 0.3, 3, 0, 0 },
 	{ DLB_MAP_max, DLB_MAP_max_grad, 0, "xw", -2, 2, 0, 0 },
@@ -314,6 +319,49 @@ static void map_corners(void)
 	assert(be.ops->map(&be, &m, &k, &err) == DLB_NO_KERNEL);
 	m = (struct dlb_map_desc){ .fn = DLB_MAP_add, .n_in = 2, .in = { d, desc(DLB_F32, 0, 1, DIMS(5)) }, .out = d };
 	assert(be.ops->map(&be, &m, &k, &err) == -1);
+}
+
+/* The float functions that are ours (real_math.h), over the whole range of floats, against the C library's in double;
+ * ulp: of the result's binade. */
+static double log1p_of_exp(double x) { return (x > 0 ? x : 0) + log1p(exp(-fabs(x))); }
+static void accuracy(void)
+{
+	static const struct { enum dlb_map_fn fn; double (*of)(double); double ulp; } ours[] = {
+		{ DLB_MAP_exp, exp, 1.5 }, { DLB_MAP_log, log, 1.5 }, { DLB_MAP_erf, erf, 2 }, { DLB_MAP_tanh, tanh, 2 },
+		{ DLB_MAP_sigmoid, sigmoid, 3 }, { DLB_MAP_softplus, log1p_of_exp, 4 }, { DLB_MAP_elu, expm1, 2 } };
+	enum { N = 4096 };
+	struct dlb_desc d = desc(DLB_F32, 0, 1, DIMS(N));
+	float x[N], y[N];
+	void *in[] = { x }, *out[] = { y };
+	struct dlb_kernel *k;
+
+	for (int f = 0; f < DLB_LEN(ours); f++) {
+		struct dlb_map_desc m = { .fn = ours[f].fn, .n_in = 1, .in = { d }, .out = d, .alpha = 1 };
+
+		MUST(be.ops->map(&be, &m, &k, &err_));
+		for (uint64_t first = 0; first >> 32 == 0; first += N * UINT64_C(1999)) {
+			for (int i = 0; i < N; i++) {
+				uint32_t bits = (uint32_t)(first + (uint64_t)i * 1999);
+
+				memcpy(&x[i], &bits, sizeof bits);
+			}
+			k->run(k, &(struct dlb_run){ .in = in, .out = out });
+			for (int i = 0; i < N; i++) {
+				double want = ours[f].fn == DLB_MAP_elu && x[i] >= 0 ? x[i] : ours[f].of(x[i]);
+				bool low = ours[f].fn == DLB_MAP_sigmoid && want < 0x1p-126;	/* keeps nothing there */
+				int e;
+
+				frexp(want, &e);
+				if (isnan(want) ? isnan(y[i]) : isinf((float)want) ? y[i] == (float)want : low ? y[i] < 0x1p-126 :
+				    fabs(y[i] - want) <= ldexp(ours[f].ulp, (e < -125 ? -125 : e) - 24))
+					continue;
+				fprintf(stderr, "%s(%a) = %a, not %a\n", fns[ours[f].fn].name, x[i], y[i], want);
+				abort();
+			}
+		}
+		dlb_kernel_free(k);
+		n_checks++;
+	}
 }
 
 /* ---- reductions ---- */
@@ -625,6 +673,7 @@ int main(void)
 		maps();
 		map_gradients();
 		map_corners();
+		accuracy();
 		reductions();
 		copies();
 		softmaxes_and_losses();

@@ -1,8 +1,10 @@
 /* Strided copies: transpose, slice, expand, change of layout, cast, scatter of slices. */
 #include "tensor/cpu/cpu.h"
+#include "tensor/cpu/threads.h"
 
 #define CHUNK 256			/* elements of a cast at a time */
 #define TILE 32				/* transposes go by tiles, so that both sides use whole cache lines */
+#define SHORT 1024			/* bytes of a row up to which copying it ourselves beats a call of memcpy */
 
 struct copy_kernel {
 	struct dlb_kernel k;
@@ -10,10 +12,26 @@ struct copy_kernel {
 	struct cpu_nest nest;		/* operands out, in */
 	size_t in_bytes, out_bytes;
 	bool tiled;			/* the last two loops are a transpose */
+	bool rows;			/* the last two loops are short rows, contiguous on both sides */
 	bool empty;
+	int outer, parts;		/* loops outside of what is moved at once; cut into parts */
 };
+struct copy_job { const struct copy_kernel *c; const struct dlb_run *run; };
 
 /* ---- same type: by size ---- */
+/* n rows of `bytes`. */
+static void move_rows(char *o, int64_t so, const char *x, int64_t si, int64_t n, size_t bytes)
+{
+	const size_t whole = bytes & ~(size_t)31;
+
+	for (int64_t i = 0; i < n; i++, o += so, x += si) {
+		for (size_t j = 0; j < whole; j += 32)
+			memcpy(o + j, x + j, 32);
+		for (size_t j = whole; j < bytes; j++)
+			o[j] = x[j];
+	}
+}
+
 #define MOVE(type, name) \
 static void move_##name(void *vo, int64_t so, const void *vi, int64_t si, int64_t n) \
 { \
@@ -27,8 +45,9 @@ static void move_##name(void *vo, int64_t so, const void *vi, int64_t si, int64_
 	else \
 		for (int64_t i = 0; i < n; i++) \
 			o[i * so] = x[i * si]; \
-} \
-/* o[i][j] = x[j][i] */ \
+}
+/* o[i][j] = x[j][i] */
+#define TRANSPOSE(type, name) \
 static void tile_##name(void *vo, int64_t so, const void *vi, int64_t si, int64_t n, int64_t m) \
 { \
 	type *o = vo; \
@@ -43,6 +62,58 @@ MOVE(uint8_t, 1)
 MOVE(uint16_t, 2)
 MOVE(uint32_t, 4)
 MOVE(uint64_t, 8)
+TRANSPOSE(uint8_t, 1)
+TRANSPOSE(uint16_t, 2)
+TRANSPOSE(uint64_t, 8)
+#ifdef __has_builtin
+#if __has_builtin(__builtin_shufflevector)
+#define BLOCK_8x8 1
+#endif
+#endif
+#ifdef BLOCK_8x8
+/* o[a][b] = x[b][a], 8 x 8: pairs, then pairs of pairs, then halves change places. */
+typedef uint32_t eight __attribute__((vector_size(32)));
+static inline void block_8x8(uint32_t *o, int64_t so, const uint32_t *x, int64_t si)
+{
+	eight r[8], t[8];
+
+	for (int i = 0; i < 8; i++)
+		memcpy(&r[i], x + i * si, sizeof r[i]);
+	for (int i = 0; i < 8; i += 2) {
+		t[i] = __builtin_shufflevector(r[i], r[i + 1], 0, 8, 1, 9, 4, 12, 5, 13);
+		t[i + 1] = __builtin_shufflevector(r[i], r[i + 1], 2, 10, 3, 11, 6, 14, 7, 15);
+	}
+	for (int i = 0; i < 8; i += 4)
+		for (int j = 0; j < 2; j++) {
+			r[i + 2 * j] = __builtin_shufflevector(t[i + j], t[i + j + 2], 0, 1, 8, 9, 4, 5, 12, 13);
+			r[i + 2 * j + 1] = __builtin_shufflevector(t[i + j], t[i + j + 2], 2, 3, 10, 11, 6, 7, 14, 15);
+		}
+	for (int i = 0; i < 4; i++) {
+		t[i] = __builtin_shufflevector(r[i], r[i + 4], 0, 1, 2, 3, 8, 9, 10, 11);
+		t[i + 4] = __builtin_shufflevector(r[i], r[i + 4], 4, 5, 6, 7, 12, 13, 14, 15);
+	}
+	for (int i = 0; i < 8; i++)
+		memcpy(o + i * so, &t[i], sizeof t[i]);
+}
+
+static void tile_4(void *vo, int64_t so, const void *vi, int64_t si, int64_t n, int64_t m)
+{
+	uint32_t *o = vo;
+	const uint32_t *x = vi;
+	const int64_t n8 = n & ~(int64_t)7, m8 = m & ~(int64_t)7;
+
+	for (int64_t j = 0; j < m8; j += TILE)
+		for (int64_t i = 0; i < n8; i += TILE)
+			for (int64_t a = i; a < n8 && a < i + TILE; a += 8)
+				for (int64_t b = j; b < m8 && b < j + TILE; b += 8)
+					block_8x8(o + a * so + b, so, x + b * si + a, si);
+	for (int64_t a = 0; a < n; a++)
+		for (int64_t b = a < n8 ? m8 : 0; b < m; b++)
+			o[a * so + b] = x[b * si + a];
+}
+#else
+TRANSPOSE(uint32_t, 4)
+#endif
 
 static void move(size_t bytes, void *o, int64_t so, const void *x, int64_t si, int64_t n)
 {
@@ -141,32 +212,46 @@ static void convert(const struct copy_kernel *c, char *o, int64_t so, const char
 	}
 }
 
-static void copy_run(struct dlb_kernel *k, const struct dlb_run *r)
+static void copy_part(const void *ctx, int part, int parts)
 {
-	const struct copy_kernel *c = (struct copy_kernel *)k;
+	const struct copy_job *job = ctx;
+	const struct copy_kernel *c = job->c;
 	const struct cpu_nest *n = &c->nest;
-	char *out = (char *)r->out[0];
-	const char *in = (const char *)r->in[0] + c->d.in_offset * (int64_t)c->in_bytes;
-	int last = n->n_dims - 1;
+	const int last = n->n_dims - 1;
+	const int64_t in_bytes = (int64_t)c->in_bytes, out_bytes = (int64_t)c->out_bytes;
+	char *out = (char *)job->run->out[0] + c->d.out_offset * out_bytes;
+	const char *in = (const char *)job->run->in[0] + c->d.in_offset * in_bytes;
 	int64_t len = last < 0 ? 1 : n->dim[last], so = last < 0 ? 1 : n->stride[0][last], si = last < 0 ? 1 : n->stride[1][last];
 	int64_t pos[DLB_MAX_DIMS] = { 0 }, at[CPU_MAX_OPERANDS] = { 0 };
+	const int64_t outer = cpu_iterations(n, c->outer), end = cpu_cut(outer, part + 1, parts);
 
-	if (c->d.zero_first && c->d.out_count)
-		memset(out, 0, (size_t)c->d.out_count * c->out_bytes);
-	if (c->empty)
-		return;
-	out += c->d.out_offset * (int64_t)c->out_bytes;
-	do {
-		char *o = out + at[0] * (int64_t)c->out_bytes;
-		const char *x = in + at[1] * (int64_t)c->in_bytes;
+	cpu_seek(n, c->outer, cpu_cut(outer, part, parts), pos, at);
+	for (int64_t i = cpu_cut(outer, part, parts); i < end; i++) {
+		char *o = out + at[0] * out_bytes;
+		const char *x = in + at[1] * in_bytes;
 
 		if (c->tiled)
 			tile(c->in_bytes, o, n->stride[0][last - 1], x, si, n->dim[last - 1], len);
+		else if (c->rows)
+			move_rows(o, n->stride[0][last - 1] * out_bytes, x, n->stride[1][last - 1] * in_bytes, n->dim[last - 1],
+				  (size_t)(len * in_bytes));
 		else if (c->d.in != c->d.out || c->d.accumulate)
 			convert(c, o, so, x, si, len);
 		else
 			move(c->in_bytes, o, so, x, si, len);
-	} while (cpu_step(n, c->tiled ? last - 1 : last, pos, at));
+		cpu_step(n, c->outer, pos, at);
+	}
+}
+
+static void copy_run(struct dlb_kernel *k, const struct dlb_run *r)
+{
+	const struct copy_kernel *c = (const struct copy_kernel *)k;
+	const struct copy_job job = { c, r };
+
+	if (c->d.zero_first && c->d.out_count)
+		memset(r->out[0], 0, (size_t)c->d.out_count * c->out_bytes);
+	if (!c->empty)
+		dlb_cpu_parallel(c->parts, copy_part, &job);
 }
 
 /* Where out is contiguous in the last loop and in in another one, that one becomes the last but one. */
@@ -197,7 +282,6 @@ int dlb_cpu_copy(struct dlb_backend *b, const struct dlb_copy_desc *d, struct dl
 {
 	struct copy_kernel *c = dlb_xcalloc(1, sizeof *c);
 
-	(void)b;
 	(void)err;
 	c->d = *d;
 	c->in_bytes = dlb_dtype_bytes(d->in);
@@ -212,6 +296,15 @@ int dlb_cpu_copy(struct dlb_backend *b, const struct dlb_copy_desc *d, struct dl
 	if (!c->empty)
 		dlb_cpu_nest(&c->nest);
 	c->tiled = !c->empty && d->in == d->out && !d->accumulate && make_tiled(&c->nest);
+	if (!c->empty) {
+		const int last = c->nest.n_dims - 1;
+
+		c->rows = !c->tiled && last > 0 && d->in == d->out && !d->accumulate && c->nest.stride[0][last] == 1 &&
+			c->nest.stride[1][last] == 1 && c->nest.dim[last] * (int64_t)c->in_bytes <= SHORT;
+		c->outer = last < 0 ? 0 : last - (c->tiled || c->rows);
+		/* adding may meet an element twice (a stride of 0): in order, then */
+		c->parts = d->accumulate ? 1 : dlb_cpu_parts(b, cpu_iterations(&c->nest, last + 1), cpu_iterations(&c->nest, c->outer));
+	}
 	c->k = (struct dlb_kernel){ .run = copy_run, .free = dlb_cpu_kernel_free, .impl = "loop" };
 	*k = &c->k;
 	return 0;

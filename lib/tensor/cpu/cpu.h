@@ -38,6 +38,9 @@ int dlb_cpu_conv(struct dlb_backend *b, const struct dlb_conv_desc *d, struct dl
 int dlb_cpu_pool(struct dlb_backend *b, const struct dlb_pool_desc *d, struct dlb_kernel **k, struct dlb_error *err);
 int dlb_cpu_batch_norm(struct dlb_backend *b, const struct dlb_bn_desc *d, struct dlb_kernel **k, struct dlb_error *err);
 int dlb_cpu_softmax(struct dlb_backend *b, const struct dlb_softmax_desc *d, struct dlb_kernel **k, struct dlb_error *err);
+int dlb_cpu_norm(struct dlb_backend *b, const struct dlb_norm_desc *d, struct dlb_kernel **k, struct dlb_error *err);
+int dlb_cpu_dropout(struct dlb_backend *b, const struct dlb_dropout_desc *d, struct dlb_kernel **k, struct dlb_error *err);
+int dlb_cpu_cell(struct dlb_backend *b, const struct dlb_cell_desc *d, struct dlb_kernel **k, struct dlb_error *err);
 int dlb_cpu_loss(struct dlb_backend *b, const struct dlb_loss_desc *d, struct dlb_kernel **k, struct dlb_error *err);
 int dlb_cpu_map(struct dlb_backend *b, const struct dlb_map_desc *d, struct dlb_kernel **k, struct dlb_error *err);
 int dlb_cpu_reduce(struct dlb_backend *b, const struct dlb_reduce_desc *d, struct dlb_kernel **k, struct dlb_error *err);
@@ -62,6 +65,24 @@ struct cpu_nest {
 	int64_t stride[CPU_MAX_OPERANDS][DLB_MAX_DIMS];
 };
 void dlb_cpu_nest(struct cpu_nest *n);
+/* Iterations of loops [0, n_loops), and the odometer (see cpu_step) at iteration `index` of them. */
+static inline int64_t cpu_iterations(const struct cpu_nest *n, int n_loops)
+{
+	int64_t count = 1;
+
+	for (int i = 0; i < n_loops; i++)
+		count *= n->dim[i];
+	return count;
+}
+static inline void cpu_seek(const struct cpu_nest *n, int n_loops, int64_t index, int64_t *pos, int64_t *at)
+{
+	for (int i = n_loops - 1; i >= 0; i--) {
+		pos[i] = index % n->dim[i];
+		index /= n->dim[i];
+		for (int o = 0; o < n->n_operands; o++)
+			at[o] += n->stride[o][i] * pos[i];
+	}
+}
 /* Steps the odometer over loops [0, n_loops): pos[] counts, at[] are the operands' offsets in elements.
  * false when it has wrapped round. */
 static inline bool cpu_step(const struct cpu_nest *n, int n_loops, int64_t *pos, int64_t *at)

@@ -1,20 +1,30 @@
 /* Losses for type T; included by loss.c. */
+#include "tensor/cpu/sums_real.h"
 
 /* log sum_c exp(x[c * stride]) of one sample. */
-static T S(log_sum_exp)(const T *x, int64_t classes, int64_t stride, T *max)
+static inline __attribute__((always_inline)) T S(log_sum_exp)(const T *x, int64_t classes, int64_t stride, T *max)
 {
 	T m = x[0];
 	double lane[16] = { 0 }, s = 0;
 	int64_t c = 0;
 
-	for (int64_t i = 1; i < classes; i++)
-		m = (x[i * stride] > m || x[i * stride] != x[i * stride]) ? x[i * stride] : m;
+	if (stride == 1)
+		m = S(largest)(x, classes);
+	else
+		for (int64_t i = 1; i < classes; i++)
+			m = (x[i * stride] > m || x[i * stride] != x[i * stride]) ? x[i * stride] : m;
 	if (m == (T)-INFINITY || m == (T)INFINITY)
 		m = m > 0 ? m : 0;
-	for (; c + 16 <= classes; c += 16)
+	for (; c + 16 <= classes; c += 16) {
+		T e[16];
+
 #pragma omp simd
 		for (int j = 0; j < 16; j++)
-			lane[j] += F(exp)(x[(c + j) * stride] - m);
+			e[j] = F(exp)(x[(c + j) * stride] - m);
+#pragma omp simd
+		for (int j = 0; j < 16; j++)
+			lane[j] += e[j];
+	}
 	for (int j = 0; c + j < classes; j++)
 		lane[j] += F(exp)(x[(c + j) * stride] - m);
 	for (int j = 0; j < 16; j++)
@@ -53,7 +63,8 @@ static void S(loss_forward)(struct dlb_kernel *k, const struct dlb_run *r)
 			T max = 0, lse = 0, loss = 0;
 
 			if (d->softmax && (log_prob || !skip))
-				lse = S(log_sum_exp)(row, d->classes, d->inner, &max);
+				lse = d->inner == 1 ? S(log_sum_exp)(row, d->classes, 1, &max) :
+					S(log_sum_exp)(row, d->classes, d->inner, &max);
 			if (log_prob) {
 				T *to = log_prob + (row - x);
 

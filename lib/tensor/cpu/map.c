@@ -12,6 +12,7 @@
 
 #include "tensor/cpu/cpu.h"
 #include "tensor/cpu/real_math.h"
+#include "tensor/cpu/threads.h"
 
 #define ROW 512				/* elements of a chunk */
 
@@ -120,8 +121,10 @@ struct map_kernel {
 	struct params p;
 	struct cpu_nest nest;		/* operand 0 is out */
 	size_t bytes[CPU_MAX_OPERANDS];
-	bool empty;
+	int parts;			/* of the outer loops; by_row: of the innermost one */
+	bool empty, by_row;
 };
+struct map_job { const struct map_kernel *m; const struct dlb_run *run; };
 
 /* Lays n elements with a stride out contiguously. */
 static void gather(void *to, const char *from, size_t bytes, int64_t stride, int64_t n)
@@ -147,25 +150,28 @@ static void scatter(char *to, const void *from, size_t bytes, int64_t stride, in
 		memcpy(to + i * stride * (int64_t)bytes, (const char *)from + i * (int64_t)bytes, bytes);
 }
 
-static void map_run(struct dlb_kernel *k, const struct dlb_run *r)
+static void map_part(const void *ctx, int part, int parts)
 {
-	struct map_kernel *m = (struct map_kernel *)k;
+	const struct map_job *job = ctx;
+	const struct map_kernel *m = job->m;
 	const struct cpu_nest *nest = &m->nest;
-	int inner = nest->n_dims - 1, n_ops = nest->n_operands;
-	int64_t n = inner < 0 ? 1 : nest->dim[inner], pos[DLB_MAX_DIMS] = { 0 }, at[CPU_MAX_OPERANDS] = { 0 };
-	char *base[CPU_MAX_OPERANDS] = { r->out[0] };
+	const int inner = nest->n_dims - 1, n_ops = nest->n_operands;
+	const int64_t n = inner < 0 ? 1 : nest->dim[inner], outer = cpu_iterations(nest, inner);
+	const int64_t from = m->by_row ? cpu_cut(n, part, parts) : 0, end = m->by_row ? cpu_cut(n, part + 1, parts) : n;
+	int64_t o0 = m->by_row ? 0 : cpu_cut(outer, part, parts), o1 = m->by_row ? outer : cpu_cut(outer, part + 1, parts);
+	int64_t pos[DLB_MAX_DIMS] = { 0 }, at[CPU_MAX_OPERANDS] = { 0 };
+	char *base[CPU_MAX_OPERANDS] = { job->run->out[0] };
 	uint64_t buf[CPU_MAX_OPERANDS][ROW];
 	bool scalar_ready[CPU_MAX_OPERANDS] = { false };
 
-	if (m->empty)
-		return;
 	for (int o = 1; o < n_ops; o++)
-		base[o] = r->in[o - 1];
-	do {
+		base[o] = job->run->in[o - 1];
+	cpu_seek(nest, inner, o0, pos, at);
+	for (; o0 < o1; o0++) {
 		for (int o = 0; o < n_ops; o++)
 			scalar_ready[o] = false;
-		for (int64_t i = 0; i < n; i += ROW) {
-			int64_t len = n - i < ROW ? n - i : ROW;
+		for (int64_t i = from; i < end; i += ROW) {
+			int64_t len = end - i < ROW ? end - i : ROW;
 			void *p[CPU_MAX_OPERANDS] = { NULL };
 			int64_t s0 = inner < 0 ? 1 : nest->stride[0][inner];
 
@@ -184,7 +190,16 @@ static void map_run(struct dlb_kernel *k, const struct dlb_run *r)
 			if (s0 != 1)
 				scatter(base[0] + (at[0] + i * s0) * (int64_t)m->bytes[0], p[0], m->bytes[0], s0, len);
 		}
-	} while (cpu_step(nest, inner, pos, at));
+		cpu_step(nest, inner, pos, at);
+	}
+}
+
+static void map_run(struct dlb_kernel *k, const struct dlb_run *r)
+{
+	const struct map_job job = { (const struct map_kernel *)k, r };
+
+	if (!job.m->empty)
+		dlb_cpu_parallel(job.m->parts, map_part, &job);
 }
 
 /* The row function for these types, or NULL. */
@@ -218,7 +233,6 @@ int dlb_cpu_map(struct dlb_backend *b, const struct dlb_map_desc *d, struct dlb_
 	row_fn *row;
 	struct cpu_nest nest = { .n_dims = d->out.n_dims, .n_operands = d->n_in + 1 };
 
-	(void)b;
 	if (d->n_in != functions[d->fn].n_in)
 		return dlb_fail(err, NULL, "'%s' takes %d inputs, not %d", functions[d->fn].name,
 				functions[d->fn].n_in, d->n_in);
@@ -248,6 +262,12 @@ int dlb_cpu_map(struct dlb_backend *b, const struct dlb_map_desc *d, struct dlb_
 	m->empty = dlb_desc_count(&d->out) == 0;
 	dlb_cpu_nest(&nest);
 	m->nest = nest;
+	if (!m->empty) {
+		const int64_t outer = cpu_iterations(&nest, nest.n_dims - 1);
+
+		m->by_row = outer < 8 * b->n_threads;
+		m->parts = dlb_cpu_parts(b, dlb_desc_count(&d->out), m->by_row ? (nest.n_dims ? nest.dim[nest.n_dims - 1] : 1) : outer);
+	}
 	m->row = row;
 	m->p = (struct params){ d->alpha, d->beta };
 	m->bytes[0] = dlb_dtype_bytes(d->out.dtype);

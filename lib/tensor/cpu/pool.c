@@ -13,15 +13,24 @@
 
 #include "tensor/cpu/cpu.h"
 #include "tensor/cpu/real_math.h"
+#include "tensor/cpu/threads.h"
 
 #define BLOCK 64			/* elements of a vector at a time */
 #define FEW 16				/* fewer channels than this: by rows */
+#define MEETS 16			/* windows that an input element lies in, at a time */
 #define NO_K (-(1 << 30))		/* a kernel position that no window has */
 
 struct span { int64_t lo, hi; };	/* kernel positions [lo, hi) inside the input, of an output coordinate */
 struct pair { int64_t k, o; };		/* kernel position and output coordinate that meet an input coordinate */
+struct meet { int64_t y; int32_t here; };	/* a window's place in the output, and the element's position in it */
+struct pool_kernel;
+/* Images [from, end) of one sample and, unless they are neighbours, one channel. */
+typedef void pool_fn(const struct pool_kernel *p, const struct dlb_run *r, int64_t from, int64_t end, void *scratch);
 struct pool_kernel {
 	struct dlb_kernel k;
+	pool_fn *fn;
+	int parts;
+	size_t part_bytes;				/* of scratch */
 	int64_t n, c_outer, c_inner;
 	int64_t xn, xc, xs[3], yn, yc, ys[3];		/* strides */
 	int64_t in[3], out[3], size[3], step[3], pad[3], dil[3];
@@ -140,10 +149,10 @@ static void index_rows(struct pool_kernel *p, bool backward)
 				p->to[n * p->row + x * c + i] = (int32_t)(w.o * c + i);
 				p->column[n * p->row + x * c + i] = (int32_t)w.k;
 			}
-	p->k.scratch_bytes = (size_t)(p->out[2] * c) * sizeof(int32_t);
+	p->part_bytes = cpu_round64((size_t)(p->out[2] * c) * sizeof(int32_t));
 }
 
-static void (*choose(const struct dlb_pool_desc *d, bool rows))(struct dlb_kernel *, const struct dlb_run *)
+static pool_fn *choose(const struct dlb_pool_desc *d, bool rows)
 {
 	bool f32 = d->x.dtype == DLB_F32, u8 = d->pos == DLB_U8;
 
@@ -158,6 +167,24 @@ static void (*choose(const struct dlb_pool_desc *d, bool rows))(struct dlb_kerne
 	return f32 ? (u8 ? max_u8_f32 : max_i32_f32) : (u8 ? max_u8_f64 : max_i32_f64);
 }
 
+struct pool_job { const struct pool_kernel *p; const struct dlb_run *run; };
+
+static void pool_part(const void *ctx, int part, int parts)
+{
+	const struct pool_job *job = ctx;
+	const struct pool_kernel *p = job->p;
+	const int64_t n = p->n * p->c_outer;
+
+	p->fn(p, job->run, cpu_cut(n, part, parts), cpu_cut(n, part + 1, parts), (char *)job->run->scratch + (size_t)part * p->part_bytes);
+}
+
+static void pool_run(struct dlb_kernel *k, const struct dlb_run *r)
+{
+	const struct pool_job job = { (const struct pool_kernel *)k, r };
+
+	dlb_cpu_parallel(job.p->parts, pool_part, &job);
+}
+
 int dlb_cpu_pool(struct dlb_backend *b, const struct dlb_pool_desc *d, struct dlb_kernel **k, struct dlb_error *err)
 {
 	struct pool_kernel *p;
@@ -165,7 +192,6 @@ int dlb_cpu_pool(struct dlb_backend *b, const struct dlb_pool_desc *d, struct dl
 	int64_t sx[DLB_MAX_DIMS], sy[DLB_MAX_DIMS], window = 1;
 	bool rows;
 
-	(void)b;
 	if (n_sp < 1 || n_sp > 3 || (d->x.dtype != DLB_F32 && d->x.dtype != DLB_F64))
 		return DLB_NO_KERNEL;
 	if (d->y.n_dims != d->x.n_dims || d->y.dim[0] != d->x.dim[0] || d->y.dim[1] != d->x.dim[1])
@@ -205,9 +231,12 @@ int dlb_cpu_pool(struct dlb_backend *b, const struct dlb_pool_desc *d, struct dl
 	}
 	rows = d->max && p->c_inner < FEW && p->xs[2] == p->c_inner && p->ys[2] == p->c_inner &&
 		(p->in[2] + p->size[2]) * p->c_inner < INT32_MAX;
-	p->k = (struct dlb_kernel){ .run = choose(d, rows), .free = pool_free, .impl = "loop" };
+	p->fn = choose(d, rows);
+	p->parts = dlb_cpu_parts(b, dlb_desc_count(&d->x), p->n * p->c_outer);
 	if (rows)
 		index_rows(p, d->backward);
+	p->k = (struct dlb_kernel){ .run = pool_run, .free = pool_free, .impl = "loop",
+				    .scratch_bytes = (size_t)p->parts * p->part_bytes };
 	*k = &p->k;
 	return 0;
 }

@@ -1,10 +1,9 @@
 /* Average pooling of type T; included by pool.c. */
 
-static void S(average)(struct dlb_kernel *k, const struct dlb_run *r)
+static void S(average)(const struct pool_kernel *p, const struct dlb_run *r, int64_t i0, int64_t i1, void *scratch)
 {
-	const struct pool_kernel *p = (struct pool_kernel *)k;
-
-	for (int64_t i = 0; i < p->n * p->c_outer; i++) {
+	(void)scratch;
+	for (int64_t i = i0; i < i1; i++) {
 		const T *x = (const T *)r->in[0] + i / p->c_outer * p->xn + i % p->c_outer * p->xc;
 		T *y = (T *)r->out[0] + i / p->c_outer * p->yn + i % p->c_outer * p->yc;
 		int64_t o[3];
@@ -35,11 +34,10 @@ static void S(average)(struct dlb_kernel *k, const struct dlb_run *r)
 	}
 }
 
-static void S(average_grad)(struct dlb_kernel *k, const struct dlb_run *r)
+static void S(average_grad)(const struct pool_kernel *p, const struct dlb_run *r, int64_t i0, int64_t i1, void *scratch)
 {
-	const struct pool_kernel *p = (struct pool_kernel *)k;
-
-	for (int64_t i = 0; i < p->n * p->c_outer; i++) {
+	(void)scratch;
+	for (int64_t i = i0; i < i1; i++) {
 		const T *dy = (const T *)r->in[0] + i / p->c_outer * p->yn + i % p->c_outer * p->yc;
 		T *dx = (T *)r->out[0] + i / p->c_outer * p->xn + i % p->c_outer * p->xc;
 		int64_t x[3];

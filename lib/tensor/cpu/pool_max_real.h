@@ -71,12 +71,12 @@ static inline void S(P(max_row))(const struct pool_kernel *p, const T *x, const 
 			pos[c] = (POS)at[c];
 }
 
-static void S(P(max))(struct dlb_kernel *k, const struct dlb_run *r)
+static void S(P(max))(const struct pool_kernel *p, const struct dlb_run *r, int64_t i0, int64_t i1, void *scratch)
 {
-	const struct pool_kernel *p = (struct pool_kernel *)k;
 	POS *pos = r->out[1];
 
-	for (int64_t i = 0; i < p->n * p->c_outer; i++) {
+	(void)scratch;
+	for (int64_t i = i0; i < i1; i++) {
 		const T *x = (const T *)r->in[0] + i / p->c_outer * p->xn + i % p->c_outer * p->xc;
 		int64_t at = i / p->c_outer * p->yn + i % p->c_outer * p->yc, o[3];
 
@@ -97,32 +97,38 @@ typedef T S(P(lanes)) __attribute__((vector_size(16 * sizeof(T))));
 typedef T_INT S(P(mask)) __attribute__((vector_size(16 * sizeof(T))));
 typedef POS S(P(positions)) __attribute__((vector_size(16 * sizeof(POS))));
 
-/* Sum over the windows that input element x lies in, for n <= 16 channels. */
-static inline void S(P(max_grad_at))(const struct pool_kernel *p, const T *dy, const POS *pos, const int64_t x[3], T *to, size_t n)
+/* to = (first) or += the gradients of the windows met, in order. */
+static inline void S(P(add_meets))(const T *dy, const POS *pos, const struct meet *m, int n, T *to, int64_t channels, bool first)
 {
-	S(P(lanes)) sum = { 0 }, g = { 0 };
-	S(P(positions)) at = { 0 };
+	int64_t c = 0;
 
-	for (int64_t a = p->first[0][x[0]]; a < p->first[0][x[0] + 1]; a++)
-		for (int64_t b = p->first[1][x[1]]; b < p->first[1][x[1] + 1]; b++)
-			for (int64_t e = p->first[2][x[2]]; e < p->first[2][x[2] + 1]; e++) {
-				const struct pair u = p->pair[0][a], v = p->pair[1][b], w = p->pair[2][e];
-				int64_t y = u.o * p->ys[0] + v.o * p->ys[1] + w.o * p->ys[2];
-				T_INT here = (T_INT)((u.k * p->size[1] + v.k) * p->size[2] + w.k);
+	for (; c + 16 <= channels; c += 16) {
+		S(P(lanes)) sum = { 0 }, g;
+		S(P(positions)) at;
 
-				memcpy(&g, dy + y, n * sizeof *dy);
-				memcpy(&at, pos + y, n * sizeof *pos);
-				sum += (S(P(lanes)))((S(P(mask)))g & (__builtin_convertvector(at, S(P(mask))) == here));
-			}
-	memcpy(to, &sum, n * sizeof *to);
+		if (!first)
+			memcpy(&sum, to + c, sizeof sum);
+		for (int i = 0; i < n; i++) {
+			memcpy(&g, dy + m[i].y + c, sizeof g);
+			memcpy(&at, pos + m[i].y + c, sizeof at);
+			sum += (S(P(lanes)))((S(P(mask)))g & (__builtin_convertvector(at, S(P(mask))) == (T_INT)m[i].here));
+		}
+		memcpy(to + c, &sum, sizeof sum);
+	}
+	for (; c < channels; c++) {
+		T sum = first ? 0 : to[c];
+
+		for (int i = 0; i < n; i++)
+			sum += pos[m[i].y + c] == m[i].here ? dy[m[i].y + c] : 0;
+		to[c] = sum;
+	}
 }
 
-static void S(P(max_grad))(struct dlb_kernel *k, const struct dlb_run *r)
+static void S(P(max_grad))(const struct pool_kernel *p, const struct dlb_run *r, int64_t i0, int64_t i1, void *scratch)
 {
-	const struct pool_kernel *p = (struct pool_kernel *)k;
-
-	for (int64_t i = 0; i < p->n * p->c_outer; i++) {
-		int64_t at = i / p->c_outer * p->yn + i % p->c_outer * p->yc, x[3], c;
+	(void)scratch;
+	for (int64_t i = i0; i < i1; i++) {
+		int64_t at = i / p->c_outer * p->yn + i % p->c_outer * p->yc, x[3];
 		const T *dy = (const T *)r->in[0] + at;
 		const POS *pos = (const POS *)r->in[1] + at;
 		T *dx = (T *)r->out[0] + i / p->c_outer * p->xn + i % p->c_outer * p->xc;
@@ -131,23 +137,36 @@ static void S(P(max_grad))(struct dlb_kernel *k, const struct dlb_run *r)
 			for (x[1] = 0; x[1] < p->in[1]; x[1]++)
 				for (x[2] = 0; x[2] < p->in[2]; x[2]++) {
 					T *to = dx + x[0] * p->xs[0] + x[1] * p->xs[1] + x[2] * p->xs[2];
+					struct meet m[MEETS];
+					bool first = true;
+					int n = 0;
 
-					for (c = 0; c + 16 <= p->c_inner; c += 16)
-						S(P(max_grad_at))(p, dy + c, pos + c, x, to + c, 16);
-					if (c < p->c_inner)
-						S(P(max_grad_at))(p, dy + c, pos + c, x, to + c, (size_t)(p->c_inner - c));
+					for (int64_t a = p->first[0][x[0]]; a < p->first[0][x[0] + 1]; a++)
+						for (int64_t b = p->first[1][x[1]]; b < p->first[1][x[1] + 1]; b++)
+							for (int64_t e = p->first[2][x[2]]; e < p->first[2][x[2] + 1]; e++) {
+								const struct pair u = p->pair[0][a], v = p->pair[1][b], w = p->pair[2][e];
+
+								if (n == MEETS) {
+									S(P(add_meets))(dy, pos, m, n, to, p->c_inner, first);
+									first = false;
+									n = 0;
+								}
+								m[n++] = (struct meet){ u.o * p->ys[0] + v.o * p->ys[1] + w.o * p->ys[2],
+									(int32_t)((u.k * p->size[1] + v.k) * p->size[2] + w.k) };
+							}
+					S(P(add_meets))(dy, pos, m, n, to, p->c_inner, first);
 				}
 	}
 }
 
 /* ---- by rows: few channels ---- */
-static void S(P(max_rows))(struct dlb_kernel *k, const struct dlb_run *r)
+static void S(P(max_rows))(const struct pool_kernel *p, const struct dlb_run *r, int64_t i0, int64_t i1, void *scratch)
 {
-	const struct pool_kernel *p = (struct pool_kernel *)k;
 	POS *pos = r->out[1];
 	int64_t whole = (p->whole_hi - p->whole_lo) * p->c_inner;
 
-	for (int64_t i = 0; i < p->n * p->c_outer; i++) {
+	(void)scratch;
+	for (int64_t i = i0; i < i1; i++) {
 		const T *x = (const T *)r->in[0] + i / p->c_outer * p->xn + i % p->c_outer * p->xc;
 		int64_t at = i / p->c_outer * p->yn + i % p->c_outer * p->yc, o[3];
 
@@ -170,12 +189,11 @@ static void S(P(max_rows))(struct dlb_kernel *k, const struct dlb_run *r)
 	}
 }
 
-static void S(P(max_grad_rows))(struct dlb_kernel *k, const struct dlb_run *r)
+static void S(P(max_grad_rows))(const struct pool_kernel *p, const struct dlb_run *r, int64_t i0, int64_t i1, void *scratch)
 {
-	const struct pool_kernel *p = (struct pool_kernel *)k;
-	int32_t *wide = r->scratch;			/* positions of a row of outputs */
+	int32_t *wide = scratch;			/* positions of a row of outputs */
 
-	for (int64_t i = 0; i < p->n * p->c_outer; i++) {
+	for (int64_t i = i0; i < i1; i++) {
 		int64_t at = i / p->c_outer * p->yn + i % p->c_outer * p->yc, x[2];
 		T *dx = (T *)r->out[0] + i / p->c_outer * p->xn + i % p->c_outer * p->xc;
 

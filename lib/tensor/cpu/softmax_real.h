@@ -1,54 +1,56 @@
 /* Softmax for type T; included by softmax.c. */
 #include "tensor/cpu/sums_real.h"
 
-/* inner = 1: rows of `axis` elements. */
-static void S(softmax_rows)(struct dlb_kernel *k, const struct dlb_run *r)
+/* sum exp(x - m); exponentials apart from the sum, for together they are not vectorized. */
+static double S(exp_sum)(const T *x, T m, int64_t n)
 {
-	const struct dlb_softmax_desc *d = &((struct softmax_kernel *)k)->d;
+	double s = 0;
+	T e[256];
+
+	for (int64_t i = 0; i < n; i += 256) {
+		int64_t len = n - i < 256 ? n - i : 256;
+
+#pragma omp simd
+		for (int64_t j = 0; j < len; j++)
+			e[j] = F(exp)(x[i + j] - m);
+		s += S(sum)(e, len);
+	}
+	return s;
+}
+
+/* inner = 1: rows of `axis` elements. */
+static void S(softmax_rows)(const struct dlb_softmax_desc *d, const struct dlb_run *r, int64_t from, int64_t end, void *scratch)
+{
 	int64_t n = d->axis;
 
-	for (int64_t o = 0; o < d->outer && n; o++) {
+	(void)scratch;
+	for (int64_t o = from; o < end && n; o++) {
 		const T *x = (const T *)r->in[0] + o * n;
 		T *y = (T *)r->out[0] + o * n, m = S(largest)(x, n), f;
-		double lane[LANES] = { 0 }, s = 0;
-		int64_t i = 0;
 
-		for (; i + LANES <= n; i += LANES)
-#pragma omp simd
-			for (int j = 0; j < LANES; j++) {
-				T e = F(exp)(x[i + j] - m);
-
-				y[i + j] = d->log ? x[i + j] : e;
-				lane[j] += e;
-			}
-		for (int j = 0; i + j < n; j++) {
-			T e = F(exp)(x[i + j] - m);
-
-			y[i + j] = d->log ? x[i + j] : e;
-			lane[j] += e;
-		}
-		for (int j = 0; j < LANES; j++)
-			s += lane[j];
 		if (d->log) {
-			f = (T)log(s);
+			f = (T)log(S(exp_sum)(x, m, n));
 #pragma omp simd
-			for (i = 0; i < n; i++)
-				y[i] = y[i] - m - f;
+			for (int64_t i = 0; i < n; i++)
+				y[i] = x[i] - m - f;
 		} else {
-			f = (T)(1 / s);
 #pragma omp simd
-			for (i = 0; i < n; i++)
+			for (int64_t i = 0; i < n; i++)
+				y[i] = F(exp)(x[i] - m);
+			f = (T)(1 / S(sum)(y, n));
+#pragma omp simd
+			for (int64_t i = 0; i < n; i++)
 				y[i] *= f;
 		}
 	}
 }
 
-static void S(softmax_rows_grad)(struct dlb_kernel *k, const struct dlb_run *r)
+static void S(softmax_rows_grad)(const struct dlb_softmax_desc *d, const struct dlb_run *r, int64_t from, int64_t end, void *scratch)
 {
-	const struct dlb_softmax_desc *d = &((struct softmax_kernel *)k)->d;
 	int64_t n = d->axis;
 
-	for (int64_t o = 0; o < d->outer; o++) {
+	(void)scratch;
+	for (int64_t o = from; o < end; o++) {
 		const T *dy = (const T *)r->in[0] + o * n, *y = (const T *)r->in[1] + o * n;
 		T *dx = (T *)r->out[0] + o * n;
 
@@ -69,13 +71,12 @@ static void S(softmax_rows_grad)(struct dlb_kernel *k, const struct dlb_run *r)
 }
 
 /* inner > 1: each of `inner` neighbours is a row of its own; scratch keeps their maxima and sums. */
-static void S(softmax_planes)(struct dlb_kernel *k, const struct dlb_run *r)
+static void S(softmax_planes)(const struct dlb_softmax_desc *d, const struct dlb_run *r, int64_t from, int64_t end, void *scratch)
 {
-	const struct dlb_softmax_desc *d = &((struct softmax_kernel *)k)->d;
 	int64_t in = d->inner;
-	T *m = r->scratch, *s = (T *)((char *)r->scratch + cpu_round64((size_t)in * sizeof(T)));
+	T *m = scratch, *s = (T *)((char *)scratch + cpu_round64((size_t)in * sizeof(T)));
 
-	for (int64_t o = 0; o < d->outer && d->axis; o++) {
+	for (int64_t o = from; o < end && d->axis; o++) {
 		const T *x = (const T *)r->in[0] + o * d->axis * in;
 		T *y = (T *)r->out[0] + o * d->axis * in;
 
@@ -110,13 +111,12 @@ static void S(softmax_planes)(struct dlb_kernel *k, const struct dlb_run *r)
 	}
 }
 
-static void S(softmax_planes_grad)(struct dlb_kernel *k, const struct dlb_run *r)
+static void S(softmax_planes_grad)(const struct dlb_softmax_desc *d, const struct dlb_run *r, int64_t from, int64_t end, void *scratch)
 {
-	const struct dlb_softmax_desc *d = &((struct softmax_kernel *)k)->d;
 	int64_t in = d->inner;
-	T *s = r->scratch;
+	T *s = scratch;
 
-	for (int64_t o = 0; o < d->outer; o++) {
+	for (int64_t o = from; o < end; o++) {
 		const T *dy = (const T *)r->in[0] + o * d->axis * in, *y = (const T *)r->in[1] + o * d->axis * in;
 		T *dx = (T *)r->out[0] + o * d->axis * in;
 

@@ -4,24 +4,34 @@
 
 #include "tensor/cpu/cpu.h"
 #include "tensor/cpu/real_math.h"
+#include "tensor/cpu/threads.h"
 
 struct update_kernel {
 	struct dlb_kernel k;
 	int rule;
 	int64_t count;
 	double hyper[8];
+	int parts;
+	dlb_cpu_part_fn *part;
 };
+struct update_job { const struct update_kernel *u; const struct dlb_run *run; };
 
 #include "tensor/cpu/f32.h"
 #include "tensor/cpu/update_real.h"
 #include "tensor/cpu/f64.h"
 #include "tensor/cpu/update_real.h"
 
+static void update_run(struct dlb_kernel *k, const struct dlb_run *r)
+{
+	const struct update_job job = { (const struct update_kernel *)k, r };
+
+	dlb_cpu_parallel(job.u->parts, job.u->part, &job);
+}
+
 int dlb_cpu_update(struct dlb_backend *b, const struct dlb_update_desc *d, struct dlb_kernel **k, struct dlb_error *err)
 {
 	struct update_kernel *u;
 
-	(void)b;
 	if (d->rule < 0 || d->rule >= DLB_N_RULES)
 		return dlb_fail(err, NULL, "no update rule %d", d->rule);
 	if (d->dtype != DLB_F32 && d->dtype != DLB_F64)
@@ -30,8 +40,9 @@ int dlb_cpu_update(struct dlb_backend *b, const struct dlb_update_desc *d, struc
 	u->rule = d->rule;
 	u->count = d->count;
 	memcpy(u->hyper, d->hyper, sizeof u->hyper);
-	u->k = (struct dlb_kernel){ .run = d->dtype == DLB_F32 ? update_run_f32 : update_run_f64,
-				    .free = dlb_cpu_kernel_free, .impl = "loop" };
+	u->parts = dlb_cpu_parts(b, d->count, d->count);
+	u->part = d->dtype == DLB_F32 ? update_part_f32 : update_part_f64;
+	u->k = (struct dlb_kernel){ .run = update_run, .free = dlb_cpu_kernel_free, .impl = "loop" };
 	*k = &u->k;
 	return 0;
 }

@@ -39,28 +39,32 @@ static void S(update_adam)(T *w, T *m, T *v, const T *g, T shrink, T decay, T be
 	}
 }
 
-static void S(update_run)(struct dlb_kernel *k, const struct dlb_run *r)
+/* One part: the elements from w, g and the states on. */
+static void S(update_part)(const void *ctx, int part, int parts)
 {
-	const struct update_kernel *u = (struct update_kernel *)k;
+	const struct update_job *job = ctx;
+	const struct update_kernel *u = job->u;
+	const struct dlb_run *r = job->run;
 	const double *h = u->hyper;
 	double lr = r->rate > 0 ? r->rate : h[DLB_HYPER_LR], t = (double)(r->step ? r->step : 1);
 	double bias1 = 1 - pow(h[DLB_HYPER_BETA1], t), bias2 = 1 - pow(h[DLB_HYPER_BETA2], t);
-	bool decoupled = u->rule == DLB_RULE_ADAMW;
+	const bool decoupled = u->rule == DLB_RULE_ADAMW, adam = decoupled || u->rule == DLB_RULE_ADAM;
+	const int64_t from = cpu_cut(u->count, part, parts), n = cpu_cut(u->count, part + 1, parts) - from;
+	T *w = (T *)r->out[0] + from, *s0 = u->rule == DLB_RULE_SGD ? NULL : (T *)r->out[1] + from, *s1 = adam ? (T *)r->out[2] + from : NULL;
+	const T *g = (const T *)r->in[0] + from;
 
 	switch (u->rule) {
 	case DLB_RULE_SGD:
-		S(update_sgd)(r->out[0], r->in[0], (T)lr, (T)h[DLB_HYPER_DECAY], u->count);
+		S(update_sgd)(w, g, (T)lr, (T)h[DLB_HYPER_DECAY], n);
 		break;
 	case DLB_RULE_MOMENTUM:
 	case DLB_RULE_NESTEROV:
-		S(update_momentum)(r->out[0], r->out[1], r->in[0], (T)lr, (T)h[DLB_HYPER_MOMENTUM],
-				   (T)h[DLB_HYPER_DECAY], u->rule == DLB_RULE_NESTEROV, u->count);
+		S(update_momentum)(w, s0, g, (T)lr, (T)h[DLB_HYPER_MOMENTUM], (T)h[DLB_HYPER_DECAY], u->rule == DLB_RULE_NESTEROV, n);
 		break;
 	default:
-		S(update_adam)(r->out[0], r->out[1], r->out[2], r->in[0],
-			       (T)(decoupled ? 1 - lr * h[DLB_HYPER_DECAY] : 1), (T)(decoupled ? 0 : h[DLB_HYPER_DECAY]),
+		S(update_adam)(w, s0, s1, g, (T)(decoupled ? 1 - lr * h[DLB_HYPER_DECAY] : 1), (T)(decoupled ? 0 : h[DLB_HYPER_DECAY]),
 			       (T)h[DLB_HYPER_BETA1], (T)(1 - h[DLB_HYPER_BETA1]),
 			       (T)h[DLB_HYPER_BETA2], (T)(1 - h[DLB_HYPER_BETA2]),
-			       (T)(lr / bias1), (T)sqrt(bias2), (T)h[DLB_HYPER_EPS], u->count);
+			       (T)(lr / bias1), (T)sqrt(bias2), (T)h[DLB_HYPER_EPS], n);
 	}
 }

@@ -1,0 +1,115 @@
+/* Dropout: mask and product in one pass. The mask's words are those of dlb_philox (util/rng.h), sixteen counters side
+ * by side, so that the rounds are vector operations. */
+#include "tensor/cpu/cpu.h"
+#include "tensor/cpu/threads.h"
+
+#define WIDE 16				/* counters at a time */
+#define DRAWN (4 * WIDE)		/* elements they are good for */
+
+struct dropout_kernel {
+	struct dlb_kernel k;
+	struct dlb_dropout_desc d;
+	int parts;
+	int64_t blocks;			/* of DRAWN elements, in a sample */
+};
+struct dropout_job { const struct dropout_kernel *k; const struct dlb_run *run; };
+
+static uint64_t mix(uint64_t x)			/* splitmix64's finalizer */
+{
+	x += 0x9E3779B97F4A7C15u;
+	x = (x ^ x >> 30) * 0xBF58476D1CE4E5B9u;
+	x = (x ^ x >> 27) * 0x94D049BB133111EBu;
+	return x ^ x >> 31;
+}
+
+/* Philox 4x32-10 of counters [first, first + WIDE): keep[4 i + j] = word j of counter i is at least `least`. */
+static inline void draw(uint64_t seed, uint64_t stream, uint64_t first, uint32_t least, uint8_t keep[DRAWN])
+{
+	uint32_t c[4][WIDE], k0 = (uint32_t)seed, k1 = (uint32_t)(seed >> 32);
+
+	for (int i = 0; i < WIDE; i++) {
+		c[0][i] = (uint32_t)(first + (uint64_t)i);
+		c[1][i] = (uint32_t)((first + (uint64_t)i) >> 32);
+		c[2][i] = (uint32_t)stream;
+		c[3][i] = (uint32_t)(stream >> 32);
+	}
+	for (int round = 0; round < 10; round++) {
+#pragma omp simd
+		for (int i = 0; i < WIDE; i++) {
+			uint64_t p0 = (uint64_t)UINT32_C(0xD2511F53) * c[0][i], p1 = (uint64_t)UINT32_C(0xCD9E8D57) * c[2][i];
+			uint32_t c0 = (uint32_t)(p1 >> 32) ^ c[1][i] ^ k0, c2 = (uint32_t)(p0 >> 32) ^ c[3][i] ^ k1;
+
+			c[0][i] = c0;
+			c[1][i] = (uint32_t)p1;
+			c[2][i] = c2;
+			c[3][i] = (uint32_t)p0;
+		}
+		k0 += UINT32_C(0x9E3779B9);
+		k1 += UINT32_C(0xBB67AE85);
+	}
+	for (int i = 0; i < WIDE; i++)
+		for (int j = 0; j < 4; j++)
+			keep[4 * i + j] = c[j][i] >= least;
+}
+
+#define APPLY(T) \
+static inline void apply_##T(T *y, const T *x, const uint8_t *keep, double scale, int64_t n) \
+{ \
+	const T by = (T)scale; \
+	_Pragma("omp simd") \
+	for (int64_t i = 0; i < n; i++) \
+		y[i] = keep[i] ? x[i] * by : 0; \
+}
+APPLY(float)
+APPLY(double)
+
+static void dropout_part(const void *ctx, int part, int parts)
+{
+	const struct dropout_job *job = ctx;
+	const struct dropout_kernel *k = job->k;
+	const struct dlb_run *r = job->run;
+	const uint64_t stream = mix(mix(r->vertex) ^ r->step), counters = (uint64_t)(k->d.per_sample + 3) / 4;
+	const uint32_t least = (uint32_t)(k->d.ratio * 4294967296.0);
+	const double scale = 1 / (1 - k->d.ratio);
+	const int64_t all = k->d.samples * k->blocks;
+
+	for (int64_t i = cpu_cut(all, part, parts), end = cpu_cut(all, part + 1, parts); i < end; i++) {
+		int64_t sample = i / k->blocks, block = i % k->blocks, at = sample * k->d.per_sample + block * DRAWN;
+		int64_t n = k->d.per_sample - block * DRAWN;
+		uint8_t keep[DRAWN];
+
+		n = n < DRAWN ? n : DRAWN;
+		draw(r->seed + (uint64_t)k->d.seed, stream, (uint64_t)(r->first_sample + sample) * counters + (uint64_t)block * WIDE, least,
+		     keep);
+		if (k->d.dtype == DLB_F32)
+			apply_float((float *)r->out[0] + at, (const float *)r->in[0] + at, keep, scale, n);
+		else
+			apply_double((double *)r->out[0] + at, (const double *)r->in[0] + at, keep, scale, n);
+		if (r->out[1])
+			memcpy((uint8_t *)r->out[1] + at, keep, (size_t)n);
+	}
+}
+
+static void dropout_run(struct dlb_kernel *k, const struct dlb_run *r)
+{
+	const struct dropout_kernel *d = (const struct dropout_kernel *)k;
+	const struct dropout_job job = { d, r };
+
+	dlb_cpu_parallel(d->parts, dropout_part, &job);
+}
+
+int dlb_cpu_dropout(struct dlb_backend *b, const struct dlb_dropout_desc *d, struct dlb_kernel **k, struct dlb_error *err)
+{
+	struct dropout_kernel *n;
+
+	(void)err;
+	if (d->dtype != DLB_F32 && d->dtype != DLB_F64)
+		return DLB_NO_KERNEL;
+	n = dlb_xcalloc(1, sizeof *n);
+	n->d = *d;
+	n->blocks = (d->per_sample + DRAWN - 1) / DRAWN;
+	n->parts = dlb_cpu_parts(b, d->samples * d->per_sample, d->samples * n->blocks);
+	n->k = (struct dlb_kernel){ .run = dropout_run, .free = dlb_cpu_kernel_free, .impl = "loop" };
+	*k = &n->k;
+	return 0;
+}

@@ -1,0 +1,183 @@
+/* Normalization of rows for type T; included by norm.c. Sums run in NORM_LANES partial sums over blocks of NORM_BLOCK,
+ * and in double over the blocks: accurate for rows of any width. */
+#define NORM_LANES 16
+#define NORM_BLOCK 2048
+
+static inline double S(lanes_sum)(const T *lane)
+{
+	double s = 0;
+
+	for (int j = 0; j < NORM_LANES; j++)
+		s += lane[j];
+	return s;
+}
+
+/* sum (x - m)^power, power 1 or 2 */
+static inline double S(norm_moment)(const T *x, T m, int power, int64_t n)
+{
+	double sum = 0;
+
+	for (int64_t b = 0; b < n; b += NORM_BLOCK) {
+		int64_t end = n - b < NORM_BLOCK ? n : b + NORM_BLOCK, i = b;
+		T lane[NORM_LANES] = { 0 };
+
+		for (; i + NORM_LANES <= end; i += NORM_LANES)
+#pragma omp simd
+			for (int j = 0; j < NORM_LANES; j++) {
+				T e = x[i + j] - m;
+
+				lane[j] += power == 2 ? e * e : e;
+			}
+		for (int j = 0; i + j < end; j++) {
+			T e = x[i + j] - m;
+
+			lane[j] += power == 2 ? e * e : e;
+		}
+		sum += S(lanes_sum)(lane);
+	}
+	return sum;
+}
+
+static void S(norm_part)(const void *ctx, int part, int parts)
+{
+	const struct norm_job *job = ctx;
+	const struct dlb_norm_desc *d = job->d;
+	const struct dlb_run *run = job->run;
+	const T *scale = run->in[1], *bias = d->has_bias ? run->in[2] : NULL;
+	T *saved_mean = run->out[1], *saved_inv = run->out[2];
+
+	for (int64_t i = cpu_cut(d->rows, part, parts), end = cpu_cut(d->rows, part + 1, parts); i < end; i++) {
+		const T *x = (const T *)run->in[0] + i * d->width;
+		T *y = (T *)run->out[0] + i * d->width;
+		const double n = (double)d->width;
+		const T mean = (T)(S(norm_moment)(x, 0, 1, d->width) / n);
+		const T inv = (T)(1 / sqrt(S(norm_moment)(x, mean, 2, d->width) / n + d->epsilon));
+
+		if (d->channels) {
+			const T by = inv * scale[i % d->channels], add = bias ? bias[i % d->channels] : 0;
+
+#pragma omp simd
+			for (int64_t j = 0; j < d->width; j++)
+				y[j] = (x[j] - mean) * by + add;
+		} else if (bias) {
+#pragma omp simd
+			for (int64_t j = 0; j < d->width; j++)
+				y[j] = (x[j] - mean) * inv * scale[j] + bias[j];
+		} else {
+#pragma omp simd
+			for (int64_t j = 0; j < d->width; j++)
+				y[j] = (x[j] - mean) * inv * scale[j];
+		}
+		if (saved_mean)
+			saved_mean[i] = mean;
+		if (saved_inv)
+			saved_inv[i] = inv;
+	}
+}
+
+/* Sums of a row: s = sum g, t = sum g x^; for a list of scales g = dy scale, and each entry adds dy x^ to ds, dy to db. */
+static void S(norm_row_sums)(const T *dy, const T *x, const T *scale, T mean, T inv, T *ds, T *db, int64_t n, double *s, double *t)
+{
+	*s = *t = 0;
+	for (int64_t b = 0; b < n; b += NORM_BLOCK) {
+		int64_t end = n - b < NORM_BLOCK ? n : b + NORM_BLOCK, i = b;
+		T u[NORM_LANES] = { 0 }, v[NORM_LANES] = { 0 };
+
+		for (; i + NORM_LANES <= end; i += NORM_LANES)
+			if (scale) {
+#pragma omp simd
+				for (int j = 0; j < NORM_LANES; j++) {
+					T hat = (x[i + j] - mean) * inv, g = dy[i + j] * scale[i + j];
+
+					u[j] += g;
+					v[j] += g * hat;
+					ds[i + j] += dy[i + j] * hat;
+					db[i + j] += dy[i + j];
+				}
+			} else {
+#pragma omp simd
+				for (int j = 0; j < NORM_LANES; j++) {
+					u[j] += dy[i + j];
+					v[j] += dy[i + j] * ((x[i + j] - mean) * inv);
+				}
+			}
+		for (int j = 0; i + j < end; j++) {
+			T hat = (x[i + j] - mean) * inv, g = scale ? dy[i + j] * scale[i + j] : dy[i + j];
+
+			u[j] += g;
+			v[j] += g * hat;
+			if (scale) {
+				ds[i + j] += dy[i + j] * hat;
+				db[i + j] += dy[i + j];
+			}
+		}
+		*s += S(lanes_sum)(u);
+		*t += S(lanes_sum)(v);
+	}
+}
+
+static void S(norm_grad_part)(const void *ctx, int part, int parts)
+{
+	const struct norm_job *job = ctx;
+	const struct dlb_norm_desc *d = job->d;
+	const struct dlb_run *run = job->run;
+	const T *scale = run->in[2], *saved_mean = run->in[3], *saved_inv = run->in[4];
+	const int64_t entries = norm_entries(d), w = d->width;
+	double *sums = norm_sums(d, run, part);		/* dscale, then dbias */
+	T *ds = (T *)(sums + 2 * entries), *db = ds + entries;
+	const int64_t from = cpu_cut(d->rows, part, parts), end = cpu_cut(d->rows, part + 1, parts);
+
+	memset(sums, 0, 2 * (size_t)entries * (sizeof *sums + sizeof *ds));
+	for (int64_t i = from; i < end; i++) {
+		const T *dy = (const T *)run->in[0] + i * w, *x = (const T *)run->in[1] + i * w;
+		T *dx = run->out[0] ? (T *)run->out[0] + i * w : NULL, mean = saved_mean[i], inv = saved_inv[i];
+		double s, t;
+
+		if (d->channels) {
+			const int64_t c = i % d->channels;
+			T by = inv * scale[c], ms, mt;
+
+			S(norm_row_sums)(dy, x, NULL, mean, inv, NULL, NULL, w, &s, &t);
+			sums[c] += t;
+			sums[entries + c] += s;
+			ms = (T)(s / (double)w);
+			mt = (T)(t / (double)w);
+			if (dx)
+#pragma omp simd
+				for (int64_t j = 0; j < w; j++)
+					dx[j] = by * (dy[j] - ms - (x[j] - mean) * inv * mt);
+			continue;
+		}
+		S(norm_row_sums)(dy, x, scale, mean, inv, ds, db, w, &s, &t);
+		if (dx) {
+			T ms = (T)(s / (double)w), mt = (T)(t / (double)w);
+
+#pragma omp simd
+			for (int64_t j = 0; j < w; j++)
+				dx[j] = inv * (dy[j] * scale[j] - ms - (x[j] - mean) * inv * mt);
+		}
+		if ((i - from) % 32 == 31 || i == end - 1)	/* few terms in T, the rest in double */
+#pragma omp simd
+			for (int64_t j = 0; j < 2 * entries; j++) {
+				sums[j] += ds[j];
+				ds[j] = 0;
+			}
+	}
+}
+
+static void S(norm_finish)(const struct dlb_norm_desc *d, const struct dlb_run *run, int parts)
+{
+	const int64_t entries = norm_entries(d);
+	T *const to[2] = { run->out[1], run->out[2] };
+
+	for (int which = 0; which < 2; which++)
+		for (int64_t j = 0; j < entries && to[which]; j++) {
+			double s = 0;
+
+			for (int p = 0; p < parts; p++)
+				s += norm_sums(d, run, p)[which * entries + j];
+			to[which][j] = (T)s;
+		}
+}
+#undef NORM_LANES
+#undef NORM_BLOCK

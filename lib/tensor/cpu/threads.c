@@ -1,0 +1,39 @@
+/* Our own loops on the node's threads: libgomp's, which oneDNN uses too, so that nothing runs beside them.
+ * Called by name and not by "#pragma omp parallel", because clang would bring in a second library of threads. */
+#include "tensor/cpu/threads.h"
+
+#define GRAIN 16384			/* elements that are worth a thread: starting them takes some microseconds */
+
+void GOMP_parallel(void (*fn)(void *), void *data, unsigned n_threads, unsigned flags);
+int omp_get_thread_num(void);
+int omp_get_num_threads(void);
+
+struct team { int parts; dlb_cpu_part_fn *fn; const void *ctx; };
+
+/* Whichever threads there are, all parts are done. */
+static void member(void *data)
+{
+	const struct team *t = data;
+
+	for (int i = omp_get_thread_num(); i < t->parts; i += omp_get_num_threads())
+		t->fn(t->ctx, i, t->parts);
+}
+
+int dlb_cpu_parts(const struct dlb_backend *b, int64_t elements, int64_t most)
+{
+	int64_t parts = elements / GRAIN;
+
+	parts = parts < b->n_threads ? parts : b->n_threads;
+	parts = parts < most ? parts : most;
+	return parts < 1 ? 1 : (int)parts;
+}
+
+void dlb_cpu_parallel(int parts, dlb_cpu_part_fn *fn, const void *ctx)
+{
+	struct team t = { parts, fn, ctx };
+
+	if (parts == 1)
+		fn(ctx, 0, 1);
+	else
+		GOMP_parallel(member, &t, (unsigned)parts, 0);
+}

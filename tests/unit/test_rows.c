@@ -1,0 +1,223 @@
+/* Normalization of rows and dropout of the cpu back end against their definitions, at every level of the instruction set;
+ * and loops cut into parts for threads: the same bits as in one part (sums over parts: to rounding). */
+#include "kernels.h"
+
+static double tol_of(enum dlb_dtype t) { return t == DLB_F32 ? 2e-5 : 1e-12; }
+
+static struct dlb_desc d2(enum dlb_dtype t, int64_t rows, int64_t width) { return desc(t, 0, 2, DIMS(rows, width)); }
+
+static void one_norm(enum dlb_dtype t, int64_t rows, int64_t width, int64_t channels, bool bias)
+{
+	const int64_t entries = channels ? channels : width;
+	struct dlb_norm_desc d = { .dtype = t, .has_bias = bias, .rows = rows, .width = width, .channels = channels, .epsilon = 1e-5 };
+	struct dlb_desc x = d2(t, rows, width), list = desc(t, 0, 1, &entries), stat = desc(t, 0, 1, &rows);
+	struct arg in[3] = { draw(x), draw(list), bias ? draw(list) : absent() }, out[3] = { { x, zeros(rows * width) },
+		{ stat, zeros(rows) }, { stat, zeros(rows) } };
+	struct arg gin[5] = { draw(x), in[0], in[1], { stat, zeros(rows) }, { stat, zeros(rows) } };
+	struct arg gout[3] = { { x, zeros(rows * width) }, { list, zeros(entries) }, { list, zeros(entries) } };
+	struct dlb_kernel *k;
+	char what[100];
+
+	for (int64_t i = 0; i < rows; i++) {
+		const double *v = in[0].v + i * width, *dy = gin[0].v + i * width, n = (double)width;
+		double mean = 0, var = 0, inv, s = 0, q = 0;
+
+		for (int64_t j = 0; j < width; j++)
+			mean += v[j] / n;
+		for (int64_t j = 0; j < width; j++)
+			var += (v[j] - mean) * (v[j] - mean) / n;
+		inv = 1 / sqrt(var + d.epsilon);
+		out[1].v[i] = mean;
+		out[2].v[i] = inv;
+		gin[3].v[i] = mean = rounded(t, mean);
+		gin[4].v[i] = inv = rounded(t, inv);
+		for (int64_t j = 0; j < width; j++) {
+			const int64_t e = channels ? i % channels : j;
+
+			out[0].v[i * width + j] = (v[j] - out[1].v[i]) * out[2].v[i] * in[1].v[e] + (bias ? in[2].v[e] : 0);
+			gout[1].v[e] += dy[j] * (v[j] - mean) * inv;
+			gout[2].v[e] += dy[j];
+			s += dy[j] * in[1].v[e] / n;
+			q += dy[j] * in[1].v[e] * (v[j] - mean) * inv / n;
+		}
+		for (int64_t j = 0; j < width; j++)
+			gout[0].v[i * width + j] = inv * (dy[j] * in[1].v[channels ? i % channels : j] - s - (v[j] - mean) * inv * q);
+	}
+	snprintf(what, sizeof what, "norm %s %lldx%lld channels %lld", dlb_dtype_name(t), (long long)rows, (long long)width, (long long)channels);
+	MUST(be.ops->norm(&be, &d, &k, &err_));
+	check_run(what, k, in, 3, out, 3, tol_of(t), NULL, NULL);
+	d.backward = true;
+	MUST(be.ops->norm(&be, &d, &k, &err_));
+	check_run(what, k, gin, 5, gout, 3, tol_of(t), NULL, NULL);
+	free(gin[0].v);
+	free(gin[3].v);
+	free(gin[4].v);
+	release(gout, 3);
+	release(in, 3);
+	release(out, 3);
+}
+
+static void norms(void)
+{
+	static const int64_t widths[] = { 1, 7, 16, 33, 384, 5000 };
+
+	for (int t = DLB_F32; t <= DLB_F64; t++)
+		for (int i = 0; i < DLB_LEN(widths); i++) {
+			if (widths[i] > 1)		/* a row of one has no variance, and 1/sqrt(epsilon) makes noise of rounding */
+				one_norm(t, 70, widths[i], 0, i % 2);
+			one_norm(t, 6, widths[i] + 1, 3, true);
+		}
+}
+
+/* The mask, word by word from the generator, with micro-batches in the middle of a batch. */
+static void one_dropout(enum dlb_dtype t, int64_t samples, int64_t per_sample, int64_t first_sample)
+{
+	struct dlb_dropout_desc d = { t, samples, per_sample, 0.3, 11 };
+	struct dlb_run how = { .seed = 5, .step = 17, .vertex = 3, .first_sample = first_sample };
+	struct dlb_desc x = d2(t, samples, per_sample), m = d2(DLB_BOOL, samples, per_sample);
+	struct arg in[1] = { draw(x) }, out[2] = { { x, zeros(samples * per_sample) }, { m, zeros(samples * per_sample) } };
+	uint64_t z[2] = { how.vertex, 0 };
+	int64_t kept = 0;
+	struct dlb_kernel *k;
+
+	for (int i = 0; i < 2; i++) {			/* splitmix64 of the vertex, then of that and the step */
+		uint64_t v = (i ? z[0] ^ how.step : z[0]) + 0x9E3779B97F4A7C15u;
+
+		v = (v ^ v >> 30) * 0xBF58476D1CE4E5B9u;
+		v = (v ^ v >> 27) * 0x94D049BB133111EBu;
+		z[0] = v ^ v >> 31;
+	}
+	for (int64_t i = 0; i < samples * per_sample; i++) {
+		int64_t j = i % per_sample, sample = first_sample + i / per_sample;
+		uint32_t w[4];
+
+		dlb_philox(how.seed + 11, z[0], (uint64_t)(sample * ((per_sample + 3) / 4) + j / 4), w);
+		out[1].v[i] = w[j % 4] >= (uint32_t)(0.3 * 4294967296.0);
+		out[0].v[i] = out[1].v[i] != 0 ? in[0].v[i] / 0.7 : 0;
+		kept += out[1].v[i] != 0;
+	}
+	assert(samples * per_sample < 1000 || fabs((double)kept / (double)(samples * per_sample) - 0.7) < 0.05);
+	MUST(be.ops->dropout(&be, &d, &k, &err_));
+	check_run("dropout", k, in, 1, out, 2, 1e-6, &how, NULL);
+	release(in, 1);
+	release(out, 2);
+}
+
+/* One kernel prepared for one thread and for three, on the same operands. */
+static void same_bits(const char *what, int (*prepare)(struct dlb_kernel **), size_t in_bytes, size_t out_bytes, int n_out)
+{
+	unsigned char *in[3], *out[2][3], *scratch;
+
+	for (int i = 0; i < 3; i++) {
+		in[i] = be.ops->alloc(&be, in_bytes);
+		for (size_t j = 0; j < in_bytes / 4; j++)
+			((float *)(void *)in[i])[j] = (float)(0.1 + dlb_rng_uniform(&rng));
+		for (int side = 0; side < 2; side++) {
+			out[side][i] = be.ops->alloc(&be, out_bytes);
+			memset(out[side][i], 0, out_bytes);
+		}
+	}
+	for (int side = 0; side < 2; side++) {
+		struct dlb_kernel *k = NULL;
+
+		be.n_threads = side ? 3 : 1;
+		if (prepare(&k))
+			abort();
+		scratch = be.ops->alloc(&be, k->scratch_bytes + 64);
+		k->run(k, &(struct dlb_run){ .in = (void *const *)in, .out = (void *const *)out[side], .scratch = scratch, .step = 4 });
+		dlb_kernel_free(k);
+		be.ops->free(&be, scratch);
+	}
+	be.n_threads = 1;
+	for (int i = 0; i < n_out; i++)
+		if (memcmp(out[0][i], out[1][i], out_bytes)) {
+			fprintf(stderr, "%s: bits of output %d differ between one thread and three\n", what, i);
+			abort();
+		}
+	for (int i = 0; i < 3; i++) {
+		be.ops->free(&be, in[i]);
+		be.ops->free(&be, out[0][i]);
+		be.ops->free(&be, out[1][i]);
+	}
+	n_checks++;
+}
+
+enum { ROWS = 601, WIDTH = 257 };
+#define PREPARE(name, kind, ...) \
+	static int name(struct dlb_kernel **k) \
+	{ \
+		struct dlb_##kind##_desc d = __VA_ARGS__; \
+		struct dlb_error err; \
+		return be.ops->name_of_##kind(&be, &d, k, &err); \
+	}
+#define name_of_map map
+#define name_of_softmax softmax
+#define name_of_copy copy
+#define name_of_update update
+#define name_of_norm norm
+#define name_of_dropout dropout
+#define name_of_pool pool
+#define MATRIX { .dtype = DLB_F32, .n_dims = 2, .dim = { ROWS, WIDTH } }
+#define LIST { .dtype = DLB_F32, .n_dims = 1, .dim = { WIDTH } }
+#define FLAT { .dtype = DLB_F32, .n_dims = 1, .dim = { ROWS * WIDTH } }
+#define IMAGES(s) { .dtype = DLB_F32, .layout = DLB_CHANNELS_LAST, .n_dims = 4, .dim = { 5, 32, s, s } }
+PREPARE(add_flat, map, { .fn = DLB_MAP_add, .n_in = 2, .in = { FLAT, FLAT }, .out = FLAT })
+PREPARE(add_bias, map, { .fn = DLB_MAP_add, .n_in = 2, .in = { MATRIX, LIST }, .out = MATRIX })
+PREPARE(softmax_rows, softmax, { .dtype = DLB_F32, .outer = ROWS, .axis = WIDTH, .inner = 1 })
+PREPARE(softmax_planes, softmax, { .dtype = DLB_F32, .outer = 7, .axis = 100, .inner = 101 })
+PREPARE(transpose, copy, { .in = DLB_F32, .out = DLB_F32, .n_dims = 3, .dim = { 7, 100, 101 }, .in_stride = { 10100, 1, 100 },
+			   .out_stride = { 10100, 101, 1 } })
+PREPARE(swap, copy, { .in = DLB_F32, .out = DLB_F32, .n_dims = 3, .dim = { 30, 20, 60 }, .in_stride = { 60, 1800, 1 },
+		      .out_stride = { 1200, 60, 1 } })
+PREPARE(adam, update, { .dtype = DLB_F32, .count = ROWS * WIDTH, .rule = DLB_RULE_ADAM, .hyper = { 0.1, 0, 0.9, 0.99, 1e-8 } })
+PREPARE(normalize, norm, { .dtype = DLB_F32, .rows = ROWS, .width = WIDTH, .epsilon = 1e-5 })
+PREPARE(drop, dropout, { .dtype = DLB_F32, .samples = 5, .per_sample = 30011, .ratio = 0.4 })
+PREPARE(pool_max, pool, { .max = true, .x = IMAGES(23), .y = IMAGES(11), .pos = DLB_U8, .kernel = { 3, 3 }, .stride = { 2, 2 },
+			  .dilation = { 1, 1, 1 } })
+
+static void threads(void)
+{
+	const size_t bytes = (size_t)ROWS * WIDTH * sizeof(float);
+
+	same_bits("add", add_flat, bytes, bytes, 1);
+	same_bits("add a list", add_bias, bytes, bytes, 1);
+	same_bits("softmax", softmax_rows, bytes, bytes, 1);
+	same_bits("softmax of planes", softmax_planes, bytes, bytes, 1);
+	same_bits("transpose", transpose, bytes, bytes, 1);
+	same_bits("exchange of loops", swap, bytes, bytes, 1);
+	same_bits("adam", adam, bytes, bytes, 3);
+	same_bits("normalization", normalize, bytes, bytes, 1);
+	same_bits("dropout", drop, bytes, bytes, 2);
+	same_bits("max pooling", pool_max, bytes, bytes, 2);
+}
+
+int main(void)
+{
+	uint64_t seed = getenv("SEED") ? strtoull(getenv("SEED"), NULL, 10) : 20261121;
+	struct dlb_error err;
+
+	dlb_rng_init(&rng, seed);
+	printf("seed %llu\n", (unsigned long long)seed);
+	if (dlb_backend_find("cpu")->open(0, 1, &be, &err)) {
+		dlb_error_print(stderr, "test_rows", -1, &err);
+		return 1;
+	}
+	for (int i = 0; dlb_cpu_level(i); i++) {		/* every level of the instruction set that can run here */
+		be.ops = dlb_cpu_level(i);
+		norms();
+		one_dropout(DLB_F32, 3, 1, 0);
+		one_dropout(DLB_F32, 5, 131, 2);
+		one_dropout(DLB_F64, 4, 300, 7);
+		one_dropout(DLB_F32, 2, 4096, 0);
+		threads();
+		for (int n = 2; n < 4; n++) {			/* sums over parts agree to rounding */
+			be.n_threads = n;
+			one_norm(DLB_F32, 300, 200, 0, true);
+			one_norm(DLB_F64, 300, 200, 3, true);
+		}
+		be.n_threads = 1;
+	}
+	be.ops->close(&be);
+	printf("%ld normalizations, masks and cut loops agree with their definitions\n", n_checks);
+	return 0;
+}
