@@ -83,6 +83,29 @@ refused() { # NAME TOOL [OPTION...]
 	[ "$faults" -eq 0 ]
 }
 
+@test "data files with bytes changed or cut off: refused with one line, or taken" {
+	"$BUILD/tests/digits-images" "$tmp/images" 3 2
+	"$BUILD/tests/digits-images" -p -c -f 3 "$tmp/images" 2 2
+	/usr/bin/python3 "$root/tests/data/bad/hurt" "$tmp"
+	for spec in "$tmp"/hurt/*; do
+		status=0
+		case $spec in
+		*.images | *.tar) timeout 60 "$BUILD/tests/data-dump" -t channels=3,resize=5x7,random-crop=4,flip "images:$spec" f32 3x4x4 9 ;;
+		*.npy) timeout 60 "$BUILD/tests/data-dump" "npy:$spec,$tmp/labels.npy" f32 2 9 ;;
+		*.vocab) timeout 60 "$BUILD/tests/data-dump" "text:$tmp/text,vocab=$spec,merges=$tmp/merges" i64 2 0 ;;
+		*.merges) timeout 60 "$BUILD/tests/data-dump" "text:$tmp/text,vocab=$tmp/vocab,merges=$spec" i64 2 0 ;;
+		*.text) timeout 60 "$BUILD/tests/data-dump" "text:$spec,vocab=$tmp/vocab,merges=$tmp/merges" i64 2 0 ;;
+		*.labels) timeout 60 "$BUILD/tests/data-dump" "images:$tmp/images,labels=$spec" f32 1x16x16 9 ;;
+		esac >"$tmp/out" 2>"$tmp/err" || status=$?
+		[ $status -eq 0 ] && [ -s "$tmp/out" ] && continue
+		if [ $status -ne 2 ] || [ -s "$tmp/out" ] || [ "$(wc -l <"$tmp/err")" -ne 1 ]; then
+			faults=$((faults + 1))
+			echo "${spec##*/}: status $status: $(head -n 5 "$tmp/err")"
+		fi
+	done
+	[ "$faults" -eq 0 ]
+}
+
 @test "safetensors as first weights" {
 	for file in "$bad"/safetensors/*.safetensors; do
 		refused "${file##*/}" dlb-profile --analytic --weights "$file" "$model"

@@ -313,6 +313,13 @@ static int by_label_and_name(const void *a, const void *b)
 	return p->label != q->label ? (p->label > q->label) - (p->label < q->label) : strcmp(p->name, q->name);
 }
 
+static int by_path(const void *a, const void *b)
+{
+	const struct dlb_index_entry *p = a, *q = b;
+
+	return strcmp(p->name, q->name);
+}
+
 /* Sorts; a tar file may hold a name twice: as in unpacking, the last one counts. */
 static void settle(struct dlb_index *x)
 {
@@ -342,6 +349,7 @@ int dlb_index_read(struct dlb_index *x, const char *path, const char *labels, co
 		return -1;
 	if (!x->n)
 		return dlb_fail(err, NULL, "no .jpg, .jpeg or .png in '%s'", path);
+	qsort(x->entry, (size_t)x->n, sizeof *x->entry, by_path);	/* so that of several faults the same one is told */
 	if (labels ? by_file(x, labels, like, err) : by_folder(x, like, err))
 		return -1;
 	settle(x);

@@ -16,6 +16,7 @@ struct decoder {
 	struct jpeg_error_mgr errors;
 	struct jpeg_progress_mgr progress;
 	jmp_buf out;
+	bool at_end;			/* of the file, when it failed */
 	char text[JMSG_LENGTH_MAX];
 };
 
@@ -24,6 +25,7 @@ static void fail(j_common_ptr j)
 	struct decoder *d = j->client_data;
 
 	j->err->format_message(j, d->text);
+	d->at_end = j->err->msg_code == JWRN_JPEG_EOF || j->err->msg_code == JERR_INPUT_EOF || j->err->msg_code == JERR_INPUT_EMPTY;
 	longjmp(d->out, 1);
 }
 
@@ -106,9 +108,9 @@ int dlb_jpeg_decode(const unsigned char *p, size_t n, int64_t max_pixels, struct
 	free(d);
 	return 0;
 bad:
-	/* At the end of the input libjpeg reads two bytes of its own: then the source stands at the file's end. */
+	/* Where the source stands; within compressed data, where the block being decoded begins. */
 	*at = n;
-	if (d->j.src && d->j.src->next_input_byte >= p && d->j.src->next_input_byte <= p + n)
+	if (!d->at_end && d->j.src && d->j.src->next_input_byte >= p && d->j.src->next_input_byte <= p + n)
 		*at = (size_t)(d->j.src->next_input_byte - p);
 	jpeg_destroy_decompress(&d->j);
 	dlb_fail(err, NULL, "%s%s", *at == n ? "truncated: " : "", d->text);

@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 #include "data/source.h"
 #include "util/mem.h"
 
@@ -57,8 +58,8 @@ static int take_options(struct dlb_spec *s, char *rest, struct dlb_error *err)
 		if (k < 0) {
 			size_t word = strspn(comma + 1, "abcdefghijklmnopqrstuvwxyz");
 
-			/* npy and idx have files after commas too; elsewhere "x=" is a misspelt option. */
-			if (word && comma[1 + word] == '=' && !strchr(comma + 1, '/')) {
+			/* npy and idx have files after commas too; elsewhere "x=" that is in no file's name is misspelt. */
+			if (word && comma[1 + word] == '=' && s->class->max_files == 1 && access(rest, F_OK)) {
 				dlb_fail(err, NULL, "data '%s:' have no option '%.*s'", s->class->name, (int)word, comma + 1);
 				return dlb_hint(err, "they are written %s", s->class->form);
 			}
