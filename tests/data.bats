@@ -313,7 +313,7 @@ EOS
 }
 
 @test "raw tokens" {
-	for i in $(seq 0 20); do printf "\\x$(printf %02x $((i * 3)))\\x$(printf %02x $((i % 2)))"; done >"$tmp/t"
+	for i in $(seq 0 20); do printf '%b' "\\x$(printf %02x $((i * 3)))\\x$(printf %02x $((i % 2)))"; done >"$tmp/t"
 	ids() { "$dump" "$@" | od -An -v -t d8 | tr -s ' \n' ' '; }
 	# Sample i of T tokens starts at i T, its labels one further on.
 	[ "$(ids "tokens:$tmp/t,type=u16" i64 5 0)" = ' 0 259 6 265 12 271 18 277 24 283 30 289 36 295 42 301 48 307 54 313 ' ]
@@ -327,14 +327,11 @@ EOS
 
 @test ".npy arrays: types, shapes, labels, and what cannot be read" {
 	npy() { # FILE DESCR SHAPE PRINTF_DATA [ORDER] [VERSION]
-		local header="{'descr': '$2', 'fortran_order': ${5:-False}, 'shape': ($3), }" n
+		local header="{'descr': '$2', 'fortran_order': ${5:-False}, 'shape': ($3), }" n wide
 		n=$((${#header} + 1))
-		if [ "${6:-1}" = 1 ]; then
-			printf '\x93NUMPY\1\0\x'"$(printf %02x $n)"'\0%s\n' "$header" >"$1"
-		else
-			printf '\x93NUMPY\'"$6"'\0\x'"$(printf %02x $n)"'\0\0\0%s\n' "$header" >"$1"
-		fi
-		printf "$4" >>"$1"
+		[ "${6:-1}" = 1 ] && wide='\0' || wide='\0\0\0'	# a length of two bytes, or four
+		printf '\x93NUMPY%b%b%b%s\n' "\\x0${6:-1}\\0" "\\x$(printf %02x $n)" "$wide" "$header" >"$1"
+		printf '%b' "$4" >>"$1"
 	}
 	npy "$tmp/y" '<i8' '2,' '\3\0\0\0\0\0\0\0\1\0\0\0\0\0\0\0'
 	show() { "$dump" "$@" f32 1x1x2 10 | od -An -v -t f4 | tr -s ' \n' ' '; }
