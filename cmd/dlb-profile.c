@@ -125,6 +125,7 @@ static int rewrite(struct work *w, struct dlb_error *err)
 	if (switch_rewrites(o, g, err) || dlb_graph_fold(g, o->batch, &w->device[0].be, err) || dlb_graph_find_parameters(g, err) ||
 	    dlb_graph_attach_loss(g, o->inference ? "none" : o->loss, err) || dlb_graph_rewrite(g, err) ||
 	    dlb_graph_choose_layout(g, err) ||
+	    (!strcmp(o->dtype, "bf16") && dlb_graph_mix(g, err)) ||
 	    (g->training && dlb_graph_differentiate(g, err)))
 		return -1;
 	w->g = g;
@@ -301,8 +302,8 @@ static int list(const struct dlb_cli *cli)
 
 static int check_options(const struct dlb_cli *cli, const struct options *o)
 {
-	if (strcmp(o->dtype, "f32") && strcmp(o->dtype, "f64"))
-		return dlb_cli_usage(cli, "no dtype '%s': f32 or f64", o->dtype);
+	if (strcmp(o->dtype, "f32") && strcmp(o->dtype, "f64") && strcmp(o->dtype, "bf16"))
+		return dlb_cli_usage(cli, "no dtype '%s': f32, bf16 or f64", o->dtype);
 	if (o->topology && !o->cluster)
 		return dlb_cli_usage(cli, "--topology belongs to --cluster");
 	struct dlb_graph g = { .n_ops = 0 };
@@ -336,7 +337,7 @@ int main(int argc, char **argv)
 		  NULL, 0, 0 },
 		{ 0, "analytic", DLB_OPT_FLAG, &o.analytic, NULL, "measure nothing: dlb-costmodel then reckons by FLOP and bytes",
 		  NULL, 0, 0 },
-		{ 0, "dtype", DLB_OPT_STR, &o.dtype, "TYPE", "f32 or f64 (default: f32)", NULL, 0, 0 },
+		{ 0, "dtype", DLB_OPT_STR, &o.dtype, "TYPE", "f32, bf16 (parameters stay f32) or f64 (default: f32)", NULL, 0, 0 },
 		{ 0, "weights", DLB_OPT_STR, &o.weights, "FILE", "weights to start from, ONNX or safetensors", NULL, 0, 0 },
 		{ 0, "no-rewrite", DLB_OPT_LIST, &o.no_rewrite, "NAME", "leave out this rewrite of the graph, or all; repeatable", NULL, 0, 0 },
 		{ 0, "list", DLB_OPT_FLAG, &o.list, NULL, "list the rewrites", NULL, 0, 0 },

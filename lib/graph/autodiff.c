@@ -138,6 +138,15 @@ static int match_layout(struct dlb_autodiff *ad, struct dlb_builder *b, int grad
 	return dlb_b_op(b, dlb_layouts_coincide(x) ? "LayoutView" : "Layout", &to, 1, &grad, 1, 1, NULL, t);
 }
 
+/* And is of its type: an operator that reads f32 beside bf16 gives its gradient in bf16. */
+static int match_dtype(struct dlb_autodiff *ad, struct dlb_builder *b, int grad, int t)
+{
+	const enum dlb_dtype want = ad->g->tensor[t].dtype;
+	const struct dlb_attr to = { .name = "to", .type = DLB_ATTR_INT, .i = dlb_dtype_to_onnx(want) };
+
+	return grad < 0 || ad->g->tensor[grad].dtype == want ? grad : dlb_b_op(b, "Cast", &to, 1, &grad, 1, 1, NULL, t);
+}
+
 static int take_gradients(struct dlb_autodiff *ad, struct dlb_builder *b, int first, struct dlb_error *err)
 {
 	struct dlb_graph *g = ad->g;
@@ -147,7 +156,7 @@ static int take_gradients(struct dlb_autodiff *ad, struct dlb_builder *b, int fi
 	for (int k = 0; k < n_in; k++) {
 		if (b->din[k] < 0 || !b->need[k])
 			continue;
-		const int x = b->in[k], grad = match_layout(ad, b, b->din[k], x, first);
+		const int x = b->in[k], grad = match_dtype(ad, b, match_layout(ad, b, b->din[k], x, first), x);
 		if (grad < 0)
 			return -1;
 		struct dlb_tensor *d = &g->tensor[grad];

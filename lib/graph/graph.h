@@ -88,7 +88,7 @@ struct dlb_graph {
 	int *output, n_outputs;		/* the model's outputs */
 	int loss, label, seed;		/* tensor ids or -1 */
 	int64_t batch;			/* default global batch */
-	enum dlb_dtype dtype;		/* f32 or f64 */
+	enum dlb_dtype dtype;		/* f32, f64, or bf16: activations bf16, parameters f32 */
 	bool training;
 	const char *model_path, *model_sha256;	/* absolute; where weights come from; NULL: none */
 	int opset;
@@ -158,6 +158,8 @@ int dlb_graph_find_parameters(struct dlb_graph *g, struct dlb_error *err);
 int dlb_graph_attach_loss(struct dlb_graph *g, const char *loss, struct dlb_error *err);
 /* layout.c: chooses one physical layout per tensor; inserts Layout ops at the borders. Never f64. */
 int dlb_graph_choose_layout(struct dlb_graph *g, struct dlb_error *err);
+/* mixed.c: activations in bf16, parameters, statistics and losses in f32, for --dtype bf16. */
+int dlb_graph_mix(struct dlb_graph *g, struct dlb_error *err);
 /* autodiff.c: adds backward ops, sums of gradients, and one update op a weight. */
 int dlb_graph_differentiate(struct dlb_graph *g, struct dlb_error *err);
 /* As above, from `tensor` with its gradient fed as tensor `seed`, and without updates: grad[i] is the gradient of

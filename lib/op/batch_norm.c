@@ -25,9 +25,9 @@ static int infer(struct dlb_op_io *io, struct dlb_error *err)
 
 	if (x->n_dims < 2)
 		return dlb_op_fail(io, err, "input has %d dimensions, at least 2 are needed", x->n_dims);
-	if (dlb_same_types(io, 0, 5, err))
+	if (dlb_param_types(io, 0, 1, 4, err))
 		return -1;
-	c = dlb_desc_1d(x->dtype, x->dim[1]);
+	c = dlb_desc_1d(io->in[1].dtype, x->dim[1]);
 	for (int i = 1; i < 5; i++)
 		if (io->in[i].n_dims != 1 || io->in[i].dim[0] != x->dim[1])
 			return dlb_op_fail(io, err, "input %d must have %lld entries", i, (long long)x->dim[1]);
@@ -46,7 +46,7 @@ static struct dlb_bn_desc desc(const struct dlb_op_io *io, enum dlb_bn_dir dir, 
 static int kernel(struct dlb_backend *be, const struct dlb_op_io *io, struct dlb_kernel **k, struct dlb_error *err)
 {
 	struct dlb_bn_desc d = desc(io, trains(io) ? DLB_BN_TRAIN : DLB_BN_INFER, &io->in[0]);
-	struct dlb_desc c = dlb_desc_1d(io->in[0].dtype, io->in[0].dim[1]);
+	struct dlb_desc c = dlb_desc_1d(io->in[1].dtype, io->in[0].dim[1]);
 	struct dlb_chain *chain;
 	struct dlb_kernel *sub = NULL;
 	int saved[2], rc;
@@ -92,7 +92,7 @@ static int gradient(struct dlb_builder *b, struct dlb_error *err)
 
 static int grad_infer(struct dlb_op_io *io, struct dlb_error *err)
 {
-	if (dlb_same_types(io, 0, 5, err) || dlb_same_shapes(io, 0, 1, err))
+	if (dlb_same_types(io, 0, 2, err) || dlb_param_types(io, 0, 2, 3, err) || dlb_same_shapes(io, 0, 1, err))
 		return -1;
 	if (io->in[1].n_dims < 2)
 		return dlb_op_fail(io, err, "input has %d dimensions, at least 2 are needed", io->in[1].n_dims);
@@ -139,7 +139,8 @@ static int grad_infer_kernel(struct dlb_backend *be, const struct dlb_op_io *io,
 }
 
 const struct dlb_op_class dlb_op_BatchNormalization = { .name = "BatchNormalization", .n_in = { 5, 5 }, .n_out = { 1, 5 },
-	.layout = DLB_LAYOUT_WANTS_CHANNELS_LAST, .flags = DLB_OP_MIXES_BATCH | DLB_OP_BUFFERS, .work = "norm",
+	.layout = DLB_LAYOUT_WANTS_CHANNELS_LAST, .flags = DLB_OP_MIXES_BATCH | DLB_OP_BUFFERS, .bf16 = DLB_BF16_FOLLOWS,
+	.f32_in = 30, .work = "norm",
 	.infer = infer, .flops = flops, .gradient = gradient, .kernel = kernel };
 const struct dlb_op_class dlb_op_BatchNormalizationGrad = { .name = "BatchNormalizationGrad", .domain = "dlb",
 	.n_in = { 5, 5 }, .n_out = { 1, 3 }, .layout = DLB_LAYOUT_WANTS_CHANNELS_LAST, .flags = DLB_OP_MIXES_BATCH,

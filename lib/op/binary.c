@@ -34,9 +34,12 @@ static int infer(struct dlb_op_io *io, struct dlb_error *err)
 			return dlb_op_fail(io, err, "attribute 'axis' asks for broadcasting in the middle, which only "
 					   "opset 6 has; convert the model to opset 7 or later");
 	}
-	if (dlb_same_types(io, 0, io->n_in, err))
+	enum dlb_dtype type;
+
+	if (dlb_mixed_types(io, 0, io->n_in, &type, err) || dlb_infer_broadcast(io, err))
 		return -1;
-	return dlb_infer_broadcast(io, err);
+	io->out[0].dtype = type;
+	return 0;
 }
 
 static int infer_compare(struct dlb_op_io *io, struct dlb_error *err)
@@ -51,9 +54,11 @@ static int infer_where(struct dlb_op_io *io, struct dlb_error *err)
 {
 	if (io->in[0].dtype != DLB_BOOL)
 		return dlb_op_fail(io, err, "the condition is of type %s, not bool", dlb_dtype_name(io->in[0].dtype));
-	if (dlb_same_types(io, 1, 2, err) || dlb_infer_broadcast(io, err))
+	enum dlb_dtype type;
+
+	if (dlb_mixed_types(io, 1, 2, &type, err) || dlb_infer_broadcast(io, err))
 		return -1;
-	io->out[0].dtype = io->in[1].dtype;
+	io->out[0].dtype = type;
 	return 0;
 }
 
@@ -73,7 +78,7 @@ static int infer_prelu(struct dlb_op_io *io, struct dlb_error *err)
 {
 	struct dlb_desc s = slope_of(io, 1), all;
 
-	if (dlb_same_types(io, 0, io->n_in, err))
+	if (dlb_param_types(io, 0, 1, 1, err))
 		return -1;
 	if (dlb_broadcast(&io->in[0], &s, &all) || !dlb_desc_same_shape(&all, &io->in[0]))
 		return dlb_op_fail(io, err, "the slope does not broadcast to the input");
@@ -408,13 +413,13 @@ static int kernel_clip_grad(struct dlb_backend *be, const struct dlb_op_io *io, 
 
 #define BINARY(n, in, inf, grad, kern) \
 	const struct dlb_op_class dlb_op_##n = { .name = #n, .n_in = { in, in }, .n_out = { 1, 1 }, .layout = DLB_LAYOUT_ANY, \
-		.work = "elementwise", .infer = inf, .gradient = grad, .kernel = kern };
+		.bf16 = DLB_BF16_MIXES, .work = "elementwise", .infer = inf, .gradient = grad, .kernel = kern };
 #define OURS(n, in) \
 	const struct dlb_op_class dlb_op_##n = { .name = #n, .domain = "dlb", .n_in = { in, in }, .n_out = { 1, 1 }, \
 		.layout = DLB_LAYOUT_ANY, .work = "elementwise", .infer = infer, .kernel = kernel };
 #define FOLD(n, grad) \
 	const struct dlb_op_class dlb_op_##n = { .name = #n, .n_in = { 1, -1 }, .n_out = { 1, 1 }, .layout = DLB_LAYOUT_ANY, \
-		.work = "elementwise", .infer = infer, .flops = flops_fold, .gradient = grad, .kernel = kernel_fold };
+		.bf16 = DLB_BF16_MIXES, .work = "elementwise", .infer = infer, .flops = flops_fold, .gradient = grad, .kernel = kernel_fold };
 BINARY(Add, 2, infer, gradient_add, kernel)
 BINARY(Sub, 2, infer, gradient_sub, kernel)
 BINARY(Mul, 2, infer, gradient_mul, kernel)
@@ -445,6 +450,6 @@ const struct dlb_op_class dlb_op_Pow = { .name = "Pow", .n_in = { 2, 2 }, .n_out
 const struct dlb_op_class dlb_op_PowGrad = { .name = "PowGrad", .domain = "dlb", .n_in = { 3, 3 }, .n_out = { 1, 1 },
 	.layout = DLB_LAYOUT_ANY, .work = "elementwise", .infer = infer, .kernel = kernel_pow_grad };
 const struct dlb_op_class dlb_op_Clip = { .name = "Clip", .n_in = { 1, 3 }, .n_out = { 1, 1 }, .layout = DLB_LAYOUT_ANY,
-	.work = "activation", .infer = infer_clip, .gradient = gradient_clip, .kernel = kernel_clip };
+	.bf16 = DLB_BF16_FOLLOWS, .work = "activation", .infer = infer_clip, .gradient = gradient_clip, .kernel = kernel_clip };
 const struct dlb_op_class dlb_op_ClipGrad = { .name = "ClipGrad", .domain = "dlb", .n_in = { 2, 2 }, .n_out = { 1, 1 },
 	.layout = DLB_LAYOUT_ANY, .work = "activation", .infer = infer_clip_grad, .kernel = kernel_clip_grad };

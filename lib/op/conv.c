@@ -66,7 +66,7 @@ static int conv_infer(struct dlb_op_io *io, struct dlb_error *err)
 	int n = dlb_attr_ints(io->attr, io->n_attr, "kernel_shape", &kernel);
 	struct conv c = { 0 };
 
-	if (dlb_same_types(io, 0, 3, err) || fill(io, &c, &io->in[0], &io->in[1], err) || check_bias(io, 2, io->in[1].dim[0], err))
+	if (dlb_param_types(io, 0, 1, 2, err) || fill(io, &c, &io->in[0], &io->in[1], err) || check_bias(io, 2, io->in[1].dim[0], err))
 		return -1;
 	for (int i = 0; i < n; i++)
 		if (n != io->in[1].n_dims - 2 || kernel[i] != io->in[1].dim[2 + i])
@@ -168,7 +168,7 @@ static int grad_weight_fill(const struct dlb_op_io *io, struct conv *c, struct d
 {
 	const struct dlb_desc *dy = &io->in[0], *x = &io->in[1];
 	int64_t groups = groups_of(io);
-	struct dlb_desc w = { .dtype = dy->dtype, .layout = DLB_PLAIN };
+	struct dlb_desc w = { .dtype = dy->dtype == DLB_BF16 ? DLB_F32 : dy->dtype, .layout = DLB_PLAIN };
 
 	if (dy->n_dims < 3 || x->n_dims != dy->n_dims || groups < 1)
 		return dlb_op_fail(io, err, "input and gradient differ in their number of dimensions");
@@ -183,7 +183,7 @@ static int grad_input_infer(struct dlb_op_io *io, struct dlb_error *err)
 {
 	struct conv c = { 0 };
 
-	if (dlb_same_types(io, 0, 2, err) || grad_input_fill(io, &c, err))
+	if (dlb_param_types(io, 0, 1, 1, err) || grad_input_fill(io, &c, err))
 		return -1;
 	io->out[0] = c.d.x;
 	return 0;
@@ -197,7 +197,7 @@ static int grad_weight_infer(struct dlb_op_io *io, struct dlb_error *err)
 		return -1;
 	io->out[0] = c.d.w;
 	if (io->n_out > 1)
-		io->out[1] = dlb_desc_1d(io->in[0].dtype, io->in[0].dim[1]);
+		io->out[1] = dlb_desc_1d(c.d.w.dtype, io->in[0].dim[1]);
 	return 0;
 }
 
@@ -390,7 +390,7 @@ static int transpose_gradient(struct dlb_builder *b, struct dlb_error *err)
 }
 
 const struct dlb_op_class dlb_op_Conv = { .name = "Conv", .n_in = { 2, 3 }, .n_out = { 1, 1 },
-	.layout = DLB_LAYOUT_WANTS_CHANNELS_LAST, .work = "conv", .infer = conv_infer, .flops = conv_flops,
+	.layout = DLB_LAYOUT_WANTS_CHANNELS_LAST, .bf16 = DLB_BF16_ALWAYS, .f32_in = 6, .work = "conv", .infer = conv_infer, .flops = conv_flops,
 	.gradient = conv_gradient, .kernel = conv_kernel };
 const struct dlb_op_class dlb_op_ConvGradInput = { .name = "ConvGradInput", .domain = "dlb", .n_in = { 2, 2 }, .n_out = { 1, 1 },
 	.layout = DLB_LAYOUT_WANTS_CHANNELS_LAST, .work = "conv", .infer = grad_input_infer, .flops = grad_input_flops,

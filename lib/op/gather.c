@@ -124,6 +124,8 @@ static void grad_run(const void *ctx, const struct dlb_run *r)
 			for (int64_t j = 0; j < width; j++) {
 				if (g->type == DLB_F32)
 					((float *)to)[j] += ((const float *)dy)[j];
+				else if (g->type == DLB_BF16)
+					dlb_value_set(to, DLB_BF16, j, dlb_value_real(to, DLB_BF16, j) + dlb_value_real(dy, DLB_BF16, j));
 				else
 					((double *)to)[j] += ((const double *)dy)[j];
 			}
@@ -134,7 +136,7 @@ static int grad_kernel(struct dlb_backend *be, const struct dlb_op_io *io, struc
 {
 	struct gather g = shape(io, &io->out[0], &io->in[1]);
 
-	if (g.type != DLB_F32 && g.type != DLB_F64)
+	if (g.type != DLB_F32 && g.type != DLB_F64 && g.type != DLB_BF16)
 		return DLB_NO_KERNEL;
 	return be->ops->host(be, grad_run, &g, sizeof g, 0, k, err);
 }
@@ -144,7 +146,7 @@ static double grad_flops(const struct dlb_op_io *io)
 	return (double)dlb_desc_count(&io->in[0]);
 }
 
-const struct dlb_op_class dlb_op_Gather = { .name = "Gather", .n_in = { 2, 2 }, .n_out = { 1, 1 }, .work = "move",
+const struct dlb_op_class dlb_op_Gather = { .name = "Gather", .n_in = { 2, 2 }, .n_out = { 1, 1 }, .bf16 = DLB_BF16_FOLLOWS, .work = "move",
 	.infer = infer, .flops = no_flops, .gradient = gradient, .kernel = kernel };
 const struct dlb_op_class dlb_op_GatherGrad = { .name = "GatherGrad", .domain = "dlb", .n_in = { 3, 3 }, .n_out = { 1, 1 },
 	.work = "move", .infer = grad_infer, .flops = grad_flops, .kernel = grad_kernel };

@@ -3,7 +3,10 @@
  * MatMulT (domain dlb) is MatMul with the operands' last two dimensions read transposed (transA, transB),
  * and with flatten=1 the leading dimensions of both merged into the rows: (.., M, K) and (.., M, N) with
  * transA give K x N, the gradient of a weight, as one product. Gradients of all three are made of
- * Gemm and MatMulT, so nothing is ever transposed in memory. */
+ * Gemm and MatMulT, so nothing is ever transposed in memory.
+ *
+ * Where one factor is bf16 and the other f32 (a weight), the product is one of bf16, and so is what comes out, unless
+ * attribute "dtype" says f32, as the gradient of an f32 factor does. A bias beside bf16 factors is f32. */
 #include "op/kit.h"
 
 #include <stdlib.h>
@@ -32,14 +35,38 @@ static int gemm_shape(const struct dlb_op_io *io, struct shape *s, struct dlb_er
 	return 0;
 }
 
+/* The type of the factors as they are multiplied, and of what comes out. */
+static int product_types(const struct dlb_op_io *io, enum dlb_dtype *in, enum dlb_dtype *out, struct dlb_error *err)
+{
+	if (dlb_mixed_types(io, 0, 2, in, err))
+		return -1;
+	*out = *in == DLB_BF16 && dlb_io_int(io, "dtype", 0) == dlb_dtype_to_onnx(DLB_F32) ? DLB_F32 : *in;
+	return 0;
+}
+
+static void set_types(const struct dlb_op_io *io, struct dlb_gemm_desc *d)
+{
+	enum dlb_dtype out;
+
+	if (product_types(io, &d->dtype, &out, NULL) || d->dtype != DLB_BF16)
+		return;
+	d->a_f32 = io->in[0].dtype == DLB_F32;
+	d->w_f32 = io->in[1].dtype == DLB_F32;
+	d->y_f32 = out == DLB_F32;
+}
+
 static int gemm_infer(struct dlb_op_io *io, struct dlb_error *err)
 {
+	enum dlb_dtype in, out;
 	struct dlb_desc all;
 	struct shape s;
 
-	if (gemm_shape(io, &s, err) || dlb_same_types(io, 0, 3, err))
+	if (gemm_shape(io, &s, err) || product_types(io, &in, &out, err))
 		return -1;
-	io->out[0] = dlb_desc_make(io->in[0].dtype, 2, (int64_t[]){ s.m, s.n });
+	if (dlb_io_has(io, 2) && io->in[2].dtype != (in == DLB_BF16 ? DLB_F32 : in))
+		return dlb_op_fail(io, err, "the factors are of type %s and C of %s", dlb_dtype_name(in),
+				   dlb_dtype_name(io->in[2].dtype));
+	io->out[0] = dlb_desc_make(out, 2, (int64_t[]){ s.m, s.n });
 	if (dlb_io_has(io, 2) && (dlb_broadcast(&io->out[0], &io->in[2], &all) || !dlb_desc_same_shape(&all, &io->out[0])))
 		return dlb_op_fail(io, err, "input C does not broadcast to %lld x %lld", (long long)s.m, (long long)s.n);
 	return 0;
@@ -93,12 +120,13 @@ static int gemm_prepare(struct dlb_backend *be, const struct dlb_gemm_desc *d, s
 
 static int gemm_kernel(struct dlb_backend *be, const struct dlb_op_io *io, struct dlb_kernel **k, struct dlb_error *err)
 {
-	struct dlb_gemm_desc d = { .dtype = io->in[0].dtype, .n_batch = 1, .alpha = dlb_io_real(io, "alpha", 1),
+	struct dlb_gemm_desc d = { .n_batch = 1, .alpha = dlb_io_real(io, "alpha", 1),
 				   .beta = dlb_io_real(io, "beta", 1), .w_is_weight = dlb_io_weight(io, 1) };
 	struct shape s;
 
 	if (gemm_shape(io, &s, err))
 		return -1;
+	set_types(io, &d);
 	d.m = s.m;
 	d.n = s.n;
 	d.k = s.k;
@@ -117,12 +145,23 @@ static int gemm_kernel(struct dlb_backend *be, const struct dlb_op_io *io, struc
 	return gemm_prepare(be, &d, k, err);
 }
 
+/* Says that the product of x and y, the gradient of `like`, is f32 as that is; the number of attributes. */
+static int add_type(struct dlb_builder *b, int x, int y, int like, struct dlb_attr *a)
+{
+	if (dlb_b_desc(b, like)->dtype != DLB_F32 || (dlb_b_desc(b, x)->dtype != DLB_BF16 && dlb_b_desc(b, y)->dtype != DLB_BF16))
+		return 0;
+	*a = dlb_make_int("dtype", dlb_dtype_to_onnx(DLB_F32));
+	return 1;
+}
+
 /* One product of the backward pass: op(a) op(b) * alpha, as a Gemm without C. */
 static int product(struct dlb_builder *b, int x, bool tx, int y, bool ty, double alpha, int like)
 {
-	struct dlb_attr a[3] = { dlb_make_int("transA", tx), dlb_make_int("transB", ty), dlb_make_real("alpha", alpha) };
+	struct dlb_attr a[4] = { dlb_make_int("transA", tx), dlb_make_int("transB", ty), dlb_make_real("alpha", alpha) };
+	int n = alpha == 1 ? 2 : 3;
 
-	return dlb_b_op(b, "Gemm", a, alpha == 1 ? 2 : 3, (int[]){ x, y }, 2, 1, NULL, like);
+	n += add_type(b, x, y, like, &a[n]);
+	return dlb_b_op(b, "Gemm", a, n, (int[]){ x, y }, 2, 1, NULL, like);
 }
 
 /* y = alpha op(A) op(B) + beta C:  dop(A) = alpha dy op(B)^T,  dop(B) = alpha op(A)^T dy,  dC = beta dy. */
@@ -194,14 +233,15 @@ static int product_shape(const struct dlb_op_io *io, struct product *p, struct d
 
 static int matmul_infer(struct dlb_op_io *io, struct dlb_error *err)
 {
+	enum dlb_dtype in, out;
 	struct product p;
 	struct dlb_desc *y = &io->out[0];
 
-	if (product_shape(io, &p, err) || dlb_same_types(io, 0, 2, err))
+	if (product_shape(io, &p, err) || product_types(io, &in, &out, err))
 		return -1;
 	if (p.n_dims + 2 > DLB_MAX_DIMS)
 		return dlb_op_fail(io, err, "more than %d dimensions", DLB_MAX_DIMS);
-	*y = dlb_desc_make(io->in[0].dtype, p.n_dims, p.dim);
+	*y = dlb_desc_make(out, p.n_dims, p.dim);
 	if (io->in[0].n_dims > 1)
 		y->dim[y->n_dims++] = p.s.m;
 	if (io->in[1].n_dims > 1)
@@ -249,12 +289,13 @@ static bool offsets(const struct product *p, const struct dlb_desc *x, int64_t *
 static int matmul_kernel(struct dlb_backend *be, const struct dlb_op_io *io, struct dlb_kernel **k, struct dlb_error *err)
 {
 	struct product p;
-	struct dlb_gemm_desc d = { .dtype = io->in[0].dtype, .alpha = 1, .w_is_weight = dlb_io_weight(io, 1) };
+	struct dlb_gemm_desc d = { .alpha = 1, .w_is_weight = dlb_io_weight(io, 1) };
 	int64_t *a_off, *b_off;
 	int rc;
 
 	if (product_shape(io, &p, err))
 		return -1;
+	set_types(io, &d);
 	d.m = p.s.m;
 	d.n = p.s.n;
 	d.k = p.s.k;
@@ -279,11 +320,13 @@ static int matmul_kernel(struct dlb_backend *be, const struct dlb_op_io *io, str
 	return rc;
 }
 
-static int product_t(struct dlb_builder *b, int x, bool tx, int y, bool ty, bool flatten)
+static int product_t(struct dlb_builder *b, int x, bool tx, int y, bool ty, bool flatten, int like)
 {
-	struct dlb_attr a[3] = { dlb_make_int("transA", tx), dlb_make_int("transB", ty), dlb_make_int("flatten", 1) };
+	struct dlb_attr a[4] = { dlb_make_int("transA", tx), dlb_make_int("transB", ty), dlb_make_int("flatten", 1) };
+	int n = flatten ? 3 : 2;
 
-	return dlb_b_op(b, "MatMulT", a, flatten ? 3 : 2, (int[]){ x, y }, 2, 1, NULL, -1);
+	n += add_type(b, x, y, like, &a[n]);
+	return dlb_b_op(b, "MatMulT", a, n, (int[]){ x, y }, 2, 1, NULL, -1);
 }
 
 static int unsqueeze(struct dlb_builder *b, int t, int64_t axis)
@@ -310,7 +353,7 @@ static int matmul_gradient(struct dlb_builder *b, struct dlb_error *err)
 		x = unsqueeze(b, x, 0);
 	}
 	if (b->need[0]) {
-		g = ta ? product_t(b, w, tb, dy, true, false) : product_t(b, dy, false, w, !tb, false);
+		g = ta ? product_t(b, w, tb, dy, true, false, b->in[0]) : product_t(b, dy, false, w, !tb, false, b->in[0]);
 		b->din[0] = dlb_b_unbroadcast(b, g, b->in[0]);
 		if (b->din[0] < 0)
 			return -1;
@@ -318,18 +361,18 @@ static int matmul_gradient(struct dlb_builder *b, struct dlb_error *err)
 	if (!b->need[1])
 		return 0;
 	if (nb == 2 && na > 2 && !ta)			/* the rows of all batches in one product */
-		g = tb ? product_t(b, dy, true, x, false, true) : product_t(b, x, true, dy, false, true);
+		g = tb ? product_t(b, dy, true, x, false, true, b->in[1]) : product_t(b, x, true, dy, false, true, b->in[1]);
 	else
-		g = tb ? product_t(b, dy, true, x, ta, false) : product_t(b, x, !ta, dy, false, false);
+		g = tb ? product_t(b, dy, true, x, ta, false, b->in[1]) : product_t(b, x, !ta, dy, false, false, b->in[1]);
 	if (nb == 1)
 		g = dlb_b_op2(b, "Squeeze", g, dlb_b_const_ints(b, (int64_t[]){ -1 }, 1));
 	b->din[1] = dlb_b_unbroadcast(b, g, b->in[1]);
 	return b->din[1] < 0 ? -1 : 0;
 }
 
-const struct dlb_op_class dlb_op_Gemm = { .name = "Gemm", .n_in = { 2, 3 }, .n_out = { 1, 1 }, .work = "dense",
+const struct dlb_op_class dlb_op_Gemm = { .name = "Gemm", .n_in = { 2, 3 }, .n_out = { 1, 1 }, .bf16 = DLB_BF16_ALWAYS, .f32_in = 4, .work = "dense",
 	.infer = gemm_infer, .flops = gemm_flops, .gradient = gemm_gradient, .kernel = gemm_kernel };
-const struct dlb_op_class dlb_op_MatMul = { .name = "MatMul", .n_in = { 2, 2 }, .n_out = { 1, 1 }, .work = "dense",
+const struct dlb_op_class dlb_op_MatMul = { .name = "MatMul", .n_in = { 2, 2 }, .n_out = { 1, 1 }, .bf16 = DLB_BF16_ALWAYS, .work = "dense",
 	.infer = matmul_infer, .flops = matmul_flops, .gradient = matmul_gradient, .kernel = matmul_kernel };
 const struct dlb_op_class dlb_op_MatMulT = { .name = "MatMulT", .domain = "dlb", .n_in = { 2, 2 }, .n_out = { 1, 1 },
 	.work = "dense", .infer = matmul_infer, .flops = matmul_flops, .gradient = matmul_gradient, .kernel = matmul_kernel };

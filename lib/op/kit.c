@@ -70,12 +70,45 @@ int64_t dlb_io_axes(const struct dlb_op_io *io, int i, int n_dims, int64_t other
 	return mask;
 }
 
+static int type_differs(const struct dlb_op_io *io, int i, int j, struct dlb_error *err)
+{
+	return dlb_op_fail(io, err, "inputs %d and %d are of type %s and %s", i, j, dlb_dtype_name(io->in[i].dtype),
+			   dlb_dtype_name(io->in[j].dtype));
+}
+
 int dlb_same_types(const struct dlb_op_io *io, int first, int n, struct dlb_error *err)
 {
 	for (int i = first + 1; i < first + n && i < io->n_in; i++)
 		if (io->in[i].n_dims >= 0 && io->in[i].dtype != io->in[first].dtype)
-			return dlb_op_fail(io, err, "inputs %d and %d are of type %s and %s", first, i,
-					   dlb_dtype_name(io->in[first].dtype), dlb_dtype_name(io->in[i].dtype));
+			return type_differs(io, first, i, err);
+	return 0;
+}
+
+int dlb_param_types(const struct dlb_op_io *io, int first, int from, int n, struct dlb_error *err)
+{
+	const enum dlb_dtype type = io->in[first].dtype, want = type == DLB_BF16 ? DLB_F32 : type;
+
+	for (int i = from; i < from + n && i < io->n_in; i++)
+		if (io->in[i].n_dims >= 0 && io->in[i].dtype != want)
+			return type_differs(io, first, i, err);
+	return 0;
+}
+
+int dlb_mixed_types(const struct dlb_op_io *io, int first, int n, enum dlb_dtype *out, struct dlb_error *err)
+{
+	enum dlb_dtype type = io->in[first].dtype;
+
+	for (int i = first + 1; i < first + n && i < io->n_in; i++) {
+		const enum dlb_dtype t = io->in[i].dtype;
+		const bool mix = (t == DLB_BF16 && type == DLB_F32) || (t == DLB_F32 && type == DLB_BF16);
+
+		if (io->in[i].n_dims < 0)
+			continue;
+		if (t != type && !mix)
+			return type_differs(io, first, i, err);
+		type = mix ? DLB_BF16 : type;
+	}
+	*out = type;
 	return 0;
 }
 

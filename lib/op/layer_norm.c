@@ -50,12 +50,12 @@ static int infer(struct dlb_op_io *io, struct dlb_error *err)
 	struct dlb_desc stat;
 	int axis = is_instance(io) ? 2 : (int)dlb_io_int(io, "axis", -1);
 
-	if (rows_of(io, &io->in[0], 1, &r, err) || dlb_same_types(io, 0, 3, err))
+	if (rows_of(io, &io->in[0], 1, &r, err) || dlb_param_types(io, 0, 1, 2, err))
 		return -1;
 	if (dlb_io_has(io, 2) && dlb_desc_count(&io->in[2]) != dlb_desc_count(&io->in[1]))
 		return dlb_op_fail(io, err, "scale and bias differ in size");
 	io->out[0] = io->in[0];
-	stat = dlb_desc_make(io->in[0].dtype, io->in[0].n_dims, io->in[0].dim);
+	stat = dlb_desc_make(io->in[1].dtype, io->in[0].n_dims, io->in[0].dim);
 	for (int i = axis < 0 ? axis + stat.n_dims : axis; i < stat.n_dims; i++)
 		stat.dim[i] = 1;
 	for (int i = 1; i < io->n_out; i++)
@@ -111,7 +111,7 @@ static int grad_infer(struct dlb_op_io *io, struct dlb_error *err)
 {
 	struct rows r;
 
-	if (dlb_same_shapes(io, 0, 1, err) || dlb_same_types(io, 0, 5, err))
+	if (dlb_same_shapes(io, 0, 1, err) || dlb_same_types(io, 0, 2, err) || dlb_param_types(io, 0, 2, 3, err))
 		return -1;
 	if (rows_of(io, &io->in[1], 2, &r, err))
 		return -1;
@@ -141,8 +141,10 @@ static double grad_flops(const struct dlb_op_io *io)
 }
 
 const struct dlb_op_class dlb_op_LayerNormalization = { .name = "LayerNormalization", .n_in = { 2, 3 }, .n_out = { 1, 3 },
+	.bf16 = DLB_BF16_FOLLOWS, .f32_in = 6,
 	.work = "norm", .infer = infer, .flops = flops, .gradient = gradient, .kernel = kernel };
 const struct dlb_op_class dlb_op_InstanceNormalization = { .name = "InstanceNormalization", .n_in = { 3, 3 }, .n_out = { 1, 3 },
+	.bf16 = DLB_BF16_FOLLOWS, .f32_in = 6,
 	.work = "norm", .infer = infer, .flops = flops, .gradient = gradient, .kernel = kernel };
 #define GRAD(n) \
 	const struct dlb_op_class dlb_op_##n = { .name = #n, .domain = "dlb", .n_in = { 5, 5 }, .n_out = { 1, 3 }, \

@@ -480,7 +480,7 @@ static int tile_gradient(struct dlb_builder *b, struct dlb_error *err)
 }
 
 #define MOVE(n, least, most, outs, inf, grad, kern) \
-	const struct dlb_op_class dlb_op_##n = { .name = #n, .n_in = { least, most }, .n_out = { 1, outs }, .work = "move", \
+	const struct dlb_op_class dlb_op_##n = { .name = #n, .n_in = { least, most }, .n_out = { 1, outs }, .bf16 = DLB_BF16_FOLLOWS, .work = "move", \
 		.infer = inf, .flops = no_flops, .gradient = grad, .kernel = kern };
 MOVE(Transpose, 1, 1, 1, transpose_infer, transpose_gradient, transpose_kernel)
 MOVE(Slice, 1, 5, 1, slice_infer, slice_gradient, slice_kernel)

@@ -55,6 +55,14 @@ enum dlb_op_layout {
 	DLB_LAYOUT_ANY,				/* any layout, as long as operands of full rank share it (elementwise) */
 	DLB_LAYOUT_WANTS_CHANNELS_LAST,		/* in 0 and out 0 best channels-last (Conv, pools, BatchNormalization) */
 };
+/* How an operator gets on with bf16 activations (lib/graph/mixed.c). Parameters stay f32, and so do statistics and
+ * losses; kernels of products round weights as they pack them. */
+enum dlb_op_bf16 {
+	DLB_BF16_NEVER,				/* its float operands are f32 */
+	DLB_BF16_ALWAYS,			/* work for matrix units: its activations are bf16 */
+	DLB_BF16_FOLLOWS,			/* bf16 if one of its activations is; then all are */
+	DLB_BF16_MIXES,				/* likewise, but f32 operands beside a bf16 one are read as they are */
+};
 enum {						/* flags */
 	DLB_OP_VIEW = 1,			/* output 0 is input 0's bytes with another shape (Reshape, Identity) */
 	DLB_OP_MIXES_BATCH = 2,			/* statistics over the batch: acts per micro-batch */
@@ -73,6 +81,8 @@ struct dlb_op_class {
 	int n_in[2], n_out[2];			/* least and most; most -1: any number */
 	enum dlb_op_layout layout;
 	unsigned flags;
+	enum dlb_op_bf16 bf16;
+	unsigned f32_in;			/* bit i: input i is f32 even where the others are bf16 */
 	const char *work;			/* class of work, see dlb_op_work; NULL: "other" */
 	/* Fills io->out[] from inputs, attributes and constant values. Errors name the vertex as `where`. */
 	int (*infer)(struct dlb_op_io *io, struct dlb_error *err);

@@ -238,7 +238,7 @@ static int grad_kernel(struct dlb_backend *be, const struct dlb_op_io *io, struc
 
 #define POOL(n, most, grad, kern) \
 	const struct dlb_op_class dlb_op_##n = { .name = #n, .n_in = { 1, 1 }, .n_out = { 1, most }, \
-		.layout = DLB_LAYOUT_WANTS_CHANNELS_LAST, .work = "pool", .infer = infer, .flops = flops, \
+		.layout = DLB_LAYOUT_WANTS_CHANNELS_LAST, .bf16 = DLB_BF16_FOLLOWS, .work = "pool", .infer = infer, .flops = flops, \
 		.gradient = grad, .kernel = kern };
 #define GRAD(n, in) \
 	const struct dlb_op_class dlb_op_##n = { .name = #n, .domain = "dlb", .n_in = { in, in }, .n_out = { 1, 1 }, \

@@ -1,6 +1,7 @@
 /* Reductions over axes. The axes are an attribute, or an input since opset 13 (ReduceSum) and 18; none given means
  * all, unless noop_with_empty_axes. ReduceGrad (dy, shape; axes, keepdims, mean) spreads a gradient again over the
- * axes of a sum or mean; ReduceExtremeGrad (dy, x, y) gives it to the elements that are y, in equal parts. */
+ * axes of a sum or mean; ReduceExtremeGrad (dy, x, y) gives it to the elements that are y, in equal parts.
+ * What is reduced from bf16 is f32: sums of many terms. */
 #include "op/kit.h"
 
 #include <string.h>
@@ -16,7 +17,7 @@ static int parse(const struct dlb_op_io *io, struct reduction *r, struct dlb_err
 	r->axes = dlb_io_axes(io, 1, x->n_dims, dlb_io_int(io, "noop_with_empty_axes", 0) ? 0 : all, err);
 	if (r->axes < 0)
 		return -1;
-	r->kept = dlb_desc_make(x->dtype, x->n_dims, x->dim);
+	r->kept = dlb_desc_make(x->dtype == DLB_BF16 ? DLB_F32 : x->dtype, x->n_dims, x->dim);
 	for (int i = 0; i < x->n_dims; i++)
 		if (r->axes >> i & 1)
 			r->kept.dim[i] = 1;
@@ -26,10 +27,11 @@ static int parse(const struct dlb_op_io *io, struct reduction *r, struct dlb_err
 static int infer(struct dlb_op_io *io, struct dlb_error *err)
 {
 	struct reduction r;
-	struct dlb_desc y = { .dtype = io->in[0].dtype };
+	struct dlb_desc y = { 0 };
 
 	if (parse(io, &r, err))
 		return -1;
+	y.dtype = r.kept.dtype;
 	for (int i = 0; i < r.kept.n_dims; i++)
 		if (r.keep || !(r.axes >> i & 1))
 			y.dim[y.n_dims++] = r.kept.dim[i];
@@ -72,7 +74,7 @@ static int kernel(struct dlb_backend *be, const struct dlb_op_io *io, struct dlb
 
 		dlb_chain_map(c, DLB_MAP_square, 0, 0, DLB_REFS(DLB_IN(0)), &x, 1, DLB_OUT(0), &r.kept);
 	} else {
-		dlb_chain_copy(c, DLB_IN(0), DLB_OUT(0), &io->in[0]);
+		dlb_chain_cast(c, DLB_IN(0), &io->in[0], DLB_OUT(0), &r.kept);
 	}
 	return dlb_chain_finish(c, k);
 }

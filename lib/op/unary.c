@@ -16,29 +16,29 @@ struct row {
 };
 
 #define UNARY(ROW) \
-	ROW(Relu, relu, relu_grad, true, NULL, 0, NULL, 0, "activation", 1) \
-	ROW(LeakyRelu, leaky_relu, leaky_relu_grad, false, "alpha", 0.01, NULL, 0, "activation", 2) \
-	ROW(ThresholdedRelu, thresholded_relu, thresholded_relu_grad, false, "alpha", 1, NULL, 0, "activation", 1) \
-	ROW(Elu, elu, elu_grad, false, "alpha", 1, NULL, 0, "activation", 10) \
-	ROW(Selu, selu, selu_grad, false, "alpha", 1.67326319217681884765625, "gamma", 1.05070102214813232421875, "activation", 10) \
-	ROW(Celu, celu, celu_grad, false, "alpha", 1, NULL, 0, "activation", 10) \
-	ROW(Sigmoid, sigmoid, sigmoid_grad, true, NULL, 0, NULL, 0, "activation", 10) \
-	ROW(HardSigmoid, hard_sigmoid, hard_sigmoid_grad, false, "alpha", 0.2, "beta", 0.5, "activation", 4) \
-	ROW(HardSwish, hard_swish, hard_swish_grad, false, NULL, 0, NULL, 0, "activation", 5) \
-	ROW(Softplus, softplus, softplus_grad, false, NULL, 0, NULL, 0, "activation", 20) \
-	ROW(Softsign, softsign, softsign_grad, false, NULL, 0, NULL, 0, "activation", 3) \
-	ROW(Tanh, tanh, tanh_grad, true, NULL, 0, NULL, 0, "activation", 10) \
-	ROW(Erf, erf, erf_grad, false, NULL, 0, NULL, 0, "elementwise", 20) \
-	ROW(Exp, exp, mul, true, NULL, 0, NULL, 0, "elementwise", 10) \
-	ROW(Log, log, div, false, NULL, 0, NULL, 0, "elementwise", 10) \
-	ROW(Sqrt, sqrt, sqrt_grad, true, NULL, 0, NULL, 0, "elementwise", 4) \
-	ROW(Reciprocal, reciprocal, reciprocal_grad, true, NULL, 0, NULL, 0, "elementwise", 4) \
-	ROW(Abs, abs, abs_grad, false, NULL, 0, NULL, 0, "elementwise", 1) \
-	ROW(Sin, sin, sin_grad, false, NULL, 0, NULL, 0, "elementwise", 20) \
-	ROW(Cos, cos, cos_grad, false, NULL, 0, NULL, 0, "elementwise", 20)
+	ROW(Relu, relu, relu_grad, true, NULL, 0, NULL, 0, "activation", 1, FOLLOWS) \
+	ROW(LeakyRelu, leaky_relu, leaky_relu_grad, false, "alpha", 0.01, NULL, 0, "activation", 2, FOLLOWS) \
+	ROW(ThresholdedRelu, thresholded_relu, thresholded_relu_grad, false, "alpha", 1, NULL, 0, "activation", 1, FOLLOWS) \
+	ROW(Elu, elu, elu_grad, false, "alpha", 1, NULL, 0, "activation", 10, FOLLOWS) \
+	ROW(Selu, selu, selu_grad, false, "alpha", 1.67326319217681884765625, "gamma", 1.05070102214813232421875, "activation", 10, FOLLOWS) \
+	ROW(Celu, celu, celu_grad, false, "alpha", 1, NULL, 0, "activation", 10, FOLLOWS) \
+	ROW(Sigmoid, sigmoid, sigmoid_grad, true, NULL, 0, NULL, 0, "activation", 10, FOLLOWS) \
+	ROW(HardSigmoid, hard_sigmoid, hard_sigmoid_grad, false, "alpha", 0.2, "beta", 0.5, "activation", 4, FOLLOWS) \
+	ROW(HardSwish, hard_swish, hard_swish_grad, false, NULL, 0, NULL, 0, "activation", 5, FOLLOWS) \
+	ROW(Softplus, softplus, softplus_grad, false, NULL, 0, NULL, 0, "activation", 20, NEVER) \
+	ROW(Softsign, softsign, softsign_grad, false, NULL, 0, NULL, 0, "activation", 3, FOLLOWS) \
+	ROW(Tanh, tanh, tanh_grad, true, NULL, 0, NULL, 0, "activation", 10, FOLLOWS) \
+	ROW(Erf, erf, erf_grad, false, NULL, 0, NULL, 0, "elementwise", 20, FOLLOWS) \
+	ROW(Exp, exp, mul, true, NULL, 0, NULL, 0, "elementwise", 10, NEVER) \
+	ROW(Log, log, div, false, NULL, 0, NULL, 0, "elementwise", 10, NEVER) \
+	ROW(Sqrt, sqrt, sqrt_grad, true, NULL, 0, NULL, 0, "elementwise", 4, NEVER) \
+	ROW(Reciprocal, reciprocal, reciprocal_grad, true, NULL, 0, NULL, 0, "elementwise", 4, NEVER) \
+	ROW(Abs, abs, abs_grad, false, NULL, 0, NULL, 0, "elementwise", 1, FOLLOWS) \
+	ROW(Sin, sin, sin_grad, false, NULL, 0, NULL, 0, "elementwise", 20, FOLLOWS) \
+	ROW(Cos, cos, cos_grad, false, NULL, 0, NULL, 0, "elementwise", 20, FOLLOWS)
 
 static const struct row rows[] = {
-#define ROW(n, f, g, y, a, av, b, bv, work, flop) { #n, DLB_MAP_##f, DLB_MAP_##g, y, a, b, av, bv },
+#define ROW(n, f, g, y, a, av, b, bv, work, flop, bf) { #n, DLB_MAP_##f, DLB_MAP_##g, y, a, b, av, bv },
 	UNARY(ROW)
 #undef ROW
 };
@@ -100,10 +100,10 @@ static int gradient(struct dlb_builder *b, struct dlb_error *err)
 
 #define FLOPS(n, f) \
 	static double flops_##n(const struct dlb_op_io *io) { return f * (double)dlb_desc_count(&io->out[0]); }
-#define ROW(n, f, g, y, a, av, b, bv, w, flop) \
+#define ROW(n, f, g, y, a, av, b, bv, w, flop, bf) \
 	FLOPS(n, flop) \
 	const struct dlb_op_class dlb_op_##n = { .name = #n, .n_in = { 1, 1 }, .n_out = { 1, 1 }, .layout = DLB_LAYOUT_ANY, \
-		.work = w, .infer = dlb_infer_same, .flops = flops_##n, .gradient = gradient, .kernel = kernel }; \
+		.bf16 = DLB_BF16_##bf, .work = w, .infer = dlb_infer_same, .flops = flops_##n, .gradient = gradient, .kernel = kernel }; \
 	const struct dlb_op_class dlb_op_##n##Grad = { .name = #n "Grad", .domain = "dlb", .n_in = { 2, 2 }, .n_out = { 1, 1 }, \
 		.layout = DLB_LAYOUT_ANY, .work = w, .infer = grad_infer, .flops = flops_##n, .kernel = grad_kernel };
 UNARY(ROW)
@@ -124,7 +124,7 @@ static int gradient_neg(struct dlb_builder *b, struct dlb_error *err)
 		return dlb_kernel_map(be, io, DLB_MAP_##f, 1, 0, 0, k, err); \
 	} \
 	const struct dlb_op_class dlb_op_##n = { .name = #n, .n_in = { 1, 1 }, .n_out = { 1, 1 }, .layout = DLB_LAYOUT_ANY, \
-		.work = "elementwise", .infer = dlb_infer_same, .gradient = grad, .kernel = kernel_##n };
+		.bf16 = DLB_BF16_FOLLOWS, .work = "elementwise", .infer = dlb_infer_same, .gradient = grad, .kernel = kernel_##n };
 PLAIN(Neg, neg, gradient_neg)
 PLAIN(Sign, sign, NULL)
 PLAIN(Floor, floor, NULL)

@@ -168,13 +168,13 @@ static double no_flops(const struct dlb_op_io *io)
 }
 
 #define VIEW(n, most, inf, grad, lay) \
-	const struct dlb_op_class dlb_op_##n = { .name = #n, .n_in = { 1, most }, .n_out = { 1, 1 }, .layout = lay, \
+	const struct dlb_op_class dlb_op_##n = { .name = #n, .n_in = { 1, most }, .n_out = { 1, 1 }, .layout = lay, .bf16 = DLB_BF16_FOLLOWS, \
 		.flags = DLB_OP_VIEW, .work = "move", .infer = inf, .flops = no_flops, .gradient = grad, .kernel = dlb_kernel_view };
 VIEW(Identity, 1, dlb_infer_same, gradient_identity, DLB_LAYOUT_ANY)
 VIEW(Reshape, 2, reshape_infer, gradient, DLB_LAYOUT_PLAIN_ONLY)
 VIEW(Flatten, 1, flatten_infer, gradient, DLB_LAYOUT_PLAIN_ONLY)
 VIEW(Squeeze, 2, squeeze_infer, gradient, DLB_LAYOUT_PLAIN_ONLY)
 VIEW(Unsqueeze, 2, unsqueeze_infer, gradient, DLB_LAYOUT_PLAIN_ONLY)
-const struct dlb_op_class dlb_op_Layout = { .name = "Layout", .domain = "dlb", .n_in = { 1, 1 }, .n_out = { 1, 1 },
+const struct dlb_op_class dlb_op_Layout = { .name = "Layout", .domain = "dlb", .n_in = { 1, 1 }, .n_out = { 1, 1 }, .bf16 = DLB_BF16_FOLLOWS,
 	.layout = DLB_LAYOUT_ANY, .work = "move", .infer = layout_infer, .flops = no_flops, .gradient = layout_gradient,
 	.kernel = layout_kernel };

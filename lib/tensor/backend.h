@@ -39,11 +39,13 @@ struct dlb_kernel {
 /* y[b] = alpha * op(a[b]) op(w[b]) + beta * c;  op(a) is m x k, op(w) k x n, y m x n, all row-major.
  * in = {a, w, c or NULL}; c broadcasts by strides (c_row, c_col in elements: 0 or the real stride).
  * Batches: a_batch/w_batch = elements between matrices of neighbouring batches, list of n_batch offsets
- * when broadcasting is irregular (a_off, w_off: NULL when regular). w_is_weight: may be kept packed. */
+ * when broadcasting is irregular (a_off, w_off: NULL when regular). w_is_weight: may be kept packed.
+ * bf16 products sum in f32; a_f32 and w_f32 say that an operand lies in memory as f32 and is rounded for the product,
+ * y_f32 that y is not rounded; c is f32. */
 struct dlb_gemm_desc {
 	enum dlb_dtype dtype;
 	int64_t m, n, k, n_batch;
-	bool trans_a, trans_w, has_c, w_is_weight;
+	bool trans_a, trans_w, has_c, w_is_weight, a_f32, w_f32, y_f32;
 	double alpha, beta;
 	int64_t c_row, c_col;
 	int64_t a_batch, w_batch;

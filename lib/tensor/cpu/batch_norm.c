@@ -8,7 +8,8 @@
 #include <math.h>
 #include <stdlib.h>
 
-#include "tensor/cpu/cpu.h"
+#include "tensor/cpu/bf16.h"
+#include "tensor/cpu/narrow.h"
 #include "tensor/cpu/real_math.h"
 
 #define BN_ROWS 32
@@ -27,21 +28,53 @@ static double *part(const struct bn_kernel *b, const struct dlb_run *r, int i)
 	return (double *)((char *)r->scratch + (size_t)i * b->part_bytes);
 }
 
+#define E T
+#define X(e) (e)
+#define Y(t) (t)
 #include "tensor/cpu/f32.h"
 #include "tensor/cpu/batch_norm_real.h"
 #include "tensor/cpu/f64.h"
 #include "tensor/cpu/batch_norm_real.h"
+#undef E
+#undef X
+#undef Y
+#define E uint16_t
+#define X(e) bf16_widen(e)
+#define Y(t) bf16_round(t)
+#define ROWS_ONLY			/* planes of bf16 are widened */
+#include "tensor/cpu/f32.h"
+#undef S
+#define S(name) S_PASTE(name, _bf16)
+#include "tensor/cpu/batch_norm_real.h"
+
+static int prepare_f32(struct dlb_backend *b, const void *ctx, int64_t rows, struct dlb_kernel **k, struct dlb_error *err)
+{
+	struct dlb_bn_desc d = *(const struct dlb_bn_desc *)ctx;
+
+	(void)rows;
+	d.x.dtype = DLB_F32;
+	return dlb_cpu_batch_norm(b, &d, k, err);
+}
+
+static int bf16_by_f32(struct dlb_backend *b, const struct dlb_bn_desc *d, struct dlb_kernel **k, struct dlb_error *err)
+{
+	const bool grad = d->dir == DLB_BN_GRAD || d->dir == DLB_BN_GRAD_INFER;
+	const struct narrow_operand x = { .dtype = DLB_BF16, .count = dlb_desc_count(&d->x) }, f32 = { .dtype = DLB_F32 };
+	const struct narrow_desc n = { .rows = 1, .block = 1, .n_in = 5, .n_out = grad ? 3 : d->dir == DLB_BN_TRAIN ? 5 : 1,
+		.in = { x, grad ? x : f32, f32, f32, f32 }, .out = { x, f32, f32, f32, f32 }, .prepare = prepare_f32, .ctx = d };
+
+	return dlb_cpu_narrow(b, &n, k, err);
+}
 
 int dlb_cpu_batch_norm(struct dlb_backend *b, const struct dlb_bn_desc *d, struct dlb_kernel **k, struct dlb_error *err)
 {
 	struct bn_kernel *n;
-	bool f32 = d->x.dtype == DLB_F32, rows = d->x.n_dims == 2 || d->x.layout == DLB_CHANNELS_LAST;
+	bool f32 = d->x.dtype == DLB_F32, bf16 = d->x.dtype == DLB_BF16, rows = d->x.n_dims == 2 || d->x.layout == DLB_CHANNELS_LAST;
 	int64_t join = 1;
 
-	(void)b;
 	if (d->x.n_dims < 2)
 		return dlb_fail(err, NULL, "batch normalization needs at least 2 dimensions");
-	if (!f32 && d->x.dtype != DLB_F64)
+	if (!f32 && !bf16 && d->x.dtype != DLB_F64)
 		return DLB_NO_KERNEL;
 	n = dlb_xcalloc(1, sizeof *n);
 	n->d = *d;
@@ -51,6 +84,10 @@ int dlb_cpu_batch_norm(struct dlb_backend *b, const struct dlb_bn_desc *d, struc
 	for (int i = 2; i < d->x.n_dims; i++)
 		n->s *= d->x.dim[i];
 	rows = rows || n->s == 1 || n->c == 1;
+	if (bf16 && !rows) {
+		free(n);
+		return bf16_by_f32(b, d, k, err);
+	}
 	n->rows = n->n * n->s;
 	for (int64_t j = 2; n->c && j * n->c <= BN_COLUMNS; j++)
 		if (n->rows % j == 0)
@@ -59,7 +96,9 @@ int dlb_cpu_batch_norm(struct dlb_backend *b, const struct dlb_bn_desc *d, struc
 	n->columns = n->c * join;
 	n->part_bytes = cpu_round64((size_t)n->columns * sizeof(double));
 	n->k = (struct dlb_kernel){ .free = dlb_cpu_kernel_free, .impl = "loop", .scratch_bytes = 6 * n->part_bytes };
-	if (d->dir == DLB_BN_TRAIN)
+	if (bf16)
+		n->k.run = d->dir == DLB_BN_TRAIN ? bn_train_rows_bf16 : d->dir == DLB_BN_INFER ? bn_infer_rows_bf16 : bn_grad_rows_bf16;
+	else if (d->dir == DLB_BN_TRAIN)
 		n->k.run = rows ? (f32 ? bn_train_rows_f32 : bn_train_rows_f64) : (f32 ? bn_train_planes_f32 : bn_train_planes_f64);
 	else if (d->dir == DLB_BN_INFER)
 		n->k.run = rows ? (f32 ? bn_infer_rows_f32 : bn_infer_rows_f64) : (f32 ? bn_infer_planes_f32 : bn_infer_planes_f64);

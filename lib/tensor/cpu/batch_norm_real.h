@@ -1,6 +1,5 @@
 /* Batch normalization for type T; included by batch_norm.c. Scratch is six arrays of `columns` doubles, used
- * as T where that is enough. */
-#include "tensor/cpu/sums_real.h"
+ * as T where that is enough. Activations lie in memory as E: X(e) is the T of an E, Y(t) the E of a T; all else is T. */
 
 /* Running statistics and what the gradient wants, from the batch's mean and biased variance. */
 static void S(bn_statistics)(const struct bn_kernel *b, const struct dlb_run *r, int64_t c, double mean, double var)
@@ -18,12 +17,12 @@ static void S(bn_statistics)(const struct bn_kernel *b, const struct dlb_run *r,
 }
 
 /* y = (x - mean) scale + bias, columns repeat every c channels. */
-static void S(bn_apply_rows)(const struct bn_kernel *b, const T *x, T *y, const T *mean, const T *scale, const T *bias)
+static void S(bn_apply_rows)(const struct bn_kernel *b, const E *x, E *y, const T *mean, const T *scale, const T *bias)
 {
 	for (int64_t i = 0; i < b->rows; i++)
 #pragma omp simd
 		for (int64_t j = 0; j < b->columns; j++)
-			y[i * b->columns + j] = (x[i * b->columns + j] - mean[j]) * scale[j] + bias[j];
+			y[i * b->columns + j] = Y((X(x[i * b->columns + j]) - mean[j]) * scale[j] + bias[j]);
 }
 
 static void S(bn_coefficients)(const struct bn_kernel *b, const struct dlb_run *r, int64_t j, double mean, double invstd,
@@ -39,7 +38,7 @@ static void S(bn_coefficients)(const struct bn_kernel *b, const struct dlb_run *
 static void S(bn_train_rows)(struct dlb_kernel *k, const struct dlb_run *r)
 {
 	const struct bn_kernel *b = (struct bn_kernel *)k;
-	const T *x = r->in[0];
+	const E *x = r->in[0];
 	double *mean = part(b, r, 0), *m2 = part(b, r, 1);
 	T *sum = (T *)part(b, r, 2), *dev = (T *)part(b, r, 3), *bm = (T *)part(b, r, 4);
 	int64_t w = b->columns;
@@ -48,7 +47,7 @@ static void S(bn_train_rows)(struct dlb_kernel *k, const struct dlb_run *r)
 		mean[j] = m2[j] = 0;
 	for (int64_t i0 = 0; i0 < b->rows; i0 += BN_ROWS) {
 		int64_t len = b->rows - i0 < BN_ROWS ? b->rows - i0 : BN_ROWS;
-		const T *x0 = x + i0 * w;
+		const E *x0 = x + i0 * w;
 		double before = (double)i0, total = (double)(i0 + len);
 
 		for (int64_t j = 0; j < w; j++)
@@ -56,13 +55,13 @@ static void S(bn_train_rows)(struct dlb_kernel *k, const struct dlb_run *r)
 		for (int64_t i = 0; i < len; i++)
 #pragma omp simd
 			for (int64_t j = 0; j < w; j++)
-				sum[j] += x0[i * w + j];
+				sum[j] += X(x0[i * w + j]);
 		for (int64_t j = 0; j < w; j++)
 			bm[j] = sum[j] / (T)len;
 		for (int64_t i = 0; i < len; i++)
 #pragma omp simd
 			for (int64_t j = 0; j < w; j++) {
-				T e = x0[i * w + j] - bm[j];
+				T e = X(x0[i * w + j]) - bm[j];
 
 				dev[j] += e * e;
 			}
@@ -117,8 +116,8 @@ static double S(bn_invstd)(const struct bn_kernel *b, const struct dlb_run *r, i
 static void S(bn_grad_rows)(struct dlb_kernel *k, const struct dlb_run *r)
 {
 	const struct bn_kernel *b = (struct bn_kernel *)k;
-	const T *dy = r->in[0], *x = r->in[1];
-	T *dx = r->out[0];
+	const E *dy = r->in[0], *x = r->in[1];
+	E *dx = r->out[0];
 	double *sum = part(b, r, 0), *dot = part(b, r, 1), n = (double)(b->n * b->s);
 	T *bs = (T *)part(b, r, 2), *bd = (T *)part(b, r, 3), *mean = (T *)part(b, r, 4), *scale = (T *)part(b, r, 5);
 	int64_t w = b->columns;
@@ -135,10 +134,10 @@ static void S(bn_grad_rows)(struct dlb_kernel *k, const struct dlb_run *r)
 		for (int64_t i = i0; i < i0 + len; i++)
 #pragma omp simd
 			for (int64_t j = 0; j < w; j++) {
-				T g = dy[i * w + j];
+				T g = X(dy[i * w + j]);
 
 				bs[j] += g;
-				bd[j] += g * (x[i * w + j] - mean[j]);
+				bd[j] += g * (X(x[i * w + j]) - mean[j]);
 			}
 #pragma omp simd
 		for (int64_t j = 0; j < w; j++) {
@@ -174,9 +173,12 @@ static void S(bn_grad_rows)(struct dlb_kernel *k, const struct dlb_run *r)
 		for (int64_t j = 0; j < w; j++) {
 			int64_t at = i * w + j;
 
-			dx[at] = scale[j] * (dy[at] - bs[j] - (x[at] - mean[j]) * bd[j]);
+			dx[at] = Y(scale[j] * (X(dy[at]) - bs[j] - (X(x[at]) - mean[j]) * bd[j]));
 		}
 }
+
+#ifndef ROWS_ONLY
+#include "tensor/cpu/sums_real.h"
 
 /* ---- row-major: one channel is b->n planes of b->s elements ---- */
 static void S(bn_apply_planes)(const struct bn_kernel *b, const struct dlb_run *r, int64_t c, double mean, double invstd)
@@ -276,3 +278,4 @@ static void S(bn_grad_planes)(struct dlb_kernel *k, const struct dlb_run *r)
 		}
 	}
 }
+#endif

@@ -5,11 +5,13 @@
  * the run's weight version changes; a weight's gradient is reordered back to plain. Convolutions of 3x3 with
  * many channels go by Winograd's algorithm where the library has it, their activations moved into its
  * blocked layout and back, which the saving pays for. float64, and what
- * oneDNN has only its reference loop for, is im2col and a matrix product (conv_real.h). */
+ * oneDNN has only its reference loop for, is im2col and a matrix product (conv_real.h). bf16 activations go to oneDNN
+ * too, weights (f32) being rounded as they are packed, their gradients f32; where it has no such primitive, activations
+ * are widened. */
 #include <cblas.h>
 #include <stdlib.h>
 
-#include "tensor/cpu/cpu.h"
+#include "tensor/cpu/narrow.h"
 
 struct conv_kernel {
 	struct dlb_kernel k;
@@ -81,7 +83,12 @@ static void conv_free(struct dlb_kernel *k)
 	free(k);
 }
 
-static void activation_md(dnnl_memory_desc_t *md, const struct dlb_desc *d, bool channels_last)
+static dnnl_data_type_t type_of(const struct dlb_desc *d)
+{
+	return d->dtype == DLB_BF16 ? dnnl_bf16 : dnnl_f32;
+}
+
+static void activation_md(dnnl_memory_desc_t *md, const struct dlb_desc *d, dnnl_data_type_t type, bool channels_last)
 {
 	dnnl_dims_t dims = { 0 };
 
@@ -90,7 +97,7 @@ static void activation_md(dnnl_memory_desc_t *md, const struct dlb_desc *d, bool
 
 	for (int i = 0; i < d->n_dims; i++)
 		dims[i] = d->dim[i];
-	dnnl_memory_desc_init_by_tag(md, d->n_dims, dims, dnnl_f32, channels_last ? last[d->n_dims - 3] : plain[d->n_dims - 3]);
+	dnnl_memory_desc_init_by_tag(md, d->n_dims, dims, type, channels_last ? last[d->n_dims - 3] : plain[d->n_dims - 3]);
 }
 
 static bool is_last(const struct dlb_desc *d, const struct dlb_desc *other)
@@ -140,9 +147,10 @@ static int dnnl_descriptor(const struct conv_kernel *c, dnnl_alg_kind_t how, enu
 	return s == dnnl_success ? 0 : DLB_NO_KERNEL;
 }
 
-/* The primitive that computes `how`, from memories x, y in the layouts given and a weight in any. */
+/* The primitive that computes `how`, from memories x, y in the layouts given and a weight in any; so is its gradient. */
 static int primitive(struct conv_kernel *c, dnnl_alg_kind_t how, const dnnl_memory_desc_t *x, const dnnl_memory_desc_t *any,
-		     const dnnl_memory_desc_t *b, const dnnl_memory_desc_t *y, dnnl_primitive_desc_t *pd)
+		     const dnnl_memory_desc_t *grad, const dnnl_memory_desc_t *b, const dnnl_memory_desc_t *y,
+		     dnnl_primitive_desc_t *pd)
 {
 	dnnl_convolution_desc_t od, forward;
 	dnnl_primitive_desc_t hint = NULL;
@@ -154,7 +162,7 @@ static int primitive(struct conv_kernel *c, dnnl_alg_kind_t how, const dnnl_memo
 		if (rc || dlb_cpu_pd(c->c, &forward, NULL, &hint))
 			return DLB_NO_KERNEL;
 	}
-	rc = dnnl_descriptor(c, how, c->d.dir, x, any, b, y, &od);
+	rc = dnnl_descriptor(c, how, c->d.dir, x, c->d.dir == DLB_CONV_GRAD_WEIGHT ? grad : any, b, y, &od);
 	if (rc == 0)
 		rc = dlb_cpu_pd(c->c, &od, hint, pd);
 	if (hint)
@@ -190,7 +198,8 @@ static int prepare_dnnl(struct conv_kernel *c, dnnl_alg_kind_t how)
 	int n_sp = c->d.x.n_dims - 2, grouped = c->g > 1, rc;
 	bool forwards = c->d.dir == DLB_CONV_FORWARD, to_weight = c->d.dir == DLB_CONV_GRAD_WEIGHT;
 	dnnl_dims_t dims = { c->g, c->mg, c->cg }, channels = { c->g * c->mg };
-	dnnl_memory_desc_t x, y, any, plain, bias, w, want_x, want_y;
+	dnnl_data_type_t type = type_of(&c->d.x);
+	dnnl_memory_desc_t x, y, any, grad, plain, bias, w, want_x, want_y;
 	dnnl_primitive_desc_t pd;
 	const dnnl_memory_desc_t *b = c->d.has_bias ? &bias : NULL;
 
@@ -201,10 +210,11 @@ static int prepare_dnnl(struct conv_kernel *c, dnnl_alg_kind_t how)
 		c->begin[i] = c->d.pad_begin[i];
 		c->end[i] = c->d.pad_end[i];
 	}
-	activation_md(&x, &c->d.x, is_last(&c->d.x, &c->d.y));
-	activation_md(&y, &c->d.y, is_last(&c->d.y, &c->d.x));
+	activation_md(&x, &c->d.x, type, is_last(&c->d.x, &c->d.y));
+	activation_md(&y, &c->d.y, type, is_last(&c->d.y, &c->d.x));
 	dnnl_memory_desc_init_by_tag(&plain, n_sp + 2 + grouped, dims + !grouped, dnnl_f32, tags[grouped][n_sp - 1]);
-	dnnl_memory_desc_init_by_tag(&any, n_sp + 2 + grouped, dims + !grouped, dnnl_f32, dnnl_format_tag_any);
+	dnnl_memory_desc_init_by_tag(&any, n_sp + 2 + grouped, dims + !grouped, type, dnnl_format_tag_any);
+	dnnl_memory_desc_init_by_tag(&grad, n_sp + 2 + grouped, dims + !grouped, dnnl_f32, dnnl_format_tag_any);
 	dnnl_memory_desc_init_by_tag(&bias, 1, channels, dnnl_f32, dnnl_a);
 	want_x = x;
 	want_y = y;
@@ -212,7 +222,7 @@ static int prepare_dnnl(struct conv_kernel *c, dnnl_alg_kind_t how)
 		dnnl_memory_desc_init_by_tag(&want_x, 4, x.dims, dnnl_f32, dnnl_nChw16c);
 		dnnl_memory_desc_init_by_tag(&want_y, 4, y.dims, dnnl_f32, dnnl_nChw16c);
 	}
-	rc = primitive(c, how, &want_x, &any, b, &want_y, &pd);
+	rc = primitive(c, how, &want_x, &any, &grad, b, &want_y, &pd);
 	if (rc)
 		goto out;
 	if (to_weight) {
@@ -294,12 +304,33 @@ static void geometry(struct conv_kernel *c)
 	}
 }
 
+static int prepare_f32(struct dlb_backend *b, const void *ctx, int64_t rows, struct dlb_kernel **k, struct dlb_error *err)
+{
+	struct dlb_conv_desc d = *(const struct dlb_conv_desc *)ctx;
+
+	(void)rows;
+	d.x.dtype = d.y.dtype = DLB_F32;
+	return dlb_cpu_conv(b, &d, k, err);
+}
+
+static int bf16_by_f32(struct dlb_backend *b, const struct dlb_conv_desc *d, struct dlb_kernel **k, struct dlb_error *err)
+{
+	const struct narrow_operand x = { .dtype = DLB_BF16, .count = dlb_desc_count(&d->x) };
+	const struct narrow_operand y = { .dtype = DLB_BF16, .count = dlb_desc_count(&d->y) }, f32 = { .dtype = DLB_F32 };
+	const bool to_weight = d->dir == DLB_CONV_GRAD_WEIGHT, forwards = d->dir == DLB_CONV_FORWARD;
+	const struct narrow_desc n = { .rows = 1, .block = 1, .n_in = forwards && d->has_bias ? 3 : 2, .n_out = to_weight ? 2 : 1,
+		.in = { forwards ? x : y, to_weight ? x : f32, f32 }, .out = { forwards ? y : to_weight ? f32 : x, f32 },
+		.prepare = prepare_f32, .ctx = d };
+
+	return dlb_cpu_narrow(b, &n, k, err);
+}
+
 int dlb_cpu_conv(struct dlb_backend *b, const struct dlb_conv_desc *d, struct dlb_kernel **k, struct dlb_error *err)
 {
 	struct conv_kernel *c;
-	bool f32 = d->x.dtype == DLB_F32;
+	bool f32 = d->x.dtype == DLB_F32, bf16 = d->x.dtype == DLB_BF16;
 
-	if (d->x.n_dims < 3 || d->x.n_dims > 5 || (!f32 && d->x.dtype != DLB_F64))
+	if (d->x.n_dims < 3 || d->x.n_dims > 5 || (!f32 && !bf16 && d->x.dtype != DLB_F64))
 		return DLB_NO_KERNEL;
 	if (check(d, err))
 		return -1;
@@ -312,13 +343,16 @@ int dlb_cpu_conv(struct dlb_backend *b, const struct dlb_conv_desc *d, struct dl
 		return dlb_fail(err, NULL, "the convolution is too large: more than 2^31 output positions or taps");
 	}
 	c->k = (struct dlb_kernel){ .free = conv_free };
-	bool some = f32 && dlb_desc_count(&d->x) && dlb_desc_count(&d->y);
-	if (some && winograd_pays(c) && prepare_dnnl(c, dnnl_convolution_winograd) == 0) {
+	bool some = (f32 || bf16) && dlb_desc_count(&d->x) && dlb_desc_count(&d->y);
+	if (some && f32 && winograd_pays(c) && prepare_dnnl(c, dnnl_convolution_winograd) == 0) {
 		c->k.run = run_dnnl;
 		c->k.impl = "dnnl winograd";
 	} else if (some && prepare_dnnl(c, dnnl_convolution_direct) == 0) {
 		c->k.run = run_dnnl;
 		c->k.impl = "dnnl";
+	} else if (bf16) {
+		conv_free(&c->k);
+		return bf16_by_f32(b, d, k, err);
 	} else {
 		c->k.run = d->dir == DLB_CONV_FORWARD ? (f32 ? conv_forward_f32 : conv_forward_f64) :
 			d->dir == DLB_CONV_GRAD_INPUT ? (f32 ? conv_grad_input_f32 : conv_grad_input_f64) :

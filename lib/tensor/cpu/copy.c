@@ -1,4 +1,5 @@
 /* Strided copies: transpose, slice, expand, change of layout, cast, scatter of slices. */
+#include "tensor/cpu/bf16.h"
 #include "tensor/cpu/cpu.h"
 #include "tensor/cpu/threads.h"
 
@@ -199,11 +200,27 @@ static void store(const union chunk *c, bool real, enum dlb_dtype t, void *o, in
 	}
 }
 
+/* The two casts that every step of mixed precision makes; false for all others. */
+static bool convert_bf16(const struct copy_kernel *c, void *o, int64_t so, const void *x, int64_t si, int64_t n)
+{
+	if (so != 1 || si != 1 || c->d.accumulate)
+		return false;
+	if (c->d.in == DLB_F32 && c->d.out == DLB_BF16)
+		bf16_round_row(o, x, n);
+	else if (c->d.in == DLB_BF16 && c->d.out == DLB_F32)
+		bf16_widen_row(o, x, n);
+	else
+		return false;
+	return true;
+}
+
 static void convert(const struct copy_kernel *c, char *o, int64_t so, const char *x, int64_t si, int64_t n)
 {
 	bool real = dlb_dtype_is_float(c->d.in) || dlb_dtype_is_float(c->d.out);
 	union chunk buf;
 
+	if (convert_bf16(c, o, so, x, si, n))
+		return;
 	for (int64_t i = 0; i < n; i += CHUNK) {
 		int64_t len = n - i < CHUNK ? n - i : CHUNK;
 

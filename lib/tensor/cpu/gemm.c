@@ -2,11 +2,15 @@
  *
  * float32 goes to oneDNN's matmul; a weight is kept packed in the layout that matmul likes best, made
  * again when the run's weight version changes. Batches at irregular offsets go matrix by matrix to an sgemm,
- * float64 to OpenBLAS. c is added by the primitive where it is a plain bias, else afterwards. */
+ * float64 to OpenBLAS. c is added by the primitive where it is a plain bias, else afterwards.
+ *
+ * bf16 goes to the same matmul, which sums in f32: an operand that lies in memory as f32 is rounded before, a weight
+ * as it is packed. What the primitive does not do (batches at irregular offsets, alpha, another c; any processor
+ * without bf16 in oneDNN) is done in f32, operands widened before and the result rounded once. */
 #include <cblas.h>
 #include <stdlib.h>
 
-#include "tensor/cpu/cpu.h"
+#include "tensor/cpu/narrow.h"
 
 struct gemm_kernel {
 	struct dlb_kernel k;
@@ -14,7 +18,7 @@ struct gemm_kernel {
 	struct dlb_gemm_desc d;
 	struct cpu_prim prim;
 	struct cpu_packed packed;
-	size_t pack_scratch;
+	struct cpu_staged a;		/* rounded to bf16 */
 	bool bias, after;		/* c goes into the primitive; alpha and c come after it */
 };
 
@@ -52,8 +56,9 @@ AFTER(double)
 static void run_dnnl(struct dlb_kernel *k, const struct dlb_run *r)
 {
 	struct gemm_kernel *g = (struct gemm_kernel *)k;
-	void *w = dlb_cpu_packed_get(g->c, &g->packed, r->in[1], r->weight_version, r->scratch);
-	void *const ptr[] = { r->in[0], w, r->out[0], g->bias ? r->in[2] : NULL };
+	const uint64_t version = g->d.w_is_weight ? r->weight_version : 0;
+	void *w = dlb_cpu_packed_get(g->c, &g->packed, r->in[1], version, r->scratch);
+	void *const ptr[] = { dlb_cpu_stage_in(g->c, &g->a, r->in[0], r->scratch), w, r->out[0], g->bias ? r->in[2] : NULL };
 
 	dlb_cpu_prim_run(g->c, &g->prim, ptr, r->scratch);
 	if (g->after)
@@ -97,6 +102,7 @@ static void gemm_free(struct dlb_kernel *k)
 	struct gemm_kernel *g = (struct gemm_kernel *)k;
 
 	dlb_cpu_prim_release(&g->prim);
+	dlb_cpu_prim_release(&g->a.move);
 	dlb_cpu_packed_release(&g->packed);
 	free((void *)g->d.a_off);
 	free((void *)g->d.w_off);
@@ -104,32 +110,40 @@ static void gemm_free(struct dlb_kernel *k)
 }
 
 /* Dimensions {batch, rows, columns} or {rows, columns} of one operand; a batch stride of 0 broadcasts. */
-static void operand(dnnl_memory_desc_t *md, const struct dlb_gemm_desc *d, int64_t rows, int64_t cols, bool trans, int64_t batch)
+static void operand(dnnl_memory_desc_t *md, const struct dlb_gemm_desc *d, dnnl_data_type_t type, int64_t rows, int64_t cols,
+		    bool trans, int64_t batch)
 {
 	dnnl_dims_t dims = { batch ? d->n_batch : 1, rows, cols };
 	dnnl_dims_t strides = { batch ? batch : rows * cols, trans ? 1 : cols, trans ? rows : 1 };
 	int skip = d->n_batch == 1;
 
-	dnnl_memory_desc_init_by_strides(md, 3 - skip, dims + skip, dnnl_f32, strides + skip);
+	dnnl_memory_desc_init_by_strides(md, 3 - skip, dims + skip, type, strides + skip);
+}
+
+static size_t most(size_t a, size_t b)
+{
+	return a > b ? a : b;
 }
 
 static int prepare_dnnl(struct gemm_kernel *g)
 {
 	const struct dlb_gemm_desc *d = &g->d;
-	dnnl_memory_desc_t a, plain, w, y, bias;
+	const dnnl_data_type_t type = d->dtype == DLB_BF16 ? dnnl_bf16 : dnnl_f32;
+	dnnl_memory_desc_t a, from, plain, w, y, bias;
 	dnnl_dims_t ones = { 1, 1, d->n };
 	int skip = d->n_batch == 1, rc;
 	dnnl_matmul_desc_t od;
 	dnnl_primitive_desc_t pd;
 
-	operand(&a, d, d->m, d->k, d->trans_a, d->a_batch);
-	operand(&plain, d, d->k, d->n, d->trans_w, d->w_batch);
-	operand(&y, d, d->m, d->n, false, d->m * d->n);
-	w = plain;
+	operand(&from, d, d->a_f32 ? dnnl_f32 : type, d->m, d->k, d->trans_a, d->a_batch);
+	operand(&a, d, type, d->m, d->k, d->trans_a, d->a_batch);
+	operand(&plain, d, d->w_f32 ? dnnl_f32 : type, d->k, d->n, d->trans_w, d->w_batch);
+	operand(&w, d, type, d->k, d->n, d->trans_w, d->w_batch);
+	operand(&y, d, d->y_f32 ? dnnl_f32 : type, d->m, d->n, false, d->m * d->n);
 	if (d->w_is_weight && d->n_batch == 1) {
 		dnnl_dims_t dims = { d->k, d->n };
 
-		dnnl_memory_desc_init_by_tag(&w, 2, dims, dnnl_f32, dnnl_format_tag_any);
+		dnnl_memory_desc_init_by_tag(&w, 2, dims, type, dnnl_format_tag_any);
 	}
 	if (g->bias)
 		dnnl_memory_desc_init_by_tag(&bias, 3 - skip, ones + skip, dnnl_f32, skip ? dnnl_ab : dnnl_abc);
@@ -148,13 +162,19 @@ static int prepare_dnnl(struct gemm_kernel *g)
 			dlb_cpu_prim_arg(g->c, &g->prim, DNNL_ARG_BIAS, &bias);
 		rc = dlb_cpu_packed(g->c, &plain, &w, &g->packed);
 	}
+	if (!rc)
+		rc = dlb_cpu_staged(g->c, &from, &a, &a, &g->a);
 	dnnl_primitive_desc_destroy(pd);
 	if (rc) {
 		dlb_cpu_prim_release(&g->prim);
+		dlb_cpu_packed_release(&g->packed);
 		return rc;
 	}
-	g->k.scratch_bytes = g->prim.scratch_bytes > g->packed.reorder.scratch_bytes ? g->prim.scratch_bytes :
-		g->packed.reorder.scratch_bytes;
+	g->k.scratch_bytes = most(g->prim.scratch_bytes, most(g->packed.reorder.scratch_bytes, g->a.move.scratch_bytes));
+	if (g->a.move.prim) {
+		g->a.at = cpu_round64(g->k.scratch_bytes);
+		g->k.scratch_bytes = g->a.at + g->a.bytes;
+	}
 	g->k.packed_bytes = g->packed.bytes;
 	return 0;
 }
@@ -170,12 +190,45 @@ static const int64_t *copy_offsets(const int64_t *off, int64_t n)
 	return p;
 }
 
+/* Elements from the first to the last that is read of an operand of n_batch matrices. */
+static int64_t extent(int64_t matrix, int64_t step, const int64_t *off, int64_t n_batch)
+{
+	int64_t last = n_batch > 0 ? (n_batch - 1) * step : 0;
+
+	for (int64_t i = 0; off && i < n_batch; i++)
+		last = i && off[i] <= last ? last : off[i];
+	return last + matrix;
+}
+
+static int prepare_f32(struct dlb_backend *b, const void *ctx, int64_t rows, struct dlb_kernel **k, struct dlb_error *err)
+{
+	struct dlb_gemm_desc d = *(const struct dlb_gemm_desc *)ctx;
+
+	(void)rows;
+	d.dtype = DLB_F32;
+	d.a_f32 = d.w_f32 = d.y_f32 = false;
+	return dlb_cpu_gemm(b, &d, k, err);
+}
+
+static int bf16_by_f32(struct dlb_backend *b, const struct dlb_gemm_desc *d, struct dlb_kernel **k, struct dlb_error *err)
+{
+	struct narrow_desc n = { .rows = 1, .block = 1, .n_in = d->has_c ? 3 : 2, .n_out = 1, .prepare = prepare_f32, .ctx = d };
+
+	n.in[0] = (struct narrow_operand){ .dtype = d->a_f32 ? DLB_F32 : DLB_BF16,
+		.count = extent(d->m * d->k, d->a_batch, d->a_off, d->n_batch) };
+	n.in[1] = (struct narrow_operand){ .dtype = d->w_f32 ? DLB_F32 : DLB_BF16,
+		.count = extent(d->k * d->n, d->w_batch, d->w_off, d->n_batch) };
+	n.in[2] = (struct narrow_operand){ .dtype = DLB_F32 };
+	n.out[0] = (struct narrow_operand){ .dtype = d->y_f32 ? DLB_F32 : DLB_BF16, .count = d->n_batch * d->m * d->n };
+	return dlb_cpu_narrow(b, &n, k, err);
+}
+
 int dlb_cpu_gemm(struct dlb_backend *b, const struct dlb_gemm_desc *d, struct dlb_kernel **k, struct dlb_error *err)
 {
 	struct gemm_kernel *g;
-	bool regular = !d->a_off && !d->w_off, plain_bias;
+	bool regular = !d->a_off && !d->w_off, plain_bias, bf16 = d->dtype == DLB_BF16;
 
-	if (d->dtype != DLB_F32 && d->dtype != DLB_F64)
+	if (d->dtype != DLB_F32 && d->dtype != DLB_F64 && !bf16)
 		return DLB_NO_KERNEL;
 	if (d->m > INT32_MAX || d->n > INT32_MAX || d->k > INT32_MAX)
 		return dlb_fail(err, NULL, "a matrix product of %lld x %lld x %lld is too large",
@@ -197,7 +250,7 @@ int dlb_cpu_gemm(struct dlb_backend *b, const struct dlb_gemm_desc *d, struct dl
 	if (d->m == 0 || d->n == 0 || d->k == 0 || d->n_batch == 0) {
 		g->k.run = run_empty;
 		g->k.impl = "loop";
-	} else if (regular && d->dtype == DLB_F32) {
+	} else if (regular && (d->dtype == DLB_F32 || (bf16 && (plain_bias || !g->after)))) {
 		g->bias = plain_bias;
 		if (prepare_dnnl(g) == 0) {
 			g->after = g->after && !g->bias;
@@ -206,6 +259,10 @@ int dlb_cpu_gemm(struct dlb_backend *b, const struct dlb_gemm_desc *d, struct dl
 		} else {
 			g->bias = false;
 		}
+	}
+	if (bf16 && g->k.run != run_dnnl) {
+		gemm_free(&g->k);
+		return bf16_by_f32(b, d, k, err);
 	}
 	*k = &g->k;
 	return 0;

@@ -34,5 +34,13 @@ const struct dlb_backend_ops *dlb_cpu_level(int i);
 #define dlb_cpu_copy LEVEL(dlb_cpu_copy)
 #define dlb_cpu_accumulate LEVEL(dlb_cpu_accumulate)
 #define dlb_cpu_update LEVEL(dlb_cpu_update)
+#define dlb_cpu_narrow LEVEL(dlb_cpu_narrow)
+#define dlb_cpu_narrow_block LEVEL(dlb_cpu_narrow_block)
+#define dlb_cpu_mixed_map LEVEL(dlb_cpu_mixed_map)
+#define dlb_cpu_mixed_softmax LEVEL(dlb_cpu_mixed_softmax)
+#define dlb_cpu_mixed_norm LEVEL(dlb_cpu_mixed_norm)
+#define dlb_cpu_mixed_dropout LEVEL(dlb_cpu_mixed_dropout)
+#define dlb_cpu_mixed_pool LEVEL(dlb_cpu_mixed_pool)
+#define dlb_cpu_mixed_reduce LEVEL(dlb_cpu_mixed_reduce)
 #endif
 #endif
