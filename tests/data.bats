@@ -392,6 +392,28 @@ EOS
 	cmp "$tmp/a" "$tmp/c"
 }
 
+@test ".npy for a model of several inputs" {
+	dlrm=$DLB_TEST_DATA/onnx/models/dlrm.train.op17.dyn.onnx
+	[ -r "$dlrm" ] || skip "no $dlrm"
+	python_with numpy
+	"$python" - "$tmp" <<'EOS'
+import sys
+import numpy as np
+r = np.random.default_rng(0)
+dense = r.normal(size=(96, 13)).astype("f4")
+np.save(sys.argv[1] + "/dense.npy", dense)
+np.save(sys.argv[1] + "/idx.npy", r.integers(0, 10, (96, 4)).astype("i4"))
+np.save(sys.argv[1] + "/label.npy", (dense[:, 0] > 0).astype("u1"))
+EOS
+	dlb-profile --analytic --batch 8 "$dlrm" 2>/dev/null | dlb-costmodel -c cpu:2 | dlb-place >"$tmp/doc.json"
+	dlb-run --epochs 20 --data "npy:$tmp/dense.npy,$tmp/idx.npy,$tmp/label.npy" --optimizer adam "$tmp/doc.json" >"$tmp/out.json"
+	jq -e '.report.losses | (.[:12] | add) * 0.3 > (.[-12:] | add)' "$tmp/out.json"
+	run -2 --separate-stderr dlb-run --steps 1 --data "npy:$tmp/dense.npy,$tmp/label.npy" "$tmp/doc.json"
+	one_line dlb-run "name 2 files, the model has 3 inputs: 'dense', 'idx', 'label' (labels)"
+	run -2 --separate-stderr dlb-run --steps 1 --data "npy:$tmp/idx.npy,$tmp/dense.npy,$tmp/label.npy" "$tmp/doc.json"
+	one_line dlb-run "$tmp/idx.npy: samples of 4 (4 values), input 'dense' wants 13"
+}
+
 @test "a GPT on characters: text: and tokens: give the same losses, test data the same vocabulary" {
 	text=$DLB_TEST_DATA/onnx/data/tinyshakespeare/input.txt gpt=$DLB_TEST_DATA/onnx/models/gpt_2l.train.op17.dyn.onnx
 	[ -r "$text" ] && [ -r "$gpt" ] || skip "no $text or $gpt"

@@ -12,7 +12,7 @@ static int open_images(struct dlb_data *d, const struct dlb_spec *s, struct dlb_
 {
 	struct dlb_index *x = d->source = dlb_xcalloc(1, sizeof *x);
 
-	if (dlb_index_read(x, s->file[0], s->option[0], d->like ? d->like->source : NULL, err))
+	if (dlb_index_read(x, s->file[0], s->option[0], d->label_fed >= 0, d->like ? d->like->source : NULL, err))
 		return -1;
 	d->count = x->n;
 	return 0;

@@ -337,7 +337,8 @@ static void settle(struct dlb_index *x)
 	x->n = n;
 }
 
-int dlb_index_read(struct dlb_index *x, const char *path, const char *labels, const struct dlb_index *like, struct dlb_error *err)
+int dlb_index_read(struct dlb_index *x, const char *path, const char *labels, bool classes, const struct dlb_index *like,
+		   struct dlb_error *err)
 {
 	struct stat st;
 
@@ -350,7 +351,7 @@ int dlb_index_read(struct dlb_index *x, const char *path, const char *labels, co
 	if (!x->n)
 		return dlb_fail(err, NULL, "no .jpg, .jpeg or .png in '%s'", path);
 	qsort(x->entry, (size_t)x->n, sizeof *x->entry, by_path);	/* so that of several faults the same one is told */
-	if (labels ? by_file(x, labels, like, err) : by_folder(x, like, err))
+	if (labels ? by_file(x, labels, like, err) : classes && by_folder(x, like, err))
 		return -1;
 	settle(x);
 	return 0;

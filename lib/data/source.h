@@ -185,8 +185,10 @@ struct dlb_index {
 	struct dlb_data_file tar;
 	char *root;
 };
-/* labels: a file of lines "NAME LABEL", NULL: classes are the folders. like: take its classes. `x` zeroed. */
-int dlb_index_read(struct dlb_index *x, const char *path, const char *labels, const struct dlb_index *like, struct dlb_error *err);
+/* labels: a file of lines "NAME LABEL", NULL: classes are the folders, where classes are wanted at all. like: take
+ * its classes. `x` zeroed. */
+int dlb_index_read(struct dlb_index *x, const char *path, const char *labels, bool classes, const struct dlb_index *like,
+		   struct dlb_error *err);
 void dlb_index_release(struct dlb_index *x);
 
 /* ---- text ---- */

@@ -43,7 +43,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 			break;
 	}
 	snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
-	if (!dlb_index_read(&x, path, NULL, NULL, &err)) {
+	if (!dlb_index_read(&x, path, NULL, true, NULL, &err)) {
 		for (int64_t i = 0; i < x.n; i++)
 			if (x.entry[i].at + x.entry[i].size > size || x.entry[i].label < 0 || x.entry[i].label >= x.n_classes)
 				dlb_bug("an entry outside the file or the classes");
