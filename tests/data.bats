@@ -156,6 +156,12 @@ wrong() {
 	one_line dlb-run 'the image is 32x32' 'resize or pad it first'
 }
 
+@test "steps that wait for samples say so" {
+	"$BUILD/tests/digits-images" "$tmp/large" 100 90
+	dlb-run --steps 6 --readers 1 --data "images:$tmp/large" --transform resize=8 "$one" | jq -e '
+		.report | .nodes[0] as $n | $n.data_wait_s > $n.busy_s and $n.data_wait_s <= .step_s and $n.idle_s >= 0.9 * $n.data_wait_s'
+}
+
 @test "images as Pillow reads and resizes them, to the bit" {
 	python_with numpy PIL
 	"$BUILD/tests/digits-images" -c "$tmp/colour" 40 5

@@ -62,7 +62,7 @@ struct dlb_step {
 	double rate;
 	const struct dlb_fed *fed;
 };
-struct dlb_step_times { double step_s, busy_s, waits_s[DLB_N_WAITS], bytes_sent; };
+struct dlb_step_times { double step_s, busy_s, waits_s[DLB_N_WAITS], bytes_sent, data_wait_s; };
 
 struct dlb_engine;				/* engine.c */
 struct dlb_engine_program {			/* what others may know of it */
@@ -73,7 +73,7 @@ struct dlb_engine_program {			/* what others may know of it */
 	int *compute_op, *compute_m;		/* [n_computes]; op: the graph's, accumulate: its update op */
 	bool *compute_is_op;			/* false: accumulate */
 	double *start_s, *end_s;		/* [n_computes] of the last step, from its start */
-	struct dlb_step_times times;		/* of the last step; step_s and collective are the caller's */
+	struct dlb_step_times times;		/* of the last step; step_s, collective and data_wait_s are the caller's */
 };
 /* Prepares every kernel and pointer of ground->comm's rank. graph ids of state are those of tensor_of[] (NULL:
  * the same graph). ground->arena must hold the program's arena by the time it runs; scratch_bytes grows. */

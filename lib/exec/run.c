@@ -410,10 +410,11 @@ static int train(struct run *r, int *who, struct dlb_error *err)
 		struct dlb_engine *e = r->engine[which];
 		struct dlb_error why = { .what = "" };
 		int unread;
+		double asked_s = dlb_clock_s();
 		const struct dlb_fed *fed = dlb_feed_take(r->feed, &unread, &why);
 		const struct dlb_step step = { .step = r->at.step, .seed = r->o->seed, .version = (uint64_t)r->at.step + 1, .fed = fed };
 		struct dlb_progress_state next = r->at;
-		double loss, now_s;
+		double loss, now_s, fed_s = dlb_clock_s();
 		bool stop, failed;
 
 		advance(r, &next);
@@ -427,6 +428,7 @@ static int train(struct run *r, int *who, struct dlb_error *err)
 		}
 		now_s = dlb_clock_s();
 		dlb_engine_view(e)->times.step_s = now_s - before_s;
+		dlb_engine_view(e)->times.data_wait_s = fed_s - asked_s;
 		before_s = now_s;
 		keep_times(r, which, full_steps += which == 0);
 		if (has_loss && !isfinite(loss) && !r->o->allow_nonfinite) {
@@ -471,7 +473,7 @@ static double median_of(const struct dlb_record *rec, size_t offset, double *se)
 	return m;
 }
 
-struct node_summary { double busy_s, busy_se_s, waits_s[DLB_N_WAITS], bytes_sent; char host[64]; int n_ops, n_spans; };
+struct node_summary { double busy_s, busy_se_s, waits_s[DLB_N_WAITS], bytes_sent, data_wait_s; char host[64]; int n_ops, n_spans; };
 
 /* Medians per op over the kept steps and micro-batches. */
 static int ops_here(const struct run *r, struct dlb_report_op *out)
@@ -590,6 +592,7 @@ static void fill_nodes(const struct node_summary *all, struct dlb_report *report
 		n->busy_s = all[i].busy_s;
 		n->busy_se_s = all[i].busy_se_s;
 		n->bytes_sent = all[i].bytes_sent;
+		n->data_wait_s = all[i].data_wait_s;
 		n->host = dlb_arena_strdup(&report->arena, all[i].host);
 		memcpy(n->waits_s, all[i].waits_s, sizeof n->waits_s);
 		for (int k = 0; k < DLB_N_WAITS; k++)
@@ -616,6 +619,7 @@ static int make_report(struct run *r, struct dlb_report *report, struct dlb_erro
 	mine.busy_s = median_of(rec, offsetof(struct dlb_step_times, busy_s), &mine.busy_se_s);
 	for (int k = 0; k < DLB_N_WAITS; k++)
 		mine.waits_s[k] = median_of(rec, offsetof(struct dlb_step_times, waits_s) + (size_t)k * sizeof(double), NULL);
+	mine.data_wait_s = median_of(rec, offsetof(struct dlb_step_times, data_wait_s), NULL);
 	mine.bytes_sent = dlb_engine_view(r->engine[0])->times.bytes_sent;
 	snprintf(mine.host, sizeof mine.host, "%s", dlb_comm_host(r->comm));
 	mine.n_ops = rec->n_slots ? ops_here(r, ops) : 0;

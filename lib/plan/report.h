@@ -7,6 +7,7 @@
 
 struct dlb_report_node {
 	double busy_s, busy_se_s, wait_s, idle_s, waits_s[DLB_N_WAITS];
+	double data_wait_s;				/* part of idle_s: samples were not there yet */
 	double predicted_busy_s, bytes_sent, peak_bytes;
 	const char *host;
 };

@@ -3,7 +3,7 @@
  *     {"dry_run": false, "first_step": 0, "steps": 100, "batch": 64, "micro_batches": 8, "optimizer": "sgd",
  *      "stopped": "steps", "losses": [...], "accuracy": 0.9, "test_loss": 0.3,
  *      "step_s", "step_se_s", "predicted_step_s", "wall_s", "imbalance", "prediction_error",
- *      "nodes": [{"host", "busy_s", "busy_se_s", "predicted_busy_s", "wait_s", "idle_s", "bytes_sent", "peak_bytes",
+ *      "nodes": [{"host", "busy_s", "busy_se_s", "predicted_busy_s", "wait_s", "idle_s", "data_wait_s", "bytes_sent", "peak_bytes",
  *                 "waits": {"starved", "backpressure", "collective", "structural"}}],
  *      "ops":   [{"op", "node", "time_s", "predicted_s"}],
  *      "timeline": [[[op, micro_batch, start_s, end_s], ...], ...],
@@ -37,6 +37,7 @@ static json_t *write_node(const struct dlb_report_node *n)
 	set(o, "predicted_busy_s", n->predicted_busy_s);
 	set(o, "wait_s", n->wait_s);
 	set(o, "idle_s", n->idle_s);
+	set(o, "data_wait_s", n->data_wait_s);
 	for (int i = 0; i < DLB_N_WAITS; i++)
 		set(w, waits[i], n->waits_s[i]);
 	json_object_set_new(o, "waits", w);
@@ -122,7 +123,7 @@ static int read_losses(const struct dlb_ref *r, struct dlb_report *out, struct d
 
 static int read_node(const struct dlb_ref *r, struct dlb_report *out, struct dlb_report_node *n, struct dlb_error *err)
 {
-	static const char *const known[] = { "host", "busy_s", "busy_se_s", "predicted_busy_s", "wait_s", "idle_s", "waits",
+	static const char *const known[] = { "host", "busy_s", "busy_se_s", "predicted_busy_s", "wait_s", "idle_s", "data_wait_s", "waits",
 		"bytes_sent", "peak_bytes", NULL };
 	static const char *const known_waits[] = { "starved", "backpressure", "collective", "structural", NULL };
 	struct dlb_ref w;
@@ -131,6 +132,7 @@ static int read_node(const struct dlb_ref *r, struct dlb_report *out, struct dlb
 	if (dlb_ref_known(r, known, err) || get_str(r, "host", out, &n->host, err) || get_time(r, "busy_s", &n->busy_s, err) ||
 	    get_time(r, "busy_se_s", &n->busy_se_s, err) || get_time(r, "predicted_busy_s", &n->predicted_busy_s, err) ||
 	    get_time(r, "wait_s", &n->wait_s, err) || get_time(r, "idle_s", &n->idle_s, err) ||
+	    get_time(r, "data_wait_s", &n->data_wait_s, err) ||
 	    get_time(r, "bytes_sent", &n->bytes_sent, err) || get_time(r, "peak_bytes", &n->peak_bytes, err) ||
 	    dlb_get_object(r, "waits", DLB_OPT, &w, err))
 		return -1;
