@@ -130,7 +130,7 @@ int dlb_cpu_mixed_map(struct dlb_backend *b, const struct dlb_map_desc *d, struc
 			.per_row = repeated ? 0 : count / f->dim[0] };
 		per_row += repeated ? 0 : count / f->dim[0];
 	}
-	n.block = dlb_cpu_narrow_block(n.rows, per_row);
+	n.block = dlb_cpu_narrow_block(n.rows, per_row, NARROW_L1);
 	return dlb_cpu_narrow(b, &n, k, err);
 }
 
@@ -156,7 +156,7 @@ int dlb_cpu_mixed_softmax(struct dlb_backend *b, const struct dlb_softmax_desc *
 	if (!d->outer || !row)
 		return DLB_NO_KERNEL;
 	n.in[0] = n.in[1] = n.out[0] = (struct narrow_operand){ .dtype = DLB_BF16, .per_row = row };
-	n.block = dlb_cpu_narrow_block(n.rows, (n.n_in + 1) * row);
+	n.block = dlb_cpu_narrow_block(n.rows, (n.n_in + 1) * row, NARROW_L1);
 	return dlb_cpu_narrow(b, &n, k, err);
 }
 
@@ -190,7 +190,7 @@ int dlb_cpu_mixed_norm(struct dlb_backend *b, const struct dlb_norm_desc *d, str
 	memcpy(n.in, d->backward ? (struct narrow_operand[5]){ x, x, param, stat, stat } : (struct narrow_operand[5]){ x, param, param },
 	       5 * sizeof x);
 	memcpy(n.out, d->backward ? (struct narrow_operand[3]){ x, sum, sum } : (struct narrow_operand[3]){ x, stat, stat }, 3 * sizeof x);
-	n.block = dlb_cpu_narrow_block(n.rows, (d->backward ? 3 : 2) * width);
+	n.block = dlb_cpu_narrow_block(n.rows, (d->backward ? 3 : 2) * width, d->backward ? NARROW_L2 : NARROW_L1);
 	return dlb_cpu_narrow(b, &n, k, err);
 }
 
@@ -208,7 +208,7 @@ static int prepare_dropout(struct dlb_backend *b, const void *ctx, int64_t rows,
 int dlb_cpu_mixed_dropout(struct dlb_backend *b, const struct dlb_dropout_desc *d, struct dlb_kernel **k, struct dlb_error *err)
 {
 	const struct narrow_operand x = { .dtype = DLB_BF16, .per_row = d->per_sample };
-	const struct narrow_desc n = { .rows = d->samples, .block = dlb_cpu_narrow_block(at_least_1(d->samples), 2 * d->per_sample),
+	const struct narrow_desc n = { .rows = d->samples, .block = dlb_cpu_narrow_block(at_least_1(d->samples), 2 * d->per_sample, NARROW_L1),
 		.n_in = 1, .n_out = 2, .in = { x }, .out = { x, { .dtype = DLB_BOOL, .per_row = d->per_sample } },
 		.prepare = prepare_dropout, .ctx = d };
 
@@ -244,7 +244,7 @@ int dlb_cpu_mixed_pool(struct dlb_backend *b, const struct dlb_pool_desc *d, str
 	x = (struct narrow_operand){ .dtype = DLB_BF16, .per_row = dlb_desc_count(&d->x) / images };
 	y = (struct narrow_operand){ .dtype = DLB_BF16, .per_row = dlb_desc_count(&d->y) / images };
 	pos = (struct narrow_operand){ .dtype = d->pos, .per_row = y.per_row };
-	n.block = dlb_cpu_narrow_block(images, x.per_row + y.per_row);
+	n.block = dlb_cpu_narrow_block(images, x.per_row + y.per_row, NARROW_L2);
 	n.in[0] = d->backward ? y : x;
 	n.out[0] = d->backward ? x : y;
 	n.in[1] = n.out[1] = pos;
@@ -308,7 +308,7 @@ int dlb_cpu_mixed_reduce(struct dlb_backend *b, const struct dlb_reduce_desc *d,
 	n.rows = rows;
 	n.in[0] = (struct narrow_operand){ .dtype = DLB_BF16, .per_row = in };
 	n.out[0] = (struct narrow_operand){ .dtype = m.out.dtype, .count = out, .per_row = over_rows ? 0 : out / rows };
-	n.block = dlb_cpu_narrow_block(rows, in);
+	n.block = dlb_cpu_narrow_block(rows, in, NARROW_L2);
 	if (over_rows && d->fn == DLB_REDUCE_FN_SUM && m.out.dtype == DLB_F32)
 		n.out[0].sum = true;
 	else if (over_rows)

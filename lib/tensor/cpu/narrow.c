@@ -4,8 +4,6 @@
 #include "tensor/cpu/bf16.h"
 #include "tensor/cpu/narrow.h"
 
-enum { BLOCK = 1 << 15 };		/* elements of all operands in one block: 128 KB as f32 */
-
 struct narrow_kernel {
 	struct dlb_kernel k;
 	int64_t rows, block;
@@ -16,9 +14,9 @@ struct narrow_kernel {
 	size_t own_bytes;			/* of scratch, before the f32 kernel's */
 };
 
-int64_t dlb_cpu_narrow_block(int64_t rows, int64_t per_row)
+int64_t dlb_cpu_narrow_block(int64_t rows, int64_t per_row, int64_t elements)
 {
-	const int64_t n = per_row > 0 ? BLOCK / per_row : BLOCK;
+	const int64_t n = per_row > 0 ? elements / per_row : elements;
 
 	return n < 1 ? 1 : n < rows ? n : rows;
 }

@@ -22,7 +22,9 @@ struct narrow_desc {
 	int (*prepare)(struct dlb_backend *b, const void *ctx, int64_t rows, struct dlb_kernel **k, struct dlb_error *err);
 	const void *ctx;
 };
-/* Rows a block so that `per_row` elements of all operands together fill some part of the cache. */
-int64_t dlb_cpu_narrow_block(int64_t rows, int64_t per_row);
+/* Rows a block that have about `elements` elements in all operands, `per_row` each: few enough for the first cache, or, where
+ * a block costs something more than its rows (sums), for the second. */
+enum { NARROW_L1 = 1 << 12, NARROW_L2 = 1 << 15 };
+int64_t dlb_cpu_narrow_block(int64_t rows, int64_t per_row, int64_t elements);
 int dlb_cpu_narrow(struct dlb_backend *b, const struct narrow_desc *d, struct dlb_kernel **k, struct dlb_error *err);
 #endif
