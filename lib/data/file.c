@@ -39,8 +39,11 @@ int dlb_data_file_read(const char *path, unsigned char **data, size_t *n, struct
 int dlb_data_file_open(struct dlb_data_file *f, const char *path, struct dlb_error *err)
 {
 	struct stat st;
-	int fd = open(path, O_RDONLY | O_CLOEXEC);
+	int fd;
 
+	do {
+		fd = open(path, O_RDONLY | O_CLOEXEC);
+	} while (fd < 0 && errno == EINTR);	/* a signal that asks for the end is no fault of the file */
 	if (fd < 0 || fstat(fd, &st)) {
 		dlb_fail(err, NULL, "cannot open '%s': %s", path, strerror(errno));
 		if (fd >= 0)
