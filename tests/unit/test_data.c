@@ -1,5 +1,5 @@
-/* lib/data: IDX plain and gzip, hostile headers, digits, text, random, transforms by hand-computed values, the
- * order of an epoch, labels. */
+/* lib/data: IDX plain and gzip, hostile headers, digits, text, random, transforms by hand-computed values, what
+ * chance draws, GPT-2's pattern, the order of an epoch, labels. */
 #include <assert.h>
 #include <math.h>
 #include <stdio.h>
@@ -96,6 +96,72 @@ static void test_transform(void)
 	assert(dlb_transform_parse("channels=3", &t, &err) == 0 && dlb_transform_bind(&t, 2, 2, 2, &err) == -1);
 	dlb_transform_release(&t);
 	dlb_scratch_release(&scratch);
+}
+
+/* Resizing by hand: from four to two, each is three pixels weighted 3:3:1 and 1:3:3; and what chance draws. */
+static void test_moving_pixels(void)
+{
+	static const unsigned char row[4] = { 0, 100, 200, 40 }, square[9] = { 1, 2, 3, 4, 5, 6, 7, 8, 9 };
+	const struct dlb_image line = { .bytes = true, .c = 1, .h = 1, .w = 4, .p = (void *)(uintptr_t)row };
+	const struct dlb_image image = { .bytes = true, .c = 1, .h = 3, .w = 3, .p = (void *)(uintptr_t)square };
+	struct dlb_scratch scratch = { .cap = { 0 } };
+	struct dlb_transform t;
+	struct dlb_error err;
+	float out[9], again[9];
+	int first[10] = { 0 }, flipped = 0;
+
+	assert(dlb_transform_parse("resize=1x2", &t, &err) == 0 && dlb_transform_bind(&t, 1, 1, 4, &err) == 0);
+	assert(dlb_transform_apply(&t, &line, NULL, &scratch, out, &err) == 0 && out[0] == 71.0f && out[1] == 117.0f);
+	dlb_transform_release(&t);
+	assert(dlb_transform_parse("scale=1,resize=1x2", &t, &err) == 0 && dlb_transform_bind(&t, 1, 1, 4, &err) == 0);
+	assert(dlb_transform_apply(&t, &line, NULL, &scratch, out, &err) == 0);
+	assert(fabsf(out[0] - 125.0f / 1.75f) < 1e-4f && fabsf(out[1] - 205.0f / 1.75f) < 1e-4f);
+	dlb_transform_release(&t);
+
+	/* A part of 2x2 begins at 1, 2, 4 or 5; about half are flipped; the same draw for the same sample. */
+	assert(dlb_transform_parse("random-crop=2,flip,scale=10", &t, &err) == 0 && dlb_transform_bind(&t, 1, 3, 3, &err) == 0);
+	for (int i = 0; i < 400; i++) {
+		const struct dlb_chance chance = { .seed = 3, .epoch = i / 100, .sample = i % 100 };
+		int lower;
+
+		assert(dlb_transform_apply(&t, &image, &chance, &scratch, out, &err) == 0);
+		assert(dlb_transform_apply(&t, &image, &chance, &scratch, again, &err) == 0 && !memcmp(out, again, 4 * sizeof *out));
+		lower = (int)(out[0] < out[1] ? out[0] : out[1]) / 10;
+		flipped += out[0] > out[1];
+		first[lower]++;
+		assert(fabsf(out[0] - out[1]) == 10.0f && out[2] == out[0] + 30.0f);
+	}
+	assert(first[1] + first[2] + first[4] + first[5] == 400 && flipped > 150 && flipped < 250);
+	for (int i = 1; i < 6; i++)
+		assert(i == 3 || first[i] > 60);
+	assert(dlb_transform_apply(&t, &image, NULL, &scratch, out, &err) == 0 && out[0] == 10.0f && out[3] == 50.0f);
+	dlb_transform_release(&t);
+	dlb_scratch_release(&scratch);
+}
+
+static void test_pieces(void)
+{
+	static const char *const pieces[] = { "Don", "'t", " stop", " ", " now", "'", "\n ", " 12\xc2\xbd", " h\xc3\xa9llo", "'ll", ",", "\n", " '",
+					      "\xe6\x97\xa5\xe6\x9c\xac", "\xf0\x9f\x99\x82!", " \n " };
+	char text[256] = "";
+	size_t at = 0;
+
+	for (int i = 0; i < DLB_LEN(pieces); i++)
+		strcat(text, pieces[i]);
+	for (int i = 0; i < DLB_LEN(pieces); i++) {
+		size_t n = dlb_bpe_piece((const unsigned char *)text + at, strlen(text) - at);
+
+		if (n != strlen(pieces[i]) || memcmp(text + at, pieces[i], n)) {
+			printf("piece %d: '%.*s' in place of '%s'\n", i, (int)n, text + at, pieces[i]);
+			assert(0);
+		}
+		at += n;
+	}
+	assert(!text[at]);
+	/* Letters and numbers of other scripts; what iswalpha would take for letters. */
+	assert(dlb_unicode_letter(0xe9) && dlb_unicode_letter(0x4e2d) && dlb_unicode_letter(0x2b0) && !dlb_unicode_letter(0x663));
+	assert(dlb_unicode_number(0x663) && dlb_unicode_number(0xbd) && dlb_unicode_number(0x2167) && !dlb_unicode_number('a'));
+	assert(dlb_unicode_space(0x3000) && dlb_unicode_space(0x85) && !dlb_unicode_space(0x200b) && !dlb_unicode_letter(0x301));
 }
 
 static void test_digits(void)
@@ -223,9 +289,11 @@ int main(void)
 {
 	test_idx();
 	test_transform();
+	test_moving_pixels();
+	test_pieces();
 	test_digits();
 	test_tokens();
 	test_random();
-	puts("data: IDX, transforms, digits, text, random, orders");
+	puts("data: IDX, transforms, chance, pieces, digits, text, random, orders");
 	return 0;
 }
