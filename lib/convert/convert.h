@@ -27,7 +27,7 @@ struct dlb_vertex {
 	double host_s, accelerator_s;			/* INFINITY: no kernel there */
 	double size_bytes, output_s, output_bytes;	/* of memory; of its output: seconds through a port, bytes */
 	bool backward;
-	int colour;					/* -1: none */
+	int colour;					/* below the number of vertices; -1: none */
 };
 struct dlb_edge { int from, to; };			/* vertices; loops and repetitions do no harm */
 struct dlb_network {

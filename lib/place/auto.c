@@ -10,7 +10,14 @@
 #include "place/search.h"
 #include "util/clock.h"
 
-enum { MAX_STARTS = 16, MAX_IDEALS = 60000, THROUGHPUT_UNIT = 2000000, LATENCY_UNIT = 60000, DP_STEPS = 10000000 };
+enum { MAX_STARTS = 16, MAX_IDEALS = 60000, DP_STEPS = 10000000 };
+
+/* Proposals of one unit of effort: few classes need few. */
+static int64_t unit_of(const struct dlb_port *port, bool latency)
+{
+	int64_t most = latency ? 60000 : 2000000, each = latency ? 1000 : 30000;
+	return each * port->n < most ? each * port->n + 1 : most;
+}
 
 struct starts { int *at[MAX_STARTS]; double s[MAX_STARTS]; int n; };
 
@@ -37,6 +44,47 @@ static void add_start(struct starts *s, double value, int *at)
 	s->at[i] = at;
 }
 
+struct sized { double bytes; int class; };
+
+static int by_size(const void *a, const void *b)
+{
+	const struct sized *x = a, *y = b;
+	return x->bytes != y->bytes ? (x->bytes > y->bytes ? -1 : 1) : (x->class > y->class) - (x->class < y->class);
+}
+
+/* Where memory is scarce: classes by size, largest first, each to the node that it fills most (best fit
+ * decreasing); then orders a little disturbed. false: not found. */
+static bool pack(const struct dlb_port *port, struct dlb_rng *rng, int *at)
+{
+	enum { TRIES = 400 };
+	size_t D = (size_t)port->n_nodes;
+	struct sized *order = dlb_xcalloc((size_t)port->n + 1, sizeof *order);
+	double *room = dlb_xcalloc(D, sizeof *room);
+	bool done = false;
+	for (int turn = 0; turn < TRIES && !done; turn++) {
+		for (int c = 0; c < port->n; c++)
+			order[c] = (struct sized){ port->bytes[c] * (turn ? 1 + 0.5 * dlb_rng_uniform(rng) : 1), c };
+		qsort(order, (size_t)port->n, sizeof *order, by_size);
+		memcpy(room, port->room_bytes, D * sizeof *room);
+		done = true;
+		for (int i = 0; i < port->n && done; i++) {
+			int c = order[i].class, to = -1;
+			for (int d = 0; d < port->n_nodes; d++)
+				if (isfinite(port->work_s[(size_t)c * D + (size_t)d]) && port->bytes[c] <= room[d] &&
+				    (to < 0 || room[d] < room[to]))
+					to = d;
+			done = to >= 0;
+			if (done) {
+				at[c] = to;
+				room[to] -= port->bytes[c];
+			}
+		}
+	}
+	free(order);
+	free(room);
+	return done;
+}
+
 static void gather(const struct dlb_problem *p, const struct dlb_port *port, struct starts *s, struct dlb_error *nearest)
 {
 	bool latency = p->objective == DLB_LATENCY;
@@ -58,8 +106,23 @@ static void gather(const struct dlb_problem *p, const struct dlb_port *port, str
 	free(placement);
 	bool exact;
 	int *at = dlb_xcalloc((size_t)port->n + 1, sizeof *at);
-	double value = dlb_contiguous(port, latency, MAX_IDEALS, DP_STEPS * (p->effort > 1 ? p->effort : 1), at, &exact);
+	double value = dlb_contiguous(port, latency, MAX_IDEALS, p->search_s > 0 ? (int64_t)(p->search_s * DP_STEPS / 4) + 1 : DP_STEPS, at,
+				      &exact);
 	add_start(s, isinf(value) ? value : value_of(port, latency, at), at);
+	if (s->n)
+		return;
+	struct dlb_rng rng;
+	dlb_rng_init(&rng, p->seed);
+	at = dlb_xcalloc((size_t)port->n + 1, sizeof *at);
+	add_start(s, pack(port, &rng, at) ? value_of(port, latency, at) : INFINITY, at);
+}
+
+static bool heavy(const struct dlb_port *port, int c)
+{
+	bool some = port->bytes[c] > 0;
+	for (int d = 0; d < port->n_nodes; d++)
+		some |= port->work_s[(size_t)c * (size_t)port->n_nodes + (size_t)d] != 0;
+	return some;
 }
 
 static void search(const struct dlb_problem *p, const struct dlb_port *port, struct starts *s, double deadline_s, int *best)
@@ -70,14 +133,16 @@ static void search(const struct dlb_problem *p, const struct dlb_port *port, str
 	int64_t effort = p->effort > 0 ? p->effort : 1;
 	dlb_port_glue(port, &coarse, map);
 	struct dlb_search x = { .port = &coarse, .latency = latency, .deadline_s = deadline_s,
-				.budget = effort * (latency ? LATENCY_UNIT : THROUGHPUT_UNIT), .best_s = INFINITY };
+				.budget = effort * unit_of(&coarse, latency), .best_s = INFINITY };
 	dlb_rng_init(&x.rng, p->seed);
 	x.bound_s = dlb_port_bound_s(&coarse, latency);
 	x.best = dlb_xcalloc((size_t)coarse.n + 1, sizeof *x.best);
 	for (int i = 0; i < s->n; i++) {
 		start[n] = dlb_xcalloc((size_t)coarse.n + 1, sizeof **start);
-		for (int c = 0; c < port->n; c++)	/* what was glued goes where most of the work is: the last class said */
-			start[n][map[c]] = s->at[i][c];
+		for (int turn = 0; turn < 2; turn++)	/* what was glued follows those that have work or size */
+			for (int c = 0; c < port->n; c++)
+				if (turn == heavy(port, c))
+					start[n][map[c]] = s->at[i][c];
 		double value = value_of(&coarse, latency, start[n]);
 		if (isinf(value)) {
 			free(start[n]);
@@ -101,8 +166,42 @@ static void search(const struct dlb_problem *p, const struct dlb_port *port, str
 	dlb_port_release(&coarse);
 }
 
+/* By simulated step: the best of those that are tried by default, and of dp. */
+static int best_step(const struct dlb_problem *p, int *placement, struct dlb_error *err)
+{
+	struct dlb_error nearest = { .status = 0 };
+	size_t size = (size_t)p->graph->n_ops * sizeof *placement;
+	int *one = dlb_xcalloc((size_t)p->graph->n_ops + 1, sizeof *one);
+	double best = INFINITY;
+	for (const struct dlb_placer *x = dlb_placers; x->name; x++) {
+		struct dlb_error why = { .status = 0 };
+		if (!x->by_default && strcmp(x->name, "dp"))
+			continue;
+		if (x->place(p, one, &why)) {
+			if (!nearest.status)
+				nearest = why;
+			continue;
+		}
+		double s = dlb_place_value_s(p, one);
+		if (s < best || isinf(best)) {
+			best = s;
+			memcpy(placement, one, size);	/* even one that does not fit: the plan says what it lacks */
+			nearest.status = 0;
+		}
+	}
+	free(one);
+	if (nearest.status && isinf(best)) {
+		if (err)
+			*err = nearest;
+		return -1;
+	}
+	return 0;
+}
+
 int dlb_place_auto(const struct dlb_problem *p, int *placement, struct dlb_error *err)
 {
+	if (p->objective == DLB_STEP)
+		return best_step(p, placement, err);
 	double deadline_s = p->search_s > 0 ? dlb_clock_s() + p->search_s : 0;
 	struct dlb_error nearest = { .status = 0 };
 	struct starts s = { .n = 0 };

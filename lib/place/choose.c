@@ -36,8 +36,11 @@ static int attempt(const struct dlb_problem *p, const struct dlb_placer *placer,
 			*lack = dlb_place_lack_bytes(p, placement);
 	}
 	free(placement);
-	if (rc == 0)
+	if (rc == 0) {
 		plan->winner = placer->name;
+		if (placer->place == dlb_place_auto && p->objective != DLB_STEP && !(p->search_s > 0))
+			plan->effort = p->effort > 0 ? p->effort : 1;
+	}
 	if (p->tried)
 		p->tried(p->tried_arg, placer->name, rc ? INFINITY : *ranked, rc ? INFINITY : plan->value_s, rc ? err : NULL);
 	return rc;
@@ -46,10 +49,13 @@ static int attempt(const struct dlb_problem *p, const struct dlb_placer *placer,
 static int choose(const struct dlb_problem *p, const char *algorithm, struct dlb_plan *plan, double *ranked, struct dlb_error *err)
 {
 	double lack, least_lack = INFINITY;
+	bool given = algorithm != NULL;
+	if (!given && p->objective != DLB_STEP)		/* which tries the others */
+		algorithm = "auto";
 	if (algorithm) {
 		const struct dlb_placer *placer = dlb_placer_find(algorithm);
 		if (!placer) {
-			const char *names[16];
+			const char *names[32];
 			int n = 0;
 			for (const struct dlb_placer *x = dlb_placers; x->name; x++)
 				names[n++] = x->name;
@@ -59,8 +65,8 @@ static int choose(const struct dlb_problem *p, const char *algorithm, struct dlb
 		}
 		if (attempt(p, placer, plan, ranked, &lack, err))
 			return -1;
-		plan->algorithm = placer->name;
-		plan->algorithm_given = true;
+		plan->algorithm = given ? placer->name : "default";
+		plan->algorithm_given = given;
 		return 0;
 	}
 	bool found = false;

@@ -14,7 +14,7 @@ void dlb_search_run(struct dlb_search *s, int *const *starts, int n_starts)
 	static const double heat[] = { 0.05, 0.02, 0.1, 0.01 };
 	size_t n = (size_t)s->port->n;
 	int *from = dlb_xmalloc((n + 1) * sizeof *from);
-	int64_t length = s->latency ? 20000 : 300000;
+	int64_t length = s->latency ? 20000 : 300000 + 4000 * (int64_t)n;
 	for (int run = 0; !dlb_search_over(s); run++) {
 		bool best = run % 3 != 2;
 		memcpy(from, best ? s->best : starts[run / 3 % n_starts], n * sizeof *from);

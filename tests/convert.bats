@@ -1,0 +1,184 @@
+#!/usr/bin/env bats
+# dlb-convert: other tools' files to a document and back, and the values that plans of them state.
+load helper
+
+setup() { tmp=$BATS_TEST_TMPDIR; net=$tmp/net.json; network >"$net"; }
+
+# Five nodes with a skip edge, two accelerators, one host core; milliseconds.
+network() {
+	cat <<-'EOF'
+	{"maxSizePerFPGA": 100, "maxFPGAs": 2, "maxCPUs": 1,
+	 "nodes": [
+	  {"id": 10, "name": "a", "supportedOnFpga": 1, "cpuLatency": 10, "fpgaLatency": 1, "isBackwardNode": 0, "colorClass": 1, "size": 40},
+	  {"id": 20, "name": "b", "supportedOnFpga": true, "cpuLatency": 20, "fpgaLatency": 2, "isBackwardNode": false, "size": 40},
+	  {"id": 30, "name": "b", "supportedOnFpga": 1, "cpuLatency": 30, "fpgaLatency": 3, "isBackwardNode": 0, "colorClass": null, "size": 40},
+	  {"id": 40, "name": "d", "supportedOnFpga": 0, "cpuLatency": 0.5, "fpgaLatency": 9, "isBackwardNode": 0},
+	  {"id": 50, "name": "a'", "supportedOnFpga": 1, "cpuLatency": 10, "fpgaLatency": 1, "isBackwardNode": 1, "colorClass": 1, "size": 10}],
+	 "edges": [
+	  {"sourceId": 10, "destId": 20, "cost": 0.25, "size": 8}, {"sourceId": 10, "destId": 30, "cost": 0.25, "size": 8},
+	  {"sourceId": 10, "destId": 30, "cost": 0.25, "size": 8}, {"sourceId": 20, "destId": 20, "cost": 0.5, "size": 16},
+	  {"sourceId": 20, "destId": 30, "cost": 0.5, "size": 16}, {"sourceId": 30, "destId": 40, "cost": 0.125, "size": 4},
+	  {"sourceId": 40, "destId": 50, "cost": 0, "size": 0}]}
+	EOF
+}
+
+# max-load and latency of a split by the rules of the published evaluators, in milliseconds.
+judge() { # NETWORK SPLIT
+	python3 - "$1" "$2" <<'PY'
+import json, sys
+net, split = (json.load(open(p)) for p in sys.argv[1:])
+node = {n["id"]: n for n in net["nodes"]}
+at = {v: ("cpu", i) for i, m in enumerate(split["cpus"]) for v in m["nodes"]}
+at.update({v: ("acc", i) for i, m in enumerate(split["fpgas"]) for v in m["nodes"]})
+assert set(at) == set(node) and sum(len(m["nodes"]) for k in split.values() for m in k) == len(node)
+for d in set(at.values()):
+    if d[0] == "acc":
+        assert sum(node[v].get("size", 0) for v in at if at[v] == d) <= net["maxSizePerFPGA"]
+        assert all(node[v]["supportedOnFpga"] for v in at if at[v] == d)
+colours = {}
+for v, n in node.items():
+    if n.get("colorClass") is not None:
+        assert colours.setdefault(n["colorClass"], at[v]) == at[v]
+succ, pred, cost = {v: set() for v in node}, {v: set() for v in node}, {}
+for e in net["edges"]:
+    cost.setdefault(e["sourceId"], e["cost"])
+    if e["sourceId"] != e["destId"]:
+        succ[e["sourceId"]].add(e["destId"])
+        pred[e["destId"]].add(e["sourceId"])
+place = lambda v: "host" if at[v][0] == "cpu" else at[v]
+load = {}
+for v in node:
+    load[at[v]] = load.get(at[v], 0) + node[v]["cpuLatency" if at[v][0] == "cpu" else "fpgaLatency"]
+    away = {place(w) for w in succ[v]} - {place(v)}
+    for p in away | ({place(v)} if away else set()):
+        if p != "host":
+            load[p] = load.get(p, 0) + cost[v]
+print("%.12g" % max(load.values()))
+PY
+}
+
+@test "help" { shows_help dlb-convert; }
+@test "unknown option" { refuses_unknown_option dlb-convert; }
+@test "--to: bad JSON, empty input, no such file, other version, missing section" {
+	refuses_bad_json dlb-convert --to dnn-partitioning
+	refuses_empty_input dlb-convert --to dnn-partitioning
+	refuses_missing_file dlb-convert --to dnn-partitioning
+	refuses_other_major dlb-convert --to dnn-partitioning
+	refuses_missing_section dlb-convert graph --to dnn-partitioning
+	dlb-convert --from dnn-partitioning "$net" >"$tmp/doc.json"
+	run -2 --separate-stderr dlb-convert --to dnn-partitioning "$tmp/doc.json"
+	one_line dlb-convert "'plan'"
+}
+@test "--from: empty input, no such file" {
+	refuses_empty_input dlb-convert --from dnn-partitioning
+	refuses_missing_file dlb-convert --from pipedream
+}
+
+@test "formats: listed, unknown, one way only, both or none" {
+	run -0 dlb-convert --list
+	[[ $output == *'dnn-partitioning'*'from, to'* ]]
+	run -2 --separate-stderr dlb-convert --from onnx "$net"
+	one_line dlb-convert "'onnx'" --list
+	run -2 --separate-stderr dlb-convert --to pipedream "$net"
+	one_line dlb-convert "can only be read"
+	run -2 --separate-stderr dlb-convert "$net"
+	one_line dlb-convert --from --to
+	run -2 --separate-stderr dlb-convert --from pipedream --to dnn-partitioning "$net"
+	one_line dlb-convert --from --to
+}
+
+@test "a network becomes graph, cluster and cost that validate" {
+	dlb-convert --from dnn-partitioning "$net" >"$tmp/doc.json"
+	dlb-convert --from dnn-partitioning <"$net" >"$tmp/again.json"
+	validates "$tmp/doc.json"
+	cmp <(jq 'del(.provenance)' "$tmp/doc.json") <(jq 'del(.provenance)' "$tmp/again.json")
+	run -0 jq -c '[(.graph.ops | length), (.cluster.nodes | length), .cluster.link_model,
+		[.graph.ops[].attributes.id] , ([.graph.ops[].name] | unique | length), .graph.ops[3].inputs]' "$tmp/doc.json"
+	[ "$output" = '[5,3,"port",[10,20,30,40,50],5,[2]]' ]
+	refuses_full_disk "$net" dlb-convert --from dnn-partitioning
+}
+
+@test "the value stated is that of the published evaluators" {
+	for a in dp auto single; do
+		dlb-convert --from dnn-partitioning "$net" | dlb-place -a $a --objective throughput >"$tmp/plan.json" || [ $a = single ]
+		[ -s "$tmp/plan.json" ] || continue
+		validates "$tmp/plan.json"
+		dlb-convert --to dnn-partitioning "$tmp/plan.json" >"$tmp/split.json"
+		stated=$(jq '.plan.value_s * 1e3' "$tmp/plan.json")
+		run -0 jq -n -e --argjson a "$stated" --argjson b "$(judge "$net" "$tmp/split.json")" '($a - $b) | fabs <= 1e-9 * $b'
+		run -0 jq -e '.plan | .bound_s > 0 and .value_s >= .bound_s and .objective == "throughput"' "$tmp/plan.json"
+	done
+}
+
+@test "faults of a network are named with their place" {
+	fault() { # JQ TEXT...
+		local filter=$1
+		shift
+		jq -c "$filter" "$net" >"$tmp/bad.json"
+		run -2 --separate-stderr dlb-convert --from dnn-partitioning "$tmp/bad.json"
+		one_line dlb-convert bad.json "$@"
+	}
+	fault 'del(.nodes)' nodes
+	fault '.nodes = 3' /nodes
+	fault '.nodes[1].id = 10' '/nodes/1/id' 'taken'
+	fault '.nodes[2].fpgaLatency = -1' '/nodes/2/fpgaLatency'
+	fault '.nodes[2].cpuLatency = "x"' '/nodes/2/cpuLatency'
+	fault '.nodes[0].supportedOnFpga = 7' '/nodes/0/supportedOnFpga'
+	fault '.nodes[0].id = 1.5' '/nodes/0/id'
+	fault '.edges[0].destId = 99' '/edges/0/destId' '99'
+	fault '.edges[1].cost = 9' '/edges/1/cost' '0.25'
+	fault '.edges += [{sourceId: 40, destId: 10, cost: 0}]' 'cycle'
+	fault '.maxFPGAs = -1' '/maxFPGAs'
+	fault '.nodes = [] | .edges = []' 'no vertices'
+	fault '.maxFPGAs = 0 | .maxCPUs = 0' 'neither'
+	printf '{"nodes": [}' >"$tmp/bad.json"
+	run -2 --separate-stderr dlb-convert --from dnn-partitioning "$tmp/bad.json"
+	one_line dlb-convert 'bad.json:1:'
+}
+
+@test "a PipeDream profile: times, sizes, edges; faults by line" {
+	printf '%s\n' 'node1 -- Input0 -- forward_compute_time=0.500, backward_compute_time=0.0, activation_size=2147483648.0, parameter_size=0.0' \
+		'node2 -- Conv2d(3 -- 4) -- forward_compute_time=2.0, backward_compute_time=3.0, activation_size=[1024.0; 1024.0], parameter_size=10' \
+		$'\tnode1 -- node2' >"$tmp/graph.txt"
+	dlb-convert --from pipedream --accelerators 3 "$tmp/graph.txt" >"$tmp/doc.json"
+	validates "$tmp/doc.json"
+	run -0 jq -e '(.cluster.nodes | length) == 4 and (.cost.rows | map([.output_s, .resident_bytes, .time_s.accelerator[0],
+		.time_s.host[0]]) == [[1, 2147483648, 0.0005, 0.005], [2048 / 2147483648, 2058, 0.002, 0.02]])' "$tmp/doc.json"
+	dlb-place -a dp "$tmp/doc.json" | jq -e '.plan.value_s == 0.0025'
+	printf 'node1 -- x -- forward_compute_time=1\n' >"$tmp/graph.txt"
+	run -2 --separate-stderr dlb-convert --from pipedream "$tmp/graph.txt"
+	one_line dlb-convert 'graph.txt:1' 'activation_size'
+	printf '\tnode1 -- node2\n' >"$tmp/graph.txt"
+	run -2 --separate-stderr dlb-convert --from pipedream "$tmp/graph.txt"
+	one_line dlb-convert 'graph.txt:1' "'node1'"
+}
+
+@test "the step is not simulated under the port model, nor throughput without it" {
+	dlb-convert --from dnn-partitioning "$net" >"$tmp/doc.json"
+	run -2 --separate-stderr dlb-place --objective step "$tmp/doc.json"
+	one_line dlb-place 'port model' '--objective throughput'
+	planned "$tmp/planned.json"
+	run -2 --separate-stderr dlb-place --objective latency "$tmp/planned.json"
+	one_line dlb-place 'link_model'
+	run -2 --separate-stderr dlb-place --objective speed "$tmp/doc.json"
+	one_line dlb-place "'speed'"
+}
+
+@test "published networks: contiguous optima, and never worse with a search" {
+	data=$DLB_TEST_DATA/placement/throughput
+	[ -d "$data" ] || skip "no $data; set DLB_TEST_DATA"
+	best() { jq -n -e --argjson v "$1" --argjson want "$2" --argjson slack "$3" '$v <= $want * (1 + $slack) and $v >= $want * 0.9'; }
+	while read -r name dp found; do
+		dlb-convert --from dnn-partitioning "$data/$name.json" >"$tmp/doc.json"
+		v=$(dlb-place -a dp "$tmp/doc.json" | jq '.plan.value_s * 1e3')
+		run -0 jq -n -e --argjson v "$v" --argjson want "$dp" '($v - $want) | fabs < 1e-4'
+		dlb-place -a auto --effort 1 "$tmp/doc.json" >"$tmp/plan.json"
+		best "$(jq '.plan.value_s * 1e3' "$tmp/plan.json")" "$found" 0.01
+	done <<-'EOF'
+	layer_bert24_inference 17.7899 17.7147
+	layer_bert24_training 41.7458 39.7895
+	layer_gnmt_inference 32.9107 31.6873
+	op_bert3_inference 27.9186 21.9084
+	op_bert3_training 65.3031 54.2074
+	EOF
+}

@@ -1,0 +1,294 @@
+/* Properties of plans under the port model, on random networks (seeds are printed):
+ *   up to 8 ops on 3 nodes, auto is optimal against all placements there are, for both objectives;
+ *   its value is that of a plain evaluation of the same placement by the definitions;
+ *   dp is the best of all chains of ideals, and auto is never worse than it;
+ *   bounds hold; memory and kernels are respected, and what cannot be placed is said with status 1;
+ *   the same seed and effort give the same placement. */
+#include <assert.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include "convert/convert.h"
+#include "place/place.h"
+#include "util/rng.h"
+
+struct net { struct dlb_network n; struct dlb_vertex v[64]; struct dlb_edge e[256]; char name[64][8]; };
+struct made { struct dlb_doc d; struct dlb_graph g; struct dlb_cluster cl; struct dlb_cost c; struct dlb_problem p; };
+
+static int n_solved, n_refused;
+
+static void draw(struct net *t, struct dlb_rng *r, int n, bool training)
+{
+	memset(t, 0, sizeof *t);
+	t->n = (struct dlb_network){ .vertex = t->v, .edge = t->e, .n_vertices = n, .n_accelerators = 1 + (int)dlb_rng_below(r, 2),
+				     .n_hosts = (int)dlb_rng_below(r, 2) };
+	if (t->n.n_accelerators == 1)
+		t->n.n_hosts = 1 + (int)dlb_rng_below(r, 2);
+	double total = 0;
+	for (int i = 0; i < n; i++) {
+		struct dlb_vertex *v = &t->v[i];
+		snprintf(t->name[i], sizeof t->name[i], "v%d", i);
+		*v = (struct dlb_vertex){ .name = t->name[i], .id = 100 - i, .colour = dlb_rng_below(r, 3) ? -1 : (int)dlb_rng_below(r, n < 3 ? (uint64_t)n : 3) };
+		v->accelerator_s = dlb_rng_below(r, 4) ? dlb_rng_uniform(r) : 0;
+		v->host_s = v->accelerator_s * 10 * dlb_rng_uniform(r);
+		v->size_bytes = dlb_rng_below(r, 3) ? floor(100 * dlb_rng_uniform(r)) : 0;
+		v->output_s = dlb_rng_below(r, 3) ? 0.5 * dlb_rng_uniform(r) : 0;
+		v->output_bytes = 8;
+		v->backward = training && i >= n / 2;
+		if (t->n.n_hosts && dlb_rng_below(r, 8) == 0)
+			v->accelerator_s = INFINITY;
+		total += v->size_bytes;
+	}
+	for (int i = 1; i < n; i++) {
+		int k = (int)dlb_rng_below(r, 3);		/* isolated ones, repeated edges and loops too */
+		for (int j = 0; j < k; j++)
+			t->e[t->n.n_edges++] = (struct dlb_edge){ (int)dlb_rng_below(r, (uint64_t)i), i };
+		if (dlb_rng_below(r, 6) == 0)
+			t->e[t->n.n_edges++] = (struct dlb_edge){ i, i };
+	}
+	t->n.memory_bytes = dlb_rng_below(r, 2) ? total + 1 : total * (0.3 + 0.7 * dlb_rng_uniform(r)) + 1;
+}
+
+static void make(struct made *m, const struct net *t, enum dlb_objective goal, uint64_t seed)
+{
+	struct dlb_error err = { .what = "" };
+	memset(m, 0, sizeof *m);
+	dlb_doc_init(&m->d, "test");
+	int bad = dlb_network_import(&t->n, &m->d, &err) || dlb_graph_read(&m->d, &m->g, &err) ||
+		  dlb_cluster_read(&m->d, &m->cl, &err) || dlb_cost_read(&m->d, &m->g, &m->cl, &m->c, &err);
+	m->p = (struct dlb_problem){ .graph = &m->g, .cluster = &m->cl, .cost = &m->c, .micro_batches = 1, .batch = 1,
+				     .schedule = dlb_schedules, .seed = seed, .objective = goal, .effort = 1 };
+	if (bad || dlb_problem_init(&m->p, &err)) {
+		fprintf(stderr, "seed %llu: %s %s\n", (unsigned long long)seed, err.where, err.what);
+		abort();
+	}
+}
+
+static void release(struct made *m)
+{
+	dlb_problem_release(&m->p);
+	dlb_cost_release(&m->c);
+	dlb_cluster_release(&m->cl);
+	dlb_graph_release(&m->g);
+	dlb_doc_release(&m->d);
+}
+
+/* ---- the definitions, plainly ---- */
+
+static int vertex_of(const struct made *m, int op) { return 100 - (int)m->g.op[op].attr[0].i; }
+
+static double plain_throughput(const struct net *t, const struct made *m, const int *at)
+{
+	double load[8] = { 0 }, most = 0;
+	int A = t->n.n_accelerators, node[64];
+	for (int i = 0; i < m->g.n_ops; i++)
+		node[vertex_of(m, i)] = at[i];
+	for (int v = 0; v < t->n.n_vertices; v++) {
+		bool away[8] = { false }, out = false;
+		load[node[v]] += node[v] < A ? t->v[v].accelerator_s : t->v[v].host_s;
+		for (int e = 0; e < t->n.n_edges; e++) {
+			int to = node[t->e[e].to];
+			bool same = to == node[v] || (to >= A && node[v] >= A);
+			if (t->e[e].from == v && !same) {
+				away[to] = true;
+				out = true;
+			}
+		}
+		for (int d = 0; d < A; d++)
+			load[d] += away[d] || (out && d == node[v]) ? t->v[v].output_s : 0;
+	}
+	for (int d = 0; d < 8; d++)
+		most = load[d] > most ? load[d] : most;
+	return most;
+}
+
+/* Calls by their definition: visits counted over all paths, then calls finished in any order that works. */
+static double plain_latency(const struct net *t, const struct made *m, const int *at)
+{
+	int n = m->g.n_ops, A = t->n.n_accelerators, call[64];
+	bool edge[64][64] = { { false } };
+	double finish[64];
+	int at_vertex[64], order[64];
+	for (int i = 0; i < n; i++) {
+		order[i] = vertex_of(m, i);
+		at_vertex[order[i]] = at[i];
+	}
+	for (int e = 0; e < t->n.n_edges; e++)
+		if (t->e[e].from != t->e[e].to)
+			edge[t->e[e].from][t->e[e].to] = true;
+	for (int i = 0; i < n; i++)
+		call[i] = 1000 + i;
+	for (int d = 0; d < A; d++) {
+		int visit[64] = { 0 };
+		for (int i = 0; i < n; i++) {
+			int v = order[i], own = at_vertex[v] == d;
+			visit[v] = own;
+			for (int u = 0; u < n; u++) {
+				int x = edge[u][v] ? visit[u] + (own && at_vertex[u] != d) : 0;
+				visit[v] = x > visit[v] ? x : visit[v];
+			}
+			if (own)
+				call[v] = d * 100 + visit[v];
+		}
+	}
+	for (int i = 0; i < n; i++)
+		finish[i] = -1;
+	double most = 0;
+	for (int left = n; left;) {
+		bool moved = false;
+		for (int b = 0; b < n; b++) {
+			if (finish[b] >= 0)
+				continue;
+			double start = 0, s = 0;
+			bool ready = true;
+			for (int u = 0; u < n; u++) {
+				bool feeds = false;
+				for (int v = 0; v < n; v++)
+					feeds |= edge[u][v] && call[v] == call[b];
+				if (!feeds || call[u] == call[b])
+					continue;
+				ready &= finish[u] >= 0;
+				start = finish[u] > start ? finish[u] : start;
+				s += call[b] < 1000 ? t->v[u].output_s : 0;
+			}
+			if (!ready)
+				continue;
+			for (int v = 0; v < n; v++) {
+				bool out = false;
+				if (call[v] != call[b])
+					continue;
+				for (int w = 0; w < n; w++)
+					out |= edge[v][w] && call[w] != call[b];
+				s += at_vertex[v] < A ? t->v[v].accelerator_s + (out ? t->v[v].output_s : 0) : t->v[v].host_s;
+			}
+			for (int v = 0; v < n; v++) {
+				if (call[v] == call[b]) {
+					finish[v] = start + s;
+					left--;
+				}
+			}
+			most = start + s > most ? start + s : most;
+			moved = true;
+		}
+		if (!moved)
+			return INFINITY;
+	}
+	return most;
+}
+
+static bool fits(const struct net *t, const struct made *m, const int *at)
+{
+	double used[8] = { 0 };
+	for (int i = 0; i < m->g.n_ops; i++) {
+		const struct dlb_vertex *v = &t->v[vertex_of(m, i)];
+		if (at[i] < t->n.n_accelerators && isinf(v->accelerator_s))
+			return false;
+		used[at[i]] += v->size_bytes;
+	}
+	for (int d = 0; d < t->n.n_accelerators; d++)
+		if (used[d] > t->n.memory_bytes)
+			return false;
+	return true;
+}
+
+static double plain(const struct net *t, const struct made *m, const int *at, bool latency)
+{
+	return !fits(t, m, at) ? INFINITY : latency ? plain_latency(t, m, at) : plain_throughput(t, m, at);
+}
+
+static double brute_force(const struct net *t, const struct made *m, bool latency)
+{
+	int D = m->cl.n_nodes, at[64];
+	double best = INFINITY;
+	long all = 1;
+	for (int g = 0; g < m->p.n_groups; g++)
+		all *= D;
+	for (long k = 0; k < all; k++) {
+		for (int i = 0; i < m->g.n_ops; i++) {
+			long x = k;
+			for (int g = 0; g < m->p.group_of[i]; g++)
+				x /= D;
+			at[i] = (int)(x % D);
+		}
+		double s = plain(t, m, at, latency);
+		best = s < best ? s : best;
+	}
+	return best;
+}
+
+static void test_small(uint64_t seed)
+{
+	struct dlb_rng r;
+	struct net t;
+	struct made m;
+	bool latency = seed % 2;
+	dlb_rng_init(&r, seed);
+	draw(&t, &r, 2 + (int)dlb_rng_below(&r, 7), !latency && seed % 3 == 0);
+	make(&m, &t, latency ? DLB_LATENCY : DLB_THROUGHPUT, seed);
+	double best = brute_force(&t, &m, latency);
+	struct dlb_plan plan;
+	struct dlb_error err = { .status = 0 };
+	if (dlb_place(&m.p, "auto", &plan, &err)) {
+		if (isfinite(best) || err.status != 1 || strncmp(err.what, "no plan fits", 12)) {
+			fprintf(stderr, "seed %llu: %s, but there is one of %.17g\n", (unsigned long long)seed, err.what, best);
+			abort();
+		}
+		n_refused++;
+	} else {
+		double same = plain(&t, &m, plan.placement, latency);
+		if (fabs(plan.value_s - same) > 1e-12 * same || plan.value_s > best * (1 + 1e-12) ||
+		    plan.bound_s > best * (1 + 1e-12)) {
+			fprintf(stderr, "seed %llu: auto %.17g, by definition %.17g, best %.17g, bound %.17g\n", (unsigned long long)seed,
+				plan.value_s, same, best, plan.bound_s);
+			abort();
+		}
+		struct dlb_plan again;
+		assert(dlb_place(&m.p, NULL, &again, &err) == 0);
+		assert(!memcmp(plan.placement, again.placement, (size_t)plan.n_ops * sizeof(int)) && !again.algorithm_given);
+		dlb_plan_release(&again);
+		dlb_plan_release(&plan);
+		n_solved++;
+	}
+	release(&m);
+}
+
+static void test_larger(uint64_t seed)
+{
+	struct dlb_rng r;
+	struct net t;
+	struct made m;
+	bool latency = seed % 2;
+	dlb_rng_init(&r, seed);
+	draw(&t, &r, 20 + (int)dlb_rng_below(&r, 40), !latency && seed % 3 == 0);
+	t.n.n_accelerators = 2 + (int)dlb_rng_below(&r, 5);
+	make(&m, &t, latency ? DLB_LATENCY : DLB_THROUGHPUT, seed);
+	double least = INFINITY;
+	for (const struct dlb_placer *x = dlb_placers; x->name; x++) {
+		struct dlb_plan plan;
+		struct dlb_error err = { .status = 0 };
+		if (dlb_place(&m.p, x->name, &plan, &err)) {
+			assert(err.status == 1 || !strcmp(x->name, "even") || !strcmp(x->name, "random"));
+			continue;
+		}
+		double same = plain(&t, &m, plan.placement, latency);
+		assert(fabs(plan.value_s - same) <= 1e-12 * same && plan.value_s >= plan.bound_s);
+		if (!strcmp(x->name, "auto"))
+			assert(plan.value_s <= least * (1 + 1e-12));
+		else if (x->by_default || !strcmp(x->name, "dp"))
+			least = plan.value_s < least ? plan.value_s : least;
+		dlb_plan_release(&plan);
+		n_solved++;
+	}
+	release(&m);
+}
+
+int main(void)
+{
+	for (uint64_t seed = 1; seed <= 80; seed++)
+		test_small(seed);
+	for (uint64_t seed = 1; seed <= 4; seed++)
+		test_larger(seed);
+	printf("%d plans, %d that cannot be\n", n_solved, n_refused);
+	return 0;
+}
