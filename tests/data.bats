@@ -459,6 +459,8 @@ EOS
 	wrong 'a gzip file' "images:$tmp/t.tar.gz" f32 1x32x32 2
 	printf 'no tar at all%2000s' x >"$tmp/x.tar"
 	wrong 'not a tar file' "images:$tmp/x.tar" f32 1x32x32 2
+	mkfifo "$tmp/pipe"
+	wrong "'$tmp/pipe' is not a file" "images:$tmp/pipe" f32 1x32x32 2
 	printf X | dd of="$tmp/t.tar" bs=1 seek=700 conv=notrunc 2>/dev/null
 	wrong 'byte 512: no tar header: its checksum is wrong' "images:$tmp/t.tar" f32 1x32x32 2
 }

@@ -42,7 +42,7 @@ int dlb_data_file_open(struct dlb_data_file *f, const char *path, struct dlb_err
 	int fd;
 
 	do {
-		fd = open(path, O_RDONLY | O_CLOEXEC);
+		fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);	/* a pipe is refused, not waited for */
 	} while (fd < 0 && errno == EINTR);	/* a signal that asks for the end is no fault of the file */
 	if (fd < 0 || fstat(fd, &st)) {
 		dlb_fail(err, NULL, "cannot open '%s': %s", path, strerror(errno));
