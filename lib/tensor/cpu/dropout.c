@@ -5,6 +5,11 @@
 
 #define WIDE 16				/* counters at a time */
 #define DRAWN (4 * WIDE)		/* elements they are good for */
+#if __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
+#define FOUR(a, b, c, d) ((a) | (b) << 8 | (c) << 16 | (d) << 24)
+#else
+#define FOUR(a, b, c, d) ((a) << 24 | (b) << 16 | (c) << 8 | (d))
+#endif
 
 struct dropout_kernel {
 	struct dlb_kernel k;
@@ -25,7 +30,7 @@ static uint64_t mix(uint64_t x)			/* splitmix64's finalizer */
 /* Philox 4x32-10 of counters [first, first + WIDE): keep[4 i + j] = word j of counter i is at least `least`. */
 static inline void draw(uint64_t seed, uint64_t stream, uint64_t first, uint32_t least, uint8_t keep[DRAWN])
 {
-	uint32_t c[4][WIDE], k0 = (uint32_t)seed, k1 = (uint32_t)(seed >> 32);
+	uint32_t c[4][WIDE], four[WIDE], k0 = (uint32_t)seed, k1 = (uint32_t)(seed >> 32);
 
 	for (int i = 0; i < WIDE; i++) {
 		c[0][i] = (uint32_t)(first + (uint64_t)i);
@@ -47,9 +52,11 @@ static inline void draw(uint64_t seed, uint64_t stream, uint64_t first, uint32_t
 		k0 += UINT32_C(0x9E3779B9);
 		k1 += UINT32_C(0xBB67AE85);
 	}
-	for (int i = 0; i < WIDE; i++)
-		for (int j = 0; j < 4; j++)
-			keep[4 * i + j] = c[j][i] >= least;
+#pragma omp simd
+	for (int i = 0; i < WIDE; i++)			/* a counter's four bytes as one word, the first one lowest */
+		four[i] = FOUR((uint32_t)(c[0][i] >= least), (uint32_t)(c[1][i] >= least), (uint32_t)(c[2][i] >= least),
+			       (uint32_t)(c[3][i] >= least));
+	memcpy(keep, four, DRAWN);
 }
 
 #define APPLY(T) \

@@ -20,13 +20,13 @@ static inline __attribute__((always_inline)) T S(log_sum_exp)(const T *x, int64_
 
 #pragma omp simd
 		for (int j = 0; j < 16; j++)
-			e[j] = F(exp)(x[(c + j) * stride] - m);
+			e[j] = F(exp_down)(x[(c + j) * stride] - m);
 #pragma omp simd
 		for (int j = 0; j < 16; j++)
 			lane[j] += e[j];
 	}
 	for (int j = 0; c + j < classes; j++)
-		lane[j] += F(exp)(x[(c + j) * stride] - m);
+		lane[j] += F(exp_down)(x[(c + j) * stride] - m);
 	for (int j = 0; j < 16; j++)
 		s += lane[j];
 	*max = m;

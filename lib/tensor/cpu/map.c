@@ -19,10 +19,12 @@
 struct params { double alpha, beta; };
 typedef void row_fn(void *o, const void *a, const void *b, const void *c, const struct params *p, int64_t n);
 
+#ifndef DLB_LEVEL
 static int64_t saturate(double v, int64_t least, int64_t most)
 {
 	return isnan(v) ? 0 : v <= (double)least ? least : v >= (double)most ? most : (int64_t)v;
 }
+#endif
 
 /* ---- floating types ---- */
 #define T_IS_FLOAT 1
@@ -66,7 +68,9 @@ static inline double remainder_of_python_f64(double a, double b)
 #undef FMOD
 #undef MOD
 
-/* ---- integers: wrap like two's complement; x/0 = 0 ---- */
+/* ---- integers: wrap like two's complement; x/0 = 0. Never the slow part: one level of them serves all ---- */
+extern row_fn *const *const dlb_cpu_int_rows[DLB_N_DTYPES];
+#ifndef DLB_LEVEL
 #define PARAM(x) ((T)saturate(x, T_LEAST, T_MOST))
 #define ADD(a, b) ((T)((uint64_t)(a) + (uint64_t)(b)))
 #define SUB(a, b) ((T)((uint64_t)(a) - (uint64_t)(b)))
@@ -96,11 +100,16 @@ static uint64_t int_pow(uint64_t a, int64_t b)
 #include "tensor/cpu/int_types.h"
 #undef BODY
 
-static row_fn *const *const rows_of[DLB_N_DTYPES] = {
-	[DLB_F32] = rows_f32, [DLB_F64] = rows_f64,
+row_fn *const *const dlb_cpu_int_rows[DLB_N_DTYPES] = {
 	[DLB_I8] = rows_i8, [DLB_I16] = rows_i16, [DLB_I32] = rows_i32, [DLB_I64] = rows_i64,
 	[DLB_U8] = rows_u8, [DLB_U16] = rows_u16, [DLB_U32] = rows_u32, [DLB_U64] = rows_u64,
 };
+#endif
+
+static row_fn *const *rows_of(enum dlb_dtype t)
+{
+	return t == DLB_F32 ? rows_f32 : t == DLB_F64 ? rows_f64 : dlb_cpu_int_rows[t];
+}
 
 /* ---- which types a function takes ---- */
 enum shape_of_fn { NUMBERS, REALS, COMPARES, LOGIC, SELECTS };
@@ -221,7 +230,7 @@ static row_fn *choose(const struct dlb_map_desc *d, struct dlb_error *err)
 		goto mixed;
 	if (of == DLB_BOOL && (shape == COMPARES || shape == LOGIC || shape == SELECTS))
 		of = DLB_U8;
-	return rows_of[of] ? rows_of[of][d->fn] : NULL;
+	return rows_of(of) ? rows_of(of)[d->fn] : NULL;
 mixed:
 	dlb_fail(err, NULL, "'%s' does not take these types", functions[d->fn].name);
 	return NULL;

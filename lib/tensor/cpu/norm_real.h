@@ -1,39 +1,27 @@
-/* Normalization of rows for type T; included by norm.c. Sums run in NORM_LANES partial sums over blocks of NORM_BLOCK,
- * and in double over the blocks: accurate for rows of any width. */
-#define NORM_LANES 16
+/* Normalization of rows for type T; included by norm.c. Sums run over blocks of NORM_BLOCK in T, as the compiler lays
+ * out a vector's partial sums (which follows from no address), and in double over the blocks: accurate for rows of any width. */
 #define NORM_BLOCK 2048
 
-static inline double S(lanes_sum)(const T *lane)
-{
-	double s = 0;
-
-	for (int j = 0; j < NORM_LANES; j++)
-		s += lane[j];
-	return s;
-}
-
-/* sum (x - m)^power, power 1 or 2 */
-static inline double S(norm_moment)(const T *x, T m, int power, int64_t n)
+/* sum (x - m)^power, power 1 or 2; two halves side by side, for a sum of one waits for the addition before */
+static inline __attribute__((always_inline)) double S(norm_moment)(const T *x, T m, int power, int64_t n)
 {
 	double sum = 0;
 
 	for (int64_t b = 0; b < n; b += NORM_BLOCK) {
-		int64_t end = n - b < NORM_BLOCK ? n : b + NORM_BLOCK, i = b;
-		T lane[NORM_LANES] = { 0 };
+		const int64_t len = n - b < NORM_BLOCK ? n - b : NORM_BLOCK, half = len / 2;
+		const T *u = x + b, *v = u + half;
+		T s = 0, t = 0;
 
-		for (; i + NORM_LANES <= end; i += NORM_LANES)
-#pragma omp simd
-			for (int j = 0; j < NORM_LANES; j++) {
-				T e = x[i + j] - m;
+#pragma omp simd reduction(+:s,t)
+		for (int64_t i = 0; i < half; i++) {
+			T e = u[i] - m, f = v[i] - m;
 
-				lane[j] += power == 2 ? e * e : e;
-			}
-		for (int j = 0; i + j < end; j++) {
-			T e = x[i + j] - m;
-
-			lane[j] += power == 2 ? e * e : e;
+			s += power == 2 ? e * e : e;
+			t += power == 2 ? f * f : f;
 		}
-		sum += S(lanes_sum)(lane);
+		if (len % 2)
+			t += power == 2 ? (v[half] - m) * (v[half] - m) : v[half] - m;
+		sum += (double)s + t;
 	}
 	return sum;
 }
@@ -75,44 +63,28 @@ static void S(norm_part)(const void *ctx, int part, int parts)
 	}
 }
 
-/* Sums of a row: s = sum g, t = sum g x^; for a list of scales g = dy scale, and each entry adds dy x^ to ds, dy to db. */
-static void S(norm_row_sums)(const T *dy, const T *x, const T *scale, T mean, T inv, T *ds, T *db, int64_t n, double *s, double *t)
+/* Sums of a row: *s = sum g, *t = sum g x^; for a list of scales g = dy scale, and each entry adds dy x^ to ds, dy to db. */
+static inline __attribute__((always_inline)) void S(norm_row_sums)(const T *dy, const T *x, const T *scale, T mean, T inv, T *ds, T *db,
+								    int64_t n, double *s, double *t)
 {
 	*s = *t = 0;
 	for (int64_t b = 0; b < n; b += NORM_BLOCK) {
-		int64_t end = n - b < NORM_BLOCK ? n : b + NORM_BLOCK, i = b;
-		T u[NORM_LANES] = { 0 }, v[NORM_LANES] = { 0 };
+		const int64_t end = n - b < NORM_BLOCK ? n : b + NORM_BLOCK;
+		T u = 0, v = 0;
 
-		for (; i + NORM_LANES <= end; i += NORM_LANES)
+#pragma omp simd reduction(+:u,v)
+		for (int64_t i = b; i < end; i++) {
+			T hat = (x[i] - mean) * inv, g = scale ? dy[i] * scale[i] : dy[i];
+
+			u += g;
+			v += g * hat;
 			if (scale) {
-#pragma omp simd
-				for (int j = 0; j < NORM_LANES; j++) {
-					T hat = (x[i + j] - mean) * inv, g = dy[i + j] * scale[i + j];
-
-					u[j] += g;
-					v[j] += g * hat;
-					ds[i + j] += dy[i + j] * hat;
-					db[i + j] += dy[i + j];
-				}
-			} else {
-#pragma omp simd
-				for (int j = 0; j < NORM_LANES; j++) {
-					u[j] += dy[i + j];
-					v[j] += dy[i + j] * ((x[i + j] - mean) * inv);
-				}
-			}
-		for (int j = 0; i + j < end; j++) {
-			T hat = (x[i + j] - mean) * inv, g = scale ? dy[i + j] * scale[i + j] : dy[i + j];
-
-			u[j] += g;
-			v[j] += g * hat;
-			if (scale) {
-				ds[i + j] += dy[i + j] * hat;
-				db[i + j] += dy[i + j];
+				ds[i] += dy[i] * hat;
+				db[i] += dy[i];
 			}
 		}
-		*s += S(lanes_sum)(u);
-		*t += S(lanes_sum)(v);
+		*s += u;
+		*t += v;
 	}
 }
 
@@ -179,5 +151,4 @@ static void S(norm_finish)(const struct dlb_norm_desc *d, const struct dlb_run *
 			to[which][j] = (T)s;
 		}
 }
-#undef NORM_LANES
 #undef NORM_BLOCK

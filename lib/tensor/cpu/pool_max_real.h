@@ -95,7 +95,6 @@ static void S(P(max))(const struct pool_kernel *p, const struct dlb_run *r, int6
 /* Sixteen neighbouring channels as one vector (an extension that gcc and clang share). */
 typedef T S(P(lanes)) __attribute__((vector_size(16 * sizeof(T))));
 typedef T_INT S(P(mask)) __attribute__((vector_size(16 * sizeof(T))));
-typedef POS S(P(positions)) __attribute__((vector_size(16 * sizeof(POS))));
 
 /* to = (first) or += the gradients of the windows met, in order. */
 static inline void S(P(add_meets))(const T *dy, const POS *pos, const struct meet *m, int n, T *to, int64_t channels, bool first)
@@ -104,13 +103,14 @@ static inline void S(P(add_meets))(const T *dy, const POS *pos, const struct mee
 
 	for (; c + 16 <= channels; c += 16) {
 		S(P(lanes)) sum = { 0 }, g;
-		S(P(positions)) at;
 
 		if (!first)
 			memcpy(&sum, to + c, sizeof sum);
 		for (int i = 0; i < n; i++) {
+			sixteen at;
+
 			memcpy(&g, dy + m[i].y + c, sizeof g);
-			memcpy(&at, pos + m[i].y + c, sizeof at);
+			P(load_16)(pos + m[i].y + c, &at);
 			sum += (S(P(lanes)))((S(P(mask)))g & (__builtin_convertvector(at, S(P(mask))) == (T_INT)m[i].here));
 		}
 		memcpy(to + c, &sum, sizeof sum);

@@ -67,24 +67,47 @@ static inline int32_t f32_reduce(float x, float *r)
 	return (int32_t)(f32_bits(z) - 0x4b400000u);
 }
 
-/* e^x = 2^n e^r; e^r by its Taylor polynomial of degree 7 (error below 6e-9 of 1); 1.5 ulp. Far below the least
- * number nothing is computed: underflow, which masks of -inf would bring in every lane, is slow. */
+/* e^r for |r| <= ln2/2 by its Taylor polynomial of degree 7 (error below 6e-9 of 1). */
+static inline float f32_exp_part(float r)
+{
+	float p = f32_fma(r, 1.0f / 5040, 1.0f / 720);
+
+	p = f32_fma(p, r, 1.0f / 120);
+	p = f32_fma(p, r, 1.0f / 24);
+	p = f32_fma(p, r, 1.0f / 6);
+	p = f32_fma(p, r, 0.5f);
+	p = f32_fma(p, r, 1.0f);
+	return f32_fma(p, r, 1.0f);
+}
+
+/* e^x = 2^n e^r; 1.5 ulp. Far below the least number nothing is computed: underflow is slow. */
 static inline float f32_exp(float x)
 {
 	int nothing = x < -104.0f;
 	float c = x > 89.0f ? 89.0f : nothing ? 0 : x, r, p;
 	int32_t n = f32_reduce(c, &r);
 
-	p = f32_fma(r, 1.0f / 5040, 1.0f / 720);
-	p = f32_fma(p, r, 1.0f / 120);
-	p = f32_fma(p, r, 1.0f / 24);
-	p = f32_fma(p, r, 1.0f / 6);
-	p = f32_fma(p, r, 0.5f);
-	p = f32_fma(p, r, 1.0f);
-	p = f32_fma(p, r, 1.0f);
-	p = f32_scale2(p, n);
+	p = f32_scale2(f32_exp_part(r), n);
 	return x != x ? x : nothing ? 0 : p;
 }
+
+/* The same where neither overflow nor results below 2^-126 can be: x in [-87, 88], or NaN. */
+static inline float f32_exp_inside(float x)
+{
+	float r;
+	int32_t n = f32_reduce(x, &r);
+
+	return f32_exp_part(r) * f32_of_bits((uint32_t)(n + 127) << 23);
+}
+
+/* The same for x <= 0, as softmax has it, 0 below 2^-126: masks of -inf cost nothing. */
+static inline float f32_exp_down(float x)
+{
+	float v = f32_exp_inside(x < -87.0f ? -87.0f : x);
+
+	return x < -87.0f ? 0 : v;
+}
+static inline double f64_exp_down(double x) { return exp(x); }
 
 /* e^x - 1 = 2^n (e^r - 1) + (2^n - 1); 2 ulp. */
 static inline float f32_expm1(float x)
@@ -152,25 +175,30 @@ static inline float f32_erf(float x)
 	r = f32_fma(r, t, 0.10623687505722046f);
 	r = f32_fma(r, t, 0.6351513266563416f);
 	r = f32_fma(r, t, 0.12864848971366882f);
-	big = 1 - f32_exp(-f32_fma(r, t, t));
+	big = 1 - f32_exp_inside(-f32_fma(r, t, t));
 	big = x < 0 ? -big : big;
 	return a < 0.92f ? p : x != x ? x : big;
 }
 
 /* Nothing is kept below 2^-126. */
-static inline float f32_sigmoid(float x) { return 1 / (1 + f32_exp(-x)); }
+static inline float f32_sigmoid(float x)
+{
+	float c = x < -88.0f ? -88.0f : x > 87.0f ? 87.0f : x;
+
+	return x < -88.0f ? 0 : 1 / (1 + f32_exp_inside(-c));
+}
 
 /* Below 0.625 x + x^3 P(x^2) (Cephes tanhf.c, Moshier 1989), above 1 - 2/(e^2x + 1); 2 ulp. */
 static inline float f32_tanh(float x)
 {
-	float a = x < 0 ? -x : x, s = x * x, p, big;
+	float a = x < 0 ? -x : x, t = a > 40 ? 40 : a, s = x * x, p, big;
 
 	p = f32_fma(s, -5.70498872745e-3f, 2.06390887954e-2f);
 	p = f32_fma(p, s, -5.37397155531e-2f);
 	p = f32_fma(p, s, 1.33314422036e-1f);
 	p = f32_fma(p, s, -3.33332819422e-1f);
 	p = f32_fma(p * s, x, x);
-	big = 1 - 2 / (f32_exp(2 * a) + 1);
+	big = 1 - 2 / (f32_exp_inside(2 * t) + 1);
 	big = x < 0 ? -big : big;
 	return a < 0.625f ? p : x != x ? x : big;
 }

@@ -12,7 +12,7 @@ static double S(exp_sum)(const T *x, T m, int64_t n)
 
 #pragma omp simd
 		for (int64_t j = 0; j < len; j++)
-			e[j] = F(exp)(x[i + j] - m);
+			e[j] = F(exp_down)(x[i + j] - m);
 		s += S(sum)(e, len);
 	}
 	return s;
@@ -36,7 +36,7 @@ static void S(softmax_rows)(const struct dlb_softmax_desc *d, const struct dlb_r
 		} else {
 #pragma omp simd
 			for (int64_t i = 0; i < n; i++)
-				y[i] = F(exp)(x[i] - m);
+				y[i] = F(exp_down)(x[i] - m);
 			f = (T)(1 / S(sum)(y, n));
 #pragma omp simd
 			for (int64_t i = 0; i < n; i++)
@@ -94,7 +94,7 @@ static void S(softmax_planes)(const struct dlb_softmax_desc *d, const struct dlb
 		for (int64_t a = 0; a < d->axis; a++)
 #pragma omp simd
 			for (int64_t i = 0; i < in; i++) {
-				T v = x[a * in + i] - m[i], e = F(exp)(v);
+				T v = x[a * in + i] - m[i], e = F(exp_down)(v);
 
 				s[i] += e;
 				y[a * in + i] = d->log ? v : e;
