@@ -40,13 +40,13 @@ wrong() {
 	for kind in folder tar; do
 		data=$images
 		[ $kind = folder ] || data=$tarred
-		dlb-run --epochs 20 --data "images:$data" --test-data "images:$BATS_FILE_TMPDIR/held" --transform "$augment" \
+		dlb-run --epochs 40 --data "images:$data" --test-data "images:$BATS_FILE_TMPDIR/held" --transform "$augment" \
 			--optimizer adam --lr 0.005 --loss-log "$tmp/$kind" "$doc" >"$tmp/out.json"
 		jq -e '.report.accuracy > 0.85' "$tmp/out.json" || { jq .report.accuracy "$tmp/out.json"; false; }
 	done
 	validates "$tmp/out.json"
 	dlb-rebalance <"$tmp/out.json" >"$tmp/next.json"
-	[ "$(wc -l <"$tmp/tar")" -eq 400 ]
+	[ "$(wc -l <"$tmp/tar")" -eq 800 ]
 	cmp "$tmp/folder" "$tmp/tar"
 }
 
