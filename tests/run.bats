@@ -62,7 +62,7 @@ setup() { planned "$BATS_TEST_TMPDIR/doc.json"; tmp=$BATS_TEST_TMPDIR; doc=$tmp/
 }
 
 @test "every optimizer learns" {
-	for o in 'sgd --lr 0.1' 'momentum --lr 0.05' 'nesterov --lr 0.05' 'adam --lr 0.005' 'adamw --lr 0.005'; do
+	for o in 'sgd --lr 0.1' 'momentum --lr 0.05' 'nesterov --lr 0.05' 'adam --lr 0.005' 'adamw --lr 0.005' 'adabelief --lr 0.005'; do
 		# shellcheck disable=SC2086
 		dlb-run --steps 120 "${digits[@]}" --optimizer $o "$doc" >"$tmp/out.json"
 		echo "$o"

@@ -19,7 +19,7 @@ static bool uses(int rule, int hyper)
 	case DLB_HYPER_MOMENTUM:
 		return rule == DLB_RULE_MOMENTUM || rule == DLB_RULE_NESTEROV;
 	default:
-		return rule == DLB_RULE_ADAM || rule == DLB_RULE_ADAMW;
+		return rule == DLB_RULE_ADAM || rule == DLB_RULE_ADAMW || rule == DLB_RULE_ADABELIEF;
 	}
 }
 
@@ -35,7 +35,7 @@ static int edit_optimizer(json_t *run, const struct dlb_run_edit *e, struct dlb_
 			names[i] = dlb_optimizers[i].name;
 		near = dlb_nearest(name, names, DLB_N_RULES);
 		dlb_fail(err, NULL, "no optimizer '%s'", name);
-		return dlb_hint(err, near ? "did you mean '%s'" : "there are sgd, momentum, nesterov, adam and adamw", near);
+		return dlb_hint(err, near ? "did you mean '%s'" : "there are sgd, momentum, nesterov, adam, adamw and adabelief", near);
 	}
 	if (!o || (was && strcmp(was, name))) {		/* another one: its own defaults */
 		o = json_object();

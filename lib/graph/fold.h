@@ -26,7 +26,7 @@ struct fold {
 	bool resolved;				/* structure has been put into the graph */
 	int64_t spent;				/* see dlb_fold_spend */
 	struct dlb_name_map op_names, tensor_names;
-	int n_op_names, n_tensor_names;		/* that many of the graph's are in the maps */
+	int n_renamed, n_op_names, n_tensor_names;		/* that many of the graph's are in the maps */
 };
 
 /* fold.c */

@@ -18,12 +18,13 @@ enum { OPSET = 17 };		/* vertices made here mean what they mean here */
 
 /* -- names -- */
 
-static const char *unique(struct dlb_arena *a, struct dlb_name_map *m, const char *base)
+/* The numbers go up over the whole graph: an unrolled loop makes thousands of names from one base. */
+static const char *unique(struct fold *f, struct dlb_name_map *m, const char *base)
 {
 	const char *name = base;
 
-	for (int i = 2; dlb_name_map_get(m, name) >= 0; i++)
-		name = dlb_arena_printf(a, "%s.%d", base, i);
+	while (dlb_name_map_get(m, name) >= 0)
+		name = dlb_arena_printf(&f->a, "%s.%d", base, ++f->n_renamed);
 	return name;
 }
 
@@ -31,14 +32,14 @@ static const char *op_name(struct fold *f, const char *base)
 {
 	for (; f->n_op_names < f->g->n_ops; f->n_op_names++)
 		dlb_name_map_add(&f->op_names, f->g->op[f->n_op_names].name, 0);
-	return unique(&f->a, &f->op_names, base);
+	return unique(f, &f->op_names, base);
 }
 
 static int add_tensor(struct fold *f, const char *base, enum dlb_tensor_kind kind)
 {
 	for (; f->n_tensor_names < f->g->n_tensors; f->n_tensor_names++)
 		dlb_name_map_add(&f->tensor_names, f->g->tensor[f->n_tensor_names].name, 0);
-	const int t = dlb_graph_add_tensor(f->g, unique(&f->a, &f->tensor_names, base), kind);
+	const int t = dlb_graph_add_tensor(f->g, unique(f, &f->tensor_names, base), kind);
 	dlb_fold_room(f);
 	return t;
 }

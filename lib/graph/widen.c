@@ -1,6 +1,40 @@
-/* f32 to f64: the same model in double precision, for runs that are compared to the last digits. */
+/* f32 to f64: the same model in double precision, for runs that are compared to the last digits.
+ *
+ * Weights are what the file says. Scalar constants and attributes were numbers of a program before the exporter rounded
+ * them, and a run in double means those: 1e-5, not 9.99999974e-06. Which number it was is told where it can be: a
+ * decimal of at most six digits, the root of a whole number or its reciprocal (the scale of attention), or one of the
+ * constants of GELU. All of these lie within the rounding of what the file has. */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include "graph/graph.h"
+
+#define PI 3.14159265358979323846
+
+static double unrounded(double v)
+{
+	const double known[] = { sqrt(2 / PI), 1 / sqrt(2 * PI), PI, 2 * PI, PI / 2 };
+	const double size = fabs(v), root = round(size * size), inverse = round(1 / (size * size));
+	const float f = (float)size;
+	char text[40];
+
+	if (!isfinite(v) || v == 0 || (double)f != size)
+		return v;
+	for (int digits = 0; digits < 6; digits++) {
+		snprintf(text, sizeof text, "%.*e", digits, v);
+		if ((float)fabs(atof(text)) == f)
+			return atof(text);
+	}
+	if (root >= 2 && root <= 65536 && (float)sqrt(root) == f)
+		return copysign(sqrt(root), v);
+	if (inverse >= 2 && inverse <= 65536 && (float)(1 / sqrt(inverse)) == f)
+		return copysign(1 / sqrt(inverse), v);
+	for (size_t i = 0; i < sizeof known / sizeof *known; i++)
+		if ((float)known[i] == f)
+			return copysign(known[i], v);
+	return v;
+}
 
 static const void *widened(struct dlb_arena *a, const void *data, int64_t count)
 {
@@ -13,6 +47,8 @@ static const void *widened(struct dlb_arena *a, const void *data, int64_t count)
 
 static void widen_attr(struct dlb_graph *g, const struct dlb_op *o, struct dlb_attr *a)
 {
+	if (a->type == DLB_ATTR_REAL)
+		a->f = unrounded(a->f);
 	if (a->type == DLB_ATTR_TENSOR && a->desc.dtype == DLB_F32) {
 		a->data = a->data ? widened(&g->arena, a->data, dlb_desc_count(&a->desc)) : NULL;
 		a->desc.dtype = DLB_F64;
@@ -42,6 +78,8 @@ void dlb_graph_widen(struct dlb_graph *g)
 			continue;
 		if (t->data)
 			t->data = widened(&g->arena, t->data, dlb_desc_count(&d));
+		if (t->data && !t->initial && dlb_desc_count(&d) == 1)
+			*(double *)t->data = unrounded(*(const double *)t->data);
 		t->dtype = DLB_F64;
 	}
 	for (int i = 0; i < g->n_ops; i++)

@@ -131,7 +131,7 @@ static void chain_run(struct dlb_kernel *k, const struct dlb_run *r)
 			out[j] = resolve(c, r, s->out[j]);
 		sub.in = in;
 		sub.out = out;
-		sub.scratch = (char *)r->scratch + c->temp_bytes;
+		sub.scratch = r->scratch ? (char *)r->scratch + c->temp_bytes : NULL;
 		s->k->run(s->k, &sub);
 	}
 }

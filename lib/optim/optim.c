@@ -1,4 +1,5 @@
-/* The table of optimizers, in the order of enum dlb_update_rule. Defaults are PyTorch's (torch.optim), lr 0.01
+/* The table of optimizers, in the order of enum dlb_update_rule. Defaults are PyTorch's (torch.optim; of
+ * AdaBelief, its authors'), lr 0.01
  * and momentum 0.9 where PyTorch has none (CONTRACT). */
 #include "optim/optim.h"
 
@@ -35,6 +36,13 @@ const struct dlb_optimizer dlb_optimizers[] = {
 		.n_state = 2, .state_name = { "exp_avg", "exp_avg_sq" },
 		.hyper = { [DLB_HYPER_LR] = 1e-3, COMMON, [DLB_HYPER_DECAY] = 0.01 },
 		.flop_per_element = 14, .bytes_per_element = 28,
+	},
+	[DLB_RULE_ADABELIEF] = {
+		.name = "adabelief", .summary = "AdaBelief (Zhuang et al., 2020), decoupled decay",
+		.n_state = 2, .state_name = { "exp_avg", "exp_avg_var" },
+		.hyper = { [DLB_HYPER_LR] = 1e-3, [DLB_HYPER_MOMENTUM] = 0.9, [DLB_HYPER_BETA1] = 0.9, [DLB_HYPER_BETA2] = 0.999,
+			   [DLB_HYPER_EPS] = 1e-16 },
+		.flop_per_element = 16, .bytes_per_element = 28,
 	},
 	[DLB_N_RULES] = { .name = NULL },
 };

@@ -5,7 +5,10 @@
  *   momentum  v = mu v + g;  w -= lr v          (first step: v = g)
  *   nesterov  v = mu v + g;  w -= lr (g + mu v)
  *   adam      m, v moments with bias correction; w -= lr m^ / (sqrt(v^) + eps); L2 decay in g
- *   adamw     decoupled decay: w -= lr wd w first (Loshchilov, Hutter, 2019) */
+ *   adamw     decoupled decay: w -= lr wd w first (Loshchilov, Hutter, 2019)
+ *   adabelief as adamw, but the second moment s is of g - m: how far a gradient is from what was expected. As its
+ *             authors' code has it (0.2.0, without rectification), eps is added to s itself at every step, and again
+ *             to the root (Zhuang et al., NeurIPS 2020) */
 #ifndef DLB_OPTIM_OPTIM_H
 #define DLB_OPTIM_OPTIM_H
 #include "doc/doc.h"

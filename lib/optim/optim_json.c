@@ -35,7 +35,7 @@ static int find_rule(const struct dlb_ref *r, const char *name, struct dlb_error
 	if (near)
 		dlb_hint(err, "did you mean '%s'?", near);
 	else
-		dlb_hint(err, "there are sgd, momentum, nesterov, adam, adamw");
+		dlb_hint(err, "there are sgd, momentum, nesterov, adam, adamw, adabelief");
 	return -1;
 }
 

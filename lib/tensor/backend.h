@@ -151,7 +151,8 @@ struct dlb_accumulate_desc { enum dlb_dtype dtype; int64_t count; bool first; };
 /* One optimizer step on one parameter, fused in one pass (lib/optim/optim.h says what each rule means and
  * has the rows of its table in this order): in {gradient}, out {weight, state 0, state 1, ...}.
  * run->step is the number of this step, from 1 (bias correction); run->rate, when > 0, replaces hyper's. */
-enum dlb_update_rule { DLB_RULE_SGD, DLB_RULE_MOMENTUM, DLB_RULE_NESTEROV, DLB_RULE_ADAM, DLB_RULE_ADAMW, DLB_N_RULES };
+enum dlb_update_rule { DLB_RULE_SGD, DLB_RULE_MOMENTUM, DLB_RULE_NESTEROV, DLB_RULE_ADAM, DLB_RULE_ADAMW,
+		       DLB_RULE_ADABELIEF, DLB_N_RULES };
 enum { DLB_HYPER_LR, DLB_HYPER_MOMENTUM, DLB_HYPER_BETA1, DLB_HYPER_BETA2, DLB_HYPER_EPS, DLB_HYPER_DECAY, DLB_N_HYPER };
 struct dlb_update_desc { enum dlb_dtype dtype; int64_t count; int rule; double hyper[8]; };
 /* A plain C function over host memory, for ops whose work is too small or odd for the set above.

@@ -1,7 +1,28 @@
-/* Fuzzer of the ONNX reader; what is read is written as a document's section and checked.
+/* Fuzzer of the ONNX reader; what is read is written as a document's section and checked, then folded: shapes,
+ * constants, branches, loops and sequences.
  *     make fuzz && build/fuzz/onnx -max_total_time=600 CORPUS share/models */
 #include "graph/graph.h"
 #include "model/onnx.h"
+
+static void fold(struct dlb_graph *g)
+{
+	static struct dlb_backend be;
+	const struct dlb_backend_ops *ops = dlb_backend_find("cpu");
+	struct dlb_error err = { .what = "" };
+
+	if (!be.ops && ops->open(0, 1, &be, &err))
+		dlb_bug("no back end: %s", err.what);
+	if (dlb_graph_fold(g, 2, &be, &err)) {
+		if (!err.what[0])
+			dlb_bug("not folded, without a word");
+		return;
+	}
+	if (dlb_graph_check(g, &err))
+		dlb_bug("folded, but broken: %s: %s", err.where, err.what);
+	for (int i = 0; i < g->n_ops; i++)
+		if (dlb_graph_is_structure(g->op[i].type, g->op[i].domain))
+			dlb_bug("structure is left: %s", g->op[i].name);
+}
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
@@ -26,6 +47,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		dlb_graph_release(&back);
 		dlb_doc_release(&d);
 	}
+	g.batch = 0;
+	fold(&g);
 	dlb_graph_release(&g);
 	return 0;
 }

@@ -1,12 +1,13 @@
 /* onnx-cases: runs folders of test cases in ONNX's layout against dlb's operators on the cpu back end.
  *
- *     onnx-cases [--root DIR] [--list FILE] [DIR...]
+ *     onnx-cases [--atol X] [--root DIR] [--list FILE] [DIR...]
  *
  * A case is a folder with model.onnx and test_data_set_N/{input_i,output_i}.pb; DIR is one or a folder of them; FILE
  * holds one case a line, below --root. A data set may also hold cotangent_0.pb with grad_input_i.pb and
  * grad_param_NAME.pb: the gradients of sum(output 0 * cotangent), made by autodiff; and buffer_after_NAME.pb, a buffer
  * after one step, by ONNX's definition. One line a case on stdout, PASS, FAIL or UNSUPPORTED and its name; why goes to stderr; the last line
- * counts. Tolerance: rtol 1e-3, atol 1e-5 where there is a cotangent, else 1e-7. Status 0: nothing failed.
+ * counts. Tolerance: rtol 1e-3, atol 1e-5 where there is a cotangent, else 1e-7 (or X, for
+ * whole networks). Status 0: nothing failed.
  *
  * The models are run op by op, each inferred at the shapes that its inputs really have, so shapes that depend
  * on values work too. */
@@ -413,7 +414,7 @@ static bool exists(const char *dir, const char *file)
 	return yes;
 }
 
-static enum verdict run_case(struct dlb_backend be, const char *dir, struct dlb_error *err)
+static enum verdict run_case(struct dlb_backend be, double atol, const char *dir, struct dlb_error *err)
 {
 	char *model = dlb_xprintf("%s/model.onnx", dir);
 	struct machine m = { .be = be };
@@ -424,7 +425,7 @@ static enum verdict run_case(struct dlb_backend be, const char *dir, struct dlb_
 		bool more = exists(set, "."), gradients = exists(set, "cotangent_0.pb");
 
 		if (more) {
-			rc = run_forward(&m, model, set, gradients ? 1e-5 : 1e-7, err);
+			rc = run_forward(&m, model, set, gradients ? 1e-5 : atol, err);
 			if (!rc && gradients)
 				rc = run_gradients(&m, model, set, err);
 		}
@@ -438,12 +439,12 @@ static enum verdict run_case(struct dlb_backend be, const char *dir, struct dlb_
 	return !rc ? PASS : m.unsupported ? UNSUPPORTED : FAIL;
 }
 
-struct tally { struct dlb_backend be; int n[N_VERDICTS]; };
+struct tally { struct dlb_backend be; double atol; int n[N_VERDICTS]; };
 
 static void report(struct tally *t, const char *dir, const char *name)
 {
 	struct dlb_error err = { 0 };
-	enum verdict v = exists(dir, "model.onnx") ? run_case(t->be, dir, &err) : FAIL;
+	enum verdict v = exists(dir, "model.onnx") ? run_case(t->be, t->atol, dir, &err) : FAIL;
 
 	if (v == FAIL && !err.what[0])
 		dlb_fail(&err, NULL, "no model.onnx in '%s'", dir);
@@ -519,7 +520,7 @@ int main(int argc, char **argv)
 {
 	const char *root = ".";
 	const struct dlb_backend_ops *ops = dlb_backend_find("cpu");
-	struct tally t = { .n = { 0 } };
+	struct tally t = { .atol = 1e-7 };
 	struct dlb_error err = { 0 };
 	int did = 0;
 
@@ -534,6 +535,10 @@ int main(int argc, char **argv)
 			root = argv[++i];
 			continue;
 		}
+		if (!strcmp(argv[i], "--atol") && i + 1 < argc) {
+			t.atol = atof(argv[++i]);
+			continue;
+		}
 		if (!strcmp(argv[i], "--list") && i + 1 < argc)
 			rc = report_list(&t, argv[++i], root);
 		else
@@ -546,7 +551,7 @@ int main(int argc, char **argv)
 	}
 	t.be.ops->close(&t.be);
 	if (!did) {
-		fprintf(stderr, "usage: onnx-cases [--root DIR] [--list FILE] [DIR...]\n");
+		fprintf(stderr, "usage: onnx-cases [--atol X] [--root DIR] [--list FILE] [DIR...]\n");
 		return 2;
 	}
 	printf("%d passed, %d failed, %d unsupported\n", t.n[PASS], t.n[FAIL], t.n[UNSUPPORTED]);

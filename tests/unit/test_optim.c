@@ -10,9 +10,10 @@
 /* torch.optim, element by element in double. */
 static void reference(int rule, const double *h, double lr, int step, double g, double *w, double *s0, double *s1)
 {
-	double d = rule == DLB_RULE_ADAMW ? 0 : h[DLB_HYPER_DECAY];
+	const bool decoupled = rule == DLB_RULE_ADAMW || rule == DLB_RULE_ADABELIEF;
+	double d = decoupled ? 0 : h[DLB_HYPER_DECAY];
 
-	if (rule == DLB_RULE_ADAMW)
+	if (decoupled)
 		*w *= 1 - lr * h[DLB_HYPER_DECAY];
 	g += d * *w;
 	if (rule == DLB_RULE_SGD) {
@@ -20,6 +21,11 @@ static void reference(int rule, const double *h, double lr, int step, double g, 
 	} else if (rule == DLB_RULE_MOMENTUM || rule == DLB_RULE_NESTEROV) {
 		*s0 = step == 1 ? g : h[DLB_HYPER_MOMENTUM] * *s0 + g;
 		*w -= lr * (rule == DLB_RULE_NESTEROV ? g + h[DLB_HYPER_MOMENTUM] * *s0 : *s0);
+	} else if (rule == DLB_RULE_ADABELIEF) {
+		*s0 = h[DLB_HYPER_BETA1] * *s0 + (1 - h[DLB_HYPER_BETA1]) * g;
+		*s1 = h[DLB_HYPER_BETA2] * *s1 + (1 - h[DLB_HYPER_BETA2]) * (g - *s0) * (g - *s0) + h[DLB_HYPER_EPS];
+		*w -= lr / (1 - pow(h[DLB_HYPER_BETA1], step)) * *s0 /
+			(sqrt(*s1) / sqrt(1 - pow(h[DLB_HYPER_BETA2], step)) + h[DLB_HYPER_EPS]);
 	} else {
 		*s0 = h[DLB_HYPER_BETA1] * *s0 + (1 - h[DLB_HYPER_BETA1]) * g;
 		*s1 = h[DLB_HYPER_BETA2] * *s1 + (1 - h[DLB_HYPER_BETA2]) * g * g;
