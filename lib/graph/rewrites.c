@@ -13,6 +13,10 @@ const struct dlb_rewrite dlb_rewrites[] = {
 	{ .name = "cross-entropy", .summary = "LogSoftmax and NegativeLogLikelihoodLoss become one op", .run = dlb_rewrite_cross_entropy },
 	{ .name = "linear", .summary = "MatMul by a matrix and the Add of a bias become Gemm, which reads a transposed weight as it lies",
 	  .run = dlb_rewrite_linear },
+	{ .name = "products", .summary = "MatMul reads and writes through Transposes, with scalar factors taken in",
+	  .run = dlb_rewrite_products },
+	{ .name = "conv-relu", .summary = "Relu goes into the convolution before it", .run = dlb_rewrite_activation },
+	{ .name = "add-relu", .summary = "Relu goes into the Add before it", .run = dlb_rewrite_add_activation },
 	{ .name = NULL },
 };
 

@@ -60,6 +60,12 @@ static int check_bias(const struct dlb_op_io *io, int i, int64_t n, struct dlb_e
 
 /* -- Conv -- */
 
+/* An attribute of our own, set where Relu was fused into the convolution. */
+static bool has_relu(const struct dlb_op_io *io)
+{
+	return !strcmp(dlb_io_str(io, "activation", ""), "Relu");
+}
+
 static int conv_infer(struct dlb_op_io *io, struct dlb_error *err)
 {
 	const int64_t *kernel;
@@ -84,7 +90,7 @@ static double conv_flops(const struct dlb_op_io *io)
 
 static int conv_kernel(struct dlb_backend *be, const struct dlb_op_io *io, struct dlb_kernel **k, struct dlb_error *err)
 {
-	struct conv c = { .d.dir = DLB_CONV_FORWARD, .d.has_bias = dlb_io_has(io, 2) };
+	struct conv c = { .d.dir = DLB_CONV_FORWARD, .d.has_bias = dlb_io_has(io, 2), .d.relu = has_relu(io) };
 
 	if (fill(io, &c, &io->in[0], &io->in[1], err))
 		return -1;
@@ -108,17 +114,20 @@ static int conv_gradient(struct dlb_builder *b, struct dlb_error *err)
 	const struct dlb_desc *w = &b->io.in[1];
 	struct dlb_attr a[8];
 	int n = backward_attrs(&b->io, &b->io.in[0], a), out[2] = { -1, -1 };
+	int dy = b->dout[0];
 
 	(void)err;
+	if (has_relu(&b->io))
+		dy = dlb_b_op(b, "ReluGrad", NULL, 0, (int[]){ dy, b->out[0] }, 2, 1, NULL, b->out[0]);
 	if (b->need[0]) {
-		b->din[0] = dlb_b_op(b, "ConvGradInput", a, n, (int[]){ b->dout[0], b->in[1] }, 2, 1, NULL, b->in[0]);
+		b->din[0] = dlb_b_op(b, "ConvGradInput", a, n, (int[]){ dy, b->in[1] }, 2, 1, NULL, b->in[0]);
 		if (b->din[0] < 0)
 			return -1;
 	}
 	if (!b->need[1] && !bias)
 		return 0;
 	a[n++] = dlb_make_ints("kernel_shape", w->dim + 2, w->n_dims - 2);
-	out[0] = dlb_b_op(b, "ConvGradWeight", a, n, (int[]){ b->dout[0], b->in[0] }, 2, bias ? 2 : 1, out, b->in[1]);
+	out[0] = dlb_b_op(b, "ConvGradWeight", a, n, (int[]){ dy, b->in[0] }, 2, bias ? 2 : 1, out, b->in[1]);
 	if (b->need[1])
 		b->din[1] = out[0];
 	if (bias)

@@ -6,6 +6,8 @@ OP(HardSwish) OP(HardSwishGrad) OP(Softplus) OP(SoftplusGrad) OP(Softsign) OP(So
 OP(Erf) OP(ErfGrad) OP(Exp) OP(ExpGrad) OP(Log) OP(LogGrad) OP(Sqrt) OP(SqrtGrad) OP(Reciprocal) OP(ReciprocalGrad)
 OP(Abs) OP(AbsGrad) OP(Sin) OP(SinGrad) OP(Cos) OP(CosGrad) OP(Neg) OP(Sign) OP(Floor) OP(Ceil) OP(Round) OP(Not)
 OP(Gelu) OP(GeluGrad)									/* gelu.c */
+OP(AddRelu)										/* add_relu.c */
+OP(Product)										/* product.c */
 /* binary.c */
 OP(Add) OP(Sub) OP(Mul) OP(Div) OP(DivGradB) OP(Pow) OP(PowGrad) OP(PowGradP) OP(PRelu) OP(PReluGrad) OP(PReluGradSlope)
 OP(Mod) OP(Equal) OP(Less) OP(LessOrEqual) OP(Greater) OP(GreaterOrEqual) OP(And) OP(Or) OP(Xor) OP(Where)

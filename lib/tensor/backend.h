@@ -51,6 +51,15 @@ struct dlb_gemm_desc {
 	int64_t a_batch, w_batch;
 	const int64_t *a_off, *w_off;	/* copied */
 };
+/* y = alpha a w, matrices the last two of n_dims dimensions (3 or more), the others batches: dim[] is y's shape, a is
+ * (.., m, k), w (.., k, n), each operand with its own element strides. Of a's and w's last two strides one is 1, y's last
+ * one is. in {a, w}, out {y}. */
+struct dlb_product_desc {
+	enum dlb_dtype dtype;
+	int n_dims;
+	int64_t dim[DLB_MAX_DIMS], k, a[DLB_MAX_DIMS], w[DLB_MAX_DIMS], y[DLB_MAX_DIMS];
+	double alpha;
+};
 /* Convolution, 1 to 3 spatial dimensions. x (N,C,D..) , w (M,C/groups,K..) plain, b (M), y (N,M,O..).
  *   FORWARD      in {x, w, b|NULL}      out {y}
  *   GRAD_INPUT   in {dy, w}             out {dx}
@@ -60,6 +69,7 @@ struct dlb_conv_desc {
 	enum dlb_conv_dir dir;
 	struct dlb_desc x, w, y;
 	bool has_bias;
+	bool relu;			/* FORWARD: y is Relu of it */
 	bool winograd;			/* may be used where it fits and pays */
 	int64_t groups, stride[3], dilation[3], pad_begin[3], pad_end[3];
 };
@@ -175,6 +185,7 @@ struct dlb_backend_ops {
 	void (*download)(struct dlb_backend *b, void *host, const void *src, size_t bytes);
 	void (*sync)(struct dlb_backend *b);		/* wait for everything queued */
 	int (*gemm)(struct dlb_backend *b, const struct dlb_gemm_desc *d, struct dlb_kernel **k, struct dlb_error *err);
+	int (*product)(struct dlb_backend *b, const struct dlb_product_desc *d, struct dlb_kernel **k, struct dlb_error *err);
 	int (*conv)(struct dlb_backend *b, const struct dlb_conv_desc *d, struct dlb_kernel **k, struct dlb_error *err);
 	int (*pool)(struct dlb_backend *b, const struct dlb_pool_desc *d, struct dlb_kernel **k, struct dlb_error *err);
 	int (*batch_norm)(struct dlb_backend *b, const struct dlb_bn_desc *d, struct dlb_kernel **k, struct dlb_error *err);

@@ -80,6 +80,7 @@ MAP_FLOAT(round, 1, F(rint)(a))						/* halves to even */
 
 /* activations */
 MAP_FLOAT(sigmoid, 1, F(sigmoid)(a))
+MAP_FLOAT(add_relu, 2, a + b < 0 ? 0 : a + b)
 MAP_FLOAT(leaky_relu, 1, a < 0 ? alpha * a : a)
 MAP_FLOAT(thresholded_relu, 1, a > alpha ? a : 0)
 MAP_FLOAT(prelu, 2, a < 0 ? a * b : a)					/* x, slope */

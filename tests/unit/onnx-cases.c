@@ -345,7 +345,7 @@ static int differentiate(struct machine *m, const char *dir, struct wanted *w, s
 
 	for (int i = 0; i < w->n; i++)
 		name[i] = dlb_arena_strdup(&m->g.arena, m->g.tensor[w->tensor[i]].name);
-	rc = dlb_graph_fold(&m->g, -1, &m->be, err) || by_name(m, name, w, err) ||
+	rc = dlb_graph_fold(&m->g, -1, &m->be, err) || dlb_graph_rewrite(&m->g, err) || by_name(m, name, w, err) ||
 		read_numbered(dir, "cotangent", 0, ignored, &cotangent, err);
 	free(name);
 	if (rc)

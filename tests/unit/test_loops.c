@@ -68,6 +68,7 @@ static bool expected(enum dlb_map_fn f, double a, double b, double c, double al,
 	case DLB_MAP_softsign: *y = a / (1 + fabs(a)); return true;
 	case DLB_MAP_hard_sigmoid: *y = fmax(0, fmin(1, al * a + be_)); return true;
 	case DLB_MAP_hard_swish: *y = a * fmax(0, fmin(1, a / 6 + 0.5)); return true;
+	case DLB_MAP_add_relu: *y = fmax(a + b, 0); return true;
 	case DLB_MAP_gelu_tanh: *y = a * 0.5 * (1 + tanh(sqrt(2 / acos(-1)) * (a + 0.044715 * a * a * a))); return true;
 	case DLB_MAP_gelu: *y = a * 0.5 * erfc(-a / sqrt(2)); return true;
 	case DLB_MAP_equal: *y = a == b; return true;

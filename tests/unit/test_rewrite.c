@@ -2,6 +2,7 @@
  * those of the graph as it was spelt (in f64, to 1e-11); what is switched off stays out. */
 #include <math.h>
 #include "graph/graph.h"
+#include "graph/rewrite.h"
 #include "graph/rewrites.h"
 #include "run_graph.h"
 #include "util/rng.h"
@@ -303,6 +304,70 @@ static int linear(struct dlb_graph *g, int x, int variant)
 	return kind == LIN_T_BIAS_FIRST ? OP("Add", b, y) : OP("Add", y, b);
 }
 
+/* -- products -- */
+
+enum { HEADS, HEADS_SCALED, HEADS_DIV, HEADS_BERT, HEADS_READ_TWICE, HEADS_GOOD, HEADS_PLAIN = HEADS_GOOD, HEADS_LAST, HEADS_BROADCAST,
+       HEADS_KINDS };
+
+/* Attention of two heads over x (N, 4, 6). */
+static int heads(struct dlb_graph *g, int x, int variant)
+{
+	const int kind = variant / 2;
+	int64_t four[4] = { 0, 4, 2, 3 };
+	const struct dlb_desc d = { .dtype = DLB_I64, .n_dims = 1, .dim = { 4 } };
+	const int shape = dlb_graph_add_constant(g, "shape", &d, four, NULL);
+	const int q4 = OP("Reshape", OP("Mul", x, W("q", 6)), shape), k4 = OP("Reshape", OP("Mul", x, W("k", 6)), shape);
+	const int v4 = OP("Reshape", OP("Mul", x, W("v", 6)), shape);
+	if (kind == HEADS_PLAIN)		/* nothing to take in */
+		return OP("Tanh", OP("MatMul", OP("MatMul", OP("Tanh", x), W("w", 6, 4)), OP("Tanh", x)));
+	if (kind == HEADS_LAST)			/* the fastest dimension becomes a batch */
+		return OP("Tanh", OP("MatMul", INTS("Transpose", q4, "perm", 0, 3, 1, 2), INTS("Transpose", v4, "perm", 0, 3, 2, 1)));
+	if (kind == HEADS_BROADCAST)
+		return OP("Tanh", OP("MatMul", INTS("Transpose", q4, "perm", 0, 2, 1, 3), OP("Tanh", INTS("Transpose", W("one", 1, 2, 5, 3), "perm",
+				     0, 1, 3, 2))));
+	if (kind == HEADS_BERT) {		/* batches second, the query scaled, the key turned */
+		const int q = OP("Div", INTS("Transpose", OP("Mul", x, W("q3", 6)), "perm", 1, 0, 2), C(2.5));
+		const int k = INTS("Transpose", OP("Mul", x, W("k3", 6)), "perm", 1, 2, 0);
+		return INTS("Transpose", OP("MatMul", q, k), "perm", 1, 0, 2);
+	}
+	const int q = INTS("Transpose", q4, "perm", 0, 2, 1, 3), k = INTS("Transpose", k4, "perm", 0, 2, 3, 1);
+	const int v = INTS("Transpose", v4, "perm", 0, 2, 1, 3);
+	int s = OP("MatMul", q, k);
+	if (kind == HEADS_SCALED)
+		s = OP("Mul", C(0.5), s);
+	if (kind == HEADS_DIV)
+		s = OP("Div", s, C(4));
+	s = with_int(g, "Softmax", s, -1, "axis", -1);
+	int y = INTS("Transpose", OP("MatMul", s, v), "perm", 0, 2, 1, 3);
+	if (kind == HEADS_READ_TWICE)
+		y = OP("Add", y, INTS("Transpose", OP("Tanh", q), "perm", 0, 2, 1, 3));
+	return y;
+}
+
+/* -- Relu -- */
+
+static int residual(struct dlb_graph *g, int x, int variant)
+{
+	const int kind = variant / 2;
+	const int a = OP("Mul", x, W("a", 6)), sum = OP("Add", a, kind == 1 ? W("bias", 6) : OP("Mul", x, W("b", 4, 6)));
+	if (kind == 2)
+		output(g, sum);
+	const int y = OP("Relu", sum);
+	return kind == 3 ? OP("Mul", y, OP("Tanh", sum)) : OP("Mul", y, W("c", 6));
+}
+
+static int convolution(struct dlb_graph *g, int x, int variant)
+{
+	static const int64_t k3[] = { 3 }, p1[] = { 1, 1 };
+	const struct dlb_attr a[] = { { .name = "kernel_shape", .type = DLB_ATTR_INTS, .ints = k3, .n = 1 },
+				      { .name = "pads", .type = DLB_ATTR_INTS, .ints = p1, .n = 2 } };
+	const int kind = variant / 2, in[3] = { OP("Mul", x, W("in", 6)), W("w", 5, 4, 3), W("b", 5) };
+	const int c = op(g, "Conv", in, kind == 1 ? 2 : 3, a, 2);
+	if (kind == 2)
+		output(g, c);
+	return OP("Mul", OP("Relu", c), kind == 3 ? c : W("after", 6));
+}
+
 /* -- the rest -- */
 
 /* A mask that a comparison makes of a float initializer, as GPT's exports have it, is folded. */
@@ -381,6 +446,12 @@ int main(void)
 		check("gelu", gelu, kind, dim, 3, kind / 2 < GELU_GOOD);
 	for (int kind = 0; kind < 2 * LIN_KINDS; kind++)
 		check("linear", linear, kind, dim, 3, kind / 2 < LIN_GOOD);
+	for (int kind = 0; kind < 2 * HEADS_KINDS; kind++)
+		check("products", heads, kind, dim, 3, kind / 2 >= HEADS_GOOD ? 0 : kind / 2 == HEADS_BERT ? 1 : 2);
+	for (int kind = 0; kind < 8; kind++)
+		check("add-relu", residual, kind, dim, 3, kind / 2 < 2);
+	for (int kind = 0; kind < 8; kind++)
+		check("conv-relu", convolution, kind, dim, 3, kind / 2 < 2);
 	be.ops->close(&be);
 	printf("%d numbers compared\n", n_checked);
 	return 0;

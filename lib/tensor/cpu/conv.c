@@ -19,6 +19,7 @@ struct conv_kernel {
 	struct dlb_conv_desc d;
 	/* oneDNN */
 	struct cpu_prim prim;
+	void (*loop)(struct dlb_kernel *k, const struct dlb_run *r);	/* where oneDNN has none, before Relu */
 	struct cpu_packed packed;	/* weight, forward and gradient of the input */
 	struct cpu_staged x, w, y;	/* w: the weight's gradient */
 	dnnl_dims_t strides, dilates, begin, end;	/* as the library counts them: no dilation is 0 */
@@ -66,6 +67,19 @@ static void run_dnnl(struct dlb_kernel *k, const struct dlb_run *r)
 		dlb_cpu_prim_run(c->c, &c->prim, ptr, scratch);
 		dlb_cpu_stage_out(c->c, to, r->out[0], scratch);
 	}
+}
+
+static void run_relu(struct dlb_kernel *k, const struct dlb_run *r)
+{
+	const struct conv_kernel *c = (struct conv_kernel *)k;
+	const int64_t n = dlb_desc_count(&c->d.y);
+
+	c->loop(k, r);
+	for (int64_t i = 0; i < n; i++)
+		if (c->d.x.dtype == DLB_F32)
+			((float *)r->out[0])[i] = ((float *)r->out[0])[i] < 0 ? 0 : ((float *)r->out[0])[i];
+		else
+			((double *)r->out[0])[i] = ((double *)r->out[0])[i] < 0 ? 0 : ((double *)r->out[0])[i];
 }
 
 static void release(struct conv_kernel *c)
@@ -164,7 +178,7 @@ static int primitive(struct conv_kernel *c, dnnl_alg_kind_t how, const dnnl_memo
 	}
 	rc = dnnl_descriptor(c, how, c->d.dir, x, c->d.dir == DLB_CONV_GRAD_WEIGHT ? grad : any, b, y, &od);
 	if (rc == 0)
-		rc = dlb_cpu_pd(c->c, &od, hint, pd);
+		rc = (c->d.relu ? dlb_cpu_pd_relu : dlb_cpu_pd)(c->c, &od, hint, pd);
 	if (hint)
 		dnnl_primitive_desc_destroy(hint);
 	if (rc == 0)
@@ -357,6 +371,10 @@ int dlb_cpu_conv(struct dlb_backend *b, const struct dlb_conv_desc *d, struct dl
 		c->k.run = d->dir == DLB_CONV_FORWARD ? (f32 ? conv_forward_f32 : conv_forward_f64) :
 			d->dir == DLB_CONV_GRAD_INPUT ? (f32 ? conv_grad_input_f32 : conv_grad_input_f64) :
 			(f32 ? conv_grad_weight_f32 : conv_grad_weight_f64);
+		if (d->relu) {
+			c->loop = c->k.run;
+			c->k.run = run_relu;
+		}
 		c->k.impl = "blas";
 		c->k.packed_bytes = 0;
 		c->k.scratch_bytes = (size_t)(c->taps * c->positions) * dlb_dtype_bytes(d->x.dtype);

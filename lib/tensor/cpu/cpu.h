@@ -34,6 +34,7 @@ void dlb_cpu_free(struct dlb_backend *b, void *p);
 void dlb_cpu_copy_bytes(struct dlb_backend *b, void *dst, const void *src, size_t bytes);
 void dlb_cpu_sync(struct dlb_backend *b);
 int dlb_cpu_gemm(struct dlb_backend *b, const struct dlb_gemm_desc *d, struct dlb_kernel **k, struct dlb_error *err);
+int dlb_cpu_product(struct dlb_backend *b, const struct dlb_product_desc *d, struct dlb_kernel **k, struct dlb_error *err);
 int dlb_cpu_conv(struct dlb_backend *b, const struct dlb_conv_desc *d, struct dlb_kernel **k, struct dlb_error *err);
 int dlb_cpu_pool(struct dlb_backend *b, const struct dlb_pool_desc *d, struct dlb_kernel **k, struct dlb_error *err);
 int dlb_cpu_batch_norm(struct dlb_backend *b, const struct dlb_bn_desc *d, struct dlb_kernel **k, struct dlb_error *err);
@@ -118,6 +119,9 @@ const char *dlb_cpu_dnnl_text(dnnl_status_t s);
 /* Creates the primitive from an operation descriptor with a user scratchpad. 0, or DLB_NO_KERNEL when
  * oneDNN has none (or only its reference loop). `pd` is returned new, for queries. */
 int dlb_cpu_pd(struct cpu *c, const_dnnl_op_desc_t od, const_dnnl_primitive_desc_t hint, dnnl_primitive_desc_t *pd);
+/* The same with what it makes multiplied by `scale`; with Relu of it. */
+int dlb_cpu_pd_scaled(struct cpu *c, const_dnnl_op_desc_t od, float scale, dnnl_primitive_desc_t *pd);
+int dlb_cpu_pd_relu(struct cpu *c, const_dnnl_op_desc_t od, const_dnnl_primitive_desc_t hint, dnnl_primitive_desc_t *pd);
 int dlb_cpu_prim(struct cpu *c, const_dnnl_primitive_desc_t pd, struct cpu_prim *p);
 const dnnl_memory_desc_t *dlb_cpu_md(const_dnnl_primitive_desc_t pd, dnnl_query_t what, int index);
 void dlb_cpu_prim_arg(struct cpu *c, struct cpu_prim *p, int dnnl_arg, const dnnl_memory_desc_t *md);

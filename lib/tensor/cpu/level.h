@@ -21,6 +21,7 @@ const struct dlb_backend_ops *dlb_cpu_level(int i);
 #define dlb_cpu_ops LEVEL(dlb_cpu_ops)
 #define dlb_cpu_sgemm LEVEL(dlb_cpu_sgemm)
 #define dlb_cpu_gemm LEVEL(dlb_cpu_gemm)
+#define dlb_cpu_product LEVEL(dlb_cpu_product)
 #define dlb_cpu_conv LEVEL(dlb_cpu_conv)
 #define dlb_cpu_pool LEVEL(dlb_cpu_pool)
 #define dlb_cpu_batch_norm LEVEL(dlb_cpu_batch_norm)

@@ -31,13 +31,18 @@ static bool is_reference(const_dnnl_primitive_desc_t pd)
 	return !strncmp(name, "ref", 3);
 }
 
-int dlb_cpu_pd(struct cpu *c, const_dnnl_op_desc_t od, const_dnnl_primitive_desc_t hint, dnnl_primitive_desc_t *pd)
+static int pd_with(struct cpu *c, const_dnnl_op_desc_t od, const_dnnl_primitive_desc_t hint, float scale,
+		   const_dnnl_post_ops_t after, dnnl_primitive_desc_t *pd)
 {
 	dnnl_primitive_attr_t attr;
 	dnnl_status_t s;
 
 	must(dnnl_primitive_attr_create(&attr));
 	must(dnnl_primitive_attr_set_scratchpad_mode(attr, dnnl_scratchpad_mode_user));
+	if (scale != 1)
+		must(dnnl_primitive_attr_set_output_scales(attr, 1, 0, &scale));
+	if (after)
+		must(dnnl_primitive_attr_set_post_ops(attr, after));
 	s = dnnl_primitive_desc_create(pd, od, attr, c->engine, hint);
 	dnnl_primitive_attr_destroy(attr);
 	if (s == dnnl_success && !is_reference(*pd))
@@ -46,6 +51,28 @@ int dlb_cpu_pd(struct cpu *c, const_dnnl_op_desc_t od, const_dnnl_primitive_desc
 		dnnl_primitive_desc_destroy(*pd);
 	*pd = NULL;
 	return DLB_NO_KERNEL;
+}
+
+int dlb_cpu_pd(struct cpu *c, const_dnnl_op_desc_t od, const_dnnl_primitive_desc_t hint, dnnl_primitive_desc_t *pd)
+{
+	return pd_with(c, od, hint, 1, NULL, pd);
+}
+
+int dlb_cpu_pd_scaled(struct cpu *c, const_dnnl_op_desc_t od, float scale, dnnl_primitive_desc_t *pd)
+{
+	return pd_with(c, od, NULL, scale, NULL, pd);
+}
+
+int dlb_cpu_pd_relu(struct cpu *c, const_dnnl_op_desc_t od, const_dnnl_primitive_desc_t hint, dnnl_primitive_desc_t *pd)
+{
+	dnnl_post_ops_t after;
+	int rc;
+
+	must(dnnl_post_ops_create(&after));
+	must(dnnl_post_ops_append_eltwise(after, 1, dnnl_eltwise_relu, 0, 0));
+	rc = pd_with(c, od, hint, 1, after, pd);
+	dnnl_post_ops_destroy(after);
+	return rc;
 }
 
 const dnnl_memory_desc_t *dlb_cpu_md(const_dnnl_primitive_desc_t pd, dnnl_query_t what, int index)

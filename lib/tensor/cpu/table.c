@@ -12,6 +12,7 @@ const struct dlb_backend_ops dlb_cpu_ops = {
 	.download = dlb_cpu_copy_bytes,
 	.sync = dlb_cpu_sync,
 	.gemm = dlb_cpu_gemm,
+	.product = dlb_cpu_product,
 	.conv = dlb_cpu_conv,
 	.pool = dlb_cpu_mixed_pool,
 	.batch_norm = dlb_cpu_batch_norm,

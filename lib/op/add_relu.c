@@ -1,0 +1,34 @@
+/* AddRelu (domain dlb): Relu(a + b) with NumPy's broadcasting, in one pass: the end of a residual block. The gradient works
+ * from the output, as Relu's does, and is made once for both operands. */
+#include "op/kit.h"
+
+static int infer(struct dlb_op_io *io, struct dlb_error *err)
+{
+	if (dlb_same_types(io, 0, 2, err))
+		return -1;
+	return dlb_infer_broadcast(io, err);
+}
+
+static int kernel(struct dlb_backend *be, const struct dlb_op_io *io, struct dlb_kernel **k, struct dlb_error *err)
+{
+	return dlb_kernel_map(be, io, DLB_MAP_add_relu, 2, 0, 0, k, err);
+}
+
+static int gradient(struct dlb_builder *b, struct dlb_error *err)
+{
+	const int g = dlb_b_op2(b, "ReluGrad", b->dout[0], b->out[0]);
+
+	(void)err;
+	for (int i = 0; i < 2; i++)
+		if (b->need[i] && (b->din[i] = dlb_b_unbroadcast(b, g, b->in[i])) < 0)
+			return -1;
+	return 0;
+}
+
+static double flops(const struct dlb_op_io *io)
+{
+	return 2.0 * (double)dlb_desc_count(&io->out[0]);
+}
+
+const struct dlb_op_class dlb_op_AddRelu = { .name = "AddRelu", .domain = "dlb", .n_in = { 2, 2 }, .n_out = { 1, 1 },
+	.layout = DLB_LAYOUT_ANY, .work = "elementwise", .infer = infer, .flops = flops, .gradient = gradient, .kernel = kernel };
