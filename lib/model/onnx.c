@@ -26,7 +26,7 @@
 /* Names go into JSON documents, so they must be text. Overlong forms and surrogates are refused too. */
 static bool is_utf8(const char *text, size_t n)
 {
-	const uint8_t *s = (const uint8_t *)text, *end = s + n;
+	const uint8_t *s = (const uint8_t *)text, *end = n ? s + n : s;	/* an empty string may have no bytes at all */
 	while (s < end) {
 		const int more = *s < 0x80 ? 0 : *s >= 0xc2 && *s < 0xe0 ? 1 : *s >= 0xe0 && *s < 0xf0 ? 2 :
 				 *s >= 0xf0 && *s < 0xf5 ? 3 : -1;
