@@ -157,6 +157,7 @@ enum { ROWS = 601, WIDTH = 257 };
 #define name_of_norm norm
 #define name_of_dropout dropout
 #define name_of_pool pool
+#define name_of_reduce reduce
 #define MATRIX { .dtype = DLB_F32, .n_dims = 2, .dim = { ROWS, WIDTH } }
 #define LIST { .dtype = DLB_F32, .n_dims = 1, .dim = { WIDTH } }
 #define FLAT { .dtype = DLB_F32, .n_dims = 1, .dim = { ROWS * WIDTH } }
@@ -169,6 +170,10 @@ PREPARE(transpose, copy, { .in = DLB_F32, .out = DLB_F32, .n_dims = 3, .dim = { 
 			   .out_stride = { 10100, 101, 1 } })
 PREPARE(swap, copy, { .in = DLB_F32, .out = DLB_F32, .n_dims = 3, .dim = { 30, 20, 60 }, .in_stride = { 60, 1800, 1 },
 		      .out_stride = { 1200, 60, 1 } })
+PREPARE(transpose_one, copy, { .in = DLB_F32, .out = DLB_F32, .n_dims = 2, .dim = { 301, 403 }, .in_stride = { 1, 301 },
+			       .out_stride = { 403, 1 } })
+PREPARE(columns, reduce, { .fn = DLB_REDUCE_FN_SUM, .in = MATRIX, .out = { .dtype = DLB_F32, .n_dims = 2, .dim = { 1, WIDTH } }, .axes = 1 })
+PREPARE(rows, reduce, { .fn = DLB_REDUCE_FN_MAX, .in = MATRIX, .out = { .dtype = DLB_F32, .n_dims = 2, .dim = { ROWS, 1 } }, .axes = 2 })
 PREPARE(adam, update, { .dtype = DLB_F32, .count = ROWS * WIDTH, .rule = DLB_RULE_ADAM, .hyper = { 0.1, 0, 0.9, 0.99, 1e-8 } })
 PREPARE(normalize, norm, { .dtype = DLB_F32, .rows = ROWS, .width = WIDTH, .epsilon = 1e-5 })
 PREPARE(drop, dropout, { .dtype = DLB_F32, .samples = 5, .per_sample = 30011, .ratio = 0.4 })
@@ -185,6 +190,9 @@ static void threads(void)
 	same_bits("softmax of planes", softmax_planes, bytes, bytes, 1);
 	same_bits("transpose", transpose, bytes, bytes, 1);
 	same_bits("exchange of loops", swap, bytes, bytes, 1);
+	same_bits("transpose of one matrix", transpose_one, bytes, bytes, 1);
+	same_bits("column sums", columns, bytes, bytes, 1);
+	same_bits("maxima of rows", rows, bytes, bytes, 1);
 	same_bits("adam", adam, bytes, bytes, 3);
 	same_bits("normalization", normalize, bytes, bytes, 1);
 	same_bits("dropout", drop, bytes, bytes, 2);

@@ -14,7 +14,7 @@ struct copy_kernel {
 	size_t in_bytes, out_bytes;
 	bool tiled;			/* the last two loops are a transpose */
 	bool rows;			/* the last two loops are short rows, contiguous on both sides */
-	bool empty;
+	bool empty, by_tile;		/* by_tile: parts of the transpose's rows */
 	int outer, parts;		/* loops outside of what is moved at once; cut into parts */
 };
 struct copy_job { const struct copy_kernel *c; const struct dlb_run *run; };
@@ -240,15 +240,19 @@ static void copy_part(const void *ctx, int part, int parts)
 	const char *in = (const char *)job->run->in[0] + c->d.in_offset * in_bytes;
 	int64_t len = last < 0 ? 1 : n->dim[last], so = last < 0 ? 1 : n->stride[0][last], si = last < 0 ? 1 : n->stride[1][last];
 	int64_t pos[DLB_MAX_DIMS] = { 0 }, at[CPU_MAX_OPERANDS] = { 0 };
-	const int64_t outer = cpu_iterations(n, c->outer), end = cpu_cut(outer, part + 1, parts);
+	const int64_t outer = cpu_iterations(n, c->outer), tiles = c->tiled ? (n->dim[last - 1] + TILE - 1) / TILE : 0;
+	const int64_t from = c->by_tile ? 0 : cpu_cut(outer, part, parts), end = c->by_tile ? outer : cpu_cut(outer, part + 1, parts);
+	const int64_t t0 = c->by_tile ? cpu_cut(tiles, part, parts) * TILE : 0;
+	const int64_t t1 = c->by_tile && part + 1 < parts ? cpu_cut(tiles, part + 1, parts) * TILE : c->tiled ? n->dim[last - 1] : 0;
 
-	cpu_seek(n, c->outer, cpu_cut(outer, part, parts), pos, at);
-	for (int64_t i = cpu_cut(outer, part, parts); i < end; i++) {
+	cpu_seek(n, c->outer, from, pos, at);
+	for (int64_t i = from; i < end; i++) {
 		char *o = out + at[0] * out_bytes;
 		const char *x = in + at[1] * in_bytes;
 
 		if (c->tiled)
-			tile(c->in_bytes, o, n->stride[0][last - 1], x, si, n->dim[last - 1], len);
+			tile(c->in_bytes, o + t0 * n->stride[0][last - 1] * out_bytes, n->stride[0][last - 1],
+			     x + t0 * n->stride[1][last - 1] * in_bytes, si, t1 - t0, len);
 		else if (c->rows)
 			move_rows(o, n->stride[0][last - 1] * out_bytes, x, n->stride[1][last - 1] * in_bytes, n->dim[last - 1],
 				  (size_t)(len * in_bytes));
@@ -320,7 +324,9 @@ int dlb_cpu_copy(struct dlb_backend *b, const struct dlb_copy_desc *d, struct dl
 			c->nest.stride[1][last] == 1 && c->nest.dim[last] * (int64_t)c->in_bytes <= SHORT;
 		c->outer = last < 0 ? 0 : last - (c->tiled || c->rows);
 		/* adding may meet an element twice (a stride of 0): in order, then */
-		c->parts = d->accumulate ? 1 : dlb_cpu_parts(b, cpu_iterations(&c->nest, last + 1), cpu_iterations(&c->nest, c->outer));
+		c->by_tile = c->tiled && cpu_iterations(&c->nest, c->outer) < b->n_threads;
+		c->parts = d->accumulate ? 1 : dlb_cpu_parts(b, cpu_iterations(&c->nest, last + 1),
+			c->by_tile ? c->nest.dim[last - 1] / TILE : cpu_iterations(&c->nest, c->outer));
 	}
 	c->k = (struct dlb_kernel){ .run = copy_run, .free = dlb_cpu_kernel_free, .impl = "loop" };
 	*k = &c->k;

@@ -3,6 +3,9 @@
 #include <math.h>
 
 #include "tensor/cpu/cpu.h"
+#include "tensor/cpu/threads.h"
+
+#define STRIP 64			/* neighbouring results made side by side */
 
 struct reduce_kernel {
 	struct dlb_kernel k;
@@ -10,7 +13,11 @@ struct reduce_kernel {
 	struct cpu_nest kept, reduced;	/* kept: operands in, out; reduced: in */
 	int64_t count;			/* elements that make one result */
 	bool empty, strips;		/* empty: no result at all */
+	int parts;			/* of the kept loops; by_block: of the innermost one */
+	bool by_block;
+	dlb_cpu_part_fn *part;
 };
+struct reduce_job { const struct reduce_kernel *r; const struct dlb_run *run; };
 
 #define T_IS_FLOAT 1
 #define A double
@@ -24,12 +31,20 @@ struct reduce_kernel {
 #include "tensor/cpu/int_types.h"
 #undef BODY
 
-static void (*const run_of[DLB_N_DTYPES])(struct dlb_kernel *, const struct dlb_run *) = {
-	[DLB_F32] = reduce_run_f32, [DLB_F64] = reduce_run_f64,
-	[DLB_I8] = reduce_run_i8, [DLB_I16] = reduce_run_i16, [DLB_I32] = reduce_run_i32, [DLB_I64] = reduce_run_i64,
-	[DLB_U8] = reduce_run_u8, [DLB_U16] = reduce_run_u16, [DLB_U32] = reduce_run_u32, [DLB_U64] = reduce_run_u64,
-	[DLB_BOOL] = reduce_run_u8,
+static dlb_cpu_part_fn *const part_of[DLB_N_DTYPES] = {
+	[DLB_F32] = reduce_part_f32, [DLB_F64] = reduce_part_f64,
+	[DLB_I8] = reduce_part_i8, [DLB_I16] = reduce_part_i16, [DLB_I32] = reduce_part_i32, [DLB_I64] = reduce_part_i64,
+	[DLB_U8] = reduce_part_u8, [DLB_U16] = reduce_part_u16, [DLB_U32] = reduce_part_u32, [DLB_U64] = reduce_part_u64,
+	[DLB_BOOL] = reduce_part_u8,
 };
+
+static void reduce_run(struct dlb_kernel *k, const struct dlb_run *run)
+{
+	const struct reduce_job job = { (const struct reduce_kernel *)k, run };
+
+	if (!job.r->empty)
+		dlb_cpu_parallel(job.r->parts, job.r->part, &job);
+}
 
 int dlb_cpu_reduce(struct dlb_backend *b, const struct dlb_reduce_desc *d, struct dlb_kernel **k, struct dlb_error *err)
 {
@@ -38,7 +53,7 @@ int dlb_cpu_reduce(struct dlb_backend *b, const struct dlb_reduce_desc *d, struc
 	int64_t count = 1;
 
 	(void)b;
-	if (!run_of[d->in.dtype])
+	if (!part_of[d->in.dtype])
 		return DLB_NO_KERNEL;
 	if (d->out.dtype != d->in.dtype || d->out.n_dims != d->in.n_dims)
 		return dlb_fail(err, NULL, "a reduction keeps type and number of dimensions");
@@ -71,7 +86,17 @@ int dlb_cpu_reduce(struct dlb_backend *b, const struct dlb_reduce_desc *d, struc
 	r->count = count;
 	r->fn = d->fn;
 	r->empty = dlb_desc_count(&d->out) == 0;
-	r->k = (struct dlb_kernel){ .run = run_of[d->in.dtype], .free = dlb_cpu_kernel_free, .impl = "loop" };
+	r->part = part_of[d->in.dtype];
+	r->parts = 1;
+	if (!r->empty) {
+		const int in_k = r->kept.n_dims - 1;
+		const int64_t outer = cpu_iterations(&r->kept, in_k), n_k = in_k < 0 ? 1 : r->kept.dim[in_k];
+		const int64_t blocks = r->strips ? (n_k + STRIP - 1) / STRIP : n_k;
+
+		r->by_block = outer < 8 * b->n_threads;
+		r->parts = dlb_cpu_parts(b, dlb_desc_count(&d->in), r->by_block ? blocks : outer);
+	}
+	r->k = (struct dlb_kernel){ .run = reduce_run, .free = dlb_cpu_kernel_free, .impl = "loop" };
 	*k = &r->k;
 	return 0;
 }

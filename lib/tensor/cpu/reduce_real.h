@@ -1,7 +1,6 @@
 /* Reductions of type T with accumulators of type A; included by reduce.c.
  * row: n elements with a stride to one value, in 16 partial results; strip: n neighbours side by side. */
 #define REDUCE_LANES 16
-#define STRIP 64
 
 #ifdef T_IS_FLOAT
 #define WRAP(x) (x)
@@ -64,7 +63,7 @@ DEFINE(prod, 1, TIMES(a, v), TIMES(a, v))
 DEFINE(max, LOWEST, (v > a || v != v) ? v : a, (v > a || v != v) ? v : a)
 DEFINE(min, HIGHEST, (v < a || v != v) ? v : a, (v < a || v != v) ? v : a)
 
-static void S(reduce_run)(struct dlb_kernel *k, const struct dlb_run *run)
+static void S(reduce_part)(const void *ctx, int part, int parts)
 {
 	static const struct {
 		A (*row)(const T *, int64_t, int64_t, A);
@@ -78,9 +77,10 @@ static void S(reduce_run)(struct dlb_kernel *k, const struct dlb_run *run)
 		[DLB_REDUCE_FN_PROD] = { S(row_prod), S(strip_prod), 1 },
 		[DLB_REDUCE_FN_SUMSQ] = { S(row_sumsq), S(strip_sumsq), 0 },
 	};
-	const struct reduce_kernel *r = (struct reduce_kernel *)k;
-	const T *x = run->in[0];
-	T *y = run->out[0];
+	const struct reduce_job *job = ctx;
+	const struct reduce_kernel *r = job->r;
+	const T *x = job->run->in[0];
+	T *y = job->run->out[0];
 	const struct cpu_nest *kept = &r->kept, *red = &r->reduced;
 	int in_k = kept->n_dims - 1, in_r = red->n_dims - 1;
 	int64_t n_k = in_k < 0 ? 1 : kept->dim[in_k], n_r = in_r < 0 ? 1 : red->dim[in_r];
@@ -89,10 +89,16 @@ static void S(reduce_run)(struct dlb_kernel *k, const struct dlb_run *run)
 	int64_t pos[DLB_MAX_DIMS] = { 0 }, at[CPU_MAX_OPERANDS] = { 0 };
 	int64_t width = r->strips ? STRIP : 1;
 
-	if (r->empty)
-		return;
-	do for (int64_t j = 0; j < n_k; j += width) {
-		int64_t n = n_k - j < width ? n_k - j : width;
+	/* this part: kept iterations [o0, o1), and of the innermost loop blocks [j0, j1) of `width` */
+	const int64_t outer = cpu_iterations(kept, in_k), blocks = (n_k + width - 1) / width;
+	const int64_t o0 = r->by_block ? 0 : cpu_cut(outer, part, parts), o1 = r->by_block ? outer : cpu_cut(outer, part + 1, parts);
+	const int64_t j0 = r->by_block ? cpu_cut(blocks, part, parts) * width : 0;
+	const int64_t j1 = r->by_block && part + 1 < parts ? cpu_cut(blocks, part + 1, parts) * width : n_k;
+
+	cpu_seek(kept, in_k, o0, pos, at);
+	for (int64_t o = o0; o < o1; o++, cpu_step(kept, in_k, pos, at))
+	    for (int64_t j = j0; j < j1; j += width) {
+		int64_t n = j1 - j < width ? j1 - j : width;
 		const T *from = x + at[0] + j * s_k;
 		int64_t pos_r[DLB_MAX_DIMS] = { 0 }, at_r[CPU_MAX_OPERANDS] = { 0 };
 		A acc[STRIP];
@@ -116,7 +122,7 @@ static void S(reduce_run)(struct dlb_kernel *k, const struct dlb_run *run)
 #endif
 			y[at[1] + (j + i) * s_y] = (T)acc[i];
 		}
-	} while (cpu_step(kept, in_k, pos, at));
+	}
 }
 #undef DEFINE
 #undef WRAP
@@ -124,5 +130,4 @@ static void S(reduce_run)(struct dlb_kernel *k, const struct dlb_run *run)
 #undef HIGHEST
 #undef PLUS
 #undef TIMES
-#undef STRIP
 #undef REDUCE_LANES
