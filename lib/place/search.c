@@ -11,7 +11,9 @@ bool dlb_search_over(const struct dlb_search *s)
 
 void dlb_search_run(struct dlb_search *s, int *const *starts, int n_starts)
 {
-	static const double heat[] = { 0.05, 0.02, 0.1, 0.01 };
+	/* Cold ones settle what is nearly even (many small classes), hot ones leave a bad valley. */
+	static const double heat[] = { 0.02, 0.003, 0.05, 0.01, 0.001, 0.1, 0.003, 0.02 };
+	static const double latency_heat[] = { 0.025, 0.01, 0.05, 0.005 };
 	size_t n = (size_t)s->port->n;
 	int *from = dlb_xmalloc((n + 1) * sizeof *from);
 	int64_t length = s->latency ? 20000 : 300000 + 4000 * (int64_t)n;
@@ -20,9 +22,9 @@ void dlb_search_run(struct dlb_search *s, int *const *starts, int n_starts)
 		memcpy(from, best ? s->best : starts[run / 3 % n_starts], n * sizeof *from);
 		int64_t proposals = s->deadline_s <= 0 && s->budget < length ? s->budget : length;
 		if (s->latency)
-			dlb_anneal_latency(s, from, proposals, heat[run % 4] * 0.5);
+			dlb_anneal_latency(s, from, proposals, latency_heat[run % 4]);
 		else
-			dlb_anneal_throughput(s, from, proposals, heat[run % 4]);
+			dlb_anneal_throughput(s, from, proposals, heat[run % 8]);
 		if (run % 4 == 3 && length < 40000000)
 			length += length / 2;
 	}
