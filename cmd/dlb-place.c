@@ -13,7 +13,7 @@ struct options {
 	const char *objective;
 	int64_t effort;
 	double search_s;
-	const char *algorithm, *schedule, *optimizer;	/* NULL: as in the plan there is, else the default */
+	const char *algorithm, *schedule, *in_place, *optimizer;	/* NULL: as in the plan there is, else the default */
 	int64_t micro_batches, seed;
 	bool micro_batches_given, seed_given, no_timeline;
 	struct dlb_cli *cli;
@@ -121,6 +121,7 @@ static int set_up(const struct options *o, struct input *in, struct dlb_problem 
 	p->micro_batches = (int)(o->micro_batches_given ? o->micro_batches : in->has_plan ? in->plan.micro_batches : 1);
 	p->seed = o->seed_given || !in->has_plan ? (uint64_t)o->seed : in->plan.seed;
 	p->schedule = dlb_schedule_find(schedule);
+	p->not_in_place = o->in_place ? !strcmp(o->in_place, "off") : in->has_plan && !in->plan.in_place;
 	p->n_state = dlb_optimizers[in->optimizer].n_state;
 	const char *objective = o->objective ? o->objective : in->has_plan && in->plan.objective ? in->plan.objective :
 				in->cluster.link_model == DLB_LINKS_PORT ? dlb_objectives[DLB_THROUGHPUT] : dlb_objectives[DLB_STEP];
@@ -222,6 +223,7 @@ int main(int argc, char **argv)
 		{ 0, "time", DLB_OPT_REAL, &o.search_s, "S", "seconds of search instead; not repeatable", NULL, 1e-3, 1e6 },
 		{ 'm', "micro-batches", DLB_OPT_INT, &o.micro_batches, "M", "micro-batches a step (default 1)", &o.micro_batches_given, 1, 1 << 20 },
 		{ 0, "schedule", DLB_OPT_STR, &o.schedule, "NAME", "1f1b or gpipe (default 1f1b)", NULL, 0, 0 },
+		{ 0, "in-place", DLB_OPT_STR, &o.in_place, "WHEN", "on or off: outputs overwrite inputs that nobody reads after (default on)", NULL, 0, 0 },
 		{ 0, "seed", DLB_OPT_INT, &o.seed, "N", "for random placements and searches (default 1)", &o.seed_given, 0, 0 },
 		{ 0, "optimizer", DLB_OPT_STR, &o.optimizer, "NAME", "optimizer whose memory and time are counted (default sgd)", NULL, 0, 0 },
 		{ 0, "no-timeline", DLB_OPT_FLAG, &o.no_timeline, NULL, "leave the predicted time-line out", NULL, 0, 0 },
@@ -241,6 +243,8 @@ int main(int argc, char **argv)
 		return dlb_cli_usage(&cli, "no algorithm '%s'; --list names them", o.algorithm);
 	if (o.objective && find_objective(o.objective) < 0)
 		return dlb_cli_usage(&cli, "no objective '%s'; there are step, throughput and latency", o.objective);
+	if (o.in_place && strcmp(o.in_place, "on") && strcmp(o.in_place, "off"))
+		return dlb_cli_usage(&cli, "--in-place wants on or off, not '%s'", o.in_place);
 	if (o.schedule && !dlb_schedule_find(o.schedule))
 		return dlb_cli_usage(&cli, "no schedule '%s'; there are 1f1b and gpipe", o.schedule);
 	if (dlb_doc_read(&doc, cli.n_operands ? cli.operands[0] : NULL, &err))

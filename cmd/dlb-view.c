@@ -7,7 +7,7 @@ int main(int argc, char **argv)
 {
 	const char *format = "table", *why = NULL;
 	const struct dlb_opt opts[] = {
-		{ 'f', "format", DLB_OPT_STR, &format, "NAME", "table, svg, trace or dot (default table)", NULL, 0, 0 },
+		{ 'f', "format", DLB_OPT_STR, &format, "NAME", "table, svg, trace, memory or dot (default table)", NULL, 0, 0 },
 		{ 0, "why", DLB_OPT_STR, &why, "OP", "why the op (id or name) is on its node", NULL, 0, 0 },
 	};
 	struct dlb_cli cli = { .tool = "dlb-view", .usage = "[OPTION...] [FILE]",
@@ -23,7 +23,7 @@ int main(int argc, char **argv)
 		return cli.status;
 	f = dlb_view_format_find(format);
 	if (!f)
-		return dlb_cli_usage(&cli, "no format '%s': table, svg, trace or dot", format);
+		return dlb_cli_usage(&cli, "no format '%s': table, svg, trace, memory or dot", format);
 	rc = dlb_doc_read(&doc, cli.n_operands ? cli.operands[0] : NULL, &err);
 	if (!rc)
 		rc = dlb_view_read(&doc, &view, &err);

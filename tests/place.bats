@@ -125,3 +125,17 @@ algorithms() { dlb-place --list | awk '{ print $1 }'; }
 	run -2 --separate-stderr dlb-place "$tmp/typo.json"
 	one_line dlb-place "'micro_bacthes'" "did you mean 'micro_batches'?"
 }
+
+@test "in place: recorded, shown, kept by the next plan, and the losses are the same bits without it" {
+	dlb-profile --analytic --batch 16 "$root/share/models/resnet8.onnx" | dlb-costmodel -c cpu:2 | dlb-place -m 2 >"$tmp/on.json"
+	jq -e '.plan.in_place' "$tmp/on.json"
+	dlb-place --in-place off "$tmp/on.json" >"$tmp/off.json"
+	jq -e '.plan.in_place == false' "$tmp/off.json"
+	jq -e '.plan.in_place == false' <(dlb-place "$tmp/off.json")
+	dlb-run --print-program --data random "$tmp/on.json" | grep -q 'Relu.* over tensor'
+	run ! grep ' over tensor' <(dlb-run --print-program --data random "$tmp/off.json")
+	for f in on off; do dlb-run --steps 3 --data random --init 1 -q "$tmp/$f.json" | jq .report.losses >"$tmp/$f"; done
+	cmp "$tmp/on" "$tmp/off"
+	run -2 --separate-stderr dlb-place --in-place maybe "$tmp/on.json"
+	one_line dlb-place "'maybe'"
+}

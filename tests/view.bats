@@ -1,5 +1,5 @@
 #!/usr/bin/env bats
-# dlb-view: any document as table, SVG, Chrome trace or Graphviz dot.
+# dlb-view: any document as table, SVG, Chrome trace, memory plan or Graphviz dot.
 load helper
 
 setup() { planned "$BATS_TEST_TMPDIR/doc.json"; doc=$BATS_TEST_TMPDIR/doc.json; }
@@ -9,7 +9,7 @@ setup() { planned "$BATS_TEST_TMPDIR/doc.json"; doc=$BATS_TEST_TMPDIR/doc.json; 
 @test "no such file" { refuses_missing_file dlb-view; }
 @test "other major version" { refuses_other_major dlb-view; }
 @test "unknown member" { refuses_unknown_member "$doc" dlb-view; }
-@test "full disk" { for f in table svg trace dot; do refuses_full_disk "$doc" dlb-view -f $f; done; }
+@test "full disk" { for f in table svg trace memory dot; do refuses_full_disk "$doc" dlb-view -f $f; done; }
 @test "help" { shows_help dlb-view; }
 @test "unknown option" { refuses_unknown_option dlb-view; }
 
@@ -40,6 +40,18 @@ setup() { planned "$BATS_TEST_TMPDIR/doc.json"; doc=$BATS_TEST_TMPDIR/doc.json; 
 	dlb-view -f svg "$doc" >"$BATS_TEST_TMPDIR/x.svg"
 	/usr/bin/python3 -c 'import sys, xml.dom.minidom as m; assert m.parse(sys.argv[1]).documentElement.tagName == "svg"' \
 		"$BATS_TEST_TMPDIR/x.svg"
+}
+
+@test "the memory plan: well-formed XML, a rectangle a place, and in the table arena and bound" {
+	dlb-view -f memory "$doc" >"$BATS_TEST_TMPDIR/m.svg"
+	python3 -c 'import sys, xml.dom.minidom; xml.dom.minidom.parse(sys.argv[1])' "$BATS_TEST_TMPDIR/m.svg"
+	nodes=$(jq '.plan.nodes | length' "$doc")
+	[ "$(grep -c 'least possible' "$BATS_TEST_TMPDIR/m.svg")" -eq "$nodes" ]
+	[ "$(grep -c '<rect.*instructions' "$BATS_TEST_TMPDIR/m.svg")" -gt "$(jq '.graph.ops | length / 2' "$doc")" ]
+	dlb-view "$doc" | grep -q 'arena *least *over'
+	jq 'del(.plan)' "$doc" >"$BATS_TEST_TMPDIR/none.json"
+	run -2 --separate-stderr dlb-view -f memory "$BATS_TEST_TMPDIR/none.json"
+	one_line dlb-view 'no plan'
 }
 
 @test "the trace is what Perfetto opens: an array of events with names, times and a process" {

@@ -144,7 +144,7 @@ const struct dlb_op_class dlb_op_BatchNormalization = { .name = "BatchNormalizat
 	.infer = infer, .flops = flops, .gradient = gradient, .kernel = kernel };
 const struct dlb_op_class dlb_op_BatchNormalizationGrad = { .name = "BatchNormalizationGrad", .domain = "dlb",
 	.n_in = { 5, 5 }, .n_out = { 1, 3 }, .layout = DLB_LAYOUT_WANTS_CHANNELS_LAST, .flags = DLB_OP_MIXES_BATCH,
-	.work = "norm", .infer = grad_infer, .flops = grad_flops, .kernel = grad_kernel };
+	.overwrite = 3, .work = "norm", .infer = grad_infer, .flops = grad_flops, .kernel = grad_kernel };
 const struct dlb_op_class dlb_op_BatchNormalizationGradInfer = { .name = "BatchNormalizationGradInfer", .domain = "dlb",
 	.n_in = { 5, 5 }, .n_out = { 1, 3 }, .layout = DLB_LAYOUT_WANTS_CHANNELS_LAST, .work = "norm",
 	.infer = grad_infer, .flops = grad_flops, .kernel = grad_infer_kernel };

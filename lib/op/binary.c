@@ -413,13 +413,13 @@ static int kernel_clip_grad(struct dlb_backend *be, const struct dlb_op_io *io, 
 
 #define BINARY(n, in, inf, grad, kern) \
 	const struct dlb_op_class dlb_op_##n = { .name = #n, .n_in = { in, in }, .n_out = { 1, 1 }, .layout = DLB_LAYOUT_ANY, \
-		.bf16 = DLB_BF16_MIXES, .work = "elementwise", .infer = inf, .gradient = grad, .kernel = kern };
+		.bf16 = DLB_BF16_MIXES, .overwrite = 7, .work = "elementwise", .infer = inf, .gradient = grad, .kernel = kern };
 #define OURS(n, in) \
 	const struct dlb_op_class dlb_op_##n = { .name = #n, .domain = "dlb", .n_in = { in, in }, .n_out = { 1, 1 }, \
-		.layout = DLB_LAYOUT_ANY, .work = "elementwise", .infer = infer, .kernel = kernel };
+		.layout = DLB_LAYOUT_ANY, .overwrite = 7, .work = "elementwise", .infer = infer, .kernel = kernel };
 #define FOLD(n, grad) \
 	const struct dlb_op_class dlb_op_##n = { .name = #n, .n_in = { 1, -1 }, .n_out = { 1, 1 }, .layout = DLB_LAYOUT_ANY, \
-		.bf16 = DLB_BF16_MIXES, .work = "elementwise", .infer = infer, .flops = flops_fold, .gradient = grad, .kernel = kernel_fold };
+		.bf16 = DLB_BF16_MIXES, .overwrite = 3, .work = "elementwise", .infer = infer, .flops = flops_fold, .gradient = grad, .kernel = kernel_fold };
 BINARY(Add, 2, infer, gradient_add, kernel)
 BINARY(Sub, 2, infer, gradient_sub, kernel)
 BINARY(Mul, 2, infer, gradient_mul, kernel)
@@ -446,10 +446,10 @@ FOLD(Mean, gradient_mean)
 FOLD(Max, gradient_extreme)
 FOLD(Min, gradient_extreme)
 const struct dlb_op_class dlb_op_Pow = { .name = "Pow", .n_in = { 2, 2 }, .n_out = { 1, 1 }, .layout = DLB_LAYOUT_ANY,
-	.work = "elementwise", .infer = infer_pow, .flops = flops_pow, .gradient = gradient_pow, .kernel = kernel_pow };
+	.overwrite = 1, .work = "elementwise", .infer = infer_pow, .flops = flops_pow, .gradient = gradient_pow, .kernel = kernel_pow };
 const struct dlb_op_class dlb_op_PowGrad = { .name = "PowGrad", .domain = "dlb", .n_in = { 3, 3 }, .n_out = { 1, 1 },
 	.layout = DLB_LAYOUT_ANY, .work = "elementwise", .infer = infer, .kernel = kernel_pow_grad };
 const struct dlb_op_class dlb_op_Clip = { .name = "Clip", .n_in = { 1, 3 }, .n_out = { 1, 1 }, .layout = DLB_LAYOUT_ANY,
-	.bf16 = DLB_BF16_FOLLOWS, .work = "activation", .infer = infer_clip, .gradient = gradient_clip, .kernel = kernel_clip };
+	.bf16 = DLB_BF16_FOLLOWS, .overwrite = 1, .work = "activation", .infer = infer_clip, .gradient = gradient_clip, .kernel = kernel_clip };
 const struct dlb_op_class dlb_op_ClipGrad = { .name = "ClipGrad", .domain = "dlb", .n_in = { 2, 2 }, .n_out = { 1, 1 },
-	.layout = DLB_LAYOUT_ANY, .work = "activation", .infer = infer_clip_grad, .kernel = kernel_clip_grad };
+	.layout = DLB_LAYOUT_ANY, .overwrite = 3, .work = "activation", .infer = infer_clip_grad, .kernel = kernel_clip_grad };

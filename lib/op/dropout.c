@@ -123,6 +123,6 @@ static int grad_kernel(struct dlb_backend *be, const struct dlb_op_io *io, struc
 }
 
 const struct dlb_op_class dlb_op_Dropout = { .name = "Dropout", .n_in = { 1, 3 }, .n_out = { 1, 2 }, .layout = DLB_LAYOUT_ANY,
-	.flags = DLB_OP_RANDOM, .bf16 = DLB_BF16_FOLLOWS, .f32_in = 6, .work = "activation", .infer = infer, .flops = flops, .gradient = gradient, .kernel = kernel };
+	.flags = DLB_OP_RANDOM, .bf16 = DLB_BF16_FOLLOWS, .f32_in = 6, .overwrite = 1, .work = "activation", .infer = infer, .flops = flops, .gradient = gradient, .kernel = kernel };
 const struct dlb_op_class dlb_op_DropoutGrad = { .name = "DropoutGrad", .domain = "dlb", .n_in = { 2, 2 }, .n_out = { 1, 1 },
-	.layout = DLB_LAYOUT_ANY, .work = "activation", .infer = grad_infer, .kernel = grad_kernel };
+	.layout = DLB_LAYOUT_ANY, .overwrite = 1, .work = "activation", .infer = grad_infer, .kernel = grad_kernel };

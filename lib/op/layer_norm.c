@@ -148,6 +148,6 @@ const struct dlb_op_class dlb_op_InstanceNormalization = { .name = "InstanceNorm
 	.work = "norm", .infer = infer, .flops = flops, .gradient = gradient, .kernel = kernel };
 #define GRAD(n) \
 	const struct dlb_op_class dlb_op_##n = { .name = #n, .domain = "dlb", .n_in = { 5, 5 }, .n_out = { 1, 3 }, \
-		.work = "norm", .infer = grad_infer, .flops = grad_flops, .kernel = grad_kernel };
+		.overwrite = 3, .work = "norm", .infer = grad_infer, .flops = grad_flops, .kernel = grad_kernel };
 GRAD(LayerNormalizationGrad)
 GRAD(InstanceNormalizationGrad)

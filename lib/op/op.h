@@ -81,6 +81,8 @@ struct dlb_op_class {
 	int n_in[2], n_out[2];			/* least and most; most -1: any number */
 	enum dlb_op_layout layout;
 	unsigned flags;
+	unsigned overwrite;			/* bit i: the kernel works when output 0 lies where input i does, both of one
+						 * type, shape and layout, and no other input lies there */
 	enum dlb_op_bf16 bf16;
 	unsigned f32_in;			/* bit i: input i is f32 even where the others are bf16 */
 	const char *work;			/* class of work, see dlb_op_work; NULL: "other" */

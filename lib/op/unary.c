@@ -103,9 +103,9 @@ static int gradient(struct dlb_builder *b, struct dlb_error *err)
 #define ROW(n, f, g, y, a, av, b, bv, w, flop, bf) \
 	FLOPS(n, flop) \
 	const struct dlb_op_class dlb_op_##n = { .name = #n, .n_in = { 1, 1 }, .n_out = { 1, 1 }, .layout = DLB_LAYOUT_ANY, \
-		.bf16 = DLB_BF16_##bf, .work = w, .infer = dlb_infer_same, .flops = flops_##n, .gradient = gradient, .kernel = kernel }; \
+		.bf16 = DLB_BF16_##bf, .overwrite = 1, .work = w, .infer = dlb_infer_same, .flops = flops_##n, .gradient = gradient, .kernel = kernel }; \
 	const struct dlb_op_class dlb_op_##n##Grad = { .name = #n "Grad", .domain = "dlb", .n_in = { 2, 2 }, .n_out = { 1, 1 }, \
-		.layout = DLB_LAYOUT_ANY, .work = w, .infer = grad_infer, .flops = flops_##n, .kernel = grad_kernel };
+		.layout = DLB_LAYOUT_ANY, .overwrite = 3, .work = w, .infer = grad_infer, .flops = flops_##n, .kernel = grad_kernel };
 UNARY(ROW)
 #undef ROW
 
@@ -124,7 +124,7 @@ static int gradient_neg(struct dlb_builder *b, struct dlb_error *err)
 		return dlb_kernel_map(be, io, DLB_MAP_##f, 1, 0, 0, k, err); \
 	} \
 	const struct dlb_op_class dlb_op_##n = { .name = #n, .n_in = { 1, 1 }, .n_out = { 1, 1 }, .layout = DLB_LAYOUT_ANY, \
-		.bf16 = DLB_BF16_FOLLOWS, .work = "elementwise", .infer = dlb_infer_same, .gradient = grad, .kernel = kernel_##n };
+		.bf16 = DLB_BF16_FOLLOWS, .overwrite = 1, .work = "elementwise", .infer = dlb_infer_same, .gradient = grad, .kernel = kernel_##n };
 PLAIN(Neg, neg, gradient_neg)
 PLAIN(Sign, sign, NULL)
 PLAIN(Floor, floor, NULL)

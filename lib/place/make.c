@@ -12,6 +12,7 @@ static void set_up(const struct dlb_problem *p, const int *placement, struct dlb
 	plan->micro_batches = p->micro_batches;
 	plan->schedule = p->schedule->name;
 	plan->seed = p->seed;
+	plan->in_place = !p->not_in_place;
 	memcpy(plan->placement, placement, (size_t)plan->n_ops * sizeof *placement);
 	dlb_plan_hash(plan);
 }

@@ -19,6 +19,7 @@ extern const char *const dlb_objectives[];		/* names, closed by NULL */
 
 struct dlb_problem {
 	const struct dlb_graph *graph; const struct dlb_cluster *cluster; const struct dlb_cost *cost;
+	bool not_in_place;			/* no output overwrites an input */
 	int micro_batches; int64_t batch;
 	const struct dlb_schedule *schedule;
 	const double *weight, *kappa;			/* [node]; NULL: all 1 */

@@ -1,6 +1,6 @@
 /* The compiler: a plan's order becomes one program per node. See program.h for what a program is.
  *
- * It goes in four passes.
+ * It goes in five passes.
  *
  *   1. dlb_flow_walk gives every (op, m) a rank in one legal order of the whole cluster, close to time order,
  *      and finds orders that wait for each other for ever.
@@ -15,7 +15,8 @@
  *      key is greater than that of the action that reads the message of DLB_SEND_SLACK micro-batches later over
  *      there (at the end of the step where there is none): a sender that is ahead of the plan does not stop
  *      for a reader that is still computing.
- *   4. Notes and actions in order are the program; intervals in it are the lifetimes of places (memory.c).
+ *   4. Outputs that may overwrite an input take over its place (share_places).
+ *   5. Notes and actions in order are the program; intervals in it are the lifetimes of places (memory.c).
  *
  * No deadlock, whatever the plan: run all actions in the order of their keys. POST stands before the WAIT it
  * belongs to on the same node, SEND after an action of a lower key than the one that waits for it, WAIT sent
@@ -49,6 +50,7 @@ struct compiler {
 	struct dlb_program *out;
 	int M;
 	int *inst_start, *inst_node, *root;		/* instances of a tensor: nodes that have it; root: instance whose place it has */
+	int *of;					/* instance -> tensor whose place it shares at once; -1: its own */
 	int *tag;					/* [tensor] tag of micro-batch 0; -1: never sent */
 	struct slot *slot;				/* [instance * M + m] */
 	double *start; int *seq, *act_of;		/* [item] */
@@ -76,6 +78,7 @@ static void find_instances(struct compiler *c)
 	c->inst_start = dlb_xcalloc((size_t)g->n_tensors + 1, sizeof(int));
 	c->inst_node = dlb_xcalloc(most, sizeof(int));
 	c->root = dlb_xcalloc(most, sizeof(int));
+	c->of = dlb_xcalloc(most, sizeof(int));
 	c->tag = dlb_xcalloc((size_t)g->n_tensors + 1, sizeof(int));
 	int *stamp = dlb_xmalloc((size_t)c->p->n_nodes * sizeof(int)), n = 0;
 	for (int i = 0; i < c->p->n_nodes; i++)
@@ -111,6 +114,7 @@ static void find_instances(struct compiler *c)
 			while ((from = dlb_graph_view_of(g, x)) >= 0 && c->p->placement[g->tensor[x].producer] == c->inst_node[i])
 				x = from;
 			c->root[i] = x == t ? i : find_instance(c, x, c->inst_node[i]);
+			c->of[i] = x == t ? -1 : dlb_graph_view_of(g, t);
 		}
 	}
 	c->slot = dlb_xcalloc((size_t)n * (size_t)c->M + 1, sizeof *c->slot);
@@ -328,7 +332,8 @@ static void note_messages(struct compiler *c)
 	}
 }
 
-static void note_frees(struct compiler *c)
+/* [instance] Places that are read when the step is over. Returns new. */
+static bool *find_kept(const struct compiler *c)
 {
 	const struct dlb_graph *g = c->g;
 	bool *keep = dlb_xcalloc((size_t)c->inst_start[g->n_tensors] + 1, sizeof *keep), trains = false;
@@ -339,6 +344,77 @@ static void note_frees(struct compiler *c)
 		for (int k = t < 0 ? 0 : c->inst_start[t]; t >= 0 && k < c->inst_start[t + 1]; k++)
 			keep[c->root[k]] = true;
 	}
+	return keep;
+}
+
+/* Whether for every micro-batch op is the last to read what lies in the place of instance x, whose messages have
+ * left before. */
+static bool reads_last(const struct compiler *c, int op, int x)
+{
+	for (int m = 0; m < c->M; m++) {
+		const struct slot *s = &c->slot[x * c->M + m];
+		int action = c->act_of[op * c->M + m];
+		if (s->first < 0 || s->last != action || s->sent > action)
+			return false;
+	}
+	return true;
+}
+
+/* The place of tensor t on node, and of what is a view of it there, is that of instance x. */
+static void move_views(struct compiler *c, int t, int node, int x)
+{
+	const struct dlb_graph *g = c->g;
+	c->root[find_instance(c, t, node)] = x;
+	for (int r = g->reader_start[t]; r < g->reader_start[t + 1]; r++) {
+		int op = g->reader[r];
+		if (c->p->placement[op] == node && dlb_graph_is_view(g, op) && g->op[op].in[0] == t)
+			move_views(c, g->op[op].out[0], node, x);
+	}
+}
+
+/* Output 0 of op, instance y, with all that are views of it, moves into the place of x. */
+static void take_over(struct compiler *c, int op, int x, int y, int input)
+{
+	for (int m = 0; m < c->M; m++) {
+		struct slot *to = &c->slot[x * c->M + m], *from = &c->slot[y * c->M + m];
+		to->last = from->last;
+		to->sent = from->sent > to->sent ? from->sent : to->sent;
+	}
+	c->of[y] = input;
+	move_views(c, c->g->op[op].out[0], c->inst_node[y], x);
+}
+
+static void share_places(struct compiler *c)
+{
+	const struct dlb_graph *g = c->g;
+	bool *keep = find_kept(c);
+	for (int op = 0; op < g->n_ops; op++) {
+		const struct dlb_op *o = &g->op[op];
+		int node = c->p->placement[op];
+		if (o->phase == DLB_UPDATE || o->n_out < 1 || o->out[0] < 0 || dlb_graph_is_view(g, op))
+			continue;
+		for (int k = 0; k < o->n_in; k++) {
+			if (!dlb_graph_may_overwrite(g, op, k))
+				continue;
+			int x = c->root[find_instance(c, o->in[k], node)], y = find_instance(c, o->out[0], node);
+			bool alone = true;			/* another input may be a view of this one */
+			for (int j = 0; j < o->n_in; j++)
+				if (j != k && o->in[j] >= 0 && !dlb_tensor_is_state(&g->tensor[o->in[j]]))
+					alone &= c->root[find_instance(c, o->in[j], node)] != x;
+			if (alone && !keep[x] && c->root[y] == y && reads_last(c, op, x)) {
+				take_over(c, op, x, y, o->in[k]);
+				keep[x] |= keep[y];
+				break;
+			}
+		}
+	}
+	free(keep);
+}
+
+static void note_frees(struct compiler *c)
+{
+	const struct dlb_graph *g = c->g;
+	bool *keep = find_kept(c);
 	for (int t = 0; t < g->n_tensors; t++) {
 		for (int i = c->inst_start[t]; i < c->inst_start[t + 1]; i++) {
 			for (int m = 0; m < c->M; m++) {
@@ -446,7 +522,7 @@ static void lay_out(struct compiler *c)
 				bool step = once_a_step(&g->tensor[t]);
 				s->place = np->n_places;
 				np->place[np->n_places++] = (struct dlb_place){ t, step ? -1 : m, s == root ? 0 : SIZE_MAX,
-					(size_t)dlb_tensor_bytes(&g->tensor[t], c->out->size[m]), s->begin, root->end };
+					(size_t)dlb_tensor_bytes(&g->tensor[t], c->out->size[m]), s->begin, root->end, c->of[i] };
 			}
 		}
 	}
@@ -508,6 +584,7 @@ static void compiler_release(struct compiler *c)
 	free(c->inst_start);
 	free(c->inst_node);
 	free(c->root);
+	free(c->of);
 	free(c->tag);
 	free(c->slot);
 	free(c->start);
@@ -542,6 +619,8 @@ int dlb_program_compile(const struct dlb_plan *p, const struct dlb_cost *cost, i
 		find_actions(&c);
 		note_uses(&c);
 		note_messages(&c);
+		if (p->in_place)
+			share_places(&c);
 		note_frees(&c);
 		for (int node = 0; node < p->n_nodes; node++)
 			emit(&c, node);

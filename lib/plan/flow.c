@@ -42,6 +42,24 @@ int dlb_graph_view_of(const struct dlb_graph *g, int tensor)
 	return p >= 0 && g->op[p].out[0] == tensor && dlb_graph_is_view(g, p) ? g->op[p].in[0] : -1;
 }
 
+bool dlb_graph_may_overwrite(const struct dlb_graph *g, int op, int k)
+{
+	const struct dlb_op *o = &g->op[op];
+	if (o->kind < 0 || o->n_out < 1 || o->out[0] < 0 || k >= 32 || k >= o->n_in || o->in[k] < 0 ||
+	    !(dlb_op_class_of(o->kind)->overwrite >> k & 1))
+		return false;
+	const struct dlb_tensor *x = &g->tensor[o->in[k]], *y = &g->tensor[o->out[0]];
+	if (dlb_tensor_is_state(x) || x->dtype != y->dtype || x->layout != y->layout || x->n_dims != y->n_dims || x->n_dims < 0)
+		return false;
+	for (int i = 0; i < x->n_dims; i++)
+		if (x->dim[i].mul != y->dim[i].mul || x->dim[i].add != y->dim[i].add)
+			return false;
+	for (int i = 0; i < o->n_in; i++)
+		if (i != k && o->in[i] == o->in[k])
+			return false;
+	return true;
+}
+
 int64_t dlb_micro_batch_size(int64_t batch, int micro_batches, int m)
 {
 	int64_t M = micro_batches < batch ? micro_batches : batch;

@@ -26,6 +26,7 @@ struct dlb_plan {
 	const char *winner;
 	bool algorithm_given;			/* -a NAME was given (kept for the next round) */
 	uint64_t seed;
+	bool in_place;				/* outputs may overwrite inputs that nobody reads after (program.h) */
 	bool draft;				/* one of a search's many: its arena need not be the smallest */
 	const char *objective;			/* "throughput", "latency"; NULL: the step */
 	int64_t effort;				/* of auto; 0: by the clock, or none */

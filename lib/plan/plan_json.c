@@ -2,7 +2,7 @@
  *
  *     {"inputs":    {"graph":"...", "cluster":"...", "cost":"..."},      written by the tool
  *      "algorithm": "proportional", "algorithm_given": false,            whose plan it is; was it asked for
- *      "schedule": "1f1b", "micro_batches": 8, "batch": 64, "seed": 1, "optimizer": "sgd",
+ *      "schedule": "1f1b", "micro_batches": 8, "batch": 64, "in_place": true, "seed": 1, "optimizer": "sgd",
  *      "objective": "throughput", "effort": 1,                           absent: the step; none or by the clock
  *      "placement": {"0":0, "1":1},  "hash": "16 hex digits",
  *      "value_s":   predicted step,  "bound_s": no plan can be shorter,  "gap": value_s / bound_s - 1,
@@ -38,6 +38,7 @@ json_t *dlb_plan_write(const struct dlb_plan *p)
 	json_object_set_new(o, "schedule", json_string(p->schedule));
 	json_object_set_new(o, "micro_batches", json_integer(p->micro_batches));
 	json_object_set_new(o, "batch", json_integer(p->batch));
+	json_object_set_new(o, "in_place", json_boolean(p->in_place));
 	json_object_set_new(o, "seed", json_integer((json_int_t)p->seed));
 	json_object_set_new(o, "optimizer", json_string(p->optimizer));
 	if (p->objective)
@@ -141,6 +142,7 @@ static int read_options(const struct dlb_ref *r, const struct dlb_graph *g, stru
 	    dlb_get_int(r, "micro_batches", DLB_OPT, 1, batch < 1 << 20 ? batch : 1 << 20, &micro_batches, err) ||
 	    dlb_get_int(r, "seed", DLB_OPT, INT64_MIN, INT64_MAX, &seed, err) ||
 	    dlb_get_bool(r, "algorithm_given", DLB_OPT, &p->algorithm_given, err) ||
+	    dlb_get_bool(r, "in_place", DLB_OPT, &p->in_place, err) ||
 	    dlb_get_str(r, "algorithm", DLB_OPT, &s, err))
 		return -1;
 	p->batch = batch;
@@ -205,7 +207,7 @@ static bool order_fits(const struct dlb_plan *p, const struct dlb_graph *g)
 static int read_plan(const struct dlb_doc *d, const struct dlb_cost *c, struct dlb_plan *p, bool *rescheduled,
 		     struct dlb_error *err)
 {
-	static const char *const known[] = { "inputs", "algorithm", "algorithm_given", "schedule", "micro_batches", "batch", "seed",
+	static const char *const known[] = { "inputs", "algorithm", "algorithm_given", "schedule", "micro_batches", "batch", "in_place", "seed",
 		"objective", "effort", "optimizer", "placement", "hash", "value_s", "bound_s", "gap", "imbalance", "moved_ops", "moved_bytes", "nodes",
 		"timeline", NULL };
 	json_t *section;

@@ -28,6 +28,9 @@ static void print_instr(const struct dlb_program *g, const struct dlb_node_progr
 		k = dlb_program_find_place(np, gr->op[in->op].out[0], in->micro_batch);
 	if (k >= 0)
 		fprintf(f, " at %zu, %zu bytes", np->place[k].offset, np->place[k].bytes);
+	if (k >= 0 && np->place[k].of >= 0)
+		fprintf(f, dlb_graph_view_of(gr, np->place[k].tensor) == np->place[k].of ? " view of tensor %d" : " over tensor %d",
+			np->place[k].of);
 	fprintf(f, "\n");
 }
 

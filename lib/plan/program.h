@@ -13,7 +13,11 @@
  * Memory: state (weights, gradient sums, optimizer state, buffers, constants) has fixed places; every
  * other (tensor, m) has an offset in the arena from its first instruction to its FREE; the offsets
  * are chosen by the compiler (best fit over intervals in program order), so the step allocates nothing.
- * View ops (Reshape, Flatten, Identity) share their input's place.
+ * View ops (Reshape, Flatten, Identity) share their input's place. So does, with plan->in_place, the output of
+ * an op whose class allows it to overwrite an input (dlb_op_class.overwrite), when for every micro-batch that op is
+ * the last on its node to read the input, or what is a view of it, and no message of it is still under way. It
+ * depends on placement and schedule which ops those are, hence it is decided here and not on the graph; the bits
+ * do not depend on it.
  *
  * In the loop, sends of state (m = -1) come first; each (op, m) is preceded by the COPYs and WAITs it needs and
  * followed by its SENDs; WAIT sent stands just before the FREE of what was sent, where the schedule expects the
@@ -37,7 +41,12 @@ struct dlb_instr {
 	int micro_batch, iteration, version;
 	int peer, tag;			/* messages */
 };
-struct dlb_place { int tensor, micro_batch; size_t offset, bytes; int first, last; };	/* instruction interval */
+struct dlb_place {
+	int tensor, micro_batch;
+	size_t offset, bytes;
+	int first, last;		/* instruction interval */
+	int of;				/* tensor whose place this is too, as a view of it or written over it; -1: its own */
+};
 struct dlb_node_program {
 	struct dlb_instr *instr; int n_instr;
 	int n_prologue, n_loop;		/* instr = prologue, loop, epilogue */
@@ -70,6 +79,9 @@ int dlb_program_find_place(const struct dlb_node_program *p, int tensor, int mic
  * message has it in a place of its own. */
 int dlb_graph_view_of(const struct dlb_graph *g, int tensor);
 bool dlb_graph_is_view(const struct dlb_graph *g, int op);
+/* Op's class lets output 0 overwrite input k here: the same type, shape and layout, nothing of state, and no other
+ * input is the same tensor. */
+bool dlb_graph_may_overwrite(const struct dlb_graph *g, int op, int k);
 /* The op on whose node a weight or buffer lives: its home, else its first reader; -1: nobody reads it. */
 int dlb_graph_home(const struct dlb_graph *g, int tensor);
 bool dlb_tensor_is_fed(const struct dlb_tensor *t);		/* every node that reads it brings it itself (COPY) */

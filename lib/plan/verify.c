@@ -3,7 +3,8 @@
  *
  *   lives       each node, instruction by instruction: nothing is read before it is written nor after it is
  *               freed, every place is opened once and freed once; the step ends
- *   places      places that live together do not overlap, views lie in what they are views of
+ *   places      places that live together do not overlap, views and outputs in place lie where they should; what
+ *               is overwritten is not read (nor sent: the WAIT for a send reads too) after that
  *   messages    every SEND has one POST, of the same size, and one WAIT on either side
  *   deadlock    all programs are run in the abstract, a send leaving only when its receiver has posted. Who is
  *               first does not matter to what can run (each message has one sender and one receiver), so one
@@ -46,15 +47,45 @@ static int fault(const struct dlb_program *g, int node, int at, struct dlb_error
 /* ---- lives ---- */
 
 enum life { UNBORN, OPEN, WRITTEN, FREED };		/* OPEN: posted, the message has not come */
-struct lives { const struct dlb_program *g; const struct dlb_plan *p; int node; char *life; int *sum; };
+struct lives {
+	const struct dlb_program *g; const struct dlb_plan *p; int node;
+	char *life;
+	int *written, *version;				/* [place] of the bytes it was given; [root] of the bytes there now */
+	int *sum;
+};
 
+/* Views and what was written in place lie in the place of another: the one at the end of that chain, -1: none. */
 static int root_place(const struct lives *l, int tensor, int m)
 {
+	const struct dlb_node_program *np = &l->g->node[l->node];
+	int k = dlb_program_find_place(np, tensor, m);
+	for (int steps = 0; k >= 0 && np->place[k].of >= 0; steps++)
+		k = steps > np->n_places ? -1 : dlb_program_find_place(np, np->place[k].of, m);
+	return k;
+}
+
+/* Why output 0 of op does not share a place as its class says; NULL: it does, or has its own. */
+static const char *shares(const struct lives *l, int op, const struct dlb_place *x, bool *overwrites)
+{
 	const struct dlb_graph *g = l->g->graph;
-	int from;
-	while ((from = dlb_graph_view_of(g, tensor)) >= 0 && l->p->placement[g->tensor[tensor].producer] == l->node)
-		tensor = from;
-	return dlb_program_find_place(&l->g->node[l->node], tensor, m);
+	const struct dlb_op *o = &g->op[op];
+	bool view = dlb_graph_is_view(g, op);
+	*overwrites = false;
+	if (x->tensor != o->out[0])
+		return x->of < 0 ? NULL : "shares the place of another tensor";
+	if (view && x->of != o->in[0])
+		return "is a view that does not lie in what it is a view of";
+	if (view || x->of < 0)
+		return NULL;
+	int root = root_place(l, x->of, x->micro_batch);
+	for (int k = 0; k < o->n_in; k++) {
+		bool state = o->in[k] < 0 || dlb_tensor_is_state(&g->tensor[o->in[k]]);
+		if (o->in[k] == x->of)
+			*overwrites = dlb_graph_may_overwrite(g, op, k);
+		else if (!state && root_place(l, o->in[k], x->micro_batch) == root)
+			return "overwrites an input that another input is a view of";
+	}
+	return *overwrites ? NULL : "overwrites what it must not";
 }
 
 static const char *readable(struct lives *l, int t, int m)
@@ -69,6 +100,8 @@ static const char *readable(struct lives *l, int t, int m)
 		return "reads a tensor that has no place on this node";
 	if (l->life[k] != WRITTEN)
 		return "reads a tensor that is not written yet";
+	if (l->written[k] != l->version[r])
+		return "reads a tensor that was overwritten in place";
 	return l->life[r] == WRITTEN ? NULL : "reads a tensor that is freed";
 }
 
@@ -76,6 +109,7 @@ static const char *compute(struct lives *l, const struct dlb_instr *in)
 {
 	const struct dlb_graph *g = l->g->graph;
 	const struct dlb_op *o = &g->op[in->op];
+	const struct dlb_node_program *np = &l->g->node[l->node];
 	const char *bad = NULL;
 	int M = l->g->micro_batches;
 	if (in->what == DLB_RUN_ACCUMULATE) {
@@ -97,10 +131,18 @@ static const char *compute(struct lives *l, const struct dlb_instr *in)
 		int k = o->out[i] < 0 ? -1 : dlb_program_find_place(&l->g->node[l->node], o->out[i], in->micro_batch < 0 ? 0 : in->micro_batch);
 		if (o->out[i] < 0)
 			continue;
+		bool overwrites;
 		if (k < 0 || l->life[k] != UNBORN)
 			bad = "writes a tensor that has no place or is written already";
 		else
-			l->life[k] = WRITTEN;
+			bad = shares(l, in->op, &np->place[k], &overwrites);
+		if (bad)
+			break;
+		int r = root_place(l, np->place[k].tensor, np->place[k].micro_batch);
+		if (r < 0 || (r != k && l->life[r] != WRITTEN))
+			return "writes into a place that is not alive";
+		l->life[k] = WRITTEN;
+		l->written[k] = l->version[r] += overwrites;
 	}
 	return bad;
 }
@@ -142,6 +184,8 @@ static int prove_lives(const struct dlb_program *g, int node, struct dlb_error *
 	const struct dlb_node_program *np = &g->node[node];
 	struct lives l = { .g = g, .p = g->plan, .node = node };
 	l.life = dlb_xcalloc((size_t)np->n_places + 1, 1);
+	l.written = dlb_xcalloc((size_t)np->n_places + 1, sizeof(int));
+	l.version = dlb_xcalloc((size_t)np->n_places + 1, sizeof(int));
 	l.sum = dlb_xcalloc((size_t)g->graph->n_ops + 1, sizeof(int));
 	int rc = 0, ends = 0;
 	for (int i = 0; i < np->n_instr && rc == 0; i++) {
@@ -159,6 +203,8 @@ static int prove_lives(const struct dlb_program *g, int node, struct dlb_error *
 				      np->place[k].tensor, g->graph->tensor[np->place[k].tensor].name, np->place[k].micro_batch);
 	}
 	free(l.life);
+	free(l.written);
+	free(l.version);
 	free(l.sum);
 	return rc;
 }
@@ -236,7 +282,7 @@ static int prove_places(const struct dlb_program *g, int node, struct dlb_error 
 				      g->graph->tensor[x->tensor].name);
 		else if (r != k && (r < 0 || np->place[r].offset != x->offset || np->place[r].bytes < x->bytes ||
 				    np->place[r].first > x->first || np->place[r].last < x->last))
-			rc = dlb_fail(err, NULL, "program of node %d: tensor %d '%s' does not lie in the place it is a view of", node,
+			rc = dlb_fail(err, NULL, "program of node %d: tensor %d '%s' does not lie in the place that it shares", node,
 				      x->tensor, g->graph->tensor[x->tensor].name);
 		else if (r == k) {
 			at[n_at++] = x->offset;

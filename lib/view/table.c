@@ -149,16 +149,26 @@ static void plan_table(const struct dlb_view *v, FILE *f)
 	fprintf(f, "  step predicted %s, no plan below %s (gap %.1f%%), imbalance %.3f\n",
 		dlb_view_seconds(p->value_s, a, sizeof a), dlb_view_seconds(p->bound_s, b, sizeof b), 100 * p->gap,
 		p->imbalance);
-	fprintf(f, "  %4s %6s %10s %10s %10s\n", "node", "ops", "busy", "wait", "peak");
+	struct dlb_program g;
+	bool memory = !dlb_view_program(v, &g, NULL);		/* a plan made by other means may have no program */
+
+	fprintf(f, "  %4s %6s %10s %10s %10s", "node", "ops", "busy", "wait", "peak");
+	fprintf(f, memory ? " %10s %10s %6s\n" : "\n", "arena", "least", "over");
 	for (int i = 0; i < p->n_nodes && i < 64; i++) {
 		int n = 0;
 
 		for (int op = 0; op < p->n_ops; op++)
 			n += p->placement[op] == i;
-		fprintf(f, "  %4d %6d %10s %10s %10s\n", i, n, dlb_view_seconds(p->node[i].busy_s, a, sizeof a),
+		fprintf(f, "  %4d %6d %10s %10s %10s", i, n, dlb_view_seconds(p->node[i].busy_s, a, sizeof a),
 			dlb_view_seconds(p->node[i].wait_s, b, sizeof b),
 			dlb_view_bytes(p->node[i].peak_bytes, c, sizeof c));
+		if (memory)
+			fprintf(f, " %10s %10s %5.1f%%", dlb_view_bytes((double)g.node[i].arena_bytes, a, sizeof a),
+				dlb_view_bytes((double)g.node[i].bound_bytes, b, sizeof b), dlb_view_over(&g.node[i]));
+		fputc('\n', f);
 	}
+	if (memory)
+		dlb_program_release(&g);
 }
 
 static void report_table(const struct dlb_view *v, FILE *f)

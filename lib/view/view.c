@@ -7,12 +7,14 @@
 int dlb_view_table(const struct dlb_view *v, FILE *f, struct dlb_error *err);
 int dlb_view_svg(const struct dlb_view *v, FILE *f, struct dlb_error *err);
 int dlb_view_trace(const struct dlb_view *v, FILE *f, struct dlb_error *err);
+int dlb_view_memory(const struct dlb_view *v, FILE *f, struct dlb_error *err);
 int dlb_view_dot(const struct dlb_view *v, FILE *f, struct dlb_error *err);
 
 const struct dlb_view_format dlb_view_formats[] = {
 	{ "table", "what there is, as tables", dlb_view_table },
 	{ "svg", "time-lines, waits and losses as a picture", dlb_view_svg },
 	{ "trace", "Chrome trace events, for Perfetto", dlb_view_trace },
+	{ "memory", "the memory plan of each node as a picture", dlb_view_memory },
 	{ "dot", "the graph coloured by node, for Graphviz", dlb_view_dot },
 	{ NULL, NULL, NULL },
 };

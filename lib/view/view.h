@@ -4,6 +4,7 @@
  *   svg     time-lines per node, the predicted step over the measured one on one scale, waits shown as
  *           gaps; bars of busy and waiting time; the loss curve
  *   trace   Chrome trace events (opens in Perfetto): one process predicted, one measured, a thread a node
+ *   memory  the memory plan: where each tensor lies and when, over what is alive, as a picture
  *   dot     the graph for Graphviz, coloured by node
  *
  * A view shows the sections that are there and says nothing of those that are not. */
@@ -11,6 +12,7 @@
 #define DLB_VIEW_VIEW_H
 #include "balance/balance.h"
 #include "place/place.h"
+#include "plan/program.h"
 
 struct dlb_view {
 	const struct dlb_doc *doc;		/* borrowed */
@@ -42,5 +44,12 @@ int dlb_view_why(const struct dlb_view *v, const char *op, FILE *f, struct dlb_e
 const char *dlb_view_seconds(double s, char *buf, size_t n);
 const char *dlb_view_bytes(double bytes, char *buf, size_t n);
 const char *dlb_view_flop(double flop, char *buf, size_t n);
+/* The program of the document's plan (memory.c). */
+int dlb_view_program(const struct dlb_view *v, struct dlb_program *p, struct dlb_error *err);
+/* Percent by which a node's arena is larger than the most that is alive at once. */
+static inline double dlb_view_over(const struct dlb_node_program *np)
+{
+	return np->bound_bytes ? 100 * ((double)np->arena_bytes / (double)np->bound_bytes - 1) : 0;
+}
 const char *dlb_view_phase_name(const struct dlb_view *v, int op);
 #endif

@@ -3,7 +3,8 @@
 #include "random_dag.h"
 #include "plan/program.h"
 
-static int checked, messages;
+static int checked, messages, arenas, wide;
+static double worst = 1;
 
 static void random_placement(const struct dag *d, int *placement, struct dlb_rng *r)
 {
@@ -63,7 +64,13 @@ static void test_random(uint64_t seed)
 			work += t.node[n].busy_s;
 			for (int k = 1; k < t.n_spans[n]; k++)
 				assert(t.span[n][k].start_s >= t.span[n][k - 1].end_s - 1e-15);
-			assert(g.node[n].arena_bytes >= g.node[n].bound_bytes);
+			const struct dlb_node_program *np = &g.node[n];
+			assert(np->arena_bytes >= np->bound_bytes);
+			arenas++;
+			if (np->bound_bytes && (double)np->arena_bytes > 1.05 * (double)np->bound_bytes) {
+				wide++;
+				worst = fmax(worst, (double)np->arena_bytes / (double)np->bound_bytes);
+			}
 		}
 		assert(work >= t.step_s * (1 - 1e-9) || d.cl.n_nodes > 1);
 		double slow[8] = { 2, 2, 2, 2, 2, 2, 2, 2 };		/* twice the times: between once and twice the step */

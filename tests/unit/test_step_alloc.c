@@ -1,0 +1,108 @@
+/* A step allocates nothing of ours: the same measurement with more steps makes not one call more to malloc and its
+ * like. Calls are told apart by who makes them: oneDNN's execute allocates for its list of arguments, every time, and
+ * gives no way around it; those are counted in `foreign` and printed. */
+#include <stdio.h>
+#include <stdlib.h>
+#include "exec/exec.h"
+#include "exec/profiling.h"
+#include "graph/graph.h"
+#include "model/onnx.h"
+#include "util/mem.h"
+
+#if defined(__clang__)
+#define HAS_ASAN __has_feature(address_sanitizer)
+#elif defined(__SANITIZE_ADDRESS__)
+#define HAS_ASAN 1
+#else
+#define HAS_ASAN 0
+#endif
+#if HAS_ASAN || !defined(__GLIBC__)
+#define COUNTED 0
+static int calls, foreign;
+#else
+#define COUNTED 1
+#endif
+
+#if COUNTED
+static int calls, foreign;
+extern char __executable_start, etext;		/* the linker's: our code lies between */
+void *__libc_malloc(size_t n);
+void *__libc_calloc(size_t n, size_t m);
+void *__libc_realloc(void *p, size_t n);
+void *__libc_memalign(size_t align, size_t n);
+static void count(const char *caller)
+{
+	__atomic_add_fetch(caller >= &__executable_start && caller < &etext ? &calls : &foreign, 1, __ATOMIC_RELAXED);
+}
+void *malloc(size_t n) { count(__builtin_return_address(0)); return __libc_malloc(n); }
+void *calloc(size_t n, size_t m) { count(__builtin_return_address(0)); return __libc_calloc(n, m); }
+void *realloc(void *p, size_t n) { count(__builtin_return_address(0)); return __libc_realloc(p, n); }
+void *aligned_alloc(size_t align, size_t n) { count(__builtin_return_address(0)); return __libc_memalign(align, n); }
+int posix_memalign(void **p, size_t align, size_t n)
+{
+	count(__builtin_return_address(0));
+	*p = __libc_memalign(align, n);
+	return *p ? 0 : 12;		/* ENOMEM */
+}
+#endif
+
+static int foreign_a_step;
+
+static void must(int rc, const struct dlb_error *err)
+{
+	if (!rc)
+		return;
+	dlb_error_print(stderr, "test_step_alloc", -1, err);
+	abort();
+}
+
+/* Calls to malloc and its like for so many steps, with all that comes before and after them. */
+static int calls_for(const struct dlb_graph *g, struct dlb_backend *be, int64_t n, int steps)
+{
+	struct dlb_error err = { .what = "" };
+	double *op_s = dlb_xcalloc((size_t)g->n_ops, sizeof *op_s);
+	int before = calls;
+	must(dlb_exec_measure(g, be, n, steps, 1, op_s, NULL, NULL, &err), &err);
+	free(op_s);
+	return calls - before;
+}
+
+static void test_model(const char *path, struct dlb_backend *be)
+{
+	struct dlb_error err = { .what = "" };
+	struct dlb_graph g;
+	must(dlb_onnx_read(path, &g, &err), &err);
+	g.training = true;
+	must(dlb_graph_fold(&g, 4, be, &err) || dlb_graph_find_parameters(&g, &err) || dlb_graph_attach_loss(&g, NULL, &err) ||
+	     dlb_graph_choose_layout(&g, &err) || dlb_graph_differentiate(&g, &err) || dlb_graph_index(&g), &err);
+	calls_for(&g, be, 4, 2);			/* libraries keep what they made the first time */
+	int few = calls_for(&g, be, 4, 2);
+	foreign = 0;
+	int many = calls_for(&g, be, 4, 12);
+	foreign_a_step += foreign / 13;
+	if (few <= 0 || many != few) {
+		fprintf(stderr, "%s: %d calls with 3 steps, %d with 13\n", path, few, many);
+		abort();
+	}
+	dlb_graph_release(&g);
+}
+
+int main(void)
+{
+	static const char *const models[] = { "digits_mlp", "digits_cnn", "lenet5", "resnet8" };
+	struct dlb_error err = { .what = "" };
+	struct dlb_backend be;
+	if (!COUNTED) {
+		printf("calls to malloc are not counted in this build\n");
+		return 77;
+	}
+	must(dlb_backend_find("cpu")->open(0, 1, &be, &err), &err);
+	for (int i = 0; i < DLB_LEN(models); i++) {
+		char path[64];
+		snprintf(path, sizeof path, "share/models/%s.onnx", models[i]);
+		test_model(path, &be);
+	}
+	be.ops->close(&be);
+	printf("test_step_alloc: %d models; a step of each makes no call of ours, %d of libraries in all\n", DLB_LEN(models), foreign_a_step);
+	return 0;
+}
