@@ -238,6 +238,7 @@ int main(void)
 	test_memory();
 	test_pipeline();
 	printf("test_program: %d programs of random plans (seeds 1..200, %d messages), 600 spoilt ones, deadlock, memory, "
-	       "pipeline\n", checked, messages);
+	       "pipeline; %d of %d arenas more than 5 %% above the bound, the worst %.1f %%\n", checked, messages, wide, arenas,
+	       100 * (worst - 1));
 	return 0;
 }
