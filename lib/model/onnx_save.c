@@ -85,6 +85,24 @@ static bool take_from_vertex(struct saver *s, const char *name)
 	return false;
 }
 
+/* The initializer of that name in a graph inside a vertex (a branch, a loop's body), or NULL. Depth is bounded by the
+ * check of the wire format. */
+static Onnx__TensorProto *find_inside(const Onnx__GraphProto *p, const char *name)
+{
+	Onnx__TensorProto *found = NULL;
+
+	for (size_t i = 0; i < p->n_node && !found; i++)
+		for (size_t k = 0; k < p->node[i]->n_attribute && !found; k++) {
+			const Onnx__GraphProto *body = p->node[i]->attribute[k]->g;
+			for (size_t t = 0; body && t < body->n_initializer && !found; t++)
+				if (body->initializer[t]->name && !strcmp(body->initializer[t]->name, name))
+					found = body->initializer[t];
+			if (body && !found)
+				found = find_inside(body, name);
+		}
+	return found;
+}
+
 static Onnx__TensorProto *new_initializer(struct saver *s, const char *name, const struct dlb_desc *d, const void *data)
 {
 	Onnx__TensorProto *t = dlb_arena_alloc(s->a, sizeof *t);
@@ -117,8 +135,9 @@ static int put_weights(struct saver *s, Onnx__ModelProto *m, const char *const *
 	s->p->initializer = list;
 	for (int i = 0; i < n && !rc; i++) {
 		const int at = dlb_name_map_get(&map, names[i]);
-		if (at >= 0) {
-			rc = replace(s, list[at], &desc[i], data[i]);
+		Onnx__TensorProto *inside = at < 0 ? find_inside(s->p, names[i]) : NULL;
+		if (at >= 0 || inside) {
+			rc = replace(s, inside ? inside : list[at], &desc[i], data[i]);
 		} else if (take_from_vertex(s, names[i])) {
 			list[s->p->n_initializer++] = new_initializer(s, names[i], &desc[i], data[i]);
 			if (m->ir_version < 4)	/* before 4 an initializer had to be an input too */
