@@ -1,6 +1,6 @@
 /* Normalization of rows for type T; included by norm.c. Sums run over blocks of NORM_BLOCK in T, as the compiler lays
  * out a vector's partial sums (which follows from no address), and in double over the blocks: accurate for rows of any width. */
-#define NORM_BLOCK 2048
+#define NORM_BLOCK 256
 
 /* sum (x - m)^power, power 1 or 2; two halves side by side, for a sum of one waits for the addition before */
 static inline __attribute__((always_inline)) double S(norm_moment)(const T *x, T m, int power, int64_t n)
