@@ -144,6 +144,9 @@ static void say_warnings(struct work *w)
 
 	for (int i = 0; i < n; i++)
 		dlb_cli_warn(w->cli, "%s", line[i]);
+	for (int i = 0; i < w->n_devices && w->g->dtype == DLB_BF16; i++)
+		if (!w->device[i].be.fast_bf16)
+			dlb_cli_warn(w->cli, "%s has no instructions for bf16 here: it works, but slower than f32", w->device[i].name);
 }
 
 /* -- measuring -- */

@@ -68,13 +68,13 @@ static bool narrow(const struct mixing *m, int op)
 		any |= g->tensor[o->in[k]].dtype == DLB_BF16;
 		all_params &= m->is_param[o->in[k]];
 	}
-	return cls->bf16 == DLB_BF16_ALWAYS ? !all_params : any;
+	return cls->bf16 == DLB_BF16_ALWAYS || cls->bf16 == DLB_BF16_WEIGHTS ? !all_params : any;
 }
 
 /* May input k of an op that works in bf16 be f32? */
 static bool may_differ(const struct mixing *m, const struct dlb_op_class *cls, int k, int t)
 {
-	return cls->bf16 == DLB_BF16_MIXES || (cls->bf16 == DLB_BF16_ALWAYS && k == 1 && m->is_param[t]);
+	return cls->bf16 == DLB_BF16_MIXES || (cls->bf16 == DLB_BF16_WEIGHTS && k == 1 && m->is_param[t]);
 }
 
 /* The types of the outputs follow from those of the inputs. */

@@ -4,9 +4,12 @@
 
 static int infer(struct dlb_op_io *io, struct dlb_error *err)
 {
-	if (dlb_same_types(io, 0, 2, err))
+	enum dlb_dtype type;
+
+	if (dlb_mixed_types(io, 0, 2, &type, err) || dlb_infer_broadcast(io, err))
 		return -1;
-	return dlb_infer_broadcast(io, err);
+	io->out[0].dtype = type;
+	return 0;
 }
 
 static int kernel(struct dlb_backend *be, const struct dlb_op_io *io, struct dlb_kernel **k, struct dlb_error *err)
@@ -31,4 +34,4 @@ static double flops(const struct dlb_op_io *io)
 }
 
 const struct dlb_op_class dlb_op_AddRelu = { .name = "AddRelu", .domain = "dlb", .n_in = { 2, 2 }, .n_out = { 1, 1 },
-	.layout = DLB_LAYOUT_ANY, .work = "elementwise", .infer = infer, .flops = flops, .gradient = gradient, .kernel = kernel };
+	.layout = DLB_LAYOUT_ANY, .bf16 = DLB_BF16_MIXES, .work = "elementwise", .infer = infer, .flops = flops, .gradient = gradient, .kernel = kernel };

@@ -399,7 +399,7 @@ static int transpose_gradient(struct dlb_builder *b, struct dlb_error *err)
 }
 
 const struct dlb_op_class dlb_op_Conv = { .name = "Conv", .n_in = { 2, 3 }, .n_out = { 1, 1 },
-	.layout = DLB_LAYOUT_WANTS_CHANNELS_LAST, .bf16 = DLB_BF16_ALWAYS, .f32_in = 6, .work = "conv", .infer = conv_infer, .flops = conv_flops,
+	.layout = DLB_LAYOUT_WANTS_CHANNELS_LAST, .bf16 = DLB_BF16_WEIGHTS, .f32_in = 6, .work = "conv", .infer = conv_infer, .flops = conv_flops,
 	.gradient = conv_gradient, .kernel = conv_kernel };
 const struct dlb_op_class dlb_op_ConvGradInput = { .name = "ConvGradInput", .domain = "dlb", .n_in = { 2, 2 }, .n_out = { 1, 1 },
 	.layout = DLB_LAYOUT_WANTS_CHANNELS_LAST, .work = "conv", .infer = grad_input_infer, .flops = grad_input_flops,

@@ -370,9 +370,9 @@ static int matmul_gradient(struct dlb_builder *b, struct dlb_error *err)
 	return b->din[1] < 0 ? -1 : 0;
 }
 
-const struct dlb_op_class dlb_op_Gemm = { .name = "Gemm", .n_in = { 2, 3 }, .n_out = { 1, 1 }, .bf16 = DLB_BF16_ALWAYS, .f32_in = 4, .work = "dense",
+const struct dlb_op_class dlb_op_Gemm = { .name = "Gemm", .n_in = { 2, 3 }, .n_out = { 1, 1 }, .bf16 = DLB_BF16_WEIGHTS, .f32_in = 4, .work = "dense",
 	.infer = gemm_infer, .flops = gemm_flops, .gradient = gemm_gradient, .kernel = gemm_kernel };
-const struct dlb_op_class dlb_op_MatMul = { .name = "MatMul", .n_in = { 2, 2 }, .n_out = { 1, 1 }, .bf16 = DLB_BF16_ALWAYS, .work = "dense",
+const struct dlb_op_class dlb_op_MatMul = { .name = "MatMul", .n_in = { 2, 2 }, .n_out = { 1, 1 }, .bf16 = DLB_BF16_WEIGHTS, .work = "dense",
 	.infer = matmul_infer, .flops = matmul_flops, .gradient = matmul_gradient, .kernel = matmul_kernel };
 const struct dlb_op_class dlb_op_MatMulT = { .name = "MatMulT", .domain = "dlb", .n_in = { 2, 2 }, .n_out = { 1, 1 },
 	.work = "dense", .infer = matmul_infer, .flops = matmul_flops, .gradient = matmul_gradient, .kernel = matmul_kernel };

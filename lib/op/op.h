@@ -60,6 +60,7 @@ enum dlb_op_layout {
 enum dlb_op_bf16 {
 	DLB_BF16_NEVER,				/* its float operands are f32 */
 	DLB_BF16_ALWAYS,			/* work for matrix units: its activations are bf16 */
+	DLB_BF16_WEIGHTS,			/* likewise, and input 1 may be an f32 parameter */
 	DLB_BF16_FOLLOWS,			/* bf16 if one of its activations is; then all are */
 	DLB_BF16_MIXES,				/* likewise, but f32 operands beside a bf16 one are read as they are */
 };

@@ -167,4 +167,4 @@ static int gradient(struct dlb_builder *b, struct dlb_error *err)
 }
 
 const struct dlb_op_class dlb_op_Product = { .name = "Product", .domain = "dlb", .n_in = { 2, 2 }, .n_out = { 1, 1 },
-	.work = "dense", .infer = infer, .flops = flops, .gradient = gradient, .kernel = kernel };
+	.bf16 = DLB_BF16_ALWAYS, .work = "dense", .infer = infer, .flops = flops, .gradient = gradient, .kernel = kernel };

@@ -172,6 +172,7 @@ typedef void (*dlb_host_fn)(const void *ctx, const struct dlb_run *r);
 struct dlb_backend {
 	const struct dlb_backend_ops *ops;
 	int device, n_threads;
+	bool fast_bf16;			/* multiplies bf16 by instructions of its own; else bf16 works, slower than f32 */
 	void *self;
 };
 struct dlb_backend_ops {

@@ -1,9 +1,9 @@
 /* Batched matrix products over strided memory: oneDNN's matmul where it has a kernel for these strides, else matrix by
- * matrix (sgemm; dgemm for float64). */
+ * matrix (sgemm; dgemm for float64). bf16 is oneDNN's too, or widened. */
 #include <cblas.h>
 #include <stdlib.h>
 
-#include "tensor/cpu/cpu.h"
+#include "tensor/cpu/narrow.h"
 
 struct product_kernel {
 	struct dlb_kernel k;
@@ -63,6 +63,7 @@ static int prepare_dnnl(struct product_kernel *p)
 {
 	const struct dlb_product_desc *d = &p->d;
 	const int n = d->n_dims;
+	const dnnl_data_type_t type = d->dtype == DLB_BF16 ? dnnl_bf16 : dnnl_f32;
 	dnnl_memory_desc_t a, w, y;
 	dnnl_dims_t dim = { 0 }, stride = { 0 };
 	dnnl_primitive_desc_t pd;
@@ -84,7 +85,7 @@ static int prepare_dnnl(struct product_kernel *p)
 			for (int i = 1; i <= n; i++)
 				stride[0] = dim[i] * stride[i] > stride[0] ? dim[i] * stride[i] : stride[0];
 		}
-		if (dnnl_memory_desc_init_by_strides(of[k].md, lead + n, dim, dnnl_f32, stride) != dnnl_success)
+		if (dnnl_memory_desc_init_by_strides(of[k].md, lead + n, dim, type, stride) != dnnl_success)
 			return DLB_NO_KERNEL;
 	}
 	if (dnnl_matmul_desc_init(&od, &a, &w, NULL, &y) != dnnl_success || dlb_cpu_pd_scaled(p->c, &od, (float)d->alpha, &pd))
@@ -114,13 +115,44 @@ static bool lies(const int64_t *stride, int n, int64_t rows, int64_t columns, bo
 	return *ld <= INT32_MAX;
 }
 
+/* Elements from the first to the last of an operand. */
+static int64_t extent(const int64_t *dim, const int64_t *stride, int n, int64_t rows, int64_t columns)
+{
+	int64_t last = (rows - 1) * stride[n - 2] + (columns - 1) * stride[n - 1];
+
+	for (int i = 0; i < n - 2; i++)
+		last += (dim[i] - 1) * stride[i];
+	return last + 1;
+}
+
+static int prepare_f32(struct dlb_backend *b, const void *ctx, int64_t rows, struct dlb_kernel **k, struct dlb_error *err)
+{
+	struct dlb_product_desc d = *(const struct dlb_product_desc *)ctx;
+
+	(void)rows;
+	d.dtype = DLB_F32;
+	return dlb_cpu_product(b, &d, k, err);
+}
+
+static int bf16_by_f32(struct dlb_backend *b, const struct dlb_product_desc *d, struct dlb_kernel **k, struct dlb_error *err)
+{
+	const int n = d->n_dims;
+	const int64_t rows = d->dim[n - 2], columns = d->dim[n - 1];
+	const struct narrow_desc narrow = { .rows = 1, .block = 1, .n_in = 2, .n_out = 1, .prepare = prepare_f32, .ctx = d,
+		.in = { { .dtype = DLB_BF16, .count = extent(d->dim, d->a, n, rows, d->k) },
+			{ .dtype = DLB_BF16, .count = extent(d->dim, d->w, n, d->k, columns) } },
+		.out = { { .dtype = DLB_BF16, .count = extent(d->dim, d->y, n, rows, columns) } } };
+
+	return dlb_cpu_narrow(b, &narrow, k, err);
+}
+
 int dlb_cpu_product(struct dlb_backend *b, const struct dlb_product_desc *d, struct dlb_kernel **k, struct dlb_error *err)
 {
 	struct product_kernel *p;
 	const int n = d->n_dims;
-	bool ty = false, ok;
+	bool ty = false, ok, bf16 = d->dtype == DLB_BF16;
 
-	if ((d->dtype != DLB_F32 && d->dtype != DLB_F64) || n < 3)
+	if ((d->dtype != DLB_F32 && d->dtype != DLB_F64 && !bf16) || n < 3)
 		return DLB_NO_KERNEL;
 	p = dlb_xcalloc(1, sizeof *p);
 	p->c = cpu_of(b);
@@ -142,9 +174,12 @@ int dlb_cpu_product(struct dlb_backend *b, const struct dlb_product_desc *d, str
 	if (!p->n_batch || !p->m || !p->n || !d->k) {
 		p->k.run = run_empty;
 		p->k.impl = "loop";
-	} else if (d->dtype == DLB_F32 && prepare_dnnl(p) == 0) {
+	} else if ((d->dtype == DLB_F32 || bf16) && prepare_dnnl(p) == 0) {
 		p->k.run = run_dnnl;
 		p->k.impl = "dnnl";
+	} else if (bf16) {
+		product_free(&p->k);
+		return bf16_by_f32(b, d, k, err);
 	}
 	*k = &p->k;
 	return 0;
