@@ -607,6 +607,50 @@ static void test_save_made_weight(void)
 	n_checked++;
 }
 
+/* z = c ? y + v : y + v', each branch with a v of its own: what they read of the graph around them are further operands
+ * of the vertex, their constants are the outermost graph's, and a trained one is saved where it stood. */
+static void test_branches(void)
+{
+	static const float other[] = { 7, 8 };
+	struct model m, in[2];
+	struct dlb_graph g;
+	char path[300], saved[300];
+	size_t n;
+
+	start(&m);
+	initializer(&m, "c", 9, 1)->n_int32_data = 0;
+	raw(m.init[1], "\1", 1);
+	Onnx__NodeProto *v = vertex(&m, "If", "c", NULL, "z");
+	for (int i = 0; i < 2; i++) {
+		start(&in[i]);
+		in[i].g.n_input = in[i].g.n_output = in[i].g.n_node = in[i].g.n_initializer = 0;
+		raw(initializer(&in[i], "v", 1, 2), two, sizeof two);
+		vertex(&in[i], "Add", "y", "v", "r");
+		in[i].out[in[i].g.n_output++] = value(&in[i], "r", (const char *[]){ NULL });
+		attribute(&m, v, i ? "else_branch" : "then_branch", 5)->g = &in[i].g;
+	}
+	uint8_t *p = pack(&m, &n);
+	write_file("branches.onnx", p, n);
+	free(p);
+	for (int i = 0; i < 2; i++)
+		dlb_arena_release(&in[i].a);
+	dlb_arena_release(&m.a);
+	snprintf(path, sizeof path, "%s/branches.onnx", dir);
+	snprintf(saved, sizeof saved, "%s/saved.onnx", dir);
+	const struct dlb_desc d = { .dtype = DLB_F32, .n_dims = 1, .dim = { 2 } };
+	const void *data[] = { other };
+	if (dlb_onnx_save(path, saved, (const char *[]){ "v" }, data, &d, 1, &err) || dlb_onnx_read(saved, &g, &err))
+		die("branches");
+	assert(g.n_ops == 2 && g.n_bodies == 2 && g.op[1].n_in == 5);	/* c, then what each branch reads: y and its v */
+	assert(g.body[0]->first_capture == 1 && g.body[1]->first_capture == 3 && g.body[1]->g.n_inputs == 2);
+	char renamed[100];
+	snprintf(renamed, sizeof renamed, "%s.v", g.op[1].name);
+	assert(!memcmp(g.tensor[tensor_named(&g, "v")].data, other, sizeof other));
+	assert(!memcmp(g.tensor[tensor_named(&g, renamed)].data, two, sizeof two));
+	dlb_graph_release(&g);
+	n_checked++;
+}
+
 /* -- whole models -- */
 
 static void one_model(const char *path)
@@ -696,6 +740,7 @@ int main(void)
 	test_wire();
 	test_external();
 	test_save_made_weight();
+	test_branches();
 	all_models("share/models");
 	save_and_read("share/models/resnet8.onnx");
 	save_and_read("share/models/digits_mlp.onnx");
