@@ -83,7 +83,7 @@ all_of() { # LEAST BATCH PATTERN...
 	[ "$(find "$onnx/models" "$onnx/light" -name '*.onnx' | wc -l)" -eq 41 ]
 }
 
-warnings() { dlb-profile --analytic "$onnx/models/$1.onnx" 2>&1 >/dev/null; }
+warnings() { { dlb-profile --analytic "$onnx/models/$1.onnx" >/dev/null; } 2>&1; }
 
 @test "exported for inference: what was folded, what is tied, and how to export for training" {
 	for name in resnet20_cifar.eval.op17.dyn resnet50.eval.op13.st.light; do

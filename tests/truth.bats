@@ -8,7 +8,7 @@ fashion=/usr/share/datasets/fashion-mnist
 onnx=$DLB_TEST_DATA/onnx
 images=(--data "idx:$fashion/train-images-idx3-ubyte.gz,$fashion/train-labels-idx1-ubyte.gz" --order sequential)
 images28=("${images[@]}" --transform scale=1/255)
-images32=("${images[@]}" --transform scale=1/255,pad=2,channels=3)
+images32=("${images[@]}" --transform 'scale=1/255,pad=2,channels=3')
 text=(--data "tokens:$onnx/data/tinyshakespeare/input.txt" --order sequential)
 
 setup() {
