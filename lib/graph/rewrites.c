@@ -15,8 +15,9 @@ const struct dlb_rewrite dlb_rewrites[] = {
 	  .run = dlb_rewrite_linear },
 	{ .name = "products", .summary = "MatMul reads and writes through Transposes, with scalar factors taken in",
 	  .run = dlb_rewrite_products },
-	{ .name = "conv-relu", .summary = "Relu goes into the convolution before it", .run = dlb_rewrite_activation },
-	{ .name = "add-relu", .summary = "Relu goes into the Add before it", .run = dlb_rewrite_add_activation },
+	{ .name = "norm-relu", .summary = "Relu goes into the BatchNormalization before it", .run = dlb_rewrite_norm_relu },
+	{ .name = "conv-relu", .summary = "Relu goes into the convolution before it", .run = dlb_rewrite_conv_relu },
+	{ .name = "add-relu", .summary = "Relu goes into the Add before it", .run = dlb_rewrite_add_relu },
 	{ .name = NULL },
 };
 

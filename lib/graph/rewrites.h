@@ -15,6 +15,7 @@ int dlb_rewrite_layer_norm(struct dlb_graph *g, int64_t *count, struct dlb_error
 int dlb_rewrite_gelu(struct dlb_graph *g, int64_t *count, struct dlb_error *err);		/* pattern_gelu.c */
 int dlb_rewrite_linear(struct dlb_graph *g, int64_t *count, struct dlb_error *err);		/* fuse_linear.c */
 int dlb_rewrite_products(struct dlb_graph *g, int64_t *count, struct dlb_error *err);		/* fuse_product.c */
-int dlb_rewrite_activation(struct dlb_graph *g, int64_t *count, struct dlb_error *err);	/* fuse_activation.c */
-int dlb_rewrite_add_activation(struct dlb_graph *g, int64_t *count, struct dlb_error *err);
+int dlb_rewrite_norm_relu(struct dlb_graph *g, int64_t *count, struct dlb_error *err);		/* fuse_activation.c */
+int dlb_rewrite_conv_relu(struct dlb_graph *g, int64_t *count, struct dlb_error *err);
+int dlb_rewrite_add_relu(struct dlb_graph *g, int64_t *count, struct dlb_error *err);
 #endif

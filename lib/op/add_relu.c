@@ -34,4 +34,4 @@ static double flops(const struct dlb_op_io *io)
 }
 
 const struct dlb_op_class dlb_op_AddRelu = { .name = "AddRelu", .domain = "dlb", .n_in = { 2, 2 }, .n_out = { 1, 1 },
-	.layout = DLB_LAYOUT_ANY, .bf16 = DLB_BF16_MIXES, .work = "elementwise", .infer = infer, .flops = flops, .gradient = gradient, .kernel = kernel };
+	.layout = DLB_LAYOUT_ANY, .bf16 = DLB_BF16_MIXES, .overwrite = 3, .work = "elementwise", .infer = infer, .flops = flops, .gradient = gradient, .kernel = kernel };

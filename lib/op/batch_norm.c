@@ -9,6 +9,8 @@
  * Sergey Ioffe, Christian Szegedy, Batch Normalization, ICML 2015. */
 #include "op/kit.h"
 
+#include <string.h>
+
 static bool trains(const struct dlb_op_io *io)
 {
 	if (io->opset >= 14)
@@ -37,10 +39,17 @@ static int infer(struct dlb_op_io *io, struct dlb_error *err)
 	return 0;
 }
 
+/* An attribute of our own, set where Relu was fused into the normalization; its gradients read y then. */
+static bool has_relu(const struct dlb_op_io *io)
+{
+	return !strcmp(dlb_io_str(io, "activation", ""), "Relu");
+}
+
 static struct dlb_bn_desc desc(const struct dlb_op_io *io, enum dlb_bn_dir dir, const struct dlb_desc *x)
 {
 	return (struct dlb_bn_desc){ .dir = dir, .x = *x, .epsilon = dlb_io_real(io, "epsilon", 1e-5),
-				     .momentum = dlb_io_real(io, "momentum", 0.9), .unbiased = dlb_io_int(io, "unbiased", 0) != 0 };
+				     .momentum = dlb_io_real(io, "momentum", 0.9), .unbiased = dlb_io_int(io, "unbiased", 0) != 0,
+				     .relu = has_relu(io) };
 }
 
 static int kernel(struct dlb_backend *be, const struct dlb_op_io *io, struct dlb_kernel **k, struct dlb_error *err)
@@ -73,15 +82,16 @@ static int gradient(struct dlb_builder *b, struct dlb_error *err)
 {
 	bool train = trains(&b->io);
 	const char *type = train ? "BatchNormalizationGrad" : "BatchNormalizationGradInfer";
-	struct dlb_attr a = dlb_make_real("epsilon", dlb_io_real(&b->io, "epsilon", 1e-5));
-	int out[3] = { -1, -1, -1 }, in[5] = { b->dout[0], b->in[0], b->in[1], b->in[3], b->in[4] };
+	const bool relu = has_relu(&b->io);
+	struct dlb_attr a[2] = { dlb_make_real("epsilon", dlb_io_real(&b->io, "epsilon", 1e-5)), dlb_make_str("activation", "Relu") };
+	int out[3] = { -1, -1, -1 }, in[6] = { b->dout[0], b->in[0], b->in[1], b->in[3], b->in[4], b->out[0] };
 
 	(void)err;
 	if (train) {
 		in[3] = dlb_b_extra_output(b, 3);
 		in[4] = dlb_b_extra_output(b, 4);
 	}
-	out[0] = dlb_b_op(b, type, &a, 1, in, 5, 3, out, b->in[0]);
+	out[0] = dlb_b_op(b, type, a, relu ? 2 : 1, in, relu ? 6 : 5, 3, out, b->in[0]);
 	if (out[0] < 0)
 		return -1;
 	for (int i = 0; i < 3; i++)
@@ -94,6 +104,8 @@ static int grad_infer(struct dlb_op_io *io, struct dlb_error *err)
 {
 	if (dlb_same_types(io, 0, 2, err) || dlb_param_types(io, 0, 2, 3, err) || dlb_same_shapes(io, 0, 1, err))
 		return -1;
+	if (has_relu(io) != dlb_io_has(io, 5) || (has_relu(io) && (dlb_same_shapes(io, 0, 5, err) || io->in[5].dtype != io->in[0].dtype)))
+		return dlb_op_fail(io, err, "with an activation the sixth input is the output that it made");
 	if (io->in[1].n_dims < 2)
 		return dlb_op_fail(io, err, "input has %d dimensions, at least 2 are needed", io->in[1].n_dims);
 	for (int i = 2; i < 5; i++)
@@ -124,7 +136,7 @@ static int grad_kernel_of(struct dlb_backend *be, const struct dlb_op_io *io, en
 	for (int i = 0; i < 3; i++)
 		out[i] = dlb_io_wants(io, i) ? DLB_OUT(i) : dlb_chain_temp(c, i ? &io->in[2] : &io->in[1]);
 	rc = be->ops->batch_norm(be, &d, &sub, err);
-	dlb_chain_add(c, rc, sub, DLB_REFS(0, 1, 2, 3, 4), 5, out, 3);
+	dlb_chain_add(c, rc, sub, DLB_REFS(0, 1, 2, 3, 4, 5), d.relu ? 6 : 5, out, 3);
 	return dlb_chain_finish(c, k);
 }
 
@@ -143,8 +155,8 @@ const struct dlb_op_class dlb_op_BatchNormalization = { .name = "BatchNormalizat
 	.f32_in = 30, .work = "norm",
 	.infer = infer, .flops = flops, .gradient = gradient, .kernel = kernel };
 const struct dlb_op_class dlb_op_BatchNormalizationGrad = { .name = "BatchNormalizationGrad", .domain = "dlb",
-	.n_in = { 5, 5 }, .n_out = { 1, 3 }, .layout = DLB_LAYOUT_WANTS_CHANNELS_LAST, .flags = DLB_OP_MIXES_BATCH,
+	.n_in = { 5, 6 }, .n_out = { 1, 3 }, .layout = DLB_LAYOUT_WANTS_CHANNELS_LAST, .flags = DLB_OP_MIXES_BATCH,
 	.overwrite = 3, .work = "norm", .infer = grad_infer, .flops = grad_flops, .kernel = grad_kernel };
 const struct dlb_op_class dlb_op_BatchNormalizationGradInfer = { .name = "BatchNormalizationGradInfer", .domain = "dlb",
-	.n_in = { 5, 5 }, .n_out = { 1, 3 }, .layout = DLB_LAYOUT_WANTS_CHANNELS_LAST, .work = "norm",
+	.n_in = { 5, 6 }, .n_out = { 1, 3 }, .layout = DLB_LAYOUT_WANTS_CHANNELS_LAST, .work = "norm",
 	.infer = grad_infer, .flops = grad_flops, .kernel = grad_infer_kernel };

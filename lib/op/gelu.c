@@ -57,6 +57,6 @@ static double grad_flops(const struct dlb_op_io *io)
 }
 
 const struct dlb_op_class dlb_op_Gelu = { .name = "Gelu", .n_in = { 1, 1 }, .n_out = { 1, 1 }, .layout = DLB_LAYOUT_ANY,
-	.bf16 = DLB_BF16_FOLLOWS, .work = "activation", .infer = infer, .flops = flops, .gradient = gradient, .kernel = kernel };
+	.bf16 = DLB_BF16_FOLLOWS, .overwrite = 1, .work = "activation", .infer = infer, .flops = flops, .gradient = gradient, .kernel = kernel };
 const struct dlb_op_class dlb_op_GeluGrad = { .name = "GeluGrad", .domain = "dlb", .n_in = { 2, 2 }, .n_out = { 1, 1 },
-	.layout = DLB_LAYOUT_ANY, .work = "activation", .infer = grad_infer, .flops = grad_flops, .kernel = grad_kernel };
+	.layout = DLB_LAYOUT_ANY, .overwrite = 3, .work = "activation", .infer = grad_infer, .flops = grad_flops, .kernel = grad_kernel };

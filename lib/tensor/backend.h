@@ -88,9 +88,10 @@ struct dlb_pool_desc {
  *             (times n/(n-1) when unbiased); mean' and var' may be mean and var themselves
  *   INFER     in {x, scale, bias, mean, var}   out {y}
  *   GRAD      in {dy, x, scale, saved_mean, saved_invstd}   out {dx, dscale, dbias}
- *   GRAD_INFER in {dy, x, scale, mean, var}    out {dx, dscale, dbias}   (statistics are constants) */
+ *   GRAD_INFER in {dy, x, scale, mean, var}    out {dx, dscale, dbias}   (statistics are constants)
+ * relu: y is Relu of it; the gradients then read y as a sixth input. */
 enum dlb_bn_dir { DLB_BN_TRAIN, DLB_BN_INFER, DLB_BN_GRAD, DLB_BN_GRAD_INFER };
-struct dlb_bn_desc { enum dlb_bn_dir dir; struct dlb_desc x; double epsilon, momentum; bool unbiased; };
+struct dlb_bn_desc { enum dlb_bn_dir dir; struct dlb_desc x; double epsilon, momentum; bool unbiased, relu; };
 /* Softmax or its logarithm along one axis of (outer, axis, inner). GRAD in {dy, y} out {dx}. */
 struct dlb_softmax_desc { enum dlb_dtype dtype; bool log, backward; int64_t outer, axis, inner; };
 /* Rows normalized, y = (x - mean) / sqrt(var + epsilon) * scale + bias, the variance biased: scale and bias along the

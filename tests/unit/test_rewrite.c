@@ -368,6 +368,28 @@ static int convolution(struct dlb_graph *g, int x, int variant)
 	return OP("Mul", OP("Relu", c), kind == 3 ? c : W("after", 6));
 }
 
+/* Batch statistics (even kinds) or running ones; opset 13 knows training by the number of outputs. */
+static int normalized(struct dlb_graph *g, int x, int variant)
+{
+	const int kind = variant / 2, mean = W("mean", 4), var = W("var", 4);
+	const bool train = kind != 1;
+	char name[40];
+	for (int i = 0; i < 4; i++)
+		((double *)g->tensor[var].data)[i] = 1 + i;
+	const struct dlb_attr mode = { .name = "training_mode", .type = DLB_ATTR_INT, .i = train };
+	const int in[5] = { OP("Mul", x, W("in", 6)), W("scale", 4), W("shift", 4), mean, var };
+	int out[3];
+	for (int k = 0; k < 3; k++) {
+		snprintf(name, sizeof name, "norm%d", k);
+		out[k] = dlb_graph_add_tensor(g, name, DLB_T_ACTIVATION);
+	}
+	dlb_graph_add_op(g, "norm", "BatchNormalization", "", DLB_FORWARD, in, 5, out, train ? 3 : 1, &mode, g->opset >= 14);
+	if (kind == 2)
+		output(g, out[0]);
+	const int y = OP("Relu", out[0]);
+	return OP("Mul", y, kind == 3 ? OP("Tanh", out[0]) : W("after", 6));
+}
+
 /* -- the rest -- */
 
 /* A mask that a comparison makes of a float initializer, as GPT's exports have it, is folded. */
@@ -450,6 +472,8 @@ int main(void)
 		check("products", heads, kind, dim, 3, kind / 2 >= HEADS_GOOD ? 0 : kind / 2 == HEADS_BERT ? 1 : 2);
 	for (int kind = 0; kind < 8; kind++)
 		check("add-relu", residual, kind, dim, 3, kind / 2 < 2);
+	for (int kind = 0; kind < 8; kind++)
+		check("norm-relu", normalized, kind, dim, 3, kind / 2 < 2);
 	for (int kind = 0; kind < 8; kind++)
 		check("conv-relu", convolution, kind, dim, 3, kind / 2 < 2);
 	be.ops->close(&be);

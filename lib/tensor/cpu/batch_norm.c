@@ -60,8 +60,8 @@ static int bf16_by_f32(struct dlb_backend *b, const struct dlb_bn_desc *d, struc
 {
 	const bool grad = d->dir == DLB_BN_GRAD || d->dir == DLB_BN_GRAD_INFER;
 	const struct narrow_operand x = { .dtype = DLB_BF16, .count = dlb_desc_count(&d->x) }, f32 = { .dtype = DLB_F32 };
-	const struct narrow_desc n = { .rows = 1, .block = 1, .n_in = 5, .n_out = grad ? 3 : d->dir == DLB_BN_TRAIN ? 5 : 1,
-		.in = { x, grad ? x : f32, f32, f32, f32 }, .out = { x, f32, f32, f32, f32 }, .prepare = prepare_f32, .ctx = d };
+	const struct narrow_desc n = { .rows = 1, .block = 1, .n_in = grad && d->relu ? 6 : 5, .n_out = grad ? 3 : d->dir == DLB_BN_TRAIN ? 5 : 1,
+		.in = { x, grad ? x : f32, f32, f32, f32, x }, .out = { x, f32, f32, f32, f32 }, .prepare = prepare_f32, .ctx = d };
 
 	return dlb_cpu_narrow(b, &n, k, err);
 }

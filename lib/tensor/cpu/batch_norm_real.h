@@ -16,13 +16,24 @@ static void S(bn_statistics)(const struct bn_kernel *b, const struct dlb_run *r,
 		((T *)r->out[4])[c] = (T)(1 / sqrt(var + b->d.epsilon));
 }
 
+/* The least that comes out: 0 with Relu. */
+static T S(bn_least)(const struct bn_kernel *b)
+{
+	return b->d.relu ? 0 : -(T)INFINITY;
+}
+
 /* y = (x - mean) scale + bias, columns repeat every c channels. */
 static void S(bn_apply_rows)(const struct bn_kernel *b, const E *x, E *y, const T *mean, const T *scale, const T *bias)
 {
+	const T least = S(bn_least)(b);
+
 	for (int64_t i = 0; i < b->rows; i++)
 #pragma omp simd
-		for (int64_t j = 0; j < b->columns; j++)
-			y[i * b->columns + j] = Y((X(x[i * b->columns + j]) - mean[j]) * scale[j] + bias[j]);
+		for (int64_t j = 0; j < b->columns; j++) {
+			T v = (X(x[i * b->columns + j]) - mean[j]) * scale[j] + bias[j];
+
+			y[i * b->columns + j] = Y(v < least ? least : v);
+		}
 }
 
 static void S(bn_coefficients)(const struct bn_kernel *b, const struct dlb_run *r, int64_t j, double mean, double invstd,
@@ -112,11 +123,10 @@ static double S(bn_invstd)(const struct bn_kernel *b, const struct dlb_run *r, i
 
 /* dbias = sum dy; dscale = invstd sum dy (x - mean);
  * dx = scale invstd (dy - dbias/n - (x - mean) invstd dscale/n), without the last two when the statistics are
- * constants. Block sums in T, joined in double. */
-static void S(bn_grad_rows)(struct dlb_kernel *k, const struct dlb_run *r)
+ * constants. Block sums in T, joined in double. With Relu dy counts where y > 0. */
+static inline void S(bn_grad_rows_of)(const struct bn_kernel *b, const struct dlb_run *r, const bool relu)
 {
-	const struct bn_kernel *b = (struct bn_kernel *)k;
-	const E *dy = r->in[0], *x = r->in[1];
+	const E *dy = r->in[0], *x = r->in[1], *y = relu ? r->in[5] : dy;
 	E *dx = r->out[0];
 	double *sum = part(b, r, 0), *dot = part(b, r, 1), n = (double)(b->n * b->s);
 	T *bs = (T *)part(b, r, 2), *bd = (T *)part(b, r, 3), *mean = (T *)part(b, r, 4), *scale = (T *)part(b, r, 5);
@@ -134,7 +144,7 @@ static void S(bn_grad_rows)(struct dlb_kernel *k, const struct dlb_run *r)
 		for (int64_t i = i0; i < i0 + len; i++)
 #pragma omp simd
 			for (int64_t j = 0; j < w; j++) {
-				T g = X(dy[i * w + j]);
+				T g = relu && !(X(y[i * w + j]) > 0) ? 0 : X(dy[i * w + j]);
 
 				bs[j] += g;
 				bd[j] += g * (X(x[i * w + j]) - mean[j]);
@@ -172,9 +182,20 @@ static void S(bn_grad_rows)(struct dlb_kernel *k, const struct dlb_run *r)
 #pragma omp simd
 		for (int64_t j = 0; j < w; j++) {
 			int64_t at = i * w + j;
+			T g = relu && !(X(y[at]) > 0) ? 0 : X(dy[at]);
 
-			dx[at] = Y(scale[j] * (X(dy[at]) - bs[j] - (X(x[at]) - mean[j]) * bd[j]));
+			dx[at] = Y(scale[j] * (g - bs[j] - (X(x[at]) - mean[j]) * bd[j]));
 		}
+}
+
+static void S(bn_grad_rows)(struct dlb_kernel *k, const struct dlb_run *r)
+{
+	const struct bn_kernel *b = (struct bn_kernel *)k;
+
+	if (b->d.relu)
+		S(bn_grad_rows_of)(b, r, true);
+	else
+		S(bn_grad_rows_of)(b, r, false);
 }
 
 #ifndef ROWS_ONLY
@@ -183,15 +204,18 @@ static void S(bn_grad_rows)(struct dlb_kernel *k, const struct dlb_run *r)
 /* ---- row-major: one channel is b->n planes of b->s elements ---- */
 static void S(bn_apply_planes)(const struct bn_kernel *b, const struct dlb_run *r, int64_t c, double mean, double invstd)
 {
-	T m = (T)mean, s = (T)(invstd * ((const T *)r->in[1])[c]), bias = ((const T *)r->in[2])[c];
+	T m = (T)mean, s = (T)(invstd * ((const T *)r->in[1])[c]), bias = ((const T *)r->in[2])[c], least = S(bn_least)(b);
 
 	for (int64_t i = 0; i < b->n; i++) {
 		const T *x = (const T *)r->in[0] + (i * b->c + c) * b->s;
 		T *y = (T *)r->out[0] + (i * b->c + c) * b->s;
 
 #pragma omp simd
-		for (int64_t j = 0; j < b->s; j++)
-			y[j] = (x[j] - m) * s + bias;
+		for (int64_t j = 0; j < b->s; j++) {
+			T v = (x[j] - m) * s + bias;
+
+			y[j] = v < least ? least : v;
+		}
 	}
 }
 
@@ -246,9 +270,17 @@ static void S(bn_grad_planes)(struct dlb_kernel *k, const struct dlb_run *r)
 		T mean = ((const T *)r->in[3])[c], scale, s, d;
 
 		for (int64_t i = 0; i < b->n; i++) {
-			const T *dy = (const T *)r->in[0] + (i * b->c + c) * b->s, *x = (const T *)r->in[1] + (i * b->c + c) * b->s;
-			double plane = S(sum)(dy, b->s), lane[LANES] = { 0 };
+			const int64_t at = (i * b->c + c) * b->s;
+			const T *dy = (const T *)r->in[0] + at, *x = (const T *)r->in[1] + at;
+			const T *y = b->d.relu ? (const T *)r->in[5] + at : NULL;
+			double plane = y ? 0 : S(sum)(dy, b->s), lane[LANES] = { 0 };
 			int64_t j = 0;
+
+			for (int64_t l = 0; l < b->s && y; l++) {
+				plane += y[l] > 0 ? dy[l] : 0;
+				dot += y[l] > 0 ? (double)dy[l] * (x[l] - mean) : 0;
+			}
+			j = y ? b->s : 0;
 
 			for (; j + LANES <= b->s; j += LANES)
 #pragma omp simd
@@ -270,11 +302,12 @@ static void S(bn_grad_planes)(struct dlb_kernel *k, const struct dlb_run *r)
 		for (int64_t i = 0; i < b->n && r->out[0]; i++) {
 			int64_t at = (i * b->c + c) * b->s;
 			const T *dy = (const T *)r->in[0] + at, *x = (const T *)r->in[1] + at;
+			const T *y = b->d.relu ? (const T *)r->in[5] + at : NULL;
 			T *dx = (T *)r->out[0] + at;
 
 #pragma omp simd
 			for (int64_t j = 0; j < b->s; j++)
-				dx[j] = scale * (dy[j] - s - (x[j] - mean) * d);
+				dx[j] = scale * ((y && !(y[j] > 0) ? 0 : dy[j]) - s - (x[j] - mean) * d);
 		}
 	}
 }
