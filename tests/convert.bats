@@ -164,6 +164,20 @@ PY
 	one_line dlb-place "'speed'"
 }
 
+@test "what does not fit is refused with the numbers, status 1; what just fits is placed" {
+	jq -c '.maxCPUs = 0 | .nodes[3].supportedOnFpga = 1' "$net" >"$tmp/tight.json"	# 50, 40 and 40 of 2 x 100
+	for room in 100 90; do
+		jq -c --argjson m $room '.maxSizePerFPGA = $m' "$tmp/tight.json" | dlb-convert --from dnn-partitioning |
+			dlb-place -a auto | jq -e '[.plan.nodes[].peak_bytes] | max <= 90'
+	done
+	jq -c '.maxSizePerFPGA = 79' "$tmp/tight.json" | dlb-convert --from dnn-partitioning >"$tmp/doc.json"
+	run -1 --separate-stderr dlb-place -a auto "$tmp/doc.json"
+	one_line dlb-place 'no plan fits: node' 'lacks' 'MB for op' 'all ops need 0.00013 MB, the nodes have 0.000158 MB'
+	jq -c '.nodes[3].supportedOnFpga = 0 | .maxCPUs = 0' "$net" | dlb-convert --from dnn-partitioning >"$tmp/doc.json"
+	run -1 --separate-stderr dlb-place "$tmp/doc.json"
+	one_line dlb-place "no node has a kernel for op 'd'"
+}
+
 @test "published networks: contiguous optima, and never worse with a search" {
 	data=$DLB_TEST_DATA/placement/throughput
 	[ -d "$data" ] || skip "no $data; set DLB_TEST_DATA"

@@ -53,8 +53,9 @@ static int by_size(const void *a, const void *b)
 }
 
 /* Where memory is scarce: classes by size, largest first, each to the node that it fills most (best fit
- * decreasing); then orders a little disturbed. false: not found. */
-static bool pack(const struct dlb_port *port, struct dlb_rng *rng, int *at)
+ * decreasing); then orders a little disturbed. false: not found; then *want is what came nearest. */
+struct lack { double bytes; int class, node; };
+static bool pack(const struct dlb_port *port, struct dlb_rng *rng, int *at, struct lack *want)
 {
 	enum { TRIES = 400 };
 	size_t D = (size_t)port->n_nodes;
@@ -74,6 +75,9 @@ static bool pack(const struct dlb_port *port, struct dlb_rng *rng, int *at)
 				    (to < 0 || room[d] < room[to]))
 					to = d;
 			done = to >= 0;
+			for (int d = 0; d < port->n_nodes && !done; d++)
+				if (isfinite(port->work_s[(size_t)c * D + (size_t)d]) && port->bytes[c] - room[d] < want->bytes)
+					*want = (struct lack){ port->bytes[c] - room[d], c, d };
 			if (done) {
 				at[c] = to;
 				room[to] -= port->bytes[c];
@@ -85,19 +89,31 @@ static bool pack(const struct dlb_port *port, struct dlb_rng *rng, int *at)
 	return done;
 }
 
+/* Which node lacks how much for what, in the packing that came nearest. */
+static int say_lack(const struct dlb_problem *p, const struct dlb_port *port, const struct lack *want, struct dlb_error *err)
+{
+	double need = 0, have = 0;
+	if (want->node < 0)
+		return dlb_no_room(p, want->class, err);		/* no kernel anywhere */
+	for (int c = 0; c < port->n; c++)
+		need += port->bytes[c];
+	for (int d = 0; d < port->n_nodes; d++)
+		have += port->room_bytes[d];
+	const struct dlb_op *o = &p->graph->op[p->group_op[p->group_start[want->class]]];
+	return dlb_fail_no(err, NULL, "no plan fits: node %d (%s) lacks %.4g MB for op '%.80s'%s; all ops need %.4g MB, the nodes have %.4g MB",
+			   want->node, p->cluster->kind[p->cluster->node[want->node].kind].name, want->bytes / 1e6, o->name,
+			   p->group_start[want->class + 1] - p->group_start[want->class] > 1 ? " and what is bound to it" : "",
+			   need / 1e6, have / 1e6);
+}
+
 static void gather(const struct dlb_problem *p, const struct dlb_port *port, struct starts *s, struct dlb_error *nearest)
 {
 	bool latency = p->objective == DLB_LATENCY;
 	int *placement = dlb_xcalloc((size_t)p->graph->n_ops + 1, sizeof *placement);
 	for (const struct dlb_placer *x = dlb_placers; x->name; x++) {
 		struct dlb_error why = { .status = 0 };
-		if (!x->by_default)
+		if (!x->by_default || x->place(p, placement, &why))
 			continue;
-		if (x->place(p, placement, &why)) {
-			if (!nearest->status)
-				*nearest = why;
-			continue;
-		}
 		int *at = dlb_xcalloc((size_t)port->n + 1, sizeof *at);
 		for (int i = 0; i < p->graph->n_ops; i++)
 			at[p->group_of[i]] = placement[i];
@@ -114,7 +130,20 @@ static void gather(const struct dlb_problem *p, const struct dlb_port *port, str
 	struct dlb_rng rng;
 	dlb_rng_init(&rng, p->seed);
 	at = dlb_xcalloc((size_t)port->n + 1, sizeof *at);
-	add_start(s, pack(port, &rng, at) ? value_of(port, latency, at) : INFINITY, at);
+	struct lack want = { INFINITY, 0, -1 };
+	for (int c = 0; c < port->n; c++) {		/* one without a kernel anywhere is the one to name */
+		bool some = false;
+		for (int d = 0; d < port->n_nodes; d++)
+			some |= isfinite(port->work_s[(size_t)c * (size_t)port->n_nodes + (size_t)d]);
+		if (!some)
+			want.class = c;
+	}
+	bool packed = pack(port, &rng, at, &want);
+	add_start(s, packed ? value_of(port, latency, at) : INFINITY, at);
+	if (!packed)
+		say_lack(p, port, &want, nearest);
+	else if (!s->n)
+		dlb_fail_no(nearest, NULL, "no plan fits: calls of nodes would wait for one another");
 }
 
 static bool heavy(const struct dlb_port *port, int c)
