@@ -109,8 +109,7 @@ static int switch_rewrites(const struct options *o, struct dlb_graph *g, struct 
 	for (int i = 0; i < o->no_rewrite.n; i++)
 		if (dlb_graph_no_rewrite(g, o->no_rewrite.item[i], err))
 			return -1;
-	/* MatMul has kernels of bf16, the strided product has not */
-	return !strcmp(o->dtype, "bf16") ? dlb_graph_no_rewrite(g, "products", err) : 0;
+	return 0;
 }
 
 /* As read, the graph is ONNX's; what is done to it stands in lib/graph, one file a step. */
