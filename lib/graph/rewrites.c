@@ -18,6 +18,7 @@ const struct dlb_rewrite dlb_rewrites[] = {
 	{ .name = "norm-relu", .summary = "Relu goes into the BatchNormalization before it", .run = dlb_rewrite_norm_relu },
 	{ .name = "conv-relu", .summary = "Relu goes into the convolution before it", .run = dlb_rewrite_conv_relu },
 	{ .name = "add-relu", .summary = "Relu goes into the Add before it", .run = dlb_rewrite_add_relu },
+	{ .name = "winograd", .summary = "3x3 convolutions of many channels may go by Winograd's algorithm", .run = dlb_rewrite_winograd },
 	{ .name = NULL },
 };
 

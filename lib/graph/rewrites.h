@@ -18,4 +18,5 @@ int dlb_rewrite_products(struct dlb_graph *g, int64_t *count, struct dlb_error *
 int dlb_rewrite_norm_relu(struct dlb_graph *g, int64_t *count, struct dlb_error *err);		/* fuse_activation.c */
 int dlb_rewrite_conv_relu(struct dlb_graph *g, int64_t *count, struct dlb_error *err);
 int dlb_rewrite_add_relu(struct dlb_graph *g, int64_t *count, struct dlb_error *err);
+int dlb_rewrite_winograd(struct dlb_graph *g, int64_t *count, struct dlb_error *err);		/* winograd.c */
 #endif

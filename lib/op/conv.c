@@ -1,6 +1,6 @@
 /* Conv and ConvTranspose, and the two gradients they share.
  *
- * ConvGradInput  (dy, w) -> dx      attributes of Conv, and "spatial": x's spatial sizes
+ * ConvGradInput  (dy, w) -> dx      attributes of Conv, and "spatial": x's spatial sizes; "winograd" as Conv's
  * ConvGradWeight (dy, x) -> dw, db  db only when asked for (two outputs)
  * ConvTranspose is the gradient of a convolution with respect to its input, and the other way round. */
 #include "op/kit.h"
@@ -28,7 +28,7 @@ static int fill(const struct dlb_op_io *io, struct conv *c, const struct dlb_des
 	c->d.x = *x;
 	c->d.w = *w;
 	c->d.groups = groups_of(io);
-	c->d.winograd = dlb_io_int(io, "winograd", 1) != 0;
+	c->d.winograd = dlb_io_int(io, "winograd", 0) != 0;
 	if (x->n_dims < 3 || w->n_dims != x->n_dims || c->d.groups < 1 || w->dim[0] % c->d.groups ||
 	    w->dim[1] * c->d.groups != x->dim[1])
 		return dlb_op_fail(io, err, "%s and weights %s do not fit together with %lld groups",
@@ -101,7 +101,7 @@ static int conv_kernel(struct dlb_backend *be, const struct dlb_op_io *io, struc
 /* The attributes of the forward vertex that matter, the window's shape and the input's size. */
 static int backward_attrs(const struct dlb_op_io *io, const struct dlb_desc *x, struct dlb_attr *a)
 {
-	static const char *const keep[] = { "strides", "dilations", "pads", "auto_pad", "group" };
+	static const char *const keep[] = { "strides", "dilations", "pads", "auto_pad", "group", "winograd" };
 	int n = dlb_keep_attrs(io, keep, DLB_LEN(keep), a);
 
 	a[n++] = dlb_make_ints("spatial", x->dim + 2, x->n_dims - 2);
