@@ -1,0 +1,37 @@
+#!/usr/bin/env bats
+# A GPT on tinyshakespeare (DLB_TEST_DATA) through the five filters, over two unequal nodes: the loads are measured
+# and shifted while it trains, and the losses are those of one node, bit for bit.
+load helper
+
+onnx=$DLB_TEST_DATA/onnx
+
+setup() {
+	tmp=$BATS_TEST_TMPDIR
+	[ -s "$onnx/models/gpt_2l.train.op17.dyn.loss.onnx" ] || skip "no models (DLB_TEST_DATA=$DLB_TEST_DATA)"
+	text=$(find "$onnx/data/tinyshakespeare" -name '*.txt' | head -n 1)
+	[ -s "$text" ] || skip "no tinyshakespeare (DLB_TEST_DATA=$DLB_TEST_DATA)"
+	train=(-q --data "text:$text" --order sequential --optimizer adam --lr 0.001)
+}
+
+planned() { # NODES DLB-PROFILE-OPTION...
+	local nodes=$1
+	shift
+	dlb-profile -q --batch 8 "$@" "$onnx/models/gpt_2l.train.op17.dyn.loss.onnx" | dlb-costmodel -q -c "cpu:$nodes" |
+		dlb-place -q -m 4
+}
+
+@test "a GPT over two unequal nodes, rebalanced in mid-training, has the losses of one node" {
+	planned 1 --analytic | dlb-run --steps 45 --loss-log "$tmp/one" "${train[@]}" >/dev/null
+	planned 2 >"$tmp/doc.json"
+	for round in 1 2 3; do
+		dlb-run --steps 15 --slow 1:2 --checkpoint "$tmp/ckpt" --loss-log "$tmp/two" "${train[@]}" <"$tmp/doc.json" |
+			dlb-rebalance -q | dlb-place -q >"$tmp/next.json"
+		mv "$tmp/next.json" "$tmp/doc.json"
+	done
+	[ "$(wc -l <"$tmp/one")" -eq 45 ]
+	cmp "$tmp/one" "$tmp/two"
+	# It learns: from about log 65 = 4.2 to less than what the letters' frequencies alone give.
+	awk '{ last = $2 } END { exit !(last < 3.3) }' "$tmp/two"
+	# And the slow node ends up with less work than the fast one.
+	jq -e '.plan.placement | [.[]] | (map(select(. == 0)) | length) > (map(select(. == 1)) | length)' "$tmp/doc.json"
+}
