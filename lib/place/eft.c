@@ -3,12 +3,19 @@
 #include <stdlib.h>
 #include "place/place.h"
 
+/* Half of the way between the farthest, as numbered. */
+double dlb_mean_xfer_s(const struct dlb_problem *p, double bytes)
+{
+	int n_nodes = p->cluster->n_nodes;
+	return n_nodes > 1 ? dlb_cost_xfer_s(p->cost, bytes, 0, n_nodes - 1) * 0.5 : 0;
+}
+
 /* rank(i) = w(i) + max over readers j of (c(i,j) + rank(j)), with w and c means over nodes and pairs of nodes;
  * a group's rank is its first op's. Topcuoglu, Hariri, Wu, IEEE TPDS 13(3), 2002. */
 void dlb_upward_rank_s(const struct dlb_problem *p, double *rank)
 {
 	const struct dlb_graph *g = p->graph;
-	int n_nodes = p->cluster->n_nodes, other = n_nodes > 1 ? n_nodes - 1 : 0;
+	int n_nodes = p->cluster->n_nodes;
 	int64_t n = dlb_micro_batch_size(p->batch, p->micro_batches, 0);
 	double *up = dlb_xcalloc((size_t)g->n_ops + 1, sizeof(double));
 	for (int i = g->n_ops - 1; i >= 0; i--) {
@@ -25,8 +32,7 @@ void dlb_upward_rank_s(const struct dlb_problem *p, double *rank)
 			int t = g->op[i].out[k];
 			if (t < 0)
 				continue;
-			/* a mean over pairs: half of the way between the farthest, as numbered */
-			double c = other ? dlb_cost_xfer_s(p->cost, dlb_tensor_bytes(&g->tensor[t], n), 0, other) * 0.5 : 0;
+			double c = dlb_mean_xfer_s(p, dlb_tensor_bytes(&g->tensor[t], n));
 			for (int r = g->reader_start[t]; r < g->reader_start[t + 1]; r++)
 				if (up[g->reader[r]] + c > most)
 					most = up[g->reader[r]] + c;

@@ -1,0 +1,76 @@
+/* ETF: among all ready groups and all nodes the pair that can start earliest; ties to the group with the longer
+ * way to the end of the step. Hwang, Chow, Anger, Lee, SIAM J. Computing 18(2), 1989.
+ *
+ * When a group's inputs arrive does not change once it is ready, and placing another changes one node's queue: so
+ * every ready group keeps its best node, and only those whose best it was look again. */
+#include <math.h>
+#include <stdlib.h>
+#include "place/list.h"
+
+struct start { int unit, node; struct dlb_finish *f; };	/* f[node]; node -1: none has room */
+
+static void choose_node(const struct dlb_list *s, struct start *x)
+{
+	x->node = -1;
+	for (int d = 0; d < s->p->cluster->n_nodes; d++) {
+		if (!dlb_list_able(s, x->unit, d))
+			continue;
+		dlb_list_finish(s, x->unit, d, &x->f[d]);
+		double more = x->node < 0 ? -1 : x->f[d].starts - x->f[x->node].starts;
+		if (more < 0 || (more == 0 && x->f[d].eft < x->f[x->node].eft))
+			x->node = d;
+	}
+}
+
+static bool earlier(const struct start *a, const struct start *b, const double *rank)
+{
+	double x = a->f[a->node].starts, y = b->f[b->node].starts;
+	if (x != y)
+		return x < y;
+	if (rank[a->unit] != rank[b->unit])
+		return rank[a->unit] > rank[b->unit];
+	return a->unit < b->unit;
+}
+
+int dlb_place_etf(const struct dlb_problem *p, int *placement, struct dlb_error *err)
+{
+	struct dlb_list s;
+	struct start *open = dlb_xcalloc((size_t)p->n_groups + 1, sizeof *open);
+	double *rank = dlb_xcalloc((size_t)p->n_groups + 1, sizeof *rank);
+	int n = 0, rc = 0;
+	dlb_upward_rank_s(p, rank);
+	dlb_list_init(&s, p, placement, false);
+	for (;;) {
+		while (s.n_ready && rc == 0) {
+			struct start *x = &open[n++];
+			*x = (struct start){ s.ready[--s.n_ready], -1, dlb_xcalloc((size_t)p->cluster->n_nodes, sizeof *x->f) };
+			dlb_list_look(&s, x->unit, x->f);
+			choose_node(&s, x);
+			if (x->node < 0)
+				rc = dlb_no_room(p, x->unit, err);
+		}
+		if (!n || rc)
+			break;
+		int at = 0;
+		for (int i = 1; i < n; i++)
+			if (earlier(&open[i], &open[at], rank))
+				at = i;
+		struct start x = open[at];
+		open[at] = open[--n];
+		dlb_list_put(&s, x.unit, x.node, &x.f[x.node]);
+		free(x.f);
+		for (int i = 0; i < n && rc == 0; i++) {
+			if (open[i].node != x.node)
+				continue;
+			choose_node(&s, &open[i]);
+			if (open[i].node < 0)
+				rc = dlb_no_room(p, open[i].unit, err);
+		}
+	}
+	while (n)
+		free(open[--n].f);
+	free(open);
+	free(rank);
+	dlb_list_release(&s);
+	return rc;
+}

@@ -1,0 +1,238 @@
+/* List scheduling: see list.h. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include "place/list.h"
+#include "plan/flow.h"
+
+static int producer_of(const struct dlb_graph *g, int tensor)
+{
+	return tensor < 0 || dlb_tensor_is_state(&g->tensor[tensor]) ? -1 : g->tensor[tensor].producer;
+}
+
+static bool is_first(const struct dlb_problem *p, int op)
+{
+	return p->group_op[p->group_start[p->group_of[op]]] == op;
+}
+
+void dlb_list_init(struct dlb_list *s, const struct dlb_problem *p, int *placement, bool insertion)
+{
+	const struct dlb_graph *g = p->graph;
+	size_t n_nodes = (size_t)p->cluster->n_nodes, n_ops = (size_t)g->n_ops;
+	*s = (struct dlb_list){ .p = p, .placement = placement, .insertion = insertion,
+				.n = dlb_micro_batch_size(p->batch, p->micro_batches, 0) };
+	s->used_bytes = dlb_xcalloc(n_nodes, sizeof *s->used_bytes);
+	s->busy = dlb_xcalloc(n_nodes, sizeof *s->busy);
+	s->way = dlb_xcalloc(n_nodes, sizeof *s->way);
+	s->first = dlb_xcalloc(n_ops + 1, sizeof *s->first);
+	s->last = dlb_xcalloc(n_ops + 1, sizeof *s->last);
+	s->waits = dlb_xcalloc((size_t)p->n_groups + 1, sizeof *s->waits);
+	s->ready = dlb_xcalloc((size_t)p->n_groups + 1, sizeof *s->ready);
+	for (int i = 0; i < g->n_ops; i++)
+		placement[i] = -1;
+	for (int t = 0; t < g->n_tensors; t++)
+		for (int r = g->reader_start[t]; producer_of(g, t) >= 0 && r < g->reader_start[t + 1]; r++)
+			s->waits[p->group_of[g->reader[r]]] += is_first(p, g->reader[r]);
+	for (int u = 0; u < p->n_groups; u++)
+		if (!s->waits[u])
+			s->ready[s->n_ready++] = u;
+}
+
+void dlb_list_release(struct dlb_list *s)
+{
+	for (int d = 0; d < s->p->cluster->n_nodes; d++) {
+		free(s->busy[d].span);
+		free(s->way[d]);
+	}
+	free(s->used_bytes);
+	free(s->busy);
+	free(s->way);
+	free(s->first);
+	free(s->last);
+	free(s->waits);
+	free(s->ready);
+	memset(s, 0, sizeof *s);
+}
+
+bool dlb_list_able(const struct dlb_list *s, int unit, int node)
+{
+	const struct dlb_problem *p = s->p;
+	return !isinf(p->time_s[(size_t)unit * (size_t)p->cluster->n_nodes + (size_t)node]) &&
+	       s->used_bytes[node] + dlb_group_bytes(p, unit) <= p->memory_bytes[node];
+}
+
+/* Routes are walked once: placing looks from each producer to every node. */
+static const struct dlb_way *ways_from(struct dlb_list *s, int from)
+{
+	const struct dlb_cluster *c = s->p->cluster;
+	if (s->way[from])
+		return s->way[from];
+	struct dlb_way *way = s->way[from] = dlb_xcalloc((size_t)c->n_nodes, sizeof *way);
+	for (int to = 0; to < c->n_nodes; to++) {
+		int link[DLB_MAX_ROUTE], n = dlb_cluster_route(c, from, to, link);
+		way[to].Bps = INFINITY;
+		for (int i = 0; i < n; i++) {
+			way[to].latency_s += c->link[link[i]].latency_s;
+			way[to].Bps = fmin(way[to].Bps, c->link[link[i]].bandwidth_Bps);
+			way[to].copies |= !c->link[link[i]].overlap;
+		}
+	}
+	return way;
+}
+
+void dlb_list_look(struct dlb_list *s, int unit, struct dlb_finish *f)
+{
+	const struct dlb_problem *p = s->p;
+	const struct dlb_graph *g = p->graph;
+	int n_nodes = p->cluster->n_nodes;
+	for (int d = 0; d < n_nodes; d++)
+		f[d] = (struct dlb_finish){ .work = p->time_s[(size_t)unit * (size_t)n_nodes + (size_t)d] };
+	for (int k = p->group_start[unit]; k < p->group_start[unit + 1]; k++) {
+		const struct dlb_op *o = &g->op[p->group_op[k]];
+		for (int i = 0; i < o->n_in; i++) {
+			int from = producer_of(g, o->in[i]);
+			if (from < 0 || s->placement[from] < 0)	/* fed, of this unit, or not placed yet */
+				continue;
+			const struct dlb_way *way = ways_from(s, s->placement[from]);
+			double bytes = dlb_tensor_bytes(&g->tensor[o->in[i]], s->n);
+			for (int d = 0; d < n_nodes; d++) {
+				double c = way[d].latency_s + bytes / way[d].Bps;	/* 0 to itself */
+				if (way[d].copies)
+					f[d].work += c * p->micro_batches;
+				f[d].arrives = fmax(f[d].arrives, s->first[from] + c);
+				f[d].last = fmax(f[d].last, s->last[from] + c);
+			}
+		}
+	}
+}
+
+/* The first gap of `work` seconds after `arrives`; *before: the span that it comes before. */
+static double find_gap(const struct dlb_busy *b, double arrives, double work, int *before)
+{
+	int low = 0, high = b->n;
+	while (low < high) {			/* spans that end by then do not matter */
+		int mid = (low + high) / 2;
+		if (b->span[mid].end_s <= arrives)
+			low = mid + 1;
+		else
+			high = mid;
+	}
+	double at = arrives;
+	for (; low < b->n && b->span[low].start_s < at + work; low++)
+		at = fmax(at, b->span[low].end_s);
+	*before = low;
+	return at;
+}
+
+void dlb_list_finish(const struct dlb_list *s, int unit, int node, struct dlb_finish *f)
+{
+	const struct dlb_busy *b = &s->busy[node];
+	double one = s->p->time_s[(size_t)unit * (size_t)s->p->cluster->n_nodes + (size_t)node] / s->p->micro_batches;
+	int before;
+	if (s->insertion)
+		f->starts = find_gap(b, f->arrives, f->work, &before);
+	else
+		f->starts = b->n && b->span[0].end_s > f->arrives ? b->span[0].end_s : f->arrives;
+	f->ends = f->starts + f->work;
+	f->eft = f->ends > f->last + one ? f->ends : f->last + one;
+}
+
+static void occupy(struct dlb_busy *b, const struct dlb_finish *f, bool insertion)
+{
+	int at = 0;
+	if (insertion)
+		find_gap(b, f->arrives, f->work, &at);
+	if (!insertion && b->n) {
+		b->span[0].end_s = f->ends;
+		return;
+	}
+	DLB_GROW(b->span, b->n, b->size);
+	memmove(b->span + at + 1, b->span + at, (size_t)(b->n - at) * sizeof *b->span);
+	b->span[at] = (struct dlb_span_s){ insertion ? f->starts : 0, f->ends };
+	b->n++;
+}
+
+void dlb_list_put(struct dlb_list *s, int unit, int node, const struct dlb_finish *f)
+{
+	const struct dlb_problem *p = s->p;
+	const struct dlb_graph *g = p->graph;
+	double one = p->time_s[(size_t)unit * (size_t)p->cluster->n_nodes + (size_t)node] / p->micro_batches;
+	occupy(&s->busy[node], f, s->insertion);
+	s->used_bytes[node] += dlb_group_bytes(p, unit);
+	for (int k = p->group_start[unit]; k < p->group_start[unit + 1]; k++) {
+		int i = p->group_op[k];
+		s->placement[i] = node;
+		s->first[i] = f->arrives + one;
+		s->last[i] = f->eft;
+		for (int j = 0; j < g->op[i].n_out; j++) {
+			int t = g->op[i].out[j];
+			if (producer_of(g, t) != i)
+				continue;
+			for (int r = g->reader_start[t]; r < g->reader_start[t + 1]; r++) {
+				int to = p->group_of[g->reader[r]];
+				if (is_first(p, g->reader[r]) && --s->waits[to] == 0)
+					s->ready[s->n_ready++] = to;
+			}
+		}
+	}
+}
+
+bool dlb_list_has_inputs(const struct dlb_list *s, int unit, int node)
+{
+	const struct dlb_graph *g = s->p->graph;
+	const struct dlb_op *o = &g->op[s->p->group_op[s->p->group_start[unit]]];
+	for (int i = 0; i < o->n_in; i++) {
+		int from = producer_of(g, o->in[i]);
+		if (from >= 0 && s->placement[from] == node)
+			return true;
+	}
+	return false;
+}
+
+/* The node of the least EFT + bias; -1: none is able. */
+static int best_node(struct dlb_list *s, int unit, const double *bias, struct dlb_finish *f)
+{
+	int to = -1;
+	double best = INFINITY;
+	dlb_list_look(s, unit, f);
+	for (int d = 0; d < s->p->cluster->n_nodes; d++) {
+		if (!dlb_list_able(s, unit, d))
+			continue;
+		dlb_list_finish(s, unit, d, &f[d]);
+		double score = f[d].eft + (bias ? bias[d] : 0);
+		bool tie = to >= 0 && fabs(score - best) <= 1e-12 * best;
+		if (to < 0 || (tie ? dlb_list_has_inputs(s, unit, d) && !dlb_list_has_inputs(s, unit, to) : score < best)) {
+			best = score;
+			to = d;
+		}
+	}
+	return to;
+}
+
+int dlb_list_schedule(const struct dlb_problem *p, const double *priority, const double *bias, bool insertion,
+		      int *placement, struct dlb_error *err)
+{
+	struct dlb_list s;
+	struct dlb_heap waiting = { .n = 0 };
+	struct dlb_finish *f = dlb_xcalloc((size_t)p->cluster->n_nodes, sizeof *f);
+	int rc = 0;
+	dlb_list_init(&s, p, placement, insertion);
+	while (rc == 0) {
+		while (s.n_ready) {
+			int unit = s.ready[--s.n_ready];
+			dlb_heap_push(&waiting, -priority[unit], unit);
+		}
+		if (!waiting.n)
+			break;
+		int unit = dlb_heap_pop(&waiting).id;
+		int to = best_node(&s, unit, bias ? bias + (size_t)unit * (size_t)p->cluster->n_nodes : NULL, f);
+		if (to < 0)
+			rc = dlb_no_room(p, unit, err);
+		else
+			dlb_list_put(&s, unit, to, &f[to]);
+	}
+	dlb_heap_release(&waiting);
+	dlb_list_release(&s);
+	free(f);
+	return rc;
+}

@@ -1,0 +1,52 @@
+/* List scheduling: what greedy, heft, peft and etf have in common.
+ *
+ * A unit is a group of ops that go together, placed once for all its M micro-batches; it is ready when the
+ * producers of its first op's inputs are placed. With one micro-batch t and all M of them T seconds, first(i) and
+ * last(i) the times when op i's first and last micro-batch are there, c the time of a message:
+ *
+ *     arrives(i,d) = max over inputs p of first(p) + c(p,d)        the pipeline fills
+ *     starts(i,d)  = when the node has T seconds free after that
+ *     ends(i,d)    = starts(i,d) + T(i,d)                          all M in the node's queue
+ *     EFT(i,d)     = max(ends(i,d), max over p of last(p) + c(p,d) + t(i,d))
+ *
+ * Where the receiver itself copies messages (shared memory), M of them are work of its own and are in T. */
+#ifndef DLB_PLACE_LIST_H
+#define DLB_PLACE_LIST_H
+#include "place/place.h"
+
+struct dlb_span_s { double start_s, end_s; };
+struct dlb_busy { struct dlb_span_s *span; int n, size; };	/* ascending, apart */
+/* Of one unit on each node. arrives, last and work are filled by dlb_list_look, the rest by dlb_list_finish. */
+struct dlb_finish { double arrives, last, work, starts, ends, eft; };
+struct dlb_way { double latency_s, Bps; bool copies; };	/* from one node to another; Bps 0: not looked up yet */
+
+struct dlb_list {
+	const struct dlb_problem *p;
+	int *placement;				/* [op], borrowed; -1: not placed yet */
+	bool insertion;				/* gaps between what is placed may be filled; else only the end */
+	double *used_bytes;			/* [node] */
+	struct dlb_busy *busy;			/* [node]; without insertion one span from 0 to the end of the queue */
+	double *first, *last;			/* [op] */
+	struct dlb_way **way;			/* [from]: [to] */
+	int *waits;				/* [unit] producers of its first op's inputs that are not placed yet */
+	int *ready, n_ready;			/* units; put appends, whoever takes one removes it */
+	int64_t n;				/* samples of the largest micro-batch */
+};
+void dlb_list_init(struct dlb_list *s, const struct dlb_problem *p, int *placement, bool insertion);
+void dlb_list_release(struct dlb_list *s);
+/* Kernel and room. */
+bool dlb_list_able(const struct dlb_list *s, int unit, int node);
+/* When the unit's inputs would be on each node, and what it would work there: f[n_nodes]. */
+void dlb_list_look(struct dlb_list *s, int unit, struct dlb_finish *f);
+void dlb_list_finish(const struct dlb_list *s, int unit, int node, struct dlb_finish *f);
+/* Places it; the units that it makes ready come at the end of the ready ones. */
+void dlb_list_put(struct dlb_list *s, int unit, int node, const struct dlb_finish *f);
+
+/* Some input of the unit's first op is there: who wins a tie. */
+bool dlb_list_has_inputs(const struct dlb_list *s, int unit, int node);
+
+/* The ready unit of the highest priority (ties: the first in the graph) to the node of the least EFT + bias
+ * (bias NULL: 0; ties: where the inputs are), until all are placed. 0; -1 with err. */
+int dlb_list_schedule(const struct dlb_problem *p, const double *priority /* [unit] */, const double *bias /* [unit][node] */,
+		      bool insertion, int *placement, struct dlb_error *err);
+#endif
