@@ -5,7 +5,7 @@
 #include "tensor/cpu/cpu.h"
 #include "tensor/cpu/threads.h"
 
-#define STRIP 64			/* neighbouring results made side by side */
+#define STRIP 256			/* neighbouring results made side by side */
 
 struct reduce_kernel {
 	struct dlb_kernel k;
