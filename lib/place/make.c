@@ -215,11 +215,48 @@ static void keep_times(const struct dlb_problem *p, const struct dlb_program *g,
 	plan->imbalance = sum > 0 ? most / (sum / n) : 1;
 }
 
+/* Packing arenas better than as they come costs more than all the rest where there are very many places: then it is
+ * done only if nothing fits otherwise, and the peaks stated are what a run needs at most. */
+enum { MANY_ITEMS = 60000 };
+
+static int compile(const struct dlb_problem *p, struct dlb_plan *plan, struct dlb_program *program, struct dlb_error *err)
+{
+	plan->draft = (int64_t)plan->n_ops * plan->micro_batches > MANY_ITEMS;
+	if (dlb_program_compile(plan, p->cost, plan->batch, p->n_state, program, err))
+		return -1;
+	if (!plan->draft || fits(p, program, false))
+		return 0;
+	dlb_program_release(program);
+	plan->draft = false;
+	return dlb_program_compile(plan, p->cost, plan->batch, p->n_state, program, err);
+}
+
+/* The step as stated, with spans; and as candidates are compared, which is another only under weights. */
+static int simulate(const struct dlb_problem *p, const struct dlb_program *program, struct dlb_plan *plan, double *ranked,
+		    struct dlb_error *err)
+{
+	struct dlb_timeline t;
+	size_t n = (size_t)plan->n_nodes * sizeof *p->ranked_scale;
+	bool weighted = memcmp(p->ranked_scale, p->stated_scale, n) != 0;
+	if (ranked && weighted) {
+		if (dlb_program_simulate(program, p->cost, p->ranked_scale, 0, 0, false, &t, err))
+			return -1;
+		*ranked = t.step_s;
+		dlb_timeline_release(&t, plan->n_nodes);
+	}
+	if (dlb_program_simulate(program, p->cost, p->stated_scale, 0, 0, true, &t, err))
+		return -1;
+	if (ranked && !weighted)
+		*ranked = t.step_s;
+	keep_times(p, program, &t, plan);
+	dlb_timeline_release(&t, plan->n_nodes);
+	return 0;
+}
+
 int dlb_plan_make(const struct dlb_problem *p, const int *placement, struct dlb_plan *plan, double *ranked,
 		  struct dlb_error *err)
 {
 	struct dlb_program program;
-	struct dlb_timeline t;
 	int rc = -1;
 	if (p->objective != DLB_STEP)
 		return make_port_plan(p, placement, plan, ranked, err);
@@ -227,19 +264,10 @@ int dlb_plan_make(const struct dlb_problem *p, const int *placement, struct dlb_
 	dlb_schedule_order(plan, p->cost, p->schedule, p->ranked_scale);
 	if (dlb_plan_check(plan, p->cost, err))
 		goto no_plan;
-	if (dlb_program_compile(plan, p->cost, plan->batch, p->n_state, &program, err))
+	if (compile(p, plan, &program, err))
 		goto no_plan;
-	if (dlb_program_verify(&program, p->cost, err))
+	if (dlb_program_verify(&program, p->cost, err) || simulate(p, &program, plan, ranked, err))
 		goto out;
-	if (dlb_program_simulate(&program, p->cost, p->ranked_scale, 0, 0, false, &t, err))
-		goto out;
-	if (ranked)
-		*ranked = t.step_s;
-	dlb_timeline_release(&t, plan->n_nodes);
-	if (dlb_program_simulate(&program, p->cost, p->stated_scale, 0, 0, true, &t, err))
-		goto out;
-	keep_times(p, &program, &t, plan);
-	dlb_timeline_release(&t, plan->n_nodes);
 	plan->bound_s = dlb_lower_bound_s(p);
 	plan->gap = plan->bound_s > 0 ? plan->value_s / plan->bound_s - 1 : 0;
 	rc = 0;
