@@ -30,7 +30,9 @@ static double load_bound(const struct dlb_problem *p)
 			s += isfinite(stated_s(p, g, d)) ? stated_s(p, g, d) : 0;
 		y[d] = s > 0 ? 1 / s : 0;
 	}
-	for (int round = 0; round < 40; round++) {
+	double looks = (double)p->n_groups * n;		/* any round's prices certify; very large problems get fewer */
+	int rounds = looks * 40 <= 4e8 ? 40 : looks * 4 >= 4e8 ? 4 : (int)(4e8 / looks);
+	for (int round = 0; round < rounds; round++) {
 		double sum = 0, bound = 0, most = 0;
 		for (int d = 0; d < n; d++) {
 			sum += y[d];
