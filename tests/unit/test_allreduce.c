@@ -176,8 +176,9 @@ static void together(struct dlb_comm *c)
 	}
 	dlb_collective_start(k[rank % 2]);
 	dlb_collective_start(k[1 - rank % 2]);
-	while (!(dlb_collective_test(k[0]) & dlb_collective_test(k[1])))
-		;
+	for (bool done[2] = { false, false }; !done[0] || !done[1];)
+		for (int b = 0; b < 2; b++)
+			done[b] = dlb_collective_test(k[b]);
 	for (int b = 0; b < 2; b++) {
 		assert(dlb_collective_wait(k[b], &err) == 0);
 		for (int i = 0; i < N; i++)
