@@ -54,6 +54,20 @@ setup() { planned "$BATS_TEST_TMPDIR/doc.json"; doc=$BATS_TEST_TMPDIR/doc.json; 
 	one_line dlb-view 'no plan'
 }
 
+@test "arenas of the shipped models are within 5 % of what liveness asks, on 1 and 3 nodes, for any schedule" {
+	for name in lenet5 resnet8 digits_cnn digits_mlp; do
+		dlb-profile -q --analytic --batch 32 "$models/$name.onnx" >"$BATS_TEST_TMPDIR/model.json"
+		for nodes in 1 3; do
+			for how in '-m 1' '-m 4' '-m 8 --schedule gpipe' '-m 8 --schedule 1f1b'; do
+				# shellcheck disable=SC2086	# options are words
+				dlb-costmodel -q -c "cpu:$nodes" "$BATS_TEST_TMPDIR/model.json" | dlb-place -q -a even $how | dlb-view |
+					awk -v n="$nodes" '/ over$/ { on = 1; next } on && $NF ~ /%$/ { rows++; if ($NF + 0 > 5) bad = 1; next } on { on = 0 }
+						END { exit bad || rows != n }'
+			done
+		done
+	done
+}
+
 @test "the trace is what Perfetto opens: an array of events with names, times and a process" {
 	dlb-view -f trace "$doc" >"$BATS_TEST_TMPDIR/x.json"
 	run -0 jq -e '(.traceEvents // .) | map(select(.ph == "X")) |
