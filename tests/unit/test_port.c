@@ -13,7 +13,7 @@
 #include "place/place.h"
 #include "util/rng.h"
 
-struct net { struct dlb_network n; struct dlb_vertex v[64]; struct dlb_edge e[256]; char name[64][8]; };
+struct net { struct dlb_network n; struct dlb_vertex v[64]; struct dlb_edge e[256]; char name[64][16]; };
 struct made { struct dlb_doc d; struct dlb_graph g; struct dlb_cluster cl; struct dlb_cost c; struct dlb_problem p; };
 
 static int n_solved, n_refused;
