@@ -143,7 +143,7 @@ static void NAME(backward)(const void *ctx, const struct dlb_run *r)
 	for (int64_t d = 0; d < k->d; d++) {
 		const T *w = (const T *)r->in[2] + d * gh * k->i, *rw = (const T *)r->in[3] + d * gh * h;
 		const T *peep = k->has_p ? (const T *)r->in[7] + d * 3 * h : NULL, *dr = k->kind == GRU ? BUF(DJOINT) : dgates;
-		T *dp = k->n_out > 6 && out[6] ? out[6] + d * 3 * h : NULL;
+		T *dp = k->n_out > 6 && out[6] && k->has_p ? out[6] + d * 3 * h : NULL;	/* only LSTM keeps what it needs */
 
 		NAME(first)(k, k->has_h ? r->in[5] : NULL, d, BUF(FIRST_H));
 		NAME(first)(k, k->has_c ? r->in[6] : NULL, d, BUF(FIRST_C));

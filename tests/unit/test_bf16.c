@@ -178,7 +178,8 @@ static void one_conv(enum dlb_conv_dir dir, enum dlb_layout l, int64_t c, int64_
 	struct dlb_conv_desc d = { .dir = dir, .x = desc(DLB_F32, l, 4, DIMS(3, c, h, h)), .w = desc(DLB_F32, 0, 4, DIMS(m, c / groups, 3, 3)),
 		.y = desc(DLB_F32, l, 4, DIMS(3, m, o, o)), .has_bias = bias, .groups = groups, .stride = { stride, stride, 1 },
 		.dilation = { 1, 1, 1 }, .pad_begin = { 1, 1 }, .pad_end = { 1, 1 } }, e = d;
-	struct operand x = of(d.x), y = of(d.y), w = operand(d.w, false), b = f32s(1, DIMS(m));
+	struct operand x = of(d.x), y = of(d.y), w = operand(d.w, false);
+	struct operand b = bias || dir != DLB_CONV_GRAD_WEIGHT ? f32s(1, DIMS(m)) : none();
 	struct dlb_kernel *f32, *bf16;
 
 	e.x.dtype = e.y.dtype = DLB_BF16;
@@ -189,7 +190,7 @@ static void one_conv(enum dlb_conv_dir dir, enum dlb_layout l, int64_t c, int64_
 	else if (dir == DLB_CONV_GRAD_INPUT)
 		both("conv, gradient of the input", f32, bf16, (struct operand[]){ y, w, b }, 3, &x, 1);
 	else
-		both("conv, gradient of the weight", f32, bf16, (struct operand[]){ y, x }, 2, (struct operand[]){ w, bias ? b : none() }, 2);
+		both("conv, gradient of the weight", f32, bf16, (struct operand[]){ y, x }, 2, (struct operand[]){ w, b }, 2);
 }
 
 static void convs(void)

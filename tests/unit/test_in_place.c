@@ -8,7 +8,7 @@
 #include "util/mem.h"
 #include "util/rng.h"
 
-enum { MAX_IN = 5, MAX_OUT = 4 };
+enum { MAX_IN = 6, MAX_OUT = 4 };
 static int compared;
 
 static void fill(struct dlb_rng *r, const struct dlb_desc *d, void *data)
