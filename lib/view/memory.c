@@ -40,17 +40,6 @@ static enum class class_of(const struct dlb_view *v, const struct dlb_place *x, 
 	return t->kind == DLB_T_GRADIENT ? GRADIENT : t->kind == DLB_T_WEIGHT_GRADIENT ? WEIGHT_GRADIENT : ACTIVATION;
 }
 
-static void escaped(FILE *f, const char *s)
-{
-	for (; *s; s++)
-		switch (*s) {
-		case '<': fputs("&lt;", f); break;
-		case '>': fputs("&gt;", f); break;
-		case '&': fputs("&amp;", f); break;
-		default: fputc((unsigned char)*s < ' ' ? ' ' : *s, f);
-		}
-}
-
 static void rect(FILE *f, double x, double y, double w, double h, enum class c)
 {
 	fprintf(f, "<rect x=\"%.2f\" y=\"%.2f\" width=\"%.2f\" height=\"%.2f\" fill=\"%s\"", x, y, w, h, class[c].colour);
@@ -78,7 +67,7 @@ static void place(const struct dlb_view *v, FILE *f, int node, const struct dlb_
 	     (x->last - x->first) * px_per_instr, h, class_of(v, x, node));
 	fprintf(f, " fill-opacity=\"%s\" stroke=\"white\" stroke-width=\"%s\"><title>", x->micro_batch > 0 && x->micro_batch % 2 ? "0.7" : "1",
 		h > 3 ? "0.5" : "0.1");
-	escaped(f, v->graph.tensor[x->tensor].name);
+	dlb_view_escaped(f, v->graph.tensor[x->tensor].name);
 	if (x->micro_batch >= 0)
 		fprintf(f, ", micro-batch %d", x->micro_batch);
 	fprintf(f, ", %s, instructions %d to %d</title></rect>\n", dlb_view_bytes((double)x->bytes, b, sizeof b), x->first, x->last);

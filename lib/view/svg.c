@@ -16,7 +16,7 @@ static const char *const phase_name[] = { "forward", "backward", "update" };
 static const char *const wait_name[] = { "starved", "backpressure", "collective", "structural" };
 static const char *const wait_colour[] = { "#d55e00", "#cc79a7", "#f0e442", "#bbbbbb" };
 
-static void escaped(FILE *f, const char *s)
+void dlb_view_escaped(FILE *f, const char *s)
 {
 	for (; *s; s++)
 		switch (*s) {
@@ -30,7 +30,7 @@ static void escaped(FILE *f, const char *s)
 static void text(FILE *f, double x, double y, const char *anchor, const char *s)
 {
 	fprintf(f, "<text x=\"%.1f\" y=\"%.1f\" text-anchor=\"%s\">", x, y, anchor);
-	escaped(f, s);
+	dlb_view_escaped(f, s);
 	fprintf(f, "</text>\n");
 }
 
@@ -58,7 +58,7 @@ static void lane(const struct dlb_view *v, FILE *f, const struct dlb_span *s, in
 			fprintf(f, ", micro-batch %d", s[i].micro_batch);
 		if (v->has_graph && s[i].op >= 0 && s[i].op < v->graph.n_ops) {
 			fputs(", ", f);
-			escaped(f, v->graph.op[s[i].op].name);
+			dlb_view_escaped(f, v->graph.op[s[i].op].name);
 			if (j > i + 1)
 				fprintf(f, " and %d more", j - i - 1);
 		}

@@ -44,6 +44,8 @@ int dlb_view_why(const struct dlb_view *v, const char *op, FILE *f, struct dlb_e
 const char *dlb_view_seconds(double s, char *buf, size_t n);
 const char *dlb_view_bytes(double bytes, char *buf, size_t n);
 const char *dlb_view_flop(double flop, char *buf, size_t n);
+/* Text as XML has it (svg.c). */
+void dlb_view_escaped(FILE *f, const char *s);
 /* The program of the document's plan (memory.c). */
 int dlb_view_program(const struct dlb_view *v, struct dlb_program *p, struct dlb_error *err);
 /* Percent by which a node's arena is larger than the most that is alive at once. */

@@ -4,6 +4,7 @@
 #include "graph/graph.h"
 #include "model/onnx.h"
 #include "run_graph.h"
+#include "by_hand.h"
 
 static struct dlb_backend be;
 static int n_models;
@@ -27,15 +28,6 @@ static int constant(struct dlb_graph *g, const char *name, enum dlb_dtype type, 
 		g->tensor[t].dim[i].add = dim[i];
 	g->tensor[t].data = data;
 	g->tensor[t].initial = true;
-	return t;
-}
-
-static int op(struct dlb_graph *g, const char *type, const int *in, int n_in, const struct dlb_attr *attr, int n_attr)
-{
-	char name[40];
-	snprintf(name, sizeof name, "%s%d", type, g->n_ops);
-	const int t = dlb_graph_add_tensor(g, name, DLB_T_ACTIVATION);
-	dlb_graph_add_op(g, name, type, "", DLB_FORWARD, in, n_in, &t, 1, attr, n_attr);
 	return t;
 }
 

@@ -6,6 +6,7 @@
 #include "graph/rewrites.h"
 #include "run_graph.h"
 #include "util/rng.h"
+#include "by_hand.h"
 
 static struct dlb_backend be;
 static const uint64_t seed = 20260202;
@@ -16,21 +17,7 @@ static int n_checked;
 
 static int constant(struct dlb_graph *g, const char *name, const int64_t *dim, int n, bool initial)
 {
-	const int t = dlb_graph_add_tensor(g, name, DLB_T_CONSTANT);
-	struct dlb_tensor *x = &g->tensor[t];
-	int64_t count = 1;
-	for (int i = 0; i < n; i++) {
-		x->dim[i].add = dim[i];
-		count *= dim[i];
-	}
-	double *v = dlb_arena_array(&g->arena, (size_t)count, sizeof *v);
-	for (int64_t i = 0; i < count; i++)
-		v[i] = 0.5 * dlb_philox_normal(seed, 1, drawn++);
-	x->dtype = DLB_F64;
-	x->n_dims = n;
-	x->data = v;
-	x->initial = initial;
-	return t;
+	return drawn_constant(g, name, dim, n, initial, seed, &drawn);
 }
 #define W(name, ...) constant(g, name, (const int64_t[]){ __VA_ARGS__ }, \
 			      (int)(sizeof((const int64_t[]){ __VA_ARGS__ }) / sizeof(int64_t)), true)
@@ -45,14 +32,6 @@ static int scalar(struct dlb_graph *g, double v)
 }
 #define C(v) scalar(g, v)
 
-static int op(struct dlb_graph *g, const char *type, const int *in, int n_in, const struct dlb_attr *attr, int n_attr)
-{
-	char name[40];
-	snprintf(name, sizeof name, "%s%d", type, g->n_ops);
-	const int t = dlb_graph_add_tensor(g, name, DLB_T_ACTIVATION);
-	dlb_graph_add_op(g, name, type, "", DLB_FORWARD, in, n_in, &t, 1, attr, n_attr);
-	return t;
-}
 #define OP(type, ...) op(g, type, (const int[]){ __VA_ARGS__ }, (int)(sizeof((const int[]){ __VA_ARGS__ }) / sizeof(int)), NULL, 0)
 
 static int with_ints(struct dlb_graph *g, const char *type, int x, const char *name, const int64_t *v, int n)

@@ -1,0 +1,37 @@
+/* Forward graphs made by hand, for tests: ops with one output of ONNX's own domain, float64 constants of drawn values. */
+#ifndef DLB_TEST_BY_HAND_H
+#define DLB_TEST_BY_HAND_H
+#include <stdio.h>
+#include "graph/graph.h"
+#include "util/rng.h"
+
+static inline int op(struct dlb_graph *g, const char *type, const int *in, int n_in, const struct dlb_attr *attr, int n_attr)
+{
+	char name[40];
+	snprintf(name, sizeof name, "%s%d", type, g->n_ops);
+	const int t = dlb_graph_add_tensor(g, name, DLB_T_ACTIVATION);
+	dlb_graph_add_op(g, name, type, "", DLB_FORWARD, in, n_in, &t, 1, attr, n_attr);
+	return t;
+}
+
+/* Half a standard normal, number by number of stream 1 of `seed`; *drawn counts them. */
+static inline int drawn_constant(struct dlb_graph *g, const char *name, const int64_t *dim, int n, bool initial, uint64_t seed,
+				 uint64_t *drawn)
+{
+	const int t = dlb_graph_add_tensor(g, name, DLB_T_CONSTANT);
+	struct dlb_tensor *x = &g->tensor[t];
+	int64_t count = 1;
+	for (int i = 0; i < n; i++) {
+		x->dim[i].add = dim[i];
+		count *= dim[i];
+	}
+	double *v = dlb_arena_array(&g->arena, (size_t)count, sizeof *v);
+	for (int64_t i = 0; i < count; i++)
+		v[i] = 0.5 * dlb_philox_normal(seed, 1, (*drawn)++);
+	x->dtype = DLB_F64;
+	x->n_dims = n;
+	x->data = v;
+	x->initial = initial;
+	return t;
+}
+#endif
