@@ -12,16 +12,21 @@
  * Every chunk is summed once, along one path, and then copied, so all ranks hold the same bits; which ones depends
  * on where the chunks are cut: the caller cuts (per tensor: dlb-document(5)). The engine works in segments,
  * a few in flight in each direction, so that adding hides behind receiving.
+ *
+ * Everything before dlb_collective_new is plain C over these lists, for whoever predicts; it needs no MPI.
  * P. Patarasuk, X. Yuan, Bandwidth optimal all-reduce algorithms, J. Parallel Distrib. Comput. 69, 2009. */
 #ifndef DLB_COMM_ALLREDUCE_H
 #define DLB_COMM_ALLREDUCE_H
 #include <stdint.h>
 #include "comm/comm.h"
+#include "tensor/tensor.h"
 
-/* The ranks that sum together; group[i] is rank i's group (NULL: one group). */
-struct dlb_ranks { int n; const int *group; };
+/* The ranks that sum together: member i is rank rank[i] of the world (NULL: rank i), in any order, and of group
+ * group[i] (NULL: all of one group). Lists of hops speak of members. Ranks that are no member do nothing. */
+struct dlb_ranks { int n; const int *group, *rank; };
+int dlb_ranks_member(const struct dlb_ranks *r, int rank);	/* which member a rank of the world is; -1: none */
 
-/* Chunks [send, send + n_send) go to rank `to` (-1: none) and [recv, recv + n_recv) come from `from`. */
+/* Chunks [send, send + n_send) go to member `to` (-1: none) and [recv, recv + n_recv) come from `from`. */
 struct dlb_hop {
 	int to, from;
 	int send, n_send, recv, n_recv;
@@ -30,22 +35,45 @@ struct dlb_hop {
 struct dlb_allreduce {
 	const char *name, *summary;
 	int (*n_chunks)(const struct dlb_ranks *r);
-	/* Writes rank `rank`'s hops, at most dlb_allreduce_most_hops, and returns their number. */
-	int (*hops)(const struct dlb_ranks *r, int rank, struct dlb_hop *hop);
+	/* Writes member `member`'s hops, at most dlb_allreduce_most_hops, and returns their number. */
+	int (*hops)(const struct dlb_ranks *r, int member, struct dlb_hop *hop);
+	bool foreign;			/* MPI sums as it likes: the hops are the ring's, for predictions; cuts mean nothing */
 };
 extern const struct dlb_allreduce *const dlb_allreduces[];	/* ring first; ends with NULL */
-extern const struct dlb_allreduce dlb_allreduce_ring, dlb_allreduce_tree, dlb_allreduce_host, dlb_allreduce_hierarchical;
+extern const struct dlb_allreduce dlb_allreduce_ring, dlb_allreduce_tree, dlb_allreduce_host, dlb_allreduce_hierarchical,
+	dlb_allreduce_mpi;
 const struct dlb_allreduce *dlb_allreduce_find(const char *name);	/* NULL: none */
 int dlb_allreduce_most_hops(const struct dlb_ranks *r);
 /* Where chunk k of `n_chunks` of an array of n begins; k = n_chunks: its end. */
 static inline int64_t dlb_chunk_at(int64_t n, int n_chunks, int k) { return n / n_chunks * k + n % n_chunks * k / n_chunks; }
 
-/* One collective that may run again and again: x (n float32, borrowed) is summed over the ranks of c. `at`
- * (n_chunks + 1, borrowed during the call) says where its chunks begin; NULL: equal ones. All ranks give the
- * same n, cuts, algorithm and tag; collectives that overlap in time differ in their tags. */
+/* How elements travel. DLB_WIRE_BF16 (of f32 arrays): a rank rounds what it sends, keeps what it rounded, and sums in
+ * f32; so the final values are bf16 too, and the same on all ranks. NaN stays NaN. */
+enum dlb_wire { DLB_WIRE_PLAIN, DLB_WIRE_BF16 };
+size_t dlb_wire_bytes(enum dlb_wire wire, enum dlb_dtype dtype);	/* of one element */
+
+/* Bytes that `member` sends for an array of n elements of `wire_bytes` each, cut at `at` (n_chunks + 1; NULL: equal
+ * chunks, where n alone counts). *n_hops (may be NULL): its hops, one after the other. */
+int64_t dlb_allreduce_bytes(const struct dlb_allreduce *how, const struct dlb_ranks *r, int member, int64_t n,
+			    const int64_t *at, size_t wire_bytes, int *n_hops);
+
+/* One collective that may run again and again: x (n elements of dtype f32 or f64, borrowed) is summed over the ranks.
+ * `at` (n_chunks + 1, borrowed during the call) says where its chunks begin; NULL: equal ones. All members give the
+ * same ranks, n, dtype, wire, cuts, algorithm and tag, which is checked at the first start: a member that differs
+ * breaks the comm with a line that says so. Collectives that overlap in time differ in their tags. Members create
+ * those of `mpi` in the same order. */
+struct dlb_collective_desc {
+	const struct dlb_allreduce *how;
+	struct dlb_ranks ranks;			/* its arrays are borrowed during the call */
+	enum dlb_dtype dtype;
+	enum dlb_wire wire;
+	void *x;
+	int64_t n;
+	const int64_t *at;
+	int tag;
+};
 struct dlb_collective;
-int dlb_collective_new(struct dlb_collective **out, struct dlb_comm *c, const struct dlb_allreduce *how, const int *group,
-		       float *x, int64_t n, const int64_t *at, int tag, struct dlb_error *err);
+int dlb_collective_new(struct dlb_collective **out, struct dlb_comm *c, const struct dlb_collective_desc *d, struct dlb_error *err);
 void dlb_collective_free(struct dlb_collective *k);
 void dlb_collective_start(struct dlb_collective *k);
 /* Moves what can be moved without waiting; true when done (or broken: _wait tells). */

@@ -11,6 +11,7 @@
 #include <limits.h>
 #include <mpi.h>
 #include <sched.h>
+#include <stdarg.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
@@ -53,6 +54,20 @@ static int broken(struct dlb_comm *c, int rc, const char *what, int peer)
 		c->broken = true;
 	}
 	return -1;
+}
+
+void dlb_comm_break(struct dlb_comm *c, const char *fmt, ...)
+{
+	char text[sizeof c->fault.what];
+	va_list args;
+
+	if (c->broken)
+		return;
+	va_start(args, fmt);
+	vsnprintf(text, sizeof text, fmt, args);
+	va_end(args);
+	dlb_fail(&c->fault, NULL, "%s", text);
+	c->broken = true;
 }
 
 static int fault(const struct dlb_comm *c, struct dlb_error *err)
@@ -193,6 +208,25 @@ int dlb_comm_idle(struct dlb_comm *c, struct dlb_idle *i, int peer, const char *
 	return fault(c, err);
 }
 
+/* A message that has come, or was found broken when it did: has it the size that was expected? */
+static int arrived(struct dlb_comm *c, const struct dlb_request *r, int rc, MPI_Status *status)
+{
+	int class = MPI_SUCCESS;
+	MPI_Count n = 0;
+
+	if (rc != MPI_SUCCESS) {
+		MPI_Error_class(rc, &class);
+		if (class != MPI_ERR_TRUNCATE)
+			return broken(c, rc, "message", r->peer);
+		dlb_comm_break(c, "rank %d sent more than the %zu bytes that rank %d expects", r->peer, r->bytes, c->rank);
+		return -1;
+	}
+	if (!r->receives || (MPI_Get_elements_x(status, MPI_BYTE, &n) == MPI_SUCCESS && (size_t)n == r->bytes))
+		return 0;
+	dlb_comm_break(c, "rank %d sent %lld bytes where rank %d expects %zu", r->peer, (long long)n, c->rank, r->bytes);
+	return -1;
+}
+
 /* Waits for *q; `peer` -1: a collective called `what`. */
 static int wait_for(struct dlb_comm *c, MPI_Request *q, int peer, const char *what, struct dlb_error *err)
 {
@@ -219,8 +253,7 @@ static void start(struct dlb_comm *c, void *p, size_t bytes, int peer, int tag, 
 	MPI_Datatype type = MPI_BYTE;
 	int count = 1, rc = MPI_SUCCESS;
 
-	r->peer = peer;
-	r->active = true;
+	*r = (struct dlb_request){ .bytes = bytes, .peer = peer, .active = true, .receives = !send };
 	if (bytes <= INT_MAX)
 		count = (int)bytes;
 	else
@@ -249,28 +282,27 @@ void dlb_comm_irecv(struct dlb_comm *c, void *p, size_t bytes, int peer, int tag
 
 bool dlb_comm_test(struct dlb_comm *c, struct dlb_request *r)
 {
+	MPI_Status status;
 	int done = 0, rc;
 
 	if (!r->active)
 		return true;
 	if (c->broken)
 		return false;
-	rc = MPI_Test(request(r), &done, MPI_STATUS_IGNORE);
-	if (rc != MPI_SUCCESS)
-		broken(c, rc, "message", r->peer);
-	else if (done)
+	rc = MPI_Test(request(r), &done, &status);
+	if ((done || rc != MPI_SUCCESS) && arrived(c, r, rc, &status) == 0)
 		r->active = false;
 	return !r->active;
 }
 
 int dlb_comm_wait(struct dlb_comm *c, struct dlb_request *r, struct dlb_error *err)
 {
-	if (!r->active)
-		return c->broken ? fault(c, err) : 0;
-	if (wait_for(c, request(r), r->peer, "message", err))
-		return -1;
-	r->active = false;
-	return 0;
+	struct dlb_idle idle = { 0 };
+
+	while (!dlb_comm_test(c, r))
+		if (dlb_comm_idle(c, &idle, r->peer, "message", err))
+			return -1;
+	return c->broken ? fault(c, err) : 0;
 }
 
 int dlb_comm_bcast(struct dlb_comm *c, void *p, size_t bytes, int root, struct dlb_error *err)
@@ -329,6 +361,53 @@ int dlb_comm_allreduce_f64(struct dlb_comm *c, double *x, int n, enum dlb_comm_o
 		return fault(c, err);
 	}
 	return wait_for(c, &q, -1, "sum over ranks", err);
+}
+
+struct dlb_subset { MPI_Comm mpi; };
+
+int dlb_subset_new(struct dlb_subset **out, struct dlb_comm *c, const int *rank, int n, int tag, struct dlb_error *err)
+{
+	MPI_Group all, some;
+	MPI_Comm made = MPI_COMM_NULL;
+	int *ranks = dlb_xcalloc((size_t)n + 1, sizeof *ranks), rc;
+
+	for (int i = 0; i < n; i++)
+		ranks[i] = rank ? rank[i] : i;
+	MPI_Comm_group(c->world, &all);
+	MPI_Group_incl(all, n, ranks, &some);
+	rc = MPI_Comm_create_group(c->world, some, tag, &made);
+	MPI_Group_free(&some);
+	MPI_Group_free(&all);
+	free(ranks);
+	if (rc != MPI_SUCCESS || made == MPI_COMM_NULL) {
+		broken(c, rc, "communicator", -1);
+		return fault(c, err);
+	}
+	MPI_Comm_set_errhandler(made, MPI_ERRORS_RETURN);
+	*out = dlb_xcalloc(1, sizeof **out);
+	(*out)->mpi = made;
+	return 0;
+}
+
+void dlb_subset_free(struct dlb_subset *s, struct dlb_comm *c)
+{
+	if (!s)
+		return;
+	if (!c->broken)			/* it is freed together with the others, who may be gone */
+		MPI_Comm_free(&s->mpi);
+	free(s);
+}
+
+void dlb_comm_isum(struct dlb_comm *c, struct dlb_subset *s, void *x, int n, bool f64, struct dlb_request *r)
+{
+	int rc;
+
+	*r = (struct dlb_request){ .peer = -1, .active = true };
+	rc = MPI_Iallreduce(MPI_IN_PLACE, x, n, f64 ? MPI_DOUBLE : MPI_FLOAT, MPI_SUM, s->mpi, request(r));
+	if (rc == MPI_SUCCESS)
+		return;
+	*request(r) = MPI_REQUEST_NULL;
+	broken(c, rc, "sum over ranks", -1);
 }
 
 int dlb_comm_gather(struct dlb_comm *c, const void *p, size_t bytes, void *recv, int root, struct dlb_error *err)

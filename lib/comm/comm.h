@@ -11,7 +11,7 @@
 #include "util/error.h"
 
 struct dlb_comm;			/* opaque */
-struct dlb_request { void *mpi; int peer; bool active; };
+struct dlb_request { void *mpi; size_t bytes; int peer; bool active, receives; };
 
 int dlb_comm_new(struct dlb_comm **c, double timeout_s, struct dlb_error *err);	/* MPI_Init_thread */
 int dlb_comm_new_alone(struct dlb_comm **c, struct dlb_error *err);		/* one rank, no MPI */
@@ -23,7 +23,10 @@ int dlb_comm_local_size(const struct dlb_comm *c);
 bool dlb_comm_crowded(const struct dlb_comm *c);
 void dlb_comm_set_timeout(struct dlb_comm *c, double timeout_s);	/* 0: wait for ever */
 bool dlb_comm_broken(const struct dlb_comm *c);
-/* Starting a message never fails at once: what went wrong is told by the wait for it. */
+/* Breaks it, for a caller that found out something which leaves the ranks at odds; the first reason is kept. */
+void dlb_comm_break(struct dlb_comm *c, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+/* Starting a message never fails at once: what went wrong is told by the wait for it. A message of another size
+ * than the receiver expects breaks the comm. */
 void dlb_comm_isend(struct dlb_comm *c, const void *p, size_t bytes, int peer, int tag, struct dlb_request *r);
 void dlb_comm_irecv(struct dlb_comm *c, void *p, size_t bytes, int peer, int tag, struct dlb_request *r);
 bool dlb_comm_test(struct dlb_comm *c, struct dlb_request *r);	/* true: done (or never started) */
@@ -36,6 +39,13 @@ int dlb_comm_bcast(struct dlb_comm *c, void *p, size_t bytes, int root, struct d
 int dlb_comm_barrier(struct dlb_comm *c, struct dlb_error *err);
 enum dlb_comm_op { DLB_COMM_SUM, DLB_COMM_MAX, DLB_COMM_MIN };
 int dlb_comm_allreduce_f64(struct dlb_comm *c, double *x, int n, enum dlb_comm_op op, struct dlb_error *err);
+/* Some ranks of the world (NULL: 0 .. n - 1), for sums of MPI's own over them. Those ranks, all of them and no
+ * other, make it together (without a time-out), several of them in the same order. NULL: alone. */
+struct dlb_subset;
+int dlb_subset_new(struct dlb_subset **s, struct dlb_comm *c, const int *rank, int n, int tag, struct dlb_error *err);
+void dlb_subset_free(struct dlb_subset *s, struct dlb_comm *c);
+/* x (n float, or double when f64) becomes the sum over the subset; as for messages, the wait tells. */
+void dlb_comm_isum(struct dlb_comm *c, struct dlb_subset *s, void *x, int n, bool f64, struct dlb_request *r);
 /* Gathers `bytes` of each rank on root, in rank order (recv on root only). */
 int dlb_comm_gather(struct dlb_comm *c, const void *p, size_t bytes, void *recv, int root, struct dlb_error *err);
 /* All ranks learn the worst rc; when any is non-zero every rank returns -1, with the lowest failing rank's

@@ -69,7 +69,8 @@ int main(int argc, char **argv)
 		int64_t n = bytes / 4, sent;
 
 		for (int a = 0; a < n_how; a++)
-			if (dlb_collective_new(&k[a], c, dlb_allreduces[a], NULL, x, n, NULL, 7, &err))
+			if (dlb_collective_new(&k[a], c, &(struct dlb_collective_desc){ .how = dlb_allreduces[a], .x = x, .n = n, .tag = 7,
+									   .ranks.n = dlb_comm_size(c) }, &err))
 				return 1;
 		for (int r = -2; r < rounds; r++)
 			for (int a = -1; a < n_how; a++) {

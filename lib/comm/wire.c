@@ -1,0 +1,62 @@
+/* See wire.h. */
+#include <string.h>
+#include "comm/wire.h"
+#include "tensor/cpu/bf16.h"
+
+static void add_f32(void *x, const void *w, int64_t n)
+{
+	float *restrict to = x;
+	const float *restrict from = w;
+
+	for (int64_t i = 0; i < n; i++)
+		to[i] += from[i];
+}
+
+static void take_f32(void *x, const void *w, int64_t n)
+{
+	memcpy(x, w, (size_t)n * sizeof(float));
+}
+
+static void add_f64(void *x, const void *w, int64_t n)
+{
+	double *restrict to = x;
+	const double *restrict from = w;
+
+	for (int64_t i = 0; i < n; i++)
+		to[i] += from[i];
+}
+
+static void take_f64(void *x, const void *w, int64_t n)
+{
+	memcpy(x, w, (size_t)n * sizeof(double));
+}
+
+static void pack_bf16(void *x, void *w, int64_t n)
+{
+	bf16_round_row(w, x, n);
+	bf16_widen_row(x, w, n);
+}
+
+static void add_bf16(void *x, const void *w, int64_t n)
+{
+	float *restrict to = x;
+	const uint16_t *restrict from = w;
+
+	for (int64_t i = 0; i < n; i++)
+		to[i] += bf16_widen(from[i]);
+}
+
+static void take_bf16(void *x, const void *w, int64_t n)
+{
+	bf16_widen_row(x, w, n);
+}
+
+static const struct dlb_wire_loops f32 = { NULL, add_f32, take_f32 }, f64 = { NULL, add_f64, take_f64 },
+				   bf16 = { pack_bf16, add_bf16, take_bf16 };
+
+const struct dlb_wire_loops *dlb_wire_loops(enum dlb_wire wire, enum dlb_dtype dtype)
+{
+	if (wire == DLB_WIRE_BF16)
+		return dtype == DLB_F32 ? &bf16 : NULL;
+	return dtype == DLB_F32 ? &f32 : dtype == DLB_F64 ? &f64 : NULL;
+}

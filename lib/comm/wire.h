@@ -1,0 +1,12 @@
+/* Elements on the wire: loops over arrays of one type as they lie in memory (x) and as they travel (w). */
+#ifndef DLB_COMM_WIRE_H
+#define DLB_COMM_WIRE_H
+#include "comm/allreduce.h"
+
+struct dlb_wire_loops {
+	void (*pack)(void *x, void *w, int64_t n);		/* w = what is sent, which x then holds too; NULL: x itself is sent */
+	void (*add)(void *x, const void *w, int64_t n);		/* x += w */
+	void (*take)(void *x, const void *w, int64_t n);	/* x = w */
+};
+const struct dlb_wire_loops *dlb_wire_loops(enum dlb_wire wire, enum dlb_dtype dtype);	/* NULL: no such pair */
+#endif
