@@ -6,7 +6,7 @@
 
 #include "balance/balance.h"
 #include "optim/optim.h"
-#include "place/place.h"
+#include "place/wishes.h"
 #include "util/cli.h"
 
 struct options {
@@ -16,6 +16,7 @@ struct options {
 	const char *algorithm, *schedule, *in_place, *optimizer;	/* NULL: as in the plan there is, else the default */
 	int64_t micro_batches, seed;
 	bool micro_batches_given, seed_given, no_timeline;
+	struct dlb_wishes wishes;
 	struct dlb_cli *cli;
 };
 struct input {
@@ -113,7 +114,7 @@ static int read_input(const struct dlb_doc *doc, const struct options *o, struct
 	return 0;
 }
 
-static int set_up(const struct options *o, struct input *in, struct dlb_problem *p, struct dlb_error *err)
+static int set_up(const struct dlb_doc *doc, struct options *o, struct input *in, struct dlb_problem *p, struct dlb_error *err)
 {
 	const char *schedule = o->schedule ? o->schedule : in->has_plan ? in->plan.schedule : dlb_schedules[0].name;
 	*p = (struct dlb_problem){ .graph = &in->graph, .cluster = &in->cluster, .cost = &in->cost };
@@ -140,6 +141,10 @@ static int set_up(const struct options *o, struct input *in, struct dlb_problem 
 	}
 	if (!p->schedule)
 		return dlb_fail(err, NULL, "no schedule '%s'; there are 1f1b and gpipe", schedule);
+	if (o->algorithm && !strcmp(o->algorithm, "by-kind") && !o->wishes.affinity && !(in->has_plan && in->plan.affinity))
+		o->wishes.affinity = "default";
+	if (dlb_wishes_read(&o->wishes, doc, in->has_plan ? &in->plan : NULL, p, err))
+		return -1;
 	return dlb_problem_init(p, err);
 }
 
@@ -158,11 +163,12 @@ static int make_plan(const struct options *o, const struct input *in, const stru
 {
 	const char *algorithm = o->algorithm ? o->algorithm : in->has_plan && in->plan.algorithm_given ? in->plan.algorithm : NULL;
 	bool kept = false;
-	if (o->algorithm || !in->has_plan || in->stale) {	/* asked for: exactly that one */
+	bool moved = p->before && (o->wishes.from || !in->has_plan || in->stale);
+	if (o->algorithm || !in->has_plan || in->stale || moved) {	/* asked for: exactly that one */
 		if (dlb_place(p, algorithm, plan, err))
 			return -1;
-		if (in->has_plan && !in->stale)
-			dlb_plan_moved(p, in->plan.placement, plan);
+		if (moved || (in->has_plan && !in->stale))
+			dlb_plan_moved(p, moved ? p->before : in->plan.placement, plan);
 		return 0;
 	}
 	if (in->has_balance && (in->balance.converged || in->balance.keep)) {
@@ -181,7 +187,7 @@ static int make_plan(const struct options *o, const struct input *in, const stru
 	return 0;
 }
 
-static int place(struct dlb_doc *doc, const struct options *o, struct dlb_error *err)
+static int place(struct dlb_doc *doc, struct options *o, struct dlb_error *err)
 {
 	static const char *const inputs[] = { "graph", "cluster", "cost", NULL };
 	struct input *in = dlb_xcalloc(1, sizeof *in);
@@ -189,9 +195,11 @@ static int place(struct dlb_doc *doc, const struct options *o, struct dlb_error 
 	struct dlb_plan plan = { .n_ops = 0 };
 	int rc = -1;
 	dlb_graph_init(&in->graph);
-	if (read_input(doc, o, in, err) || set_up(o, in, &p, err) || make_plan(o, in, &p, &plan, err))
+	if (read_input(doc, o, in, err) || set_up(doc, o, in, &p, err) || make_plan(o, in, &p, &plan, err))
 		goto out;
 	plan.optimizer = dlb_optimizers[in->optimizer].name;
+	plan.migration_s = p.before ? dlb_place_migration_s(&p, plan.placement) : 0;
+	dlb_wishes_keep(&o->wishes, &plan);
 	if (o->no_timeline)
 		plan.timeline = NULL;
 	json_t *section = dlb_plan_write(&plan);
@@ -203,6 +211,7 @@ static int place(struct dlb_doc *doc, const struct options *o, struct dlb_error 
 out:
 	dlb_plan_release(&plan);
 	dlb_problem_release(&p);
+	dlb_wishes_release(&o->wishes);
 	dlb_plan_release(&in->plan);
 	dlb_balance_release(&in->balance);
 	dlb_cost_release(&in->cost);
@@ -214,7 +223,7 @@ out:
 
 int main(int argc, char **argv)
 {
-	struct options o = { .micro_batches = 1, .seed = 1 };
+	struct options o = { .micro_batches = 1, .seed = 1, .wishes.max_moves = -1 };
 	bool list_them = false;
 	const struct dlb_opt opts[] = {
 		{ 'a', "algorithm", DLB_OPT_STR, &o.algorithm, "NAME", "placement algorithm (default: try them, keep the best)", NULL, 0, 0 },
@@ -226,6 +235,13 @@ int main(int argc, char **argv)
 		{ 0, "in-place", DLB_OPT_STR, &o.in_place, "WHEN", "on or off: outputs overwrite inputs that nobody reads after (default on)", NULL, 0, 0 },
 		{ 0, "seed", DLB_OPT_INT, &o.seed, "N", "for random placements and searches (default 1)", &o.seed_given, 0, 0 },
 		{ 0, "optimizer", DLB_OPT_STR, &o.optimizer, "NAME", "optimizer whose memory and time are counted (default sgd)", NULL, 0, 0 },
+		{ 0, "pin", DLB_OPT_LIST, &o.wishes.pin, "OP=NODE", "this op, by name or id, on that node; none: no pins; repeatable", NULL, 0, 0 },
+		{ 0, "exclude", DLB_OPT_LIST, &o.wishes.exclude, "NODE", "a node that does no work; none: all may; repeatable", NULL, 0, 0 },
+		{ 0, "priority", DLB_OPT_STR, &o.wishes.priority, "NAME", "order in which greedy takes ready ops: graph, upward-rank or given", NULL, 0, 0 },
+		{ 0, "affinity", DLB_OPT_STR, &o.wishes.affinity, "TABLE", "of by-kind: a file, or one of share/affinity (default: default)", NULL, 0, 0 },
+		{ 0, "from", DLB_OPT_STR, &o.wishes.from, "FILE", "document whose plan is moved from (default: the one there is)", NULL, 0, 0 },
+		{ 0, "max-moves", DLB_OPT_INT, &o.wishes.max_moves, "N", "ops that may stand elsewhere than in that plan", NULL, 0, 1 << 30 },
+		{ 0, "serve", DLB_OPT_REAL, &o.wishes.serve_steps, "STEPS", "steps that what moving costs is spread over (default 1000)", NULL, 1, 1e15 },
 		{ 0, "no-timeline", DLB_OPT_FLAG, &o.no_timeline, NULL, "leave the predicted time-line out", NULL, 0, 0 },
 		{ 0, "list", DLB_OPT_FLAG, &list_them, NULL, "list the algorithms", NULL, 0, 0 },
 	};
@@ -243,6 +259,9 @@ int main(int argc, char **argv)
 		return dlb_cli_usage(&cli, "no algorithm '%s'; --list names them", o.algorithm);
 	if (o.objective && find_objective(o.objective) < 0)
 		return dlb_cli_usage(&cli, "no objective '%s'; there are step, throughput and latency", o.objective);
+	if (o.wishes.priority && strcmp(o.wishes.priority, "graph") && strcmp(o.wishes.priority, "upward-rank") &&
+	    strcmp(o.wishes.priority, "given"))
+		return dlb_cli_usage(&cli, "no priority '%s'; there are graph, upward-rank and given", o.wishes.priority);
 	if (o.in_place && strcmp(o.in_place, "on") && strcmp(o.in_place, "off"))
 		return dlb_cli_usage(&cli, "--in-place wants on or off, not '%s'", o.in_place);
 	if (o.schedule && !dlb_schedule_find(o.schedule))

@@ -139,3 +139,99 @@ algorithms() { dlb-place --list | awk '{ print $1 }'; }
 	run -2 --separate-stderr dlb-place --in-place maybe "$tmp/on.json"
 	one_line dlb-place "'maybe'"
 }
+
+@test "pins and excluded nodes hold in every algorithm, and for the next plan until cleared" {
+	dlb-profile --analytic --batch 16 "$model" | dlb-costmodel -c cpu:3 >"$tmp/three.json"
+	name=$(jq -r '.graph.ops[1].name' "$tmp/three.json")
+	for a in $(algorithms); do
+		dlb-place -a "$a" -m 4 --pin "$name=1" --pin 3=2 --exclude 0 "$tmp/three.json" >"$tmp/pinned.json" 2>"$tmp/why" ||
+			{ grep -q 'no plan fits' "$tmp/why"; continue; }
+		jq -e '.plan.placement | .["1"] == 1 and .["3"] == 2 and all(. != 0)' "$tmp/pinned.json"
+	done
+	validates "$tmp/pinned.json"
+	dlb-place -m 4 --pin "$name=1" --exclude 0 "$tmp/three.json" >"$tmp/pinned.json"
+	dlb-place -a greedy "$tmp/pinned.json" | jq -e --arg n "$name" '.plan.pins == {($n): 1} and .plan.exclude == [0]
+		and .plan.placement["1"] == 1 and (.plan.placement | all(. != 0))'
+	dlb-place -a greedy --pin none --exclude none "$tmp/pinned.json" | jq -e '.plan | has("pins") or has("exclude") | not'
+}
+
+@test "pins and nodes that cannot be" {
+	run -2 --separate-stderr dlb-place --pin nobody=1 "$doc"
+	one_line dlb-place "'nobody'"
+	run -2 --separate-stderr dlb-place --pin 1 "$doc"
+	one_line dlb-place OP=NODE
+	for node in 2 -1 x; do
+		run -2 --separate-stderr dlb-place --pin "1=$node" "$doc"
+		one_line dlb-place "no node '$node'" 'nodes 0 to 1'
+		run -2 --separate-stderr dlb-place "--exclude=$node" "$doc"
+		one_line dlb-place "no node '$node'"
+	done
+	run -2 --separate-stderr dlb-place --pin 1=0 --pin 1=1 "$doc"
+	one_line dlb-place 'pinned to node 0 and to node 1'
+	run -1 --separate-stderr dlb-place --pin 1=0 --exclude 0 "$doc"
+	one_line dlb-place 'no plan fits' 'left out'
+	run -1 --separate-stderr dlb-place --exclude 0 --exclude 1 "$doc"
+	one_line dlb-place 'no plan fits' 'left out'
+	jq -c '.cluster.kinds += [{name: "fpga", peak_flops: 1e12, bandwidth_Bps: 1e11, without: ["conv"]}] | .cluster.nodes[1].kind = "fpga"' \
+		"$doc" | dlb-costmodel >"$tmp/fpga.json"
+	conv=$(jq -r '[.graph.ops[] | select(.type == "Conv")][0].name' "$tmp/fpga.json")
+	run -1 --separate-stderr dlb-place --pin "$conv=1" "$tmp/fpga.json"
+	one_line dlb-place 'no plan fits' 'node 1 (fpga) has no kernel' "'$conv'"
+}
+
+@test "moving: no more ops than may, and what it costs counts" {
+	dlb-place -a even -m 4 "$doc" >"$tmp/even.json"
+	dlb-place -a single -m 4 "$doc" >"$tmp/single.json"
+	for n in 0 3 10; do
+		for a in proportional greedy single; do
+			dlb-place -a $a --max-moves $n "$tmp/even.json" >"$tmp/moved.json"
+			validates "$tmp/moved.json"
+			jq -e --argjson n $n --slurpfile was "$tmp/even.json" '.plan.placement as $p | $was[0].plan.placement as $q |
+				([$p | keys[] | select($p[.] != $q[.])] | length) == .plan.moved_ops and .plan.moved_ops <= $n' "$tmp/moved.json"
+		done
+	done
+	dlb-place -m 4 --from "$tmp/single.json" --max-moves 8 "$doc" | jq -e '.plan.moved_ops <= 8'
+	# a node that is faster by a thousandth: not worth moving to for one step, but for very many
+	dlb-costmodel -c 'cpu:1*0.999 cpu:1 link=shm:1e-6,1e5' "$doc" >"$tmp/near.json"
+	dlb-place --exclude 1 "$tmp/near.json" >"$tmp/slower.json"
+	dlb-place --from "$tmp/slower.json" --serve 1 "$tmp/near.json" | jq -e '.plan.moved_ops == 0'
+	dlb-place --from "$tmp/slower.json" --serve 1e9 "$tmp/near.json" |
+		jq -e '.plan.moved_ops == (.graph.ops | length) and .plan.migration_s > 0'
+	run -2 --separate-stderr dlb-place --max-moves 3 "$doc"
+	one_line dlb-place --from
+	run -2 --separate-stderr dlb-place --from "$doc" "$doc"
+	one_line dlb-place 'no plan to move from'
+	run -1 --separate-stderr dlb-place --max-moves 1 --exclude 0 "$tmp/single.json"
+	one_line dlb-place 'ops have to move, 1 may'
+}
+
+@test "greedy takes ready ops in the order asked for" {
+	for p in graph upward-rank; do dlb-place -a greedy -m 4 --priority $p "$doc" >"$tmp/$p.json"; done
+	validates "$tmp/upward-rank.json"
+	jq -e '.plan.priority == "upward-rank"' <(dlb-place "$tmp/upward-rank.json")
+	# numbers that repeat the graph's order give its plan
+	jq -c '.graph.ops |= [to_entries[] | .value + {"x-priority": (-.key)}]' "$doc" >"$tmp/numbered.json"
+	dlb-place -a greedy -m 4 --priority given "$tmp/numbered.json" >"$tmp/given.json"
+	cmp <(jq .plan.placement "$tmp/given.json") <(jq .plan.placement "$tmp/graph.json")
+	run -2 --separate-stderr dlb-place --priority given "$doc"
+	one_line dlb-place x-priority
+	run -2 --separate-stderr dlb-place --priority speed "$doc"
+	one_line dlb-place "'speed'"
+}
+
+@test "by-kind follows its table" {
+	jq -c '.cluster.kinds += [{name: "fpga", peak_flops: 1e12, bandwidth_Bps: 1e11}] | .cluster.nodes[1].kind = "fpga"' "$doc" |
+		dlb-costmodel >"$tmp/fpga.json"
+	echo '{"classes": {"conv": ["fpga"], "dense": ["cpu"], "pool": ["npu", "cpu"]}}' >"$tmp/table.json"
+	dlb-place -a by-kind --affinity "$tmp/table.json" "$tmp/fpga.json" >"$tmp/plan.json"
+	validates "$tmp/plan.json"
+	jq -e '.plan.placement as $p | [.graph.ops[] | select(.phase == "forward") | {type, at: $p[.id | tostring]}] |
+		all(if .type == "Conv" then .at == 1 elif .type == "Gemm" or .type == "MaxPool" then .at == 0 else true end)' "$tmp/plan.json"
+	jq -e --arg t "$tmp/table.json" '.plan.affinity == $t' <(dlb-place "$tmp/plan.json")
+	dlb-place -a by-kind "$doc" | jq -e '.plan.affinity == "default"'
+	run -2 --separate-stderr dlb-place -a by-kind --affinity nothing "$doc"
+	one_line dlb-place "'nothing'"
+	echo '{"classes": {"conv": []}}' >"$tmp/empty.json"
+	run -2 --separate-stderr dlb-place -a by-kind --affinity "$tmp/empty.json" "$doc"
+	one_line dlb-place /classes/conv
+}

@@ -30,6 +30,8 @@ static int attempt(const struct dlb_problem *p, const struct dlb_placer *placer,
 	int *placement = dlb_xcalloc((size_t)p->graph->n_ops + 1, sizeof(int));
 	int rc = placer->place(p, placement, err);
 	*lack = INFINITY;
+	if (rc == 0)
+		rc = dlb_place_limit_moves(p, placement, err);
 	if (rc == 0) {
 		rc = dlb_plan_make(p, placement, plan, ranked, err);
 		if (rc)

@@ -1,20 +1,50 @@
-/* Even: the forward order cut into parts of equally many ops, one a node, in the order of node ids. */
+/* Even: the forward order cut into parts of equally many ops, one a node that can do any, in the order of node ids.
+ * Ops for which their node has no kernel or no room go to the next node that has; where none has room they stay, and
+ * whoever makes a plan of it hears how much is lacking. */
+#include <math.h>
 #include <stdlib.h>
 #include "place/place.h"
 
 int dlb_place_even(const struct dlb_problem *p, int *placement, struct dlb_error *err)
 {
 	struct dlb_units u;
-	int n = p->cluster->n_nodes, rc = 0;
-	int *start = dlb_xcalloc((size_t)n + 1, sizeof(int)), *node = dlb_xcalloc((size_t)n, sizeof(int));
+	int n_nodes = p->cluster->n_nodes, n = 0, rc = 0;
+	int *node = dlb_xcalloc((size_t)n_nodes, sizeof *node);
+	double *used = dlb_xcalloc((size_t)n_nodes, sizeof *used);
 	dlb_units_init(&u, p);
-	for (int k = 0; k <= n; k++)
-		start[k] = (int)((int64_t)u.n * k / n);
-	for (int k = 0; k < n; k++)
-		node[k] = k;
-	dlb_units_place(&u, p, n, start, node, placement);
-	(void)err;
-	free(start);
+	for (int d = 0; d < n_nodes; d++)
+		if (p->free_node[d])
+			node[n++] = d;
+	int *to = dlb_xcalloc((size_t)u.n + 1, sizeof *to);
+	for (int i = 0, part = 0; i < u.n; i++) {
+		int able = -1;
+		while (part < n - 1 && i >= (int)((int64_t)u.n * (part + 1) / n))
+			part++;
+		to[i] = -1;
+		for (int k = 0; k < n && to[i] < 0; k++) {
+			int d = node[(part + k) % n];
+			if (isinf(u.time_s[(size_t)i * (size_t)n_nodes + (size_t)d]))
+				continue;
+			able = able < 0 ? d : able;
+			if (used[d] + u.bytes[i] <= p->memory_bytes[d])
+				to[i] = d;
+		}
+		to[i] = to[i] < 0 ? able : to[i];
+		if (to[i] >= 0)
+			used[to[i]] += u.bytes[i];
+	}
+	for (int g = 0; g < p->n_groups && rc == 0; g++) {
+		int d = to[u.of_group[g]];		/* -1: no node does all of the unit; group by group then */
+		for (int k = 0; k < n && d < 0; k++)
+			if (isfinite(p->time_s[(size_t)g * (size_t)n_nodes + (size_t)node[k]]))
+				d = node[k];
+		if (d < 0)
+			rc = dlb_no_room(p, g, err);
+		for (int k = p->group_start[g]; k < p->group_start[g + 1] && rc == 0; k++)
+			placement[p->group_op[k]] = d;
+	}
+	free(to);
+	free(used);
 	free(node);
 	dlb_units_release(&u);
 	return rc;

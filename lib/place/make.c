@@ -17,6 +17,20 @@ static void set_up(const struct dlb_problem *p, const int *placement, struct dlb
 	dlb_plan_hash(plan);
 }
 
+/* An op stands where it may: what the costs allow is dlb_plan_check's to see. */
+static int check_wishes(const struct dlb_problem *p, const int *placement, struct dlb_error *err)
+{
+	for (int i = 0; i < p->graph->n_ops; i++) {
+		int d = placement[i];
+		if (p->excluded && p->excluded[d])
+			return dlb_fail_no(err, NULL, "no plan fits: op '%s' stands on node %d, which is left out", p->graph->op[i].name, d);
+		if (p->pin && p->pin[i] >= 0 && p->pin[i] != d)
+			return dlb_fail_no(err, NULL, "no plan fits: op '%s' stands on node %d and is pinned to node %d",
+					   p->graph->op[i].name, d, p->pin[i]);
+	}
+	return 0;
+}
+
 /* ---- under the port model: no program, no time-line ---- */
 
 static int *classes_at(const struct dlb_problem *p, const int *placement)
@@ -81,7 +95,7 @@ static int make_port_plan(const struct dlb_problem *p, const int *placement, str
 	double *load = dlb_xcalloc((size_t)p->cluster->n_nodes, sizeof *load), sum = 0, most = 0;
 	set_up(p, placement, plan);
 	port_orders(p, plan);
-	if (dlb_plan_check(plan, p->cost, err))
+	if (check_wishes(p, placement, err) || dlb_plan_check(plan, p->cost, err))
 		goto out;
 	double value = port_value_s(p, at, true, NULL);
 	if (isinf(value)) {
@@ -89,7 +103,7 @@ static int make_port_plan(const struct dlb_problem *p, const int *placement, str
 		goto out;
 	}
 	if (ranked)
-		*ranked = value;
+		*ranked = value + dlb_place_migration_share_s(p, placement);
 	plan->value_s = port_value_s(p, at, false, load);
 	for (int g = 0; g < p->n_groups; g++)
 		plan->node[at[g]].peak_bytes += dlb_group_bytes(p, g);
@@ -129,7 +143,7 @@ double dlb_place_value_s(const struct dlb_problem *p, const int *placement)
 		int *at = classes_at(p, placement);
 		double s = port_value_s(p, at, true, NULL);
 		free(at);
-		return s;
+		return s + dlb_place_migration_share_s(p, placement);
 	}
 	struct dlb_plan plan;
 	struct dlb_program program;
@@ -149,7 +163,7 @@ double dlb_place_value_s(const struct dlb_problem *p, const int *placement)
 			ok = dlb_program_compile(&plan, p->cost, plan.batch, p->n_state, &program, NULL) == 0 && fits(p, &program, false);
 		}
 		if (ok && dlb_program_simulate(&program, p->cost, p->ranked_scale, 0, 0, false, &t, NULL) == 0) {
-			value = t.step_s;
+			value = t.step_s + dlb_place_migration_share_s(p, placement);
 			dlb_timeline_release(&t, plan.n_nodes);
 		}
 		dlb_program_release(&program);
@@ -261,6 +275,8 @@ int dlb_plan_make(const struct dlb_problem *p, const int *placement, struct dlb_
 	if (p->objective != DLB_STEP)
 		return make_port_plan(p, placement, plan, ranked, err);
 	set_up(p, placement, plan);
+	if (check_wishes(p, placement, err))
+		goto no_plan;
 	dlb_schedule_order(plan, p->cost, p->schedule, p->ranked_scale);
 	if (dlb_plan_check(plan, p->cost, err))
 		goto no_plan;
@@ -268,6 +284,8 @@ int dlb_plan_make(const struct dlb_problem *p, const int *placement, struct dlb_
 		goto no_plan;
 	if (dlb_program_verify(&program, p->cost, err) || simulate(p, &program, plan, ranked, err))
 		goto out;
+	if (ranked)
+		*ranked += dlb_place_migration_share_s(p, placement);
 	plan->bound_s = dlb_lower_bound_s(p);
 	plan->gap = plan->bound_s > 0 ? plan->value_s / plan->bound_s - 1 : 0;
 	rc = 0;

@@ -26,6 +26,12 @@ struct dlb_problem {
 	uint64_t seed;
 	int n_state;					/* optimizer states per weight, for memory */
 	enum dlb_objective objective;
+	/* wishes (wishes.h); all NULL or 0: none */
+	const int *pin; const bool *excluded;		/* [op] its node or -1; [node] does no work */
+	bool by_upward_rank; const double *number;	/* order in which greedy takes ready ops; [op], the greatest first */
+	const struct dlb_affinity *affinity;		/* of by-kind */
+	const int *before;				/* [op]: where its state is now; what moving costs counts */
+	int64_t max_moves; double serve_steps;		/* with before: ops that may move (< 0: any); steps moving is spread over */
 	int64_t effort; double search_s;		/* of auto: units of search (0: 1); seconds instead (0: effort counts) */
 	/* made by dlb_problem_init */
 	struct dlb_arena arena;
@@ -64,6 +70,15 @@ int dlb_plan_make(const struct dlb_problem *p, const int *placement, struct dlb_
 		  struct dlb_error *err);
 /* The ranked value alone (INFINITY: does not fit or cannot run): what a search calls for every candidate. */
 double dlb_place_value_s(const struct dlb_problem *p, const int *placement);
+/* Seconds of moving state from p->before to placement (0 without), and those spread over the steps to be served, which
+ * is what ranked values have in them (moves.c). */
+double dlb_place_migration_s(const struct dlb_problem *p, const int *placement);
+static inline double dlb_place_migration_share_s(const struct dlb_problem *p, const int *placement)
+{
+	return p->before && p->serve_steps > 0 ? dlb_place_migration_s(p, placement) / p->serve_steps : 0;
+}
+/* Takes back moves until no more than p->max_moves ops stand elsewhere than in p->before. */
+int dlb_place_limit_moves(const struct dlb_problem *p, int *placement, struct dlb_error *err);
 /* Bytes that the node which lacks most lacks: 0 when all fits, INFINITY when ops stand where no kernel is. */
 double dlb_place_lack_bytes(const struct dlb_problem *p, const int *placement);
 /* As dlb_place for a model that is placed already: the current placement stays unless the new one's ranked

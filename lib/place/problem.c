@@ -65,6 +65,36 @@ static void find_times(struct dlb_problem *p)
 	free(kind_s);
 }
 
+/* What may not be has no time: every placer then keeps clear of it as of a kernel that is missing. */
+static int restrict_times(struct dlb_problem *p, struct dlb_error *err)
+{
+	size_t n_nodes = (size_t)p->cluster->n_nodes;
+	for (size_t d = 0; p->excluded && d < n_nodes; d++) {
+		for (size_t g = 0; p->excluded[d] && g < (size_t)p->n_groups; g++)
+			p->time_s[g * n_nodes + d] = INFINITY;
+		p->free_node[d] &= !p->excluded[d];
+	}
+	for (int i = 0; p->pin && i < p->graph->n_ops; i++) {
+		size_t g = (size_t)p->group_of[i], d = (size_t)p->pin[i];
+		if (p->pin[i] < 0)
+			continue;
+		const char *name = p->graph->op[i].name, *kind = p->cluster->kind[p->cluster->node[d].kind].name;
+		if (p->excluded && p->excluded[d])
+			return dlb_fail_no(err, NULL, "no plan fits: op '%s' is pinned to node %d, which is left out", name, p->pin[i]);
+		for (int k = p->group_start[g]; k < p->group_start[g + 1]; k++)
+			if (p->pin[p->group_op[k]] >= 0 && p->pin[p->group_op[k]] != p->pin[i])
+				return dlb_fail_no(err, NULL, "no plan fits: ops '%s' and '%s' share a node and are pinned to two", name,
+						   p->graph->op[p->group_op[k]].name);
+		if (isinf(p->time_s[g * n_nodes + d]))
+			return dlb_fail_no(err, NULL, "no plan fits: node %d (%s) has no kernel for op '%s' (%s), which is pinned to it, "
+					   "or for what is bound to it", p->pin[i], kind, name, p->graph->op[i].type);
+		for (size_t other = 0; other < n_nodes; other++)
+			if (other != d)
+				p->time_s[g * n_nodes + other] = INFINITY;
+	}
+	return 0;
+}
+
 static void find_bytes(struct dlb_problem *p)
 {
 	const struct dlb_graph *g = p->graph;
@@ -132,6 +162,10 @@ int dlb_problem_init(struct dlb_problem *p, struct dlb_error *err)
 	}
 	find_groups(p);
 	find_times(p);
+	if (restrict_times(p, err)) {
+		dlb_problem_release(p);
+		return -1;
+	}
 	find_bytes(p);
 	return 0;
 }
@@ -156,7 +190,8 @@ int dlb_no_room(const struct dlb_problem *p, int group, struct dlb_error *err)
 	for (int d = 0; d < p->cluster->n_nodes; d++)
 		kernel |= !isinf(p->time_s[(size_t)group * (size_t)p->cluster->n_nodes + (size_t)d]);
 	if (!kernel)
-		return dlb_fail_no(err, NULL, "no plan fits: no node has a kernel for op '%s' (%s) and what is bound to it", o->name, o->type);
+		return dlb_fail_no(err, NULL, "no plan fits: no node%s has a kernel for op '%s' (%s) and what is bound to it",
+				   p->excluded ? " that is not left out" : "", o->name, o->type);
 	dlb_fail_no(err, NULL, "no plan fits: no node has room left for op '%s' (%s), which needs %.4g MB", o->name, o->type,
 		    dlb_group_bytes(p, group) / 1e6);
 	return dlb_hint(err, "try --micro-batches %d", p->micro_batches * 2);

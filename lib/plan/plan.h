@@ -34,6 +34,10 @@ struct dlb_plan {
 	double value_s, bound_s, gap;		/* predicted step, lower bound, value/bound - 1 */
 	double imbalance;			/* max busy / mean busy over nodes that may take load */
 	double moved_bytes; int moved_ops;	/* against the plan it replaces */
+	double migration_s;			/* of moving them, where that was counted */
+	int *pin; bool *excluded;		/* [op] node it must be on, or -1; [node] does no work; NULL: none */
+	const char *affinity;			/* table of by-kind; NULL: another algorithm */
+	const char *priority;			/* "upward-rank", "given": order of ready ops; NULL: the graph's */
 	struct dlb_span **timeline; int *n_spans;	/* [node], may be NULL */
 	char hash[17];				/* of the placement */
 	const struct dlb_graph *graph;		/* borrowed; the graph planned. Needed by dlb_schedule_order and

@@ -7,6 +7,8 @@
  *      "placement": {"0":0, "1":1},  "hash": "16 hex digits",
  *      "value_s":   predicted step,  "bound_s": no plan can be shorter,  "gap": value_s / bound_s - 1,
  *      "imbalance": max / mean busy, "moved_ops": 0, "moved_bytes": 0,   against the plan it replaced
+ *      "migration_s": of moving them, where counted
+ *      "pins": {"name of an op": node}, "exclude": [node],  "priority", "affinity"    wishes that hold on
  *      "nodes":     [{"busy_s", "wait_s", "peak_bytes", "order": [[op, micro_batch], ...]}],
  *      "timeline":  [[[op, micro_batch, start_s, end_s], ...], ...]}     a list per node
  *
@@ -27,6 +29,27 @@ static json_t *write_node(const struct dlb_node_plan *np)
 		json_array_append_new(order, json_pack("[ii]", np->order[i].op, np->order[i].micro_batch));
 	json_object_set_new(o, "order", order);
 	return o;
+}
+
+static void write_wishes(const struct dlb_plan *p, json_t *o)
+{
+	json_t *pins = json_object(), *exclude = json_array();
+	for (int i = 0; p->pin && i < p->n_ops; i++)
+		if (p->pin[i] >= 0)
+			json_object_set_new(pins, p->graph->op[i].name, json_integer(p->pin[i]));
+	for (int d = 0; p->excluded && d < p->n_nodes; d++)
+		if (p->excluded[d])
+			json_array_append_new(exclude, json_integer(d));
+	if (p->pin)
+		json_object_set(o, "pins", pins);
+	if (p->excluded)
+		json_object_set(o, "exclude", exclude);
+	if (p->priority)
+		json_object_set_new(o, "priority", json_string(p->priority));
+	if (p->affinity)
+		json_object_set_new(o, "affinity", json_string(p->affinity));
+	json_decref(pins);
+	json_decref(exclude);
 }
 
 json_t *dlb_plan_write(const struct dlb_plan *p)
@@ -57,6 +80,9 @@ json_t *dlb_plan_write(const struct dlb_plan *p)
 	json_object_set_new(o, "imbalance", dlb_doc_number(p->imbalance));
 	json_object_set_new(o, "moved_ops", json_integer(p->moved_ops));
 	json_object_set_new(o, "moved_bytes", dlb_doc_number(p->moved_bytes));
+	if (p->migration_s > 0)
+		json_object_set_new(o, "migration_s", dlb_doc_number(p->migration_s));
+	write_wishes(p, o);
 	for (int n = 0; n < p->n_nodes; n++)
 		json_array_append_new(nodes, write_node(&p->node[n]));
 	json_object_set_new(o, "nodes", nodes);
@@ -134,6 +160,64 @@ static int read_node(const struct dlb_ref *r, struct dlb_plan *p, struct dlb_nod
 	return 0;
 }
 
+/* Pins go by name, so that they outlive a graph whose ops are numbered anew. */
+static int read_pins(const struct dlb_ref *r, const struct dlb_graph *g, struct dlb_plan *p, struct dlb_error *err)
+{
+	struct dlb_ref pins = { .v = NULL };
+	const char *key;
+	json_t *v;
+	if (dlb_get_object(r, "pins", DLB_OPT, &pins, err))
+		return -1;
+	if (!pins.v)
+		return 0;
+	p->pin = dlb_arena_array(&p->arena, (size_t)p->n_ops + 1, sizeof *p->pin);
+	for (int i = 0; i < p->n_ops; i++)
+		p->pin[i] = -1;
+	json_object_foreach(pins.v, key, v) {
+		int op = 0;
+		int64_t node;
+		while (op < g->n_ops && strcmp(g->op[op].name, key))
+			op++;
+		if (op == g->n_ops) {
+			dlb_ref_fail(&pins, err, "no op '%s' to pin", key);
+			return dlb_hint(err, "--pin none clears pins");
+		}
+		if (dlb_get_int(&pins, key, DLB_NEED, 0, p->n_nodes - 1, &node, err))
+			return -1;
+		p->pin[op] = (int)node;
+	}
+	return 0;
+}
+
+static int read_wishes(const struct dlb_ref *r, const struct dlb_graph *g, struct dlb_plan *p, struct dlb_error *err)
+{
+	static const char *const priorities[] = { "graph", "upward-rank", "given" };
+	struct dlb_ref exclude = { .v = NULL }, at = dlb_ref_at(r, "priority");
+	const char *s = NULL;
+	int n = 0;
+	if (read_pins(r, g, p, err) || dlb_get_array(r, "exclude", DLB_OPT, &exclude, &n, err) ||
+	    dlb_get_str(r, "affinity", DLB_OPT, &p->affinity, err) || dlb_get_str(r, "priority", DLB_OPT, &s, err))
+		return -1;
+	if (p->affinity)
+		p->affinity = dlb_arena_strdup(&p->arena, p->affinity);
+	for (int i = 0; s && i < DLB_LEN(priorities); i++)
+		if (!strcmp(s, priorities[i]))
+			p->priority = priorities[i];
+	if (s && !p->priority)
+		return dlb_ref_fail(&at, err, "no priority '%s'; there are graph, upward-rank and given", s);
+	if (!exclude.v)
+		return 0;
+	p->excluded = dlb_arena_array(&p->arena, (size_t)p->n_nodes + 1, sizeof *p->excluded);
+	for (int i = 0; i < n; i++) {
+		struct dlb_ref e = dlb_ref_index(&exclude, i);
+		int64_t node;
+		if (dlb_ref_int(&e, 0, p->n_nodes - 1, &node, err))
+			return -1;
+		p->excluded[node] = true;
+	}
+	return 0;
+}
+
 static int read_options(const struct dlb_ref *r, const struct dlb_graph *g, struct dlb_plan *p, struct dlb_error *err)
 {
 	const char *s = NULL;
@@ -170,7 +254,7 @@ static int read_options(const struct dlb_ref *r, const struct dlb_graph *g, stru
 		return -1;
 	if (s)
 		p->optimizer = dlb_arena_strdup(&p->arena, s);
-	return 0;
+	return read_wishes(r, g, p, err);
 }
 
 static int read_numbers(const struct dlb_ref *r, struct dlb_plan *p, struct dlb_error *err)
@@ -182,6 +266,7 @@ static int read_numbers(const struct dlb_ref *r, struct dlb_plan *p, struct dlb_
 	    dlb_get_real(r, "gap", DLB_OPT, -1, 1e18, &p->gap, err) ||
 	    dlb_get_real(r, "imbalance", DLB_OPT, 0, 1e18, &p->imbalance, err) ||
 	    dlb_get_real(r, "moved_bytes", DLB_OPT, 0, 1e18, &p->moved_bytes, err) ||
+	    dlb_get_real(r, "migration_s", DLB_OPT, 0, 1e18, &p->migration_s, err) ||
 	    dlb_get_int(r, "moved_ops", DLB_OPT, 0, INT32_MAX, &moved, err) || dlb_get_str(r, "hash", DLB_OPT, &hash, err))
 		return -1;
 	p->moved_ops = (int)moved;
@@ -208,7 +293,8 @@ static int read_plan(const struct dlb_doc *d, const struct dlb_cost *c, struct d
 		     struct dlb_error *err)
 {
 	static const char *const known[] = { "inputs", "algorithm", "algorithm_given", "schedule", "micro_batches", "batch", "in_place", "seed",
-		"objective", "effort", "optimizer", "placement", "hash", "value_s", "bound_s", "gap", "imbalance", "moved_ops", "moved_bytes", "nodes",
+		"objective", "effort", "optimizer", "placement", "hash", "value_s", "bound_s", "gap", "imbalance", "moved_ops", "moved_bytes",
+		"migration_s", "pins", "exclude", "priority", "affinity", "nodes",
 		"timeline", NULL };
 	json_t *section;
 	struct dlb_ref nodes;

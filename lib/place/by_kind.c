@@ -1,0 +1,75 @@
+/* By kind: each group of ops to the kind of device that its class of work is at home on (affinity.h), and there to
+ * the node with the least work so far. A group's class is that of its op with the most FLOP. Where the table has no
+ * row, or no kind of the row has kernel and room, the kind that is fastest for the group is meant. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include "place/affinity.h"
+#include "place/place.h"
+
+struct state { const struct dlb_problem *p; double *used_bytes, *load_s; };
+
+static double time_s(const struct state *s, int group, int node)
+{
+	return s->p->time_s[(size_t)group * (size_t)s->p->cluster->n_nodes + (size_t)node];
+}
+
+static bool able(const struct state *s, int group, int node)
+{
+	return isfinite(time_s(s, group, node)) && s->used_bytes[node] + dlb_group_bytes(s->p, group) <= s->p->memory_bytes[node];
+}
+
+static const char *type_of(const struct dlb_problem *p, int group)
+{
+	const struct dlb_op *most = NULL;
+	for (int k = p->group_start[group]; k < p->group_start[group + 1]; k++) {
+		const struct dlb_op *o = &p->graph->op[p->group_op[k]];
+		if (!most || o->flop > most->flop)
+			most = o;
+	}
+	return most->type;
+}
+
+/* The able node that would be done first among those of a kind; kind NULL: of any, the fastest kind first. */
+static int choose(const struct state *s, int group, const char *kind)
+{
+	const struct dlb_cluster *cl = s->p->cluster;
+	double fastest = INFINITY;
+	int to = -1;
+	for (int d = 0; d < cl->n_nodes && !kind; d++)
+		if (able(s, group, d) && time_s(s, group, d) < fastest)
+			fastest = time_s(s, group, d);
+	for (int d = 0; d < cl->n_nodes; d++) {
+		bool meant = kind ? dlb_affinity_means(kind, &cl->kind[cl->node[d].kind]) : time_s(s, group, d) <= fastest;
+		if (meant && able(s, group, d) &&
+		    (to < 0 || s->load_s[d] + time_s(s, group, d) < s->load_s[to] + time_s(s, group, to)))
+			to = d;
+	}
+	return to;
+}
+
+int dlb_place_by_kind(const struct dlb_problem *p, int *placement, struct dlb_error *err)
+{
+	size_t n_nodes = (size_t)p->cluster->n_nodes;
+	struct state s = { p, dlb_xcalloc(n_nodes, sizeof(double)), dlb_xcalloc(n_nodes, sizeof(double)) };
+	int rc = 0;
+	for (int g = 0; g < p->n_groups && rc == 0; g++) {
+		const struct dlb_affinity_row *row = p->affinity ? dlb_affinity_find(p->affinity, type_of(p, g)) : NULL;
+		int to = -1;
+		for (int k = 0; row && k < row->n && to < 0; k++)
+			to = choose(&s, g, row->kind[k]);
+		if (to < 0)
+			to = choose(&s, g, NULL);
+		if (to < 0) {
+			rc = dlb_no_room(p, g, err);
+			break;
+		}
+		s.used_bytes[to] += dlb_group_bytes(p, g);
+		s.load_s[to] += time_s(&s, g, to);
+		for (int k = p->group_start[g]; k < p->group_start[g + 1]; k++)
+			placement[p->group_op[k]] = to;
+	}
+	free(s.used_bytes);
+	free(s.load_s);
+	return rc;
+}
