@@ -98,13 +98,17 @@ static int parse(struct dlb_cli *cli, int argc, char **argv, struct options *o)
 		{ 0, "transform", DLB_OPT_STR, &e->transform, "LIST", "of each image: scale=1/255,normalise=M/S,resize=S,random-crop=S,flip ...", NULL, 0, 0 },
 		{ 0, "readers", DLB_OPT_INT, &x->readers, "N", "threads a node that decode images (default: the cores that are free)", NULL, 1, 256 },
 		{ 0, "order", DLB_OPT_STR, &e->order, "ORDER", "shuffled (default) or sequential", NULL, 0, 0 },
-		{ 0, "optimizer", DLB_OPT_STR, &e->optimizer, "NAME", "sgd (default), momentum, nesterov, adam, adamw or adabelief", NULL, 0, 0 },
+		{ 0, "optimizer", DLB_OPT_STR, &e->optimizer, "NAME", "sgd (default), momentum, nesterov, adagrad, rmsprop, adam, adamw, adabelief, max-adabelief", NULL, 0, 0 },
 		{ 0, "lr", DLB_OPT_REAL, &e->hyper[DLB_HYPER_LR], "X", "learning rate", &e->hyper_given[DLB_HYPER_LR], 0, 1e38 },
 		{ 0, "momentum", DLB_OPT_REAL, &e->hyper[DLB_HYPER_MOMENTUM], "X", "of momentum and nesterov", &e->hyper_given[DLB_HYPER_MOMENTUM], 0, 1 },
-		{ 0, "beta1", DLB_OPT_REAL, &e->hyper[DLB_HYPER_BETA1], "X", "of adam, adamw and adabelief", &e->hyper_given[DLB_HYPER_BETA1], 0, 1 },
-		{ 0, "beta2", DLB_OPT_REAL, &e->hyper[DLB_HYPER_BETA2], "X", "of adam, adamw and adabelief", &e->hyper_given[DLB_HYPER_BETA2], 0, 1 },
-		{ 0, "eps", DLB_OPT_REAL, &e->hyper[DLB_HYPER_EPS], "X", "of adam, adamw and adabelief", &e->hyper_given[DLB_HYPER_EPS], 0, 1 },
+		{ 0, "alpha", DLB_OPT_REAL, &e->hyper[DLB_HYPER_ALPHA], "X", "of rmsprop", &e->hyper_given[DLB_HYPER_ALPHA], 0, 1 },
+		{ 0, "beta1", DLB_OPT_REAL, &e->hyper[DLB_HYPER_BETA1], "X", "of the adams and adabeliefs", &e->hyper_given[DLB_HYPER_BETA1], 0, 1 },
+		{ 0, "beta2", DLB_OPT_REAL, &e->hyper[DLB_HYPER_BETA2], "X", "of the adams and adabeliefs", &e->hyper_given[DLB_HYPER_BETA2], 0, 1 },
+		{ 0, "eps", DLB_OPT_REAL, &e->hyper[DLB_HYPER_EPS], "X", "what keeps denominators from 0", &e->hyper_given[DLB_HYPER_EPS], 0, 1 },
 		{ 0, "weight-decay", DLB_OPT_REAL, &e->hyper[DLB_HYPER_DECAY], "X", "weight decay", &e->hyper_given[DLB_HYPER_DECAY], 0, 1e9 },
+		{ 0, "variant", DLB_OPT_STR, &e->variant, "NAME", "of max-adabelief: denom_corrected (default), corrected, uncorrected, amsgrad", NULL, 0, 0 },
+		{ 0, "warmup", DLB_OPT_INT, &e->warmup, "N", "let the learning rate grow over N steps", &e->warmup_given, 0, 1e15 },
+		{ 0, "lr-schedule", DLB_OPT_STR, &e->lr_schedule, "RULE", "constant (default), cosine[:STEPS[:MIN]] or step:N:FACTOR", NULL, 0, 0 },
 		{ 0, "seed", DLB_OPT_INT, &e->seed, "N", "of order, dropout and random data (default 1)", &e->seed_given, 0, 9e15 },
 		{ 0, "init", DLB_OPT_STR, &e->init, "SEED", "draw fresh weights instead of the model's", NULL, 0, 0 },
 		{ 0, "checkpoint", DLB_OPT_STR, &x->checkpoint, "DIR", "continue from the newest checkpoint there; leave one at the end", NULL, 0, 0 },
@@ -133,6 +137,8 @@ static int parse(struct dlb_cli *cli, int argc, char **argv, struct options *o)
 	x->quiet = cli->quiet;
 	x->verbose = cli->verbose;
 	cli->status = 2;
+	e->steps = x->steps;
+	e->until_step = x->until_step;
 	return parse_slow(cli, o) || parse_until(cli, o);
 }
 

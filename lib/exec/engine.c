@@ -168,7 +168,7 @@ static int prepare_update(struct dlb_engine *e, const struct dlb_instr *in, cons
 {
 	const struct dlb_op *o = &e->graph->op[in->op];
 	struct dlb_state *s = e->ground->state;
-	struct dlb_update_desc desc = { .rule = c->rule };
+	struct dlb_update_desc desc;
 	struct dlb_desc d;
 	int weight, gradient, rc;
 
@@ -176,9 +176,7 @@ static int prepare_update(struct dlb_engine *e, const struct dlb_instr *in, cons
 	if (weight < 0 || gradient < 0 || !s->value[weight])
 		return dlb_fail(err, NULL, "update '%s' has no weight and gradient on node %d", o->name, e->view.node);
 	d = dlb_tensor_desc(&e->graph->tensor[weight], 1);
-	desc.dtype = d.dtype;
-	desc.count = dlb_desc_count(&d);
-	memcpy(desc.hyper, c->hyper, sizeof desc.hyper);
+	desc = dlb_optimizer_desc(c, d.dtype, dlb_desc_count(&d), DLB_UPDATE_WHOLE, NULL);
 	rc = e->ground->be->ops->update(e->ground->be, &desc, &a->kernel, err);
 	if (rc)
 		return rc == DLB_NO_KERNEL ? lacks(e, in->op, err) : -1;
@@ -485,7 +483,8 @@ int dlb_engine_run(struct dlb_engine *e, const struct dlb_step *s, struct dlb_er
 	struct dlb_step_times *t = &e->view.times;
 	struct dlb_request *nudge = NULL;
 	double origin_s = dlb_clock_s();
-	struct dlb_run r = { .seed = s->seed, .weight_version = s->version, .rate = s->rate };
+	struct dlb_run r = { .seed = s->seed, .weight_version = s->version, .rate = s->rate,
+			     .rate_before = s->rate_before, .has_rate = s->has_rate, .shrunk = &e->view.shrunk };
 
 	if (scratch_ready(g, err))
 		return -1;

@@ -59,7 +59,7 @@ struct dlb_feed_item { int tensor, micro_batch; int64_t first, n; size_t bytes, 
 struct dlb_step {
 	int64_t step;				/* global, from 0 */
 	uint64_t seed, version;
-	double rate;
+	double rate, rate_before; bool has_rate;	/* learning rates of this step and the one before */
 	const struct dlb_fed *fed;
 };
 struct dlb_step_times { double step_s, busy_s, waits_s[DLB_N_WAITS], bytes_sent, data_wait_s; };
@@ -73,6 +73,7 @@ struct dlb_engine_program {			/* what others may know of it */
 	int *compute_op, *compute_m;		/* [n_computes]; op: the graph's, accumulate: its update op */
 	bool *compute_is_op;			/* false: accumulate */
 	double *start_s, *end_s;		/* [n_computes] of the last step, from its start */
+	int64_t shrunk;				/* what updates counted so far (dlb_update_desc) */
 	struct dlb_step_times times;		/* of the last step; step_s, collective and data_wait_s are the caller's */
 };
 /* Prepares every kernel and pointer of ground->comm's rank. graph ids of state are those of tensor_of[] (NULL:

@@ -97,7 +97,7 @@ void dlb_job_report(const struct dlb_job *j, const struct dlb_program *p, struct
 	r->batch = j->plan.batch;
 	r->micro_batches = p->micro_batches;
 	r->optimizer = dlb_optimizers[j->optimizer.rule].name;
-	r->accuracy = r->test_loss = NAN;
+	r->accuracy = r->test_loss = r->optimizer_violations = NAN;
 	r->plan_hash = dlb_arena_strdup(&r->arena, j->plan.hash);
 	r->n_nodes = j->plan.n_nodes;
 	r->node = dlb_arena_array(&r->arena, (size_t)r->n_nodes + 1, sizeof *r->node);

@@ -412,7 +412,9 @@ static int train(struct run *r, int *who, struct dlb_error *err)
 		int unread;
 		double asked_s = dlb_clock_s();
 		const struct dlb_fed *fed = dlb_feed_take(r->feed, &unread, &why);
-		const struct dlb_step step = { .step = r->at.step, .seed = r->o->seed, .version = (uint64_t)r->at.step + 1, .fed = fed };
+		const struct dlb_step step = { .step = r->at.step, .seed = r->o->seed, .version = (uint64_t)r->at.step + 1, .fed = fed,
+			.rate = dlb_optimizer_rate(&r->job.optimizer, r->at.step), .has_rate = true,
+			.rate_before = dlb_optimizer_rate(&r->job.optimizer, r->at.step ? r->at.step - 1 : 0) };
 		struct dlb_progress_state next = r->at;
 		double loss, now_s, fed_s = dlb_clock_s();
 		bool stop, failed;
@@ -473,7 +475,7 @@ static double median_of(const struct dlb_record *rec, size_t offset, double *se)
 	return m;
 }
 
-struct node_summary { double busy_s, busy_se_s, waits_s[DLB_N_WAITS], bytes_sent, data_wait_s; char host[64]; int n_ops, n_spans; };
+struct node_summary { double busy_s, busy_se_s, waits_s[DLB_N_WAITS], bytes_sent, data_wait_s, shrunk; char host[64]; int n_ops, n_spans; };
 
 /* Medians per op over the kept steps and micro-batches. */
 static int ops_here(const struct run *r, struct dlb_report_op *out)
@@ -600,6 +602,16 @@ static void fill_nodes(const struct node_summary *all, struct dlb_report *report
 	}
 }
 
+/* Only rules with a running maximum promise something here. */
+static void count_violations(const struct dlb_job *j, const struct node_summary *all, struct dlb_report *report)
+{
+	if (j->optimizer.rule != DLB_RULE_MAX_ADABELIEF)
+		return;
+	report->optimizer_violations = 0;
+	for (int i = 0; i < report->n_nodes; i++)
+		report->optimizer_violations += all[i].shrunk;
+}
+
 static int make_report(struct run *r, struct dlb_report *report, struct dlb_error *err)
 {
 	const struct dlb_record *rec = &r->record;
@@ -621,6 +633,8 @@ static int make_report(struct run *r, struct dlb_report *report, struct dlb_erro
 		mine.waits_s[k] = median_of(rec, offsetof(struct dlb_step_times, waits_s) + (size_t)k * sizeof(double), NULL);
 	mine.data_wait_s = median_of(rec, offsetof(struct dlb_step_times, data_wait_s), NULL);
 	mine.bytes_sent = dlb_engine_view(r->engine[0])->times.bytes_sent;
+	for (int i = 0; i < r->n_engines; i++)
+		mine.shrunk += (double)dlb_engine_view(r->engine[i])->shrunk;
 	snprintf(mine.host, sizeof mine.host, "%s", dlb_comm_host(r->comm));
 	mine.n_ops = rec->n_slots ? ops_here(r, ops) : 0;
 	mine.n_spans = rec->n_slots ? rec->n_computes : 0;
@@ -630,6 +644,7 @@ static int make_report(struct run *r, struct dlb_report *report, struct dlb_erro
 	rc = rc || dlb_comm_gather(r->comm, &mine, sizeof mine, all, 0, err) || collect(r, all, ops, spans, report, err) ? -1 : 0;
 	if (!rc && r->rank == 0) {
 		fill_nodes(all, report);
+		count_violations(&r->job, all, report);
 		if (report->n_ops)
 			qsort(report->op, (size_t)report->n_ops, sizeof *report->op, by_op);
 		report->loss = dlb_arena_array(&report->arena, (size_t)r->n_losses + 1, sizeof *report->loss);

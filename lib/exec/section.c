@@ -4,53 +4,71 @@
 #include "exec/section.h"
 #include "util/mem.h"
 
-const char *const dlb_hyper_names[DLB_N_HYPER] = {
-	[DLB_HYPER_LR] = "lr", [DLB_HYPER_MOMENTUM] = "momentum", [DLB_HYPER_BETA1] = "beta1", [DLB_HYPER_BETA2] = "beta2",
-	[DLB_HYPER_EPS] = "eps", [DLB_HYPER_DECAY] = "weight_decay",
-};
-
-/* What a rule makes use of. */
-static bool uses(int rule, int hyper)
+/* What the command line says of the optimizer goes into run's member, as text or number. */
+static int edit_rate(json_t *o, const struct dlb_run_edit *e, struct dlb_error *err)
 {
-	switch (hyper) {
-	case DLB_HYPER_LR:
-	case DLB_HYPER_DECAY:
-		return true;
-	case DLB_HYPER_MOMENTUM:
-		return rule == DLB_RULE_MOMENTUM || rule == DLB_RULE_NESTEROV;
-	default:
-		return rule == DLB_RULE_ADAM || rule == DLB_RULE_ADAMW || rule == DLB_RULE_ADABELIEF;
-	}
+	struct dlb_rate r = { .warmup = 0 };
+	int64_t steps = e->until_step > 0 ? e->until_step : e->steps > 0 ? e->steps : 0;
+
+	if (e->warmup_given)
+		json_object_set_new(o, "warmup", json_integer(e->warmup));
+	if (e->clip_given && e->clip_norm > 0)
+		json_object_set_new(o, "clip_norm", json_real(e->clip_norm));
+	else if (e->clip_given)
+		json_object_del(o, "clip_norm");
+	if (e->reduce)
+		json_object_set_new(o, "reduce", json_string(e->reduce));
+	if (!e->lr_schedule)
+		return 0;
+	if (dlb_rate_parse(e->lr_schedule, steps, &r, err))
+		return -1;
+	if (!strcmp(e->lr_schedule, "cosine"))		/* the end is said once: the rate is a function of the step alone */
+		json_object_set_new(o, "lr_schedule", json_sprintf("cosine:%lld", (long long)r.steps));
+	else
+		json_object_set_new(o, "lr_schedule", json_string(e->lr_schedule));
+	return 0;
+}
+
+/* Members that hold for any optimizer, and stay when another one is chosen. */
+static json_t *another(const json_t *old, int rule)
+{
+	static const char *const kept[] = { "warmup", "lr_schedule", "clip_norm" };
+	json_t *o = json_object();
+
+	json_object_set_new(o, "name", json_string(dlb_optimizers[rule].name));
+	json_object_set_new(o, "lr", json_real(dlb_optimizers[rule].hyper[DLB_HYPER_LR]));
+	for (int i = 0; i < DLB_LEN(kept); i++)
+		if (json_object_get(old, kept[i]))
+			json_object_set(o, kept[i], json_object_get(old, kept[i]));
+	return o;
 }
 
 static int edit_optimizer(json_t *run, const struct dlb_run_edit *e, struct dlb_error *err)
 {
 	json_t *o = json_object_get(run, "optimizer");
 	const char *was = json_string_value(json_object_get(o, "name")), *name = e->optimizer ? e->optimizer : was ? was : "sgd";
-	const char *names[DLB_N_RULES], *near;
 	int rule = dlb_optimizer_find(name);
 
 	if (rule < 0) {
-		for (int i = 0; i < DLB_N_RULES; i++)
-			names[i] = dlb_optimizers[i].name;
-		near = dlb_nearest(name, names, DLB_N_RULES);
 		dlb_fail(err, NULL, "no optimizer '%s'", name);
-		return dlb_hint(err, near ? "did you mean '%s'" : "there are sgd, momentum, nesterov, adam, adamw and adabelief", near);
+		return dlb_optimizer_hint(name, err);
 	}
 	if (!o || (was && strcmp(was, name))) {		/* another one: its own defaults */
-		o = json_object();
+		o = another(o, rule);
 		json_object_set_new(run, "optimizer", o);
-		json_object_set_new(o, "name", json_string(name));
-		json_object_set_new(o, "lr", json_real(dlb_optimizers[rule].hyper[DLB_HYPER_LR]));
 	}
 	for (int h = 0; h < DLB_N_HYPER; h++) {
 		if (!e->hyper_given[h])
 			continue;
-		if (!uses(rule, h))
+		if (!dlb_optimizer_uses(rule, h))
 			return dlb_fail(err, NULL, "optimizer %s has no %s", name, dlb_hyper_names[h]);
 		json_object_set_new(o, dlb_hyper_names[h], json_real(e->hyper[h]));
 	}
-	return 0;
+	if (e->variant)
+		json_object_set_new(o, "variant", json_string(e->variant));
+	if (e->max_state)
+		json_object_set_new(o, "max_state", json_string(e->max_state));
+	return edit_rate(o, e, err);
 }
 
 static void name_updates(struct dlb_doc *doc)

@@ -8,6 +8,10 @@ struct dlb_run_edit {
 	const char *data, *test_data, *transform, *order, *optimizer, *init;
 	int64_t seed; bool seed_given;
 	double hyper[DLB_N_HYPER]; bool hyper_given[DLB_N_HYPER];
+	const char *variant, *lr_schedule, *reduce, *max_state;
+	int64_t warmup; bool warmup_given;
+	double clip_norm; bool clip_given;
+	int64_t steps, until_step;		/* where a cosine ends that does not say; 0: not given */
 	bool torch_batchnorm;
 };
 /* Writes the edits into doc's run section (made when absent) and the optimizer's name into the graph's update
@@ -16,5 +20,4 @@ int dlb_run_section_edit(struct dlb_doc *doc, const struct dlb_run_edit *e, stru
 /* Checks the section and takes from it what dlb_exec_options holds; strings are borrowed from doc. `init` is
  * written to init_text. */
 int dlb_run_section_read(const struct dlb_doc *doc, struct dlb_exec_options *o, char init_text[32], struct dlb_error *err);
-extern const char *const dlb_hyper_names[DLB_N_HYPER];	/* "lr", "momentum", ... */
 #endif

@@ -1,11 +1,10 @@
 /* The table of optimizers, in the order of enum dlb_update_rule. Defaults are PyTorch's (torch.optim; of
- * AdaBelief, its authors'), lr 0.01
- * and momentum 0.9 where PyTorch has none (CONTRACT). */
+ * AdaBelief, its authors'), lr 0.01 and momentum 0.9 where PyTorch has none (CONTRACT). */
 #include "optim/optim.h"
 
 #include <string.h>
 
-#define COMMON [DLB_HYPER_MOMENTUM] = 0.9, [DLB_HYPER_BETA1] = 0.9, [DLB_HYPER_BETA2] = 0.999, [DLB_HYPER_EPS] = 1e-8
+#define COMMON [DLB_HYPER_MOMENTUM] = 0.9, [DLB_HYPER_ALPHA] = 0.99, [DLB_HYPER_BETA1] = 0.9, [DLB_HYPER_BETA2] = 0.999, [DLB_HYPER_EPS] = 1e-8
 
 const struct dlb_optimizer dlb_optimizers[] = {
 	[DLB_RULE_SGD] = {
@@ -24,6 +23,18 @@ const struct dlb_optimizer dlb_optimizers[] = {
 		.n_state = 1, .state_name = { "momentum" },
 		.hyper = { [DLB_HYPER_LR] = 0.01, COMMON },
 		.flop_per_element = 6, .bytes_per_element = 20,
+	},
+	[DLB_RULE_ADAGRAD] = {
+		.name = "adagrad", .summary = "Adagrad (Duchi, Hazan, Singer, 2011)",
+		.n_state = 1, .state_name = { "sum" },
+		.hyper = { [DLB_HYPER_LR] = 0.01, [DLB_HYPER_EPS] = 1e-10 },
+		.flop_per_element = 7, .bytes_per_element = 20,
+	},
+	[DLB_RULE_RMSPROP] = {
+		.name = "rmsprop", .summary = "RMSprop (Tieleman, Hinton, 2012), neither centred nor with momentum",
+		.n_state = 1, .state_name = { "square_avg" },
+		.hyper = { [DLB_HYPER_LR] = 0.01, COMMON },
+		.flop_per_element = 9, .bytes_per_element = 20,
 	},
 	[DLB_RULE_ADAM] = {
 		.name = "adam", .summary = "Adam (Kingma, Ba, 2015), decay added to the gradient",
@@ -44,8 +55,43 @@ const struct dlb_optimizer dlb_optimizers[] = {
 			   [DLB_HYPER_EPS] = 1e-16 },
 		.flop_per_element = 16, .bytes_per_element = 28,
 	},
+	[DLB_RULE_MAX_ADABELIEF] = {
+		.name = "max-adabelief", .summary = "AdaBelief with the largest second moment so far, decoupled decay",
+		.n_state = 3, .state_name = { "exp_avg", "exp_avg_var", "max_exp_avg_var" }, .n_moments = 2,
+		.hyper = { [DLB_HYPER_LR] = 1e-3, COMMON },
+		.flop_per_element = 20, .bytes_per_element = 36,
+	},
 	[DLB_N_RULES] = { .name = NULL },
 };
+
+const char *const dlb_hyper_names[DLB_N_HYPER] = {
+	[DLB_HYPER_LR] = "lr", [DLB_HYPER_MOMENTUM] = "momentum", [DLB_HYPER_ALPHA] = "alpha", [DLB_HYPER_BETA1] = "beta1",
+	[DLB_HYPER_BETA2] = "beta2", [DLB_HYPER_EPS] = "eps", [DLB_HYPER_DECAY] = "weight_decay",
+};
+
+const char *const dlb_optimizer_variants[DLB_N_VARIANTS + 1] = {
+	[DLB_VARIANT_DENOM_CORRECTED] = "denom_corrected", [DLB_VARIANT_CORRECTED] = "corrected",
+	[DLB_VARIANT_UNCORRECTED] = "uncorrected", [DLB_VARIANT_AMSGRAD] = "amsgrad",
+};
+
+bool dlb_optimizer_uses(int rule, int hyper)
+{
+	const bool adam = rule >= DLB_RULE_ADAM && rule <= DLB_RULE_MAX_ADABELIEF;
+
+	switch (hyper) {
+	case DLB_HYPER_LR:
+	case DLB_HYPER_DECAY:
+		return true;
+	case DLB_HYPER_MOMENTUM:
+		return rule == DLB_RULE_MOMENTUM || rule == DLB_RULE_NESTEROV;
+	case DLB_HYPER_ALPHA:
+		return rule == DLB_RULE_RMSPROP;
+	case DLB_HYPER_EPS:
+		return adam || rule == DLB_RULE_RMSPROP || rule == DLB_RULE_ADAGRAD;
+	default:
+		return adam;
+	}
+}
 
 int dlb_optimizer_find(const char *name)
 {

@@ -1,4 +1,6 @@
-/* .run.optimizer: {"name":"adam", "lr":0.001, "beta1":0.9, ...}. What is not there is the optimizer's default. */
+/* .run.optimizer: {"name":"adam", "lr":0.001, "beta1":0.9, ..., "warmup":30, "lr_schedule":"cosine:1000:1e-05",
+ * "clip_norm":1.0}; of max-adabelief also "variant":"corrected", "reduce":"moments:mean", "max_state":"local". What is not
+ * there is the optimizer's default. */
 #include <math.h>
 #include <string.h>
 
@@ -8,6 +10,7 @@
 static const struct { const char *key; int hyper; double min, max; } members[] = {
 	{ "lr", DLB_HYPER_LR, 0, HUGE_VAL },
 	{ "momentum", DLB_HYPER_MOMENTUM, 0, 1 },
+	{ "alpha", DLB_HYPER_ALPHA, 0, 1 },
 	{ "beta1", DLB_HYPER_BETA1, 0, 1 - 0x1p-53 },
 	{ "beta2", DLB_HYPER_BETA2, 0, 1 - 0x1p-53 },
 	{ "eps", DLB_HYPER_EPS, 0, HUGE_VAL },
@@ -23,25 +26,93 @@ void dlb_optimizer_defaults(int rule, struct dlb_optimizer_choice *o)
 
 static int find_rule(const struct dlb_ref *r, const char *name, struct dlb_error *err)
 {
-	const char *names[DLB_N_RULES], *near;
 	int rule = dlb_optimizer_find(name);
 
 	if (rule >= 0)
 		return rule;
-	for (int i = 0; i < DLB_N_RULES; i++)
-		names[i] = dlb_optimizers[i].name;
-	near = dlb_nearest(name, names, DLB_N_RULES);
 	dlb_ref_fail(r, err, "no optimizer '%s'", name);
-	if (near)
-		dlb_hint(err, "did you mean '%s'?", near);
-	else
-		dlb_hint(err, "there are sgd, momentum, nesterov, adam, adamw, adabelief");
-	return -1;
+	return dlb_optimizer_hint(name, err);
+}
+
+int dlb_optimizer_hint(const char *name, struct dlb_error *err)
+{
+	const char *names[DLB_N_RULES], *near;
+	char all[sizeof err->hint] = "";
+
+	for (int i = 0; i < DLB_N_RULES; i++) {
+		names[i] = dlb_optimizers[i].name;
+		snprintf(all + strlen(all), sizeof all - strlen(all), "%s%s", i ? ", " : "", names[i]);
+	}
+	near = dlb_nearest(name, names, DLB_N_RULES);
+	return near ? dlb_hint(err, "did you mean '%s'?", near) : dlb_hint(err, "there are %.200s", all);
+}
+
+/* What a parser of text says is wrong, is wrong at member `key`. */
+static int at_member(const struct dlb_ref *r, const char *key, struct dlb_error *err)
+{
+	struct dlb_ref at = dlb_ref_at(r, key);
+	char what[sizeof err->what];
+
+	memcpy(what, err->what, sizeof what);
+	return dlb_ref_fail(&at, err, "%s", what);
+}
+
+static int read_variant(const struct dlb_ref *r, struct dlb_optimizer_choice *c, struct dlb_error *err)
+{
+	struct dlb_ref at = dlb_ref_at(r, "variant");
+	const char *text = NULL, *state = NULL, *reduce = NULL;
+
+	if (dlb_get_str(r, "variant", DLB_OPT, &text, err) || dlb_get_str(r, "max_state", DLB_OPT, &state, err) ||
+	    dlb_get_str(r, "reduce", DLB_OPT, &reduce, err))
+		return -1;
+	if ((text || state) && c->rule != DLB_RULE_MAX_ADABELIEF)
+		return dlb_ref_fail(r, err, "optimizer %s has no %s", dlb_optimizers[c->rule].name, text ? "variant" : "max_state");
+	if (text) {
+		int v = 0;
+
+		while (v < DLB_N_VARIANTS && strcmp(text, dlb_optimizer_variants[v]))
+			v++;
+		if (v == DLB_N_VARIANTS)
+			return dlb_ref_fail(&at, err, "no variant '%.100s'; there are denom_corrected, corrected, uncorrected and amsgrad", text);
+		c->variant = (enum dlb_update_variant)v;
+	}
+	at = dlb_ref_at(r, "max_state");
+	if (state && strcmp(state, "local") && strcmp(state, "merged"))
+		return dlb_ref_fail(&at, err, "'local' or 'merged' is expected, not '%.100s'", state);
+	c->local_max = state && !strcmp(state, "local");
+	if (reduce && dlb_reduce_parse(reduce, &c->reduce, &c->reduce_by, err))
+		return at_member(r, "reduce", err);
+	at = dlb_ref_at(r, "reduce");
+	if (c->reduce == DLB_REDUCE_MOMENTS && !dlb_optimizers[c->rule].n_moments)
+		return dlb_hint((dlb_ref_fail(&at, err, "optimizer %s exchanges gradients, not moments", dlb_optimizers[c->rule].name), err),
+				"max-adabelief can");
+	if (c->reduce == DLB_REDUCE_MOMENTS && c->reduce_by == DLB_REDUCE_BY_SUM && !c->local_max)
+		return dlb_hint((dlb_ref_fail(&at, err, "a merged maximum that is summed again at every step grows without bound"), err),
+				"keep it local, or take moments:mean or moments:max");
+	return 0;
+}
+
+static int read_rate(const struct dlb_ref *r, struct dlb_optimizer_choice *c, struct dlb_error *err)
+{
+	const char *text = NULL;
+	struct dlb_ref at;
+
+	if (dlb_get_int(r, "warmup", DLB_OPT, 0, (int64_t)1e15, &c->rate.warmup, err) || dlb_get_str(r, "lr_schedule", DLB_OPT, &text, err) ||
+	    dlb_get_real(r, "clip_norm", DLB_OPT, 0, HUGE_VAL, &c->clip_norm, err))
+		return -1;
+	if (text && dlb_rate_parse(text, 0, &c->rate, err))
+		return at_member(r, "lr_schedule", err);
+	at = dlb_ref_at(r, "lr_schedule");
+	if (c->rate.kind == DLB_RATE_COSINE && c->rate.steps <= c->rate.warmup)
+		return dlb_ref_fail(&at, err, "the cosine ends at step %lld, in the warm-up of %lld steps", (long long)c->rate.steps,
+				    (long long)c->rate.warmup);
+	return 0;
 }
 
 int dlb_optimizer_read(const struct dlb_doc *d, struct dlb_optimizer_choice *o, struct dlb_error *err)
 {
-	static const char *const known[] = { "name", "lr", "momentum", "beta1", "beta2", "eps", "weight_decay", NULL };
+	static const char *const known[] = { "name", "lr", "momentum", "alpha", "beta1", "beta2", "eps", "weight_decay", "variant",
+					     "warmup", "lr_schedule", "clip_norm", "reduce", "max_state", NULL };
 	struct dlb_ref run = dlb_ref_root(d, "run"), r, name_at;
 	const char *name = "sgd";
 	struct dlb_optimizer_choice c;
@@ -62,6 +133,8 @@ int dlb_optimizer_read(const struct dlb_doc *d, struct dlb_optimizer_choice *o, 
 	for (int i = 0; i < DLB_LEN(members); i++)
 		if (dlb_get_real(&r, members[i].key, DLB_OPT, members[i].min, members[i].max, &c.hyper[members[i].hyper], err))
 			return -1;
+	if (read_variant(&r, &c, err) || read_rate(&r, &c, err))
+		return -1;
 	*o = c;
 	return 0;
 }

@@ -19,6 +19,7 @@ struct dlb_report {
 	const char *optimizer, *stopped;		/* stopped: "steps", "epochs", "loss", "patience", "signal" */
 	double *loss; int n_losses;
 	double accuracy, test_loss;			/* NAN: not measured */
+	double optimizer_violations;			/* NAN: not counted; see report.json */
 	double step_s, step_se_s, predicted_step_s, wall_s, imbalance, prediction_error;
 	struct dlb_report_node *node; int n_nodes;
 	struct dlb_report_op *op; int n_ops;

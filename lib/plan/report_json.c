@@ -61,6 +61,7 @@ json_t *dlb_report_write(const struct dlb_report *r)
 	json_object_set_new(o, "losses", losses);
 	set(o, "accuracy", r->accuracy);
 	set(o, "test_loss", r->test_loss);
+	set(o, "optimizer_violations", r->optimizer_violations);
 	set(o, "step_s", r->step_s);
 	set(o, "step_se_s", r->step_se_s);
 	set(o, "predicted_step_s", r->predicted_step_s);
@@ -190,7 +191,7 @@ static int read_lists(const struct dlb_ref *r, struct dlb_report *out, struct dl
 static int read_report(const struct dlb_doc *d, struct dlb_report *out, struct dlb_error *err)
 {
 	static const char *const known[] = { "inputs", "dry_run", "first_step", "steps", "batch", "micro_batches", "optimizer",
-		"stopped", "losses", "accuracy", "test_loss", "step_s", "step_se_s", "predicted_step_s", "wall_s", "imbalance",
+		"stopped", "losses", "accuracy", "test_loss", "optimizer_violations", "step_s", "step_se_s", "predicted_step_s", "wall_s", "imbalance",
 		"prediction_error", "nodes", "ops", "timeline", "saved", "checkpoint", "plan_hash", NULL };
 	json_t *section;
 	int64_t M = 1;
@@ -205,6 +206,7 @@ static int read_report(const struct dlb_doc *d, struct dlb_report *out, struct d
 	    get_str(&r, "optimizer", out, &out->optimizer, err) || get_str(&r, "stopped", out, &out->stopped, err) ||
 	    read_losses(&r, out, err) || dlb_get_real(&r, "accuracy", DLB_OPT, 0, 1, &out->accuracy, err) ||
 	    dlb_get_real(&r, "test_loss", DLB_OPT, -HUGE_VAL, HUGE_VAL, &out->test_loss, err) ||
+	    dlb_get_real(&r, "optimizer_violations", DLB_OPT, 0, 1e300, &out->optimizer_violations, err) ||
 	    get_time(&r, "step_s", &out->step_s, err) || get_time(&r, "step_se_s", &out->step_se_s, err) ||
 	    get_time(&r, "predicted_step_s", &out->predicted_step_s, err) || get_time(&r, "wall_s", &out->wall_s, err) ||
 	    get_time(&r, "imbalance", &out->imbalance, err) ||
@@ -218,7 +220,7 @@ static int read_report(const struct dlb_doc *d, struct dlb_report *out, struct d
 
 int dlb_report_read(const struct dlb_doc *d, struct dlb_report *r, struct dlb_error *err)
 {
-	*r = (struct dlb_report){ .accuracy = NAN, .test_loss = NAN, .prediction_error = NAN };
+	*r = (struct dlb_report){ .accuracy = NAN, .test_loss = NAN, .optimizer_violations = NAN, .prediction_error = NAN };
 	if (!read_report(d, r, err))
 		return 0;
 	dlb_report_release(r);

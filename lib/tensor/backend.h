@@ -26,7 +26,9 @@ struct dlb_run {
 	uint64_t vertex;
 	int64_t first_sample;		/* index in the step's global batch of this micro-batch's sample 0 */
 	uint64_t weight_version;	/* packed weights are made again when this changes; 0: always */
-	double rate;			/* update kernels: learning rate for this step */
+	double rate, rate_before;	/* update kernels, with has_rate: learning rates of this step and of the one before */
+	bool has_rate;
+	int64_t *shrunk;		/* update kernels that count (see dlb_update_desc) add here; NULL: not asked */
 };
 struct dlb_kernel {
 	void (*run)(struct dlb_kernel *k, const struct dlb_run *r);
@@ -161,11 +163,32 @@ struct dlb_copy_desc {
 struct dlb_accumulate_desc { enum dlb_dtype dtype; int64_t count; bool first; };
 /* One optimizer step on one parameter, fused in one pass (lib/optim/optim.h says what each rule means and
  * has the rows of its table in this order): in {gradient}, out {weight, state 0, state 1, ...}.
- * run->step is the number of this step, from 1 (bias correction); run->rate, when > 0, replaces hyper's. */
-enum dlb_update_rule { DLB_RULE_SGD, DLB_RULE_MOMENTUM, DLB_RULE_NESTEROV, DLB_RULE_ADAM, DLB_RULE_ADAMW,
-		       DLB_RULE_ADABELIEF, DLB_N_RULES };
-enum { DLB_HYPER_LR, DLB_HYPER_MOMENTUM, DLB_HYPER_BETA1, DLB_HYPER_BETA2, DLB_HYPER_EPS, DLB_HYPER_DECAY, DLB_N_HYPER };
-struct dlb_update_desc { enum dlb_dtype dtype; int64_t count; int rule; double hyper[8]; };
+ * run->step is the number of this step, from 1 (bias correction); run->rate, with has_rate, replaces hyper's.
+ *
+ * Rules whose row says n_moments may be done in two stages, so that replicas can exchange moments in place of gradients:
+ *   LOCAL  in {gradient, weight}, out {moments to exchange ..., states ...}
+ *   APPLY  in {moments as they came back ...}, out {weight, states ...}
+ * One replica's LOCAL and APPLY have the bits of WHOLE. LOCAL multiplies the gradient by scale[0] and what it gives out
+ * by scale[1], scale[2] (0 stands for 1). keep_local: the running maximum that LOCAL compares with is what LOCAL made
+ * before, not what came back. Such a rule counts in *run->shrunk the elements whose denominator over the step size is
+ * less than a step before. */
+enum dlb_update_rule { DLB_RULE_SGD, DLB_RULE_MOMENTUM, DLB_RULE_NESTEROV, DLB_RULE_ADAGRAD, DLB_RULE_RMSPROP, DLB_RULE_ADAM,
+		       DLB_RULE_ADAMW, DLB_RULE_ADABELIEF, DLB_RULE_MAX_ADABELIEF, DLB_N_RULES };
+enum { DLB_HYPER_LR, DLB_HYPER_MOMENTUM, DLB_HYPER_ALPHA, DLB_HYPER_BETA1, DLB_HYPER_BETA2, DLB_HYPER_EPS, DLB_HYPER_DECAY,
+       DLB_N_HYPER };
+enum dlb_update_variant { DLB_VARIANT_DENOM_CORRECTED, DLB_VARIANT_CORRECTED, DLB_VARIANT_UNCORRECTED, DLB_VARIANT_AMSGRAD,
+			  DLB_N_VARIANTS };		/* of max-adabelief */
+enum dlb_update_stage { DLB_UPDATE_WHOLE, DLB_UPDATE_LOCAL, DLB_UPDATE_APPLY };
+struct dlb_update_desc {
+	enum dlb_dtype dtype;
+	int64_t count;
+	int rule;
+	double hyper[DLB_N_HYPER];
+	enum dlb_update_variant variant;
+	enum dlb_update_stage stage;
+	double scale[3];
+	bool keep_local;
+};
 /* A plain C function over host memory, for ops whose work is too small or odd for the set above.
  * Only back ends with host-visible memory have it. ctx is copied (ctx_bytes). */
 typedef void (*dlb_host_fn)(const void *ctx, const struct dlb_run *r);

@@ -8,29 +8,45 @@
 #define STEPS 5
 
 /* torch.optim, element by element in double. */
-static void reference(int rule, const double *h, double lr, int step, double g, double *w, double *s0, double *s1)
+static void reference(int rule, const double *h, double lr, int step, double g, double *w, double *s0, double *s1, double *s2)
 {
-	const bool decoupled = rule == DLB_RULE_ADAMW || rule == DLB_RULE_ADABELIEF;
+	const bool decoupled = rule == DLB_RULE_ADAMW || rule == DLB_RULE_ADABELIEF || rule == DLB_RULE_MAX_ADABELIEF;
+	const double corrected = lr / (1 - pow(h[DLB_HYPER_BETA1], step)), root = sqrt(1 - pow(h[DLB_HYPER_BETA2], step));
 	double d = decoupled ? 0 : h[DLB_HYPER_DECAY];
 
 	if (decoupled)
 		*w *= 1 - lr * h[DLB_HYPER_DECAY];
 	g += d * *w;
-	if (rule == DLB_RULE_SGD) {
+	switch (rule) {
+	case DLB_RULE_SGD:
 		*w -= lr * g;
-	} else if (rule == DLB_RULE_MOMENTUM || rule == DLB_RULE_NESTEROV) {
+		break;
+	case DLB_RULE_MOMENTUM:
+	case DLB_RULE_NESTEROV:
 		*s0 = step == 1 ? g : h[DLB_HYPER_MOMENTUM] * *s0 + g;
 		*w -= lr * (rule == DLB_RULE_NESTEROV ? g + h[DLB_HYPER_MOMENTUM] * *s0 : *s0);
-	} else if (rule == DLB_RULE_ADABELIEF) {
+		break;
+	case DLB_RULE_ADAGRAD:
+		*s0 += g * g;
+		*w -= lr * g / (sqrt(*s0) + h[DLB_HYPER_EPS]);
+		break;
+	case DLB_RULE_RMSPROP:
+		*s0 = h[DLB_HYPER_ALPHA] * *s0 + (1 - h[DLB_HYPER_ALPHA]) * g * g;
+		*w -= lr * g / (sqrt(*s0) + h[DLB_HYPER_EPS]);
+		break;
+	case DLB_RULE_ADABELIEF:
+	case DLB_RULE_MAX_ADABELIEF:
 		*s0 = h[DLB_HYPER_BETA1] * *s0 + (1 - h[DLB_HYPER_BETA1]) * g;
-		*s1 = h[DLB_HYPER_BETA2] * *s1 + (1 - h[DLB_HYPER_BETA2]) * (g - *s0) * (g - *s0) + h[DLB_HYPER_EPS];
-		*w -= lr / (1 - pow(h[DLB_HYPER_BETA1], step)) * *s0 /
-			(sqrt(*s1) / sqrt(1 - pow(h[DLB_HYPER_BETA2], step)) + h[DLB_HYPER_EPS]);
-	} else {
+		*s1 = h[DLB_HYPER_BETA2] * *s1 + (1 - h[DLB_HYPER_BETA2]) * (g - *s0) * (g - *s0);
+		if (rule == DLB_RULE_ADABELIEF)
+			*s1 += h[DLB_HYPER_EPS];
+		*s2 = fmax(*s2, *s1);
+		*w -= corrected * *s0 / (sqrt(rule == DLB_RULE_ADABELIEF ? *s1 : *s2) / root + h[DLB_HYPER_EPS]);
+		break;
+	default:
 		*s0 = h[DLB_HYPER_BETA1] * *s0 + (1 - h[DLB_HYPER_BETA1]) * g;
 		*s1 = h[DLB_HYPER_BETA2] * *s1 + (1 - h[DLB_HYPER_BETA2]) * g * g;
-		*w -= lr / (1 - pow(h[DLB_HYPER_BETA1], step)) * *s0 /
-			(sqrt(*s1) / sqrt(1 - pow(h[DLB_HYPER_BETA2], step)) + h[DLB_HYPER_EPS]);
+		*w -= corrected * *s0 / (sqrt(*s1) / root + h[DLB_HYPER_EPS]);
 	}
 }
 
@@ -41,18 +57,19 @@ static void rules(void)
 			for (int decay = 0; decay < 2; decay++)
 				for (int shift = 0; shift < 2; shift++) {
 					struct dlb_update_desc d = { .dtype = t, .count = N, .rule = rule };
-					static double w[N], s0[N], s1[N];
-					static char store[4][(N + 1) * sizeof(double)];
+					static double w[N], s0[N], s1[N], s2[N];
+					static char store[5][(N + 1) * sizeof(double)];
 					size_t b = dlb_dtype_bytes(t);
-					void *in[] = { store[0] }, *out[] = { store[1], store[2], store[3] };
+					void *in[] = { store[0] }, *out[] = { store[1], store[2], store[3], store[4] };
 					struct dlb_kernel *k;
 
-					for (int i = 0; i < 3; i++)
+					for (int i = 0; i < 4; i++)
 						out[i] = store[i + 1] + (size_t)shift * b;
 					memcpy(d.hyper, dlb_optimizers[rule].hyper, sizeof dlb_optimizers[rule].hyper);
 					d.hyper[DLB_HYPER_DECAY] = decay * 0.1;
 					memset(s0, 0, sizeof s0);
 					memset(s1, 0, sizeof s1);
+					memset(s2, 0, sizeof s2);
 					memset(store, 0, sizeof store);
 					for (int i = 0; i < N; i++) {
 						w[i] = rounded(t, 2 * dlb_rng_uniform(&rng) - 1);
@@ -66,9 +83,9 @@ static void rules(void)
 							double g = rounded(t, 2 * dlb_rng_uniform(&rng) - 1);
 
 							dlb_value_set(in[0], t, i, g);
-							reference(rule, d.hyper, lr, step, g, &w[i], &s0[i], &s1[i]);
+							reference(rule, d.hyper, lr, step, g, &w[i], &s0[i], &s1[i], &s2[i]);
 						}
-						k->run(k, &(struct dlb_run){ .in = in, .out = out, .step = (uint64_t)step, .rate = rate });
+						k->run(k, &(struct dlb_run){ .in = in, .out = out, .step = (uint64_t)step, .rate = rate, .has_rate = rate > 0 });
 					}
 					for (int i = 0; i < N; i++) {
 						double tol = t == DLB_F32 ? 2e-6 : 1e-14;
@@ -76,6 +93,7 @@ static void rules(void)
 						assert(fabs(dlb_value_real(out[0], t, i) - w[i]) < tol * (1 + fabs(w[i])));
 						assert(dlb_optimizers[rule].n_state < 1 || fabs(dlb_value_real(out[1], t, i) - s0[i]) < tol * 4);
 						assert(dlb_optimizers[rule].n_state < 2 || fabs(dlb_value_real(out[2], t, i) - s1[i]) < tol);
+						assert(dlb_optimizers[rule].n_state < 3 || fabs(dlb_value_real(out[3], t, i) - s2[i]) < tol);
 					}
 					dlb_kernel_free(k);
 					n_checks++;
@@ -94,12 +112,13 @@ static void table(void)
 	}
 	assert(!dlb_optimizers[DLB_N_RULES].name && dlb_optimizer_find("sgdm") == -1);
 	assert(be.ops->update(&be, &(struct dlb_update_desc){ .rule = DLB_N_RULES }, &k, &err) == -1);
+	assert(be.ops->update(&be, &(struct dlb_update_desc){ .rule = DLB_RULE_ADAM, .stage = DLB_UPDATE_LOCAL }, &k, &err) == -1);
 }
 
 static int read_from(const char *json, struct dlb_optimizer_choice *o, struct dlb_error *err)
 {
 	struct dlb_doc d;
-	char text[300];
+	char text[400];
 	int rc;
 
 	snprintf(text, sizeof text, "{\"dlb\":\"1.0\",\"run\":{%s}}", json);
@@ -126,54 +145,365 @@ static void documents(void)
 	assert(read_from("\"optimizer\":{\"name\":\"adam\",\"beta\":1}", &o, &e) == -1);
 	assert(read_from("\"optimizer\":{\"name\":3}", &o, &e) == -1);
 	assert(read_from("\"optimizer\":[]", &o, &e) == -1);
-	n_checks += 8;
+	assert(read_from("\"optimizer\":{\"name\":\"max-adabelief\",\"variant\":\"corrected\",\"reduce\":\"moments:max\",\"warmup\":3,"
+			 "\"lr_schedule\":\"cosine:9\",\"clip_norm\":2}", &o, &e) == 0);
+	assert(o.variant == DLB_VARIANT_CORRECTED && o.reduce == DLB_REDUCE_MOMENTS && o.reduce_by == DLB_REDUCE_BY_MAX && !o.local_max);
+	assert(o.rate.kind == DLB_RATE_COSINE && o.rate.steps == 9 && o.rate.warmup == 3 && o.clip_norm == 2);
+	assert(read_from("\"optimizer\":{\"name\":\"max-adabelief\",\"reduce\":\"moments:sum\",\"max_state\":\"local\"}", &o, &e) == 0);
+	assert(o.reduce_by == DLB_REDUCE_BY_SUM && o.local_max);
+	assert(read_from("\"optimizer\":{\"name\":\"max-adabelief\",\"reduce\":\"moments:sum\"}", &o, &e) == -1);
+	assert(strstr(e.where, "/run/optimizer/reduce") && strstr(e.what, "without bound"));
+	assert(read_from("\"optimizer\":{\"name\":\"adam\",\"reduce\":\"moments\"}", &o, &e) == -1 && strstr(e.what, "not moments"));
+	assert(read_from("\"optimizer\":{\"name\":\"adam\",\"reduce\":\"hopes\"}", &o, &e) == -1 && strstr(e.where, "/run/optimizer/reduce"));
+	assert(read_from("\"optimizer\":{\"name\":\"adam\",\"variant\":\"corrected\"}", &o, &e) == -1);
+	assert(read_from("\"optimizer\":{\"name\":\"max-adabelief\",\"variant\":\"right\"}", &o, &e) == -1);
+	assert(read_from("\"optimizer\":{\"name\":\"max-adabelief\",\"max_state\":\"here\"}", &o, &e) == -1);
+	assert(read_from("\"optimizer\":{\"name\":\"sgd\",\"warmup\":20,\"lr_schedule\":\"cosine:20\"}", &o, &e) == -1);
+	assert(strstr(e.where, "lr_schedule") && strstr(e.what, "warm-up"));
+	n_checks += 18;
 }
 
-/* Adam on one worker, f64 and f32, against the shared vectors: false when they are not there. */
-static bool vectors(void)
+/* ---- the shared vectors ---- */
+
+enum { PARAMS = 5, WORKERS = 3, MOST_STEPS = 32 };
+
+struct story {
+	json_t *root;
+	int n_steps;
+	double theta0[PARAMS], g[MOST_STEPS][WORKERS][PARAMS], hyper[DLB_N_HYPER];
+};
+
+static double number_at(const json_t *list, size_t i)
+{
+	const json_t *v = json_array_get(list, i);
+
+	assert(json_is_number(v));
+	return json_number_value(v);
+}
+
+static bool read_story(struct story *s)
 {
 	const char *data = getenv("DLB_TEST_DATA");
 	char *path = dlb_xprintf("%s/vectors/optimizers.json", data ? data : "../shared/data");
-	json_t *root = json_load_file(path, 0, NULL), *grads, *want, *hyper;
-	size_t n;
+	json_t *grads, *hyper;
 
+	s->root = json_load_file(path, 0, NULL);
 	free(path);
-	if (!root)
+	if (!s->root)
 		return false;
-	grads = json_object_get(root, "gradients");
-	want = json_object_get(json_object_get(root, "cases"), "adam_1worker");
-	hyper = json_object_get(root, "hyper");
-	n = json_array_size(json_object_get(root, "theta0"));
-	assert(n && n < N && json_array_size(want));
-	for (int t = DLB_F32; t <= DLB_F64; t++) {
-		struct dlb_update_desc d = { .dtype = t, .count = (int64_t)n, .rule = DLB_RULE_ADAM };
-		double w[N], g[N] = { 0 }, m[N] = { 0 }, v[N] = { 0 };
-		void *in[] = { g }, *out[] = { w, m, v };
-		struct dlb_kernel *k;
+	grads = json_object_get(s->root, "gradients");
+	s->n_steps = (int)json_array_size(grads);
+	assert(s->n_steps > 0 && s->n_steps <= MOST_STEPS && json_array_size(json_object_get(s->root, "theta0")) == PARAMS);
+	for (int i = 0; i < PARAMS; i++)
+		s->theta0[i] = number_at(json_object_get(s->root, "theta0"), (size_t)i);
+	for (int t = 0; t < s->n_steps; t++)
+		for (int k = 0; k < WORKERS; k++)
+			for (int i = 0; i < PARAMS; i++)
+				s->g[t][k][i] = number_at(json_array_get(json_array_get(grads, (size_t)t), (size_t)k), (size_t)i);
+	hyper = json_object_get(s->root, "hyper");
+	for (int h = 0; h < DLB_N_HYPER; h++)
+		s->hyper[h] = json_number_value(json_object_get(hyper, dlb_hyper_names[h]));
+	return true;
+}
 
-		d.hyper[DLB_HYPER_LR] = json_number_value(json_object_get(hyper, "lr"));
-		d.hyper[DLB_HYPER_BETA1] = json_number_value(json_object_get(hyper, "beta1"));
-		d.hyper[DLB_HYPER_BETA2] = json_number_value(json_object_get(hyper, "beta2"));
-		d.hyper[DLB_HYPER_EPS] = json_number_value(json_object_get(hyper, "eps"));
-		for (size_t i = 0; i < n; i++)
-			dlb_value_set(w, t, (int64_t)i, json_number_value(json_array_get(json_object_get(root, "theta0"), i)));
-		MUST(be.ops->update(&be, &d, &k, &err_));
-		for (size_t step = 0; step < json_array_size(want); step++) {
-			for (size_t i = 0; i < n; i++)
-				dlb_value_set(g, t, (int64_t)i, json_number_value(json_array_get(json_array_get(json_array_get(grads, step), 0), i)));
-			k->run(k, &(struct dlb_run){ .in = in, .out = out, .step = step + 1 });
-			for (size_t i = 0; i < n; i++) {
-				double x = json_number_value(json_array_get(json_object_get(json_array_get(want, step), "theta"), i));
-				double got = dlb_value_real(w, t, (int64_t)i);
+/* One row: what is trained how, and the trajectory it must show. */
+struct vector_case {
+	const char *name;
+	int rule, workers;
+	enum dlb_update_variant variant;
+	enum dlb_reduce_what reduce;
+	enum dlb_reduce_how by;
+	double eps;			/* 0: the file's */
+	bool local_max;
+};
 
-				assert(fabs(got - x) <= (t == DLB_F32 ? 2e-5 * fabs(x) + 1e-7 : 1e-12 * (1 + fabs(x))));
+static void close_to(double got, double want, enum dlb_dtype t)
+{
+	assert(fabs(got - want) <= (t == DLB_F32 ? 2e-5 * fabs(want) + 1e-7 : 1e-12 * fabs(want) + 1e-15));
+	n_checks++;
+}
+
+/* Members of a step's row that are lists of the parameters; absent ones are left out. */
+static void compare_row(const json_t *row, const char *key, const void *values, enum dlb_dtype t)
+{
+	const json_t *list = json_object_get(row, key);
+
+	if (json_is_array(list) && !json_is_array(json_array_get(list, 0)))
+		for (int i = 0; i < PARAMS; i++)
+			close_to(dlb_value_real(values, t, i), number_at(list, (size_t)i), t);
+}
+
+/* Replicas of even shares, each with states and weights of its own; exchange by hand. */
+struct replica { double w[PARAMS], state[3][PARAMS], moment[DLB_MAX_MOMENTS][PARAMS], g[PARAMS]; };
+
+/* Buffer b of all replicas becomes its sum or maximum. */
+static void exchange(struct replica *r, int n, size_t offset, bool max, enum dlb_dtype t)
+{
+	for (int i = 0; i < PARAMS; i++) {
+		double all = 0;
+
+		for (int k = 0; k < n; k++) {
+			double x = dlb_value_real((char *)&r[k] + offset, t, i);
+
+			all = !k ? x : max ? fmax(all, x) : all + x;
+		}
+		for (int k = 0; k < n; k++)
+			dlb_value_set((char *)&r[k] + offset, t, i, all);
+	}
+}
+
+static void run_stage(const struct dlb_optimizer_choice *o, enum dlb_dtype t, enum dlb_update_stage stage,
+		      const struct dlb_optimizer_exchange *x, struct replica *r, int step, int64_t *shrunk)
+{
+	const struct dlb_update_desc d = dlb_optimizer_desc(o, t, PARAMS, stage, x);
+	void *states[] = { r->w, r->state[0], r->state[1], r->state[2] };
+	void *local[] = { r->moment[0], r->moment[1], r->state[0], r->state[1], r->state[2] };
+	void *in[] = { stage == DLB_UPDATE_APPLY ? r->moment[0] : r->g, r->moment[1] };
+	struct dlb_kernel *k;
+
+	MUST(be.ops->update(&be, &d, &k, &err_));
+	k->run(k, &(struct dlb_run){ .in = in, .out = stage == DLB_UPDATE_LOCAL ? local : states, .step = (uint64_t)step, .shrunk = shrunk });
+	dlb_kernel_free(k);
+}
+
+static void one_step(const double g[][PARAMS], const struct dlb_optimizer_choice *o, int n, enum dlb_dtype t, int step,
+		     struct replica *r, int64_t *shrunk)
+{
+	struct dlb_optimizer_exchange x;
+
+	dlb_optimizer_exchange(o, 1.0 / n, &x);
+	for (int k = 0; k < n; k++)		/* what a replica computes: its share of the whole batch's gradient */
+		for (int i = 0; i < PARAMS; i++)
+			dlb_value_set(r[k].g, t, i, g[k][i] / n);
+	if (!x.moments) {
+		exchange(r, n, offsetof(struct replica, g), false, t);
+		for (int k = 0; k < n; k++)
+			run_stage(o, t, DLB_UPDATE_WHOLE, NULL, &r[k], step, shrunk);
+		return;
+	}
+	for (int k = 0; k < n; k++)
+		run_stage(o, t, DLB_UPDATE_LOCAL, &x, &r[k], step, shrunk);
+	for (int b = 0; b < x.n; b++)
+		exchange(r, n, offsetof(struct replica, moment) + (size_t)b * sizeof r->moment[0], x.max[b], t);
+	for (int k = 0; k < n; k++)
+		run_stage(o, t, DLB_UPDATE_APPLY, &x, &r[k], step, shrunk);
+}
+
+static void follow(const struct story *s, const struct vector_case *c, enum dlb_dtype t)
+{
+	const json_t *want = json_object_get(json_object_get(s->root, "cases"), c->name);
+	struct dlb_optimizer_choice o = { .rule = c->rule, .variant = c->variant, .reduce = c->reduce, .reduce_by = c->by,
+					  .local_max = c->local_max };
+	struct replica r[WORKERS] = { 0 };
+	int64_t shrunk = 0;
+
+	assert(json_array_size(want) == (size_t)s->n_steps);
+	memcpy(o.hyper, s->hyper, sizeof o.hyper);
+	if (c->eps > 0)
+		o.hyper[DLB_HYPER_EPS] = c->eps;
+	for (int k = 0; k < c->workers; k++)
+		for (int i = 0; i < PARAMS; i++)
+			dlb_value_set(r[k].w, t, i, s->theta0[i]);
+	for (int step = 1; step <= s->n_steps; step++) {
+		const json_t *row = json_array_get(want, (size_t)step - 1), *local = json_object_get(row, "m_local");
+
+		one_step(s->g[step - 1], &o, c->workers, t, step, r, &shrunk);
+		for (int k = 0; k < c->workers; k++)
+			compare_row(row, "theta", r[k].w, t);
+		compare_row(row, "m", r[0].state[0], t);
+		compare_row(row, "v", r[0].state[1], t);
+		compare_row(row, "s", r[0].state[1], t);
+		compare_row(row, "s_max", r[0].state[2], t);
+		if (c->reduce == DLB_REDUCE_MOMENTS)
+			compare_row(row, "m_hat_reduced", r[0].moment[0], t);
+		if (!c->local_max)
+			compare_row(row, "s_hat_reduced", r[0].state[2], t);
+		for (int k = 0; k < c->workers && c->reduce == DLB_REDUCE_MOMENTS; k++)
+			for (int i = 0; i < PARAMS; i++)
+				close_to(dlb_value_real(r[k].state[0], t, i), number_at(json_array_get(local, (size_t)k), (size_t)i), t);
+	}
+	if (c->rule != DLB_RULE_MAX_ADABELIEF || c->variant == DLB_VARIANT_CORRECTED)
+		assert(shrunk == 0);
+}
+
+/* All trajectories of the file: on one worker, and on three by what they exchange. */
+static bool vectors(void)
+{
+#define BELIEF .rule = DLB_RULE_MAX_ADABELIEF
+	static const struct vector_case cases[] = {
+		{ .name = "adam_1worker", .rule = DLB_RULE_ADAM, .workers = 1 },
+		{ .name = "adam_3workers_grad_allreduce", .rule = DLB_RULE_ADAM, .workers = 3 },
+		{ .name = "adabelief_1worker", .rule = DLB_RULE_ADABELIEF, .workers = 1, .eps = 1e-16 },
+		{ .name = "adabelief_3workers_grad_allreduce", .rule = DLB_RULE_ADABELIEF, .workers = 3, .eps = 1e-16 },
+		{ .name = "adabelief_official_amsgrad_eps1e16_1worker", BELIEF, .workers = 1, .variant = DLB_VARIANT_AMSGRAD, .eps = 1e-16 },
+		{ .name = "adabelief_official_amsgrad_eps1e16_3workers_grad_allreduce", BELIEF, .workers = 3, .variant = DLB_VARIANT_AMSGRAD,
+		  .eps = 1e-16 },
+		{ .name = "adabelief_official_amsgrad_eps1e8_1worker", BELIEF, .workers = 1, .variant = DLB_VARIANT_AMSGRAD, .eps = 1e-8 },
+		{ .name = "max_adabelief_literal_1worker", BELIEF, .workers = 1, .variant = DLB_VARIANT_UNCORRECTED },
+		{ .name = "max_adabelief_corrected_1worker", BELIEF, .workers = 1, .variant = DLB_VARIANT_CORRECTED },
+		{ .name = "max_adabelief_denom_corrected_1worker", BELIEF, .workers = 1 },
+		{ .name = "max_adabelief_literal_3workers_moment_allreduce", BELIEF, .workers = 3, .variant = DLB_VARIANT_UNCORRECTED,
+		  .reduce = DLB_REDUCE_MOMENTS },
+		{ .name = "max_adabelief_corrected_3workers_moment_allreduce", BELIEF, .workers = 3, .variant = DLB_VARIANT_CORRECTED,
+		  .reduce = DLB_REDUCE_MOMENTS },
+		{ .name = "max_adabelief_denom_corrected_3workers_moment_allreduce", BELIEF, .workers = 3, .reduce = DLB_REDUCE_MOMENTS },
+		{ .name = "max_adabelief_literal_3workers_moment_allreduce_maxop", BELIEF, .workers = 3, .variant = DLB_VARIANT_UNCORRECTED,
+		  .reduce = DLB_REDUCE_MOMENTS, .by = DLB_REDUCE_BY_MAX },
+		{ .name = "max_adabelief_literal_3workers_moment_allreduce_localstate", BELIEF, .workers = 3,
+		  .variant = DLB_VARIANT_UNCORRECTED, .reduce = DLB_REDUCE_MOMENTS, .local_max = true },
+		{ .name = "max_adabelief_corrected_3workers_grad_allreduce", BELIEF, .workers = 3, .variant = DLB_VARIANT_CORRECTED },
+		{ .name = "max_adabelief_literal_3workers_grad_allreduce", BELIEF, .workers = 3, .variant = DLB_VARIANT_UNCORRECTED },
+	};
+	static struct story s;
+
+	if (!read_story(&s))
+		return false;
+	assert(json_object_size(json_object_get(s.root, "cases")) == DLB_LEN(cases));	/* none is left out */
+	for (int i = 0; i < DLB_LEN(cases); i++)
+		for (int t = DLB_F32; t <= DLB_F64; t++)
+			follow(&s, &cases[i], t);
+	json_decref(s.root);
+	return true;
+}
+
+/* ---- what is promised of max-adabelief ---- */
+
+/* The denominator over the step size, recomputed from the state in double: never less for `corrected`, whatever is
+ * exchanged how; and what the kernel counts is what is found here. Gradients shrink, so that second moments do. */
+static int64_t quotients(const struct dlb_optimizer_choice *o, enum dlb_dtype t)
+{
+	struct replica r[WORKERS] = { 0 };
+	double before[WORKERS][PARAMS] = { { 0 } }, g[WORKERS][PARAMS];
+	int64_t counted = 0, found = 0;
+
+	for (int step = 1; step <= 60; step++) {
+		const double bias2 = o->variant == DLB_VARIANT_DENOM_CORRECTED ? 1 - pow(o->hyper[DLB_HYPER_BETA2], step) : 1;
+
+		for (int k = 0; k < WORKERS; k++)
+			for (int i = 0; i < PARAMS; i++)
+				g[k][i] = (2 * dlb_rng_uniform(&rng) - 1) * exp(-0.05 * step);
+		one_step(g, o, WORKERS, t, step, r, &counted);
+		for (int k = 0; k < WORKERS; k++) {
+			for (int i = 0; i < PARAMS; i++) {
+				double q = sqrt(dlb_value_real(r[k].state[2], t, i) / bias2) / o->hyper[DLB_HYPER_LR];
+
+				assert(o->variant != DLB_VARIANT_CORRECTED || q >= before[k][i]);
+				found += q < before[k][i] * (1 - 1e-6);
+				before[k][i] = q;
+			}
+		}
+	}
+	assert(counted == found);
+	n_checks++;
+	return counted;
+}
+
+static void monotone(void)
+{
+	struct dlb_optimizer_choice o;
+
+	dlb_optimizer_defaults(DLB_RULE_MAX_ADABELIEF, &o);
+	for (int variant = 0; variant < DLB_VARIANT_AMSGRAD; variant++)
+		for (int what = 0; what < 2; what++)
+			for (int by = 0; by < 3; by++)
+				for (int local = 0; local < 2; local++)
+					for (int t = DLB_F32; t <= DLB_F64; t++) {
+						int64_t n;
+
+						o.variant = (enum dlb_update_variant)variant;
+						o.reduce = (enum dlb_reduce_what)what;
+						o.reduce_by = (enum dlb_reduce_how)by;
+						o.local_max = what && local;
+						/* no maximum of gradients; a merged sum is refused (documents) */
+						if ((!what && by == DLB_REDUCE_BY_MAX) || (what && by == DLB_REDUCE_BY_SUM && !local))
+							continue;
+						n = quotients(&o, (enum dlb_dtype)t);
+						/* at a constant rate only the correction of the root breaks the promise */
+						assert((n > 0) == (variant == DLB_VARIANT_DENOM_CORRECTED));
+					}
+}
+
+/* A learning rate that grows shrinks the quotient: counted for any variant. */
+static void growing_rate(void)
+{
+	struct dlb_update_desc d = { .dtype = DLB_F64, .count = N, .rule = DLB_RULE_MAX_ADABELIEF, .variant = DLB_VARIANT_CORRECTED };
+	static double w[N], s[3][N], g[N];
+	void *in[] = { g }, *out[] = { w, s[0], s[1], s[2] };
+	struct dlb_kernel *k;
+	int64_t shrunk = 0;
+
+	memcpy(d.hyper, dlb_optimizers[d.rule].hyper, sizeof d.hyper);
+	MUST(be.ops->update(&be, &d, &k, &err_));
+	for (int step = 1; step <= 3; step++) {
+		for (int i = 0; i < N; i++)
+			g[i] = step == 1 ? 1 + dlb_rng_uniform(&rng) : 0;
+		k->run(k, &(struct dlb_run){ .in = in, .out = out, .step = (uint64_t)step, .has_rate = true, .rate = step == 1 ? 1e-3 : 1,
+					     .rate_before = step <= 2 ? 1e-3 : 1, .shrunk = &shrunk });
+		assert(shrunk == (step == 1 ? 0 : N));
+	}
+	dlb_kernel_free(k);
+	n_checks++;
+}
+
+/* One replica's two stages are the whole, bit for bit. */
+static void stages(void)
+{
+	struct dlb_optimizer_choice o, split;
+
+	dlb_optimizer_defaults(DLB_RULE_MAX_ADABELIEF, &o);
+	for (int variant = 0; variant < DLB_N_VARIANTS; variant++)
+		for (int t = DLB_F32; t <= DLB_F64; t++) {
+			struct replica a[1] = { 0 }, b[1] = { 0 };
+
+			o.variant = (enum dlb_update_variant)variant;
+			split = o;
+			split.reduce = DLB_REDUCE_MOMENTS;
+			for (int step = 1; step <= 20; step++) {
+				double g[1][PARAMS];
+
+				for (int i = 0; i < PARAMS; i++)
+					g[0][i] = 2 * dlb_rng_uniform(&rng) - 1;
+				one_step(g, &o, 1, (enum dlb_dtype)t, step, a, NULL);
+				one_step(g, &split, 1, (enum dlb_dtype)t, step, b, NULL);
+				assert(!memcmp(a->w, b->w, sizeof a->w) && !memcmp(a->state, b->state, sizeof a->state));
 			}
 			n_checks++;
 		}
-		dlb_kernel_free(k);
+}
+
+/* ---- the learning rate over the steps ---- */
+
+static void rates(void)
+{
+	static const char *const bad[] = { "", "cosin", "cosine:", "cosine:0", "cosine:1.5", "cosine:10:", "cosine:10:-1", "cosine:10:0:0",
+					   "step", "step:10", "step:0:1", "step:10:", "step:10:x", "constant:1", "linear" };
+	struct dlb_optimizer_choice o;
+	struct dlb_error e;
+
+	dlb_optimizer_defaults(DLB_RULE_SGD, &o);
+	o.hyper[DLB_HYPER_LR] = 0.5;
+	for (int64_t i = 0; i < 100; i += 9)
+		assert(dlb_optimizer_rate(&o, i) == 0.5);
+	o.rate.warmup = 10;
+	for (int64_t i = 0; i < 30; i++)
+		assert(dlb_optimizer_rate(&o, i) == (i < 10 ? 0.5 * (double)(i + 1) / 10 : 0.5));
+	MUST(dlb_rate_parse("cosine:110:0.1", 0, &o.rate, &err_));
+	for (int64_t i = 10; i < 130; i++) {
+		double want = i >= 110 ? 0.1 : 0.1 + 0.4 * (1 + cos(acos(-1) * (double)(i - 10) / 100)) / 2;
+
+		assert(fabs(dlb_optimizer_rate(&o, i) - want) < 1e-15);
 	}
-	json_decref(root);
-	return true;
+	assert(dlb_optimizer_rate(&o, 60) == 0.1 + 0.4 * (1 + cos(acos(-1) / 2)) / 2 && dlb_optimizer_rate(&o, 4) == 0.25);
+	o.rate.warmup = 0;
+	MUST(dlb_rate_parse("step:30:0.1", 0, &o.rate, &err_));
+	for (int64_t i = 0; i < 100; i++)
+		assert(fabs(dlb_optimizer_rate(&o, i) - 0.5 * pow(0.1, (double)(i / 30))) < 1e-16);
+	MUST(dlb_rate_parse("cosine", 70, &o.rate, &err_));
+	assert(o.rate.steps == 70 && dlb_optimizer_rate(&o, 0) == 0.5 && dlb_optimizer_rate(&o, 70) == 0);
+	assert(dlb_rate_parse("cosine", 0, &o.rate, &e) == -1 && strstr(e.what, "cosine:STEPS") && o.rate.steps == 70);
+	for (int i = 0; i < DLB_LEN(bad); i++)
+		assert(dlb_rate_parse(bad[i], 0, &o.rate, &e) == -1);
+	n_checks += 4 + DLB_LEN(bad);
 }
 
 int main(void)
@@ -189,6 +519,10 @@ int main(void)
 	table();
 	rules();
 	documents();
+	rates();
+	monotone();
+	growing_rate();
+	stages();
 	shared = vectors();
 	be.ops->close(&be);
 	printf("%ld checks of optimizers%s\n", n_checks, shared ? ", shared vectors included" : "; skipped the shared vectors: not found");

@@ -174,7 +174,7 @@ PREPARE(transpose_one, copy, { .in = DLB_F32, .out = DLB_F32, .n_dims = 2, .dim 
 			       .out_stride = { 403, 1 } })
 PREPARE(columns, reduce, { .fn = DLB_REDUCE_FN_SUM, .in = MATRIX, .out = { .dtype = DLB_F32, .n_dims = 2, .dim = { 1, WIDTH } }, .axes = 1 })
 PREPARE(rows, reduce, { .fn = DLB_REDUCE_FN_MAX, .in = MATRIX, .out = { .dtype = DLB_F32, .n_dims = 2, .dim = { ROWS, 1 } }, .axes = 2 })
-PREPARE(adam, update, { .dtype = DLB_F32, .count = ROWS * WIDTH, .rule = DLB_RULE_ADAM, .hyper = { 0.1, 0, 0.9, 0.99, 1e-8 } })
+PREPARE(adam, update, { .dtype = DLB_F32, .count = ROWS * WIDTH, .rule = DLB_RULE_ADAM, .hyper = { [DLB_HYPER_LR] = 0.1, [DLB_HYPER_BETA1] = 0.9, [DLB_HYPER_BETA2] = 0.99, [DLB_HYPER_EPS] = 1e-8 } })
 PREPARE(normalize, norm, { .dtype = DLB_F32, .rows = ROWS, .width = WIDTH, .epsilon = 1e-5 })
 PREPARE(drop, dropout, { .dtype = DLB_F32, .samples = 5, .per_sample = 30011, .ratio = 0.4 })
 PREPARE(pool_max, pool, { .max = true, .x = IMAGES(23), .y = IMAGES(11), .pos = DLB_U8, .kernel = { 3, 3 }, .stride = { 2, 2 },

@@ -1,5 +1,5 @@
 /* Optimizer steps, fused: one pass over weight, gradient and state. PyTorch's formulas in its order of
- * operations (torch/optim/{sgd,adam,adamw}.py); scalars are made in double and rounded once. */
+ * operations (torch/optim/{sgd,adagrad,rmsprop,adam,adamw}.py); scalars are made in double and rounded once. */
 #include <math.h>
 
 #include "tensor/cpu/cpu.h"
@@ -8,9 +8,7 @@
 
 struct update_kernel {
 	struct dlb_kernel k;
-	int rule;
-	int64_t count;
-	double hyper[8];
+	struct dlb_update_desc d;
 	int parts;
 	dlb_cpu_part_fn *part;
 };
@@ -34,12 +32,15 @@ int dlb_cpu_update(struct dlb_backend *b, const struct dlb_update_desc *d, struc
 
 	if (d->rule < 0 || d->rule >= DLB_N_RULES)
 		return dlb_fail(err, NULL, "no update rule %d", d->rule);
+	if (d->stage != DLB_UPDATE_WHOLE && d->rule != DLB_RULE_MAX_ADABELIEF)
+		return dlb_fail(err, NULL, "update rule %d has no stages", d->rule);
 	if (d->dtype != DLB_F32 && d->dtype != DLB_F64)
 		return DLB_NO_KERNEL;
 	u = dlb_xcalloc(1, sizeof *u);
-	u->rule = d->rule;
-	u->count = d->count;
-	memcpy(u->hyper, d->hyper, sizeof u->hyper);
+	u->d = *d;
+	for (int i = 0; i < DLB_LEN(u->d.scale); i++)
+		if (u->d.scale[i] == 0)
+			u->d.scale[i] = 1;
 	u->parts = dlb_cpu_parts(b, d->count, d->count);
 	u->part = d->dtype == DLB_F32 ? update_part_f32 : update_part_f64;
 	u->k = (struct dlb_kernel){ .run = update_run, .free = dlb_cpu_kernel_free, .impl = "loop" };

@@ -53,28 +53,158 @@ static void S(update_adabelief)(T *w, T *m, T *v, const T *g, T shrink, T beta1,
 	}
 }
 
+static void S(update_adagrad)(T *w, T *sum, const T *g, T lr, T decay, T eps, int64_t n)
+{
+#pragma omp simd
+	for (int64_t i = 0; i < n; i++) {
+		T d = g[i] + decay * w[i];
+
+		sum[i] += d * d;
+		w[i] -= lr * (d / (F(sqrt)(sum[i]) + eps));
+	}
+}
+
+static void S(update_rmsprop)(T *w, T *v, const T *g, T lr, T decay, T alpha, T rest, T eps, int64_t n)
+{
+#pragma omp simd
+	for (int64_t i = 0; i < n; i++) {
+		T d = g[i] + decay * w[i];
+
+		v[i] = v[i] * alpha + rest * d * d;
+		w[i] -= lr * (d / (F(sqrt)(v[i]) + eps));
+	}
+}
+
+/* Max-AdaBelief's scalars for one step. Of two steps the one with the greater q s^ has the greater quotient of
+ * denominator and step size, sqrt(s^ / bias2) / lr. */
+struct S(belief) { T beta1, rest1, beta2, rest2, over_bias1, over_bias2, root_bias2, eps, seps, shrink, lr, q, q_before, scale[3]; };
+
+/* m, s and what is exchanged: a = m / (1 - beta1^t), y the larger of s (or of s corrected) and x, the maximum so far. */
+static int64_t S(update_belief_local)(const struct S(belief) *c, T *a, T *y, T *m, T *s, T *x, const T *g, bool keep, int64_t n)
+{
+	const struct S(belief) k = *c;
+	int64_t shrunk = 0;
+
+#pragma omp simd reduction(+ : shrunk)
+	for (int64_t i = 0; i < n; i++) {
+		T d = g[i] * k.scale[0], most;
+
+		m[i] = m[i] * k.beta1 + k.rest1 * d;
+		d -= m[i];
+		s[i] = s[i] * k.beta2 + k.rest2 * d * d + k.seps;
+		most = s[i] * k.over_bias2 > x[i] ? s[i] * k.over_bias2 : x[i];
+		shrunk += keep && most * k.q < x[i] * k.q_before;
+		x[i] = keep ? most : x[i];
+		a[i] = m[i] * k.over_bias1 * k.scale[1];
+		y[i] = most * k.scale[2];
+	}
+	return shrunk;
+}
+
+/* A mean of what is no less than x may still be, by rounding: hence the maximum again. */
+static int64_t S(update_belief_apply)(const struct S(belief) *c, T *w, T *x, const T *a, const T *y, bool keep, int64_t n)
+{
+	const struct S(belief) k = *c;
+	int64_t shrunk = 0;
+
+#pragma omp simd reduction(+ : shrunk)
+	for (int64_t i = 0; i < n; i++) {
+		T most = keep || y[i] > x[i] ? y[i] : x[i];
+
+		shrunk += !keep && most * k.q < x[i] * k.q_before;
+		x[i] = keep ? x[i] : most;
+		w[i] = w[i] * k.shrink - k.lr * (a[i] / (F(sqrt)(most) / k.root_bias2 + k.eps));
+	}
+	return shrunk;
+}
+
+static int64_t S(update_belief_whole)(const struct S(belief) *c, T *w, T *m, T *s, T *x, const T *g, int64_t n)
+{
+	const struct S(belief) k = *c;
+	int64_t shrunk = 0;
+
+#pragma omp simd reduction(+ : shrunk)
+	for (int64_t i = 0; i < n; i++) {
+		T d = g[i], most;
+
+		m[i] = m[i] * k.beta1 + k.rest1 * d;
+		d -= m[i];
+		s[i] = s[i] * k.beta2 + k.rest2 * d * d + k.seps;
+		most = s[i] * k.over_bias2 > x[i] ? s[i] * k.over_bias2 : x[i];
+		shrunk += most * k.q < x[i] * k.q_before;
+		x[i] = most;
+		w[i] = w[i] * k.shrink - k.lr * (m[i] * k.over_bias1 / (F(sqrt)(most) / k.root_bias2 + k.eps));
+	}
+	return shrunk;
+}
+
+static void S(update_belief)(const struct update_job *job, int64_t from, int64_t n)
+{
+	const struct dlb_update_desc *d = &job->u->d;
+	const struct dlb_run *r = job->run;
+	const double *h = d->hyper;
+	const double lr = r->has_rate ? r->rate : h[DLB_HYPER_LR], before = r->has_rate ? r->rate_before : lr;
+	const double t = (double)(r->step ? r->step : 1), beta2 = h[DLB_HYPER_BETA2];
+	const double bias1 = 1 - pow(h[DLB_HYPER_BETA1], t), bias2 = 1 - pow(beta2, t), bias2_before = 1 - pow(beta2, t - 1);
+	const bool in_root = d->variant == DLB_VARIANT_DENOM_CORRECTED || d->variant == DLB_VARIANT_AMSGRAD;
+	const struct S(belief) c = {
+		.beta1 = (T)h[DLB_HYPER_BETA1], .rest1 = (T)(1 - h[DLB_HYPER_BETA1]), .beta2 = (T)beta2, .rest2 = (T)(1 - beta2),
+		.over_bias1 = (T)(1 / bias1), .over_bias2 = (T)(d->variant == DLB_VARIANT_CORRECTED ? 1 / bias2 : 1),
+		.root_bias2 = (T)(in_root ? sqrt(bias2) : 1), .eps = (T)h[DLB_HYPER_EPS],
+		.seps = (T)(d->variant == DLB_VARIANT_AMSGRAD ? h[DLB_HYPER_EPS] : 0),
+		.shrink = (T)(1 - lr * h[DLB_HYPER_DECAY]), .lr = (T)lr,
+		.q = (T)(1 / (lr * lr * (in_root ? bias2 : 1))),
+		.q_before = (T)(t > 1 ? 1 / (before * before * (in_root ? bias2_before : 1)) : 0),
+		.scale = { (T)d->scale[0], (T)d->scale[1], (T)d->scale[2] },
+	};
+	const T *in0 = (const T *)r->in[0] + from;
+	T *o0 = (T *)r->out[0] + from, *o1 = (T *)r->out[1] + from, *o2 = (T *)r->out[2] + from, *o3 = (T *)r->out[3] + from;
+	int64_t shrunk;
+
+	if (d->stage == DLB_UPDATE_LOCAL)
+		shrunk = S(update_belief_local)(&c, o0, o1, o2, o3, (T *)r->out[4] + from, in0, d->keep_local, n);
+	else if (d->stage == DLB_UPDATE_APPLY)
+		shrunk = S(update_belief_apply)(&c, o0, o3, in0, (const T *)r->in[1] + from, d->keep_local, n);
+	else
+		shrunk = S(update_belief_whole)(&c, o0, o1, o2, o3, in0, n);
+	if (r->shrunk)
+		__atomic_fetch_add(r->shrunk, shrunk, __ATOMIC_RELAXED);
+}
+
 /* One part: the elements from w, g and the states on. */
 static void S(update_part)(const void *ctx, int part, int parts)
 {
 	const struct update_job *job = ctx;
-	const struct update_kernel *u = job->u;
+	const struct dlb_update_desc *d = &job->u->d;
 	const struct dlb_run *r = job->run;
-	const double *h = u->hyper;
-	double lr = r->rate > 0 ? r->rate : h[DLB_HYPER_LR], t = (double)(r->step ? r->step : 1);
+	const double *h = d->hyper;
+	double lr = r->has_rate ? r->rate : h[DLB_HYPER_LR], t = (double)(r->step ? r->step : 1);
 	double bias1 = 1 - pow(h[DLB_HYPER_BETA1], t), bias2 = 1 - pow(h[DLB_HYPER_BETA2], t);
-	const bool belief = u->rule == DLB_RULE_ADABELIEF, decoupled = u->rule == DLB_RULE_ADAMW || belief,
-		adam = decoupled || u->rule == DLB_RULE_ADAM;
-	const int64_t from = cpu_cut(u->count, part, parts), n = cpu_cut(u->count, part + 1, parts) - from;
-	T *w = (T *)r->out[0] + from, *s0 = u->rule == DLB_RULE_SGD ? NULL : (T *)r->out[1] + from, *s1 = adam ? (T *)r->out[2] + from : NULL;
+	const bool belief = d->rule == DLB_RULE_ADABELIEF, decoupled = d->rule == DLB_RULE_ADAMW || belief,
+		adam = decoupled || d->rule == DLB_RULE_ADAM;
+	const int64_t from = cpu_cut(d->count, part, parts), n = cpu_cut(d->count, part + 1, parts) - from;
+
+	if (d->rule == DLB_RULE_MAX_ADABELIEF) {
+		S(update_belief)(job, from, n);
+		return;
+	}
+	T *w = (T *)r->out[0] + from, *s0 = d->rule == DLB_RULE_SGD ? NULL : (T *)r->out[1] + from, *s1 = adam ? (T *)r->out[2] + from : NULL;
 	const T *g = (const T *)r->in[0] + from;
 
-	switch (u->rule) {
+	switch (d->rule) {
 	case DLB_RULE_SGD:
 		S(update_sgd)(w, g, (T)lr, (T)h[DLB_HYPER_DECAY], n);
 		break;
 	case DLB_RULE_MOMENTUM:
 	case DLB_RULE_NESTEROV:
-		S(update_momentum)(w, s0, g, (T)lr, (T)h[DLB_HYPER_MOMENTUM], (T)h[DLB_HYPER_DECAY], u->rule == DLB_RULE_NESTEROV, n);
+		S(update_momentum)(w, s0, g, (T)lr, (T)h[DLB_HYPER_MOMENTUM], (T)h[DLB_HYPER_DECAY], d->rule == DLB_RULE_NESTEROV, n);
+		break;
+	case DLB_RULE_ADAGRAD:
+		S(update_adagrad)(w, s0, g, (T)lr, (T)h[DLB_HYPER_DECAY], (T)h[DLB_HYPER_EPS], n);
+		break;
+	case DLB_RULE_RMSPROP:
+		S(update_rmsprop)(w, s0, g, (T)lr, (T)h[DLB_HYPER_DECAY], (T)h[DLB_HYPER_ALPHA], (T)(1 - h[DLB_HYPER_ALPHA]),
+				  (T)h[DLB_HYPER_EPS], n);
 		break;
 	case DLB_RULE_ADABELIEF:
 		S(update_adabelief)(w, s0, s1, g, (T)(1 - lr * h[DLB_HYPER_DECAY]),
