@@ -1,10 +1,13 @@
 /* Which of the levels this processor has: see level.h. */
 #include "tensor/cpu/level.h"
 #include "tensor/backend.h"
+#include "tensor/skinny.h"
 
 extern const struct dlb_backend_ops dlb_cpu_ops;
+extern const struct dlb_skinny dlb_cpu_skinny;
 #ifdef __x86_64__
 extern const struct dlb_backend_ops dlb_cpu_ops_v3, dlb_cpu_ops_v4;
+extern const struct dlb_skinny dlb_cpu_skinny_v3, dlb_cpu_skinny_v4;
 #endif
 
 const struct dlb_backend_ops *dlb_cpu_level(int i)
@@ -27,4 +30,18 @@ const struct dlb_backend_ops *dlb_cpu_level(int i)
 #endif
 	level[n++] = &dlb_cpu_ops;
 	return i < n ? level[i] : NULL;
+}
+
+const struct dlb_skinny *dlb_skinny(void)
+{
+	const struct dlb_backend_ops *best = dlb_cpu_level(0);
+
+#ifdef __x86_64__
+	if (best == &dlb_cpu_ops_v4)
+		return &dlb_cpu_skinny_v4;
+	if (best == &dlb_cpu_ops_v3)
+		return &dlb_cpu_skinny_v3;
+#endif
+	(void)best;
+	return &dlb_cpu_skinny;
 }

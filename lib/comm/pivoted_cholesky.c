@@ -1,0 +1,50 @@
+/* Pivoted Cholesky, left-looking: of a only the diagonal and the columns taken are read. See cholesky.h. */
+#include <math.h>
+#include <stdlib.h>
+#include "comm/cholesky.h"
+#include "util/mem.h"
+
+int dlb_pivoted_cholesky(int n, const float *a, double tolerance, int most, float *l, int ld, int *pivot, double *rest, double *least)
+{
+	double *left = dlb_xmalloc(((size_t)n + 1) * sizeof *left);	/* the diagonal of what is left */
+	int rank = 0;
+
+	for (int i = 0; i < n; i++) {
+		left[i] = (double)a[(int64_t)i * n + i];
+		pivot[i] = i;
+		for (int k = 0; k < most; k++)
+			l[(int64_t)i * ld + k] = 0;
+	}
+	for (; rank < most && rank < n; rank++) {
+		int best = rank, p;
+		double root;
+
+		for (int i = rank + 1; i < n; i++)
+			if (left[pivot[i]] > left[pivot[best]])
+				best = i;
+		if (!(left[pivot[best]] > tolerance) || !(left[pivot[best]] > 0))
+			break;
+		p = pivot[best];
+		pivot[best] = pivot[rank];
+		pivot[rank] = p;
+		root = sqrt(left[p]);
+		l[(int64_t)p * ld + rank] = (float)root;
+		for (int i = rank + 1; i < n; i++) {
+			float *row = l + (int64_t)pivot[i] * ld, *top = l + (int64_t)p * ld;
+			double v = (double)a[(int64_t)pivot[i] * n + p];
+
+			for (int k = 0; k < rank; k++)
+				v -= (double)row[k] * (double)top[k];
+			row[rank] = (float)(v / root);
+			left[pivot[i]] -= v / root * (v / root);
+		}
+	}
+	*rest = *least = 0;
+	for (int i = rank; i < n; i++) {
+		*rest += left[pivot[i]];
+		if (i == rank || left[pivot[i]] < *least)
+			*least = left[pivot[i]];
+	}
+	free(left);
+	return rank;
+}

@@ -1,0 +1,132 @@
+/* SPD matrices through OpenBLAS's LAPACK: see spd.h. LAPACK counts by columns: our row-major lower triangle is its
+ * upper one, and a symmetric matrix is the same either way. */
+#include <lapack.h>
+#include <math.h>
+
+#include "tensor/spd.h"
+
+enum { TILE = 32 };
+
+static float *at(int n, float *a, bool reversed, int i, int j)
+{
+	return reversed ? &a[(int64_t)(n - 1 - i) * n + (n - 1 - j)] : &a[(int64_t)i * n + j];
+}
+
+void dlb_rfp_pack(int n, const float *a, bool reversed, float *rfp)
+{
+	int first = n - n / 2, down = n % 2 ? 0 : 1;
+	int64_t stride = n + down;
+
+	/* Rows of a are columns of LAPACK's, by symmetry: (i, j) is read as (j, i), so that both sides run on. */
+	for (int j = 0; j < first; j++) {
+		float *to = rfp + j * stride + down;
+
+		if (reversed)
+			for (int i = j; i < n; i++)
+				to[i] = a[(int64_t)(n - 1 - j) * n + (n - 1 - i)];
+		else
+			for (int i = j; i < n; i++)
+				to[i] = a[(int64_t)j * n + i];
+	}
+	for (int i = first; i < n; i++) {
+		float *to = rfp + (i - first + 1 - down) * stride - first;
+
+		if (reversed)
+			for (int j = first; j <= i; j++)
+				to[j] = a[(int64_t)(n - 1 - i) * n + (n - 1 - j)];
+		else
+			for (int j = first; j <= i; j++)
+				to[j] = a[(int64_t)i * n + j];
+	}
+}
+
+/* Copies the triangle on one side of the diagonal to the other, tile by tile. */
+static void mirror(int n, float *a, bool lower_is_filled)
+{
+	for (int bi = 0; bi < n; bi += TILE)
+		for (int bj = 0; bj <= bi; bj += TILE)
+			for (int i = bi; i < bi + TILE && i < n; i++)
+				for (int j = bj; j < bj + TILE && j < i; j++)
+					if (lower_is_filled)
+						a[(int64_t)j * n + i] = a[(int64_t)i * n + j];
+					else
+						a[(int64_t)i * n + j] = a[(int64_t)j * n + i];
+}
+
+/* The triangle alone: element (i, j), i >= j, to a's (j, i), or to its (n-1-j, n-1-i) when reversed. */
+static void spread(int n, const float *rfp, bool reversed, float *a)
+{
+	int first = n - n / 2, down = n % 2 ? 0 : 1;
+	int64_t stride = n + down;
+
+	for (int j = 0; j < first; j++) {
+		const float *from = rfp + j * stride + down;
+
+		for (int i = j; i < n; i++)
+			*at(n, a, reversed, j, i) = from[i];
+	}
+	for (int i = first; i < n; i++) {
+		const float *from = rfp + (i - first + 1 - down) * stride - first;
+
+		for (int j = first; j <= i; j++)
+			*at(n, a, reversed, j, i) = from[j];
+	}
+}
+
+void dlb_rfp_unpack(int n, const float *rfp, bool reversed, float *a)
+{
+	spread(n, rfp, reversed, a);
+	mirror(n, a, reversed);
+}
+
+float dlb_asymmetry(int n, const float *a, float *largest, bool *finite)
+{
+	float off = 0, most = 0, zero = 0;		/* zero turns NaN when anything is not finite */
+
+	for (int bi = 0; bi < n; bi += TILE)
+		for (int bj = 0; bj <= bi; bj += TILE)
+			for (int i = bi; i < bi + TILE && i < n; i++)
+				for (int j = bj; j < bj + TILE && j <= i; j++) {
+					float x = a[(int64_t)i * n + j], y = a[(int64_t)j * n + i], d = fabsf(x - y);
+
+					zero += 0 * x + 0 * y;
+					off = d > off ? d : off;
+					x = fabsf(x);
+					y = fabsf(y);
+					x = x > y ? x : y;
+					most = x > most ? x : most;
+				}
+	*largest = most;
+	*finite = zero == 0;
+	return off;
+}
+
+int dlb_rfp_factor(int n, float *s)
+{
+	lapack_int order = n, info = 0;
+
+	if (n)
+		LAPACK_spftrf("N", "L", &order, s, &info);
+	return info;
+}
+
+void dlb_rfp_syrk(int n, int k, float alpha, const float *x, float beta, float *rfp)
+{
+	lapack_int order = n, inner = k, ld = k > 1 ? k : 1;
+
+	/* X by rows is X^T by columns. */
+	if (n)
+		LAPACK_ssfrk("N", "L", "T", &order, &inner, &alpha, x, &ld, &beta, rfp);
+}
+
+void dlb_rfp_restore(int n, const float *l, float *a)
+{
+	lapack_int order = n, info = 0;
+
+	if (!n)
+		return;
+	/* L(i, j) of the reversed matrix is U(n-1-i, n-1-j); by columns that is a[(n-1-j) n + n-1-i]. */
+	spread(n, l, true, a);
+	LAPACK_slauum("U", &order, a, &order, &info);
+	mirror(n, a, true);
+}
