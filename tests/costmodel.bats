@@ -75,3 +75,37 @@ setup() { doc=$BATS_FILE_TMPDIR/profiled.json; tmp=$BATS_TEST_TMPDIR; }
 	run -0 --separate-stderr dlb-costmodel -v -c cpu:2 "$doc"
 	[ -n "$stderr" ]
 }
+
+@test "a kind from a data sheet: launch + the larger of FLOP over peak and bytes over bandwidth, at its efficiencies" {
+	cat >"$tmp/box.json" <<-'EOF'
+	{"kinds": [{"name": "cpu"},
+	  {"name": "fpga", "peak_flops": 1e12, "bandwidth_Bps": 1e11, "launch_s": 3e-6, "without": ["pool"],
+	   "efficiency": {"conv": {"flops": 0.5, "bandwidth": 0.25}, "dense": {"flops": 0.75, "bandwidth": 1}}}],
+	 "groups": [{"name": "box"}], "nodes": [{"kind": "cpu", "group": "box"}, {"kind": "fpga", "group": "box"}]}
+	EOF
+	dlb-profile --batch 16 "$model" >"$tmp/measured.json"
+	for d in "$doc" "$tmp/measured.json"; do
+		dlb-costmodel -c "$tmp/box.json" "$d" >"$tmp/out.json"
+		validates "$tmp/out.json"
+		run -0 jq -e '.graph.ops as $ops | def near($x; $y): ($x - $y | fabs) < 1e-9 * $y;
+			def model($o; $f; $b): 3e-6 + ([$o.flop / (1e12 * $f), $o.bytes / (1e11 * $b)] | max);
+			[.cost.rows[] | .time_s.fpga as $t | .type as $type | $ops[.ops[0]] as $o |
+			 if $type == "Conv" then near($t[0]; model($o; 0.5; 0.25))
+			 elif $type == "Gemm" then near($t[0]; model($o; 0.75; 1))
+			 elif $type == "MaxPool" then $t == null else empty end] | length >= 3 and all' "$tmp/out.json"
+	done
+	jq -c '.kinds[1].efficiency.conv.flops = 2' "$tmp/box.json" >"$tmp/bad.json"
+	run -2 --separate-stderr dlb-costmodel -c "$tmp/bad.json" "$doc"
+	one_line dlb-costmodel /kinds/1/efficiency/conv/flops
+	jq -c '.kinds[1].efficiency.conv.flop = 1' "$tmp/box.json" >"$tmp/bad.json"
+	run -2 --separate-stderr dlb-costmodel -c "$tmp/bad.json" "$doc"
+	one_line dlb-costmodel "'flop'" "'flops'"
+}
+
+@test "clusters that come with the tools go by name, and each figure has its source" {
+	for name in cxl-box cxl-two-pools npu-tpu a100-v100 h100-l40 campus; do
+		dlb-costmodel -c $name "$doc" | jq -e '.cluster.nodes | length >= 5'
+		jq -e '.cluster | (.kinds | all(.["x-source"] | has("peak_flops") and has("bandwidth_Bps") and has("memory_bytes")
+			and has("efficiency"))) and (.links | all(has("x-source")))' "$root/share/clusters/$name.json"
+	done
+}

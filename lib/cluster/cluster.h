@@ -25,6 +25,9 @@
 
 #define DLB_MAX_ROUTE 16			/* links on the longest route */
 
+/* How near to its peak and its bandwidth a class of work (dlb_op_work) comes, from a datasheet or by assumption;
+ * what a profile measured goes first. */
+struct dlb_efficiency { const char *work; double flops, bandwidth; };
 struct dlb_device_kind {
 	const char *name;			/* "cpu" (one thread), "cpu/4" */
 	const char *backend;			/* "cpu" */
@@ -33,6 +36,8 @@ struct dlb_device_kind {
 	double memory_bytes;			/* 0: no limit known */
 	const char **without;			/* op types or classes of work (dlb_op_work) that have no kernel here */
 	int n_without;
+	double launch_s;			/* of one kernel; 0: unknown */
+	struct dlb_efficiency *efficiency; int n_efficiency;	/* classes that nothing is stated of have the usual ones */
 	bool free_port;				/* under the port model: transfers cost it nothing (a host) */
 };
 struct dlb_node {
@@ -73,7 +78,8 @@ int dlb_cluster_check(const struct dlb_cluster *c, struct dlb_error *err);
 json_t *dlb_cluster_write(const struct dlb_cluster *c);			/* returns new */
 int dlb_cluster_read(const struct dlb_doc *d, struct dlb_cluster *c, struct dlb_error *err);
 int dlb_cluster_read_section(const struct dlb_ref *r, struct dlb_cluster *c, struct dlb_error *err);
-/* A file that holds a cluster section, bare or in a document; or, when there is no such file, a synthetic string. */
+/* A file that holds a cluster section, bare or in a document; the name of one of share/clusters; or a synthetic
+ * string. */
 int dlb_cluster_from(const char *file_or_text, struct dlb_cluster *c, struct dlb_error *err);
 /* Links on the route from node a to node b, in order; returns their number (0 when a == b), at most 16. */
 int dlb_cluster_route(const struct dlb_cluster *c, int a, int b, int link[16]);

@@ -8,6 +8,7 @@
  *
  * Members that say nothing (0, unknown, none) are left out. */
 #include "cluster/cluster.h"
+#include "util/share.h"
 #include <errno.h>
 #include <math.h>
 #include <string.h>
@@ -44,6 +45,14 @@ static json_t *write_kinds(const struct dlb_cluster *c)
 		set_known(o, "memory_bytes", k->memory_bytes);
 		if (k->free_port)
 			json_object_set_new(o, "free_port", json_true());
+		set_known(o, "launch_s", k->launch_s);
+		if (k->n_efficiency) {
+			json_t *e = json_object();
+			for (int j = 0; j < k->n_efficiency; j++)
+				json_object_set_new(e, k->efficiency[j].work, json_pack("{sfsf}", "flops", k->efficiency[j].flops,
+						    "bandwidth", k->efficiency[j].bandwidth));
+			json_object_set_new(o, "efficiency", e);
+		}
 		if (k->n_without) {
 			json_t *w = json_array();
 			for (int j = 0; j < k->n_without; j++)
@@ -208,10 +217,36 @@ static int get_name(struct reader *rd, const struct dlb_ref *row, const char *ke
 	return near ? dlb_hint(rd->err, "did you mean '%s'?", near) : -1;
 }
 
+static int read_efficiencies(struct reader *rd, const struct dlb_ref *row, struct dlb_device_kind *k)
+{
+	static const char *const known[] = { "flops", "bandwidth", NULL };
+	struct dlb_ref all = { .v = NULL };
+	const char *work;
+	json_t *v;
+
+	if (dlb_get_object(row, "efficiency", DLB_OPT, &all, rd->err))
+		return -1;
+	k->efficiency = dlb_arena_array(&rd->c->arena, json_object_size(all.v) + 1, sizeof *k->efficiency);
+	json_object_foreach(all.v, work, v) {
+		struct dlb_ref r = dlb_ref_at(&all, work);
+		struct dlb_efficiency *e = &k->efficiency[k->n_efficiency];
+		if (!strncmp(work, "x-", 2))
+			continue;
+		if (!json_is_object(v))
+			return dlb_ref_fail(&r, rd->err, "an object with flops and bandwidth is expected");
+		if (dlb_ref_known(&r, known, rd->err) || dlb_get_real(&r, "flops", DLB_NEED, 1e-9, 1, &e->flops, rd->err) ||
+		    dlb_get_real(&r, "bandwidth", DLB_NEED, 1e-9, 1, &e->bandwidth, rd->err))
+			return -1;
+		e->work = dlb_arena_strdup(&rd->c->arena, work);
+		k->n_efficiency++;
+	}
+	return 0;
+}
+
 static int read_kinds(struct reader *rd, const struct dlb_ref *r)
 {
 	static const char *const known[] = { "name", "backend", "threads", "peak_flops", "bandwidth_Bps",
-					     "memory_bytes", "without", "free_port", NULL };
+					     "memory_bytes", "without", "free_port", "launch_s", "efficiency", NULL };
 	struct dlb_cluster *c = rd->c;
 	struct dlb_ref rows, w;
 	int n;
@@ -237,6 +272,8 @@ static int read_kinds(struct reader *rd, const struct dlb_ref *r)
 		if (!backend)
 			*((char *)k->backend + strcspn(k->backend, "/")) = '\0';
 		k->threads = (int)threads;
+		if (dlb_get_real(&row, "launch_s", DLB_OPT, 0, 1e6, &k->launch_s, rd->err) || read_efficiencies(rd, &row, k))
+			return -1;
 		w.v = NULL;
 		if (dlb_get_array(&row, "without", DLB_OPT, &w, &k->n_without, rd->err))
 			return -1;
@@ -460,8 +497,12 @@ int dlb_cluster_from(const char *file_or_text, struct dlb_cluster *c, struct dlb
 	size_t n = strlen(file_or_text);
 	bool named_json = n > 5 && !strcmp(file_or_text + n - 5, ".json");
 
+	char path[4096];
+
 	if (!access(file_or_text, R_OK))
 		return read_file(file_or_text, c, err);
+	if (dlb_share_find("clusters", file_or_text, path, sizeof path))
+		return read_file(path, c, err);
 	if (named_json || *file_or_text == '/' || !strncmp(file_or_text, "./", 2) || !strncmp(file_or_text, "../", 3))
 		return dlb_fail(err, NULL, "cannot open '%s': %s", file_or_text, strerror(errno));
 	return dlb_cluster_parse(file_or_text, c, err);

@@ -3,7 +3,8 @@
  * For one kind and one class of work, over the samples (flop, bytes, seconds) that were measured, find
  * launch, a and b >= 0 that minimise the squared relative errors of launch + max(a flop, b bytes). Which
  * side of the max a sample lies on depends on a and b, so the two steps alternate until the sides stay
- * the same (as in k-means; 20 times at most). Classes nobody measured keep the usual efficiencies. */
+ * the same (as in k-means; 20 times at most). Classes nobody measured have the efficiencies that the cluster states
+ * for the kind, else the usual ones. */
 #include "cost/cost.h"
 #include <math.h>
 #include <stdlib.h>
@@ -172,6 +173,8 @@ struct samples { double *flop, *bytes, *time_s, *weight; int *row; int n; };
 struct kind_model {
 	double peak_flops, bandwidth_Bps;
 	struct dlb_roofline of[N_WORKS];		/* at that peak and bandwidth */
+	bool fitted[N_WORKS];				/* to measurements of this very kind */
+	bool stated[N_WORKS];				/* from the cluster's efficiencies, not fitted */
 };
 
 static int work_of(const char *type)
@@ -182,6 +185,22 @@ static int work_of(const char *type)
 		if (!strcmp(works[i].work, w))
 			return i;
 	return N_WORKS - 1;
+}
+
+/* The classes that the kind states efficiencies for, unless they were measured on it. */
+static void state_model(const struct dlb_device_kind *d, struct kind_model *m)
+{
+	for (int w = 0; w < N_WORKS; w++) {
+		if (d->launch_s > 0 && !m->fitted[w])
+			m->of[w].launch_s = d->launch_s;
+		for (int i = 0; i < d->n_efficiency && !m->fitted[w]; i++) {
+			if (strcmp(d->efficiency[i].work, works[w].work))
+				continue;
+			m->stated[w] = true;
+			m->of[w].flop_s = 1 / (m->peak_flops * d->efficiency[i].flops);
+			m->of[w].byte_s = 1 / (m->bandwidth_Bps * d->efficiency[i].bandwidth);
+		}
+	}
 }
 
 static void default_model(struct kind_model *m)
@@ -278,19 +297,22 @@ static void describe_fit(struct dlb_cost *c, const struct dlb_profile *p, int q,
 	free(e);
 }
 
-/* Fits profile kind q. Peak and bandwidth: as measured, else the best rates seen among the ops. */
+/* Fits profile kind q. Peak and bandwidth: as measured, else as the cluster states them, else the best rates seen
+ * among the ops. */
 static void fit_kind(struct dlb_cost *c, const struct dlb_graph *g, const struct dlb_profile *p, int q,
-		     struct samples *s, struct kind_model *m)
+		     const struct dlb_device_kind *stated, struct samples *s, struct kind_model *m)
 {
 	struct dlb_roofline all;
+	bool rates = p->peak_flops[q] <= 0 && !(stated && stated->peak_flops > 0);
+	bool traffic = p->bandwidth_Bps[q] <= 0 && !(stated && stated->bandwidth_Bps > 0);
 
-	m->peak_flops = p->peak_flops[q];
-	m->bandwidth_Bps = p->bandwidth_Bps[q];
+	m->peak_flops = p->peak_flops[q] > 0 ? p->peak_flops[q] : stated ? stated->peak_flops : 0;
+	m->bandwidth_Bps = p->bandwidth_Bps[q] > 0 ? p->bandwidth_Bps[q] : stated ? stated->bandwidth_Bps : 0;
 	take_samples(g, p, q, -1, s);
 	for (int i = 0; i < s->n; i++) {
-		if (p->peak_flops[q] <= 0)
+		if (rates)
 			m->peak_flops = fmax(m->peak_flops, s->flop[i] / s->time_s[i]);
-		if (p->bandwidth_Bps[q] <= 0)
+		if (traffic)
 			m->bandwidth_Bps = fmax(m->bandwidth_Bps, s->bytes[i] / s->time_s[i]);
 	}
 	if (m->peak_flops <= 0)
@@ -310,6 +332,7 @@ static void fit_kind(struct dlb_cost *c, const struct dlb_graph *g, const struct
 			m->of[w].launch_s = all.launch_s;
 			continue;
 		}
+		m->fitted[w] = true;
 		dlb_roofline_fit(&m->of[w], s->flop, s->bytes, s->time_s, NULL, s->n);
 		describe_fit(c, p, q, w, m, &start, s);
 	}
@@ -363,8 +386,10 @@ static int model_of(const struct fitter *f, int k, int base, bool exact, struct 
 	const struct dlb_device_kind *d = &f->cl->kind[k];
 	char where[300];
 
+	memset(m, 0, sizeof *m);
 	if (exact) {
 		*m = f->model[base];
+		state_model(d, m);
 		return 0;
 	}
 	m->peak_flops = d->peak_flops;
@@ -398,6 +423,7 @@ static int model_of(const struct fitter *f, int k, int base, bool exact, struct 
 		m->of[w].flop_s = b->of[w].flop_s * b->peak_flops / m->peak_flops;
 		m->of[w].byte_s = b->of[w].byte_s * b->bandwidth_Bps / m->bandwidth_Bps;
 	}
+	state_model(d, m);
 	return 0;
 }
 
@@ -444,7 +470,7 @@ static void op_times(const struct fitter *f, int op, int k, int base, bool exact
 			t[b] = seen[b];
 			continue;
 		}
-		if (near >= 0) {
+		if (near >= 0 && !(m->stated[w] && !exact)) {
 			double there = dlb_roofline_s(&f->model[base].of[w], dlb_op_flop_at(f->g, op, c->batch[near]),
 						      dlb_op_bytes_at(f->g, op, c->batch[near]));
 			if (there > 0)
@@ -547,8 +573,13 @@ int dlb_cost_fit(struct dlb_cost *c, const struct dlb_graph *g, const struct dlb
 	s.time_s = dlb_arena_array(&scratch, n, sizeof *s.time_s);
 	s.weight = dlb_arena_array(&scratch, n, sizeof *s.weight);
 	s.row = dlb_arena_array(&scratch, n, sizeof *s.row);
-	for (int q = 0; p && q < p->n_kinds; q++)
-		fit_kind(c, g, p, q, &s, &f.model[q]);
+	for (int q = 0; p && q < p->n_kinds; q++) {
+		const struct dlb_device_kind *stated = NULL;
+		for (int k = 0; k < cl->n_kinds; k++)
+			if (!strcmp(cl->kind[k].name, p->kind[q]))
+				stated = &cl->kind[k];
+		fit_kind(c, g, p, q, stated, &s, &f.model[q]);
+	}
 	for (int k = 0; k < cl->n_kinds && !rc; k++)
 		rc = fill_kind(&f, k, err);
 	dlb_arena_release(&scratch);
