@@ -17,6 +17,7 @@
 #include <string.h>
 #include <unistd.h>
 #include "comm/comm.h"
+#include "comm/shared.h"
 #include "util/clock.h"
 #include "util/mem.h"
 
@@ -29,7 +30,12 @@ struct dlb_comm {
 	bool crowded;
 	int rank, size, local_size;
 	double timeout_s;
-	MPI_Comm world;
+	MPI_Comm world, local;		/* local: this host's */
+	int *local_rank;		/* [local_size] ranks of the world */
+	int n_active;			/* requests of MPI's under way */
+	struct dlb_region *region;	/* NULL: no shared memory */
+	char **base;			/* [size] near ranks' regions as seen from here; NULL: not near */
+	struct dlb_channel *waiting;	/* those with messages that wait for their places */
 	struct dlb_error fault;		/* what broke it */
 	char host[64];
 };
@@ -99,10 +105,54 @@ static int big_type(size_t bytes, MPI_Datatype *made)
 	return rc;
 }
 
+/* Which ranks are on this host, and the memory that this one shares with them. Both sides must have found the
+ * other's region, or neither uses it. */
+static int meet_neighbours(struct dlb_comm *c, struct dlb_error *err)
+{
+	struct dlb_region_key mine, *key;
+	int n, rc = -1;
+	bool *sees, *all;
+
+	if (MPI_Comm_split_type(c->world, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &c->local) != MPI_SUCCESS)
+		return dlb_fail(err, NULL, "MPI does not tell which ranks share a host");
+	MPI_Comm_set_errhandler(c->local, MPI_ERRORS_RETURN);
+	MPI_Comm_size(c->local, &n);
+	c->local_size = n;
+	c->local_rank = dlb_xcalloc((size_t)n, sizeof *c->local_rank);
+	key = dlb_xcalloc((size_t)n, sizeof *key);
+	sees = dlb_xcalloc((size_t)n, sizeof *sees);
+	all = dlb_xcalloc((size_t)n * (size_t)n, sizeof *all);
+	c->region = n > 1 ? dlb_region_new(n, &mine) : NULL;
+	if (!c->region)
+		mine.fd = -1;
+	if (dlb_comm_gather_local(c, &c->rank, sizeof c->rank, c->local_rank, err) ||
+	    dlb_comm_gather_local(c, &mine, sizeof mine, key, err))
+		goto out;
+	for (int i = 0; c->region && i < n; i++) {
+		c->base[c->local_rank[i]] = c->local_rank[i] == c->rank ? dlb_region_base(c->region) : dlb_region_enter(c->region, &key[i]);
+		sees[i] = c->base[c->local_rank[i]] != NULL;
+	}
+	if (dlb_comm_gather_local(c, sees, (size_t)n * sizeof *sees, all, err))
+		goto out;
+	for (int i = 0, me = 0; c->region && i < n; i++) {
+		for (me = 0; c->local_rank[me] != c->rank;)
+			me++;
+		if (c->base[c->local_rank[i]] && !all[i * n + me]) {
+			dlb_region_leave(c->region, c->base[c->local_rank[i]]);
+			c->base[c->local_rank[i]] = NULL;
+		}
+	}
+	rc = 0;
+out:
+	free(key);
+	free(sees);
+	free(all);
+	return rc;
+}
+
 int dlb_comm_new(struct dlb_comm **out, double timeout_s, struct dlb_error *err)
 {
 	struct dlb_comm *c = dlb_xcalloc(1, sizeof *c);
-	MPI_Comm local;
 	int provided = 0, up = 0;
 
 	c->mpi = true;
@@ -116,14 +166,12 @@ int dlb_comm_new(struct dlb_comm **out, double timeout_s, struct dlb_error *err)
 	MPI_Comm_set_errhandler(c->world, MPI_ERRORS_RETURN);
 	MPI_Comm_rank(c->world, &c->rank);
 	MPI_Comm_size(c->world, &c->size);
-	c->local_size = c->size;
-	if (MPI_Comm_split_type(c->world, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &local) == MPI_SUCCESS) {
-		MPI_Comm_size(local, &c->local_size);
-		MPI_Comm_free(&local);
-	}
-	c->crowded = c->local_size > sysconf(_SC_NPROCESSORS_ONLN);
+	c->base = dlb_xcalloc((size_t)c->size, sizeof *c->base);
 	if (gethostname(c->host, sizeof c->host - 1))
 		strcpy(c->host, "localhost");
+	if (meet_neighbours(c, err))
+		return -1;
+	c->crowded = c->local_size > sysconf(_SC_NPROCESSORS_ONLN);
 	*out = c;
 	return 0;
 }
@@ -134,6 +182,8 @@ int dlb_comm_new_alone(struct dlb_comm **out, struct dlb_error *err)
 
 	(void)err;
 	c->size = c->local_size = 1;
+	c->base = dlb_xcalloc(1, sizeof *c->base);
+	c->local_rank = dlb_xcalloc(1, sizeof *c->local_rank);
 	if (gethostname(c->host, sizeof c->host - 1))
 		strcpy(c->host, "localhost");
 	*out = c;
@@ -146,8 +196,16 @@ void dlb_comm_free(struct dlb_comm *c)
 
 	if (!c)
 		return;
+	for (int i = 0; c->base && i < c->size; i++)
+		if (i != c->rank)
+			dlb_region_leave(c->region, c->base[i]);
+	dlb_region_free(c->region);
+	free(c->base);
+	free(c->local_rank);
 	if (c->mpi) {
 		MPI_Finalized(&done);
+		if (!done && !c->broken)
+			MPI_Comm_free(&c->local);
 		if (!done)
 			MPI_Finalize();
 	}
@@ -179,12 +237,58 @@ void dlb_comm_abort(struct dlb_comm *c, int status)
 	_exit(status);
 }
 
+/* Messages that wait for their places go where those are posted by now. */
+static void push_waiting(struct dlb_comm *c)
+{
+	struct dlb_channel **at = &c->waiting;
+
+	while (*at) {
+		struct dlb_channel *ch = *at;
+
+		if (dlb_channel_push(ch))
+			*at = ch->next;
+		else
+			at = &ch->next;
+	}
+}
+
+/* Any call lets MPI move what it has to move. */
+static void nudge_mpi(struct dlb_comm *c)
+{
+	int flag;
+
+	MPI_Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, c->world, &flag, MPI_STATUS_IGNORE);
+}
+
+void dlb_comm_progress(struct dlb_comm *c)
+{
+	push_waiting(c);
+	if (c->n_active)
+		nudge_mpi(c);
+}
+
+void dlb_channel_send(struct dlb_comm *c, struct dlb_channel *ch, const void *p, void *there, size_t bytes, int peer,
+		      struct dlb_request *r)
+{
+	bool waits = ch->first != NULL;
+
+	*r = (struct dlb_request){ .bytes = bytes, .peer = peer, .active = true, .channel = ch, .nth = ++ch->n, .from = p, .to = there };
+	dlb_channel_queue(ch, r);
+	if (!waits && !dlb_channel_push(ch)) {
+		ch->next = c->waiting;
+		c->waiting = ch;
+	}
+}
+
 int dlb_comm_idle(struct dlb_comm *c, struct dlb_idle *i, int peer, const char *what, struct dlb_error *err)
 {
 	unsigned n = ++i->n;
 
 	if (c->broken)
 		return fault(c, err);
+	push_waiting(c);
+	if (c->n_active && n % 8 == 0)
+		nudge_mpi(c);
 	if (c->crowded) {
 		if (n < 32)
 			sched_yield();
@@ -267,6 +371,7 @@ static void start(struct dlb_comm *c, void *p, size_t bytes, int peer, int tag, 
 		*request(r) = MPI_REQUEST_NULL;
 		broken(c, rc, send ? "send" : "receive", peer);
 	}
+	c->n_active++;
 }
 
 void dlb_comm_isend(struct dlb_comm *c, const void *p, size_t bytes, int peer, int tag, struct dlb_request *r)
@@ -287,11 +392,18 @@ bool dlb_comm_test(struct dlb_comm *c, struct dlb_request *r)
 
 	if (!r->active)
 		return true;
+	if (r->channel) {
+		if (!r->receives && c->waiting)
+			push_waiting(c);
+		return dlb_channel_test(r);
+	}
 	if (c->broken)
 		return false;
 	rc = MPI_Test(request(r), &done, &status);
-	if ((done || rc != MPI_SUCCESS) && arrived(c, r, rc, &status) == 0)
+	if ((done || rc != MPI_SUCCESS) && arrived(c, r, rc, &status) == 0) {
 		r->active = false;
+		c->n_active--;
+	}
 	return !r->active;
 }
 
@@ -403,6 +515,7 @@ void dlb_comm_isum(struct dlb_comm *c, struct dlb_subset *s, void *x, int n, boo
 	int rc;
 
 	*r = (struct dlb_request){ .peer = -1, .active = true };
+	c->n_active++;
 	rc = MPI_Iallreduce(MPI_IN_PLACE, x, n, f64 ? MPI_DOUBLE : MPI_FLOAT, MPI_SUM, s->mpi, request(r));
 	if (rc == MPI_SUCCESS)
 		return;
@@ -430,6 +543,61 @@ int dlb_comm_gather(struct dlb_comm *c, const void *p, size_t bytes, void *recv,
 		return fault(c, err);
 	}
 	return wait_for(c, &q, -1, "gather", err);
+}
+
+int dlb_comm_local(const struct dlb_comm *c, int i) { return c->local_rank[i]; }
+
+int dlb_comm_gather_local(struct dlb_comm *c, const void *p, size_t bytes, void *recv, struct dlb_error *err)
+{
+	MPI_Request q;
+	int rc;
+
+	if (!c->mpi || c->local_size == 1) {
+		if (bytes)
+			memcpy(recv, p, bytes);
+		return 0;
+	}
+	if (c->broken)
+		return fault(c, err);
+	rc = MPI_Iallgather(p, (int)bytes, MPI_BYTE, recv, (int)bytes, MPI_BYTE, c->local, &q);
+	if (rc != MPI_SUCCESS) {
+		broken(c, rc, "gather on this host", -1);
+		return fault(c, err);
+	}
+	return wait_for(c, &q, -1, "gather on this host", err);
+}
+
+void *dlb_comm_alloc(struct dlb_comm *c, size_t bytes)
+{
+	return c->region ? dlb_region_alloc(c->region, bytes) : NULL;
+}
+
+void dlb_comm_release(struct dlb_comm *c, void *p)
+{
+	if (c->region && p)
+		dlb_region_release(c->region, p);
+}
+
+void dlb_comm_private(struct dlb_comm *c, void *p, size_t bytes)
+{
+	dlb_region_private(c->region, p, bytes);
+}
+
+bool dlb_comm_near(const struct dlb_comm *c, int rank)
+{
+	return c->base[rank] != NULL;
+}
+
+size_t dlb_comm_offset(const struct dlb_comm *c, const void *p)
+{
+	size_t at = c->region ? (size_t)((uintptr_t)p - (uintptr_t)dlb_region_base(c->region)) : SIZE_MAX;
+
+	return c->region && at < dlb_region_bytes(c->region) ? at : SIZE_MAX;
+}
+
+void *dlb_comm_there(const struct dlb_comm *c, int rank, size_t offset)
+{
+	return c->base[rank] + offset;
 }
 
 int dlb_comm_agree(struct dlb_comm *c, int rc, struct dlb_error *err, int *who)

@@ -8,10 +8,21 @@
 #define DLB_COMM_COMM_H
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 #include "util/error.h"
 
 struct dlb_comm;			/* opaque */
-struct dlb_request { void *mpi; size_t bytes; int peer; bool active, receives; };
+struct dlb_channel;
+struct dlb_request {
+	void *mpi;
+	size_t bytes;
+	int peer;
+	bool active, receives;
+	struct dlb_channel *channel;	/* NULL: a message of MPI's */
+	uint32_t nth;			/* of a channel's messages */
+	const void *from; void *to;	/* of a channel's message that waits for its place */
+	struct dlb_request *later;
+};
 
 int dlb_comm_new(struct dlb_comm **c, double timeout_s, struct dlb_error *err);	/* MPI_Init_thread */
 int dlb_comm_new_alone(struct dlb_comm **c, struct dlb_error *err);		/* one rank, no MPI */
@@ -35,6 +46,8 @@ int dlb_comm_wait(struct dlb_comm *c, struct dlb_request *r, struct dlb_error *e
  * fails when nothing has moved for timeout_s. Start from zero, and again whenever something moved. */
 struct dlb_idle { unsigned n; double since_s; };
 int dlb_comm_idle(struct dlb_comm *c, struct dlb_idle *i, int peer, const char *what, struct dlb_error *err);
+/* What such loops call between pieces of other work: it moves what waits to be moved. */
+void dlb_comm_progress(struct dlb_comm *c);
 int dlb_comm_bcast(struct dlb_comm *c, void *p, size_t bytes, int root, struct dlb_error *err);
 int dlb_comm_barrier(struct dlb_comm *c, struct dlb_error *err);
 enum dlb_comm_op { DLB_COMM_SUM, DLB_COMM_MAX, DLB_COMM_MIN };
@@ -51,7 +64,43 @@ int dlb_comm_gather(struct dlb_comm *c, const void *p, size_t bytes, void *recv,
 /* All ranks learn the worst rc; when any is non-zero every rank returns -1, with the lowest failing rank's
  * err on all (its rank in *who). A broken comm: -1 at once. */
 int dlb_comm_agree(struct dlb_comm *c, int rc, struct dlb_error *err, int *who);
+/* Gathers `bytes` of each rank of this host on all of them, in the order of dlb_comm_local. */
+int dlb_comm_gather_local(struct dlb_comm *c, const void *p, size_t bytes, void *recv, struct dlb_error *err);
+int dlb_comm_local(const struct dlb_comm *c, int i);	/* the i-th rank of this host, of dlb_comm_local_size */
 void dlb_comm_abort(struct dlb_comm *c, int status) __attribute__((noreturn));
 bool dlb_comm_is_open_mpi(void);			/* whose mpiexec it takes to start us */
 const char *dlb_comm_host(const struct dlb_comm *c);	/* this rank's host name */
+
+/* ---- memory shared with the ranks of this host ----
+ * A piece of this rank's region, whole pages of zeros, that every near rank may read and write; NULL: there is none
+ * to be had (a rank alone, no such memory on this system). Local to this rank: the others are told the offset. */
+void *dlb_comm_alloc(struct dlb_comm *c, size_t bytes);
+void dlb_comm_release(struct dlb_comm *c, void *p);
+/* Takes the whole pages of a part of such a piece out of the sharing. Only there the system may use huge pages, which
+ * most kernels want; what was in the part is lost. */
+void dlb_comm_private(struct dlb_comm *c, void *p, size_t bytes);
+bool dlb_comm_near(const struct dlb_comm *c, int rank);			/* shares memory with this one (itself too) */
+size_t dlb_comm_offset(const struct dlb_comm *c, const void *p);	/* SIZE_MAX: not of this rank's region */
+void *dlb_comm_there(const struct dlb_comm *c, int rank, size_t offset);	/* a near rank's place, as seen from here */
+
+/* A channel: messages of one kind from one near rank to another, in order, into memory of the receiver that the
+ * sender can write. The receiver posts a place; the sender copies the message there as soon as it is posted (while
+ * it waits for anything, or when it tests), or has written it there in the first place, and no copy is made at all.
+ * The cell lies in the receiver's region, zeroed. One end each holds a struct dlb_channel, zeroed but for `cell`. */
+struct dlb_cell {
+	_Alignas(64) _Atomic uint32_t posted;		/* by the receiver: how many places so far */
+	_Alignas(64) _Atomic uint32_t filled;		/* by the sender */
+};
+struct dlb_channel {
+	struct dlb_cell *cell;
+	uint32_t n;			/* messages so far, at this end */
+	struct dlb_request *first;	/* the oldest message that waits for its place (sender) */
+	struct dlb_channel *next;	/* with such messages */
+};
+void dlb_channel_post(struct dlb_channel *ch, int peer, struct dlb_request *r);
+/* Whether the place of the next message is posted, so that it may be made there. */
+bool dlb_channel_ready(const struct dlb_channel *ch);
+/* Sends `bytes` at p to `there`, the place posted; p = there: it lies there. */
+void dlb_channel_send(struct dlb_comm *c, struct dlb_channel *ch, const void *p, void *there, size_t bytes, int peer,
+		      struct dlb_request *r);
 #endif

@@ -2,8 +2,11 @@
  * kernels are prepared once for each (op, size of micro-batch), operands are pointers into the arena or
  * the state, requests have their place by tag. Running it is one pass over the list.
  *
- * Between two kernels one outstanding message is tested, which lets MPI move whatever it has to move: a
- * long kernel would otherwise hold up a transfer that only needs a nudge.
+ * Between two kernels messages are given the chance to move: a long kernel would otherwise hold up a transfer
+ * that only needs a nudge.
+ *
+ * Between ranks of one host a message is written into the receiver's place, in its arena (ground.c): copied there
+ * once, or where nobody here reads the tensor and the place is posted in time, made there by the kernel itself.
  *
  * Time is taken around each kernel and each wait that really waits (about 25 ns a reading). --slow
  * stretches a kernel by (factor - 1) times the CPU time it took, so that a descheduled rank is not
@@ -22,7 +25,10 @@ enum act_kind { ACT_POST, ACT_WAIT, ACT_WAIT_SENT, ACT_SEND, ACT_RUN, ACT_COPY, 
 struct act {
 	enum act_kind kind;
 	struct dlb_request *request;
-	int peer, tag, m, compute;
+	struct dlb_channel *channel;	/* of a message through shared memory; NULL: MPI's. A kernel's: see `into` */
+	void *there;			/* where it goes, on the other side */
+	void **into, *own;		/* a kernel's output that may be made `there`, and its place here; a send's: that output */
+	int peer, tag, m, compute, op;
 	void *p;			/* where: message, copy */
 	size_t bytes, offset;		/* offset: of a copy's source in what was fed */
 	struct dlb_kernel *kernel;
@@ -41,6 +47,8 @@ struct dlb_engine {
 	const int *tensor_of;
 	struct act *act; int n_acts;
 	struct dlb_request *request;	/* [n_acts]; used by the acts that start a message */
+	struct dlb_channel *channel;	/* [n_acts] likewise */
+	int cell;			/* of tag 0 among the ground's; -1: all messages are MPI's */
 	int *newest, *older;		/* [tag] newest act that starts such a message; [act] the one before; preparing */
 	struct dlb_kernel **kernel; int n_kernels;
 	struct dlb_kernel **of_op;	/* [op][class of size] while preparing */
@@ -119,6 +127,7 @@ static int prepare_op(struct dlb_engine *e, const struct dlb_instr *in, struct a
 			return -1;
 	}
 	a->kernel = *k;
+	a->op = in->op;
 	a->vertex = (uint64_t)(o->phase == DLB_BACKWARD && o->of >= 0 ? o->of : in->op);
 	a->first_sample = e->view.program->first[in->micro_batch < 0 ? 0 : in->micro_batch];
 	a->in = dlb_arena_array(&e->arena, (size_t)o->n_in + 1, sizeof *a->in);
@@ -243,6 +252,64 @@ static int prepare_copy(struct dlb_engine *e, const struct dlb_instr *in, struct
 	return 0;
 }
 
+/* Whether tensor t, sent to peer, is read by nobody else, on no node. */
+static bool goes_only_to(const struct dlb_engine *e, int t, int peer)
+{
+	const struct dlb_graph *g = e->graph;
+
+	if (t == g->loss)
+		return false;
+	for (int i = 0; i < g->n_outputs; i++)
+		if (g->output[i] == t)
+			return false;
+	for (int r = g->reader_start[t]; r < g->reader_start[t + 1]; r++)
+		if (e->view.program->plan->placement[g->reader[r]] != peer)
+			return false;
+	return true;
+}
+
+/* The kernel that has just made what act a sends may write it over there. */
+static void make_there(struct dlb_engine *e, struct act *a, int t)
+{
+	const struct dlb_op *o;
+	struct act *made = a;
+
+	while (made > e->act && made->kind == ACT_SEND)
+		made--;
+	if (made->kind != ACT_RUN || made->update || made->op != e->graph->tensor[t].producer || made->m != a->m || made->into ||
+	    !goes_only_to(e, t, a->peer))
+		return;
+	o = &e->graph->op[made->op];
+	for (int k = 0; k < o->n_out; k++)
+		if (o->out[k] == t && made->out[k] == a->p) {
+			made->channel = a->channel;
+			made->there = a->there;
+			made->into = a->into = &made->out[k];
+			made->own = a->p;
+		}
+}
+
+/* Gives a message that is started its channel, where there is one. */
+static void find_channel(struct dlb_engine *e, const struct dlb_instr *in, struct act *a)
+{
+	struct dlb_ground *g = e->ground;
+	int at = e->newest[in->tag], post = in->verb == DLB_POST, place;
+	const struct dlb_node_program *np = &e->view.program->node[in->peer];
+
+	if (e->cell < 0 || !g->cell_of[in->peer])
+		return;
+	while (at >= 0 && (e->act[at].peer != in->peer || e->act[at].kind != a->kind))
+		at = e->older[at];
+	a->channel = at >= 0 ? e->act[at].channel : &e->channel[e->n_acts];
+	a->channel->cell = g->cell_of[post ? e->view.node : in->peer] + e->cell + in->tag;
+	if (post)
+		return;
+	place = dlb_program_find_place(np, in->tensor, in->micro_batch);
+	assert(place >= 0);
+	a->there = g->arena_of[in->peer] + np->place[place].offset;
+	make_there(e, a, in->tensor);
+}
+
 static int prepare_message(struct dlb_engine *e, const struct dlb_instr *in, struct dlb_error *err)
 {
 	struct act *a = &e->act[e->n_acts];
@@ -267,6 +334,7 @@ static int prepare_message(struct dlb_engine *e, const struct dlb_instr *in, str
 		if (!(a->p = resolve(e, in->tensor, in->micro_batch, err)))
 			return -1;
 		a->request = &e->request[e->n_acts];
+		find_channel(e, in, a);
 		e->older[e->n_acts] = e->newest[in->tag];
 		e->newest[in->tag] = e->n_acts;
 	}
@@ -324,6 +392,8 @@ int dlb_engine_new(struct dlb_engine **out, struct dlb_ground *ground, const str
 	e->view.program = p;
 	e->view.node = node;
 	e->size[0].n = p->size[0];
+	e->cell = dlb_ground_first_cell(ground, p);
+	e->channel = dlb_xcalloc(n, sizeof *e->channel);
 	e->act = dlb_xcalloc(n, sizeof *e->act);
 	e->request = dlb_xcalloc(n, sizeof *e->request);
 	e->older = dlb_xcalloc(n, sizeof *e->older);
@@ -363,6 +433,7 @@ void dlb_engine_free(struct dlb_engine *e)
 		dlb_kernel_free(e->kernel[i]);
 	free(e->act);
 	free(e->request);
+	free(e->channel);
 	free(e->older);
 	free(e->newest);
 	free(e->kernel);
@@ -389,27 +460,6 @@ const struct dlb_kernel *dlb_engine_kernel(const struct dlb_engine *e, int i)
 		if (e->act[k].kind == ACT_RUN && e->act[k].compute == i)
 			return e->act[k].kernel;
 	dlb_bug("no compute %d", i);
-}
-
-/* ---- ground ---- */
-
-int dlb_ground_ready(struct dlb_ground *g, size_t arena_bytes, struct dlb_error *err)
-{
-	g->arena_bytes = arena_bytes;
-	g->arena = g->be->ops->alloc(g->be, arena_bytes ? arena_bytes : 64);
-	if (!g->arena)
-		return dlb_fail(err, NULL, "no memory for an arena of %zu bytes on this device", arena_bytes);
-	return 0;
-}
-
-void dlb_ground_release(struct dlb_ground *g)
-{
-	if (!g->be)
-		return;
-	g->be->ops->free(g->be, g->arena);
-	g->be->ops->free(g->be, g->scratch);
-	g->arena = NULL;
-	g->scratch = NULL;
 }
 
 /* Scratch grows while engines are prepared; it is taken when the first step needs it. */
@@ -448,6 +498,8 @@ static void run_kernel(struct dlb_engine *e, const struct act *a, struct dlb_run
 	struct dlb_ground *g = e->ground;
 	double cpu_s = 0.0, start_s = dlb_clock_s(), end_s;
 
+	if (a->into)
+		*a->into = dlb_channel_ready(a->channel) ? a->there : a->own;
 	r->in = a->in;
 	r->out = a->out;
 	r->vertex = a->vertex;
@@ -481,7 +533,6 @@ int dlb_engine_run(struct dlb_engine *e, const struct dlb_step *s, struct dlb_er
 {
 	struct dlb_ground *g = e->ground;
 	struct dlb_step_times *t = &e->view.times;
-	struct dlb_request *nudge = NULL;
 	double origin_s = dlb_clock_s();
 	struct dlb_run r = { .seed = s->seed, .weight_version = s->version, .rate = s->rate,
 			     .rate_before = s->rate_before, .has_rate = s->has_rate, .shrunk = &e->view.shrunk };
@@ -496,12 +547,16 @@ int dlb_engine_run(struct dlb_engine *e, const struct dlb_step *s, struct dlb_er
 
 		switch (a->kind) {
 		case ACT_POST:
-			dlb_comm_irecv(g->comm, a->p, a->bytes, a->peer, a->tag, a->request);
-			nudge = a->request;
+			if (a->channel)
+				dlb_channel_post(a->channel, a->peer, a->request);
+			else
+				dlb_comm_irecv(g->comm, a->p, a->bytes, a->peer, a->tag, a->request);
 			break;
 		case ACT_SEND:
-			dlb_comm_isend(g->comm, a->p, a->bytes, a->peer, a->tag, a->request);
-			nudge = a->request;
+			if (a->channel)
+				dlb_channel_send(g->comm, a->channel, a->into ? *a->into : a->p, a->there, a->bytes, a->peer, a->request);
+			else
+				dlb_comm_isend(g->comm, a->p, a->bytes, a->peer, a->tag, a->request);
 			break;
 		case ACT_WAIT:
 			if (run_wait(e, a, DLB_WAIT_STARVED, err))
@@ -526,8 +581,7 @@ int dlb_engine_run(struct dlb_engine *e, const struct dlb_step *s, struct dlb_er
 			/* Updates count steps from 1 (bias correction). */
 			r.step = (uint64_t)s->step + (a->update ? 1 : 0);
 			run_kernel(e, a, &r, origin_s);
-			if (nudge && nudge->active)
-				dlb_comm_test(g->comm, nudge);
+			dlb_comm_progress(g->comm);
 			break;
 		}
 	}

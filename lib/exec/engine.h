@@ -49,6 +49,11 @@ struct dlb_ground {
 	struct dlb_comm *comm;
 	struct dlb_state *state;
 	char *arena; size_t arena_bytes;
+	bool arena_is_shared;			/* it is of the comm's shared memory, else of the back end's */
+	/* Messages of these programs between ranks of one host go through shared memory: into the receiver's arena. */
+	const struct dlb_program *program; int n_programs;
+	struct dlb_cell *cells;
+	char **arena_of; struct dlb_cell **cell_of;	/* [rank] NULL: not so with that rank; cells: a tag each, by program */
 	void *scratch; size_t scratch_bytes;
 	double slow, debt_s;			/* factor of --slow, 1: none; what sleeping still owes */
 	bool sleep;				/* stretch by sleeping, not spinning */
@@ -90,9 +95,14 @@ int dlb_engine_run(struct dlb_engine *e, const struct dlb_step *s, struct dlb_er
 double dlb_engine_loss(const struct dlb_engine *e, const double *seed);
 /* Where (tensor, m) lies on this node after a run; NULL when it is not here. */
 const void *dlb_engine_at(const struct dlb_engine *e, int tensor, int m);
-/* Allocates arena and scratch for what the engines over it need. */
-int dlb_ground_ready(struct dlb_ground *g, size_t arena_bytes, struct dlb_error *err);
+
+/* ---- ground.c ---- */
+/* Allocates the arena for what the engines over it need. All ranks call it together, with the same programs (borrowed
+ * as long as the ground; n = 0: none), whose messages then take the shortest way. */
+int dlb_ground_ready(struct dlb_ground *g, size_t arena_bytes, const struct dlb_program *p, int n_programs, int node,
+		     struct dlb_error *err);
 void dlb_ground_release(struct dlb_ground *g);
+int dlb_ground_first_cell(const struct dlb_ground *g, const struct dlb_program *p);	/* -1: not one of its programs */
 
 /* ---- feed.c ---- */
 struct dlb_feed;

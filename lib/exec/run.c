@@ -139,7 +139,7 @@ static int open_engines(struct run *r, struct dlb_error *err)
 	if (r->o->slow && r->rank < r->o->n_slow)
 		r->ground.slow = r->o->slow[r->rank];
 	r->ground.sleep = dlb_comm_crowded(r->comm);
-	if (dlb_ground_ready(&r->ground, arena, err))
+	if (dlb_ground_ready(&r->ground, arena, r->program, r->n_engines, r->rank, err))
 		return -1;
 	for (int i = 0; i < r->n_engines; i++)
 		if (dlb_engine_new(&r->engine[i], &r->ground, &r->program[i], r->rank, &r->job.optimizer, NULL, err))

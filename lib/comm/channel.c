@@ -1,0 +1,54 @@
+/* Channels between ranks of one host. See comm.h.
+ *
+ * Each end counts; the cell holds what the other end must know. A place that was posted is the sender's to write
+ * until `filled` says so, and the receiver's again from then on. */
+#include <stdatomic.h>
+#include <string.h>
+#include "comm/shared.h"
+
+/* Whether `count`, which only grows (and wraps), has reached n. */
+static bool reached(const _Atomic uint32_t *count, uint32_t n)
+{
+	return (int32_t)(atomic_load_explicit(count, memory_order_acquire) - n) >= 0;
+}
+
+void dlb_channel_post(struct dlb_channel *ch, int peer, struct dlb_request *r)
+{
+	*r = (struct dlb_request){ .peer = peer, .active = true, .receives = true, .channel = ch, .nth = ++ch->n };
+	atomic_store_explicit(&ch->cell->posted, ch->n, memory_order_release);
+}
+
+bool dlb_channel_ready(const struct dlb_channel *ch)
+{
+	return !ch->first && reached(&ch->cell->posted, ch->n + 1);
+}
+
+void dlb_channel_queue(struct dlb_channel *ch, struct dlb_request *r)
+{
+	struct dlb_request **at = &ch->first;
+
+	while (*at)
+		at = &(*at)->later;
+	*at = r;
+}
+
+bool dlb_channel_push(struct dlb_channel *ch)
+{
+	struct dlb_request *r;
+
+	while ((r = ch->first) && reached(&ch->cell->posted, r->nth)) {
+		if (r->from != r->to && r->bytes)
+			memcpy(r->to, r->from, r->bytes);
+		atomic_store_explicit(&ch->cell->filled, r->nth, memory_order_release);
+		ch->first = r->later;
+		r->active = false;
+	}
+	return !ch->first;
+}
+
+bool dlb_channel_test(struct dlb_request *r)
+{
+	if (r->receives && reached(&r->channel->cell->filled, r->nth))
+		r->active = false;
+	return !r->active;
+}

@@ -1,0 +1,33 @@
+/* Inside lib/comm: memory that ranks of one host share, and what goes through it.
+ *
+ * Each rank owns a region: a file in memory without a name, as large as the host's memory, of which only what
+ * is touched exists. Every rank of the host has all of these regions in its address space, so that handing
+ * out a piece of one's own is a local matter, and a place is told to another by its offset alone. A process
+ * that dies leaves nothing behind. (A window of MPI's would be a named file of a fixed size, allocated together, and
+ * none of its pages could be huge ones: see dlb_comm_private.) */
+#ifndef DLB_COMM_SHARED_H
+#define DLB_COMM_SHARED_H
+#include <stdint.h>
+#include "comm/comm.h"
+
+struct dlb_region;
+/* What a rank tells the others of its host to let them in. */
+struct dlb_region_key { int64_t pid, fd; uint64_t secret, bytes; };
+
+/* This rank's region, for a host with n_local ranks; NULL: it cannot be had, and messages go another way. */
+struct dlb_region *dlb_region_new(int n_local, struct dlb_region_key *key);
+void dlb_region_free(struct dlb_region *r);
+/* Another rank's region as seen from here; NULL: it cannot be. */
+char *dlb_region_enter(const struct dlb_region *r, const struct dlb_region_key *theirs);
+void dlb_region_leave(const struct dlb_region *r, char *theirs);
+char *dlb_region_base(const struct dlb_region *r);
+size_t dlb_region_bytes(const struct dlb_region *r);
+void *dlb_region_alloc(struct dlb_region *r, size_t bytes);	/* whole pages of zeros; NULL: no room */
+void dlb_region_release(struct dlb_region *r, void *p);
+bool dlb_region_private(struct dlb_region *r, void *p, size_t bytes);
+
+/* channel.c: what needs no MPI. */
+void dlb_channel_queue(struct dlb_channel *ch, struct dlb_request *r);
+bool dlb_channel_push(struct dlb_channel *ch);		/* true: no message waits for its place any more */
+bool dlb_channel_test(struct dlb_request *r);
+#endif
