@@ -3,7 +3,6 @@
  * Each end counts; the cell holds what the other end must know. A place that was posted is the sender's to write
  * until `filled` says so, and the receiver's again from then on. */
 #include <stdatomic.h>
-#include <string.h>
 #include "comm/shared.h"
 
 /* Whether `count`, which only grows (and wraps), has reached n. */
@@ -37,8 +36,8 @@ bool dlb_channel_push(struct dlb_channel *ch)
 	struct dlb_request *r;
 
 	while ((r = ch->first) && reached(&ch->cell->posted, r->nth)) {
-		if (r->from != r->to && r->bytes)
-			memcpy(r->to, r->from, r->bytes);
+		if (r->from != r->to)
+			dlb_copy_far(r->to, r->from, r->bytes);
 		atomic_store_explicit(&ch->cell->filled, r->nth, memory_order_release);
 		ch->first = r->later;
 		r->active = false;

@@ -6,7 +6,9 @@
  * that only needs a nudge.
  *
  * Between ranks of one host a message is written into the receiver's place, in its arena (ground.c): copied there
- * once, or where nobody here reads the tensor and the place is posted in time, made there by the kernel itself.
+ * once, or where nobody here reads the tensor and the place is posted in time, made there by the kernel itself. Stores
+ * to lines that another core's cache holds may take longer than making it here and copying (comm/shared.h), so each
+ * way is tried in the first steps and the faster one kept.
  *
  * Time is taken around each kernel and each wait that really waits (about 25 ns a reading). --slow
  * stretches a kernel by (factor - 1) times the CPU time it took, so that a descheduled rank is not
@@ -22,12 +24,23 @@
 
 enum act_kind { ACT_POST, ACT_WAIT, ACT_WAIT_SENT, ACT_SEND, ACT_RUN, ACT_COPY, ACT_SEED };
 
+/* A kernel's output that can be made here or over there. */
+struct making {
+	void **out;			/* the kernel's pointer to it */
+	void *here, *there;
+	struct dlb_channel *channel;
+	double kernel_s, best_s[2];	/* of the last run; least so far of kernel and sending: made here, there */
+	int n_tried[2];
+	bool is_there;
+};
+enum { TRIES = 4 };
+
 struct act {
 	enum act_kind kind;
 	struct dlb_request *request;
-	struct dlb_channel *channel;	/* of a message through shared memory; NULL: MPI's. A kernel's: see `into` */
+	struct dlb_channel *channel;	/* of a message through shared memory; NULL: MPI's */
 	void *there;			/* where it goes, on the other side */
-	void **into, *own;		/* a kernel's output that may be made `there`, and its place here; a send's: that output */
+	struct making *making;		/* of a kernel and of the send of what it makes; NULL: it is made here */
 	int peer, tag, m, compute, op;
 	void *p;			/* where: message, copy */
 	size_t bytes, offset;		/* offset: of a copy's source in what was fed */
@@ -213,6 +226,7 @@ static int prepare_compute(struct dlb_engine *e, const struct dlb_instr *in, con
 		return 0;
 	a->kind = ACT_RUN;
 	a->m = in->micro_batch;
+	a->op = -1;
 	if (in->what == DLB_RUN_OP ? prepare_op(e, in, a, err) :
 	    in->what == DLB_RUN_ACCUMULATE ? prepare_accumulate(e, in, a, err) : prepare_update(e, in, c, a, err))
 		return -1;
@@ -276,16 +290,14 @@ static void make_there(struct dlb_engine *e, struct act *a, int t)
 
 	while (made > e->act && made->kind == ACT_SEND)
 		made--;
-	if (made->kind != ACT_RUN || made->update || made->op != e->graph->tensor[t].producer || made->m != a->m || made->into ||
+	if (made->kind != ACT_RUN || made->update || made->op != e->graph->tensor[t].producer || made->m != a->m || made->making ||
 	    !goes_only_to(e, t, a->peer))
 		return;
 	o = &e->graph->op[made->op];
 	for (int k = 0; k < o->n_out; k++)
 		if (o->out[k] == t && made->out[k] == a->p) {
-			made->channel = a->channel;
-			made->there = a->there;
-			made->into = a->into = &made->out[k];
-			made->own = a->p;
+			made->making = a->making = dlb_arena_alloc(&e->arena, sizeof *a->making);
+			*a->making = (struct making){ .out = &made->out[k], .here = a->p, .there = a->there, .channel = a->channel };
 		}
 }
 
@@ -493,13 +505,22 @@ static void stretch(struct dlb_ground *g, double cpu_s)
 	g->debt_s = 0.0;
 }
 
+static void choose_place(struct making *w)
+{
+	bool there = w->n_tried[1] < TRIES ? w->n_tried[1] <= w->n_tried[0] :
+		     w->n_tried[0] < TRIES ? false : w->best_s[1] <= w->best_s[0];
+
+	w->is_there = there && dlb_channel_ready(w->channel);
+	*w->out = w->is_there ? w->there : w->here;
+}
+
 static void run_kernel(struct dlb_engine *e, const struct act *a, struct dlb_run *r, double origin_s)
 {
 	struct dlb_ground *g = e->ground;
 	double cpu_s = 0.0, start_s = dlb_clock_s(), end_s;
 
-	if (a->into)
-		*a->into = dlb_channel_ready(a->channel) ? a->there : a->own;
+	if (a->making)
+		choose_place(a->making);
 	r->in = a->in;
 	r->out = a->out;
 	r->vertex = a->vertex;
@@ -514,6 +535,25 @@ static void run_kernel(struct dlb_engine *e, const struct act *a, struct dlb_run
 	e->view.start_s[a->compute] = start_s - origin_s;
 	e->view.end_s[a->compute] = end_s - origin_s;
 	e->view.times.busy_s += end_s - start_s;
+	if (a->making)
+		a->making->kernel_s = end_s - start_s;
+}
+
+static void run_send(struct dlb_engine *e, const struct act *a)
+{
+	struct making *w = a->making;
+	double start_s = w ? dlb_clock_s() : 0.0, s;
+
+	if (!a->channel) {
+		dlb_comm_isend(e->ground->comm, a->p, a->bytes, a->peer, a->tag, a->request);
+		return;
+	}
+	dlb_channel_send(e->ground->comm, a->channel, w ? *w->out : a->p, a->there, a->bytes, a->peer, a->request);
+	if (!w || a->request->active)
+		return;
+	s = w->kernel_s + dlb_clock_s() - start_s;
+	if (!w->n_tried[w->is_there]++ || s < w->best_s[w->is_there])
+		w->best_s[w->is_there] = s;
 }
 
 static int run_wait(struct dlb_engine *e, const struct act *a, enum dlb_wait kind, struct dlb_error *err)
@@ -553,10 +593,7 @@ int dlb_engine_run(struct dlb_engine *e, const struct dlb_step *s, struct dlb_er
 				dlb_comm_irecv(g->comm, a->p, a->bytes, a->peer, a->tag, a->request);
 			break;
 		case ACT_SEND:
-			if (a->channel)
-				dlb_channel_send(g->comm, a->channel, a->into ? *a->into : a->p, a->there, a->bytes, a->peer, a->request);
-			else
-				dlb_comm_isend(g->comm, a->p, a->bytes, a->peer, a->tag, a->request);
+			run_send(e, a);
 			break;
 		case ACT_WAIT:
 			if (run_wait(e, a, DLB_WAIT_STARVED, err))

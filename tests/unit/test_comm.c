@@ -1,5 +1,5 @@
 /* lib/comm under mpiexec with 1 to 4 ranks: the program starts itself. Messages large and small, out of order,
- * collectives, agreement on errors, and a peer that stays silent. */
+ * through shared memory, collectives, agreement on errors, and a peer that stays silent. */
 #include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -72,6 +72,66 @@ static void collectives(struct dlb_comm *c, int rank, int size)
 	}
 }
 
+/* Each rank passes numbers on to the next through a channel: copied, or made in the place; posted late and early. */
+static void channels(struct dlb_comm *c, int rank, int size)
+{
+	enum { N = 5000, ROUNDS = 300 };
+	int to = (rank + 1) % size, from = (rank + size - 1) % size, *own = malloc(N * sizeof *own), *place, *there;
+	struct dlb_channel in = { .n = 0 }, out = { .n = 0 };
+	size_t mine[2], all[8][2];
+	struct dlb_cell *cell = dlb_comm_alloc(c, sizeof *cell);
+	struct dlb_error err;
+
+	if (size < 2 || !cell) {
+		assert(size < 2);		/* Linux has it */
+		free(own);
+		return;
+	}
+	place = dlb_comm_alloc(c, (64 << 20) + N * sizeof *place);
+	assert(place && !place[0] && dlb_comm_offset(c, own) == SIZE_MAX && dlb_comm_offset(c, place) % (2 << 20) == 0);
+	memset(place, 1, 64 << 20);
+	dlb_comm_private(c, place, 64 << 20);		/* nobody else sees what is there now */
+	assert(!place[0]);
+	memset(place, 2, 64 << 20);
+	place += (64 << 20) / sizeof *place;
+	in.cell = cell;
+	mine[0] = dlb_comm_offset(c, cell);
+	mine[1] = dlb_comm_offset(c, place);
+	assert(dlb_comm_gather_local(c, mine, sizeof mine, all, &err) == 0 && dlb_comm_local(c, to) == to && dlb_comm_near(c, to));
+	out.cell = dlb_comm_there(c, to, all[to][0]);
+	there = dlb_comm_there(c, to, all[to][1]);
+	for (int i = 0; i < ROUNDS; i++) {
+		struct dlb_request recv = { .active = false }, send = { .active = false };
+		int *p = own;
+
+		if (i % 3)
+			dlb_channel_post(&in, from, &recv);
+		if (i % 2 && dlb_channel_ready(&out))
+			p = there;
+		for (int k = 0; k < N; k++)
+			p[k] = i * N + k + rank;
+		dlb_channel_send(c, &out, p, there, N * sizeof *p, to, &send);
+		if (i % 3 == 0)
+			dlb_channel_post(&in, from, &recv);
+		assert(dlb_comm_wait(c, &recv, &err) == 0);
+		for (int k = 0; k < N; k++)
+			assert(place[k] == i * N + k + from);
+		assert(dlb_comm_wait(c, &send, &err) == 0);
+		if (i % 10 == 0)
+			assert(dlb_comm_barrier(c, &err) == 0);
+	}
+	assert(in.n == ROUNDS && out.n == ROUNDS);
+	assert(dlb_comm_barrier(c, &err) == 0);
+	dlb_comm_release(c, place - (64 << 20) / sizeof *place);
+	place = dlb_comm_alloc(c, 64 << 20);
+	for (int k = 0; k < 1 << 20; k++)
+		assert(!place[k]);		/* pages are given back, and come anew */
+	dlb_comm_release(c, place);
+	dlb_comm_release(c, cell);
+	assert(dlb_comm_barrier(c, &err) == 0);
+	free(own);
+}
+
 static void silence(struct dlb_comm *c, int rank, int size)
 {
 	struct dlb_request r = { 0 };
@@ -102,6 +162,7 @@ static int rank_main(bool quiet_peer)
 		return 1;
 	messages(c, dlb_comm_rank(c), dlb_comm_size(c));
 	collectives(c, dlb_comm_rank(c), dlb_comm_size(c));
+	channels(c, dlb_comm_rank(c), dlb_comm_size(c));
 	if (quiet_peer)
 		silence(c, dlb_comm_rank(c), dlb_comm_size(c));
 	dlb_comm_free(c);
@@ -139,6 +200,6 @@ int main(int argc, char **argv)
 	for (int n = 1; n <= 4; n++)
 		assert(start(argv[0], n, "plain") == 0);
 	assert(start(argv[0], 2, "silence") == 42);
-	puts("comm: messages, collectives and agreement on 1 to 4 ranks, a silent peer");
+	puts("comm: messages, shared memory, collectives and agreement on 1 to 4 ranks, a silent peer");
 	return 0;
 }
