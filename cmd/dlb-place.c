@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "balance/balance.h"
+#include "comm/allreduce.h"
 #include "optim/optim.h"
 #include "place/wishes.h"
 #include "util/cli.h"
@@ -14,8 +15,9 @@ struct options {
 	int64_t effort;
 	double search_s;
 	const char *algorithm, *schedule, *in_place, *optimizer;	/* NULL: as in the plan there is, else the default */
+	const char *replicas, *split, *allreduce;		/* likewise */
 	int64_t micro_batches, seed;
-	bool micro_batches_given, seed_given, no_timeline;
+	bool micro_batches_given, seed_given, no_timeline, sync, async;
 	struct dlb_wishes wishes;
 	struct dlb_cli *cli;
 };
@@ -148,11 +150,40 @@ static int set_up(const struct dlb_doc *doc, struct options *o, struct input *in
 	return dlb_problem_init(p, err);
 }
 
+/* What of the replicas is asked for, else as in the plan there is. n: 1 without. */
+static struct dlb_replicas_choice replicas_choice(const struct options *o, const struct input *in)
+{
+	const struct dlb_plan *was = in->has_plan ? &in->plan : NULL;
+	struct dlb_replicas_choice c = { .n = was ? was->n_replicas : 1, .allreduce = was ? was->allreduce : "ring", .sync = was && was->sync };
+	for (int r = 1; was && was->power && r < was->n_replicas; r++)
+		c.by_power |= was->power[r] != was->power[0];
+	if (o->replicas)
+		c.n = !strcmp(o->replicas, "auto") ? 0 : atoi(o->replicas);
+	if (o->split)
+		c.by_power = !strcmp(o->split, "power");
+	if (o->allreduce)
+		c.allreduce = dlb_allreduce_find(o->allreduce)->name;
+	c.sync = o->sync || (c.sync && !o->async);
+	return c;
+}
+
+/* As dlb_place and dlb_place_again, also for several replicas. current: NULL, none. */
+static int place_anew(const struct options *o, const struct input *in, const struct dlb_problem *p, const char *algorithm,
+		      const int *current, struct dlb_plan *plan, bool *kept, struct dlb_error *err)
+{
+	struct dlb_replicas_choice c = replicas_choice(o, in);
+	if (c.n != 1)
+		return dlb_place_replicas(p, &c, algorithm, current, plan, kept, err);
+	return current ? dlb_place_again(p, algorithm, current, plan, kept, err) : dlb_place(p, algorithm, plan, err);
+}
+
 /* Balanced, or told to stay: the best placement measured, else the one there is. */
 static int keep(const struct dlb_problem *p, const struct input *in, struct dlb_plan *plan, struct dlb_error *err)
 {
 	const int *placement = in->balance.n_placement == in->graph.n_ops ? in->balance.best_placement : in->plan.placement;
-	if (dlb_plan_make(p, placement, plan, NULL, err))
+	struct dlb_problem again = *p;
+	again.replicas = in->plan.n_replicas > 1 ? &in->plan : NULL;
+	if (dlb_plan_make(&again, placement, plan, NULL, err))
 		return -1;
 	dlb_plan_moved(p, in->plan.placement, plan);
 	return 0;
@@ -165,7 +196,7 @@ static int make_plan(const struct options *o, const struct input *in, const stru
 	bool kept = false;
 	bool moved = p->before && (o->wishes.from || !in->has_plan || in->stale);
 	if (o->algorithm || !in->has_plan || in->stale || moved) {	/* asked for: exactly that one */
-		if (dlb_place(p, algorithm, plan, err))
+		if (place_anew(o, in, p, algorithm, NULL, plan, &kept, err))
 			return -1;
 		if (moved || (in->has_plan && !in->stale))
 			dlb_plan_moved(p, moved ? p->before : in->plan.placement, plan);
@@ -175,7 +206,7 @@ static int make_plan(const struct options *o, const struct input *in, const stru
 		if (keep(p, in, plan, err))
 			return -1;
 		kept = true;
-	} else if (dlb_place_again(p, algorithm, in->plan.placement, plan, &kept, err)) {
+	} else if (place_anew(o, in, p, algorithm, in->plan.placement, plan, &kept, err)) {
 		return -1;
 	}
 	if (kept) {
@@ -221,6 +252,23 @@ out:
 	return rc;
 }
 
+static int usage_of_replicas(struct dlb_cli *cli, const struct options *o)
+{
+	char *end;
+	if (o->replicas && strcmp(o->replicas, "auto")) {
+		long n = strtol(o->replicas, &end, 10);
+		if (end == o->replicas || *end || n < 1 || n > 1 << 20)
+			return dlb_cli_usage(cli, "--replicas wants a number or auto, not '%s'", o->replicas);
+	}
+	if (o->split && strcmp(o->split, "even") && strcmp(o->split, "power"))
+		return dlb_cli_usage(cli, "--split wants even or power, not '%s'", o->split);
+	if (o->allreduce && !dlb_allreduce_find(o->allreduce))
+		return dlb_cli_usage(cli, "no way to sum '%s'; there are ring, tree, host and hierarchical", o->allreduce);
+	if (o->sync && o->async)
+		return dlb_cli_usage(cli, "--sync and --async-allreduce exclude each other");
+	return 0;
+}
+
 int main(int argc, char **argv)
 {
 	struct options o = { .micro_batches = 1, .seed = 1, .wishes.max_moves = -1 };
@@ -242,6 +290,11 @@ int main(int argc, char **argv)
 		{ 0, "from", DLB_OPT_STR, &o.wishes.from, "FILE", "document whose plan is moved from (default: the one there is)", NULL, 0, 0 },
 		{ 0, "max-moves", DLB_OPT_INT, &o.wishes.max_moves, "N", "ops that may stand elsewhere than in that plan", NULL, 0, 1 << 30 },
 		{ 0, "serve", DLB_OPT_REAL, &o.wishes.serve_steps, "STEPS", "steps that what moving costs is spread over (default 1000)", NULL, 1, 1e15 },
+		{ 0, "replicas", DLB_OPT_STR, &o.replicas, "R", "groups of nodes that each hold the model: a number or auto (default 1)", NULL, 0, 0 },
+		{ 0, "split", DLB_OPT_STR, &o.split, "HOW", "the batch over replicas: even or power, by predicted speed (default even)", NULL, 0, 0 },
+		{ 0, "allreduce", DLB_OPT_STR, &o.allreduce, "NAME", "how replicas sum gradients: ring, tree, host or hierarchical (default ring)", NULL, 0, 0 },
+		{ 0, "sync", DLB_OPT_FLAG, &o.sync, NULL, "sum when every node has computed its step", NULL, 0, 0 },
+		{ 0, "async-allreduce", DLB_OPT_FLAG, &o.async, NULL, "sum each gradient as soon as it is there (default)", NULL, 0, 0 },
 		{ 0, "no-timeline", DLB_OPT_FLAG, &o.no_timeline, NULL, "leave the predicted time-line out", NULL, 0, 0 },
 		{ 0, "list", DLB_OPT_FLAG, &list_them, NULL, "list the algorithms", NULL, 0, 0 },
 	};
@@ -264,6 +317,8 @@ int main(int argc, char **argv)
 		return dlb_cli_usage(&cli, "no priority '%s'; there are graph, upward-rank and given", o.wishes.priority);
 	if (o.in_place && strcmp(o.in_place, "on") && strcmp(o.in_place, "off"))
 		return dlb_cli_usage(&cli, "--in-place wants on or off, not '%s'", o.in_place);
+	if (usage_of_replicas(&cli, &o))
+		return 2;
 	if (o.schedule && !dlb_schedule_find(o.schedule))
 		return dlb_cli_usage(&cli, "no schedule '%s'; there are 1f1b and gpipe", o.schedule);
 	if (dlb_doc_read(&doc, cli.n_operands ? cli.operands[0] : NULL, &err))

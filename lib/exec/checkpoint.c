@@ -201,7 +201,7 @@ static int write_part(const char *dir, int rank, const struct dlb_state *s, stru
 	char *path = dlb_xprintf("%s/part-%d.safetensors", dir, rank);
 	int rc = 0;
 
-	for (int t = 0; t < s->graph->n_tensors; t++) {
+	for (int t = 0; t < s->graph->n_tensors && dlb_state_is_kept(s); t++) {
 		const struct dlb_tensor *x = &s->graph->tensor[t];
 
 		if (!s->value[t])
@@ -234,7 +234,7 @@ static int write_manifest(const char *dir, const struct dlb_state *s, const stru
 		json_object_set_new(m, "best_loss", json_real(p->best_loss));
 	for (int t = 0; t < s->graph->n_tensors; t++) {
 		const struct dlb_tensor *x = &s->graph->tensor[t];
-		int home = x->kind == DLB_T_WEIGHT || x->kind == DLB_T_BUFFER ? dlb_state_home(s->graph, s->placement, t) : -1;
+		int home = x->kind == DLB_T_WEIGHT || x->kind == DLB_T_BUFFER ? dlb_state_home(s->graph, s->first_placement, t) : -1;
 
 		if (home >= 0)
 			json_object_set_new(tensors, x->name, json_sprintf("part-%d.safetensors", home));
@@ -525,7 +525,7 @@ int dlb_weights_save(const char *path, struct dlb_comm *comm, const struct dlb_s
 
 	for (int t = 0; t < g->n_tensors && !rc; t++) {
 		const struct dlb_tensor *x = &g->tensor[t];
-		int home = x->kind == DLB_T_WEIGHT || x->kind == DLB_T_BUFFER ? dlb_state_home(g, s->placement, t) : -1;
+		int home = x->kind == DLB_T_WEIGHT || x->kind == DLB_T_BUFFER ? dlb_state_home(g, s->first_placement, t) : -1;
 		void *host;
 
 		if (home < 0)

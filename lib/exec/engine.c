@@ -19,10 +19,11 @@
 #include <stdlib.h>
 #include <string.h>
 #include "exec/engine.h"
+#include "exec/exchange.h"
 #include "util/clock.h"
 #include "util/mem.h"
 
-enum act_kind { ACT_POST, ACT_WAIT, ACT_WAIT_SENT, ACT_SEND, ACT_RUN, ACT_COPY, ACT_SEED };
+enum act_kind { ACT_POST, ACT_WAIT, ACT_WAIT_SENT, ACT_SEND, ACT_RUN, ACT_COPY, ACT_SEED, ACT_COMPUTED, ACT_REDUCE, ACT_REDUCED };
 
 /* A kernel's output that can be made here or over there. */
 struct making {
@@ -209,7 +210,7 @@ static int prepare_update(struct dlb_engine *e, const struct dlb_instr *in, cons
 	a->out[0] = s->value[weight];
 	for (int k = 0; k < s->n_slots; k++)
 		a->out[1 + k] = s->slot[k][weight];
-	if (e->view.program->micro_batches > 1)
+	if (e->view.program->sums)
 		a->in[0] = s->sum[in->op];
 	else
 		a->in[0] = resolve(e, gradient, 0, err);
@@ -354,6 +355,18 @@ static int prepare_message(struct dlb_engine *e, const struct dlb_instr *in, str
 	return 0;
 }
 
+/* Of the replicas; the end of the step is run.c's. */
+static int prepare_collective(struct dlb_engine *e, const struct dlb_instr *in)
+{
+	static const enum act_kind kind[] = { [DLB_RUN_COMPUTED] = ACT_COMPUTED, [DLB_RUN_REDUCE] = ACT_REDUCE,
+					      [DLB_RUN_REDUCED] = ACT_REDUCED };
+
+	if (in->what == DLB_RUN_STEP_END)
+		return 0;
+	e->act[e->n_acts++] = (struct act){ .kind = kind[in->what], .tag = in->tag };
+	return 0;
+}
+
 static int prepare(struct dlb_engine *e, const struct dlb_optimizer_choice *c, struct dlb_error *err)
 {
 	for (int i = 0; i < e->np->n_instr; i++) {
@@ -372,7 +385,10 @@ static int prepare(struct dlb_engine *e, const struct dlb_optimizer_choice *c, s
 		case DLB_COPY:
 			rc = prepare_copy(e, in, err);
 			break;
-		default:			/* FREE: places were fixed when the program was compiled; COLLECTIVE: run.c's */
+		case DLB_COLLECTIVE:
+			rc = prepare_collective(e, in);
+			break;
+		default:			/* FREE: places were fixed when the program was compiled */
 			break;
 		}
 		if (rc)
@@ -582,6 +598,9 @@ int dlb_engine_run(struct dlb_engine *e, const struct dlb_step *s, struct dlb_er
 	r.scratch = g->scratch;
 	t->busy_s = 0.0;
 	memset(t->waits_s, 0, sizeof t->waits_s);
+	t->command_s = 0.0;
+	if (g->exchange)
+		dlb_exchange_begin(g->exchange);
 	for (int i = 0; i < e->n_acts; i++) {
 		const struct act *a = &e->act[i];
 
@@ -619,8 +638,25 @@ int dlb_engine_run(struct dlb_engine *e, const struct dlb_step *s, struct dlb_er
 			r.step = (uint64_t)s->step + (a->update ? 1 : 0);
 			run_kernel(e, a, &r, origin_s);
 			dlb_comm_progress(g->comm);
+			if (g->exchange)
+				dlb_exchange_nudge(g->exchange);
+			break;
+		case ACT_COMPUTED:
+			if (dlb_exchange_command(g->comm, &t->waits_s[DLB_WAIT_COLLECTIVE], &t->command_s, err))
+				return -1;
+			break;
+		case ACT_REDUCE:
+			dlb_exchange_start(g->exchange, a->tag);
+			break;
+		case ACT_REDUCED:
+			if (dlb_exchange_wait(g->exchange, a->tag, &t->waits_s[DLB_WAIT_COLLECTIVE], err))
+				return -1;
 			break;
 		}
+	}
+	if (g->exchange) {
+		t->sum_s = dlb_exchange_times(g->exchange)->time_s;
+		t->sum_hidden_s = dlb_exchange_times(g->exchange)->hidden_s;
 	}
 	return 0;
 }

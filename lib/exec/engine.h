@@ -20,7 +20,8 @@ enum { DLB_MAX_STATES = 3 };
 struct dlb_state {
 	const struct dlb_graph *graph;
 	struct dlb_backend *be;
-	const int *placement;
+	const int *placement;			/* of this node's replica */
+	const int *first_placement;		/* of replica 0, whose copy is what is kept */
 	int node, rule, n_slots;
 	void **value;				/* [tensor] weights and buffers that live here, else NULL */
 	void **slot[DLB_MAX_STATES];		/* [tensor] optimizer states of the weights here */
@@ -31,6 +32,8 @@ struct dlb_state {
 /* Allocates and zeroes; `sums`: with gradient sums. */
 int dlb_state_init(struct dlb_state *s, const struct dlb_graph *g, struct dlb_backend *be, const int *placement, int node,
 		   int rule, bool sums, struct dlb_error *err);
+/* Whether this rank holds the copy that is kept (checkpoints, saved weights): it is of replica 0. */
+static inline bool dlb_state_is_kept(const struct dlb_state *s) { return s->placement == s->first_placement; }
 void dlb_state_release(struct dlb_state *s);
 /* The node on which a weight or buffer lives, -1: nobody needs it. */
 int dlb_state_home(const struct dlb_graph *g, const int *placement, int tensor);
@@ -44,10 +47,12 @@ void *dlb_state_constant(struct dlb_state *s, const struct dlb_graph *g, int ten
 void dlb_weight_draw(const struct dlb_graph *g, int t, uint64_t seed, void *dst);
 
 /* ---- engine.c ---- */
+struct dlb_exchange;				/* exchange.h */
 struct dlb_ground {
 	struct dlb_backend *be;
 	struct dlb_comm *comm;
 	struct dlb_state *state;
+	struct dlb_exchange *exchange;		/* with the other replicas; NULL: none */
 	char *arena; size_t arena_bytes;
 	bool arena_is_shared;			/* it is of the comm's shared memory, else of the back end's */
 	/* Messages of these programs between ranks of one host go through shared memory: into the receiver's arena. */
@@ -67,7 +72,10 @@ struct dlb_step {
 	double rate, rate_before; bool has_rate;	/* learning rates of this step and the one before */
 	const struct dlb_fed *fed;
 };
-struct dlb_step_times { double step_s, busy_s, waits_s[DLB_N_WAITS], bytes_sent, data_wait_s; };
+struct dlb_step_times {
+	double step_s, busy_s, waits_s[DLB_N_WAITS], bytes_sent, data_wait_s;
+	double sum_s, sum_hidden_s, command_s;		/* sums over replicas (exchange.h); waiting for the command (--sync) */
+};
 
 struct dlb_engine;				/* engine.c */
 struct dlb_engine_program {			/* what others may know of it */

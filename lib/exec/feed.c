@@ -2,7 +2,7 @@
  *
  * Two slots, filled in turn in the order asked for. A slot is laid out as its engine wants it: each (fed
  * tensor, micro-batch) at its offset, and the seeds (weights of the micro-batches in the loss: labels
- * that count over all that count). Nothing that a node does not read is prepared on it. */
+ * that count over all that count, in all replicas). Nothing that a node does not read is prepared on it. */
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
@@ -27,7 +27,7 @@ static void fill(struct dlb_feed *f, struct slot *s)
 	const struct dlb_engine_program *v = dlb_engine_view(f->engine[s->which]);
 	const struct dlb_program *p = v->program;
 	struct dlb_error err;
-	double total = 0.0;
+	double total = dlb_data_counted(f->data, s->epoch, s->first, p->step_batch);
 
 	s->rc = 0;
 	for (int i = 0; i < v->n_feed; i++) {
@@ -39,7 +39,7 @@ static void fill(struct dlb_feed *f, struct slot *s)
 		s->err = err;
 	}
 	for (int m = 0; m < p->micro_batches; m++)
-		total += s->fed.seed[m] = dlb_data_counted(f->data, s->epoch, s->first + p->first[m], p->size[m]);
+		s->fed.seed[m] = p->weightless ? 0.0 : dlb_data_counted(f->data, s->epoch, s->first + p->first[m], p->size[m]);
 	for (int m = 0; m < p->micro_batches; m++)
 		s->fed.seed[m] = total > 0.0 ? s->fed.seed[m] / total : 0.0;
 }

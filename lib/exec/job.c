@@ -62,7 +62,7 @@ int dlb_job_read(struct dlb_job *j, const struct dlb_doc *doc, const struct dlb_
 	if (dlb_plan_read(doc, &j->cost, &j->plan, &rescheduled, err) || read_kappa(j, doc, err))
 		return -1;
 	if (rescheduled)	/* an edited placement: its order is made for the speeds that were measured */
-		dlb_schedule_order(&j->plan, &j->cost, dlb_schedule_find(j->plan.schedule), j->kappa);
+		dlb_plan_order(&j->plan, &j->cost, j->kappa);
 	j->n_state = dlb_optimizers[j->optimizer.rule].n_state;
 	if (o->slow)
 		for (int i = j->cluster.n_nodes; i < o->n_slow; i++)
@@ -102,7 +102,7 @@ void dlb_job_report(const struct dlb_job *j, const struct dlb_program *p, struct
 	r->n_nodes = j->plan.n_nodes;
 	r->node = dlb_arena_array(&r->arena, (size_t)r->n_nodes + 1, sizeof *r->node);
 	for (int i = 0; i < r->n_nodes; i++) {
-		const struct dlb_node_program *np = &p->node[i];
+		const struct dlb_node_program *np = &dlb_program_of(p, i)->node[i];
 
 		r->node[i].host = dlb_arena_strdup(&r->arena, j->cluster.node[i].host ? j->cluster.node[i].host : "localhost");
 		r->node[i].peak_bytes = (double)(np->arena_bytes + np->state_bytes + np->scratch_bytes);

@@ -10,6 +10,7 @@
 #include <string.h>
 #include <unistd.h>
 #include "exec/checkpoint.h"
+#include "exec/exchange.h"
 #include "exec/job.h"
 #include "model/weights.h"
 #include "util/clock.h"
@@ -26,12 +27,14 @@ struct run {
 	int rank;
 	struct dlb_job job;
 	struct dlb_backend be;
+	int replica, *placement;			/* this rank's, and where its replica's ops stand */
 	struct dlb_state state;
 	struct dlb_ground ground;
 	struct dlb_program program[MAX_BATCHES];	/* [0]: full batches */
 	struct dlb_engine *engine[MAX_BATCHES];
 	int64_t size[MAX_BATCHES];
 	int n_engines;
+	struct dlb_exchange *exchange;			/* with the other replicas; NULL: none */
 	struct dlb_data *data;
 	struct dlb_feed *feed;
 	struct dlb_eval *eval;
@@ -45,6 +48,7 @@ struct run {
 	FILE *log;
 	const char *stopped;
 	double wall_s;
+	double *ending;					/* [2 + replicas] what the ranks tell each other at the end of a step */
 };
 
 /* ---- opening ---- */
@@ -93,9 +97,18 @@ static int open_state(struct run *r, const struct dlb_doc *doc, struct dlb_error
 	/* Fresh weights still need the constants that stand in the model's file (masks, tables). */
 	if (o->init && !path ? dlb_graph_load_constants(&j->graph, err) : dlb_graph_load_weights(&j->graph, path, err))
 		return -1;
-	if (dlb_state_init(&r->state, &j->graph, &r->be, j->plan.placement, r->rank, j->optimizer.rule,
-			   j->plan.micro_batches > 1, err))
+	r->replica = dlb_plan_replica_of(&j->plan, r->rank);
+	r->ending = dlb_xcalloc((size_t)j->plan.n_replicas + 2, sizeof *r->ending);
+	r->placement = j->plan.placement;
+	if (r->replica) {
+		r->placement = dlb_arena_array(&j->plan.arena, (size_t)j->graph.n_ops + 1, sizeof *r->placement);
+		for (int i = 0; i < j->graph.n_ops; i++)
+			r->placement[i] = j->plan.replica[r->replica][j->plan.placement[i]];
+	}
+	if (dlb_state_init(&r->state, &j->graph, &r->be, r->placement, r->rank, j->optimizer.rule,
+			   j->plan.micro_batches > 1 || j->plan.n_replicas > 1, err))
 		return -1;
+	r->state.first_placement = j->plan.placement;
 	return dlb_state_load_graph(&r->state, o->init != NULL, o->init ? strtoull(o->init, NULL, 10) : 0, err);
 }
 
@@ -130,8 +143,10 @@ static int open_engines(struct run *r, struct dlb_error *err)
 	for (int i = 0; i < r->n_engines; i++) {
 		if (dlb_job_compile(&r->job, r->size[i], &r->program[i], err))
 			return -1;
-		if (r->program[i].node[r->rank].arena_bytes > arena)
-			arena = r->program[i].node[r->rank].arena_bytes;
+		const struct dlb_node_program *np = &dlb_program_of(&r->program[i], r->rank)->node[r->rank];
+
+		if (np->arena_bytes > arena)
+			arena = np->arena_bytes;
 	}
 	if (r->eval && dlb_eval_arena_bytes(r->eval) > arena)
 		arena = dlb_eval_arena_bytes(r->eval);
@@ -141,8 +156,12 @@ static int open_engines(struct run *r, struct dlb_error *err)
 	r->ground.sleep = dlb_comm_crowded(r->comm);
 	if (dlb_ground_ready(&r->ground, arena, r->program, r->n_engines, r->rank, err))
 		return -1;
+	if (dlb_exchange_new(&r->exchange, r->comm, dlb_program_of(&r->program[0], r->rank), r->rank, &r->job.cluster, &r->state, err))
+		return -1;
+	r->ground.exchange = r->exchange;
 	for (int i = 0; i < r->n_engines; i++)
-		if (dlb_engine_new(&r->engine[i], &r->ground, &r->program[i], r->rank, &r->job.optimizer, NULL, err))
+		if (dlb_engine_new(&r->engine[i], &r->ground, dlb_program_of(&r->program[i], r->rank), r->rank, &r->job.optimizer, NULL,
+				   err))
 			return -1;
 	if (r->eval && dlb_eval_ready(r->eval, &r->ground, err))
 		return -1;
@@ -266,6 +285,7 @@ static void close_run(struct run *r)
 		dlb_engine_free(r->engine[i]);
 		dlb_program_release(&r->program[i]);
 	}
+	dlb_exchange_free(r->exchange);
 	dlb_data_close(r->data);
 	dlb_ground_release(&r->ground);
 	dlb_state_release(&r->state);
@@ -275,6 +295,7 @@ static void close_run(struct run *r)
 	dlb_job_release(&r->job);
 	free(r->checkpoint_path);
 	free(r->loss);
+	free(r->ending);
 }
 
 /* ---- stepping ---- */
@@ -345,18 +366,26 @@ static const char *converged(struct run *r, double loss)
 	return NULL;
 }
 
-/* The end of a step: the loss and whether to stop, equal on all ranks. */
+/* The end of a step: the loss and whether to stop, equal on all ranks. One rank makes a replica's loss, so each sum has one
+ * term that is not zero; replicas' losses are added in their order. */
 static int step_end(struct run *r, struct dlb_engine *e, const double *seed, int unread, double *loss, bool *stop, bool *failed,
 		    struct dlb_error *err)
 {
-	double x[3] = { dlb_engine_loss(e, seed), r->o->stop && *r->o->stop ? 1.0 : 0.0, unread ? 1.0 : 0.0 }, start_s = dlb_clock_s();
+	int R = r->job.plan.n_replicas;
+	double start_s = dlb_clock_s(), *x = r->ending;
 
-	if (dlb_comm_allreduce_f64(r->comm, x, 3, DLB_COMM_SUM, err))
+	memset(x, 0, ((size_t)R + 2) * sizeof *x);
+	x[0] = r->o->stop && *r->o->stop ? 1.0 : 0.0;
+	x[1] = unread ? 1.0 : 0.0;
+	x[2 + r->replica] = dlb_engine_loss(e, seed);
+	if (dlb_comm_allreduce_f64(r->comm, x, R + 2, DLB_COMM_SUM, err))
 		return -1;
 	dlb_engine_view(e)->times.waits_s[DLB_WAIT_COLLECTIVE] += dlb_clock_s() - start_s;
-	*loss = x[0];
-	*stop = x[1] > 0.0;
-	*failed = x[2] > 0.0;
+	*loss = 0.0;
+	for (int k = 0; k < R; k++)
+		*loss += x[2 + k];
+	*stop = x[0] > 0.0;
+	*failed = x[1] > 0.0;
 	return 0;
 }
 
@@ -483,7 +512,8 @@ static int ops_here(const struct run *r, struct dlb_report_op *out)
 	const struct dlb_engine_program *v = dlb_engine_view(r->engine[0]);
 	const struct dlb_record *rec = &r->record;
 	const struct dlb_job *j = &r->job;
-	int M = r->program[0].micro_batches, n = 0;
+	const struct dlb_program *program = v->program;
+	int M = program->micro_batches, n = 0;
 	double *x = dlb_xmalloc(((size_t)rec->n_slots * (size_t)M + 1) * sizeof *x);
 	int *next = dlb_xmalloc(((size_t)v->n_computes + 1) * sizeof *next), *head;
 
@@ -507,7 +537,7 @@ static int ops_here(const struct run *r, struct dlb_report_op *out)
 			}
 		if (k)
 			out[n++] = (struct dlb_report_op){ .op = op, .node = r->rank, .time_s = dlb_median(x, k),
-				.predicted_s = j->kappa[r->rank] * dlb_cost_op_s(&j->cost, op, r->rank, (double)r->program[0].size[M / 2]) };
+				.predicted_s = j->kappa[r->rank] * dlb_cost_op_s(&j->cost, op, r->rank, (double)program->size[M / 2]) };
 	}
 	free(x);
 	free(next);

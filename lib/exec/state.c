@@ -30,7 +30,7 @@ int dlb_state_init(struct dlb_state *s, const struct dlb_graph *g, struct dlb_ba
 	memset(s, 0, sizeof *s);
 	s->graph = g;
 	s->be = be;
-	s->placement = placement;
+	s->placement = s->first_placement = placement;
 	s->node = node;
 	s->rule = rule;
 	s->n_slots = rule >= 0 ? dlb_optimizers[rule].n_state : 0;

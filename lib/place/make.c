@@ -4,6 +4,22 @@
 #include <string.h>
 #include "place/place.h"
 
+static void share_out(const struct dlb_plan *from, struct dlb_plan *plan)
+{
+	size_t R = (size_t)from->n_replicas, n = (size_t)plan->n_nodes;
+	int *flat = dlb_xcalloc(R * n, sizeof *flat);
+	for (size_t r = 0; r < R; r++)
+		memcpy(flat + r * n, from->replica[r], n * sizeof *flat);
+	dlb_plan_set_replicas(plan, from->n_replicas, flat);
+	free(flat);
+	plan->allreduce = from->allreduce;
+	plan->sync = from->sync;
+	if (from->power) {
+		plan->power = dlb_arena_array(&plan->arena, R, sizeof *plan->power);
+		memcpy(plan->power, from->power, R * sizeof *plan->power);
+	}
+}
+
 static void set_up(const struct dlb_problem *p, const int *placement, struct dlb_plan *plan)
 {
 	dlb_plan_init(plan, p->graph->n_ops, p->cluster->n_nodes);
@@ -15,6 +31,8 @@ static void set_up(const struct dlb_problem *p, const int *placement, struct dlb
 	plan->in_place = !p->not_in_place;
 	memcpy(plan->placement, placement, (size_t)plan->n_ops * sizeof *placement);
 	dlb_plan_hash(plan);
+	if (p->replicas)
+		share_out(p->replicas, plan);
 }
 
 /* An op stands where it may: what the costs allow is dlb_plan_check's to see. */
@@ -131,9 +149,11 @@ out:
 static bool fits(const struct dlb_problem *p, const struct dlb_program *g, bool least)
 {
 	bool yes = true;
-	for (int d = 0; d < g->n_nodes; d++)
-		yes &= (double)(least ? g->node[d].bound_bytes : g->node[d].arena_bytes) + (double)g->node[d].scratch_bytes +
-		       (double)g->node[d].state_bytes <= p->memory_bytes[d];
+	for (int d = 0; d < g->n_nodes; d++) {
+		const struct dlb_node_program *np = &dlb_program_of(g, d)->node[d];
+		yes &= (double)(least ? np->bound_bytes : np->arena_bytes) + (double)np->scratch_bytes + (double)np->state_bytes <=
+		       p->memory_bytes[d];
+	}
 	return yes;
 }
 
@@ -154,7 +174,7 @@ double dlb_place_value_s(const struct dlb_problem *p, const int *placement)
 			return INFINITY;
 	set_up(p, placement, &plan);
 	plan.draft = true;
-	dlb_schedule_order(&plan, p->cost, p->schedule, p->ranked_scale);
+	dlb_plan_order(&plan, p->cost, p->ranked_scale);
 	if (dlb_program_compile(&plan, p->cost, plan.batch, p->n_state, &program, NULL) == 0) {
 		bool ok = fits(p, &program, false);
 		if (!ok && fits(p, &program, true)) {	/* its arena packed better it may */
@@ -187,13 +207,13 @@ double dlb_place_lack_bytes(const struct dlb_problem *p, const int *placement)
 	struct dlb_program program;
 	double most = INFINITY;
 	set_up(p, placement, &plan);
-	dlb_schedule_order(&plan, p->cost, p->schedule, p->ranked_scale);
+	dlb_plan_order(&plan, p->cost, p->ranked_scale);
 	if (dlb_plan_check(&plan, p->cost, NULL) == 0 &&
 	    dlb_program_compile(&plan, p->cost, plan.batch, p->n_state, &program, NULL) == 0) {
 		most = 0;
 		for (int d = 0; d < plan.n_nodes; d++) {
-			double over = (double)program.node[d].arena_bytes + (double)program.node[d].scratch_bytes +
-				      (double)program.node[d].state_bytes - p->memory_bytes[d];
+			const struct dlb_node_program *np = &dlb_program_of(&program, d)->node[d];
+			double over = (double)np->arena_bytes + (double)np->scratch_bytes + (double)np->state_bytes - p->memory_bytes[d];
 			if (over > most)
 				most = over;
 		}
@@ -214,7 +234,8 @@ static void keep_times(const struct dlb_problem *p, const struct dlb_program *g,
 		struct dlb_node_plan *np = &plan->node[d];
 		np->busy_s = t->node[d].busy_s;
 		np->wait_s = t->node[d].wait_s;
-		np->peak_bytes = (double)g->node[d].arena_bytes + (double)g->node[d].scratch_bytes + (double)g->node[d].state_bytes;
+		const struct dlb_node_program *program = &dlb_program_of(g, d)->node[d];
+		np->peak_bytes = (double)program->arena_bytes + (double)program->scratch_bytes + (double)program->state_bytes;
 		plan->n_spans[d] = t->n_spans[d];
 		plan->timeline[d] = dlb_arena_array(&plan->arena, (size_t)t->n_spans[d] + 1, sizeof **plan->timeline);
 		if (t->n_spans[d])
@@ -277,7 +298,7 @@ int dlb_plan_make(const struct dlb_problem *p, const int *placement, struct dlb_
 	set_up(p, placement, plan);
 	if (check_wishes(p, placement, err))
 		goto no_plan;
-	dlb_schedule_order(plan, p->cost, p->schedule, p->ranked_scale);
+	dlb_plan_order(plan, p->cost, p->ranked_scale);
 	if (dlb_plan_check(plan, p->cost, err))
 		goto no_plan;
 	if (compile(p, plan, &program, err))
@@ -286,7 +307,7 @@ int dlb_plan_make(const struct dlb_problem *p, const int *placement, struct dlb_
 		goto out;
 	if (ranked)
 		*ranked += dlb_place_migration_share_s(p, placement);
-	plan->bound_s = dlb_lower_bound_s(p);
+	plan->bound_s = p->replicas ? dlb_replicas_bound_s(p) : dlb_lower_bound_s(p);
 	plan->gap = plan->bound_s > 0 ? plan->value_s / plan->bound_s - 1 : 0;
 	rc = 0;
 out:

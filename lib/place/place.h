@@ -33,6 +33,7 @@ struct dlb_problem {
 	const int *before;				/* [op]: where its state is now; what moving costs counts */
 	int64_t max_moves; double serve_steps;		/* with before: ops that may move (< 0: any); steps moving is spread over */
 	int64_t effort; double search_s;		/* of auto: units of search (0: 1); seconds instead (0: effort counts) */
+	const struct dlb_plan *replicas;		/* dlb_plan_make: teams, shares and sums as in this plan; NULL: one replica */
 	/* made by dlb_problem_init */
 	struct dlb_arena arena;
 	int n_groups; int *group_of;			/* [op] -> group (colocation class), groups in topological order */
@@ -91,6 +92,17 @@ int dlb_place_again(const struct dlb_problem *p, const char *algorithm, const in
 void dlb_plan_moved(const struct dlb_problem *p, const int *before, struct dlb_plan *plan);
 /* algorithm NULL: the default rule (greedy, proportional and the trivial ones; the least ranked wins). */
 int dlb_place(const struct dlb_problem *p, const char *algorithm, struct dlb_plan *plan, struct dlb_error *err);
+/* ---- replicas (replicas.c) ---- */
+struct dlb_replicas_choice {
+	int n;					/* 0: as many as are predicted to be fastest */
+	bool by_power;				/* shares by predicted samples per second; else even */
+	const char *allreduce; bool sync;
+};
+/* dlb_place (or, with a current placement of the same teams, dlb_place_again) for several replicas. */
+int dlb_place_replicas(const struct dlb_problem *p, const struct dlb_replicas_choice *choice, const char *algorithm, const int *current,
+		       struct dlb_plan *plan, bool *kept, struct dlb_error *err);
+/* No plan with the teams and shares of p->replicas can be shorter. */
+double dlb_replicas_bound_s(const struct dlb_problem *p);
 /* Certified: no plan's step can be shorter. max of total work over total speed (per kind and kernel
  * availability), critical path at the fastest nodes, heaviest group. */
 double dlb_lower_bound_s(const struct dlb_problem *p);

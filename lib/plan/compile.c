@@ -8,8 +8,8 @@
  *      made elsewhere before the first item that starts after it is expected. Every action carries its key,
  *      its place in the order of the whole cluster.
  *   3. Notes: what must happen just before or after an action.
- *          before   WAIT sent, FREE, POST, COPY, WAIT        (in this order)
- *          after    SEND, FREE
+ *          before   WAIT sent, FREE, POST, COPY, WAIT, reduced        (in this order)
+ *          after    SEND, FREE, computed, reduce
  *      A receive is posted when the receive DLB_LOOK_AHEAD before it is waited for, so that at most so many
  *      places stand open on a node. The send is waited for, and its place freed, before the first action whose
  *      key is greater than that of the action that reads the message of DLB_SEND_SLACK micro-batches later over
@@ -28,7 +28,8 @@
 #include "plan/flow.h"
 
 enum { DLB_LOOK_AHEAD = 4, DLB_SEND_SLACK = 2 };
-enum { RANK_WAIT_SENT, RANK_FREE_BEFORE, RANK_POST, RANK_COPY, RANK_WAIT, RANK_SEND, RANK_FREE_AFTER, N_RANKS };
+enum { RANK_WAIT_SENT, RANK_FREE_BEFORE, RANK_POST, RANK_COPY, RANK_WAIT, RANK_REDUCED, RANK_SEND, RANK_FREE_AFTER, RANK_COMPUTED,
+       RANK_REDUCE, N_RANKS };
 
 struct action { int64_t key; int op, m, tensor; };	/* tensor >= 0: accumulate; op < 0: start or end of the step */
 struct note { int action, rank; int slot, tensor, m, peer, tag; };
@@ -49,6 +50,8 @@ struct compiler {
 	const struct dlb_graph *g;
 	struct dlb_program *out;
 	int M;
+	bool updates_last;				/* they wait for other replicas: behind all else on every node, which is
+							 * a legal order since nothing of the step depends on them */
 	int *inst_start, *inst_node, *root;		/* instances of a tensor: nodes that have it; root: instance whose place it has */
 	int *of;					/* instance -> tensor whose place it shares at once; -1: its own */
 	int *tag;					/* [tensor] tag of micro-batch 0; -1: never sent */
@@ -173,14 +176,19 @@ static void find_actions(struct compiler *c)
 		struct action *items = dlb_xcalloc((size_t)np->n_order + 1, sizeof *items);
 		l->act = dlb_xcalloc(most, sizeof *l->act);
 		l->act[l->n_act++] = (struct action){ -1, -1, -1, -1 };
-		int n_items = 0;
+		int n_items = 0, first_update = 0;
 		for (int i = 0; i < np->n_order; i++) {
 			int op = np->order[i].op, m = np->order[i].micro_batch;
 			if (m >= c->M)
 				continue;
-			items[n_items++] = (struct action){ 2 * (int64_t)c->seq[op * c->M + (m < 0 ? 0 : m)], op, m, -1 };
+			int64_t late = 0;
+			if (c->updates_last && m < 0) {
+				late = (int64_t)g->n_ops * c->M;
+				first_update = first_update ? first_update : n_items + 1;
+			}
+			items[n_items++] = (struct action){ 2 * (c->seq[op * c->M + (m < 0 ? 0 : m)] + late), op, m, -1 };
 			l->act[l->n_act++] = items[n_items - 1];
-			for (int j = 0; j < g->op[op].n_in && g->op[op].phase == DLB_UPDATE && c->M > 1; j++) {
+			for (int j = 0; j < g->op[op].n_in && g->op[op].phase == DLB_UPDATE && c->out->sums; j++) {
 				int t = g->op[op].in[j];
 				if (t < 0 || dlb_tensor_is_state(&g->tensor[t]) || dlb_tensor_is_fed(&g->tensor[t]))
 					continue;
@@ -188,7 +196,7 @@ static void find_actions(struct compiler *c)
 				int64_t key = 0;
 				for (m = 0; m < c->M; m++) {
 					key = c->p->placement[from] == node ? 2 * (int64_t)c->seq[from * c->M + m] + 1 :
-						key_of_arrival(c, items, n_items, edge, m, key);
+						key_of_arrival(c, items, first_update ? first_update : n_items, edge, m, key);
 					l->act[l->n_act++] = (struct action){ key, op, m, t };
 				}
 			}
@@ -252,7 +260,7 @@ static void note_uses(struct compiler *c)
 			bool update = o->phase == DLB_UPDATE;
 			for (int j = 0; j < o->n_in; j++) {
 				int t = o->in[j];
-				if (t >= 0 && !(update && c->M > 1 && !dlb_tensor_is_state(&g->tensor[t]) && !dlb_tensor_is_fed(&g->tensor[t])))
+				if (t >= 0 && !(update && c->out->sums && !dlb_tensor_is_state(&g->tensor[t]) && !dlb_tensor_is_fed(&g->tensor[t])))
 					use(c, node, t, update ? 0 : x->m, a);
 			}
 			for (int j = 0; j < o->n_out; j++) {
@@ -434,12 +442,105 @@ static void note_frees(struct compiler *c)
 	free(keep);
 }
 
+/* ---- sums over replicas ---- */
+
+int dlb_update_gradient(const struct dlb_graph *g, int update)
+{
+	const struct dlb_op *o = &g->op[update];
+	for (int j = 0; j < o->n_in; j++)
+		if (o->in[j] >= 0 && !dlb_tensor_is_state(&g->tensor[o->in[j]]) && !dlb_tensor_is_fed(&g->tensor[o->in[j]]))
+			return o->in[j];
+	return -1;
+}
+
+struct ready { int producer, op; };
+
+static int by_producer(const void *a, const void *b)
+{
+	const struct ready *x = a, *y = b;
+	return x->producer != y->producer ? (x->producer > y->producer) - (x->producer < y->producer) : (x->op > y->op) - (x->op < y->op);
+}
+
+/* Buckets are made of the graph and of who holds what, so that all replicas make the same. */
+static void find_buckets(struct compiler *c, int node)
+{
+	const struct dlb_graph *g = c->g;
+	struct dlb_node_program *np = &c->out->node[node];
+	const struct dlb_node_plan *plan = &c->p->node[node];
+	struct ready *ready = dlb_xcalloc((size_t)plan->n_order + 1, sizeof *ready);
+	int n = 0;
+	for (int i = 0; i < plan->n_order; i++) {
+		int op = plan->order[i].op, t = g->op[op].phase == DLB_UPDATE ? dlb_update_gradient(g, op) : -1;
+		if (t >= 0)
+			ready[n++] = (struct ready){ g->tensor[t].producer, op };
+	}
+	qsort(ready, (size_t)n, sizeof *ready, by_producer);
+	int *op = dlb_arena_array(&c->out->arena, (size_t)n + 1, sizeof *op), open = -1;
+	np->bucket = dlb_arena_array(&c->out->arena, (size_t)n + 1, sizeof *np->bucket);
+	double open_bytes = 0;
+	for (int large = 1, at = 0; large >= 0; large--) {	/* small ones are gathered after all large ones have a bucket */
+		for (int i = 0; i < n; i++) {
+			const struct dlb_tensor *x = &g->tensor[dlb_update_gradient(g, ready[i].op)];
+			double bytes = dlb_tensor_bytes(x, 1);
+			if ((bytes >= DLB_BUCKET_BYTES) != large)
+				continue;
+			if (large || open < 0 || open_bytes + bytes > DLB_BUCKET_BYTES) {
+				open = np->n_buckets++;
+				open_bytes = 0;
+				np->bucket[open].op = op + at;
+			}
+			op[at++] = ready[i].op;
+			open_bytes += bytes;
+			np->bucket[open].n_ops++;
+			struct dlb_desc d = dlb_tensor_desc(x, 1);
+			np->bucket[open].n += dlb_desc_count(&d);
+		}
+		open = -1;
+	}
+	free(ready);
+}
+
+/* The action that sums the last micro-batch of update op's gradient. */
+static int last_sum(const struct compiler *c, int node, int op)
+{
+	const struct lane *l = &c->lane[node];
+	int last = -1;
+	for (int a = 0; a < l->n_act; a++)
+		if (l->act[a].op == op && l->act[a].tensor >= 0)
+			last = a;
+	return last;
+}
+
+static void note_reductions(struct compiler *c, int node)
+{
+	struct dlb_node_program *np = &c->out->node[node];
+	const struct lane *l = &c->lane[node];
+	int computed = 0;
+	find_buckets(c, node);
+	for (int a = 0; a < l->n_act; a++)
+		if (l->act[a].op >= 0 && (l->act[a].tensor >= 0 || c->g->op[l->act[a].op].phase != DLB_UPDATE))
+			computed = a;
+	if (c->p->sync)
+		note(c, node, (struct note){ computed, RANK_COMPUTED, -1, -1, -1, -1, -1 });
+	for (int b = 0; b < np->n_buckets; b++) {
+		int start = 0, first = l->n_act - 1;
+		for (int i = 0; i < np->bucket[b].n_ops; i++) {
+			int op = np->bucket[b].op[i], sum = last_sum(c, node, op), update = c->act_of[op * c->M];
+			start = sum > start ? sum : start;
+			first = update < first ? update : first;
+		}
+		note(c, node, (struct note){ c->p->sync ? computed : start, RANK_REDUCE, -1, -1, -1, -1, b });
+		note(c, node, (struct note){ first, RANK_REDUCED, -1, -1, -1, -1, b });
+	}
+}
+
 /* ---- the program ---- */
 
 static const struct { unsigned char verb; bool sent; } of_rank[N_RANKS] = {
 	[RANK_WAIT_SENT] = { DLB_WAIT, true }, [RANK_FREE_BEFORE] = { DLB_FREE, false }, [RANK_POST] = { DLB_POST, false },
 	[RANK_COPY] = { DLB_COPY, false }, [RANK_WAIT] = { DLB_WAIT, false }, [RANK_SEND] = { DLB_SEND, false },
-	[RANK_FREE_AFTER] = { DLB_FREE, false },
+	[RANK_FREE_AFTER] = { DLB_FREE, false }, [RANK_REDUCED] = { DLB_COLLECTIVE, false },
+	[RANK_COMPUTED] = { DLB_COLLECTIVE, false }, [RANK_REDUCE] = { DLB_COLLECTIVE, false },
 };
 
 static void emit_note(struct compiler *c, struct dlb_node_program *np, const struct note *x)
@@ -449,6 +550,8 @@ static void emit_note(struct compiler *c, struct dlb_node_program *np, const str
 	if (x->rank == RANK_FREE_BEFORE || x->rank == RANK_FREE_AFTER)
 		c->slot[x->slot].end = np->n_instr;
 	np->instr[np->n_instr++] = (struct dlb_instr){ .verb = of_rank[x->rank].verb, .sent = of_rank[x->rank].sent, .op = -1,
+		.what = x->rank == RANK_REDUCED ? DLB_RUN_REDUCED : x->rank == RANK_REDUCE ? DLB_RUN_REDUCE :
+			x->rank == RANK_COMPUTED ? DLB_RUN_COMPUTED : 0,
 		.tensor = x->tensor, .micro_batch = x->m, .peer = x->peer, .tag = x->tag };
 }
 
@@ -593,14 +696,17 @@ static void compiler_release(struct compiler *c)
 	dlb_flow_release(&c->f);
 }
 
-int dlb_program_compile(const struct dlb_plan *p, const struct dlb_cost *cost, int64_t batch, int n_state,
-			struct dlb_program *out, struct dlb_error *err)
+/* One pipeline: of a plan without replicas, or of one replica (member: whose nodes it is made for; first: its first
+ * sample). */
+static int compile(const struct dlb_plan *p, const struct dlb_cost *cost, int64_t batch, int n_state, const bool *member,
+		   int64_t first, struct dlb_program *out, struct dlb_error *err)
 {
-	struct compiler c = { .p = p, .out = out };
+	struct compiler c = { .p = p, .out = out, .updates_last = member != NULL };
 	dlb_flow_init(&c.f, p, cost, batch);
 	c.g = c.f.g;
 	c.M = c.f.M;
-	*out = (struct dlb_program){ .n_nodes = p->n_nodes, .micro_batches = c.M, .batch = batch, .graph = c.g, .plan = p };
+	*out = (struct dlb_program){ .n_nodes = p->n_nodes, .micro_batches = c.M, .batch = batch, .graph = c.g, .plan = p,
+		.sums = c.M > 1 || member, .n_replicas = 1, .step_batch = batch, .whole = p };
 	size_t n_items = (size_t)c.g->n_ops * (size_t)c.M + 1;
 	c.start = dlb_xcalloc(n_items, sizeof(double));
 	c.seq = dlb_xcalloc(n_items, sizeof(int));
@@ -611,7 +717,7 @@ int dlb_program_compile(const struct dlb_plan *p, const struct dlb_cost *cost, i
 	out->first = dlb_arena_array(&out->arena, (size_t)c.M, sizeof *out->first);
 	for (int m = 0; m < c.M; m++) {
 		out->size[m] = dlb_micro_batch_size(batch, c.M, m);
-		out->first[m] = m ? out->first[m - 1] + out->size[m - 1] : 0;
+		out->first[m] = m ? out->first[m - 1] + out->size[m - 1] : first;
 	}
 	int rc = dlb_flow_walk(&c.f, p, c.start, c.seq, err);
 	if (rc == 0) {
@@ -622,8 +728,12 @@ int dlb_program_compile(const struct dlb_plan *p, const struct dlb_cost *cost, i
 		if (p->in_place)
 			share_places(&c);
 		note_frees(&c);
-		for (int node = 0; node < p->n_nodes; node++)
-			emit(&c, node);
+		for (int node = 0; node < p->n_nodes; node++) {
+			if (member && member[node])
+				note_reductions(&c, node);
+			if (!member || member[node])
+				emit(&c, node);
+		}
 		lay_out(&c);
 		count_state(&c, cost, n_state);
 	}
@@ -633,8 +743,75 @@ int dlb_program_compile(const struct dlb_plan *p, const struct dlb_cost *cost, i
 	return rc;
 }
 
+static int compile_replicas(const struct dlb_plan *p, const struct dlb_cost *cost, int64_t batch, int n_state,
+			    struct dlb_program *out, struct dlb_error *err)
+{
+	int R = p->n_replicas, rc = 0, *replica_of = dlb_xcalloc((size_t)p->n_nodes, sizeof *replica_of);
+	int64_t *share = dlb_xcalloc((size_t)R, sizeof *share), first = 0;
+	bool *member = dlb_xcalloc((size_t)p->n_nodes, sizeof *member);
+	struct dlb_program *other = dlb_xcalloc((size_t)R, sizeof *other);
+	dlb_plan_shares(p, batch, share);
+	for (int node = 0; node < p->n_nodes; node++)
+		replica_of[node] = dlb_plan_replica_of(p, node);
+	for (int r = 0; r < R && rc == 0; r++) {
+		struct dlb_program *g = r ? &other[r - 1] : out;
+		struct dlb_plan *part = dlb_xcalloc(1, sizeof *part);
+		dlb_plan_of_replica(p, r, share[r] ? share[r] : 1, part);
+		for (int node = 0; node < p->n_nodes; node++)	/* nodes of no replica only end their steps, in replica 0 */
+			member[node] = replica_of[node] == r;
+		rc = compile(part, cost, part->batch, n_state, member, share[r] ? first : batch - 1, g, err);
+		if (rc) {
+			dlb_plan_release(part);
+			free(part);
+			break;
+		}
+		g->part = part;
+		g->whole = p;
+		g->replica = r;
+		g->step_batch = batch;
+		g->weightless = share[r] == 0;
+		first += share[r];
+	}
+	out->n_replicas = R;
+	out->other = other;
+	out->replica_of = replica_of;
+	for (int r = 1; r < R; r++) {
+		if (out->n_messages < other[r - 1].n_messages)	/* tags of collectives follow those of messages, in all alike */
+			out->n_messages = other[r - 1].n_messages;
+		other[r - 1].n_replicas = R;
+		other[r - 1].replica_of = replica_of;
+	}
+	for (int r = 1; r < R; r++)
+		other[r - 1].n_messages = out->n_messages;
+	free(share);
+	free(member);
+	return rc;
+}
+
+int dlb_program_compile(const struct dlb_plan *p, const struct dlb_cost *cost, int64_t batch, int n_state,
+			struct dlb_program *out, struct dlb_error *err)
+{
+	if (p->n_replicas < 2)
+		return compile(p, cost, batch, n_state, NULL, 0, out, err);
+	memset(out, 0, sizeof *out);
+	if (!compile_replicas(p, cost, batch, n_state, out, err))
+		return 0;
+	dlb_program_release(out);
+	return -1;
+}
+
 void dlb_program_release(struct dlb_program *g)
 {
+	for (int r = 1; r < g->n_replicas && g->replica == 0 && g->other; r++)
+		dlb_program_release(&g->other[r - 1]);
+	if (g->replica == 0) {
+		free(g->other);
+		free((void *)g->replica_of);
+	}
+	if (g->part) {
+		dlb_plan_release(g->part);
+		free(g->part);
+	}
 	dlb_arena_release(&g->arena);
 	memset(g, 0, sizeof *g);
 }

@@ -8,7 +8,8 @@
 
 void dlb_plan_init(struct dlb_plan *p, int n_ops, int n_nodes)
 {
-	*p = (struct dlb_plan){ .n_ops = n_ops, .n_nodes = n_nodes, .micro_batches = 1, .batch = 1, .seed = 1, .in_place = true };
+	*p = (struct dlb_plan){ .n_ops = n_ops, .n_nodes = n_nodes, .micro_batches = 1, .batch = 1, .seed = 1, .in_place = true, .n_replicas = 1,
+		.allreduce = "ring" };
 	p->placement = dlb_arena_array(&p->arena, (size_t)n_ops + 1, sizeof *p->placement);
 	p->node = dlb_arena_array(&p->arena, (size_t)n_nodes + 1, sizeof *p->node);
 	p->algorithm = p->winner = "by hand";
@@ -92,6 +93,11 @@ static int check_order(const struct dlb_plan *p, const struct dlb_graph *g, stru
 	return rc;
 }
 
+static int check_one(const struct dlb_plan *p, const struct dlb_cost *c, struct dlb_error *err)
+{
+	return check_placement(p, c, err) || check_order(p, c->graph, err) ? -1 : 0;
+}
+
 int dlb_plan_check(const struct dlb_plan *p, const struct dlb_cost *c, struct dlb_error *err)
 {
 	const struct dlb_graph *g = c->graph;
@@ -101,7 +107,17 @@ int dlb_plan_check(const struct dlb_plan *p, const struct dlb_cost *c, struct dl
 		return dlb_fail(err, "/plan/nodes", "%d nodes, the cluster has %d", p->n_nodes, c->cluster->n_nodes);
 	if (p->micro_batches < 1 || p->batch < 1 || p->micro_batches > p->batch)
 		return dlb_fail(err, "/plan/micro_batches", "%d micro-batches for a batch of %lld", p->micro_batches, (long long)p->batch);
-	if (check_placement(p, c, err))
-		return -1;
-	return check_order(p, g, err);
+	if (p->n_replicas < 2)
+		return check_one(p, c, err);
+	int64_t *share = dlb_xcalloc((size_t)p->n_replicas, sizeof *share);
+	int rc = dlb_plan_check_replicas(p, err);
+	dlb_plan_shares(p, p->batch, share);
+	for (int r = 0; r < p->n_replicas && rc == 0; r++) {
+		struct dlb_plan one;
+		dlb_plan_of_replica(p, r, share[r], &one);
+		rc = check_one(&one, c, err);
+		dlb_plan_release(&one);
+	}
+	free(share);
+	return rc;
 }

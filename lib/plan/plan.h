@@ -31,6 +31,13 @@ struct dlb_plan {
 	const char *objective;			/* "throughput", "latency"; NULL: the step */
 	int64_t effort;				/* of auto; 0: by the clock, or none */
 	const char *optimizer;			/* what memory was counted for */
+	/* Replicas: groups of nodes that each hold the model and a share of the batch (replica.c). */
+	int n_replicas;				/* 1: none */
+	int **replica;				/* [r][k]: the node that plays node k's part in replica r, -1: none; [0][k] is k.
+						 * NULL for one replica */
+	double *power;				/* [r] shares of a batch are as these; NULL: even */
+	const char *allreduce;			/* how gradients are summed: a row of dlb_allreduces */
+	bool sync;				/* no sum starts before every node has computed its step */
 	double value_s, bound_s, gap;		/* predicted step, lower bound, value/bound - 1 */
 	double imbalance;			/* max busy / mean busy over nodes that may take load */
 	double moved_bytes; int moved_ops;	/* against the plan it replaces */
@@ -61,6 +68,25 @@ json_t *dlb_spans_write(struct dlb_span *const *span, const int *n_spans, int n_
 int dlb_spans_read(const struct dlb_ref *r, int n_nodes, int n_ops, struct dlb_arena *a, struct dlb_span ***span,
 		   int **n_spans, struct dlb_error *err);
 int dlb_plan_check(const struct dlb_plan *p, const struct dlb_cost *c, struct dlb_error *err);
+/* ---- replicas (replica.c) ---- */
+/* Takes replica[r][k] for n replicas out of `replica` (n x n_nodes ints, copied). */
+void dlb_plan_set_replicas(struct dlb_plan *p, int n, const int *replica);
+int dlb_plan_replica_of(const struct dlb_plan *p, int node);	/* 0 for nodes of none */
+int dlb_plan_part_of(const struct dlb_plan *p, int node);	/* the node of replica 0 whose part it plays; -1: none */
+/* Nodes that play node k's part, in order of replicas: peer[n_replicas]. */
+void dlb_plan_peers(const struct dlb_plan *p, int k, int *peer);
+/* group[r]: what the peers of part k are grouped by when sums go inside groups first: hosts, or on one host the groups
+ * that they hang in. */
+void dlb_plan_peer_groups(const struct dlb_plan *p, const struct dlb_cluster *c, int k, int *group);
+/* share[r] of a batch: by largest remainder in proportion to power, equal ones first come first served, at least one
+ * sample each. Fewer samples than replicas: the first get one each, the others 0. */
+void dlb_plan_shares(const struct dlb_plan *p, int64_t batch, int64_t *share);
+/* Every op stands on a node of replica 0, and there is a sample for each replica. */
+int dlb_plan_check_replicas(const struct dlb_plan *p, struct dlb_error *err);
+/* Replica r by itself, a plan without replicas over the same nodes. Borrows from p; released by dlb_plan_release. */
+void dlb_plan_of_replica(const struct dlb_plan *p, int r, int64_t share, struct dlb_plan *out);
+/* dlb_schedule_order for every replica of p. */
+double dlb_plan_order(struct dlb_plan *p, const struct dlb_cost *c, const double *node_scale);
 /* Samples of micro-batch m of M over batch B: sizes differ by at most 1, larger first. M' = min(M, B). */
 int64_t dlb_micro_batch_size(int64_t batch, int micro_batches, int m);
 

@@ -3,6 +3,8 @@
  *     {"inputs":    {"graph":"...", "cluster":"...", "cost":"..."},      written by the tool
  *      "algorithm": "proportional", "algorithm_given": false,            whose plan it is; was it asked for
  *      "schedule": "1f1b", "micro_batches": 8, "batch": 64, "in_place": true, "seed": 1, "optimizer": "sgd",
+ *      "replicas": [[0], [1]], "power": [2, 1],                          absent: one replica; even shares
+ *      "allreduce": "ring", "sync": false,                               how replicas sum gradients
  *      "objective": "throughput", "effort": 1,                           absent: the step; none or by the clock
  *      "placement": {"0":0, "1":1},  "hash": "16 hex digits",
  *      "value_s":   predicted step,  "bound_s": no plan can be shorter,  "gap": value_s / bound_s - 1,
@@ -17,6 +19,7 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include "comm/allreduce.h"
 #include "plan/plan.h"
 
 static json_t *write_node(const struct dlb_node_plan *np)
@@ -52,6 +55,27 @@ static void write_wishes(const struct dlb_plan *p, json_t *o)
 	json_decref(exclude);
 }
 
+/* A row ends with its last node: [[0, 1], [2, 3]]; -1 stands for nodes of replica 0 that do nothing. */
+static void write_replicas(const struct dlb_plan *p, json_t *o)
+{
+	json_t *rows = json_array(), *power = json_array();
+	int n = 0;
+	for (int k = 0; k < p->n_nodes; k++)
+		if (p->replica[0][k] >= 0)
+			n = k + 1;
+	for (int r = 0; r < p->n_replicas; r++) {
+		json_t *row = json_array();
+		for (int k = 0; k < n; k++)
+			json_array_append_new(row, json_integer(p->replica[r][k]));
+		json_array_append_new(rows, row);
+		json_array_append_new(power, dlb_doc_number(p->power ? p->power[r] : 1));
+	}
+	json_object_set_new(o, "replicas", rows);
+	json_object_set_new(o, "power", power);
+	json_object_set_new(o, "allreduce", json_string(p->allreduce));
+	json_object_set_new(o, "sync", json_boolean(p->sync));
+}
+
 json_t *dlb_plan_write(const struct dlb_plan *p)
 {
 	json_t *o = json_object(), *placement = json_object(), *nodes = json_array();
@@ -64,6 +88,8 @@ json_t *dlb_plan_write(const struct dlb_plan *p)
 	json_object_set_new(o, "in_place", json_boolean(p->in_place));
 	json_object_set_new(o, "seed", json_integer((json_int_t)p->seed));
 	json_object_set_new(o, "optimizer", json_string(p->optimizer));
+	if (p->n_replicas > 1)
+		write_replicas(p, o);
 	if (p->objective)
 		json_object_set_new(o, "objective", json_string(p->objective));
 	if (p->effort)
@@ -218,6 +244,72 @@ static int read_wishes(const struct dlb_ref *r, const struct dlb_graph *g, struc
 	return 0;
 }
 
+static int read_row(const struct dlb_ref *row, struct dlb_plan *p, int *replica, char *taken, struct dlb_error *err)
+{
+	int n = 0;
+	struct dlb_ref list = *row;
+	if (!json_is_array(row->v))
+		return dlb_ref_fail(row, err, "must be an array of nodes");
+	n = (int)json_array_size(row->v);
+	if (n > p->n_nodes)
+		return dlb_ref_fail(row, err, "%d nodes, the cluster has %d", n, p->n_nodes);
+	for (int k = 0; k < n; k++) {
+		struct dlb_ref x = dlb_ref_index(&list, k);
+		int64_t node;
+		if (dlb_ref_int(&x, -1, p->n_nodes - 1, &node, err))
+			return -1;
+		if (node >= 0 && taken[node]++)
+			return dlb_ref_fail(&x, err, "node %lld has a part already", (long long)node);
+		replica[k] = (int)node;
+	}
+	return 0;
+}
+
+static int read_replicas(const struct dlb_ref *r, struct dlb_plan *p, struct dlb_error *err)
+{
+	struct dlb_ref rows = { .v = NULL }, power = { .v = NULL };
+	const char *how = NULL;
+	int n = 0, n_power = 0, rc = 0;
+	if (dlb_get_str(r, "allreduce", DLB_OPT, &how, err) || dlb_get_bool(r, "sync", DLB_OPT, &p->sync, err) ||
+	    dlb_get_array(r, "replicas", DLB_OPT, &rows, &n, err) || dlb_get_array(r, "power", DLB_OPT, &power, &n_power, err))
+		return -1;
+	if (how && !dlb_allreduce_find(how)) {
+		struct dlb_ref at = dlb_ref_at(r, "allreduce");
+		return dlb_ref_fail(&at, err, "no way to sum '%s'", how);
+	}
+	if (how)
+		p->allreduce = dlb_allreduce_find(how)->name;
+	if (!rows.v || n == 0)
+		return 0;
+	if (n > p->n_nodes)
+		return dlb_ref_fail(&rows, err, "%d replicas over %d nodes", n, p->n_nodes);
+	if (power.v && n_power != n)
+		return dlb_ref_fail(&power, err, "%d values for %d replicas", n_power, n);
+	int *replica = dlb_xmalloc((size_t)n * (size_t)p->n_nodes * sizeof *replica);
+	char *taken = dlb_xcalloc((size_t)p->n_nodes + 1, 1);
+	for (int i = 0; i < n * p->n_nodes; i++)
+		replica[i] = -1;
+	p->power = dlb_arena_array(&p->arena, (size_t)n, sizeof *p->power);
+	for (int i = 0; i < n && rc == 0; i++) {
+		struct dlb_ref row = dlb_ref_index(&rows, i), x = dlb_ref_index(&power, i);
+		p->power[i] = 1;
+		rc = read_row(&row, p, replica + (size_t)i * (size_t)p->n_nodes, taken, err);
+		if (rc == 0 && power.v)
+			rc = dlb_ref_real(&x, 1e-12, 1e18, &p->power[i], err);
+		for (int k = 0; k < p->n_nodes && rc == 0; k++) {
+			int node = replica[(size_t)i * (size_t)p->n_nodes + (size_t)k];
+			if (i == 0 ? node >= 0 && node != k : (node < 0) != (replica[k] < 0))
+				rc = dlb_ref_fail(&row, err, i ? "replica %d has other parts than replica 0" :
+						  "replica %d: a node plays its own part in the first one", i);
+		}
+	}
+	if (rc == 0)
+		dlb_plan_set_replicas(p, n, replica);
+	free(replica);
+	free(taken);
+	return rc;
+}
+
 static int read_options(const struct dlb_ref *r, const struct dlb_graph *g, struct dlb_plan *p, struct dlb_error *err)
 {
 	const char *s = NULL;
@@ -254,7 +346,7 @@ static int read_options(const struct dlb_ref *r, const struct dlb_graph *g, stru
 		return -1;
 	if (s)
 		p->optimizer = dlb_arena_strdup(&p->arena, s);
-	return read_wishes(r, g, p, err);
+	return read_wishes(r, g, p, err) || read_replicas(r, p, err) ? -1 : 0;
 }
 
 static int read_numbers(const struct dlb_ref *r, struct dlb_plan *p, struct dlb_error *err)
@@ -289,12 +381,33 @@ static bool order_fits(const struct dlb_plan *p, const struct dlb_graph *g)
 	return fits;
 }
 
+/* Each replica's orders fit its part of the plan. */
+static bool orders_fit(const struct dlb_plan *p, const struct dlb_graph *g)
+{
+	bool fits = true;
+	if (p->n_replicas < 2)
+		return order_fits(p, g);
+	for (int i = 0; i < p->n_ops; i++)
+		if (p->replica[0][p->placement[i]] < 0)
+			return false;
+	int64_t *share = dlb_xcalloc((size_t)p->n_replicas, sizeof *share);
+	dlb_plan_shares(p, p->batch, share);
+	for (int r = 0; r < p->n_replicas && fits; r++) {
+		struct dlb_plan one;
+		dlb_plan_of_replica(p, r, share[r] ? share[r] : 1, &one);
+		fits = order_fits(&one, g);
+		dlb_plan_release(&one);
+	}
+	free(share);
+	return fits;
+}
+
 static int read_plan(const struct dlb_doc *d, const struct dlb_cost *c, struct dlb_plan *p, bool *rescheduled,
 		     struct dlb_error *err)
 {
 	static const char *const known[] = { "inputs", "algorithm", "algorithm_given", "schedule", "micro_batches", "batch", "in_place", "seed",
 		"objective", "effort", "optimizer", "placement", "hash", "value_s", "bound_s", "gap", "imbalance", "moved_ops", "moved_bytes",
-		"migration_s", "pins", "exclude", "priority", "affinity", "nodes",
+		"migration_s", "pins", "exclude", "priority", "affinity", "nodes", "replicas", "power", "allreduce", "sync",
 		"timeline", NULL };
 	json_t *section;
 	struct dlb_ref nodes;
@@ -313,9 +426,11 @@ static int read_plan(const struct dlb_doc *d, const struct dlb_cost *c, struct d
 			return -1;
 	}
 	dlb_plan_hash(p);
-	*rescheduled = !order_fits(p, c->graph);
+	if (dlb_plan_check_replicas(p, err))
+		return -1;
+	*rescheduled = !orders_fit(p, c->graph);
 	if (*rescheduled)
-		dlb_schedule_order(p, c, dlb_schedule_find(p->schedule), NULL);
+		dlb_plan_order(p, c, NULL);
 	else if (dlb_spans_read(&r, p->n_nodes, p->n_ops, &p->arena, &p->timeline, &p->n_spans, err))
 		return -1;
 	if (dlb_plan_check(p, c, err))

@@ -6,8 +6,13 @@ static void print_instr(const struct dlb_program *g, const struct dlb_node_progr
 	static const char *const verbs[DLB_N_VERBS] = { "POST", "WAIT", "SEND", "COMPUTE", "COLLECTIVE", "COPY", "FREE" };
 	const struct dlb_graph *gr = g->graph;
 	fprintf(f, "%-10s", verbs[in->verb]);
+	static const char *const collectives[] = { [DLB_RUN_STEP_END] = "step-end", [DLB_RUN_COMPUTED] = "computed",
+						   [DLB_RUN_REDUCE] = "reduce", [DLB_RUN_REDUCED] = "reduced" };
 	if (in->verb == DLB_COLLECTIVE) {
-		fprintf(f, " step-end\n");
+		fprintf(f, " %s", collectives[in->what]);
+		if (in->tag >= 0)
+			fprintf(f, " bucket %d: %d gradients, %lld elements", in->tag, np->bucket[in->tag].n_ops, (long long)np->bucket[in->tag].n);
+		fprintf(f, "\n");
 		return;
 	}
 	if (in->verb == DLB_COMPUTE && in->what == DLB_RUN_ACCUMULATE)
@@ -37,12 +42,15 @@ static void print_instr(const struct dlb_program *g, const struct dlb_node_progr
 void dlb_program_print(const struct dlb_program *g, FILE *f)
 {
 	for (int n = 0; n < g->n_nodes; n++) {
-		const struct dlb_node_program *np = &g->node[n];
+		const struct dlb_program *own = dlb_program_of(g, n);
+		const struct dlb_node_program *np = &own->node[n];
+		if (g->n_replicas > 1)
+			fprintf(f, "replica %d, %lld of %lld samples, ", own->replica, (long long)own->batch, (long long)own->step_batch);
 		fprintf(f, "node %d: %d instructions, arena %zu bytes (least possible %zu), scratch %zu, state %zu\n", n,
 			np->n_instr, np->arena_bytes, np->bound_bytes, np->scratch_bytes, np->state_bytes);
 		for (int i = 0; i < np->n_instr; i++) {
 			fprintf(f, "%6d  ", i);
-			print_instr(g, np, &np->instr[i], f);
+			print_instr(own, np, &np->instr[i], f);
 		}
 	}
 }

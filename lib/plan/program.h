@@ -26,13 +26,19 @@
  * is summed by ACCUMULATE m = 0 .. M-1 into state; m = 0 sets, the others add. With one micro-batch the update
  * reads the gradient (tensor, 0) from the arena.
  *
+ * Replicas: each is compiled by itself over its share of the batch (first[] counts from the step's first sample).
+ * Gradients always go into state, and node k's of every replica sum them: COLLECTIVE reduce b starts bucket b when its
+ * last gradient is there, COLLECTIVE reduced b waits for it before its first update; updates come last. With plan->sync
+ * no reduce starts before COLLECTIVE computed, which all nodes pass together.
+ *
  * Messages between one pair of nodes are matched by tag = index of (tensor, m) in program->message. */
 #ifndef DLB_PLAN_PROGRAM_H
 #define DLB_PLAN_PROGRAM_H
 #include "plan/plan.h"
 
 enum dlb_verb { DLB_POST, DLB_WAIT, DLB_SEND, DLB_COMPUTE, DLB_COLLECTIVE, DLB_COPY, DLB_FREE, DLB_N_VERBS };
-enum dlb_what { DLB_RUN_OP, DLB_RUN_ACCUMULATE, DLB_RUN_UPDATE, DLB_RUN_STEP_END };
+enum dlb_what { DLB_RUN_OP, DLB_RUN_ACCUMULATE, DLB_RUN_UPDATE, DLB_RUN_STEP_END,
+		DLB_RUN_COMPUTED, DLB_RUN_REDUCE, DLB_RUN_REDUCED };	/* of COLLECTIVE; tag: the bucket */
 
 struct dlb_instr {
 	unsigned char verb, what;
@@ -47,11 +53,15 @@ struct dlb_place {
 	int first, last;		/* instruction interval */
 	int of;				/* tensor whose place this is too, as a view of it or written over it; -1: its own */
 };
+/* Gradients that are summed over the replicas together: those of update ops op[0 .. n_ops). A large one travels alone. */
+struct dlb_bucket { const int *op; int n_ops; int64_t n; };	/* n: elements */
+#define DLB_BUCKET_BYTES (256 * 1024)		/* smaller gradients share buckets of about this size */
 struct dlb_node_program {
 	struct dlb_instr *instr; int n_instr;
 	int n_prologue, n_loop;		/* instr = prologue, loop, epilogue */
 	struct dlb_place *place; int n_places;	/* sorted by (tensor, micro_batch) */
 	size_t arena_bytes, scratch_bytes, state_bytes, bound_bytes;	/* bound: most live bytes at any time */
+	struct dlb_bucket *bucket; int n_buckets;	/* in the order in which backward makes them; of one replica: none */
 };
 struct dlb_program {
 	struct dlb_arena arena;
@@ -61,7 +71,24 @@ struct dlb_program {
 	struct dlb_node_program *node;
 	const struct dlb_graph *graph;	/* borrowed */
 	const struct dlb_plan *plan;	/* borrowed */
+	bool sums;			/* gradients are summed into state before the update: M > 1, or replicas */
+	/* With replicas, a program holds replica 0's and `other` those of replicas 1, 2, ...; n_nodes is the same in all,
+	 * and a node has instructions in its own replica's only. `plan` is then that replica's part of the plan. */
+	int replica, n_replicas;
+	struct dlb_program *other;
+	const int *replica_of;		/* [node]; NULL: one replica */
+	int64_t step_batch;		/* samples of the whole step; `batch` is this replica's share */
+	bool weightless;		/* fewer samples than replicas: computes a sample that counts nothing */
+	struct dlb_plan *part;		/* owned; plan points here */
+	const struct dlb_plan *whole;	/* borrowed: the plan of all replicas; plan itself where there is one */
 };
+/* The program that `node` runs, of those in g (a replica's own program: itself). */
+const struct dlb_program *dlb_program_of(const struct dlb_program *g, int node);
+/* Replica r's program; r = 0: g itself. */
+static inline const struct dlb_program *dlb_program_replica(const struct dlb_program *g, int r)
+{
+	return r ? &g->other[r - 1] : g;
+}
 /* Compiles plan's order for `batch` samples (the plan's batch, or less: the epoch's short last one).
  * n_state: optimizer states per weight. */
 int dlb_program_compile(const struct dlb_plan *p, const struct dlb_cost *c, int64_t batch, int n_state,
@@ -82,6 +109,8 @@ bool dlb_graph_is_view(const struct dlb_graph *g, int op);
 /* Op's class lets output 0 overwrite input k here: the same type, shape and layout, nothing of state, and no other
  * input is the same tensor. */
 bool dlb_graph_may_overwrite(const struct dlb_graph *g, int op, int k);
+/* The gradient that an update op reads; -1: none. */
+int dlb_update_gradient(const struct dlb_graph *g, int update);
 /* The op on whose node a weight or buffer lives: its home, else its first reader; -1: nobody reads it. */
 int dlb_graph_home(const struct dlb_graph *g, int tensor);
 bool dlb_tensor_is_fed(const struct dlb_tensor *t);		/* every node that reads it brings it itself (COPY) */
@@ -94,7 +123,10 @@ struct dlb_timeline {
 	struct dlb_span **span; int *n_spans;		/* [node]; NULL when not asked for */
 	struct dlb_node_times *node;
 	double step_s;
+	double sum_s;				/* sums over replicas: seconds of all of them, hidden ones too */
 };
+/* Seconds that the sum of n elements takes alone between the nodes of node k's part, by plan->allreduce. */
+double dlb_plan_sum_s(const struct dlb_plan *p, const struct dlb_cost *c, int k, int64_t n);
 /* node_scale[node] multiplies its compute times (NULL: 1), jitter: relative sd of op times drawn from seed
  * (0: none). With keep_spans the time-line is kept. `t` is released by dlb_timeline_release. */
 int dlb_program_simulate(const struct dlb_program *g, const struct dlb_cost *c, const double *node_scale,

@@ -30,12 +30,17 @@ struct message {
 	int next;					/* in the receiver's list of what it must copy */
 };
 struct link { int *flow; int n, cap; };
+struct sum { int started, waiting; bool needs_cores; double end_s; };
 struct sim_node { int pc; double now, wait_from; int wait_kind, waits_for; int copies; };	/* waits_for: message, -1 */
 struct sim {
 	const struct dlb_program *g;
-	struct dlb_flow f;
+	struct dlb_flow *f;				/* [replica] */
 	const struct dlb_cost *c;
 	const double *scale;
+	int *part; struct sum **sum;			/* [node] its part; [part][bucket] */
+	int *waits_for_sum;				/* [node] bucket, -1 */
+	double *sum_busy_until;				/* [part] its sums go one after another */
+	int at_command, n_commands; bool *commanded; double command_s;	/* sync: nodes that have computed, of how many */
 	double jitter; uint64_t seed;
 	struct message *msg; int n_msgs;
 	int *tag_start;					/* messages of tag k: tag_start[k] .. tag_start[k+1] */
@@ -73,21 +78,24 @@ static void find_messages(struct sim *s)
 {
 	const struct dlb_program *g = s->g;
 	s->tag_start = dlb_xcalloc((size_t)g->n_messages + 3, sizeof(int));
-	for (int n = 0; n < g->n_nodes; n++)
-		for (int i = 0; i < g->node[n].n_instr; i++)
-			if (g->node[n].instr[i].verb == DLB_POST)
-				s->tag_start[g->node[n].instr[i].tag + 2]++, s->n_msgs++;
+	for (int n = 0; n < g->n_nodes; n++) {
+		const struct dlb_node_program *np = &dlb_program_of(g, n)->node[n];
+		for (int i = 0; i < np->n_instr; i++)
+			if (np->instr[i].verb == DLB_POST)
+				s->tag_start[np->instr[i].tag + 2]++, s->n_msgs++;
+	}
 	for (int i = 0; i < g->n_messages; i++)
 		s->tag_start[i + 2] += s->tag_start[i + 1];
 	s->msg = dlb_xcalloc((size_t)s->n_msgs + 1, sizeof *s->msg);
 	for (int n = 0; n < g->n_nodes; n++) {
-		for (int i = 0; i < g->node[n].n_instr; i++) {
-			const struct dlb_instr *in = &g->node[n].instr[i];
+		const struct dlb_program *own = dlb_program_of(g, n);
+		for (int i = 0; i < own->node[n].n_instr; i++) {
+			const struct dlb_instr *in = &own->node[n].instr[i];
 			if (in->verb != DLB_POST)
 				continue;
 			struct message *m = &s->msg[s->tag_start[in->tag + 1]++];
 			*m = (struct message){ .from = in->peer, .to = n, .route = route(s, in->peer, n), .next = -1 };
-			m->bytes = dlb_tensor_bytes(&g->graph->tensor[in->tensor], g->size[in->micro_batch < 0 ? 0 : in->micro_batch]);
+			m->bytes = dlb_tensor_bytes(&g->graph->tensor[in->tensor], own->size[in->micro_batch < 0 ? 0 : in->micro_batch]);
 		}
 	}
 }
@@ -225,17 +233,18 @@ static void meet(struct sim *s, int k, double now)
 
 static double compute_s(const struct sim *s, int node, const struct dlb_instr *in)
 {
+	const struct dlb_program *own = dlb_program_of(s->g, node);
 	int m = in->micro_batch < 0 ? 0 : in->micro_batch;
 	double t;
 	if (in->what == DLB_RUN_ACCUMULATE) {
-		double bytes = dlb_tensor_bytes(&s->g->graph->tensor[in->tensor], s->g->size[m]);
+		double bytes = dlb_tensor_bytes(&s->g->graph->tensor[in->tensor], own->size[m]);
 		if (!s->c || !s->c->accumulate_Bps)
 			return 0;
 		const struct dlb_node *n = &s->c->cluster->node[node];
 		double Bps = s->c->accumulate_Bps[n->kind] * n->speed;
 		t = Bps > 0 ? (in->micro_batch ? 3 : 2) * bytes / Bps : 0;
 	} else {
-		t = dlb_flow_s(&s->f, in->op, m);
+		t = dlb_flow_s(&s->f[own->replica], in->op, m);
 	}
 	if (s->jitter > 0) {
 		uint64_t i = ((uint64_t)in->op * (uint64_t)s->g->micro_batches + (uint64_t)m) * 2 + (in->what == DLB_RUN_ACCUMULATE);
@@ -275,10 +284,99 @@ static bool wait_for(struct sim *s, int node, const struct dlb_instr *in)
 	return true;
 }
 
+/* ---- sums over replicas ---- */
+
+/* How long a sum takes once it may run: hop by hop, the slowest rank sets the pace. */
+static double sum_s(const struct sim *s, int part, int bucket)
+{
+	const struct dlb_plan *p = s->g->whole;
+	const struct dlb_bucket *b = &dlb_program_of(s->g, part)->node[part].bucket[bucket];
+	return s->c && s->c->cluster ? dlb_plan_sum_s(p, s->c, part, b->n) : 0;
+}
+
+/* Sums whose bytes the nodes' own cores move (shared memory) go on only while all of them wait. */
+static bool sum_needs_cores(struct sim *s, int part)
+{
+	const struct dlb_plan *p = s->g->whole;
+	bool copies = false;
+	for (int r = 1; r < p->n_replicas && s->c && s->c->cluster; r++) {
+		int k = route(s, p->replica[r - 1][part], p->replica[r][part]);
+		copies |= s->route[k].copies;
+	}
+	return copies;
+}
+
+static void release_peers(struct sim *s, int part, int bucket)
+{
+	const struct dlb_plan *p = s->g->whole;
+	struct sum *x = &s->sum[part][bucket];
+	for (int r = 0; r < p->n_replicas; r++) {
+		int node = p->replica[r][part];
+		struct sim_node *n = &s->node[node];
+		if (s->waits_for_sum[node] != bucket)
+			continue;
+		s->waits_for_sum[node] = -1;
+		if (x->end_s > n->now) {
+			s->t->node[node].waits_s[DLB_WAIT_COLLECTIVE] += x->end_s - n->now;
+			n->now = x->end_s;
+		}
+		dlb_heap_push(&s->event, n->now, node * 4 + EV_NODE);
+	}
+}
+
+static void begin_sum(struct sim *s, int part, int bucket, double now)
+{
+	struct sum *x = &s->sum[part][bucket];
+	double start = now > s->sum_busy_until[part] ? now : s->sum_busy_until[part];
+	x->end_s = s->sum_busy_until[part] = start + sum_s(s, part, bucket);
+	s->t->sum_s += x->end_s - start;
+}
+
+/* COLLECTIVE of the replicas: true when node stands and will be called again. */
+static bool meet_others(struct sim *s, int node, const struct dlb_instr *in)
+{
+	int R = s->g->n_replicas, part = s->part[node];
+	struct sim_node *n = &s->node[node];
+	if (in->what == DLB_RUN_COMPUTED) {
+		n->wait_from = n->now;
+		if (n->now > s->command_s)
+			s->command_s = n->now;
+		if (++s->at_command < s->n_commands) {
+			n->pc++;
+			return true;
+		}
+		for (int i = 0; i < s->g->n_nodes; i++) {	/* this one's event is made below, like the others' */
+			if (!s->commanded[i])
+				continue;
+			s->t->node[i].waits_s[DLB_WAIT_COLLECTIVE] += s->command_s - s->node[i].wait_from;
+			s->node[i].now = s->command_s;
+			if (i != node)
+				dlb_heap_push(&s->event, s->command_s, i * 4 + EV_NODE);
+		}
+		return false;
+	}
+	struct sum *x = &s->sum[part][in->tag];
+	if (in->what == DLB_RUN_REDUCE) {
+		if (++x->started == R && !x->needs_cores)
+			begin_sum(s, part, in->tag, n->now);
+		if (x->started == R && !x->needs_cores)
+			release_peers(s, part, in->tag);
+		return false;
+	}
+	x->waiting++;
+	if (x->needs_cores && x->waiting == R)
+		begin_sum(s, part, in->tag, n->now);
+	n->pc++;
+	s->waits_for_sum[node] = in->tag;
+	if (x->started == R && (!x->needs_cores || x->waiting == R))
+		release_peers(s, part, in->tag);
+	return true;
+}
+
 /* Runs node from its own clock until it waits or something others can see lies ahead of the event queue. */
 static void advance(struct sim *s, int node)
 {
-	const struct dlb_node_program *np = &s->g->node[node];
+	const struct dlb_node_program *np = &dlb_program_of(s->g, node)->node[node];
 	struct sim_node *n = &s->node[node];
 	while (n->pc < np->n_instr) {
 		const struct dlb_instr *in = &np->instr[n->pc];
@@ -295,6 +393,9 @@ static void advance(struct sim *s, int node)
 			}
 			if (in->verb == DLB_WAIT) {
 				if (wait_for(s, node, in))
+					return;
+			} else if (in->verb == DLB_COLLECTIVE && in->what != DLB_RUN_STEP_END) {
+				if (meet_others(s, node, in))
 					return;
 			} else if (in->verb == DLB_COLLECTIVE) {
 				s->at_end++;
@@ -316,14 +417,38 @@ static void advance(struct sim *s, int node)
 	}
 }
 
+static void find_sums(struct sim *s)
+{
+	const struct dlb_program *g = s->g;
+	size_t n_nodes = (size_t)g->n_nodes;
+	s->part = dlb_xcalloc(n_nodes, sizeof *s->part);
+	s->sum = dlb_xcalloc(n_nodes, sizeof *s->sum);
+	s->waits_for_sum = dlb_xcalloc(n_nodes, sizeof *s->waits_for_sum);
+	s->sum_busy_until = dlb_xcalloc(n_nodes, sizeof *s->sum_busy_until);
+	s->commanded = dlb_xcalloc(n_nodes, sizeof *s->commanded);
+	for (int i = 0; i < g->n_nodes; i++) {
+		const struct dlb_node_program *np = &dlb_program_of(g, i)->node[i];
+		s->part[i] = dlb_plan_part_of(g->whole, i);
+		s->waits_for_sum[i] = -1;
+		s->sum[i] = dlb_xcalloc((size_t)np->n_buckets + 1, sizeof *s->sum[i]);
+		for (int b = 0; b < np->n_buckets && s->part[i] == i; b++)
+			s->sum[i][b].needs_cores = sum_needs_cores(s, i);
+		for (int k = 0; k < np->n_instr; k++)
+			s->commanded[i] |= np->instr[k].verb == DLB_COLLECTIVE && np->instr[k].what == DLB_RUN_COMPUTED;
+		s->n_commands += s->commanded[i];
+	}
+}
+
 int dlb_program_simulate(const struct dlb_program *g, const struct dlb_cost *c, const double *node_scale,
 			 double jitter, uint64_t seed, bool keep_spans, struct dlb_timeline *t, struct dlb_error *err)
 {
 	struct sim s = { .g = g, .scale = node_scale, .jitter = jitter, .seed = seed, .t = t };
 	size_t n_nodes = (size_t)g->n_nodes;
 	int rc = 0;
-	dlb_flow_init(&s.f, g->plan, c, g->batch);
-	s.c = s.f.c;
+	s.f = dlb_xcalloc((size_t)g->n_replicas, sizeof *s.f);
+	for (int r = 0; r < g->n_replicas; r++)
+		dlb_flow_init(&s.f[r], dlb_program_replica(g, r)->plan, c, dlb_program_replica(g, r)->batch);
+	s.c = s.f[0].c;
 	*t = (struct dlb_timeline){ .node = dlb_xcalloc(n_nodes, sizeof *t->node) };
 	if (keep_spans) {
 		t->span = dlb_xcalloc(n_nodes, sizeof *t->span);
@@ -334,6 +459,7 @@ int dlb_program_simulate(const struct dlb_program *g, const struct dlb_cost *c, 
 	s.link = dlb_xcalloc(s.c && s.c->cluster ? (size_t)s.c->cluster->n_links + 1 : 1, sizeof *s.link);
 	s.node = dlb_xcalloc(n_nodes, sizeof *s.node);
 	find_messages(&s);
+	find_sums(&s);
 	for (int i = 0; i < g->n_nodes; i++) {
 		s.node[i].waits_for = s.node[i].copies = -1;
 		dlb_heap_push(&s.event, 0, i * 4 + EV_NODE);
@@ -367,7 +493,16 @@ int dlb_program_simulate(const struct dlb_program *g, const struct dlb_cost *c, 
 	free(s.node);
 	free(s.span_cap);
 	dlb_heap_release(&s.event);
-	dlb_flow_release(&s.f);
+	for (int r = 0; r < g->n_replicas; r++)
+		dlb_flow_release(&s.f[r]);
+	free(s.f);
+	for (int i = 0; i < g->n_nodes; i++)
+		free(s.sum[i]);
+	free(s.sum);
+	free(s.part);
+	free(s.waits_for_sum);
+	free(s.sum_busy_until);
+	free(s.commanded);
 	return rc;
 }
 

@@ -34,12 +34,14 @@ int dlb_program_find_place(const struct dlb_node_program *p, int tensor, int mic
 static int fault(const struct dlb_program *g, int node, int at, struct dlb_error *err, const char *what)
 {
 	static const char *const verbs[DLB_N_VERBS] = { "POST", "WAIT", "SEND", "COMPUTE", "COLLECTIVE", "COPY", "FREE" };
-	const struct dlb_instr *in = &g->node[node].instr[at];
+	const struct dlb_instr *in = &dlb_program_of(g, node)->node[node].instr[at];
 	char where[64];
 	snprintf(where, sizeof where, "program of node %d, instruction %d", node, at);
 	if (in->op >= 0)
 		return dlb_fail(err, where, "%s op %d '%s' of micro-batch %d: %s", verbs[in->verb], in->op,
 				g->graph->op[in->op].name, in->micro_batch, what);
+	if (in->verb == DLB_COLLECTIVE)
+		return dlb_fail(err, where, "COLLECTIVE of bucket %d: %s", in->tag, what);
 	return dlb_fail(err, where, "%s tensor %d '%s' of micro-batch %d: %s", verbs[in->verb], in->tensor,
 			in->tensor >= 0 ? g->graph->tensor[in->tensor].name : "", in->micro_batch, what);
 }
@@ -52,7 +54,9 @@ struct lives {
 	char *life;
 	int *written, *version;				/* [place] of the bytes it was given; [root] of the bytes there now */
 	int *sum;
+	char *bucket;					/* [update op] 0: in none, else how far its bucket is */
 };
+enum { IN_BUCKET = 1, REDUCING, REDUCED };
 
 /* Views and what was written in place lie in the place of another: the one at the end of that chain, -1: none. */
 static int root_place(const struct lives *l, int tensor, int m)
@@ -122,8 +126,9 @@ static const char *compute(struct lives *l, const struct dlb_instr *in)
 		int t = o->in[i];
 		if (t < 0)
 			continue;
-		if (in->what == DLB_RUN_UPDATE && M > 1 && g->tensor[t].producer >= 0)
-			bad = l->sum[in->op] > 0 && l->sum[in->op] % M == 0 ? NULL : "updates before the gradient is summed";
+		if (in->what == DLB_RUN_UPDATE && l->g->sums && g->tensor[t].producer >= 0)
+			bad = l->sum[in->op] == 0 || l->sum[in->op] % M ? "updates before the gradient is summed" :
+			      l->bucket[in->op] && l->bucket[in->op] != REDUCED ? "updates before the gradient is summed over the replicas" : NULL;
 		else
 			bad = readable(l, t, in->what == DLB_RUN_UPDATE ? 0 : in->micro_batch);
 	}
@@ -145,6 +150,26 @@ static const char *compute(struct lives *l, const struct dlb_instr *in)
 		l->written[k] = l->version[r] += overwrites;
 	}
 	return bad;
+}
+
+/* Every gradient of the bucket is summed here when it starts, and it starts before it is waited for. */
+static const char *collective(struct lives *l, const struct dlb_instr *in)
+{
+	const struct dlb_node_program *np = &l->g->node[l->node];
+	if (in->what != DLB_RUN_REDUCE && in->what != DLB_RUN_REDUCED)
+		return NULL;
+	if (in->tag < 0 || in->tag >= np->n_buckets)
+		return "there is no such bucket";
+	for (int i = 0; i < np->bucket[in->tag].n_ops; i++) {
+		int op = np->bucket[in->tag].op[i];
+		bool start = in->what == DLB_RUN_REDUCE;
+		if (start && (l->sum[op] == 0 || l->sum[op] % l->g->micro_batches))
+			return "starts before its gradients are summed";
+		if (l->bucket[op] != (start ? IN_BUCKET : REDUCING))
+			return start ? "starts twice" : "is waited for before it starts";
+		l->bucket[op] = start ? REDUCING : REDUCED;
+	}
+	return NULL;
 }
 
 static const char *live(struct lives *l, const struct dlb_instr *in)
@@ -174,6 +199,8 @@ static const char *live(struct lives *l, const struct dlb_instr *in)
 		return NULL;
 	case DLB_COMPUTE:
 		return compute(l, in);
+	case DLB_COLLECTIVE:
+		return collective(l, in);
 	default:
 		return NULL;
 	}
@@ -187,12 +214,16 @@ static int prove_lives(const struct dlb_program *g, int node, struct dlb_error *
 	l.written = dlb_xcalloc((size_t)np->n_places + 1, sizeof(int));
 	l.version = dlb_xcalloc((size_t)np->n_places + 1, sizeof(int));
 	l.sum = dlb_xcalloc((size_t)g->graph->n_ops + 1, sizeof(int));
+	l.bucket = dlb_xcalloc((size_t)g->graph->n_ops + 1, 1);
+	for (int b = 0; b < np->n_buckets; b++)
+		for (int i = 0; i < np->bucket[b].n_ops; i++)
+			l.bucket[np->bucket[b].op[i]] = IN_BUCKET;
 	int rc = 0, ends = 0;
 	for (int i = 0; i < np->n_instr && rc == 0; i++) {
 		const char *bad = ends && np->instr[i].verb != DLB_FREE ? "comes after the end of the step" : live(&l, &np->instr[i]);
 		if (bad)
 			rc = fault(g, node, i, err, bad);
-		ends += np->instr[i].verb == DLB_COLLECTIVE;
+		ends += np->instr[i].verb == DLB_COLLECTIVE && np->instr[i].what == DLB_RUN_STEP_END;
 	}
 	if (rc == 0 && !ends)
 		rc = dlb_fail(err, NULL, "program of node %d: the step has no end", node);
@@ -206,6 +237,7 @@ static int prove_lives(const struct dlb_program *g, int node, struct dlb_error *
 	free(l.written);
 	free(l.version);
 	free(l.sum);
+	free(l.bucket);
 	return rc;
 }
 
@@ -336,7 +368,8 @@ static struct message *collect(const struct dlb_program *g, int kind, int *n)
 	struct message *list = dlb_xmalloc((size_t)cap * sizeof *list);
 	*n = 0;
 	for (int node = 0; node < g->n_nodes; node++) {
-		const struct dlb_node_program *np = &g->node[node];
+		const struct dlb_program *own = dlb_program_of(g, node);
+		const struct dlb_node_program *np = &own->node[node];
 		for (int i = 0; i < np->n_instr; i++) {
 			const struct dlb_instr *in = &np->instr[i];
 			int k = in->verb == DLB_SEND ? 0 : in->verb == DLB_POST ? 1 : in->verb != DLB_WAIT ? -1 : in->sent ? 3 : 2;
@@ -346,7 +379,7 @@ static struct message *collect(const struct dlb_program *g, int kind, int *n)
 			int place = ours ? -1 : dlb_program_find_place(np, in->tensor, in->micro_batch);
 			DLB_GROW(list, *n, cap);
 			list[(*n)++] = (struct message){ ours ? node : in->peer, ours ? in->peer : node, in->tag, in->tensor,
-				in->micro_batch, place < 0 ? bytes_of(g, in) : np->place[place].bytes, node, i };
+				in->micro_batch, place < 0 ? bytes_of(own, in) : np->place[place].bytes, node, i };
 		}
 	}
 	qsort(list, (size_t)*n, sizeof *list, by_message);
@@ -369,7 +402,15 @@ static int same_messages(const struct dlb_program *g, const struct message *a, i
 	return 0;
 }
 
-struct run { const struct dlb_program *g; const struct message *message; int n; bool *sent, *posted; int *pc, *waiter; };
+/* Sums over replicas: how many of the nodes of one part have started bucket b, started[part][b]. That every node has
+ * computed its step is met by all in one place, before any sum: it holds up nobody for ever. */
+struct run {
+	const struct dlb_program *g; const struct message *message; int n;
+	bool *sent, *posted;
+	int *pc, *waiter;
+	int **started, *part, *peer;
+	bool *stacked; int *stack, top;
+};
 
 static int find_message(const struct run *r, int from, int to, int tag)
 {
@@ -378,12 +419,33 @@ static int find_message(const struct run *r, int from, int to, int tag)
 	return x ? (int)(x - r->message) : -1;
 }
 
-/* Runs node until it must wait; nodes that this sets free are pushed on stack. */
-static void advance(struct run *r, int node, int *stack, int *top)
+static void wake(struct run *r, int node)
 {
-	const struct dlb_node_program *np = &r->g->node[node];
+	if (!r->stacked[node])
+		r->stack[r->top++] = node;
+	r->stacked[node] = true;
+}
+
+/* Whether node may go on behind this instruction. */
+static bool meet_others(struct run *r, int node, const struct dlb_instr *in)
+{
+	int R = r->g->n_replicas, *started = in->tag < 0 ? NULL : &r->started[r->part[node]][in->tag];
+	if (in->what == DLB_RUN_REDUCE && ++*started == R) {
+		dlb_plan_peers(r->g->whole, r->part[node], r->peer);
+		for (int k = 0; k < R; k++)
+			wake(r, r->peer[k]);
+	}
+	return in->what != DLB_RUN_REDUCED || *started == R;
+}
+
+/* Runs node until it must wait; nodes that this sets free are stacked. */
+static void advance(struct run *r, int node)
+{
+	const struct dlb_node_program *np = &dlb_program_of(r->g, node)->node[node];
 	for (; r->pc[node] < np->n_instr; r->pc[node]++) {
 		const struct dlb_instr *in = &np->instr[r->pc[node]];
+		if (in->verb == DLB_COLLECTIVE && !meet_others(r, node, in))
+			return;
 		if (in->verb != DLB_SEND && in->verb != DLB_POST && in->verb != DLB_WAIT)
 			continue;
 		bool ours = in->verb == DLB_SEND || in->sent;
@@ -397,43 +459,86 @@ static void advance(struct run *r, int node, int *stack, int *top)
 		if (in->verb != DLB_WAIT) {
 			*(in->verb == DLB_SEND ? &r->sent[k] : &r->posted[k]) = true;
 			if (r->waiter[k] >= 0 && r->waiter[k] != node) {
-				stack[(*top)++] = r->waiter[k];
+				wake(r, r->waiter[k]);
 				r->waiter[k] = -1;
 			}
 		}
 	}
 }
 
+static int prove_progress(const struct dlb_program *g, const struct message *message, int n, struct dlb_error *err)
+{
+	struct run r = { .g = g, .message = message, .n = n };
+	int rc = 0;
+	size_t n_nodes = (size_t)g->n_nodes;
+	r.sent = dlb_xcalloc((size_t)n + 1, sizeof(bool));
+	r.posted = dlb_xcalloc((size_t)n + 1, sizeof(bool));
+	r.waiter = dlb_xmalloc(((size_t)n + 1) * sizeof(int));
+	r.pc = dlb_xcalloc(n_nodes, sizeof(int));
+	r.started = dlb_xcalloc(n_nodes, sizeof *r.started);
+	r.part = dlb_xcalloc(n_nodes, sizeof(int));
+	r.peer = dlb_xcalloc((size_t)g->n_replicas + 1, sizeof(int));
+	r.stack = dlb_xcalloc(n_nodes + 1, sizeof(int));
+	r.stacked = dlb_xcalloc(n_nodes, sizeof(bool));
+	for (int k = 0; k < n; k++)
+		r.waiter[k] = -1;
+	for (int node = g->n_nodes - 1; node >= 0; node--) {
+		r.part[node] = dlb_plan_part_of(g->whole, node);
+		r.started[node] = dlb_xcalloc((size_t)dlb_program_of(g, node)->node[node].n_buckets + 1, sizeof(int));
+		wake(&r, node);
+	}
+	while (r.top) {
+		int node = r.stack[--r.top];
+		r.stacked[node] = false;
+		advance(&r, node);
+	}
+	for (int node = 0; node < g->n_nodes && rc == 0; node++)
+		if (r.pc[node] < dlb_program_of(g, node)->node[node].n_instr)
+			rc = fault(g, node, r.pc[node], err, "deadlock: this can never be over");
+	for (int node = 0; node < g->n_nodes; node++)
+		free(r.started[node]);
+	free(r.started);
+	free(r.part);
+	free(r.peer);
+	free(r.sent);
+	free(r.posted);
+	free(r.waiter);
+	free(r.pc);
+	free(r.stack);
+	free(r.stacked);
+	return rc;
+}
+
+/* Nodes that sum together must cut their gradients into the same buckets. */
+static int prove_buckets(const struct dlb_program *g, struct dlb_error *err)
+{
+	for (int r = 1; r < g->n_replicas; r++) {
+		for (int k = 0; k < g->n_nodes; k++) {
+			int node = g->whole->replica[r][k];
+			if (node < 0)
+				continue;
+			const struct dlb_node_program *a = &g->node[g->whole->replica[0][k]], *b = &dlb_program_of(g, node)->node[node];
+			bool same = a->n_buckets == b->n_buckets;
+			for (int i = 0; same && i < a->n_buckets; i++)
+				same = a->bucket[i].n == b->bucket[i].n && a->bucket[i].n_ops == b->bucket[i].n_ops &&
+				       !memcmp(a->bucket[i].op, b->bucket[i].op, (size_t)a->bucket[i].n_ops * sizeof(int));
+			if (!same)
+				return dlb_fail(err, NULL, "nodes %d and %d play one part and do not sum the same gradients", k, node);
+		}
+	}
+	return 0;
+}
+
 static int prove_messages(const struct dlb_program *g, struct dlb_error *err)
 {
 	struct message *list[4];
-	int n[4], rc = 0, top = 0;
+	int n[4], rc = 0;
 	for (int k = 0; k < 4; k++)
 		list[k] = collect(g, k, &n[k]);
 	for (int k = 1; k < 4 && rc == 0; k++)
 		rc = same_messages(g, list[0], n[0], list[k], n[k], err);
-	if (rc == 0) {
-		struct run r = { .g = g, .message = list[0], .n = n[0] };
-		r.sent = dlb_xcalloc((size_t)n[0] + 1, sizeof(bool));
-		r.posted = dlb_xcalloc((size_t)n[0] + 1, sizeof(bool));
-		r.waiter = dlb_xmalloc(((size_t)n[0] + 1) * sizeof(int));
-		r.pc = dlb_xcalloc((size_t)g->n_nodes, sizeof(int));
-		int *stack = dlb_xcalloc((size_t)g->n_nodes * 2 + 2, sizeof(int));
-		for (int k = 0; k < n[0]; k++)
-			r.waiter[k] = -1;
-		for (int node = g->n_nodes - 1; node >= 0; node--)
-			stack[top++] = node;
-		while (top)
-			advance(&r, stack[--top], stack, &top);
-		for (int node = 0; node < g->n_nodes && rc == 0; node++)
-			if (r.pc[node] < g->node[node].n_instr)
-				rc = fault(g, node, r.pc[node], err, "deadlock: this can never be over");
-		free(r.sent);
-		free(r.posted);
-		free(r.waiter);
-		free(r.pc);
-		free(stack);
-	}
+	if (rc == 0)
+		rc = prove_progress(g, list[0], n[0], err);
 	for (int k = 0; k < 4; k++)
 		free(list[k]);
 	return rc;
@@ -445,7 +550,7 @@ static int prove_memory(const struct dlb_program *g, const struct dlb_cost *c, s
 	double lacks = 0;
 	int worst = -1;
 	for (int node = 0; node < g->n_nodes && c && c->cluster; node++) {
-		const struct dlb_node_program *np = &g->node[node];
+		const struct dlb_node_program *np = &dlb_program_of(g, node)->node[node];
 		double over = (double)np->arena_bytes + (double)np->scratch_bytes + (double)np->state_bytes -
 			      dlb_cluster_node_memory(c->cluster, node);
 		if (over > lacks) {
@@ -455,7 +560,7 @@ static int prove_memory(const struct dlb_program *g, const struct dlb_cost *c, s
 	}
 	if (worst < 0)
 		return 0;
-	const struct dlb_node_program *np = &g->node[worst];
+	const struct dlb_node_program *np = &dlb_program_of(g, worst)->node[worst];
 	double has = dlb_cluster_node_memory(c->cluster, worst);
 	dlb_fail_no(err, NULL, "node %d (%s) needs %.4g MB of %.4g MB", worst,
 		    c->cluster->kind[c->cluster->node[worst].kind].name, (has + lacks) / 1e6, has / 1e6);
@@ -465,10 +570,12 @@ static int prove_memory(const struct dlb_program *g, const struct dlb_cost *c, s
 
 int dlb_program_verify(const struct dlb_program *g, const struct dlb_cost *c, struct dlb_error *err)
 {
-	if (prove_messages(g, err))
+	if (prove_buckets(g, err) || prove_messages(g, err))
 		return -1;
-	for (int node = 0; node < g->n_nodes; node++)
-		if (prove_lives(g, node, err) || prove_places(g, node, err))
+	for (int node = 0; node < g->n_nodes; node++) {
+		const struct dlb_program *own = dlb_program_of(g, node);
+		if (prove_lives(own, node, err) || prove_places(own, node, err))
 			return -1;
+	}
 	return prove_memory(g, c, err);
 }

@@ -161,7 +161,7 @@ int dlb_view_memory(const struct dlb_view *v, FILE *f, struct dlb_error *err)
 		"<rect width=\"100%%\" height=\"100%%\" fill=\"white\"/>\n", WIDTH, 50 + shown * (HEIGHT + 66) + 20);
 	y = legend(f, y);
 	for (int i = 0; i < shown; i++)
-		y = panel(v, f, i, &p.node[i], y);
+		y = panel(v, f, i, &dlb_program_of(&p, i)->node[i], y);
 	if (shown < p.n_nodes)
 		fprintf(f, "<text x=\"12\" y=\"%.1f\">... and %d more nodes</text>\n", y + 8, p.n_nodes - shown);
 	fprintf(f, "</svg>\n");

@@ -137,6 +137,21 @@ static void cluster_table(const struct dlb_view *v, FILE *f)
 		fprintf(f, "  ... and %d more\n", c->n_nodes - 64);
 }
 
+static void replicas_table(const struct dlb_plan *p, FILE *f)
+{
+	int64_t *share = dlb_xcalloc((size_t)p->n_replicas, sizeof *share);
+	dlb_plan_shares(p, p->batch, share);
+	fprintf(f, "  %d replicas, gradients summed by %s%s\n", p->n_replicas, p->allreduce, p->sync ? ", when all have computed" : "");
+	for (int r = 0; r < p->n_replicas; r++) {
+		fprintf(f, "  replica %d: %lld samples, nodes", r, (long long)share[r]);
+		for (int k = 0; k < p->n_nodes; k++)
+			if (p->replica[r][k] >= 0)
+				fprintf(f, " %d", p->replica[r][k]);
+		fputc('\n', f);
+	}
+	free(share);
+}
+
 static void plan_table(const struct dlb_view *v, FILE *f)
 {
 	const struct dlb_plan *p = &v->plan;
@@ -149,6 +164,8 @@ static void plan_table(const struct dlb_view *v, FILE *f)
 	fprintf(f, "  step predicted %s, no plan below %s (gap %.1f%%), imbalance %.3f\n",
 		dlb_view_seconds(p->value_s, a, sizeof a), dlb_view_seconds(p->bound_s, b, sizeof b), 100 * p->gap,
 		p->imbalance);
+	if (p->n_replicas > 1)
+		replicas_table(p, f);
 	struct dlb_program g;
 	bool memory = !dlb_view_program(v, &g, NULL);		/* a plan made by other means may have no program */
 
@@ -158,13 +175,14 @@ static void plan_table(const struct dlb_view *v, FILE *f)
 		int n = 0;
 
 		for (int op = 0; op < p->n_ops; op++)
-			n += p->placement[op] == i;
+			n += p->placement[op] == dlb_plan_part_of(p, i);
 		fprintf(f, "  %4d %6d %10s %10s %10s", i, n, dlb_view_seconds(p->node[i].busy_s, a, sizeof a),
 			dlb_view_seconds(p->node[i].wait_s, b, sizeof b),
 			dlb_view_bytes(p->node[i].peak_bytes, c, sizeof c));
+		const struct dlb_node_program *np = memory ? &dlb_program_of(&g, i)->node[i] : NULL;
 		if (memory)
-			fprintf(f, " %10s %10s %5.1f%%", dlb_view_bytes((double)g.node[i].arena_bytes, a, sizeof a),
-				dlb_view_bytes((double)g.node[i].bound_bytes, b, sizeof b), dlb_view_over(&g.node[i]));
+			fprintf(f, " %10s %10s %5.1f%%", dlb_view_bytes((double)np->arena_bytes, a, sizeof a),
+				dlb_view_bytes((double)np->bound_bytes, b, sizeof b), dlb_view_over(np));
 		fputc('\n', f);
 	}
 	if (memory)

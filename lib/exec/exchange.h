@@ -1,0 +1,24 @@
+/* What a node exchanges with the nodes that play its part in the other replicas: sums of gradients, bucket by
+ * bucket as the program says. One object serves all programs of a run (their buckets are the same). */
+#ifndef DLB_EXEC_EXCHANGE_H
+#define DLB_EXEC_EXCHANGE_H
+#include "exec/engine.h"
+
+struct dlb_exchange;
+/* Of one step. time_s: while anything was under way; hidden_s: the part of it in which the node did not wait for it. */
+struct dlb_exchange_times { double bytes, dense_bytes, time_s, hidden_s; };
+/* Collective over all ranks (each calls it, also those of no replica). state and p are borrowed. *out is NULL where
+ * there is nothing to exchange. */
+int dlb_exchange_new(struct dlb_exchange **out, struct dlb_comm *c, const struct dlb_program *p, int node,
+		     const struct dlb_cluster *cluster, struct dlb_state *state, struct dlb_error *err);
+void dlb_exchange_free(struct dlb_exchange *x);
+void dlb_exchange_begin(struct dlb_exchange *x);			/* of a step */
+/* Every gradient of bucket b is summed over the micro-batches in state->sum: start summing over the replicas. */
+void dlb_exchange_start(struct dlb_exchange *x, int b);
+void dlb_exchange_nudge(struct dlb_exchange *x);			/* moves what moves without waiting */
+/* Until bucket b is summed, in place. *waited_s grows by the seconds spent. */
+int dlb_exchange_wait(struct dlb_exchange *x, int b, double *waited_s, struct dlb_error *err);
+/* Tells rank 0 that this node has computed, and waits for its command to go on: both grow by the seconds. */
+int dlb_exchange_command(struct dlb_comm *c, double *waited_s, double *command_s, struct dlb_error *err);
+const struct dlb_exchange_times *dlb_exchange_times(const struct dlb_exchange *x);
+#endif

@@ -1,0 +1,246 @@
+/* Replicas: the same plan played by several groups of nodes, each on its share of the batch.
+ *
+ * replica[r][k] plays in replica r what node k plays in replica 0. A replica by itself is a plan without
+ * replicas (dlb_plan_of_replica), so scheduler, compiler and all that works on one pipeline know nothing of
+ * them; what joins them is the sum of gradients between nodes of one part. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include "comm/allreduce.h"
+#include "plan/program.h"
+
+void dlb_plan_set_replicas(struct dlb_plan *p, int n, const int *replica)
+{
+	size_t row = (size_t)p->n_nodes;
+	p->n_replicas = n;
+	p->replica = NULL;
+	if (n < 2)
+		return;
+	p->replica = dlb_arena_array(&p->arena, (size_t)n, sizeof *p->replica);
+	for (int r = 0; r < n; r++) {
+		p->replica[r] = dlb_arena_array(&p->arena, row, sizeof **p->replica);
+		memcpy(p->replica[r], replica + (size_t)r * row, row * sizeof **p->replica);
+	}
+}
+
+/* The row and column of node in replica[][]; false: it is in none. */
+static bool find(const struct dlb_plan *p, int node, int *r, int *k)
+{
+	for (*r = 0; *r < p->n_replicas; ++*r)
+		for (*k = 0; *k < p->n_nodes; ++*k)
+			if (p->replica[*r][*k] == node)
+				return true;
+	return false;
+}
+
+int dlb_plan_replica_of(const struct dlb_plan *p, int node)
+{
+	int r, k;
+	return p->n_replicas > 1 && find(p, node, &r, &k) ? r : 0;
+}
+
+int dlb_plan_part_of(const struct dlb_plan *p, int node)
+{
+	int r, k;
+	if (p->n_replicas < 2)
+		return node;
+	return find(p, node, &r, &k) ? k : -1;
+}
+
+void dlb_plan_peers(const struct dlb_plan *p, int k, int *peer)
+{
+	for (int r = 0; r < p->n_replicas; r++)
+		peer[r] = p->replica ? p->replica[r][k] : k;
+}
+
+void dlb_plan_peer_groups(const struct dlb_plan *p, const struct dlb_cluster *c, int k, int *group)
+{
+	int *peer = dlb_xcalloc((size_t)p->n_replicas, sizeof *peer);
+	bool hosts = false;
+	dlb_plan_peers(p, k, peer);
+	for (int r = 0; r < p->n_replicas; r++) {
+		const char *host = c->node[peer[r]].host;
+		group[r] = r;
+		for (int s = 0; s < r && group[r] == r; s++) {
+			const char *other = c->node[peer[s]].host;
+			if ((!host && !other) || (host && other && !strcmp(host, other)))
+				group[r] = group[s];
+		}
+		hosts |= group[r] != 0;
+	}
+	for (int r = 0; r < p->n_replicas && !hosts; r++)
+		group[r] = c->node[peer[r]].group;
+	free(peer);
+}
+
+void dlb_plan_shares(const struct dlb_plan *p, int64_t batch, int64_t *share)
+{
+	int n = p->n_replicas > 1 ? p->n_replicas : 1;
+	double sum = 0, *rest = dlb_xcalloc((size_t)n, sizeof *rest);
+	int64_t given = 0;
+	for (int r = 0; r < n; r++)
+		sum += p->power ? p->power[r] : 1;
+	for (int r = 0; r < n; r++) {
+		double part = (double)batch * (p->power ? p->power[r] : 1) / sum;
+		share[r] = (int64_t)floor(part);
+		rest[r] = part - floor(part);
+		given += share[r];
+	}
+	for (; given < batch; given++) {
+		int best = 0;
+		for (int r = 1; r < n; r++)
+			if (rest[r] > rest[best])
+				best = r;
+		share[best]++;
+		rest[best] = -1;
+	}
+	for (int r = 0; r < n; r++) {			/* the weakest gets a sample where there are enough */
+		int most = 0;
+		for (int k = 1; k < n; k++)
+			if (share[k] > share[most])
+				most = k;
+		if (share[r] == 0 && share[most] > 1) {
+			share[most]--;
+			share[r]++;
+		}
+	}
+	free(rest);
+}
+
+int dlb_plan_check_replicas(const struct dlb_plan *p, struct dlb_error *err)
+{
+	char where[64];
+	if (p->n_replicas < 2)
+		return 0;
+	if (p->batch < p->n_replicas)
+		return dlb_fail(err, "/plan/replicas", "%d replicas for a batch of %lld", p->n_replicas, (long long)p->batch);
+	for (int i = 0; i < p->n_ops; i++) {
+		snprintf(where, sizeof where, "/plan/placement/%d", i);
+		if (p->replica[0][p->placement[i]] < 0)
+			return dlb_fail(err, where, "node %d has no part in the replicas", p->placement[i]);
+	}
+	return 0;
+}
+
+/* Updates last, in the order of the gradients' producers: each may have to wait for the sums. */
+static int put_last(const struct dlb_graph *g, struct dlb_item *order, int n)
+{
+	int kept = 0;
+	struct dlb_item *updates = dlb_xcalloc((size_t)n + 1, sizeof *updates);
+	int n_updates = 0;
+	for (int i = 0; i < n; i++)
+		if (g->op[order[i].op].phase == DLB_UPDATE)
+			updates[n_updates++] = order[i];
+		else
+			order[kept++] = order[i];
+	memcpy(order + kept, updates, (size_t)n_updates * sizeof *updates);
+	free(updates);
+	return n;
+}
+
+void dlb_plan_of_replica(const struct dlb_plan *p, int r, int64_t share, struct dlb_plan *out)
+{
+	*out = *p;
+	memset(&out->arena, 0, sizeof out->arena);
+	out->n_replicas = 1;
+	out->replica = NULL;
+	out->power = NULL;
+	out->timeline = NULL;
+	out->n_spans = NULL;
+	out->batch = share;
+	if (out->micro_batches > share)
+		out->micro_batches = (int)share;
+	out->placement = dlb_arena_array(&out->arena, (size_t)p->n_ops + 1, sizeof *out->placement);
+	for (int i = 0; i < p->n_ops; i++)
+		out->placement[i] = p->replica[r][p->placement[i]];
+	out->node = dlb_arena_array(&out->arena, (size_t)p->n_nodes + 1, sizeof *out->node);
+	for (int k = 0; k < p->n_nodes; k++) {
+		int node = p->replica[r][k];
+		if (node < 0)
+			continue;
+		const struct dlb_node_plan *from = &p->node[node];
+		struct dlb_node_plan *to = &out->node[node];
+		to->order = dlb_arena_array(&out->arena, (size_t)from->n_order + 1, sizeof *to->order);
+		if (from->n_order)
+			memcpy(to->order, from->order, (size_t)from->n_order * sizeof *to->order);
+		to->n_order = p->graph ? put_last(p->graph, to->order, from->n_order) : from->n_order;
+	}
+}
+
+double dlb_plan_order(struct dlb_plan *p, const struct dlb_cost *c, const double *node_scale)
+{
+	const struct dlb_schedule *s = dlb_schedule_find(p->schedule);
+	int64_t *share = dlb_xcalloc((size_t)(p->n_replicas > 1 ? p->n_replicas : 1), sizeof *share);
+	double longest = 0;
+	if (p->n_replicas < 2)
+		longest = dlb_schedule_order(p, c, s, node_scale);
+	dlb_plan_shares(p, p->batch, share);
+	for (int r = 0; r < p->n_replicas && p->n_replicas > 1; r++) {
+		struct dlb_plan one;
+		dlb_plan_of_replica(p, r, share[r] ? share[r] : 1, &one);
+		double s_r = dlb_schedule_order(&one, c, s, node_scale);
+		longest = s_r > longest ? s_r : longest;
+		for (int k = 0; k < p->n_nodes; k++) {
+			int node = p->replica[r][k];
+			if (node < 0)
+				continue;
+			struct dlb_node_plan *to = &p->node[node];
+			to->n_order = one.node[node].n_order;
+			to->order = dlb_arena_array(&p->arena, (size_t)to->n_order + 1, sizeof *to->order);
+			if (to->n_order)
+				memcpy(to->order, one.node[node].order, (size_t)to->n_order * sizeof *to->order);
+		}
+		dlb_plan_release(&one);
+	}
+	free(share);
+	return longest;
+}
+
+const struct dlb_program *dlb_program_of(const struct dlb_program *g, int node)
+{
+	return g->replica_of && g->replica == 0 ? dlb_program_replica(g, g->replica_of[node]) : g;
+}
+
+/* ---- what a sum takes ---- */
+
+static struct dlb_hop *hops_of(const struct dlb_plan *p, const struct dlb_ranks *ranks, int rank, int *n, int *n_chunks)
+{
+	const struct dlb_allreduce *how = dlb_allreduce_find(p->allreduce);
+	struct dlb_hop *hop = dlb_xcalloc((size_t)dlb_allreduce_most_hops(ranks) + 1, sizeof *hop);
+	*n_chunks = how->n_chunks(ranks);
+	*n = how->hops(ranks, rank, hop);
+	return hop;
+}
+
+static double chunk_bytes(int64_t n, int n_chunks, int first, int count)
+{
+	return 4.0 * (double)(dlb_chunk_at(n, n_chunks, first + count) - dlb_chunk_at(n, n_chunks, first));
+}
+
+double dlb_plan_sum_s(const struct dlb_plan *p, const struct dlb_cost *c, int k, int64_t n)
+{
+	struct dlb_ranks ranks = { .n = p->n_replicas };
+	double longest = 0;
+	int *peer = dlb_xcalloc((size_t)p->n_replicas, sizeof *peer), *group = dlb_xcalloc((size_t)p->n_replicas, sizeof *group);
+	dlb_plan_peers(p, k, peer);
+	dlb_plan_peer_groups(p, c->cluster, k, group);
+	ranks.group = group;
+	for (int r = 0; r < p->n_replicas; r++) {
+		int n_hops, n_chunks;
+		struct dlb_hop *hop = hops_of(p, &ranks, r, &n_hops, &n_chunks);
+		const struct dlb_node *node = &c->cluster->node[peer[r]];
+		double Bps = c->accumulate_Bps ? c->accumulate_Bps[node->kind] * node->speed : 0, s = 0;
+		for (int i = 0; i < n_hops; i++) {
+			double out = hop[i].to < 0 ? 0 : dlb_cost_xfer_s(c, chunk_bytes(n, n_chunks, hop[i].send, hop[i].n_send), peer[r], peer[hop[i].to]);
+			double bytes = hop[i].from < 0 ? 0 : chunk_bytes(n, n_chunks, hop[i].recv, hop[i].n_recv);
+			double in = hop[i].from < 0 ? 0 : dlb_cost_xfer_s(c, bytes, peer[hop[i].from], peer[r]);
+			s += out > in ? out : in;
+			s += hop[i].add && Bps > 0 ? 3 * bytes / Bps : 0;
+		}
+		longest = s > longest ? s : longest;
+		free(hop);
+	}
+	free(peer);
+	free(group);
+	return longest;
+}
