@@ -23,6 +23,40 @@ static void ops_of(const struct dlb_job *j, const struct dlb_program *p, const d
 	}
 }
 
+/* What the replicas' sums send and take, by the lists of hops that would run. */
+static void sums_of(const struct dlb_job *j, const struct dlb_program *p, const struct dlb_timeline *t, struct dlb_report *r)
+{
+	struct dlb_report_allreduce *a = &r->allreduce;
+
+	if (p->n_replicas < 2)
+		return;
+	a->algorithm = j->plan.allreduce;
+	for (int i = 0; i < r->n_nodes; i++) {
+		double all_s = 0.0, hidden_s = 0.0, bytes[DLB_N_SUM_CLASSES] = { 0.0 };
+
+		dlb_plan_sum_bytes(p, &j->cluster, i, bytes);
+		for (int k = 0; k < DLB_N_SUM_CLASSES; k++) {
+			double s = t->node[i].sum_s[k], hidden = s - t->node[i].sum_wait_s[k];
+
+			a->cls[k].bytes += bytes[k];
+			a->cls[k].dense_bytes += bytes[k];
+			if (s > a->cls[k].time_s) {
+				a->cls[k].time_s = s;
+				a->cls[k].hidden_s = hidden > 0.0 ? hidden : 0.0;
+			}
+			a->all.bytes += bytes[k];
+			a->all.dense_bytes += bytes[k];
+			r->node[i].bytes_sent += bytes[k];
+			all_s += s;
+			hidden_s += hidden > 0.0 ? hidden : 0.0;
+		}
+		if (all_s > a->all.time_s) {
+			a->all.time_s = all_s;
+			a->all.hidden_s = hidden_s;
+		}
+	}
+}
+
 static void timeline_of(const struct dlb_timeline *t, struct dlb_report *r)
 {
 	r->timeline = dlb_arena_array(&r->arena, (size_t)r->n_nodes + 1, sizeof *r->timeline);
@@ -66,6 +100,7 @@ int dlb_exec_dry_run(const struct dlb_doc *doc, const struct dlb_exec_options *o
 		memcpy(report->node[i].waits_s, t.node[i].waits_s, sizeof t.node[i].waits_s);
 	}
 	ops_of(&j, &p, scale, report);
+	sums_of(&j, &p, &t, report);
 	timeline_of(&t, report);
 	dlb_timeline_release(&t, report->n_nodes);
 	dlb_report_conclude(report);

@@ -655,8 +655,12 @@ int dlb_engine_run(struct dlb_engine *e, const struct dlb_step *s, struct dlb_er
 		}
 	}
 	if (g->exchange) {
-		t->sum_s = dlb_exchange_times(g->exchange)->time_s;
-		t->sum_hidden_s = dlb_exchange_times(g->exchange)->hidden_s;
+		const struct dlb_exchange_times *x = dlb_exchange_times(g->exchange);
+
+		t->sum_s = x->time_s;
+		t->sum_hidden_s = x->hidden_s;
+		memcpy(t->class_s, x->class_s, sizeof t->class_s);
+		memcpy(t->class_hidden_s, x->class_hidden_s, sizeof t->class_hidden_s);
 	}
 	return 0;
 }

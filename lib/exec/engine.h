@@ -75,6 +75,7 @@ struct dlb_step {
 struct dlb_step_times {
 	double step_s, busy_s, waits_s[DLB_N_WAITS], bytes_sent, data_wait_s;
 	double sum_s, sum_hidden_s, command_s;		/* sums over replicas (exchange.h); waiting for the command (--sync) */
+	double class_s[DLB_N_SUM_CLASSES], class_hidden_s[DLB_N_SUM_CLASSES];
 };
 
 struct dlb_engine;				/* engine.c */

@@ -17,7 +17,9 @@ struct bucket {
 	int n_ops, n_chunks;
 	char **x; int64_t *n;			/* [n_ops] gradients in state, their elements */
 	char *packed;				/* NULL: one gradient, where it lies */
+	enum dlb_sum_class cls;
 	bool active, done;				/* under way; every byte has come */
+	double start_s;
 };
 struct dlb_exchange {
 	struct bucket *bucket;
@@ -55,6 +57,7 @@ static int new_bucket(struct dlb_exchange *x, struct dlb_comm *c, const struct d
 	int rc;
 
 	b->n_ops = from->n_ops;
+	b->cls = from->cls;
 	b->n_chunks = how->n_chunks(ranks);
 	b->x = dlb_arena_array(&x->arena, (size_t)b->n_ops, sizeof *b->x);
 	b->n = dlb_arena_array(&x->arena, (size_t)b->n_ops, sizeof *b->n);
@@ -75,12 +78,14 @@ static int new_bucket(struct dlb_exchange *x, struct dlb_comm *c, const struct d
 	d.x = b->packed ? b->packed : b->x[0];
 	d.at = at;
 	rc = dlb_collective_new(&b->sum, c, &d, err);
-	free(at);
-	if (rc)
+	if (rc) {
+		free(at);
 		return -1;
-	x->times.bytes += (double)dlb_collective_bytes_sent(b->sum);
-	x->times.dense_bytes += (double)dlb_allreduce_bytes(&dlb_allreduce_ring, ranks, dlb_ranks_member(ranks, dlb_comm_rank(c)), from->n, NULL,
-							    x->element_bytes, NULL);
+	}
+	x->times.bytes[b->cls] += (double)dlb_collective_bytes_sent(b->sum);
+	x->times.dense_bytes[b->cls] += (double)dlb_allreduce_bytes(how, ranks, dlb_ranks_member(ranks, dlb_comm_rank(c)), from->n, at,
+								    x->element_bytes, NULL);
+	free(at);
 	return 0;
 }
 
@@ -133,6 +138,8 @@ void dlb_exchange_free(struct dlb_exchange *x)
 void dlb_exchange_begin(struct dlb_exchange *x)
 {
 	x->times.time_s = x->times.hidden_s = 0.0;
+	memset(x->times.class_s, 0, sizeof x->times.class_s);
+	memset(x->times.class_hidden_s, 0, sizeof x->times.class_hidden_s);
 	for (int b = 0; b < x->n_buckets; b++)
 		x->bucket[b].active = x->bucket[b].done = false;
 }
@@ -146,6 +153,7 @@ void dlb_exchange_start(struct dlb_exchange *x, int b)
 	if (x->n_active++ == 0)
 		x->since_s = dlb_clock_s();
 	k->active = true;
+	k->start_s = dlb_clock_s();
 	dlb_collective_start(k->sum);
 }
 
@@ -154,6 +162,8 @@ static void end(struct dlb_exchange *x, struct bucket *k)
 	if (k->done)
 		return;
 	k->done = true;
+	x->times.class_s[k->cls] += dlb_clock_s() - k->start_s;
+	x->times.class_hidden_s[k->cls] += dlb_clock_s() - k->start_s;
 	if (k->packed)
 		pack(k, x->element_bytes, true);
 	if (--x->n_active == 0) {
@@ -183,8 +193,10 @@ int dlb_exchange_wait(struct dlb_exchange *x, int b, double *waited_s, struct dl
 	k->active = false;
 	s = dlb_clock_s() - start_s;
 	*waited_s += s;
-	if (!k->done)
+	if (!k->done) {
 		x->times.hidden_s -= s;
+		x->times.class_hidden_s[k->cls] -= s;
+	}
 	end(x, k);
 	return 0;
 }

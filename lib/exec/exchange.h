@@ -6,7 +6,11 @@
 
 struct dlb_exchange;
 /* Of one step. time_s: while anything was under way; hidden_s: the part of it in which the node did not wait for it. */
-struct dlb_exchange_times { double bytes, dense_bytes, time_s, hidden_s; };
+struct dlb_exchange_times {
+	double bytes[DLB_N_SUM_CLASSES], dense_bytes[DLB_N_SUM_CLASSES];	/* sent by this node */
+	double time_s, hidden_s;
+	double class_s[DLB_N_SUM_CLASSES], class_hidden_s[DLB_N_SUM_CLASSES];	/* sums over buckets, which may overlap */
+};
 /* Collective over all ranks (each calls it, also those of no replica). state and p are borrowed. *out is NULL where
  * there is nothing to exchange. */
 int dlb_exchange_new(struct dlb_exchange **out, struct dlb_comm *c, const struct dlb_program *p, int node,

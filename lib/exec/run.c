@@ -504,7 +504,12 @@ static double median_of(const struct dlb_record *rec, size_t offset, double *se)
 	return m;
 }
 
-struct node_summary { double busy_s, busy_se_s, waits_s[DLB_N_WAITS], bytes_sent, data_wait_s, shrunk; char host[64]; int n_ops, n_spans; };
+struct node_summary {
+	double busy_s, busy_se_s, waits_s[DLB_N_WAITS], bytes_sent, data_wait_s, command_s, shrunk;
+	struct dlb_report_sum sum, cls[DLB_N_SUM_CLASSES];
+	char host[64];
+	int n_ops, n_spans;
+};
 
 /* Medians per op over the kept steps and micro-batches. */
 static int ops_here(const struct run *r, struct dlb_report_op *out)
@@ -642,6 +647,51 @@ static void count_violations(const struct dlb_job *j, const struct node_summary 
 		report->optimizer_violations += all[i].shrunk;
 }
 
+/* What this node sent and waited for in a step's sums over the replicas. */
+static void sums_here(const struct run *r, struct node_summary *mine)
+{
+	const struct dlb_exchange_times *t;
+
+	if (!r->exchange)
+		return;
+	t = dlb_exchange_times(r->exchange);
+	mine->sum.time_s = median_of(&r->record, offsetof(struct dlb_step_times, sum_s), NULL);
+	mine->sum.hidden_s = median_of(&r->record, offsetof(struct dlb_step_times, sum_hidden_s), NULL);
+	mine->command_s = median_of(&r->record, offsetof(struct dlb_step_times, command_s), NULL);
+	for (size_t k = 0; k < DLB_N_SUM_CLASSES; k++) {
+		mine->cls[k] = (struct dlb_report_sum){ .bytes = t->bytes[k], .dense_bytes = t->dense_bytes[k],
+			.time_s = median_of(&r->record, offsetof(struct dlb_step_times, class_s) + k * sizeof(double), NULL),
+			.hidden_s = median_of(&r->record, offsetof(struct dlb_step_times, class_hidden_s) + k * sizeof(double), NULL) };
+		mine->sum.bytes += mine->cls[k].bytes;
+		mine->sum.dense_bytes += mine->cls[k].dense_bytes;
+	}
+}
+
+static void add_sum(struct dlb_report_sum *all, const struct dlb_report_sum *one)
+{
+	all->bytes += one->bytes;
+	all->dense_bytes += one->dense_bytes;
+	if (one->time_s > all->time_s) {
+		all->time_s = one->time_s;
+		all->hidden_s = one->hidden_s > 0.0 ? one->hidden_s : 0.0;
+	}
+}
+
+static void fill_sums(const struct run *r, const struct node_summary *all, struct dlb_report *report)
+{
+	struct dlb_report_allreduce *a = &report->allreduce;
+
+	if (r->job.plan.n_replicas < 2)
+		return;
+	a->algorithm = r->job.plan.allreduce;
+	for (int i = 0; i < report->n_nodes; i++) {
+		add_sum(&a->all, &all[i].sum);
+		for (int k = 0; k < DLB_N_SUM_CLASSES; k++)
+			add_sum(&a->cls[k], &all[i].cls[k]);
+		a->command_s = all[i].command_s > a->command_s ? all[i].command_s : a->command_s;
+	}
+}
+
 static int make_report(struct run *r, struct dlb_report *report, struct dlb_error *err)
 {
 	const struct dlb_record *rec = &r->record;
@@ -662,7 +712,8 @@ static int make_report(struct run *r, struct dlb_report *report, struct dlb_erro
 	for (int k = 0; k < DLB_N_WAITS; k++)
 		mine.waits_s[k] = median_of(rec, offsetof(struct dlb_step_times, waits_s) + (size_t)k * sizeof(double), NULL);
 	mine.data_wait_s = median_of(rec, offsetof(struct dlb_step_times, data_wait_s), NULL);
-	mine.bytes_sent = dlb_engine_view(r->engine[0])->times.bytes_sent;
+	sums_here(r, &mine);
+	mine.bytes_sent = dlb_engine_view(r->engine[0])->times.bytes_sent + mine.sum.bytes;
 	for (int i = 0; i < r->n_engines; i++)
 		mine.shrunk += (double)dlb_engine_view(r->engine[i])->shrunk;
 	snprintf(mine.host, sizeof mine.host, "%s", dlb_comm_host(r->comm));
@@ -675,6 +726,7 @@ static int make_report(struct run *r, struct dlb_report *report, struct dlb_erro
 	if (!rc && r->rank == 0) {
 		fill_nodes(all, report);
 		count_violations(&r->job, all, report);
+		fill_sums(r, all, report);
 		if (report->n_ops)
 			qsort(report->op, (size_t)report->n_ops, sizeof *report->op, by_op);
 		report->loss = dlb_arena_array(&report->arena, (size_t)r->n_losses + 1, sizeof *report->loss);

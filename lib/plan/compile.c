@@ -488,6 +488,7 @@ static void find_buckets(struct compiler *c, int node)
 				open = np->n_buckets++;
 				open_bytes = 0;
 				np->bucket[open].op = op + at;
+				np->bucket[open].cls = large ? DLB_SUM_GRADIENT : DLB_SUM_SMALL;
 			}
 			op[at++] = ready[i].op;
 			open_bytes += bytes;

@@ -54,7 +54,8 @@ struct dlb_place {
 	int of;				/* tensor whose place this is too, as a view of it or written over it; -1: its own */
 };
 /* Gradients that are summed over the replicas together: those of update ops op[0 .. n_ops). A large one travels alone. */
-struct dlb_bucket { const int *op; int n_ops; int64_t n; };	/* n: elements */
+enum dlb_sum_class { DLB_SUM_FACTOR, DLB_SUM_GRADIENT, DLB_SUM_SMALL, DLB_N_SUM_CLASSES };
+struct dlb_bucket { const int *op; int n_ops; int64_t n; enum dlb_sum_class cls; };	/* n: elements */
 #define DLB_BUCKET_BYTES (256 * 1024)		/* smaller gradients share buckets of about this size */
 struct dlb_node_program {
 	struct dlb_instr *instr; int n_instr;
@@ -118,15 +119,19 @@ bool dlb_tensor_is_state(const struct dlb_tensor *t);		/* weight, buffer, consta
 
 /* ---- the simulator: walks the program with the cost model ---- */
 enum dlb_wait { DLB_WAIT_STARVED, DLB_WAIT_BACKPRESSURE, DLB_WAIT_COLLECTIVE, DLB_WAIT_STRUCTURAL, DLB_N_WAITS };
-struct dlb_node_times { double busy_s, wait_s, waits_s[DLB_N_WAITS], bytes_sent; };
+struct dlb_node_times {
+	double busy_s, wait_s, waits_s[DLB_N_WAITS], bytes_sent;
+	double sum_s[DLB_N_SUM_CLASSES], sum_wait_s[DLB_N_SUM_CLASSES];	/* sums over replicas: under way; waited for */
+};
 struct dlb_timeline {
 	struct dlb_span **span; int *n_spans;		/* [node]; NULL when not asked for */
 	struct dlb_node_times *node;
 	double step_s;
-	double sum_s;				/* sums over replicas: seconds of all of them, hidden ones too */
 };
 /* Seconds that the sum of n elements takes alone between the nodes of node k's part, by plan->allreduce. */
 double dlb_plan_sum_s(const struct dlb_plan *p, const struct dlb_cost *c, int k, int64_t n);
+/* bytes[class] that `node` sends for its buckets in a step. */
+void dlb_plan_sum_bytes(const struct dlb_program *g, const struct dlb_cluster *c, int node, double bytes[DLB_N_SUM_CLASSES]);
 /* node_scale[node] multiplies its compute times (NULL: 1), jitter: relative sd of op times drawn from seed
  * (0: none). With keep_spans the time-line is kept. `t` is released by dlb_timeline_release. */
 int dlb_program_simulate(const struct dlb_program *g, const struct dlb_cost *c, const double *node_scale,

@@ -244,3 +244,18 @@ double dlb_plan_sum_s(const struct dlb_plan *p, const struct dlb_cost *c, int k,
 	free(group);
 	return longest;
 }
+
+void dlb_plan_sum_bytes(const struct dlb_program *g, const struct dlb_cluster *c, int node, double bytes[DLB_N_SUM_CLASSES])
+{
+	const struct dlb_program *own = dlb_program_of(g, node);
+	const struct dlb_node_program *np = &own->node[node];
+	const struct dlb_plan *p = g->whole;
+	int k = dlb_plan_part_of(p, node), *group = dlb_xcalloc((size_t)p->n_replicas, sizeof *group);
+	struct dlb_ranks ranks = { .n = p->n_replicas, .group = group };
+	if (k >= 0)
+		dlb_plan_peer_groups(p, c, k, group);
+	for (int b = 0; b < np->n_buckets && k >= 0; b++)
+		bytes[np->bucket[b].cls] += (double)dlb_allreduce_bytes(dlb_allreduce_find(p->allreduce), &ranks, own->replica, np->bucket[b].n,
+									NULL, 4, NULL);
+	free(group);
+}

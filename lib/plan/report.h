@@ -12,6 +12,14 @@ struct dlb_report_node {
 	const char *host;
 };
 struct dlb_report_op { int op, node; double time_s, predicted_s; };	/* per micro-batch, median */
+/* Sums over replicas, a step: bytes that all nodes sent together, and what sending every tensor whole would have taken;
+ * of the node where it took longest the seconds under way and those of them in which it did not wait. */
+struct dlb_report_sum { double bytes, dense_bytes, time_s, hidden_s; };
+struct dlb_report_allreduce {
+	const char *algorithm;				/* NULL: there was nothing to sum */
+	struct dlb_report_sum all, cls[DLB_N_SUM_CLASSES];
+	double command_s;				/* --sync: waited for the command */
+};
 struct dlb_report {
 	struct dlb_arena arena;
 	bool dry_run;
@@ -23,6 +31,7 @@ struct dlb_report {
 	double step_s, step_se_s, predicted_step_s, wall_s, imbalance, prediction_error;
 	struct dlb_report_node *node; int n_nodes;
 	struct dlb_report_op *op; int n_ops;
+	struct dlb_report_allreduce allreduce;
 	struct dlb_span **timeline; int *n_spans;	/* measured, one step (the median one); may be NULL */
 	const char *saved, *checkpoint, *plan_hash;
 };

@@ -5,6 +5,8 @@
  *      "step_s", "step_se_s", "predicted_step_s", "wall_s", "imbalance", "prediction_error",
  *      "nodes": [{"host", "busy_s", "busy_se_s", "predicted_busy_s", "wait_s", "idle_s", "data_wait_s", "bytes_sent", "peak_bytes",
  *                 "waits": {"starved", "backpressure", "collective", "structural"}}],
+ *      "allreduce": {"algorithm", "bytes", "dense_bytes", "time_s", "hidden_s", "command_s",
+ *                    "classes": {"factor", "gradient", "small"}},          with bytes ... hidden_s each; absent: one replica
  *      "ops":   [{"op", "node", "time_s", "predicted_s"}],
  *      "timeline": [[[op, micro_batch, start_s, end_s], ...], ...],
  *      "saved": "FILE", "checkpoint": "FOLDER", "plan_hash": "16 hex digits"}
@@ -46,6 +48,31 @@ static json_t *write_node(const struct dlb_report_node *n)
 	return o;
 }
 
+static const char *const sum_classes[DLB_N_SUM_CLASSES] = { "factor", "gradient", "small" };
+
+static void set_sum(json_t *o, const struct dlb_report_sum *s)
+{
+	set(o, "bytes", s->bytes);
+	set(o, "dense_bytes", s->dense_bytes);
+	set(o, "time_s", s->time_s);
+	set(o, "hidden_s", s->hidden_s);
+}
+
+static json_t *write_allreduce(const struct dlb_report_allreduce *a)
+{
+	json_t *o = json_object(), *classes = json_object();
+	set_str(o, "algorithm", a->algorithm);
+	set_sum(o, &a->all);
+	set(o, "command_s", a->command_s);
+	for (int i = 0; i < DLB_N_SUM_CLASSES; i++) {
+		json_t *c = json_object();
+		set_sum(c, &a->cls[i]);
+		json_object_set_new(classes, sum_classes[i], c);
+	}
+	json_object_set_new(o, "classes", classes);
+	return o;
+}
+
 json_t *dlb_report_write(const struct dlb_report *r)
 {
 	json_t *o = json_object(), *losses = json_array(), *nodes = json_array(), *ops = json_array();
@@ -71,6 +98,8 @@ json_t *dlb_report_write(const struct dlb_report *r)
 	for (int i = 0; i < r->n_nodes; i++)
 		json_array_append_new(nodes, write_node(&r->node[i]));
 	json_object_set_new(o, "nodes", nodes);
+	if (r->allreduce.algorithm)
+		json_object_set_new(o, "allreduce", write_allreduce(&r->allreduce));
 	for (int i = 0; i < r->n_ops; i++) {
 		json_t *p = json_pack("{si si}", "op", r->op[i].op, "node", r->op[i].node);
 		set(p, "time_s", r->op[i].time_s);
@@ -101,6 +130,33 @@ static int get_str(const struct dlb_ref *r, const char *key, struct dlb_report *
 static int get_time(const struct dlb_ref *r, const char *key, double *x, struct dlb_error *err)
 {
 	return dlb_get_real(r, key, DLB_OPT, 0, 1e18, x, err);
+}
+
+static int read_sum(const struct dlb_ref *r, struct dlb_report_sum *s, struct dlb_error *err)
+{
+	return dlb_get_real(r, "bytes", DLB_OPT, 0, 1e18, &s->bytes, err) || dlb_get_real(r, "dense_bytes", DLB_OPT, 0, 1e18, &s->dense_bytes, err) ||
+	       get_time(r, "time_s", &s->time_s, err) || get_time(r, "hidden_s", &s->hidden_s, err) ? -1 : 0;
+}
+
+static int read_allreduce(const struct dlb_ref *report, struct dlb_report *out, struct dlb_error *err)
+{
+	static const char *const known[] = { "algorithm", "bytes", "dense_bytes", "time_s", "hidden_s", "command_s", "classes", NULL };
+	struct dlb_report_allreduce *a = &out->allreduce;
+	struct dlb_ref r = { .v = NULL }, classes = { .v = NULL };
+	if (dlb_get_object(report, "allreduce", DLB_OPT, &r, err))
+		return -1;
+	if (!r.v)
+		return 0;
+	a->algorithm = "ring";
+	if (dlb_ref_known(&r, known, err) || get_str(&r, "algorithm", out, &a->algorithm, err) || read_sum(&r, &a->all, err) ||
+	    get_time(&r, "command_s", &a->command_s, err) || dlb_get_object(&r, "classes", DLB_OPT, &classes, err))
+		return -1;
+	for (int i = 0; i < DLB_N_SUM_CLASSES && classes.v; i++) {
+		struct dlb_ref c = { .v = NULL };
+		if (dlb_get_object(&classes, sum_classes[i], DLB_OPT, &c, err) || (c.v && read_sum(&c, &a->cls[i], err)))
+			return -1;
+	}
+	return 0;
 }
 
 static int read_losses(const struct dlb_ref *r, struct dlb_report *out, struct dlb_error *err)
@@ -185,6 +241,8 @@ static int read_lists(const struct dlb_ref *r, struct dlb_report *out, struct dl
 		if (read_op(&e, out, &out->op[i], err))
 			return -1;
 	}
+	if (read_allreduce(r, out, err))
+		return -1;
 	return dlb_spans_read(r, out->n_nodes, -1, &out->arena, &out->timeline, &out->n_spans, err);
 }
 
@@ -192,7 +250,7 @@ static int read_report(const struct dlb_doc *d, struct dlb_report *out, struct d
 {
 	static const char *const known[] = { "inputs", "dry_run", "first_step", "steps", "batch", "micro_batches", "optimizer",
 		"stopped", "losses", "accuracy", "test_loss", "optimizer_violations", "step_s", "step_se_s", "predicted_step_s", "wall_s", "imbalance",
-		"prediction_error", "nodes", "ops", "timeline", "saved", "checkpoint", "plan_hash", NULL };
+		"prediction_error", "nodes", "allreduce", "ops", "timeline", "saved", "checkpoint", "plan_hash", NULL };
 	json_t *section;
 	int64_t M = 1;
 	if (dlb_doc_need(d, "report", &section, err) || dlb_doc_check_inputs(d, "report", err))

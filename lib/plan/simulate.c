@@ -318,6 +318,7 @@ static void release_peers(struct sim *s, int part, int bucket)
 		s->waits_for_sum[node] = -1;
 		if (x->end_s > n->now) {
 			s->t->node[node].waits_s[DLB_WAIT_COLLECTIVE] += x->end_s - n->now;
+			s->t->node[node].sum_wait_s[dlb_program_of(s->g, node)->node[node].bucket[bucket].cls] += x->end_s - n->now;
 			n->now = x->end_s;
 		}
 		dlb_heap_push(&s->event, n->now, node * 4 + EV_NODE);
@@ -329,7 +330,10 @@ static void begin_sum(struct sim *s, int part, int bucket, double now)
 	struct sum *x = &s->sum[part][bucket];
 	double start = now > s->sum_busy_until[part] ? now : s->sum_busy_until[part];
 	x->end_s = s->sum_busy_until[part] = start + sum_s(s, part, bucket);
-	s->t->sum_s += x->end_s - start;
+	for (int r = 0; r < s->g->n_replicas; r++) {
+		int node = s->g->whole->replica[r][part];
+		s->t->node[node].sum_s[dlb_program_of(s->g, node)->node[node].bucket[bucket].cls] += x->end_s - start;
+	}
 }
 
 /* COLLECTIVE of the replicas: true when node stands and will be called again. */
