@@ -5,7 +5,6 @@
 #include <string.h>
 
 #include "balance/balance.h"
-#include "comm/allreduce.h"
 #include "optim/optim.h"
 #include "place/wishes.h"
 #include "util/cli.h"
@@ -15,9 +14,10 @@ struct options {
 	int64_t effort;
 	double search_s;
 	const char *algorithm, *schedule, *in_place, *optimizer;	/* NULL: as in the plan there is, else the default */
-	const char *replicas, *split, *allreduce;		/* likewise */
+	const char *replicas, *split;				/* likewise */
+	struct dlb_sharing_options sharing;
 	int64_t micro_batches, seed;
-	bool micro_batches_given, seed_given, no_timeline, sync, async;
+	bool micro_batches_given, seed_given, no_timeline;
 	struct dlb_wishes wishes;
 	struct dlb_cli *cli;
 };
@@ -154,16 +154,18 @@ static int set_up(const struct dlb_doc *doc, struct options *o, struct input *in
 static struct dlb_replicas_choice replicas_choice(const struct options *o, const struct input *in)
 {
 	const struct dlb_plan *was = in->has_plan ? &in->plan : NULL;
-	struct dlb_replicas_choice c = { .n = was ? was->n_replicas : 1, .allreduce = was ? was->allreduce : "ring", .sync = was && was->sync };
+	struct dlb_replicas_choice c = { .n = was ? was->n_replicas : 1 };
+	if (was)
+		c.sharing = was->sharing;
+	else
+		dlb_sharing_init(&c.sharing);
 	for (int r = 1; was && was->power && r < was->n_replicas; r++)
 		c.by_power |= was->power[r] != was->power[0];
 	if (o->replicas)
 		c.n = !strcmp(o->replicas, "auto") ? 0 : atoi(o->replicas);
 	if (o->split)
 		c.by_power = !strcmp(o->split, "power");
-	if (o->allreduce)
-		c.allreduce = dlb_allreduce_find(o->allreduce)->name;
-	c.sync = o->sync || (c.sync && !o->async);
+	dlb_sharing_apply(&o->sharing, &c.sharing, NULL);	/* main has seen that they are right */
 	return c;
 }
 
@@ -262,11 +264,10 @@ static int usage_of_replicas(struct dlb_cli *cli, const struct options *o)
 	}
 	if (o->split && strcmp(o->split, "even") && strcmp(o->split, "power"))
 		return dlb_cli_usage(cli, "--split wants even or power, not '%s'", o->split);
-	if (o->allreduce && !dlb_allreduce_find(o->allreduce))
-		return dlb_cli_usage(cli, "no way to sum '%s'; there are ring, tree, host and hierarchical", o->allreduce);
-	if (o->sync && o->async)
-		return dlb_cli_usage(cli, "--sync and --async-allreduce exclude each other");
-	return 0;
+	struct dlb_sharing ignored;
+	struct dlb_error err = { .what = "" };
+	dlb_sharing_init(&ignored);
+	return dlb_sharing_apply(&o->sharing, &ignored, &err) ? dlb_cli_usage(cli, "%s", err.what) : 0;
 }
 
 int main(int argc, char **argv)
@@ -292,9 +293,7 @@ int main(int argc, char **argv)
 		{ 0, "serve", DLB_OPT_REAL, &o.wishes.serve_steps, "STEPS", "steps that what moving costs is spread over (default 1000)", NULL, 1, 1e15 },
 		{ 0, "replicas", DLB_OPT_STR, &o.replicas, "R", "groups of nodes that each hold the model: a number or auto (default 1)", NULL, 0, 0 },
 		{ 0, "split", DLB_OPT_STR, &o.split, "HOW", "the batch over replicas: even or power, by predicted speed (default even)", NULL, 0, 0 },
-		{ 0, "allreduce", DLB_OPT_STR, &o.allreduce, "NAME", "how replicas sum gradients: ring, tree, host or hierarchical (default ring)", NULL, 0, 0 },
-		{ 0, "sync", DLB_OPT_FLAG, &o.sync, NULL, "sum when every node has computed its step", NULL, 0, 0 },
-		{ 0, "async-allreduce", DLB_OPT_FLAG, &o.async, NULL, "sum each gradient as soon as it is there (default)", NULL, 0, 0 },
+		DLB_SHARING_OPTS(&o.sharing),
 		{ 0, "no-timeline", DLB_OPT_FLAG, &o.no_timeline, NULL, "leave the predicted time-line out", NULL, 0, 0 },
 		{ 0, "list", DLB_OPT_FLAG, &list_them, NULL, "list the algorithms", NULL, 0, 0 },
 	};

@@ -38,6 +38,7 @@ static void catch_signals(void)
 struct options {
 	struct dlb_exec_options exec;
 	struct dlb_run_edit edit;
+	struct dlb_sharing_options sharing;
 	struct dlb_strlist slow;
 	const char *until;
 	bool print_program;
@@ -116,6 +117,7 @@ static int parse(struct dlb_cli *cli, int argc, char **argv, struct options *o)
 		{ 0, "save", DLB_OPT_STR, &x->save, "FILE", "write the trained weights (.onnx: the model)", NULL, 0, 0 },
 		{ 0, "loss-log", DLB_OPT_STR, &x->loss_log, "FILE", "write the loss of each step, a line each", NULL, 0, 0 },
 		{ 0, "slow", DLB_OPT_LIST, &o->slow, "NODE:FACTOR", "stretch every op of a node, for experiments", NULL, 0, 0 },
+		DLB_SHARING_OPTS(&o->sharing),
 		{ 0, "timeout", DLB_OPT_REAL, &x->timeout_s, "S", "give up when a node is silent for so long (default 30)", NULL, 0, 1e9 },
 		{ 0, "torch-batchnorm", DLB_OPT_FLAG, &e->torch_batchnorm, NULL, "running variance by PyTorch's rule", NULL, 0, 0 },
 		{ 0, "allow-nonfinite", DLB_OPT_FLAG, &x->allow_nonfinite, NULL, "go on when the loss is not finite", NULL, 0, 0 },
@@ -164,7 +166,7 @@ static int open_doc(struct dlb_doc *doc, const struct dlb_cli *cli, struct optio
 {
 	if (dlb_doc_read(doc, cli->n_operands ? cli->operands[0] : NULL, err))
 		return -1;
-	if (dlb_run_section_edit(doc, &o->edit, err) || dlb_run_section_read(doc, &o->exec, o->init_text, err)) {
+	if (dlb_sharing_edit(doc, &o->sharing, err) || dlb_run_section_edit(doc, &o->edit, err) || dlb_run_section_read(doc, &o->exec, o->init_text, err)) {
 		dlb_doc_release(doc);
 		return -1;
 	}

@@ -51,7 +51,7 @@ static int new_bucket(struct dlb_exchange *x, struct dlb_comm *c, const struct d
 		      const struct dlb_ranks *ranks, struct dlb_state *state, struct dlb_error *err)
 {
 	struct bucket *b = &x->bucket[index];
-	const struct dlb_allreduce *how = dlb_allreduce_find(p->whole->allreduce);
+	const struct dlb_allreduce *how = dlb_allreduce_find(p->whole->sharing.allreduce);
 	struct dlb_collective_desc d = { .how = how, .ranks = *ranks, .n = from->n, .tag = FIRST_TAG + index };
 	int64_t *at;
 	int rc;

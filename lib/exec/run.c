@@ -683,7 +683,7 @@ static void fill_sums(const struct run *r, const struct node_summary *all, struc
 
 	if (r->job.plan.n_replicas < 2)
 		return;
-	a->algorithm = r->job.plan.allreduce;
+	a->algorithm = r->job.plan.sharing.allreduce;
 	for (int i = 0; i < report->n_nodes; i++) {
 		add_sum(&a->all, &all[i].sum);
 		for (int k = 0; k < DLB_N_SUM_CLASSES; k++)

@@ -12,8 +12,7 @@ static void share_out(const struct dlb_plan *from, struct dlb_plan *plan)
 		memcpy(flat + r * n, from->replica[r], n * sizeof *flat);
 	dlb_plan_set_replicas(plan, from->n_replicas, flat);
 	free(flat);
-	plan->allreduce = from->allreduce;
-	plan->sync = from->sync;
+	plan->sharing = from->sharing;
 	if (from->power) {
 		plan->power = dlb_arena_array(&plan->arena, R, sizeof *plan->power);
 		memcpy(plan->power, from->power, R * sizeof *plan->power);

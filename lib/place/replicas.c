@@ -253,8 +253,7 @@ static int place_teams(const struct dlb_problem *p, const struct dlb_replicas_ch
 	shared.micro_batches = p->micro_batches;
 	shared.schedule = p->schedule->name;
 	shared.in_place = !p->not_in_place;
-	shared.allreduce = choice->allreduce;
-	shared.sync = choice->sync;
+	shared.sharing = choice->sharing;
 	for (int i = 0; i < R * n_nodes; i++)
 		replica[i] = -1;
 	for (int i = 0; i < n_nodes; i++)

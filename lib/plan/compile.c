@@ -521,7 +521,7 @@ static void note_reductions(struct compiler *c, int node)
 	for (int a = 0; a < l->n_act; a++)
 		if (l->act[a].op >= 0 && (l->act[a].tensor >= 0 || c->g->op[l->act[a].op].phase != DLB_UPDATE))
 			computed = a;
-	if (c->p->sync)
+	if (c->p->sharing.sync)
 		note(c, node, (struct note){ computed, RANK_COMPUTED, -1, -1, -1, -1, -1 });
 	for (int b = 0; b < np->n_buckets; b++) {
 		int start = 0, first = l->n_act - 1;
@@ -530,7 +530,7 @@ static void note_reductions(struct compiler *c, int node)
 			start = sum > start ? sum : start;
 			first = update < first ? update : first;
 		}
-		note(c, node, (struct note){ c->p->sync ? computed : start, RANK_REDUCE, -1, -1, -1, -1, b });
+		note(c, node, (struct note){ c->p->sharing.sync ? computed : start, RANK_REDUCE, -1, -1, -1, -1, b });
 		note(c, node, (struct note){ first, RANK_REDUCED, -1, -1, -1, -1, b });
 	}
 }

@@ -8,8 +8,8 @@
 
 void dlb_plan_init(struct dlb_plan *p, int n_ops, int n_nodes)
 {
-	*p = (struct dlb_plan){ .n_ops = n_ops, .n_nodes = n_nodes, .micro_batches = 1, .batch = 1, .seed = 1, .in_place = true, .n_replicas = 1,
-		.allreduce = "ring" };
+	*p = (struct dlb_plan){ .n_ops = n_ops, .n_nodes = n_nodes, .micro_batches = 1, .batch = 1, .seed = 1, .in_place = true, .n_replicas = 1 };
+	dlb_sharing_init(&p->sharing);
 	p->placement = dlb_arena_array(&p->arena, (size_t)n_ops + 1, sizeof *p->placement);
 	p->node = dlb_arena_array(&p->arena, (size_t)n_nodes + 1, sizeof *p->node);
 	p->algorithm = p->winner = "by hand";

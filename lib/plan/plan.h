@@ -16,6 +16,11 @@ struct dlb_node_plan {
 	double busy_s, wait_s;			/* predicted, per step */
 	double peak_bytes;			/* planned arena + state */
 };
+/* How replicas share what they learn (sharing.c): members of the plan section of the same names. */
+struct dlb_sharing {
+	const char *allreduce;			/* how gradients are summed: a row of dlb_allreduces */
+	bool sync;				/* no sum starts before every node has computed its step */
+};
 struct dlb_plan {
 	struct dlb_arena arena;
 	int n_ops, n_nodes, micro_batches;
@@ -36,8 +41,7 @@ struct dlb_plan {
 	int **replica;				/* [r][k]: the node that plays node k's part in replica r, -1: none; [0][k] is k.
 						 * NULL for one replica */
 	double *power;				/* [r] shares of a batch are as these; NULL: even */
-	const char *allreduce;			/* how gradients are summed: a row of dlb_allreduces */
-	bool sync;				/* no sum starts before every node has computed its step */
+	struct dlb_sharing sharing;
 	double value_s, bound_s, gap;		/* predicted step, lower bound, value/bound - 1 */
 	double imbalance;			/* max busy / mean busy over nodes that may take load */
 	double moved_bytes; int moved_ops;	/* against the plan it replaces */
@@ -68,6 +72,21 @@ json_t *dlb_spans_write(struct dlb_span *const *span, const int *n_spans, int n_
 int dlb_spans_read(const struct dlb_ref *r, int n_nodes, int n_ops, struct dlb_arena *a, struct dlb_span ***span,
 		   int **n_spans, struct dlb_error *err);
 int dlb_plan_check(const struct dlb_plan *p, const struct dlb_cost *c, struct dlb_error *err);
+/* ---- sharing (sharing.c) ---- */
+/* What the command line of dlb-place or dlb-run says of it; NULL, false: nothing. */
+struct dlb_sharing_options { const char *allreduce; bool sync, async; };
+#define DLB_SHARING_OPTS(o) \
+	{ 0, "allreduce", DLB_OPT_STR, &(o)->allreduce, "NAME", "how replicas sum gradients: ring (default), tree, host, hierarchical or mpi", NULL, 0, 0 }, \
+	{ 0, "sync", DLB_OPT_FLAG, &(o)->sync, NULL, "sum when every node has computed its step", NULL, 0, 0 }, \
+	{ 0, "async-allreduce", DLB_OPT_FLAG, &(o)->async, NULL, "sum each gradient as soon as it is there (default)", NULL, 0, 0 }
+void dlb_sharing_init(struct dlb_sharing *s);			/* the defaults */
+/* Options over what s says; bad ones are err's line. */
+int dlb_sharing_apply(const struct dlb_sharing_options *o, struct dlb_sharing *s, struct dlb_error *err);
+void dlb_sharing_write(const struct dlb_sharing *s, json_t *plan);
+int dlb_sharing_read(const struct dlb_ref *plan, struct dlb_sharing *s, struct dlb_error *err);
+/* Options over the document's plan section, if it has replicas. */
+int dlb_sharing_edit(struct dlb_doc *doc, const struct dlb_sharing_options *o, struct dlb_error *err);
+
 /* ---- replicas (replica.c) ---- */
 /* Takes replica[r][k] for n replicas out of `replica` (n x n_nodes ints, copied). */
 void dlb_plan_set_replicas(struct dlb_plan *p, int n, const int *replica);

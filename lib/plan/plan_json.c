@@ -19,7 +19,6 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include "comm/allreduce.h"
 #include "plan/plan.h"
 
 static json_t *write_node(const struct dlb_node_plan *np)
@@ -72,8 +71,7 @@ static void write_replicas(const struct dlb_plan *p, json_t *o)
 	}
 	json_object_set_new(o, "replicas", rows);
 	json_object_set_new(o, "power", power);
-	json_object_set_new(o, "allreduce", json_string(p->allreduce));
-	json_object_set_new(o, "sync", json_boolean(p->sync));
+	dlb_sharing_write(&p->sharing, o);
 }
 
 json_t *dlb_plan_write(const struct dlb_plan *p)
@@ -268,17 +266,9 @@ static int read_row(const struct dlb_ref *row, struct dlb_plan *p, int *replica,
 static int read_replicas(const struct dlb_ref *r, struct dlb_plan *p, struct dlb_error *err)
 {
 	struct dlb_ref rows = { .v = NULL }, power = { .v = NULL };
-	const char *how = NULL;
 	int n = 0, n_power = 0, rc = 0;
-	if (dlb_get_str(r, "allreduce", DLB_OPT, &how, err) || dlb_get_bool(r, "sync", DLB_OPT, &p->sync, err) ||
-	    dlb_get_array(r, "replicas", DLB_OPT, &rows, &n, err) || dlb_get_array(r, "power", DLB_OPT, &power, &n_power, err))
+	if (dlb_sharing_read(r, &p->sharing, err) || dlb_get_array(r, "replicas", DLB_OPT, &rows, &n, err) || dlb_get_array(r, "power", DLB_OPT, &power, &n_power, err))
 		return -1;
-	if (how && !dlb_allreduce_find(how)) {
-		struct dlb_ref at = dlb_ref_at(r, "allreduce");
-		return dlb_ref_fail(&at, err, "no way to sum '%s'", how);
-	}
-	if (how)
-		p->allreduce = dlb_allreduce_find(how)->name;
 	if (!rows.v || n == 0)
 		return 0;
 	if (n > p->n_nodes)

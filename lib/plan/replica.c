@@ -205,7 +205,7 @@ const struct dlb_program *dlb_program_of(const struct dlb_program *g, int node)
 
 static struct dlb_hop *hops_of(const struct dlb_plan *p, const struct dlb_ranks *ranks, int rank, int *n, int *n_chunks)
 {
-	const struct dlb_allreduce *how = dlb_allreduce_find(p->allreduce);
+	const struct dlb_allreduce *how = dlb_allreduce_find(p->sharing.allreduce);
 	struct dlb_hop *hop = dlb_xcalloc((size_t)dlb_allreduce_most_hops(ranks) + 1, sizeof *hop);
 	*n_chunks = how->n_chunks(ranks);
 	*n = how->hops(ranks, rank, hop);
@@ -255,7 +255,7 @@ void dlb_plan_sum_bytes(const struct dlb_program *g, const struct dlb_cluster *c
 	if (k >= 0)
 		dlb_plan_peer_groups(p, c, k, group);
 	for (int b = 0; b < np->n_buckets && k >= 0; b++)
-		bytes[np->bucket[b].cls] += (double)dlb_allreduce_bytes(dlb_allreduce_find(p->allreduce), &ranks, own->replica, np->bucket[b].n,
+		bytes[np->bucket[b].cls] += (double)dlb_allreduce_bytes(dlb_allreduce_find(p->sharing.allreduce), &ranks, own->replica, np->bucket[b].n,
 									NULL, 4, NULL);
 	free(group);
 }
