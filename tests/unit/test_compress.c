@@ -1,6 +1,7 @@
-/* Compression, the mathematics: orthonormal bases for any condition and rank, the low-rank step with error feedback,
+/* Compression. The mathematics: orthonormal bases for any condition and rank, the low-rank step with error feedback,
  * triangles in RFP, factors and their retries, bf16, pivoted Cholesky; properties always, and (when the shared data
- * are there: DLB_TEST_DATA, else ../shared/data) vectors made elsewhere. */
+ * are there: DLB_TEST_DATA, else ../shared/data) vectors made elsewhere. Then sums under mpiexec with 1 to 4 ranks: what
+ * arrives, the same bits everywhere, bytes as predicted, every failure of one rank known to all. */
 #include <assert.h>
 #include <jansson.h>
 #include <math.h>
@@ -8,8 +9,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
 
 #include "comm/cholesky.h"
+#include "comm/compress.h"
 #include "comm/lowrank.h"
 #include "tensor/skinny.h"
 #include "tensor/spd.h"
@@ -642,9 +645,324 @@ static bool pivoted_vectors(void)
 	return true;
 }
 
-int main(void)
+/* ---- names ---- */
+
+static void names(void)
 {
-	bool shared;
+	static const char *const bad[] = { "", "lowrank", "lowrank:", "lowrank:0", "lowrank:65", "lowrank:4x", "lowrank:-1", "lowrank:99999999999999", "chol",
+					   "none,start=1", "lowrank:4,start=", "lowrank:4,wire=fp16", "bf16,wire=f32", "lowrank:4,", "cholesky:hop" };
+	struct dlb_compress_choice c;
+	struct dlb_error err;
+
+	for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
+		assert(dlb_compress_parse(bad[i], &c, &err) == -1 && err.what[0] && err.hint[0] && !strchr(err.what, '\n'));
+	assert(!dlb_compress_parse(NULL, &c, &err) && c.how == DLB_COMPRESS_NONE);
+	for (int i = 0; i < DLB_COMPRESS_LOWRANK; i++)
+		assert(!dlb_compress_parse(dlb_compress_names[i].name, &c, &err) && (int)c.how == i && dlb_compress_names[i].summary);
+	assert(!dlb_compress_parse("lowrank:8", &c, &err) && c.how == DLB_COMPRESS_LOWRANK && c.rank == 8 && c.start == 100 && c.wire == DLB_WIRE_BF16);
+	assert(!dlb_compress_parse("lowrank:64,wire=f32,start=0,error=local", &c, &err) && c.rank == 64 && !c.start && c.wire == DLB_WIRE_PLAIN && c.local_error);
+	n_checks += 8;
+}
+
+/* ---- on ranks ---- */
+
+enum { N_ADDENDS = 8 };
+static const struct { int rows, cols; bool factor; } shape[N_ADDENDS] = {
+	{ 96, 64, false }, { 40, 150, false }, { 7, 1, false }, { 1, 333, false }, { 10, 10, false },
+	{ 64, 64, true }, { 33, 33, true }, { 1, 1, true },
+};
+static const char *const tensor_names[N_ADDENDS] = { "w0", "w1", "b0", "b1", "w2", "f0", "f1", "f2" };
+
+/* What rank adds at a step: gradients of low rank and some noise, factors positive definite. */
+static void give(float *const *x, int rank, int64_t step)
+{
+	struct dlb_rng saved = rng;
+
+	dlb_rng_init(&rng, (uint64_t)(rank * 1000 + step));
+	for (int i = 0; i < N_ADDENDS; i++) {
+		int n = shape[i].rows, m = shape[i].cols;
+
+		if (shape[i].factor) {
+			spd(x[i], n, 0.5);
+			continue;
+		}
+		for (int r = 0; r < n; r++)
+			for (int c = 0; c < m; c++)
+				x[i][r * m + c] = (float)(sin(r * 0.1 + i) * cos(c * 0.05) + 0.3 * (rank + 1) * cos(r * 0.3) * sin(c * 0.2 + i) + 0.01 * normal());
+	}
+	rng = saved;
+}
+
+static void dense_sum(double **want, float *const *x, int size, int64_t step)
+{
+	for (int i = 0; i < N_ADDENDS; i++)
+		memset(want[i], 0, (size_t)(shape[i].rows * shape[i].cols) * sizeof **want);
+	for (int r = 0; r < size; r++) {
+		give(x, r, step);
+		for (int i = 0; i < N_ADDENDS; i++)
+			for (int j = 0; j < shape[i].rows * shape[i].cols; j++)
+				want[i][j] += (double)x[i][j];
+	}
+}
+
+static double distance(const float *x, const double *want, int n)
+{
+	double d = 0, all = 0;
+
+	for (int j = 0; j < n; j++) {
+		d += ((double)x[j] - want[j]) * ((double)x[j] - want[j]);
+		all += want[j] * want[j];
+	}
+	return sqrt(d / (all > 0 ? all : 1));
+}
+
+static void same_everywhere(struct dlb_comm *c, const void *p, size_t bytes)
+{
+	char *first = dlb_xmalloc(bytes + 1);
+	struct dlb_error err;
+
+	memcpy(first, p, bytes);
+	assert(dlb_comm_bcast(c, first, bytes, 0, &err) == 0);
+	assert(!memcmp(first, p, bytes));
+	free(first);
+}
+
+static int64_t state_bytes(struct dlb_compressor *k, char *to)
+{
+	struct dlb_compressor_state s;
+	int64_t n = 0;
+
+	for (int i = 0; dlb_compressor_state(k, i, &s); i++) {
+		if (to)
+			memcpy(to + n, s.p, (size_t)s.n * sizeof *s.p);
+		n += s.n * (int64_t)sizeof *s.p;
+	}
+	return n;
+}
+
+struct trial {
+	struct dlb_comm *c;
+	struct dlb_compressor *k;
+	struct dlb_addend addend[N_ADDENDS];
+	float *x[N_ADDENDS];
+	double *want[N_ADDENDS];
+	struct dlb_compress_choice choice;
+	const struct dlb_allreduce *how;
+	int rank, size;
+};
+
+static void run(struct trial *t, int64_t step)
+{
+	struct dlb_error err;
+
+	dlb_compressor_start(t->k, step);
+	if (step % 2)
+		while (!dlb_compressor_test(t->k))
+			;
+	assert(dlb_compressor_wait(t->k, &err) == 0);
+}
+
+/* Tensor `which` of the last rank is spoilt: all ranks say so, and nothing of this step stays. */
+static void spoilt(struct trial *t, int which, float by)
+{
+	struct dlb_compress_choice *c = &t->choice;
+	const struct dlb_verdict *v = dlb_compressor_verdict(t->k);
+	char *before = dlb_xmalloc((size_t)state_bytes(t->k, NULL) + 1), *after = dlb_xmalloc((size_t)state_bytes(t->k, NULL) + 1);
+	struct dlb_error err;
+
+	if (t->size < 2)
+		goto out;
+	state_bytes(t->k, before);
+	give(t->x, t->rank, 50);
+	if (t->rank == t->size - 1)
+		t->x[which][shape[which].rows * shape[which].cols / 2] = by;
+	run(t, 50);
+	assert(v->not_finite == tensor_names[which] && v->rank == t->size - 1);
+	assert(dlb_verdict_error(v, &err) == -1 && strstr(err.what, tensor_names[which]));
+	same_everywhere(t->c, err.what, sizeof err.what);
+	state_bytes(t->k, after);
+	assert(!memcmp(before, after, (size_t)state_bytes(t->k, NULL)));
+	/* The next one is as if nothing had been. */
+	give(t->x, t->rank, 51);
+	run(t, 51);
+	assert(!v->not_finite && dlb_verdict_error(v, &err) == 0);
+	assert(c->how != DLB_COMPRESS_CHOLESKY || !v->n_not_definite);
+out:
+	free(before);
+	free(after);
+}
+
+/* Factors that are not what they should be, on one rank: all take the same way out, and the sum is right. */
+static void odd_factors(struct trial *t)
+{
+	const struct dlb_verdict *v = dlb_compressor_verdict(t->k);
+	const int f = 5, n = shape[f].rows;
+
+	if (t->size < 2)
+		return;
+	for (int kind = 0; kind < 2; kind++) {
+		dense_sum(t->want, t->x, t->size, 60 + kind);
+		give(t->x, t->rank, 60 + kind);
+		if (kind == 0) {				/* not symmetric */
+			if (t->rank == 0)
+				t->x[f][3] += 7;
+			t->want[f][3] += 7;
+		} else {					/* far from positive definite */
+			if (t->rank == 0)
+				t->x[f][4 * n + 4] -= 1000;
+			t->want[f][4 * n + 4] -= 1000;
+		}
+		run(t, 60 + kind);
+		assert(kind == 0 ? v->n_asymmetric == 1 : v->n_asymmetric == 0 && v->n_not_definite == 1);
+		for (int i = f; i < N_ADDENDS; i++) {
+			int count = shape[i].rows * shape[i].cols;
+
+			assert(distance(t->x[i], t->want[i], count) <= (kind == 0 || i == f ? 1e-6 : t->choice.wire == DLB_WIRE_BF16 ? 8e-3 : 1e-5));
+			same_everywhere(t->c, t->x[i], (size_t)count * sizeof(float));
+		}
+	}
+}
+
+static void trial(struct dlb_comm *c, const char *name, const struct dlb_allreduce *how)
+{
+	struct trial t = { .c = c, .how = how, .rank = dlb_comm_rank(c), .size = dlb_comm_size(c) };
+	const int group[] = { 0, 1, 0, 1 };
+	double predicted[DLB_N_TRAFFIC], dense[DLB_N_TRAFFIC], sum_want = 0, sum_error = 0;
+	double *given[2] = { NULL }, *got[2] = { NULL };
+	struct dlb_compressor_desc d = { .how = how, .ranks = { .n = t.size, .group = group }, .n_addends = N_ADDENDS, .tag = 40 };
+	struct dlb_error err;
+
+	assert(!dlb_compress_parse(name, &t.choice, &err));
+	for (int i = 0; i < N_ADDENDS; i++) {
+		size_t n = (size_t)(shape[i].rows * shape[i].cols);
+
+		t.x[i] = dlb_xcalloc(n, sizeof(float));
+		t.want[i] = dlb_xcalloc(n, sizeof(double));
+		t.addend[i] = (struct dlb_addend){ t.x[i], shape[i].rows, shape[i].cols, 100 + i, tensor_names[i], shape[i].factor, 0.01 };
+	}
+	for (int i = 0; i < 2; i++) {
+		given[i] = dlb_xcalloc((size_t)(shape[i].rows * shape[i].cols), sizeof(double));
+		got[i] = dlb_xcalloc((size_t)(shape[i].rows * shape[i].cols), sizeof(double));
+	}
+	d.choice = t.choice;
+	d.addend = t.addend;
+	assert(dlb_compressor_new(&t.k, c, &d, &err) == 0);
+	for (int64_t step = 0; step < 8; step++) {
+		const struct dlb_traffic *traffic = dlb_compressor_traffic(t.k);
+
+		dense_sum(t.want, t.x, t.size, step);
+		give(t.x, t.rank, step);
+		run(&t, step);
+		assert(!dlb_compressor_verdict(t.k)->not_finite);
+		for (int i = 0; i < N_ADDENDS; i++) {
+			int n = shape[i].rows * shape[i].cols, rank = dlb_compress_rank(&t.choice, &t.addend[i]);
+			double off = distance(t.x[i], t.want[i], n);
+			bool triangle = shape[i].factor && (t.choice.how == DLB_COMPRESS_CHOLESKY || t.choice.how == DLB_COMPRESS_PER_HOP);
+
+			assert(t.size == 1 ? off < 1e-7 : rank && step >= t.choice.start ? off < 0.9 :
+			       t.choice.wire == DLB_WIRE_BF16 && (triangle || t.choice.how == DLB_COMPRESS_BF16) ? off < 8e-3 : off < 2e-6);
+			same_everywhere(c, t.x[i], (size_t)n * sizeof(float));
+			for (int j = 0; i < 2 && j < n; j++) {
+				given[i][j] += t.want[i][j];
+				got[i][j] += (double)t.x[i][j];
+			}
+		}
+		dlb_compress_bytes(&t.choice, how, &d.ranks, t.rank, t.addend, N_ADDENDS, predicted, dense);
+		for (int class = 0; class < DLB_N_TRAFFIC && step >= t.choice.start && t.size > 1; class++) {
+			/* The flags come on top. Per hop, the matrices of a chunk are not cut: exact for the ring. */
+			double flags = class == DLB_TRAFFIC_SMALL ? 64.0 * t.size : 1;
+
+			assert(traffic->dense_bytes[class] == dense[class]);
+			assert((t.choice.how == DLB_COMPRESS_PER_HOP && how != &dlb_allreduce_ring) ||
+			       fabs(traffic->bytes[class] - predicted[class]) <= flags + 0.2 * predicted[class] / t.size);
+		}
+	}
+	/* What was not sent yet is what the errors hold: nothing is lost. */
+	for (int i = 0; i < 2 && t.choice.how == DLB_COMPRESS_LOWRANK && t.size > 1; i++) {
+		int n = shape[i].rows * shape[i].cols;
+		struct dlb_compressor_state s;
+		double *rest = dlb_xcalloc((size_t)n, sizeof *rest);
+
+		assert(dlb_compressor_state(t.k, 2 * i, &s) && s.addend == i && s.summed && s.n == n);
+		for (int j = 0; j < n; j++)
+			rest[j] = (double)s.p[j];
+		assert(dlb_comm_allreduce_f64(c, rest, n, DLB_COMM_SUM, &err) == 0);
+		for (int j = 0; j < n; j++) {
+			double lost = given[i][j] - got[i][j] - rest[j];
+
+			sum_want += given[i][j] * given[i][j];
+			sum_error += lost * lost;
+		}
+		assert(sqrt(sum_error / sum_want) <= (t.choice.local_error && t.choice.wire == DLB_WIRE_BF16 ? 1e-2 : 1e-5));
+		assert(dlb_compressor_state(t.k, 2 * i + 1, &s));
+		same_everywhere(c, s.p, (size_t)s.n * sizeof *s.p);
+		/* The gradients' two strong directions are caught: what stays behind is not growing with the steps. */
+		sum_error = 0;
+		for (int j = 0; j < n; j++)
+			sum_error += rest[j] * rest[j];
+		assert(sqrt(sum_error / sum_want) < 0.05);
+		sum_want = sum_error = 0;
+		free(rest);
+	}
+	spoilt(&t, 0, NAN);
+	spoilt(&t, 1, INFINITY);
+	spoilt(&t, 2, -INFINITY);
+	spoilt(&t, 5, NAN);
+	if (t.choice.how == DLB_COMPRESS_CHOLESKY || t.choice.how == DLB_COMPRESS_PER_HOP)
+		odd_factors(&t);
+	dlb_compressor_free(t.k);
+	for (int i = 0; i < N_ADDENDS; i++) {
+		free(t.x[i]);
+		free(t.want[i]);
+	}
+	for (int i = 0; i < 2; i++) {
+		free(given[i]);
+		free(got[i]);
+	}
+}
+
+static int rank_main(void)
+{
+	static const char *const choice[] = { "none", "lowrank:2,start=2", "cholesky", "bf16", "cholesky,wire=f32", "cholesky:per-hop",
+					      "lowrank:4,start=0,wire=f32", "lowrank:3,start=0,error=local" };	/* every fourth: all algorithms */
+	struct dlb_comm *c;
+	struct dlb_error err;
+
+	if (dlb_comm_new(&c, 30, &err))
+		return 1;
+	for (size_t i = 0; i < sizeof choice / sizeof *choice; i++)
+		for (int a = 0; dlb_allreduces[a]; a++)
+			if (!dlb_allreduces[a]->foreign && (i % 4 == 1 || dlb_allreduces[a] == &dlb_allreduce_ring))
+				trial(c, choice[i], dlb_allreduces[a]);
+	dlb_comm_free(c);
+	return 0;
+}
+
+/* 1 to 4 ranks; false: no mpiexec. */
+static bool ranks(const char *self)
+{
+	if (!dlb_comm_is_open_mpi() || system("mpiexec --version >/dev/null 2>&1"))
+		return false;
+	setenv("OMPI_ALLOW_RUN_AS_ROOT", "1", 1);
+	setenv("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1", 1);
+	for (int n = 1; n <= 4; n++) {
+		char command[1024];
+		int status;
+
+		snprintf(command, sizeof command, "mpiexec -n %d --oversubscribe --bind-to none '%s' rank >&2", n, self);
+		status = system(command);
+		assert(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+		n_checks++;
+	}
+	return true;
+}
+
+int main(int argc, char **argv)
+{
+	bool shared, mpi;
+
+	if (argc > 1)
+		return rank_main();
 
 	dlb_rng_init(&rng, 1);
 	bases();
@@ -652,7 +970,9 @@ int main(void)
 	triangles();
 	retries();
 	pivoted();
+	names();
+	mpi = ranks(argv[0]);
 	shared = lowrank_vectors() && triangle_vectors() && pivoted_vectors();
-	printf("%ld checks of compression%s\n", n_checks, shared ? ", shared vectors included" : "; skipped the shared vectors: not found");
+	printf("%ld checks of compression%s%s\n", n_checks, mpi ? ", 1 to 4 ranks" : "; skipped ranks: no mpiexec of Open MPI", shared ? ", shared vectors included" : "; skipped the shared vectors: not found");
 	return 0;
 }

@@ -1,0 +1,194 @@
+/* Names, classes and bytes of compression: see compress.h. */
+#include <stdlib.h>
+#include <string.h>
+#include "comm/cholesky.h"
+#include "comm/compress.h"
+#include "comm/compressor.h"
+#include "comm/lowrank.h"
+#include "tensor/spd.h"
+#include "util/mem.h"
+
+const struct dlb_compress_name dlb_compress_names[] = {
+	[DLB_COMPRESS_NONE] = { "none", "dense" },
+	[DLB_COMPRESS_BF16] = { "bf16", "dense, 16 bits on the wire" },
+	[DLB_COMPRESS_CHOLESKY] = { "cholesky", "K-FAC's factors as triangles, factored once by an owner" },
+	[DLB_COMPRESS_PER_HOP] = { "cholesky:per-hop", "restored, added and factored at every hop, as first published" },
+	[DLB_COMPRESS_LOWRANK] = { "lowrank:R", "gradients as two thin matrices of rank R, with error feedback" },
+	{ NULL, NULL },
+};
+const char *const dlb_traffic_names[DLB_N_TRAFFIC] = { "factor", "gradient", "small" };
+
+enum { USUAL_RANK = 4, USUAL_START = 100, LEAST_RATE = 2 };
+
+static int bad(const char *text, struct dlb_error *err)
+{
+	dlb_fail(err, NULL, "no compression '%s'", text);
+	return dlb_hint(err, "none, bf16, cholesky, cholesky:per-hop, or lowrank:R, R from 1 to %d", DLB_MOST_RANK);
+}
+
+/* The number after `prefix`, of all of the n characters at s; -1: it is not that. */
+static int64_t number_after(const char *s, size_t n, const char *prefix)
+{
+	size_t skip = strlen(prefix);
+	int64_t v = 0;
+
+	if (n <= skip || n > skip + 12 || strncmp(s, prefix, skip))
+		return -1;
+	for (size_t i = skip; i < n; i++) {
+		if (s[i] < '0' || s[i] > '9')
+			return -1;
+		v = v * 10 + (s[i] - '0');
+	}
+	return v;
+}
+
+static bool is(const char *s, size_t n, const char *word)
+{
+	return strlen(word) == n && !strncmp(s, word, n);
+}
+
+static int parse_option(const char *s, size_t n, struct dlb_compress_choice *c, struct dlb_error *err)
+{
+	int64_t start = number_after(s, n, "start=");
+
+	if (start >= 0 && c->how == DLB_COMPRESS_LOWRANK) {
+		c->start = start;
+	} else if ((is(s, n, "error=local") || is(s, n, "error=global")) && c->how == DLB_COMPRESS_LOWRANK) {
+		c->local_error = is(s, n, "error=local");
+	} else if ((is(s, n, "wire=f32") || is(s, n, "wire=bf16")) && (c->how == DLB_COMPRESS_LOWRANK || c->how == DLB_COMPRESS_CHOLESKY)) {
+		c->wire = is(s, n, "wire=f32") ? DLB_WIRE_PLAIN : DLB_WIRE_BF16;
+	} else {
+		dlb_fail(err, NULL, "no option '%.*s' of compression '%s'", (int)n, s, dlb_compress_names[c->how].name);
+		return dlb_hint(err, "wire=f32|bf16 of cholesky and lowrank; start=N, error=global|local of lowrank");
+	}
+	return 0;
+}
+
+int dlb_compress_parse(const char *text, struct dlb_compress_choice *out, struct dlb_error *err)
+{
+	struct dlb_compress_choice c = { .how = DLB_COMPRESS_NONE };
+	size_t n;
+	int64_t rank;
+
+	if (!text)
+		text = "none";
+	n = strcspn(text, ",");
+	rank = number_after(text, n, "lowrank:");
+	if (rank >= 1 && rank <= DLB_MOST_RANK) {
+		c = (struct dlb_compress_choice){ .how = DLB_COMPRESS_LOWRANK, .rank = (int)rank, .wire = DLB_WIRE_BF16, .start = USUAL_START };
+	} else {
+		int i = 0;
+
+		while (i < DLB_COMPRESS_LOWRANK && !is(text, n, dlb_compress_names[i].name))
+			i++;
+		if (i == DLB_COMPRESS_LOWRANK)
+			return bad(text, err);
+		c.how = i;
+		c.wire = i == DLB_COMPRESS_BF16 || i == DLB_COMPRESS_CHOLESKY ? DLB_WIRE_BF16 : DLB_WIRE_PLAIN;
+	}
+	for (const char *s = text + n; *s == ','; s += n) {
+		n = strcspn(++s, ",");
+		if (parse_option(s, n, &c, err))
+			return -1;
+	}
+	*out = c;
+	return 0;
+}
+
+int dlb_compress_rank(const struct dlb_compress_choice *c, const struct dlb_addend *a)
+{
+	int64_t least = a->rows < a->cols ? a->rows : a->cols;
+
+	if (c->how != DLB_COMPRESS_LOWRANK || a->factor || least <= c->rank ||
+	    a->rows * a->cols < LEAST_RATE * c->rank * (a->rows + a->cols))
+		return 0;
+	return c->rank;
+}
+
+enum dlb_traffic_class dlb_traffic_class_of(const struct dlb_compress_choice *c, const struct dlb_addend *a)
+{
+	int rank = c->how == DLB_COMPRESS_LOWRANK ? c->rank : USUAL_RANK;
+
+	if (a->factor)
+		return DLB_TRAFFIC_FACTOR;
+	return a->rows * a->cols < LEAST_RATE * rank * (a->rows + a->cols) ? DLB_TRAFFIC_SMALL : DLB_TRAFFIC_GRADIENT;
+}
+
+/* The triangle's own wire: L, or what stands in its place, in floats. */
+int64_t dlb_factor_words(const struct dlb_compress_choice *c, int64_t n)
+{
+	int64_t count = dlb_rfp_count((int)n);
+
+	return 1 + (c->wire == DLB_WIRE_BF16 ? dlb_bf16_words(count) : count);		/* and how it was made */
+}
+
+/* Largest first, each to whom has least so far; ties to the lower id, the lower owner. Ids, not places in the list,
+ * break ties, so that the order of the list does not count. */
+void dlb_factor_owners(const struct dlb_addend *a, int n, int n_owners, int *owner)
+{
+	int64_t *load = dlb_xcalloc((size_t)n_owners, sizeof *load);
+
+	for (int i = 0; i < n; i++)
+		owner[i] = -1;
+	for (;;) {
+		int best = -1, least = 0;
+
+		for (int i = 0; i < n; i++)
+			if (a[i].factor && owner[i] < 0 &&
+			    (best < 0 || a[i].rows > a[best].rows || (a[i].rows == a[best].rows && a[i].id < a[best].id)))
+				best = i;
+		if (best < 0)
+			break;
+		for (int o = 1; o < n_owners; o++)
+			if (load[o] < load[least])
+				least = o;
+		owner[best] = least;
+		load[least] += a[best].rows * a[best].rows;
+	}
+	free(load);
+}
+
+/* What `member` sends of a whole chunk c in each half of the ring. */
+static double half_ring(const struct dlb_ranks *r, int member, int chunk, double bytes, bool gather)
+{
+	int n = r->n;
+	/* Of n chunks each member passes on all but one: the one that it completes, or the one that ends with it. */
+	int kept = gather ? (member + 2) % n : (member + 1) % n;
+
+	return n > 1 && chunk != kept ? bytes : 0;
+}
+
+void dlb_compress_bytes(const struct dlb_compress_choice *c, const struct dlb_allreduce *how, const struct dlb_ranks *r, int member,
+			const struct dlb_addend *a, int n, double bytes[DLB_N_TRAFFIC], double dense_bytes[DLB_N_TRAFFIC])
+{
+	int *owner = dlb_xcalloc((size_t)n + 1, sizeof *owner);
+
+	dlb_factor_owners(a, n, r->n, owner);
+	for (int t = 0; t < DLB_N_TRAFFIC; t++)
+		bytes[t] = dense_bytes[t] = 0;
+	for (int i = 0; i < n; i++) {
+		enum dlb_traffic_class t = dlb_traffic_class_of(c, &a[i]);
+		int64_t count = a[i].rows * a[i].cols, triangle = 4 * dlb_rfp_count((int)a[i].rows);
+		int rank = dlb_compress_rank(c, &a[i]);
+		double dense = (double)dlb_allreduce_bytes(how, r, member, count, NULL, 4, NULL);
+
+		dense_bytes[t] += dense;
+		if (rank) {
+			size_t wire = dlb_wire_bytes(c->wire, DLB_F32);
+
+			bytes[t] += (double)(dlb_allreduce_bytes(how, r, member, a[i].rows * rank, NULL, wire, NULL) +
+					     dlb_allreduce_bytes(how, r, member, a[i].cols * rank, NULL, wire, NULL));
+		} else if (a[i].factor && c->how == DLB_COMPRESS_CHOLESKY) {
+			bytes[t] += half_ring(r, member, owner[i], (double)triangle, false) +
+				half_ring(r, member, owner[i], 4.0 * (double)dlb_factor_words(c, a[i].rows), true);
+		} else if (a[i].factor && c->how == DLB_COMPRESS_PER_HOP) {
+			bytes[t] += half_ring(r, member, owner[i], (double)triangle + 4, false) +
+				half_ring(r, member, owner[i], (double)triangle + 4, true);
+		} else if (c->how == DLB_COMPRESS_BF16) {
+			bytes[t] += (double)dlb_allreduce_bytes(how, r, member, count, NULL, 2, NULL);
+		} else {
+			bytes[t] += dense;
+		}
+	}
+	free(owner);
+}

@@ -1,0 +1,90 @@
+/* Compression of what replicas exchange: sums of gradients, and of K-FAC's factors, that travel as less.
+ *
+ *     none              dense
+ *     bf16              dense, 16 bits on the wire
+ *     cholesky          symmetric positive definite factors: the triangle alone is summed, by an owner who factors it
+ *                       once and sends L back; gradients dense
+ *     cholesky:per-hop  as first published: every hop restores, adds, factors and sends L
+ *     lowrank:R         gradients of two dimensions and more as P and Q of rank R with error feedback; small ones dense
+ *
+ * and after the name, by commas: wire=f32 (P, Q and L travel as floats; bf16 otherwise), start=N (lowrank is dense for
+ * the first N steps; a hundred otherwise), error=local (what is kept back is what each rank did not send itself,
+ * rather than an equal share of what all did not).
+ *
+ * A dlb_compressor sums a list of tensors over some ranks in place of a dlb_collective, and is driven like one: start,
+ * test until done, wait. All ranks end with the same bits and the same verdict. It knows its own state (the errors kept
+ * back, the bases of the step before), which a checkpoint has to hold.
+ *
+ * What goes wrong on one rank is known to all in the same step: each has a place of its own in an array that is summed
+ * beside the tensors, and says there which tensor is not finite (or not symmetric). With a number that is not
+ * finite the sums are meaningless: the step must not count (state is as it was); a factor that is not symmetric makes
+ * all factors of that step travel dense, and one whose sum is not positive definite comes as the sum.
+ *
+ * The first part of this header is plain C over numbers, for whoever predicts; it needs no MPI. */
+#ifndef DLB_COMM_COMPRESS_H
+#define DLB_COMM_COMPRESS_H
+#include "comm/allreduce.h"
+
+enum dlb_compress { DLB_COMPRESS_NONE, DLB_COMPRESS_BF16, DLB_COMPRESS_CHOLESKY, DLB_COMPRESS_PER_HOP, DLB_COMPRESS_LOWRANK };
+struct dlb_compress_name { const char *name, *summary; };	/* "lowrank:R": a number follows the colon */
+extern const struct dlb_compress_name dlb_compress_names[];	/* by enum dlb_compress; ends with NULL */
+struct dlb_compress_choice {
+	enum dlb_compress how;
+	int rank;			/* of lowrank */
+	enum dlb_wire wire;		/* of P, Q and L, and of all with bf16 */
+	bool local_error;
+	int64_t start;			/* lowrank: the first step that is compressed */
+};
+/* NULL: none. */
+int dlb_compress_parse(const char *text, struct dlb_compress_choice *c, struct dlb_error *err);
+
+enum dlb_traffic_class { DLB_TRAFFIC_FACTOR, DLB_TRAFFIC_GRADIENT, DLB_TRAFFIC_SMALL, DLB_N_TRAFFIC };
+extern const char *const dlb_traffic_names[DLB_N_TRAFFIC];
+/* One tensor: a gradient as (first dimension, all others), or a factor. */
+struct dlb_addend {
+	float *x;			/* row-major, borrowed; summed in place */
+	int64_t rows, cols;
+	int id;				/* the same on all ranks, and whatever else travels */
+	const char *name;		/* borrowed */
+	bool factor;			/* square and symmetric */
+	double damping;			/* of a factor: what its owner adds to the diagonal before factoring, and takes off again */
+};
+enum dlb_traffic_class dlb_traffic_class_of(const struct dlb_compress_choice *c, const struct dlb_addend *a);
+/* Rank with which `a` travels; 0: dense (small, or R would save less than half). */
+int dlb_compress_rank(const struct dlb_compress_choice *c, const struct dlb_addend *a);
+/* Bytes that `member` sends of each class for these tensors once compressed (bytes), and dense. */
+void dlb_compress_bytes(const struct dlb_compress_choice *c, const struct dlb_allreduce *how, const struct dlb_ranks *r, int member,
+			const struct dlb_addend *a, int n, double bytes[DLB_N_TRAFFIC], double dense_bytes[DLB_N_TRAFFIC]);
+
+struct dlb_compressor_desc {
+	struct dlb_compress_choice choice;
+	const struct dlb_allreduce *how;
+	struct dlb_ranks ranks;			/* its arrays are borrowed during the call */
+	const struct dlb_addend *addend;	/* copied; x is borrowed for good */
+	int n_addends;
+	int tag;				/* and the DLB_COMPRESSOR_TAGS - 1 after it */
+};
+enum { DLB_COMPRESSOR_TAGS = 6 };
+struct dlb_compressor;
+int dlb_compressor_new(struct dlb_compressor **out, struct dlb_comm *c, const struct dlb_compressor_desc *d, struct dlb_error *err);
+void dlb_compressor_free(struct dlb_compressor *k);
+void dlb_compressor_start(struct dlb_compressor *k, int64_t step);
+bool dlb_compressor_test(struct dlb_compressor *k);		/* true when done (or broken: _wait tells) */
+int dlb_compressor_wait(struct dlb_compressor *k, struct dlb_error *err);
+/* What the last step found, the same on all ranks. rank: of the world, -1: the sum of all alone is not finite. */
+struct dlb_verdict {
+	const char *not_finite; int rank;	/* the tensor's name; NULL: all is well */
+	int n_asymmetric, n_not_definite, n_retries;	/* factors that came dense, as the sum, with more on the diagonal */
+	int n_hops_failed;			/* per-hop: factors that travelled as the sum, here */
+};
+const struct dlb_verdict *dlb_compressor_verdict(const struct dlb_compressor *k);
+/* 0, or -1 with a line that names tensor and rank. */
+int dlb_verdict_error(const struct dlb_verdict *v, struct dlb_error *err);
+/* Of the last step, by this rank. */
+struct dlb_traffic { double bytes[DLB_N_TRAFFIC], dense_bytes[DLB_N_TRAFFIC], time_s[DLB_N_TRAFFIC]; };
+const struct dlb_traffic *dlb_compressor_traffic(const struct dlb_compressor *k);
+/* Tensors that a checkpoint holds, i from 0; false: no more. An error is of one rank alone, and their sum is what counts; a
+ * basis is the same on all. */
+struct dlb_compressor_state { int addend; const char *name; float *p; int64_t n; bool summed; };
+bool dlb_compressor_state(struct dlb_compressor *k, int i, struct dlb_compressor_state *s);
+#endif

@@ -1,0 +1,89 @@
+/* Inside compression: what the files of a dlb_compressor share (compressor.c the order of things, fused.c arrays that
+ * travel together, lowrank.c P and Q, owner.c factors, per_hop.c factors as first published). */
+#ifndef DLB_COMM_COMPRESSOR_H
+#define DLB_COMM_COMPRESSOR_H
+#include "comm/compress.h"
+
+/* Arrays that travel as one. Each is cut into as many chunks as the algorithm has, whatever else travels along, or is
+ * all in the chunk of its owner. `buffer` holds chunk after chunk, and in each the arrays in order. */
+struct dlb_part { float *x; int64_t n; int owner; enum dlb_traffic_class class; };	/* owner -1: cut */
+struct dlb_fused {
+	struct dlb_part *part; int n_parts, cap_parts;
+	float *buffer;
+	int64_t n;
+	int n_chunks;
+	struct dlb_collective *sum;
+	double bytes[DLB_N_TRAFFIC];		/* sent each time */
+	bool active;
+	double since_s;
+};
+void dlb_fused_add(struct dlb_fused *f, float *x, int64_t n, int owner, enum dlb_traffic_class class);
+/* buffer: of another that is laid out alike (borrowed), or NULL. */
+int dlb_fused_ready(struct dlb_fused *f, struct dlb_compressor *k, const struct dlb_allreduce *how, enum dlb_wire wire, int tag,
+		    float *buffer, struct dlb_error *err);
+void dlb_fused_free(struct dlb_fused *f);
+/* Where slice `chunk` of part i lies in the buffer; *n: its length. */
+float *dlb_fused_at(const struct dlb_fused *f, int i, int chunk, int64_t *n);
+void dlb_fused_load(struct dlb_fused *f);
+void dlb_fused_unload(const struct dlb_fused *f);
+void dlb_fused_start(struct dlb_compressor *k, struct dlb_fused *f);
+bool dlb_fused_done(struct dlb_compressor *k, struct dlb_fused *f);	/* or never started; then the traffic is counted */
+
+/* The two halves of a ring, for what is summed and what is passed on apart; member m completes chunk m + 1. */
+extern const struct dlb_allreduce dlb_ring_scatter, dlb_ring_gather;
+
+struct dlb_thin {			/* a gradient that travels as P and Q */
+	int addend, rank;
+	float *error;			/* (rows, cols) */
+	float *basis;			/* Q^T of the last step that counted: (rank, stride) */
+	float *next;			/* Q^T of this one */
+	float *mine;			/* local errors: this rank's own Q^T; else NULL */
+	float *p, *q;			/* what travels: (rows, rank), and (rank, cols) without padding */
+};
+struct dlb_triangle { int addend, owner; bool taken; };
+struct dlb_compressor {
+	struct dlb_comm *c;
+	struct dlb_compress_choice choice;
+	const struct dlb_allreduce *how;
+	struct dlb_ranks ranks; int *rank_, *group_;	/* copies that ranks points to */
+	int member, tag;
+	struct dlb_addend *addend; int n_addends;
+	/* [member] + 1 of the first addend there that is not finite; that is not symmetric */
+	float *not_finite, *asymmetric;
+	int64_t step;
+	enum { DLB_PHASE_DONE, DLB_PHASE_FIRST, DLB_PHASE_SECOND, DLB_PHASE_THIRD } phase;
+	bool thin_now;			/* past lowrank's start */
+	struct dlb_fused dense, flags, warm, p, q, scatter, gather, third, whole;
+	struct dlb_thin *thin; int n_thin;
+	struct dlb_triangle *triangle; int n_triangles;
+	double *work;			/* of dlb_orthonormal_f32 */
+	float *factor_work;		/* two triangles of the largest */
+	struct dlb_hops *hops;		/* per_hop.c */
+	struct dlb_verdict verdict;
+	struct dlb_traffic traffic;
+	struct dlb_error fault; bool failed;	/* a blocking part met a broken comm */
+};
+
+int64_t dlb_factor_words(const struct dlb_compress_choice *c, int64_t n);
+void dlb_factor_owners(const struct dlb_addend *a, int n, int n_owners, int *owner);
+
+/* lowrank.c */
+void dlb_thin_new(struct dlb_compressor *k);
+void dlb_thin_free(struct dlb_compressor *k);
+void dlb_thin_project(struct dlb_compressor *k);	/* x += error, P; notes what is not finite */
+void dlb_thin_back(struct dlb_compressor *k);		/* the sum of P becomes a basis; Q */
+void dlb_thin_restore(struct dlb_compressor *k);	/* x, error and basis from the sum of Q */
+/* owner.c */
+int dlb_triangles_new(struct dlb_compressor *k, struct dlb_error *err);
+void dlb_triangles_check(struct dlb_compressor *k);	/* notes what is not finite, not symmetric */
+void dlb_triangles_load(struct dlb_compressor *k);
+void dlb_triangles_factor(struct dlb_compressor *k);	/* those that this rank owns */
+bool dlb_triangles_restore(struct dlb_compressor *k);	/* true: some have to come as the sum */
+void dlb_triangles_take_sums(struct dlb_compressor *k);
+/* per_hop.c: blocks until all is done. */
+struct dlb_hops *dlb_hops_new(struct dlb_compressor *k);
+void dlb_hops_free(struct dlb_hops *h);
+int dlb_hops_run(struct dlb_hops *h, struct dlb_compressor *k, struct dlb_error *err);
+bool dlb_all_finite(const float *x, int64_t n);
+void dlb_compressor_note(struct dlb_compressor *k, float *flags, int addend);
+#endif

@@ -1,0 +1,156 @@
+/* Arrays that travel as one: see compressor.h. */
+#include <stdlib.h>
+#include <string.h>
+#include "comm/compressor.h"
+#include "util/clock.h"
+#include "util/mem.h"
+
+static int ring_chunks(const struct dlb_ranks *r)
+{
+	return r->n;
+}
+
+static int scatter_hops(const struct dlb_ranks *r, int member, struct dlb_hop *hop)
+{
+	dlb_allreduce_ring.hops(r, member, hop);
+	return r->n - 1;
+}
+
+static int gather_hops(const struct dlb_ranks *r, int member, struct dlb_hop *hop)
+{
+	int n = dlb_allreduce_ring.hops(r, member, hop);
+
+	memmove(hop, hop + n / 2, (size_t)(n - n / 2) * sizeof *hop);
+	return n - n / 2;
+}
+
+const struct dlb_allreduce dlb_ring_scatter = {
+	.name = "ring's first half", .summary = "chunks are summed, each at its owner", .n_chunks = ring_chunks, .hops = scatter_hops,
+};
+const struct dlb_allreduce dlb_ring_gather = {
+	.name = "ring's second half", .summary = "owners' chunks go to all", .n_chunks = ring_chunks, .hops = gather_hops,
+};
+
+static int64_t cut(const struct dlb_fused *f, int i, int chunk)
+{
+	const struct dlb_part *p = &f->part[i];
+
+	return p->owner < 0 ? dlb_chunk_at(p->n, f->n_chunks, chunk) : chunk > p->owner ? p->n : 0;
+}
+
+static int64_t begin(const struct dlb_fused *f, int chunk)
+{
+	int64_t n = 0;
+
+	for (int i = 0; i < f->n_parts; i++)
+		n += cut(f, i, chunk);
+	return n;
+}
+
+float *dlb_fused_at(const struct dlb_fused *f, int i, int chunk, int64_t *n)
+{
+	int64_t at = begin(f, chunk);
+
+	for (int j = 0; j < i; j++)
+		at += cut(f, j, chunk + 1) - cut(f, j, chunk);
+	*n = cut(f, i, chunk + 1) - cut(f, i, chunk);
+	return f->buffer + at;
+}
+
+void dlb_fused_add(struct dlb_fused *f, float *x, int64_t n, int owner, enum dlb_traffic_class class)
+{
+	DLB_GROW(f->part, f->n_parts, f->cap_parts);
+	f->part[f->n_parts++] = (struct dlb_part){ x, n, owner, class };
+}
+
+int dlb_fused_ready(struct dlb_fused *f, struct dlb_compressor *k, const struct dlb_allreduce *how, enum dlb_wire wire, int tag,
+		    float *buffer, struct dlb_error *err)
+{
+	struct dlb_collective_desc d = { .how = how, .ranks = k->ranks, .dtype = DLB_F32, .wire = wire, .tag = tag };
+	int64_t *at, of_class[DLB_N_TRAFFIC] = { 0 };
+	double sent;
+	int rc;
+
+	f->n_chunks = how->n_chunks(&k->ranks);
+	for (int i = 0; i < f->n_parts; i++) {
+		f->n += f->part[i].n;
+		of_class[f->part[i].class] += f->part[i].n;
+	}
+	f->buffer = buffer ? buffer : dlb_xcalloc((size_t)f->n + 1, sizeof *f->buffer);
+	at = dlb_xcalloc((size_t)f->n_chunks + 1, sizeof *at);
+	for (int c = 0; c <= f->n_chunks; c++)
+		at[c] = begin(f, c);
+	d.x = f->buffer;
+	d.n = f->n;
+	d.at = at;
+	rc = dlb_collective_new(&f->sum, k->c, &d, err);
+	free(at);
+	if (rc)
+		return -1;
+	sent = (double)dlb_collective_bytes_sent(f->sum);
+	for (int t = 0; t < DLB_N_TRAFFIC && f->n; t++)
+		f->bytes[t] = sent * (double)of_class[t] / (double)f->n;
+	return 0;
+}
+
+void dlb_fused_free(struct dlb_fused *f)
+{
+	dlb_collective_free(f->sum);
+	free(f->part);
+	free(f->buffer);
+}
+
+/* In the order of the buffer. */
+static void copy(const struct dlb_fused *f, bool in)
+{
+	float *at = f->buffer;
+
+	for (int c = 0; c < f->n_chunks; c++)
+		for (int i = 0; i < f->n_parts; i++) {
+			int64_t from = cut(f, i, c), n = cut(f, i, c + 1) - from;
+			float *own = f->part[i].x + from;
+
+			if (n)
+				memcpy(in ? at : own, in ? own : at, (size_t)n * sizeof *at);
+			at += n;
+		}
+}
+
+void dlb_fused_load(struct dlb_fused *f)
+{
+	copy(f, true);
+}
+
+void dlb_fused_unload(const struct dlb_fused *f)
+{
+	copy(f, false);
+}
+
+void dlb_fused_start(struct dlb_compressor *k, struct dlb_fused *f)
+{
+	(void)k;
+	if (!f->n)
+		return;
+	f->active = true;
+	f->since_s = dlb_clock_s();
+	dlb_collective_start(f->sum);
+}
+
+bool dlb_fused_done(struct dlb_compressor *k, struct dlb_fused *f)
+{
+	double s, all = 0;
+
+	if (!f->active)
+		return true;
+	if (!dlb_collective_test(f->sum) || dlb_comm_broken(k->c))
+		return false;
+	f->active = false;
+	s = dlb_clock_s() - f->since_s;
+	for (int t = 0; t < DLB_N_TRAFFIC; t++)
+		all += f->bytes[t];
+	for (int t = 0; t < DLB_N_TRAFFIC && all > 0; t++) {
+		k->traffic.bytes[t] += f->bytes[t];
+		k->traffic.time_s[t] += s * f->bytes[t] / all;
+	}
+	return true;
+}

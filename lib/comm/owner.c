@@ -1,0 +1,133 @@
+/* Factors: triangles are summed at their owners, who factor them once and send L back. See compressor.h.
+ *
+ * Triangles and L are of the reversed matrix, whose product has the cheaper routine (tensor/spd.h). What all take
+ * for the sum is L L^T less the damping, also the owner itself, so that all have the same bits. */
+#include <stdlib.h>
+#include <string.h>
+#include "comm/cholesky.h"
+#include "comm/compressor.h"
+#include "tensor/spd.h"
+#include "util/mem.h"
+
+static const float asymmetry = 1e-5f;		/* of the largest number: beyond it a matrix is not taken for symmetric */
+
+int dlb_triangles_new(struct dlb_compressor *k, struct dlb_error *err)
+{
+	int *owner = dlb_xcalloc((size_t)k->n_addends + 1, sizeof *owner);
+	int64_t most = 0;
+
+	dlb_factor_owners(k->addend, k->n_addends, k->ranks.n, owner);
+	k->triangle = dlb_xcalloc((size_t)k->n_addends + 1, sizeof *k->triangle);
+	for (int i = 0; i < k->n_addends; i++) {
+		const struct dlb_addend *a = &k->addend[i];
+		int64_t count = dlb_rfp_count((int)a->rows);
+
+		if (!a->factor)
+			continue;
+		k->triangle[k->n_triangles++] = (struct dlb_triangle){ .addend = i, .owner = owner[i] };
+		dlb_fused_add(&k->scatter, NULL, count, owner[i], DLB_TRAFFIC_FACTOR);
+		dlb_fused_add(&k->third, NULL, count, owner[i], DLB_TRAFFIC_FACTOR);
+		dlb_fused_add(&k->gather, NULL, dlb_factor_words(&k->choice, a->rows), owner[i], DLB_TRAFFIC_FACTOR);
+		dlb_fused_add(&k->whole, a->x, a->rows * a->cols, -1, DLB_TRAFFIC_FACTOR);
+		most = count > most ? count : most;
+	}
+	free(owner);
+	k->factor_work = dlb_xcalloc(2 * (size_t)most + 1, sizeof *k->factor_work);
+	if (dlb_fused_ready(&k->whole, k, k->how, DLB_WIRE_PLAIN, k->tag + 5, NULL, err))
+		return -1;
+	if (k->choice.how == DLB_COMPRESS_PER_HOP)
+		return 0;
+	return dlb_fused_ready(&k->scatter, k, &dlb_ring_scatter, DLB_WIRE_PLAIN, k->tag + 2, NULL, err) ||
+		dlb_fused_ready(&k->gather, k, &dlb_ring_gather, DLB_WIRE_PLAIN, k->tag + 3, NULL, err) ||
+		dlb_fused_ready(&k->third, k, &dlb_ring_gather, DLB_WIRE_PLAIN, k->tag + 4, k->scatter.buffer, err) ? -1 : 0;
+}
+
+void dlb_triangles_check(struct dlb_compressor *k)
+{
+	for (int i = 0; i < k->n_triangles; i++) {
+		const struct dlb_addend *a = &k->addend[k->triangle[i].addend];
+		float largest, off;
+		bool finite;
+
+		off = dlb_asymmetry((int)a->rows, a->x, &largest, &finite);
+		if (!finite)
+			dlb_compressor_note(k, k->not_finite, k->triangle[i].addend);
+		else if (off > asymmetry * largest)
+			dlb_compressor_note(k, k->asymmetric, k->triangle[i].addend);
+	}
+}
+
+static float *triangle_at(const struct dlb_compressor *k, const struct dlb_fused *f, int i)
+{
+	int64_t n;
+
+	return dlb_fused_at(f, i, k->triangle[i].owner, &n);
+}
+
+void dlb_triangles_load(struct dlb_compressor *k)
+{
+	for (int i = 0; i < k->n_triangles; i++) {
+		const struct dlb_addend *a = &k->addend[k->triangle[i].addend];
+
+		dlb_rfp_pack((int)a->rows, a->x, true, triangle_at(k, &k->scatter, i));
+	}
+}
+
+void dlb_triangles_factor(struct dlb_compressor *k)
+{
+	for (int i = 0; i < k->n_triangles; i++) {
+		const struct dlb_addend *a = &k->addend[k->triangle[i].addend];
+		int64_t count = dlb_rfp_count((int)a->rows);
+		float *l = k->factor_work, *work = l + count, *out = triangle_at(k, &k->gather, i);
+		double added;
+
+		if (k->triangle[i].owner != (k->member + 1) % k->ranks.n)
+			continue;
+		memcpy(l, triangle_at(k, &k->scatter, i), (size_t)count * sizeof *l);
+		out[0] = (float)dlb_spd_factor((int)a->rows, l, a->damping, work, &added);
+		if (k->choice.wire == DLB_WIRE_BF16)
+			dlb_bf16_pack(out + 1, l, count);
+		else
+			memcpy(out + 1, l, (size_t)count * sizeof *l);
+	}
+}
+
+static void undamp(const struct dlb_addend *a)
+{
+	for (int64_t i = 0; i < a->rows && a->damping != 0; i++)
+		a->x[i * a->rows + i] -= (float)a->damping;
+}
+
+bool dlb_triangles_restore(struct dlb_compressor *k)
+{
+	bool more = false;
+
+	for (int i = 0; i < k->n_triangles; i++) {
+		const struct dlb_addend *a = &k->addend[k->triangle[i].addend];
+		const float *in = triangle_at(k, &k->gather, i);
+		float *l = k->factor_work;
+
+		k->triangle[i].taken = in[0] >= 0;
+		if (!k->triangle[i].taken) {
+			more = true;
+			k->verdict.n_not_definite++;
+			continue;
+		}
+		k->verdict.n_retries += in[0] > 0;
+		if (k->choice.wire == DLB_WIRE_BF16)
+			dlb_bf16_unpack(l, in + 1, dlb_rfp_count((int)a->rows));
+		dlb_rfp_restore((int)a->rows, k->choice.wire == DLB_WIRE_BF16 ? l : in + 1, a->x);
+		undamp(a);
+	}
+	return more;
+}
+
+void dlb_triangles_take_sums(struct dlb_compressor *k)
+{
+	for (int i = 0; i < k->n_triangles; i++) {
+		const struct dlb_addend *a = &k->addend[k->triangle[i].addend];
+
+		if (!k->triangle[i].taken)
+			dlb_rfp_unpack((int)a->rows, triangle_at(k, &k->scatter, i), true, a->x);
+	}
+}
