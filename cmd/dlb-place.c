@@ -141,8 +141,6 @@ static int set_up(const struct dlb_doc *doc, struct options *o, struct input *in
 		p->weight = in->balance.weight;
 		p->kappa = in->balance.kappa;
 	}
-	if (!p->schedule)
-		return dlb_fail(err, NULL, "no schedule '%s'; there are 1f1b and gpipe", schedule);
 	if (o->algorithm && !strcmp(o->algorithm, "by-kind") && !o->wishes.affinity && !(in->has_plan && in->plan.affinity))
 		o->wishes.affinity = "default";
 	if (dlb_wishes_read(&o->wishes, doc, in->has_plan ? &in->plan : NULL, p, err))
@@ -280,7 +278,7 @@ int main(int argc, char **argv)
 		{ 0, "effort", DLB_OPT_INT, &o.effort, "N", "units of search for auto (default 1)", NULL, 1, 1 << 20 },
 		{ 0, "time", DLB_OPT_REAL, &o.search_s, "S", "seconds of search instead; not repeatable", NULL, 1e-3, 1e6 },
 		{ 'm', "micro-batches", DLB_OPT_INT, &o.micro_batches, "M", "micro-batches a step (default 1)", &o.micro_batches_given, 1, 1 << 20 },
-		{ 0, "schedule", DLB_OPT_STR, &o.schedule, "NAME", "1f1b or gpipe (default 1f1b)", NULL, 0, 0 },
+		{ 0, "schedule", DLB_OPT_STR, &o.schedule, "NAME", "1f1b (default), gpipe, interleaved, zero-bubble or none", NULL, 0, 0 },
 		{ 0, "in-place", DLB_OPT_STR, &o.in_place, "WHEN", "on or off: outputs overwrite inputs that nobody reads after (default on)", NULL, 0, 0 },
 		{ 0, "seed", DLB_OPT_INT, &o.seed, "N", "for random placements and searches (default 1)", &o.seed_given, 0, 0 },
 		{ 0, "optimizer", DLB_OPT_STR, &o.optimizer, "NAME", "optimizer whose memory and time are counted (default sgd)", NULL, 0, 0 },
@@ -301,6 +299,7 @@ int main(int argc, char **argv)
 			       .opts = opts, .n_opts = DLB_LEN(opts), .max_operands = 1 };
 	struct dlb_error err = { .what = "" };
 	struct dlb_doc doc;
+	char names[128];
 
 	o.cli = &cli;
 	if (dlb_cli_parse(&cli, argc, argv))
@@ -319,7 +318,7 @@ int main(int argc, char **argv)
 	if (usage_of_replicas(&cli, &o))
 		return 2;
 	if (o.schedule && !dlb_schedule_find(o.schedule))
-		return dlb_cli_usage(&cli, "no schedule '%s'; there are 1f1b and gpipe", o.schedule);
+		return dlb_cli_usage(&cli, "no schedule '%s'; there are %s", o.schedule, dlb_schedule_names(names, sizeof names));
 	if (dlb_doc_read(&doc, cli.n_operands ? cli.operands[0] : NULL, &err))
 		return dlb_cli_die(&cli, &err);
 	if (place(&doc, &o, &err)) {

@@ -156,6 +156,77 @@ static bool fits(const struct dlb_problem *p, const struct dlb_program *g, bool 
 	return yes;
 }
 
+/* Packing arenas better than as they come costs more than all the rest where there are very many places: then it is
+ * done only if nothing fits otherwise, and the peaks stated are what a run needs at most. */
+enum { MANY_ITEMS = 60000 };
+
+static int compile(const struct dlb_problem *p, struct dlb_plan *plan, bool draft, struct dlb_program *program, struct dlb_error *err)
+{
+	plan->draft = draft;
+	if (dlb_program_compile(plan, p->cost, plan->batch, p->n_state, program, err))
+		return -1;
+	if (!plan->draft || fits(p, program, false) || !fits(p, program, true))
+		return 0;
+	dlb_program_release(program);
+	plan->draft = false;
+	return dlb_program_compile(plan, p->cost, plan->batch, p->n_state, program, err);
+}
+
+static double order(const struct dlb_problem *p, struct dlb_plan *plan, int in_flight)
+{
+	plan->in_flight = in_flight;
+	return dlb_plan_order(plan, p->cost, p->ranked_scale);
+}
+
+/* Limits on what is in flight, the fastest first: the schedule's own, and where more of them fill more, more. */
+static int wanted_limits(const struct dlb_problem *p, struct dlb_plan *plan, int limit[3])
+{
+	double s[3] = { order(p, plan, 0) };
+	int n = 1, most = plan->most_in_flight, M = p->micro_batches;
+	int more[2] = { 2 * most - 1 < M ? 2 * most - 1 : M, M };
+	limit[0] = 0;
+	for (int i = 0; i < 2 && dlb_schedule_fills(p->schedule); i++) {
+		if (more[i] <= most || (i && more[1] == more[0]))
+			continue;
+		double t = order(p, plan, more[i]);
+		int k = n++;
+		for (; k > 0 && t < s[k - 1] * (1 - 1e-6); k--) {
+			s[k] = s[k - 1];
+			limit[k] = limit[k - 1];
+		}
+		s[k] = t;
+		limit[k] = more[i];
+	}
+	return n;
+}
+
+/* Orders the plan and compiles it: with the limit on what is in flight under which it is fastest, if that fits the
+ * nodes' memory, else with ever less in flight. The least is left when none fits. */
+static int order_and_compile(const struct dlb_problem *p, struct dlb_plan *plan, bool draft, struct dlb_program *program,
+			     struct dlb_error *err)
+{
+	int limit[3], n = wanted_limits(p, plan, limit), less = 0;
+	for (int i = 0;; i++) {
+		int now = i < n ? limit[i] : less;
+		if (i > 0 || n > 1)
+			order(p, plan, now);
+		if (i == 0 || now == 0)
+			less = plan->most_in_flight;
+		if (compile(p, plan, draft, program, err))
+			return -1;
+		if (fits(p, program, false))
+			return 0;
+		if (i >= n - 1) {
+			if (i == n - 1 && limit[i] > 0 && limit[i] < less)
+				less = limit[i];
+			less = less > 4 ? less * 3 / 4 : less - 1;
+			if (less < 1 || !dlb_schedule_bounded(p->schedule))
+				return 0;
+		}
+		dlb_program_release(program);
+	}
+}
+
 double dlb_place_value_s(const struct dlb_problem *p, const int *placement)
 {
 	if (p->objective != DLB_STEP) {
@@ -172,16 +243,8 @@ double dlb_place_value_s(const struct dlb_problem *p, const int *placement)
 		if (isinf(p->time_s[(size_t)p->group_of[i] * (size_t)p->cluster->n_nodes + (size_t)placement[i]]))
 			return INFINITY;
 	set_up(p, placement, &plan);
-	plan.draft = true;
-	dlb_plan_order(&plan, p->cost, p->ranked_scale);
-	if (dlb_program_compile(&plan, p->cost, plan.batch, p->n_state, &program, NULL) == 0) {
-		bool ok = fits(p, &program, false);
-		if (!ok && fits(p, &program, true)) {	/* its arena packed better it may */
-			dlb_program_release(&program);
-			plan.draft = false;
-			ok = dlb_program_compile(&plan, p->cost, plan.batch, p->n_state, &program, NULL) == 0 && fits(p, &program, false);
-		}
-		if (ok && dlb_program_simulate(&program, p->cost, p->ranked_scale, 0, 0, false, &t, NULL) == 0) {
+	if (order_and_compile(p, &plan, true, &program, NULL) == 0) {
+		if (fits(p, &program, false) && dlb_program_simulate(&program, p->cost, p->ranked_scale, 0, 0, false, &t, NULL) == 0) {
 			value = t.step_s + dlb_place_migration_share_s(p, placement);
 			dlb_timeline_release(&t, plan.n_nodes);
 		}
@@ -206,9 +269,8 @@ double dlb_place_lack_bytes(const struct dlb_problem *p, const int *placement)
 	struct dlb_program program;
 	double most = INFINITY;
 	set_up(p, placement, &plan);
-	dlb_plan_order(&plan, p->cost, p->ranked_scale);
-	if (dlb_plan_check(&plan, p->cost, NULL) == 0 &&
-	    dlb_program_compile(&plan, p->cost, plan.batch, p->n_state, &program, NULL) == 0) {
+	order(p, &plan, 0);
+	if (dlb_plan_check(&plan, p->cost, NULL) == 0 && order_and_compile(p, &plan, false, &program, NULL) == 0) {
 		most = 0;
 		for (int d = 0; d < plan.n_nodes; d++) {
 			const struct dlb_node_program *np = &dlb_program_of(&program, d)->node[d];
@@ -249,22 +311,6 @@ static void keep_times(const struct dlb_problem *p, const struct dlb_program *g,
 	plan->imbalance = sum > 0 ? most / (sum / n) : 1;
 }
 
-/* Packing arenas better than as they come costs more than all the rest where there are very many places: then it is
- * done only if nothing fits otherwise, and the peaks stated are what a run needs at most. */
-enum { MANY_ITEMS = 60000 };
-
-static int compile(const struct dlb_problem *p, struct dlb_plan *plan, struct dlb_program *program, struct dlb_error *err)
-{
-	plan->draft = (int64_t)plan->n_ops * plan->micro_batches > MANY_ITEMS;
-	if (dlb_program_compile(plan, p->cost, plan->batch, p->n_state, program, err))
-		return -1;
-	if (!plan->draft || fits(p, program, false))
-		return 0;
-	dlb_program_release(program);
-	plan->draft = false;
-	return dlb_program_compile(plan, p->cost, plan->batch, p->n_state, program, err);
-}
-
 /* The step as stated, with spans; and as candidates are compared, which is another only under weights. */
 static int simulate(const struct dlb_problem *p, const struct dlb_program *program, struct dlb_plan *plan, double *ranked,
 		    struct dlb_error *err)
@@ -297,10 +343,9 @@ int dlb_plan_make(const struct dlb_problem *p, const int *placement, struct dlb_
 	set_up(p, placement, plan);
 	if (check_wishes(p, placement, err))
 		goto no_plan;
-	dlb_plan_order(plan, p->cost, p->ranked_scale);
-	if (dlb_plan_check(plan, p->cost, err))
-		goto no_plan;
-	if (compile(p, plan, &program, err))
+	order(p, plan, 0);
+	if (dlb_plan_check(plan, p->cost, err) ||
+	    order_and_compile(p, plan, (int64_t)plan->n_ops * plan->micro_batches > MANY_ITEMS, &program, err))
 		goto no_plan;
 	if (dlb_program_verify(&program, p->cost, err) || simulate(p, &program, plan, ranked, err))
 		goto out;

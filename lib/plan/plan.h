@@ -25,6 +25,8 @@ struct dlb_plan {
 	struct dlb_arena arena;
 	int n_ops, n_nodes, micro_batches;
 	int64_t batch;
+	int in_flight;				/* micro-batches at most under way on a node; 0: as the schedule has it */
+	int most_in_flight;			/* what it was in the end (made by dlb_schedule_order) */
 	int *placement;				/* [op] */
 	struct dlb_node_plan *node;
 	const char *algorithm, *schedule;	/* as asked; `winner` is the algorithm whose plan it is */
@@ -113,8 +115,11 @@ int64_t dlb_micro_batch_size(int64_t batch, int micro_batches, int m);
 struct dlb_schedule { const char *name, *summary; /* priority: see schedule.c */ int rule; };
 extern const struct dlb_schedule dlb_schedules[];		/* ends with name NULL */
 const struct dlb_schedule *dlb_schedule_find(const char *name);
+bool dlb_schedule_bounded(const struct dlb_schedule *s);	/* p->in_flight says how many micro-batches may be under way */
+bool dlb_schedule_fills(const struct dlb_schedule *s);	/* and more of them than its own number fill more of what is idle */
+const char *dlb_schedule_names(char *out, size_t size);	/* "1f1b, gpipe ... and none" */
 /* Fills p->node[].order for p->placement by list scheduling: event-driven, each node takes the ready
- * (op, m) of best priority; each op runs its micro-batches in index order; in-flight limits of 1f1b are
+ * (op, m) of best priority; each op runs its micro-batches in index order; limits on what is in flight are
  * loosened when nothing could run. node_scale[node] multiplies times (NULL: 1). Returns the makespan. */
 double dlb_schedule_order(struct dlb_plan *p, const struct dlb_cost *c, const struct dlb_schedule *s,
 			  const double *node_scale);

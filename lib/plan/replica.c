@@ -180,6 +180,7 @@ double dlb_plan_order(struct dlb_plan *p, const struct dlb_cost *c, const double
 		dlb_plan_of_replica(p, r, share[r] ? share[r] : 1, &one);
 		double s_r = dlb_schedule_order(&one, c, s, node_scale);
 		longest = s_r > longest ? s_r : longest;
+		p->most_in_flight = r && p->most_in_flight > one.most_in_flight ? p->most_in_flight : one.most_in_flight;
 		for (int k = 0; k < p->n_nodes; k++) {
 			int node = p->replica[r][k];
 			if (node < 0)

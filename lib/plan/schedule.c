@@ -1,32 +1,54 @@
 /* Schedules: the order in which (op, micro-batch) pairs enter the programs.
  *
- * One list scheduler; a schedule is a rule of what a free node takes first. Events are ends of items and
- * arrivals of messages. A node never rests while something it may take has arrived.
+ * One list scheduler; a schedule is a rule of what a free node takes first, with a limit on what it has in
+ * flight. Events are ends of items and arrivals of messages. A node never rests while something it may take has
+ * arrived.
  *
- *     gpipe   forward of every micro-batch first, then backward    (Huang et al., NeurIPS 2019)
- *     1f1b    backward before forward of later micro-batches; a new micro-batch enters a node only while it
- *             has fewer than `limit` in flight (PipeDream-flush: Narayanan et al., ICML 2021)
+ *     none         one micro-batch at a time: the next begins when no op of this one is left
+ *     gpipe        forward of every micro-batch first, then backward    (Huang et al., NeurIPS 2019)
+ *     1f1b         backward before forward of later micro-batches; a new micro-batch enters a node only while it
+ *                  has fewer than `limit` in flight (PipeDream-flush: Narayanan et al., ICML 2021)
+ *     interleaved  1f1b for nodes that hold several stages (chunks): micro-batches go in groups of as many as there
+ *                  are nodes through all chunks, the limit counts (chunk, micro-batch) (Narayanan et al., SC 2021)
+ *     zero-bubble  1f1b whose weight gradients wait: input gradients first, then forward, weight gradients in what
+ *                  would be idle time (Qi et al., ICLR 2024)
  *
- *        gpipe, 2 nodes, M = 4                    1f1b
- *     0  F0 F1 F2 F3 .  B0 . B1 . B2 . B3      0  F0 F1 .  B0 F2 B1 F3 B2 .  B3
- *     1  .  F0 B0 F1 B1 ...                    1  .  F0 B0 F1 B1 F2 B2 F3 B3
+ *        gpipe, 2 nodes, M = 4                    1f1b                         zero-bubble
+ *     0  F0 F1 F2 F3 .  B0 . B1 . B2 . B3      0  F0 F1 .  B0 F2 B1 F3 ...   0  F0 F1 F2 B0 F3 W0 B1 ...
+ *     1  .  F0 B0 F1 B1 ...                    1  .  F0 B0 F1 B1 F2 B2 ...   1  .  F0 B0 F1 B1 W0 F2 ...
  *
- * The limit is the number of stages from the node to the last, and more where messages or unlike nodes make
+ * Limits. 1f1b: the number of stages from the node to the last, and more where messages or unlike nodes make
  * the round trip longer: by Little's law round trip / slowest node's time per micro-batch keep that node busy.
+ * interleaved: 2 (nodes after this one) + (chunks - 1) nodes + 2. zero-bubble: on every node the largest of
+ * 1f1b's, which takes no more memory than 1f1b's fullest node (ZB-H1); a micro-batch is in flight until its last
+ * weight gradient is made. plan->in_flight takes the place of these: more fills more (ZB-H2), less needs less memory.
  * When nothing could run, one node's limit is raised by one (scattered placements need it).
  *
- * Within a phase the lower micro-batch goes first, then ops that another node waits for (directly or through
- * ops of the same phase on this node), then the graph's order. Updates come when nothing else can. Each op
- * runs its micro-batches in index order: an edge (op, m-1) -> (op, m). */
+ * Weight gradients are told from input gradients by the graph: a backward op that no other node waits for, directly
+ * or through backward ops of its own node, only makes what updates read. Chunks of a node are the distinct depths of
+ * its forward ops, where an edge between two nodes is one deeper; backward belongs to the chunk of its forward.
+ *
+ * Within a phase the lower micro-batch goes first (interleaved: the lower group, then the chunk), then ops that
+ * another node waits for, then the graph's order. Updates come when nothing else can. Each op runs its
+ * micro-batches in index order: an edge (op, m-1) -> (op, m). */
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include "plan/flow.h"
 
-enum { RULE_1F1B, RULE_GPIPE };
+enum {
+	RULE_FORWARD_FIRST = 1,		/* and no limit */
+	RULE_ALONE = 2,			/* one micro-batch at a time */
+	RULE_CHUNKS = 4,		/* the limit counts (chunk, micro-batch) */
+	RULE_WEIGHTS_LATE = 8,
+};
 const struct dlb_schedule dlb_schedules[] = {
-	{ .name = "1f1b", .summary = "one forward, one backward: few micro-batches in flight", .rule = RULE_1F1B },
-	{ .name = "gpipe", .summary = "all forward, then all backward", .rule = RULE_GPIPE },
+	{ .name = "1f1b", .summary = "one forward, one backward: few micro-batches in flight", .rule = 0 },
+	{ .name = "gpipe", .summary = "all forward, then all backward", .rule = RULE_FORWARD_FIRST },
+	{ .name = "interleaved", .summary = "1f1b over nodes that hold several stages each", .rule = RULE_CHUNKS },
+	{ .name = "zero-bubble", .summary = "weight gradients fill what 1f1b leaves idle", .rule = RULE_WEIGHTS_LATE },
+	{ .name = "none", .summary = "one micro-batch at a time", .rule = RULE_ALONE },
 	{ .name = NULL },
 };
 
@@ -38,9 +60,25 @@ const struct dlb_schedule *dlb_schedule_find(const char *name)
 	return NULL;
 }
 
+bool dlb_schedule_bounded(const struct dlb_schedule *s) { return !(s->rule & (RULE_FORWARD_FIRST | RULE_ALONE)); }
+bool dlb_schedule_fills(const struct dlb_schedule *s) { return s->rule & RULE_WEIGHTS_LATE; }
+
+const char *dlb_schedule_names(char *out, size_t size)
+{
+	size_t n = 0;
+	out[0] = '\0';
+	for (const struct dlb_schedule *s = dlb_schedules; s->name && n < size; s++)
+		n += (size_t)snprintf(out + n, size - n, "%s%s", s == dlb_schedules ? "" : s[1].name ? ", " : " and ", s->name);
+	return out;
+}
+
+/* What has arrived on a node. Keys: see priority(). */
 struct lane {
-	struct dlb_heap forward, other;		/* arrived; key: see priority() */
-	int limit, in_flight, begun, n_backward;	/* begun: micro-batches 0 .. begun-1 have entered */
+	struct dlb_heap forward, entering;	/* of units that have entered; of those that have not */
+	struct dlb_heap backward, late;		/* late: what fills idle time, then updates */
+	int limit, in_flight;			/* in units; a unit is (chunk, micro-batch) */
+	int first_chunk, n_chunks;
+	int n_entered;				/* units */
 	bool busy, touched;
 };
 struct sched {
@@ -50,10 +88,14 @@ struct sched {
 	int rule;
 	struct lane *lane;
 	bool *awaited;				/* [op] another node waits for it */
-	int *unmet, *left;			/* [item]; [node * M + m] backward items to go */
+	int *chunk, n_chunks;			/* [op] its chunk, of all nodes' */
+	int n_stages;				/* nodes that do anything forward */
+	bool *entered; int *left;		/* [unit] = [chunk * M + m]: left: backward items to go */
+	int *unmet;				/* [item] */
 	double *ready;				/* [item] */
 	struct dlb_heap event;			/* id: item << 1 | 0 it arrives, 1 it ends */
 	int *touched, n_touched;
+	int *undone, alone;			/* [m] items to go; the lowest micro-batch with any */
 	double end;
 };
 
@@ -62,13 +104,29 @@ static double seconds(const struct sched *s, int op, int m)
 	return dlb_flow_s(&s->f, op, m) * (s->scale ? s->scale[s->p->placement[op]] : 1);
 }
 
-/* Lower is sooner. An exact double: updates after all, micro-batch, awaited first, op. */
+static int unit_of(const struct sched *s, int op, int m) { return s->chunk[op] * s->f.M + m; }
+
+/* The place of op's unit in the order of all of its node and phase: micro-batch by micro-batch or, with several chunks,
+ * in groups of as many micro-batches as there are stages, one chunk after the other. The last group may be smaller. */
+static double turn_of(const struct sched *s, int op, int m)
+{
+	const struct lane *l = &s->lane[s->p->placement[op]];
+	int p = s->n_stages, group = m / p, chunk = s->chunk[op] - l->first_chunk, v = l->n_chunks;
+	if (v < 2)
+		return m;
+	if (s->f.g->op[op].phase != DLB_FORWARD)
+		chunk = v - 1 - chunk;
+	int size = (group + 1) * p <= s->f.M ? p : s->f.M - group * p;
+	return (double)group * v * p + (double)chunk * size + m % p;
+}
+
+/* Lower is sooner. An exact double: updates after all; whose turn it is, awaited first, op. */
 static double priority(const struct sched *s, int op, int m)
 {
 	double n = s->f.g->n_ops;
 	if (s->f.g->op[op].phase == DLB_UPDATE)
-		return 2.0 * n * s->f.M + op;
-	return (2.0 * m + !s->awaited[op]) * n + op;
+		return 2.0 * n * s->f.M * s->n_chunks + op;
+	return (2.0 * turn_of(s, op, m) + !s->awaited[op]) * n + op;
 }
 
 static void find_awaited(struct sched *s)
@@ -85,6 +143,64 @@ static void find_awaited(struct sched *s)
 	}
 }
 
+/* ---- chunks ---- */
+
+/* depth[op]: edges between nodes on the longest way to its forward op. */
+static void find_depths(const struct sched *s, int *depth)
+{
+	const struct dlb_graph *g = s->f.g;
+	for (int i = 0; i < g->n_ops; i++) {
+		depth[i] = 0;
+		if (g->op[i].phase != DLB_FORWARD && g->op[i].of >= 0) {
+			depth[i] = depth[g->op[i].of];
+			continue;
+		}
+		for (int e = s->f.pred_start[i]; e < s->f.pred_start[i + 1]; e++) {
+			int p = s->f.pred[e], d = depth[p];
+			d += g->op[i].phase == DLB_FORWARD && s->p->placement[p] != s->p->placement[i];
+			if (d > depth[i])
+				depth[i] = d;
+		}
+	}
+}
+
+struct place { int node, depth, op; };
+static int by_place(const void *a, const void *b)
+{
+	const struct place *x = a, *y = b;
+	return x->node != y->node ? (x->node > y->node ? 1 : -1) : x->depth != y->depth ? (x->depth > y->depth ? 1 : -1) : x->op - y->op;
+}
+
+/* Forward ops of one depth on one node are a chunk; what has no forward of its depth on its node joins the one before. */
+static void find_chunks(struct sched *s)
+{
+	const struct dlb_graph *g = s->f.g;
+	struct place *at = dlb_xcalloc((size_t)g->n_ops + 1, sizeof *at);
+	int *depth = dlb_xcalloc((size_t)g->n_ops + 1, sizeof(int)), node = -1, deepest = -1;
+	s->chunk = dlb_xcalloc((size_t)g->n_ops + 1, sizeof(int));
+	if (s->rule & RULE_CHUNKS)
+		find_depths(s, depth);
+	for (int i = 0; i < g->n_ops; i++)		/* forward first: 2 depth, else 2 depth + 1 */
+		at[i] = (struct place){ s->p->placement[i], 2 * depth[i] + (g->op[i].phase != DLB_FORWARD), i };
+	qsort(at, (size_t)g->n_ops, sizeof *at, by_place);
+	for (int i = 0; i < g->n_ops; i++) {
+		struct lane *l = &s->lane[at[i].node];
+		if (at[i].node != node || (at[i].depth % 2 == 0 && at[i].depth > deepest)) {
+			if (at[i].node != node)
+				l->first_chunk = s->n_chunks;
+			node = at[i].node;
+			deepest = at[i].depth;
+			l->n_chunks++;
+			s->n_chunks++;
+		}
+		s->chunk[at[i].op] = s->n_chunks - 1;
+	}
+	free(at);
+	free(depth);
+}
+
+/* ---- limits ---- */
+
 /* Stages are nodes in the order of their first forward op; stage[node], returns their number. */
 static int find_stages(const struct sched *s, int *stage)
 {
@@ -100,42 +216,76 @@ static int find_stages(const struct sched *s, int *stage)
 	return n ? n : 1;
 }
 
-static void set_limits(struct sched *s)
+/* By Little's law: round[stage] is the time from a micro-batch's first op there to its last, were it alone; most: the
+ * slowest node's time for one. */
+static void find_round_trips(struct sched *s, const int *stage, double *round, double *most)
 {
 	const struct dlb_graph *g = s->f.g;
-	int n_nodes = s->p->n_nodes, *stage = dlb_xcalloc((size_t)n_nodes, sizeof(int)), n = find_stages(s, stage);
-	double *own = dlb_xcalloc((size_t)n_nodes, sizeof(double)), *at = dlb_xcalloc((size_t)n + 1, sizeof(double)), most = 0;
+	double *own = dlb_xcalloc((size_t)s->p->n_nodes, sizeof(double));
 	for (int i = 0; i < g->n_ops; i++) {
 		int node = s->p->placement[i];
 		if (g->op[i].phase == DLB_UPDATE)
 			continue;
 		own[node] += seconds(s, i, 0);
-		at[stage[node]] += seconds(s, i, 0);
+		round[stage[node]] += seconds(s, i, 0);
 		for (int e = s->f.pred_start[i]; e < s->f.pred_start[i + 1]; e++) {
 			int from = stage[s->p->placement[s->f.pred[e]]], to = stage[node];
-			at[from < to ? from : to] += s->f.pred_s[2 * e];
+			round[from < to ? from : to] += s->f.pred_s[2 * e];
 		}
-		if (g->op[i].phase == DLB_BACKWARD)
-			s->lane[node].n_backward++;
 	}
-	for (int i = 0; i < n_nodes; i++)
-		if (own[i] > most)
-			most = own[i];
-	for (int i = n - 2; i >= 0; i--)
-		at[i] += at[i + 1];
-	for (int i = 0; i < n_nodes; i++) {
-		int stages = n - stage[i], limit = stages;
-		double wanted = most > 0 ? ceil(at[stage[i]] / most - 1e-6) : 0;
-		if (wanted > limit)
-			limit = wanted < 2 * stages ? (int)wanted : 2 * stages;
-		s->lane[i].limit = s->rule == RULE_GPIPE || !s->lane[i].n_backward ? s->f.M : limit;
-		for (int m = 0; m < s->f.M; m++)
-			s->left[i * s->f.M + m] = s->lane[i].n_backward;
-	}
-	free(stage);
+	*most = 0;
+	for (int i = 0; i < s->p->n_nodes; i++)
+		if (own[i] > *most)
+			*most = own[i];
+	for (int i = s->n_stages - 2; i >= 0; i--)
+		round[i] += round[i + 1];
 	free(own);
-	free(at);
 }
+
+static int own_limit(const struct sched *s, const struct lane *l, int stage, double round_s, double most_s)
+{
+	int stages = s->n_stages - stage, limit = stages;
+	double wanted = most_s > 0 ? ceil(round_s / most_s - 1e-6) : 0;
+	if (s->rule & RULE_CHUNKS)
+		return 2 * (stages - 1) + (l->n_chunks - 1) * s->n_stages + 2;
+	if (wanted > limit)
+		limit = wanted < 2 * stages ? (int)wanted : 2 * stages;
+	return limit;
+}
+
+static void set_limits(struct sched *s)
+{
+	const struct dlb_graph *g = s->f.g;
+	int n_nodes = s->p->n_nodes, *stage = dlb_xcalloc((size_t)n_nodes, sizeof(int)), largest = 1;
+	s->n_stages = find_stages(s, stage);
+	double *round = dlb_xcalloc((size_t)s->n_stages + 1, sizeof(double)), most;
+	find_round_trips(s, stage, round, &most);
+	for (int i = 0; i < g->n_ops; i++)
+		for (int m = 0; m < s->f.M && g->op[i].phase == DLB_BACKWARD; m++)
+			s->left[unit_of(s, i, m)]++;
+	for (int i = 0; i < n_nodes; i++) {
+		struct lane *l = &s->lane[i];
+		l->limit = own_limit(s, l, stage[i], round[stage[i]], most);
+		int batches = (l->limit + (l->n_chunks ? l->n_chunks : 1) - 1) / (l->n_chunks ? l->n_chunks : 1);
+		if (batches > largest)
+			largest = batches;
+	}
+	if (s->rule & RULE_FORWARD_FIRST || largest > s->f.M)
+		largest = s->f.M;
+	for (int i = 0; i < n_nodes; i++) {
+		struct lane *l = &s->lane[i];
+		int given = s->p->in_flight > 0 ? s->p->in_flight : s->rule & RULE_WEIGHTS_LATE ? largest : 0;
+		if (s->rule & RULE_FORWARD_FIRST)
+			l->limit = s->f.M;
+		if (given && (s->rule & RULE_WEIGHTS_LATE || given * l->n_chunks < l->limit))
+			l->limit = given * l->n_chunks;
+	}
+	s->p->most_in_flight = s->p->in_flight > 0 && s->p->in_flight < largest ? s->p->in_flight : largest;
+	free(stage);
+	free(round);
+}
+
+/* ---- events ---- */
 
 static void touch(struct sched *s, int node)
 {
@@ -147,9 +297,12 @@ static void touch(struct sched *s, int node)
 
 static void arrive(struct sched *s, int item)
 {
-	int op = item / s->f.M, m = item % s->f.M, node = s->p->placement[op];
+	int op = item / s->f.M, m = item % s->f.M, node = s->p->placement[op], phase = s->f.g->op[op].phase;
 	struct lane *l = &s->lane[node];
-	dlb_heap_push(s->f.g->op[op].phase == DLB_FORWARD ? &l->forward : &l->other, priority(s, op, m), item);
+	bool late = phase == DLB_UPDATE || (phase == DLB_BACKWARD && s->rule & RULE_WEIGHTS_LATE && !s->awaited[op]);
+	struct dlb_heap *h = late ? &l->late : phase == DLB_BACKWARD ? &l->backward :
+			     s->entered[unit_of(s, op, m)] ? &l->forward : &l->entering;
+	dlb_heap_push(h, priority(s, op, m), item);
 	touch(s, node);
 }
 
@@ -162,15 +315,28 @@ static void met(struct sched *s, int item, double t)
 		dlb_heap_push(&s->event, s->ready[item], item << 1);
 }
 
+/* The next micro-batch may begin everywhere. */
+static void leave(struct sched *s, int m)
+{
+	if (--s->undone[m] || !(s->rule & RULE_ALONE))
+		return;
+	while (s->alone < s->f.M && !s->undone[s->alone])
+		s->alone++;
+	for (int i = 0; i < s->p->n_nodes; i++)
+		touch(s, i);
+}
+
 static void finish(struct sched *s, int item, double t)
 {
 	const struct dlb_flow *f = &s->f;
-	int op = item / f->M, m = item % f->M, node = s->p->placement[op];
+	int op = item / f->M, m = item % f->M, node = s->p->placement[op], unit = unit_of(s, op, m);
 	struct lane *l = &s->lane[node];
 	l->busy = false;
 	touch(s, node);
-	if (f->g->op[op].phase == DLB_BACKWARD && --s->left[node * f->M + m] == 0 && m < l->begun)
+	if (f->g->op[op].phase == DLB_BACKWARD && --s->left[unit] == 0 && s->entered[unit])
 		l->in_flight--;
+	if (f->g->op[op].phase != DLB_UPDATE)
+		leave(s, m);
 	if (m + 1 < dlb_flow_items(f, op))
 		met(s, item + 1, t);
 	for (int k = f->succ_start[op]; k < f->succ_start[op + 1]; k++) {
@@ -187,22 +353,44 @@ static void run(struct sched *s, int node, int item, double t)
 {
 	int op = item / s->f.M, m = item % s->f.M;
 	struct dlb_node_plan *np = &s->p->node[node];
-	struct lane *l = &s->lane[node];
-	if (s->f.g->op[op].phase == DLB_FORWARD && m >= l->begun) {
-		l->begun = m + 1;
-		l->in_flight += s->left[node * s->f.M + m] > 0;	/* scattered placements may have its backward behind them */
-	}
 	np->order[np->n_order++] = (struct dlb_item){ op, s->f.g->op[op].phase == DLB_UPDATE ? -1 : m };
-	l->busy = true;
+	s->lane[node].busy = true;
 	double end = t + seconds(s, op, m);
 	if (end > s->end)
 		s->end = end;
 	dlb_heap_push(&s->event, end, item << 1 | 1);
 }
 
-static bool may_enter(const struct sched *s, const struct lane *l)
+/* The unit of the first item that waits to enter does: all that has arrived of it may run. */
+static void enter(struct sched *s, struct lane *l)
 {
-	return l->forward.item[0].id % s->f.M < l->begun || l->in_flight < l->limit;
+	int first = l->entering.item[0].id, unit = unit_of(s, first / s->f.M, first % s->f.M), n = l->entering.n;
+	struct dlb_heap rest = { 0 };
+	s->entered[unit] = true;
+	l->n_entered++;
+	l->in_flight += s->left[unit] > 0;		/* scattered placements may have its backward behind them */
+	for (int i = 0; i < n; i++) {
+		struct dlb_heap_item x = l->entering.item[i];
+		dlb_heap_push(unit_of(s, x.id / s->f.M, x.id % s->f.M) == unit ? &l->forward : &rest, x.key, x.id);
+	}
+	dlb_heap_release(&l->entering);
+	l->entering = rest;
+}
+
+/* Whether the limit lets the first item that waits enter. Out of turn, because others have not arrived yet, a unit may
+ * enter one group early if the deeper chunks can still follow. */
+static bool has_room(const struct sched *s, const struct lane *l)
+{
+	int item = l->entering.item[0].id, v = l->n_chunks;
+	double ahead = v < 2 ? 0 : turn_of(s, item / s->f.M, item % s->f.M) - l->n_entered;
+	return ahead > 0 ? ahead <= s->n_stages && l->in_flight < l->limit - (v - 1) : l->in_flight < l->limit;
+}
+
+/* Whether the first of h may run, of what concerns its micro-batch. */
+static bool open(const struct sched *s, const struct dlb_heap *h)
+{
+	return h->n && (!(s->rule & RULE_ALONE) || h->item[0].id % s->f.M <= s->alone ||
+			s->f.g->op[h->item[0].id / s->f.M].phase == DLB_UPDATE);
 }
 
 static void dispatch(struct sched *s, int node, double t)
@@ -210,54 +398,96 @@ static void dispatch(struct sched *s, int node, double t)
 	struct lane *l = &s->lane[node];
 	if (l->busy)
 		return;
-	bool forward = l->forward.n && may_enter(s, l), other = l->other.n;
-	bool update = other && s->f.g->op[l->other.item[0].id / s->f.M].phase == DLB_UPDATE;
-	bool older = forward && other && l->forward.item[0].id % s->f.M <= l->other.item[0].id % s->f.M;
-	if (forward && (s->rule == RULE_GPIPE || !other || update || older))
+	if (open(s, &l->entering) && has_room(s, l) &&
+	    (!l->forward.n || l->entering.item[0].key < l->forward.item[0].key)) {
+		int m = l->entering.item[0].id % s->f.M;
+		if (!open(s, &l->backward) || s->rule & RULE_FORWARD_FIRST || m <= l->backward.item[0].id % s->f.M)
+			enter(s, l);
+	}
+	bool forward = open(s, &l->forward), backward = open(s, &l->backward);
+	bool older = forward && backward && l->forward.item[0].id % s->f.M <= l->backward.item[0].id % s->f.M;
+	if (forward && (!backward || older || s->rule & RULE_FORWARD_FIRST))
 		run(s, node, dlb_heap_pop(&l->forward).id, t);
-	else if (other)
-		run(s, node, dlb_heap_pop(&l->other).id, t);
+	else if (backward)
+		run(s, node, dlb_heap_pop(&l->backward).id, t);
+	else if (open(s, &l->late))
+		run(s, node, dlb_heap_pop(&l->late).id, t);
 }
 
-/* Nothing is under way and items are left: one more micro-batch may enter where the lowest one waits. */
+/* Nothing is under way and items are left: one more unit may enter where the lowest one waits. */
 static bool loosen(struct sched *s, double t)
 {
 	int best = -1;
 	for (int i = 0; i < s->p->n_nodes; i++) {
-		const struct dlb_heap *h = &s->lane[i].forward;
-		if (h->n && (best < 0 || h->item[0].key < s->lane[best].forward.item[0].key))
+		const struct dlb_heap *h = &s->lane[i].entering;
+		if (h->n && (best < 0 || h->item[0].key < s->lane[best].entering.item[0].key))
 			best = i;
 	}
 	if (best < 0)
 		return false;
-	s->lane[best].limit = s->lane[best].in_flight + 1;
+	enter(s, &s->lane[best]);
 	dispatch(s, best, t);
 	return true;
+}
+
+/* ---- all of it ---- */
+
+static void sched_init(struct sched *s, const struct dlb_cost *c)
+{
+	struct dlb_plan *p = s->p;
+	dlb_flow_init(&s->f, p, c, p->batch);
+	size_t n_ops = (size_t)s->f.g->n_ops, M = (size_t)s->f.M, n_nodes = (size_t)p->n_nodes;
+	int *n = dlb_xcalloc(n_nodes, sizeof(int));
+	s->lane = dlb_xcalloc(n_nodes, sizeof *s->lane);
+	s->touched = dlb_xcalloc(n_nodes, sizeof(int));
+	s->awaited = dlb_xcalloc(n_ops + 1, sizeof(bool));
+	s->unmet = dlb_xcalloc(n_ops * M + 1, sizeof(int));
+	s->ready = dlb_xcalloc(n_ops * M + 1, sizeof(double));
+	s->undone = dlb_xcalloc(M, sizeof(int));
+	find_awaited(s);
+	find_chunks(s);
+	s->entered = dlb_xcalloc((size_t)s->n_chunks * M + 1, sizeof(bool));
+	s->left = dlb_xcalloc((size_t)s->n_chunks * M + 1, sizeof(int));
+	set_limits(s);
+	for (int i = 0; i < s->f.g->n_ops; i++) {
+		n[p->placement[i]] += dlb_flow_items(&s->f, i);
+		for (int m = 0; m < s->f.M && s->f.g->op[i].phase != DLB_UPDATE; m++)
+			s->undone[m]++;
+	}
+	for (int i = 0; i < p->n_nodes; i++) {
+		p->node[i].order = dlb_arena_array(&p->arena, (size_t)n[i] + 1, sizeof(struct dlb_item));
+		p->node[i].n_order = 0;
+	}
+	free(n);
+}
+
+static void sched_release(struct sched *s)
+{
+	for (int i = 0; i < s->p->n_nodes; i++) {
+		dlb_heap_release(&s->lane[i].forward);
+		dlb_heap_release(&s->lane[i].entering);
+		dlb_heap_release(&s->lane[i].backward);
+		dlb_heap_release(&s->lane[i].late);
+	}
+	dlb_heap_release(&s->event);
+	free(s->lane);
+	free(s->chunk);
+	free(s->entered);
+	free(s->left);
+	free(s->touched);
+	free(s->awaited);
+	free(s->unmet);
+	free(s->ready);
+	free(s->undone);
+	dlb_flow_release(&s->f);
 }
 
 double dlb_schedule_order(struct dlb_plan *p, const struct dlb_cost *c, const struct dlb_schedule *rule,
 			  const double *node_scale)
 {
 	struct sched s = { .p = p, .scale = node_scale, .rule = rule->rule };
-	dlb_flow_init(&s.f, p, c, p->batch);
-	const struct dlb_graph *g = s.f.g;
-	size_t n_items = (size_t)g->n_ops * (size_t)s.f.M, n_nodes = (size_t)p->n_nodes;
-	int *n = dlb_xcalloc(n_nodes, sizeof(int));
-	s.lane = dlb_xcalloc(n_nodes, sizeof *s.lane);
-	s.left = dlb_xcalloc(n_nodes * (size_t)s.f.M, sizeof(int));
-	s.touched = dlb_xcalloc(n_nodes, sizeof(int));
-	s.awaited = dlb_xcalloc((size_t)g->n_ops + 1, sizeof(bool));
-	s.unmet = dlb_xcalloc(n_items + 1, sizeof(int));
-	s.ready = dlb_xcalloc(n_items + 1, sizeof(double));
-	find_awaited(&s);
-	set_limits(&s);
-	for (int i = 0; i < g->n_ops; i++)
-		n[p->placement[i]] += dlb_flow_items(&s.f, i);
-	for (int i = 0; i < p->n_nodes; i++) {
-		p->node[i].order = dlb_arena_array(&p->arena, (size_t)n[i] + 1, sizeof(struct dlb_item));
-		p->node[i].n_order = 0;
-	}
-	for (int i = 0; i < g->n_ops; i++) {
+	sched_init(&s, c);
+	for (int i = 0; i < s.f.g->n_ops; i++) {
 		for (int m = 0; m < dlb_flow_items(&s.f, i); m++) {
 			s.unmet[i * s.f.M + m] = s.f.pred_start[i + 1] - s.f.pred_start[i] + (m > 0);
 			if (!s.unmet[i * s.f.M + m])
@@ -281,18 +511,6 @@ double dlb_schedule_order(struct dlb_plan *p, const struct dlb_cost *c, const st
 		}
 		s.n_touched = 0;
 	}
-	for (int i = 0; i < p->n_nodes; i++) {
-		dlb_heap_release(&s.lane[i].forward);
-		dlb_heap_release(&s.lane[i].other);
-	}
-	dlb_heap_release(&s.event);
-	free(n);
-	free(s.lane);
-	free(s.left);
-	free(s.touched);
-	free(s.awaited);
-	free(s.unmet);
-	free(s.ready);
-	dlb_flow_release(&s.f);
+	sched_release(&s);
 	return s.end;
 }

@@ -1,0 +1,67 @@
+#!/usr/bin/env bats
+# Schedules: the same bits under all of them, limits of memory kept, what they gain.
+load helper
+
+setup() { tmp=$BATS_TEST_TMPDIR; }
+schedules='1f1b gpipe interleaved zero-bubble none'
+
+# A plan of 16 samples for the nodes of a cluster: plan CLUSTER [DLB-PLACE OPTION...]
+plan() {
+	local cluster=$1
+	shift
+	[ -s "$BATS_FILE_TMPDIR/profiled.json" ] || dlb-profile --analytic --batch 16 "$model" >"$BATS_FILE_TMPDIR/profiled.json"
+	dlb-costmodel -c "$cluster" "$BATS_FILE_TMPDIR/profiled.json" | dlb-place "$@"
+}
+
+# The loss log of 8 steps: log DOCUMENT FILE
+log() {
+	dlb-run -q --steps 8 "${digits[@]}" --optimizer momentum --lr 0.02 --loss-log "$2" "$1" >"$tmp/out.json"
+}
+
+@test "loss logs are the same bytes under every schedule on 1, 2 and 3 nodes, whatever the placement" {
+	plan cpu:1 -m 4 >"$tmp/one.json"
+	log "$tmp/one.json" "$tmp/truth"
+	[ "$(wc -l <"$tmp/truth")" -eq 8 ]
+	for schedule in $schedules; do
+		for how in 'cpu:1' 'cpu:2' 'cpu:3 -a even' 'cpu:2 -a random --seed 3' 'cpu:3 -a random --seed 5'; do
+			echo "$schedule $how"
+			# shellcheck disable=SC2086
+			plan $how --schedule "$schedule" -m 4 >"$tmp/doc.json"
+			[ "$(jq -r .plan.schedule "$tmp/doc.json")" = "$schedule" ]
+			log "$tmp/doc.json" "$tmp/log"
+			cmp "$tmp/truth" "$tmp/log"
+		done
+	done
+}
+
+@test "plans of every schedule are valid, and kept by the next round" {
+	for schedule in $schedules; do
+		plan cpu:2 --schedule "$schedule" -m 4 >"$tmp/doc.json"
+		validates "$tmp/doc.json"
+		dlb-place "$tmp/doc.json" >"$tmp/again.json"
+		[ "$(jq -c '.plan | [.schedule, .micro_batches, .in_flight]' "$tmp/again.json")" = \
+			"$(jq -c '.plan | [.schedule, .micro_batches, .in_flight]' "$tmp/doc.json")" ]
+	done
+}
+
+@test "less memory: fewer micro-batches under way, then a refusal with numbers" {
+	plan cpu:2 -a even --schedule zero-bubble -m 8 >"$tmp/free.json"
+	peak=$(jq '[.plan.nodes[].peak_bytes] | max' "$tmp/free.json")
+	plan cpu:2 -a even --schedule none -m 8 >"$tmp/least.json"
+	least=$(jq '[.plan.nodes[].peak_bytes] | max' "$tmp/least.json")
+	[ "$(jq -n "$least < $peak")" = true ]
+	middle=$(jq -n "$least + ($peak - $least) / 8 | floor")
+	jq -c "del(.plan) | .cluster.nodes[].memory_bytes = $middle" "$tmp/free.json" | dlb-costmodel >"$tmp/tight.json"
+	dlb-place -a even --schedule zero-bubble -m 8 "$tmp/tight.json" >"$tmp/fits.json"
+	[ "$(jq "[.plan.nodes[].peak_bytes] | max <= $middle" "$tmp/fits.json")" = true ]
+	[ "$(jq .plan.in_flight "$tmp/fits.json")" -ge 1 ]
+	[ "$(jq --slurpfile f "$tmp/free.json" '.plan.value_s >= $f[0].plan.value_s' "$tmp/fits.json")" = true ]
+	run -1 --separate-stderr dlb-place -a even --schedule gpipe -m 8 "$tmp/tight.json"
+	[[ $stderr == *'needs '*' of '* ]]
+	[ "${#stderr_lines[@]}" -eq 1 ]
+}
+
+@test "an unknown schedule is a usage error that names those there are" {
+	run -2 --separate-stderr dlb-place --schedule zero "$tmp/none"
+	[[ $stderr == *"no schedule 'zero'; there are 1f1b, gpipe, interleaved, zero-bubble and none"* ]]
+}
