@@ -1,0 +1,182 @@
+#!/usr/bin/env bats
+# Several groups of nodes that each hold the model: what they learn together is what one node learns.
+load helper
+
+steps=10
+setup() { tmp=$BATS_TEST_TMPDIR; }
+
+profiled() {
+	[ -s "$BATS_FILE_TMPDIR/profiled.json" ] ||
+		dlb-profile --analytic --batch 24 "$model" >"$BATS_FILE_TMPDIR/profiled.json"
+}
+
+# plan CLUSTER [DLB-PLACE OPTION...] >FILE
+plan() {
+	local cluster=$1
+	shift
+	profiled
+	dlb-costmodel -c "$cluster" "$BATS_FILE_TMPDIR/profiled.json" | dlb-place "$@"
+}
+
+# The losses of a run: losses DOCUMENT [DLB-RUN OPTION...]
+losses() {
+	local doc=$1
+	shift
+	dlb-run --steps "$steps" "${digits[@]}" --optimizer momentum --lr 0.02 "$@" "$doc" | jq -c .report.losses
+}
+
+# near A B TOLERANCE: lists of losses that differ by at most TOLERANCE, relatively
+near() {
+	jq -en --argjson a "$1" --argjson b "$2" --argjson t "$3" \
+		'($a | length) == ($b | length) and ([$a, $b] | transpose | all((.[0] - .[1]) | fabs <= $t * 2))' >/dev/null ||
+		{ printf '%s\n%s\n' "$1" "$2"; return 1; }
+}
+
+@test "replicas learn what one node learns, to rounding" {
+	plan cpu:1 -m 2 >"$tmp/one.json"
+	one=$(losses "$tmp/one.json")
+	for r in 2 3 4; do
+		plan "cpu:$r" -m 2 --replicas "$r" >"$tmp/$r.json"
+		validates "$tmp/$r.json"
+		[ "$(jq -c .plan.replicas "$tmp/$r.json")" = "$(jq -nc "[range($r) | [.]]")" ]
+		near "$one" "$(losses "$tmp/$r.json")" 1e-6
+	done
+}
+
+@test "pipelines as replicas: the same bits wherever their ops stand" {
+	plan cpu:2 -m 3 --replicas 2 >"$tmp/doc.json"
+	truth=$(losses "$tmp/doc.json")
+	for how in '-a even' '-a random --seed 3' '-a random --seed 4 --schedule gpipe' '-a single'; do
+		plan cpu:4 -m 3 --replicas 2 $how >"$tmp/doc.json"
+		echo "$how"
+		[ "$(losses "$tmp/doc.json")" = "$truth" ]
+	done
+}
+
+@test "four replicas by every algorithm: the same bits twice, on other placements, and with the command" {
+	plan cpu:4 --replicas 4 >"$tmp/narrow.json"
+	plan cpu:8 --replicas 4 -a random --seed 5 >"$tmp/wide.json"
+	for how in ring tree host hierarchical; do
+		echo "$how"
+		truth=$(losses "$tmp/narrow.json" --allreduce "$how")
+		[ "$(losses "$tmp/narrow.json" --allreduce "$how")" = "$truth" ]
+		[ "$(losses "$tmp/wide.json" --allreduce "$how")" = "$truth" ]
+		[ "$(losses "$tmp/narrow.json" --allreduce "$how" --sync)" = "$truth" ]
+	done
+}
+
+@test "the report counts what went over the wire, by the formula" {
+	plan cpu:3 --replicas 3 >"$tmp/doc.json"
+	dlb-run --steps 3 "${digits[@]}" "$tmp/doc.json" >"$tmp/out.json"
+	validates "$tmp/out.json"
+	elements=$(jq '[.graph.ops[] | select(.phase == "update") | .inputs[0]] as $w | [.graph.tensors[$w[]] | .shape | reduce .[] as $d (1; . * $d)] | add' "$tmp/doc.json")
+	echo "$elements parameters"
+	# a ring of three: each sends 2 (3 - 1) / 3 of the array
+	[ "$(jq .report.allreduce.bytes "$tmp/out.json")" -eq $((4 * 4 * elements)) ]
+	[ "$(dlb-run --dry-run "$tmp/doc.json" | jq .report.allreduce.bytes)" -eq $((4 * 4 * elements)) ]
+	jq -e '.report.allreduce | .time_s > 0 and .hidden_s >= 0 and .hidden_s <= .time_s' "$tmp/out.json"
+	dlb-run --steps 3 --sync "${digits[@]}" "$tmp/doc.json" | jq -e '.report.allreduce.command_s > 0'
+}
+
+@test "shares by power: half the speed, half the samples" {
+	plan 'cpu:1 cpu:1*0.5' --replicas 2 --split power >"$tmp/doc.json"
+	dlb-run --print-program "$tmp/doc.json" >"$tmp/program"
+	grep -q '^replica 0, 16 of 24 samples, node 0' "$tmp/program"
+	grep -q '^replica 1, 8 of 24 samples, node 1' "$tmp/program"
+	plan cpu:1 >"$tmp/one.json"
+	near "$(losses "$tmp/one.json")" "$(losses "$tmp/doc.json")" 1e-6
+}
+
+@test "an epoch whose last batch has fewer samples than replicas" {
+	# 1797 samples are 4 batches of 449 and one sample
+	dlb-profile --analytic --batch 449 "$model" >"$tmp/profiled.json"
+	for n in 1 3; do
+		dlb-costmodel -c "cpu:$n" "$tmp/profiled.json" | dlb-place -m 2 --replicas "$n" >"$tmp/doc.json"
+		dlb-run --epochs 1 "${digits[@]}" --order sequential --lr 0.01 "$tmp/doc.json" | jq -c .report.losses >"$tmp/$n.losses"
+	done
+	[ "$(jq length "$tmp/3.losses")" -eq 5 ]
+	near "$(cat "$tmp/1.losses")" "$(cat "$tmp/3.losses")" 1e-6
+}
+
+@test "a broken-off run goes on with the same bits, and its checkpoint on one node" {
+	plan cpu:4 -m 2 --replicas 2 >"$tmp/doc.json"
+	truth=$(losses "$tmp/doc.json" --loss-log "$tmp/unbroken")
+	losses "$tmp/doc.json" --steps 4 --checkpoint "$tmp/ckpt" --loss-log "$tmp/log" >/dev/null
+	losses "$tmp/doc.json" --until-step 10 --checkpoint "$tmp/ckpt" --loss-log "$tmp/log" >/dev/null
+	cmp "$tmp/unbroken" "$tmp/log"
+	[ -n "$truth" ]
+	plan cpu:1 -m 2 >"$tmp/one.json"
+	dlb-run --steps 1 "${digits[@]}" --optimizer momentum --checkpoint "$tmp/ckpt" "$tmp/one.json" >/dev/null
+}
+
+@test "saved weights and accuracy are those of one node, to rounding" {
+	plan cpu:4 --replicas 2 >"$tmp/doc.json"
+	plan cpu:1 >"$tmp/one.json"
+	for doc in doc one; do
+		dlb-run --steps 200 --data digits:train --test-data digits:test --transform scale=1/16 --optimizer momentum --lr 0.05 \
+			--save "$tmp/$doc.safetensors" "$tmp/$doc.json" | jq .report.accuracy >"$tmp/$doc.accuracy"
+	done
+	jq -en --argjson a "$(cat "$tmp/doc.accuracy")" --argjson b "$(cat "$tmp/one.accuracy")" '($a - $b | fabs) < 0.01 and $a > 0.7'
+	[ "$(stat -c %s "$tmp/doc.safetensors")" -eq "$(stat -c %s "$tmp/one.safetensors")" ]
+}
+
+@test "as many replicas as are predicted to be fastest" {
+	plan cpu:4 --replicas auto >"$tmp/auto.json"
+	best=$(jq .plan.value_s "$tmp/auto.json")
+	for r in 1 2 4; do
+		plan cpu:4 --replicas "$r" | jq -e --argjson best "$best" '.plan.value_s >= $best - 1e-12'
+	done
+}
+
+@test "a rebalanced plan keeps its replicas" {
+	plan cpu:4 -m 2 --replicas 2 --allreduce tree >"$tmp/doc.json"
+	dlb-run --dry-run --slow 1:2 "$tmp/doc.json" | dlb-rebalance | dlb-place >"$tmp/next.json"
+	validates "$tmp/next.json"
+	[ "$(jq -c '[.plan.replicas, .plan.allreduce]' "$tmp/next.json")" = '[[[0,1],[2,3]],"tree"]' ]
+}
+
+@test "what cannot be: one line" {
+	plan cpu:2 --replicas 2 >"$tmp/doc.json"
+	while IFS='@' read -r edit words; do
+		jq "$edit" "$tmp/doc.json" >"$tmp/bad.json"
+		run -2 --separate-stderr dlb-run --steps 1 --data random "$tmp/bad.json"
+		echo "$edit"
+		one_line dlb-run "$words"
+	done <<-'END'
+		.plan.replicas = [[0], [0]]@node 0 has a part already
+		.plan.replicas = [[0], [7]]@/plan/replicas/1/0
+		.plan.replicas = [[0], [-1]]@other parts than replica 0
+		.plan.replicas = [[1], [0]]@plays its own part in the first one
+		.plan.replicas = [[0], [1], [0]]@3 replicas over 2 nodes
+		.plan.replicas = "two"@/plan/replicas
+		.plan.power = [1]@1 values for 2 replicas
+		.plan.power = [1, 0]@/plan/power/1
+		.plan.allreduce = "ringg"@no way to sum 'ringg'
+		.plan.placement |= map_values(1)@node 1 has no part in the replicas
+	END
+	for options in '--allreduce rings' '--sync --async-allreduce'; do
+		run -2 --separate-stderr dlb-run $options "$tmp/doc.json"
+		one_line dlb-run
+	done
+	run -1 --separate-stderr plan cpu:2 --replicas 3
+	run -2 --separate-stderr plan cpu:2 --replicas some
+	one_line dlb-place "wants a number or auto"
+}
+
+@test "a lost replica ends the others, one line, within 5 s" {
+	plan cpu:2 --replicas 2 >"$tmp/doc.json"
+	dlb-run --steps 1000000 "${digits[@]}" "$tmp/doc.json" >"$tmp/out" 2>"$tmp/err" &
+	job=$!
+	for _ in $(seq 100); do
+		rank=$(pgrep -f -n "$BUILD/bin/dlb-run.*$tmp" || true)
+		[ -n "$rank" ] && [ "$(pgrep -f -c "$BUILD/bin/dlb-run")" -ge 3 ] && break
+		sleep 0.1
+	done
+	sleep 0.5
+	kill -9 "$rank"
+	start=$SECONDS
+	run wait "$job"
+	[ $((SECONDS - start)) -le 5 ]
+	[ ! -s "$tmp/out" ]
+	cat "$tmp/err"
+}
