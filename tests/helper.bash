@@ -46,6 +46,27 @@ one_line() { # TOOL TEXT...
 	done
 }
 
+wait_for_lines() { # FILE N
+	for _ in $(seq 1500); do
+		[ -f "$1" ] && [ "$(wc -l <"$1")" -ge "$2" ] && return
+		sleep 0.02
+	done
+	echo "$1 has not reached $2 lines"
+	return 1
+}
+
+children() { # PID: its direct children
+	local stat line
+	for stat in /proc/[0-9]*/stat; do
+		line=$(cat "$stat" 2>/dev/null) || continue
+		line=${line##*) }
+		# shellcheck disable=SC2086
+		set -- "$1" $line
+		[ "$3" = "$1" ] && basename "${stat%/stat}"
+	done
+	return 0
+}
+
 # ---- what every filter does with its input; the arguments are the tool and options it needs ----
 
 refuses_bad_json() { # TOOL [OPTION...]

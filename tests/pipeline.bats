@@ -103,27 +103,6 @@ truth() {
 
 # ---- broken off ----
 
-children() { # PID: its direct children
-	local stat line
-	for stat in /proc/[0-9]*/stat; do
-		line=$(cat "$stat" 2>/dev/null) || continue
-		line=${line##*) }
-		# shellcheck disable=SC2086
-		set -- "$1" $line
-		[ "$3" = "$1" ] && basename "${stat%/stat}"
-	done
-	return 0
-}
-
-wait_for_lines() { # FILE N
-	for _ in $(seq 1500); do
-		[ -f "$1" ] && [ "$(wc -l <"$1")" -ge "$2" ] && return
-		sleep 0.02
-	done
-	echo "$1 has not reached $2 lines"
-	return 1
-}
-
 long=(--optimizer momentum --lr 0.02 --checkpoint-every 100)
 
 unbroken() { # prints the loss log of 4000 steps

@@ -163,20 +163,21 @@ near() {
 	one_line dlb-place "wants a number or auto"
 }
 
-@test "a lost replica ends the others, one line, within 5 s" {
-	plan cpu:2 --replicas 2 >"$tmp/doc.json"
-	dlb-run --steps 1000000 "${digits[@]}" "$tmp/doc.json" >"$tmp/out" 2>"$tmp/err" &
-	job=$!
-	for _ in $(seq 100); do
-		rank=$(pgrep -f -n "$BUILD/bin/dlb-run.*$tmp" || true)
-		[ -n "$rank" ] && [ "$(pgrep -f -c "$BUILD/bin/dlb-run")" -ge 3 ] && break
-		sleep 0.1
-	done
-	sleep 0.5
-	kill -9 "$rank"
-	start=$SECONDS
-	run wait "$job"
-	[ $((SECONDS - start)) -le 5 ]
-	[ ! -s "$tmp/out" ]
+@test "a lost replica ends the others within 3 s: one line that names a rank, status 2" {
+	plan cpu:3 --replicas 3 >"$tmp/doc.json"
+	dlb-run --steps 1000000 "${digits[@]}" --loss-log "$tmp/log" "$tmp/doc.json" >"$tmp/out" 2>"$tmp/err" 3>&- &
+	parent=$!
+	wait_for_lines "$tmp/log" 20
+	mapfile -t ranks < <(for launcher in $(children $parent); do children "$launcher"; done)
+	[ "${#ranks[@]}" -eq 3 ]
+	start=$(date +%s%N)
+	kill -KILL "${ranks[2]}"
+	status=0
+	wait $parent || status=$?
+	[ $(($(date +%s%N) - start)) -lt 3000000000 ]
 	cat "$tmp/err"
+	[ $status -eq 2 ]
+	[ ! -s "$tmp/out" ]
+	[ "$(wc -l <"$tmp/err")" -eq 1 ]
+	grep -Eq 'rank [012]' "$tmp/err"
 }
