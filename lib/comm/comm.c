@@ -547,6 +547,14 @@ int dlb_comm_gather(struct dlb_comm *c, const void *p, size_t bytes, void *recv,
 
 int dlb_comm_local(const struct dlb_comm *c, int i) { return c->local_rank[i]; }
 
+bool dlb_comm_is_local(const struct dlb_comm *c, int rank)
+{
+	for (int i = 0; i < c->local_size; i++)
+		if (c->local_rank[i] == rank)
+			return true;
+	return false;
+}
+
 int dlb_comm_gather_local(struct dlb_comm *c, const void *p, size_t bytes, void *recv, struct dlb_error *err)
 {
 	MPI_Request q;

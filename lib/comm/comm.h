@@ -67,6 +67,7 @@ int dlb_comm_agree(struct dlb_comm *c, int rc, struct dlb_error *err, int *who);
 /* Gathers `bytes` of each rank of this host on all of them, in the order of dlb_comm_local. */
 int dlb_comm_gather_local(struct dlb_comm *c, const void *p, size_t bytes, void *recv, struct dlb_error *err);
 int dlb_comm_local(const struct dlb_comm *c, int i);	/* the i-th rank of this host, of dlb_comm_local_size */
+bool dlb_comm_is_local(const struct dlb_comm *c, int rank);
 void dlb_comm_abort(struct dlb_comm *c, int status) __attribute__((noreturn));
 bool dlb_comm_is_open_mpi(void);			/* whose mpiexec it takes to start us */
 const char *dlb_comm_host(const struct dlb_comm *c);	/* this rank's host name */

@@ -155,3 +155,17 @@ bool dlb_region_private(struct dlb_region *r, void *p, size_t bytes)
 	madvise(r->base + from, to - from, MADV_HUGEPAGE);
 	return true;
 }
+
+void dlb_region_touch(void *p, size_t bytes)
+{
+	volatile char *byte = p;
+
+#ifdef MADV_POPULATE_WRITE
+	size_t from = (size_t)p / PAGE * PAGE, to = up((size_t)p + bytes, PAGE);
+
+	if (madvise((void *)from, to - from, MADV_POPULATE_WRITE) == 0)
+		return;
+#endif
+	for (size_t i = 0; i < bytes; i += PAGE)
+		(void)byte[i];
+}

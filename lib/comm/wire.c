@@ -51,8 +51,33 @@ static void take_bf16(void *x, const void *w, int64_t n)
 	bf16_widen_row(x, w, n);
 }
 
-static const struct dlb_wire_loops f32 = { NULL, add_f32, take_f32 }, f64 = { NULL, add_f64, take_f64 },
-				   bf16 = { pack_bf16, add_bf16, take_bf16 };
+/* In blocks that the first-level cache holds on to until they are sent. */
+static void pass_f32(void *x, const void *w, void *on, int64_t n)
+{
+	enum { BLOCK = 2048 };
+
+	for (int64_t i = 0; i < n; i += BLOCK) {
+		int64_t k = n - i < BLOCK ? n - i : BLOCK;
+
+		add_f32((float *)x + i, (const float *)w + i, k);
+		memcpy((float *)on + i, (const float *)x + i, (size_t)k * sizeof(float));
+	}
+}
+
+static void pass_f64(void *x, const void *w, void *on, int64_t n)
+{
+	enum { BLOCK = 1024 };
+
+	for (int64_t i = 0; i < n; i += BLOCK) {
+		int64_t k = n - i < BLOCK ? n - i : BLOCK;
+
+		add_f64((double *)x + i, (const double *)w + i, k);
+		memcpy((double *)on + i, (const double *)x + i, (size_t)k * sizeof(double));
+	}
+}
+
+static const struct dlb_wire_loops f32 = { NULL, add_f32, take_f32, pass_f32 }, f64 = { NULL, add_f64, take_f64, pass_f64 },
+				   bf16 = { pack_bf16, add_bf16, take_bf16, NULL };
 
 const struct dlb_wire_loops *dlb_wire_loops(enum dlb_wire wire, enum dlb_dtype dtype)
 {
