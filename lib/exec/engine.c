@@ -69,6 +69,7 @@ struct dlb_engine {
 	struct { int64_t n; } size[2];
 	const void **loss;		/* [m], NULL: made elsewhere */
 	enum dlb_dtype loss_dtype;
+	struct dlb_exchange *exchange;	/* with the other replicas; NULL: none */
 	struct dlb_arena arena;
 };
 
@@ -210,7 +211,7 @@ static int prepare_update(struct dlb_engine *e, const struct dlb_instr *in, cons
 	a->out[0] = s->value[weight];
 	for (int k = 0; k < s->n_slots; k++)
 		a->out[1 + k] = s->slot[k][weight];
-	if (e->view.program->sums)
+	if (dlb_program_sums(e->view.program, in->op))
 		a->in[0] = s->sum[in->op];
 	else
 		a->in[0] = resolve(e, gradient, 0, err);
@@ -397,6 +398,25 @@ static int prepare(struct dlb_engine *e, const struct dlb_optimizer_choice *c, s
 	return 0;
 }
 
+/* The gradients of the buckets, where they lie. */
+static int open_exchange(struct dlb_engine *e, struct dlb_error *err)
+{
+	const struct dlb_program *p = e->view.program;
+	void **gradient = dlb_arena_array(&e->arena, (size_t)e->graph->n_ops + 1, sizeof *gradient);
+
+	for (int b = 0; b < e->np->n_buckets; b++) {
+		for (int i = 0; i < e->np->bucket[b].n_ops; i++) {
+			int op = e->np->bucket[b].op[i];
+
+			gradient[op] = dlb_program_sums(p, op) ? e->ground->state->sum[op] :
+				       resolve(e, dlb_update_gradient(e->graph, op), 0, err);
+			if (!gradient[op])
+				return -1;
+		}
+	}
+	return dlb_exchange_new(&e->exchange, e->ground->comm, p, e->view.node, e->ground->cluster, gradient, err);
+}
+
 int dlb_engine_new(struct dlb_engine **out, struct dlb_ground *ground, const struct dlb_program *p, int node,
 		   const struct dlb_optimizer_choice *optimizer, const int *tensor_of, struct dlb_error *err)
 {
@@ -441,6 +461,10 @@ int dlb_engine_new(struct dlb_engine **out, struct dlb_ground *ground, const str
 		dlb_engine_free(e);
 		return -1;
 	}
+	if (open_exchange(e, err)) {
+		dlb_engine_free(e);
+		return -1;
+	}
 	if (g->loss >= 0 && g->tensor[g->loss].producer >= 0 && p->plan->placement[g->tensor[g->loss].producer] == node) {
 		e->loss_dtype = g->tensor[g->loss].dtype;
 		for (int m = 0; m < p->micro_batches; m++)
@@ -473,6 +497,7 @@ void dlb_engine_free(struct dlb_engine *e)
 	free(e->view.compute_is_op);
 	free(e->view.start_s);
 	free(e->view.end_s);
+	dlb_exchange_free(e->exchange);
 	dlb_arena_release(&e->arena);
 	free(e);
 }
@@ -599,8 +624,8 @@ int dlb_engine_run(struct dlb_engine *e, const struct dlb_step *s, struct dlb_er
 	t->busy_s = 0.0;
 	memset(t->waits_s, 0, sizeof t->waits_s);
 	t->command_s = 0.0;
-	if (g->exchange)
-		dlb_exchange_begin(g->exchange);
+	if (e->exchange)
+		dlb_exchange_begin(e->exchange);
 	for (int i = 0; i < e->n_acts; i++) {
 		const struct act *a = &e->act[i];
 
@@ -638,24 +663,24 @@ int dlb_engine_run(struct dlb_engine *e, const struct dlb_step *s, struct dlb_er
 			r.step = (uint64_t)s->step + (a->update ? 1 : 0);
 			run_kernel(e, a, &r, origin_s);
 			dlb_comm_progress(g->comm);
-			if (g->exchange)
-				dlb_exchange_nudge(g->exchange);
+			if (e->exchange)
+				dlb_exchange_nudge(e->exchange);
 			break;
 		case ACT_COMPUTED:
 			if (dlb_exchange_command(g->comm, &t->waits_s[DLB_WAIT_COLLECTIVE], &t->command_s, err))
 				return -1;
 			break;
 		case ACT_REDUCE:
-			dlb_exchange_start(g->exchange, a->tag);
+			dlb_exchange_start(e->exchange, a->tag);
 			break;
 		case ACT_REDUCED:
-			if (dlb_exchange_wait(g->exchange, a->tag, &t->waits_s[DLB_WAIT_COLLECTIVE], err))
+			if (dlb_exchange_wait(e->exchange, a->tag, &t->waits_s[DLB_WAIT_COLLECTIVE], err))
 				return -1;
 			break;
 		}
 	}
-	if (g->exchange) {
-		const struct dlb_exchange_times *x = dlb_exchange_times(g->exchange);
+	if (e->exchange) {
+		const struct dlb_exchange_times *x = dlb_exchange_times(e->exchange);
 
 		t->sum_s = x->time_s;
 		t->sum_hidden_s = x->hidden_s;
@@ -663,6 +688,11 @@ int dlb_engine_run(struct dlb_engine *e, const struct dlb_step *s, struct dlb_er
 		memcpy(t->class_hidden_s, x->class_hidden_s, sizeof t->class_hidden_s);
 	}
 	return 0;
+}
+
+const struct dlb_exchange *dlb_engine_exchange(const struct dlb_engine *e)
+{
+	return e->exchange;
 }
 
 double dlb_engine_loss(const struct dlb_engine *e, const double *seed)

@@ -29,9 +29,10 @@ struct dlb_state {
 	struct dlb_state_constant { int tensor; int64_t n; void *p; } *constant; int n_constants, cap_constants;
 	struct dlb_arena arena;
 };
-/* Allocates and zeroes; `sums`: with gradient sums. */
+/* Allocates and zeroes; with gradient sums: micro_batches > 1, or with replicas of those that cannot be summed where
+ * they lie. */
 int dlb_state_init(struct dlb_state *s, const struct dlb_graph *g, struct dlb_backend *be, const int *placement, int node,
-		   int rule, bool sums, struct dlb_error *err);
+		   int rule, int micro_batches, bool replicated, struct dlb_error *err);
 /* Whether this rank holds the copy that is kept (checkpoints, saved weights): it is of replica 0. */
 static inline bool dlb_state_is_kept(const struct dlb_state *s) { return s->placement == s->first_placement; }
 void dlb_state_release(struct dlb_state *s);
@@ -52,7 +53,7 @@ struct dlb_ground {
 	struct dlb_backend *be;
 	struct dlb_comm *comm;
 	struct dlb_state *state;
-	struct dlb_exchange *exchange;		/* with the other replicas; NULL: none */
+	const struct dlb_cluster *cluster;	/* for sums that go by groups; NULL where there are no replicas */
 	char *arena; size_t arena_bytes;
 	bool arena_is_shared;			/* it is of the comm's shared memory, else of the back end's */
 	/* Messages of these programs between ranks of one host go through shared memory: into the receiver's arena. */
@@ -100,6 +101,7 @@ struct dlb_engine_program *dlb_engine_view(struct dlb_engine *e);
 const struct dlb_kernel *dlb_engine_kernel(const struct dlb_engine *e, int i);
 /* One step, up to its end. -1: the comm broke (err). */
 int dlb_engine_run(struct dlb_engine *e, const struct dlb_step *s, struct dlb_error *err);
+const struct dlb_exchange *dlb_engine_exchange(const struct dlb_engine *e);	/* NULL: there is nothing to exchange */
 /* Sum over m of seed_m * loss_m in double, of the losses made here; 0 when they are made elsewhere. */
 double dlb_engine_loss(const struct dlb_engine *e, const double *seed);
 /* Where (tensor, m) lies on this node after a run; NULL when it is not here. */

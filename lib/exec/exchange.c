@@ -15,8 +15,8 @@ enum { FIRST_TAG = 1 << 28 };			/* above those of all messages */
 struct bucket {
 	struct dlb_collective *sum;
 	int n_ops, n_chunks;
-	char **x; int64_t *n;			/* [n_ops] gradients in state, their elements */
-	char *packed;				/* NULL: one gradient, where it lies */
+	char **x; int64_t *n;			/* [n_ops] gradients, their elements */
+	char *packed;				/* NULL: one gradient, summed where it lies */
 	enum dlb_sum_class cls;
 	bool active, done;				/* under way; every byte has come */
 	double start_s;
@@ -48,7 +48,7 @@ static void pack(const struct bucket *b, size_t size, bool out)
 }
 
 static int new_bucket(struct dlb_exchange *x, struct dlb_comm *c, const struct dlb_program *p, const struct dlb_bucket *from, int index,
-		      const struct dlb_ranks *ranks, struct dlb_state *state, struct dlb_error *err)
+		      const struct dlb_ranks *ranks, void *const *gradient, struct dlb_error *err)
 {
 	struct bucket *b = &x->bucket[index];
 	const struct dlb_allreduce *how = dlb_allreduce_find(p->whole->sharing.allreduce);
@@ -67,7 +67,7 @@ static int new_bucket(struct dlb_exchange *x, struct dlb_comm *c, const struct d
 		struct dlb_desc desc = dlb_tensor_desc(t, 1);
 
 		d.dtype = t->dtype;
-		b->x[i] = state->sum[from->op[i]];
+		b->x[i] = gradient[from->op[i]];
 		b->n[i] = dlb_desc_count(&desc);
 		for (int k = 0; k <= b->n_chunks; k++)
 			at[k] += dlb_chunk_at(b->n[i], b->n_chunks, k);
@@ -90,7 +90,7 @@ static int new_bucket(struct dlb_exchange *x, struct dlb_comm *c, const struct d
 }
 
 int dlb_exchange_new(struct dlb_exchange **out, struct dlb_comm *c, const struct dlb_program *p, int node,
-		     const struct dlb_cluster *cluster, struct dlb_state *state, struct dlb_error *err)
+		     const struct dlb_cluster *cluster, void *const *gradient, struct dlb_error *err)
 {
 	const struct dlb_plan *plan = p->whole;
 	int part = dlb_plan_part_of(plan, node), rc = 0;
@@ -111,7 +111,7 @@ int dlb_exchange_new(struct dlb_exchange **out, struct dlb_comm *c, const struct
 	ranks.rank = peer;
 	ranks.group = group;
 	for (int b = 0; b < np->n_buckets && !rc; b++) {
-		rc = new_bucket(x, c, p, &np->bucket[b], b, &ranks, state, err);
+		rc = new_bucket(x, c, p, &np->bucket[b], b, &ranks, gradient, err);
 		x->n_buckets += !rc;
 	}
 	free(peer);

@@ -1,5 +1,5 @@
 /* What a node exchanges with the nodes that play its part in the other replicas: sums of gradients, bucket by
- * bucket as the program says. One object serves all programs of a run (their buckets are the same). */
+ * bucket as its program says. */
 #ifndef DLB_EXEC_EXCHANGE_H
 #define DLB_EXEC_EXCHANGE_H
 #include "exec/engine.h"
@@ -11,13 +11,12 @@ struct dlb_exchange_times {
 	double time_s, hidden_s;
 	double class_s[DLB_N_SUM_CLASSES], class_hidden_s[DLB_N_SUM_CLASSES];	/* sums over buckets, which may overlap */
 };
-/* Collective over all ranks (each calls it, also those of no replica). state and p are borrowed. *out is NULL where
- * there is nothing to exchange. */
+/* gradient[update op]: where it lies, borrowed, as p is. *out is NULL where there is nothing to exchange. */
 int dlb_exchange_new(struct dlb_exchange **out, struct dlb_comm *c, const struct dlb_program *p, int node,
-		     const struct dlb_cluster *cluster, struct dlb_state *state, struct dlb_error *err);
+		     const struct dlb_cluster *cluster, void *const *gradient, struct dlb_error *err);
 void dlb_exchange_free(struct dlb_exchange *x);
 void dlb_exchange_begin(struct dlb_exchange *x);			/* of a step */
-/* Every gradient of bucket b is summed over the micro-batches in state->sum: start summing over the replicas. */
+/* Every gradient of bucket b is there, of all micro-batches: start summing over the replicas. */
 void dlb_exchange_start(struct dlb_exchange *x, int b);
 void dlb_exchange_nudge(struct dlb_exchange *x);			/* moves what moves without waiting */
 /* Until bucket b is summed, in place. *waited_s grows by the seconds spent. */

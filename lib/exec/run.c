@@ -34,7 +34,6 @@ struct run {
 	struct dlb_engine *engine[MAX_BATCHES];
 	int64_t size[MAX_BATCHES];
 	int n_engines;
-	struct dlb_exchange *exchange;			/* with the other replicas; NULL: none */
 	struct dlb_data *data;
 	struct dlb_feed *feed;
 	struct dlb_eval *eval;
@@ -106,7 +105,7 @@ static int open_state(struct run *r, const struct dlb_doc *doc, struct dlb_error
 			r->placement[i] = j->plan.replica[r->replica][j->plan.placement[i]];
 	}
 	if (dlb_state_init(&r->state, &j->graph, &r->be, r->placement, r->rank, j->optimizer.rule,
-			   j->plan.micro_batches > 1 || j->plan.n_replicas > 1, err))
+			   j->plan.micro_batches, j->plan.n_replicas > 1, err))
 		return -1;
 	r->state.first_placement = j->plan.placement;
 	return dlb_state_load_graph(&r->state, o->init != NULL, o->init ? strtoull(o->init, NULL, 10) : 0, err);
@@ -150,15 +149,12 @@ static int open_engines(struct run *r, struct dlb_error *err)
 	}
 	if (r->eval && dlb_eval_arena_bytes(r->eval) > arena)
 		arena = dlb_eval_arena_bytes(r->eval);
-	r->ground = (struct dlb_ground){ .be = &r->be, .comm = r->comm, .state = &r->state, .slow = 1.0 };
+	r->ground = (struct dlb_ground){ .be = &r->be, .comm = r->comm, .state = &r->state, .slow = 1.0, .cluster = &r->job.cluster };
 	if (r->o->slow && r->rank < r->o->n_slow)
 		r->ground.slow = r->o->slow[r->rank];
 	r->ground.sleep = dlb_comm_crowded(r->comm);
 	if (dlb_ground_ready(&r->ground, arena, r->program, r->n_engines, r->rank, err))
 		return -1;
-	if (dlb_exchange_new(&r->exchange, r->comm, dlb_program_of(&r->program[0], r->rank), r->rank, &r->job.cluster, &r->state, err))
-		return -1;
-	r->ground.exchange = r->exchange;
 	for (int i = 0; i < r->n_engines; i++)
 		if (dlb_engine_new(&r->engine[i], &r->ground, dlb_program_of(&r->program[i], r->rank), r->rank, &r->job.optimizer, NULL,
 				   err))
@@ -285,7 +281,6 @@ static void close_run(struct run *r)
 		dlb_engine_free(r->engine[i]);
 		dlb_program_release(&r->program[i]);
 	}
-	dlb_exchange_free(r->exchange);
 	dlb_data_close(r->data);
 	dlb_ground_release(&r->ground);
 	dlb_state_release(&r->state);
@@ -652,9 +647,9 @@ static void sums_here(const struct run *r, struct node_summary *mine)
 {
 	const struct dlb_exchange_times *t;
 
-	if (!r->exchange)
+	if (!dlb_engine_exchange(r->engine[0]))
 		return;
-	t = dlb_exchange_times(r->exchange);
+	t = dlb_exchange_times(dlb_engine_exchange(r->engine[0]));
 	mine->sum.time_s = median_of(&r->record, offsetof(struct dlb_step_times, sum_s), NULL);
 	mine->sum.hidden_s = median_of(&r->record, offsetof(struct dlb_step_times, sum_hidden_s), NULL);
 	mine->command_s = median_of(&r->record, offsetof(struct dlb_step_times, command_s), NULL);

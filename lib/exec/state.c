@@ -23,7 +23,7 @@ static void *take(struct dlb_backend *be, const char *name, size_t bytes, struct
 }
 
 int dlb_state_init(struct dlb_state *s, const struct dlb_graph *g, struct dlb_backend *be, const int *placement, int node,
-		   int rule, bool sums, struct dlb_error *err)
+		   int rule, int micro_batches, bool replicated, struct dlb_error *err)
 {
 	size_t n = (size_t)g->n_tensors + 1;
 
@@ -52,7 +52,8 @@ int dlb_state_init(struct dlb_state *s, const struct dlb_graph *g, struct dlb_ba
 		for (int k = 0; k < s->n_slots; k++)
 			if (!(s->slot[k][t] = take(be, x->name, bytes, err)))
 				return -1;
-		if (sums && !(s->sum[x->home] = take(be, x->name, bytes, err)))
+		if ((micro_batches > 1 || (replicated && !dlb_gradient_is_own(g, placement, x->home))) &&
+		    !(s->sum[x->home] = take(be, x->name, bytes, err)))
 			return -1;
 	}
 	return 0;

@@ -188,7 +188,7 @@ static void find_actions(struct compiler *c)
 			}
 			items[n_items++] = (struct action){ 2 * (c->seq[op * c->M + (m < 0 ? 0 : m)] + late), op, m, -1 };
 			l->act[l->n_act++] = items[n_items - 1];
-			for (int j = 0; j < g->op[op].n_in && g->op[op].phase == DLB_UPDATE && c->out->sums; j++) {
+			for (int j = 0; j < g->op[op].n_in && g->op[op].phase == DLB_UPDATE && dlb_program_sums(c->out, op); j++) {
 				int t = g->op[op].in[j];
 				if (t < 0 || dlb_tensor_is_state(&g->tensor[t]) || dlb_tensor_is_fed(&g->tensor[t]))
 					continue;
@@ -257,10 +257,10 @@ static void note_uses(struct compiler *c)
 				continue;
 			}
 			const struct dlb_op *o = &g->op[x->op];
-			bool update = o->phase == DLB_UPDATE;
+			bool update = o->phase == DLB_UPDATE, summed = update && dlb_program_sums(c->out, x->op);
 			for (int j = 0; j < o->n_in; j++) {
 				int t = o->in[j];
-				if (t >= 0 && !(update && c->out->sums && !dlb_tensor_is_state(&g->tensor[t]) && !dlb_tensor_is_fed(&g->tensor[t])))
+				if (t >= 0 && !(summed && !dlb_tensor_is_state(&g->tensor[t]) && !dlb_tensor_is_fed(&g->tensor[t])))
 					use(c, node, t, update ? 0 : x->m, a);
 			}
 			for (int j = 0; j < o->n_out; j++) {
@@ -453,6 +453,26 @@ int dlb_update_gradient(const struct dlb_graph *g, int update)
 	return -1;
 }
 
+bool dlb_gradient_is_own(const struct dlb_graph *g, const int *placement, int update)
+{
+	int t = dlb_update_gradient(g, update);
+	if (t < 0 || placement[g->tensor[t].producer] != placement[update])
+		return false;
+	for (; t >= 0; t = dlb_graph_view_of(g, t)) {
+		if (g->reader_start[t + 1] - g->reader_start[t] != 1 || dlb_tensor_is_fed(&g->tensor[t]) || t == g->loss)
+			return false;
+		for (int k = 0; k < g->n_outputs; k++)
+			if (g->output[k] == t)
+				return false;
+	}
+	return true;
+}
+
+bool dlb_program_sums(const struct dlb_program *g, int update)
+{
+	return g->micro_batches > 1 || (g->replicated && !dlb_gradient_is_own(g->graph, g->plan->placement, update));
+}
+
 struct ready { int producer, op; };
 
 static int by_producer(const void *a, const void *b)
@@ -501,11 +521,13 @@ static void find_buckets(struct compiler *c, int node)
 	free(ready);
 }
 
-/* The action that sums the last micro-batch of update op's gradient. */
+/* The action that sums the last micro-batch of update op's gradient, or makes the only one. */
 static int last_sum(const struct compiler *c, int node, int op)
 {
 	const struct lane *l = &c->lane[node];
-	int last = -1;
+	int last = c->act_of[c->g->tensor[dlb_update_gradient(c->g, op)].producer * c->M];
+	if (!dlb_program_sums(c->out, op))
+		return last;
 	for (int a = 0; a < l->n_act; a++)
 		if (l->act[a].op == op && l->act[a].tensor >= 0)
 			last = a;
@@ -707,7 +729,7 @@ static int compile(const struct dlb_plan *p, const struct dlb_cost *cost, int64_
 	c.g = c.f.g;
 	c.M = c.f.M;
 	*out = (struct dlb_program){ .n_nodes = p->n_nodes, .micro_batches = c.M, .batch = batch, .graph = c.g, .plan = p,
-		.sums = c.M > 1 || member, .n_replicas = 1, .step_batch = batch, .whole = p };
+		.replicated = member != NULL, .n_replicas = 1, .step_batch = batch, .whole = p };
 	size_t n_items = (size_t)c.g->n_ops * (size_t)c.M + 1;
 	c.start = dlb_xcalloc(n_items, sizeof(double));
 	c.seq = dlb_xcalloc(n_items, sizeof(int));

@@ -27,7 +27,7 @@
  * reads the gradient (tensor, 0) from the arena.
  *
  * Replicas: each is compiled by itself over its share of the batch (first[] counts from the step's first sample).
- * Gradients always go into state, and node k's of every replica sum them: COLLECTIVE reduce b starts bucket b when its
+ * Node k's of every replica sum their gradients, in state or where they lie: COLLECTIVE reduce b starts bucket b when its
  * last gradient is there, COLLECTIVE reduced b waits for it before its first update; updates come last. With plan->sync
  * no reduce starts before COLLECTIVE computed, which all nodes pass together.
  *
@@ -72,9 +72,9 @@ struct dlb_program {
 	struct dlb_node_program *node;
 	const struct dlb_graph *graph;	/* borrowed */
 	const struct dlb_plan *plan;	/* borrowed */
-	bool sums;			/* gradients are summed into state before the update: M > 1, or replicas */
 	/* With replicas, a program holds replica 0's and `other` those of replicas 1, 2, ...; n_nodes is the same in all,
 	 * and a node has instructions in its own replica's only. `plan` is then that replica's part of the plan. */
+	bool replicated;
 	int replica, n_replicas;
 	struct dlb_program *other;
 	const int *replica_of;		/* [node]; NULL: one replica */
@@ -112,6 +112,12 @@ bool dlb_graph_is_view(const struct dlb_graph *g, int op);
 bool dlb_graph_may_overwrite(const struct dlb_graph *g, int op, int k);
 /* The gradient that an update op reads; -1: none. */
 int dlb_update_gradient(const struct dlb_graph *g, int update);
+/* Nobody but update reads its gradient, nor what that is a view of, and it is made on update's node: sums over replicas
+ * may be made where it lies. */
+bool dlb_gradient_is_own(const struct dlb_graph *g, const int *placement, int update);
+/* Whether update's gradient is summed into state first: of several micro-batches; or of replicas, where it cannot be
+ * summed where it lies. */
+bool dlb_program_sums(const struct dlb_program *g, int update);
 /* The op on whose node a weight or buffer lives: its home, else its first reader; -1: nobody reads it. */
 int dlb_graph_home(const struct dlb_graph *g, int tensor);
 bool dlb_tensor_is_fed(const struct dlb_tensor *t);		/* every node that reads it brings it itself (COPY) */

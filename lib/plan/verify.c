@@ -126,9 +126,11 @@ static const char *compute(struct lives *l, const struct dlb_instr *in)
 		int t = o->in[i];
 		if (t < 0)
 			continue;
-		if (in->what == DLB_RUN_UPDATE && l->g->sums && g->tensor[t].producer >= 0)
-			bad = l->sum[in->op] == 0 || l->sum[in->op] % M ? "updates before the gradient is summed" :
-			      l->bucket[in->op] && l->bucket[in->op] != REDUCED ? "updates before the gradient is summed over the replicas" : NULL;
+		bool gradient = in->what == DLB_RUN_UPDATE && g->tensor[t].producer >= 0;
+		if (gradient && l->bucket[in->op] && l->bucket[in->op] != REDUCED)
+			bad = "updates before the gradient is summed over the replicas";
+		else if (gradient && dlb_program_sums(l->g, in->op))
+			bad = l->sum[in->op] == 0 || l->sum[in->op] % M ? "updates before the gradient is summed" : NULL;
 		else
 			bad = readable(l, t, in->what == DLB_RUN_UPDATE ? 0 : in->micro_batch);
 	}
@@ -163,8 +165,9 @@ static const char *collective(struct lives *l, const struct dlb_instr *in)
 	for (int i = 0; i < np->bucket[in->tag].n_ops; i++) {
 		int op = np->bucket[in->tag].op[i];
 		bool start = in->what == DLB_RUN_REDUCE;
-		if (start && (l->sum[op] == 0 || l->sum[op] % l->g->micro_batches))
-			return "starts before its gradients are summed";
+		if (start && (dlb_program_sums(l->g, op) ? l->sum[op] == 0 || l->sum[op] % l->g->micro_batches :
+			      readable(l, dlb_update_gradient(l->g->graph, op), 0) != NULL))
+			return "starts before its gradients are there";
 		if (l->bucket[op] != (start ? IN_BUCKET : REDUCING))
 			return start ? "starts twice" : "is waited for before it starts";
 		l->bucket[op] = start ? REDUCING : REDUCED;
