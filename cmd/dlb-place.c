@@ -273,9 +273,9 @@ int main(int argc, char **argv)
 	struct options o = { .micro_batches = 1, .seed = 1, .wishes.max_moves = -1 };
 	bool list_them = false;
 	const struct dlb_opt opts[] = {
-		{ 'a', "algorithm", DLB_OPT_STR, &o.algorithm, "NAME", "placement algorithm (default: try them, keep the best)", NULL, 0, 0 },
+		{ 'a', "algorithm", DLB_OPT_STR, &o.algorithm, "NAME", "placement algorithm (default: auto)", NULL, 0, 0 },
 		{ 0, "objective", DLB_OPT_STR, &o.objective, "NAME", "step, throughput or latency (default: what the cluster's links are made for)", NULL, 0, 0 },
-		{ 0, "effort", DLB_OPT_INT, &o.effort, "N", "units of search for auto (default 1)", NULL, 1, 1 << 20 },
+		{ 0, "effort", DLB_OPT_INT, &o.effort, "N", "units of search (default 1)", NULL, 1, 1 << 20 },
 		{ 0, "time", DLB_OPT_REAL, &o.search_s, "S", "seconds of search instead; not repeatable", NULL, 1e-3, 1e6 },
 		{ 'm', "micro-batches", DLB_OPT_INT, &o.micro_batches, "M", "micro-batches a step (default 1)", &o.micro_batches_given, 1, 1 << 20 },
 		{ 0, "schedule", DLB_OPT_STR, &o.schedule, "NAME", "1f1b (default), gpipe, interleaved, zero-bubble or none", NULL, 0, 0 },

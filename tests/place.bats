@@ -26,7 +26,7 @@ setup() { doc=$BATS_FILE_TMPDIR/costed.json; tmp=$BATS_TEST_TMPDIR; }
 algorithms() { dlb-place --list | awk '{ print $1 }'; }
 
 @test "--list names the algorithms, and each makes a valid plan" {
-	for a in greedy proportional even largest-first single random heft peft etf dp auto; do
+	for a in greedy proportional even largest-first single random by-kind heft peft etf dp refine anneal auto; do
 		algorithms | grep -qx "$a"
 	done
 	for a in $(algorithms); do

@@ -1,7 +1,8 @@
-/* auto: the best of the others, then a search from there.
+/* auto, anneal and refine: the best of the others, then a search from there; never worse than any of them.
  *
- * Under the port model: every placer that is tried by default, the contiguous optimum, and annealing from those.
- * Under a step: the placers that are tried by default, by simulated step. Never worse than any of them. */
+ * They begin with every placer that is tried by default and the contiguous optimum; anneal then cools from those
+ * again and again, refine goes down only, auto does both, and where placements are few looks at all there are. Under
+ * the port model moves are judged by its objective, else by the simulated step (anneal_step.c). */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,7 +11,8 @@
 #include "place/search.h"
 #include "util/clock.h"
 
-enum { MAX_STARTS = 16, MAX_IDEALS = 60000, DP_STEPS = 10000000 };
+enum { MAX_STARTS = 16, MAX_IDEALS = 60000, DP_STEPS = 10000000,
+       STEP_ITEMS = 4000000, MOST_ORDERS = 2000, MOST_PLACEMENTS = 6600, MANY_OPS = 2000, MANY_ITEMS = 20000 };
 
 /* Proposals of one unit of effort: few classes need few. */
 static int64_t unit_of(const struct dlb_port *port, bool latency)
@@ -18,6 +20,14 @@ static int64_t unit_of(const struct dlb_port *port, bool latency)
 	int64_t most = latency ? 60000 : 2000000, each = latency ? 1000 : 30000;
 	return each * port->n < most ? each * port->n + 1 : most;
 }
+
+/* Then a unit of effort is spent on less than all. */
+static bool large(const struct dlb_problem *p)
+{
+	return p->graph->n_ops > MANY_OPS || (int64_t)p->graph->n_ops * p->micro_batches > MANY_ITEMS;
+}
+
+enum { ANNEAL = 1, REFINE = 2 };			/* ways to search */
 
 struct starts { int *at[MAX_STARTS]; double s[MAX_STARTS]; int n; };
 
@@ -154,7 +164,7 @@ static bool heavy(const struct dlb_port *port, int c)
 	return some;
 }
 
-static void search(const struct dlb_problem *p, const struct dlb_port *port, struct starts *s, double deadline_s, int *best)
+static void search(const struct dlb_problem *p, const struct dlb_port *port, struct starts *s, double deadline_s, int ways, int *best)
 {
 	bool latency = p->objective == DLB_LATENCY;
 	struct dlb_port coarse;
@@ -184,7 +194,7 @@ static void search(const struct dlb_problem *p, const struct dlb_port *port, str
 		n++;
 	}
 	if (n)
-		dlb_search_run(&x, start, n);
+		dlb_search_run(&x, start, n, ways == REFINE);
 	if (n && x.best_s < s->s[0])
 		for (int c = 0; c < port->n; c++)
 			best[c] = x.best[map[c]];
@@ -195,42 +205,95 @@ static void search(const struct dlb_problem *p, const struct dlb_port *port, str
 	dlb_port_release(&coarse);
 }
 
-/* By simulated step: the best of those that are tried by default, and of dp. */
-static int best_step(const struct dlb_problem *p, int *placement, struct dlb_error *err)
+/* ---- by simulated step ---- */
+
+/* Placements to begin with, the best first; s[i] is the simulated step. What does not fit is kept only while nothing
+ * does: then the plan made of it says what it lacks. */
+static int gather_steps(const struct dlb_problem *p, struct starts *s, struct dlb_error *err)
 {
+	static const struct dlb_error no_fit = { .what = "does not fit", .status = 1 };
 	struct dlb_error nearest = { .status = 0 };
-	size_t size = (size_t)p->graph->n_ops * sizeof *placement;
-	int *one = dlb_xcalloc((size_t)p->graph->n_ops + 1, sizeof *one);
-	double best = INFINITY;
+	int *one = dlb_xcalloc((size_t)p->graph->n_ops + 1, sizeof *one), *misfit = NULL;
 	for (const struct dlb_placer *x = dlb_placers; x->name; x++) {
 		struct dlb_error why = { .status = 0 };
-		if (!x->by_default && strcmp(x->name, "dp"))
+		bool wanted = x->by_default || x->place == dlb_place_dp || x->place == dlb_place_heft ||
+			      (x->place == dlb_place_by_kind && p->affinity);
+		if (!wanted || (!x->by_default && !x->trivial && large(p)))
 			continue;
-		if (x->place(p, one, &why)) {
-			if (!nearest.status)
-				nearest = why;
+		if (x->place(p, one, &why) || dlb_place_limit_moves(p, one, &why)) {
+			nearest = nearest.status ? nearest : why;
 			continue;
 		}
-		double s = dlb_place_value_s(p, one);
-		if (s < best || isinf(best)) {
-			best = s;
-			memcpy(placement, one, size);	/* even one that does not fit: the plan says what it lacks */
-			nearest.status = 0;
-		}
+		double value = dlb_place_value_s(p, one);
+		int *at = dlb_xcalloc((size_t)p->n_groups + 1, sizeof *at);
+		for (int i = 0; i < p->graph->n_ops; i++)
+			at[p->group_of[i]] = one[i];
+		if (p->tried)
+			p->tried(p->tried_arg, x->name, value, value, isinf(value) ? &no_fit : NULL);
+		if (isinf(value) && !misfit)
+			misfit = at;
+		else
+			add_start(s, value, at);
 	}
 	free(one);
-	if (nearest.status && isinf(best)) {
-		if (err)
-			*err = nearest;
-		return -1;
+	if (!s->n && misfit) {
+		s->at[s->n] = misfit;
+		s->s[s->n++] = INFINITY;
+		return 0;
 	}
+	free(misfit);
+	if (s->n)
+		return 0;
+	if (err)
+		*err = nearest;
+	return -1;
+}
+
+/* Coolings from the best and from others in turn, and descent by simulation between them. */
+static void search_step(const struct dlb_problem *p, const struct starts *s, double deadline_s, int ways, int *best)
+{
+	static const double heat[] = { 0.004, 0.02, 0, 0.01 };
+	int64_t items = (int64_t)p->graph->n_ops * p->micro_batches;
+	int64_t unit = items * MOST_ORDERS < STEP_ITEMS ? items * MOST_ORDERS : STEP_ITEMS;	/* few items need few looks */
+	struct dlb_step_search x = { .deadline_s = deadline_s, .best = best, .best_s = s->s[0], .bound_s = dlb_lower_bound_s(p),
+				     .budget = unit * (p->effort > 0 ? p->effort : 1) };
+	int *from = dlb_xmalloc(((size_t)p->n_groups + 1) * sizeof *from);
+	dlb_rng_init(&x.rng, p->seed);
+	bool done = ways == (ANNEAL | REFINE) && dlb_exhaust_step(p, &x, MOST_PLACEMENTS);
+	for (int run = 0; !done && !dlb_step_search_over(&x); run++) {
+		double was = x.best_s;
+		if (ways & REFINE && run % 3 == 0)
+			dlb_refine_step(p, &x, unit / 6);
+		memcpy(from, run % 3 == 2 ? s->at[run / 3 % s->n] : best, (size_t)p->n_groups * sizeof *from);
+		if (ways & ANNEAL)
+			dlb_anneal_step(p, &x, from, unit / 4, heat[run % DLB_LEN(heat)]);
+		done = !(ways & ANNEAL) && run % 3 == 0 && x.best_s >= was && deadline_s <= 0;
+	}
+	free(from);
+}
+
+static int best_step(const struct dlb_problem *p, int ways, int *placement, struct dlb_error *err)
+{
+	double deadline_s = p->search_s > 0 ? dlb_clock_s() + p->search_s : 0;
+	struct starts s = { .n = 0 };
+	if (gather_steps(p, &s, err))
+		return -1;
+	int *best = dlb_xcalloc((size_t)p->n_groups + 1, sizeof *best);
+	memcpy(best, s.at[0], (size_t)p->n_groups * sizeof *best);
+	if (isfinite(s.s[0]))
+		search_step(p, &s, deadline_s, ways, best);
+	for (int i = 0; i < p->graph->n_ops; i++)
+		placement[i] = best[p->group_of[i]];
+	while (s.n)
+		free(s.at[--s.n]);
+	free(best);
 	return 0;
 }
 
-int dlb_place_auto(const struct dlb_problem *p, int *placement, struct dlb_error *err)
+static int search_from_best(const struct dlb_problem *p, int ways, int *placement, struct dlb_error *err)
 {
 	if (p->objective == DLB_STEP)
-		return best_step(p, placement, err);
+		return best_step(p, ways, placement, err);
 	double deadline_s = p->search_s > 0 ? dlb_clock_s() + p->search_s : 0;
 	struct dlb_error nearest = { .status = 0 };
 	struct starts s = { .n = 0 };
@@ -240,7 +303,7 @@ int dlb_place_auto(const struct dlb_problem *p, int *placement, struct dlb_error
 	int *best = dlb_xcalloc((size_t)port.n + 1, sizeof *best), rc = 0;
 	if (s.n) {
 		memcpy(best, s.at[0], (size_t)port.n * sizeof *best);
-		search(p, &port, &s, deadline_s, best);
+		search(p, &port, &s, deadline_s, ways, best);
 		for (int i = 0; i < p->graph->n_ops; i++)
 			placement[i] = best[p->group_of[i]];
 	} else {
@@ -253,4 +316,19 @@ int dlb_place_auto(const struct dlb_problem *p, int *placement, struct dlb_error
 	free(best);
 	dlb_port_release(&port);
 	return rc;
+}
+
+int dlb_place_auto(const struct dlb_problem *p, int *placement, struct dlb_error *err)
+{
+	return search_from_best(p, ANNEAL | REFINE, placement, err);
+}
+
+int dlb_place_anneal(const struct dlb_problem *p, int *placement, struct dlb_error *err)
+{
+	return search_from_best(p, ANNEAL, placement, err);
+}
+
+int dlb_place_refine(const struct dlb_problem *p, int *placement, struct dlb_error *err)
+{
+	return search_from_best(p, REFINE, placement, err);
 }

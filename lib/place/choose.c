@@ -1,7 +1,7 @@
 /* The table of placers, and the choice among them.
  *
- * The default rule runs every placer but random, makes each placement a plan and takes the least ranked value
- * (the simulated step under the weights). So it is never worse than the best trivial plan. */
+ * The default rule is auto, which begins with the placers that are marked so and is never worse than any of them.
+ * Where it finds nothing that fits, each of them is tried for itself, to say what the nearest plan lacks. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -40,7 +40,8 @@ static int attempt(const struct dlb_problem *p, const struct dlb_placer *placer,
 	free(placement);
 	if (rc == 0) {
 		plan->winner = placer->name;
-		if (placer->place == dlb_place_auto && p->objective != DLB_STEP && !(p->search_s > 0))
+		bool searches = placer->place == dlb_place_auto || placer->place == dlb_place_anneal || placer->place == dlb_place_refine;
+		if (searches && !(p->search_s > 0))
 			plan->effort = p->effort > 0 ? p->effort : 1;
 	}
 	if (p->tried)
@@ -54,6 +55,10 @@ static int choose(const struct dlb_problem *p, const char *algorithm, struct dlb
 	bool given = algorithm != NULL;
 	if (!given && p->objective != DLB_STEP)		/* which tries the others */
 		algorithm = "auto";
+	if (!given && p->objective == DLB_STEP && attempt(p, dlb_placer_find("auto"), plan, ranked, &lack, err) == 0) {
+		plan->algorithm = "default";
+		return 0;
+	}
 	if (algorithm) {
 		const struct dlb_placer *placer = dlb_placer_find(algorithm);
 		if (!placer) {

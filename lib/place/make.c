@@ -254,6 +254,15 @@ double dlb_place_value_s(const struct dlb_problem *p, const int *placement)
 	return value;
 }
 
+double dlb_place_order_s(const struct dlb_problem *p, const int *placement)
+{
+	struct dlb_plan plan;
+	set_up(p, placement, &plan);
+	double s = dlb_schedule_order(&plan, p->cost, p->schedule, p->ranked_scale);
+	dlb_plan_release(&plan);
+	return s + dlb_place_migration_share_s(p, placement);
+}
+
 double dlb_place_lack_bytes(const struct dlb_problem *p, const int *placement)
 {
 	if (p->objective != DLB_STEP) {

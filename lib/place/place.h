@@ -71,6 +71,8 @@ int dlb_plan_make(const struct dlb_problem *p, const int *placement, struct dlb_
 		  struct dlb_error *err);
 /* The ranked value alone (INFINITY: does not fit or cannot run): what a search calls for every candidate. */
 double dlb_place_value_s(const struct dlb_problem *p, const int *placement);
+/* Nearly that value, much cheaper: the makespan of ordering the items, messages unshared, memory not looked at. */
+double dlb_place_order_s(const struct dlb_problem *p, const int *placement);
 /* Seconds of moving state from p->before to placement (0 without), and those spread over the steps to be served, which
  * is what ranked values have in them (moves.c). */
 double dlb_place_migration_s(const struct dlb_problem *p, const int *placement);

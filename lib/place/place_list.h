@@ -11,4 +11,6 @@ PLACER(peft, "peft", "like heft, by the optimistic cost of what follows", false,
 PLACER(etf, "etf", "among all ready ops the one that can start first", false, false)
 PLACER(random, "random", "each op on a node drawn at random (--seed)", false, false)
 PLACER(dp, "dp", "the best contiguous parts, over all ideals of the graph", false, false)
-PLACER(auto, "auto", "the best of the others, then a search from there (--effort, --time)", false, false)
+PLACER(refine, "refine", "the best of the others, then downhill from there (--effort, --time)", false, false)
+PLACER(anneal, "anneal", "the best of the others, then annealing from there (--effort, --time)", false, false)
+PLACER(auto, "auto", "the best of the others, then both; the default (--effort, --time)", false, false)

@@ -9,7 +9,7 @@ bool dlb_search_over(const struct dlb_search *s)
 	return (s->deadline_s > 0 ? dlb_clock_s() >= s->deadline_s : s->budget <= 0) || s->best_s <= s->bound_s;
 }
 
-void dlb_search_run(struct dlb_search *s, int *const *starts, int n_starts)
+void dlb_search_run(struct dlb_search *s, int *const *starts, int n_starts, bool cold)
 {
 	/* Cold ones settle what is nearly even (many small classes), hot ones leave a bad valley. */
 	static const double heat[] = { 0.02, 0.003, 0.05, 0.01, 0.001, 0.1, 0.003, 0.02 };
@@ -18,13 +18,13 @@ void dlb_search_run(struct dlb_search *s, int *const *starts, int n_starts)
 	int *from = dlb_xmalloc((n + 1) * sizeof *from);
 	int64_t length = s->latency ? 20000 : 300000 + 4000 * (int64_t)n;
 	for (int run = 0; !dlb_search_over(s); run++) {
-		bool best = run % 3 != 2;
+		bool best = cold || run % 3 != 2;
 		memcpy(from, best ? s->best : starts[run / 3 % n_starts], n * sizeof *from);
 		int64_t proposals = s->deadline_s <= 0 && s->budget < length ? s->budget : length;
 		if (s->latency)
-			dlb_anneal_latency(s, from, proposals, latency_heat[run % 4]);
+			dlb_anneal_latency(s, from, proposals, cold ? 2e-6 : latency_heat[run % 4]);
 		else
-			dlb_anneal_throughput(s, from, proposals, heat[run % 8]);
+			dlb_anneal_throughput(s, from, proposals, cold ? 4e-6 : heat[run % 8]);
 		if (run % 4 == 3 && length < 40000000)
 			length += length / 2;
 	}

@@ -7,6 +7,8 @@
 #include "place/port.h"
 #include "util/rng.h"
 
+struct dlb_problem;
+
 struct dlb_search {
 	const struct dlb_port *port;
 	bool latency;
@@ -22,6 +24,24 @@ bool dlb_search_over(const struct dlb_search *s);
  * s->best; leaves where it ended in from. */
 void dlb_anneal_throughput(struct dlb_search *s, int *from, int64_t proposals, double hot);
 void dlb_anneal_latency(struct dlb_search *s, int *from, int64_t proposals, double hot);
-/* Many coolings, until the search is over; starts[n_starts] are placements to begin with (the first is the best). */
-void dlb_search_run(struct dlb_search *s, int *const *starts, int n_starts);
+/* The same for a step, over groups of the problem (anneal_step.c). Budget is in (op, micro-batch) pairs ordered;
+ * a simulation counts for twelve orderings. */
+struct dlb_step_search {
+	struct dlb_rng rng;
+	double deadline_s;			/* as above */
+	int64_t budget;
+	double bound_s;
+	int *best;				/* [group]; fits */
+	double best_s;				/* simulated */
+};
+bool dlb_step_search_over(const struct dlb_step_search *s);
+/* One cooling from `from`, for so many pairs; hot 0: descent. */
+void dlb_anneal_step(const struct dlb_problem *p, struct dlb_step_search *s, int *from, int64_t items, double hot);
+/* Descent from the best, every move simulated. */
+void dlb_refine_step(const struct dlb_problem *p, struct dlb_step_search *s, int64_t items);
+/* Simulates every placement if there are no more than `most`; whether the best is known to be so. */
+bool dlb_exhaust_step(const struct dlb_problem *p, struct dlb_step_search *s, int most);
+/* Many coolings, until the search is over; starts[n_starts] are placements to begin with (the first is the best). cold:
+ * only down, from the best. */
+void dlb_search_run(struct dlb_search *s, int *const *starts, int n_starts, bool cold);
 #endif

@@ -1,7 +1,7 @@
 /* Properties of placements on random training graphs (seeds are printed):
  *   every placer's plan passes dlb_plan_check and its programs verify, or it says no with status 1;
  *   no step is shorter than the lower bound; the default rule is never worse than the best trivial plan;
- *   up to 8 ops on 3 nodes, brute force finds nothing below the bound and the default rule stays near it;
+ *   up to 8 ops on 3 nodes, brute force finds nothing below the bound, and the default rule finds the optimum;
  *   for two nodes, proportional is within 5 % of the best contiguous cut there is;
  *   a node of double weight gets more work, and stated predictions do not know weights. */
 #include "random_dag.h"
@@ -83,7 +83,9 @@ static void test_all_placers(uint64_t seed)
 
 static void test_brute_force(uint64_t seed)
 {
-	struct dag_options o = { .seed = seed, .n_forward = 3, .training = true, .colocate = 0.5, .cluster = "cpu:2 cpu:1*0.5", .batch = 16 };
+	static const char *const clusters[] = { "cpu:2 cpu:1*0.5", "cpu:1 host cpu:2 link=rack:1e-6,1e8", "cpu:1 cpu/4:1 cpu:1*0.3" };
+	struct dag_options o = { .seed = seed, .n_forward = 2 + (int)(seed % 6), .training = seed % 2, .colocate = 0.5,
+				 .no_kernel = seed % 3 ? 0 : 0.3, .cluster = clusters[seed % 3], .batch = 16 };
 	struct dag d;
 	struct dlb_problem p;
 	struct dlb_plan plan;
@@ -109,10 +111,19 @@ static void test_brute_force(uint64_t seed)
 		best = v < best ? v : best;
 	}
 	assert(best >= dlb_lower_bound_s(&p));
-	if (dlb_place(&p, NULL, &plan, &err))
-		die("default", seed, &err);
+	if (dlb_place(&p, NULL, &plan, &err)) {
+		if (isfinite(best))
+			die("default", seed, &err);
+		dlb_problem_release(&p);
+		dag_release(&d);
+		return;
+	}
 	assert(plan.value_s >= best * (1 - 1e-12));
 	double ratio = plan.value_s / best;
+	if (ratio > 1 + 1e-9) {
+		fprintf(stderr, "seed %llu: auto %g s, the best of all placements %g s\n", (unsigned long long)seed, plan.value_s, best);
+		abort();
+	}
 	sum_brute += ratio;
 	worst_brute = ratio > worst_brute ? ratio : worst_brute;
 	n_brute++;
@@ -231,16 +242,16 @@ static void test_again(void)
 
 int main(void)
 {
-	for (uint64_t seed = 1; seed <= 80; seed++)
+	for (uint64_t seed = 1; seed <= 48; seed++)
 		test_all_placers(seed);
-	for (uint64_t seed = 1; seed <= 25; seed++)
+	for (uint64_t seed = 1; seed <= 24; seed++)
 		test_brute_force(seed);
 	for (uint64_t seed = 1; seed <= 60; seed++)
 		test_two_way_cuts(seed);
 	for (uint64_t seed = 1; seed <= 6; seed++)
 		test_weights(seed);
 	test_again();
-	printf("test_place: %d plans (%d refused) on seeds 1..80; brute force on %d graphs: mean %.3f, worst %.3f of the best; "
+	printf("test_place: %d plans (%d refused) on seeds 1..48; brute force on %d graphs: mean %.3f, worst %.3f of the best; "
 	       "two-way cuts on 60 graphs: worst %.4f of the best; weights; staying\n", n_plans, n_refused, n_brute,
 	       sum_brute / (n_brute ? n_brute : 1), worst_brute, worst_cut);
 	return 0;

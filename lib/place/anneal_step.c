@@ -1,0 +1,355 @@
+/* Local search by simulated step.
+ *
+ * Compiling and simulating a program costs ten times what ordering its items does, and the order's makespan is
+ * nearly the step (it knows messages, not who shares a link). So moves are judged by that makespan, and what is
+ * best by it is simulated now and then: only a shorter simulated step counts.
+ *
+ * Moved are units (a forward op with what follows it backward: to part them costs messages), runs of units that are
+ * neighbours in the order (a border that shifts), single groups, and two units at once. A move goes mostly to a node
+ * that holds what the unit talks to. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include "place/search.h"
+#include "place/place.h"
+#include "util/clock.h"
+
+enum { CHECK = 48, MOST_RUN = 24, SIMULATE = 12 };	/* SIMULATE: what a simulation costs, in orderings */
+
+struct state {
+	const struct dlb_problem *p;
+	struct dlb_step_search *s;
+	struct dlb_units u;
+	int *unit_start, *unit_group;		/* groups of a unit */
+	int *near_start, *near;			/* groups that a group shares a tensor with */
+	int *at;				/* [group] */
+	int *placement;				/* [op], scratch */
+	double *used;				/* [node] bytes, estimated */
+	bool any_size;				/* the start does not fit by the estimate: simulation has the last word */
+	double margin;				/* of memory: estimates that proved too low tighten it */
+	int *changed, *before, n;		/* groups of the proposal, and where they were */
+	double value;
+	double pending_s; int *pending;		/* best by order since the last simulation; INFINITY: none */
+};
+
+static int below(struct state *a, int n)
+{
+	return n < 1 ? 0 : (int)dlb_rng_below(&a->s->rng, (uint64_t)n);
+}
+
+static void place_ops(const struct state *a, const int *at)
+{
+	for (int i = 0; i < a->p->graph->n_ops; i++)
+		a->placement[i] = at[a->p->group_of[i]];
+}
+
+static double order_s(struct state *a)
+{
+	place_ops(a, a->at);
+	a->s->budget -= (int64_t)a->p->graph->n_ops * a->p->micro_batches;
+	return dlb_place_order_s(a->p, a->placement);
+}
+
+/* Simulates what has been best by order since the last time. */
+static void confirm(struct state *a)
+{
+	if (isinf(a->pending_s))
+		return;
+	place_ops(a, a->pending);
+	double s = dlb_place_value_s(a->p, a->placement);
+	a->s->budget -= SIMULATE * (int64_t)a->p->graph->n_ops * a->p->micro_batches;
+	if (isinf(s))
+		a->margin *= 0.97;
+	a->pending_s = INFINITY;
+	if (s >= a->s->best_s)
+		return;
+	a->s->best_s = s;
+	memcpy(a->s->best, a->pending, (size_t)a->p->n_groups * sizeof *a->pending);
+}
+
+static bool able(const struct state *a, int group, int node)
+{
+	return isfinite(a->p->time_s[(size_t)group * (size_t)a->p->cluster->n_nodes + (size_t)node]);
+}
+
+static void push(struct state *a, int group, int node)
+{
+	if (a->at[group] == node || !able(a, group, node))
+		return;
+	for (int i = 0; i < a->n; i++)
+		if (a->changed[i] == group)
+			return;
+	a->changed[a->n] = group;
+	a->before[a->n++] = a->at[group];
+	a->used[a->at[group]] -= dlb_group_bytes(a->p, group);
+	a->used[node] += dlb_group_bytes(a->p, group);
+	a->at[group] = node;
+}
+
+static void undo(struct state *a)
+{
+	while (a->n) {
+		int g = a->changed[--a->n];
+		a->used[a->at[g]] -= dlb_group_bytes(a->p, g);
+		a->used[a->before[a->n]] += dlb_group_bytes(a->p, g);
+		a->at[g] = a->before[a->n];
+	}
+}
+
+static void push_unit(struct state *a, int unit, int node)
+{
+	for (int k = a->unit_start[unit]; k < a->unit_start[unit + 1]; k++)
+		push(a, a->unit_group[k], node);
+}
+
+static int node_of_unit(const struct state *a, int unit)
+{
+	return a->at[a->unit_group[a->unit_start[unit]]];
+}
+
+/* A node that holds something the group talks to; its own when there is none. */
+static int near_node(struct state *a, int group)
+{
+	int n = a->near_start[group + 1] - a->near_start[group];
+	for (int tries = 0; tries < 4 && n; tries++) {
+		int d = a->at[a->near[a->near_start[group] + below(a, n)]];
+		if (d != a->at[group])
+			return d;
+	}
+	return a->at[group];
+}
+
+static void propose(struct state *a)
+{
+	int kind = below(a, 100), unit = below(a, a->u.n), group = below(a, a->p->n_groups);
+	int n_nodes = a->p->cluster->n_nodes, any = below(a, n_nodes);
+	a->n = 0;
+	if (kind < 30) {
+		int g = a->unit_group[a->unit_start[unit] + below(a, a->unit_start[unit + 1] - a->unit_start[unit])];
+		push_unit(a, unit, below(a, 4) ? near_node(a, g) : any);
+	} else if (kind < 60) {				/* a run, up to a border and over it */
+		int from = node_of_unit(a, unit), step = below(a, 2) ? 1 : -1, to = unit;
+		while (to >= 0 && to < a->u.n && node_of_unit(a, to) == from && abs(to - unit) < MOST_RUN)
+			to += step;
+		if (to < 0 || to >= a->u.n || abs(to - unit) >= MOST_RUN)
+			return;
+		int node = node_of_unit(a, to);
+		for (int k = unit; k != to; k += step)
+			push_unit(a, k, node);
+	} else if (kind < 80) {
+		push(a, group, below(a, 3) ? near_node(a, group) : any);
+	} else if (kind < 90) {
+		int other = below(a, a->u.n), x = node_of_unit(a, unit), y = node_of_unit(a, other);
+		push_unit(a, unit, y);
+		push_unit(a, other, x);
+	} else {					/* a run to any node */
+		int length = 1 + below(a, MOST_RUN);
+		for (int k = unit; k < a->u.n && k < unit + length; k++)
+			push_unit(a, k, any);
+	}
+}
+
+static bool fits(const struct state *a)
+{
+	int64_t moved = 0;
+	for (int i = 0; !a->any_size && i < a->n; i++) {
+		int d = a->at[a->changed[i]];
+		if (a->used[d] > a->p->memory_bytes[d] * a->margin)
+			return false;
+	}
+	if (!a->p->before || a->p->max_moves < 0)
+		return true;
+	for (int i = 0; i < a->p->graph->n_ops; i++)
+		moved += a->at[a->p->group_of[i]] != a->p->before[i];
+	return moved <= a->p->max_moves;
+}
+
+static bool over(const struct state *a)
+{
+	return dlb_step_search_over(a->s);
+}
+
+bool dlb_step_search_over(const struct dlb_step_search *s)
+{
+	return (s->deadline_s > 0 ? dlb_clock_s() >= s->deadline_s : s->budget <= 0) || s->best_s <= s->bound_s;
+}
+
+static void find_near(struct state *a)
+{
+	const struct dlb_graph *g = a->p->graph;
+	size_t n = (size_t)a->p->n_groups;
+	int *fill = dlb_xcalloc(n + 1, sizeof *fill);
+	a->near_start = dlb_xcalloc(n + 2, sizeof *a->near_start);
+	for (int turn = 0; turn < 2; turn++) {		/* count, then fill */
+		for (int t = 0; t < g->n_tensors; t++) {
+			int from = g->tensor[t].producer;
+			for (int r = g->reader_start[t]; from >= 0 && r < g->reader_start[t + 1]; r++) {
+				int x = a->p->group_of[from], y = a->p->group_of[g->reader[r]];
+				if (x == y)
+					continue;
+				if (turn) {
+					a->near[a->near_start[x] + fill[x]++] = y;
+					a->near[a->near_start[y] + fill[y]++] = x;
+				} else {
+					a->near_start[x + 1]++;
+					a->near_start[y + 1]++;
+				}
+			}
+		}
+		for (size_t i = 0; i < n && !turn; i++)
+			a->near_start[i + 1] += a->near_start[i];
+		if (!turn)
+			a->near = dlb_xcalloc((size_t)a->near_start[n] + 1, sizeof *a->near);
+	}
+	free(fill);
+}
+
+static void find_units(struct state *a)
+{
+	size_t n = (size_t)a->p->n_groups;
+	dlb_units_init(&a->u, a->p);
+	int *fill = dlb_xcalloc((size_t)a->u.n + 1, sizeof *fill);
+	a->unit_start = dlb_xcalloc((size_t)a->u.n + 2, sizeof *a->unit_start);
+	a->unit_group = dlb_xcalloc(n + 1, sizeof *a->unit_group);
+	for (size_t g = 0; g < n; g++)
+		a->unit_start[a->u.of_group[g] + 1]++;
+	for (int k = 0; k < a->u.n; k++)
+		a->unit_start[k + 1] += a->unit_start[k];
+	for (size_t g = 0; g < n; g++)
+		a->unit_group[a->unit_start[a->u.of_group[g]] + fill[a->u.of_group[g]]++] = (int)g;
+	free(fill);
+}
+
+static void init(struct state *a, const struct dlb_problem *p, struct dlb_step_search *s, int *from)
+{
+	size_t n = (size_t)p->n_groups;
+	*a = (struct state){ .p = p, .s = s, .at = from, .margin = 1, .pending_s = INFINITY };
+	find_units(a);
+	find_near(a);
+	a->placement = dlb_xcalloc((size_t)p->graph->n_ops + 1, sizeof *a->placement);
+	a->used = dlb_xcalloc((size_t)p->cluster->n_nodes, sizeof *a->used);
+	a->changed = dlb_xcalloc(n + 1, sizeof *a->changed);
+	a->before = dlb_xcalloc(n + 1, sizeof *a->before);
+	a->pending = dlb_xcalloc(n + 1, sizeof *a->pending);
+	for (size_t g = 0; g < n; g++)
+		a->used[from[g]] += dlb_group_bytes(p, (int)g);
+	for (int d = 0; d < p->cluster->n_nodes; d++)
+		a->any_size |= a->used[d] > p->memory_bytes[d];
+}
+
+static void release(struct state *a)
+{
+	void *all[] = { a->unit_start, a->unit_group, a->near_start, a->near, a->placement, a->used, a->changed, a->before, a->pending };
+	for (int i = 0; i < DLB_LEN(all); i++)
+		free(all[i]);
+	dlb_units_release(&a->u);
+}
+
+void dlb_anneal_step(const struct dlb_problem *p, struct dlb_step_search *s, int *from, int64_t items, double hot)
+{
+	struct state a;
+	int64_t end = s->budget - items, start = s->budget;
+	double ref = s->best_s;
+	init(&a, p, s, from);
+	a.value = order_s(&a);
+	double best_order_s = a.value;
+	for (int64_t i = 0; s->budget > end && !over(&a); i++) {
+		double done = (double)(start - s->budget) / (double)(items > 0 ? items : 1);
+		double t = hot > 0 ? hot * pow(1e-4 / hot, done < 1 ? done : 1) * ref : 0, u = dlb_rng_uniform(&s->rng);
+		propose(&a);
+		if (i % CHECK == CHECK - 1)
+			confirm(&a);
+		if (!a.n || !fits(&a)) {
+			s->budget -= p->micro_batches;	/* an end, whatever is proposed */
+			undo(&a);
+			continue;
+		}
+		double value = order_s(&a);
+		if (!(value <= a.value - t * log(u > 0 ? u : 1e-300))) {
+			undo(&a);
+			continue;
+		}
+		a.value = value;
+		if (value < best_order_s * (1 - 1e-9)) {
+			best_order_s = a.pending_s = value;
+			memcpy(a.pending, from, (size_t)p->n_groups * sizeof *from);
+		}
+	}
+	confirm(&a);
+	release(&a);
+}
+
+/* ---- what is simulated is what is judged ---- */
+
+static bool look(struct state *a)
+{
+	place_ops(a, a->at);
+	a->s->budget -= SIMULATE * (int64_t)a->p->graph->n_ops * a->p->micro_batches;
+	double s = fits(a) ? dlb_place_value_s(a->p, a->placement) : INFINITY;
+	if (s >= a->s->best_s * (1 - 1e-9)) {
+		undo(a);
+		return false;
+	}
+	a->s->best_s = s;
+	memcpy(a->s->best, a->at, (size_t)a->p->n_groups * sizeof *a->at);
+	a->n = 0;
+	return true;
+}
+
+void dlb_refine_step(const struct dlb_problem *p, struct dlb_step_search *s, int64_t items)
+{
+	struct state a;
+	int *from = dlb_xmalloc(((size_t)p->n_groups + 1) * sizeof *from), idle = 0;
+	int64_t end = s->budget - items;
+	memcpy(from, s->best, (size_t)p->n_groups * sizeof *from);
+	init(&a, p, s, from);
+	while (s->budget > end && !over(&a) && idle < 40 * (p->n_groups + 8)) {
+		propose(&a);
+		s->budget -= p->micro_batches;
+		idle = a.n && look(&a) ? 0 : idle + 1;
+	}
+	release(&a);
+	free(from);
+}
+
+/* ---- all there are ---- */
+
+static double placements(const struct dlb_problem *p)
+{
+	double all = 1;
+	for (int g = 0; g < p->n_groups && all < 1e9; g++) {
+		int n = 0;
+		for (int d = 0; d < p->cluster->n_nodes; d++)
+			n += isfinite(p->time_s[(size_t)g * (size_t)p->cluster->n_nodes + (size_t)d]);
+		all *= n;
+	}
+	return all;
+}
+
+bool dlb_exhaust_step(const struct dlb_problem *p, struct dlb_step_search *s, int most)
+{
+	if (placements(p) > most || s->best_s <= s->bound_s)
+		return s->best_s <= s->bound_s;
+	struct state a;
+	int *at = dlb_xcalloc((size_t)p->n_groups + 1, sizeof *at), g = 0;
+	init(&a, p, s, at);
+	while (g < p->n_groups) {
+		bool valid = true;
+		for (int k = 0; k < p->n_groups && valid; k++)
+			valid = able(&a, k, at[k]);
+		a.any_size = true;			/* estimates of memory have no say here */
+		if (valid && fits(&a)) {
+			place_ops(&a, at);
+			double v = dlb_place_value_s(p, a.placement);
+			if (v < s->best_s) {
+				s->best_s = v;
+				memcpy(s->best, at, (size_t)p->n_groups * sizeof *at);
+			}
+		}
+		for (g = 0; g < p->n_groups && ++at[g] == p->cluster->n_nodes; g++)
+			at[g] = 0;
+	}
+	release(&a);
+	free(at);
+	return true;
+}
