@@ -8,7 +8,7 @@
  *
  * A team's nodes play their parts in order of kind and speed, so that part k meets like devices in all teams where
  * there are such. The model is placed once, over team 0 by any algorithm; the others play the same parts. A team's power
- * is what it computes of an even share in the time it is predicted to take (samples per second). */
+ * is the samples per second that it is predicted to compute. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -167,8 +167,8 @@ static void form_teams(const struct dlb_problem *p, int R, bool inside, int *tea
 
 /* ---- shares and bounds ---- */
 
-/* Samples per second of replica r at the share it has. */
-static int measure(const struct dlb_problem *p, const struct dlb_plan *plan, int r, int64_t share, double *power, struct dlb_error *err)
+/* Seconds of replica r's step over a share of samples, without the sums. */
+static int replica_s(const struct dlb_problem *p, const struct dlb_plan *plan, int r, int64_t share, double *step_s, struct dlb_error *err)
 {
 	struct dlb_plan one;
 	struct dlb_program program;
@@ -180,7 +180,7 @@ static int measure(const struct dlb_problem *p, const struct dlb_plan *plan, int
 	if (rc == 0) {
 		rc = dlb_program_simulate(&program, p->cost, p->stated_scale, 0, 0, false, &t, err);
 		if (rc == 0) {
-			*power = t.step_s > 0 ? (double)share / t.step_s : 1;
+			*step_s = t.step_s;
 			dlb_timeline_release(&t, one.n_nodes);
 		}
 		dlb_program_release(&program);
@@ -189,17 +189,37 @@ static int measure(const struct dlb_problem *p, const struct dlb_plan *plan, int
 	return rc;
 }
 
+/* A replica's power is its samples per second at the share it has. What a step costs whatever its samples makes that depend
+ * on the share, so it is asked again at the shares found; where shares and powers agree, all replicas take equally
+ * long. The shares whose longest step is shortest stay. */
 static int find_power(const struct dlb_problem *p, const int *placement, struct dlb_plan *shared, struct dlb_error *err)
 {
+	enum { ROUNDS = 8 };
 	int R = shared->n_replicas, rc = 0;
 	int64_t *share = dlb_xcalloc((size_t)R, sizeof *share);
-	double *power = dlb_arena_array(&shared->arena, (size_t)R, sizeof *power);
-	shared->power = NULL;
-	dlb_plan_shares(shared, shared->batch, share);
+	double *power = dlb_arena_array(&shared->arena, (size_t)R, sizeof *power), *next = dlb_xcalloc((size_t)R, sizeof *next), best_s = INFINITY;
+	for (int r = 0; r < R; r++)
+		next[r] = 1;
 	memcpy(shared->placement, placement, (size_t)shared->n_ops * sizeof *placement);
-	for (int r = 0; r < R && rc == 0; r++)
-		rc = measure(p, shared, r, share[r] ? share[r] : 1, &power[r], err);
+	for (int round = 0; round < ROUNDS && rc == 0; round++) {
+		double longest_s = 0;
+		shared->power = next;
+		dlb_plan_shares(shared, shared->batch, share);
+		for (int r = 0; r < R && rc == 0; r++) {
+			double step_s = 0, n = (double)(share[r] ? share[r] : 1);
+			rc = replica_s(p, shared, r, share[r] ? share[r] : 1, &step_s, err);
+			longest_s = step_s > longest_s ? step_s : longest_s;
+			next[r] = step_s > 0 ? n / step_s : 1;
+			share[r] = (int64_t)n;
+		}
+		if (longest_s >= best_s)
+			break;
+		best_s = longest_s;
+		for (int r = 0; r < R; r++)
+			power[r] = (double)share[r];
+	}
 	shared->power = power;
+	free(next);
 	free(share);
 	return rc;
 }
