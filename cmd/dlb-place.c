@@ -16,7 +16,7 @@ struct options {
 	const char *algorithm, *schedule, *in_place, *optimizer;	/* NULL: as in the plan there is, else the default */
 	const char *replicas, *split;				/* likewise */
 	struct dlb_sharing_options sharing;
-	int64_t micro_batches, seed;
+	int64_t micro_batches, chunks, seed;
 	bool micro_batches_given, seed_given, no_timeline;
 	struct dlb_wishes wishes;
 	struct dlb_cli *cli;
@@ -123,7 +123,8 @@ static int set_up(const struct dlb_doc *doc, struct options *o, struct input *in
 	p->batch = in->has_plan ? in->plan.batch : in->graph.batch;
 	p->micro_batches = (int)(o->micro_batches_given ? o->micro_batches : in->has_plan ? in->plan.micro_batches : 1);
 	p->seed = o->seed_given || !in->has_plan ? (uint64_t)o->seed : in->plan.seed;
-	p->schedule = dlb_schedule_find(schedule);
+	p->schedule = dlb_schedule_find(strcmp(schedule, "auto") ? schedule : dlb_schedules[0].name);
+	p->chunks = (int)(o->chunks ? o->chunks : in->has_plan ? in->plan.chunks : 0);
 	p->not_in_place = o->in_place ? !strcmp(o->in_place, "off") : in->has_plan && !in->plan.in_place;
 	p->n_state = dlb_optimizers[in->optimizer].n_state;
 	const char *objective = o->objective ? o->objective : in->has_plan && in->plan.objective ? in->plan.objective :
@@ -218,28 +219,58 @@ static int make_plan(const struct options *o, const struct input *in, const stru
 	return 0;
 }
 
+struct making { const struct options *o; const struct input *in; };
+static int make_one(void *arg, const struct dlb_problem *p, struct dlb_plan *plan, struct dlb_error *err)
+{
+	const struct making *m = arg;
+	return make_plan(m->o, m->in, p, plan, err);
+}
+
+static json_t *write_trials(const struct dlb_trial *trial, int n)
+{
+	json_t *list = json_array();
+	for (int i = 0; i < n; i++) {
+		json_t *o = json_pack("{sssi}", "schedule", trial[i].schedule, "micro_batches", trial[i].micro_batches);
+		if (isfinite(trial[i].value_s))
+			json_object_set_new(o, "value_s", dlb_doc_number(trial[i].value_s));
+		json_array_append_new(list, o);
+	}
+	return list;
+}
+
 static int place(struct dlb_doc *doc, struct options *o, struct dlb_error *err)
 {
 	static const char *const inputs[] = { "graph", "cluster", "cost", NULL };
 	struct input *in = dlb_xcalloc(1, sizeof *in);
 	struct dlb_problem p = { .n_groups = 0 };
 	struct dlb_plan plan = { .n_ops = 0 };
-	int rc = -1;
+	struct dlb_trial *trial = NULL;
+	struct making making = { o, in };
+	int rc = -1, n_trials = 0;
 	dlb_graph_init(&in->graph);
-	if (read_input(doc, o, in, err) || set_up(doc, o, in, &p, err) || make_plan(o, in, &p, &plan, err))
+	if (read_input(doc, o, in, err) || set_up(doc, o, in, &p, err))
 		goto out;
+	if (o->schedule && !strcmp(o->schedule, "auto") && p.objective == DLB_STEP &&
+	    dlb_place_schedule(&p, o->micro_batches_given, make_one, &making, &trial, &n_trials, err))
+		goto out;
+	if (make_plan(o, in, &p, &plan, err))
+		goto out;
+	plan.chunks = p.chunks;
 	plan.optimizer = dlb_optimizers[in->optimizer].name;
 	plan.migration_s = p.before ? dlb_place_migration_s(&p, plan.placement) : 0;
 	dlb_wishes_keep(&o->wishes, &plan);
 	if (o->no_timeline)
 		plan.timeline = NULL;
 	json_t *section = dlb_plan_write(&plan);
+	if (n_trials)
+		json_object_set_new(section, "schedules_tried", write_trials(trial, n_trials));
 	json_object_set_new(section, "inputs", dlb_doc_input_hashes(doc, inputs));
 	dlb_doc_set(doc, "plan", section);
 	dlb_cli_say(o->cli, "%s: step %.6g ms, bound %.6g ms (gap %.1f %%), imbalance %.3f, %d ops moved", plan.winner,
 		    plan.value_s * 1e3, plan.bound_s * 1e3, plan.gap * 100, plan.imbalance, plan.moved_ops);
 	rc = 0;
 out:
+	free(trial);
 	dlb_plan_release(&plan);
 	dlb_problem_release(&p);
 	dlb_wishes_release(&o->wishes);
@@ -278,7 +309,8 @@ int main(int argc, char **argv)
 		{ 0, "effort", DLB_OPT_INT, &o.effort, "N", "units of search (default 1)", NULL, 1, 1 << 20 },
 		{ 0, "time", DLB_OPT_REAL, &o.search_s, "S", "seconds of search instead; not repeatable", NULL, 1e-3, 1e6 },
 		{ 'm', "micro-batches", DLB_OPT_INT, &o.micro_batches, "M", "micro-batches a step (default 1)", &o.micro_batches_given, 1, 1 << 20 },
-		{ 0, "schedule", DLB_OPT_STR, &o.schedule, "NAME", "1f1b (default), gpipe, interleaved, zero-bubble or none", NULL, 0, 0 },
+		{ 0, "schedule", DLB_OPT_STR, &o.schedule, "NAME", "1f1b (default), gpipe, interleaved, zero-bubble, none or auto", NULL, 0, 0 },
+		{ 0, "chunks", DLB_OPT_INT, &o.chunks, "V", "parts a node gets with --schedule interleaved (default 2)", NULL, 1, 1024 },
 		{ 0, "in-place", DLB_OPT_STR, &o.in_place, "WHEN", "on or off: outputs overwrite inputs that nobody reads after (default on)", NULL, 0, 0 },
 		{ 0, "seed", DLB_OPT_INT, &o.seed, "N", "for random placements and searches (default 1)", &o.seed_given, 0, 0 },
 		{ 0, "optimizer", DLB_OPT_STR, &o.optimizer, "NAME", "optimizer whose memory and time are counted (default sgd)", NULL, 0, 0 },
@@ -317,8 +349,8 @@ int main(int argc, char **argv)
 		return dlb_cli_usage(&cli, "--in-place wants on or off, not '%s'", o.in_place);
 	if (usage_of_replicas(&cli, &o))
 		return 2;
-	if (o.schedule && !dlb_schedule_find(o.schedule))
-		return dlb_cli_usage(&cli, "no schedule '%s'; there are %s", o.schedule, dlb_schedule_names(names, sizeof names));
+	if (o.schedule && strcmp(o.schedule, "auto") && !dlb_schedule_find(o.schedule))
+		return dlb_cli_usage(&cli, "no schedule '%s'; there are auto, %s", o.schedule, dlb_schedule_names(names, sizeof names));
 	if (dlb_doc_read(&doc, cli.n_operands ? cli.operands[0] : NULL, &err))
 		return dlb_cli_die(&cli, &err);
 	if (place(&doc, &o, &err)) {

@@ -63,5 +63,51 @@ log() {
 
 @test "an unknown schedule is a usage error that names those there are" {
 	run -2 --separate-stderr dlb-place --schedule zero "$tmp/none"
-	[[ $stderr == *"no schedule 'zero'; there are 1f1b, gpipe, interleaved, zero-bubble and none"* ]]
+	[[ $stderr == *"no schedule 'zero'; there are auto, 1f1b, gpipe, interleaved, zero-bubble and none"* ]]
+}
+
+@test "interleaved deals contiguous chunks to the nodes in turn, and trains on them" {
+	plan cpu:1 -m 4 >"$tmp/one.json"
+	log "$tmp/one.json" "$tmp/truth"
+	for v in 2 3; do
+		plan cpu:2 -a interleaved --chunks "$v" --schedule interleaved -m 4 >"$tmp/doc.json"
+		validates "$tmp/doc.json"
+		# stages of the forward order: as many runs of one node as chunks
+		runs=$(jq '.plan.placement as $p | [.graph.ops[] | select(.phase == "forward") | $p[.id | tostring]] |
+			reduce .[] as $n ([]; if .[-1] == $n then . else . + [$n] end) | length' "$tmp/doc.json")
+		echo "chunks $v: $runs stages"
+		[ "$runs" -ge 3 ]
+		[ "$(jq .plan.chunks "$tmp/doc.json")" -eq "$v" ]
+		log "$tmp/doc.json" "$tmp/log"
+		cmp "$tmp/truth" "$tmp/log"
+	done
+	dlb-place "$tmp/doc.json" | jq -e '.plan.chunks == 3 and .plan.schedule == "interleaved"'
+}
+
+@test "auto takes the schedule and number of micro-batches whose step is least" {
+	plan cpu:2 --schedule auto >"$tmp/doc.json"
+	validates "$tmp/doc.json"
+	jq -e '.plan | (.schedules_tried | length) >= 20 and ([.schedules_tried[].value_s | values] | min) as $least |
+		.value_s <= $least * 1.000001' "$tmp/doc.json"
+	jq -e '.plan as $p | any($p.schedules_tried[]; .schedule == $p.schedule and .micro_batches == $p.micro_batches)' "$tmp/doc.json"
+	plan cpu:2 --schedule auto -m 4 >"$tmp/four.json"
+	jq -e '.plan.micro_batches == 4 and all(.plan.schedules_tried[]; .micro_batches == 4)' "$tmp/four.json"
+	for schedule in $schedules; do
+		plan cpu:2 --schedule "$schedule" -m 4 >"$tmp/this.json"
+		jq -n -e --slurpfile a "$tmp/four.json" --slurpfile b "$tmp/this.json" '$a[0].plan.value_s <= $b[0].plan.value_s * 1.02'
+	done
+	dlb-place "$tmp/doc.json" >"$tmp/again.json"		# the choice stays
+	[ "$(jq -c '.plan | [.schedule, .micro_batches]' "$tmp/again.json")" = "$(jq -c '.plan | [.schedule, .micro_batches]' "$tmp/doc.json")" ]
+}
+
+@test "auto under little memory: what does not fit is not taken, and where nothing does it says what is lacking" {
+	plan cpu:2 --schedule none -m 8 >"$tmp/least.json"
+	most=$(jq '[.plan.nodes[].peak_bytes] | max | . * 1.02 | floor' "$tmp/least.json")
+	jq -c "del(.plan) | .cluster.nodes[].memory_bytes = $most" "$tmp/least.json" | dlb-costmodel >"$tmp/tight.json"
+	dlb-place --schedule auto "$tmp/tight.json" >"$tmp/doc.json"
+	jq -e "([.plan.nodes[].peak_bytes] | max) <= $most" "$tmp/doc.json"
+	jq -e 'any(.plan.schedules_tried[]; has("value_s") | not)' "$tmp/doc.json"
+	jq -c "del(.plan) | .cluster.nodes[].memory_bytes = 20000" "$tmp/least.json" | dlb-costmodel >"$tmp/none.json"
+	run -1 --separate-stderr dlb-place --schedule auto "$tmp/none.json"
+	[[ $stderr == *'no plan fits'*'needs '* ]]
 }

@@ -216,9 +216,9 @@ static int gather_steps(const struct dlb_problem *p, struct starts *s, struct dl
 	int *one = dlb_xcalloc((size_t)p->graph->n_ops + 1, sizeof *one), *misfit = NULL;
 	for (const struct dlb_placer *x = dlb_placers; x->name; x++) {
 		struct dlb_error why = { .status = 0 };
-		bool wanted = x->by_default || x->place == dlb_place_dp || x->place == dlb_place_heft ||
+		bool wanted = dlb_placer_by_default(p, x) || x->place == dlb_place_dp || x->place == dlb_place_heft ||
 			      (x->place == dlb_place_by_kind && p->affinity);
-		if (!wanted || (!x->by_default && !x->trivial && large(p)))
+		if (!wanted || (!dlb_placer_by_default(p, x) && !x->trivial && large(p)))
 			continue;
 		if (x->place(p, one, &why) || dlb_place_limit_moves(p, one, &why)) {
 			nearest = nearest.status ? nearest : why;

@@ -23,6 +23,11 @@ const struct dlb_placer *dlb_placer_find(const char *name)
 	return NULL;
 }
 
+bool dlb_placer_by_default(const struct dlb_problem *p, const struct dlb_placer *x)
+{
+	return x->by_default || (x->place == dlb_place_interleaved && !strcmp(p->schedule->name, "interleaved"));
+}
+
 /* One placer's plan, told to p->tried. *lack: how far a plan that was refused is from fitting. */
 static int attempt(const struct dlb_problem *p, const struct dlb_placer *placer, struct dlb_plan *plan, double *ranked,
 		   double *lack, struct dlb_error *err)
@@ -83,7 +88,7 @@ static int choose(const struct dlb_problem *p, const char *algorithm, struct dlb
 		struct dlb_plan other;
 		struct dlb_error why = { .status = 0 };
 		double value;
-		if (!x->by_default)
+		if (!dlb_placer_by_default(p, x))
 			continue;
 		if (attempt(p, x, &other, &value, &lack, &why)) {
 			bool better = lack < least_lack || (isinf(least_lack) && nearest.status != 1 && why.status == 1);

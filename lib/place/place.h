@@ -22,6 +22,7 @@ struct dlb_problem {
 	bool not_in_place;			/* no output overwrites an input */
 	int micro_batches; int64_t batch;
 	const struct dlb_schedule *schedule;
+	int chunks;				/* parts a node gets of placer interleaved; 0: 2 */
 	const double *weight, *kappa;			/* [node]; NULL: all 1 */
 	uint64_t seed;
 	int n_state;					/* optimizer states per weight, for memory */
@@ -64,6 +65,7 @@ extern const struct dlb_placer dlb_placers[];		/* ends with name NULL */
 #include "place/place_list.h"
 #undef PLACER
 const struct dlb_placer *dlb_placer_find(const char *name);
+bool dlb_placer_by_default(const struct dlb_problem *p, const struct dlb_placer *x);	/* the default rule tries it */
 
 /* Makes `plan` from a placement: order by the schedule, program, verify, simulate. *ranked is the
  * simulated step under the weights (what candidates are compared by); plan->value_s the stated one. */
@@ -108,6 +110,13 @@ double dlb_replicas_bound_s(const struct dlb_problem *p);
 /* Certified: no plan's step can be shorter. max of total work over total speed (per kind and kernel
  * availability), critical path at the fastest nodes, heaviest group. */
 double dlb_lower_bound_s(const struct dlb_problem *p);
+/* --schedule auto (schedules.c): of all schedules and, without micro_batches_given, of 1, 2, 4 ... micro-batches those
+ * whose plan has the least ranked step become p's, which is made anew. Placements are 1f1b's, made by place(arg, p, ...),
+ * and for interleaved also its own; for the best number of micro-batches, each schedule's. trial[] (new, freed by the caller) is what was tried, INFINITY where nothing fits. */
+struct dlb_trial { const char *schedule; int micro_batches; double value_s; };
+int dlb_place_schedule(struct dlb_problem *p, bool micro_batches_given,
+		       int (*place)(void *arg, const struct dlb_problem *p, struct dlb_plan *plan, struct dlb_error *err), void *arg,
+		       struct dlb_trial **trial, int *n_trials, struct dlb_error *err);
 /* "why op went to its node": a line per node with what it would have cost there. */
 int dlb_place_why(const struct dlb_problem *p, const struct dlb_plan *plan, int op, FILE *f, struct dlb_error *err);
 

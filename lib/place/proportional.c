@@ -10,7 +10,9 @@
  * so the best cuts by that estimate are simulated, and the best of them is improved step by step: borders move
  * by 1, 2, 4 ... units as long as the simulated step gets shorter. For two nodes all cuts are estimated. Orders
  * of nodes: all for up to four, else by id, reversed, and by speed both ways. How much is simulated is counted,
- * not timed, so that a run can be repeated. */
+ * not timed, so that a run can be repeated.
+ *
+ * Interleaved: the same with several parts a node, dealt to the nodes in turn. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -22,7 +24,7 @@ struct cut { double value; int *node, *start; };	/* n_parts nodes, n_parts + 1 b
 struct search {
 	const struct dlb_problem *p;
 	struct dlb_units u;
-	int n;						/* parts: nodes that can run anything */
+	int n_ids, n;					/* nodes that can run anything; parts: so many, or a multiple of it */
 	int *ids;
 	int budget;
 	bool any_size;					/* pay no heed to memory */
@@ -111,8 +113,12 @@ static bool fill(const struct search *s, const int *node, double T, int *start)
 	return i == s->u.n;
 }
 
-static void balance(struct search *s, const int *node)
+/* order: of nodes; parts are dealt to them in turn. */
+static void balance(struct search *s, const int *order)
 {
+	int *node = dlb_xcalloc((size_t)s->n, sizeof(int));
+	for (int k = 0; k < s->n; k++)
+		node[k] = order[k % s->n_ids];
 	int *start = dlb_xcalloc((size_t)s->n + 1, sizeof(int));
 	double low = 0, high = 0;
 	for (int i = 0; i < s->u.n; i++) {
@@ -147,6 +153,7 @@ static void balance(struct search *s, const int *node)
 		if (start[0] == 0)
 			candidate(s, node, start);
 	}
+	free(node);
 	free(start);
 }
 
@@ -165,11 +172,11 @@ static void all_cuts_of_two(struct search *s)
 
 static void permute(struct search *s, int *node, int k)
 {
-	if (k == s->n) {
+	if (k == s->n_ids) {
 		balance(s, node);
 		return;
 	}
-	for (int i = k; i < s->n; i++) {
+	for (int i = k; i < s->n_ids; i++) {
 		int a = node[k];
 		node[k] = node[i];
 		node[i] = a;
@@ -188,18 +195,18 @@ static int by_speed(const void *a, const void *b)
 
 static void some_orders(struct search *s)
 {
-	struct speed *by = dlb_xcalloc((size_t)s->n, sizeof *by);
-	int *node = dlb_xcalloc((size_t)s->n, sizeof(int));
-	for (int k = 0; k < s->n; k++) {
+	struct speed *by = dlb_xcalloc((size_t)s->n_ids, sizeof *by);
+	int *node = dlb_xcalloc((size_t)s->n_ids, sizeof(int));
+	for (int k = 0; k < s->n_ids; k++) {
 		by[k].node = s->ids[k];
 		for (int i = 0; i < s->u.n; i++)
 			if (isfinite(unit_s(s, i, s->ids[k])))
 				by[k].s += unit_s(s, i, s->ids[k]);
 	}
-	qsort(by, (size_t)s->n, sizeof *by, by_speed);
+	qsort(by, (size_t)s->n_ids, sizeof *by, by_speed);
 	for (int way = 0; way < 4; way++) {
-		for (int k = 0; k < s->n; k++) {
-			int j = way % 2 ? s->n - 1 - k : k;
+		for (int k = 0; k < s->n_ids; k++) {
+			int j = way % 2 ? s->n_ids - 1 - k : k;
 			node[k] = way < 2 ? s->ids[j] : by[j].node;
 		}
 		balance(s, node);
@@ -243,13 +250,13 @@ static void improve(struct search *s)
 
 static int search(struct search *s, int *placement, struct dlb_error *err)
 {
-	int *node = dlb_xcalloc((size_t)s->n, sizeof(int));
-	memcpy(node, s->ids, (size_t)s->n * sizeof(int));
+	int *node = dlb_xcalloc((size_t)s->n_ids, sizeof(int));
+	memcpy(node, s->ids, (size_t)s->n_ids * sizeof(int));
 	for (int turn = 0; turn < 2 && !s->n_list; turn++) {
 		s->any_size = turn > 0;		/* the estimate of memory said no: the simulator has the last word */
 		if (s->n == 2)
 			all_cuts_of_two(s);
-		if (s->n <= 4)
+		if (s->n_ids <= 4)
 			permute(s, node, 0);
 		else
 			some_orders(s);
@@ -270,7 +277,7 @@ static int search(struct search *s, int *placement, struct dlb_error *err)
 	return 0;
 }
 
-int dlb_place_proportional(const struct dlb_problem *p, int *placement, struct dlb_error *err)
+static int place_parts(const struct dlb_problem *p, int per_node, int *placement, struct dlb_error *err)
 {
 	struct search s = { .p = p, .best.value = INFINITY };
 	int64_t items = (int64_t)p->graph->n_ops * p->micro_batches, calls = WORK / items;
@@ -278,7 +285,8 @@ int dlb_place_proportional(const struct dlb_problem *p, int *placement, struct d
 	s.ids = dlb_xcalloc((size_t)p->cluster->n_nodes, sizeof(int));
 	for (int d = 0; d < p->cluster->n_nodes; d++)
 		if (p->free_node[d])
-			s.ids[s.n++] = d;
+			s.ids[s.n_ids++] = d;
+	s.n = s.n_ids * per_node;
 	s.placement = dlb_xcalloc((size_t)p->graph->n_ops + 1, sizeof(int));
 	s.best.node = dlb_xcalloc((size_t)s.n + 1, sizeof(int));
 	s.best.start = dlb_xcalloc((size_t)s.n + 1, sizeof(int));
@@ -295,4 +303,14 @@ int dlb_place_proportional(const struct dlb_problem *p, int *placement, struct d
 	free(s.placement);
 	free(s.ids);
 	return rc;
+}
+
+int dlb_place_proportional(const struct dlb_problem *p, int *placement, struct dlb_error *err)
+{
+	return place_parts(p, 1, placement, err);
+}
+
+int dlb_place_interleaved(const struct dlb_problem *p, int *placement, struct dlb_error *err)
+{
+	return place_parts(p, p->chunks > 0 ? p->chunks : 2, placement, err);
 }

@@ -25,6 +25,7 @@ struct dlb_plan {
 	struct dlb_arena arena;
 	int n_ops, n_nodes, micro_batches;
 	int64_t batch;
+	int chunks;				/* parts a node of placer interleaved; 0: as it has it (kept for the next round) */
 	int in_flight;				/* micro-batches at most under way on a node; 0: as the schedule has it */
 	int most_in_flight;			/* what it was in the end (made by dlb_schedule_order) */
 	int *placement;				/* [op] */

@@ -3,7 +3,8 @@
  *     {"inputs":    {"graph":"...", "cluster":"...", "cost":"..."},      written by the tool
  *      "algorithm": "proportional", "algorithm_given": false,            whose plan it is; was it asked for
  *      "schedule": "1f1b", "micro_batches": 8, "batch": 64, "in_place": true, "seed": 1, "optimizer": "sgd",
- *      "in_flight": 3,                                                   absent: as the schedule has it
+ *      "in_flight": 3, "chunks": 2,                                      absent: as schedule and placer have them
+ *      "schedules_tried": [{"schedule", "micro_batches", "value_s"}],    by --schedule auto; no value: does not fit
  *      "replicas": [[0], [1]], "power": [2, 1],                          absent: one replica; even shares
  *      "allreduce": "ring", "sync": false,                               how replicas sum gradients
  *      "objective": "throughput", "effort": 1,                           absent: the step; none or by the clock
@@ -85,6 +86,8 @@ json_t *dlb_plan_write(const struct dlb_plan *p)
 	json_object_set_new(o, "micro_batches", json_integer(p->micro_batches));
 	if (p->in_flight)
 		json_object_set_new(o, "in_flight", json_integer(p->in_flight));
+	if (p->chunks)
+		json_object_set_new(o, "chunks", json_integer(p->chunks));
 	json_object_set_new(o, "batch", json_integer(p->batch));
 	json_object_set_new(o, "in_place", json_boolean(p->in_place));
 	json_object_set_new(o, "seed", json_integer((json_int_t)p->seed));
@@ -306,10 +309,11 @@ static int read_replicas(const struct dlb_ref *r, struct dlb_plan *p, struct dlb
 static int read_options(const struct dlb_ref *r, const struct dlb_graph *g, struct dlb_plan *p, struct dlb_error *err)
 {
 	const char *s = NULL;
-	int64_t batch = g->batch, micro_batches = 1, seed = 1, in_flight = 0;
+	int64_t batch = g->batch, micro_batches = 1, seed = 1, in_flight = 0, chunks = 0;
 	if (dlb_get_int(r, "batch", DLB_OPT, 1, INT64_C(1) << 40, &batch, err) ||
 	    dlb_get_int(r, "micro_batches", DLB_OPT, 1, batch < 1 << 20 ? batch : 1 << 20, &micro_batches, err) ||
 	    dlb_get_int(r, "in_flight", DLB_OPT, 1, 1 << 20, &in_flight, err) ||
+	    dlb_get_int(r, "chunks", DLB_OPT, 1, 1024, &chunks, err) ||
 	    dlb_get_int(r, "seed", DLB_OPT, INT64_MIN, INT64_MAX, &seed, err) ||
 	    dlb_get_bool(r, "algorithm_given", DLB_OPT, &p->algorithm_given, err) ||
 	    dlb_get_bool(r, "in_place", DLB_OPT, &p->in_place, err) ||
@@ -318,6 +322,7 @@ static int read_options(const struct dlb_ref *r, const struct dlb_graph *g, stru
 	p->batch = batch;
 	p->micro_batches = (int)micro_batches;
 	p->in_flight = (int)in_flight;
+	p->chunks = (int)chunks;
 	p->seed = (uint64_t)seed;
 	if (s)
 		p->winner = dlb_arena_strdup(&p->arena, s);
@@ -400,7 +405,7 @@ static bool orders_fit(const struct dlb_plan *p, const struct dlb_graph *g)
 static int read_plan(const struct dlb_doc *d, const struct dlb_cost *c, struct dlb_plan *p, bool *rescheduled,
 		     struct dlb_error *err)
 {
-	static const char *const known[] = { "inputs", "algorithm", "algorithm_given", "schedule", "micro_batches", "in_flight", "batch", "in_place",
+	static const char *const known[] = { "inputs", "algorithm", "algorithm_given", "schedule", "micro_batches", "in_flight", "chunks", "schedules_tried", "batch", "in_place",
 		"seed", "objective", "effort", "optimizer", "placement", "hash", "value_s", "bound_s", "gap", "imbalance", "moved_ops", "moved_bytes",
 		"migration_s", "pins", "exclude", "priority", "affinity", "nodes", "replicas", "power", "allreduce", "sync",
 		"timeline", NULL };

@@ -1,0 +1,156 @@
+/* --schedule auto: which schedule, and how many micro-batches, by simulating them. See place.h. */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include "place/place.h"
+
+enum { MOST_MICRO_BATCHES = 256 };
+struct chooser {
+	struct dlb_problem *p;
+	int (*place)(void *arg, const struct dlb_problem *p, struct dlb_plan *plan, struct dlb_error *err);
+	void *arg;
+	struct dlb_trial *trial; int n, cap;
+	double best; const struct dlb_schedule *schedule; int micro_batches;
+	struct dlb_error nearest;			/* why nothing fitted first */
+};
+
+static int with(const struct dlb_problem *p, int M, const struct dlb_schedule *s, struct dlb_problem *out, struct dlb_error *err)
+{
+	*out = *p;
+	memset(&out->arena, 0, sizeof out->arena);
+	out->n_groups = 0;
+	out->micro_batches = M;
+	out->schedule = s;
+	out->tried = NULL;				/* so many plans: only the last one's candidates are told */
+	return dlb_problem_init(out, err);
+}
+
+/* ranked: INFINITY where it does not fit, with err. */
+static void keep(struct chooser *c, const struct dlb_problem *q, double ranked, double value, const struct dlb_error *err)
+{
+	char line[160];
+	int i = 0;
+	while (i < c->n && (c->trial[i].micro_batches != q->micro_batches || strcmp(c->trial[i].schedule, q->schedule->name)))
+		i++;
+	if (i == c->n) {
+		DLB_GROW(c->trial, c->n, c->cap);
+		c->trial[c->n++] = (struct dlb_trial){ q->schedule->name, q->micro_batches, INFINITY };
+	}
+	if (value < c->trial[i].value_s)
+		c->trial[i].value_s = value;
+	if (isfinite(ranked))
+		snprintf(line, sizeof line, "%-12s M %-4d step %.6g ms", q->schedule->name, q->micro_batches, value * 1e3);
+	else
+		snprintf(line, sizeof line, "%-12s M %-4d %.120s", q->schedule->name, q->micro_batches, err->what);
+	if (c->p->said)
+		c->p->said(c->p->tried_arg, line);
+	if (isinf(ranked) && !c->nearest.what[0])
+		c->nearest = *err;
+	if (ranked < c->best * (1 - 1e-9)) {
+		c->best = ranked;
+		c->schedule = q->schedule;
+		c->micro_batches = q->micro_batches;
+	}
+}
+
+/* One schedule over a placement (NULL: that of placer interleaved), shared out as `like` is. */
+static int one(struct chooser *c, int M, const struct dlb_schedule *s, const int *placement, const struct dlb_plan *like,
+	       struct dlb_error *err)
+{
+	struct dlb_problem q;
+	struct dlb_plan plan;
+	struct dlb_error why = { .what = "" };
+	int *own = dlb_xcalloc((size_t)c->p->graph->n_ops + 1, sizeof(int));
+	double ranked = INFINITY;
+	if (with(c->p, M, s, &q, err)) {
+		free(own);
+		return -1;
+	}
+	if (like->n_replicas > 1)
+		q.replicas = like;
+	if (!placement && dlb_place_interleaved(&q, own, &why) == 0)
+		placement = own;
+	if (placement && dlb_plan_make(&q, placement, &plan, &ranked, &why) == 0) {
+		keep(c, &q, ranked, plan.value_s, NULL);
+		dlb_plan_release(&plan);
+	} else {
+		keep(c, &q, INFINITY, INFINITY, &why);
+	}
+	dlb_problem_release(&q);
+	free(own);
+	return 0;
+}
+
+static int all(struct chooser *c, int M, struct dlb_error *err)
+{
+	struct dlb_problem q;
+	struct dlb_plan plan;
+	struct dlb_error why = { .what = "" };
+	int rc = 0;
+	if (with(c->p, M, dlb_schedule_find("1f1b"), &q, err))
+		return -1;
+	if (c->place(c->arg, &q, &plan, &why)) {
+		keep(c, &q, INFINITY, INFINITY, &why);
+		dlb_problem_release(&q);
+		return 0;
+	}
+	dlb_problem_release(&q);
+	for (const struct dlb_schedule *s = dlb_schedules; s->name && !rc; s++) {
+		rc = one(c, M, s, plan.placement, &plan, err);
+		if (!rc && !strcmp(s->name, "interleaved") && M > 1 && plan.n_replicas < 2)
+			rc = one(c, M, s, NULL, &plan, err);
+	}
+	dlb_plan_release(&plan);
+	return rc;
+}
+
+/* Each schedule over a placement made for it, with the number of micro-batches that was best so far. */
+static int refine(struct chooser *c, struct dlb_error *err)
+{
+	int M = c->micro_batches;
+	for (const struct dlb_schedule *s = dlb_schedules; s->name; s++) {
+		struct dlb_problem q;
+		struct dlb_plan plan;
+		struct dlb_error why = { .what = "" };
+		if (with(c->p, M, s, &q, err))
+			return -1;
+		if (c->place(c->arg, &q, &plan, &why) == 0) {
+			double ranked = plan.n_replicas > 1 ? plan.value_s : dlb_place_value_s(&q, plan.placement);
+			if (ranked < c->best)
+				keep(c, &q, ranked, plan.value_s, NULL);
+			dlb_plan_release(&plan);
+		}
+		dlb_problem_release(&q);
+	}
+	return 0;
+}
+
+int dlb_place_schedule(struct dlb_problem *p, bool micro_batches_given,
+		       int (*place)(void *arg, const struct dlb_problem *p, struct dlb_plan *plan, struct dlb_error *err), void *arg,
+		       struct dlb_trial **trial, int *n_trials, struct dlb_error *err)
+{
+	struct chooser c = { .p = p, .place = place, .arg = arg, .best = INFINITY };
+	int most = 4 * p->cluster->n_nodes > 16 ? 4 * p->cluster->n_nodes : 16, rc = 0;
+	most = most > MOST_MICRO_BATCHES ? MOST_MICRO_BATCHES : most;
+	most = most > p->batch ? (int)p->batch : most;
+	if (micro_batches_given)
+		rc = all(&c, p->micro_batches, err);
+	for (int M = 1; M <= most && !rc && !micro_batches_given; M *= 2)
+		rc = all(&c, M, err);
+	if (!rc && c.schedule)
+		rc = refine(&c, err);
+	*trial = c.trial;
+	*n_trials = c.n;
+	if (rc)
+		return -1;
+	if (!c.schedule) {
+		*err = c.nearest;
+		return -1;
+	}
+	dlb_problem_release(p);
+	p->n_groups = 0;
+	p->schedule = c.schedule;
+	p->micro_batches = c.micro_batches;
+	return dlb_problem_init(p, err);
+}
