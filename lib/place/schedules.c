@@ -105,25 +105,35 @@ static int all(struct chooser *c, int M, struct dlb_error *err)
 	return rc;
 }
 
-/* Each schedule over a placement made for it, with the number of micro-batches that was best so far. */
+static int anew(struct chooser *c, int M, const struct dlb_schedule *s, struct dlb_error *err)
+{
+	struct dlb_problem q;
+	struct dlb_plan plan;
+	struct dlb_error why = { .what = "" };
+	if (with(c->p, M, s, &q, err))
+		return -1;
+	if (c->place(c->arg, &q, &plan, &why) == 0) {
+		double ranked = plan.n_replicas > 1 ? plan.value_s : dlb_place_value_s(&q, plan.placement);
+		if (ranked < c->best)
+			keep(c, &q, ranked, plan.value_s, NULL);
+		dlb_plan_release(&plan);
+	}
+	dlb_problem_release(&q);
+	return 0;
+}
+
+/* Placements made for the schedule itself: of each with the best number of micro-batches so far, then of the best one
+ * with each number. */
 static int refine(struct chooser *c, struct dlb_error *err)
 {
-	int M = c->micro_batches;
-	for (const struct dlb_schedule *s = dlb_schedules; s->name; s++) {
-		struct dlb_problem q;
-		struct dlb_plan plan;
-		struct dlb_error why = { .what = "" };
-		if (with(c->p, M, s, &q, err))
-			return -1;
-		if (c->place(c->arg, &q, &plan, &why) == 0) {
-			double ranked = plan.n_replicas > 1 ? plan.value_s : dlb_place_value_s(&q, plan.placement);
-			if (ranked < c->best)
-				keep(c, &q, ranked, plan.value_s, NULL);
-			dlb_plan_release(&plan);
-		}
-		dlb_problem_release(&q);
-	}
-	return 0;
+	int M = c->micro_batches, n = c->n, rc = 0;
+	for (const struct dlb_schedule *s = dlb_schedules; s->name && !rc; s++)
+		rc = anew(c, M, s, err);
+	const struct dlb_schedule *best = c->schedule;
+	for (int i = 0; i < n && !rc; i++)
+		if (c->trial[i].micro_batches != M && !strcmp(c->trial[i].schedule, best->name))
+			rc = anew(c, c->trial[i].micro_batches, best, err);
+	return rc;
 }
 
 int dlb_place_schedule(struct dlb_problem *p, bool micro_batches_given,
