@@ -164,6 +164,7 @@ static struct dlb_replicas_choice replicas_choice(const struct options *o, const
 		c.n = !strcmp(o->replicas, "auto") ? 0 : atoi(o->replicas);
 	if (o->split)
 		c.by_power = !strcmp(o->split, "power");
+	c.choose_allreduce = !o->sharing.allreduce && (!was || was->n_replicas < 2);
 	dlb_sharing_apply(&o->sharing, &c.sharing, NULL);	/* main has seen that they are right */
 	return c;
 }

@@ -81,8 +81,10 @@ near() {
 @test "shares by power: half the speed, half the samples" {
 	plan 'cpu:1 cpu:1*0.5' --replicas 2 --split power >"$tmp/doc.json"
 	dlb-run --print-program "$tmp/doc.json" >"$tmp/program"
-	grep -q '^replica 0, 16 of 24 samples, node 0' "$tmp/program"
-	grep -q '^replica 1, 8 of 24 samples, node 1' "$tmp/program"
+	# a little more than two thirds: what a step costs whatever its samples takes the slow node twice as long too
+	grep -Eq '^replica 0, 1[678] of 24 samples, node 0' "$tmp/program"
+	grep -Eq '^replica 1, [678] of 24 samples, node 1' "$tmp/program"
+	jq -e '.plan.nodes | (.[0].busy_s / .[1].busy_s - 1 | fabs) < 0.1' "$tmp/doc.json"
 	plan cpu:1 >"$tmp/one.json"
 	near "$(losses "$tmp/one.json")" "$(losses "$tmp/doc.json")" 1e-6
 }

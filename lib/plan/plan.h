@@ -79,7 +79,7 @@ int dlb_plan_check(const struct dlb_plan *p, const struct dlb_cost *c, struct dl
 /* What the command line of dlb-place or dlb-run says of it; NULL, false: nothing. */
 struct dlb_sharing_options { const char *allreduce; bool sync, async; };
 #define DLB_SHARING_OPTS(o) \
-	{ 0, "allreduce", DLB_OPT_STR, &(o)->allreduce, "NAME", "how replicas sum gradients: ring (default), tree, host, hierarchical or mpi", NULL, 0, 0 }, \
+	{ 0, "allreduce", DLB_OPT_STR, &(o)->allreduce, "NAME", "how replicas sum gradients: ring, tree, host, hierarchical or mpi", NULL, 0, 0 }, \
 	{ 0, "sync", DLB_OPT_FLAG, &(o)->sync, NULL, "sum when every node has computed its step", NULL, 0, 0 }, \
 	{ 0, "async-allreduce", DLB_OPT_FLAG, &(o)->async, NULL, "sum each gradient as soon as it is there (default)", NULL, 0, 0 }
 void dlb_sharing_init(struct dlb_sharing *s);			/* the defaults */
