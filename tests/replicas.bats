@@ -84,7 +84,8 @@ near() {
 	# a little more than two thirds: what a step costs whatever its samples takes the slow node twice as long too
 	grep -Eq '^replica 0, 1[678] of 24 samples, node 0' "$tmp/program"
 	grep -Eq '^replica 1, [678] of 24 samples, node 1' "$tmp/program"
-	jq -e '.plan.nodes | (.[0].busy_s / .[1].busy_s - 1 | fabs) < 0.1' "$tmp/doc.json"
+	# to within a sample
+	jq -e '.plan.nodes | (.[0].busy_s / .[1].busy_s - 1 | fabs) < 0.2' "$tmp/doc.json"
 	plan cpu:1 >"$tmp/one.json"
 	near "$(losses "$tmp/one.json")" "$(losses "$tmp/doc.json")" 1e-6
 }
