@@ -66,19 +66,19 @@ static int from(const struct dlb_cli *cli, const struct dlb_format *f, const str
 	return rc ? dlb_cli_die(cli, &err) : dlb_cli_close_stdout(cli);
 }
 
-static int to(const struct dlb_cli *cli, const struct dlb_format *f)
+static int to(const struct dlb_cli *cli, const struct dlb_format *f, const struct dlb_convert_options *o)
 {
 	struct dlb_error err = { .what = "" };
 	struct dlb_doc doc;
 
 	if (dlb_doc_read(&doc, cli->n_operands ? cli->operands[0] : NULL, &err))
 		return dlb_cli_die(cli, &err);
-	char *text = f->export(&doc, &err);
+	size_t n = 0;
+	char *text = f->export(&doc, o, &n, &err);
 	dlb_doc_release(&doc);
 	if (!text)
 		return dlb_cli_die(cli, &err);
-	fputs(text, stdout);
-	putchar('\n');
+	fwrite(text, 1, n, stdout);		/* what fails shows when stdout is closed */
 	free(text);
 	return dlb_cli_close_stdout(cli);
 }
@@ -95,6 +95,7 @@ int main(int argc, char **argv)
 		{ 0, "hosts", DLB_OPT_INT, &o.hosts, "L", "where the file names none: host cores (default 1)", NULL, 1, 4096 },
 		{ 0, "memory", DLB_OPT_REAL, &o.memory_bytes, "BYTES", "where the file names none: of an accelerator (default 16 GiB)", NULL, 1, 1e18 },
 		{ 0, "bandwidth", DLB_OPT_REAL, &o.bandwidth_Bps, "BPS", "where the file names none: bytes per second of a port (default 2 GiB)", NULL, 1, 1e18 },
+		{ 0, "threads", DLB_OPT_INT, &o.threads, "N", "of hwloc: threads of a node (default 1)", NULL, 1, 65536 },
 		{ 0, "list", DLB_OPT_FLAG, &list_them, NULL, "list the formats", NULL, 0, 0 },
 	};
 	struct dlb_cli cli = { .tool = "dlb-convert", .usage = "--from FORMAT | --to FORMAT [OPTION...] [FILE]",
@@ -114,5 +115,5 @@ int main(int argc, char **argv)
 		return dlb_cli_usage(&cli, "format '%s' can only be written", source);
 	if (target && !f->export)
 		return dlb_cli_usage(&cli, "format '%s' can only be read", target);
-	return source ? from(&cli, f, &o, argc, argv) : to(&cli, f);
+	return source ? from(&cli, f, &o, argc, argv) : to(&cli, f, &o);
 }

@@ -196,3 +196,104 @@ PY
 	op_bert3_training 65.3031 54.2074
 	EOF
 }
+
+# A schedule as torch would run it: every action once, each stage on one rank, F before B, and no rank waits for ever.
+runs_to_the_end() { # CSV MICRO-BATCHES TRAINING
+	python3 - "$@" <<'PY'
+import csv, re, sys
+rows = [[a for a in row if a] for row in csv.reader(open(sys.argv[1]))]
+m, training = int(sys.argv[2]), sys.argv[3] == "true"
+act = [[re.fullmatch(r"(\d+)([FB])(\d+)", a).groups() for a in row] for row in rows]
+act = [[(int(s), k, int(i)) for s, k, i in row] for row in act]
+stages = sorted({a[0] for row in act for a in row})
+assert stages == list(range(len(stages)))
+assert all(len({a[0] for a in row}) == 1 for row in act)
+want = {(s, k, i) for s in stages for k in ("FB" if training else "F") for i in range(m)}
+flat = [a for row in act for a in row]
+assert len(flat) == len(want) and set(flat) == want
+done, at, moved = set(), [0] * len(act), True
+while moved:
+    moved = False
+    for r, row in enumerate(act):
+        while at[r] < len(row):
+            s, k, i = row[at[r]]
+            need = [(s - 1, "F", i)] if k == "F" and s else []
+            if k == "B":
+                need = [(s, "F", i)] + ([(s + 1, "B", i)] if s + 1 < len(stages) else [])
+            if not all(x in done for x in need):
+                break
+            done.add(row[at[r]]); at[r] += 1; moved = True
+assert done == want
+PY
+}
+
+@test "torch-pipelining: schedules that run, for stages, micro-batches and schedules of all sorts" {
+	for nodes in 1 2 3; do
+		dlb-profile --analytic --batch 16 "$model" | dlb-costmodel -c "cpu:$nodes" >"$tmp/cost.json"
+		for m in 1 4 7; do
+			for schedule in 1f1b gpipe; do
+				dlb-place -a proportional -m $m --schedule $schedule "$tmp/cost.json" | dlb-convert --to torch-pipelining >"$tmp/s.csv"
+				runs_to_the_end "$tmp/s.csv" $m true
+			done
+		done
+	done
+	dlb-profile --analytic --inference --batch 16 "$model" | dlb-costmodel -c cpu:2 | dlb-place -a even -m 4 |
+		dlb-convert --to torch-pipelining >"$tmp/s.csv"
+	runs_to_the_end "$tmp/s.csv" 4 false
+	# no pipeline: status 1 and the ops at fault
+	dlb-place -a random --seed 2 -m 4 "$tmp/cost.json" >"$tmp/random.json"
+	run -1 --separate-stderr dlb-convert --to torch-pipelining "$tmp/random.json"
+	one_line dlb-convert 'of stage'
+}
+
+@test "rankfile, hostfile: ranks are nodes, cores are counted on each host" {
+	dlb-profile --analytic --batch 16 "$model" | dlb-costmodel -c 'cpu/2:2 cpu:1 host cpu/4:1' >"$tmp/cost.json"
+	run -0 dlb-convert --to rankfile "$tmp/cost.json"
+	[ "$output" = $'rank 0=h0 slot=0-1\nrank 1=h0 slot=2-3\nrank 2=h0 slot=4\nrank 3=h1 slot=0-3' ]
+	run -0 dlb-convert --to hostfile "$tmp/cost.json"
+	[ "$output" = $'h0 slots=3\nh1 slots=1' ]
+	jq -c '.cluster.nodes[1].host = "a b"' "$tmp/cost.json" >"$tmp/bad.json"
+	run -2 --separate-stderr dlb-convert --to rankfile "$tmp/bad.json"
+	one_line dlb-convert "'a b'"
+}
+
+@test "hwloc: the cluster of an XML, and what is none" {
+	dlb-convert --from hwloc "$root/tests/data/machine.xml" >"$tmp/there.json"
+	validates "$tmp/there.json"
+	cmp <(jq -S .cluster "$tmp/there.json") <(dlb-profile --cluster --topology "$root/tests/data/machine.xml" | jq -S '.cluster')
+	dlb-convert --from hwloc --threads 2 <"$root/tests/data/machine.xml" | jq -e --slurpfile one "$tmp/there.json" '
+		.cluster.kinds[0].threads == 2 and (.cluster.nodes | length) < ($one[0].cluster.nodes | length)'
+	head -c 300 "$root/tests/data/machine.xml" >"$tmp/cut.xml"
+	run -2 --separate-stderr dlb-convert --from hwloc "$tmp/cut.xml"
+	one_line dlb-convert 'cut.xml'
+}
+
+@test "megatron: layers by their names, whole, in the order of stages" {
+	dlb-profile --analytic --batch 16 "$model" | dlb-costmodel -c cpu:2 | dlb-place -a even >"$tmp/cnn.json"
+	run -1 --separate-stderr dlb-convert --to megatron "$tmp/cnn.json"
+	one_line dlb-convert 'no layers'
+	# the same plan with names of a transformer: two ops before, two layers of two, one op after
+	jq -c '.graph.ops |= [to_entries[] | .value.name = (["/wte/Gather", "/wpe/Gather", "/h.0/a", "/h.0/b", "/h.1/a", "/h.1/b"][.key] // "/tail/\(.key)") | .value]
+		| del(.plan.inputs, .cost.inputs, .profile.inputs)' "$tmp/cnn.json" >"$tmp/gpt.json"
+	layout() { jq -c --argjson at "$1" '.plan.placement |= with_entries(.key as $k | .value = ($at[($k | tonumber)] // $at[-1]))
+		| .plan |= del(.nodes, .timeline)' "$tmp/gpt.json" | dlb-convert --to megatron; }
+	jq -c '.graph.ops |= [.[] | del(.colocate)]' "$tmp/gpt.json" >"$tmp/free.json" && mv "$tmp/free.json" "$tmp/gpt.json"
+	jq -e '.graph.ops[0:6] | all(.phase == "forward")' "$tmp/gpt.json"
+	run -0 layout '[0,0,0,0,0,0,0]'
+	[ "$output" = 'Et*2L' ]
+}
+
+@test "megatron: GPT-2's twelve layers, each once, embedding first and loss last" {
+	local gpt=$DLB_TEST_DATA/onnx/models/gpt2_124m.train.op17.dyn.light.onnx
+	[ -e "$gpt" ] || skip "no models (DLB_TEST_DATA=$DLB_TEST_DATA)"
+	dlb-profile -q --analytic --batch 8 "$gpt" | dlb-costmodel -c cpu:4 >"$tmp/gpt.json"
+	for a in proportional even single; do
+		dlb-place -q -a $a -m 4 "$tmp/gpt.json" | dlb-convert --to megatron >"$tmp/layout"
+		python3 - "$tmp/layout" <<-'PY'
+		import re, sys
+		text = open(sys.argv[1]).read().strip()
+		assert re.fullmatch(r'E(t(\*\d+)?)?(\|t(\*\d+)?)*(\|?(t(\*\d+)?)?L)', text), text
+		assert sum(int(n or 1) for n in re.findall(r't(?:\*(\d+))?', text)) == 12, text
+		PY
+	done
+}

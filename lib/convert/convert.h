@@ -1,21 +1,21 @@
 /* Other tools' files: into a document, and what a document says in their words.
  *
  * A format is one file of this folder and one row of dlb_formats[] (convert.c). Importing makes the sections
- * graph, cluster and cost; exporting writes the plan. Units change here: files have milliseconds, documents
+ * graph, cluster and cost, or what of them the file has; exporting writes the plan or what it runs on. Units change here: files have milliseconds, documents
  * seconds. Files are not trusted: what is wrong with one is said with the place in it. */
 #ifndef DLB_CONVERT_CONVERT_H
 #define DLB_CONVERT_CONVERT_H
 #include "cost/cost.h"
 
 /* What a format does not say itself. Zeros: its own defaults. */
-struct dlb_convert_options { int64_t accelerators, hosts; double memory_bytes, bandwidth_Bps; };
+struct dlb_convert_options { int64_t accelerators, hosts, threads; double memory_bytes, bandwidth_Bps; };
 struct dlb_format {
 	const char *name, *summary;
 	/* Reads text (n bytes, from `name`) into d, which is an empty document. NULL: cannot be read. */
 	int (*import)(const char *text, size_t n, const char *name, const struct dlb_convert_options *o,
 		      struct dlb_doc *d, struct dlb_error *err);
-	/* The text of the other tool's file, returns new; NULL with err. NULL: cannot be written. */
-	char *(*export)(const struct dlb_doc *d, struct dlb_error *err);
+	/* The other tool's file, *n bytes, returns new; NULL with err. NULL: cannot be written. */
+	char *(*export)(const struct dlb_doc *d, const struct dlb_convert_options *o, size_t *n, struct dlb_error *err);
 };
 extern const struct dlb_format dlb_formats[];		/* ends with name NULL */
 const struct dlb_format *dlb_format_find(const char *name);

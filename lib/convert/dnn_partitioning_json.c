@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "convert/formats.h"
+#include "convert/planned.h"
 #include "plan/plan.h"
 
 enum { MAX_NODES = 4096, MAX_VERTICES = 1 << 22 };
@@ -220,27 +221,21 @@ static json_t *devices(const struct dlb_plan *p, const struct dlb_graph *g, cons
 	return list;
 }
 
-char *dlb_export_dnn_partitioning(const struct dlb_doc *d, struct dlb_error *err)
+char *dlb_export_dnn_partitioning(const struct dlb_doc *d, const struct dlb_convert_options *o, size_t *n, struct dlb_error *err)
 {
-	struct dlb_graph g;
-	struct dlb_cluster cl = { .n_nodes = 0 };
-	struct dlb_cost c = { .n_ops = 0 };
-	struct dlb_plan p = { .n_ops = 0 };
-	char *text = NULL;
-
-	dlb_graph_init(&g);
-	if (dlb_graph_read(d, &g, err) || dlb_cluster_read(d, &cl, err) || dlb_cost_read(d, &g, &cl, &c, err) ||
-	    dlb_plan_read(d, &c, &p, NULL, err))
-		goto out;
+	struct dlb_planned x;
+	struct dlb_text t = { .n = 0 };
+	(void)o;
+	if (dlb_planned_read(d, &x, err))
+		return NULL;
 	json_t *split = json_object();
-	json_object_set_new(split, "fpgas", devices(&p, &g, &cl, false));
-	json_object_set_new(split, "cpus", devices(&p, &g, &cl, true));
-	text = json_dumps(split, JSON_COMPACT);
+	json_object_set_new(split, "fpgas", devices(&x.p, &x.g, &x.cl, false));
+	json_object_set_new(split, "cpus", devices(&x.p, &x.g, &x.cl, true));
+	char *text = json_dumps(split, JSON_COMPACT);
+	dlb_text_add(&t, "%s\n", text);
+	free(text);
 	json_decref(split);
-out:
-	dlb_plan_release(&p);
-	dlb_cost_release(&c);
-	dlb_cluster_release(&cl);
-	dlb_graph_release(&g);
-	return text;
+	dlb_planned_release(&x);
+	*n = t.n;
+	return t.s;
 }

@@ -5,7 +5,15 @@
 
 int dlb_import_dnn_partitioning(const char *text, size_t n, const char *name, const struct dlb_convert_options *o,
 				struct dlb_doc *d, struct dlb_error *err);
-char *dlb_export_dnn_partitioning(const struct dlb_doc *d, struct dlb_error *err);
+#define EXPORT(name) char *dlb_export_##name(const struct dlb_doc *d, const struct dlb_convert_options *o, size_t *n, struct dlb_error *err);
+EXPORT(dnn_partitioning)
+EXPORT(torch_pipelining)
+EXPORT(megatron)
+EXPORT(rankfile)
+EXPORT(hostfile)
+#undef EXPORT
+int dlb_import_hwloc(const char *text, size_t n, const char *name, const struct dlb_convert_options *o,
+		     struct dlb_doc *d, struct dlb_error *err);
 int dlb_import_pipedream(const char *text, size_t n, const char *name, const struct dlb_convert_options *o,
 			 struct dlb_doc *d, struct dlb_error *err);
 #endif

@@ -1,0 +1,75 @@
+/* What Open MPI launches nodes by: rank i is node i.
+ *
+ *     hostfile     HOST slots=N            in the order in which hosts come, N nodes
+ *     rankfile     rank 0=HOST slot=0-3    the cores of a node of kind cpu/4; other devices take one core each
+ *
+ * Cores are counted on each host in the order of its nodes. */
+#include <stdlib.h>
+#include <string.h>
+#include "convert/formats.h"
+#include "convert/planned.h"
+
+static int cores_of(const struct dlb_cluster *cl, int node)
+{
+	const struct dlb_device_kind *k = &cl->kind[cl->node[node].kind];
+	return strcmp(k->backend, "cpu") ? 1 : k->threads;
+}
+
+/* Host names go into a line of words. */
+static int check_hosts(const struct dlb_cluster *cl, struct dlb_error *err)
+{
+	for (int d = 0; d < cl->n_nodes; d++) {
+		const char *host = cl->node[d].host;
+		if (!*host || strpbrk(host, " \t\r\n=#"))
+			return dlb_fail(err, "/cluster/nodes", "node %d: '%.80s' is no name of a host", d, host);
+	}
+	return 0;
+}
+
+char *dlb_export_hostfile(const struct dlb_doc *d, const struct dlb_convert_options *o, size_t *n, struct dlb_error *err)
+{
+	struct dlb_cluster cl;
+	struct dlb_text t = { .n = 0 };
+	(void)o;
+	if (dlb_cluster_read(d, &cl, err))
+		return NULL;
+	if (check_hosts(&cl, err) == 0) {
+		for (int i = 0; i < cl.n_nodes; i++) {
+			int slots = 0;
+			bool first = true;
+			for (int k = 0; k < cl.n_nodes; k++) {
+				bool same = !strcmp(cl.node[k].host, cl.node[i].host);
+				first &= !same || k >= i;
+				slots += same;
+			}
+			if (first)
+				dlb_text_add(&t, "%s slots=%d\n", cl.node[i].host, slots);
+		}
+	}
+	dlb_cluster_release(&cl);
+	*n = t.n;
+	return t.s;
+}
+
+char *dlb_export_rankfile(const struct dlb_doc *d, const struct dlb_convert_options *o, size_t *n, struct dlb_error *err)
+{
+	struct dlb_cluster cl;
+	struct dlb_text t = { .n = 0 };
+	(void)o;
+	if (dlb_cluster_read(d, &cl, err))
+		return NULL;
+	if (check_hosts(&cl, err) == 0) {
+		for (int i = 0; i < cl.n_nodes; i++) {
+			int from = 0, cores = cores_of(&cl, i);
+			for (int k = 0; k < i; k++)
+				from += strcmp(cl.node[k].host, cl.node[i].host) ? 0 : cores_of(&cl, k);
+			dlb_text_add(&t, "rank %d=%s slot=%d", i, cl.node[i].host, from);
+			if (cores > 1)
+				dlb_text_add(&t, "-%d", from + cores - 1);
+			dlb_text_add(&t, "\n");
+		}
+	}
+	dlb_cluster_release(&cl);
+	*n = t.n;
+	return t.s;
+}
