@@ -363,11 +363,11 @@ static int last_send_of(const struct dlb_collective *k, int hop)
 	return -1;
 }
 
-/* Segments no longer than the longest chunk; lanes twice as long as a second-level cache. */
+/* Segments no longer than the longest chunk; lanes twice as long as a second-level cache, but for small arrays. */
 static void choose_segments(struct dlb_collective *k, const struct dlb_ranks *r)
 {
 	long cache = sysconf(_SC_LEVEL2_CACHE_SIZE);
-	size_t lane = 2 * (cache > 0 ? (size_t)cache : (size_t)1 << 20), n;
+	size_t lane = 2 * (cache > 0 ? (size_t)cache : (size_t)1 << 20), most = 4 * (size_t)k->n * k->wire_bytes, n;
 	int64_t longest = 1;
 	bool local = true;
 
@@ -377,7 +377,7 @@ static void choose_segments(struct dlb_collective *k, const struct dlb_ranks *r)
 		longest = k->at[i + 1] - k->at[i] > longest ? k->at[i + 1] - k->at[i] : longest;
 	k->segment = (local ? LOCAL_BYTES : SEGMENT_BYTES) / (int64_t)k->bytes;
 	k->segment = k->segment < longest ? k->segment : longest;
-	n = lane / ((size_t)k->segment * k->wire_bytes);
+	n = (most < lane ? most : lane) / ((size_t)k->segment * k->wire_bytes);
 	k->n_slots = n < LEAST_SLOTS ? LEAST_SLOTS : n > MOST_SLOTS ? MOST_SLOTS : (uint32_t)n;
 }
 

@@ -440,7 +440,7 @@ int dlb_engine_new(struct dlb_engine **out, struct dlb_ground *ground, const str
 	e->view.program = p;
 	e->view.node = node;
 	e->size[0].n = p->size[0];
-	e->cell = dlb_ground_first_cell(ground, p);
+	e->cell = dlb_ground_first_cell(ground, p, node);
 	e->channel = dlb_xcalloc(n, sizeof *e->channel);
 	e->act = dlb_xcalloc(n, sizeof *e->act);
 	e->request = dlb_xcalloc(n, sizeof *e->request);

@@ -113,7 +113,8 @@ const void *dlb_engine_at(const struct dlb_engine *e, int tensor, int m);
 int dlb_ground_ready(struct dlb_ground *g, size_t arena_bytes, const struct dlb_program *p, int n_programs, int node,
 		     struct dlb_error *err);
 void dlb_ground_release(struct dlb_ground *g);
-int dlb_ground_first_cell(const struct dlb_ground *g, const struct dlb_program *p);	/* -1: not one of its programs */
+/* Of node's program p the cell of tag 0; -1: it is not one of the ground's. */
+int dlb_ground_first_cell(const struct dlb_ground *g, const struct dlb_program *p, int node);
 
 /* ---- feed.c ---- */
 struct dlb_feed;

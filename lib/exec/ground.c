@@ -23,15 +23,23 @@ static int n_cells(const struct dlb_program *p, int n)
 {
 	int sum = 0;
 
-	for (int i = 0; i < n; i++)
-		sum += p[i].n_messages;
+	for (int i = 0; i < n; i++) {
+		int most = 0;			/* replicas use the same ones: each rank has its own */
+
+		for (int r = 0; r < p[i].n_replicas || !r; r++) {
+			int k = dlb_program_replica(&p[i], r)->n_messages;
+
+			most = k > most ? k : most;
+		}
+		sum += most;
+	}
 	return sum;
 }
 
-int dlb_ground_first_cell(const struct dlb_ground *g, const struct dlb_program *p)
+int dlb_ground_first_cell(const struct dlb_ground *g, const struct dlb_program *p, int node)
 {
 	for (int i = 0; g->cell_of && i < g->n_programs; i++)
-		if (p == &g->program[i])
+		if (p == dlb_program_of(&g->program[i], node))
 			return n_cells(g->program, i);
 	return -1;
 }
@@ -43,7 +51,7 @@ static int landings(const struct dlb_ground *g, int node, struct range **out)
 	int n = 0, cap = 0;
 
 	for (int k = 0; k < g->n_programs; k++) {
-		const struct dlb_node_program *np = &g->program[k].node[node];
+		const struct dlb_node_program *np = &dlb_program_of(&g->program[k], node)->node[node];
 
 		for (int i = 0; i < np->n_instr; i++) {
 			const struct dlb_instr *in = &np->instr[i];
