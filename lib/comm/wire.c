@@ -1,5 +1,6 @@
 /* See wire.h. */
 #include <string.h>
+#include "comm/shared.h"
 #include "comm/wire.h"
 #include "tensor/cpu/bf16.h"
 
@@ -51,8 +52,13 @@ static void take_bf16(void *x, const void *w, int64_t n)
 	bf16_widen_row(x, w, n);
 }
 
+static void copy(void *to, const void *from, size_t bytes)
+{
+	memcpy(to, from, bytes);
+}
+
 /* In blocks that the first-level cache holds on to until they are sent. */
-static void pass_f32(void *x, const void *w, void *on, int64_t n)
+static void pass_f32(void *x, const void *w, void *on, int64_t n, bool far)
 {
 	enum { BLOCK = 2048 };
 
@@ -60,11 +66,11 @@ static void pass_f32(void *x, const void *w, void *on, int64_t n)
 		int64_t k = n - i < BLOCK ? n - i : BLOCK;
 
 		add_f32((float *)x + i, (const float *)w + i, k);
-		memcpy((float *)on + i, (const float *)x + i, (size_t)k * sizeof(float));
+		(far ? dlb_copy_far : copy)((float *)on + i, (const float *)x + i, (size_t)k * sizeof(float));
 	}
 }
 
-static void pass_f64(void *x, const void *w, void *on, int64_t n)
+static void pass_f64(void *x, const void *w, void *on, int64_t n, bool far)
 {
 	enum { BLOCK = 1024 };
 
@@ -72,7 +78,7 @@ static void pass_f64(void *x, const void *w, void *on, int64_t n)
 		int64_t k = n - i < BLOCK ? n - i : BLOCK;
 
 		add_f64((double *)x + i, (const double *)w + i, k);
-		memcpy((double *)on + i, (const double *)x + i, (size_t)k * sizeof(double));
+		(far ? dlb_copy_far : copy)((double *)on + i, (const double *)x + i, (size_t)k * sizeof(double));
 	}
 }
 

@@ -7,7 +7,8 @@ struct dlb_wire_loops {
 	void (*pack)(void *x, void *w, int64_t n);		/* w = what is sent, which x then holds too; NULL: x itself is sent */
 	void (*add)(void *x, const void *w, int64_t n);		/* x += w */
 	void (*take)(void *x, const void *w, int64_t n);	/* x = w */
-	void (*pass)(void *x, const void *w, void *on, int64_t n);	/* add, and then on = x; NULL: no such */
+	/* add, and then on = x, past the caches if `far`; NULL: no such */
+	void (*pass)(void *x, const void *w, void *on, int64_t n, bool far);
 };
 const struct dlb_wire_loops *dlb_wire_loops(enum dlb_wire wire, enum dlb_dtype dtype);	/* NULL: no such pair */
 #endif

@@ -8,7 +8,7 @@
  * Between ranks of one host a message is written into the receiver's place, in its arena (ground.c): copied there
  * once, or where nobody here reads the tensor and the place is posted in time, made there by the kernel itself. Stores
  * to lines that another core's cache holds may take longer than making it here and copying (comm/shared.h), so each
- * way is tried in the first steps and the faster one kept.
+ * way is tried a few times now and then, and the faster one kept.
  *
  * Time is taken around each kernel and each wait that really waits (about 25 ns a reading). --slow
  * stretches a kernel by (factor - 1) times the CPU time it took, so that a descheduled rank is not
@@ -34,7 +34,7 @@ struct making {
 	int n_tried[2];
 	bool is_there;
 };
-enum { TRIES = 4 };
+enum { TRIES = 4, TRY_AGAIN = 512 };		/* each way; after so many sends: virtual cores move */
 
 struct act {
 	enum act_kind kind;
@@ -595,6 +595,8 @@ static void run_send(struct dlb_engine *e, const struct act *a)
 	s = w->kernel_s + dlb_clock_s() - start_s;
 	if (!w->n_tried[w->is_there]++ || s < w->best_s[w->is_there])
 		w->best_s[w->is_there] = s;
+	if (w->n_tried[0] + w->n_tried[1] == TRY_AGAIN)
+		w->n_tried[0] = w->n_tried[1] = 0;
 }
 
 static int run_wait(struct dlb_engine *e, const struct act *a, enum dlb_wait kind, struct dlb_error *err)

@@ -1,29 +1,72 @@
-/* Seconds of one allreduce in place, ours and MPI's, interleaved, for arrays from 1 KB to the size given:
- *   mpiexec -n 2 allreduce [MOST_MB [ROUNDS]]
- * Rank 0 prints a line a size: bytes, median seconds of MPI_Allreduce and of each of ours, bytes sent by rank 0. */
+/* Seconds of one allreduce in place, interleaved, for arrays of float from 1 KB to the size given: MPI's, gloo's
+ * where there is a peer, and each of ours.
+ *   mpiexec -n 2 allreduce MOST_MB ROUNDS [PYTHON SCRIPT RENDEZVOUS]
+ * Every rank starts a peer of its own (allreduce_peer.py) on its core; while one side sums, the other one blocks.
+ * Rank 0 prints a line a size: bytes, median seconds of MPI_Allreduce, of gloo ("-": none) and of each of ours, bytes
+ * sent by rank 0 (ring), and the ring's time over MPI's, over gloo's, and over the better one's. */
 #include <mpi.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 #include "comm/allreduce.h"
 #include "util/clock.h"
 #include "util/mem.h"
+#include "util/stats.h"
 
-static int by_value(const void *a, const void *b)
+enum { MOST_ROUNDS = 101, MOST_WAYS = 12, MPI_WAY = 0, GLOO = 1, OURS = 2 };
+
+struct peer { FILE *to, *from; };
+
+static void fail(const char *what)
 {
-	double x = *(const double *)a, y = *(const double *)b;
-
-	return (x > y) - (x < y);
+	fprintf(stderr, "allreduce: %s\n", what);
+	MPI_Abort(MPI_COMM_WORLD, 1);
 }
 
-static double median(double *t, int n)
+static void start_peer(struct peer *p, char **argv, int rank, int size)
 {
-	qsort(t, (size_t)n, sizeof *t, by_value);
-	return t[n / 2];
+	int to[2], from[2];
+	char r[16], n[16], line[64];
+
+	snprintf(r, sizeof r, "%d", rank);
+	snprintf(n, sizeof n, "%d", size);
+	if (pipe(to) || pipe(from))
+		fail("no pipe");
+	switch (fork()) {
+	case -1:
+		fail("no process for the peer");
+		break;
+	case 0:
+		dup2(to[0], 0);
+		dup2(from[1], 1);
+		close(to[1]);
+		close(from[0]);
+		execl(argv[0], argv[0], argv[1], argv[2], r, n, (char *)NULL);
+		_exit(127);
+	}
+	close(to[0]);
+	close(from[1]);
+	p->to = fdopen(to[1], "w");
+	p->from = fdopen(from[0], "r");
+	if (!fgets(line, sizeof line, p->from) || strcmp(line, "ready\n"))
+		fail("the peer does not start");
 }
 
-/* Times the slowest rank; both start together. */
-static double timed(struct dlb_comm *c, struct dlb_collective *k, float *x, int64_t n)
+static double ask_peer(struct peer *p, int64_t n)
+{
+	char line[64];
+
+	fprintf(p->to, "%lld\n", (long long)n);
+	fflush(p->to);
+	if (!fgets(line, sizeof line, p->from))
+		fail("the peer has gone");
+	return atof(line);
+}
+
+/* Times the slowest rank; all start together. */
+static double timed(struct dlb_comm *c, int way, struct dlb_collective *k, struct peer *peer, float *x, int64_t n)
 {
 	struct dlb_error err;
 	double start_s, s;
@@ -32,66 +75,93 @@ static double timed(struct dlb_comm *c, struct dlb_collective *k, float *x, int6
 		x[i] = 1;
 	MPI_Barrier(MPI_COMM_WORLD);
 	start_s = dlb_clock_s();
-	if (!k) {
+	if (way == MPI_WAY) {
 		MPI_Allreduce(MPI_IN_PLACE, x, (int)n, MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD);
-	} else {
+	} else if (way >= OURS) {
 		dlb_collective_start(k);
 		if (dlb_collective_wait(k, &err))
-			MPI_Abort(MPI_COMM_WORLD, 1);
+			fail(err.what);
 	}
-	s = dlb_clock_s() - start_s;
-	if (dlb_comm_allreduce_f64(c, &s, 1, DLB_COMM_MAX, &err) || x[n - 1] != (float)dlb_comm_size(c))
-		MPI_Abort(MPI_COMM_WORLD, 1);
+	s = way == GLOO ? ask_peer(peer, n) : dlb_clock_s() - start_s;
+	if (dlb_comm_allreduce_f64(c, &s, 1, DLB_COMM_MAX, &err) || (way != GLOO && x[n - 1] != (float)dlb_comm_size(c)))
+		fail("wrong sum");
 	return s;
+}
+
+static void print_line(int64_t bytes, double t[][MOST_ROUNDS], int rounds, int n_ways, bool has_peer, int64_t sent)
+{
+	double m[MOST_WAYS], best;
+
+	for (int w = 0; w < n_ways; w++)
+		m[w] = dlb_median(t[w], rounds);
+	best = has_peer && m[GLOO] < m[MPI_WAY] ? m[GLOO] : m[MPI_WAY];
+	printf("%-10lld", (long long)bytes);
+	for (int w = 0; w < n_ways; w++)
+		if (w == GLOO && !has_peer)
+			printf(" %9s", "-");
+		else
+			printf(" %9.2e", m[w]);
+	printf(" %11lld %8.2f ", (long long)sent, m[OURS] / m[MPI_WAY]);
+	if (has_peer)
+		printf("%9.2f", m[OURS] / m[GLOO]);
+	else
+		printf("%9s", "-");
+	printf(" %9.2f\n", m[OURS] / best);
+	fflush(stdout);
 }
 
 int main(int argc, char **argv)
 {
 	int64_t most = (argc > 1 ? atoi(argv[1]) : 256) * INT64_C(1048576);
-	int rounds = argc > 2 ? atoi(argv[2]) : 11, rank, n_how = 0;
-	struct dlb_collective *k[8] = { NULL };
-	double t[8][101];
+	int rounds = argc > 2 ? atoi(argv[2]) : 11, rank, n_ways = OURS;
+	bool has_peer = argc > 5;
+	static double t[MOST_WAYS][MOST_ROUNDS];
+	struct dlb_collective *k[MOST_WAYS] = { NULL };
+	struct peer peer = { NULL, NULL };
 	struct dlb_comm *c;
 	struct dlb_error err;
 	float *x = dlb_xmalloc((size_t)most);
 
-	if (dlb_comm_new(&c, 60, &err) || rounds > 101)
-		return 1;
+	if (rounds < 1 || rounds > MOST_ROUNDS || dlb_comm_new(&c, 60, &err))
+		return 2;
+	signal(SIGPIPE, SIG_IGN);
 	rank = dlb_comm_rank(c);
+	if (has_peer)
+		start_peer(&peer, argv + 3, rank, dlb_comm_size(c));
 	if (!rank)
-		printf("%-11s %11s", "bytes", "mpi_s");
-	for (; dlb_allreduces[n_how]; n_how++)
+		printf("%-10s %9s %9s", "bytes", "MPI", "gloo");
+	for (; dlb_allreduces[n_ways - OURS]; n_ways++)
 		if (!rank)
-			printf(" %11s", dlb_allreduces[n_how]->name);
+			printf(" %9.9s", dlb_allreduces[n_ways - OURS]->name);
 	if (!rank)
-		printf(" %11s %9s\n", "sent_bytes", "ring/mpi");
+		printf(" %11s %8s %9s %9s\n", "sent_bytes", "ring/MPI", "ring/gloo", "ring/best");
 	for (int64_t bytes = 1024; bytes <= most; bytes *= 4) {
 		int64_t n = bytes / 4, sent;
+		int some = bytes > 32 << 20 && rounds > 5 ? 5 : rounds;
 
-		for (int a = 0; a < n_how; a++)
-			if (dlb_collective_new(&k[a], c, &(struct dlb_collective_desc){ .how = dlb_allreduces[a], .x = x, .n = n, .tag = 7,
-									   .ranks.n = dlb_comm_size(c) }, &err))
-				return 1;
-		for (int r = -2; r < rounds; r++)
-			for (int a = -1; a < n_how; a++) {
-				double s = timed(c, a < 0 ? NULL : k[a], x, n);
+		for (int w = OURS; w < n_ways; w++)
+			if (dlb_collective_new(&k[w], c, &(struct dlb_collective_desc){ .how = dlb_allreduces[w - OURS], .x = x, .n = n,
+									   .tag = 7, .ranks.n = dlb_comm_size(c) }, &err))
+				fail(err.what);
+		for (int r = -2; r < some; r++)
+			for (int i = 0; i < n_ways; i++) {
+				int w = (i + r + 2) % n_ways;		/* each comes after each other one in turn */
+				double s;
 
+				if (w == GLOO && !has_peer)
+					continue;
+				s = timed(c, w, k[w], &peer, x, n);
 				if (r >= 0)
-					t[a + 1][r] = s;
+					t[w][r] = s;
 			}
-		sent = dlb_collective_bytes_sent(k[0]);
-		for (int a = 0; a < n_how; a++)
-			dlb_collective_free(k[a]);
-		for (int a = 0; a <= n_how; a++)
-			t[a][0] = median(t[a], rounds);
-		if (rank)
-			continue;
-		printf("%-11lld", (long long)bytes);
-		for (int a = 0; a <= n_how; a++)
-			printf(" %11.3e", t[a][0]);
-		printf(" %11lld %9.2f\n", (long long)sent, t[1][0] / t[0][0]);
-		fflush(stdout);
+		sent = dlb_collective_bytes_sent(k[OURS]);
+		for (int w = OURS; w < n_ways; w++)
+			dlb_collective_free(k[w]);
+		if (!rank)
+			print_line(bytes, t, some, n_ways, has_peer, sent);
 	}
+	if (has_peer)
+		fclose(peer.to);
 	dlb_comm_free(c);
 	free(x);
 	return 0;
