@@ -30,7 +30,8 @@ static void sums_of(const struct dlb_job *j, const struct dlb_program *p, const 
 
 	if (p->n_replicas < 2)
 		return;
-	a->algorithm = j->plan.sharing.allreduce;
+	a->algorithm = dlb_sharing_name(&j->plan.sharing);
+	a->apart = NAN;
 	for (int i = 0; i < r->n_nodes; i++) {
 		double all_s = 0.0, hidden_s = 0.0, bytes[DLB_N_SUM_CLASSES] = { 0.0 };
 

@@ -414,7 +414,7 @@ static int open_exchange(struct dlb_engine *e, struct dlb_error *err)
 				return -1;
 		}
 	}
-	return dlb_exchange_new(&e->exchange, e->ground->comm, p, e->view.node, e->ground->cluster, gradient, err);
+	return dlb_exchange_new(&e->exchange, e->ground->comm, p, e->view.node, e->ground->cluster, gradient, e->ground->average, err);
 }
 
 int dlb_engine_new(struct dlb_engine **out, struct dlb_ground *ground, const struct dlb_program *p, int node,
@@ -627,7 +627,7 @@ int dlb_engine_run(struct dlb_engine *e, const struct dlb_step *s, struct dlb_er
 	memset(t->waits_s, 0, sizeof t->waits_s);
 	t->command_s = 0.0;
 	if (e->exchange)
-		dlb_exchange_begin(e->exchange);
+		dlb_exchange_begin(e->exchange, s->step);
 	for (int i = 0; i < e->n_acts; i++) {
 		const struct act *a = &e->act[i];
 
@@ -682,6 +682,8 @@ int dlb_engine_run(struct dlb_engine *e, const struct dlb_step *s, struct dlb_er
 		}
 	}
 	if (e->exchange) {
+		if (dlb_exchange_settle(e->exchange, err))
+			return -1;
 		const struct dlb_exchange_times *x = dlb_exchange_times(e->exchange);
 
 		t->sum_s = x->time_s;

@@ -49,11 +49,13 @@ void dlb_weight_draw(const struct dlb_graph *g, int t, uint64_t seed, void *dst)
 
 /* ---- engine.c ---- */
 struct dlb_exchange;				/* exchange.h */
+struct dlb_average;
 struct dlb_ground {
 	struct dlb_backend *be;
 	struct dlb_comm *comm;
 	struct dlb_state *state;
 	const struct dlb_cluster *cluster;	/* for sums that go by groups; NULL where there are no replicas */
+	struct dlb_average *average;		/* in place of sums (average.h); NULL: none */
 	char *arena; size_t arena_bytes;
 	bool arena_is_shared;			/* it is of the comm's shared memory, else of the back end's */
 	/* Messages of these programs between ranks of one host go through shared memory: into the receiver's arena. */
@@ -65,7 +67,7 @@ struct dlb_ground {
 	bool sleep;				/* stretch by sleeping, not spinning */
 };
 /* What a step brings along: samples and labels by (tensor, m) at offsets the engine chose, seeds by m. */
-struct dlb_fed { char *base; double *seed; };
+struct dlb_fed { char *base; double *seed; double weight; };	/* weight: of this replica's loss in the step's */
 struct dlb_feed_item { int tensor, micro_batch; int64_t first, n; size_t bytes, offset; };
 struct dlb_step {
 	int64_t step;				/* global, from 0 */

@@ -1,4 +1,4 @@
-/* Sums of gradients over the replicas. See exchange.h.
+/* Sums of gradients over the replicas. See exchange.h. Where weights are averaged, average.c does it.
  *
  * A gradient of its own bucket is summed where it lies. Small ones are packed into one array, chunk by chunk: first
  * every tensor's first chunk, then every tensor's second, and so on, so that each *tensor* is cut into as many chunks as
@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "comm/allreduce.h"
+#include "exec/average.h"
 #include "exec/exchange.h"
 #include "util/clock.h"
 #include "util/mem.h"
@@ -22,6 +23,8 @@ struct bucket {
 	double start_s;
 };
 struct dlb_exchange {
+	struct dlb_average *average;		/* in place of sums, borrowed; NULL: none */
+	const struct dlb_program *program;
 	struct bucket *bucket;
 	int n_buckets, n_active;
 	size_t element_bytes;
@@ -90,7 +93,7 @@ static int new_bucket(struct dlb_exchange *x, struct dlb_comm *c, const struct d
 }
 
 int dlb_exchange_new(struct dlb_exchange **out, struct dlb_comm *c, const struct dlb_program *p, int node,
-		     const struct dlb_cluster *cluster, void *const *gradient, struct dlb_error *err)
+		     const struct dlb_cluster *cluster, void *const *gradient, struct dlb_average *average, struct dlb_error *err)
 {
 	const struct dlb_plan *plan = p->whole;
 	int part = dlb_plan_part_of(plan, node), rc = 0;
@@ -100,6 +103,14 @@ int dlb_exchange_new(struct dlb_exchange **out, struct dlb_comm *c, const struct
 	int *peer, *group;
 
 	*out = NULL;
+	if (plan->n_replicas > 1 && dlb_sharing_averages(&plan->sharing)) {
+		if (!average)
+			return 0;
+		*out = x = dlb_xcalloc(1, sizeof *x);
+		x->average = average;
+		x->program = p;
+		return 0;
+	}
 	if (plan->n_replicas < 2 || part < 0 || !np->n_buckets)
 		return 0;
 	x = dlb_xcalloc(1, sizeof *x);
@@ -135,8 +146,10 @@ void dlb_exchange_free(struct dlb_exchange *x)
 	free(x);
 }
 
-void dlb_exchange_begin(struct dlb_exchange *x)
+void dlb_exchange_begin(struct dlb_exchange *x, int64_t step)
 {
+	if (x->average)
+		dlb_average_begin(x->average, step, x->program);
 	x->times.time_s = x->times.hidden_s = 0.0;
 	memset(x->times.class_s, 0, sizeof x->times.class_s);
 	memset(x->times.class_hidden_s, 0, sizeof x->times.class_hidden_s);
@@ -148,6 +161,10 @@ void dlb_exchange_start(struct dlb_exchange *x, int b)
 {
 	struct bucket *k = &x->bucket[b];
 
+	if (x->average) {
+		dlb_average_start(x->average, b);
+		return;
+	}
 	if (k->packed)
 		pack(k, x->element_bytes, false);
 	if (x->n_active++ == 0)
@@ -176,6 +193,8 @@ static void end(struct dlb_exchange *x, struct bucket *k)
 
 void dlb_exchange_nudge(struct dlb_exchange *x)
 {
+	if (x->average)
+		dlb_average_nudge(x->average);
 	for (int b = 0; b < x->n_buckets && x->n_active; b++)
 		if (x->bucket[b].active && !x->bucket[b].done && dlb_collective_test(x->bucket[b].sum))
 			end(x, &x->bucket[b]);
@@ -186,6 +205,8 @@ int dlb_exchange_wait(struct dlb_exchange *x, int b, double *waited_s, struct dl
 	struct bucket *k = &x->bucket[b];
 	double start_s = dlb_clock_s(), s;
 
+	if (x->average)
+		return dlb_average_wait(x->average, b, waited_s, err);
 	if (!k->active)
 		return 0;
 	if (dlb_collective_wait(k->sum, err))		/* also tells what went wrong in a nudge */
@@ -199,6 +220,11 @@ int dlb_exchange_wait(struct dlb_exchange *x, int b, double *waited_s, struct dl
 	}
 	end(x, k);
 	return 0;
+}
+
+int dlb_exchange_settle(struct dlb_exchange *x, struct dlb_error *err)
+{
+	return x->average ? dlb_average_settle(x->average, err) : 0;
 }
 
 int dlb_exchange_command(struct dlb_comm *c, double *waited_s, double *command_s, struct dlb_error *err)
@@ -215,5 +241,5 @@ int dlb_exchange_command(struct dlb_comm *c, double *waited_s, double *command_s
 
 const struct dlb_exchange_times *dlb_exchange_times(const struct dlb_exchange *x)
 {
-	return &x->times;
+	return x->average ? dlb_average_times(x->average) : &x->times;
 }

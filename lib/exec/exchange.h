@@ -1,21 +1,24 @@
-/* What a node exchanges with the nodes that play its part in the other replicas: sums of gradients, bucket by
- * bucket as its program says. */
+/* What a node exchanges with the nodes that play its part in the other replicas: sums of gradients, or averages of
+ * weights (average.h), bucket by bucket as its program says. */
 #ifndef DLB_EXEC_EXCHANGE_H
 #define DLB_EXEC_EXCHANGE_H
 #include "exec/engine.h"
 
 struct dlb_exchange;
+struct dlb_average;
 /* Of one step. time_s: while anything was under way; hidden_s: the part of it in which the node did not wait for it. */
 struct dlb_exchange_times {
 	double bytes[DLB_N_SUM_CLASSES], dense_bytes[DLB_N_SUM_CLASSES];	/* sent by this node */
 	double time_s, hidden_s;
 	double class_s[DLB_N_SUM_CLASSES], class_hidden_s[DLB_N_SUM_CLASSES];	/* sums over buckets, which may overlap */
 };
-/* gradient[update op]: where it lies, borrowed, as p is. *out is NULL where there is nothing to exchange. */
+/* gradient[update op]: where it lies, borrowed, as p is; average: in place of sums, or NULL. *out is NULL where there is nothing to exchange. */
 int dlb_exchange_new(struct dlb_exchange **out, struct dlb_comm *c, const struct dlb_program *p, int node,
-		     const struct dlb_cluster *cluster, void *const *gradient, struct dlb_error *err);
+		     const struct dlb_cluster *cluster, void *const *gradient, struct dlb_average *average, struct dlb_error *err);
 void dlb_exchange_free(struct dlb_exchange *x);
-void dlb_exchange_begin(struct dlb_exchange *x);			/* of a step */
+void dlb_exchange_begin(struct dlb_exchange *x, int64_t step);
+/* The end of what a step exchanges. */
+int dlb_exchange_settle(struct dlb_exchange *x, struct dlb_error *err);
 /* Every gradient of bucket b is there, of all micro-batches: start summing over the replicas. */
 void dlb_exchange_start(struct dlb_exchange *x, int b);
 void dlb_exchange_nudge(struct dlb_exchange *x);			/* moves what moves without waiting */

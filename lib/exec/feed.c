@@ -2,7 +2,7 @@
  *
  * Two slots, filled in turn in the order asked for. A slot is laid out as its engine wants it: each (fed
  * tensor, micro-batch) at its offset, and the seeds (weights of the micro-batches in the loss: labels
- * that count over all that count, in all replicas). Nothing that a node does not read is prepared on it. */
+ * that count over all that count, in all replicas; where each replica updates by its own gradient, in it alone). Nothing that a node does not read is prepared on it. */
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
@@ -40,6 +40,15 @@ static void fill(struct dlb_feed *f, struct slot *s)
 	}
 	for (int m = 0; m < p->micro_batches; m++)
 		s->fed.seed[m] = p->weightless ? 0.0 : dlb_data_counted(f->data, s->epoch, s->first + p->first[m], p->size[m]);
+	s->fed.weight = 1.0;
+	if (p->n_replicas > 1 && dlb_sharing_averages(&p->whole->sharing)) {
+		double own = 0.0;
+
+		for (int m = 0; m < p->micro_batches; m++)
+			own += s->fed.seed[m];
+		s->fed.weight = total > 0.0 ? own / total : 0.0;
+		total = own;
+	}
 	for (int m = 0; m < p->micro_batches; m++)
 		s->fed.seed[m] = total > 0.0 ? s->fed.seed[m] / total : 0.0;
 }

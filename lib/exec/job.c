@@ -50,6 +50,20 @@ static void torch_batchnorm(struct dlb_graph *g)
 	}
 }
 
+/* What is made of sums of gradients has no meaning where there are none. */
+static int fits_sharing(const struct dlb_job *j, struct dlb_error *err)
+{
+	const struct dlb_sharing *s = &j->plan.sharing;
+
+	if (j->plan.n_replicas < 2 || !dlb_sharing_averages(s))
+		return 0;
+	if (j->optimizer.clip_norm > 0.0)
+		return dlb_fail(err, "/run/optimizer/clip_norm", "the norm is of a sum of gradients; with %s there is none", dlb_sharing_name(s));
+	if (j->optimizer.reduce == DLB_REDUCE_MOMENTS)
+		return dlb_fail(err, "/run/optimizer/reduce", "moments stay local with %s", dlb_sharing_name(s));
+	return 0;
+}
+
 int dlb_job_read(struct dlb_job *j, const struct dlb_doc *doc, const struct dlb_exec_options *o, struct dlb_error *err)
 {
 	bool rescheduled;
@@ -60,6 +74,8 @@ int dlb_job_read(struct dlb_job *j, const struct dlb_doc *doc, const struct dlb_
 		return -1;
 	dlb_cost_set_optimizer(&j->cost, j->optimizer.rule);
 	if (dlb_plan_read(doc, &j->cost, &j->plan, &rescheduled, err) || read_kappa(j, doc, err))
+		return -1;
+	if (fits_sharing(j, err))
 		return -1;
 	if (rescheduled)	/* an edited placement: its order is made for the speeds that were measured */
 		dlb_plan_order(&j->plan, &j->cost, j->kappa);

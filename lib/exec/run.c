@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+#include "exec/average.h"
 #include "exec/checkpoint.h"
 #include "exec/exchange.h"
 #include "exec/job.h"
@@ -34,6 +35,8 @@ struct run {
 	struct dlb_engine *engine[MAX_BATCHES];
 	int64_t size[MAX_BATCHES];
 	int n_engines;
+	struct dlb_average *average;			/* of weights over the replicas; NULL: none */
+	double apart;					/* how far they were apart at the end; NAN: not at all */
 	struct dlb_data *data;
 	struct dlb_feed *feed;
 	struct dlb_eval *eval;
@@ -104,6 +107,11 @@ static int open_state(struct run *r, const struct dlb_doc *doc, struct dlb_error
 		for (int i = 0; i < j->graph.n_ops; i++)
 			r->placement[i] = j->plan.replica[r->replica][j->plan.placement[i]];
 	}
+	if (r->rank == j->plan.sharing.param_server && j->plan.n_replicas > 1 && dlb_plan_part_of(&j->plan, r->rank) < 0) {
+		r->placement = dlb_arena_array(&j->plan.arena, (size_t)j->graph.n_ops + 1, sizeof *r->placement);
+		for (int i = 0; i < j->graph.n_ops; i++)	/* it has no part in the work and holds all the weights */
+			r->placement[i] = r->rank;
+	}
 	if (dlb_state_init(&r->state, &j->graph, &r->be, r->placement, r->rank, j->optimizer.rule,
 			   j->plan.micro_batches, j->plan.n_replicas > 1, err))
 		return -1;
@@ -155,6 +163,9 @@ static int open_engines(struct run *r, struct dlb_error *err)
 	r->ground.sleep = dlb_comm_crowded(r->comm);
 	if (dlb_ground_ready(&r->ground, arena, r->program, r->n_engines, r->rank, err))
 		return -1;
+	if (dlb_average_new(&r->average, r->comm, dlb_program_of(&r->program[0], r->rank), r->rank, &r->job.cluster, &r->state, r->o->seed, err))
+		return -1;
+	r->ground.average = r->average;
 	for (int i = 0; i < r->n_engines; i++)
 		if (dlb_engine_new(&r->engine[i], &r->ground, dlb_program_of(&r->program[i], r->rank), r->rank, &r->job.optimizer, NULL,
 				   err))
@@ -281,6 +292,7 @@ static void close_run(struct run *r)
 		dlb_engine_free(r->engine[i]);
 		dlb_program_release(&r->program[i]);
 	}
+	dlb_average_free(r->average);
 	dlb_data_close(r->data);
 	dlb_ground_release(&r->ground);
 	dlb_state_release(&r->state);
@@ -335,10 +347,12 @@ static void ask(struct run *r, const struct dlb_progress_state *at)
 static int save_checkpoint(struct run *r, struct dlb_error *err)
 {
 	char *path = NULL;
+	double ignored;
 
 	if (r->log)
 		fflush(r->log);
-	if (dlb_checkpoint_save(&r->checkpoint, r->comm, &r->state, &r->at, &path, err))
+	if (dlb_average_all(r->average, r->comm, &r->job.plan, &ignored, err) ||
+	    dlb_checkpoint_save(&r->checkpoint, r->comm, &r->state, &r->at, &path, err))
 		return -1;
 	free(r->checkpoint_path);
 	r->checkpoint_path = path;
@@ -363,7 +377,7 @@ static const char *converged(struct run *r, double loss)
 
 /* The end of a step: the loss and whether to stop, equal on all ranks. One rank makes a replica's loss, so each sum has one
  * term that is not zero; replicas' losses are added in their order. */
-static int step_end(struct run *r, struct dlb_engine *e, const double *seed, int unread, double *loss, bool *stop, bool *failed,
+static int step_end(struct run *r, struct dlb_engine *e, const struct dlb_fed *fed, int unread, double *loss, bool *stop, bool *failed,
 		    struct dlb_error *err)
 {
 	int R = r->job.plan.n_replicas;
@@ -372,7 +386,7 @@ static int step_end(struct run *r, struct dlb_engine *e, const double *seed, int
 	memset(x, 0, ((size_t)R + 2) * sizeof *x);
 	x[0] = r->o->stop && *r->o->stop ? 1.0 : 0.0;
 	x[1] = unread ? 1.0 : 0.0;
-	x[2 + r->replica] = dlb_engine_loss(e, seed);
+	x[2 + r->replica] = fed->weight * dlb_engine_loss(e, fed->seed);
 	if (dlb_comm_allreduce_f64(r->comm, x, R + 2, DLB_COMM_SUM, err))
 		return -1;
 	dlb_engine_view(e)->times.waits_s[DLB_WAIT_COLLECTIVE] += dlb_clock_s() - start_s;
@@ -418,6 +432,19 @@ static int64_t total_steps(const struct run *r)
 	return 0;
 }
 
+static int fetch(struct run *r, struct dlb_error *err)
+{
+	const struct dlb_sharing *s = &r->job.plan.sharing;
+	uint64_t sum = 0;
+
+	if (dlb_fetch_weights(r->comm, &r->job.plan, &r->state, &sum, err))
+		return -1;
+	if (r->o->verbose && r->job.plan.n_replicas > 1 && s->param_server == r->rank)
+		fprintf(stderr, "dlb-run: parameter server %d: all nodes start with its weights, checksum %016llx\n", s->param_server,
+			(unsigned long long)sum);
+	return 0;
+}
+
 static int train(struct run *r, int *who, struct dlb_error *err)
 {
 	bool has_loss = r->job.graph.loss >= 0;
@@ -429,6 +456,8 @@ static int train(struct run *r, int *who, struct dlb_error *err)
 	start_s = before_s = dlb_clock_s();
 	if (!(r->stopped = limit_reached(r, &r->at)))
 		ask(r, &r->at);
+	if (fetch(r, err))				/* while the first samples are read */
+		return -1;
 	while (!r->stopped) {
 		int which = engine_for(r, batch_at(r, &r->at));
 		struct dlb_engine *e = r->engine[which];
@@ -446,7 +475,7 @@ static int train(struct run *r, int *who, struct dlb_error *err)
 		advance(r, &next);
 		if (!limit_reached(r, &next))
 			ask(r, &next);
-		if (dlb_engine_run(e, &step, err) || step_end(r, e, fed->seed, unread, &loss, &stop, &failed, err))
+		if (dlb_engine_run(e, &step, err) || step_end(r, e, fed, unread, &loss, &stop, &failed, err))
 			return -1;
 		if (failed) {
 			*err = why;
@@ -678,7 +707,8 @@ static void fill_sums(const struct run *r, const struct node_summary *all, struc
 
 	if (r->job.plan.n_replicas < 2)
 		return;
-	a->algorithm = r->job.plan.sharing.allreduce;
+	a->algorithm = dlb_sharing_name(&r->job.plan.sharing);
+	a->apart = r->apart;
 	for (int i = 0; i < report->n_nodes; i++) {
 		add_sum(&a->all, &all[i].sum);
 		for (int k = 0; k < DLB_N_SUM_CLASSES; k++)
@@ -742,6 +772,8 @@ static int finish(struct run *r, struct dlb_report *report, int *who, struct dlb
 {
 	const struct dlb_exec_options *o = r->o;
 
+	if (dlb_average_all(r->average, r->comm, &r->job.plan, &r->apart, err))
+		return -1;
 	if (o->checkpoint && (r->at.step > r->first_step || !r->checkpoint_path) && save_checkpoint(r, err))
 		return -1;
 	if (make_report(r, report, err))

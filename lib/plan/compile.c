@@ -538,6 +538,7 @@ static void note_reductions(struct compiler *c, int node)
 {
 	struct dlb_node_program *np = &c->out->node[node];
 	const struct lane *l = &c->lane[node];
+	bool averages = dlb_sharing_averages(&c->p->sharing);
 	int computed = 0;
 	find_buckets(c, node);
 	for (int a = 0; a < l->n_act; a++)
@@ -550,7 +551,10 @@ static void note_reductions(struct compiler *c, int node)
 		for (int i = 0; i < np->bucket[b].n_ops; i++) {
 			int op = np->bucket[b].op[i], sum = last_sum(c, node, op), update = c->act_of[op * c->M];
 			start = sum > start ? sum : start;
-			first = update < first ? update : first;
+			if (averages)
+				start = update > start ? update : start;
+			else
+				first = update < first ? update : first;
 		}
 		note(c, node, (struct note){ c->p->sharing.sync ? computed : start, RANK_REDUCE, -1, -1, -1, -1, b });
 		note(c, node, (struct note){ first, RANK_REDUCED, -1, -1, -1, -1, b });

@@ -20,6 +20,14 @@ struct dlb_node_plan {
 struct dlb_sharing {
 	const char *allreduce;			/* how gradients are summed: a row of dlb_allreduces */
 	bool sync;				/* no sum starts before every node has computed its step */
+	/* Or each replica updates by its own gradient, and weights are averaged (dlb_sharing_averages). */
+	double gossip;				/* share of the parameters averaged with the neighbours in a ring after a step */
+	int64_t sync_every;			/* steps from one mean over all replicas to the next; 0: not said */
+	int param_server;			/* node that makes that mean; -1: none, all sum together */
+	/* Samples. */
+	const char *shards;			/* "even", "sorted": each replica draws from its own; NULL: none has its own */
+	double exchange_data;			/* share of each shard that changes hands after an epoch */
+	bool feed_host;				/* rank 0 reads and prepares for all */
 };
 struct dlb_plan {
 	struct dlb_arena arena;
@@ -77,14 +85,34 @@ int dlb_spans_read(const struct dlb_ref *r, int n_nodes, int n_ops, struct dlb_a
 int dlb_plan_check(const struct dlb_plan *p, const struct dlb_cost *c, struct dlb_error *err);
 /* ---- sharing (sharing.c) ---- */
 /* What the command line of dlb-place or dlb-run says of it; NULL, false: nothing. */
-struct dlb_sharing_options { const char *allreduce; bool sync, async; };
+struct dlb_sharing_options {
+	const char *allreduce; bool sync, async;
+	double gossip, exchange_data; bool gossip_given, exchange_data_given;
+	int64_t sync_every; bool sync_every_given;
+	const char *param_server, *shards, *feed;
+};
 #define DLB_SHARING_OPTS(o) \
 	{ 0, "allreduce", DLB_OPT_STR, &(o)->allreduce, "NAME", "how replicas sum gradients: ring, tree, host, hierarchical or mpi", NULL, 0, 0 }, \
 	{ 0, "sync", DLB_OPT_FLAG, &(o)->sync, NULL, "sum when every node has computed its step", NULL, 0, 0 }, \
-	{ 0, "async-allreduce", DLB_OPT_FLAG, &(o)->async, NULL, "sum each gradient as soon as it is there (default)", NULL, 0, 0 }
+	{ 0, "async-allreduce", DLB_OPT_FLAG, &(o)->async, NULL, "sum each gradient as soon as it is there (default)", NULL, 0, 0 }, \
+	{ 0, "gossip", DLB_OPT_REAL, &(o)->gossip, "RHO", "average this share of the weights with two neighbours, in place of sums", &(o)->gossip_given, 0, 1 }, \
+	{ 0, "param-server", DLB_OPT_STR, &(o)->param_server, "NODE", "node that holds the weights: push and pull in place of sums; none", NULL, 0, 0 }, \
+	{ 0, "sync-every", DLB_OPT_INT, &(o)->sync_every, "N", "steps between means over all replicas (gossip 25, server 1)", &(o)->sync_every_given, 0, 1000000000 }, \
+	{ 0, "shards", DLB_OPT_STR, &(o)->shards, "HOW", "each replica draws from its own samples: even, sorted (by label) or none", NULL, 0, 0 }, \
+	{ 0, "exchange-data", DLB_OPT_REAL, &(o)->exchange_data, "RHO", "share of each replica's samples exchanged after an epoch", &(o)->exchange_data_given, 0, 1 }, \
+	{ 0, "feed", DLB_OPT_STR, &(o)->feed, "WHO", "who reads samples: local, each node its own (default), or host, rank 0 all", NULL, 0, 0 }
 void dlb_sharing_init(struct dlb_sharing *s);			/* the defaults */
 /* Options over what s says; bad ones are err's line. */
 int dlb_sharing_apply(const struct dlb_sharing_options *o, struct dlb_sharing *s, struct dlb_error *err);
+bool dlb_sharing_asks(const struct dlb_sharing_options *o);	/* for what only replicas can do */
+/* Weights are averaged, in place of sums of gradients; by whom, for reports; whether all replicas meet after this step. */
+bool dlb_sharing_averages(const struct dlb_sharing *s);
+const char *dlb_sharing_name(const struct dlb_sharing *s);
+bool dlb_sharing_meets(const struct dlb_sharing *s, int64_t step);
+/* Steps between means of all, as said or by default; 0: never. */
+int64_t dlb_sharing_every(const struct dlb_sharing *s);
+/* What does not go together, and nodes that are not there. */
+int dlb_sharing_check(const struct dlb_plan *p, struct dlb_error *err);
 void dlb_sharing_write(const struct dlb_sharing *s, json_t *plan);
 int dlb_sharing_read(const struct dlb_ref *plan, struct dlb_sharing *s, struct dlb_error *err);
 /* Options over the document's plan section, if it has replicas. */

@@ -11,7 +11,8 @@ static void print_instr(const struct dlb_program *g, const struct dlb_node_progr
 	if (in->verb == DLB_COLLECTIVE) {
 		fprintf(f, " %s", collectives[in->what]);
 		if (in->tag >= 0)
-			fprintf(f, " bucket %d: %d gradients, %lld elements", in->tag, np->bucket[in->tag].n_ops, (long long)np->bucket[in->tag].n);
+			fprintf(f, " bucket %d: %d %s, %lld elements", in->tag, np->bucket[in->tag].n_ops,
+				dlb_sharing_averages(&g->whole->sharing) ? "weights" : "gradients", (long long)np->bucket[in->tag].n);
 		fprintf(f, "\n");
 		return;
 	}

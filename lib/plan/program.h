@@ -29,7 +29,9 @@
  * Replicas: each is compiled by itself over its share of the batch (first[] counts from the step's first sample).
  * Node k's of every replica sum their gradients, in state or where they lie: COLLECTIVE reduce b starts bucket b when its
  * last gradient is there, COLLECTIVE reduced b waits for it before its first update; updates come last. With plan->sync
- * no reduce starts before COLLECTIVE computed, which all nodes pass together.
+ * no reduce starts before COLLECTIVE computed, which all nodes pass together. Where weights are averaged in place of
+ * sums (plan->sharing: gossip, a parameter server, a mean every so many steps), reduce b stands behind the last update of
+ * the bucket's weights and reduced b before the end of the step; which of them travel in a step is the executor's.
  *
  * Messages between one pair of nodes are matched by tag = index of (tensor, m) in program->message. */
 #ifndef DLB_PLAN_PROGRAM_H
@@ -134,7 +136,7 @@ struct dlb_timeline {
 	struct dlb_node_times *node;
 	double step_s;
 };
-/* Seconds that the sum of n elements takes alone between the nodes of node k's part, by plan->allreduce. */
+/* Seconds that the sum of n elements takes alone between the nodes of node k's part, by plan->sharing. */
 double dlb_plan_sum_s(const struct dlb_plan *p, const struct dlb_cost *c, int k, int64_t n);
 /* bytes[class] that `node` sends for its buckets in a step. */
 void dlb_plan_sum_bytes(const struct dlb_program *g, const struct dlb_cluster *c, int node, double bytes[DLB_N_SUM_CLASSES]);

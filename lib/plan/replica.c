@@ -119,7 +119,7 @@ int dlb_plan_check_replicas(const struct dlb_plan *p, struct dlb_error *err)
 		if (p->replica[0][p->placement[i]] < 0)
 			return dlb_fail(err, where, "node %d has no part in the replicas", p->placement[i]);
 	}
-	return 0;
+	return dlb_sharing_check(p, err);
 }
 
 /* Updates last, in the order of the gradients' producers: each may have to wait for the sums. */
@@ -218,7 +218,7 @@ static double chunk_bytes(int64_t n, int n_chunks, int first, int count)
 	return 4.0 * (double)(dlb_chunk_at(n, n_chunks, first + count) - dlb_chunk_at(n, n_chunks, first));
 }
 
-double dlb_plan_sum_s(const struct dlb_plan *p, const struct dlb_cost *c, int k, int64_t n)
+static double hops_s(const struct dlb_plan *p, const struct dlb_cost *c, int k, int64_t n)
 {
 	struct dlb_ranks ranks = { .n = p->n_replicas };
 	double longest = 0;
@@ -246,6 +246,64 @@ double dlb_plan_sum_s(const struct dlb_plan *p, const struct dlb_cost *c, int k,
 	return longest;
 }
 
+/* A round of gossip over n elements: a message to and from each neighbour, of the share that the mask takes. */
+static double gossip_s(const struct dlb_plan *p, const struct dlb_cost *c, int k, int64_t n)
+{
+	double longest = 0, bytes = 4.0 * p->sharing.gossip * (double)n;
+	int R = p->n_replicas, *peer = dlb_xcalloc((size_t)R, sizeof *peer);
+	dlb_plan_peers(p, k, peer);
+	for (int r = 0; r < R; r++) {
+		double s = dlb_cost_xfer_s(c, bytes, peer[r], peer[(r + 1) % R]);
+		if (R > 2)
+			s += dlb_cost_xfer_s(c, bytes, peer[r], peer[(r + R - 1) % R]);
+		longest = s > longest ? s : longest;
+	}
+	free(peer);
+	return longest;
+}
+
+/* Push and pull: the server's link carries everybody's, one after another. */
+static double server_s(const struct dlb_plan *p, const struct dlb_cost *c, int k, int64_t n)
+{
+	double s = 0;
+	int server = p->sharing.param_server;
+	for (int r = 0; r < p->n_replicas; r++)
+		if (p->replica[r][k] != server)
+			s += dlb_cost_xfer_s(c, 4.0 * (double)n, p->replica[r][k], server) + dlb_cost_xfer_s(c, 4.0 * (double)n, server, p->replica[r][k]);
+	return s;
+}
+
+/* Where weights are averaged, a step takes the mean over steps. */
+double dlb_plan_sum_s(const struct dlb_plan *p, const struct dlb_cost *c, int k, int64_t n)
+{
+	double every = (double)dlb_sharing_every(&p->sharing);
+	if (!dlb_sharing_averages(&p->sharing))
+		return hops_s(p, c, k, n);
+	if (p->sharing.param_server >= 0)
+		return server_s(p, c, k, n) / every;
+	return hops_s(p, c, k, n) / every + (p->sharing.gossip > 0 ? gossip_s(p, c, k, n) * (1 - 1 / every) : 0);
+}
+
+/* Bytes that a parameter server sends for what part k of every replica pulls. */
+static void add_pulled(const struct dlb_program *g, int k, double bytes[DLB_N_SUM_CLASSES])
+{
+	const struct dlb_plan *p = g->whole;
+	const struct dlb_node_program *np = &g->node[p->replica[0][k]];
+	for (int b = 0; b < np->n_buckets; b++)
+		for (int r = 0; r < p->n_replicas; r++)
+			if (p->replica[r][k] != p->sharing.param_server)
+				bytes[np->bucket[b].cls] += 4.0 * (double)np->bucket[b].n / (double)dlb_sharing_every(&p->sharing);
+}
+
+/* Of a bucket of n elements whose sum sends sum_bytes, where weights are averaged. */
+static double averaged_bytes(const struct dlb_plan *p, int node, int64_t n, double sum_bytes)
+{
+	double every = (double)dlb_sharing_every(&p->sharing);
+	if (p->sharing.param_server >= 0)
+		return node == p->sharing.param_server ? 0 : 4.0 * (double)n / every;
+	return sum_bytes / every + 4.0 * p->sharing.gossip * (double)n * (p->n_replicas > 2 ? 2 : 1) * (1 - 1 / every);
+}
+
 void dlb_plan_sum_bytes(const struct dlb_program *g, const struct dlb_cluster *c, int node, double bytes[DLB_N_SUM_CLASSES])
 {
 	const struct dlb_program *own = dlb_program_of(g, node);
@@ -255,8 +313,12 @@ void dlb_plan_sum_bytes(const struct dlb_program *g, const struct dlb_cluster *c
 	struct dlb_ranks ranks = { .n = p->n_replicas, .group = group };
 	if (k >= 0)
 		dlb_plan_peer_groups(p, c, k, group);
-	for (int b = 0; b < np->n_buckets && k >= 0; b++)
-		bytes[np->bucket[b].cls] += (double)dlb_allreduce_bytes(dlb_allreduce_find(p->sharing.allreduce), &ranks, own->replica, np->bucket[b].n,
-									NULL, 4, NULL);
+	for (int b = 0; b < np->n_buckets && k >= 0; b++) {
+		double sum = (double)dlb_allreduce_bytes(dlb_allreduce_find(p->sharing.allreduce), &ranks, own->replica, np->bucket[b].n, NULL, 4, NULL);
+		bytes[np->bucket[b].cls] += dlb_sharing_averages(&p->sharing) ? averaged_bytes(p, node, np->bucket[b].n, sum) : sum;
+	}
+	for (int part = 0; part < p->n_nodes && node == p->sharing.param_server; part++)
+		if (p->replica[0][part] >= 0)
+			add_pulled(g, part, bytes);
 	free(group);
 }

@@ -19,6 +19,8 @@ struct dlb_report_allreduce {
 	const char *algorithm;				/* NULL: there was nothing to sum */
 	struct dlb_report_sum all, cls[DLB_N_SUM_CLASSES];
 	double command_s;				/* --sync: waited for the command */
+	double apart;					/* where weights are averaged: of the replicas before they met at the end,
+							 * the root of the mean square relative to the mean's norm; else NAN */
 };
 struct dlb_report {
 	struct dlb_arena arena;

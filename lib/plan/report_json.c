@@ -64,6 +64,8 @@ static json_t *write_allreduce(const struct dlb_report_allreduce *a)
 	set_str(o, "algorithm", a->algorithm);
 	set_sum(o, &a->all);
 	set(o, "command_s", a->command_s);
+	if (!isnan(a->apart))
+		set(o, "apart", a->apart);
 	for (int i = 0; i < DLB_N_SUM_CLASSES; i++) {
 		json_t *c = json_object();
 		set_sum(c, &a->cls[i]);
@@ -140,7 +142,7 @@ static int read_sum(const struct dlb_ref *r, struct dlb_report_sum *s, struct dl
 
 static int read_allreduce(const struct dlb_ref *report, struct dlb_report *out, struct dlb_error *err)
 {
-	static const char *const known[] = { "algorithm", "bytes", "dense_bytes", "time_s", "hidden_s", "command_s", "classes", NULL };
+	static const char *const known[] = { "algorithm", "bytes", "dense_bytes", "time_s", "hidden_s", "command_s", "apart", "classes", NULL };
 	struct dlb_report_allreduce *a = &out->allreduce;
 	struct dlb_ref r = { .v = NULL }, classes = { .v = NULL };
 	if (dlb_get_object(report, "allreduce", DLB_OPT, &r, err))
@@ -148,8 +150,9 @@ static int read_allreduce(const struct dlb_ref *report, struct dlb_report *out, 
 	if (!r.v)
 		return 0;
 	a->algorithm = "ring";
+	a->apart = NAN;
 	if (dlb_ref_known(&r, known, err) || get_str(&r, "algorithm", out, &a->algorithm, err) || read_sum(&r, &a->all, err) ||
-	    get_time(&r, "command_s", &a->command_s, err) || dlb_get_object(&r, "classes", DLB_OPT, &classes, err))
+	    get_time(&r, "command_s", &a->command_s, err) || get_time(&r, "apart", &a->apart, err) || dlb_get_object(&r, "classes", DLB_OPT, &classes, err))
 		return -1;
 	for (int i = 0; i < DLB_N_SUM_CLASSES && classes.v; i++) {
 		struct dlb_ref c = { .v = NULL };

@@ -1,11 +1,112 @@
 /* How replicas share what they learn: options, members of the plan section, defaults. See plan.h. */
+#include <stdlib.h>
 #include <string.h>
 #include "comm/allreduce.h"
 #include "plan/plan.h"
 
 void dlb_sharing_init(struct dlb_sharing *s)
 {
-	*s = (struct dlb_sharing){ .allreduce = dlb_allreduces[0]->name };
+	*s = (struct dlb_sharing){ .allreduce = dlb_allreduces[0]->name, .param_server = -1 };
+}
+
+enum { GOSSIP_EVERY = 25 };			/* a few replicas then stay within a percent of each other */
+
+bool dlb_sharing_averages(const struct dlb_sharing *s)
+{
+	return s->gossip > 0 || s->param_server >= 0 || s->sync_every > 0;
+}
+
+const char *dlb_sharing_name(const struct dlb_sharing *s)
+{
+	return s->param_server >= 0 ? "param-server" : s->gossip > 0 ? "gossip" : s->sync_every > 0 ? "average" : s->allreduce;
+}
+
+int64_t dlb_sharing_every(const struct dlb_sharing *s)
+{
+	return s->sync_every > 0 ? s->sync_every : s->param_server >= 0 ? 1 : s->gossip > 0 ? GOSSIP_EVERY : 0;
+}
+
+bool dlb_sharing_meets(const struct dlb_sharing *s, int64_t step)
+{
+	int64_t every = dlb_sharing_every(s);
+	return every > 0 && (step + 1) % every == 0;
+}
+
+bool dlb_sharing_asks(const struct dlb_sharing_options *o)
+{
+	return o->gossip > 0 || o->sync_every > 0 || o->exchange_data > 0 || (o->param_server && strcmp(o->param_server, "none")) ||
+	       (o->shards && strcmp(o->shards, "none")) || (o->feed && strcmp(o->feed, "local"));
+}
+
+static const char *const shard_kinds[] = { "even", "sorted" };
+
+/* NULL: no such kind. */
+static const char *shard_kind(const char *name)
+{
+	for (int i = 0; i < 2; i++)
+		if (!strcmp(name, shard_kinds[i]))
+			return shard_kinds[i];
+	return NULL;
+}
+
+static int apply_server(const char *text, struct dlb_sharing *s, struct dlb_error *err)
+{
+	char *end;
+	long node = strtol(text, &end, 10);
+	if (!strcmp(text, "none"))
+		node = -1;
+	else if (end == text || *end || node < 0 || node > INT32_MAX)
+		return dlb_fail(err, NULL, "--param-server wants a node or none, not '%.40s'", text);
+	s->param_server = (int)node;
+	return 0;
+}
+
+static int apply_samples(const struct dlb_sharing_options *o, struct dlb_sharing *s, struct dlb_error *err)
+{
+	if (o->shards && strcmp(o->shards, "none") && !shard_kind(o->shards))
+		return dlb_fail(err, NULL, "--shards wants even, sorted or none, not '%.40s'", o->shards);
+	if (o->feed && strcmp(o->feed, "local") && strcmp(o->feed, "host"))
+		return dlb_fail(err, NULL, "--feed wants local or host, not '%.40s'", o->feed);
+	if (o->exchange_data_given)
+		s->exchange_data = o->exchange_data;
+	if (o->shards)
+		s->shards = shard_kind(o->shards);
+	if (o->shards && !s->shards && o->exchange_data > 0)
+		return dlb_fail(err, NULL, "--exchange-data needs shards, and --shards none says there are none");
+	if (o->shards && !s->shards)
+		s->exchange_data = 0;
+	if (s->exchange_data > 0 && !s->shards)
+		s->shards = shard_kinds[0];
+	if (o->feed)
+		s->feed_host = !strcmp(o->feed, "host");
+	return 0;
+}
+
+int dlb_sharing_check(const struct dlb_plan *p, struct dlb_error *err)
+{
+	const struct dlb_sharing *s = &p->sharing;
+	int parts = 0, part = -1;
+	if (p->n_replicas < 2)
+		return 0;
+	if (s->gossip > 0 && s->param_server >= 0)
+		return dlb_fail(err, "/plan/gossip", "gossip and a parameter server exclude each other");
+	if (dlb_sharing_averages(s) && s->sync)
+		return dlb_fail(err, "/plan/sync", "sync is for sums of gradients; with %s there are none", dlb_sharing_name(s));
+	if (s->exchange_data > 0 && !s->shards)
+		return dlb_fail(err, "/plan/exchange_data", "there are no shards to exchange between");
+	if (s->shards || s->feed_host)
+		return dlb_fail(err, "/plan", "shards and feed host are not built in");
+	if (s->param_server < 0)
+		return 0;
+	if (s->param_server >= p->n_nodes)
+		return dlb_fail(err, "/plan/param_server", "there is no node %d; there are nodes 0 to %d", s->param_server, p->n_nodes - 1);
+	for (int k = 0; k < p->n_nodes; k++)
+		parts += p->replica[0][k] >= 0;
+	part = dlb_plan_part_of(p, s->param_server);
+	if (part >= 0 && parts > 1)
+		return dlb_hint((dlb_fail(err, "/plan/param_server", "node %d holds only a part of the model", s->param_server), err),
+				"name a node that has no part in the replicas");
+	return 0;
 }
 
 static int no_such(struct dlb_error *err, const char *name)
@@ -29,20 +130,68 @@ int dlb_sharing_apply(const struct dlb_sharing_options *o, struct dlb_sharing *s
 	if (o->allreduce)
 		s->allreduce = dlb_allreduce_find(o->allreduce)->name;
 	s->sync = o->sync || (s->sync && !o->async);
-	return 0;
+	if (o->gossip_given)
+		s->gossip = o->gossip;
+	if (o->sync_every_given)
+		s->sync_every = o->sync_every;
+	if (o->param_server && apply_server(o->param_server, s, err))
+		return -1;
+	if (s->gossip > 0 && s->param_server >= 0)
+		return dlb_fail(err, NULL, "--gossip and --param-server exclude each other");
+	if (s->sync && dlb_sharing_averages(s))
+		return dlb_fail(err, NULL, "--sync is for sums of gradients, not for --gossip, --param-server and --sync-every");
+	return apply_samples(o, s, err);
+}
+
+/* Members at their defaults are left out. */
+static void put(json_t *plan, const char *name, bool said, json_t *value)
+{
+	if (said)
+		json_object_set(plan, name, value);
+	else
+		json_object_del(plan, name);
+	json_decref(value);
 }
 
 void dlb_sharing_write(const struct dlb_sharing *s, json_t *plan)
 {
 	json_object_set_new(plan, "allreduce", json_string(s->allreduce));
 	json_object_set_new(plan, "sync", json_boolean(s->sync));
+	put(plan, "gossip", s->gossip > 0, json_real(s->gossip));
+	put(plan, "sync_every", s->sync_every > 0, json_integer(s->sync_every));
+	put(plan, "param_server", s->param_server >= 0, json_integer(s->param_server));
+	put(plan, "shards", s->shards != NULL, json_string(s->shards ? s->shards : ""));
+	put(plan, "exchange_data", s->exchange_data > 0, json_real(s->exchange_data));
+	put(plan, "feed", s->feed_host, json_string("host"));
+}
+
+static int read_samples(const struct dlb_ref *plan, struct dlb_sharing *s, struct dlb_error *err)
+{
+	const char *shards = NULL, *feed = NULL;
+	struct dlb_ref at;
+	if (dlb_get_str(plan, "shards", DLB_OPT, &shards, err) || dlb_get_str(plan, "feed", DLB_OPT, &feed, err) ||
+	    dlb_get_real(plan, "exchange_data", DLB_OPT, 0, 1, &s->exchange_data, err))
+		return -1;
+	at = dlb_ref_at(plan, "shards");
+	if (shards && !(s->shards = shard_kind(shards)))
+		return dlb_ref_fail(&at, err, "'even' or 'sorted' is expected, not '%.40s'", shards);
+	at = dlb_ref_at(plan, "feed");
+	if (feed && strcmp(feed, "local") && strcmp(feed, "host"))
+		return dlb_ref_fail(&at, err, "'local' or 'host' is expected, not '%.40s'", feed);
+	s->feed_host = feed && !strcmp(feed, "host");
+	return 0;
 }
 
 int dlb_sharing_read(const struct dlb_ref *plan, struct dlb_sharing *s, struct dlb_error *err)
 {
+	int64_t server = -1;
 	const char *how = NULL;
-	if (dlb_get_str(plan, "allreduce", DLB_OPT, &how, err) || dlb_get_bool(plan, "sync", DLB_OPT, &s->sync, err))
+	if (dlb_get_str(plan, "allreduce", DLB_OPT, &how, err) || dlb_get_bool(plan, "sync", DLB_OPT, &s->sync, err) ||
+	    dlb_get_real(plan, "gossip", DLB_OPT, 0, 1, &s->gossip, err) ||
+	    dlb_get_int(plan, "sync_every", DLB_OPT, 0, 1000000000, &s->sync_every, err) ||
+	    dlb_get_int(plan, "param_server", DLB_OPT, 0, INT32_MAX, &server, err) || read_samples(plan, s, err))
 		return -1;
+	s->param_server = (int)server;
 	if (how && !dlb_allreduce_find(how)) {
 		struct dlb_ref at = dlb_ref_at(plan, "allreduce");
 		return dlb_ref_fail(&at, err, "no way to sum '%s'", how);
@@ -63,5 +212,7 @@ int dlb_sharing_edit(struct dlb_doc *doc, const struct dlb_sharing_options *o, s
 		return -1;
 	if (json_object_get(plan.v, "replicas"))
 		dlb_sharing_write(&s, plan.v);
+	else if (dlb_sharing_asks(o))
+		return dlb_hint((dlb_fail(err, "/plan", "there are no replicas that could share anything"), err), "dlb-place --replicas makes them");
 	return 0;
 }

@@ -55,6 +55,7 @@ struct lives {
 	int *written, *version;				/* [place] of the bytes it was given; [root] of the bytes there now */
 	int *sum;
 	char *bucket;					/* [update op] 0: in none, else how far its bucket is */
+	bool averages, *updated;			/* buckets are of weights; [update op] done */
 };
 enum { IN_BUCKET = 1, REDUCING, REDUCED };
 
@@ -127,13 +128,16 @@ static const char *compute(struct lives *l, const struct dlb_instr *in)
 		if (t < 0)
 			continue;
 		bool gradient = in->what == DLB_RUN_UPDATE && g->tensor[t].producer >= 0;
-		if (gradient && l->bucket[in->op] && l->bucket[in->op] != REDUCED)
+		if (gradient && l->averages && l->bucket[in->op] > IN_BUCKET)
+			bad = "updates a weight that is being averaged";
+		else if (gradient && !l->averages && l->bucket[in->op] && l->bucket[in->op] != REDUCED)
 			bad = "updates before the gradient is summed over the replicas";
 		else if (gradient && dlb_program_sums(l->g, in->op))
 			bad = l->sum[in->op] == 0 || l->sum[in->op] % M ? "updates before the gradient is summed" : NULL;
 		else
 			bad = readable(l, t, in->what == DLB_RUN_UPDATE ? 0 : in->micro_batch);
 	}
+	l->updated[in->op] |= in->what == DLB_RUN_UPDATE;
 	for (int i = 0; i < o->n_out && !bad; i++) {
 		int k = o->out[i] < 0 ? -1 : dlb_program_find_place(&l->g->node[l->node], o->out[i], in->micro_batch < 0 ? 0 : in->micro_batch);
 		if (o->out[i] < 0)
@@ -154,7 +158,8 @@ static const char *compute(struct lives *l, const struct dlb_instr *in)
 	return bad;
 }
 
-/* Every gradient of the bucket is summed here when it starts, and it starts before it is waited for. */
+/* Every gradient of the bucket is summed here when it starts (where weights are averaged: every weight updated), and it
+ * starts before it is waited for. */
 static const char *collective(struct lives *l, const struct dlb_instr *in)
 {
 	const struct dlb_node_program *np = &l->g->node[l->node];
@@ -165,8 +170,11 @@ static const char *collective(struct lives *l, const struct dlb_instr *in)
 	for (int i = 0; i < np->bucket[in->tag].n_ops; i++) {
 		int op = np->bucket[in->tag].op[i];
 		bool start = in->what == DLB_RUN_REDUCE;
-		if (start && (dlb_program_sums(l->g, op) ? l->sum[op] == 0 || l->sum[op] % l->g->micro_batches :
-			      readable(l, dlb_update_gradient(l->g->graph, op), 0) != NULL))
+		if (start && l->averages && !l->updated[op])
+			return "starts before its weights are updated";
+		if (start && !l->averages &&
+		    (dlb_program_sums(l->g, op) ? l->sum[op] == 0 || l->sum[op] % l->g->micro_batches :
+		     readable(l, dlb_update_gradient(l->g->graph, op), 0) != NULL))
 			return "starts before its gradients are there";
 		if (l->bucket[op] != (start ? IN_BUCKET : REDUCING))
 			return start ? "starts twice" : "is waited for before it starts";
@@ -218,6 +226,8 @@ static int prove_lives(const struct dlb_program *g, int node, struct dlb_error *
 	l.version = dlb_xcalloc((size_t)np->n_places + 1, sizeof(int));
 	l.sum = dlb_xcalloc((size_t)g->graph->n_ops + 1, sizeof(int));
 	l.bucket = dlb_xcalloc((size_t)g->graph->n_ops + 1, 1);
+	l.updated = dlb_xcalloc((size_t)g->graph->n_ops + 1, sizeof *l.updated);
+	l.averages = dlb_sharing_averages(&g->whole->sharing);
 	for (int b = 0; b < np->n_buckets; b++)
 		for (int i = 0; i < np->bucket[b].n_ops; i++)
 			l.bucket[np->bucket[b].op[i]] = IN_BUCKET;
@@ -230,6 +240,9 @@ static int prove_lives(const struct dlb_program *g, int node, struct dlb_error *
 	}
 	if (rc == 0 && !ends)
 		rc = dlb_fail(err, NULL, "program of node %d: the step has no end", node);
+	for (int i = 0; i < g->graph->n_ops && rc == 0; i++)
+		if (l.bucket[i] && l.bucket[i] != REDUCED)
+			rc = dlb_fail(err, NULL, "program of node %d: the bucket of op %d '%s' is never waited for", node, i, g->graph->op[i].name);
 	for (int k = 0; k < np->n_places && rc == 0; k++) {
 		int r = root_place(&l, np->place[k].tensor, np->place[k].micro_batch);
 		if (r < 0 || l.life[r] != FREED)
@@ -241,6 +254,7 @@ static int prove_lives(const struct dlb_program *g, int node, struct dlb_error *
 	free(l.version);
 	free(l.sum);
 	free(l.bucket);
+	free(l.updated);
 	return rc;
 }
 

@@ -141,7 +141,8 @@ static void replicas_table(const struct dlb_plan *p, FILE *f)
 {
 	int64_t *share = dlb_xcalloc((size_t)p->n_replicas, sizeof *share);
 	dlb_plan_shares(p, p->batch, share);
-	fprintf(f, "  %d replicas, gradients summed by %s%s\n", p->n_replicas, p->sharing.allreduce, p->sharing.sync ? ", when all have computed" : "");
+	fprintf(f, "  %d replicas, %s by %s%s\n", p->n_replicas, dlb_sharing_averages(&p->sharing) ? "weights averaged" : "gradients summed",
+		dlb_sharing_name(&p->sharing), p->sharing.sync ? ", when all have computed" : "");
 	for (int r = 0; r < p->n_replicas; r++) {
 		fprintf(f, "  replica %d: %lld samples, nodes", r, (long long)share[r]);
 		for (int k = 0; k < p->n_nodes; k++)

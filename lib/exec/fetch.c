@@ -1,0 +1,93 @@
+/* The weights that a parameter server starts from: fetched tensor by tensor, checked by a sum over names and bytes. */
+#include <stdlib.h>
+#include "exec/average.h"
+#include "util/hash.h"
+#include "util/mem.h"
+
+enum { TAG = (1 << 28) - 2 };
+
+/* The node that holds tensor t in replica r; -1: none does. */
+static int holder(const struct dlb_plan *p, const struct dlb_graph *g, int t, int r)
+{
+	const struct dlb_tensor *x = &g->tensor[t];
+	int home = x->kind == DLB_T_WEIGHT || x->kind == DLB_T_BUFFER ? dlb_state_home(g, p->placement, t) : -1;
+
+	return home < 0 ? -1 : p->replica[r][home];
+}
+
+/* Of what replica r's node `node` holds (-1: of all there is), by s's values. */
+static uint64_t checksum_of(const struct dlb_plan *p, const struct dlb_state *s, int r, int node)
+{
+	uint64_t h = DLB_HASH_INIT;
+
+	for (int t = 0; t < s->graph->n_tensors; t++) {
+		if (!s->value[t] || (node >= 0 && holder(p, s->graph, t, r) != node))
+			continue;
+		h = dlb_hash_str(h, s->graph->tensor[t].name);
+		h = dlb_hash_bytes(h, s->value[t], (size_t)dlb_tensor_bytes(&s->graph->tensor[t], 1));
+	}
+	return h;
+}
+
+static int give(struct dlb_comm *c, const struct dlb_plan *p, const struct dlb_state *s, struct dlb_error *err)
+{
+	int R = p->n_replicas, n = 0, rc = 0;
+	struct dlb_request *q = dlb_xcalloc((size_t)R * (size_t)s->graph->n_tensors + 1, sizeof *q);
+
+	for (int t = 0; t < s->graph->n_tensors; t++)
+		for (int r = 0; r < R; r++) {
+			int node = holder(p, s->graph, t, r);
+
+			if (node >= 0 && node != s->node)
+				dlb_comm_isend(c, s->value[t], (size_t)dlb_tensor_bytes(&s->graph->tensor[t], 1), node, TAG, &q[n++]);
+		}
+	for (int i = 0; i < n && !rc; i++)
+		rc = dlb_comm_wait(c, &q[i], err);
+	free(q);
+	return rc;
+}
+
+static int take(struct dlb_comm *c, const struct dlb_plan *p, struct dlb_state *s, struct dlb_error *err)
+{
+	int n = 0, rc = 0;
+	struct dlb_request *q = dlb_xcalloc((size_t)s->graph->n_tensors + 1, sizeof *q);
+
+	for (int t = 0; t < s->graph->n_tensors; t++)
+		if (s->value[t])
+			dlb_comm_irecv(c, s->value[t], (size_t)dlb_tensor_bytes(&s->graph->tensor[t], 1), p->sharing.param_server, TAG, &q[n++]);
+	for (int i = 0; i < n && !rc; i++)
+		rc = dlb_comm_wait(c, &q[i], err);
+	free(q);
+	return rc;
+}
+
+/* The server has every node's sum; -1: one is another than its own. */
+static int compare(const struct dlb_plan *p, const struct dlb_state *s, const uint64_t *sum, struct dlb_error *err)
+{
+	for (int r = 0; r < p->n_replicas; r++)
+		for (int k = 0; k < p->n_nodes; k++) {
+			int node = p->replica[r][k];
+
+			if (node >= 0 && sum[node] != checksum_of(p, s, r, node))
+				return dlb_fail(err, NULL, "the weights that node %d fetched from parameter server %d are not those it sent", node, s->node);
+		}
+	return 0;
+}
+
+int dlb_fetch_weights(struct dlb_comm *c, const struct dlb_plan *p, struct dlb_state *s, uint64_t *checksum, struct dlb_error *err)
+{
+	int server = p->sharing.param_server, rc;
+	uint64_t *all;
+
+	if (p->n_replicas < 2 || server < 0)
+		return 0;
+	if (s->node == server ? give(c, p, s, err) : dlb_plan_part_of(p, s->node) >= 0 ? take(c, p, s, err) : 0)
+		return -1;
+	*checksum = checksum_of(p, s, dlb_plan_replica_of(p, s->node), s->node == server ? -1 : s->node);
+	all = dlb_xcalloc((size_t)dlb_comm_size(c), sizeof *all);
+	rc = dlb_comm_gather(c, checksum, sizeof *checksum, all, server, err);
+	if (!rc && s->node == server)
+		rc = compare(p, s, all, err);
+	free(all);
+	return dlb_comm_agree(c, rc, err, NULL);
+}
