@@ -158,12 +158,10 @@ static struct dlb_replicas_choice replicas_choice(const struct options *o, const
 		c.sharing = was->sharing;
 	else
 		dlb_sharing_init(&c.sharing);
-	for (int r = 1; was && was->power && r < was->n_replicas; r++)
-		c.by_power |= was->power[r] != was->power[0];
 	if (o->replicas)
 		c.n = !strcmp(o->replicas, "auto") ? 0 : atoi(o->replicas);
 	if (o->split)
-		c.by_power = !strcmp(o->split, "power");
+		c.sharing.by_power = !strcmp(o->split, "power");
 	c.choose_allreduce = !o->sharing.allreduce && (!was || was->n_replicas < 2);
 	dlb_sharing_apply(&o->sharing, &c.sharing, NULL);	/* main has seen that they are right */
 	return c;

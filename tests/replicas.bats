@@ -90,6 +90,19 @@ near() {
 	near "$(losses "$tmp/one.json")" "$(losses "$tmp/doc.json")" 1e-6
 }
 
+@test "what the first round measures changes the shares, and then the loop rests" {
+	plan cpu:2 --replicas 2 --split power >"$tmp/doc.json"
+	[ "$(jq -c .plan.power "$tmp/doc.json")" = '[12,12]' ]
+	for round in 1 2 3 4 5 6; do
+		dlb-run --dry-run --slow 1:2 "$tmp/doc.json" | dlb-rebalance | dlb-place >"$tmp/next.json"
+		mv "$tmp/next.json" "$tmp/doc.json"
+		dlb-rebalance --test "$tmp/doc.json" && break
+	done
+	echo "$round rounds"
+	[ "$round" -le 4 ]
+	jq -e '.plan.power | add == 24 and .[0] >= 16 and .[0] <= 18' "$tmp/doc.json"
+}
+
 @test "an epoch whose last batch has fewer samples than replicas" {
 	# 1797 samples are 4 batches of 449 and one sample
 	dlb-profile --analytic --batch 449 "$model" >"$tmp/profiled.json"

@@ -29,9 +29,9 @@ static void set_up(const struct dlb_problem *p, const int *placement, struct dlb
 	plan->seed = p->seed;
 	plan->in_place = !p->not_in_place;
 	memcpy(plan->placement, placement, (size_t)plan->n_ops * sizeof *placement);
-	dlb_plan_hash(plan);
 	if (p->replicas)
 		share_out(p->replicas, plan);
+	dlb_plan_hash(plan);
 }
 
 /* An op stands where it may: what the costs allow is dlb_plan_check's to see. */

@@ -99,7 +99,6 @@ int dlb_place(const struct dlb_problem *p, const char *algorithm, struct dlb_pla
 /* ---- replicas (replicas.c) ---- */
 struct dlb_replicas_choice {
 	int n;					/* 0: as many as are predicted to be fastest */
-	bool by_power;				/* shares by predicted samples per second; else even */
 	struct dlb_sharing sharing;
 	bool choose_allreduce;			/* whichever is predicted to be fastest, in place of sharing's */
 };

@@ -342,7 +342,7 @@ static int place_teams(const struct dlb_problem *p, const struct dlb_replicas_ch
 	for (int i = 0; i < n_ops; i++)
 		placement[i] = team[first.placement[i]];
 	team_release(&t);
-	if (choice->by_power && find_power(p, placement, &shared, err))
+	if (choice->sharing.by_power && find_power(p, placement, &shared, err))
 		goto out;
 	memcpy(shared.placement, placement, (size_t)n_ops * sizeof *placement);
 	if (choice->choose_allreduce)

@@ -30,6 +30,14 @@ void dlb_plan_hash(struct dlb_plan *p)
 		int32_t node = p->placement[i];
 		h = dlb_hash_bytes(h, &node, sizeof node);
 	}
+	if (p->n_replicas > 1) {
+		int64_t *share = dlb_xcalloc((size_t)p->n_replicas, sizeof *share);
+		dlb_plan_shares(p, p->batch, share);
+		for (int r = 0; r < p->n_replicas; r++)
+			h = dlb_hash_bytes(h, p->replica[r], (size_t)p->n_nodes * sizeof(int));
+		h = dlb_hash_bytes(h, share, (size_t)p->n_replicas * sizeof *share);
+		free(share);
+	}
 	dlb_hash_hex(h, p->hash);
 }
 

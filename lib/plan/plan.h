@@ -20,6 +20,7 @@ struct dlb_node_plan {
 struct dlb_sharing {
 	const char *allreduce;			/* how gradients are summed: a row of dlb_allreduces */
 	bool sync;				/* no sum starts before every node has computed its step */
+	bool by_power;				/* "split": shares of the batch by predicted speed, not even */
 	/* Or each replica updates by its own gradient, and weights are averaged (dlb_sharing_averages). */
 	double gossip;				/* share of the parameters averaged with the neighbours in a ring after a step */
 	int64_t sync_every;			/* steps from one mean over all replicas to the next; 0: not said */
@@ -61,11 +62,11 @@ struct dlb_plan {
 	const char *affinity;			/* table of by-kind; NULL: another algorithm */
 	const char *priority;			/* "upward-rank", "given": order of ready ops; NULL: the graph's */
 	struct dlb_span **timeline; int *n_spans;	/* [node], may be NULL */
-	char hash[17];				/* of the placement */
+	char hash[17];				/* of the placement, replicas and shares */
 	const struct dlb_graph *graph;		/* borrowed; the graph planned. Needed by dlb_schedule_order and
 						 * dlb_program_compile where no cost is given, else may be NULL */
 };
-/* Sets p->hash from p->placement. */
+/* Sets p->hash from p->placement, and the replicas and their shares. */
 void dlb_plan_hash(struct dlb_plan *p);
 void dlb_plan_init(struct dlb_plan *p, int n_ops, int n_nodes);
 void dlb_plan_release(struct dlb_plan *p);

@@ -407,7 +407,7 @@ static int read_plan(const struct dlb_doc *d, const struct dlb_cost *c, struct d
 {
 	static const char *const known[] = { "inputs", "algorithm", "algorithm_given", "schedule", "micro_batches", "in_flight", "chunks", "schedules_tried", "batch", "in_place",
 		"seed", "objective", "effort", "optimizer", "placement", "hash", "value_s", "bound_s", "gap", "imbalance", "moved_ops", "moved_bytes",
-		"migration_s", "pins", "exclude", "priority", "affinity", "nodes", "replicas", "power", "allreduce", "sync",
+		"migration_s", "pins", "exclude", "priority", "affinity", "nodes", "replicas", "power", "allreduce", "sync", "split",
 		"gossip", "sync_every", "param_server", "shards", "exchange_data", "feed",
 		"timeline", NULL };
 	json_t *section;

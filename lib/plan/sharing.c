@@ -157,6 +157,7 @@ void dlb_sharing_write(const struct dlb_sharing *s, json_t *plan)
 {
 	json_object_set_new(plan, "allreduce", json_string(s->allreduce));
 	json_object_set_new(plan, "sync", json_boolean(s->sync));
+	json_object_set_new(plan, "split", json_string(s->by_power ? "power" : "even"));
 	put(plan, "gossip", s->gossip > 0, json_real(s->gossip));
 	put(plan, "sync_every", s->sync_every > 0, json_integer(s->sync_every));
 	put(plan, "param_server", s->param_server >= 0, json_integer(s->param_server));
@@ -185,13 +186,19 @@ static int read_samples(const struct dlb_ref *plan, struct dlb_sharing *s, struc
 int dlb_sharing_read(const struct dlb_ref *plan, struct dlb_sharing *s, struct dlb_error *err)
 {
 	int64_t server = -1;
-	const char *how = NULL;
+	const char *how = NULL, *split = NULL;
 	if (dlb_get_str(plan, "allreduce", DLB_OPT, &how, err) || dlb_get_bool(plan, "sync", DLB_OPT, &s->sync, err) ||
 	    dlb_get_real(plan, "gossip", DLB_OPT, 0, 1, &s->gossip, err) ||
 	    dlb_get_int(plan, "sync_every", DLB_OPT, 0, 1000000000, &s->sync_every, err) ||
-	    dlb_get_int(plan, "param_server", DLB_OPT, 0, INT32_MAX, &server, err) || read_samples(plan, s, err))
+	    dlb_get_int(plan, "param_server", DLB_OPT, 0, INT32_MAX, &server, err) || dlb_get_str(plan, "split", DLB_OPT, &split, err) || read_samples(plan, s, err))
 		return -1;
 	s->param_server = (int)server;
+	if (split && strcmp(split, "even") && strcmp(split, "power")) {
+		struct dlb_ref at = dlb_ref_at(plan, "split");
+		return dlb_ref_fail(&at, err, "'even' or 'power' is expected, not '%s'", split);
+	}
+	if (split)
+		s->by_power = !strcmp(split, "power");
 	if (how && !dlb_allreduce_find(how)) {
 		struct dlb_ref at = dlb_ref_at(plan, "allreduce");
 		return dlb_ref_fail(&at, err, "no way to sum '%s'", how);
