@@ -297,3 +297,118 @@ PY
 		PY
 	done
 }
+
+@test "variants of the published benchmark: valid plans, the gap stated, and a reason where there can be none" {
+	[ -d "$DLB_TEST_DATA/placement" ] || skip "no placement benchmark (DLB_TEST_DATA=$DLB_TEST_DATA)"
+	python3 - "$DLB_TEST_DATA/placement" <<'PY'
+import copy, json, random, subprocess, sys
+
+def pipe(net, objective, *options, edit=None):
+    doc = subprocess.run(["dlb-convert", "--from", "dnn-partitioning"], input=json.dumps(net), capture_output=True, text=True)
+    assert doc.returncode == 0, doc.stderr
+    doc = doc.stdout
+    if edit:
+        d = json.loads(doc)
+        edit(d)
+        doc = json.dumps(d)
+    return subprocess.run(["dlb-place", "-q", "--objective", objective, *options], input=doc, capture_output=True, text=True)
+
+def check(name, net, objective, edit=None):
+    """The plan of auto: valid, what it states is what it is, and not worse than the trivial ones."""
+    values = {}
+    for a in ("auto", "single", "even", "largest-first"):
+        r = pipe(net, objective, "-a", a, edit=edit)
+        assert r.returncode in (0, 1), (name, a, r.stderr)
+        if r.returncode:
+            assert r.stderr.count("\n") == 1 and "no plan fits" in r.stderr, (name, a, r.stderr)
+            continue
+        d = json.loads(r.stdout)
+        p = d["plan"]
+        values[a] = p["value_s"]
+        assert p["bound_s"] <= p["value_s"] * (1 + 1e-9) and abs(p["gap"] - (p["value_s"] / p["bound_s"] - 1)) < 1e-6 * (1 + p["gap"]), name
+        for k, n in enumerate(d["cluster"]["nodes"]):
+            room = n.get("memory_bytes") or next(x for x in d["cluster"]["kinds"] if x["name"] == n["kind"]).get("memory_bytes", float("inf"))
+            assert p["nodes"][k]["peak_bytes"] <= room, (name, a, k)
+        if edit:
+            continue
+        split = json.loads(subprocess.run(["dlb-convert", "--to", "dnn-partitioning"], input=r.stdout, capture_output=True, text=True).stdout)
+        node = {n["id"]: n for n in net["nodes"]}
+        at = {v: ("cpu", i) for i, m in enumerate(split["cpus"]) for v in m["nodes"]}
+        at.update({v: ("acc", i) for i, m in enumerate(split["fpgas"]) for v in m["nodes"]})
+        assert set(at) == set(node) and len(split["fpgas"]) == net["maxFPGAs"], (name, a)
+        assert all(node[v]["supportedOnFpga"] for v in at if at[v][0] == "acc"), (name, a)
+        colours = {}
+        for v, n in node.items():
+            if n.get("colorClass") is not None:
+                assert colours.setdefault(n["colorClass"], at[v]) == at[v], (name, a)
+        if objective == "throughput":
+            load, succ, cost = {}, {v: set() for v in node}, {}
+            for e in net["edges"]:
+                cost.setdefault(e["sourceId"], e["cost"])
+                succ[e["sourceId"]].add(e["destId"])
+            place = lambda v: "host" if at[v][0] == "cpu" else at[v]
+            for v in node:
+                load[at[v]] = load.get(at[v], 0) + node[v]["cpuLatency" if at[v][0] == "cpu" else "fpgaLatency"]
+                away = {place(w) for w in succ[v]} - {place(v)}
+                for q in away | ({place(v)} if away else set()):
+                    if q != "host":
+                        load[q] = load.get(q, 0) + cost[v]
+            most = max(load.values())
+            assert abs(most - p["value_s"] * 1e3) <= 1e-9 * most, (name, a, most, p["value_s"])
+    for a in values:
+        assert "auto" in values and values["auto"] <= values[a] * (1 + 1e-12), (name, values)
+    return values.get("auto")
+
+random.seed(1)
+seen = 0
+for objective, file in (("throughput", "layer_bert24_inference"), ("throughput", "layer_bert24_training"), ("latency", "layer_bert24")):
+    try:
+        base = json.load(open("%s/%s/%s.json" % (sys.argv[1], objective, file)))
+    except FileNotFoundError:
+        continue
+    def variant(**over):
+        net = copy.deepcopy(base)
+        net.update(over)
+        return net
+    found = check(file, base, objective)
+    assert found
+    for cores in (0, 2, 8):
+        check("%s, %d cores" % (file, cores), variant(maxCPUs=cores), objective)
+    for k in (-1, 1):
+        check("%s, k %+d" % (file, k), variant(maxFPGAs=base["maxFPGAs"] + k), objective)
+    for times in (0.1, 10):
+        net = variant()
+        for e in net["edges"]:
+            e["cost"] *= times
+        check("%s, costs times %g" % (file, times), net, objective)
+    net = variant()
+    for n in random.sample(net["nodes"], len(net["nodes"]) // 4):
+        colour = n.get("colorClass")
+        for x in net["nodes"]:
+            if x is n or (colour is not None and x.get("colorClass") == colour):
+                x["supportedOnFpga"] = 0
+    check(file + ", a quarter unsupported", net, objective)
+    net = variant()
+    net["edges"] += random.sample(net["edges"], len(net["edges"]) // 2)
+    again = check(file + ", edges twice", net, objective)
+    assert abs(again - found) <= 1e-12 * found
+    net = variant()
+    net["nodes"] += [{"id": 90000 + i, "name": "alone", "supportedOnFpga": i % 2, "cpuLatency": 3, "fpgaLatency": 0.3, "isBackwardNode": 0, "size": 1}
+                     for i in range(5)]
+    check(file + ", isolated ops", net, objective)
+    # memory that the largest share of a plan just fills, and memory that all together just lack
+    plan = json.loads(pipe(variant(maxCPUs=0), objective, "-a", "auto").stdout)["plan"]
+    most = max(n["peak_bytes"] for n in plan["nodes"])
+    check(file + ", memory just feasible", variant(maxCPUs=0, maxSizePerFPGA=most), objective)
+    total = sum(n.get("size", 0) for n in base["nodes"])
+    r = pipe(variant(maxCPUs=0, maxSizePerFPGA=total / base["maxFPGAs"] * 0.999), objective, "-a", "auto")
+    assert r.returncode == 1 and "lacks" in r.stderr and "node " in r.stderr and r.stderr.count("\n") == 1, r.stderr
+    def unequal(d):
+        d["cost"].pop("inputs")
+        d["cluster"]["nodes"][0].update(speed=0.5)
+        d["cluster"]["nodes"][1].update(speed=2, memory_bytes=base["maxSizePerFPGA"] * 0.75)
+    check(file + ", unequal accelerators", base, objective, edit=unequal)
+    seen += 1
+assert seen
+PY
+}
