@@ -95,6 +95,7 @@ int main(int argc, char **argv)
 		{ 0, "hosts", DLB_OPT_INT, &o.hosts, "L", "where the file names none: host cores (default 1)", NULL, 1, 4096 },
 		{ 0, "memory", DLB_OPT_REAL, &o.memory_bytes, "BYTES", "where the file names none: of an accelerator (default 16 GiB)", NULL, 1, 1e18 },
 		{ 0, "bandwidth", DLB_OPT_REAL, &o.bandwidth_Bps, "BPS", "where the file names none: bytes per second of a port (default 2 GiB)", NULL, 1, 1e18 },
+		{ 0, "rank", DLB_OPT_INT, &o.rank, "N", "to chakra: the node whose trace is meant (default 0)", &o.rank_given, 0, 1 << 20 },
 		{ 0, "threads", DLB_OPT_INT, &o.threads, "N", "of hwloc: threads of a node (default 1)", NULL, 1, 65536 },
 		{ 0, "list", DLB_OPT_FLAG, &list_them, NULL, "list the formats", NULL, 0, 0 },
 	};

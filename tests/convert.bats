@@ -412,3 +412,149 @@ for objective, file in (("throughput", "layer_bert24_inference"), ("throughput",
 assert seen
 PY
 }
+
+# A Chakra trace by hand: chakra make FILE SEED writes one; chakra show FILE prints its messages, one a line.
+chakra() {
+	python3 - "$@" <<'PY'
+import random, struct, sys
+def varint(v):
+    out = b""
+    while True:
+        out += bytes([v & 127 | (128 if v > 127 else 0)])
+        v >>= 7
+        if not v:
+            return out
+def number(f, v): return varint(f << 3) + varint(v) if v else b""
+def field(f, s): return varint(f << 3 | 2) + varint(len(s)) + s
+def attr(name, f, v): return field(10, field(1, name) + varint(f << 3) + varint(v))
+def fields(s):
+    i = 0
+    def get():
+        nonlocal i
+        v = shift = 0
+        while True:
+            b = s[i]; i += 1
+            v |= (b & 127) << shift; shift += 7
+            if not b & 128:
+                return v
+    while i < len(s):
+        tag = get()
+        if tag & 7 == 0:
+            yield tag >> 3, get()
+        else:
+            assert tag & 7 == 2, tag
+            n = get()
+            assert i + n <= len(s)
+            yield tag >> 3, s[i:i + n]; i += n
+def unpack(s):
+    out = []
+    while s:
+        v = shift = k = 0
+        while True:
+            b = s[k]; k += 1; v |= (b & 127) << shift; shift += 7
+            if not b & 128:
+                break
+        out.append(v); s = s[k:]
+    return out
+if sys.argv[1] == "make":
+    rng = random.Random(int(sys.argv[3]))
+    n = rng.randrange(1, 30)
+    ids = rng.sample(range(10**9), n)
+    out = [field(1, b"0.0.4") + field(2, field(1, b"pid") + varint(9 << 3) + varint(7))]
+    for k, i in enumerate(ids):
+        m = number(1, i) + field(2, rng.choice([b"aten::mm", b"n%d" % k, "\u00e4ther".encode(), b"x" * 40])) + number(3, rng.choice([1, 4, 4, 4, 5, 6, 7]))
+        deps = rng.sample(ids[:k], min(k, rng.randrange(4)))
+        cut = rng.randrange(len(deps) + 1)
+        for f, d in ((4, deps[:cut]), (5, deps[cut:])):
+            if d and rng.random() < 0.5:
+                m += field(f, b"".join(map(varint, d)))
+            else:
+                m += b"".join(varint(f << 3) + varint(x) for x in d)
+        m += number(6, rng.randrange(10**6)) + number(7, rng.randrange(10**5))
+        if rng.random() < 0.5:
+            m += field(8, field(1, b"[1]") + field(2, b"[[2, 3]]")) + field(9, field(2, b"[[64, 128], []]") + field(3, b"['Tensor(float)', 'Int']"))
+        m += attr(b"is_cpu_op", 27, rng.randrange(2))
+        if rng.random() < 0.3:
+            m += attr(b"comm_size", 9, rng.randrange(1, 10**8))
+        out.append(m)
+    open(sys.argv[2], "wb").write(b"".join(varint(len(m)) + m for m in out))
+else:
+    s = open(sys.argv[2], "rb").read()
+    first, rows = True, []
+    while s:
+        n = shift = k = 0
+        while True:
+            b = s[k]; k += 1; n |= (b & 127) << shift; shift += 7
+            if not b & 128:
+                break
+        m, s = s[k:k + n], s[k + n:]
+        assert len(m) == n
+        one, rest = {4: [], 5: []}, []
+        for f, v in fields(m):
+            if first or f > 7:
+                rest.append((f, v))
+            elif f in (4, 5):
+                one[f] += unpack(v) if isinstance(v, bytes) else [v]
+            else:
+                one[f] = v
+        rows.append((0 if first else 1, one.get(1, 0), sorted((str(k), v) for k, v in one.items()), rest))
+        first = False
+    for r in sorted(rows, key=lambda r: r[:2]):
+        print(r)
+PY
+}
+
+@test "chakra: traces come back as they were" {
+	for seed in 1 2 3 4 5 6 7 8 9 10; do
+		chakra make "$tmp/t.et" $seed
+		dlb-convert --from chakra "$tmp/t.et" >"$tmp/t.json"
+		[ $seed != 1 ] || validates "$tmp/t.json"
+		dlb-place -a auto --objective throughput "$tmp/t.json" >"$tmp/planned.json"
+		for doc in t planned; do
+			dlb-convert --to chakra "$tmp/$doc.json" >"$tmp/back.et"
+			diff <(chakra show "$tmp/t.et") <(chakra show "$tmp/back.et")
+		done
+	done
+	jq -e '[.cost.rows[].time_s | [.accelerator, .host] | map(. == null)] | all(. == [true, false] or . == [false, true])' "$tmp/t.json"
+}
+
+@test "chakra: what is no trace, or a part of one" {
+	chakra make "$tmp/t.et" 3
+	for n in 3 30 100; do
+		head -c $n "$tmp/t.et" >"$tmp/cut.et"
+		run -2 --separate-stderr dlb-convert --from chakra "$tmp/cut.et"
+		one_line dlb-convert 'cut.et'
+	done
+	run -2 --separate-stderr dlb-convert --from chakra "$model"
+	one_line dlb-convert
+	run -2 --separate-stderr dlb-convert --to chakra <(dlb-convert --from dnn-partitioning "$net")
+	one_line dlb-convert "'plan'"
+}
+
+@test "chakra: the traces of a plan's nodes fit together" {
+	dlb-profile --analytic --batch 16 "$model" | dlb-costmodel -c cpu:3 | dlb-place -a proportional -m 3 >"$tmp/plan.json"
+	for r in 0 1 2; do dlb-convert --to chakra --rank $r "$tmp/plan.json" >"$tmp/$r.et"; chakra show "$tmp/$r.et" >"$tmp/$r.txt"; done
+	run -2 --separate-stderr dlb-convert --to chakra --rank 3 "$tmp/plan.json"
+	one_line dlb-convert 'no node 3'
+	python3 - "$tmp" "$tmp/plan.json" <<-'PY'
+	import ast, json, sys
+	d = json.load(open(sys.argv[2]))
+	sent, got, n_comp = set(), set(), 0
+	for r in range(3):
+	    rows = [ast.literal_eval(x) for x in open("%s/%d.txt" % (sys.argv[1], r))][1:]
+	    ids = [x[1] for x in rows]
+	    assert len(set(ids)) == len(ids)
+	    for _, i, f, rest in rows:
+	        f = dict(f)
+	        assert all(x in ids for x in f["4"] + f["5"])
+	        if f["3"] == 4:
+	            n_comp += 1
+	            continue
+	        text = [v for k, v in rest if k == 10]
+	        key = tuple(sorted(v for v in text if b"comm_" in v))
+	        assert len(key) == 4
+	        (sent if f["3"] == 5 else got).add(key)
+	assert sent and sent == got
+	assert n_comp == sum(len(n["order"]) for n in d["plan"]["nodes"])
+	PY
+}

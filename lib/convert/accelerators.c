@@ -85,11 +85,14 @@ static int make_graph(const struct dlb_network *net, struct dlb_graph *g, struct
 	free(at);
 	for (int i = 0; i < net->n_vertices; i++) {
 		const struct dlb_vertex *v = &net->vertex[i];
-		struct dlb_attr attr[2] = { { .name = "id", .type = DLB_ATTR_INT, .i = v->id },
+		struct dlb_attr attr[2 + 8] = { { .name = "id", .type = DLB_ATTR_INT, .i = v->id },
 					    { .name = "colour", .type = DLB_ATTR_INT, .i = v->colour } };
+		int n_attr = v->colour >= 0 ? 2 : 1;
+		for (int k = 0; k < v->n_attr && k < 8; k++)
+			attr[n_attr++] = v->attr[k];
 		int op = dlb_graph_add_op(g, unique_name(v, taken, &g->arena), "Layer", domain,
 					  phases && v->backward ? DLB_BACKWARD : DLB_FORWARD, &in[start[i]],
-					  start[i + 1] - start[i], &made_by[i], made_by[i] >= 0, attr, v->colour >= 0 ? 2 : 1);
+					  start[i + 1] - start[i], &made_by[i], made_by[i] >= 0, attr, n_attr);
 		if (v->colour >= 0 && first[v->colour] >= 0)
 			g->op[op].colocate = first[v->colour];
 		else if (v->colour >= 0)

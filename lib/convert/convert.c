@@ -6,6 +6,8 @@ const struct dlb_format dlb_formats[] = {
 	{ .name = "dnn-partitioning", .summary = "msr-fiddle/dnn-partitioning: JSON of a network; split of a plan",
 	  .import = dlb_import_dnn_partitioning, .export = dlb_export_dnn_partitioning },
 	{ .name = "pipedream", .summary = "PipeDream: graph.txt of a profile", .import = dlb_import_pipedream },
+	{ .name = "chakra", .summary = "MLCommons Chakra: execution trace; trace of a planned node",
+	  .import = dlb_import_chakra, .export = dlb_export_chakra },
 	{ .name = "torch-pipelining", .summary = "torch.distributed.pipelining: CSV of a plan's schedule",
 	  .export = dlb_export_torch_pipelining },
 	{ .name = "megatron", .summary = "Megatron-LM: pipeline layout of a plan", .export = dlb_export_megatron },

@@ -8,7 +8,7 @@
 #include "cost/cost.h"
 
 /* What a format does not say itself. Zeros: its own defaults. */
-struct dlb_convert_options { int64_t accelerators, hosts, threads; double memory_bytes, bandwidth_Bps; };
+struct dlb_convert_options { int64_t accelerators, hosts, threads, rank; bool rank_given; double memory_bytes, bandwidth_Bps; };
 struct dlb_format {
 	const char *name, *summary;
 	/* Reads text (n bytes, from `name`) into d, which is an empty document. NULL: cannot be read. */
@@ -28,6 +28,7 @@ struct dlb_vertex {
 	double size_bytes, output_s, output_bytes;	/* of memory; of its output: seconds through a port, bytes */
 	bool backward;
 	int colour;					/* below the number of vertices; -1: none */
+	const struct dlb_attr *attr; int n_attr;	/* of its own, at most 8; borrowed */
 };
 struct dlb_edge { int from, to; };			/* vertices; loops and repetitions do no harm */
 struct dlb_network {

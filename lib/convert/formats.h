@@ -11,7 +11,10 @@ EXPORT(torch_pipelining)
 EXPORT(megatron)
 EXPORT(rankfile)
 EXPORT(hostfile)
+EXPORT(chakra)
 #undef EXPORT
+int dlb_import_chakra(const char *text, size_t n, const char *name, const struct dlb_convert_options *o,
+		      struct dlb_doc *d, struct dlb_error *err);
 int dlb_import_hwloc(const char *text, size_t n, const char *name, const struct dlb_convert_options *o,
 		     struct dlb_doc *d, struct dlb_error *err);
 int dlb_import_pipedream(const char *text, size_t n, const char *name, const struct dlb_convert_options *o,
