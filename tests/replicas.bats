@@ -90,6 +90,19 @@ near() {
 	near "$(losses "$tmp/one.json")" "$(losses "$tmp/doc.json")" 1e-6
 }
 
+@test "what talks most sits closest, and --why says so" {
+	slow_rack='cpu:2 host cpu:2 link=rack:1e-6,1e8'
+	# few weights, large activations: a pipeline stays in its host
+	dlb-profile --analytic --batch 512 "$model" | dlb-costmodel -c "$slow_rack" | dlb-place --replicas 2 -a even >"$tmp/doc.json"
+	[ "$(jq -c .plan.replicas "$tmp/doc.json")" = '[[0,1],[2,3]]' ]
+	dlb-view --why 3 "$tmp/doc.json" >"$tmp/why"
+	grep -Eq 'node 0 exchanges [0-9.]+ MB a step with node 1 over shm' "$tmp/why"
+	grep -Eq 'node 2 plays the same part in replica 1; gradients of [0-9.]+ MB are summed with it by [a-z]+ over rack' "$tmp/why"
+	# many weights, few samples: those that sum the same gradients do
+	dlb-profile --analytic --batch 8 "$models/digits_mlp.onnx" | dlb-costmodel -c "$slow_rack" | dlb-place --replicas 2 -a even >"$tmp/doc.json"
+	[ "$(jq -c .plan.replicas "$tmp/doc.json")" = '[[0,-1,2],[1,-1,3]]' ]
+}
+
 @test "what the first round measures changes the shares, and then the loop rests" {
 	plan cpu:2 --replicas 2 --split power >"$tmp/doc.json"
 	[ "$(jq -c .plan.power "$tmp/doc.json")" = '[12,12]' ]
