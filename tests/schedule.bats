@@ -111,3 +111,21 @@ log() {
 	run -1 --separate-stderr dlb-place --schedule auto "$tmp/none.json"
 	[[ $stderr == *'no plan fits'*'needs '* ]]
 }
+
+@test "the report says how much of the messages was hidden behind computing" {
+	plan cpu:2 -a even -m 4 >"$tmp/doc.json"
+	dlb-run -q --steps 4 "${digits[@]}" "$tmp/doc.json" >"$tmp/run.json"
+	validates "$tmp/run.json"
+	dlb-run -q --dry-run --data random "$tmp/doc.json" >"$tmp/dry.json"
+	validates "$tmp/dry.json"
+	for r in run dry; do
+		jq -e '.report.communication | .bytes > 0 and .time_s >= 0 and .hidden_s >= 0 and .hidden_s <= .time_s' "$tmp/$r.json"
+	done
+	[ "$(jq .report.communication.bytes "$tmp/run.json")" = "$(jq .report.communication.bytes "$tmp/dry.json")" ]
+	dlb-view "$tmp/dry.json" | grep -E '^  messages .* beside computing$'
+	# Links that work by themselves hide what nobody waits for; memory that is copied by a core hides nothing.
+	jq -e '.report.communication.hidden_s == 0' "$tmp/dry.json"
+	jq -c 'del(.plan) | .cluster.links[].overlap = true' "$tmp/doc.json" | dlb-costmodel | dlb-place -a even -m 4 >"$tmp/apart.json"
+	dlb-run -q --dry-run --data random "$tmp/apart.json" | jq -e '.report.communication.hidden_s > 0'
+	plan cpu:1 -m 4 | dlb-run -q --dry-run --data random | jq -e '.report | has("communication") | not'
+}

@@ -4,6 +4,7 @@
  * until `filled` says so, and the receiver's again from then on. */
 #include <stdatomic.h>
 #include "comm/shared.h"
+#include "util/clock.h"
 
 /* Whether `count`, which only grows (and wraps), has reached n. */
 static bool reached(const _Atomic uint32_t *count, uint32_t n)
@@ -36,8 +37,11 @@ bool dlb_channel_push(struct dlb_channel *ch)
 	struct dlb_request *r;
 
 	while ((r = ch->first) && reached(&ch->cell->posted, r->nth)) {
-		if (r->from != r->to)
+		if (r->from != r->to) {
+			double from_s = dlb_clock_s();
 			dlb_copy_far(r->to, r->from, r->bytes);
+			ch->copied_s += dlb_clock_s() - from_s;
+		}
 		atomic_store_explicit(&ch->cell->filled, r->nth, memory_order_release);
 		ch->first = r->later;
 		r->active = false;

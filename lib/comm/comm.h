@@ -97,6 +97,7 @@ struct dlb_channel {
 	uint32_t n;			/* messages so far, at this end */
 	struct dlb_request *first;	/* the oldest message that waits for its place (sender) */
 	struct dlb_channel *next;	/* with such messages */
+	double copied_s;		/* seconds spent copying, so far (sender) */
 };
 void dlb_channel_post(struct dlb_channel *ch, int peer, struct dlb_request *r);
 /* Whether the place of the next message is posted, so that it may be made there. */

@@ -98,6 +98,9 @@ int dlb_exec_dry_run(const struct dlb_doc *doc, const struct dlb_exec_options *o
 		report->node[i].busy_s = t.node[i].busy_s;
 		report->node[i].wait_s = t.node[i].wait_s;
 		report->node[i].bytes_sent = t.node[i].bytes_sent;
+		report->communication.bytes += t.node[i].bytes_sent;
+		report->communication.time_s += t.node[i].comm_s;
+		report->communication.hidden_s += t.node[i].comm_hidden_s;
 		memcpy(report->node[i].waits_s, t.node[i].waits_s, sizeof t.node[i].waits_s);
 	}
 	ops_of(&j, &p, scale, report);

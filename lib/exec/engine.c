@@ -44,6 +44,7 @@ struct act {
 	struct making *making;		/* of a kernel and of the send of what it makes; NULL: it is made here */
 	int peer, tag, m, compute, op;
 	void *p;			/* where: message, copy */
+	double xfer_s;			/* of a wait for what MPI brings: what that should take */
 	size_t bytes, offset;		/* offset: of a copy's source in what was fed */
 	struct dlb_kernel *kernel;
 	void **in, **out;
@@ -341,6 +342,9 @@ static int prepare_message(struct dlb_engine *e, const struct dlb_instr *in, str
 		if (at < 0)
 			return dlb_fail(err, NULL, "node %d waits for a message that it never starts", e->view.node);
 		a->request = &e->request[at];
+		if (!in->sent && e->ground->cost)
+			a->xfer_s = dlb_cost_xfer_s(e->ground->cost, dlb_tensor_bytes(&e->graph->tensor[in->tensor],
+						    e->view.program->size[in->micro_batch < 0 ? 0 : in->micro_batch]), in->peer, e->view.node);
 	} else {
 		int64_t n = e->view.program->size[in->micro_batch < 0 ? 0 : in->micro_batch];
 
@@ -601,29 +605,45 @@ static void run_send(struct dlb_engine *e, const struct act *a)
 
 static int run_wait(struct dlb_engine *e, const struct act *a, enum dlb_wait kind, struct dlb_error *err)
 {
-	double start_s;
+	struct dlb_step_times *t = &e->view.times;
+	double start_s, waited_s = 0.0;
 
-	if (!a->request->active || dlb_comm_test(e->ground->comm, a->request))
-		return 0;
-	start_s = dlb_clock_s();
-	if (dlb_comm_wait(e->ground->comm, a->request, err))
-		return -1;
-	e->view.times.waits_s[kind] += dlb_clock_s() - start_s;
+	if (a->request->active && !dlb_comm_test(e->ground->comm, a->request)) {
+		start_s = dlb_clock_s();
+		if (dlb_comm_wait(e->ground->comm, a->request, err))
+			return -1;
+		waited_s = dlb_clock_s() - start_s;
+		t->waits_s[kind] += waited_s;
+	}
+	if (a->xfer_s > 0.0 && !a->request->channel) {
+		t->comm_s += a->xfer_s;
+		t->comm_hidden_s += waited_s < a->xfer_s ? a->xfer_s - waited_s : 0.0;
+	}
 	return 0;
+}
+
+static double copied_s(const struct dlb_engine *e)
+{
+	double s = 0.0;
+
+	for (int i = 0; i < e->n_acts; i++)
+		s += e->channel[i].copied_s;
+	return s;
 }
 
 int dlb_engine_run(struct dlb_engine *e, const struct dlb_step *s, struct dlb_error *err)
 {
 	struct dlb_ground *g = e->ground;
 	struct dlb_step_times *t = &e->view.times;
-	double origin_s = dlb_clock_s();
+	double origin_s = dlb_clock_s(), copied_before_s;
 	struct dlb_run r = { .seed = s->seed, .weight_version = s->version, .rate = s->rate,
 			     .rate_before = s->rate_before, .has_rate = s->has_rate, .shrunk = &e->view.shrunk };
 
 	if (scratch_ready(g, err))
 		return -1;
 	r.scratch = g->scratch;
-	t->busy_s = 0.0;
+	t->busy_s = t->comm_s = t->comm_hidden_s = 0.0;
+	copied_before_s = copied_s(e);
 	memset(t->waits_s, 0, sizeof t->waits_s);
 	t->command_s = 0.0;
 	if (e->exchange)
@@ -681,6 +701,7 @@ int dlb_engine_run(struct dlb_engine *e, const struct dlb_step *s, struct dlb_er
 			break;
 		}
 	}
+	t->comm_s += copied_s(e) - copied_before_s;
 	if (e->exchange) {
 		if (dlb_exchange_settle(e->exchange, err))
 			return -1;

@@ -54,6 +54,7 @@ struct dlb_ground {
 	struct dlb_backend *be;
 	struct dlb_comm *comm;
 	struct dlb_state *state;
+	const struct dlb_cost *cost;		/* how long messages take; NULL: not told */
 	const struct dlb_cluster *cluster;	/* for sums that go by groups; NULL where there are no replicas */
 	struct dlb_average *average;		/* in place of sums (average.h); NULL: none */
 	char *arena; size_t arena_bytes;
@@ -76,6 +77,9 @@ struct dlb_step {
 	const struct dlb_fed *fed;
 };
 struct dlb_step_times {
+	/* Messages: seconds that they took, and of those the ones in which this node computed. Copying to a node of this
+	 * host is measured; what MPI moves is reckoned by the links, and of its time what the wait for it did not take is hidden. */
+	double comm_s, comm_hidden_s;
 	double step_s, busy_s, waits_s[DLB_N_WAITS], bytes_sent, data_wait_s;
 	double sum_s, sum_hidden_s, command_s;		/* sums over replicas (exchange.h); waiting for the command (--sync) */
 	double class_s[DLB_N_SUM_CLASSES], class_hidden_s[DLB_N_SUM_CLASSES];

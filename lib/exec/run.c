@@ -157,7 +157,7 @@ static int open_engines(struct run *r, struct dlb_error *err)
 	}
 	if (r->eval && dlb_eval_arena_bytes(r->eval) > arena)
 		arena = dlb_eval_arena_bytes(r->eval);
-	r->ground = (struct dlb_ground){ .be = &r->be, .comm = r->comm, .state = &r->state, .slow = 1.0, .cluster = &r->job.cluster };
+	r->ground = (struct dlb_ground){ .be = &r->be, .cost = &r->job.cost, .comm = r->comm, .state = &r->state, .slow = 1.0, .cluster = &r->job.cluster };
 	if (r->o->slow && r->rank < r->o->n_slow)
 		r->ground.slow = r->o->slow[r->rank];
 	r->ground.sleep = dlb_comm_crowded(r->comm);
@@ -529,6 +529,7 @@ static double median_of(const struct dlb_record *rec, size_t offset, double *se)
 }
 
 struct node_summary {
+	double comm_s, comm_hidden_s;
 	double busy_s, busy_se_s, waits_s[DLB_N_WAITS], bytes_sent, data_wait_s, command_s, shrunk;
 	struct dlb_report_sum sum, cls[DLB_N_SUM_CLASSES];
 	char host[64];
@@ -654,6 +655,9 @@ static void fill_nodes(const struct node_summary *all, struct dlb_report *report
 		n->busy_se_s = all[i].busy_se_s;
 		n->bytes_sent = all[i].bytes_sent;
 		n->data_wait_s = all[i].data_wait_s;
+		report->communication.bytes += all[i].bytes_sent - all[i].sum.bytes;
+		report->communication.time_s += all[i].comm_s;
+		report->communication.hidden_s += all[i].comm_hidden_s;
 		n->host = dlb_arena_strdup(&report->arena, all[i].host);
 		memcpy(n->waits_s, all[i].waits_s, sizeof n->waits_s);
 		for (int k = 0; k < DLB_N_WAITS; k++)
@@ -736,6 +740,8 @@ static int make_report(struct run *r, struct dlb_report *report, struct dlb_erro
 	mine.busy_s = median_of(rec, offsetof(struct dlb_step_times, busy_s), &mine.busy_se_s);
 	for (int k = 0; k < DLB_N_WAITS; k++)
 		mine.waits_s[k] = median_of(rec, offsetof(struct dlb_step_times, waits_s) + (size_t)k * sizeof(double), NULL);
+	mine.comm_s = median_of(rec, offsetof(struct dlb_step_times, comm_s), NULL);
+	mine.comm_hidden_s = median_of(rec, offsetof(struct dlb_step_times, comm_hidden_s), NULL);
 	mine.data_wait_s = median_of(rec, offsetof(struct dlb_step_times, data_wait_s), NULL);
 	sums_here(r, &mine);
 	mine.bytes_sent = dlb_engine_view(r->engine[0])->times.bytes_sent + mine.sum.bytes;

@@ -5,6 +5,7 @@
  *      "step_s", "step_se_s", "predicted_step_s", "wall_s", "imbalance", "prediction_error",
  *      "nodes": [{"host", "busy_s", "busy_se_s", "predicted_busy_s", "wait_s", "idle_s", "data_wait_s", "bytes_sent", "peak_bytes",
  *                 "waits": {"starved", "backpressure", "collective", "structural"}}],
+ *      "communication": {"bytes", "time_s", "hidden_s"},                 of more than one node
  *      "allreduce": {"algorithm", "bytes", "dense_bytes", "time_s", "hidden_s", "command_s",
  *                    "classes": {"factor", "gradient", "small"}},          with bytes ... hidden_s each; absent: one replica
  *      "ops":   [{"op", "node", "time_s", "predicted_s"}],
@@ -100,6 +101,13 @@ json_t *dlb_report_write(const struct dlb_report *r)
 	for (int i = 0; i < r->n_nodes; i++)
 		json_array_append_new(nodes, write_node(&r->node[i]));
 	json_object_set_new(o, "nodes", nodes);
+	if (r->n_nodes > 1) {
+		json_t *c = json_object();
+		set(c, "bytes", r->communication.bytes);
+		set(c, "time_s", r->communication.time_s);
+		set(c, "hidden_s", r->communication.hidden_s);
+		json_object_set_new(o, "communication", c);
+	}
 	if (r->allreduce.algorithm)
 		json_object_set_new(o, "allreduce", write_allreduce(&r->allreduce));
 	for (int i = 0; i < r->n_ops; i++) {
@@ -160,6 +168,18 @@ static int read_allreduce(const struct dlb_ref *report, struct dlb_report *out, 
 			return -1;
 	}
 	return 0;
+}
+
+static int read_communication(const struct dlb_ref *report, struct dlb_report *out, struct dlb_error *err)
+{
+	static const char *const known[] = { "bytes", "time_s", "hidden_s", NULL };
+	struct dlb_ref r = { .v = NULL };
+	if (dlb_get_object(report, "communication", DLB_OPT, &r, err))
+		return -1;
+	if (!r.v)
+		return 0;
+	return dlb_ref_known(&r, known, err) || dlb_get_real(&r, "bytes", DLB_OPT, 0, 1e18, &out->communication.bytes, err) ||
+	       get_time(&r, "time_s", &out->communication.time_s, err) || get_time(&r, "hidden_s", &out->communication.hidden_s, err) ? -1 : 0;
 }
 
 static int read_losses(const struct dlb_ref *r, struct dlb_report *out, struct dlb_error *err)
@@ -244,7 +264,7 @@ static int read_lists(const struct dlb_ref *r, struct dlb_report *out, struct dl
 		if (read_op(&e, out, &out->op[i], err))
 			return -1;
 	}
-	if (read_allreduce(r, out, err))
+	if (read_communication(r, out, err) || read_allreduce(r, out, err))
 		return -1;
 	return dlb_spans_read(r, out->n_nodes, -1, &out->arena, &out->timeline, &out->n_spans, err);
 }
@@ -253,7 +273,7 @@ static int read_report(const struct dlb_doc *d, struct dlb_report *out, struct d
 {
 	static const char *const known[] = { "inputs", "dry_run", "first_step", "steps", "batch", "micro_batches", "optimizer",
 		"stopped", "losses", "accuracy", "test_loss", "optimizer_violations", "step_s", "step_se_s", "predicted_step_s", "wall_s", "imbalance",
-		"prediction_error", "nodes", "allreduce", "ops", "timeline", "saved", "checkpoint", "plan_hash", NULL };
+		"prediction_error", "nodes", "communication", "allreduce", "ops", "timeline", "saved", "checkpoint", "plan_hash", NULL };
 	json_t *section;
 	int64_t M = 1;
 	if (dlb_doc_need(d, "report", &section, err) || dlb_doc_check_inputs(d, "report", err))

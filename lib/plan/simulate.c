@@ -24,6 +24,7 @@ struct route { int from, to, n, link[MAX_ROUTE]; double latency_s; bool copies; 
 struct message {
 	int from, to, route;
 	double bytes, rate, since, end_s;		/* bytes: still to flow at time `since` */
+	double begin_s;
 	double event_s;					/* when its one valid EV_END comes: not after end_s */
 	bool sent, posted, started, done;
 	int pos[MAX_ROUTE];				/* position in each link's list of flows */
@@ -158,6 +159,7 @@ static void reckon(struct sim *s, int l, double now)
 static void start(struct sim *s, int k, double now)
 {
 	s->msg[k].started = true;
+	s->msg[k].begin_s = now;
 	dlb_heap_push(&s->event, now + s->route[s->msg[k].route].latency_s, k * 4 + EV_FLOW);
 }
 
@@ -179,6 +181,20 @@ static void flow(struct sim *s, int k, double now)
 		expect_end(s, k);
 	for (int i = 0; i < r->n; i++)
 		reckon(s, r->link[i], now);
+}
+
+/* Message k, m, has come. What the receiver must copy itself is never hidden. */
+static void count_communication(struct sim *s, const struct message *m, int k, double now)
+{
+	double exposed = s->route[m->route].copies ? now - m->begin_s : 0;
+	for (int i = 0; i < 2; i++) {
+		const struct sim_node *n = &s->node[i ? m->from : m->to];
+		double since = n->wait_from > m->begin_s ? n->wait_from : m->begin_s;
+		if (n->waits_for == k && now - since > exposed)
+			exposed = now - since;
+	}
+	s->t->node[m->from].comm_s += now - m->begin_s;
+	s->t->node[m->from].comm_hidden_s += now - m->begin_s - exposed;
 }
 
 static void end(struct sim *s, int k, double now)
@@ -203,6 +219,7 @@ static void end(struct sim *s, int k, double now)
 	}
 	for (int i = 0; i < r->n; i++)
 		reckon(s, r->link[i], now);
+	count_communication(s, m, k, now);
 	for (int i = 0; i < 2; i++) {			/* the receiver and the sender may both be waiting */
 		int node = i ? m->from : m->to;
 		struct sim_node *n = &s->node[node];

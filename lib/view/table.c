@@ -204,6 +204,10 @@ static void report_table(const struct dlb_view *v, FILE *f)
 		fprintf(f, "  loss %.6g -> %.6g\n", r->loss[0], r->loss[r->n_losses - 1]);
 	if (isfinite(r->accuracy))
 		fprintf(f, "  accuracy %.4f\n", r->accuracy);
+	if (r->communication.bytes > 0)
+		fprintf(f, "  messages %s in %s, %.0f%% of it beside computing\n", dlb_view_bytes(r->communication.bytes, a, sizeof a),
+			dlb_view_seconds(r->communication.time_s, b, sizeof b),
+			r->communication.time_s > 0 ? 100 * r->communication.hidden_s / r->communication.time_s : 100);
 	if (r->saved)
 		fprintf(f, "  saved %s\n", r->saved);
 	fprintf(f, "  %4s %10s %10s %10s %10s %10s %10s\n", "node", "busy", "predicted", "wait", "starved", "held up", "peak");
