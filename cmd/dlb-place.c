@@ -13,6 +13,8 @@ struct options {
 	const char *objective;
 	int64_t effort;
 	double search_s;
+	double clip_norm;
+	bool clip_given;
 	const char *algorithm, *schedule, *in_place, *optimizer;	/* NULL: as in the plan there is, else the default */
 	const char *replicas, *split;				/* likewise */
 	struct dlb_sharing_options sharing;
@@ -28,7 +30,7 @@ struct input {
 	struct dlb_balance balance;
 	struct dlb_plan plan;				/* the one there is */
 	bool has_balance, has_plan, stale;		/* stale: made from something else, only its options hold */
-	int optimizer;
+	int optimizer; bool clip;
 };
 
 static void tried(void *arg, const char *name, double ranked_s, double value_s, const struct dlb_error *err)
@@ -60,34 +62,31 @@ static int list(const struct dlb_cli *cli)
 	return dlb_cli_close_stdout(cli);
 }
 
-/* The optimizer that memory and updates are counted for: the option, the run section's, the plan's, sgd. */
+/* The optimizer that memory and updates are counted for, and whether gradients are clipped: the options, the run
+ * section's, the plan's, sgd. */
 static int find_optimizer(const struct dlb_doc *doc, const struct options *o, struct input *in, struct dlb_error *err)
 {
 	struct dlb_optimizer_choice choice;
 	const char *name = o->optimizer;
-	if (!name && json_object_get(dlb_doc_section(doc, "run"), "optimizer")) {
+	in->optimizer = -1;
+	in->clip = in->has_plan && in->plan.clip;
+	if (json_object_get(dlb_doc_section(doc, "run"), "optimizer")) {
 		if (dlb_optimizer_read(doc, &choice, err))
 			return -1;
 		in->optimizer = choice.rule;
-		return 0;
+		in->clip = choice.clip_norm > 0;
 	}
-	if (!name && in->has_plan)
-		name = in->plan.optimizer;
-	in->optimizer = dlb_optimizer_find(name ? name : "sgd");
+	if (o->clip_given)
+		in->clip = o->clip_norm > 0;
+	if (!name && in->optimizer >= 0)
+		return 0;
+	if (!name)
+		name = in->has_plan ? in->plan.optimizer : "sgd";
+	in->optimizer = dlb_optimizer_find(name);
 	if (in->optimizer >= 0)
 		return 0;
-	const char *names[16];
-	int n = 0;
-	for (const struct dlb_optimizer *x = dlb_optimizers; x->name && n < 16; x++)
-		names[n++] = x->name;
-	const char *near = dlb_nearest(name, names, n);
 	dlb_fail(err, NULL, "no optimizer '%s'", name);
-	if (near)
-		return dlb_hint(err, "did you mean '%s'?", near);
-	char all[sizeof err->hint] = "";
-	for (int k = 0; k < n; k++)
-		snprintf(all + strlen(all), sizeof all - strlen(all), "%s%s", k ? ", " : "", names[k]);
-	return dlb_hint(err, "there are %.200s", all);
+	return dlb_optimizer_hint(name, err);
 }
 
 static int read_input(const struct dlb_doc *doc, const struct options *o, struct input *in, struct dlb_error *err)
@@ -127,6 +126,7 @@ static int set_up(const struct dlb_doc *doc, struct options *o, struct input *in
 	p->chunks = (int)(o->chunks ? o->chunks : in->has_plan ? in->plan.chunks : 0);
 	p->not_in_place = o->in_place ? !strcmp(o->in_place, "off") : in->has_plan && !in->plan.in_place;
 	p->n_state = dlb_optimizers[in->optimizer].n_state;
+	p->clip = in->clip;
 	const char *objective = o->objective ? o->objective : in->has_plan && in->plan.objective ? in->plan.objective :
 				in->cluster.link_model == DLB_LINKS_PORT ? dlb_objectives[DLB_THROUGHPUT] : dlb_objectives[DLB_STEP];
 	int goal = find_objective(objective);
@@ -315,6 +315,7 @@ int main(int argc, char **argv)
 		{ 0, "in-place", DLB_OPT_STR, &o.in_place, "WHEN", "on or off: outputs overwrite inputs that nobody reads after (default on)", NULL, 0, 0 },
 		{ 0, "seed", DLB_OPT_INT, &o.seed, "N", "for random placements and searches (default 1)", &o.seed_given, 0, 0 },
 		{ 0, "optimizer", DLB_OPT_STR, &o.optimizer, "NAME", "optimizer whose memory and time are counted (default sgd)", NULL, 0, 0 },
+		{ 0, "clip-norm", DLB_OPT_REAL, &o.clip_norm, "X", "count on gradients clipped by their global norm; 0: no more", &o.clip_given, 0, 1e38 },
 		{ 0, "pin", DLB_OPT_LIST, &o.wishes.pin, "OP=NODE", "this op, by name or id, on that node; none: no pins; repeatable", NULL, 0, 0 },
 		{ 0, "exclude", DLB_OPT_LIST, &o.wishes.exclude, "NODE", "a node that does no work; none: all may; repeatable", NULL, 0, 0 },
 		{ 0, "priority", DLB_OPT_STR, &o.wishes.priority, "NAME", "order in which greedy takes ready ops: graph, upward-rank or given", NULL, 0, 0 },

@@ -108,6 +108,7 @@ static int parse(struct dlb_cli *cli, int argc, char **argv, struct options *o)
 		{ 0, "eps", DLB_OPT_REAL, &e->hyper[DLB_HYPER_EPS], "X", "what keeps denominators from 0", &e->hyper_given[DLB_HYPER_EPS], 0, 1 },
 		{ 0, "weight-decay", DLB_OPT_REAL, &e->hyper[DLB_HYPER_DECAY], "X", "weight decay", &e->hyper_given[DLB_HYPER_DECAY], 0, 1e9 },
 		{ 0, "variant", DLB_OPT_STR, &e->variant, "NAME", "of max-adabelief: denom_corrected (default), corrected, uncorrected, amsgrad", NULL, 0, 0 },
+		{ 0, "clip-norm", DLB_OPT_REAL, &e->clip_norm, "X", "shorten all gradients together to a norm of at most X; 0: no more", &e->clip_given, 0, 1e38 },
 		{ 0, "warmup", DLB_OPT_INT, &e->warmup, "N", "let the learning rate grow over N steps", &e->warmup_given, 0, 1e15 },
 		{ 0, "lr-schedule", DLB_OPT_STR, &e->lr_schedule, "RULE", "constant (default), cosine[:STEPS[:MIN]] or step:N:FACTOR", NULL, 0, 0 },
 		{ 0, "seed", DLB_OPT_INT, &e->seed, "N", "of order, dropout and random data (default 1)", &e->seed_given, 0, 9e15 },

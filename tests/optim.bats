@@ -81,6 +81,66 @@ alone() { dlb-place -a single <"$doc" >"$1"; }
 	dlb-run -q --steps 1 --lr-schedule constant --warmup 0 "$tmp/out.json" | jq -e '.run.optimizer.lr_schedule == "constant"'
 }
 
+@test "--clip-norm: the same losses on any placement, and none where nothing is long" {
+	alone "$tmp/one.json"
+	dlb-place -m 1 <"$doc" >"$tmp/whole.json"
+	dlb-place -m 1 -a single <"$doc" >"$tmp/whole-one.json"
+	for o in 'sgd --lr 0.1' 'adam' 'adabelief' 'max-adabelief' 'momentum --weight-decay 0.01' adagrad rmsprop nesterov; do
+		echo "$o"
+		# shellcheck disable=SC2086
+		losses "$doc" --steps 8 --optimizer $o --clip-norm 0.5 >"$tmp/two"
+		# shellcheck disable=SC2086
+		diff "$tmp/two" <(losses "$tmp/one.json" --steps 8 --optimizer $o --clip-norm 0.5)
+		# shellcheck disable=SC2086
+		diff <(losses "$doc" --steps 8 --optimizer $o --clip-norm 1e9) <(losses "$doc" --steps 8 --optimizer $o)
+	done
+	diff <(losses "$tmp/whole.json" --steps 8 --clip-norm 0.5) <(losses "$tmp/whole-one.json" --steps 8 --clip-norm 0.5)
+	run ! diff -q <(losses "$doc" --steps 8 --clip-norm 0.5) <(losses "$doc" --steps 8)
+}
+
+@test "--clip-norm with replicas: the norm is that of the whole batch" {
+	dlb-place --replicas 2 -m 2 <"$doc" >"$tmp/replicas.json"
+	dlb-place -a single -m 4 <"$doc" >"$tmp/one.json"
+	losses "$tmp/replicas.json" --steps 6 --lr 0.1 --clip-norm 0.5 >"$tmp/a"
+	losses "$tmp/one.json" --steps 6 --lr 0.1 --clip-norm 0.5 >"$tmp/b"
+	paste "$tmp/a" "$tmp/b" | awk '{ d = $1 - $2; if (d < 0) d = -d; if (d > 1e-5 * $2) exit 1 } END { exit NR != 6 }'
+}
+
+@test "--clip-norm: a step of plain descent is as long as it says" {
+	dlb-run -q --steps 1 "${digits[@]}" --lr 1 --clip-norm 0.25 --save "$tmp/after.safetensors" "$doc" >/dev/null
+	dlb-run -q --steps 1 "${digits[@]}" --lr 0 --save "$tmp/before.safetensors" "$doc" >/dev/null
+	python3 - "$tmp/before.safetensors" "$tmp/after.safetensors" <<-'END'
+		import json, math, struct, sys
+		def read(path):
+		    raw = open(path, 'rb').read()
+		    n = struct.unpack('<Q', raw[:8])[0]
+		    head, out = json.loads(raw[8:8 + n]), {}
+		    for name, t in head.items():
+		        if name != '__metadata__' and t['dtype'] == 'F32':
+		            a, b = t['data_offsets']
+		            out[name] = struct.unpack('<%df' % ((b - a) // 4), raw[8 + n + a:8 + n + b])
+		    return out
+		a, b = read(sys.argv[1]), read(sys.argv[2])
+		moved = math.sqrt(sum((x - y) ** 2 for k in a for x, y in zip(a[k], b[k])))
+		assert abs(moved - 0.25) < 1e-5, moved
+	END
+}
+
+@test "--clip-norm is part of the program, and of what is predicted" {
+	dlb-run --print-program --clip-norm 1 "$doc" >"$tmp/program"
+	[ "$(grep -c 'COLLECTIVE norm' "$tmp/program")" -eq 2 ]
+	[ "$(dlb-run --print-program "$doc" | grep -c 'COLLECTIVE norm')" -eq 0 ]
+	dlb-run -q --dry-run --steps 3 --clip-norm 1 "$doc" >"$tmp/clipped.json"
+	validates "$tmp/clipped.json"
+	dlb-run -q --dry-run --steps 3 "$doc" >"$tmp/plain.json"
+	jq -n -e --slurpfile a "$tmp/clipped.json" --slurpfile b "$tmp/plain.json" '$a[0].report.step_s > $b[0].report.step_s'
+	dlb-place --clip-norm 1 <"$doc" >"$tmp/planned.json"
+	validates "$tmp/planned.json"
+	jq -e '.plan.clip' "$tmp/planned.json"
+	dlb-place <"$tmp/planned.json" | jq -e '.plan.clip'
+	dlb-place --clip-norm 0 <"$tmp/planned.json" | jq -e '.plan | has("clip") | not'
+}
+
 @test "what cannot be: one line" {
 	while read -r options; do
 		echo "$options"
@@ -96,6 +156,7 @@ alone() { dlb-place -a single <"$doc" >"$1"; }
 		--lr-schedule step:5
 		--warmup 8 --lr-schedule cosine:5
 		--warmup -1
+		--clip-norm -1
 	END
 	run -2 --separate-stderr dlb-run --epochs 1 "${digits[@]}" --lr-schedule cosine "$doc"
 	one_line dlb-run 'cosine:STEPS'

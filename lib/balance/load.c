@@ -23,6 +23,7 @@ int dlb_scene_read(const struct dlb_doc *d, struct dlb_scene *s, struct dlb_erro
 		return -1;
 	}
 	s->n_state = dlb_optimizers[o.rule].n_state;
+	s->plan.clip = o.clip_norm > 0;
 	return 0;
 }
 

@@ -18,12 +18,13 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include "exec/clip.h"
 #include "exec/engine.h"
 #include "exec/exchange.h"
 #include "util/clock.h"
 #include "util/mem.h"
 
-enum act_kind { ACT_POST, ACT_WAIT, ACT_WAIT_SENT, ACT_SEND, ACT_RUN, ACT_COPY, ACT_SEED, ACT_COMPUTED, ACT_REDUCE, ACT_REDUCED };
+enum act_kind { ACT_POST, ACT_WAIT, ACT_WAIT_SENT, ACT_SEND, ACT_RUN, ACT_COPY, ACT_SEED, ACT_COMPUTED, ACT_REDUCE, ACT_REDUCED, ACT_NORM };
 
 /* A kernel's output that can be made here or over there. */
 struct making {
@@ -71,6 +72,7 @@ struct dlb_engine {
 	const void **loss;		/* [m], NULL: made elsewhere */
 	enum dlb_dtype loss_dtype;
 	struct dlb_exchange *exchange;	/* with the other replicas; NULL: none */
+	struct dlb_clip clip;
 	struct dlb_arena arena;
 };
 
@@ -188,6 +190,17 @@ static void update_operands(const struct dlb_graph *g, const struct dlb_op *o, i
 	}
 }
 
+/* Where the gradient of an update of this node lies: its sum, or the one micro-batch's. */
+static void *gradient_at(struct dlb_engine *e, int op, struct dlb_error *err)
+{
+	int weight, gradient;
+
+	if (dlb_program_sums(e->view.program, op))
+		return e->ground->state->sum[op];
+	update_operands(e->graph, &e->graph->op[op], &weight, &gradient);
+	return resolve(e, gradient, 0, err);
+}
+
 static int prepare_update(struct dlb_engine *e, const struct dlb_instr *in, const struct dlb_optimizer_choice *c,
 			  struct act *a, struct dlb_error *err)
 {
@@ -212,11 +225,7 @@ static int prepare_update(struct dlb_engine *e, const struct dlb_instr *in, cons
 	a->out[0] = s->value[weight];
 	for (int k = 0; k < s->n_slots; k++)
 		a->out[1 + k] = s->slot[k][weight];
-	if (dlb_program_sums(e->view.program, in->op))
-		a->in[0] = s->sum[in->op];
-	else
-		a->in[0] = resolve(e, gradient, 0, err);
-	return a->in[0] ? 0 : -1;
+	return (a->in[0] = gradient_at(e, in->op, err)) ? 0 : -1;
 }
 
 static int prepare_compute(struct dlb_engine *e, const struct dlb_instr *in, const struct dlb_optimizer_choice *c,
@@ -239,6 +248,22 @@ static int prepare_compute(struct dlb_engine *e, const struct dlb_instr *in, con
 	v->compute_is_op[a->compute] = in->what != DLB_RUN_ACCUMULATE;
 	e->n_acts++;
 	return 0;
+}
+
+static int prepare_norm(struct dlb_engine *e, const struct dlb_optimizer_choice *c, struct dlb_error *err)
+{
+	const struct dlb_graph *g = e->graph;
+	const struct dlb_program *p = e->view.program;
+	const bool own = p->n_replicas > 1 && dlb_sharing_averages(&p->whole->sharing);
+	void **gradient = dlb_arena_array(&e->arena, (size_t)g->n_ops + 1, sizeof *gradient);
+
+	for (int op = 0; op < g->n_ops; op++)
+		if (g->op[op].phase == DLB_UPDATE && p->plan->placement[op] == e->view.node &&
+		    !(gradient[op] = gradient_at(e, op, err)))
+			return -1;
+	e->act[e->n_acts++].kind = ACT_NORM;
+	return dlb_clip_init(&e->clip, g, e->ground->be, c->clip_norm, gradient, own ? p->n_replicas : 1, own ? p->replica : 0, &e->arena,
+			     err);
 }
 
 /* A fed tensor: seeds are computed, the rest is copied from what the feeder laid out at `offset`. */
@@ -390,8 +415,8 @@ static int prepare(struct dlb_engine *e, const struct dlb_optimizer_choice *c, s
 		case DLB_COPY:
 			rc = prepare_copy(e, in, err);
 			break;
-		case DLB_COLLECTIVE:
-			rc = prepare_collective(e, in);
+		case DLB_COLLECTIVE:		/* the step's end is run.c's */
+			rc = in->what == DLB_RUN_NORM ? prepare_norm(e, c, err) : prepare_collective(e, in);
 			break;
 		default:			/* FREE: places were fixed when the program was compiled */
 			break;
@@ -487,6 +512,7 @@ void dlb_engine_free(struct dlb_engine *e)
 		return;
 	for (int i = 0; i < e->n_kernels; i++)
 		dlb_kernel_free(e->kernel[i]);
+	dlb_clip_release(&e->clip);
 	free(e->act);
 	free(e->request);
 	free(e->channel);
@@ -631,6 +657,23 @@ static double copied_s(const struct dlb_engine *e)
 	return s;
 }
 
+/* What the updates multiply gradients by. */
+static int run_norm(struct dlb_engine *e, struct dlb_run *r, struct dlb_error *err)
+{
+	struct dlb_step_times *t = &e->view.times;
+	double start_s = dlb_clock_s(), cpu_s = dlb_clock_thread_cpu_s(), sum_s;
+
+	dlb_clip_here(&e->clip);
+	if (e->ground->slow > 1.0)
+		stretch(e->ground, dlb_clock_thread_cpu_s() - cpu_s);
+	sum_s = dlb_clock_s();
+	t->busy_s += sum_s - start_s;
+	if (dlb_clip_scale(&e->clip, e->ground->comm, e->clip.n_sets > 1 || e->view.program->replica == 0, &r->grad_scale, err))
+		return -1;
+	t->waits_s[DLB_WAIT_COLLECTIVE] += dlb_clock_s() - sum_s;
+	return 0;
+}
+
 int dlb_engine_run(struct dlb_engine *e, const struct dlb_step *s, struct dlb_error *err)
 {
 	struct dlb_ground *g = e->ground;
@@ -679,6 +722,10 @@ int dlb_engine_run(struct dlb_engine *e, const struct dlb_step *s, struct dlb_er
 				dlb_value_set(&seed, a->dtype, 0, s->fed->seed[a->m]);
 				g->be->ops->upload(g->be, a->p, &seed, dlb_dtype_bytes(a->dtype));
 			}
+			break;
+		case ACT_NORM:
+			if (run_norm(e, &r, err))
+				return -1;
 			break;
 		case ACT_RUN:
 			/* Updates count steps from 1 (bias correction). */

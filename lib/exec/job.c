@@ -79,6 +79,7 @@ int dlb_job_read(struct dlb_job *j, const struct dlb_doc *doc, const struct dlb_
 		return -1;
 	if (rescheduled)	/* an edited placement: its order is made for the speeds that were measured */
 		dlb_plan_order(&j->plan, &j->cost, j->kappa);
+	j->plan.clip = j->optimizer.clip_norm > 0;
 	j->n_state = dlb_optimizers[j->optimizer.rule].n_state;
 	if (o->slow)
 		for (int i = j->cluster.n_nodes; i < o->n_slow; i++)

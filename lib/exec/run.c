@@ -672,7 +672,7 @@ static void count_violations(const struct dlb_job *j, const struct node_summary 
 		return;
 	report->optimizer_violations = 0;
 	for (int i = 0; i < report->n_nodes; i++)
-		report->optimizer_violations += all[i].shrunk;
+		report->optimizer_violations += dlb_plan_replica_of(&j->plan, i) == 0 ? all[i].shrunk : 0;
 }
 
 /* What this node sent and waited for in a step's sums over the replicas. */

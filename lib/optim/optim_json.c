@@ -102,6 +102,9 @@ static int read_rate(const struct dlb_ref *r, struct dlb_optimizer_choice *c, st
 		return -1;
 	if (text && dlb_rate_parse(text, 0, &c->rate, err))
 		return at_member(r, "lr_schedule", err);
+	at = dlb_ref_at(r, "clip_norm");
+	if (c->clip_norm > 0 && c->reduce == DLB_REDUCE_MOMENTS)
+		return dlb_ref_fail(&at, err, "where moments are exchanged there is no gradient of the whole batch to clip");
 	at = dlb_ref_at(r, "lr_schedule");
 	if (c->rate.kind == DLB_RATE_COSINE && c->rate.steps <= c->rate.warmup)
 		return dlb_ref_fail(&at, err, "the cosine ends at step %lld, in the warm-up of %lld steps", (long long)c->rate.steps,

@@ -26,6 +26,7 @@ struct dlb_problem {
 	const double *weight, *kappa;			/* [node]; NULL: all 1 */
 	uint64_t seed;
 	int n_state;					/* optimizer states per weight, for memory */
+	bool clip;					/* gradients are clipped by their global norm */
 	enum dlb_objective objective;
 	/* wishes (wishes.h); all NULL or 0: none */
 	const int *pin; const bool *excluded;		/* [op] its node or -1; [node] does no work */

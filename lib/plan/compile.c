@@ -31,7 +31,7 @@ enum { DLB_LOOK_AHEAD = 4, DLB_SEND_SLACK = 2 };
 enum { RANK_WAIT_SENT, RANK_FREE_BEFORE, RANK_POST, RANK_COPY, RANK_WAIT, RANK_REDUCED, RANK_SEND, RANK_FREE_AFTER, RANK_COMPUTED,
        RANK_REDUCE, N_RANKS };
 
-struct action { int64_t key; int op, m, tensor; };	/* tensor >= 0: accumulate; op < 0: start or end of the step */
+struct action { int64_t key; int op, m, tensor; bool norm; };	/* tensor >= 0: accumulate; op < 0: start, norm, end of the step */
 struct note { int action, rank; int slot, tensor, m, peer, tag; };
 struct slot {						/* (tensor, node, m) */
 	int first, last, sent;				/* actions; -1: none */
@@ -50,7 +50,7 @@ struct compiler {
 	const struct dlb_graph *g;
 	struct dlb_program *out;
 	int M;
-	bool updates_last;				/* they wait for other replicas: behind all else on every node, which is
+	bool updates_last;				/* they wait for other replicas, or the global norm: behind all else on every node, which is
 							 * a legal order since nothing of the step depends on them */
 	int *inst_start, *inst_node, *root;		/* instances of a tensor: nodes that have it; root: instance whose place it has */
 	int *of;					/* instance -> tensor whose place it shares at once; -1: its own */
@@ -163,45 +163,62 @@ static int edge_from(const struct dlb_flow *f, int op, int pred)
 	dlb_bug("op %d does not read from op %d", op, pred);
 }
 
+/* Where updates stand last: what is added to their places in the order of the cluster; the key between them and all else. */
+static int64_t late(const struct compiler *c) { return (int64_t)c->g->n_ops * c->M + 2; }
+static int64_t norm_key(const struct compiler *c) { return 2 * late(c) - 2; }
+
+/* The node's items, updates after the others where they stand last: *n_before of them, then. Returns how many. */
+static int find_items(const struct compiler *c, int node, struct action *items, int *n_before)
+{
+	const struct dlb_node_plan *np = &c->p->node[node];
+	int n = 0;
+	for (int last = 0; last <= c->updates_last; last++) {
+		*n_before = n;
+		for (int i = 0; i < np->n_order; i++) {
+			int op = np->order[i].op, m = np->order[i].micro_batch;
+			if (m >= c->M || (c->updates_last && (m < 0) != last))
+				continue;
+			items[n++] = (struct action){ 2 * (c->seq[op * c->M + (m < 0 ? 0 : m)] + (last ? late(c) : 0)), op, m, -1, false };
+		}
+	}
+	return n;
+}
+
 static void find_actions(struct compiler *c)
 {
 	const struct dlb_graph *g = c->g;
 	for (int node = 0; node < c->p->n_nodes; node++) {
 		const struct dlb_node_plan *np = &c->p->node[node];
 		struct lane *l = &c->lane[node];
-		size_t most = (size_t)np->n_order + 2;
+		size_t most = (size_t)np->n_order + 3;
 		for (int i = 0; i < np->n_order; i++)
 			if (g->op[np->order[i].op].phase == DLB_UPDATE)
 				most += (size_t)g->op[np->order[i].op].n_in * (size_t)c->M;
 		struct action *items = dlb_xcalloc((size_t)np->n_order + 1, sizeof *items);
 		l->act = dlb_xcalloc(most, sizeof *l->act);
-		l->act[l->n_act++] = (struct action){ -1, -1, -1, -1 };
-		int n_items = 0, first_update = 0;
-		for (int i = 0; i < np->n_order; i++) {
-			int op = np->order[i].op, m = np->order[i].micro_batch;
-			if (m >= c->M)
-				continue;
-			int64_t late = 0;
-			if (c->updates_last && m < 0) {
-				late = (int64_t)g->n_ops * c->M;
-				first_update = first_update ? first_update : n_items + 1;
-			}
-			items[n_items++] = (struct action){ 2 * (c->seq[op * c->M + (m < 0 ? 0 : m)] + late), op, m, -1 };
-			l->act[l->n_act++] = items[n_items - 1];
+		l->act[l->n_act++] = (struct action){ -1, -1, -1, -1, false };
+		if (c->p->clip)
+			l->act[l->n_act++] = (struct action){ norm_key(c), -1, -1, -1, true };
+		int n_before, n_items = find_items(c, node, items, &n_before);
+		for (int i = 0; i < n_items; i++) {
+			int op = items[i].op;
+			l->act[l->n_act++] = items[i];
 			for (int j = 0; j < g->op[op].n_in && g->op[op].phase == DLB_UPDATE && dlb_program_sums(c->out, op); j++) {
 				int t = g->op[op].in[j];
 				if (t < 0 || dlb_tensor_is_state(&g->tensor[t]) || dlb_tensor_is_fed(&g->tensor[t]))
 					continue;
 				int from = g->tensor[t].producer, edge = edge_from(&c->f, op, from);
 				int64_t key = 0;
-				for (m = 0; m < c->M; m++) {
+				for (int m = 0; m < c->M; m++) {
 					key = c->p->placement[from] == node ? 2 * (int64_t)c->seq[from * c->M + m] + 1 :
-						key_of_arrival(c, items, first_update ? first_update : n_items, edge, m, key);
-					l->act[l->n_act++] = (struct action){ key, op, m, t };
+						key_of_arrival(c, items, c->updates_last ? n_before + 1 : i + 1, edge, m, key);
+					if (c->updates_last && key >= norm_key(c))
+						key = norm_key(c) - 1;
+					l->act[l->n_act++] = (struct action){ key, op, m, t, false };
 				}
 			}
 		}
-		l->act[l->n_act++] = (struct action){ INT64_MAX, -1, -1, -1 };
+		l->act[l->n_act++] = (struct action){ INT64_MAX, -1, -1, -1, false };
 		qsort(l->act, (size_t)l->n_act, sizeof *l->act, by_key);
 		for (int a = 0; a < l->n_act; a++)
 			if (l->act[a].op >= 0 && l->act[a].tensor < 0)
@@ -244,12 +261,29 @@ static void use(struct compiler *c, int node, int t, int m, int action)
 	root->last = action;
 }
 
+/* What the norm reads where gradients are not summed into state: those of the updates here. */
+static void use_gradients(struct compiler *c, int node, int action)
+{
+	const struct dlb_graph *g = c->g;
+	for (int i = 0; i < g->n_ops; i++) {
+		if (g->op[i].phase != DLB_UPDATE || c->p->placement[i] != node || dlb_program_sums(c->out, i))
+			continue;
+		for (int j = 0; j < g->op[i].n_in; j++) {
+			int t = g->op[i].in[j];
+			if (t >= 0 && !dlb_tensor_is_state(&g->tensor[t]) && !dlb_tensor_is_fed(&g->tensor[t]))
+				use(c, node, t, 0, action);
+		}
+	}
+}
+
 static void note_uses(struct compiler *c)
 {
 	const struct dlb_graph *g = c->g;
 	for (int node = 0; node < c->p->n_nodes; node++) {
 		for (int a = 0; a < c->lane[node].n_act; a++) {
 			const struct action *x = &c->lane[node].act[a];
+			if (x->norm)
+				use_gradients(c, node, a);
 			if (x->op < 0)
 				continue;
 			if (x->tensor >= 0) {
@@ -539,8 +573,10 @@ static void note_reductions(struct compiler *c, int node)
 	struct dlb_node_program *np = &c->out->node[node];
 	const struct lane *l = &c->lane[node];
 	bool averages = dlb_sharing_averages(&c->p->sharing);
-	int computed = 0;
+	int computed = 0, norm = -1;
 	find_buckets(c, node);
+	for (int a = 0; a < l->n_act; a++)
+		norm = l->act[a].norm ? a : norm;
 	for (int a = 0; a < l->n_act; a++)
 		if (l->act[a].op >= 0 && (l->act[a].tensor >= 0 || c->g->op[l->act[a].op].phase != DLB_UPDATE))
 			computed = a;
@@ -556,6 +592,8 @@ static void note_reductions(struct compiler *c, int node)
 			else
 				first = update < first ? update : first;
 		}
+		if (norm >= 0 && !averages)
+			first = norm;
 		note(c, node, (struct note){ c->p->sharing.sync ? computed : start, RANK_REDUCE, -1, -1, -1, -1, b });
 		note(c, node, (struct note){ first, RANK_REDUCED, -1, -1, -1, -1, b });
 	}
@@ -587,10 +625,10 @@ static void emit_action(struct compiler *c, int node, const struct action *x, bo
 	struct dlb_node_program *np = &c->out->node[node];
 	struct dlb_instr in = { .verb = DLB_COMPUTE, .op = x->op, .tensor = -1, .micro_batch = x->m, .peer = -1, .tag = -1 };
 	if (x->op < 0) {
-		if (!end)
+		if (!end && !x->norm)
 			return;
 		in.verb = DLB_COLLECTIVE;
-		in.what = DLB_RUN_STEP_END;
+		in.what = x->norm ? DLB_RUN_NORM : DLB_RUN_STEP_END;
 	} else if (x->tensor >= 0) {
 		in.what = DLB_RUN_ACCUMULATE;
 		in.tensor = x->tensor;
@@ -728,7 +766,7 @@ static void compiler_release(struct compiler *c)
 static int compile(const struct dlb_plan *p, const struct dlb_cost *cost, int64_t batch, int n_state, const bool *member,
 		   int64_t first, struct dlb_program *out, struct dlb_error *err)
 {
-	struct compiler c = { .p = p, .out = out, .updates_last = member != NULL };
+	struct compiler c = { .p = p, .out = out, .updates_last = member || p->clip };
 	dlb_flow_init(&c.f, p, cost, batch);
 	c.g = c.f.g;
 	c.M = c.f.M;

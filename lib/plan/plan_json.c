@@ -94,6 +94,8 @@ json_t *dlb_plan_write(const struct dlb_plan *p)
 	json_object_set_new(o, "optimizer", json_string(p->optimizer));
 	if (p->n_replicas > 1)
 		write_replicas(p, o);
+	if (p->clip)
+		json_object_set_new(o, "clip", json_true());
 	if (p->objective)
 		json_object_set_new(o, "objective", json_string(p->objective));
 	if (p->effort)
@@ -316,7 +318,7 @@ static int read_options(const struct dlb_ref *r, const struct dlb_graph *g, stru
 	    dlb_get_int(r, "chunks", DLB_OPT, 1, 1024, &chunks, err) ||
 	    dlb_get_int(r, "seed", DLB_OPT, INT64_MIN, INT64_MAX, &seed, err) ||
 	    dlb_get_bool(r, "algorithm_given", DLB_OPT, &p->algorithm_given, err) ||
-	    dlb_get_bool(r, "in_place", DLB_OPT, &p->in_place, err) ||
+	    dlb_get_bool(r, "in_place", DLB_OPT, &p->in_place, err) || dlb_get_bool(r, "clip", DLB_OPT, &p->clip, err) ||
 	    dlb_get_str(r, "algorithm", DLB_OPT, &s, err))
 		return -1;
 	p->batch = batch;
@@ -406,7 +408,7 @@ static int read_plan(const struct dlb_doc *d, const struct dlb_cost *c, struct d
 		     struct dlb_error *err)
 {
 	static const char *const known[] = { "inputs", "algorithm", "algorithm_given", "schedule", "micro_batches", "in_flight", "chunks", "schedules_tried", "batch", "in_place",
-		"seed", "objective", "effort", "optimizer", "placement", "hash", "value_s", "bound_s", "gap", "imbalance", "moved_ops", "moved_bytes",
+		"seed", "objective", "effort", "optimizer", "clip", "placement", "hash", "value_s", "bound_s", "gap", "imbalance", "moved_ops", "moved_bytes",
 		"migration_s", "pins", "exclude", "priority", "affinity", "nodes", "replicas", "power", "allreduce", "sync", "split",
 		"gossip", "sync_every", "param_server", "shards", "exchange_data", "feed",
 		"timeline", NULL };

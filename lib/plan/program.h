@@ -32,6 +32,8 @@
  * no reduce starts before COLLECTIVE computed, which all nodes pass together. Where weights are averaged in place of
  * sums (plan->sharing: gossip, a parameter server, a mean every so many steps), reduce b stands behind the last update of
  * the bucket's weights and reduced b before the end of the step; which of them travel in a step is the executor's.
+ * With plan->clip, COLLECTIVE norm stands after each node's last gradient and before its first update: the squares of
+ * every gradient are summed over all nodes, and no node passes before all have come. Updates then stand last.
  *
  * Messages between one pair of nodes are matched by tag = index of (tensor, m) in program->message. */
 #ifndef DLB_PLAN_PROGRAM_H
@@ -40,7 +42,7 @@
 
 enum dlb_verb { DLB_POST, DLB_WAIT, DLB_SEND, DLB_COMPUTE, DLB_COLLECTIVE, DLB_COPY, DLB_FREE, DLB_N_VERBS };
 enum dlb_what { DLB_RUN_OP, DLB_RUN_ACCUMULATE, DLB_RUN_UPDATE, DLB_RUN_STEP_END,
-		DLB_RUN_COMPUTED, DLB_RUN_REDUCE, DLB_RUN_REDUCED };	/* of COLLECTIVE; tag: the bucket */
+		DLB_RUN_COMPUTED, DLB_RUN_REDUCE, DLB_RUN_REDUCED, DLB_RUN_NORM };	/* of COLLECTIVE; tag: the bucket */
 
 struct dlb_instr {
 	unsigned char verb, what;

@@ -32,7 +32,7 @@ struct message {
 };
 struct link { int *flow; int n, cap; };
 struct sum { int started, waiting; bool needs_cores; double end_s; };
-struct sim_node { int pc; double now, wait_from; int wait_kind, waits_for; int copies; };	/* waits_for: message, -1 */
+struct sim_node { int pc; double now, wait_from; int wait_kind, waits_for; bool waits_norm; int copies; };	/* waits_for: message, -1 */
 struct sim {
 	const struct dlb_program *g;
 	struct dlb_flow *f;				/* [replica] */
@@ -50,7 +50,7 @@ struct sim {
 	struct sim_node *node;
 	struct dlb_heap event;
 	struct dlb_timeline *t; int *span_cap;
-	int at_end; double end_s;
+	int at_end, at_norm; double end_s;
 };
 
 /* ---- set-up ---- */
@@ -238,7 +238,7 @@ static void meet(struct sim *s, int k, double now)
 	struct message *m = &s->msg[k];
 	if (!m->sent || !m->posted || m->started)
 		return;
-	if (!s->route[m->route].copies || s->node[m->to].waits_for >= 0) {
+	if (!s->route[m->route].copies || s->node[m->to].waits_for >= 0 || s->node[m->to].waits_norm) {
 		start(s, k, now);
 	} else {
 		m->next = s->node[m->to].copies;
@@ -278,11 +278,10 @@ static void keep_span(struct sim *s, int node, const struct dlb_instr *in, doubl
 	t->span[node][t->n_spans[node]++] = (struct dlb_span){ in->op, in->micro_batch, from, to };
 }
 
-static void block(struct sim *s, int node, int k, int kind)
+/* While a node waits, what it has to copy can go on. */
+static void copy_while_waiting(struct sim *s, int node)
 {
 	struct sim_node *n = &s->node[node];
-	n->waits_for = k;
-	n->wait_kind = kind;
 	n->wait_from = n->now;
 	for (int i = n->copies, next; i >= 0; i = next) {
 		next = s->msg[i].next;
@@ -290,6 +289,68 @@ static void block(struct sim *s, int node, int k, int kind)
 			start(s, i, n->now);
 	}
 	n->copies = -1;
+}
+
+static void block(struct sim *s, int node, int k, int kind)
+{
+	s->node[node].waits_for = k;
+	s->node[node].wait_kind = kind;
+	copy_while_waiting(s, node);
+}
+
+/* Seconds of the sums of squares here: the gradients are read once. */
+static double square_sum_s(const struct sim *s, int node)
+{
+	const struct dlb_graph *g = s->g->graph;
+	double bytes = 0, Bps;
+	if (!s->c || !s->c->accumulate_Bps)
+		return 0;
+	for (int i = 0; i < g->n_ops; i++)
+		for (int j = 0; j < g->op[i].n_in && g->op[i].phase == DLB_UPDATE && dlb_program_of(s->g, node)->plan->placement[i] == node; j++)
+			if (g->op[i].in[j] >= 0 && g->tensor[g->op[i].in[j]].kind == DLB_T_WEIGHT)
+				bytes += dlb_tensor_bytes(&g->tensor[g->op[i].in[j]], s->g->size[0]);
+	Bps = s->c->accumulate_Bps[s->c->cluster->node[node].kind] * s->c->cluster->node[node].speed;
+	return Bps > 0 ? bytes / Bps * (s->scale ? s->scale[node] : 1) : 0;
+}
+
+/* Seconds of the allreduce of a number a parameter, as a tree up and down. */
+static double norm_s(const struct sim *s)
+{
+	double bytes = 0, longest = 0;
+	int depth = 0;
+	for (int i = 0; i < s->g->graph->n_ops; i++)
+		bytes += 8 * (s->g->graph->op[i].phase == DLB_UPDATE);
+	for (int i = 1; i < s->g->n_nodes && s->c && s->c->cluster; i++)
+		longest = fmax(longest, dlb_cost_xfer_s(s->c, bytes, i, 0));
+	while (1 << depth < s->g->n_nodes)
+		depth++;
+	return 2 * depth * longest;
+}
+
+/* The global norm: all wait for all. True while node must; the last one sends all on their way. */
+static bool norm(struct sim *s, int node)
+{
+	struct sim_node *n = &s->node[node];
+	double t = square_sum_s(s, node), end_s = 0;
+	n->now += t;
+	s->t->node[node].busy_s += t;
+	copy_while_waiting(s, node);
+	n->waits_norm = true;
+	if (++s->at_norm < s->g->n_nodes)
+		return true;
+	s->at_norm = 0;
+	for (int i = 0; i < s->g->n_nodes; i++)
+		end_s = fmax(end_s, s->node[i].now);
+	end_s += norm_s(s);
+	for (int i = 0; i < s->g->n_nodes; i++) {
+		struct sim_node *x = &s->node[i];
+		x->waits_norm = false;
+		s->t->node[i].waits_s[DLB_WAIT_COLLECTIVE] += end_s - x->wait_from;
+		x->now = end_s;
+		x->pc++;
+		dlb_heap_push(&s->event, end_s, i * 4 + EV_NODE);
+	}
+	return true;
 }
 
 static bool wait_for(struct sim *s, int node, const struct dlb_instr *in)
@@ -414,6 +475,9 @@ static void advance(struct sim *s, int node)
 			}
 			if (in->verb == DLB_WAIT) {
 				if (wait_for(s, node, in))
+					return;
+			} else if (in->verb == DLB_COLLECTIVE && in->what == DLB_RUN_NORM) {
+				if (norm(s, node))
 					return;
 			} else if (in->verb == DLB_COLLECTIVE && in->what != DLB_RUN_STEP_END) {
 				if (meet_others(s, node, in))

@@ -56,6 +56,7 @@ struct lives {
 	int *sum;
 	char *bucket;					/* [update op] 0: in none, else how far its bucket is */
 	bool averages, *updated;			/* buckets are of weights; [update op] done */
+	bool normed;					/* the global norm is behind us */
 };
 enum { IN_BUCKET = 1, REDUCING, REDUCED };
 
@@ -121,8 +122,12 @@ static const char *compute(struct lives *l, const struct dlb_instr *in)
 		if (l->sum[in->op] % M != in->micro_batch)
 			return "gradients are not summed in the order of micro-batches";
 		l->sum[in->op]++;
+		if (l->normed)
+			return "sums a gradient after the global norm was taken";
 		return readable(l, in->tensor, in->micro_batch);
 	}
+	if (in->what == DLB_RUN_UPDATE && l->p->clip && !l->normed)
+		return "updates before the global norm is known";
 	for (int i = 0; i < o->n_in && !bad; i++) {
 		int t = o->in[i];
 		if (t < 0)
@@ -183,6 +188,31 @@ static const char *collective(struct lives *l, const struct dlb_instr *in)
 	return NULL;
 }
 
+/* Every gradient of the updates here must be there, summed or whole. */
+static const char *norm(struct lives *l)
+{
+	const struct dlb_graph *g = l->g->graph;
+	int M = l->g->micro_batches;
+	const char *bad = l->normed ? "the global norm is taken twice" : NULL;
+	l->normed = true;
+	for (int op = 0; op < g->n_ops && !bad; op++) {
+		const struct dlb_op *o = &g->op[op];
+		if (o->phase != DLB_UPDATE || l->p->placement[op] != l->node)
+			continue;
+		for (int i = 0; i < o->n_in && !bad; i++) {
+			if (o->in[i] < 0 || g->tensor[o->in[i]].producer < 0)
+				continue;
+			if (dlb_program_sums(l->g, op) && (l->sum[op] == 0 || l->sum[op] % M))
+				bad = "the global norm is taken before a gradient is summed";
+			else if (!l->averages && l->bucket[op] && l->bucket[op] != REDUCED)
+				bad = "the global norm is taken before a gradient is summed over the replicas";
+			else if (!dlb_program_sums(l->g, op))
+				bad = readable(l, o->in[i], 0);
+		}
+	}
+	return bad;
+}
+
 static const char *live(struct lives *l, const struct dlb_instr *in)
 {
 	const struct dlb_node_program *np = &l->g->node[l->node];
@@ -211,7 +241,7 @@ static const char *live(struct lives *l, const struct dlb_instr *in)
 	case DLB_COMPUTE:
 		return compute(l, in);
 	case DLB_COLLECTIVE:
-		return collective(l, in);
+		return in->what == DLB_RUN_NORM ? norm(l) : collective(l, in);
 	default:
 		return NULL;
 	}
@@ -238,6 +268,8 @@ static int prove_lives(const struct dlb_program *g, int node, struct dlb_error *
 			rc = fault(g, node, i, err, bad);
 		ends += np->instr[i].verb == DLB_COLLECTIVE && np->instr[i].what == DLB_RUN_STEP_END;
 	}
+	if (rc == 0 && g->plan->clip && !l.normed)
+		rc = dlb_fail(err, NULL, "program of node %d: the global norm is never taken", node);
 	if (rc == 0 && !ends)
 		rc = dlb_fail(err, NULL, "program of node %d: the step has no end", node);
 	for (int i = 0; i < g->graph->n_ops && rc == 0; i++)
@@ -425,7 +457,8 @@ struct run {
 	const struct dlb_program *g; const struct message *message; int n;
 	bool *sent, *posted;
 	int *pc, *waiter;
-	int **started, *part, *peer;
+	int **started, *part, *peer, n_at_norm;
+	bool *at_norm;
 	bool *stacked; int *stack, top;
 };
 
@@ -455,13 +488,31 @@ static bool meet_others(struct run *r, int node, const struct dlb_instr *in)
 	return in->what != DLB_RUN_REDUCED || *started == R;
 }
 
+/* The global norm, where all wait for all: whether node may go on. The last one sets the others free. */
+static bool meet_all(struct run *r, int node)
+{
+	r->n_at_norm += !r->at_norm[node];
+	r->at_norm[node] = true;
+	if (r->n_at_norm < r->g->n_nodes)
+		return false;
+	r->n_at_norm = 0;
+	for (int n = 0; n < r->g->n_nodes; n++) {
+		r->at_norm[n] = false;
+		if (n == node)
+			continue;
+		r->pc[n]++;			/* each stands at its norm: none waits for a message */
+		wake(r, n);
+	}
+	return true;
+}
+
 /* Runs node until it must wait; nodes that this sets free are stacked. */
 static void advance(struct run *r, int node)
 {
 	const struct dlb_node_program *np = &dlb_program_of(r->g, node)->node[node];
 	for (; r->pc[node] < np->n_instr; r->pc[node]++) {
 		const struct dlb_instr *in = &np->instr[r->pc[node]];
-		if (in->verb == DLB_COLLECTIVE && !meet_others(r, node, in))
+		if (in->verb == DLB_COLLECTIVE && !(in->what == DLB_RUN_NORM ? meet_all(r, node) : meet_others(r, node, in)))
 			return;
 		if (in->verb != DLB_SEND && in->verb != DLB_POST && in->verb != DLB_WAIT)
 			continue;
@@ -497,6 +548,7 @@ static int prove_progress(const struct dlb_program *g, const struct message *mes
 	r.peer = dlb_xcalloc((size_t)g->n_replicas + 1, sizeof(int));
 	r.stack = dlb_xcalloc(n_nodes + 1, sizeof(int));
 	r.stacked = dlb_xcalloc(n_nodes, sizeof(bool));
+	r.at_norm = dlb_xcalloc(n_nodes, sizeof(bool));
 	for (int k = 0; k < n; k++)
 		r.waiter[k] = -1;
 	for (int node = g->n_nodes - 1; node >= 0; node--) {
@@ -523,6 +575,7 @@ static int prove_progress(const struct dlb_program *g, const struct message *mes
 	free(r.pc);
 	free(r.stack);
 	free(r.stacked);
+	free(r.at_norm);
 	return rc;
 }
 

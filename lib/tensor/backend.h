@@ -28,6 +28,7 @@ struct dlb_run {
 	uint64_t weight_version;	/* packed weights are made again when this changes; 0: always */
 	double rate, rate_before;	/* update kernels, with has_rate: learning rates of this step and of the one before */
 	bool has_rate;
+	double grad_scale;		/* update kernels: what gradients are multiplied by (clipping); 0: 1 */
 	int64_t *shrunk;		/* update kernels that count (see dlb_update_desc) add here; NULL: not asked */
 };
 struct dlb_kernel {
@@ -161,6 +162,8 @@ struct dlb_copy_desc {
 };
 /* acc = x (first) or acc += x:  in {x}, out {acc}. Used to sum micro-batches' gradients. */
 struct dlb_accumulate_desc { enum dlb_dtype dtype; int64_t count; bool first; };
+/* in {x} (count of f32 or f64), out {f64 scalar in host memory}: the sum of squares, added in double. */
+struct dlb_square_sum_desc { enum dlb_dtype dtype; int64_t count; };
 /* One optimizer step on one parameter, fused in one pass (lib/optim/optim.h says what each rule means and
  * has the rows of its table in this order): in {gradient}, out {weight, state 0, state 1, ...}.
  * run->step is the number of this step, from 1 (bias correction); run->rate, with has_rate, replaces hyper's.
@@ -223,6 +226,7 @@ struct dlb_backend_ops {
 	int (*reduce)(struct dlb_backend *b, const struct dlb_reduce_desc *d, struct dlb_kernel **k, struct dlb_error *err);
 	int (*copy)(struct dlb_backend *b, const struct dlb_copy_desc *d, struct dlb_kernel **k, struct dlb_error *err);
 	int (*accumulate)(struct dlb_backend *b, const struct dlb_accumulate_desc *d, struct dlb_kernel **k, struct dlb_error *err);
+	int (*square_sum)(struct dlb_backend *b, const struct dlb_square_sum_desc *d, struct dlb_kernel **k, struct dlb_error *err);
 	int (*update)(struct dlb_backend *b, const struct dlb_update_desc *d, struct dlb_kernel **k, struct dlb_error *err);
 	int (*host)(struct dlb_backend *b, dlb_host_fn fn, const void *ctx, size_t ctx_bytes, size_t scratch_bytes,
 		    struct dlb_kernel **k, struct dlb_error *err);

@@ -146,9 +146,11 @@ static void documents(void)
 	assert(read_from("\"optimizer\":{\"name\":3}", &o, &e) == -1);
 	assert(read_from("\"optimizer\":[]", &o, &e) == -1);
 	assert(read_from("\"optimizer\":{\"name\":\"max-adabelief\",\"variant\":\"corrected\",\"reduce\":\"moments:max\",\"warmup\":3,"
-			 "\"lr_schedule\":\"cosine:9\",\"clip_norm\":2}", &o, &e) == 0);
+			 "\"lr_schedule\":\"cosine:9\"}", &o, &e) == 0);
 	assert(o.variant == DLB_VARIANT_CORRECTED && o.reduce == DLB_REDUCE_MOMENTS && o.reduce_by == DLB_REDUCE_BY_MAX && !o.local_max);
-	assert(o.rate.kind == DLB_RATE_COSINE && o.rate.steps == 9 && o.rate.warmup == 3 && o.clip_norm == 2);
+	assert(o.rate.kind == DLB_RATE_COSINE && o.rate.steps == 9 && o.rate.warmup == 3 && o.clip_norm == 0);
+	assert(read_from("\"optimizer\":{\"name\":\"sgd\",\"clip_norm\":2}", &o, &e) == 0 && o.clip_norm == 2);
+	assert(read_from("\"optimizer\":{\"name\":\"max-adabelief\",\"reduce\":\"moments\",\"clip_norm\":2}", &o, &e) == -1 && strstr(e.where, "clip_norm"));
 	assert(read_from("\"optimizer\":{\"name\":\"max-adabelief\",\"reduce\":\"moments:sum\",\"max_state\":\"local\"}", &o, &e) == 0);
 	assert(o.reduce_by == DLB_REDUCE_BY_SUM && o.local_max);
 	assert(read_from("\"optimizer\":{\"name\":\"max-adabelief\",\"reduce\":\"moments:sum\"}", &o, &e) == -1);

@@ -50,9 +50,12 @@ static void test_random(uint64_t seed)
 	make(&d, &p, M, schedules[seed % DLB_LEN(schedules)], &r);
 	if (dlb_plan_check(&p, &d.c, &err))
 		fail(&err, seed);
+	p.clip = seed % 3 == 0;
 	int64_t sizes[] = { o.batch, 1 + (int64_t)dlb_rng_below(&r, (uint64_t)o.batch) };	/* whole, and the epoch's last */
 	for (int i = 0; i < 4; i++) {
 		struct dlb_timeline t, u;
+		if (i == 3)
+			p.clip = !p.clip;
 		if (dlb_program_compile(&p, i < 2 ? &d.c : NULL, sizes[i % 2], 1, &g, &err) || dlb_program_verify(&g, &d.c, &err))
 			fail(&err, seed);
 		double work = 0;
@@ -102,6 +105,7 @@ static void test_spoilt(uint64_t seed)
 	dlb_rng_init(&r, seed + 1000);
 	dag_init(&d, &o);
 	make(&d, &p, 4, "1f1b", &r);
+	p.clip = seed % 2;
 	int refused = 0;
 	for (int k = 0; k < 30; k++) {
 		if (dlb_program_compile(&p, &d.c, 8, 1, &g, &err))
@@ -129,6 +133,60 @@ static void test_spoilt(uint64_t seed)
 		dlb_program_release(&g);
 	}
 	assert(refused > 10);
+	dlb_plan_release(&p);
+	dag_release(&d);
+}
+
+/* The global norm stands after every gradient and before every update, on every node; without it, or too early or too
+ * late, the program is refused. */
+static void test_norm(uint64_t seed)
+{
+	struct dag_options o = { .seed = seed, .n_forward = 12, .training = true, .cluster = "cpu:3", .batch = 8 };
+	struct dlb_rng r;
+	struct dag d;
+	struct dlb_plan p;
+	struct dlb_program g;
+	struct dlb_error err;
+	dlb_rng_init(&r, seed + 5000);
+	dag_init(&d, &o);
+	make(&d, &p, seed % 2 ? 4 : 1, "1f1b", &r);
+	p.clip = true;
+	for (int node = 0; node < 3; node++) {
+		if (dlb_program_compile(&p, &d.c, 8, 1, &g, &err) || dlb_program_verify(&g, &d.c, &err))
+			fail(&err, seed);
+		struct dlb_node_program *np = &g.node[node];
+		int at = -1, first_update = -1, last_sum = -1;
+		for (int i = 0; i < np->n_instr; i++) {
+			const struct dlb_instr *in = &np->instr[i];
+			if (in->verb == DLB_COLLECTIVE && in->what == DLB_RUN_NORM)
+				at = i;
+			if (in->verb == DLB_COMPUTE && in->what == DLB_RUN_UPDATE && first_update < 0)
+				first_update = i;
+			if (in->verb == DLB_COMPUTE && in->what == DLB_RUN_ACCUMULATE)
+				last_sum = i;
+		}
+		assert(at >= 0 && last_sum < at && (first_update < 0 || at < first_update));
+		const struct dlb_instr norm = np->instr[at];
+		if (first_update >= 0) {
+			np->instr[at] = np->instr[first_update];
+			np->instr[first_update] = norm;
+			assert(dlb_program_verify(&g, &d.c, &err));
+			np->instr[first_update] = np->instr[at];
+			np->instr[at] = norm;
+		}
+		if (last_sum >= 0) {
+			np->instr[at] = np->instr[last_sum];
+			np->instr[last_sum] = norm;
+			assert(dlb_program_verify(&g, &d.c, &err));
+			np->instr[last_sum] = np->instr[at];
+			np->instr[at] = norm;
+		}
+		assert(!dlb_program_verify(&g, &d.c, &err));
+		memmove(np->instr + at, np->instr + at + 1, (size_t)(np->n_instr - at - 1) * sizeof *np->instr);
+		np->n_instr--;
+		assert(dlb_program_verify(&g, &d.c, &err));
+		dlb_program_release(&g);
+	}
 	dlb_plan_release(&p);
 	dag_release(&d);
 }
@@ -236,6 +294,8 @@ int main(void)
 		test_random(seed);
 	for (uint64_t seed = 1; seed <= 20; seed++)
 		test_spoilt(seed);
+	for (uint64_t seed = 1; seed <= 20; seed++)
+		test_norm(seed);
 	test_deadlock();
 	test_memory();
 	test_pipeline();

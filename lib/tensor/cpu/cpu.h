@@ -46,6 +46,7 @@ int dlb_cpu_loss(struct dlb_backend *b, const struct dlb_loss_desc *d, struct dl
 int dlb_cpu_map(struct dlb_backend *b, const struct dlb_map_desc *d, struct dlb_kernel **k, struct dlb_error *err);
 int dlb_cpu_reduce(struct dlb_backend *b, const struct dlb_reduce_desc *d, struct dlb_kernel **k, struct dlb_error *err);
 int dlb_cpu_copy(struct dlb_backend *b, const struct dlb_copy_desc *d, struct dlb_kernel **k, struct dlb_error *err);
+int dlb_cpu_square_sum(struct dlb_backend *b, const struct dlb_square_sum_desc *d, struct dlb_kernel **k, struct dlb_error *err);
 int dlb_cpu_accumulate(struct dlb_backend *b, const struct dlb_accumulate_desc *d, struct dlb_kernel **k, struct dlb_error *err);
 int dlb_cpu_update(struct dlb_backend *b, const struct dlb_update_desc *d, struct dlb_kernel **k, struct dlb_error *err);
 int dlb_cpu_host(struct dlb_backend *b, dlb_host_fn fn, const void *ctx, size_t ctx_bytes, size_t scratch_bytes,

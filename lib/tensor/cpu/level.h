@@ -35,6 +35,7 @@ const struct dlb_backend_ops *dlb_cpu_level(int i);
 #define dlb_cpu_reduce LEVEL(dlb_cpu_reduce)
 #define dlb_cpu_copy LEVEL(dlb_cpu_copy)
 #define dlb_cpu_accumulate LEVEL(dlb_cpu_accumulate)
+#define dlb_cpu_square_sum LEVEL(dlb_cpu_square_sum)
 #define dlb_cpu_update LEVEL(dlb_cpu_update)
 #define dlb_cpu_narrow LEVEL(dlb_cpu_narrow)
 #define dlb_cpu_narrow_block LEVEL(dlb_cpu_narrow_block)

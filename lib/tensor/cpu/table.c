@@ -25,6 +25,7 @@ const struct dlb_backend_ops dlb_cpu_ops = {
 	.reduce = dlb_cpu_mixed_reduce,
 	.copy = dlb_cpu_copy,
 	.accumulate = dlb_cpu_accumulate,
+	.square_sum = dlb_cpu_square_sum,
 	.update = dlb_cpu_update,
 	.host = dlb_cpu_host,
 };

@@ -1,17 +1,17 @@
-/* The update rules for type T; included by update.c. */
-static void S(update_sgd)(T *w, const T *g, T lr, T decay, int64_t n)
+/* The update rules for type T; included by update.c. c: what gradients are multiplied by. */
+static void S(update_sgd)(T *w, const T *g, T c, T lr, T decay, int64_t n)
 {
 #pragma omp simd
 	for (int64_t i = 0; i < n; i++)
-		w[i] -= lr * (g[i] + decay * w[i]);
+		w[i] -= lr * (g[i] * c + decay * w[i]);
 }
 
-static void S(update_momentum)(T *w, T *v, const T *g, T lr, T mu, T decay, bool nesterov, int64_t n)
+static void S(update_momentum)(T *w, T *v, const T *g, T c, T lr, T mu, T decay, bool nesterov, int64_t n)
 {
 	if (nesterov) {
 #pragma omp simd
 		for (int64_t i = 0; i < n; i++) {
-			T d = g[i] + decay * w[i];
+			T d = g[i] * c + decay * w[i];
 
 			v[i] = mu * v[i] + d;
 			w[i] -= lr * (d + mu * v[i]);
@@ -20,18 +20,18 @@ static void S(update_momentum)(T *w, T *v, const T *g, T lr, T mu, T decay, bool
 	}
 #pragma omp simd
 	for (int64_t i = 0; i < n; i++) {
-		v[i] = mu * v[i] + (g[i] + decay * w[i]);
+		v[i] = mu * v[i] + (g[i] * c + decay * w[i]);
 		w[i] -= lr * v[i];
 	}
 }
 
 /* shrink: 1 - lr wd of the decoupled decay (1: none); decay: the L2 term. */
-static void S(update_adam)(T *w, T *m, T *v, const T *g, T shrink, T decay, T beta1, T rest1, T beta2, T rest2,
+static void S(update_adam)(T *w, T *m, T *v, const T *g, T c, T shrink, T decay, T beta1, T rest1, T beta2, T rest2,
 			   T step_size, T root_bias2, T eps, int64_t n)
 {
 #pragma omp simd
 	for (int64_t i = 0; i < n; i++) {
-		T x = w[i] * shrink, d = g[i] + decay * x;
+		T x = w[i] * shrink, d = g[i] * c + decay * x;
 
 		m[i] = m[i] * beta1 + rest1 * d;
 		v[i] = v[i] * beta2 + rest2 * d * d;
@@ -40,35 +40,37 @@ static void S(update_adam)(T *w, T *m, T *v, const T *g, T shrink, T decay, T be
 }
 
 /* As adamw, but v is the moment of how far g is from m, and eps stays in it. */
-static void S(update_adabelief)(T *w, T *m, T *v, const T *g, T shrink, T beta1, T rest1, T beta2, T rest2, T step_size,
+static void S(update_adabelief)(T *w, T *m, T *v, const T *g, T c, T shrink, T beta1, T rest1, T beta2, T rest2, T step_size,
 				T root_bias2, T eps, int64_t n)
 {
 #pragma omp simd
 	for (int64_t i = 0; i < n; i++) {
-		m[i] = m[i] * beta1 + rest1 * g[i];
-		T surprise = g[i] - m[i];
+		T surprise = g[i] * c;
+
+		m[i] = m[i] * beta1 + rest1 * surprise;
+		surprise -= m[i];
 
 		v[i] = v[i] * beta2 + rest2 * surprise * surprise + eps;
 		w[i] = w[i] * shrink - step_size * (m[i] / (F(sqrt)(v[i]) / root_bias2 + eps));
 	}
 }
 
-static void S(update_adagrad)(T *w, T *sum, const T *g, T lr, T decay, T eps, int64_t n)
+static void S(update_adagrad)(T *w, T *sum, const T *g, T c, T lr, T decay, T eps, int64_t n)
 {
 #pragma omp simd
 	for (int64_t i = 0; i < n; i++) {
-		T d = g[i] + decay * w[i];
+		T d = g[i] * c + decay * w[i];
 
 		sum[i] += d * d;
 		w[i] -= lr * (d / (F(sqrt)(sum[i]) + eps));
 	}
 }
 
-static void S(update_rmsprop)(T *w, T *v, const T *g, T lr, T decay, T alpha, T rest, T eps, int64_t n)
+static void S(update_rmsprop)(T *w, T *v, const T *g, T c, T lr, T decay, T alpha, T rest, T eps, int64_t n)
 {
 #pragma omp simd
 	for (int64_t i = 0; i < n; i++) {
-		T d = g[i] + decay * w[i];
+		T d = g[i] * c + decay * w[i];
 
 		v[i] = v[i] * alpha + rest * d * d;
 		w[i] -= lr * (d / (F(sqrt)(v[i]) + eps));
@@ -125,7 +127,7 @@ static int64_t S(update_belief_whole)(const struct S(belief) *c, T *w, T *m, T *
 
 #pragma omp simd reduction(+ : shrunk)
 	for (int64_t i = 0; i < n; i++) {
-		T d = g[i], most;
+		T d = g[i] * k.scale[0], most;
 
 		m[i] = m[i] * k.beta1 + k.rest1 * d;
 		d -= m[i];
@@ -155,7 +157,7 @@ static void S(update_belief)(const struct update_job *job, int64_t from, int64_t
 		.shrink = (T)(1 - lr * h[DLB_HYPER_DECAY]), .lr = (T)lr,
 		.q = (T)(1 / (lr * lr * (in_root ? bias2 : 1))),
 		.q_before = (T)(t > 1 ? 1 / (before * before * (in_root ? bias2_before : 1)) : 0),
-		.scale = { (T)d->scale[0], (T)d->scale[1], (T)d->scale[2] },
+		.scale = { (T)(d->scale[0] * (r->grad_scale > 0 ? r->grad_scale : 1)), (T)d->scale[1], (T)d->scale[2] },
 	};
 	const T *in0 = (const T *)r->in[0] + from;
 	T *o0 = (T *)r->out[0] + from, *o1 = (T *)r->out[1] + from, *o2 = (T *)r->out[2] + from, *o3 = (T *)r->out[3] + from;
@@ -189,31 +191,31 @@ static void S(update_part)(const void *ctx, int part, int parts)
 		return;
 	}
 	T *w = (T *)r->out[0] + from, *s0 = d->rule == DLB_RULE_SGD ? NULL : (T *)r->out[1] + from, *s1 = adam ? (T *)r->out[2] + from : NULL;
-	const T *g = (const T *)r->in[0] + from;
+	const T *g = (const T *)r->in[0] + from, c = (T)(r->grad_scale > 0 ? r->grad_scale : 1);
 
 	switch (d->rule) {
 	case DLB_RULE_SGD:
-		S(update_sgd)(w, g, (T)lr, (T)h[DLB_HYPER_DECAY], n);
+		S(update_sgd)(w, g, c, (T)lr, (T)h[DLB_HYPER_DECAY], n);
 		break;
 	case DLB_RULE_MOMENTUM:
 	case DLB_RULE_NESTEROV:
-		S(update_momentum)(w, s0, g, (T)lr, (T)h[DLB_HYPER_MOMENTUM], (T)h[DLB_HYPER_DECAY], d->rule == DLB_RULE_NESTEROV, n);
+		S(update_momentum)(w, s0, g, c, (T)lr, (T)h[DLB_HYPER_MOMENTUM], (T)h[DLB_HYPER_DECAY], d->rule == DLB_RULE_NESTEROV, n);
 		break;
 	case DLB_RULE_ADAGRAD:
-		S(update_adagrad)(w, s0, g, (T)lr, (T)h[DLB_HYPER_DECAY], (T)h[DLB_HYPER_EPS], n);
+		S(update_adagrad)(w, s0, g, c, (T)lr, (T)h[DLB_HYPER_DECAY], (T)h[DLB_HYPER_EPS], n);
 		break;
 	case DLB_RULE_RMSPROP:
-		S(update_rmsprop)(w, s0, g, (T)lr, (T)h[DLB_HYPER_DECAY], (T)h[DLB_HYPER_ALPHA], (T)(1 - h[DLB_HYPER_ALPHA]),
+		S(update_rmsprop)(w, s0, g, c, (T)lr, (T)h[DLB_HYPER_DECAY], (T)h[DLB_HYPER_ALPHA], (T)(1 - h[DLB_HYPER_ALPHA]),
 				  (T)h[DLB_HYPER_EPS], n);
 		break;
 	case DLB_RULE_ADABELIEF:
-		S(update_adabelief)(w, s0, s1, g, (T)(1 - lr * h[DLB_HYPER_DECAY]),
+		S(update_adabelief)(w, s0, s1, g, c, (T)(1 - lr * h[DLB_HYPER_DECAY]),
 				    (T)h[DLB_HYPER_BETA1], (T)(1 - h[DLB_HYPER_BETA1]),
 				    (T)h[DLB_HYPER_BETA2], (T)(1 - h[DLB_HYPER_BETA2]),
 				    (T)(lr / bias1), (T)sqrt(bias2), (T)h[DLB_HYPER_EPS], n);
 		break;
 	default:
-		S(update_adam)(w, s0, s1, g, (T)(decoupled ? 1 - lr * h[DLB_HYPER_DECAY] : 1), (T)(decoupled ? 0 : h[DLB_HYPER_DECAY]),
+		S(update_adam)(w, s0, s1, g, c, (T)(decoupled ? 1 - lr * h[DLB_HYPER_DECAY] : 1), (T)(decoupled ? 0 : h[DLB_HYPER_DECAY]),
 			       (T)h[DLB_HYPER_BETA1], (T)(1 - h[DLB_HYPER_BETA1]),
 			       (T)h[DLB_HYPER_BETA2], (T)(1 - h[DLB_HYPER_BETA2]),
 			       (T)(lr / bias1), (T)sqrt(bias2), (T)h[DLB_HYPER_EPS], n);
