@@ -245,7 +245,7 @@ static void add_segment(struct dlb_collective *k, const char *w, int64_t from, i
 	int64_t next;
 	struct link *l;
 
-	if (!k->loops->pass || s->next.hop != here.hop + 1 || s->next.seg != here.seg ||
+	if (!k->loops->pass || s->next.hop == k->n_hops || s->next.hop != here.hop + 1 || s->next.seg != here.seg ||
 	    piece(k, true, s->next, &next) != n || next != from) {
 		k->loops->add(element(k, from), w, n);
 		return;

@@ -75,7 +75,7 @@ int dlb_compress_parse(const char *text, struct dlb_compress_choice *out, struct
 	n = strcspn(text, ",");
 	rank = number_after(text, n, "lowrank:");
 	if (rank >= 1 && rank <= DLB_MOST_RANK) {
-		c = (struct dlb_compress_choice){ .how = DLB_COMPRESS_LOWRANK, .rank = (int)rank, .wire = DLB_WIRE_BF16, .start = USUAL_START };
+		c = (struct dlb_compress_choice){ .how = DLB_COMPRESS_LOWRANK, .rank = (int)rank, .wire = DLB_WIRE_BF16, .start = -1 };
 	} else {
 		int i = 0;
 
@@ -93,6 +93,12 @@ int dlb_compress_parse(const char *text, struct dlb_compress_choice *out, struct
 	}
 	*out = c;
 	return 0;
+}
+
+void dlb_compress_settle(struct dlb_compress_choice *c, int64_t last)
+{
+	if (c->start < 0)
+		c->start = last != INT64_MAX && last / 10 > USUAL_START ? last / 10 : USUAL_START;
 }
 
 int dlb_compress_rank(const struct dlb_compress_choice *c, const struct dlb_addend *a)

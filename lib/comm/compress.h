@@ -8,12 +8,12 @@
  *     lowrank:R         gradients of two dimensions and more as P and Q of rank R with error feedback; small ones dense
  *
  * and after the name, by commas: wire=f32 (P, Q and L travel as floats; bf16 otherwise), start=N (lowrank is dense for
- * the first N steps; a hundred otherwise), error=local (what is kept back is what each rank did not send itself,
+ * the first N steps; a tenth of the run, at least a hundred, otherwise), error=local (what is kept back is what each rank did not send itself,
  * rather than an equal share of what all did not).
  *
  * A dlb_compressor sums a list of tensors over some ranks in place of a dlb_collective, and is driven like one: start,
- * test until done, wait. All ranks end with the same bits and the same verdict. It knows its own state (the errors kept
- * back, the bases of the step before), which a checkpoint has to hold.
+ * test until done, wait. All ranks end with the same bits and the same verdict. What it keeps from step to step (errors kept
+ * back, bases of the step before) a checkpoint has to hold.
  *
  * What goes wrong on one rank is known to all in the same step: each has a place of its own in an array that is summed
  * beside the tensors, and says there which tensor is not finite (or not symmetric). With a number that is not
@@ -33,10 +33,13 @@ struct dlb_compress_choice {
 	int rank;			/* of lowrank */
 	enum dlb_wire wire;		/* of P, Q and L, and of all with bf16 */
 	bool local_error;
-	int64_t start;			/* lowrank: the first step that is compressed */
+	int64_t start;			/* lowrank: the first step that is compressed; -1: the usual (dlb_compress_settle) */
 };
 /* NULL: none. */
 int dlb_compress_parse(const char *text, struct dlb_compress_choice *c, struct dlb_error *err);
+
+/* The usual start in a run that ends with step `last` (INT64_MAX: nobody knows): a tenth of it, at least a hundred. */
+void dlb_compress_settle(struct dlb_compress_choice *c, int64_t last);
 
 enum dlb_traffic_class { DLB_TRAFFIC_FACTOR, DLB_TRAFFIC_GRADIENT, DLB_TRAFFIC_SMALL, DLB_N_TRAFFIC };
 extern const char *const dlb_traffic_names[DLB_N_TRAFFIC];
@@ -56,6 +59,15 @@ int dlb_compress_rank(const struct dlb_compress_choice *c, const struct dlb_adde
 void dlb_compress_bytes(const struct dlb_compress_choice *c, const struct dlb_allreduce *how, const struct dlb_ranks *r, int member,
 			const struct dlb_addend *a, int n, double bytes[DLB_N_TRAFFIC], double dense_bytes[DLB_N_TRAFFIC]);
 
+/* What compression keeps from step to step, by addend's id; compressors that take turns (full batches, the epoch's short
+ * last one) share one. A checkpoint holds it: an error is of one rank alone, and their sum is what counts; a basis is
+ * the same on all. */
+struct dlb_kept;
+struct dlb_kept *dlb_kept_new(void);
+void dlb_kept_free(struct dlb_kept *k);
+struct dlb_kept_state { const char *name, *what; float *p; int64_t n; bool summed; };	/* name: the addend's */
+bool dlb_kept_state(struct dlb_kept *k, int i, struct dlb_kept_state *s);	/* i from 0; false: no more */
+
 struct dlb_compressor_desc {
 	struct dlb_compress_choice choice;
 	const struct dlb_allreduce *how;
@@ -63,6 +75,7 @@ struct dlb_compressor_desc {
 	const struct dlb_addend *addend;	/* copied; x is borrowed for good */
 	int n_addends;
 	int tag;				/* and the DLB_COMPRESSOR_TAGS - 1 after it */
+	struct dlb_kept *kept;			/* borrowed: outlives the compressor */
 };
 enum { DLB_COMPRESSOR_TAGS = 6 };
 struct dlb_compressor;
@@ -83,8 +96,4 @@ int dlb_verdict_error(const struct dlb_verdict *v, struct dlb_error *err);
 /* Of the last step, by this rank. */
 struct dlb_traffic { double bytes[DLB_N_TRAFFIC], dense_bytes[DLB_N_TRAFFIC], time_s[DLB_N_TRAFFIC]; };
 const struct dlb_traffic *dlb_compressor_traffic(const struct dlb_compressor *k);
-/* Tensors that a checkpoint holds, i from 0; false: no more. An error is of one rank alone, and their sum is what counts; a
- * basis is the same on all. */
-struct dlb_compressor_state { int addend; const char *name; float *p; int64_t n; bool summed; };
-bool dlb_compressor_state(struct dlb_compressor *k, int i, struct dlb_compressor_state *s);
 #endif

@@ -6,7 +6,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include "comm/compressor.h"
-#include "tensor/skinny.h"
 #include "util/clock.h"
 #include "util/mem.h"
 
@@ -82,6 +81,7 @@ int dlb_compressor_new(struct dlb_compressor **out, struct dlb_comm *c, const st
 	k->choice = d->choice;
 	k->how = d->how;
 	k->tag = d->tag;
+	k->kept = d->kept;
 	k->rank_ = copied(d->ranks.rank, d->ranks.n);
 	k->group_ = d->ranks.group ? copied(d->ranks.group, d->ranks.n) : NULL;
 	k->ranks = (struct dlb_ranks){ .n = d->ranks.n, .rank = k->rank_, .group = k->group_ };
@@ -314,19 +314,4 @@ int dlb_verdict_error(const struct dlb_verdict *v, struct dlb_error *err)
 const struct dlb_traffic *dlb_compressor_traffic(const struct dlb_compressor *k)
 {
 	return &k->traffic;
-}
-
-bool dlb_compressor_state(struct dlb_compressor *k, int i, struct dlb_compressor_state *s)
-{
-	const struct dlb_thin *t = &k->thin[i / 2];
-	const struct dlb_addend *a;
-
-	if (i / 2 >= k->n_thin)
-		return false;
-	a = &k->addend[t->addend];
-	if (i % 2)
-		*s = (struct dlb_compressor_state){ t->addend, "basis", t->basis, t->rank * dlb_skinny_stride(a->cols), false };
-	else
-		*s = (struct dlb_compressor_state){ t->addend, "error", t->error, a->rows * a->cols, true };
-	return true;
 }

@@ -32,11 +32,20 @@ bool dlb_fused_done(struct dlb_compressor *k, struct dlb_fused *f);	/* or never 
 /* The two halves of a ring, for what is summed and what is passed on apart; member m completes chunk m + 1. */
 extern const struct dlb_allreduce dlb_ring_scatter, dlb_ring_gather;
 
-struct dlb_thin {			/* a gradient that travels as P and Q */
-	int addend, rank;
+struct dlb_kept_thin {			/* what is kept of one */
+	int id, rank;
+	int64_t rows, cols;
+	const char *name;
 	float *error;			/* (rows, cols) */
 	float *basis;			/* Q^T of the last step that counted: (rank, stride) */
 	float *next;			/* Q^T of this one */
+};
+struct dlb_kept { struct dlb_kept_thin **thin; int n, cap; };
+struct dlb_kept_thin *dlb_kept_of(struct dlb_kept *k, const struct dlb_addend *a, int rank);	/* made when first asked for */
+
+struct dlb_thin {			/* a gradient that travels as P and Q */
+	int addend, rank;
+	struct dlb_kept_thin *kept;
 	float *mine;			/* local errors: this rank's own Q^T; else NULL */
 	float *p, *q;			/* what travels: (rows, rank), and (rank, cols) without padding */
 };
@@ -54,6 +63,7 @@ struct dlb_compressor {
 	enum { DLB_PHASE_DONE, DLB_PHASE_FIRST, DLB_PHASE_SECOND, DLB_PHASE_THIRD } phase;
 	bool thin_now;			/* past lowrank's start */
 	struct dlb_fused dense, flags, warm, p, q, scatter, gather, third, whole;
+	struct dlb_kept *kept;
 	struct dlb_thin *thin; int n_thin;
 	struct dlb_triangle *triangle; int n_triangles;
 	double *work;			/* of dlb_orthonormal_f32 */

@@ -6,6 +6,57 @@
 #include "tensor/skinny.h"
 #include "util/mem.h"
 
+struct dlb_kept *dlb_kept_new(void)
+{
+	return dlb_xcalloc(1, sizeof(struct dlb_kept));
+}
+
+void dlb_kept_free(struct dlb_kept *k)
+{
+	for (int i = 0; k && i < k->n; i++) {
+		free(k->thin[i]->error);
+		free(k->thin[i]->basis);
+		free(k->thin[i]->next);
+		free(k->thin[i]);
+	}
+	if (k)
+		free(k->thin);
+	free(k);
+}
+
+struct dlb_kept_thin *dlb_kept_of(struct dlb_kept *k, const struct dlb_addend *a, int rank)
+{
+	size_t back = (size_t)(rank * dlb_skinny_stride(a->cols));
+	struct dlb_kept_thin *t;
+
+	for (int i = 0; i < k->n; i++)
+		if (k->thin[i]->id == a->id)
+			return k->thin[i];
+	t = dlb_xcalloc(1, sizeof *t);
+	*t = (struct dlb_kept_thin){ .id = a->id, .rank = rank, .rows = a->rows, .cols = a->cols, .name = a->name };
+	t->error = dlb_xcalloc((size_t)(a->rows * a->cols), sizeof *t->error);
+	t->basis = dlb_xcalloc(back, sizeof *t->basis);
+	t->next = dlb_xcalloc(back, sizeof *t->next);
+	dlb_lowrank_first_q(t->basis, a->cols, rank, (uint64_t)a->id);
+	DLB_GROW(k->thin, k->n, k->cap);
+	k->thin[k->n++] = t;
+	return t;
+}
+
+bool dlb_kept_state(struct dlb_kept *k, int i, struct dlb_kept_state *s)
+{
+	const struct dlb_kept_thin *t;
+
+	if (i / 2 >= k->n)
+		return false;
+	t = k->thin[i / 2];
+	if (i % 2)
+		*s = (struct dlb_kept_state){ t->name, "basis", t->basis, t->rank * dlb_skinny_stride(t->cols), false };
+	else
+		*s = (struct dlb_kept_state){ t->name, "error", t->error, t->rows * t->cols, true };
+	return true;
+}
+
 void dlb_thin_new(struct dlb_compressor *k)
 {
 	int64_t most = 0;
@@ -21,13 +72,10 @@ void dlb_thin_new(struct dlb_compressor *k)
 			continue;
 		k->n_thin++;
 		*t = (struct dlb_thin){ .addend = i, .rank = r };
-		t->error = dlb_xcalloc((size_t)(a->rows * a->cols), sizeof *t->error);
-		t->basis = dlb_xcalloc(back, sizeof *t->basis);
-		t->next = dlb_xcalloc(back, sizeof *t->next);
+		t->kept = dlb_kept_of(k->kept, a, r);
 		t->mine = k->choice.local_error ? dlb_xcalloc(back, sizeof *t->mine) : NULL;
 		t->p = dlb_xcalloc((size_t)(a->rows * r), sizeof *t->p);
 		t->q = dlb_xcalloc((size_t)(a->cols * r), sizeof *t->q);
-		dlb_lowrank_first_q(t->basis, a->cols, r, (uint64_t)a->id);
 		dlb_fused_add(&k->p, t->p, a->rows * r, -1, DLB_TRAFFIC_GRADIENT);
 		dlb_fused_add(&k->q, t->q, a->cols * r, -1, DLB_TRAFFIC_GRADIENT);
 		dlb_fused_add(&k->warm, a->x, a->rows * a->cols, -1, DLB_TRAFFIC_GRADIENT);
@@ -39,9 +87,6 @@ void dlb_thin_new(struct dlb_compressor *k)
 void dlb_thin_free(struct dlb_compressor *k)
 {
 	for (int i = 0; i < k->n_thin; i++) {
-		free(k->thin[i].error);
-		free(k->thin[i].basis);
-		free(k->thin[i].next);
 		free(k->thin[i].mine);
 		free(k->thin[i].p);
 		free(k->thin[i].q);
@@ -56,7 +101,7 @@ void dlb_thin_project(struct dlb_compressor *k)
 		const struct dlb_thin *t = &k->thin[i];
 		const struct dlb_addend *a = &k->addend[t->addend];
 
-		dlb_skinny()->project(a->rows, a->cols, t->rank, a->x, t->error, t->basis, t->p);
+		dlb_skinny()->project(a->rows, a->cols, t->rank, a->x, t->kept->error, t->kept->basis, t->p);
 		if (!dlb_all_finite(t->p, a->rows * t->rank))		/* as it is when any number of x is not */
 			dlb_compressor_note(k, k->not_finite, t->addend);
 	}
@@ -86,10 +131,10 @@ void dlb_thin_back(struct dlb_compressor *k)
 			k->verdict.rank = -1;
 			return;
 		}
-		dlb_skinny()->project_back(a->rows, a->cols, t->rank, a->x, t->p, t->next);
+		dlb_skinny()->project_back(a->rows, a->cols, t->rank, a->x, t->p, t->kept->next);
 		if (t->mine)
-			memcpy(t->mine, t->next, (size_t)(t->rank * dlb_skinny_stride(a->cols)) * sizeof *t->mine);
-		repack(t, a->cols, t->next, false);
+			memcpy(t->mine, t->kept->next, (size_t)(t->rank * dlb_skinny_stride(a->cols)) * sizeof *t->mine);
+		repack(t, a->cols, t->kept->next, false);
 	}
 }
 
@@ -104,16 +149,16 @@ void dlb_thin_restore(struct dlb_compressor *k)
 	for (int i = 0; i < k->n_thin; i++) {
 		struct dlb_thin *t = &k->thin[i];
 		const struct dlb_addend *a = &k->addend[t->addend];
-		float *last = t->basis;
+		float *last = t->kept->basis;
 
-		repack(t, a->cols, t->next, true);
+		repack(t, a->cols, t->kept->next, true);
 		if (t->mine) {				/* what was not sent from here; then the sum */
-			dlb_skinny()->restore(a->rows, a->cols, t->rank, a->x, t->error, t->p, t->mine, 1);
-			dlb_skinny()->restore(a->rows, a->cols, t->rank, a->x, NULL, t->p, t->next, 0);
+			dlb_skinny()->restore(a->rows, a->cols, t->rank, a->x, t->kept->error, t->p, t->mine, 1);
+			dlb_skinny()->restore(a->rows, a->cols, t->rank, a->x, NULL, t->p, t->kept->next, 0);
 		} else {
-			dlb_skinny()->restore(a->rows, a->cols, t->rank, a->x, t->error, t->p, t->next, 1.0f / (float)k->ranks.n);
+			dlb_skinny()->restore(a->rows, a->cols, t->rank, a->x, t->kept->error, t->p, t->kept->next, 1.0f / (float)k->ranks.n);
 		}
-		t->basis = t->next;
-		t->next = last;
+		t->kept->basis = t->kept->next;
+		t->kept->next = last;
 	}
 }

@@ -218,6 +218,35 @@ static int write_part(const char *dir, int rank, const struct dlb_state *s, stru
 	return rc;
 }
 
+/* ---- what compression keeps back ---- */
+
+/* "error/R/NAME" of replica R; "basis/NAME", the same on all. */
+static const char *kept_name(struct dlb_arena *a, const struct dlb_kept_state *s, int replica)
+{
+	return s->summed ? dlb_arena_printf(a, "%s/%d/%s", s->what, replica, s->name) : dlb_arena_printf(a, "%s/%s", s->what, s->name);
+}
+
+static int write_kept(const char *dir, int rank, const struct dlb_checkpoint_kept *kept, struct dlb_error *err)
+{
+	struct list l = { 0 };
+	struct dlb_kept_state s;
+	int rc = 0;
+
+	for (int i = 0; kept && kept->kept && dlb_kept_state(kept->kept, i, &s); i++) {
+		DLB_GROW(l.t, l.n, l.cap);
+		l.t[l.n++] = (struct dlb_st_tensor){ .name = kept_name(&l.arena, &s, kept->replica), .data = s.p,
+						     .desc = { .dtype = DLB_F32, .n_dims = 1, .dim = { s.n } } };
+	}
+	if (l.n) {
+		char *path = dlb_xprintf("%s/kept-%d.safetensors", dir, rank);
+
+		rc = dlb_safetensors_write(path, l.t, l.n, NULL, err);
+		free(path);
+	}
+	list_release(&l);
+	return rc;
+}
+
 static int write_manifest(const char *dir, const struct dlb_state *s, const struct dlb_progress_state *p, struct dlb_error *err)
 {
 	char *path = dlb_xprintf("%s/" MANIFEST, dir);
@@ -281,7 +310,7 @@ static int settle(const char *dir, const char *aside, int64_t step, char **path,
 }
 
 int dlb_checkpoint_save(struct dlb_checkpoint *c, struct dlb_comm *comm, const struct dlb_state *s,
-			const struct dlb_progress_state *p, char **path, struct dlb_error *err)
+			const struct dlb_checkpoint_kept *kept, const struct dlb_progress_state *p, char **path, struct dlb_error *err)
 {
 	char *aside = dlb_xprintf("%s/.new-step-%lld", c->dir, (long long)p->step);
 	int rank = dlb_comm_rank(comm), rc = 0;
@@ -295,7 +324,7 @@ int dlb_checkpoint_save(struct dlb_checkpoint *c, struct dlb_comm *comm, const s
 	}
 	rc = dlb_comm_agree(comm, rc, err, NULL);
 	if (!rc)
-		rc = dlb_comm_agree(comm, write_part(aside, rank, s, err), err, NULL);
+		rc = dlb_comm_agree(comm, write_part(aside, rank, s, err) || write_kept(aside, rank, kept, err) ? -1 : 0, err, NULL);
 	if (!rc) {
 		if (rank == 0 && !(rc = write_manifest(aside, s, p, err)))
 			rc = settle(c->dir, aside, p->step, path, err);
@@ -460,6 +489,84 @@ int dlb_checkpoint_load(struct dlb_checkpoint *c, struct dlb_comm *comm, struct 
 	if (!rc)
 		*p = m.p;
 	json_decref(m.json);
+	return rc;
+}
+
+/* All such files of a checkpoint. */
+static int kept_open(const char *dir, struct dlb_safetensors **st, int *n, struct dlb_error *err)
+{
+	DIR *d = opendir(dir);
+	int rc = 0, cap = 0;
+
+	for (struct dirent *e; d && !rc && (e = readdir(d));) {
+		char *path;
+
+		if (strncmp(e->d_name, "kept-", 5))
+			continue;
+		path = dlb_xprintf("%s/%s", dir, e->d_name);
+		DLB_GROW(*st, *n, cap);
+		rc = dlb_safetensors_read(path, &(*st)[*n], err);
+		*n += !rc;
+		free(path);
+	}
+	if (d)
+		closedir(d);
+	return rc;
+}
+
+static const struct dlb_st_tensor *kept_find(const struct dlb_safetensors *st, int n, const char *name)
+{
+	for (int i = 0; i < n; i++)
+		if (dlb_safetensors_find(&st[i], name))
+			return dlb_safetensors_find(&st[i], name);
+	return NULL;
+}
+
+/* Replica r's, or every replica's of those there were, divided by how many there are now. */
+static int kept_take(const struct dlb_safetensors *st, int n, const char *dir, struct dlb_kept_state *s, int replica, int n_replicas,
+			 struct dlb_error *err)
+{
+	struct dlb_arena a = { 0 };
+	const struct dlb_st_tensor *t;
+	int before = 0, rc = 0;
+
+	while (s->summed && kept_find(st, n, kept_name(&a, s, before)))
+		before++;
+	for (int r = 0; r < (s->summed ? before : 1) && !rc; r++) {
+		float share = s->summed && before != n_replicas ? 1.0f / (float)n_replicas : 1.0f;
+
+		t = kept_find(st, n, kept_name(&a, s, r));
+		if (!t || (s->summed && before == n_replicas && r != replica))
+			continue;
+		if (t->desc.dtype != DLB_F32 || dlb_desc_count(&t->desc) != s->n) {
+			rc = dlb_fail(err, dir, "tensor '%s' has %lld elements in the checkpoint, %lld with this --compress", t->name,
+				      (long long)dlb_desc_count(&t->desc), (long long)s->n);
+			dlb_hint(err, "go on with the compression that the checkpoint was made with, or another --checkpoint folder");
+		}
+		for (int64_t i = 0; i < s->n && !rc; i++)
+			s->p[i] = s->summed && before != n_replicas ? s->p[i] + share * ((const float *)t->data)[i] : ((const float *)t->data)[i];
+	}
+	dlb_arena_release(&a);
+	return rc;
+}
+
+int dlb_checkpoint_load_kept(struct dlb_checkpoint *c, int64_t step, const struct dlb_checkpoint_kept *kept, struct dlb_error *err)
+{
+	struct dlb_safetensors *st = NULL;
+	struct dlb_kept_state s;
+	char *dir;
+	int n = 0, rc;
+
+	if (!kept->kept)
+		return 0;
+	dir = dlb_xprintf("%s/step-%lld", c->dir, (long long)step);
+	rc = kept_open(dir, &st, &n, err);
+	for (int i = 0; !rc && n && dlb_kept_state(kept->kept, i, &s); i++)
+		rc = kept_take(st, n, dir, &s, kept->replica, kept->n_replicas, err);
+	for (int i = 0; i < n; i++)
+		dlb_safetensors_release(&st[i]);
+	free(st);
+	free(dir);
 	return rc;
 }
 

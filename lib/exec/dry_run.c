@@ -33,20 +33,20 @@ static void sums_of(const struct dlb_job *j, const struct dlb_program *p, const 
 	a->algorithm = dlb_sharing_name(&j->plan.sharing);
 	a->apart = NAN;
 	for (int i = 0; i < r->n_nodes; i++) {
-		double all_s = 0.0, hidden_s = 0.0, bytes[DLB_N_SUM_CLASSES] = { 0.0 };
+		double all_s = 0.0, hidden_s = 0.0, bytes[DLB_N_SUM_CLASSES] = { 0.0 }, dense[DLB_N_SUM_CLASSES] = { 0.0 };
 
-		dlb_plan_sum_bytes(p, &j->cluster, i, bytes);
+		dlb_plan_sum_bytes(p, &j->cluster, i, bytes, dense);
 		for (int k = 0; k < DLB_N_SUM_CLASSES; k++) {
 			double s = t->node[i].sum_s[k], hidden = s - t->node[i].sum_wait_s[k];
 
 			a->cls[k].bytes += bytes[k];
-			a->cls[k].dense_bytes += bytes[k];
+			a->cls[k].dense_bytes += dense[k];
 			if (s > a->cls[k].time_s) {
 				a->cls[k].time_s = s;
 				a->cls[k].hidden_s = hidden > 0.0 ? hidden : 0.0;
 			}
 			a->all.bytes += bytes[k];
-			a->all.dense_bytes += bytes[k];
+			a->all.dense_bytes += dense[k];
 			r->node[i].bytes_sent += bytes[k];
 			all_s += s;
 			hidden_s += hidden > 0.0 ? hidden : 0.0;

@@ -443,7 +443,8 @@ static int open_exchange(struct dlb_engine *e, struct dlb_error *err)
 				return -1;
 		}
 	}
-	return dlb_exchange_new(&e->exchange, e->ground->comm, p, e->view.node, e->ground->cluster, gradient, e->ground->average, err);
+	return dlb_exchange_new(&e->exchange, e->ground->comm, p, e->view.node, e->ground->cluster, gradient, e->ground->average,
+				e->ground->kept, e->ground->last_step, err);
 }
 
 int dlb_engine_new(struct dlb_engine **out, struct dlb_ground *ground, const struct dlb_program *p, int node,

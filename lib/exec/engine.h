@@ -55,6 +55,8 @@ struct dlb_ground {
 	struct dlb_comm *comm;
 	struct dlb_state *state;
 	const struct dlb_cost *cost;		/* how long messages take; NULL: not told */
+	struct dlb_kept *kept;			/* what compression of sums keeps from step to step; borrowed */
+	int64_t last_step;			/* that the run ends with; INT64_MAX: not known */
 	const struct dlb_cluster *cluster;	/* for sums that go by groups; NULL where there are no replicas */
 	struct dlb_average *average;		/* in place of sums (average.h); NULL: none */
 	char *arena; size_t arena_bytes;

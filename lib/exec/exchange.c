@@ -5,16 +5,20 @@
  * the algorithm has, whatever bucket it travels in, and the bits do not depend on who shares a bucket with whom. */
 #include <stdlib.h>
 #include <string.h>
-#include "comm/allreduce.h"
+#include "comm/compress.h"
 #include "exec/average.h"
 #include "exec/exchange.h"
 #include "util/clock.h"
 #include "util/mem.h"
 
-enum { FIRST_TAG = 1 << 28 };			/* above those of all messages */
+enum { FIRST_TAG = 1 << 28, TAGS = DLB_COMPRESSOR_TAGS };			/* above those of all messages */
+
+_Static_assert((int)DLB_N_TRAFFIC == (int)DLB_N_SUM_CLASSES && (int)DLB_TRAFFIC_SMALL == (int)DLB_SUM_SMALL, "classes in one order");
 
 struct bucket {
 	struct dlb_collective *sum;
+	struct dlb_compressor *less;		/* in place of sum */
+	struct dlb_addend *addend;		/* [n_ops] of it */
 	int n_ops, n_chunks;
 	char **x; int64_t *n;			/* [n_ops] gradients, their elements */
 	char *packed;				/* NULL: one gradient, summed where it lies */
@@ -28,6 +32,9 @@ struct dlb_exchange {
 	struct bucket *bucket;
 	int n_buckets, n_active;
 	size_t element_bytes;
+	struct dlb_compress_choice choice;
+	struct dlb_kept *kept;
+	int64_t step;
 	double since_s;				/* something is under way since */
 	struct dlb_exchange_times times;
 	struct dlb_arena arena;
@@ -50,12 +57,29 @@ static void pack(const struct bucket *b, size_t size, bool out)
 	}
 }
 
+static int new_compressor(struct dlb_exchange *x, struct bucket *b, struct dlb_comm *c, const struct dlb_program *p,
+			  const struct dlb_bucket *from, const struct dlb_collective_desc *sum, struct dlb_error *err)
+{
+	struct dlb_compressor_desc d = { .choice = x->choice, .how = sum->how, .ranks = sum->ranks, .n_addends = b->n_ops, .tag = sum->tag,
+					 .kept = x->kept };
+
+	if (sum->dtype != DLB_F32)
+		return dlb_fail(err, NULL, "--compress works on float32; gradients are %s", dlb_dtype_name(sum->dtype));
+	b->addend = dlb_arena_array(&x->arena, (size_t)b->n_ops, sizeof *b->addend);
+	for (int i = 0; i < b->n_ops; i++) {
+		dlb_bucket_addend(p->graph, from, i, &b->addend[i]);
+		b->addend[i].x = (float *)(void *)b->x[i];
+	}
+	d.addend = b->addend;
+	return dlb_compressor_new(&b->less, c, &d, err);
+}
+
 static int new_bucket(struct dlb_exchange *x, struct dlb_comm *c, const struct dlb_program *p, const struct dlb_bucket *from, int index,
 		      const struct dlb_ranks *ranks, void *const *gradient, struct dlb_error *err)
 {
 	struct bucket *b = &x->bucket[index];
 	const struct dlb_allreduce *how = dlb_allreduce_find(p->whole->sharing.allreduce);
-	struct dlb_collective_desc d = { .how = how, .ranks = *ranks, .n = from->n, .tag = FIRST_TAG + index };
+	struct dlb_collective_desc d = { .how = how, .ranks = *ranks, .n = from->n, .tag = FIRST_TAG + index * TAGS };
 	int64_t *at;
 	int rc;
 
@@ -75,6 +99,10 @@ static int new_bucket(struct dlb_exchange *x, struct dlb_comm *c, const struct d
 		for (int k = 0; k <= b->n_chunks; k++)
 			at[k] += dlb_chunk_at(b->n[i], b->n_chunks, k);
 	}
+	if (x->choice.how != DLB_COMPRESS_NONE) {
+		free(at);
+		return new_compressor(x, b, c, p, from, &d, err);
+	}
 	x->element_bytes = dlb_dtype_bytes(d.dtype);
 	if (b->n_ops > 1)
 		b->packed = dlb_arena_alloc(&x->arena, (size_t)from->n * x->element_bytes);
@@ -93,7 +121,8 @@ static int new_bucket(struct dlb_exchange *x, struct dlb_comm *c, const struct d
 }
 
 int dlb_exchange_new(struct dlb_exchange **out, struct dlb_comm *c, const struct dlb_program *p, int node,
-		     const struct dlb_cluster *cluster, void *const *gradient, struct dlb_average *average, struct dlb_error *err)
+		     const struct dlb_cluster *cluster, void *const *gradient, struct dlb_average *average, struct dlb_kept *kept,
+		     int64_t last_step, struct dlb_error *err)
 {
 	const struct dlb_plan *plan = p->whole;
 	int part = dlb_plan_part_of(plan, node), rc = 0;
@@ -115,6 +144,12 @@ int dlb_exchange_new(struct dlb_exchange **out, struct dlb_comm *c, const struct
 		return 0;
 	x = dlb_xcalloc(1, sizeof *x);
 	x->bucket = dlb_xcalloc((size_t)np->n_buckets, sizeof *x->bucket);
+	x->kept = kept;
+	if (dlb_compress_parse(plan->sharing.compress, &x->choice, err)) {
+		dlb_exchange_free(x);
+		return -1;
+	}
+	dlb_compress_settle(&x->choice, last_step);
 	peer = dlb_xcalloc((size_t)ranks.n, sizeof *peer);
 	group = dlb_xcalloc((size_t)ranks.n, sizeof *group);
 	dlb_plan_peers(plan, part, peer);
@@ -139,8 +174,10 @@ void dlb_exchange_free(struct dlb_exchange *x)
 {
 	if (!x)
 		return;
-	for (int b = 0; b < x->n_buckets; b++)
+	for (int b = 0; b < x->n_buckets; b++) {
 		dlb_collective_free(x->bucket[b].sum);
+		dlb_compressor_free(x->bucket[b].less);
+	}
 	free(x->bucket);
 	dlb_arena_release(&x->arena);
 	free(x);
@@ -150,6 +187,11 @@ void dlb_exchange_begin(struct dlb_exchange *x, int64_t step)
 {
 	if (x->average)
 		dlb_average_begin(x->average, step, x->program);
+	x->step = step;
+	if (x->choice.how != DLB_COMPRESS_NONE) {
+		memset(x->times.bytes, 0, sizeof x->times.bytes);
+		memset(x->times.dense_bytes, 0, sizeof x->times.dense_bytes);
+	}
 	x->times.time_s = x->times.hidden_s = 0.0;
 	memset(x->times.class_s, 0, sizeof x->times.class_s);
 	memset(x->times.class_hidden_s, 0, sizeof x->times.class_hidden_s);
@@ -171,7 +213,10 @@ void dlb_exchange_start(struct dlb_exchange *x, int b)
 		x->since_s = dlb_clock_s();
 	k->active = true;
 	k->start_s = dlb_clock_s();
-	dlb_collective_start(k->sum);
+	if (k->less)
+		dlb_compressor_start(k->less, x->step);
+	else
+		dlb_collective_start(k->sum);
 }
 
 static void end(struct dlb_exchange *x, struct bucket *k)
@@ -179,8 +224,18 @@ static void end(struct dlb_exchange *x, struct bucket *k)
 	if (k->done)
 		return;
 	k->done = true;
-	x->times.class_s[k->cls] += dlb_clock_s() - k->start_s;
-	x->times.class_hidden_s[k->cls] += dlb_clock_s() - k->start_s;
+	for (int i = 0; i < DLB_N_TRAFFIC && k->less; i++) {
+		const struct dlb_traffic *t = dlb_compressor_traffic(k->less);
+
+		x->times.bytes[i] += t->bytes[i];
+		x->times.dense_bytes[i] += t->dense_bytes[i];
+		x->times.class_s[i] += t->time_s[i];
+		x->times.class_hidden_s[i] += t->time_s[i];
+	}
+	if (!k->less) {
+		x->times.class_s[k->cls] += dlb_clock_s() - k->start_s;
+		x->times.class_hidden_s[k->cls] += dlb_clock_s() - k->start_s;
+	}
 	if (k->packed)
 		pack(k, x->element_bytes, true);
 	if (--x->n_active == 0) {
@@ -191,34 +246,56 @@ static void end(struct dlb_exchange *x, struct bucket *k)
 	}
 }
 
+static bool moved_all(struct bucket *k)
+{
+	return k->less ? dlb_compressor_test(k->less) : dlb_collective_test(k->sum);
+}
+
 void dlb_exchange_nudge(struct dlb_exchange *x)
 {
 	if (x->average)
 		dlb_average_nudge(x->average);
 	for (int b = 0; b < x->n_buckets && x->n_active; b++)
-		if (x->bucket[b].active && !x->bucket[b].done && dlb_collective_test(x->bucket[b].sum))
+		if (x->bucket[b].active && !x->bucket[b].done && moved_all(&x->bucket[b]))
 			end(x, &x->bucket[b]);
+}
+
+/* The seconds that bucket k was waited for are of its class, or of what travels in it by its share of the time. */
+static void count_wait(struct dlb_exchange *x, const struct bucket *k, double s)
+{
+	const struct dlb_traffic *t = k->less ? dlb_compressor_traffic(k->less) : NULL;
+	double all = 0;
+
+	if (!t) {
+		x->times.class_hidden_s[k->cls] -= s;
+		return;
+	}
+	for (int i = 0; i < DLB_N_TRAFFIC; i++)
+		all += t->time_s[i];
+	for (int i = 0; i < DLB_N_TRAFFIC && all > 0; i++)
+		x->times.class_hidden_s[i] -= (s < all ? s : all) * t->time_s[i] / all;
 }
 
 int dlb_exchange_wait(struct dlb_exchange *x, int b, double *waited_s, struct dlb_error *err)
 {
 	struct bucket *k = &x->bucket[b];
-	double start_s = dlb_clock_s(), s;
+	double start_s = dlb_clock_s(), waited = 0, s;
 
 	if (x->average)
 		return dlb_average_wait(x->average, b, waited_s, err);
 	if (!k->active)
 		return 0;
-	if (dlb_collective_wait(k->sum, err))		/* also tells what went wrong in a nudge */
+	if (k->less ? dlb_compressor_wait(k->less, err) : dlb_collective_wait(k->sum, err))	/* also tells what went wrong in a nudge */
 		return -1;
 	k->active = false;
 	s = dlb_clock_s() - start_s;
 	*waited_s += s;
 	if (!k->done) {
 		x->times.hidden_s -= s;
-		x->times.class_hidden_s[k->cls] -= s;
+		waited = s;
 	}
 	end(x, k);
+	count_wait(x, k, waited);
 	return 0;
 }
 
@@ -242,4 +319,12 @@ int dlb_exchange_command(struct dlb_comm *c, double *waited_s, double *command_s
 const struct dlb_exchange_times *dlb_exchange_times(const struct dlb_exchange *x)
 {
 	return x->average ? dlb_average_times(x->average) : &x->times;
+}
+
+int dlb_exchange_verdict(const struct dlb_exchange *x, struct dlb_error *err)
+{
+	for (int b = 0; b < x->n_buckets; b++)
+		if (x->bucket[b].less && dlb_verdict_error(dlb_compressor_verdict(x->bucket[b].less), err))
+			return -1;
+	return 0;
 }

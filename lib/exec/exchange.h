@@ -8,13 +8,16 @@ struct dlb_exchange;
 struct dlb_average;
 /* Of one step. time_s: while anything was under way; hidden_s: the part of it in which the node did not wait for it. */
 struct dlb_exchange_times {
-	double bytes[DLB_N_SUM_CLASSES], dense_bytes[DLB_N_SUM_CLASSES];	/* sent by this node */
+	double bytes[DLB_N_SUM_CLASSES], dense_bytes[DLB_N_SUM_CLASSES];	/* sent by this node in the last step */
 	double time_s, hidden_s;
 	double class_s[DLB_N_SUM_CLASSES], class_hidden_s[DLB_N_SUM_CLASSES];	/* sums over buckets, which may overlap */
 };
-/* gradient[update op]: where it lies, borrowed, as p is; average: in place of sums, or NULL. *out is NULL where there is nothing to exchange. */
+/* gradient[update op]: where it lies, borrowed, as p is; average: in place of sums, or NULL. kept: what
+ * compression keeps from step to step, shared by all programs of a run; last_step: the one that the run ends with,
+ * INT64_MAX: not known. *out is NULL where there is nothing to exchange. */
 int dlb_exchange_new(struct dlb_exchange **out, struct dlb_comm *c, const struct dlb_program *p, int node,
-		     const struct dlb_cluster *cluster, void *const *gradient, struct dlb_average *average, struct dlb_error *err);
+		     const struct dlb_cluster *cluster, void *const *gradient, struct dlb_average *average, struct dlb_kept *kept,
+		     int64_t last_step, struct dlb_error *err);
 void dlb_exchange_free(struct dlb_exchange *x);
 void dlb_exchange_begin(struct dlb_exchange *x, int64_t step);
 /* The end of what a step exchanges. */
@@ -27,4 +30,7 @@ int dlb_exchange_wait(struct dlb_exchange *x, int b, double *waited_s, struct dl
 /* Tells rank 0 that this node has computed, and waits for its command to go on: both grow by the seconds. */
 int dlb_exchange_command(struct dlb_comm *c, double *waited_s, double *command_s, struct dlb_error *err);
 const struct dlb_exchange_times *dlb_exchange_times(const struct dlb_exchange *x);
+/* Whether a gradient of this step was not finite, on whichever node: -1 with a line that names it. Compressed sums
+ * alone know. */
+int dlb_exchange_verdict(const struct dlb_exchange *x, struct dlb_error *err);
 #endif

@@ -36,6 +36,7 @@ struct run {
 	int64_t size[MAX_BATCHES];
 	int n_engines;
 	struct dlb_average *average;			/* of weights over the replicas; NULL: none */
+	struct dlb_kept *kept;				/* by compression of sums */
 	double apart;					/* how far they were apart at the end; NAN: not at all */
 	struct dlb_data *data;
 	struct dlb_feed *feed;
@@ -157,7 +158,8 @@ static int open_engines(struct run *r, struct dlb_error *err)
 	}
 	if (r->eval && dlb_eval_arena_bytes(r->eval) > arena)
 		arena = dlb_eval_arena_bytes(r->eval);
-	r->ground = (struct dlb_ground){ .be = &r->be, .cost = &r->job.cost, .comm = r->comm, .state = &r->state, .slow = 1.0, .cluster = &r->job.cluster };
+	r->ground = (struct dlb_ground){ .be = &r->be, .cost = &r->job.cost, .comm = r->comm, .state = &r->state, .slow = 1.0, .cluster = &r->job.cluster,
+		.kept = r->kept, .last_step = r->end_step };
 	if (r->o->slow && r->rank < r->o->n_slow)
 		r->ground.slow = r->o->slow[r->rank];
 	r->ground.sleep = dlb_comm_crowded(r->comm);
@@ -255,6 +257,18 @@ static int open_log(struct run *r, struct dlb_error *err)
 	return 0;
 }
 
+static struct dlb_checkpoint_kept kept_here(const struct run *r)
+{
+	return (struct dlb_checkpoint_kept){ r->kept, r->replica, r->job.plan.n_replicas };
+}
+
+static int load_kept(struct run *r, struct dlb_error *err)
+{
+	const struct dlb_checkpoint_kept kept = kept_here(r);
+
+	return dlb_checkpoint_load_kept(&r->checkpoint, r->at.step, &kept, err);
+}
+
 static int open_run(struct run *r, const struct dlb_doc *doc, int *who, struct dlb_error *err)
 {
 	bool found = false;
@@ -268,6 +282,7 @@ static int open_run(struct run *r, const struct dlb_doc *doc, int *who, struct d
 	if (dlb_comm_agree(r->comm, rc, err, who))
 		return -1;
 	r->at = (struct dlb_progress_state){ .seed = r->o->seed, .best_loss = HUGE_VAL };
+	r->kept = dlb_kept_new();
 	if (r->o->checkpoint && (dlb_checkpoint_open(&r->checkpoint, r->o->checkpoint, r->comm, err) ||
 				 dlb_checkpoint_load(&r->checkpoint, r->comm, &r->state, &r->at, &found, err)))
 		return -1;
@@ -276,7 +291,7 @@ static int open_run(struct run *r, const struct dlb_doc *doc, int *who, struct d
 			      (long long)r->at.position, (long long)r->count);
 	} else {
 		find_limits(r);
-		rc = open_engines(r, err) || open_log(r, err) ? -1 : 0;
+		rc = open_engines(r, err) || (found && load_kept(r, err)) || open_log(r, err) ? -1 : 0;
 	}
 	return dlb_comm_agree(r->comm, rc, err, who);
 }
@@ -293,6 +308,7 @@ static void close_run(struct run *r)
 		dlb_program_release(&r->program[i]);
 	}
 	dlb_average_free(r->average);
+	dlb_kept_free(r->kept);
 	dlb_data_close(r->data);
 	dlb_ground_release(&r->ground);
 	dlb_state_release(&r->state);
@@ -347,12 +363,13 @@ static void ask(struct run *r, const struct dlb_progress_state *at)
 static int save_checkpoint(struct run *r, struct dlb_error *err)
 {
 	char *path = NULL;
+	const struct dlb_checkpoint_kept kept = kept_here(r);
 	double ignored;
 
 	if (r->log)
 		fflush(r->log);
 	if (dlb_average_all(r->average, r->comm, &r->job.plan, &ignored, err) ||
-	    dlb_checkpoint_save(&r->checkpoint, r->comm, &r->state, &r->at, &path, err))
+	    dlb_checkpoint_save(&r->checkpoint, r->comm, &r->state, &kept, &r->at, &path, err))
 		return -1;
 	free(r->checkpoint_path);
 	r->checkpoint_path = path;
@@ -377,7 +394,7 @@ static const char *converged(struct run *r, double loss)
 
 /* The end of a step: the loss and whether to stop, equal on all ranks. One rank makes a replica's loss, so each sum has one
  * term that is not zero; replicas' losses are added in their order. */
-static int step_end(struct run *r, struct dlb_engine *e, const struct dlb_fed *fed, int unread, double *loss, bool *stop, bool *failed,
+static int step_end(struct run *r, struct dlb_engine *e, const struct dlb_fed *fed, int wrong, double *loss, bool *stop, bool *failed,
 		    struct dlb_error *err)
 {
 	int R = r->job.plan.n_replicas;
@@ -385,7 +402,7 @@ static int step_end(struct run *r, struct dlb_engine *e, const struct dlb_fed *f
 
 	memset(x, 0, ((size_t)R + 2) * sizeof *x);
 	x[0] = r->o->stop && *r->o->stop ? 1.0 : 0.0;
-	x[1] = unread ? 1.0 : 0.0;
+	x[1] = wrong ? 1.0 : 0.0;
 	x[2 + r->replica] = fed->weight * dlb_engine_loss(e, fed->seed);
 	if (dlb_comm_allreduce_f64(r->comm, x, R + 2, DLB_COMM_SUM, err))
 		return -1;
@@ -462,9 +479,9 @@ static int train(struct run *r, int *who, struct dlb_error *err)
 		int which = engine_for(r, batch_at(r, &r->at));
 		struct dlb_engine *e = r->engine[which];
 		struct dlb_error why = { .what = "" };
-		int unread;
+		int wrong;
 		double asked_s = dlb_clock_s();
-		const struct dlb_fed *fed = dlb_feed_take(r->feed, &unread, &why);
+		const struct dlb_fed *fed = dlb_feed_take(r->feed, &wrong, &why);
 		const struct dlb_step step = { .step = r->at.step, .seed = r->o->seed, .version = (uint64_t)r->at.step + 1, .fed = fed,
 			.rate = dlb_optimizer_rate(&r->job.optimizer, r->at.step), .has_rate = true,
 			.rate_before = dlb_optimizer_rate(&r->job.optimizer, r->at.step ? r->at.step - 1 : 0) };
@@ -475,11 +492,15 @@ static int train(struct run *r, int *who, struct dlb_error *err)
 		advance(r, &next);
 		if (!limit_reached(r, &next))
 			ask(r, &next);
-		if (dlb_engine_run(e, &step, err) || step_end(r, e, fed, unread, &loss, &stop, &failed, err))
+		if (dlb_engine_run(e, &step, err))
+			return -1;
+		if (!wrong && dlb_engine_exchange(e) && !r->o->allow_nonfinite)
+			wrong = dlb_exchange_verdict(dlb_engine_exchange(e), &why);
+		if (step_end(r, e, fed, wrong, &loss, &stop, &failed, err))
 			return -1;
 		if (failed) {
 			*err = why;
-			return dlb_comm_agree(r->comm, unread, err, who);
+			return dlb_comm_agree(r->comm, wrong, err, who);
 		}
 		now_s = dlb_clock_s();
 		dlb_engine_view(e)->times.step_s = now_s - before_s;

@@ -21,6 +21,7 @@ struct dlb_sharing {
 	const char *allreduce;			/* how gradients are summed: a row of dlb_allreduces */
 	bool sync;				/* no sum starts before every node has computed its step */
 	bool by_power;				/* "split": shares of the batch by predicted speed, not even */
+	char compress[48];			/* as dlb_compress_parse reads it */
 	/* Or each replica updates by its own gradient, and weights are averaged (dlb_sharing_averages). */
 	double gossip;				/* share of the parameters averaged with the neighbours in a ring after a step */
 	int64_t sync_every;			/* steps from one mean over all replicas to the next; 0: not said */
@@ -88,13 +89,14 @@ int dlb_plan_check(const struct dlb_plan *p, const struct dlb_cost *c, struct dl
 /* ---- sharing (sharing.c) ---- */
 /* What the command line of dlb-place or dlb-run says of it; NULL, false: nothing. */
 struct dlb_sharing_options {
-	const char *allreduce; bool sync, async;
+	const char *allreduce, *compress; bool sync, async;
 	double gossip, exchange_data; bool gossip_given, exchange_data_given;
 	int64_t sync_every; bool sync_every_given;
 	const char *param_server, *shards, *feed;
 };
 #define DLB_SHARING_OPTS(o) \
 	{ 0, "allreduce", DLB_OPT_STR, &(o)->allreduce, "NAME", "how replicas sum gradients: ring, tree, host, hierarchical or mpi", NULL, 0, 0 }, \
+	{ 0, "compress", DLB_OPT_STR, &(o)->compress, "HOW", "what they send less: none (default), bf16, cholesky, cholesky:per-hop, lowrank:R", NULL, 0, 0 }, \
 	{ 0, "sync", DLB_OPT_FLAG, &(o)->sync, NULL, "sum when every node has computed its step", NULL, 0, 0 }, \
 	{ 0, "async-allreduce", DLB_OPT_FLAG, &(o)->async, NULL, "sum each gradient as soon as it is there (default)", NULL, 0, 0 }, \
 	{ 0, "gossip", DLB_OPT_REAL, &(o)->gossip, "RHO", "average this share of the weights with two neighbours, in place of sums", &(o)->gossip_given, 0, 1 }, \

@@ -141,8 +141,14 @@ struct dlb_timeline {
 };
 /* Seconds that the sum of n elements takes alone between the nodes of node k's part, by plan->sharing. */
 double dlb_plan_sum_s(const struct dlb_plan *p, const struct dlb_cost *c, int k, int64_t n);
+/* The same of bucket b of part k, as the plan compresses it. */
+double dlb_plan_bucket_s(const struct dlb_program *g, const struct dlb_cost *c, int k, int b);
+struct dlb_addend;
+/* What is known of a bucket's i-th gradient before it runs: shape as a matrix, id and name of its weight. */
+void dlb_bucket_addend(const struct dlb_graph *g, const struct dlb_bucket *b, int i, struct dlb_addend *a);
 /* bytes[class] that `node` sends for its buckets in a step. */
-void dlb_plan_sum_bytes(const struct dlb_program *g, const struct dlb_cluster *c, int node, double bytes[DLB_N_SUM_CLASSES]);
+void dlb_plan_sum_bytes(const struct dlb_program *g, const struct dlb_cluster *c, int node, double bytes[DLB_N_SUM_CLASSES],
+			double dense_bytes[DLB_N_SUM_CLASSES]);
 /* node_scale[node] multiplies its compute times (NULL: 1), jitter: relative sd of op times drawn from seed
  * (0: none). With keep_spans the time-line is kept. `t` is released by dlb_timeline_release. */
 int dlb_program_simulate(const struct dlb_program *g, const struct dlb_cost *c, const double *node_scale,

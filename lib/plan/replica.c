@@ -6,7 +6,7 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include "comm/allreduce.h"
+#include "comm/compress.h"
 #include "plan/program.h"
 
 void dlb_plan_set_replicas(struct dlb_plan *p, int n, const int *replica)
@@ -304,18 +304,93 @@ static double averaged_bytes(const struct dlb_plan *p, int node, int64_t n, doub
 	return sum_bytes / every + 4.0 * p->sharing.gossip * (double)n * (p->n_replicas > 2 ? 2 : 1) * (1 - 1 / every);
 }
 
-void dlb_plan_sum_bytes(const struct dlb_program *g, const struct dlb_cluster *c, int node, double bytes[DLB_N_SUM_CLASSES])
+void dlb_bucket_addend(const struct dlb_graph *g, const struct dlb_bucket *b, int i, struct dlb_addend *a)
+{
+	const struct dlb_op *update = &g->op[b->op[i]];
+	const struct dlb_tensor *x = &g->tensor[dlb_update_gradient(g, b->op[i])], *w = x;
+	struct dlb_desc d = dlb_tensor_desc(x, 1);
+	int64_t all = dlb_desc_count(&d), first = d.n_dims ? d.dim[0] : 1, last = d.n_dims ? d.dim[d.n_dims - 1] : 1;
+	for (int j = 0; j < update->n_in; j++)
+		if (update->in[j] >= 0 && g->tensor[update->in[j]].kind == DLB_T_WEIGHT)
+			w = &g->tensor[update->in[j]];
+	*a = (struct dlb_addend){ .id = (int)(w - g->tensor), .name = w->name };
+	/* (out, all others), or (all others, out) where a layout has put it last: whichever is nearer to a square. */
+	a->rows = first > 0 && last > 0 && first + all / first <= last + all / last ? first : last > 0 ? all / last : 0;
+	a->cols = a->rows > 0 ? all / a->rows : 0;
+}
+
+double dlb_plan_bucket_s(const struct dlb_program *g, const struct dlb_cost *c, int k, int b)
+{
+	const struct dlb_program *own = dlb_program_of(g, k);
+	const struct dlb_bucket *u = &own->node[k].bucket[b];
+	const struct dlb_node *node = &c->cluster->node[k];
+	double Bps = c->accumulate_Bps ? c->accumulate_Bps[node->kind] * node->speed : 0, s = 0;
+	int64_t dense = 0, p = 0, q = 0, passes = 0;
+	struct dlb_compress_choice choice;
+	dlb_compress_parse(g->whole->sharing.compress, &choice, NULL);
+	if (choice.how == DLB_COMPRESS_NONE)
+		return dlb_plan_sum_s(g->whole, c, k, u->n);
+	if (choice.how == DLB_COMPRESS_BF16)
+		return dlb_plan_sum_s(g->whole, c, k, (u->n + 1) / 2);
+	for (int i = 0; i < u->n_ops; i++) {
+		struct dlb_addend a;
+		dlb_bucket_addend(g->graph, u, i, &a);
+		int rank = dlb_compress_rank(&choice, &a);
+		dense += rank ? 0 : a.rows * a.cols;
+		p += rank * a.rows;
+		q += rank * a.cols;
+		passes += rank ? 7 * 4 * a.rows * a.cols : 0;		/* bytes that the three passes read and write */
+	}
+	if (choice.wire == DLB_WIRE_BF16) {
+		p = (p + 1) / 2;
+		q = (q + 1) / 2;
+	}
+	s = dense ? dlb_plan_sum_s(g->whole, c, k, dense) : 0;
+	if (p) {
+		double there = dlb_plan_sum_s(g->whole, c, k, p);
+		s = (s > there ? s : there) + dlb_plan_sum_s(g->whole, c, k, q);
+	}
+	return s + (Bps > 0 ? (double)passes / Bps : 0);
+}
+
+static void compressed_bytes(const struct dlb_graph *g, const struct dlb_bucket *b, const struct dlb_compress_choice *choice,
+			     const struct dlb_allreduce *how, const struct dlb_ranks *ranks, int member,
+			     double bytes[DLB_N_SUM_CLASSES], double dense_bytes[DLB_N_SUM_CLASSES])
+{
+	for (int i = 0; i < b->n_ops; i++) {
+		double sent[DLB_N_TRAFFIC], whole[DLB_N_TRAFFIC];
+		struct dlb_addend a;
+		dlb_bucket_addend(g, b, i, &a);
+		dlb_compress_bytes(choice, how, ranks, member, &a, 1, sent, whole);
+		for (int t = 0; t < DLB_N_TRAFFIC; t++) {
+			bytes[t] += sent[t];
+			dense_bytes[t] += whole[t];
+		}
+	}
+}
+
+void dlb_plan_sum_bytes(const struct dlb_program *g, const struct dlb_cluster *c, int node, double bytes[DLB_N_SUM_CLASSES],
+			double dense_bytes[DLB_N_SUM_CLASSES])
 {
 	const struct dlb_program *own = dlb_program_of(g, node);
 	const struct dlb_node_program *np = &own->node[node];
 	const struct dlb_plan *p = g->whole;
+	struct dlb_compress_choice choice;
 	int k = dlb_plan_part_of(p, node), *group = dlb_xcalloc((size_t)p->n_replicas, sizeof *group);
 	struct dlb_ranks ranks = { .n = p->n_replicas, .group = group };
 	if (k >= 0)
 		dlb_plan_peer_groups(p, c, k, group);
+	dlb_compress_parse(p->sharing.compress, &choice, NULL);		/* checked where it came from */
 	for (int b = 0; b < np->n_buckets && k >= 0; b++) {
-		double sum = (double)dlb_allreduce_bytes(dlb_allreduce_find(p->sharing.allreduce), &ranks, own->replica, np->bucket[b].n, NULL, 4, NULL);
-		bytes[np->bucket[b].cls] += dlb_sharing_averages(&p->sharing) ? averaged_bytes(p, node, np->bucket[b].n, sum) : sum;
+		const struct dlb_bucket *u = &np->bucket[b];
+		const struct dlb_allreduce *how = dlb_allreduce_find(p->sharing.allreduce);
+		double sum = (double)dlb_allreduce_bytes(how, &ranks, own->replica, u->n, NULL, 4, NULL);
+		if (choice.how != DLB_COMPRESS_NONE) {
+			compressed_bytes(g->graph, u, &choice, how, &ranks, own->replica, bytes, dense_bytes);
+			continue;
+		}
+		bytes[u->cls] += dlb_sharing_averages(&p->sharing) ? averaged_bytes(p, node, u->n, sum) : sum;
+		dense_bytes[u->cls] += sum;
 	}
 	for (int part = 0; part < p->n_nodes && node == p->sharing.param_server; part++)
 		if (p->replica[0][part] >= 0)

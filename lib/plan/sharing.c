@@ -1,12 +1,12 @@
 /* How replicas share what they learn: options, members of the plan section, defaults. See plan.h. */
 #include <stdlib.h>
 #include <string.h>
-#include "comm/allreduce.h"
+#include "comm/compress.h"
 #include "plan/plan.h"
 
 void dlb_sharing_init(struct dlb_sharing *s)
 {
-	*s = (struct dlb_sharing){ .allreduce = dlb_allreduces[0]->name, .param_server = -1 };
+	*s = (struct dlb_sharing){ .allreduce = dlb_allreduces[0]->name, .compress = "none", .param_server = -1 };
 }
 
 enum { GOSSIP_EVERY = 25 };			/* a few replicas then stay within a percent of each other */
@@ -121,15 +121,31 @@ static int no_such(struct dlb_error *err, const char *name)
 	return dlb_fail(err, NULL, "no way to sum '%s'; there are %s", name, all);
 }
 
+/* Takes the text when it means something. */
+static int take_compress(struct dlb_sharing *s, const char *text, struct dlb_error *err)
+{
+	struct dlb_compress_choice c;
+	if (dlb_compress_parse(text, &c, err))
+		return -1;
+	if (strlen(text) >= sizeof s->compress)
+		return dlb_fail(err, NULL, "compression '%.60s...' is too long", text);
+	strcpy(s->compress, text);
+	return 0;
+}
+
 int dlb_sharing_apply(const struct dlb_sharing_options *o, struct dlb_sharing *s, struct dlb_error *err)
 {
 	if (o->sync && o->async)
 		return dlb_fail(err, NULL, "--sync and --async-allreduce exclude each other");
 	if (o->allreduce && !dlb_allreduce_find(o->allreduce))
 		return no_such(err, o->allreduce);
+	if (o->compress && take_compress(s, o->compress, err))
+		return -1;
 	if (o->allreduce)
 		s->allreduce = dlb_allreduce_find(o->allreduce)->name;
 	s->sync = o->sync || (s->sync && !o->async);
+	if (dlb_allreduce_find(s->allreduce)->foreign && strcmp(s->compress, "none"))
+		return dlb_fail(err, NULL, "--allreduce %s sums by itself: it cannot compress", s->allreduce);
 	if (o->gossip_given)
 		s->gossip = o->gossip;
 	if (o->sync_every_given)
@@ -140,6 +156,8 @@ int dlb_sharing_apply(const struct dlb_sharing_options *o, struct dlb_sharing *s
 		return dlb_fail(err, NULL, "--gossip and --param-server exclude each other");
 	if (s->sync && dlb_sharing_averages(s))
 		return dlb_fail(err, NULL, "--sync is for sums of gradients, not for --gossip, --param-server and --sync-every");
+	if (dlb_sharing_averages(s) && strcmp(s->compress, "none"))
+		return dlb_fail(err, NULL, "--compress is for sums of gradients, not for --gossip, --param-server and --sync-every");
 	return apply_samples(o, s, err);
 }
 
@@ -157,6 +175,7 @@ void dlb_sharing_write(const struct dlb_sharing *s, json_t *plan)
 {
 	json_object_set_new(plan, "allreduce", json_string(s->allreduce));
 	json_object_set_new(plan, "sync", json_boolean(s->sync));
+	json_object_set_new(plan, "compress", json_string(s->compress));
 	json_object_set_new(plan, "split", json_string(s->by_power ? "power" : "even"));
 	put(plan, "gossip", s->gossip > 0, json_real(s->gossip));
 	put(plan, "sync_every", s->sync_every > 0, json_integer(s->sync_every));
@@ -186,8 +205,9 @@ static int read_samples(const struct dlb_ref *plan, struct dlb_sharing *s, struc
 int dlb_sharing_read(const struct dlb_ref *plan, struct dlb_sharing *s, struct dlb_error *err)
 {
 	int64_t server = -1;
-	const char *how = NULL, *split = NULL;
-	if (dlb_get_str(plan, "allreduce", DLB_OPT, &how, err) || dlb_get_bool(plan, "sync", DLB_OPT, &s->sync, err) ||
+	const char *how = NULL, *split = NULL, *compress = NULL;
+	struct dlb_error why = { .what = "" };
+	if (dlb_get_str(plan, "compress", DLB_OPT, &compress, err) || dlb_get_str(plan, "allreduce", DLB_OPT, &how, err) || dlb_get_bool(plan, "sync", DLB_OPT, &s->sync, err) ||
 	    dlb_get_real(plan, "gossip", DLB_OPT, 0, 1, &s->gossip, err) ||
 	    dlb_get_int(plan, "sync_every", DLB_OPT, 0, 1000000000, &s->sync_every, err) ||
 	    dlb_get_int(plan, "param_server", DLB_OPT, 0, INT32_MAX, &server, err) || dlb_get_str(plan, "split", DLB_OPT, &split, err) || read_samples(plan, s, err))
@@ -202,6 +222,11 @@ int dlb_sharing_read(const struct dlb_ref *plan, struct dlb_sharing *s, struct d
 	if (how && !dlb_allreduce_find(how)) {
 		struct dlb_ref at = dlb_ref_at(plan, "allreduce");
 		return dlb_ref_fail(&at, err, "no way to sum '%s'", how);
+	}
+	if (compress && take_compress(s, compress, &why)) {
+		struct dlb_ref at = dlb_ref_at(plan, "compress");
+		dlb_ref_fail(&at, err, "%s", why.what);
+		return dlb_hint(err, "%s", why.hint);
 	}
 	if (how)
 		s->allreduce = dlb_allreduce_find(how)->name;

@@ -367,9 +367,7 @@ static bool wait_for(struct sim *s, int node, const struct dlb_instr *in)
 /* How long a sum takes once it may run: hop by hop, the slowest rank sets the pace. */
 static double sum_s(const struct sim *s, int part, int bucket)
 {
-	const struct dlb_plan *p = s->g->whole;
-	const struct dlb_bucket *b = &dlb_program_of(s->g, part)->node[part].bucket[bucket];
-	return s->c && s->c->cluster ? dlb_plan_sum_s(p, s->c, part, b->n) : 0;
+	return s->c && s->c->cluster ? dlb_plan_bucket_s(s->g, s->c, part, bucket) : 0;
 }
 
 /* Sums whose bytes the nodes' own cores move (shared memory) go on only while all of them wait. */

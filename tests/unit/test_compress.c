@@ -659,7 +659,11 @@ static void names(void)
 	assert(!dlb_compress_parse(NULL, &c, &err) && c.how == DLB_COMPRESS_NONE);
 	for (int i = 0; i < DLB_COMPRESS_LOWRANK; i++)
 		assert(!dlb_compress_parse(dlb_compress_names[i].name, &c, &err) && (int)c.how == i && dlb_compress_names[i].summary);
-	assert(!dlb_compress_parse("lowrank:8", &c, &err) && c.how == DLB_COMPRESS_LOWRANK && c.rank == 8 && c.start == 100 && c.wire == DLB_WIRE_BF16);
+	assert(!dlb_compress_parse("lowrank:8", &c, &err) && c.how == DLB_COMPRESS_LOWRANK && c.rank == 8 && c.start == -1 && c.wire == DLB_WIRE_BF16);
+	dlb_compress_settle(&c, 5000);
+	assert(c.start == 500);
+	dlb_compress_settle(&c, 50);
+	assert(c.start == 500);
 	assert(!dlb_compress_parse("lowrank:64,wire=f32,start=0,error=local", &c, &err) && c.rank == 64 && !c.start && c.wire == DLB_WIRE_PLAIN && c.local_error);
 	n_checks += 8;
 }
@@ -727,12 +731,12 @@ static void same_everywhere(struct dlb_comm *c, const void *p, size_t bytes)
 	free(first);
 }
 
-static int64_t state_bytes(struct dlb_compressor *k, char *to)
+static int64_t state_bytes(struct dlb_kept *k, char *to)
 {
-	struct dlb_compressor_state s;
+	struct dlb_kept_state s;
 	int64_t n = 0;
 
-	for (int i = 0; dlb_compressor_state(k, i, &s); i++) {
+	for (int i = 0; dlb_kept_state(k, i, &s); i++) {
 		if (to)
 			memcpy(to + n, s.p, (size_t)s.n * sizeof *s.p);
 		n += s.n * (int64_t)sizeof *s.p;
@@ -743,6 +747,7 @@ static int64_t state_bytes(struct dlb_compressor *k, char *to)
 struct trial {
 	struct dlb_comm *c;
 	struct dlb_compressor *k;
+	struct dlb_kept *kept;
 	struct dlb_addend addend[N_ADDENDS];
 	float *x[N_ADDENDS];
 	double *want[N_ADDENDS];
@@ -767,12 +772,12 @@ static void spoilt(struct trial *t, int which, float by)
 {
 	struct dlb_compress_choice *c = &t->choice;
 	const struct dlb_verdict *v = dlb_compressor_verdict(t->k);
-	char *before = dlb_xmalloc((size_t)state_bytes(t->k, NULL) + 1), *after = dlb_xmalloc((size_t)state_bytes(t->k, NULL) + 1);
+	char *before = dlb_xmalloc((size_t)state_bytes(t->kept, NULL) + 1), *after = dlb_xmalloc((size_t)state_bytes(t->kept, NULL) + 1);
 	struct dlb_error err;
 
 	if (t->size < 2)
 		goto out;
-	state_bytes(t->k, before);
+	state_bytes(t->kept, before);
 	give(t->x, t->rank, 50);
 	if (t->rank == t->size - 1)
 		t->x[which][shape[which].rows * shape[which].cols / 2] = by;
@@ -780,8 +785,8 @@ static void spoilt(struct trial *t, int which, float by)
 	assert(v->not_finite == tensor_names[which] && v->rank == t->size - 1);
 	assert(dlb_verdict_error(v, &err) == -1 && strstr(err.what, tensor_names[which]));
 	same_everywhere(t->c, err.what, sizeof err.what);
-	state_bytes(t->k, after);
-	assert(!memcmp(before, after, (size_t)state_bytes(t->k, NULL)));
+	state_bytes(t->kept, after);
+	assert(!memcmp(before, after, (size_t)state_bytes(t->kept, NULL)));
 	/* The next one is as if nothing had been. */
 	give(t->x, t->rank, 51);
 	run(t, 51);
@@ -846,6 +851,7 @@ static void trial(struct dlb_comm *c, const char *name, const struct dlb_allredu
 	}
 	d.choice = t.choice;
 	d.addend = t.addend;
+	d.kept = t.kept = dlb_kept_new();
 	assert(dlb_compressor_new(&t.k, c, &d, &err) == 0);
 	for (int64_t step = 0; step < 8; step++) {
 		const struct dlb_traffic *traffic = dlb_compressor_traffic(t.k);
@@ -880,10 +886,10 @@ static void trial(struct dlb_comm *c, const char *name, const struct dlb_allredu
 	/* What was not sent yet is what the errors hold: nothing is lost. */
 	for (int i = 0; i < 2 && t.choice.how == DLB_COMPRESS_LOWRANK && t.size > 1; i++) {
 		int n = shape[i].rows * shape[i].cols;
-		struct dlb_compressor_state s;
+		struct dlb_kept_state s;
 		double *rest = dlb_xcalloc((size_t)n, sizeof *rest);
 
-		assert(dlb_compressor_state(t.k, 2 * i, &s) && s.addend == i && s.summed && s.n == n);
+		assert(dlb_kept_state(t.kept, 2 * i, &s) && s.name == tensor_names[i] && s.summed && s.n == n);
 		for (int j = 0; j < n; j++)
 			rest[j] = (double)s.p[j];
 		assert(dlb_comm_allreduce_f64(c, rest, n, DLB_COMM_SUM, &err) == 0);
@@ -894,7 +900,7 @@ static void trial(struct dlb_comm *c, const char *name, const struct dlb_allredu
 			sum_error += lost * lost;
 		}
 		assert(sqrt(sum_error / sum_want) <= (t.choice.local_error && t.choice.wire == DLB_WIRE_BF16 ? 1e-2 : 1e-5));
-		assert(dlb_compressor_state(t.k, 2 * i + 1, &s));
+		assert(dlb_kept_state(t.kept, 2 * i + 1, &s));
 		same_everywhere(c, s.p, (size_t)s.n * sizeof *s.p);
 		/* The gradients' two strong directions are caught: what stays behind is not growing with the steps. */
 		sum_error = 0;
@@ -911,6 +917,7 @@ static void trial(struct dlb_comm *c, const char *name, const struct dlb_allredu
 	if (t.choice.how == DLB_COMPRESS_CHOLESKY || t.choice.how == DLB_COMPRESS_PER_HOP)
 		odd_factors(&t);
 	dlb_compressor_free(t.k);
+	dlb_kept_free(t.kept);
 	for (int i = 0; i < N_ADDENDS; i++) {
 		free(t.x[i]);
 		free(t.want[i]);
