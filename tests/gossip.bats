@@ -107,6 +107,35 @@ near() {
 	done
 }
 
+@test "shards: everybody's own samples; in sequence and evenly those that it would have drawn" {
+	plan 4 --replicas 4 >"$tmp/four.json"
+	train "$tmp/four.json" none
+	train "$tmp/four.json" even --shards even
+	cmp "$tmp/none.log" "$tmp/even.log"
+	train "$tmp/four.json" sorted --shards sorted
+	! cmp -s "$tmp/none.log" "$tmp/sorted.log"
+	validates "$tmp/sorted.out.json"
+	run -0 jq -c '.plan | [.shards, .exchange_data]' "$tmp/sorted.out.json"
+	[ "$output" = '["sorted",null]' ]
+	run -2 --separate-stderr dlb-run --steps 1 --data random --shards even "$tmp/four.json"
+	one_line dlb-run 'without end'
+}
+
+@test "samples change hands after an epoch, and a run broken off meets the same ones" {
+	plan 2 --replicas 2 >"$tmp/two.json"
+	local data=(--data digits:test --order shuffled --shards sorted --exchange-data 0.5)
+	local n
+	n=$(dlb-run -q --epochs 1 "${digits[@]}" --data digits:test --loss-log "$tmp/n" "$tmp/two.json" | jq .report.steps)
+	steps=$((3 * n))
+	train "$tmp/two.json" whole "${data[@]}"
+	train "$tmp/two.json" parts "${data[@]}" --steps $((n + 2)) --checkpoint "$tmp/parts"
+	train "$tmp/two.json" parts "${data[@]}" --steps $((2 * n - 2)) --checkpoint "$tmp/parts"
+	cmp "$tmp/whole.log" "$tmp/parts.log"
+	train "$tmp/two.json" stay "${data[@]}" --exchange-data 0
+	cmp <(head -n "$n" "$tmp/whole.log") <(head -n "$n" "$tmp/stay.log")
+	! cmp -s "$tmp/whole.log" "$tmp/stay.log"
+}
+
 @test "bad options and members" {
 	plan 4 --replicas 2 -m 2 >"$tmp/doc.json"
 	plan 2 >"$tmp/single.json"
@@ -123,7 +152,7 @@ near() {
 	run -2 --separate-stderr dlb-place --gossip 0.5 "$tmp/single.json"
 	one_line dlb-place '--replicas'
 	for edit in '.plan.gossip = 7' '.plan.gossip = "x"' '.plan.param_server = 77' '.plan.param_server = -4' '.plan.sync_every = -1' \
-		'.plan.shards = "odd"' '.plan.feed = 3' '.plan.exchange_data = 0.5' '.plan.gossip = 0.5 | .plan.param_server = 3'; do
+		'.plan.shards = "odd"' '.plan.feed = 3' '.plan.exchange_data = 1.5' '.plan.gossip = 0.5 | .plan.param_server = 3'; do
 		echo "$edit"
 		jq -c "$edit" "$tmp/doc.json" >"$tmp/bad.json"
 		run -2 --separate-stderr dlb-run --steps 1 "${digits[@]}" "$tmp/bad.json"

@@ -217,6 +217,7 @@ void dlb_data_close(struct dlb_data *d)
 	for (int i = 0; i < d->n_fed; i++)
 		free((char *)(uintptr_t)d->fed[i].name);
 	free(d->fed);
+	dlb_shards_free(d->shards);
 	free(d);
 }
 
@@ -234,12 +235,17 @@ static const int64_t *order_of(struct dlb_data *d, int64_t epoch)
 	uint64_t key[2] = { d->seed, (uint64_t)epoch };
 	struct dlb_rng r;
 
-	if (!d->shuffled)
+	if (!d->shuffled && !d->shards)
 		return NULL;
 	if (o->epoch == epoch)
 		return o->at;
 	if (!o->at)
 		o->at = dlb_xmalloc((size_t)d->count * sizeof *o->at);
+	o->epoch = epoch;
+	if (d->shards) {
+		dlb_shards_order(d->shards, epoch, o->at);
+		return o->at;
+	}
 	for (int64_t i = 0; i < d->count; i++)
 		o->at[i] = i;
 	dlb_rng_init(&r, dlb_hash_bytes(DLB_HASH_INIT, key, sizeof key));
@@ -249,7 +255,6 @@ static const int64_t *order_of(struct dlb_data *d, int64_t epoch)
 		o->at[i] = o->at[j];
 		o->at[j] = t;
 	}
-	o->epoch = epoch;
 	return o->at;
 }
 
@@ -267,6 +272,41 @@ static int sample_fill(struct dlb_data *d, const struct dlb_fed_tensor *f, int64
 		return 0;
 	memset(flat, 0, (size_t)count * dlb_dtype_bytes(f->dtype));
 	return -1;
+}
+
+/* [count] labels; returns new, NULL with err. */
+static double *labels_of(struct dlb_data *d, struct dlb_error *err)
+{
+	const struct dlb_fed_tensor *f = d->label_fed < 0 ? NULL : &d->fed[d->label_fed];
+	double *label = NULL;
+	char raw[16];
+
+	if (!f || f->outer * f->block != 1) {
+		dlb_fail(err, NULL, "shards sorted by label need one label a sample");
+		return NULL;
+	}
+	label = dlb_xmalloc((size_t)d->count * sizeof *label + 1);
+	for (int64_t i = 0; i < d->count; i++) {
+		if (sample_fill(d, f, 0, i, &d->scratch, raw, err)) {
+			free(label);
+			return NULL;
+		}
+		label[i] = dlb_value_real(raw, f->dtype, 0);
+	}
+	return label;
+}
+
+int dlb_data_shard(struct dlb_data *d, const struct dlb_shards_choice *c, struct dlb_error *err)
+{
+	double *label = NULL;
+
+	if (d->count == DLB_DATA_ENDLESS)
+		return dlb_fail(err, NULL, "data without end cannot be dealt into shards");
+	if (c->sorted && !(label = labels_of(d, err)))
+		return -1;
+	d->shards = dlb_shards_new(c, d->count, label, d->shuffled, d->seed);
+	free(label);
+	return 0;
 }
 
 static const struct dlb_fed_tensor *fed_of(const struct dlb_data *d, int t)

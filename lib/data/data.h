@@ -12,6 +12,7 @@
  * A dlb_data may be used from one thread beside the one that opened it: filling locks. */
 #ifndef DLB_DATA_DATA_H
 #define DLB_DATA_DATA_H
+#include "data/shards.h"
 #include "graph/graph.h"
 
 #define DLB_DATA_ENDLESS (INT64_MAX / 2)
@@ -29,6 +30,9 @@ struct dlb_data_choice {
 /* Checks the spec against the graph's inputs: shapes after the transform, ranges of labels and tokens. */
 int dlb_data_open(struct dlb_data **out, const struct dlb_data_choice *c, const struct dlb_graph *g, struct dlb_error *err);
 void dlb_data_close(struct dlb_data *d);
+/* Replicas draw from shards of their own (shards.h) from now on; before anything is filled. -1: data without end, or
+ * sorted ones without one label a sample. */
+int dlb_data_shard(struct dlb_data *d, const struct dlb_shards_choice *c, struct dlb_error *err);
 int64_t dlb_data_count(const struct dlb_data *d);	/* samples in an epoch; DLB_DATA_ENDLESS: random */
 /* Samples [first, first+n) of `epoch` for fed tensor t (graph id) into dst (n samples, t's dtype, plain).
  * -1: a file cannot be read or holds something wrong, err names it and the place; dst is then zero there. */

@@ -111,6 +111,7 @@ struct dlb_data {
 	struct dlb_transform transform;
 	bool has_ignore; int64_t ignore;	/* label that does not count */
 	pthread_mutex_t lock;			/* guards order and the readers */
+	struct dlb_shards *shards;		/* NULL: none */
 	struct dlb_order order[2];		/* of two epochs: a step may straddle none, but look ahead does */
 	struct dlb_readers *readers;		/* NULL until first needed */
 	int n_readers;

@@ -197,6 +197,30 @@ static int readers(const struct run *r)
 	return free_cores < 1 ? 1 : free_cores > 16 ? 16 : (int)free_cores;
 }
 
+/* Each replica's own samples, where the plan says so. */
+static int open_shards(struct run *r, struct dlb_error *err)
+{
+	const struct dlb_plan *plan = &r->job.plan;
+	int64_t *share, *last;
+	struct dlb_shards_choice c = { .n = plan->n_replicas, .batch = plan->batch < r->count ? plan->batch : r->count,
+				       .exchange = plan->sharing.exchange_data };
+	int rc;
+
+	if (plan->n_replicas < 2 || !plan->sharing.shards)
+		return 0;
+	share = dlb_xcalloc((size_t)c.n, sizeof *share);
+	last = dlb_xcalloc((size_t)c.n, sizeof *last);
+	c.sorted = !strcmp(plan->sharing.shards, "sorted");
+	c.share = share;
+	c.last = last;
+	dlb_plan_shares(plan, c.batch, share);
+	dlb_plan_shares(plan, r->count % c.batch, last);
+	rc = dlb_data_shard(r->data, &c, err);
+	free(share);
+	free(last);
+	return rc;
+}
+
 static int open_data(struct run *r, struct dlb_error *err)
 {
 	const struct dlb_exec_options *o = r->o;
@@ -210,6 +234,8 @@ static int open_data(struct run *r, struct dlb_error *err)
 	r->count = dlb_data_count(r->data);
 	if (r->count == DLB_DATA_ENDLESS && o->epochs >= 0)
 		return dlb_fail(err, NULL, "--epochs: data '%s' have no end; say --steps", o->data);
+	if (open_shards(r, err))
+		return -1;
 	choice.spec = o->test_data;
 	choice.shuffled = false;
 	choice.like = r->data;

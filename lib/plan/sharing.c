@@ -92,10 +92,8 @@ int dlb_sharing_check(const struct dlb_plan *p, struct dlb_error *err)
 		return dlb_fail(err, "/plan/gossip", "gossip and a parameter server exclude each other");
 	if (dlb_sharing_averages(s) && s->sync)
 		return dlb_fail(err, "/plan/sync", "sync is for sums of gradients; with %s there are none", dlb_sharing_name(s));
-	if (s->exchange_data > 0 && !s->shards)
-		return dlb_fail(err, "/plan/exchange_data", "there are no shards to exchange between");
-	if (s->shards || s->feed_host)
-		return dlb_fail(err, "/plan", "shards and feed host are not built in");
+	if (s->feed_host)
+		return dlb_fail(err, "/plan", "feed host is not built in");
 	if (s->param_server < 0)
 		return 0;
 	if (s->param_server >= p->n_nodes)
@@ -199,6 +197,8 @@ static int read_samples(const struct dlb_ref *plan, struct dlb_sharing *s, struc
 	if (feed && strcmp(feed, "local") && strcmp(feed, "host"))
 		return dlb_ref_fail(&at, err, "'local' or 'host' is expected, not '%.40s'", feed);
 	s->feed_host = feed && !strcmp(feed, "host");
+	if (s->exchange_data > 0 && !s->shards)
+		s->shards = shard_kinds[0];
 	return 0;
 }
 
