@@ -192,6 +192,25 @@ near() {
 	one_line dlb-place "wants a number or auto"
 }
 
+@test "a sample that is not a number reaches one replica: all end, one line, status 2, within 3 s" {
+	python3 - "$tmp" <<-'END'
+		import random, struct, sys
+		def npy(path, descr, shape, data):
+		    head = "{'descr': '%s', 'fortran_order': False, 'shape': %s, }" % (descr, shape)
+		    head += ' ' * (63 - (10 + len(head)) % 64) + '\n'
+		    open(path, 'wb').write(b'\x93NUMPY\x01\x00' + struct.pack('<H', len(head)) + head.encode() + data)
+		x = [random.Random(1).random() for _ in range(96 * 64)]
+		x[30 * 64 + 5] = float('nan')		# sample 30: of replica 1 in step 1
+		npy(sys.argv[1] + '/x.npy', '<f4', '(96, 1, 8, 8)', struct.pack('<6144f', *x))
+		npy(sys.argv[1] + '/y.npy', '<i8', '(96,)', struct.pack('<96q', *(i % 10 for i in range(96))))
+	END
+	dlb-profile --analytic --batch 24 "$models/digits_mlp.onnx" | dlb-costmodel -c cpu:2 | dlb-place --replicas 2 >"$tmp/doc.json"
+	start=$(date +%s%N)
+	run -2 --separate-stderr dlb-run -q --epochs 1 --order sequential --data "npy:$tmp/x.npy,$tmp/y.npy" "$tmp/doc.json"
+	[ $(($(date +%s%N) - start)) -lt 3000000000 ]
+	one_line dlb-run 'the loss of step 1 is not finite'
+}
+
 @test "a lost replica ends the others within 3 s: one line that names a rank, status 2" {
 	plan cpu:3 --replicas 3 >"$tmp/doc.json"
 	dlb-run --steps 1000000 "${digits[@]}" --loss-log "$tmp/log" "$tmp/doc.json" >"$tmp/out" 2>"$tmp/err" 3>&- &

@@ -400,6 +400,12 @@ int dlb_place_replicas(const struct dlb_problem *p, const struct dlb_replicas_ch
 	if (choice->n > n || choice->n > p->batch)
 		return dlb_fail_no(err, NULL, "no plan fits: %d replicas need as many nodes and samples; there are %d nodes and a batch of %lld",
 				   choice->n, n, (long long)p->batch);
+	if (choice->n > 1 && n % choice->n && p->said) {
+		char line[120];
+		snprintf(line, sizeof line, "%d replicas of %d nodes each: %d node%s without a part", choice->n, n / choice->n, n % choice->n,
+			 n % choice->n == 1 ? " is" : "s are");
+		p->said(p->tried_arg, line);
+	}
 	for (int R = choice->n ? choice->n : 1; R <= (choice->n ? choice->n : n) && R <= p->batch; R++) {
 		if (!choice->n && n % R)
 			continue;
