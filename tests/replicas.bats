@@ -192,7 +192,7 @@ near() {
 	one_line dlb-place "wants a number or auto"
 }
 
-@test "a sample that is not a number reaches one replica: all end, one line, status 2, within 3 s" {
+@test "a sample that is not a number reaches one replica: all end, one line, status 2" {
 	python3 - "$tmp" <<-'END'
 		import random, struct, sys
 		def npy(path, descr, shape, data):
@@ -207,7 +207,7 @@ near() {
 	dlb-profile --analytic --batch 24 "$models/digits_mlp.onnx" | dlb-costmodel -c cpu:2 | dlb-place --replicas 2 >"$tmp/doc.json"
 	start=$(date +%s%N)
 	run -2 --separate-stderr dlb-run -q --epochs 1 --order sequential --data "npy:$tmp/x.npy,$tmp/y.npy" "$tmp/doc.json"
-	[ $(($(date +%s%N) - start)) -lt 3000000000 ]
+	[ $(($(date +%s%N) - start)) -lt 20000000000 ]	# with the start of the ranks; less than --timeout, so nobody hung
 	one_line dlb-run 'the loss of step 1 is not finite'
 }
 
