@@ -5,7 +5,8 @@
 #include "util/mem.h"
 
 const struct dlb_allreduce *const dlb_allreduces[] = {
-	&dlb_allreduce_ring, &dlb_allreduce_tree, &dlb_allreduce_host, &dlb_allreduce_hierarchical, &dlb_allreduce_mpi, NULL,
+	&dlb_allreduce_ring, &dlb_allreduce_tree, &dlb_allreduce_host, &dlb_allreduce_hierarchical, &dlb_allreduce_doubling,
+	&dlb_allreduce_mpi, NULL,
 };
 
 const struct dlb_allreduce *dlb_allreduce_find(const char *name)

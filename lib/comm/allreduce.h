@@ -9,8 +9,8 @@
  *   sends 0 3 2 | 1 0 3         second half: allgather, what comes replaces
  *   gets  3 2 1 | 0 3 2
  *
- * Every chunk is summed once, along one path, and then copied, so all ranks hold the same bits; which ones depends
- * on where the chunks are cut: the caller cuts (per tensor: dlb-document(5)). The engine works in segments,
+ * Every chunk is summed once, along one path, and then copied, so all ranks hold the same bits (or by pairs of ranks that
+ * add the same two numbers: those of NaNs may then differ); which ones depends on where the chunks are cut: the caller cuts (per tensor: dlb-document(5)). The engine works in segments,
  * a few in flight in each direction, so that adding hides behind receiving.
  *
  * Everything before dlb_collective_new is plain C over these lists, for whoever predicts; it needs no MPI.
@@ -41,7 +41,7 @@ struct dlb_allreduce {
 };
 extern const struct dlb_allreduce *const dlb_allreduces[];	/* ring first; ends with NULL */
 extern const struct dlb_allreduce dlb_allreduce_ring, dlb_allreduce_tree, dlb_allreduce_host, dlb_allreduce_hierarchical,
-	dlb_allreduce_mpi;
+	dlb_allreduce_doubling, dlb_allreduce_mpi;
 const struct dlb_allreduce *dlb_allreduce_find(const char *name);	/* NULL: none */
 int dlb_allreduce_most_hops(const struct dlb_ranks *r);
 /* Where chunk k of `n_chunks` of an array of n begins; k = n_chunks: its end. */

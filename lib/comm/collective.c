@@ -20,10 +20,10 @@
 #include "util/mem.h"
 
 enum {
-	SEGMENT_BYTES = 1 << 18,	/* in memory, of one message over a network: as many messages as hide adding */
+	SEGMENT_BYTES = 1 << 22,	/* in memory, of one message over a network: as many messages as hide adding */
 	LOCAL_BYTES = 1 << 15,		/* and where all ranks share a host: a few stay in the first caches */
-	IN_FLIGHT = 4,			/* messages of MPI's under way in each direction */
-	LEAST_SLOTS = 4, MOST_SLOTS = 64
+	IN_FLIGHT = 2,			/* messages of MPI's under way in each direction */
+	LEAST_SLOTS = 2, MOST_SLOTS = 64
 };
 
 /* A place in the list: segment `seg` of hop `hop`. */
@@ -71,6 +71,7 @@ struct dlb_collective {
 	const struct dlb_wire_loops *loops;
 	int64_t *at;
 	struct dlb_hop *hop;		/* to, from: ranks of the world */
+	int last_add;			/* the last hop that adds, -1: none */
 	int *sent_before;		/* [hop] the last earlier hop that sends what this one's receive replaces, or -1 */
 	struct stream send, recv;
 	struct terms mine, theirs;
@@ -175,6 +176,15 @@ static char *lane_slot(const struct dlb_collective *k, const struct link *l)
 	return l->lane->slot + (size_t)(l->n % k->n_slots) * (size_t)k->segment * k->wire_bytes;
 }
 
+/* What is added to may be what the same hop sends: then only when that has left. */
+static bool has_left(const struct dlb_collective *k, struct place in)
+{
+	const struct dlb_hop *h = &k->hop[in.hop];
+	struct place out = k->send.done;
+
+	return !h->add || !sends(h) || h->send != h->recv || out.hop > in.hop || (out.hop == in.hop && out.seg > in.seg);
+}
+
 /* What has come: in its lane, or by the message whose turn it is; *w is where, NULL: in x already. */
 static bool arrived(struct dlb_collective *k, const char **w)
 {
@@ -183,8 +193,10 @@ static bool arrived(struct dlb_collective *k, const char **w)
 
 	if (l->lane) {
 		*w = lane_slot(k, l);
-		return (int32_t)(atomic_load_explicit(&l->lane->sent, memory_order_acquire) - l->n) > 0;
+		return has_left(k, s->done) && (int32_t)(atomic_load_explicit(&l->lane->sent, memory_order_acquire) - l->n) > 0;
 	}
+	if (!has_left(k, s->done))
+		return false;
 	*w = direct(k, &k->hop[s->done.hop]) ? NULL : slot(k, s, s->n_done);
 	return dlb_comm_test(k->c, &s->request[s->n_done % IN_FLIGHT]);
 }
@@ -273,7 +285,9 @@ static bool receive_more(struct dlb_collective *k)
 		n = piece(k, false, s->done, &from);
 		if (k->hop[s->done.hop].add)
 			add_segment(k, w, from, n);
-		else if (w)
+		if (k->hop[s->done.hop].add && k->loops->round && s->done.hop == k->last_add)
+			k->loops->round(element(k, from), n);
+		if (!k->hop[s->done.hop].add && w)
 			k->loops->take(element(k, from), w, n);
 		if (l->lane)
 			atomic_store_explicit(&l->lane->taken, ++l->n, memory_order_release);
@@ -447,8 +461,12 @@ static void lay_out(struct dlb_collective *k, const struct dlb_collective_desc *
 		k->hop[i].from = rank_of(&d->ranks, k->hop[i].from);
 	}
 	k->sent_before = dlb_xcalloc((size_t)k->n_hops + 1, sizeof *k->sent_before);
-	for (int i = 0; i < k->n_hops; i++)
+	k->last_add = -1;
+	for (int i = 0; i < k->n_hops; i++) {
 		k->sent_before[i] = last_send_of(k, i);
+		if (receives(&k->hop[i]) && k->hop[i].add)
+			k->last_add = i;
+	}
 	k->link = dlb_xcalloc(2 * (size_t)k->n_hops + 1, sizeof *k->link);
 	k->recv.link = dlb_xcalloc((size_t)k->n_hops + 1, sizeof *k->recv.link);
 	k->send.link = dlb_xcalloc((size_t)k->n_hops + 1, sizeof *k->send.link);

@@ -38,6 +38,14 @@ static void pack_bf16(void *x, void *w, int64_t n)
 	bf16_widen_row(x, w, n);
 }
 
+static void round_bf16(void *x, int64_t n)
+{
+	float *v = x;
+
+	for (int64_t i = 0; i < n; i++)
+		v[i] = bf16_widen(bf16_round(v[i]));
+}
+
 static void add_bf16(void *x, const void *w, int64_t n)
 {
 	float *restrict to = x;
@@ -82,8 +90,8 @@ static void pass_f64(void *x, const void *w, void *on, int64_t n, bool far)
 	}
 }
 
-static const struct dlb_wire_loops f32 = { NULL, add_f32, take_f32, pass_f32 }, f64 = { NULL, add_f64, take_f64, pass_f64 },
-				   bf16 = { pack_bf16, add_bf16, take_bf16, NULL };
+static const struct dlb_wire_loops f32 = { NULL, add_f32, take_f32, NULL, pass_f32 }, f64 = { NULL, add_f64, take_f64, NULL, pass_f64 },
+				   bf16 = { pack_bf16, add_bf16, take_bf16, round_bf16, NULL };
 
 const struct dlb_wire_loops *dlb_wire_loops(enum dlb_wire wire, enum dlb_dtype dtype)
 {

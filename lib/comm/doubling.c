@@ -1,0 +1,40 @@
+/* Doubling: ranks exchange all that they hold with the one 1, 2, 4, ... away, and each adds what comes. As few hops as
+ * can be, ceil(log2 n), where n is a power of two; else the first few pair up before, and share the sum after. Both of
+ * a pair add the same two numbers, so all ranks hold the same bits. */
+#include "comm/allreduce.h"
+
+static int n_chunks(const struct dlb_ranks *r)
+{
+	(void)r;
+	return 1;
+}
+
+static int hops(const struct dlb_ranks *r, int member, struct dlb_hop *hop)
+{
+	int n = 0, most = 1, over, place;
+
+	while (2 * most <= r->n)
+		most *= 2;
+	over = r->n - most;		/* pairs (0, 1), (2, 3), ... whose odd ones stand aside */
+	if (member < 2 * over && member % 2) {
+		hop[n++] = (struct dlb_hop){ .to = member - 1, .n_send = 1, .from = -1 };
+		hop[n++] = (struct dlb_hop){ .to = -1, .from = member - 1, .n_recv = 1 };
+		return n;
+	}
+	if (member < 2 * over)
+		hop[n++] = (struct dlb_hop){ .to = -1, .from = member + 1, .n_recv = 1, .add = true };
+	place = member < 2 * over ? member / 2 : member - over;
+	for (int k = 1; k < most; k *= 2) {
+		int other = place ^ k;
+		int peer = other < over ? 2 * other : other + over;
+
+		hop[n++] = (struct dlb_hop){ .to = peer, .n_send = 1, .from = peer, .n_recv = 1, .add = true };
+	}
+	if (member < 2 * over)
+		hop[n++] = (struct dlb_hop){ .to = member + 1, .n_send = 1, .from = -1 };
+	return n;
+}
+
+const struct dlb_allreduce dlb_allreduce_doubling = {
+	.name = "doubling", .summary = "whole arrays between ranks 1, 2, 4, ... apart; fewest hops", .n_chunks = n_chunks, .hops = hops,
+};
