@@ -1,0 +1,104 @@
+/* Which layers K-FAC knows. See kfac.h. */
+#include "optim/kfac.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static double attr_real(const struct dlb_op *o, const char *name, double otherwise)
+{
+	const struct dlb_attr *a = dlb_attr_find(o->attr, o->n_attr, name);
+
+	return a ? a->f : otherwise;
+}
+
+static int64_t attr_int(const struct dlb_op *o, const char *name)
+{
+	const struct dlb_attr *a = dlb_attr_find(o->attr, o->n_attr, name);
+
+	return a ? a->i : 0;
+}
+
+static int update_of(const struct dlb_graph *g, int weight)
+{
+	int home = weight < 0 || g->tensor[weight].kind != DLB_T_WEIGHT ? -1 : g->tensor[weight].home;
+
+	return home >= 0 && g->op[home].phase == DLB_UPDATE && g->op[home].in[0] == weight ? home : -1;
+}
+
+/* How often an op of the forward phase reads tensor t. */
+static int readers(const struct dlb_graph *g, int t)
+{
+	int n = 0;
+
+	for (int r = g->reader_start[t]; r < g->reader_start[t + 1]; r++)
+		n += g->op[g->reader[r]].phase == DLB_FORWARD;
+	return n;
+}
+
+static bool is_matrix(const struct dlb_tensor *t)
+{
+	return t->n_dims == 2 && t->dim[1].mul == 0 && t->dim[1].add > 0;
+}
+
+/* Forward op `op` as a layer; false: it is none that K-FAC knows. */
+static bool match(const struct dlb_graph *g, int op, struct dlb_kfac_layer *l)
+{
+	const struct dlb_op *o = &g->op[op], *make;
+	const int w = o->n_in > 1 ? o->in[1] : -1, b = o->n_in > 2 ? o->in[2] : -1;
+	int dw, dy = -1;
+
+	if (o->phase != DLB_FORWARD || strcmp(o->type, "Gemm") || w < 0 || o->in[0] < 0 || attr_int(o, "transA") ||
+	    attr_real(o, "alpha", 1) != 1 || attr_real(o, "beta", 1) != 1)
+		return false;
+	*l = (struct dlb_kfac_layer){ .update = update_of(g, w), .bias_update = update_of(g, b), .by_input = !attr_int(o, "transB") };
+	if (l->update < 0 || readers(g, w) != 1 || !is_matrix(&g->tensor[o->in[0]]) || !is_matrix(&g->tensor[o->out[0]]) ||
+	    g->tensor[o->in[0]].producer < 0 || (b >= 0 && (l->bias_update < 0 || readers(g, b) != 1 || g->tensor[b].n_dims != 1)))
+		return false;
+	dw = g->op[l->update].in[1];
+	make = &g->op[g->tensor[dw].producer];
+	if (make->phase != DLB_BACKWARD || make->of != op || strcmp(make->type, "Gemm") || make->n_in < 2)
+		return false;
+	for (int k = 0; k < 2; k++)
+		if (make->in[1 - k] == o->in[0])
+			dy = make->in[k];
+	if (dy < 0 || g->tensor[dy].producer < 0 || !is_matrix(&g->tensor[dy]))
+		return false;
+	l->x[0] = o->in[0];
+	l->x[1] = dy;
+	l->n[0] = g->tensor[o->in[0]].dim[1].add + (b >= 0);
+	l->n[1] = g->tensor[dy].dim[1].add;
+	return true;
+}
+
+struct dlb_kfac_layer *dlb_kfac_layers(const struct dlb_graph *g, int *n)
+{
+	struct dlb_kfac_layer *all = dlb_xcalloc((size_t)g->n_ops + 1, sizeof *all);
+
+	*n = 0;
+	for (int op = 0; op < g->n_ops; op++)
+		*n += match(g, op, &all[*n]);
+	return all;
+}
+
+void dlb_kfac_bind(struct dlb_graph *g)
+{
+	struct dlb_kfac_layer *all;
+	int n;
+
+	dlb_graph_index(g);
+	all = dlb_kfac_layers(g, &n);
+	for (int i = 0; i < n; i++) {
+		struct dlb_op *o = &g->op[all[i].update];
+		int *in;
+
+		if (o->n_in > 2)
+			continue;
+		in = dlb_arena_array(&g->arena, 4, sizeof *in);
+		memcpy(in, o->in, 2 * sizeof *in);
+		memcpy(in + 2, all[i].x, 2 * sizeof *in);
+		o->in = in;
+		o->n_in = 4;
+	}
+	free(all);
+	dlb_graph_index(g);
+}

@@ -1,0 +1,126 @@
+/* K-FAC's matrices through OpenBLAS and its LAPACK: see tensor/kfac.h. LAPACK counts by columns: our row-major lower
+ * triangle is its upper one. */
+#include <cblas.h>
+#include <lapack.h>
+#include <math.h>
+
+#include "tensor/kfac.h"
+#include "util/mem.h"
+
+static inline size_t at(int i, int j, int n) { return (size_t)i * (size_t)n + (size_t)j; }
+
+#define FACTOR(T, SYRK) \
+static void factor_##T(int rows, int n, bool bias, bool first, const T *x, T *sum) \
+{ \
+	const int w = n - bias; \
+	SYRK(CblasRowMajor, CblasLower, CblasTrans, w, rows, 1, x, w, first ? 0 : 1, sum, n); \
+	if (!bias) \
+		return; \
+	for (int j = 0; j < w; j++) { \
+		T s = first ? 0 : sum[at(w, j, n)]; \
+		for (int i = 0; i < rows; i++) \
+			s += x[at(i, j, w)]; \
+		sum[at(w, j, n)] = s; \
+	} \
+	sum[at(w, w, n)] = (first ? 0 : sum[at(w, w, n)]) + (T)rows; \
+}
+FACTOR(float, cblas_ssyrk)
+FACTOR(double, cblas_dsyrk)
+
+void dlb_kfac_factor(enum dlb_dtype t, int64_t rows, int n, bool bias, bool first, const void *x, void *sum)
+{
+	if (t == DLB_F64)
+		factor_double((int)rows, n, bias, first, x, sum);
+	else
+		factor_float((int)rows, n, bias, first, x, sum);
+}
+
+#define AVERAGE(T) \
+static int average_##T(int n, T keep, T take, const T *sum, T *average) \
+{ \
+	for (int i = 0; i < n; i++) \
+		for (int j = 0; j <= i; j++) \
+			if (!isfinite(sum[at(i, j, n)])) \
+				return -1; \
+	for (int i = 0; i < n; i++) \
+		for (int j = 0; j <= i; j++) \
+			average[at(i, j, n)] = keep * average[at(i, j, n)] + take * sum[at(i, j, n)]; \
+	return 0; \
+}
+AVERAGE(float)
+AVERAGE(double)
+
+int dlb_kfac_average(enum dlb_dtype t, int n, double keep, double scale, const void *sum, void *average)
+{
+	double take = (1 - keep) * scale;
+
+	return t == DLB_F64 ? average_double(n, keep, take, sum, average) : average_float(n, (float)keep, (float)take, sum, average);
+}
+
+#define INVERT(T) \
+static int invert_##T(int n, double damping, const T *average, T *inverse, double *a) \
+{ \
+	static const double shift[] = { 0, 1e-7, 1e-5, 1e-3 }; \
+	lapack_int order = n, info = 0; \
+	double trace = 0; \
+	for (int i = 0; i < n; i++) \
+		for (int j = 0; j <= i; j++) \
+			if (!isfinite(average[at(i, j, n)])) \
+				return -1; \
+	for (int i = 0; i < n; i++) \
+		trace += (double)average[at(i, i, n)]; \
+	for (int k = 0; k < DLB_LEN(shift); k++) { \
+		for (int i = 0; i < n; i++) \
+			for (int j = 0; j <= i; j++) \
+				a[at(i, j, n)] = (double)average[at(i, j, n)] + (i == j ? damping + shift[k] * trace / n : 0); \
+		LAPACK_dpotrf("U", &order, a, &order, &info); \
+		if (!info) \
+			LAPACK_dpotri("U", &order, a, &order, &info); \
+		if (info) \
+			continue; \
+		for (int i = 0; i < n; i++) \
+			for (int j = 0; j <= i; j++) \
+				inverse[at(i, j, n)] = inverse[at(j, i, n)] = (T)a[at(i, j, n)]; \
+		return k; \
+	} \
+	return -1; \
+}
+INVERT(float)
+INVERT(double)
+
+int dlb_kfac_invert(enum dlb_dtype t, int n, double damping, const void *average, void *inverse, double *work)
+{
+	return t == DLB_F64 ? invert_double(n, damping, average, inverse, work) : invert_float(n, damping, average, inverse, work);
+}
+
+#define PRECONDITION(T, GEMM) \
+static void precondition_##T(int a, int g, bool by_input, const T *a_inverse, const T *g_inverse, T *dw, T *db, T *x) \
+{ \
+	const int w = a - (db != NULL); \
+	T *y = x + at(g, 0, a); \
+	for (int i = 0; i < g; i++) { \
+		for (int j = 0; j < w; j++) \
+			x[at(i, j, a)] = dw[by_input ? at(j, i, g) : at(i, j, w)]; \
+		if (db) \
+			x[at(i, w, a)] = db[i]; \
+	} \
+	GEMM(CblasRowMajor, CblasNoTrans, CblasNoTrans, g, a, g, 1, g_inverse, g, x, a, 0, y, a); \
+	GEMM(CblasRowMajor, CblasNoTrans, CblasNoTrans, g, a, a, 1, y, a, a_inverse, a, 0, x, a); \
+	for (int i = 0; i < g; i++) { \
+		for (int j = 0; j < w; j++) \
+			dw[by_input ? at(j, i, g) : at(i, j, w)] = x[at(i, j, a)]; \
+		if (db) \
+			db[i] = x[at(i, w, a)]; \
+	} \
+}
+PRECONDITION(float, cblas_sgemm)
+PRECONDITION(double, cblas_dgemm)
+
+void dlb_kfac_precondition(enum dlb_dtype t, int n_a, int n_g, bool by_input, const void *a_inverse, const void *g_inverse, void *dw,
+			   void *db, void *work)
+{
+	if (t == DLB_F64)
+		precondition_double(n_a, n_g, by_input, a_inverse, g_inverse, dw, db, work);
+	else
+		precondition_float(n_a, n_g, by_input, a_inverse, g_inverse, dw, db, work);
+}

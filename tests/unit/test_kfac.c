@@ -1,0 +1,211 @@
+/* K-FAC: its matrices against plain sums and solving in double, its rules for what cannot be inverted, and which layers
+ * of a model it knows. */
+#include "kernels.h"
+
+#include "graph/graph.h"
+#include "optim/kfac.h"
+#include "tensor/kfac.h"
+
+enum { MOST = 12 };
+
+static double uniform(void) { return 2 * dlb_rng_uniform(&rng) - 1; }
+
+/* M (n,n) full from a lower triangle of type t. */
+static void full(enum dlb_dtype t, int n, const void *lower, double *m)
+{
+	for (int i = 0; i < n; i++)
+		for (int j = 0; j <= i; j++)
+			m[i * n + j] = m[j * n + i] = dlb_value_real(lower, t, i * n + j);
+}
+
+static double tolerance(enum dlb_dtype t) { return t == DLB_F64 ? 1e-11 : 2e-3; }
+
+/* Two micro-batches of random inputs: sums, average, inverse, product, each against its definition. */
+static void definitions(enum dlb_dtype t, bool bias, bool by_input)
+{
+	enum { ROWS = 40, W = 6, G = 5 };
+	const int n = W + bias;
+	double x[2][ROWS * W], gy[ROWS * G], store[7][MOST * MOST] = { { 0 } }, work[2 * MOST * MOST], a[MOST * MOST], g[MOST * MOST];
+	void *xs[2] = { malloc(sizeof x[0]), malloc(sizeof x[0]) }, *gs = malloc(sizeof gy);
+	void *sum = store[0], *average = store[1], *ai = store[2], *gsum = store[3], *gaverage = store[4], *gi = store[5];
+	double dw[W * G], db[G], want[G * MOST];
+	void *dws = malloc(sizeof dw), *dbs = malloc(sizeof db);
+
+	for (int m = 0; m < 2; m++) {
+		for (int i = 0; i < ROWS * W; i++)
+			dlb_value_set(xs[m], t, i, x[m][i] = rounded(t, uniform()));
+		dlb_kfac_factor(t, ROWS, n, bias, m == 0, xs[m], sum);
+	}
+	for (int i = 0; i < ROWS * G; i++)
+		dlb_value_set(gs, t, i, gy[i] = rounded(t, uniform()));
+	dlb_kfac_factor(t, ROWS, G, false, true, gs, gsum);
+	full(t, n, sum, a);
+	for (int i = 0; i < n; i++)
+		for (int j = 0; j < n; j++) {
+			double s = 0;
+
+			for (int r = 0; r < 2 * ROWS; r++)
+				s += (i < W ? x[r / ROWS][r % ROWS * W + i] : 1) * (j < W ? x[r / ROWS][r % ROWS * W + j] : 1);
+			assert(fabs(a[i * n + j] - s) < tolerance(t) * ROWS / 10);
+		}
+	/* the first average is the sum's, the second one mixes */
+	assert(!dlb_kfac_average(t, n, 0, 1.0 / (2 * ROWS), sum, average) && !dlb_kfac_average(t, n, 0.75, 2.0 / (2 * ROWS), sum, average));
+	full(t, n, average, g);
+	for (int i = 0; i < n * n; i++)
+		assert(fabs(g[i] - a[i] * 1.25 / (2 * ROWS)) < tolerance(t));
+	memcpy(a, g, sizeof a);
+	assert(!dlb_kfac_average(t, G, 0, 1.0 / ROWS, gsum, gaverage));
+	full(t, G, gaverage, g);
+	assert(dlb_kfac_invert(t, n, 0.01, average, ai, work) == 0 && dlb_kfac_invert(t, G, 0.01, gaverage, gi, work) == 0);
+	for (int i = 0; i < n; i++)		/* inverse times (A + damping I) */
+		for (int j = 0; j < n; j++) {
+			double s = 0;
+
+			for (int k = 0; k < n; k++)
+				s += dlb_value_real(ai, t, i * n + k) * (a[k * n + j] + (k == j) * 0.01);
+			assert(fabs(s - (i == j)) < tolerance(t));
+		}
+	for (int i = 0; i < W * G; i++)
+		dlb_value_set(dws, t, i, dw[i] = rounded(t, uniform()));
+	for (int i = 0; i < G; i++)
+		dlb_value_set(dbs, t, i, db[i] = rounded(t, uniform()));
+	for (int i = 0; i < G; i++)
+		for (int j = 0; j < n; j++) {
+			want[i * n + j] = 0;
+			for (int p = 0; p < G; p++)
+				for (int q = 0; q < n; q++)
+					want[i * n + j] += dlb_value_real(gi, t, i * G + p) * dlb_value_real(ai, t, q * n + j) *
+							   (q == W ? db[p] : dw[by_input ? q * G + p : p * W + q]);
+		}
+	dlb_kfac_precondition(t, n, G, by_input, ai, gi, dws, bias ? dbs : NULL, work);
+	for (int i = 0; i < G; i++)
+		for (int j = 0; j < n; j++) {
+			double got = j == W ? dlb_value_real(dbs, t, i) : dlb_value_real(dws, t, by_input ? j * G + i : i * W + j);
+
+			assert(fabs(got - want[i * n + j]) <= tolerance(t) * (1 + fabs(want[i * n + j])));
+		}
+	free(xs[0]);
+	free(xs[1]);
+	free(gs);
+	free(dws);
+	free(dbs);
+	n_checks++;
+}
+
+/* Not positive definite: by how much the diagonal grows; not finite: nothing is touched. */
+static void failures(void)
+{
+	enum { N = 4 };
+	double a[N * N] = { 0 }, inverse[N * N], before[N * N], work[N * N], sum[N * N] = { 0 };
+
+	for (int i = 0; i < N * N; i++)
+		inverse[i] = before[i] = uniform();
+	for (int i = 0; i < N; i++)
+		a[i * N + i] = 1;
+	/* eigenvalue -e: only a shift beyond e helps; the mean diagonal is about 1 */
+	static const struct { double e; int shifts; } row[] = { { -0.5, 0 }, { 5e-8, 1 }, { 5e-6, 2 }, { 5e-4, 3 }, { 0.5, -1 } };
+	for (int k = 0; k < DLB_LEN(row); k++) {
+		a[N * N - 1] = -row[k].e * 0.7;		/* the mean diagonal is at least 0.65 */
+		memcpy(inverse, before, sizeof inverse);
+		assert(dlb_kfac_invert(DLB_F64, N, 0, a, inverse, work) == row[k].shifts);
+		assert(!memcmp(inverse, before, sizeof inverse) == (row[k].shifts < 0));
+		n_checks++;
+	}
+	a[N * N - 1] = 1;
+	a[N] = NAN;
+	assert(dlb_kfac_invert(DLB_F64, N, 0, a, before, work) == -1);
+	memcpy(before, a, sizeof a);
+	a[N] = 0;
+	memcpy(inverse, a, sizeof a);
+	sum[N + 1] = INFINITY;
+	assert(dlb_kfac_average(DLB_F64, N, 0.5, 1, sum, a) == -1 && !memcmp(a, inverse, sizeof a));
+	sum[N + 1] = 3;
+	assert(dlb_kfac_average(DLB_F64, N, 0.5, 1, sum, a) == 0 && a[N + 1] == 2);
+	n_checks += 3;
+}
+
+/* h = Relu(x); y = Gemm(h, w, b), or y = Gemm(Gemm(h, w), w) where the weight is shared; the gradients, two updates. */
+static int tensor(struct dlb_graph *g, const char *name, enum dlb_tensor_kind kind, int n_dims, int64_t mul, int64_t rows, int64_t columns)
+{
+	const int t = dlb_graph_add_tensor(g, name, kind);
+
+	g->tensor[t].dtype = DLB_F32;
+	g->tensor[t].n_dims = n_dims;
+	g->tensor[t].dim[0] = (struct dlb_dim){ mul, rows };
+	g->tensor[t].dim[1] = (struct dlb_dim){ 0, columns };
+	return t;
+}
+
+static int add(struct dlb_graph *g, const char *name, const char *type, enum dlb_phase phase, int a, int b, int c, int out, int of)
+{
+	const struct dlb_attr trans_b = { .name = "transB", .type = DLB_ATTR_INT, .i = 1 };
+	const int in[3] = { a, b, c };
+	const bool dense = phase == DLB_FORWARD && !strcmp(type, "Gemm");
+	const int op = dlb_graph_add_op(g, name, type, phase == DLB_UPDATE ? "dlb" : "", phase, in, c >= 0 ? 3 : b >= 0 ? 2 : 1, &out, out >= 0,
+					&trans_b, dense);
+
+	g->op[op].of = of;
+	return op;
+}
+
+static void layers(bool shared, bool fed)
+{
+	struct dlb_graph g;
+	struct dlb_kfac_layer *l;
+	int n, x, h, w, b, y, dy, dw, db, dense;
+
+	dlb_graph_init(&g);
+	x = tensor(&g, "x", DLB_T_INPUT, 2, 1, 0, 6);
+	h = fed ? x : tensor(&g, "h", DLB_T_ACTIVATION, 2, 1, 0, 6);
+	w = tensor(&g, "w", DLB_T_WEIGHT, 2, 0, 5, 6);
+	b = tensor(&g, "b", DLB_T_WEIGHT, 1, 0, 5, 0);
+	y = tensor(&g, "y", DLB_T_ACTIVATION, 2, 1, 0, 5);
+	dy = tensor(&g, "dy", DLB_T_GRADIENT, 2, 1, 0, 5);
+	dw = tensor(&g, "dw", DLB_T_WEIGHT_GRADIENT, 2, 0, 5, 6);
+	db = tensor(&g, "db", DLB_T_WEIGHT_GRADIENT, 1, 0, 5, 0);
+	if (!fed)
+		add(&g, "relu", "Relu", DLB_FORWARD, x, -1, -1, h, -1);
+	dense = add(&g, "dense", "Gemm", DLB_FORWARD, h, w, b, y, -1);
+	if (shared)
+		add(&g, "again", "Gemm", DLB_FORWARD, h, w, b, tensor(&g, "z", DLB_T_ACTIVATION, 2, 1, 0, 5), -1);
+	add(&g, "loss", "Relu", DLB_BACKWARD, y, -1, -1, dy, -1);
+	add(&g, "dense.dw", "Gemm", DLB_BACKWARD, dy, h, -1, dw, dense);
+	add(&g, "dense.db", "ReduceSum", DLB_BACKWARD, dy, -1, -1, db, dense);
+	g.tensor[w].home = add(&g, "w.update", "Update", DLB_UPDATE, w, dw, -1, -1, dense);
+	g.tensor[b].home = add(&g, "b.update", "Update", DLB_UPDATE, b, db, -1, -1, dense);
+	for (int again = 0; again < 2; again++) {
+		const struct dlb_op *u = &g.op[g.tensor[w].home];
+
+		dlb_kfac_bind(&g);
+		l = dlb_kfac_layers(&g, &n);
+		assert(n == !(shared || fed) && u->n_in == (n ? 4 : 2));
+		if (n) {
+			assert(l->update == g.tensor[w].home && l->bias_update == g.tensor[b].home && !l->by_input);
+			assert(l->x[0] == h && l->x[1] == dy && l->n[0] == 7 && l->n[1] == 5);
+			assert(u->in[0] == w && u->in[1] == dw && u->in[2] == h && u->in[3] == dy);
+			assert(!dlb_kfac_operand(u, 1) && dlb_kfac_operand(u, 2) && g.op[g.tensor[b].home].n_in == 2);
+		}
+		free(l);
+	}
+	dlb_graph_release(&g);
+	n_checks++;
+}
+
+int main(void)
+{
+	struct dlb_error err;
+
+	dlb_rng_init(&rng, 7);
+	if (dlb_backend_find("cpu")->open(0, 1, &be, &err))
+		return 1;
+	for (int t = DLB_F32; t <= DLB_F64; t++)
+		for (int k = 0; k < 4; k++)
+			definitions((enum dlb_dtype)t, k & 1, k & 2);
+	failures();
+	layers(false, false);
+	layers(true, false);
+	layers(false, true);
+	be.ops->close(&be);
+	printf("%ld checks of K-FAC: its matrices, their failures, its layers\n", n_checks);
+	return 0;
+}
