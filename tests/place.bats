@@ -235,3 +235,23 @@ algorithms() { dlb-place --list | awk '{ print $1 }'; }
 	run -2 --separate-stderr dlb-place -a by-kind --affinity "$tmp/empty.json" "$doc"
 	one_line dlb-place /classes/conv
 }
+
+@test "a box of five kinds: work stands where its kernels are, and auto beats by-kind and any one device" {
+	dlb-profile -q --analytic --batch 32 "$root/share/models/resnet8.onnx" | dlb-costmodel -c cxl-box >"$tmp/box.json"
+	for a in by-kind auto; do dlb-place -q -a $a -m 4 "$tmp/box.json" >"$tmp/$a.json"; done
+	dlb-place -q -a single --exclude 1 --exclude 2 --exclude 3 --exclude 4 -m 4 "$tmp/box.json" >"$tmp/cpu.json"
+	dlb-place -q -a single --exclude 0 --exclude 2 --exclude 3 --exclude 4 -m 4 "$tmp/box.json" >"$tmp/gpu.json"
+	jq -e '.plan.placement | all(. == 0)' "$tmp/cpu.json"
+	jq -e '.plan.placement | all(. == 1)' "$tmp/gpu.json"
+	for other in by-kind cpu gpu; do
+		run -0 jq -n -e --slurpfile a "$tmp/auto.json" --slurpfile b "$tmp/$other.json" '$a[0].plan.value_s <= $b[0].plan.value_s'
+	done
+	# no op without a kernel; by kind: convolutions on the FPGA, dense layers on the GPU, activations on the ASIC
+	for a in by-kind auto; do
+		jq -e '[.cluster.nodes[].kind] as $kind | .plan.placement as $p | [.cost.rows[] | .time_s as $t | .ops[] |
+			$t[$kind[$p[tostring]]] != null] | all' "$tmp/$a.json"
+	done
+	jq -e '[.cluster.nodes[].kind] as $kind | .plan.placement as $p | [.graph.ops[] | {type, at: $kind[$p[.id | tostring]]}] |
+		all(if .type | test("^Conv") then .at == "fpga" elif .type == "Gemm" then .at == "gpu"
+		    elif .type | test("^Relu") then .at == "asic" else true end)' "$tmp/by-kind.json"
+}

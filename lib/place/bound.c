@@ -3,7 +3,7 @@
  *   load    total work over total speed. For nodes of unlike kinds that is a linear program (fractions of each
  *           group on each node, least largest load); any prices y >= 0 with sum 1 bound it from below,
  *               T >= sum over groups of min over nodes of y(d) t(g,d)          (weak duality)
- *           and a few steps of multiplicative updates make the prices good.
+ *           and steps of multiplicative updates make the prices good.
  *   chain   an op runs its M micro-batches one after the other on one node: it cannot begin before the least
  *           chain of ops to it, and the least chain from it follows its last:
  *               head(i) + min over d of T(i,d) + tail(i)
@@ -20,50 +20,101 @@ static double stated_s(const struct dlb_problem *p, int g, int d)
 	return p->time_s[(size_t)g * (size_t)p->cluster->n_nodes + (size_t)d] / p->ranked_scale[d] * p->stated_scale[d];
 }
 
-static double load_bound(const struct dlb_problem *p)
+/* Nodes alike in every time are one class: their loads can be evened out, so they have one price. */
+struct classes { int n, *node, *count; };
+static void find_classes(const double *t, int n_groups, int n, struct classes *c)
 {
-	int n = p->cluster->n_nodes;
-	double *y = dlb_xcalloc((size_t)n, sizeof *y), *load = dlb_xcalloc((size_t)n, sizeof *load), best = 0;
-	for (int d = 0; d < n; d++) {			/* speed: one over the time of all that can run there */
-		double s = 0;
-		for (int g = 0; g < p->n_groups; g++)
-			s += isfinite(stated_s(p, g, d)) ? stated_s(p, g, d) : 0;
-		y[d] = s > 0 ? 1 / s : 0;
-	}
-	double looks = (double)p->n_groups * n;		/* any round's prices certify; very large problems get fewer */
-	int rounds = looks * 40 <= 4e8 ? 40 : looks * 4 >= 4e8 ? 4 : (int)(4e8 / looks);
-	for (int round = 0; round < rounds; round++) {
-		double sum = 0, bound = 0, most = 0;
-		for (int d = 0; d < n; d++) {
-			sum += y[d];
-			load[d] = 0;
+	*c = (struct classes){ 0, dlb_xcalloc((size_t)n, sizeof *c->node), dlb_xcalloc((size_t)n, sizeof *c->count) };
+	for (int d = 0; d < n; d++) {
+		int k = 0;
+		for (; k < c->n; k++) {
+			bool same = true;
+			for (int g = 0; g < n_groups && same; g++) {
+				double x = t[(size_t)g * (size_t)n + (size_t)d], y = t[(size_t)g * (size_t)n + (size_t)c->node[k]];
+				same = x == y || (isinf(x) && isinf(y));
+			}
+			if (same)
+				break;
 		}
-		for (int d = 0; d < n && sum > 0; d++)
-			y[d] /= sum;
-		for (int g = 0; g < p->n_groups; g++) {
+		if (k == c->n)
+			c->node[c->n++] = d;
+		c->count[k]++;
+	}
+}
+
+/* Any prices certify. Steps shrink as 1/sqrt(round); loads are taken as a running mean, which settles. */
+double dlb_load_bound_s(const double *time_s, int n_groups, int n_nodes)
+{
+	enum { ROUNDS = 3000, FEW = 4 };
+	struct classes c;
+	double best = 0;
+	find_classes(time_s, n_groups, n_nodes, &c);
+	size_t n = (size_t)c.n;
+	double *y = dlb_xcalloc(n, sizeof *y), *load = dlb_xcalloc(n, sizeof *load), *mean = dlb_xcalloc(n, sizeof *mean);
+	double *t = dlb_xcalloc((size_t)n_groups * n + 1, sizeof *t), looks = (double)n_groups * c.n;
+	for (int g = 0; g < n_groups; g++)
+		for (size_t k = 0; k < n; k++)
+			t[(size_t)g * n + k] = time_s[(size_t)g * (size_t)n_nodes + (size_t)c.node[k]];
+	for (size_t k = 0; k < n; k++) {		/* speed: one over the time of all that can run there */
+		double s = 0;
+		for (int g = 0; g < n_groups; g++)
+			s += isfinite(t[(size_t)g * n + k]) ? t[(size_t)g * n + k] : 0;
+		y[k] = s > 0 ? c.count[k] / s : 0;
+	}
+	int rounds = looks * ROUNDS <= 4e7 ? ROUNDS : looks * FEW >= 4e7 ? FEW : (int)(4e7 / looks);
+	for (int round = 0; round < rounds; round++) {
+		double sum = 0, bound = 0, total = 0;
+		for (size_t k = 0; k < n; k++) {
+			sum += y[k];
+			load[k] = 0;
+		}
+		for (size_t k = 0; k < n && sum > 0; k++)
+			y[k] /= sum;			/* of the class: each of its nodes has y / count */
+		for (int g = 0; g < n_groups; g++) {
+			const double *row = &t[(size_t)g * n];
 			double least = INFINITY;
-			int at = -1;
-			for (int d = 0; d < n; d++) {
-				double t = stated_s(p, g, d);
-				if (isfinite(t) && y[d] * t < least) {
-					least = y[d] * t;
-					at = d;
+			size_t at = n;
+			for (size_t k = 0; k < n; k++) {
+				double price = y[k] / c.count[k] * row[k];
+				if (price < least) {		/* infinite where it cannot be, or NaN at price 0: never less */
+					least = price;
+					at = k;
 				}
 			}
-			if (at >= 0) {
+			if (at < n) {
 				bound += least;
-				load[at] += stated_s(p, g, at);
+				load[at] += row[at] / c.count[at];
 			}
 		}
 		best = bound > best ? bound : best;
-		for (int d = 0; d < n; d++)
-			most = load[d] > most ? load[d] : most;
-		for (int d = 0; d < n && most > 0; d++)	/* who is loaded more gets dearer */
-			y[d] *= exp(0.5 / (1 + round) * (load[d] / most - 0.5));
+		for (size_t k = 0; k < n; k++) {
+			mean[k] += (load[k] - mean[k]) / (round < 8 ? round + 1 : 8);
+			total += mean[k] / (double)n;
+		}
+		for (size_t k = 0; k < n && total > 0; k++) {	/* who is loaded more gets dearer */
+			double step = 0.4 / sqrt(1 + round) * (mean[k] / total - 1);
+			y[k] *= exp(step > 1 ? 1 : step < -1 ? -1 : step);
+		}
 	}
+	free(t);
 	free(y);
 	free(load);
+	free(mean);
+	free(c.node);
+	free(c.count);
 	return best;
+}
+
+static double load_bound(const struct dlb_problem *p)
+{
+	size_t D = (size_t)p->cluster->n_nodes;
+	double *t = dlb_xcalloc((size_t)p->n_groups * D + 1, sizeof *t);
+	for (int g = 0; g < p->n_groups; g++)
+		for (size_t d = 0; d < D; d++)
+			t[(size_t)g * D + d] = stated_s(p, g, (int)d);
+	double s = dlb_load_bound_s(t, p->n_groups, (int)D);
+	free(t);
+	return s;
 }
 
 static double best_kind_s(const struct dlb_problem *p, int op, double n)

@@ -30,6 +30,7 @@ struct walk {
 	unsigned char *left;			/* [state][kind]: one more can be used */
 	double *best;				/* [ideal][state] */
 	bool *live;				/* [ideal]: some state is reached */
+	int *low, *high;			/* [ideal] first and last such state */
 	double *share, *ideal_share;		/* [item], [ideal]: work at prices, see prices() */
 	double *capacity;			/* [state] of the devices used, at prices, per second of value */
 	/* the difference as it is walked */
@@ -230,7 +231,8 @@ static void offer(struct walk *w, int ideal, int k)
 	int stride = w->kind[k].stride;
 	if (t > w->bound)
 		return;
-	for (int s = 0; s + stride < w->n_states; s++) {
+	int last = w->high[ideal] + stride < w->n_states ? w->high[ideal] : w->n_states - 1 - stride;
+	for (int s = w->low[ideal]; s <= last; s++) {
 		double v = w->latency ? from[s] + t : from[s] > t ? from[s] : t;
 		if (left[s] && v < to[s + stride])
 			to[s + stride] = v;
@@ -251,14 +253,20 @@ static void match(struct walk *w, int ideal, int k)
 	}
 }
 
+static void copy(double *to, const double *from, size_t n)
+{
+	for (size_t i = 0; i < n; i++)
+		to[i] = from[i];
+}
+
 static void go_down(struct walk *w, const struct ops *ops, int ideal, bool look)
 {
 	enum { FEW = 8 };
-	size_t K = (size_t)w->n_kinds, size = K * sizeof(double);
-	double few[3 * FEW], *sums = w->n_kinds <= FEW ? few : dlb_xmalloc(3 * size), bytes = w->bytes, chain = w->chain;
-	memcpy(sums, w->work, size);
-	memcpy(sums + K, w->send, size);
-	memcpy(sums + 2 * K, w->fixed, size);
+	size_t K = (size_t)w->n_kinds;
+	double few[3 * FEW], *sums = w->n_kinds <= FEW ? few : dlb_xmalloc(3 * K * sizeof(double)), bytes = w->bytes, chain = w->chain;
+	copy(sums, w->work, K);				/* a handful: a call each would cost more */
+	copy(sums + K, w->send, K);
+	copy(sums + 2 * K, w->fixed, K);
 	for (int i = w->s->down_start[ideal]; i < w->s->down_start[ideal + 1] && w->found_ideal < 0; i++) {
 		const struct dlb_down *d = &w->s->down[i];
 		if (w->stamp[d->ideal] == w->top)
@@ -282,11 +290,11 @@ static void go_down(struct walk *w, const struct ops *ops, int ideal, bool look)
 			if (w->found_ideal >= 0)
 				w->path[w->n_path++] = d->item;
 			drop_item(w, ops, d->item);
-			memcpy(w->send, sums + K, size);
-			memcpy(w->fixed, sums + 2 * K, size);
+			copy(w->send, sums + K, K);
+			copy(w->fixed, sums + 2 * K, K);
 			w->chain = chain;
 		}
-		memcpy(w->work, sums, size);
+		copy(w->work, sums, K);
 		w->bytes = bytes;
 	}
 	if (w->n_kinds > FEW)
@@ -332,7 +340,12 @@ static void close_ideal(struct walk *w, int ideal)
 		double can = (w->capacity[w->n_states - 1] - w->capacity[s]) * w->bound;
 		if (!w->latency && rest > can * (1 + 1e-9))
 			b[s] = INFINITY;
-		w->live[ideal] |= isfinite(b[s]);
+		if (isinf(b[s]))
+			continue;
+		if (!w->live[ideal])
+			w->low[ideal] = s;
+		w->live[ideal] = true;
+		w->high[ideal] = s;
 	}
 }
 
@@ -403,6 +416,8 @@ static void init_walk(struct walk *w)
 	w->left = dlb_xcalloc((size_t)w->n_kinds * S, 1);
 	w->best = dlb_xmalloc(n * S * sizeof *w->best);
 	w->live = dlb_xcalloc(n, sizeof *w->live);
+	w->low = dlb_xcalloc(n, sizeof *w->low);		/* of the empty ideal: state 0 */
+	w->high = dlb_xcalloc(n, sizeof *w->high);
 	w->share = dlb_xcalloc((size_t)w->s->n_items + 1, sizeof *w->share);
 	w->ideal_share = dlb_xcalloc(n, sizeof *w->ideal_share);
 	w->capacity = dlb_xcalloc(S, sizeof *w->capacity);
@@ -427,7 +442,7 @@ static void init_walk(struct walk *w)
 
 static void release_walk(struct walk *w)
 {
-	void *all[] = { w->left, w->best, w->live, w->share, w->ideal_share, w->capacity, w->work, w->send, w->fixed, w->net,
+	void *all[] = { w->left, w->best, w->live, w->low, w->high, w->share, w->ideal_share, w->capacity, w->work, w->send, w->fixed, w->net,
 			w->net_s, w->item_work_s, w->item_bytes, w->tail, w->in, w->stamp, w->path, w->kind, w->kind_of };
 	for (int i = 0; i < DLB_LEN(all); i++)
 		free(all[i]);
@@ -499,6 +514,19 @@ double dlb_contiguous(const struct dlb_port *port, bool latency, int most, int64
 	return value;
 }
 
+/* How many ways there are to have used nodes, kinds alike in all; more than MAX_STATES are not looked at. */
+static double count_states(const struct dlb_port *port)
+{
+	struct walk w = { .port = port };
+	double states = 1;
+	find_kinds(&w);
+	for (int k = 0; k < w.n_kinds; k++)
+		states *= w.kind[k].count + 1;
+	free(w.kind);
+	free(w.kind_of);
+	return states;
+}
+
 int dlb_place_dp(const struct dlb_problem *p, int *placement, struct dlb_error *err)
 {
 	struct dlb_port port;
@@ -509,7 +537,11 @@ int dlb_place_dp(const struct dlb_problem *p, int *placement, struct dlb_error *
 	for (int i = 0; i < p->graph->n_ops; i++)
 		placement[i] = at[p->group_of[i]];
 	free(at);
+	double states = isinf(value) ? count_states(&port) : 0;
 	dlb_port_release(&port);
+	if (states > MAX_STATES)
+		return dlb_fail_no(err, NULL, "no plan fits: dp looks at up to %d combinations of nodes that are not alike, here are %.4g",
+				   MAX_STATES, states);
 	if (isinf(value))
 		return dlb_fail_no(err, NULL, "no plan fits: no contiguous parts of the graph fit the nodes' memory and kernels");
 	if (!exact && p->said)

@@ -3,53 +3,6 @@
 #include <stdlib.h>
 #include "place/port.h"
 
-/* Work over speed, by prices (weak duality of the fractional assignment; see bound.c): transfers are free. */
-static double load_bound(const struct dlb_port *port)
-{
-	size_t D = (size_t)port->n_nodes;
-	double *y = dlb_xcalloc(D, sizeof *y), *load = dlb_xcalloc(D, sizeof *load), best = 0;
-	for (size_t d = 0; d < D; d++) {
-		double s = 0;
-		for (size_t g = 0; g < (size_t)port->n; g++)
-			s += isfinite(port->work_s[g * D + d]) ? port->work_s[g * D + d] : 0;
-		y[d] = s > 0 ? 1 / s : 0;
-	}
-	for (int round = 0; round < 60; round++) {
-		double sum = 0, bound = 0, most = 0;
-		for (size_t d = 0; d < D; d++) {
-			sum += y[d];
-			load[d] = 0;
-		}
-		if (!(sum > 0))
-			break;
-		for (size_t d = 0; d < D; d++)
-			y[d] /= sum;
-		for (size_t g = 0; g < (size_t)port->n; g++) {
-			double least = INFINITY;
-			size_t at = D;
-			for (size_t d = 0; d < D; d++) {
-				double t = port->work_s[g * D + d];
-				if (isfinite(t) && y[d] * t < least) {
-					least = y[d] * t;
-					at = d;
-				}
-			}
-			if (at < D) {
-				bound += least;
-				load[at] += port->work_s[g * D + at];
-			}
-		}
-		best = bound > best ? bound : best;
-		for (size_t d = 0; d < D; d++)
-			most = load[d] > most ? load[d] : most;
-		for (size_t d = 0; d < D && most > 0; d++)
-			y[d] *= exp(0.5 / (1 + round) * (load[d] / most - 0.5));
-	}
-	free(y);
-	free(load);
-	return best;
-}
-
 static double least_s(const double *row, int n)
 {
 	double least = INFINITY;
@@ -86,6 +39,6 @@ double dlb_port_bound_s(const struct dlb_port *port, bool latency)
 {
 	if (latency)
 		return chain_bound(port) * (1 - 1e-9);
-	double load = load_bound(port), class = class_bound(port);
+	double load = dlb_load_bound_s(port->work_s, port->n, port->n_nodes), class = class_bound(port);
 	return (load > class ? load : class) * (1 - 1e-9);
 }
