@@ -161,3 +161,11 @@ alone() { dlb-place -a single <"$doc" >"$1"; }
 	run -2 --separate-stderr dlb-run --epochs 1 "${digits[@]}" --lr-schedule cosine "$doc"
 	one_line dlb-run 'cosine:STEPS'
 }
+
+@test "moments in place of gradients: one replica has none to exchange, several are refused" {
+	jq -c '.run = {"optimizer": {"name": "max-adabelief", "reduce": "moments"}}' "$doc" >"$tmp/moments.json"
+	diff <(losses "$tmp/moments.json" --steps 5) <(losses "$doc" --steps 5 --optimizer max-adabelief)
+	dlb-place --replicas 2 <"$tmp/moments.json" >"$tmp/replicas.json"
+	run -2 --separate-stderr dlb-run --steps 1 "${digits[@]}" "$tmp/replicas.json"
+	one_line dlb-run /run/optimizer/reduce
+}

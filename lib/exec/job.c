@@ -80,6 +80,10 @@ int dlb_job_read(struct dlb_job *j, const struct dlb_doc *doc, const struct dlb_
 	if (rescheduled)	/* an edited placement: its order is made for the speeds that were measured */
 		dlb_plan_order(&j->plan, &j->cost, j->kappa);
 	j->plan.clip = j->optimizer.clip_norm > 0;
+	if (j->plan.n_replicas > 1 && (j->optimizer.reduce != DLB_REDUCE_GRADIENTS || j->optimizer.reduce_by != DLB_REDUCE_BY_MEAN)) {
+		dlb_fail(err, "/run/optimizer/reduce", "replicas exchange the mean of their gradients, nothing else yet");
+		return dlb_hint(err, "leave it out, or plan one replica");
+	}
 	j->n_state = dlb_optimizers[j->optimizer.rule].n_state;
 	if (o->slow)
 		for (int i = j->cluster.n_nodes; i < o->n_slow; i++)
