@@ -129,3 +129,20 @@ log() {
 	dlb-run -q --dry-run --data random "$tmp/apart.json" | jq -e '.report.communication.hidden_s > 0'
 	plan cpu:1 -m 4 | dlb-run -q --dry-run --data random | jq -e '.report | has("communication") | not'
 }
+
+@test "zero-bubble idles less than 1f1b, on 2 and 4 nodes, simulated" {
+	local gpt=$DLB_TEST_DATA/onnx/models/gpt_2l.train.op17.dyn.onnx
+	[ -s "$gpt" ] || skip "no $gpt"
+	dlb-profile -q --analytic --batch 16 "$gpt" >"$tmp/gpt.json"
+	for n in 2 4; do
+		dlb-costmodel -q -c "cpu:$n" "$tmp/gpt.json" >"$tmp/costed.json"
+		for M in 2 4 8; do
+			for s in 1f1b zero-bubble; do
+				dlb-place -q -a proportional --schedule $s -m $M "$tmp/costed.json" |
+					jq '.plan | 1 - ([.nodes[].busy_s] | add) / (.nodes | length) / .value_s' >"$tmp/$s"
+			done
+			echo "$n nodes, M = $M: 1f1b $(cat "$tmp/1f1b"), zero-bubble $(cat "$tmp/zero-bubble")"
+			jq -n -e --slurpfile a "$tmp/zero-bubble" --slurpfile b "$tmp/1f1b" '$a[0] < $b[0]'
+		done
+	done
+}
