@@ -3,6 +3,7 @@
  * ranks: sums are right, all ranks hold the same bits, a second run has the same, arrays of any length. */
 #include <assert.h>
 #include <math.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -331,7 +332,7 @@ static void together(struct dlb_comm *c)
 	}
 }
 
-/* The last rank gives something else: those who notice say so, and leave as dlb-run does. */
+/* The last rank gives something else, or is lost in the middle (none: neither): those who notice say so, and leave as dlb-run does. */
 static int odd_one(const char *how, const char *what)
 {
 	enum { N = 3 << 16 };
@@ -351,14 +352,23 @@ static int odd_one(const char *how, const char *what)
 			d.n = N + 1;
 		else if (!strcmp(what, "type"))
 			d.dtype = DLB_F64;
-		else
+		else if (!strcmp(what, "cuts"))
 			d.at = other;
 	}
 	if (dlb_collective_new(&k, c, &d, &err))
 		return 1;
+	if (!strcmp(what, "lost") && dlb_comm_rank(c) == d.ranks.n - 1) {
+		dlb_collective_start(k);
+		dlb_collective_test(k);
+		raise(SIGKILL);
+	}
 	dlb_collective_start(k);
-	if (dlb_collective_wait(k, &err) == 0)
-		return 1;
+	if (dlb_collective_wait(k, &err) == 0 && strcmp(what, "lost")) {
+		dlb_comm_free(c);
+		return strcmp(what, "none") != 0;
+	}
+	while (!strcmp(what, "lost"))
+		dlb_sleep_s(0.1);			/* ended from outside */
 	if (strstr(err.what, strcmp(what, "type") ? strcmp(what, "cuts") ? "elements, rank" : "cut" : "type of elements"))
 		dlb_comm_abort(c, 42);
 	return 1;
@@ -422,11 +432,17 @@ int main(int argc, char **argv)
 	setenv("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1", 1);
 	for (int n = 1; n <= 4; n++)
 		assert(start(argv[0], n, "rank", "") == 0);
-	for (int a = 0; dlb_allreduces[a]; a++) {
-		double start_s = dlb_clock_s();
+	double start_s = dlb_clock_s(), starting_s;
 
+	assert(start(argv[0], 4, "ring", "none") == 0);
+	starting_s = dlb_clock_s() - start_s;
+	for (int a = 0; dlb_allreduces[a]; a++) {
+		start_s = dlb_clock_s();
 		assert(start(argv[0], 2 + a % 3, dlb_allreduces[a]->name, what[a % DLB_LEN(what)]) == 42);
-		assert(dlb_clock_s() - start_s < 3);
+		assert(dlb_clock_s() - start_s < starting_s + 3);
+		start_s = dlb_clock_s();
+		assert(start(argv[0], 2 + a % 3, dlb_allreduces[a]->name, "lost") == 128 + SIGKILL);
+		assert(dlb_clock_s() - start_s < starting_s + 3);
 	}
 	puts("allreduce: lists of 1 to 9 ranks on paper, sums of 1 to 4 ranks and some of them, the same bits on all, one that differs");
 	return 0;

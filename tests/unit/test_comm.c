@@ -153,6 +153,33 @@ static void silence(struct dlb_comm *c, int rank, int size)
 		dlb_sleep_s(0.1);
 }
 
+/* Rank 1 sends more or less than rank 0 expects, of a size that travels at once and of one that does not: one line. */
+static int wrong_size(const char *how)
+{
+	enum { N = 1 << 20 };
+	bool more = strstr(how, "more") != NULL;
+	size_t bytes = strstr(how, "long") ? N : 100, sent = more ? bytes + 8 : bytes - 8;
+	char *p = calloc(1, N + 8);
+	struct dlb_request r = { .active = false };
+	struct dlb_error err = { .what = "" };
+	struct dlb_comm *c;
+
+	if (dlb_comm_new(&c, 30, &err))
+		return 1;
+	if (dlb_comm_rank(c) == 1)
+		dlb_comm_isend(c, p, sent, 0, 4, &r);
+	else
+		dlb_comm_irecv(c, p, bytes, 1, 4, &r);
+	if (dlb_comm_rank(c) == 1) {
+		dlb_comm_wait(c, &r, &err);
+		dlb_comm_barrier(c, &err);		/* until rank 0 ends it */
+		return 1;
+	}
+	assert(dlb_comm_wait(c, &r, &err) == -1 && dlb_comm_broken(c));
+	assert(strstr(err.what, more ? "rank 1 sent more than" : "rank 1 sent") && strstr(err.what, "rank 0 expects"));
+	dlb_comm_abort(c, 42);
+}
+
 static int rank_main(bool quiet_peer)
 {
 	struct dlb_comm *c;
@@ -185,6 +212,8 @@ int main(int argc, char **argv)
 	struct dlb_error err;
 	double x = 3;
 
+	if (argc > 1 && strstr(argv[1], "size"))
+		return wrong_size(argv[1]);
 	if (argc > 1)
 		return rank_main(!strcmp(argv[1], "silence"));
 	assert(dlb_comm_new_alone(&c, &err) == 0);
@@ -200,6 +229,17 @@ int main(int argc, char **argv)
 	for (int n = 1; n <= 4; n++)
 		assert(start(argv[0], n, "plain") == 0);
 	assert(start(argv[0], 2, "silence") == 42);
-	puts("comm: messages, shared memory, collectives and agreement on 1 to 4 ranks, a silent peer");
+	double start_s = dlb_clock_s(), starting_s;
+
+	assert(start(argv[0], 2, "plain") == 0);
+	starting_s = dlb_clock_s() - start_s;
+	for (int i = 0; i < 4; i++) {
+		static const char *const how[] = { "size-more", "size-less", "long-size-more", "long-size-less" };
+
+		start_s = dlb_clock_s();
+		assert(start(argv[0], 2, how[i]) == 42);
+		assert(dlb_clock_s() - start_s < starting_s + 3);
+	}
+	puts("comm: messages, shared memory, collectives and agreement on 1 to 4 ranks, a silent peer, messages of the wrong size");
 	return 0;
 }
