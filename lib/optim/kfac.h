@@ -3,9 +3,10 @@
  *     (G + damping I)^-1 [dW db] (A + damping I)^-1,    A = E[a a^T],  G = E[g g^T]
  *
  * a: the layer's input with a 1 for the bias, g: the gradient of one sample's loss w.r.t. its output; what comes out is then
- * applied as by momentum. A and G are running averages (the first one is the first step's), inverted every few steps.
+ * applied as a gradient. A and G are running averages that start at I, inverted every few steps. (Starting at the first step's
+ * moments, a rate of 0.02 with damping 0.01 diverges on the digits; so does momentum 0.9, which damping 0.1 bears.)
  * Which layers: a Gemm of two matrices (alpha, beta 1, input not transposed and not fed straight from the data) whose weight
- * and bias belong to it alone. All other parameters are trained with plain momentum.
+ * and bias belong to it alone. This is what an executor needs; dlb-run has no optimizer of that name yet.
  *
  * The update of such a weight reads a and g beside its gradient (dlb_kfac_bind): an op of the graph like any other, its
  * operands are sent to where it stands, and of each micro-batch A and G are summed into state like a gradient. */
