@@ -3,7 +3,8 @@
  *   mpiexec -n 2 allreduce MOST_MB ROUNDS [PYTHON SCRIPT RENDEZVOUS]
  * Every rank starts a peer of its own (allreduce_peer.py) on its core; while one side sums, the other one blocks.
  * Rank 0 prints a line a size: bytes, median seconds of MPI_Allreduce, of gloo ("-": none) and of each of ours, bytes
- * sent by rank 0 (ring), and the ring's time over MPI's, over gloo's, and over the better one's. */
+ * sent by rank 0 (ring), the ring's time over MPI's, over gloo's, and over the better one's, and the least time of ours
+ * over the better one's, with its name: what a choice by size comes to. */
 #include <mpi.h>
 #include <signal.h>
 #include <stdio.h>
@@ -91,9 +92,13 @@ static double timed(struct dlb_comm *c, int way, struct dlb_collective *k, struc
 static void print_line(int64_t bytes, double t[][MOST_ROUNDS], int rounds, int n_ways, bool has_peer, int64_t sent)
 {
 	double m[MOST_WAYS], best;
+	int least = OURS;
 
 	for (int w = 0; w < n_ways; w++)
 		m[w] = dlb_median(t[w], rounds);
+	for (int w = OURS; w < n_ways; w++)
+		if (!dlb_allreduces[w - OURS]->foreign && m[w] < m[least])
+			least = w;
 	best = has_peer && m[GLOO] < m[MPI_WAY] ? m[GLOO] : m[MPI_WAY];
 	printf("%-10lld", (long long)bytes);
 	for (int w = 0; w < n_ways; w++)
@@ -106,7 +111,7 @@ static void print_line(int64_t bytes, double t[][MOST_ROUNDS], int rounds, int n
 		printf("%9.2f", m[OURS] / m[GLOO]);
 	else
 		printf("%9s", "-");
-	printf(" %9.2f\n", m[OURS] / best);
+	printf(" %9.2f %10.2f %s\n", m[OURS] / best, m[least] / best, dlb_allreduces[least - OURS]->name);
 	fflush(stdout);
 }
 
@@ -134,7 +139,7 @@ int main(int argc, char **argv)
 		if (!rank)
 			printf(" %9.9s", dlb_allreduces[n_ways - OURS]->name);
 	if (!rank)
-		printf(" %11s %8s %9s %9s\n", "sent_bytes", "ring/MPI", "ring/gloo", "ring/best");
+		printf(" %11s %8s %9s %9s %10s\n", "sent_bytes", "ring/MPI", "ring/gloo", "ring/best", "least/best");
 	for (int64_t bytes = 1024; bytes <= most; bytes *= 4) {
 		int64_t n = bytes / 4, sent;
 		int some = bytes > 32 << 20 && rounds > 5 ? 5 : rounds;
