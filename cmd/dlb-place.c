@@ -355,7 +355,9 @@ int main(int argc, char **argv)
 		return dlb_cli_usage(&cli, "no schedule '%s'; there are auto, %s", o.schedule, dlb_schedule_names(names, sizeof names));
 	if (dlb_doc_read(&doc, cli.n_operands ? cli.operands[0] : NULL, &err))
 		return dlb_cli_die(&cli, &err);
-	if (place(&doc, &o, &err)) {
+	int no_plan = place(&doc, &o, &err);
+	dlb_cli_release(&cli);				/* lists: what they said is in the plan */
+	if (no_plan) {
 		dlb_doc_release(&doc);
 		return dlb_cli_die(&cli, &err);
 	}
