@@ -105,8 +105,9 @@ int dlb_compress_rank(const struct dlb_compress_choice *c, const struct dlb_adde
 {
 	int64_t least = a->rows < a->cols ? a->rows : a->cols;
 
-	if (c->how != DLB_COMPRESS_LOWRANK || a->factor || least <= c->rank ||
-	    a->rows * a->cols < LEAST_RATE * c->rank * (a->rows + a->cols))
+	int64_t thin = c->rank * (a->rows + a->cols) * (int64_t)dlb_wire_bytes(c->wire, DLB_F32);
+
+	if (c->how != DLB_COMPRESS_LOWRANK || a->factor || least <= c->rank || a->rows * a->cols * 4 < LEAST_RATE * thin)
 		return 0;
 	return c->rank;
 }
@@ -117,6 +118,8 @@ enum dlb_traffic_class dlb_traffic_class_of(const struct dlb_compress_choice *c,
 
 	if (a->factor)
 		return DLB_TRAFFIC_FACTOR;
+	if (dlb_compress_rank(c, a))
+		return DLB_TRAFFIC_GRADIENT;
 	return a->rows * a->cols < LEAST_RATE * rank * (a->rows + a->cols) ? DLB_TRAFFIC_SMALL : DLB_TRAFFIC_GRADIENT;
 }
 

@@ -53,7 +53,7 @@ struct dlb_addend {
 	double damping;			/* of a factor: what its owner adds to the diagonal before factoring, and takes off again */
 };
 enum dlb_traffic_class dlb_traffic_class_of(const struct dlb_compress_choice *c, const struct dlb_addend *a);
-/* Rank with which `a` travels; 0: dense (small, or R would save less than half). */
+/* Rank with which `a` travels; 0: dense (small, or R would save less than half of the bytes). */
 int dlb_compress_rank(const struct dlb_compress_choice *c, const struct dlb_addend *a);
 /* Bytes that `member` sends of each class for these tensors once compressed (bytes), and dense. */
 void dlb_compress_bytes(const struct dlb_compress_choice *c, const struct dlb_allreduce *how, const struct dlb_ranks *r, int member,
