@@ -67,7 +67,8 @@ struct dlb_engine {
 	int cell;			/* of tag 0 among the ground's; -1: all messages are MPI's */
 	int *newest, *older;		/* [tag] newest act that starts such a message; [act] the one before; preparing */
 	struct dlb_kernel **kernel; int n_kernels;
-	struct dlb_kernel **of_op;	/* [op][class of size] while preparing */
+	struct dlb_kernel **of_op;	/* [first half?][op][class of size] while preparing */
+	double **sums;			/* [op] of those in halves; NULL: none is */
 	struct { int64_t n; } size[2];
 	const void **loss;		/* [m], NULL: made elsewhere */
 	enum dlb_dtype loss_dtype;
@@ -128,7 +129,8 @@ static int lacks(const struct dlb_engine *e, int op, struct dlb_error *err)
 static int prepare_op(struct dlb_engine *e, const struct dlb_instr *in, struct act *a, struct dlb_error *err)
 {
 	const struct dlb_op *o = &e->graph->op[in->op];
-	struct dlb_kernel **k = &e->of_op[2 * in->op + size_class(e, in->micro_batch)];
+	const bool halves = e->view.program->statistics && e->view.program->statistics[in->op] >= 0, first = in->what == DLB_RUN_SUMS;
+	struct dlb_kernel **k = &e->of_op[2 * (in->op + (first ? e->graph->n_ops : 0)) + size_class(e, in->micro_batch)];
 	struct dlb_backend *be = e->ground->be;
 	int rc = 0;
 
@@ -138,7 +140,7 @@ static int prepare_op(struct dlb_engine *e, const struct dlb_instr *in, struct a
 		if (o->kind < 0)
 			return dlb_fail(err, NULL, "op %d of type %s ('%s') can be planned, not run", in->op, o->type, o->name);
 		dlb_graph_io(e->graph, in->op, e->view.program->size[in->micro_batch < 0 ? 0 : in->micro_batch], &e->arena, io);
-		rc = io->cls->kernel ? io->cls->kernel(be, io, k, err) : DLB_NO_KERNEL;
+		rc = halves ? io->cls->half(be, io, !first, k, err) : io->cls->kernel ? io->cls->kernel(be, io, k, err) : DLB_NO_KERNEL;
 		if (rc == DLB_NO_KERNEL)
 			return lacks(e, in->op, err);
 		if (rc || kept(e, *k))
@@ -153,7 +155,9 @@ static int prepare_op(struct dlb_engine *e, const struct dlb_instr *in, struct a
 	for (int i = 0; i < o->n_in; i++)
 		if (o->in[i] >= 0 && !(a->in[i] = resolve(e, o->in[i], in->micro_batch, err)))
 			return -1;
-	for (int i = 0; i < o->n_out; i++)
+	if (halves)
+		*(first ? a->out : a->in + o->n_in) = e->sums[in->op];
+	for (int i = 0; i < o->n_out && !first; i++)
 		if (o->out[i] >= 0 && !(a->out[i] = resolve(e, o->out[i], in->micro_batch, err)))
 			return -1;
 	return 0;
@@ -239,13 +243,13 @@ static int prepare_compute(struct dlb_engine *e, const struct dlb_instr *in, con
 	a->kind = ACT_RUN;
 	a->m = in->micro_batch;
 	a->op = -1;
-	if (in->what == DLB_RUN_OP ? prepare_op(e, in, a, err) :
+	if (in->what == DLB_RUN_OP || in->what == DLB_RUN_SUMS ? prepare_op(e, in, a, err) :
 	    in->what == DLB_RUN_ACCUMULATE ? prepare_accumulate(e, in, a, err) : prepare_update(e, in, c, a, err))
 		return -1;
 	a->compute = v->n_computes++;
 	v->compute_op[a->compute] = in->op;
 	v->compute_m[a->compute] = in->micro_batch;
-	v->compute_is_op[a->compute] = in->what != DLB_RUN_ACCUMULATE;
+	v->compute_is_op[a->compute] = in->what != DLB_RUN_ACCUMULATE && in->what != DLB_RUN_SUMS;
 	e->n_acts++;
 	return 0;
 }
@@ -427,23 +431,38 @@ static int prepare(struct dlb_engine *e, const struct dlb_optimizer_choice *c, s
 	return 0;
 }
 
-/* The gradients of the buckets, where they lie. */
+/* Room for the sums of ops that run in halves. */
+static void make_sums(struct dlb_engine *e)
+{
+	if (!e->view.program->statistics)
+		return;
+	e->sums = dlb_arena_array(&e->arena, (size_t)e->graph->n_ops + 1, sizeof *e->sums);
+	for (int i = 0; i < e->np->n_buckets; i++) {
+		const struct dlb_bucket *b = &e->np->bucket[i];
+
+		if (b->cls == DLB_SUM_STATISTICS)
+			e->sums[b->op[0]] = dlb_arena_array(&e->arena, (size_t)(b->n + b->n_own), sizeof(double));
+	}
+}
+
+/* What the buckets sum, where it lies. */
 static int open_exchange(struct dlb_engine *e, struct dlb_error *err)
 {
 	const struct dlb_program *p = e->view.program;
-	void **gradient = dlb_arena_array(&e->arena, (size_t)e->graph->n_ops + 1, sizeof *gradient);
+	void **summand = dlb_arena_array(&e->arena, (size_t)e->graph->n_ops + 1, sizeof *summand);
 
 	for (int b = 0; b < e->np->n_buckets; b++) {
 		for (int i = 0; i < e->np->bucket[b].n_ops; i++) {
 			int op = e->np->bucket[b].op[i];
 
-			gradient[op] = dlb_program_sums(p, op) ? e->ground->state->sum[op] :
-				       resolve(e, dlb_update_gradient(e->graph, op), 0, err);
-			if (!gradient[op])
+			summand[op] = e->np->bucket[b].cls == DLB_SUM_STATISTICS ? e->sums[op] :
+				      dlb_program_sums(p, op) ? e->ground->state->sum[op] :
+				      resolve(e, dlb_update_gradient(e->graph, op), 0, err);
+			if (!summand[op])
 				return -1;
 		}
 	}
-	return dlb_exchange_new(&e->exchange, e->ground->comm, p, e->view.node, e->ground->cluster, gradient, e->ground->average,
+	return dlb_exchange_new(&e->exchange, e->ground->comm, p, e->view.node, e->ground->cluster, summand, e->ground->average,
 				e->ground->kept, e->ground->last_step, err);
 }
 
@@ -479,7 +498,8 @@ int dlb_engine_new(struct dlb_engine **out, struct dlb_ground *ground, const str
 	for (int i = 0; i < p->n_messages; i++)
 		e->newest[i] = -1;
 	e->kernel = dlb_xcalloc(n, sizeof *e->kernel);
-	e->of_op = dlb_xcalloc(2 * (size_t)g->n_ops + 1, sizeof *e->of_op);
+	e->of_op = dlb_xcalloc(4 * (size_t)g->n_ops + 1, sizeof *e->of_op);
+	make_sums(e);
 	e->loss = dlb_xcalloc((size_t)p->micro_batches + 1, sizeof *e->loss);
 	e->view.feed = dlb_xcalloc(n, sizeof *e->view.feed);
 	e->view.compute_op = dlb_xcalloc(n, sizeof *e->view.compute_op);

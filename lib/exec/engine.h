@@ -94,7 +94,7 @@ struct dlb_engine_program {			/* what others may know of it */
 	struct dlb_feed_item *feed; int n_feed; size_t feed_bytes;
 	int n_computes;				/* kernels run a step */
 	int *compute_op, *compute_m;		/* [n_computes]; op: the graph's, accumulate: its update op */
-	bool *compute_is_op;			/* false: accumulate */
+	bool *compute_is_op;			/* false: accumulate, or the first half of an op: the next compute is its second */
 	double *start_s, *end_s;		/* [n_computes] of the last step, from its start */
 	int64_t shrunk;				/* what updates counted so far (dlb_update_desc) */
 	struct dlb_step_times times;		/* of the last step; step_s, collective and data_wait_s are the caller's */

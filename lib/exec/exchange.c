@@ -1,8 +1,10 @@
-/* Sums of gradients over the replicas. See exchange.h. Where weights are averaged, average.c does it.
+/* Sums over the replicas. See exchange.h. Where weights are averaged, average.c does it.
  *
  * A gradient of its own bucket is summed where it lies. Small ones are packed into one array, chunk by chunk: first
  * every tensor's first chunk, then every tensor's second, and so on, so that each *tensor* is cut into as many chunks as
- * the algorithm has, whatever bucket it travels in, and the bits do not depend on who shares a bucket with whom. */
+ * the algorithm has, whatever bucket it travels in, and the bits do not depend on who shares a bucket with whom.
+ *
+ * Statistics run once a micro-batch, one after another, and a replica whose sample counts nothing adds zeros. */
 #include <stdlib.h>
 #include <string.h>
 #include "comm/compress.h"
@@ -13,15 +15,17 @@
 
 enum { FIRST_TAG = 1 << 28, TAGS = DLB_COMPRESSOR_TAGS };			/* above those of all messages */
 
-_Static_assert((int)DLB_N_TRAFFIC == (int)DLB_N_SUM_CLASSES && (int)DLB_TRAFFIC_SMALL == (int)DLB_SUM_SMALL, "classes in one order");
+_Static_assert((int)DLB_N_TRAFFIC == (int)DLB_SUM_STATISTICS && (int)DLB_TRAFFIC_SMALL == (int)DLB_SUM_SMALL, "classes in one order");
 
 struct bucket {
 	struct dlb_collective *sum;
 	struct dlb_compressor *less;		/* in place of sum */
 	struct dlb_addend *addend;		/* [n_ops] of it */
 	int n_ops, n_chunks;
-	char **x; int64_t *n;			/* [n_ops] gradients, their elements */
-	char *packed;				/* NULL: one gradient, summed where it lies */
+	char **x; int64_t *n;			/* [n_ops] what is summed, its elements */
+	char *packed;				/* NULL: one, summed where it lies */
+	size_t element_bytes;
+	bool counts_nothing;			/* this replica's part is 0 */
 	enum dlb_sum_class cls;
 	bool active, done;				/* under way; every byte has come */
 	double start_s;
@@ -31,7 +35,6 @@ struct dlb_exchange {
 	const struct dlb_program *program;
 	struct bucket *bucket;
 	int n_buckets, n_active;
-	size_t element_bytes;
 	struct dlb_compress_choice choice;
 	struct dlb_kept *kept;
 	int64_t step;
@@ -41,9 +44,10 @@ struct dlb_exchange {
 };
 
 /* Copies between the gradients and the packed array. */
-static void pack(const struct bucket *b, size_t size, bool out)
+static void pack(const struct bucket *b, bool out)
 {
 	char *at = b->packed;
+	const size_t size = b->element_bytes;
 
 	for (int c = 0; c < b->n_chunks; c++) {
 		for (int i = 0; i < b->n_ops; i++) {
@@ -75,11 +79,13 @@ static int new_compressor(struct dlb_exchange *x, struct bucket *b, struct dlb_c
 }
 
 static int new_bucket(struct dlb_exchange *x, struct dlb_comm *c, const struct dlb_program *p, const struct dlb_bucket *from, int index,
-		      const struct dlb_ranks *ranks, void *const *gradient, struct dlb_error *err)
+		      const struct dlb_ranks *ranks, void *const *summand, struct dlb_error *err)
 {
 	struct bucket *b = &x->bucket[index];
 	const struct dlb_allreduce *how = dlb_allreduce_find(p->whole->sharing.allreduce);
 	struct dlb_collective_desc d = { .how = how, .ranks = *ranks, .n = from->n, .tag = FIRST_TAG + index * TAGS };
+	const bool statistics = from->cls == DLB_SUM_STATISTICS;
+	const double times = statistics ? p->micro_batches : 1;		/* a step */
 	int64_t *at;
 	int rc;
 
@@ -90,22 +96,23 @@ static int new_bucket(struct dlb_exchange *x, struct dlb_comm *c, const struct d
 	b->n = dlb_arena_array(&x->arena, (size_t)b->n_ops, sizeof *b->n);
 	at = dlb_xcalloc((size_t)b->n_chunks + 1, sizeof *at);
 	for (int i = 0; i < b->n_ops; i++) {
-		const struct dlb_tensor *t = &p->graph->tensor[dlb_update_gradient(p->graph, from->op[i])];
-		struct dlb_desc desc = dlb_tensor_desc(t, 1);
+		struct dlb_desc desc = statistics ? (struct dlb_desc){ .dtype = DLB_F64, .n_dims = 1, .dim = { from->n } } :
+			dlb_tensor_desc(&p->graph->tensor[dlb_update_gradient(p->graph, from->op[i])], 1);
 
-		d.dtype = t->dtype;
-		b->x[i] = gradient[from->op[i]];
+		d.dtype = desc.dtype;
+		b->x[i] = summand[from->op[i]];
 		b->n[i] = dlb_desc_count(&desc);
 		for (int k = 0; k <= b->n_chunks; k++)
 			at[k] += dlb_chunk_at(b->n[i], b->n_chunks, k);
 	}
-	if (x->choice.how != DLB_COMPRESS_NONE) {
+	if (x->choice.how != DLB_COMPRESS_NONE && !statistics) {
 		free(at);
 		return new_compressor(x, b, c, p, from, &d, err);
 	}
-	x->element_bytes = dlb_dtype_bytes(d.dtype);
+	b->element_bytes = dlb_dtype_bytes(d.dtype);
+	b->counts_nothing = statistics && p->weightless;
 	if (b->n_ops > 1)
-		b->packed = dlb_arena_alloc(&x->arena, (size_t)from->n * x->element_bytes);
+		b->packed = dlb_arena_alloc(&x->arena, (size_t)from->n * b->element_bytes);
 	d.x = b->packed ? b->packed : b->x[0];
 	d.at = at;
 	rc = dlb_collective_new(&b->sum, c, &d, err);
@@ -113,15 +120,15 @@ static int new_bucket(struct dlb_exchange *x, struct dlb_comm *c, const struct d
 		free(at);
 		return -1;
 	}
-	x->times.bytes[b->cls] += (double)dlb_collective_bytes_sent(b->sum);
-	x->times.dense_bytes[b->cls] += (double)dlb_allreduce_bytes(how, ranks, dlb_ranks_member(ranks, dlb_comm_rank(c)), from->n, at,
-								    x->element_bytes, NULL);
+	x->times.bytes[b->cls] += times * (double)dlb_collective_bytes_sent(b->sum);
+	x->times.dense_bytes[b->cls] += times * (double)dlb_allreduce_bytes(how, ranks, dlb_ranks_member(ranks, dlb_comm_rank(c)), from->n, at,
+								    b->element_bytes, NULL);
 	free(at);
 	return 0;
 }
 
 int dlb_exchange_new(struct dlb_exchange **out, struct dlb_comm *c, const struct dlb_program *p, int node,
-		     const struct dlb_cluster *cluster, void *const *gradient, struct dlb_average *average, struct dlb_kept *kept,
+		     const struct dlb_cluster *cluster, void *const *summand, struct dlb_average *average, struct dlb_kept *kept,
 		     int64_t last_step, struct dlb_error *err)
 {
 	const struct dlb_plan *plan = p->whole;
@@ -157,7 +164,7 @@ int dlb_exchange_new(struct dlb_exchange **out, struct dlb_comm *c, const struct
 	ranks.rank = peer;
 	ranks.group = group;
 	for (int b = 0; b < np->n_buckets && !rc; b++) {
-		rc = new_bucket(x, c, p, &np->bucket[b], b, &ranks, gradient, err);
+		rc = new_bucket(x, c, p, &np->bucket[b], b, &ranks, summand, err);
 		x->n_buckets += !rc;
 	}
 	free(peer);
@@ -189,8 +196,8 @@ void dlb_exchange_begin(struct dlb_exchange *x, int64_t step)
 		dlb_average_begin(x->average, step, x->program);
 	x->step = step;
 	if (x->choice.how != DLB_COMPRESS_NONE) {
-		memset(x->times.bytes, 0, sizeof x->times.bytes);
-		memset(x->times.dense_bytes, 0, sizeof x->times.dense_bytes);
+		memset(x->times.bytes, 0, DLB_N_TRAFFIC * sizeof *x->times.bytes);	/* statistics are never compressed */
+		memset(x->times.dense_bytes, 0, DLB_N_TRAFFIC * sizeof *x->times.dense_bytes);
 	}
 	x->times.time_s = x->times.hidden_s = 0.0;
 	memset(x->times.class_s, 0, sizeof x->times.class_s);
@@ -208,10 +215,13 @@ void dlb_exchange_start(struct dlb_exchange *x, int b)
 		return;
 	}
 	if (k->packed)
-		pack(k, x->element_bytes, false);
+		pack(k, false);
+	if (k->counts_nothing)
+		memset(k->x[0], 0, (size_t)k->n[0] * k->element_bytes);
 	if (x->n_active++ == 0)
 		x->since_s = dlb_clock_s();
 	k->active = true;
+	k->done = false;
 	k->start_s = dlb_clock_s();
 	if (k->less)
 		dlb_compressor_start(k->less, x->step);
@@ -237,7 +247,7 @@ static void end(struct dlb_exchange *x, struct bucket *k)
 		x->times.class_hidden_s[k->cls] += dlb_clock_s() - k->start_s;
 	}
 	if (k->packed)
-		pack(k, x->element_bytes, true);
+		pack(k, true);
 	if (--x->n_active == 0) {
 		double s = dlb_clock_s() - x->since_s;
 

@@ -1,5 +1,5 @@
-/* What a node exchanges with the nodes that play its part in the other replicas: sums of gradients, or averages of
- * weights (average.h), bucket by bucket as its program says. */
+/* What a node exchanges with the nodes that play its part in the other replicas: sums of gradients, and of what
+ * statistics over the batch are made of, or averages of weights (average.h), bucket by bucket as its program says. */
 #ifndef DLB_EXEC_EXCHANGE_H
 #define DLB_EXEC_EXCHANGE_H
 #include "exec/engine.h"
@@ -12,17 +12,17 @@ struct dlb_exchange_times {
 	double time_s, hidden_s;
 	double class_s[DLB_N_SUM_CLASSES], class_hidden_s[DLB_N_SUM_CLASSES];	/* sums over buckets, which may overlap */
 };
-/* gradient[update op]: where it lies, borrowed, as p is; average: in place of sums, or NULL. kept: what
+/* summand[op]: where the gradient of an update op lies, or the sums of an op in halves; borrowed, as p is; average: in place of sums, or NULL. kept: what
  * compression keeps from step to step, shared by all programs of a run; last_step: the one that the run ends with,
  * INT64_MAX: not known. *out is NULL where there is nothing to exchange. */
 int dlb_exchange_new(struct dlb_exchange **out, struct dlb_comm *c, const struct dlb_program *p, int node,
-		     const struct dlb_cluster *cluster, void *const *gradient, struct dlb_average *average, struct dlb_kept *kept,
+		     const struct dlb_cluster *cluster, void *const *summand, struct dlb_average *average, struct dlb_kept *kept,
 		     int64_t last_step, struct dlb_error *err);
 void dlb_exchange_free(struct dlb_exchange *x);
 void dlb_exchange_begin(struct dlb_exchange *x, int64_t step);
 /* The end of what a step exchanges. */
 int dlb_exchange_settle(struct dlb_exchange *x, struct dlb_error *err);
-/* Every gradient of bucket b is there, of all micro-batches: start summing over the replicas. */
+/* Every gradient of bucket b is there, of all micro-batches, or the statistics of one: start summing over the replicas. */
 void dlb_exchange_start(struct dlb_exchange *x, int b);
 void dlb_exchange_nudge(struct dlb_exchange *x);			/* moves what moves without waiting */
 /* Until bucket b is summed, in place. *waited_s grows by the seconds spent. */

@@ -117,6 +117,7 @@ void dlb_job_report(const struct dlb_job *j, const struct dlb_program *p, struct
 {
 	r->batch = j->plan.batch;
 	r->micro_batches = p->micro_batches;
+	r->batch_statistics = dlb_plan_batch_statistics(&j->plan, &j->graph);
 	r->optimizer = dlb_optimizers[j->optimizer.rule].name;
 	r->accuracy = r->test_loss = r->optimizer_violations = NAN;
 	r->plan_hash = dlb_arena_strdup(&r->arena, j->plan.hash);

@@ -583,6 +583,12 @@ struct node_summary {
 	int n_ops, n_spans;
 };
 
+/* Compute c is the second half of an op, c - 1 its first. */
+static bool in_halves(const struct dlb_engine_program *v, int c)
+{
+	return c > 0 && !v->compute_is_op[c - 1] && v->compute_op[c - 1] == v->compute_op[c] && v->compute_m[c - 1] == v->compute_m[c];
+}
+
 /* Medians per op over the kept steps and micro-batches. */
 static int ops_here(const struct run *r, struct dlb_report_op *out)
 {
@@ -610,7 +616,10 @@ static int ops_here(const struct run *r, struct dlb_report_op *out)
 			for (int s = 0; s < rec->n_slots; s++) {
 				size_t at = (size_t)s * (size_t)rec->n_computes + (size_t)c;
 
-				x[k++] = rec->end_s[at] - rec->start_s[at];
+				x[k] = rec->end_s[at] - rec->start_s[at];
+				if (in_halves(v, c))
+					x[k] += rec->end_s[at - 1] - rec->start_s[at - 1];
+				k++;
 			}
 		if (k)
 			out[n++] = (struct dlb_report_op){ .op = op, .node = r->rank, .time_s = dlb_median(x, k),

@@ -45,32 +45,48 @@ static bool has_relu(const struct dlb_op_io *io)
 	return !strcmp(dlb_io_str(io, "activation", ""), "Relu");
 }
 
-static struct dlb_bn_desc desc(const struct dlb_op_io *io, enum dlb_bn_dir dir, const struct dlb_desc *x)
+static struct dlb_bn_desc desc(const struct dlb_op_io *io, enum dlb_bn_dir dir, enum dlb_bn_half half, const struct dlb_desc *x)
 {
-	return (struct dlb_bn_desc){ .dir = dir, .x = *x, .epsilon = dlb_io_real(io, "epsilon", 1e-5),
+	return (struct dlb_bn_desc){ .dir = dir, .half = half, .x = *x, .epsilon = dlb_io_real(io, "epsilon", 1e-5),
 				     .momentum = dlb_io_real(io, "momentum", 0.9), .unbiased = dlb_io_int(io, "unbiased", 0) != 0,
 				     .relu = has_relu(io) };
 }
 
-static int kernel(struct dlb_backend *be, const struct dlb_op_io *io, struct dlb_kernel **k, struct dlb_error *err)
+static int kernel_of(struct dlb_backend *be, const struct dlb_op_io *io, enum dlb_bn_half part, struct dlb_kernel **k, struct dlb_error *err)
 {
-	struct dlb_bn_desc d = desc(io, trains(io) ? DLB_BN_TRAIN : DLB_BN_INFER, &io->in[0]);
+	struct dlb_bn_desc d = desc(io, trains(io) ? DLB_BN_TRAIN : DLB_BN_INFER, part, &io->in[0]);
 	struct dlb_desc c = dlb_desc_1d(io->in[1].dtype, io->in[0].dim[1]);
 	struct dlb_chain *chain;
 	struct dlb_kernel *sub = NULL;
 	int saved[2], rc;
 
-	if (d.dir == DLB_BN_INFER)
+	if (d.dir == DLB_BN_INFER || part == DLB_BN_SUMS)
 		return be->ops->batch_norm(be, &d, k, err);
 	chain = dlb_chain_new(be, err);
 	for (int i = 0; i < 2; i++)
 		saved[i] = dlb_io_wants(io, 3 + i) ? DLB_OUT(3 + i) : dlb_chain_temp(chain, &c);
 	rc = be->ops->batch_norm(be, &d, &sub, err);
-	dlb_chain_add(chain, rc, sub, DLB_REFS(0, 1, 2, 3, 4), 5, DLB_REFS(DLB_OUT(0), DLB_IN(3), DLB_IN(4), saved[0], saved[1]), 5);
+	dlb_chain_add(chain, rc, sub, DLB_REFS(0, 1, 2, 3, 4, 5), part == DLB_BN_REST ? 6 : 5, DLB_REFS(DLB_OUT(0), DLB_IN(3), DLB_IN(4), saved[0], saved[1]), 5);
 	for (int i = 0; i < 2; i++)
 		if (dlb_io_wants(io, 1 + i))
 			dlb_chain_copy(chain, DLB_IN(3 + i), DLB_OUT(1 + i), &c);
 	return dlb_chain_finish(chain, k);
+}
+
+static int kernel(struct dlb_backend *be, const struct dlb_op_io *io, struct dlb_kernel **k, struct dlb_error *err)
+{
+	return kernel_of(be, io, DLB_BN_WHOLE, k, err);
+}
+
+static int half(struct dlb_backend *be, const struct dlb_op_io *io, bool second, struct dlb_kernel **k, struct dlb_error *err)
+{
+	return kernel_of(be, io, second ? DLB_BN_REST : DLB_BN_SUMS, k, err);
+}
+
+static int64_t sums(const struct dlb_op_io *io, int64_t *n_own)
+{
+	*n_own = 0;
+	return io->n_in > 0 && io->in[0].n_dims > 1 && trains(io) ? 1 + 2 * io->in[0].dim[1] : 0;
 }
 
 static double flops(const struct dlb_op_io *io)
@@ -122,41 +138,53 @@ static double grad_flops(const struct dlb_op_io *io)
 	return 11.0 * (double)dlb_desc_count(&io->in[1]);
 }
 
-static int grad_kernel_of(struct dlb_backend *be, const struct dlb_op_io *io, enum dlb_bn_dir dir, struct dlb_kernel **k,
-			  struct dlb_error *err)
+static int grad_kernel_of(struct dlb_backend *be, const struct dlb_op_io *io, enum dlb_bn_dir dir, enum dlb_bn_half part,
+			  struct dlb_kernel **k, struct dlb_error *err)
 {
-	struct dlb_bn_desc d = desc(io, dir, &io->in[1]);
+	struct dlb_bn_desc d = desc(io, dir, part, &io->in[1]);
+	const int n_in = (d.relu ? 6 : 5) + (part == DLB_BN_REST);
 	struct dlb_chain *c;
 	struct dlb_kernel *sub = NULL;
 	int out[3], rc;
 
-	if (dlb_io_wants(io, 0) && dlb_io_wants(io, 1) && dlb_io_wants(io, 2))
+	if (part == DLB_BN_SUMS || (dlb_io_wants(io, 0) && dlb_io_wants(io, 1) && dlb_io_wants(io, 2)))
 		return be->ops->batch_norm(be, &d, k, err);
 	c = dlb_chain_new(be, err);
 	for (int i = 0; i < 3; i++)
 		out[i] = dlb_io_wants(io, i) ? DLB_OUT(i) : dlb_chain_temp(c, i ? &io->in[2] : &io->in[1]);
 	rc = be->ops->batch_norm(be, &d, &sub, err);
-	dlb_chain_add(c, rc, sub, DLB_REFS(0, 1, 2, 3, 4, 5), d.relu ? 6 : 5, out, 3);
+	dlb_chain_add(c, rc, sub, DLB_REFS(0, 1, 2, 3, 4, 5, 6), n_in, out, 3);
 	return dlb_chain_finish(c, k);
 }
 
 static int grad_kernel(struct dlb_backend *be, const struct dlb_op_io *io, struct dlb_kernel **k, struct dlb_error *err)
 {
-	return grad_kernel_of(be, io, DLB_BN_GRAD, k, err);
+	return grad_kernel_of(be, io, DLB_BN_GRAD, DLB_BN_WHOLE, k, err);
+}
+
+static int grad_half(struct dlb_backend *be, const struct dlb_op_io *io, bool second, struct dlb_kernel **k, struct dlb_error *err)
+{
+	return grad_kernel_of(be, io, DLB_BN_GRAD, second ? DLB_BN_REST : DLB_BN_SUMS, k, err);
+}
+
+static int64_t grad_sums(const struct dlb_op_io *io, int64_t *n_own)
+{
+	*n_own = io->n_in > 1 && io->in[1].n_dims > 1 ? 2 * io->in[1].dim[1] : 0;
+	return *n_own ? 1 + *n_own : 0;
 }
 
 static int grad_infer_kernel(struct dlb_backend *be, const struct dlb_op_io *io, struct dlb_kernel **k, struct dlb_error *err)
 {
-	return grad_kernel_of(be, io, DLB_BN_GRAD_INFER, k, err);
+	return grad_kernel_of(be, io, DLB_BN_GRAD_INFER, DLB_BN_WHOLE, k, err);
 }
 
 const struct dlb_op_class dlb_op_BatchNormalization = { .name = "BatchNormalization", .n_in = { 5, 5 }, .n_out = { 1, 5 },
 	.layout = DLB_LAYOUT_WANTS_CHANNELS_LAST, .flags = DLB_OP_MIXES_BATCH | DLB_OP_BUFFERS, .bf16 = DLB_BF16_FOLLOWS,
 	.f32_in = 30, .work = "norm",
-	.infer = infer, .flops = flops, .gradient = gradient, .kernel = kernel };
+	.infer = infer, .flops = flops, .gradient = gradient, .kernel = kernel, .sums = sums, .half = half };
 const struct dlb_op_class dlb_op_BatchNormalizationGrad = { .name = "BatchNormalizationGrad", .domain = "dlb",
 	.n_in = { 5, 6 }, .n_out = { 1, 3 }, .layout = DLB_LAYOUT_WANTS_CHANNELS_LAST, .flags = DLB_OP_MIXES_BATCH,
-	.overwrite = 3, .work = "norm", .infer = grad_infer, .flops = grad_flops, .kernel = grad_kernel };
+	.overwrite = 3, .work = "norm", .infer = grad_infer, .flops = grad_flops, .kernel = grad_kernel, .sums = grad_sums, .half = grad_half };
 const struct dlb_op_class dlb_op_BatchNormalizationGradInfer = { .name = "BatchNormalizationGradInfer", .domain = "dlb",
 	.n_in = { 5, 6 }, .n_out = { 1, 3 }, .layout = DLB_LAYOUT_WANTS_CHANNELS_LAST, .work = "norm",
 	.infer = grad_infer, .flops = grad_flops, .kernel = grad_infer_kernel };

@@ -95,6 +95,12 @@ struct dlb_op_class {
 	int (*gradient)(struct dlb_builder *b, struct dlb_error *err);
 	/* Prepares the kernel; DLB_NO_KERNEL when the back end lacks it. */
 	int (*kernel)(struct dlb_backend *be, const struct dlb_op_io *io, struct dlb_kernel **k, struct dlb_error *err);
+	/* Of an op that sums over the batch before it can make its outputs: it can also run in two halves, so that these
+	 * sums are made over the batches of several replicas. sums: how many they are (f64), 0 when this vertex makes
+	 * none; *n_own more stand behind them in the same array, for the second half alone. First half: the inputs in,
+	 * the sums out. Second: the inputs and, after the last, the sums in; the outputs out. NULL: no such op. */
+	int64_t (*sums)(const struct dlb_op_io *io, int64_t *n_own);
+	int (*half)(struct dlb_backend *be, const struct dlb_op_io *io, bool second, struct dlb_kernel **k, struct dlb_error *err);
 };
 
 /* op_list.h: OP(Conv) OP(Relu) ... makes this enum, the declarations and the table. */

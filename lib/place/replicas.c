@@ -237,11 +237,11 @@ static double sums_s(const struct dlb_problem *p, const struct dlb_plan *plan, i
 			continue;
 		struct dlb_desc d = dlb_tensor_desc(&g->tensor[t], 1);
 		if (dlb_tensor_bytes(&g->tensor[t], 1) >= DLB_BUCKET_BYTES)
-			s += dlb_plan_sum_s(plan, p->cost, k, dlb_desc_count(&d));
+			s += dlb_plan_sum_s(plan, p->cost, k, dlb_desc_count(&d), (int)dlb_dtype_bytes(d.dtype));
 		else
 			small += dlb_desc_count(&d);
 	}
-	return s + (small ? dlb_plan_sum_s(plan, p->cost, k, small) : 0);
+	return s + (small ? dlb_plan_sum_s(plan, p->cost, k, small, 4) : 0);
 }
 
 /* The algorithm whose sums take the part that needs longest the least time. MPI's own is only taken when asked for. */

@@ -515,6 +515,31 @@ static int by_producer(const void *a, const void *b)
 	return x->producer != y->producer ? (x->producer > y->producer) - (x->producer < y->producer) : (x->op > y->op) - (x->op < y->op);
 }
 
+static int count_statistics(const struct compiler *c, int node)
+{
+	int n = 0;
+	for (int i = 0; i < c->g->n_ops && c->out->statistics; i++)
+		n += c->p->placement[i] == node && c->out->statistics[i] >= 0;
+	return n;
+}
+
+/* One bucket for each op here that runs in halves. */
+static void find_statistics(struct compiler *c, int node)
+{
+	struct dlb_node_program *np = &c->out->node[node];
+	for (int i = 0; i < c->g->n_ops && c->out->statistics; i++) {
+		if (c->p->placement[i] != node || c->out->statistics[i] < 0)
+			continue;
+		struct dlb_bucket *b = &np->bucket[np->n_buckets];
+		int *op = dlb_arena_array(&c->out->arena, 1, sizeof *op);
+		*op = i;
+		*b = (struct dlb_bucket){ .op = op, .n_ops = 1, .cls = DLB_SUM_STATISTICS, .element_bytes = sizeof(double) };
+		b->n = dlb_graph_sums(c->g, i, &b->n_own);
+		np->state_bytes += (size_t)(b->n + b->n_own) * sizeof(double);
+		c->out->statistics[i] = np->n_buckets++;
+	}
+}
+
 /* Buckets are made of the graph and of who holds what, so that all replicas make the same. */
 static void find_buckets(struct compiler *c, int node)
 {
@@ -530,7 +555,7 @@ static void find_buckets(struct compiler *c, int node)
 	}
 	qsort(ready, (size_t)n, sizeof *ready, by_producer);
 	int *op = dlb_arena_array(&c->out->arena, (size_t)n + 1, sizeof *op), open = -1;
-	np->bucket = dlb_arena_array(&c->out->arena, (size_t)n + 1, sizeof *np->bucket);
+	np->bucket = dlb_arena_array(&c->out->arena, (size_t)n + (size_t)count_statistics(c, node) + 1, sizeof *np->bucket);
 	double open_bytes = 0;
 	for (int large = 1, at = 0; large >= 0; large--) {	/* small ones are gathered after all large ones have a bucket */
 		for (int i = 0; i < n; i++) {
@@ -543,6 +568,7 @@ static void find_buckets(struct compiler *c, int node)
 				open_bytes = 0;
 				np->bucket[open].op = op + at;
 				np->bucket[open].cls = large ? DLB_SUM_GRADIENT : DLB_SUM_SMALL;
+				np->bucket[open].element_bytes = (int)dlb_dtype_bytes(x->dtype);
 			}
 			op[at++] = ready[i].op;
 			open_bytes += bytes;
@@ -553,6 +579,7 @@ static void find_buckets(struct compiler *c, int node)
 		open = -1;
 	}
 	free(ready);
+	find_statistics(c, node);
 }
 
 /* The action that sums the last micro-batch of update op's gradient, or makes the only one. */
@@ -582,7 +609,7 @@ static void note_reductions(struct compiler *c, int node)
 			computed = a;
 	if (c->p->sharing.sync)
 		note(c, node, (struct note){ computed, RANK_COMPUTED, -1, -1, -1, -1, -1 });
-	for (int b = 0; b < np->n_buckets; b++) {
+	for (int b = 0; b < np->n_buckets && np->bucket[b].cls != DLB_SUM_STATISTICS; b++) {
 		int start = 0, first = l->n_act - 1;
 		for (int i = 0; i < np->bucket[b].n_ops; i++) {
 			int op = np->bucket[b].op[i], sum = last_sum(c, node, op), update = c->act_of[op * c->M];
@@ -620,6 +647,16 @@ static void emit_note(struct compiler *c, struct dlb_node_program *np, const str
 		.tensor = x->tensor, .micro_batch = x->m, .peer = x->peer, .tag = x->tag };
 }
 
+/* The first half of an op, and the sum of what it made over the replicas. */
+static void emit_sums(struct compiler *c, struct dlb_node_program *np, const struct action *x)
+{
+	static const struct { unsigned char verb, what; } steps[] = {
+		{ DLB_COMPUTE, DLB_RUN_SUMS }, { DLB_COLLECTIVE, DLB_RUN_REDUCE }, { DLB_COLLECTIVE, DLB_RUN_REDUCED } };
+	for (int i = 0; i < 3; i++)
+		np->instr[np->n_instr++] = (struct dlb_instr){ .verb = steps[i].verb, .what = steps[i].what, .op = x->op, .tensor = -1,
+			.micro_batch = x->m, .peer = -1, .tag = i ? c->out->statistics[x->op] : -1 };
+}
+
 static void emit_action(struct compiler *c, int node, const struct action *x, bool end)
 {
 	struct dlb_node_program *np = &c->out->node[node];
@@ -637,6 +674,8 @@ static void emit_action(struct compiler *c, int node, const struct action *x, bo
 		in.micro_batch = -1;
 	} else {
 		in.what = DLB_RUN_OP;
+		if (c->out->statistics && c->out->statistics[x->op] >= 0)
+			emit_sums(c, np, x);
 	}
 	for (int j = 0; x->op >= 0 && x->tensor < 0 && j < c->g->op[x->op].n_out; j++) {
 		int t = c->g->op[x->op].out[j];
@@ -658,7 +697,8 @@ static void emit(struct compiler *c, int node)
 		start[i + 2] += start[i + 1];
 	for (int i = 0; i < l->n_notes; i++)
 		by[start[l->note[i].action * N_RANKS + l->note[i].rank + 1]++] = i;
-	np->instr = dlb_arena_array(&c->out->arena, (size_t)l->n_notes + (size_t)l->n_act + 1, sizeof *np->instr);
+	np->instr = dlb_arena_array(&c->out->arena, (size_t)l->n_notes + (size_t)l->n_act +
+				    3 * (size_t)count_statistics(c, node) * (size_t)c->M + 1, sizeof *np->instr);
 	for (int a = 0; a < l->n_act; a++) {
 		int k = start[a * N_RANKS];
 		for (; k < start[a * N_RANKS + RANK_SEND]; k++)
@@ -761,10 +801,33 @@ static void compiler_release(struct compiler *c)
 	dlb_flow_release(&c->f);
 }
 
+/* Replicas that wait for each other in the middle of a step must place every instruction alike: they take the order of
+ * the whole from replica 0, the first one compiled, whatever their own speeds. Run all of them in that order, step by step
+ * side by side: none waits for ever. */
+struct walk { double *start; int *seq; };
+
+static void take_walk(struct compiler *c, struct walk *w, size_t n_items)
+{
+	bool first = !w->seq;
+	w->start = first ? dlb_xcalloc(n_items, sizeof *w->start) : w->start;
+	w->seq = first ? dlb_xcalloc(n_items, sizeof *w->seq) : w->seq;
+	memcpy(first ? w->start : c->start, first ? c->start : w->start, n_items * sizeof *w->start);
+	memcpy(first ? w->seq : c->seq, first ? c->seq : w->seq, n_items * sizeof *w->seq);
+}
+
+static void find_halves(struct dlb_program *out)
+{
+	const struct dlb_graph *g = out->graph;
+	int64_t n_own;
+	out->statistics = dlb_arena_array(&out->arena, (size_t)g->n_ops + 1, sizeof *out->statistics);
+	for (int i = 0; i < g->n_ops; i++)
+		out->statistics[i] = dlb_graph_sums(g, i, &n_own) ? 0 : -1;	/* 0: until its bucket has a number */
+}
+
 /* One pipeline: of a plan without replicas, or of one replica (member: whose nodes it is made for; first: its first
- * sample). */
+ * sample; walk: where replicas wait for each other). */
 static int compile(const struct dlb_plan *p, const struct dlb_cost *cost, int64_t batch, int n_state, const bool *member,
-		   int64_t first, struct dlb_program *out, struct dlb_error *err)
+		   int64_t first, struct walk *walk, struct dlb_program *out, struct dlb_error *err)
 {
 	struct compiler c = { .p = p, .out = out, .updates_last = member || p->clip };
 	dlb_flow_init(&c.f, p, cost, batch);
@@ -785,6 +848,10 @@ static int compile(const struct dlb_plan *p, const struct dlb_cost *cost, int64_
 		out->first[m] = m ? out->first[m - 1] + out->size[m - 1] : first;
 	}
 	int rc = dlb_flow_walk(&c.f, p, c.start, c.seq, err);
+	if (rc == 0 && walk) {
+		take_walk(&c, walk, n_items);
+		find_halves(out);
+	}
 	if (rc == 0) {
 		find_instances(&c);
 		find_actions(&c);
@@ -808,6 +875,21 @@ static int compile(const struct dlb_plan *p, const struct dlb_cost *cost, int64_
 	return rc;
 }
 
+/* Micro-batch m of all replicas together are samples that follow one another. */
+static void interleave(struct dlb_program *g, int R, const int64_t *share)
+{
+	int64_t at = 0;
+	for (int m = 0; m < g->micro_batches; m++) {
+		for (int r = 0; r < R; r++) {
+			struct dlb_program *x = r ? &g->other[r - 1] : g;
+			if (share[r]) {
+				x->first[m] = at;
+				at += x->size[m];
+			}
+		}
+	}
+}
+
 static int compile_replicas(const struct dlb_plan *p, const struct dlb_cost *cost, int64_t batch, int n_state,
 			    struct dlb_program *out, struct dlb_error *err)
 {
@@ -815,16 +897,22 @@ static int compile_replicas(const struct dlb_plan *p, const struct dlb_cost *cos
 	int64_t *share = dlb_xcalloc((size_t)R, sizeof *share), first = 0;
 	bool *member = dlb_xcalloc((size_t)p->n_nodes, sizeof *member);
 	struct dlb_program *other = dlb_xcalloc((size_t)R, sizeof *other);
+	struct walk walk = { .start = NULL };
+	int64_t M = p->micro_batches;
 	dlb_plan_shares(p, batch, share);
+	for (int r = 0; r < R && p->sharing.sync_batchnorm; r++)
+		M = share[r] < M ? (share[r] ? share[r] : 1) : M;
 	for (int node = 0; node < p->n_nodes; node++)
 		replica_of[node] = dlb_plan_replica_of(p, node);
 	for (int r = 0; r < R && rc == 0; r++) {
 		struct dlb_program *g = r ? &other[r - 1] : out;
 		struct dlb_plan *part = dlb_xcalloc(1, sizeof *part);
 		dlb_plan_of_replica(p, r, share[r] ? share[r] : 1, part);
+		part->micro_batches = M < part->micro_batches ? (int)M : part->micro_batches;
 		for (int node = 0; node < p->n_nodes; node++)	/* nodes of no replica only end their steps, in replica 0 */
 			member[node] = replica_of[node] == r;
-		rc = compile(part, cost, part->batch, n_state, member, share[r] ? first : batch - 1, g, err);
+		rc = compile(part, cost, part->batch, n_state, member, share[r] ? first : batch - 1,
+			     p->sharing.sync_batchnorm ? &walk : NULL, g, err);
 		if (rc) {
 			dlb_plan_release(part);
 			free(part);
@@ -848,6 +936,10 @@ static int compile_replicas(const struct dlb_plan *p, const struct dlb_cost *cos
 	}
 	for (int r = 1; r < R; r++)
 		other[r - 1].n_messages = out->n_messages;
+	if (rc == 0 && p->sharing.sync_batchnorm && !p->sharing.shards)		/* a shard's samples are its replica's own */
+		interleave(out, R, share);
+	free(walk.start);
+	free(walk.seq);
 	free(share);
 	free(member);
 	return rc;
@@ -857,7 +949,7 @@ int dlb_program_compile(const struct dlb_plan *p, const struct dlb_cost *cost, i
 			struct dlb_program *out, struct dlb_error *err)
 {
 	if (p->n_replicas < 2)
-		return compile(p, cost, batch, n_state, NULL, 0, out, err);
+		return compile(p, cost, batch, n_state, NULL, 0, NULL, out, err);
 	memset(out, 0, sizeof *out);
 	if (!compile_replicas(p, cost, batch, n_state, out, err))
 		return 0;

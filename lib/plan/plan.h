@@ -20,6 +20,7 @@ struct dlb_node_plan {
 struct dlb_sharing {
 	const char *allreduce;			/* how gradients are summed: a row of dlb_allreduces */
 	bool sync;				/* no sum starts before every node has computed its step */
+	bool sync_batchnorm;			/* statistics over a batch are those of all replicas' micro-batches m together */
 	bool by_power;				/* "split": shares of the batch by predicted speed, not even */
 	char compress[48];			/* as dlb_compress_parse reads it */
 	/* Or each replica updates by its own gradient, and weights are averaged (dlb_sharing_averages). */
@@ -89,7 +90,7 @@ int dlb_plan_check(const struct dlb_plan *p, const struct dlb_cost *c, struct dl
 /* ---- sharing (sharing.c) ---- */
 /* What the command line of dlb-place or dlb-run says of it; NULL, false: nothing. */
 struct dlb_sharing_options {
-	const char *allreduce, *compress; bool sync, async;
+	const char *allreduce, *compress; bool sync, async, sync_batchnorm;
 	double gossip, exchange_data; bool gossip_given, exchange_data_given;
 	int64_t sync_every; bool sync_every_given;
 	const char *param_server, *shards, *feed;
@@ -99,6 +100,7 @@ struct dlb_sharing_options {
 	{ 0, "compress", DLB_OPT_STR, &(o)->compress, "HOW", "what they send less: none (default), bf16, cholesky, cholesky:per-hop, lowrank:R", NULL, 0, 0 }, \
 	{ 0, "sync", DLB_OPT_FLAG, &(o)->sync, NULL, "sum when every node has computed its step", NULL, 0, 0 }, \
 	{ 0, "async-allreduce", DLB_OPT_FLAG, &(o)->async, NULL, "sum each gradient as soon as it is there (default)", NULL, 0, 0 }, \
+	{ 0, "sync-batchnorm", DLB_OPT_FLAG, &(o)->sync_batchnorm, NULL, "normalise by the statistics of all replicas together", NULL, 0, 0 }, \
 	{ 0, "gossip", DLB_OPT_REAL, &(o)->gossip, "RHO", "average this share of the weights with two neighbours, in place of sums", &(o)->gossip_given, 0, 1 }, \
 	{ 0, "param-server", DLB_OPT_STR, &(o)->param_server, "NODE", "node that holds the weights: push and pull in place of sums; none", NULL, 0, 0 }, \
 	{ 0, "sync-every", DLB_OPT_INT, &(o)->sync_every, "N", "steps between means over all replicas (gossip 25, server 1)", &(o)->sync_every_given, 0, 1000000000 }, \

@@ -6,7 +6,7 @@
  *      "in_flight": 3, "chunks": 2,                                      absent: as schedule and placer have them
  *      "schedules_tried": [{"schedule", "micro_batches", "value_s"}],    by --schedule auto; no value: does not fit
  *      "replicas": [[0], [1]], "power": [2, 1],                          absent: one replica; even shares
- *      "allreduce": "ring", "compress": "none", "sync": false,                 how replicas sum gradients
+ *      "allreduce": "ring", "compress": "none", "sync": false, "sync_batchnorm": false,     how replicas sum gradients
  *      "objective": "throughput", "effort": 1,                           absent: the step; none or by the clock
  *      "placement": {"0":0, "1":1},  "hash": "16 hex digits",
  *      "value_s":   predicted step,  "bound_s": no plan can be shorter,  "gap": value_s / bound_s - 1,
@@ -409,7 +409,7 @@ static int read_plan(const struct dlb_doc *d, const struct dlb_cost *c, struct d
 {
 	static const char *const known[] = { "inputs", "algorithm", "algorithm_given", "schedule", "micro_batches", "in_flight", "chunks", "schedules_tried", "batch", "in_place",
 		"seed", "objective", "effort", "optimizer", "clip", "placement", "hash", "value_s", "bound_s", "gap", "imbalance", "moved_ops", "moved_bytes",
-		"migration_s", "pins", "exclude", "priority", "affinity", "nodes", "replicas", "power", "allreduce", "compress", "sync", "split",
+		"migration_s", "pins", "exclude", "priority", "affinity", "nodes", "replicas", "power", "allreduce", "compress", "sync", "sync_batchnorm", "split",
 		"gossip", "sync_every", "param_server", "shards", "exchange_data", "feed",
 		"timeline", NULL };
 	json_t *section;

@@ -10,7 +10,10 @@ static void print_instr(const struct dlb_program *g, const struct dlb_node_progr
 						   [DLB_RUN_REDUCE] = "reduce", [DLB_RUN_REDUCED] = "reduced", [DLB_RUN_NORM] = "norm" };
 	if (in->verb == DLB_COLLECTIVE) {
 		fprintf(f, " %s", collectives[in->what]);
-		if (in->tag >= 0)
+		if (in->tag >= 0 && np->bucket[in->tag].cls == DLB_SUM_STATISTICS)
+			fprintf(f, " bucket %d: %lld sums of op %d '%s' m=%d", in->tag, (long long)np->bucket[in->tag].n, in->op,
+				gr->op[in->op].name, in->micro_batch);
+		else if (in->tag >= 0)
 			fprintf(f, " bucket %d: %d %s, %lld elements", in->tag, np->bucket[in->tag].n_ops,
 				dlb_sharing_averages(&g->whole->sharing) ? "weights" : "gradients", (long long)np->bucket[in->tag].n);
 		fprintf(f, "\n");
@@ -19,7 +22,7 @@ static void print_instr(const struct dlb_program *g, const struct dlb_node_progr
 	if (in->verb == DLB_COMPUTE && in->what == DLB_RUN_ACCUMULATE)
 		fprintf(f, " accumulate tensor %d '%s' for op %d", in->tensor, gr->tensor[in->tensor].name, in->op);
 	else if (in->verb == DLB_COMPUTE)
-		fprintf(f, " %s op %d '%s' (%s)", in->what == DLB_RUN_UPDATE ? "update" : "run", in->op, gr->op[in->op].name,
+		fprintf(f, " %s op %d '%s' (%s)", in->what == DLB_RUN_UPDATE ? "update" : in->what == DLB_RUN_SUMS ? "sums" : "run", in->op, gr->op[in->op].name,
 			gr->op[in->op].type);
 	else
 		fprintf(f, " tensor %d '%s'", in->tensor, gr->tensor[in->tensor].name);

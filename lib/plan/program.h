@@ -35,6 +35,11 @@
  * With plan->clip, COLLECTIVE norm stands after each node's last gradient and before its first update: the squares of
  * every gradient are summed over all nodes, and no node passes before all have come. Updates then stand last.
  *
+ * With plan->sync_batchnorm an op that sums over its batch (dlb_op_class.sums) runs in two halves: COMPUTE sums op m,
+ * COLLECTIVE reduce b m, COLLECTIVE reduced b m, COMPUTE op m, where bucket b is that op's sums. These wait for each other
+ * in the middle of the step, so all replicas run one order, replica 0's, and as many micro-batches; micro-batch m of all
+ * of them together are samples that follow one another, as in micro-batch m of one node.
+ *
  * Messages between one pair of nodes are matched by tag = index of (tensor, m) in program->message. */
 #ifndef DLB_PLAN_PROGRAM_H
 #define DLB_PLAN_PROGRAM_H
@@ -42,7 +47,8 @@
 
 enum dlb_verb { DLB_POST, DLB_WAIT, DLB_SEND, DLB_COMPUTE, DLB_COLLECTIVE, DLB_COPY, DLB_FREE, DLB_N_VERBS };
 enum dlb_what { DLB_RUN_OP, DLB_RUN_ACCUMULATE, DLB_RUN_UPDATE, DLB_RUN_STEP_END,
-		DLB_RUN_COMPUTED, DLB_RUN_REDUCE, DLB_RUN_REDUCED, DLB_RUN_NORM };	/* of COLLECTIVE; tag: the bucket */
+		DLB_RUN_COMPUTED, DLB_RUN_REDUCE, DLB_RUN_REDUCED, DLB_RUN_NORM,	/* of COLLECTIVE; tag: the bucket */
+		DLB_RUN_SUMS };			/* of COMPUTE: the first half of an op; RUN_OP is its second then */
 
 struct dlb_instr {
 	unsigned char verb, what;
@@ -57,16 +63,18 @@ struct dlb_place {
 	int first, last;		/* instruction interval */
 	int of;				/* tensor whose place this is too, as a view of it or written over it; -1: its own */
 };
-/* Gradients that are summed over the replicas together: those of update ops op[0 .. n_ops). A large one travels alone. */
-enum dlb_sum_class { DLB_SUM_FACTOR, DLB_SUM_GRADIENT, DLB_SUM_SMALL, DLB_N_SUM_CLASSES };
-struct dlb_bucket { const int *op; int n_ops; int64_t n; enum dlb_sum_class cls; };	/* n: elements */
+/* Gradients that are summed over the replicas together: those of update ops op[0 .. n_ops). A large one travels alone.
+ * Or (statistics) the f64 sums of op[0], once a micro-batch; n_own more of them stay where they are. */
+enum dlb_sum_class { DLB_SUM_FACTOR, DLB_SUM_GRADIENT, DLB_SUM_SMALL, DLB_SUM_STATISTICS, DLB_N_SUM_CLASSES };
+struct dlb_bucket { const int *op; int n_ops; int64_t n, n_own; enum dlb_sum_class cls; int element_bytes; };	/* n: elements */
 #define DLB_BUCKET_BYTES (256 * 1024)		/* smaller gradients share buckets of about this size */
 struct dlb_node_program {
 	struct dlb_instr *instr; int n_instr;
 	int n_prologue, n_loop;		/* instr = prologue, loop, epilogue */
 	struct dlb_place *place; int n_places;	/* sorted by (tensor, micro_batch) */
 	size_t arena_bytes, scratch_bytes, state_bytes, bound_bytes;	/* bound: most live bytes at any time */
-	struct dlb_bucket *bucket; int n_buckets;	/* in the order in which backward makes them; of one replica: none */
+	struct dlb_bucket *bucket; int n_buckets;	/* in the order in which backward makes them, then statistics; of one
+							 * replica: none */
 };
 struct dlb_program {
 	struct dlb_arena arena;
@@ -84,6 +92,7 @@ struct dlb_program {
 	const int *replica_of;		/* [node]; NULL: one replica */
 	int64_t step_batch;		/* samples of the whole step; `batch` is this replica's share */
 	bool weightless;		/* fewer samples than replicas: computes a sample that counts nothing */
+	int *statistics;		/* [op] the bucket of its sums, which makes it run in halves, or -1; NULL: none does */
 	struct dlb_plan *part;		/* owned; plan points here */
 	const struct dlb_plan *whole;	/* borrowed: the plan of all replicas; plan itself where there is one */
 };
@@ -122,6 +131,11 @@ bool dlb_gradient_is_own(const struct dlb_graph *g, const int *placement, int up
 /* Whether update's gradient is summed into state first: of several micro-batches; or of replicas, where it cannot be
  * summed where it lies. */
 bool dlb_program_sums(const struct dlb_program *g, int update);
+/* How many sums over the batch op makes before its outputs (dlb_op_class.sums); 0: none. */
+int64_t dlb_graph_sums(const struct dlb_graph *g, int op, int64_t *n_own);
+/* Whose micro-batches the statistics of g's normalizations are of under p: "all" replicas' together, each "replica"'s;
+ * NULL: there are none, or one replica. */
+const char *dlb_plan_batch_statistics(const struct dlb_plan *p, const struct dlb_graph *g);
 /* The op on whose node a weight or buffer lives: its home, else its first reader; -1: nobody reads it. */
 int dlb_graph_home(const struct dlb_graph *g, int tensor);
 bool dlb_tensor_is_fed(const struct dlb_tensor *t);		/* every node that reads it brings it itself (COPY) */
@@ -140,7 +154,7 @@ struct dlb_timeline {
 	double step_s;
 };
 /* Seconds that the sum of n elements takes alone between the nodes of node k's part, by plan->sharing. */
-double dlb_plan_sum_s(const struct dlb_plan *p, const struct dlb_cost *c, int k, int64_t n);
+double dlb_plan_sum_s(const struct dlb_plan *p, const struct dlb_cost *c, int k, int64_t n, int element_bytes);
 /* The same of bucket b of part k, as the plan compresses it. */
 double dlb_plan_bucket_s(const struct dlb_program *g, const struct dlb_cost *c, int k, int b);
 struct dlb_addend;

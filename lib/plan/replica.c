@@ -158,7 +158,7 @@ void dlb_plan_of_replica(const struct dlb_plan *p, int r, int64_t share, struct 
 		int node = p->replica[r][k];
 		if (node < 0)
 			continue;
-		const struct dlb_node_plan *from = &p->node[node];
+		const struct dlb_node_plan *from = &p->node[p->sharing.sync_batchnorm ? k : node];	/* one order for all */
 		struct dlb_node_plan *to = &out->node[node];
 		to->order = dlb_arena_array(&out->arena, (size_t)from->n_order + 1, sizeof *to->order);
 		if (from->n_order)
@@ -185,11 +185,12 @@ double dlb_plan_order(struct dlb_plan *p, const struct dlb_cost *c, const double
 			int node = p->replica[r][k];
 			if (node < 0)
 				continue;
+			const struct dlb_node_plan *from = r && p->sharing.sync_batchnorm ? &p->node[k] : &one.node[node];
 			struct dlb_node_plan *to = &p->node[node];
-			to->n_order = one.node[node].n_order;
+			to->n_order = from->n_order;
 			to->order = dlb_arena_array(&p->arena, (size_t)to->n_order + 1, sizeof *to->order);
 			if (to->n_order)
-				memcpy(to->order, one.node[node].order, (size_t)to->n_order * sizeof *to->order);
+				memcpy(to->order, from->order, (size_t)to->n_order * sizeof *to->order);
 		}
 		dlb_plan_release(&one);
 	}
@@ -200,6 +201,31 @@ double dlb_plan_order(struct dlb_plan *p, const struct dlb_cost *c, const double
 const struct dlb_program *dlb_program_of(const struct dlb_program *g, int node)
 {
 	return g->replica_of && g->replica == 0 ? dlb_program_replica(g, g->replica_of[node]) : g;
+}
+
+/* ---- statistics over the batch ---- */
+
+int64_t dlb_graph_sums(const struct dlb_graph *g, int op, int64_t *n_own)
+{
+	const struct dlb_op_class *cls = dlb_op_class_of(g->op[op].kind);
+	struct dlb_arena a = { 0 };
+	struct dlb_op_io io;
+	*n_own = 0;
+	if (!cls || !cls->sums)
+		return 0;
+	dlb_graph_io(g, op, g->batch > 0 ? g->batch : 1, &a, &io);
+	int64_t n = cls->sums(&io, n_own);
+	dlb_arena_release(&a);
+	return n;
+}
+
+const char *dlb_plan_batch_statistics(const struct dlb_plan *p, const struct dlb_graph *g)
+{
+	int64_t n_own;
+	for (int i = 0; i < g->n_ops && p->n_replicas > 1; i++)
+		if (dlb_graph_sums(g, i, &n_own))
+			return p->sharing.sync_batchnorm ? "all" : "replica";
+	return NULL;
 }
 
 /* ---- what a sum takes ---- */
@@ -213,12 +239,12 @@ static struct dlb_hop *hops_of(const struct dlb_plan *p, const struct dlb_ranks 
 	return hop;
 }
 
-static double chunk_bytes(int64_t n, int n_chunks, int first, int count)
+static double chunk_bytes(int64_t n, int element_bytes, int n_chunks, int first, int count)
 {
-	return 4.0 * (double)(dlb_chunk_at(n, n_chunks, first + count) - dlb_chunk_at(n, n_chunks, first));
+	return element_bytes * (double)(dlb_chunk_at(n, n_chunks, first + count) - dlb_chunk_at(n, n_chunks, first));
 }
 
-static double hops_s(const struct dlb_plan *p, const struct dlb_cost *c, int k, int64_t n)
+static double hops_s(const struct dlb_plan *p, const struct dlb_cost *c, int k, int64_t n, int size)
 {
 	struct dlb_ranks ranks = { .n = p->n_replicas };
 	double longest = 0;
@@ -232,8 +258,8 @@ static double hops_s(const struct dlb_plan *p, const struct dlb_cost *c, int k, 
 		const struct dlb_node *node = &c->cluster->node[peer[r]];
 		double Bps = c->accumulate_Bps ? c->accumulate_Bps[node->kind] * node->speed : 0, s = 0;
 		for (int i = 0; i < n_hops; i++) {
-			double out = hop[i].to < 0 ? 0 : dlb_cost_xfer_s(c, chunk_bytes(n, n_chunks, hop[i].send, hop[i].n_send), peer[r], peer[hop[i].to]);
-			double bytes = hop[i].from < 0 ? 0 : chunk_bytes(n, n_chunks, hop[i].recv, hop[i].n_recv);
+			double out = hop[i].to < 0 ? 0 : dlb_cost_xfer_s(c, chunk_bytes(n, size, n_chunks, hop[i].send, hop[i].n_send), peer[r], peer[hop[i].to]);
+			double bytes = hop[i].from < 0 ? 0 : chunk_bytes(n, size, n_chunks, hop[i].recv, hop[i].n_recv);
 			double in = hop[i].from < 0 ? 0 : dlb_cost_xfer_s(c, bytes, peer[hop[i].from], peer[r]);
 			s += out > in ? out : in;
 			s += hop[i].add && Bps > 0 ? 3 * bytes / Bps : 0;
@@ -274,14 +300,14 @@ static double server_s(const struct dlb_plan *p, const struct dlb_cost *c, int k
 }
 
 /* Where weights are averaged, a step takes the mean over steps. */
-double dlb_plan_sum_s(const struct dlb_plan *p, const struct dlb_cost *c, int k, int64_t n)
+double dlb_plan_sum_s(const struct dlb_plan *p, const struct dlb_cost *c, int k, int64_t n, int size)
 {
 	double every = (double)dlb_sharing_every(&p->sharing);
 	if (!dlb_sharing_averages(&p->sharing))
-		return hops_s(p, c, k, n);
+		return hops_s(p, c, k, n, size);
 	if (p->sharing.param_server >= 0)
 		return server_s(p, c, k, n) / every;
-	return hops_s(p, c, k, n) / every + (p->sharing.gossip > 0 ? gossip_s(p, c, k, n) * (1 - 1 / every) : 0);
+	return hops_s(p, c, k, n, size) / every + (p->sharing.gossip > 0 ? gossip_s(p, c, k, n) * (1 - 1 / every) : 0);
 }
 
 /* Bytes that a parameter server sends for what part k of every replica pulls. */
@@ -328,10 +354,10 @@ double dlb_plan_bucket_s(const struct dlb_program *g, const struct dlb_cost *c, 
 	int64_t dense = 0, p = 0, q = 0, passes = 0;
 	struct dlb_compress_choice choice;
 	dlb_compress_parse(g->whole->sharing.compress, &choice, NULL);
-	if (choice.how == DLB_COMPRESS_NONE)
-		return dlb_plan_sum_s(g->whole, c, k, u->n);
+	if (choice.how == DLB_COMPRESS_NONE || u->cls == DLB_SUM_STATISTICS)
+		return dlb_plan_sum_s(g->whole, c, k, u->n, u->element_bytes);
 	if (choice.how == DLB_COMPRESS_BF16)
-		return dlb_plan_sum_s(g->whole, c, k, (u->n + 1) / 2);
+		return dlb_plan_sum_s(g->whole, c, k, (u->n + 1) / 2, 4);
 	for (int i = 0; i < u->n_ops; i++) {
 		struct dlb_addend a;
 		dlb_bucket_addend(g->graph, u, i, &a);
@@ -345,10 +371,10 @@ double dlb_plan_bucket_s(const struct dlb_program *g, const struct dlb_cost *c, 
 		p = (p + 1) / 2;
 		q = (q + 1) / 2;
 	}
-	s = dense ? dlb_plan_sum_s(g->whole, c, k, dense) : 0;
+	s = dense ? dlb_plan_sum_s(g->whole, c, k, dense, 4) : 0;
 	if (p) {
-		double there = dlb_plan_sum_s(g->whole, c, k, p);
-		s = (s > there ? s : there) + dlb_plan_sum_s(g->whole, c, k, q);
+		double there = dlb_plan_sum_s(g->whole, c, k, p, 4);
+		s = (s > there ? s : there) + dlb_plan_sum_s(g->whole, c, k, q, 4);
 	}
 	return s + (Bps > 0 ? (double)passes / Bps : 0);
 }
@@ -384,8 +410,9 @@ void dlb_plan_sum_bytes(const struct dlb_program *g, const struct dlb_cluster *c
 	for (int b = 0; b < np->n_buckets && k >= 0; b++) {
 		const struct dlb_bucket *u = &np->bucket[b];
 		const struct dlb_allreduce *how = dlb_allreduce_find(p->sharing.allreduce);
-		double sum = (double)dlb_allreduce_bytes(how, &ranks, own->replica, u->n, NULL, 4, NULL);
-		if (choice.how != DLB_COMPRESS_NONE) {
+		double sum = (double)dlb_allreduce_bytes(how, &ranks, own->replica, u->n, NULL, (size_t)u->element_bytes, NULL);
+		sum *= u->cls == DLB_SUM_STATISTICS ? own->micro_batches : 1;
+		if (choice.how != DLB_COMPRESS_NONE && u->cls != DLB_SUM_STATISTICS) {
 			compressed_bytes(g->graph, u, &choice, how, &ranks, own->replica, bytes, dense_bytes);
 			continue;
 		}

@@ -7,7 +7,8 @@
  *                 "waits": {"starved", "backpressure", "collective", "structural"}}],
  *      "communication": {"bytes", "time_s", "hidden_s"},                 of more than one node
  *      "allreduce": {"algorithm", "bytes", "dense_bytes", "time_s", "hidden_s", "command_s",
- *                    "classes": {"factor", "gradient", "small"}},          with bytes ... hidden_s each; absent: one replica
+ *                    "classes": {"factor", "gradient", "small", "statistics"}},      with bytes ... hidden_s each; absent: one replica
+ *      "batch_statistics": "replica",                                     or "all"; absent: none, or one replica
  *      "ops":   [{"op", "node", "time_s", "predicted_s"}],
  *      "timeline": [[[op, micro_batch, start_s, end_s], ...], ...],
  *      "saved": "FILE", "checkpoint": "FOLDER", "plan_hash": "16 hex digits"}
@@ -49,7 +50,7 @@ static json_t *write_node(const struct dlb_report_node *n)
 	return o;
 }
 
-static const char *const sum_classes[DLB_N_SUM_CLASSES] = { "factor", "gradient", "small" };
+static const char *const sum_classes[DLB_N_SUM_CLASSES] = { "factor", "gradient", "small", "statistics" };
 
 static void set_sum(json_t *o, const struct dlb_report_sum *s)
 {
@@ -110,6 +111,7 @@ json_t *dlb_report_write(const struct dlb_report *r)
 	}
 	if (r->allreduce.algorithm)
 		json_object_set_new(o, "allreduce", write_allreduce(&r->allreduce));
+	set_str(o, "batch_statistics", r->batch_statistics);
 	for (int i = 0; i < r->n_ops; i++) {
 		json_t *p = json_pack("{si si}", "op", r->op[i].op, "node", r->op[i].node);
 		set(p, "time_s", r->op[i].time_s);
@@ -273,7 +275,7 @@ static int read_report(const struct dlb_doc *d, struct dlb_report *out, struct d
 {
 	static const char *const known[] = { "inputs", "dry_run", "first_step", "steps", "batch", "micro_batches", "optimizer",
 		"stopped", "losses", "accuracy", "test_loss", "optimizer_violations", "step_s", "step_se_s", "predicted_step_s", "wall_s", "imbalance",
-		"prediction_error", "nodes", "communication", "allreduce", "ops", "timeline", "saved", "checkpoint", "plan_hash", NULL };
+		"prediction_error", "nodes", "communication", "allreduce", "batch_statistics", "ops", "timeline", "saved", "checkpoint", "plan_hash", NULL };
 	json_t *section;
 	int64_t M = 1;
 	if (dlb_doc_need(d, "report", &section, err) || dlb_doc_check_inputs(d, "report", err))
@@ -293,7 +295,7 @@ static int read_report(const struct dlb_doc *d, struct dlb_report *out, struct d
 	    get_time(&r, "imbalance", &out->imbalance, err) ||
 	    dlb_get_real(&r, "prediction_error", DLB_OPT, -1e18, 1e18, &out->prediction_error, err) ||
 	    get_str(&r, "saved", out, &out->saved, err) || get_str(&r, "checkpoint", out, &out->checkpoint, err) ||
-	    get_str(&r, "plan_hash", out, &out->plan_hash, err))
+	    get_str(&r, "batch_statistics", out, &out->batch_statistics, err) || get_str(&r, "plan_hash", out, &out->plan_hash, err))
 		return -1;
 	out->micro_batches = (int)M;
 	return read_lists(&r, out, err);

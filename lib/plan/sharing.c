@@ -94,6 +94,8 @@ int dlb_sharing_check(const struct dlb_plan *p, struct dlb_error *err)
 		return dlb_fail(err, "/plan/sync", "sync is for sums of gradients; with %s there are none", dlb_sharing_name(s));
 	if (s->feed_host)
 		return dlb_fail(err, "/plan", "feed host is not built in");
+	if (dlb_sharing_averages(s) && s->sync_batchnorm)
+		return dlb_fail(err, "/plan/sync_batchnorm", "statistics of all replicas are for replicas of one model; with %s they differ", dlb_sharing_name(s));
 	if (s->param_server < 0)
 		return 0;
 	if (s->param_server >= p->n_nodes)
@@ -142,6 +144,7 @@ int dlb_sharing_apply(const struct dlb_sharing_options *o, struct dlb_sharing *s
 	if (o->allreduce)
 		s->allreduce = dlb_allreduce_find(o->allreduce)->name;
 	s->sync = o->sync || (s->sync && !o->async);
+	s->sync_batchnorm |= o->sync_batchnorm;
 	if (dlb_allreduce_find(s->allreduce)->foreign && strcmp(s->compress, "none"))
 		return dlb_fail(err, NULL, "--allreduce %s sums by itself: it cannot compress", s->allreduce);
 	if (o->gossip_given)
@@ -156,6 +159,8 @@ int dlb_sharing_apply(const struct dlb_sharing_options *o, struct dlb_sharing *s
 		return dlb_fail(err, NULL, "--sync is for sums of gradients, not for --gossip, --param-server and --sync-every");
 	if (dlb_sharing_averages(s) && strcmp(s->compress, "none"))
 		return dlb_fail(err, NULL, "--compress is for sums of gradients, not for --gossip, --param-server and --sync-every");
+	if (s->sync_batchnorm && dlb_sharing_averages(s))
+		return dlb_fail(err, NULL, "--sync-batchnorm is for replicas of one model, not with --gossip, --param-server and --sync-every");
 	return apply_samples(o, s, err);
 }
 
@@ -173,6 +178,7 @@ void dlb_sharing_write(const struct dlb_sharing *s, json_t *plan)
 {
 	json_object_set_new(plan, "allreduce", json_string(s->allreduce));
 	json_object_set_new(plan, "sync", json_boolean(s->sync));
+	json_object_set_new(plan, "sync_batchnorm", json_boolean(s->sync_batchnorm));
 	json_object_set_new(plan, "compress", json_string(s->compress));
 	json_object_set_new(plan, "split", json_string(s->by_power ? "power" : "even"));
 	put(plan, "gossip", s->gossip > 0, json_real(s->gossip));
@@ -208,6 +214,7 @@ int dlb_sharing_read(const struct dlb_ref *plan, struct dlb_sharing *s, struct d
 	const char *how = NULL, *split = NULL, *compress = NULL;
 	struct dlb_error why = { .what = "" };
 	if (dlb_get_str(plan, "compress", DLB_OPT, &compress, err) || dlb_get_str(plan, "allreduce", DLB_OPT, &how, err) || dlb_get_bool(plan, "sync", DLB_OPT, &s->sync, err) ||
+	    dlb_get_bool(plan, "sync_batchnorm", DLB_OPT, &s->sync_batchnorm, err) ||
 	    dlb_get_real(plan, "gossip", DLB_OPT, 0, 1, &s->gossip, err) ||
 	    dlb_get_int(plan, "sync_every", DLB_OPT, 0, 1000000000, &s->sync_every, err) ||
 	    dlb_get_int(plan, "param_server", DLB_OPT, 0, INT32_MAX, &server, err) || dlb_get_str(plan, "split", DLB_OPT, &split, err) || read_samples(plan, s, err))

@@ -38,8 +38,8 @@ struct sim {
 	struct dlb_flow *f;				/* [replica] */
 	const struct dlb_cost *c;
 	const double *scale;
-	int *part; struct sum **sum;			/* [node] its part; [part][bucket] */
-	int *waits_for_sum;				/* [node] bucket, -1 */
+	int *part; struct sum **sum;			/* [node] its part; [part][bucket * M + m], m 0 for gradients */
+	int *waits_for_sum;				/* [node] index of it, -1 */
 	double *sum_busy_until;				/* [part] its sums go one after another */
 	int at_command, n_commands; bool *commanded; double command_s;	/* sync: nodes that have computed, of how many */
 	double jitter; uint64_t seed;
@@ -262,6 +262,8 @@ static double compute_s(const struct sim *s, int node, const struct dlb_instr *i
 		t = Bps > 0 ? (in->micro_batch ? 3 : 2) * bytes / Bps : 0;
 	} else {
 		t = dlb_flow_s(&s->f[own->replica], in->op, m);
+		if (own->statistics && own->statistics[in->op] >= 0)
+			t /= 2;				/* each half reads what the op reads once */
 	}
 	if (s->jitter > 0) {
 		uint64_t i = ((uint64_t)in->op * (uint64_t)s->g->micro_batches + (uint64_t)m) * 2 + (in->what == DLB_RUN_ACCUMULATE);
@@ -364,10 +366,16 @@ static bool wait_for(struct sim *s, int node, const struct dlb_instr *in)
 
 /* ---- sums over replicas ---- */
 
-/* How long a sum takes once it may run: hop by hop, the slowest rank sets the pace. */
-static double sum_s(const struct sim *s, int part, int bucket)
+/* The bucket that sum `index` of a part is of. */
+static const struct dlb_bucket *bucket_of(const struct sim *s, int part, int index)
 {
-	return s->c && s->c->cluster ? dlb_plan_bucket_s(s->g, s->c, part, bucket) : 0;
+	return &dlb_program_of(s->g, part)->node[part].bucket[index / s->g->micro_batches];
+}
+
+/* How long a sum takes once it may run: hop by hop, the slowest rank sets the pace. */
+static double sum_s(const struct sim *s, int part, int index)
+{
+	return s->c && s->c->cluster ? dlb_plan_bucket_s(s->g, s->c, part, index / s->g->micro_batches) : 0;
 }
 
 /* Sums whose bytes the nodes' own cores move (shared memory) go on only while all of them wait. */
@@ -382,33 +390,37 @@ static bool sum_needs_cores(struct sim *s, int part)
 	return copies;
 }
 
-static void release_peers(struct sim *s, int part, int bucket)
+static void release_peers(struct sim *s, int part, int index)
 {
 	const struct dlb_plan *p = s->g->whole;
-	struct sum *x = &s->sum[part][bucket];
+	struct sum *x = &s->sum[part][index];
 	for (int r = 0; r < p->n_replicas; r++) {
 		int node = p->replica[r][part];
 		struct sim_node *n = &s->node[node];
-		if (s->waits_for_sum[node] != bucket)
+		if (s->waits_for_sum[node] != index)
 			continue;
 		s->waits_for_sum[node] = -1;
 		if (x->end_s > n->now) {
 			s->t->node[node].waits_s[DLB_WAIT_COLLECTIVE] += x->end_s - n->now;
-			s->t->node[node].sum_wait_s[dlb_program_of(s->g, node)->node[node].bucket[bucket].cls] += x->end_s - n->now;
+			s->t->node[node].sum_wait_s[bucket_of(s, part, index)->cls] += x->end_s - n->now;
 			n->now = x->end_s;
 		}
 		dlb_heap_push(&s->event, n->now, node * 4 + EV_NODE);
 	}
 }
 
-static void begin_sum(struct sim *s, int part, int bucket, double now)
+/* Statistics are small: they slip in between the segments of gradients that are under way. */
+static void begin_sum(struct sim *s, int part, int index, double now)
 {
-	struct sum *x = &s->sum[part][bucket];
-	double start = now > s->sum_busy_until[part] ? now : s->sum_busy_until[part];
-	x->end_s = s->sum_busy_until[part] = start + sum_s(s, part, bucket);
+	struct sum *x = &s->sum[part][index];
+	enum dlb_sum_class cls = bucket_of(s, part, index)->cls;
+	double start = now > s->sum_busy_until[part] || cls == DLB_SUM_STATISTICS ? now : s->sum_busy_until[part];
+	x->end_s = start + sum_s(s, part, index);
+	if (cls != DLB_SUM_STATISTICS)
+		s->sum_busy_until[part] = x->end_s;
 	for (int r = 0; r < s->g->n_replicas; r++) {
 		int node = s->g->whole->replica[r][part];
-		s->t->node[node].sum_s[dlb_program_of(s->g, node)->node[node].bucket[bucket].cls] += x->end_s - start;
+		s->t->node[node].sum_s[cls] += x->end_s - start;
 	}
 }
 
@@ -435,21 +447,22 @@ static bool meet_others(struct sim *s, int node, const struct dlb_instr *in)
 		}
 		return false;
 	}
-	struct sum *x = &s->sum[part][in->tag];
+	int index = in->tag * s->g->micro_batches + (in->micro_batch < 0 ? 0 : in->micro_batch);
+	struct sum *x = &s->sum[part][index];
 	if (in->what == DLB_RUN_REDUCE) {
 		if (++x->started == R && !x->needs_cores)
-			begin_sum(s, part, in->tag, n->now);
+			begin_sum(s, part, index, n->now);
 		if (x->started == R && !x->needs_cores)
-			release_peers(s, part, in->tag);
+			release_peers(s, part, index);
 		return false;
 	}
 	x->waiting++;
 	if (x->needs_cores && x->waiting == R)
-		begin_sum(s, part, in->tag, n->now);
+		begin_sum(s, part, index, n->now);
 	n->pc++;
-	s->waits_for_sum[node] = in->tag;
+	s->waits_for_sum[node] = index;
 	if (x->started == R && (!x->needs_cores || x->waiting == R))
-		release_peers(s, part, in->tag);
+		release_peers(s, part, index);
 	return true;
 }
 
@@ -513,9 +526,11 @@ static void find_sums(struct sim *s)
 		const struct dlb_node_program *np = &dlb_program_of(g, i)->node[i];
 		s->part[i] = dlb_plan_part_of(g->whole, i);
 		s->waits_for_sum[i] = -1;
-		s->sum[i] = dlb_xcalloc((size_t)np->n_buckets + 1, sizeof *s->sum[i]);
-		for (int b = 0; b < np->n_buckets && s->part[i] == i; b++)
-			s->sum[i][b].needs_cores = sum_needs_cores(s, i);
+		int n_sums = np->n_buckets * g->micro_batches;
+		s->sum[i] = dlb_xcalloc((size_t)n_sums + 1, sizeof *s->sum[i]);
+		bool needs_cores = s->part[i] == i && n_sums && sum_needs_cores(s, i);
+		for (int b = 0; b < n_sums; b++)
+			s->sum[i][b].needs_cores = needs_cores;
 		for (int k = 0; k < np->n_instr; k++)
 			s->commanded[i] |= np->instr[k].verb == DLB_COLLECTIVE && np->instr[k].what == DLB_RUN_COMPUTED;
 		s->n_commands += s->commanded[i];

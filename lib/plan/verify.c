@@ -54,11 +54,11 @@ struct lives {
 	char *life;
 	int *written, *version;				/* [place] of the bytes it was given; [root] of the bytes there now */
 	int *sum;
-	char *bucket;					/* [update op] 0: in none, else how far its bucket is */
+	char *bucket;					/* [update op, op in halves] 0: in none, else how far its bucket is */
 	bool averages, *updated;			/* buckets are of weights; [update op] done */
 	bool normed;					/* the global norm is behind us */
 };
-enum { IN_BUCKET = 1, REDUCING, REDUCED };
+enum { IN_BUCKET = 1, SUMMED, REDUCING, REDUCED };
 
 /* Views and what was written in place lie in the place of another: the one at the end of that chain, -1: none. */
 static int root_place(const struct lives *l, int tensor, int m)
@@ -111,6 +111,23 @@ static const char *readable(struct lives *l, int t, int m)
 	return l->life[r] == WRITTEN ? NULL : "reads a tensor that is freed";
 }
 
+/* An op in halves: its sums are made, summed over the replicas, and read by the same micro-batch, which sum[op] is. */
+static const char *half(struct lives *l, const struct dlb_instr *in)
+{
+	char *at = &l->bucket[in->op];
+	if (in->what == DLB_RUN_SUMS) {
+		if (*at != IN_BUCKET)
+			return "makes sums that nobody adds up, or before the last ones were read";
+		*at = SUMMED;
+		l->sum[in->op] = in->micro_batch;
+		return NULL;
+	}
+	if (*at != REDUCED || l->sum[in->op] != in->micro_batch)
+		return "runs before its sums are those of all replicas";
+	*at = IN_BUCKET;
+	return NULL;
+}
+
 static const char *compute(struct lives *l, const struct dlb_instr *in)
 {
 	const struct dlb_graph *g = l->g->graph;
@@ -128,6 +145,8 @@ static const char *compute(struct lives *l, const struct dlb_instr *in)
 	}
 	if (in->what == DLB_RUN_UPDATE && l->p->clip && !l->normed)
 		return "updates before the global norm is known";
+	if (in->what == DLB_RUN_SUMS || (in->what == DLB_RUN_OP && l->bucket[in->op]))
+		bad = half(l, in);
 	for (int i = 0; i < o->n_in && !bad; i++) {
 		int t = o->in[i];
 		if (t < 0)
@@ -143,7 +162,7 @@ static const char *compute(struct lives *l, const struct dlb_instr *in)
 			bad = readable(l, t, in->what == DLB_RUN_UPDATE ? 0 : in->micro_batch);
 	}
 	l->updated[in->op] |= in->what == DLB_RUN_UPDATE;
-	for (int i = 0; i < o->n_out && !bad; i++) {
+	for (int i = 0; i < o->n_out && !bad && in->what != DLB_RUN_SUMS; i++) {
 		int k = o->out[i] < 0 ? -1 : dlb_program_find_place(&l->g->node[l->node], o->out[i], in->micro_batch < 0 ? 0 : in->micro_batch);
 		if (o->out[i] < 0)
 			continue;
@@ -172,16 +191,19 @@ static const char *collective(struct lives *l, const struct dlb_instr *in)
 		return NULL;
 	if (in->tag < 0 || in->tag >= np->n_buckets)
 		return "there is no such bucket";
+	bool statistics = np->bucket[in->tag].cls == DLB_SUM_STATISTICS;
 	for (int i = 0; i < np->bucket[in->tag].n_ops; i++) {
 		int op = np->bucket[in->tag].op[i];
 		bool start = in->what == DLB_RUN_REDUCE;
-		if (start && l->averages && !l->updated[op])
+		if (statistics && l->sum[op] != in->micro_batch)
+			return "is of another micro-batch than its sums";
+		if (start && !statistics && l->averages && !l->updated[op])
 			return "starts before its weights are updated";
-		if (start && !l->averages &&
+		if (start && !statistics && !l->averages &&
 		    (dlb_program_sums(l->g, op) ? l->sum[op] == 0 || l->sum[op] % l->g->micro_batches :
 		     readable(l, dlb_update_gradient(l->g->graph, op), 0) != NULL))
 			return "starts before its gradients are there";
-		if (l->bucket[op] != (start ? IN_BUCKET : REDUCING))
+		if (l->bucket[op] != (!start ? REDUCING : statistics ? SUMMED : IN_BUCKET))
 			return start ? "starts twice" : "is waited for before it starts";
 		l->bucket[op] = start ? REDUCING : REDUCED;
 	}
@@ -273,7 +295,7 @@ static int prove_lives(const struct dlb_program *g, int node, struct dlb_error *
 	if (rc == 0 && !ends)
 		rc = dlb_fail(err, NULL, "program of node %d: the step has no end", node);
 	for (int i = 0; i < g->graph->n_ops && rc == 0; i++)
-		if (l.bucket[i] && l.bucket[i] != REDUCED)
+		if (l.bucket[i] && l.bucket[i] != (g->graph->op[i].phase == DLB_UPDATE ? REDUCED : IN_BUCKET))
 			rc = dlb_fail(err, NULL, "program of node %d: the bucket of op %d '%s' is never waited for", node, i, g->graph->op[i].name);
 	for (int k = 0; k < np->n_places && rc == 0; k++) {
 		int r = root_place(&l, np->place[k].tensor, np->place[k].micro_batch);
@@ -451,7 +473,7 @@ static int same_messages(const struct dlb_program *g, const struct message *a, i
 	return 0;
 }
 
-/* Sums over replicas: how many of the nodes of one part have started bucket b, started[part][b]. That every node has
+/* Sums over replicas: how many of the nodes of one part have started bucket b of m, started[part][b * M + m]. That every node has
  * computed its step is met by all in one place, before any sum: it holds up nobody for ever. */
 struct run {
 	const struct dlb_program *g; const struct message *message; int n;
@@ -479,7 +501,8 @@ static void wake(struct run *r, int node)
 /* Whether node may go on behind this instruction. */
 static bool meet_others(struct run *r, int node, const struct dlb_instr *in)
 {
-	int R = r->g->n_replicas, *started = in->tag < 0 ? NULL : &r->started[r->part[node]][in->tag];
+	int R = r->g->n_replicas, M = r->g->micro_batches, m = in->micro_batch < 0 || in->micro_batch >= M ? 0 : in->micro_batch;
+	int *started = in->tag < 0 ? NULL : &r->started[r->part[node]][in->tag * M + m];
 	if (in->what == DLB_RUN_REDUCE && ++*started == R) {
 		dlb_plan_peers(r->g->whole, r->part[node], r->peer);
 		for (int k = 0; k < R; k++)
@@ -553,7 +576,7 @@ static int prove_progress(const struct dlb_program *g, const struct message *mes
 		r.waiter[k] = -1;
 	for (int node = g->n_nodes - 1; node >= 0; node--) {
 		r.part[node] = dlb_plan_part_of(g->whole, node);
-		r.started[node] = dlb_xcalloc((size_t)dlb_program_of(g, node)->node[node].n_buckets + 1, sizeof(int));
+		r.started[node] = dlb_xcalloc((size_t)dlb_program_of(g, node)->node[node].n_buckets * (size_t)g->micro_batches + 1, sizeof(int));
 		wake(&r, node);
 	}
 	while (r.top) {
@@ -579,9 +602,28 @@ static int prove_progress(const struct dlb_program *g, const struct message *mes
 	return rc;
 }
 
+/* Every op that sums over its batch has a bucket for that where the plan says so. */
+static int prove_statistics(const struct dlb_program *g, struct dlb_error *err)
+{
+	int64_t n_own;
+	for (int i = 0; i < g->graph->n_ops; i++) {
+		int64_t n = dlb_graph_sums(g->graph, i, &n_own);
+		const struct dlb_node_program *np = &g->node[g->plan->placement[i]];
+		int b = n ? np->n_buckets - 1 : -1;
+		while (b >= 0 && !(np->bucket[b].cls == DLB_SUM_STATISTICS && np->bucket[b].op[0] == i && np->bucket[b].n == n))
+			b--;
+		if (n && b < 0)
+			return dlb_fail(err, NULL, "the statistics of op %d '%s' are not summed over the replicas", i, g->graph->op[i].name);
+	}
+	return 0;
+}
+
 /* Nodes that sum together must cut their gradients into the same buckets. */
 static int prove_buckets(const struct dlb_program *g, struct dlb_error *err)
 {
+	for (int r = 0; r < g->n_replicas && g->n_replicas > 1 && g->whole->sharing.sync_batchnorm; r++)
+		if (prove_statistics(dlb_program_replica(g, r), err))
+			return -1;
 	for (int r = 1; r < g->n_replicas; r++) {
 		for (int k = 0; k < g->n_nodes; k++) {
 			int node = g->whole->replica[r][k];

@@ -92,9 +92,16 @@ struct dlb_pool_desc {
  *   INFER     in {x, scale, bias, mean, var}   out {y}
  *   GRAD      in {dy, x, scale, saved_mean, saved_invstd}   out {dx, dscale, dbias}
  *   GRAD_INFER in {dy, x, scale, mean, var}    out {dx, dscale, dbias}   (statistics are constants)
- * relu: y is Relu of it; the gradients then read y as a sixth input. */
+ * relu: y is Relu of it; the gradients then read y as a sixth input.
+ * TRAIN and GRAD also come in two halves, between which somebody may add up the sums of several batches, so that the
+ * statistics are those of all of them. Sums are f64, one array {N, a[c], b[c]}, of channels c:
+ *   TRAIN  N elements a channel, their sum, the sum of their squares
+ *   GRAD   N, sum dy, sum dy (x - saved_mean); behind them a and b once more, which are not added up: dscale and dbias
+ *          are those of this batch
+ * SUMS: the same inputs, out {sums}. REST: the same inputs and sums as one more, the same outputs. */
 enum dlb_bn_dir { DLB_BN_TRAIN, DLB_BN_INFER, DLB_BN_GRAD, DLB_BN_GRAD_INFER };
-struct dlb_bn_desc { enum dlb_bn_dir dir; struct dlb_desc x; double epsilon, momentum; bool unbiased, relu; };
+enum dlb_bn_half { DLB_BN_WHOLE, DLB_BN_SUMS, DLB_BN_REST };
+struct dlb_bn_desc { enum dlb_bn_dir dir; enum dlb_bn_half half; struct dlb_desc x; double epsilon, momentum; bool unbiased, relu; };
 /* Softmax or its logarithm along one axis of (outer, axis, inner). GRAD in {dy, y} out {dx}. */
 struct dlb_softmax_desc { enum dlb_dtype dtype; bool log, backward; int64_t outer, axis, inner; };
 /* Rows normalized, y = (x - mean) / sqrt(var + epsilon) * scale + bias, the variance biased: scale and bias along the

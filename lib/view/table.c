@@ -143,6 +143,8 @@ static void replicas_table(const struct dlb_plan *p, FILE *f)
 	dlb_plan_shares(p, p->batch, share);
 	fprintf(f, "  %d replicas, %s by %s%s\n", p->n_replicas, dlb_sharing_averages(&p->sharing) ? "weights averaged" : "gradients summed",
 		dlb_sharing_name(&p->sharing), p->sharing.sync ? ", when all have computed" : "");
+	if (p->sharing.sync_batchnorm)
+		fprintf(f, "  batch statistics of all replicas together\n");
 	for (int r = 0; r < p->n_replicas; r++) {
 		fprintf(f, "  replica %d: %lld samples, nodes", r, (long long)share[r]);
 		for (int k = 0; k < p->n_nodes; k++)
@@ -202,6 +204,8 @@ static void report_table(const struct dlb_view *v, FILE *f)
 		dlb_view_seconds(r->predicted_step_s, b, sizeof b), 100 * r->prediction_error, r->imbalance);
 	if (r->n_losses)
 		fprintf(f, "  loss %.6g -> %.6g\n", r->loss[0], r->loss[r->n_losses - 1]);
+	if (r->batch_statistics)
+		fprintf(f, "  batch statistics of %s\n", strcmp(r->batch_statistics, "all") ? "each replica" : "all replicas together");
 	if (isfinite(r->accuracy))
 		fprintf(f, "  accuracy %.4f\n", r->accuracy);
 	if (r->communication.bytes > 0)

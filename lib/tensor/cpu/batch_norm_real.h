@@ -1,10 +1,10 @@
 /* Batch normalization for type T; included by batch_norm.c. Scratch is six arrays of `columns` doubles, used
  * as T where that is enough. Activations lie in memory as E: X(e) is the T of an E, Y(t) the E of a T; all else is T. */
 
-/* Running statistics and what the gradient wants, from the batch's mean and biased variance. */
-static void S(bn_statistics)(const struct bn_kernel *b, const struct dlb_run *r, int64_t c, double mean, double var)
+/* Running statistics and what the gradient wants, from the mean and biased variance of n elements. */
+static void S(bn_statistics)(const struct bn_kernel *b, const struct dlb_run *r, int64_t c, double n, double mean, double var)
 {
-	double n = (double)(b->n * b->s), m = b->d.momentum, v = b->d.unbiased && n > 1 ? var * n / (n - 1) : var;
+	double m = b->d.momentum, v = b->d.unbiased && n > 1 ? var * n / (n - 1) : var;
 
 	if (r->out[1])
 		((T *)r->out[1])[c] = (T)(((T *)r->in[3])[c] * m + mean * (1 - m));
@@ -46,11 +46,11 @@ static void S(bn_coefficients)(const struct bn_kernel *b, const struct dlb_run *
 	bias[j] = ((const T *)r->in[2])[c];
 }
 
-static void S(bn_train_rows)(struct dlb_kernel *k, const struct dlb_run *r)
+/* Mean and sum of squared deviations of each channel, in parts 0 and 1; returns the number of elements. */
+static double S(bn_moments_rows)(const struct bn_kernel *b, const struct dlb_run *r)
 {
-	const struct bn_kernel *b = (struct bn_kernel *)k;
 	const E *x = r->in[0];
-	double *mean = part(b, r, 0), *m2 = part(b, r, 1);
+	double *mean = part(b, r, 0), *m2 = part(b, r, 1), all = 0;
 	T *sum = (T *)part(b, r, 2), *dev = (T *)part(b, r, 3), *bm = (T *)part(b, r, 4);
 	int64_t w = b->columns;
 
@@ -85,8 +85,9 @@ static void S(bn_train_rows)(struct dlb_kernel *k, const struct dlb_run *r)
 		}
 	}
 	for (int64_t c = 0; c < b->c; c++) {		/* join the columns of each channel */
-		double n = (double)b->rows, all = n;
+		double n = (double)b->rows;
 
+		all = n;
 		for (int64_t j = c + b->c; j < w; j += b->c) {
 			double delta = mean[j] - mean[c];
 
@@ -94,12 +95,37 @@ static void S(bn_train_rows)(struct dlb_kernel *k, const struct dlb_run *r)
 			m2[c] += m2[j] + delta * delta * (all * n / (all + n));
 			all += n;
 		}
-		m2[c] = all > 0 ? m2[c] / all : 0;
-		S(bn_statistics)(b, r, c, mean[c], m2[c]);
 	}
-	for (int64_t j = 0; j < w; j++)
-		S(bn_coefficients)(b, r, j, mean[j % b->c], 1 / sqrt(m2[j % b->c] + b->d.epsilon), sum, dev, bm);
-	S(bn_apply_rows)(b, x, r->out[0], sum, dev, bm);
+	return all;
+}
+
+static void S(bn_train_rows)(struct dlb_kernel *k, const struct dlb_run *r)
+{
+	const struct bn_kernel *b = (struct bn_kernel *)k;
+	double *mean = part(b, r, 0), *var = part(b, r, 1), n;
+	T *m = (T *)part(b, r, 2), *s = (T *)part(b, r, 3), *bias = (T *)part(b, r, 4);
+
+	if (b->d.half == DLB_BN_REST) {
+		const double *sums = r->in[5];
+
+		n = sums[0];
+		for (int64_t c = 0; c < b->c; c++)
+			var[c] = bn_variance(b, sums, c, &mean[c]);
+	} else {
+		n = S(bn_moments_rows)(b, r);
+		for (int64_t c = 0; c < b->c; c++)
+			var[c] = n > 0 ? var[c] / n : 0;
+	}
+	if (b->d.half == DLB_BN_SUMS) {
+		for (int64_t c = 0; c < b->c; c++)
+			bn_set_moments(b, r->out[0], c, n, mean[c], var[c]);
+		return;
+	}
+	for (int64_t c = 0; c < b->c; c++)
+		S(bn_statistics)(b, r, c, n, mean[c], var[c]);
+	for (int64_t j = 0; j < b->columns; j++)
+		S(bn_coefficients)(b, r, j, mean[j % b->c], 1 / sqrt(var[j % b->c] + b->d.epsilon), m, s, bias);
+	S(bn_apply_rows)(b, r->in[0], r->out[0], m, s, bias);
 }
 
 static void S(bn_infer_rows)(struct dlb_kernel *k, const struct dlb_run *r)
@@ -121,21 +147,17 @@ static double S(bn_invstd)(const struct bn_kernel *b, const struct dlb_run *r, i
 	return b->d.dir == DLB_BN_GRAD ? v : 1 / sqrt(v + b->d.epsilon);
 }
 
-/* dbias = sum dy; dscale = invstd sum dy (x - mean);
- * dx = scale invstd (dy - dbias/n - (x - mean) invstd dscale/n), without the last two when the statistics are
- * constants. Block sums in T, joined in double. With Relu dy counts where y > 0. */
-static inline void S(bn_grad_rows_of)(const struct bn_kernel *b, const struct dlb_run *r, const bool relu)
+/* sum dy and sum dy (x - mean) of each channel, in parts 0 and 1. Block sums in T, joined in double. With Relu dy counts
+ * where y > 0. */
+static inline void S(bn_grad_sums_rows)(const struct bn_kernel *b, const struct dlb_run *r, const T *mean, const bool relu)
 {
 	const E *dy = r->in[0], *x = r->in[1], *y = relu ? r->in[5] : dy;
-	E *dx = r->out[0];
-	double *sum = part(b, r, 0), *dot = part(b, r, 1), n = (double)(b->n * b->s);
-	T *bs = (T *)part(b, r, 2), *bd = (T *)part(b, r, 3), *mean = (T *)part(b, r, 4), *scale = (T *)part(b, r, 5);
+	double *sum = part(b, r, 0), *dot = part(b, r, 1);
+	T *bs = (T *)part(b, r, 2), *bd = (T *)part(b, r, 3);
 	int64_t w = b->columns;
 
-	for (int64_t j = 0; j < w; j++) {
+	for (int64_t j = 0; j < w; j++)
 		sum[j] = dot[j] = 0;
-		mean[j] = ((const T *)r->in[3])[j % b->c];
-	}
 	for (int64_t i0 = 0; i0 < b->rows; i0 += BN_ROWS) {
 		int64_t len = b->rows - i0 < BN_ROWS ? b->rows - i0 : BN_ROWS;
 
@@ -155,17 +177,50 @@ static inline void S(bn_grad_rows_of)(const struct bn_kernel *b, const struct dl
 			dot[j] += bd[j];
 		}
 	}
-	for (int64_t c = 0; c < b->c; c++) {
-		double invstd = S(bn_invstd)(b, r, c);
-
+	for (int64_t c = 0; c < b->c; c++)
 		for (int64_t j = c + b->c; j < w; j += b->c) {
 			sum[c] += sum[j];
 			dot[c] += dot[j];
 		}
-		if (r->out[1])
-			((T *)r->out[1])[c] = (T)(dot[c] * invstd);
-		if (r->out[2])
-			((T *)r->out[2])[c] = (T)sum[c];
+}
+
+/* The gradients of scale and bias: of this batch, also where the sums that dx needs are of more. */
+static void S(bn_grad_parameters)(const struct bn_kernel *b, const struct dlb_run *r, int64_t c, double sum, double dot)
+{
+	if (r->out[1])
+		((T *)r->out[1])[c] = (T)(dot * S(bn_invstd)(b, r, c));
+	if (r->out[2])
+		((T *)r->out[2])[c] = (T)sum;
+}
+
+/* dbias = sum dy; dscale = invstd sum dy (x - mean);
+ * dx = scale invstd (dy - dbias/n - (x - mean) invstd dscale/n), without the last two when the statistics are
+ * constants. */
+static inline void S(bn_grad_rows_of)(const struct bn_kernel *b, const struct dlb_run *r, const bool relu)
+{
+	const E *dy = r->in[0], *x = r->in[1], *y = relu ? r->in[5] : dy;
+	E *dx = r->out[0];
+	double *sum = part(b, r, 0), *dot = part(b, r, 1), n = (double)(b->n * b->s);
+	T *bs = (T *)part(b, r, 2), *bd = (T *)part(b, r, 3), *mean = (T *)part(b, r, 4), *scale = (T *)part(b, r, 5);
+	int64_t w = b->columns;
+
+	for (int64_t j = 0; j < w; j++)
+		mean[j] = ((const T *)r->in[3])[j % b->c];
+	if (b->d.half != DLB_BN_REST)
+		S(bn_grad_sums_rows)(b, r, mean, relu);
+	if (b->d.half == DLB_BN_SUMS) {
+		for (int64_t c = 0; c < b->c; c++)
+			bn_set_grad_sums(b, r->out[0], c, n, sum[c], dot[c]);
+		return;
+	}
+	for (int64_t c = 0; c < b->c; c++) {
+		double own_sum, own_dot;
+
+		if (b->d.half == DLB_BN_REST)
+			bn_get_grad_sums(b, r->in[5 + relu], c, &n, &sum[c], &dot[c], &own_sum, &own_dot);
+		else
+			own_sum = sum[c], own_dot = dot[c];
+		S(bn_grad_parameters)(b, r, c, own_sum, own_dot);
 	}
 	if (!dx)
 		return;
@@ -219,33 +274,46 @@ static void S(bn_apply_planes)(const struct bn_kernel *b, const struct dlb_run *
 	}
 }
 
+/* Biased variance of channel c, and its mean. */
+static double S(bn_moments_planes)(const struct bn_kernel *b, const struct dlb_run *r, int64_t c, double *mean_out)
+{
+	double n = (double)(b->n * b->s), mean = 0, var = 0;
+
+	for (int64_t i = 0; i < b->n; i++)
+		mean += S(sum)((const T *)r->in[0] + (i * b->c + c) * b->s, b->s);
+	mean = n > 0 ? mean / n : 0;
+	for (int64_t i = 0; i < b->n; i++) {
+		const T *x = (const T *)r->in[0] + (i * b->c + c) * b->s;
+		double lane[LANES] = { 0 };
+		int64_t j = 0;
+
+		for (; j + LANES <= b->s; j += LANES)
+#pragma omp simd
+			for (int l = 0; l < LANES; l++)
+				lane[l] += (x[j + l] - mean) * (x[j + l] - mean);
+		for (int l = 0; j + l < b->s; l++)
+			lane[l] += (x[j + l] - mean) * (x[j + l] - mean);
+		for (int l = 0; l < LANES; l++)
+			var += lane[l];
+	}
+	*mean_out = mean;
+	return n > 0 ? var / n : 0;
+}
+
 static void S(bn_train_planes)(struct dlb_kernel *k, const struct dlb_run *r)
 {
 	const struct bn_kernel *b = (struct bn_kernel *)k;
-	double n = (double)(b->n * b->s);
+	const double *sums = b->d.half == DLB_BN_REST ? r->in[5] : NULL;
+	const double n = sums ? sums[0] : (double)(b->n * b->s);
 
 	for (int64_t c = 0; c < b->c; c++) {
-		double mean = 0, var = 0;
+		double mean, var = sums ? bn_variance(b, sums, c, &mean) : S(bn_moments_planes)(b, r, c, &mean);
 
-		for (int64_t i = 0; i < b->n; i++)
-			mean += S(sum)((const T *)r->in[0] + (i * b->c + c) * b->s, b->s);
-		mean = n > 0 ? mean / n : 0;
-		for (int64_t i = 0; i < b->n; i++) {
-			const T *x = (const T *)r->in[0] + (i * b->c + c) * b->s;
-			double lane[LANES] = { 0 };
-			int64_t j = 0;
-
-			for (; j + LANES <= b->s; j += LANES)
-#pragma omp simd
-				for (int l = 0; l < LANES; l++)
-					lane[l] += (x[j + l] - mean) * (x[j + l] - mean);
-			for (int l = 0; j + l < b->s; l++)
-				lane[l] += (x[j + l] - mean) * (x[j + l] - mean);
-			for (int l = 0; l < LANES; l++)
-				var += lane[l];
+		if (b->d.half == DLB_BN_SUMS) {
+			bn_set_moments(b, r->out[0], c, n, mean, var);
+			continue;
 		}
-		var = n > 0 ? var / n : 0;
-		S(bn_statistics)(b, r, c, mean, var);
+		S(bn_statistics)(b, r, c, n, mean, var);
 		S(bn_apply_planes)(b, r, c, mean, 1 / sqrt(var + b->d.epsilon));
 	}
 }
@@ -259,6 +327,39 @@ static void S(bn_infer_planes)(struct dlb_kernel *k, const struct dlb_run *r)
 				   1 / sqrt((double)((const T *)r->in[4])[c] + b->d.epsilon));
 }
 
+/* sum dy and sum dy (x - mean) of channel c. */
+static void S(bn_grad_sums_planes)(const struct bn_kernel *b, const struct dlb_run *r, int64_t c, double *sum_out, double *dot_out)
+{
+	double sum = 0, dot = 0;
+	const T mean = ((const T *)r->in[3])[c];
+
+	for (int64_t i = 0; i < b->n; i++) {
+		const int64_t at = (i * b->c + c) * b->s;
+		const T *dy = (const T *)r->in[0] + at, *x = (const T *)r->in[1] + at;
+		const T *y = b->d.relu ? (const T *)r->in[5] + at : NULL;
+		double plane = y ? 0 : S(sum)(dy, b->s), lane[LANES] = { 0 };
+		int64_t j = 0;
+
+		for (int64_t l = 0; l < b->s && y; l++) {
+			plane += y[l] > 0 ? dy[l] : 0;
+			dot += y[l] > 0 ? (double)dy[l] * (x[l] - mean) : 0;
+		}
+		j = y ? b->s : 0;
+
+		for (; j + LANES <= b->s; j += LANES)
+#pragma omp simd
+			for (int l = 0; l < LANES; l++)
+				lane[l] += (double)dy[j + l] * (x[j + l] - mean);
+		for (int l = 0; j + l < b->s; l++)
+			lane[l] += (double)dy[j + l] * (x[j + l] - mean);
+		sum += plane;
+		for (int l = 0; l < LANES; l++)
+			dot += lane[l];
+	}
+	*sum_out = sum;
+	*dot_out = dot;
+}
+
 static void S(bn_grad_planes)(struct dlb_kernel *k, const struct dlb_run *r)
 {
 	const struct bn_kernel *b = (struct bn_kernel *)k;
@@ -266,36 +367,20 @@ static void S(bn_grad_planes)(struct dlb_kernel *k, const struct dlb_run *r)
 	bool batch = b->d.dir == DLB_BN_GRAD;
 
 	for (int64_t c = 0; c < b->c; c++) {
-		double sum = 0, dot = 0, invstd = S(bn_invstd)(b, r, c);
+		double sum, dot, own_sum, own_dot, invstd = S(bn_invstd)(b, r, c);
 		T mean = ((const T *)r->in[3])[c], scale, s, d;
 
-		for (int64_t i = 0; i < b->n; i++) {
-			const int64_t at = (i * b->c + c) * b->s;
-			const T *dy = (const T *)r->in[0] + at, *x = (const T *)r->in[1] + at;
-			const T *y = b->d.relu ? (const T *)r->in[5] + at : NULL;
-			double plane = y ? 0 : S(sum)(dy, b->s), lane[LANES] = { 0 };
-			int64_t j = 0;
-
-			for (int64_t l = 0; l < b->s && y; l++) {
-				plane += y[l] > 0 ? dy[l] : 0;
-				dot += y[l] > 0 ? (double)dy[l] * (x[l] - mean) : 0;
-			}
-			j = y ? b->s : 0;
-
-			for (; j + LANES <= b->s; j += LANES)
-#pragma omp simd
-				for (int l = 0; l < LANES; l++)
-					lane[l] += (double)dy[j + l] * (x[j + l] - mean);
-			for (int l = 0; j + l < b->s; l++)
-				lane[l] += (double)dy[j + l] * (x[j + l] - mean);
-			sum += plane;
-			for (int l = 0; l < LANES; l++)
-				dot += lane[l];
+		if (b->d.half == DLB_BN_REST) {
+			bn_get_grad_sums(b, r->in[5 + b->d.relu], c, &n, &sum, &dot, &own_sum, &own_dot);
+		} else {
+			S(bn_grad_sums_planes)(b, r, c, &sum, &dot);
+			own_sum = sum, own_dot = dot;
 		}
-		if (r->out[1])
-			((T *)r->out[1])[c] = (T)(dot * invstd);
-		if (r->out[2])
-			((T *)r->out[2])[c] = (T)sum;
+		if (b->d.half == DLB_BN_SUMS) {
+			bn_set_grad_sums(b, r->out[0], c, n, sum, dot);
+			continue;
+		}
+		S(bn_grad_parameters)(b, r, c, own_sum, own_dot);
 		scale = (T)(invstd * ((const T *)r->in[2])[c]);
 		s = (T)(batch ? sum / n : 0);
 		d = (T)(batch ? dot * invstd * invstd / n : 0);
