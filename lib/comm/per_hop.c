@@ -136,6 +136,10 @@ static int one_hop(struct dlb_hops *h, struct dlb_compressor *k, const struct dl
 		const float *message = h->arrived + h->at[i] - h->at[h->first[hop->recv]];
 
 		if (hop->add) {
+			if (n_out && i >= h->first[hop->send] && i < h->first[hop->send + hop->n_send]) {
+				memset(m->sum, 0, (size_t)m->count * sizeof *m->sum);	/* both add the same two: what was sent */
+				add(h, m, m->message);
+			}
 			add(h, m, message);
 		} else {
 			memcpy(m->message, message, (size_t)(m->count + 1) * sizeof *message);

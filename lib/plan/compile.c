@@ -898,17 +898,15 @@ static int compile_replicas(const struct dlb_plan *p, const struct dlb_cost *cos
 	bool *member = dlb_xcalloc((size_t)p->n_nodes, sizeof *member);
 	struct dlb_program *other = dlb_xcalloc((size_t)R, sizeof *other);
 	struct walk walk = { .start = NULL };
-	int64_t M = p->micro_batches;
+	int M = dlb_plan_micro_batches(p, batch);
 	dlb_plan_shares(p, batch, share);
-	for (int r = 0; r < R && p->sharing.sync_batchnorm; r++)
-		M = share[r] < M ? (share[r] ? share[r] : 1) : M;
 	for (int node = 0; node < p->n_nodes; node++)
 		replica_of[node] = dlb_plan_replica_of(p, node);
 	for (int r = 0; r < R && rc == 0; r++) {
 		struct dlb_program *g = r ? &other[r - 1] : out;
 		struct dlb_plan *part = dlb_xcalloc(1, sizeof *part);
 		dlb_plan_of_replica(p, r, share[r] ? share[r] : 1, part);
-		part->micro_batches = M < part->micro_batches ? (int)M : part->micro_batches;
+		part->micro_batches = M < part->micro_batches ? M : part->micro_batches;
 		for (int node = 0; node < p->n_nodes; node++)	/* nodes of no replica only end their steps, in replica 0 */
 			member[node] = replica_of[node] == r;
 		rc = compile(part, cost, part->batch, n_state, member, share[r] ? first : batch - 1,

@@ -106,7 +106,7 @@ struct dlb_sharing_options {
 	{ 0, "sync-every", DLB_OPT_INT, &(o)->sync_every, "N", "steps between means over all replicas (gossip 25, server 1)", &(o)->sync_every_given, 0, 1000000000 }, \
 	{ 0, "shards", DLB_OPT_STR, &(o)->shards, "HOW", "each replica draws from its own samples: even, sorted (by label) or none", NULL, 0, 0 }, \
 	{ 0, "exchange-data", DLB_OPT_REAL, &(o)->exchange_data, "RHO", "share of each replica's samples exchanged after an epoch", &(o)->exchange_data_given, 0, 1 }, \
-	{ 0, "feed", DLB_OPT_STR, &(o)->feed, "WHO", "who reads samples: local, each node its own (default), or host, rank 0 all", NULL, 0, 0 }
+	{ 0, "feed", DLB_OPT_STR, &(o)->feed, "WHO", "who reads samples: local, each node its own (the only way there is)", NULL, 0, 0 }
 void dlb_sharing_init(struct dlb_sharing *s);			/* the defaults */
 /* Options over what s says; bad ones are err's line. */
 int dlb_sharing_apply(const struct dlb_sharing_options *o, struct dlb_sharing *s, struct dlb_error *err);
@@ -139,6 +139,9 @@ void dlb_plan_peer_groups(const struct dlb_plan *p, const struct dlb_cluster *c,
 void dlb_plan_shares(const struct dlb_plan *p, int64_t batch, int64_t *share);
 /* Every op stands on a node of replica 0, and there is a sample for each replica. */
 int dlb_plan_check_replicas(const struct dlb_plan *p, struct dlb_error *err);
+/* Micro-batches of a step of `batch` samples at most: replicas whose batch statistics are common have the same number,
+ * that of the smallest share. */
+int dlb_plan_micro_batches(const struct dlb_plan *p, int64_t batch);
 /* Replica r by itself, a plan without replicas over the same nodes. Borrows from p; released by dlb_plan_release. */
 void dlb_plan_of_replica(const struct dlb_plan *p, int r, int64_t share, struct dlb_plan *out);
 /* dlb_schedule_order for every replica of p. */

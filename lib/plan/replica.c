@@ -138,6 +138,16 @@ static int put_last(const struct dlb_graph *g, struct dlb_item *order, int n)
 	return n;
 }
 
+int dlb_plan_micro_batches(const struct dlb_plan *p, int64_t batch)
+{
+	int64_t *share = dlb_xcalloc((size_t)(p->n_replicas > 1 ? p->n_replicas : 1), sizeof *share), M = p->micro_batches;
+	dlb_plan_shares(p, batch, share);
+	for (int r = 0; r < p->n_replicas && p->sharing.sync_batchnorm; r++)
+		M = share[r] < M ? (share[r] ? share[r] : 1) : M;
+	free(share);
+	return (int)M;
+}
+
 void dlb_plan_of_replica(const struct dlb_plan *p, int r, int64_t share, struct dlb_plan *out)
 {
 	*out = *p;
@@ -148,6 +158,7 @@ void dlb_plan_of_replica(const struct dlb_plan *p, int r, int64_t share, struct 
 	out->timeline = NULL;
 	out->n_spans = NULL;
 	out->batch = share;
+	out->micro_batches = dlb_plan_micro_batches(p, p->batch);
 	if (out->micro_batches > share)
 		out->micro_batches = (int)share;
 	out->placement = dlb_arena_array(&out->arena, (size_t)p->n_ops + 1, sizeof *out->placement);
