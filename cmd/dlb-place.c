@@ -15,7 +15,7 @@ struct options {
 	double search_s;
 	double clip_norm;
 	bool clip_given;
-	const char *algorithm, *schedule, *in_place, *optimizer;	/* NULL: as in the plan there is, else the default */
+	const char *algorithm, *schedule, *staleness, *in_place, *optimizer;	/* NULL: as in the plan there is, else the default */
 	const char *replicas, *split;				/* likewise */
 	struct dlb_sharing_options sharing;
 	int64_t micro_batches, chunks, seed;
@@ -124,6 +124,7 @@ static int set_up(const struct dlb_doc *doc, struct options *o, struct input *in
 	p->seed = o->seed_given || !in->has_plan ? (uint64_t)o->seed : in->plan.seed;
 	p->schedule = dlb_schedule_find(strcmp(schedule, "auto") ? schedule : dlb_schedules[0].name);
 	p->chunks = (int)(o->chunks ? o->chunks : in->has_plan ? in->plan.chunks : 0);
+	p->staleness = o->staleness ? (enum dlb_staleness)dlb_staleness_find(o->staleness) : in->has_plan ? in->plan.staleness : DLB_STALE_DEFAULT;
 	p->not_in_place = o->in_place ? !strcmp(o->in_place, "off") : in->has_plan && !in->plan.in_place;
 	p->n_state = dlb_optimizers[in->optimizer].n_state;
 	p->clip = in->clip;
@@ -142,6 +143,8 @@ static int set_up(const struct dlb_doc *doc, struct options *o, struct input *in
 		p->weight = in->balance.weight;
 		p->kappa = in->balance.kappa;
 	}
+	if (o->staleness && !p->schedule->async)
+		return dlb_fail(err, NULL, "--staleness is for --schedule async; the schedule is %s", schedule);
 	if (o->algorithm && !strcmp(o->algorithm, "by-kind") && !o->wishes.affinity && !(in->has_plan && in->plan.affinity))
 		o->wishes.affinity = "default";
 	if (dlb_wishes_read(&o->wishes, doc, in->has_plan ? &in->plan : NULL, p, err))
@@ -310,8 +313,9 @@ int main(int argc, char **argv)
 		{ 0, "effort", DLB_OPT_INT, &o.effort, "N", "units of search (default 1)", NULL, 1, 1 << 20 },
 		{ 0, "time", DLB_OPT_REAL, &o.search_s, "S", "seconds of search instead; not repeatable", NULL, 1e-3, 1e6 },
 		{ 'm', "micro-batches", DLB_OPT_INT, &o.micro_batches, "M", "micro-batches a step (default 1)", &o.micro_batches_given, 1, 1 << 20 },
-		{ 0, "schedule", DLB_OPT_STR, &o.schedule, "NAME", "1f1b (default), gpipe, interleaved, zero-bubble, none or auto", NULL, 0, 0 },
+		{ 0, "schedule", DLB_OPT_STR, &o.schedule, "NAME", "1f1b (default), gpipe, interleaved, zero-bubble, none, async or auto", NULL, 0, 0 },
 		{ 0, "chunks", DLB_OPT_INT, &o.chunks, "V", "parts a node gets with --schedule interleaved (default 2)", NULL, 1, 1024 },
+		{ 0, "staleness", DLB_OPT_STR, &o.staleness, "RULE", "of async: 2bw, stash, predict or none (default 2bw, else stash)", NULL, 0, 0 },
 		{ 0, "in-place", DLB_OPT_STR, &o.in_place, "WHEN", "on or off: outputs overwrite inputs that nobody reads after (default on)", NULL, 0, 0 },
 		{ 0, "seed", DLB_OPT_INT, &o.seed, "N", "for random placements and searches (default 1)", &o.seed_given, 0, 0 },
 		{ 0, "optimizer", DLB_OPT_STR, &o.optimizer, "NAME", "optimizer whose memory and time are counted (default sgd)", NULL, 0, 0 },
@@ -353,6 +357,8 @@ int main(int argc, char **argv)
 		return 2;
 	if (o.schedule && strcmp(o.schedule, "auto") && !dlb_schedule_find(o.schedule))
 		return dlb_cli_usage(&cli, "no schedule '%s'; there are auto, %s", o.schedule, dlb_schedule_names(names, sizeof names));
+	if (o.staleness && dlb_staleness_find(o.staleness) < 0)
+		return dlb_cli_usage(&cli, "no rule '%s'; there are 2bw, stash, predict and none", o.staleness);
 	if (dlb_doc_read(&doc, cli.n_operands ? cli.operands[0] : NULL, &err))
 		return dlb_cli_die(&cli, &err);
 	int no_plan = place(&doc, &o, &err);

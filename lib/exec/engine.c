@@ -10,6 +10,10 @@
  * to lines that another core's cache holds may take longer than making it here and copying (comm/shared.h), so each
  * way is tried a few times now and then, and the faster one kept.
  *
+ * Asynchronous programs (plan/async.c): an iteration of the loop holds acts of several steps. Each one works for the
+ * step it belongs to; where that is none, it is left out. What differs from step to step, the copy of a place or the
+ * version of a weight, is set right before the act is run: its picks.
+ *
  * Time is taken around each kernel and each wait that really waits (about 25 ns a reading). --slow
  * stretches a kernel by (factor - 1) times the CPU time it took, so that a descheduled rank is not
  * stretched for time it did not have: by spinning where every rank has a core, else by sleeping, where
@@ -53,7 +57,14 @@ struct act {
 	int64_t first_sample;
 	bool update;
 	enum dlb_dtype dtype;		/* of a seed */
+	int iteration, pick;		/* of instruction; first of its picks, -1 */
+	int predict;			/* updates to foresee, at most; 0: not a prediction */
+	int loss;			/* the output that is the loss of its micro-batch, -1: none */
 };
+
+/* A pointer that follows the step: to copy (step mod copies) of a place; or to a weight, whose newest version is that of
+ * `live` updates before the step's, `version` the one wanted, and old or expected ones lie in copies. */
+struct pick { void **at; char *base, *now; size_t stride; int copies, live, version, next; bool weight, expected; };
 
 struct dlb_engine {
 	struct dlb_engine_program view;	/* first: dlb_engine_view */
@@ -71,6 +82,10 @@ struct dlb_engine {
 	double **sums;			/* [op] of those in halves; NULL: none is */
 	struct { int64_t n; } size[2];
 	const void **loss;		/* [m], NULL: made elsewhere */
+	struct pick *pick; int n_picks, cap_picks;
+	int *update_at;			/* [tensor] asynchronous: instruction that updates the weight, -1 */
+	int ring;			/* steps that may be under way: requests of an act, sums of losses */
+	double *loss_sum;		/* [ring] */
 	enum dlb_dtype loss_dtype;
 	struct dlb_exchange *exchange;	/* with the other replicas; NULL: none */
 	struct dlb_clip clip;
@@ -82,6 +97,30 @@ static int size_class(const struct dlb_engine *e, int m)
 	return e->view.program->size[m < 0 ? 0 : m] != e->size[0].n;
 }
 
+static bool lives_here(const struct dlb_engine *e, int t)
+{
+	const struct dlb_tensor *x = &e->graph->tensor[t];
+	int own = e->tensor_of ? e->tensor_of[t] : t;
+
+	return (x->kind == DLB_T_WEIGHT || x->kind == DLB_T_BUFFER) && own >= 0 && e->ground->state->value[own];
+}
+
+/* The place of tensor t of micro-batch m (-1: of the step), or -1. */
+static int place_of(const struct dlb_engine *e, int t, int m)
+{
+	const struct dlb_tensor *x = &e->graph->tensor[t];
+	int at;
+
+	if (x->kind == DLB_T_WEIGHT || x->kind == DLB_T_BUFFER)
+		m = -1;
+	at = dlb_program_find_place(e->np, t, m);
+	if (at < 0 && m >= 0)
+		at = dlb_program_find_place(e->np, t, -1);
+	if (at < 0 && dlb_graph_view_of(e->graph, t) >= 0)
+		at = place_of(e, dlb_graph_view_of(e->graph, t), m);
+	return at;
+}
+
 /* Where tensor t of micro-batch m (-1: of the step) lies on this node. */
 static void *resolve(struct dlb_engine *e, int t, int m, struct dlb_error *err)
 {
@@ -91,22 +130,69 @@ static void *resolve(struct dlb_engine *e, int t, int m, struct dlb_error *err)
 
 	if (x->kind == DLB_T_CONSTANT)
 		return dlb_state_constant(s, e->graph, t, e->view.program->size[m < 0 ? 0 : m], err);
-	if (x->kind == DLB_T_WEIGHT || x->kind == DLB_T_BUFFER) {
-		int own = e->tensor_of ? e->tensor_of[t] : t;
-
-		if (own >= 0 && s->value[own])
-			return s->value[own];
-		m = -1;
-	}
-	at = dlb_program_find_place(e->np, t, m);
-	if (at < 0 && m >= 0)
-		at = dlb_program_find_place(e->np, t, -1);
+	if (lives_here(e, t))
+		return s->value[e->tensor_of ? e->tensor_of[t] : t];
+	at = place_of(e, t, m);
 	if (at >= 0)
 		return e->ground->arena + e->np->place[at].offset;
-	if (dlb_graph_view_of(e->graph, t) >= 0)
-		return resolve(e, dlb_graph_view_of(e->graph, t), m, err);
 	dlb_fail(err, NULL, "tensor '%s' of micro-batch %d has no place on node %d", x->name, m, e->view.node);
 	return NULL;
+}
+
+static struct pick *add_pick(struct dlb_engine *e, struct act *a, void **at)
+{
+	DLB_GROW(e->pick, e->n_picks, e->cap_picks);
+	e->pick[e->n_picks] = (struct pick){ .at = at, .next = a->pick };
+	a->pick = e->n_picks;
+	return &e->pick[e->n_picks++];
+}
+
+/* *at is in a place of np whose arena begins at `arena`. */
+static void pick_copy(struct dlb_engine *e, struct act *a, void **at, const struct dlb_node_program *np, int place, char *arena)
+{
+	struct pick *p;
+
+	if (place < 0 || np->place[place].copies < 2)
+		return;
+	p = add_pick(e, a, at);
+	p->base = arena + np->place[place].offset;
+	p->stride = dlb_place_bytes(np->place[place].bytes);
+	p->copies = np->place[place].copies;
+}
+
+static const struct dlb_weight_copies *copies_of(const struct dlb_engine *e, int t)
+{
+	for (int k = 0; k < e->np->n_weights; k++)
+		if (e->np->weight[k].tensor == t)
+			return &e->np->weight[k];
+	return NULL;
+}
+
+/* *at is tensor t of instruction `in`'s micro-batch; what of it follows the step? */
+static void pick_tensor(struct dlb_engine *e, struct act *a, void **at, int t, const struct dlb_instr *in)
+{
+	const struct dlb_program *p = e->view.program;
+	const struct dlb_weight_copies *w;
+	struct pick *k;
+	int i = (int)(in - e->np->instr);
+
+	if (!p->depth || e->graph->tensor[t].kind == DLB_T_CONSTANT)
+		return;
+	if (!lives_here(e, t)) {
+		pick_copy(e, a, at, e->np, place_of(e, t, in->micro_batch), e->ground->arena);
+		return;
+	}
+	if (e->update_at[t] < 0 || !(w = copies_of(e, t)))
+		return;
+	k = add_pick(e, a, at);
+	k->weight = true;
+	k->now = *at;
+	k->live = e->np->instr[e->update_at[t]].iteration - in->iteration - (i > e->update_at[t]);
+	k->version = p->staleness == DLB_STALE_STASH || p->staleness == DLB_STALE_2BW ? in->version : k->live;
+	k->expected = p->staleness == DLB_STALE_PREDICT && k->live > 0 && e->graph->op[in->op].phase == DLB_FORWARD;
+	k->base = e->ground->state->copy[t];
+	k->copies = w->n;
+	k->stride = dlb_place_bytes((size_t)dlb_tensor_bytes(&e->graph->tensor[t], 1));
 }
 
 static int kept(struct dlb_engine *e, struct dlb_kernel *k)
@@ -152,14 +238,22 @@ static int prepare_op(struct dlb_engine *e, const struct dlb_instr *in, struct a
 	a->first_sample = e->view.program->first[in->micro_batch < 0 ? 0 : in->micro_batch];
 	a->in = dlb_arena_array(&e->arena, (size_t)o->n_in + 1, sizeof *a->in);
 	a->out = dlb_arena_array(&e->arena, (size_t)o->n_out + 1, sizeof *a->out);
-	for (int i = 0; i < o->n_in; i++)
-		if (o->in[i] >= 0 && !(a->in[i] = resolve(e, o->in[i], in->micro_batch, err)))
+	for (int i = 0; i < o->n_out && !first; i++) {
+		if (o->out[i] < 0)
+			continue;
+		if (!(a->out[i] = resolve(e, o->out[i], in->micro_batch, err)))
 			return -1;
+		pick_tensor(e, a, &a->out[i], o->out[i], in);
+	}
 	if (halves)
 		*(first ? a->out : a->in + o->n_in) = e->sums[in->op];
-	for (int i = 0; i < o->n_out && !first; i++)
-		if (o->out[i] >= 0 && !(a->out[i] = resolve(e, o->out[i], in->micro_batch, err)))
+	for (int i = 0; i < o->n_in; i++) {	/* the first weight's pick is set last, and says which version is packed */
+		if (o->in[i] < 0)
+			continue;
+		if (!(a->in[i] = resolve(e, o->in[i], in->micro_batch, err)))
 			return -1;
+		pick_tensor(e, a, &a->in[i], o->in[i], in);
+	}
 	return 0;
 }
 
@@ -177,7 +271,10 @@ static int prepare_accumulate(struct dlb_engine *e, const struct dlb_instr *in, 
 	a->out = dlb_arena_array(&e->arena, 1, sizeof *a->out);
 	a->out[0] = e->ground->state->sum[in->op];
 	assert(a->out[0]);
-	return (a->in[0] = resolve(e, in->tensor, in->micro_batch, err)) ? 0 : -1;
+	if (!(a->in[0] = resolve(e, in->tensor, in->micro_batch, err)))
+		return -1;
+	pick_tensor(e, a, &a->in[0], in->tensor, in);
+	return 0;
 }
 
 /* The weight that an update op changes, and its gradient. */
@@ -229,7 +326,69 @@ static int prepare_update(struct dlb_engine *e, const struct dlb_instr *in, cons
 	a->out[0] = s->value[weight];
 	for (int k = 0; k < s->n_slots; k++)
 		a->out[1 + k] = s->slot[k][weight];
-	return (a->in[0] = gradient_at(e, in->op, err)) ? 0 : -1;
+	if (!(a->in[0] = gradient_at(e, in->op, err)))
+		return -1;
+	if (!dlb_program_sums(e->view.program, in->op))
+		pick_copy(e, a, &a->in[0], e->np, place_of(e, gradient, 0), e->ground->arena);
+	return 0;
+}
+
+/* A copy of a weight before its update, or of what it is expected to be. */
+static int prepare_copy_of_weight(struct dlb_engine *e, const struct dlb_instr *in, const struct dlb_optimizer_choice *c,
+				  struct act *a, struct dlb_error *err)
+{
+	const struct dlb_op *o = &e->graph->op[in->op];
+	struct dlb_state *s = e->ground->state;
+	const struct dlb_backend_ops *ops = e->ground->be->ops;
+	bool predict = in->what == DLB_RUN_PREDICT;
+	int weight, gradient, rc;
+	struct dlb_desc d;
+	struct pick *p;
+
+	update_operands(e->graph, o, &weight, &gradient);
+	if (weight < 0 || !s->value[weight] || !s->copy[weight])
+		return dlb_fail(err, NULL, "update '%s' has no weight with copies on node %d", o->name, e->view.node);
+	d = dlb_tensor_desc(&e->graph->tensor[weight], 1);
+	if (predict) {
+		const struct dlb_update_desc desc = dlb_optimizer_desc(c, d.dtype, dlb_desc_count(&d), DLB_UPDATE_PREDICT, NULL);
+
+		rc = ops->update(e->ground->be, &desc, &a->kernel, err);
+		if (rc == DLB_NO_KERNEL)
+			return dlb_fail(err, "/plan/staleness", "predict needs an optimizer that keeps a smoothed gradient, not %s",
+					dlb_optimizers[c->rule].name);
+	} else {
+		const struct dlb_accumulate_desc desc = { .dtype = d.dtype, .count = dlb_desc_count(&d), .first = true };
+
+		rc = ops->accumulate(e->ground->be, &desc, &a->kernel, err);
+	}
+	if (rc)
+		return rc == DLB_NO_KERNEL ? lacks(e, in->op, err) : -1;
+	kept(e, a->kernel);
+	a->predict = predict ? in->version : 0;
+	a->in = dlb_arena_array(&e->arena, 1 + DLB_MAX_STATES, sizeof *a->in);
+	a->out = dlb_arena_array(&e->arena, 1, sizeof *a->out);
+	a->in[0] = s->value[weight];
+	for (int k = 0; k < s->n_slots && predict; k++)
+		a->in[1 + k] = s->slot[k][weight];
+	a->out[0] = s->copy[weight];
+	p = add_pick(e, a, &a->out[0]);
+	p->base = s->copy[weight];
+	p->stride = dlb_place_bytes(dlb_desc_bytes(&d));
+	p->copies = copies_of(e, weight)->n;
+	return 0;
+}
+
+/* Which output of op is the loss, or what the loss is a view of; -1: none. */
+static int loss_output(const struct dlb_engine *e, int op)
+{
+	int t = e->graph->loss;
+
+	while (t >= 0 && dlb_graph_view_of(e->graph, t) >= 0)
+		t = dlb_graph_view_of(e->graph, t);
+	for (int k = 0; k < e->graph->op[op].n_out && t >= 0; k++)
+		if (e->graph->op[op].out[k] == t)
+			return k;
+	return -1;
 }
 
 static int prepare_compute(struct dlb_engine *e, const struct dlb_instr *in, const struct dlb_optimizer_choice *c,
@@ -243,13 +402,15 @@ static int prepare_compute(struct dlb_engine *e, const struct dlb_instr *in, con
 	a->kind = ACT_RUN;
 	a->m = in->micro_batch;
 	a->op = -1;
-	if (in->what == DLB_RUN_OP || in->what == DLB_RUN_SUMS ? prepare_op(e, in, a, err) :
+	a->loss = in->what == DLB_RUN_OP ? loss_output(e, in->op) : -1;
+	if (in->what == DLB_RUN_KEEP || in->what == DLB_RUN_PREDICT ? prepare_copy_of_weight(e, in, c, a, err) :
+	    in->what == DLB_RUN_OP || in->what == DLB_RUN_SUMS ? prepare_op(e, in, a, err) :
 	    in->what == DLB_RUN_ACCUMULATE ? prepare_accumulate(e, in, a, err) : prepare_update(e, in, c, a, err))
 		return -1;
 	a->compute = v->n_computes++;
 	v->compute_op[a->compute] = in->op;
 	v->compute_m[a->compute] = in->micro_batch;
-	v->compute_is_op[a->compute] = in->what != DLB_RUN_ACCUMULATE && in->what != DLB_RUN_SUMS;
+	v->compute_is_op[a->compute] = in->what == DLB_RUN_OP || in->what == DLB_RUN_UPDATE;
 	e->n_acts++;
 	return 0;
 }
@@ -281,6 +442,7 @@ static int prepare_copy(struct dlb_engine *e, const struct dlb_instr *in, struct
 
 	if (!(a->p = resolve(e, in->tensor, in->micro_batch, err)))
 		return -1;
+	pick_tensor(e, a, &a->p, in->tensor, in);
 	a->m = m;
 	e->n_acts++;
 	if (x->kind == DLB_T_SEED || in->tensor == e->graph->seed) {
@@ -315,7 +477,7 @@ static bool goes_only_to(const struct dlb_engine *e, int t, int peer)
 }
 
 /* The kernel that has just made what act a sends may write it over there. */
-static void make_there(struct dlb_engine *e, struct act *a, int t)
+static void make_there(struct dlb_engine *e, struct act *a, int t, const struct dlb_node_program *there, int place, char *arena)
 {
 	const struct dlb_op *o;
 	struct act *made = a;
@@ -330,6 +492,8 @@ static void make_there(struct dlb_engine *e, struct act *a, int t)
 		if (o->out[k] == t && made->out[k] == a->p) {
 			made->making = a->making = dlb_arena_alloc(&e->arena, sizeof *a->making);
 			*a->making = (struct making){ .out = &made->out[k], .here = a->p, .there = a->there, .channel = a->channel };
+			pick_copy(e, made, &made->making->here, e->np, place_of(e, t, a->m), e->ground->arena);
+			pick_copy(e, made, &made->making->there, there, place, arena);
 		}
 }
 
@@ -351,7 +515,8 @@ static void find_channel(struct dlb_engine *e, const struct dlb_instr *in, struc
 	place = dlb_program_find_place(np, in->tensor, in->micro_batch);
 	assert(place >= 0);
 	a->there = g->arena_of[in->peer] + np->place[place].offset;
-	make_there(e, a, in->tensor);
+	pick_copy(e, a, &a->there, np, place, g->arena_of[in->peer]);
+	make_there(e, a, in->tensor, np, place, g->arena_of[in->peer]);
 }
 
 static int prepare_message(struct dlb_engine *e, const struct dlb_instr *in, struct dlb_error *err)
@@ -363,14 +528,6 @@ static int prepare_message(struct dlb_engine *e, const struct dlb_instr *in, str
 	a->tag = in->tag;
 	a->m = in->micro_batch;
 	if (in->verb == DLB_WAIT) {
-		/* One tensor may go to several nodes under one tag: the peer tells them apart. */
-		int at = e->newest[in->tag];
-
-		while (at >= 0 && (e->act[at].peer != in->peer || (e->act[at].kind == ACT_SEND) != in->sent))
-			at = e->older[at];
-		if (at < 0)
-			return dlb_fail(err, NULL, "node %d waits for a message that it never starts", e->view.node);
-		a->request = &e->request[at];
 		if (!in->sent && e->ground->cost)
 			a->xfer_s = dlb_cost_xfer_s(e->ground->cost, dlb_tensor_bytes(&e->graph->tensor[in->tensor],
 						    e->view.program->size[in->micro_batch < 0 ? 0 : in->micro_batch]), in->peer, e->view.node);
@@ -380,7 +537,9 @@ static int prepare_message(struct dlb_engine *e, const struct dlb_instr *in, str
 		a->bytes = (size_t)dlb_tensor_bytes(&e->graph->tensor[in->tensor], n);
 		if (!(a->p = resolve(e, in->tensor, in->micro_batch, err)))
 			return -1;
-		a->request = &e->request[e->n_acts];
+		if (in->micro_batch >= 0 || in->verb == DLB_POST)
+			pick_tensor(e, a, &a->p, in->tensor, in);
+		a->request = &e->request[(size_t)e->n_acts * (size_t)e->ring];
 		find_channel(e, in, a);
 		e->older[e->n_acts] = e->newest[in->tag];
 		e->newest[in->tag] = e->n_acts;
@@ -397,15 +556,55 @@ static int prepare_collective(struct dlb_engine *e, const struct dlb_instr *in)
 
 	if (in->what == DLB_RUN_STEP_END)
 		return 0;
-	e->act[e->n_acts++] = (struct act){ .kind = kind[in->what], .tag = in->tag };
+	e->act[e->n_acts++] = (struct act){ .kind = kind[in->what], .tag = in->tag, .iteration = in->iteration, .pick = -1 };
 	return 0;
+}
+
+/* Waits come before what they wait for where that is of an earlier iteration, so they are matched when all is there. */
+static int match_waits(struct dlb_engine *e, struct dlb_error *err)
+{
+	for (int i = 0; i < e->n_acts; i++) {
+		struct act *a = &e->act[i];
+		int at;
+
+		if (a->kind != ACT_WAIT && a->kind != ACT_WAIT_SENT)
+			continue;
+		/* One tensor may go to several nodes under one tag: the peer tells them apart. */
+		for (at = e->newest[a->tag]; at >= 0; at = e->older[at])
+			if (e->act[at].peer == a->peer && (e->act[at].kind == ACT_SEND) == (a->kind == ACT_WAIT_SENT))
+				break;
+		if (at < 0)
+			return dlb_fail(err, NULL, "node %d waits for a message that it never starts", e->view.node);
+		a->request = e->act[at].request;
+	}
+	return 0;
+}
+
+static void find_updates(struct dlb_engine *e)
+{
+	for (int t = 0; t < e->graph->n_tensors; t++)
+		e->update_at[t] = -1;
+	for (int i = 0; i < e->np->n_instr; i++) {
+		int weight, gradient;
+
+		if (e->np->instr[i].verb != DLB_COMPUTE || e->np->instr[i].what != DLB_RUN_UPDATE)
+			continue;
+		update_operands(e->graph, &e->graph->op[e->np->instr[i].op], &weight, &gradient);
+		if (weight >= 0)
+			e->update_at[weight] = i;
+	}
 }
 
 static int prepare(struct dlb_engine *e, const struct dlb_optimizer_choice *c, struct dlb_error *err)
 {
+	if (e->view.program->depth)
+		find_updates(e);
 	for (int i = 0; i < e->np->n_instr; i++) {
 		const struct dlb_instr *in = &e->np->instr[i];
 		int rc = 0;
+
+		e->act[e->n_acts].iteration = in->iteration;
+		e->act[e->n_acts].pick = -1;
 
 		switch (in->verb) {
 		case DLB_POST:
@@ -428,7 +627,7 @@ static int prepare(struct dlb_engine *e, const struct dlb_optimizer_choice *c, s
 		if (rc)
 			return -1;
 	}
-	return 0;
+	return match_waits(e, err);
 }
 
 /* Room for the sums of ops that run in halves. */
@@ -492,7 +691,10 @@ int dlb_engine_new(struct dlb_engine **out, struct dlb_ground *ground, const str
 	e->cell = dlb_ground_first_cell(ground, p, node);
 	e->channel = dlb_xcalloc(n, sizeof *e->channel);
 	e->act = dlb_xcalloc(n, sizeof *e->act);
-	e->request = dlb_xcalloc(n, sizeof *e->request);
+	e->ring = p->depth + 1;
+	e->request = dlb_xcalloc(n * (size_t)e->ring, sizeof *e->request);
+	e->loss_sum = dlb_xcalloc((size_t)e->ring, sizeof *e->loss_sum);
+	e->update_at = dlb_xcalloc((size_t)g->n_tensors + 1, sizeof *e->update_at);
 	e->older = dlb_xcalloc(n, sizeof *e->older);
 	e->newest = dlb_xcalloc((size_t)p->n_messages + 1, sizeof *e->newest);
 	for (int i = 0; i < p->n_messages; i++)
@@ -536,6 +738,9 @@ void dlb_engine_free(struct dlb_engine *e)
 	dlb_clip_release(&e->clip);
 	free(e->act);
 	free(e->request);
+	free(e->loss_sum);
+	free(e->update_at);
+	free(e->pick);
 	free(e->channel);
 	free(e->older);
 	free(e->newest);
@@ -631,17 +836,17 @@ static void run_kernel(struct dlb_engine *e, const struct act *a, struct dlb_run
 		a->making->kernel_s = end_s - start_s;
 }
 
-static void run_send(struct dlb_engine *e, const struct act *a)
+static void run_send(struct dlb_engine *e, const struct act *a, struct dlb_request *request)
 {
 	struct making *w = a->making;
 	double start_s = w ? dlb_clock_s() : 0.0, s;
 
 	if (!a->channel) {
-		dlb_comm_isend(e->ground->comm, a->p, a->bytes, a->peer, a->tag, a->request);
+		dlb_comm_isend(e->ground->comm, a->p, a->bytes, a->peer, a->tag, request);
 		return;
 	}
-	dlb_channel_send(e->ground->comm, a->channel, w ? *w->out : a->p, a->there, a->bytes, a->peer, a->request);
-	if (!w || a->request->active)
+	dlb_channel_send(e->ground->comm, a->channel, w ? *w->out : a->p, a->there, a->bytes, a->peer, request);
+	if (!w || request->active)
 		return;
 	s = w->kernel_s + dlb_clock_s() - start_s;
 	if (!w->n_tried[w->is_there]++ || s < w->best_s[w->is_there])
@@ -650,19 +855,19 @@ static void run_send(struct dlb_engine *e, const struct act *a)
 		w->n_tried[0] = w->n_tried[1] = 0;
 }
 
-static int run_wait(struct dlb_engine *e, const struct act *a, enum dlb_wait kind, struct dlb_error *err)
+static int run_wait(struct dlb_engine *e, const struct act *a, struct dlb_request *request, enum dlb_wait kind, struct dlb_error *err)
 {
 	struct dlb_step_times *t = &e->view.times;
 	double start_s, waited_s = 0.0;
 
-	if (a->request->active && !dlb_comm_test(e->ground->comm, a->request)) {
+	if (request->active && !dlb_comm_test(e->ground->comm, request)) {
 		start_s = dlb_clock_s();
-		if (dlb_comm_wait(e->ground->comm, a->request, err))
+		if (dlb_comm_wait(e->ground->comm, request, err))
 			return -1;
 		waited_s = dlb_clock_s() - start_s;
 		t->waits_s[kind] += waited_s;
 	}
-	if (a->xfer_s > 0.0 && !a->request->channel) {
+	if (a->xfer_s > 0.0 && !request->channel) {
 		t->comm_s += a->xfer_s;
 		t->comm_hidden_s += waited_s < a->xfer_s ? a->xfer_s - waited_s : 0.0;
 	}
@@ -695,13 +900,64 @@ static int run_norm(struct dlb_engine *e, struct dlb_run *r, struct dlb_error *e
 	return 0;
 }
 
+/* Points act a's pointers at what they are in `step` of a run (or what followed a drain) that began with step `first`. Returns
+ * a number for the weights read, another one for other values: 2 v + 2 for those that v updates made, 2 v + 3 for those
+ * expected of them; that of the step's own where it reads none of here. */
+static uint64_t set_picks(struct dlb_engine *e, const struct act *a, int64_t step, int64_t first)
+{
+	uint64_t version = 2 * (uint64_t)step + 2;
+
+	for (int i = a->pick; i >= 0; i = e->pick[i].next) {
+		const struct pick *p = &e->pick[i];
+		int64_t live = step - p->live, want = step - p->version;
+
+		if (!p->weight) {
+			*p->at = p->base + (size_t)(step % p->copies) * p->stride;
+			continue;
+		}
+		live = live < first ? first : live;
+		want = p->expected && live < step ? step : want < first ? first : want;
+		*p->at = want == live || !p->copies ? p->now : p->base + (size_t)(want % p->copies) * p->stride;
+		version = 2 * (uint64_t)(p->copies ? want : live) + 2 + (p->expected && live < step);
+	}
+	return version;
+}
+
+/* Weights `distance` steps on: by the smoothed gradient as it is now. */
+static void predict(struct dlb_engine *e, const struct act *a, const struct dlb_step *s, int64_t first, struct dlb_run r, double origin_s)
+{
+	int64_t live = s->step - a->predict < first ? first : s->step - a->predict;
+
+	if (live == s->step)		/* nothing to foresee: it is read as it is */
+		return;
+	r.distance = (double)(s->step - live);
+	r.step = live > 0 ? (uint64_t)live : 1;
+	run_kernel(e, a, &r, origin_s);
+}
+
+static void add_loss(struct dlb_engine *e, const struct act *a, const struct dlb_step *s)
+{
+	double *sum = &e->loss_sum[s->step % e->ring];
+	char raw[8] = { 0 };
+
+	e->ground->be->ops->download(e->ground->be, raw, a->out[a->loss], dlb_dtype_bytes(e->loss_dtype));
+	*sum = (a->m ? *sum : 0.0) + s->fed->seed[a->m] * dlb_value_real(raw, e->loss_dtype, 0);
+}
+
 int dlb_engine_run(struct dlb_engine *e, const struct dlb_step *s, struct dlb_error *err)
+{
+	const struct dlb_window w = { .iteration = s->step, .first = s->step, .end = s->step + 1, .step = s, .n = 1 };
+
+	return dlb_engine_run_iteration(e, &w, err);
+}
+
+int dlb_engine_run_iteration(struct dlb_engine *e, const struct dlb_window *w, struct dlb_error *err)
 {
 	struct dlb_ground *g = e->ground;
 	struct dlb_step_times *t = &e->view.times;
 	double origin_s = dlb_clock_s(), copied_before_s;
-	struct dlb_run r = { .seed = s->seed, .weight_version = s->version, .rate = s->rate,
-			     .rate_before = s->rate_before, .has_rate = s->has_rate, .shrunk = &e->view.shrunk };
+	struct dlb_run r = { .shrunk = &e->view.shrunk };
+	bool several = e->view.program->depth > 0;
 
 	if (scratch_ready(g, err))
 		return -1;
@@ -711,26 +967,37 @@ int dlb_engine_run(struct dlb_engine *e, const struct dlb_step *s, struct dlb_er
 	memset(t->waits_s, 0, sizeof t->waits_s);
 	t->command_s = 0.0;
 	if (e->exchange)
-		dlb_exchange_begin(e->exchange, s->step);
+		dlb_exchange_begin(e->exchange, w->iteration);
 	for (int i = 0; i < e->n_acts; i++) {
 		const struct act *a = &e->act[i];
+		const int64_t step = w->iteration - a->iteration;
+		const struct dlb_step *s = &w->step[step > 0 ? step % w->n : 0];
+		struct dlb_request *request;
 
+		if (step < w->first || step >= w->end)
+			continue;
+		request = a->request ? a->request + (several ? step % e->ring : 0) : NULL;
+		r.seed = s->seed;
+		r.rate = s->rate;
+		r.rate_before = s->rate_before;
+		r.has_rate = s->has_rate;
+		r.weight_version = several ? set_picks(e, a, step, w->first) : s->version;
 		switch (a->kind) {
 		case ACT_POST:
 			if (a->channel)
-				dlb_channel_post(a->channel, a->peer, a->request);
+				dlb_channel_post(a->channel, a->peer, request);
 			else
-				dlb_comm_irecv(g->comm, a->p, a->bytes, a->peer, a->tag, a->request);
+				dlb_comm_irecv(g->comm, a->p, a->bytes, a->peer, a->tag, request);
 			break;
 		case ACT_SEND:
-			run_send(e, a);
+			run_send(e, a, request);
 			break;
 		case ACT_WAIT:
-			if (run_wait(e, a, DLB_WAIT_STARVED, err))
+			if (run_wait(e, a, request, DLB_WAIT_STARVED, err))
 				return -1;
 			break;
 		case ACT_WAIT_SENT:
-			if (run_wait(e, a, DLB_WAIT_BACKPRESSURE, err))
+			if (run_wait(e, a, request, DLB_WAIT_BACKPRESSURE, err))
 				return -1;
 			break;
 		case ACT_COPY:
@@ -751,7 +1018,12 @@ int dlb_engine_run(struct dlb_engine *e, const struct dlb_step *s, struct dlb_er
 		case ACT_RUN:
 			/* Updates count steps from 1 (bias correction). */
 			r.step = (uint64_t)s->step + (a->update ? 1 : 0);
-			run_kernel(e, a, &r, origin_s);
+			if (a->predict)
+				predict(e, a, s, w->first, r, origin_s);
+			else
+				run_kernel(e, a, &r, origin_s);
+			if (e->view.program->async && a->loss >= 0)
+				add_loss(e, a, s);
 			dlb_comm_progress(g->comm);
 			if (e->exchange)
 				dlb_exchange_nudge(e->exchange);
@@ -786,6 +1058,11 @@ int dlb_engine_run(struct dlb_engine *e, const struct dlb_step *s, struct dlb_er
 const struct dlb_exchange *dlb_engine_exchange(const struct dlb_engine *e)
 {
 	return e->exchange;
+}
+
+double dlb_engine_loss_of(const struct dlb_engine *e, const struct dlb_step *s)
+{
+	return e->view.program->async ? e->loss_sum[s->step % e->ring] : dlb_engine_loss(e, s->fed->seed);
 }
 
 double dlb_engine_loss(const struct dlb_engine *e, const double *seed)

@@ -26,6 +26,7 @@ struct dlb_state {
 	void **value;				/* [tensor] weights and buffers that live here, else NULL */
 	void **slot[DLB_MAX_STATES];		/* [tensor] optimizer states of the weights here */
 	void **sum;				/* [op] gradient sums of updates here */
+	char **copy;				/* [tensor] copies of weights for asynchronous programs, dlb_place_bytes apart */
 	struct dlb_state_constant { int tensor; int64_t n; void *p; } *constant; int n_constants, cap_constants;
 	struct dlb_arena arena;
 };
@@ -38,6 +39,8 @@ static inline bool dlb_state_is_kept(const struct dlb_state *s) { return s->plac
 void dlb_state_release(struct dlb_state *s);
 /* The node on which a weight or buffer lives, -1: nobody needs it. */
 int dlb_state_home(const struct dlb_graph *g, const int *placement, int tensor);
+/* Room for the copies of weights that these programs want here. */
+int dlb_state_add_copies(struct dlb_state *s, const struct dlb_program *p, int n_programs, struct dlb_error *err);
 /* Weights and buffers from the graph's data; where it has none, or with init, drawn from seed. */
 int dlb_state_load_graph(struct dlb_state *s, bool init, uint64_t seed, struct dlb_error *err);
 /* A constant at n samples in the back end's memory, made when first asked for. NULL with err: no memory. */
@@ -86,6 +89,9 @@ struct dlb_step_times {
 	double sum_s, sum_hidden_s, command_s;		/* sums over replicas (exchange.h); waiting for the command (--sync) */
 	double class_s[DLB_N_SUM_CLASSES], class_hidden_s[DLB_N_SUM_CLASSES];
 };
+/* An iteration of the loop, of a run of steps from `first` up to before `end` with an empty pipeline before and after. Step s is
+ * step[s % n]; n covers those that the iteration has to do with. */
+struct dlb_window { int64_t iteration, first, end; const struct dlb_step *step; int64_t n; };
 
 struct dlb_engine;				/* engine.c */
 struct dlb_engine_program {			/* what others may know of it */
@@ -110,6 +116,10 @@ const struct dlb_kernel *dlb_engine_kernel(const struct dlb_engine *e, int i);
 /* One step, up to its end. -1: the comm broke (err). */
 int dlb_engine_run(struct dlb_engine *e, const struct dlb_step *s, struct dlb_error *err);
 const struct dlb_exchange *dlb_engine_exchange(const struct dlb_engine *e);	/* NULL: there is nothing to exchange */
+/* One iteration of an asynchronous program (of any other: its one step). */
+int dlb_engine_run_iteration(struct dlb_engine *e, const struct dlb_window *w, struct dlb_error *err);
+/* The loss of a step whose last iteration has been run, as dlb_engine_loss has it. */
+double dlb_engine_loss_of(const struct dlb_engine *e, const struct dlb_step *s);
 /* Sum over m of seed_m * loss_m in double, of the losses made here; 0 when they are made elsewhere. */
 double dlb_engine_loss(const struct dlb_engine *e, const double *seed);
 /* Where (tensor, m) lies on this node after a run; NULL when it is not here. */
@@ -126,12 +136,12 @@ int dlb_ground_first_cell(const struct dlb_ground *g, const struct dlb_program *
 
 /* ---- feed.c ---- */
 struct dlb_feed;
-/* Reads ahead for any of the engines; data is borrowed. */
-int dlb_feed_new(struct dlb_feed **out, struct dlb_data *data, struct dlb_engine *const *e, int n, struct dlb_error *err);
+/* Reads ahead for any of the engines; data is borrowed. `slots`: as many steps are kept, two or more. */
+int dlb_feed_new(struct dlb_feed **out, struct dlb_data *data, struct dlb_engine *const *e, int n, int slots, struct dlb_error *err);
 void dlb_feed_free(struct dlb_feed *f);
-/* Asks for the samples from `first` of `epoch` for engine `which`; at most two are under way. */
+/* Asks for the samples from `first` of `epoch` for engine `which`; at most one more than was taken is under way. */
 void dlb_feed_ask(struct dlb_feed *f, int which, int64_t epoch, int64_t first);
-/* The oldest one asked for; valid until the second dlb_feed_ask after this. *rc -1 with err: some sample could
+/* The oldest one asked for; valid until the slots-th dlb_feed_ask after this. *rc -1 with err: some sample could
  * not be read; its place holds zeros, so that the step can be run and all ranks end after it together. */
 const struct dlb_fed *dlb_feed_take(struct dlb_feed *f, int *rc, struct dlb_error *err);
 

@@ -1,6 +1,6 @@
 /* Reading ahead: a thread prepares the samples of the next step while this one computes.
  *
- * Two slots, filled in turn in the order asked for. A slot is laid out as its engine wants it: each (fed
+ * A few slots (two, more where several steps are in flight), filled in turn in the order asked for. A slot is laid out as its engine wants it: each (fed
  * tensor, micro-batch) at its offset, and the seeds (weights of the micro-batches in the loss: labels
  * that count over all that count, in all replicas; where each replica updates by its own gradient, in it alone). Nothing that a node does not read is prepared on it. */
 #include <pthread.h>
@@ -14,8 +14,8 @@ struct slot { struct dlb_fed fed; int which, rc; int64_t epoch, first; struct dl
 struct dlb_feed {
 	struct dlb_data *data;
 	struct dlb_engine *const *engine;
-	struct slot slot[2];
-	int64_t asked, filled, taken;		/* counts; slot = count % 2 */
+	struct slot *slot; int n_slots;
+	int64_t asked, filled, taken;		/* counts; slot = count % n_slots */
 	bool stop, started;
 	pthread_t thread;
 	pthread_mutex_t lock;
@@ -64,7 +64,7 @@ static void *work(void *arg)
 		if (f->stop)
 			break;
 		pthread_mutex_unlock(&f->lock);
-		fill(f, &f->slot[f->filled % 2]);
+		fill(f, &f->slot[f->filled % f->n_slots]);
 		pthread_mutex_lock(&f->lock);
 		f->filled++;
 		pthread_cond_broadcast(&f->changed);
@@ -73,7 +73,7 @@ static void *work(void *arg)
 	return NULL;
 }
 
-int dlb_feed_new(struct dlb_feed **out, struct dlb_data *data, struct dlb_engine *const *e, int n, struct dlb_error *err)
+int dlb_feed_new(struct dlb_feed **out, struct dlb_data *data, struct dlb_engine *const *e, int n, int slots, struct dlb_error *err)
 {
 	struct dlb_feed *f = dlb_xcalloc(1, sizeof *f);
 	size_t bytes = 64, seeds = 1;
@@ -81,6 +81,8 @@ int dlb_feed_new(struct dlb_feed **out, struct dlb_data *data, struct dlb_engine
 
 	f->data = data;
 	f->engine = e;
+	f->n_slots = slots;
+	f->slot = dlb_xcalloc((size_t)slots, sizeof *f->slot);
 	for (int i = 0; i < n; i++) {
 		const struct dlb_engine_program *v = dlb_engine_view(e[i]);
 
@@ -88,7 +90,7 @@ int dlb_feed_new(struct dlb_feed **out, struct dlb_data *data, struct dlb_engine
 		seeds = (size_t)v->program->micro_batches > seeds ? (size_t)v->program->micro_batches : seeds;
 		any = any || v->n_feed;
 	}
-	for (int i = 0; i < 2; i++) {
+	for (int i = 0; i < slots; i++) {
 		f->slot[i].fed.base = dlb_xcalloc(bytes, 1);
 		f->slot[i].fed.seed = dlb_xcalloc(seeds, sizeof(double));
 	}
@@ -117,16 +119,17 @@ void dlb_feed_free(struct dlb_feed *f)
 	}
 	pthread_mutex_destroy(&f->lock);
 	pthread_cond_destroy(&f->changed);
-	for (int i = 0; i < 2; i++) {
+	for (int i = 0; i < f->n_slots; i++) {
 		free(f->slot[i].fed.base);
 		free(f->slot[i].fed.seed);
 	}
+	free(f->slot);
 	free(f);
 }
 
 void dlb_feed_ask(struct dlb_feed *f, int which, int64_t epoch, int64_t first)
 {
-	struct slot *s = &f->slot[f->asked % 2];
+	struct slot *s = &f->slot[f->asked % f->n_slots];
 
 	pthread_mutex_lock(&f->lock);
 	s->which = which;
@@ -140,7 +143,7 @@ void dlb_feed_ask(struct dlb_feed *f, int which, int64_t epoch, int64_t first)
 
 const struct dlb_fed *dlb_feed_take(struct dlb_feed *f, int *rc, struct dlb_error *err)
 {
-	struct slot *s = &f->slot[f->taken % 2];
+	struct slot *s = &f->slot[f->taken % f->n_slots];
 
 	pthread_mutex_lock(&f->lock);
 	if (!f->started) {

@@ -62,7 +62,8 @@ static int landings(const struct dlb_ground *g, int node, struct range **out)
 			place = dlb_program_find_place(np, in->tensor, in->micro_batch);
 			assert(place >= 0);
 			DLB_GROW(r, n, cap);
-			r[n++] = (struct range){ np->place[place].offset, np->place[place].offset + np->place[place].bytes };
+			r[n++] = (struct range){ np->place[place].offset, np->place[place].offset +
+				(size_t)np->place[place].copies * dlb_place_bytes(np->place[place].bytes) };
 		}
 	}
 	if (n)

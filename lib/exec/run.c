@@ -3,7 +3,12 @@
  * Every rank runs this same code over its own part. Where one may fail and others not, the stage ends in
  * dlb_comm_agree, so all leave together; decisions (stop, signal, a loss that is not finite) are made on
  * numbers that one small sum over the ranks at the end of each step has made equal everywhere. Only the
- * rank that computes the loss contributes to it, so the sum is exact. */
+ * rank that computes the loss contributes to it, so the sum is exact.
+ *
+ * Under an asynchronous schedule several steps are in flight, and that sum must not make anybody wait: it is started
+ * when a rank has run the step's last iteration and looked at a little later, in the same iteration on all ranks. What it
+ * decides (to stop, say) then holds for steps that have not begun. The pipeline is drained before a checkpoint, before a
+ * batch of another size, and at the end. */
 #include <errno.h>
 #include <math.h>
 #include <stdlib.h>
@@ -20,11 +25,12 @@
 #include "util/mem.h"
 #include "util/stats.h"
 
-enum { MAX_BATCHES = 3 };
+enum { MAX_BATCHES = 3, ASYNC_SLACK = 2 };	/* slack: iterations from the end of a step to the look at its sum */
 
 struct run {
 	const struct dlb_exec_options *o;
 	struct dlb_comm *comm;
+	struct dlb_subset *all;				/* the ranks, for sums that nobody waits for; NULL: alone, or not wanted */
 	int rank;
 	struct dlb_job job;
 	struct dlb_backend be;
@@ -146,13 +152,22 @@ static void find_sizes(struct run *r)
 static int open_engines(struct run *r, struct dlb_error *err)
 {
 	size_t arena = 64;
+	int depth = 0;
 
 	find_sizes(r);
 	for (int i = 0; i < r->n_engines; i++) {
-		if (dlb_job_compile(&r->job, r->size[i], &r->program[i], err))
+		enum dlb_staleness rule = r->job.plan.staleness;
+		int rc;
+
+		if (i)			/* such steps are alone in the pipeline: there is nothing to be late for */
+			r->job.plan.staleness = DLB_STALE_NONE;
+		rc = dlb_job_compile(&r->job, r->size[i], &r->program[i], err);
+		r->job.plan.staleness = rule;
+		if (rc)
 			return -1;
 		const struct dlb_node_program *np = &dlb_program_of(&r->program[i], r->rank)->node[r->rank];
 
+		depth = r->program[i].depth > depth ? r->program[i].depth : depth;
 		if (np->arena_bytes > arena)
 			arena = np->arena_bytes;
 	}
@@ -168,6 +183,8 @@ static int open_engines(struct run *r, struct dlb_error *err)
 	if (dlb_average_new(&r->average, r->comm, dlb_program_of(&r->program[0], r->rank), r->rank, &r->job.cluster, &r->state, r->o->seed, err))
 		return -1;
 	r->ground.average = r->average;
+	if (dlb_state_add_copies(&r->state, r->program, r->n_engines, err))
+		return -1;
 	for (int i = 0; i < r->n_engines; i++)
 		if (dlb_engine_new(&r->engine[i], &r->ground, dlb_program_of(&r->program[i], r->rank), r->rank, &r->job.optimizer, NULL,
 				   err))
@@ -175,7 +192,7 @@ static int open_engines(struct run *r, struct dlb_error *err)
 	if (r->eval && dlb_eval_ready(r->eval, &r->ground, err))
 		return -1;
 	dlb_record_init(&r->record, dlb_engine_view(r->engine[0])->n_computes);
-	return dlb_feed_new(&r->feed, r->data, r->engine, r->n_engines, err);
+	return dlb_feed_new(&r->feed, r->data, r->engine, r->n_engines, depth + 2, err);
 }
 
 /* Threads that decode images on this rank: what was asked for, or its share of the cores that no node computes on. */
@@ -319,7 +336,11 @@ static int open_run(struct run *r, const struct dlb_doc *doc, int *who, struct d
 		find_limits(r);
 		rc = open_engines(r, err) || (found && load_kept(r, err)) || open_log(r, err) ? -1 : 0;
 	}
-	return dlb_comm_agree(r->comm, rc, err, who);
+	if (dlb_comm_agree(r->comm, rc, err, who))
+		return -1;
+	if (r->program[0].depth && dlb_comm_size(r->comm) > 1)
+		return dlb_subset_new(&r->all, r->comm, NULL, dlb_comm_size(r->comm), 0, err);
+	return 0;
 }
 
 static void close_run(struct run *r)
@@ -335,6 +356,7 @@ static void close_run(struct run *r)
 	}
 	dlb_average_free(r->average);
 	dlb_kept_free(r->kept);
+	dlb_subset_free(r->all, r->comm);
 	dlb_data_close(r->data);
 	dlb_ground_release(&r->ground);
 	dlb_state_release(&r->state);
@@ -420,7 +442,7 @@ static const char *converged(struct run *r, double loss)
 
 /* The end of a step: the loss and whether to stop, equal on all ranks. One rank makes a replica's loss, so each sum has one
  * term that is not zero; replicas' losses are added in their order. */
-static int step_end(struct run *r, struct dlb_engine *e, const struct dlb_fed *fed, int wrong, double *loss, bool *stop, bool *failed,
+static int step_end(struct run *r, struct dlb_engine *e, const struct dlb_step *step, int wrong, double *loss, bool *stop, bool *failed,
 		    struct dlb_error *err)
 {
 	int R = r->job.plan.n_replicas;
@@ -429,7 +451,7 @@ static int step_end(struct run *r, struct dlb_engine *e, const struct dlb_fed *f
 	memset(x, 0, ((size_t)R + 2) * sizeof *x);
 	x[0] = r->o->stop && *r->o->stop ? 1.0 : 0.0;
 	x[1] = wrong ? 1.0 : 0.0;
-	x[2 + r->replica] = fed->weight * dlb_engine_loss(e, fed->seed);
+	x[2 + r->replica] = step->fed->weight * dlb_engine_loss_of(e, step);
 	if (dlb_comm_allreduce_f64(r->comm, x, R + 2, DLB_COMM_SUM, err))
 		return -1;
 	dlb_engine_view(e)->times.waits_s[DLB_WAIT_COLLECTIVE] += dlb_clock_s() - start_s;
@@ -466,6 +488,19 @@ static void keep_times(struct run *r, int which, int64_t full_steps)
 	dlb_record_add(&r->record, dlb_engine_view(r->engine[0]));
 }
 
+static struct dlb_step step_at(const struct run *r, const struct dlb_progress_state *at, const struct dlb_fed *fed)
+{
+	return (struct dlb_step){ .step = at->step, .seed = r->o->seed, .version = (uint64_t)at->step + 1, .fed = fed,
+		.rate = dlb_optimizer_rate(&r->job.optimizer, at->step), .has_rate = true,
+		.rate_before = dlb_optimizer_rate(&r->job.optimizer, at->step ? at->step - 1 : 0) };
+}
+
+static int not_finite(const struct run *r, int64_t step, double loss, struct dlb_error *err)
+{
+	dlb_fail(err, NULL, "the loss of step %lld is not finite (%g)", (long long)step, fabs(loss));
+	return dlb_hint(err, r->o->checkpoint ? "the checkpoints before it are kept; try a smaller --lr" : "try a smaller --lr");
+}
+
 static int64_t total_steps(const struct run *r)
 {
 	if (r->end_step != INT64_MAX)
@@ -488,6 +523,173 @@ static int fetch(struct run *r, struct dlb_error *err)
 	return 0;
 }
 
+/* ---- several steps in flight ---- */
+
+/* Steps from an empty pipeline to an empty one; step s is at s % n of each list. */
+struct flight {
+	struct dlb_engine *e;
+	int which, depth;
+	int64_t first, end, n;			/* end: INT64_MAX until it is known */
+	struct dlb_step *step;
+	struct flight_end { double x[3]; struct dlb_request sum; int unread; struct dlb_error why; struct dlb_progress_state next; } *at_end;
+	struct dlb_progress_state head;		/* the next step to begin */
+	const char *stopped;
+	int64_t failed, steady;			/* step with samples that could not be read, -1; iterations with everything in them */
+	bool nonfinite;
+	double before_s;
+};
+
+/* What all ranks know alike decides. */
+static bool may_begin(const struct run *r, const struct flight *f)
+{
+	int64_t every = r->o->checkpoint ? r->o->checkpoint_every : 0;
+
+	if (f->stopped || f->failed >= 0 || f->nonfinite || limit_reached(r, &f->head))
+		return false;
+	return f->head.step == f->first || (engine_for(r, batch_at(r, &f->head)) == 0 && f->which == 0 && (!every || f->head.step % every));
+}
+
+static double begin_step(struct run *r, struct flight *f)
+{
+	struct flight_end *x = &f->at_end[f->head.step % f->n];
+	double asked_s = dlb_clock_s(), fed_s;
+	const struct dlb_fed *fed;
+
+	x->why.what[0] = 0;
+	fed = dlb_feed_take(r->feed, &x->unread, &x->why);
+	f->step[f->head.step % f->n] = step_at(r, &f->head, fed);
+	fed_s = dlb_clock_s() - asked_s;
+	advance(r, &f->head);
+	x->next = f->head;
+	if (!limit_reached(r, &f->head))
+		ask(r, &f->head);
+	return fed_s;
+}
+
+static void start_end(struct run *r, struct flight *f, int64_t step)
+{
+	struct flight_end *x = &f->at_end[step % f->n];
+
+	x->x[0] = dlb_engine_loss_of(f->e, &f->step[step % f->n]);
+	x->x[1] = r->o->stop && *r->o->stop ? 1.0 : 0.0;
+	x->x[2] = x->unread ? 1.0 : 0.0;
+	if (r->all)
+		dlb_comm_isum(r->comm, r->all, x->x, 3, true, &x->sum);
+}
+
+static int look_at_end(struct run *r, struct flight *f, int64_t step, int64_t total, struct dlb_error *err)
+{
+	struct flight_end *x = &f->at_end[step % f->n];
+	bool has_loss = r->job.graph.loss >= 0;
+	double start_s = dlb_clock_s();
+
+	if (r->all && dlb_comm_wait(r->comm, &x->sum, err))
+		return -1;
+	dlb_engine_view(f->e)->times.waits_s[DLB_WAIT_COLLECTIVE] += dlb_clock_s() - start_s;
+	if (f->failed >= 0 || f->nonfinite)		/* what follows a step that failed does not count */
+		return 0;
+	if (x->x[2] > 0.0) {
+		f->failed = step;
+		return 0;
+	}
+	if (has_loss && !isfinite(x->x[0]) && !r->o->allow_nonfinite) {
+		f->nonfinite = true;
+		not_finite(r, step, x->x[0], err);
+		return 0;
+	}
+	x->next.best_loss = r->at.best_loss;
+	x->next.since_best = r->at.since_best;
+	r->at = x->next;
+	if (has_loss) {
+		const char *why = converged(r, x->x[0]);
+
+		keep_loss(r, x->x[0]);
+		f->stopped = f->stopped ? f->stopped : why;
+	}
+	if (x->x[1] > 0.0)
+		f->stopped = "signal";
+	if (r->o->progress && r->rank == 0)
+		r->o->progress(r->o->progress_ctx, r->at.step - r->first_step, total, x->x[0]);
+	return 0;
+}
+
+static int fly(struct run *r, struct flight *f, int64_t total, struct dlb_error *err)
+{
+	double start_s = dlb_clock_s();
+
+	for (int64_t i = f->first, lag = f->depth + ASYNC_SLACK; f->end == INT64_MAX || i < f->end + lag; i++) {
+		struct dlb_step_times *t = &dlb_engine_view(f->e)->times;
+		double now_s, wait_s = 0.0;
+
+		if (f->end == INT64_MAX && may_begin(r, f))
+			wait_s = begin_step(r, f);
+		else if (f->end == INT64_MAX)
+			f->end = i;
+		const struct dlb_window w = { .iteration = i, .first = f->first, .end = f->end < i + 1 ? f->end : i + 1, .step = f->step,
+					      .n = f->n };
+
+		if (i - f->depth < f->end && dlb_engine_run_iteration(f->e, &w, err))
+			return -1;
+		if (i - f->depth >= f->first && i - f->depth < f->end)
+			start_end(r, f, i - f->depth);
+		if (i - lag >= f->first && i - lag < f->end && look_at_end(r, f, i - lag, total, err))
+			return -1;
+		now_s = dlb_clock_s();
+		t->step_s = now_s - f->before_s;
+		t->data_wait_s = wait_s;
+		f->before_s = now_s;
+		if (i >= f->first + f->depth && i < f->end)
+			keep_times(r, f->which, f->steady += f->which == 0);
+	}
+	if (!r->record.seen && f->which == 0) {		/* too short for an iteration with everything in it */
+		dlb_engine_view(f->e)->times.step_s = (dlb_clock_s() - start_s) / (double)(f->end - f->first);
+		dlb_record_add(&r->record, dlb_engine_view(f->e));
+	}
+	return 0;
+}
+
+static int train_async(struct run *r, int *who, struct dlb_error *err)
+{
+	int64_t total = total_steps(r), most = 0;
+	struct flight f = { .failed = -1, .before_s = dlb_clock_s() };
+	double start_s = f.before_s;
+	int rc = 0;
+
+	for (int i = 0; i < r->n_engines; i++)
+		most = r->program[i].depth > most ? r->program[i].depth : most;
+	f.n = most + ASYNC_SLACK + 1;
+	f.step = dlb_xcalloc((size_t)f.n, sizeof *f.step);
+	f.at_end = dlb_xcalloc((size_t)f.n, sizeof *f.at_end);
+	if (!(r->stopped = limit_reached(r, &r->at)))
+		ask(r, &r->at);
+	while (!r->stopped && !rc) {
+		f.head = r->at;
+		f.first = r->at.step;
+		f.end = INT64_MAX;
+		f.which = engine_for(r, batch_at(r, &r->at));
+		f.e = r->engine[f.which];
+		f.depth = r->program[f.which].depth;
+		rc = fly(r, &f, total, err);
+		if (rc || f.nonfinite) {
+			rc = -1;
+		} else if (f.failed >= 0) {
+			const struct flight_end *x = &f.at_end[f.failed % f.n];
+
+			*err = x->why;
+			rc = dlb_comm_agree(r->comm, x->unread, err, who);
+		} else {
+			r->stopped = f.stopped ? f.stopped : limit_reached(r, &r->at);
+			if (r->o->checkpoint && r->o->checkpoint_every && !r->stopped && r->at.step % r->o->checkpoint_every == 0)
+				rc = save_checkpoint(r, err);
+			f.before_s = dlb_clock_s();
+		}
+	}
+	free(f.step);
+	free(f.at_end);
+	r->wall_s = dlb_clock_s() - start_s;
+	return rc;
+}
+
 static int train(struct run *r, int *who, struct dlb_error *err)
 {
 	bool has_loss = r->job.graph.loss >= 0;
@@ -496,6 +698,8 @@ static int train(struct run *r, int *who, struct dlb_error *err)
 
 	if (dlb_comm_barrier(r->comm, err))
 		return -1;
+	if (r->program[0].depth)
+		return train_async(r, who, err);
 	start_s = before_s = dlb_clock_s();
 	if (!(r->stopped = limit_reached(r, &r->at)))
 		ask(r, &r->at);
@@ -508,9 +712,7 @@ static int train(struct run *r, int *who, struct dlb_error *err)
 		int wrong;
 		double asked_s = dlb_clock_s();
 		const struct dlb_fed *fed = dlb_feed_take(r->feed, &wrong, &why);
-		const struct dlb_step step = { .step = r->at.step, .seed = r->o->seed, .version = (uint64_t)r->at.step + 1, .fed = fed,
-			.rate = dlb_optimizer_rate(&r->job.optimizer, r->at.step), .has_rate = true,
-			.rate_before = dlb_optimizer_rate(&r->job.optimizer, r->at.step ? r->at.step - 1 : 0) };
+		const struct dlb_step step = step_at(r, &r->at, fed);
 		struct dlb_progress_state next = r->at;
 		double loss, now_s, fed_s = dlb_clock_s();
 		bool stop, failed;
@@ -522,7 +724,7 @@ static int train(struct run *r, int *who, struct dlb_error *err)
 			return -1;
 		if (!wrong && dlb_engine_exchange(e) && !r->o->allow_nonfinite)
 			wrong = dlb_exchange_verdict(dlb_engine_exchange(e), &why);
-		if (step_end(r, e, fed, wrong, &loss, &stop, &failed, err))
+		if (step_end(r, e, &step, wrong, &loss, &stop, &failed, err))
 			return -1;
 		if (failed) {
 			*err = why;
@@ -533,10 +735,8 @@ static int train(struct run *r, int *who, struct dlb_error *err)
 		dlb_engine_view(e)->times.data_wait_s = fed_s - asked_s;
 		before_s = now_s;
 		keep_times(r, which, full_steps += which == 0);
-		if (has_loss && !isfinite(loss) && !r->o->allow_nonfinite) {
-			dlb_fail(err, NULL, "the loss of step %lld is not finite (%g)", (long long)r->at.step, fabs(loss));
-			return dlb_hint(err, r->o->checkpoint ? "the checkpoints before it are kept; try a smaller --lr" : "try a smaller --lr");
-		}
+		if (has_loss && !isfinite(loss) && !r->o->allow_nonfinite)
+			return not_finite(r, r->at.step, loss, err);
 		next.best_loss = r->at.best_loss;
 		next.since_best = r->at.since_best;
 		r->at = next;

@@ -99,12 +99,30 @@ static int edit_data(json_t *run, const char *key, const char *spec, struct dlb_
 	return 0;
 }
 
+/* The plan's, and asked for from here on. */
+static int edit_staleness(struct dlb_doc *doc, const char *rule, struct dlb_error *err)
+{
+	json_t *plan = dlb_doc_section(doc, "plan");
+	const char *name = json_string_value(json_object_get(plan, "schedule"));
+	const struct dlb_schedule *schedule = name ? dlb_schedule_find(name) : NULL;
+
+	if (!rule)
+		return 0;
+	if (dlb_staleness_find(rule) < 0)
+		return dlb_fail(err, NULL, "no rule '%s'; there are 2bw, stash, predict and none", rule);
+	if (!schedule || !schedule->async)
+		return dlb_fail(err, NULL, "--staleness is for plans of dlb-place --schedule async; this one's is %s", name ? name : "not said");
+	json_object_set_new(plan, "staleness", json_string(rule));
+	json_object_set_new(plan, "staleness_given", json_true());
+	return 0;
+}
+
 int dlb_run_section_edit(struct dlb_doc *doc, const struct dlb_run_edit *e, struct dlb_error *err)
 {
 	json_t *old = dlb_doc_section(doc, "run"), *run = json_is_object(old) ? json_deep_copy(old) : json_object();
 	char *end;
 
-	if (edit_data(run, "data", e->data, err) || edit_data(run, "test_data", e->test_data, err) || edit_optimizer(run, e, err))
+	if (edit_staleness(doc, e->staleness, err) || edit_data(run, "data", e->data, err) || edit_data(run, "test_data", e->test_data, err) || edit_optimizer(run, e, err))
 		goto bad;
 	if (e->transform)
 		json_object_set_new(run, "transform", json_string(e->transform));

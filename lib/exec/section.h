@@ -5,6 +5,7 @@
 
 /* What the command line says of it; NULL or not given: the document's stands. */
 struct dlb_run_edit {
+	const char *staleness;			/* written into the plan */
 	const char *data, *test_data, *transform, *order, *optimizer, *init;
 	int64_t seed; bool seed_given;
 	double hyper[DLB_N_HYPER]; bool hyper_given[DLB_N_HYPER];

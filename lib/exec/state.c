@@ -35,6 +35,7 @@ int dlb_state_init(struct dlb_state *s, const struct dlb_graph *g, struct dlb_ba
 	s->rule = rule;
 	s->n_slots = rule >= 0 ? dlb_optimizers[rule].n_state : 0;
 	s->value = dlb_arena_array(&s->arena, n, sizeof *s->value);
+	s->copy = dlb_arena_array(&s->arena, n, sizeof *s->copy);
 	s->sum = dlb_arena_array(&s->arena, (size_t)g->n_ops + 1, sizeof *s->sum);
 	for (int k = 0; k < s->n_slots; k++)
 		s->slot[k] = dlb_arena_array(&s->arena, n, sizeof *s->slot[k]);
@@ -59,12 +60,34 @@ int dlb_state_init(struct dlb_state *s, const struct dlb_graph *g, struct dlb_ba
 	return 0;
 }
 
+int dlb_state_add_copies(struct dlb_state *s, const struct dlb_program *p, int n_programs, struct dlb_error *err)
+{
+	int *most = dlb_xcalloc((size_t)s->graph->n_tensors + 1, sizeof *most), rc = 0;
+
+	for (int i = 0; i < n_programs; i++) {
+		const struct dlb_node_program *np = &p[i].node[s->node];
+
+		for (int k = 0; k < np->n_weights; k++)
+			if (np->weight[k].n > most[np->weight[k].tensor])
+				most[np->weight[k].tensor] = np->weight[k].n;
+	}
+	for (int t = 0; t < s->graph->n_tensors && !rc; t++) {
+		const struct dlb_tensor *x = &s->graph->tensor[t];
+
+		if (most[t] && !(s->copy[t] = take(s->be, x->name, (size_t)most[t] * dlb_place_bytes((size_t)dlb_tensor_bytes(x, 1)), err)))
+			rc = -1;
+	}
+	free(most);
+	return rc;
+}
+
 void dlb_state_release(struct dlb_state *s)
 {
 	if (!s->be)
 		return;
 	for (int t = 0; t < s->graph->n_tensors; t++) {
 		s->be->ops->free(s->be, s->value[t]);
+		s->be->ops->free(s->be, s->copy[t]);
 		for (int k = 0; k < s->n_slots; k++)
 			s->be->ops->free(s->be, s->slot[k][t]);
 	}

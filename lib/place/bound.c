@@ -7,6 +7,7 @@
  *   chain   an op runs its M micro-batches one after the other on one node: it cannot begin before the least
  *           chain of ops to it, and the least chain from it follows its last:
  *               head(i) + min over d of T(i,d) + tail(i)
+ *           (not where steps overlap: under asynchronous schedules)
  *   group   what is bound together takes its time on its best node.
  *
  * Costs are those that are stated: kappa in, weights not. Messages are free here. */
@@ -177,7 +178,7 @@ double dlb_lower_bound_s(const struct dlb_problem *p)
 		dlb_port_release(&port);
 		return s;
 	}
-	double best = load_bound(p), chain = chain_bound(p);
+	double best = load_bound(p), chain = p->schedule && p->schedule->async ? 0 : chain_bound(p);
 	best = chain > best ? chain : best;
 	for (int g = 0; g < p->n_groups; g++) {
 		double least = INFINITY;

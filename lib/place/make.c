@@ -26,6 +26,7 @@ static void set_up(const struct dlb_problem *p, const int *placement, struct dlb
 	plan->batch = p->batch;
 	plan->micro_batches = p->micro_batches;
 	plan->schedule = p->schedule->name;
+	plan->staleness = p->staleness;
 	plan->seed = p->seed;
 	plan->in_place = !p->not_in_place;
 	plan->clip = p->clip;
@@ -299,6 +300,8 @@ static void keep_times(const struct dlb_problem *p, const struct dlb_program *g,
 	double most = 0, sum = 0;
 	int n = 0;
 	plan->value_s = t->step_s;
+	plan->fill_s = t->fill_s;
+	plan->staleness_used = g->staleness;
 	plan->timeline = dlb_arena_array(&plan->arena, (size_t)plan->n_nodes, sizeof *plan->timeline);
 	plan->n_spans = dlb_arena_array(&plan->arena, (size_t)plan->n_nodes, sizeof *plan->n_spans);
 	for (int d = 0; d < plan->n_nodes; d++) {

@@ -23,6 +23,7 @@ struct dlb_problem {
 	int micro_batches; int64_t batch;
 	const struct dlb_schedule *schedule;
 	int chunks;				/* parts a node gets of placer interleaved; 0: 2 */
+	enum dlb_staleness staleness;			/* of an asynchronous schedule */
 	const double *weight, *kappa;			/* [node]; NULL: all 1 */
 	uint64_t seed;
 	int n_state;					/* optimizer states per weight, for memory */

@@ -180,6 +180,8 @@ double dlb_group_bytes(const struct dlb_problem *p, int group)
 	int M = p->micro_batches, in_flight = M;
 	if (!strcmp(p->schedule->name, "none"))
 		in_flight = 1;
+	else if (p->schedule->async)
+		in_flight = p->cluster->n_nodes;
 	else if (dlb_schedule_bounded(p->schedule) && p->cluster->n_nodes < M)
 		in_flight = p->cluster->n_nodes;
 	return p->stays_bytes[group] + in_flight * p->activation_bytes[group];

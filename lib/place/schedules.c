@@ -97,6 +97,8 @@ static int all(struct chooser *c, int M, struct dlb_error *err)
 	}
 	dlb_problem_release(&q);
 	for (const struct dlb_schedule *s = dlb_schedules; s->name && !rc; s++) {
+		if (s->async)			/* its losses are others: only where it is asked for */
+			continue;
 		rc = one(c, M, s, plan.placement, &plan, err);
 		if (!rc && !strcmp(s->name, "interleaved") && M > 1 && plan.n_replicas < 2)
 			rc = one(c, M, s, NULL, &plan, err);
@@ -128,7 +130,7 @@ static int refine(struct chooser *c, struct dlb_error *err)
 {
 	int M = c->micro_batches, n = c->n, rc = 0;
 	for (const struct dlb_schedule *s = dlb_schedules; s->name && !rc; s++)
-		rc = anew(c, M, s, err);
+		rc = s->async ? 0 : anew(c, M, s, err);
 	const struct dlb_schedule *best = c->schedule;
 	for (int i = 0; i < n && !rc; i++)
 		if (c->trial[i].micro_batches != M && !strcmp(c->trial[i].schedule, best->name))

@@ -16,26 +16,32 @@
  *      there (at the end of the step where there is none): a sender that is ahead of the plan does not stop
  *      for a reader that is still computing.
  *   4. Outputs that may overwrite an input take over its place (share_places).
+ *      (Under an asynchronous schedule the five passes are made for one step by itself, whose actions have keys by
+ *      half-slot; then it is folded: emission goes round the loop once, async.c.)
  *   5. Notes and actions in order are the program; intervals in it are the lifetimes of places (memory.c).
  *
  * No deadlock, whatever the plan: run all actions in the order of their keys. POST stands before the WAIT it
  * belongs to on the same node, SEND after an action of a lower key than the one that waits for it, WAIT sent
  * before one of a higher key than the one that has the message. So that order completes, and a network of
- * such programs, where nothing depends on who is faster, completes in every order if it does in one. */
+ * such programs, where nothing depends on who is faster, completes in every order if it does in one. The order of
+ * half-slots is such an order for asynchronous programs, over all steps: a message is posted when the half-slot
+ * before its use begins, and its send waited for when the one after its use begins. */
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 #include "plan/flow.h"
 
 enum { DLB_LOOK_AHEAD = 4, DLB_SEND_SLACK = 2 };
-enum { RANK_WAIT_SENT, RANK_FREE_BEFORE, RANK_POST, RANK_COPY, RANK_WAIT, RANK_REDUCED, RANK_SEND, RANK_FREE_AFTER, RANK_COMPUTED,
-       RANK_REDUCE, N_RANKS };
+enum { RANK_WAIT_SENT, RANK_FREE_BEFORE, RANK_POST, RANK_COPY, RANK_WAIT, RANK_REDUCED, RANK_SEND, RANK_SENT_AFTER, RANK_FREE_AFTER,
+       RANK_COMPUTED, RANK_REDUCE, N_RANKS };
 
-struct action { int64_t key; int op, m, tensor; bool norm; };	/* tensor >= 0: accumulate; op < 0: start, norm, end of the step */
+struct action { int64_t key; int op, m, tensor; bool norm; };	/* tensor >= 0: accumulate; op < 0: start, norm, end of the step, or
+								 * start of a half-slot */
 struct note { int action, rank; int slot, tensor, m, peer, tag; };
 struct slot {						/* (tensor, node, m) */
 	int first, last, sent;				/* actions; -1: none */
 	int begin, end;					/* instructions */
+	int begin_at, end_at;				/* their iterations */
 	int place;
 };
 struct received { int slot, tensor, m, action, from; };
@@ -43,6 +49,8 @@ struct lane {						/* one node */
 	struct action *act; int n_act;
 	struct note *note; int n_notes, cap_notes;
 	struct received *recv; int n_recv, cap_recv;
+	int *tick;					/* asynchronous: [half-slot] action at its beginning */
+	int *fold;					/* actions in the order of the loop */
 };
 struct compiler {
 	struct dlb_flow f;
@@ -58,6 +66,10 @@ struct compiler {
 	struct slot *slot;				/* [instance * M + m] */
 	double *start; int *seq, *act_of;		/* [item] */
 	struct lane *lane;
+	int *lag, n_ticks;				/* asynchronous, else NULL: [op] in half-slots */
+	int64_t slot_keys;				/* keys in a half-slot */
+	struct dlb_async_lane *versions;		/* [node] */
+	int **item_of;					/* [node][action] -> item of versions, -1 */
 };
 
 /* ---- which nodes have which tensor ---- */
@@ -122,7 +134,7 @@ static void find_instances(struct compiler *c)
 	}
 	c->slot = dlb_xcalloc((size_t)n * (size_t)c->M + 1, sizeof *c->slot);
 	for (size_t i = 0; i < (size_t)n * (size_t)c->M; i++)
-		c->slot[i] = (struct slot){ -1, -1, -1, -1, -1, -1 };
+		c->slot[i] = (struct slot){ -1, -1, -1, -1, -1, 0, 0, -1 };
 	free(stamp);
 }
 
@@ -134,6 +146,18 @@ static int by_key(const void *a, const void *b)
 	if (x->key != y->key)
 		return x->key < y->key ? -1 : 1;
 	return x->op != y->op ? (x->op > y->op) - (x->op < y->op) : x->m - y->m;
+}
+
+static int64_t key_of(const struct compiler *c, int op, int m)		/* m -1: an update */
+{
+	if (!c->lag)
+		return 2 * (int64_t)c->seq[op * c->M + (m < 0 ? 0 : m)];
+	return (2 * (int64_t)(m < 0 ? c->M - 1 : m) + c->lag[op]) * c->slot_keys + 2 * (op + 1);
+}
+
+static int half_slot(const struct compiler *c, int node, int action)
+{
+	return (int)(c->lane[node].act[action].key / c->slot_keys);
 }
 
 /* The key for the sum of gradient t of micro-batch m into update op u: before the first item of u's node that
@@ -153,6 +177,12 @@ static int64_t key_of_arrival(const struct compiler *c, const struct action *ite
 	}
 	assert(n > 0);
 	return items[lo < n ? lo : n - 1].key - 1;
+}
+
+/* Asynchronous: in the half-slot after the one that made it, before anything of an update. */
+static int64_t key_of_arrival_async(const struct compiler *c, int from, int m, int update)
+{
+	return (key_of(c, from, m) / c->slot_keys + 1) * c->slot_keys + 2 * (update + 1) - 1;
 }
 
 static int edge_from(const struct dlb_flow *f, int op, int pred)
@@ -178,7 +208,7 @@ static int find_items(const struct compiler *c, int node, struct action *items, 
 			int op = np->order[i].op, m = np->order[i].micro_batch;
 			if (m >= c->M || (c->updates_last && (m < 0) != last))
 				continue;
-			items[n++] = (struct action){ 2 * (c->seq[op * c->M + (m < 0 ? 0 : m)] + (last ? late(c) : 0)), op, m, -1, false };
+			items[n++] = (struct action){ key_of(c, op, m) + (last ? 2 * late(c) : 0), op, m, -1, false };
 		}
 	}
 	return n;
@@ -190,13 +220,16 @@ static void find_actions(struct compiler *c)
 	for (int node = 0; node < c->p->n_nodes; node++) {
 		const struct dlb_node_plan *np = &c->p->node[node];
 		struct lane *l = &c->lane[node];
-		size_t most = (size_t)np->n_order + 3;
+		size_t most = (size_t)np->n_order + 3 + (size_t)c->n_ticks;
 		for (int i = 0; i < np->n_order; i++)
 			if (g->op[np->order[i].op].phase == DLB_UPDATE)
 				most += (size_t)g->op[np->order[i].op].n_in * (size_t)c->M;
 		struct action *items = dlb_xcalloc((size_t)np->n_order + 1, sizeof *items);
 		l->act = dlb_xcalloc(most, sizeof *l->act);
-		l->act[l->n_act++] = (struct action){ -1, -1, -1, -1, false };
+		if (!c->lag)
+			l->act[l->n_act++] = (struct action){ -1, -1, -1, -1, false };
+		for (int i = 0; i < c->n_ticks; i++)
+			l->act[l->n_act++] = (struct action){ i * c->slot_keys, -1, -1, -1, false };
 		if (c->p->clip)
 			l->act[l->n_act++] = (struct action){ norm_key(c), -1, -1, -1, true };
 		int n_before, n_items = find_items(c, node, items, &n_before);
@@ -210,7 +243,8 @@ static void find_actions(struct compiler *c)
 				int from = g->tensor[t].producer, edge = edge_from(&c->f, op, from);
 				int64_t key = 0;
 				for (int m = 0; m < c->M; m++) {
-					key = c->p->placement[from] == node ? 2 * (int64_t)c->seq[from * c->M + m] + 1 :
+					key = c->p->placement[from] == node ? key_of(c, from, m) + 1 :
+						c->lag ? key_of_arrival_async(c, from, m, op) :
 						key_of_arrival(c, items, c->updates_last ? n_before + 1 : i + 1, edge, m, key);
 					if (c->updates_last && key >= norm_key(c))
 						key = norm_key(c) - 1;
@@ -218,8 +252,12 @@ static void find_actions(struct compiler *c)
 				}
 			}
 		}
-		l->act[l->n_act++] = (struct action){ INT64_MAX, -1, -1, -1, false };
+		if (!c->lag)
+			l->act[l->n_act++] = (struct action){ INT64_MAX, -1, -1, -1, false };
 		qsort(l->act, (size_t)l->n_act, sizeof *l->act, by_key);
+		for (int a = 0, i = 0; a < l->n_act && c->lag; a++)
+			if (l->act[a].op < 0)
+				l->tick[i++] = a;
 		for (int a = 0; a < l->n_act; a++)
 			if (l->act[a].op >= 0 && l->act[a].tensor < 0)
 				c->act_of[l->act[a].op * c->M + (l->act[a].m < 0 ? 0 : l->act[a].m)] = a;
@@ -330,12 +368,48 @@ static int first_write(const struct compiler *c, int t)
 	return writes ? c->act_of[home * c->M] : c->lane[c->p->placement[home]].n_act - 1;
 }
 
+/* Weights leave before their owner's next update, whatever step that is of. */
+static bool leaves_at_once(const struct compiler *c, int t, int send_slot)
+{
+	int home = dlb_graph_home(c->g, t), period = 2 * c->M, next;
+	if (c->g->tensor[t].kind == DLB_T_BUFFER)
+		return true;
+	if (c->g->op[home].phase != DLB_UPDATE)
+		return false;
+	next = (int)(key_of(c, home, -1) / c->slot_keys) - send_slot;
+	return ((next % period) + period) % period <= 2;
+}
+
+static void note_message_async(struct compiler *c, int node, const struct received *r)
+{
+	int m = r->m < 0 ? 0 : r->m, tag = c->tag[r->tensor] + m, used = half_slot(c, node, r->action), rank = RANK_WAIT_SENT;
+	struct lane *from = &c->lane[r->from];
+	int source = c->inst_start[r->tensor], send = r->m < 0 ? from->tick[used - 1] : c->slot[source * c->M + m].first;
+	int sent = from->tick[used + 1];
+	if (r->m < 0 && leaves_at_once(c, r->tensor, used - 1)) {
+		rank = RANK_SENT_AFTER;
+		sent = send;
+	}
+	note(c, node, (struct note){ c->lane[node].tick[used - 1], RANK_POST, r->slot, r->tensor, r->m, r->from, tag });
+	note(c, node, (struct note){ r->action, RANK_WAIT, r->slot, r->tensor, r->m, r->from, tag });
+	note(c, r->from, (struct note){ send, RANK_SEND, -1, r->tensor, r->m, node, tag });
+	note(c, r->from, (struct note){ sent, rank, -1, r->tensor, r->m, node, tag });
+	if (r->m >= 0) {
+		struct slot *root = &c->slot[c->root[source] * c->M + m];
+		root->sent = root->sent < sent ? sent : root->sent;
+	}
+}
+
 static void note_messages(struct compiler *c)
 {
 	for (int node = 0; node < c->p->n_nodes; node++) {
 		struct lane *l = &c->lane[node];
 		for (int i = 0, open = 0; i < l->n_recv; i++) {
 			const struct received *r = &l->recv[i];
+			if (c->lag) {
+				note_message_async(c, node, r);
+				continue;
+			}
 			const struct dlb_tensor *x = &c->g->tensor[r->tensor];
 			struct lane *from = &c->lane[r->from];
 			int m = r->m < 0 ? 0 : r->m, tag = c->tag[r->tensor] + m, post = 0, send = 0, limit = from->n_act - 1;
@@ -381,7 +455,7 @@ static bool *find_kept(const struct compiler *c)
 	bool *keep = dlb_xcalloc((size_t)c->inst_start[g->n_tensors] + 1, sizeof *keep), trains = false;
 	for (int i = 0; i < g->n_ops; i++)
 		trains |= g->op[i].phase != DLB_FORWARD;
-	for (int i = -1; i < (trains ? 0 : g->n_outputs); i++) {
+	for (int i = -1; i < (trains ? 0 : g->n_outputs) && !c->lag; i++) {
 		int t = i < 0 ? g->loss : g->output[i];
 		for (int k = t < 0 ? 0 : c->inst_start[t]; t >= 0 && k < c->inst_start[t + 1]; k++)
 			keep[c->root[k]] = true;
@@ -504,7 +578,7 @@ bool dlb_gradient_is_own(const struct dlb_graph *g, const int *placement, int up
 
 bool dlb_program_sums(const struct dlb_program *g, int update)
 {
-	return g->micro_batches > 1 || (g->replicated && !dlb_gradient_is_own(g->graph, g->plan->placement, update));
+	return g->micro_batches > g->steps || (g->replicated && !dlb_gradient_is_own(g->graph, g->plan->placement, update));
 }
 
 struct ready { int producer, op; };
@@ -631,20 +705,25 @@ static void note_reductions(struct compiler *c, int node)
 static const struct { unsigned char verb; bool sent; } of_rank[N_RANKS] = {
 	[RANK_WAIT_SENT] = { DLB_WAIT, true }, [RANK_FREE_BEFORE] = { DLB_FREE, false }, [RANK_POST] = { DLB_POST, false },
 	[RANK_COPY] = { DLB_COPY, false }, [RANK_WAIT] = { DLB_WAIT, false }, [RANK_SEND] = { DLB_SEND, false },
-	[RANK_FREE_AFTER] = { DLB_FREE, false }, [RANK_REDUCED] = { DLB_COLLECTIVE, false },
+	[RANK_SENT_AFTER] = { DLB_WAIT, true }, [RANK_FREE_AFTER] = { DLB_FREE, false }, [RANK_REDUCED] = { DLB_COLLECTIVE, false },
 	[RANK_COMPUTED] = { DLB_COLLECTIVE, false }, [RANK_REDUCE] = { DLB_COLLECTIVE, false },
 };
 
-static void emit_note(struct compiler *c, struct dlb_node_program *np, const struct note *x)
+static void emit_note(struct compiler *c, struct dlb_node_program *np, const struct note *x, int iteration)
 {
-	if (x->rank == RANK_POST || x->rank == RANK_COPY)
+	if (x->rank == RANK_POST || x->rank == RANK_COPY) {
 		c->slot[x->slot].begin = np->n_instr;
-	if (x->rank == RANK_FREE_BEFORE || x->rank == RANK_FREE_AFTER)
+		c->slot[x->slot].begin_at = iteration;
+	}
+	if (x->rank == RANK_FREE_BEFORE || x->rank == RANK_FREE_AFTER) {
 		c->slot[x->slot].end = np->n_instr;
+		c->slot[x->slot].end_at = iteration;
+	}
+	bool old = c->out->depth && c->out->staleness == DLB_STALE_2BW && x->m < 0 && (of_rank[x->rank].sent || x->rank == RANK_SEND);
 	np->instr[np->n_instr++] = (struct dlb_instr){ .verb = of_rank[x->rank].verb, .sent = of_rank[x->rank].sent, .op = -1,
 		.what = x->rank == RANK_REDUCED ? DLB_RUN_REDUCED : x->rank == RANK_REDUCE ? DLB_RUN_REDUCE :
 			x->rank == RANK_COMPUTED ? DLB_RUN_COMPUTED : 0,
-		.tensor = x->tensor, .micro_batch = x->m, .peer = x->peer, .tag = x->tag };
+		.tensor = x->tensor, .micro_batch = x->m, .iteration = iteration, .version = old, .peer = x->peer, .tag = x->tag };
 }
 
 /* The first half of an op, and the sum of what it made over the replicas. */
@@ -657,15 +736,24 @@ static void emit_sums(struct compiler *c, struct dlb_node_program *np, const str
 			.micro_batch = x->m, .peer = -1, .tag = i ? c->out->statistics[x->op] : -1 };
 }
 
-static void emit_action(struct compiler *c, int node, const struct action *x, bool end)
+static void emit_step_end(struct compiler *c, struct dlb_node_program *np)
+{
+	np->instr[np->n_instr++] = (struct dlb_instr){ .verb = DLB_COLLECTIVE, .what = DLB_RUN_STEP_END, .op = -1, .tensor = -1,
+		.iteration = c->out->depth, .peer = -1, .tag = -1 };
+}
+
+static void emit_action(struct compiler *c, int node, const struct action *x, bool end, int iteration)
 {
 	struct dlb_node_program *np = &c->out->node[node];
-	struct dlb_instr in = { .verb = DLB_COMPUTE, .op = x->op, .tensor = -1, .micro_batch = x->m, .peer = -1, .tag = -1 };
+	struct dlb_instr in = { .verb = DLB_COMPUTE, .op = x->op, .tensor = -1, .micro_batch = x->m, .iteration = iteration, .peer = -1,
+		.tag = -1 };
 	if (x->op < 0) {
-		if (!end && !x->norm)
+		if (end)
+			emit_step_end(c, np);
+		if (!x->norm)
 			return;
 		in.verb = DLB_COLLECTIVE;
-		in.what = x->norm ? DLB_RUN_NORM : DLB_RUN_STEP_END;
+		in.what = DLB_RUN_NORM;
 	} else if (x->tensor >= 0) {
 		in.what = DLB_RUN_ACCUMULATE;
 		in.tensor = x->tensor;
@@ -679,10 +767,125 @@ static void emit_action(struct compiler *c, int node, const struct action *x, bo
 	}
 	for (int j = 0; x->op >= 0 && x->tensor < 0 && j < c->g->op[x->op].n_out; j++) {
 		int t = c->g->op[x->op].out[j];
-		if (t >= 0)
-			c->slot[find_instance(c, t, node) * c->M + (x->m < 0 ? 0 : x->m)].begin = np->n_instr;
+		if (t >= 0) {
+			struct slot *s = &c->slot[find_instance(c, t, node) * c->M + (x->m < 0 ? 0 : x->m)];
+			s->begin = np->n_instr;
+			s->begin_at = iteration;
+		}
 	}
 	np->instr[np->n_instr++] = in;
+}
+
+/* ---- asynchronous: one step, folded ---- */
+
+static int iteration_of(const struct compiler *c, const struct action *x)
+{
+	return c->lag ? (int)(x->key / c->slot_keys) / (2 * c->M) : 0;
+}
+
+/* Where the action stands in the loop; older steps first where several do at the same place. */
+struct folded { int64_t key; int iteration, action; };
+static int by_fold(const void *a, const void *b)
+{
+	const struct folded *x = a, *y = b;
+	if (x->key != y->key)
+		return x->key < y->key ? -1 : 1;
+	return x->iteration != y->iteration ? y->iteration - x->iteration : x->action - y->action;
+}
+
+static void fold(struct compiler *c, int node)
+{
+	struct lane *l = &c->lane[node];
+	struct folded *list = dlb_xcalloc((size_t)l->n_act + 1, sizeof *list);
+	bool *used = dlb_xcalloc((size_t)l->n_act + 1, sizeof *used);
+	int64_t period = 2 * c->M * c->slot_keys;
+	for (int i = 0; i < l->n_notes; i++)
+		used[l->note[i].action] = true;
+	for (int a = 0; a < l->n_act; a++) {
+		list[a] = (struct folded){ l->act[a].key % period, iteration_of(c, &l->act[a]), a };
+		if ((used[a] || l->act[a].op >= 0) && list[a].iteration > c->out->depth)
+			c->out->depth = list[a].iteration;
+	}
+	qsort(list, (size_t)l->n_act, sizeof *list, by_fold);
+	l->fold = dlb_xcalloc((size_t)l->n_act + 1, sizeof(int));
+	for (int a = 0; a < l->n_act; a++)
+		l->fold[a] = list[a].action;
+	free(list);
+	free(used);
+}
+
+/* What reads and changes weights, in the order of the loop. */
+static void list_items(struct compiler *c, int node, struct dlb_async_lane *v)
+{
+	struct lane *l = &c->lane[node];
+	v->node = node;
+	v->item = dlb_xcalloc((size_t)(l->n_act + l->n_notes) + 1, sizeof *v->item);
+	v->weight = dlb_xcalloc((size_t)c->g->n_tensors + 1, sizeof *v->weight);
+	c->item_of[node] = dlb_xcalloc((size_t)l->n_act + 1, sizeof(int));
+	int *send = dlb_xcalloc((size_t)l->n_notes + 1, sizeof(int)), n_sends = 0;
+	for (int k = 0; k < l->n_notes; k++)
+		if (l->note[k].rank == RANK_SEND && l->note[k].m < 0)
+			send[n_sends++] = k;
+	for (int i = 0; i < l->n_act; i++) {
+		int a = l->fold[i];
+		const struct action *x = &l->act[a];
+		c->item_of[node][a] = v->n;
+		if (x->op >= 0 && x->tensor < 0)
+			v->item[v->n++] = (struct dlb_async_item){ x->op, x->m < 0 ? 0 : x->m, -1, iteration_of(c, x), 0, -1, false };
+		for (int k = 0; k < n_sends && x->op < 0; k++)
+			if (l->note[send[k]].action == a)
+				v->item[v->n++] = (struct dlb_async_item){ -1, 0, l->note[send[k]].tensor, iteration_of(c, x), 0, -1, false };
+	}
+	free(send);
+}
+
+static int make_async(struct compiler *c, int n_state, struct dlb_error *err)
+{
+	c->versions = dlb_xcalloc((size_t)c->p->n_nodes, sizeof *c->versions);
+	c->item_of = dlb_xcalloc((size_t)c->p->n_nodes, sizeof *c->item_of);
+	for (int node = 0; node < c->p->n_nodes; node++)
+		fold(c, node);
+	for (int node = 0; node < c->p->n_nodes; node++)
+		list_items(c, node, &c->versions[node]);
+	if (dlb_async_versions(&c->f, c->versions, c->out->depth, n_state, &c->out->staleness, err))
+		return -1;
+	for (int node = 0; node < c->p->n_nodes; node++) {
+		struct dlb_async_lane *v = &c->versions[node];
+		struct dlb_node_program *np = &c->out->node[node];
+		np->n_weights = v->n_weights;
+		np->weight = dlb_arena_array(&c->out->arena, (size_t)v->n_weights + 1, sizeof *np->weight);
+		if (v->n_weights)
+			memcpy(np->weight, v->weight, (size_t)v->n_weights * sizeof *np->weight);
+	}
+	return 0;
+}
+
+static void emit_copy_of_weight(struct dlb_node_program *np, int what, int update, int iteration, int version)
+{
+	np->instr[np->n_instr++] = (struct dlb_instr){ .verb = DLB_COMPUTE, .what = (unsigned char)what, .op = update, .tensor = -1,
+		.micro_batch = -1, .iteration = iteration, .version = version, .peer = -1, .tag = -1 };
+}
+
+/* An item with the copies of weights that are made before it. */
+static void emit_item(struct compiler *c, int node, int a, bool end)
+{
+	const struct action *x = &c->lane[node].act[a];
+	struct dlb_node_program *np = &c->out->node[node];
+	int iteration = iteration_of(c, x), at;
+	if (!c->lag || x->op < 0 || x->tensor >= 0) {
+		emit_action(c, node, x, end, iteration);
+		return;
+	}
+	const struct dlb_async_lane *v = &c->versions[node];
+	const struct dlb_async_item *item = &v->item[c->item_of[node][a]];
+	if (item->keep)
+		emit_copy_of_weight(np, DLB_RUN_KEEP, item->op, iteration, 0);
+	for (int k = item->predict; k >= 0; k = v->weight[k].next)
+		emit_copy_of_weight(np, DLB_RUN_PREDICT, v->weight[k].update, iteration, v->weight[k].distance);
+	at = np->n_instr;
+	emit_action(c, node, x, end, iteration);
+	if (np->n_instr > at)
+		np->instr[at].version = item->version;
 }
 
 static void emit(struct compiler *c, int node)
@@ -697,16 +900,18 @@ static void emit(struct compiler *c, int node)
 		start[i + 2] += start[i + 1];
 	for (int i = 0; i < l->n_notes; i++)
 		by[start[l->note[i].action * N_RANKS + l->note[i].rank + 1]++] = i;
-	np->instr = dlb_arena_array(&c->out->arena, (size_t)l->n_notes + (size_t)l->n_act +
-				    3 * (size_t)count_statistics(c, node) * (size_t)c->M + 1, sizeof *np->instr);
-	for (int a = 0; a < l->n_act; a++) {
-		int k = start[a * N_RANKS];
+	np->instr = dlb_arena_array(&c->out->arena, (size_t)l->n_notes + (size_t)l->n_act + 2 * (size_t)np->n_weights +
+				    3 * (size_t)count_statistics(c, node) * (size_t)c->M + 2, sizeof *np->instr);
+	for (int i = 0; i < l->n_act; i++) {
+		int a = l->fold ? l->fold[i] : i, k = start[a * N_RANKS], iteration = iteration_of(c, &l->act[a]);
 		for (; k < start[a * N_RANKS + RANK_SEND]; k++)
-			emit_note(c, np, &l->note[by[k]]);
-		emit_action(c, node, &l->act[a], a == l->n_act - 1);
+			emit_note(c, np, &l->note[by[k]], iteration);
+		emit_item(c, node, a, a == l->n_act - 1 && !c->lag);
 		for (; k < start[(a + 1) * N_RANKS]; k++)
-			emit_note(c, np, &l->note[by[k]]);
+			emit_note(c, np, &l->note[by[k]], iteration);
 	}
+	if (c->lag)
+		emit_step_end(c, np);
 	np->n_loop = np->n_instr;
 	free(start);
 	free(by);
@@ -729,8 +934,10 @@ static void lay_out(struct compiler *c)
 					continue;
 				bool step = once_a_step(&g->tensor[t]);
 				s->place = np->n_places;
+				int instrs = (root->end_at - root->begin_at) * np->n_loop + root->end - root->begin;
 				np->place[np->n_places++] = (struct dlb_place){ t, step ? -1 : m, s == root ? 0 : SIZE_MAX,
-					(size_t)dlb_tensor_bytes(&g->tensor[t], c->out->size[m]), s->begin, root->end, c->of[i] };
+					(size_t)dlb_tensor_bytes(&g->tensor[t], c->out->size[m]), s->begin, root->end, c->of[i],
+					1 + instrs / np->n_loop };
 			}
 		}
 	}
@@ -756,6 +963,10 @@ static void count_state(struct compiler *c, const struct dlb_cost *cost, int n_s
 	int *stamp = dlb_xmalloc((size_t)c->p->n_nodes * sizeof(int));
 	for (int i = 0; i < c->p->n_nodes; i++)
 		stamp[i] = -1;
+	for (int i = 0; i < c->p->n_nodes; i++)
+		for (int k = 0; k < c->out->node[i].n_weights; k++)
+			c->out->node[i].state_bytes += (size_t)c->out->node[i].weight[k].n *
+				(size_t)dlb_tensor_bytes(&g->tensor[c->out->node[i].weight[k].tensor], 1);
 	for (int t = 0; t < g->n_tensors; t++) {
 		const struct dlb_tensor *x = &g->tensor[t];
 		int home = dlb_graph_home(g, t);
@@ -787,7 +998,17 @@ static void compiler_release(struct compiler *c)
 		free(c->lane[i].act);
 		free(c->lane[i].note);
 		free(c->lane[i].recv);
+		free(c->lane[i].tick);
+		free(c->lane[i].fold);
+		if (c->item_of) {
+			free(c->item_of[i]);
+			free(c->versions[i].item);
+			free(c->versions[i].weight);
+		}
 	}
+	free(c->item_of);
+	free(c->versions);
+	free(c->lag);
 	free(c->lane);
 	free(c->inst_start);
 	free(c->inst_node);
@@ -824,6 +1045,18 @@ static void find_halves(struct dlb_program *out)
 		out->statistics[i] = dlb_graph_sums(g, i, &n_own) ? 0 : -1;	/* 0: until its bucket has a number */
 }
 
+static void set_lags(struct compiler *c)
+{
+	int most = 0;
+	c->lag = dlb_async_lags(&c->f);
+	for (int i = 0; i < c->g->n_ops; i++)
+		most = c->lag[i] > most ? c->lag[i] : most;
+	c->slot_keys = 2 * ((int64_t)c->g->n_ops + 2);
+	c->n_ticks = 2 * (c->M - 1) + most + 3;
+	for (int i = 0; i < c->p->n_nodes; i++)
+		c->lane[i].tick = dlb_xcalloc((size_t)c->n_ticks, sizeof(int));
+}
+
 /* One pipeline: of a plan without replicas, or of one replica (member: whose nodes it is made for; first: its first
  * sample; walk: where replicas wait for each other). */
 static int compile(const struct dlb_plan *p, const struct dlb_cost *cost, int64_t batch, int n_state, const bool *member,
@@ -834,7 +1067,7 @@ static int compile(const struct dlb_plan *p, const struct dlb_cost *cost, int64_
 	c.g = c.f.g;
 	c.M = c.f.M;
 	*out = (struct dlb_program){ .n_nodes = p->n_nodes, .micro_batches = c.M, .batch = batch, .graph = c.g, .plan = p,
-		.replicated = member != NULL, .n_replicas = 1, .step_batch = batch, .whole = p };
+		.steps = 1, .staleness = p->staleness, .replicated = member != NULL, .n_replicas = 1, .step_batch = batch, .whole = p };
 	size_t n_items = (size_t)c.g->n_ops * (size_t)c.M + 1;
 	c.start = dlb_xcalloc(n_items, sizeof(double));
 	c.seq = dlb_xcalloc(n_items, sizeof(int));
@@ -847,7 +1080,15 @@ static int compile(const struct dlb_plan *p, const struct dlb_cost *cost, int64_
 		out->size[m] = dlb_micro_batch_size(batch, c.M, m);
 		out->first[m] = m ? out->first[m - 1] + out->size[m - 1] : first;
 	}
-	int rc = dlb_flow_walk(&c.f, p, c.start, c.seq, err);
+	const struct dlb_schedule *schedule = p->schedule ? dlb_schedule_find(p->schedule) : NULL;
+	int rc = 0;
+	out->async = schedule && schedule->async;
+	if (out->async && p->clip)
+		rc = dlb_fail(err, "/plan/schedule", "async: gradients cannot be clipped by their global norm, which all nodes would wait for");
+	else if (out->async)
+		set_lags(&c);
+	if (!out->async)
+		rc = dlb_flow_walk(&c.f, p, c.start, c.seq, err);
 	if (rc == 0 && walk) {
 		take_walk(&c, walk, n_items);
 		find_halves(out);
@@ -860,6 +1101,9 @@ static int compile(const struct dlb_plan *p, const struct dlb_cost *cost, int64_
 		if (p->in_place)
 			share_places(&c);
 		note_frees(&c);
+		rc = c.lag ? make_async(&c, n_state, err) : 0;
+	}
+	if (rc == 0) {
 		for (int node = 0; node < p->n_nodes; node++) {
 			if (member && member[node])
 				note_reductions(&c, node);
@@ -949,6 +1193,8 @@ int dlb_program_compile(const struct dlb_plan *p, const struct dlb_cost *cost, i
 	if (p->n_replicas < 2)
 		return compile(p, cost, batch, n_state, NULL, 0, NULL, out, err);
 	memset(out, 0, sizeof *out);
+	if (p->schedule && dlb_schedule_find(p->schedule)->async)
+		return dlb_fail(err, "/plan/schedule", "async is for one replica; the plan has %d", p->n_replicas);
 	if (!compile_replicas(p, cost, batch, n_state, out, err))
 		return 0;
 	dlb_program_release(out);

@@ -38,19 +38,31 @@ double dlb_flow_s(const struct dlb_flow *f, int op, int m);
  * its rank. -1: no such order, the programs would wait for each other for ever; err names node and op. */
 int dlb_flow_walk(const struct dlb_flow *f, const struct dlb_plan *p, double *start, int *seq, struct dlb_error *err);
 
+/* ---- async.c: asynchronous schedules ---- */
+/* Lags in half-slots, [op]; returns new. */
+int *dlb_async_lags(const struct dlb_flow *f);
+/* Fills p->node[].order; returns the busiest node's seconds. */
+double dlb_async_order(struct dlb_plan *p, const struct dlb_cost *c, const double *node_scale);
+/* What a node does in one iteration, in its order. op -1: the send of weight `tensor`. Set by dlb_async_versions:
+ * version, keep (a copy of the weight must be kept before this update) and predict (index of the first weight that is to be
+ * predicted before this item, then weight[].next; -1: none). */
+struct dlb_async_item { int op, m, tensor, offset, version, predict; bool keep; };
+struct dlb_async_lane {
+	int node, n, n_weights;
+	struct dlb_async_item *item;
+	struct dlb_weight_copies *weight;	/* room for all weights of the graph */
+};
+int dlb_async_versions(const struct dlb_flow *f, struct dlb_async_lane *lane, int depth, int n_state, enum dlb_staleness *rule,
+		       struct dlb_error *err);
+
 /* A binary heap of (key, id), least first; ties by id. */
 struct dlb_heap { struct dlb_heap_item { double key; int id; } *item; int n, cap; };
 void dlb_heap_push(struct dlb_heap *h, double key, int id);
 struct dlb_heap_item dlb_heap_pop(struct dlb_heap *h);
 void dlb_heap_release(struct dlb_heap *h);
 
-/* Offsets for places (memory.c says how). Places with offset SIZE_MAX share another's and are left alone. draft: best
+/* Offsets for places (memory.c says how). n_instr: of the loop, which places may wrap around. Places with offset SIZE_MAX share another's and are left alone. draft: best
  * fit in program order, nothing better is looked for. Returns the arena's size; *bound: the most bytes alive at any
  * time. */
 size_t dlb_memory_plan(struct dlb_place *place, int n, int n_instr, bool draft, size_t *bound);
-#define DLB_PLACE_ALIGN 64
-static inline size_t dlb_place_bytes(size_t bytes)
-{
-	return (bytes + DLB_PLACE_ALIGN - 1) / DLB_PLACE_ALIGN * DLB_PLACE_ALIGN + (bytes ? 0 : DLB_PLACE_ALIGN);
-}
 #endif

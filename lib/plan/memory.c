@@ -17,9 +17,13 @@
  *                   effort is counted in comparisons, not seconds, so that the same program gets the same
  *                   offsets everywhere.
  *
+ * Places of a loop may wrap around its end (last < first): they are compared, and kept, as two stretches. A place with
+ * copies takes room for all of them all the time.
+ *
  * A place is compared with those whose lifetimes meet its own, in order of offset. Most live shortly; a program's
  * time is cut into slots, and whatever is no longer than one is compared only with what lives in its slot or the
  * next. */
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 #include "plan/flow.h"
@@ -27,6 +31,16 @@
 #define DLB_MEMORY_GOOD 0.02		/* above the bound: good enough */
 #define DLB_MEMORY_POOR 0.05		/* above this more effort is spent */
 enum { EFFORT = 5000000, MORE_EFFORT = 50000000, PATIENCE = 10000, MAX_SLOTS = 8 };	/* efforts: comparisons */
+
+static bool wraps(const struct dlb_place *p) { return p->copies == 1 && p->last < p->first; }
+
+static size_t bytes_of(const struct dlb_place *p) { return (size_t)p->copies * dlb_place_bytes(p->bytes); }
+
+/* The instructions from and up to which it takes room; of one that wraps, where a list that begins with it gives it out:
+ * program order keeps it all the time. */
+static int first_of(const struct dlb_place *p) { return p->copies > 1 || wraps(p) ? 0 : p->first; }
+
+static int last_of(const struct dlb_place *p, int n_instr) { return p->copies > 1 || wraps(p) ? n_instr - 1 : p->last; }
 
 /* ---- program order ---- */
 
@@ -93,38 +107,55 @@ static void bucket(const struct dlb_place *place, int n, int n_instr, bool last,
 {
 	memset(start, 0, ((size_t)n_instr + 2) * sizeof *start);
 	for (int i = 0; i < n; i++)
-		start[(last ? place[i].last : place[i].first) + 2]++;
+		start[(last ? last_of(&place[i], n_instr) : first_of(&place[i])) + 2]++;
 	for (int i = 0; i < n_instr; i++)
 		start[i + 2] += start[i + 1];
 	for (int i = 0; i < n; i++)
-		by[start[(last ? place[i].last : place[i].first) + 1]++] = i;
+		by[start[(last ? last_of(&place[i], n_instr) : first_of(&place[i])) + 1]++] = i;
 }
 
-static size_t in_program_order(struct dlb_place *place, int n, int n_instr, size_t *bound)
+/* The most bytes alive at once. */
+static size_t most_alive(const struct dlb_place *place, int n, int n_instr)
+{
+	int64_t *change = dlb_xcalloc((size_t)n_instr + 2, sizeof *change), live = 0, most = 0;
+	for (int i = 0; i < n; i++) {
+		const struct dlb_place *p = &place[i];
+		if (p->offset == SIZE_MAX)
+			continue;
+		bool all = p->copies > 1;
+		change[all ? 0 : p->first] += (int64_t)bytes_of(p);
+		change[all ? n_instr : p->last + 1] -= (int64_t)bytes_of(p);
+		if (wraps(p))
+			change[0] += (int64_t)bytes_of(p);
+	}
+	for (int i = 0; i <= n_instr; i++) {
+		live += change[i];
+		most = live > most ? live : most;
+	}
+	free(change);
+	return (size_t)most;
+}
+
+static size_t in_program_order(struct dlb_place *place, int n, int n_instr)
 {
 	struct blocks b = { 0 };
-	size_t end = 0, live = 0;
+	size_t end = 0;
 	int *begins = dlb_xcalloc((size_t)n_instr + 3, sizeof(int)), *ends = dlb_xcalloc((size_t)n_instr + 3, sizeof(int));
 	int *by_first = dlb_xcalloc((size_t)n + 1, sizeof(int)), *by_last = dlb_xcalloc((size_t)n + 1, sizeof(int));
 	bucket(place, n, n_instr, false, begins, by_first);
 	bucket(place, n, n_instr, true, ends, by_last);
-	*bound = 0;
 	for (int i = 0; i < n_instr; i++) {
 		for (int k = begins[i]; k < begins[i + 1]; k++) {
 			struct dlb_place *p = &place[by_first[k]];
 			if (p->offset == SIZE_MAX)
 				continue;
-			p->offset = take(&b, dlb_place_bytes(p->bytes), &end);
-			live += dlb_place_bytes(p->bytes);
-			if (live > *bound)
-				*bound = live;
+			p->offset = take(&b, bytes_of(p), &end);
 		}
 		for (int k = ends[i]; k < ends[i + 1]; k++) {
 			struct dlb_place *p = &place[by_last[k]];
 			if (p->offset == SIZE_MAX)
 				continue;
-			give(&b, p->offset, dlb_place_bytes(p->bytes));
-			live -= dlb_place_bytes(p->bytes);
+			give(&b, p->offset, bytes_of(p));
 		}
 	}
 	free(b.at);
@@ -137,14 +168,14 @@ static size_t in_program_order(struct dlb_place *place, int n, int n_instr, size
 
 /* ---- by order ---- */
 
-struct piece { size_t bytes, offset; int first, last, slot[2]; };	/* slots it is kept in: [0] to [1] */
+struct piece { size_t bytes, offset; int first, last, slot[2]; };	/* slots it is kept in: [0] to [1]; last < first: wraps */
 struct spot { size_t offset, end; int first, last, piece; };
 struct shelf { struct spot *spot; int n, cap; };		/* sorted by offset */
 struct packing {
 	struct piece *piece; int n;
 	int *order, *best;					/* pieces by turn: now, and of the lowest packing */
 	struct shelf all, slot[MAX_SLOTS];
-	int n_slots, slot_instrs;				/* slot s: instructions from s * slot_instrs, twice as many */
+	int n_instr, n_slots, slot_instrs;				/* slot s: instructions from s * slot_instrs, twice as many */
 	int64_t effort;
 	uint64_t random;
 };
@@ -173,12 +204,15 @@ static int seek(const struct shelf *s, size_t offset)
 
 static void shelve(struct packing *k, struct shelf *s, const struct piece *p)
 {
-	int at = seek(s, p->offset);
-	DLB_GROW(s->spot, s->n, s->cap);
-	memmove(s->spot + at + 1, s->spot + at, (size_t)(s->n - at) * sizeof *s->spot);
-	s->spot[at] = (struct spot){ p->offset, p->offset + p->bytes, p->first, p->last, (int)(p - k->piece) };
-	k->effort += (s->n - at) / 8 + 2;
-	s->n++;
+	int at = seek(s, p->offset), stretches = p->last < p->first ? 2 : 1;
+	for (int i = 0; i < stretches; i++) {
+		int first = stretches == 2 && i == 0 ? 0 : p->first, last = stretches == 2 && i == 1 ? INT_MAX : p->last;
+		DLB_GROW(s->spot, s->n, s->cap);
+		memmove(s->spot + at + 1, s->spot + at, (size_t)(s->n - at) * sizeof *s->spot);
+		s->spot[at] = (struct spot){ p->offset, p->offset + p->bytes, first, last, (int)(p - k->piece) };
+		k->effort += (s->n - at) / 8 + 2;
+		s->n++;
+	}
 }
 
 static void unshelve(struct packing *k, struct shelf *s, const struct piece *p)
@@ -186,21 +220,24 @@ static void unshelve(struct packing *k, struct shelf *s, const struct piece *p)
 	int at = seek(s, p->offset);
 	while (s->spot[at].piece != (int)(p - k->piece))
 		at++;
-	s->n--;
-	memmove(s->spot + at, s->spot + at + 1, (size_t)(s->n - at) * sizeof *s->spot);
-	k->effort += (s->n - at) / 8 + 2;
+	do {
+		s->n--;
+		memmove(s->spot + at, s->spot + at + 1, (size_t)(s->n - at) * sizeof *s->spot);
+		k->effort += (s->n - at) / 8 + 2;
+	} while (at < s->n && s->spot[at].piece == (int)(p - k->piece));
 }
 
 /* Puts piece i at the lowest offset where it meets no other; false when that ends above the ceiling. */
 static bool put(struct packing *k, int i, size_t ceiling)
 {
 	struct piece *p = &k->piece[i];
-	const struct shelf *s = p->last - p->first < k->slot_instrs ? &k->slot[p->first / k->slot_instrs] : &k->all;
+	const bool around = p->last < p->first;
+	const struct shelf *s = !around && p->last - p->first < k->slot_instrs ? &k->slot[p->first / k->slot_instrs] : &k->all;
 	size_t top = 0;
 	int j;
 	for (j = 0; j < s->n; j++) {
 		const struct spot *q = &s->spot[j];
-		if (q->first > p->last || q->last < p->first)
+		if (around ? q->first > p->last && q->last < p->first : q->first > p->last || q->last < p->first)
 			continue;
 		if (q->offset >= top + p->bytes)
 			break;
@@ -331,6 +368,8 @@ static void rank(struct packing *k, int rule, struct ranked *r)
 {
 	for (int i = 0; i < k->n; i++) {
 		double bytes = (double)k->piece[i].bytes, life = k->piece[i].last - k->piece[i].first + 1.0;
+		if (life < 1)
+			life += k->n_instr;
 		r[i] = rule == 0 ? (struct ranked){ { bytes, life }, i } : rule == 1 ? (struct ranked){ { bytes * life, life }, i } :
 			(struct ranked){ { life, bytes }, i };
 	}
@@ -345,13 +384,18 @@ static void packing_init(struct packing *k, const struct dlb_place *place, int n
 	k->piece = dlb_xcalloc((size_t)n + 1, sizeof *k->piece);
 	k->order = dlb_xcalloc((size_t)n + 1, sizeof(int));
 	k->best = dlb_xcalloc((size_t)n + 1, sizeof(int));
+	k->n_instr = n_instr;
 	k->n_slots = n / 16 < 1 ? 1 : n / 16 > MAX_SLOTS ? MAX_SLOTS : n / 16;
 	k->slot_instrs = n_instr / k->n_slots + 1;
 	for (int i = 0; i < n; i++) {
 		if (place[i].offset == SIZE_MAX)
 			continue;
 		struct piece *p = &k->piece[k->n++];
-		*p = (struct piece){ dlb_place_bytes(place[i].bytes), 0, place[i].first, place[i].last, { 0, 0 } };
+		*p = (struct piece){ bytes_of(&place[i]), 0, place[i].first, place[i].last, { 0, k->n_slots - 1 } };
+		if (wraps(&place[i]))
+			continue;
+		p->first = first_of(&place[i]);
+		p->last = last_of(&place[i], n_instr);
 		p->slot[0] = p->first / k->slot_instrs - 1;
 		p->slot[0] = p->slot[0] < 0 ? 0 : p->slot[0];
 		p->slot[1] = p->last / k->slot_instrs;
@@ -399,7 +443,8 @@ static size_t pack(struct dlb_place *place, int n, int n_instr, size_t height_be
 
 size_t dlb_memory_plan(struct dlb_place *place, int n, int n_instr, bool draft, size_t *bound)
 {
-	size_t h = in_program_order(place, n, n_instr, bound);
+	size_t h = in_program_order(place, n, n_instr);
+	*bound = most_alive(place, n, n_instr);
 	if (draft || (double)h <= (double)*bound * (1 + DLB_MEMORY_GOOD))
 		return h;
 	return pack(place, n, n_instr, h, *bound);

@@ -9,6 +9,11 @@
 #define DLB_PLAN_PLAN_H
 #include "cost/cost.h"
 
+/* Which weights an asynchronous schedule computes with (async.c); DEFAULT: 2bw where two versions are enough, else stash. */
+enum dlb_staleness { DLB_STALE_DEFAULT, DLB_STALE_NONE, DLB_STALE_STASH, DLB_STALE_2BW, DLB_STALE_PREDICT, DLB_N_STALENESS };
+extern const char *const dlb_staleness_names[DLB_N_STALENESS];	/* [DLB_STALE_DEFAULT]: "default" */
+int dlb_staleness_find(const char *name);			/* -1: none; "default" is none */
+
 struct dlb_item { int op, micro_batch; };
 struct dlb_span { int op, micro_batch; double start_s, end_s; };	/* of a time-line */
 struct dlb_node_plan {
@@ -47,6 +52,8 @@ struct dlb_plan {
 	uint64_t seed;
 	bool in_place;				/* outputs may overwrite inputs that nobody reads after (program.h) */
 	bool draft;				/* one of a search's many: its arena need not be the smallest */
+	enum dlb_staleness staleness, staleness_used;	/* asynchronous schedules: as asked for; what the program has */
+	double fill_s;				/* asynchronous: what filling and draining add to a run */
 	const char *objective;			/* "throughput", "latency"; NULL: the step */
 	int64_t effort;				/* of auto; 0: by the clock, or none */
 	const char *optimizer;			/* what memory was counted for */
@@ -150,7 +157,7 @@ double dlb_plan_order(struct dlb_plan *p, const struct dlb_cost *c, const double
 int64_t dlb_micro_batch_size(int64_t batch, int micro_batches, int m);
 
 /* ---- schedules (schedule.c) ---- */
-struct dlb_schedule { const char *name, *summary; /* priority: see schedule.c */ int rule; };
+struct dlb_schedule { const char *name, *summary; /* priority: see schedule.c */ int rule; bool async; };
 extern const struct dlb_schedule dlb_schedules[];		/* ends with name NULL */
 const struct dlb_schedule *dlb_schedule_find(const char *name);
 bool dlb_schedule_bounded(const struct dlb_schedule *s);	/* p->in_flight says how many micro-batches may be under way */

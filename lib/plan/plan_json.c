@@ -2,6 +2,7 @@
  *
  *     {"inputs":    {"graph":"...", "cluster":"...", "cost":"..."},      written by the tool
  *      "algorithm": "proportional", "algorithm_given": false,            whose plan it is; was it asked for
+ *      "staleness": "2bw", "staleness_given": false, "fill_s": 0.1,      asynchronous: which weights; to fill and drain
  *      "schedule": "1f1b", "micro_batches": 8, "batch": 64, "in_place": true, "seed": 1, "optimizer": "sgd",
  *      "in_flight": 3, "chunks": 2,                                      absent: as schedule and placer have them
  *      "schedules_tried": [{"schedule", "micro_batches", "value_s"}],    by --schedule auto; no value: does not fit
@@ -88,6 +89,11 @@ json_t *dlb_plan_write(const struct dlb_plan *p)
 		json_object_set_new(o, "in_flight", json_integer(p->in_flight));
 	if (p->chunks)
 		json_object_set_new(o, "chunks", json_integer(p->chunks));
+	if (p->schedule && dlb_schedule_find(p->schedule) && dlb_schedule_find(p->schedule)->async) {
+		json_object_set_new(o, "staleness", json_string(dlb_staleness_names[p->staleness_used ? p->staleness_used : DLB_STALE_STASH]));
+		json_object_set_new(o, "staleness_given", json_boolean(p->staleness != DLB_STALE_DEFAULT));
+		json_object_set_new(o, "fill_s", dlb_doc_number(p->fill_s));
+	}
 	json_object_set_new(o, "batch", json_integer(p->batch));
 	json_object_set_new(o, "in_place", json_boolean(p->in_place));
 	json_object_set_new(o, "seed", json_integer((json_int_t)p->seed));
@@ -308,6 +314,23 @@ static int read_replicas(const struct dlb_ref *r, struct dlb_plan *p, struct dlb
 	return rc;
 }
 
+/* The rule holds where it was asked for; else it is chosen again, by what the plan is then. */
+static int read_staleness(const struct dlb_ref *r, struct dlb_plan *p, struct dlb_error *err)
+{
+	const char *s = NULL;
+	bool given = false;
+	if (dlb_get_str(r, "staleness", DLB_OPT, &s, err) || dlb_get_bool(r, "staleness_given", DLB_OPT, &given, err) ||
+	    dlb_get_real(r, "fill_s", DLB_OPT, -1e18, 1e18, &p->fill_s, err))
+		return -1;
+	if (s && dlb_staleness_find(s) < 0) {
+		struct dlb_ref at = dlb_ref_at(r, "staleness");
+		return dlb_ref_fail(&at, err, "no rule '%s'; there are none, stash, 2bw and predict", s);
+	}
+	p->staleness_used = s ? (enum dlb_staleness)dlb_staleness_find(s) : DLB_STALE_DEFAULT;
+	p->staleness = given ? p->staleness_used : DLB_STALE_DEFAULT;
+	return 0;
+}
+
 static int read_options(const struct dlb_ref *r, const struct dlb_graph *g, struct dlb_plan *p, struct dlb_error *err)
 {
 	const char *s = NULL;
@@ -338,6 +361,8 @@ static int read_options(const struct dlb_ref *r, const struct dlb_graph *g, stru
 	}
 	if (s)
 		p->schedule = dlb_schedule_find(s)->name;
+	if (read_staleness(r, p, err))
+		return -1;
 	s = NULL;
 	if (dlb_get_str(r, "objective", DLB_OPT, &s, err) || dlb_get_int(r, "effort", DLB_OPT, 0, INT64_MAX, &p->effort, err))
 		return -1;
@@ -408,6 +433,7 @@ static int read_plan(const struct dlb_doc *d, const struct dlb_cost *c, struct d
 		     struct dlb_error *err)
 {
 	static const char *const known[] = { "inputs", "algorithm", "algorithm_given", "schedule", "micro_batches", "in_flight", "chunks", "schedules_tried", "batch", "in_place",
+		"staleness", "staleness_given", "fill_s",
 		"seed", "objective", "effort", "optimizer", "clip", "placement", "hash", "value_s", "bound_s", "gap", "imbalance", "moved_ops", "moved_bytes",
 		"migration_s", "pins", "exclude", "priority", "affinity", "nodes", "replicas", "power", "allreduce", "compress", "sync", "sync_batchnorm", "split",
 		"gossip", "sync_every", "param_server", "shards", "exchange_data", "feed",

@@ -8,11 +8,17 @@
  *     COPY   t m          bring a fed tensor (samples, labels, seed) into the arena
  *     FREE   t m          its place may be used again
  * m = -1: once per step (weights, updates). A program is prologue, loop (one step of a synchronous
- * schedule) and epilogue. iteration and version offsets are 0 under synchronous schedules.
+ * schedule) and epilogue. iteration and version offsets are 0 under synchronous schedules. Under asynchronous ones
+ * (async.c) the loop is run for i = 0, 1, ..., and an instruction with iteration k belongs to step i - k: it is left
+ * out where there is no such step. Prologue and epilogue are iterations of which something is left out, so they
+ * take no room of their own. An op with version v reads the weights that lived v updates before those of its step (never
+ * older ones than those that the run, or what followed a drain, began with).
  *
  * Memory: state (weights, gradient sums, optimizer state, buffers, constants) has fixed places; every
  * other (tensor, m) has an offset in the arena from its first instruction to its FREE; the offsets
  * are chosen by the compiler (best fit over intervals in program order), so the step allocates nothing.
+ * A place that lives on into the next iterations so long that its own next use would meet it has several copies,
+ * one after the other: step s uses copy s mod copies. One that only reaches into the next has last < first.
  * View ops (Reshape, Flatten, Identity) share their input's place. So does, with plan->in_place, the output of
  * an op whose class allows it to overwrite an input (dlb_op_class.overwrite), when for every micro-batch that op is
  * the last on its node to read the input, or what is a view of it, and no message of it is still under way. It
@@ -48,7 +54,8 @@
 enum dlb_verb { DLB_POST, DLB_WAIT, DLB_SEND, DLB_COMPUTE, DLB_COLLECTIVE, DLB_COPY, DLB_FREE, DLB_N_VERBS };
 enum dlb_what { DLB_RUN_OP, DLB_RUN_ACCUMULATE, DLB_RUN_UPDATE, DLB_RUN_STEP_END,
 		DLB_RUN_COMPUTED, DLB_RUN_REDUCE, DLB_RUN_REDUCED, DLB_RUN_NORM,	/* of COLLECTIVE; tag: the bucket */
-		DLB_RUN_SUMS };			/* of COMPUTE: the first half of an op; RUN_OP is its second then */
+		DLB_RUN_SUMS,			/* of COMPUTE: the first half of an op; RUN_OP is its second then */
+		DLB_RUN_KEEP, DLB_RUN_PREDICT };	/* copies of weights; op: the update op */
 
 struct dlb_instr {
 	unsigned char verb, what;
@@ -57,11 +64,25 @@ struct dlb_instr {
 	int micro_batch, iteration, version;
 	int peer, tag;			/* messages */
 };
+#define DLB_PLACE_ALIGN 64
+static inline size_t dlb_place_bytes(size_t bytes)
+{
+	return (bytes + DLB_PLACE_ALIGN - 1) / DLB_PLACE_ALIGN * DLB_PLACE_ALIGN + (bytes ? 0 : DLB_PLACE_ALIGN);
+}
 struct dlb_place {
 	int tensor, micro_batch;
 	size_t offset, bytes;
 	int first, last;		/* instruction interval */
 	int of;				/* tensor whose place this is too, as a view of it or written over it; -1: its own */
+	int copies;			/* dlb_place_bytes(bytes) apart */
+};
+/* A weight that is updated here, and what its readers of the forward phase see of the updates. Under asynchronous schedules. */
+struct dlb_weight_copies {
+	int tensor, update;		/* its update op */
+	int n;				/* copies beside the weight itself */
+	int least, most;		/* updates that readers are behind (predict: that are foreseen) */
+	int distance;			/* predict: of the prediction */
+	int first, last, next;		/* async.c's own */
 };
 /* Gradients that are summed over the replicas together: those of update ops op[0 .. n_ops). A large one travels alone.
  * Or (statistics) the f64 sums of op[0], once a micro-batch; n_own more of them stay where they are. */
@@ -75,10 +96,15 @@ struct dlb_node_program {
 	size_t arena_bytes, scratch_bytes, state_bytes, bound_bytes;	/* bound: most live bytes at any time */
 	struct dlb_bucket *bucket; int n_buckets;	/* in the order in which backward makes them, then statistics; of one
 							 * replica: none */
+	struct dlb_weight_copies *weight; int n_weights;	/* asynchronous: weights updated here */
 };
 struct dlb_program {
 	struct dlb_arena arena;
 	int n_nodes, micro_batches, n_messages;
+	bool async;			/* by an asynchronous schedule: losses are not kept to the end of the step */
+	int depth;			/* iterations that a step is spread over, less one; 0: nothing of two steps meets */
+	int steps;			/* 1; of dlb_program_unroll's */
+	enum dlb_staleness staleness;	/* the rule in use */
 	int64_t batch, *size;		/* size[m]: samples of micro-batch m */
 	int64_t *first;			/* first[m]: its first sample in the batch */
 	struct dlb_node_program *node;
@@ -112,6 +138,11 @@ void dlb_program_release(struct dlb_program *g);
  * for their receiver; every tensor is written before it is read and not after it is freed; places that
  * live together do not overlap; peak fits each node's memory (else err->status 1: names node, needs, has). */
 int dlb_program_verify(const struct dlb_program *g, const struct dlb_cost *c, struct dlb_error *err);
+/* `steps` steps of g from an empty pipeline to an empty one, written out instruction by instruction: places have no
+ * copies, micro-batch m of step s is called s * M + m and -1 of it -1 - s, each message has a tag of its own, and
+ * dlb_instr.iteration is the step. For the proofs and the simulator. */
+void dlb_program_unroll(const struct dlb_program *g, int steps, struct dlb_program *out);
+static inline int dlb_unrolled(int micro_batches, int step, int m) { return m < 0 ? -1 - step : step * micro_batches + m; }
 void dlb_program_print(const struct dlb_program *g, FILE *f);
 int dlb_program_find_place(const struct dlb_node_program *p, int tensor, int micro_batch);	/* -1: none */
 /* Output 0 of a view op shares input 0's place when that lies in the arena (input 0 is neither state nor a
@@ -151,7 +182,8 @@ struct dlb_node_times {
 struct dlb_timeline {
 	struct dlb_span **span; int *n_spans;		/* [node]; NULL when not asked for */
 	struct dlb_node_times *node;
-	double step_s;
+	double step_s;					/* asynchronous: of the steady state, and so are all times here */
+	double fill_s;					/* what filling and draining the pipeline adds to a run */
 };
 /* Seconds that the sum of n elements takes alone between the nodes of node k's part, by plan->sharing. */
 double dlb_plan_sum_s(const struct dlb_plan *p, const struct dlb_cost *c, int k, int64_t n, int element_bytes);

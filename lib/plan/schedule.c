@@ -49,6 +49,7 @@ const struct dlb_schedule dlb_schedules[] = {
 	{ .name = "interleaved", .summary = "1f1b over nodes that hold several stages each", .rule = RULE_CHUNKS },
 	{ .name = "zero-bubble", .summary = "weight gradients fill what 1f1b leaves idle", .rule = RULE_WEIGHTS_LATE },
 	{ .name = "none", .summary = "one micro-batch at a time", .rule = RULE_ALONE },
+	{ .name = "async", .summary = "steps follow each other without a flush; gradients come late", .async = true },
 	{ .name = NULL },
 };
 
@@ -60,7 +61,7 @@ const struct dlb_schedule *dlb_schedule_find(const char *name)
 	return NULL;
 }
 
-bool dlb_schedule_bounded(const struct dlb_schedule *s) { return !(s->rule & (RULE_FORWARD_FIRST | RULE_ALONE)); }
+bool dlb_schedule_bounded(const struct dlb_schedule *s) { return !s->async && !(s->rule & (RULE_FORWARD_FIRST | RULE_ALONE)); }
 bool dlb_schedule_fills(const struct dlb_schedule *s) { return s->rule & RULE_WEIGHTS_LATE; }
 
 const char *dlb_schedule_names(char *out, size_t size)
@@ -486,6 +487,8 @@ double dlb_schedule_order(struct dlb_plan *p, const struct dlb_cost *c, const st
 			  const double *node_scale)
 {
 	struct sched s = { .p = p, .scale = node_scale, .rule = rule->rule };
+	if (rule->async)
+		return dlb_async_order(p, c, node_scale);
 	sched_init(&s, c);
 	for (int i = 0; i < s.f.g->n_ops; i++) {
 		for (int m = 0; m < dlb_flow_items(&s.f, i); m++) {

@@ -10,6 +10,9 @@
  *
  * busy is the time in COMPUTE (ops, sums of gradients, updates); everything else in the step is waiting:
  * starved (in WAIT for a message), back-pressure (in WAIT sent), collective (at the step's end).
+ * An asynchronous program is unrolled to so many steps that there are some between the filled pipeline and its
+ * draining; times are means over these.
+ *
  * Summing gradients takes memory traffic / accumulate_Bps: three times the bytes, twice for the first. */
 #include <math.h>
 #include <stdlib.h>
@@ -32,7 +35,13 @@ struct message {
 };
 struct link { int *flow; int n, cap; };
 struct sum { int started, waiting; bool needs_cores; double end_s; };
-struct sim_node { int pc; double now, wait_from; int wait_kind, waits_for; bool waits_norm; int copies; };	/* waits_for: message, -1 */
+struct sim_node {
+	int pc, ends;
+	struct dlb_node_times from;			/* asynchronous: up to the first step that counts */
+	double now, wait_from;
+	int wait_kind, waits_for, copies;		/* waits_for: message, -1 */
+	bool waits_norm;
+};
 struct sim {
 	const struct dlb_program *g;
 	struct dlb_flow *f;				/* [replica] */
@@ -51,6 +60,7 @@ struct sim {
 	struct dlb_heap event;
 	struct dlb_timeline *t; int *span_cap;
 	int at_end, at_norm; double end_s;
+	int from, to; double from_s, to_s;		/* asynchronous: times count from the end of step `from` to that of `to` */
 };
 
 /* ---- set-up ---- */
@@ -248,10 +258,22 @@ static void meet(struct sim *s, int k, double now)
 
 /* ---- nodes ---- */
 
+/* A copy of a weight: read and written; a prediction reads the optimizer's state too. */
+static double copy_s(const struct sim *s, int node, const struct dlb_instr *in)
+{
+	const struct dlb_op *o = &s->g->graph->op[in->op];
+	double bytes = 0, Bps = s->c && s->c->accumulate_Bps ? s->c->accumulate_Bps[s->c->cluster->node[node].kind] *
+		s->c->cluster->node[node].speed : 0;
+	for (int i = 0; i < o->n_in; i++)
+		if (o->in[i] >= 0 && s->g->graph->tensor[o->in[i]].kind == DLB_T_WEIGHT)
+			bytes = dlb_tensor_bytes(&s->g->graph->tensor[o->in[i]], 1);
+	return Bps > 0 ? (in->what == DLB_RUN_KEEP ? 2 : 4) * bytes / Bps : 0;
+}
+
 static double compute_s(const struct sim *s, int node, const struct dlb_instr *in)
 {
 	const struct dlb_program *own = dlb_program_of(s->g, node);
-	int m = in->micro_batch < 0 ? 0 : in->micro_batch;
+	int m = in->micro_batch < 0 ? 0 : in->micro_batch % s->f[own->replica].M;
 	double t;
 	if (in->what == DLB_RUN_ACCUMULATE) {
 		double bytes = dlb_tensor_bytes(&s->g->graph->tensor[in->tensor], own->size[m]);
@@ -259,7 +281,9 @@ static double compute_s(const struct sim *s, int node, const struct dlb_instr *i
 			return 0;
 		const struct dlb_node *n = &s->c->cluster->node[node];
 		double Bps = s->c->accumulate_Bps[n->kind] * n->speed;
-		t = Bps > 0 ? (in->micro_batch ? 3 : 2) * bytes / Bps : 0;
+		t = Bps > 0 ? (m ? 3 : 2) * bytes / Bps : 0;
+	} else if (in->what == DLB_RUN_KEEP || in->what == DLB_RUN_PREDICT) {
+		t = copy_s(s, node, in);
 	} else {
 		t = dlb_flow_s(&s->f[own->replica], in->op, m);
 		if (own->statistics && own->statistics[in->op] >= 0)
@@ -276,8 +300,11 @@ static double compute_s(const struct sim *s, int node, const struct dlb_instr *i
 static void keep_span(struct sim *s, int node, const struct dlb_instr *in, double from, double to)
 {
 	struct dlb_timeline *t = s->t;
+	int m = in->micro_batch < 0 ? -1 : in->micro_batch % s->f[0].M;
+	if (s->g->depth && s->node[node].ends != s->to)		/* the last iteration of those that count */
+		return;
 	DLB_GROW(t->span[node], t->n_spans[node], s->span_cap[node]);
-	t->span[node][t->n_spans[node]++] = (struct dlb_span){ in->op, in->micro_batch, from, to };
+	t->span[node][t->n_spans[node]++] = (struct dlb_span){ in->op, m, from, to };
 }
 
 /* While a node waits, what it has to copy can go on. */
@@ -466,6 +493,31 @@ static bool meet_others(struct sim *s, int node, const struct dlb_instr *in)
 	return true;
 }
 
+static void step_end(struct sim *s, int node)
+{
+	struct sim_node *n = &s->node[node];
+	struct dlb_node_times *t = &s->t->node[node];
+	int step = n->ends++;
+	if (step == s->g->steps - 1) {
+		s->at_end++;
+		n->wait_from = n->now;
+		s->end_s = n->now > s->end_s ? n->now : s->end_s;
+	}
+	if (!s->g->depth)
+		return;
+	if (step == s->from) {
+		n->from = *t;
+		s->from_s = n->now > s->from_s ? n->now : s->from_s;
+	} else if (step == s->to) {
+		t->busy_s -= n->from.busy_s;
+		t->bytes_sent -= n->from.bytes_sent;
+		for (int k = 0; k < DLB_N_WAITS; k++)
+			t->waits_s[k] -= n->from.waits_s[k];
+		n->from = *t;
+		s->to_s = n->now > s->to_s ? n->now : s->to_s;
+	}
+}
+
 /* Runs node from its own clock until it waits or something others can see lies ahead of the event queue. */
 static void advance(struct sim *s, int node)
 {
@@ -494,10 +546,7 @@ static void advance(struct sim *s, int node)
 				if (meet_others(s, node, in))
 					return;
 			} else if (in->verb == DLB_COLLECTIVE) {
-				s->at_end++;
-				n->wait_from = n->now;
-				if (n->now > s->end_s)
-					s->end_s = n->now;
+				step_end(s, node);
 			} else {
 				bool ours = in->verb == DLB_SEND;
 				int k = ours ? find_message(s, node, in->peer, in->tag) : find_message(s, in->peer, node, in->tag);
@@ -537,7 +586,43 @@ static void find_sums(struct sim *s)
 	}
 }
 
-int dlb_program_simulate(const struct dlb_program *g, const struct dlb_cost *c, const double *node_scale,
+/* Steps that times are means over: at least a dozen micro-batches. */
+static int steps_counted(const struct dlb_program *g)
+{
+	int M = g->micro_batches / g->steps;
+	return M >= 6 ? 2 : (12 + M - 1) / M;
+}
+
+/* What the steps that count took, a step. */
+static void conclude_async(struct sim *s)
+{
+	struct dlb_timeline *t = s->t;
+	int steps = s->to - s->from;
+	double origin = INFINITY;
+	t->step_s = (s->to_s - s->from_s) / steps;
+	t->fill_s = s->end_s - s->g->steps * t->step_s;
+	for (int i = 0; i < s->g->n_nodes; i++) {
+		struct dlb_node_times *n = &t->node[i];
+		*n = s->node[i].from;
+		n->busy_s /= steps;
+		n->bytes_sent /= steps;
+		for (int k = 0; k < DLB_N_WAITS; k++)
+			n->waits_s[k] /= steps;
+		double waits_s = n->waits_s[DLB_WAIT_STARVED] + n->waits_s[DLB_WAIT_BACKPRESSURE];
+		n->waits_s[DLB_WAIT_COLLECTIVE] = fmax(0, t->step_s - n->busy_s - waits_s);
+		n->wait_s = waits_s + n->waits_s[DLB_WAIT_COLLECTIVE];
+		if (t->span && t->n_spans[i])
+			origin = fmin(origin, t->span[i][0].start_s);
+	}
+	for (int i = 0; t->span && i < s->g->n_nodes; i++) {
+		for (int k = 0; k < t->n_spans[i]; k++) {
+			t->span[i][k].start_s -= origin;
+			t->span[i][k].end_s -= origin;
+		}
+	}
+}
+
+static int simulate(const struct dlb_program *g, const struct dlb_cost *c, const double *node_scale,
 			 double jitter, uint64_t seed, bool keep_spans, struct dlb_timeline *t, struct dlb_error *err)
 {
 	struct sim s = { .g = g, .scale = node_scale, .jitter = jitter, .seed = seed, .t = t };
@@ -547,6 +632,9 @@ int dlb_program_simulate(const struct dlb_program *g, const struct dlb_cost *c, 
 	for (int r = 0; r < g->n_replicas; r++)
 		dlb_flow_init(&s.f[r], dlb_program_replica(g, r)->plan, c, dlb_program_replica(g, r)->batch);
 	s.c = s.f[0].c;
+	/* a pipeline that is full, then enough slots for what a slow link or a long op holds up to show */
+	s.from = 2 * g->depth;
+	s.to = s.from + steps_counted(g);
 	*t = (struct dlb_timeline){ .node = dlb_xcalloc(n_nodes, sizeof *t->node) };
 	if (keep_spans) {
 		t->span = dlb_xcalloc(n_nodes, sizeof *t->span);
@@ -572,11 +660,13 @@ int dlb_program_simulate(const struct dlb_program *g, const struct dlb_cost *c, 
 			end(&s, x.id / 4, x.key);
 	}
 	t->step_s = s.end_s;
-	for (int i = 0; i < g->n_nodes; i++) {
+	for (int i = 0; i < g->n_nodes && !g->depth; i++) {
 		struct dlb_node_times *n = &t->node[i];
 		n->waits_s[DLB_WAIT_COLLECTIVE] += s.end_s - s.node[i].wait_from;
 		n->wait_s = s.end_s - n->busy_s;
 	}
+	if (g->depth)
+		conclude_async(&s);
 	if (s.at_end < g->n_nodes) {
 		rc = dlb_fail(err, NULL, "the programs deadlock: %d of %d nodes reach the end of the step", s.at_end, g->n_nodes);
 		dlb_timeline_release(t, g->n_nodes);
@@ -601,6 +691,19 @@ int dlb_program_simulate(const struct dlb_program *g, const struct dlb_cost *c, 
 	free(s.waits_for_sum);
 	free(s.sum_busy_until);
 	free(s.commanded);
+	return rc;
+}
+
+int dlb_program_simulate(const struct dlb_program *g, const struct dlb_cost *c, const double *node_scale,
+			 double jitter, uint64_t seed, bool keep_spans, struct dlb_timeline *t, struct dlb_error *err)
+{
+	struct dlb_program steps;
+	int rc;
+	if (!g->depth)
+		return simulate(g, c, node_scale, jitter, seed, keep_spans, t, err);
+	dlb_program_unroll(g, 3 * g->depth + steps_counted(g) + 1, &steps);
+	rc = simulate(&steps, c, node_scale, jitter, seed, keep_spans, t, err);
+	dlb_program_release(&steps);
 	return rc;
 }
 

@@ -11,7 +11,9 @@
  *               order that ends shows that all do
  *   memory      arena + scratch + state fits the node
  *
- * Synchronous schedules have no delay between iterations: one step is unrolled. */
+ * Synchronous schedules have no delay between iterations: one step is what is looked at. Asynchronous programs are
+ * unrolled: as many steps as two more than the longest delay or the most copies of anything, from an empty pipeline to
+ * an empty one. Of weights it is shown that the versions that are read are there: in place, or in their copies. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -57,7 +59,9 @@ struct lives {
 	char *bucket;					/* [update op, op in halves] 0: in none, else how far its bucket is */
 	bool averages, *updated;			/* buckets are of weights; [update op] done */
 	bool normed;					/* the global norm is behind us */
+	struct versions *of_weight;			/* [tensor] asynchronous: of the weights updated here; else NULL */
 };
+struct versions { const struct dlb_weight_copies *w; int live, *copy; };	/* live: updates so far; copy: version there, -1 */
 enum { IN_BUCKET = 1, SUMMED, REDUCING, REDUCED };
 
 /* Views and what was written in place lie in the place of another: the one at the end of that chain, -1: none. */
@@ -94,13 +98,42 @@ static const char *shares(const struct lives *l, int op, const struct dlb_place 
 	return *overwrites ? NULL : "overwrites what it must not";
 }
 
-static const char *readable(struct lives *l, int t, int m)
+/* A weight of here is read by an instruction of step s: the version that it wants must be somewhere. */
+static const char *has_version(struct lives *l, int t, const struct dlb_instr *in)
 {
+	const struct versions *v = l->of_weight ? &l->of_weight[t] : NULL;
+	int rule = l->g->staleness, want = in->iteration - in->version < 0 ? 0 : in->iteration - in->version;
+	if (!v || !v->w || in->what == DLB_RUN_UPDATE || rule == DLB_STALE_NONE)
+		return NULL;
+	if (rule == DLB_STALE_PREDICT)
+		return in->verb != DLB_COMPUTE || l->g->graph->op[in->op].phase != DLB_FORWARD || v->live >= in->iteration ||
+			(v->w->n && v->copy[in->iteration % v->w->n] == in->iteration) ? NULL : "reads a weight that is not predicted";
+	return v->live == want || (v->w->n && v->copy[want % v->w->n] == want) ? NULL : "reads a version of a weight that is not kept";
+}
+
+static const char *copy_weight(struct lives *l, const struct dlb_instr *in)
+{
+	for (int i = 0; i < l->g->graph->op[in->op].n_in; i++) {
+		int t = l->g->graph->op[in->op].in[i];
+		struct versions *v = t >= 0 && l->of_weight ? &l->of_weight[t] : NULL;
+		if (!v || !v->w)
+			continue;
+		if (!v->w->n || (in->what == DLB_RUN_KEEP && v->live != in->iteration))
+			return "keeps a weight that is not of its step";
+		v->copy[in->iteration % v->w->n] = in->iteration;
+		return NULL;
+	}
+	return "copies a weight that does not live here";
+}
+
+static const char *readable(struct lives *l, int t, const struct dlb_instr *in)
+{
+	int m = in->micro_batch < 0 ? dlb_unrolled(l->g->micro_batches / l->g->steps, in->iteration, 0) : in->micro_batch;
 	const struct dlb_tensor *x = &l->g->graph->tensor[t];
 	bool once = x->kind == DLB_T_WEIGHT || x->kind == DLB_T_BUFFER;
 	if (x->kind == DLB_T_CONSTANT || (once && l->p->placement[dlb_graph_home(l->g->graph, t)] == l->node))
-		return NULL;
-	m = once ? -1 : m;
+		return once ? has_version(l, t, in) : NULL;
+	m = once ? -1 - in->iteration : m;
 	int k = dlb_program_find_place(&l->g->node[l->node], t, m), r = root_place(l, t, m);
 	if (k < 0 || r < 0)
 		return "reads a tensor that has no place on this node";
@@ -134,14 +167,16 @@ static const char *compute(struct lives *l, const struct dlb_instr *in)
 	const struct dlb_op *o = &g->op[in->op];
 	const struct dlb_node_program *np = &l->g->node[l->node];
 	const char *bad = NULL;
-	int M = l->g->micro_batches;
+	int M = l->g->micro_batches / l->g->steps, first = in->iteration * M;
+	if (in->what == DLB_RUN_KEEP || in->what == DLB_RUN_PREDICT)
+		return copy_weight(l, in);
 	if (in->what == DLB_RUN_ACCUMULATE) {
-		if (l->sum[in->op] % M != in->micro_batch)
+		if (l->sum[in->op] != in->micro_batch)
 			return "gradients are not summed in the order of micro-batches";
 		l->sum[in->op]++;
 		if (l->normed)
 			return "sums a gradient after the global norm was taken";
-		return readable(l, in->tensor, in->micro_batch);
+		return readable(l, in->tensor, in);
 	}
 	if (in->what == DLB_RUN_UPDATE && l->p->clip && !l->normed)
 		return "updates before the global norm is known";
@@ -157,13 +192,15 @@ static const char *compute(struct lives *l, const struct dlb_instr *in)
 		else if (gradient && !l->averages && l->bucket[in->op] && l->bucket[in->op] != REDUCED)
 			bad = "updates before the gradient is summed over the replicas";
 		else if (gradient && dlb_program_sums(l->g, in->op))
-			bad = l->sum[in->op] == 0 || l->sum[in->op] % M ? "updates before the gradient is summed" : NULL;
+			bad = l->sum[in->op] != first + M ? "updates before the gradient is summed" : NULL;
 		else
-			bad = readable(l, t, in->what == DLB_RUN_UPDATE ? 0 : in->micro_batch);
+			bad = readable(l, t, in);
+		if (!bad && in->what == DLB_RUN_UPDATE && l->of_weight && l->of_weight[t].w)
+			bad = l->of_weight[t].live++ == in->iteration ? NULL : "updates out of order";
 	}
 	l->updated[in->op] |= in->what == DLB_RUN_UPDATE;
 	for (int i = 0; i < o->n_out && !bad && in->what != DLB_RUN_SUMS; i++) {
-		int k = o->out[i] < 0 ? -1 : dlb_program_find_place(&l->g->node[l->node], o->out[i], in->micro_batch < 0 ? 0 : in->micro_batch);
+		int k = o->out[i] < 0 ? -1 : dlb_program_find_place(&l->g->node[l->node], o->out[i], in->micro_batch < 0 ? first : in->micro_batch);
 		if (o->out[i] < 0)
 			continue;
 		bool overwrites;
@@ -195,13 +232,15 @@ static const char *collective(struct lives *l, const struct dlb_instr *in)
 	for (int i = 0; i < np->bucket[in->tag].n_ops; i++) {
 		int op = np->bucket[in->tag].op[i];
 		bool start = in->what == DLB_RUN_REDUCE;
+		struct dlb_instr first = *in;
+		first.micro_batch = 0;
 		if (statistics && l->sum[op] != in->micro_batch)
 			return "is of another micro-batch than its sums";
 		if (start && !statistics && l->averages && !l->updated[op])
 			return "starts before its weights are updated";
 		if (start && !statistics && !l->averages &&
 		    (dlb_program_sums(l->g, op) ? l->sum[op] == 0 || l->sum[op] % l->g->micro_batches :
-		     readable(l, dlb_update_gradient(l->g->graph, op), 0) != NULL))
+		     readable(l, dlb_update_gradient(l->g->graph, op), &first) != NULL))
 			return "starts before its gradients are there";
 		if (l->bucket[op] != (!start ? REDUCING : statistics ? SUMMED : IN_BUCKET))
 			return start ? "starts twice" : "is waited for before it starts";
@@ -229,7 +268,7 @@ static const char *norm(struct lives *l)
 			else if (!l->averages && l->bucket[op] && l->bucket[op] != REDUCED)
 				bad = "the global norm is taken before a gradient is summed over the replicas";
 			else if (!dlb_program_sums(l->g, op))
-				bad = readable(l, o->in[i], 0);
+				bad = readable(l, o->in[i], &(const struct dlb_instr){ .verb = DLB_COLLECTIVE, .op = -1 });
 		}
 	}
 	return bad;
@@ -248,13 +287,13 @@ static const char *live(struct lives *l, const struct dlb_instr *in)
 		return NULL;
 	case DLB_WAIT:
 		if (in->sent)
-			return readable(l, in->tensor, in->micro_batch);
+			return readable(l, in->tensor, in);
 		if (k < 0 || l->life[k] != OPEN)
 			return "waits for a message that is not posted";
 		l->life[k] = WRITTEN;
 		return NULL;
 	case DLB_SEND:
-		return readable(l, in->tensor, in->micro_batch);
+		return readable(l, in->tensor, in);
 	case DLB_FREE:
 		if (k < 0 || l->life[k] != WRITTEN)
 			return "frees what is not alive";
@@ -266,6 +305,19 @@ static const char *live(struct lives *l, const struct dlb_instr *in)
 		return in->what == DLB_RUN_NORM ? norm(l) : collective(l, in);
 	default:
 		return NULL;
+	}
+}
+
+static void watch_versions(struct lives *l)
+{
+	const struct dlb_node_program *np = &l->g->node[l->node];
+	l->of_weight = dlb_xcalloc((size_t)l->g->graph->n_tensors + 1, sizeof *l->of_weight);
+	for (int k = 0; k < np->n_weights; k++) {
+		struct versions *v = &l->of_weight[np->weight[k].tensor];
+		v->w = &np->weight[k];
+		v->copy = dlb_xcalloc((size_t)v->w->n + 1, sizeof(int));
+		for (int i = 0; i < v->w->n; i++)
+			v->copy[i] = -1;
 	}
 }
 
@@ -284,15 +336,17 @@ static int prove_lives(const struct dlb_program *g, int node, struct dlb_error *
 		for (int i = 0; i < np->bucket[b].n_ops; i++)
 			l.bucket[np->bucket[b].op[i]] = IN_BUCKET;
 	int rc = 0, ends = 0;
+	if (g->depth)
+		watch_versions(&l);
 	for (int i = 0; i < np->n_instr && rc == 0; i++) {
-		const char *bad = ends && np->instr[i].verb != DLB_FREE ? "comes after the end of the step" : live(&l, &np->instr[i]);
+		const char *bad = ends == g->steps && np->instr[i].verb != DLB_FREE ? "comes after the end of the step" : live(&l, &np->instr[i]);
 		if (bad)
 			rc = fault(g, node, i, err, bad);
 		ends += np->instr[i].verb == DLB_COLLECTIVE && np->instr[i].what == DLB_RUN_STEP_END;
 	}
 	if (rc == 0 && g->plan->clip && !l.normed)
 		rc = dlb_fail(err, NULL, "program of node %d: the global norm is never taken", node);
-	if (rc == 0 && !ends)
+	if (rc == 0 && ends != g->steps)
 		rc = dlb_fail(err, NULL, "program of node %d: the step has no end", node);
 	for (int i = 0; i < g->graph->n_ops && rc == 0; i++)
 		if (l.bucket[i] && l.bucket[i] != (g->graph->op[i].phase == DLB_UPDATE ? REDUCED : IN_BUCKET))
@@ -309,6 +363,9 @@ static int prove_lives(const struct dlb_program *g, int node, struct dlb_error *
 	free(l.sum);
 	free(l.bucket);
 	free(l.updated);
+	for (int k = 0; l.of_weight && k < np->n_weights; k++)
+		free(l.of_weight[np->weight[k].tensor].copy);
+	free(l.of_weight);
 	return rc;
 }
 
@@ -680,7 +737,7 @@ static int prove_memory(const struct dlb_program *g, const struct dlb_cost *c, s
 			(double)np->state_bytes / 1e6, (double)np->arena_bytes / 1e6, (double)np->scratch_bytes / 1e6);
 }
 
-int dlb_program_verify(const struct dlb_program *g, const struct dlb_cost *c, struct dlb_error *err)
+static int prove(const struct dlb_program *g, struct dlb_error *err)
 {
 	if (prove_buckets(g, err) || prove_messages(g, err))
 		return -1;
@@ -689,5 +746,32 @@ int dlb_program_verify(const struct dlb_program *g, const struct dlb_cost *c, st
 		if (prove_lives(own, node, err) || prove_places(own, node, err))
 			return -1;
 	}
-	return prove_memory(g, c, err);
+	return 0;
+}
+
+/* Steps after which everything has been met: the longest delay, and every copy used again. */
+static int steps_to_prove(const struct dlb_program *g)
+{
+	int most = g->depth;
+	for (int node = 0; node < g->n_nodes; node++) {
+		for (int k = 0; k < g->node[node].n_places; k++)
+			most = g->node[node].place[k].copies > most ? g->node[node].place[k].copies : most;
+		for (int k = 0; k < g->node[node].n_weights; k++)
+			most = g->node[node].weight[k].n > most ? g->node[node].weight[k].n : most;
+	}
+	return most + 2;
+}
+
+int dlb_program_verify(const struct dlb_program *g, const struct dlb_cost *c, struct dlb_error *err)
+{
+	struct dlb_program steps;
+	int rc;
+	if (!g->depth) {
+		rc = prove(g, err);
+	} else {
+		dlb_program_unroll(g, steps_to_prove(g), &steps);
+		rc = prove(&steps, err);
+		dlb_program_release(&steps);
+	}
+	return rc ? rc : prove_memory(g, c, err);
 }

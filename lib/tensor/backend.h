@@ -26,6 +26,7 @@ struct dlb_run {
 	uint64_t vertex;
 	int64_t first_sample;		/* index in the step's global batch of this micro-batch's sample 0 */
 	uint64_t weight_version;	/* packed weights are made again when this changes; 0: always */
+	double distance;		/* DLB_UPDATE_PREDICT: updates on */
 	double rate, rate_before;	/* update kernels, with has_rate: learning rates of this step and of the one before */
 	bool has_rate;
 	double grad_scale;		/* update kernels: what gradients are multiplied by (clipping); 0: 1 */
@@ -181,14 +182,19 @@ struct dlb_square_sum_desc { enum dlb_dtype dtype; int64_t count; };
  * One replica's LOCAL and APPLY have the bits of WHOLE. LOCAL multiplies the gradient by scale[0] and what it gives out
  * by scale[1], scale[2] (0 stands for 1). keep_local: the running maximum that LOCAL compares with is what LOCAL made
  * before, not what came back. Such a rule counts in *run->shrunk the elements whose denominator over the step size is
- * less than a step before. */
+ * less than a step before.
+ *
+ * Rules that keep a smoothed gradient have another stage:
+ *   PREDICT  in {weight, states ...}, out {what the weight is expected to be run->distance updates on}
+ * If the smoothed gradient stays as it is, that is w - distance rate v (momentum: Chen et al., SpecTrain, 2018) or
+ * w - distance rate m^ / (sqrt(v^) + eps) (the Adam family: Guan et al., XPipe, 2019), decoupled decay added. */
 enum dlb_update_rule { DLB_RULE_SGD, DLB_RULE_MOMENTUM, DLB_RULE_NESTEROV, DLB_RULE_ADAGRAD, DLB_RULE_RMSPROP, DLB_RULE_ADAM,
 		       DLB_RULE_ADAMW, DLB_RULE_ADABELIEF, DLB_RULE_MAX_ADABELIEF, DLB_N_RULES };
 enum { DLB_HYPER_LR, DLB_HYPER_MOMENTUM, DLB_HYPER_ALPHA, DLB_HYPER_BETA1, DLB_HYPER_BETA2, DLB_HYPER_EPS, DLB_HYPER_DECAY,
        DLB_N_HYPER };
 enum dlb_update_variant { DLB_VARIANT_DENOM_CORRECTED, DLB_VARIANT_CORRECTED, DLB_VARIANT_UNCORRECTED, DLB_VARIANT_AMSGRAD,
 			  DLB_N_VARIANTS };		/* of max-adabelief */
-enum dlb_update_stage { DLB_UPDATE_WHOLE, DLB_UPDATE_LOCAL, DLB_UPDATE_APPLY };
+enum dlb_update_stage { DLB_UPDATE_WHOLE, DLB_UPDATE_LOCAL, DLB_UPDATE_APPLY, DLB_UPDATE_PREDICT };
 struct dlb_update_desc {
 	enum dlb_dtype dtype;
 	int64_t count;

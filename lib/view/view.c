@@ -116,6 +116,7 @@ int dlb_view_why(const struct dlb_view *v, const char *op, FILE *f, struct dlb_e
 	p.micro_batches = v->plan.micro_batches;
 	p.batch = v->plan.batch;
 	p.schedule = dlb_schedule_find(v->plan.schedule);
+	p.staleness = v->plan.staleness;
 	p.seed = v->plan.seed;
 	if (v->has_balance) {
 		p.weight = v->balance.weight;

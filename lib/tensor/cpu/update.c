@@ -32,7 +32,10 @@ int dlb_cpu_update(struct dlb_backend *b, const struct dlb_update_desc *d, struc
 
 	if (d->rule < 0 || d->rule >= DLB_N_RULES)
 		return dlb_fail(err, NULL, "no update rule %d", d->rule);
-	if (d->stage != DLB_UPDATE_WHOLE && d->rule != DLB_RULE_MAX_ADABELIEF)
+	if (d->stage == DLB_UPDATE_PREDICT && d->rule != DLB_RULE_MOMENTUM && d->rule != DLB_RULE_NESTEROV && d->rule != DLB_RULE_ADAM &&
+	    d->rule != DLB_RULE_ADAMW && d->rule != DLB_RULE_ADABELIEF)
+		return DLB_NO_KERNEL;
+	if (d->stage != DLB_UPDATE_WHOLE && d->stage != DLB_UPDATE_PREDICT && d->rule != DLB_RULE_MAX_ADABELIEF)
 		return dlb_fail(err, NULL, "update rule %d has no stages", d->rule);
 	if (d->dtype != DLB_F32 && d->dtype != DLB_F64)
 		return DLB_NO_KERNEL;

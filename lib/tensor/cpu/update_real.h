@@ -173,6 +173,27 @@ static void S(update_belief)(const struct update_job *job, int64_t from, int64_t
 		__atomic_fetch_add(r->shrunk, shrunk, __ATOMIC_RELAXED);
 }
 
+/* What the weights are expected to be, w and the states read only. Scalars as in the updates. */
+static void S(predict_part)(const struct dlb_update_desc *d, const struct dlb_run *r, double lr, double bias1, double bias2,
+			    int64_t from, int64_t n)
+{
+	const T *w = (const T *)r->in[0] + from, *m = (const T *)r->in[1] + from, *v = r->in[2] ? (const T *)r->in[2] + from : NULL;
+	T *y = (T *)r->out[0] + from;
+	const bool decoupled = d->rule == DLB_RULE_ADAMW || d->rule == DLB_RULE_ADABELIEF;
+	const T far = (T)(r->distance * lr / (v ? bias1 : 1)), root_bias2 = (T)sqrt(bias2), eps = (T)d->hyper[DLB_HYPER_EPS];
+	const T shrink = (T)(decoupled ? 1 - r->distance * lr * d->hyper[DLB_HYPER_DECAY] : 1);
+
+	if (!v) {
+#pragma omp simd
+		for (int64_t i = 0; i < n; i++)
+			y[i] = w[i] - far * m[i];
+		return;
+	}
+#pragma omp simd
+	for (int64_t i = 0; i < n; i++)
+		y[i] = w[i] * shrink - far * (m[i] / (F(sqrt)(v[i]) / root_bias2 + eps));
+}
+
 /* One part: the elements from w, g and the states on. */
 static void S(update_part)(const void *ctx, int part, int parts)
 {
@@ -186,6 +207,10 @@ static void S(update_part)(const void *ctx, int part, int parts)
 		adam = decoupled || d->rule == DLB_RULE_ADAM;
 	const int64_t from = cpu_cut(d->count, part, parts), n = cpu_cut(d->count, part + 1, parts) - from;
 
+	if (d->stage == DLB_UPDATE_PREDICT) {
+		S(predict_part)(d, r, lr, bias1, bias2, from, n);
+		return;
+	}
 	if (d->rule == DLB_RULE_MAX_ADABELIEF) {
 		S(update_belief)(job, from, n);
 		return;

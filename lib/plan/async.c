@@ -1,0 +1,442 @@
+/* Asynchronous schedules: one step follows the other without a flush, several are in flight.
+ *
+ * This is software pipelining (modulo scheduling: Rau, "Iterative modulo scheduling", MICRO 1994) of the loop over
+ * steps. Time goes in half-slots. Each op has a lag: that of what it reads, one more where that comes from another
+ * node, one more where the backward of a node follows its forward. Micro-batch m of step s runs in half-slot
+ * 2 (s M + m) + lag, so in every two half-slots each node runs one micro-batch forward and one (of another
+ * micro-batch) backward; stages on p nodes have lags k and 2 (p - 1) - k + 1, the steady state of 1F1B:
+ *
+ *     half-slot   0    1    2    3    4    5    6    7   ...            M = 2: the letter is the micro-batch, the
+ *     node 0     F0        F1   B0   F0'  B1   F1'  B0'                 dash its step
+ *     node 1          F0   B0   F1   B1   F0'  B0'  F1'
+ *
+ * An iteration of the loop is 2 M half-slots. Whatever has half-slot H in a step by itself stands in the loop at
+ * H mod 2 M, and belongs to the step of H / 2 M iterations ago (dlb_instr.iteration). The first iterations leave out
+ * what belongs to steps before the first, the last ones what belongs to steps after the end: that fills the pipeline
+ * and drains it. The most iterations that a step is spread over, less one, is the program's depth.
+ *
+ * Weights (w(s): what the updates of the steps before s have made; the update of s turns w(s) into w(s + 1)):
+ *
+ *     none      everything reads the newest there is: forward w(s - d), backward w(s). The plain delayed gradient.
+ *     stash     the backward of a micro-batch reads what its forward read:
+ *               w(t+1) = w(t) - lr grad f(w_0(t-n+1), ..., w_{n-1}(t))                 (PipeDream, SOSP 2019)
+ *     2bw       all of step s reads w(s - 1):  w(t+1) = w(t) - lr grad f(w(t-1))      (PipeDream-2BW, ICML 2021).
+ *               Two versions do where w(s - 1) is ready when step s begins: with about as many micro-batches
+ *               as stages.
+ *     predict   forward reads what w(s) is expected to be, w(s - d) moved d steps on along the optimizer's smoothed
+ *               gradient; backward w(s) itself        (SpecTrain, Chen et al. 2018; for Adam: XPipe, Guan et al. 2019)
+ *
+ * Old versions lie in copies: the update of step s keeps w(s), where somebody still reads it, in copy s mod n
+ * (DLB_RUN_KEEP) before it changes it. Expected weights likewise (DLB_RUN_PREDICT). */
+#include <stdlib.h>
+#include <string.h>
+#include "plan/flow.h"
+
+const char *const dlb_staleness_names[DLB_N_STALENESS] = {
+	[DLB_STALE_DEFAULT] = "default", [DLB_STALE_NONE] = "none", [DLB_STALE_STASH] = "stash", [DLB_STALE_2BW] = "2bw",
+	[DLB_STALE_PREDICT] = "predict",
+};
+
+int dlb_staleness_find(const char *name)
+{
+	for (int i = DLB_STALE_NONE; i < DLB_N_STALENESS; i++)
+		if (!strcmp(dlb_staleness_names[i], name))
+			return i;
+	return -1;
+}
+
+/* ---- lags ---- */
+
+static bool read_from_afar(const struct dlb_flow *f, int op)
+{
+	const struct dlb_graph *g = f->g;
+	for (int i = 0; i < g->op[op].n_in; i++) {
+		int t = g->op[op].in[i], home;
+		if (t < 0 || (g->tensor[t].kind != DLB_T_WEIGHT && g->tensor[t].kind != DLB_T_BUFFER))
+			continue;
+		home = dlb_graph_home(g, t);
+		if (home >= 0 && f->placement[home] != f->placement[op])
+			return true;
+	}
+	return false;
+}
+
+/* What an op adds to the lag of one that it reads from. */
+static int step_from(const struct dlb_flow *f, int from, int to)
+{
+	if (f->placement[from] != f->placement[to])
+		return 1;
+	return f->g->op[from].phase == DLB_FORWARD && f->g->op[to].phase == DLB_BACKWARD;
+}
+
+static int producer(const struct dlb_flow *f, int op, int input)
+{
+	int t = f->g->op[op].in[input];
+	return t < 0 || dlb_tensor_is_state(&f->g->tensor[t]) ? -1 : f->g->tensor[t].producer;
+}
+
+/* Ops that read nothing computed (masks, positions) need not run before somebody reads them. */
+static void delay_sources(const struct dlb_flow *f, int *lag)
+{
+	const struct dlb_graph *g = f->g;
+	for (int i = g->n_ops - 1; i >= 0; i--) {
+		int least = -1;
+		bool source = g->op[i].phase == DLB_FORWARD;
+		for (int k = 0; k < g->op[i].n_in; k++)
+			source &= producer(f, i, k) < 0;
+		for (int k = f->succ_start[i]; source && k < f->succ_start[i + 1]; k++) {
+			int late = g->op[f->succ[k]].phase == DLB_UPDATE ? lag[i] : lag[f->succ[k]] - step_from(f, i, f->succ[k]);
+			if (least < 0 || late < least)
+				least = late;
+		}
+		if (least > lag[i])
+			lag[i] = least;
+	}
+}
+
+int *dlb_async_lags(const struct dlb_flow *f)
+{
+	const struct dlb_graph *g = f->g;
+	int *lag = dlb_xcalloc((size_t)g->n_ops + 1, sizeof(int));
+	for (int i = 0; i < g->n_ops; i++) {
+		lag[i] = read_from_afar(f, i);		/* the weights come a half-slot before */
+		for (int k = 0; k <= g->op[i].n_in; k++) {
+			int from = k < g->op[i].n_in ? producer(f, i, k) : g->op[i].phase == DLB_BACKWARD ? g->op[i].of : -1;
+			if (from >= 0 && lag[from] + step_from(f, from, i) > lag[i])
+				lag[i] = lag[from] + step_from(f, from, i);
+		}
+	}
+	delay_sources(f, lag);
+	return lag;
+}
+
+/* ---- the order ---- */
+
+struct timed { int half_slot; struct dlb_item item; };
+static int by_time(const void *a, const void *b)
+{
+	const struct timed *x = a, *y = b;
+	return x->half_slot != y->half_slot ? (x->half_slot > y->half_slot) - (x->half_slot < y->half_slot) :
+		(x->item.op > y->item.op) - (x->item.op < y->item.op);
+}
+
+double dlb_async_order(struct dlb_plan *p, const struct dlb_cost *c, const double *node_scale)
+{
+	struct dlb_flow f;
+	double most = 0;
+	dlb_flow_init(&f, p, c, p->batch);
+	int *lag = dlb_async_lags(&f), *n = dlb_xcalloc((size_t)p->n_nodes, sizeof(int));
+	struct timed **list = dlb_xcalloc((size_t)p->n_nodes, sizeof *list);
+	double *busy = dlb_xcalloc((size_t)p->n_nodes, sizeof *busy);
+	for (int i = 0; i < f.g->n_ops; i++)
+		n[p->placement[i]] += dlb_flow_items(&f, i);
+	for (int d = 0; d < p->n_nodes; d++) {
+		list[d] = dlb_xcalloc((size_t)n[d] + 1, sizeof **list);
+		n[d] = 0;
+	}
+	for (int i = 0; i < f.g->n_ops; i++) {
+		int d = p->placement[i];
+		bool update = f.g->op[i].phase == DLB_UPDATE;
+		for (int m = 0; m < dlb_flow_items(&f, i); m++) {
+			list[d][n[d]++] = (struct timed){ 2 * (update ? f.M - 1 : m) + lag[i], { i, update ? -1 : m } };
+			busy[d] += dlb_flow_s(&f, i, m) * (node_scale ? node_scale[d] : 1);
+		}
+	}
+	for (int d = 0; d < p->n_nodes; d++) {
+		struct dlb_node_plan *np = &p->node[d];
+		qsort(list[d], (size_t)n[d], sizeof **list, by_time);
+		np->order = dlb_arena_array(&p->arena, (size_t)n[d] + 1, sizeof *np->order);
+		np->n_order = n[d];
+		for (int i = 0; i < n[d]; i++)
+			np->order[i] = list[d][i].item;
+		most = busy[d] > most ? busy[d] : most;
+		free(list[d]);
+	}
+	free(list);
+	free(lag);
+	free(n);
+	free(busy);
+	dlb_flow_release(&f);
+	return most;
+}
+
+/* ---- versions ---- */
+
+struct reads {
+	const struct dlb_flow *f;
+	struct dlb_async_lane *lane; int n_lanes;
+	int *weight_of, *update_of;		/* [tensor], [op]: index in the lane, -1 */
+	int *version_of;			/* [op * M + m] of forward ops */
+};
+
+/* How many updates the newest weights are behind those of the step of item i, when it runs: the update of step s
+ * stands `u->offset` iterations after its step's first, item i `offset` after it; rank is the order within one. */
+static int behind(const struct dlb_async_lane *l, int i, int update)
+{
+	return l->item[update].offset - l->item[i].offset - (i > update);
+}
+
+/* Calls for every weight that item i reads: its index in lane->weight. Returns the next input to look at, -1: none. */
+static int next_read(const struct reads *r, const struct dlb_async_lane *l, int i, int input, int *weight)
+{
+	const struct dlb_async_item *x = &l->item[i];
+	const struct dlb_op *o = x->op < 0 ? NULL : &r->f->g->op[x->op];
+	if (o && o->phase == DLB_UPDATE)
+		return -1;
+	for (int k = input; k < (o ? o->n_in : 1); k++) {
+		int t = o ? o->in[k] : x->tensor;
+		if (t < 0 || r->weight_of[t] < 0 || r->f->placement[dlb_graph_home(r->f->g, t)] != l->node)
+			continue;
+		*weight = r->weight_of[t];
+		return k + 1;
+	}
+	return -1;
+}
+
+static void find_weights(struct reads *r)
+{
+	const struct dlb_graph *g = r->f->g;
+	for (int d = 0; d < r->n_lanes; d++) {
+		struct dlb_async_lane *l = &r->lane[d];
+		for (int i = 0; i < l->n; i++)
+			if (l->item[i].op >= 0 && g->op[l->item[i].op].phase == DLB_UPDATE)
+				r->update_of[l->item[i].op] = i;
+	}
+	for (int t = 0; t < g->n_tensors; t++) {
+		int home = g->tensor[t].kind == DLB_T_WEIGHT ? dlb_graph_home(g, t) : -1;
+		r->weight_of[t] = -1;
+		if (home < 0 || g->op[home].phase != DLB_UPDATE)
+			continue;
+		struct dlb_async_lane *l = &r->lane[r->f->placement[home]];
+		r->weight_of[t] = l->n_weights;
+		l->weight[l->n_weights++] = (struct dlb_weight_copies){ .tensor = t, .update = home, .first = -1, .next = -1, .least = -1 };
+	}
+}
+
+/* What the rules ask about: the most updates that anything is behind, and whether weights travel. */
+static void survey(const struct reads *r, int *most, int *most_node, int *afar, bool *afar_by_one)
+{
+	*most = 0;
+	*most_node = 0;
+	*afar = -1;
+	*afar_by_one = true;
+	for (int d = 0; d < r->n_lanes; d++) {
+		const struct dlb_async_lane *l = &r->lane[d];
+		for (int i = 0; i < l->n; i++) {
+			for (int k = 0, w; (k = next_read(r, l, i, k, &w)) >= 0;) {
+				int b = behind(l, i, r->update_of[l->weight[w].update]);
+				if (b > *most) {
+					*most = b;
+					*most_node = d;
+				}
+				if (l->item[i].op < 0) {
+					*afar = l->weight[w].tensor;
+					*afar_by_one &= b == 1;
+				}
+			}
+		}
+	}
+}
+
+static int choose(const struct reads *r, int n_state, enum dlb_staleness *rule, struct dlb_error *err)
+{
+	int most, node, afar;
+	bool by_one;
+	survey(r, &most, &node, &afar, &by_one);
+	if (*rule == DLB_STALE_DEFAULT)
+		*rule = most <= 1 && by_one ? DLB_STALE_2BW : DLB_STALE_STASH;
+	if (*rule == DLB_STALE_2BW && most > 1) {
+		dlb_fail(err, "/plan/staleness", "2bw keeps two versions of the weights, node %d would read them %d updates late with %d "
+			 "micro-batch%s", node, most, r->f->M, r->f->M == 1 ? "" : "es");
+		return dlb_hint(err, "try more --micro-batches (as many as stages), or --staleness stash");
+	}
+	if (*rule == DLB_STALE_2BW && !by_one)
+		return dlb_fail(err, "/plan/staleness", "2bw: weight '%s' is read on nodes too far from its own; place its readers together, or "
+				"use --staleness none", r->f->g->tensor[afar].name);
+	if ((*rule == DLB_STALE_STASH || *rule == DLB_STALE_PREDICT) && afar >= 0)
+		return dlb_fail(err, "/plan/staleness", "%s: weight '%s' is read on several nodes; place its readers together, or use --staleness "
+				"2bw or none", dlb_staleness_names[*rule], r->f->g->tensor[afar].name);
+	if (*rule == DLB_STALE_PREDICT && !n_state)
+		return dlb_fail(err, "/plan/staleness", "predict needs an optimizer that keeps a smoothed gradient: momentum, adam ...");
+	return 0;
+}
+
+/* The version that item i is to read; late: that of the newest weights. */
+static int version_wanted(const struct reads *r, const struct dlb_async_item *x, enum dlb_staleness rule, int late)
+{
+	const struct dlb_graph *g = r->f->g;
+	int of = x->op >= 0 && g->op[x->op].phase == DLB_BACKWARD ? g->op[x->op].of : -1;
+	if (rule == DLB_STALE_2BW)
+		return 1;
+	if (rule == DLB_STALE_STASH && of >= 0 && r->f->placement[of] == r->f->placement[x->op] &&
+	    r->version_of[of * r->f->M + x->m] > late)
+		return r->version_of[of * r->f->M + x->m];
+	return late;
+}
+
+static void saw(struct dlb_weight_copies *w, int delay)
+{
+	if (delay < 0)
+		delay = 0;
+	if (w->least < 0 || delay < w->least)
+		w->least = delay;
+	if (delay > w->most)
+		w->most = delay;
+}
+
+/* Predictions are made before the first that reads them, in order of time, and live up to the last. */
+static void foresee(struct dlb_async_lane *l, struct dlb_weight_copies *w, int i, int late)
+{
+	struct dlb_async_item *x = &l->item[i];
+	const struct dlb_async_item *first = w->first >= 0 ? &l->item[w->first] : NULL;
+	if (!first || x->offset < first->offset || (x->offset == first->offset && i < w->first)) {
+		w->first = i;
+		w->distance = late;
+	}
+	if (w->last < 0 || x->offset > l->item[w->last].offset || (x->offset == l->item[w->last].offset && i > w->last))
+		w->last = i;
+}
+
+static void find_versions(struct reads *r, struct dlb_async_lane *l, enum dlb_staleness rule, bool backward)
+{
+	const struct dlb_graph *g = r->f->g;
+	for (int i = 0; i < l->n; i++) {
+		struct dlb_async_item *x = &l->item[i];
+		int late = INT32_MIN;
+		bool is_backward = x->op >= 0 && g->op[x->op].phase == DLB_BACKWARD;
+		if (is_backward != backward)
+			continue;
+		for (int k = 0, w; (k = next_read(r, l, i, k, &w)) >= 0;) {
+			int b = behind(l, i, r->update_of[l->weight[w].update]);
+			late = b > late ? b : late;
+		}
+		if (late == INT32_MIN)
+			continue;
+		x->version = version_wanted(r, x, rule, late);
+		if (x->op >= 0 && !backward)
+			r->version_of[x->op * r->f->M + x->m] = x->version;
+		for (int k = 0, j; (k = next_read(r, l, i, k, &j)) >= 0;) {
+			struct dlb_weight_copies *w = &l->weight[j];
+			int b = behind(l, i, r->update_of[w->update]), copies = x->version - b;
+			bool kept = rule == DLB_STALE_STASH || rule == DLB_STALE_2BW;
+			if (kept && copies > w->n)
+				w->n = copies;
+			if (rule == DLB_STALE_PREDICT && !backward && b > 0)
+				foresee(l, w, i, b);
+			if (!backward)
+				saw(w, kept ? x->version : b);
+		}
+	}
+}
+
+int dlb_async_versions(const struct dlb_flow *f, struct dlb_async_lane *lane, int depth, int n_state, enum dlb_staleness *rule,
+		       struct dlb_error *err)
+{
+	struct reads r = { .f = f, .lane = lane, .n_lanes = f->n_nodes };
+	r.weight_of = dlb_xcalloc((size_t)f->g->n_tensors + 1, sizeof(int));
+	r.update_of = dlb_xcalloc((size_t)f->g->n_ops + 1, sizeof(int));
+	r.version_of = dlb_xcalloc((size_t)f->g->n_ops * (size_t)f->M + 1, sizeof(int));
+	find_weights(&r);
+	int rc = choose(&r, n_state, rule, err);
+	for (int d = 0; d < f->n_nodes && rc == 0; d++) {
+		struct dlb_async_lane *l = &lane[d];
+		for (int j = 0; j < l->n_weights; j++)
+			l->weight[j].last = -1;
+		for (int backward = 0; backward < 2 && depth; backward++)	/* which looks up what forward read */
+			find_versions(&r, l, *rule, backward);
+		for (int j = 0; j < l->n_weights; j++) {
+			struct dlb_weight_copies *w = &l->weight[j];
+			w->least = w->least < 0 ? 0 : w->least;
+			if (w->first >= 0) {
+				const struct dlb_async_item *a = &l->item[w->first], *b = &l->item[w->last];
+				w->n = b->offset - a->offset + (w->last >= w->first);
+				w->next = l->item[w->first].predict;
+				l->item[w->first].predict = j;
+			} else if (w->n > 0) {
+				l->item[r.update_of[w->update]].keep = true;
+			}
+		}
+	}
+	free(r.weight_of);
+	free(r.update_of);
+	free(r.version_of);
+	return rc;
+}
+
+/* ---- several steps, one after the other ---- */
+
+/* Node's part: iteration by iteration, what belongs to a step that exists. */
+static void unroll_node(const struct dlb_program *g, const struct dlb_node_program *np, int steps, struct dlb_program *out,
+			struct dlb_node_program *to)
+{
+	int n = np->n_instr, iterations = steps + g->depth, M = g->micro_batches;
+	int *at = dlb_xcalloc((size_t)iterations * (size_t)n + 1, sizeof(int));
+	*to = *np;
+	to->instr = dlb_arena_array(&out->arena, (size_t)steps * (size_t)n + 1, sizeof *to->instr);
+	to->place = dlb_arena_array(&out->arena, (size_t)steps * (size_t)np->n_places + 1, sizeof *to->place);
+	to->n_instr = to->n_places = 0;
+	for (int i = 0; i < iterations; i++) {
+		for (int k = 0; k < n; k++) {
+			struct dlb_instr x = np->instr[k];
+			int step = i - x.iteration;
+			at[i * n + k] = to->n_instr;
+			if (step < 0 || step >= steps)
+				continue;
+			x.micro_batch = dlb_unrolled(M, step, x.micro_batch);
+			x.iteration = step;
+			if (x.tag >= 0)
+				x.tag += step * g->n_messages;
+			to->instr[to->n_instr++] = x;
+		}
+	}
+	to->n_loop = to->n_instr;
+	for (int from = 0, end; from < np->n_places; from = end) {	/* sorted: tensor by tensor */
+		for (end = from; end < np->n_places && np->place[end].tensor == np->place[from].tensor; end++)
+			;
+		bool down = np->place[from].micro_batch < 0;
+		for (int j = 0; j < steps; j++) {
+			int step = down ? steps - 1 - j : j;
+			for (int k = from; k < end; k++) {
+				struct dlb_place x = np->place[k];
+				x.last = x.last < n ? x.last : n - 1;	/* of a program that somebody shortened: the proof says so */
+				x.first = x.first < n ? x.first : n - 1;
+				x.offset += (size_t)(step % x.copies) * dlb_place_bytes(x.bytes);
+				x.first = at[(step + np->instr[x.first].iteration) * n + x.first];
+				x.last = at[(step + np->instr[x.last].iteration) * n + x.last];
+				x.micro_batch = dlb_unrolled(M, step, x.micro_batch);
+				x.copies = 1;
+				to->place[to->n_places++] = x;
+			}
+		}
+	}
+	free(at);
+}
+
+void dlb_program_unroll(const struct dlb_program *g, int steps, struct dlb_program *out)
+{
+	size_t n = (size_t)g->micro_batches * (size_t)steps;
+	memset(out, 0, sizeof *out);
+	out->n_nodes = g->n_nodes;
+	out->micro_batches = g->micro_batches * steps;
+	out->n_messages = g->n_messages * steps;
+	out->steps = steps;
+	out->async = g->async;
+	out->depth = g->depth;
+	out->staleness = g->staleness;
+	out->batch = g->batch;
+	out->graph = g->graph;
+	out->plan = g->plan;
+	out->whole = g->whole;
+	out->replicated = g->replicated;
+	out->n_replicas = 1;
+	out->step_batch = g->step_batch;
+	out->size = dlb_arena_array(&out->arena, n, sizeof *out->size);
+	out->first = dlb_arena_array(&out->arena, n, sizeof *out->first);
+	for (size_t i = 0; i < n; i++) {
+		out->size[i] = g->size[i % (size_t)g->micro_batches];
+		out->first[i] = g->first[i % (size_t)g->micro_batches];
+	}
+	out->node = dlb_arena_array(&out->arena, (size_t)g->n_nodes, sizeof *out->node);
+	for (int d = 0; d < g->n_nodes; d++)
+		unroll_node(g, &g->node[d], steps, out, &out->node[d]);
+}

@@ -1,0 +1,68 @@
+#!/usr/bin/env bats
+# Steps that follow each other without a flush: what depends on nothing late is bit for bit the synchronous run, every
+# rule repeats itself, the pipeline is drained where it must be, and what cannot be is a line.
+load helper
+
+setup() { tmp=$BATS_TEST_TMPDIR; }
+
+plan() { # CLUSTER [DLB-PLACE OPTION...]
+	local cluster=$1
+	shift
+	[ -s "$BATS_FILE_TMPDIR/profiled.json" ] || dlb-profile --analytic --batch 16 "$model" >"$BATS_FILE_TMPDIR/profiled.json"
+	dlb-costmodel -c "$cluster" "$BATS_FILE_TMPDIR/profiled.json" | dlb-place --optimizer momentum "$@"
+}
+
+losses() { # DOCUMENT [DLB-RUN OPTION...]
+	local doc=$1
+	shift
+	dlb-run --steps 12 "${digits[@]}" --optimizer momentum --lr 0.02 "$@" "$doc" | jq -c .report.losses
+}
+
+@test "on one node nothing is late: the losses of the synchronous run" {
+	plan cpu:1 -m 4 >"$tmp/sync.json"
+	plan cpu:1 -m 4 --schedule async >"$tmp/async.json"
+	validates "$tmp/async.json"
+	[ "$(losses "$tmp/sync.json")" = "$(losses "$tmp/async.json")" ]
+}
+
+@test "every rule repeats itself bit for bit, and no two are the same" {
+	for rule in stash 2bw predict none; do
+		plan cpu:2 -a even -m 4 --schedule async --staleness "$rule" >"$tmp/doc.json"
+		[ "$(jq -r .plan.staleness "$tmp/doc.json")" = "$rule" ]
+		first=$(losses "$tmp/doc.json")
+		[ "$first" = "$(losses "$tmp/doc.json")" ]
+		echo "$first" >>"$tmp/all"
+	done
+	[ "$(sort -u "$tmp/all" | wc -l)" -eq 4 ]
+}
+
+@test "2bw where two versions are enough, else stash" {
+	plan cpu:4 -a even -m 4 --schedule async >"$tmp/4.json"
+	plan cpu:4 -a even -m 1 --schedule async >"$tmp/1.json"
+	[ "$(jq -r .plan.staleness "$tmp/4.json" "$tmp/1.json" | xargs)" = '2bw stash' ]
+}
+
+@test "predicted steps are shorter than those of the synchronous schedules" {
+	for s in gpipe 1f1b async; do
+		plan cpu:4 -a proportional -m 4 --schedule "$s" >"$tmp/$s.json"
+	done
+	run -0 jq -s '.[2].plan.value_s < .[0].plan.value_s and .[2].plan.value_s < .[1].plan.value_s' "$tmp/gpipe.json" "$tmp/1f1b.json" "$tmp/async.json"
+	[ "$output" = true ]
+}
+
+@test "a checkpoint drains the pipeline; the run goes on from it" {
+	plan cpu:2 -a even -m 4 --schedule async >"$tmp/doc.json"
+	losses "$tmp/doc.json" --checkpoint "$tmp/ckpt" --checkpoint-every 5 --loss-log "$tmp/log" >/dev/null
+	losses "$tmp/doc.json" --checkpoint "$tmp/ckpt" --loss-log "$tmp/log" >/dev/null
+	[ "$(wc -l <"$tmp/log")" -eq 24 ]
+}
+
+@test "what cannot be: one line" {
+	plan cpu:2 -m 4 >"$tmp/doc.json"
+	run -2 --separate-stderr dlb-place --staleness stash "$tmp/doc.json"
+	one_line dlb-place '--staleness is for --schedule async'
+	run -2 --separate-stderr dlb-run --staleness stash "${digits[@]}" "$tmp/doc.json"
+	one_line dlb-run '--staleness is for plans of dlb-place --schedule async'
+	run -2 --separate-stderr dlb-place --staleness older --schedule async "$tmp/doc.json"
+	one_line dlb-place "no rule 'older'"
+}
