@@ -213,8 +213,8 @@ static void test_unequal(void)
 		int M = 1 + k % 9;
 		pipeline_init(&x, 3 + k % 4, k % 2 ? "cpu:2 cpu:1*0.5" : "cpu:1 cpu:2*0.3", 1 + k % 3, 1 + k % 5, 0.5 * (k % 4), M);
 		double none = step_s(&x, "none", M, 0, NULL);
-		for (const struct dlb_schedule *s = dlb_schedules; s->name; s++)
-			assert(step_s(&x, s->name, M, 0, NULL) <= none * (1 + 1e-9));
+		for (const struct dlb_schedule *s = dlb_schedules; s->name; s++)	/* async has orders of its own: test_program */
+			assert(s->async || step_s(&x, s->name, M, 0, NULL) <= none * (1 + 1e-9));
 		pipeline_release(&x);
 	}
 }
