@@ -66,3 +66,13 @@ losses() { # DOCUMENT [DLB-RUN OPTION...]
 	run -2 --separate-stderr dlb-place --staleness older --schedule async "$tmp/doc.json"
 	one_line dlb-place "no rule 'older'"
 }
+
+@test "the report says how late each weight was: by 2bw one update, by stash the stages behind it" {
+	plan cpu:2 -a even -m 4 --schedule async --staleness 2bw >"$tmp/doc.json"
+	dlb-run --steps 5 "${digits[@]}" --optimizer momentum "$tmp/doc.json" >"$tmp/out.json"
+	validates "$tmp/out.json"
+	jq -e '.report.delays | length == 6 and all(.least == 1 and .most == 1)' "$tmp/out.json"
+	plan cpu:4 -a even -m 1 --schedule async --staleness stash | dlb-run --dry-run >"$tmp/out.json"
+	jq -e '.report.delays | group_by(.node) | map(.[0].most) | . == (sort | reverse) and .[-1] == 0 and .[0] > 0' "$tmp/out.json"
+	dlb-view "$tmp/out.json" | grep -Eq 'read weights 0 to [123] updates behind'
+}

@@ -113,11 +113,29 @@ int dlb_job_compile(const struct dlb_job *j, int64_t n, struct dlb_program *p, s
 	return dlb_error_at(err, j->name);
 }
 
+static void report_delays(const struct dlb_program *p, struct dlb_report *r)
+{
+	int n = 0;
+
+	for (int i = 0; i < p->n_nodes; i++)
+		n += p->node[i].n_weights;
+	r->delay = dlb_arena_array(&r->arena, (size_t)n + 1, sizeof *r->delay);
+	for (int i = 0; i < p->n_nodes; i++) {
+		for (int k = 0; k < p->node[i].n_weights; k++) {
+			const struct dlb_weight_copies *w = &p->node[i].weight[k];
+
+			r->delay[r->n_delays++] = (struct dlb_report_delay){ dlb_arena_strdup(&r->arena, p->graph->tensor[w->tensor].name), i,
+									     w->least < 0 ? 0 : w->least, w->most < 0 ? 0 : w->most };
+		}
+	}
+}
+
 void dlb_job_report(const struct dlb_job *j, const struct dlb_program *p, struct dlb_report *r)
 {
 	r->batch = j->plan.batch;
 	r->micro_batches = p->micro_batches;
 	r->batch_statistics = dlb_plan_batch_statistics(&j->plan, &j->graph);
+	report_delays(p, r);
 	r->optimizer = dlb_optimizers[j->optimizer.rule].name;
 	r->accuracy = r->test_loss = r->optimizer_violations = NAN;
 	r->plan_hash = dlb_arena_strdup(&r->arena, j->plan.hash);

@@ -22,6 +22,8 @@ struct dlb_report_allreduce {
 	double apart;					/* where weights are averaged: of the replicas before they met at the end,
 							 * the root of the mean square relative to the mean's norm; else NAN */
 };
+/* Asynchronous schedules: how many updates behind the step's own the weight was that forward ops read. */
+struct dlb_report_delay { const char *weight; int node, least, most; };
 struct dlb_report {
 	struct dlb_arena arena;
 	bool dry_run;
@@ -33,6 +35,7 @@ struct dlb_report {
 	double step_s, step_se_s, predicted_step_s, wall_s, imbalance, prediction_error;
 	struct dlb_report_node *node; int n_nodes;
 	struct dlb_report_op *op; int n_ops;
+	struct dlb_report_delay *delay; int n_delays;	/* of synchronous schedules: none */
 	struct dlb_report_allreduce allreduce;
 	/* Messages between nodes, a step: summed over them, the seconds that they took and those of them beside computing. */
 	struct { double bytes, time_s, hidden_s; } communication;

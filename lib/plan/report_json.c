@@ -8,6 +8,7 @@
  *      "communication": {"bytes", "time_s", "hidden_s"},                 of more than one node
  *      "allreduce": {"algorithm", "bytes", "dense_bytes", "time_s", "hidden_s", "command_s",
  *                    "classes": {"factor", "gradient", "small", "statistics"}},      with bytes ... hidden_s each; absent: one replica
+ *      "delays": [{"weight", "node", "least", "most"}],                    updates behind; absent: synchronous
  *      "batch_statistics": "replica",                                     or "all"; absent: none, or one replica
  *      "ops":   [{"op", "node", "time_s", "predicted_s"}],
  *      "timeline": [[[op, micro_batch, start_s, end_s], ...], ...],
@@ -77,6 +78,16 @@ static json_t *write_allreduce(const struct dlb_report_allreduce *a)
 	return o;
 }
 
+static json_t *write_delays(const struct dlb_report *r)
+{
+	json_t *list = json_array();
+	for (int i = 0; i < r->n_delays; i++) {
+		const struct dlb_report_delay *d = &r->delay[i];
+		json_array_append_new(list, json_pack("{ss si si si}", "weight", d->weight, "node", d->node, "least", d->least, "most", d->most));
+	}
+	return list;
+}
+
 json_t *dlb_report_write(const struct dlb_report *r)
 {
 	json_t *o = json_object(), *losses = json_array(), *nodes = json_array(), *ops = json_array();
@@ -112,6 +123,8 @@ json_t *dlb_report_write(const struct dlb_report *r)
 	if (r->allreduce.algorithm)
 		json_object_set_new(o, "allreduce", write_allreduce(&r->allreduce));
 	set_str(o, "batch_statistics", r->batch_statistics);
+	if (r->n_delays)
+		json_object_set_new(o, "delays", write_delays(r));
 	for (int i = 0; i < r->n_ops; i++) {
 		json_t *p = json_pack("{si si}", "op", r->op[i].op, "node", r->op[i].node);
 		set(p, "time_s", r->op[i].time_s);
@@ -242,6 +255,39 @@ static int read_op(const struct dlb_ref *r, struct dlb_report *out, struct dlb_r
 	return 0;
 }
 
+static int read_delay(const struct dlb_ref *r, struct dlb_report *out, struct dlb_report_delay *d, struct dlb_error *err)
+{
+	static const char *const known[] = { "weight", "node", "least", "most", NULL };
+	int64_t node, least, most;
+	if (!json_is_object(r->v))
+		return dlb_ref_fail(r, err, "must be an object");
+	if (dlb_ref_known(r, known, err) || get_str(r, "weight", out, &d->weight, err) ||
+	    dlb_get_int(r, "node", DLB_NEED, 0, out->n_nodes - 1, &node, err) || dlb_get_int(r, "least", DLB_NEED, 0, INT32_MAX, &least, err) ||
+	    dlb_get_int(r, "most", DLB_NEED, 0, INT32_MAX, &most, err))
+		return -1;
+	d->node = (int)node;
+	d->least = (int)least;
+	d->most = (int)most;
+	return 0;
+}
+
+static int read_delays(const struct dlb_ref *r, struct dlb_report *out, struct dlb_error *err)
+{
+	struct dlb_ref list = { .v = NULL };
+	int n = 0;
+	if (dlb_get_array(r, "delays", DLB_OPT, &list, &n, err))
+		return -1;
+	n = list.v ? n : 0;
+	out->delay = dlb_arena_array(&out->arena, (size_t)n + 1, sizeof *out->delay);
+	out->n_delays = n;
+	for (int i = 0; i < n; i++) {
+		struct dlb_ref e = dlb_ref_index(&list, i);
+		if (read_delay(&e, out, &out->delay[i], err))
+			return -1;
+	}
+	return 0;
+}
+
 static int read_lists(const struct dlb_ref *r, struct dlb_report *out, struct dlb_error *err)
 {
 	struct dlb_ref list;
@@ -266,7 +312,7 @@ static int read_lists(const struct dlb_ref *r, struct dlb_report *out, struct dl
 		if (read_op(&e, out, &out->op[i], err))
 			return -1;
 	}
-	if (read_communication(r, out, err) || read_allreduce(r, out, err))
+	if (read_communication(r, out, err) || read_allreduce(r, out, err) || read_delays(r, out, err))
 		return -1;
 	return dlb_spans_read(r, out->n_nodes, -1, &out->arena, &out->timeline, &out->n_spans, err);
 }
@@ -275,7 +321,7 @@ static int read_report(const struct dlb_doc *d, struct dlb_report *out, struct d
 {
 	static const char *const known[] = { "inputs", "dry_run", "first_step", "steps", "batch", "micro_batches", "optimizer",
 		"stopped", "losses", "accuracy", "test_loss", "optimizer_violations", "step_s", "step_se_s", "predicted_step_s", "wall_s", "imbalance",
-		"prediction_error", "nodes", "communication", "allreduce", "batch_statistics", "ops", "timeline", "saved", "checkpoint", "plan_hash", NULL };
+		"prediction_error", "nodes", "communication", "allreduce", "batch_statistics", "delays", "ops", "timeline", "saved", "checkpoint", "plan_hash", NULL };
 	json_t *section;
 	int64_t M = 1;
 	if (dlb_doc_need(d, "report", &section, err) || dlb_doc_check_inputs(d, "report", err))

@@ -204,6 +204,15 @@ static void report_table(const struct dlb_view *v, FILE *f)
 		dlb_view_seconds(r->predicted_step_s, b, sizeof b), 100 * r->prediction_error, r->imbalance);
 	if (r->n_losses)
 		fprintf(f, "  loss %.6g -> %.6g\n", r->loss[0], r->loss[r->n_losses - 1]);
+	if (r->n_delays) {
+		int least = r->delay[0].least, most = r->delay[0].most;
+
+		for (int i = 1; i < r->n_delays; i++) {
+			least = r->delay[i].least < least ? r->delay[i].least : least;
+			most = r->delay[i].most > most ? r->delay[i].most : most;
+		}
+		fprintf(f, "  forward ops read weights %d to %d updates behind\n", least, most);
+	}
 	if (r->batch_statistics)
 		fprintf(f, "  batch statistics of %s\n", strcmp(r->batch_statistics, "all") ? "each replica" : "all replicas together");
 	if (isfinite(r->accuracy))
