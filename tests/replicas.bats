@@ -47,6 +47,7 @@ near() {
 	plan cpu:2 -m 3 --replicas 2 >"$tmp/doc.json"
 	truth=$(losses "$tmp/doc.json")
 	for how in '-a even' '-a random --seed 3' '-a random --seed 4 --schedule gpipe' '-a single'; do
+		# shellcheck disable=SC2086
 		plan cpu:4 -m 3 --replicas 2 $how >"$tmp/doc.json"
 		echo "$how"
 		[ "$(losses "$tmp/doc.json")" = "$truth" ]
@@ -184,6 +185,7 @@ near() {
 		.plan.placement |= map_values(1)@node 1 has no part in the replicas
 	END
 	for options in '--allreduce rings' '--sync --async-allreduce'; do
+		# shellcheck disable=SC2086
 		run -2 --separate-stderr dlb-run $options "$tmp/doc.json"
 		one_line dlb-run
 	done
