@@ -76,3 +76,22 @@ losses() { # DOCUMENT [DLB-RUN OPTION...]
 	jq -e '.report.delays | group_by(.node) | map(.[0].most) | . == (sort | reverse) and .[-1] == 0 and .[0] > 0' "$tmp/out.json"
 	dlb-view "$tmp/out.json" | grep -Eq 'read weights 0 to [123] updates behind'
 }
+
+# formula LATE0 LATE1 [DLB-PLACE OPTION...]: the losses are those of gradients so late, to rounding
+formula() {
+	local late=("$1" "$2") steps=10
+	shift 2
+	dlb-profile --analytic --batch 16 "$models/digits_mlp.onnx" | dlb-costmodel -c cpu:2 | dlb-place -a even --optimizer momentum "$@" >"$tmp/doc.json"
+	dlb-run -q --steps 0 "${digits[@]}" --save "$tmp/first.safetensors" "$tmp/doc.json" >/dev/null
+	dlb-run -q --steps "$steps" "${digits[@]}" --order sequential --optimizer momentum --momentum 0.9 --lr 0.1 "$tmp/doc.json" |
+		jq -c .report.losses >"$tmp/losses"
+	python3 "$root/tests/data/delayed.py" "$tmp/first.safetensors" "$root/share/data/digits/images-idx3-ubyte.gz" \
+		"$root/share/data/digits/labels-idx1-ubyte.gz" "$steps" 16 0.1 0.9 "${late[@]}" <"$tmp/losses"
+}
+
+@test "losses are what the formulas of delayed gradients say" {
+	formula 0 0 -m 4 --schedule 1f1b
+	formula 1 1 -m 4 --schedule async --staleness 2bw
+	formula 1 0 -m 1 --schedule async --staleness stash
+	run ! formula 0 0 -m 4 --schedule async --staleness 2bw
+}
