@@ -254,7 +254,7 @@ static int search(struct search *s, int *placement, struct dlb_error *err)
 	memcpy(node, s->ids, (size_t)s->n_ids * sizeof(int));
 	for (int turn = 0; turn < 2 && !s->n_list; turn++) {
 		s->any_size = turn > 0;		/* the estimate of memory said no: the simulator has the last word */
-		if (s->n == 2)
+		if (s->n == 2 && s->n_ids == 2)
 			all_cuts_of_two(s);
 		if (s->n_ids <= 4)
 			permute(s, node, 0);
