@@ -63,7 +63,7 @@ log() {
 
 @test "an unknown schedule is a usage error that names those there are" {
 	run -2 --separate-stderr dlb-place --schedule zero "$tmp/none"
-	[[ $stderr == *"no schedule 'zero'; there are auto, 1f1b, gpipe, interleaved, zero-bubble and none"* ]]
+	[[ $stderr == *"no schedule 'zero'; there are auto, 1f1b, gpipe, interleaved, zero-bubble, none and async"* ]]
 }
 
 @test "interleaved deals contiguous chunks to the nodes in turn, and trains on them" {
