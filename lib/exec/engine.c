@@ -556,7 +556,10 @@ static int prepare_collective(struct dlb_engine *e, const struct dlb_instr *in)
 
 	if (in->what == DLB_RUN_STEP_END)
 		return 0;
-	e->act[e->n_acts++] = (struct act){ .kind = kind[in->what], .tag = in->tag, .iteration = in->iteration, .pick = -1 };
+	e->act[e->n_acts] = (struct act){ .kind = kind[in->what], .tag = in->tag, .iteration = in->iteration, .pick = -1 };
+	if (in->what == DLB_RUN_COMPUTED)
+		e->act[e->n_acts].p = dlb_arena_alloc(&e->arena, (size_t)dlb_comm_size(e->ground->comm));
+	e->n_acts++;
 	return 0;
 }
 
@@ -1029,7 +1032,7 @@ int dlb_engine_run_iteration(struct dlb_engine *e, const struct dlb_window *w, s
 				dlb_exchange_nudge(e->exchange);
 			break;
 		case ACT_COMPUTED:
-			if (dlb_exchange_command(g->comm, &t->waits_s[DLB_WAIT_COLLECTIVE], &t->command_s, err))
+			if (dlb_exchange_command(g->comm, a->p, &t->waits_s[DLB_WAIT_COLLECTIVE], &t->command_s, err))
 				return -1;
 			break;
 		case ACT_REDUCE:

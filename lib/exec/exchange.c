@@ -314,15 +314,15 @@ int dlb_exchange_settle(struct dlb_exchange *x, struct dlb_error *err)
 	return x->average ? dlb_average_settle(x->average, err) : 0;
 }
 
-int dlb_exchange_command(struct dlb_comm *c, double *waited_s, double *command_s, struct dlb_error *err)
+int dlb_exchange_command(struct dlb_comm *c, char *reports, double *waited_s, double *command_s, struct dlb_error *err)
 {
-	double start_s = dlb_clock_s();
-	char word = 0, *all = dlb_xcalloc((size_t)dlb_comm_size(c), 1);
-	int rc = dlb_comm_gather(c, &word, 1, all, 0, err) || dlb_comm_bcast(c, &word, 1, 0, err) ? -1 : 0;
+	double start_s = dlb_clock_s(), s;
+	char word = 0;
+	int rc = dlb_comm_gather(c, &word, 1, reports, 0, err) || dlb_comm_bcast(c, &word, 1, 0, err) ? -1 : 0;
 
-	free(all);
-	*waited_s += dlb_clock_s() - start_s;
-	*command_s += dlb_clock_s() - start_s;
+	s = dlb_clock_s() - start_s;
+	*waited_s += s;
+	*command_s += s;
 	return rc;
 }
 

@@ -27,8 +27,9 @@ void dlb_exchange_start(struct dlb_exchange *x, int b);
 void dlb_exchange_nudge(struct dlb_exchange *x);			/* moves what moves without waiting */
 /* Until bucket b is summed, in place. *waited_s grows by the seconds spent. */
 int dlb_exchange_wait(struct dlb_exchange *x, int b, double *waited_s, struct dlb_error *err);
-/* Tells rank 0 that this node has computed, and waits for its command to go on: both grow by the seconds. */
-int dlb_exchange_command(struct dlb_comm *c, double *waited_s, double *command_s, struct dlb_error *err);
+/* Tells rank 0 that this node has computed, and waits for its command to go on: both grow by the seconds. reports: a
+ * byte a rank. */
+int dlb_exchange_command(struct dlb_comm *c, char *reports, double *waited_s, double *command_s, struct dlb_error *err);
 const struct dlb_exchange_times *dlb_exchange_times(const struct dlb_exchange *x);
 /* Whether a gradient of this step was not finite, on whichever node: -1 with a line that names it. Compressed sums
  * alone know. */

@@ -111,8 +111,7 @@ static int open_state(struct run *r, const struct dlb_doc *doc, struct dlb_error
 	r->placement = j->plan.placement;
 	if (r->replica) {
 		r->placement = dlb_arena_array(&j->plan.arena, (size_t)j->graph.n_ops + 1, sizeof *r->placement);
-		for (int i = 0; i < j->graph.n_ops; i++)
-			r->placement[i] = j->plan.replica[r->replica][j->plan.placement[i]];
+		dlb_plan_placement_of(&j->plan, r->replica, r->placement);
 	}
 	if (r->rank == j->plan.sharing.param_server && j->plan.n_replicas > 1 && dlb_plan_part_of(&j->plan, r->rank) < 0) {
 		r->placement = dlb_arena_array(&j->plan.arena, (size_t)j->graph.n_ops + 1, sizeof *r->placement);

@@ -61,6 +61,7 @@ struct dlb_plan {
 	int n_replicas;				/* 1: none */
 	int **replica;				/* [r][k]: the node that plays node k's part in replica r, -1: none; [0][k] is k.
 						 * NULL for one replica */
+	int *replica_of, *part_of;		/* [node] its row and column there, -1: none; made by dlb_plan_set_replicas */
 	double *power;				/* [r] shares of a batch are as these; NULL: even */
 	struct dlb_sharing sharing;
 	bool clip;				/* gradients are clipped by their global norm (program.h) */
@@ -136,6 +137,8 @@ int dlb_sharing_edit(struct dlb_doc *doc, const struct dlb_sharing_options *o, s
 void dlb_plan_set_replicas(struct dlb_plan *p, int n, const int *replica);
 int dlb_plan_replica_of(const struct dlb_plan *p, int node);	/* 0 for nodes of none */
 int dlb_plan_part_of(const struct dlb_plan *p, int node);	/* the node of replica 0 whose part it plays; -1: none */
+/* placement[op] of replica r. */
+void dlb_plan_placement_of(const struct dlb_plan *p, int r, int *placement);
 /* Nodes that play node k's part, in order of replicas: peer[n_replicas]. */
 void dlb_plan_peers(const struct dlb_plan *p, int k, int *peer);
 /* group[r]: what the peers of part k are grouped by when sums go inside groups first: hosts, or on one host the groups

@@ -414,9 +414,6 @@ static bool orders_fit(const struct dlb_plan *p, const struct dlb_graph *g)
 	bool fits = true;
 	if (p->n_replicas < 2)
 		return order_fits(p, g);
-	for (int i = 0; i < p->n_ops; i++)
-		if (p->replica[0][p->placement[i]] < 0)
-			return false;
 	int64_t *share = dlb_xcalloc((size_t)p->n_replicas, sizeof *share);
 	dlb_plan_shares(p, p->batch, share);
 	for (int r = 0; r < p->n_replicas && fits; r++) {

@@ -21,30 +21,34 @@ void dlb_plan_set_replicas(struct dlb_plan *p, int n, const int *replica)
 		p->replica[r] = dlb_arena_array(&p->arena, row, sizeof **p->replica);
 		memcpy(p->replica[r], replica + (size_t)r * row, row * sizeof **p->replica);
 	}
-}
-
-/* The row and column of node in replica[][]; false: it is in none. */
-static bool find(const struct dlb_plan *p, int node, int *r, int *k)
-{
-	for (*r = 0; *r < p->n_replicas; ++*r)
-		for (*k = 0; *k < p->n_nodes; ++*k)
-			if (p->replica[*r][*k] == node)
-				return true;
-	return false;
+	p->replica_of = dlb_arena_array(&p->arena, row, sizeof *p->replica_of);
+	p->part_of = dlb_arena_array(&p->arena, row, sizeof *p->part_of);
+	for (int node = 0; node < p->n_nodes; node++)
+		p->replica_of[node] = p->part_of[node] = -1;
+	for (int r = n - 1; r >= 0; r--) {
+		for (int k = p->n_nodes - 1; k >= 0; k--) {
+			if (p->replica[r][k] < 0)
+				continue;
+			p->replica_of[p->replica[r][k]] = r;
+			p->part_of[p->replica[r][k]] = k;
+		}
+	}
 }
 
 int dlb_plan_replica_of(const struct dlb_plan *p, int node)
 {
-	int r, k;
-	return p->n_replicas > 1 && find(p, node, &r, &k) ? r : 0;
+	return p->n_replicas > 1 && p->replica_of[node] >= 0 ? p->replica_of[node] : 0;
 }
 
 int dlb_plan_part_of(const struct dlb_plan *p, int node)
 {
-	int r, k;
-	if (p->n_replicas < 2)
-		return node;
-	return find(p, node, &r, &k) ? k : -1;
+	return p->n_replicas > 1 ? p->part_of[node] : node;
+}
+
+void dlb_plan_placement_of(const struct dlb_plan *p, int r, int *placement)
+{
+	for (int i = 0; i < p->n_ops; i++)
+		placement[i] = p->replica ? p->replica[r][p->placement[i]] : p->placement[i];
 }
 
 void dlb_plan_peers(const struct dlb_plan *p, int k, int *peer)
@@ -162,8 +166,7 @@ void dlb_plan_of_replica(const struct dlb_plan *p, int r, int64_t share, struct 
 	if (out->micro_batches > share)
 		out->micro_batches = (int)share;
 	out->placement = dlb_arena_array(&out->arena, (size_t)p->n_ops + 1, sizeof *out->placement);
-	for (int i = 0; i < p->n_ops; i++)
-		out->placement[i] = p->replica[r][p->placement[i]];
+	dlb_plan_placement_of(p, r, out->placement);
 	out->node = dlb_arena_array(&out->arena, (size_t)p->n_nodes + 1, sizeof *out->node);
 	for (int k = 0; k < p->n_nodes; k++) {
 		int node = p->replica[r][k];
