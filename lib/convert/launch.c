@@ -26,50 +26,57 @@ static int check_hosts(const struct dlb_cluster *cl, struct dlb_error *err)
 	return 0;
 }
 
-char *dlb_export_hostfile(const struct dlb_doc *d, const struct dlb_convert_options *o, size_t *n, struct dlb_error *err)
+/* The text that `write` makes of the document's nodes, whose hosts all have names. */
+static char *export_nodes(const struct dlb_doc *d, void (*write)(const struct dlb_cluster *, struct dlb_text *), size_t *n,
+			  struct dlb_error *err)
 {
 	struct dlb_cluster cl;
 	struct dlb_text t = { .n = 0 };
-	(void)o;
 	if (dlb_cluster_read(d, &cl, err))
 		return NULL;
-	if (check_hosts(&cl, err) == 0) {
-		for (int i = 0; i < cl.n_nodes; i++) {
-			int slots = 0;
-			bool first = true;
-			for (int k = 0; k < cl.n_nodes; k++) {
-				bool same = !strcmp(cl.node[k].host, cl.node[i].host);
-				first &= !same || k >= i;
-				slots += same;
-			}
-			if (first)
-				dlb_text_add(&t, "%s slots=%d\n", cl.node[i].host, slots);
-		}
-	}
+	if (check_hosts(&cl, err) == 0)
+		write(&cl, &t);
 	dlb_cluster_release(&cl);
 	*n = t.n;
 	return t.s;
 }
 
+static void write_hosts(const struct dlb_cluster *cl, struct dlb_text *t)
+{
+	for (int i = 0; i < cl->n_nodes; i++) {
+		int slots = 0;
+		bool first = true;
+		for (int k = 0; k < cl->n_nodes; k++) {
+			bool same = !strcmp(cl->node[k].host, cl->node[i].host);
+			first &= !same || k >= i;
+			slots += same;
+		}
+		if (first)
+			dlb_text_add(t, "%s slots=%d\n", cl->node[i].host, slots);
+	}
+}
+
+static void write_ranks(const struct dlb_cluster *cl, struct dlb_text *t)
+{
+	for (int i = 0; i < cl->n_nodes; i++) {
+		int from = 0, cores = cores_of(cl, i);
+		for (int k = 0; k < i; k++)
+			from += strcmp(cl->node[k].host, cl->node[i].host) ? 0 : cores_of(cl, k);
+		dlb_text_add(t, "rank %d=%s slot=%d", i, cl->node[i].host, from);
+		if (cores > 1)
+			dlb_text_add(t, "-%d", from + cores - 1);
+		dlb_text_add(t, "\n");
+	}
+}
+
+char *dlb_export_hostfile(const struct dlb_doc *d, const struct dlb_convert_options *o, size_t *n, struct dlb_error *err)
+{
+	(void)o;
+	return export_nodes(d, write_hosts, n, err);
+}
+
 char *dlb_export_rankfile(const struct dlb_doc *d, const struct dlb_convert_options *o, size_t *n, struct dlb_error *err)
 {
-	struct dlb_cluster cl;
-	struct dlb_text t = { .n = 0 };
 	(void)o;
-	if (dlb_cluster_read(d, &cl, err))
-		return NULL;
-	if (check_hosts(&cl, err) == 0) {
-		for (int i = 0; i < cl.n_nodes; i++) {
-			int from = 0, cores = cores_of(&cl, i);
-			for (int k = 0; k < i; k++)
-				from += strcmp(cl.node[k].host, cl.node[i].host) ? 0 : cores_of(&cl, k);
-			dlb_text_add(&t, "rank %d=%s slot=%d", i, cl.node[i].host, from);
-			if (cores > 1)
-				dlb_text_add(&t, "-%d", from + cores - 1);
-			dlb_text_add(&t, "\n");
-		}
-	}
-	dlb_cluster_release(&cl);
-	*n = t.n;
-	return t.s;
+	return export_nodes(d, write_ranks, n, err);
 }
