@@ -1,0 +1,130 @@
+/* Pass 2 of the compiler (compile.c): each node's actions in the order of their keys: its items, and the sums of gradients. */
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+#include "plan/compile.h"
+
+static int by_key(const void *a, const void *b)
+{
+	const struct action *x = a, *y = b;
+	if (x->key != y->key)
+		return x->key < y->key ? -1 : 1;
+	return x->op != y->op ? (x->op > y->op) - (x->op < y->op) : x->m - y->m;
+}
+
+int64_t dlb_compile_key(const struct compiler *c, int op, int m)		/* m -1: an update */
+{
+	if (!c->lag)
+		return 2 * (int64_t)c->seq[op * c->M + (m < 0 ? 0 : m)];
+	return (2 * (int64_t)(m < 0 ? c->M - 1 : m) + c->lag[op]) * c->slot_keys + 2 * (op + 1);
+}
+
+int dlb_compile_half_slot(const struct compiler *c, int node, int action)
+{
+	return (int)(c->lane[node].act[action].key / c->slot_keys);
+}
+
+/* The key for the sum of gradient t of micro-batch m into update op u: before the first item of u's node that
+ * starts when the gradient is expected there, no earlier than `least`. items: the node's items, `n` up to u. */
+static int64_t key_of_arrival(const struct compiler *c, const struct action *items, int n, int edge, int m, int64_t least)
+{
+	int from = c->f.pred[edge] * c->M + m, lo = 0, hi = n;
+	double arrival = c->start[from] + dlb_flow_s(&c->f, c->f.pred[edge], m) + c->f.pred_s[2 * edge + dlb_flow_class(&c->f, m)];
+	while (lo < hi) {
+		int mid = (lo + hi) / 2;
+		const struct action *a = &items[mid];
+		double start = c->start[a->op * c->M + (a->m < 0 ? 0 : a->m)];
+		if (start >= arrival && a->key > 2 * (int64_t)c->seq[from] && a->key - 1 >= least)
+			hi = mid;
+		else
+			lo = mid + 1;
+	}
+	assert(n > 0);
+	return items[lo < n ? lo : n - 1].key - 1;
+}
+
+/* Asynchronous: in the half-slot after the one that made it, before anything of an update. */
+static int64_t key_of_arrival_async(const struct compiler *c, int from, int m, int update)
+{
+	return (dlb_compile_key(c, from, m) / c->slot_keys + 1) * c->slot_keys + 2 * (update + 1) - 1;
+}
+
+static int edge_from(const struct dlb_flow *f, int op, int pred)
+{
+	for (int e = f->pred_start[op]; e < f->pred_start[op + 1]; e++)
+		if (f->pred[e] == pred)
+			return e;
+	dlb_bug("op %d does not read from op %d", op, pred);
+}
+
+/* Where updates stand last: what is added to their places in the order of the cluster; the key between them and all else. */
+static int64_t late(const struct compiler *c) { return (int64_t)c->g->n_ops * c->M + 2; }
+static int64_t norm_key(const struct compiler *c) { return 2 * late(c) - 2; }
+
+/* The node's items, updates after the others where they stand last: *n_before of them, then. Returns how many. */
+static int find_items(const struct compiler *c, int node, struct action *items, int *n_before)
+{
+	const struct dlb_node_plan *np = &c->p->node[node];
+	int n = 0;
+	for (int last = 0; last <= c->updates_last; last++) {
+		*n_before = n;
+		for (int i = 0; i < np->n_order; i++) {
+			int op = np->order[i].op, m = np->order[i].micro_batch;
+			if (m >= c->M || (c->updates_last && (m < 0) != last))
+				continue;
+			items[n++] = (struct action){ dlb_compile_key(c, op, m) + (last ? 2 * late(c) : 0), op, m, -1, false };
+		}
+	}
+	return n;
+}
+
+void dlb_compile_actions(struct compiler *c)
+{
+	const struct dlb_graph *g = c->g;
+	for (int node = 0; node < c->p->n_nodes; node++) {
+		const struct dlb_node_plan *np = &c->p->node[node];
+		struct lane *l = &c->lane[node];
+		size_t most = (size_t)np->n_order + 3 + (size_t)c->n_ticks;
+		for (int i = 0; i < np->n_order; i++)
+			if (g->op[np->order[i].op].phase == DLB_UPDATE)
+				most += (size_t)g->op[np->order[i].op].n_in * (size_t)c->M;
+		struct action *items = dlb_xcalloc((size_t)np->n_order + 1, sizeof *items);
+		l->act = dlb_xcalloc(most, sizeof *l->act);
+		if (!c->lag)
+			l->act[l->n_act++] = (struct action){ -1, -1, -1, -1, false };
+		for (int i = 0; i < c->n_ticks; i++)
+			l->act[l->n_act++] = (struct action){ i * c->slot_keys, -1, -1, -1, false };
+		if (c->p->clip)
+			l->act[l->n_act++] = (struct action){ norm_key(c), -1, -1, -1, true };
+		int n_before, n_items = find_items(c, node, items, &n_before);
+		for (int i = 0; i < n_items; i++) {
+			int op = items[i].op;
+			l->act[l->n_act++] = items[i];
+			for (int j = 0; j < g->op[op].n_in && g->op[op].phase == DLB_UPDATE && dlb_program_sums(c->out, op); j++) {
+				int t = g->op[op].in[j];
+				if (t < 0 || dlb_tensor_is_state(&g->tensor[t]) || dlb_tensor_is_fed(&g->tensor[t]))
+					continue;
+				int from = g->tensor[t].producer, edge = edge_from(&c->f, op, from);
+				int64_t key = 0;
+				for (int m = 0; m < c->M; m++) {
+					key = c->p->placement[from] == node ? dlb_compile_key(c, from, m) + 1 :
+						c->lag ? key_of_arrival_async(c, from, m, op) :
+						key_of_arrival(c, items, c->updates_last ? n_before + 1 : i + 1, edge, m, key);
+					if (c->updates_last && key >= norm_key(c))
+						key = norm_key(c) - 1;
+					l->act[l->n_act++] = (struct action){ key, op, m, t, false };
+				}
+			}
+		}
+		if (!c->lag)
+			l->act[l->n_act++] = (struct action){ INT64_MAX, -1, -1, -1, false };
+		qsort(l->act, (size_t)l->n_act, sizeof *l->act, by_key);
+		for (int a = 0, i = 0; a < l->n_act && c->lag; a++)
+			if (l->act[a].op < 0)
+				l->tick[i++] = a;
+		for (int a = 0; a < l->n_act; a++)
+			if (l->act[a].op >= 0 && l->act[a].tensor < 0)
+				c->act_of[l->act[a].op * c->M + (l->act[a].m < 0 ? 0 : l->act[a].m)] = a;
+		free(items);
+	}
+}

@@ -1,0 +1,153 @@
+/* What replicas sum (compile.c): which gradients share a bucket, and where in a node's program its sum starts and is
+ * waited for. */
+#include <stdlib.h>
+#include <string.h>
+#include "plan/compile.h"
+
+int dlb_update_gradient(const struct dlb_graph *g, int update)
+{
+	const struct dlb_op *o = &g->op[update];
+	for (int j = 0; j < o->n_in; j++)
+		if (o->in[j] >= 0 && !dlb_tensor_is_state(&g->tensor[o->in[j]]) && !dlb_tensor_is_fed(&g->tensor[o->in[j]]))
+			return o->in[j];
+	return -1;
+}
+
+bool dlb_gradient_is_own(const struct dlb_graph *g, const int *placement, int update)
+{
+	int t = dlb_update_gradient(g, update);
+	if (t < 0 || placement[g->tensor[t].producer] != placement[update])
+		return false;
+	for (; t >= 0; t = dlb_graph_view_of(g, t)) {
+		if (g->reader_start[t + 1] - g->reader_start[t] != 1 || dlb_tensor_is_fed(&g->tensor[t]) || t == g->loss)
+			return false;
+		for (int k = 0; k < g->n_outputs; k++)
+			if (g->output[k] == t)
+				return false;
+	}
+	return true;
+}
+
+bool dlb_program_sums(const struct dlb_program *g, int update)
+{
+	return g->micro_batches > g->steps || (g->replicated && !dlb_gradient_is_own(g->graph, g->plan->placement, update));
+}
+
+struct ready { int producer, op; };
+
+static int by_producer(const void *a, const void *b)
+{
+	const struct ready *x = a, *y = b;
+	return x->producer != y->producer ? (x->producer > y->producer) - (x->producer < y->producer) : (x->op > y->op) - (x->op < y->op);
+}
+
+int dlb_compile_count_statistics(const struct compiler *c, int node)
+{
+	int n = 0;
+	for (int i = 0; i < c->g->n_ops && c->out->statistics; i++)
+		n += c->p->placement[i] == node && c->out->statistics[i] >= 0;
+	return n;
+}
+
+/* One bucket for each op here that runs in halves. */
+static void find_statistics(struct compiler *c, int node)
+{
+	struct dlb_node_program *np = &c->out->node[node];
+	for (int i = 0; i < c->g->n_ops && c->out->statistics; i++) {
+		if (c->p->placement[i] != node || c->out->statistics[i] < 0)
+			continue;
+		struct dlb_bucket *b = &np->bucket[np->n_buckets];
+		int *op = dlb_arena_array(&c->out->arena, 1, sizeof *op);
+		*op = i;
+		*b = (struct dlb_bucket){ .op = op, .n_ops = 1, .cls = DLB_SUM_STATISTICS, .element_bytes = sizeof(double) };
+		b->n = dlb_graph_sums(c->g, i, &b->n_own);
+		np->state_bytes += (size_t)(b->n + b->n_own) * sizeof(double);
+		c->out->statistics[i] = np->n_buckets++;
+	}
+}
+
+/* Buckets are made of the graph and of who holds what, so that all replicas make the same. */
+static void find_buckets(struct compiler *c, int node)
+{
+	const struct dlb_graph *g = c->g;
+	struct dlb_node_program *np = &c->out->node[node];
+	const struct dlb_node_plan *plan = &c->p->node[node];
+	struct ready *ready = dlb_xcalloc((size_t)plan->n_order + 1, sizeof *ready);
+	int n = 0;
+	for (int i = 0; i < plan->n_order; i++) {
+		int op = plan->order[i].op, t = g->op[op].phase == DLB_UPDATE ? dlb_update_gradient(g, op) : -1;
+		if (t >= 0)
+			ready[n++] = (struct ready){ g->tensor[t].producer, op };
+	}
+	qsort(ready, (size_t)n, sizeof *ready, by_producer);
+	int *op = dlb_arena_array(&c->out->arena, (size_t)n + 1, sizeof *op), open = -1;
+	np->bucket = dlb_arena_array(&c->out->arena, (size_t)n + (size_t)dlb_compile_count_statistics(c, node) + 1, sizeof *np->bucket);
+	double open_bytes = 0;
+	for (int large = 1, at = 0; large >= 0; large--) {	/* small ones are gathered after all large ones have a bucket */
+		for (int i = 0; i < n; i++) {
+			const struct dlb_tensor *x = &g->tensor[dlb_update_gradient(g, ready[i].op)];
+			double bytes = dlb_tensor_bytes(x, 1);
+			if ((bytes >= DLB_BUCKET_BYTES) != large)
+				continue;
+			if (large || open < 0 || open_bytes + bytes > DLB_BUCKET_BYTES) {
+				open = np->n_buckets++;
+				open_bytes = 0;
+				np->bucket[open].op = op + at;
+				np->bucket[open].cls = large ? DLB_SUM_GRADIENT : DLB_SUM_SMALL;
+				np->bucket[open].element_bytes = (int)dlb_dtype_bytes(x->dtype);
+			}
+			op[at++] = ready[i].op;
+			open_bytes += bytes;
+			np->bucket[open].n_ops++;
+			struct dlb_desc d = dlb_tensor_desc(x, 1);
+			np->bucket[open].n += dlb_desc_count(&d);
+		}
+		open = -1;
+	}
+	free(ready);
+	find_statistics(c, node);
+}
+
+/* The action that sums the last micro-batch of update op's gradient, or makes the only one. */
+static int last_sum(const struct compiler *c, int node, int op)
+{
+	const struct lane *l = &c->lane[node];
+	int last = c->act_of[c->g->tensor[dlb_update_gradient(c->g, op)].producer * c->M];
+	if (!dlb_program_sums(c->out, op))
+		return last;
+	for (int a = 0; a < l->n_act; a++)
+		if (l->act[a].op == op && l->act[a].tensor >= 0)
+			last = a;
+	return last;
+}
+
+void dlb_compile_note_reductions(struct compiler *c, int node)
+{
+	struct dlb_node_program *np = &c->out->node[node];
+	const struct lane *l = &c->lane[node];
+	bool averages = dlb_sharing_averages(&c->p->sharing);
+	int computed = 0, norm = -1;
+	find_buckets(c, node);
+	for (int a = 0; a < l->n_act; a++)
+		norm = l->act[a].norm ? a : norm;
+	for (int a = 0; a < l->n_act; a++)
+		if (l->act[a].op >= 0 && (l->act[a].tensor >= 0 || c->g->op[l->act[a].op].phase != DLB_UPDATE))
+			computed = a;
+	if (c->p->sharing.sync)
+		dlb_compile_note(c, node, (struct note){ computed, RANK_COMPUTED, -1, -1, -1, -1, -1 });
+	for (int b = 0; b < np->n_buckets && np->bucket[b].cls != DLB_SUM_STATISTICS; b++) {
+		int start = 0, first = l->n_act - 1;
+		for (int i = 0; i < np->bucket[b].n_ops; i++) {
+			int op = np->bucket[b].op[i], sum = last_sum(c, node, op), update = c->act_of[op * c->M];
+			start = sum > start ? sum : start;
+			if (averages)
+				start = update > start ? update : start;
+			else
+				first = update < first ? update : first;
+		}
+		if (norm >= 0 && !averages)
+			first = norm;
+		dlb_compile_note(c, node, (struct note){ c->p->sharing.sync ? computed : start, RANK_REDUCE, -1, -1, -1, -1, b });
+		dlb_compile_note(c, node, (struct note){ first, RANK_REDUCED, -1, -1, -1, -1, b });
+	}
+}

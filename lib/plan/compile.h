@@ -1,0 +1,73 @@
+/* Inside the compiler: what its passes hand on. compile.c says how they go. Private to lib/plan. */
+#ifndef DLB_PLAN_COMPILE_H
+#define DLB_PLAN_COMPILE_H
+#include "plan/flow.h"
+
+enum { RANK_WAIT_SENT, RANK_FREE_BEFORE, RANK_POST, RANK_COPY, RANK_WAIT, RANK_REDUCED, RANK_SEND, RANK_SENT_AFTER, RANK_FREE_AFTER,
+       RANK_COMPUTED, RANK_REDUCE, N_RANKS };
+
+struct action { int64_t key; int op, m, tensor; bool norm; };	/* tensor >= 0: accumulate; op < 0: start, norm, end of the step, or
+								 * start of a half-slot */
+struct note { int action, rank; int slot, tensor, m, peer, tag; };
+struct slot {						/* (tensor, node, m) */
+	int first, last, sent;				/* actions; -1: none */
+	int begin, end;					/* instructions */
+	int begin_at, end_at;				/* their iterations */
+	int place;
+};
+struct received { int slot, tensor, m, action, from; };
+struct lane {						/* one node */
+	struct action *act; int n_act;
+	struct note *note; int n_notes, cap_notes;
+	struct received *recv; int n_recv, cap_recv;
+	int *tick;					/* asynchronous: [half-slot] action at its beginning */
+	int *fold;					/* actions in the order of the loop */
+};
+struct compiler {
+	struct dlb_flow f;
+	const struct dlb_plan *p;
+	const struct dlb_graph *g;
+	struct dlb_program *out;
+	int M;
+	bool updates_last;				/* they wait for other replicas, or the global norm: behind all else on every node, which is
+							 * a legal order since nothing of the step depends on them */
+	int *inst_start, *inst_node, *root;		/* instances of a tensor: nodes that have it; root: instance whose place it has */
+	int *of;					/* instance -> tensor whose place it shares at once; -1: its own */
+	int *tag;					/* [tensor] tag of micro-batch 0; -1: never sent */
+	struct slot *slot;				/* [instance * M + m] */
+	double *start; int *seq, *act_of;		/* [item] */
+	struct lane *lane;
+	int *lag, n_ticks;				/* asynchronous, else NULL: [op] in half-slots */
+	int64_t slot_keys;				/* keys in a half-slot */
+	struct dlb_async_lane *versions;		/* [node] */
+	int **item_of;					/* [node][action] -> item of versions, -1 */
+};
+
+static inline bool once_a_step(const struct dlb_tensor *t) { return t->kind == DLB_T_WEIGHT || t->kind == DLB_T_BUFFER; }
+
+/* compile.c: the instance of tensor t on the node, which must have it. */
+int dlb_compile_instance(const struct compiler *c, int t, int node);
+
+/* ---- actions.c ---- */
+/* The key of (op, m) in the order of the cluster; m -1: of an update. */
+int64_t dlb_compile_key(const struct compiler *c, int op, int m);
+int dlb_compile_half_slot(const struct compiler *c, int node, int action);
+void dlb_compile_actions(struct compiler *c);
+
+/* ---- notes.c ---- */
+void dlb_compile_note(struct compiler *c, int node, struct note x);
+void dlb_compile_note_uses(struct compiler *c);
+void dlb_compile_note_messages(struct compiler *c);
+void dlb_compile_share_places(struct compiler *c);
+void dlb_compile_note_frees(struct compiler *c);
+
+/* ---- buckets.c ---- */
+/* Ops of the node whose sums over a batch go over the replicas. */
+int dlb_compile_count_statistics(const struct compiler *c, int node);
+void dlb_compile_note_reductions(struct compiler *c, int node);
+
+/* ---- emit.c ---- */
+/* Folds the step into the loop of an asynchronous schedule, and finds the copies of weights it needs. -1 with err. */
+int dlb_compile_async(struct compiler *c, int n_state, struct dlb_error *err);
+void dlb_compile_emit(struct compiler *c, int node);
+#endif

@@ -1,0 +1,222 @@
+/* Pass 5 of the compiler (compile.c): notes and actions in order are the program of a node; under an asynchronous
+ * schedule, the order in which the loop goes round (async.c). */
+#include <stdlib.h>
+#include <string.h>
+#include "plan/compile.h"
+
+/* ---- instructions ---- */
+
+static const struct { unsigned char verb; bool sent; } of_rank[N_RANKS] = {
+	[RANK_WAIT_SENT] = { DLB_WAIT, true }, [RANK_FREE_BEFORE] = { DLB_FREE, false }, [RANK_POST] = { DLB_POST, false },
+	[RANK_COPY] = { DLB_COPY, false }, [RANK_WAIT] = { DLB_WAIT, false }, [RANK_SEND] = { DLB_SEND, false },
+	[RANK_SENT_AFTER] = { DLB_WAIT, true }, [RANK_FREE_AFTER] = { DLB_FREE, false }, [RANK_REDUCED] = { DLB_COLLECTIVE, false },
+	[RANK_COMPUTED] = { DLB_COLLECTIVE, false }, [RANK_REDUCE] = { DLB_COLLECTIVE, false },
+};
+
+static void emit_note(struct compiler *c, struct dlb_node_program *np, const struct note *x, int iteration)
+{
+	if (x->rank == RANK_POST || x->rank == RANK_COPY) {
+		c->slot[x->slot].begin = np->n_instr;
+		c->slot[x->slot].begin_at = iteration;
+	}
+	if (x->rank == RANK_FREE_BEFORE || x->rank == RANK_FREE_AFTER) {
+		c->slot[x->slot].end = np->n_instr;
+		c->slot[x->slot].end_at = iteration;
+	}
+	bool old = c->out->depth && c->out->staleness == DLB_STALE_2BW && x->m < 0 && (of_rank[x->rank].sent || x->rank == RANK_SEND);
+	np->instr[np->n_instr++] = (struct dlb_instr){ .verb = of_rank[x->rank].verb, .sent = of_rank[x->rank].sent, .op = -1,
+		.what = x->rank == RANK_REDUCED ? DLB_RUN_REDUCED : x->rank == RANK_REDUCE ? DLB_RUN_REDUCE :
+			x->rank == RANK_COMPUTED ? DLB_RUN_COMPUTED : 0,
+		.tensor = x->tensor, .micro_batch = x->m, .iteration = iteration, .version = old, .peer = x->peer, .tag = x->tag };
+}
+
+/* The first half of an op, and the sum of what it made over the replicas. */
+static void emit_sums(struct compiler *c, struct dlb_node_program *np, const struct action *x)
+{
+	static const struct { unsigned char verb, what; } steps[] = {
+		{ DLB_COMPUTE, DLB_RUN_SUMS }, { DLB_COLLECTIVE, DLB_RUN_REDUCE }, { DLB_COLLECTIVE, DLB_RUN_REDUCED } };
+	for (int i = 0; i < 3; i++)
+		np->instr[np->n_instr++] = (struct dlb_instr){ .verb = steps[i].verb, .what = steps[i].what, .op = x->op, .tensor = -1,
+			.micro_batch = x->m, .peer = -1, .tag = i ? c->out->statistics[x->op] : -1 };
+}
+
+static void emit_step_end(struct compiler *c, struct dlb_node_program *np)
+{
+	np->instr[np->n_instr++] = (struct dlb_instr){ .verb = DLB_COLLECTIVE, .what = DLB_RUN_STEP_END, .op = -1, .tensor = -1,
+		.iteration = c->out->depth, .peer = -1, .tag = -1 };
+}
+
+static void emit_action(struct compiler *c, int node, const struct action *x, bool end, int iteration)
+{
+	struct dlb_node_program *np = &c->out->node[node];
+	struct dlb_instr in = { .verb = DLB_COMPUTE, .op = x->op, .tensor = -1, .micro_batch = x->m, .iteration = iteration, .peer = -1,
+		.tag = -1 };
+	if (x->op < 0) {
+		if (end)
+			emit_step_end(c, np);
+		if (!x->norm)
+			return;
+		in.verb = DLB_COLLECTIVE;
+		in.what = DLB_RUN_NORM;
+	} else if (x->tensor >= 0) {
+		in.what = DLB_RUN_ACCUMULATE;
+		in.tensor = x->tensor;
+	} else if (c->g->op[x->op].phase == DLB_UPDATE) {
+		in.what = DLB_RUN_UPDATE;
+		in.micro_batch = -1;
+	} else {
+		in.what = DLB_RUN_OP;
+		if (c->out->statistics && c->out->statistics[x->op] >= 0)
+			emit_sums(c, np, x);
+	}
+	for (int j = 0; x->op >= 0 && x->tensor < 0 && j < c->g->op[x->op].n_out; j++) {
+		int t = c->g->op[x->op].out[j];
+		if (t >= 0) {
+			struct slot *s = &c->slot[dlb_compile_instance(c, t, node) * c->M + (x->m < 0 ? 0 : x->m)];
+			s->begin = np->n_instr;
+			s->begin_at = iteration;
+		}
+	}
+	np->instr[np->n_instr++] = in;
+}
+
+/* ---- asynchronous: one step, folded ---- */
+
+static int iteration_of(const struct compiler *c, const struct action *x)
+{
+	return c->lag ? (int)(x->key / c->slot_keys) / (2 * c->M) : 0;
+}
+
+/* Where the action stands in the loop; older steps first where several do at the same place. */
+struct folded { int64_t key; int iteration, action; };
+static int by_fold(const void *a, const void *b)
+{
+	const struct folded *x = a, *y = b;
+	if (x->key != y->key)
+		return x->key < y->key ? -1 : 1;
+	return x->iteration != y->iteration ? y->iteration - x->iteration : x->action - y->action;
+}
+
+static void fold(struct compiler *c, int node)
+{
+	struct lane *l = &c->lane[node];
+	struct folded *list = dlb_xcalloc((size_t)l->n_act + 1, sizeof *list);
+	bool *used = dlb_xcalloc((size_t)l->n_act + 1, sizeof *used);
+	int64_t period = 2 * c->M * c->slot_keys;
+	for (int i = 0; i < l->n_notes; i++)
+		used[l->note[i].action] = true;
+	for (int a = 0; a < l->n_act; a++) {
+		list[a] = (struct folded){ l->act[a].key % period, iteration_of(c, &l->act[a]), a };
+		if ((used[a] || l->act[a].op >= 0) && list[a].iteration > c->out->depth)
+			c->out->depth = list[a].iteration;
+	}
+	qsort(list, (size_t)l->n_act, sizeof *list, by_fold);
+	l->fold = dlb_xcalloc((size_t)l->n_act + 1, sizeof(int));
+	for (int a = 0; a < l->n_act; a++)
+		l->fold[a] = list[a].action;
+	free(list);
+	free(used);
+}
+
+/* What reads and changes weights, in the order of the loop. */
+static void list_items(struct compiler *c, int node, struct dlb_async_lane *v)
+{
+	struct lane *l = &c->lane[node];
+	v->node = node;
+	v->item = dlb_xcalloc((size_t)(l->n_act + l->n_notes) + 1, sizeof *v->item);
+	v->weight = dlb_xcalloc((size_t)c->g->n_tensors + 1, sizeof *v->weight);
+	c->item_of[node] = dlb_xcalloc((size_t)l->n_act + 1, sizeof(int));
+	int *send = dlb_xcalloc((size_t)l->n_notes + 1, sizeof(int)), n_sends = 0;
+	for (int k = 0; k < l->n_notes; k++)
+		if (l->note[k].rank == RANK_SEND && l->note[k].m < 0)
+			send[n_sends++] = k;
+	for (int i = 0; i < l->n_act; i++) {
+		int a = l->fold[i];
+		const struct action *x = &l->act[a];
+		c->item_of[node][a] = v->n;
+		if (x->op >= 0 && x->tensor < 0)
+			v->item[v->n++] = (struct dlb_async_item){ x->op, x->m < 0 ? 0 : x->m, -1, iteration_of(c, x), 0, -1, false };
+		for (int k = 0; k < n_sends && x->op < 0; k++)
+			if (l->note[send[k]].action == a)
+				v->item[v->n++] = (struct dlb_async_item){ -1, 0, l->note[send[k]].tensor, iteration_of(c, x), 0, -1, false };
+	}
+	free(send);
+}
+
+int dlb_compile_async(struct compiler *c, int n_state, struct dlb_error *err)
+{
+	c->versions = dlb_xcalloc((size_t)c->p->n_nodes, sizeof *c->versions);
+	c->item_of = dlb_xcalloc((size_t)c->p->n_nodes, sizeof *c->item_of);
+	for (int node = 0; node < c->p->n_nodes; node++)
+		fold(c, node);
+	for (int node = 0; node < c->p->n_nodes; node++)
+		list_items(c, node, &c->versions[node]);
+	if (dlb_async_versions(&c->f, c->versions, c->out->depth, n_state, &c->out->staleness, err))
+		return -1;
+	for (int node = 0; node < c->p->n_nodes; node++) {
+		struct dlb_async_lane *v = &c->versions[node];
+		struct dlb_node_program *np = &c->out->node[node];
+		np->n_weights = v->n_weights;
+		np->weight = dlb_arena_array(&c->out->arena, (size_t)v->n_weights + 1, sizeof *np->weight);
+		if (v->n_weights)
+			memcpy(np->weight, v->weight, (size_t)v->n_weights * sizeof *np->weight);
+	}
+	return 0;
+}
+
+static void emit_copy_of_weight(struct dlb_node_program *np, int what, int update, int iteration, int version)
+{
+	np->instr[np->n_instr++] = (struct dlb_instr){ .verb = DLB_COMPUTE, .what = (unsigned char)what, .op = update, .tensor = -1,
+		.micro_batch = -1, .iteration = iteration, .version = version, .peer = -1, .tag = -1 };
+}
+
+/* An item with the copies of weights that are made before it. */
+static void emit_item(struct compiler *c, int node, int a, bool end)
+{
+	const struct action *x = &c->lane[node].act[a];
+	struct dlb_node_program *np = &c->out->node[node];
+	int iteration = iteration_of(c, x), at;
+	if (!c->lag || x->op < 0 || x->tensor >= 0) {
+		emit_action(c, node, x, end, iteration);
+		return;
+	}
+	const struct dlb_async_lane *v = &c->versions[node];
+	const struct dlb_async_item *item = &v->item[c->item_of[node][a]];
+	if (item->keep)
+		emit_copy_of_weight(np, DLB_RUN_KEEP, item->op, iteration, 0);
+	for (int k = item->predict; k >= 0; k = v->weight[k].next)
+		emit_copy_of_weight(np, DLB_RUN_PREDICT, v->weight[k].update, iteration, v->weight[k].distance);
+	at = np->n_instr;
+	emit_action(c, node, x, end, iteration);
+	if (np->n_instr > at)
+		np->instr[at].version = item->version;
+}
+
+void dlb_compile_emit(struct compiler *c, int node)
+{
+	struct lane *l = &c->lane[node];
+	struct dlb_node_program *np = &c->out->node[node];
+	int n_keys = l->n_act * N_RANKS;
+	int *start = dlb_xcalloc((size_t)n_keys + 2, sizeof(int)), *by = dlb_xcalloc((size_t)l->n_notes + 1, sizeof(int));
+	for (int i = 0; i < l->n_notes; i++)
+		start[l->note[i].action * N_RANKS + l->note[i].rank + 2]++;
+	for (int i = 0; i < n_keys; i++)
+		start[i + 2] += start[i + 1];
+	for (int i = 0; i < l->n_notes; i++)
+		by[start[l->note[i].action * N_RANKS + l->note[i].rank + 1]++] = i;
+	np->instr = dlb_arena_array(&c->out->arena, (size_t)l->n_notes + (size_t)l->n_act + 2 * (size_t)np->n_weights +
+				    3 * (size_t)dlb_compile_count_statistics(c, node) * (size_t)c->M + 2, sizeof *np->instr);
+	for (int i = 0; i < l->n_act; i++) {
+		int a = l->fold ? l->fold[i] : i, k = start[a * N_RANKS], iteration = iteration_of(c, &l->act[a]);
+		for (; k < start[a * N_RANKS + RANK_SEND]; k++)
+			emit_note(c, np, &l->note[by[k]], iteration);
+		emit_item(c, node, a, a == l->n_act - 1 && !c->lag);
+		for (; k < start[(a + 1) * N_RANKS]; k++)
+			emit_note(c, np, &l->note[by[k]], iteration);
+	}
+	if (c->lag)
+		emit_step_end(c, np);
+	np->n_loop = np->n_instr;
+	free(start);
+	free(by);
+}

@@ -1,0 +1,291 @@
+/* Passes 3 and 4 of the compiler (compile.c): what must happen just before or after an action: messages and their places,
+ * and the outputs that take over the place of an input. */
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+#include "plan/compile.h"
+
+enum { DLB_LOOK_AHEAD = 4, DLB_SEND_SLACK = 2 };
+
+void dlb_compile_note(struct compiler *c, int node, struct note x)
+{
+	struct lane *l = &c->lane[node];
+	DLB_GROW(l->note, l->n_notes, l->cap_notes);
+	l->note[l->n_notes++] = x;
+}
+
+static void use(struct compiler *c, int node, int t, int m, int action)
+{
+	const struct dlb_tensor *x = &c->g->tensor[t];
+	struct lane *l = &c->lane[node];
+	if (x->kind == DLB_T_CONSTANT)
+		return;
+	if (once_a_step(x)) {
+		if (c->p->placement[dlb_graph_home(c->g, t)] == node)
+			return;
+		m = -1;
+	}
+	int inst = dlb_compile_instance(c, t, node), slot = inst * c->M + (m < 0 ? 0 : m);
+	struct slot *s = &c->slot[slot], *root = &c->slot[c->root[inst] * c->M + (m < 0 ? 0 : m)];
+	if (s->first < 0) {
+		s->first = action;
+		if (dlb_tensor_is_fed(x)) {
+			dlb_compile_note(c, node, (struct note){ action, RANK_COPY, slot, t, m, -1, -1 });
+		} else {
+			DLB_GROW(l->recv, l->n_recv, l->cap_recv);
+			l->recv[l->n_recv++] = (struct received){ slot, t, m, action, c->inst_node[c->inst_start[t]] };
+		}
+	}
+	root->last = action;
+}
+
+/* What the norm reads where gradients are not summed into state: those of the updates here. */
+static void use_gradients(struct compiler *c, int node, int action)
+{
+	const struct dlb_graph *g = c->g;
+	for (int i = 0; i < g->n_ops; i++) {
+		if (g->op[i].phase != DLB_UPDATE || c->p->placement[i] != node || dlb_program_sums(c->out, i))
+			continue;
+		for (int j = 0; j < g->op[i].n_in; j++) {
+			int t = g->op[i].in[j];
+			if (t >= 0 && !dlb_tensor_is_state(&g->tensor[t]) && !dlb_tensor_is_fed(&g->tensor[t]))
+				use(c, node, t, 0, action);
+		}
+	}
+}
+
+void dlb_compile_note_uses(struct compiler *c)
+{
+	const struct dlb_graph *g = c->g;
+	for (int node = 0; node < c->p->n_nodes; node++) {
+		for (int a = 0; a < c->lane[node].n_act; a++) {
+			const struct action *x = &c->lane[node].act[a];
+			if (x->norm)
+				use_gradients(c, node, a);
+			if (x->op < 0)
+				continue;
+			if (x->tensor >= 0) {
+				use(c, node, x->tensor, x->m, a);
+				continue;
+			}
+			const struct dlb_op *o = &g->op[x->op];
+			bool update = o->phase == DLB_UPDATE, summed = update && dlb_program_sums(c->out, x->op);
+			for (int j = 0; j < o->n_in; j++) {
+				int t = o->in[j];
+				if (t >= 0 && !(summed && !dlb_tensor_is_state(&g->tensor[t]) && !dlb_tensor_is_fed(&g->tensor[t])))
+					use(c, node, t, update ? 0 : x->m, a);
+			}
+			for (int j = 0; j < o->n_out; j++) {
+				if (o->out[j] < 0)
+					continue;
+				int inst = dlb_compile_instance(c, o->out[j], node), m = update ? 0 : x->m;
+				c->slot[inst * c->M + m].first = a;
+				if (c->slot[c->root[inst] * c->M + m].last < a)
+					c->slot[c->root[inst] * c->M + m].last = a;
+			}
+		}
+	}
+}
+
+static int first_after(const struct lane *l, int64_t key)
+{
+	int lo = 0, hi = l->n_act - 1;			/* the last one, the end of the step, always is */
+	while (lo < hi) {
+		int mid = (lo + hi) / 2;
+		if (l->act[mid].key > key)
+			hi = mid;
+		else
+			lo = mid + 1;
+	}
+	return lo;
+}
+
+/* State must have left before its owner changes it: the action that does. */
+static int first_write(const struct compiler *c, int t)
+{
+	int home = dlb_graph_home(c->g, t);
+	bool writes = c->g->op[home].phase == DLB_UPDATE || c->g->tensor[t].kind == DLB_T_BUFFER;
+	return writes ? c->act_of[home * c->M] : c->lane[c->p->placement[home]].n_act - 1;
+}
+
+/* Weights leave before their owner's next update, whatever step that is of. */
+static bool leaves_at_once(const struct compiler *c, int t, int send_slot)
+{
+	int home = dlb_graph_home(c->g, t), period = 2 * c->M, next;
+	if (c->g->tensor[t].kind == DLB_T_BUFFER)
+		return true;
+	if (c->g->op[home].phase != DLB_UPDATE)
+		return false;
+	next = (int)(dlb_compile_key(c, home, -1) / c->slot_keys) - send_slot;
+	return ((next % period) + period) % period <= 2;
+}
+
+static void note_message_async(struct compiler *c, int node, const struct received *r)
+{
+	int m = r->m < 0 ? 0 : r->m, tag = c->tag[r->tensor] + m, used = dlb_compile_half_slot(c, node, r->action), rank = RANK_WAIT_SENT;
+	struct lane *from = &c->lane[r->from];
+	int source = c->inst_start[r->tensor], send = r->m < 0 ? from->tick[used - 1] : c->slot[source * c->M + m].first;
+	int sent = from->tick[used + 1];
+	if (r->m < 0 && leaves_at_once(c, r->tensor, used - 1)) {
+		rank = RANK_SENT_AFTER;
+		sent = send;
+	}
+	dlb_compile_note(c, node, (struct note){ c->lane[node].tick[used - 1], RANK_POST, r->slot, r->tensor, r->m, r->from, tag });
+	dlb_compile_note(c, node, (struct note){ r->action, RANK_WAIT, r->slot, r->tensor, r->m, r->from, tag });
+	dlb_compile_note(c, r->from, (struct note){ send, RANK_SEND, -1, r->tensor, r->m, node, tag });
+	dlb_compile_note(c, r->from, (struct note){ sent, rank, -1, r->tensor, r->m, node, tag });
+	if (r->m >= 0) {
+		struct slot *root = &c->slot[c->root[source] * c->M + m];
+		root->sent = root->sent < sent ? sent : root->sent;
+	}
+}
+
+void dlb_compile_note_messages(struct compiler *c)
+{
+	for (int node = 0; node < c->p->n_nodes; node++) {
+		struct lane *l = &c->lane[node];
+		for (int i = 0, open = 0; i < l->n_recv; i++) {
+			const struct received *r = &l->recv[i];
+			if (c->lag) {
+				note_message_async(c, node, r);
+				continue;
+			}
+			const struct dlb_tensor *x = &c->g->tensor[r->tensor];
+			struct lane *from = &c->lane[r->from];
+			int m = r->m < 0 ? 0 : r->m, tag = c->tag[r->tensor] + m, post = 0, send = 0, limit = from->n_act - 1;
+			if (r->m >= 0) {			/* weights are posted at the start of the step */
+				static const int ahead = DLB_LOOK_AHEAD;
+				for (int k = i, seen = 0; open >= ahead && k >= 0; k--) {
+					if (k < i && l->recv[k].m >= 0 && ++seen == ahead) {
+						post = l->recv[k].action;
+						break;
+					}
+				}
+				open++;
+				send = c->slot[c->inst_start[r->tensor] * c->M + m].first;
+			} else {
+				limit = first_write(c, r->tensor);
+			}
+			int source = c->inst_start[r->tensor], sent = limit;
+			if (r->m < 0)
+				sent = first_after(from, l->act[r->action].key);
+			else if (r->m + DLB_SEND_SLACK < c->M)
+				sent = first_after(from, l->act[c->slot[r->slot + DLB_SEND_SLACK].first].key);
+			if (sent <= send)
+				sent = send + 1;
+			if (sent > limit)
+				sent = limit;
+			dlb_compile_note(c, node, (struct note){ post, RANK_POST, r->slot, r->tensor, r->m, r->from, tag });
+			dlb_compile_note(c, node, (struct note){ r->action, RANK_WAIT, r->slot, r->tensor, r->m, r->from, tag });
+			dlb_compile_note(c, r->from, (struct note){ send, RANK_SEND, -1, r->tensor, r->m, node, tag });
+			dlb_compile_note(c, r->from, (struct note){ sent, RANK_WAIT_SENT, -1, r->tensor, r->m, node, tag });
+			if (!once_a_step(x)) {
+				struct slot *root = &c->slot[c->root[source] * c->M + m];
+				if (root->sent < sent)
+					root->sent = sent;
+			}
+		}
+	}
+}
+
+/* [instance] Places that are read when the step is over. Returns new. */
+static bool *find_kept(const struct compiler *c)
+{
+	const struct dlb_graph *g = c->g;
+	bool *keep = dlb_xcalloc((size_t)c->inst_start[g->n_tensors] + 1, sizeof *keep), trains = false;
+	for (int i = 0; i < g->n_ops; i++)
+		trains |= g->op[i].phase != DLB_FORWARD;
+	for (int i = -1; i < (trains ? 0 : g->n_outputs) && !c->lag; i++) {
+		int t = i < 0 ? g->loss : g->output[i];
+		for (int k = t < 0 ? 0 : c->inst_start[t]; t >= 0 && k < c->inst_start[t + 1]; k++)
+			keep[c->root[k]] = true;
+	}
+	return keep;
+}
+
+/* Whether for every micro-batch op is the last to read what lies in the place of instance x, whose messages have
+ * left before. */
+static bool reads_last(const struct compiler *c, int op, int x)
+{
+	for (int m = 0; m < c->M; m++) {
+		const struct slot *s = &c->slot[x * c->M + m];
+		int action = c->act_of[op * c->M + m];
+		if (s->first < 0 || s->last != action || s->sent > action)
+			return false;
+	}
+	return true;
+}
+
+/* The place of tensor t on node, and of what is a view of it there, is that of instance x. */
+static void move_views(struct compiler *c, int t, int node, int x)
+{
+	const struct dlb_graph *g = c->g;
+	c->root[dlb_compile_instance(c, t, node)] = x;
+	for (int r = g->reader_start[t]; r < g->reader_start[t + 1]; r++) {
+		int op = g->reader[r];
+		if (c->p->placement[op] == node && dlb_graph_is_view(g, op) && g->op[op].in[0] == t)
+			move_views(c, g->op[op].out[0], node, x);
+	}
+}
+
+/* Output 0 of op, instance y, with all that are views of it, moves into the place of x. */
+static void take_over(struct compiler *c, int op, int x, int y, int input)
+{
+	for (int m = 0; m < c->M; m++) {
+		struct slot *to = &c->slot[x * c->M + m], *from = &c->slot[y * c->M + m];
+		to->last = from->last;
+		to->sent = from->sent > to->sent ? from->sent : to->sent;
+	}
+	c->of[y] = input;
+	move_views(c, c->g->op[op].out[0], c->inst_node[y], x);
+}
+
+void dlb_compile_share_places(struct compiler *c)
+{
+	const struct dlb_graph *g = c->g;
+	bool *keep = find_kept(c);
+	for (int op = 0; op < g->n_ops; op++) {
+		const struct dlb_op *o = &g->op[op];
+		int node = c->p->placement[op];
+		if (o->phase == DLB_UPDATE || o->n_out < 1 || o->out[0] < 0 || dlb_graph_is_view(g, op))
+			continue;
+		for (int k = 0; k < o->n_in; k++) {
+			if (!dlb_graph_may_overwrite(g, op, k))
+				continue;
+			int x = c->root[dlb_compile_instance(c, o->in[k], node)], y = dlb_compile_instance(c, o->out[0], node);
+			bool alone = true;			/* another input may be a view of this one */
+			for (int j = 0; j < o->n_in; j++)
+				if (j != k && o->in[j] >= 0 && !dlb_tensor_is_state(&g->tensor[o->in[j]]))
+					alone &= c->root[dlb_compile_instance(c, o->in[j], node)] != x;
+			if (alone && !keep[x] && c->root[y] == y && reads_last(c, op, x)) {
+				take_over(c, op, x, y, o->in[k]);
+				keep[x] |= keep[y];
+				break;
+			}
+		}
+	}
+	free(keep);
+}
+
+void dlb_compile_note_frees(struct compiler *c)
+{
+	const struct dlb_graph *g = c->g;
+	bool *keep = find_kept(c);
+	for (int t = 0; t < g->n_tensors; t++) {
+		for (int i = c->inst_start[t]; i < c->inst_start[t + 1]; i++) {
+			for (int m = 0; m < c->M; m++) {
+				struct slot *s = &c->slot[i * c->M + m];
+				int node = c->inst_node[i], end = c->lane[node].n_act - 1, m_or_step = once_a_step(&g->tensor[t]) ? -1 : m;
+				if (c->root[i] != i || s->first < 0)
+					continue;
+				struct note x = { s->last, RANK_FREE_AFTER, i * c->M + m, t, m_or_step, -1, -1 };
+				if (keep[i])
+					x.action = end;
+				else if (s->sent > s->last)
+					x.action = s->sent, x.rank = RANK_FREE_BEFORE;
+				dlb_compile_note(c, node, x);
+			}
+		}
+	}
+	free(keep);
+}
