@@ -1,0 +1,80 @@
+/* Inside the engine: what a compiled program becomes. prepare.c makes the acts, engine.c runs them. Private to lib/exec. */
+#ifndef DLB_EXEC_ACTS_H
+#define DLB_EXEC_ACTS_H
+#include "exec/clip.h"
+#include "exec/engine.h"
+#include "exec/exchange.h"
+
+enum act_kind { ACT_POST, ACT_WAIT, ACT_WAIT_SENT, ACT_SEND, ACT_RUN, ACT_COPY, ACT_SEED, ACT_COMPUTED, ACT_REDUCE, ACT_REDUCED, ACT_NORM };
+
+/* A kernel's output that can be made here or over there. */
+struct making {
+	void **out;			/* the kernel's pointer to it */
+	void *here, *there;
+	struct dlb_channel *channel;
+	double kernel_s, best_s[2];	/* of the last run; least so far of kernel and sending: made here, there */
+	int n_tried[2];
+	bool is_there;
+};
+
+struct act {
+	enum act_kind kind;
+	struct dlb_request *request;
+	struct dlb_channel *channel;	/* of a message through shared memory; NULL: MPI's */
+	void *there;			/* where it goes, on the other side */
+	struct making *making;		/* of a kernel and of the send of what it makes; NULL: it is made here */
+	int peer, tag, m, compute, op;
+	void *p;			/* where: message, copy */
+	double xfer_s;			/* of a wait for what MPI brings: what that should take */
+	size_t bytes, offset;		/* offset: of a copy's source in what was fed */
+	struct dlb_kernel *kernel;
+	void **in, **out;
+	uint64_t vertex;
+	int64_t first_sample;
+	bool update;
+	enum dlb_dtype dtype;		/* of a seed */
+	int iteration, pick;		/* of instruction; first of its picks, -1 */
+	int predict;			/* updates to foresee, at most; 0: not a prediction */
+	int loss;			/* the output that is the loss of its micro-batch, -1: none */
+};
+
+/* A pointer that follows the step: to copy (step mod copies) of a place; or to a weight, whose newest version is that of
+ * `live` updates before the step's, `version` the one wanted, and old or expected ones lie in copies. */
+struct pick { void **at; char *base, *now; size_t stride; int copies, live, version, next; bool weight, expected; };
+
+struct dlb_engine {
+	struct dlb_engine_program view;	/* first: dlb_engine_view */
+	struct dlb_ground *ground;
+	const struct dlb_graph *graph;
+	const struct dlb_node_program *np;
+	const int *tensor_of;
+	struct act *act; int n_acts;
+	struct dlb_request *request;	/* [n_acts]; used by the acts that start a message */
+	struct dlb_channel *channel;	/* [n_acts] likewise */
+	int cell;			/* of tag 0 among the ground's; -1: all messages are MPI's */
+	int *newest, *older;		/* [tag] newest act that starts such a message; [act] the one before; preparing */
+	struct dlb_kernel **kernel; int n_kernels;
+	struct dlb_kernel **of_op;	/* [first half?][op][class of size] while preparing */
+	double **sums;			/* [op] of those in halves; NULL: none is */
+	struct { int64_t n; } size[2];
+	const void **loss;		/* [m], NULL: made elsewhere */
+	struct pick *pick; int n_picks, cap_picks;
+	int *update_at;			/* [tensor] asynchronous: instruction that updates the weight, -1 */
+	int ring;			/* steps that may be under way: requests of an act, sums of losses */
+	double *loss_sum;		/* [ring] */
+	enum dlb_dtype loss_dtype;
+	struct dlb_exchange *exchange;	/* with the other replicas; NULL: none */
+	struct dlb_clip clip;
+	struct dlb_arena arena;
+};
+
+/* ---- prepare.c ---- */
+/* Where tensor t of micro-batch m lies on this rank. NULL with err: nowhere, or no memory for a constant. */
+void *dlb_act_resolve(struct dlb_engine *e, int t, int m, struct dlb_error *err);
+/* Instructions become acts, with their kernels and pointers. -1 with err. */
+int dlb_acts_prepare(struct dlb_engine *e, const struct dlb_optimizer_choice *c, struct dlb_error *err);
+/* Places for the sums of ops that run in halves. */
+void dlb_acts_make_sums(struct dlb_engine *e);
+/* The exchange with the other replicas, where there are any. -1 with err. */
+int dlb_acts_open_exchange(struct dlb_engine *e, struct dlb_error *err);
+#endif
