@@ -1,0 +1,177 @@
+/* The step loop of asynchronous schedules, several steps in flight.
+ *
+ * The sum at the end of a step (run.c) must not make anybody wait: it is started when a rank has run the step's last
+ * iteration and looked at a little later, in the same iteration on all ranks. What it decides (to stop, say) then holds for
+ * steps that have not begun. The pipeline is drained before a checkpoint, before a batch of another size, and at the end. */
+#include <math.h>
+#include <stdlib.h>
+#include "exec/run.h"
+#include "util/clock.h"
+#include "util/mem.h"
+
+enum { ASYNC_SLACK = 2 };			/* iterations from the end of a step to the look at its sum */
+
+/* Steps from an empty pipeline to an empty one; step s is at s % n of each list. */
+struct flight {
+	struct dlb_engine *e;
+	int which, depth;
+	int64_t first, end, n;			/* end: INT64_MAX until it is known */
+	struct dlb_step *step;
+	struct flight_end { double x[3]; struct dlb_request sum; int unread; struct dlb_error why; struct dlb_progress_state next; } *at_end;
+	struct dlb_progress_state head;		/* the next step to begin */
+	const char *stopped;
+	int64_t failed, steady;			/* step with samples that could not be read, -1; iterations with everything in them */
+	bool nonfinite;
+	double before_s;
+};
+
+/* What all ranks know alike decides. */
+static bool may_begin(const struct run *r, const struct flight *f)
+{
+	int64_t every = r->o->checkpoint ? r->o->checkpoint_every : 0;
+
+	if (f->stopped || f->failed >= 0 || f->nonfinite || dlb_run_limit_reached(r, &f->head))
+		return false;
+	return f->head.step == f->first || (dlb_run_engine_for(r, dlb_run_batch_at(r, &f->head)) == 0 && f->which == 0 && (!every || f->head.step % every));
+}
+
+static double begin_step(struct run *r, struct flight *f)
+{
+	struct flight_end *x = &f->at_end[f->head.step % f->n];
+	double asked_s = dlb_clock_s(), fed_s;
+	const struct dlb_fed *fed;
+
+	x->why.what[0] = 0;
+	fed = dlb_feed_take(r->feed, &x->unread, &x->why);
+	f->step[f->head.step % f->n] = dlb_run_step(r, &f->head, fed);
+	fed_s = dlb_clock_s() - asked_s;
+	dlb_run_advance(r, &f->head);
+	x->next = f->head;
+	if (!dlb_run_limit_reached(r, &f->head))
+		dlb_run_ask(r, &f->head);
+	return fed_s;
+}
+
+static void start_end(struct run *r, struct flight *f, int64_t step)
+{
+	struct flight_end *x = &f->at_end[step % f->n];
+
+	x->x[0] = dlb_engine_loss_of(f->e, &f->step[step % f->n]);
+	x->x[1] = r->o->stop && *r->o->stop ? 1.0 : 0.0;
+	x->x[2] = x->unread ? 1.0 : 0.0;
+	if (r->all)
+		dlb_comm_isum(r->comm, r->all, x->x, 3, true, &x->sum);
+}
+
+static int look_at_end(struct run *r, struct flight *f, int64_t step, int64_t total, struct dlb_error *err)
+{
+	struct flight_end *x = &f->at_end[step % f->n];
+	bool has_loss = r->job.graph.loss >= 0;
+	double start_s = dlb_clock_s();
+
+	if (r->all && dlb_comm_wait(r->comm, &x->sum, err))
+		return -1;
+	dlb_engine_view(f->e)->times.waits_s[DLB_WAIT_COLLECTIVE] += dlb_clock_s() - start_s;
+	if (f->failed >= 0 || f->nonfinite)		/* what follows a step that failed does not count */
+		return 0;
+	if (x->x[2] > 0.0) {
+		f->failed = step;
+		return 0;
+	}
+	if (has_loss && !isfinite(x->x[0]) && !r->o->allow_nonfinite) {
+		f->nonfinite = true;
+		dlb_run_not_finite(r, step, x->x[0], err);
+		return 0;
+	}
+	x->next.best_loss = r->at.best_loss;
+	x->next.since_best = r->at.since_best;
+	r->at = x->next;
+	if (has_loss) {
+		const char *why = dlb_run_converged(r, x->x[0]);
+
+		dlb_run_keep_loss(r, x->x[0]);
+		f->stopped = f->stopped ? f->stopped : why;
+	}
+	if (x->x[1] > 0.0)
+		f->stopped = "signal";
+	if (r->o->progress && r->rank == 0)
+		r->o->progress(r->o->progress_ctx, r->at.step - r->first_step, total, x->x[0]);
+	return 0;
+}
+
+static int fly(struct run *r, struct flight *f, int64_t total, struct dlb_error *err)
+{
+	double start_s = dlb_clock_s();
+
+	for (int64_t i = f->first, lag = f->depth + ASYNC_SLACK; f->end == INT64_MAX || i < f->end + lag; i++) {
+		struct dlb_step_times *t = &dlb_engine_view(f->e)->times;
+		double now_s, wait_s = 0.0;
+
+		if (f->end == INT64_MAX && may_begin(r, f))
+			wait_s = begin_step(r, f);
+		else if (f->end == INT64_MAX)
+			f->end = i;
+		const struct dlb_window w = { .iteration = i, .first = f->first, .end = f->end < i + 1 ? f->end : i + 1, .step = f->step,
+					      .n = f->n };
+
+		if (i - f->depth < f->end && dlb_engine_run_iteration(f->e, &w, err))
+			return -1;
+		if (i - f->depth >= f->first && i - f->depth < f->end)
+			start_end(r, f, i - f->depth);
+		if (i - lag >= f->first && i - lag < f->end && look_at_end(r, f, i - lag, total, err))
+			return -1;
+		now_s = dlb_clock_s();
+		t->step_s = now_s - f->before_s;
+		t->data_wait_s = wait_s;
+		f->before_s = now_s;
+		if (i >= f->first + f->depth && i < f->end)
+			dlb_run_keep_times(r, f->which, f->steady += f->which == 0);
+	}
+	if (!r->record.seen && f->which == 0) {		/* too short for an iteration with everything in it */
+		dlb_engine_view(f->e)->times.step_s = (dlb_clock_s() - start_s) / (double)(f->end - f->first);
+		dlb_record_add(&r->record, dlb_engine_view(f->e));
+	}
+	return 0;
+}
+
+int dlb_run_flight(struct run *r, int *who, struct dlb_error *err)
+{
+	int64_t total = dlb_run_total_steps(r), most = 0;
+	struct flight f = { .failed = -1, .before_s = dlb_clock_s() };
+	double start_s = f.before_s;
+	int rc = 0;
+
+	for (int i = 0; i < r->n_engines; i++)
+		most = r->program[i].depth > most ? r->program[i].depth : most;
+	f.n = most + ASYNC_SLACK + 1;
+	f.step = dlb_xcalloc((size_t)f.n, sizeof *f.step);
+	f.at_end = dlb_xcalloc((size_t)f.n, sizeof *f.at_end);
+	if (!(r->stopped = dlb_run_limit_reached(r, &r->at)))
+		dlb_run_ask(r, &r->at);
+	while (!r->stopped && !rc) {
+		f.head = r->at;
+		f.first = r->at.step;
+		f.end = INT64_MAX;
+		f.which = dlb_run_engine_for(r, dlb_run_batch_at(r, &r->at));
+		f.e = r->engine[f.which];
+		f.depth = r->program[f.which].depth;
+		rc = fly(r, &f, total, err);
+		if (rc || f.nonfinite) {
+			rc = -1;
+		} else if (f.failed >= 0) {
+			const struct flight_end *x = &f.at_end[f.failed % f.n];
+
+			*err = x->why;
+			rc = dlb_comm_agree(r->comm, x->unread, err, who);
+		} else {
+			r->stopped = f.stopped ? f.stopped : dlb_run_limit_reached(r, &r->at);
+			if (r->o->checkpoint && r->o->checkpoint_every && !r->stopped && r->at.step % r->o->checkpoint_every == 0)
+				rc = dlb_run_save_checkpoint(r, err);
+			f.before_s = dlb_clock_s();
+		}
+	}
+	free(f.step);
+	free(f.at_end);
+	r->wall_s = dlb_clock_s() - start_s;
+	return rc;
+}

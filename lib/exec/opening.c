@@ -1,0 +1,317 @@
+/* What a run needs, opened and closed: device, weights, programs with their engines, data, evaluation, log, checkpoints. */
+#include <errno.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+#include "exec/run.h"
+#include "model/weights.h"
+#include "util/cores.h"
+#include "util/hash.h"
+#include "util/mem.h"
+
+static int open_device(struct run *r, struct dlb_error *err)
+{
+	const struct dlb_node *node = &r->job.cluster.node[r->rank];
+	const struct dlb_device_kind *kind = &r->job.cluster.kind[node->kind];
+	const struct dlb_backend_ops *ops = dlb_backend_find(kind->backend);
+
+	if (!ops)
+		return dlb_fail(err, NULL, "node %d is of kind '%s': back end '%s' is not built in", r->rank, kind->name, kind->backend);
+	return ops->open(node->device < ops->n_devices() ? node->device : 0, kind->threads, &r->be, err);
+}
+
+/* A file of weights in place of the model's own (.run.weights); NULL: none. */
+static int weights_file(const struct dlb_doc *doc, const char **path, struct dlb_error *err)
+{
+	struct dlb_ref run = dlb_ref_root(doc, "run"), w = { .v = NULL };
+	const char *sha = NULL;
+	char found[65];
+
+	*path = NULL;
+	if (!run.v || !json_object_get(run.v, "weights"))
+		return 0;
+	if (dlb_get_object(&run, "weights", DLB_NEED, &w, err) || dlb_get_str(&w, "path", DLB_NEED, path, err) ||
+	    dlb_get_str(&w, "sha256", DLB_OPT, &sha, err))
+		return -1;
+	if (!sha)
+		return 0;
+	if (dlb_sha256_file(*path, found, err))
+		return -1;
+	if (strcmp(sha, found))
+		return dlb_ref_fail(&w, err, "'%s' is not the file that the document was made for: its SHA-256 differs", *path);
+	return 0;
+}
+
+static int open_state(struct run *r, const struct dlb_doc *doc, struct dlb_error *err)
+{
+	const struct dlb_exec_options *o = r->o;
+	struct dlb_job *j = &r->job;
+	const char *path;
+
+	if (weights_file(doc, &path, err))
+		return -1;
+	/* Fresh weights still need the constants that stand in the model's file (masks, tables). */
+	if (o->init && !path ? dlb_graph_load_constants(&j->graph, err) : dlb_graph_load_weights(&j->graph, path, err))
+		return -1;
+	r->replica = dlb_plan_replica_of(&j->plan, r->rank);
+	r->ending = dlb_xcalloc((size_t)j->plan.n_replicas + 2, sizeof *r->ending);
+	r->placement = j->plan.placement;
+	if (r->replica) {
+		r->placement = dlb_arena_array(&j->plan.arena, (size_t)j->graph.n_ops + 1, sizeof *r->placement);
+		dlb_plan_placement_of(&j->plan, r->replica, r->placement);
+	}
+	if (r->rank == j->plan.sharing.param_server && j->plan.n_replicas > 1 && dlb_plan_part_of(&j->plan, r->rank) < 0) {
+		r->placement = dlb_arena_array(&j->plan.arena, (size_t)j->graph.n_ops + 1, sizeof *r->placement);
+		for (int i = 0; i < j->graph.n_ops; i++)	/* it has no part in the work and holds all the weights */
+			r->placement[i] = r->rank;
+	}
+	if (dlb_state_init(&r->state, &j->graph, &r->be, r->placement, r->rank, j->optimizer.rule,
+			   j->plan.micro_batches, j->plan.n_replicas > 1, err))
+		return -1;
+	r->state.first_placement = j->plan.placement;
+	return dlb_state_load_graph(&r->state, o->init != NULL, o->init ? strtoull(o->init, NULL, 10) : 0, err);
+}
+
+int64_t dlb_run_left_of_epoch(const struct run *r, const struct dlb_progress_state *at)
+{
+	return r->count - at->position;
+}
+
+/* Sizes of batch that this run will meet: full ones, the epoch's last one, and the last one of an epoch that
+ * was entered at another batch size. */
+static void find_sizes(struct run *r)
+{
+	int64_t batch = r->job.plan.batch < r->count ? r->job.plan.batch : r->count;
+	int64_t size[MAX_BATCHES] = { batch, r->count % batch, dlb_run_left_of_epoch(r, &r->at) % batch };
+
+	r->n_engines = 0;
+	for (int i = 0; i < MAX_BATCHES; i++) {
+		bool known = size[i] == 0 || (i && r->count == DLB_DATA_ENDLESS);
+
+		for (int k = 0; k < r->n_engines; k++)
+			known = known || r->size[k] == size[i];
+		if (!known)
+			r->size[r->n_engines++] = size[i];
+	}
+}
+
+static int open_engines(struct run *r, struct dlb_error *err)
+{
+	size_t arena = 64;
+	int depth = 0;
+
+	find_sizes(r);
+	for (int i = 0; i < r->n_engines; i++) {
+		enum dlb_staleness rule = r->job.plan.staleness;
+		int rc;
+
+		if (i)			/* such steps are alone in the pipeline: there is nothing to be late for */
+			r->job.plan.staleness = DLB_STALE_NONE;
+		rc = dlb_job_compile(&r->job, r->size[i], &r->program[i], err);
+		r->job.plan.staleness = rule;
+		if (rc)
+			return -1;
+		const struct dlb_node_program *np = &dlb_program_of(&r->program[i], r->rank)->node[r->rank];
+
+		depth = r->program[i].depth > depth ? r->program[i].depth : depth;
+		if (np->arena_bytes > arena)
+			arena = np->arena_bytes;
+	}
+	if (r->eval && dlb_eval_arena_bytes(r->eval) > arena)
+		arena = dlb_eval_arena_bytes(r->eval);
+	r->ground = (struct dlb_ground){ .be = &r->be, .cost = &r->job.cost, .comm = r->comm, .state = &r->state, .slow = 1.0, .cluster = &r->job.cluster,
+		.kept = r->kept, .last_step = r->end_step };
+	if (r->o->slow && r->rank < r->o->n_slow)
+		r->ground.slow = r->o->slow[r->rank];
+	r->ground.sleep = dlb_comm_crowded(r->comm);
+	if (dlb_ground_ready(&r->ground, arena, r->program, r->n_engines, r->rank, err))
+		return -1;
+	if (dlb_average_new(&r->average, r->comm, dlb_program_of(&r->program[0], r->rank), r->rank, &r->job.cluster, &r->state, r->o->seed, err))
+		return -1;
+	r->ground.average = r->average;
+	if (dlb_state_add_copies(&r->state, r->program, r->n_engines, err))
+		return -1;
+	for (int i = 0; i < r->n_engines; i++)
+		if (dlb_engine_new(&r->engine[i], &r->ground, dlb_program_of(&r->program[i], r->rank), r->rank, &r->job.optimizer, NULL,
+				   err))
+			return -1;
+	if (r->eval && dlb_eval_ready(r->eval, &r->ground, err))
+		return -1;
+	dlb_record_init(&r->record, dlb_engine_view(r->engine[0])->n_computes);
+	return dlb_feed_new(&r->feed, r->data, r->engine, r->n_engines, depth + 2, err);
+}
+
+/* Threads that decode images on this rank: what was asked for, or its share of the cores that no node computes on. */
+static int readers(const struct run *r)
+{
+	const struct dlb_cluster *c = &r->job.cluster;
+	const char *host = c->node[r->rank].host;
+	int64_t free_cores = dlb_cores(), ranks = 0;
+
+	if (r->o->readers > 0)
+		return (int)r->o->readers;
+	for (int i = 0; i < c->n_nodes; i++) {
+		if (host && c->node[i].host && strcmp(host, c->node[i].host))
+			continue;
+		free_cores -= c->kind[c->node[i].kind].threads;
+		ranks++;
+	}
+	free_cores /= ranks ? ranks : 1;
+	return free_cores < 1 ? 1 : free_cores > 16 ? 16 : (int)free_cores;
+}
+
+/* Each replica's own samples, where the plan says so. */
+static int open_shards(struct run *r, struct dlb_error *err)
+{
+	const struct dlb_plan *plan = &r->job.plan;
+	int64_t *share, *last;
+	struct dlb_shards_choice c = { .n = plan->n_replicas, .batch = plan->batch < r->count ? plan->batch : r->count,
+				       .exchange = plan->sharing.exchange_data };
+	int rc;
+
+	if (plan->n_replicas < 2 || !plan->sharing.shards)
+		return 0;
+	share = dlb_xcalloc((size_t)c.n, sizeof *share);
+	last = dlb_xcalloc((size_t)c.n, sizeof *last);
+	c.sorted = !strcmp(plan->sharing.shards, "sorted");
+	c.share = share;
+	c.last = last;
+	dlb_plan_shares(plan, c.batch, share);
+	dlb_plan_shares(plan, r->count % c.batch, last);
+	rc = dlb_data_shard(r->data, &c, err);
+	free(share);
+	free(last);
+	return rc;
+}
+
+static int open_data(struct run *r, struct dlb_error *err)
+{
+	const struct dlb_exec_options *o = r->o;
+	struct dlb_data_choice choice = { .spec = o->data, .transform = o->transform, .shuffled = o->shuffled, .seed = o->seed,
+					  .readers = readers(r) };
+
+	if (!o->data)
+		return dlb_hint((dlb_fail(err, NULL, "no data to train on"), err), "give --data; --data random feeds any model");
+	if (dlb_data_open(&r->data, &choice, &r->job.graph, err))
+		return -1;
+	r->count = dlb_data_count(r->data);
+	if (r->count == DLB_DATA_ENDLESS && o->epochs >= 0)
+		return dlb_fail(err, NULL, "--epochs: data '%s' have no end; say --steps", o->data);
+	if (open_shards(r, err))
+		return -1;
+	choice.spec = o->test_data;
+	choice.shuffled = false;
+	choice.like = r->data;
+	return o->test_data ? dlb_eval_new(&r->eval, &r->job, r->rank, &choice, err) : 0;
+}
+
+static void find_limits(struct run *r)
+{
+	const struct dlb_exec_options *o = r->o;
+
+	r->first_step = r->at.step;
+	r->end_step = r->end_epoch = INT64_MAX;
+	if (o->steps >= 0)
+		r->end_step = r->at.step + o->steps;
+	if (o->until_step >= 0 && o->until_step < r->end_step)
+		r->end_step = o->until_step;
+	if (o->epochs >= 0) {
+		r->end_epoch = r->at.epoch + o->epochs;
+		r->end_position = r->at.position;
+	} else if (r->end_step == INT64_MAX && isnan(o->until_loss) && !o->patience) {
+		if (r->count == DLB_DATA_ENDLESS)
+			r->end_step = r->at.step + 100;
+		else
+			r->end_epoch = r->at.epoch + 1;
+	}
+}
+
+/* The log is cut back to the step that training goes on from: a loss a line, line i for step i - 1. */
+static int open_log(struct run *r, struct dlb_error *err)
+{
+	int64_t lines = 0;
+	int c;
+
+	if (!r->o->loss_log || r->rank)
+		return 0;
+	r->log = fopen(r->o->loss_log, r->at.step ? "r+" : "w");
+	if (!r->log && errno == ENOENT)
+		r->log = fopen(r->o->loss_log, "w");
+	if (!r->log)
+		return dlb_fail(err, NULL, "cannot open '%s': %s", r->o->loss_log, strerror(errno));
+	while (lines < r->at.step && (c = getc(r->log)) != EOF)
+		lines += c == '\n';
+	if (fseek(r->log, 0, SEEK_CUR) || ftruncate(fileno(r->log), ftell(r->log)))
+		return dlb_fail(err, NULL, "cannot cut '%s' back: %s", r->o->loss_log, strerror(errno));
+	return 0;
+}
+
+struct dlb_checkpoint_kept dlb_run_kept(const struct run *r)
+{
+	return (struct dlb_checkpoint_kept){ r->kept, r->replica, r->job.plan.n_replicas };
+}
+
+static int load_kept(struct run *r, struct dlb_error *err)
+{
+	const struct dlb_checkpoint_kept kept = dlb_run_kept(r);
+
+	return dlb_checkpoint_load_kept(&r->checkpoint, r->at.step, &kept, err);
+}
+
+int dlb_run_open(struct run *r, const struct dlb_doc *doc, int *who, struct dlb_error *err)
+{
+	bool found = false;
+	int rc = dlb_job_read(&r->job, doc, r->o, err);
+
+	if (!rc && r->job.plan.n_nodes != dlb_comm_size(r->comm)) {
+		rc = dlb_fail(err, NULL, "the plan is for %d nodes, there are %d ranks", r->job.plan.n_nodes, dlb_comm_size(r->comm));
+		dlb_hint(err, "start it with mpirun -n %d, or plainly", r->job.plan.n_nodes);
+	}
+	rc = rc || open_device(r, err) || open_state(r, doc, err) || open_data(r, err) ? -1 : 0;
+	if (dlb_comm_agree(r->comm, rc, err, who))
+		return -1;
+	r->at = (struct dlb_progress_state){ .seed = r->o->seed, .best_loss = HUGE_VAL };
+	r->kept = dlb_kept_new();
+	if (r->o->checkpoint && (dlb_checkpoint_open(&r->checkpoint, r->o->checkpoint, r->comm, err) ||
+				 dlb_checkpoint_load(&r->checkpoint, r->comm, &r->state, &r->at, &found, err)))
+		return -1;
+	if (found && r->at.position >= r->count) {
+		rc = dlb_fail(err, r->checkpoint.dir, "the checkpoint stands at sample %lld of an epoch of %lld",
+			      (long long)r->at.position, (long long)r->count);
+	} else {
+		find_limits(r);
+		rc = open_engines(r, err) || (found && load_kept(r, err)) || open_log(r, err) ? -1 : 0;
+	}
+	if (dlb_comm_agree(r->comm, rc, err, who))
+		return -1;
+	if (r->program[0].depth && dlb_comm_size(r->comm) > 1)
+		return dlb_subset_new(&r->all, r->comm, NULL, dlb_comm_size(r->comm), 0, err);
+	return 0;
+}
+
+void dlb_run_close(struct run *r)
+{
+	if (r->log)
+		fclose(r->log);
+	dlb_feed_free(r->feed);
+	dlb_eval_free(r->eval);
+	dlb_record_release(&r->record);
+	for (int i = 0; i < MAX_BATCHES; i++) {
+		dlb_engine_free(r->engine[i]);
+		dlb_program_release(&r->program[i]);
+	}
+	dlb_average_free(r->average);
+	dlb_kept_free(r->kept);
+	dlb_subset_free(r->all, r->comm);
+	dlb_data_close(r->data);
+	dlb_ground_release(&r->ground);
+	dlb_state_release(&r->state);
+	if (r->be.ops)
+		r->be.ops->close(&r->be);
+	dlb_checkpoint_close(&r->checkpoint);
+	dlb_job_release(&r->job);
+	free(r->checkpoint_path);
+	free(r->loss);
+	free(r->ending);
+}

@@ -1,0 +1,80 @@
+/* Inside a run: what its files hand on. Private to lib/exec. */
+#ifndef DLB_EXEC_RUN_H
+#define DLB_EXEC_RUN_H
+#include <stdio.h>
+#include "exec/average.h"
+#include "exec/checkpoint.h"
+#include "exec/exchange.h"
+#include "exec/job.h"
+
+enum { MAX_BATCHES = 3 };
+
+struct run {
+	const struct dlb_exec_options *o;
+	struct dlb_comm *comm;
+	struct dlb_subset *all;				/* the ranks, for sums that nobody waits for; NULL: alone, or not wanted */
+	int rank;
+	struct dlb_job job;
+	struct dlb_backend be;
+	int replica, *placement;			/* this rank's, and where its replica's ops stand */
+	struct dlb_state state;
+	struct dlb_ground ground;
+	struct dlb_program program[MAX_BATCHES];	/* [0]: full batches */
+	struct dlb_engine *engine[MAX_BATCHES];
+	int64_t size[MAX_BATCHES];
+	int n_engines;
+	struct dlb_average *average;			/* of weights over the replicas; NULL: none */
+	struct dlb_kept *kept;				/* by compression of sums */
+	double apart;					/* how far they were apart at the end; NAN: not at all */
+	struct dlb_data *data;
+	struct dlb_feed *feed;
+	struct dlb_eval *eval;
+	struct dlb_checkpoint checkpoint;
+	char *checkpoint_path;
+	struct dlb_progress_state at;			/* where training stands */
+	int64_t first_step, count;			/* samples of an epoch */
+	int64_t end_step, end_epoch, end_position;	/* limits; INT64_MAX: none */
+	struct dlb_record record;
+	double *loss; int64_t n_losses, cap_losses;
+	FILE *log;
+	const char *stopped;
+	double wall_s;
+	double *ending;					/* [2 + replicas] what the ranks tell each other at the end of a step */
+};
+
+/* ---- opening.c ---- */
+/* Opens everything, on all ranks or on none: -1 with err, of rank *who. What is open is closed by dlb_run_close. */
+int dlb_run_open(struct run *r, const struct dlb_doc *doc, int *who, struct dlb_error *err);
+void dlb_run_close(struct run *r);
+/* Samples that the epoch still has. */
+int64_t dlb_run_left_of_epoch(const struct run *r, const struct dlb_progress_state *at);
+/* What compression keeps from step to step, for checkpoints. */
+struct dlb_checkpoint_kept dlb_run_kept(const struct run *r);
+
+/* ---- run.c ---- */
+/* Why training must not go on from there: "steps", "epochs"; NULL: it may. */
+const char *dlb_run_limit_reached(const struct run *r, const struct dlb_progress_state *at);
+/* Samples of the batch that begins there; the engine for batches of n; the state one step on. */
+int64_t dlb_run_batch_at(const struct run *r, const struct dlb_progress_state *at);
+int dlb_run_engine_for(const struct run *r, int64_t n);
+void dlb_run_advance(const struct run *r, struct dlb_progress_state *at);
+/* Asks the feed for the batch that begins there; the step over what it brought. */
+void dlb_run_ask(struct run *r, const struct dlb_progress_state *at);
+struct dlb_step dlb_run_step(const struct run *r, const struct dlb_progress_state *at, const struct dlb_fed *fed);
+/* What is kept of a step: its loss, in the log too, and the times of its engine. */
+void dlb_run_keep_loss(struct run *r, double loss);
+void dlb_run_keep_times(struct run *r, int which, int64_t full_steps);
+/* Has it learnt enough? "loss", "patience"; NULL: no. */
+const char *dlb_run_converged(struct run *r, double loss);
+int dlb_run_not_finite(const struct run *r, int64_t step, double loss, struct dlb_error *err);
+int dlb_run_save_checkpoint(struct run *r, struct dlb_error *err);
+/* Steps from start to limit, for the progress line; 0: not known. */
+int64_t dlb_run_total_steps(const struct run *r);
+
+/* ---- flight.c ---- */
+int dlb_run_flight(struct run *r, int *who, struct dlb_error *err);
+
+/* ---- summary.c ---- */
+/* Gathers what all ranks saw into the report, on rank 0. */
+int dlb_run_report(struct run *r, struct dlb_report *report, struct dlb_error *err);
+#endif

@@ -1,0 +1,277 @@
+/* The report of a run: medians of what each rank saw, gathered on rank 0. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+#include "exec/run.h"
+#include "util/mem.h"
+#include "util/stats.h"
+
+static double median_of(const struct dlb_record *rec, size_t offset, double *se)
+{
+	double *x = dlb_xmalloc(((size_t)rec->n_steps + 1) * sizeof *x), m;
+
+	for (int i = 0; i < rec->n_steps; i++)
+		memcpy(&x[i], (const char *)&rec->step[i] + offset, sizeof x[i]);
+	m = dlb_median(x, rec->n_steps);
+	if (se)
+		*se = dlb_median_se(x, rec->n_steps);
+	free(x);
+	return m;
+}
+
+struct node_summary {
+	double comm_s, comm_hidden_s;
+	double busy_s, busy_se_s, waits_s[DLB_N_WAITS], bytes_sent, data_wait_s, command_s, shrunk;
+	struct dlb_report_sum sum, cls[DLB_N_SUM_CLASSES];
+	char host[64];
+	int n_ops, n_spans;
+};
+
+/* Compute c is the second half of an op, c - 1 its first. */
+static bool in_halves(const struct dlb_engine_program *v, int c)
+{
+	return c > 0 && !v->compute_is_op[c - 1] && v->compute_op[c - 1] == v->compute_op[c] && v->compute_m[c - 1] == v->compute_m[c];
+}
+
+/* Medians per op over the kept steps and micro-batches. */
+static int ops_here(const struct run *r, struct dlb_report_op *out)
+{
+	const struct dlb_engine_program *v = dlb_engine_view(r->engine[0]);
+	const struct dlb_record *rec = &r->record;
+	const struct dlb_job *j = &r->job;
+	const struct dlb_program *program = v->program;
+	int M = program->micro_batches, n = 0;
+	double *x = dlb_xmalloc(((size_t)rec->n_slots * (size_t)M + 1) * sizeof *x);
+	int *next = dlb_xmalloc(((size_t)v->n_computes + 1) * sizeof *next), *head;
+
+	head = dlb_xmalloc(((size_t)j->graph.n_ops + 1) * sizeof *head);
+	for (int i = 0; i < j->graph.n_ops; i++)
+		head[i] = -1;
+	for (int c = 0; c < v->n_computes; c++) {
+		if (!v->compute_is_op[c])
+			continue;
+		next[c] = head[v->compute_op[c]];
+		head[v->compute_op[c]] = c;
+	}
+	for (int op = 0; op < j->graph.n_ops; op++) {
+		int k = 0;
+
+		for (int c = head[op]; c >= 0; c = next[c])
+			for (int s = 0; s < rec->n_slots; s++) {
+				size_t at = (size_t)s * (size_t)rec->n_computes + (size_t)c;
+
+				x[k] = rec->end_s[at] - rec->start_s[at];
+				if (in_halves(v, c))
+					x[k] += rec->end_s[at - 1] - rec->start_s[at - 1];
+				k++;
+			}
+		if (k)
+			out[n++] = (struct dlb_report_op){ .op = op, .node = r->rank, .time_s = dlb_median(x, k),
+				.predicted_s = j->kappa[r->rank] * dlb_cost_op_s(&j->cost, op, r->rank, (double)program->size[M / 2]) };
+	}
+	free(x);
+	free(next);
+	free(head);
+	return n;
+}
+
+static void spans_here(const struct run *r, int slot, struct dlb_span *out)
+{
+	const struct dlb_engine_program *v = dlb_engine_view(r->engine[0]);
+	const struct dlb_record *rec = &r->record;
+
+	for (int c = 0; c < v->n_computes; c++) {
+		size_t at = (size_t)slot * (size_t)rec->n_computes + (size_t)c;
+
+		out[c] = (struct dlb_span){ .op = v->compute_op[c], .micro_batch = v->compute_m[c], .start_s = rec->start_s[at],
+					    .end_s = rec->end_s[at] };
+	}
+}
+
+/* The kept step nearest the median, as rank 0 sees it. */
+static int median_slot(const struct run *r, double step_s)
+{
+	int best = 0;
+
+	for (int i = 1; i < r->record.n_slots; i++)
+		if (fabs(r->record.slot_step_s[i] - step_s) < fabs(r->record.slot_step_s[best] - step_s))
+			best = i;
+	return best;
+}
+
+/* Ops and spans of every rank come to rank 0, one after the other. */
+static int collect(struct run *r, const struct node_summary *all, const struct dlb_report_op *ops, const struct dlb_span *spans,
+		   struct dlb_report *report, struct dlb_error *err)
+{
+	int n = report->n_nodes, total = 0;
+
+	if (r->rank) {
+		struct dlb_request q[2] = { { 0 } };
+		int n_ops = all[0].n_ops, n_spans = all[0].n_spans;
+
+		dlb_comm_isend(r->comm, ops, (size_t)n_ops * sizeof *ops, 0, 1, &q[0]);
+		dlb_comm_isend(r->comm, spans, (size_t)n_spans * sizeof *spans, 0, 2, &q[1]);
+		return dlb_comm_wait(r->comm, &q[0], err) || dlb_comm_wait(r->comm, &q[1], err) ? -1 : 0;
+	}
+	for (int i = 0; i < n; i++)
+		total += all[i].n_ops;
+	report->op = dlb_arena_array(&report->arena, (size_t)total + 1, sizeof *report->op);
+	report->timeline = dlb_arena_array(&report->arena, (size_t)n + 1, sizeof *report->timeline);
+	report->n_spans = dlb_arena_array(&report->arena, (size_t)n + 1, sizeof *report->n_spans);
+	for (int i = 0; i < n; i++) {
+		struct dlb_request q[2] = { { 0 } };
+		struct dlb_report_op *to = report->op + report->n_ops;
+		struct dlb_span *span = dlb_arena_array(&report->arena, (size_t)all[i].n_spans + 1, sizeof *span);
+
+		report->timeline[i] = span;
+		report->n_spans[i] = all[i].n_spans;
+		report->n_ops += all[i].n_ops;
+		if (i == 0) {
+			memcpy(to, ops, (size_t)all[0].n_ops * sizeof *to);
+			memcpy(span, spans, (size_t)all[0].n_spans * sizeof *span);
+			continue;
+		}
+		dlb_comm_irecv(r->comm, to, (size_t)all[i].n_ops * sizeof *to, i, 1, &q[0]);
+		dlb_comm_irecv(r->comm, span, (size_t)all[i].n_spans * sizeof *span, i, 2, &q[1]);
+		if (dlb_comm_wait(r->comm, &q[0], err) || dlb_comm_wait(r->comm, &q[1], err))
+			return -1;
+	}
+	return 0;
+}
+
+static int by_op(const void *a, const void *b)
+{
+	const struct dlb_report_op *x = a, *y = b;
+
+	return (x->op > y->op) - (x->op < y->op);
+}
+
+static void fill_nodes(const struct node_summary *all, struct dlb_report *report)
+{
+	for (int i = 0; i < report->n_nodes; i++) {
+		struct dlb_report_node *n = &report->node[i];
+
+		n->busy_s = all[i].busy_s;
+		n->busy_se_s = all[i].busy_se_s;
+		n->bytes_sent = all[i].bytes_sent;
+		n->data_wait_s = all[i].data_wait_s;
+		report->communication.bytes += all[i].bytes_sent - all[i].sum.bytes;
+		report->communication.time_s += all[i].comm_s;
+		report->communication.hidden_s += all[i].comm_hidden_s;
+		n->host = dlb_arena_strdup(&report->arena, all[i].host);
+		memcpy(n->waits_s, all[i].waits_s, sizeof n->waits_s);
+		for (int k = 0; k < DLB_N_WAITS; k++)
+			n->wait_s += all[i].waits_s[k];
+	}
+}
+
+/* Only rules with a running maximum promise something here. */
+static void count_violations(const struct dlb_job *j, const struct node_summary *all, struct dlb_report *report)
+{
+	if (j->optimizer.rule != DLB_RULE_MAX_ADABELIEF)
+		return;
+	report->optimizer_violations = 0;
+	for (int i = 0; i < report->n_nodes; i++)
+		report->optimizer_violations += dlb_plan_replica_of(&j->plan, i) == 0 ? all[i].shrunk : 0;
+}
+
+/* What this node sent and waited for in a step's sums over the replicas. */
+static void sums_here(const struct run *r, struct node_summary *mine)
+{
+	const struct dlb_exchange_times *t;
+
+	if (!dlb_engine_exchange(r->engine[0]))
+		return;
+	t = dlb_exchange_times(dlb_engine_exchange(r->engine[0]));
+	mine->sum.time_s = median_of(&r->record, offsetof(struct dlb_step_times, sum_s), NULL);
+	mine->sum.hidden_s = median_of(&r->record, offsetof(struct dlb_step_times, sum_hidden_s), NULL);
+	mine->command_s = median_of(&r->record, offsetof(struct dlb_step_times, command_s), NULL);
+	for (size_t k = 0; k < DLB_N_SUM_CLASSES; k++) {
+		mine->cls[k] = (struct dlb_report_sum){ .bytes = t->bytes[k], .dense_bytes = t->dense_bytes[k],
+			.time_s = median_of(&r->record, offsetof(struct dlb_step_times, class_s) + k * sizeof(double), NULL),
+			.hidden_s = median_of(&r->record, offsetof(struct dlb_step_times, class_hidden_s) + k * sizeof(double), NULL) };
+		mine->sum.bytes += mine->cls[k].bytes;
+		mine->sum.dense_bytes += mine->cls[k].dense_bytes;
+	}
+}
+
+static void add_sum(struct dlb_report_sum *all, const struct dlb_report_sum *one)
+{
+	all->bytes += one->bytes;
+	all->dense_bytes += one->dense_bytes;
+	if (one->time_s > all->time_s) {
+		all->time_s = one->time_s;
+		all->hidden_s = one->hidden_s > 0.0 ? one->hidden_s : 0.0;
+	}
+}
+
+static void fill_sums(const struct run *r, const struct node_summary *all, struct dlb_report *report)
+{
+	struct dlb_report_allreduce *a = &report->allreduce;
+
+	if (r->job.plan.n_replicas < 2)
+		return;
+	a->algorithm = dlb_sharing_name(&r->job.plan.sharing);
+	a->apart = r->apart;
+	for (int i = 0; i < report->n_nodes; i++) {
+		add_sum(&a->all, &all[i].sum);
+		for (int k = 0; k < DLB_N_SUM_CLASSES; k++)
+			add_sum(&a->cls[k], &all[i].cls[k]);
+		a->command_s = all[i].command_s > a->command_s ? all[i].command_s : a->command_s;
+	}
+}
+
+int dlb_run_report(struct run *r, struct dlb_report *report, struct dlb_error *err)
+{
+	const struct dlb_record *rec = &r->record;
+	int n = r->job.plan.n_nodes, slot = 0, rc;
+	struct node_summary mine = { .busy_s = 0 }, *all = dlb_xcalloc((size_t)n + 1, sizeof *all);
+	struct dlb_report_op *ops = dlb_xcalloc((size_t)r->job.graph.n_ops + 1, sizeof *ops);
+	struct dlb_span *spans = dlb_xcalloc((size_t)rec->n_computes + 1, sizeof *spans);
+
+	dlb_job_report(&r->job, &r->program[0], report);
+	report->first_step = r->first_step;
+	report->steps = r->at.step - r->first_step;
+	report->stopped = r->stopped;
+	report->wall_s = r->wall_s;
+	report->step_s = median_of(rec, offsetof(struct dlb_step_times, step_s), &report->step_se_s);
+	slot = median_slot(r, report->step_s);
+	rc = dlb_comm_bcast(r->comm, &slot, sizeof slot, 0, err);
+	mine.busy_s = median_of(rec, offsetof(struct dlb_step_times, busy_s), &mine.busy_se_s);
+	for (int k = 0; k < DLB_N_WAITS; k++)
+		mine.waits_s[k] = median_of(rec, offsetof(struct dlb_step_times, waits_s) + (size_t)k * sizeof(double), NULL);
+	mine.comm_s = median_of(rec, offsetof(struct dlb_step_times, comm_s), NULL);
+	mine.comm_hidden_s = median_of(rec, offsetof(struct dlb_step_times, comm_hidden_s), NULL);
+	mine.data_wait_s = median_of(rec, offsetof(struct dlb_step_times, data_wait_s), NULL);
+	sums_here(r, &mine);
+	mine.bytes_sent = dlb_engine_view(r->engine[0])->times.bytes_sent + mine.sum.bytes;
+	for (int i = 0; i < r->n_engines; i++)
+		mine.shrunk += (double)dlb_engine_view(r->engine[i])->shrunk;
+	snprintf(mine.host, sizeof mine.host, "%s", dlb_comm_host(r->comm));
+	mine.n_ops = rec->n_slots ? ops_here(r, ops) : 0;
+	mine.n_spans = rec->n_slots ? rec->n_computes : 0;
+	if (mine.n_spans)
+		spans_here(r, slot, spans);
+	all[0] = mine;
+	rc = rc || dlb_comm_gather(r->comm, &mine, sizeof mine, all, 0, err) || collect(r, all, ops, spans, report, err) ? -1 : 0;
+	if (!rc && r->rank == 0) {
+		fill_nodes(all, report);
+		count_violations(&r->job, all, report);
+		fill_sums(r, all, report);
+		if (report->n_ops)
+			qsort(report->op, (size_t)report->n_ops, sizeof *report->op, by_op);
+		report->loss = dlb_arena_array(&report->arena, (size_t)r->n_losses + 1, sizeof *report->loss);
+		report->n_losses = (int)r->n_losses;
+		if (r->n_losses)
+			memcpy(report->loss, r->loss, (size_t)r->n_losses * sizeof *report->loss);
+		rc = dlb_job_predict(&r->job, &r->program[0], report, err);
+		dlb_report_conclude(report);
+	}
+	free(all);
+	free(ops);
+	free(spans);
+	return dlb_comm_agree(r->comm, rc, err, NULL);
+}
+
+/* What is left to do when training has ended well. */
