@@ -20,9 +20,9 @@
 #include "util/mem.h"
 
 enum {
-	SEGMENT_BYTES = 1 << 22,	/* in memory, of one message over a network: as many messages as hide adding */
+	SEGMENT_BYTES = 1 << 19,	/* in memory, of one message over a network: what has come is added from a cache */
 	LOCAL_BYTES = 1 << 15,		/* and where all ranks share a host: a few stay in the first caches */
-	IN_FLIGHT = 2,			/* messages of MPI's under way in each direction */
+	IN_FLIGHT = 4,			/* messages of MPI's under way in each direction */
 	LEAST_SLOTS = 2, MOST_SLOTS = 64
 };
 
