@@ -2,7 +2,7 @@
 """The peer of tests/bench/step: PyTorch on the same models, batches and optimizers. Runs with 1.13 and 2.x.
 
     step_peer.py MODEL --steps N [OPTION...]   prints: seconds per step (median), start-up seconds, peak bytes
-    step_peer.py MODEL --export FILE.onnx      writes the network, as it trains, for dlb
+    step_peer.py MODEL --export FILE.onnx      writes the network, as it trains, for dlb (gpt6: --length N positions)
     step_peer.py MODEL --profile [OPTION...]   the operators that take longest, as torch.profiler has them
     step_peer.py MODEL --facts                 prints: kind (cnn or other), batch, optimizer, parameters
     step_peer.py gemm                          prints: GFLOP/s of a float32 product; the version
@@ -116,6 +116,10 @@ class GPT(nn.Module):
         return self.head(self.norm(self.blocks(self.tokens(x) + self.places.weight)))
 
 
+def gpt6(length=256):
+    return GPT(6, 384, 6, length, 65, "none", False)
+
+
 class Bert(nn.Module):
     def __init__(self, layers, width, heads, vocabulary, places):
         super().__init__()
@@ -160,7 +164,7 @@ MODELS = {
     "resnet18": ("cnn", lambda: imagenet((2, 2, 2, 2), False), "sgd", 8, images(8, (3, 224, 224), 1000)),
     "resnet50": ("cnn", lambda: imagenet((3, 4, 6, 3), True), "sgd", 8, images(8, (3, 224, 224), 1000)),
     "gpt_2l": ("other", lambda: GPT(2, 128, 4, 64, 65, "tanh", True), "adam", 8, text(8, 64, 65)),
-    "gpt6": ("other", lambda: GPT(6, 384, 6, 256, 65, "none", False), "adam", 8, text(8, 256, 65)),
+    "gpt6": ("other", gpt6, "adam", 8, text(8, 256, 65)),
     "bert_4l": ("other", lambda: Bert(4, 128, 4, 1000, 64), "adam", 16, pairs(16, 32, 1000)),
     "lstm_lm": ("other", lambda: LSTM(65, 64, 128), "adam", 16, text(16, 32, 65)),
 }
@@ -205,6 +209,7 @@ def main():
     p.add_argument("model", choices=[*MODELS, "gemm"])
     p.add_argument("--steps", type=int, default=5)
     p.add_argument("--export")
+    p.add_argument("--length", type=int)
     p.add_argument("--profile", action="store_true")
     p.add_argument("--facts", action="store_true")
     p.add_argument("--threads", type=int, default=1)
@@ -222,6 +227,8 @@ def main():
     net, (x, y) = make().train(), draw()
     if a.facts:
         return print(kind, batch, rule, sum(w.numel() for w in net.parameters()))
+    if a.export and a.length:
+        net, (x, y) = gpt6(a.length).train(), text(batch, a.length, 65)()
     if a.export:
         return export(net, x, a.export)
     if a.layout == "last":

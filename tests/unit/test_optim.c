@@ -100,6 +100,66 @@ static void rules(void)
 				}
 }
 
+/* Weights some updates on, as SpecTrain and XPipe have them: w, m and v stay as they are. */
+static double foreseen(int rule, const double *h, double lr, int step, double distance, double w, double m, double v)
+{
+	const bool decoupled = rule == DLB_RULE_ADAMW || rule == DLB_RULE_ADABELIEF;
+
+	if (rule == DLB_RULE_MOMENTUM || rule == DLB_RULE_NESTEROV)
+		return w - distance * lr * m;
+	return w * (decoupled ? 1 - distance * lr * h[DLB_HYPER_DECAY] : 1) -
+		distance * lr * (m / (1 - pow(h[DLB_HYPER_BETA1], step))) /
+		(sqrt(v / (1 - pow(h[DLB_HYPER_BETA2], step))) + h[DLB_HYPER_EPS]);
+}
+
+static void predictions_of(int rule, enum dlb_dtype t, double distance, double rate)
+{
+	struct dlb_update_desc d = { .dtype = t, .count = N, .rule = rule, .stage = DLB_UPDATE_PREDICT };
+	static char store[4][N * sizeof(double)], before[3][N * sizeof(double)];
+	const bool adaptive = dlb_optimizers[rule].n_state > 1;
+	void *in[] = { store[0], store[1], adaptive ? store[2] : NULL }, *out[] = { store[3] };
+	const int step = 7;
+	struct dlb_kernel *k;
+
+	memcpy(d.hyper, dlb_optimizers[rule].hyper, sizeof d.hyper);
+	d.hyper[DLB_HYPER_DECAY] = 0.125;
+	memset(store[3], 0xff, sizeof store[3]);		/* not numbers */
+	for (int i = 0; i < N; i++)
+		for (int j = 0; j < 3; j++)
+			dlb_value_set(store[j], t, i, rounded(t, j < 2 ? 2 * dlb_rng_uniform(&rng) - 1 : dlb_rng_uniform(&rng)));
+	memcpy(before, store, sizeof before);
+	MUST(be.ops->update(&be, &d, &k, &err_));
+	k->run(k, &(struct dlb_run){ .in = in, .out = out, .step = step, .distance = distance, .rate = rate, .has_rate = rate > 0 });
+	assert(!memcmp(before, store, sizeof before));
+	for (int i = 0; i < N; i++) {
+		double w = dlb_value_real(store[0], t, i), m = dlb_value_real(store[1], t, i), v = dlb_value_real(store[2], t, i);
+		double want = foreseen(rule, d.hyper, rate > 0 ? rate : d.hyper[DLB_HYPER_LR], step, distance, w, m, v);
+
+		assert(fabs(dlb_value_real(out[0], t, i) - want) <= (t == DLB_F32 ? 4e-6 : 1e-14) * (1 + fabs(want) + fabs(want - w)));
+	}
+	dlb_kernel_free(k);
+	n_checks++;
+}
+
+static void predictions(void)
+{
+	struct dlb_error e;
+	struct dlb_kernel *k;
+
+	for (int rule = 0; rule < DLB_N_RULES; rule++) {
+		const bool smooth = rule == DLB_RULE_MOMENTUM || rule == DLB_RULE_NESTEROV || rule == DLB_RULE_ADAM || rule == DLB_RULE_ADAMW ||
+			rule == DLB_RULE_ADABELIEF;
+
+		for (int t = DLB_F32; t <= DLB_F64 && smooth; t++)
+			for (int distance = 1; distance <= 8; distance *= 2)
+				for (int given = 0; given < 2; given++)
+					predictions_of(rule, t, distance, given * 0.05);
+		assert(smooth || be.ops->update(&be, &(struct dlb_update_desc){ .count = N, .rule = rule, .stage = DLB_UPDATE_PREDICT }, &k, &e) ==
+				 DLB_NO_KERNEL);
+		n_checks++;
+	}
+}
+
 static void table(void)
 {
 	struct dlb_kernel *k;
@@ -520,6 +580,7 @@ int main(void)
 	}
 	table();
 	rules();
+	predictions();
 	documents();
 	rates();
 	monotone();
