@@ -33,6 +33,21 @@ run_it() { # DOCUMENT STEPS [DLB-RUN OPTION...]
 	jq -e --argjson b "$(jq .report.allreduce.bytes "$tmp/low.json")" '.report.allreduce.bytes as $p | ($p - $b) | fabs < $b * 0.1' "$tmp/dry.json"
 }
 
+@test "peak_bytes counts errors, bases and what travels" {
+	dlb-profile --analytic --batch 24 "$models/digits_mlp.onnx" | dlb-costmodel -c cpu:2 |
+		dlb-place -a single --replicas 2 --allreduce ring >"$tmp/doc.json"
+	peak() { dlb-run -q --dry-run "$@" "$tmp/doc.json" | jq '.report.nodes[0].peak_bytes'; }
+	none=$(peak)
+	# 1.weight (32, 64), 3.weight (10, 32) and 42 biases, in one bucket; dense: packed.
+	packed=$((4 * (2048 + 320 + 42)))
+	thin=$((4 * (2048 + 320 + 2 * 2 * (64 + 32) + 2 * 2 * (32 + 64 + 10 + 32) + 42 + 4 * 2) + 8 * 2 * 32))
+	[ "$(peak --compress lowrank:2,start=0)" -eq $((none - packed + thin)) ]
+	[ "$(peak --compress lowrank:2)" -eq $((none - packed + thin + 4 * (2048 + 320))) ]	# dense at first
+	[ "$(peak --compress lowrank:2,start=0,error=local)" -eq $((none - packed + thin + 4 * 2 * (64 + 32))) ]
+	[ "$(peak --gossip 0.5)" -eq $((none + packed * 3 / 2)) ]
+	[ "$(peak --param-server 0)" -eq $((none + packed * 3)) ]		# its own, what comes from one other, the mean
+}
+
 @test "a continued run has the losses of an unbroken one, with what was kept back" {
 	doc 2 >"$tmp/doc.json"
 	doc 3 >"$tmp/three.json"

@@ -5,6 +5,7 @@
 #include "comm/compress.h"
 #include "comm/compressor.h"
 #include "comm/lowrank.h"
+#include "tensor/skinny.h"
 #include "tensor/spd.h"
 #include "util/mem.h"
 
@@ -200,4 +201,45 @@ void dlb_compress_bytes(const struct dlb_compress_choice *c, const struct dlb_al
 		}
 	}
 	free(owner);
+}
+
+/* Of one that travels as P and Q: the error, two bases, P and Q by themselves and as they travel; and the whole, for as
+ * long as it is dense. */
+static int64_t thin_words(const struct dlb_compress_choice *c, const struct dlb_addend *a, int rank)
+{
+	int64_t bases = rank * dlb_skinny_stride(a->cols) * (c->local_error ? 3 : 2);
+
+	return a->rows * a->cols * (c->start == 0 ? 1 : 2) + bases + 2 * rank * (a->rows + a->cols);
+}
+
+/* Of a factor: as it travels whole, and as its triangle there and back. */
+static int64_t factor_words(const struct dlb_compress_choice *c, const struct dlb_addend *a)
+{
+	int64_t triangle = dlb_rfp_count((int)a->rows);
+
+	return a->rows * a->cols + (c->how == DLB_COMPRESS_PER_HOP ? 3 * triangle + 2 : triangle + dlb_factor_words(c, a->rows));
+}
+
+double dlb_compress_memory_bytes(const struct dlb_compress_choice *c, int n_ranks, const struct dlb_addend *a, int n)
+{
+	int64_t words = 4 * (int64_t)n_ranks, basis = 0, triangle = 0, matrix = 0;	/* flags, here and as they travel */
+
+	for (int i = 0; i < n; i++) {
+		int rank = dlb_compress_rank(c, &a[i]);
+
+		if (rank) {
+			words += thin_words(c, &a[i], rank);
+			basis = a[i].rows * rank > basis ? a[i].rows * rank : basis;
+		} else if (a[i].factor && (c->how == DLB_COMPRESS_CHOLESKY || c->how == DLB_COMPRESS_PER_HOP)) {
+			int64_t count = dlb_rfp_count((int)a[i].rows), all = a[i].rows * a[i].cols;
+
+			words += factor_words(c, &a[i]);
+			triangle = count > triangle ? count : triangle;
+			matrix = all > matrix ? all : matrix;
+		} else {
+			words += a[i].rows * a[i].cols;
+		}
+	}
+	words += 2 * triangle + (c->how == DLB_COMPRESS_PER_HOP ? matrix : 0);
+	return 4.0 * (double)words + 8.0 * (double)basis;
 }

@@ -78,7 +78,8 @@ void dlb_thin_new(struct dlb_compressor *k)
 		t->q = dlb_xcalloc((size_t)(a->cols * r), sizeof *t->q);
 		dlb_fused_add(&k->p, t->p, a->rows * r, -1, DLB_TRAFFIC_GRADIENT);
 		dlb_fused_add(&k->q, t->q, a->cols * r, -1, DLB_TRAFFIC_GRADIENT);
-		dlb_fused_add(&k->warm, a->x, a->rows * a->cols, -1, DLB_TRAFFIC_GRADIENT);
+		if (k->choice.start)
+			dlb_fused_add(&k->warm, a->x, a->rows * a->cols, -1, DLB_TRAFFIC_GRADIENT);
 		most = a->rows * r > most ? a->rows * r : most;
 	}
 	k->work = dlb_xcalloc((size_t)most + 1, sizeof *k->work);

@@ -2,6 +2,7 @@
  * waited for. */
 #include <stdlib.h>
 #include <string.h>
+#include "comm/compress.h"
 #include "plan/compile.h"
 
 int dlb_update_gradient(const struct dlb_graph *g, int update)
@@ -149,5 +150,60 @@ void dlb_compile_note_reductions(struct compiler *c, int node)
 			first = norm;
 		dlb_compile_note(c, node, (struct note){ c->p->sharing.sync ? computed : start, RANK_REDUCE, -1, -1, -1, -1, b });
 		dlb_compile_note(c, node, (struct note){ first, RANK_REDUCED, -1, -1, -1, -1, b });
+	}
+}
+
+static double compressed_bytes(const struct dlb_program *g, const struct dlb_bucket *b, const struct dlb_compress_choice *choice)
+{
+	struct dlb_addend *a = dlb_xcalloc((size_t)b->n_ops, sizeof *a);
+	double bytes;
+	for (int i = 0; i < b->n_ops; i++)
+		dlb_bucket_addend(g->graph, b, i, &a[i]);
+	bytes = dlb_compress_memory_bytes(choice, g->whole->n_replicas, a, b->n_ops);
+	free(a);
+	return bytes;
+}
+
+/* What bucket b of g takes beside its gradients (averages: beside its weights): as it travels, and what is kept. */
+static double bucket_bytes(const struct dlb_program *g, const struct dlb_bucket *b, const struct dlb_compress_choice *choice)
+{
+	const struct dlb_sharing *s = &g->whole->sharing;
+	double own = (double)b->n * b->element_bytes;
+	if (b->cls == DLB_SUM_STATISTICS)
+		return 0;				/* state already */
+	if (dlb_sharing_averages(s))			/* packed; shares of it, here and of two neighbours; what the server sends back */
+		return own * (1 + 3 * s->gossip + (s->param_server >= 0));
+	if (choice->how != DLB_COMPRESS_NONE)
+		return compressed_bytes(g, b, choice);
+	return b->n_ops > 1 ? own : 0;
+}
+
+/* What a parameter server keeps for part k: what comes from every replica but its own, and the mean. */
+static double served_bytes(const struct dlb_program *g, int k)
+{
+	const struct dlb_plan *p = g->whole;
+	const struct dlb_node_program *np = &g->node[p->replica[0][k]];
+	double all = 0, copies = 1;
+	for (int b = 0; b < np->n_buckets; b++)
+		all += (double)np->bucket[b].n * np->bucket[b].element_bytes;
+	for (int r = 0; r < p->n_replicas; r++)
+		copies += p->replica[r][k] != p->sharing.param_server;
+	return all * copies;
+}
+
+void dlb_compile_count_sums(struct dlb_program *g)
+{
+	const struct dlb_plan *p = g->whole;
+	struct dlb_compress_choice choice;
+	dlb_compress_parse(p->sharing.compress, &choice, NULL);		/* checked where it came from */
+	for (int node = 0; node < p->n_nodes; node++) {
+		const struct dlb_program *own = dlb_program_of(g, node);
+		struct dlb_node_program *np = &own->node[node];
+		double bytes = 0;
+		for (int b = 0; b < np->n_buckets; b++)
+			bytes += bucket_bytes(own, &np->bucket[b], &choice);
+		for (int k = 0; k < p->n_nodes && node == p->sharing.param_server; k++)
+			bytes += p->replica[0][k] >= 0 ? served_bytes(g, k) : 0;
+		np->state_bytes += (size_t)bytes;
 	}
 }

@@ -358,6 +358,8 @@ static int compile_replicas(const struct dlb_plan *p, const struct dlb_cost *cos
 		other[r - 1].n_messages = out->n_messages;
 	if (rc == 0 && p->sharing.sync_batchnorm && !p->sharing.shards)		/* a shard's samples are its replica's own */
 		interleave(out, R, share);
+	if (rc == 0)
+		dlb_compile_count_sums(out);
 	free(walk.start);
 	free(walk.seq);
 	free(share);

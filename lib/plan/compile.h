@@ -65,6 +65,8 @@ void dlb_compile_note_frees(struct compiler *c);
 /* Ops of the node whose sums over a batch go over the replicas. */
 int dlb_compile_count_statistics(const struct compiler *c, int node);
 void dlb_compile_note_reductions(struct compiler *c, int node);
+/* Adds to each node's state the buffers of its sums, and what compression keeps; g: of all replicas. */
+void dlb_compile_count_sums(struct dlb_program *g);
 
 /* ---- emit.c ---- */
 /* Folds the step into the loop of an asynchronous schedule, and finds the copies of weights it needs. -1 with err. */
