@@ -1,6 +1,6 @@
 /* The envelope: reading, writing, versions, sections and what stands on them. See doc.h.
  *
- * Text is parsed by jansson as a whole and printed by our own few lines on top of json_dumpf: one member
+ * Text is parsed by jansson as a whole and printed by our own few lines on top of print.c: one member
  * or array element a line down to the elements of a section's arrays, each of those compact. So diff shows
  * the op that changed, and a hundred thousand ops are a hundred thousand lines, not millions. */
 #include "doc/doc.h"
@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "doc/print.h"
 #include "util/cli.h"
 #include "util/hash.h"
 #include "util/mem.h"
@@ -165,11 +166,6 @@ void dlb_doc_release(struct dlb_doc *d)
 
 /* ---- writing ---- */
 
-static int put_compact(const json_t *v, FILE *f)
-{
-	return json_dumpf(v, f, JSON_COMPACT | JSON_ENCODE_ANY | JSON_REAL_PRECISION(17));
-}
-
 static int put_key(const char *key, int depth, bool *first, FILE *f)
 {
 	json_t *text = json_string(key);
@@ -177,7 +173,7 @@ static int put_key(const char *key, int depth, bool *first, FILE *f)
 
 	fprintf(f, "%s\n%*s", *first ? "" : ",", depth, "");
 	*first = false;
-	rc = put_compact(text, f);
+	rc = dlb_print_compact(text, f);
 	json_decref(text);
 	fputc(':', f);
 	return rc;
@@ -215,11 +211,11 @@ static int put(json_t *v, int depth, FILE *f)
 		json_array_foreach(v, i, member) {
 			fprintf(f, "%s\n%*s", first ? "" : ",", depth + 1, "");
 			first = false;
-			rc |= put_compact(member, f);
+			rc |= dlb_print_compact(member, f);
 		}
 		fputc(']', f);
 	} else {
-		rc = put_compact(v, f);
+		rc = dlb_print_compact(v, f);
 	}
 	return rc;
 }

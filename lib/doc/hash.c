@@ -10,9 +10,28 @@
 #include "util/hash.h"
 #include "util/mem.h"
 
+struct member { const char *name; const json_t *value; };
+
 static int by_name(const void *a, const void *b)
 {
-	return strcmp(*(const char *const *)a, *(const char *const *)b);
+	return strcmp(((const struct member *)a)->name, ((const struct member *)b)->name);
+}
+
+/* Most objects have a handful of members, nearly sorted: qsort would cost more than hashing them. */
+static void sort(struct member *m, size_t n)
+{
+	if (n > 32) {
+		qsort(m, n, sizeof *m, by_name);
+		return;
+	}
+	for (size_t i = 1; i < n; i++) {
+		struct member x = m[i];
+		size_t k = i;
+
+		for (; k > 0 && strcmp(m[k - 1].name, x.name) > 0; k--)
+			m[k] = m[k - 1];
+		m[k] = x;
+	}
 }
 
 static bool skipped(const char *key, const char *const *skip)
@@ -29,21 +48,22 @@ static uint64_t hash(uint64_t h, const json_t *v, const char *const *skip);
 
 static uint64_t hash_object(uint64_t h, const json_t *v, const char *const *skip)
 {
-	const char *few[32], **keys = few, *key;
-	json_t *member;
+	struct member few[32], *members = few;
+	const char *key;
+	json_t *value;
 	size_t n = 0;
 
 	if (json_object_size(v) > 32)
-		keys = dlb_xmalloc(json_object_size(v) * sizeof *keys);
-	json_object_foreach((json_t *)v, key, member)
+		members = dlb_xmalloc(json_object_size(v) * sizeof *members);
+	json_object_foreach((json_t *)v, key, value)
 		if (!skipped(key, skip))
-			keys[n++] = key;
-	qsort(keys, n, sizeof *keys, by_name);
+			members[n++] = (struct member){ key, value };
+	sort(members, n);
 	h = dlb_hash_bytes(h, "{", 1);
 	for (size_t i = 0; i < n; i++)
-		h = hash(dlb_hash_str(h, keys[i]), json_object_get(v, keys[i]), skip);
-	if (keys != few)
-		free(keys);
+		h = hash(dlb_hash_str(h, members[i].name), members[i].value, skip);
+	if (members != few)
+		free(members);
 	return dlb_hash_bytes(h, "}", 1);
 }
 

@@ -63,7 +63,7 @@ void dlb_port_coarsen(const struct dlb_port *port, const int *map, int n, struct
 
 /* ---- certified lower bounds (port_bound.c): no placement's value is less ---- */
 double dlb_port_bound_s(const struct dlb_port *port, bool latency);
-/* Work over speed: no assignment of groups to nodes, not even of parts of them, has a smaller greatest load.
- * time_s[group][node], INFINITY: cannot. (bound.c) */
+/* Work over speed: no assignment of groups to nodes, not even of parts of them, has a smaller greatest load,
+ * and a group takes its time on its best node. time_s[group][node], INFINITY: cannot. (bound.c) */
 double dlb_load_bound_s(const double *time_s, int n_groups, int n_nodes);
 #endif

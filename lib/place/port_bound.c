@@ -11,16 +11,6 @@ static double least_s(const double *row, int n)
 	return isfinite(least) ? least : 0;
 }
 
-static double class_bound(const struct dlb_port *port)
-{
-	double most = 0;
-	for (int g = 0; g < port->n; g++) {
-		double s = least_s(&port->work_s[(size_t)g * (size_t)port->n_nodes], port->n_nodes);
-		most = s > most ? s : most;
-	}
-	return most;
-}
-
 /* The longest chain with every op where it is fastest. */
 static double chain_bound(const struct dlb_port *port)
 {
@@ -39,6 +29,5 @@ double dlb_port_bound_s(const struct dlb_port *port, bool latency)
 {
 	if (latency)
 		return chain_bound(port) * (1 - 1e-9);
-	double load = dlb_load_bound_s(port->work_s, port->n, port->n_nodes), class = class_bound(port);
-	return (load > class ? load : class) * (1 - 1e-9);
+	return dlb_load_bound_s(port->work_s, port->n, port->n_nodes) * (1 - 1e-9);
 }

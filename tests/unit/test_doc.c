@@ -1,12 +1,15 @@
 /* doc: reading, versions, unknown members, what is dropped, hashes by value, printing, references. */
 #include <assert.h>
 #include <inttypes.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "doc/doc.h"
+#include "doc/print.h"
 #include "util/clock.h"
 #include "util/mem.h"
+#include "util/rng.h"
 
 static int parse(struct dlb_doc *d, const char *text, struct dlb_error *err)
 {
@@ -243,8 +246,39 @@ static void test_large(void)
 	printf("doc: 100000 ops made, hashed, printed, parsed in %.2f s\n", dlb_clock_s() - start);
 }
 
+/* Documents are printed as jansson would. */
+static void test_print(void)
+{
+	static const char *const texts[] = {
+		"[0,-0.0,0.0,1,-1,9223372036854775807,-9223372036854775808,1.0,-2.5,1e15,999999999999999.0,1e300,5e-324,0.1,123456789.0]",
+		"{\"a\":{},\"b\":[],\"\":null,\"c\":[true,false,[{}]]}", "[\"plain\",\"\\\"\\\\/\\u0001\\n\\u007f\",\"\\u00e9\\u4e2d\"]",
+	};
+	struct dlb_rng r;
+
+	dlb_rng_init(&r, 1);
+	for (int i = 0; i < 300 + DLB_LEN(texts); i++) {
+		json_t *v = i < DLB_LEN(texts) ? json_loads(texts[i], 0, NULL) : json_pack("[f, f, I, f]",
+			(dlb_rng_uniform(&r) - 0.5) * pow(10, (double)dlb_rng_below(&r, 40) - 20),
+			floor((dlb_rng_uniform(&r) - 0.5) * pow(10, (double)dlb_rng_below(&r, 20))), (json_int_t)dlb_rng_next(&r),
+			dlb_rng_uniform(&r));
+		char *want, *got;
+		size_t n;
+		FILE *f = open_memstream(&got, &n);
+
+		assert(v && f);
+		want = json_dumps(v, JSON_COMPACT | JSON_ENCODE_ANY | JSON_REAL_PRECISION(17));
+		assert(dlb_print_compact(v, f) == 0);
+		fclose(f);
+		assert(!strcmp(want, got));
+		free(want);
+		free(got);
+		json_decref(v);
+	}
+}
+
 int main(void)
 {
+	test_print();
 	test_bad();
 	test_write();
 	test_sections();
