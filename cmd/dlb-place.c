@@ -8,6 +8,9 @@
 #include "optim/optim.h"
 #include "place/wishes.h"
 #include "util/cli.h"
+#include "util/clock.h"
+
+struct told { const struct dlb_cli *cli; double started_s; };	/* whom candidates are told of */
 
 struct options {
 	const char *objective;
@@ -21,6 +24,7 @@ struct options {
 	int64_t micro_batches, chunks, seed;
 	bool micro_batches_given, seed_given, no_timeline;
 	struct dlb_wishes wishes;
+	struct told told;
 	struct dlb_cli *cli;
 };
 struct input {
@@ -35,16 +39,18 @@ struct input {
 
 static void tried(void *arg, const char *name, double ranked_s, double value_s, const struct dlb_error *err)
 {
-	const struct dlb_cli *cli = arg;
+	const struct told *told = arg;
+	const struct dlb_cli *cli = told->cli;
 	if (err)
 		dlb_cli_say(cli, "%-14s %s", name, err->what);
 	else
-		dlb_cli_say(cli, "%-14s step %.6g ms, ranked %.6g ms", name, value_s * 1e3, ranked_s * 1e3);
+		dlb_cli_say(cli, "%-14s step %.6g ms, ranked %.6g ms, after %.2f s", name, value_s * 1e3, ranked_s * 1e3,
+			    dlb_clock_s() - told->started_s);
 }
 
 static void said(void *arg, const char *line)
 {
-	dlb_cli_say(arg, "%s", line);
+	dlb_cli_say(((const struct told *)arg)->cli, "%s", line);
 }
 
 static int find_objective(const char *name)
@@ -136,9 +142,13 @@ static int set_up(const struct dlb_doc *doc, struct options *o, struct input *in
 	p->objective = (enum dlb_objective)goal;
 	p->effort = o->effort;
 	p->search_s = o->search_s;
+	if (o->search_s > 0) {				/* all that is done, reading too; writing takes about as long as reading */
+		double now = dlb_clock_s();
+		p->deadline_s = fmax(now, o->told.started_s + o->search_s - fmin(now - o->told.started_s, o->search_s / 2));
+	}
 	p->tried = tried;
 	p->said = said;
-	p->tried_arg = o->cli;
+	p->tried_arg = &o->told;
 	if (in->has_balance) {
 		p->weight = in->balance.weight;
 		p->kappa = in->balance.kappa;
@@ -305,13 +315,13 @@ static int usage_of_replicas(struct dlb_cli *cli, const struct options *o)
 
 int main(int argc, char **argv)
 {
-	struct options o = { .micro_batches = 1, .seed = 1, .wishes.max_moves = -1 };
+	struct options o = { .micro_batches = 1, .seed = 1, .wishes.max_moves = -1, .told.started_s = dlb_clock_s() };
 	bool list_them = false;
 	const struct dlb_opt opts[] = {
 		{ 'a', "algorithm", DLB_OPT_STR, &o.algorithm, "NAME", "placement algorithm (default: auto)", NULL, 0, 0 },
 		{ 0, "objective", DLB_OPT_STR, &o.objective, "NAME", "step, throughput or latency (default: what the cluster's links are made for)", NULL, 0, 0 },
 		{ 0, "effort", DLB_OPT_INT, &o.effort, "N", "units of search (default 1)", NULL, 1, 1 << 20 },
-		{ 0, "time", DLB_OPT_REAL, &o.search_s, "S", "seconds of search instead; not repeatable", NULL, 1e-3, 1e6 },
+		{ 0, "time", DLB_OPT_REAL, &o.search_s, "S", "seconds that planning may take instead; not repeatable", NULL, 1e-3, 1e6 },
 		{ 'm', "micro-batches", DLB_OPT_INT, &o.micro_batches, "M", "micro-batches a step (default 1)", &o.micro_batches_given, 1, 1 << 20 },
 		{ 0, "schedule", DLB_OPT_STR, &o.schedule, "NAME", "1f1b (default), gpipe, interleaved, zero-bubble, none, async or auto", NULL, 0, 0 },
 		{ 0, "chunks", DLB_OPT_INT, &o.chunks, "V", "parts a node gets with --schedule interleaved (default 2)", NULL, 1, 1024 },
@@ -340,6 +350,7 @@ int main(int argc, char **argv)
 	char names[128];
 
 	o.cli = &cli;
+	o.told.cli = &cli;
 	if (dlb_cli_parse(&cli, argc, argv))
 		return cli.status;
 	if (list_them)

@@ -27,9 +27,15 @@ static bool large(const struct dlb_problem *p)
 	return p->graph->n_ops > MANY_OPS || (int64_t)p->graph->n_ops * p->micro_batches > MANY_ITEMS;
 }
 
+static double deadline_of(const struct dlb_problem *p)
+{
+	return p->search_s > 0 ? p->deadline_s > 0 ? p->deadline_s : dlb_clock_s() + p->search_s : 0;
+}
+
 enum { ANNEAL = 1, REFINE = 2 };			/* ways to search */
 
-struct starts { int *at[MAX_STARTS]; double s[MAX_STARTS]; int n; };
+/* clock_s: how long valuing the best took. */
+struct starts { int *at[MAX_STARTS]; double s[MAX_STARTS]; int n; double clock_s; };
 
 static double value_of(const struct dlb_port *port, bool latency, const int *at)
 {
@@ -209,7 +215,7 @@ static void search(const struct dlb_problem *p, const struct dlb_port *port, str
 
 /* Placements to begin with, the best first; s[i] is the simulated step. What does not fit is kept only while nothing
  * does: then the plan made of it says what it lacks. */
-static int gather_steps(const struct dlb_problem *p, struct starts *s, struct dlb_error *err)
+static int gather_steps(const struct dlb_problem *p, double deadline_s, struct starts *s, struct dlb_error *err)
 {
 	static const struct dlb_error no_fit = { .what = "does not fit", .status = 1 };
 	struct dlb_error nearest = { .status = 0 };
@@ -220,11 +226,15 @@ static int gather_steps(const struct dlb_problem *p, struct starts *s, struct dl
 			      (x->place == dlb_place_by_kind && p->affinity);
 		if (!wanted || (!dlb_placer_by_default(p, x) && !x->trivial && large(p)))
 			continue;
+		if (!x->trivial && s->n && deadline_s > 0 && dlb_clock_s() >= deadline_s)
+			continue;
 		if (x->place(p, one, &why) || dlb_place_limit_moves(p, one, &why)) {
 			nearest = nearest.status ? nearest : why;
 			continue;
 		}
-		double value = dlb_place_value_s(p, one);
+		double from = dlb_clock_s(), value = dlb_place_value_s(p, one);
+		if (!s->n || value < s->s[0])
+			s->clock_s = dlb_clock_s() - from;
 		int *at = dlb_xcalloc((size_t)p->n_groups + 1, sizeof *at);
 		for (int i = 0; i < p->graph->n_ops; i++)
 			at[p->group_of[i]] = one[i];
@@ -255,6 +265,8 @@ static void search_step(const struct dlb_problem *p, const struct starts *s, dou
 	static const double heat[] = { 0.004, 0.02, 0, 0.01 };
 	int64_t items = (int64_t)p->graph->n_ops * p->micro_batches;
 	int64_t unit = items * MOST_ORDERS < STEP_ITEMS ? items * MOST_ORDERS : STEP_ITEMS;	/* few items need few looks */
+	if (p->graph->n_ops > MANY_OPS)			/* and many get few: what each costs grows, what it gains shrinks */
+		unit = unit * MANY_OPS / p->graph->n_ops;
 	struct dlb_step_search x = { .deadline_s = deadline_s, .best = best, .best_s = s->s[0], .bound_s = dlb_lower_bound_s(p),
 				     .budget = unit * (p->effort > 0 ? p->effort : 1) };
 	int *from = dlb_xmalloc(((size_t)p->n_groups + 1) * sizeof *from);
@@ -274,12 +286,14 @@ static void search_step(const struct dlb_problem *p, const struct starts *s, dou
 
 static int best_step(const struct dlb_problem *p, int ways, int *placement, struct dlb_error *err)
 {
-	double deadline_s = p->search_s > 0 ? dlb_clock_s() + p->search_s : 0;
+	double deadline_s = deadline_of(p);
 	struct starts s = { .n = 0 };
-	if (gather_steps(p, &s, err))
+	if (gather_steps(p, deadline_s, &s, err))
 		return -1;
 	int *best = dlb_xcalloc((size_t)p->n_groups + 1, sizeof *best);
 	memcpy(best, s.at[0], (size_t)p->n_groups * sizeof *best);
+	if (deadline_s > 0)				/* proof and time-line of the plan are to come */
+		deadline_s = fmax(deadline_s - 4 * s.clock_s, 1e-9);
 	if (isfinite(s.s[0]))
 		search_step(p, &s, deadline_s, ways, best);
 	for (int i = 0; i < p->graph->n_ops; i++)
@@ -294,7 +308,7 @@ static int search_from_best(const struct dlb_problem *p, int ways, int *placemen
 {
 	if (p->objective == DLB_STEP)
 		return best_step(p, ways, placement, err);
-	double deadline_s = p->search_s > 0 ? dlb_clock_s() + p->search_s : 0;
+	double deadline_s = deadline_of(p);
 	struct dlb_error nearest = { .status = 0 };
 	struct starts s = { .n = 0 };
 	struct dlb_port port;

@@ -158,9 +158,13 @@ static bool fits(const struct dlb_problem *p, const struct dlb_program *g, bool 
 	return yes;
 }
 
-/* Packing arenas better than as they come costs more than all the rest where there are very many places: then it is
- * done only if nothing fits otherwise, and the peaks stated are what a run needs at most. */
-enum { MANY_ITEMS = 60000 };
+/* Packing arenas better than as they come costs more than all the rest where there are very many places or nodes: then
+ * it is done only if nothing fits otherwise, and the peaks stated are what a run needs at most. */
+enum { MANY_ITEMS = 60000, MANY_NODE_OPS = 400000 };
+static bool is_large(const struct dlb_plan *plan)
+{
+	return (int64_t)plan->n_ops * plan->micro_batches > MANY_ITEMS || (int64_t)plan->n_ops * plan->n_nodes > MANY_NODE_OPS;
+}
 
 static int compile(const struct dlb_problem *p, struct dlb_plan *plan, bool draft, struct dlb_program *program, struct dlb_error *err)
 {
@@ -358,7 +362,7 @@ int dlb_plan_make(const struct dlb_problem *p, const int *placement, struct dlb_
 		goto no_plan;
 	order(p, plan, 0);
 	if (dlb_plan_check(plan, p->cost, err) ||
-	    order_and_compile(p, plan, (int64_t)plan->n_ops * plan->micro_batches > MANY_ITEMS, &program, err))
+	    order_and_compile(p, plan, is_large(plan), &program, err))
 		goto no_plan;
 	if (dlb_program_verify(&program, p->cost, err) || simulate(p, &program, plan, ranked, err))
 		goto out;

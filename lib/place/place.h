@@ -36,6 +36,7 @@ struct dlb_problem {
 	const int *before;				/* [op]: where its state is now; what moving costs counts */
 	int64_t max_moves; double serve_steps;		/* with before: ops that may move (< 0: any); steps moving is spread over */
 	int64_t effort; double search_s;		/* of auto: units of search (0: 1); seconds instead (0: effort counts) */
+	double deadline_s;				/* with search_s: when it ends (dlb_clock_s) */
 	const struct dlb_plan *replicas;		/* dlb_plan_make: teams, shares and sums as in this plan; NULL: one replica */
 	/* made by dlb_problem_init */
 	struct dlb_arena arena;

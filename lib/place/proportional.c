@@ -18,7 +18,8 @@
 #include <string.h>
 #include "place/place.h"
 
-enum { WORK = 1500000, MOST = 600, LEAST = 12 };	/* (op, micro-batch) pairs simulated; calls, most and least */
+/* (op, micro-batch) pairs simulated, and beyond how many ops ever fewer; calls, most and least. */
+enum { WORK = 1500000, MANY_OPS = 2000, MOST = 600, LEAST = 12 };
 
 struct cut { double value; int *node, *start; };	/* n_parts nodes, n_parts + 1 borders */
 struct search {
@@ -281,6 +282,8 @@ static int place_parts(const struct dlb_problem *p, int per_node, int *placement
 {
 	struct search s = { .p = p, .best.value = INFINITY };
 	int64_t items = (int64_t)p->graph->n_ops * p->micro_batches, calls = WORK / items;
+	if (p->graph->n_ops > MANY_OPS)
+		calls = calls * MANY_OPS / p->graph->n_ops;
 	s.budget = calls > MOST ? MOST : calls < LEAST ? LEAST : (int)calls;
 	s.ids = dlb_xcalloc((size_t)p->cluster->n_nodes, sizeof(int));
 	for (int d = 0; d < p->cluster->n_nodes; d++)
