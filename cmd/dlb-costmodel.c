@@ -1,5 +1,7 @@
 /* dlb-costmodel: graph + profile + cluster -> cost. */
 #include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 
 #include "cost/cost.h"
 #include "util/cli.h"
@@ -20,7 +22,55 @@ static int get_cluster(struct dlb_doc *doc, const char *from, struct dlb_cluster
 	return dlb_cluster_read(doc, cl, err);
 }
 
-static int make_cost(struct dlb_doc *doc, const char *from, bool verbose, struct dlb_error *err)
+/* Members that are not ours, the user's or those of a newer version, stay. */
+static json_t *with_members_of(json_t *was, json_t *graph)
+{
+	static const char *const ours[] = { "loss", "label", "seed", "rewrites", "split" };
+	const char *key;
+	json_t *v;
+
+	json_object_foreach(was, key, v) {
+		bool own = json_object_get(graph, key);
+		for (size_t i = 0; i < sizeof ours / sizeof *ours; i++)
+			own |= !strcmp(key, ours[i]);
+		if (!own)
+			json_object_set(graph, key, v);
+	}
+	return graph;
+}
+
+/* Puts the split graph into the document, and what of the profile still holds. */
+static int split(struct dlb_doc *doc, const struct dlb_strlist *asked, struct dlb_graph *g, struct dlb_profile *p, bool profiled,
+		 struct dlb_error *err)
+{
+	static const char *const inputs[] = { "graph", NULL };
+	struct dlb_split_ask *ask = dlb_xcalloc((size_t)asked->n + 1, sizeof *ask);
+	struct dlb_graph was = { .n_ops = 0 };
+	struct dlb_arena a = { 0 };
+	struct dlb_profile carried;
+	int rc = 0;
+
+	for (int i = 0; i < asked->n && !rc; i++)
+		rc = dlb_split_parse(asked->item[i], &a, &ask[i], err);
+	rc = rc || dlb_graph_read(doc, &was, err) || dlb_graph_split(g, ask, asked->n, err) ? -1 : 0;
+	if (!rc) {
+		dlb_doc_set(doc, "graph", with_members_of(dlb_doc_section(doc, "graph"), dlb_graph_write(g)));
+		if (profiled) {
+			dlb_profile_carry(p, &was, g, &carried);
+			dlb_profile_release(p);
+			*p = carried;
+			json_t *section = dlb_profile_write(p);
+			json_object_set_new(section, "inputs", dlb_doc_input_hashes(doc, inputs));
+			dlb_doc_set(doc, "profile", section);
+		}
+	}
+	dlb_graph_release(&was);
+	dlb_arena_release(&a);
+	free(ask);
+	return rc;
+}
+
+static int make_cost(struct dlb_doc *doc, const char *from, const struct dlb_strlist *asked, bool verbose, struct dlb_error *err)
 {
 	static const char *const inputs[] = { "graph", "profile", "cluster", NULL };
 	struct dlb_graph g = { .n_ops = 0 };
@@ -31,7 +81,8 @@ static int make_cost(struct dlb_doc *doc, const char *from, bool verbose, struct
 	int rc = -1;
 
 	if (dlb_graph_read(doc, &g, err) || (profiled && dlb_profile_read(doc, &g, &p, err)) ||
-	    get_cluster(doc, from, &cl, err) || dlb_cost_fit(&c, &g, profiled ? &p : NULL, &cl, err))
+	    get_cluster(doc, from, &cl, err) || (asked->n && split(doc, asked, &g, &p, profiled, err)) ||
+	    dlb_cost_fit(&c, &g, profiled ? &p : NULL, &cl, err))
 		goto out;
 	json_t *section = dlb_cost_write(&c);
 	json_object_set_new(section, "inputs", dlb_doc_input_hashes(doc, inputs));
@@ -50,9 +101,12 @@ out:
 int main(int argc, char **argv)
 {
 	const char *cluster = NULL;
+	struct dlb_strlist asked = { .n = 0 };
 	const struct dlb_opt opts[] = {
 		{ 'c', "cluster", DLB_OPT_STR, &cluster, "CLUSTER",
 		  "file with a cluster, or a synthetic one such as 'cpu:2 host cpu/4:1*0.5'", NULL, 0, 0 },
+		{ 0, "split", DLB_OPT_LIST, &asked, "OP=K[:AXIS]",
+		  "split an op into K shards along output, input, batch, head or vocabulary; repeatable", NULL, 0, 0 },
 	};
 	struct dlb_cli cli = { .tool = "dlb-costmodel", .usage = "[OPTION...] [FILE]",
 			       .summary = "what each op would take on each kind of device", .opts = opts,
@@ -64,7 +118,7 @@ int main(int argc, char **argv)
 		return cli.status;
 	if (dlb_doc_read(&doc, cli.n_operands ? cli.operands[0] : NULL, &err))
 		return dlb_cli_die(&cli, &err);
-	if (make_cost(&doc, cluster, cli.verbose, &err)) {
+	if (make_cost(&doc, cluster, &asked, cli.verbose, &err)) {
 		dlb_doc_release(&doc);
 		return dlb_cli_die(&cli, &err);
 	}

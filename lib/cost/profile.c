@@ -7,7 +7,7 @@
 
 /* Ops that look alike at one batch size may differ at another (a fixed dimension that happens to equal
  * the batch), so two sizes make the key. */
-struct keyed { uint64_t hash; int op; const char *key; };
+struct keyed { uint64_t hash; int op; };
 
 static int by_key_then_op(const void *a, const void *b)
 {
@@ -25,6 +25,16 @@ static int by_first_op(const void *a, const void *b)
 	return x->op[0] < y->op[0] ? -1 : x->op[0] > y->op[0];
 }
 
+static uint64_t key_of(const struct dlb_graph *g, int op, int64_t batch)
+{
+	struct dlb_arena scratch = { 0 };
+	const char *at_n = dlb_op_signature(g, op, batch, &scratch);
+	const uint64_t hash = dlb_hash_str(dlb_hash_str(DLB_HASH_INIT, at_n), dlb_op_signature(g, op, 2 * batch + 1, &scratch));
+
+	dlb_arena_release(&scratch);
+	return hash;
+}
+
 void dlb_profile_init(struct dlb_profile *p, const struct dlb_graph *g, int64_t batch)
 {
 	struct keyed *k = dlb_xcalloc((size_t)g->n_ops + 1, sizeof *k);
@@ -33,14 +43,8 @@ void dlb_profile_init(struct dlb_profile *p, const struct dlb_graph *g, int64_t 
 	p->batch = dlb_arena_array(&p->arena, 5, sizeof *p->batch);
 	for (int64_t n = batch; n >= 1 && n * 16 >= batch && p->n_batches < 5; n /= 2)
 		p->batch[p->n_batches++] = n;
-	for (int i = 0; i < g->n_ops; i++) {
-		struct dlb_arena scratch = { 0 };
-		const char *at_n = dlb_op_signature(g, i, batch, &scratch);
-		k[i].op = i;
-		k[i].hash = dlb_hash_str(dlb_hash_str(DLB_HASH_INIT, at_n), dlb_op_signature(g, i, 2 * batch + 1, &scratch));
-		k[i].key = NULL;
-		dlb_arena_release(&scratch);
-	}
+	for (int i = 0; i < g->n_ops; i++)
+		k[i] = (struct keyed){ .op = i, .hash = key_of(g, i, batch) };
 	qsort(k, (size_t)g->n_ops, sizeof *k, by_key_then_op);
 	for (int i = 0; i < g->n_ops; i++)
 		p->n_rows += !i || k[i].hash != k[i - 1].hash;
@@ -102,6 +106,40 @@ int dlb_profile_add_kind(struct dlb_profile *p, const char *name)
 		r->packed_bytes = one_more(a, r->packed_bytes, n, sizeof(double));
 	}
 	return p->n_kinds++;
+}
+
+void dlb_profile_carry(const struct dlb_profile *p, const struct dlb_graph *was, const struct dlb_graph *g, struct dlb_profile *out)
+{
+	uint64_t *key = dlb_xcalloc((size_t)p->n_rows + 1, sizeof *key);
+
+	dlb_profile_init(out, g, p->batch[0]);
+	out->batch = dlb_arena_array(&out->arena, (size_t)p->n_batches, sizeof *out->batch);
+	memcpy(out->batch, p->batch, (size_t)p->n_batches * sizeof *out->batch);
+	out->n_batches = p->n_batches;
+	for (int k = 0; k < p->n_kinds; k++) {
+		const int to = dlb_profile_add_kind(out, p->kind[k]);
+		out->peak_flops[to] = p->peak_flops[k];
+		out->bandwidth_Bps[to] = p->bandwidth_Bps[k];
+	}
+	for (int r = 0; r < p->n_rows; r++)
+		key[r] = key_of(was, p->row[r].op[0], p->batch[0]);
+	for (int i = 0; i < out->n_rows; i++) {
+		struct dlb_profile_row *to = &out->row[i];
+		const uint64_t want = key_of(g, to->op[0], p->batch[0]);
+		for (int r = 0; r < p->n_rows; r++) {
+			const struct dlb_profile_row *from = &p->row[r];
+			if (key[r] != want)
+				continue;
+			for (int k = 0; k < p->n_kinds; k++) {
+				memcpy(to->time_s[k], from->time_s[k], (size_t)p->n_batches * sizeof **to->time_s);
+				to->workspace_bytes[k] = from->workspace_bytes[k];
+				to->scratch_bytes[k] = from->scratch_bytes[k];
+				to->packed_bytes[k] = from->packed_bytes[k];
+			}
+			break;
+		}
+	}
+	free(key);
 }
 
 void dlb_profile_release(struct dlb_profile *p)

@@ -32,5 +32,8 @@ int dlb_profile_read(const struct dlb_doc *d, const struct dlb_graph *g, struct 
 void dlb_profile_init(struct dlb_profile *p, const struct dlb_graph *g, int64_t batch);
 /* Adds a device kind (or finds it) and returns its index; every time NAN, every size 0. */
 int dlb_profile_add_kind(struct dlb_profile *p, const char *name);
+/* The profile of g, which has come of `was` by a rewrite (a split, say), from p, the profile of `was`: ops of signatures
+ * that were measured have their times, the others none. Overwrites *out. */
+void dlb_profile_carry(const struct dlb_profile *p, const struct dlb_graph *was, const struct dlb_graph *g, struct dlb_profile *out);
 int dlb_profile_find_kind(const struct dlb_profile *p, const char *name);	/* -1: none */
 #endif

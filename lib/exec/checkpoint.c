@@ -16,7 +16,7 @@
 #include "util/mem.h"
 
 #define MANIFEST "manifest.json"
-#define FORMAT "1.0"
+#define FORMAT "1.1"
 
 /* ---- the folder ---- */
 
@@ -247,6 +247,26 @@ static int write_kept(const char *dir, int rank, const struct dlb_checkpoint_kep
 	return rc;
 }
 
+/* Where tensor x is: the name of a part, or, of a part of a tensor, one in the list of that tensor's parts. */
+static void put_place(json_t *tensors, const struct dlb_tensor *x, int home)
+{
+	const struct dlb_slice *sl = x->slice;
+
+	if (!sl) {
+		json_object_set_new(tensors, x->name, json_sprintf("part-%d.safetensors", home));
+		return;
+	}
+	json_t *list = json_object_get(tensors, sl->of), *shape = json_array();
+
+	if (!list)
+		json_object_set_new(tensors, sl->of, list = json_array());
+	for (int i = 0; i < sl->n_dims; i++)
+		json_array_append_new(shape, json_integer(sl->dim[i]));
+	json_array_append_new(list, json_pack("{s:s, s:o, s:o, s:i, s:I, s:I, s:I, s:I}", "name", x->name, "part",
+			      json_sprintf("part-%d.safetensors", home), "shape", shape, "axis", sl->axis, "units", (json_int_t)sl->units,
+			      "unit", (json_int_t)sl->unit, "first", (json_int_t)sl->first, "count", (json_int_t)sl->count));
+}
+
 static int write_manifest(const char *dir, const struct dlb_state *s, const struct dlb_progress_state *p, struct dlb_error *err)
 {
 	char *path = dlb_xprintf("%s/" MANIFEST, dir);
@@ -266,7 +286,7 @@ static int write_manifest(const char *dir, const struct dlb_state *s, const stru
 		int home = x->kind == DLB_T_WEIGHT || x->kind == DLB_T_BUFFER ? dlb_state_home(s->graph, s->first_placement, t) : -1;
 
 		if (home >= 0)
-			json_object_set_new(tensors, x->name, json_sprintf("part-%d.safetensors", home));
+			put_place(tensors, x, home);
 	}
 	json_object_set_new(m, "tensors", tensors);
 	if (!f || json_dumpf(m, f, JSON_INDENT(1) | JSON_REAL_PRECISION(17)) || fputc('\n', f) == EOF || fflush(f) ||
@@ -404,27 +424,116 @@ static struct dlb_safetensors *part_open(struct parts *ps, const char *dir, cons
 	return rc ? NULL : &ps->part[ps->n++].st;
 }
 
-static int tensor_load(const struct dlb_safetensors *st, const char *dir, const char *name, const struct dlb_tensor *x,
-		       const struct dlb_state *s, void *dst, struct dlb_error *err)
+/* The data of tensor `name` of this part of the checkpoint, or NULL. */
+static const void *find_data(const struct dlb_safetensors *st, const char *dir, const char *name, const struct dlb_desc *want,
+			     struct dlb_error *err)
 {
 	const struct dlb_st_tensor *t = dlb_safetensors_find(st, name);
-	struct dlb_desc d = dlb_tensor_desc(x, 1);
+	char a[128], b[128];
 
-	if (!t)
-		return dlb_fail(err, dir, "the checkpoint has no tensor '%s'", name);
-	if (t->desc.dtype != d.dtype || !dlb_desc_same_shape(&t->desc, &d)) {
-		char a[128], b[128];
-
-		return dlb_fail(err, dir, "tensor '%s' is %s in the checkpoint, %s in the model", name,
-				dlb_desc_str(&t->desc, a, sizeof a), dlb_desc_str(&d, b, sizeof b));
+	if (!t) {
+		dlb_fail(err, dir, "the checkpoint has no tensor '%s'", name);
+		return NULL;
 	}
-	s->be->ops->upload(s->be, dst, t->data, dlb_desc_bytes(&d));
-	return 0;
+	if (t->desc.dtype == want->dtype && dlb_desc_same_shape(&t->desc, want))
+		return t->data;
+	dlb_fail(err, dir, "tensor '%s' is %s in the checkpoint, %s in the model", name, dlb_desc_str(&t->desc, a, sizeof a),
+		 dlb_desc_str(want, b, sizeof b));
+	return NULL;
+}
+
+/* One of a tensor's parts, as the manifest tells it; false: it does not. */
+static bool read_place(const json_t *e, struct dlb_slice *s, const char **name, const char **part, struct dlb_desc *d)
+{
+	const json_t *shape = json_object_get(e, "shape");
+
+	*name = json_string_value(json_object_get(e, "name"));
+	*part = json_string_value(json_object_get(e, "part"));
+	*s = (struct dlb_slice){ .n_dims = (int)json_array_size(shape) < DLB_MAX_DIMS ? (int)json_array_size(shape) : DLB_MAX_DIMS,
+		.axis = (int)json_integer_value(json_object_get(e, "axis")), .units = json_integer_value(json_object_get(e, "units")),
+		.unit = json_integer_value(json_object_get(e, "unit")), .first = json_integer_value(json_object_get(e, "first")),
+		.count = json_integer_value(json_object_get(e, "count")) };
+	for (int i = 0; i < s->n_dims; i++)
+		s->dim[i] = json_integer_value(json_array_get(shape, (size_t)i));
+	if (!*name || !*part || s->n_dims < 1 || s->axis < 0 || s->axis >= s->n_dims || s->units < 1 || s->count < 1)
+		return false;
+	d->n_dims = s->n_dims;
+	memcpy(d->dim, s->dim, sizeof d->dim);
+	if (s->count > s->units || s->dim[s->axis] % s->units)
+		return false;
+	d->dim[s->axis] = s->dim[s->axis] / s->units * s->count;
+	return dlb_slice_fits(s, d);
+}
+
+struct loading { const struct manifest *m; struct parts *parts; const struct dlb_state *s; int slot; struct dlb_arena *a; };
+
+/* As a checkpoint names it: itself, or the optimizer's state of it. */
+static const char *kept_as(const struct loading *l, const char *name)
+{
+	return l->slot < 0 ? name : slot_name(l->a, l->s->rule, l->slot, name);
+}
+
+/* Puts the parts of a tensor (of which the model has `part_of` or, NULL, all) together in `whole`, whose shape is d. */
+static int gather_parts(const struct loading *l, const json_t *list, const char *of, const struct dlb_desc *d, void *whole,
+			struct dlb_error *err)
+{
+	int64_t covered = 0;
+	size_t i;
+	json_t *e;
+
+	json_array_foreach(list, i, e) {
+		struct dlb_desc part = { .dtype = d->dtype }, all;
+		const char *name, *file;
+		struct dlb_slice s;
+
+		if (!read_place(e, &s, &name, &file, &part))
+			return dlb_fail(err, l->m->dir, "the manifest does not say where the parts of '%s' are", of);
+		all = dlb_slice_desc(&s, d->dtype);
+		if (!dlb_desc_same_shape(&all, d))
+			return dlb_fail(err, l->m->dir, "'%s' has another shape in the checkpoint than in the model", of);
+		const struct dlb_safetensors *st = part_open(l->parts, l->m->dir, file, err);
+		const void *data = st ? find_data(st, l->m->dir, kept_as(l, name), &part, err) : NULL;
+		if (!data)
+			return -1;
+		dlb_slice_put(&s, dlb_dtype_bytes(d->dtype), data, whole);
+		covered += dlb_desc_count(&part);
+	}
+	return covered == dlb_desc_count(d) ? 0 : dlb_fail(err, l->m->dir, "the checkpoint has not all of '%s'", of);
+}
+
+static int tensor_load(const struct loading *l, const struct dlb_tensor *x, void *dst, struct dlb_error *err)
+{
+	const char *of = x->slice ? x->slice->of : x->name;
+	const json_t *place = json_object_get(json_object_get(l->m->json, "tensors"), of);
+	const struct dlb_desc d = dlb_tensor_desc(x, 1), all = x->slice ? dlb_slice_desc(x->slice, x->dtype) : d;
+	const void *data = NULL;
+	void *whole = NULL, *part = NULL;
+	int rc = 0;
+
+	if (json_is_string(place)) {
+		const struct dlb_safetensors *st = part_open(l->parts, l->m->dir, json_string_value(place), err);
+		data = st ? find_data(st, l->m->dir, kept_as(l, of), &all, err) : NULL;
+		rc = data ? 0 : -1;
+	} else if (json_is_array(place)) {
+		data = whole = dlb_xmalloc(dlb_desc_bytes(&all) + 1);
+		rc = gather_parts(l, place, of, &all, whole, err);
+	} else {
+		rc = dlb_fail(err, l->m->dir, "the checkpoint has no tensor '%s'", of);
+	}
+	if (!rc && x->slice) {
+		part = dlb_xmalloc(dlb_desc_bytes(&d) + 1);
+		dlb_slice_take(x->slice, dlb_dtype_bytes(x->dtype), data, part);
+		data = part;
+	}
+	if (!rc)
+		l->s->be->ops->upload(l->s->be, dst, data, dlb_desc_bytes(&d));
+	free(whole);
+	free(part);
+	return rc;
 }
 
 static int tensors_load(const struct manifest *m, struct dlb_state *s, struct dlb_error *err)
 {
-	const json_t *names = json_object_get(m->json, "tensors");
 	struct dlb_arena a = { 0 };
 	struct parts ps = { 0 };
 	int rc = 0;
@@ -436,24 +545,14 @@ static int tensors_load(const struct manifest *m, struct dlb_state *s, struct dl
 	}
 	for (int t = 0; t < s->graph->n_tensors && !rc; t++) {
 		const struct dlb_tensor *x = &s->graph->tensor[t];
-		const char *part;
-		struct dlb_safetensors *st;
+		struct loading l = { m, &ps, s, -1, &a };
 
 		if (!s->value[t])
 			continue;
-		part = json_string_value(json_object_get(names, x->name));
-		if (!part) {
-			rc = dlb_fail(err, m->dir, "the checkpoint has no tensor '%s'", x->name);
-			break;
-		}
-		if (!(st = part_open(&ps, m->dir, part, err))) {
-			rc = -1;
-			break;
-		}
-		rc = tensor_load(st, m->dir, x->name, x, s, s->value[t], err);
-		for (int k = 0; k < s->n_slots && !rc; k++)
-			if (s->slot[k][t])
-				rc = tensor_load(st, m->dir, slot_name(&a, s->rule, k, x->name), x, s, s->slot[k][t], err);
+		rc = tensor_load(&l, x, s->value[t], err);
+		for (l.slot = 0; l.slot < s->n_slots && !rc; l.slot++)
+			if (s->slot[l.slot][t])
+				rc = tensor_load(&l, x, s->slot[l.slot][t], err);
 	}
 	for (int i = 0; i < ps.n; i++)
 		dlb_safetensors_release(&ps.part[i].st);
@@ -623,6 +722,23 @@ static int save_onnx(const struct dlb_graph *g, const char *path, const struct d
 	return rc;
 }
 
+/* A part goes into its tensor, the last of the list or one before; takes `host`. Returns how many there are now. */
+static int put_part(struct dlb_st_tensor *st, int n, const struct dlb_tensor *x, void *host)
+{
+	const struct dlb_desc d = dlb_slice_desc(x->slice, x->dtype);
+	int i = n - 1;
+
+	while (i >= 0 && strcmp(st[i].name, x->slice->of) != 0)
+		i--;
+	if (i < 0) {
+		i = n++;
+		st[i] = (struct dlb_st_tensor){ .name = x->slice->of, .desc = d, .data = dlb_xcalloc(dlb_desc_bytes(&d) + 1, 1) };
+	}
+	dlb_slice_put(x->slice, dlb_dtype_bytes(x->dtype), host, (void *)(uintptr_t)st[i].data);
+	free(host);
+	return n;
+}
+
 int dlb_weights_save(const char *path, struct dlb_comm *comm, const struct dlb_state *s, struct dlb_error *err)
 {
 	const struct dlb_graph *g = s->graph;
@@ -638,7 +754,9 @@ int dlb_weights_save(const char *path, struct dlb_comm *comm, const struct dlb_s
 		if (home < 0)
 			continue;
 		rc = collect(comm, s, t, home, &host, err);
-		if (host)
+		if (host && x->slice)
+			k = put_part(st, k, x, host);
+		else if (host)
 			st[k++] = (struct dlb_st_tensor){ .name = x->name, .desc = dlb_tensor_desc(x, 1), .data = host };
 	}
 	if (!rc && dlb_comm_rank(comm) == 0) {

@@ -9,7 +9,8 @@
  * Tensors are named: a weight or buffer by its name in the model, an optimizer state by
  * "optimizer/exp_avg/NAME". A checkpoint is written under another name, synced, and renamed as a whole,
  * so it is complete or absent; the newest two are kept. It loads on any number of nodes: every rank
- * opens the parts that hold what it needs. */
+ * opens the parts that hold what it needs. Of a weight whose ops are split the manifest lists the slices, each with its
+ * name and place, so that it loads whole, or split in another way, too. */
 #ifndef DLB_EXEC_CHECKPOINT_H
 #define DLB_EXEC_CHECKPOINT_H
 #include "comm/compress.h"

@@ -8,8 +8,8 @@
 #include "util/hash.h"
 #include "util/rng.h"
 
-/* The forward op that reads weight t, and as which input. */
-static const struct dlb_op *reader(const struct dlb_graph *g, int t, int *input)
+/* The forward op that reads tensor t, and as which input. */
+static const struct dlb_op *reader_of(const struct dlb_graph *g, int t, int *input)
 {
 	for (int r = g->reader_start[t]; r < g->reader_start[t + 1]; r++) {
 		const struct dlb_op *op = &g->op[g->reader[r]];
@@ -26,12 +26,23 @@ static const struct dlb_op *reader(const struct dlb_graph *g, int t, int *input)
 	return NULL;
 }
 
+/* As above for a weight; where its parts are put together for one that reads the whole, that one. */
+static const struct dlb_op *reader(const struct dlb_graph *g, int t, int *input)
+{
+	const struct dlb_op *op = reader_of(g, t, input);
+
+	while (g->tensor[t].slice && op && (!strcmp(op->type, "Concat") || !strcmp(op->type, "Reshape")))
+		op = reader_of(g, op->out[0], input);
+	return op;
+}
+
+/* Parts are drawn as the whole is, element by element. */
 void dlb_weight_draw(const struct dlb_graph *g, int t, uint64_t seed, void *dst)
 {
 	const struct dlb_tensor *x = &g->tensor[t];
-	struct dlb_desc d = dlb_tensor_desc(x, 1);
+	const struct dlb_desc part = dlb_tensor_desc(x, 1), d = x->slice ? dlb_slice_desc(x->slice, x->dtype) : part;
 	int64_t count = dlb_desc_count(&d), fan_in = x->fan_in, fan_out = x->fan_out;
-	uint64_t stream = dlb_hash_str(DLB_HASH_INIT, x->name);
+	uint64_t stream = dlb_hash_str(DLB_HASH_INIT, x->slice ? x->slice->of : x->name);
 	double bound = 0.0, fixed = 0.0;
 	bool normal = false;
 	int input;
@@ -54,13 +65,14 @@ void dlb_weight_draw(const struct dlb_graph *g, int t, uint64_t seed, void *dst)
 	} else if (fan_in + fan_out > 0) {
 		bound = sqrt(6.0 / (double)(fan_in + fan_out));
 	}
-	for (int64_t i = 0; i < count; i++) {
+	for (int64_t i = 0; i < dlb_desc_count(&part); i++) {
+		const uint64_t at = (uint64_t)(x->slice ? dlb_slice_index(x->slice, i) : i);
 		double v = fixed;
 
 		if (normal)
-			v = 0.02 * dlb_philox_normal(seed, stream, (uint64_t)i);
+			v = 0.02 * dlb_philox_normal(seed, stream, at);
 		else if (bound > 0.0)
-			v = bound * (2.0 * dlb_philox_uniform(seed, stream, (uint64_t)i) - 1.0);
+			v = bound * (2.0 * dlb_philox_uniform(seed, stream, at) - 1.0);
 		dlb_value_set(dst, d.dtype, i, v);
 	}
 }

@@ -148,7 +148,8 @@ static int prepare_op(struct dlb_engine *e, const struct dlb_instr *in, struct a
 	}
 	a->kernel = *k;
 	a->op = in->op;
-	a->vertex = (uint64_t)(o->phase == DLB_BACKWARD && o->of >= 0 ? o->of : in->op);
+	const int drawn = o->phase == DLB_BACKWARD && o->of >= 0 ? o->of : in->op;
+	a->vertex = (uint64_t)dlb_attr_int(e->graph->op[drawn].attr, e->graph->op[drawn].n_attr, DLB_ATTR_VERTEX, drawn);
 	a->first_sample = e->view.program->first[in->micro_batch < 0 ? 0 : in->micro_batch];
 	a->in = dlb_arena_array(&e->arena, (size_t)o->n_in + 1, sizeof *a->in);
 	a->out = dlb_arena_array(&e->arena, (size_t)o->n_out + 1, sizeof *a->out);

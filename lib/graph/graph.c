@@ -260,7 +260,8 @@ char *dlb_op_signature(const struct dlb_graph *g, int op, int64_t n, struct dlb_
 		attr[i] = &o->attr[i];
 	qsort(attr, (size_t)o->n_attr, sizeof *attr, by_attr_name);
 	for (int i = 0; i < o->n_attr; i++)
-		print_attr(f, attr[i]);
+		if (strcmp(attr[i]->name, DLB_ATTR_VERTEX) != 0)	/* which numbers are drawn costs nothing */
+			print_attr(f, attr[i]);
 	print_operands(f, g, o->in, o->n_in, n, ';');
 	print_operands(f, g, o->out, o->n_out, n, '>');
 	if (fclose(f) != 0)

@@ -28,10 +28,28 @@
 /* An op with an attribute of this name (its value: the attribute that could not be held) has kind -1. */
 #define DLB_ATTR_UNSUPPORTED "x-unsupported"
 
+/* An op that draws random numbers and has an integer attribute of this name draws those of op VERTEX: what splitting
+ * (split.c) leaves whole or makes of an op goes on drawing what that op drew. */
+#define DLB_ATTR_VERTEX "vertex"
+
 struct dlb_dim { int64_t mul, add; };			/* mul * batch + add */
 enum dlb_tensor_kind { DLB_T_INPUT, DLB_T_LABEL, DLB_T_SEED, DLB_T_WEIGHT, DLB_T_BUFFER, DLB_T_CONSTANT,
 		       DLB_T_ACTIVATION, DLB_T_GRADIENT, DLB_T_WEIGHT_GRADIENT, DLB_N_T_KINDS };
 enum dlb_phase { DLB_FORWARD, DLB_BACKWARD, DLB_UPDATE, DLB_N_PHASES };
+
+/* A tensor that is a part of one of the model's tensors, which has the name `of` and this shape: its dimension `axis` is
+ * a sequence of rows of units * unit elements, of each of which the part has the units [first, first + count). */
+struct dlb_slice {
+	const char *of;
+	int n_dims, axis;
+	int64_t dim[DLB_MAX_DIMS], units, unit, first, count;
+};
+/* Copies a part of `whole` to `part`, or back; elements have `size` bytes. (slice.c) */
+void dlb_slice_take(const struct dlb_slice *s, size_t size, const void *whole, void *part);
+void dlb_slice_put(const struct dlb_slice *s, size_t size, const void *part, void *whole);
+int64_t dlb_slice_index(const struct dlb_slice *s, int64_t i);	/* where element i of the part stands in the whole */
+bool dlb_slice_fits(const struct dlb_slice *s, const struct dlb_desc *part);	/* it is a slice of this shape, whoever wrote it */
+struct dlb_desc dlb_slice_desc(const struct dlb_slice *s, enum dlb_dtype dtype);	/* of the whole */
 
 struct dlb_tensor {
 	const char *name;
@@ -51,6 +69,7 @@ struct dlb_tensor {
 	bool is_fill;
 	double fill;
 	bool in_model;			/* data stand in the model's file under this name: not written to the document */
+	const struct dlb_slice *slice;	/* weights, buffers, constants: the part of the model's tensor that it is; NULL: all of it */
 	bool initial;			/* stood in the model as an initializer (params.c chooses among these), not as a vertex */
 	int64_t bound;			/* integer inputs: values lie in [0, bound) (of the Gather or loss); 0: unknown */
 	int fan_in, fan_out;		/* weights, for --init: 0 unknown */
@@ -77,6 +96,9 @@ struct dlb_op {
  * the body's index in `body` as an INT attribute of ONNX's name ("then_branch"). dlb_graph_fold puts bodies in place of
  * their vertices (structure.c); nobody after it sees one. */
 struct dlb_body;
+/* An op of the model that was split: into how many shards, along what ("output", "input", "batch", "head", "vocabulary"),
+ * and why. Shard k of op NAME is the op NAME@k. */
+struct dlb_was_split { const char *op, *axis, *why; int parts; };
 struct dlb_rewritten { const char *name; int64_t count; };	/* a rewrite that was on, and how often it applied */
 struct dlb_graph {
 	struct dlb_arena arena;
@@ -95,6 +117,8 @@ struct dlb_graph {
 	uint64_t no_rewrite;			/* bit i: row i of dlb_rewrites is off; set before folding, not written */
 	struct dlb_rewritten *rewritten;	/* what was applied, in order; array in the arena */
 	int n_rewritten;
+	struct dlb_was_split *was_split;	/* array in the arena */
+	int n_was_split;
 	/* adjacency, made by dlb_graph_index: readers of each tensor */
 	int *reader_start, *reader;	/* readers of tensor t: reader[reader_start[t] .. reader_start[t+1]) */
 	struct dlb_body **body;		/* until folded; those inside bodies too */
@@ -186,6 +210,18 @@ extern const struct dlb_rewrite dlb_rewrites[];
 /* Switches the rewrite `name` off, or with "all" every one; before folding. -1: no such name. */
 int dlb_graph_no_rewrite(struct dlb_graph *g, const char *name, struct dlb_error *err);
 int dlb_graph_rewrite(struct dlb_graph *g, struct dlb_error *err);
+
+/* -- splitting ops over nodes (split.c) -- */
+/* OP=PARTS[:AXIS]: OP is an op's name, or a pattern as of the shell; axis NULL: whichever fits best. */
+struct dlb_split_ask { const char *op, *axis, *why; int parts; };
+/* Reads "OP=PARTS[:AXIS]"; strings live in `a`. */
+int dlb_split_parse(const char *text, struct dlb_arena *a, struct dlb_split_ask *ask, struct dlb_error *err);
+/* Rewrites the graph so that the forward ops asked for are shards: ops of the same type on parts of the operands, with
+ * parts of the weights. Backward ops and updates are derived anew. Ops between two that are split the same way are split
+ * too, so that nothing is put together between them. Ids change; names of what stays whole do not. */
+int dlb_graph_split(struct dlb_graph *g, const struct dlb_split_ask *ask, int n, struct dlb_error *err);
+/* The forward ops alone, as they were before dlb_graph_differentiate. */
+void dlb_graph_undifferentiate(struct dlb_graph *g);
 
 /* -- document (graph_json.c) -- */
 json_t *dlb_graph_write(const struct dlb_graph *g);				/* returns new */

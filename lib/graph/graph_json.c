@@ -96,6 +96,21 @@ static void write_data(json_t *o, const struct dlb_tensor *t, int64_t batch)
 		json_object_set_new(o, "value_per_sample", dlb_values_write(t->data_mul, DLB_I64, count));
 }
 
+static json_t *write_slice(const struct dlb_slice *s)
+{
+	json_t *o = json_object(), *shape = json_array();
+	set_str(o, "of", s->of);
+	for (int i = 0; i < s->n_dims; i++)
+		json_array_append_new(shape, json_integer(s->dim[i]));
+	json_object_set_new(o, "shape", shape);
+	set_int(o, "axis", s->axis);
+	set_int(o, "units", s->units);
+	set_int(o, "unit", s->unit);
+	set_int(o, "first", s->first);
+	set_int(o, "count", s->count);
+	return o;
+}
+
 static json_t *write_tensor(const struct dlb_graph *g, int i)
 {
 	const struct dlb_tensor *t = &g->tensor[i];
@@ -133,6 +148,8 @@ static json_t *write_tensor(const struct dlb_graph *g, int i)
 		set_int(o, "fan_out", t->fan_out);
 	if (t->in_model)
 		json_object_set_new(o, "in_model", json_true());
+	if (t->slice)
+		json_object_set_new(o, "slice", write_slice(t->slice));
 	write_data(o, t, g->batch);
 	return o;
 }
@@ -150,6 +167,20 @@ static json_t *write_rewritten(const struct dlb_graph *g)
 		json_t *o = json_object();
 		set_str(o, "name", g->rewritten[i].name);
 		set_int(o, "count", g->rewritten[i].count);
+		json_array_append_new(a, o);
+	}
+	return a;
+}
+
+static json_t *write_was_split(const struct dlb_graph *g)
+{
+	json_t *a = json_array();
+	for (int i = 0; i < g->n_was_split; i++) {
+		json_t *o = json_object();
+		set_str(o, "op", g->was_split[i].op);
+		set_int(o, "shards", g->was_split[i].parts);
+		set_str(o, "axis", g->was_split[i].axis);
+		set_str(o, "why", g->was_split[i].why);
 		json_array_append_new(a, o);
 	}
 	return a;
@@ -180,6 +211,8 @@ json_t *dlb_graph_write(const struct dlb_graph *g)
 		set_int(o, "seed", g->seed);
 	if (g->n_rewritten)
 		json_object_set_new(o, "rewrites", write_rewritten(g));
+	if (g->n_was_split)
+		json_object_set_new(o, "split", write_was_split(g));
 	for (int i = 0; i < g->n_ops; i++)
 		json_array_append_new(ops, write_op(g, i));
 	for (int i = 0; i < g->n_tensors; i++)
@@ -377,11 +410,53 @@ static int read_data(const struct dlb_ref *r, struct dlb_graph *g, struct dlb_te
 	return 0;
 }
 
+/* The slice fits the tensor, and the tensor it is of has a size that can be reckoned with. */
+static int read_slice(const struct dlb_ref *r, struct dlb_graph *g, struct dlb_tensor *t, struct dlb_error *err)
+{
+	static const char *const known[] = { "of", "shape", "axis", "units", "unit", "first", "count", NULL };
+	struct dlb_ref at = dlb_ref_at(r, "slice"), shape;
+	struct dlb_slice s = { .of = NULL };
+	int64_t axis;
+	int n;
+
+	if (!at.v)
+		return 0;
+	if (dlb_get_object(r, "slice", DLB_NEED, &at, err) || dlb_ref_known(&at, known, err) ||
+	    dlb_get_str(&at, "of", DLB_NEED, &s.of, err) || dlb_get_array(&at, "shape", DLB_NEED, &shape, &n, err))
+		return -1;
+	if (n != t->n_dims || n < 1)
+		return dlb_ref_fail(&shape, err, "%d dimensions where the tensor has %d", n, t->n_dims);
+	for (int i = 0; i < n; i++) {
+		const struct dlb_ref e = dlb_ref_index(&shape, i);
+		if (dlb_ref_int(&e, 1, INT64_C(1) << 40, &s.dim[i], err))
+			return -1;
+	}
+	if (dlb_get_int(&at, "axis", DLB_NEED, 0, n - 1, &axis, err) ||
+	    dlb_get_int(&at, "units", DLB_NEED, 1, INT64_MAX, &s.units, err) ||
+	    dlb_get_int(&at, "unit", DLB_NEED, 1, INT64_MAX, &s.unit, err) ||
+	    dlb_get_int(&at, "first", DLB_NEED, 0, INT64_MAX, &s.first, err) ||
+	    dlb_get_int(&at, "count", DLB_NEED, 1, INT64_MAX, &s.count, err))
+		return -1;
+	s.n_dims = n;
+	s.axis = (int)axis;
+	bool follows = false;
+	for (int i = 0; i < n; i++)
+		follows |= t->dim[i].mul != 0;
+	const struct dlb_desc part = dlb_tensor_desc(t, 1);
+	if (follows || !dlb_slice_fits(&s, &part))
+		return dlb_ref_fail(&at, err, "'%s' is no such part of '%s'", t->name, s.of);
+	struct dlb_slice *copy = dlb_arena_alloc(&g->arena, sizeof *copy);
+	*copy = s;
+	copy->of = dlb_arena_strdup(&g->arena, s.of);
+	t->slice = copy;
+	return 0;
+}
+
 static int read_tensor(const struct dlb_ref *r, struct dlb_graph *g, int i, int n_ops, int n_tensors,
 		       struct dlb_error *err)
 {
 	static const char *const known[] = { "id", "name", "kind", "dtype", "shape", "size_bytes",
-		"size_per_sample_bytes", "layout", "home", "of", "bound", "fan_in", "fan_out", "in_model", "value",
+		"size_per_sample_bytes", "layout", "home", "of", "bound", "fan_in", "fan_out", "in_model", "slice", "value",
 		"value_per_sample", "fill", NULL };
 	const char *name;
 	int kind = 0, layout = DLB_PLAIN;
@@ -402,7 +477,7 @@ static int read_tensor(const struct dlb_ref *r, struct dlb_graph *g, int i, int 
 	if (get_dtype(r, &t->dtype, err) || read_shape(r, t, g->batch, err) ||
 	    get_id(r, "home", n_ops, &t->home, err) || get_id(r, "of", n_tensors, &t->of, err) ||
 	    dlb_get_int(r, "bound", DLB_OPT, 0, INT64_MAX, &t->bound, err) ||
-	    dlb_get_bool(r, "in_model", DLB_OPT, &t->in_model, err))
+	    dlb_get_bool(r, "in_model", DLB_OPT, &t->in_model, err) || read_slice(r, g, t, err))
 		return -1;
 	return read_data(r, g, t, err);
 }
@@ -454,10 +529,36 @@ static int read_rewritten(const struct dlb_ref *r, struct dlb_graph *g, struct d
 	return 0;
 }
 
+static int read_was_split(const struct dlb_ref *r, struct dlb_graph *g, struct dlb_error *err)
+{
+	static const char *const known[] = { "op", "shards", "axis", "why", NULL };
+	struct dlb_ref list = dlb_ref_at(r, "split");
+	int n;
+
+	if (!list.v)
+		return 0;
+	if (dlb_get_array(r, "split", DLB_NEED, &list, &n, err))
+		return -1;
+	g->was_split = dlb_arena_array(&g->arena, (size_t)n + 1, sizeof *g->was_split);
+	for (int i = 0; i < n; i++) {
+		const struct dlb_ref e = dlb_ref_index(&list, i);
+		const char *op, *axis, *why = "";
+		int64_t shards;
+		if (dlb_ref_known(&e, known, err) || dlb_get_str(&e, "op", DLB_NEED, &op, err) ||
+		    dlb_get_int(&e, "shards", DLB_NEED, 2, INT32_MAX, &shards, err) || dlb_get_str(&e, "axis", DLB_NEED, &axis, err) ||
+		    dlb_get_str(&e, "why", DLB_OPT, &why, err))
+			return -1;
+		g->was_split[i] = (struct dlb_was_split){ dlb_arena_strdup(&g->arena, op), dlb_arena_strdup(&g->arena, axis),
+							  dlb_arena_strdup(&g->arena, why), (int)shards };
+	}
+	g->n_was_split = n;
+	return 0;
+}
+
 static int read_graph(const struct dlb_doc *d, struct dlb_graph *g, struct dlb_error *err)
 {
 	static const char *const known[] = { "batch", "dtype", "training", "opset", "model", "inputs", "outputs", "loss",
-		"label", "seed", "rewrites", "ops", "tensors", NULL };
+		"label", "seed", "rewrites", "split", "ops", "tensors", NULL };
 	const struct dlb_ref r = dlb_ref_root(d, "graph");
 	struct dlb_ref ops, tensors;
 	int n_ops, n_tensors;
@@ -468,7 +569,7 @@ static int read_graph(const struct dlb_doc *d, struct dlb_graph *g, struct dlb_e
 	    dlb_get_int(&r, "batch", DLB_NEED, 1, INT64_C(1) << 40, &g->batch, err) || get_dtype(&r, &g->dtype, err) ||
 	    dlb_get_bool(&r, "training", DLB_OPT, &g->training, err) ||
 	    dlb_get_int(&r, "opset", DLB_OPT, 0, INT32_MAX, &opset, err) || read_model(&r, g, err) ||
-	    read_rewritten(&r, g, err) ||
+	    read_rewritten(&r, g, err) || read_was_split(&r, g, err) ||
 	    dlb_get_array(&r, "ops", DLB_NEED, &ops, &n_ops, err) ||
 	    dlb_get_array(&r, "tensors", DLB_NEED, &tensors, &n_tensors, err))
 		return -1;

@@ -75,36 +75,53 @@ static int look_up(const struct store *s, const char *name, struct dlb_desc *d, 
 	return 1;
 }
 
+/* Element types that differ are converted, one after another. */
+static void convert(void *to, enum dlb_dtype to_type, const void *from, const struct dlb_desc *have, const struct dlb_slice *s,
+		    int64_t count)
+{
+	for (int64_t i = 0; i < count; i++)
+		dlb_value_set(to, to_type, i, dlb_value_real(from, have->dtype, s ? dlb_slice_index(s, i) : i));
+}
+
+/* What a tensor is, or of what it is a part. */
+static const char *source_name(const struct dlb_tensor *t)
+{
+	return t->slice ? t->slice->of : t->name;
+}
+
 static int take(struct dlb_graph *g, struct dlb_tensor *t, const struct store *s, struct dlb_error *err)
 {
-	const struct dlb_desc want = dlb_tensor_desc(t, 1);
+	const struct dlb_desc want = t->slice ? dlb_slice_desc(t->slice, t->dtype) : dlb_tensor_desc(t, 1);
+	const struct dlb_desc part = dlb_tensor_desc(t, 1);
+	const char *name = source_name(t);
 	struct dlb_desc have;
 	const void *from;
 	char a[120], b[120];
 
-	if (!look_up(s, t->name, &have, &from))
-		return dlb_fail(err, s->path, "no tensor '%s'", t->name);
+	if (!look_up(s, name, &have, &from))
+		return dlb_fail(err, s->path, "no tensor '%s'", name);
 	bool follows = false;
 	for (int k = 0; k < t->n_dims; k++)
 		follows |= t->dim[k].mul != 0;
 	if (follows || want.n_dims < 0 || !dlb_desc_same_shape(&want, &have))
-		return dlb_fail(err, s->path, "tensor '%s' is %s where the graph needs %s", t->name,
+		return dlb_fail(err, s->path, "tensor '%s' is %s where the graph needs %s", name,
 				dlb_desc_str(&have, a, sizeof a),
 				want.n_dims < 0 ? "?" : dlb_desc_str(&want, b, sizeof b));
-	if (have.dtype == t->dtype && !s->is_st) {	/* used where it lies: the graph gets the arena (keep) */
+	if (have.dtype == t->dtype && !s->is_st && !t->slice) {	/* used where it lies: the graph gets the arena (keep) */
 		t->data = from;
 		t->is_fill = false;
 		return 0;
 	}
-	const int64_t count = dlb_desc_count(&have);
+	const int64_t count = dlb_desc_count(&part);
 	void *to = dlb_arena_array(&g->arena, count ? (size_t)count : 1, dlb_dtype_bytes(t->dtype));
-	if (have.dtype == t->dtype)
+	if (have.dtype == t->dtype && t->slice)
+		dlb_slice_take(t->slice, dlb_dtype_bytes(t->dtype), from, to);
+	else if (have.dtype == t->dtype)
 		memcpy(to, from, dlb_desc_bytes(&have));
 	else if (dlb_dtype_is_float(have.dtype) && dlb_dtype_is_float(t->dtype))
-		for (int64_t i = 0; i < count; i++)
-			dlb_value_set(to, t->dtype, i, dlb_value_real(from, have.dtype, i));
+		convert(to, t->dtype, from, &have, t->slice, count);
 	else
-		return dlb_fail(err, s->path, "tensor '%s' is %s where the graph needs %s", t->name,
+		return dlb_fail(err, s->path, "tensor '%s' is %s where the graph needs %s", name,
 				dlb_dtype_name(have.dtype), dlb_dtype_name(t->dtype));
 	t->data = to;
 	t->is_fill = false;

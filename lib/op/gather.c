@@ -1,5 +1,8 @@
 /* Gather along an axis (embeddings), and its gradient: GatherGrad (dy, indices, shape; axis) adds each row of dy
- * to the row it was taken from, in the order of the indices. */
+ * to the row it was taken from, in the order of the indices.
+ *
+ * Our own attributes "first" and "of" say that the table is the rows from `first` on of one that has `of`, which the
+ * indices count in: rows that are not here are zeros, so that the outputs of all parts add up to that of the whole. */
 #include "op/kit.h"
 
 #include <string.h>
@@ -10,7 +13,7 @@ static double no_flops(const struct dlb_op_io *io)
 	return 0;
 }
 
-struct gather { enum dlb_dtype type, index; int64_t outer, rows, n_index, bytes; };
+struct gather { enum dlb_dtype type, index; int64_t outer, rows, n_index, bytes, first, of; };
 
 /* The shape of what is taken from table x. */
 static int taken(const struct dlb_op_io *io, const struct dlb_desc *x, const struct dlb_desc *index, struct dlb_desc *out,
@@ -37,6 +40,8 @@ static int taken(const struct dlb_op_io *io, const struct dlb_desc *x, const str
 
 static int infer(struct dlb_op_io *io, struct dlb_error *err)
 {
+	if (dlb_io_int(io, "first", 0) < 0 || dlb_io_int(io, "of", 0) < 0)
+		return dlb_op_fail(io, err, "the rows of a part cannot be counted from below 0");
 	return taken(io, &io->in[0], &io->in[1], &io->out[0], err);
 }
 
@@ -47,6 +52,7 @@ static struct gather shape(const struct dlb_op_io *io, const struct dlb_desc *x,
 	axis = axis < 0 ? axis + x->n_dims : axis;
 	return (struct gather){ .type = x->dtype, .index = index->dtype, .outer = dlb_desc_range(x, 0, axis),
 		.rows = x->dim[axis], .n_index = dlb_desc_count(index),
+		.first = dlb_io_int(io, "first", 0), .of = dlb_io_int(io, "of", x->dim[axis]),
 		.bytes = dlb_desc_range(x, axis + 1, x->n_dims) * (int64_t)dlb_dtype_bytes(x->dtype) };
 }
 
@@ -55,8 +61,8 @@ static int64_t row_of(const struct gather *g, const void *index, int64_t i)
 {
 	int64_t r = g->index == DLB_I64 ? ((const int64_t *)index)[i] : ((const int32_t *)index)[i];
 
-	r = r < 0 ? r + g->rows : r;
-	return r >= 0 && r < g->rows ? r : -1;
+	r = r < 0 ? r + g->of : r;
+	return r >= g->first && r - g->first < g->rows ? r - g->first : -1;
 }
 
 static void gather_run(const void *ctx, const struct dlb_run *r)
@@ -86,12 +92,13 @@ static int kernel(struct dlb_backend *be, const struct dlb_op_io *io, struct dlb
 
 static int gradient(struct dlb_builder *b, struct dlb_error *err)
 {
-	struct dlb_attr a = dlb_make_int("axis", dlb_io_int(&b->io, "axis", 0));
+	static const char *const keep[] = { "first", "of" };
+	struct dlb_attr a[3] = { dlb_make_int("axis", dlb_io_int(&b->io, "axis", 0)) };
 
 	(void)err;
 	if (!b->need[0])
 		return 0;
-	b->din[0] = dlb_b_op(b, "GatherGrad", &a, 1, (int[]){ b->dout[0], b->in[1], dlb_b_const_shape(b, b->in[0]) }, 3, 1,
+	b->din[0] = dlb_b_op(b, "GatherGrad", a, 1 + dlb_keep_attrs(&b->io, keep, DLB_LEN(keep), a + 1), (int[]){ b->dout[0], b->in[1], dlb_b_const_shape(b, b->in[0]) }, 3, 1,
 			     NULL, b->in[0]);
 	return b->din[0] < 0 ? -1 : 0;
 }

@@ -1,0 +1,482 @@
+/* Which ops are split, and how: from what was asked for to a cut of every operand.
+ *
+ * The ops asked for are seeds. From a seed the split is carried along the tensors, to producers and to readers, by the
+ * rules of the operators (split_rules.c): to other ops that were asked for, and to ops that follow, as Relu or Reshape do.
+ * So two products one after the other come to be split so that the first one's outputs are the second one's inputs, shard
+ * by shard (Shoeybi et al., Megatron-LM, 2019, for the two of a transformer's MLP and for attention's heads; the rules
+ * find them from the shapes). What follows a seed but leads to no other op that is split stays whole in the end: there
+ * the parts are put together at once.
+ *
+ * The graph that training needs is then derived anew: backward ops of shards are those of any op. */
+#include <fnmatch.h>
+#include <stdlib.h>
+#include <string.h>
+#include "graph/split.h"
+
+struct splitting {
+	struct dlb_graph *g;
+	const struct dlb_split_ask *ask;
+	int n_ask;
+	int *asked;				/* [op] index of what asked for it, -1: nothing did */
+	bool *exact;				/* [op] by its name */
+	struct dlb_assigned *assigned;		/* [op] */
+	bool *grown;				/* [op] has weights, and is split for attention's sake without being asked for */
+	struct dlb_region *region;
+	int n_regions, cap_regions;
+	int *queue, n_queue;
+	struct dlb_error *err;
+};
+
+/* -- what is asked for -- */
+
+int dlb_split_parse(const char *text, struct dlb_arena *a, struct dlb_split_ask *ask, struct dlb_error *err)
+{
+	static const char *const axes[] = { "output", "input", "batch", "head", "vocabulary" };
+	const char *eq = strrchr(text, '=');
+	char *end = NULL;
+	const long parts = eq ? strtol(eq + 1, &end, 10) : 0;
+	bool known = false;
+
+	if (!eq || eq == text || end == eq + 1 || (*end && *end != ':')) {
+		dlb_fail(err, NULL, "'%.100s' does not say what is split", text);
+		return dlb_hint(err, "--split OP=K or OP=K:AXIS, as in fc6=3 or fc6=3:input");
+	}
+	if (parts < 2 || parts > 4096)
+		return dlb_fail(err, NULL, "'%.100s': an op is split into 2 to 4096 shards", text);
+	*ask = (struct dlb_split_ask){ .parts = (int)parts, .axis = *end ? dlb_arena_strdup(a, end + 1) : NULL, .why = "asked for" };
+	char *op = dlb_arena_strdup(a, text);
+	op[eq - text] = '\0';
+	ask->op = op;
+	for (size_t i = 0; i < sizeof axes / sizeof *axes && ask->axis; i++)
+		known |= !strcmp(ask->axis, axes[i]);
+	if (ask->axis && !known) {
+		dlb_fail(err, NULL, "no axis '%.40s' to split '%.100s' along", ask->axis, op);
+		return dlb_hint(err, "output, input, batch, head or vocabulary");
+	}
+	return 0;
+}
+
+static const char *nearest_op(const struct dlb_graph *g, const char *name)
+{
+	const char **names = dlb_xcalloc((size_t)g->n_ops + 1, sizeof *names), *near;
+	int n = 0;
+
+	for (int i = 0; i < g->n_ops; i++)
+		if (g->op[i].phase == DLB_FORWARD)
+			names[n++] = g->op[i].name;
+	near = dlb_nearest(name, names, n);
+	free(names);
+	return near;
+}
+
+static int find_asked(struct splitting *s, int which)
+{
+	const struct dlb_split_ask *ask = &s->ask[which];
+	const struct dlb_graph *g = s->g;
+	bool any = false;
+
+	for (int pass = 0; pass < 2 && !any; pass++)	/* a name before a pattern: names have brackets, too */
+		for (int i = 0; i < g->n_ops; i++) {
+			if (pass ? fnmatch(ask->op, g->op[i].name, 0) != 0 : strcmp(ask->op, g->op[i].name) != 0)
+				continue;
+			const struct dlb_split_rule *r = dlb_split_rule_of(&g->op[i]);
+			if (!pass && (!r || !r->alone)) {
+				dlb_fail(s->err, g->op[i].name, "%s cannot be split for itself", g->op[i].type);
+				return dlb_hint(s->err, r ? "it is split with the products before and after it" :
+						"products, convolutions and tables can");
+			}
+			if (!r || !r->alone || s->asked[i] >= 0)
+				continue;
+			s->asked[i] = which;
+			s->exact[i] = !pass;
+			any = true;
+		}
+	if (any)
+		return 0;
+	const char *near = nearest_op(g, ask->op);
+	dlb_fail(s->err, NULL, "no forward op '%.100s' that could be split", ask->op);
+	return near ? dlb_hint(s->err, "did you mean '%s'?", near) : -1;
+}
+
+/* -- carrying -- */
+
+static bool has_weight(const struct dlb_graph *g, int op)
+{
+	for (int k = 0; k < g->op[op].n_in; k++)
+		if (g->op[op].in[k] >= 0 && g->tensor[g->op[op].in[k]].kind == DLB_T_WEIGHT)
+			return true;
+	return false;
+}
+
+static bool is_head(const struct splitting *s, int region_op)
+{
+	return !strcmp(s->assigned[region_op].spread.axis, "head");
+}
+
+/* Parts that are not plain are made by no Reshape. */
+static bool layouts_allow(const struct dlb_graph *g, const struct dlb_op *o, const struct dlb_spread *sp, int64_t units)
+{
+	for (int i = 0; i < o->n_in + o->n_out; i++) {
+		const struct dlb_cut *c = i < o->n_in ? &sp->in[i] : &sp->out[i - o->n_in];
+		const int t = i < o->n_in ? o->in[i] : o->out[i - o->n_in];
+		if (t < 0 || c->axis < 0)
+			continue;
+		const struct dlb_dim d = g->tensor[t].dim[c->axis];
+		if (g->tensor[t].kind == DLB_T_CONSTANT && (d.mul || g->tensor[t].data_mul))
+			return false;
+		if (g->tensor[t].n_dims >= 3 && g->tensor[t].layout != DLB_PLAIN && (d.mul || d.add != units * c->unit))
+			return false;
+		if (g->tensor[t].n_dims == DLB_MAX_DIMS && (d.mul || d.add != units * c->unit))
+			return false;
+	}
+	return true;
+}
+
+/* May op be split as sp says, having been reached from an op of that region? */
+static bool may_follow(struct splitting *s, int op, const struct dlb_spread *sp, const struct dlb_region *r, bool grow)
+{
+	const struct dlb_graph *g = s->g;
+	const struct dlb_op *o = &g->op[op];
+	const struct dlb_split_rule *rule = dlb_split_rule_of(o);
+	const struct dlb_split_ask *ask = s->asked[op] >= 0 ? &s->ask[s->asked[op]] : NULL;
+
+	if (!layouts_allow(g, o, sp, r->units))
+		return false;
+	if (ask)
+		return ask->parts == r->parts && (!ask->axis || !strcmp(ask->axis, sp->axis) || !strcmp(ask->axis, "head"));
+	if (!rule->alone)
+		return true;
+	if (has_weight(g, op))
+		return grow;
+	return !sp->sum;
+}
+
+static void assign(struct splitting *s, int op, int region, const struct dlb_spread *sp)
+{
+	s->assigned[op] = (struct dlb_assigned){ region, *sp };
+	s->queue[s->n_queue++] = op;
+}
+
+static void try_carry(struct splitting *s, int op, int operand, struct dlb_cut cut, int region, bool grow)
+{
+	const struct dlb_region *r = &s->region[region];
+	struct dlb_spread sp;
+
+	if (op < 0 || s->assigned[op].region >= 0 || !dlb_split_rule_of(&s->g->op[op]) ||
+	    !dlb_split_carry(s->g, &s->g->op[op], operand, cut, r->units, &sp) || !may_follow(s, op, &sp, r, grow))
+		return;
+	s->grown[op] = s->asked[op] < 0 && has_weight(s->g, op) && dlb_split_rule_of(&s->g->op[op])->alone;
+	assign(s, op, region, &sp);
+}
+
+static int output_index(const struct dlb_op *o, int t)
+{
+	for (int k = 0; k < o->n_out; k++)
+		if (o->out[k] == t)
+			return k;
+	return -1;
+}
+
+/* From the ops in the queue to whatever stands next to them. */
+static void carry_on(struct splitting *s, bool grow)
+{
+	const struct dlb_graph *g = s->g;
+
+	for (int q = 0; q < s->n_queue; q++) {
+		const int op = s->queue[q];
+		const struct dlb_op *o = &g->op[op];
+		const struct dlb_assigned *a = &s->assigned[op];
+		for (int k = 0; k < o->n_in; k++) {
+			const int t = o->in[k], p = t < 0 ? -1 : g->tensor[t].producer;
+			if (p >= 0 && a->spread.in[k].axis >= 0)
+				try_carry(s, p, g->op[p].n_in + output_index(&g->op[p], t), a->spread.in[k], a->region, grow);
+		}
+		for (int k = 0; k < o->n_out; k++) {
+			const int t = o->out[k];
+			if (t < 0 || a->spread.out[k].axis < 0)
+				continue;
+			for (int r = g->reader_start[t]; r < g->reader_start[t + 1]; r++) {
+				const struct dlb_op *reader = &g->op[g->reader[r]];
+				for (int i = 0; i < reader->n_in && i < DLB_SPLIT_OPERANDS; i++)
+					if (reader->in[i] == t)
+						try_carry(s, g->reader[r], i, a->spread.out[k], a->region, grow);
+			}
+		}
+	}
+	s->n_queue = 0;
+}
+
+/* -- seeds -- */
+
+static int64_t groups(const struct dlb_op *o)
+{
+	return !strcmp(o->type, "Conv") ? dlb_attr_int(o->attr, o->n_attr, "group", 1) : 1;
+}
+
+/* How many units a loop has of its own, and where the first operand that has it is cut. */
+static int64_t units_of(const struct dlb_graph *g, const struct dlb_op *o, const struct dlb_loop *l, int *operand,
+			struct dlb_cut *cut)
+{
+	for (int i = 0; i < o->n_in + o->n_out; i++) {
+		const int t = i < o->n_in ? o->in[i] : o->out[i - o->n_in];
+		const int axis = i < o->n_in ? l->in[i] : l->out[i - o->n_in];
+		if (t < 0 || axis < 0)
+			continue;
+		const struct dlb_dim d = g->tensor[t].dim[axis];
+		int64_t units = !d.mul ? d.add : d.add ? 0 : d.mul, unit = 1;
+		if (groups(o) > 1 && strcmp(l->name, "batch") != 0) {
+			unit = units / groups(o);
+			units = groups(o);
+		}
+		*operand = i;
+		*cut = (struct dlb_cut){ axis, unit };
+		return units;
+	}
+	return 0;
+}
+
+/* Tries one loop of a seed; 1: it is split so, -1: not, and err says why (the first time that one cannot). */
+static int seed_loop(struct splitting *s, int op, const struct dlb_loop *l)
+{
+	const struct dlb_split_ask *ask = &s->ask[s->asked[op]];
+	const struct dlb_op *o = &s->g->op[op];
+	struct dlb_cut cut = { -1, 0 };
+	struct dlb_spread sp;
+	int operand = -1;
+	const int64_t units = units_of(s->g, o, l, &operand, &cut);
+
+	if (units < ask->parts) {
+		if (!*s->err->what)
+			dlb_fail(s->err, o->name, "%d shards are too many: %s has %lld to share out along '%s'", ask->parts, o->type,
+				 (long long)units, l->name);
+		return -1;
+	}
+	if (!dlb_split_loop(s->g, o, l, operand, cut, units, &sp) || !layouts_allow(s->g, o, &sp, units)) {
+		if (!*s->err->what)
+			dlb_fail(s->err, o->name, "%s cannot be split along '%s' as it stands", o->type, l->name);
+		return -1;
+	}
+	DLB_GROW(s->region, s->n_regions, s->cap_regions);
+	s->region[s->n_regions] = (struct dlb_region){ units, ask->parts };
+	assign(s, op, s->n_regions++, &sp);
+	return 1;
+}
+
+static int seed(struct splitting *s, int op)
+{
+	const struct dlb_op *o = &s->g->op[op];
+	const struct dlb_split_ask *ask = &s->ask[s->asked[op]];
+	const bool weights = has_weight(s->g, op);
+	struct dlb_loop l[DLB_SPLIT_OPERANDS];
+	const int n = dlb_split_rule_of(o)->loops(s->g, o, l);
+	bool found = false;
+	int rc = -1;
+
+	if (s->assigned[op].region >= 0)
+		return 0;
+	/* without weights: heads first */
+	for (int pass = 0; pass < 2 && rc != 1; pass++)
+		for (int k = 0; k < n && rc != 1; k++) {
+			const bool head = !strcmp(l[k].name, "head");
+			if (ask->axis ? pass || strcmp(ask->axis, l[k].name) != 0 : (head && !weights) == (pass == 1))
+				continue;
+			found = true;
+			rc = seed_loop(s, op, &l[k]);
+		}
+	if (!found && ask->axis)
+		dlb_fail(s->err, o->name, "%s has no axis '%s' to be split along", o->type, ask->axis);
+	if (rc == 1) {
+		*s->err = (struct dlb_error){ .what = "" };
+		carry_on(s, is_head(s, op) && ask->axis);
+		return 0;
+	}
+	return s->exact[op] ? -1 : 0;
+}
+
+/* -- what only follows is split where it joins two that are -- */
+
+static bool same_cut(struct dlb_cut a, struct dlb_cut b)
+{
+	return a.axis == b.axis && a.unit == b.unit;
+}
+
+static bool joined_before(const struct splitting *s, int op)
+{
+	const struct dlb_graph *g = s->g;
+	const struct dlb_assigned *a = &s->assigned[op];
+
+	for (int k = 0; k < g->op[op].n_in; k++) {
+		const int t = g->op[op].in[k], p = t < 0 ? -1 : g->tensor[t].producer;
+		if (p >= 0 && a->spread.in[k].axis >= 0 && s->assigned[p].region == a->region &&
+		    same_cut(s->assigned[p].spread.out[output_index(&g->op[p], t)], a->spread.in[k]))
+			return true;
+	}
+	return false;
+}
+
+static bool joined_after(const struct splitting *s, int op)
+{
+	const struct dlb_graph *g = s->g;
+	const struct dlb_assigned *a = &s->assigned[op];
+
+	for (int k = 0; k < g->op[op].n_out; k++) {
+		const int t = g->op[op].out[k];
+		if (t < 0 || a->spread.out[k].axis < 0)
+			continue;
+		for (int r = g->reader_start[t]; r < g->reader_start[t + 1]; r++) {
+			const int reader = g->reader[r];
+			if (s->assigned[reader].region != a->region)
+				continue;
+			for (int i = 0; i < g->op[reader].n_in; i++)
+				if (g->op[reader].in[i] == t && same_cut(s->assigned[reader].spread.in[i], a->spread.out[k]))
+					return true;
+		}
+	}
+	return false;
+}
+
+static void leave_loose_ends(struct splitting *s)
+{
+	bool changed = true;
+
+	while (changed) {
+		changed = false;
+		for (int i = 0; i < s->g->n_ops; i++)
+			if (s->assigned[i].region >= 0 && s->asked[i] < 0 && !s->grown[i] && !(joined_before(s, i) && joined_after(s, i))) {
+				s->assigned[i].region = -1;
+				changed = true;
+			}
+	}
+}
+
+/* -- the whole of it -- */
+
+void dlb_graph_undifferentiate(struct dlb_graph *g)
+{
+	bool *read = dlb_xcalloc((size_t)g->n_tensors + 1, sizeof *read);
+	int *order = dlb_xcalloc((size_t)g->n_ops + 1, sizeof *order), n = 0;
+
+	for (int i = 0; i < g->n_ops; i++) {
+		if (g->op[i].phase != DLB_FORWARD)
+			continue;
+		order[n++] = i;
+		for (int k = 0; k < g->op[i].n_in; k++)
+			if (g->op[i].in[k] >= 0)
+				read[g->op[i].in[k]] = true;
+	}
+	for (int i = 0; i < n; i++) {		/* what was saved for the backward pass */
+		struct dlb_op *o = &g->op[order[i]];
+		for (int k = 1; k < o->n_out; k++) {
+			const int t = o->out[k];
+			if (t >= 0 && !read[t] && g->tensor[t].kind != DLB_T_BUFFER && !dlb_graph_is_output(g, t) && t != g->loss)
+				o->out[k] = -1;
+		}
+		while (o->n_out > 1 && o->out[o->n_out - 1] < 0)
+			o->n_out--;
+	}
+	for (int t = 0; t < g->n_tensors; t++)
+		g->tensor[t].home = -1;
+	dlb_graph_reorder(g, order, n);
+	free(order);
+	free(read);
+}
+
+/* Ops that draw random numbers are known by their ids, which change. */
+static void keep_vertices(struct dlb_graph *g)
+{
+	for (int i = 0; i < g->n_ops; i++) {
+		struct dlb_op *o = &g->op[i];
+		const struct dlb_op_class *cls = dlb_op_class_of(o->kind);
+		if (!cls || !(cls->flags & DLB_OP_RANDOM) || dlb_attr_find(o->attr, o->n_attr, DLB_ATTR_VERTEX))
+			continue;
+		struct dlb_attr *attr = dlb_arena_array(&g->arena, (size_t)o->n_attr + 1, sizeof *attr);
+		if (o->n_attr)
+			memcpy(attr, o->attr, (size_t)o->n_attr * sizeof *attr);
+		attr[o->n_attr++] = (struct dlb_attr){ .name = DLB_ATTR_VERTEX, .type = DLB_ATTR_INT, .i = i };
+		o->attr = attr;
+	}
+}
+
+static void record(struct splitting *s)
+{
+	struct dlb_graph *g = s->g;
+
+	g->was_split = dlb_arena_array(&g->arena, (size_t)g->n_ops + 1, sizeof *g->was_split);
+	for (int i = 0; i < g->n_ops; i++) {
+		const struct dlb_assigned *a = &s->assigned[i];
+		if (a->region < 0 || !dlb_split_rule_of(&g->op[i])->alone)
+			continue;
+		const char *why = s->asked[i] >= 0 ? s->ask[s->asked[i]].why : "joins others that are split";
+		g->was_split[g->n_was_split++] = (struct dlb_was_split){
+			dlb_arena_strdup(&g->arena, g->op[i].name), a->spread.axis, dlb_arena_strdup(&g->arena, why),
+			s->region[a->region].parts };
+	}
+}
+
+static int choose(struct splitting *s)
+{
+	const struct dlb_graph *g = s->g;
+
+	for (int i = 0; i < s->n_ask; i++)
+		if (find_asked(s, i))
+			return -1;
+	for (int pass = 0; pass < 2; pass++)	/* heads first: the projections around them are split as they are */
+		for (int i = 0; i < g->n_ops; i++)
+			if (s->asked[i] >= 0 && !has_weight(g, i) == !pass && seed(s, i))
+				return -1;
+	for (int a = 0; a < s->n_ask; a++) {
+		bool any = false;
+		for (int i = 0; i < g->n_ops; i++)
+			any |= s->asked[i] == a && s->assigned[i].region >= 0;
+		if (!any)
+			return *s->err->what ? -1 : dlb_fail(s->err, NULL, "nothing of '%.100s' can be split", s->ask[a].op);
+	}
+	leave_loose_ends(s);
+	return 0;
+}
+
+int dlb_graph_split(struct dlb_graph *g, const struct dlb_split_ask *ask, int n, struct dlb_error *err)
+{
+	const bool trains = g->training && g->loss >= 0;
+	struct dlb_error scratch = { .what = "" };
+	int rc = -1;
+
+	if (g->n_was_split) {
+		dlb_fail(err, NULL, "the graph is split already");
+		return dlb_hint(err, "start from the graph that dlb-profile made, and ask for all at once");
+	}
+	for (int i = 0; i < g->n_ops; i++)
+		if (g->op[i].kind < 0)
+			return dlb_fail(err, g->op[i].name, "a graph with operators that are not known (%s) cannot be split", g->op[i].type);
+	dlb_graph_undifferentiate(g);
+	keep_vertices(g);
+	struct splitting s = { .g = g, .ask = ask, .n_ask = n, .err = &scratch };
+	s.asked = dlb_xcalloc((size_t)g->n_ops + 1, sizeof *s.asked);
+	s.exact = dlb_xcalloc((size_t)g->n_ops + 1, sizeof *s.exact);
+	s.grown = dlb_xcalloc((size_t)g->n_ops + 1, sizeof *s.grown);
+	s.queue = dlb_xcalloc((size_t)g->n_ops + 1, sizeof *s.queue);
+	s.assigned = dlb_xcalloc((size_t)g->n_ops + 1, sizeof *s.assigned);
+	for (int i = 0; i < g->n_ops; i++)
+		s.asked[i] = s.assigned[i].region = -1;
+	if (choose(&s)) {
+		if (err)
+			*err = scratch;
+	} else {
+		record(&s);
+		rc = dlb_split_make(g, s.assigned, s.region, err);
+	}
+	free(s.asked);
+	free(s.exact);
+	free(s.grown);
+	free(s.queue);
+	free(s.assigned);
+	free(s.region);
+	if (rc)
+		return -1;
+	if (trains)
+		return dlb_graph_differentiate(g, err);
+	dlb_graph_drop_dead(g, NULL, 0);
+	dlb_graph_fill_work(g, 0);
+	dlb_graph_set_homes(g);
+	return 0;
+}

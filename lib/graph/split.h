@@ -1,0 +1,64 @@
+/* Splitting an op over nodes: what the rules of the operators (split_rules.c), the choice of what is split how (split.c)
+ * and the making of the shards (split_make.c) share. Private to lib/graph.
+ *
+ * A split of a region of ops into `parts` shards has `units` units, dealt out in order, the first shards getting one more
+ * where they do not come out even. A cut says where these units lie in one tensor: along `axis`, `unit` elements each,
+ * and if the axis is longer than units * unit, again and again:
+ *
+ *     4 heads of 32 in the 384 columns that hold queries, keys and values:   axis 1, unit 32, three times over
+ *     the same 4 heads after Reshape to (N, 64, 4, 32):                      axis 2, unit 1
+ *
+ * So one region runs through Reshape, Split and products without anything being put together on the way. */
+#ifndef DLB_GRAPH_SPLIT_H
+#define DLB_GRAPH_SPLIT_H
+#include "graph/rewrite.h"
+
+enum { DLB_SPLIT_OPERANDS = 16 };		/* more inputs or outputs than that: the op is not split */
+
+struct dlb_cut { int axis; int64_t unit; };	/* axis -1: the operand is whole, the same for all shards */
+struct dlb_share { int64_t units, first, count; int parts, index; };	/* of one shard */
+
+/* How one op is split: the cut of each operand. */
+struct dlb_spread {
+	struct dlb_cut in[DLB_SPLIT_OPERANDS], out[DLB_SPLIT_OPERANDS];
+	const char *axis;			/* its name, for people */
+	bool sum;				/* the shards' outputs 0 are to be added up, not put side by side */
+};
+
+/* One index that an op loops over, and the axis that stands for it in each operand, -1: none. An index that is in no
+ * output is summed over. */
+struct dlb_loop { const char *name; int in[DLB_SPLIT_OPERANDS], out[DLB_SPLIT_OPERANDS]; };
+
+struct dlb_split_rule {
+	const char *type;			/* of an operator of ONNX's or ours */
+	bool alone;				/* worth splitting for itself; the others follow what stands around them */
+	int bias;				/* input that is added to the output, -1: none */
+	/* Either: the indices, at most DLB_SPLIT_OPERANDS; the number of them. */
+	int (*loops)(const struct dlb_graph *g, const struct dlb_op *o, struct dlb_loop *l);
+	/* Or: the cuts that follow from that of operand i (inputs, then outputs); false: it cannot be split so. */
+	bool (*carry)(const struct dlb_graph *g, const struct dlb_op *o, int i, struct dlb_cut cut, int64_t units,
+		      struct dlb_spread *s);
+	/* Changes what in the shard's attributes and operands is not the op's: attr has room for two more, in[] for
+	 * DLB_SPLIT_OPERANDS. NULL: nothing. */
+	int (*fix)(struct dlb_graph *g, int op, const struct dlb_spread *s, const struct dlb_share *share,
+		   struct dlb_attr *attr, int *n_attr, int *in, int *n_in, struct dlb_error *err);
+};
+extern const struct dlb_split_rule dlb_split_rules[];	/* ends with a row without a type */
+const struct dlb_split_rule *dlb_split_rule_of(const struct dlb_op *o);		/* NULL: none */
+/* Loop l of op o with this many units: the spread. false: some axis does not divide into them. */
+bool dlb_split_loop(const struct dlb_graph *g, const struct dlb_op *o, const struct dlb_loop *l, int reference,
+		    struct dlb_cut cut, int64_t units, struct dlb_spread *s);
+/* What rule->carry or the rule's loops say. */
+bool dlb_split_carry(const struct dlb_graph *g, const struct dlb_op *o, int operand, struct dlb_cut cut, int64_t units,
+		     struct dlb_spread *s);
+/* The dimension divides into whole rows of units * unit. */
+bool dlb_split_divides(struct dlb_dim d, int64_t units, int64_t unit);
+struct dlb_dim dlb_split_dim(struct dlb_dim d, const struct dlb_share *s);	/* the shard's part of it */
+
+/* One op that is to be split. */
+struct dlb_region { int64_t units; int parts; };
+struct dlb_assigned { int region; struct dlb_spread spread; };		/* region -1: it stays whole */
+/* Makes the shards of the forward graph g; assigned[n_ops]. (split_make.c) */
+int dlb_split_make(struct dlb_graph *g, const struct dlb_assigned *assigned, const struct dlb_region *region,
+		   struct dlb_error *err);
+#endif

@@ -1,0 +1,376 @@
+/* Making the shards: the forward graph is gone through once, and what is split is replaced.
+ *
+ *     x ----> Gemm@0 (w rows 0..1365)  --.
+ *       `---> Gemm@1 (w rows 1366..)   ---+-> Concat -> y            split along "output"
+ *
+ *     Split --> Gemm@0 (w columns 0..) --.
+ *       `-----> Gemm@1 (w columns ...) ---+-> Sum -> y               split along "input"
+ *
+ * A tensor keeps its name and id where it is whole; Concat (or Sum, or Split) comes in only where somebody reads it in
+ * another form than it is made in. Parts of weights name the tensor of the model that they are part of (struct dlb_slice). */
+#include <stdlib.h>
+#include <string.h>
+#include "graph/split.h"
+
+struct parted { int region, *part; struct dlb_cut cut; bool is_whole; };	/* region -1: no parts */
+struct maker {
+	struct dlb_graph *g;
+	const struct dlb_region *region;
+	struct parted *of;			/* [tensor of the graph as it was] */
+	int n_tensors;
+	int *order, n_order, cap_order;
+	struct dlb_error *err;
+};
+
+static struct dlb_share share_of(const struct dlb_region *r, int k)
+{
+	const int64_t each = r->units / r->parts, more = r->units % r->parts;
+
+	return (struct dlb_share){ .units = r->units, .parts = r->parts, .index = k, .count = each + (k < more),
+				   .first = k * each + (k < more ? k : more) };
+}
+
+/* -- ops -- */
+
+/* Adds an op that makes the tensors out[], which lie as `like` does, and infers them. */
+static int add(struct maker *m, const char *base, const char *type, const char *domain, int opset, const int *in, int n_in,
+	       const int *out, int n_out, const struct dlb_attr *attr, int n_attr, enum dlb_layout layout)
+{
+	struct dlb_graph *g = m->g;
+	const int op = dlb_graph_add_op(g, dlb_graph_op_name(g, base), type, domain, DLB_FORWARD, in, n_in, out, n_out, attr, n_attr);
+
+	g->op[op].opset = opset;
+	for (int k = 0; k < n_out; k++)
+		if (out[k] >= 0 && g->tensor[out[k]].kind != DLB_T_BUFFER)
+			g->tensor[out[k]].producer = op;
+	if (dlb_graph_infer_new(g, op, m->err))
+		return -1;
+	for (int k = 0; k < n_out; k++)
+		if (out[k] >= 0 && g->tensor[out[k]].n_dims >= 3)
+			g->tensor[out[k]].layout = layout;
+	DLB_GROW(m->order, m->n_order, m->cap_order);
+	m->order[m->n_order++] = op;
+	return 0;
+}
+
+static int new_tensor(struct maker *m, const char *base)
+{
+	return dlb_graph_add_tensor(m->g, dlb_graph_tensor_name(m->g, base), DLB_T_ACTIVATION);
+}
+
+enum { OPSET = 17 };				/* what is added here means what it means here */
+
+/* -- rows of units: where an axis holds several, they are an axis of their own while parts are taken or put together -- */
+
+static bool in_rows(const struct dlb_tensor *t, struct dlb_cut c, int64_t units)
+{
+	const struct dlb_dim d = t->dim[c.axis];
+
+	return d.mul || d.add != units * c.unit;
+}
+
+/* t with the axis of c (of this many units) as two: rows, and a row; returns the new tensor. */
+static int with_rows(struct maker *m, int t, struct dlb_cut c, int64_t units)
+{
+	struct dlb_graph *g = m->g;
+	int64_t add_[DLB_MAX_DIMS], mul[DLB_MAX_DIMS], row = units * c.unit;
+	const struct dlb_tensor *x = &g->tensor[t];
+	const int n = x->n_dims + 1;
+
+	for (int i = 0, k = 0; i < x->n_dims; i++, k++) {
+		const bool cut = i == c.axis;
+		add_[k] = cut ? x->dim[i].add / row : x->dim[i].add;
+		mul[k] = cut ? x->dim[i].mul / row : x->dim[i].mul;
+		if (cut) {
+			add_[++k] = row;
+			mul[k] = 0;
+		}
+	}
+	const struct dlb_desc d = { .dtype = DLB_I64, .n_dims = 1, .dim = { n } };
+	const int in[2] = { t, dlb_graph_add_constant(g, dlb_arena_printf(&g->arena, "%s.rows.shape", g->tensor[t].name), &d, add_, mul) };
+	const char *name = dlb_arena_printf(&g->arena, "%s.rows", g->tensor[t].name);
+	const int y = new_tensor(m, name);
+	return add(m, name, "Reshape", "", OPSET, in, 2, &y, 1, NULL, 0, DLB_PLAIN) ? -1 : y;
+}
+
+/* The tensor `y` (new, or as it was) of this shape is made from t. */
+static int reshape_to(struct maker *m, int t, const struct dlb_dim *dim, int n, int y)
+{
+	struct dlb_graph *g = m->g;
+	int64_t add_[DLB_MAX_DIMS], mul[DLB_MAX_DIMS];
+
+	for (int i = 0; i < n; i++) {
+		add_[i] = dim[i].add;
+		mul[i] = dim[i].mul;
+	}
+	const struct dlb_desc d = { .dtype = DLB_I64, .n_dims = 1, .dim = { n } };
+	const int in[2] = { t, dlb_graph_add_constant(g, dlb_arena_printf(&g->arena, "%s.shape", g->tensor[y].name), &d, add_, mul) };
+	return add(m, g->tensor[y].name, "Reshape", "", OPSET, in, 2, &y, 1, NULL, 0, DLB_PLAIN);
+}
+
+/* -- parts and wholes -- */
+
+static int whole_of(struct maker *m, int t)
+{
+	struct dlb_graph *g = m->g;
+	struct parted *p = t < m->n_tensors ? &m->of[t] : NULL;
+
+	if (!p || p->region < 0 || p->is_whole)
+		return t;
+	const struct dlb_region *r = &m->region[p->region];
+	const bool rows = in_rows(&g->tensor[t], p->cut, r->units);
+	const struct dlb_attr axis = { .name = "axis", .type = DLB_ATTR_INT, .i = p->cut.axis + rows };
+	const struct dlb_tensor was = g->tensor[t];
+	int *in = dlb_arena_array(&g->arena, (size_t)r->parts, sizeof *in);
+
+	p->is_whole = true;
+	if (g->tensor[t].kind == DLB_T_WEIGHT) {	/* its name is that of the parts together, in the model */
+		g->tensor[t].kind = DLB_T_ACTIVATION;
+		g->tensor[t].name = dlb_graph_tensor_name(g, dlb_arena_printf(&g->arena, "%s.whole", was.name));
+		g->tensor[t].data = NULL;
+		g->tensor[t].is_fill = g->tensor[t].in_model = g->tensor[t].initial = false;
+	}
+	for (int k = 0; k < r->parts; k++) {
+		const struct dlb_share s = share_of(r, k);
+		in[k] = rows ? with_rows(m, p->part[k], p->cut, s.count) : p->part[k];
+		if (in[k] < 0)
+			return -1;
+	}
+	const char *name = dlb_arena_printf(&g->arena, "%s.concat", was.name);
+	const int y = rows ? new_tensor(m, name) : t;
+	if (add(m, name, "Concat", "", OPSET, in, r->parts, &y, 1, &axis, 1, was.layout) ||
+	    (rows && reshape_to(m, y, was.dim, was.n_dims, t)))
+		return -1;
+	return t;
+}
+
+/* A part of the data that the document holds. */
+static void cut_data(struct dlb_graph *g, const struct dlb_slice *s, const struct dlb_tensor *from, struct dlb_tensor *to)
+{
+	const struct dlb_desc d = dlb_tensor_desc(to, 1);
+
+	if (!from->data || from->data_mul)
+		return;
+	void *data = dlb_arena_alloc(&g->arena, dlb_desc_bytes(&d) + 1);
+	dlb_slice_take(s, dlb_dtype_bytes(from->dtype), from->data, data);
+	to->data = data;
+}
+
+/* Parts of something that stands in the model or the document: tensors of the same kind. */
+static void cut_state(struct maker *m, int t, struct dlb_cut c, int *part, const struct dlb_region *r)
+{
+	struct dlb_graph *g = m->g;
+
+	for (int k = 0; k < r->parts; k++) {
+		const struct dlb_share share = share_of(r, k);
+		const struct dlb_tensor was = g->tensor[t];
+		struct dlb_slice *s = dlb_arena_alloc(&g->arena, sizeof *s);
+
+		part[k] = dlb_graph_add_tensor(g, dlb_graph_tensor_name(g, dlb_arena_printf(&g->arena, "%s@%d", was.name, k)), was.kind);
+		struct dlb_tensor *x = &g->tensor[part[k]];
+		const char *name = x->name;
+		*x = was;
+		x->name = name;
+		x->producer = x->home = -1;
+		x->dim[c.axis] = dlb_split_dim(was.dim[c.axis], &share);
+		*s = (struct dlb_slice){ .of = was.name, .n_dims = was.n_dims, .axis = c.axis, .units = r->units, .unit = c.unit,
+					 .first = share.first, .count = share.count };
+		for (int i = 0; i < was.n_dims; i++)
+			s->dim[i] = was.dim[i].add;
+		cut_data(g, s, &was, x);
+		x->slice = was.kind == DLB_T_CONSTANT && !x->in_model ? NULL : s;
+	}
+}
+
+static bool same_parts(const struct parted *p, int region, struct dlb_cut c, const struct dlb_region *r)
+{
+	return p->region >= 0 && r[p->region].units == r[region].units && r[p->region].parts == r[region].parts &&
+		p->cut.axis == c.axis && p->cut.unit == c.unit;
+}
+
+/* The parts of tensor t, cut so; NULL with err. */
+static const int *parts_of(struct maker *m, int t, int region, struct dlb_cut c)
+{
+	struct dlb_graph *g = m->g;
+	const struct dlb_region *r = &m->region[region];
+	struct parted *p = &m->of[t];
+	const enum dlb_tensor_kind kind = g->tensor[t].kind;
+
+	if (same_parts(p, region, c, m->region))
+		return p->part;
+	int *part = dlb_arena_array(&g->arena, (size_t)r->parts, sizeof *part);
+	if (p->region < 0 && (kind == DLB_T_WEIGHT || kind == DLB_T_BUFFER || kind == DLB_T_CONSTANT)) {
+		cut_state(m, t, c, part, r);
+		*p = (struct parted){ region, part, c, kind == DLB_T_CONSTANT };
+		return part;
+	}
+	const int whole = whole_of(m, t);
+	if (whole < 0)
+		return NULL;
+	const struct dlb_tensor was = g->tensor[t];
+	const bool rows = in_rows(&was, c, r->units);
+	const struct dlb_attr axis = { .name = "axis", .type = DLB_ATTR_INT, .i = c.axis + rows };
+	const struct dlb_desc d = { .dtype = DLB_I64, .n_dims = 1, .dim = { r->parts } };
+	int64_t *size = dlb_arena_array(&g->arena, (size_t)r->parts, sizeof *size);
+	const char *name = dlb_arena_printf(&g->arena, "%s.split", was.name);
+
+	for (int k = 0; k < r->parts; k++) {
+		size[k] = share_of(r, k).count * c.unit;
+		part[k] = new_tensor(m, dlb_arena_printf(&g->arena, "%s@%d", was.name, k));
+	}
+	const int in[2] = { rows ? with_rows(m, t, c, r->units) : t, dlb_graph_add_constant(g, name, &d, size, NULL) };
+	if (in[0] < 0 || add(m, name, "Split", "", OPSET, in, 2, part, r->parts, &axis, 1, was.layout))
+		return NULL;
+	for (int k = 0; k < r->parts && rows; k++) {
+		const struct dlb_share s = share_of(r, k);
+		struct dlb_dim dim[DLB_MAX_DIMS];
+		memcpy(dim, was.dim, sizeof dim);
+		dim[c.axis] = dlb_split_dim(dim[c.axis], &s);
+		const int y = new_tensor(m, dlb_arena_printf(&g->arena, "%s.row", g->tensor[part[k]].name));
+		if (reshape_to(m, part[k], dim, was.n_dims, y))
+			return NULL;
+		part[k] = y;
+	}
+	if (p->region < 0)
+		*p = (struct parted){ region, part, c, true };
+	return part;
+}
+
+/* Before anybody reads them: what reads a weight whole may stand before what needs its parts. */
+static void cut_states(struct maker *m, const struct dlb_assigned *assigned, int n_ops)
+{
+	for (int i = 0; i < n_ops; i++)
+		for (int k = 0; k < m->g->op[i].n_in && assigned[i].region >= 0; k++) {
+			const int t = m->g->op[i].in[k];
+			const struct dlb_assigned *a = &assigned[i];
+			if (t < 0 || a->spread.in[k].axis < 0 || m->of[t].region >= 0)
+				continue;
+			const enum dlb_tensor_kind kind = m->g->tensor[t].kind;
+			if (kind == DLB_T_WEIGHT || kind == DLB_T_BUFFER || kind == DLB_T_CONSTANT)
+				parts_of(m, t, a->region, a->spread.in[k]);
+		}
+}
+
+/* -- shards -- */
+
+static bool has_relu(const struct dlb_op *o)
+{
+	return !strcmp(dlb_attr_str(o->attr, o->n_attr, "activation", ""), "Relu");
+}
+
+/* The outputs of the shards added up, with the activation that the op had taken in. */
+static int add_up(struct maker *m, int op, const int *part, int n)
+{
+	struct dlb_graph *g = m->g;
+	const struct dlb_op o = g->op[op];
+	const enum dlb_layout layout = g->tensor[o.out[0]].layout;
+	const char *name = dlb_arena_printf(&g->arena, "%s.sum", o.name);
+	const bool relu = has_relu(&o) && !strcmp(o.type, "Conv");
+	const int y = relu ? new_tensor(m, name) : o.out[0];
+
+	if (add(m, name, "Sum", "", OPSET, part, n, &y, 1, NULL, 0, layout))
+		return -1;
+	return relu ? add(m, dlb_arena_printf(&g->arena, "%s.relu", o.name), "Relu", "", OPSET, &y, 1, &o.out[0], 1, NULL, 0, layout) : 0;
+}
+
+static int make_shard(struct maker *m, int op, const struct dlb_assigned *a, const int *const *part_in, int k, int *out)
+{
+	struct dlb_graph *g = m->g;
+	const struct dlb_op o = g->op[op];
+	const struct dlb_split_rule *rule = dlb_split_rule_of(&o);
+	const struct dlb_share share = share_of(&m->region[a->region], k);
+	struct dlb_attr *attr = dlb_arena_array(&g->arena, (size_t)o.n_attr + 4, sizeof *attr);
+	int in[DLB_SPLIT_OPERANDS], n_in = o.n_in, n_attr = o.n_attr;
+
+	if (n_attr)
+		memcpy(attr, o.attr, (size_t)n_attr * sizeof *attr);
+	for (int i = 0; i < o.n_in; i++)
+		in[i] = part_in[i] ? part_in[i][k] : o.in[i];
+	if (rule->fix && rule->fix(g, op, &a->spread, &share, attr, &n_attr, in, &n_in, m->err))
+		return -1;
+	if (a->spread.sum && k && rule->bias >= 0 && rule->bias < n_in) {
+		in[rule->bias] = -1;
+		n_in = rule->bias == n_in - 1 ? rule->bias : n_in;
+	}
+	for (int j = 0; j < o.n_out; j++)
+		if (o.out[j] >= 0 && g->tensor[o.out[j]].kind != DLB_T_BUFFER)
+			out[j] = new_tensor(m, dlb_arena_printf(&g->arena, "%s@%d", g->tensor[o.out[j]].name, k));
+	return add(m, dlb_arena_printf(&g->arena, "%s@%d", o.name, k), o.type, o.domain, o.opset, in, n_in, out, o.n_out, attr, n_attr,
+		   g->tensor[o.out[0]].layout);
+}
+
+static int make_shards(struct maker *m, int op, const struct dlb_assigned *a)
+{
+	struct dlb_graph *g = m->g;
+	const struct dlb_op o = g->op[op];
+	const struct dlb_region *r = &m->region[a->region];
+	const int *part_in[DLB_SPLIT_OPERANDS] = { NULL };
+	int *part[DLB_SPLIT_OPERANDS] = { NULL };
+
+	for (int i = 0; i < o.n_in; i++) {
+		if (o.in[i] < 0)
+			continue;
+		if (a->spread.in[i].axis < 0) {
+			if (whole_of(m, o.in[i]) < 0)
+				return -1;
+		} else if (!(part_in[i] = parts_of(m, o.in[i], a->region, a->spread.in[i]))) {
+			return -1;
+		}
+	}
+	for (int j = 0; j < o.n_out; j++) {
+		part[j] = dlb_arena_array(&g->arena, (size_t)r->parts, sizeof *part[j]);
+		if (o.out[j] >= 0 && g->tensor[o.out[j]].kind == DLB_T_BUFFER) {	/* statistics: written where they are read */
+			const int *p = parts_of(m, o.out[j], a->region, a->spread.out[j]);
+			memcpy(part[j], p, (size_t)r->parts * sizeof *p);
+		}
+	}
+	for (int k = 0; k < r->parts; k++) {
+		int out[DLB_SPLIT_OPERANDS];
+		for (int j = 0; j < o.n_out; j++)
+			out[j] = o.out[j] >= 0 && g->tensor[o.out[j]].kind == DLB_T_BUFFER ? part[j][k] : -1;
+		if (make_shard(m, op, a, part_in, k, out))
+			return -1;
+		for (int j = 0; j < o.n_out; j++)
+			part[j][k] = out[j];
+	}
+	if (a->spread.sum)
+		return add_up(m, op, part[0], r->parts);
+	for (int j = 0; j < o.n_out; j++)
+		if (o.out[j] >= 0 && g->tensor[o.out[j]].kind != DLB_T_BUFFER)
+			m->of[o.out[j]] = (struct parted){ a->region, part[j], a->spread.out[j], false };
+	return 0;
+}
+
+static int keep_whole(struct maker *m, int op)
+{
+	for (int i = 0; i < m->g->op[op].n_in; i++)
+		if (m->g->op[op].in[i] >= 0 && whole_of(m, m->g->op[op].in[i]) < 0)
+			return -1;
+	DLB_GROW(m->order, m->n_order, m->cap_order);
+	m->order[m->n_order++] = op;
+	return 0;
+}
+
+int dlb_split_make(struct dlb_graph *g, const struct dlb_assigned *assigned, const struct dlb_region *region,
+		   struct dlb_error *err)
+{
+	struct maker m = { .g = g, .region = region, .n_tensors = g->n_tensors, .err = err };
+	const int n_ops = g->n_ops;
+	int rc = 0;
+
+	m.of = dlb_xcalloc((size_t)g->n_tensors + 1, sizeof *m.of);
+	for (int t = 0; t < g->n_tensors; t++)
+		m.of[t].region = -1;
+	cut_states(&m, assigned, n_ops);
+	for (int i = 0; i < n_ops && !rc; i++)
+		rc = assigned[i].region < 0 ? keep_whole(&m, i) : make_shards(&m, i, &assigned[i]);
+	for (int i = 0; i < g->n_outputs && !rc; i++)
+		rc = whole_of(&m, g->output[i]) < 0 ? -1 : 0;
+	if (!rc && g->loss >= 0)
+		rc = whole_of(&m, g->loss) < 0 ? -1 : 0;
+	if (!rc)
+		dlb_graph_reorder(g, m.order, m.n_order);
+	free(m.order);
+	free(m.of);
+	return rc;
+}

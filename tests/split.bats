@@ -1,0 +1,175 @@
+#!/usr/bin/env bats
+# dlb-costmodel --split: an op as shards over nodes. The losses are those of the whole op to rounding, and one set of
+# bits wherever the shards are; weights are the model's, whole, in what is read and written.
+load helper
+
+setup_file() {
+	for m in digits_cnn digits_mlp resnet8; do
+		dlb-profile -q --analytic --batch 16 "$models/$m.onnx" >"$BATS_FILE_TMPDIR/$m.json"
+	done
+}
+setup() { tmp=$BATS_TEST_TMPDIR; made=$BATS_FILE_TMPDIR; data=("${digits[@]}"); }
+
+# split MODEL CLUSTER SPLIT... : the document with its plan
+planned_split() {
+	local doc=$made/$1.json cluster=$2 how=()
+	shift 2
+	for s; do how+=(--split "$s"); done
+	dlb-costmodel -q -c "$cluster" "${how[@]}" "$doc" | dlb-place -q -a "${placer:-auto}"
+}
+
+losses() { # [DLB-RUN-OPTION...] <DOCUMENT: a loss a line
+	dlb-run -q "${data[@]}" --steps "${steps:-20}" --loss-log "$tmp/log" "$@" >"$tmp/ran.json"
+	cut -d' ' -f2 <"$tmp/log"
+}
+
+near() { # FILE FILE RELATIVE-ERROR: number by number, and as many
+	paste "$1" "$2" | awk -v most="$3" 'NF != 2 { exit 1 } { d = $1 - $2; d = d < 0 ? -d : d; if (d > most * ($1 < 0 ? -$1 : $1)) exit 1 }
+		END { exit NR == 0 }' || { paste "$1" "$2"; return 1; }
+}
+
+@test "every op of a network that can be is split into 2 and 3: the losses are those of the whole" {
+	for m in digits_mlp digits_cnn resnet8; do
+		[ $m != resnet8 ] || data=("${digits[@]}" --transform pad=10)
+		dlb-costmodel -q -c cpu:1 "$made/$m.json" | dlb-place -q | losses >"$tmp/whole"
+		for k in 2 3; do
+			planned_split "$m" cpu:1 "*=$k" >"$tmp/doc.json"
+			validates "$tmp/doc.json"
+			losses <"$tmp/doc.json" >"$tmp/split"
+			near "$tmp/whole" "$tmp/split" 1e-3
+			jq -e --argjson k "$k" '(.graph.split | length) >= 2 and all(.graph.split[]; .shards == $k)' "$tmp/doc.json"
+		done
+	done
+}
+
+@test "one network, split one way: one set of bits, wherever the shards are" {
+	planned_split digits_cnn cpu:1 '*=3' >"$tmp/one.json"
+	losses <"$tmp/one.json" >"$tmp/one"
+	for placer in even random etf; do
+		planned_split digits_cnn cpu:3 '*=3' >"$tmp/three.json"
+		[ "$(jq '[.plan.placement[]] | unique | length' "$tmp/three.json")" -ge 2 ]
+		losses <"$tmp/three.json" >"$tmp/three"
+		cmp "$tmp/one" "$tmp/three"
+	done
+}
+
+@test "micro-batches: the same losses, split or not" {
+	dlb-costmodel -q -c cpu:2 "$made/digits_mlp.json" | dlb-place -q -m 4 | losses >"$tmp/whole"
+	dlb-costmodel -q -c cpu:2 --split '*=2' "$made/digits_mlp.json" | dlb-place -q -m 4 -a even | losses >"$tmp/split"
+	near "$tmp/whole" "$tmp/split" 1e-5
+}
+
+@test "two products one after the other: nothing is put together between them" {
+	planned_split digits_mlp cpu:1 '/1/Gemm=2' '/3/Gemm=2' >"$tmp/doc.json"
+	jq -e '.graph.split | map([.op, .axis]) == [["/1/Gemm", "output"], ["/3/Gemm", "input"]]' "$tmp/doc.json"
+	jq -e '[.graph.ops[] | select(.phase == "forward") | .type] | (index("Concat") == null) and (map(select(. == "Relu")) | length == 2)
+		and (map(select(. == "Sum")) | length == 1)' "$tmp/doc.json"
+	# alone, the first is put together at once
+	planned_split digits_mlp cpu:1 '/1/Gemm=2' >"$tmp/doc.json"
+	jq -e '[.graph.ops[] | select(.phase == "forward") | .type] | (map(select(. == "Relu")) | length == 1) and index("Concat") != null' "$tmp/doc.json"
+}
+
+@test "shares that do not come out even: the first get one more" {
+	planned_split digits_mlp cpu:1 '/3/Gemm=3' >"$tmp/doc.json"
+	jq -e '[.graph.tensors[] | select(.slice and (.shape | length) == 1) | .shape[0]] == [4, 3, 3]' "$tmp/doc.json"
+}
+
+@test "along the axis that is named" {
+	dlb-costmodel -q -c cpu:1 "$made/digits_mlp.json" | dlb-place -q | losses >"$tmp/whole"
+	for axis in output input; do
+		planned_split digits_mlp cpu:1 "/1/Gemm=2:$axis" >"$tmp/doc.json"
+		jq -e --arg a "$axis" '.graph.split == [{op: "/1/Gemm", shards: 2, axis: $a, why: "asked for"}]' "$tmp/doc.json"
+		losses <"$tmp/doc.json" >"$tmp/split"
+		near "$tmp/whole" "$tmp/split" 1e-5
+	done
+}
+
+@test "fresh weights, checkpoints and saved models are those of the whole model" {
+	dlb-costmodel -q -c cpu:1 "$made/digits_cnn.json" | dlb-place -q >"$tmp/whole.json"
+	placer=even planned_split digits_cnn cpu:2 '*=2' >"$tmp/split.json"
+	placer=even planned_split digits_cnn cpu:3 '/7/Gemm=3:input' '/3/Conv=3' >"$tmp/other.json"
+	steps=8
+	opt=(--init 7 --optimizer adam --lr 0.001)
+	losses "${opt[@]}" --save "$tmp/whole.safetensors" <"$tmp/whole.json" >"$tmp/whole"
+	losses "${opt[@]}" --save "$tmp/split.safetensors" <"$tmp/split.json" >"$tmp/split"
+	near "$tmp/whole" "$tmp/split" 1e-4
+	# names and shapes of what was saved, as safetensors tell them in their header
+	header() { tail -c +9 "$1" | head -c "$(od -An -tu8 -N8 "$1" | tr -d ' ')" | jq -S 'del(.__metadata__) | map_values(.shape)'; }
+	[ "$(header "$tmp/whole.safetensors")" = "$(header "$tmp/split.safetensors")" ]
+	[ "$(header "$tmp/whole.safetensors" | jq length)" -eq 6 ]
+
+	# four steps whole, then four split, four split otherwise, four whole
+	steps=16 losses "${opt[@]}" <"$tmp/whole.json" >"$tmp/unbroken"
+	steps=4
+	: >"$tmp/mixed"
+	for d in whole split other whole; do
+		losses "${opt[@]}" --checkpoint "$tmp/ckpt" <"$tmp/$d.json" | tail -n 4 >>"$tmp/mixed"
+	done
+	near "$tmp/unbroken" "$tmp/mixed" 1e-4
+
+	# a saved ONNX file is the model again
+	steps=4 losses "${opt[@]}" --save "$tmp/split.onnx" <"$tmp/split.json" >"$tmp/split"
+	dlb-profile -q --analytic --batch 16 "$tmp/split.onnx" | jq -e --slurpfile was "$made/digits_cnn.json" \
+		'[.graph.ops[] | [.name, .type]] == [$was[0].graph.ops[] | [.name, .type]]'
+}
+
+@test "what does not fit whole fits split" {
+	dlb-profile -q --analytic --batch 1 "$models/lenet5.onnx" >"$tmp/profiled.json"
+	data=("${digits[@]}" --transform pad=10)
+	whole() { dlb-costmodel -q -c "$1" "$tmp/profiled.json" | dlb-place -q; }
+	run -1 --separate-stderr whole cpu:3@400kB
+	one_line dlb-place 'no plan fits' 'of 0.4 MB'
+	dlb-costmodel -q -c cpu:3@400kB --split '/7/Gemm=3' "$tmp/profiled.json" | dlb-place -q >"$tmp/split.json"
+	jq -e 'all(.plan.nodes[]; .peak_bytes <= 400000)' "$tmp/split.json"
+	jq -e '.plan.placement as $p | [.graph.ops[] | select(.name | startswith("/7/Gemm@")) | select(.phase == "forward") | $p[.id | tostring]] |
+		unique | length == 3' "$tmp/split.json"
+	whole cpu:1 | losses >"$tmp/whole"
+	losses <"$tmp/split.json" >"$tmp/split"
+	near "$tmp/whole" "$tmp/split" 1e-3
+}
+
+@test "a split graph is profiled like any" {
+	dlb-costmodel -q -c cpu:2 --split '*=2' "$made/digits_mlp.json" | dlb-profile -q - | dlb-costmodel -q | dlb-place -q >"$tmp/doc.json"
+	validates "$tmp/doc.json"
+	jq -e 'all(.profile.rows[]; .time_s.cpu != null)' "$tmp/doc.json"
+}
+
+@test "what was measured of ops that stay as they are stays" {
+	dlb-profile -q --batch 16 "$models/digits_cnn.onnx" | dlb-costmodel -q -c cpu:2 --split '/7/Gemm=2' >"$tmp/doc.json"
+	validates "$tmp/doc.json"
+	jq -e '[.profile.rows[] | select(.type == "Conv") | .time_s.cpu[0]] | length == 2 and all(. != null)' "$tmp/doc.json"
+	jq -e '[.profile.rows[] | select(.type == "Gemm") | .time_s.cpu[0]] | any(. == null)' "$tmp/doc.json"
+}
+
+@test "the user's own members stay" {
+	jq '.graph["x-mine"] = 4' "$made/digits_mlp.json" | dlb-costmodel -q -c cpu:2 --split '*=2' | jq -e '.graph["x-mine"] == 4'
+}
+
+@test "what cannot be split" {
+	refused() { # SPLIT WORDS...
+		run -2 --separate-stderr dlb-costmodel -c cpu:2 --split "$1" "$made/digits_mlp.json"
+		one_line dlb-costmodel "${@:2}"
+	}
+	refused '/1/Gem=2' "no forward op '/1/Gem'" "did you mean '/1/Gemm'?"
+	refused '*nothing*=2' "no forward op '*nothing*'"
+	refused '/2/Relu=2' '/2/Relu' 'cannot be split for itself'
+	refused '/3/Gemm=11:output' '11 shards are too many' '10'
+	refused '/3/Gemm=4000' '4000 shards are too many' '10'
+	refused '/3/Gemm=1' '2 to 4096'
+	refused '/3/Gemm=2:sideways' "no axis 'sideways'" 'output, input, batch, head or vocabulary'
+	refused '/3/Gemm=2:head' "no axis 'head'"
+	refused '/3/Gemm' 'does not say what is split'
+	refused '/3/Gemm=two' 'does not say what is split'
+	run -2 --separate-stderr bash -c 'dlb-costmodel -q -c cpu:2 --split "*=2" "$1" | dlb-costmodel --split "*=2"' - "$made/digits_mlp.json"
+	one_line dlb-costmodel 'split already'
+}
+
+@test "slices that do not fit are refused" {
+	dlb-costmodel -q -c cpu:2 --split '*=2' "$made/digits_mlp.json" >"$tmp/doc.json"
+	for change in '.first = 1000' '.count = 0' '.axis = 7' '.units = 0' '.unit = 9007199254740991' '.shape = [9007199254740991, 2]' \
+		'.shape = []' 'del(.of)' '.of = 3'; do
+		jq "(.graph.tensors[] | select(.slice)).slice |= ($change)" "$tmp/doc.json" >"$tmp/bad.json"
+		run -2 --separate-stderr dlb-place "$tmp/bad.json"
+		one_line dlb-place slice
+	done
+}
