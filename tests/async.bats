@@ -77,12 +77,13 @@ losses() { # DOCUMENT [DLB-RUN OPTION...]
 	dlb-view "$tmp/out.json" | grep -Eq 'read weights 0 to [123] updates behind'
 }
 
-# formula LATE0 LATE1 [DLB-PLACE OPTION...]: the losses are those of gradients so late, to rounding
+# formula NODES 'LATE0 LATE1 [predict]' [DLB-PLACE OPTION...]: the losses are those of gradients so late, to rounding
 formula() {
-	local late=("$1" "$2") steps=10
+	local nodes=$1 steps=10 late
+	read -ra late <<<"$2"
 	shift 2
-	dlb-profile --analytic --batch 16 "$models/digits_mlp.onnx" | dlb-costmodel -c cpu:2 | dlb-place -a even --optimizer momentum "$@" >"$tmp/doc.json"
-	dlb-run -q --steps 0 "${digits[@]}" --save "$tmp/first.safetensors" "$tmp/doc.json" >/dev/null
+	dlb-profile --analytic --batch 16 "$models/digits_mlp.onnx" | dlb-costmodel -c "cpu:$nodes" | dlb-place -a even --optimizer momentum "$@" >"$tmp/doc.json"
+	dlb-run -q --steps 0 "${digits[@]}" --optimizer momentum --save "$tmp/first.safetensors" "$tmp/doc.json" >/dev/null
 	dlb-run -q --steps "$steps" "${digits[@]}" --order sequential --optimizer momentum --momentum 0.9 --lr 0.1 "$tmp/doc.json" |
 		jq -c .report.losses >"$tmp/losses"
 	python3 "$root/tests/data/delayed.py" "$tmp/first.safetensors" "$root/share/data/digits/images-idx3-ubyte.gz" \
@@ -90,8 +91,11 @@ formula() {
 }
 
 @test "losses are what the formulas of delayed gradients say" {
-	formula 0 0 -m 4 --schedule 1f1b
-	formula 1 1 -m 4 --schedule async --staleness 2bw
-	formula 1 0 -m 1 --schedule async --staleness stash
-	run ! formula 0 0 -m 4 --schedule async --staleness 2bw
+	formula 2 '0 0' -m 4 --schedule 1f1b
+	formula 2 '1 1' -m 4 --schedule async --staleness 2bw
+	formula 2 '1 0' -m 1 --schedule async --staleness stash
+	formula 4 '2 0' -m 1 --schedule async --staleness stash
+	formula 4 '2 0 predict' -m 1 --schedule async --staleness predict
+	run ! formula 2 '0 0' -m 4 --schedule async --staleness 2bw
+	run ! formula 4 '2 0' -m 1 --schedule async --staleness predict
 }
