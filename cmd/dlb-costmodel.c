@@ -10,9 +10,10 @@
 static int get_cluster(struct dlb_doc *doc, const char *from, struct dlb_cluster *cl, struct dlb_error *err)
 {
 	if (from) {
-		if (dlb_cluster_from(from, cl, err))
+		json_t *section;
+		if (dlb_cluster_from(from, cl, &section, err))
 			return -1;
-		dlb_doc_set(doc, "cluster", dlb_cluster_write(cl));
+		dlb_doc_set(doc, "cluster", section);
 		return 0;
 	}
 	if (!dlb_doc_section(doc, "cluster")) {

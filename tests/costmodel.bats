@@ -104,7 +104,8 @@ setup() { doc=$BATS_FILE_TMPDIR/profiled.json; tmp=$BATS_TEST_TMPDIR; }
 
 @test "clusters that come with the tools go by name, and each figure has its source" {
 	for name in cxl-box cxl-two-pools npu-tpu a100-v100 h100-l40 campus; do
-		dlb-costmodel -c $name "$doc" | jq -e '.cluster.nodes | length >= 5'
+		dlb-costmodel -c $name "$doc" | jq -e --slurpfile file "$root/share/clusters/$name.json" '
+			(.cluster.nodes | length >= 5) and .cluster == ($file[0].cluster // $file[0])'
 		jq -e '.cluster | (.kinds | all(.["x-source"] | has("peak_flops") and has("bandwidth_Bps") and has("memory_bytes")
 			and has("efficiency"))) and (.links | all(has("x-source")))' "$root/share/clusters/$name.json"
 	done

@@ -8,7 +8,7 @@
  * Route from node a to node b: the up links of a's groups below their lowest common ancestor, that
  * ancestor's inside link, the up links down to b. Seconds alone = sum of latencies + bytes / least
  * bandwidth; transfers that use one link at the same time share its bandwidth. A link that does not
- * overlap (shared memory: the reader copies) occupies the receiving node while it lasts.
+ * overlap (shared memory: the writer copies) occupies the sending node while it lasts.
  *
  * Synthetic clusters: words separated by blanks or commas,
  *     [GROUP=]KIND[/THREADS][:COUNT][*SPEED][@MEMORY]      cpu:2   cpu/4:1   cpu:1*0.5   cpu:2@8GB
@@ -79,8 +79,8 @@ json_t *dlb_cluster_write(const struct dlb_cluster *c);			/* returns new */
 int dlb_cluster_read(const struct dlb_doc *d, struct dlb_cluster *c, struct dlb_error *err);
 int dlb_cluster_read_section(const struct dlb_ref *r, struct dlb_cluster *c, struct dlb_error *err);
 /* A file that holds a cluster section, bare or in a document; the name of one of share/clusters; or a synthetic
- * string. */
-int dlb_cluster_from(const char *file_or_text, struct dlb_cluster *c, struct dlb_error *err);
+ * string. *section (new): the section as the file has it, with all its "x-" members, or written. */
+int dlb_cluster_from(const char *file_or_text, struct dlb_cluster *c, json_t **section, struct dlb_error *err);
 /* Links on the route from node a to node b, in order; returns their number (0 when a == b), at most 16. */
 int dlb_cluster_route(const struct dlb_cluster *c, int a, int b, int link[16]);
 double dlb_cluster_transfer_s(const struct dlb_cluster *c, double bytes, int a, int b);	/* alone */

@@ -464,7 +464,7 @@ int dlb_cluster_read(const struct dlb_doc *d, struct dlb_cluster *c, struct dlb_
 	return dlb_cluster_read_section(&r, c, err);
 }
 
-static int read_file(const char *path, struct dlb_cluster *c, struct dlb_error *err)
+static int read_file(const char *path, struct dlb_cluster *c, json_t **section, struct dlb_error *err)
 {
 	struct dlb_doc bare = { .root = NULL };
 	json_error_t e;
@@ -482,17 +482,19 @@ static int read_file(const char *path, struct dlb_cluster *c, struct dlb_error *
 		if (dlb_doc_read(&d, path, err))
 			return -1;
 		rc = dlb_cluster_read(&d, c, err);
+		*section = rc ? NULL : json_incref(dlb_doc_section(&d, "cluster"));
 		dlb_doc_release(&d);
 		return rc;
 	}
 	snprintf(bare.name, sizeof bare.name, "%s", path);
 	struct dlb_ref r = { .v = bare.root, .index = -1, .doc = bare.name };
 	rc = dlb_cluster_read_section(&r, c, err);
+	*section = rc ? NULL : json_incref(bare.root);
 	dlb_doc_release(&bare);
 	return rc;
 }
 
-int dlb_cluster_from(const char *file_or_text, struct dlb_cluster *c, struct dlb_error *err)
+int dlb_cluster_from(const char *file_or_text, struct dlb_cluster *c, json_t **section, struct dlb_error *err)
 {
 	size_t n = strlen(file_or_text);
 	bool named_json = n > 5 && !strcmp(file_or_text + n - 5, ".json");
@@ -500,10 +502,13 @@ int dlb_cluster_from(const char *file_or_text, struct dlb_cluster *c, struct dlb
 	char path[4096];
 
 	if (!access(file_or_text, R_OK))
-		return read_file(file_or_text, c, err);
+		return read_file(file_or_text, c, section, err);
 	if (dlb_share_find("clusters", file_or_text, path, sizeof path))
-		return read_file(path, c, err);
+		return read_file(path, c, section, err);
 	if (named_json || *file_or_text == '/' || !strncmp(file_or_text, "./", 2) || !strncmp(file_or_text, "../", 3))
 		return dlb_fail(err, NULL, "cannot open '%s': %s", file_or_text, strerror(errno));
-	return dlb_cluster_parse(file_or_text, c, err);
+	if (dlb_cluster_parse(file_or_text, c, err))
+		return -1;
+	*section = dlb_cluster_write(c);
+	return 0;
 }

@@ -9,7 +9,8 @@
  *     ends(i,d)    = starts(i,d) + T(i,d)                          all M in the node's queue
  *     EFT(i,d)     = max(ends(i,d), max over p of last(p) + c(p,d) + t(i,d))
  *
- * Where the receiver itself copies messages (shared memory), M of them are work of its own and are in T. */
+ * Where messages take a core's time (shared memory: the sender's), M of them are work. It is counted in T of the op that
+ * asks for them: what its producers' nodes do is planned already. */
 #ifndef DLB_PLACE_LIST_H
 #define DLB_PLACE_LIST_H
 #include "place/place.h"

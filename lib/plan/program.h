@@ -176,6 +176,7 @@ bool dlb_tensor_is_state(const struct dlb_tensor *t);		/* weight, buffer, consta
 enum dlb_wait { DLB_WAIT_STARVED, DLB_WAIT_BACKPRESSURE, DLB_WAIT_COLLECTIVE, DLB_WAIT_STRUCTURAL, DLB_N_WAITS };
 struct dlb_node_times {
 	double busy_s, wait_s, waits_s[DLB_N_WAITS], bytes_sent;
+	double copy_s;				/* copying messages itself, where links do not overlap with work */
 	double comm_s, comm_hidden_s;		/* messages that it sent: under way; while nobody waited for them */
 	double sum_s[DLB_N_SUM_CLASSES], sum_wait_s[DLB_N_SUM_CLASSES];	/* sums over replicas: under way; waited for */
 };

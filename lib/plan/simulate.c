@@ -3,13 +3,13 @@
  *
  * A node's own clock runs ahead through COMPUTEs; at every instruction that others can see it steps into the
  * event queue, so that messages meet in order of time. A transfer starts when it is sent and posted; where a
- * link on its route does not overlap with work (shared memory: the receiver copies), also not before the
- * receiver stands in a WAIT. It first takes the latencies of its route, then its bytes flow at the least of
+ * link on its route does not overlap with work (shared memory: the sender writes into the receiver's place), also not
+ * before the sender waits or stands between two ops, and the sender does nothing else until it has ended. It first takes the latencies of its route, then its bytes flow at the least of
  * bandwidth / flows over its links; whenever a flow begins or ends on a link, the flows of that link are
  * reckoned anew.
  *
- * busy is the time in COMPUTE (ops, sums of gradients, updates); everything else in the step is waiting:
- * starved (in WAIT for a message), back-pressure (in WAIT sent), collective (at the step's end).
+ * busy is the time in COMPUTE (ops, sums of gradients, updates); everything else in the step but what the node copies
+ * is waiting: starved (in WAIT for a message), back-pressure (in WAIT sent), collective (at the step's end).
  * An asynchronous program is unrolled to so many steps that there are some between the filled pipeline and its
  * draining; times are means over these.
  *
@@ -31,7 +31,7 @@ struct message {
 	double event_s;					/* when its one valid EV_END comes: not after end_s */
 	bool sent, posted, started, done;
 	int pos[MAX_ROUTE];				/* position in each link's list of flows */
-	int next;					/* in the receiver's list of what it must copy */
+	int next;					/* in the sender's list of what it must copy */
 };
 struct link { int *flow; int n, cap; };
 struct sum { int started, waiting; bool needs_cores; double end_s; };
@@ -39,8 +39,9 @@ struct sim_node {
 	int pc, ends;
 	struct dlb_node_times from;			/* asynchronous: up to the first step that counts */
 	double now, wait_from;
-	int wait_kind, waits_for, copies;		/* waits_for: message, -1 */
-	bool waits_norm;
+	int wait_kind, waits_for;			/* enum dlb_wait, -1: it copies; message, -1 */
+	int copies, copying;				/* list of messages to copy; the last one begun, -1 */
+	bool stands;					/* in a collective */
 };
 struct sim {
 	const struct dlb_program *g;
@@ -193,7 +194,7 @@ static void flow(struct sim *s, int k, double now)
 		reckon(s, r->link[i], now);
 }
 
-/* Message k, m, has come. What the receiver must copy itself is never hidden. */
+/* Message k, m, has come. What the sender must copy itself is never hidden. */
 static void count_communication(struct sim *s, const struct message *m, int k, double now)
 {
 	double exposed = s->route[m->route].copies ? now - m->begin_s : 0;
@@ -236,23 +237,38 @@ static void end(struct sim *s, int k, double now)
 		if (n->waits_for != k)
 			continue;
 		n->waits_for = -1;
-		s->t->node[node].waits_s[n->wait_kind] += now - n->wait_from;
+		*(n->wait_kind < 0 ? &s->t->node[node].copy_s : &s->t->node[node].waits_s[n->wait_kind]) += now - n->wait_from;
 		n->now = now;
 		dlb_heap_push(&s->event, now, node * 4 + EV_NODE);
 	}
 }
 
-/* Sent and posted: on its way, or in the receiver's list of what it will copy when it waits. */
+static bool waits(const struct sim_node *n)
+{
+	return n->stands || (n->waits_for >= 0 && n->wait_kind >= 0);
+}
+
+/* The sender begins to copy message k. */
+static void begin_copy(struct sim *s, int k, double now)
+{
+	s->node[s->msg[k].from].copying = k;
+	start(s, k, now);
+}
+
+/* Sent and posted: on its way, or in the sender's list of what it will copy when it waits or has ended an op. */
 static void meet(struct sim *s, int k, double now)
 {
 	struct message *m = &s->msg[k];
 	if (!m->sent || !m->posted || m->started)
 		return;
-	if (!s->route[m->route].copies || s->node[m->to].waits_for >= 0 || s->node[m->to].waits_norm) {
+	struct sim_node *from = &s->node[m->from];
+	if (!s->route[m->route].copies) {
 		start(s, k, now);
+	} else if (waits(from)) {
+		begin_copy(s, k, now);
 	} else {
-		m->next = s->node[m->to].copies;
-		s->node[m->to].copies = k;
+		m->next = from->copies;
+		from->copies = k;
 	}
 }
 
@@ -307,24 +323,20 @@ static void keep_span(struct sim *s, int node, const struct dlb_instr *in, doubl
 	t->span[node][t->n_spans[node]++] = (struct dlb_span){ in->op, m, from, to };
 }
 
-/* While a node waits, what it has to copy can go on. */
-static void copy_while_waiting(struct sim *s, int node)
+/* What the node has to copy now: true while it does. */
+static bool copy(struct sim *s, int node)
 {
 	struct sim_node *n = &s->node[node];
-	n->wait_from = n->now;
-	for (int i = n->copies, next; i >= 0; i = next) {
-		next = s->msg[i].next;
-		if (!s->msg[i].started)
-			start(s, i, n->now);
+	for (int k; (k = n->copies) >= 0;) {
+		n->copies = s->msg[k].next;
+		begin_copy(s, k, n->now);
 	}
-	n->copies = -1;
-}
-
-static void block(struct sim *s, int node, int k, int kind)
-{
-	s->node[node].waits_for = k;
-	s->node[node].wait_kind = kind;
-	copy_while_waiting(s, node);
+	if (n->copying < 0 || s->msg[n->copying].done)
+		return false;
+	n->wait_from = n->now;
+	n->waits_for = n->copying;
+	n->wait_kind = -1;
+	return true;
 }
 
 /* Seconds of the sums of squares here: the gradients are read once. */
@@ -363,8 +375,8 @@ static bool norm(struct sim *s, int node)
 	double t = square_sum_s(s, node), end_s = 0;
 	n->now += t;
 	s->t->node[node].busy_s += t;
-	copy_while_waiting(s, node);
-	n->waits_norm = true;
+	n->wait_from = n->now;
+	n->stands = true;
 	if (++s->at_norm < s->g->n_nodes)
 		return true;
 	s->at_norm = 0;
@@ -373,7 +385,7 @@ static bool norm(struct sim *s, int node)
 	end_s += norm_s(s);
 	for (int i = 0; i < s->g->n_nodes; i++) {
 		struct sim_node *x = &s->node[i];
-		x->waits_norm = false;
+		x->stands = false;
 		s->t->node[i].waits_s[DLB_WAIT_COLLECTIVE] += end_s - x->wait_from;
 		x->now = end_s;
 		x->pc++;
@@ -387,7 +399,9 @@ static bool wait_for(struct sim *s, int node, const struct dlb_instr *in)
 	int k = in->sent ? find_message(s, node, in->peer, in->tag) : find_message(s, in->peer, node, in->tag);
 	if (k < 0 || s->msg[k].done)
 		return false;
-	block(s, node, k, in->sent ? DLB_WAIT_BACKPRESSURE : DLB_WAIT_STARVED);
+	s->node[node].wait_from = s->node[node].now;
+	s->node[node].waits_for = k;
+	s->node[node].wait_kind = in->sent ? DLB_WAIT_BACKPRESSURE : DLB_WAIT_STARVED;
 	return true;
 }
 
@@ -427,6 +441,7 @@ static void release_peers(struct sim *s, int part, int index)
 		if (s->waits_for_sum[node] != index)
 			continue;
 		s->waits_for_sum[node] = -1;
+		n->stands = false;
 		if (x->end_s > n->now) {
 			s->t->node[node].waits_s[DLB_WAIT_COLLECTIVE] += x->end_s - n->now;
 			s->t->node[node].sum_wait_s[bucket_of(s, part, index)->cls] += x->end_s - n->now;
@@ -458,6 +473,7 @@ static bool meet_others(struct sim *s, int node, const struct dlb_instr *in)
 	struct sim_node *n = &s->node[node];
 	if (in->what == DLB_RUN_COMPUTED) {
 		n->wait_from = n->now;
+		n->stands = true;
 		if (n->now > s->command_s)
 			s->command_s = n->now;
 		if (++s->at_command < s->n_commands) {
@@ -469,6 +485,7 @@ static bool meet_others(struct sim *s, int node, const struct dlb_instr *in)
 				continue;
 			s->t->node[i].waits_s[DLB_WAIT_COLLECTIVE] += s->command_s - s->node[i].wait_from;
 			s->node[i].now = s->command_s;
+			s->node[i].stands = false;
 			if (i != node)
 				dlb_heap_push(&s->event, s->command_s, i * 4 + EV_NODE);
 		}
@@ -488,6 +505,7 @@ static bool meet_others(struct sim *s, int node, const struct dlb_instr *in)
 		begin_sum(s, part, index, n->now);
 	n->pc++;
 	s->waits_for_sum[node] = index;
+	n->stands = true;
 	if (x->started == R && (!x->needs_cores || x->waiting == R))
 		release_peers(s, part, index);
 	return true;
@@ -511,6 +529,7 @@ static void step_end(struct sim *s, int node)
 	} else if (step == s->to) {
 		t->busy_s -= n->from.busy_s;
 		t->bytes_sent -= n->from.bytes_sent;
+		t->copy_s -= n->from.copy_s;
 		for (int k = 0; k < DLB_N_WAITS; k++)
 			t->waits_s[k] -= n->from.waits_s[k];
 		n->from = *t;
@@ -525,6 +544,8 @@ static void advance(struct sim *s, int node)
 	struct sim_node *n = &s->node[node];
 	while (n->pc < np->n_instr) {
 		const struct dlb_instr *in = &np->instr[n->pc];
+		if (copy(s, node))
+			return;
 		if (in->verb == DLB_COMPUTE) {
 			double t = compute_s(s, node, in);
 			if (s->t->span && t > 0)
@@ -606,10 +627,11 @@ static void conclude_async(struct sim *s)
 		*n = s->node[i].from;
 		n->busy_s /= steps;
 		n->bytes_sent /= steps;
+		n->copy_s /= steps;
 		for (int k = 0; k < DLB_N_WAITS; k++)
 			n->waits_s[k] /= steps;
 		double waits_s = n->waits_s[DLB_WAIT_STARVED] + n->waits_s[DLB_WAIT_BACKPRESSURE];
-		n->waits_s[DLB_WAIT_COLLECTIVE] = fmax(0, t->step_s - n->busy_s - waits_s);
+		n->waits_s[DLB_WAIT_COLLECTIVE] = fmax(0, t->step_s - n->busy_s - n->copy_s - waits_s);
 		n->wait_s = waits_s + n->waits_s[DLB_WAIT_COLLECTIVE];
 		if (t->span && t->n_spans[i])
 			origin = fmin(origin, t->span[i][0].start_s);
@@ -647,7 +669,7 @@ static int simulate(const struct dlb_program *g, const struct dlb_cost *c, const
 	find_messages(&s);
 	find_sums(&s);
 	for (int i = 0; i < g->n_nodes; i++) {
-		s.node[i].waits_for = s.node[i].copies = -1;
+		s.node[i].waits_for = s.node[i].copies = s.node[i].copying = -1;
 		dlb_heap_push(&s.event, 0, i * 4 + EV_NODE);
 	}
 	while (s.event.n) {
@@ -663,7 +685,7 @@ static int simulate(const struct dlb_program *g, const struct dlb_cost *c, const
 	for (int i = 0; i < g->n_nodes && !g->depth; i++) {
 		struct dlb_node_times *n = &t->node[i];
 		n->waits_s[DLB_WAIT_COLLECTIVE] += s.end_s - s.node[i].wait_from;
-		n->wait_s = s.end_s - n->busy_s;
+		n->wait_s = fmax(0, s.end_s - n->busy_s - n->copy_s);
 	}
 	if (g->depth)
 		conclude_async(&s);
