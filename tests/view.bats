@@ -54,6 +54,19 @@ setup() { planned "$BATS_TEST_TMPDIR/doc.json"; doc=$BATS_TEST_TMPDIR/doc.json; 
 	one_line dlb-view 'no plan'
 }
 
+@test "the memory plan of an asynchronous schedule: copies, and places that reach into the next round" {
+	dlb-profile -q --analytic -b 32 "$root/share/models/lenet5.onnx" | dlb-costmodel -c cpu:3 |
+		dlb-place -q -a even --schedule async --staleness stash -m 2 | dlb-view -f memory >"$BATS_TEST_TMPDIR/m.svg"
+	grep -q '<rect.*, [2-9] copies, ' "$BATS_TEST_TMPDIR/m.svg"
+	python3 - "$BATS_TEST_TMPDIR/m.svg" <<-'END'
+		import re, sys
+		rects = re.findall(r'x="([\d.]+)" y="[\d.]+" width="([\d.-]+)".*instructions (\d+) to (\d+)<', open(sys.argv[1]).read())
+		assert all(float(w) >= 0 for _, w, _, _ in rects)
+		around = [x for x, w, first, last in rects if int(last) < int(first)]
+		assert len(around) >= 2 and any(float(x) > 200 for x in around), rects
+	END
+}
+
 @test "arenas of the shipped models are within 5 % of what liveness asks, on 1 and 3 nodes, for any schedule" {
 	for name in lenet5 resnet8 digits_cnn digits_mlp; do
 		dlb-profile -q --analytic --batch 32 "$models/$name.onnx" >"$BATS_TEST_TMPDIR/model.json"

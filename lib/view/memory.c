@@ -2,7 +2,8 @@
  * stays from step to step (weights, optimizer states, gradient sums, packed copies), then the workspace of kernels,
  * then the arena, where each rectangle is a place from the instruction that opens it to the one that frees it. The
  * line is what is alive, the dashed one the most that is: no arena can be lower. What overwrites an input in place,
- * and views, lie in the rectangle of what was there first. */
+ * and views, lie in the rectangle of what was there first. Under an asynchronous schedule the instructions go round: a
+ * place that reaches into the next round is two rectangles, and one with copies is as high as all of them all the time. */
 #include <stdlib.h>
 #include <string.h>
 #include "optim/optim.h"
@@ -55,22 +56,44 @@ static void band(FILE *f, double base, double bytes, double bottom, double px, e
 	fprintf(f, "><title>%s, %s</title></rect>\n", class[c].name, dlb_view_bytes(bytes, b, sizeof b));
 }
 
+/* When a place takes room: from[i] to to[i]; returns how many stretches, 1 or 2. */
+static int stretches(const struct dlb_node_program *np, const struct dlb_place *x, int from[2], int to[2])
+{
+	bool wraps = x->last < x->first, whole = x->copies > 1;
+
+	from[0] = wraps || whole ? 0 : x->first;
+	to[0] = whole ? np->n_instr : x->last;
+	from[1] = x->first;
+	to[1] = np->n_instr;
+	return wraps && !whole ? 2 : 1;
+}
+
+static double room(const struct dlb_place *x)
+{
+	return x->copies > 1 ? (double)x->copies * (double)dlb_place_bytes(x->bytes) : (double)x->bytes;
+}
+
 static void place(const struct dlb_view *v, FILE *f, int node, const struct dlb_node_program *np, const struct dlb_place *x,
 		  double base, double bottom, double px)
 {
-	double px_per_instr = (double)PLOT / np->n_instr, h = (double)x->bytes * px;
+	double px_per_instr = (double)PLOT / np->n_instr, h = room(x) * px;
+	int from[2], to[2], n = stretches(np, x, from, to);
 	char b[32];
 
 	if (x->of >= 0 || h < 0.15)			/* a hair's breadth: the picture would only grow */
 		return;
-	rect(f, LEFT + x->first * px_per_instr, bottom - (base + (double)x->offset) * px - h,
-	     (x->last - x->first) * px_per_instr, h, class_of(v, x, node));
-	fprintf(f, " fill-opacity=\"%s\" stroke=\"white\" stroke-width=\"%s\"><title>", x->micro_batch > 0 && x->micro_batch % 2 ? "0.7" : "1",
-		h > 3 ? "0.5" : "0.1");
-	dlb_view_escaped(f, v->graph.tensor[x->tensor].name);
-	if (x->micro_batch >= 0)
-		fprintf(f, ", micro-batch %d", x->micro_batch);
-	fprintf(f, ", %s, instructions %d to %d</title></rect>\n", dlb_view_bytes((double)x->bytes, b, sizeof b), x->first, x->last);
+	for (int i = 0; i < n; i++) {
+		rect(f, LEFT + from[i] * px_per_instr, bottom - (base + (double)x->offset) * px - h, (to[i] - from[i]) * px_per_instr, h,
+		     class_of(v, x, node));
+		fprintf(f, " fill-opacity=\"%s\" stroke=\"white\" stroke-width=\"%s\"><title>",
+			x->micro_batch > 0 && x->micro_batch % 2 ? "0.7" : "1", h > 3 ? "0.5" : "0.1");
+		dlb_view_escaped(f, v->graph.tensor[x->tensor].name);
+		if (x->micro_batch >= 0)
+			fprintf(f, ", micro-batch %d", x->micro_batch);
+		if (x->copies > 1)
+			fprintf(f, ", %d copies", x->copies);
+		fprintf(f, ", %s, instructions %d to %d</title></rect>\n", dlb_view_bytes(room(x), b, sizeof b), x->first, x->last);
+	}
 }
 
 /* What is alive after each instruction. */
@@ -79,14 +102,15 @@ static void alive(FILE *f, const struct dlb_node_program *np, double base, doubl
 	double *change = dlb_xcalloc((size_t)np->n_instr + 2, sizeof *change), live = 0, last = -1;
 
 	for (int i = 0; i < np->n_places; i++) {
-		if (np->place[i].of >= 0)
-			continue;
-		change[np->place[i].first] += (double)np->place[i].bytes;
-		change[np->place[i].last + 1] -= (double)np->place[i].bytes;
+		int from[2], to[2], n = np->place[i].of >= 0 ? 0 : stretches(np, &np->place[i], from, to);
+		for (int k = 0; k < n; k++) {
+			change[from[k]] += room(&np->place[i]);
+			change[to[k] + (to[k] < np->n_instr)] -= room(&np->place[i]);
+		}
 	}
 	fprintf(f, "<polyline fill=\"none\" stroke=\"black\" stroke-width=\"1.2\" points=\"");
 	for (int i = 0; i <= np->n_instr; i++) {
-		live += change[i];
+		live += i < np->n_instr ? change[i] : 0;
 		if (live == last && i < np->n_instr)
 			continue;
 		if (last >= 0)
