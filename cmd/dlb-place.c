@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "balance/balance.h"
+#include "optim/kfac.h"
 #include "optim/optim.h"
 #include "place/wishes.h"
 #include "util/cli.h"
@@ -34,7 +35,7 @@ struct input {
 	struct dlb_balance balance;
 	struct dlb_plan plan;				/* the one there is */
 	bool has_balance, has_plan, stale;		/* stale: made from something else, only its options hold */
-	int optimizer; bool clip;
+	int optimizer, inverse_every; bool clip;
 };
 
 static void tried(void *arg, const char *name, double ranked_s, double value_s, const struct dlb_error *err)
@@ -74,12 +75,14 @@ static int find_optimizer(const struct dlb_doc *doc, const struct options *o, st
 {
 	struct dlb_optimizer_choice choice;
 	const char *name = o->optimizer;
+	int rule;
 	in->optimizer = -1;
 	in->clip = in->has_plan && in->plan.clip;
 	if (json_object_get(dlb_doc_section(doc, "run"), "optimizer")) {
 		if (dlb_optimizer_read(doc, &choice, err))
 			return -1;
 		in->optimizer = choice.rule;
+		in->inverse_every = (int)choice.hyper[DLB_HYPER_INVERSE_EVERY];
 		in->clip = choice.clip_norm > 0;
 	}
 	if (o->clip_given)
@@ -88,9 +91,13 @@ static int find_optimizer(const struct dlb_doc *doc, const struct options *o, st
 		return 0;
 	if (!name)
 		name = in->has_plan ? in->plan.optimizer : "sgd";
+	rule = in->optimizer;
 	in->optimizer = dlb_optimizer_find(name);
-	if (in->optimizer >= 0)
+	if (in->optimizer >= 0) {
+		if (in->optimizer != rule)
+			in->inverse_every = (int)dlb_optimizers[in->optimizer].hyper[DLB_HYPER_INVERSE_EVERY];
 		return 0;
+	}
 	dlb_fail(err, NULL, "no optimizer '%s'", name);
 	return dlb_optimizer_hint(name, err);
 }
@@ -115,9 +122,10 @@ static int read_input(const struct dlb_doc *doc, const struct options *o, struct
 		if (in->stale)
 			dlb_cli_warn(o->cli, "the plan there is was %s; its options are kept", why.what);
 	}
-	if (find_optimizer(doc, o, in, err))
+	if (find_optimizer(doc, o, in, err) || dlb_optimizer_bind(&in->graph, in->optimizer, err))
 		return -1;
 	dlb_cost_set_optimizer(&in->cost, in->optimizer);
+	in->cost.inverse_every = in->inverse_every;
 	return 0;
 }
 
@@ -134,6 +142,7 @@ static int set_up(const struct dlb_doc *doc, struct options *o, struct input *in
 	p->not_in_place = o->in_place ? !strcmp(o->in_place, "off") : in->has_plan && !in->plan.in_place;
 	p->n_state = dlb_optimizers[in->optimizer].n_state;
 	p->clip = in->clip;
+	p->inverse_every = in->inverse_every;
 	const char *objective = o->objective ? o->objective : in->has_plan && in->plan.objective ? in->plan.objective :
 				in->cluster.link_model == DLB_LINKS_PORT ? dlb_objectives[DLB_THROUGHPUT] : dlb_objectives[DLB_STEP];
 	int goal = find_objective(objective);

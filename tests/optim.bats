@@ -169,3 +169,52 @@ alone() { dlb-place -a single <"$doc" >"$1"; }
 	run -2 --separate-stderr dlb-run --steps 1 "${digits[@]}" "$tmp/replicas.json"
 	one_line dlb-run /run/optimizer/reduce
 }
+
+# kfac_formula STEPS LR TOLERANCE [DLB-PLACE OPTION...]: losses of K-FAC are those of its formula in plain Python
+kfac_formula() {
+	local steps=$1 lr=$2 tolerance=$3
+	shift 3
+	dlb-profile --analytic --batch 16 "$models/digits_mlp.onnx" | dlb-costmodel -c cpu:2 | dlb-place --optimizer kfac "$@" >"$tmp/mlp.json"
+	dlb-run -q --steps 0 "${digits[@]}" --save "$tmp/first.safetensors" "$tmp/mlp.json" >/dev/null
+	dlb-run -q --steps "$steps" "${digits[@]}" --order sequential --optimizer kfac --lr 0.05 --damping 0.02 --factor-decay 0.9 --inverse-every 7 \
+		"$tmp/mlp.json" >"$tmp/out.json"
+	validates "$tmp/out.json"
+	jq -c .report.losses "$tmp/out.json" >"$tmp/losses"
+	python3 "$root/tests/data/kfac.py" "$tmp/first.safetensors" "$root/share/data/digits/images-idx3-ubyte.gz" \
+		"$root/share/data/digits/labels-idx1-ubyte.gz" "$steps" 16 "$lr" 0.02 0.9 7 "$tolerance" <"$tmp/losses"
+}
+
+@test "kfac: losses are those of the formula in plain Python, on one node and on two, and for replicas" {
+	kfac_formula 30 0.05 1e-5 -a single
+	kfac_formula 15 0.05 1e-5 -a even -m 3
+	kfac_formula 15 0.05 1e-5 --replicas 2
+	run ! kfac_formula 15 0.051 1e-5 -a single
+}
+
+@test "kfac: the same losses on one node and two, gone on with from a checkpoint, with either schedule" {
+	for plan in '-a single -m 4' '-a even -m 4' '-a even -m 4 --schedule zero-bubble'; do
+		# shellcheck disable=SC2086
+		dlb-place $plan --optimizer kfac "$doc" >"$tmp/plan.json"
+		losses "$tmp/plan.json" --steps 25 --optimizer kfac >"$tmp/whole"
+		[ -f "$tmp/first" ] || cp "$tmp/whole" "$tmp/first"
+		diff "$tmp/first" "$tmp/whole"
+		rm -rf "$tmp/ck"
+		losses "$tmp/plan.json" --steps 13 --optimizer kfac --checkpoint "$tmp/ck" >"$tmp/parts"
+		losses "$tmp/plan.json" --steps 12 --optimizer kfac --checkpoint "$tmp/ck" >>"$tmp/parts"
+		diff "$tmp/whole" "$tmp/parts"
+	done
+	jq -e -s '.[-1] < .[0]' "$tmp/whole"
+}
+
+@test "kfac: what cannot be: one line" {
+	run -2 --separate-stderr dlb-run --optimizer kfac --inverse-every 2.5 "${digits[@]}" "$doc"
+	one_line dlb-run '--inverse-every 2.5 is not a whole number'
+	run -2 --separate-stderr dlb-run --optimizer sgd --damping 1 "${digits[@]}" "$doc"
+	one_line dlb-run 'optimizer sgd has no damping'
+	dlb-place -a even -m 4 --schedule async "$doc" >"$tmp/async.json"
+	run -2 --separate-stderr dlb-run --optimizer kfac "${digits[@]}" "$tmp/async.json"
+	one_line dlb-run "async: K-FAC's averages"
+	dlb-place --replicas 2 --gossip 0.5 "$doc" >"$tmp/gossip.json"
+	run -2 --separate-stderr dlb-run --optimizer kfac "${digits[@]}" "$tmp/gossip.json"
+	one_line dlb-run "kfac's factors are of the sum of gradients"
+}

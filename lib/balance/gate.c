@@ -94,7 +94,8 @@ int dlb_balance_gate(const struct dlb_scene *s, const struct dlb_load *l, const 
 	struct dlb_problem p = { .graph = &s->graph, .cluster = &s->cluster, .cost = &s->cost,
 				 .micro_batches = s->plan.micro_batches, .batch = s->plan.batch,
 				 .schedule = dlb_schedule_find(s->plan.schedule), .weight = b->weight, .kappa = b->kappa,
-				 .seed = s->plan.seed, .n_state = s->n_state, .clip = s->plan.clip };
+				 .seed = s->plan.seed, .n_state = s->n_state, .clip = s->plan.clip,
+				 .inverse_every = s->plan.inverse_every };
 	struct dlb_error why = { .status = 0 };
 	struct dlb_plan next;
 	bool kept;

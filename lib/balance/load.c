@@ -1,6 +1,7 @@
 /* A round's load, from the report; and what the simulator says of the plan that ran: its busy times under
  * the costs alone, its step under the corrected costs, and the waiting that even a balanced replay has. */
 #include "balance/balance.h"
+#include "optim/kfac.h"
 #include "optim/optim.h"
 #include <math.h>
 #include <string.h>
@@ -16,13 +17,15 @@ int dlb_scene_read(const struct dlb_doc *d, struct dlb_scene *s, struct dlb_erro
 	memset(s, 0, sizeof *s);
 	/* The last section first: what is missing is then named by the tool that has not been run. */
 	if (dlb_doc_need(d, "report", &section, err) || dlb_doc_need(d, "plan", &section, err) ||
-	    dlb_optimizer_read(d, &o, err) || dlb_graph_read(d, &s->graph, err) || dlb_cluster_read(d, &s->cluster, err) ||
+	    dlb_optimizer_read(d, &o, err) || dlb_graph_read(d, &s->graph, err) || dlb_optimizer_bind(&s->graph, o.rule, err) ||
+	    dlb_cluster_read(d, &s->cluster, err) ||
 	    dlb_cost_read(d, &s->graph, &s->cluster, &s->cost, err) ||
 	    dlb_plan_read(d, &s->cost, &s->plan, &rescheduled, err) || dlb_report_read(d, &s->report, err)) {
 		dlb_scene_release(s);
 		return -1;
 	}
 	s->n_state = dlb_optimizers[o.rule].n_state;
+	s->plan.inverse_every = (int)o.hyper[DLB_HYPER_INVERSE_EVERY];
 	s->plan.clip = o.clip_norm > 0;
 	return 0;
 }

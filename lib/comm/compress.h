@@ -51,10 +51,16 @@ struct dlb_addend {
 	const char *name;		/* borrowed */
 	bool factor;			/* square and symmetric */
 	double damping;			/* of a factor: what its owner adds to the diagonal before factoring, and takes off again */
+	bool as_factor;			/* x is to have what comes back from the owner as it comes, not the sum that it stands for: L of the
+					 * reversed matrix with damping, RFP (tensor/spd.h). dlb_compressor_factored tells whether it has */
 };
 enum dlb_traffic_class dlb_traffic_class_of(const struct dlb_compress_choice *c, const struct dlb_addend *a);
 /* Rank with which `a` travels; 0: dense (small, or R would save less than half of the bytes). */
 int dlb_compress_rank(const struct dlb_compress_choice *c, const struct dlb_addend *a);
+/* Floats in which the Cholesky factor of a factor of order n comes back from its owner. */
+int64_t dlb_factor_words(const struct dlb_compress_choice *c, int64_t n);
+/* owner[i] of the n_owners for each factor; -1: addend i is none. */
+void dlb_factor_owners(const struct dlb_addend *a, int n, int n_owners, int *owner);
 /* Bytes that `member` sends of each class for these tensors once compressed (bytes), and dense. */
 void dlb_compress_bytes(const struct dlb_compress_choice *c, const struct dlb_allreduce *how, const struct dlb_ranks *r, int member,
 			const struct dlb_addend *a, int n, double bytes[DLB_N_TRAFFIC], double dense_bytes[DLB_N_TRAFFIC]);
@@ -68,7 +74,7 @@ double dlb_compress_memory_bytes(const struct dlb_compress_choice *c, int n_rank
 struct dlb_kept;
 struct dlb_kept *dlb_kept_new(void);
 void dlb_kept_free(struct dlb_kept *k);
-struct dlb_kept_state { const char *name, *what; float *p; int64_t n; bool summed; };	/* name: the addend's */
+struct dlb_kept_state { const char *name, *what; void *p; int64_t n; bool summed; enum dlb_dtype dtype; };	/* name: the addend's; f32 or f64 */
 bool dlb_kept_state(struct dlb_kept *k, int i, struct dlb_kept_state *s);	/* i from 0; false: no more */
 
 struct dlb_compressor_desc {
@@ -94,6 +100,8 @@ struct dlb_verdict {
 	int n_hops_failed;			/* per-hop: factors that travelled as the sum, here */
 };
 const struct dlb_verdict *dlb_compressor_verdict(const struct dlb_compressor *k);
+/* Whether the last step left addend i as its factor. */
+bool dlb_compressor_factored(const struct dlb_compressor *k, int i);
 /* 0, or -1 with a line that names tensor and rank. */
 int dlb_verdict_error(const struct dlb_verdict *v, struct dlb_error *err);
 /* Of the last step, by this rank. */

@@ -153,6 +153,8 @@ static void count_dense(struct dlb_compressor *k)
 void dlb_compressor_start(struct dlb_compressor *k, int64_t step)
 {
 	memset(&k->traffic, 0, sizeof k->traffic);
+	for (int i = 0; i < k->n_triangles; i++)
+		k->triangle[i].factored = false;
 	k->verdict = (struct dlb_verdict){ .rank = -1 };
 	k->step = step;
 	k->thin_now = k->n_thin && step >= k->choice.start;

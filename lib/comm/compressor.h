@@ -49,7 +49,7 @@ struct dlb_thin {			/* a gradient that travels as P and Q */
 	float *mine;			/* local errors: this rank's own Q^T; else NULL */
 	float *p, *q;			/* what travels: (rows, rank), and (rank, cols) without padding */
 };
-struct dlb_triangle { int addend, owner; bool taken; };
+struct dlb_triangle { int addend, owner; bool taken, factored; };
 struct dlb_compressor {
 	struct dlb_comm *c;
 	struct dlb_compress_choice choice;
@@ -73,9 +73,6 @@ struct dlb_compressor {
 	struct dlb_traffic traffic;
 	struct dlb_error fault; bool failed;	/* a blocking part met a broken comm */
 };
-
-int64_t dlb_factor_words(const struct dlb_compress_choice *c, int64_t n);
-void dlb_factor_owners(const struct dlb_addend *a, int n, int n_owners, int *owner);
 
 /* lowrank.c */
 void dlb_thin_new(struct dlb_compressor *k);

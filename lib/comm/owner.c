@@ -98,6 +98,14 @@ static void undamp(const struct dlb_addend *a)
 		a->x[i * a->rows + i] -= (float)a->damping;
 }
 
+bool dlb_compressor_factored(const struct dlb_compressor *k, int i)
+{
+	for (int t = 0; t < k->n_triangles; t++)
+		if (k->triangle[t].addend == i)
+			return k->triangle[t].factored;
+	return false;
+}
+
 bool dlb_triangles_restore(struct dlb_compressor *k)
 {
 	bool more = false;
@@ -114,8 +122,13 @@ bool dlb_triangles_restore(struct dlb_compressor *k)
 			continue;
 		}
 		k->verdict.n_retries += in[0] > 0;
+		k->triangle[i].factored = a->as_factor;
 		if (k->choice.wire == DLB_WIRE_BF16)
-			dlb_bf16_unpack(l, in + 1, dlb_rfp_count((int)a->rows));
+			dlb_bf16_unpack(a->as_factor ? a->x : l, in + 1, dlb_rfp_count((int)a->rows));
+		else if (a->as_factor)
+			memcpy(a->x, in + 1, (size_t)dlb_rfp_count((int)a->rows) * sizeof *a->x);
+		if (a->as_factor)
+			continue;
 		dlb_rfp_restore((int)a->rows, k->choice.wire == DLB_WIRE_BF16 ? l : in + 1, a->x);
 		undamp(a);
 	}

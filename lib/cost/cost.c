@@ -1,5 +1,6 @@
 /* Looking costs up: seconds of ops, of transfers, of what goes on inside a split op; bytes of weights. */
 #include "cost/cost.h"
+#include "optim/kfac.h"
 #include "optim/optim.h"
 #include <math.h>
 #include <string.h>
@@ -12,11 +13,32 @@ void dlb_cost_release(struct dlb_cost *c)
 	memset(c, 0, sizeof *c);
 }
 
+/* Large: at least a tenth of the largest op's FLOP. */
+static void find_matrix_flops(struct dlb_cost *c)
+{
+	double n = (double)c->batch[0], most = 0;
+
+	c->matrix_flops = dlb_arena_array(&c->arena, (size_t)c->n_kinds + 1, sizeof *c->matrix_flops);
+	for (int i = 0; i < c->n_ops; i++)
+		most = fmax(most, c->graph->op[i].phase == DLB_UPDATE ? 0 : dlb_op_flop_at(c->graph, i, (int64_t)n));
+	for (int k = 0; k < c->n_kinds; k++) {
+		for (int i = 0; i < c->n_ops; i++) {
+			double flop = dlb_op_flop_at(c->graph, i, (int64_t)n), s = dlb_cost_kind_s(c, i, k, n);
+
+			if (c->graph->op[i].phase != DLB_UPDATE && flop >= most / 10 && s > 0 && isfinite(s))
+				c->matrix_flops[k] = fmax(c->matrix_flops[k], flop / s);
+		}
+	}
+}
+
 void dlb_cost_set_optimizer(struct dlb_cost *c, int rule)
 {
 	int sgd = dlb_optimizer_find("sgd");
 
 	c->update_scale = 1;
+	c->inverse_every = rule >= 0 ? dlb_optimizers[rule].hyper[DLB_HYPER_INVERSE_EVERY] : 0;
+	if (c->inverse_every > 0 && !c->matrix_flops)
+		find_matrix_flops(c);
 	if (rule >= 0 && sgd >= 0 && dlb_optimizers[sgd].bytes_per_element > 0)
 		c->update_scale = dlb_optimizers[rule].bytes_per_element / dlb_optimizers[sgd].bytes_per_element;
 }
@@ -67,7 +89,7 @@ double dlb_cost_kind_s(const struct dlb_cost *c, int op, int kind, double n)
 			s += (t[b - 1] - t[b]) * (n - (double)size[b]) / (double)(size[b - 1] - size[b]);
 	}
 	if (c->graph->op[op].phase == DLB_UPDATE)
-		s *= c->update_scale;
+		s = s * c->update_scale + dlb_cost_precondition_s(c, op, kind, false);
 	return s > 0 ? s : 0;
 }
 
@@ -85,7 +107,10 @@ double dlb_cost_xfer_s(const struct dlb_cost *c, double bytes, int src, int dst)
 
 double dlb_cost_weight_bytes(const struct dlb_graph *g, int t, int n_state)
 {
-	return dlb_tensor_bytes(&g->tensor[t], 1) * (2 + n_state);
+	int home = g->tensor[t].kind == DLB_T_WEIGHT ? g->tensor[t].home : -1;
+	double factors = home >= 0 && g->op[home].phase == DLB_UPDATE && g->op[home].n_in > 2 ? dlb_kfac_state_bytes(g, home) : 0;
+
+	return dlb_tensor_bytes(&g->tensor[t], 1) * (2 + n_state) + factors;
 }
 
 static double sum_bytes(const struct dlb_graph *g, const int *t, int n_t, int64_t n)

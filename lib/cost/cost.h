@@ -36,6 +36,8 @@ struct dlb_cost {
 	double *profile_step_s;			/* [kind]: a whole step as profiled, NAN: not; for -v */
 	struct dlb_cost_fit *fit; int n_fits;
 	double update_scale;			/* times of update ops are multiplied by this (dlb_cost_set_optimizer) */
+	double inverse_every;			/* K-FAC: steps from one inversion to the next; 0: another optimizer */
+	double *matrix_flops;			/* [kind] FLOP/s of the fastest large op there; for K-FAC's matrices */
 	const struct dlb_cluster *cluster;	/* borrowed */
 	const struct dlb_graph *graph;		/* borrowed */
 };
@@ -49,14 +51,21 @@ json_t *dlb_cost_write(const struct dlb_cost *c);
 /* Checks the section's inputs; sets the optimizer of the document's run section. */
 int dlb_cost_read(const struct dlb_doc *d, const struct dlb_graph *g, const struct dlb_cluster *cl,
 		  struct dlb_cost *c, struct dlb_error *err);
-/* Updates cost what this row of dlb_optimizers[] moves through memory, against plain SGD. May be called again. */
+/* Updates cost what this row of dlb_optimizers[] moves through memory, against plain SGD; those of K-FAC's layers (of a
+ * bound graph) what preconditioning takes too, with the usual inverse_every, which may be set after. May be called again. */
 void dlb_cost_set_optimizer(struct dlb_cost *c, int rule);
+/* K-FAC: seconds on a kind of what an update of a layer's weight does to gradients, once a step, inversions shared out
+ * (kfac.c). factored: what is inverted comes as its Cholesky factor. 0 of other updates. */
+double dlb_cost_precondition_s(const struct dlb_cost *c, int update, int kind, bool factored);
+/* Of summing its factor k for n samples. */
+double dlb_cost_moment_s(const struct dlb_cost *c, int update, int k, int kind, int64_t n);
 /* Seconds of op for n samples on a kind (piecewise linear in n, through the fixed part below the least
  * measured size); and on a node (divided by its speed). INFINITY: no kernel. */
 double dlb_cost_kind_s(const struct dlb_cost *c, int op, int kind, double n);
 double dlb_cost_op_s(const struct dlb_cost *c, int op, int node, double n);
 double dlb_cost_xfer_s(const struct dlb_cost *c, double bytes, int src, int dst);
-/* Bytes that stay on a node for owning weight tensor t: weight + gradient sum + n_state states. */
+/* Bytes that stay on a node for owning weight tensor t: weight + gradient sum + n_state states, and K-FAC's factors where the
+ * graph is bound. */
 double dlb_cost_weight_bytes(const struct dlb_graph *g, int t, int n_state);
 
 /* Communication inside one op that is split evenly over k nodes, in seconds:

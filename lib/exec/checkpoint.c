@@ -226,16 +226,26 @@ static const char *kept_name(struct dlb_arena *a, const struct dlb_kept_state *s
 	return s->summed ? dlb_arena_printf(a, "%s/%d/%s", s->what, replica, s->name) : dlb_arena_printf(a, "%s/%s", s->what, s->name);
 }
 
+/* What compression keeps, then K-FAC; i from 0, *first_kfac from 0 too. */
+static bool kept_at(const struct dlb_checkpoint_kept *k, int i, int *first_kfac, struct dlb_kept_state *s)
+{
+	if (*first_kfac == i && k->kept && dlb_kept_state(k->kept, i, s))
+		*first_kfac = i + 1;
+	else
+		return dlb_kfac_state(k->kfac, i - *first_kfac, s);
+	return true;
+}
+
 static int write_kept(const char *dir, int rank, const struct dlb_checkpoint_kept *kept, struct dlb_error *err)
 {
 	struct list l = { 0 };
 	struct dlb_kept_state s;
 	int rc = 0;
 
-	for (int i = 0; kept && kept->kept && dlb_kept_state(kept->kept, i, &s); i++) {
+	for (int i = 0, k = 0; kept && kept_at(kept, i, &k, &s); i++) {
 		DLB_GROW(l.t, l.n, l.cap);
 		l.t[l.n++] = (struct dlb_st_tensor){ .name = kept_name(&l.arena, &s, kept->replica), .data = s.p,
-						     .desc = { .dtype = DLB_F32, .n_dims = 1, .dim = { s.n } } };
+						     .desc = { .dtype = s.dtype, .n_dims = 1, .dim = { s.n } } };
 	}
 	if (l.n) {
 		char *path = dlb_xprintf("%s/kept-%d.safetensors", dir, rank);
@@ -632,18 +642,21 @@ static int kept_take(const struct dlb_safetensors *st, int n, const char *dir, s
 	while (s->summed && kept_find(st, n, kept_name(&a, s, before)))
 		before++;
 	for (int r = 0; r < (s->summed ? before : 1) && !rc; r++) {
-		float share = s->summed && before != n_replicas ? 1.0f / (float)n_replicas : 1.0f;
+		const bool shared_out = s->summed && before != n_replicas;
 
 		t = kept_find(st, n, kept_name(&a, s, r));
 		if (!t || (s->summed && before == n_replicas && r != replica))
 			continue;
-		if (t->desc.dtype != DLB_F32 || dlb_desc_count(&t->desc) != s->n) {
-			rc = dlb_fail(err, dir, "tensor '%s' has %lld elements in the checkpoint, %lld with this --compress", t->name,
+		if (t->desc.dtype != s->dtype || dlb_desc_count(&t->desc) != s->n) {
+			rc = dlb_fail(err, dir, "tensor '%s' has %lld elements in the checkpoint, %lld here", t->name,
 				      (long long)dlb_desc_count(&t->desc), (long long)s->n);
-			dlb_hint(err, "go on with the compression that the checkpoint was made with, or another --checkpoint folder");
+			dlb_hint(err, "go on with the --compress and --dtype that the checkpoint was made with, or another --checkpoint folder");
 		}
-		for (int64_t i = 0; i < s->n && !rc; i++)
-			s->p[i] = s->summed && before != n_replicas ? s->p[i] + share * ((const float *)t->data)[i] : ((const float *)t->data)[i];
+		for (int64_t i = 0; i < s->n && !rc; i++) {
+			double x = dlb_value_real(t->data, s->dtype, i);
+
+			dlb_value_set(s->p, s->dtype, i, shared_out ? (r ? dlb_value_real(s->p, s->dtype, i) : 0) + x / n_replicas : x);
+		}
 	}
 	dlb_arena_release(&a);
 	return rc;
@@ -656,11 +669,9 @@ int dlb_checkpoint_load_kept(struct dlb_checkpoint *c, int64_t step, const struc
 	char *dir;
 	int n = 0, rc;
 
-	if (!kept->kept)
-		return 0;
 	dir = dlb_xprintf("%s/step-%lld", c->dir, (long long)step);
 	rc = kept_open(dir, &st, &n, err);
-	for (int i = 0; !rc && n && dlb_kept_state(kept->kept, i, &s); i++)
+	for (int i = 0, k = 0; !rc && n && kept_at(kept, i, &k, &s); i++)
 		rc = kept_take(st, n, dir, &s, kept->replica, kept->n_replicas, err);
 	for (int i = 0; i < n; i++)
 		dlb_safetensors_release(&st[i]);

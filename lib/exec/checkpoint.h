@@ -4,7 +4,8 @@
  *     DIR/step-120/manifest.json    step, epoch and position, seed, optimizer, which part has which tensor
  *     DIR/step-120/part-0.safetensors ...   one a node that has state
  *
- *     DIR/step-120/kept-0.safetensors ...   one a node: what compression of sums over replicas kept back
+ *     DIR/step-120/kept-0.safetensors ...   one a node: what compression of sums over replicas kept back, K-FAC's
+ *                                   averages and inverses
  *
  * Tensors are named: a weight or buffer by its name in the model, an optimizer state by
  * "optimizer/exp_avg/NAME". A checkpoint is written under another name, synced, and renamed as a whole,
@@ -15,6 +16,7 @@
 #define DLB_EXEC_CHECKPOINT_H
 #include "comm/compress.h"
 #include "exec/engine.h"
+#include "exec/kfac.h"
 
 struct dlb_progress_state {		/* where training stands, beside the tensors */
 	int64_t step, epoch, position;	/* steps done; position: samples of the epoch done */
@@ -22,7 +24,8 @@ struct dlb_progress_state {		/* where training stands, beside the tensors */
 	double best_loss; int64_t since_best;	/* for --patience; best_loss HUGE_VAL: none yet */
 };
 struct dlb_checkpoint { char *dir; int lock; };
-struct dlb_checkpoint_kept { struct dlb_kept *kept; int replica, n_replicas; };	/* by compression; kept NULL: nothing */
+/* By compression, and by K-FAC; NULL: nothing. */
+struct dlb_checkpoint_kept { struct dlb_kept *kept; struct dlb_kfac *kfac; int replica, n_replicas; };
 
 /* Rank 0 makes DIR and locks it. Every rank calls with its comm. */
 int dlb_checkpoint_open(struct dlb_checkpoint *c, const char *dir, struct dlb_comm *comm, struct dlb_error *err);
@@ -33,7 +36,7 @@ int dlb_checkpoint_load(struct dlb_checkpoint *c, struct dlb_comm *comm, struct 
 /* Collective; a checkpoint of the same step is replaced. Returns the folder in *path (new, may be NULL). */
 int dlb_checkpoint_save(struct dlb_checkpoint *c, struct dlb_comm *comm, const struct dlb_state *s,
 			const struct dlb_checkpoint_kept *kept, const struct dlb_progress_state *p, char **path, struct dlb_error *err);
-/* What compression kept, out of the checkpoint of that step: each replica's own where there are as many as then, else
+/* What compression and K-FAC kept, out of the checkpoint of that step: each replica's own where there are as many as then, else
  * an equal share of the sum. Nothing there: nothing to do. */
 int dlb_checkpoint_load_kept(struct dlb_checkpoint *c, int64_t step, const struct dlb_checkpoint_kept *kept, struct dlb_error *err);
 /* Weights and buffers of all nodes to rank 0, which writes them to path (.onnx: the model again). Collective. */

@@ -30,8 +30,8 @@ struct dlb_state {
 	struct dlb_state_constant { int tensor; int64_t n; void *p; } *constant; int n_constants, cap_constants;
 	struct dlb_arena arena;
 };
-/* Allocates and zeroes; with gradient sums: micro_batches > 1, or with replicas of those that cannot be summed where
- * they lie. */
+/* Allocates and zeroes; with gradient sums: micro_batches > 1, of K-FAC's layers, or with replicas of those that cannot be
+ * summed where they lie. */
 int dlb_state_init(struct dlb_state *s, const struct dlb_graph *g, struct dlb_backend *be, const int *placement, int node,
 		   int rule, int micro_batches, bool replicated, struct dlb_error *err);
 /* Whether this rank holds the copy that is kept (checkpoints, saved weights): it is of replica 0. */
@@ -53,11 +53,13 @@ void dlb_weight_draw(const struct dlb_graph *g, int t, uint64_t seed, void *dst)
 /* ---- engine.c ---- */
 struct dlb_exchange;				/* exchange.h */
 struct dlb_average;
+struct dlb_kfac;
 struct dlb_ground {
 	struct dlb_backend *be;
 	struct dlb_comm *comm;
 	struct dlb_state *state;
 	const struct dlb_cost *cost;		/* how long messages take; NULL: not told */
+	struct dlb_kfac *kfac;			/* K-FAC's layers here (kfac.h); NULL: none */
 	struct dlb_kept *kept;			/* what compression of sums keeps from step to step; borrowed */
 	int64_t last_step;			/* that the run ends with; INT64_MAX: not known */
 	const struct dlb_cluster *cluster;	/* for sums that go by groups; NULL where there are no replicas */

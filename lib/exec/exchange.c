@@ -4,12 +4,16 @@
  * every tensor's first chunk, then every tensor's second, and so on, so that each *tensor* is cut into as many chunks as
  * the algorithm has, whatever bucket it travels in, and the bits do not depend on who shares a bucket with whom.
  *
+ * K-FAC's factors (kfac.h) go out in steps in which a new inverse is due. Compressed as triangles they come back as Cholesky
+ * factors, which are inverted as they are.
+ *
  * Statistics run once a micro-batch, one after another, and a replica whose sample counts nothing adds zeros. */
 #include <stdlib.h>
 #include <string.h>
 #include "comm/compress.h"
 #include "exec/average.h"
 #include "exec/exchange.h"
+#include "exec/kfac.h"
 #include "util/clock.h"
 #include "util/mem.h"
 
@@ -20,14 +24,16 @@ _Static_assert((int)DLB_N_TRAFFIC == (int)DLB_SUM_STATISTICS && (int)DLB_TRAFFIC
 struct bucket {
 	struct dlb_collective *sum;
 	struct dlb_compressor *less;		/* in place of sum */
-	struct dlb_addend *addend;		/* [n_ops] of it */
-	int n_ops, n_chunks;
-	char **x; int64_t *n;			/* [n_ops] what is summed, its elements */
+	struct dlb_addend *addend;		/* [n_summands] of it */
+	int n_summands, n_chunks;
+	char **x; int64_t *n;			/* [n_summands] what is summed, its elements */
+	const int *update;			/* of factors: the updates of the layers' weights, one for two summands; else NULL */
+	double bytes, dense_bytes;		/* of factors: sent each time, if not compressed */
 	char *packed;				/* NULL: one, summed where it lies */
 	size_t element_bytes;
 	bool counts_nothing;			/* this replica's part is 0 */
 	enum dlb_sum_class cls;
-	bool active, done;				/* under way; every byte has come */
+	bool active, done, ran;			/* under way; every byte has come; in this step */
 	double start_s;
 };
 struct dlb_exchange {
@@ -37,7 +43,9 @@ struct dlb_exchange {
 	int n_buckets, n_active;
 	struct dlb_compress_choice choice;
 	struct dlb_kept *kept;
-	int64_t step;
+	struct dlb_kfac *kfac;
+	int64_t step, every;			/* every: steps from one exchange of factors to the next */
+	struct dlb_exchange_times fixed, factors;	/* bytes of each step, known before; of the last exchange of factors */
 	double since_s;				/* something is under way since */
 	struct dlb_exchange_times times;
 	struct dlb_arena arena;
@@ -50,7 +58,7 @@ static void pack(const struct bucket *b, bool out)
 	const size_t size = b->element_bytes;
 
 	for (int c = 0; c < b->n_chunks; c++) {
-		for (int i = 0; i < b->n_ops; i++) {
+		for (int i = 0; i < b->n_summands; i++) {
 			int64_t from = dlb_chunk_at(b->n[i], b->n_chunks, c), to = dlb_chunk_at(b->n[i], b->n_chunks, c + 1);
 			size_t bytes = (size_t)(to - from) * size;
 			char *own = b->x[i] + (size_t)from * size;
@@ -64,18 +72,41 @@ static void pack(const struct bucket *b, bool out)
 static int new_compressor(struct dlb_exchange *x, struct bucket *b, struct dlb_comm *c, const struct dlb_program *p,
 			  const struct dlb_bucket *from, const struct dlb_collective_desc *sum, struct dlb_error *err)
 {
-	struct dlb_compressor_desc d = { .choice = x->choice, .how = sum->how, .ranks = sum->ranks, .n_addends = b->n_ops, .tag = sum->tag,
+	struct dlb_compressor_desc d = { .choice = x->choice, .how = sum->how, .ranks = sum->ranks, .n_addends = b->n_summands, .tag = sum->tag,
 					 .kept = x->kept };
 
 	if (sum->dtype != DLB_F32)
 		return dlb_fail(err, NULL, "--compress works on float32; gradients are %s", dlb_dtype_name(sum->dtype));
-	b->addend = dlb_arena_array(&x->arena, (size_t)b->n_ops, sizeof *b->addend);
-	for (int i = 0; i < b->n_ops; i++) {
+	b->addend = dlb_arena_array(&x->arena, (size_t)b->n_summands, sizeof *b->addend);
+	for (int i = 0; i < b->n_summands; i++) {
 		dlb_bucket_addend(p->graph, from, i, &b->addend[i]);
 		b->addend[i].x = (float *)(void *)b->x[i];
+		b->addend[i].as_factor = b->addend[i].factor;
+		b->addend[i].damping = b->addend[i].factor ? dlb_kfac_damping(x->kfac) : 0;
+		b->dense_bytes += (double)dlb_allreduce_bytes(sum->how, &sum->ranks, dlb_ranks_member(&sum->ranks, dlb_comm_rank(c)), b->n[i],
+							      NULL, sizeof(float), NULL);
 	}
 	d.addend = b->addend;
 	return dlb_compressor_new(&b->less, c, &d, err);
+}
+
+/* What bucket `from` sums i-th. */
+static struct dlb_desc find_summand(struct dlb_exchange *x, const struct dlb_program *p, const struct dlb_bucket *from, int i,
+				    void *const *summand, char **at)
+{
+	const int op = from->op[from->cls == DLB_SUM_FACTOR ? i / DLB_KFAC_FACTORS : i];
+
+	if (from->cls == DLB_SUM_FACTOR) {
+		const struct dlb_kfac_layer l = dlb_kfac_layer_at(p->graph, op);
+		const int k = i % DLB_KFAC_FACTORS;
+
+		*at = dlb_kfac_summand(x->kfac, op, k);
+		return (struct dlb_desc){ .dtype = p->graph->tensor[l.x[k]].dtype, .n_dims = 2, .dim = { l.n[k], l.n[k] } };
+	}
+	*at = summand[op];
+	if (from->cls == DLB_SUM_STATISTICS)
+		return (struct dlb_desc){ .dtype = DLB_F64, .n_dims = 1, .dim = { from->n } };
+	return dlb_tensor_desc(&p->graph->tensor[dlb_update_gradient(p->graph, op)], 1);
 }
 
 static int new_bucket(struct dlb_exchange *x, struct dlb_comm *c, const struct dlb_program *p, const struct dlb_bucket *from, int index,
@@ -89,18 +120,17 @@ static int new_bucket(struct dlb_exchange *x, struct dlb_comm *c, const struct d
 	int64_t *at;
 	int rc;
 
-	b->n_ops = from->n_ops;
+	b->n_summands = dlb_bucket_summands(from);
+	b->update = from->cls == DLB_SUM_FACTOR ? from->op : NULL;
 	b->cls = from->cls;
 	b->n_chunks = how->n_chunks(ranks);
-	b->x = dlb_arena_array(&x->arena, (size_t)b->n_ops, sizeof *b->x);
-	b->n = dlb_arena_array(&x->arena, (size_t)b->n_ops, sizeof *b->n);
+	b->x = dlb_arena_array(&x->arena, (size_t)b->n_summands, sizeof *b->x);
+	b->n = dlb_arena_array(&x->arena, (size_t)b->n_summands, sizeof *b->n);
 	at = dlb_xcalloc((size_t)b->n_chunks + 1, sizeof *at);
-	for (int i = 0; i < b->n_ops; i++) {
-		struct dlb_desc desc = statistics ? (struct dlb_desc){ .dtype = DLB_F64, .n_dims = 1, .dim = { from->n } } :
-			dlb_tensor_desc(&p->graph->tensor[dlb_update_gradient(p->graph, from->op[i])], 1);
+	for (int i = 0; i < b->n_summands; i++) {
+		struct dlb_desc desc = find_summand(x, p, from, i, summand, &b->x[i]);
 
 		d.dtype = desc.dtype;
-		b->x[i] = summand[from->op[i]];
 		b->n[i] = dlb_desc_count(&desc);
 		for (int k = 0; k <= b->n_chunks; k++)
 			at[k] += dlb_chunk_at(b->n[i], b->n_chunks, k);
@@ -111,7 +141,7 @@ static int new_bucket(struct dlb_exchange *x, struct dlb_comm *c, const struct d
 	}
 	b->element_bytes = dlb_dtype_bytes(d.dtype);
 	b->counts_nothing = statistics && p->weightless;
-	if (b->n_ops > 1)
+	if (b->n_summands > 1)
 		b->packed = dlb_arena_alloc(&x->arena, (size_t)from->n * b->element_bytes);
 	d.x = b->packed ? b->packed : b->x[0];
 	d.at = at;
@@ -120,16 +150,19 @@ static int new_bucket(struct dlb_exchange *x, struct dlb_comm *c, const struct d
 		free(at);
 		return -1;
 	}
-	x->times.bytes[b->cls] += times * (double)dlb_collective_bytes_sent(b->sum);
-	x->times.dense_bytes[b->cls] += times * (double)dlb_allreduce_bytes(how, ranks, dlb_ranks_member(ranks, dlb_comm_rank(c)), from->n, at,
-								    b->element_bytes, NULL);
+	b->bytes = (double)dlb_collective_bytes_sent(b->sum);
+	b->dense_bytes = (double)dlb_allreduce_bytes(how, ranks, dlb_ranks_member(ranks, dlb_comm_rank(c)), from->n, at, b->element_bytes, NULL);
+	if (!b->update) {
+		x->fixed.bytes[b->cls] += times * b->bytes;
+		x->fixed.dense_bytes[b->cls] += times * b->dense_bytes;
+	}
 	free(at);
 	return 0;
 }
 
 int dlb_exchange_new(struct dlb_exchange **out, struct dlb_comm *c, const struct dlb_program *p, int node,
-		     const struct dlb_cluster *cluster, void *const *summand, struct dlb_average *average, struct dlb_kept *kept,
-		     int64_t last_step, struct dlb_error *err)
+		     const struct dlb_cluster *cluster, void *const *summand, struct dlb_kfac *kfac, struct dlb_average *average,
+		     struct dlb_kept *kept, int64_t last_step, struct dlb_error *err)
 {
 	const struct dlb_plan *plan = p->whole;
 	int part = dlb_plan_part_of(plan, node), rc = 0;
@@ -152,6 +185,8 @@ int dlb_exchange_new(struct dlb_exchange **out, struct dlb_comm *c, const struct
 	x = dlb_xcalloc(1, sizeof *x);
 	x->bucket = dlb_xcalloc((size_t)np->n_buckets, sizeof *x->bucket);
 	x->kept = kept;
+	x->kfac = kfac;
+	x->every = plan->inverse_every > 1 ? plan->inverse_every : 1;
 	if (dlb_compress_parse(plan->sharing.compress, &x->choice, err)) {
 		dlb_exchange_free(x);
 		return -1;
@@ -195,15 +230,15 @@ void dlb_exchange_begin(struct dlb_exchange *x, int64_t step)
 	if (x->average)
 		dlb_average_begin(x->average, step, x->program);
 	x->step = step;
-	if (x->choice.how != DLB_COMPRESS_NONE) {
-		memset(x->times.bytes, 0, DLB_N_TRAFFIC * sizeof *x->times.bytes);	/* statistics are never compressed */
-		memset(x->times.dense_bytes, 0, DLB_N_TRAFFIC * sizeof *x->times.dense_bytes);
-	}
+	memcpy(x->times.bytes, x->fixed.bytes, sizeof x->times.bytes);
+	memcpy(x->times.dense_bytes, x->fixed.dense_bytes, sizeof x->times.dense_bytes);
 	x->times.time_s = x->times.hidden_s = 0.0;
 	memset(x->times.class_s, 0, sizeof x->times.class_s);
 	memset(x->times.class_hidden_s, 0, sizeof x->times.class_hidden_s);
 	for (int b = 0; b < x->n_buckets; b++)
-		x->bucket[b].active = x->bucket[b].done = false;
+		x->bucket[b].active = x->bucket[b].done = x->bucket[b].ran = false;
+	if (dlb_kfac_due(x->kfac, step))
+		memset(&x->factors, 0, sizeof x->factors);
 }
 
 void dlb_exchange_start(struct dlb_exchange *x, int b)
@@ -214,13 +249,15 @@ void dlb_exchange_start(struct dlb_exchange *x, int b)
 		dlb_average_start(x->average, b);
 		return;
 	}
+	if (k->update && !dlb_kfac_due(x->kfac, x->step))
+		return;
 	if (k->packed)
 		pack(k, false);
 	if (k->counts_nothing)
 		memset(k->x[0], 0, (size_t)k->n[0] * k->element_bytes);
 	if (x->n_active++ == 0)
 		x->since_s = dlb_clock_s();
-	k->active = true;
+	k->active = k->ran = true;
 	k->done = false;
 	k->start_s = dlb_clock_s();
 	if (k->less)
@@ -229,25 +266,46 @@ void dlb_exchange_start(struct dlb_exchange *x, int b)
 		dlb_collective_start(k->sum);
 }
 
+/* How the factors of bucket k came: as factors, or what went otherwise than it should. */
+static void take_factors(struct dlb_exchange *x, struct bucket *k)
+{
+	const struct dlb_verdict *v = k->less ? dlb_compressor_verdict(k->less) : NULL;
+
+	for (int i = 0; i < k->n_summands; i++)
+		dlb_kfac_came(x->kfac, k->update[i / DLB_KFAC_FACTORS], i % DLB_KFAC_FACTORS, v && dlb_compressor_factored(k->less, i));
+	x->times.factor_exchanges++;
+	if (!v)
+		return;
+	x->times.not_symmetric += v->n_asymmetric;
+	x->times.not_definite += v->n_not_definite;
+	x->times.shifted += v->n_retries;
+	x->times.hops_failed += v->n_hops_failed;
+}
+
 static void end(struct dlb_exchange *x, struct bucket *k)
 {
+	struct dlb_exchange_times *to = k->update ? &x->factors : &x->times;
+
 	if (k->done)
 		return;
 	k->done = true;
 	for (int i = 0; i < DLB_N_TRAFFIC && k->less; i++) {
 		const struct dlb_traffic *t = dlb_compressor_traffic(k->less);
 
-		x->times.bytes[i] += t->bytes[i];
-		x->times.dense_bytes[i] += t->dense_bytes[i];
-		x->times.class_s[i] += t->time_s[i];
-		x->times.class_hidden_s[i] += t->time_s[i];
+		to->bytes[i] += t->bytes[i];
+		to->dense_bytes[i] += t->dense_bytes[i];
+		to->class_s[i] += t->time_s[i];
+		to->class_hidden_s[i] += t->time_s[i];
 	}
 	if (!k->less) {
-		x->times.class_s[k->cls] += dlb_clock_s() - k->start_s;
-		x->times.class_hidden_s[k->cls] += dlb_clock_s() - k->start_s;
+		to->bytes[k->cls] += k->update ? k->bytes : 0;
+		to->class_s[k->cls] += dlb_clock_s() - k->start_s;
+		to->class_hidden_s[k->cls] += dlb_clock_s() - k->start_s;
 	}
 	if (k->packed)
 		pack(k, true);
+	if (k->update)
+		take_factors(x, k);
 	if (--x->n_active == 0) {
 		double s = dlb_clock_s() - x->since_s;
 
@@ -273,17 +331,18 @@ void dlb_exchange_nudge(struct dlb_exchange *x)
 /* The seconds that bucket k was waited for are of its class, or of what travels in it by its share of the time. */
 static void count_wait(struct dlb_exchange *x, const struct bucket *k, double s)
 {
+	struct dlb_exchange_times *to = k->update ? &x->factors : &x->times;
 	const struct dlb_traffic *t = k->less ? dlb_compressor_traffic(k->less) : NULL;
 	double all = 0;
 
 	if (!t) {
-		x->times.class_hidden_s[k->cls] -= s;
+		to->class_hidden_s[k->cls] -= s;
 		return;
 	}
 	for (int i = 0; i < DLB_N_TRAFFIC; i++)
 		all += t->time_s[i];
 	for (int i = 0; i < DLB_N_TRAFFIC && all > 0; i++)
-		x->times.class_hidden_s[i] -= (s < all ? s : all) * t->time_s[i] / all;
+		to->class_hidden_s[i] -= (s < all ? s : all) * t->time_s[i] / all;
 }
 
 int dlb_exchange_wait(struct dlb_exchange *x, int b, double *waited_s, struct dlb_error *err)
@@ -309,9 +368,28 @@ int dlb_exchange_wait(struct dlb_exchange *x, int b, double *waited_s, struct dl
 	return 0;
 }
 
+/* A step's part of what its factors took the last time. */
+static void add_factors(struct dlb_exchange *x)
+{
+	const struct dlb_exchange_times *f = &x->factors;
+
+	for (int b = 0; b < x->n_buckets; b++)
+		if (x->bucket[b].update)
+			x->times.dense_bytes[DLB_SUM_FACTOR] += x->bucket[b].dense_bytes;
+	for (int i = 0; i < DLB_N_SUM_CLASSES; i++) {
+		x->times.bytes[i] += f->bytes[i] / (double)x->every;
+		x->times.class_s[i] += f->class_s[i] / (double)x->every;
+		x->times.class_hidden_s[i] += f->class_hidden_s[i] / (double)x->every;
+	}
+}
+
 int dlb_exchange_settle(struct dlb_exchange *x, struct dlb_error *err)
 {
-	return x->average ? dlb_average_settle(x->average, err) : 0;
+	if (x->average)
+		return dlb_average_settle(x->average, err);
+	if (x->kfac)
+		add_factors(x);
+	return 0;
 }
 
 int dlb_exchange_command(struct dlb_comm *c, char *reports, double *waited_s, double *command_s, struct dlb_error *err)
@@ -334,7 +412,7 @@ const struct dlb_exchange_times *dlb_exchange_times(const struct dlb_exchange *x
 int dlb_exchange_verdict(const struct dlb_exchange *x, struct dlb_error *err)
 {
 	for (int b = 0; b < x->n_buckets; b++)
-		if (x->bucket[b].less && dlb_verdict_error(dlb_compressor_verdict(x->bucket[b].less), err))
+		if (x->bucket[b].less && x->bucket[b].ran && dlb_verdict_error(dlb_compressor_verdict(x->bucket[b].less), err))
 			return -1;
 	return 0;
 }

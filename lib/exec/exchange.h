@@ -8,15 +8,21 @@ struct dlb_exchange;
 struct dlb_average;
 /* Of one step. time_s: while anything was under way; hidden_s: the part of it in which the node did not wait for it. */
 struct dlb_exchange_times {
-	double bytes[DLB_N_SUM_CLASSES], dense_bytes[DLB_N_SUM_CLASSES];	/* sent by this node in the last step */
+	/* Sent by this node in the last step. What factors took the last time is shared out among the steps from one inverse to
+	 * the next; dense, they would travel in every step. */
+	double bytes[DLB_N_SUM_CLASSES], dense_bytes[DLB_N_SUM_CLASSES];
 	double time_s, hidden_s;
 	double class_s[DLB_N_SUM_CLASSES], class_hidden_s[DLB_N_SUM_CLASSES];	/* sums over buckets, which may overlap */
+	/* Of K-FAC's factors so far: exchanges, and matrices that were not symmetric (all went dense then); not positive definite
+	 * (came as the sum); factored with more on the diagonal; of hops of the scheme as first published, by this node. */
+	int64_t factor_exchanges, not_symmetric, not_definite, shifted, hops_failed;
 };
-/* summand[op]: where the gradient of an update op lies, or the sums of an op in halves; borrowed, as p is; average: in place of sums, or NULL. kept: what
+/* summand[op]: where the gradient of an update op lies, or the sums of an op in halves; borrowed, as p is; kfac: whose factors
+ * are exchanged when a new inverse is due, or NULL; average: in place of sums, or NULL. kept: what
  * compression keeps from step to step, shared by all programs of a run; last_step: the one that the run ends with,
  * INT64_MAX: not known. *out is NULL where there is nothing to exchange. */
 int dlb_exchange_new(struct dlb_exchange **out, struct dlb_comm *c, const struct dlb_program *p, int node,
-		     const struct dlb_cluster *cluster, void *const *summand, struct dlb_average *average, struct dlb_kept *kept,
+		     const struct dlb_cluster *cluster, void *const *summand, struct dlb_kfac *kfac, struct dlb_average *average, struct dlb_kept *kept,
 		     int64_t last_step, struct dlb_error *err);
 void dlb_exchange_free(struct dlb_exchange *x);
 void dlb_exchange_begin(struct dlb_exchange *x, int64_t step);

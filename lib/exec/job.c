@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "exec/job.h"
+#include "optim/kfac.h"
 #include "util/mem.h"
 
 static int read_kappa(struct dlb_job *j, const struct dlb_doc *doc, struct dlb_error *err)
@@ -57,6 +58,8 @@ static int fits_sharing(const struct dlb_job *j, struct dlb_error *err)
 
 	if (j->plan.n_replicas < 2 || !dlb_sharing_averages(s))
 		return 0;
+	if (j->optimizer.rule == DLB_RULE_KFAC)
+		return dlb_fail(err, "/run/optimizer/name", "kfac's factors are of the sum of gradients; with %s there is none", dlb_sharing_name(s));
 	if (j->optimizer.clip_norm > 0.0)
 		return dlb_fail(err, "/run/optimizer/clip_norm", "the norm is of a sum of gradients; with %s there is none", dlb_sharing_name(s));
 	if (j->optimizer.reduce == DLB_REDUCE_MOMENTS)
@@ -72,7 +75,10 @@ int dlb_job_read(struct dlb_job *j, const struct dlb_doc *doc, const struct dlb_
 	if (dlb_graph_read(doc, &j->graph, err) || dlb_graph_index(&j->graph) || dlb_cluster_read(doc, &j->cluster, err) ||
 	    dlb_cost_read(doc, &j->graph, &j->cluster, &j->cost, err) || dlb_optimizer_read(doc, &j->optimizer, err))
 		return -1;
+	if (dlb_optimizer_bind(&j->graph, j->optimizer.rule, err))
+		return -1;
 	dlb_cost_set_optimizer(&j->cost, j->optimizer.rule);
+	j->cost.inverse_every = j->optimizer.hyper[DLB_HYPER_INVERSE_EVERY];
 	if (dlb_plan_read(doc, &j->cost, &j->plan, &rescheduled, err) || read_kappa(j, doc, err))
 		return -1;
 	if (fits_sharing(j, err))
@@ -80,6 +86,7 @@ int dlb_job_read(struct dlb_job *j, const struct dlb_doc *doc, const struct dlb_
 	if (rescheduled)	/* an edited placement: its order is made for the speeds that were measured */
 		dlb_plan_order(&j->plan, &j->cost, j->kappa);
 	j->plan.clip = j->optimizer.clip_norm > 0;
+	j->plan.inverse_every = (int)j->optimizer.hyper[DLB_HYPER_INVERSE_EVERY];
 	if (j->plan.n_replicas > 1 && (j->optimizer.reduce != DLB_REDUCE_GRADIENTS || j->optimizer.reduce_by != DLB_REDUCE_BY_MEAN)) {
 		dlb_fail(err, "/run/optimizer/reduce", "replicas exchange the mean of their gradients, nothing else yet");
 		return dlb_hint(err, "leave it out, or plan one replica");

@@ -70,6 +70,9 @@ static int open_state(struct run *r, const struct dlb_doc *doc, struct dlb_error
 			   j->plan.micro_batches, j->plan.n_replicas > 1, err))
 		return -1;
 	r->state.first_placement = j->plan.placement;
+	if (j->optimizer.rule == DLB_RULE_KFAC &&
+	    dlb_kfac_new(&r->kfac, &j->graph, &r->be, r->placement, r->rank, &j->optimizer, j->plan.n_replicas, err))
+		return -1;
 	return dlb_state_load_graph(&r->state, o->init != NULL, o->init ? strtoull(o->init, NULL, 10) : 0, err);
 }
 
@@ -121,7 +124,7 @@ static int open_engines(struct run *r, struct dlb_error *err)
 	if (r->eval && dlb_eval_arena_bytes(r->eval) > arena)
 		arena = dlb_eval_arena_bytes(r->eval);
 	r->ground = (struct dlb_ground){ .be = &r->be, .cost = &r->job.cost, .comm = r->comm, .state = &r->state, .slow = 1.0, .cluster = &r->job.cluster,
-		.kept = r->kept, .last_step = r->end_step };
+		.kept = r->kept, .kfac = r->kfac, .last_step = r->end_step };
 	if (r->o->slow && r->rank < r->o->n_slow)
 		r->ground.slow = r->o->slow[r->rank];
 	r->ground.sleep = dlb_comm_crowded(r->comm);
@@ -249,7 +252,7 @@ static int open_log(struct run *r, struct dlb_error *err)
 
 struct dlb_checkpoint_kept dlb_run_kept(const struct run *r)
 {
-	return (struct dlb_checkpoint_kept){ r->kept, r->replica, r->job.plan.n_replicas };
+	return (struct dlb_checkpoint_kept){ r->kept, r->kfac, r->replica, r->job.plan.n_replicas };
 }
 
 static int load_kept(struct run *r, struct dlb_error *err)
@@ -303,6 +306,7 @@ void dlb_run_close(struct run *r)
 	}
 	dlb_average_free(r->average);
 	dlb_kept_free(r->kept);
+	dlb_kfac_free(r->kfac);
 	dlb_subset_free(r->all, r->comm);
 	dlb_data_close(r->data);
 	dlb_ground_release(&r->ground);

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "exec/acts.h"
+#include "exec/kfac.h"
 #include "util/mem.h"
 
 static int size_class(const struct dlb_engine *e, int m)
@@ -172,6 +173,30 @@ static int prepare_op(struct dlb_engine *e, const struct dlb_instr *in, struct a
 	return 0;
 }
 
+/* K-FAC: an operand of an update beyond its gradient. */
+static int prepare_moment(struct dlb_engine *e, const struct dlb_instr *in, int factor, struct act *a, struct dlb_error *err)
+{
+	if (dlb_kfac_prepare_sum(e->ground->kfac, e->view.program, in->op, factor, in->micro_batch, &a->kernel, err))
+		return -1;
+	kept(e, a->kernel);
+	a->in = dlb_arena_array(&e->arena, 1, sizeof *a->in);
+	return (a->in[0] = dlb_act_resolve(e, in->tensor, in->micro_batch, err)) ? 0 : -1;
+}
+
+static int prepare_precondition(struct dlb_engine *e, const struct dlb_instr *in, struct act *a, struct dlb_error *err)
+{
+	const struct dlb_kfac_layer l = dlb_kfac_layer_at(e->graph, in->op);
+
+	if (dlb_kfac_prepare_apply(e->ground->kfac, in->op, &a->kernel, err))
+		return -1;
+	kept(e, a->kernel);
+	a->out = dlb_arena_array(&e->arena, 2, sizeof *a->out);
+	a->out[0] = e->ground->state->sum[l.update];
+	a->out[1] = l.bias_update < 0 ? NULL : e->ground->state->sum[l.bias_update];
+	assert(a->out[0] && (l.bias_update < 0 || a->out[1]));
+	return 0;
+}
+
 static int prepare_accumulate(struct dlb_engine *e, const struct dlb_instr *in, struct act *a, struct dlb_error *err)
 {
 	const struct dlb_tensor *x = &e->graph->tensor[in->tensor];
@@ -201,7 +226,7 @@ static void update_operands(const struct dlb_graph *g, const struct dlb_op *o, i
 			continue;
 		if (g->tensor[o->in[i]].kind == DLB_T_WEIGHT && *weight < 0)
 			*weight = o->in[i];
-		else
+		else if (*gradient < 0)
 			*gradient = o->in[i];
 	}
 }
@@ -311,6 +336,7 @@ static int prepare_compute(struct dlb_engine *e, const struct dlb_instr *in, con
 {
 	struct act *a = &e->act[e->n_acts];
 	struct dlb_engine_program *v = &e->view;
+	const int factor = in->what == DLB_RUN_ACCUMULATE ? dlb_kfac_factor_of(e->graph, in->op, in->tensor) : -1;
 
 	if (in->what == DLB_RUN_STEP_END || (in->what == DLB_RUN_OP && dlb_graph_is_view(e->graph, in->op)))
 		return 0;
@@ -320,6 +346,8 @@ static int prepare_compute(struct dlb_engine *e, const struct dlb_instr *in, con
 	a->loss = in->what == DLB_RUN_OP ? loss_output(e, in->op) : -1;
 	if (in->what == DLB_RUN_KEEP || in->what == DLB_RUN_PREDICT ? prepare_copy_of_weight(e, in, c, a, err) :
 	    in->what == DLB_RUN_OP || in->what == DLB_RUN_SUMS ? prepare_op(e, in, a, err) :
+	    in->what == DLB_RUN_PRECONDITION ? prepare_precondition(e, in, a, err) :
+	    factor >= 0 ? prepare_moment(e, in, factor, a, err) :
 	    in->what == DLB_RUN_ACCUMULATE ? prepare_accumulate(e, in, a, err) : prepare_update(e, in, c, a, err))
 		return -1;
 	a->compute = v->n_computes++;
@@ -569,7 +597,7 @@ int dlb_acts_open_exchange(struct dlb_engine *e, struct dlb_error *err)
 	void **summand = dlb_arena_array(&e->arena, (size_t)e->graph->n_ops + 1, sizeof *summand);
 
 	for (int b = 0; b < e->np->n_buckets; b++) {
-		for (int i = 0; i < e->np->bucket[b].n_ops; i++) {
+		for (int i = 0; i < e->np->bucket[b].n_ops && e->np->bucket[b].cls != DLB_SUM_FACTOR; i++) {
 			int op = e->np->bucket[b].op[i];
 
 			summand[op] = e->np->bucket[b].cls == DLB_SUM_STATISTICS ? e->sums[op] :
@@ -579,6 +607,6 @@ int dlb_acts_open_exchange(struct dlb_engine *e, struct dlb_error *err)
 				return -1;
 		}
 	}
-	return dlb_exchange_new(&e->exchange, e->ground->comm, p, e->view.node, e->ground->cluster, summand, e->ground->average,
+	return dlb_exchange_new(&e->exchange, e->ground->comm, p, e->view.node, e->ground->cluster, summand, e->ground->kfac, e->ground->average,
 				e->ground->kept, e->ground->last_step, err);
 }

@@ -25,6 +25,7 @@ struct run {
 	int n_engines;
 	struct dlb_average *average;			/* of weights over the replicas; NULL: none */
 	struct dlb_kept *kept;				/* by compression of sums */
+	struct dlb_kfac *kfac;				/* NULL: another optimizer, or no layer of it here */
 	double apart;					/* how far they were apart at the end; NAN: not at all */
 	struct dlb_data *data;
 	struct dlb_feed *feed;

@@ -1,4 +1,5 @@
 /* See section.h. */
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include "exec/section.h"
@@ -62,7 +63,9 @@ static int edit_optimizer(json_t *run, const struct dlb_run_edit *e, struct dlb_
 			continue;
 		if (!dlb_optimizer_uses(rule, h))
 			return dlb_fail(err, NULL, "optimizer %s has no %s", name, dlb_hyper_names[h]);
-		json_object_set_new(o, dlb_hyper_names[h], json_real(e->hyper[h]));
+		if (h == DLB_HYPER_INVERSE_EVERY && e->hyper[h] != floor(e->hyper[h]))
+			return dlb_fail(err, NULL, "--inverse-every %g is not a whole number of steps", e->hyper[h]);
+		json_object_set_new(o, dlb_hyper_names[h], h == DLB_HYPER_INVERSE_EVERY ? json_integer((json_int_t)e->hyper[h]) : json_real(e->hyper[h]));
 	}
 	if (e->variant)
 		json_object_set_new(o, "variant", json_string(e->variant));

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "exec/engine.h"
+#include "optim/kfac.h"
 
 int dlb_state_home(const struct dlb_graph *g, const int *placement, int tensor)
 {
@@ -53,7 +54,7 @@ int dlb_state_init(struct dlb_state *s, const struct dlb_graph *g, struct dlb_ba
 		for (int k = 0; k < s->n_slots; k++)
 			if (!(s->slot[k][t] = take(be, x->name, bytes, err)))
 				return -1;
-		if ((micro_batches > 1 || (replicated && !dlb_gradient_is_own(g, placement, x->home))) &&
+		if ((micro_batches > 1 || dlb_kfac_layer_of(g, x->home) >= 0 || (replicated && !dlb_gradient_is_own(g, placement, x->home))) &&
 		    !(s->sum[x->home] = take(be, x->name, bytes, err)))
 			return -1;
 	}

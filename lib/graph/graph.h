@@ -15,7 +15,7 @@
  * step. A weight-gradient is the gradient of one micro-batch; the program sums them m = 0 .. M-1.
  *
  * The loss of a step is sum over m of seed_m * loss_m; the loss gradient fed backwards is the seed.
- * Each update op has inputs {weight, its gradient} and no outputs; its type is "Update" and which
+ * Each update op has inputs {weight, its gradient} and no outputs (optim/kfac.h adds two inputs to some); its type is "Update" and which
  * optimizer it stands for is an attribute ("optimizer") that dlb-run may change without new ids.
  *
  * Example: y = Relu(Gemm(x, w, b)) has ops 0 Gemm, 1 Relu, 2 loss, 3 .. backward, then two updates. */

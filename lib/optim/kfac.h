@@ -2,22 +2,29 @@
  *
  *     (G + damping I)^-1 [dW db] (A + damping I)^-1,    A = E[a a^T],  G = E[g g^T]
  *
- * a: the layer's input with a 1 for the bias, g: the gradient of one sample's loss w.r.t. its output; what comes out is then
- * applied as a gradient. A and G are running averages that start at I, inverted every few steps. (Starting at the first step's
- * moments, a rate of 0.02 with damping 0.01 diverges on the digits; so does momentum 0.9, which damping 0.1 bears.)
- * Which layers: a Gemm of two matrices (alpha, beta 1, input not transposed and not fed straight from the data) whose weight
- * and bias belong to it alone. This is what an executor needs; dlb-run has no optimizer of that name yet.
+ * a: the layer's input with a 1 for the bias, g: the gradient of one row's loss w.r.t. its output; what comes out is then
+ * applied as a gradient. E is the mean over the N rows of the step's whole batch, all micro-batches and replicas together:
+ * of a loss that is a mean, g is N times what backward makes, so A = sum a a^T / N and G = N sum dy dy^T. A and G are
+ * running averages that start at I, inverted every few steps. (Starting at the first step's moments, a rate of 0.02 with
+ * damping 0.01 diverges on the digits; so does momentum 0.9, which damping 0.1 bears.)
+ * Which layers: a Gemm of two matrices of f32 or f64 (alpha, beta 1, input not transposed and not fed straight from the data)
+ * whose weight and bias belong to it alone. All other parameters are updated as by sgd.
  *
- * The update of such a weight reads a and g beside its gradient (dlb_kfac_bind): an op of the graph like any other, its
- * operands are sent to where it stands, and of each micro-batch A and G are summed into state like a gradient. */
+ * Nothing of it is outside the graph: the update of such a weight reads a and g beside its gradient (dlb_kfac_bind), so
+ * they are sent to where it stands like any operand, and of each micro-batch A and G are summed into state as a gradient
+ * is (ACCUMULATE). Before the first update of the layer, PRECONDITION (plan/program.h) turns the sums of dW and db into
+ * what is applied. lib/exec/kfac.c holds sums, averages and inverses. */
 #ifndef DLB_OPTIM_KFAC_H
 #define DLB_OPTIM_KFAC_H
 #include "graph/graph.h"
 
+enum { DLB_KFAC_A, DLB_KFAC_G, DLB_KFAC_FACTORS };
+extern const char *const dlb_kfac_names[DLB_KFAC_FACTORS];	/* "A", "G" */
+
 struct dlb_kfac_layer {
 	int update, bias_update;	/* ops; bias_update -1: no bias */
-	int x[2];			/* tensors a (rows, inputs) and g (rows, outputs) */
-	int64_t n[2];			/* order of A (with the bias) and of G */
+	int x[DLB_KFAC_FACTORS];	/* tensors a (rows, inputs) and g (rows, outputs) */
+	int64_t n[DLB_KFAC_FACTORS];	/* order of A (with the bias) and of G */
 	bool by_input;			/* the weight lies as (inputs, outputs) */
 };
 /* The layers of a training graph, bound or not; returns new, *n of them. */
@@ -26,4 +33,19 @@ struct dlb_kfac_layer *dlb_kfac_layers(const struct dlb_graph *g, int *n);
 void dlb_kfac_bind(struct dlb_graph *g);
 /* Operand k of an update beyond weight and gradient: its second moments are summed. */
 static inline bool dlb_kfac_operand(const struct dlb_op *o, int k) { return o->phase == DLB_UPDATE && k >= 2; }
+/* Which factor tensor t is of that update; -1: none, it is the gradient. */
+int dlb_kfac_factor_of(const struct dlb_graph *g, int update, int tensor);
+/* Of a bound graph: the update of the weight of the layer whose weight or bias `update` updates; -1: of none. */
+int dlb_kfac_layer_of(const struct dlb_graph *g, int update);
+/* The layer of a weight's bound update. */
+struct dlb_kfac_layer dlb_kfac_layer_at(const struct dlb_graph *g, int update);
+
+/* What a layer keeps: sum, average and inverse of each factor. */
+double dlb_kfac_state_bytes(const struct dlb_graph *g, int update);
+/* FLOP of summing factor k of `rows` rows; of preconditioning, with the inversion that is made every so many steps (factored:
+ * of what comes as its Cholesky factor). The inverse is made in double, which counts twice. */
+double dlb_kfac_sum_flop(const struct dlb_kfac_layer *l, int k, double rows);
+double dlb_kfac_apply_flop(const struct dlb_kfac_layer *l, double inverse_every, bool factored);
+/* K-FAC's operands where `rule` is K-FAC. -1: no layer that it knows. */
+int dlb_optimizer_bind(struct dlb_graph *g, int rule, struct dlb_error *err);
 #endif

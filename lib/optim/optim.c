@@ -61,12 +61,18 @@ const struct dlb_optimizer dlb_optimizers[] = {
 		.hyper = { [DLB_HYPER_LR] = 1e-3, COMMON },
 		.flop_per_element = 20, .bytes_per_element = 36,
 	},
+	[DLB_RULE_KFAC] = {
+		.name = "kfac", .summary = "K-FAC (Martens, Grosse, 2015) where it knows the layer, sgd elsewhere",
+		.hyper = { [DLB_HYPER_LR] = 0.01, [DLB_HYPER_DAMPING] = 1e-2, [DLB_HYPER_FACTOR_DECAY] = 0.95, [DLB_HYPER_INVERSE_EVERY] = 10 },
+		.flop_per_element = 2, .bytes_per_element = 12,		/* without what kfac.h says of matrices */
+	},
 	[DLB_N_RULES] = { .name = NULL },
 };
 
 const char *const dlb_hyper_names[DLB_N_HYPER] = {
 	[DLB_HYPER_LR] = "lr", [DLB_HYPER_MOMENTUM] = "momentum", [DLB_HYPER_ALPHA] = "alpha", [DLB_HYPER_BETA1] = "beta1",
 	[DLB_HYPER_BETA2] = "beta2", [DLB_HYPER_EPS] = "eps", [DLB_HYPER_DECAY] = "weight_decay",
+	[DLB_HYPER_DAMPING] = "damping", [DLB_HYPER_FACTOR_DECAY] = "factor_decay", [DLB_HYPER_INVERSE_EVERY] = "inverse_every",
 };
 
 const char *const dlb_optimizer_variants[DLB_N_VARIANTS + 1] = {
@@ -88,6 +94,10 @@ bool dlb_optimizer_uses(int rule, int hyper)
 		return rule == DLB_RULE_RMSPROP;
 	case DLB_HYPER_EPS:
 		return adam || rule == DLB_RULE_RMSPROP || rule == DLB_RULE_ADAGRAD;
+	case DLB_HYPER_DAMPING:
+	case DLB_HYPER_FACTOR_DECAY:
+	case DLB_HYPER_INVERSE_EVERY:
+		return rule == DLB_RULE_KFAC;
 	default:
 		return adam;
 	}

@@ -1,6 +1,6 @@
 /* .run.optimizer: {"name":"adam", "lr":0.001, "beta1":0.9, ..., "warmup":30, "lr_schedule":"cosine:1000:1e-05",
- * "clip_norm":1.0}; of max-adabelief also "variant":"corrected", "reduce":"moments:mean", "max_state":"local". What is not
- * there is the optimizer's default. */
+ * "clip_norm":1.0}; of max-adabelief also "variant":"corrected", "reduce":"moments:mean", "max_state":"local"; of kfac
+ * "damping":0.01, "factor_decay":0.95, "inverse_every":10. What is not there is the optimizer's default. */
 #include <math.h>
 #include <string.h>
 
@@ -15,6 +15,9 @@ static const struct { const char *key; int hyper; double min, max; } members[] =
 	{ "beta2", DLB_HYPER_BETA2, 0, 1 - 0x1p-53 },
 	{ "eps", DLB_HYPER_EPS, 0, HUGE_VAL },
 	{ "weight_decay", DLB_HYPER_DECAY, 0, HUGE_VAL },
+	{ "damping", DLB_HYPER_DAMPING, 0, HUGE_VAL },
+	{ "factor_decay", DLB_HYPER_FACTOR_DECAY, 0, 1 },
+	{ "inverse_every", DLB_HYPER_INVERSE_EVERY, 1, 1e9 },
 };
 
 void dlb_optimizer_defaults(int rule, struct dlb_optimizer_choice *o)
@@ -115,7 +118,7 @@ static int read_rate(const struct dlb_ref *r, struct dlb_optimizer_choice *c, st
 int dlb_optimizer_read(const struct dlb_doc *d, struct dlb_optimizer_choice *o, struct dlb_error *err)
 {
 	static const char *const known[] = { "name", "lr", "momentum", "alpha", "beta1", "beta2", "eps", "weight_decay", "variant",
-					     "warmup", "lr_schedule", "clip_norm", "reduce", "max_state", NULL };
+					     "warmup", "lr_schedule", "clip_norm", "reduce", "max_state", "damping", "factor_decay", "inverse_every", NULL };
 	struct dlb_ref run = dlb_ref_root(d, "run"), r, name_at;
 	const char *name = "sgd";
 	struct dlb_optimizer_choice c;
@@ -136,6 +139,11 @@ int dlb_optimizer_read(const struct dlb_doc *d, struct dlb_optimizer_choice *o, 
 	for (int i = 0; i < DLB_LEN(members); i++)
 		if (dlb_get_real(&r, members[i].key, DLB_OPT, members[i].min, members[i].max, &c.hyper[members[i].hyper], err))
 			return -1;
+	for (int h = 0; h < DLB_LEN(members); h++)
+		if (json_object_get(r.v, members[h].key) && members[h].hyper >= DLB_HYPER_DAMPING && !dlb_optimizer_uses(rule, members[h].hyper))
+			return dlb_ref_fail(&r, err, "optimizer %s has no %s", name, members[h].key);
+	if (c.hyper[DLB_HYPER_INVERSE_EVERY] != floor(c.hyper[DLB_HYPER_INVERSE_EVERY]))
+		return dlb_ref_fail(&r, err, "inverse_every is %g, not a whole number of steps", c.hyper[DLB_HYPER_INVERSE_EVERY]);
 	if (read_variant(&r, &c, err) || read_rate(&r, &c, err))
 		return -1;
 	*o = c;

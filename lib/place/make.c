@@ -30,6 +30,7 @@ static void set_up(const struct dlb_problem *p, const int *placement, struct dlb
 	plan->seed = p->seed;
 	plan->in_place = !p->not_in_place;
 	plan->clip = p->clip;
+	plan->inverse_every = p->inverse_every;
 	memcpy(plan->placement, placement, (size_t)plan->n_ops * sizeof *placement);
 	if (p->replicas)
 		share_out(p->replicas, plan);

@@ -28,6 +28,7 @@ struct dlb_problem {
 	uint64_t seed;
 	int n_state;					/* optimizer states per weight, for memory */
 	bool clip;					/* gradients are clipped by their global norm */
+	int inverse_every;				/* of K-FAC's factors; 0: another optimizer */
 	enum dlb_objective objective;
 	/* wishes (wishes.h); all NULL or 0: none */
 	const int *pin; const bool *excluded;		/* [op] its node or -1; [node] does no work */

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "comm/compress.h"
+#include "optim/kfac.h"
 #include "plan/compile.h"
 
 int dlb_update_gradient(const struct dlb_graph *g, int update)
@@ -31,7 +32,8 @@ bool dlb_gradient_is_own(const struct dlb_graph *g, const int *placement, int up
 
 bool dlb_program_sums(const struct dlb_program *g, int update)
 {
-	return g->micro_batches > g->steps || (g->replicated && !dlb_gradient_is_own(g->graph, g->plan->placement, update));
+	return g->micro_batches > g->steps || dlb_kfac_layer_of(g->graph, update) >= 0 ||
+		(g->replicated && !dlb_gradient_is_own(g->graph, g->plan->placement, update));
 }
 
 struct ready { int producer, op; };
@@ -67,6 +69,27 @@ static void find_statistics(struct compiler *c, int node)
 	}
 }
 
+/* K-FAC's factors of the layers here go together: the owners of the larger ones are others than those of the smaller. */
+static void find_factors(struct compiler *c, int node, const struct ready *ready, int n)
+{
+	const struct dlb_graph *g = c->g;
+	struct dlb_node_program *np = &c->out->node[node];
+	struct dlb_bucket b = { .cls = DLB_SUM_FACTOR };
+	int *op = dlb_arena_array(&c->out->arena, (size_t)n + 1, sizeof *op);
+	for (int i = 0; i < n; i++) {
+		if (dlb_kfac_layer_of(g, ready[i].op) != ready[i].op)
+			continue;
+		struct dlb_kfac_layer l = dlb_kfac_layer_at(g, ready[i].op);
+		op[b.n_ops++] = ready[i].op;
+		b.element_bytes = (int)dlb_dtype_bytes(g->tensor[l.x[0]].dtype);
+		for (int k = 0; k < DLB_KFAC_FACTORS; k++)
+			b.n += l.n[k] * l.n[k];
+	}
+	b.op = op;
+	if (b.n_ops)
+		np->bucket[np->n_buckets++] = b;
+}
+
 /* Buckets are made of the graph and of who holds what, so that all replicas make the same. */
 static void find_buckets(struct compiler *c, int node)
 {
@@ -82,7 +105,7 @@ static void find_buckets(struct compiler *c, int node)
 	}
 	qsort(ready, (size_t)n, sizeof *ready, by_producer);
 	int *op = dlb_arena_array(&c->out->arena, (size_t)n + 1, sizeof *op), open = -1;
-	np->bucket = dlb_arena_array(&c->out->arena, (size_t)n + (size_t)dlb_compile_count_statistics(c, node) + 1, sizeof *np->bucket);
+	np->bucket = dlb_arena_array(&c->out->arena, (size_t)n + (size_t)dlb_compile_count_statistics(c, node) + 2, sizeof *np->bucket);
 	double open_bytes = 0;
 	for (int large = 1, at = 0; large >= 0; large--) {	/* small ones are gathered after all large ones have a bucket */
 		for (int i = 0; i < n; i++) {
@@ -105,6 +128,7 @@ static void find_buckets(struct compiler *c, int node)
 		}
 		open = -1;
 	}
+	find_factors(c, node, ready, n);
 	free(ready);
 	find_statistics(c, node);
 }
@@ -120,6 +144,19 @@ static int last_sum(const struct compiler *c, int node, int op)
 		if (l->act[a].op == op && l->act[a].tensor >= 0)
 			last = a;
 	return last;
+}
+
+int dlb_compile_first_use(const struct compiler *c, int update)
+{
+	int at = c->act_of[update * c->M], layer = dlb_kfac_layer_of(c->g, update);
+	if (layer >= 0) {
+		const struct dlb_kfac_layer l = dlb_kfac_layer_at(c->g, layer);
+		const int op[] = { l.update, l.bias_update };
+		for (int i = 0; i < DLB_LEN(op); i++)
+			if (op[i] >= 0 && c->act_of[op[i] * c->M] < at)
+				at = c->act_of[op[i] * c->M];
+	}
+	return at;
 }
 
 void dlb_compile_note_reductions(struct compiler *c, int node)
@@ -139,14 +176,14 @@ void dlb_compile_note_reductions(struct compiler *c, int node)
 	for (int b = 0; b < np->n_buckets && np->bucket[b].cls != DLB_SUM_STATISTICS; b++) {
 		int start = 0, first = l->n_act - 1;
 		for (int i = 0; i < np->bucket[b].n_ops; i++) {
-			int op = np->bucket[b].op[i], sum = last_sum(c, node, op), update = c->act_of[op * c->M];
+			int op = np->bucket[b].op[i], sum = last_sum(c, node, op), update = dlb_compile_first_use(c, op);
 			start = sum > start ? sum : start;
 			if (averages)
 				start = update > start ? update : start;
 			else
 				first = update < first ? update : first;
 		}
-		if (norm >= 0 && !averages)
+		if (norm >= 0 && !averages && np->bucket[b].cls != DLB_SUM_FACTOR)
 			first = norm;
 		dlb_compile_note(c, node, (struct note){ c->p->sharing.sync ? computed : start, RANK_REDUCE, -1, -1, -1, -1, b });
 		dlb_compile_note(c, node, (struct note){ first, RANK_REDUCED, -1, -1, -1, -1, b });
@@ -155,11 +192,12 @@ void dlb_compile_note_reductions(struct compiler *c, int node)
 
 static double compressed_bytes(const struct dlb_program *g, const struct dlb_bucket *b, const struct dlb_compress_choice *choice)
 {
-	struct dlb_addend *a = dlb_xcalloc((size_t)b->n_ops, sizeof *a);
+	int n = dlb_bucket_summands(b);
+	struct dlb_addend *a = dlb_xcalloc((size_t)n + 1, sizeof *a);
 	double bytes;
-	for (int i = 0; i < b->n_ops; i++)
+	for (int i = 0; i < n; i++)
 		dlb_bucket_addend(g->graph, b, i, &a[i]);
-	bytes = dlb_compress_memory_bytes(choice, g->whole->n_replicas, a, b->n_ops);
+	bytes = dlb_compress_memory_bytes(choice, g->whole->n_replicas, a, n);
 	free(a);
 	return bytes;
 }
@@ -175,7 +213,7 @@ static double bucket_bytes(const struct dlb_program *g, const struct dlb_bucket 
 		return own * (1 + 3 * s->gossip + (s->param_server >= 0));
 	if (choice->how != DLB_COMPRESS_NONE)
 		return compressed_bytes(g, b, choice);
-	return b->n_ops > 1 ? own : 0;
+	return dlb_bucket_summands(b) > 1 ? own : 0;
 }
 
 /* What a parameter server keeps for part k: what comes from every replica but its own, and the mean. */

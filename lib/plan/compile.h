@@ -68,6 +68,9 @@ void dlb_compile_note_reductions(struct compiler *c, int node);
 /* Adds to each node's state the buffers of its sums, and what compression keeps; g: of all replicas. */
 void dlb_compile_count_sums(struct dlb_program *g);
 
+/* The action of this node that first changes or reads the sum of update's gradient. */
+int dlb_compile_first_use(const struct compiler *c, int update);
+
 /* ---- emit.c ---- */
 /* Folds the step into the loop of an asynchronous schedule, and finds the copies of weights it needs. -1 with err. */
 int dlb_compile_async(struct compiler *c, int n_state, struct dlb_error *err);

@@ -2,6 +2,7 @@
  * schedule, the order in which the loop goes round (async.c). */
 #include <stdlib.h>
 #include <string.h>
+#include "optim/kfac.h"
 #include "plan/compile.h"
 
 /* ---- instructions ---- */
@@ -46,6 +47,23 @@ static void emit_step_end(struct compiler *c, struct dlb_node_program *np)
 		.iteration = c->out->depth, .peer = -1, .tag = -1 };
 }
 
+/* K-FAC: before the first update of a layer. */
+static void emit_precondition(struct compiler *c, struct dlb_node_program *np, const struct action *x)
+{
+	int layer = dlb_kfac_layer_of(c->g, x->op);
+	if (layer >= 0 && dlb_compile_first_use(c, x->op) == c->act_of[x->op * c->M])
+		np->instr[np->n_instr++] = (struct dlb_instr){ .verb = DLB_COMPUTE, .what = DLB_RUN_PRECONDITION, .op = layer, .tensor = -1,
+			.micro_batch = -1, .peer = -1, .tag = -1 };
+}
+
+static int count_layers(const struct compiler *c, int node)
+{
+	int n = 0;
+	for (int i = 0; i < c->g->n_ops; i++)
+		n += c->p->placement[i] == node && dlb_kfac_layer_of(c->g, i) == i;
+	return n;
+}
+
 static void emit_action(struct compiler *c, int node, const struct action *x, bool end, int iteration)
 {
 	struct dlb_node_program *np = &c->out->node[node];
@@ -64,6 +82,7 @@ static void emit_action(struct compiler *c, int node, const struct action *x, bo
 	} else if (c->g->op[x->op].phase == DLB_UPDATE) {
 		in.what = DLB_RUN_UPDATE;
 		in.micro_batch = -1;
+		emit_precondition(c, np, x);
 	} else {
 		in.what = DLB_RUN_OP;
 		if (c->out->statistics && c->out->statistics[x->op] >= 0)
@@ -205,7 +224,7 @@ void dlb_compile_emit(struct compiler *c, int node)
 	for (int i = 0; i < l->n_notes; i++)
 		by[start[l->note[i].action * N_RANKS + l->note[i].rank + 1]++] = i;
 	np->instr = dlb_arena_array(&c->out->arena, (size_t)l->n_notes + (size_t)l->n_act + 2 * (size_t)np->n_weights +
-				    3 * (size_t)dlb_compile_count_statistics(c, node) * (size_t)c->M + 2, sizeof *np->instr);
+				    (size_t)count_layers(c, node) + 3 * (size_t)dlb_compile_count_statistics(c, node) * (size_t)c->M + 2, sizeof *np->instr);
 	for (int i = 0; i < l->n_act; i++) {
 		int a = l->fold ? l->fold[i] : i, k = start[a * N_RANKS], iteration = iteration_of(c, &l->act[a]);
 		for (; k < start[a * N_RANKS + RANK_SEND]; k++)

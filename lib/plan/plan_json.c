@@ -102,6 +102,8 @@ json_t *dlb_plan_write(const struct dlb_plan *p)
 		write_replicas(p, o);
 	if (p->clip)
 		json_object_set_new(o, "clip", json_true());
+	if (p->inverse_every)
+		json_object_set_new(o, "inverse_every", json_integer(p->inverse_every));
 	if (p->objective)
 		json_object_set_new(o, "objective", json_string(p->objective));
 	if (p->effort)
@@ -334,7 +336,7 @@ static int read_staleness(const struct dlb_ref *r, struct dlb_plan *p, struct dl
 static int read_options(const struct dlb_ref *r, const struct dlb_graph *g, struct dlb_plan *p, struct dlb_error *err)
 {
 	const char *s = NULL;
-	int64_t batch = g->batch, micro_batches = 1, seed = 1, in_flight = 0, chunks = 0;
+	int64_t batch = g->batch, micro_batches = 1, seed = 1, in_flight = 0, chunks = 0, inverse_every = 0;
 	if (dlb_get_int(r, "batch", DLB_OPT, 1, INT64_C(1) << 40, &batch, err) ||
 	    dlb_get_int(r, "micro_batches", DLB_OPT, 1, batch < 1 << 20 ? batch : 1 << 20, &micro_batches, err) ||
 	    dlb_get_int(r, "in_flight", DLB_OPT, 1, 1 << 20, &in_flight, err) ||
@@ -342,10 +344,12 @@ static int read_options(const struct dlb_ref *r, const struct dlb_graph *g, stru
 	    dlb_get_int(r, "seed", DLB_OPT, INT64_MIN, INT64_MAX, &seed, err) ||
 	    dlb_get_bool(r, "algorithm_given", DLB_OPT, &p->algorithm_given, err) ||
 	    dlb_get_bool(r, "in_place", DLB_OPT, &p->in_place, err) || dlb_get_bool(r, "clip", DLB_OPT, &p->clip, err) ||
+	    dlb_get_int(r, "inverse_every", DLB_OPT, 1, 1000000000, &inverse_every, err) ||
 	    dlb_get_str(r, "algorithm", DLB_OPT, &s, err))
 		return -1;
 	p->batch = batch;
 	p->micro_batches = (int)micro_batches;
+	p->inverse_every = (int)inverse_every;
 	p->in_flight = (int)in_flight;
 	p->chunks = (int)chunks;
 	p->seed = (uint64_t)seed;
@@ -431,7 +435,7 @@ static int read_plan(const struct dlb_doc *d, const struct dlb_cost *c, struct d
 {
 	static const char *const known[] = { "inputs", "algorithm", "algorithm_given", "schedule", "micro_batches", "in_flight", "chunks", "schedules_tried", "batch", "in_place",
 		"staleness", "staleness_given", "fill_s",
-		"seed", "objective", "effort", "optimizer", "clip", "placement", "hash", "value_s", "bound_s", "gap", "imbalance", "moved_ops", "moved_bytes",
+		"seed", "objective", "effort", "optimizer", "clip", "inverse_every", "placement", "hash", "value_s", "bound_s", "gap", "imbalance", "moved_ops", "moved_bytes",
 		"migration_s", "pins", "exclude", "priority", "affinity", "nodes", "replicas", "power", "allreduce", "compress", "sync", "sync_batchnorm", "split",
 		"gossip", "sync_every", "param_server", "shards", "exchange_data", "feed",
 		"timeline", NULL };

@@ -15,14 +15,16 @@ static void print_instr(const struct dlb_program *g, const struct dlb_node_progr
 				gr->op[in->op].name, in->micro_batch);
 		else if (in->tag >= 0)
 			fprintf(f, " bucket %d: %d %s, %lld elements", in->tag, np->bucket[in->tag].n_ops,
-				dlb_sharing_averages(&g->whole->sharing) ? "weights" : "gradients", (long long)np->bucket[in->tag].n);
+				dlb_sharing_averages(&g->whole->sharing) ? "weights" :
+				np->bucket[in->tag].cls == DLB_SUM_FACTOR ? "layers' factors" : "gradients", (long long)np->bucket[in->tag].n);
 		fprintf(f, "\n");
 		return;
 	}
 	if (in->verb == DLB_COMPUTE && in->what == DLB_RUN_ACCUMULATE)
 		fprintf(f, " accumulate tensor %d '%s' for op %d", in->tensor, gr->tensor[in->tensor].name, in->op);
 	else if (in->verb == DLB_COMPUTE)
-		fprintf(f, " %s op %d '%s' (%s)", in->what == DLB_RUN_UPDATE ? "update" : in->what == DLB_RUN_SUMS ? "sums" : "run", in->op, gr->op[in->op].name,
+		fprintf(f, " %s op %d '%s' (%s)", in->what == DLB_RUN_UPDATE ? "update" : in->what == DLB_RUN_SUMS ? "sums" :
+			in->what == DLB_RUN_PRECONDITION ? "precondition" : "run", in->op, gr->op[in->op].name,
 			gr->op[in->op].type);
 	else
 		fprintf(f, " tensor %d '%s'", in->tensor, gr->tensor[in->tensor].name);

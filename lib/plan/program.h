@@ -38,6 +38,10 @@
  * no reduce starts before COLLECTIVE computed, which all nodes pass together. Where weights are averaged in place of
  * sums (plan->sharing: gossip, a parameter server, a mean every so many steps), reduce b stands behind the last update of
  * the bucket's weights and reduced b before the end of the step; which of them travel in a step is the executor's.
+ * With K-FAC (optim/kfac.h), the update of a layer's weight sums two more tensors, micro-batch by micro-batch, into the
+ * second moments A and G; their averages are a bucket of replicas like gradients, which goes out when a new inverse is due
+ * (plan->inverse_every). COMPUTE precondition (op = that update) stands before the layer's first update, and makes of the
+ * sums of gradients what is applied. Gradients of such layers are always summed into state, and updates come last.
  * With plan->clip, COLLECTIVE norm stands after each node's last gradient and before its first update: the squares of
  * every gradient are summed over all nodes, and no node passes before all have come. Updates then stand last.
  *
@@ -55,7 +59,8 @@ enum dlb_verb { DLB_POST, DLB_WAIT, DLB_SEND, DLB_COMPUTE, DLB_COLLECTIVE, DLB_C
 enum dlb_what { DLB_RUN_OP, DLB_RUN_ACCUMULATE, DLB_RUN_UPDATE, DLB_RUN_STEP_END,
 		DLB_RUN_COMPUTED, DLB_RUN_REDUCE, DLB_RUN_REDUCED, DLB_RUN_NORM,	/* of COLLECTIVE; tag: the bucket */
 		DLB_RUN_SUMS,			/* of COMPUTE: the first half of an op; RUN_OP is its second then */
-		DLB_RUN_KEEP, DLB_RUN_PREDICT };	/* copies of weights; op: the update op */
+		DLB_RUN_KEEP, DLB_RUN_PREDICT,	/* copies of weights; op: the update op */
+		DLB_RUN_PRECONDITION };		/* K-FAC; op: the update op of the layer's weight */
 
 struct dlb_instr {
 	unsigned char verb, what;
@@ -85,9 +90,11 @@ struct dlb_weight_copies {
 	int first, last, next;		/* async.c's own */
 };
 /* Gradients that are summed over the replicas together: those of update ops op[0 .. n_ops). A large one travels alone.
- * Or (statistics) the f64 sums of op[0], once a micro-batch; n_own more of them stay where they are. */
+ * Or (statistics) the f64 sums of op[0], once a micro-batch; n_own more of them stay where they are. Or (factor) K-FAC's
+ * A and G of each layer whose weight op[] updates. */
 enum dlb_sum_class { DLB_SUM_FACTOR, DLB_SUM_GRADIENT, DLB_SUM_SMALL, DLB_SUM_STATISTICS, DLB_N_SUM_CLASSES };
 struct dlb_bucket { const int *op; int n_ops; int64_t n, n_own; enum dlb_sum_class cls; int element_bytes; };	/* n: elements */
+static inline int dlb_bucket_summands(const struct dlb_bucket *b) { return b->cls == DLB_SUM_FACTOR ? 2 * b->n_ops : b->n_ops; }
 #define DLB_BUCKET_BYTES (256 * 1024)		/* smaller gradients share buckets of about this size */
 struct dlb_node_program {
 	struct dlb_instr *instr; int n_instr;
@@ -159,8 +166,8 @@ int dlb_update_gradient(const struct dlb_graph *g, int update);
 /* Nobody but update reads its gradient, nor what that is a view of, and it is made on update's node: sums over replicas
  * may be made where it lies. */
 bool dlb_gradient_is_own(const struct dlb_graph *g, const int *placement, int update);
-/* Whether update's gradient is summed into state first: of several micro-batches; or of replicas, where it cannot be
- * summed where it lies. */
+/* Whether update's gradient is summed into state first: of several micro-batches; of a layer of K-FAC; or of replicas,
+ * where it cannot be summed where it lies. */
 bool dlb_program_sums(const struct dlb_program *g, int update);
 /* How many sums over the batch op makes before its outputs (dlb_op_class.sums); 0: none. */
 int64_t dlb_graph_sums(const struct dlb_graph *g, int op, int64_t *n_own);
@@ -191,8 +198,11 @@ double dlb_plan_sum_s(const struct dlb_plan *p, const struct dlb_cost *c, int k,
 /* The same of bucket b of part k, as the plan compresses it. */
 double dlb_plan_bucket_s(const struct dlb_program *g, const struct dlb_cost *c, int k, int b);
 struct dlb_addend;
-/* What is known of a bucket's i-th gradient before it runs: shape as a matrix, id and name of its weight. */
+/* What is known of a bucket's i-th summand before it runs: shape as a matrix, id and name of its weight (of a factor: the
+ * layer's). */
 void dlb_bucket_addend(const struct dlb_graph *g, const struct dlb_bucket *b, int i, struct dlb_addend *a);
+/* Whether K-FAC's factors come back from the other replicas as their Cholesky factors. */
+bool dlb_plan_factors_come_factored(const struct dlb_plan *p);
 /* bytes[class] that `node` sends for its buckets in a step. */
 void dlb_plan_sum_bytes(const struct dlb_program *g, const struct dlb_cluster *c, int node, double bytes[DLB_N_SUM_CLASSES],
 			double dense_bytes[DLB_N_SUM_CLASSES]);

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "comm/compress.h"
+#include "optim/kfac.h"
 #include "plan/program.h"
 
 void dlb_plan_set_replicas(struct dlb_plan *p, int n, const int *replica)
@@ -344,8 +345,19 @@ static double averaged_bytes(const struct dlb_plan *p, int node, int64_t n, doub
 	return sum_bytes / every + 4.0 * p->sharing.gossip * (double)n * (p->n_replicas > 2 ? 2 : 1) * (1 - 1 / every);
 }
 
+static void factor_addend(const struct dlb_graph *g, int update, int k, struct dlb_addend *a)
+{
+	const struct dlb_kfac_layer l = dlb_kfac_layer_at(g, update);
+	*a = (struct dlb_addend){ .rows = l.n[k], .cols = l.n[k], .factor = true, .id = g->n_tensors + DLB_KFAC_FACTORS * update + k,
+				  .name = g->tensor[g->op[update].in[0]].name };
+}
+
 void dlb_bucket_addend(const struct dlb_graph *g, const struct dlb_bucket *b, int i, struct dlb_addend *a)
 {
+	if (b->cls == DLB_SUM_FACTOR) {
+		factor_addend(g, b->op[i / DLB_KFAC_FACTORS], i % DLB_KFAC_FACTORS, a);
+		return;
+	}
 	const struct dlb_op *update = &g->op[b->op[i]];
 	const struct dlb_tensor *x = &g->tensor[dlb_update_gradient(g, b->op[i])], *w = x;
 	struct dlb_desc d = dlb_tensor_desc(x, 1);
@@ -359,6 +371,54 @@ void dlb_bucket_addend(const struct dlb_graph *g, const struct dlb_bucket *b, in
 	a->cols = a->rows > 0 ? all / a->rows : 0;
 }
 
+/* K-FAC's factors go out when an inverse is due; a step takes the mean. As triangles: to the owners, factored there, and L
+ * back; what of the inversion that saves, preconditioning saves (dlb_cost_precondition_s). */
+static double factors_s(const struct dlb_program *g, const struct dlb_cost *c, int k, const struct dlb_bucket *u,
+			const struct dlb_compress_choice *choice)
+{
+	double s = 0, flops = c->matrix_flops ? c->matrix_flops[c->cluster->node[k].kind] * c->cluster->node[k].speed : 0;
+	int R = g->whole->n_replicas, n = dlb_bucket_summands(u);
+	if (choice->how == DLB_COMPRESS_NONE || choice->how == DLB_COMPRESS_LOWRANK) {
+		s = dlb_plan_sum_s(g->whole, c, k, u->n, u->element_bytes);
+	} else if (choice->how == DLB_COMPRESS_BF16) {
+		s = dlb_plan_sum_s(g->whole, c, k, (u->n + 1) / 2, 4);
+	} else {
+		struct dlb_addend *a = dlb_xcalloc((size_t)n, sizeof *a);
+		double *flop = dlb_xcalloc((size_t)R, sizeof *flop), most = 0, all = 0;
+		int *owner = dlb_xcalloc((size_t)n, sizeof *owner);
+		int64_t words[2] = { 0, 0 };
+		for (int i = 0; i < n; i++) {
+			dlb_bucket_addend(g->graph, u, i, &a[i]);
+			words[0] += a[i].rows * (a[i].rows + 1) / 2;
+			words[1] += choice->how == DLB_COMPRESS_PER_HOP ? a[i].rows * (a[i].rows + 1) / 2 : dlb_factor_words(choice, a[i].rows);
+		}
+		dlb_factor_owners(a, n, R, owner);
+		for (int i = 0; i < n; i++) {
+			double cube = (double)a[i].rows * (double)a[i].rows * (double)a[i].rows / 3;
+			flop[owner[i]] += cube;
+			most = fmax(most, flop[owner[i]]);
+			all += cube;
+		}
+		for (int half = 0; half < 2; half++)		/* of a ring */
+			s += dlb_plan_sum_s(g->whole, c, k, words[half], 4) / 2;
+		if (choice->how == DLB_COMPRESS_PER_HOP)	/* every hop restores and factors its share, and all restore the end */
+			most = 2 * all * (R - 1) / R + all;
+		s += flops > 0 ? most / flops : 0;
+		free(a);
+		free(flop);
+		free(owner);
+	}
+	return s / (g->whole->inverse_every > 0 ? g->whole->inverse_every : 1);
+}
+
+/* Whether factors come back as L. */
+bool dlb_plan_factors_come_factored(const struct dlb_plan *p)
+{
+	struct dlb_compress_choice choice;
+	dlb_compress_parse(p->sharing.compress, &choice, NULL);
+	return p->n_replicas > 1 && choice.how == DLB_COMPRESS_CHOLESKY;
+}
+
 double dlb_plan_bucket_s(const struct dlb_program *g, const struct dlb_cost *c, int k, int b)
 {
 	const struct dlb_program *own = dlb_program_of(g, k);
@@ -368,6 +428,8 @@ double dlb_plan_bucket_s(const struct dlb_program *g, const struct dlb_cost *c, 
 	int64_t dense = 0, p = 0, q = 0, passes = 0;
 	struct dlb_compress_choice choice;
 	dlb_compress_parse(g->whole->sharing.compress, &choice, NULL);
+	if (u->cls == DLB_SUM_FACTOR)
+		return factors_s(g, c, k, u, &choice);
 	if (choice.how == DLB_COMPRESS_NONE || u->cls == DLB_SUM_STATISTICS)
 		return dlb_plan_sum_s(g->whole, c, k, u->n, u->element_bytes);
 	if (choice.how == DLB_COMPRESS_BF16)
@@ -394,19 +456,20 @@ double dlb_plan_bucket_s(const struct dlb_program *g, const struct dlb_cost *c, 
 }
 
 static void compressed_bytes(const struct dlb_graph *g, const struct dlb_bucket *b, const struct dlb_compress_choice *choice,
-			     const struct dlb_allreduce *how, const struct dlb_ranks *ranks, int member,
+			     const struct dlb_allreduce *how, const struct dlb_ranks *ranks, int member, double every,
 			     double bytes[DLB_N_SUM_CLASSES], double dense_bytes[DLB_N_SUM_CLASSES])
 {
-	for (int i = 0; i < b->n_ops; i++) {
-		double sent[DLB_N_TRAFFIC], whole[DLB_N_TRAFFIC];
-		struct dlb_addend a;
-		dlb_bucket_addend(g, b, i, &a);
-		dlb_compress_bytes(choice, how, ranks, member, &a, 1, sent, whole);
-		for (int t = 0; t < DLB_N_TRAFFIC; t++) {
-			bytes[t] += sent[t];
-			dense_bytes[t] += whole[t];
-		}
+	double sent[DLB_N_TRAFFIC], whole[DLB_N_TRAFFIC];
+	int n = dlb_bucket_summands(b);
+	struct dlb_addend *a = dlb_xcalloc((size_t)n + 1, sizeof *a);
+	for (int i = 0; i < n; i++)
+		dlb_bucket_addend(g, b, i, &a[i]);
+	dlb_compress_bytes(choice, how, ranks, member, a, n, sent, whole);	/* together: owners of factors are chosen among all */
+	for (int t = 0; t < DLB_N_TRAFFIC; t++) {
+		bytes[t] += sent[t] / every;
+		dense_bytes[t] += whole[t];
 	}
+	free(a);
 }
 
 void dlb_plan_sum_bytes(const struct dlb_program *g, const struct dlb_cluster *c, int node, double bytes[DLB_N_SUM_CLASSES],
@@ -425,12 +488,13 @@ void dlb_plan_sum_bytes(const struct dlb_program *g, const struct dlb_cluster *c
 		const struct dlb_bucket *u = &np->bucket[b];
 		const struct dlb_allreduce *how = dlb_allreduce_find(p->sharing.allreduce);
 		double sum = (double)dlb_allreduce_bytes(how, &ranks, own->replica, u->n, NULL, (size_t)u->element_bytes, NULL);
+		double every = u->cls == DLB_SUM_FACTOR && p->inverse_every > 1 ? p->inverse_every : 1;
 		sum *= u->cls == DLB_SUM_STATISTICS ? own->micro_batches : 1;
 		if (choice.how != DLB_COMPRESS_NONE && u->cls != DLB_SUM_STATISTICS) {
-			compressed_bytes(g->graph, u, &choice, how, &ranks, own->replica, bytes, dense_bytes);
+			compressed_bytes(g->graph, u, &choice, how, &ranks, own->replica, every, bytes, dense_bytes);
 			continue;
 		}
-		bytes[u->cls] += dlb_sharing_averages(&p->sharing) ? averaged_bytes(p, node, u->n, sum) : sum;
+		bytes[u->cls] += dlb_sharing_averages(&p->sharing) ? averaged_bytes(p, node, u->n, sum) : sum / every;
 		dense_bytes[u->cls] += sum;
 	}
 	for (int part = 0; part < p->n_nodes && node == p->sharing.param_server; part++)

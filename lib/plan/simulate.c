@@ -17,6 +17,7 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include "optim/kfac.h"
 #include "plan/flow.h"
 #include "util/rng.h"
 
@@ -286,24 +287,43 @@ static double copy_s(const struct sim *s, int node, const struct dlb_instr *in)
 	return Bps > 0 ? (in->what == DLB_RUN_KEEP ? 2 : 4) * bytes / Bps : 0;
 }
 
+/* K-FAC: the sum of a factor for n samples, or what preconditioning takes. */
+static double kfac_s(const struct sim *s, int node, const struct dlb_instr *in, int64_t n)
+{
+	if (!s->c || !s->c->cluster)
+		return 0;
+	const struct dlb_node *at = &s->c->cluster->node[node];
+	double t = in->what == DLB_RUN_PRECONDITION ?
+		dlb_cost_precondition_s(s->c, in->op, at->kind, dlb_plan_factors_come_factored(s->g->whole)) :
+		dlb_cost_moment_s(s->c, in->op, dlb_kfac_factor_of(s->g->graph, in->op, in->tensor), at->kind, n);
+	return t / at->speed;
+}
+
 static double compute_s(const struct sim *s, int node, const struct dlb_instr *in)
 {
 	const struct dlb_program *own = dlb_program_of(s->g, node);
 	int m = in->micro_batch < 0 ? 0 : in->micro_batch % s->f[own->replica].M;
 	double t;
-	if (in->what == DLB_RUN_ACCUMULATE) {
+	int moment = in->what == DLB_RUN_ACCUMULATE ? dlb_kfac_factor_of(s->g->graph, in->op, in->tensor) : -1;
+	if (moment >= 0) {
+		t = kfac_s(s, node, in, own->size[m]);
+	} else if (in->what == DLB_RUN_ACCUMULATE) {
 		double bytes = dlb_tensor_bytes(&s->g->graph->tensor[in->tensor], own->size[m]);
 		if (!s->c || !s->c->accumulate_Bps)
 			return 0;
 		const struct dlb_node *n = &s->c->cluster->node[node];
 		double Bps = s->c->accumulate_Bps[n->kind] * n->speed;
 		t = Bps > 0 ? (m ? 3 : 2) * bytes / Bps : 0;
+	} else if (in->what == DLB_RUN_PRECONDITION) {
+		t = kfac_s(s, node, in, 0);
 	} else if (in->what == DLB_RUN_KEEP || in->what == DLB_RUN_PREDICT) {
 		t = copy_s(s, node, in);
 	} else {
 		t = dlb_flow_s(&s->f[own->replica], in->op, m);
 		if (own->statistics && own->statistics[in->op] >= 0)
 			t /= 2;				/* each half reads what the op reads once */
+		if (in->what == DLB_RUN_UPDATE && s->c)		/* has an instruction of its own */
+			t -= dlb_cost_precondition_s(s->c, in->op, s->c->cluster->node[node].kind, false) / s->c->cluster->node[node].speed;
 	}
 	if (s->jitter > 0) {
 		uint64_t i = ((uint64_t)in->op * (uint64_t)s->g->micro_batches + (uint64_t)m) * 2 + (in->what == DLB_RUN_ACCUMULATE);

@@ -17,6 +17,7 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include "optim/kfac.h"
 #include "plan/flow.h"
 
 int dlb_program_find_place(const struct dlb_node_program *p, int tensor, int micro_batch)
@@ -55,9 +56,11 @@ struct lives {
 	const struct dlb_program *g; const struct dlb_plan *p; int node;
 	char *life;
 	int *written, *version;				/* [place] of the bytes it was given; [root] of the bytes there now */
-	int *sum;
+	int *sum, *moment;				/* [update op]; [2 * update op + factor] of K-FAC: micro-batches summed */
 	char *bucket;					/* [update op, op in halves] 0: in none, else how far its bucket is */
 	bool averages, *updated;			/* buckets are of weights; [update op] done */
+	char *factors;					/* [update op] of K-FAC: how far the bucket of its factors is */
+	bool *preconditioned;				/* [update op] */
 	bool normed;					/* the global norm is behind us */
 	struct versions *of_weight;			/* [tensor] asynchronous: of the weights updated here; else NULL */
 };
@@ -161,6 +164,28 @@ static const char *half(struct lives *l, const struct dlb_instr *in)
 	return NULL;
 }
 
+/* Sums of the layer's gradients and of its second moments are complete, over the replicas too. */
+static const char *precondition(struct lives *l, const struct dlb_instr *in)
+{
+	const struct dlb_kfac_layer layer = dlb_kfac_layer_at(l->g->graph, in->op);
+	const int op[] = { layer.update, layer.bias_update }, M = l->g->micro_batches;
+	for (int i = 0; i < DLB_LEN(op); i++) {
+		if (op[i] < 0)
+			continue;
+		if (l->p->placement[op[i]] != l->node)
+			return "preconditions a gradient that is summed elsewhere";
+		if (l->preconditioned[op[i]] || l->updated[op[i]])
+			return "preconditions twice, or after an update";
+		if (l->sum[op[i]] != M || (l->bucket[op[i]] && l->bucket[op[i]] != REDUCED))
+			return "preconditions before the gradient is summed";
+		l->preconditioned[op[i]] = true;
+	}
+	for (int k = 0; k < DLB_KFAC_FACTORS; k++)
+		if (l->moment[2 * in->op + k] != M)
+			return "preconditions before the second moments are summed";
+	return l->factors[in->op] && l->factors[in->op] != REDUCED ? "preconditions before the factors are summed over the replicas" : NULL;
+}
+
 static const char *compute(struct lives *l, const struct dlb_instr *in)
 {
 	const struct dlb_graph *g = l->g->graph;
@@ -170,10 +195,15 @@ static const char *compute(struct lives *l, const struct dlb_instr *in)
 	int M = l->g->micro_batches / l->g->steps, first = in->iteration * M;
 	if (in->what == DLB_RUN_KEEP || in->what == DLB_RUN_PREDICT)
 		return copy_weight(l, in);
+	if (in->what == DLB_RUN_PRECONDITION)
+		return precondition(l, in);
 	if (in->what == DLB_RUN_ACCUMULATE) {
-		if (l->sum[in->op] != in->micro_batch)
+		int factor = dlb_kfac_factor_of(g, in->op, in->tensor), *sum = factor < 0 ? &l->sum[in->op] : &l->moment[2 * in->op + factor];
+		if (*sum != in->micro_batch)
 			return "gradients are not summed in the order of micro-batches";
-		l->sum[in->op]++;
+		++*sum;
+		if (l->preconditioned[in->op])
+			return "sums a gradient that is preconditioned already";
 		if (l->normed)
 			return "sums a gradient after the global norm was taken";
 		return readable(l, in->tensor, in);
@@ -192,7 +222,8 @@ static const char *compute(struct lives *l, const struct dlb_instr *in)
 		else if (gradient && !l->averages && l->bucket[in->op] && l->bucket[in->op] != REDUCED)
 			bad = "updates before the gradient is summed over the replicas";
 		else if (gradient && dlb_program_sums(l->g, in->op))
-			bad = l->sum[in->op] != first + M ? "updates before the gradient is summed" : NULL;
+			bad = l->sum[in->op] != first + M ? "updates before the gradient is summed" :
+				dlb_kfac_layer_of(g, in->op) >= 0 && !l->preconditioned[in->op] ? "updates before the gradient is preconditioned" : NULL;
 		else
 			bad = readable(l, t, in);
 		if (!bad && in->what == DLB_RUN_UPDATE && l->of_weight && l->of_weight[t].w)
@@ -228,7 +259,7 @@ static const char *collective(struct lives *l, const struct dlb_instr *in)
 		return NULL;
 	if (in->tag < 0 || in->tag >= np->n_buckets)
 		return "there is no such bucket";
-	bool statistics = np->bucket[in->tag].cls == DLB_SUM_STATISTICS;
+	bool statistics = np->bucket[in->tag].cls == DLB_SUM_STATISTICS, factors = np->bucket[in->tag].cls == DLB_SUM_FACTOR;
 	for (int i = 0; i < np->bucket[in->tag].n_ops; i++) {
 		int op = np->bucket[in->tag].op[i];
 		bool start = in->what == DLB_RUN_REDUCE;
@@ -242,9 +273,13 @@ static const char *collective(struct lives *l, const struct dlb_instr *in)
 		    (dlb_program_sums(l->g, op) ? l->sum[op] == 0 || l->sum[op] % l->g->micro_batches :
 		     readable(l, dlb_update_gradient(l->g->graph, op), &first) != NULL))
 			return "starts before its gradients are there";
-		if (l->bucket[op] != (!start ? REDUCING : statistics ? SUMMED : IN_BUCKET))
+		for (int k = 0; k < DLB_KFAC_FACTORS && start && factors; k++)
+			if (l->moment[2 * op + k] != l->g->micro_batches)
+				return "starts before its factors are there";
+		char *state = factors ? &l->factors[op] : &l->bucket[op];
+		if (*state != (!start ? REDUCING : statistics ? SUMMED : IN_BUCKET))
 			return start ? "starts twice" : "is waited for before it starts";
-		l->bucket[op] = start ? REDUCING : REDUCED;
+		*state = start ? REDUCING : REDUCED;
 	}
 	return NULL;
 }
@@ -331,10 +366,13 @@ static int prove_lives(const struct dlb_program *g, int node, struct dlb_error *
 	l.sum = dlb_xcalloc((size_t)g->graph->n_ops + 1, sizeof(int));
 	l.bucket = dlb_xcalloc((size_t)g->graph->n_ops + 1, 1);
 	l.updated = dlb_xcalloc((size_t)g->graph->n_ops + 1, sizeof *l.updated);
+	l.moment = dlb_xcalloc(2 * (size_t)g->graph->n_ops + 2, sizeof(int));
+	l.factors = dlb_xcalloc((size_t)g->graph->n_ops + 1, 1);
+	l.preconditioned = dlb_xcalloc((size_t)g->graph->n_ops + 1, sizeof *l.preconditioned);
 	l.averages = dlb_sharing_averages(&g->whole->sharing);
 	for (int b = 0; b < np->n_buckets; b++)
 		for (int i = 0; i < np->bucket[b].n_ops; i++)
-			l.bucket[np->bucket[b].op[i]] = IN_BUCKET;
+			(np->bucket[b].cls == DLB_SUM_FACTOR ? l.factors : l.bucket)[np->bucket[b].op[i]] = IN_BUCKET;
 	int rc = 0, ends = 0;
 	if (g->depth)
 		watch_versions(&l);
@@ -349,7 +387,10 @@ static int prove_lives(const struct dlb_program *g, int node, struct dlb_error *
 	if (rc == 0 && ends != g->steps)
 		rc = dlb_fail(err, NULL, "program of node %d: the step has no end", node);
 	for (int i = 0; i < g->graph->n_ops && rc == 0; i++)
-		if (l.bucket[i] && l.bucket[i] != (g->graph->op[i].phase == DLB_UPDATE ? REDUCED : IN_BUCKET))
+		if (l.factors[i] && l.factors[i] != REDUCED)
+			rc = dlb_fail(err, NULL, "program of node %d: the bucket of the factors of op %d '%s' is never waited for", node, i,
+				      g->graph->op[i].name);
+		else if (l.bucket[i] && l.bucket[i] != (g->graph->op[i].phase == DLB_UPDATE ? REDUCED : IN_BUCKET))
 			rc = dlb_fail(err, NULL, "program of node %d: the bucket of op %d '%s' is never waited for", node, i, g->graph->op[i].name);
 	for (int k = 0; k < np->n_places && rc == 0; k++) {
 		int r = root_place(&l, np->place[k].tensor, np->place[k].micro_batch);
@@ -363,6 +404,9 @@ static int prove_lives(const struct dlb_program *g, int node, struct dlb_error *
 	free(l.sum);
 	free(l.bucket);
 	free(l.updated);
+	free(l.moment);
+	free(l.factors);
+	free(l.preconditioned);
 	for (int k = 0; l.of_weight && k < np->n_weights; k++)
 		free(l.of_weight[np->weight[k].tensor].copy);
 	free(l.of_weight);

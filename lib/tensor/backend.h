@@ -189,9 +189,11 @@ struct dlb_square_sum_desc { enum dlb_dtype dtype; int64_t count; };
  * If the smoothed gradient stays as it is, that is w - distance rate v (momentum: Chen et al., SpecTrain, 2018) or
  * w - distance rate m^ / (sqrt(v^) + eps) (the Adam family: Guan et al., XPipe, 2019), decoupled decay added. */
 enum dlb_update_rule { DLB_RULE_SGD, DLB_RULE_MOMENTUM, DLB_RULE_NESTEROV, DLB_RULE_ADAGRAD, DLB_RULE_RMSPROP, DLB_RULE_ADAM,
-		       DLB_RULE_ADAMW, DLB_RULE_ADABELIEF, DLB_RULE_MAX_ADABELIEF, DLB_N_RULES };
+		       DLB_RULE_ADAMW, DLB_RULE_ADABELIEF, DLB_RULE_MAX_ADABELIEF,
+		       DLB_RULE_KFAC,		/* of a gradient that is preconditioned already (optim/kfac.h): sgd */
+		       DLB_N_RULES };
 enum { DLB_HYPER_LR, DLB_HYPER_MOMENTUM, DLB_HYPER_ALPHA, DLB_HYPER_BETA1, DLB_HYPER_BETA2, DLB_HYPER_EPS, DLB_HYPER_DECAY,
-       DLB_N_HYPER };
+       DLB_HYPER_DAMPING, DLB_HYPER_FACTOR_DECAY, DLB_HYPER_INVERSE_EVERY, DLB_N_HYPER };
 enum dlb_update_variant { DLB_VARIANT_DENOM_CORRECTED, DLB_VARIANT_CORRECTED, DLB_VARIANT_UNCORRECTED, DLB_VARIANT_AMSGRAD,
 			  DLB_N_VARIANTS };		/* of max-adabelief */
 enum dlb_update_stage { DLB_UPDATE_WHOLE, DLB_UPDATE_LOCAL, DLB_UPDATE_APPLY, DLB_UPDATE_PREDICT };

@@ -14,6 +14,8 @@ int dlb_kfac_average(enum dlb_dtype t, int n, double keep, double scale, const v
  * added. Returns how many of those it took, or -1: none was enough (or something is not finite), and the inverse stays what
  * it was. work: n * n. */
 int dlb_kfac_invert(enum dlb_dtype t, int n, double damping, const void *average, void *inverse, double *work);
+/* The same (f32) of what comes as its Cholesky factor, damping and all: L of the reversed matrix in RFP (spd.h). 0 or -1. */
+int dlb_kfac_invert_factor(int n, const float *l, float *inverse, double *work);
 /* [dw db] = G^-1 [dw db] A^-1 in place, outputs as rows. n_a: order of A, with the bias where db is not NULL; n_g: outputs.
  * dw (n_g, inputs), or by_input (inputs, n_g). work: 2 * n_a * n_g elements. */
 void dlb_kfac_precondition(enum dlb_dtype t, int n_a, int n_g, bool by_input, const void *a_inverse, const void *g_inverse, void *dw,

@@ -1,4 +1,6 @@
 /* Reading what there is to see, the table of formats, and "why". */
+#include "optim/kfac.h"
+#include "optim/optim.h"
 #include "view/view.h"
 #include <errno.h>
 #include <stdlib.h>
@@ -58,7 +60,8 @@ int dlb_view_read(const struct dlb_doc *d, struct dlb_view *v, struct dlb_error 
 		v->has_balance = true;
 	}
 	if (dlb_doc_section(d, "plan") && v->has_cost) {
-		if (dlb_plan_read(d, &v->cost, &v->plan, &v->edited, err))
+		if (dlb_plan_read(d, &v->cost, &v->plan, &v->edited, err) ||
+		    dlb_optimizer_bind(&v->graph, dlb_optimizer_find(v->plan.optimizer), err))
 			return -1;
 		v->has_plan = true;
 	}

@@ -738,8 +738,8 @@ static int64_t state_bytes(struct dlb_kept *k, char *to)
 
 	for (int i = 0; dlb_kept_state(k, i, &s); i++) {
 		if (to)
-			memcpy(to + n, s.p, (size_t)s.n * sizeof *s.p);
-		n += s.n * (int64_t)sizeof *s.p;
+			memcpy(to + n, s.p, (size_t)s.n * sizeof(float));
+		n += s.n * (int64_t)sizeof(float);
 	}
 	return n;
 }
@@ -843,7 +843,7 @@ static void trial(struct dlb_comm *c, const char *name, const struct dlb_allredu
 
 		t.x[i] = dlb_xcalloc(n, sizeof(float));
 		t.want[i] = dlb_xcalloc(n, sizeof(double));
-		t.addend[i] = (struct dlb_addend){ t.x[i], shape[i].rows, shape[i].cols, 100 + i, tensor_names[i], shape[i].factor, 0.01 };
+		t.addend[i] = (struct dlb_addend){ t.x[i], shape[i].rows, shape[i].cols, 100 + i, tensor_names[i], shape[i].factor, 0.01, false };
 	}
 	for (int i = 0; i < 2; i++) {
 		given[i] = dlb_xcalloc((size_t)(shape[i].rows * shape[i].cols), sizeof(double));
@@ -891,7 +891,7 @@ static void trial(struct dlb_comm *c, const char *name, const struct dlb_allredu
 
 		assert(dlb_kept_state(t.kept, 2 * i, &s) && s.name == tensor_names[i] && s.summed && s.n == n);
 		for (int j = 0; j < n; j++)
-			rest[j] = (double)s.p[j];
+			rest[j] = (double)((const float *)s.p)[j];
 		assert(dlb_comm_allreduce_f64(c, rest, n, DLB_COMM_SUM, &err) == 0);
 		for (int j = 0; j < n; j++) {
 			double lost = given[i][j] - got[i][j] - rest[j];
@@ -901,7 +901,7 @@ static void trial(struct dlb_comm *c, const char *name, const struct dlb_allredu
 		}
 		assert(sqrt(sum_error / sum_want) <= (t.choice.local_error && t.choice.wire == DLB_WIRE_BF16 ? 1e-2 : 1e-5));
 		assert(dlb_kept_state(t.kept, 2 * i + 1, &s));
-		same_everywhere(c, s.p, (size_t)s.n * sizeof *s.p);
+		same_everywhere(c, s.p, (size_t)s.n * sizeof(float));
 		/* The gradients' two strong directions are caught: what stays behind is not growing with the steps. */
 		sum_error = 0;
 		for (int j = 0; j < n; j++)

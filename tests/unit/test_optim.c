@@ -19,6 +19,7 @@ static void reference(int rule, const double *h, double lr, int step, double g, 
 	g += d * *w;
 	switch (rule) {
 	case DLB_RULE_SGD:
+	case DLB_RULE_KFAC:
 		*w -= lr * g;
 		break;
 	case DLB_RULE_MOMENTUM:

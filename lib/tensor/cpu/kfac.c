@@ -5,6 +5,7 @@
 #include <math.h>
 
 #include "tensor/kfac.h"
+#include "tensor/spd.h"
 #include "util/mem.h"
 
 static inline size_t at(int i, int j, int n) { return (size_t)i * (size_t)n + (size_t)j; }
@@ -91,6 +92,27 @@ INVERT(double)
 int dlb_kfac_invert(enum dlb_dtype t, int n, double damping, const void *average, void *inverse, double *work)
 {
 	return t == DLB_F64 ? invert_double(n, damping, average, inverse, work) : invert_float(n, damping, average, inverse, work);
+}
+
+int dlb_kfac_invert_factor(int n, const float *l, float *inverse, double *a)
+{
+	lapack_int order = n, info = 0;
+
+	for (int j = 0; j < n; j++)
+		for (int i = j; i < n; i++) {
+			float v = l[dlb_rfp_at(n, i, j)];
+
+			if (!isfinite(v))
+				return -1;
+			a[at(i, j, n)] = (double)v;
+		}
+	LAPACK_dpotri("U", &order, a, &order, &info);
+	if (info)
+		return -1;
+	for (int i = 0; i < n; i++)
+		for (int j = 0; j <= i; j++)
+			inverse[at(n - 1 - i, n - 1 - j, n)] = inverse[at(n - 1 - j, n - 1 - i, n)] = (float)a[at(i, j, n)];
+	return 0;
 }
 
 #define PRECONDITION(T, GEMM) \

@@ -204,7 +204,7 @@ static void S(update_part)(const void *ctx, int part, int parts)
 	double lr = r->has_rate ? r->rate : h[DLB_HYPER_LR], t = (double)(r->step ? r->step : 1);
 	double bias1 = 1 - pow(h[DLB_HYPER_BETA1], t), bias2 = 1 - pow(h[DLB_HYPER_BETA2], t);
 	const bool belief = d->rule == DLB_RULE_ADABELIEF, decoupled = d->rule == DLB_RULE_ADAMW || belief,
-		adam = decoupled || d->rule == DLB_RULE_ADAM;
+		adam = decoupled || d->rule == DLB_RULE_ADAM, sgd = d->rule == DLB_RULE_SGD || d->rule == DLB_RULE_KFAC;
 	const int64_t from = cpu_cut(d->count, part, parts), n = cpu_cut(d->count, part + 1, parts) - from;
 
 	if (d->stage == DLB_UPDATE_PREDICT) {
@@ -215,11 +215,12 @@ static void S(update_part)(const void *ctx, int part, int parts)
 		S(update_belief)(job, from, n);
 		return;
 	}
-	T *w = (T *)r->out[0] + from, *s0 = d->rule == DLB_RULE_SGD ? NULL : (T *)r->out[1] + from, *s1 = adam ? (T *)r->out[2] + from : NULL;
+	T *w = (T *)r->out[0] + from, *s0 = sgd ? NULL : (T *)r->out[1] + from, *s1 = adam ? (T *)r->out[2] + from : NULL;
 	const T *g = (const T *)r->in[0] + from, c = (T)(r->grad_scale > 0 ? r->grad_scale : 1);
 
 	switch (d->rule) {
 	case DLB_RULE_SGD:
+	case DLB_RULE_KFAC:
 		S(update_sgd)(w, g, c, (T)lr, (T)h[DLB_HYPER_DECAY], n);
 		break;
 	case DLB_RULE_MOMENTUM:

@@ -1,0 +1,34 @@
+/* What K-FAC's matrices take: FLOP (optim/kfac.h) over the rate of the kind's fastest large op. */
+#include "cost/cost.h"
+#include "optim/kfac.h"
+
+static double rate(const struct dlb_cost *c, int update, int kind)
+{
+	const struct dlb_op *o = &c->graph->op[update];
+
+	return c->inverse_every > 0 && c->matrix_flops && o->phase == DLB_UPDATE && o->n_in > 2 ? c->matrix_flops[kind] : 0;
+}
+
+double dlb_cost_precondition_s(const struct dlb_cost *c, int update, int kind, bool factored)
+{
+	double flops = rate(c, update, kind);
+	struct dlb_kfac_layer l;
+
+	if (!(flops > 0))
+		return 0;
+	l = dlb_kfac_layer_at(c->graph, update);
+	return dlb_kfac_apply_flop(&l, c->inverse_every, factored) / flops;
+}
+
+double dlb_cost_moment_s(const struct dlb_cost *c, int update, int k, int kind, int64_t n)
+{
+	double flops = rate(c, update, kind);
+	struct dlb_kfac_layer l;
+	struct dlb_desc d;
+
+	if (!(flops > 0))
+		return 0;
+	l = dlb_kfac_layer_at(c->graph, update);
+	d = dlb_tensor_desc(&c->graph->tensor[l.x[k]], n);
+	return dlb_kfac_sum_flop(&l, k, (double)d.dim[0]) / flops;
+}

@@ -1,0 +1,41 @@
+/* K-FAC on one node (optim/kfac.h): sums, averages and inverses of the layers whose weights live here, and the kernels
+ * that work on them.
+ *
+ * Of replicas, each keeps the averages of its own samples' share; they begin as I over the number of replicas, and since
+ * averaging is linear their sum is the average of the whole batch, to be made only when a new inverse is due. What is
+ * exchanged is a copy of it, in the place of the sum that it was made of; all replicas then make the same inverse.
+ *
+ * Where something cannot be inverted (tensor/kfac.h), the inverse stays what it was, the same on all replicas. */
+#ifndef DLB_EXEC_KFAC_H
+#define DLB_EXEC_KFAC_H
+#include "comm/compress.h"
+#include "optim/kfac.h"
+#include "optim/optim.h"
+#include "plan/program.h"
+
+struct dlb_kfac;
+/* For the layers whose updates stand on `node`. *out NULL: there are none. -1: no memory. */
+int dlb_kfac_new(struct dlb_kfac **out, const struct dlb_graph *g, struct dlb_backend *be, const int *placement, int node,
+		 const struct dlb_optimizer_choice *c, int n_replicas, struct dlb_error *err);
+void dlb_kfac_free(struct dlb_kfac *k);
+/* Sums factor `factor` of the update's layer over micro-batch m of p; the last one makes the average. in {the operand} */
+int dlb_kfac_prepare_sum(struct dlb_kfac *k, const struct dlb_program *p, int update, int factor, int m, struct dlb_kernel **out,
+			 struct dlb_error *err);
+/* in {}, out {sum of dW, sum of db or NULL}. Inverts where that is due. */
+int dlb_kfac_prepare_apply(struct dlb_kfac *k, int update, struct dlb_kernel **out, struct dlb_error *err);
+
+/* ---- for exchange.c ---- */
+bool dlb_kfac_due(const struct dlb_kfac *k, int64_t step);		/* a new inverse is */
+/* What is summed over the replicas: its order squared elements, symmetric. */
+void *dlb_kfac_summand(struct dlb_kfac *k, int update, int factor);
+double dlb_kfac_damping(const struct dlb_kfac *k);
+/* It came back as its Cholesky factor (dlb_addend.as_factor), or as the sum. */
+void dlb_kfac_came(struct dlb_kfac *k, int update, int factor, bool factored);
+
+/* ---- for checkpoints and reports ---- */
+/* Averages, each replica's own, and inverses; i from 0, false: no more. */
+bool dlb_kfac_state(struct dlb_kfac *k, int i, struct dlb_kept_state *s);
+/* Inverses so far; of those, made with more on the diagonal; left as they were. Steps whose moments were not finite. */
+struct dlb_kfac_counts { int64_t inverses, shifted, kept, not_finite; };
+struct dlb_kfac_counts dlb_kfac_counted(const struct dlb_kfac *k);
+#endif
