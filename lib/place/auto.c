@@ -170,6 +170,26 @@ static bool heavy(const struct dlb_port *port, int c)
 	return some;
 }
 
+/* Few placements: all are looked at. false: there are more. */
+static bool exhaust(const struct dlb_port *port, bool latency, double best_s, int *best)
+{
+	double all = pow(port->n_nodes, port->n);
+	if (all > MOST_PLACEMENTS)
+		return false;
+	int *at = dlb_xcalloc((size_t)port->n + 1, sizeof *at);
+	for (int c = 0; c < port->n;) {
+		double value = value_of(port, latency, at);
+		if (value < best_s) {
+			best_s = value;
+			memcpy(best, at, (size_t)port->n * sizeof *at);
+		}
+		for (c = 0; c < port->n && ++at[c] == port->n_nodes; c++)
+			at[c] = 0;
+	}
+	free(at);
+	return true;
+}
+
 static void search(const struct dlb_problem *p, const struct dlb_port *port, struct starts *s, double deadline_s, int ways, int *best)
 {
 	bool latency = p->objective == DLB_LATENCY;
@@ -317,7 +337,8 @@ static int search_from_best(const struct dlb_problem *p, int ways, int *placemen
 	int *best = dlb_xcalloc((size_t)port.n + 1, sizeof *best), rc = 0;
 	if (s.n) {
 		memcpy(best, s.at[0], (size_t)port.n * sizeof *best);
-		search(p, &port, &s, deadline_s, ways, best);
+		if (ways != (ANNEAL | REFINE) || !exhaust(&port, p->objective == DLB_LATENCY, s.s[0], best))
+			search(p, &port, &s, deadline_s, ways, best);
 		for (int i = 0; i < p->graph->n_ops; i++)
 			placement[i] = best[p->group_of[i]];
 	} else {

@@ -285,7 +285,7 @@ static void test_larger(uint64_t seed)
 
 int main(void)
 {
-	for (uint64_t seed = 1; seed <= 80; seed++)
+	for (uint64_t seed = 1; seed <= 600; seed++)
 		test_small(seed);
 	for (uint64_t seed = 1; seed <= 4; seed++)
 		test_larger(seed);

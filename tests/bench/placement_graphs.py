@@ -1,0 +1,97 @@
+#!/usr/bin/env python3
+"""Writes placement problems of the published benchmark's format (dnn-partitioning) that are shaped as known networks,
+with times and sizes drawn from a seed: for what no file is at hand.
+
+usage: tests/bench/placement_graphs.py inception|nasnet [--seed N] [--accelerators K] [--memory SHARE]
+
+inception: Inception-v3 as torchvision builds it, layer by layer: 326 layers, four parallel branches a module, tens of
+           thousands of ideals. nasnet: NASNet-A large, over a thousand layers, each cell reading the two before it:
+           millions of ideals. --memory: of each accelerator, as a share of what all layers need (default 0.5).
+"""
+import argparse, json, random, sys
+
+
+class Net:
+    def __init__(self, seed):
+        self.rng, self.nodes, self.edges, self.size = random.Random(seed), [], [], 1.0
+
+    def op(self, name, *inputs, work=0.0):
+        """work: times the work of a pointwise layer of this size."""
+        t = self.size * self.rng.uniform(0.5, 1.5) * (0.02 + work)
+        out = 0.1 * self.size * self.rng.uniform(0.8, 1.2)
+        self.nodes.append({'id': len(self.nodes), 'supportedOnFpga': 1, 'cpuLatency': 10 * t, 'fpgaLatency': t,
+                           'isBackwardNode': 0, 'size': 1e6 * (out * 10 + work * self.rng.uniform(0.5, 2)), 'name': name})
+        self.nodes[-1]['out'] = out
+        self.edges += [(u, len(self.nodes) - 1) for u in inputs]
+        return len(self.nodes) - 1
+
+    def conv(self, x, work=1.0):
+        for name in ('conv', 'norm', 'relu'):
+            x = self.op(name, x, work=work if name == 'conv' else 0)
+        return x
+
+    def convs(self, x, n, work=1.0):
+        for _ in range(n):
+            x = self.conv(x, work)
+        return x
+
+    def separable(self, x):
+        for _ in range(2):
+            for name in ('relu', 'depthwise', 'pointwise', 'norm'):
+                x = self.op(name, x, work={'depthwise': 0.3, 'pointwise': 0.6}.get(name, 0))
+        return x
+
+
+def inception(n):
+    x = n.convs(n.op('input'), 3)
+    x = n.convs(n.op('pool', x), 2)
+    x = n.op('pool', x)
+    for _ in range(3):                                          # A
+        x = n.op('cat', n.conv(x), n.convs(x, 2), n.convs(x, 3), n.conv(n.op('pool', x)))
+    n.size = 0.8
+    x = n.op('cat', n.conv(x), n.convs(x, 3), n.op('pool', x))  # B
+    for _ in range(4):                                          # C
+        x = n.op('cat', n.conv(x), n.convs(x, 3), n.convs(x, 5), n.conv(n.op('pool', x)))
+    n.size = 0.6
+    x = n.op('cat', n.convs(x, 2), n.convs(x, 4), n.op('pool', x))
+    for _ in range(2):                                          # E: two branches part again
+        a, b = n.conv(x), n.convs(x, 2)
+        x = n.op('cat', n.conv(x), n.op('cat', n.conv(a), n.conv(a)), n.op('cat', n.conv(b), n.conv(b)), n.conv(n.op('pool', x)))
+    for name in ('pool', 'dropout', 'flatten', 'dense'):
+        x = n.op(name, x)
+
+
+def cell(n, before, x, reduce):
+    left, right = (n.op('norm', n.op('conv', n.op('relu', v), work=0.5)) for v in (before, x))
+    sums = [n.op('add', n.separable(right), n.separable(left)),
+            n.op('add', n.separable(left), n.op('pool', right) if reduce else n.separable(left)),
+            n.op('add', n.op('pool', right), left),
+            n.op('add', n.op('pool', left), n.op('pool', left)),
+            n.op('add', n.separable(right), right)]
+    return n.op('cat', left, *sums)
+
+
+def nasnet(n):
+    x = before = n.op('norm', n.op('conv', n.op('input'), work=1))
+    for _ in range(2):
+        before, x = x, cell(n, before, x, True)
+    for size in (1.0, 0.8, 0.6):
+        n.size = size
+        for i in range(7 if size < 1 else 6):
+            before, x = x, cell(n, before, x, size < 1 and i == 0)
+    for name in ('relu', 'pool', 'dense'):
+        x = n.op(name, x)
+
+
+arg = argparse.ArgumentParser()
+arg.add_argument('network', choices=['inception', 'nasnet'])
+arg.add_argument('--seed', type=int, default=1)
+arg.add_argument('--accelerators', type=int, default=6)
+arg.add_argument('--memory', type=float, default=0.5)
+a = arg.parse_args()
+net = Net(a.seed)
+globals()[a.network](net)
+total = sum(v['size'] for v in net.nodes)
+out = [v.pop('out') for v in net.nodes]
+json.dump({'maxFPGAs': a.accelerators, 'maxCPUs': 1, 'maxSizePerFPGA': a.memory * total, 'nodes': net.nodes,
+           'edges': [{'sourceId': u, 'destId': v, 'cost': out[u]} for u, v in net.edges]}, sys.stdout)
