@@ -116,6 +116,14 @@ static int elementwise(const struct dlb_graph *g, const struct dlb_op *o, struct
 	return y->n_dims;
 }
 
+/* The mask is that of the whole; in memory it is cut where samples or channels are. */
+static int dropout(const struct dlb_graph *g, const struct dlb_op *o, struct dlb_loop *l)
+{
+	const int n = elementwise(g, o, l);
+
+	return g->tensor[o->in[0]].layout == DLB_CHANNELS_LAST && n > 2 ? 2 : n;
+}
+
 /* Dimensions before the one that is normalized over. */
 static int leading(const struct dlb_graph *g, const struct dlb_op *o, int n, struct dlb_loop *l)
 {
@@ -597,6 +605,20 @@ static int fix_gather(struct dlb_graph *g, int op, const struct dlb_spread *s, c
 	return 0;
 }
 
+static int fix_dropout(struct dlb_graph *g, int op, const struct dlb_spread *s, const struct dlb_share *share,
+		       struct dlb_attr *attr, int *n_attr, int *in, int *n_in, struct dlb_error *err)
+{
+	int64_t *v = dlb_arena_array(&g->arena, 5, sizeof *v);
+
+	(void)op;
+	(void)in;
+	(void)n_in;
+	(void)err;
+	memcpy(v, (int64_t[]){ s->in[0].axis, share->units, s->in[0].unit, share->first, share->count }, 5 * sizeof *v);
+	attr[(*n_attr)++] = (struct dlb_attr){ .name = "slice", .type = DLB_ATTR_INTS, .ints = v, .n = 5 };
+	return 0;
+}
+
 /* -- the table -- */
 
 #define FOLLOWS(name, f) { .type = name, .bias = -1, .loops = f }
@@ -613,6 +635,7 @@ const struct dlb_split_rule dlb_split_rules[] = {
 	{ .type = "Split", .bias = -1, .carry = split_op, .fix = fix_split },
 	{ .type = "Slice", .bias = -1, .carry = slice, .fix = fix_slice },
 	{ .type = "Concat", .bias = -1, .carry = concat },
+	{ .type = "Dropout", .bias = -1, .loops = dropout, .fix = fix_dropout },
 	FOLLOWS("Transpose", transpose), FOLLOWS("LayerNormalization", layer_norm), FOLLOWS("Softmax", softmax),
 	FOLLOWS("LogSoftmax", softmax), FOLLOWS("BatchNormalization", batch_norm), FOLLOWS("MaxPool", pool),
 	FOLLOWS("AveragePool", pool), FOLLOWS("GlobalAveragePool", pool), FOLLOWS("GlobalMaxPool", pool),

@@ -3,7 +3,10 @@
  * Opset 12 on has ratio and training_mode as inputs; before that the ratio is an attribute and the graph says whether
  * it trains. The mask comes from the counter-based generator, keyed by (seed, vertex, step) and counted by the
  * sample's index in the global batch, so that it does not depend on where or in how many micro-batches the sample
- * is computed. It is kept for the backward pass as output 1, which ONNX has too. */
+ * is computed. It is kept for the backward pass as output 1, which ONNX has too.
+ *
+ * Our own attribute "slice" {axis, units, unit, first, count} says that x is that part of a tensor (struct dlb_slice): the
+ * mask is then that part of the tensor's. */
 #include "op/kit.h"
 
 #include <string.h>
@@ -30,12 +33,37 @@ static int ratio_of(const struct dlb_op_io *io, double *ratio, bool *train, stru
 	return 0;
 }
 
+/* Where in memory the elements of such a part stand in the whole. */
+static int slice_of(const struct dlb_op_io *io, struct dlb_dropout_desc *d, struct dlb_error *err)
+{
+	const struct dlb_desc *x = &io->in[0];
+	const int64_t *v;
+	const int n = dlb_attr_ints(io->attr, io->n_attr, "slice", &v);
+
+	if (!n)
+		return 0;
+	if (n != 5 || v[0] < 0 || v[0] >= x->n_dims || v[4] < 1 || v[4] > v[1] || v[3] < 0 || v[3] > v[1] - v[4] || v[2] < 1 ||
+	    v[1] > INT32_MAX || v[2] > INT32_MAX || x->dim[v[0]] % (v[4] * v[2]))
+		return dlb_op_fail(io, err, "attribute 'slice' does not say which part this is");
+	const bool last = x->layout == DLB_CHANNELS_LAST && v[0] == 1;	/* channels stand closest in memory */
+	if (x->layout == DLB_CHANNELS_LAST && v[0] > 1)
+		return dlb_op_fail(io, err, "attribute 'slice' along axis %lld of a tensor that lies with its channels last", (long long)v[0]);
+	const int64_t inner = v[2] * (last ? 1 : dlb_desc_range(x, (int)v[0] + 1, x->n_dims));
+
+	d->part = v[4] * inner;
+	d->whole = v[1] * inner;
+	d->first = v[3] * inner;
+	d->per_whole = v[0] && d->part ? d->per_sample / d->part * d->whole : d->per_sample;
+	return 0;
+}
+
 static int infer(struct dlb_op_io *io, struct dlb_error *err)
 {
+	struct dlb_dropout_desc d = { .part = 0 };
 	double ratio;
 	bool train;
 
-	if (ratio_of(io, &ratio, &train, err))
+	if (ratio_of(io, &ratio, &train, err) || slice_of(io, &d, err))
 		return -1;
 	io->out[0] = io->in[0];
 	if (io->n_out > 1) {
@@ -77,7 +105,7 @@ static int kernel(struct dlb_backend *be, const struct dlb_op_io *io, struct dlb
 	}
 	d.samples = x->n_dims ? x->dim[0] : 1;
 	d.per_sample = d.samples ? dlb_desc_count(x) / d.samples : 0;
-	rc = be->ops->dropout(be, &d, &sub, err);
+	rc = slice_of(io, &d, err) ? -1 : be->ops->dropout(be, &d, &sub, err);
 	dlb_chain_add(c, rc, sub, DLB_REFS(DLB_IN(0)), 1, DLB_REFS(DLB_OUT(0), to), 2);
 	return dlb_chain_finish(c, k);
 }

@@ -112,8 +112,10 @@ struct dlb_softmax_desc { enum dlb_dtype dtype; bool log, backward; int64_t oute
 struct dlb_norm_desc { enum dlb_dtype dtype; bool backward, has_bias; int64_t rows, width, channels; double epsilon; };
 /* y = x mask / (1 - ratio): in {x}, out {y, mask|NULL} (bool). Word j of counter i of dlb_philox with key seed + run->seed
  * and a stream made of (vertex, step) is for element 4 (i - index * ceil(per_sample / 4)) + j of the sample with
- * that index in the step's global batch; it is kept if the word is at least ratio 2^32. */
-struct dlb_dropout_desc { enum dlb_dtype dtype; int64_t samples, per_sample; double ratio; int64_t seed; };
+ * that index in the step's global batch; it is kept if the word is at least ratio 2^32.
+ * part not 0: x is a part of a tensor whose samples have per_whole elements: of every `whole` elements of that one the
+ * `part` from `first` on; the words are those of the elements there. */
+struct dlb_dropout_desc { enum dlb_dtype dtype; int64_t samples, per_sample; double ratio; int64_t seed, part, whole, first, per_whole; };
 /* One step of one sample of a recurrent cell with h units, apart from the products; gates as in ONNX (iofc, zrh). x, rec:
  * the gates' parts of the input and of the state; b: the biases that are added to them, one list a gate (GRU: a
  * fourth, for what the reset gate multiplies); s: the planes i o f g c h, or z r candidate q h, or h, `plane` elements apart;

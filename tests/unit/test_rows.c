@@ -72,7 +72,7 @@ static void norms(void)
 /* The mask, word by word from the generator, with micro-batches in the middle of a batch. */
 static void one_dropout(enum dlb_dtype t, int64_t samples, int64_t per_sample, int64_t first_sample)
 {
-	struct dlb_dropout_desc d = { t, samples, per_sample, 0.3, 11 };
+	struct dlb_dropout_desc d = { .dtype = t, .samples = samples, .per_sample = per_sample, .ratio = 0.3, .seed = 11 };
 	struct dlb_run how = { .seed = 5, .step = 17, .vertex = 3, .first_sample = first_sample };
 	struct dlb_desc x = d2(t, samples, per_sample), m = d2(DLB_BOOL, samples, per_sample);
 	struct arg in[1] = { draw(x) }, out[2] = { { x, zeros(samples * per_sample) }, { m, zeros(samples * per_sample) } };
@@ -99,6 +99,48 @@ static void one_dropout(enum dlb_dtype t, int64_t samples, int64_t per_sample, i
 	assert(samples * per_sample < 1000 || fabs((double)kept / (double)(samples * per_sample) - 0.7) < 0.05);
 	MUST(be.ops->dropout(&be, &d, &k, &err_));
 	check_run("dropout", k, in, 1, out, 2, 1e-6, &how, NULL);
+	release(in, 1);
+	release(out, 2);
+}
+
+/* A part of a tensor gets that part of the mask: strips of `part` elements out of every `whole`. */
+static void part_of_dropout(int64_t samples, int64_t per_sample, int64_t part, int64_t whole, int64_t first)
+{
+	const int64_t all = samples * per_sample, n = all / whole * part, in_rows = whole > per_sample ? whole / per_sample : 1;
+	struct dlb_dropout_desc d = { .dtype = DLB_F32, .samples = samples, .per_sample = per_sample, .ratio = 0.3, .seed = 11 }, p = d;
+	struct dlb_run how = { .seed = 5, .step = 17, .vertex = 3, .first_sample = 6 };
+	struct dlb_desc x = d2(DLB_F32, samples, per_sample), m = d2(DLB_BOOL, samples, per_sample);
+	struct arg in[1] = { draw(x) }, out[2] = { { x, zeros(all) }, { m, zeros(all) } };
+	struct dlb_kernel *k;
+	float *y = malloc((size_t)all * sizeof *y), *xs = malloc((size_t)all * sizeof *xs);
+	unsigned char *mask = malloc((size_t)all), *part_mask = malloc((size_t)n + 1);
+	float *px = malloc((size_t)n * sizeof *px + 1), *py = malloc((size_t)n * sizeof *py + 1);
+
+	for (int64_t i = 0; i < all; i++)
+		xs[i] = (float)in[0].v[i];
+	for (int64_t i = 0; i < n; i++)
+		px[i] = xs[i / part * whole + first + i % part];
+	p.samples = whole > per_sample ? samples / in_rows * (part / per_sample) : samples;
+	p.per_sample = n / p.samples;
+	p.part = part;
+	p.whole = whole;
+	p.first = first;
+	p.per_whole = per_sample;
+	for (int i = 0; i < 2; i++) {
+		struct dlb_run r = how;
+
+		r.in = (void *[]){ i ? px : xs };
+		r.out = (void *[]){ i ? py : y, i ? part_mask : mask };
+		MUST(be.ops->dropout(&be, i ? &p : &d, &k, &err_));
+		k->run(k, &r);
+		k->free(k);
+	}
+	for (int64_t i = 0; i < n; i++) {
+		const int64_t there = i / part * whole + first + i % part;
+
+		assert(py[i] == y[there] && part_mask[i] == mask[there]);
+	}
+	free(y), free(xs), free(mask), free(part_mask), free(px), free(py);
 	release(in, 1);
 	release(out, 2);
 }
@@ -217,6 +259,10 @@ int main(void)
 		one_dropout(DLB_F32, 5, 131, 2);
 		one_dropout(DLB_F64, 4, 300, 7);
 		one_dropout(DLB_F32, 2, 4096, 0);
+		part_of_dropout(5, 120, 20, 60, 40);
+		part_of_dropout(3, 384, 130, 384, 70);
+		part_of_dropout(4, 999, 333, 999, 333);
+		part_of_dropout(12, 50, 100, 200, 50);		/* two samples of every four */
 		threads();
 		for (int n = 2; n < 4; n++) {			/* sums over parts agree to rounding */
 			be.n_threads = n;

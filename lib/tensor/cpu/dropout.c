@@ -70,31 +70,61 @@ static inline void apply_##T(T *y, const T *x, const uint8_t *keep, double scale
 APPLY(float)
 APPLY(double)
 
+/* n elements from `at` on get what is drawn for those of `block` of a sample (of so many elements) from `skip` on. */
+static inline void dropout_block(const struct dropout_job *job, int64_t at, int64_t n, int64_t sample, int64_t per_sample,
+				 int64_t block, int64_t skip)
+{
+	const struct dropout_kernel *k = job->k;
+	const struct dlb_run *r = job->run;
+	const uint64_t stream = mix(mix(r->vertex) ^ r->step), counters = (uint64_t)(per_sample + 3) / 4;
+	const uint32_t least = (uint32_t)(k->d.ratio * 4294967296.0);
+	const double scale = 1 / (1 - k->d.ratio);
+	uint8_t keep[DRAWN];
+
+	draw(r->seed + (uint64_t)k->d.seed, stream, (uint64_t)(r->first_sample + sample) * counters + (uint64_t)block * WIDE, least, keep);
+	if (skip)
+		memmove(keep, keep + skip, (size_t)n);
+	if (k->d.dtype == DLB_F32)
+		apply_float((float *)r->out[0] + at, (const float *)r->in[0] + at, keep, scale, n);
+	else
+		apply_double((double *)r->out[0] + at, (const double *)r->in[0] + at, keep, scale, n);
+	if (r->out[1])
+		memcpy((uint8_t *)r->out[1] + at, keep, (size_t)n);
+}
+
+static int64_t least_of(int64_t a, int64_t b)
+{
+	return a < b ? a : b;
+}
+
 static void dropout_part(const void *ctx, int part, int parts)
 {
 	const struct dropout_job *job = ctx;
 	const struct dropout_kernel *k = job->k;
-	const struct dlb_run *r = job->run;
-	const uint64_t stream = mix(mix(r->vertex) ^ r->step), counters = (uint64_t)(k->d.per_sample + 3) / 4;
-	const uint32_t least = (uint32_t)(k->d.ratio * 4294967296.0);
-	const double scale = 1 / (1 - k->d.ratio);
-	const int64_t all = k->d.samples * k->blocks;
+	const int64_t all = k->d.samples * k->blocks, per_sample = k->d.per_sample;
 
 	for (int64_t i = cpu_cut(all, part, parts), end = cpu_cut(all, part + 1, parts); i < end; i++) {
-		int64_t sample = i / k->blocks, block = i % k->blocks, at = sample * k->d.per_sample + block * DRAWN;
-		int64_t n = k->d.per_sample - block * DRAWN;
-		uint8_t keep[DRAWN];
+		const int64_t sample = i / k->blocks, block = i % k->blocks;
 
-		n = n < DRAWN ? n : DRAWN;
-		draw(r->seed + (uint64_t)k->d.seed, stream, (uint64_t)(r->first_sample + sample) * counters + (uint64_t)block * WIDE, least,
-		     keep);
-		if (k->d.dtype == DLB_F32)
-			apply_float((float *)r->out[0] + at, (const float *)r->in[0] + at, keep, scale, n);
-		else
-			apply_double((double *)r->out[0] + at, (const double *)r->in[0] + at, keep, scale, n);
-		if (r->out[1])
-			memcpy((uint8_t *)r->out[1] + at, keep, (size_t)n);
+		dropout_block(job, sample * per_sample + block * DRAWN, least_of(per_sample - block * DRAWN, DRAWN), sample, per_sample,
+			      block, 0);
 	}
+}
+
+/* A part of a tensor, strip by strip; blocks are cut where strips and the whole's samples begin and end. */
+static void strips_part(const void *ctx, int part, int parts)
+{
+	const struct dropout_job *job = ctx;
+	const struct dlb_dropout_desc *d = &job->k->d;
+	const int64_t all = d->samples * d->per_sample / d->part;
+
+	for (int64_t i = cpu_cut(all, part, parts), end = cpu_cut(all, part + 1, parts); i < end; i++)
+		for (int64_t e = 0, n; e < d->part; e += n) {
+			const int64_t there = i * d->whole + d->first + e, in_sample = there % d->per_whole, skip = in_sample % DRAWN;
+
+			n = least_of(least_of(DRAWN - skip, d->part - e), d->per_whole - in_sample);
+			dropout_block(job, i * d->part + e, n, there / d->per_whole, d->per_whole, in_sample / DRAWN, skip);
+		}
 }
 
 static void dropout_run(struct dlb_kernel *k, const struct dlb_run *r)
@@ -102,7 +132,7 @@ static void dropout_run(struct dlb_kernel *k, const struct dlb_run *r)
 	const struct dropout_kernel *d = (const struct dropout_kernel *)k;
 	const struct dropout_job job = { d, r };
 
-	dlb_cpu_parallel(d->parts, dropout_part, &job);
+	dlb_cpu_parallel(d->parts, d->d.part ? strips_part : dropout_part, &job);
 }
 
 int dlb_cpu_dropout(struct dlb_backend *b, const struct dlb_dropout_desc *d, struct dlb_kernel **k, struct dlb_error *err)

@@ -208,7 +208,10 @@ static int prepare_dropout(struct dlb_backend *b, const void *ctx, int64_t rows,
 int dlb_cpu_mixed_dropout(struct dlb_backend *b, const struct dlb_dropout_desc *d, struct dlb_kernel **k, struct dlb_error *err)
 {
 	const struct narrow_operand x = { .dtype = DLB_BF16, .per_row = d->per_sample };
-	const struct narrow_desc n = { .rows = d->samples, .block = dlb_cpu_narrow_block(at_least_1(d->samples), 2 * d->per_sample, NARROW_L1),
+	/* strips of whole samples are counted from the first one: all in one block */
+	const int64_t block = d->part >= d->per_sample && d->part ? at_least_1(d->samples)
+		: dlb_cpu_narrow_block(at_least_1(d->samples), 2 * d->per_sample, NARROW_L1);
+	const struct narrow_desc n = { .rows = d->samples, .block = block,
 		.n_in = 1, .n_out = 2, .in = { x }, .out = { x, { .dtype = DLB_BOOL, .per_row = d->per_sample } },
 		.prepare = prepare_dropout, .ctx = d };
 
