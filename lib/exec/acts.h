@@ -32,6 +32,7 @@ struct act {
 	uint64_t vertex;
 	int64_t first_sample;
 	bool update;
+	int watched;			/* weight of an update that is to stay finite, -1 */
 	enum dlb_dtype dtype;		/* of a seed */
 	int iteration, pick;		/* of instruction; first of its picks, -1 */
 	int predict;			/* updates to foresee, at most; 0: not a prediction */

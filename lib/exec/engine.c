@@ -50,6 +50,7 @@ int dlb_engine_new(struct dlb_engine **out, struct dlb_ground *ground, const str
 	e->tensor_of = tensor_of;
 	e->view.program = p;
 	e->view.node = node;
+	e->view.not_finite = -1;
 	e->size[0].n = p->size[0];
 	e->cell = dlb_ground_first_cell(ground, p, node);
 	e->channel = dlb_xcalloc(n, sizeof *e->channel);
@@ -319,6 +320,7 @@ int dlb_engine_run_iteration(struct dlb_engine *e, const struct dlb_window *w, s
 	struct dlb_ground *g = e->ground;
 	struct dlb_step_times *t = &e->view.times;
 	double origin_s = dlb_clock_s(), copied_before_s;
+	int64_t not_finite = 0;
 	struct dlb_run r = { .shrunk = &e->view.shrunk };
 	bool several = e->view.program->depth > 0;
 
@@ -381,10 +383,13 @@ int dlb_engine_run_iteration(struct dlb_engine *e, const struct dlb_window *w, s
 		case ACT_RUN:
 			/* Updates count steps from 1 (bias correction). */
 			r.step = (uint64_t)s->step + (a->update ? 1 : 0);
+			r.not_finite = a->update && a->watched >= 0 ? &not_finite : NULL;
 			if (a->predict)
 				predict(e, a, s, w->first, r, origin_s);
 			else
 				run_kernel(e, a, &r, origin_s);
+			if (not_finite && e->view.not_finite < 0)
+				e->view.not_finite = a->watched;
 			if (e->view.program->async && a->loss >= 0)
 				add_loss(e, a, s);
 			dlb_comm_progress(g->comm);

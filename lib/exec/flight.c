@@ -17,7 +17,7 @@ struct flight {
 	int which, depth;
 	int64_t first, end, n;			/* end: INT64_MAX until it is known */
 	struct dlb_step *step;
-	struct flight_end { double x[3]; struct dlb_request sum; int unread; struct dlb_error why; struct dlb_progress_state next; } *at_end;
+	struct flight_end { double x[4]; struct dlb_request sum; int wrong; struct dlb_error why; struct dlb_progress_state next; } *at_end;
 	struct dlb_progress_state head;		/* the next step to begin */
 	const char *stopped;
 	int64_t failed, steady;			/* step with samples that could not be read, -1; iterations with everything in them */
@@ -42,7 +42,7 @@ static double begin_step(struct run *r, struct flight *f)
 	const struct dlb_fed *fed;
 
 	x->why.what[0] = 0;
-	fed = dlb_feed_take(r->feed, &x->unread, &x->why);
+	fed = dlb_feed_take(r->feed, &x->wrong, &x->why);
 	f->step[f->head.step % f->n] = dlb_run_step(r, &f->head, fed);
 	fed_s = dlb_clock_s() - asked_s;
 	dlb_run_advance(r, &f->head);
@@ -58,9 +58,12 @@ static void start_end(struct run *r, struct flight *f, int64_t step)
 
 	x->x[0] = dlb_engine_loss_of(f->e, &f->step[step % f->n]);
 	x->x[1] = r->o->stop && *r->o->stop ? 1.0 : 0.0;
-	x->x[2] = x->unread ? 1.0 : 0.0;
+	x->x[2] = x->wrong ? 1.0 : 0.0;
+	x->x[3] = 0.0;
+	if (!x->wrong && dlb_run_weights_finite(r, f->e, step, &x->why))
+		x->x[3] = x->wrong = 1;
 	if (r->all)
-		dlb_comm_isum(r->comm, r->all, x->x, 3, true, &x->sum);
+		dlb_comm_isum(r->comm, r->all, x->x, 4, true, &x->sum);
 }
 
 static int look_at_end(struct run *r, struct flight *f, int64_t step, int64_t total, struct dlb_error *err)
@@ -81,6 +84,10 @@ static int look_at_end(struct run *r, struct flight *f, int64_t step, int64_t to
 	if (has_loss && !isfinite(x->x[0]) && !r->o->allow_nonfinite) {
 		f->nonfinite = true;
 		dlb_run_not_finite(r, step, x->x[0], err);
+		return 0;
+	}
+	if (x->x[3] > 0.0) {
+		f->failed = step;
 		return 0;
 	}
 	x->next.best_loss = r->at.best_loss;
@@ -162,7 +169,7 @@ int dlb_run_flight(struct run *r, int *who, struct dlb_error *err)
 			const struct flight_end *x = &f.at_end[f.failed % f.n];
 
 			*err = x->why;
-			rc = dlb_comm_agree(r->comm, x->unread, err, who);
+			rc = dlb_comm_agree(r->comm, x->wrong, err, who);
 		} else {
 			r->stopped = f.stopped ? f.stopped : dlb_run_limit_reached(r, &r->at);
 			if (r->o->checkpoint && r->o->checkpoint_every && !r->stopped && r->at.step % r->o->checkpoint_every == 0)

@@ -38,6 +38,7 @@ struct ears {
 	int status;			/* of that line */
 	int lost_rank, lost_signal, lost_exit;	/* from mpiexec's own words; -1: not heard */
 	char first[200];		/* its first words, when nothing else is known */
+	char memory[200];		/* what a worker says that finds none (util/mem.h) */
 	bool progress;			/* a line of progress stands on the terminal */
 };
 
@@ -94,6 +95,8 @@ static void hear(struct ears *e, char *s)
 	} else if ((p = strstr(s, "Exit code:"))) {
 		e->lost_exit = atoi(p + strlen("Exit code:"));
 	}
+	if (!e->memory[0] && (p = strstr(s, "out of memory: ")))
+		snprintf(e->memory, sizeof e->memory, "%.199s", p);
 	if (!e->first[0] && s[0] && s[0] != '-' && s[0] != '=')
 		snprintf(e->first, sizeof e->first, "%.199s", s);
 	if (e->l->verbose || !strncmp(s, e->l->tool, tool)) {
@@ -228,15 +231,17 @@ static void watch(struct ears *e, pid_t pid, int in)
 /* What came of it, in one line. */
 static int verdict(const struct ears *e, int status, struct dlb_error *err)
 {
-	if (WIFEXITED(status) && WEXITSTATUS(status) == 0)
-		return 0;
-	if (e->said) {
+	if (e->said) {			/* ranks that leave together do so without a status */
 		err->what[0] = '\0';
 		err->status = e->status;
 		return -1;
 	}
+	if (WIFEXITED(status) && WEXITSTATUS(status) == 0)
+		return 0;
 	if (e->lost_rank >= 0 && e->lost_signal > 0)
 		return dlb_fail(err, NULL, "lost rank %d: killed by signal %d", e->lost_rank, e->lost_signal);
+	if (e->lost_rank >= 0 && e->memory[0])
+		return dlb_fail(err, NULL, "lost rank %d: %s", e->lost_rank, e->memory);
 	if (e->lost_rank >= 0)
 		return dlb_fail(err, NULL, "lost rank %d: it ended with status %d", e->lost_rank, e->lost_exit);
 	if (WIFSIGNALED(status))

@@ -55,7 +55,7 @@ static int open_state(struct run *r, const struct dlb_doc *doc, struct dlb_error
 	if (o->init && !path ? dlb_graph_load_constants(&j->graph, err) : dlb_graph_load_weights(&j->graph, path, err))
 		return -1;
 	r->replica = dlb_plan_replica_of(&j->plan, r->rank);
-	r->ending = dlb_xcalloc((size_t)j->plan.n_replicas + 2, sizeof *r->ending);
+	r->ending = dlb_xcalloc((size_t)j->plan.n_replicas + 3, sizeof *r->ending);
 	r->placement = j->plan.placement;
 	if (r->replica) {
 		r->placement = dlb_arena_array(&j->plan.arena, (size_t)j->graph.n_ops + 1, sizeof *r->placement);

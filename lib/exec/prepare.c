@@ -242,6 +242,19 @@ static void *gradient_at(struct dlb_engine *e, int op, struct dlb_error *err)
 	return dlb_act_resolve(e, gradient, 0, err);
 }
 
+/* Whether what is made of the weight may be a number though the weight is none: oneDNN's convolution with Relu makes 0 of
+ * NaN. Data of NaN leave it in the weight's gradient all the same. Anywhere else NaN goes on to the loss. */
+static bool hides_nan(const struct dlb_graph *g, int weight)
+{
+	for (int i = g->reader_start[weight]; i < g->reader_start[weight + 1]; i++) {
+		const struct dlb_op *o = &g->op[g->reader[i]];
+
+		if (!strcmp(o->type, "Conv") && dlb_attr_find(o->attr, o->n_attr, "activation"))
+			return true;
+	}
+	return false;
+}
+
 static int prepare_update(struct dlb_engine *e, const struct dlb_instr *in, const struct dlb_optimizer_choice *c,
 			  struct act *a, struct dlb_error *err)
 {
@@ -261,6 +274,7 @@ static int prepare_update(struct dlb_engine *e, const struct dlb_instr *in, cons
 		return rc == DLB_NO_KERNEL ? lacks(e, in->op, err) : -1;
 	kept(e, a->kernel);
 	a->update = true;
+	a->watched = hides_nan(e->graph, weight) ? weight : -1;
 	a->in = dlb_arena_array(&e->arena, 1, sizeof *a->in);
 	a->out = dlb_arena_array(&e->arena, 1 + DLB_MAX_STATES, sizeof *a->out);
 	a->out[0] = s->value[weight];

@@ -83,26 +83,37 @@ const char *dlb_run_converged(struct run *r, double loss)
 	return NULL;
 }
 
+int dlb_run_weights_finite(const struct run *r, struct dlb_engine *e, int64_t step, struct dlb_error *err)
+{
+	const struct dlb_engine_program *v = dlb_engine_view(e);
+
+	if (v->not_finite < 0 || r->o->allow_nonfinite)
+		return 0;
+	dlb_fail(err, NULL, "the weight '%s' is not finite after step %lld", v->program->graph->tensor[v->not_finite].name, (long long)step);
+	return dlb_hint(err, "is there NaN in the data? else try a smaller --lr");
+}
+
+struct step_end { double loss; bool stop, failed, spoilt; };	/* failed: as `wrong` on some rank; spoilt likewise */
+
 /* The end of a step: the loss and whether to stop, equal on all ranks. One rank makes a replica's loss, so each sum has one
  * term that is not zero; replicas' losses are added in their order. */
-static int step_end(struct run *r, struct dlb_engine *e, const struct dlb_step *step, int wrong, double *loss, bool *stop, bool *failed,
+static int step_end(struct run *r, struct dlb_engine *e, const struct dlb_step *step, int wrong, int spoilt, struct step_end *end,
 		    struct dlb_error *err)
 {
 	int R = r->job.plan.n_replicas;
 	double start_s = dlb_clock_s(), *x = r->ending;
 
-	memset(x, 0, ((size_t)R + 2) * sizeof *x);
+	memset(x, 0, ((size_t)R + 3) * sizeof *x);
 	x[0] = r->o->stop && *r->o->stop ? 1.0 : 0.0;
 	x[1] = wrong ? 1.0 : 0.0;
-	x[2 + r->replica] = step->fed->weight * dlb_engine_loss_of(e, step);
-	if (dlb_comm_allreduce_f64(r->comm, x, R + 2, DLB_COMM_SUM, err))
+	x[2] = spoilt ? 1.0 : 0.0;
+	x[3 + r->replica] = step->fed->weight * dlb_engine_loss_of(e, step);
+	if (dlb_comm_allreduce_f64(r->comm, x, R + 3, DLB_COMM_SUM, err))
 		return -1;
 	dlb_engine_view(e)->times.waits_s[DLB_WAIT_COLLECTIVE] += dlb_clock_s() - start_s;
-	*loss = 0.0;
+	*end = (struct step_end){ .stop = x[0] > 0.0, .failed = x[1] > 0.0, .spoilt = x[2] > 0.0 };
 	for (int k = 0; k < R; k++)
-		*loss += x[2 + k];
-	*stop = x[0] > 0.0;
-	*failed = x[1] > 0.0;
+		end->loss += x[3 + k];
 	return 0;
 }
 
@@ -185,13 +196,13 @@ static int train(struct run *r, int *who, struct dlb_error *err)
 		int which = dlb_run_engine_for(r, dlb_run_batch_at(r, &r->at));
 		struct dlb_engine *e = r->engine[which];
 		struct dlb_error why = { .what = "" };
-		int wrong;
+		struct step_end end;
+		int wrong, spoilt;
 		double asked_s = dlb_clock_s();
 		const struct dlb_fed *fed = dlb_feed_take(r->feed, &wrong, &why);
 		const struct dlb_step step = dlb_run_step(r, &r->at, fed);
 		struct dlb_progress_state next = r->at;
-		double loss, now_s, fed_s = dlb_clock_s();
-		bool stop, failed;
+		double now_s, fed_s = dlb_clock_s();
 
 		dlb_run_advance(r, &next);
 		if (!dlb_run_limit_reached(r, &next))
@@ -200,9 +211,10 @@ static int train(struct run *r, int *who, struct dlb_error *err)
 			return -1;
 		if (!wrong && dlb_engine_exchange(e) && !r->o->allow_nonfinite)
 			wrong = dlb_exchange_verdict(dlb_engine_exchange(e), &why);
-		if (step_end(r, e, &step, wrong, &loss, &stop, &failed, err))
+		spoilt = wrong ? 0 : dlb_run_weights_finite(r, e, r->at.step, &why);
+		if (step_end(r, e, &step, wrong, spoilt, &end, err))
 			return -1;
-		if (failed) {
+		if (end.failed) {
 			*err = why;
 			return dlb_comm_agree(r->comm, wrong, err, who);
 		}
@@ -211,21 +223,25 @@ static int train(struct run *r, int *who, struct dlb_error *err)
 		dlb_engine_view(e)->times.data_wait_s = fed_s - asked_s;
 		before_s = now_s;
 		dlb_run_keep_times(r, which, full_steps += which == 0);
-		if (has_loss && !isfinite(loss) && !r->o->allow_nonfinite)
-			return dlb_run_not_finite(r, r->at.step, loss, err);
+		if (has_loss && !isfinite(end.loss) && !r->o->allow_nonfinite)
+			return dlb_run_not_finite(r, r->at.step, end.loss, err);
+		if (end.spoilt) {
+			*err = why;
+			return dlb_comm_agree(r->comm, spoilt, err, who);
+		}
 		next.best_loss = r->at.best_loss;
 		next.since_best = r->at.since_best;
 		r->at = next;
 		if (has_loss) {
-			dlb_run_keep_loss(r, loss);
-			r->stopped = dlb_run_converged(r, loss);
+			dlb_run_keep_loss(r, end.loss);
+			r->stopped = dlb_run_converged(r, end.loss);
 		}
-		if (stop)
+		if (end.stop)
 			r->stopped = "signal";
 		else if (!r->stopped)
 			r->stopped = dlb_run_limit_reached(r, &r->at);
 		if (r->o->progress && r->rank == 0)
-			r->o->progress(r->o->progress_ctx, r->at.step - r->first_step, total, loss);
+			r->o->progress(r->o->progress_ctx, r->at.step - r->first_step, total, end.loss);
 		if (r->o->checkpoint && r->o->checkpoint_every && !r->stopped && r->at.step % r->o->checkpoint_every == 0) {
 			if (dlb_run_save_checkpoint(r, err))
 				return -1;

@@ -40,7 +40,7 @@ struct run {
 	FILE *log;
 	const char *stopped;
 	double wall_s;
-	double *ending;					/* [2 + replicas] what the ranks tell each other at the end of a step */
+	double *ending;					/* [3 + replicas] what the ranks tell each other at the end of a step */
 };
 
 /* ---- opening.c ---- */
@@ -68,6 +68,9 @@ void dlb_run_keep_times(struct run *r, int which, int64_t full_steps);
 /* Has it learnt enough? "loss", "patience"; NULL: no. */
 const char *dlb_run_converged(struct run *r, double loss);
 int dlb_run_not_finite(const struct run *r, int64_t step, double loss, struct dlb_error *err);
+/* Whether an update on this rank has made a weight that is not finite, of those from which the loss would not show it: -1 with
+ * err that names it. */
+int dlb_run_weights_finite(const struct run *r, struct dlb_engine *e, int64_t step, struct dlb_error *err);
 int dlb_run_save_checkpoint(struct run *r, struct dlb_error *err);
 /* Steps from start to limit, for the progress line; 0: not known. */
 int64_t dlb_run_total_steps(const struct run *r);

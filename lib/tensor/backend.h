@@ -31,6 +31,7 @@ struct dlb_run {
 	bool has_rate;
 	double grad_scale;		/* update kernels: what gradients are multiplied by (clipping); 0: 1 */
 	int64_t *shrunk;		/* update kernels that count (see dlb_update_desc) add here; NULL: not asked */
+	int64_t *not_finite;		/* update kernels add to it when what they made is not finite; NULL: not asked */
 };
 struct dlb_kernel {
 	void (*run)(struct dlb_kernel *k, const struct dlb_run *r);

@@ -6,6 +6,8 @@
 #include "tensor/cpu/real_math.h"
 #include "tensor/cpu/threads.h"
 
+enum { UPDATE_BLOCK = 1 << 14 };		/* elements */
+
 struct update_kernel {
 	struct dlb_kernel k;
 	struct dlb_update_desc d;

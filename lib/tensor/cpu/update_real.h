@@ -194,7 +194,58 @@ static void S(predict_part)(const struct dlb_update_desc *d, const struct dlb_ru
 		y[i] = w[i] * shrink - far * (m[i] / (F(sqrt)(v[i]) / root_bias2 + eps));
 }
 
-/* One part: the elements from w, g and the states on. */
+/* NaN or infinity among them? Where no such thing is, the sum of zeros is zero. */
+static bool S(any_not_finite)(const T *w, int64_t n)
+{
+	T sum = 0;
+
+#pragma omp simd reduction(+ : sum)
+	for (int64_t i = 0; i < n; i++)
+		sum += w[i] * 0;
+	return sum != 0;
+}
+
+struct S(scalars) { T c, lr, decay, step_size, root_bias2; };
+
+/* Elements [from, from + n). */
+static void S(update_block)(const struct update_job *job, const struct S(scalars) *k, int64_t from, int64_t n)
+{
+	const struct dlb_update_desc *d = &job->u->d;
+	const struct dlb_run *r = job->run;
+	const double *h = d->hyper;
+	const bool belief = d->rule == DLB_RULE_ADABELIEF, decoupled = d->rule == DLB_RULE_ADAMW || belief,
+		adam = decoupled || d->rule == DLB_RULE_ADAM, sgd = d->rule == DLB_RULE_SGD || d->rule == DLB_RULE_KFAC;
+	T *w = (T *)r->out[0] + from, *s0 = sgd ? NULL : (T *)r->out[1] + from, *s1 = adam ? (T *)r->out[2] + from : NULL;
+	const T *g = (const T *)r->in[0] + from;
+
+	switch (d->rule) {
+	case DLB_RULE_SGD:
+	case DLB_RULE_KFAC:
+		S(update_sgd)(w, g, k->c, k->lr, k->decay, n);
+		break;
+	case DLB_RULE_MOMENTUM:
+	case DLB_RULE_NESTEROV:
+		S(update_momentum)(w, s0, g, k->c, k->lr, (T)h[DLB_HYPER_MOMENTUM], k->decay, d->rule == DLB_RULE_NESTEROV, n);
+		break;
+	case DLB_RULE_ADAGRAD:
+		S(update_adagrad)(w, s0, g, k->c, k->lr, k->decay, (T)h[DLB_HYPER_EPS], n);
+		break;
+	case DLB_RULE_RMSPROP:
+		S(update_rmsprop)(w, s0, g, k->c, k->lr, k->decay, (T)h[DLB_HYPER_ALPHA], (T)(1 - h[DLB_HYPER_ALPHA]),
+				  (T)h[DLB_HYPER_EPS], n);
+		break;
+	case DLB_RULE_ADABELIEF:
+		S(update_adabelief)(w, s0, s1, g, k->c, k->decay, (T)h[DLB_HYPER_BETA1], (T)(1 - h[DLB_HYPER_BETA1]),
+				    (T)h[DLB_HYPER_BETA2], (T)(1 - h[DLB_HYPER_BETA2]), k->step_size, k->root_bias2, (T)h[DLB_HYPER_EPS], n);
+		break;
+	default:
+		S(update_adam)(w, s0, s1, g, k->c, decoupled ? k->decay : 1, decoupled ? 0 : k->decay,
+			       (T)h[DLB_HYPER_BETA1], (T)(1 - h[DLB_HYPER_BETA1]),
+			       (T)h[DLB_HYPER_BETA2], (T)(1 - h[DLB_HYPER_BETA2]), k->step_size, k->root_bias2, (T)h[DLB_HYPER_EPS], n);
+	}
+}
+
+/* One part; where it is looked at what was made, block by block, while that is in the cache. */
 static void S(update_part)(const void *ctx, int part, int parts)
 {
 	const struct update_job *job = ctx;
@@ -203,47 +254,26 @@ static void S(update_part)(const void *ctx, int part, int parts)
 	const double *h = d->hyper;
 	double lr = r->has_rate ? r->rate : h[DLB_HYPER_LR], t = (double)(r->step ? r->step : 1);
 	double bias1 = 1 - pow(h[DLB_HYPER_BETA1], t), bias2 = 1 - pow(h[DLB_HYPER_BETA2], t);
-	const bool belief = d->rule == DLB_RULE_ADABELIEF, decoupled = d->rule == DLB_RULE_ADAMW || belief,
-		adam = decoupled || d->rule == DLB_RULE_ADAM, sgd = d->rule == DLB_RULE_SGD || d->rule == DLB_RULE_KFAC;
-	const int64_t from = cpu_cut(d->count, part, parts), n = cpu_cut(d->count, part + 1, parts) - from;
+	const bool decoupled = d->rule == DLB_RULE_ADAMW || d->rule == DLB_RULE_ADABELIEF;
+	const int64_t from = cpu_cut(d->count, part, parts), end = cpu_cut(d->count, part + 1, parts);
+	const struct S(scalars) k = { .c = (T)(r->grad_scale > 0 ? r->grad_scale : 1), .lr = (T)lr, .step_size = (T)(lr / bias1),
+		.root_bias2 = (T)sqrt(bias2), .decay = (T)(decoupled ? 1 - lr * h[DLB_HYPER_DECAY] : h[DLB_HYPER_DECAY]) };
+	const int64_t block = r->not_finite ? UPDATE_BLOCK : end - from;
+	bool bad = false;
 
 	if (d->stage == DLB_UPDATE_PREDICT) {
-		S(predict_part)(d, r, lr, bias1, bias2, from, n);
+		S(predict_part)(d, r, lr, bias1, bias2, from, end - from);
 		return;
 	}
-	if (d->rule == DLB_RULE_MAX_ADABELIEF) {
-		S(update_belief)(job, from, n);
-		return;
-	}
-	T *w = (T *)r->out[0] + from, *s0 = sgd ? NULL : (T *)r->out[1] + from, *s1 = adam ? (T *)r->out[2] + from : NULL;
-	const T *g = (const T *)r->in[0] + from, c = (T)(r->grad_scale > 0 ? r->grad_scale : 1);
+	for (int64_t at = from; at < end; at += block) {
+		const int64_t n = end - at < block ? end - at : block;
 
-	switch (d->rule) {
-	case DLB_RULE_SGD:
-	case DLB_RULE_KFAC:
-		S(update_sgd)(w, g, c, (T)lr, (T)h[DLB_HYPER_DECAY], n);
-		break;
-	case DLB_RULE_MOMENTUM:
-	case DLB_RULE_NESTEROV:
-		S(update_momentum)(w, s0, g, c, (T)lr, (T)h[DLB_HYPER_MOMENTUM], (T)h[DLB_HYPER_DECAY], d->rule == DLB_RULE_NESTEROV, n);
-		break;
-	case DLB_RULE_ADAGRAD:
-		S(update_adagrad)(w, s0, g, c, (T)lr, (T)h[DLB_HYPER_DECAY], (T)h[DLB_HYPER_EPS], n);
-		break;
-	case DLB_RULE_RMSPROP:
-		S(update_rmsprop)(w, s0, g, c, (T)lr, (T)h[DLB_HYPER_DECAY], (T)h[DLB_HYPER_ALPHA], (T)(1 - h[DLB_HYPER_ALPHA]),
-				  (T)h[DLB_HYPER_EPS], n);
-		break;
-	case DLB_RULE_ADABELIEF:
-		S(update_adabelief)(w, s0, s1, g, c, (T)(1 - lr * h[DLB_HYPER_DECAY]),
-				    (T)h[DLB_HYPER_BETA1], (T)(1 - h[DLB_HYPER_BETA1]),
-				    (T)h[DLB_HYPER_BETA2], (T)(1 - h[DLB_HYPER_BETA2]),
-				    (T)(lr / bias1), (T)sqrt(bias2), (T)h[DLB_HYPER_EPS], n);
-		break;
-	default:
-		S(update_adam)(w, s0, s1, g, c, (T)(decoupled ? 1 - lr * h[DLB_HYPER_DECAY] : 1), (T)(decoupled ? 0 : h[DLB_HYPER_DECAY]),
-			       (T)h[DLB_HYPER_BETA1], (T)(1 - h[DLB_HYPER_BETA1]),
-			       (T)h[DLB_HYPER_BETA2], (T)(1 - h[DLB_HYPER_BETA2]),
-			       (T)(lr / bias1), (T)sqrt(bias2), (T)h[DLB_HYPER_EPS], n);
+		if (d->rule == DLB_RULE_MAX_ADABELIEF)
+			S(update_belief)(job, at, n);
+		else
+			S(update_block)(job, &k, at, n);
+		bad = bad || (r->not_finite && S(any_not_finite)((const T *)r->out[0] + at, n));
 	}
+	if (bad)
+		__atomic_fetch_add(r->not_finite, 1, __ATOMIC_RELAXED);
 }

@@ -1,0 +1,179 @@
+#!/usr/bin/env bats
+# Whatever goes wrong on one rank ends all of them: one line, status 2, nobody hangs.
+load helper
+
+setup() { tmp=$BATS_TEST_TMPDIR; }
+
+# plan CLUSTER MODEL BATCH [DLB-PLACE OPTION...] >FILE
+plan() {
+	local cluster=$1 file=$2 batch=$3
+	shift 3
+	dlb-profile --analytic --batch "$batch" "$models/$file.onnx" | dlb-costmodel -c "$cluster" | dlb-place "$@"
+}
+
+# Starts a run in the background; its log shows how far it has come: started DLB-RUN-OPTION...
+started() {
+	rm -f "$tmp/log"
+	dlb-run -q --loss-log "$tmp/log" "$@" >"$tmp/out" 2>"$tmp/err" 3>&- &
+	parent=$!
+}
+
+# It ends within 3 s of the last change of FILE, and MORE ms, with status 2, one line that holds the words, and no document.
+ends() { # FILE WORDS [MORE]
+	local status=0 took end
+	wait "$parent" || status=$?
+	end=$(date +%s%N)
+	took=$(((end - $(date -r "$1" +%s%N)) / 1000000))
+	echo "$took ms: $(cat "$tmp/err")"
+	[ "$status" -eq 2 ]
+	[ ! -s "$tmp/out" ]
+	[ "$(wc -l <"$tmp/err")" -eq 1 ]
+	grep -Eq "$2" "$tmp/err"
+	[ "$took" -lt $((3000 + ${3:-0})) ]
+}
+
+# Samples for the digits' models, NaN in those numbered: samples FILE SAMPLE...
+samples() {
+	python3 - "$tmp/$1" "${@:2}" <<-'END'
+		import random, struct, sys
+		def npy(path, descr, shape, data):
+		    head = "{'descr': '%s', 'fortran_order': False, 'shape': %s, }" % (descr, shape)
+		    head += ' ' * (63 - (10 + len(head)) % 64) + '\n'
+		    open(path, 'wb').write(b'\x93NUMPY\x01\x00' + struct.pack('<H', len(head)) + head.encode() + data)
+		draw = random.Random(1)
+		x = [draw.random() for _ in range(960 * 64)]
+		for n in sys.argv[2:]:
+		    x[int(n) * 64 + 5] = float('nan')
+		npy(sys.argv[1] + '.x.npy', '<f4', '(960, 1, 8, 8)', struct.pack('<%df' % len(x), *x))
+		npy(sys.argv[1] + '.y.npy', '<i8', '(960,)', struct.pack('<960q', *(i % 10 for i in range(960))))
+	END
+	data=(--order sequential --data "npy:$tmp/$1.x.npy,$tmp/$1.y.npy")
+}
+
+# A launcher that does SETUP on rank RANK before it becomes the rank: on_rank RANK SETUP
+on_rank() {
+	mkdir -p "$tmp/bin"
+	printf '#!/bin/bash\n[ "$OMPI_COMM_WORLD_RANK" = %s ] && { %s; }\nexec "$@"\n' "$1" "$2" >"$tmp/bin/as-rank"
+	[ -n "${real:=$(command -v mpiexec.openmpi)}" ] || skip 'no Open MPI'
+	cat >"$tmp/bin/mpiexec.openmpi" <<-END
+		#!/bin/bash
+		options=()
+		while [ "\$1" != "$(command -v dlb-run)" ]; do options+=("\$1"); shift; done
+		exec $real "\${options[@]}" "$tmp/bin/as-rank" "\$@"
+	END
+	chmod +x "$tmp"/bin/*
+	[[ $PATH == $tmp/bin:* ]] || PATH=$tmp/bin:$PATH
+}
+
+@test "NaN in one replica's samples, whatever the model makes of it" {
+	samples spoilt 800		# step 33, replica 1's or 2's
+	for file in digits_mlp digits_cnn; do
+		plan cpu:3 "$file" 24 --replicas 3 >"$tmp/doc.json"
+		started --epochs 2 "${data[@]}" "$tmp/doc.json"
+		wait_for_lines "$tmp/log" 33
+		ends "$tmp/log" 'step 33'
+	done
+	plan cpu:2 digits_cnn 24 -a even >"$tmp/doc.json"
+	started --epochs 2 "${data[@]}" "$tmp/doc.json"
+	wait_for_lines "$tmp/log" 33
+	ends "$tmp/log" "step 33"
+}
+
+@test "NaN with the sums compressed, the weights averaged, the steps asynchronous" {
+	samples spoilt 800
+	plan cpu:2 digits_cnn 24 --replicas 2 >"$tmp/doc.json"
+	for how in '--compress bf16' '--compress lowrank:2,start=2' '--gossip 0.5' '--param-server 0' '--sync' '--allreduce tree'; do
+		echo "$how"
+		# shellcheck disable=SC2086
+		started --epochs 2 "${data[@]}" $how "$tmp/doc.json"
+		wait_for_lines "$tmp/log" 33
+		ends "$tmp/log" 'not finite'
+	done
+	plan cpu:2 digits_cnn 24 -m 4 --schedule async -a even >"$tmp/doc.json"
+	started --epochs 2 "${data[@]}" "$tmp/doc.json"
+	wait_for_lines "$tmp/log" 20
+	ends "$tmp/log" 'not finite'
+}
+
+@test "--allow-nonfinite goes on" {
+	samples spoilt 30
+	plan cpu:2 digits_cnn 24 --replicas 2 >"$tmp/doc.json"
+	dlb-run -q --allow-nonfinite --steps 5 "${data[@]}" "$tmp/doc.json" | jq -e '.report.losses | length == 5'
+}
+
+@test "a rank killed, any rank, however they share the work" {
+	plan cpu:3 digits_cnn 24 --replicas 3 >"$tmp/replicas.json"
+	plan cpu:3 digits_cnn 24 -m 4 -a even >"$tmp/stages.json"
+	while read -r doc rank options; do
+		echo "$doc: rank $rank, $options"
+		# shellcheck disable=SC2086
+		started --steps 1000000 "${digits[@]}" $options "$tmp/$doc.json"
+		wait_for_lines "$tmp/log" 20
+		mapfile -t ranks < <(for launcher in $(children $parent); do children "$launcher"; done)
+		[ "${#ranks[@]}" -eq 3 ]
+		touch "$tmp/began"
+		kill -KILL "${ranks[rank]}"
+		ends "$tmp/began" 'rank [012]'
+	done <<-'END'
+		replicas 0
+		replicas 2 --allreduce host
+		replicas 1 --allreduce mpi --sync
+		replicas 1 --gossip 0.5
+		replicas 0 --param-server 0
+		replicas 1 --compress lowrank:2,start=0
+		stages 0
+		stages 2
+	END
+}
+
+@test "a rank that is stopped is given up after --timeout" {
+	plan cpu:2 digits_cnn 24 --replicas 2 >"$tmp/doc.json"
+	started --steps 1000000 --timeout 1 "${digits[@]}" "$tmp/doc.json"
+	wait_for_lines "$tmp/log" 20
+	mapfile -t ranks < <(for launcher in $(children $parent); do children "$launcher"; done)
+	touch "$tmp/began"
+	kill -STOP "${ranks[1]}"
+	ends "$tmp/began" 'lost (rank 1|a rank)'
+	kill -KILL "${ranks[1]}" 2>/dev/null || true
+}
+
+@test "one rank without the memory that the plan wants" {
+	plan cpu:2 digits_cnn 30000 --replicas 2 >"$tmp/doc.json"
+	on_rank 1 "touch '$tmp/began'"
+	dlb-run -q --steps 0 --data random "$tmp/doc.json" >/dev/null
+	start=$((($(date +%s%N) - $(date -r "$tmp/began" +%s%N)) / 1000000))	# ranks have to start before one can lack memory
+	for limit in 300000 350000; do
+		on_rank 1 "touch '$tmp/began'; ulimit -v $limit"
+		started --steps 3 --data random "$tmp/doc.json"
+		ends "$tmp/began" '(rank 1|\[1\]).*memory' "$start"
+	done
+}
+
+# Through MPI's profiling interface: one message of a rank is four bytes short, or long.
+shorten() { # BYTES
+	mpicc -shared -fPIC -o "$tmp/shorten.so" -x c - <<-END
+		#include <mpi.h>
+		static int n;
+		int MPI_Isend(const void *p, int count, MPI_Datatype type, int to, int tag, MPI_Comm c, MPI_Request *q)
+		{
+		        return PMPI_Isend(p, type == MPI_BYTE && count > 64 && ++n == 2000 ? count + $1 : count, type, to, tag, c, q);
+		}
+	END
+}
+
+@test "a message of the wrong size" {
+	command -v mpicc >/dev/null || skip 'no mpicc'
+	plan cpu:3 digits_cnn 24 --replicas 3 >"$tmp/replicas.json"
+	plan cpu:3 digits_cnn 24 -m 4 -a even >"$tmp/stages.json"
+	for doc in replicas stages; do
+		for bytes in -4 4; do
+			shorten $bytes
+			# without shared memory everything goes through MPI
+			on_rank 1 "export LD_PRELOAD=$tmp/shorten.so"
+			sed -i '2i ulimit -v 20000000' "$tmp/bin/as-rank"
+			started --steps 1000000 "${digits[@]}" "$tmp/$doc.json"
+			wait_for_lines "$tmp/log" 1
+			ends "$tmp/log" "rank 1 sent"
+		done
+	done
+}
