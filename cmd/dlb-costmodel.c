@@ -3,7 +3,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cost/cost.h"
+#include "cost/auto_split.h"
+#include "optim/optim.h"
 #include "util/cli.h"
 
 /* The cluster of -c goes into the document; without -c the document's own stands. */
@@ -40,21 +41,44 @@ static json_t *with_members_of(json_t *was, json_t *graph)
 	return graph;
 }
 
+/* What the options ask for; with "auto" among them, what is worth splitting too. Strings live in `a`. */
+static int find_asks(const struct dlb_doc *doc, const struct dlb_strlist *asked, const struct dlb_profile *p,
+		     const struct dlb_cluster *cl, struct dlb_arena *a, struct dlb_split_ask **ask, int *n, struct dlb_error *err)
+{
+	struct dlb_optimizer_choice choice;
+	bool choose = false;
+	int n_state = 0;
+
+	*ask = dlb_arena_array(a, (size_t)asked->n + 1, sizeof **ask);
+	*n = 0;
+	for (int i = 0; i < asked->n; i++) {
+		if (!strcmp(asked->item[i], "auto"))
+			choose = true;
+		else if (dlb_split_parse(asked->item[i], a, &(*ask)[(*n)++], err))
+			return -1;
+	}
+	if (json_object_get(dlb_doc_section(doc, "run"), "optimizer")) {
+		if (dlb_optimizer_read(doc, &choice, err))
+			return -1;
+		n_state = dlb_optimizers[choice.rule].n_state;
+	}
+	return choose ? dlb_auto_split(doc, p, cl, n_state, *ask, *n, a, ask, n, err) : 0;
+}
+
 /* Puts the split graph into the document, and what of the profile still holds. */
 static int split(struct dlb_doc *doc, const struct dlb_strlist *asked, struct dlb_graph *g, struct dlb_profile *p, bool profiled,
-		 struct dlb_error *err)
+		 const struct dlb_cluster *cl, struct dlb_error *err)
 {
 	static const char *const inputs[] = { "graph", NULL };
-	struct dlb_split_ask *ask = dlb_xcalloc((size_t)asked->n + 1, sizeof *ask);
 	struct dlb_graph was = { .n_ops = 0 };
+	struct dlb_split_ask *ask;
 	struct dlb_arena a = { 0 };
 	struct dlb_profile carried;
-	int rc = 0;
+	int n, rc = find_asks(doc, asked, profiled ? p : NULL, cl, &a, &ask, &n, err);
 
-	for (int i = 0; i < asked->n && !rc; i++)
-		rc = dlb_split_parse(asked->item[i], &a, &ask[i], err);
-	rc = rc || dlb_graph_read(doc, &was, err) || dlb_graph_split(g, ask, asked->n, err) ? -1 : 0;
-	if (!rc) {
+	if (!rc && n)
+		rc = dlb_graph_read(doc, &was, err) || dlb_graph_split(g, ask, n, err) ? -1 : 0;
+	if (!rc && n) {
 		dlb_doc_set(doc, "graph", with_members_of(dlb_doc_section(doc, "graph"), dlb_graph_write(g)));
 		if (profiled) {
 			dlb_profile_carry(p, &was, g, &carried);
@@ -67,8 +91,14 @@ static int split(struct dlb_doc *doc, const struct dlb_strlist *asked, struct dl
 	}
 	dlb_graph_release(&was);
 	dlb_arena_release(&a);
-	free(ask);
 	return rc;
+}
+
+static void print_splits(const struct dlb_graph *g, FILE *f)
+{
+	for (int i = 0; i < g->n_was_split; i++)
+		fprintf(f, "split '%s' into %d by %s: %s\n", g->was_split[i].op, g->was_split[i].parts, g->was_split[i].axis,
+			g->was_split[i].why);
 }
 
 static int make_cost(struct dlb_doc *doc, const char *from, const struct dlb_strlist *asked, bool verbose, struct dlb_error *err)
@@ -82,14 +112,16 @@ static int make_cost(struct dlb_doc *doc, const char *from, const struct dlb_str
 	int rc = -1;
 
 	if (dlb_graph_read(doc, &g, err) || (profiled && dlb_profile_read(doc, &g, &p, err)) ||
-	    get_cluster(doc, from, &cl, err) || (asked->n && split(doc, asked, &g, &p, profiled, err)) ||
+	    get_cluster(doc, from, &cl, err) || (asked->n && split(doc, asked, &g, &p, profiled, &cl, err)) ||
 	    dlb_cost_fit(&c, &g, profiled ? &p : NULL, &cl, err))
 		goto out;
 	json_t *section = dlb_cost_write(&c);
 	json_object_set_new(section, "inputs", dlb_doc_input_hashes(doc, inputs));
 	dlb_doc_set(doc, "cost", section);
-	if (verbose)
+	if (verbose) {
+		print_splits(&g, stderr);
 		dlb_cost_print_fit(&c, stderr);
+	}
 	rc = 0;
 out:
 	dlb_cost_release(&c);
@@ -106,8 +138,8 @@ int main(int argc, char **argv)
 	const struct dlb_opt opts[] = {
 		{ 'c', "cluster", DLB_OPT_STR, &cluster, "CLUSTER",
 		  "file with a cluster, or a synthetic one such as 'cpu:2 host cpu/4:1*0.5'", NULL, 0, 0 },
-		{ 0, "split", DLB_OPT_LIST, &asked, "OP=K[:AXIS]",
-		  "split an op into K shards along output, input, batch, head or vocabulary; repeatable", NULL, 0, 0 },
+		{ 0, "split", DLB_OPT_LIST, &asked, "auto|OP=K[:AXIS]",
+		  "split an op into K shards along output, input, batch, head or vocabulary; auto: where it pays; repeatable", NULL, 0, 0 },
 	};
 	struct dlb_cli cli = { .tool = "dlb-costmodel", .usage = "[OPTION...] [FILE]",
 			       .summary = "what each op would take on each kind of device", .opts = opts,

@@ -128,6 +128,34 @@ near() { # FILE FILE RELATIVE-ERROR: number by number, and as many
 	near "$tmp/whole" "$tmp/split" 1e-3
 }
 
+@test "auto: what does not fit is split" {
+	dlb-profile -q --analytic --batch 1 "$models/lenet5.onnx" >"$tmp/profiled.json"
+	slow='link=rack:1,1e3'				# nothing else is worth it
+	dlb-costmodel -q -c "cpu:1@300kB host cpu:1@300kB host cpu:1@300kB $slow" --split auto "$tmp/profiled.json" >"$tmp/doc.json"
+	validates "$tmp/doc.json"
+	jq -e '.graph.split | map([.op, .shards]) == [["/7/Gemm", 2]]' "$tmp/doc.json"
+	jq -e '.graph.split[0].why | contains("needs 0.3") and contains("0.3 MB")' "$tmp/doc.json"
+	dlb-costmodel -q -c "cpu:1@500kB host cpu:1@500kB $slow" --split auto "$tmp/profiled.json" >"$tmp/doc.json"
+	jq -e '.graph | has("split") | not' "$tmp/doc.json"
+}
+
+@test "auto: what makes the step shorter is split, and said with -v" {
+	dlb-profile -q --analytic --batch 256 "$models/lenet5.onnx" >"$tmp/profiled.json"
+	dlb-costmodel -v -c cpu:2 --split auto "$tmp/profiled.json" >"$tmp/doc.json" 2>"$tmp/said"
+	validates "$tmp/doc.json"
+	jq -e '.graph.split | length >= 2 and all(.[]; .shards == 2 and (.why | contains("in place of")))' "$tmp/doc.json"
+	[ "$(grep -c '^split ' "$tmp/said")" -eq "$(jq '.graph.split | length' "$tmp/doc.json")" ]
+	# the placer finds it shorter too
+	step() { dlb-place -q "$1" | dlb-run -q --dry-run --steps 2 | jq '.report.step_s'; }
+	dlb-costmodel -q -c cpu:2 "$tmp/profiled.json" >"$tmp/whole.json"
+	jq -en "$(step "$tmp/doc.json") < 0.9 * $(step "$tmp/whole.json")"
+	# and over a slow link nothing is
+	dlb-costmodel -q -c 'cpu:1 host cpu:1 link=rack:1,1e3' --split auto "$tmp/profiled.json" | jq -e '.graph | has("split") | not'
+	# what is asked for besides is done
+	dlb-costmodel -q -c 'cpu:1 host cpu:1 link=rack:1,1e3' --split auto --split '/9/Gemm=3' "$tmp/profiled.json" |
+		jq -e '.graph.split | map([.op, .shards]) == [["/9/Gemm", 3]]'
+}
+
 @test "a split graph is profiled like any" {
 	dlb-costmodel -q -c cpu:2 --split '*=2' "$made/digits_mlp.json" | dlb-profile -q - | dlb-costmodel -q | dlb-place -q >"$tmp/doc.json"
 	validates "$tmp/doc.json"

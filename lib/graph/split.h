@@ -1,5 +1,6 @@
 /* Splitting an op over nodes: what the rules of the operators (split_rules.c), the choice of what is split how (split.c)
- * and the making of the shards (split_make.c) share. Private to lib/graph.
+ * and the making of the shards (split_make.c) share. Private to lib/graph, and to lib/cost, which
+ * asks the rules what can be split.
  *
  * A split of a region of ops into `parts` shards has `units` units, dealt out in order, the first shards getting one more
  * where they do not come out even. A cut says where these units lie in one tensor: along `axis`, `unit` elements each,

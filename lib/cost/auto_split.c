@@ -1,0 +1,310 @@
+/* Choosing what to split: see auto_split.h. */
+#include "cost/auto_split.h"
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include "graph/split.h"
+
+enum { MAX_CLASSES = 40, MAX_SHARDS = 16 };
+
+/* Ops that cost the same are split alike: layers of a network repeat. */
+struct alike { const char *key; int *op, n; double flop; bool on; };
+struct search {
+	const struct dlb_doc *doc;
+	const struct dlb_profile *p;
+	const struct dlb_cluster *cl;
+	const struct dlb_graph *g;		/* as it is */
+	struct dlb_arena *a;
+	struct dlb_split_ask *sure;		/* asked for, or does not fit: split in any case */
+	int n_sure;
+	struct alike *alike;
+	int n_alike;
+	int *fastest;				/* nodes, the fastest first */
+};
+
+/* -- what a split would bring -- */
+
+/* NAME@k, or a backward op or an update of such a one: k. -1: whole. */
+static int shard_of(const struct dlb_graph *g, int op)
+{
+	const struct dlb_op *o = &g->op[op];
+	const char *at = strrchr(o->phase == DLB_FORWARD || o->of < 0 ? o->name : g->op[o->of].name, '@');
+
+	return at && at[1] >= '0' && at[1] <= '9' ? atoi(at + 1) : -1;
+}
+
+static double finish_of(const struct dlb_cost *c, int op, const int *where, const double *finish, const double *free_at)
+{
+	const struct dlb_graph *g = c->graph;
+	double start = free_at[where[op]];
+
+	for (int k = 0; k < g->op[op].n_in; k++) {
+		const int t = g->op[op].in[k], from = t < 0 ? -1 : g->tensor[t].producer;
+		if (from < 0 || from >= op)
+			continue;
+		const double bytes = dlb_tensor_bytes(&g->tensor[t], g->batch);
+		const double there = finish[from] + (where[from] == where[op] ? 0 : dlb_cost_xfer_s(c, bytes, where[from], where[op]));
+		start = fmax(start, there);
+	}
+	return start + dlb_cost_op_s(c, op, where[op], (double)g->batch);
+}
+
+/* Seconds of a step, shard k on the k-th fastest of n nodes and what is whole on the first, in the graph's order. */
+static double schedule_s(const struct search *s, const struct dlb_cost *c, int n)
+{
+	const struct dlb_graph *g = c->graph;
+	int *where = dlb_xcalloc((size_t)g->n_ops + 1, sizeof *where);
+	double *finish = dlb_xcalloc((size_t)g->n_ops + 1, sizeof *finish), end = 0;
+	double *free_at = dlb_xcalloc((size_t)s->cl->n_nodes + 1, sizeof *free_at);
+
+	for (int i = 0; i < g->n_ops; i++) {
+		const int shard = shard_of(g, i);
+		where[i] = s->fastest[shard < 0 ? 0 : shard % n];
+		finish[i] = free_at[where[i]] = finish_of(c, i, where, finish, free_at);
+		end = fmax(end, finish[i]);
+	}
+	free(where);
+	free(finish);
+	free(free_at);
+	return end;
+}
+
+/* Seconds of a step with these ops split over n nodes; INFINITY: it cannot be done. */
+static double with_split_s(const struct search *s, const struct dlb_split_ask *ask, int n_ask, int n)
+{
+	struct dlb_graph g;
+	struct dlb_profile p = { .n_kinds = 0 };
+	struct dlb_cost c = { .n_ops = 0 };
+	struct dlb_error err = { .what = "" };
+	double end = INFINITY;
+
+	if (dlb_graph_read(s->doc, &g, &err))
+		return INFINITY;
+	if (!n_ask || !dlb_graph_split(&g, ask, n_ask, &err)) {
+		if (s->p)
+			dlb_profile_carry(s->p, s->g, &g, &p);
+		if (!dlb_graph_index(&g) && !dlb_cost_fit(&c, &g, s->p ? &p : NULL, s->cl, &err))
+			end = schedule_s(s, &c, n);
+	}
+	dlb_cost_release(&c);
+	dlb_profile_release(&p);
+	dlb_graph_release(&g);
+	return end;
+}
+
+/* -- what does not fit -- */
+
+/* Of one of k shards: its part of the weights with all that goes with them and of the output, and the input. */
+static double need_bytes(const struct dlb_graph *g, int op, int k, int n_state)
+{
+	const struct dlb_op *o = &g->op[op];
+	double weights = 0, in = 0;
+
+	for (int i = 0; i < o->n_in; i++) {
+		if (o->in[i] < 0)
+			continue;
+		const struct dlb_tensor *t = &g->tensor[o->in[i]];
+		if (t->kind == DLB_T_WEIGHT)
+			weights += g->training ? dlb_cost_weight_bytes(g, o->in[i], n_state) : dlb_tensor_bytes(t, 1);
+		else
+			in += dlb_tensor_bytes(t, g->batch);
+	}
+	return (weights + dlb_cost_out_bytes(g, op, g->batch)) / k + in;
+}
+
+static int descending(const void *a, const void *b)
+{
+	const double *x = a, *y = b;
+
+	return (*y > *x) - (*y < *x);
+}
+
+/* Some room is left for what else a node has to do. */
+static const double most_of_a_node = 0.9;
+
+static void split_what_does_not_fit(struct search *s, int n_state)
+{
+	const int n = s->cl->n_nodes;
+	double *memory = dlb_xcalloc((size_t)n + 1, sizeof *memory);
+
+	for (int i = 0; i < n; i++)
+		memory[i] = dlb_cluster_node_memory(s->cl, i);
+	qsort(memory, (size_t)n, sizeof *memory, descending);
+	for (int i = 0; i < s->g->n_ops && n > 1; i++) {
+		const struct dlb_op *o = &s->g->op[i];
+		const struct dlb_split_rule *r = o->phase == DLB_FORWARD ? dlb_split_rule_of(o) : NULL;
+		const double need = need_bytes(s->g, i, 1, n_state);
+		bool sure = false;
+		int k = 2;
+
+		for (int f = 0; f < s->n_sure; f++)
+			sure |= !strcmp(s->sure[f].op, o->name);
+		if (!r || !r->alone || sure || !(need > memory[0]))
+			continue;
+		while (k < n && need_bytes(s->g, i, k, n_state) > most_of_a_node * memory[k - 1])
+			k++;
+		s->sure[s->n_sure++] = (struct dlb_split_ask){ .op = o->name, .parts = k,
+			.why = dlb_arena_printf(s->a, "whole it needs %.4g MB, and no node has more than %.4g MB", need / 1e6, memory[0] / 1e6) };
+	}
+	free(memory);
+}
+
+/* -- what makes the step shorter -- */
+
+static int by_flop(const void *a, const void *b)
+{
+	const struct alike *x = a, *y = b;
+
+	if (x->flop != y->flop)
+		return (y->flop > x->flop) - (y->flop < x->flop);
+	return x->op[0] - y->op[0];
+}
+
+static void find_alike(struct search *s)
+{
+	const struct dlb_graph *g = s->g;
+
+	s->alike = dlb_arena_array(s->a, (size_t)g->n_ops + 1, sizeof *s->alike);
+	for (int i = 0; i < g->n_ops; i++) {
+		const struct dlb_split_rule *r = g->op[i].phase == DLB_FORWARD ? dlb_split_rule_of(&g->op[i]) : NULL;
+		bool sure = false;
+		int k = 0;
+
+		for (int f = 0; f < s->n_sure; f++)
+			sure |= !strcmp(s->sure[f].op, g->op[i].name);
+		if (!r || !r->alone || sure)
+			continue;
+		const char *key = dlb_op_signature(g, i, g->batch, s->a);
+		while (k < s->n_alike && strcmp(s->alike[k].key, key) != 0)
+			k++;
+		struct alike *c = &s->alike[k];
+		if (k == s->n_alike) {
+			*c = (struct alike){ .key = key, .op = dlb_arena_array(s->a, (size_t)(g->n_ops - i), sizeof *c->op) };
+			s->n_alike++;
+		}
+		c->op[c->n++] = i;
+		c->flop += g->op[i].flop;
+	}
+	if (s->n_alike)
+		qsort(s->alike, (size_t)s->n_alike, sizeof *s->alike, by_flop);
+	s->n_alike = s->n_alike < MAX_CLASSES ? s->n_alike : MAX_CLASSES;
+}
+
+/* What is sure and what is on, in n shards. */
+static int collect(const struct search *s, int n, const char *why, struct dlb_split_ask *ask)
+{
+	int m = s->n_sure;
+
+	if (m)
+		memcpy(ask, s->sure, (size_t)m * sizeof *ask);
+	for (int k = 0; k < s->n_alike; k++)
+		for (int i = 0; i < s->alike[k].n && s->alike[k].on; i++)
+			ask[m++] = (struct dlb_split_ask){ .op = s->g->op[s->alike[k].op[i]].name, .parts = n, .why = why };
+	return m;
+}
+
+/* Leaves out what makes the step no shorter; returns the seconds. */
+static double thin_out(struct search *s, int n, struct dlb_split_ask *ask)
+{
+	double best = INFINITY;
+	bool changed = true;
+
+	for (int k = 0; k < s->n_alike; k++) {		/* can it be split into so many at all? */
+		struct dlb_split_ask one = { .op = s->g->op[s->alike[k].op[0]].name, .parts = n, .why = "" };
+		struct dlb_error err = { .what = "" };
+		struct dlb_graph g;
+		s->alike[k].on = !dlb_graph_read(s->doc, &g, &err) && !dlb_graph_split(&g, &one, 1, &err);
+		dlb_graph_release(&g);
+	}
+	best = with_split_s(s, ask, collect(s, n, "", ask), n);
+	for (int pass = 0; pass < 3 && changed; pass++) {
+		changed = false;
+		for (int k = s->n_alike - 1; k >= 0; k--) {
+			if (!s->alike[k].on)
+				continue;
+			s->alike[k].on = false;
+			const double t = with_split_s(s, ask, collect(s, n, "", ask), n);
+			if (t <= best) {
+				best = t;
+				changed = true;
+			} else {
+				s->alike[k].on = true;
+			}
+		}
+	}
+	return best;
+}
+
+static const double least_gain = 0.02;
+
+/* 2, 4, 8 ..., and at last as many as there are nodes. */
+static int next_count(int k, int n_nodes)
+{
+	return k < n_nodes && 2 * k > n_nodes ? n_nodes : 2 * k;
+}
+
+static void shorten(struct search *s, struct dlb_split_ask **ask, int *n)
+{
+	struct dlb_split_ask *now = dlb_arena_array(s->a, (size_t)s->g->n_ops + 1, sizeof *now);
+	const double whole = with_split_s(s, s->sure, s->n_sure, s->cl->n_nodes);
+	double best = whole * (1 - least_gain);
+
+	*ask = s->sure;
+	*n = s->n_sure;
+	for (int k = 2; k <= s->cl->n_nodes && k <= MAX_SHARDS; k = next_count(k, s->cl->n_nodes)) {
+		const double t = thin_out(s, k, now);
+		if (!(t < best))
+			continue;
+		best = t;
+		struct dlb_split_ask *keep = dlb_arena_array(s->a, (size_t)s->g->n_ops + 1, sizeof *keep);
+		*n = collect(s, k, dlb_arena_printf(s->a, "the step is predicted at %.4g s in place of %.4g s, scheduled in the graph's order",
+						    t, whole), keep);
+		*ask = keep;
+	}
+}
+
+static void sort_nodes(struct search *s, const struct dlb_cost *c)
+{
+	double *total = dlb_xcalloc((size_t)s->cl->n_nodes + 1, sizeof *total);
+
+	s->fastest = dlb_arena_array(s->a, (size_t)s->cl->n_nodes + 1, sizeof *s->fastest);
+	for (int i = 0; i < s->cl->n_nodes; i++) {
+		int at = i;
+		for (int op = 0; op < s->g->n_ops; op++)
+			total[i] += dlb_cost_op_s(c, op, i, (double)s->g->batch);
+		for (; at > 0 && total[s->fastest[at - 1]] > total[i]; at--)
+			s->fastest[at] = s->fastest[at - 1];
+		s->fastest[at] = i;
+	}
+	free(total);
+}
+
+int dlb_auto_split(const struct dlb_doc *doc, const struct dlb_profile *p, const struct dlb_cluster *cl, int n_state,
+		   const struct dlb_split_ask *fixed, int n_fixed, struct dlb_arena *a, struct dlb_split_ask **ask, int *n,
+		   struct dlb_error *err)
+{
+	struct search s = { .doc = doc, .p = p, .cl = cl, .a = a };
+	struct dlb_cost c = { .n_ops = 0 };
+	struct dlb_graph g;
+	int rc = -1;
+
+	if (dlb_graph_read(doc, &g, err))
+		return -1;
+	s.g = &g;
+	s.sure = dlb_arena_array(a, (size_t)n_fixed + (size_t)g.n_ops + 1, sizeof *s.sure);
+	if (n_fixed)
+		memcpy(s.sure, fixed, (size_t)n_fixed * sizeof *fixed);
+	s.n_sure = n_fixed;
+	if (!dlb_cost_fit(&c, &g, p, cl, err)) {
+		sort_nodes(&s, &c);
+		split_what_does_not_fit(&s, n_state);
+		find_alike(&s);
+		shorten(&s, ask, n);
+		rc = 0;
+	}
+	for (int i = 0; i < *n && !rc; i++)		/* names outlive the graph */
+		(*ask)[i].op = dlb_arena_strdup(a, (*ask)[i].op);
+	dlb_cost_release(&c);
+	dlb_graph_release(&g);
+	return rc;
+}
