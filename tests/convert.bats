@@ -257,6 +257,26 @@ PY
 	one_line dlb-convert "'a b'"
 }
 
+@test "what is not UTF-8 is refused with its place" {
+	printf 'node1 -- in -- forward_compute_time=1, backward_compute_time=0, activation_size=1, parameter_size=0\nnode2 -- a\xff -- forward_compute_time=1, backward_compute_time=0, activation_size=1, parameter_size=0\n' >"$tmp/graph.txt"
+	run -2 --separate-stderr dlb-convert --from pipedream "$tmp/graph.txt"
+	one_line dlb-convert "graph.txt:2: not UTF-8"
+	{ cat "$root/tests/data/machine.xml"; printf '\xff'; } >"$tmp/machine.xml"
+	run -2 --separate-stderr dlb-convert --from hwloc "$tmp/machine.xml"
+	one_line dlb-convert "not UTF-8"
+}
+
+@test "dnn-partitioning: long colours are told apart" {
+	python3 - >"$tmp/net.json" <<'PY'
+import json
+long = "\u00e4" * 70
+nodes = [{"id": i, "supportedOnFpga": 1, "cpuLatency": 1, "fpgaLatency": 1, "isBackwardNode": 0, "size": 1, "colorClass": c}
+         for i, c in enumerate([long + "a", long + "b", long + "a", "x" + long])]
+print(json.dumps({"maxFPGAs": 2, "maxCPUs": 1, "maxSizePerFPGA": 10, "nodes": nodes, "edges": []}))
+PY
+	dlb-convert --from dnn-partitioning "$tmp/net.json" | jq -e '[.graph.ops[].colocate] | map(select(. != null)) | length == 1'
+}
+
 @test "hwloc: the cluster of an XML, and what is none" {
 	dlb-convert --from hwloc "$root/tests/data/machine.xml" >"$tmp/there.json"
 	validates "$tmp/there.json"

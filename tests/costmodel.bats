@@ -110,3 +110,10 @@ setup() { doc=$BATS_FILE_TMPDIR/profiled.json; tmp=$BATS_TEST_TMPDIR; }
 			and has("efficiency"))) and (.links | all(has("x-source")))' "$root/share/clusters/$name.json"
 	done
 }
+
+@test "what a user says of a cluster, anywhere in its document, stays" {
+	jq '.["x-of-the-file"] = "where from" | .cluster.nodes[0]["x-of-a-node"] = 7' "$root/share/clusters/h100-l40.json" >"$tmp/c.json"
+	dlb-costmodel -c "$tmp/c.json" "$doc" >"$tmp/out.json"
+	validates "$tmp/out.json"
+	jq -e '.cluster | .["x-of-the-file"] == "where from" and .nodes[0]["x-of-a-node"] == 7 and has("x-source")' "$tmp/out.json"
+}

@@ -464,6 +464,18 @@ int dlb_cluster_read(const struct dlb_doc *d, struct dlb_cluster *c, struct dlb_
 	return dlb_cluster_read_section(&r, c, err);
 }
 
+/* What the user says of the document that a cluster comes from (members x-...) goes with the section. Returns new. */
+static json_t *with_remarks(const struct dlb_doc *d)
+{
+	json_t *section = json_copy(dlb_doc_section(d, "cluster")), *value;
+	const char *key;
+
+	json_object_foreach(d->root, key, value)
+		if (!strncmp(key, "x-", 2) && !json_object_get(section, key))
+			json_object_set(section, key, value);
+	return section;
+}
+
 static int read_file(const char *path, struct dlb_cluster *c, json_t **section, struct dlb_error *err)
 {
 	struct dlb_doc bare = { .root = NULL };
@@ -482,7 +494,7 @@ static int read_file(const char *path, struct dlb_cluster *c, json_t **section, 
 		if (dlb_doc_read(&d, path, err))
 			return -1;
 		rc = dlb_cluster_read(&d, c, err);
-		*section = rc ? NULL : json_incref(dlb_doc_section(&d, "cluster"));
+		*section = rc ? NULL : with_remarks(&d);
 		dlb_doc_release(&d);
 		return rc;
 	}

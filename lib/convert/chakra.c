@@ -162,9 +162,8 @@ static double output_bytes(const struct dlb_field *io)
 			size_t end = t + 1;
 			while (end < types.n && types.data[end] != '\'' && types.data[end] != '"')
 				end++;
-			const char *name = (const char *)types.data + t + 1;
-			if (end < types.n && end - t > 6 && !memcmp(name, "Tensor", 6))
-				sum += product * size_of_type(name, end - t - 1);
+			if (end < types.n && end - t > 6 && !memcmp(types.data + t + 1, "Tensor", 6))
+				sum += product * size_of_type((const char *)types.data + t + 1, end - t - 1);
 			t = end + 1;
 		}
 	}

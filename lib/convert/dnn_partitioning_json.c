@@ -54,14 +54,14 @@ static int get_whole(struct reader *rd, const struct dlb_ref *r, const char *key
 static int read_colour(struct reader *rd, const struct dlb_ref *r, int *colour)
 {
 	struct dlb_ref at = dlb_ref_at(r, "colorClass");
-	char key[64];
+	char number[32], *key = number;
 	*colour = -1;
 	if (!at.v || json_is_null(at.v))
 		return 0;
 	if (json_is_string(at.v))
-		snprintf(key, sizeof key, "s%.60s", json_string_value(at.v));
+		key = dlb_xprintf("s%s", json_string_value(at.v));
 	else if (json_is_number(at.v))
-		snprintf(key, sizeof key, "n%.17g", json_number_value(at.v));
+		snprintf(number, sizeof number, "n%.17g", json_number_value(at.v));
 	else
 		return dlb_ref_fail(&at, rd->err, "a colour is a number or a string");
 	json_t *known = json_object_get(rd->colours, key);
@@ -70,6 +70,8 @@ static int read_colour(struct reader *rd, const struct dlb_ref *r, int *colour)
 		json_object_set_new(rd->colours, key, known);
 	}
 	*colour = (int)json_integer_value(known);
+	if (key != number)
+		free(key);
 	return 0;
 }
 

@@ -9,6 +9,10 @@ int dlb_import_hwloc(const char *text, size_t n, const char *name, const struct 
 {
 	struct dlb_cluster cl;
 	char path[64];
+	json_t *utf8 = json_stringn(text, n);
+	json_decref(utf8);
+	if (!utf8)
+		return dlb_fail(err, name, "not UTF-8 text");
 	FILE *f = tmpfile();			/* the text may have come by a pipe; hwloc reads files */
 	if (!f)
 		return dlb_fail(err, name, "no temporary file: %s", strerror(errno));

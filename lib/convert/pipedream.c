@@ -88,9 +88,18 @@ static int add_edge(struct parser *p, char *from, char *to)
 	return 0;
 }
 
+static bool is_utf8(const char *line)
+{
+	json_t *text = json_string(line);
+	json_decref(text);
+	return text != NULL;
+}
+
 static int parse_line(struct parser *p, char *line)
 {
 	bool edge = *line == '\t' || *line == ' ';
+	if (!is_utf8(line))
+		return fail(p, "not UTF-8 text%s", "");
 	line += strspn(line, "\t ");
 	char *end = line + strlen(line);
 	while (end > line && strchr(" \t\r", end[-1]))

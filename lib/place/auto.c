@@ -11,7 +11,7 @@
 #include "place/search.h"
 #include "util/clock.h"
 
-enum { MAX_STARTS = 16, MAX_IDEALS = 60000, DP_STEPS = 10000000,
+enum { MAX_STARTS = 16, MAX_IDEALS = 60000, DP_STEPS = 10000000 /* about half a second */,
        STEP_ITEMS = 4000000, MOST_ORDERS = 2000, MOST_PLACEMENTS = 6600, MANY_OPS = 2000, MANY_ITEMS = 20000 };
 
 /* Proposals of one unit of effort: few classes need few. */
@@ -122,7 +122,7 @@ static int say_lack(const struct dlb_problem *p, const struct dlb_port *port, co
 			   need / 1e6, have / 1e6);
 }
 
-static void gather(const struct dlb_problem *p, const struct dlb_port *port, struct starts *s, struct dlb_error *nearest)
+static void gather(const struct dlb_problem *p, const struct dlb_port *port, double deadline_s, struct starts *s, struct dlb_error *nearest)
 {
 	bool latency = p->objective == DLB_LATENCY;
 	int *placement = dlb_xcalloc((size_t)p->graph->n_ops + 1, sizeof *placement);
@@ -138,8 +138,9 @@ static void gather(const struct dlb_problem *p, const struct dlb_port *port, str
 	free(placement);
 	bool exact;
 	int *at = dlb_xcalloc((size_t)port->n + 1, sizeof *at);
-	double value = dlb_contiguous(port, latency, MAX_IDEALS, p->search_s > 0 ? (int64_t)(p->search_s * DP_STEPS / 4) + 1 : DP_STEPS, at,
-				      &exact);
+	int64_t steps = p->search_s > 0 ? 0 : DP_STEPS * (p->effort > 0 ? p->effort : 1);
+	double now = dlb_clock_s(), half = deadline_s > 0 ? now + (deadline_s - now) / 2 : 0;	/* the rest is for the search */
+	double value = dlb_contiguous(port, latency, MAX_IDEALS, steps, half, at, &exact);
 	add_start(s, isinf(value) ? value : value_of(port, latency, at), at);
 	if (s->n)
 		return;
@@ -333,7 +334,7 @@ static int search_from_best(const struct dlb_problem *p, int ways, int *placemen
 	struct starts s = { .n = 0 };
 	struct dlb_port port;
 	dlb_port_init(&port, p, true);
-	gather(p, &port, &s, &nearest);
+	gather(p, &port, deadline_s, &s, &nearest);
 	int *best = dlb_xcalloc((size_t)port.n + 1, sizeof *best), rc = 0;
 	if (s.n) {
 		memcpy(best, s.at[0], (size_t)port.n * sizeof *best);

@@ -16,6 +16,7 @@
 #include <string.h>
 #include "place/ideals.h"
 #include "place/place.h"
+#include "util/clock.h"
 
 enum { MAX_IDEALS = 400000, MAX_STATES = 1 << 14 };
 
@@ -448,7 +449,8 @@ static void release_walk(struct walk *w)
 		free(all[i]);
 }
 
-double dlb_dp(const struct dlb_ideals *s, const struct dlb_port *port, bool latency, double bound, int64_t most_steps, int *at)
+double dlb_dp(const struct dlb_ideals *s, const struct dlb_port *port, bool latency, double bound, int64_t most_steps, double deadline_s,
+	      int *at)
 {
 	struct walk w = { .s = s, .port = port, .latency = latency, .bound = bound,
 			  .most_steps = most_steps > 0 ? most_steps : INT64_MAX };
@@ -464,6 +466,8 @@ double dlb_dp(const struct dlb_ideals *s, const struct dlb_port *port, bool late
 	for (int i = 1; i < s->n; i++) {
 		if (isfinite(bound) && !useful(&w, i))
 			continue;
+		if (deadline_s > 0 && dlb_clock_s() >= deadline_s)
+			w.most_steps = w.steps;
 		restart(&w, i);
 		go_down(&w, &ops, i, false);
 		close_ideal(&w, i);
@@ -485,7 +489,8 @@ double dlb_dp(const struct dlb_ideals *s, const struct dlb_port *port, bool late
 	return value;
 }
 
-double dlb_contiguous(const struct dlb_port *port, bool latency, int most, int64_t most_steps, int *at, bool *exact)
+double dlb_contiguous(const struct dlb_port *port, bool latency, int most, int64_t most_steps, double deadline_s, int *at,
+		      bool *exact)
 {
 	struct dlb_port coarse;
 	struct dlb_ideals s;
@@ -493,11 +498,11 @@ double dlb_contiguous(const struct dlb_port *port, bool latency, int most, int64
 	int *first = dlb_xcalloc((size_t)port->n + 1, sizeof *first);
 	dlb_port_glue(port, &coarse, map);
 	dlb_ideals_orders(&s, &coarse, 8, 1);
-	double chain = dlb_dp(&s, &coarse, latency, INFINITY, 0, first), value = INFINITY;
+	double chain = dlb_dp(&s, &coarse, latency, INFINITY, 0, 0, first), value = INFINITY;
 	dlb_ideals_release(&s);
 	*exact = dlb_ideals_all(&s, &coarse, most);
 	if (*exact) {
-		value = dlb_dp(&s, &coarse, latency, chain * (1 + 1e-9), most_steps, where);
+		value = dlb_dp(&s, &coarse, latency, chain * (1 + 1e-9), most_steps, deadline_s, where);
 		*exact = isfinite(value);
 		dlb_ideals_release(&s);
 	}
@@ -533,7 +538,7 @@ int dlb_place_dp(const struct dlb_problem *p, int *placement, struct dlb_error *
 	bool exact;
 	int *at = dlb_xcalloc((size_t)p->n_groups + 1, sizeof *at);
 	dlb_port_init(&port, p, true);
-	double value = dlb_contiguous(&port, p->objective == DLB_LATENCY, MAX_IDEALS, 0, at, &exact);
+	double value = dlb_contiguous(&port, p->objective == DLB_LATENCY, MAX_IDEALS, 0, 0, at, &exact);
 	for (int i = 0; i < p->graph->n_ops; i++)
 		placement[i] = at[p->group_of[i]];
 	free(at);

@@ -30,11 +30,11 @@ void dlb_ideals_release(struct dlb_ideals *s);
 /* The best placement whose devices hold successive differences of a chain in the family (dp.c). at[class] = node.
  * Returns its value: throughput as is; latency as if stages came one after another, which the true one does not
  * exceed. bound: a value known to be reached (INFINITY: none), which makes it faster. INFINITY: nothing fits, or it
- * would take more than most_steps (0: no limit). */
+ * would take more than most_steps (0: no limit) or last beyond deadline_s (of dlb_clock_s; 0: none). */
 double dlb_dp(const struct dlb_ideals *s, const struct dlb_port *port, bool latency, double bound, int64_t most_steps,
-	      int *at);
+	      double deadline_s, int *at);
 /* From a port problem to its best contiguous placement: over all ideals where there are at most `most` (*exact),
  * else over a few orders. INFINITY: nothing fits. */
-double dlb_contiguous(const struct dlb_port *port, bool latency, int most, int64_t most_steps, int *at,
+double dlb_contiguous(const struct dlb_port *port, bool latency, int most, int64_t most_steps, double deadline_s, int *at,
 		      bool *exact);
 #endif

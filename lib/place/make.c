@@ -161,10 +161,11 @@ static bool fits(const struct dlb_problem *p, const struct dlb_program *g, bool 
 
 /* Packing arenas better than as they come costs more than all the rest where there are very many places or nodes: then
  * it is done only if nothing fits otherwise, and the peaks stated are what a run needs at most. */
-enum { MANY_ITEMS = 60000, MANY_NODE_OPS = 400000 };
+enum { MANY_ITEMS = 60000, MANY_IN_ALL = 600000 };
 static bool is_large(const struct dlb_plan *plan)
 {
-	return (int64_t)plan->n_ops * plan->micro_batches > MANY_ITEMS || (int64_t)plan->n_ops * plan->n_nodes > MANY_NODE_OPS;
+	int64_t items = (int64_t)plan->n_ops * plan->micro_batches;
+	return items > MANY_ITEMS || items * plan->n_nodes > MANY_IN_ALL;
 }
 
 static int compile(const struct dlb_problem *p, struct dlb_plan *plan, bool draft, struct dlb_program *program, struct dlb_error *err)

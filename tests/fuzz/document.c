@@ -5,6 +5,7 @@
 #include <string.h>
 #include "balance/balance.h"
 #include "cluster/cluster.h"
+#include "convert/convert.h"
 #include "cost/cost.h"
 #include "cost/profile.h"
 #include "graph/graph.h"
@@ -40,6 +41,19 @@ static void read_graph(const struct dlb_doc *d, const struct dlb_cluster *cl, st
 		dlb_cost_release(&cost);
 	}
 	dlb_graph_release(&g);
+}
+
+/* What other tools read is written, or refused with a word. */
+static void export_all(const struct dlb_doc *d, struct dlb_error *err)
+{
+	for (const struct dlb_format *f = dlb_formats; f->name; f++) {
+		struct dlb_convert_options o = { 0 };
+		size_t n;
+		char *text = f->export ? f->export(d, &o, &n, err) : NULL;
+		if (f->export)
+			told(text ? 0 : -1, err);
+		free(text);
+	}
 }
 
 /* -- mutations -- */
@@ -133,6 +147,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	struct dlb_optimizer_choice o;
 	const int has_cluster = !told(dlb_cluster_read(&d, &cl, &err), &err);
 	read_graph(&d, has_cluster ? &cl : NULL, &err);
+	export_all(&d, &err);
 	if (has_cluster) {
 		if (!told(dlb_balance_read(&d, cl.n_nodes, &b, &err), &err))
 			dlb_balance_release(&b);
