@@ -3,20 +3,8 @@
 # rule repeats itself, the pipeline is drained where it must be, and what cannot be is a line.
 load helper
 
+steps=12 samples=16 place=(--optimizer momentum)
 setup() { tmp=$BATS_TEST_TMPDIR; }
-
-plan() { # CLUSTER [DLB-PLACE OPTION...]
-	local cluster=$1
-	shift
-	[ -s "$BATS_FILE_TMPDIR/profiled.json" ] || dlb-profile --analytic --batch 16 "$model" >"$BATS_FILE_TMPDIR/profiled.json"
-	dlb-costmodel -c "$cluster" "$BATS_FILE_TMPDIR/profiled.json" | dlb-place --optimizer momentum "$@"
-}
-
-losses() { # DOCUMENT [DLB-RUN OPTION...]
-	local doc=$1
-	shift
-	dlb-run --steps 12 "${digits[@]}" --optimizer momentum --lr 0.02 "$@" "$doc" | jq -c .report.losses
-}
 
 @test "on one node nothing is late: the losses of the synchronous run" {
 	plan cpu:1 -m 4 >"$tmp/sync.json"

@@ -33,6 +33,24 @@ reported() {
 	cp "$doc" "$1"
 }
 
+# For files whose tests train the digits' model: `samples` a batch, `steps` of a run, `place`: options of every plan.
+steps=12 samples=16 place=()
+profiled() { # a profile made once a file: its path is $profile
+	profile=$BATS_FILE_TMPDIR/profiled.json
+	[ -s "$profile" ] || dlb-profile --analytic --batch "$samples" "$model" >"$profile"
+}
+plan() { # CLUSTER [DLB-PLACE OPTION...] >DOCUMENT
+	local cluster=$1
+	shift
+	profiled
+	dlb-costmodel -c "$cluster" "$profile" | dlb-place "${place[@]}" "$@"
+}
+losses() { # DOCUMENT [DLB-RUN OPTION...]
+	local doc=$1
+	shift
+	dlb-run --steps "$steps" "${digits[@]}" --optimizer momentum --lr 0.02 "$@" "$doc" | jq -c .report.losses
+}
+
 # After run --separate-stderr: nothing on stdout, exactly one line on stderr, which begins with the tool's
 # name and holds every word given.
 one_line() { # TOOL TEXT...

@@ -3,33 +3,12 @@
 # and the loop that balances.
 load helper
 
-steps=12
+steps=12 samples=16 place=(-m 4)
 setup() { tmp=$BATS_TEST_TMPDIR; }
-
-# Profiled once a file: profiled.json.
-profiled() {
-	[ -s "$BATS_FILE_TMPDIR/profiled.json" ] ||
-		dlb-profile --analytic --batch 16 "$model" >"$BATS_FILE_TMPDIR/profiled.json"
-}
-
-# A plan for N nodes: plan NODES [DLB-PLACE OPTION...] >FILE
-plan() {
-	local n=$1
-	shift
-	profiled
-	dlb-costmodel -c "cpu:$n" "$BATS_FILE_TMPDIR/profiled.json" | dlb-place -m 4 "$@"
-}
-
-# The losses of a run: losses DOCUMENT [DLB-RUN OPTION...]
-losses() {
-	local doc=$1
-	shift
-	dlb-run --steps "$steps" "${digits[@]}" --optimizer momentum --lr 0.02 "$@" "$doc" | jq -c .report.losses
-}
 
 # What an unbroken run on one node gives.
 truth() {
-	[ -s "$BATS_FILE_TMPDIR/truth" ] || { plan 1 >"$tmp/one.json" && losses "$tmp/one.json" >"$BATS_FILE_TMPDIR/truth"; }
+	[ -s "$BATS_FILE_TMPDIR/truth" ] || { plan cpu:1 >"$tmp/one.json" && losses "$tmp/one.json" >"$BATS_FILE_TMPDIR/truth"; }
 	cat "$BATS_FILE_TMPDIR/truth"
 }
 
@@ -45,13 +24,13 @@ truth() {
 }
 
 @test "jq may reprint a document anywhere in the pipe" {
-	plan 2 | jq . | jq -c . >"$tmp/doc.json"
+	plan cpu:2 | jq . | jq -c . >"$tmp/doc.json"
 	[ "$(losses "$tmp/doc.json")" = "$(truth)" ]
 }
 
 @test "losses are bit-equal on 1, 2, 3 and 4 nodes" {
 	for n in 2 3 4; do
-		plan "$n" >"$tmp/doc.json"
+		plan "cpu:$n" >"$tmp/doc.json"
 		echo "$n nodes"
 		[ "$(losses "$tmp/doc.json")" = "$(truth)" ]
 	done
@@ -61,14 +40,14 @@ truth() {
 	for how in '-a even' '-a even --schedule gpipe' '-a greedy --schedule gpipe' '-a proportional' '-a random --seed 1' \
 		'-a random --seed 2 --schedule gpipe' '-a random --seed 3'; do
 		# shellcheck disable=SC2086
-		plan 3 $how >"$tmp/doc.json"
+		plan cpu:3 $how >"$tmp/doc.json"
 		echo "$how"
 		[ "$(losses "$tmp/doc.json")" = "$(truth)" ]
 	done
 }
 
 @test "a placement edited by hand is legal and gives the same losses" {
-	plan 2 -a single >"$tmp/doc.json"
+	plan cpu:2 -a single >"$tmp/doc.json"
 	jq -c '(.graph.ops | map(select(.phase == "forward")) | .[0].id | tostring) as $op |
 		[.graph.ops[] | select((.id | tostring) == $op or (.colocate != null and (.colocate | tostring) == $op)) | .id | tostring] as $bound |
 		.plan.placement |= with_entries(if .key | IN($bound[]) then .value = 1 - .value else . end)' "$tmp/doc.json" >"$tmp/edited.json"
@@ -79,7 +58,7 @@ truth() {
 
 @test "across checkpoints, on other numbers of nodes" {
 	for n in 1 2 3 4; do
-		plan "$n" >"$tmp/$n.json"
+		plan "cpu:$n" >"$tmp/$n.json"
 	done
 	all=
 	for n in 2 3 1 4; do
@@ -92,7 +71,7 @@ truth() {
 }
 
 @test "across a rebalance in mid-training" {
-	plan 2 >"$tmp/doc.json"
+	plan cpu:2 >"$tmp/doc.json"
 	steps=6
 	first=$(losses "$tmp/doc.json" --checkpoint "$tmp/ckpt" --slow 1:3)
 	dlb-run --dry-run --steps 6 --slow 1:3 "$tmp/doc.json" | dlb-rebalance | dlb-place >"$tmp/next.json"
@@ -107,15 +86,15 @@ long=(--optimizer momentum --lr 0.02 --checkpoint-every 100)
 
 unbroken() { # prints the loss log of 4000 steps
 	[ -s "$BATS_FILE_TMPDIR/unbroken" ] || {
-		plan 1 >"$tmp/one.json"
+		plan cpu:1 >"$tmp/one.json"
 		dlb-run --steps 4000 "${digits[@]}" "${long[@]}" --loss-log "$BATS_FILE_TMPDIR/unbroken" "$tmp/one.json" >/dev/null
 	}
 	cat "$BATS_FILE_TMPDIR/unbroken"
 }
 
 @test "killed with SIGKILL and resumed on another number of nodes" {
-	plan 2 >"$tmp/2.json"
-	plan 3 >"$tmp/3.json"
+	plan cpu:2 >"$tmp/2.json"
+	plan cpu:3 >"$tmp/3.json"
 	for n in 2 3; do
 		touch "$tmp/log"
 		before=$(wc -l <"$tmp/log")
@@ -127,13 +106,13 @@ unbroken() { # prints the loss log of 4000 steps
 		sleep 0.5
 		[ ! -s "$tmp/out.json" ]
 	done
-	plan 4 | dlb-run --until-step 4000 "${digits[@]}" "${long[@]}" --checkpoint "$tmp/ckpt" --loss-log "$tmp/log" >"$tmp/out.json"
+	plan cpu:4 | dlb-run --until-step 4000 "${digits[@]}" "${long[@]}" --checkpoint "$tmp/ckpt" --loss-log "$tmp/log" >"$tmp/out.json"
 	unbroken >"$tmp/truth"
 	cmp "$tmp/log" "$tmp/truth"
 }
 
 @test "SIGTERM: a checkpoint, status 0, and the report says so" {
-	plan 2 >"$tmp/2.json"
+	plan cpu:2 >"$tmp/2.json"
 	dlb-run --until-step 4000 "${digits[@]}" "${long[@]}" --checkpoint "$tmp/ckpt" --loss-log "$tmp/log" "$tmp/2.json" \
 		>"$tmp/out.json" 2>"$tmp/err" 3>&- &
 	wait_for_lines "$tmp/log" 60
@@ -147,7 +126,7 @@ unbroken() { # prints the loss log of 4000 steps
 }
 
 @test "a rank killed in mid-step: within 3 s, one line that names the rank, status 2, the checkpoint intact" {
-	plan 2 >"$tmp/2.json"
+	plan cpu:2 >"$tmp/2.json"
 	dlb-run --until-step 100000 "${digits[@]}" "${long[@]}" --checkpoint "$tmp/ckpt" --loss-log "$tmp/log" "$tmp/2.json" \
 		>"$tmp/out.json" 2>"$tmp/err" 3>&- &
 	parent=$!
@@ -164,13 +143,13 @@ unbroken() { # prints the loss log of 4000 steps
 	[ ! -s "$tmp/out.json" ]
 	[ "$(wc -l <"$tmp/err")" -eq 1 ]
 	grep -Eq 'rank [01]' "$tmp/err"
-	plan 1 | dlb-run --until-step 200 "${digits[@]}" "${long[@]}" --checkpoint "$tmp/ckpt" >"$tmp/out.json" ||
-		plan 1 | dlb-run --steps 5 "${digits[@]}" "${long[@]}" --checkpoint "$tmp/ckpt" >"$tmp/out.json"
+	plan cpu:1 | dlb-run --until-step 200 "${digits[@]}" "${long[@]}" --checkpoint "$tmp/ckpt" >"$tmp/out.json" ||
+		plan cpu:1 | dlb-run --steps 5 "${digits[@]}" "${long[@]}" --checkpoint "$tmp/ckpt" >"$tmp/out.json"
 	validates "$tmp/out.json"
 }
 
 @test "two runs do not share a checkpoint folder" {
-	plan 1 >"$tmp/1.json"
+	plan cpu:1 >"$tmp/1.json"
 	dlb-run --until-step 100000 "${digits[@]}" "${long[@]}" --checkpoint "$tmp/ckpt" --loss-log "$tmp/log" "$tmp/1.json" \
 		>/dev/null 2>&1 3>&- &
 	wait_for_lines "$tmp/log" 5
@@ -182,7 +161,7 @@ unbroken() { # prints the loss log of 4000 steps
 # ---- the loop ----
 
 @test "the loop of the README comes to rest, really run" {
-	plan 2 >"$tmp/doc.json"
+	plan cpu:2 >"$tmp/doc.json"
 	rounds=0
 	while status=0; dlb-rebalance --test "$tmp/doc.json" || status=$?; [ $status = 1 ] && [ $rounds -lt 15 ]; do
 		dlb-run --steps 20 "${digits[@]}" --slow 1:2 --checkpoint "$tmp/ckpt" <"$tmp/doc.json" |
@@ -197,7 +176,7 @@ unbroken() { # prints the loss log of 4000 steps
 }
 
 @test "a failing command in the pipe leaves the document alone" {
-	plan 2 >"$tmp/doc.json"
+	plan cpu:2 >"$tmp/doc.json"
 	run -2 --separate-stderr bash -c 'set -o pipefail
 		dlb-run --steps 2 --data nothing <"$1" | dlb-rebalance | dlb-place >"$2"' - "$tmp/doc.json" "$tmp/next.json"
 	[ "${#stderr_lines[@]}" -eq 3 ]

@@ -2,28 +2,8 @@
 # Several groups of nodes that each hold the model: what they learn together is what one node learns.
 load helper
 
-steps=10
+steps=10 samples=24
 setup() { tmp=$BATS_TEST_TMPDIR; }
-
-profiled() {
-	[ -s "$BATS_FILE_TMPDIR/profiled.json" ] ||
-		dlb-profile --analytic --batch 24 "$model" >"$BATS_FILE_TMPDIR/profiled.json"
-}
-
-# plan CLUSTER [DLB-PLACE OPTION...] >FILE
-plan() {
-	local cluster=$1
-	shift
-	profiled
-	dlb-costmodel -c "$cluster" "$BATS_FILE_TMPDIR/profiled.json" | dlb-place "$@"
-}
-
-# The losses of a run: losses DOCUMENT [DLB-RUN OPTION...]
-losses() {
-	local doc=$1
-	shift
-	dlb-run --steps "$steps" "${digits[@]}" --optimizer momentum --lr 0.02 "$@" "$doc" | jq -c .report.losses
-}
 
 # near A B TOLERANCE: lists of losses that differ by at most TOLERANCE, relatively
 near() {

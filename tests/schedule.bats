@@ -2,16 +2,9 @@
 # Schedules: the same bits under all of them, limits of memory kept, what they gain.
 load helper
 
+samples=16
 setup() { tmp=$BATS_TEST_TMPDIR; }
 schedules='1f1b gpipe interleaved zero-bubble none'
-
-# A plan of 16 samples for the nodes of a cluster: plan CLUSTER [DLB-PLACE OPTION...]
-plan() {
-	local cluster=$1
-	shift
-	[ -s "$BATS_FILE_TMPDIR/profiled.json" ] || dlb-profile --analytic --batch 16 "$model" >"$BATS_FILE_TMPDIR/profiled.json"
-	dlb-costmodel -c "$cluster" "$BATS_FILE_TMPDIR/profiled.json" | dlb-place "$@"
-}
 
 # The loss log of 8 steps: log DOCUMENT FILE
 log() {
