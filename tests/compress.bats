@@ -84,3 +84,75 @@ run_it() { # DOCUMENT STEPS [DLB-RUN OPTION...]
 	run -2 --separate-stderr dlb-run --dry-run "$tmp/bad.json"
 	[[ $stderr == *"/plan/compress"* ]]
 }
+
+# kfac_doc REPLICAS [MODEL] >FILE
+kfac_doc() {
+	dlb-profile --analytic --batch 24 "${2:-$models/digits_mlp.onnx}" | dlb-costmodel -c "cpu:$1" |
+		dlb-place -a single --replicas "$1" --allreduce ring --optimizer kfac
+}
+
+kfac() { # DOCUMENT STEPS [DLB-RUN OPTION...]
+	local doc=$1 steps=$2
+	shift 2
+	dlb-run -q --steps "$steps" "${digits[@]}" --optimizer kfac --lr 0.05 --inverse-every 4 "$@" "$doc"
+}
+
+@test "kfac's factors: whole, as triangles or in 16 bits; the bytes are those that were predicted, losses those of one node" {
+	kfac_doc 1 | kfac - 20 | jq -c .report.losses >"$tmp/one"
+	for n in 2 3; do
+		kfac_doc "$n" >"$tmp/doc.json"
+		for how in none:1e-5 bf16:0.02 cholesky:0.02 cholesky,wire=f32:1e-5 cholesky:per-hop:1e-5; do
+			kfac "$tmp/doc.json" 20 --compress "${how%:*}" >"$tmp/out.json"
+			validates "$tmp/out.json"
+			dlb-run -q --dry-run --optimizer kfac --inverse-every 4 --compress "${how%:*}" "$tmp/doc.json" >"$tmp/dry.json"
+			jq -s -e '[.[].report.allreduce.classes.factor | .bytes, .dense_bytes] | (.[0] - .[2] | fabs) < 1e-6 and .[1] == .[3] and .[0] > 0' \
+				"$tmp/out.json" "$tmp/dry.json" || { echo "$n $how: bytes"; return 1; }
+			jq -e --argjson one "$(cat "$tmp/one")" --argjson near "${how##*:}" \
+				'[.report.losses, $one] | transpose | all((.[0] - .[1] | fabs) < $near * .[1])' "$tmp/out.json" >/dev/null ||
+				{ echo "$n $how: losses"; return 1; }
+			jq -e '.report.kfac | .exchanges == 5 and .not_definite == 0 and .not_symmetric == 0 and .kept == 0 and .weights == ["1.weight", "3.weight"] and .others == "sgd"' \
+				"$tmp/out.json" >/dev/null
+		done
+	done
+}
+
+@test "kfac with replicas: the same bits again, and from a checkpoint between two inversions; more replicas share the averages" {
+	kfac_doc 2 >"$tmp/doc.json"
+	kfac_doc 3 >"$tmp/three.json"
+	for how in none cholesky; do
+		rm -rf "$tmp/ckpt" "$tmp/other"
+		whole=$(kfac "$tmp/doc.json" 15 --compress "$how" | jq -c .report.losses)
+		[ "$whole" = "$(kfac "$tmp/doc.json" 15 --compress "$how" | jq -c .report.losses)" ]
+		kfac "$tmp/doc.json" 6 --compress "$how" --checkpoint "$tmp/ckpt" >"$tmp/first.json"
+		cp -r "$tmp/ckpt" "$tmp/other"
+		[ "$(kfac "$tmp/doc.json" 9 --compress "$how" --checkpoint "$tmp/ckpt" | jq -c .report.losses)" = "$(jq -c '.[6:]' <<<"$whole")" ]
+		kfac "$tmp/three.json" 9 --compress "$how" --checkpoint "$tmp/other" |
+			jq -e --argjson w "$whole" '[.report.losses, $w[6:]] | transpose | all((.[0] - .[1] | fabs) < 0.02 * .[1])'
+	done
+}
+
+@test "kfac: factors that are not positive definite come with more on the diagonal, or as sums; the report counts them" {
+	kfac_doc 2 >"$tmp/doc.json"
+	# Of 24 samples alone, without damping: a factor of order 65 is singular.
+	singular() { kfac "$tmp/doc.json" 4 --lr 1e-7 --inverse-every 1 --damping 0 --factor-decay 0 "$@" | jq -c .report.kfac; }
+	singular --compress none | jq -e '.inverses == 16 and .shifted > 8'
+	singular --compress cholesky | jq -e '.shifted > 8 and .not_definite == 0'
+	singular --compress cholesky:per-hop | jq -e '.not_definite > 0 and .hops_failed > 0'
+	kfac "$tmp/doc.json" 4 --lr 1e-7 --inverse-every 1 --damping 0 --factor-decay 0 --compress cholesky:per-hop >"$tmp/out.json"
+	validates "$tmp/out.json"
+	dlb-view "$tmp/out.json" | grep -Eq 'kfac: .* factors not positive definite, [1-9][0-9]* hops failed'
+}
+
+@test "kfac's triangles: at most 0.502 of dense bytes, 0.377 with 16 bits on the way back, for factors of order 256 and more" {
+	mlp=$DLB_TEST_DATA/onnx/models/mlp.train.op17.dyn.onnx
+	[ -f "$mlp" ] || skip "no $mlp"
+	for n in 2 4; do
+		kfac_doc "$n" "$mlp" >"$tmp/doc.json"
+		for how in cholesky,wire=f32:0.502 cholesky:0.377; do
+			dlb-run -q --dry-run --optimizer kfac --inverse-every 1 --compress "${how%:*}" "$tmp/doc.json" |
+				jq -e --argjson most "${how##*:}" '.report.allreduce.classes.factor | .bytes <= $most * .dense_bytes'
+		done
+		dlb-run -q --dry-run --optimizer kfac --compress cholesky "$tmp/doc.json" |
+			jq -e '.report.allreduce.classes.factor | .bytes <= 0.27 * .dense_bytes'
+	done
+}

@@ -243,3 +243,8 @@ double dlb_compress_memory_bytes(const struct dlb_compress_choice *c, int n_rank
 	words += 2 * triangle + (c->how == DLB_COMPRESS_PER_HOP ? matrix : 0);
 	return 4.0 * (double)words + 8.0 * (double)basis;
 }
+
+double dlb_compress_flag_bytes(const struct dlb_allreduce *how, const struct dlb_ranks *r, int member)
+{
+	return (double)dlb_allreduce_bytes(how, r, member, 2 * r->n, NULL, sizeof(float), NULL);
+}

@@ -68,6 +68,9 @@ void dlb_compress_bytes(const struct dlb_compress_choice *c, const struct dlb_al
 /* Bytes that a compressor of these tensors takes on each of n_ranks: what is kept from step to step, and its buffers. */
 double dlb_compress_memory_bytes(const struct dlb_compress_choice *c, int n_ranks, const struct dlb_addend *a, int n);
 
+/* And beside them, what every rank says of its own. */
+double dlb_compress_flag_bytes(const struct dlb_allreduce *how, const struct dlb_ranks *r, int member);
+
 /* What compression keeps from step to step, by addend's id; compressors that take turns (full batches, the epoch's short
  * last one) share one. A checkpoint holds it: an error is of one rank alone, and their sum is what counts; a basis is
  * the same on all. */

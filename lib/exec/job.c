@@ -137,12 +137,30 @@ static void report_delays(const struct dlb_program *p, struct dlb_report *r)
 	}
 }
 
+/* Which weights K-FAC preconditions. */
+static void report_kfac(const struct dlb_job *j, struct dlb_report *r)
+{
+	struct dlb_kfac_layer *all;
+	int n;
+
+	if (j->optimizer.rule != DLB_RULE_KFAC)
+		return;
+	all = dlb_kfac_layers(&j->graph, &n);
+	r->kfac.others = dlb_optimizers[DLB_RULE_SGD].name;
+	r->kfac.n_weights = n;
+	r->kfac.weight = dlb_arena_array(&r->arena, (size_t)n + 1, sizeof *r->kfac.weight);
+	for (int i = 0; i < n; i++)
+		r->kfac.weight[i] = dlb_arena_strdup(&r->arena, j->graph.tensor[j->graph.op[all[i].update].in[0]].name);
+	free(all);
+}
+
 void dlb_job_report(const struct dlb_job *j, const struct dlb_program *p, struct dlb_report *r)
 {
 	r->batch = j->plan.batch;
 	r->micro_batches = p->micro_batches;
 	r->batch_statistics = dlb_plan_batch_statistics(&j->plan, &j->graph);
 	report_delays(p, r);
+	report_kfac(j, r);
 	r->optimizer = dlb_optimizers[j->optimizer.rule].name;
 	r->accuracy = r->test_loss = r->optimizer_violations = NAN;
 	r->plan_hash = dlb_arena_strdup(&r->arena, j->plan.hash);

@@ -24,6 +24,7 @@ struct node_summary {
 	double comm_s, comm_hidden_s;
 	double busy_s, busy_se_s, waits_s[DLB_N_WAITS], bytes_sent, data_wait_s, command_s, shrunk;
 	struct dlb_report_sum sum, cls[DLB_N_SUM_CLASSES];
+	struct dlb_report_kfac kfac;			/* counts */
 	char host[64];
 	int n_ops, n_spans;
 };
@@ -176,6 +177,45 @@ static void count_violations(const struct dlb_job *j, const struct node_summary 
 		report->optimizer_violations += dlb_plan_replica_of(&j->plan, i) == 0 ? all[i].shrunk : 0;
 }
 
+static void kfac_here(const struct run *r, struct dlb_report_kfac *mine)
+{
+	const struct dlb_kfac_counts c = dlb_kfac_counted(r->kfac);
+
+	*mine = (struct dlb_report_kfac){ .inverses = c.inverses, .shifted = c.shifted, .kept = c.kept, .not_finite = c.not_finite };
+	for (int i = 0; i < r->n_engines; i++) {
+		const struct dlb_exchange_times *t = dlb_engine_exchange(r->engine[i]) ? dlb_exchange_times(dlb_engine_exchange(r->engine[i])) : NULL;
+
+		if (!t)
+			continue;
+		mine->exchanges += t->factor_exchanges;
+		mine->not_symmetric += t->not_symmetric;
+		mine->not_definite += t->not_definite;
+		mine->shifted += t->shifted;
+		mine->hops_failed += t->hops_failed;
+	}
+}
+
+/* What all replicas have alike is counted in replica 0. */
+static void count_kfac(const struct dlb_job *j, const struct node_summary *all, struct dlb_report *report)
+{
+	struct dlb_report_kfac *to = &report->kfac;
+
+	for (int i = 0; i < report->n_nodes; i++) {
+		const struct dlb_report_kfac *k = &all[i].kfac;
+
+		to->not_finite += k->not_finite;
+		to->hops_failed += k->hops_failed;
+		if (dlb_plan_replica_of(&j->plan, i))
+			continue;
+		to->inverses += k->inverses;
+		to->shifted += k->shifted;
+		to->kept += k->kept;
+		to->exchanges += k->exchanges;
+		to->not_symmetric += k->not_symmetric;
+		to->not_definite += k->not_definite;
+	}
+}
+
 /* What this node sent and waited for in a step's sums over the replicas. */
 static void sums_here(const struct run *r, struct node_summary *mine)
 {
@@ -245,6 +285,7 @@ int dlb_run_report(struct run *r, struct dlb_report *report, struct dlb_error *e
 	mine.comm_hidden_s = median_of(rec, offsetof(struct dlb_step_times, comm_hidden_s), NULL);
 	mine.data_wait_s = median_of(rec, offsetof(struct dlb_step_times, data_wait_s), NULL);
 	sums_here(r, &mine);
+	kfac_here(r, &mine.kfac);
 	mine.bytes_sent = dlb_engine_view(r->engine[0])->times.bytes_sent + mine.sum.bytes;
 	for (int i = 0; i < r->n_engines; i++)
 		mine.shrunk += (double)dlb_engine_view(r->engine[i])->shrunk;
@@ -259,6 +300,7 @@ int dlb_run_report(struct run *r, struct dlb_report *report, struct dlb_error *e
 		fill_nodes(all, report);
 		count_violations(&r->job, all, report);
 		fill_sums(r, all, report);
+		count_kfac(&r->job, all, report);
 		if (report->n_ops)
 			qsort(report->op, (size_t)report->n_ops, sizeof *report->op, by_op);
 		report->loss = dlb_arena_array(&report->arena, (size_t)r->n_losses + 1, sizeof *report->loss);

@@ -465,6 +465,7 @@ static void compressed_bytes(const struct dlb_graph *g, const struct dlb_bucket 
 	for (int i = 0; i < n; i++)
 		dlb_bucket_addend(g, b, i, &a[i]);
 	dlb_compress_bytes(choice, how, ranks, member, a, n, sent, whole);	/* together: owners of factors are chosen among all */
+	sent[DLB_TRAFFIC_SMALL] += dlb_compress_flag_bytes(how, ranks, member);
 	for (int t = 0; t < DLB_N_TRAFFIC; t++) {
 		bytes[t] += sent[t] / every;
 		dense_bytes[t] += whole[t];

@@ -24,6 +24,15 @@ struct dlb_report_allreduce {
 };
 /* Asynchronous schedules: how many updates behind the step's own the weight was that forward ops read. */
 struct dlb_report_delay { const char *weight; int node, least, most; };
+/* K-FAC. Inverses made, of those with more on the diagonal than the damping (shifted), and those that could not be made, so
+ * that the ones before were kept; averages left as they were since a moment was not finite. Between replicas: exchanges of
+ * factors; those in which one was not symmetric, so that all went whole; factors that were not positive definite and came as
+ * sums; hops of cholesky:per-hop that failed. */
+struct dlb_report_kfac {
+	const char **weight; int n_weights;		/* that it preconditions */
+	const char *others;				/* optimizer of all other parameters; NULL: it was not K-FAC */
+	int64_t inverses, shifted, kept, not_finite, exchanges, not_symmetric, not_definite, hops_failed;
+};
 struct dlb_report {
 	struct dlb_arena arena;
 	bool dry_run;
@@ -37,6 +46,7 @@ struct dlb_report {
 	struct dlb_report_op *op; int n_ops;
 	struct dlb_report_delay *delay; int n_delays;	/* of synchronous schedules: none */
 	struct dlb_report_allreduce allreduce;
+	struct dlb_report_kfac kfac;
 	/* Messages between nodes, a step: summed over them, the seconds that they took and those of them beside computing. */
 	struct { double bytes, time_s, hidden_s; } communication;
 	const char *batch_statistics;			/* dlb_plan_batch_statistics */
@@ -44,6 +54,9 @@ struct dlb_report {
 	const char *saved, *checkpoint, *plan_hash;
 };
 void dlb_report_release(struct dlb_report *r);
+/* report_kfac.c: of .report.kfac; r: the report. */
+json_t *dlb_report_kfac_write(const struct dlb_report_kfac *k);
+int dlb_report_kfac_read(const struct dlb_ref *r, struct dlb_report *out, struct dlb_error *err);
 json_t *dlb_report_write(const struct dlb_report *r);
 int dlb_report_read(const struct dlb_doc *d, struct dlb_report *r, struct dlb_error *err);
 #endif

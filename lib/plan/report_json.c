@@ -9,6 +9,7 @@
  *      "allreduce": {"algorithm", "bytes", "dense_bytes", "time_s", "hidden_s", "command_s",
  *                    "classes": {"factor", "gradient", "small", "statistics"}},      with bytes ... hidden_s each; absent: one replica
  *      "delays": [{"weight", "node", "least", "most"}],                    updates behind; absent: synchronous
+ *      "kfac": {...},                                                    see report_kfac.c; absent: another optimizer
  *      "batch_statistics": "replica",                                     or "all"; absent: none, or one replica
  *      "ops":   [{"op", "node", "time_s", "predicted_s"}],
  *      "timeline": [[[op, micro_batch, start_s, end_s], ...], ...],
@@ -123,6 +124,8 @@ json_t *dlb_report_write(const struct dlb_report *r)
 	if (r->allreduce.algorithm)
 		json_object_set_new(o, "allreduce", write_allreduce(&r->allreduce));
 	set_str(o, "batch_statistics", r->batch_statistics);
+	if (r->kfac.others)
+		json_object_set_new(o, "kfac", dlb_report_kfac_write(&r->kfac));
 	if (r->n_delays)
 		json_object_set_new(o, "delays", write_delays(r));
 	for (int i = 0; i < r->n_ops; i++) {
@@ -312,7 +315,7 @@ static int read_lists(const struct dlb_ref *r, struct dlb_report *out, struct dl
 		if (read_op(&e, out, &out->op[i], err))
 			return -1;
 	}
-	if (read_communication(r, out, err) || read_allreduce(r, out, err) || read_delays(r, out, err))
+	if (read_communication(r, out, err) || read_allreduce(r, out, err) || read_delays(r, out, err) || dlb_report_kfac_read(r, out, err))
 		return -1;
 	return dlb_spans_read(r, out->n_nodes, -1, &out->arena, &out->timeline, &out->n_spans, err);
 }
@@ -321,7 +324,7 @@ static int read_report(const struct dlb_doc *d, struct dlb_report *out, struct d
 {
 	static const char *const known[] = { "inputs", "dry_run", "first_step", "steps", "batch", "micro_batches", "optimizer",
 		"stopped", "losses", "accuracy", "test_loss", "optimizer_violations", "step_s", "step_se_s", "predicted_step_s", "wall_s", "imbalance",
-		"prediction_error", "nodes", "communication", "allreduce", "batch_statistics", "delays", "ops", "timeline", "saved", "checkpoint", "plan_hash", NULL };
+		"prediction_error", "nodes", "communication", "allreduce", "batch_statistics", "delays", "kfac", "ops", "timeline", "saved", "checkpoint", "plan_hash", NULL };
 	json_t *section;
 	int64_t M = 1;
 	if (dlb_doc_need(d, "report", &section, err) || dlb_doc_check_inputs(d, "report", err))

@@ -213,6 +213,12 @@ static void report_table(const struct dlb_view *v, FILE *f)
 		}
 		fprintf(f, "  forward ops read weights %d to %d updates behind\n", least, most);
 	}
+	if (r->kfac.others)
+		fprintf(f, "  kfac: %d weights preconditioned, the others by %s; %lld inverses, %lld with more on the diagonal, %lld not made\n",
+			r->kfac.n_weights, r->kfac.others, (long long)r->kfac.inverses, (long long)r->kfac.shifted, (long long)r->kfac.kept);
+	if (r->kfac.not_symmetric + r->kfac.not_definite + r->kfac.hops_failed + r->kfac.not_finite)
+		fprintf(f, "  kfac: %lld exchanges with a factor not symmetric, %lld factors not positive definite, %lld hops failed, %lld moments not finite\n",
+			(long long)r->kfac.not_symmetric, (long long)r->kfac.not_definite, (long long)r->kfac.hops_failed, (long long)r->kfac.not_finite);
 	if (r->batch_statistics)
 		fprintf(f, "  batch statistics of %s\n", strcmp(r->batch_statistics, "all") ? "each replica" : "all replicas together");
 	if (isfinite(r->accuracy))

@@ -756,8 +756,25 @@ struct trial {
 	int rank, size;
 };
 
+enum { AS_FACTOR = 6 };			/* is left as L where it comes so */
+
+/* The sum that L, in x, stands for. */
+static void multiply_out(struct trial *t)
+{
+	const int n = shape[AS_FACTOR].rows;
+	float *l = dlb_xmalloc((size_t)dlb_rfp_count(n) * sizeof *l), *x = t->x[AS_FACTOR];
+
+	same_everywhere(t->c, x, (size_t)dlb_rfp_count(n) * sizeof *x);
+	memcpy(l, x, (size_t)dlb_rfp_count(n) * sizeof *l);
+	dlb_rfp_restore(n, l, x);
+	for (int i = 0; i < n; i++)
+		x[i * n + i] -= (float)t->addend[AS_FACTOR].damping;
+	free(l);
+}
+
 static void run(struct trial *t, int64_t step)
 {
+	const struct dlb_verdict *v = dlb_compressor_verdict(t->k);
 	struct dlb_error err;
 
 	dlb_compressor_start(t->k, step);
@@ -765,6 +782,11 @@ static void run(struct trial *t, int64_t step)
 		while (!dlb_compressor_test(t->k))
 			;
 	assert(dlb_compressor_wait(t->k, &err) == 0);
+	assert(dlb_compressor_factored(t->k, AS_FACTOR) ==
+	       (t->choice.how == DLB_COMPRESS_CHOLESKY && t->size > 1 && !v->not_finite && !v->n_asymmetric));
+	assert(!dlb_compressor_factored(t->k, AS_FACTOR - 1));
+	if (dlb_compressor_factored(t->k, AS_FACTOR))
+		multiply_out(t);
 }
 
 /* Tensor `which` of the last rank is spoilt: all ranks say so, and nothing of this step stays. */
@@ -843,7 +865,7 @@ static void trial(struct dlb_comm *c, const char *name, const struct dlb_allredu
 
 		t.x[i] = dlb_xcalloc(n, sizeof(float));
 		t.want[i] = dlb_xcalloc(n, sizeof(double));
-		t.addend[i] = (struct dlb_addend){ t.x[i], shape[i].rows, shape[i].cols, 100 + i, tensor_names[i], shape[i].factor, 0.01, false };
+		t.addend[i] = (struct dlb_addend){ t.x[i], shape[i].rows, shape[i].cols, 100 + i, tensor_names[i], shape[i].factor, 0.01, i == AS_FACTOR };
 	}
 	for (int i = 0; i < 2; i++) {
 		given[i] = dlb_xcalloc((size_t)(shape[i].rows * shape[i].cols), sizeof(double));

@@ -5,6 +5,7 @@
 #include "graph/graph.h"
 #include "optim/kfac.h"
 #include "tensor/kfac.h"
+#include "tensor/spd.h"
 
 enum { MOST = 12 };
 
@@ -89,6 +90,36 @@ static void definitions(enum dlb_dtype t, bool bias, bool by_input)
 	free(gs);
 	free(dws);
 	free(dbs);
+	n_checks++;
+}
+
+/* What comes as the Cholesky factor of the reversed matrix has the inverse of the matrix. */
+static void from_factor(int n)
+{
+	float *a = calloc((size_t)(n * n), sizeof *a), *l = calloc((size_t)dlb_rfp_count(n), sizeof *l), *x = calloc((size_t)(n * n), sizeof *x);
+	float *inverse = calloc((size_t)(n * n), sizeof *a), *want = calloc((size_t)(n * n), sizeof *a);
+	double *work = calloc((size_t)(n * n), sizeof *work);
+
+	for (int i = 0; i < n * n; i++)
+		x[i] = (float)uniform();
+	for (int i = 0; i < n; i++)
+		for (int j = 0; j < n; j++)
+			for (int k = 0; k < n; k++)
+				a[i * n + j] += x[i * n + k] * x[j * n + k] / (float)n + (k == i && i == j);
+	assert(dlb_kfac_invert(DLB_F32, n, 0, a, want, work) == 0);
+	dlb_rfp_pack(n, a, true, l);
+	assert(dlb_rfp_factor(n, l) == 0 && dlb_kfac_invert_factor(n, l, inverse, work) == 0);
+	for (int i = 0; i < n * n; i++)
+		assert(fabsf(inverse[i] - want[i]) < 1e-5f);
+	memcpy(x, inverse, (size_t)(n * n) * sizeof *x);
+	l[dlb_rfp_at(n, n - 1, 0)] = NAN;
+	assert(dlb_kfac_invert_factor(n, l, inverse, work) == -1 && !memcmp(x, inverse, (size_t)(n * n) * sizeof *x));
+	free(a);
+	free(l);
+	free(x);
+	free(inverse);
+	free(want);
+	free(work);
 	n_checks++;
 }
 
@@ -183,6 +214,10 @@ static void layers(bool shared, bool fed)
 			assert(l->update == g.tensor[w].home && l->bias_update == g.tensor[b].home && !l->by_input);
 			assert(l->x[0] == h && l->x[1] == dy && l->n[0] == 7 && l->n[1] == 5);
 			assert(u->in[0] == w && u->in[1] == dw && u->in[2] == h && u->in[3] == dy);
+			assert(dlb_kfac_layer_of(&g, l->update) == l->update && dlb_kfac_layer_of(&g, l->bias_update) == l->update);
+			assert(dlb_kfac_layer_of(&g, dense) == -1 && dlb_kfac_factor_of(&g, l->update, dy) == DLB_KFAC_G);
+			assert(dlb_kfac_factor_of(&g, l->update, h) == DLB_KFAC_A && dlb_kfac_factor_of(&g, l->update, dw) == -1);
+			assert(dlb_kfac_layer_at(&g, l->update).n[0] == 7 && dlb_kfac_state_bytes(&g, l->update) == 4 * 3 * (49 + 25));
 			assert(!dlb_kfac_operand(u, 1) && dlb_kfac_operand(u, 2) && g.op[g.tensor[b].home].n_in == 2);
 		}
 		free(l);
@@ -201,6 +236,8 @@ int main(void)
 	for (int t = DLB_F32; t <= DLB_F64; t++)
 		for (int k = 0; k < 4; k++)
 			definitions((enum dlb_dtype)t, k & 1, k & 2);
+	for (int n = 1; n <= 9; n++)
+		from_factor(n);
 	failures();
 	layers(false, false);
 	layers(true, false);
