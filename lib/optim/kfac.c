@@ -11,7 +11,7 @@ static double attr_real(const struct dlb_op *o, const char *name, double otherwi
 {
 	const struct dlb_attr *a = dlb_attr_find(o->attr, o->n_attr, name);
 
-	return a ? a->f : otherwise;
+	return !a ? otherwise : a->type == DLB_ATTR_INT ? (double)a->i : a->f;		/* jq writes 1.0 as 1 */
 }
 
 static int64_t attr_int(const struct dlb_op *o, const char *name)
