@@ -43,6 +43,9 @@ struct act {
  * `live` updates before the step's, `version` the one wanted, and old or expected ones lie in copies. */
 struct pick { void **at; char *base, *now; size_t stride; int copies, live, version, next; bool weight, expected; };
 
+/* The first half of an update whose moments are summed over the replicas: they lie one behind the other. */
+struct first_half { struct dlb_kernel *kernel; void *in[1], *out[2 + DLB_MAX_STATES]; char *moments; size_t bytes; };
+
 struct dlb_engine {
 	struct dlb_engine_program view;	/* first: dlb_engine_view */
 	struct dlb_ground *ground;
@@ -56,6 +59,7 @@ struct dlb_engine {
 	int *newest, *older;		/* [tag] newest act that starts such a message; [act] the one before; preparing */
 	struct dlb_kernel **kernel; int n_kernels;
 	struct dlb_kernel **of_op;	/* [first half?][op][class of size] while preparing */
+	struct first_half *half;	/* [op] of updates; NULL: gradients are summed */
 	double **sums;			/* [op] of those in halves; NULL: none is */
 	struct { int64_t n; } size[2];
 	const void **loss;		/* [m], NULL: made elsewhere */
@@ -74,7 +78,7 @@ struct dlb_engine {
 void *dlb_act_resolve(struct dlb_engine *e, int t, int m, struct dlb_error *err);
 /* Instructions become acts, with their kernels and pointers. -1 with err. */
 int dlb_acts_prepare(struct dlb_engine *e, const struct dlb_optimizer_choice *c, struct dlb_error *err);
-/* Places for the sums of ops that run in halves. */
+/* Places for the sums of ops that run in halves, and for halves of updates. */
 void dlb_acts_make_sums(struct dlb_engine *e);
 /* The exchange with the other replicas, where there are any. -1 with err. */
 int dlb_acts_open_exchange(struct dlb_engine *e, struct dlb_error *err);

@@ -293,6 +293,12 @@ static int new_bucket(struct dlb_average *a, const struct dlb_program *p, const 
 	return collective_of(a, &b->flat, FIRST_TAG + index, &b->mean, err);
 }
 
+/* Weights are the same everywhere, the moments that they are made of each replica's own. */
+static bool states_differ(const struct dlb_plan *p)
+{
+	return dlb_sharing_tensors(&p->sharing) > 1;
+}
+
 static int new_buckets(struct dlb_average *a, const struct dlb_program *p, const struct dlb_cluster *cluster, struct dlb_error *err)
 {
 	const struct dlb_plan *plan = a->plan;
@@ -306,7 +312,7 @@ static int new_buckets(struct dlb_average *a, const struct dlb_program *p, const
 	a->left = peer[(a->replica + R - 1) % R];
 	a->right = peer[(a->replica + 1) % R];
 	a->bucket = dlb_xcalloc((size_t)np->n_buckets + 1, sizeof *a->bucket);
-	for (int b = 0; b < np->n_buckets && !rc; b++) {
+	for (int b = 0; b < np->n_buckets && !rc && dlb_sharing_averages(&plan->sharing); b++) {
 		a->n_buckets++;
 		rc = new_bucket(a, p, &np->bucket[b], b, err);
 	}
@@ -321,7 +327,7 @@ int dlb_average_new(struct dlb_average **out, struct dlb_comm *c, const struct d
 	struct dlb_average *a;
 
 	*out = NULL;
-	if (plan->n_replicas < 2 || !dlb_sharing_averages(&plan->sharing) || (part < 0 && node != server))
+	if (plan->n_replicas < 2 || !(dlb_sharing_averages(&plan->sharing) || states_differ(plan)) || (part < 0 && node != server))
 		return 0;
 	a = dlb_xcalloc(1, sizeof *a);
 	*a = (struct dlb_average){ .c = c, .state = state, .plan = plan, .replica = p->replica, .part = part, .server = server, .node = node,
@@ -534,7 +540,8 @@ static void add_state(const struct dlb_average *a, enum dlb_dtype dtype, struct 
 
 		if (!s->value[t] || x->dtype != dtype)
 			continue;
-		flat_add(f, x, s->value[t]);
+		if (!states_differ(a->plan))
+			flat_add(f, x, s->value[t]);
 		for (int k = 0; k < s->n_slots; k++)
 			if (s->slot[k][t])
 				flat_add(f, x, s->slot[k][t]);
@@ -572,7 +579,7 @@ static char **copy_weights(const struct dlb_average *a, enum dlb_dtype dtype, st
 		const struct dlb_tensor *x = &s->graph->tensor[t];
 		size_t bytes = (size_t)dlb_tensor_bytes(x, 1);
 
-		if (s->value[t] && x->dtype == dtype && x->kind == DLB_T_WEIGHT)
+		if (s->value[t] && x->dtype == dtype && x->kind == DLB_T_WEIGHT && !states_differ(a->plan))
 			own[t] = memcpy(dlb_arena_alloc(arena, bytes + 1), s->value[t], bytes);
 	}
 	return own;
@@ -608,13 +615,14 @@ int dlb_average_all(struct dlb_average *a, struct dlb_comm *c, const struct dlb_
 	double sums[2] = { 0.0 };
 
 	*apart = NAN;
-	if (p->n_replicas < 2 || !dlb_sharing_averages(&p->sharing))
+	if (p->n_replicas < 2 || !(dlb_sharing_averages(&p->sharing) || states_differ(p)))
 		return 0;
 	if (a && a->part >= 0 && (average_of(a, DLB_F32, &sums[0], &sums[1], err) || average_of(a, DLB_F64, &sums[0], &sums[1], err)))
 		return -1;
 	if (dlb_comm_allreduce_f64(c, sums, 2, DLB_COMM_SUM, err))
 		return -1;
-	*apart = sums[1] > 0.0 ? sqrt(sums[0] / sums[1]) : 0.0;		/* both are sums over the replicas */
+	if (dlb_sharing_averages(&p->sharing))
+		*apart = sums[1] > 0.0 ? sqrt(sums[0] / sums[1]) : 0.0;		/* both are sums over the replicas */
 	return 0;
 }
 

@@ -308,6 +308,30 @@ static void add_loss(struct dlb_engine *e, const struct act *a, const struct dlb
 	*sum = (a->m ? *sum : 0.0) + s->fed->seed[a->m] * dlb_value_real(raw, e->loss_dtype, 0);
 }
 
+/* What this replica adds of bucket b's moments; with no samples nothing, and its own stay. */
+static void run_halves(struct dlb_engine *e, int b, struct dlb_run r, const struct dlb_step *s)
+{
+	const struct dlb_bucket *k = &e->np->bucket[b];
+	double start_s = dlb_clock_s(), cpu_s = dlb_clock_thread_cpu_s();
+
+	r.step = (uint64_t)s->step + 1;
+	r.not_finite = NULL;
+	for (int i = 0; i < k->n_ops && k->cls != DLB_SUM_STATISTICS; i++) {
+		struct first_half *h = &e->half[k->op[i]];
+
+		r.in = h->in;
+		r.out = h->out;
+		if (e->view.program->weightless)
+			memset(h->moments, 0, 2 * h->bytes);
+		else
+			h->kernel->run(h->kernel, &r);
+	}
+	e->ground->be->ops->sync(e->ground->be);
+	if (e->ground->slow > 1.0)
+		stretch(e->ground, dlb_clock_thread_cpu_s() - cpu_s);
+	e->view.times.busy_s += dlb_clock_s() - start_s;
+}
+
 int dlb_engine_run(struct dlb_engine *e, const struct dlb_step *s, struct dlb_error *err)
 {
 	const struct dlb_window w = { .iteration = s->step, .first = s->step, .end = s->step + 1, .step = s, .n = 1 };
@@ -401,6 +425,8 @@ int dlb_engine_run_iteration(struct dlb_engine *e, const struct dlb_window *w, s
 				return -1;
 			break;
 		case ACT_REDUCE:
+			if (e->half)
+				run_halves(e, a->tag, r, s);
 			dlb_exchange_start(e->exchange, a->tag);
 			break;
 		case ACT_REDUCED:

@@ -131,7 +131,8 @@ static int new_bucket(struct dlb_exchange *x, struct dlb_comm *c, const struct d
 		struct dlb_desc desc = find_summand(x, p, from, i, summand, &b->x[i]);
 
 		d.dtype = desc.dtype;
-		b->n[i] = dlb_desc_count(&desc);
+		b->n[i] = dlb_desc_count(&desc) * (from->cls == DLB_SUM_GRADIENT || from->cls == DLB_SUM_SMALL ?
+						   dlb_sharing_tensors(&p->whole->sharing) : 1);
 		for (int k = 0; k <= b->n_chunks; k++)
 			at[k] += dlb_chunk_at(b->n[i], b->n_chunks, k);
 	}

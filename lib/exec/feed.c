@@ -41,7 +41,7 @@ static void fill(struct dlb_feed *f, struct slot *s)
 	for (int m = 0; m < p->micro_batches; m++)
 		s->fed.seed[m] = p->weightless ? 0.0 : dlb_data_counted(f->data, s->epoch, s->first + p->first[m], p->size[m]);
 	s->fed.weight = 1.0;
-	if (p->n_replicas > 1 && dlb_sharing_averages(&p->whole->sharing)) {
+	if (p->n_replicas > 1 && dlb_sharing_own_mean(&p->whole->sharing)) {
 		double own = 0.0;
 
 		for (int m = 0; m < p->micro_batches; m++)

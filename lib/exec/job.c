@@ -67,6 +67,37 @@ static int fits_sharing(const struct dlb_job *j, struct dlb_error *err)
 	return 0;
 }
 
+/* What replicas sum is said by the plan, else by the run section's optimizer; both say the same from here on. */
+static int settle_reduce(struct dlb_job *j, struct dlb_error *err)
+{
+	static const char *const names[2][2] = { { "gradients:mean", "gradients:sum" }, { "moments:mean", "moments:sum" } };
+	struct dlb_optimizer_choice *o = &j->optimizer;
+	struct dlb_sharing *s = &j->plan.sharing;
+
+	if (s->reduce && dlb_reduce_parse(s->reduce, &o->reduce, &o->reduce_by, err))
+		return -1;
+	if (s->max_state)
+		o->local_max = !strcmp(s->max_state, "local");
+	if (o->reduce_by == DLB_REDUCE_BY_MAX)
+		return dlb_hint((dlb_fail(err, "/run/optimizer/reduce", "replicas sum: there is no exchange by maximum"), err), "moments:mean is there");
+	s->reduce = names[o->reduce == DLB_REDUCE_MOMENTS][o->reduce_by == DLB_REDUCE_BY_SUM];
+	if (o->reduce == DLB_REDUCE_GRADIENTS)
+		return 0;
+	if (!dlb_optimizers[o->rule].n_moments)
+		return dlb_hint((dlb_fail(err, "/plan/reduce", "optimizer %s exchanges gradients, not moments", dlb_optimizers[o->rule].name), err),
+				"max-adabelief can");
+	if (o->reduce_by == DLB_REDUCE_BY_SUM && !o->local_max)
+		return dlb_hint((dlb_fail(err, "/plan/reduce", "a merged maximum that is summed again at every step grows without bound"), err),
+				"--max-state local, or moments:mean");
+	if (o->clip_norm > 0)
+		return dlb_fail(err, "/plan/reduce", "where moments are exchanged there is no gradient of the whole batch to clip");
+	if (j->plan.schedule && !strcmp(j->plan.schedule, "async"))
+		return dlb_fail(err, "/plan/reduce", "asynchronous schedules exchange gradients, not moments");
+	if (strcmp(s->compress, "none"))
+		return dlb_fail(err, "/plan/compress", "moments are not compressed");
+	return 0;
+}
+
 int dlb_job_read(struct dlb_job *j, const struct dlb_doc *doc, const struct dlb_exec_options *o, struct dlb_error *err)
 {
 	bool rescheduled;
@@ -87,10 +118,8 @@ int dlb_job_read(struct dlb_job *j, const struct dlb_doc *doc, const struct dlb_
 		dlb_plan_order(&j->plan, &j->cost, j->kappa);
 	j->plan.clip = j->optimizer.clip_norm > 0;
 	j->plan.inverse_every = (int)j->optimizer.hyper[DLB_HYPER_INVERSE_EVERY];
-	if (j->plan.n_replicas > 1 && (j->optimizer.reduce != DLB_REDUCE_GRADIENTS || j->optimizer.reduce_by != DLB_REDUCE_BY_MEAN)) {
-		dlb_fail(err, "/run/optimizer/reduce", "replicas exchange the mean of their gradients, nothing else yet");
-		return dlb_hint(err, "leave it out, or plan one replica");
-	}
+	if (j->plan.n_replicas > 1 && settle_reduce(j, err))
+		return -1;
 	j->n_state = dlb_optimizers[j->optimizer.rule].n_state;
 	if (o->slow)
 		for (int i = j->cluster.n_nodes; i < o->n_slow; i++)

@@ -132,7 +132,7 @@ static int open_engines(struct run *r, struct dlb_error *err)
 		return -1;
 	if (dlb_average_new(&r->average, r->comm, dlb_program_of(&r->program[0], r->rank), r->rank, &r->job.cluster, &r->state, r->o->seed, err))
 		return -1;
-	r->ground.average = r->average;
+	r->ground.average = dlb_sharing_averages(&r->job.plan.sharing) ? r->average : NULL;
 	if (dlb_state_add_copies(&r->state, r->program, r->n_engines, err))
 		return -1;
 	for (int i = 0; i < r->n_engines; i++)

@@ -255,6 +255,40 @@ static bool hides_nan(const struct dlb_graph *g, int weight)
 	return false;
 }
 
+static bool sums_moments(const struct dlb_engine *e)
+{
+	return e->view.program->n_replicas > 1 && dlb_sharing_tensors(&e->view.program->whole->sharing) > 1;
+}
+
+/* A replica's own moments are of its own gradient; `a` is left to go on from what comes back. */
+static int prepare_half(struct dlb_engine *e, int op, int weight, const struct dlb_optimizer_choice *c, struct act *a, struct dlb_error *err)
+{
+	const struct dlb_program *p = e->view.program;
+	const struct dlb_state *s = e->ground->state;
+	const struct dlb_desc d = dlb_tensor_desc(&e->graph->tensor[weight], 1);
+	struct first_half *h = &e->half[op];
+	struct dlb_optimizer_exchange x;
+	struct dlb_update_desc desc;
+
+	dlb_optimizer_exchange(c, (double)p->batch / (double)p->step_batch, &x);
+	x.in = 1;			/* what is fed sees to it that the gradient is that of the own samples' mean */
+	desc = dlb_optimizer_desc(c, d.dtype, dlb_desc_count(&d), DLB_UPDATE_LOCAL, &x);
+	if (e->ground->be->ops->update(e->ground->be, &desc, &h->kernel, err))
+		return -1;
+	kept(e, h->kernel);
+	h->bytes = (size_t)dlb_desc_bytes(&d);
+	h->moments = dlb_arena_alloc(&e->arena, 2 * h->bytes);
+	h->in[0] = a->in[0];
+	h->out[0] = h->moments;
+	h->out[1] = h->moments + h->bytes;
+	for (int k = 0; k < s->n_slots; k++)
+		h->out[2 + k] = s->slot[k][weight];
+	a->in = dlb_arena_array(&e->arena, 2, sizeof *a->in);
+	a->in[0] = h->out[0];
+	a->in[1] = h->out[1];
+	return 0;
+}
+
 static int prepare_update(struct dlb_engine *e, const struct dlb_instr *in, const struct dlb_optimizer_choice *c,
 			  struct act *a, struct dlb_error *err)
 {
@@ -268,7 +302,7 @@ static int prepare_update(struct dlb_engine *e, const struct dlb_instr *in, cons
 	if (weight < 0 || gradient < 0 || !s->value[weight])
 		return dlb_fail(err, NULL, "update '%s' has no weight and gradient on node %d", o->name, e->view.node);
 	d = dlb_tensor_desc(&e->graph->tensor[weight], 1);
-	desc = dlb_optimizer_desc(c, d.dtype, dlb_desc_count(&d), DLB_UPDATE_WHOLE, NULL);
+	desc = dlb_optimizer_desc(c, d.dtype, dlb_desc_count(&d), sums_moments(e) ? DLB_UPDATE_APPLY : DLB_UPDATE_WHOLE, NULL);
 	rc = e->ground->be->ops->update(e->ground->be, &desc, &a->kernel, err);
 	if (rc)
 		return rc == DLB_NO_KERNEL ? lacks(e, in->op, err) : -1;
@@ -284,7 +318,7 @@ static int prepare_update(struct dlb_engine *e, const struct dlb_instr *in, cons
 		return -1;
 	if (!dlb_program_sums(e->view.program, in->op))
 		pick_copy(e, a, &a->in[0], e->np, place_of(e, gradient, 0), e->ground->arena);
-	return 0;
+	return sums_moments(e) ? prepare_half(e, in->op, weight, c, a, err) : 0;
 }
 
 /* A copy of a weight before its update, or of what it is expected to be. */
@@ -593,6 +627,8 @@ int dlb_acts_prepare(struct dlb_engine *e, const struct dlb_optimizer_choice *c,
 /* Room for the sums of ops that run in halves. */
 void dlb_acts_make_sums(struct dlb_engine *e)
 {
+	if (sums_moments(e))
+		e->half = dlb_arena_array(&e->arena, (size_t)e->graph->n_ops + 1, sizeof *e->half);
 	if (!e->view.program->statistics)
 		return;
 	e->sums = dlb_arena_array(&e->arena, (size_t)e->graph->n_ops + 1, sizeof *e->sums);
@@ -614,7 +650,7 @@ int dlb_acts_open_exchange(struct dlb_engine *e, struct dlb_error *err)
 		for (int i = 0; i < e->np->bucket[b].n_ops && e->np->bucket[b].cls != DLB_SUM_FACTOR; i++) {
 			int op = e->np->bucket[b].op[i];
 
-			summand[op] = e->np->bucket[b].cls == DLB_SUM_STATISTICS ? e->sums[op] :
+			summand[op] = e->np->bucket[b].cls == DLB_SUM_STATISTICS ? e->sums[op] : e->half ? e->half[op].moments :
 				      dlb_program_sums(p, op) ? e->ground->state->sum[op] :
 				      dlb_act_resolve(e, dlb_update_gradient(e->graph, op), 0, err);
 			if (!summand[op])

@@ -124,7 +124,7 @@ static void find_buckets(struct compiler *c, int node)
 			open_bytes += bytes;
 			np->bucket[open].n_ops++;
 			struct dlb_desc d = dlb_tensor_desc(x, 1);
-			np->bucket[open].n += dlb_desc_count(&d);
+			np->bucket[open].n += dlb_desc_count(&d) * dlb_sharing_tensors(&c->p->sharing);
 		}
 		open = -1;
 	}
@@ -213,6 +213,8 @@ static double bucket_bytes(const struct dlb_program *g, const struct dlb_bucket 
 		return own * (1 + 3 * s->gossip + (s->param_server >= 0));
 	if (choice->how != DLB_COMPRESS_NONE)
 		return compressed_bytes(g, b, choice);
+	if (dlb_sharing_tensors(s) > 1)			/* moments have places of their own */
+		return dlb_bucket_summands(b) > 1 ? 2 * own : own;
 	return dlb_bucket_summands(b) > 1 ? own : 0;
 }
 

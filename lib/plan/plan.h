@@ -28,6 +28,8 @@ struct dlb_sharing {
 	bool sync_batchnorm;			/* statistics over a batch are those of all replicas' micro-batches m together */
 	bool by_power;				/* "split": shares of the batch by predicted speed, not even */
 	char compress[48];			/* as dlb_compress_parse reads it */
+	const char *reduce;			/* what is summed, "gradients:mean" ... (optim.h); NULL: not said here */
+	const char *max_state;			/* "local", "merged": the running maximum of what is summed; NULL: not said here */
 	/* Or each replica updates by its own gradient, and weights are averaged (dlb_sharing_averages). */
 	double gossip;				/* share of the parameters averaged with the neighbours in a ring after a step */
 	int64_t sync_every;			/* steps from one mean over all replicas to the next; 0: not said */
@@ -102,11 +104,13 @@ struct dlb_sharing_options {
 	const char *allreduce, *compress; bool sync, async, sync_batchnorm;
 	double gossip, exchange_data; bool gossip_given, exchange_data_given;
 	int64_t sync_every; bool sync_every_given;
-	const char *param_server, *shards, *feed;
+	const char *param_server, *shards, *feed, *reduce, *max_state;
 };
 #define DLB_SHARING_OPTS(o) \
 	{ 0, "allreduce", DLB_OPT_STR, &(o)->allreduce, "NAME", "how replicas sum gradients: ring, tree, host, hierarchical or mpi", NULL, 0, 0 }, \
 	{ 0, "compress", DLB_OPT_STR, &(o)->compress, "HOW", "what they send less: none (default), bf16, cholesky, cholesky:per-hop, lowrank:R", NULL, 0, 0 }, \
+	{ 0, "reduce", DLB_OPT_STR, &(o)->reduce, "WHAT", "what replicas sum: gradients or moments, :mean (default) or :sum", NULL, 0, 0 }, \
+	{ 0, "max-state", DLB_OPT_STR, &(o)->max_state, "WHOSE", "running maximum of moments: merged (default) or local, each replica's own", NULL, 0, 0 }, \
 	{ 0, "sync", DLB_OPT_FLAG, &(o)->sync, NULL, "sum when every node has computed its step", NULL, 0, 0 }, \
 	{ 0, "async-allreduce", DLB_OPT_FLAG, &(o)->async, NULL, "sum each gradient as soon as it is there (default)", NULL, 0, 0 }, \
 	{ 0, "sync-batchnorm", DLB_OPT_FLAG, &(o)->sync_batchnorm, NULL, "normalise by the statistics of all replicas together", NULL, 0, 0 }, \
@@ -124,6 +128,10 @@ bool dlb_sharing_asks(const struct dlb_sharing_options *o);	/* for what only rep
 bool dlb_sharing_averages(const struct dlb_sharing *s);
 const char *dlb_sharing_name(const struct dlb_sharing *s);
 bool dlb_sharing_meets(const struct dlb_sharing *s, int64_t step);
+/* Tensors that travel for each weight: 2 where moments do in place of the gradient. */
+int dlb_sharing_tensors(const struct dlb_sharing *s);
+/* Each replica's gradient is that of its own samples' mean loss, not of its part in the whole batch's. */
+bool dlb_sharing_own_mean(const struct dlb_sharing *s);
 /* Steps between means of all, as said or by default; 0: never. */
 int64_t dlb_sharing_every(const struct dlb_sharing *s);
 /* What does not go together, and nodes that are not there. */

@@ -437,7 +437,7 @@ static int read_plan(const struct dlb_doc *d, const struct dlb_cost *c, struct d
 		"staleness", "staleness_given", "fill_s",
 		"seed", "objective", "effort", "optimizer", "clip", "inverse_every", "placement", "hash", "value_s", "bound_s", "gap", "imbalance", "moved_ops", "moved_bytes",
 		"migration_s", "pins", "exclude", "priority", "affinity", "nodes", "replicas", "power", "allreduce", "compress", "sync", "sync_batchnorm", "split",
-		"gossip", "sync_every", "param_server", "shards", "exchange_data", "feed",
+		"gossip", "sync_every", "param_server", "shards", "reduce", "max_state", "exchange_data", "feed",
 		"timeline", NULL };
 	json_t *section;
 	struct dlb_ref nodes;

@@ -35,7 +35,44 @@ bool dlb_sharing_meets(const struct dlb_sharing *s, int64_t step)
 bool dlb_sharing_asks(const struct dlb_sharing_options *o)
 {
 	return o->gossip > 0 || o->sync_every > 0 || o->exchange_data > 0 || (o->param_server && strcmp(o->param_server, "none")) ||
-	       (o->shards && strcmp(o->shards, "none")) || (o->feed && strcmp(o->feed, "local"));
+	       (o->shards && strcmp(o->shards, "none")) || (o->feed && strcmp(o->feed, "local")) ||
+	       (o->reduce && strncmp(o->reduce, "gradients", 9)) || o->max_state;
+}
+
+/* Moments by maximum (optim.h) would want another kind of sum. */
+static const char *const reduce_kinds[] = { "gradients", "gradients:mean", "gradients:sum", "moments", "moments:mean", "moments:sum" };
+static const char *const max_kinds[] = { "merged", "local" };
+
+/* The name as it stands in the table, NULL: it does not. */
+static const char *one_of(const char *name, const char *const *table, int n)
+{
+	for (int i = 0; i < n; i++)
+		if (!strcmp(name, table[i]))
+			return table[i];
+	return NULL;
+}
+
+int dlb_sharing_tensors(const struct dlb_sharing *s)
+{
+	return s->reduce && !strncmp(s->reduce, "moments", 7) ? 2 : 1;
+}
+
+bool dlb_sharing_own_mean(const struct dlb_sharing *s)
+{
+	return dlb_sharing_averages(s) || dlb_sharing_tensors(s) > 1 || (s->reduce && !strcmp(s->reduce, "gradients:sum"));
+}
+
+static int apply_reduce(const struct dlb_sharing_options *o, struct dlb_sharing *s, struct dlb_error *err)
+{
+	if (o->reduce && !(s->reduce = one_of(o->reduce, reduce_kinds, DLB_LEN(reduce_kinds))))
+		return dlb_fail(err, NULL, "--reduce wants gradients or moments, with :mean or :sum, not '%.40s'", o->reduce);
+	if (o->max_state && !(s->max_state = one_of(o->max_state, max_kinds, DLB_LEN(max_kinds))))
+		return dlb_fail(err, NULL, "--max-state wants merged or local, not '%.40s'", o->max_state);
+	if (dlb_sharing_tensors(s) > 1 && strcmp(s->compress, "none"))
+		return dlb_fail(err, NULL, "--compress is for sums of gradients, not of moments");
+	if (dlb_sharing_tensors(s) > 1 && dlb_sharing_averages(s))
+		return dlb_fail(err, NULL, "--reduce moments is for sums, not for --gossip, --param-server and --sync-every");
+	return 0;
 }
 
 static const char *const shard_kinds[] = { "even", "sorted" };
@@ -161,7 +198,7 @@ int dlb_sharing_apply(const struct dlb_sharing_options *o, struct dlb_sharing *s
 		return dlb_fail(err, NULL, "--compress is for sums of gradients, not for --gossip, --param-server and --sync-every");
 	if (s->sync_batchnorm && dlb_sharing_averages(s))
 		return dlb_fail(err, NULL, "--sync-batchnorm is for replicas of one model, not with --gossip, --param-server and --sync-every");
-	return apply_samples(o, s, err);
+	return apply_reduce(o, s, err) || apply_samples(o, s, err) ? -1 : 0;
 }
 
 /* Members at their defaults are left out. */
@@ -181,12 +218,31 @@ void dlb_sharing_write(const struct dlb_sharing *s, json_t *plan)
 	json_object_set_new(plan, "sync_batchnorm", json_boolean(s->sync_batchnorm));
 	json_object_set_new(plan, "compress", json_string(s->compress));
 	json_object_set_new(plan, "split", json_string(s->by_power ? "power" : "even"));
+	put(plan, "reduce", s->reduce != NULL, json_string(s->reduce ? s->reduce : ""));
+	put(plan, "max_state", s->max_state != NULL, json_string(s->max_state ? s->max_state : ""));
 	put(plan, "gossip", s->gossip > 0, json_real(s->gossip));
 	put(plan, "sync_every", s->sync_every > 0, json_integer(s->sync_every));
 	put(plan, "param_server", s->param_server >= 0, json_integer(s->param_server));
 	put(plan, "shards", s->shards != NULL, json_string(s->shards ? s->shards : ""));
 	put(plan, "exchange_data", s->exchange_data > 0, json_real(s->exchange_data));
 	put(plan, "feed", s->feed_host, json_string("host"));
+}
+
+static int read_reduce(const struct dlb_ref *plan, struct dlb_sharing *s, struct dlb_error *err)
+{
+	const char *reduce = NULL, *state = NULL;
+	struct dlb_ref at;
+	if (dlb_get_str(plan, "reduce", DLB_OPT, &reduce, err) || dlb_get_str(plan, "max_state", DLB_OPT, &state, err))
+		return -1;
+	at = dlb_ref_at(plan, "reduce");
+	if (reduce && !(s->reduce = one_of(reduce, reduce_kinds, DLB_LEN(reduce_kinds))))
+		return dlb_ref_fail(&at, err, "gradients or moments are expected, with :mean or :sum, not '%.40s'", reduce);
+	if (dlb_sharing_tensors(s) > 1 && (strcmp(s->compress, "none") || dlb_sharing_averages(s)))
+		return dlb_ref_fail(&at, err, "moments are neither compressed nor exchanged where weights are averaged");
+	at = dlb_ref_at(plan, "max_state");
+	if (state && !(s->max_state = one_of(state, max_kinds, DLB_LEN(max_kinds))))
+		return dlb_ref_fail(&at, err, "'merged' or 'local' is expected, not '%.40s'", state);
+	return 0;
 }
 
 static int read_samples(const struct dlb_ref *plan, struct dlb_sharing *s, struct dlb_error *err)
@@ -237,7 +293,7 @@ int dlb_sharing_read(const struct dlb_ref *plan, struct dlb_sharing *s, struct d
 	}
 	if (how)
 		s->allreduce = dlb_allreduce_find(how)->name;
-	return 0;
+	return read_reduce(plan, s, err);
 }
 
 int dlb_sharing_edit(struct dlb_doc *doc, const struct dlb_sharing_options *o, struct dlb_error *err)
