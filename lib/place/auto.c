@@ -234,23 +234,37 @@ static void search(const struct dlb_problem *p, const struct dlb_port *port, str
 
 /* ---- by simulated step ---- */
 
-/* Placements to begin with, the best first; s[i] is the simulated step. What does not fit is kept only while nothing
- * does: then the plan made of it says what it lacks. */
-static int gather_steps(const struct dlb_problem *p, double deadline_s, struct starts *s, struct dlb_error *err)
+/* What placers reckon that a node needs is without what a schedule keeps in flight, so a plan may need more than they
+ * thought: while none fits, they are asked again for nodes with less memory. */
+static const double memory_scale[] = { 1, 0.75, 0.55, 0.4 };
+
+static bool wants(const struct dlb_problem *p, const struct dlb_placer *x)
+{
+	const bool by_default = dlb_placer_by_default(p, x);
+	const bool wanted = by_default || x->place == dlb_place_dp || x->place == dlb_place_heft ||
+		(x->place == dlb_place_by_kind && p->affinity);
+
+	return wanted && (by_default || x->trivial || !large(p));
+}
+
+/* Placements of nodes of that much of their memory. *misfit: one that does not fit, if there is none yet. */
+static void gather_scaled(const struct dlb_problem *p, double scale, double deadline_s, struct starts *s, int **misfit,
+			  struct dlb_error *nearest)
 {
 	static const struct dlb_error no_fit = { .what = "does not fit", .status = 1 };
-	struct dlb_error nearest = { .status = 0 };
-	int *one = dlb_xcalloc((size_t)p->graph->n_ops + 1, sizeof *one), *misfit = NULL;
+	int *one = dlb_xcalloc((size_t)p->graph->n_ops + 1, sizeof *one);
+	double *memory = dlb_xcalloc((size_t)p->cluster->n_nodes + 1, sizeof *memory);
+	struct dlb_problem scaled = *p;
+
+	for (int d = 0; d < p->cluster->n_nodes; d++)
+		memory[d] = p->memory_bytes[d] * scale;
+	scaled.memory_bytes = memory;
 	for (const struct dlb_placer *x = dlb_placers; x->name; x++) {
 		struct dlb_error why = { .status = 0 };
-		bool wanted = dlb_placer_by_default(p, x) || x->place == dlb_place_dp || x->place == dlb_place_heft ||
-			      (x->place == dlb_place_by_kind && p->affinity);
-		if (!wanted || (!dlb_placer_by_default(p, x) && !x->trivial && large(p)))
+		if (!wants(p, x) || (!x->trivial && s->n && deadline_s > 0 && dlb_clock_s() >= deadline_s))
 			continue;
-		if (!x->trivial && s->n && deadline_s > 0 && dlb_clock_s() >= deadline_s)
-			continue;
-		if (x->place(p, one, &why) || dlb_place_limit_moves(p, one, &why)) {
-			nearest = nearest.status ? nearest : why;
+		if (x->place(&scaled, one, &why) || dlb_place_limit_moves(p, one, &why)) {
+			*nearest = nearest->status ? *nearest : why;
 			continue;
 		}
 		double from = dlb_clock_s(), value = dlb_place_value_s(p, one);
@@ -261,12 +275,27 @@ static int gather_steps(const struct dlb_problem *p, double deadline_s, struct s
 			at[p->group_of[i]] = one[i];
 		if (p->tried)
 			p->tried(p->tried_arg, x->name, value, value, isinf(value) ? &no_fit : NULL);
-		if (isinf(value) && !misfit)
-			misfit = at;
-		else
+		if (!isinf(value))
 			add_start(s, value, at);
+		else if (!*misfit)
+			*misfit = at;
+		else
+			free(at);
 	}
+	free(memory);
 	free(one);
+}
+
+/* Placements to begin with, the best first; s[i] is the simulated step. What does not fit is kept only while nothing
+ * does: then the plan made of it says what it lacks. */
+static int gather_steps(const struct dlb_problem *p, double deadline_s, struct starts *s, struct dlb_error *err)
+{
+	struct dlb_error nearest = { .status = 0 };
+	int *misfit = NULL;
+
+	for (size_t i = 0; i < sizeof memory_scale / sizeof *memory_scale && !s->n; i++)
+		if (!i || !deadline_s || dlb_clock_s() < deadline_s)
+			gather_scaled(p, memory_scale[i], deadline_s, s, &misfit, &nearest);
 	if (!s->n && misfit) {
 		s->at[s->n] = misfit;
 		s->s[s->n++] = INFINITY;

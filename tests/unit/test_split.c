@@ -1,0 +1,329 @@
+/* Splitting ops: parts of tensors; the rules' table; the loss and every weight's gradient of a graph that is split, in f64,
+ * are those of the whole one to 1e-11, at batch sizes the graph was not made for too; undoing differentiation. */
+#include <math.h>
+#include "graph/graph.h"
+#include "graph/split.h"
+#include "run_graph.h"
+#include "util/rng.h"
+#include "by_hand.h"
+
+static struct dlb_backend be;
+static const uint64_t seed = 20261121;
+static uint64_t drawn;
+static int n_checked, n_graphs;
+
+#define W(name, ...) drawn_constant(g, name, (const int64_t[]){ __VA_ARGS__ }, \
+				    (int)(sizeof((const int64_t[]){ __VA_ARGS__ }) / sizeof(int64_t)), true, seed, &drawn)
+#define OP(type, ...) op(g, type, (const int[]){ __VA_ARGS__ }, (int)(sizeof((const int[]){ __VA_ARGS__ }) / sizeof(int)), NULL, 0)
+
+static int ints(struct dlb_graph *g, const char *name, const int64_t *v, int n)
+{
+	const struct dlb_desc d = { .dtype = DLB_I64, .n_dims = 1, .dim = { n } };
+	return dlb_graph_add_constant(g, name, &d, v, NULL);
+}
+#define I(...) ints(g, "ints", (const int64_t[]){ __VA_ARGS__ }, (int)(sizeof((const int64_t[]){ __VA_ARGS__ }) / sizeof(int64_t)))
+
+static int with(struct dlb_graph *g, const char *type, int x, int w, const struct dlb_attr *a, int n)
+{
+	const int in[2] = { x, w };
+	return op(g, type, in, w < 0 ? 1 : 2, a, n);
+}
+
+static int input(struct dlb_graph *g, enum dlb_dtype dtype, const int64_t *dim, int n)
+{
+	const int t = dlb_graph_add_tensor(g, "x", DLB_T_INPUT);
+	g->tensor[t].dtype = dtype;
+	g->tensor[t].n_dims = n;
+	g->tensor[t].dim[0] = (struct dlb_dim){ 1, 0 };
+	for (int i = 1; i < n; i++)
+		g->tensor[t].dim[i].add = dim[i];
+	return g->input[g->n_inputs++] = t;
+}
+
+/* -- graphs -- */
+
+static int dense(struct dlb_graph *g)
+{
+	const int x = input(g, DLB_F64, (const int64_t[]){ 0, 9 }, 2);
+	const struct dlb_attr tb = { .name = "transB", .type = DLB_ATTR_INT, .i = 1 };
+	const int h = OP("Relu", op(g, "Gemm", (const int[]){ x, W("w1", 14, 9), W("b1", 14) }, 3, &tb, 1));
+	const int k = OP("Tanh", OP("Gemm", h, W("w2", 14, 11), W("b2", 11)));
+	return OP("Gemm", k, W("w3", 11, 7));
+}
+
+static int images(struct dlb_graph *g)
+{
+	const int64_t pad[] = { 1, 1, 1, 1 }, kernel[] = { 2, 2 };
+	const struct dlb_attr pads = { .name = "pads", .type = DLB_ATTR_INTS, .ints = pad, .n = 4 };
+	const struct dlb_attr grouped[2] = { pads, { .name = "group", .type = DLB_ATTR_INT, .i = 6 } };
+	const struct dlb_attr two = { .name = "kernel_shape", .type = DLB_ATTR_INTS, .ints = kernel, .n = 2 };
+	const int x = input(g, DLB_F64, (const int64_t[]){ 0, 4, 6, 6 }, 4);
+	const int a = OP("Relu", op(g, "Conv", (const int[]){ x, W("w1", 6, 4, 3, 3), W("b1", 6) }, 3, &pads, 1));
+	const int b = with(g, "Conv", a, W("w2", 12, 1, 3, 3), grouped, 2);
+	const int p = with(g, "MaxPool", OP("Relu", b), -1, &two, 1);
+	const int c = OP("Relu", with(g, "Conv", p, W("w3", 5, 12, 3, 3), &pads, 1));
+	return OP("Gemm", OP("Flatten", OP("GlobalAveragePool", c)), W("w4", 5, 3));
+}
+
+static int attention(struct dlb_graph *g)
+{
+	const int64_t to_heads[] = { 0, 2, 1, 3 }, to_keys[] = { 0, 2, 3, 1 };
+	const struct dlb_attr heads = { .name = "perm", .type = DLB_ATTR_INTS, .ints = to_heads, .n = 4 };
+	const struct dlb_attr keys = { .name = "perm", .type = DLB_ATTR_INTS, .ints = to_keys, .n = 4 };
+	const struct dlb_attr last = { .name = "axis", .type = DLB_ATTR_INT, .i = -1 };
+	const int x = input(g, DLB_F64, (const int64_t[]){ 0, 5, 8 }, 3);
+	const int qkv = OP("Add", W("b", 36), OP("MatMul", x, W("w", 8, 36)));
+	int part[3];
+
+	for (int i = 0; i < 3; i++)
+		part[i] = dlb_graph_add_tensor(g, (const char *[]){ "q", "k", "v" }[i], DLB_T_ACTIVATION);
+	const int in[2] = { qkv, I(12, 12, 12) };
+	dlb_graph_add_op(g, "split", "Split", "", DLB_FORWARD, in, 2, part, 3, &last, 1);
+	for (int i = 0; i < 3; i++)
+		part[i] = with(g, "Transpose", OP("Reshape", part[i], I(0, 5, 3, 4)), -1, i == 1 ? &keys : &heads, 1);
+	const int y = OP("MatMul", with(g, "Softmax", OP("MatMul", part[0], part[1]), -1, &last, 1), part[2]);
+	const int joined = OP("Reshape", with(g, "Transpose", y, -1, &heads, 1), I(0, 5, 12));
+	return OP("Add", x, OP("MatMul", joined, W("o", 12, 8)));
+}
+
+/* The table is read by the words and, transposed, by the product at the end. */
+static int words(struct dlb_graph *g)
+{
+	const int x = input(g, DLB_I64, (const int64_t[]){ 0, 4 }, 2);
+	const int table = W("table", 10, 6);
+	return OP("MatMul", OP("Tanh", OP("Gather", table, x)), OP("Transpose", table));
+}
+
+typedef int build_fn(struct dlb_graph *g);
+
+static void make(struct dlb_graph *g, build_fn *build)
+{
+	struct dlb_error err = { .what = "" };
+
+	dlb_graph_init(g);
+	drawn = 0;
+	g->opset = 17;
+	g->dtype = DLB_F64;
+	g->training = true;
+	g->input = dlb_arena_array(&g->arena, 4, sizeof *g->input);
+	g->output = dlb_arena_array(&g->arena, 4, sizeof *g->output);
+	const int y = build(g);
+	g->output[g->n_outputs++] = y;
+	if (dlb_graph_fold(g, 3, &be, &err) || dlb_graph_find_parameters(g, &err) || dlb_graph_attach_loss(g, "mse", &err) ||
+	    dlb_graph_rewrite(g, &err) || dlb_graph_choose_layout(g, &err) || dlb_graph_differentiate(g, &err))
+		test_die(&err);
+	dlb_graph_index(g);
+}
+
+/* -- what both must agree in -- */
+
+static void fill(struct test_run *r)
+{
+	const struct dlb_graph *g = r->g;
+
+	for (int i = 0; i < g->n_inputs; i++) {
+		const struct dlb_tensor *x = &g->tensor[g->input[i]];
+		const struct dlb_desc d = dlb_tensor_desc(x, r->n);
+		for (int64_t k = 0; k < dlb_desc_count(&d); k++)
+			dlb_value_set(r->value[g->input[i]], x->dtype, k,
+				      dlb_dtype_is_float(x->dtype) ? dlb_philox_normal(seed, 2 + (uint64_t)i, (uint64_t)k) :
+				      (double)((k * 7 + 3) % 10));
+	}
+	test_run_phase(r, DLB_BACKWARD);
+}
+
+static void near(const char *what, double u, double v)
+{
+	if (!(fabs(u - v) <= 1e-11 + 1e-11 * fabs(v))) {
+		fprintf(stderr, "%s: split %.17g, whole %.17g\n", what, u, v);
+		abort();
+	}
+	n_checked++;
+}
+
+/* Gradients of weights: each element of the whole's is found in one of the parts'. */
+static void same_gradients(const char *what, const struct test_run *a, const struct test_run *b)
+{
+	int64_t in_parts = 0, in_whole = 0;
+
+	for (int i = 0; i < a->g->n_ops; i++) {
+		const struct dlb_op *o = &a->g->op[i];
+		if (o->phase != DLB_UPDATE)
+			continue;
+		const struct dlb_tensor *w = &a->g->tensor[o->in[0]];
+		const char *name = w->slice ? w->slice->of : w->name;
+		int whole = -1;
+		for (int k = 0; k < b->g->n_ops; k++)
+			if (b->g->op[k].phase == DLB_UPDATE && !strcmp(b->g->tensor[b->g->op[k].in[0]].name, name))
+				whole = b->g->op[k].in[1];
+		assert(whole >= 0);
+		const struct dlb_desc d = dlb_tensor_desc(w, a->n);
+		for (int64_t e = 0; e < dlb_desc_count(&d); e++, in_parts++) {
+			const int64_t at = w->slice ? dlb_slice_index(w->slice, e) : e;
+			near(what, ((double *)a->value[o->in[1]])[e], ((double *)b->value[whole])[at]);
+		}
+	}
+	for (int i = 0; i < b->g->n_ops; i++)
+		if (b->g->op[i].phase == DLB_UPDATE) {
+			const struct dlb_desc d = dlb_tensor_desc(&b->g->tensor[b->g->op[i].in[0]], b->n);
+			in_whole += dlb_desc_count(&d);
+		}
+	assert(in_parts == in_whole);
+}
+
+static int count(const struct dlb_graph *g, const char *type)
+{
+	int n = 0;
+
+	for (int i = 0; i < g->n_ops; i++)
+		n += g->op[i].phase == DLB_FORWARD && !strcmp(g->op[i].type, type);
+	return n;
+}
+
+/* Splits as asked; `concats` parts are put together on the forward way. */
+static void check(const char *what, build_fn *build, const struct dlb_split_ask *ask, int n_ask, int n_split, int concats)
+{
+	static const int64_t sizes[] = { 3, 5 };
+	struct dlb_error err = { .what = "" };
+	struct dlb_graph g, whole;
+
+	make(&g, build);
+	make(&whole, build);
+	if (dlb_graph_split(&g, ask, n_ask, &err) || dlb_graph_check(&g, &err) || dlb_graph_index(&g))
+		test_die(&err);
+	if (g.n_was_split != n_split || count(&g, "Concat") != concats) {
+		fprintf(stderr, "%s: %d split, %d put together\n", what, g.n_was_split, count(&g, "Concat"));
+		abort();
+	}
+	for (int i = 0; i < 2; i++) {
+		struct test_run a, b;
+		if (dlb_graph_check_runnable(&g, sizes[i], &err))
+			test_die(&err);
+		test_run_init(&a, &g, &be, sizes[i]);
+		test_run_init(&b, &whole, &be, sizes[i]);
+		fill(&a);
+		fill(&b);
+		near(what, *(double *)a.value[g.loss], *(double *)b.value[whole.loss]);
+		same_gradients(what, &a, &b);
+		test_run_release(&a);
+		test_run_release(&b);
+	}
+	dlb_graph_release(&g);
+	dlb_graph_release(&whole);
+	n_graphs++;
+}
+
+static void one(const char *what, build_fn *build, const char *op_, int parts, const char *axis, int n_split, int concats)
+{
+	const struct dlb_split_ask ask = { .op = op_, .parts = parts, .axis = axis, .why = "a test" };
+
+	check(what, build, &ask, 1, n_split, concats);
+}
+
+static void graphs(void)
+{
+	/* the first by output, the second by input, the third by output: put together once */
+	for (int k = 2; k <= 5; k++)
+		one("dense", dense, "*", k, NULL, 3, 1);
+	one("dense, input", dense, "*", 3, "input", 3, 0);
+	one("dense, output", dense, "*", 3, "output", 3, 3);
+	for (int k = 2; k <= 3; k++)
+		one("images", images, "*Conv*", k, NULL, 3, 0);		/* channels, groups, and summed */
+	one("images, output", images, "Conv*", 5, "output", 3, 2);	/* six groups over five shards */
+	for (int k = 2; k <= 3; k++)
+		one("attention", attention, "*", k, NULL, 4, 0);
+	for (int k = 2; k <= 5; k++)
+		one("words", words, "*", k, NULL, 2, 1);
+	one("words, columns", words, "Gather*", 3, "output", 1, 2);
+	one("words, the product", words, "*MatMul*", 3, NULL, 1, 2);
+}
+
+/* -- parts of tensors -- */
+
+static void slices(void)
+{
+	const struct dlb_slice s = { .of = "w", .n_dims = 3, .dim = { 2, 12, 5 }, .axis = 1, .units = 3, .unit = 2, .first = 1, .count = 2 };
+	float whole[120], part[80], back[120] = { 0 };
+	struct dlb_desc d = { .n_dims = 3, .dim = { 2, 8, 5 } };
+
+	for (int i = 0; i < 120; i++)
+		whole[i] = (float)i;
+	dlb_slice_take(&s, sizeof(float), whole, part);
+	dlb_slice_put(&s, sizeof(float), part, back);
+	for (int i = 0; i < 80; i++)
+		assert(part[i] == (float)dlb_slice_index(&s, i));
+	for (int i = 0; i < 120; i++)		/* columns 2..5 and 8..11 of each matrix */
+		assert(back[i] == (i / 5 % 12 % 6 >= 2 ? whole[i] : 0));
+	assert(dlb_slice_fits(&s, &d));
+	d.dim[1] = 4;
+	assert(!dlb_slice_fits(&s, &d));
+	d.dim[1] = 8;
+	struct dlb_slice bad = s;
+	bad.first = 2;
+	assert(!dlb_slice_fits(&bad, &d));
+	bad = s;
+	bad.unit = INT64_MAX;
+	assert(!dlb_slice_fits(&bad, &d));
+}
+
+static void table(void)
+{
+	int n = 0;
+
+	for (const struct dlb_split_rule *r = dlb_split_rules; r->type; r++, n++) {
+		assert(dlb_op_kind_find(r->type, "") >= 0 || dlb_op_kind_find(r->type, "dlb") >= 0);
+		assert(!r->loops != !r->carry);
+		assert(!r->alone || r->loops);
+	}
+	assert(n > 20);
+}
+
+/* What was derived is derived again, op by op. */
+static void undifferentiated(void)
+{
+	static build_fn *const all[] = { dense, images, attention, words };
+
+	for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
+		struct dlb_error err = { .what = "" };
+		struct dlb_graph g, was;
+		make(&was, all[i]);
+		make(&g, all[i]);
+		dlb_graph_undifferentiate(&g);
+		for (int k = 0; k < g.n_ops; k++)
+			assert(g.op[k].phase == DLB_FORWARD);
+		if (dlb_graph_differentiate(&g, &err))
+			test_die(&err);
+		assert(g.n_ops == was.n_ops && g.n_tensors == was.n_tensors);
+		for (int k = 0; k < g.n_ops; k++)
+			assert(!strcmp(g.op[k].name, was.op[k].name) && !strcmp(g.op[k].type, was.op[k].type) &&
+			       g.op[k].of == was.op[k].of && g.op[k].colocate == was.op[k].colocate);
+		dlb_graph_release(&g);
+		dlb_graph_release(&was);
+	}
+}
+
+static void asks(void)
+{
+	static const char *const bad[] = { "", "=2", "a", "a=", "a=x", "a=1", "a=2x", "a=2:", "a=2:no", "a=99999" };
+	struct dlb_arena a = { 0 };
+	struct dlb_split_ask ask;
+	struct dlb_error err = { .what = "" };
+
+	assert(!dlb_split_parse("a=b=3:head", &a, &ask, &err) && !strcmp(ask.op, "a=b") && ask.parts == 3 && !strcmp(ask.axis, "head"));
+	for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
+		assert(dlb_split_parse(bad[i], &a, &ask, &err));
+	dlb_arena_release(&a);
+}
+
+int main(void)
+{
+	test_backend(&be);
+	slices();
+	table();
+	asks();
+	undifferentiated();
+	graphs();
+	be.ops->close(&be);
+	printf("%d graphs split, %d numbers are those of the whole\n", n_graphs, n_checked);
+	return 0;
+}
