@@ -139,14 +139,21 @@ int dlb_ground_first_cell(const struct dlb_ground *g, const struct dlb_program *
 
 /* ---- feed.c ---- */
 struct dlb_feed;
-/* Reads ahead for any of the engines; data is borrowed. `slots`: as many steps are kept, two or more. */
-int dlb_feed_new(struct dlb_feed **out, struct dlb_data *data, struct dlb_engine *const *e, int n, int slots, struct dlb_error *err);
+struct dlb_dispatch;
+/* Reads ahead for any of the engines; data is borrowed. `slots`: as many steps are kept, two or more. dispatch: rank 0 reads for
+ * all (data NULL elsewhere); NULL: each for itself. */
+int dlb_feed_new(struct dlb_feed **out, struct dlb_data *data, struct dlb_engine *const *e, int n, int slots,
+		 struct dlb_dispatch *dispatch, struct dlb_error *err);
 void dlb_feed_free(struct dlb_feed *f);
-/* Asks for the samples from `first` of `epoch` for engine `which`; at most one more than was taken is under way. */
-void dlb_feed_ask(struct dlb_feed *f, int which, int64_t epoch, int64_t first);
-/* The oldest one asked for; valid until the slots-th dlb_feed_ask after this. *rc -1 with err: some sample could
+/* Steps that should have been asked for beyond the one in use. */
+int dlb_feed_ahead(const struct dlb_feed *f);
+/* Asks for the samples from `first` of `epoch` for engine `which`. -1: the comm broke, as for those that follow. */
+int dlb_feed_ask(struct dlb_feed *f, int which, int64_t epoch, int64_t first, struct dlb_error *err);
+/* The oldest one asked for; valid until the slots-th dlb_feed_ask after this. *wrong -1 with why: some sample could
  * not be read; its place holds zeros, so that the step can be run and all ranks end after it together. */
-const struct dlb_fed *dlb_feed_take(struct dlb_feed *f, int *rc, struct dlb_error *err);
+int dlb_feed_take(struct dlb_feed *f, const struct dlb_fed **fed, int *wrong, struct dlb_error *why, struct dlb_error *err);
+/* Nothing of what was asked for is on its way any more; all ranks. */
+int dlb_feed_settle(struct dlb_feed *f, struct dlb_error *err);
 
 /* ---- record.c ---- */
 enum { DLB_RECORD_SLOTS = 64, DLB_RECORD_STEPS = 4096 };

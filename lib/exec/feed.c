@@ -1,12 +1,15 @@
 /* Reading ahead: a thread prepares the samples of the next step while this one computes.
  *
- * A few slots (two, more where several steps are in flight), filled in turn in the order asked for. A slot is laid out as its engine wants it: each (fed
- * tensor, micro-batch) at its offset, and the seeds (weights of the micro-batches in the loss: labels
- * that count over all that count, in all replicas; where each replica updates by its own gradient, in it alone). Nothing that a node does not read is prepared on it. */
+ * A few slots (two, more where several steps are in flight), filled in turn in the order asked for. A share of a step is what
+ * one node is fed: seeds (weights of the micro-batches in the loss: labels that count over all that count, in all replicas;
+ * where each replica's gradient is its own, in it alone), then each (fed tensor, micro-batch) at its offset, as its engine
+ * wants it. Nothing that a node does not read is prepared for it.
+ *
+ * Each node reads its own shares; or rank 0 reads them all and sends them (dispatch.c), and the others have no thread. */
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
-#include "exec/engine.h"
+#include "exec/dispatch.h"
 #include "util/mem.h"
 
 struct slot { struct dlb_fed fed; int which, rc; int64_t epoch, first; struct dlb_error err; };
@@ -14,7 +17,9 @@ struct slot { struct dlb_fed fed; int which, rc; int64_t epoch, first; struct dl
 struct dlb_feed {
 	struct dlb_data *data;
 	struct dlb_engine *const *engine;
+	struct dlb_dispatch *dispatch;		/* NULL: each node reads its own */
 	struct slot *slot; int n_slots;
+	char **own;				/* [slot] this node's share */
 	int64_t asked, filled, taken;		/* counts; slot = count % n_slots */
 	bool stop, started;
 	pthread_t thread;
@@ -22,35 +27,65 @@ struct dlb_feed {
 	pthread_cond_t changed;
 };
 
-static void fill(struct dlb_feed *f, struct slot *s)
+static void set_seeds(struct dlb_feed *f, const struct slot *s, const struct dlb_program *p, struct dlb_fed *fed)
 {
-	const struct dlb_engine_program *v = dlb_engine_view(f->engine[s->which]);
-	const struct dlb_program *p = v->program;
-	struct dlb_error err;
 	double total = dlb_data_counted(f->data, s->epoch, s->first, p->step_batch);
 
-	s->rc = 0;
-	for (int i = 0; i < v->n_feed; i++) {
-		const struct dlb_feed_item *x = &v->feed[i];
-
-		if (!dlb_data_fill(f->data, x->tensor, s->epoch, s->first + x->first, x->n, s->fed.base + x->offset, &err) || s->rc)
-			continue;
-		s->rc = -1;
-		s->err = err;
-	}
 	for (int m = 0; m < p->micro_batches; m++)
-		s->fed.seed[m] = p->weightless ? 0.0 : dlb_data_counted(f->data, s->epoch, s->first + p->first[m], p->size[m]);
-	s->fed.weight = 1.0;
+		fed->seed[m] = p->weightless ? 0.0 : dlb_data_counted(f->data, s->epoch, s->first + p->first[m], p->size[m]);
+	fed->weight = 1.0;
 	if (p->n_replicas > 1 && dlb_sharing_own_mean(&p->whole->sharing)) {
 		double own = 0.0;
 
 		for (int m = 0; m < p->micro_batches; m++)
-			own += s->fed.seed[m];
-		s->fed.weight = total > 0.0 ? own / total : 0.0;
+			own += fed->seed[m];
+		fed->weight = total > 0.0 ? own / total : 0.0;
 		total = own;
 	}
 	for (int m = 0; m < p->micro_batches; m++)
-		s->fed.seed[m] = total > 0.0 ? s->fed.seed[m] / total : 0.0;
+		fed->seed[m] = total > 0.0 ? fed->seed[m] / total : 0.0;
+}
+
+static struct dlb_fed fed_at(char *share, const struct dlb_program *p)
+{
+	return (struct dlb_fed){ .base = share + dlb_share_header(p), .seed = (double *)(void *)share + 1,
+				 .weight = *(const double *)(const void *)share };
+}
+
+static void fill_share(struct dlb_feed *f, struct slot *s, const struct dlb_share *x, char *share)
+{
+	struct dlb_fed fed = fed_at(share, x->program);
+	struct dlb_error err;
+
+	for (int i = 0; i < x->n_items; i++) {
+		const struct dlb_feed_item *t = &x->item[i];
+
+		if (!dlb_data_fill(f->data, t->tensor, s->epoch, s->first + t->first, t->n, fed.base + t->offset, &err) || s->rc)
+			continue;
+		s->rc = -1;
+		s->err = err;
+	}
+	set_seeds(f, s, x->program, &fed);
+	*(double *)(void *)share = fed.weight;
+}
+
+static struct dlb_share own_share(const struct dlb_feed *f, int which)
+{
+	const struct dlb_engine_program *v = dlb_engine_view(f->engine[which]);
+
+	return (struct dlb_share){ .program = v->program, .item = v->feed, .n_items = v->n_feed, .bytes = v->feed_bytes };
+}
+
+static void fill(struct dlb_feed *f, int64_t n)
+{
+	const int at = (int)(n % f->n_slots);
+	struct slot *s = &f->slot[at];
+	const struct dlb_share own = own_share(f, s->which);
+
+	s->rc = 0;
+	fill_share(f, s, &own, f->own[at]);
+	for (int k = 1; f->dispatch && k < dlb_dispatch_nodes(f->dispatch); k++)
+		fill_share(f, s, dlb_dispatch_share(f->dispatch, k, s->which), dlb_dispatch_place(f->dispatch, k, at));
 }
 
 static void *work(void *arg)
@@ -64,7 +99,7 @@ static void *work(void *arg)
 		if (f->stop)
 			break;
 		pthread_mutex_unlock(&f->lock);
-		fill(f, &f->slot[f->filled % f->n_slots]);
+		fill(f, f->filled);
 		pthread_mutex_lock(&f->lock);
 		f->filled++;
 		pthread_cond_broadcast(&f->changed);
@@ -73,30 +108,32 @@ static void *work(void *arg)
 	return NULL;
 }
 
-int dlb_feed_new(struct dlb_feed **out, struct dlb_data *data, struct dlb_engine *const *e, int n, int slots, struct dlb_error *err)
+int dlb_feed_new(struct dlb_feed **out, struct dlb_data *data, struct dlb_engine *const *e, int n, int slots,
+		 struct dlb_dispatch *dispatch, struct dlb_error *err)
 {
 	struct dlb_feed *f = dlb_xcalloc(1, sizeof *f);
-	size_t bytes = 64, seeds = 1;
-	bool any = false;
+	size_t bytes = 64;
+	bool any = dispatch != NULL;
 
 	f->data = data;
 	f->engine = e;
+	f->dispatch = dispatch;
 	f->n_slots = slots;
 	f->slot = dlb_xcalloc((size_t)slots, sizeof *f->slot);
+	f->own = dlb_xcalloc((size_t)slots, sizeof *f->own);
 	for (int i = 0; i < n; i++) {
-		const struct dlb_engine_program *v = dlb_engine_view(e[i]);
+		const struct dlb_share own = own_share(f, i);
+		const size_t b = dlb_share_header(own.program) + own.bytes;
 
-		bytes = v->feed_bytes > bytes ? v->feed_bytes : bytes;
-		seeds = (size_t)v->program->micro_batches > seeds ? (size_t)v->program->micro_batches : seeds;
-		any = any || v->n_feed;
+		bytes = b > bytes ? b : bytes;
+		any = any || own.n_items;
 	}
-	for (int i = 0; i < slots; i++) {
-		f->slot[i].fed.base = dlb_xcalloc(bytes, 1);
-		f->slot[i].fed.seed = dlb_xcalloc(seeds, sizeof(double));
-	}
+	for (int i = 0; i < slots; i++)
+		f->own[i] = dispatch ? dlb_dispatch_own(dispatch, i) : dlb_xcalloc(bytes, 1);
 	pthread_mutex_init(&f->lock, NULL);
 	pthread_cond_init(&f->changed, NULL);
 	/* A node that reads no samples only counts labels: not worth a thread. */
+	any = any && data;
 	if (any && pthread_create(&f->thread, NULL, work, f)) {
 		dlb_feed_free(f);
 		return dlb_fail(err, NULL, "cannot start the thread that reads ahead");
@@ -119,18 +156,24 @@ void dlb_feed_free(struct dlb_feed *f)
 	}
 	pthread_mutex_destroy(&f->lock);
 	pthread_cond_destroy(&f->changed);
-	for (int i = 0; i < f->n_slots; i++) {
-		free(f->slot[i].fed.base);
-		free(f->slot[i].fed.seed);
-	}
+	for (int i = 0; i < f->n_slots && !f->dispatch; i++)
+		free(f->own[i]);
+	free(f->own);
 	free(f->slot);
 	free(f);
 }
 
-void dlb_feed_ask(struct dlb_feed *f, int which, int64_t epoch, int64_t first)
+int dlb_feed_ahead(const struct dlb_feed *f)
+{
+	return f->dispatch ? dlb_dispatch_levels(f->dispatch) + 1 : 1;
+}
+
+int dlb_feed_ask(struct dlb_feed *f, int which, int64_t epoch, int64_t first, struct dlb_error *err)
 {
 	struct slot *s = &f->slot[f->asked % f->n_slots];
 
+	if (f->dispatch && dlb_dispatch_ask(f->dispatch, which, err))	/* until what was there is on its way */
+		return -1;
 	pthread_mutex_lock(&f->lock);
 	s->which = which;
 	s->epoch = epoch;
@@ -139,23 +182,44 @@ void dlb_feed_ask(struct dlb_feed *f, int which, int64_t epoch, int64_t first)
 	if (f->started)
 		pthread_cond_broadcast(&f->changed);
 	pthread_mutex_unlock(&f->lock);
+	return 0;
 }
 
-const struct dlb_fed *dlb_feed_take(struct dlb_feed *f, int *rc, struct dlb_error *err)
+/* Shares prepared so far, at least n of them. */
+static int64_t prepared(struct dlb_feed *f, int64_t n)
 {
-	struct slot *s = &f->slot[f->taken % f->n_slots];
-
 	pthread_mutex_lock(&f->lock);
-	if (!f->started) {
-		fill(f, s);
-		f->filled++;
-	}
-	while (f->filled <= f->taken)
+	while (f->filled < n)
 		pthread_cond_wait(&f->changed, &f->lock);
-	f->taken++;
+	n = f->filled;
 	pthread_mutex_unlock(&f->lock);
-	*rc = s->rc;
+	return n;
+}
+
+int dlb_feed_take(struct dlb_feed *f, const struct dlb_fed **fed, int *wrong, struct dlb_error *why, struct dlb_error *err)
+{
+	const int at = (int)(f->taken % f->n_slots);
+	struct slot *s = &f->slot[at];
+	int64_t filled = 0;
+
+	if (!f->dispatch && !f->started) {
+		fill(f, f->taken);
+		f->filled++;
+	} else if (f->started) {
+		filled = prepared(f, f->taken + 1);
+	}
+	if (f->dispatch && dlb_dispatch_take(f->dispatch, f->taken, filled, err))
+		return -1;
+	f->taken++;
+	*wrong = s->rc;
 	if (s->rc)
-		*err = s->err;
-	return &s->fed;
+		*why = s->err;
+	s->fed = fed_at(f->own[at], own_share(f, s->which).program);
+	*fed = &s->fed;
+	return 0;
+}
+
+int dlb_feed_settle(struct dlb_feed *f, struct dlb_error *err)
+{
+	return f && f->dispatch ? dlb_dispatch_settle(f->dispatch, f->started ? prepared(f, f->asked) : 0, err) : 0;
 }

@@ -40,15 +40,16 @@ static double begin_step(struct run *r, struct flight *f)
 	struct flight_end *x = &f->at_end[f->head.step % f->n];
 	double asked_s = dlb_clock_s(), fed_s;
 	const struct dlb_fed *fed;
+	struct dlb_error ignored;
 
 	x->why.what[0] = 0;
-	fed = dlb_feed_take(r->feed, &x->wrong, &x->why);
+	dlb_feed_take(r->feed, &fed, &x->wrong, &x->why, &ignored);	/* nobody else reads for this rank: it cannot fail */
 	f->step[f->head.step % f->n] = dlb_run_step(r, &f->head, fed);
 	fed_s = dlb_clock_s() - asked_s;
 	dlb_run_advance(r, &f->head);
 	x->next = f->head;
 	if (!dlb_run_limit_reached(r, &f->head))
-		dlb_run_ask(r, &f->head);
+		dlb_run_ask(r, &f->head, &ignored);
 	return fed_s;
 }
 
@@ -154,7 +155,7 @@ int dlb_run_flight(struct run *r, int *who, struct dlb_error *err)
 	f.step = dlb_xcalloc((size_t)f.n, sizeof *f.step);
 	f.at_end = dlb_xcalloc((size_t)f.n, sizeof *f.at_end);
 	if (!(r->stopped = dlb_run_limit_reached(r, &r->at)))
-		dlb_run_ask(r, &r->at);
+		dlb_run_ask(r, &r->at, err);
 	while (!r->stopped && !rc) {
 		f.head = r->at;
 		f.first = r->at.step;

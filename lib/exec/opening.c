@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+#include "exec/dispatch.h"
 #include "exec/run.h"
 #include "model/weights.h"
 #include "util/cores.h"
@@ -102,7 +103,6 @@ static void find_sizes(struct run *r)
 static int open_engines(struct run *r, struct dlb_error *err)
 {
 	size_t arena = 64;
-	int depth = 0;
 
 	find_sizes(r);
 	for (int i = 0; i < r->n_engines; i++) {
@@ -117,7 +117,6 @@ static int open_engines(struct run *r, struct dlb_error *err)
 			return -1;
 		const struct dlb_node_program *np = &dlb_program_of(&r->program[i], r->rank)->node[r->rank];
 
-		depth = r->program[i].depth > depth ? r->program[i].depth : depth;
 		if (np->arena_bytes > arena)
 			arena = np->arena_bytes;
 	}
@@ -142,7 +141,7 @@ static int open_engines(struct run *r, struct dlb_error *err)
 	if (r->eval && dlb_eval_ready(r->eval, &r->ground, err))
 		return -1;
 	dlb_record_init(&r->record, dlb_engine_view(r->engine[0])->n_computes);
-	return dlb_feed_new(&r->feed, r->data, r->engine, r->n_engines, depth + 2, err);
+	return 0;
 }
 
 /* Threads that decode images on this rank: what was asked for, or its share of the cores that no node computes on. */
@@ -188,6 +187,27 @@ static int open_shards(struct run *r, struct dlb_error *err)
 	return rc;
 }
 
+/* Rank 0 alone has the data that all are fed; those that are tested on are read by every node. */
+static bool is_fed(const struct run *r)
+{
+	return r->job.plan.n_replicas > 1 && r->job.plan.sharing.feed_host && r->rank && !r->o->test_data;
+}
+
+/* All ranks, once their engines stand. */
+static int open_feed(struct run *r, struct dlb_error *err)
+{
+	const bool host = r->job.plan.n_replicas > 1 && r->job.plan.sharing.feed_host;
+	int slots = 2;
+
+	for (int i = 0; i < r->n_engines; i++)
+		slots = r->program[i].depth + 2 > slots ? r->program[i].depth + 2 : slots;
+	if (host)
+		slots = dlb_dispatch_levels_of(&r->job.cluster, dlb_comm_size(r->comm)) + 2;
+	if (host && dlb_dispatch_new(&r->dispatch, r->comm, &r->job.cluster, r->program, r->engine, r->n_engines, slots, err))
+		return -1;
+	return dlb_feed_new(&r->feed, host && r->rank ? NULL : r->data, r->engine, r->n_engines, slots, r->dispatch, err);
+}
+
 static int open_data(struct run *r, struct dlb_error *err)
 {
 	const struct dlb_exec_options *o = r->o;
@@ -196,6 +216,8 @@ static int open_data(struct run *r, struct dlb_error *err)
 
 	if (!o->data)
 		return dlb_hint((dlb_fail(err, NULL, "no data to train on"), err), "give --data; --data random feeds any model");
+	if (is_fed(r))
+		return 0;
 	if (dlb_data_open(&r->data, &choice, &r->job.graph, err))
 		return -1;
 	r->count = dlb_data_count(r->data);
@@ -272,7 +294,7 @@ int dlb_run_open(struct run *r, const struct dlb_doc *doc, int *who, struct dlb_
 		dlb_hint(err, "start it with mpirun -n %d, or plainly", r->job.plan.n_nodes);
 	}
 	rc = rc || open_device(r, err) || open_state(r, doc, err) || open_data(r, err) ? -1 : 0;
-	if (dlb_comm_agree(r->comm, rc, err, who))
+	if (dlb_comm_agree(r->comm, rc, err, who) || dlb_comm_bcast(r->comm, &r->count, sizeof r->count, 0, err))
 		return -1;
 	r->at = (struct dlb_progress_state){ .seed = r->o->seed, .best_loss = HUGE_VAL };
 	r->kept = dlb_kept_new();
@@ -286,7 +308,7 @@ int dlb_run_open(struct run *r, const struct dlb_doc *doc, int *who, struct dlb_
 		find_limits(r);
 		rc = open_engines(r, err) || (found && load_kept(r, err)) || open_log(r, err) ? -1 : 0;
 	}
-	if (dlb_comm_agree(r->comm, rc, err, who))
+	if (dlb_comm_agree(r->comm, rc, err, who) || dlb_comm_agree(r->comm, open_feed(r, err), err, who))
 		return -1;
 	if (r->program[0].depth && dlb_comm_size(r->comm) > 1)
 		return dlb_subset_new(&r->all, r->comm, NULL, dlb_comm_size(r->comm), 0, err);
@@ -295,9 +317,14 @@ int dlb_run_open(struct run *r, const struct dlb_doc *doc, int *who, struct dlb_
 
 void dlb_run_close(struct run *r)
 {
+	struct dlb_error ignored;
+
 	if (r->log)
 		fclose(r->log);
+	if (!dlb_comm_broken(r->comm))
+		dlb_feed_settle(r->feed, &ignored);
 	dlb_feed_free(r->feed);
+	dlb_dispatch_free(r->dispatch);
 	dlb_eval_free(r->eval);
 	dlb_record_release(&r->record);
 	for (int i = 0; i < MAX_BATCHES; i++) {

@@ -46,9 +46,18 @@ void dlb_run_advance(const struct run *r, struct dlb_progress_state *at)
 	}
 }
 
-void dlb_run_ask(struct run *r, const struct dlb_progress_state *at)
+int dlb_run_ask(struct run *r, const struct dlb_progress_state *at, struct dlb_error *err)
 {
-	dlb_feed_ask(r->feed, dlb_run_engine_for(r, dlb_run_batch_at(r, at)), at->epoch, at->position);
+	return dlb_feed_ask(r->feed, dlb_run_engine_for(r, dlb_run_batch_at(r, at)), at->epoch, at->position, err);
+}
+
+/* Asks as far ahead as the feed wants; *asked is the next step to ask for. */
+static int ask_ahead(struct run *r, struct dlb_progress_state *asked, struct dlb_error *err)
+{
+	for (; !dlb_run_limit_reached(r, asked) && asked->step <= r->at.step + dlb_feed_ahead(r->feed); dlb_run_advance(r, asked))
+		if (dlb_run_ask(r, asked, err))
+			return -1;
+	return 0;
 }
 
 int dlb_run_save_checkpoint(struct run *r, struct dlb_error *err)
@@ -182,14 +191,16 @@ static int train(struct run *r, int *who, struct dlb_error *err)
 	bool has_loss = r->job.graph.loss >= 0;
 	int64_t full_steps = 0, total = dlb_run_total_steps(r);
 	double start_s, before_s;
+	struct dlb_progress_state asked = r->at;
 
 	if (dlb_comm_barrier(r->comm, err))
 		return -1;
 	if (r->program[0].depth)
 		return dlb_run_flight(r, who, err);
 	start_s = before_s = dlb_clock_s();
-	if (!(r->stopped = dlb_run_limit_reached(r, &r->at)))
-		dlb_run_ask(r, &r->at);
+	r->stopped = dlb_run_limit_reached(r, &r->at);
+	if (ask_ahead(r, &asked, err))
+		return -1;
 	if (fetch(r, err))				/* while the first samples are read */
 		return -1;
 	while (!r->stopped) {
@@ -199,14 +210,18 @@ static int train(struct run *r, int *who, struct dlb_error *err)
 		struct step_end end;
 		int wrong, spoilt;
 		double asked_s = dlb_clock_s();
-		const struct dlb_fed *fed = dlb_feed_take(r->feed, &wrong, &why);
-		const struct dlb_step step = dlb_run_step(r, &r->at, fed);
+		const struct dlb_fed *fed;
 		struct dlb_progress_state next = r->at;
-		double now_s, fed_s = dlb_clock_s();
+		struct dlb_step step;
+		double now_s, fed_s;
 
+		if (dlb_feed_take(r->feed, &fed, &wrong, &why, err))
+			return -1;
+		step = dlb_run_step(r, &r->at, fed);
+		fed_s = dlb_clock_s();
 		dlb_run_advance(r, &next);
-		if (!dlb_run_limit_reached(r, &next))
-			dlb_run_ask(r, &next);
+		if (ask_ahead(r, &asked, err))
+			return -1;
 		if (dlb_engine_run(e, &step, err))
 			return -1;
 		if (!wrong && dlb_engine_exchange(e) && !r->o->allow_nonfinite)

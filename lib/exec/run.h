@@ -29,6 +29,7 @@ struct run {
 	double apart;					/* how far they were apart at the end; NAN: not at all */
 	struct dlb_data *data;
 	struct dlb_feed *feed;
+	struct dlb_dispatch *dispatch;			/* rank 0 reads for all; NULL: each for itself */
 	struct dlb_eval *eval;
 	struct dlb_checkpoint checkpoint;
 	char *checkpoint_path;
@@ -60,7 +61,7 @@ int64_t dlb_run_batch_at(const struct run *r, const struct dlb_progress_state *a
 int dlb_run_engine_for(const struct run *r, int64_t n);
 void dlb_run_advance(const struct run *r, struct dlb_progress_state *at);
 /* Asks the feed for the batch that begins there; the step over what it brought. */
-void dlb_run_ask(struct run *r, const struct dlb_progress_state *at);
+int dlb_run_ask(struct run *r, const struct dlb_progress_state *at, struct dlb_error *err);
 struct dlb_step dlb_run_step(const struct run *r, const struct dlb_progress_state *at, const struct dlb_fed *fed);
 /* What is kept of a step: its loss, in the log too, and the times of its engine. */
 void dlb_run_keep_loss(struct run *r, double loss);

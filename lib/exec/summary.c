@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+#include "exec/dispatch.h"
 #include "exec/run.h"
 #include "util/mem.h"
 #include "util/stats.h"
@@ -21,7 +22,7 @@ static double median_of(const struct dlb_record *rec, size_t offset, double *se)
 }
 
 struct node_summary {
-	double comm_s, comm_hidden_s;
+	double comm_s, comm_hidden_s, fed_bytes;
 	double busy_s, busy_se_s, waits_s[DLB_N_WAITS], bytes_sent, data_wait_s, command_s, shrunk;
 	struct dlb_report_sum sum, cls[DLB_N_SUM_CLASSES];
 	struct dlb_report_kfac kfac;			/* counts */
@@ -157,7 +158,9 @@ static void fill_nodes(const struct node_summary *all, struct dlb_report *report
 		n->busy_se_s = all[i].busy_se_s;
 		n->bytes_sent = all[i].bytes_sent;
 		n->data_wait_s = all[i].data_wait_s;
-		report->communication.bytes += all[i].bytes_sent - all[i].sum.bytes;
+		report->feed.bytes += all[i].fed_bytes;
+		report->feed.wait_s = all[i].data_wait_s > report->feed.wait_s ? all[i].data_wait_s : report->feed.wait_s;
+		report->communication.bytes += all[i].bytes_sent - all[i].sum.bytes - all[i].fed_bytes;
 		report->communication.time_s += all[i].comm_s;
 		report->communication.hidden_s += all[i].comm_hidden_s;
 		n->host = dlb_arena_strdup(&report->arena, all[i].host);
@@ -286,7 +289,8 @@ int dlb_run_report(struct run *r, struct dlb_report *report, struct dlb_error *e
 	mine.data_wait_s = median_of(rec, offsetof(struct dlb_step_times, data_wait_s), NULL);
 	sums_here(r, &mine);
 	kfac_here(r, &mine.kfac);
-	mine.bytes_sent = dlb_engine_view(r->engine[0])->times.bytes_sent + mine.sum.bytes;
+	mine.fed_bytes = r->dispatch ? dlb_dispatch_bytes(r->dispatch) : 0;
+	mine.bytes_sent = dlb_engine_view(r->engine[0])->times.bytes_sent + mine.sum.bytes + mine.fed_bytes;
 	for (int i = 0; i < r->n_engines; i++)
 		mine.shrunk += (double)dlb_engine_view(r->engine[i])->shrunk;
 	snprintf(mine.host, sizeof mine.host, "%s", dlb_comm_host(r->comm));

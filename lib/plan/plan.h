@@ -119,7 +119,7 @@ struct dlb_sharing_options {
 	{ 0, "sync-every", DLB_OPT_INT, &(o)->sync_every, "N", "steps between means over all replicas (gossip 25, server 1)", &(o)->sync_every_given, 0, 1000000000 }, \
 	{ 0, "shards", DLB_OPT_STR, &(o)->shards, "HOW", "each replica draws from its own samples: even, sorted (by label) or none", NULL, 0, 0 }, \
 	{ 0, "exchange-data", DLB_OPT_REAL, &(o)->exchange_data, "RHO", "share of each replica's samples exchanged after an epoch", &(o)->exchange_data_given, 0, 1 }, \
-	{ 0, "feed", DLB_OPT_STR, &(o)->feed, "WHO", "who reads samples: local, each node its own (the only way there is)", NULL, 0, 0 }
+	{ 0, "feed", DLB_OPT_STR, &(o)->feed, "WHO", "who reads samples: local, each node its own, or host, rank 0 for all", NULL, 0, 0 }
 void dlb_sharing_init(struct dlb_sharing *s);			/* the defaults */
 /* Options over what s says; bad ones are err's line. */
 int dlb_sharing_apply(const struct dlb_sharing_options *o, struct dlb_sharing *s, struct dlb_error *err);

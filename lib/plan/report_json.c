@@ -6,6 +6,7 @@
  *      "nodes": [{"host", "busy_s", "busy_se_s", "predicted_busy_s", "wait_s", "idle_s", "data_wait_s", "bytes_sent", "peak_bytes",
  *                 "waits": {"starved", "backpressure", "collective", "structural"}}],
  *      "communication": {"bytes", "time_s", "hidden_s"},                 of more than one node
+ *      "feed": {"bytes", "wait_s"},                                      where rank 0 reads for all
  *      "allreduce": {"algorithm", "bytes", "dense_bytes", "time_s", "hidden_s", "command_s",
  *                    "classes": {"factor", "gradient", "small", "statistics"}},      with bytes ... hidden_s each; absent: one replica
  *      "delays": [{"weight", "node", "least", "most"}],                    updates behind; absent: synchronous
@@ -121,6 +122,13 @@ json_t *dlb_report_write(const struct dlb_report *r)
 		set(c, "hidden_s", r->communication.hidden_s);
 		json_object_set_new(o, "communication", c);
 	}
+	if (r->feed.bytes > 0) {
+		json_t *c = json_object();
+
+		set(c, "bytes", r->feed.bytes);
+		set(c, "wait_s", r->feed.wait_s);
+		json_object_set_new(o, "feed", c);
+	}
 	if (r->allreduce.algorithm)
 		json_object_set_new(o, "allreduce", write_allreduce(&r->allreduce));
 	set_str(o, "batch_statistics", r->batch_statistics);
@@ -186,6 +194,19 @@ static int read_allreduce(const struct dlb_ref *report, struct dlb_report *out, 
 			return -1;
 	}
 	return 0;
+}
+
+static int read_feed(const struct dlb_ref *report, struct dlb_report *out, struct dlb_error *err)
+{
+	static const char *const known[] = { "bytes", "wait_s", NULL };
+	struct dlb_ref r = { .v = NULL };
+
+	if (dlb_get_object(report, "feed", DLB_OPT, &r, err))
+		return -1;
+	if (!r.v)
+		return 0;
+	return dlb_ref_known(&r, known, err) || dlb_get_real(&r, "bytes", DLB_OPT, 0, 1e18, &out->feed.bytes, err) ||
+	       get_time(&r, "wait_s", &out->feed.wait_s, err) ? -1 : 0;
 }
 
 static int read_communication(const struct dlb_ref *report, struct dlb_report *out, struct dlb_error *err)
@@ -315,7 +336,7 @@ static int read_lists(const struct dlb_ref *r, struct dlb_report *out, struct dl
 		if (read_op(&e, out, &out->op[i], err))
 			return -1;
 	}
-	if (read_communication(r, out, err) || read_allreduce(r, out, err) || read_delays(r, out, err) || dlb_report_kfac_read(r, out, err))
+	if (read_feed(r, out, err) || read_communication(r, out, err) || read_allreduce(r, out, err) || read_delays(r, out, err) || dlb_report_kfac_read(r, out, err))
 		return -1;
 	return dlb_spans_read(r, out->n_nodes, -1, &out->arena, &out->timeline, &out->n_spans, err);
 }
@@ -324,7 +345,7 @@ static int read_report(const struct dlb_doc *d, struct dlb_report *out, struct d
 {
 	static const char *const known[] = { "inputs", "dry_run", "first_step", "steps", "batch", "micro_batches", "optimizer",
 		"stopped", "losses", "accuracy", "test_loss", "optimizer_violations", "step_s", "step_se_s", "predicted_step_s", "wall_s", "imbalance",
-		"prediction_error", "nodes", "communication", "allreduce", "batch_statistics", "delays", "kfac", "ops", "timeline", "saved", "checkpoint", "plan_hash", NULL };
+		"prediction_error", "nodes", "communication", "feed", "allreduce", "batch_statistics", "delays", "kfac", "ops", "timeline", "saved", "checkpoint", "plan_hash", NULL };
 	json_t *section;
 	int64_t M = 1;
 	if (dlb_doc_need(d, "report", &section, err) || dlb_doc_check_inputs(d, "report", err))

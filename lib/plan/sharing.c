@@ -129,8 +129,8 @@ int dlb_sharing_check(const struct dlb_plan *p, struct dlb_error *err)
 		return dlb_fail(err, "/plan/gossip", "gossip and a parameter server exclude each other");
 	if (dlb_sharing_averages(s) && s->sync)
 		return dlb_fail(err, "/plan/sync", "sync is for sums of gradients; with %s there are none", dlb_sharing_name(s));
-	if (s->feed_host)
-		return dlb_fail(err, "/plan", "feed host is not built in");
+	if (s->feed_host && p->schedule && !strcmp(p->schedule, "async"))
+		return dlb_fail(err, "/plan/feed", "rank 0 feeds synchronous schedules, not asynchronous ones");
 	if (dlb_sharing_averages(s) && s->sync_batchnorm)
 		return dlb_fail(err, "/plan/sync_batchnorm", "statistics of all replicas are for replicas of one model; with %s they differ", dlb_sharing_name(s));
 	if (s->param_server < 0)

@@ -1,0 +1,245 @@
+/* See dispatch.h. */
+#include <stdlib.h>
+#include <string.h>
+#include "exec/dispatch.h"
+#include "util/mem.h"
+
+enum { FIRST_TAG = 1 << 27 };			/* + the node fed; above messages of programs, below sums */
+
+struct fed_node {
+	int via;				/* the rank that rank 0 sends its shares to */
+	struct dlb_share *share;		/* [engine] */
+	char **place;				/* [slot] NULL: they do not pass here */
+	struct dlb_request *in, *out;		/* [slot] */
+};
+struct dlb_dispatch {
+	struct dlb_comm *c;
+	int rank, n_nodes, n_engines, n_slots, levels;
+	struct fed_node *node;
+	int *which;				/* [slot] */
+	int64_t asked, sent, posted, handed;	/* counts of shares */
+	struct dlb_arena arena;
+};
+
+static int first_of_group(const struct dlb_cluster *c, int n_ranks, int k)
+{
+	int g = c->node[k].group;
+
+	if (g < 0 || g == c->node[0].group)
+		return k;
+	for (int i = 0; i < n_ranks; i++)
+		if (c->node[i].group == g)
+			return i;
+	return k;
+}
+
+int dlb_dispatch_levels_of(const struct dlb_cluster *c, int n_ranks)
+{
+	for (int k = 0; k < n_ranks; k++)
+		if (first_of_group(c, n_ranks, k) != k)
+			return 2;
+	return 1;
+}
+
+static size_t message_bytes(const struct dlb_share *x)
+{
+	return dlb_share_header(x->program) + x->bytes;
+}
+
+/* Layouts of all nodes: sizes on all ranks, items on rank 0. */
+static int learn(struct dlb_dispatch *d, const struct dlb_program *program, struct dlb_engine *const *e, struct dlb_error *err)
+{
+	for (int i = 0; i < d->n_engines; i++) {
+		const struct dlb_engine_program *v = dlb_engine_view(e[i]);
+		uint64_t mine[2] = { v->feed_bytes, (uint64_t)v->n_feed }, *all = dlb_arena_array(&d->arena, 2 * (size_t)d->n_nodes, sizeof *all);
+		struct dlb_request q = { 0 };
+
+		if (dlb_comm_gather(d->c, mine, sizeof mine, all, 0, err) || dlb_comm_bcast(d->c, all, 2 * (size_t)d->n_nodes * sizeof *all, 0, err))
+			return -1;
+		for (int k = 0; k < d->n_nodes; k++)
+			d->node[k].share[i] = (struct dlb_share){ .program = dlb_program_of(&program[i], k), .bytes = (size_t)all[2 * k] };
+		if (d->rank && mine[1]) {
+			dlb_comm_isend(d->c, v->feed, (size_t)mine[1] * sizeof *v->feed, 0, FIRST_TAG + d->rank, &q);
+			if (dlb_comm_wait(d->c, &q, err))
+				return -1;
+		}
+		for (int k = 1; k < d->n_nodes && !d->rank; k++) {
+			struct dlb_share *x = &d->node[k].share[i];
+			struct dlb_feed_item *item = dlb_arena_array(&d->arena, (size_t)all[2 * k + 1] + 1, sizeof *item);
+
+			x->item = item;
+			x->n_items = (int)all[2 * k + 1];
+			if (!x->n_items)
+				continue;
+			dlb_comm_irecv(d->c, item, (size_t)x->n_items * sizeof *item, k, FIRST_TAG + k, &q);
+			if (dlb_comm_wait(d->c, &q, err))
+				return -1;
+		}
+	}
+	return 0;
+}
+
+int dlb_dispatch_new(struct dlb_dispatch **out, struct dlb_comm *c, const struct dlb_cluster *cluster, const struct dlb_program *program,
+		     struct dlb_engine *const *e, int n_engines, int slots, struct dlb_error *err)
+{
+	struct dlb_dispatch *d = dlb_xcalloc(1, sizeof *d);
+
+	d->c = c;
+	d->rank = dlb_comm_rank(c);
+	d->n_nodes = dlb_comm_size(c);
+	d->n_engines = n_engines;
+	d->n_slots = slots;
+	d->levels = dlb_dispatch_levels_of(cluster, d->n_nodes);
+	d->which = dlb_arena_array(&d->arena, (size_t)slots, sizeof *d->which);
+	d->node = dlb_arena_array(&d->arena, (size_t)d->n_nodes, sizeof *d->node);
+	for (int k = 0; k < d->n_nodes; k++) {
+		struct fed_node *x = &d->node[k];
+
+		x->via = first_of_group(cluster, d->n_nodes, k);
+		x->share = dlb_arena_array(&d->arena, (size_t)n_engines, sizeof *x->share);
+		x->place = dlb_arena_array(&d->arena, (size_t)slots, sizeof *x->place);
+		x->in = dlb_arena_array(&d->arena, (size_t)slots, sizeof *x->in);
+		x->out = dlb_arena_array(&d->arena, (size_t)slots, sizeof *x->out);
+	}
+	*out = d;
+	if (learn(d, program, e, err))
+		return -1;
+	for (int k = 0; k < d->n_nodes; k++) {
+		size_t most = 64;
+
+		if (d->rank && k != d->rank && d->node[k].via != d->rank)
+			continue;
+		for (int i = 0; i < n_engines; i++)
+			most = message_bytes(&d->node[k].share[i]) > most ? message_bytes(&d->node[k].share[i]) : most;
+		for (int i = 0; i < slots; i++)
+			d->node[k].place[i] = memset(dlb_arena_alloc(&d->arena, most), 0, most);
+	}
+	return 0;
+}
+
+void dlb_dispatch_free(struct dlb_dispatch *d)
+{
+	if (!d)
+		return;
+	dlb_arena_release(&d->arena);
+	free(d);
+}
+
+int dlb_dispatch_levels(const struct dlb_dispatch *d) { return d->levels; }
+int dlb_dispatch_nodes(const struct dlb_dispatch *d) { return d->n_nodes; }
+char *dlb_dispatch_place(const struct dlb_dispatch *d, int node, int slot) { return d->node[node].place[slot]; }
+char *dlb_dispatch_own(const struct dlb_dispatch *d, int slot) { return d->node[d->rank].place[slot]; }
+
+const struct dlb_share *dlb_dispatch_share(const struct dlb_dispatch *d, int node, int which)
+{
+	return &d->node[node].share[which];
+}
+
+/* Whether this rank receives node k's shares, and whether it sends them on. */
+static bool receives(const struct dlb_dispatch *d, int k)
+{
+	return d->rank && d->node[k].place[0];
+}
+
+static bool sends(const struct dlb_dispatch *d, int k)
+{
+	return k != d->rank && d->node[k].place[0];
+}
+
+int dlb_dispatch_ask(struct dlb_dispatch *d, int which, struct dlb_error *err)
+{
+	const int at = (int)(d->asked % d->n_slots);
+
+	for (int k = 0; k < d->n_nodes; k++)
+		if (d->node[k].out[at].active && dlb_comm_wait(d->c, &d->node[k].out[at], err))
+			return -1;
+	d->which[at] = which;
+	d->asked++;
+	return 0;
+}
+
+static void send_share(struct dlb_dispatch *d, int64_t n)
+{
+	const int at = (int)(n % d->n_slots);
+
+	for (int k = 0; k < d->n_nodes; k++)
+		if (sends(d, k))
+			dlb_comm_isend(d->c, d->node[k].place[at], message_bytes(&d->node[k].share[d->which[at]]), d->rank ? k : d->node[k].via,
+				       FIRST_TAG + k, &d->node[k].out[at]);
+}
+
+static void post_share(struct dlb_dispatch *d, int64_t n)
+{
+	const int at = (int)(n % d->n_slots);
+
+	for (int k = 0; k < d->n_nodes; k++)
+		if (receives(d, k))
+			dlb_comm_irecv(d->c, d->node[k].place[at], message_bytes(&d->node[k].share[d->which[at]]),
+				       k == d->rank && d->node[k].via != k ? d->node[k].via : 0, FIRST_TAG + k, &d->node[k].in[at]);
+}
+
+/* All of share n that passes here; *there: it has come. */
+static int arrived(struct dlb_dispatch *d, int64_t n, bool wait, bool *there, struct dlb_error *err)
+{
+	const int at = (int)(n % d->n_slots);
+
+	*there = true;
+	for (int k = 0; k < d->n_nodes; k++) {
+		struct dlb_request *q = &d->node[k].in[at];
+
+		if (!receives(d, k) || !q->active)
+			continue;
+		if (wait && dlb_comm_wait(d->c, q, err))
+			return -1;
+		*there = *there && dlb_comm_test(d->c, q);
+	}
+	return 0;
+}
+
+/* Up to share `last`, of which those up to `need` are waited for. */
+static int move(struct dlb_dispatch *d, int64_t need, int64_t last, int64_t filled, struct dlb_error *err)
+{
+	bool there = true;
+
+	if (last >= d->asked)
+		last = d->asked - 1;
+	if (!d->rank) {
+		for (; d->sent <= last && d->sent < filled; d->sent++)
+			send_share(d, d->sent);
+		return 0;
+	}
+	for (; d->posted <= last; d->posted++)
+		post_share(d, d->posted);
+	while (d->handed <= last && there) {
+		if (arrived(d, d->handed, d->handed <= need, &there, err))
+			return -1;
+		if (there)
+			send_share(d, d->handed++);
+	}
+	return 0;
+}
+
+int dlb_dispatch_take(struct dlb_dispatch *d, int64_t n, int64_t filled, struct dlb_error *err)
+{
+	return move(d, n, n + d->levels, filled, err);
+}
+
+int dlb_dispatch_settle(struct dlb_dispatch *d, int64_t filled, struct dlb_error *err)
+{
+	if (d->asked && move(d, d->asked - 1, d->asked - 1, filled, err))
+		return -1;
+	for (int k = 0; k < d->n_nodes; k++)
+		for (int i = 0; i < d->n_slots; i++)
+			if (d->node[k].out[i].active && dlb_comm_wait(d->c, &d->node[k].out[i], err))
+				return -1;
+	return 0;
+}
+
+double dlb_dispatch_bytes(const struct dlb_dispatch *d)
+{
+	double bytes = 0;
+
+	for (int k = 0; k < d->n_nodes; k++)
+		bytes += sends(d, k) ? (double)message_bytes(&d->node[k].share[0]) : 0;
+	return bytes;
+}

@@ -1,0 +1,97 @@
+#!/usr/bin/env bats
+# Rank 0 reads and prepares for all: the bits of every node reading for itself.
+load helper
+
+setup() { tmp=$BATS_TEST_TMPDIR; }
+
+plan() { # CLUSTER [DLB-PLACE OPTION...]
+	local cluster=$1
+	shift
+	[ -s "$BATS_FILE_TMPDIR/profiled.json" ] || dlb-profile --analytic --batch 24 "$model" >"$BATS_FILE_TMPDIR/profiled.json"
+	dlb-costmodel -c "$cluster" "$BATS_FILE_TMPDIR/profiled.json" | dlb-place "$@"
+}
+
+# The same losses whoever reads: same DOCUMENT DLB-RUN-OPTION...
+same() {
+	local doc=$1 who
+	shift
+	for who in local host; do
+		dlb-run -q --optimizer momentum --lr 0.02 "$@" --feed "$who" "$doc" >"$tmp/$who.json"
+		validates "$tmp/$who.json"
+	done
+	diff <(jq -c .report.losses "$tmp/local.json") <(jq -c .report.losses "$tmp/host.json")
+}
+
+@test "the same bits: 2, 3 and 4 replicas, an epoch with a short last batch" {
+	for r in 2 3 4; do
+		plan "cpu:$r" -m 2 --replicas "$r" >"$tmp/doc.json"
+		same "$tmp/doc.json" --epochs 1 "${digits[@]}"
+		# what rank 0 sent: everybody else's samples and labels, and a line of seeds each
+		jq -e --argjson r "$r" '((24 - 24 / $r) * (64 * 4 + 8)) as $b | .report.feed | .bytes >= $b and .bytes <= $b + $r * 256 and .wait_s >= 0' \
+			"$tmp/host.json"
+		jq -e '.report | has("feed") | not' "$tmp/local.json"
+	done
+}
+
+@test "shares by power, pipelines as replicas, batch statistics over all" {
+	plan 'cpu:1 cpu:1*0.5' --replicas 2 --split power >"$tmp/doc.json"
+	same "$tmp/doc.json" --steps 12 "${digits[@]}"
+	plan cpu:4 -m 3 --replicas 2 -a even >"$tmp/doc.json"
+	same "$tmp/doc.json" --steps 12 "${digits[@]}"
+	plan cpu:4 -m 3 --replicas 2 -a random --seed 3 --schedule gpipe >"$tmp/doc.json"
+	same "$tmp/doc.json" --steps 12 "${digits[@]}"
+	plan cpu:2 --replicas 2 >"$tmp/doc.json"
+	same "$tmp/doc.json" --steps 12 "${digits[@]}" --gossip 0.5
+	same "$tmp/doc.json" --steps 80 "${digits[@]}" --gossip 0.5 --shards sorted --exchange-data 0.3
+	same "$tmp/doc.json" --steps 12 --data random
+}
+
+@test "groups: their first ranks hand on" {
+	plan 'cpu:2 host cpu:3' --replicas 5 >"$tmp/doc.json"
+	same "$tmp/doc.json" --epochs 1 "${digits[@]}"
+	# nodes 0 and 2 send: to 1 and for 2, 3, 4; and on to 3 and 4
+	jq -en --slurpfile l "$tmp/local.json" --slurpfile h "$tmp/host.json" '
+		[range(5) | $h[0].report.nodes[.].bytes_sent - $l[0].report.nodes[.].bytes_sent] as $b |
+		$b[0] > $b[2] and $b[2] > 0 and $b[1] == 0 and $b[3] == 0 and $b[4] == 0 and ($b | add) == $h[0].report.feed.bytes'
+}
+
+@test "JPEGs out of a tar file, augmented; a damaged one ends the run with its place" {
+	"$BUILD/tests/digits-images" "$tmp/images" 200 4
+	tar -C "$tmp" -cf "$tmp/images.tar" images
+	plan cpu:3 -m 2 --replicas 3 >"$tmp/doc.json"
+	same "$tmp/doc.json" --epochs 1 --data "images:$tmp/images.tar" --transform resize=10x10,random-crop=8,scale=1/255
+	hurt=$(find "$tmp/images/7" -name '*.jpg' | sort | head -n 3 | tail -n 1)
+	truncate -s $(($(wc -c <"$hurt") - 40)) "$hurt"
+	run -2 --separate-stderr dlb-run -q --epochs 1 --data "images:$tmp/images" --transform resize=8x8,scale=1/255 --feed host "$tmp/doc.json"
+	one_line dlb-run "$hurt: byte" truncated
+}
+
+@test "arrays, several epochs" {
+	python3 - "$tmp" <<-'END'
+		import random, struct, sys
+		def npy(path, descr, shape, data):
+		    head = "{'descr': '%s', 'fortran_order': False, 'shape': %s, }" % (descr, shape)
+		    head += ' ' * (63 - (10 + len(head)) % 64) + '\n'
+		    open(path, 'wb').write(b'\x93NUMPY\x01\x00' + struct.pack('<H', len(head)) + head.encode() + data)
+		x = [random.Random(1).random() for _ in range(96 * 64)]
+		npy(sys.argv[1] + '/x.npy', '<f4', '(96, 1, 8, 8)', struct.pack('<6144f', *x))
+		npy(sys.argv[1] + '/y.npy', '<i8', '(96,)', struct.pack('<96q', *(i % 10 for i in range(96))))
+	END
+	plan cpu:2 --replicas 2 >"$tmp/doc.json"
+	same "$tmp/doc.json" --epochs 3 --data "npy:$tmp/x.npy,$tmp/y.npy"
+}
+
+@test "stopping early, checkpoints, and a sample that cannot be trained on" {
+	plan cpu:3 --replicas 3 >"$tmp/doc.json"
+	same "$tmp/doc.json" --steps 500 "${digits[@]}" --until 'loss<1.9'
+	same "$tmp/doc.json" --steps 5 "${digits[@]}"
+	truth=$(dlb-run -q --steps 10 "${digits[@]}" --feed host "$tmp/doc.json" | jq -c '.report.losses[5:]')
+	dlb-run -q --steps 5 "${digits[@]}" --feed host --checkpoint "$tmp/ckpt" "$tmp/doc.json" >/dev/null
+	[ "$(dlb-run -q --steps 5 "${digits[@]}" --feed host --checkpoint "$tmp/ckpt" "$tmp/doc.json" | jq -c .report.losses)" = "$truth" ]
+	run -2 --separate-stderr dlb-run -q --steps 5 "${digits[@]}" --lr 1e30 --feed host "$tmp/doc.json"
+	one_line dlb-run finite
+	run -2 --separate-stderr dlb-run -q --steps 5 --data /nonexistent --feed host "$tmp/doc.json"
+	one_line dlb-run
+	run -2 --separate-stderr dlb-run -q --feed somebody "$tmp/doc.json"
+	one_line dlb-run 'local or host'
+}
