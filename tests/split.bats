@@ -169,6 +169,14 @@ near() { # FILE FILE RELATIVE-ERROR: number by number, and as many
 	jq -e '[.profile.rows[] | select(.type == "Gemm") | .time_s.cpu[0]] | any(. == null)' "$tmp/doc.json"
 }
 
+@test "dlb-view says of a shard what it is of, and why" {
+	planned_split digits_mlp cpu:2 '/1/Gemm=2' >"$tmp/doc.json"
+	run -0 --separate-stderr dlb-view --why '/1/Gemm@1' "$tmp/doc.json"
+	[ "${lines[1]}" = "shard 1 of 2 of '/1/Gemm', split by output: asked for" ]
+	run -0 --separate-stderr dlb-view --why '/3/Gemm' "$tmp/doc.json"
+	[[ $output != *shard* ]]
+}
+
 @test "the user's own members stay" {
 	jq '.graph["x-mine"] = 4' "$made/digits_mlp.json" | dlb-costmodel -q -c cpu:2 --split '*=2' | jq -e '.graph["x-mine"] == 4'
 }

@@ -59,6 +59,17 @@ static void print_talks(const struct dlb_problem *p, const struct dlb_plan *plan
 	free(share);
 }
 
+/* Of a shard's forward op: which it is of which op, and why that was split. */
+static void say_split(const struct dlb_graph *g, int op, FILE *f)
+{
+	for (int i = 0; i < g->n_was_split; i++) {
+		const struct dlb_was_split *w = &g->was_split[i];
+		const size_t n = strlen(w->op);
+		if (!strncmp(g->op[op].name, w->op, n) && g->op[op].name[n] == '@' && g->op[op].phase == DLB_FORWARD)
+			fprintf(f, "shard %s of %d of '%s', split by %s: %s\n", g->op[op].name + n + 1, w->parts, w->op, w->axis, w->why);
+	}
+}
+
 int dlb_place_why(const struct dlb_problem *p, const struct dlb_plan *plan, int op, FILE *f, struct dlb_error *err)
 {
 	const struct dlb_graph *g = p->graph;
@@ -72,6 +83,7 @@ int dlb_place_why(const struct dlb_problem *p, const struct dlb_plan *plan, int 
 	shared.replicas = plan->n_replicas > 1 ? plan : NULL;
 	double now = dlb_place_value_s(&shared, placement);
 	fprintf(f, "op %d '%s' (%s) is on node %d; placed by %s\n", op, g->op[op].name, g->op[op].type, here, plan->winner);
+	say_split(g, op, f);
 	if (n > 1) {
 		fprintf(f, "bound to it:");
 		for (int k = 0; k < n && k < 12; k++)
