@@ -281,6 +281,9 @@ kfac_formula() {
 		diff "$tmp/whole" "$tmp/parts"
 	done
 	jq -e -s '.[-1] < .[0]' "$tmp/whole"
+	rm "$tmp"/ck/step-*/kept-*
+	run -2 --separate-stderr dlb-run --steps 1 "${digits[@]}" --optimizer kfac --checkpoint "$tmp/ck" "$tmp/plan.json"
+	[[ $stderr == *"the checkpoint has no tensor 'average_A/0/"* ]]
 }
 
 @test "kfac: what cannot be: one line" {

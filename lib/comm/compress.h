@@ -77,7 +77,8 @@ double dlb_compress_flag_bytes(const struct dlb_allreduce *how, const struct dlb
 struct dlb_kept;
 struct dlb_kept *dlb_kept_new(void);
 void dlb_kept_free(struct dlb_kept *k);
-struct dlb_kept_state { const char *name, *what; void *p; int64_t n; bool summed; enum dlb_dtype dtype; };	/* name: the addend's; f32 or f64 */
+/* name: the addend's; f32 or f64. needed: without it no checkpoint is gone on with. */
+struct dlb_kept_state { const char *name, *what; void *p; int64_t n; bool summed; enum dlb_dtype dtype; bool needed; };
 bool dlb_kept_state(struct dlb_kept *k, int i, struct dlb_kept_state *s);	/* i from 0; false: no more */
 
 struct dlb_compressor_desc {

@@ -51,9 +51,9 @@ bool dlb_kept_state(struct dlb_kept *k, int i, struct dlb_kept_state *s)
 		return false;
 	t = k->thin[i / 2];
 	if (i % 2)
-		*s = (struct dlb_kept_state){ t->name, "basis", t->basis, t->rank * dlb_skinny_stride(t->cols), false, DLB_F32 };
+		*s = (struct dlb_kept_state){ t->name, "basis", t->basis, t->rank * dlb_skinny_stride(t->cols), false, DLB_F32, false };
 	else
-		*s = (struct dlb_kept_state){ t->name, "error", t->error, t->rows * t->cols, true, DLB_F32 };
+		*s = (struct dlb_kept_state){ t->name, "error", t->error, t->rows * t->cols, true, DLB_F32, false };
 	return true;
 }
 

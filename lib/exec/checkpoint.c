@@ -639,6 +639,8 @@ static int kept_take(const struct dlb_safetensors *st, int n, const char *dir, s
 	const struct dlb_st_tensor *t;
 	int before = 0, rc = 0;
 
+	if (s->needed && !kept_find(st, n, kept_name(&a, s, 0)))
+		rc = dlb_fail(err, dir, "the checkpoint has no tensor '%s'", kept_name(&a, s, 0));
 	while (s->summed && kept_find(st, n, kept_name(&a, s, before)))
 		before++;
 	for (int r = 0; r < (s->summed ? before : 1) && !rc; r++) {
@@ -671,7 +673,7 @@ int dlb_checkpoint_load_kept(struct dlb_checkpoint *c, int64_t step, const struc
 
 	dir = dlb_xprintf("%s/step-%lld", c->dir, (long long)step);
 	rc = kept_open(dir, &st, &n, err);
-	for (int i = 0, k = 0; !rc && n && kept_at(kept, i, &k, &s); i++)
+	for (int i = 0, k = 0; !rc && kept_at(kept, i, &k, &s); i++)
 		rc = kept_take(st, n, dir, &s, kept->replica, kept->n_replicas, err);
 	for (int i = 0; i < n; i++)
 		dlb_safetensors_release(&st[i]);

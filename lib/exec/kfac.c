@@ -212,7 +212,7 @@ bool dlb_kfac_state(struct dlb_kfac *k, int i, struct dlb_kept_state *s)
 		return false;
 	f = &k->layer[i / (2 * DLB_KFAC_FACTORS)].f[factor];
 	*s = (struct dlb_kept_state){ .name = f->name, .what = what[factor][inverse], .p = inverse ? f->inverse : f->average,
-				      .n = (int64_t)f->n * f->n, .summed = !inverse, .dtype = k->dtype };
+				      .n = (int64_t)f->n * f->n, .summed = !inverse, .dtype = k->dtype, .needed = true };
 	return true;
 }
 
