@@ -101,7 +101,7 @@ struct dlb_node_program {
 	int n_prologue, n_loop;		/* instr = prologue, loop, epilogue */
 	struct dlb_place *place; int n_places;	/* sorted by (tensor, micro_batch) */
 	size_t arena_bytes, scratch_bytes, state_bytes, bound_bytes;	/* bound: most live bytes at any time */
-	struct dlb_bucket *bucket; int n_buckets;	/* in the order in which backward makes them, then statistics; of one
+	struct dlb_bucket *bucket; int n_buckets;	/* in the order in which backward makes them, then factors, then statistics; of one
 							 * replica: none */
 	struct dlb_weight_copies *weight; int n_weights;	/* asynchronous: weights updated here */
 };
