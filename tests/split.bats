@@ -210,6 +210,23 @@ near() { # FILE FILE RELATIVE-ERROR: number by number, and as many
 	done
 }
 
+@test "a checkpoint whose list of parts is wrong is refused" {
+	placer=even planned_split digits_mlp cpu:2 '*=2' >"$tmp/doc.json"
+	dlb-costmodel -q -c cpu:1 "$made/digits_mlp.json" | dlb-place -q >"$tmp/whole.json"
+	steps=2 losses --checkpoint "$tmp/ckpt" <"$tmp/doc.json" >"$tmp/split"
+	m=$tmp/ckpt/step-2/manifest.json
+	cp "$m" "$tmp/manifest.json"
+	for change in '.count = 1000' '.axis = -1' '.units = 0' '.shape = [1]' '.name = "no"' '.part = "../x"' 'del(.part)'; do
+		jq "(.tensors[] | select(type == \"array\"))[0] |= ($change)" "$tmp/manifest.json" >"$m"
+		run -2 --separate-stderr dlb-run -q "${data[@]}" --steps 1 --checkpoint "$tmp/ckpt" "$tmp/whole.json"
+		one_line dlb-run
+	done
+	# a part that is not there
+	jq '.tensors |= map_values(if type == "array" then .[1:] else . end)' "$tmp/manifest.json" >"$m"
+	run -2 --separate-stderr dlb-run -q "${data[@]}" --steps 1 --checkpoint "$tmp/ckpt" "$tmp/whole.json"
+	one_line dlb-run 'has not all of'
+}
+
 # ---- with what DLB_TEST_DATA has ----
 
 shared() { # MODEL [DLB-PROFILE-OPTION...]

@@ -525,7 +525,7 @@ static int tensor_load(const struct loading *l, const struct dlb_tensor *x, void
 		data = st ? find_data(st, l->m->dir, kept_as(l, of), &all, err) : NULL;
 		rc = data ? 0 : -1;
 	} else if (json_is_array(place)) {
-		data = whole = dlb_xmalloc(dlb_desc_bytes(&all) + 1);
+		data = whole = dlb_xcalloc(dlb_desc_bytes(&all) + 1, 1);
 		rc = gather_parts(l, place, of, &all, whole, err);
 	} else {
 		rc = dlb_fail(err, l->m->dir, "the checkpoint has no tensor '%s'", of);

@@ -442,7 +442,7 @@ static int read_slice(const struct dlb_ref *r, struct dlb_graph *g, struct dlb_t
 	bool follows = false;
 	for (int i = 0; i < n; i++)
 		follows |= t->dim[i].mul != 0;
-	const struct dlb_desc part = dlb_tensor_desc(t, 1);
+	const struct dlb_desc part = follows ? (struct dlb_desc){ .n_dims = 0 } : dlb_tensor_desc(t, 1);
 	if (follows || !dlb_slice_fits(&s, &part))
 		return dlb_ref_fail(&at, err, "'%s' is no such part of '%s'", t->name, s.of);
 	struct dlb_slice *copy = dlb_arena_alloc(&g->arena, sizeof *copy);

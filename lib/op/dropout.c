@@ -43,13 +43,15 @@ static int slice_of(const struct dlb_op_io *io, struct dlb_dropout_desc *d, stru
 	if (!n)
 		return 0;
 	if (n != 5 || v[0] < 0 || v[0] >= x->n_dims || v[4] < 1 || v[4] > v[1] || v[3] < 0 || v[3] > v[1] - v[4] || v[2] < 1 ||
-	    v[1] > INT32_MAX || v[2] > INT32_MAX || x->dim[v[0]] % (v[4] * v[2]))
+	    v[1] > INT32_MAX || v[2] > INT32_MAX || x->dim[v[0]] < 1 || x->dim[v[0]] % (v[4] * v[2]))
 		return dlb_op_fail(io, err, "attribute 'slice' does not say which part this is");
 	const bool last = x->layout == DLB_CHANNELS_LAST && v[0] == 1;	/* channels stand closest in memory */
 	if (x->layout == DLB_CHANNELS_LAST && v[0] > 1)
 		return dlb_op_fail(io, err, "attribute 'slice' along axis %lld of a tensor that lies with its channels last", (long long)v[0]);
 	const int64_t inner = v[2] * (last ? 1 : dlb_desc_range(x, (int)v[0] + 1, x->n_dims));
 
+	if (inner > 0 && v[1] > INT64_MAX / inner)
+		return dlb_op_fail(io, err, "attribute 'slice' is of a tensor that is too large");
 	d->part = v[4] * inner;
 	d->whole = v[1] * inner;
 	d->first = v[3] * inner;
