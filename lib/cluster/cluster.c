@@ -120,7 +120,7 @@ int dlb_cluster_add_memory(struct dlb_cluster *c, int group, const char *name, c
 	c->memory = grown(c, c->memory, c->n_memories, sizeof *c->memory);
 	c->memory[c->n_memories] = (struct dlb_memory){ .group = group, .name = dlb_arena_strdup(&c->arena, name),
 							.cls = dlb_arena_strdup(&c->arena, cls), .bytes = bytes,
-							.count = 1 };
+							.count = 1, .os_index = -1 };
 	return c->n_memories++;
 }
 

@@ -46,12 +46,14 @@ struct dlb_node {
 	double memory_bytes;			/* its share of the host's memory; 0: that of the kind */
 	const char *host;			/* host name, for launching */
 	int device;				/* index on its host */
+	int memory;				/* where its buffers lie: 1 + index; 0: where the system puts them */
 };
 struct dlb_group { const char *name, *cls; int parent, inside, up; };	/* links -1: none (free) */
 struct dlb_link { const char *name, *cls; double latency_s, bandwidth_Bps; bool overlap; };
 /* Memory of a group: NUMA memory ("dram", "hbm"), memory without cores ("cxl", "nvm") or caches ("l1d", "l2",
  * "l3": `count` alike, each of `bytes`). bandwidth_Bps, latency_s 0: unknown. */
-struct dlb_memory { int group; const char *name, *cls; double bytes, bandwidth_Bps, latency_s; int count; };
+struct dlb_memory { int group; const char *name, *cls; double bytes, bandwidth_Bps, latency_s; int count, os_index; };	/* os_index: the
+				 * system's number of a NUMA node; -1: none */
 
 /* How transfers are charged:
  *   routes  latency + bytes over the slowest link of the route; transfers on one link share it
@@ -75,6 +77,8 @@ int dlb_cluster_parse(const char *text, struct dlb_cluster *c, struct dlb_error 
  * ("cpu", count = cores) unless told otherwise. threads <= 0: 1. */
 int dlb_cluster_discover(struct dlb_cluster *c, const char *topology, int threads, struct dlb_error *err);
 int dlb_cluster_check(const struct dlb_cluster *c, struct dlb_error *err);
+/* bind.c: what this thread, and those that it starts, touch first from now on lies in that memory of this host. */
+int dlb_memory_bind(const struct dlb_memory *m, struct dlb_error *err);
 json_t *dlb_cluster_write(const struct dlb_cluster *c);			/* returns new */
 int dlb_cluster_read(const struct dlb_doc *d, struct dlb_cluster *c, struct dlb_error *err);
 int dlb_cluster_read_section(const struct dlb_ref *r, struct dlb_cluster *c, struct dlb_error *err);

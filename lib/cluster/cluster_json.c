@@ -112,6 +112,8 @@ static json_t *write_nodes(const struct dlb_cluster *c)
 		set_known(o, "memory_bytes", n->memory_bytes);
 		set_str(o, "host", n->host);
 		json_object_set_new(o, "device", json_integer(n->device));
+		if (n->memory)
+			set_str(o, "memory", c->memory[n->memory - 1].name);
 		json_array_append_new(a, o);
 	}
 	return a;
@@ -127,6 +129,8 @@ static json_t *write_memories(const struct dlb_cluster *c)
 		set_str(o, "name", m->name);
 		set_str(o, "class", m->cls);
 		set_str(o, "group", c->group[m->group].name);
+		if (m->os_index >= 0)
+			json_object_set_new(o, "os_index", json_integer(m->os_index));
 		json_object_set_new(o, "bytes", dlb_doc_number(m->bytes));
 		if (m->count != 1)
 			json_object_set_new(o, "count", json_integer(m->count));
@@ -349,7 +353,7 @@ static int read_groups(struct reader *rd, const struct dlb_ref *r)
 
 static int read_nodes(struct reader *rd, const struct dlb_ref *r)
 {
-	static const char *const known[] = { "id", "kind", "group", "speed", "memory_bytes", "host", "device", NULL };
+	static const char *const known[] = { "id", "kind", "group", "speed", "memory_bytes", "host", "device", "memory", NULL };
 	struct dlb_cluster *c = rd->c;
 	struct dlb_ref rows;
 	int n;
@@ -385,7 +389,7 @@ static int read_nodes(struct reader *rd, const struct dlb_ref *r)
 
 static int read_memories(struct reader *rd, const struct dlb_ref *r)
 {
-	static const char *const known[] = { "name", "class", "group", "bytes", "count", "bandwidth_Bps", "latency_s", NULL };
+	static const char *const known[] = { "name", "class", "group", "os_index", "bytes", "count", "bandwidth_Bps", "latency_s", NULL };
 	struct dlb_cluster *c = rd->c;
 	struct dlb_ref rows;
 	int n;
@@ -397,7 +401,7 @@ static int read_memories(struct reader *rd, const struct dlb_ref *r)
 		struct dlb_ref row = dlb_ref_index(&rows, i);
 		struct dlb_memory *m = &c->memory[i];
 		const char *name = "", *cls = "";
-		int64_t count = 1;
+		int64_t count = 1, os_index = -1;
 		if (!json_is_object(row.v))
 			return dlb_ref_fail(&row, rd->err, "an object is expected");
 		if (dlb_ref_known(&row, known, rd->err) || dlb_get_str(&row, "name", DLB_OPT, &name, rd->err) ||
@@ -405,14 +409,37 @@ static int read_memories(struct reader *rd, const struct dlb_ref *r)
 		    get_name(rd, &row, "group", DLB_NEED, rd->groups, "group", &m->group) ||
 		    dlb_get_real(&row, "bytes", DLB_NEED, 0, 1e18, &m->bytes, rd->err) ||
 		    dlb_get_int(&row, "count", DLB_OPT, 1, MAX_ROWS, &count, rd->err) ||
+		    dlb_get_int(&row, "os_index", DLB_OPT, 0, MAX_ROWS, &os_index, rd->err) ||
 		    dlb_get_real(&row, "bandwidth_Bps", DLB_OPT, 0, 1e24, &m->bandwidth_Bps, rd->err) ||
 		    dlb_get_real(&row, "latency_s", DLB_OPT, 0, 1e6, &m->latency_s, rd->err))
 			return -1;
 		m->name = dlb_arena_strdup(&c->arena, name);
 		m->cls = dlb_arena_strdup(&c->arena, cls);
 		m->count = (int)count;
+		m->os_index = (int)os_index;
 	}
 	c->n_memories = n;
+	return 0;
+}
+
+/* Nodes name the memory of their buffers, which stands behind them in the section. */
+static int read_homes(struct reader *rd, const struct dlb_ref *r)
+{
+	struct dlb_cluster *c = rd->c;
+	struct dlb_ref rows = dlb_ref_at(r, "nodes");
+
+	for (int i = 0; i < c->n_nodes; i++) {
+		struct dlb_ref row = dlb_ref_index(&rows, i), at = dlb_ref_at(&row, "memory");
+		const char *name = NULL;
+
+		if (dlb_get_str(&row, "memory", DLB_OPT, &name, rd->err))
+			return -1;
+		for (int k = 0; name && k < c->n_memories && !c->node[i].memory; k++)
+			if (!strcmp(c->memory[k].name, name))
+				c->node[i].memory = k + 1;
+		if (name && !c->node[i].memory)
+			return dlb_ref_fail(&at, rd->err, "no memory '%.100s'", name);
+	}
 	return 0;
 }
 
@@ -441,7 +468,7 @@ int dlb_cluster_read_section(const struct dlb_ref *r, struct dlb_cluster *c, str
 	if (!json_is_object(r->v)) {
 		dlb_ref_fail(r, err, "an object is expected");
 	} else if (!dlb_ref_known(r, known, err) && !read_link_model(&rd, r) && !read_kinds(&rd, r) && !read_links(&rd, r) && !read_groups(&rd, r) &&
-		   !read_nodes(&rd, r) && !read_memories(&rd, r)) {
+		   !read_nodes(&rd, r) && !read_memories(&rd, r) && !read_homes(&rd, r)) {
 		rc = dlb_cluster_check(c, err);
 		if (rc && r->doc)
 			dlb_error_at(err, r->doc);

@@ -163,6 +163,7 @@ static void find_memories(struct finder *f)
 		snprintf(name, sizeof name, "%s%d", cls, i);
 		int k = dlb_cluster_add_memory(c, common_group(f, local_cpus(m)), name, cls,
 					       (double)m->attr->numanode.local_memory);
+		c->memory[k].os_index = (int)m->os_index;
 		c->memory[k].bandwidth_Bps = attribute(f->t, HWLOC_MEMATTR_ID_BANDWIDTH, m, 1048576.0);
 		c->memory[k].latency_s = attribute(f->t, HWLOC_MEMATTR_ID_LATENCY, m, 1e-9);
 	}

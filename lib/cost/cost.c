@@ -93,11 +93,23 @@ double dlb_cost_kind_s(const struct dlb_cost *c, int op, int kind, double n)
 	return s > 0 ? s : 0;
 }
 
+/* What moving an op's bytes takes at least, where its node's buffers lie in a memory of known bandwidth. */
+static double traffic_s(const struct dlb_cost *c, int op, const struct dlb_memory *m, double n)
+{
+	const struct dlb_op *o = &c->graph->op[op];
+	double bytes = o->bytes_fixed + (o->bytes - o->bytes_fixed) * n / (double)c->batch[0];
+
+	if (o->phase == DLB_UPDATE)
+		bytes *= c->update_scale;
+	return m->bandwidth_Bps > 0 && bytes > 0 ? m->latency_s + bytes / m->bandwidth_Bps : 0;
+}
+
 double dlb_cost_op_s(const struct dlb_cost *c, int op, int node, double n)
 {
 	const struct dlb_node *d = &c->cluster->node[node];
+	const double s = dlb_cost_kind_s(c, op, d->kind, n) / d->speed;
 
-	return dlb_cost_kind_s(c, op, d->kind, n) / d->speed;
+	return d->memory ? fmax(s, traffic_s(c, op, &c->cluster->memory[d->memory - 1], n)) : s;
 }
 
 double dlb_cost_xfer_s(const struct dlb_cost *c, double bytes, int src, int dst)

@@ -17,6 +17,8 @@ static int open_device(struct run *r, struct dlb_error *err)
 	const struct dlb_device_kind *kind = &r->job.cluster.kind[node->kind];
 	const struct dlb_backend_ops *ops = dlb_backend_find(kind->backend);
 
+	if (node->memory && dlb_memory_bind(&r->job.cluster.memory[node->memory - 1], err))	/* before anything is touched */
+		return -1;
 	if (!ops)
 		return dlb_fail(err, NULL, "node %d is of kind '%s': back end '%s' is not built in", r->rank, kind->name, kind->backend);
 	return ops->open(node->device < ops->n_devices() ? node->device : 0, kind->threads, &r->be, err);
