@@ -25,7 +25,7 @@
  *
  * What replicas exchange is the gradient (summed, each being weighted by its share of the batch: the whole batch's), or,
  * for a rule with n_moments, those moments of each replica's own gradient: m^ and x (dlb_optimizer_exchange says how they
- * are weighted; dlb-run's replicas exchange gradients only, and refuse the rest). E |g_i - m_i|^2 is about the number of replicas times that of the mean gradient, so lr wants to be larger
+ * are weighted; dlb-run's replicas sum, so there is no maximum over them). E |g_i - m_i|^2 is about the number of replicas times that of the mean gradient, so lr wants to be larger
  * by its root.
  *
  * The learning rate of step i (from 0, in all, whatever started when) is dlb_optimizer_rate: a pure function of i. */
