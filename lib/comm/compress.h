@@ -95,7 +95,7 @@ struct dlb_compressor;
 int dlb_compressor_new(struct dlb_compressor **out, struct dlb_comm *c, const struct dlb_compressor_desc *d, struct dlb_error *err);
 void dlb_compressor_free(struct dlb_compressor *k);
 void dlb_compressor_start(struct dlb_compressor *k, int64_t step);
-bool dlb_compressor_test(struct dlb_compressor *k);		/* true when done (or broken: _wait tells) */
+bool dlb_compressor_test(struct dlb_compressor *k);	/* true when done (or broken: _wait tells); hops are made in _wait only */
 int dlb_compressor_wait(struct dlb_compressor *k, struct dlb_error *err);
 /* What the last step found, the same on all ranks. rank: of the world, -1: the sum of all alone is not finite. */
 struct dlb_verdict {

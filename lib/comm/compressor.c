@@ -157,6 +157,7 @@ void dlb_compressor_start(struct dlb_compressor *k, int64_t step)
 		k->triangle[i].factored = false;
 	k->verdict = (struct dlb_verdict){ .rank = -1 };
 	k->step = step;
+	k->hops_due = false;
 	k->thin_now = k->n_thin && step >= k->choice.start;
 	k->phase = DLB_PHASE_DONE;
 	if (k->member < 0 || k->ranks.n < 2)
@@ -221,7 +222,7 @@ static void second(struct dlb_compressor *k)
 	if (k->verdict.n_asymmetric) {
 		send(k, &k->whole);
 	} else if (k->hops) {
-		k->failed = dlb_hops_run(k->hops, k, &k->fault) != 0;
+		k->hops_due = true;		/* they block: in _wait, which all ranks call in one order */
 	} else {
 		dlb_triangles_factor(k);
 		dlb_fused_start(k, &k->gather);
@@ -256,7 +257,7 @@ bool dlb_compressor_test(struct dlb_compressor *k)
 		if (done)
 			second(k);
 	}
-	if (k->phase == DLB_PHASE_SECOND && !k->failed) {
+	if (k->phase == DLB_PHASE_SECOND && !k->failed && !k->hops_due) {
 		done = true;
 		for (int i = 0; i < DLB_LEN(then); i++)
 			done = dlb_fused_done(k, then[i]) && done;
@@ -285,6 +286,10 @@ int dlb_compressor_wait(struct dlb_compressor *k, struct dlb_error *err)
 	while (!dlb_compressor_test(k) || dlb_comm_broken(k->c)) {
 		struct dlb_fused *f = under_way(k);
 
+		if (k->hops_due) {
+			k->hops_due = false;
+			k->failed = dlb_hops_run(k->hops, k, &k->fault) != 0;
+		}
 		if (k->failed) {
 			*err = k->fault;
 			return -1;

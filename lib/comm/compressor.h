@@ -71,6 +71,7 @@ struct dlb_compressor {
 	struct dlb_hops *hops;		/* per_hop.c */
 	struct dlb_verdict verdict;
 	struct dlb_traffic traffic;
+	bool hops_due;
 	struct dlb_error fault; bool failed;	/* a blocking part met a broken comm */
 };
 
