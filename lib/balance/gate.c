@@ -88,6 +88,47 @@ static void judge(const struct dlb_scene *s, const struct dlb_load *l, const str
 	}
 }
 
+/* Steps of replicas' plan by the model as it is now; INFINITY: it does not fit any more. -1 with err. */
+static int value_of_replicas(const struct dlb_scene *s, const struct dlb_problem *p, double *value_s, struct dlb_error *err)
+{
+	struct dlb_problem again = *p;
+	struct dlb_error why = { .status = 0 };
+	struct dlb_plan now;
+
+	again.replicas = &s->plan;
+	*value_s = INFINITY;
+	if (dlb_plan_make(&again, s->plan.placement, &now, NULL, &why)) {
+		*err = why;
+		return why.status == 1 ? 0 : -1;
+	}
+	*value_s = now.value_s;
+	dlb_plan_release(&now);
+	return 0;
+}
+
+/* What would be planned now; *same: what runs. Else the steps of both by the model as it is. */
+static int plan_again(const struct dlb_scene *s, const struct dlb_problem *p, struct dlb_plan *next, bool *same, double *now_s,
+		      double *next_s, struct dlb_error *err)
+{
+	const char *algorithm = s->plan.algorithm_given ? s->plan.algorithm : NULL;
+	const struct dlb_replicas_choice choice = { .n = s->plan.n_replicas, .sharing = s->plan.sharing };
+	bool kept, shared = s->plan.n_replicas > 1;
+
+	if (shared ? dlb_place_replicas(p, &choice, algorithm, s->plan.placement, next, &kept, err) :
+		     dlb_place_again(p, algorithm, s->plan.placement, next, &kept, err))
+		return -1;
+	*same = (kept && !shared) || !strcmp(next->hash, s->plan.hash);	/* shares change where the placement is kept */
+	if (*same)
+		return 0;
+	*next_s = shared ? next->value_s : dlb_place_value_s(p, next->placement);
+	*now_s = shared ? 0 : dlb_place_value_s(p, s->plan.placement);
+	if (shared && value_of_replicas(s, p, now_s, err)) {
+		dlb_plan_release(next);
+		return -1;
+	}
+	return 0;
+}
+
 int dlb_balance_gate(const struct dlb_scene *s, const struct dlb_load *l, const struct dlb_balance_options *o,
 		     struct dlb_balance *b, struct dlb_error *err)
 {
@@ -98,13 +139,14 @@ int dlb_balance_gate(const struct dlb_scene *s, const struct dlb_load *l, const 
 				 .inverse_every = s->plan.inverse_every };
 	struct dlb_error why = { .status = 0 };
 	struct dlb_plan next;
-	bool kept;
+	double now_s, next_s;
+	bool same;
 
 	if (b->converged || b->keep)
 		return 0;
 	if (dlb_problem_init(&p, err))
 		return -1;
-	if (dlb_place_again(&p, s->plan.algorithm_given ? s->plan.algorithm : NULL, s->plan.placement, &next, &kept, &why)) {
+	if (plan_again(s, &p, &next, &same, &now_s, &next_s, &why)) {
 		/* No other plan fits; the one that runs does. */
 		dlb_problem_release(&p);
 		if (why.status == 1) {
@@ -115,12 +157,12 @@ int dlb_balance_gate(const struct dlb_scene *s, const struct dlb_load *l, const 
 			*err = why;
 		return -1;
 	}
-	if (kept || !strcmp(next.hash, s->plan.hash)) {
+	if (same) {
 		/* The plan stays, and its order too when it is the best one. */
 		b->keep = !strcmp(s->plan.hash, b->best_plan_hash);
 		b->expected_s = l->round_s;
 	} else {
-		judge(s, l, o, &next, dlb_place_value_s(&p, s->plan.placement), dlb_place_value_s(&p, next.placement), b);
+		judge(s, l, o, &next, now_s, next_s, b);
 	}
 	dlb_plan_release(&next);
 	dlb_problem_release(&p);
