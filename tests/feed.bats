@@ -55,6 +55,23 @@ same() {
 		$b[0] > $b[2] and $b[2] > 0 and $b[1] == 0 and $b[3] == 0 and $b[4] == 0 and ($b | add) == $h[0].report.feed.bytes'
 }
 
+@test "what is planned: the bytes that are sent, and steps no shorter than the busiest link needs" {
+	for cluster in cpu:3 'cpu:2 host cpu:3'; do
+		plan "$cluster" -m 2 --replicas "$([ "$cluster" = cpu:3 ] && echo 3 || echo 5)" --feed host >"$tmp/doc.json"
+		dlb-run -q --dry-run "$tmp/doc.json" >"$tmp/dry.json"
+		validates "$tmp/dry.json"
+		dlb-run -q --steps 2 "${digits[@]}" "$tmp/doc.json" | jq -e --slurpfile dry "$tmp/dry.json" '
+			.report.feed.bytes == $dry[0].report.feed.bytes'
+	done
+	# to the other host: 14 samples of 260 bytes and three lines of seeds over 100 kB/s
+	dlb-costmodel -c 'cpu:2 host cpu:3' "$BATS_FILE_TMPDIR/profiled.json" |
+		jq -c 'del(.cost) | .cluster.links |= map(if .class == "shm" then . else .bandwidth_Bps = 1e5 end)' | dlb-costmodel >"$tmp/slow.json"
+	for who in local host; do
+		dlb-place --replicas 5 --gossip 0.001 --sync-every 100000 --feed "$who" "$tmp/slow.json" | jq .plan.value_s >"$tmp/$who"
+	done
+	jq -en --slurpfile local "$tmp/local" --slurpfile host "$tmp/host" '$local[0] < 0.005 and $host[0] > 0.0364 and $host[0] < 0.042'
+}
+
 @test "JPEGs out of a tar file, augmented; a damaged one ends the run with its place" {
 	"$BUILD/tests/digits-images" "$tmp/images" 200 4
 	tar -C "$tmp" -cf "$tmp/images.tar" images

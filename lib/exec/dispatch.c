@@ -21,29 +21,17 @@ struct dlb_dispatch {
 	struct dlb_arena arena;
 };
 
-static int first_of_group(const struct dlb_cluster *c, int n_ranks, int k)
-{
-	int g = c->node[k].group;
-
-	if (g < 0 || g == c->node[0].group)
-		return k;
-	for (int i = 0; i < n_ranks; i++)
-		if (c->node[i].group == g)
-			return i;
-	return k;
-}
-
 int dlb_dispatch_levels_of(const struct dlb_cluster *c, int n_ranks)
 {
 	for (int k = 0; k < n_ranks; k++)
-		if (first_of_group(c, n_ranks, k) != k)
+		if (dlb_feed_via(c, n_ranks, k) != k)
 			return 2;
 	return 1;
 }
 
 static size_t message_bytes(const struct dlb_share *x)
 {
-	return dlb_share_header(x->program) + x->bytes;
+	return dlb_feed_header_bytes(x->program) + x->bytes;
 }
 
 /* Layouts of all nodes: sizes on all ranks, items on rank 0. */
@@ -95,7 +83,7 @@ int dlb_dispatch_new(struct dlb_dispatch **out, struct dlb_comm *c, const struct
 	for (int k = 0; k < d->n_nodes; k++) {
 		struct fed_node *x = &d->node[k];
 
-		x->via = first_of_group(cluster, d->n_nodes, k);
+		x->via = dlb_feed_via(cluster, d->n_nodes, k);
 		x->share = dlb_arena_array(&d->arena, (size_t)n_engines, sizeof *x->share);
 		x->place = dlb_arena_array(&d->arena, (size_t)slots, sizeof *x->place);
 		x->in = dlb_arena_array(&d->arena, (size_t)slots, sizeof *x->in);

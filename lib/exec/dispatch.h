@@ -14,12 +14,9 @@
 #define DLB_EXEC_DISPATCH_H
 #include "exec/engine.h"
 
-/* What a node is fed in a step. As it travels: weight, seeds, then from the next multiple of 64 on the items at their offsets. */
+/* What a node is fed in a step. As it travels (plan/feed.c): weight, seeds, then from the next multiple of 64 on the items at
+ * their offsets. */
 struct dlb_share { const struct dlb_program *program; const struct dlb_feed_item *item; int n_items; size_t bytes; };
-static inline size_t dlb_share_header(const struct dlb_program *p)
-{
-	return (((size_t)p->micro_batches + 1) * sizeof(double) + 63) / 64 * 64;
-}
 
 struct dlb_dispatch;
 /* Collective. Engine i is of program[i] (of the whole plan). Borrows all but err. */

@@ -48,7 +48,7 @@ static void set_seeds(struct dlb_feed *f, const struct slot *s, const struct dlb
 
 static struct dlb_fed fed_at(char *share, const struct dlb_program *p)
 {
-	return (struct dlb_fed){ .base = share + dlb_share_header(p), .seed = (double *)(void *)share + 1,
+	return (struct dlb_fed){ .base = share + dlb_feed_header_bytes(p), .seed = (double *)(void *)share + 1,
 				 .weight = *(const double *)(const void *)share };
 }
 
@@ -123,7 +123,7 @@ int dlb_feed_new(struct dlb_feed **out, struct dlb_data *data, struct dlb_engine
 	f->own = dlb_xcalloc((size_t)slots, sizeof *f->own);
 	for (int i = 0; i < n; i++) {
 		const struct dlb_share own = own_share(f, i);
-		const size_t b = dlb_share_header(own.program) + own.bytes;
+		const size_t b = dlb_feed_header_bytes(own.program) + own.bytes;
 
 		bytes = b > bytes ? b : bytes;
 		any = any || own.n_items;

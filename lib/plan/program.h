@@ -179,6 +179,18 @@ int dlb_graph_home(const struct dlb_graph *g, int tensor);
 bool dlb_tensor_is_fed(const struct dlb_tensor *t);		/* every node that reads it brings it itself (COPY) */
 bool dlb_tensor_is_state(const struct dlb_tensor *t);		/* weight, buffer, constant: no place in the arena at home */
 
+/* ---- rank 0 reads for all (feed.c) ---- */
+/* The rank to which rank 0 sends node's share: the first of its group, or the node itself. */
+int dlb_feed_via(const struct dlb_cluster *c, int n_nodes, int node);
+/* A share as it travels: weight and seeds, then the samples of a step, each tensor from a multiple of 64 bytes on. */
+size_t dlb_feed_header_bytes(const struct dlb_program *of_node);
+size_t dlb_feed_bytes(const struct dlb_program *g, int node);
+/* Of a step: [node] bytes it sends, seconds in which it copies them (links that do not overlap with work); steps cannot
+ * follow each other faster than least_s, in which the busiest link has carried its own. */
+struct dlb_feed_load { double *bytes, *copy_s, least_s; };
+void dlb_feed_load_init(struct dlb_feed_load *load, const struct dlb_program *g, const struct dlb_cluster *c);
+void dlb_feed_load_release(struct dlb_feed_load *load);
+
 /* ---- the simulator: walks the program with the cost model ---- */
 enum dlb_wait { DLB_WAIT_STARVED, DLB_WAIT_BACKPRESSURE, DLB_WAIT_COLLECTIVE, DLB_WAIT_STRUCTURAL, DLB_N_WAITS };
 struct dlb_node_times {
@@ -192,6 +204,7 @@ struct dlb_timeline {
 	struct dlb_node_times *node;
 	double step_s;					/* asynchronous: of the steady state, and so are all times here */
 	double fill_s;					/* what filling and draining the pipeline adds to a run */
+	double feed_bytes, feed_wait_s;			/* rank 0 reads for all: sent by all; what the step waits for it at the end */
 };
 /* Seconds that the sum of n elements takes alone between the nodes of node k's part, by plan->sharing. */
 double dlb_plan_sum_s(const struct dlb_plan *p, const struct dlb_cost *c, int k, int64_t n, int element_bytes);

@@ -13,6 +13,9 @@
  * An asynchronous program is unrolled to so many steps that there are some between the filled pipeline and its
  * draining; times are means over these.
  *
+ * Where rank 0 reads for all, shares of later steps are on their way beside the step's own messages: who sends them
+ * copies them first where links do not overlap with work, and no step is shorter than the busiest link needs for them.
+ *
  * Summing gradients takes memory traffic / accumulate_Bps: three times the bytes, twice for the first. */
 #include <math.h>
 #include <stdlib.h>
@@ -63,6 +66,7 @@ struct sim {
 	struct dlb_timeline *t; int *span_cap;
 	int at_end, at_norm; double end_s;
 	int from, to; double from_s, to_s;		/* asynchronous: times count from the end of step `from` to that of `to` */
+	struct dlb_feed_load feed;
 };
 
 /* ---- set-up ---- */
@@ -664,6 +668,24 @@ static void conclude_async(struct sim *s)
 	}
 }
 
+static void begin_feed(struct sim *s)
+{
+	dlb_feed_load_init(&s->feed, s->g, s->c->cluster);
+	for (int i = 0; i < s->g->n_nodes; i++) {
+		s->node[i].now = s->feed.copy_s[i];
+		s->t->node[i].copy_s += s->feed.copy_s[i];
+		s->t->node[i].bytes_sent += s->feed.bytes[i];
+		s->t->feed_bytes += s->feed.bytes[i];
+	}
+}
+
+static void end_feed(struct sim *s)
+{
+	s->t->feed_wait_s = fmax(0, s->feed.least_s - s->end_s);
+	s->end_s += s->t->feed_wait_s;
+	dlb_feed_load_release(&s->feed);
+}
+
 static int simulate(const struct dlb_program *g, const struct dlb_cost *c, const double *node_scale,
 			 double jitter, uint64_t seed, bool keep_spans, struct dlb_timeline *t, struct dlb_error *err)
 {
@@ -688,9 +710,12 @@ static int simulate(const struct dlb_program *g, const struct dlb_cost *c, const
 	s.node = dlb_xcalloc(n_nodes, sizeof *s.node);
 	find_messages(&s);
 	find_sums(&s);
+	bool feeds = g->whole->sharing.feed_host && !g->depth && s.c && s.c->cluster;
+	if (feeds)
+		begin_feed(&s);
 	for (int i = 0; i < g->n_nodes; i++) {
 		s.node[i].waits_for = s.node[i].copies = s.node[i].copying = -1;
-		dlb_heap_push(&s.event, 0, i * 4 + EV_NODE);
+		dlb_heap_push(&s.event, s.node[i].now, i * 4 + EV_NODE);
 	}
 	while (s.event.n) {
 		struct dlb_heap_item x = dlb_heap_pop(&s.event);
@@ -701,6 +726,8 @@ static int simulate(const struct dlb_program *g, const struct dlb_cost *c, const
 		else
 			end(&s, x.id / 4, x.key);
 	}
+	if (feeds)
+		end_feed(&s);
 	t->step_s = s.end_s;
 	for (int i = 0; i < g->n_nodes && !g->depth; i++) {
 		struct dlb_node_times *n = &t->node[i];
