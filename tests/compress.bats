@@ -2,14 +2,11 @@
 # Replicas that send less (--compress): what arrives, bytes, checkpoints, and failures of one that all hear of.
 load helper
 
+samples=24
 setup() { tmp=$BATS_TEST_TMPDIR; }
 
 # doc REPLICAS >FILE
-doc() {
-	[ -s "$BATS_FILE_TMPDIR/profiled.json" ] ||
-		dlb-profile --analytic --batch 24 "$model" >"$BATS_FILE_TMPDIR/profiled.json"
-	dlb-costmodel -c "cpu:$1" "$BATS_FILE_TMPDIR/profiled.json" | dlb-place -a single --replicas "$1" --allreduce ring
-}
+doc() { plan "cpu:$1" -a single --replicas "$1" --allreduce ring; }
 
 run_it() { # DOCUMENT STEPS [DLB-RUN OPTION...]
 	local doc=$1 steps=$2

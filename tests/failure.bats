@@ -34,19 +34,7 @@ ends() { # FILE WORDS [MORE]
 
 # Samples for the digits' models, NaN in those numbered: samples FILE SAMPLE...
 samples() {
-	python3 - "$tmp/$1" "${@:2}" <<-'END'
-		import random, struct, sys
-		def npy(path, descr, shape, data):
-		    head = "{'descr': '%s', 'fortran_order': False, 'shape': %s, }" % (descr, shape)
-		    head += ' ' * (63 - (10 + len(head)) % 64) + '\n'
-		    open(path, 'wb').write(b'\x93NUMPY\x01\x00' + struct.pack('<H', len(head)) + head.encode() + data)
-		draw = random.Random(1)
-		x = [draw.random() for _ in range(960 * 64)]
-		for n in sys.argv[2:]:
-		    x[int(n) * 64 + 5] = float('nan')
-		npy(sys.argv[1] + '.x.npy', '<f4', '(960, 1, 8, 8)', struct.pack('<%df' % len(x), *x))
-		npy(sys.argv[1] + '.y.npy', '<i8', '(960,)', struct.pack('<960q', *(i % 10 for i in range(960))))
-	END
+	arrays "$tmp/$1" 960 "${@:2}"
 	data=(--order sequential --data "npy:$tmp/$1.x.npy,$tmp/$1.y.npy")
 }
 

@@ -2,14 +2,8 @@
 # Rank 0 reads and prepares for all: the bits of every node reading for itself.
 load helper
 
+samples=24
 setup() { tmp=$BATS_TEST_TMPDIR; }
-
-plan() { # CLUSTER [DLB-PLACE OPTION...]
-	local cluster=$1
-	shift
-	[ -s "$BATS_FILE_TMPDIR/profiled.json" ] || dlb-profile --analytic --batch 24 "$model" >"$BATS_FILE_TMPDIR/profiled.json"
-	dlb-costmodel -c "$cluster" "$BATS_FILE_TMPDIR/profiled.json" | dlb-place "$@"
-}
 
 # The same losses whoever reads: same DOCUMENT DLB-RUN-OPTION...
 same() {
@@ -64,7 +58,8 @@ same() {
 			.report.feed.bytes == $dry[0].report.feed.bytes'
 	done
 	# to the other host: 14 samples of 260 bytes and three lines of seeds over 100 kB/s
-	dlb-costmodel -c 'cpu:2 host cpu:3' "$BATS_FILE_TMPDIR/profiled.json" |
+	profiled
+	dlb-costmodel -c 'cpu:2 host cpu:3' "$profile" |
 		jq -c 'del(.cost) | .cluster.links |= map(if .class == "shm" then . else .bandwidth_Bps = 1e5 end)' | dlb-costmodel >"$tmp/slow.json"
 	for who in local host; do
 		dlb-place --replicas 5 --gossip 0.001 --sync-every 100000 --feed "$who" "$tmp/slow.json" | jq .plan.value_s >"$tmp/$who"
@@ -84,18 +79,9 @@ same() {
 }
 
 @test "arrays, several epochs" {
-	python3 - "$tmp" <<-'END'
-		import random, struct, sys
-		def npy(path, descr, shape, data):
-		    head = "{'descr': '%s', 'fortran_order': False, 'shape': %s, }" % (descr, shape)
-		    head += ' ' * (63 - (10 + len(head)) % 64) + '\n'
-		    open(path, 'wb').write(b'\x93NUMPY\x01\x00' + struct.pack('<H', len(head)) + head.encode() + data)
-		x = [random.Random(1).random() for _ in range(96 * 64)]
-		npy(sys.argv[1] + '/x.npy', '<f4', '(96, 1, 8, 8)', struct.pack('<6144f', *x))
-		npy(sys.argv[1] + '/y.npy', '<i8', '(96,)', struct.pack('<96q', *(i % 10 for i in range(96))))
-	END
+	arrays "$tmp/all" 96
 	plan cpu:2 --replicas 2 >"$tmp/doc.json"
-	same "$tmp/doc.json" --epochs 3 --data "npy:$tmp/x.npy,$tmp/y.npy"
+	same "$tmp/doc.json" --epochs 3 --data "npy:$tmp/all.x.npy,$tmp/all.y.npy"
 }
 
 @test "stopping early, checkpoints, and a sample that cannot be trained on" {

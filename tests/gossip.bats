@@ -2,16 +2,8 @@
 # Replicas that average their weights in place of summing gradients: gossip, means, a parameter server.
 load helper
 
-steps=12
+steps=12 samples=24 model=$models/digits_mlp.onnx
 setup() { tmp=$BATS_TEST_TMPDIR; }
-
-# A plan of the digits' mlp: plan NODES [DLB-PLACE OPTION...]
-plan() {
-	local n=$1 profiled=$BATS_FILE_TMPDIR/profiled.json
-	shift
-	[ -s "$profiled" ] || dlb-profile --analytic --batch 24 "$models/digits_mlp.onnx" >"$profiled"
-	dlb-costmodel -c "cpu:$n" "$profiled" | dlb-place "$@"
-}
 
 # train DOCUMENT NAME [DLB-RUN OPTION...]: NAME.out.json, NAME.log, NAME.safetensors
 train() {
@@ -27,9 +19,9 @@ near() {
 }
 
 @test "mixing everything at every step is one node's training, as is a server or a mean at every step" {
-	plan 1 >"$tmp/one.json"
-	plan 2 --replicas 2 >"$tmp/two.json"
-	plan 4 --replicas 4 >"$tmp/four.json"
+	plan cpu:1 >"$tmp/one.json"
+	plan cpu:2 --replicas 2 >"$tmp/two.json"
+	plan cpu:4 --replicas 4 >"$tmp/four.json"
 	train "$tmp/one.json" one --optimizer momentum --lr 0.02
 	train "$tmp/two.json" all --optimizer momentum --lr 0.02 --gossip 1 --sync-every 1000
 	train "$tmp/four.json" mean --optimizer momentum --lr 0.02 --sync-every 1
@@ -43,9 +35,9 @@ near() {
 }
 
 @test "gossip repeats itself bit for bit, also on a pipeline for each replica" {
-	plan 3 --replicas 3 >"$tmp/three.json"
-	plan 4 --replicas 2 -m 2 >"$tmp/pipes.json"
-	plan 2 --replicas 2 -m 2 >"$tmp/two.json"
+	plan cpu:3 --replicas 3 >"$tmp/three.json"
+	plan cpu:4 --replicas 2 -m 2 >"$tmp/pipes.json"
+	plan cpu:2 --replicas 2 -m 2 >"$tmp/two.json"
 	train "$tmp/three.json" a --gossip 0.3 --sync-every 5
 	train "$tmp/three.json" b --gossip 0.3 --sync-every 5
 	cmp "$tmp/a.log" "$tmp/b.log"
@@ -56,7 +48,7 @@ near() {
 }
 
 @test "bytes are those of the share, and what is apart is said" {
-	plan 2 --replicas 2 >"$tmp/two.json"
+	plan cpu:2 --replicas 2 >"$tmp/two.json"
 	train "$tmp/two.json" g --gossip 0.25 --sync-every 1000
 	run -0 jq -r '.report.allreduce | [.algorithm, (.bytes / .dense_bytes > 0.23 and .bytes / .dense_bytes < 0.27), .apart > 0] | @csv' "$tmp/g.out.json"
 	[ "$output" = '"gossip",true,true' ]
@@ -68,7 +60,7 @@ near() {
 }
 
 @test "a plan that was made for it predicts it; dlb-run may undo it" {
-	plan 2 --replicas 2 --gossip 0.25 >"$tmp/two.json"
+	plan cpu:2 --replicas 2 --gossip 0.25 >"$tmp/two.json"
 	validates "$tmp/two.json"
 	run -0 jq -c '.plan | [.gossip, .sync_every]' "$tmp/two.json"
 	[ "$output" = '[0.25,null]' ]
@@ -82,8 +74,8 @@ near() {
 }
 
 @test "a server without a part in the replicas serves pipelines; all start with its weights" {
-	plan 5 --replicas 2 -m 2 >"$tmp/five.json"
-	plan 1 -m 2 >"$tmp/one.json"
+	plan cpu:5 --replicas 2 -m 2 >"$tmp/five.json"
+	plan cpu:1 -m 2 >"$tmp/one.json"
 	run -0 jq -c '[.plan.replicas[][]] | sort' "$tmp/five.json"
 	[ "$output" = '[0,1,2,3]' ]
 	train "$tmp/five.json" five --param-server 4 -v 2>"$tmp/said"
@@ -93,7 +85,7 @@ near() {
 }
 
 @test "a run broken off goes on from its checkpoint" {
-	plan 3 --replicas 3 >"$tmp/three.json"
+	plan cpu:3 --replicas 3 >"$tmp/three.json"
 	for how in '--gossip 0.3 --sync-every 5' '--param-server 1 --sync-every 4'; do
 		rm -rf "$tmp/whole" "$tmp/parts"
 		# shellcheck disable=SC2086
@@ -108,7 +100,7 @@ near() {
 }
 
 @test "shards: everybody's own samples; in sequence and evenly those that it would have drawn" {
-	plan 4 --replicas 4 >"$tmp/four.json"
+	plan cpu:4 --replicas 4 >"$tmp/four.json"
 	train "$tmp/four.json" none
 	train "$tmp/four.json" even --shards even
 	cmp "$tmp/none.log" "$tmp/even.log"
@@ -122,7 +114,7 @@ near() {
 }
 
 @test "samples change hands after an epoch, and a run broken off meets the same ones" {
-	plan 2 --replicas 2 >"$tmp/two.json"
+	plan cpu:2 --replicas 2 >"$tmp/two.json"
 	local data=(--data digits:test --order shuffled --shards sorted --exchange-data 0.5)
 	local n
 	n=$(dlb-run -q --epochs 1 "${digits[@]}" --data digits:test --loss-log "$tmp/n" "$tmp/two.json" | jq .report.steps)
@@ -137,8 +129,8 @@ near() {
 }
 
 @test "bad options and members" {
-	plan 4 --replicas 2 -m 2 >"$tmp/doc.json"
-	plan 2 >"$tmp/single.json"
+	plan cpu:4 --replicas 2 -m 2 >"$tmp/doc.json"
+	plan cpu:2 >"$tmp/single.json"
 	for option in '--gossip 2' '--gossip -0.1' '--gossip x' '--gossip 0.5 --param-server 0' '--gossip 0.5 --sync' '--param-server 9' \
 		'--param-server x' '--param-server -3' '--param-server 1' '--sync-every -1' '--exchange-data 1.5' '--shards odd' '--feed nobody' \
 		'--shards none --exchange-data 0.5'; do
@@ -161,7 +153,7 @@ near() {
 }
 
 @test "a loss that is not finite ends all ranks with one line" {
-	plan 3 --replicas 3 >"$tmp/three.json"
+	plan cpu:3 --replicas 3 >"$tmp/three.json"
 	for how in '--gossip 0.3' '--param-server 1'; do
 		# shellcheck disable=SC2086
 		run -2 --separate-stderr timeout 20 dlb-run -q --steps 50 "${digits[@]}" --lr 1e30 $how "$tmp/three.json"

@@ -51,6 +51,23 @@ losses() { # DOCUMENT [DLB-RUN OPTION...]
 	dlb-run --steps "$steps" "${digits[@]}" --optimizer momentum --lr 0.02 "$@" "$doc" | jq -c .report.losses
 }
 
+# Samples for the digits' models, COUNT random images of 64 numbers with NaN in those listed: PREFIX.x.npy, PREFIX.y.npy.
+arrays() { # PREFIX COUNT [SAMPLE...]
+	python3 - "$@" <<-'END'
+		import random, struct, sys
+		def npy(path, descr, shape, data):
+		    head = "{'descr': '%s', 'fortran_order': False, 'shape': %s, }" % (descr, shape)
+		    head += ' ' * (63 - (10 + len(head)) % 64) + '\n'
+		    open(path, 'wb').write(b'\x93NUMPY\x01\x00' + struct.pack('<H', len(head)) + head.encode() + data)
+		draw, n = random.Random(1), int(sys.argv[2])
+		x = [draw.random() for _ in range(n * 64)]
+		for i in sys.argv[3:]:
+		    x[int(i) * 64 + 5] = float('nan')
+		npy(sys.argv[1] + '.x.npy', '<f4', '(%d, 1, 8, 8)' % n, struct.pack('<%df' % len(x), *x))
+		npy(sys.argv[1] + '.y.npy', '<i8', '(%d,)' % n, struct.pack('<%dq' % n, *(i % 10 for i in range(n))))
+	END
+}
+
 # After run --separate-stderr: nothing on stdout, exactly one line on stderr, which begins with the tool's
 # name and holds every word given.
 one_line() { # TOOL TEXT...

@@ -175,20 +175,10 @@ near() {
 }
 
 @test "a sample that is not a number reaches one replica: all end, one line, status 2" {
-	python3 - "$tmp" <<-'END'
-		import random, struct, sys
-		def npy(path, descr, shape, data):
-		    head = "{'descr': '%s', 'fortran_order': False, 'shape': %s, }" % (descr, shape)
-		    head += ' ' * (63 - (10 + len(head)) % 64) + '\n'
-		    open(path, 'wb').write(b'\x93NUMPY\x01\x00' + struct.pack('<H', len(head)) + head.encode() + data)
-		x = [random.Random(1).random() for _ in range(96 * 64)]
-		x[30 * 64 + 5] = float('nan')		# sample 30: of replica 1 in step 1
-		npy(sys.argv[1] + '/x.npy', '<f4', '(96, 1, 8, 8)', struct.pack('<6144f', *x))
-		npy(sys.argv[1] + '/y.npy', '<i8', '(96,)', struct.pack('<96q', *(i % 10 for i in range(96))))
-	END
+	arrays "$tmp/some" 96 30			# sample 30: of replica 1 in step 1
 	dlb-profile --analytic --batch 24 "$models/digits_mlp.onnx" | dlb-costmodel -c cpu:2 | dlb-place --replicas 2 >"$tmp/doc.json"
 	start=$(date +%s%N)
-	run -2 --separate-stderr dlb-run -q --epochs 1 --order sequential --data "npy:$tmp/x.npy,$tmp/y.npy" "$tmp/doc.json"
+	run -2 --separate-stderr dlb-run -q --epochs 1 --order sequential --data "npy:$tmp/some.x.npy,$tmp/some.y.npy" "$tmp/doc.json"
 	[ $(($(date +%s%N) - start)) -lt 20000000000 ]	# with the start of the ranks; less than --timeout, so nobody hung
 	one_line dlb-run 'the loss of step 1 is not finite'
 }

@@ -14,6 +14,29 @@ static inline int op(struct dlb_graph *g, const char *type, const int *in, int n
 	return t;
 }
 
+/* An empty training graph in float64, with room for 4 inputs and outputs. */
+static inline void begin_graph(struct dlb_graph *g, int opset)
+{
+	dlb_graph_init(g);
+	g->opset = opset;
+	g->dtype = DLB_F64;
+	g->training = true;
+	g->input = dlb_arena_array(&g->arena, 4, sizeof *g->input);
+	g->output = dlb_arena_array(&g->arena, 4, sizeof *g->output);
+}
+
+/* Input "x" of N samples of dim[1 .. n). */
+static inline int sample_input(struct dlb_graph *g, enum dlb_dtype dtype, const int64_t *dim, int n)
+{
+	const int t = dlb_graph_add_tensor(g, "x", DLB_T_INPUT);
+	g->tensor[t].dtype = dtype;
+	g->tensor[t].n_dims = n;
+	g->tensor[t].dim[0] = (struct dlb_dim){ 1, 0 };
+	for (int i = 1; i < n; i++)
+		g->tensor[t].dim[i].add = dim[i];
+	return g->input[g->n_inputs++] = t;
+}
+
 /* Half a standard normal, number by number of stream 1 of `seed`; *drawn counts them. */
 static inline int drawn_constant(struct dlb_graph *g, const char *name, const int64_t *dim, int n, bool initial, uint64_t seed,
 				 uint64_t *drawn)

@@ -27,19 +27,8 @@ static int weight(struct dlb_graph *g, const char *name, const int64_t *dim, int
 
 static int start(struct dlb_graph *g, const int64_t *dim, int n)
 {
-	dlb_graph_init(g);
-	g->opset = 17;
-	g->dtype = DLB_F64;
-	g->training = true;
-	g->input = dlb_arena_array(&g->arena, 4, sizeof *g->input);
-	g->output = dlb_arena_array(&g->arena, 4, sizeof *g->output);
-	const int t = dlb_graph_add_tensor(g, "x", DLB_T_INPUT);
-	g->tensor[t].dtype = DLB_F64;
-	g->tensor[t].n_dims = n;
-	g->tensor[t].dim[0] = (struct dlb_dim){ 1, 0 };
-	for (int i = 1; i < n; i++)
-		g->tensor[t].dim[i].add = dim[i];
-	return g->input[g->n_inputs++] = t;
+	begin_graph(g, 17);
+	return sample_input(g, DLB_F64, dim, n);
 }
 
 static void fill_inputs(struct test_run *r)

@@ -49,21 +49,10 @@ static int with_int(struct dlb_graph *g, const char *type, int x, int w, const c
 	return op(g, type, in, w < 0 ? 1 : 2, &a, 1);
 }
 
-static int input(struct dlb_graph *g, int opset, const int64_t *dim, int n)
+static int start(struct dlb_graph *g, int opset, const int64_t *dim, int n)
 {
-	dlb_graph_init(g);
-	g->opset = opset;
-	g->dtype = DLB_F64;
-	g->training = true;
-	g->input = dlb_arena_array(&g->arena, 4, sizeof *g->input);
-	g->output = dlb_arena_array(&g->arena, 4, sizeof *g->output);
-	const int t = dlb_graph_add_tensor(g, "x", DLB_T_INPUT);
-	g->tensor[t].dtype = DLB_F64;
-	g->tensor[t].n_dims = n;
-	g->tensor[t].dim[0] = (struct dlb_dim){ 1, 0 };
-	for (int i = 1; i < n; i++)
-		g->tensor[t].dim[i].add = dim[i];
-	return g->input[g->n_inputs++] = t;
+	begin_graph(g, opset);
+	return sample_input(g, DLB_F64, dim, n);
 }
 
 static void output(struct dlb_graph *g, int t)
@@ -87,7 +76,7 @@ static void make(struct dlb_graph *g, build_fn *build, int variant, const int64_
 {
 	struct dlb_error err = { .what = "" };
 	drawn = 0;
-	const int x = input(g, 13 + variant % 2 * 4, dim, n), y = build(g, x, variant);
+	const int x = start(g, 13 + variant % 2 * 4, dim, n), y = build(g, x, variant);
 	/* outputs that a variant has named already come behind: the loss is of the first */
 	for (int i = g->n_outputs++; i > 0; i--)
 		g->output[i] = g->output[i - 1];
@@ -376,7 +365,7 @@ static void masks_fold(void)
 {
 	struct dlb_graph graph, *g = &graph;
 	struct dlb_error err = { .what = "" };
-	const int x = input(g, 17, (int64_t[]){ 0, 4, 4 }, 3);
+	const int x = start(g, 17, (int64_t[]){ 0, 4, 4 }, 3);
 	const int mask = OP("Equal", W("buffer", 4, 4), C(0)), y = OP("Where", mask, C(-1), OP("Mul", x, W("w", 4)));
 	output(g, y);
 	if (dlb_graph_fold(g, 3, &be, &err))

@@ -29,22 +29,11 @@ static int with(struct dlb_graph *g, const char *type, int x, int w, const struc
 	return op(g, type, in, w < 0 ? 1 : 2, a, n);
 }
 
-static int input(struct dlb_graph *g, enum dlb_dtype dtype, const int64_t *dim, int n)
-{
-	const int t = dlb_graph_add_tensor(g, "x", DLB_T_INPUT);
-	g->tensor[t].dtype = dtype;
-	g->tensor[t].n_dims = n;
-	g->tensor[t].dim[0] = (struct dlb_dim){ 1, 0 };
-	for (int i = 1; i < n; i++)
-		g->tensor[t].dim[i].add = dim[i];
-	return g->input[g->n_inputs++] = t;
-}
-
 /* -- graphs -- */
 
 static int dense(struct dlb_graph *g)
 {
-	const int x = input(g, DLB_F64, (const int64_t[]){ 0, 9 }, 2);
+	const int x = sample_input(g, DLB_F64, (const int64_t[]){ 0, 9 }, 2);
 	const struct dlb_attr tb = { .name = "transB", .type = DLB_ATTR_INT, .i = 1 };
 	const int h = OP("Relu", op(g, "Gemm", (const int[]){ x, W("w1", 14, 9), W("b1", 14) }, 3, &tb, 1));
 	const int k = OP("Tanh", OP("Gemm", h, W("w2", 14, 11), W("b2", 11)));
@@ -57,7 +46,7 @@ static int images(struct dlb_graph *g)
 	const struct dlb_attr pads = { .name = "pads", .type = DLB_ATTR_INTS, .ints = pad, .n = 4 };
 	const struct dlb_attr grouped[2] = { pads, { .name = "group", .type = DLB_ATTR_INT, .i = 6 } };
 	const struct dlb_attr two = { .name = "kernel_shape", .type = DLB_ATTR_INTS, .ints = kernel, .n = 2 };
-	const int x = input(g, DLB_F64, (const int64_t[]){ 0, 4, 6, 6 }, 4);
+	const int x = sample_input(g, DLB_F64, (const int64_t[]){ 0, 4, 6, 6 }, 4);
 	const int a = OP("Relu", op(g, "Conv", (const int[]){ x, W("w1", 6, 4, 3, 3), W("b1", 6) }, 3, &pads, 1));
 	const int b = with(g, "Conv", a, W("w2", 12, 1, 3, 3), grouped, 2);
 	const int p = with(g, "MaxPool", OP("Relu", b), -1, &two, 1);
@@ -71,7 +60,7 @@ static int attention(struct dlb_graph *g)
 	const struct dlb_attr heads = { .name = "perm", .type = DLB_ATTR_INTS, .ints = to_heads, .n = 4 };
 	const struct dlb_attr keys = { .name = "perm", .type = DLB_ATTR_INTS, .ints = to_keys, .n = 4 };
 	const struct dlb_attr last = { .name = "axis", .type = DLB_ATTR_INT, .i = -1 };
-	const int x = input(g, DLB_F64, (const int64_t[]){ 0, 5, 8 }, 3);
+	const int x = sample_input(g, DLB_F64, (const int64_t[]){ 0, 5, 8 }, 3);
 	const int qkv = OP("Add", W("b", 36), OP("MatMul", x, W("w", 8, 36)));
 	int part[3];
 
@@ -89,7 +78,7 @@ static int attention(struct dlb_graph *g)
 /* The table is read by the words and, transposed, by the product at the end. */
 static int words(struct dlb_graph *g)
 {
-	const int x = input(g, DLB_I64, (const int64_t[]){ 0, 4 }, 2);
+	const int x = sample_input(g, DLB_I64, (const int64_t[]){ 0, 4 }, 2);
 	const int table = W("table", 10, 6);
 	return OP("MatMul", OP("Tanh", OP("Gather", table, x)), OP("Transpose", table));
 }
@@ -100,13 +89,8 @@ static void make(struct dlb_graph *g, build_fn *build)
 {
 	struct dlb_error err = { .what = "" };
 
-	dlb_graph_init(g);
+	begin_graph(g, 17);
 	drawn = 0;
-	g->opset = 17;
-	g->dtype = DLB_F64;
-	g->training = true;
-	g->input = dlb_arena_array(&g->arena, 4, sizeof *g->input);
-	g->output = dlb_arena_array(&g->arena, 4, sizeof *g->output);
 	const int y = build(g);
 	g->output[g->n_outputs++] = y;
 	if (dlb_graph_fold(g, 3, &be, &err) || dlb_graph_find_parameters(g, &err) || dlb_graph_attach_loss(g, "mse", &err) ||
