@@ -92,15 +92,12 @@ static void judge(const struct dlb_scene *s, const struct dlb_load *l, const str
 static int value_of_replicas(const struct dlb_scene *s, const struct dlb_problem *p, double *value_s, struct dlb_error *err)
 {
 	struct dlb_problem again = *p;
-	struct dlb_error why = { .status = 0 };
 	struct dlb_plan now;
 
 	again.replicas = &s->plan;
 	*value_s = INFINITY;
-	if (dlb_plan_make(&again, s->plan.placement, &now, NULL, &why)) {
-		*err = why;
-		return why.status == 1 ? 0 : -1;
-	}
+	if (dlb_plan_make(&again, s->plan.placement, &now, NULL, err))
+		return err->status == 1 ? 0 : -1;
 	*value_s = now.value_s;
 	dlb_plan_release(&now);
 	return 0;

@@ -12,7 +12,7 @@ struct factor {
 	void *sum;			/* over micro-batches, lower triangle; then the average of all replicas, or its Cholesky factor */
 	void *average, *inverse;	/* lower triangle; full */
 	bool factored;
-	char *name;
+	const char *name;		/* of the weight, the graph's */
 };
 struct layer { struct dlb_kfac_layer l; struct factor f[DLB_KFAC_FACTORS]; };
 struct dlb_kfac {
@@ -71,7 +71,7 @@ int dlb_kfac_new(struct dlb_kfac **out, const struct dlb_graph *g, struct dlb_ba
 		l->l = dlb_kfac_layer_at(g, op);
 		k->dtype = g->tensor[l->l.x[0]].dtype;
 		for (int i = 0; i < DLB_KFAC_FACTORS; i++) {
-			l->f[i].name = dlb_xprintf("%s", g->tensor[g->op[op].in[0]].name);
+			l->f[i].name = g->tensor[g->op[op].in[0]].name;
 			if (open_factor(k, &l->f[i], l->l.n[i], err)) {
 				dlb_kfac_free(k);
 				return -1;
@@ -96,7 +96,6 @@ void dlb_kfac_free(struct dlb_kfac *k)
 			k->be->ops->free(k->be, f->sum);
 			k->be->ops->free(k->be, f->average);
 			k->be->ops->free(k->be, f->inverse);
-			free(f->name);
 		}
 	}
 	free(k->layer);
