@@ -22,6 +22,17 @@ struct search {
 	int *fastest;				/* nodes, the fastest first */
 };
 
+/* An op of the forward phase that can be split by itself, and is not yet. */
+static bool is_open(const struct search *s, const struct dlb_op *o)
+{
+	const struct dlb_split_rule *r = o->phase == DLB_FORWARD ? dlb_split_rule_of(o) : NULL;
+
+	for (int i = 0; i < s->n_sure; i++)
+		if (!strcmp(s->sure[i].op, o->name))
+			return false;
+	return r && r->alone;
+}
+
 /* -- what a split would bring -- */
 
 /* NAME@k, or a backward op or an update of such a one: k. -1: whole. */
@@ -132,14 +143,10 @@ static void split_what_does_not_fit(struct search *s, int n_state)
 	qsort(memory, (size_t)n, sizeof *memory, descending);
 	for (int i = 0; i < s->g->n_ops && n > 1; i++) {
 		const struct dlb_op *o = &s->g->op[i];
-		const struct dlb_split_rule *r = o->phase == DLB_FORWARD ? dlb_split_rule_of(o) : NULL;
 		const double need = need_bytes(s->g, i, 1, n_state);
-		bool sure = false;
 		int k = 2;
 
-		for (int f = 0; f < s->n_sure; f++)
-			sure |= !strcmp(s->sure[f].op, o->name);
-		if (!r || !r->alone || sure || !(need > memory[0]))
+		if (!is_open(s, o) || !(need > memory[0]))
 			continue;
 		while (k < n && need_bytes(s->g, i, k, n_state) > most_of_a_node * memory[k - 1])
 			k++;
@@ -166,13 +173,9 @@ static void find_alike(struct search *s)
 
 	s->alike = dlb_arena_array(s->a, (size_t)g->n_ops + 1, sizeof *s->alike);
 	for (int i = 0; i < g->n_ops; i++) {
-		const struct dlb_split_rule *r = g->op[i].phase == DLB_FORWARD ? dlb_split_rule_of(&g->op[i]) : NULL;
-		bool sure = false;
 		int k = 0;
 
-		for (int f = 0; f < s->n_sure; f++)
-			sure |= !strcmp(s->sure[f].op, g->op[i].name);
-		if (!r || !r->alone || sure)
+		if (!is_open(s, &g->op[i]))
 			continue;
 		const char *key = dlb_op_signature(g, i, g->batch, s->a);
 		while (k < s->n_alike && strcmp(s->alike[k].key, key) != 0)

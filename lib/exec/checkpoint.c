@@ -266,15 +266,13 @@ static void put_place(json_t *tensors, const struct dlb_tensor *x, int home)
 		json_object_set_new(tensors, x->name, json_sprintf("part-%d.safetensors", home));
 		return;
 	}
-	json_t *list = json_object_get(tensors, sl->of), *shape = json_array();
+	json_t *list = json_object_get(tensors, sl->of), *o;
 
 	if (!list)
 		json_object_set_new(tensors, sl->of, list = json_array());
-	for (int i = 0; i < sl->n_dims; i++)
-		json_array_append_new(shape, json_integer(sl->dim[i]));
-	json_array_append_new(list, json_pack("{s:s, s:o, s:o, s:i, s:I, s:I, s:I, s:I}", "name", x->name, "part",
-			      json_sprintf("part-%d.safetensors", home), "shape", shape, "axis", sl->axis, "units", (json_int_t)sl->units,
-			      "unit", (json_int_t)sl->unit, "first", (json_int_t)sl->first, "count", (json_int_t)sl->count));
+	o = json_pack("{s:s, s:o}", "name", x->name, "part", json_sprintf("part-%d.safetensors", home));
+	dlb_slice_write(sl, o);
+	json_array_append_new(list, o);
 }
 
 static int write_manifest(const char *dir, const struct dlb_state *s, const struct dlb_progress_state *p, struct dlb_error *err)

@@ -50,6 +50,7 @@ void dlb_slice_put(const struct dlb_slice *s, size_t size, const void *part, voi
 int64_t dlb_slice_index(const struct dlb_slice *s, int64_t i);	/* where element i of the part stands in the whole */
 bool dlb_slice_fits(const struct dlb_slice *s, const struct dlb_desc *part);	/* it is a slice of this shape, whoever wrote it */
 struct dlb_desc dlb_slice_desc(const struct dlb_slice *s, enum dlb_dtype dtype);	/* of the whole */
+void dlb_slice_write(const struct dlb_slice *s, json_t *o);	/* adds all but `of` to o (graph_json.c) */
 
 struct dlb_tensor {
 	const char *name;

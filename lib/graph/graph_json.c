@@ -96,10 +96,9 @@ static void write_data(json_t *o, const struct dlb_tensor *t, int64_t batch)
 		json_object_set_new(o, "value_per_sample", dlb_values_write(t->data_mul, DLB_I64, count));
 }
 
-static json_t *write_slice(const struct dlb_slice *s)
+void dlb_slice_write(const struct dlb_slice *s, json_t *o)
 {
-	json_t *o = json_object(), *shape = json_array();
-	set_str(o, "of", s->of);
+	json_t *shape = json_array();
 	for (int i = 0; i < s->n_dims; i++)
 		json_array_append_new(shape, json_integer(s->dim[i]));
 	json_object_set_new(o, "shape", shape);
@@ -108,6 +107,13 @@ static json_t *write_slice(const struct dlb_slice *s)
 	set_int(o, "unit", s->unit);
 	set_int(o, "first", s->first);
 	set_int(o, "count", s->count);
+}
+
+static json_t *write_slice(const struct dlb_slice *s)
+{
+	json_t *o = json_object();
+	set_str(o, "of", s->of);
+	dlb_slice_write(s, o);
 	return o;
 }
 

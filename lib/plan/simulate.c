@@ -4,9 +4,9 @@
  * A node's own clock runs ahead through COMPUTEs; at every instruction that others can see it steps into the
  * event queue, so that messages meet in order of time. A transfer starts when it is sent and posted; where a
  * link on its route does not overlap with work (shared memory: the sender writes into the receiver's place), also not
- * before the sender waits or stands between two ops, and the sender does nothing else until it has ended. It first takes the latencies of its route, then its bytes flow at the least of
- * bandwidth / flows over its links; whenever a flow begins or ends on a link, the flows of that link are
- * reckoned anew.
+ * before the sender waits or stands between two ops, and the sender does nothing else until it has ended. It first takes
+ * the latencies of its route, then its bytes flow at the least of bandwidth / flows over its links; whenever a flow begins
+ * or ends on a link, the flows of that link are reckoned anew.
  *
  * busy is the time in COMPUTE (ops, sums of gradients, updates); everything else in the step but what the node copies
  * is waiting: starved (in WAIT for a message), back-pressure (in WAIT sent), collective (at the step's end).
