@@ -8,12 +8,16 @@
 #include "util/cli.h"
 
 /* The cluster of -c goes into the document; without -c the document's own stands. */
-static int get_cluster(struct dlb_doc *doc, const char *from, struct dlb_cluster *cl, struct dlb_error *err)
+static int get_cluster(struct dlb_doc *doc, const char *from, const struct dlb_profile *p, struct dlb_cluster *cl, struct dlb_error *err)
 {
 	if (from) {
 		json_t *section;
 		if (dlb_cluster_from(from, cl, &section, err))
 			return -1;
+		if (dlb_profile_price_copies(p, cl)) {
+			json_decref(section);
+			section = dlb_cluster_write(cl);
+		}
 		dlb_doc_set(doc, "cluster", section);
 		return 0;
 	}
@@ -112,7 +116,7 @@ static int make_cost(struct dlb_doc *doc, const char *from, const struct dlb_str
 	int rc = -1;
 
 	if (dlb_graph_read(doc, &g, err) || (profiled && dlb_profile_read(doc, &g, &p, err)) ||
-	    get_cluster(doc, from, &cl, err) || (asked->n && split(doc, asked, &g, &p, profiled, &cl, err)) ||
+	    get_cluster(doc, from, &p, &cl, err) || (asked->n && split(doc, asked, &g, &p, profiled, &cl, err)) ||
 	    dlb_cost_fit(&c, &g, profiled ? &p : NULL, &cl, err))
 		goto out;
 	json_t *section = dlb_cost_write(&c);

@@ -47,6 +47,15 @@ setup() { doc=$BATS_FILE_TMPDIR/profiled.json; tmp=$BATS_TEST_TMPDIR; }
 	cmp <(jq -S '.cost' "$tmp/string.json") <(jq -S '.cost' "$tmp/again.json")
 }
 
+@test "shared memory is as fast as the slowest device there was measured to copy" {
+	jq '.profile.kinds = [{name: "cpu", peak_flops: 1e11, bandwidth_Bps: 3e10}]' "$doc" >"$tmp/measured.json"
+	bandwidths() { dlb-costmodel -c "$1" "$2" | jq -c '[.cluster.links[].bandwidth_Bps]'; }
+	[ "$(bandwidths cpu:2 "$tmp/measured.json")" = '[15000000000]' ]
+	[ "$(bandwidths cpu:2 "$doc")" = '[6000000000]' ]				# nothing measured
+	[ "$(bandwidths 'cpu:2 link=shm:1e-6,6e9' "$tmp/measured.json")" = '[6000000000]' ]	# said
+	[ "$(bandwidths 'cpu:2 host cuda:1' "$tmp/measured.json" | jq -c '[.[] | select(. > 2e9)]')" = '[15000000000,6000000000]' ]
+}
+
 @test "bad cluster strings" {
 	for c in 'cpu:0' 'cpu:-1' 'cpu:999999999' 'cpu:2*0' 'cpu/0:1' '' 'cpu:2 link=warp:1,1' 'cpu:2@lots' ':2'; do
 		run -2 --separate-stderr dlb-costmodel -c "$c" "$doc"

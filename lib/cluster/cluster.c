@@ -5,19 +5,19 @@
 
 enum { MAX_DEPTH = 8 };		/* of the tree of groups: 7 links up, 1 across, 7 down fit a route */
 
-/* What a class of link does when nobody has measured it: shared memory as MPI does it on one host (one
- * copy by the reader, so the receiver is busy meanwhile), a 10 Gbit/s switch, a link between buildings. */
+/* What a class of link does when nobody has measured it: shared memory of one host (one copy by the sender, who is
+ * busy meanwhile), a 10 Gbit/s switch, a link between buildings. */
 static const struct dlb_link_class link_classes[] = {
-	{ "device", 1e-7, 2e10, false },
-	{ "socket", 5e-7, 8e9, false },
-	{ "shm", 1e-6, 6e9, false },
-	{ "cxl", 1e-6, 2e10, false },
-	{ "pcie", 5e-6, 1.2e10, true },
-	{ "nvlink", 3e-6, 1.5e11, true },
-	{ "host", 1e-6, 6e9, false },
-	{ "rack", 1e-5, 1.25e9, true },
-	{ "site", 1e-4, 1.25e9, true },
-	{ NULL, 0, 0, false },
+	{ "device", 1e-7, 2e10, false, false },
+	{ "socket", 5e-7, 8e9, false, false },
+	{ "shm", 1e-6, 6e9, false, false },
+	{ "cxl", 1e-6, 2e10, false, false },
+	{ "pcie", 5e-6, 1.2e10, true, false },
+	{ "nvlink", 3e-6, 1.5e11, true, false },
+	{ "host", 1e-6, 6e9, false, false },
+	{ "rack", 1e-5, 1.25e9, true, false },
+	{ "site", 1e-4, 1.25e9, true, false },
+	{ NULL, 0, 0, false, false },
 };
 
 /* Figures of back ends other than cpu, so that a synthetic cluster can be planned for without the device;
@@ -111,6 +111,7 @@ int dlb_cluster_add_link(struct dlb_cluster *c, const char *name, const char *cl
 		c->link[c->n_links].latency_s = k->latency_s;
 		c->link[c->n_links].bandwidth_Bps = k->bandwidth_Bps;
 		c->link[c->n_links].overlap = k->overlap;
+		c->link[c->n_links].usual = true;
 	}
 	return c->n_links++;
 }

@@ -49,7 +49,8 @@ struct dlb_node {
 	int memory;				/* where its buffers lie: 1 + index; 0: where the system puts them */
 };
 struct dlb_group { const char *name, *cls; int parent, inside, up; };	/* links -1: none (free) */
-struct dlb_link { const char *name, *cls; double latency_s, bandwidth_Bps; bool overlap; };
+struct dlb_link { const char *name, *cls; double latency_s, bandwidth_Bps; bool overlap, usual; };	/* usual: nobody stated
+				 * or measured them, they are the class's usual figures; not in the document */
 /* Memory of a group: NUMA memory ("dram", "hbm"), memory without cores ("cxl", "nvm") or caches ("l1d", "l2",
  * "l3": `count` alike, each of `bytes`). bandwidth_Bps, latency_s 0: unknown. */
 struct dlb_memory { int group; const char *name, *cls; double bytes, bandwidth_Bps, latency_s; int count, os_index; };	/* os_index: the
@@ -99,6 +100,6 @@ int dlb_cluster_add_memory(struct dlb_cluster *c, int group, const char *name, c
 /* "cpu" for one thread, else "cpu/4". */
 const char *dlb_cluster_kind_name(struct dlb_arena *a, const char *backend, int threads);
 /* Usual figures of a class of link, used until one is measured or told; NULL: no such class. */
-struct dlb_link_class { const char *name; double latency_s, bandwidth_Bps; bool overlap; };
+struct dlb_link_class { const char *name; double latency_s, bandwidth_Bps; bool overlap, stated; };	/* stated: by the user */
 const struct dlb_link_class *dlb_link_class_find(const char *name);
 #endif

@@ -150,6 +150,7 @@ static int get_link(struct parser *s)
 				return -1;
 			if (*s->p++ != ',')
 				return s->p--, fail(s, "',' and a bandwidth in bytes per second");
+			classes[i]->stated = true;
 			return get_real(s, "a bandwidth in bytes per second", false, &classes[i]->bandwidth_Bps);
 		}
 	return fail(s, "a class of link (socket, shm, rack, site) before this");
@@ -231,6 +232,7 @@ static int add_link(struct parser *s, const char *of, const struct dlb_link_clas
 	s->c->link[l].latency_s = k->latency_s * latency_times;
 	s->c->link[l].bandwidth_Bps = k->bandwidth_Bps;
 	s->c->link[l].overlap = k->overlap;
+	s->c->link[l].usual = !k->stated;
 	return l;
 }
 

@@ -64,6 +64,40 @@ void dlb_profile_init(struct dlb_profile *p, const struct dlb_graph *g, int64_t 
 		qsort(p->row, (size_t)p->n_rows, sizeof *p->row, by_first_op);
 }
 
+/* Half the least memory bandwidth measured of kinds with nodes in group g or below; INFINITY: of none. */
+static double slowest_copy_Bps(const struct dlb_profile *p, const struct dlb_cluster *c, int group)
+{
+	double least = INFINITY;
+
+	for (int d = 0; d < c->n_nodes; d++) {
+		const int q = dlb_profile_find_kind(p, c->kind[c->node[d].kind].name);
+		int g = c->node[d].group;
+
+		while (g >= 0 && g != group)
+			g = c->group[g].parent;
+		if (g == group && q >= 0 && p->bandwidth_Bps[q] > 0)
+			least = fmin(least, p->bandwidth_Bps[q] / 2);
+	}
+	return least;
+}
+
+int dlb_profile_price_copies(const struct dlb_profile *p, struct dlb_cluster *c)
+{
+	int n = 0;
+
+	for (int g = 0; g < c->n_groups; g++) {
+		struct dlb_link *l = c->group[g].inside >= 0 ? &c->link[c->group[g].inside] : NULL;
+		const double Bps = l && l->usual && !strcmp(l->cls, "shm") ? slowest_copy_Bps(p, c, g) : INFINITY;
+
+		if (isinf(Bps))
+			continue;
+		l->bandwidth_Bps = Bps;
+		l->usual = false;
+		n++;
+	}
+	return n;
+}
+
 int dlb_profile_find_kind(const struct dlb_profile *p, const char *name)
 {
 	for (int i = 0; i < p->n_kinds; i++)

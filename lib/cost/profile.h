@@ -9,6 +9,7 @@
  * Update ops are measured with plain SGD; dlb_cost_set_optimizer scales them. */
 #ifndef DLB_COST_PROFILE_H
 #define DLB_COST_PROFILE_H
+#include "cluster/cluster.h"
 #include "graph/graph.h"
 
 struct dlb_profile_row {
@@ -35,5 +36,9 @@ int dlb_profile_add_kind(struct dlb_profile *p, const char *name);
 /* The profile of g, which has come of `was` by a rewrite (a split, say), from p, the profile of `was`: ops of signatures
  * that were measured have their times, the others none. Overwrites *out. */
 void dlb_profile_carry(const struct dlb_profile *p, const struct dlb_graph *was, const struct dlb_graph *g, struct dlb_profile *out);
+/* A message between nodes of one host is copied by its sender: links of such hosts that nobody stated or measured
+ * (dlb_link.usual) carry half the memory bandwidth measured of the slowest kind of device there, since that counts what is
+ * read and what is written. Returns how many links changed. */
+int dlb_profile_price_copies(const struct dlb_profile *p, struct dlb_cluster *c);
 int dlb_profile_find_kind(const struct dlb_profile *p, const char *name);	/* -1: none */
 #endif
