@@ -2,8 +2,8 @@
  *
  * Segments travel in messages of MPI's, or to a rank of this host in lanes: slots in the receiver's shared memory,
  * filled and emptied in turn. A store to a line that another core holds in its own cache is slow (comm/shared.h), so
- * what lies in x is never read by another core, and a lane is long: by the time that a slot's turn comes again, other
- * slots have driven it out of the second-level caches. Between cores with a cache in common 18 GB/s each way were
+ * what lies in x is never read by another core, and a lane is nearly as long as a second-level cache: by the time that
+ * a slot's turn comes again, other slots and x have driven it out of there (half or twice as long took up to a third more). Between cores with a cache in common 18 GB/s each way were
  * measured so (7 with short lanes, 12 past the caches); between others 2, but 12 past the caches. Virtual cores move
  * from one case to the other, so each link times both ways now and then, and takes the better one. */
 #define _DEFAULT_SOURCE		/* sizes of caches */
@@ -20,9 +20,11 @@
 #include "util/mem.h"
 
 enum {
-	SEGMENT_BYTES = 1 << 19,	/* in memory, of one message over a network: what has come is added from a cache */
-	LOCAL_BYTES = 1 << 15,		/* and where all ranks share a host: a few stay in the first caches */
-	IN_FLIGHT = 4,			/* messages of MPI's under way in each direction */
+	/* In memory, of one message over a network: with its header it fits the 64 KB that MPIs send over TCP without asking
+	 * the receiver first. Longer ones wait for that answer, and nothing is added until all of one is there. */
+	SEGMENT_BYTES = 60 << 10,
+	LOCAL_BYTES = 1 << 14,		/* and where all ranks share a host: one in the lane and one in x fit the first cache */
+	IN_FLIGHT = 16,			/* messages of MPI's under way in each direction: most of a second-level cache */
 	LEAST_SLOTS = 2, MOST_SLOTS = 64
 };
 
@@ -412,11 +414,11 @@ static int last_send_of(const struct dlb_collective *k, int hop)
 	return -1;
 }
 
-/* Segments no longer than the longest chunk; lanes twice as long as a second-level cache, but for small arrays. */
+/* Segments no longer than the longest chunk; lanes of 3/4 of a second-level cache, but for small arrays. */
 static void choose_segments(struct dlb_collective *k, const struct dlb_ranks *r)
 {
 	long cache = sysconf(_SC_LEVEL2_CACHE_SIZE);
-	size_t lane = 2 * (cache > 0 ? (size_t)cache : (size_t)1 << 20), most = 4 * (size_t)k->n * k->wire_bytes, n;
+	size_t lane = (cache > 0 ? (size_t)cache : (size_t)1 << 20) / 4 * 3, most = 4 * (size_t)k->n * k->wire_bytes, n;
 	int64_t longest = 1;
 	bool local = true;
 

@@ -14,6 +14,7 @@
 #include "comm/allreduce.h"
 #include "util/clock.h"
 #include "util/mem.h"
+#include "util/rng.h"
 #include "util/stats.h"
 
 enum { MOST_ROUNDS = 101, MOST_WAYS = 12, MPI_WAY = 0, GLOO = 1, OURS = 2 };
@@ -89,6 +90,17 @@ static double timed(struct dlb_comm *c, int way, struct dlb_collective *k, struc
 	return s;
 }
 
+/* Another order each round, the same on all ranks: whoever always came after the same one would find its caches. */
+static void shuffle(struct dlb_rng *rng, int *order, int n)
+{
+	for (int i = 0; i < n; i++) {
+		int k = (int)dlb_rng_below(rng, (uint64_t)i + 1);
+
+		order[i] = order[k];
+		order[k] = i;
+	}
+}
+
 static void print_line(int64_t bytes, double t[][MOST_ROUNDS], int rounds, int n_ways, bool has_peer, int64_t sent)
 {
 	double m[MOST_WAYS], best;
@@ -123,6 +135,8 @@ int main(int argc, char **argv)
 	static double t[MOST_WAYS][MOST_ROUNDS];
 	struct dlb_collective *k[MOST_WAYS] = { NULL };
 	struct peer peer = { NULL, NULL };
+	struct dlb_rng rng;
+	int order[MOST_WAYS];
 	struct dlb_comm *c;
 	struct dlb_error err;
 	float *x = dlb_xmalloc((size_t)most);
@@ -130,6 +144,7 @@ int main(int argc, char **argv)
 	if (rounds < 1 || rounds > MOST_ROUNDS || dlb_comm_new(&c, 60, &err))
 		return 2;
 	signal(SIGPIPE, SIG_IGN);
+	dlb_rng_init(&rng, 1);
 	rank = dlb_comm_rank(c);
 	if (has_peer)
 		start_peer(&peer, argv + 3, rank, dlb_comm_size(c));
@@ -148,9 +163,10 @@ int main(int argc, char **argv)
 			if (dlb_collective_new(&k[w], c, &(struct dlb_collective_desc){ .how = dlb_allreduces[w - OURS], .x = x, .n = n,
 									   .tag = 7, .ranks.n = dlb_comm_size(c) }, &err))
 				fail(err.what);
-		for (int r = -2; r < some; r++)
+		for (int r = -2; r < some; r++) {
+			shuffle(&rng, order, n_ways);
 			for (int i = 0; i < n_ways; i++) {
-				int w = (i + r + 2) % n_ways;		/* each comes after each other one in turn */
+				int w = order[i];
 				double s;
 
 				if (w == GLOO && !has_peer)
@@ -159,6 +175,7 @@ int main(int argc, char **argv)
 				if (r >= 0)
 					t[w][r] = s;
 			}
+		}
 		sent = dlb_collective_bytes_sent(k[OURS]);
 		for (int w = OURS; w < n_ways; w++)
 			dlb_collective_free(k[w]);
