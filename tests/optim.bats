@@ -247,25 +247,33 @@ dot() { # FILE N
 	done
 }
 
-# kfac_formula STEPS LR TOLERANCE [DLB-PLACE OPTION...]: losses of K-FAC are those of its formula in plain Python
+# kfac_formula MODEL STEPS LR KL_CLIP TOLERANCE [DLB-PLACE OPTION...]: losses of K-FAC are those of its formula in plain Python; says
+# in how many steps the trust region was left.
 kfac_formula() {
-	local steps=$1 lr=$2 tolerance=$3
-	shift 3
-	dlb-profile --analytic --batch 16 "$models/digits_mlp.onnx" | dlb-costmodel -c cpu:2 | dlb-place --optimizer kfac "$@" >"$tmp/mlp.json"
-	dlb-run -q --steps 0 "${digits[@]}" --save "$tmp/first.safetensors" "$tmp/mlp.json" >/dev/null
-	dlb-run -q --steps "$steps" "${digits[@]}" --order sequential --optimizer kfac --lr 0.05 --damping 0.02 --factor-decay 0.9 --inverse-every 7 \
-		"$tmp/mlp.json" >"$tmp/out.json"
+	local model=$1 steps=$2 lr=$3 kl_clip=$4 tolerance=$5
+	shift 5
+	dlb-profile --analytic --batch 16 "$models/digits_$model.onnx" | dlb-costmodel -c cpu:2 | dlb-place --optimizer kfac "$@" >"$tmp/$model.json"
+	dlb-run -q --steps 0 "${digits[@]}" --save "$tmp/first.safetensors" "$tmp/$model.json" >/dev/null
+	dlb-run -q --steps "$steps" "${digits[@]}" --order sequential --optimizer kfac --lr 0.05 --damping 0.02 --factor-decay 0.9 --inverse-every 4 \
+		"$tmp/$model.json" >"$tmp/out.json"
 	validates "$tmp/out.json"
 	jq -c .report.losses "$tmp/out.json" >"$tmp/losses"
-	python3 "$root/tests/data/kfac.py" "$tmp/first.safetensors" "$root/share/data/digits/images-idx3-ubyte.gz" \
-		"$root/share/data/digits/labels-idx1-ubyte.gz" "$steps" 16 "$lr" 0.02 0.9 7 "$tolerance" <"$tmp/losses"
+	python3 "$root/tests/data/kfac.py" "$model" "$tmp/first.safetensors" "$root/share/data/digits/images-idx3-ubyte.gz" \
+		"$root/share/data/digits/labels-idx1-ubyte.gz" "$steps" 16 "$lr" 0.02 0.9 4 "$kl_clip" "$tolerance" <"$tmp/losses"
 }
 
 @test "kfac: losses are those of the formula in plain Python, on one node and on two, and for replicas" {
-	kfac_formula 30 0.05 1e-5 -a single
-	kfac_formula 15 0.05 1e-5 -a even -m 3
-	kfac_formula 15 0.05 1e-5 --replicas 2
-	run ! kfac_formula 15 0.051 1e-5 -a single
+	kfac_formula mlp 30 0.05 0 1e-5 -a single
+	kfac_formula mlp 15 0.05 0 1e-5 -a even -m 3
+	kfac_formula mlp 15 0.05 0 1e-5 --replicas 2
+	run ! kfac_formula mlp 15 0.051 0 1e-5 -a single
+}
+
+@test "kfac: convolutions' losses are those of the formula in plain Python, on one node and on two, and for replicas" {
+	kfac_formula cnn 9 0.05 0 1e-5 -a single
+	kfac_formula cnn 6 0.05 0 1e-5 -a even -m 3
+	kfac_formula cnn 6 0.05 0 1e-5 --replicas 2
+	run ! kfac_formula cnn 6 0.051 0 1e-5 -a single
 }
 
 @test "kfac: the same losses on one node and two, gone on with from a checkpoint, with either schedule" {

@@ -24,11 +24,9 @@ double dlb_cost_moment_s(const struct dlb_cost *c, int update, int k, int kind, 
 {
 	double flops = rate(c, update, kind);
 	struct dlb_kfac_layer l;
-	struct dlb_desc d;
 
 	if (!(flops > 0))
 		return 0;
 	l = dlb_kfac_layer_at(c->graph, update);
-	d = dlb_tensor_desc(&c->graph->tensor[l.x[k]], n);
-	return dlb_kfac_sum_flop(&l, k, (double)d.dim[0]) / flops;
+	return dlb_kfac_sum_flop(&l, k, (double)dlb_kfac_rows(c->graph, &l, n)) / flops;
 }

@@ -4,7 +4,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "tensor/kfac.h"
 #include "util/mem.h"
 
 struct factor {
@@ -27,7 +26,7 @@ struct dlb_kfac {
 };
 
 /* What a kernel works on. */
-struct work { struct dlb_kfac *k; struct layer *layer; int factor; int64_t rows; double scale; bool first, last; };
+struct work { struct dlb_kfac *k; struct layer *layer; int factor; struct dlb_kfac_vectors x; double scale; bool first, last; };
 
 static void set_diagonal(struct dlb_kfac *k, int n, double v, void *m)
 {
@@ -135,9 +134,8 @@ static void sum(const void *ctx, const struct dlb_run *r)
 	const struct work *w = ctx;
 	struct dlb_kfac *k = w->k;
 	struct factor *f = &w->layer->f[w->factor];
-	const bool bias = w->factor == DLB_KFAC_A && w->layer->l.bias_update >= 0;
 
-	dlb_kfac_factor(k->dtype, w->rows, f->n, bias, w->first, r->in[0], f->sum);
+	dlb_kfac_sum(&w->x, w->first, r->in[0], f->sum, r->scratch);
 	if (!w->last)
 		return;
 	if (dlb_kfac_average(k->dtype, f->n, k->keep, w->scale, f->sum, f->average))
@@ -151,13 +149,13 @@ int dlb_kfac_prepare_sum(struct dlb_kfac *k, const struct dlb_program *p, int up
 			 struct dlb_error *err)
 {
 	struct layer *l = layer_of(k, update);
-	const struct dlb_tensor *x = &k->graph->tensor[l->l.x[factor]];
-	const double all = (double)dlb_tensor_desc(x, p->step_batch).dim[0];
+	const int64_t all = factor == DLB_KFAC_A ? dlb_kfac_rows(k->graph, &l->l, p->step_batch) : dlb_kfac_terms(k->graph, p->step_batch);
 	/* A replica that has no samples computes one that counts nothing. */
-	const struct work w = { .k = k, .layer = l, .factor = factor, .rows = dlb_tensor_desc(x, p->size[m]).dim[0], .first = m == 0,
-				.last = m == p->micro_batches - 1, .scale = p->weightless ? 0 : factor == DLB_KFAC_A ? 1 / all : all };
+	const struct work w = { .k = k, .layer = l, .factor = factor, .x = dlb_kfac_vectors(k->graph, &l->l, factor, p->size[m]),
+				.first = m == 0, .last = m == p->micro_batches - 1,
+				.scale = p->weightless ? 0 : factor == DLB_KFAC_A ? 1 / (double)all : (double)all };
 
-	return k->be->ops->host(k->be, sum, &w, sizeof w, 0, out, err);
+	return k->be->ops->host(k->be, sum, &w, sizeof w, dlb_kfac_sum_bytes(&w.x), out, err);
 }
 
 static void invert(struct dlb_kfac *k, struct factor *f, void *scratch)

@@ -3,6 +3,7 @@
  * ConvGradInput  (dy, w) -> dx      attributes of Conv, and "spatial": x's spatial sizes; "winograd" as Conv's
  * ConvGradWeight (dy, x) -> dw, db  db only when asked for (two outputs)
  * ConvTranspose is the gradient of a convolution with respect to its input, and the other way round. */
+#include "op/conv.h"
 #include "op/kit.h"
 
 #include <string.h>
@@ -78,6 +79,16 @@ static int conv_infer(struct dlb_op_io *io, struct dlb_error *err)
 		if (n != io->in[1].n_dims - 2 || kernel[i] != io->in[1].dim[2 + i])
 			return dlb_op_fail(io, err, "attribute 'kernel_shape' is not the shape of the weights");
 	io->out[0] = c.d.y;
+	return 0;
+}
+
+int dlb_conv_describe(const struct dlb_op_io *io, struct dlb_conv_desc *d, struct dlb_error *err)
+{
+	struct conv c = { 0 };
+
+	if (fill(io, &c, &io->in[0], &io->in[1], err))
+		return -1;
+	*d = c.d;
 	return 0;
 }
 

@@ -1,4 +1,5 @@
 /* Which layers K-FAC knows, and what they cost. See kfac.h. */
+#include "op/conv.h"
 #include "optim/kfac.h"
 #include "optim/optim.h"
 
@@ -38,43 +39,126 @@ static int readers(const struct dlb_graph *g, int t)
 	return n;
 }
 
-static bool is_matrix(const struct dlb_tensor *t)
+static int64_t last_dim(const struct dlb_tensor *t)
 {
-	return t->n_dims == 2 && t->dim[1].mul == 0 && t->dim[1].add > 0;
+	const struct dlb_dim *d = &t->dim[t->n_dims - 1];
+
+	return t->n_dims >= 2 && d->mul == 0 ? d->add : 0;
 }
 
-/* Forward op `op` as a layer; false: it is none that K-FAC knows. */
-static bool match(const struct dlb_graph *g, int op, struct dlb_kfac_layer *l)
-{
-	const struct dlb_op *o = &g->op[op], *make;
-	const int w = o->n_in > 1 ? o->in[1] : -1, b = o->n_in > 2 ? o->in[2] : -1;
-	enum dlb_dtype type;
-	int dw, dy = -1;
+/* ---- kinds of layers: each finds the bias (a tensor, -1), n[] and by_input; why not, or NULL ---- */
 
-	if (o->phase != DLB_FORWARD || strcmp(o->type, "Gemm") || w < 0 || o->in[0] < 0 || attr_int(o, "transA") ||
-	    attr_real(o, "alpha", 1) != 1 || attr_real(o, "beta", 1) != 1)
-		return false;
-	*l = (struct dlb_kfac_layer){ .update = update_of(g, w), .bias_update = update_of(g, b), .by_input = !attr_int(o, "transB") };
-	if (l->update < 0 || readers(g, w) != 1 || !is_matrix(&g->tensor[o->in[0]]) || !is_matrix(&g->tensor[o->out[0]]) ||
-	    g->tensor[o->in[0]].producer < 0 || (b >= 0 && (l->bias_update < 0 || readers(g, b) != 1 || g->tensor[b].n_dims != 1)))
-		return false;
-	dw = g->op[l->update].in[1];
-	make = &g->op[g->tensor[dw].producer];
-	if (make->phase != DLB_BACKWARD || make->of != op || strcmp(make->type, "Gemm") || make->n_in < 2)
-		return false;
-	for (int k = 0; k < 2; k++)
-		if (make->in[1 - k] == o->in[0])
-			dy = make->in[k];
-	if (dy < 0 || g->tensor[dy].producer < 0 || !is_matrix(&g->tensor[dy]))
-		return false;
-	type = g->tensor[w].dtype;
-	if ((type != DLB_F32 && type != DLB_F64) || g->tensor[o->in[0]].dtype != type || g->tensor[dy].dtype != type)
-		return false;
-	l->x[0] = o->in[0];
-	l->x[1] = dy;
-	l->n[0] = g->tensor[o->in[0]].dim[1].add + (b >= 0);
-	l->n[1] = g->tensor[dy].dim[1].add;
-	return true;
+static const char *is_gemm(const struct dlb_graph *g, const struct dlb_op *o, struct dlb_kfac_layer *l, int *bias)
+{
+	if (attr_int(o, "transA") || attr_real(o, "alpha", 1) != 1 || attr_real(o, "beta", 1) != 1)
+		return "its Gemm is scaled or reads its input transposed";
+	*bias = o->n_in > 2 ? o->in[2] : -1;
+	l->by_input = !attr_int(o, "transB");
+	l->n[DLB_KFAC_A] = last_dim(&g->tensor[o->in[0]]);
+	l->n[DLB_KFAC_G] = last_dim(&g->tensor[o->out[0]]);
+	return NULL;
+}
+
+/* The bias that an Add puts to tensor y, which nothing else reads; -1: none. */
+static int added(const struct dlb_graph *g, int y)
+{
+	const struct dlb_op *o;
+
+	for (int r = g->reader_start[y]; readers(g, y) == 1 && r < g->reader_start[y + 1]; r++) {
+		o = &g->op[g->reader[r]];
+		if (o->phase != DLB_FORWARD || strcmp(o->type, "Add") || o->n_in != 2)
+			continue;
+		const struct dlb_tensor *b = &g->tensor[o->in[o->in[0] == y]];
+		if (b->kind == DLB_T_WEIGHT && b->n_dims == 1 && b->dim[0].add == last_dim(&g->tensor[y]))
+			return o->in[o->in[0] == y];
+	}
+	return -1;
+}
+
+static const char *is_matmul(const struct dlb_graph *g, const struct dlb_op *o, struct dlb_kfac_layer *l, int *bias)
+{
+	if (g->tensor[o->in[1]].n_dims != 2)
+		return "it is no matrix of its MatMul";
+	*bias = added(g, o->out[0]);
+	l->by_input = true;
+	l->n[DLB_KFAC_A] = last_dim(&g->tensor[o->in[0]]);
+	l->n[DLB_KFAC_G] = last_dim(&g->tensor[o->out[0]]);
+	return NULL;
+}
+
+static const char *is_conv(const struct dlb_graph *g, const struct dlb_op *o, struct dlb_kfac_layer *l, int *bias)
+{
+	const struct dlb_desc w = dlb_tensor_desc(&g->tensor[o->in[1]], 1);
+	const struct dlb_attr *groups = dlb_attr_find(o->attr, o->n_attr, "group");
+
+	if (groups && groups->i != 1)
+		return "its convolution has groups";
+	*bias = o->n_in > 2 ? o->in[2] : -1;
+	l->conv = true;
+	l->n[DLB_KFAC_A] = w.dim[0] > 0 ? dlb_desc_count(&w) / w.dim[0] : 0;
+	l->n[DLB_KFAC_G] = w.dim[0];
+	return NULL;
+}
+
+static const struct layer_kind {
+	const char *type, *gradient;		/* of the op; of the op that makes the weight's gradient */
+	const char *(*is)(const struct dlb_graph *g, const struct dlb_op *o, struct dlb_kfac_layer *l, int *bias);
+} kinds[] = {
+	{ "Gemm", "Gemm", is_gemm },
+	{ "MatMul", "MatMulT", is_matmul },
+	{ "Conv", "ConvGradWeight", is_conv },
+};
+
+static const struct layer_kind *kind_of(const struct dlb_op *o)
+{
+	for (int k = 0; k < DLB_LEN(kinds); k++)
+		if (o->phase == DLB_FORWARD && !strcmp(o->type, kinds[k].type))
+			return &kinds[k];
+	return NULL;
+}
+
+/* dy of the op that makes the weight's gradient of it and x; -1: it is none. */
+static int gradient_of_output(const struct dlb_graph *g, const struct layer_kind *kind, const struct dlb_kfac_layer *l)
+{
+	const int dw = g->op[l->update].in[1], x = g->op[l->op].in[0];
+	const struct dlb_op *make = g->tensor[dw].producer < 0 ? NULL : &g->op[g->tensor[dw].producer];
+
+	if (!make || make->phase != DLB_BACKWARD || make->of != l->op || strcmp(make->type, kind->gradient) || make->n_in < 2)
+		return -1;
+	return make->in[1] == x ? make->in[0] : make->in[0] == x ? make->in[1] : -1;
+}
+
+/* Forward op `op` as a layer; NULL, or why it is none. */
+static const char *match(const struct dlb_graph *g, int op, struct dlb_kfac_layer *l)
+{
+	const struct dlb_op *o = op < 0 ? NULL : &g->op[op];
+	const struct layer_kind *kind = o ? kind_of(o) : NULL;
+	int bias = -1;
+	const char *why;
+
+	if (!kind || o->n_in < 2 || o->in[0] < 0 || o->in[1] < 0)
+		return "no layer that K-FAC knows reads it";
+	*l = (struct dlb_kfac_layer){ .op = op, .update = update_of(g, o->in[1]), .bias_update = -1 };
+	if (l->update < 0)
+		return "no layer that K-FAC knows reads it";
+	if (readers(g, o->in[1]) != 1)
+		return "several ops read it";
+	if ((why = kind->is(g, o, l, &bias)))
+		return why;
+	if (bias >= 0 && ((l->bias_update = update_of(g, bias)) < 0 || readers(g, bias) != 1 || g->tensor[bias].n_dims != 1))
+		return "its layer's bias is no vector of its own";
+	l->x[DLB_KFAC_A] = o->in[0];
+	l->x[DLB_KFAC_G] = gradient_of_output(g, kind, l);
+	if (l->x[DLB_KFAC_G] < 0 || g->tensor[l->x[DLB_KFAC_G]].producer < 0 || l->n[DLB_KFAC_A] < 1 || l->n[DLB_KFAC_G] < 1)
+		return "its gradient is no product of its layer's input and output gradient";
+	if (g->tensor[o->in[0]].producer < 0)
+		return "its layer reads the data as they are fed";
+	for (int k = 0; k < DLB_KFAC_FACTORS; k++)
+		if (g->tensor[l->x[k]].dtype != g->tensor[o->in[1]].dtype ||
+		    (g->tensor[l->x[k]].dtype != DLB_F32 && g->tensor[l->x[k]].dtype != DLB_F64))
+			return "its layer does not work in f32 or f64";
+	l->n[DLB_KFAC_A] += bias >= 0;
+	return NULL;
 }
 
 struct dlb_kfac_layer *dlb_kfac_layers(const struct dlb_graph *g, int *n)
@@ -83,7 +167,7 @@ struct dlb_kfac_layer *dlb_kfac_layers(const struct dlb_graph *g, int *n)
 
 	*n = 0;
 	for (int op = 0; op < g->n_ops; op++)
-		*n += match(g, op, &all[*n]);
+		*n += !match(g, op, &all[*n]);
 	return all;
 }
 
@@ -129,29 +213,90 @@ static int reader_of(const struct dlb_graph *g, int weight)
 	return -1;
 }
 
+/* The forward op as whose weight or bias K-FAC would see it. */
+static int op_of(const struct dlb_graph *g, int weight)
+{
+	int op = reader_of(g, weight), t;
+
+	if (op < 0 || strcmp(g->op[op].type, "Add") || g->op[op].n_in != 2)
+		return op;
+	t = g->op[op].in[g->op[op].in[0] == weight];
+	return t >= 0 && g->tensor[t].producer >= 0 ? g->tensor[t].producer : op;
+}
+
 int dlb_kfac_layer_of(const struct dlb_graph *g, int update)
 {
 	const struct dlb_op *o = &g->op[update];
-	int op, home;
+	struct dlb_kfac_layer l;
 
 	if (o->phase != DLB_UPDATE || o->n_in < 2 || o->in[0] < 0)
 		return -1;
 	if (o->n_in > 2)
 		return update;
-	op = reader_of(g, o->in[0]);
-	if (op < 0 || g->op[op].n_in < 3 || g->op[op].in[2] != o->in[0])	/* a bias: of a layer whose weight is bound? */
+	if (g->tensor[o->in[0]].n_dims != 1 || match(g, op_of(g, o->in[0]), &l))
 		return -1;
-	home = update_of(g, g->op[op].in[1]);
-	return home >= 0 && g->op[home].n_in > 2 ? home : -1;
+	return l.bias_update == update && g->op[l.update].n_in > 2 ? l.update : -1;
 }
 
 struct dlb_kfac_layer dlb_kfac_layer_at(const struct dlb_graph *g, int update)
 {
 	struct dlb_kfac_layer l;
 
-	if (!match(g, reader_of(g, g->op[update].in[0]), &l))
+	if (match(g, reader_of(g, g->op[update].in[0]), &l))
 		dlb_bug("update %d is of no layer", update);
 	return l;
+}
+
+const char *dlb_kfac_left(const struct dlb_graph *g, int update)
+{
+	const struct dlb_op *o = &g->op[update];
+	struct dlb_kfac_layer l;
+
+	if (o->phase != DLB_UPDATE || o->in[0] < 0 || g->tensor[o->in[0]].n_dims < 2)
+		return NULL;
+	return readers(g, o->in[0]) > 1 ? "several ops read it" : match(g, reader_of(g, o->in[0]), &l);
+}
+
+int64_t dlb_kfac_rows(const struct dlb_graph *g, const struct dlb_kfac_layer *l, int64_t n)
+{
+	const struct dlb_desc dy = dlb_tensor_desc(&g->tensor[l->x[DLB_KFAC_G]], n);
+
+	return dlb_desc_count(&dy) / l->n[DLB_KFAC_G];
+}
+
+int64_t dlb_kfac_terms(const struct dlb_graph *g, int64_t n)
+{
+	const struct dlb_tensor *label = g->label < 0 ? NULL : &g->tensor[g->label];
+
+	if (!label || dlb_dtype_is_float(label->dtype))
+		return n;
+	const struct dlb_desc d = dlb_tensor_desc(label, n);
+	return dlb_desc_count(&d);
+}
+
+struct dlb_kfac_vectors dlb_kfac_vectors(const struct dlb_graph *g, const struct dlb_kfac_layer *l, int k, int64_t n)
+{
+	const struct dlb_desc dy = dlb_tensor_desc(&g->tensor[l->x[DLB_KFAC_G]], n);
+	struct dlb_kfac_vectors v = { .dtype = dy.dtype, .n = (int)l->n[k], .bias = k == DLB_KFAC_A && l->bias_update >= 0,
+				      .images = dlb_kfac_rows(g, l, n), .positions = 1 };
+	struct dlb_arena a = { 0 };
+	struct dlb_op_io io;
+
+	if (!l->conv)
+		return v;
+	for (int i = 2; i < dy.n_dims; i++)
+		v.positions *= dy.dim[i];
+	v.images = dy.dim[0];
+	if (k == DLB_KFAC_G) {
+		v.lie = dy.layout == DLB_CHANNELS_LAST || v.positions == 1 ? DLB_KFAC_ROWS : DLB_KFAC_COLUMNS;
+		return v;
+	}
+	v.lie = DLB_KFAC_PATCHES;
+	dlb_graph_io(g, l->op, n, &a, &io);
+	if (dlb_conv_describe(&io, &v.conv, NULL))
+		dlb_bug("op %d is no convolution", l->op);
+	dlb_arena_release(&a);
+	return v;
 }
 
 double dlb_kfac_state_bytes(const struct dlb_graph *g, int update)
@@ -190,6 +335,6 @@ int dlb_optimizer_bind(struct dlb_graph *g, int rule, struct dlb_error *err)
 	free(all);
 	if (n)
 		return 0;
-	dlb_fail(err, "/run/optimizer/name", "kfac knows no layer of this model: it has no Gemm of f32 or f64 with a weight of its own");
+	dlb_fail(err, "/run/optimizer/name", "kfac knows no layer of this model: no Gemm, MatMul or Conv of f32 or f64 has a weight of its own");
 	return dlb_hint(err, "take another optimizer");
 }

@@ -2,13 +2,23 @@
  *
  *     (G + damping I)^-1 [dW db] (A + damping I)^-1,    A = E[a a^T],  G = E[g g^T]
  *
- * a: the layer's input with a 1 for the bias, g: the gradient of one row's loss w.r.t. its output; what comes out is then
- * applied as a gradient. E is the mean over the N rows of the step's whole batch, all micro-batches and replicas together:
- * of a loss that is a mean, g is N times what backward makes, so A = sum a a^T / N and G = N sum dy dy^T. A and G are
- * running averages that start at I, inverted every few steps. (Starting at the first step's moments, a rate of 0.02 with
- * damping 0.01 diverges on the digits; so does momentum 0.9, which damping 0.1 bears.)
- * Which layers: a Gemm of two matrices of f32 or f64 (alpha, beta 1, input not transposed and not fed straight from the data)
- * whose weight and bias belong to it alone. All other parameters are updated as by sgd.
+ * a: the layer's input with a 1 for the bias, g: the gradient of one term of the loss w.r.t. its output; what comes out is
+ * then applied as a gradient. E is over the step's whole batch, all micro-batches and replicas together. A layer has R rows:
+ * samples, tokens, or positions of a convolution's output, whose a is then the patch that it reads there. The loss is the
+ * mean of N terms (a label each, else a sample each), so g is N times the dy that backward makes:
+ *
+ *     A = 1/R sum a a^T,   G = N sum dy dy^T,   both over all R rows
+ *
+ * For a convolution A (x) G is KFC's approximation, Omega (x) Gamma with spatially uncorrelated derivatives (Grosse and Martens,
+ * ICML 2016, eq. 24, 25, 33): Omega is the sum, not the mean over positions, Gamma the mean, not the sum, and the product
+ * is the same. Which of both is divided matters to the damping alone; that 1 stands for the bias in A as in a dense layer
+ * keeps one damping right for both kinds. For tokens it is "K-FAC expand" of Eschenhagen et al. (NeurIPS 2023).
+ * A and G are running averages that start at I, inverted every few steps. (Starting at the first step's moments, a rate of
+ * 0.02 with damping 0.01 diverges on the digits; so does momentum 0.9, which damping 0.1 bears.)
+ *
+ * Which layers: Gemm (alpha, beta 1, input not transposed), MatMul by a matrix, with the Add of a bias after it or without,
+ * and Conv of one group with any stride, padding and dilation; of f32 or f64, not fed straight from the data, and with a
+ * weight that nothing else reads. All other parameters are updated as by sgd.
  *
  * Nothing of it is outside the graph: the update of such a weight reads a and g beside its gradient (dlb_kfac_bind), so
  * they are sent to where it stands like any operand, and of each micro-batch A and G are summed into state as a gradient
@@ -17,15 +27,18 @@
 #ifndef DLB_OPTIM_KFAC_H
 #define DLB_OPTIM_KFAC_H
 #include "graph/graph.h"
+#include "tensor/kfac.h"
 
 enum { DLB_KFAC_A, DLB_KFAC_G, DLB_KFAC_FACTORS };
 extern const char *const dlb_kfac_names[DLB_KFAC_FACTORS];	/* "A", "G" */
 
 struct dlb_kfac_layer {
+	int op;				/* forward */
 	int update, bias_update;	/* ops; bias_update -1: no bias */
-	int x[DLB_KFAC_FACTORS];	/* tensors a (rows, inputs) and g (rows, outputs) */
+	int x[DLB_KFAC_FACTORS];	/* tensors: the op's input and the gradient of its output */
 	int64_t n[DLB_KFAC_FACTORS];	/* order of A (with the bias) and of G */
 	bool by_input;			/* the weight lies as (inputs, outputs) */
+	bool conv;
 };
 /* The layers of a training graph, bound or not; returns new, *n of them. */
 struct dlb_kfac_layer *dlb_kfac_layers(const struct dlb_graph *g, int *n);
@@ -39,6 +52,13 @@ int dlb_kfac_factor_of(const struct dlb_graph *g, int update, int tensor);
 int dlb_kfac_layer_of(const struct dlb_graph *g, int update);
 /* The layer of a weight's bound update. */
 struct dlb_kfac_layer dlb_kfac_layer_at(const struct dlb_graph *g, int update);
+/* Why the weight of an update is left to sgd; NULL: it is not, or is no matrix (a bias, a normalization's scale). */
+const char *dlb_kfac_left(const struct dlb_graph *g, int update);
+
+/* At n samples: rows of a layer; terms of the loss; the vectors of factor k. */
+int64_t dlb_kfac_rows(const struct dlb_graph *g, const struct dlb_kfac_layer *l, int64_t n);
+int64_t dlb_kfac_terms(const struct dlb_graph *g, int64_t n);
+struct dlb_kfac_vectors dlb_kfac_vectors(const struct dlb_graph *g, const struct dlb_kfac_layer *l, int k, int64_t n);
 
 /* What a layer keeps: sum, average and inverse of each factor. */
 double dlb_kfac_state_bytes(const struct dlb_graph *g, int update);

@@ -73,6 +73,7 @@ const char *const dlb_hyper_names[DLB_N_HYPER] = {
 	[DLB_HYPER_LR] = "lr", [DLB_HYPER_MOMENTUM] = "momentum", [DLB_HYPER_ALPHA] = "alpha", [DLB_HYPER_BETA1] = "beta1",
 	[DLB_HYPER_BETA2] = "beta2", [DLB_HYPER_EPS] = "eps", [DLB_HYPER_DECAY] = "weight_decay",
 	[DLB_HYPER_DAMPING] = "damping", [DLB_HYPER_FACTOR_DECAY] = "factor_decay", [DLB_HYPER_INVERSE_EVERY] = "inverse_every",
+	[DLB_HYPER_KL_CLIP] = "kl_clip",
 };
 
 const char *const dlb_optimizer_variants[DLB_N_VARIANTS + 1] = {

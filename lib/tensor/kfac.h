@@ -4,10 +4,25 @@
  * inverses are full. Inverses are made in double: the damping is small beside the largest eigenvalue. */
 #ifndef DLB_TENSOR_KFAC_H
 #define DLB_TENSOR_KFAC_H
-#include "tensor/tensor.h"
+#include "tensor/backend.h"
 
-/* sum = [x 1]^T [x 1] (first), or that is added. x (rows, n - bias); the last row and column belong to the bias. */
-void dlb_kfac_factor(enum dlb_dtype t, int64_t rows, int n, bool bias, bool first, const void *x, void *sum);
+/* Vectors whose second moments are summed, and how they lie in x: as rows (rows, width), as dense layers and channels-last
+ * activations have them; as columns, (images, width, positions), as plain activations do; or as what a convolution (of one
+ * group, with x's layout) reads at each position of its output, taps in the weight's order. Order n of the sum: width,
+ * and one more with a bias, whose input is 1. */
+enum dlb_kfac_lie { DLB_KFAC_ROWS, DLB_KFAC_COLUMNS, DLB_KFAC_PATCHES };
+struct dlb_kfac_vectors {
+	enum dlb_kfac_lie lie;
+	enum dlb_dtype dtype;
+	int64_t images, positions;	/* vectors: their product (rows: 1 position) */
+	int n;
+	bool bias;			/* with columns: not there */
+	struct dlb_conv_desc conv;	/* of patches */
+};
+/* sum = [x 1]^T [x 1] (first), or that is added; the last row and column belong to the bias. Patches are made of a few
+ * images at a time, in work of dlb_kfac_sum_bytes. */
+void dlb_kfac_sum(const struct dlb_kfac_vectors *v, bool first, const void *x, void *sum, void *work);
+size_t dlb_kfac_sum_bytes(const struct dlb_kfac_vectors *v);
 /* average = keep average + (1 - keep) scale sum. -1: the sum is not finite, the average stays what it was. */
 int dlb_kfac_average(enum dlb_dtype t, int n, double keep, double scale, const void *sum, void *average);
 /* inverse = (average + damping I)^-1; where that is not positive definite, with 1e-7, 1e-5 and 1e-3 of the mean diagonal

@@ -2,19 +2,28 @@
 import gzip, json, math, struct
 
 
-def weights(path):
-    """[[W, b], [W, b]] of a safetensors file, rows of lists"""
+def tensors(path, names):
+    """of a safetensors file, by name: (shape, flat list)"""
     raw = open(path, 'rb').read()
     size = struct.unpack('<Q', raw[:8])[0]
     head = json.loads(raw[8:8 + size])
 
     def tensor(name):
         a, b = head[name]['data_offsets']
-        flat = struct.unpack('<%df' % ((b - a) // 4), raw[8 + size + a:8 + size + b])
-        shape = head[name]['shape']
-        return [list(flat[i * shape[1]:(i + 1) * shape[1]]) for i in range(shape[0])] if len(shape) == 2 else list(flat)
+        return head[name]['shape'], list(struct.unpack('<%df' % ((b - a) // 4), raw[8 + size + a:8 + size + b]))
 
-    return [[tensor('1.weight'), tensor('1.bias')], [tensor('3.weight'), tensor('3.bias')]]
+    return [tensor(n) for n in names]
+
+
+def layers(path, names):
+    """[[W, b], ...] of the layers' names, W a row of weights for each output"""
+    read = tensors(path, [n + what for n in names for what in ('.weight', '.bias')])
+    rows = [[flat[i:i + len(flat) // shape[0]] for i in range(0, len(flat), len(flat) // shape[0])] if len(shape) > 1 else flat for shape, flat in read]
+    return [[rows[i], rows[i + 1]] for i in range(0, len(rows), 2)]
+
+
+def weights(path):
+    return layers(path, ['1', '3'])
 
 
 class Digits:
@@ -37,17 +46,23 @@ def gradient(g, rows):
     return [dw, [sum(g[s][o] for s in range(len(rows))) for o in range(n_out)]]
 
 
-def step(l0, l1, rows, wanted, l1_backward=None):
-    """the loss, and of each layer what went in and the gradient of what came out; l1_backward: for the way back, if another"""
-    l1_backward = l1_backward or l1
-    h = [[max(v, 0.0) for v in r] for r in dense(*l0, rows)]
+def cross_entropy(logits, wanted):
+    """the mean loss and its gradient"""
     loss, g = 0.0, []
-    for r, k in zip(dense(*l1, h), wanted):
+    for r, k in zip(logits, wanted):
         most = max(r)
         p = [math.exp(v - most) for v in r]
         total = sum(p)
         loss -= math.log(p[k] / total) / len(wanted)
         g.append([(v / total - (i == k)) / len(wanted) for i, v in enumerate(p)])
+    return loss, g
+
+
+def step(l0, l1, rows, wanted, l1_backward=None):
+    """the loss, and of each layer what went in and the gradient of what came out; l1_backward: for the way back, if another"""
+    l1_backward = l1_backward or l1
+    h = [[max(v, 0.0) for v in r] for r in dense(*l0, rows)]
+    loss, g = cross_entropy(dense(*l1, h), wanted)
     back = [[sum(g[s][o] * l1_backward[0][o][i] for o in range(len(g[0]))) if h[s][i] > 0 else 0.0 for i in range(len(h[0]))] for s in range(len(rows))]
     return loss, [(rows, back), (h, g)]
 

@@ -35,11 +35,11 @@ static void definitions(enum dlb_dtype t, bool bias, bool by_input)
 	for (int m = 0; m < 2; m++) {
 		for (int i = 0; i < ROWS * W; i++)
 			dlb_value_set(xs[m], t, i, x[m][i] = rounded(t, uniform()));
-		dlb_kfac_factor(t, ROWS, n, bias, m == 0, xs[m], sum);
+		dlb_kfac_sum(&(struct dlb_kfac_vectors){ .dtype = t, .images = ROWS, .positions = 1, .n = n, .bias = bias }, m == 0, xs[m], sum, NULL);
 	}
 	for (int i = 0; i < ROWS * G; i++)
 		dlb_value_set(gs, t, i, gy[i] = rounded(t, uniform()));
-	dlb_kfac_factor(t, ROWS, G, false, true, gs, gsum);
+	dlb_kfac_sum(&(struct dlb_kfac_vectors){ .dtype = t, .images = ROWS, .positions = 1, .n = G }, true, gs, gsum, NULL);
 	full(t, n, sum, a);
 	for (int i = 0; i < n; i++)
 		for (int j = 0; j < n; j++) {
@@ -90,6 +90,67 @@ static void definitions(enum dlb_dtype t, bool bias, bool by_input)
 	free(gs);
 	free(dws);
 	free(dbs);
+	n_checks++;
+}
+
+/* A convolution's patches, and what lies as rows or as columns: sums against loops over images and positions, for two
+ * micro-batches. Shape: images, channels, height, width; kernel, stride, dilation, padding before and behind. */
+static void positions(enum dlb_dtype t, enum dlb_layout layout, bool bias, const int64_t *s)
+{
+	const int64_t images = s[0], c = s[1], k = s[4], out[2] = { (s[2] + s[7] + s[8] - (k - 1) * s[6] - 1) / s[5] + 1,
+		(s[3] + s[7] + s[8] - (k - 1) * s[6] - 1) / s[5] + 1 };
+	const int taps = (int)(c * k * k), n = taps + bias;
+	struct dlb_conv_desc d = { .x = desc(t, layout, 4, s), .y = desc(t, layout, 4, DIMS(images, 3, out[0], out[1])),
+		.w = desc(t, DLB_PLAIN, 4, DIMS(3, c, k, k)), .groups = 1, .stride = { s[5], s[5] }, .dilation = { s[6], s[6] },
+		.pad_begin = { s[7], s[7] }, .pad_end = { s[8], s[8] } };
+	struct dlb_kfac_vectors v = { .lie = DLB_KFAC_PATCHES, .dtype = t, .images = images, .positions = out[0] * out[1], .n = n, .bias = bias,
+		.conv = d };
+	const int64_t count = dlb_desc_count(&d.x);
+	double *want = zeros(n * n), *row = zeros(n);
+	void *x = malloc((size_t)count * 8), *sum = calloc((size_t)(n * n), 8), *work = malloc(dlb_kfac_sum_bytes(&v) + 1);
+	int64_t stride[DLB_MAX_DIMS];
+
+	dlb_desc_strides(&d.x, stride);
+	for (int m = 0; m < 2; m++) {
+		for (int64_t i = 0; i < count; i++)
+			dlb_value_set(x, t, i, uniform());
+		dlb_kfac_sum(&v, m == 0, x, sum, work);
+		for (int64_t p = 0; p < images * v.positions; p++) {
+			const int64_t y = p % v.positions / out[1] * s[5] - s[7], z = p % out[1] * s[5] - s[7];
+			row[taps] = 1;
+			for (int i = 0; i < taps; i++) {
+				const int64_t h = y + i / k % k * s[6], w = z + i % k * s[6];
+				const bool inside = h >= 0 && h < s[2] && w >= 0 && w < s[3];
+				row[i] = inside ? dlb_value_real(x, t, p / v.positions * stride[0] + i / (k * k) * stride[1] +
+								 h * stride[2] + w * stride[3]) : 0;
+			}
+			for (int i = 0; i < n; i++)
+				for (int j = 0; j <= i; j++)
+					want[i * n + j] += row[i] * row[j];
+		}
+	}
+	for (int i = 0; i < n; i++)
+		for (int j = 0; j <= i; j++)
+			assert(fabs(dlb_value_real(sum, t, i * n + j) - want[i * n + j]) <= (t == DLB_F64 ? 1e-12 : 1e-5) * (1 + fabs(want[i * n + j])) * 10);
+	/* The same x as so many vectors of c numbers, as its layout has them. */
+	v = (struct dlb_kfac_vectors){ .lie = layout == DLB_CHANNELS_LAST ? DLB_KFAC_ROWS : DLB_KFAC_COLUMNS, .dtype = t, .images = images,
+		.positions = s[2] * s[3], .n = (int)c };
+	dlb_kfac_sum(&v, true, x, sum, NULL);
+	for (int i = 0; i < c; i++)
+		for (int j = 0; j <= i; j++) {
+			double e = 0;
+
+			for (int64_t p = 0; p < images * v.positions; p++) {
+				const int64_t at = p / v.positions * stride[0] + p % v.positions / s[3] * stride[2] + p % s[3] * stride[3];
+				e += dlb_value_real(x, t, at + i * stride[1]) * dlb_value_real(x, t, at + j * stride[1]);
+			}
+			assert(fabs(dlb_value_real(sum, t, i * c + j) - e) <= (t == DLB_F64 ? 1e-12 : 1e-5) * (1 + fabs(e)) * 10);
+		}
+	free(want);
+	free(row);
+	free(x);
+	free(sum);
+	free(work);
 	n_checks++;
 }
 
@@ -236,6 +297,14 @@ int main(void)
 	for (int t = DLB_F32; t <= DLB_F64; t++)
 		for (int k = 0; k < 4; k++)
 			definitions((enum dlb_dtype)t, k & 1, k & 2);
+	static const int64_t shapes[][9] = {
+		{ 3, 2, 5, 6, 3, 1, 1, 1, 1 }, { 2, 3, 7, 5, 3, 2, 1, 0, 1 }, { 5, 1, 6, 6, 2, 1, 2, 0, 0 }, { 2, 2, 9, 9, 3, 2, 2, 2, 1 },
+		{ 150, 2, 3, 2, 1, 1, 1, 0, 0 }, { 1, 4, 30, 28, 5, 1, 1, 2, 2 },
+	};
+	for (int t = DLB_F32; t <= DLB_F64; t++)
+		for (int i = 0; i < DLB_LEN(shapes); i++)
+			for (int k = 0; k < 4; k++)
+				positions((enum dlb_dtype)t, k & 1 ? DLB_CHANNELS_LAST : DLB_PLAIN, k & 2, shapes[i]);
 	for (int n = 1; n <= 9; n++)
 		from_factor(n);
 	failures();

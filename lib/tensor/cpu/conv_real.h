@@ -3,22 +3,22 @@
  *   y (mg,P) = w (mg,taps) col;   dcol = w^T dy;   dw += dy col^T
  * y's channels may be the faster dimension (channels-last): then the same products are made transposed. */
 
-/* Calls for every row of taps: input offset of (tap, output row), and the spans are worked out inside. */
-static void S(im2col)(const struct conv_kernel *c, const T *x, T *col)
+/* Rows of col are `row` elements apart, positions or more. */
+static void S(im2col)(const struct conv_kernel *c, const T *x, T *col, int64_t row)
 {
 	for (int64_t ch = 0; ch < c->cg; ch++)
 		for (int64_t kd = 0; kd < c->size[0]; kd++)
 			for (int64_t kh = 0; kh < c->size[1]; kh++)
-				for (int64_t kw = 0; kw < c->size[2]; kw++)
+				for (int64_t kw = 0; kw < c->size[2]; kw++, col += row - c->positions)
 					for (int64_t od = 0; od < c->out[0]; od++)
 						for (int64_t oh = 0; oh < c->out[1]; oh++) {
 							int64_t d = conv_source(c, 0, od, kd), h = conv_source(c, 1, oh, kh);
-							const T *row = x + ch * c->xc + d * c->xs[0] + h * c->xs[1];
+							const T *from = x + ch * c->xc + d * c->xs[0] + h * c->xs[1];
 
 							for (int64_t ow = 0; ow < c->out[2]; ow++) {
 								int64_t w = conv_source(c, 2, ow, kw);
 
-								*col++ = d < 0 || h < 0 || w < 0 ? 0 : row[w * c->xs[2]];
+								*col++ = d < 0 || h < 0 || w < 0 ? 0 : from[w * c->xs[2]];
 							}
 						}
 }
@@ -60,7 +60,7 @@ static void S(conv_forward)(struct dlb_kernel *k, const struct dlb_run *r)
 				y[o * c->ym + q * c->yp] = bias ? bias[g * c->mg + o] : 0;
 		if (!p)
 			continue;
-		S(im2col)(c, (const T *)r->in[0] + n * c->xn + g * c->cg * c->xc, col);
+		S(im2col)(c, (const T *)r->in[0] + n * c->xn + g * c->cg * c->xc, col, p);
 		if (c->yp == 1)
 			GEMM(CblasRowMajor, CblasNoTrans, CblasNoTrans, m, p, t, 1, w, t, col, p, 1, y, (int)(c->ym > p ? c->ym : p));
 		else
@@ -97,7 +97,7 @@ static void S(conv_grad_weight)(struct dlb_kernel *k, const struct dlb_run *r)
 		int64_t n = i / c->g, g = i % c->g;
 		const T *dy = (const T *)r->in[0] + n * c->yn + g * c->mg * c->ym;
 
-		S(im2col)(c, (const T *)r->in[1] + n * c->xn + g * c->cg * c->xc, col);
+		S(im2col)(c, (const T *)r->in[1] + n * c->xn + g * c->cg * c->xc, col, p);
 		GEMM(CblasRowMajor, c->yp == 1 ? CblasNoTrans : CblasTrans, CblasTrans, m, t, p, 1, dy,
 		     (int)(c->yp == 1 ? (c->ym > p ? c->ym : p) : c->yp), col, p, 1, dw + g * c->mg * c->taps, t);
 	}

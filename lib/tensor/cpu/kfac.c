@@ -4,18 +4,27 @@
 #include <lapack.h>
 #include <math.h>
 
+#include "tensor/cpu/cpu.h"
 #include "tensor/kfac.h"
 #include "tensor/spd.h"
-#include "util/mem.h"
 
 static inline size_t at(int i, int j, int n) { return (size_t)i * (size_t)n + (size_t)j; }
 
-#define FACTOR(T, SYRK) \
-static void factor_##T(int rows, int n, bool bias, bool first, const T *x, T *sum) \
+/* Images whose patches are made at once: positions enough for a product to be worth its reading of the sum. */
+static int64_t images_at_once(const struct dlb_kfac_vectors *v)
+{
+	enum { ENOUGH = 512 };
+	const int64_t n = v->positions ? (ENOUGH + v->positions - 1) / v->positions : 1;
+
+	return n < v->images ? n : v->images;
+}
+
+#define SUM(T, SYRK) \
+static void rows_##T(const struct dlb_kfac_vectors *v, bool first, const T *x, T *sum) \
 { \
-	const int w = n - bias; \
+	const int n = v->n, w = n - v->bias, rows = (int)(v->images * v->positions); \
 	SYRK(CblasRowMajor, CblasLower, CblasTrans, w, rows, 1, x, w, first ? 0 : 1, sum, n); \
-	if (!bias) \
+	if (!v->bias) \
 		return; \
 	for (int j = 0; j < w; j++) { \
 		T s = first ? 0 : sum[at(w, j, n)]; \
@@ -24,16 +33,55 @@ static void factor_##T(int rows, int n, bool bias, bool first, const T *x, T *su
 		sum[at(w, j, n)] = s; \
 	} \
 	sum[at(w, w, n)] = (first ? 0 : sum[at(w, w, n)]) + (T)rows; \
+} \
+\
+static void columns_##T(const struct dlb_kfac_vectors *v, bool first, const T *x, T *sum) \
+{ \
+	const int n = v->n, p = (int)v->positions; \
+	for (int64_t i = 0; i < v->images; i++) \
+		SYRK(CblasRowMajor, CblasLower, CblasNoTrans, n, p, 1, x + i * n * p, p, first && i == 0 ? 0 : 1, sum, n); \
+} \
+\
+static void patches_##T(const struct dlb_kfac_vectors *v, bool first, const T *x, T *sum, T *col) \
+{ \
+	const int64_t most = images_at_once(v); \
+	for (int64_t i = 0; i < v->images; i += most) { \
+		const int64_t images = i + most < v->images ? most : v->images - i, row = images * v->positions; \
+		for (int64_t k = 0; k < images; k++) \
+			dlb_cpu_patches(&v->conv, i + k, x, col + k * v->positions, row); \
+		for (int64_t k = 0; k < row && v->bias; k++) \
+			col[(v->n - 1) * row + k] = 1; \
+		SYRK(CblasRowMajor, CblasLower, CblasNoTrans, v->n, (int)row, 1, col, (int)row, first && i == 0 ? 0 : 1, sum, v->n); \
+	} \
 }
-FACTOR(float, cblas_ssyrk)
-FACTOR(double, cblas_dsyrk)
+SUM(float, cblas_ssyrk)
+SUM(double, cblas_dsyrk)
 
-void dlb_kfac_factor(enum dlb_dtype t, int64_t rows, int n, bool bias, bool first, const void *x, void *sum)
+size_t dlb_kfac_sum_bytes(const struct dlb_kfac_vectors *v)
 {
-	if (t == DLB_F64)
-		factor_double((int)rows, n, bias, first, x, sum);
+	return v->lie == DLB_KFAC_PATCHES ? (size_t)v->n * (size_t)(images_at_once(v) * v->positions) * dlb_dtype_bytes(v->dtype) : 0;
+}
+
+void dlb_kfac_sum(const struct dlb_kfac_vectors *v, bool first, const void *x, void *sum, void *work)
+{
+	const bool f64 = v->dtype == DLB_F64;
+
+	if (v->images * v->positions == 0 && first)
+		memset(sum, 0, (size_t)v->n * (size_t)v->n * dlb_dtype_bytes(v->dtype));
+	if (v->images * v->positions == 0)
+		return;
+	if (v->lie == DLB_KFAC_PATCHES && f64)
+		patches_double(v, first, x, sum, work);
+	else if (v->lie == DLB_KFAC_PATCHES)
+		patches_float(v, first, x, sum, work);
+	else if (v->lie == DLB_KFAC_COLUMNS && f64)
+		columns_double(v, first, x, sum);
+	else if (v->lie == DLB_KFAC_COLUMNS)
+		columns_float(v, first, x, sum);
+	else if (f64)
+		rows_double(v, first, x, sum);
 	else
-		factor_float((int)rows, n, bias, first, x, sum);
+		rows_float(v, first, x, sum);
 }
 
 #define AVERAGE(T) \
