@@ -355,12 +355,14 @@ static void find_ops(const struct dlb_port *port, struct ops *ops)
 	ops->start = dlb_xcalloc((size_t)port->n + 2, sizeof(int));
 	ops->list = dlb_xcalloc((size_t)port->n_ops + 1, sizeof(int));
 	int *fill = dlb_xcalloc((size_t)port->n + 1, sizeof *fill);
-	for (int i = 0; i < port->n_ops; i++)
-		ops->start[port->class_of[i] + 1]++;
+	for (int i = 0; i < port->n_ops; i++)		/* class -1: left out of the problem */
+		if (port->class_of[i] >= 0)
+			ops->start[port->class_of[i] + 1]++;
 	for (int i = 0; i < port->n; i++)
 		ops->start[i + 1] += ops->start[i];
 	for (int i = 0; i < port->n_ops; i++)
-		ops->list[ops->start[port->class_of[i]] + fill[port->class_of[i]]++] = i;
+		if (port->class_of[i] >= 0)
+			ops->list[ops->start[port->class_of[i]] + fill[port->class_of[i]]++] = i;
 	free(fill);
 }
 
@@ -489,36 +491,6 @@ double dlb_dp(const struct dlb_ideals *s, const struct dlb_port *port, bool late
 	return value;
 }
 
-double dlb_contiguous(const struct dlb_port *port, bool latency, int most, int64_t most_steps, double deadline_s, int *at,
-		      bool *exact)
-{
-	struct dlb_port coarse;
-	struct dlb_ideals s;
-	int *map = dlb_xmalloc(((size_t)port->n + 1) * sizeof *map), *where = dlb_xcalloc((size_t)port->n + 1, sizeof *where);
-	int *first = dlb_xcalloc((size_t)port->n + 1, sizeof *first);
-	dlb_port_glue(port, &coarse, map);
-	dlb_ideals_orders(&s, &coarse, 8, 1);
-	double chain = dlb_dp(&s, &coarse, latency, INFINITY, 0, 0, first), value = INFINITY;
-	dlb_ideals_release(&s);
-	*exact = dlb_ideals_all(&s, &coarse, most);
-	if (*exact) {
-		value = dlb_dp(&s, &coarse, latency, chain * (1 + 1e-9), most_steps, deadline_s, where);
-		*exact = isfinite(value);
-		dlb_ideals_release(&s);
-	}
-	if (isinf(value)) {				/* too many ideals: the few orders have to do */
-		value = chain;
-		memcpy(where, first, (size_t)coarse.n * sizeof *where);
-	}
-	for (int c = 0; c < port->n; c++)
-		at[c] = where[map[c]];
-	free(map);
-	free(where);
-	free(first);
-	dlb_port_release(&coarse);
-	return value;
-}
-
 /* How many ways there are to have used nodes, kinds alike in all; more than MAX_STATES are not looked at. */
 static double count_states(const struct dlb_port *port)
 {
@@ -550,6 +522,6 @@ int dlb_place_dp(const struct dlb_problem *p, int *placement, struct dlb_error *
 	if (isinf(value))
 		return dlb_fail_no(err, NULL, "no plan fits: no contiguous parts of the graph fit the nodes' memory and kernels");
 	if (!exact && p->said)
-		p->said(p->tried_arg, "dp: too many ideals to look at all; the best of a few orders");
+		p->said(p->tried_arg, "dp: too many ideals to look at all; the best of a few orders, or lonely ops where there was room");
 	return 0;
 }

@@ -33,7 +33,7 @@ void dlb_ideals_release(struct dlb_ideals *s);
  * would take more than most_steps (0: no limit) or last beyond deadline_s (of dlb_clock_s; 0: none). */
 double dlb_dp(const struct dlb_ideals *s, const struct dlb_port *port, bool latency, double bound, int64_t most_steps,
 	      double deadline_s, int *at);
-/* From a port problem to its best contiguous placement: over all ideals where there are at most `most` (*exact),
+/* From a port problem to its best contiguous placement (lonely.c): over all ideals where there are at most `most` (*exact),
  * else over a few orders. INFINITY: nothing fits. */
 double dlb_contiguous(const struct dlb_port *port, bool latency, int most, int64_t most_steps, double deadline_s, int *at,
 		      bool *exact);

@@ -494,6 +494,8 @@ void dlb_port_coarsen(const struct dlb_port *port, const int *map, int n, struct
 	for (int i = 0; i < port->n_ops; i++)
 		coarse->class_of[i] = map[port->class_of[i]];
 	for (size_t g = 0; g < (size_t)port->n; g++) {
+		if (map[g] < 0)
+			continue;
 		coarse->bytes[map[g]] += port->bytes[g];
 		for (size_t d = 0; d < D; d++)
 			coarse->work_s[(size_t)map[g] * D + d] += port->work_s[g * D + d];

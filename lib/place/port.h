@@ -59,6 +59,7 @@ double dlb_port_lack_bytes(const struct dlb_port *port, const int *at, int *node
 /* Classes that lose nothing by standing with their only neighbour (no work, no one else to talk to) are one
  * with it in `coarse`: map[class] -> class of coarse. Where memory might bind, only those of no size. */
 void dlb_port_glue(const struct dlb_port *port, struct dlb_port *coarse, int *map);
+/* Classes that become one of n; map -1: left out, which a class without edges and nets may be (its ops then have class_of -1). */
 void dlb_port_coarsen(const struct dlb_port *port, const int *map, int n, struct dlb_port *coarse);
 
 /* ---- certified lower bounds (port_bound.c): no placement's value is less ---- */

@@ -16,7 +16,7 @@
 struct net { struct dlb_network n; struct dlb_vertex v[64]; struct dlb_edge e[256]; char name[64][16]; };
 struct made { struct dlb_doc d; struct dlb_graph g; struct dlb_cluster cl; struct dlb_cost c; struct dlb_problem p; };
 
-static int n_solved, n_refused;
+static int n_solved, n_refused, n_contiguous;
 
 static void draw(struct net *t, struct dlb_rng *r, int n, bool training)
 {
@@ -197,7 +197,26 @@ static double plain(const struct net *t, const struct made *m, const int *at, bo
 	return !fits(t, m, at) ? INFINITY : latency ? plain_latency(t, m, at) : plain_throughput(t, m, at);
 }
 
-static double brute_force(const struct net *t, const struct made *m, bool latency)
+/* Do devices hold differences of a chain of ideals: does no device come before another and after it? */
+static bool is_contiguous(const struct net *t, const struct made *m, const int *at)
+{
+	bool before[8][8] = { { false } };
+	int D = m->cl.n_nodes, node[64];
+	for (int i = 0; i < m->g.n_ops; i++)
+		node[vertex_of(m, i)] = at[i];
+	for (int e = 0; e < t->n.n_edges; e++)
+		before[node[t->e[e].from]][node[t->e[e].to]] |= node[t->e[e].from] != node[t->e[e].to];
+	for (int k = 0; k < D; k++)
+		for (int i = 0; i < D; i++)
+			for (int j = 0; j < D; j++)
+				before[i][j] |= before[i][k] && before[k][j];
+	for (int i = 0; i < D; i++)
+		if (before[i][i])
+			return false;
+	return true;
+}
+
+static double brute_force(const struct net *t, const struct made *m, bool latency, bool contiguous)
 {
 	int D = m->cl.n_nodes, at[64];
 	double best = INFINITY;
@@ -211,6 +230,8 @@ static double brute_force(const struct net *t, const struct made *m, bool latenc
 				x /= D;
 			at[i] = (int)(x % D);
 		}
+		if (contiguous && !is_contiguous(t, m, at))
+			continue;
 		double s = plain(t, m, at, latency);
 		best = s < best ? s : best;
 	}
@@ -226,7 +247,7 @@ static void test_small(uint64_t seed)
 	dlb_rng_init(&r, seed);
 	draw(&t, &r, 2 + (int)dlb_rng_below(&r, 7), !latency && seed % 3 == 0);
 	make(&m, &t, latency ? DLB_LATENCY : DLB_THROUGHPUT, seed);
-	double best = brute_force(&t, &m, latency);
+	double best = brute_force(&t, &m, latency, false);
 	struct dlb_plan plan;
 	struct dlb_error err = { .status = 0 };
 	if (dlb_place(&m.p, "auto", &plan, &err)) {
@@ -249,6 +270,34 @@ static void test_small(uint64_t seed)
 		dlb_plan_release(&again);
 		dlb_plan_release(&plan);
 		n_solved++;
+	}
+	release(&m);
+}
+
+/* dp: of all placements in which devices take differences of a chain of ideals the one of the least load. */
+static void test_contiguous(uint64_t seed)
+{
+	struct dlb_rng r;
+	struct net t;
+	struct made m;
+	struct dlb_plan plan;
+	struct dlb_error err = { .status = 0 };
+	dlb_rng_init(&r, seed);
+	draw(&t, &r, 2 + (int)dlb_rng_below(&r, 6), false);
+	t.n.n_accelerators += (int)dlb_rng_below(&r, 2);
+	if (seed % 2)					/* many lonely ones */
+		t.n.n_edges /= 3;
+	make(&m, &t, DLB_THROUGHPUT, seed);
+	double best = brute_force(&t, &m, false, true);
+	if (dlb_place(&m.p, "dp", &plan, &err)) {
+		assert(err.status == 1 && isinf(best));
+	} else {
+		if (fabs(plan.value_s - best) > 1e-12 * best) {
+			fprintf(stderr, "seed %llu: dp %.17g, the best contiguous %.17g\n", (unsigned long long)seed, plan.value_s, best);
+			abort();
+		}
+		n_contiguous++;
+		dlb_plan_release(&plan);
 	}
 	release(&m);
 }
@@ -289,6 +338,8 @@ int main(void)
 		test_small(seed);
 	for (uint64_t seed = 1; seed <= 4; seed++)
 		test_larger(seed);
-	printf("%d plans, %d that cannot be\n", n_solved, n_refused);
+	for (uint64_t seed = 1; seed <= 300; seed++)
+		test_contiguous(seed);
+	printf("%d plans, %d that cannot be; %d contiguous ones\n", n_solved, n_refused, n_contiguous);
 	return 0;
 }

@@ -1,0 +1,174 @@
+/* The best contiguous placement of a port problem, lonely classes apart.
+ *
+ * A class that no edge and no net joins to another may stand in any difference of a chain of ideals, so each doubles
+ * their number: a dozen are too many for dp. They are left out of it and put, the longest first, where there is room.
+ * What is left out can only make a placement longer, so the optimum V without them is a bound from below for all; if
+ * they can be added without going beyond V, the whole is optimal too:
+ *
+ *     throughput  each goes to the node that has least load with it
+ *     latency     each goes to a host if it takes no longer than V there, beside all the rest, and costs nothing; else to
+ *                 the node where it takes least, where it lengthens one call by that much
+ *
+ * If they cannot, they take part in dp after all, within a limit of steps, and what was found is its bound from above. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include "place/ideals.h"
+
+enum { LONELY_STEPS = 100000000 /* a few seconds */ };
+
+struct lonely { int class; double s, bytes; };		/* s: where it is fastest */
+
+static bool *find_joined(const struct dlb_port *port)
+{
+	bool *joined = dlb_xcalloc((size_t)port->n + 1, sizeof *joined);
+	for (int c = 0; c < port->n; c++) {
+		joined[c] |= port->touch_start[c] < port->touch_start[c + 1];
+		for (int k = port->forward_start[c]; k < port->forward_start[c + 1]; k++)
+			joined[c] = joined[port->forward[k]] = true;
+	}
+	return joined;
+}
+
+static int longest_first(const void *a, const void *b)
+{
+	const struct lonely *x = a, *y = b;
+	return x->s != y->s ? (x->s > y->s ? -1 : 1) : (x->class > y->class) - (x->class < y->class);
+}
+
+static int largest_first(const void *a, const void *b)
+{
+	const struct lonely *x = a, *y = b;
+	return x->bytes != y->bytes ? (x->bytes > y->bytes ? -1 : 1) : longest_first(a, b);
+}
+
+/* What the value is at least with class c on node d, too. */
+static double with(const struct dlb_port *port, bool latency, const double *load, double value, int c, int d)
+{
+	double s = port->work_s[(size_t)c * (size_t)port->n_nodes + (size_t)d];
+	if (!latency)
+		return load[d] + s;
+	return port->host[port->place[d]] ? fmax(s, value) : value + s;
+}
+
+/* Puts what is lonely into at[]; the others, `rest`, stand in rest_at with that value. Returns the value with it, INFINITY:
+ * there is no room. */
+static double fill(const struct dlb_port *port, bool latency, const struct lonely *list, int n, const struct dlb_port *rest,
+		   const int *rest_at, double value, int *at)
+{
+	size_t D = (size_t)port->n_nodes;
+	double *load = dlb_xcalloc(D, sizeof *load), *room = dlb_xmalloc(D * sizeof *room);
+	dlb_port_throughput_s(rest, rest_at, load);
+	memcpy(room, port->room_bytes, D * sizeof *room);
+	for (int c = 0; c < rest->n; c++)
+		room[rest_at[c]] -= rest->bytes[c];
+	for (int i = 0; i < n && isfinite(value); i++) {
+		int c = list[i].class, to = -1;
+		for (int d = 0; d < port->n_nodes; d++)
+			if (list[i].bytes <= room[d] && isfinite(port->work_s[(size_t)c * D + (size_t)d]) &&
+			    (to < 0 || with(port, latency, load, value, c, d) < with(port, latency, load, value, c, to)))
+				to = d;
+		if (to < 0) {
+			value = INFINITY;
+		} else {
+			value = fmax(value, with(port, latency, load, value, c, to));
+			load[to] += port->work_s[(size_t)c * D + (size_t)to];
+			room[to] -= list[i].bytes;
+			at[c] = to;
+		}
+	}
+	free(load);
+	free(room);
+	return value;
+}
+
+/* Over all ideals where there are no more than `most`, else over a few orders. beyond: a value known to be reached by
+ * what stands in at[] (INFINITY: none); less is looked for, and at[] is left alone where nothing is found. */
+static double parts(const struct dlb_port *port, bool latency, int most, int64_t most_steps, double deadline_s, double beyond,
+		    int *at, bool *exact)
+{
+	struct dlb_ideals s;
+	int *found = dlb_xcalloc((size_t)port->n + 1, sizeof *found);
+	size_t size = (size_t)port->n * sizeof *found;
+	dlb_ideals_orders(&s, port, 8, 1);
+	double value = dlb_dp(&s, port, latency, INFINITY, 0, 0, found);
+	dlb_ideals_release(&s);
+	if (value < beyond)
+		memcpy(at, found, size);
+	else
+		value = beyond;
+	*exact = dlb_ideals_all(&s, port, most);
+	if (*exact) {
+		double all = dlb_dp(&s, port, latency, value * (1 + 1e-9), most_steps, deadline_s, found);
+		*exact = isfinite(all);
+		if (isfinite(all)) {
+			value = all;
+			memcpy(at, found, size);
+		}
+		dlb_ideals_release(&s);
+	}
+	free(found);
+	return value;
+}
+
+/* The same with lonely classes apart; only where that is not known to be the best, all together. */
+static double parts_and_lonely(const struct dlb_port *port, bool latency, int most, int64_t most_steps, double deadline_s,
+			       struct lonely *list, int n, int *at, bool *exact)
+{
+	struct dlb_port rest;
+	int *map = dlb_xcalloc((size_t)port->n + 1, sizeof *map), n_rest = 0;
+	int *rest_at = dlb_xcalloc((size_t)port->n + 1, sizeof *rest_at), *trial = dlb_xcalloc((size_t)port->n + 1, sizeof *trial);
+	for (int i = 0; i < n; i++)
+		map[list[i].class] = -1;
+	for (int c = 0; c < port->n; c++)
+		map[c] = map[c] < 0 ? -1 : n_rest++;
+	dlb_port_coarsen(port, map, n_rest, &rest);
+	double alone = parts(&rest, latency, most, most_steps, deadline_s, INFINITY, rest_at, exact), value = INFINITY;
+	for (int c = 0; c < port->n; c++)
+		at[c] = trial[c] = map[c] < 0 ? 0 : rest_at[map[c]];
+	for (int turn = 0; turn < 2 && isfinite(alone) && !(value <= alone); turn++) {
+		qsort(list, (size_t)n, sizeof *list, turn ? largest_first : longest_first);
+		double v = fill(port, latency, list, n, &rest, rest_at, alone, trial);
+		if (v < value) {
+			value = v;
+			memcpy(at, trial, (size_t)port->n * sizeof *at);
+		}
+	}
+	if (*exact && !(value <= alone)) {
+		int64_t steps = most_steps > 0 && most_steps < LONELY_STEPS ? most_steps : LONELY_STEPS;
+		value = parts(port, latency, most, steps, deadline_s, value, at, exact);
+	}
+	dlb_port_release(&rest);
+	free(map);
+	free(rest_at);
+	free(trial);
+	return value;
+}
+
+double dlb_contiguous(const struct dlb_port *port, bool latency, int most, int64_t most_steps, double deadline_s, int *at,
+		      bool *exact)
+{
+	struct dlb_port coarse;
+	int *map = dlb_xmalloc(((size_t)port->n + 1) * sizeof *map), n = 0;
+	dlb_port_glue(port, &coarse, map);
+	int *where = dlb_xcalloc((size_t)coarse.n + 1, sizeof *where);
+	bool *joined = find_joined(&coarse);
+	struct lonely *list = dlb_xcalloc((size_t)coarse.n + 1, sizeof *list);
+	for (int c = 0; c < coarse.n; c++) {
+		double least = INFINITY;
+		for (int d = 0; d < coarse.n_nodes; d++)
+			least = fmin(least, coarse.work_s[(size_t)c * (size_t)coarse.n_nodes + (size_t)d]);
+		if (!joined[c] && n < coarse.n - 1)	/* one at least stays */
+			list[n++] = (struct lonely){ c, least, coarse.bytes[c] };
+	}
+	double value = n ? parts_and_lonely(&coarse, latency, most, most_steps, deadline_s, list, n, where, exact) :
+			   parts(&coarse, latency, most, most_steps, deadline_s, INFINITY, where, exact);
+	for (int c = 0; c < port->n; c++)
+		at[c] = where[map[c]];
+	free(map);
+	free(where);
+	free(joined);
+	free(list);
+	dlb_port_release(&coarse);
+	return value;
+}
