@@ -50,3 +50,69 @@ with_memory() {
 		($p[0].plan.nodes | map(.busy_s)) as $a | ($s[0].plan.nodes | map(.busy_s)) as $b |
 		$b[1] > 10 * $a[1] and $b[0] <= $a[0] * 1.001'
 }
+
+# Two memories, a fast one of so many bytes and a slow one over a link: with_two FAST_BYTES EDIT [OPTION...]
+with_two() {
+	local bytes=$1 edit=$2
+	shift 2
+	dlb-profile --analytic --batch 24 "$model" | dlb-costmodel -c cpu:2 |
+		jq -c ".cluster.links += [{name: \"lane\", class: \"cxl\", latency_s: 3e-7, bandwidth_Bps: 1e9}] |
+			.cluster.memories = [{name: \"fast\", class: \"dram\", group: .cluster.groups[0].name, os_index: 0, bytes: $bytes, bandwidth_Bps: 1e11},
+			{name: \"slow\", class: \"cxl\", group: .cluster.groups[0].name, os_index: 0, bytes: 1e9, bandwidth_Bps: 4e9, link: \"lane\"}] |
+			.cluster.nodes[].memory = [\"slow\", \"fast\"] | del(.cost.inputs) | $edit" | dlb-place "$@"
+}
+
+@test "two memories: what is moved most for its size lies in the fast one, the rest in the slow one, all of it counted" {
+	with_two 1e9 . --replicas 2 --optimizer adam >"$tmp/all.json"
+	validates "$tmp/all.json"
+	jq -e '[.plan.nodes[] | (.memories | map(.name)) == ["slow", "fast"] and (.memories[0] | .weights + .state + .activations) == 0 and
+		.peak_bytes == (.memories[1] | .weights + .state + .activations)] | all' "$tmp/all.json"
+	with_two 60000 . --replicas 2 --optimizer adam >"$tmp/some.json"
+	jq -e '[.plan.nodes[] | .peak_bytes == ([.memories[] | .weights, .state, .activations] | add) and
+		(.memories[1] | .weights + .state + .activations) == 30000 and .memories[1].state == 0] | all' "$tmp/some.json"
+}
+
+@test "two memories are both room: a plan that neither holds alone; what does not fit both is refused with the numbers" {
+	with_two 60000 '.cluster.memories[1].bytes = 180000' --replicas 2 --optimizer adam >"$tmp/doc.json"
+	jq -e '[.plan.nodes[].peak_bytes > 90000] | all' "$tmp/doc.json"
+	run -1 --separate-stderr with_two 60000 '.cluster.memories[1].bytes = 80000' --replicas 2 --optimizer adam
+	one_line dlb-place 'MB'
+}
+
+@test "ops are priced by where their operands lie, and by the link to it, which nodes share" {
+	step() { with_two "$@" --optimizer adam | jq .plan.value_s; }
+	fast=$(step 1e9 . --replicas 2) some=$(step 60000 . --replicas 2) slow=$(step 100 . --replicas 2)
+	wide=$(step 100 '.cluster.links[-1].bandwidth_Bps = 3e9' --replicas 2)
+	alone=$(step 100 '.cluster.nodes[0].memory = "fast" | .cluster.memories[0].bytes = 1e9 | .cluster.nodes[1].memory = ["slow"]' --replicas 2)
+	jq -en "$fast < $some and $some < $slow and $wide < 0.6 * $slow and $alone < 0.7 * $slow"
+}
+
+@test "a run puts its buffers where the plan says: the same bits, and the simulator's time in the report" {
+	with_two 1e9 . --replicas 2 --optimizer adam >"$tmp/all.json"
+	with_two 60000 . --replicas 2 --optimizer adam >"$tmp/some.json"
+	for doc in all some; do
+		if ! dlb-run -q --steps 5 "${digits[@]}" "$tmp/$doc.json" >"$tmp/out.json" 2>"$tmp/err"; then
+			cat "$tmp/err"
+			grep -q 'cannot bind' "$tmp/err" && skip 'this system lets nobody bind memory'
+			false
+		fi
+		validates "$tmp/out.json"
+		jq -c .report.losses "$tmp/out.json" >"$tmp/$doc.losses"
+		jq .report.predicted_step_s "$tmp/out.json" >"$tmp/$doc.s"
+	done
+	cmp "$tmp/all.losses" "$tmp/some.losses"
+	jq -en --slurpfile a "$tmp/all.s" --slurpfile b "$tmp/some.s" '$b[0] > 2 * $a[0]'
+}
+
+@test "memories that make no sense: one line" {
+	with_two 1e9 . >"$tmp/doc.json"
+	bad() { # EDIT WHERE WHAT
+		jq -c "$1" "$tmp/doc.json" >"$tmp/bad.json"
+		run -2 --separate-stderr dlb-place "$tmp/bad.json"
+		one_line dlb-place "$2" "$3"
+	}
+	bad '.cluster.nodes[1].memory = ["fast", "none"]' /cluster/nodes/1/memory/1 "no memory 'none'"
+	bad '.cluster.nodes[1].memory = ["fast", "fast"]' /cluster/nodes/1/memory/1 'named twice'
+	bad '.cluster.nodes[1].memory = 3' /cluster/nodes/1/memory 'name of a memory'
+	bad '.cluster.memories[1].link = "none"' /cluster/memories/1/link "no link 'none'"
+}

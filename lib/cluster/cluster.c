@@ -121,7 +121,7 @@ int dlb_cluster_add_memory(struct dlb_cluster *c, int group, const char *name, c
 	c->memory = grown(c, c->memory, c->n_memories, sizeof *c->memory);
 	c->memory[c->n_memories] = (struct dlb_memory){ .group = group, .name = dlb_arena_strdup(&c->arena, name),
 							.cls = dlb_arena_strdup(&c->arena, cls), .bytes = bytes,
-							.count = 1, .os_index = -1 };
+							.count = 1, .os_index = -1, .link = -1 };
 	return c->n_memories++;
 }
 
@@ -246,10 +246,30 @@ double dlb_cluster_transfer_s(const struct dlb_cluster *c, double bytes, int a, 
 	return latency + bytes / least;		/* no link at all: bytes / INFINITY = 0 */
 }
 
+struct dlb_memory_share dlb_cluster_memory_share(const struct dlb_cluster *c, int m)
+{
+	const struct dlb_memory *x = &c->memory[m];
+	double Bps = x->bandwidth_Bps, latency = x->latency_s;
+	int users = x->users > 1 ? x->users : 1;
+
+	if (x->link >= 0) {
+		const struct dlb_link *l = &c->link[x->link];
+
+		latency += l->latency_s;
+		Bps = Bps > 0 ? fmin(Bps, l->bandwidth_Bps) : l->bandwidth_Bps;
+	}
+	return (struct dlb_memory_share){ x->bytes > 0 ? x->bytes * x->count / users : INFINITY, Bps / users, latency };
+}
+
 double dlb_cluster_node_memory(const struct dlb_cluster *c, int node)
 {
 	const struct dlb_node *n = &c->node[node];
+	double named = 0;
 
+	for (int i = 0; i < n->n_memories; i++)
+		named += dlb_cluster_memory_share(c, n->memory[i]).bytes;
+	if (named > 0 && isfinite(named))
+		return named;
 	if (n->memory_bytes > 0)
 		return n->memory_bytes;
 	return c->kind[n->kind].memory_bytes > 0 ? c->kind[n->kind].memory_bytes : INFINITY;

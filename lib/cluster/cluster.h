@@ -24,6 +24,7 @@
 #include "util/mem.h"
 
 #define DLB_MAX_ROUTE 16			/* links on the longest route */
+enum { DLB_MAX_MEMORIES = 4 };		/* that a node names */
 
 /* How near to its peak and its bandwidth a class of work (dlb_op_work) comes, from a datasheet or by assumption;
  * what a profile measured goes first. */
@@ -46,15 +47,21 @@ struct dlb_node {
 	double memory_bytes;			/* its share of the host's memory; 0: that of the kind */
 	const char *host;			/* host name, for launching */
 	int device;				/* index on its host */
-	int memory;				/* where its buffers lie: 1 + index; 0: where the system puts them */
+	int memory[DLB_MAX_MEMORIES], n_memories;	/* where its buffers lie; none: where the system puts them */
 };
 struct dlb_group { const char *name, *cls; int parent, inside, up; };	/* links -1: none (free) */
 struct dlb_link { const char *name, *cls; double latency_s, bandwidth_Bps; bool overlap, usual; };	/* usual: nobody stated
 				 * or measured them, they are the class's usual figures; not in the document */
 /* Memory of a group: NUMA memory ("dram", "hbm"), memory without cores ("cxl", "nvm") or caches ("l1d", "l2",
- * "l3": `count` alike, each of `bytes`). bandwidth_Bps, latency_s 0: unknown. */
-struct dlb_memory { int group; const char *name, *cls; double bytes, bandwidth_Bps, latency_s; int count, os_index; };	/* os_index: the
-				 * system's number of a NUMA node; -1: none */
+ * "l3": `count` alike, each of `bytes`). bandwidth_Bps, latency_s 0: unknown. Nodes that name it get to it over `link`
+ * (-1: none of its own) and share it evenly: its bytes, its bandwidth and that of the link. */
+struct dlb_memory {
+	int group;
+	const char *name, *cls;
+	double bytes, bandwidth_Bps, latency_s;
+	int count, os_index;			/* os_index: the system's number of a NUMA node; -1: none */
+	int link, users;			/* users: nodes that name it */
+};
 
 /* How transfers are charged:
  *   routes  latency + bytes over the slowest link of the route; transfers on one link share it
@@ -78,8 +85,15 @@ int dlb_cluster_parse(const char *text, struct dlb_cluster *c, struct dlb_error 
  * ("cpu", count = cores) unless told otherwise. threads <= 0: 1. */
 int dlb_cluster_discover(struct dlb_cluster *c, const char *topology, int threads, struct dlb_error *err);
 int dlb_cluster_check(const struct dlb_cluster *c, struct dlb_error *err);
-/* bind.c: what this thread, and those that it starts, touch first from now on lies in that memory of this host. */
-int dlb_memory_bind(const struct dlb_memory *m, struct dlb_error *err);
+/* A node's share of memory m: bytes (INFINITY: not known), bytes/s (0: not known), and seconds to reach it. */
+struct dlb_memory_share { double bytes, bandwidth_Bps, latency_s; };
+struct dlb_memory_share dlb_cluster_memory_share(const struct dlb_cluster *c, int m);
+/* bind.c: the memories that a node names, all of this host. What this thread, and those that it starts, touch first from
+ * now on lies in them; an area that is bound lies in the i-th, moved there when it has been touched. */
+struct dlb_binder;
+int dlb_binder_new(struct dlb_binder **out, const struct dlb_cluster *c, int node, struct dlb_error *err);
+int dlb_binder_bind(struct dlb_binder *b, int i, void *p, size_t bytes, struct dlb_error *err);
+void dlb_binder_free(struct dlb_binder *b);
 json_t *dlb_cluster_write(const struct dlb_cluster *c);			/* returns new */
 int dlb_cluster_read(const struct dlb_doc *d, struct dlb_cluster *c, struct dlb_error *err);
 int dlb_cluster_read_section(const struct dlb_ref *r, struct dlb_cluster *c, struct dlb_error *err);
@@ -89,7 +103,8 @@ int dlb_cluster_from(const char *file_or_text, struct dlb_cluster *c, json_t **s
 /* Links on the route from node a to node b, in order; returns their number (0 when a == b), at most 16. */
 int dlb_cluster_route(const struct dlb_cluster *c, int a, int b, int link[16]);
 double dlb_cluster_transfer_s(const struct dlb_cluster *c, double bytes, int a, int b);	/* alone */
-double dlb_cluster_node_memory(const struct dlb_cluster *c, int node);	/* bytes; INFINITY: no limit known */
+/* Bytes: of the memories that it names, else as stated for it or its kind. INFINITY: no limit known. */
+double dlb_cluster_node_memory(const struct dlb_cluster *c, int node);
 
 /* -- building: each adds one row and returns its index; strings are copied into the arena -- */
 int dlb_cluster_add_kind(struct dlb_cluster *c, const char *backend, int threads);	/* or finds it */

@@ -112,8 +112,15 @@ static json_t *write_nodes(const struct dlb_cluster *c)
 		set_known(o, "memory_bytes", n->memory_bytes);
 		set_str(o, "host", n->host);
 		json_object_set_new(o, "device", json_integer(n->device));
-		if (n->memory)
-			set_str(o, "memory", c->memory[n->memory - 1].name);
+		if (n->n_memories == 1)
+			set_str(o, "memory", c->memory[n->memory[0]].name);
+		if (n->n_memories > 1) {
+			json_t *names = json_array();
+
+			for (int k = 0; k < n->n_memories; k++)
+				json_array_append_new(names, json_string(c->memory[n->memory[k]].name));
+			json_object_set_new(o, "memory", names);
+		}
 		json_array_append_new(a, o);
 	}
 	return a;
@@ -136,6 +143,8 @@ static json_t *write_memories(const struct dlb_cluster *c)
 			json_object_set_new(o, "count", json_integer(m->count));
 		set_known(o, "bandwidth_Bps", m->bandwidth_Bps);
 		set_known(o, "latency_s", m->latency_s);
+		if (m->link >= 0)
+			set_str(o, "link", c->link[m->link].name);
 		json_array_append_new(a, o);
 	}
 	return a;
@@ -389,7 +398,7 @@ static int read_nodes(struct reader *rd, const struct dlb_ref *r)
 
 static int read_memories(struct reader *rd, const struct dlb_ref *r)
 {
-	static const char *const known[] = { "name", "class", "group", "os_index", "bytes", "count", "bandwidth_Bps", "latency_s", NULL };
+	static const char *const known[] = { "name", "class", "group", "os_index", "bytes", "count", "bandwidth_Bps", "latency_s", "link", NULL };
 	struct dlb_cluster *c = rd->c;
 	struct dlb_ref rows;
 	int n;
@@ -411,7 +420,8 @@ static int read_memories(struct reader *rd, const struct dlb_ref *r)
 		    dlb_get_int(&row, "count", DLB_OPT, 1, MAX_ROWS, &count, rd->err) ||
 		    dlb_get_int(&row, "os_index", DLB_OPT, 0, MAX_ROWS, &os_index, rd->err) ||
 		    dlb_get_real(&row, "bandwidth_Bps", DLB_OPT, 0, 1e24, &m->bandwidth_Bps, rd->err) ||
-		    dlb_get_real(&row, "latency_s", DLB_OPT, 0, 1e6, &m->latency_s, rd->err))
+		    dlb_get_real(&row, "latency_s", DLB_OPT, 0, 1e6, &m->latency_s, rd->err) ||
+		    get_name(rd, &row, "link", DLB_OPT, rd->links, "link", &m->link))
 			return -1;
 		m->name = dlb_arena_strdup(&c->arena, name);
 		m->cls = dlb_arena_strdup(&c->arena, cls);
@@ -422,23 +432,44 @@ static int read_memories(struct reader *rd, const struct dlb_ref *r)
 	return 0;
 }
 
-/* Nodes name the memory of their buffers, which stands behind them in the section. */
-static int read_homes(struct reader *rd, const struct dlb_ref *r)
+static int read_home(struct reader *rd, const struct dlb_ref *at, struct dlb_node *d)
 {
 	struct dlb_cluster *c = rd->c;
+	int k = 0;
+
+	if (!json_is_string(at->v))
+		return dlb_ref_fail(at, rd->err, "the name of a memory is expected");
+	while (k < c->n_memories && strcmp(c->memory[k].name, json_string_value(at->v)))
+		k++;
+	if (k == c->n_memories)
+		return dlb_ref_fail(at, rd->err, "no memory '%.100s'", json_string_value(at->v));
+	for (int i = 0; i < d->n_memories; i++)
+		if (d->memory[i] == k)
+			return dlb_ref_fail(at, rd->err, "memory '%.100s' is named twice", json_string_value(at->v));
+	if (d->n_memories == DLB_MAX_MEMORIES)
+		return dlb_ref_fail(at, rd->err, "a node has at most %d memories", DLB_MAX_MEMORIES);
+	d->memory[d->n_memories++] = k;
+	c->memory[k].users++;
+	return 0;
+}
+
+/* Nodes name the memories of their buffers, one or a list, which stand behind them in the section. */
+static int read_homes(struct reader *rd, const struct dlb_ref *r)
+{
 	struct dlb_ref rows = dlb_ref_at(r, "nodes");
 
-	for (int i = 0; i < c->n_nodes; i++) {
+	for (int i = 0; i < rd->c->n_nodes; i++) {
 		struct dlb_ref row = dlb_ref_index(&rows, i), at = dlb_ref_at(&row, "memory");
-		const char *name = NULL;
+		int n = json_is_array(at.v) ? (int)json_array_size(at.v) : 0;
 
-		if (dlb_get_str(&row, "memory", DLB_OPT, &name, rd->err))
+		if (at.v && !json_is_array(at.v) && read_home(rd, &at, &rd->c->node[i]))
 			return -1;
-		for (int k = 0; name && k < c->n_memories && !c->node[i].memory; k++)
-			if (!strcmp(c->memory[k].name, name))
-				c->node[i].memory = k + 1;
-		if (name && !c->node[i].memory)
-			return dlb_ref_fail(&at, rd->err, "no memory '%.100s'", name);
+		for (int k = 0; k < n; k++) {
+			struct dlb_ref one = dlb_ref_index(&at, k);
+
+			if (read_home(rd, &one, &rd->c->node[i]))
+				return -1;
+		}
 	}
 	return 0;
 }

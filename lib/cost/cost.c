@@ -93,23 +93,68 @@ double dlb_cost_kind_s(const struct dlb_cost *c, int op, int kind, double n)
 	return s > 0 ? s : 0;
 }
 
-/* What moving an op's bytes takes at least, where its node's buffers lie in a memory of known bandwidth. */
-static double traffic_s(const struct dlb_cost *c, int op, const struct dlb_memory *m, double n)
+const char *const dlb_buffers_names[DLB_N_BUFFERS] = {
+	[DLB_BUF_WEIGHTS] = "weights", [DLB_BUF_STATE] = "state", [DLB_BUF_ACTIVATIONS] = "activations",
+};
+
+/* An update reads and writes its weight, reads a gradient of that size, and moves state for the rest. */
+void dlb_cost_traffic(const struct dlb_cost *c, int op, double n, double bytes[DLB_N_BUFFERS])
 {
 	const struct dlb_op *o = &c->graph->op[op];
-	double bytes = o->bytes_fixed + (o->bytes - o->bytes_fixed) * n / (double)c->batch[0];
+	bool update = o->phase == DLB_UPDATE;
+	double all = (o->bytes_fixed + (o->bytes - o->bytes_fixed) * n / (double)c->batch[0]) * (update ? c->update_scale : 1);
+	double weights = 0;
 
-	if (o->phase == DLB_UPDATE)
-		bytes *= c->update_scale;
+	for (int i = 0; i < o->n_in; i++) {
+		const struct dlb_tensor *x = o->in[i] >= 0 ? &c->graph->tensor[o->in[i]] : NULL;
+
+		if (x && (x->kind == DLB_T_WEIGHT || x->kind == DLB_T_BUFFER || x->kind == DLB_T_CONSTANT))
+			weights += dlb_tensor_bytes(x, 1);
+	}
+	bytes[DLB_BUF_WEIGHTS] = fmin(update ? 2 * weights : weights, all);
+	bytes[DLB_BUF_ACTIVATIONS] = update ? fmin(weights, all - bytes[DLB_BUF_WEIGHTS]) : all - bytes[DLB_BUF_WEIGHTS];
+	bytes[DLB_BUF_STATE] = all - bytes[DLB_BUF_WEIGHTS] - bytes[DLB_BUF_ACTIVATIONS];
+}
+
+/* Seconds that `bytes` to and from a node's share of a memory take. */
+static double moved_s(const struct dlb_memory_share *m, double bytes)
+{
 	return m->bandwidth_Bps > 0 && bytes > 0 ? m->latency_s + bytes / m->bandwidth_Bps : 0;
 }
 
-double dlb_cost_op_s(const struct dlb_cost *c, int op, int node, double n)
+static double memory_s(const struct dlb_cost *c, int op, const struct dlb_node *d, double n, const struct dlb_memory_use *use)
+{
+	double traffic[DLB_N_BUFFERS], room[DLB_N_BUFFERS] = { 0 }, all = 0, longest = 0, least = INFINITY;
+
+	dlb_cost_traffic(c, op, n, traffic);
+	for (int b = 0; b < DLB_N_BUFFERS; b++) {
+		all += traffic[b];
+		for (int i = 0; use && i < d->n_memories; i++)
+			room[b] += use->bytes[i][b];
+	}
+	for (int i = 0; i < d->n_memories; i++) {
+		struct dlb_memory_share m = dlb_cluster_memory_share(c->cluster, d->memory[i]);
+		double here = 0;
+
+		for (int b = 0; use && b < DLB_N_BUFFERS; b++)
+			here += room[b] > 0 ? traffic[b] * use->bytes[i][b] / room[b] : 0;
+		longest = fmax(longest, moved_s(&m, here));
+		least = fmin(least, moved_s(&m, all));
+	}
+	return use ? longest : least;
+}
+
+double dlb_cost_use_s(const struct dlb_cost *c, int op, int node, double n, const struct dlb_memory_use *use)
 {
 	const struct dlb_node *d = &c->cluster->node[node];
 	const double s = dlb_cost_kind_s(c, op, d->kind, n) / d->speed;
 
-	return d->memory ? fmax(s, traffic_s(c, op, &c->cluster->memory[d->memory - 1], n)) : s;
+	return d->n_memories ? fmax(s, memory_s(c, op, d, n, use)) : s;
+}
+
+double dlb_cost_op_s(const struct dlb_cost *c, int op, int node, double n)
+{
+	return dlb_cost_use_s(c, op, node, n, NULL);
 }
 
 double dlb_cost_xfer_s(const struct dlb_cost *c, double bytes, int src, int dst)

@@ -22,6 +22,11 @@ struct dlb_cost_fit {
 	const char *worst;			/* type of the op that fits worst */
 	double worst_error;
 };
+/* What a node's buffers are for, and how many bytes of each lie in which of the memories that it names. Activations are
+ * the arena: all that ops make and messages bring, and scratch. State: the optimizer's, gradient sums, what is packed for sums. */
+enum dlb_buffers { DLB_BUF_WEIGHTS, DLB_BUF_STATE, DLB_BUF_ACTIVATIONS, DLB_N_BUFFERS };
+extern const char *const dlb_buffers_names[DLB_N_BUFFERS];
+struct dlb_memory_use { double bytes[DLB_MAX_MEMORIES][DLB_N_BUFFERS]; };
 struct dlb_cost {
 	struct dlb_arena arena;
 	int n_ops, n_kinds, n_batches;
@@ -63,6 +68,11 @@ double dlb_cost_moment_s(const struct dlb_cost *c, int update, int k, int kind, 
  * measured size); and on a node (divided by its speed). INFINITY: no kernel. */
 double dlb_cost_kind_s(const struct dlb_cost *c, int op, int kind, double n);
 double dlb_cost_op_s(const struct dlb_cost *c, int op, int node, double n);
+/* Bytes that op moves to and from buffers of each kind. */
+void dlb_cost_traffic(const struct dlb_cost *c, int op, double n, double bytes[DLB_N_BUFFERS]);
+/* Where the node names memories, no op takes less time than what it moves to and from any one of them, at the node's share
+ * of that memory and of the link to it. use NULL (as in dlb_cost_op_s): all lie in the fastest. */
+double dlb_cost_use_s(const struct dlb_cost *c, int op, int node, double n, const struct dlb_memory_use *use);
 double dlb_cost_xfer_s(const struct dlb_cost *c, double bytes, int src, int dst);
 /* Bytes that stay on a node for owning weight tensor t: weight + gradient sum + n_state states, and K-FAC's factors where the
  * graph is bound. */

@@ -14,7 +14,7 @@ static void ops_of(const struct dlb_job *j, const struct dlb_program *p, const d
 	r->op = dlb_arena_array(&r->arena, (size_t)j->graph.n_ops + 1, sizeof *r->op);
 	for (int i = 0; i < j->graph.n_ops; i++) {
 		int node = j->plan.placement[i];
-		double s = dlb_cost_op_s(&j->cost, i, node, (double)p->size[m]);
+		double s = dlb_cost_use_s(&j->cost, i, node, (double)p->size[m], p->node[node].use);
 
 		if (dlb_graph_is_view(&j->graph, i))
 			continue;

@@ -141,7 +141,9 @@ static int scratch_ready(struct dlb_ground *g, struct dlb_error *err)
 	if (g->scratch || !g->scratch_bytes)
 		return 0;
 	g->scratch = g->be->ops->alloc(g->be, g->scratch_bytes);
-	return g->scratch ? 0 : dlb_fail(err, NULL, "no memory for %zu bytes of scratch on this device", g->scratch_bytes);
+	if (!g->scratch)
+		return dlb_fail(err, NULL, "no memory for %zu bytes of scratch on this device", g->scratch_bytes);
+	return dlb_memories_put(g->memories, DLB_BUF_ACTIVATIONS, g->scratch, g->scratch_bytes, err);
 }
 
 /* ---- running ---- */

@@ -1,6 +1,7 @@
 /* Inside lib/exec: what a rank holds, and a program made ready to run.
  *
  *     state     weights, buffers, gradient sums, optimizer state of this node, constants (state.c)
+ *     memories  where its buffers lie, of the node's memories (memories.c)
  *     ground    the back end, the messages, one arena and one scratch area that all programs share
  *     engine    a compiled program with its kernels prepared and every pointer fixed (engine.c)
  *     feed      the thread that prepares the next step's samples (feed.c)
@@ -50,6 +51,15 @@ void *dlb_state_constant(struct dlb_state *s, const struct dlb_graph *g, int ten
  * (seed, name, i) alone. */
 void dlb_weight_draw(const struct dlb_graph *g, int t, uint64_t seed, void *dst);
 
+/* ---- memories.c ---- */
+struct dlb_memories;
+/* For a node that names n memories; NULL where there are not two to choose from, and then all of this does nothing. */
+void dlb_memories_new(struct dlb_memories **out, struct dlb_binder *binder, int n, const struct dlb_memory_use *use);
+void dlb_memories_free(struct dlb_memories *m);
+/* Binds the next `bytes` of that kind, at p, to where the program counts them. */
+int dlb_memories_put(struct dlb_memories *m, enum dlb_buffers what, void *p, size_t bytes, struct dlb_error *err);
+int dlb_memories_put_state(struct dlb_memories *m, const struct dlb_state *s, struct dlb_error *err);
+
 /* ---- engine.c ---- */
 struct dlb_exchange;				/* exchange.h */
 struct dlb_average;
@@ -58,6 +68,7 @@ struct dlb_ground {
 	struct dlb_backend *be;
 	struct dlb_comm *comm;
 	struct dlb_state *state;
+	struct dlb_memories *memories;
 	const struct dlb_cost *cost;		/* how long messages take; NULL: not told */
 	struct dlb_kfac *kfac;			/* K-FAC's layers here (kfac.h); NULL: none */
 	struct dlb_kept *kept;			/* what compression of sums keeps from step to step; borrowed */

@@ -17,7 +17,7 @@ static int open_device(struct run *r, struct dlb_error *err)
 	const struct dlb_device_kind *kind = &r->job.cluster.kind[node->kind];
 	const struct dlb_backend_ops *ops = dlb_backend_find(kind->backend);
 
-	if (node->memory && dlb_memory_bind(&r->job.cluster.memory[node->memory - 1], err))	/* before anything is touched */
+	if (node->n_memories && dlb_binder_new(&r->binder, &r->job.cluster, r->rank, err))	/* before anything is touched */
 		return -1;
 	if (!ops)
 		return dlb_fail(err, NULL, "node %d is of kind '%s': back end '%s' is not built in", r->rank, kind->name, kind->backend);
@@ -102,6 +102,17 @@ static void find_sizes(struct run *r)
 	}
 }
 
+/* As the program of full batches has shared them out. */
+static int put_buffers(struct run *r, struct dlb_error *err)
+{
+	const struct dlb_node_program *np = &dlb_program_of(&r->program[0], r->rank)->node[r->rank];
+
+	dlb_memories_new(&r->memories, r->binder, r->job.cluster.node[r->rank].n_memories, np->use);
+	r->ground.memories = r->memories;
+	return dlb_memories_put(r->memories, DLB_BUF_ACTIVATIONS, r->ground.arena, r->ground.arena_bytes, err) ||
+	       dlb_memories_put_state(r->memories, &r->state, err) ? -1 : 0;
+}
+
 static int open_engines(struct run *r, struct dlb_error *err)
 {
 	size_t arena = 64;
@@ -134,7 +145,7 @@ static int open_engines(struct run *r, struct dlb_error *err)
 	if (dlb_average_new(&r->average, r->comm, dlb_program_of(&r->program[0], r->rank), r->rank, &r->job.cluster, &r->state, r->o->seed, err))
 		return -1;
 	r->ground.average = dlb_sharing_averages(&r->job.plan.sharing) ? r->average : NULL;
-	if (dlb_state_add_copies(&r->state, r->program, r->n_engines, err))
+	if (dlb_state_add_copies(&r->state, r->program, r->n_engines, err) || put_buffers(r, err))
 		return -1;
 	for (int i = 0; i < r->n_engines; i++)
 		if (dlb_engine_new(&r->engine[i], &r->ground, dlb_program_of(&r->program[i], r->rank), r->rank, &r->job.optimizer, NULL,
@@ -340,6 +351,8 @@ void dlb_run_close(struct run *r)
 	dlb_data_close(r->data);
 	dlb_ground_release(&r->ground);
 	dlb_state_release(&r->state);
+	dlb_memories_free(r->memories);
+	dlb_binder_free(r->binder);
 	if (r->be.ops)
 		r->be.ops->close(&r->be);
 	dlb_checkpoint_close(&r->checkpoint);

@@ -16,6 +16,8 @@ struct run {
 	int rank;
 	struct dlb_job job;
 	struct dlb_backend be;
+	struct dlb_binder *binder;			/* NULL: the node names no memory */
+	struct dlb_memories *memories;
 	int replica, *placement;			/* this rank's, and where its replica's ops stand */
 	struct dlb_state state;
 	struct dlb_ground ground;

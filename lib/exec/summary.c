@@ -70,7 +70,8 @@ static int ops_here(const struct run *r, struct dlb_report_op *out)
 			}
 		if (k)
 			out[n++] = (struct dlb_report_op){ .op = op, .node = r->rank, .time_s = dlb_median(x, k),
-				.predicted_s = j->kappa[r->rank] * dlb_cost_op_s(&j->cost, op, r->rank, (double)program->size[M / 2]) };
+				.predicted_s = j->kappa[r->rank] * dlb_cost_use_s(&j->cost, op, r->rank, (double)program->size[M / 2],
+										program->node[r->rank].use) };
 	}
 	free(x);
 	free(next);

@@ -301,6 +301,18 @@ double dlb_place_lack_bytes(const struct dlb_problem *p, const int *placement)
 	return most;
 }
 
+static void keep_memories(const struct dlb_problem *p, int d, const struct dlb_node_program *program, struct dlb_plan *plan)
+{
+	const struct dlb_node *node = &p->cluster->node[d];
+	struct dlb_node_plan *np = &plan->node[d];
+	np->n_memories = program->use ? node->n_memories : 0;
+	np->memory = dlb_arena_array(&plan->arena, (size_t)np->n_memories + 1, sizeof *np->memory);
+	for (int i = 0; i < np->n_memories; i++) {
+		np->memory[i].name = dlb_arena_strdup(&plan->arena, p->cluster->memory[node->memory[i]].name);
+		memcpy(np->memory[i].bytes, program->use->bytes[i], sizeof np->memory[i].bytes);
+	}
+}
+
 static void keep_times(const struct dlb_problem *p, const struct dlb_program *g, const struct dlb_timeline *t, struct dlb_plan *plan)
 {
 	double most = 0, sum = 0;
@@ -316,6 +328,7 @@ static void keep_times(const struct dlb_problem *p, const struct dlb_program *g,
 		np->wait_s = t->node[d].wait_s;
 		const struct dlb_node_program *program = &dlb_program_of(g, d)->node[d];
 		np->peak_bytes = (double)program->arena_bytes + (double)program->scratch_bytes + (double)program->state_bytes;
+		keep_memories(p, d, program, plan);
 		plan->n_spans[d] = t->n_spans[d];
 		plan->timeline[d] = dlb_arena_array(&plan->arena, (size_t)t->n_spans[d] + 1, sizeof **plan->timeline);
 		if (t->n_spans[d])

@@ -135,6 +135,13 @@ static void lay_out(struct compiler *c)
 	free(n);
 }
 
+/* Of a weight that is trained, all but its value is state of another kind. */
+static void count_tensor(struct dlb_node_program *np, double bytes, double weights)
+{
+	np->state_bytes += (size_t)bytes;
+	np->weights_bytes += (size_t)weights;
+}
+
 /* What stays on each node from step to step, and the largest scratch a kernel of its asks for. */
 static void count_state(struct compiler *c, const struct dlb_cost *cost, int n_state)
 {
@@ -142,21 +149,24 @@ static void count_state(struct compiler *c, const struct dlb_cost *cost, int n_s
 	int *stamp = dlb_xmalloc((size_t)c->p->n_nodes * sizeof(int));
 	for (int i = 0; i < c->p->n_nodes; i++)
 		stamp[i] = -1;
-	for (int i = 0; i < c->p->n_nodes; i++)
-		for (int k = 0; k < c->out->node[i].n_weights; k++)
-			c->out->node[i].state_bytes += (size_t)c->out->node[i].weight[k].n *
-				(size_t)dlb_tensor_bytes(&g->tensor[c->out->node[i].weight[k].tensor], 1);
+	for (int i = 0; i < c->p->n_nodes; i++) {
+		struct dlb_node_program *np = &c->out->node[i];
+		for (int k = 0; k < np->n_weights; k++) {
+			double bytes = np->weight[k].n * dlb_tensor_bytes(&g->tensor[np->weight[k].tensor], 1);
+			count_tensor(np, bytes, bytes);
+		}
+	}
 	for (int t = 0; t < g->n_tensors; t++) {
 		const struct dlb_tensor *x = &g->tensor[t];
 		int home = dlb_graph_home(g, t);
+		double bytes = dlb_tensor_bytes(x, c->f.size[0]);
 		if (once_a_step(x) && home >= 0)
-			c->out->node[c->p->placement[home]].state_bytes += (size_t)
-				(x->kind == DLB_T_WEIGHT && g->op[home].phase == DLB_UPDATE ? dlb_cost_weight_bytes(g, t, n_state) :
-				 dlb_tensor_bytes(x, c->f.size[0]));
+			count_tensor(&c->out->node[c->p->placement[home]],
+				     x->kind == DLB_T_WEIGHT && g->op[home].phase == DLB_UPDATE ? dlb_cost_weight_bytes(g, t, n_state) : bytes, bytes);
 		for (int r = g->reader_start[t]; r < g->reader_start[t + 1] && x->kind == DLB_T_CONSTANT; r++) {
 			int node = c->p->placement[g->reader[r]];
 			if (stamp[node] != t)
-				c->out->node[node].state_bytes += (size_t)dlb_tensor_bytes(x, c->f.size[0]);
+				count_tensor(&c->out->node[node], bytes, bytes);
 			stamp[node] = t;
 		}
 	}
@@ -166,7 +176,7 @@ static void count_state(struct compiler *c, const struct dlb_cost *cost, int n_s
 		if (cost->scratch_bytes[at] > (double)np->scratch_bytes)
 			np->scratch_bytes = (size_t)cost->scratch_bytes[at];
 		if (cost->packed_bytes)
-			np->state_bytes += (size_t)cost->packed_bytes[at];
+			count_tensor(np, cost->packed_bytes[at], cost->packed_bytes[at]);
 	}
 	free(stamp);
 }
@@ -377,13 +387,19 @@ static int compile_replicas(const struct dlb_plan *p, const struct dlb_cost *cos
 int dlb_program_compile(const struct dlb_plan *p, const struct dlb_cost *cost, int64_t batch, int n_state,
 			struct dlb_program *out, struct dlb_error *err)
 {
-	if (p->n_replicas < 2)
-		return compile(p, cost, batch, n_state, NULL, 0, NULL, out, err);
+	if (p->n_replicas < 2) {
+		if (compile(p, cost, batch, n_state, NULL, 0, NULL, out, err))
+			return -1;
+		dlb_compile_put(out, cost);
+		return 0;
+	}
 	memset(out, 0, sizeof *out);
 	if (p->schedule && dlb_schedule_find(p->schedule)->async)
 		return dlb_fail(err, "/plan/schedule", "async is for one replica; the plan has %d", p->n_replicas);
-	if (!compile_replicas(p, cost, batch, n_state, out, err))
+	if (!compile_replicas(p, cost, batch, n_state, out, err)) {
+		dlb_compile_put(out, cost);
 		return 0;
+	}
 	dlb_program_release(out);
 	return -1;
 }

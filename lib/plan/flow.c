@@ -182,6 +182,16 @@ void dlb_flow_init(struct dlb_flow *f, const struct dlb_plan *p, const struct dl
 	build_edges(f);
 }
 
+void dlb_flow_put(struct dlb_flow *f, const struct dlb_program *g)
+{
+	for (int i = 0; i < f->g->n_ops && f->c; i++) {
+		int node = f->placement[i];
+
+		for (int k = 0; k < 2 && g->node[node].use && f->op_s[2 * i + k] > 0; k++)
+			f->op_s[2 * i + k] = dlb_cost_use_s(f->c, i, node, (double)f->size[k], g->node[node].use);
+	}
+}
+
 void dlb_flow_release(struct dlb_flow *f)
 {
 	dlb_arena_release(&f->arena);

@@ -21,6 +21,10 @@ struct dlb_flow {
 	int *succ_start, *succ, *succ_edge;	/* edges out of op; succ_edge: index in pred */
 };
 void dlb_flow_init(struct dlb_flow *f, const struct dlb_plan *p, const struct dlb_cost *c, int64_t batch);
+/* Prices ops by the memories in which g's nodes have their buffers; before, all are taken to lie in the fastest. */
+void dlb_flow_put(struct dlb_flow *f, const struct dlb_program *g);
+/* memories.c: which of its memories hold what of a node's buffers. */
+void dlb_compile_put(struct dlb_program *g, const struct dlb_cost *c);
 void dlb_flow_release(struct dlb_flow *f);
 static inline int dlb_flow_class(const struct dlb_flow *f, int m) { return m >= f->n_large; }
 static inline int dlb_flow_items(const struct dlb_flow *f, int op)	/* micro-batches op runs */

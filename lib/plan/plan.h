@@ -20,6 +20,8 @@ struct dlb_node_plan {
 	struct dlb_item *order; int n_order;
 	double busy_s, wait_s;			/* predicted, per step */
 	double peak_bytes;			/* planned arena + state */
+	/* Of that, what lies in which of the memories that the node names. */
+	struct dlb_node_memory { const char *name; double bytes[DLB_N_BUFFERS]; } *memory; int n_memories;
 };
 /* How replicas share what they learn (sharing.c): members of the plan section of the same names. */
 struct dlb_sharing {

@@ -14,7 +14,8 @@
  *      "imbalance": max / mean busy, "moved_ops": 0, "moved_bytes": 0,   against the plan it replaced
  *      "migration_s": of moving them, where counted
  *      "pins": {"name of an op": node}, "exclude": [node],  "priority", "affinity"    wishes that hold on
- *      "nodes":     [{"busy_s", "wait_s", "peak_bytes", "order": [[op, micro_batch], ...]}],
+ *      "nodes":     [{"busy_s", "wait_s", "peak_bytes", "memories": [{"name", "weights", "state", "activations"}],
+ *                     "order": [[op, micro_batch], ...]}],
  *      "timeline":  [[[op, micro_batch, start_s, end_s], ...], ...]}     a list per node
  *
  * Only "placement" is needed: what is left out has its default, and an order that does not fit the placement
@@ -24,12 +25,27 @@
 #include <string.h>
 #include "plan/plan.h"
 
+static json_t *write_memories(const struct dlb_node_plan *np)
+{
+	json_t *a = json_array();
+	for (int i = 0; i < np->n_memories; i++) {
+		json_t *o = json_object();
+		json_object_set_new(o, "name", json_string(np->memory[i].name));
+		for (int b = 0; b < DLB_N_BUFFERS; b++)
+			json_object_set_new(o, dlb_buffers_names[b], dlb_doc_number(np->memory[i].bytes[b]));
+		json_array_append_new(a, o);
+	}
+	return a;
+}
+
 static json_t *write_node(const struct dlb_node_plan *np)
 {
 	json_t *o = json_object(), *order = json_array();
 	json_object_set_new(o, "busy_s", dlb_doc_number(np->busy_s));
 	json_object_set_new(o, "wait_s", dlb_doc_number(np->wait_s));
 	json_object_set_new(o, "peak_bytes", dlb_doc_number(np->peak_bytes));
+	if (np->n_memories)
+		json_object_set_new(o, "memories", write_memories(np));
 	for (int i = 0; i < np->n_order; i++)
 		json_array_append_new(order, json_pack("[ii]", np->order[i].op, np->order[i].micro_batch));
 	json_object_set_new(o, "order", order);
@@ -170,9 +186,32 @@ static int read_pair(const struct dlb_ref *r, int64_t *op, int64_t *m, struct dl
 	return dlb_ref_int(&first, 0, INT32_MAX, op, err) || dlb_ref_int(&second, -1, INT32_MAX, m, err) ? -1 : 0;
 }
 
+static int read_memories(const struct dlb_ref *r, struct dlb_plan *p, struct dlb_node_plan *np, struct dlb_error *err)
+{
+	static const char *const known[] = { "name", "weights", "state", "activations", NULL };
+	struct dlb_ref rows;
+	int n = 0;
+	if (dlb_get_array(r, "memories", DLB_OPT, &rows, &n, err) || !rows.v)
+		return rows.v ? -1 : 0;
+	np->memory = dlb_arena_array(&p->arena, (size_t)n + 1, sizeof *np->memory);
+	for (int i = 0; i < n; i++) {
+		struct dlb_ref row = dlb_ref_index(&rows, i);
+		if (!json_is_object(row.v))
+			return dlb_ref_fail(&row, err, "must be an object");
+		if (dlb_ref_known(&row, known, err) || dlb_get_str(&row, "name", DLB_NEED, &np->memory[i].name, err))
+			return -1;
+		np->memory[i].name = dlb_arena_strdup(&p->arena, np->memory[i].name);
+		for (int b = 0; b < DLB_N_BUFFERS; b++)
+			if (dlb_get_real(&row, dlb_buffers_names[b], DLB_OPT, 0, 1e18, &np->memory[i].bytes[b], err))
+				return -1;
+	}
+	np->n_memories = n;
+	return 0;
+}
+
 static int read_node(const struct dlb_ref *r, struct dlb_plan *p, struct dlb_node_plan *np, struct dlb_error *err)
 {
-	static const char *const known[] = { "busy_s", "wait_s", "peak_bytes", "order", NULL };
+	static const char *const known[] = { "busy_s", "wait_s", "peak_bytes", "memories", "order", NULL };
 	struct dlb_ref order;
 	int n = 0;
 	if (!json_is_object(r->v))
@@ -180,7 +219,7 @@ static int read_node(const struct dlb_ref *r, struct dlb_plan *p, struct dlb_nod
 	if (dlb_ref_known(r, known, err) || dlb_get_real(r, "busy_s", DLB_OPT, 0, 1e18, &np->busy_s, err) ||
 	    dlb_get_real(r, "wait_s", DLB_OPT, 0, 1e18, &np->wait_s, err) ||
 	    dlb_get_real(r, "peak_bytes", DLB_OPT, 0, 1e18, &np->peak_bytes, err) ||
-	    dlb_get_array(r, "order", DLB_OPT, &order, &n, err))
+	    read_memories(r, p, np, err) || dlb_get_array(r, "order", DLB_OPT, &order, &n, err))
 		return -1;
 	if (!order.v)
 		n = 0;

@@ -101,6 +101,8 @@ struct dlb_node_program {
 	int n_prologue, n_loop;		/* instr = prologue, loop, epilogue */
 	struct dlb_place *place; int n_places;	/* sorted by (tensor, micro_batch) */
 	size_t arena_bytes, scratch_bytes, state_bytes, bound_bytes;	/* bound: most live bytes at any time */
+	size_t weights_bytes;		/* of state_bytes: weights, their copies and packed forms, running statistics, constants */
+	const struct dlb_memory_use *use;	/* which of the node's memories hold what (memories.c); NULL: it names none */
 	struct dlb_bucket *bucket; int n_buckets;	/* in the order in which backward makes them, then factors, then statistics; of one
 							 * replica: none */
 	struct dlb_weight_copies *weight; int n_weights;	/* asynchronous: weights updated here */

@@ -693,8 +693,10 @@ static int simulate(const struct dlb_program *g, const struct dlb_cost *c, const
 	size_t n_nodes = (size_t)g->n_nodes;
 	int rc = 0;
 	s.f = dlb_xcalloc((size_t)g->n_replicas, sizeof *s.f);
-	for (int r = 0; r < g->n_replicas; r++)
+	for (int r = 0; r < g->n_replicas; r++) {
 		dlb_flow_init(&s.f[r], dlb_program_replica(g, r)->plan, c, dlb_program_replica(g, r)->batch);
+		dlb_flow_put(&s.f[r], dlb_program_replica(g, r));
+	}
 	s.c = s.f[0].c;
 	/* a pipeline that is full, then enough slots for what a slow link or a long op holds up to show */
 	s.from = 2 * g->depth;

@@ -155,6 +155,22 @@ static void replicas_table(const struct dlb_plan *p, FILE *f)
 	free(share);
 }
 
+/* Where nodes name memories: what lies in which. */
+static void memories_table(const struct dlb_plan *p, FILE *f)
+{
+	char a[DLB_N_BUFFERS][32];
+
+	for (int i = 0; i < p->n_nodes && i < 64; i++)
+		for (int k = 0; k < p->node[i].n_memories; k++) {
+			const struct dlb_node_memory *m = &p->node[i].memory[k];
+
+			fprintf(f, "  node %d, %s:", i, m->name);
+			for (int b = 0; b < DLB_N_BUFFERS; b++)
+				fprintf(f, "%s %s %s", b ? "," : "", dlb_buffers_names[b], dlb_view_bytes(m->bytes[b], a[b], sizeof a[b]));
+			fputc('\n', f);
+		}
+}
+
 static void plan_table(const struct dlb_view *v, FILE *f)
 {
 	const struct dlb_plan *p = &v->plan;
@@ -188,6 +204,7 @@ static void plan_table(const struct dlb_view *v, FILE *f)
 				dlb_view_bytes((double)np->bound_bytes, b, sizeof b), dlb_view_over(np));
 		fputc('\n', f);
 	}
+	memories_table(p, f);
 	if (memory)
 		dlb_program_release(&g);
 }

@@ -1,8 +1,10 @@
 /* cluster: synthetic strings, routes and transfers, what hwloc finds, the section both ways, bad input. */
+#define _DEFAULT_SOURCE		/* MAP_ANONYMOUS */
 #include <assert.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include "cluster/cluster.h"
@@ -250,6 +252,72 @@ static void test_topology(void)
 	assert(dlb_cluster_discover(&c, "no/such/file.xml", 1, &err) == -1 && strstr(err.what, "cannot open"));
 }
 
+/* The policy of the pages at p, as the kernel has it; NULL: it does not say. */
+static const char *policy_at(const void *p, char *line, int size)
+{
+	FILE *f = fopen("/proc/self/numa_maps", "r");
+	char start[32];
+	const char *found = NULL;
+
+	snprintf(start, sizeof start, "%lx ", (unsigned long)p);
+	while (f && !found && fgets(line, size, f))
+		found = !strncmp(line, start, strlen(start)) ? line + strlen(start) : NULL;
+	if (f)
+		fclose(f);
+	return found;
+}
+
+/* Shares of what several nodes name; and an area that is bound has that policy, its neighbour another. */
+static void test_memories(void)
+{
+	struct dlb_error err = { .status = 0 };
+	struct dlb_cluster c;
+	struct dlb_memory_share s;
+	struct dlb_binder *b;
+	size_t page = (size_t)sysconf(_SC_PAGESIZE);
+	char line[4096], *p;
+	const char *policy;
+	int m;
+
+	parse("cpu:2", &c);
+	m = dlb_cluster_add_memory(&c, 0, "far", "cxl", 8e9);
+	assert(isinf(dlb_cluster_node_memory(&c, 0)) || c.node[0].memory_bytes > 0 || c.kind[0].memory_bytes > 0);
+	c.memory[m].bandwidth_Bps = 6e9;
+	c.memory[m].latency_s = 1e-7;
+	c.memory[m].os_index = 0;
+	c.memory[m].users = 2;
+	for (int i = 0; i < 2; i++) {
+		c.node[i].memory[0] = m;
+		c.node[i].n_memories = 1;
+	}
+	s = dlb_cluster_memory_share(&c, m);
+	assert(s.bytes == 4e9 && s.bandwidth_Bps == 3e9 && s.latency_s == 1e-7);
+	c.memory[m].link = dlb_cluster_add_link(&c, "lane", "cxl");
+	c.link[c.memory[m].link].bandwidth_Bps = 2e9;
+	c.link[c.memory[m].link].latency_s = 3e-7;
+	s = dlb_cluster_memory_share(&c, m);
+	assert(s.bandwidth_Bps == 1e9 && fabs(s.latency_s - 4e-7) < 1e-15);
+	assert(dlb_cluster_node_memory(&c, 1) == 4e9);
+	p = mmap(NULL, 4 * page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	assert(p != MAP_FAILED);
+	memset(p, 1, 4 * page);
+	if (dlb_binder_new(&b, &c, 0, &err)) {
+		assert(strstr(err.what, "cannot bind"));	/* a system that lets nobody */
+	} else {
+		assert(dlb_binder_bind(b, 0, p + page, 2 * page, &err) == 0 && dlb_binder_bind(b, 0, p, 0, &err) == 0);
+		policy = policy_at(p + page, line, sizeof line);
+		assert(!policy || strncmp(policy, "default", 7));
+		assert(p[page] == 1 && p[3 * page - 1] == 1);
+		dlb_binder_free(b);
+		c.memory[m].os_index = 77;
+		assert(dlb_binder_new(&b, &c, 0, &err) == -1 && strstr(err.what, "NUMA node 77"));
+		c.memory[m].os_index = -1;
+		assert(dlb_binder_new(&b, &c, 0, &err) == -1 && strstr(err.what, "no os_index"));
+	}
+	munmap(p, 4 * page);
+	dlb_cluster_release(&c);
+}
+
 int main(void)
 {
 	test_words();
@@ -258,6 +326,7 @@ int main(void)
 	test_round_trips();
 	test_bad_sections();
 	test_topology();
-	puts("cluster: synthetic strings, routes, hwloc, section both ways, bad input");
+	test_memories();
+	puts("cluster: synthetic strings, routes, hwloc, section both ways, memories shared and bound, bad input");
 	return 0;
 }
