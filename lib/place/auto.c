@@ -201,7 +201,7 @@ static void search(const struct dlb_problem *p, const struct dlb_port *port, str
 	struct dlb_search x = { .port = &coarse, .latency = latency, .deadline_s = deadline_s,
 				.budget = effort * unit_of(&coarse, latency), .best_s = INFINITY };
 	dlb_rng_init(&x.rng, p->seed);
-	x.bound_s = dlb_port_bound_s(&coarse, latency);
+	x.bound_s = dlb_port_bound_s(&coarse, latency) * (1 + 2e-9);	/* bounds stay clear of rounding by half of that */
 	x.best = dlb_xcalloc((size_t)coarse.n + 1, sizeof *x.best);
 	for (int i = 0; i < s->n; i++) {
 		start[n] = dlb_xcalloc((size_t)coarse.n + 1, sizeof **start);

@@ -49,21 +49,6 @@ struct walk {
 	double want;
 };
 
-static bool alike(const struct dlb_port *port, int a, int b)
-{
-	size_t D = (size_t)port->n_nodes, P = (size_t)port->n_places;
-	size_t p = (size_t)port->place[a], q = (size_t)port->place[b];
-	if (port->host[p] != port->host[q] || port->room_bytes[a] != port->room_bytes[b])
-		return false;
-	for (size_t g = 0; g < (size_t)port->n; g++)
-		if (port->work_s[g * D + (size_t)a] != port->work_s[g * D + (size_t)b])
-			return false;
-	for (size_t e = 0; e < (size_t)port->n_nets; e++)
-		if (port->net_s[e * P + p] != port->net_s[e * P + q])
-			return false;
-	return true;
-}
-
 static bool find_kinds(struct walk *w)
 {
 	const struct dlb_port *port = w->port;
@@ -72,7 +57,7 @@ static bool find_kinds(struct walk *w)
 	w->kind_of = dlb_xcalloc((size_t)port->n_nodes, sizeof *w->kind_of);
 	for (int d = 0; d < port->n_nodes; d++) {
 		int k = 0;
-		while (k < w->n_kinds && !alike(port, d, w->kind[k].node))
+		while (k < w->n_kinds && !dlb_port_alike(port, d, w->kind[k].node))
 			k++;
 		if (k == w->n_kinds)
 			w->kind[w->n_kinds++] = (struct kind){ .node = d, .host = port->host[port->place[d]] };

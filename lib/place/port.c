@@ -479,6 +479,21 @@ double dlb_port_lack_bytes(const struct dlb_port *port, const int *at, int *node
 	return most;
 }
 
+bool dlb_port_alike(const struct dlb_port *port, int a, int b)
+{
+	size_t D = (size_t)port->n_nodes, P = (size_t)port->n_places;
+	size_t p = (size_t)port->place[a], q = (size_t)port->place[b];
+	if (port->host[p] != port->host[q] || port->room_bytes[a] != port->room_bytes[b])
+		return false;
+	for (size_t g = 0; g < (size_t)port->n; g++)
+		if (port->work_s[g * D + (size_t)a] != port->work_s[g * D + (size_t)b])
+			return false;
+	for (size_t e = 0; e < (size_t)port->n_nets; e++)
+		if (port->net_s[e * P + p] != port->net_s[e * P + q])
+			return false;
+	return true;
+}
+
 /* ---- coarser problems ---- */
 
 void dlb_port_coarsen(const struct dlb_port *port, const int *map, int n, struct dlb_port *coarse)

@@ -55,6 +55,8 @@ void dlb_calls_release(struct dlb_calls *w);
 double dlb_calls_latency_s(struct dlb_calls *w, const int *at, double *finish);
 /* Most bytes that a node lacks; INFINITY: a class stands where it has no kernel. 0: valid. */
 double dlb_port_lack_bytes(const struct dlb_port *port, const int *at, int *node);
+/* Two nodes that may change places: the same work, memory and transfers. */
+bool dlb_port_alike(const struct dlb_port *port, int a, int b);
 
 /* Classes that lose nothing by standing with their only neighbour (no work, no one else to talk to) are one
  * with it in `coarse`: map[class] -> class of coarse. Where memory might bind, only those of no size. */

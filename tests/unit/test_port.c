@@ -2,7 +2,7 @@
  *   up to 8 ops on 3 nodes, auto is optimal against all placements there are, for both objectives;
  *   its value is that of a plain evaluation of the same placement by the definitions;
  *   dp is the best of all chains of ideals, and auto is never worse than it;
- *   bounds hold; memory and kernels are respected, and what cannot be placed is said with status 1;
+ *   bounds hold, and often say that nothing is better; minimum cuts are those of all subsets; memory and kernels are respected, and what cannot be placed is said with status 1;
  *   the same seed and effort give the same placement. */
 #include <assert.h>
 #include <math.h>
@@ -10,13 +10,14 @@
 #include <stdlib.h>
 #include <string.h>
 #include "convert/convert.h"
+#include "place/min_cut.h"
 #include "place/place.h"
 #include "util/rng.h"
 
 struct net { struct dlb_network n; struct dlb_vertex v[64]; struct dlb_edge e[256]; char name[64][16]; };
 struct made { struct dlb_doc d; struct dlb_graph g; struct dlb_cluster cl; struct dlb_cost c; struct dlb_problem p; };
 
-static int n_solved, n_refused, n_contiguous;
+static int n_solved, n_refused, n_contiguous, n_tight, n_loads;
 
 static void draw(struct net *t, struct dlb_rng *r, int n, bool training)
 {
@@ -264,6 +265,8 @@ static void test_small(uint64_t seed)
 				plan.value_s, same, best, plan.bound_s);
 			abort();
 		}
+		n_tight += !latency && plan.bound_s > best * (1 - 1e-8);
+		n_loads += !latency;
 		struct dlb_plan again;
 		assert(dlb_place(&m.p, NULL, &again, &err) == 0);
 		assert(!memcmp(plan.placement, again.placement, (size_t)plan.n_ops * sizeof(int)) && !again.algorithm_given);
@@ -332,6 +335,39 @@ static void test_larger(uint64_t seed)
 	release(&m);
 }
 
+/* Against all subsets. */
+static void test_min_cut(uint64_t seed)
+{
+	struct dlb_rng r;
+	struct dlb_cut c;
+	int n = 2 + (int)(seed % 7), m = 0, from[40], to[40];
+	double room[40], best = INFINITY;
+	int64_t budget = 1 << 20;
+	dlb_rng_init(&r, seed);
+	dlb_cut_init(&c, n);
+	for (; m < 3 * n; m++) {
+		from[m] = (int)dlb_rng_below(&r, (uint64_t)n);
+		to[m] = (int)dlb_rng_below(&r, (uint64_t)n);
+		room[m] = dlb_rng_below(&r, 8) ? dlb_rng_uniform(&r) : m % 2 ? 0 : 100;
+		dlb_cut_arc(&c, from[m], to[m], room[m]);
+	}
+	for (int set = 0; set < 1 << n; set++) {	/* 0 is the source, 1 the sink */
+		double s = 0;
+		for (int i = 0; i < m; i++)
+			s += (set >> from[i] & 1) && !(set >> to[i] & 1) ? room[i] : 0;
+		if ((set & 3) == 1)
+			best = fmin(best, s);
+	}
+	for (int turn = 0; turn < 2; turn++) {		/* a second time the same */
+		double flow = dlb_cut_value(&c, 0, 1, &budget);
+		if (fabs(flow - best) > 1e-12 * (1 + best)) {
+			fprintf(stderr, "seed %llu: flow %.17g, least cut %.17g\n", (unsigned long long)seed, flow, best);
+			abort();
+		}
+	}
+	dlb_cut_release(&c);
+}
+
 int main(void)
 {
 	for (uint64_t seed = 1; seed <= 600; seed++)
@@ -340,6 +376,9 @@ int main(void)
 		test_larger(seed);
 	for (uint64_t seed = 1; seed <= 300; seed++)
 		test_contiguous(seed);
-	printf("%d plans, %d that cannot be; %d contiguous ones\n", n_solved, n_refused, n_contiguous);
+	for (uint64_t seed = 1; seed <= 200; seed++)
+		test_min_cut(seed);
+	printf("%d plans, %d that cannot be; %d contiguous ones; %d of %d greatest loads certified to be the least\n", n_solved, n_refused,
+	       n_contiguous, n_tight, n_loads);
 	return 0;
 }
