@@ -116,3 +116,12 @@ with_two() {
 	bad '.cluster.nodes[1].memory = 3' /cluster/nodes/1/memory 'name of a memory'
 	bad '.cluster.memories[1].link = "none"' /cluster/memories/1/link "no link 'none'"
 }
+
+@test "placers give less to a node whose memory is slow" {
+	dlb-profile --analytic --batch 24 "$models/lenet5.onnx" | dlb-costmodel -c cpu:2 |
+		jq -c '.cluster.memories = [{name: "slow", class: "cxl", group: .cluster.groups[0].name, bytes: 1e9, bandwidth_Bps: 1e9}] |
+			.cluster.nodes[0].memory = "slow" | del(.cost.inputs)' >"$tmp/cost.json"
+	for a in heft dp greedy; do
+		dlb-place -q -a $a -m 4 "$tmp/cost.json" | jq -e '[.plan.placement[]] | (add / length) > 0.6'
+	done
+}

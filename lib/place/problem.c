@@ -30,19 +30,20 @@ static void find_groups(struct dlb_problem *p)
 	free(least);
 }
 
-/* Seconds of op for all its micro-batches on a kind of device. */
-static double all_micro_batches_s(const struct dlb_problem *p, int op, int kind)
+/* Seconds of op for all its micro-batches: seconds_s(cost, op, on, n), on a kind of device or on a node. */
+static double all_micro_batches_s(const struct dlb_problem *p, int op,
+				  double (*seconds_s)(const struct dlb_cost *c, int op, int on, double n), int on)
 {
 	int M = p->micro_batches;
 	int64_t small = dlb_micro_batch_size(p->batch, M, M - 1), large = dlb_micro_batch_size(p->batch, M, 0);
-	double n_large = p->batch % M ? (double)(p->batch % M) : M, s = dlb_cost_kind_s(p->cost, op, kind, (double)large);
+	double n_large = p->batch % M ? (double)(p->batch % M) : M, s = seconds_s(p->cost, op, on, (double)large);
 	if (isinf(s))
 		return s;
 	if (dlb_graph_is_view(p->graph, op))
 		return 0;
 	if (p->graph->op[op].phase == DLB_UPDATE)
 		return s;
-	return n_large * s + (M - n_large) * (small == large ? s : dlb_cost_kind_s(p->cost, op, kind, (double)small));
+	return n_large * s + (M - n_large) * (small == large ? s : seconds_s(p->cost, op, on, (double)small));
 }
 
 static void find_times(struct dlb_problem *p)
@@ -52,7 +53,7 @@ static void find_times(struct dlb_problem *p)
 	double *kind_s = dlb_xcalloc((size_t)p->n_groups * n_kinds + 1, sizeof(double));
 	for (int i = 0; i < p->graph->n_ops; i++)
 		for (size_t k = 0; k < n_kinds; k++)
-			kind_s[(size_t)p->group_of[i] * n_kinds + k] += all_micro_batches_s(p, i, (int)k);
+			kind_s[(size_t)p->group_of[i] * n_kinds + k] += all_micro_batches_s(p, i, dlb_cost_kind_s, (int)k);
 	p->time_s = dlb_arena_array(&p->arena, (size_t)p->n_groups * n_nodes + 1, sizeof(double));
 	p->free_node = dlb_arena_array(&p->arena, n_nodes + 1, sizeof(bool));
 	for (size_t g = 0; g < (size_t)p->n_groups; g++) {
@@ -63,6 +64,13 @@ static void find_times(struct dlb_problem *p)
 		}
 	}
 	free(kind_s);
+	for (size_t d = 0; d < n_nodes; d++) {		/* the memories that a node names are its own */
+		double *s = &p->time_s[d];
+		for (size_t g = 0; g < (size_t)p->n_groups && cl->node[d].n_memories; g++)
+			s[g * n_nodes] = isinf(s[g * n_nodes]) ? s[g * n_nodes] : 0;
+		for (int i = 0; i < p->graph->n_ops && cl->node[d].n_memories; i++)
+			s[(size_t)p->group_of[i] * n_nodes] += all_micro_batches_s(p, i, dlb_cost_op_s, (int)d) * p->ranked_scale[d];
+	}
 }
 
 /* What may not be has no time: every placer then keeps clear of it as of a kernel that is missing. */
