@@ -254,7 +254,7 @@ kfac_formula() {
 	shift 5
 	dlb-profile --analytic --batch 16 "$models/digits_$model.onnx" | dlb-costmodel -c cpu:2 | dlb-place --optimizer kfac "$@" >"$tmp/$model.json"
 	dlb-run -q --steps 0 "${digits[@]}" --save "$tmp/first.safetensors" "$tmp/$model.json" >/dev/null
-	dlb-run -q --steps "$steps" "${digits[@]}" --order sequential --optimizer kfac --lr 0.05 --damping 0.02 --factor-decay 0.9 --inverse-every 4 \
+	dlb-run -q --steps "$steps" "${digits[@]}" --order sequential --optimizer kfac --lr 0.05 --damping 0.02 --factor-decay 0.9 --inverse-every 4 --kl-clip "${kl_used:-$kl_clip}" \
 		"$tmp/$model.json" >"$tmp/out.json"
 	validates "$tmp/out.json"
 	jq -c .report.losses "$tmp/out.json" >"$tmp/losses"
@@ -276,6 +276,16 @@ kfac_formula() {
 	run ! kfac_formula cnn 6 0.051 0 1e-5 -a single
 }
 
+@test "kfac: the trust region's losses are those of the formula in plain Python; the report counts the steps that it shortened" {
+	for plan in '-a single' '-a even -m 3' '--replicas 2'; do
+		# shellcheck disable=SC2086
+		held_back=$(kfac_formula cnn 7 0.05 0.0004 1e-5 $plan)
+		[ "$held_back" -gt 0 ]
+		jq -e --argjson n "$held_back" '.report.kfac.held_back == $n and .report.kfac.left == []' "$tmp/out.json"
+	done
+	kl_used=0.002 run ! kfac_formula cnn 7 0.05 0.0004 1e-5 -a single
+}
+
 @test "kfac: the same losses on one node and two, gone on with from a checkpoint, with either schedule" {
 	for plan in '-a single -m 4' '-a even -m 4' '-a even -m 4 --schedule zero-bubble'; do
 		# shellcheck disable=SC2086
@@ -292,6 +302,40 @@ kfac_formula() {
 	rm "$tmp"/ck/step-*/kept-*
 	run -2 --separate-stderr dlb-run --steps 1 "${digits[@]}" --optimizer kfac --checkpoint "$tmp/ck" "$tmp/plan.json"
 	[[ $stderr == *"the checkpoint has no tensor 'average_A/0/"* ]]
+}
+
+@test "kfac: convolutions: the same losses on one node and two, gone on with from a checkpoint; again with replicas" {
+	dlb-profile --analytic --batch 32 "$models/digits_cnn.onnx" | dlb-costmodel -c cpu:2 >"$tmp/cnn.json"
+	for plan in '-a single -m 2' '-a even -m 2'; do
+		# shellcheck disable=SC2086
+		dlb-place $plan --optimizer kfac "$tmp/cnn.json" >"$tmp/plan.json"
+		losses "$tmp/plan.json" --steps 13 --optimizer kfac --lr 0.1 --inverse-every 5 >"$tmp/whole"
+		[ -f "$tmp/first" ] || cp "$tmp/whole" "$tmp/first"
+		diff "$tmp/first" "$tmp/whole"
+		rm -rf "$tmp/ck"
+		losses "$tmp/plan.json" --steps 7 --optimizer kfac --lr 0.1 --inverse-every 5 --checkpoint "$tmp/ck" >"$tmp/parts"
+		losses "$tmp/plan.json" --steps 6 --optimizer kfac --lr 0.1 --inverse-every 5 --checkpoint "$tmp/ck" >>"$tmp/parts"
+		diff "$tmp/whole" "$tmp/parts"
+	done
+	dlb-place --replicas 2 --allreduce ring --optimizer kfac "$tmp/cnn.json" >"$tmp/plan.json"
+	for how in none cholesky; do
+		losses "$tmp/plan.json" --steps 8 --optimizer kfac --lr 0.1 --inverse-every 5 --compress $how >"$tmp/whole"
+		losses "$tmp/plan.json" --steps 8 --optimizer kfac --lr 0.1 --inverse-every 5 --compress $how | diff "$tmp/whole" -
+	done
+}
+
+@test "kfac: a rate that diverges without the trust region does not with it; weights that are left to sgd are named" {
+	dlb-place -a single --optimizer kfac "$doc" >"$tmp/plan.json"
+	losses "$tmp/plan.json" --steps 150 --optimizer kfac --lr 0.2 >"$tmp/held"
+	losses "$tmp/plan.json" --steps 150 --optimizer kfac --lr 0.2 --kl-clip 0 --allow-nonfinite >"$tmp/free"
+	jq -n -e --slurpfile held "$tmp/held" --slurpfile free "$tmp/free" '$held[-1] < 0.5 and ($free[-1] == null or $free[-1] > 2)'
+	gpt=$DLB_TEST_DATA/onnx/models/gpt_2l.train.op17.dyn.loss.onnx
+	[ -f "$gpt" ] || skip "no $gpt"
+	dlb-profile --analytic --batch 2 "$gpt" | dlb-costmodel -c cpu:1 | dlb-place --optimizer kfac |
+		dlb-run -q --data random --steps 1 --optimizer kfac >"$tmp/out.json"
+	validates "$tmp/out.json"
+	jq -e '.report.kfac | (.weights | length) == 8 and (.left | length) == 2 and any(.left[]; .why == "several ops read it")' "$tmp/out.json"
+	dlb-view "$tmp/out.json" | grep -q 'kfac: left to sgd: .*: several ops read it'
 }
 
 @test "kfac: what cannot be: one line" {

@@ -5,7 +5,7 @@
 #include "exec/engine.h"
 #include "exec/exchange.h"
 
-enum act_kind { ACT_POST, ACT_WAIT, ACT_WAIT_SENT, ACT_SEND, ACT_RUN, ACT_COPY, ACT_SEED, ACT_COMPUTED, ACT_REDUCE, ACT_REDUCED, ACT_NORM };
+enum act_kind { ACT_POST, ACT_WAIT, ACT_WAIT_SENT, ACT_SEND, ACT_RUN, ACT_COPY, ACT_SEED, ACT_COMPUTED, ACT_REDUCE, ACT_REDUCED, ACT_NORM, ACT_TRUST };
 
 /* A kernel's output that can be made here or over there. */
 struct making {
@@ -31,7 +31,7 @@ struct act {
 	void **in, **out;
 	uint64_t vertex;
 	int64_t first_sample;
-	bool update;
+	bool update, preconditioned;	/* preconditioned: what this update reads */
 	int watched;			/* weight of an update that is to stay finite, -1 */
 	enum dlb_dtype dtype;		/* of a seed */
 	int iteration, pick;		/* of instruction; first of its picks, -1 */
@@ -70,6 +70,7 @@ struct dlb_engine {
 	enum dlb_dtype loss_dtype;
 	struct dlb_exchange *exchange;	/* with the other replicas; NULL: none */
 	struct dlb_clip clip;
+	struct dlb_trust trust;
 	struct dlb_arena arena;
 };
 

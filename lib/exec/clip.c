@@ -3,6 +3,26 @@
 #include <stdlib.h>
 #include <string.h>
 #include "exec/clip.h"
+#include "exec/kfac.h"
+
+static void tally_init(struct dlb_tally *t, size_t most, int n_sets, int set, struct dlb_arena *a)
+{
+	*t = (struct dlb_tally){ .n_sets = n_sets, .set = set, .part = dlb_arena_array(a, most * (size_t)n_sets + 1, sizeof *t->part) };
+}
+
+static void tally_clear(struct dlb_tally *t) { memset(t->part, 0, (size_t)t->n * (size_t)t->n_sets * sizeof *t->part); }
+
+int dlb_tally_sum(struct dlb_tally *t, struct dlb_comm *comm, bool contributes, double *sum, struct dlb_error *err)
+{
+	*sum = 0;
+	if (!contributes)
+		tally_clear(t);
+	if (t->n && dlb_comm_allreduce_f64(comm, t->part, t->n * t->n_sets, DLB_COMM_SUM, err))
+		return -1;
+	for (int i = 0; i < t->n; i++)
+		*sum += t->part[t->set * t->n + i];
+	return 0;
+}
 
 /* The weight that update op o changes. */
 static int weight_of(const struct dlb_graph *g, const struct dlb_op *o)
@@ -19,8 +39,8 @@ int dlb_clip_init(struct dlb_clip *c, const struct dlb_graph *g, struct dlb_back
 	int *update = dlb_xmalloc(((size_t)g->n_tensors + 1) * sizeof *update), rc = 0;	/* [tensor] */
 	size_t n = (size_t)g->n_ops + 1;
 
-	*c = (struct dlb_clip){ .norm = norm, .n_sets = n_sets, .set = set };
-	c->square = dlb_arena_array(a, n * (size_t)n_sets, sizeof *c->square);
+	*c = (struct dlb_clip){ .norm = norm };
+	tally_init(&c->square, n, n_sets, set, a);
 	c->slot = dlb_arena_array(a, n, sizeof *c->slot);
 	c->kernel = dlb_arena_array(a, n, sizeof(struct dlb_kernel *));
 	c->gradient = dlb_arena_array(a, n, sizeof(void *));
@@ -36,7 +56,7 @@ int dlb_clip_init(struct dlb_clip *c, const struct dlb_graph *g, struct dlb_back
 
 		if (update[t] < 0)
 			continue;
-		slot = c->n++;
+		slot = c->square.n++;
 		if (!gradient[update[t]])
 			continue;
 		c->slot[c->n_here] = slot;
@@ -59,9 +79,11 @@ void dlb_clip_release(struct dlb_clip *c)
 
 void dlb_clip_here(struct dlb_clip *c)
 {
-	memset(c->square, 0, (size_t)c->n * (size_t)c->n_sets * sizeof *c->square);
+	struct dlb_tally *t = &c->square;
+
+	tally_clear(t);
 	for (int i = 0; i < c->n_here; i++) {
-		void *in[] = { c->gradient[i] }, *out[] = { &c->square[c->set * c->n + c->slot[i]] };
+		void *in[] = { c->gradient[i] }, *out[] = { &t->part[t->set * t->n + c->slot[i]] };
 
 		c->kernel[i]->run(c->kernel[i], &(struct dlb_run){ .in = in, .out = out });
 	}
@@ -69,14 +91,39 @@ void dlb_clip_here(struct dlb_clip *c)
 
 int dlb_clip_scale(struct dlb_clip *c, struct dlb_comm *comm, bool contributes, double *scale, struct dlb_error *err)
 {
-	double sum = 0;
+	double sum;
 
-	if (!contributes)
-		memset(c->square, 0, (size_t)c->n * (size_t)c->n_sets * sizeof *c->square);
-	if (c->n && dlb_comm_allreduce_f64(comm, c->square, c->n * c->n_sets, DLB_COMM_SUM, err))
+	if (dlb_tally_sum(&c->square, comm, contributes, &sum, err))
 		return -1;
-	for (int i = 0; i < c->n; i++)
-		sum += c->square[c->set * c->n + i];
 	*scale = fmin(1, c->norm / (sqrt(sum) + 1e-6));		/* 1 where the norm is NaN: so is the step then */
+	return 0;
+}
+
+void dlb_trust_init(struct dlb_trust *t, const struct dlb_graph *g, double kl_clip, const int *placement, int node, struct dlb_arena *a)
+{
+	*t = (struct dlb_trust){ .kl_clip = kl_clip, .update = dlb_arena_array(a, (size_t)g->n_ops + 1, sizeof *t->update) };
+	tally_init(&t->along, (size_t)g->n_ops, 1, 0, a);
+	for (int op = 0; op < g->n_ops; op++)
+		if (dlb_kfac_layer_of(g, op) == op)
+			t->update[t->along.n++] = placement[op] == node ? op : -1;
+}
+
+int dlb_trust_scale(struct dlb_trust *t, struct dlb_kfac *kfac, struct dlb_comm *comm, bool contributes, double rate, double *scale,
+		    struct dlb_error *err)
+{
+	double sum, limit;
+
+	*scale = 1;
+	if (!(t->kl_clip > 0))
+		return 0;
+	for (int i = 0; i < t->along.n; i++)
+		t->along.part[i] = t->update[i] < 0 ? 0 : dlb_kfac_along(kfac, t->update[i]);
+	if (dlb_tally_sum(&t->along, comm, contributes, &sum, err))
+		return -1;
+	limit = sqrt(t->kl_clip / (rate * rate * sum));
+	if (limit < 1) {			/* not so where the sum is 0 or not a number */
+		*scale = limit;
+		dlb_kfac_held_back(kfac);
+	}
 	return 0;
 }

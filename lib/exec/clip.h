@@ -1,16 +1,27 @@
-/* Clipping by the global norm, as torch.nn.utils.clip_grad_norm_: gradients are multiplied by
+/* Factors for gradients that follow from all of them, on whatever nodes they are.
+ *
+ * Clipping by the global norm, as torch.nn.utils.clip_grad_norm_: gradients are multiplied by
  * min(1, clip / (norm + 1e-6)).
  *
- * The norm is the root of one sum of squares a parameter, each added in double by the node that has the gradient, summed by
- * the parameter's tensor id. Each of those sums comes from one rank only (the others have 0 there), so the sum over ranks is
- * exact, and the norm has the same bits on any placement. */
+ * K-FAC's trust region: preconditioned gradients u of gradients g are multiplied by
+ * min(1, sqrt(kl_clip / (lr^2 sum u . g))): about how far, in the KL divergence of its predictions, a step may take the model
+ * (Ba, Grosse, Martens, ICLR 2017, section 5; the constant 0.001 is that of kfac_pytorch and KAISA).
+ *
+ * Each is made of one number a parameter (layer), added in double by the node that has it, summed in the order of their ids.
+ * Each of those comes from one rank only (the others have 0 there), so the sum over ranks is exact, and has the same bits
+ * on any placement. */
 #ifndef DLB_EXEC_CLIP_H
 #define DLB_EXEC_CLIP_H
 #include "exec/engine.h"
 
+/* Numbers of which each rank has some. n_sets: replicas that have numbers of their own (1: all have the same), ours is `set`. */
+struct dlb_tally { int n, n_sets, set; double *part; };		/* part[set][n] */
+/* The sum of ours over all ranks, which call it together. contributes: false on replicas that hold what another one has told. */
+int dlb_tally_sum(struct dlb_tally *t, struct dlb_comm *comm, bool contributes, double *sum, struct dlb_error *err);
+
 struct dlb_clip {
 	double norm;			/* largest */
-	int n, n_sets, set; double *square;	/* [set][n] of all parameters, by tensor id; whose norm is ours */
+	struct dlb_tally square;	/* of all parameters, by tensor id */
 	int n_here; int *slot;		/* of those here: where in square */
 	struct dlb_kernel **kernel;
 	void **gradient;
@@ -24,4 +35,15 @@ void dlb_clip_release(struct dlb_clip *c);
 void dlb_clip_here(struct dlb_clip *c);
 /* All ranks: the factor for gradients. contributes: false on replicas that hold what another one has told. */
 int dlb_clip_scale(struct dlb_clip *c, struct dlb_comm *comm, bool contributes, double *scale, struct dlb_error *err);
+
+struct dlb_trust {
+	double kl_clip;			/* 0: no trust region */
+	struct dlb_tally along;		/* of all layers, by the op of their weight's update: u . g */
+	int *update;			/* [along.n] that op; -1: it is on another node */
+};
+void dlb_trust_init(struct dlb_trust *t, const struct dlb_graph *g, double kl_clip, const int *placement, int node, struct dlb_arena *a);
+/* All ranks: the factor for what was preconditioned. rate: lr, times what gradients are multiplied by otherwise. kfac: the
+ * layers here, which count it when the factor is less than 1. */
+int dlb_trust_scale(struct dlb_trust *t, struct dlb_kfac *kfac, struct dlb_comm *comm, bool contributes, double rate, double *scale,
+		    struct dlb_error *err);
 #endif

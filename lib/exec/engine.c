@@ -260,10 +260,20 @@ static int run_norm(struct dlb_engine *e, struct dlb_run *r, struct dlb_error *e
 		stretch(e->ground, dlb_clock_thread_cpu_s() - cpu_s);
 	sum_s = dlb_clock_s();
 	t->busy_s += sum_s - start_s;
-	if (dlb_clip_scale(&e->clip, e->ground->comm, e->clip.n_sets > 1 || e->view.program->replica == 0, &r->grad_scale, err))
+	if (dlb_clip_scale(&e->clip, e->ground->comm, e->clip.square.n_sets > 1 || e->view.program->replica == 0, &r->grad_scale, err))
 		return -1;
 	t->waits_s[DLB_WAIT_COLLECTIVE] += dlb_clock_s() - sum_s;
 	return 0;
+}
+
+/* What updates multiply by what was preconditioned, beside that. */
+static int run_trust(struct dlb_engine *e, const struct dlb_run *r, double *scale, struct dlb_error *err)
+{
+	const double start_s = dlb_clock_s(), rate = r->rate * (r->grad_scale > 0 ? r->grad_scale : 1);
+	int rc = dlb_trust_scale(&e->trust, e->ground->kfac, e->ground->comm, e->view.program->replica == 0, rate, scale, err);
+
+	e->view.times.waits_s[DLB_WAIT_COLLECTIVE] += dlb_clock_s() - start_s;
+	return rc;
 }
 
 /* Points act a's pointers at what they are in `step` of a run (or what followed a drain) that began with step `first`. Returns
@@ -345,7 +355,7 @@ int dlb_engine_run_iteration(struct dlb_engine *e, const struct dlb_window *w, s
 {
 	struct dlb_ground *g = e->ground;
 	struct dlb_step_times *t = &e->view.times;
-	double origin_s = dlb_clock_s(), copied_before_s;
+	double origin_s = dlb_clock_s(), copied_before_s, trust = 1, clip;
 	int64_t not_finite = 0;
 	struct dlb_run r = { .shrunk = &e->view.shrunk };
 	bool several = e->view.program->depth > 0;
@@ -406,7 +416,14 @@ int dlb_engine_run_iteration(struct dlb_engine *e, const struct dlb_window *w, s
 			if (run_norm(e, &r, err))
 				return -1;
 			break;
+		case ACT_TRUST:
+			if (run_trust(e, &r, &trust, err))
+				return -1;
+			break;
 		case ACT_RUN:
+			clip = r.grad_scale;
+			if (a->preconditioned)
+				r.grad_scale = trust * (clip > 0 ? clip : 1);
 			/* Updates count steps from 1 (bias correction). */
 			r.step = (uint64_t)s->step + (a->update ? 1 : 0);
 			r.not_finite = a->update && a->watched >= 0 ? &not_finite : NULL;
@@ -414,6 +431,7 @@ int dlb_engine_run_iteration(struct dlb_engine *e, const struct dlb_window *w, s
 				predict(e, a, s, w->first, r, origin_s);
 			else
 				run_kernel(e, a, &r, origin_s);
+			r.grad_scale = clip;
 			if (not_finite && e->view.not_finite < 0)
 				e->view.not_finite = a->watched;
 			if (e->view.program->async && a->loss >= 0)

@@ -181,6 +181,14 @@ static void report_kfac(const struct dlb_job *j, struct dlb_report *r)
 	for (int i = 0; i < n; i++)
 		r->kfac.weight[i] = dlb_arena_strdup(&r->arena, j->graph.tensor[j->graph.op[all[i].update].in[0]].name);
 	free(all);
+	r->kfac.left = dlb_arena_array(&r->arena, (size_t)j->graph.n_ops + 1, sizeof *r->kfac.left);
+	for (int op = 0; op < j->graph.n_ops; op++) {
+		const char *why = dlb_kfac_left(&j->graph, op);
+
+		if (why)
+			r->kfac.left[r->kfac.n_left++] = (struct dlb_report_left){
+				dlb_arena_strdup(&r->arena, j->graph.tensor[j->graph.op[op].in[0]].name), why };
+	}
 }
 
 void dlb_job_report(const struct dlb_job *j, const struct dlb_program *p, struct dlb_report *r)

@@ -13,7 +13,7 @@ struct factor {
 	bool factored;
 	const char *name;		/* of the weight, the graph's */
 };
-struct layer { struct dlb_kfac_layer l; struct factor f[DLB_KFAC_FACTORS]; };
+struct layer { struct dlb_kfac_layer l; struct factor f[DLB_KFAC_FACTORS]; double along; };
 struct dlb_kfac {
 	const struct dlb_graph *graph;
 	struct dlb_backend *be;
@@ -176,8 +176,8 @@ static void apply(const void *ctx, const struct dlb_run *r)
 
 	for (int i = 0; i < DLB_KFAC_FACTORS && dlb_kfac_due(k, (int64_t)r->step); i++)
 		invert(k, &f[i], r->scratch);
-	dlb_kfac_precondition(k->dtype, f[DLB_KFAC_A].n, f[DLB_KFAC_G].n, w->layer->l.by_input, f[DLB_KFAC_A].inverse, f[DLB_KFAC_G].inverse,
-			      r->out[0], r->out[1], r->scratch);
+	w->layer->along = dlb_kfac_precondition(k->dtype, f[DLB_KFAC_A].n, f[DLB_KFAC_G].n, w->layer->l.by_input, f[DLB_KFAC_A].inverse, f[DLB_KFAC_G].inverse,
+					       r->out[0], r->out[1], r->scratch);
 }
 
 int dlb_kfac_prepare_apply(struct dlb_kfac *k, int update, struct dlb_kernel **out, struct dlb_error *err)
@@ -188,6 +188,14 @@ int dlb_kfac_prepare_apply(struct dlb_kfac *k, int update, struct dlb_kernel **o
 	size_t inverting = most * most * sizeof(double), applying = 2 * a * g * dlb_dtype_bytes(k->dtype);
 
 	return k->be->ops->host(k->be, apply, &w, sizeof w, inverting > applying ? inverting : applying, out, err);
+}
+
+double dlb_kfac_along(const struct dlb_kfac *k, int update) { return layer_of(k, update)->along; }
+
+void dlb_kfac_held_back(struct dlb_kfac *k)
+{
+	if (k)
+		k->counts.held_back++;
 }
 
 void *dlb_kfac_summand(struct dlb_kfac *k, int update, int factor) { return layer_of(k, update)->f[factor].sum; }

@@ -24,6 +24,10 @@ int dlb_kfac_prepare_sum(struct dlb_kfac *k, const struct dlb_program *p, int up
 /* in {}, out {sum of dW, sum of db or NULL}. Inverts where that is due. */
 int dlb_kfac_prepare_apply(struct dlb_kfac *k, int update, struct dlb_kernel **out, struct dlb_error *err);
 
+/* Of the last step, what was preconditioned times what it was before: [dw db] . u. */
+double dlb_kfac_along(const struct dlb_kfac *k, int update);
+void dlb_kfac_held_back(struct dlb_kfac *k);		/* counts a step that would have left the trust region; NULL: no layer here */
+
 /* ---- for exchange.c ---- */
 bool dlb_kfac_due(const struct dlb_kfac *k, int64_t step);		/* a new inverse is */
 /* What is summed over the replicas: its order squared elements, symmetric. */
@@ -35,7 +39,8 @@ void dlb_kfac_came(struct dlb_kfac *k, int update, int factor, bool factored);
 /* ---- for checkpoints and reports ---- */
 /* Averages, each replica's own, and inverses; i from 0, false: no more. */
 bool dlb_kfac_state(struct dlb_kfac *k, int i, struct dlb_kept_state *s);
-/* Inverses so far; of those, made with more on the diagonal; left as they were. Steps whose moments were not finite. */
-struct dlb_kfac_counts { int64_t inverses, shifted, kept, not_finite; };
+/* Inverses so far; of those, made with more on the diagonal; left as they were. Steps whose moments were not finite; that the
+ * trust region shortened. */
+struct dlb_kfac_counts { int64_t inverses, shifted, kept, not_finite, held_back; };
 struct dlb_kfac_counts dlb_kfac_counted(const struct dlb_kfac *k);
 #endif

@@ -308,6 +308,7 @@ static int prepare_update(struct dlb_engine *e, const struct dlb_instr *in, cons
 		return rc == DLB_NO_KERNEL ? lacks(e, in->op, err) : -1;
 	kept(e, a->kernel);
 	a->update = true;
+	a->preconditioned = dlb_kfac_layer_of(e->graph, in->op) >= 0;
 	a->watched = hides_nan(e->graph, weight) ? weight : -1;
 	a->in = dlb_arena_array(&e->arena, 1, sizeof *a->in);
 	a->out = dlb_arena_array(&e->arena, 1 + DLB_MAX_STATES, sizeof *a->out);
@@ -420,6 +421,13 @@ static int prepare_norm(struct dlb_engine *e, const struct dlb_optimizer_choice 
 	e->act[e->n_acts++].kind = ACT_NORM;
 	return dlb_clip_init(&e->clip, g, e->ground->be, c->clip_norm, gradient, own ? p->n_replicas : 1, own ? p->replica : 0, &e->arena,
 			     err);
+}
+
+static int prepare_trust(struct dlb_engine *e, const struct dlb_optimizer_choice *c)
+{
+	e->act[e->n_acts++].kind = ACT_TRUST;
+	dlb_trust_init(&e->trust, e->graph, c->hyper[DLB_HYPER_KL_CLIP], e->view.program->plan->placement, e->view.node, &e->arena);
+	return 0;
 }
 
 /* A fed tensor: seeds are computed, the rest is copied from what the feeder laid out at `offset`. */
@@ -613,7 +621,8 @@ int dlb_acts_prepare(struct dlb_engine *e, const struct dlb_optimizer_choice *c,
 			rc = prepare_copy(e, in, err);
 			break;
 		case DLB_COLLECTIVE:		/* the step's end is run.c's */
-			rc = in->what == DLB_RUN_NORM ? prepare_norm(e, c, err) : prepare_collective(e, in);
+			rc = in->what == DLB_RUN_NORM ? prepare_norm(e, c, err) : in->what == DLB_RUN_TRUST ? prepare_trust(e, c) :
+				prepare_collective(e, in);
 			break;
 		default:			/* FREE: places were fixed when the program was compiled */
 			break;

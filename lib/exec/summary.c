@@ -185,7 +185,8 @@ static void kfac_here(const struct run *r, struct dlb_report_kfac *mine)
 {
 	const struct dlb_kfac_counts c = dlb_kfac_counted(r->kfac);
 
-	*mine = (struct dlb_report_kfac){ .inverses = c.inverses, .shifted = c.shifted, .kept = c.kept, .not_finite = c.not_finite };
+	*mine = (struct dlb_report_kfac){ .inverses = c.inverses, .shifted = c.shifted, .kept = c.kept, .not_finite = c.not_finite,
+					.held_back = c.held_back };
 	for (int i = 0; i < r->n_engines; i++) {
 		const struct dlb_exchange_times *t = dlb_engine_exchange(r->engine[i]) ? dlb_exchange_times(dlb_engine_exchange(r->engine[i])) : NULL;
 
@@ -208,6 +209,7 @@ static void count_kfac(const struct dlb_job *j, const struct node_summary *all, 
 		const struct dlb_report_kfac *k = &all[i].kfac;
 
 		to->not_finite += k->not_finite;
+		to->held_back = k->held_back > to->held_back ? k->held_back : to->held_back;	/* all that have layers count the same */
 		to->hops_failed += k->hops_failed;
 		if (dlb_plan_replica_of(&j->plan, i))
 			continue;

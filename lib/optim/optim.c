@@ -63,7 +63,8 @@ const struct dlb_optimizer dlb_optimizers[] = {
 	},
 	[DLB_RULE_KFAC] = {
 		.name = "kfac", .summary = "K-FAC (Martens, Grosse, 2015) where it knows the layer, sgd elsewhere",
-		.hyper = { [DLB_HYPER_LR] = 0.01, [DLB_HYPER_DAMPING] = 1e-2, [DLB_HYPER_FACTOR_DECAY] = 0.95, [DLB_HYPER_INVERSE_EVERY] = 10 },
+		.hyper = { [DLB_HYPER_LR] = 0.01, [DLB_HYPER_DAMPING] = 1e-2, [DLB_HYPER_FACTOR_DECAY] = 0.95, [DLB_HYPER_INVERSE_EVERY] = 10,
+			   [DLB_HYPER_KL_CLIP] = 1e-3 },
 		.flop_per_element = 2, .bytes_per_element = 12,		/* without what kfac.h says of matrices */
 	},
 	[DLB_N_RULES] = { .name = NULL },
@@ -98,6 +99,7 @@ bool dlb_optimizer_uses(int rule, int hyper)
 	case DLB_HYPER_DAMPING:
 	case DLB_HYPER_FACTOR_DECAY:
 	case DLB_HYPER_INVERSE_EVERY:
+	case DLB_HYPER_KL_CLIP:
 		return rule == DLB_RULE_KFAC;
 	default:
 		return adam;

@@ -17,7 +17,8 @@
  *             uncorrected      d = sqrt(x): a first step of 1 / sqrt(beta1^2 (1 - beta2)), 35 times lr; wants a warm-up
  *             amsgrad          denom_corrected with eps in s too, as the authors' code with amsgrad has it
  *
- *   kfac      [dW db] = (G + damping)^-1 [dW db] (A + damping)^-1 of dense layers, then as sgd; everything else as sgd
+ *   kfac      u = (G + damping)^-1 [dW db] (A + damping)^-1 of dense layers and convolutions, times
+ *             min(1, sqrt(kl_clip / (lr^2 sum u . [dW db]))), then as sgd; everything else as sgd
  *             (Martens, Grosse, ICML 2015; kfac.h)
  *
  * Decay is on every parameter (biases and normalization too), as PyTorch's with one parameter group: added to the gradient

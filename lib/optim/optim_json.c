@@ -1,6 +1,6 @@
 /* .run.optimizer: {"name":"adam", "lr":0.001, "beta1":0.9, ..., "warmup":30, "lr_schedule":"cosine:1000:1e-05",
  * "clip_norm":1.0}; of max-adabelief also "variant":"corrected", "reduce":"moments:mean", "max_state":"local"; of kfac
- * "damping":0.01, "factor_decay":0.95, "inverse_every":10. What is not there is the optimizer's default. */
+ * "damping":0.01, "factor_decay":0.95, "inverse_every":10, "kl_clip":0.001. What is not there is the optimizer's default. */
 #include <math.h>
 #include <string.h>
 
@@ -18,6 +18,7 @@ static const struct { const char *key; int hyper; double min, max; } members[] =
 	{ "damping", DLB_HYPER_DAMPING, 0, HUGE_VAL },
 	{ "factor_decay", DLB_HYPER_FACTOR_DECAY, 0, 1 },
 	{ "inverse_every", DLB_HYPER_INVERSE_EVERY, 1, 1e9 },
+	{ "kl_clip", DLB_HYPER_KL_CLIP, 0, HUGE_VAL },
 };
 
 void dlb_optimizer_defaults(int rule, struct dlb_optimizer_choice *o)
@@ -118,7 +119,7 @@ static int read_rate(const struct dlb_ref *r, struct dlb_optimizer_choice *c, st
 int dlb_optimizer_read(const struct dlb_doc *d, struct dlb_optimizer_choice *o, struct dlb_error *err)
 {
 	static const char *const known[] = { "name", "lr", "momentum", "alpha", "beta1", "beta2", "eps", "weight_decay", "variant",
-					     "warmup", "lr_schedule", "clip_norm", "reduce", "max_state", "damping", "factor_decay", "inverse_every", NULL };
+					     "warmup", "lr_schedule", "clip_norm", "reduce", "max_state", "damping", "factor_decay", "inverse_every", "kl_clip", NULL };
 	struct dlb_ref run = dlb_ref_root(d, "run"), r, name_at;
 	const char *name = "sgd";
 	struct dlb_optimizer_choice c;

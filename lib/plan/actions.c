@@ -72,7 +72,7 @@ static int find_items(const struct compiler *c, int node, struct action *items, 
 			int op = np->order[i].op, m = np->order[i].micro_batch;
 			if (m >= c->M || (c->updates_last && (m < 0) != last))
 				continue;
-			items[n++] = (struct action){ dlb_compile_key(c, op, m) + (last ? 2 * late(c) : 0), op, m, -1, false };
+			items[n++] = (struct action){ dlb_compile_key(c, op, m) + (last ? 2 * late(c) : 0), op, m, -1, false, false };
 		}
 	}
 	return n;
@@ -84,18 +84,20 @@ void dlb_compile_actions(struct compiler *c)
 	for (int node = 0; node < c->p->n_nodes; node++) {
 		const struct dlb_node_plan *np = &c->p->node[node];
 		struct lane *l = &c->lane[node];
-		size_t most = (size_t)np->n_order + 3 + (size_t)c->n_ticks;
+		size_t most = (size_t)np->n_order + 4 + (size_t)c->n_ticks;
 		for (int i = 0; i < np->n_order; i++)
 			if (g->op[np->order[i].op].phase == DLB_UPDATE)
 				most += (size_t)g->op[np->order[i].op].n_in * (size_t)c->M;
 		struct action *items = dlb_xcalloc((size_t)np->n_order + 1, sizeof *items);
 		l->act = dlb_xcalloc(most, sizeof *l->act);
 		if (!c->lag)
-			l->act[l->n_act++] = (struct action){ -1, -1, -1, -1, false };
+			l->act[l->n_act++] = (struct action){ -1, -1, -1, -1, false, false };
 		for (int i = 0; i < c->n_ticks; i++)
-			l->act[l->n_act++] = (struct action){ i * c->slot_keys, -1, -1, -1, false };
+			l->act[l->n_act++] = (struct action){ i * c->slot_keys, -1, -1, -1, false, false };
 		if (c->p->clip)
-			l->act[l->n_act++] = (struct action){ norm_key(c), -1, -1, -1, true };
+			l->act[l->n_act++] = (struct action){ norm_key(c), -1, -1, -1, true, false };
+		if (c->kfac)
+			l->act[l->n_act++] = (struct action){ norm_key(c) + 1, -1, -1, -1, false, true };
 		int n_before, n_items = find_items(c, node, items, &n_before);
 		for (int i = 0; i < n_items; i++) {
 			int op = items[i].op;
@@ -112,12 +114,12 @@ void dlb_compile_actions(struct compiler *c)
 						key_of_arrival(c, items, c->updates_last ? n_before + 1 : i + 1, edge, m, key);
 					if (c->updates_last && key >= norm_key(c))
 						key = norm_key(c) - 1;
-					l->act[l->n_act++] = (struct action){ key, op, m, t, false };
+					l->act[l->n_act++] = (struct action){ key, op, m, t, false, false };
 				}
 			}
 		}
 		if (!c->lag)
-			l->act[l->n_act++] = (struct action){ INT64_MAX, -1, -1, -1, false };
+			l->act[l->n_act++] = (struct action){ INT64_MAX, -1, -1, -1, false, false };
 		qsort(l->act, (size_t)l->n_act, sizeof *l->act, by_key);
 		for (int a = 0, i = 0; a < l->n_act && c->lag; a++)
 			if (l->act[a].op < 0)

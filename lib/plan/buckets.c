@@ -164,10 +164,12 @@ void dlb_compile_note_reductions(struct compiler *c, int node)
 	struct dlb_node_program *np = &c->out->node[node];
 	const struct lane *l = &c->lane[node];
 	bool averages = dlb_sharing_averages(&c->p->sharing);
-	int computed = 0, norm = -1;
+	int computed = 0, norm = -1, trust = -1;
 	find_buckets(c, node);
-	for (int a = 0; a < l->n_act; a++)
+	for (int a = 0; a < l->n_act; a++) {
 		norm = l->act[a].norm ? a : norm;
+		trust = l->act[a].trust ? a : trust;
+	}
 	for (int a = 0; a < l->n_act; a++)
 		if (l->act[a].op >= 0 && (l->act[a].tensor >= 0 || c->g->op[l->act[a].op].phase != DLB_UPDATE))
 			computed = a;
@@ -183,8 +185,9 @@ void dlb_compile_note_reductions(struct compiler *c, int node)
 			else
 				first = update < first ? update : first;
 		}
-		if (norm >= 0 && !averages && np->bucket[b].cls != DLB_SUM_FACTOR)
-			first = norm;
+		int all = norm >= 0 && np->bucket[b].cls != DLB_SUM_FACTOR ? norm : trust;	/* what reads all of them */
+		if (all >= 0 && !averages)
+			first = all;
 		dlb_compile_note(c, node, (struct note){ c->p->sharing.sync ? computed : start, RANK_REDUCE, -1, -1, -1, -1, b });
 		dlb_compile_note(c, node, (struct note){ first, RANK_REDUCED, -1, -1, -1, -1, b });
 	}

@@ -252,12 +252,11 @@ static int compile(const struct dlb_plan *p, const struct dlb_cost *cost, int64_
 		   int64_t first, struct walk *walk, struct dlb_program *out, struct dlb_error *err)
 {
 	struct compiler c = { .p = p, .out = out, .updates_last = member || p->clip };
-	bool kfac = false;
 	dlb_flow_init(&c.f, p, cost, batch);
 	c.g = c.f.g;
-	for (int i = 0; i < c.g->n_ops && !kfac; i++)
-		kfac = dlb_kfac_layer_of(c.g, i) >= 0;
-	c.updates_last |= kfac;
+	for (int i = 0; i < c.g->n_ops && !c.kfac; i++)
+		c.kfac = dlb_kfac_layer_of(c.g, i) >= 0;
+	c.updates_last |= c.kfac;
 	c.M = c.f.M;
 	*out = (struct dlb_program){ .n_nodes = p->n_nodes, .micro_batches = c.M, .batch = batch, .graph = c.g, .plan = p,
 		.steps = 1, .staleness = p->staleness, .replicated = member != NULL, .n_replicas = 1, .step_batch = batch, .whole = p };
@@ -278,7 +277,7 @@ static int compile(const struct dlb_plan *p, const struct dlb_cost *cost, int64_
 	out->async = schedule && schedule->async;
 	if (out->async && p->clip)
 		rc = dlb_fail(err, "/plan/schedule", "async: gradients cannot be clipped by their global norm, which all nodes would wait for");
-	else if (out->async && kfac)
+	else if (out->async && c.kfac)
 		rc = dlb_fail(err, "/plan/schedule", "async: K-FAC's averages would be of other weights than its gradients; take another optimizer");
 	else if (out->async)
 		set_lags(&c);

@@ -6,8 +6,8 @@
 enum { RANK_WAIT_SENT, RANK_FREE_BEFORE, RANK_POST, RANK_COPY, RANK_WAIT, RANK_REDUCED, RANK_SEND, RANK_SENT_AFTER, RANK_FREE_AFTER,
        RANK_COMPUTED, RANK_REDUCE, N_RANKS };
 
-struct action { int64_t key; int op, m, tensor; bool norm; };	/* tensor >= 0: accumulate; op < 0: start, norm, end of the step, or
-								 * start of a half-slot */
+struct action { int64_t key; int op, m, tensor; bool norm, trust; };	/* tensor >= 0: accumulate; op < 0: start, norm, trust, end of the
+									 * step, or start of a half-slot */
 struct note { int action, rank; int slot, tensor, m, peer, tag; };
 struct slot {						/* (tensor, node, m) */
 	int first, last, sent;				/* actions; -1: none */
@@ -29,6 +29,7 @@ struct compiler {
 	const struct dlb_graph *g;
 	struct dlb_program *out;
 	int M;
+	bool kfac;					/* some layer is K-FAC's */
 	bool updates_last;				/* they wait for other replicas, or the global norm: behind all else on every node, which is
 							 * a legal order since nothing of the step depends on them */
 	int *inst_start, *inst_node, *root;		/* instances of a tensor: nodes that have it; root: instance whose place it has */

@@ -47,13 +47,14 @@ static void emit_step_end(struct compiler *c, struct dlb_node_program *np)
 		.iteration = c->out->depth, .peer = -1, .tag = -1 };
 }
 
-/* K-FAC: before the first update of a layer. */
-static void emit_precondition(struct compiler *c, struct dlb_node_program *np, const struct action *x)
+/* K-FAC: the layers here. */
+static void emit_preconditions(struct compiler *c, int node)
 {
-	int layer = dlb_kfac_layer_of(c->g, x->op);
-	if (layer >= 0 && dlb_compile_first_use(c, x->op) == c->act_of[x->op * c->M])
-		np->instr[np->n_instr++] = (struct dlb_instr){ .verb = DLB_COMPUTE, .what = DLB_RUN_PRECONDITION, .op = layer, .tensor = -1,
-			.micro_batch = -1, .peer = -1, .tag = -1 };
+	struct dlb_node_program *np = &c->out->node[node];
+	for (int i = 0; i < c->g->n_ops; i++)
+		if (c->p->placement[i] == node && dlb_kfac_layer_of(c->g, i) == i)
+			np->instr[np->n_instr++] = (struct dlb_instr){ .verb = DLB_COMPUTE, .what = DLB_RUN_PRECONDITION, .op = i, .tensor = -1,
+				.micro_batch = -1, .peer = -1, .tag = -1 };
 }
 
 static int count_layers(const struct compiler *c, int node)
@@ -72,17 +73,18 @@ static void emit_action(struct compiler *c, int node, const struct action *x, bo
 	if (x->op < 0) {
 		if (end)
 			emit_step_end(c, np);
-		if (!x->norm)
+		if (x->trust)
+			emit_preconditions(c, node);
+		if (!x->norm && !x->trust)
 			return;
 		in.verb = DLB_COLLECTIVE;
-		in.what = DLB_RUN_NORM;
+		in.what = x->norm ? DLB_RUN_NORM : DLB_RUN_TRUST;
 	} else if (x->tensor >= 0) {
 		in.what = DLB_RUN_ACCUMULATE;
 		in.tensor = x->tensor;
 	} else if (c->g->op[x->op].phase == DLB_UPDATE) {
 		in.what = DLB_RUN_UPDATE;
 		in.micro_batch = -1;
-		emit_precondition(c, np, x);
 	} else {
 		in.what = DLB_RUN_OP;
 		if (c->out->statistics && c->out->statistics[x->op] >= 0)

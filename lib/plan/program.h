@@ -40,8 +40,9 @@
  * the bucket's weights and reduced b before the end of the step; which of them travel in a step is the executor's.
  * With K-FAC (optim/kfac.h), the update of a layer's weight sums two more tensors, micro-batch by micro-batch, into the
  * second moments A and G; their averages are a bucket of replicas like gradients, which goes out when a new inverse is due
- * (plan->inverse_every). COMPUTE precondition (op = that update) stands before the layer's first update, and makes of the
- * sums of gradients what is applied. Gradients of such layers are always summed into state, and updates come last.
+ * (plan->inverse_every). COMPUTE precondition (op = that update) makes of the sums of gradients what is applied; COLLECTIVE
+ * trust, behind those of all layers and before the first update, adds up over all nodes how far that goes. Gradients of such
+ * layers are always summed into state, and updates come last.
  * With plan->clip, COLLECTIVE norm stands after each node's last gradient and before its first update: the squares of
  * every gradient are summed over all nodes, and no node passes before all have come. Updates then stand last.
  *
@@ -57,7 +58,7 @@
 
 enum dlb_verb { DLB_POST, DLB_WAIT, DLB_SEND, DLB_COMPUTE, DLB_COLLECTIVE, DLB_COPY, DLB_FREE, DLB_N_VERBS };
 enum dlb_what { DLB_RUN_OP, DLB_RUN_ACCUMULATE, DLB_RUN_UPDATE, DLB_RUN_STEP_END,
-		DLB_RUN_COMPUTED, DLB_RUN_REDUCE, DLB_RUN_REDUCED, DLB_RUN_NORM,	/* of COLLECTIVE; tag: the bucket */
+		DLB_RUN_COMPUTED, DLB_RUN_REDUCE, DLB_RUN_REDUCED, DLB_RUN_NORM, DLB_RUN_TRUST,	/* of COLLECTIVE; tag: the bucket */
 		DLB_RUN_SUMS,			/* of COMPUTE: the first half of an op; RUN_OP is its second then */
 		DLB_RUN_KEEP, DLB_RUN_PREDICT,	/* copies of weights; op: the update op */
 		DLB_RUN_PRECONDITION };		/* K-FAC; op: the update op of the layer's weight */

@@ -27,11 +27,12 @@ struct dlb_report_delay { const char *weight; int node, least, most; };
 /* K-FAC. Inverses made, of those with more on the diagonal than the damping (shifted), and those that could not be made, so
  * that the ones before were kept; averages left as they were since a moment was not finite. Between replicas: exchanges of
  * factors; those in which one was not symmetric, so that all went whole; factors that were not positive definite and came as
- * sums; hops of cholesky:per-hop that failed. */
+ * sums; hops of cholesky:per-hop that failed. held_back: steps that the trust region shortened. */
 struct dlb_report_kfac {
 	const char **weight; int n_weights;		/* that it preconditions */
 	const char *others;				/* optimizer of all other parameters; NULL: it was not K-FAC */
-	int64_t inverses, shifted, kept, not_finite, exchanges, not_symmetric, not_definite, hops_failed;
+	struct dlb_report_left { const char *weight, *why; } *left; int n_left;	/* matrices and kernels among these */
+	int64_t inverses, shifted, kept, not_finite, held_back, exchanges, not_symmetric, not_definite, hops_failed;
 };
 struct dlb_report {
 	struct dlb_arena arena;

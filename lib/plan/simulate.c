@@ -392,11 +392,11 @@ static double norm_s(const struct sim *s)
 	return 2 * depth * longest;
 }
 
-/* The global norm: all wait for all. True while node must; the last one sends all on their way. */
-static bool norm(struct sim *s, int node)
+/* The global norm, or K-FAC's trust region: all wait for all. True while node must; the last one sends all on their way. */
+static bool norm(struct sim *s, int node, bool trust)
 {
 	struct sim_node *n = &s->node[node];
-	double t = square_sum_s(s, node), end_s = 0;
+	double t = trust ? 0 : square_sum_s(s, node), end_s = 0;
 	n->now += t;
 	s->t->node[node].busy_s += t;
 	n->wait_from = n->now;
@@ -584,8 +584,8 @@ static void advance(struct sim *s, int node)
 			if (in->verb == DLB_WAIT) {
 				if (wait_for(s, node, in))
 					return;
-			} else if (in->verb == DLB_COLLECTIVE && in->what == DLB_RUN_NORM) {
-				if (norm(s, node))
+			} else if (in->verb == DLB_COLLECTIVE && (in->what == DLB_RUN_NORM || in->what == DLB_RUN_TRUST)) {
+				if (norm(s, node, in->what == DLB_RUN_TRUST))
 					return;
 			} else if (in->verb == DLB_COLLECTIVE && in->what != DLB_RUN_STEP_END) {
 				if (meet_others(s, node, in))

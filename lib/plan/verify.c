@@ -61,7 +61,7 @@ struct lives {
 	bool averages, *updated;			/* buckets are of weights; [update op] done */
 	char *factors;					/* [update op] of K-FAC: how far the bucket of its factors is */
 	bool *preconditioned;				/* [update op] */
-	bool normed;					/* the global norm is behind us */
+	bool normed, trusted;				/* the global norm, K-FAC's trust region is behind us */
 	struct versions *of_weight;			/* [tensor] asynchronous: of the weights updated here; else NULL */
 };
 struct versions { const struct dlb_weight_copies *w; int live, *copy; };	/* live: updates so far; copy: version there, -1 */
@@ -223,7 +223,8 @@ static const char *compute(struct lives *l, const struct dlb_instr *in)
 			bad = "updates before the gradient is summed over the replicas";
 		else if (gradient && dlb_program_sums(l->g, in->op))
 			bad = l->sum[in->op] != first + M ? "updates before the gradient is summed" :
-				dlb_kfac_layer_of(g, in->op) >= 0 && !l->preconditioned[in->op] ? "updates before the gradient is preconditioned" : NULL;
+				dlb_kfac_layer_of(g, in->op) < 0 ? NULL : !l->preconditioned[in->op] ? "updates before the gradient is preconditioned" :
+				!l->trusted ? "updates before the trust region is known" : NULL;
 		else
 			bad = readable(l, t, in);
 		if (!bad && in->what == DLB_RUN_UPDATE && l->of_weight && l->of_weight[t].w)
@@ -284,6 +285,19 @@ static const char *collective(struct lives *l, const struct dlb_instr *in)
 	return NULL;
 }
 
+/* Every layer here is preconditioned. */
+static const char *trust(struct lives *l)
+{
+	const struct dlb_graph *g = l->g->graph;
+	if (l->trusted)
+		return "the trust region is taken twice";
+	l->trusted = true;
+	for (int op = 0; op < g->n_ops; op++)
+		if (l->p->placement[op] == l->node && dlb_kfac_layer_of(g, op) == op && !l->preconditioned[op])
+			return "takes the trust region before a gradient is preconditioned";
+	return NULL;
+}
+
 /* Every gradient of the updates here must be there, summed or whole. */
 static const char *norm(struct lives *l)
 {
@@ -337,7 +351,7 @@ static const char *live(struct lives *l, const struct dlb_instr *in)
 	case DLB_COMPUTE:
 		return compute(l, in);
 	case DLB_COLLECTIVE:
-		return in->what == DLB_RUN_NORM ? norm(l) : collective(l, in);
+		return in->what == DLB_RUN_NORM ? norm(l) : in->what == DLB_RUN_TRUST ? trust(l) : collective(l, in);
 	default:
 		return NULL;
 	}
@@ -636,7 +650,7 @@ static void advance(struct run *r, int node)
 	const struct dlb_node_program *np = &dlb_program_of(r->g, node)->node[node];
 	for (; r->pc[node] < np->n_instr; r->pc[node]++) {
 		const struct dlb_instr *in = &np->instr[r->pc[node]];
-		if (in->verb == DLB_COLLECTIVE && !(in->what == DLB_RUN_NORM ? meet_all(r, node) : meet_others(r, node, in)))
+		if (in->verb == DLB_COLLECTIVE && !(in->what == DLB_RUN_NORM || in->what == DLB_RUN_TRUST ? meet_all(r, node) : meet_others(r, node, in)))
 			return;
 		if (in->verb != DLB_SEND && in->verb != DLB_POST && in->verb != DLB_WAIT)
 			continue;

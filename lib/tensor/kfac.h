@@ -32,7 +32,8 @@ int dlb_kfac_invert(enum dlb_dtype t, int n, double damping, const void *average
 /* The same (f32) of what comes as its Cholesky factor, damping and all: L of the reversed matrix in RFP (spd.h). 0 or -1. */
 int dlb_kfac_invert_factor(int n, const float *l, float *inverse, double *work);
 /* [dw db] = G^-1 [dw db] A^-1 in place, outputs as rows. n_a: order of A, with the bias where db is not NULL; n_g: outputs.
- * dw (n_g, inputs), or by_input (inputs, n_g). work: 2 * n_a * n_g elements. */
-void dlb_kfac_precondition(enum dlb_dtype t, int n_a, int n_g, bool by_input, const void *a_inverse, const void *g_inverse, void *dw,
-			   void *db, void *work);
+ * dw (n_g, inputs), or by_input (inputs, n_g). work: 2 * n_a * n_g elements. Returns the product of what comes out and what
+ * went in, in double. */
+double dlb_kfac_precondition(enum dlb_dtype t, int n_a, int n_g, bool by_input, const void *a_inverse, const void *g_inverse, void *dw,
+			     void *db, void *work);
 #endif

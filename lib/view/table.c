@@ -231,8 +231,11 @@ static void report_table(const struct dlb_view *v, FILE *f)
 		fprintf(f, "  forward ops read weights %d to %d updates behind\n", least, most);
 	}
 	if (r->kfac.others)
-		fprintf(f, "  kfac: %d weights preconditioned, the others by %s; %lld inverses, %lld with more on the diagonal, %lld not made\n",
-			r->kfac.n_weights, r->kfac.others, (long long)r->kfac.inverses, (long long)r->kfac.shifted, (long long)r->kfac.kept);
+		fprintf(f, "  kfac: %d weights preconditioned, the others by %s; %lld inverses, %lld with more on the diagonal, %lld not made; "
+			"%lld steps held back by the trust region\n", r->kfac.n_weights, r->kfac.others, (long long)r->kfac.inverses,
+			(long long)r->kfac.shifted, (long long)r->kfac.kept, (long long)r->kfac.held_back);
+	for (int i = 0; r->kfac.others && i < r->kfac.n_left; i++)
+		fprintf(f, "  kfac: left to %s: %s: %s\n", r->kfac.others, r->kfac.left[i].weight, r->kfac.left[i].why);
 	if (r->kfac.not_symmetric + r->kfac.not_definite + r->kfac.hops_failed + r->kfac.not_finite)
 		fprintf(f, "  kfac: %lld exchanges with a factor not symmetric, %lld factors not positive definite, %lld hops failed, %lld moments not finite\n",
 			(long long)r->kfac.not_symmetric, (long long)r->kfac.not_definite, (long long)r->kfac.hops_failed, (long long)r->kfac.not_finite);

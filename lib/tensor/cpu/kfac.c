@@ -164,10 +164,11 @@ int dlb_kfac_invert_factor(int n, const float *l, float *inverse, double *a)
 }
 
 #define PRECONDITION(T, GEMM) \
-static void precondition_##T(int a, int g, bool by_input, const T *a_inverse, const T *g_inverse, T *dw, T *db, T *x) \
+static double precondition_##T(int a, int g, bool by_input, const T *a_inverse, const T *g_inverse, T *dw, T *db, T *x) \
 { \
 	const int w = a - (db != NULL); \
 	T *y = x + at(g, 0, a); \
+	double along = 0; \
 	for (int i = 0; i < g; i++) { \
 		for (int j = 0; j < w; j++) \
 			x[at(i, j, a)] = dw[by_input ? at(j, i, g) : at(i, j, w)]; \
@@ -177,20 +178,24 @@ static void precondition_##T(int a, int g, bool by_input, const T *a_inverse, co
 	GEMM(CblasRowMajor, CblasNoTrans, CblasNoTrans, g, a, g, 1, g_inverse, g, x, a, 0, y, a); \
 	GEMM(CblasRowMajor, CblasNoTrans, CblasNoTrans, g, a, a, 1, y, a, a_inverse, a, 0, x, a); \
 	for (int i = 0; i < g; i++) { \
-		for (int j = 0; j < w; j++) \
-			dw[by_input ? at(j, i, g) : at(i, j, w)] = x[at(i, j, a)]; \
-		if (db) \
+		for (int j = 0; j < w; j++) { \
+			T *to = &dw[by_input ? at(j, i, g) : at(i, j, w)]; \
+			along += (double)*to * (double)x[at(i, j, a)]; \
+			*to = x[at(i, j, a)]; \
+		} \
+		if (db) { \
+			along += (double)db[i] * (double)x[at(i, w, a)]; \
 			db[i] = x[at(i, w, a)]; \
+		} \
 	} \
+	return along; \
 }
 PRECONDITION(float, cblas_sgemm)
 PRECONDITION(double, cblas_dgemm)
 
-void dlb_kfac_precondition(enum dlb_dtype t, int n_a, int n_g, bool by_input, const void *a_inverse, const void *g_inverse, void *dw,
-			   void *db, void *work)
+double dlb_kfac_precondition(enum dlb_dtype t, int n_a, int n_g, bool by_input, const void *a_inverse, const void *g_inverse, void *dw,
+			     void *db, void *work)
 {
-	if (t == DLB_F64)
-		precondition_double(n_a, n_g, by_input, a_inverse, g_inverse, dw, db, work);
-	else
+	return t == DLB_F64 ? precondition_double(n_a, n_g, by_input, a_inverse, g_inverse, dw, db, work) :
 		precondition_float(n_a, n_g, by_input, a_inverse, g_inverse, dw, db, work);
 }
