@@ -122,6 +122,7 @@ with_two() {
 		jq -c '.cluster.memories = [{name: "slow", class: "cxl", group: .cluster.groups[0].name, bytes: 1e9, bandwidth_Bps: 1e9}] |
 			.cluster.nodes[0].memory = "slow" | del(.cost.inputs)' >"$tmp/cost.json"
 	for a in heft dp greedy; do
-		dlb-place -q -a $a -m 4 "$tmp/cost.json" | jq -e '[.plan.placement[]] | (add / length) > 0.6'
+		jq -c 'del(.cluster.nodes[0].memory)' "$tmp/cost.json" | dlb-place -q -a $a -m 4 | jq '[.plan.placement[]] | add' >"$tmp/equal"
+		dlb-place -q -a $a -m 4 "$tmp/cost.json" | jq -e --argjson equal "$(cat "$tmp/equal")" '[.plan.placement[]] | add > 1.3 * $equal'
 	done
 }
