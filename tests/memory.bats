@@ -102,6 +102,10 @@ with_two() {
 	done
 	cmp "$tmp/all.losses" "$tmp/some.losses"
 	jq -en --slurpfile a "$tmp/all.s" --slurpfile b "$tmp/some.s" '$b[0] > 2 * $a[0]'
+	for doc in all some; do
+		dlb-run -q --steps 4 "${digits[@]}" --optimizer kfac --inverse-every 2 "$tmp/$doc.json" | jq -c .report.losses >"$tmp/$doc.losses"
+	done
+	cmp "$tmp/all.losses" "$tmp/some.losses"
 }
 
 @test "memories that make no sense: one line" {

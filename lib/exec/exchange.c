@@ -213,6 +213,20 @@ int dlb_exchange_new(struct dlb_exchange **out, struct dlb_comm *c, const struct
 	return 0;
 }
 
+int dlb_exchange_put(const struct dlb_exchange *x, struct dlb_memories *m, struct dlb_error *err)
+{
+	for (int i = 0; x && i < x->n_buckets; i++) {
+		const struct bucket *b = &x->bucket[i];
+		int64_t n = 0;
+
+		for (int k = 0; k < b->n_summands; k++)
+			n += b->n[k];
+		if (dlb_memories_put(m, DLB_BUF_STATE, b->packed, (size_t)n * b->element_bytes, err))
+			return -1;
+	}
+	return 0;
+}
+
 void dlb_exchange_free(struct dlb_exchange *x)
 {
 	if (!x)

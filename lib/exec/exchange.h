@@ -25,6 +25,7 @@ int dlb_exchange_new(struct dlb_exchange **out, struct dlb_comm *c, const struct
 		     const struct dlb_cluster *cluster, void *const *summand, struct dlb_kfac *kfac, struct dlb_average *average, struct dlb_kept *kept,
 		     int64_t last_step, struct dlb_error *err);
 void dlb_exchange_free(struct dlb_exchange *x);
+int dlb_exchange_put(const struct dlb_exchange *x, struct dlb_memories *m, struct dlb_error *err);	/* what it packs, into memories */
 void dlb_exchange_begin(struct dlb_exchange *x, int64_t step);
 /* The end of what a step exchanges. */
 int dlb_exchange_settle(struct dlb_exchange *x, struct dlb_error *err);

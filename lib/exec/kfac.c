@@ -1,4 +1,5 @@
 /* See kfac.h. */
+#include "exec/engine.h"
 #include "exec/kfac.h"
 
 #include <stdlib.h>
@@ -99,6 +100,20 @@ void dlb_kfac_free(struct dlb_kfac *k)
 	}
 	free(k->layer);
 	free(k);
+}
+
+int dlb_kfac_put(const struct dlb_kfac *k, struct dlb_memories *m, struct dlb_error *err)
+{
+	for (int i = 0; k && i < k->n_layers; i++)
+		for (int j = 0; j < DLB_KFAC_FACTORS; j++) {
+			const struct factor *f = &k->layer[i].f[j];
+			size_t bytes = (size_t)f->n * (size_t)f->n * dlb_dtype_bytes(k->dtype);
+
+			if (dlb_memories_put(m, DLB_BUF_STATE, f->sum, bytes, err) || dlb_memories_put(m, DLB_BUF_STATE, f->average, bytes, err) ||
+			    dlb_memories_put(m, DLB_BUF_STATE, f->inverse, bytes, err))
+				return -1;
+		}
+	return 0;
 }
 
 static struct layer *layer_of(const struct dlb_kfac *k, int update)

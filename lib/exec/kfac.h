@@ -18,6 +18,8 @@ struct dlb_kfac;
 int dlb_kfac_new(struct dlb_kfac **out, const struct dlb_graph *g, struct dlb_backend *be, const int *placement, int node,
 		 const struct dlb_optimizer_choice *c, int n_replicas, struct dlb_error *err);
 void dlb_kfac_free(struct dlb_kfac *k);
+struct dlb_memories;
+int dlb_kfac_put(const struct dlb_kfac *k, struct dlb_memories *m, struct dlb_error *err);	/* what it keeps, into memories (engine.h) */
 /* Sums factor `factor` of the update's layer over micro-batch m of p; the last one makes the average. in {the operand} */
 int dlb_kfac_prepare_sum(struct dlb_kfac *k, const struct dlb_program *p, int update, int factor, int m, struct dlb_kernel **out,
 			 struct dlb_error *err);

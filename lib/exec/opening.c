@@ -5,6 +5,8 @@
 #include <string.h>
 #include <unistd.h>
 #include "exec/dispatch.h"
+#include "exec/exchange.h"
+#include "exec/kfac.h"
 #include "exec/run.h"
 #include "model/weights.h"
 #include "util/cores.h"
@@ -110,7 +112,7 @@ static int put_buffers(struct run *r, struct dlb_error *err)
 	dlb_memories_new(&r->memories, r->binder, r->job.cluster.node[r->rank].n_memories, np->use);
 	r->ground.memories = r->memories;
 	return dlb_memories_put(r->memories, DLB_BUF_ACTIVATIONS, r->ground.arena, r->ground.arena_bytes, err) ||
-	       dlb_memories_put_state(r->memories, &r->state, err) ? -1 : 0;
+	       dlb_memories_put_state(r->memories, &r->state, err) || dlb_kfac_put(r->kfac, r->memories, err) ? -1 : 0;
 }
 
 static int open_engines(struct run *r, struct dlb_error *err)
@@ -149,7 +151,8 @@ static int open_engines(struct run *r, struct dlb_error *err)
 		return -1;
 	for (int i = 0; i < r->n_engines; i++)
 		if (dlb_engine_new(&r->engine[i], &r->ground, dlb_program_of(&r->program[i], r->rank), r->rank, &r->job.optimizer, NULL,
-				   err))
+				   err) ||
+		    dlb_exchange_put(dlb_engine_exchange(r->engine[i]), r->memories, err))
 			return -1;
 	if (r->eval && dlb_eval_ready(r->eval, &r->ground, err))
 		return -1;
