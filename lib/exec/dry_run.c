@@ -23,6 +23,22 @@ static void ops_of(const struct dlb_job *j, const struct dlb_program *p, const d
 	}
 }
 
+/* Of node i's sums the seconds that it did not wait, by class. A class that was waited for longer than it took stood behind others
+ * that were under way: what exceeds was theirs, by what each has left. */
+static void hidden_of(const struct dlb_timeline *t, int i, double hidden[DLB_N_SUM_CLASSES])
+{
+	double excess = 0.0, left = 0.0;
+
+	for (int k = 0; k < DLB_N_SUM_CLASSES; k++) {
+		hidden[k] = t->node[i].sum_s[k] - t->node[i].sum_wait_s[k];
+		excess += hidden[k] < 0.0 ? -hidden[k] : 0.0;
+		hidden[k] = hidden[k] > 0.0 ? hidden[k] : 0.0;
+		left += hidden[k];
+	}
+	for (int k = 0; k < DLB_N_SUM_CLASSES && left > 0.0; k++)
+		hidden[k] *= excess < left ? 1.0 - excess / left : 0.0;
+}
+
 /* What the replicas' sums send and take, by the lists of hops that would run. */
 static void sums_of(const struct dlb_job *j, const struct dlb_program *p, const struct dlb_timeline *t, struct dlb_report *r)
 {
@@ -33,23 +49,24 @@ static void sums_of(const struct dlb_job *j, const struct dlb_program *p, const 
 	a->algorithm = dlb_sharing_name(&j->plan.sharing);
 	a->apart = NAN;
 	for (int i = 0; i < r->n_nodes; i++) {
-		double all_s = 0.0, hidden_s = 0.0, bytes[DLB_N_SUM_CLASSES] = { 0.0 }, dense[DLB_N_SUM_CLASSES] = { 0.0 };
+		double all_s = 0.0, hidden_s = 0.0, hidden[DLB_N_SUM_CLASSES], bytes[DLB_N_SUM_CLASSES] = { 0.0 }, dense[DLB_N_SUM_CLASSES] = { 0.0 };
 
 		dlb_plan_sum_bytes(p, &j->cluster, i, bytes, dense);
+		hidden_of(t, i, hidden);
 		for (int k = 0; k < DLB_N_SUM_CLASSES; k++) {
-			double s = t->node[i].sum_s[k], hidden = s - t->node[i].sum_wait_s[k];
+			double s = t->node[i].sum_s[k];
 
 			a->cls[k].bytes += bytes[k];
 			a->cls[k].dense_bytes += dense[k];
 			if (s > a->cls[k].time_s) {
 				a->cls[k].time_s = s;
-				a->cls[k].hidden_s = hidden > 0.0 ? hidden : 0.0;
+				a->cls[k].hidden_s = hidden[k];
 			}
 			a->all.bytes += bytes[k];
 			a->all.dense_bytes += dense[k];
 			r->node[i].bytes_sent += bytes[k];
 			all_s += s;
-			hidden_s += hidden > 0.0 ? hidden : 0.0;
+			hidden_s += hidden[k];
 		}
 		if (all_s > a->all.time_s) {
 			a->all.time_s = all_s;
