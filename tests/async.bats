@@ -45,6 +45,108 @@ setup() { tmp=$BATS_TEST_TMPDIR; }
 	[ "$(wc -l <"$tmp/log")" -eq 24 ]
 }
 
+@test "clipped on one node: the losses of the synchronous run" {
+	for c in 0.3 100; do
+		plan cpu:1 -m 4 --clip-norm "$c" >"$tmp/sync.json"
+		plan cpu:1 -m 4 --schedule async --clip-norm "$c" >"$tmp/async.json"
+		losses "$tmp/sync.json" --clip-norm "$c" >>"$tmp/all"
+		[ "$(tail -n 1 "$tmp/all")" = "$(losses "$tmp/async.json" --clip-norm "$c")" ]
+	done
+	[ "$(sort -u "$tmp/all" | wc -l)" -eq 2 ]
+}
+
+@test "clipped by the norm of all nodes: by 2bw the same bits wherever the ops stand" {
+	plan cpu:2 -a even -m 4 --schedule async --staleness 2bw --clip-norm 0.3 >"$tmp/doc.json"
+	truth=$(losses "$tmp/doc.json" --clip-norm 0.3)
+	for how in 'cpu:2 -a proportional -m 4' 'cpu:3 -a even -m 4'; do
+		# shellcheck disable=SC2086
+		plan ${how% -a*} -a ${how#*-a } --schedule async --staleness 2bw --clip-norm 0.3 >"$tmp/doc.json"
+		[ "$(losses "$tmp/doc.json" --clip-norm 0.3)" = "$truth" ]
+	done
+	# the option alone: the programs are made again
+	plan cpu:2 -a even -m 4 --schedule async --staleness 2bw >"$tmp/doc.json"
+	[ "$(losses "$tmp/doc.json" --clip-norm 0.3)" = "$truth" ]
+}
+
+# near LOSSES LOSSES: to the rounding of another order of sums
+near() {
+	jq -en --argjson a "$1" --argjson b "$2" '[$a, $b] | transpose | all((.[0] - .[1] | fabs) <= 1e-6 * .[1])' >/dev/null || {
+		printf '%s\n' "$1" "$2"
+		return 1
+	}
+}
+
+@test "replicas: the losses of one asynchronous pipeline with the whole batch, by every rule, clipped or not" {
+	for rule in stash 2bw predict none; do
+		for clip in 0 0.3; do
+			echo "$rule $clip"
+			plan cpu:2 -a even -m 4 --schedule async --staleness "$rule" --clip-norm "$clip" >"$tmp/one.json"
+			plan cpu:4 -a even -m 4 --replicas 2 --schedule async --staleness "$rule" --clip-norm "$clip" >"$tmp/two.json"
+			validates "$tmp/two.json"
+			near "$(losses "$tmp/one.json" --clip-norm "$clip")" "$(losses "$tmp/two.json" --clip-norm "$clip")"
+		done
+	done
+	# replicas of one node each: nothing is late
+	plan cpu:2 -m 4 --replicas 2 >"$tmp/sync.json"
+	plan cpu:2 -m 4 --replicas 2 --schedule async >"$tmp/async.json"
+	[ "$(losses "$tmp/sync.json")" = "$(losses "$tmp/async.json")" ]
+}
+
+@test "replicas: the same bits twice by every algorithm, compressed or not, whoever reads" {
+	plan cpu:4 -a even -m 2 --replicas 2 --schedule async >"$tmp/doc.json"
+	for how in '--allreduce ring' '--allreduce tree' '--allreduce host' '--allreduce hierarchical' '--compress bf16' \
+		'--compress lowrank:2,start=2' '--compress lowrank:2,start=2 --clip-norm 0.3' '--clip-norm 0.3 --allreduce tree'; do
+		echo "$how"
+		# shellcheck disable=SC2086
+		truth=$(losses "$tmp/doc.json" $how)
+		[ "$(jq length <<<"$truth")" -eq 12 ]
+		# shellcheck disable=SC2086
+		[ "$(losses "$tmp/doc.json" $how --feed host)" = "$truth" ]
+	done
+}
+
+@test "replicas: batches cut short, fewer samples than replicas, shares by power, an epoch's end" {
+	# 1797 samples are 4 batches of 449 and one sample
+	dlb-profile --analytic --batch 449 "$model" >"$tmp/profiled.json"
+	for n in 2 6; do
+		dlb-costmodel -c "cpu:$n" "$tmp/profiled.json" |
+			dlb-place -a even -m 2 --replicas $((n / 2)) --schedule async --staleness 2bw --optimizer momentum >"$tmp/doc.json"
+		losses "$tmp/doc.json" --steps 8 --order sequential >"$tmp/$n.losses"
+	done
+	[ "$(jq length "$tmp/6.losses")" -eq 8 ]
+	near "$(cat "$tmp/2.losses")" "$(cat "$tmp/6.losses")"
+	plan 'cpu:2 cpu:2*0.5' -a even -m 3 --replicas 2 --split power --schedule async --staleness 2bw >"$tmp/power.json"
+	plan cpu:2 -a even -m 3 --schedule async --staleness 2bw >"$tmp/one.json"
+	near "$(losses "$tmp/one.json")" "$(losses "$tmp/power.json")"
+}
+
+@test "replicas: a checkpoint drains all of them, on any other number of nodes the run goes on" {
+	plan cpu:4 -a even -m 4 --replicas 2 --schedule async >"$tmp/doc.json"
+	plan cpu:1 -m 4 >"$tmp/one.json"
+	for options in '' '--clip-norm 0.3 --feed host'; do
+		rm -rf "$tmp/ckpt" "$tmp/log"
+		# shellcheck disable=SC2086
+		losses "$tmp/doc.json" --checkpoint "$tmp/ckpt" --checkpoint-every 5 --loss-log "$tmp/log" $options >/dev/null
+		# shellcheck disable=SC2086
+		losses "$tmp/doc.json" --checkpoint "$tmp/ckpt" --loss-log "$tmp/log" $options >"$tmp/next"
+		losses "$tmp/one.json" --checkpoint "$tmp/ckpt" --loss-log "$tmp/log" >/dev/null
+		[ "$(wc -l <"$tmp/log")" -eq 36 ]
+		[ "$(jq -c . "$tmp/next")" = "$(tail -n +13 "$tmp/log" | head -n 12 | jq -sc .)" ]
+	done
+}
+
+@test "replicas: the simulator walks them; rank 0 that feeds is part of it" {
+	plan cpu:4 -a even -m 4 --replicas 2 --schedule async --allreduce tree >"$tmp/async.json"
+	plan cpu:4 -a even -m 4 --replicas 2 --schedule 1f1b --allreduce tree >"$tmp/sync.json"
+	jq -es '.[0].plan.value_s < .[1].plan.value_s' "$tmp/async.json" "$tmp/sync.json"
+	dlb-run -q --dry-run --feed host "$tmp/async.json" >"$tmp/dry.json"
+	validates "$tmp/dry.json"
+	dlb-run -q --steps 4 "${digits[@]}" --feed host "$tmp/async.json" >"$tmp/run.json"
+	validates "$tmp/run.json"
+	# bytes: sums, shares and messages of a step
+	jq -es 'map(.report | [.allreduce.bytes, .feed.bytes, .communication.bytes]) | .[0] == .[1] and (.[0] | all(. > 0))' "$tmp/dry.json" "$tmp/run.json"
+}
+
 @test "what cannot be: one line" {
 	plan cpu:2 -m 4 >"$tmp/doc.json"
 	run -2 --separate-stderr dlb-place --staleness stash "$tmp/doc.json"
@@ -53,6 +155,19 @@ setup() { tmp=$BATS_TEST_TMPDIR; }
 	one_line dlb-run '--staleness is for plans of dlb-place --schedule async'
 	run -2 --separate-stderr dlb-place --staleness older --schedule async "$tmp/doc.json"
 	one_line dlb-place "no rule 'older'"
+	plan cpu:4 -a even -m 4 --replicas 2 --schedule async >"$tmp/doc.json"
+	while IFS='@' read -r option words; do
+		# shellcheck disable=SC2086
+		run -2 --separate-stderr dlb-run --steps 1 "${digits[@]}" $option "$tmp/doc.json"
+		one_line dlb-run "$words"
+	done <<-'END'
+		--gossip 0.5@replicas sum gradients; gossip averages the weights
+		--param-server 0@replicas sum gradients; param-server averages the weights
+		--sync-every 5@replicas sum gradients; average averages the weights
+		--sync@a command after every step would empty the pipeline
+		--sync-batchnorm@statistics of all replicas would be met for in the middle of a step
+		--optimizer kfac@K-FAC
+	END
 }
 
 @test "the report says how late each weight was: by 2bw one update, by stash the stages behind it" {
@@ -65,14 +180,15 @@ setup() { tmp=$BATS_TEST_TMPDIR; }
 	dlb-view "$tmp/out.json" | grep -Eq 'read weights 0 to [123] updates behind'
 }
 
-# formula NODES 'LATE0 LATE1 [predict]' [DLB-PLACE OPTION...]: the losses are those of gradients so late, to rounding
+# formula NODES 'LATE0 LATE1 [predict] [clip=C]' [DLB-PLACE OPTION...]: the losses are those of gradients so late, to rounding
 formula() {
-	local nodes=$1 steps=10 late
+	local nodes=$1 steps=10 late clip=()
 	read -ra late <<<"$2"
+	[[ $2 != *clip=* ]] || clip=(--clip-norm "${2##*clip=}")
 	shift 2
 	dlb-profile --analytic --batch 16 "$models/digits_mlp.onnx" | dlb-costmodel -c "cpu:$nodes" | dlb-place -a even --optimizer momentum "$@" >"$tmp/doc.json"
 	dlb-run -q --steps 0 "${digits[@]}" --optimizer momentum --save "$tmp/first.safetensors" "$tmp/doc.json" >/dev/null
-	dlb-run -q --steps "$steps" "${digits[@]}" --order sequential --optimizer momentum --momentum 0.9 --lr 0.1 "$tmp/doc.json" |
+	dlb-run -q --steps "$steps" "${digits[@]}" --order sequential --optimizer momentum --momentum 0.9 --lr 0.1 "${clip[@]}" "$tmp/doc.json" |
 		jq -c .report.losses >"$tmp/losses"
 	python3 "$root/tests/data/delayed.py" "$tmp/first.safetensors" "$root/share/data/digits/images-idx3-ubyte.gz" \
 		"$root/share/data/digits/labels-idx1-ubyte.gz" "$steps" 16 0.1 0.9 "${late[@]}" <"$tmp/losses"
@@ -80,10 +196,16 @@ formula() {
 
 @test "losses are what the formulas of delayed gradients say" {
 	formula 2 '0 0' -m 4 --schedule 1f1b
+	formula 2 '0 0 clip=0.5' -m 4 --schedule 1f1b --clip-norm 0.5
 	formula 2 '1 1' -m 4 --schedule async --staleness 2bw
 	formula 2 '1 0' -m 1 --schedule async --staleness stash
 	formula 4 '2 0' -m 1 --schedule async --staleness stash
 	formula 4 '2 0 predict' -m 1 --schedule async --staleness predict
+	# the updates of a step wait for the norm of all its gradients
+	formula 2 '1 1 clip=0.5' -m 4 --schedule async --staleness 2bw --clip-norm 0.5
+	formula 2 '2 1 clip=0.5' -m 1 --schedule async --staleness stash --clip-norm 0.5
+	formula 4 '3 2 clip=0.5' -m 1 --schedule async --staleness stash --clip-norm 0.5
 	run ! formula 2 '0 0' -m 4 --schedule async --staleness 2bw
+	run ! formula 2 '0 0 clip=0.5' -m 4 --schedule async --staleness 2bw --clip-norm 0.5
 	run ! formula 4 '2 0' -m 1 --schedule async --staleness predict
 }

@@ -5,7 +5,8 @@
 #include "exec/engine.h"
 #include "exec/exchange.h"
 
-enum act_kind { ACT_POST, ACT_WAIT, ACT_WAIT_SENT, ACT_SEND, ACT_RUN, ACT_COPY, ACT_SEED, ACT_COMPUTED, ACT_REDUCE, ACT_REDUCED, ACT_NORM, ACT_TRUST };
+enum act_kind { ACT_POST, ACT_WAIT, ACT_WAIT_SENT, ACT_SEND, ACT_RUN, ACT_COPY, ACT_SEED, ACT_COMPUTED, ACT_REDUCE, ACT_REDUCED, ACT_SQUARES,
+		ACT_NORM, ACT_TRUST };
 
 /* A kernel's output that can be made here or over there. */
 struct making {
@@ -67,6 +68,7 @@ struct dlb_engine {
 	int *update_at;			/* [tensor] asynchronous: instruction that updates the weight, -1 */
 	int ring;			/* steps that may be under way: requests of an act, sums of losses */
 	double *loss_sum;		/* [ring] */
+	double *grad_scale;		/* [ring] asynchronous, clipped: of the step's gradients */
 	enum dlb_dtype loss_dtype;
 	struct dlb_exchange *exchange;	/* with the other replicas; NULL: none */
 	struct dlb_clip clip;

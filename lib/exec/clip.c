@@ -4,6 +4,7 @@
 #include <string.h>
 #include "exec/clip.h"
 #include "exec/kfac.h"
+#include "util/clock.h"
 
 static void tally_init(struct dlb_tally *t, size_t most, int n_sets, int set, struct dlb_arena *a)
 {
@@ -12,15 +13,22 @@ static void tally_init(struct dlb_tally *t, size_t most, int n_sets, int set, st
 
 static void tally_clear(struct dlb_tally *t) { memset(t->part, 0, (size_t)t->n * (size_t)t->n_sets * sizeof *t->part); }
 
+static double total(const struct dlb_tally *t)
+{
+	double sum = 0;
+
+	for (int i = 0; i < t->n; i++)
+		sum += t->part[t->set * t->n + i];
+	return sum;
+}
+
 int dlb_tally_sum(struct dlb_tally *t, struct dlb_comm *comm, bool contributes, double *sum, struct dlb_error *err)
 {
-	*sum = 0;
 	if (!contributes)
 		tally_clear(t);
 	if (t->n && dlb_comm_allreduce_f64(comm, t->part, t->n * t->n_sets, DLB_COMM_SUM, err))
 		return -1;
-	for (int i = 0; i < t->n; i++)
-		*sum += t->part[t->set * t->n + i];
+	*sum = total(t);
 	return 0;
 }
 
@@ -33,17 +41,17 @@ static int weight_of(const struct dlb_graph *g, const struct dlb_op *o)
 	return -1;
 }
 
-int dlb_clip_init(struct dlb_clip *c, const struct dlb_graph *g, struct dlb_backend *be, double norm, void *const *gradient,
-		  int n_sets, int set, struct dlb_arena *a, struct dlb_error *err)
+int dlb_clip_init(struct dlb_clip *c, const struct dlb_graph *g, struct dlb_backend *be, double norm, const struct dlb_gradient_places *gradient,
+		  int n_sets, int set, int steps, struct dlb_arena *a, struct dlb_error *err)
 {
-	int *update = dlb_xmalloc(((size_t)g->n_tensors + 1) * sizeof *update), rc = 0;	/* [tensor] */
+	int *update = dlb_xmalloc(((size_t)g->n_tensors + 1) * sizeof *update), rc = 0, n_params = 0;	/* [tensor] */
 	size_t n = (size_t)g->n_ops + 1;
 
-	*c = (struct dlb_clip){ .norm = norm };
-	tally_init(&c->square, n, n_sets, set, a);
+	*c = (struct dlb_clip){ .norm = norm, .n_ways = steps };
+	c->way = dlb_arena_array(a, (size_t)steps, sizeof *c->way);
 	c->slot = dlb_arena_array(a, n, sizeof *c->slot);
 	c->kernel = dlb_arena_array(a, n, sizeof(struct dlb_kernel *));
-	c->gradient = dlb_arena_array(a, n, sizeof(void *));
+	c->gradient = dlb_arena_array(a, n, sizeof *c->gradient);
 	for (int t = 0; t < g->n_tensors; t++)
 		update[t] = -1;
 	for (int op = 0; op < g->n_ops; op++)
@@ -56,8 +64,8 @@ int dlb_clip_init(struct dlb_clip *c, const struct dlb_graph *g, struct dlb_back
 
 		if (update[t] < 0)
 			continue;
-		slot = c->square.n++;
-		if (!gradient[update[t]])
+		slot = n_params++;
+		if (!gradient[update[t]].p)
 			continue;
 		c->slot[c->n_here] = slot;
 		c->gradient[c->n_here] = gradient[update[t]];
@@ -67,6 +75,10 @@ int dlb_clip_init(struct dlb_clip *c, const struct dlb_graph *g, struct dlb_back
 		c->n_here += !rc;
 	}
 	free(update);
+	for (int i = 0; i < steps; i++) {
+		tally_init(&c->way[i].square, n, n_sets, set, a);
+		c->way[i].square.n = n_params;
+	}
 	return rc;
 }
 
@@ -77,25 +89,54 @@ void dlb_clip_release(struct dlb_clip *c)
 	c->n_here = 0;
 }
 
-void dlb_clip_here(struct dlb_clip *c)
+void dlb_clip_here(struct dlb_clip *c, int64_t step)
 {
-	struct dlb_tally *t = &c->square;
+	struct dlb_tally *t = &c->way[step % c->n_ways].square;
 
 	tally_clear(t);
 	for (int i = 0; i < c->n_here; i++) {
-		void *in[] = { c->gradient[i] }, *out[] = { &t->part[t->set * t->n + c->slot[i]] };
+		const struct dlb_gradient_places *g = &c->gradient[i];
+		void *in[] = { g->p + (size_t)(step % g->n) * g->stride }, *out[] = { &t->part[t->set * t->n + c->slot[i]] };
 
 		c->kernel[i]->run(c->kernel[i], &(struct dlb_run){ .in = in, .out = out });
 	}
 }
 
-int dlb_clip_scale(struct dlb_clip *c, struct dlb_comm *comm, bool contributes, double *scale, struct dlb_error *err)
+/* 1 where the norm is NaN: so is the step then */
+static double scale_of(const struct dlb_clip *c, double sum)
+{
+	return fmin(1, c->norm / (sqrt(sum) + 1e-6));
+}
+
+int dlb_clip_scale(struct dlb_clip *c, struct dlb_comm *comm, bool contributes, int64_t step, double *scale, struct dlb_error *err)
 {
 	double sum;
 
-	if (dlb_tally_sum(&c->square, comm, contributes, &sum, err))
+	if (dlb_tally_sum(&c->way[step % c->n_ways].square, comm, contributes, &sum, err))
 		return -1;
-	*scale = fmin(1, c->norm / (sqrt(sum) + 1e-6));		/* 1 where the norm is NaN: so is the step then */
+	*scale = scale_of(c, sum);
+	return 0;
+}
+
+void dlb_clip_start(struct dlb_clip *c, struct dlb_comm *comm, struct dlb_subset *norms, bool contributes, int64_t step)
+{
+	struct dlb_tally *t = &c->way[step % c->n_ways].square;
+
+	dlb_clip_here(c, step);
+	if (!contributes)
+		tally_clear(t);
+	if (norms && t->n)
+		dlb_comm_isum(comm, norms, t->part, t->n * t->n_sets, true, &c->way[step % c->n_ways].sum);
+}
+
+int dlb_clip_wait(struct dlb_clip *c, struct dlb_comm *comm, int64_t step, double *scale, double *waited_s, struct dlb_error *err)
+{
+	const double start_s = dlb_clock_s();
+
+	if (dlb_comm_wait(comm, &c->way[step % c->n_ways].sum, err))
+		return -1;
+	*waited_s += dlb_clock_s() - start_s;
+	*scale = scale_of(c, total(&c->way[step % c->n_ways].square));
 	return 0;
 }
 

@@ -9,7 +9,8 @@
  *
  * Each is made of one number a parameter (layer), added in double by the node that has it, summed in the order of their ids.
  * Each of those comes from one rank only (the others have 0 there), so the sum over ranks is exact, and has the same bits
- * on any placement. */
+ * on any placement. Where several steps are under way (asynchronous schedules), each has sums of its own, and nobody waits
+ * while they travel. */
 #ifndef DLB_EXEC_CLIP_H
 #define DLB_EXEC_CLIP_H
 #include "exec/engine.h"
@@ -21,20 +22,25 @@ int dlb_tally_sum(struct dlb_tally *t, struct dlb_comm *comm, bool contributes, 
 
 struct dlb_clip {
 	double norm;			/* largest */
-	struct dlb_tally square;	/* of all parameters, by tensor id */
 	int n_here; int *slot;		/* of those here: where in square */
 	struct dlb_kernel **kernel;
-	void **gradient;
+	struct dlb_gradient_places *gradient;
+	struct { struct dlb_tally square; struct dlb_request sum; } *way; int n_ways;	/* [step mod n_ways]; of all parameters, by tensor id */
 };
-/* gradient[op]: where the gradient of update op lies, NULL: on another node. n_sets: replicas with gradients of their own, each
- * of which has a norm of its own (1: all have the same gradients). Allocated from a; kernels are c's. */
-int dlb_clip_init(struct dlb_clip *c, const struct dlb_graph *g, struct dlb_backend *be, double norm, void *const *gradient,
-		  int n_sets, int set, struct dlb_arena *a, struct dlb_error *err);
+/* Where the gradient of an update lies: of step s at p + s mod n * stride. */
+struct dlb_gradient_places { char *p; size_t stride; int n; };
+/* gradient[op]: of update op, p NULL: on another node. n_sets: replicas with gradients of their own, each of which has a norm of
+ * its own (1: all have the same gradients). steps: that may be under way. Allocated from a; kernels are c's. */
+int dlb_clip_init(struct dlb_clip *c, const struct dlb_graph *g, struct dlb_backend *be, double norm, const struct dlb_gradient_places *gradient,
+		  int n_sets, int set, int steps, struct dlb_arena *a, struct dlb_error *err);
 void dlb_clip_release(struct dlb_clip *c);
 /* Sums of squares of the gradients here. */
-void dlb_clip_here(struct dlb_clip *c);
+void dlb_clip_here(struct dlb_clip *c, int64_t step);
 /* All ranks: the factor for gradients. contributes: false on replicas that hold what another one has told. */
-int dlb_clip_scale(struct dlb_clip *c, struct dlb_comm *comm, bool contributes, double *scale, struct dlb_error *err);
+int dlb_clip_scale(struct dlb_clip *c, struct dlb_comm *comm, bool contributes, int64_t step, double *scale, struct dlb_error *err);
+/* The same in two halves, step by step in one order on all ranks (norms: all of them, NULL: alone); *waited_s grows. */
+void dlb_clip_start(struct dlb_clip *c, struct dlb_comm *comm, struct dlb_subset *norms, bool contributes, int64_t step);
+int dlb_clip_wait(struct dlb_clip *c, struct dlb_comm *comm, int64_t step, double *scale, double *waited_s, struct dlb_error *err);
 
 struct dlb_trust {
 	double kl_clip;			/* 0: no trust region */

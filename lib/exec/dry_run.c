@@ -121,6 +121,7 @@ int dlb_exec_dry_run(const struct dlb_doc *doc, const struct dlb_exec_options *o
 		memcpy(report->node[i].waits_s, t.node[i].waits_s, sizeof t.node[i].waits_s);
 	}
 	report->feed.bytes = t.feed_bytes;
+	report->communication.bytes -= t.feed_bytes;
 	report->feed.wait_s = t.feed_wait_s;
 	ops_of(&j, &p, scale, report);
 	sums_of(&j, &p, &t, report);

@@ -58,6 +58,7 @@ int dlb_engine_new(struct dlb_engine **out, struct dlb_ground *ground, const str
 	e->ring = p->depth + 1;
 	e->request = dlb_xcalloc(n * (size_t)e->ring, sizeof *e->request);
 	e->loss_sum = dlb_xcalloc((size_t)e->ring, sizeof *e->loss_sum);
+	e->grad_scale = dlb_xcalloc((size_t)e->ring, sizeof *e->grad_scale);
 	e->update_at = dlb_xcalloc((size_t)g->n_tensors + 1, sizeof *e->update_at);
 	e->older = dlb_xcalloc(n, sizeof *e->older);
 	e->newest = dlb_xcalloc((size_t)p->n_messages + 1, sizeof *e->newest);
@@ -103,6 +104,7 @@ void dlb_engine_free(struct dlb_engine *e)
 	free(e->act);
 	free(e->request);
 	free(e->loss_sum);
+	free(e->grad_scale);
 	free(e->update_at);
 	free(e->pick);
 	free(e->channel);
@@ -249,18 +251,31 @@ static double copied_s(const struct dlb_engine *e)
 	return s;
 }
 
+/* Squares of a step's gradients, on their way to all; asynchronous programs. */
+static void run_squares(struct dlb_engine *e, int64_t step)
+{
+	double start_s = dlb_clock_s(), cpu_s = dlb_clock_thread_cpu_s();
+
+	dlb_clip_start(&e->clip, e->ground->comm, e->ground->norms, e->view.program->replica == 0, step);
+	if (e->ground->slow > 1.0)
+		stretch(e->ground, dlb_clock_thread_cpu_s() - cpu_s);
+	e->view.times.busy_s += dlb_clock_s() - start_s;
+}
+
 /* What the updates multiply gradients by. */
-static int run_norm(struct dlb_engine *e, struct dlb_run *r, struct dlb_error *err)
+static int run_norm(struct dlb_engine *e, struct dlb_run *r, int64_t step, struct dlb_error *err)
 {
 	struct dlb_step_times *t = &e->view.times;
 	double start_s = dlb_clock_s(), cpu_s = dlb_clock_thread_cpu_s(), sum_s;
 
-	dlb_clip_here(&e->clip);
+	if (e->view.program->async)
+		return dlb_clip_wait(&e->clip, e->ground->comm, step, &e->grad_scale[step % e->ring], &t->waits_s[DLB_WAIT_COLLECTIVE], err);
+	dlb_clip_here(&e->clip, step);
 	if (e->ground->slow > 1.0)
 		stretch(e->ground, dlb_clock_thread_cpu_s() - cpu_s);
 	sum_s = dlb_clock_s();
 	t->busy_s += sum_s - start_s;
-	if (dlb_clip_scale(&e->clip, e->ground->comm, e->clip.square.n_sets > 1 || e->view.program->replica == 0, &r->grad_scale, err))
+	if (dlb_clip_scale(&e->clip, e->ground->comm, e->clip.way[0].square.n_sets > 1 || e->view.program->replica == 0, step, &r->grad_scale, err))
 		return -1;
 	t->waits_s[DLB_WAIT_COLLECTIVE] += dlb_clock_s() - sum_s;
 	return 0;
@@ -412,8 +427,11 @@ int dlb_engine_run_iteration(struct dlb_engine *e, const struct dlb_window *w, s
 				g->be->ops->upload(g->be, a->p, &seed, dlb_dtype_bytes(a->dtype));
 			}
 			break;
+		case ACT_SQUARES:
+			run_squares(e, step);
+			break;
 		case ACT_NORM:
-			if (run_norm(e, &r, err))
+			if (run_norm(e, &r, step, err))
 				return -1;
 			break;
 		case ACT_TRUST:
@@ -426,6 +444,8 @@ int dlb_engine_run_iteration(struct dlb_engine *e, const struct dlb_window *w, s
 				r.grad_scale = trust * (clip > 0 ? clip : 1);
 			/* Updates count steps from 1 (bias correction). */
 			r.step = (uint64_t)s->step + (a->update ? 1 : 0);
+			if (a->update && e->view.program->async && e->clip.n_ways)
+				r.grad_scale = e->grad_scale[step % e->ring];
 			r.not_finite = a->update && a->watched >= 0 ? &not_finite : NULL;
 			if (a->predict)
 				predict(e, a, s, w->first, r, origin_s);
@@ -447,7 +467,7 @@ int dlb_engine_run_iteration(struct dlb_engine *e, const struct dlb_window *w, s
 		case ACT_REDUCE:
 			if (e->half)
 				run_halves(e, a->tag, r, s);
-			dlb_exchange_start(e->exchange, a->tag);
+			dlb_exchange_start(e->exchange, a->tag, step);
 			break;
 		case ACT_REDUCED:
 			if (dlb_exchange_wait(e->exchange, a->tag, &t->waits_s[DLB_WAIT_COLLECTIVE], err))

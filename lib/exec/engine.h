@@ -26,21 +26,21 @@ struct dlb_state {
 	int node, rule, n_slots;
 	void **value;				/* [tensor] weights and buffers that live here, else NULL */
 	void **slot[DLB_MAX_STATES];		/* [tensor] optimizer states of the weights here */
-	void **sum;				/* [op] gradient sums of updates here */
+	void **sum;				/* [op] gradient sums of updates here, as many places as dlb_program_sum_places */
 	char **copy;				/* [tensor] copies of weights for asynchronous programs, dlb_place_bytes apart */
 	struct dlb_state_constant { int tensor; int64_t n; void *p; } *constant; int n_constants, cap_constants;
 	struct dlb_arena arena;
 };
-/* Allocates and zeroes; with gradient sums: micro_batches > 1, of K-FAC's layers, or with replicas of those that cannot be
- * summed where they lie. */
+/* Allocates and zeroes; with gradient sums: all of them, of K-FAC's layers, or with replicas of those that cannot be summed
+ * where they lie. */
 int dlb_state_init(struct dlb_state *s, const struct dlb_graph *g, struct dlb_backend *be, const int *placement, int node,
-		   int rule, int micro_batches, bool replicated, struct dlb_error *err);
+		   int rule, bool all_sums, bool replicated, struct dlb_error *err);
 /* Whether this rank holds the copy that is kept (checkpoints, saved weights): it is of replica 0. */
 static inline bool dlb_state_is_kept(const struct dlb_state *s) { return s->placement == s->first_placement; }
 void dlb_state_release(struct dlb_state *s);
 /* The node on which a weight or buffer lives, -1: nobody needs it. */
 int dlb_state_home(const struct dlb_graph *g, const int *placement, int tensor);
-/* Room for the copies of weights that these programs want here. */
+/* Room for the copies of weights, and the places of gradients' sums, that these programs want here. */
 int dlb_state_add_copies(struct dlb_state *s, const struct dlb_program *p, int n_programs, struct dlb_error *err);
 /* Weights and buffers from the graph's data; where it has none, or with init, drawn from seed. */
 int dlb_state_load_graph(struct dlb_state *s, bool init, uint64_t seed, struct dlb_error *err);
@@ -73,6 +73,7 @@ struct dlb_ground {
 	struct dlb_kfac *kfac;			/* K-FAC's layers here (kfac.h); NULL: none */
 	struct dlb_kept *kept;			/* what compression of sums keeps from step to step; borrowed */
 	int64_t last_step;			/* that the run ends with; INT64_MAX: not known */
+	struct dlb_subset *norms;		/* all ranks, for the norms of asynchronous steps; NULL: alone, or there are none */
 	const struct dlb_cluster *cluster;	/* for sums that go by groups; NULL where there are no replicas */
 	struct dlb_average *average;		/* in place of sums (average.h); NULL: none */
 	char *arena; size_t arena_bytes;

@@ -4,6 +4,8 @@
  * every tensor's first chunk, then every tensor's second, and so on, so that each *tensor* is cut into as many chunks as
  * the algorithm has, whatever bucket it travels in, and the bits do not depend on who shares a bucket with whom.
  *
+ * Where sums of gradients have several places in turn (dlb_program_sum_places) a bucket is summed in one of its own.
+ *
  * K-FAC's factors (kfac.h) go out in steps in which a new inverse is due. Compressed as triangles they come back as Cholesky
  * factors, which are inverted as they are.
  *
@@ -27,8 +29,11 @@ struct bucket {
 	struct dlb_addend *addend;		/* [n_summands] of it */
 	int n_summands, n_chunks;
 	char **x; int64_t *n;			/* [n_summands] what is summed, its elements */
+	int *places; size_t *stride;		/* [n_summands] of x, one behind the other: step s is in number s mod places */
+	int64_t step;				/* that it is of */
 	const int *update;			/* of factors: the updates of the layers' weights, one for two summands; else NULL */
 	double bytes, dense_bytes;		/* of factors: sent each time, if not compressed */
+	double sent[DLB_N_TRAFFIC], sent_dense[DLB_N_TRAFFIC];	/* compressed: the last time */
 	char *packed;				/* NULL: one, summed where it lies */
 	size_t element_bytes;
 	bool counts_nothing;			/* this replica's part is 0 */
@@ -61,7 +66,7 @@ static void pack(const struct bucket *b, bool out)
 		for (int i = 0; i < b->n_summands; i++) {
 			int64_t from = dlb_chunk_at(b->n[i], b->n_chunks, c), to = dlb_chunk_at(b->n[i], b->n_chunks, c + 1);
 			size_t bytes = (size_t)(to - from) * size;
-			char *own = b->x[i] + (size_t)from * size;
+			char *own = b->x[i] + (size_t)(b->step % b->places[i]) * b->stride[i] + (size_t)from * size;
 
 			memcpy(out ? own : at, out ? at : own, bytes);
 			at += bytes;
@@ -69,18 +74,33 @@ static void pack(const struct bucket *b, bool out)
 	}
 }
 
+static bool moves(const struct bucket *b)
+{
+	for (int i = 0; i < b->n_summands; i++)
+		if (b->places[i] > 1)
+			return true;
+	return false;
+}
+
 static int new_compressor(struct dlb_exchange *x, struct bucket *b, struct dlb_comm *c, const struct dlb_program *p,
 			  const struct dlb_bucket *from, const struct dlb_collective_desc *sum, struct dlb_error *err)
 {
 	struct dlb_compressor_desc d = { .choice = x->choice, .how = sum->how, .ranks = sum->ranks, .n_addends = b->n_summands, .tag = sum->tag,
 					 .kept = x->kept };
+	int64_t at = 0;
 
 	if (sum->dtype != DLB_F32)
 		return dlb_fail(err, NULL, "--compress works on float32; gradients are %s", dlb_dtype_name(sum->dtype));
 	b->addend = dlb_arena_array(&x->arena, (size_t)b->n_summands, sizeof *b->addend);
+	if (moves(b)) {
+		b->element_bytes = sizeof(float);
+		b->n_chunks = 1;
+		b->packed = dlb_arena_alloc(&x->arena, (size_t)from->n * sizeof(float));
+	}
 	for (int i = 0; i < b->n_summands; i++) {
 		dlb_bucket_addend(p->graph, from, i, &b->addend[i]);
-		b->addend[i].x = (float *)(void *)b->x[i];
+		b->addend[i].x = b->packed ? (float *)(void *)b->packed + at : (float *)(void *)b->x[i];
+		at += b->n[i];
 		b->addend[i].as_factor = b->addend[i].factor;
 		b->addend[i].damping = b->addend[i].factor ? dlb_kfac_damping(x->kfac) : 0;
 		b->dense_bytes += (double)dlb_allreduce_bytes(sum->how, &sum->ranks, dlb_ranks_member(&sum->ranks, dlb_comm_rank(c)), b->n[i],
@@ -109,10 +129,10 @@ static struct dlb_desc find_summand(struct dlb_exchange *x, const struct dlb_pro
 	return dlb_tensor_desc(&p->graph->tensor[dlb_update_gradient(p->graph, op)], 1);
 }
 
-static int new_bucket(struct dlb_exchange *x, struct dlb_comm *c, const struct dlb_program *p, const struct dlb_bucket *from, int index,
-		      const struct dlb_ranks *ranks, void *const *summand, struct dlb_error *err)
+static int new_bucket(struct dlb_exchange *x, struct dlb_comm *c, const struct dlb_program *p, int node, int index, const struct dlb_ranks *ranks, void *const *summand, struct dlb_error *err)
 {
 	struct bucket *b = &x->bucket[index];
+	const struct dlb_bucket *from = &p->node[node].bucket[index];
 	const struct dlb_allreduce *how = dlb_allreduce_find(p->whole->sharing.allreduce);
 	struct dlb_collective_desc d = { .how = how, .ranks = *ranks, .n = from->n, .tag = FIRST_TAG + index * TAGS };
 	const bool statistics = from->cls == DLB_SUM_STATISTICS;
@@ -126,11 +146,15 @@ static int new_bucket(struct dlb_exchange *x, struct dlb_comm *c, const struct d
 	b->n_chunks = how->n_chunks(ranks);
 	b->x = dlb_arena_array(&x->arena, (size_t)b->n_summands, sizeof *b->x);
 	b->n = dlb_arena_array(&x->arena, (size_t)b->n_summands, sizeof *b->n);
+	b->places = dlb_arena_array(&x->arena, (size_t)b->n_summands, sizeof *b->places);
+	b->stride = dlb_arena_array(&x->arena, (size_t)b->n_summands, sizeof *b->stride);
 	at = dlb_xcalloc((size_t)b->n_chunks + 1, sizeof *at);
 	for (int i = 0; i < b->n_summands; i++) {
 		struct dlb_desc desc = find_summand(x, p, from, i, summand, &b->x[i]);
 
 		d.dtype = desc.dtype;
+		b->places[i] = b->update || statistics ? 1 : dlb_program_sum_places(&p->node[node], from->op[i]);
+		b->stride[i] = dlb_place_bytes((size_t)dlb_desc_bytes(&desc));
 		b->n[i] = dlb_desc_count(&desc) * (from->cls == DLB_SUM_GRADIENT || from->cls == DLB_SUM_SMALL ?
 						   dlb_sharing_tensors(&p->whole->sharing) : 1);
 		for (int k = 0; k <= b->n_chunks; k++)
@@ -142,7 +166,7 @@ static int new_bucket(struct dlb_exchange *x, struct dlb_comm *c, const struct d
 	}
 	b->element_bytes = dlb_dtype_bytes(d.dtype);
 	b->counts_nothing = statistics && p->weightless;
-	if (b->n_summands > 1)
+	if (b->n_summands > 1 || moves(b))
 		b->packed = dlb_arena_alloc(&x->arena, (size_t)from->n * b->element_bytes);
 	d.x = b->packed ? b->packed : b->x[0];
 	d.at = at;
@@ -200,7 +224,7 @@ int dlb_exchange_new(struct dlb_exchange **out, struct dlb_comm *c, const struct
 	ranks.rank = peer;
 	ranks.group = group;
 	for (int b = 0; b < np->n_buckets && !rc; b++) {
-		rc = new_bucket(x, c, p, &np->bucket[b], b, &ranks, summand, err);
+		rc = new_bucket(x, c, p, node, b, &ranks, summand, err);
 		x->n_buckets += !rc;
 	}
 	free(peer);
@@ -250,13 +274,18 @@ void dlb_exchange_begin(struct dlb_exchange *x, int64_t step)
 	x->times.time_s = x->times.hidden_s = 0.0;
 	memset(x->times.class_s, 0, sizeof x->times.class_s);
 	memset(x->times.class_hidden_s, 0, sizeof x->times.class_hidden_s);
-	for (int b = 0; b < x->n_buckets; b++)
-		x->bucket[b].active = x->bucket[b].done = x->bucket[b].ran = false;
+	for (int b = 0; b < x->n_buckets; b++) {
+		x->bucket[b].ran = false;
+		for (int i = 0; i < DLB_N_TRAFFIC && !x->bucket[b].update; i++) {	/* until it ends */
+			x->times.bytes[i] += x->bucket[b].sent[i];
+			x->times.dense_bytes[i] += x->bucket[b].sent_dense[i];
+		}
+	}
 	if (dlb_kfac_due(x->kfac, step))
 		memset(&x->factors, 0, sizeof x->factors);
 }
 
-void dlb_exchange_start(struct dlb_exchange *x, int b)
+void dlb_exchange_start(struct dlb_exchange *x, int b, int64_t step)
 {
 	struct bucket *k = &x->bucket[b];
 
@@ -266,17 +295,18 @@ void dlb_exchange_start(struct dlb_exchange *x, int b)
 	}
 	if (k->update && !dlb_kfac_due(x->kfac, x->step))
 		return;
+	k->step = step;
 	if (k->packed)
 		pack(k, false);
 	if (k->counts_nothing)
 		memset(k->x[0], 0, (size_t)k->n[0] * k->element_bytes);
 	if (x->n_active++ == 0)
 		x->since_s = dlb_clock_s();
-	k->active = k->ran = true;
+	k->active = true;
 	k->done = false;
 	k->start_s = dlb_clock_s();
 	if (k->less)
-		dlb_compressor_start(k->less, x->step);
+		dlb_compressor_start(k->less, step);
 	else
 		dlb_collective_start(k->sum);
 }
@@ -303,12 +333,14 @@ static void end(struct dlb_exchange *x, struct bucket *k)
 
 	if (k->done)
 		return;
-	k->done = true;
+	k->done = k->ran = true;
 	for (int i = 0; i < DLB_N_TRAFFIC && k->less; i++) {
 		const struct dlb_traffic *t = dlb_compressor_traffic(k->less);
 
-		to->bytes[i] += t->bytes[i];
-		to->dense_bytes[i] += t->dense_bytes[i];
+		to->bytes[i] += t->bytes[i] - (k->update ? 0 : k->sent[i]);
+		to->dense_bytes[i] += t->dense_bytes[i] - (k->update ? 0 : k->sent_dense[i]);
+		k->sent[i] = t->bytes[i];
+		k->sent_dense[i] = t->dense_bytes[i];
 		to->class_s[i] += t->time_s[i];
 		to->class_hidden_s[i] += t->time_s[i];
 	}

@@ -26,11 +26,12 @@ int dlb_exchange_new(struct dlb_exchange **out, struct dlb_comm *c, const struct
 		     int64_t last_step, struct dlb_error *err);
 void dlb_exchange_free(struct dlb_exchange *x);
 int dlb_exchange_put(const struct dlb_exchange *x, struct dlb_memories *m, struct dlb_error *err);	/* what it packs, into memories */
+/* A step; of an asynchronous program, an iteration of its loop, where buckets may be under way from the one before. */
 void dlb_exchange_begin(struct dlb_exchange *x, int64_t step);
 /* The end of what a step exchanges. */
 int dlb_exchange_settle(struct dlb_exchange *x, struct dlb_error *err);
 /* Every gradient of bucket b is there, of all micro-batches, or the statistics of one: start summing over the replicas. */
-void dlb_exchange_start(struct dlb_exchange *x, int b);
+void dlb_exchange_start(struct dlb_exchange *x, int b, int64_t step);
 void dlb_exchange_nudge(struct dlb_exchange *x);			/* moves what moves without waiting */
 /* Until bucket b is summed, in place. *waited_s grows by the seconds spent. */
 int dlb_exchange_wait(struct dlb_exchange *x, int b, double *waited_s, struct dlb_error *err);

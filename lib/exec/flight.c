@@ -5,6 +5,7 @@
  * steps that have not begun. The pipeline is drained before a checkpoint, before a batch of another size, and at the end. */
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 #include "exec/run.h"
 #include "util/clock.h"
 #include "util/mem.h"
@@ -17,8 +18,9 @@ struct flight {
 	int which, depth;
 	int64_t first, end, n;			/* end: INT64_MAX until it is known */
 	struct dlb_step *step;
-	struct flight_end { double x[4]; struct dlb_request sum; int wrong; struct dlb_error why; struct dlb_progress_state next; } *at_end;
-	struct dlb_progress_state head;		/* the next step to begin */
+	struct flight_end { double *x; struct dlb_request sum; int wrong; struct dlb_error why; struct dlb_progress_state next; } *at_end;
+	struct dlb_progress_state head, asked;	/* the next step to begin; whose samples are to be asked for */
+	struct dlb_error verdict; bool condemned;	/* a gradient was not finite, as sums over replicas know */
 	const char *stopped;
 	int64_t failed, steady;			/* step with samples that could not be read, -1; iterations with everything in them */
 	bool nonfinite;
@@ -35,59 +37,66 @@ static bool may_begin(const struct run *r, const struct flight *f)
 	return f->head.step == f->first || (dlb_run_engine_for(r, dlb_run_batch_at(r, &f->head)) == 0 && f->which == 0 && (!every || f->head.step % every));
 }
 
-static double begin_step(struct run *r, struct flight *f)
+static int begin_step(struct run *r, struct flight *f, double *wait_s, struct dlb_error *err)
 {
-	struct flight_end *x = &f->at_end[f->head.step % f->n];
-	double asked_s = dlb_clock_s(), fed_s;
+	const int64_t step = f->head.step;
+	struct flight_end *x = &f->at_end[step % f->n];
+	double asked_s = dlb_clock_s();
 	const struct dlb_fed *fed;
-	struct dlb_error ignored;
 
 	x->why.what[0] = 0;
-	dlb_feed_take(r->feed, &fed, &x->wrong, &x->why, &ignored);	/* nobody else reads for this rank: it cannot fail */
-	f->step[f->head.step % f->n] = dlb_run_step(r, &f->head, fed);
-	fed_s = dlb_clock_s() - asked_s;
+	if (dlb_feed_take(r->feed, &fed, &x->wrong, &x->why, err))
+		return -1;
+	f->step[step % f->n] = dlb_run_step(r, &f->head, fed);
+	*wait_s = dlb_clock_s() - asked_s;
 	dlb_run_advance(r, &f->head);
 	x->next = f->head;
-	if (!dlb_run_limit_reached(r, &f->head))
-		dlb_run_ask(r, &f->head, &ignored);
-	return fed_s;
+	return dlb_run_ask_ahead(r, step, &f->asked, err);
 }
 
 static void start_end(struct run *r, struct flight *f, int64_t step)
 {
 	struct flight_end *x = &f->at_end[step % f->n];
+	const struct dlb_step *s = &f->step[step % f->n];
+	const int n = N_ENDING + r->job.plan.n_replicas;
 
-	x->x[0] = dlb_engine_loss_of(f->e, &f->step[step % f->n]);
-	x->x[1] = r->o->stop && *r->o->stop ? 1.0 : 0.0;
-	x->x[2] = x->wrong ? 1.0 : 0.0;
-	x->x[3] = 0.0;
+	if (!x->wrong && f->condemned) {
+		x->wrong = -1;
+		x->why = f->verdict;
+	}
+	memset(x->x, 0, (size_t)n * sizeof *x->x);
+	x->x[ENDING_STOP] = r->o->stop && *r->o->stop ? 1.0 : 0.0;
+	x->x[ENDING_FAILED] = x->wrong ? 1.0 : 0.0;
 	if (!x->wrong && dlb_run_weights_finite(r, f->e, step, &x->why))
-		x->x[3] = x->wrong = 1;
+		x->x[ENDING_SPOILT] = x->wrong = 1;
+	x->x[N_ENDING + r->replica] = s->fed->weight * dlb_engine_loss_of(f->e, s);
 	if (r->all)
-		dlb_comm_isum(r->comm, r->all, x->x, 4, true, &x->sum);
+		dlb_comm_isum(r->comm, r->all, x->x, n, true, &x->sum);
 }
 
 static int look_at_end(struct run *r, struct flight *f, int64_t step, int64_t total, struct dlb_error *err)
 {
 	struct flight_end *x = &f->at_end[step % f->n];
 	bool has_loss = r->job.graph.loss >= 0;
-	double start_s = dlb_clock_s();
+	double start_s = dlb_clock_s(), loss = 0.0;
 
 	if (r->all && dlb_comm_wait(r->comm, &x->sum, err))
 		return -1;
+	for (int k = 0; k < r->job.plan.n_replicas; k++)
+		loss += x->x[N_ENDING + k];
 	dlb_engine_view(f->e)->times.waits_s[DLB_WAIT_COLLECTIVE] += dlb_clock_s() - start_s;
 	if (f->failed >= 0 || f->nonfinite)		/* what follows a step that failed does not count */
 		return 0;
-	if (x->x[2] > 0.0) {
+	if (x->x[ENDING_FAILED] > 0.0) {
 		f->failed = step;
 		return 0;
 	}
-	if (has_loss && !isfinite(x->x[0]) && !r->o->allow_nonfinite) {
+	if (has_loss && !isfinite(loss) && !r->o->allow_nonfinite) {
 		f->nonfinite = true;
-		dlb_run_not_finite(r, step, x->x[0], err);
+		dlb_run_not_finite(r, step, loss, err);
 		return 0;
 	}
-	if (x->x[3] > 0.0) {
+	if (x->x[ENDING_SPOILT] > 0.0) {
 		f->failed = step;
 		return 0;
 	}
@@ -95,15 +104,15 @@ static int look_at_end(struct run *r, struct flight *f, int64_t step, int64_t to
 	x->next.since_best = r->at.since_best;
 	r->at = x->next;
 	if (has_loss) {
-		const char *why = dlb_run_converged(r, x->x[0]);
+		const char *why = dlb_run_converged(r, loss);
 
-		dlb_run_keep_loss(r, x->x[0]);
+		dlb_run_keep_loss(r, loss);
 		f->stopped = f->stopped ? f->stopped : why;
 	}
-	if (x->x[1] > 0.0)
+	if (x->x[ENDING_STOP] > 0.0)
 		f->stopped = "signal";
 	if (r->o->progress && r->rank == 0)
-		r->o->progress(r->o->progress_ctx, r->at.step - r->first_step, total, x->x[0]);
+		r->o->progress(r->o->progress_ctx, r->at.step - r->first_step, total, loss);
 	return 0;
 }
 
@@ -115,15 +124,17 @@ static int fly(struct run *r, struct flight *f, int64_t total, struct dlb_error 
 		struct dlb_step_times *t = &dlb_engine_view(f->e)->times;
 		double now_s, wait_s = 0.0;
 
-		if (f->end == INT64_MAX && may_begin(r, f))
-			wait_s = begin_step(r, f);
-		else if (f->end == INT64_MAX)
+		if (f->end == INT64_MAX && !may_begin(r, f))
 			f->end = i;
+		else if (f->end == INT64_MAX && begin_step(r, f, &wait_s, err))
+			return -1;
 		const struct dlb_window w = { .iteration = i, .first = f->first, .end = f->end < i + 1 ? f->end : i + 1, .step = f->step,
 					      .n = f->n };
 
 		if (i - f->depth < f->end && dlb_engine_run_iteration(f->e, &w, err))
 			return -1;
+		if (!f->condemned && dlb_engine_exchange(f->e) && !r->o->allow_nonfinite && i - f->depth < f->end)
+			f->condemned = dlb_exchange_verdict(dlb_engine_exchange(f->e), &f->verdict) != 0;
 		if (i - f->depth >= f->first && i - f->depth < f->end)
 			start_end(r, f, i - f->depth);
 		if (i - lag >= f->first && i - lag < f->end && look_at_end(r, f, i - lag, total, err))
@@ -145,7 +156,7 @@ static int fly(struct run *r, struct flight *f, int64_t total, struct dlb_error 
 int dlb_run_flight(struct run *r, int *who, struct dlb_error *err)
 {
 	int64_t total = dlb_run_total_steps(r), most = 0;
-	struct flight f = { .failed = -1, .before_s = dlb_clock_s() };
+	struct flight f = { .failed = -1, .before_s = dlb_clock_s(), .asked = r->at };
 	double start_s = f.before_s;
 	int rc = 0;
 
@@ -154,8 +165,10 @@ int dlb_run_flight(struct run *r, int *who, struct dlb_error *err)
 	f.n = most + ASYNC_SLACK + 1;
 	f.step = dlb_xcalloc((size_t)f.n, sizeof *f.step);
 	f.at_end = dlb_xcalloc((size_t)f.n, sizeof *f.at_end);
-	if (!(r->stopped = dlb_run_limit_reached(r, &r->at)))
-		dlb_run_ask(r, &r->at, err);
+	for (int64_t i = 0; i < f.n; i++)
+		f.at_end[i].x = dlb_xcalloc((size_t)N_ENDING + (size_t)r->job.plan.n_replicas, sizeof *f.at_end[i].x);
+	r->stopped = dlb_run_limit_reached(r, &r->at);
+	rc = dlb_run_ask_ahead(r, r->at.step, &f.asked, err);
 	while (!r->stopped && !rc) {
 		f.head = r->at;
 		f.first = r->at.step;
@@ -178,6 +191,8 @@ int dlb_run_flight(struct run *r, int *who, struct dlb_error *err)
 			f.before_s = dlb_clock_s();
 		}
 	}
+	for (int64_t i = 0; i < f.n; i++)
+		free(f.at_end[i].x);
 	free(f.step);
 	free(f.at_end);
 	r->wall_s = dlb_clock_s() - start_s;

@@ -52,6 +52,8 @@ static int open_state(struct run *r, const struct dlb_doc *doc, struct dlb_error
 {
 	const struct dlb_exec_options *o = r->o;
 	struct dlb_job *j = &r->job;
+	const struct dlb_schedule *schedule = j->plan.schedule ? dlb_schedule_find(j->plan.schedule) : NULL;
+	const bool async = schedule && schedule->async;
 	const char *path;
 
 	if (weights_file(doc, &path, err))
@@ -60,7 +62,7 @@ static int open_state(struct run *r, const struct dlb_doc *doc, struct dlb_error
 	if (o->init && !path ? dlb_graph_load_constants(&j->graph, err) : dlb_graph_load_weights(&j->graph, path, err))
 		return -1;
 	r->replica = dlb_plan_replica_of(&j->plan, r->rank);
-	r->ending = dlb_xcalloc((size_t)j->plan.n_replicas + 3, sizeof *r->ending);
+	r->ending = dlb_xcalloc((size_t)j->plan.n_replicas + N_ENDING, sizeof *r->ending);
 	r->placement = j->plan.placement;
 	if (r->replica) {
 		r->placement = dlb_arena_array(&j->plan.arena, (size_t)j->graph.n_ops + 1, sizeof *r->placement);
@@ -72,7 +74,7 @@ static int open_state(struct run *r, const struct dlb_doc *doc, struct dlb_error
 			r->placement[i] = r->rank;
 	}
 	if (dlb_state_init(&r->state, &j->graph, &r->be, r->placement, r->rank, j->optimizer.rule,
-			   j->plan.micro_batches, j->plan.n_replicas > 1, err))
+			   j->plan.micro_batches > 1 || (async && (j->plan.clip || j->plan.n_replicas > 1)), j->plan.n_replicas > 1, err))
 		return -1;
 	r->state.first_placement = j->plan.placement;
 	if (j->optimizer.rule == DLB_RULE_KFAC &&
@@ -218,7 +220,7 @@ static int open_feed(struct run *r, struct dlb_error *err)
 	for (int i = 0; i < r->n_engines; i++)
 		slots = r->program[i].depth + 2 > slots ? r->program[i].depth + 2 : slots;
 	if (host)
-		slots = dlb_dispatch_levels_of(&r->job.cluster, dlb_comm_size(r->comm)) + 2;
+		slots += dlb_dispatch_levels_of(&r->job.cluster, dlb_comm_size(r->comm));
 	if (host && dlb_dispatch_new(&r->dispatch, r->comm, &r->job.cluster, r->program, r->engine, r->n_engines, slots, err))
 		return -1;
 	return dlb_feed_new(&r->feed, host && r->rank ? NULL : r->data, r->engine, r->n_engines, slots, r->dispatch, err);
@@ -326,6 +328,9 @@ int dlb_run_open(struct run *r, const struct dlb_doc *doc, int *who, struct dlb_
 	}
 	if (dlb_comm_agree(r->comm, rc, err, who) || dlb_comm_agree(r->comm, open_feed(r, err), err, who))
 		return -1;
+	if (r->program[0].async && r->job.plan.clip && dlb_comm_size(r->comm) > 1 &&
+	    dlb_subset_new(&r->ground.norms, r->comm, NULL, dlb_comm_size(r->comm), 1, err))
+		return -1;
 	if (r->program[0].depth && dlb_comm_size(r->comm) > 1)
 		return dlb_subset_new(&r->all, r->comm, NULL, dlb_comm_size(r->comm), 0, err);
 	return 0;
@@ -351,6 +356,7 @@ void dlb_run_close(struct run *r)
 	dlb_kept_free(r->kept);
 	dlb_kfac_free(r->kfac);
 	dlb_subset_free(r->all, r->comm);
+	dlb_subset_free(r->ground.norms, r->comm);
 	dlb_data_close(r->data);
 	dlb_ground_release(&r->ground);
 	dlb_state_release(&r->state);

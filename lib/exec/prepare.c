@@ -197,6 +197,20 @@ static int prepare_precondition(struct dlb_engine *e, const struct dlb_instr *in
 	return 0;
 }
 
+/* *at is in the sum of update op's gradient. */
+static void pick_sum(struct dlb_engine *e, struct act *a, void **at, int op)
+{
+	const int places = dlb_program_sum_places(e->np, op), weight = e->graph->op[op].in[0];
+	struct pick *p;
+
+	if (places < 2)
+		return;
+	p = add_pick(e, a, at);
+	p->base = e->ground->state->sum[op];
+	p->stride = dlb_place_bytes((size_t)dlb_tensor_bytes(&e->graph->tensor[weight], 1));
+	p->copies = places;
+}
+
 static int prepare_accumulate(struct dlb_engine *e, const struct dlb_instr *in, struct act *a, struct dlb_error *err)
 {
 	const struct dlb_tensor *x = &e->graph->tensor[in->tensor];
@@ -211,6 +225,7 @@ static int prepare_accumulate(struct dlb_engine *e, const struct dlb_instr *in, 
 	a->out = dlb_arena_array(&e->arena, 1, sizeof *a->out);
 	a->out[0] = e->ground->state->sum[in->op];
 	assert(a->out[0]);
+	pick_sum(e, a, &a->out[0], in->op);
 	if (!(a->in[0] = dlb_act_resolve(e, in->tensor, in->micro_batch, err)))
 		return -1;
 	pick_tensor(e, a, &a->in[0], in->tensor, in);
@@ -317,7 +332,9 @@ static int prepare_update(struct dlb_engine *e, const struct dlb_instr *in, cons
 		a->out[1 + k] = s->slot[k][weight];
 	if (!(a->in[0] = gradient_at(e, in->op, err)))
 		return -1;
-	if (!dlb_program_sums(e->view.program, in->op))
+	if (dlb_program_sums(e->view.program, in->op))
+		pick_sum(e, a, &a->in[0], in->op);
+	else
 		pick_copy(e, a, &a->in[0], e->np, place_of(e, gradient, 0), e->ground->arena);
 	return sums_moments(e) ? prepare_half(e, in->op, weight, c, a, err) : 0;
 }
@@ -407,20 +424,29 @@ static int prepare_compute(struct dlb_engine *e, const struct dlb_instr *in, con
 	return 0;
 }
 
-static int prepare_norm(struct dlb_engine *e, const struct dlb_optimizer_choice *c, struct dlb_error *err)
+static int prepare_norm(struct dlb_engine *e, const struct dlb_instr *in, const struct dlb_optimizer_choice *c, struct dlb_error *err)
 {
 	const struct dlb_graph *g = e->graph;
 	const struct dlb_program *p = e->view.program;
 	const bool own = p->n_replicas > 1 && dlb_sharing_averages(&p->whole->sharing);
-	void **gradient = dlb_arena_array(&e->arena, (size_t)g->n_ops + 1, sizeof *gradient);
+	struct dlb_gradient_places *gradient;
 
-	for (int op = 0; op < g->n_ops; op++)
-		if (g->op[op].phase == DLB_UPDATE && p->plan->placement[op] == e->view.node &&
-		    !(gradient[op] = gradient_at(e, op, err)))
+	e->act[e->n_acts++].kind = in->what == DLB_RUN_SQUARES ? ACT_SQUARES : ACT_NORM;
+	if (e->clip.n_ways)			/* of the other half */
+		return 0;
+	gradient = dlb_arena_array(&e->arena, (size_t)g->n_ops + 1, sizeof *gradient);
+	for (int op = 0; op < g->n_ops; op++) {
+		struct dlb_gradient_places *x = &gradient[op];
+
+		if (g->op[op].phase != DLB_UPDATE || p->plan->placement[op] != e->view.node)
+			continue;
+		*x = (struct dlb_gradient_places){ gradient_at(e, op, err), 0, dlb_program_sum_places(e->np, op) };
+		x->stride = dlb_place_bytes((size_t)dlb_tensor_bytes(&g->tensor[g->op[op].in[0]], 1));
+		if (!x->p)
 			return -1;
-	e->act[e->n_acts++].kind = ACT_NORM;
-	return dlb_clip_init(&e->clip, g, e->ground->be, c->clip_norm, gradient, own ? p->n_replicas : 1, own ? p->replica : 0, &e->arena,
-			     err);
+	}
+	return dlb_clip_init(&e->clip, g, e->ground->be, c->clip_norm, gradient, own ? p->n_replicas : 1, own ? p->replica : 0, e->ring,
+			     &e->arena, err);
 }
 
 static int prepare_trust(struct dlb_engine *e, const struct dlb_optimizer_choice *c)
@@ -621,8 +647,8 @@ int dlb_acts_prepare(struct dlb_engine *e, const struct dlb_optimizer_choice *c,
 			rc = prepare_copy(e, in, err);
 			break;
 		case DLB_COLLECTIVE:		/* the step's end is run.c's */
-			rc = in->what == DLB_RUN_NORM ? prepare_norm(e, c, err) : in->what == DLB_RUN_TRUST ? prepare_trust(e, c) :
-				prepare_collective(e, in);
+			rc = in->what == DLB_RUN_NORM || in->what == DLB_RUN_SQUARES ? prepare_norm(e, in, c, err) :
+				in->what == DLB_RUN_TRUST ? prepare_trust(e, c) : prepare_collective(e, in);
 			break;
 		default:			/* FREE: places were fixed when the program was compiled */
 			break;

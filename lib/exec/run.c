@@ -51,10 +51,9 @@ int dlb_run_ask(struct run *r, const struct dlb_progress_state *at, struct dlb_e
 	return dlb_feed_ask(r->feed, dlb_run_engine_for(r, dlb_run_batch_at(r, at)), at->epoch, at->position, err);
 }
 
-/* Asks as far ahead as the feed wants; *asked is the next step to ask for. */
-static int ask_ahead(struct run *r, struct dlb_progress_state *asked, struct dlb_error *err)
+int dlb_run_ask_ahead(struct run *r, int64_t step, struct dlb_progress_state *asked, struct dlb_error *err)
 {
-	for (; !dlb_run_limit_reached(r, asked) && asked->step <= r->at.step + dlb_feed_ahead(r->feed); dlb_run_advance(r, asked))
+	for (; !dlb_run_limit_reached(r, asked) && asked->step <= step + dlb_feed_ahead(r->feed); dlb_run_advance(r, asked))
 		if (dlb_run_ask(r, asked, err))
 			return -1;
 	return 0;
@@ -112,17 +111,17 @@ static int step_end(struct run *r, struct dlb_engine *e, const struct dlb_step *
 	int R = r->job.plan.n_replicas;
 	double start_s = dlb_clock_s(), *x = r->ending;
 
-	memset(x, 0, ((size_t)R + 3) * sizeof *x);
-	x[0] = r->o->stop && *r->o->stop ? 1.0 : 0.0;
-	x[1] = wrong ? 1.0 : 0.0;
-	x[2] = spoilt ? 1.0 : 0.0;
-	x[3 + r->replica] = step->fed->weight * dlb_engine_loss_of(e, step);
-	if (dlb_comm_allreduce_f64(r->comm, x, R + 3, DLB_COMM_SUM, err))
+	memset(x, 0, ((size_t)R + N_ENDING) * sizeof *x);
+	x[ENDING_STOP] = r->o->stop && *r->o->stop ? 1.0 : 0.0;
+	x[ENDING_FAILED] = wrong ? 1.0 : 0.0;
+	x[ENDING_SPOILT] = spoilt ? 1.0 : 0.0;
+	x[N_ENDING + r->replica] = step->fed->weight * dlb_engine_loss_of(e, step);
+	if (dlb_comm_allreduce_f64(r->comm, x, R + N_ENDING, DLB_COMM_SUM, err))
 		return -1;
 	dlb_engine_view(e)->times.waits_s[DLB_WAIT_COLLECTIVE] += dlb_clock_s() - start_s;
-	*end = (struct step_end){ .stop = x[0] > 0.0, .failed = x[1] > 0.0, .spoilt = x[2] > 0.0 };
+	*end = (struct step_end){ .stop = x[ENDING_STOP] > 0.0, .failed = x[ENDING_FAILED] > 0.0, .spoilt = x[ENDING_SPOILT] > 0.0 };
 	for (int k = 0; k < R; k++)
-		end->loss += x[3 + k];
+		end->loss += x[N_ENDING + k];
 	return 0;
 }
 
@@ -199,7 +198,7 @@ static int train(struct run *r, int *who, struct dlb_error *err)
 		return dlb_run_flight(r, who, err);
 	start_s = before_s = dlb_clock_s();
 	r->stopped = dlb_run_limit_reached(r, &r->at);
-	if (ask_ahead(r, &asked, err))
+	if (dlb_run_ask_ahead(r, r->at.step, &asked, err))
 		return -1;
 	if (fetch(r, err))				/* while the first samples are read */
 		return -1;
@@ -220,7 +219,7 @@ static int train(struct run *r, int *who, struct dlb_error *err)
 		step = dlb_run_step(r, &r->at, fed);
 		fed_s = dlb_clock_s();
 		dlb_run_advance(r, &next);
-		if (ask_ahead(r, &asked, err))
+		if (dlb_run_ask_ahead(r, r->at.step, &asked, err))
 			return -1;
 		if (dlb_engine_run(e, &step, err))
 			return -1;

@@ -8,6 +8,9 @@
 #include "exec/job.h"
 
 enum { MAX_BATCHES = 3 };
+/* What the ranks tell each other at the end of a step: whether to stop; samples that could not be read; weights that are not
+ * finite; then each replica's loss. */
+enum { ENDING_STOP, ENDING_FAILED, ENDING_SPOILT, N_ENDING };
 
 struct run {
 	const struct dlb_exec_options *o;
@@ -43,7 +46,7 @@ struct run {
 	FILE *log;
 	const char *stopped;
 	double wall_s;
-	double *ending;					/* [3 + replicas] what the ranks tell each other at the end of a step */
+	double *ending;					/* [N_ENDING + replicas] what the ranks tell each other at the end of a step */
 };
 
 /* ---- opening.c ---- */
@@ -64,6 +67,8 @@ int dlb_run_engine_for(const struct run *r, int64_t n);
 void dlb_run_advance(const struct run *r, struct dlb_progress_state *at);
 /* Asks the feed for the batch that begins there; the step over what it brought. */
 int dlb_run_ask(struct run *r, const struct dlb_progress_state *at, struct dlb_error *err);
+/* As far ahead of the step in use as the feed wants; *asked is the next one to ask for. */
+int dlb_run_ask_ahead(struct run *r, int64_t step, struct dlb_progress_state *asked, struct dlb_error *err);
 struct dlb_step dlb_run_step(const struct run *r, const struct dlb_progress_state *at, const struct dlb_fed *fed);
 /* What is kept of a step: its loss, in the log too, and the times of its engine. */
 void dlb_run_keep_loss(struct run *r, double loss);

@@ -24,7 +24,7 @@ static void *take(struct dlb_backend *be, const char *name, size_t bytes, struct
 }
 
 int dlb_state_init(struct dlb_state *s, const struct dlb_graph *g, struct dlb_backend *be, const int *placement, int node,
-		   int rule, int micro_batches, bool replicated, struct dlb_error *err)
+		   int rule, bool all_sums, bool replicated, struct dlb_error *err)
 {
 	size_t n = (size_t)g->n_tensors + 1;
 
@@ -54,7 +54,7 @@ int dlb_state_init(struct dlb_state *s, const struct dlb_graph *g, struct dlb_ba
 		for (int k = 0; k < s->n_slots; k++)
 			if (!(s->slot[k][t] = take(be, x->name, bytes, err)))
 				return -1;
-		if ((micro_batches > 1 || dlb_kfac_layer_of(g, x->home) >= 0 || (replicated && !dlb_gradient_is_own(g, placement, x->home))) &&
+		if ((all_sums || dlb_kfac_layer_of(g, x->home) >= 0 || (replicated && !dlb_gradient_is_own(g, placement, x->home))) &&
 		    !(s->sum[x->home] = take(be, x->name, bytes, err)))
 			return -1;
 	}
@@ -63,22 +63,32 @@ int dlb_state_init(struct dlb_state *s, const struct dlb_graph *g, struct dlb_ba
 
 int dlb_state_add_copies(struct dlb_state *s, const struct dlb_program *p, int n_programs, struct dlb_error *err)
 {
-	int *most = dlb_xcalloc((size_t)s->graph->n_tensors + 1, sizeof *most), rc = 0;
+	int *most = dlb_xcalloc((size_t)s->graph->n_tensors + 1, sizeof *most), *sums = dlb_xcalloc((size_t)s->graph->n_tensors + 1, sizeof *sums);
+	int rc = 0;
 
 	for (int i = 0; i < n_programs; i++) {
-		const struct dlb_node_program *np = &p[i].node[s->node];
+		const struct dlb_node_program *np = &dlb_program_of(&p[i], s->node)->node[s->node];
 
-		for (int k = 0; k < np->n_weights; k++)
-			if (np->weight[k].n > most[np->weight[k].tensor])
-				most[np->weight[k].tensor] = np->weight[k].n;
+		for (int k = 0; k < np->n_weights; k++) {
+			const struct dlb_weight_copies *w = &np->weight[k];
+
+			most[w->tensor] = w->n > most[w->tensor] ? w->n : most[w->tensor];
+			sums[w->tensor] = w->sums > sums[w->tensor] ? w->sums : sums[w->tensor];
+		}
 	}
 	for (int t = 0; t < s->graph->n_tensors && !rc; t++) {
 		const struct dlb_tensor *x = &s->graph->tensor[t];
 
 		if (most[t] && !(s->copy[t] = take(s->be, x->name, (size_t)most[t] * dlb_place_bytes((size_t)dlb_tensor_bytes(x, 1)), err)))
 			rc = -1;
+		if (sums[t] < 2 || rc)
+			continue;
+		s->be->ops->free(s->be, s->sum[x->home]);	/* the one that there is for synchronous schedules */
+		if (!(s->sum[x->home] = take(s->be, x->name, (size_t)sums[t] * dlb_place_bytes((size_t)dlb_tensor_bytes(x, 1)), err)))
+			rc = -1;
 	}
 	free(most);
+	free(sums);
 	return rc;
 }
 

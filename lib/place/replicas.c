@@ -315,6 +315,8 @@ static int place_teams(const struct dlb_problem *p, const struct dlb_replicas_ch
 	shared.micro_batches = p->micro_batches;
 	shared.schedule = p->schedule->name;
 	shared.in_place = !p->not_in_place;
+	shared.staleness = p->staleness;
+	shared.clip = p->clip;
 	shared.sharing = choice->sharing;
 	for (int i = 0; i < R * n_nodes; i++)
 		replica[i] = -1;

@@ -16,7 +16,7 @@ int64_t dlb_compile_key(const struct compiler *c, int op, int m)		/* m -1: an up
 {
 	if (!c->lag)
 		return 2 * (int64_t)c->seq[op * c->M + (m < 0 ? 0 : m)];
-	return (2 * (int64_t)(m < 0 ? c->M - 1 : m) + c->lag[op]) * c->slot_keys + 2 * (op + 1);
+	return (2 * (int64_t)(m < 0 ? c->M - 1 : m) + c->lag[op]) * c->slot_keys + 2 * (op + 1) + (m < 0 ? c->slot_keys / 2 : 0);
 }
 
 int dlb_compile_half_slot(const struct compiler *c, int node, int action)
@@ -61,6 +61,26 @@ static int edge_from(const struct dlb_flow *f, int op, int pred)
 static int64_t late(const struct compiler *c) { return (int64_t)c->g->n_ops * c->M + 2; }
 static int64_t norm_key(const struct compiler *c) { return 2 * late(c) - 2; }
 
+/* Asynchronous: between all else of the half-slot and its updates; squares before that, in the one where the last gradient
+ * is summed. */
+static void add_norm_async(const struct compiler *c, struct lane *l)
+{
+	const struct dlb_graph *g = c->g;
+	int64_t last = 0, update = 0;
+	for (int i = 0; i < g->n_ops; i++) {
+		if (g->op[i].phase != DLB_UPDATE)
+			continue;
+		update = 2 * (c->M - 1) + c->lag[i];
+		for (int j = 0; j < g->op[i].n_in; j++) {
+			int t = g->op[i].in[j], from = t < 0 || dlb_tensor_is_state(&g->tensor[t]) ? -1 : g->tensor[t].producer;
+			int64_t summed = from < 0 ? -1 : 2 * (c->M - 1) + c->lag[from] + (c->p->placement[from] != c->p->placement[i]);
+			last = summed > last ? summed : last;
+		}
+	}
+	l->act[l->n_act++] = (struct action){ last * c->slot_keys + c->slot_keys / 2 - 2, -1, -1, -1, SQUARES };
+	l->act[l->n_act++] = (struct action){ update * c->slot_keys + c->slot_keys / 2 - 1, -1, -1, -1, NORM };
+}
+
 /* The node's items, updates after the others where they stand last: *n_before of them, then. Returns how many. */
 static int find_items(const struct compiler *c, int node, struct action *items, int *n_before)
 {
@@ -72,7 +92,7 @@ static int find_items(const struct compiler *c, int node, struct action *items, 
 			int op = np->order[i].op, m = np->order[i].micro_batch;
 			if (m >= c->M || (c->updates_last && (m < 0) != last))
 				continue;
-			items[n++] = (struct action){ dlb_compile_key(c, op, m) + (last ? 2 * late(c) : 0), op, m, -1, false, false };
+			items[n++] = (struct action){ dlb_compile_key(c, op, m) + (last ? 2 * late(c) : 0), op, m, -1, NO_NORM };
 		}
 	}
 	return n;
@@ -91,13 +111,15 @@ void dlb_compile_actions(struct compiler *c)
 		struct action *items = dlb_xcalloc((size_t)np->n_order + 1, sizeof *items);
 		l->act = dlb_xcalloc(most, sizeof *l->act);
 		if (!c->lag)
-			l->act[l->n_act++] = (struct action){ -1, -1, -1, -1, false, false };
+			l->act[l->n_act++] = (struct action){ -1, -1, -1, -1, NO_NORM };
 		for (int i = 0; i < c->n_ticks; i++)
-			l->act[l->n_act++] = (struct action){ i * c->slot_keys, -1, -1, -1, false, false };
-		if (c->p->clip)
-			l->act[l->n_act++] = (struct action){ norm_key(c), -1, -1, -1, true, false };
+			l->act[l->n_act++] = (struct action){ i * c->slot_keys, -1, -1, -1, NO_NORM };
+		if (c->p->clip && c->lag)
+			add_norm_async(c, l);
+		else if (c->p->clip)
+			l->act[l->n_act++] = (struct action){ norm_key(c), -1, -1, -1, NORM };
 		if (c->kfac)
-			l->act[l->n_act++] = (struct action){ norm_key(c) + 1, -1, -1, -1, false, true };
+			l->act[l->n_act++] = (struct action){ norm_key(c) + 1, -1, -1, -1, TRUST };
 		int n_before, n_items = find_items(c, node, items, &n_before);
 		for (int i = 0; i < n_items; i++) {
 			int op = items[i].op;
@@ -114,15 +136,15 @@ void dlb_compile_actions(struct compiler *c)
 						key_of_arrival(c, items, c->updates_last ? n_before + 1 : i + 1, edge, m, key);
 					if (c->updates_last && key >= norm_key(c))
 						key = norm_key(c) - 1;
-					l->act[l->n_act++] = (struct action){ key, op, m, t, false, false };
+					l->act[l->n_act++] = (struct action){ key, op, m, t, NO_NORM };
 				}
 			}
 		}
 		if (!c->lag)
-			l->act[l->n_act++] = (struct action){ INT64_MAX, -1, -1, -1, false, false };
+			l->act[l->n_act++] = (struct action){ INT64_MAX, -1, -1, -1, NO_NORM };
 		qsort(l->act, (size_t)l->n_act, sizeof *l->act, by_key);
 		for (int a = 0, i = 0; a < l->n_act && c->lag; a++)
-			if (l->act[a].op < 0)
+			if (l->act[a].op < 0 && !l->act[a].norm)
 				l->tick[i++] = a;
 		for (int a = 0; a < l->n_act; a++)
 			if (l->act[a].op >= 0 && l->act[a].tensor < 0)

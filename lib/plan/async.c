@@ -26,6 +26,12 @@
  *     predict   forward reads what w(s) is expected to be, w(s - d) moved d steps on along the optimizer's smoothed
  *               gradient; backward w(s) itself        (SpecTrain, Chen et al. 2018; for Adam: XPipe, Guan et al. 2019)
  *
+ * Clipping by the global norm: the update of step s is lr min(1, c / |g(s)|) g(s), where g(s) are the gradients of all nodes
+ * for step s, so it cannot come before the last of them. With L the half-slot in which that is summed, the nodes add up their
+ * squares at its end and all updates of the step stand in half-slot L + 1, the sum being under way meanwhile (in L where one
+ * node has all updates). Those of the last stage on p nodes come 2 p - 1 half-slots, (p - 1/2) / M steps, later than
+ * without; on the first it is 1. The sum of a gradient that is not used before the next step's begins has several places.
+ *
  * Old versions lie in copies: the update of step s keeps w(s), where somebody still reads it, in copy s mod n
  * (DLB_RUN_KEEP) before it changes it. Expected weights likewise (DLB_RUN_PREDICT). */
 #include <stdlib.h>
@@ -94,7 +100,24 @@ static void delay_sources(const struct dlb_flow *f, int *lag)
 	}
 }
 
-int *dlb_async_lags(const struct dlb_flow *f)
+/* Updates that wait for the norm of all gradients: in one half-slot, the one after the last gradient's. */
+static void wait_for_norm(const struct dlb_flow *f, int *lag)
+{
+	int last = 0, node = -1;
+	bool several = false;
+	for (int i = 0; i < f->g->n_ops; i++) {
+		if (f->g->op[i].phase != DLB_UPDATE)
+			continue;
+		last = lag[i] > last ? lag[i] : last;
+		several |= node >= 0 && f->placement[i] != node;
+		node = f->placement[i];
+	}
+	for (int i = 0; i < f->g->n_ops; i++)
+		if (f->g->op[i].phase == DLB_UPDATE)
+			lag[i] = last + several;
+}
+
+int *dlb_async_lags(const struct dlb_flow *f, bool clip)
 {
 	const struct dlb_graph *g = f->g;
 	int *lag = dlb_xcalloc((size_t)g->n_ops + 1, sizeof(int));
@@ -107,6 +130,8 @@ int *dlb_async_lags(const struct dlb_flow *f)
 		}
 	}
 	delay_sources(f, lag);
+	if (clip)
+		wait_for_norm(f, lag);
 	return lag;
 }
 
@@ -125,7 +150,7 @@ double dlb_async_order(struct dlb_plan *p, const struct dlb_cost *c, const doubl
 	struct dlb_flow f;
 	double most = 0;
 	dlb_flow_init(&f, p, c, p->batch);
-	int *lag = dlb_async_lags(&f), *n = dlb_xcalloc((size_t)p->n_nodes, sizeof(int));
+	int *lag = dlb_async_lags(&f, p->clip), *n = dlb_xcalloc((size_t)p->n_nodes, sizeof(int));
 	struct timed **list = dlb_xcalloc((size_t)p->n_nodes, sizeof *list);
 	double *busy = dlb_xcalloc((size_t)p->n_nodes, sizeof *busy);
 	for (int i = 0; i < f.g->n_ops; i++)
@@ -384,7 +409,7 @@ static void unroll_node(const struct dlb_program *g, const struct dlb_node_progr
 				continue;
 			x.micro_batch = dlb_unrolled(M, step, x.micro_batch);
 			x.iteration = step;
-			if (x.tag >= 0)
+			if (x.tag >= 0 && x.verb != DLB_COLLECTIVE)	/* else a bucket's number */
 				x.tag += step * g->n_messages;
 			to->instr[to->n_instr++] = x;
 		}
@@ -412,6 +437,18 @@ static void unroll_node(const struct dlb_program *g, const struct dlb_node_progr
 	free(at);
 }
 
+static void unroll_replicas(const struct dlb_program *g, int steps, struct dlb_program *out)
+{
+	int *replica_of = dlb_xcalloc((size_t)g->n_nodes, sizeof *replica_of);
+	memcpy(replica_of, g->replica_of, (size_t)g->n_nodes * sizeof *replica_of);
+	out->replica_of = replica_of;
+	out->other = dlb_xcalloc((size_t)g->n_replicas, sizeof *out->other);
+	for (int r = 1; r < g->n_replicas; r++) {
+		dlb_program_unroll(&g->other[r - 1], steps, &out->other[r - 1]);
+		out->other[r - 1].replica_of = replica_of;
+	}
+}
+
 void dlb_program_unroll(const struct dlb_program *g, int steps, struct dlb_program *out)
 {
 	size_t n = (size_t)g->micro_batches * (size_t)steps;
@@ -428,7 +465,9 @@ void dlb_program_unroll(const struct dlb_program *g, int steps, struct dlb_progr
 	out->plan = g->plan;
 	out->whole = g->whole;
 	out->replicated = g->replicated;
-	out->n_replicas = 1;
+	out->replica = g->replica;
+	out->n_replicas = g->n_replicas;
+	out->weightless = g->weightless;
 	out->step_batch = g->step_batch;
 	out->size = dlb_arena_array(&out->arena, n, sizeof *out->size);
 	out->first = dlb_arena_array(&out->arena, n, sizeof *out->first);
@@ -439,4 +478,6 @@ void dlb_program_unroll(const struct dlb_program *g, int steps, struct dlb_progr
 	out->node = dlb_arena_array(&out->arena, (size_t)g->n_nodes, sizeof *out->node);
 	for (int d = 0; d < g->n_nodes; d++)
 		unroll_node(g, &g->node[d], steps, out, &out->node[d]);
+	if (g->n_replicas > 1 && g->replica == 0)
+		unroll_replicas(g, steps, out);
 }

@@ -32,15 +32,25 @@ bool dlb_gradient_is_own(const struct dlb_graph *g, const int *placement, int up
 
 bool dlb_program_sums(const struct dlb_program *g, int update)
 {
-	return g->micro_batches > g->steps || dlb_kfac_layer_of(g->graph, update) >= 0 ||
+	return g->micro_batches > g->steps || dlb_kfac_layer_of(g->graph, update) >= 0 || (g->async && (g->replicated || g->plan->clip)) ||
 		(g->replicated && !dlb_gradient_is_own(g->graph, g->plan->placement, update));
 }
 
-struct ready { int producer, op; };
+int dlb_program_sum_places(const struct dlb_node_program *np, int update)
+{
+	for (int k = 0; k < np->n_weights; k++)
+		if (np->weight[k].update == update)
+			return np->weight[k].sums;
+	return 1;
+}
+
+struct ready { int lag, producer, op; };		/* lag: of the update, asynchronous */
 
 static int by_producer(const void *a, const void *b)
 {
 	const struct ready *x = a, *y = b;
+	if (x->lag != y->lag)
+		return x->lag < y->lag ? -1 : 1;
 	return x->producer != y->producer ? (x->producer > y->producer) - (x->producer < y->producer) : (x->op > y->op) - (x->op < y->op);
 }
 
@@ -90,7 +100,8 @@ static void find_factors(struct compiler *c, int node, const struct ready *ready
 		np->bucket[np->n_buckets++] = b;
 }
 
-/* Buckets are made of the graph and of who holds what, so that all replicas make the same. */
+/* Buckets are made of the graph and of who holds what, so that all replicas make the same. Under an asynchronous schedule
+ * updates stand in several half-slots, and those of a bucket in one. */
 static void find_buckets(struct compiler *c, int node)
 {
 	const struct dlb_graph *g = c->g;
@@ -101,19 +112,21 @@ static void find_buckets(struct compiler *c, int node)
 	for (int i = 0; i < plan->n_order; i++) {
 		int op = plan->order[i].op, t = g->op[op].phase == DLB_UPDATE ? dlb_update_gradient(g, op) : -1;
 		if (t >= 0)
-			ready[n++] = (struct ready){ g->tensor[t].producer, op };
+			ready[n++] = (struct ready){ c->lag ? c->lag[op] : 0, g->tensor[t].producer, op };
 	}
 	qsort(ready, (size_t)n, sizeof *ready, by_producer);
 	int *op = dlb_arena_array(&c->out->arena, (size_t)n + 1, sizeof *op), open = -1;
 	np->bucket = dlb_arena_array(&c->out->arena, (size_t)n + (size_t)dlb_compile_count_statistics(c, node) + 2, sizeof *np->bucket);
 	double open_bytes = 0;
+	int open_lag = 0;
 	for (int large = 1, at = 0; large >= 0; large--) {	/* small ones are gathered after all large ones have a bucket */
 		for (int i = 0; i < n; i++) {
 			const struct dlb_tensor *x = &g->tensor[dlb_update_gradient(g, ready[i].op)];
 			double bytes = dlb_tensor_bytes(x, 1);
 			if ((bytes >= DLB_BUCKET_BYTES) != large)
 				continue;
-			if (large || open < 0 || open_bytes + bytes > DLB_BUCKET_BYTES) {
+			if (large || open < 0 || open_bytes + bytes > DLB_BUCKET_BYTES || ready[i].lag != open_lag) {
+				open_lag = ready[i].lag;
 				open = np->n_buckets++;
 				open_bytes = 0;
 				np->bucket[open].op = op + at;
@@ -159,6 +172,14 @@ int dlb_compile_first_use(const struct compiler *c, int update)
 	return at;
 }
 
+/* Where a bucket that starts at an action and is wanted at `norm` is waited for: at the latest a half-slot on, before it
+ * starts for the next step. */
+static int before_next(const struct compiler *c, int node, int start, int norm)
+{
+	int slot = c->lag ? dlb_compile_half_slot(c, node, start) + 2 : 0;
+	return c->lag && slot < c->n_ticks && c->lane[node].tick[slot] < norm ? c->lane[node].tick[slot] : norm;
+}
+
 void dlb_compile_note_reductions(struct compiler *c, int node)
 {
 	struct dlb_node_program *np = &c->out->node[node];
@@ -166,9 +187,9 @@ void dlb_compile_note_reductions(struct compiler *c, int node)
 	bool averages = dlb_sharing_averages(&c->p->sharing);
 	int computed = 0, norm = -1, trust = -1;
 	find_buckets(c, node);
-	for (int a = 0; a < l->n_act; a++) {
-		norm = l->act[a].norm ? a : norm;
-		trust = l->act[a].trust ? a : trust;
+	for (int a = l->n_act - 1; a >= 0; a--) {
+		norm = l->act[a].norm == NORM || l->act[a].norm == SQUARES ? a : norm;	/* the first of them */
+		trust = l->act[a].norm == TRUST ? a : trust;
 	}
 	for (int a = 0; a < l->n_act; a++)
 		if (l->act[a].op >= 0 && (l->act[a].tensor >= 0 || c->g->op[l->act[a].op].phase != DLB_UPDATE))
@@ -187,7 +208,7 @@ void dlb_compile_note_reductions(struct compiler *c, int node)
 		}
 		int all = norm >= 0 && np->bucket[b].cls != DLB_SUM_FACTOR ? norm : trust;	/* what reads all of them */
 		if (all >= 0 && !averages)
-			first = all;
+			first = before_next(c, node, start, all);
 		dlb_compile_note(c, node, (struct note){ c->p->sharing.sync ? computed : start, RANK_REDUCE, -1, -1, -1, -1, b });
 		dlb_compile_note(c, node, (struct note){ first, RANK_REDUCED, -1, -1, -1, -1, b });
 	}
@@ -206,19 +227,23 @@ static double compressed_bytes(const struct dlb_program *g, const struct dlb_buc
 }
 
 /* What bucket b of g takes beside its gradients (averages: beside its weights): as it travels, and what is kept. */
-static double bucket_bytes(const struct dlb_program *g, const struct dlb_bucket *b, const struct dlb_compress_choice *choice)
+static double bucket_bytes(const struct dlb_program *g, const struct dlb_node_program *np, const struct dlb_bucket *b,
+			   const struct dlb_compress_choice *choice)
 {
 	const struct dlb_sharing *s = &g->whole->sharing;
 	double own = (double)b->n * b->element_bytes;
+	bool moves = false;				/* from one place to the next: summed in one of its own */
 	if (b->cls == DLB_SUM_STATISTICS)
 		return 0;				/* state already */
+	for (int i = 0; i < b->n_ops; i++)
+		moves |= dlb_program_sum_places(np, b->op[i]) > 1;
 	if (dlb_sharing_averages(s))			/* packed; shares of it, here and of two neighbours; what the server sends back */
 		return own * (1 + 3 * s->gossip + (s->param_server >= 0));
 	if (choice->how != DLB_COMPRESS_NONE)
-		return compressed_bytes(g, b, choice);
+		return compressed_bytes(g, b, choice) + (moves ? own : 0);
 	if (dlb_sharing_tensors(s) > 1)			/* moments have places of their own */
 		return dlb_bucket_summands(b) > 1 ? 2 * own : own;
-	return dlb_bucket_summands(b) > 1 ? own : 0;
+	return dlb_bucket_summands(b) > 1 || moves ? own : 0;
 }
 
 /* What a parameter server keeps for part k: what comes from every replica but its own, and the mean. */
@@ -244,7 +269,7 @@ void dlb_compile_count_sums(struct dlb_program *g)
 		struct dlb_node_program *np = &own->node[node];
 		double bytes = 0;
 		for (int b = 0; b < np->n_buckets; b++)
-			bytes += bucket_bytes(own, &np->bucket[b], &choice);
+			bytes += bucket_bytes(own, np, &np->bucket[b], &choice);
 		for (int k = 0; k < p->n_nodes && node == p->sharing.param_server; k++)
 			bytes += p->replica[0][k] >= 0 ? served_bytes(g, k) : 0;
 		np->state_bytes += (size_t)bytes;

@@ -152,8 +152,8 @@ static void count_state(struct compiler *c, const struct dlb_cost *cost, int n_s
 	for (int i = 0; i < c->p->n_nodes; i++) {
 		struct dlb_node_program *np = &c->out->node[i];
 		for (int k = 0; k < np->n_weights; k++) {
-			double bytes = np->weight[k].n * dlb_tensor_bytes(&g->tensor[np->weight[k].tensor], 1);
-			count_tensor(np, bytes, bytes);
+			double bytes = dlb_tensor_bytes(&g->tensor[np->weight[k].tensor], 1);
+			count_tensor(np, (np->weight[k].n + np->weight[k].sums - 1) * bytes, np->weight[k].n * bytes);
 		}
 	}
 	for (int t = 0; t < g->n_tensors; t++) {
@@ -237,10 +237,10 @@ static void find_halves(struct dlb_program *out)
 static void set_lags(struct compiler *c)
 {
 	int most = 0;
-	c->lag = dlb_async_lags(&c->f);
+	c->lag = dlb_async_lags(&c->f, c->p->clip);
 	for (int i = 0; i < c->g->n_ops; i++)
 		most = c->lag[i] > most ? c->lag[i] : most;
-	c->slot_keys = 2 * ((int64_t)c->g->n_ops + 2);
+	c->slot_keys = 4 * ((int64_t)c->g->n_ops + 2);		/* updates in the second half of them */
 	c->n_ticks = 2 * (c->M - 1) + most + 3;
 	for (int i = 0; i < c->p->n_nodes; i++)
 		c->lane[i].tick = dlb_xcalloc((size_t)c->n_ticks, sizeof(int));
@@ -251,15 +251,17 @@ static void set_lags(struct compiler *c)
 static int compile(const struct dlb_plan *p, const struct dlb_cost *cost, int64_t batch, int n_state, const bool *member,
 		   int64_t first, struct walk *walk, struct dlb_program *out, struct dlb_error *err)
 {
-	struct compiler c = { .p = p, .out = out, .updates_last = member || p->clip };
+	const struct dlb_schedule *schedule = p->schedule ? dlb_schedule_find(p->schedule) : NULL;
+	const bool async = schedule && schedule->async;
+	struct compiler c = { .p = p, .out = out, .updates_last = !async && (member || p->clip) };
 	dlb_flow_init(&c.f, p, cost, batch);
 	c.g = c.f.g;
 	for (int i = 0; i < c.g->n_ops && !c.kfac; i++)
 		c.kfac = dlb_kfac_layer_of(c.g, i) >= 0;
-	c.updates_last |= c.kfac;
+	c.updates_last |= c.kfac && !async;
 	c.M = c.f.M;
 	*out = (struct dlb_program){ .n_nodes = p->n_nodes, .micro_batches = c.M, .batch = batch, .graph = c.g, .plan = p,
-		.steps = 1, .staleness = p->staleness, .replicated = member != NULL, .n_replicas = 1, .step_batch = batch, .whole = p };
+		.async = async, .steps = 1, .staleness = p->staleness, .replicated = member != NULL, .n_replicas = 1, .step_batch = batch, .whole = p };
 	size_t n_items = (size_t)c.g->n_ops * (size_t)c.M + 1;
 	c.start = dlb_xcalloc(n_items, sizeof(double));
 	c.seq = dlb_xcalloc(n_items, sizeof(int));
@@ -272,16 +274,12 @@ static int compile(const struct dlb_plan *p, const struct dlb_cost *cost, int64_
 		out->size[m] = dlb_micro_batch_size(batch, c.M, m);
 		out->first[m] = m ? out->first[m - 1] + out->size[m - 1] : first;
 	}
-	const struct dlb_schedule *schedule = p->schedule ? dlb_schedule_find(p->schedule) : NULL;
 	int rc = 0;
-	out->async = schedule && schedule->async;
-	if (out->async && p->clip)
-		rc = dlb_fail(err, "/plan/schedule", "async: gradients cannot be clipped by their global norm, which all nodes would wait for");
-	else if (out->async && c.kfac)
+	if (async && c.kfac)
 		rc = dlb_fail(err, "/plan/schedule", "async: K-FAC's averages would be of other weights than its gradients; take another optimizer");
-	else if (out->async)
+	else if (async)
 		set_lags(&c);
-	if (!out->async)
+	else
 		rc = dlb_flow_walk(&c.f, p, c.start, c.seq, err);
 	if (rc == 0 && walk) {
 		take_walk(&c, walk, n_items);
@@ -367,12 +365,14 @@ static int compile_replicas(const struct dlb_plan *p, const struct dlb_cost *cos
 	for (int r = 1; r < R; r++) {
 		if (out->n_messages < other[r - 1].n_messages)	/* tags of collectives follow those of messages, in all alike */
 			out->n_messages = other[r - 1].n_messages;
+		other[r - 1].replica = r;			/* also where it was never made: the list is replica 0's */
 		other[r - 1].n_replicas = R;
 		other[r - 1].replica_of = replica_of;
 	}
 	for (int r = 1; r < R; r++)
 		other[r - 1].n_messages = out->n_messages;
-	if (rc == 0 && p->sharing.sync_batchnorm && !p->sharing.shards)		/* a shard's samples are its replica's own */
+	/* a shard's samples are its replica's own; asynchronous: those of one micro-batch see weights of one age */
+	if (rc == 0 && (p->sharing.sync_batchnorm || out->depth) && !p->sharing.shards)
 		interleave(out, R, share);
 	if (rc == 0)
 		dlb_compile_count_sums(out);
@@ -393,8 +393,6 @@ int dlb_program_compile(const struct dlb_plan *p, const struct dlb_cost *cost, i
 		return 0;
 	}
 	memset(out, 0, sizeof *out);
-	if (p->schedule && dlb_schedule_find(p->schedule)->async)
-		return dlb_fail(err, "/plan/schedule", "async is for one replica; the plan has %d", p->n_replicas);
 	if (!compile_replicas(p, cost, batch, n_state, out, err)) {
 		dlb_compile_put(out, cost);
 		return 0;

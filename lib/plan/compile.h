@@ -6,8 +6,11 @@
 enum { RANK_WAIT_SENT, RANK_FREE_BEFORE, RANK_POST, RANK_COPY, RANK_WAIT, RANK_REDUCED, RANK_SEND, RANK_SENT_AFTER, RANK_FREE_AFTER,
        RANK_COMPUTED, RANK_REDUCE, N_RANKS };
 
-struct action { int64_t key; int op, m, tensor; bool norm, trust; };	/* tensor >= 0: accumulate; op < 0: start, norm, trust, end of the
-									 * step, or start of a half-slot */
+/* What an action has to do with all nodes: it waits for the global norm (and makes it, under synchronous schedules), makes the
+ * squares of what is here, or K-FAC's trust region. */
+enum { NO_NORM, NORM, SQUARES, TRUST };
+struct action { int64_t key; int op, m, tensor, norm; };	/* tensor >= 0: accumulate; op < 0: start, norm, end of the step, or
+								 * start of a half-slot */
 struct note { int action, rank; int slot, tensor, m, peer, tag; };
 struct slot {						/* (tensor, node, m) */
 	int first, last, sent;				/* actions; -1: none */

@@ -73,12 +73,12 @@ static void emit_action(struct compiler *c, int node, const struct action *x, bo
 	if (x->op < 0) {
 		if (end)
 			emit_step_end(c, np);
-		if (x->trust)
+		if (x->norm == TRUST)
 			emit_preconditions(c, node);
-		if (!x->norm && !x->trust)
+		if (x->norm == NO_NORM)
 			return;
 		in.verb = DLB_COLLECTIVE;
-		in.what = x->norm ? DLB_RUN_NORM : DLB_RUN_TRUST;
+		in.what = x->norm == SQUARES ? DLB_RUN_SQUARES : x->norm == TRUST ? DLB_RUN_TRUST : DLB_RUN_NORM;
 	} else if (x->tensor >= 0) {
 		in.what = DLB_RUN_ACCUMULATE;
 		in.tensor = x->tensor;
@@ -128,7 +128,7 @@ static void fold(struct compiler *c, int node)
 		used[l->note[i].action] = true;
 	for (int a = 0; a < l->n_act; a++) {
 		list[a] = (struct folded){ l->act[a].key % period, iteration_of(c, &l->act[a]), a };
-		if ((used[a] || l->act[a].op >= 0) && list[a].iteration > c->out->depth)
+		if ((used[a] || l->act[a].op >= 0 || l->act[a].norm) && list[a].iteration > c->out->depth)
 			c->out->depth = list[a].iteration;
 	}
 	qsort(list, (size_t)l->n_act, sizeof *list, by_fold);
@@ -164,6 +164,16 @@ static void list_items(struct compiler *c, int node, struct dlb_async_lane *v)
 	free(send);
 }
 
+/* Steps whose sums of update's gradient are there at the same time: the next one's begins before this one's is used. */
+static int sum_places(const struct compiler *c, int update)
+{
+	int t = dlb_update_gradient(c->g, update), from = t < 0 ? -1 : c->g->tensor[t].producer;
+	if (from < 0)
+		return 1;
+	int begins = c->lag[from] + (c->p->placement[from] != c->p->placement[update]);
+	return 1 + (2 * (c->M - 1) + c->lag[update] - begins) / (2 * c->M);
+}
+
 int dlb_compile_async(struct compiler *c, int n_state, struct dlb_error *err)
 {
 	c->versions = dlb_xcalloc((size_t)c->p->n_nodes, sizeof *c->versions);
@@ -181,6 +191,8 @@ int dlb_compile_async(struct compiler *c, int n_state, struct dlb_error *err)
 		np->weight = dlb_arena_array(&c->out->arena, (size_t)v->n_weights + 1, sizeof *np->weight);
 		if (v->n_weights)
 			memcpy(np->weight, v->weight, (size_t)v->n_weights * sizeof *np->weight);
+		for (int k = 0; k < v->n_weights; k++)
+			np->weight[k].sums = sum_places(c, np->weight[k].update);
 	}
 	return 0;
 }

@@ -24,7 +24,7 @@ int dlb_feed_via(const struct dlb_cluster *c, int n_nodes, int node)
 
 size_t dlb_feed_header_bytes(const struct dlb_program *p)
 {
-	return aligned(((size_t)p->micro_batches + 1) * sizeof(double));
+	return aligned(((size_t)p->micro_batches / (size_t)p->steps + 1) * sizeof(double));
 }
 
 size_t dlb_feed_bytes(const struct dlb_program *g, int node)
@@ -33,6 +33,8 @@ size_t dlb_feed_bytes(const struct dlb_program *g, int node)
 	size_t bytes = dlb_feed_header_bytes(p);
 	for (int i = 0; i < p->node[node].n_instr; i++) {
 		const struct dlb_instr *in = &p->node[node].instr[i];
+		if (p->steps > 1 && in->iteration)		/* written out step by step: of one of them */
+			continue;
 		if (in->verb == DLB_COPY && in->tensor != p->graph->seed && p->graph->tensor[in->tensor].kind != DLB_T_SEED)
 			bytes += aligned((size_t)dlb_tensor_bytes(&p->graph->tensor[in->tensor], p->size[in->micro_batch < 0 ? 0 : in->micro_batch]));
 	}

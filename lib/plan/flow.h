@@ -43,8 +43,8 @@ double dlb_flow_s(const struct dlb_flow *f, int op, int m);
 int dlb_flow_walk(const struct dlb_flow *f, const struct dlb_plan *p, double *start, int *seq, struct dlb_error *err);
 
 /* ---- async.c: asynchronous schedules ---- */
-/* Lags in half-slots, [op]; returns new. */
-int *dlb_async_lags(const struct dlb_flow *f);
+/* Lags in half-slots, [op]; returns new. clip: updates wait for the global norm. */
+int *dlb_async_lags(const struct dlb_flow *f, bool clip);
 /* Fills p->node[].order; returns the busiest node's seconds. */
 double dlb_async_order(struct dlb_plan *p, const struct dlb_cost *c, const double *node_scale);
 /* What a node does in one iteration, in its order. op -1: the send of weight `tensor`. Set by dlb_async_versions:

@@ -160,8 +160,8 @@ void dlb_plan_peer_groups(const struct dlb_plan *p, const struct dlb_cluster *c,
 void dlb_plan_shares(const struct dlb_plan *p, int64_t batch, int64_t *share);
 /* Every op stands on a node of replica 0, and there is a sample for each replica. */
 int dlb_plan_check_replicas(const struct dlb_plan *p, struct dlb_error *err);
-/* Micro-batches of a step of `batch` samples at most: replicas whose batch statistics are common have the same number,
- * that of the smallest share. */
+/* Micro-batches of a step of `batch` samples at most: replicas whose batch statistics are common, or that go round an
+ * asynchronous loop, have the same number, that of the smallest share. */
 int dlb_plan_micro_batches(const struct dlb_plan *p, int64_t batch);
 /* Replica r by itself, a plan without replicas over the same nodes. Borrows from p; released by dlb_plan_release. */
 void dlb_plan_of_replica(const struct dlb_plan *p, int r, int64_t share, struct dlb_plan *out);

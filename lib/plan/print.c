@@ -7,8 +7,8 @@ static void print_instr(const struct dlb_program *g, const struct dlb_node_progr
 	const struct dlb_graph *gr = g->graph;
 	fprintf(f, "%-10s", verbs[in->verb]);
 	static const char *const collectives[] = { [DLB_RUN_STEP_END] = "step-end", [DLB_RUN_COMPUTED] = "computed",
-						   [DLB_RUN_REDUCE] = "reduce", [DLB_RUN_REDUCED] = "reduced", [DLB_RUN_NORM] = "norm",
-						   [DLB_RUN_TRUST] = "trust" };
+						   [DLB_RUN_REDUCE] = "reduce", [DLB_RUN_REDUCED] = "reduced", [DLB_RUN_SQUARES] = "squares",
+						   [DLB_RUN_NORM] = "norm", [DLB_RUN_TRUST] = "trust" };
 	if (in->verb == DLB_COLLECTIVE) {
 		fprintf(f, " %s", collectives[in->what]);
 		if (in->tag >= 0 && np->bucket[in->tag].cls == DLB_SUM_STATISTICS)

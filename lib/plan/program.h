@@ -44,7 +44,12 @@
  * trust, behind those of all layers and before the first update, adds up over all nodes how far that goes. Gradients of such
  * layers are always summed into state, and updates come last.
  * With plan->clip, COLLECTIVE norm stands after each node's last gradient and before its first update: the squares of
- * every gradient are summed over all nodes, and no node passes before all have come. Updates then stand last.
+ * every gradient are summed over all nodes, and no node passes before all have come. Updates then stand last. Under
+ * asynchronous schedules COLLECTIVE squares makes them when the step's last gradient is there on all nodes, COLLECTIVE norm
+ * waits for their sum, and the updates follow it (async.c).
+ *
+ * Replicas under an asynchronous schedule go round one loop, with as many micro-batches; each sums the gradients of a step
+ * into state when its last micro-batch's is there, and the bucket is waited for before the step's first update of it.
  *
  * With plan->sync_batchnorm an op that sums over its batch (dlb_op_class.sums) runs in two halves: COMPUTE sums op m,
  * COLLECTIVE reduce b m, COLLECTIVE reduced b m, COMPUTE op m, where bucket b is that op's sums. These wait for each other
@@ -58,7 +63,8 @@
 
 enum dlb_verb { DLB_POST, DLB_WAIT, DLB_SEND, DLB_COMPUTE, DLB_COLLECTIVE, DLB_COPY, DLB_FREE, DLB_N_VERBS };
 enum dlb_what { DLB_RUN_OP, DLB_RUN_ACCUMULATE, DLB_RUN_UPDATE, DLB_RUN_STEP_END,
-		DLB_RUN_COMPUTED, DLB_RUN_REDUCE, DLB_RUN_REDUCED, DLB_RUN_NORM, DLB_RUN_TRUST,	/* of COLLECTIVE; tag: the bucket */
+		DLB_RUN_COMPUTED, DLB_RUN_REDUCE, DLB_RUN_REDUCED,	/* of COLLECTIVE; tag: the bucket */
+		DLB_RUN_SQUARES, DLB_RUN_NORM, DLB_RUN_TRUST,
 		DLB_RUN_SUMS,			/* of COMPUTE: the first half of an op; RUN_OP is its second then */
 		DLB_RUN_KEEP, DLB_RUN_PREDICT,	/* copies of weights; op: the update op */
 		DLB_RUN_PRECONDITION };		/* K-FAC; op: the update op of the layer's weight */
@@ -86,6 +92,7 @@ struct dlb_place {
 struct dlb_weight_copies {
 	int tensor, update;		/* its update op */
 	int n;				/* copies beside the weight itself */
+	int sums;			/* places for its gradient's sum: step s uses number s mod sums */
 	int least, most;		/* updates that readers are behind (predict: that are foreseen) */
 	int distance;			/* predict: of the prediction */
 	int first, last, next;		/* async.c's own */
@@ -170,8 +177,9 @@ int dlb_update_gradient(const struct dlb_graph *g, int update);
  * may be made where it lies. */
 bool dlb_gradient_is_own(const struct dlb_graph *g, const int *placement, int update);
 /* Whether update's gradient is summed into state first: of several micro-batches; of a layer of K-FAC; or of replicas,
- * where it cannot be summed where it lies. */
+ * where it cannot be summed where it lies; or where it waits for others while the next step is under way. */
 bool dlb_program_sums(const struct dlb_program *g, int update);
+int dlb_program_sum_places(const struct dlb_node_program *np, int update);	/* of it; 1, but under asynchronous schedules */
 /* How many sums over the batch op makes before its outputs (dlb_op_class.sums); 0: none. */
 int64_t dlb_graph_sums(const struct dlb_graph *g, int op, int64_t *n_own);
 /* Whose micro-batches the statistics of g's normalizations are of under p: "all" replicas' together, each "replica"'s;

@@ -119,6 +119,20 @@ static int apply_samples(const struct dlb_sharing_options *o, struct dlb_sharing
 	return 0;
 }
 
+/* What would have to empty the pipeline after every step, or meets in the middle of one. */
+static int check_async(const struct dlb_sharing *s, struct dlb_error *err)
+{
+	if (dlb_sharing_averages(s))
+		return dlb_fail(err, "/plan/schedule", "async: replicas sum gradients; %s averages the weights that a step ended with, and several steps "
+				"are under way", dlb_sharing_name(s));
+	if (s->sync)
+		return dlb_fail(err, "/plan/sync", "async: a command after every step would empty the pipeline; leave sync out");
+	if (s->sync_batchnorm)
+		return dlb_fail(err, "/plan/sync_batchnorm", "async: statistics of all replicas would be met for in the middle of a step; leave "
+				"sync_batchnorm out");
+	return 0;
+}
+
 int dlb_sharing_check(const struct dlb_plan *p, struct dlb_error *err)
 {
 	const struct dlb_sharing *s = &p->sharing;
@@ -129,8 +143,8 @@ int dlb_sharing_check(const struct dlb_plan *p, struct dlb_error *err)
 		return dlb_fail(err, "/plan/gossip", "gossip and a parameter server exclude each other");
 	if (dlb_sharing_averages(s) && s->sync)
 		return dlb_fail(err, "/plan/sync", "sync is for sums of gradients; with %s there are none", dlb_sharing_name(s));
-	if (s->feed_host && p->schedule && !strcmp(p->schedule, "async"))
-		return dlb_fail(err, "/plan/feed", "rank 0 feeds synchronous schedules, not asynchronous ones");
+	if (p->schedule && !strcmp(p->schedule, "async") && check_async(s, err))
+		return -1;
 	if (dlb_sharing_averages(s) && s->sync_batchnorm)
 		return dlb_fail(err, "/plan/sync_batchnorm", "statistics of all replicas are for replicas of one model; with %s they differ", dlb_sharing_name(s));
 	if (s->param_server < 0)

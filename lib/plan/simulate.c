@@ -39,6 +39,7 @@ struct message {
 };
 struct link { int *flow; int n, cap; };
 struct sum { int started, waiting; bool needs_cores; double end_s; };
+struct squares { int n; double at_s; };			/* nodes that have made them; the last one */
 struct sim_node {
 	int pc, ends;
 	struct dlb_node_times from;			/* asynchronous: up to the first step that counts */
@@ -65,6 +66,7 @@ struct sim {
 	struct dlb_heap event;
 	struct dlb_timeline *t; int *span_cap;
 	int at_end, at_norm; double end_s;
+	struct squares *squares; int *waits_for_norm;	/* asynchronous: [step]; [node] step, -1 */
 	int from, to; double from_s, to_s;		/* asynchronous: times count from the end of step `from` to that of `to` */
 	struct dlb_feed_load feed;
 };
@@ -418,6 +420,36 @@ static bool norm(struct sim *s, int node, bool trust)
 	return true;
 }
 
+/* Asynchronous: the sum of squares is under way from when the last node has made its own. True when node stands. */
+static bool norm_of_step(struct sim *s, int node, const struct dlb_instr *in)
+{
+	struct sim_node *n = &s->node[node];
+	struct squares *x = &s->squares[in->iteration];
+	if (in->what == DLB_RUN_SQUARES) {
+		double t = square_sum_s(s, node);
+		n->now += t;
+		s->t->node[node].busy_s += t;
+		x->at_s = fmax(x->at_s, n->now);
+		x->n++;
+	} else {
+		n->wait_from = n->now;
+		n->stands = true;
+		n->pc++;
+		s->waits_for_norm[node] = in->iteration;
+	}
+	for (int i = 0; i < s->g->n_nodes && x->n == s->g->n_nodes; i++) {
+		struct sim_node *w = &s->node[i];
+		if (s->waits_for_norm[i] != in->iteration)
+			continue;
+		s->waits_for_norm[i] = -1;
+		w->stands = false;
+		w->now = fmax(w->now, x->at_s + norm_s(s));
+		s->t->node[i].waits_s[DLB_WAIT_COLLECTIVE] += w->now - w->wait_from;
+		dlb_heap_push(&s->event, w->now, i * 4 + EV_NODE);
+	}
+	return in->what == DLB_RUN_NORM;
+}
+
 static bool wait_for(struct sim *s, int node, const struct dlb_instr *in)
 {
 	int k = in->sent ? find_message(s, node, in->peer, in->tag) : find_message(s, in->peer, node, in->tag);
@@ -515,7 +547,7 @@ static bool meet_others(struct sim *s, int node, const struct dlb_instr *in)
 		}
 		return false;
 	}
-	int index = in->tag * s->g->micro_batches + (in->micro_batch < 0 ? 0 : in->micro_batch);
+	int index = in->tag * s->g->micro_batches + (in->micro_batch < 0 ? in->iteration : in->micro_batch);
 	struct sum *x = &s->sum[part][index];
 	if (in->what == DLB_RUN_REDUCE) {
 		if (++x->started == R && !x->needs_cores)
@@ -535,6 +567,23 @@ static bool meet_others(struct sim *s, int node, const struct dlb_instr *in)
 	return true;
 }
 
+/* All that is counted, of t less `from` and over steps. */
+static void count_from(struct dlb_node_times *t, const struct dlb_node_times *from, double steps)
+{
+	double *x = (double *)t;
+	const double *y = (const double *)from;
+	for (size_t i = 0; i < sizeof *t / sizeof *x; i++)
+		x[i] = (x[i] - y[i]) / steps;
+}
+
+/* An iteration of an asynchronous loop: rank 0 feeds the next step. */
+static void feed_on(struct sim *s, int node)
+{
+	s->node[node].now += s->feed.copy_s[node];
+	s->t->node[node].copy_s += s->feed.copy_s[node];
+	s->t->node[node].bytes_sent += s->feed.bytes[node];
+}
+
 static void step_end(struct sim *s, int node)
 {
 	struct sim_node *n = &s->node[node];
@@ -547,16 +596,15 @@ static void step_end(struct sim *s, int node)
 	}
 	if (!s->g->depth)
 		return;
+	if (s->feed.bytes)
+		feed_on(s, node);
 	if (step == s->from) {
 		n->from = *t;
 		s->from_s = n->now > s->from_s ? n->now : s->from_s;
 	} else if (step == s->to) {
-		t->busy_s -= n->from.busy_s;
-		t->bytes_sent -= n->from.bytes_sent;
-		t->copy_s -= n->from.copy_s;
-		for (int k = 0; k < DLB_N_WAITS; k++)
-			t->waits_s[k] -= n->from.waits_s[k];
-		n->from = *t;
+		struct dlb_node_times counted = *t;
+		count_from(&counted, &n->from, s->to - s->from);
+		n->from = counted;
 		s->to_s = n->now > s->to_s ? n->now : s->to_s;
 	}
 }
@@ -584,8 +632,9 @@ static void advance(struct sim *s, int node)
 			if (in->verb == DLB_WAIT) {
 				if (wait_for(s, node, in))
 					return;
-			} else if (in->verb == DLB_COLLECTIVE && (in->what == DLB_RUN_NORM || in->what == DLB_RUN_TRUST)) {
-				if (norm(s, node, in->what == DLB_RUN_TRUST))
+			} else if (in->verb == DLB_COLLECTIVE &&
+				   (in->what == DLB_RUN_NORM || in->what == DLB_RUN_SQUARES || in->what == DLB_RUN_TRUST)) {
+				if (s->g->async ? norm_of_step(s, node, in) : norm(s, node, in->what == DLB_RUN_TRUST))
 					return;
 			} else if (in->verb == DLB_COLLECTIVE && in->what != DLB_RUN_STEP_END) {
 				if (meet_others(s, node, in))
@@ -645,15 +694,12 @@ static void conclude_async(struct sim *s)
 	int steps = s->to - s->from;
 	double origin = INFINITY;
 	t->step_s = (s->to_s - s->from_s) / steps;
+	t->feed_wait_s = fmax(0, s->feed.least_s - t->step_s);
+	t->step_s += t->feed_wait_s;
 	t->fill_s = s->end_s - s->g->steps * t->step_s;
 	for (int i = 0; i < s->g->n_nodes; i++) {
 		struct dlb_node_times *n = &t->node[i];
 		*n = s->node[i].from;
-		n->busy_s /= steps;
-		n->bytes_sent /= steps;
-		n->copy_s /= steps;
-		for (int k = 0; k < DLB_N_WAITS; k++)
-			n->waits_s[k] /= steps;
 		double waits_s = n->waits_s[DLB_WAIT_STARVED] + n->waits_s[DLB_WAIT_BACKPRESSURE];
 		n->waits_s[DLB_WAIT_COLLECTIVE] = fmax(0, t->step_s - n->busy_s - n->copy_s - waits_s);
 		n->wait_s = waits_s + n->waits_s[DLB_WAIT_COLLECTIVE];
@@ -683,7 +729,6 @@ static void end_feed(struct sim *s)
 {
 	s->t->feed_wait_s = fmax(0, s->feed.least_s - s->end_s);
 	s->end_s += s->t->feed_wait_s;
-	dlb_feed_load_release(&s->feed);
 }
 
 static int simulate(const struct dlb_program *g, const struct dlb_cost *c, const double *node_scale,
@@ -712,11 +757,14 @@ static int simulate(const struct dlb_program *g, const struct dlb_cost *c, const
 	s.node = dlb_xcalloc(n_nodes, sizeof *s.node);
 	find_messages(&s);
 	find_sums(&s);
-	bool feeds = g->whole->sharing.feed_host && !g->depth && s.c && s.c->cluster;
+	s.squares = dlb_xcalloc((size_t)g->steps, sizeof *s.squares);
+	s.waits_for_norm = dlb_xcalloc(n_nodes, sizeof *s.waits_for_norm);
+	bool feeds = g->whole->sharing.feed_host && s.c && s.c->cluster;
 	if (feeds)
 		begin_feed(&s);
 	for (int i = 0; i < g->n_nodes; i++) {
 		s.node[i].waits_for = s.node[i].copies = s.node[i].copying = -1;
+		s.waits_for_norm[i] = -1;
 		dlb_heap_push(&s.event, s.node[i].now, i * 4 + EV_NODE);
 	}
 	while (s.event.n) {
@@ -728,9 +776,11 @@ static int simulate(const struct dlb_program *g, const struct dlb_cost *c, const
 		else
 			end(&s, x.id / 4, x.key);
 	}
-	if (feeds)
+	if (feeds && !g->depth)
 		end_feed(&s);
 	t->step_s = s.end_s;
+	free(s.squares);
+	free(s.waits_for_norm);
 	for (int i = 0; i < g->n_nodes && !g->depth; i++) {
 		struct dlb_node_times *n = &t->node[i];
 		n->waits_s[DLB_WAIT_COLLECTIVE] += s.end_s - s.node[i].wait_from;
@@ -738,6 +788,7 @@ static int simulate(const struct dlb_program *g, const struct dlb_cost *c, const
 	}
 	if (g->depth)
 		conclude_async(&s);
+	dlb_feed_load_release(&s.feed);
 	if (s.at_end < g->n_nodes) {
 		rc = dlb_fail(err, NULL, "the programs deadlock: %d of %d nodes reach the end of the step", s.at_end, g->n_nodes);
 		dlb_timeline_release(t, g->n_nodes);

@@ -58,10 +58,12 @@ struct lives {
 	int *written, *version;				/* [place] of the bytes it was given; [root] of the bytes there now */
 	int *sum, *moment;				/* [update op]; [2 * update op + factor] of K-FAC: micro-batches summed */
 	char *bucket;					/* [update op, op in halves] 0: in none, else how far its bucket is */
-	bool averages, *updated;			/* buckets are of weights; [update op] done */
+	int *reduced, *updated;				/* [update op] steps whose sum over the replicas is there; that are done */
+	bool averages;					/* buckets are of weights */
 	char *factors;					/* [update op] of K-FAC: how far the bucket of its factors is */
 	bool *preconditioned;				/* [update op] */
-	bool normed, trusted;				/* the global norm, K-FAC's trust region is behind us */
+	int squared, normed;				/* steps whose squares are taken; whose global norm is known */
+	bool trusted;					/* K-FAC's trust region is behind us */
 	struct versions *of_weight;			/* [tensor] asynchronous: of the weights updated here; else NULL */
 };
 struct versions { const struct dlb_weight_copies *w; int live, *copy; };	/* live: updates so far; copy: version there, -1 */
@@ -147,6 +149,13 @@ static const char *readable(struct lives *l, int t, const struct dlb_instr *in)
 	return l->life[r] == WRITTEN ? NULL : "reads a tensor that is freed";
 }
 
+/* Update op's gradient of the step lies in its place of state: summed, and not yet overwritten by a later one's. */
+static bool is_summed(const struct lives *l, int op, int step)
+{
+	int M = l->g->micro_batches / l->g->steps, places = dlb_program_sum_places(&l->g->node[l->node], op);
+	return l->sum[op] >= (step + 1) * M && l->sum[op] <= (step + places) * M;
+}
+
 /* An op in halves: its sums are made, summed over the replicas, and read by the same micro-batch, which sum[op] is. */
 static const char *half(struct lives *l, const struct dlb_instr *in)
 {
@@ -204,11 +213,13 @@ static const char *compute(struct lives *l, const struct dlb_instr *in)
 		++*sum;
 		if (l->preconditioned[in->op])
 			return "sums a gradient that is preconditioned already";
-		if (l->normed)
+		if (l->squared > in->iteration)
 			return "sums a gradient after the global norm was taken";
+		if (in->iteration - dlb_program_sum_places(np, in->op) >= l->updated[in->op])
+			return "sums a gradient over one that is still needed";
 		return readable(l, in->tensor, in);
 	}
-	if (in->what == DLB_RUN_UPDATE && l->p->clip && !l->normed)
+	if (in->what == DLB_RUN_UPDATE && l->p->clip && l->normed <= in->iteration)
 		return "updates before the global norm is known";
 	if (in->what == DLB_RUN_SUMS || (in->what == DLB_RUN_OP && l->bucket[in->op]))
 		bad = half(l, in);
@@ -219,10 +230,10 @@ static const char *compute(struct lives *l, const struct dlb_instr *in)
 		bool gradient = in->what == DLB_RUN_UPDATE && g->tensor[t].producer >= 0;
 		if (gradient && l->averages && l->bucket[in->op] > IN_BUCKET)
 			bad = "updates a weight that is being averaged";
-		else if (gradient && !l->averages && l->bucket[in->op] && l->bucket[in->op] != REDUCED)
+		else if (gradient && !l->averages && l->bucket[in->op] && l->reduced[in->op] <= in->iteration)
 			bad = "updates before the gradient is summed over the replicas";
 		else if (gradient && dlb_program_sums(l->g, in->op))
-			bad = l->sum[in->op] != first + M ? "updates before the gradient is summed" :
+			bad = !is_summed(l, in->op, in->iteration) ? "updates before the gradient is summed" :
 				dlb_kfac_layer_of(g, in->op) < 0 ? NULL : !l->preconditioned[in->op] ? "updates before the gradient is preconditioned" :
 				!l->trusted ? "updates before the trust region is known" : NULL;
 		else
@@ -230,7 +241,7 @@ static const char *compute(struct lives *l, const struct dlb_instr *in)
 		if (!bad && in->what == DLB_RUN_UPDATE && l->of_weight && l->of_weight[t].w)
 			bad = l->of_weight[t].live++ == in->iteration ? NULL : "updates out of order";
 	}
-	l->updated[in->op] |= in->what == DLB_RUN_UPDATE;
+	l->updated[in->op] += in->what == DLB_RUN_UPDATE;
 	for (int i = 0; i < o->n_out && !bad && in->what != DLB_RUN_SUMS; i++) {
 		int k = o->out[i] < 0 ? -1 : dlb_program_find_place(&l->g->node[l->node], o->out[i], in->micro_batch < 0 ? first : in->micro_batch);
 		if (o->out[i] < 0)
@@ -271,16 +282,19 @@ static const char *collective(struct lives *l, const struct dlb_instr *in)
 		if (start && !statistics && l->averages && !l->updated[op])
 			return "starts before its weights are updated";
 		if (start && !statistics && !l->averages &&
-		    (dlb_program_sums(l->g, op) ? l->sum[op] == 0 || l->sum[op] % l->g->micro_batches :
+		    (dlb_program_sums(l->g, op) ? !is_summed(l, op, in->iteration) :
 		     readable(l, dlb_update_gradient(l->g->graph, op), &first) != NULL))
 			return "starts before its gradients are there";
 		for (int k = 0; k < DLB_KFAC_FACTORS && start && factors; k++)
 			if (l->moment[2 * op + k] != l->g->micro_batches)
 				return "starts before its factors are there";
 		char *state = factors ? &l->factors[op] : &l->bucket[op];
+		if (*state == REDUCED && l->g->depth && l->reduced[op] == in->iteration)
+			*state = IN_BUCKET;		/* of the step before */
 		if (*state != (!start ? REDUCING : statistics ? SUMMED : IN_BUCKET))
 			return start ? "starts twice" : "is waited for before it starts";
 		*state = start ? REDUCING : REDUCED;
+		l->reduced[op] += !start && !factors;
 	}
 	return NULL;
 }
@@ -299,12 +313,18 @@ static const char *trust(struct lives *l)
 }
 
 /* Every gradient of the updates here must be there, summed or whole. */
-static const char *norm(struct lives *l)
+static const char *norm(struct lives *l, const struct dlb_instr *in)
 {
 	const struct dlb_graph *g = l->g->graph;
-	int M = l->g->micro_batches;
-	const char *bad = l->normed ? "the global norm is taken twice" : NULL;
-	l->normed = true;
+	const char *bad = NULL;
+	if (in->what == DLB_RUN_NORM) {
+		if (l->normed++ != in->iteration || (l->g->async && l->squared <= in->iteration))
+			return "the global norm is taken twice, or before its squares are";
+		if (l->g->async)
+			return NULL;
+	}
+	if (l->squared++ != in->iteration)
+		return "squares are taken twice";
 	for (int op = 0; op < g->n_ops && !bad; op++) {
 		const struct dlb_op *o = &g->op[op];
 		if (o->phase != DLB_UPDATE || l->p->placement[op] != l->node)
@@ -312,9 +332,9 @@ static const char *norm(struct lives *l)
 		for (int i = 0; i < o->n_in && !bad; i++) {
 			if (o->in[i] < 0 || g->tensor[o->in[i]].producer < 0)
 				continue;
-			if (dlb_program_sums(l->g, op) && (l->sum[op] == 0 || l->sum[op] % M))
+			if (dlb_program_sums(l->g, op) && !is_summed(l, op, in->iteration))
 				bad = "the global norm is taken before a gradient is summed";
-			else if (!l->averages && l->bucket[op] && l->bucket[op] != REDUCED)
+			else if (!l->averages && l->bucket[op] && l->reduced[op] <= in->iteration)
 				bad = "the global norm is taken before a gradient is summed over the replicas";
 			else if (!dlb_program_sums(l->g, op))
 				bad = readable(l, o->in[i], &(const struct dlb_instr){ .verb = DLB_COLLECTIVE, .op = -1 });
@@ -351,7 +371,8 @@ static const char *live(struct lives *l, const struct dlb_instr *in)
 	case DLB_COMPUTE:
 		return compute(l, in);
 	case DLB_COLLECTIVE:
-		return in->what == DLB_RUN_NORM ? norm(l) : in->what == DLB_RUN_TRUST ? trust(l) : collective(l, in);
+		return in->what == DLB_RUN_NORM || in->what == DLB_RUN_SQUARES ? norm(l, in) : in->what == DLB_RUN_TRUST ? trust(l) :
+			collective(l, in);
 	default:
 		return NULL;
 	}
@@ -379,6 +400,7 @@ static int prove_lives(const struct dlb_program *g, int node, struct dlb_error *
 	l.version = dlb_xcalloc((size_t)np->n_places + 1, sizeof(int));
 	l.sum = dlb_xcalloc((size_t)g->graph->n_ops + 1, sizeof(int));
 	l.bucket = dlb_xcalloc((size_t)g->graph->n_ops + 1, 1);
+	l.reduced = dlb_xcalloc((size_t)g->graph->n_ops + 1, sizeof *l.reduced);
 	l.updated = dlb_xcalloc((size_t)g->graph->n_ops + 1, sizeof *l.updated);
 	l.moment = dlb_xcalloc(2 * (size_t)g->graph->n_ops + 2, sizeof(int));
 	l.factors = dlb_xcalloc((size_t)g->graph->n_ops + 1, 1);
@@ -396,7 +418,7 @@ static int prove_lives(const struct dlb_program *g, int node, struct dlb_error *
 			rc = fault(g, node, i, err, bad);
 		ends += np->instr[i].verb == DLB_COLLECTIVE && np->instr[i].what == DLB_RUN_STEP_END;
 	}
-	if (rc == 0 && g->plan->clip && !l.normed)
+	if (rc == 0 && g->plan->clip && l.normed != g->steps)
 		rc = dlb_fail(err, NULL, "program of node %d: the global norm is never taken", node);
 	if (rc == 0 && ends != g->steps)
 		rc = dlb_fail(err, NULL, "program of node %d: the step has no end", node);
@@ -417,6 +439,7 @@ static int prove_lives(const struct dlb_program *g, int node, struct dlb_error *
 	free(l.version);
 	free(l.sum);
 	free(l.bucket);
+	free(l.reduced);
 	free(l.updated);
 	free(l.moment);
 	free(l.factors);
@@ -588,14 +611,15 @@ static int same_messages(const struct dlb_program *g, const struct message *a, i
 	return 0;
 }
 
-/* Sums over replicas: how many of the nodes of one part have started bucket b of m, started[part][b * M + m]. That every node has
- * computed its step is met by all in one place, before any sum: it holds up nobody for ever. */
+/* Sums over replicas: how many of the nodes of one part have started bucket b of m (of a step), started[part][b * M + m]. That
+ * every node has computed its step is met by all in one place, before any sum: it holds up nobody for ever. */
 struct run {
 	const struct dlb_program *g; const struct message *message; int n;
 	bool *sent, *posted;
 	int *pc, *waiter;
 	int **started, *part, *peer, n_at_norm;
 	bool *at_norm;
+	int *n_squared;				/* [step] asynchronous: nodes that have made their squares */
 	bool *stacked; int *stack, top;
 };
 
@@ -616,7 +640,7 @@ static void wake(struct run *r, int node)
 /* Whether node may go on behind this instruction. */
 static bool meet_others(struct run *r, int node, const struct dlb_instr *in)
 {
-	int R = r->g->n_replicas, M = r->g->micro_batches, m = in->micro_batch < 0 || in->micro_batch >= M ? 0 : in->micro_batch;
+	int R = r->g->n_replicas, M = r->g->micro_batches, m = in->micro_batch < 0 ? in->iteration : in->micro_batch >= M ? 0 : in->micro_batch;
 	int *started = in->tag < 0 ? NULL : &r->started[r->part[node]][in->tag * M + m];
 	if (in->what == DLB_RUN_REDUCE && ++*started == R) {
 		dlb_plan_peers(r->g->whole, r->part[node], r->peer);
@@ -624,6 +648,15 @@ static bool meet_others(struct run *r, int node, const struct dlb_instr *in)
 			wake(r, r->peer[k]);
 	}
 	return in->what != DLB_RUN_REDUCED || *started == R;
+}
+
+/* The global norm of an asynchronous step: none waits before it has made its squares. */
+static bool meet_norm(struct run *r, const struct dlb_instr *in)
+{
+	if (in->what == DLB_RUN_SQUARES && ++r->n_squared[in->iteration] == r->g->n_nodes)
+		for (int n = 0; n < r->g->n_nodes; n++)
+			wake(r, n);
+	return in->what == DLB_RUN_SQUARES || r->n_squared[in->iteration] == r->g->n_nodes;
 }
 
 /* The global norm, where all wait for all: whether node may go on. The last one sets the others free. */
@@ -650,7 +683,8 @@ static void advance(struct run *r, int node)
 	const struct dlb_node_program *np = &dlb_program_of(r->g, node)->node[node];
 	for (; r->pc[node] < np->n_instr; r->pc[node]++) {
 		const struct dlb_instr *in = &np->instr[r->pc[node]];
-		if (in->verb == DLB_COLLECTIVE && !(in->what == DLB_RUN_NORM || in->what == DLB_RUN_TRUST ? meet_all(r, node) : meet_others(r, node, in)))
+		const bool all = in->verb == DLB_COLLECTIVE && (in->what == DLB_RUN_NORM || in->what == DLB_RUN_SQUARES || in->what == DLB_RUN_TRUST);
+		if (in->verb == DLB_COLLECTIVE && !(!all ? meet_others(r, node, in) : r->g->async ? meet_norm(r, in) : meet_all(r, node)))
 			return;
 		if (in->verb != DLB_SEND && in->verb != DLB_POST && in->verb != DLB_WAIT)
 			continue;
@@ -687,6 +721,7 @@ static int prove_progress(const struct dlb_program *g, const struct message *mes
 	r.stack = dlb_xcalloc(n_nodes + 1, sizeof(int));
 	r.stacked = dlb_xcalloc(n_nodes, sizeof(bool));
 	r.at_norm = dlb_xcalloc(n_nodes, sizeof(bool));
+	r.n_squared = dlb_xcalloc((size_t)g->steps, sizeof(int));
 	for (int k = 0; k < n; k++)
 		r.waiter[k] = -1;
 	for (int node = g->n_nodes - 1; node >= 0; node--) {
@@ -714,6 +749,7 @@ static int prove_progress(const struct dlb_program *g, const struct message *mes
 	free(r.stack);
 	free(r.stacked);
 	free(r.at_norm);
+	free(r.n_squared);
 	return rc;
 }
 
@@ -740,6 +776,9 @@ static int prove_buckets(const struct dlb_program *g, struct dlb_error *err)
 		if (prove_statistics(dlb_program_replica(g, r), err))
 			return -1;
 	for (int r = 1; r < g->n_replicas; r++) {
+		const struct dlb_program *other = dlb_program_replica(g, r);
+		if (g->async && (other->depth != g->depth || other->micro_batches != g->micro_batches || other->staleness != g->staleness))
+			return dlb_fail(err, NULL, "replicas 0 and %d do not go round one asynchronous loop", r);
 		for (int k = 0; k < g->n_nodes; k++) {
 			int node = g->whole->replica[r][k];
 			if (node < 0)
@@ -812,10 +851,13 @@ static int steps_to_prove(const struct dlb_program *g)
 {
 	int most = g->depth;
 	for (int node = 0; node < g->n_nodes; node++) {
-		for (int k = 0; k < g->node[node].n_places; k++)
-			most = g->node[node].place[k].copies > most ? g->node[node].place[k].copies : most;
-		for (int k = 0; k < g->node[node].n_weights; k++)
-			most = g->node[node].weight[k].n > most ? g->node[node].weight[k].n : most;
+		const struct dlb_node_program *np = &dlb_program_of(g, node)->node[node];
+		for (int k = 0; k < np->n_places; k++)
+			most = np->place[k].copies > most ? np->place[k].copies : most;
+		for (int k = 0; k < np->n_weights; k++)
+			most = np->weight[k].n > most ? np->weight[k].n : most;
+		for (int k = 0; k < np->n_weights; k++)
+			most = np->weight[k].sums > most ? np->weight[k].sums : most;
 	}
 	return most + 2;
 }

@@ -6,17 +6,20 @@ weights read `late[k]` updates behind, forward and backward.
 and with `predict`, forward, in place of what is late, what it was to become: w_k(t - d) - d lr v_k(t - d - 1), d = late[k];
 backward w_k(t) itself.
 
-usage: delayed.py WEIGHTS.safetensors IMAGES.gz LABELS.gz STEPS BATCH LR MU LATE0 LATE1 [predict] <LOSSES.json
+With `clip=C` the gradients of all layers together are shortened to a norm of at most C: g(t) min(1, C / (|g(t)| + 1e-6)).
+
+usage: delayed.py WEIGHTS.safetensors IMAGES.gz LABELS.gz STEPS BATCH LR MU LATE0 LATE1 [predict] [clip=C] <LOSSES.json
 Compares the losses on standard input with f at each step; status 1 when one differs by more than 1e-5, relatively.
 """
-import json, sys
+import json, math, sys
 from digits_mlp import Digits, gradient, moved, step, weights
 
 path, images, labels = sys.argv[1:4]
 steps, batch = int(sys.argv[4]), int(sys.argv[5])
 lr, mu = float(sys.argv[6]), float(sys.argv[7])
 late = [int(sys.argv[8]), int(sys.argv[9])]
-predict = sys.argv[10:] == ['predict']
+predict = 'predict' in sys.argv[10:]
+clip = [float(a[5:]) for a in sys.argv[10:] if a.startswith('clip=')]
 digits = Digits(images, labels)
 
 
@@ -37,6 +40,9 @@ for t in range(steps):
     if abs(got[t] - loss) > 1e-5 * loss:
         sys.exit('step %d: %.9g, by the formula %.9g' % (t, got[t], loss))
     g = [gradient(back, a) for a, back in through]
+    for c in clip:
+        norm = math.sqrt(sum(v * v for w, b in g for row in [*w, b] for v in row))
+        g = [[moved(d, d, lambda p, q: p * min(1, c / (norm + 1e-6))) for d in layer] for layer in g]
     for k in (0, 1):
         moves[k].append([moved(v, d, lambda p, q: mu * p + q) for v, d in zip(moves[k][-1], g[k])] if t else g[k])
         past[k].append([moved(w, v, lambda p, q: p - lr * q) for w, v in zip(past[k][-1], moves[k][-1])])

@@ -53,12 +53,12 @@ static void test_random(uint64_t seed)
 	make(&d, &p, M, schedules[seed / 4 % DLB_LEN(schedules)], &r);
 	if (dlb_plan_check(&p, &d.c, &err))
 		fail(&err, seed);
-	p.clip = (seed % 3 == 0) && strcmp(p.schedule, "async");
+	p.clip = seed % 3 == 0;
 	int64_t sizes[] = { o.batch, 1 + (int64_t)dlb_rng_below(&r, (uint64_t)o.batch) };	/* whole, and the epoch's last */
 	for (int i = 0; i < 4; i++) {
 		struct dlb_timeline t, u;
 		if (i == 3)
-			p.clip = !p.clip && strcmp(p.schedule, "async");
+			p.clip = !p.clip;
 		if (dlb_program_compile(&p, i < 2 ? &d.c : NULL, sizes[i % 2], 1, &g, &err) || dlb_program_verify(&g, &d.c, &err))
 			fail(&err, seed);
 		double work = 0;
@@ -136,6 +136,96 @@ static void test_spoilt(uint64_t seed)
 		dlb_program_release(&g);
 	}
 	assert(refused > 10);
+	dlb_plan_release(&p);
+	dag_release(&d);
+}
+
+/* Several groups of three nodes hold the model under an asynchronous schedule, clipped or not: every proof holds and the
+ * simulator ends; what somebody spoils is refused, or still runs to its end. */
+static void test_replicas(uint64_t seed)
+{
+	static const int replica[] = { 0, 1, 2, -1, -1, -1, 3, 4, 5, -1, -1, -1 };
+	struct dag_options o = { .seed = seed, .n_forward = 8, .training = true, .cluster = "cpu:3 host cpu:3*0.5", .batch = 12 };
+	struct dlb_rng r;
+	struct dag d;
+	struct dlb_plan p;
+	struct dlb_program g;
+	struct dlb_error err;
+	struct dlb_timeline t;
+	int refused = 0;
+	dlb_rng_init(&r, seed + 9000);
+	dag_init(&d, &o);
+	make(&d, &p, 1 + (int)seed % 4, seed % 5 ? "async" : "1f1b", &r);
+	dlb_plan_set_replicas(&p, 2, replica);
+	dlb_sharing_init(&p.sharing);
+	for (int i = 0; i < d.g.n_ops; i++)
+		p.placement[i] %= 3;
+	p.clip = seed % 2;
+	dlb_plan_order(&p, &d.c, NULL);
+	if (dlb_plan_check(&p, &d.c, &err))
+		fail(&err, seed);
+	for (int k = 0; k < 24; k++) {
+		if (dlb_program_compile(&p, &d.c, k ? 12 : 5, 1, &g, &err) || dlb_program_verify(&g, &d.c, &err) ||
+		    dlb_program_simulate(&g, &d.c, NULL, 0, 0, false, &t, &err))
+			fail(&err, seed);
+		for (int n = 0; n < 6; n++)
+			assert(t.node[n].busy_s <= t.step_s * (1 + 1e-9) && t.node[n].wait_s <= t.step_s * (1 + 1e-9));
+		dlb_timeline_release(&t, 6);
+		int node = (int)dlb_rng_below(&r, 6);
+		struct dlb_node_program *np = &g.other[0].node[node];
+		np = node < 3 ? &g.node[node] : np;
+		if (np->n_instr >= 2) {
+			int a = (int)dlb_rng_below(&r, (uint64_t)np->n_instr), b = (int)dlb_rng_below(&r, (uint64_t)np->n_instr);
+			struct dlb_instr x = np->instr[a];
+			np->instr[a] = np->instr[b];
+			np->instr[b] = x;
+			if (dlb_program_verify(&g, &d.c, &err))
+				refused++;
+			else if (dlb_program_simulate(&g, &d.c, NULL, 0, 0, false, &t, &err))
+				assert(!"what verify lets pass must end");
+			else
+				dlb_timeline_release(&t, 6);
+		}
+		dlb_program_release(&g);
+	}
+	assert(refused > 6);
+	dlb_plan_release(&p);
+	dag_release(&d);
+}
+
+/* A sum over replicas, and the squares for the norm, must stand where they stand: moved by an iteration, every one of them is
+ * refused. */
+static void test_replicas_moved(uint64_t seed)
+{
+	static const unsigned char whats[] = { DLB_RUN_REDUCE, DLB_RUN_REDUCED, DLB_RUN_SQUARES, DLB_RUN_NORM };
+	static const int replica[] = { 0, 1, -1, -1, 2, 3, -1, -1 };
+	struct dag_options o = { .seed = seed, .n_forward = 12, .training = true, .cluster = "cpu:4", .batch = 8 };
+	struct dlb_rng r;
+	struct dag d;
+	struct dlb_plan p;
+	struct dlb_program g;
+	struct dlb_error err;
+	dlb_rng_init(&r, seed + 9900);
+	dag_init(&d, &o);
+	make(&d, &p, 2, "async", &r);
+	dlb_plan_set_replicas(&p, 2, replica);
+	dlb_sharing_init(&p.sharing);
+	for (int i = 0; i < d.g.n_ops; i++)
+		p.placement[i] %= 2;
+	p.clip = true;
+	dlb_plan_order(&p, &d.c, NULL);
+	for (int k = 0; k < 2 * DLB_LEN(whats); k++) {
+		if (dlb_program_compile(&p, &d.c, 8, 1, &g, &err) || dlb_program_verify(&g, &d.c, &err))
+			fail(&err, seed);
+		struct dlb_node_program *np = &g.node[k % 2];
+		bool moved = false;
+		for (int i = 0; i < np->n_instr && !moved; i++) {
+			moved = np->instr[i].verb == DLB_COLLECTIVE && np->instr[i].what == whats[k / 2];
+			np->instr[i].iteration += moved ? np->instr[i].iteration ? -1 : 1 : 0;
+		}
+		assert(!moved || !np->n_buckets || dlb_program_verify(&g, &d.c, &err));	/* without: squares of nothing */
+		dlb_program_release(&g);
+	}
 	dlb_plan_release(&p);
 	dag_release(&d);
 }
@@ -299,6 +389,10 @@ int main(void)
 		test_random(seed);
 	for (uint64_t seed = 1; seed <= 20; seed++)
 		test_spoilt(seed);
+	for (uint64_t seed = 1; seed <= 12; seed++)
+		test_replicas(seed);
+	for (uint64_t seed = 1; seed <= 12; seed++)
+		test_replicas_moved(seed);
 	for (uint64_t seed = 1; seed <= 20; seed++)
 		test_norm(seed);
 	test_deadlock();
