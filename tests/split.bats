@@ -84,6 +84,51 @@ near() { # FILE FILE RELATIVE-ERROR: number by number, and as many
 	done
 }
 
+@test "by samples: nothing is put together before the loss, shares need not come out even, nor have a sample each" {
+	steps=114				# the last of an epoch has 5 samples of 16
+	for m in digits_mlp digits_cnn; do
+		for k in 2 3; do
+			dlb-costmodel -q -c cpu:1 "$made/$m.json" | dlb-place -q -m 3 | losses >"$tmp/whole"
+			dlb-costmodel -q -c cpu:3 --split "*=$k:batch" "$made/$m.json" | dlb-place -q -a even -m 3 >"$tmp/doc.json"
+			validates "$tmp/doc.json"
+			jq -e --argjson k "$k" '[.graph.ops[] | select(.phase == "forward") | .type] |
+				map(select(. == "SampleSplit" or . == "SampleConcat")) | length == 2' "$tmp/doc.json"
+			jq -e 'all(.graph.split[]; .axis == "batch")' "$tmp/doc.json"
+			[ "$(jq '[.plan.placement[]] | unique | length' "$tmp/doc.json")" -ge 2 ]
+			losses <"$tmp/doc.json" >"$tmp/split"
+			near "$tmp/whole" "$tmp/split" 1e-4
+		done
+	done
+	# weights are whole, and one update each
+	jq -e '[.graph.tensors[] | select(.kind == "weight")] | length > 0 and all(.slice == null)' "$tmp/doc.json"
+}
+
+@test "by samples: accuracy on test data, and samples that are fewer than shares there" {
+	steps=60
+	dlb-costmodel -q -c cpu:1 "$made/digits_mlp.json" | dlb-place -q >"$tmp/whole.json"
+	dlb-costmodel -q -c cpu:2 --split "*=5:batch" "$made/digits_mlp.json" | dlb-place -q -a even >"$tmp/split.json"
+	for way in whole split; do
+		losses --lr 0.1 --test-data digits:test <"$tmp/$way.json" >"$tmp/$way"
+		jq -e '.report | .accuracy, .test_loss' "$tmp/ran.json" >"$tmp/$way.tested"
+	done
+	near "$tmp/whole" "$tmp/split" 1e-4
+	near "$tmp/whole.tested" "$tmp/split.tested" 1e-2
+}
+
+@test "by samples: a normalization over the batch stays whole, or is refused where it is named" {
+	data=("${digits[@]}" --transform pad=10)
+	dlb-costmodel -q -c cpu:1 "$made/resnet8.json" | dlb-place -q | losses >"$tmp/whole"
+	dlb-costmodel -q -c cpu:2 --split '*=2:batch' "$made/resnet8.json" | dlb-place -q -a even >"$tmp/doc.json"
+	jq -e '[.graph.ops[] | select(.type == "BatchNormalization" and .phase == "forward")] | length == 9' "$tmp/doc.json"
+	losses <"$tmp/doc.json" >"$tmp/split"
+	near "$tmp/whole" "$tmp/split" 1e-3
+	bn=$(jq -r '[.graph.ops[] | select(.type == "BatchNormalization")][0].name' "$made/resnet8.json")
+	run -2 --separate-stderr dlb-costmodel -q -c cpu:2 --split "$bn=2:batch" "$made/resnet8.json"
+	one_line dlb-costmodel "$bn" 'takes statistics over the batch'
+	run -2 --separate-stderr dlb-costmodel -q -c cpu:2 --split "*=17:batch" "$made/resnet8.json"
+	one_line dlb-costmodel '17 shards are too many' '16'
+}
+
 @test "fresh weights, checkpoints and saved models are those of the whole model" {
 	dlb-costmodel -q -c cpu:1 "$made/digits_cnn.json" | dlb-place -q >"$tmp/whole.json"
 	placer=even planned_split digits_cnn cpu:2 '*=2' >"$tmp/split.json"
@@ -192,12 +237,33 @@ near() { # FILE FILE RELATIVE-ERROR: number by number, and as many
 	refused '/3/Gemm=11:output' '11 shards are too many' '10'
 	refused '/3/Gemm=4000' '4000 shards are too many' '10'
 	refused '/3/Gemm=1' '2 to 4096'
-	refused '/3/Gemm=2:sideways' "no axis 'sideways'" 'output, input, batch, head or vocabulary'
+	refused '/3/Gemm=2:sideways' "no axis 'sideways'" 'output, input, batch, rows, head or vocabulary'
 	refused '/3/Gemm=2:head' "no axis 'head'"
 	refused '/3/Gemm' 'does not say what is split'
 	refused '/3/Gemm=two' 'does not say what is split'
-	run -2 --separate-stderr bash -c 'dlb-costmodel -q -c cpu:2 --split "*=2" "$1" | dlb-costmodel --split "*=2"' - "$made/digits_mlp.json"
-	one_line dlb-costmodel 'split already'
+}
+
+@test "a graph that is split is split again: other ops, or shards into smaller ones" {
+	dlb-costmodel -q -c cpu:1 "$made/digits_mlp.json" | dlb-place -q | losses >"$tmp/whole"
+	dlb-costmodel -q -c cpu:2 --split '/1/Gemm=2' "$made/digits_mlp.json" >"$tmp/once.json"
+	for again in '/3/Gemm=2' '/3/Gemm=3:batch' '/1/Gemm@0=3' '/1/Gemm@?=2' '/1/Gemm@1=2:batch' '*=2:batch'; do
+		dlb-costmodel -q -c cpu:2 --split "$again" "$tmp/once.json" | dlb-place -q -a even >"$tmp/doc.json"
+		validates "$tmp/doc.json"
+		jq -e '.graph.split | length >= 2 and .[0].op == "/1/Gemm"' "$tmp/doc.json"
+		losses <"$tmp/doc.json" >"$tmp/split"
+		near "$tmp/whole" "$tmp/split" 1e-5
+	done
+	# weights are written whole again
+	dlb-costmodel -q -c cpu:2 --split '/1/Gemm@0=3' "$tmp/once.json" | dlb-place -q -a even | losses --init 7 --save "$tmp/split.safetensors" >"$tmp/split"
+	dlb-costmodel -q -c cpu:1 "$made/digits_mlp.json" | dlb-place -q | losses --init 7 --save "$tmp/whole.safetensors" >"$tmp/whole"
+	near "$tmp/whole" "$tmp/split" 1e-5
+	[ "$(wc -c <"$tmp/split.safetensors")" -eq "$(wc -c <"$tmp/whole.safetensors")" ]
+	# a part along two axes is no part
+	run -2 --separate-stderr dlb-costmodel -q -c cpu:2 --split '/1/Gemm@0=2:input' "$tmp/once.json"
+	one_line dlb-costmodel 'is a part of' 'at once'
+	dlb-costmodel -q -c cpu:2 --split '/1/Gemm=2:batch' "$made/digits_mlp.json" >"$tmp/once.json"
+	run -2 --separate-stderr dlb-costmodel -q -c cpu:2 --split '/1/Gemm@0=2:batch' "$tmp/once.json"
+	one_line dlb-costmodel 'share of the samples already'
 }
 
 @test "slices that do not fit are refused" {
@@ -278,4 +344,39 @@ forward_types() { jq -c '[.graph.ops[] | select(.phase == "forward") | .type]' "
 	jq '(.graph.ops[] | select(.attributes.slice) | .attributes.slice[3]) |= 0 | del(.profile, .cost, .plan)' "$tmp/doc.json" | dlb-costmodel -q | dlb-place -q >"$tmp/wrong.json"
 	losses <"$tmp/wrong.json" >"$tmp/split"
 	run -1 near "$tmp/whole" "$tmp/split" 1e-5
+}
+
+@test "scores of a vocabulary that is split go into the loss in parts; right ones are counted as of the whole" {
+	shared gpt_2l.train.op17.dyn.loss --batch 8 >"$tmp/profiled.json"
+	tr -cd 'a-z \n' <"$BATS_TEST_DIRNAME/../man/dlb.7" | head -c 9000 >"$tmp/text"
+	data=(--data "tokens:$tmp/text" --test-data "tokens:$tmp/text" --lr 0.03 --init 3) steps=8
+	dlb-costmodel -q -c cpu:1 "$tmp/profiled.json" | dlb-place -q | losses >"$tmp/whole"
+	jq -e '.report | .accuracy, .test_loss' "$tmp/ran.json" >"$tmp/whole.tested"
+	for k in 2 3; do			# the table that is both
+		dlb-costmodel -q -c cpu:2 --split "/m/wte/Gather=$k" --split "/m/lm_head/*=$k:output" "$tmp/profiled.json" |
+			dlb-place -q -a even >"$tmp/doc.json"
+		validates "$tmp/doc.json"
+		[ "$(forward_types "$tmp/doc.json" | jq 'index("Concat")')" = null ]
+		[ "$(forward_types "$tmp/doc.json" | jq 'index("CrossEntropyJoin") != null')" = true ]
+		losses <"$tmp/doc.json" >"$tmp/split"
+		near "$tmp/whole" "$tmp/split" 1e-5
+		jq -e '.report | .accuracy, .test_loss' "$tmp/ran.json" >"$tmp/split.tested"
+		near "$tmp/whole.tested" "$tmp/split.tested" 1e-5
+	done
+}
+
+@test "transformers by samples: attention, normalization and dropout; masks are counted by sample" {
+	data=(--data random) steps=5
+	shared gpt_2l.train.op17.dyn.loss --batch 6 >"$tmp/gpt.json"
+	dlb-costmodel -q -c cpu:2 --split '*=2:batch' "$tmp/gpt.json" >"$tmp/doc.json"
+	forward_types "$tmp/doc.json" | jq -e 'map(select(. == "SampleConcat" or . == "SampleSplit")) | length == 2'
+	shared bert_4l.train.op17.dyn --batch 6 >"$tmp/bert.json"
+	for m in gpt bert; do
+		for n in 1 2; do
+			dlb-costmodel -q -c cpu:1 "$tmp/$m.json" | dlb-place -q -m $n | losses >"$tmp/whole.$n"
+			dlb-costmodel -q -c cpu:2 --split '*=2:batch' "$tmp/$m.json" | dlb-place -q -m $n -a even | losses >"$tmp/split"
+			near "$tmp/whole.$n" "$tmp/split" 1e-5
+		done
+		near "$tmp/whole.1" "$tmp/whole.2" 1e-5		# also where heads stand before the rows of a sample
+	done
 }

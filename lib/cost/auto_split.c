@@ -7,10 +7,13 @@
 
 enum { MAX_CLASSES = 40, MAX_SHARDS = 16 };
 
+/* Whole, along whichever axis fits best, or by samples. */
+enum way { WHOLE, FITTING, SAMPLES, N_WAYS };
+static const char *const axis_of[N_WAYS] = { [SAMPLES] = "batch" };
+
 /* Ops that cost the same are split alike: layers of a network repeat. */
-struct alike { const char *key; int *op, n; double flop; bool on; };
+struct alike { const char *key; int *op, n; double flop; enum way way; bool can[N_WAYS]; };
 struct search {
-	const struct dlb_doc *doc;
 	const struct dlb_profile *p;
 	const struct dlb_cluster *cl;
 	const struct dlb_graph *g;		/* as it is */
@@ -89,8 +92,7 @@ static double with_split_s(const struct search *s, const struct dlb_split_ask *a
 	struct dlb_error err = { .what = "" };
 	double end = INFINITY;
 
-	if (dlb_graph_read(s->doc, &g, &err))
-		return INFINITY;
+	dlb_graph_copy(s->g, &g);
 	if (!n_ask || !dlb_graph_split(&g, ask, n_ask, &err)) {
 		if (s->p)
 			dlb_profile_carry(s->p, s->g, &g, &p);
@@ -201,38 +203,64 @@ static int collect(const struct search *s, int n, const char *why, struct dlb_sp
 	if (m)
 		memcpy(ask, s->sure, (size_t)m * sizeof *ask);
 	for (int k = 0; k < s->n_alike; k++)
-		for (int i = 0; i < s->alike[k].n && s->alike[k].on; i++)
-			ask[m++] = (struct dlb_split_ask){ .op = s->g->op[s->alike[k].op[i]].name, .parts = n, .why = why };
+		for (int i = 0; i < s->alike[k].n && s->alike[k].way != WHOLE; i++)
+			ask[m++] = (struct dlb_split_ask){ .op = s->g->op[s->alike[k].op[i]].name, .parts = n, .why = why,
+							   .axis = axis_of[s->alike[k].way] };
 	return m;
 }
 
-/* Leaves out what makes the step no shorter; returns the seconds. */
-static double thin_out(struct search *s, int n, struct dlb_split_ask *ask)
+/* Can the op be split into n so at all? */
+static bool can_split(const struct search *s, int op, int n, enum way way)
 {
-	double best = INFINITY;
+	const struct dlb_split_ask one = { .op = s->g->op[op].name, .parts = n, .axis = axis_of[way], .why = "" };
+	struct dlb_error err = { .what = "" };
+	struct dlb_graph g;
+
+	dlb_graph_copy(s->g, &g);
+	const bool can = !dlb_graph_split(&g, &one, 1, &err);
+	dlb_graph_release(&g);
+	return can;
+}
+
+/* All that can be split one way is split so; seconds of the step. */
+static double start_with(struct search *s, int n, enum way way, struct dlb_split_ask *ask)
+{
+	for (int k = 0; k < s->n_alike; k++)
+		s->alike[k].way = s->alike[k].can[way] ? way : WHOLE;
+	return with_split_s(s, ask, collect(s, n, "", ask), n);
+}
+
+/* From the better start, class by class, the least first, to what makes the step shorter, or as short with less that is
+ * split; returns its seconds. */
+static double improve(struct search *s, int n, struct dlb_split_ask *ask)
+{
 	bool changed = true;
 
-	for (int k = 0; k < s->n_alike; k++) {		/* can it be split into so many at all? */
-		struct dlb_split_ask one = { .op = s->g->op[s->alike[k].op[0]].name, .parts = n, .why = "" };
-		struct dlb_error err = { .what = "" };
-		struct dlb_graph g;
-		s->alike[k].on = !dlb_graph_read(s->doc, &g, &err) && !dlb_graph_split(&g, &one, 1, &err);
-		dlb_graph_release(&g);
-	}
-	best = with_split_s(s, ask, collect(s, n, "", ask), n);
+	for (int k = 0; k < s->n_alike; k++)
+		for (int w = 0; w < N_WAYS; w++)
+			s->alike[k].can[w] = w == WHOLE || can_split(s, s->alike[k].op[0], n, (enum way)w);
+	double best = start_with(s, n, SAMPLES, ask);
+	const double fitting = start_with(s, n, FITTING, ask);
+	if (fitting <= best)
+		best = fitting;
+	else
+		start_with(s, n, SAMPLES, ask);
 	for (int pass = 0; pass < 3 && changed; pass++) {
 		changed = false;
 		for (int k = s->n_alike - 1; k >= 0; k--) {
-			if (!s->alike[k].on)
-				continue;
-			s->alike[k].on = false;
-			const double t = with_split_s(s, ask, collect(s, n, "", ask), n);
-			if (t <= best) {
-				best = t;
-				changed = true;
-			} else {
-				s->alike[k].on = true;
+			enum way keep = s->alike[k].way;
+			for (int w = 0; w < N_WAYS; w++) {
+				if (w == (int)keep || !s->alike[k].can[w])
+					continue;
+				s->alike[k].way = (enum way)w;
+				const double t = with_split_s(s, ask, collect(s, n, "", ask), n);
+				if (t < best || (t <= best && w == WHOLE)) {
+					best = t;
+					keep = (enum way)w;
+					changed = true;
+				}
 			}
+			s->alike[k].way = keep;
 		}
 	}
 	return best;
@@ -255,7 +283,7 @@ static void shorten(struct search *s, struct dlb_split_ask **ask, int *n)
 	*ask = s->sure;
 	*n = s->n_sure;
 	for (int k = 2; k <= s->cl->n_nodes && k <= MAX_SHARDS; k = next_count(k, s->cl->n_nodes)) {
-		const double t = thin_out(s, k, now);
+		const double t = improve(s, k, now);
 		if (!(t < best))
 			continue;
 		best = t;
@@ -286,7 +314,7 @@ int dlb_auto_split(const struct dlb_doc *doc, const struct dlb_profile *p, const
 		   const struct dlb_split_ask *fixed, int n_fixed, struct dlb_arena *a, struct dlb_split_ask **ask, int *n,
 		   struct dlb_error *err)
 {
-	struct search s = { .doc = doc, .p = p, .cl = cl, .a = a };
+	struct search s = { .p = p, .cl = cl, .a = a };
 	struct dlb_cost c = { .n_ops = 0 };
 	struct dlb_graph g;
 	int rc = -1;

@@ -19,6 +19,7 @@ struct dlb_eval {
 	struct dlb_engine *engine[2];
 	int n;
 	int scores, labels;		/* tensors, -1: accuracy is not defined */
+	int join;			/* op that makes the loss of what parts of the scores tell; -1: the scores are whole */
 	bool binary, has_ignore;
 	int64_t ignore;
 	char *base;			/* one batch of samples */
@@ -27,7 +28,7 @@ struct dlb_eval {
 /* The op that computes the loss from scores and labels. */
 static void find_scores(struct dlb_eval *e)
 {
-	e->scores = e->labels = e->scorer = -1;
+	e->scores = e->labels = e->scorer = e->join = -1;
 	for (int i = 0; i < e->graph.n_ops; i++) {
 		const struct dlb_op *o = &e->graph.op[i];
 		const struct dlb_attr *ignore;
@@ -35,10 +36,11 @@ static void find_scores(struct dlb_eval *e)
 		if (o->kind < 0 || !(dlb_op_class_of(o->kind)->flags & DLB_OP_IS_LOSS) || o->n_in < 2 || o->in[1] < 0)
 			continue;
 		e->binary = !strcmp(o->type, "BinaryCrossEntropyLoss");
-		if (!e->binary && strcmp(o->type, "SoftmaxCrossEntropyLoss") && strcmp(o->type, "NegativeLogLikelihoodLoss"))
+		e->join = !strcmp(o->type, "CrossEntropyJoin") ? i : -1;
+		if (!e->binary && e->join < 0 && strcmp(o->type, "SoftmaxCrossEntropyLoss") && strcmp(o->type, "NegativeLogLikelihoodLoss"))
 			continue;
-		e->scores = o->in[0];
-		e->labels = o->in[1];
+		e->scores = o->in[e->join >= 0];
+		e->labels = o->in[e->join < 0];
 		e->scorer = e->plan.placement[i];
 		ignore = dlb_attr_find(o->attr, o->n_attr, "ignore_index");
 		e->has_ignore = ignore != NULL;
@@ -140,6 +142,33 @@ int dlb_eval_ready(struct dlb_eval *e, struct dlb_ground *ground, struct dlb_err
 	return 0;
 }
 
+/* Of parts: right, if the label's score is the greatest of all. */
+static void count_right_of_parts(const struct dlb_eval *e, int which, double *right, double *all)
+{
+	const struct dlb_op *o = &e->graph.op[e->join];
+	const struct dlb_desc x = dlb_tensor_desc(&e->graph.tensor[e->scores], e->program[which].batch);
+	const enum dlb_dtype label_type = e->graph.tensor[e->labels].dtype;
+	const void *labels = dlb_engine_at(e->engine[which], e->labels, 0);
+	int64_t inner = 1;
+
+	for (int i = 2; i < x.n_dims; i++)
+		inner *= x.dim[i];
+	for (int64_t i = 0; i < x.dim[0] * inner; i++) {
+		const int64_t at = i / inner * DLB_LOSS_STATS * inner + i % inner, label = dlb_value_int(labels, label_type, i);
+		double most = -HUGE_VAL, score = 0;
+
+		if (e->has_ignore && label == e->ignore)
+			continue;
+		for (int p = 1; p < o->n_in; p++) {
+			const void *stats = dlb_engine_at(e->engine[which], o->in[p], 0);
+			most = fmax(most, dlb_value_real(stats, x.dtype, at));
+			score += dlb_value_real(stats, x.dtype, at + 2 * inner);
+		}
+		*right += score == most;
+		++*all;
+	}
+}
+
 /* Right ones and all that count among the samples of the last run. */
 static void count_right(const struct dlb_eval *e, int which, double *right, double *all)
 {
@@ -200,7 +229,7 @@ int dlb_eval_run(struct dlb_eval *e, struct dlb_comm *comm, uint64_t version, do
 		if (dlb_engine_run(e->engine[which], &step, err))
 			return -1;
 		if (e->node == e->scorer) {
-			count_right(e, which, &sum[0], &sum[1]);
+			(e->join < 0 ? count_right : count_right_of_parts)(e, which, &sum[0], &sum[1]);
 			weight = dlb_data_counted(e->data, 0, at, e->program[which].batch);
 			sum[2] += weight * dlb_engine_loss(e->engine[which], &seed);
 			sum[3] += weight;

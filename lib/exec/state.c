@@ -154,14 +154,8 @@ void *dlb_state_constant(struct dlb_state *s, const struct dlb_graph *g, int ten
 	void *p, *spelt = NULL;
 
 	/* Constants of an evaluation graph have ids of their own: they are told apart by name and size too. */
-	if (!x->data_mul) {
-		bool follows = false;
-
-		for (int i = 0; i < x->n_dims; i++)
-			follows = follows || x->dim[i].mul;
-		if (!follows)
-			n = 1;
-	}
+	if (!dlb_tensor_follows_batch(x))
+		n = 1;
 	if (g == s->graph)
 		for (int i = 0; i < s->n_constants; i++)
 			if (s->constant[i].tensor == tensor && s->constant[i].n == n)

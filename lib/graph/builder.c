@@ -24,9 +24,9 @@ int dlb_b_op(struct dlb_builder *b, const char *type, const struct dlb_attr *att
 	struct dlb_autodiff *ad = b->graph;
 	struct dlb_graph *g = ad->g;
 	const char *domain = dlb_op_kind_find(type, "") >= 0 ? "" : "dlb";
-	int ids[8];
+	int *ids = dlb_arena_array(&ad->a, (size_t)n_out, sizeof *ids);
 
-	assert(n_out >= 1 && n_out <= DLB_LEN(ids));
+	assert(n_out >= 1);
 	for (int k = 0; k < n_out && out; k++)
 		out[k] = -1;
 	if (ad->failed)
@@ -110,7 +110,11 @@ int dlb_b_const_shape(struct dlb_builder *b, int tensor)
 		mul[i] = t->dim[i].mul;
 		follows |= mul[i] != 0;
 	}
-	return add_constant(b, &d, add, follows ? mul : NULL);
+	const struct dlb_samples samples = t->samples;
+	const int c = add_constant(b, &d, add, follows ? mul : NULL);
+	if (c >= 0 && follows)
+		ad->g->tensor[c].samples = samples;
+	return c;
 }
 
 static bool same_dim(struct dlb_dim a, struct dlb_dim b)

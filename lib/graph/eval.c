@@ -70,6 +70,7 @@ int dlb_graph_eval(const struct dlb_graph *g, struct dlb_graph *out, int **op_of
 	out->model_sha256 = g->model_sha256;
 	out->rewritten = g->rewritten;
 	out->n_rewritten = g->n_rewritten;
+	out->sample_shares = g->sample_shares;
 	out->was_split = g->was_split;
 	out->n_was_split = g->n_was_split;
 	for (int t = 0; t < g->n_tensors; t++) {

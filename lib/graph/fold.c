@@ -92,14 +92,6 @@ bool dlb_fold_is_known(struct fold *f, int t)
 	return x->kind == DLB_T_CONSTANT ? x->data || x->is_fill : f->known.value[t][0] != NULL;
 }
 
-static bool follows_batch(const struct dlb_tensor *t)
-{
-	for (int i = 0; i < t->n_dims; i++)
-		if (t->dim[i].mul)
-			return true;
-	return t->data_mul != NULL;
-}
-
 /* Runs the vertex's kernel over host values; out[k] is new memory in f->a. */
 static int run_kernel(struct fold *f, const struct dlb_op_io *io, void **out, struct dlb_error *err)
 {
@@ -278,7 +270,7 @@ static bool may_fold(struct fold *f, const struct dlb_op *o, const struct dlb_op
 static bool inputs_vary(const struct fold *f, const struct dlb_op *o)
 {
 	for (int i = 0; i < o->n_in; i++)
-		if (o->in[i] >= 0 && (f->varies[o->in[i]] || follows_batch(&f->g->tensor[o->in[i]])))
+		if (o->in[i] >= 0 && (f->varies[o->in[i]] || dlb_tensor_follows_batch(&f->g->tensor[o->in[i]])))
 			return true;
 	return false;
 }
@@ -326,7 +318,7 @@ static bool fold_fill(struct fold *f, int op)
 		return false;
 	t->is_fill = true;
 	t->fill = a && a->type == DLB_ATTR_TENSOR && a->data ? dlb_value_real(a->data, a->desc.dtype, 0) : 0;
-	t->initial = dlb_dtype_is_float(t->dtype) && t->fill != 0 && !follows_batch(t);
+	t->initial = dlb_dtype_is_float(t->dtype) && t->fill != 0 && !dlb_tensor_follows_batch(t);
 	f->trained[o->out[0]] = t->initial;
 	dlb_fold_constant(g, o->out[0]);
 	return true;
@@ -355,7 +347,7 @@ static int patch_reshape(const struct fold *f, const struct dlb_op *o, const int
 	const struct dlb_tensor *x = &f->g->tensor[o->in[0]];
 	int64_t product = 1;
 
-	if (!follows_batch(x))
+	if (!dlb_tensor_follows_batch(x))
 		return -1;
 	for (int i = 0; i < n; i++) {
 		if (v[i] == 0 && i < x->n_dims && x->dim[i].mul)

@@ -66,6 +66,31 @@ static void *arena_copy(struct dlb_arena *a, const void *p, size_t n, size_t siz
 	return copy;
 }
 
+void dlb_graph_copy(const struct dlb_graph *g, struct dlb_graph *copy)
+{
+	struct dlb_graph c = *g;
+
+	c.arena = (struct dlb_arena){ 0 };
+	c.reader_start = c.reader = NULL;
+	c.body = NULL;
+	c.n_bodies = c.cap_bodies = 0;
+	c.cap_ops = c.n_ops + 1;
+	c.cap_tensors = c.n_tensors + 1;
+	c.op = dlb_xcalloc((size_t)c.cap_ops, sizeof *c.op);
+	c.tensor = dlb_xcalloc((size_t)c.cap_tensors, sizeof *c.tensor);
+	memcpy(c.tensor, g->tensor, (size_t)g->n_tensors * sizeof *c.tensor);
+	memcpy(c.op, g->op, (size_t)g->n_ops * sizeof *c.op);
+	for (int i = 0; i < g->n_ops; i++) {
+		struct dlb_op *o = &c.op[i];
+		o->in = arena_copy(&c.arena, o->in, (size_t)o->n_in, sizeof *o->in);
+		o->out = arena_copy(&c.arena, o->out, (size_t)o->n_out, sizeof *o->out);
+	}
+	c.input = arena_copy(&c.arena, g->input, (size_t)g->n_inputs, sizeof *c.input);
+	c.output = arena_copy(&c.arena, g->output, (size_t)g->n_outputs, sizeof *c.output);
+	*copy = c;
+	dlb_graph_index(copy);
+}
+
 struct dlb_attr *dlb_attr_copy(struct dlb_arena *a, const struct dlb_attr *attr, int n)
 {
 	struct dlb_attr *copy = arena_copy(a, attr, (size_t)n, sizeof *attr);
@@ -102,9 +127,67 @@ int dlb_graph_add_op(struct dlb_graph *g, const char *name, const char *type, co
 
 /* -- at a batch size -- */
 
+bool dlb_tensor_follows_batch(const struct dlb_tensor *t)
+{
+	for (int i = 0; i < t->n_dims; i++)
+		if (t->dim[i].mul)
+			return true;
+	return t->data_mul != NULL;
+}
+
+struct dlb_samples dlb_common_samples(const struct dlb_graph *g, const int *a, int n_a, const int *b, int n_b)
+{
+	const struct dlb_samples all = { 0 };
+	struct dlb_samples s = all;
+	bool any = false;
+
+	for (int i = 0; i < n_a + n_b; i++) {
+		const int t = i < n_a ? a[i] : b[i - n_a];
+		if (t < 0 || !dlb_tensor_follows_batch(&g->tensor[t]))
+			continue;
+		if (any && (g->tensor[t].samples.parts != s.parts || g->tensor[t].samples.part != s.part))
+			return all;
+		s = g->tensor[t].samples;
+		any = true;
+	}
+	return s;
+}
+
+struct dlb_samples dlb_op_samples(const struct dlb_graph *g, int op)
+{
+	const struct dlb_op *o = &g->op[op];
+
+	return dlb_common_samples(g, o->in, o->n_in, o->out, o->n_out);
+}
+
+static int64_t gcd(int64_t a, int64_t b)
+{
+	return b ? gcd(b, a % b) : a;
+}
+
+int dlb_graph_share_samples(struct dlb_graph *g, int64_t parts)
+{
+	const int64_t now = g->sample_shares > 1 ? g->sample_shares : 1;
+
+	if (parts > 1)
+		g->sample_shares = now * (parts / gcd(now, parts));
+	return g->sample_shares > 1 << 20 ? -1 : 0;
+}
+
+int64_t dlb_graph_least_samples(const struct dlb_graph *g)
+{
+	int64_t least = 1;
+
+	for (int t = 0; t < g->n_tensors; t++)
+		if (g->tensor[t].samples.parts > least)
+			least = g->tensor[t].samples.parts;
+	return least;
+}
+
 struct dlb_desc dlb_tensor_desc(const struct dlb_tensor *t, int64_t n)
 {
 	struct dlb_desc d = { .dtype = t->dtype, .layout = t->layout, .n_dims = t->n_dims };
+	n = dlb_samples_count(t->samples, n);
 	for (int i = 0; i < t->n_dims; i++)
 		d.dim[i] = t->dim[i].mul * n + t->dim[i].add;
 	return d;
@@ -115,6 +198,7 @@ double dlb_tensor_bytes(const struct dlb_tensor *t, int64_t n)
 	if (t->n_dims < 0)
 		return t->size_mul * (double)n + t->size_add;
 	double bytes = (double)dlb_dtype_bytes(t->dtype);
+	n = dlb_samples_count(t->samples, n);
 	for (int i = 0; i < t->n_dims; i++)
 		bytes *= (double)t->dim[i].mul * (double)n + (double)t->dim[i].add;
 	return bytes;
@@ -133,6 +217,7 @@ const void *dlb_tensor_value(const struct dlb_tensor *t, int64_t n, struct dlb_a
 	if (count < 0 || (t->is_fill && count > MAX_VALUE_COUNT))
 		return NULL;
 	void *v = dlb_arena_array(a, count ? (size_t)count : 1, dlb_dtype_bytes(t->dtype));
+	n = dlb_samples_count(t->samples, n);
 	for (int64_t i = 0; i < count; i++) {
 		if (t->is_fill)
 			dlb_value_set(v, t->dtype, i, t->fill);
@@ -164,27 +249,33 @@ void dlb_graph_io(const struct dlb_graph *g, int op, int64_t n, struct dlb_arena
 			weight[i] = t->kind == DLB_T_WEIGHT;
 		}
 	}
+	const struct dlb_samples s = dlb_op_samples(g, op);
 	*io = (struct dlb_op_io){
+		.samples = dlb_samples_count(s, n), .first_sample = dlb_samples_first(s, n),
 		.name = o->name, .cls = o->kind < 0 ? NULL : dlb_op_class_of(o->kind), .opset = o->opset,
 		.attr = o->attr, .n_attr = o->n_attr, .n_in = o->n_in, .n_out = o->n_out,
 		.in = desc, .out = desc + o->n_in, .value = value, .training = g->training, .weight = weight,
 	};
 }
 
-/* What follows the batch follows it linearly (graph.h): fixed + (at batch - fixed) * n / batch. */
-static double at_batch(double whole, double fixed, int64_t n, int64_t batch)
+/* What follows the batch follows it linearly (graph.h): fixed + (at batch - fixed) * n / batch, where `whole` is what
+ * comes of sharing the batch out evenly, whatever its size. */
+static double at_batch(const struct dlb_graph *g, int op, double whole, double fixed, int64_t n)
 {
-	return batch > 0 ? fixed + (whole - fixed) * (double)n / (double)batch : whole;
+	const struct dlb_samples s = whole > fixed ? dlb_op_samples(g, op) : (struct dlb_samples){ 0 };
+	const double m = s.parts ? (double)dlb_samples_count(s, n) * s.parts : (double)n;
+
+	return g->batch > 0 ? fixed + (whole - fixed) * m / (double)g->batch : whole;
 }
 
 double dlb_op_flop_at(const struct dlb_graph *g, int op, int64_t n)
 {
-	return at_batch(g->op[op].flop, g->op[op].flop_fixed, n, g->batch);
+	return at_batch(g, op, g->op[op].flop, g->op[op].flop_fixed, n);
 }
 
 double dlb_op_bytes_at(const struct dlb_graph *g, int op, int64_t n)
 {
-	return at_batch(g->op[op].bytes, g->op[op].bytes_fixed, n, g->batch);
+	return at_batch(g, op, g->op[op].bytes, g->op[op].bytes_fixed, n);
 }
 
 /* -- signatures -- */

@@ -3,7 +3,8 @@
  * Ops and tensors are open structs in arrays, linked by integer ids (index = id). Ops stand in a
  * topological order: every op after those that make its inputs. Forward ops come first, then backward,
  * then updates; shared weights have one update. The batch size is symbolic: a dimension is
- * mul * n + add for n samples (of a micro-batch). Constants that follow the batch size likewise.
+ * mul * n + add for n samples (of a micro-batch). Constants that follow the batch size likewise. Where an op is split by
+ * samples, n is the number of those that the shard has (struct dlb_samples).
  *
  * Tensor kinds
  *     input       fed with samples           label    fed with labels
@@ -50,6 +51,8 @@ void dlb_slice_put(const struct dlb_slice *s, size_t size, const void *part, voi
 int64_t dlb_slice_index(const struct dlb_slice *s, int64_t i);	/* where element i of the part stands in the whole */
 bool dlb_slice_fits(const struct dlb_slice *s, const struct dlb_desc *part);	/* it is a slice of this shape, whoever wrote it */
 struct dlb_desc dlb_slice_desc(const struct dlb_slice *s, enum dlb_dtype dtype);	/* of the whole */
+/* s, a part of what `part` describes, becomes a part of what that one is a part of; false: it is more than one piece. */
+bool dlb_slice_compose(const struct dlb_slice *part, struct dlb_slice *s);
 void dlb_slice_write(const struct dlb_slice *s, json_t *o);	/* adds all but `of` to o (graph_json.c) */
 
 struct dlb_tensor {
@@ -70,6 +73,7 @@ struct dlb_tensor {
 	bool is_fill;
 	double fill;
 	bool in_model;			/* data stand in the model's file under this name: not written to the document */
+	struct dlb_samples samples;	/* what of it follows the batch follows the number of these samples */
 	const struct dlb_slice *slice;	/* weights, buffers, constants: the part of the model's tensor that it is; NULL: all of it */
 	bool initial;			/* stood in the model as an initializer (params.c chooses among these), not as a vertex */
 	int64_t bound;			/* integer inputs: values lie in [0, bound) (of the Gather or loss); 0: unknown */
@@ -97,7 +101,7 @@ struct dlb_op {
  * the body's index in `body` as an INT attribute of ONNX's name ("then_branch"). dlb_graph_fold puts bodies in place of
  * their vertices (structure.c); nobody after it sees one. */
 struct dlb_body;
-/* An op of the model that was split: into how many shards, along what ("output", "input", "batch", "head", "vocabulary"),
+/* An op of the model that was split: into how many shards, along what ("output", "input", "batch", "rows", "head", "vocabulary"),
  * and why. Shard k of op NAME is the op NAME@k. */
 struct dlb_was_split { const char *op, *axis, *why; int parts; };
 struct dlb_rewritten { const char *name; int64_t count; };	/* a rewrite that was on, and how often it applied */
@@ -113,6 +117,7 @@ struct dlb_graph {
 	int64_t batch;			/* default global batch */
 	enum dlb_dtype dtype;		/* f32, f64, or bf16: activations bf16, parameters f32 */
 	bool training;
+	int64_t sample_shares;		/* a batch of a multiple of this comes out even in all shares of samples; 0: 1 */
 	const char *model_path, *model_sha256;	/* absolute; where weights come from; NULL: none */
 	int opset;
 	uint64_t no_rewrite;			/* bit i: row i of dlb_rewrites is off; set before folding, not written */
@@ -130,6 +135,8 @@ struct dlb_body { struct dlb_graph g; int n_formal, first_capture; };
 /* -- building (graph.c) -- */
 void dlb_graph_init(struct dlb_graph *g);
 void dlb_graph_release(struct dlb_graph *g);
+/* *copy may be rewritten and released while g, whose names, attributes and data it borrows, stays as it is. */
+void dlb_graph_copy(const struct dlb_graph *g, struct dlb_graph *copy);
 int dlb_graph_add_tensor(struct dlb_graph *g, const char *name, enum dlb_tensor_kind kind);	/* id; rest zeroed/-1 (n_dims -1) */
 /* Copies everything it is given (attributes deeply) into g's arena. Sets kind by type and domain, opset from g. */
 int dlb_graph_add_op(struct dlb_graph *g, const char *name, const char *type, const char *domain, enum dlb_phase phase,
@@ -156,6 +163,14 @@ int dlb_graph_check_runnable(const struct dlb_graph *g, int64_t n, struct dlb_er
 /* -- at a batch size -- */
 struct dlb_desc dlb_tensor_desc(const struct dlb_tensor *t, int64_t n);
 double dlb_tensor_bytes(const struct dlb_tensor *t, int64_t n);
+bool dlb_tensor_follows_batch(const struct dlb_tensor *t);	/* its shape or its values do */
+/* The samples that those of the tensors a[] and b[] that follow the batch have in common; else all. */
+struct dlb_samples dlb_common_samples(const struct dlb_graph *g, const int *a, int n_a, const int *b, int n_b);
+struct dlb_samples dlb_op_samples(const struct dlb_graph *g, int op);	/* of all its operands */
+/* The batch is shared out into so many parts, too: raises sample_shares; -1 when that is more than any batch. */
+int dlb_graph_share_samples(struct dlb_graph *g, int64_t parts);
+/* So many samples that each of the shards that share them has one. */
+int64_t dlb_graph_least_samples(const struct dlb_graph *g);
 /* Fills io for op at n samples; descs and values live in `a`. Values: of constants, filled ones only up to
  * 65536 elements. */
 void dlb_graph_io(const struct dlb_graph *g, int op, int64_t n, struct dlb_arena *a, struct dlb_op_io *io);

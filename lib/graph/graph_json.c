@@ -156,6 +156,8 @@ static json_t *write_tensor(const struct dlb_graph *g, int i)
 		json_object_set_new(o, "in_model", json_true());
 	if (t->slice)
 		json_object_set_new(o, "slice", write_slice(t->slice));
+	if (t->samples.parts)
+		json_object_set_new(o, "samples", json_pack("{s:i, s:i}", "part", t->samples.part, "of", t->samples.parts));
 	write_data(o, t, g->batch);
 	return o;
 }
@@ -445,9 +447,7 @@ static int read_slice(const struct dlb_ref *r, struct dlb_graph *g, struct dlb_t
 		return -1;
 	s.n_dims = n;
 	s.axis = (int)axis;
-	bool follows = false;
-	for (int i = 0; i < n; i++)
-		follows |= t->dim[i].mul != 0;
+	const bool follows = dlb_tensor_follows_batch(t);
 	const struct dlb_desc part = follows ? (struct dlb_desc){ .n_dims = 0 } : dlb_tensor_desc(t, 1);
 	if (follows || !dlb_slice_fits(&s, &part))
 		return dlb_ref_fail(&at, err, "'%s' is no such part of '%s'", t->name, s.of);
@@ -458,11 +458,27 @@ static int read_slice(const struct dlb_ref *r, struct dlb_graph *g, struct dlb_t
 	return 0;
 }
 
+/* Which of the samples; before the shape, whose size follows from it. */
+static int read_samples(const struct dlb_ref *r, struct dlb_tensor *t, struct dlb_error *err)
+{
+	static const char *const known[] = { "part", "of", NULL };
+	struct dlb_ref at = dlb_ref_at(r, "samples");
+	int64_t part, parts;
+
+	if (!at.v)
+		return 0;
+	if (dlb_get_object(r, "samples", DLB_NEED, &at, err) || dlb_ref_known(&at, known, err) ||
+	    dlb_get_int(&at, "of", DLB_NEED, 2, 4096, &parts, err) || dlb_get_int(&at, "part", DLB_NEED, 0, parts - 1, &part, err))
+		return -1;
+	t->samples = (struct dlb_samples){ (int)part, (int)parts };
+	return 0;
+}
+
 static int read_tensor(const struct dlb_ref *r, struct dlb_graph *g, int i, int n_ops, int n_tensors,
 		       struct dlb_error *err)
 {
 	static const char *const known[] = { "id", "name", "kind", "dtype", "shape", "size_bytes",
-		"size_per_sample_bytes", "layout", "home", "of", "bound", "fan_in", "fan_out", "in_model", "slice", "value",
+		"size_per_sample_bytes", "layout", "home", "of", "bound", "fan_in", "fan_out", "in_model", "slice", "samples", "value",
 		"value_per_sample", "fill", NULL };
 	const char *name;
 	int kind = 0, layout = DLB_PLAIN;
@@ -480,7 +496,7 @@ static int read_tensor(const struct dlb_ref *r, struct dlb_graph *g, int i, int 
 	t->layout = (enum dlb_layout)layout;
 	t->fan_in = (int)fan_in;
 	t->fan_out = (int)fan_out;
-	if (get_dtype(r, &t->dtype, err) || read_shape(r, t, g->batch, err) ||
+	if (get_dtype(r, &t->dtype, err) || read_samples(r, t, err) || read_shape(r, t, g->batch, err) ||
 	    get_id(r, "home", n_ops, &t->home, err) || get_id(r, "of", n_tensors, &t->of, err) ||
 	    dlb_get_int(r, "bound", DLB_OPT, 0, INT64_MAX, &t->bound, err) ||
 	    dlb_get_bool(r, "in_model", DLB_OPT, &t->in_model, err) || read_slice(r, g, t, err))
@@ -597,6 +613,11 @@ static int read_graph(const struct dlb_doc *d, struct dlb_graph *g, struct dlb_e
 		return -1;
 	if (dlb_graph_check(g, err))
 		return dlb_error_at(err, d->name);
+	bool even = dlb_graph_least_samples(g) <= g->batch;
+	for (int t = 0; t < g->n_tensors && even; t++)
+		even = !dlb_graph_share_samples(g, g->tensor[t].samples.parts);
+	if (!even)
+		return dlb_fail(err, d->name, "/graph: a batch of %lld samples is not shared out as its tensors say", (long long)g->batch);
 	dlb_graph_index(g);
 	return 0;
 }

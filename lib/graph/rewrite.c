@@ -9,7 +9,7 @@
 
 int64_t dlb_graph_reference(const struct dlb_graph *g)
 {
-	return g->batch >= 2 ? g->batch : 2;
+	return (g->batch >= 2 ? g->batch : 2) * (g->sample_shares > 1 ? g->sample_shares : 1);
 }
 
 bool dlb_dim_fit(const int64_t at[DLB_N_SIZES], int64_t n, struct dlb_dim *out)
@@ -53,11 +53,13 @@ static const char *shape_list(const struct dlb_desc d[DLB_N_SIZES], char *buf, s
 	return buf;
 }
 
-/* Output k as inferred at the three sizes becomes the shape of tensor t. */
-static int set_shape(struct dlb_graph *g, int op, int t, const struct dlb_desc d[DLB_N_SIZES], int64_t n,
+/* Output k as inferred at the three sizes becomes the shape of tensor t. What is made of some of the samples alone is of
+ * these samples. */
+static int set_shape(struct dlb_graph *g, int op, int k, const struct dlb_desc d[DLB_N_SIZES], int64_t n,
 		     struct dlb_error *err)
 {
-	struct dlb_tensor *x = &g->tensor[t];
+	const struct dlb_op *o = &g->op[op];
+	struct dlb_tensor *x = &g->tensor[o->out[k]];
 	char text[320];
 
 	if (d[0].n_dims < 0 || d[0].n_dims > DLB_MAX_DIMS)
@@ -73,13 +75,20 @@ static int set_shape(struct dlb_graph *g, int op, int t, const struct dlb_desc d
 	x->dtype = d[0].dtype;
 	x->n_dims = d[0].n_dims;
 	x->layout = d[0].n_dims >= 3 ? d[0].layout : DLB_PLAIN;
+	x->samples = dlb_op_class_of(o->kind)->flags & DLB_OP_SHARES_SAMPLES ? (struct dlb_samples){ k, o->n_out }
+		: dlb_common_samples(g, o->in, o->n_in, NULL, 0);
+	const int64_t own = dlb_samples_count(x->samples, n);
 	for (int i = 0; i < d[0].n_dims; i++) {
 		const int64_t at[DLB_N_SIZES] = { d[0].dim[i], d[1].dim[i], d[2].dim[i] };
-		if (!dlb_dim_fit(at, n, &x->dim[i]))
+		if (own < 1 && at[1] != at[0])
+			return dlb_fail(err, o->name, "%" PRId64 " samples are not enough for %d shares", n, x->samples.parts);
+		if (!dlb_dim_fit(at, own < 1 ? 1 : own, &x->dim[i]))
 			return dlb_fail(err, g->op[op].name,
 					"dimension %d of output '%s' of %s does not follow the batch linearly (%s)",
 					i, x->name, g->op[op].type, shape_list(d, text, sizeof text));
 	}
+	if (!dlb_tensor_follows_batch(x))
+		x->samples = (struct dlb_samples){ 0 };
 	return 0;
 }
 
@@ -108,7 +117,7 @@ int dlb_graph_infer(struct dlb_graph *g, int op, int64_t n, const struct dlb_kno
 	for (int k = 0; k < n_out && !rc; k++) {
 		const int t = g->op[op].out[k];
 		if (t >= 0 && g->tensor[t].kind != DLB_T_BUFFER && g->tensor[t].kind != DLB_T_WEIGHT)
-			rc = set_shape(g, op, t, &out[k * DLB_N_SIZES], n, err);
+			rc = set_shape(g, op, k, &out[k * DLB_N_SIZES], n, err);
 	}
 	free(out);
 	return rc;
@@ -116,6 +125,10 @@ int dlb_graph_infer(struct dlb_graph *g, int op, int64_t n, const struct dlb_kno
 
 int dlb_graph_infer_new(struct dlb_graph *g, int op, struct dlb_error *err)
 {
+	const struct dlb_op *o = &g->op[op];
+
+	if (o->kind >= 0 && dlb_op_class_of(o->kind)->flags & DLB_OP_SHARES_SAMPLES && dlb_graph_share_samples(g, o->n_out))
+		return dlb_fail(err, o->name, "%d shares of the samples are too many beside the others", o->n_out);
 	return dlb_graph_infer(g, op, dlb_graph_reference(g), NULL, err);
 }
 

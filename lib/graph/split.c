@@ -31,7 +31,7 @@ struct splitting {
 
 int dlb_split_parse(const char *text, struct dlb_arena *a, struct dlb_split_ask *ask, struct dlb_error *err)
 {
-	static const char *const axes[] = { "output", "input", "batch", "head", "vocabulary" };
+	static const char *const axes[] = { "output", "input", "batch", "rows", "head", "vocabulary" };
 	const char *eq = strrchr(text, '=');
 	char *end = NULL;
 	const long parts = eq ? strtol(eq + 1, &end, 10) : 0;
@@ -51,7 +51,7 @@ int dlb_split_parse(const char *text, struct dlb_arena *a, struct dlb_split_ask 
 		known |= !strcmp(ask->axis, axes[i]);
 	if (ask->axis && !known) {
 		dlb_fail(err, NULL, "no axis '%.40s' to split '%.100s' along", ask->axis, op);
-		return dlb_hint(err, "output, input, batch, head or vocabulary");
+		return dlb_hint(err, "output, input, batch, rows, head or vocabulary");
 	}
 	return 0;
 }
@@ -69,6 +69,12 @@ static const char *nearest_op(const struct dlb_graph *g, const char *name)
 	return near;
 }
 
+/* Any operator that works on samples one by one can be split so. */
+static bool by_batch(const struct dlb_split_ask *ask)
+{
+	return ask->axis && !strcmp(ask->axis, "batch");
+}
+
 static int find_asked(struct splitting *s, int which)
 {
 	const struct dlb_split_ask *ask = &s->ask[which];
@@ -80,12 +86,13 @@ static int find_asked(struct splitting *s, int which)
 			if (pass ? fnmatch(ask->op, g->op[i].name, 0) != 0 : strcmp(ask->op, g->op[i].name) != 0)
 				continue;
 			const struct dlb_split_rule *r = dlb_split_rule_of(&g->op[i]);
-			if (!pass && (!r || !r->alone)) {
+			const bool alone = r && (r->alone || (by_batch(ask) && r->loops));
+			if (!pass && !alone) {
 				dlb_fail(s->err, g->op[i].name, "%s cannot be split for itself", g->op[i].type);
 				return dlb_hint(s->err, r ? "it is split with the products before and after it" :
 						"products, convolutions and tables can");
 			}
-			if (!r || !r->alone || s->asked[i] >= 0)
+			if (!alone || s->asked[i] >= 0)
 				continue;
 			s->asked[i] = which;
 			s->exact[i] = !pass;
@@ -113,9 +120,13 @@ static bool is_head(const struct splitting *s, int region_op)
 	return !strcmp(s->assigned[region_op].spread.axis, "head");
 }
 
+enum { LEAST_SCORES = 8 };			/* in a part, before three numbers in their place are worth an op more */
+
 /* Parts that are not plain are made by no Reshape. */
 static bool layouts_allow(const struct dlb_graph *g, const struct dlb_op *o, const struct dlb_spread *sp, int64_t units)
 {
+	if (!units)
+		return dlb_split_by_samples(g, o, sp);
 	for (int i = 0; i < o->n_in + o->n_out; i++) {
 		const struct dlb_cut *c = i < o->n_in ? &sp->in[i] : &sp->out[i - o->n_in];
 		const int t = i < o->n_in ? o->in[i] : o->out[i - o->n_in];
@@ -143,7 +154,10 @@ static bool may_follow(struct splitting *s, int op, const struct dlb_spread *sp,
 	if (!layouts_allow(g, o, sp, r->units))
 		return false;
 	if (ask)
-		return ask->parts == r->parts && (!ask->axis || !strcmp(ask->axis, sp->axis) || !strcmp(ask->axis, "head"));
+		return ask->parts == r->parts && (by_batch(ask) ? !r->units :
+			!ask->axis || !strcmp(ask->axis, sp->axis) || !strcmp(ask->axis, "head"));
+	if (rule->part)
+		return r->units * sp->in[0].unit >= LEAST_SCORES * r->parts;
 	if (!rule->alone)
 		return true;
 	if (has_weight(g, op))
@@ -165,6 +179,8 @@ static void try_carry(struct splitting *s, int op, int operand, struct dlb_cut c
 	if (op < 0 || s->assigned[op].region >= 0 || !dlb_split_rule_of(&s->g->op[op]) ||
 	    !dlb_split_carry(s->g, &s->g->op[op], operand, cut, r->units, &sp) || !may_follow(s, op, &sp, r, grow))
 		return;
+	if (!r->units)
+		sp.axis = "batch";
 	s->grown[op] = s->asked[op] < 0 && has_weight(s->g, op) && dlb_split_rule_of(&s->g->op[op])->alone;
 	assign(s, op, region, &sp);
 }
@@ -213,8 +229,8 @@ static int64_t groups(const struct dlb_op *o)
 	return !strcmp(o->type, "Conv") ? dlb_attr_int(o->attr, o->n_attr, "group", 1) : 1;
 }
 
-/* How many units a loop has of its own, and where the first operand that has it is cut. */
-static int64_t units_of(const struct dlb_graph *g, const struct dlb_op *o, const struct dlb_loop *l, int *operand,
+/* The first operand that a loop is seen in, -1: none, and where it is cut; its units: 0 samples, -1: nothing to share. */
+static int64_t units_of(const struct dlb_graph *g, const struct dlb_op *o, const struct dlb_loop *l, bool samples, int *operand,
 			struct dlb_cut *cut)
 {
 	for (int i = 0; i < o->n_in + o->n_out; i++) {
@@ -229,35 +245,39 @@ static int64_t units_of(const struct dlb_graph *g, const struct dlb_op *o, const
 			units = groups(o);
 		}
 		*operand = i;
-		*cut = (struct dlb_cut){ axis, unit };
-		return units;
+		*cut = (struct dlb_cut){ axis, samples ? d.mul : unit };
+		return samples ? (d.mul && !d.add ? 0 : -1) : units ? units : -1;
 	}
-	return 0;
+	return -1;
 }
 
 /* Tries one loop of a seed; 1: it is split so, -1: not, and err says why (the first time that one cannot). */
-static int seed_loop(struct splitting *s, int op, const struct dlb_loop *l)
+static int seed_loop(struct splitting *s, int op, const struct dlb_loop *l, bool samples)
 {
 	const struct dlb_split_ask *ask = &s->ask[s->asked[op]];
 	const struct dlb_op *o = &s->g->op[op];
 	struct dlb_cut cut = { -1, 0 };
 	struct dlb_spread sp;
 	int operand = -1;
-	const int64_t units = units_of(s->g, o, l, &operand, &cut);
+	const int64_t units = units_of(s->g, o, l, samples, &operand, &cut), count = samples ? s->g->batch : units;
 
-	if (units < ask->parts) {
+	if (samples && units)
+		return 0;
+	if (count < ask->parts) {
 		if (!*s->err->what)
 			dlb_fail(s->err, o->name, "%d shards are too many: %s has %lld to share out along '%s'", ask->parts, o->type,
-				 (long long)units, l->name);
+				 (long long)(count > 0 ? count : 0), samples ? "batch" : l->name);
 		return -1;
 	}
 	if (!dlb_split_loop(s->g, o, l, operand, cut, units, &sp) || !layouts_allow(s->g, o, &sp, units)) {
 		if (!*s->err->what)
-			dlb_fail(s->err, o->name, "%s cannot be split along '%s' as it stands", o->type, l->name);
+			dlb_fail(s->err, o->name, "%s cannot be split along '%s' as it stands", o->type, samples ? "batch" : l->name);
 		return -1;
 	}
 	DLB_GROW(s->region, s->n_regions, s->cap_regions);
 	s->region[s->n_regions] = (struct dlb_region){ units, ask->parts };
+	if (samples)
+		sp.axis = "batch";
 	assign(s, op, s->n_regions++, &sp);
 	return 1;
 }
@@ -274,16 +294,33 @@ static int seed(struct splitting *s, int op)
 
 	if (s->assigned[op].region >= 0)
 		return 0;
+	if (by_batch(ask) && dlb_op_class_of(o->kind)->flags & DLB_OP_MIXES_BATCH && s->g->training) {
+		if (!s->exact[op])
+			return 0;
+		dlb_fail(s->err, o->name, "%s takes statistics over the batch, and is not split by samples", o->type);
+		return dlb_hint(s->err, "split what stands before and after it");
+	}
+	if (by_batch(ask) && dlb_op_samples(s->g, op).parts) {
+		if (!s->exact[op])
+			return 0;
+		dlb_fail(s->err, o->name, "it has a share of the samples already");
+		return dlb_hint(s->err, "split into more shards at once, from the graph that dlb-profile made");
+	}
+	for (int k = 0; k < n && by_batch(ask) && rc != 1; k++) {
+		const int tried = seed_loop(s, op, &l[k], true);
+		found |= tried != 0;
+		rc = tried ? tried : rc;
+	}
 	/* without weights: heads first */
-	for (int pass = 0; pass < 2 && rc != 1; pass++)
+	for (int pass = 0; pass < 2 && rc != 1 && !by_batch(ask); pass++)
 		for (int k = 0; k < n && rc != 1; k++) {
 			const bool head = !strcmp(l[k].name, "head");
 			if (ask->axis ? pass || strcmp(ask->axis, l[k].name) != 0 : (head && !weights) == (pass == 1))
 				continue;
 			found = true;
-			rc = seed_loop(s, op, &l[k]);
+			rc = seed_loop(s, op, &l[k], false);
 		}
-	if (!found && ask->axis)
+	if (!found && ask->axis && !*s->err->what)
 		dlb_fail(s->err, o->name, "%s has no axis '%s' to be split along", o->type, ask->axis);
 	if (rc == 1) {
 		*s->err = (struct dlb_error){ .what = "" };
@@ -319,6 +356,8 @@ static bool joined_after(const struct splitting *s, int op)
 	const struct dlb_graph *g = s->g;
 	const struct dlb_assigned *a = &s->assigned[op];
 
+	if (dlb_split_rule_of(&g->op[op])->part)	/* puts together what its shards make, and that is little */
+		return true;
 	for (int k = 0; k < g->op[op].n_out; k++) {
 		const int t = g->op[op].out[k];
 		if (t < 0 || a->spread.out[k].axis < 0)
@@ -401,10 +440,13 @@ static void record(struct splitting *s)
 {
 	struct dlb_graph *g = s->g;
 
-	g->was_split = dlb_arena_array(&g->arena, (size_t)g->n_ops + 1, sizeof *g->was_split);
+	struct dlb_was_split *all = dlb_arena_array(&g->arena, (size_t)g->n_was_split + (size_t)g->n_ops + 1, sizeof *all);
+	if (g->n_was_split)			/* split before, whole or a shard */
+		memcpy(all, g->was_split, (size_t)g->n_was_split * sizeof *all);
+	g->was_split = all;
 	for (int i = 0; i < g->n_ops; i++) {
 		const struct dlb_assigned *a = &s->assigned[i];
-		if (a->region < 0 || !dlb_split_rule_of(&g->op[i])->alone)
+		if (a->region < 0 || (s->asked[i] < 0 && !dlb_split_rule_of(&g->op[i])->alone))
 			continue;
 		const char *why = s->asked[i] >= 0 ? s->ask[s->asked[i]].why : "joins others that are split";
 		g->was_split[g->n_was_split++] = (struct dlb_was_split){
@@ -435,16 +477,25 @@ static int choose(struct splitting *s)
 	return 0;
 }
 
+/* The batches at which shapes are inferred come out even. */
+static int share_batch(struct splitting *s)
+{
+	for (int i = 0; i < s->g->n_ops; i++) {
+		const int r = s->assigned[i].region;
+		if (r >= 0 && !s->region[r].units && dlb_graph_share_samples(s->g, s->region[r].parts)) {
+			dlb_fail(s->err, s->g->op[i].name, "too many different numbers of shards by batch");
+			return dlb_hint(s->err, "split all of them into as many");
+		}
+	}
+	return 0;
+}
+
 int dlb_graph_split(struct dlb_graph *g, const struct dlb_split_ask *ask, int n, struct dlb_error *err)
 {
 	const bool trains = g->training && g->loss >= 0;
 	struct dlb_error scratch = { .what = "" };
 	int rc = -1;
 
-	if (g->n_was_split) {
-		dlb_fail(err, NULL, "the graph is split already");
-		return dlb_hint(err, "start from the graph that dlb-profile made, and ask for all at once");
-	}
 	for (int i = 0; i < g->n_ops; i++)
 		if (g->op[i].kind < 0)
 			return dlb_fail(err, g->op[i].name, "a graph with operators that are not known (%s) cannot be split", g->op[i].type);
@@ -458,7 +509,7 @@ int dlb_graph_split(struct dlb_graph *g, const struct dlb_split_ask *ask, int n,
 	s.assigned = dlb_xcalloc((size_t)g->n_ops + 1, sizeof *s.assigned);
 	for (int i = 0; i < g->n_ops; i++)
 		s.asked[i] = s.assigned[i].region = -1;
-	if (choose(&s)) {
+	if (choose(&s) || share_batch(&s)) {
 		if (err)
 			*err = scratch;
 	} else {

@@ -9,7 +9,11 @@
  *     4 heads of 32 in the 384 columns that hold queries, keys and values:   axis 1, unit 32, three times over
  *     the same 4 heads after Reshape to (N, 64, 4, 32):                      axis 2, unit 1
  *
- * So one region runs through Reshape, Split and products without anything being put together on the way. */
+ * So one region runs through Reshape, Split and products without anything being put together on the way.
+ *
+ * A region of 0 units is split by samples: the units are those of the batch, as many as a micro-batch has, and `unit` is
+ * what a sample adds to the axis. A shard's tensors have the dimensions of the whole's, with N standing for the number of its
+ * samples (struct dlb_samples); weights are whole, and all shards read them. */
 #ifndef DLB_GRAPH_SPLIT_H
 #define DLB_GRAPH_SPLIT_H
 #include "graph/rewrite.h"
@@ -39,6 +43,8 @@ struct dlb_split_rule {
 	/* Or: the cuts that follow from that of operand i (inputs, then outputs); false: it cannot be split so. */
 	bool (*carry)(const struct dlb_graph *g, const struct dlb_op *o, int i, struct dlb_cut cut, int64_t units,
 		      struct dlb_spread *s);
+	/* Shards are ops of another type, what they make is for another op to put together (graph/split_make.c); NULL: not so */
+	const char *part, *join;
 	/* Changes what in the shard's attributes and operands is not the op's: attr has room for two more, in[] for
 	 * DLB_SPLIT_OPERANDS. NULL: nothing. */
 	int (*fix)(struct dlb_graph *g, int op, const struct dlb_spread *s, const struct dlb_share *share,
@@ -52,12 +58,14 @@ bool dlb_split_loop(const struct dlb_graph *g, const struct dlb_op *o, const str
 /* What rule->carry or the rule's loops say. */
 bool dlb_split_carry(const struct dlb_graph *g, const struct dlb_op *o, int operand, struct dlb_cut cut, int64_t units,
 		     struct dlb_spread *s);
-/* The dimension divides into whole rows of units * unit. */
+/* Split by samples, nothing of op o follows the batch but the axes that are cut, and these wholly. */
+bool dlb_split_by_samples(const struct dlb_graph *g, const struct dlb_op *o, const struct dlb_spread *s);
+/* The dimension divides into whole rows of units * unit; 0 units: into samples of `unit`. */
 bool dlb_split_divides(struct dlb_dim d, int64_t units, int64_t unit);
 struct dlb_dim dlb_split_dim(struct dlb_dim d, const struct dlb_share *s);	/* the shard's part of it */
 
 /* One op that is to be split. */
-struct dlb_region { int64_t units; int parts; };
+struct dlb_region { int64_t units; int parts; };		/* units 0: by samples */
 struct dlb_assigned { int region; struct dlb_spread spread; };		/* region -1: it stays whole */
 /* Makes the shards of the forward graph g; assigned[n_ops]. (split_make.c) */
 int dlb_split_make(struct dlb_graph *g, const struct dlb_assigned *assigned, const struct dlb_region *region,

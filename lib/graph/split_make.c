@@ -19,6 +19,7 @@ struct maker {
 	struct parted *of;			/* [tensor of the graph as it was] */
 	int n_tensors;
 	int *order, n_order, cap_order;
+	int *output, n_outputs, cap_outputs;	/* besides the model's */
 	struct dlb_error *err;
 };
 
@@ -26,6 +27,8 @@ static struct dlb_share share_of(const struct dlb_region *r, int k)
 {
 	const int64_t each = r->units / r->parts, more = r->units % r->parts;
 
+	if (!r->units)
+		return (struct dlb_share){ .parts = r->parts, .index = k };
 	return (struct dlb_share){ .units = r->units, .parts = r->parts, .index = k, .count = each + (k < more),
 				   .first = k * each + (k < more ? k : more) };
 }
@@ -66,7 +69,7 @@ static bool in_rows(const struct dlb_tensor *t, struct dlb_cut c, int64_t units)
 {
 	const struct dlb_dim d = t->dim[c.axis];
 
-	return d.mul || d.add != units * c.unit;
+	return units && (d.mul || d.add != units * c.unit);
 }
 
 /* t with the axis of c (of this many units) as two: rows, and a row; returns the new tensor. */
@@ -119,7 +122,8 @@ static int whole_of(struct maker *m, int t)
 		return t;
 	const struct dlb_region *r = &m->region[p->region];
 	const bool rows = in_rows(&g->tensor[t], p->cut, r->units);
-	const struct dlb_attr axis = { .name = "axis", .type = DLB_ATTR_INT, .i = p->cut.axis + rows };
+	const struct dlb_attr where[2] = { { .name = "axis", .type = DLB_ATTR_INT, .i = p->cut.axis + rows },
+					   { .name = "unit", .type = DLB_ATTR_INT, .i = p->cut.unit } };
 	const struct dlb_tensor was = g->tensor[t];
 	int *in = dlb_arena_array(&g->arena, (size_t)r->parts, sizeof *in);
 
@@ -138,7 +142,9 @@ static int whole_of(struct maker *m, int t)
 	}
 	const char *name = dlb_arena_printf(&g->arena, "%s.concat", was.name);
 	const int y = rows ? new_tensor(m, name) : t;
-	if (add(m, name, "Concat", "", OPSET, in, r->parts, &y, 1, &axis, 1, was.layout) ||
+	if (!r->units)
+		return add(m, name, "SampleConcat", "dlb", OPSET, in, r->parts, &y, 1, where, 2, was.layout) ? -1 : t;
+	if (add(m, name, "Concat", "", OPSET, in, r->parts, &y, 1, where, 1, was.layout) ||
 	    (rows && reshape_to(m, y, was.dim, was.n_dims, t)))
 		return -1;
 	return t;
@@ -156,8 +162,9 @@ static void cut_data(struct dlb_graph *g, const struct dlb_slice *s, const struc
 	to->data = data;
 }
 
-/* Parts of something that stands in the model or the document: tensors of the same kind. */
-static void cut_state(struct maker *m, int t, struct dlb_cut c, int *part, const struct dlb_region *r)
+/* Parts of something that stands in the model or the document: tensors of the same kind. What is a part itself is cut into
+ * smaller ones of the model's tensor. */
+static int cut_state(struct maker *m, int t, struct dlb_cut c, int *part, const struct dlb_region *r)
 {
 	struct dlb_graph *g = m->g;
 
@@ -173,19 +180,47 @@ static void cut_state(struct maker *m, int t, struct dlb_cut c, int *part, const
 		x->name = name;
 		x->producer = x->home = -1;
 		x->dim[c.axis] = dlb_split_dim(was.dim[c.axis], &share);
+		if (!r->units) {		/* a constant of one value all over */
+			x->samples = (struct dlb_samples){ k, r->parts };
+			continue;
+		}
 		*s = (struct dlb_slice){ .of = was.name, .n_dims = was.n_dims, .axis = c.axis, .units = r->units, .unit = c.unit,
 					 .first = share.first, .count = share.count };
 		for (int i = 0; i < was.n_dims; i++)
 			s->dim[i] = was.dim[i].add;
 		cut_data(g, s, &was, x);
+		if (was.slice && !dlb_slice_compose(was.slice, s)) {
+			dlb_fail(m->err, was.name, "it is a part of '%s' already, and its parts would be none", was.slice->of);
+			return dlb_hint(m->err, "split into as many as it takes at once, from the graph that dlb-profile made");
+		}
 		x->slice = was.kind == DLB_T_CONSTANT && !x->in_model ? NULL : s;
 	}
+	return 0;
 }
 
 static bool same_parts(const struct parted *p, int region, struct dlb_cut c, const struct dlb_region *r)
 {
 	return p->region >= 0 && r[p->region].units == r[region].units && r[p->region].parts == r[region].parts &&
 		p->cut.axis == c.axis && p->cut.unit == c.unit;
+}
+
+/* Tensor t is whole: its samples are shared out. */
+static const int *share_out(struct maker *m, int t, int region, struct dlb_cut c)
+{
+	struct dlb_graph *g = m->g;
+	const struct dlb_tensor was = g->tensor[t];
+	const int parts = m->region[region].parts;
+	const struct dlb_attr where[2] = { { .name = "axis", .type = DLB_ATTR_INT, .i = c.axis },
+					   { .name = "unit", .type = DLB_ATTR_INT, .i = c.unit } };
+	int *part = dlb_arena_array(&g->arena, (size_t)parts, sizeof *part);
+
+	for (int k = 0; k < parts; k++)
+		part[k] = new_tensor(m, dlb_arena_printf(&g->arena, "%s@%d", was.name, k));
+	if (add(m, dlb_arena_printf(&g->arena, "%s.split", was.name), "SampleSplit", "dlb", OPSET, &t, 1, part, parts, where, 2, was.layout))
+		return NULL;
+	if (m->of[t].region < 0)
+		m->of[t] = (struct parted){ region, part, c, true };
+	return part;
 }
 
 /* The parts of tensor t, cut so; NULL with err. */
@@ -200,13 +235,15 @@ static const int *parts_of(struct maker *m, int t, int region, struct dlb_cut c)
 		return p->part;
 	int *part = dlb_arena_array(&g->arena, (size_t)r->parts, sizeof *part);
 	if (p->region < 0 && (kind == DLB_T_WEIGHT || kind == DLB_T_BUFFER || kind == DLB_T_CONSTANT)) {
-		cut_state(m, t, c, part, r);
+		if (cut_state(m, t, c, part, r))
+			return NULL;
 		*p = (struct parted){ region, part, c, kind == DLB_T_CONSTANT };
 		return part;
 	}
-	const int whole = whole_of(m, t);
-	if (whole < 0)
+	if (whole_of(m, t) < 0)
 		return NULL;
+	if (!r->units)
+		return share_out(m, t, region, c);
 	const struct dlb_tensor was = g->tensor[t];
 	const bool rows = in_rows(&was, c, r->units);
 	const struct dlb_attr axis = { .name = "axis", .type = DLB_ATTR_INT, .i = c.axis + rows };
@@ -237,7 +274,7 @@ static const int *parts_of(struct maker *m, int t, int region, struct dlb_cut c)
 }
 
 /* Before anybody reads them: what reads a weight whole may stand before what needs its parts. */
-static void cut_states(struct maker *m, const struct dlb_assigned *assigned, int n_ops)
+static int cut_states(struct maker *m, const struct dlb_assigned *assigned, int n_ops)
 {
 	for (int i = 0; i < n_ops; i++)
 		for (int k = 0; k < m->g->op[i].n_in && assigned[i].region >= 0; k++) {
@@ -246,9 +283,11 @@ static void cut_states(struct maker *m, const struct dlb_assigned *assigned, int
 			if (t < 0 || a->spread.in[k].axis < 0 || m->of[t].region >= 0)
 				continue;
 			const enum dlb_tensor_kind kind = m->g->tensor[t].kind;
-			if (kind == DLB_T_WEIGHT || kind == DLB_T_BUFFER || kind == DLB_T_CONSTANT)
-				parts_of(m, t, a->region, a->spread.in[k]);
+			if ((kind == DLB_T_WEIGHT || kind == DLB_T_BUFFER || kind == DLB_T_CONSTANT) &&
+			    !parts_of(m, t, a->region, a->spread.in[k]))
+				return -1;
 		}
+	return 0;
 }
 
 /* -- shards -- */
@@ -341,6 +380,59 @@ static int make_shards(struct maker *m, int op, const struct dlb_assigned *a)
 	return 0;
 }
 
+/* A loss of scores in parts: each shard tells of its part, and the loss is made of that. */
+static int make_loss(struct maker *m, int op, const struct dlb_assigned *a)
+{
+	struct dlb_graph *g = m->g;
+	const struct dlb_op o = g->op[op];
+	const struct dlb_split_rule *rule = dlb_split_rule_of(&o);
+	const struct dlb_region *r = &m->region[a->region];
+	const int64_t classes = g->tensor[o.in[0]].dim[a->spread.in[0].axis].add;
+	const int *part = parts_of(m, o.in[0], a->region, a->spread.in[0]);
+	int *in = dlb_arena_array(&g->arena, (size_t)r->parts + 1, sizeof *in);
+	struct dlb_attr *attr = dlb_arena_array(&g->arena, (size_t)o.n_attr + 1, sizeof *attr);
+
+	if (!part || whole_of(m, o.in[1]) < 0)
+		return -1;
+	for (int k = 0; k < r->parts; k++) {
+		const struct dlb_attr first = { .name = "first", .type = DLB_ATTR_INT, .i = share_of(r, k).first * a->spread.in[0].unit };
+		const int of[2] = { part[k], o.in[1] };
+		in[1 + k] = new_tensor(m, dlb_arena_printf(&g->arena, "%s.stats@%d", o.name, k));
+		if (add(m, dlb_arena_printf(&g->arena, "%s@%d", o.name, k), rule->part, "dlb", OPSET, of, 2, &in[1 + k], 1, &first, 1, DLB_PLAIN))
+			return -1;
+		DLB_GROW(m->output, m->n_outputs, m->cap_outputs);
+		m->output[m->n_outputs++] = in[1 + k];
+	}
+	in[0] = o.in[1];
+	if (o.n_attr)
+		memcpy(attr, o.attr, (size_t)o.n_attr * sizeof *attr);
+	attr[o.n_attr] = (struct dlb_attr){ .name = "classes", .type = DLB_ATTR_INT, .i = classes };
+	return add(m, dlb_arena_printf(&g->arena, "%s.join", o.name), rule->join, "dlb", OPSET, in, r->parts + 1, o.out, 1, attr, o.n_attr + 1, DLB_PLAIN);
+}
+
+/* The model's outputs, whole. In training nobody reads scores that a loss has taken in parts: whether they were right is
+ * told by what the parts tell of themselves, which is kept in their place. */
+static int make_outputs(struct maker *m)
+{
+	struct dlb_graph *g = m->g;
+	int *output = dlb_arena_array(&g->arena, (size_t)(g->n_outputs + m->n_outputs) + 1, sizeof *output), n = 0;
+
+	for (int i = 0; i < g->n_outputs; i++) {
+		const struct parted *p = &m->of[g->output[i]];
+		const bool parts = p->region >= 0 && !p->is_whole && m->region[p->region].units;
+		if (parts && m->n_outputs && g->training)
+			continue;
+		if (whole_of(m, g->output[i]) < 0)
+			return -1;
+		output[n++] = g->output[i];
+	}
+	for (int i = 0; i < m->n_outputs && g->training; i++)
+		output[n++] = m->output[i];
+	g->output = output;
+	g->n_outputs = n;
+	return g->loss >= 0 && whole_of(m, g->loss) < 0 ? -1 : 0;
+}
+
 static int keep_whole(struct maker *m, int op)
 {
 	for (int i = 0; i < m->g->op[op].n_in; i++)
@@ -361,15 +453,15 @@ int dlb_split_make(struct dlb_graph *g, const struct dlb_assigned *assigned, con
 	m.of = dlb_xcalloc((size_t)g->n_tensors + 1, sizeof *m.of);
 	for (int t = 0; t < g->n_tensors; t++)
 		m.of[t].region = -1;
-	cut_states(&m, assigned, n_ops);
+	rc = cut_states(&m, assigned, n_ops);
 	for (int i = 0; i < n_ops && !rc; i++)
-		rc = assigned[i].region < 0 ? keep_whole(&m, i) : make_shards(&m, i, &assigned[i]);
-	for (int i = 0; i < g->n_outputs && !rc; i++)
-		rc = whole_of(&m, g->output[i]) < 0 ? -1 : 0;
-	if (!rc && g->loss >= 0)
-		rc = whole_of(&m, g->loss) < 0 ? -1 : 0;
+		rc = assigned[i].region < 0 ? keep_whole(&m, i) :
+			dlb_split_rule_of(&g->op[i])->part ? make_loss(&m, i, &assigned[i]) : make_shards(&m, i, &assigned[i]);
+	if (!rc)
+		rc = make_outputs(&m);
 	if (!rc)
 		dlb_graph_reorder(g, m.order, m.n_order);
+	free(m.output);
 	free(m.order);
 	free(m.of);
 	return rc;

@@ -20,12 +20,14 @@ bool dlb_split_divides(struct dlb_dim d, int64_t units, int64_t unit)
 {
 	const int64_t row = units * unit;
 
+	if (!units)
+		return unit > 0 && d.mul == unit && !d.add;
 	return row > 0 && (d.mul || d.add) && d.mul % row == 0 && d.add % row == 0;
 }
 
 struct dlb_dim dlb_split_dim(struct dlb_dim d, const struct dlb_share *s)
 {
-	return (struct dlb_dim){ d.mul / s->units * s->count, d.add / s->units * s->count };
+	return !s->units ? d : (struct dlb_dim){ d.mul / s->units * s->count, d.add / s->units * s->count };
 }
 
 static const struct dlb_tensor *operand(const struct dlb_graph *g, const struct dlb_op *o, int i)
@@ -65,8 +67,8 @@ bool dlb_split_loop(const struct dlb_graph *g, const struct dlb_op *o, const str
 		if (c->axis < 0)
 			continue;
 		const struct dlb_dim d = t->dim[c->axis];
-		c->unit = cut.unit;
-		if (!same_dim(d, whole)) {	/* groups of a convolution: as many channels in as out only in proportion */
+		c->unit = units ? cut.unit : d.mul;
+		if (units && !same_dim(d, whole)) {	/* groups of a convolution: as many channels in as out only in proportion */
 			if (d.mul || whole.mul || d.add * cut.unit % whole.add)
 				return false;
 			c->unit = d.add * cut.unit / whole.add;
@@ -100,6 +102,30 @@ bool dlb_split_carry(const struct dlb_graph *g, const struct dlb_op *o, int i, s
 	return false;
 }
 
+/* The shape that Reshape is given is made for each shard. */
+static bool is_shape(const struct dlb_op *o, int i)
+{
+	return i == 1 && !strcmp(o->type, "Reshape");
+}
+
+bool dlb_split_by_samples(const struct dlb_graph *g, const struct dlb_op *o, const struct dlb_spread *s)
+{
+	const struct dlb_op_class *cls = dlb_op_class_of(o->kind);
+
+	for (int i = 0; i < o->n_in + o->n_out; i++) {
+		const struct dlb_cut c = i < o->n_in ? s->in[i] : s->out[i - o->n_in];
+		const struct dlb_tensor *t = operand(g, o, i);
+		if (!t)
+			continue;
+		if (t->samples.parts || (t->data_mul && !is_shape(o, i)) || (c.axis > 0 && (t->layout != DLB_PLAIN || cls->flags & DLB_OP_RANDOM)))
+			return false;
+		for (int a = 0; a < t->n_dims; a++)
+			if (a == c.axis ? !dlb_split_divides(t->dim[a], 0, c.unit) : t->dim[a].mul != 0)
+				return false;
+	}
+	return !s->sum;
+}
+
 /* Every dimension of the output; operands are aligned at the right, and those of size 1 stretch. */
 static int elementwise(const struct dlb_graph *g, const struct dlb_op *o, struct dlb_loop *l)
 {
@@ -121,6 +147,8 @@ static int dropout(const struct dlb_graph *g, const struct dlb_op *o, struct dlb
 {
 	const int n = elementwise(g, o, l);
 
+	if (dlb_attr_find(o->attr, o->n_attr, "slice"))		/* a part of a part is no slice */
+		return n > 0 && g->tensor[o->in[0]].dim[0].mul ? 1 : 0;
 	return g->tensor[o->in[0]].layout == DLB_CHANNELS_LAST && n > 2 ? 2 : n;
 }
 
@@ -169,7 +197,15 @@ static int pool(const struct dlb_graph *g, const struct dlb_op *o, struct dlb_lo
 	return leading(g, o, 2, l);
 }
 
-/* Statistics are over all of a channel, so channels alone. */
+/* Samples alone: what an operator does within one of them is its own affair. */
+static int samples(const struct dlb_graph *g, const struct dlb_op *o, struct dlb_loop *l)
+{
+	const struct dlb_tensor *x = &g->tensor[o->in[0]];
+
+	return x->n_dims > 0 && x->dim[0].mul == 1 ? leading(g, o, 1, l) : 0;
+}
+
+/* Statistics are over all of a channel, so channels alone; samples, where they are given. */
 static int batch_norm(const struct dlb_graph *g, const struct dlb_op *o, struct dlb_loop *l)
 {
 	clear(&l[0], "channel");
@@ -178,7 +214,11 @@ static int batch_norm(const struct dlb_graph *g, const struct dlb_op *o, struct 
 		l[0].in[i] = 0;
 	for (int k = 1; k < o->n_out; k++)
 		l[0].out[k] = 0;
-	return g->tensor[o->in[0]].n_dims > 1;
+	if (!g->training) {
+		clear(&l[1], "batch");
+		l[1].in[0] = l[1].out[0] = 0;
+	}
+	return g->tensor[o->in[0]].n_dims > 1 ? 1 + !g->training : 0;
 }
 
 static int transpose(const struct dlb_graph *g, const struct dlb_op *o, struct dlb_loop *l)
@@ -192,6 +232,12 @@ static int transpose(const struct dlb_graph *g, const struct dlb_op *o, struct d
 		l[a].in[0] = m ? (int)perm[a] : n - 1 - a;
 	}
 	return n;
+}
+
+/* Of an index that does not belong to the operator itself. */
+static const char *rows_name(struct dlb_dim d)
+{
+	return d.mul ? "batch" : "rows";
 }
 
 /* y (M, N) = op(A) op(B) + C */
@@ -208,7 +254,7 @@ static int gemm(const struct dlb_graph *g, const struct dlb_op *o, struct dlb_lo
 	clear(&l[1], "input");
 	l[1].in[0] = !ta;
 	l[1].in[1] = tb;
-	clear(&l[2], "batch");
+	clear(&l[2], rows_name(g->tensor[o->out[0]].dim[0]));
 	l[2].in[0] = ta;
 	l[2].out[0] = 0;
 	if (c && c->n_dims == 2 && !is_one(c->dim[0]))
@@ -230,7 +276,7 @@ static int matmul(const struct dlb_graph *g, const struct dlb_op *o, struct dlb_
 	clear(&l[1], "input");
 	l[1].in[0] = a->n_dims - 1;
 	l[1].in[1] = b->n_dims - 2;
-	clear(&l[2], "batch");
+	clear(&l[2], rows_name(y->dim[y->n_dims - 2]));
 	l[2].in[0] = a->n_dims - 2;
 	l[2].out[0] = y->n_dims - 2;
 	for (int d = 0; d < y->n_dims - 2; d++, n++) {
@@ -325,7 +371,7 @@ static int gather(const struct dlb_graph *g, const struct dlb_op *o, struct dlb_
 		l[n++].out[0] = a < axis ? a : a - 1 + index->n_dims;
 	}
 	for (int a = 0; a < index->n_dims; a++) {
-		clear(&l[n], "batch");
+		clear(&l[n], rows_name(index->dim[a]));
 		l[n].in[1] = a;
 		l[n++].out[0] = axis + a;
 	}
@@ -473,6 +519,21 @@ static bool slice(const struct dlb_graph *g, const struct dlb_op *o, int i, stru
 	return dlb_split_divides(x->dim[cut.axis], units, cut.unit) && dlb_split_divides(y->dim[cut.axis], units, cut.unit);
 }
 
+/* Where scores come in parts of the classes, each tells three numbers of a label (op/loss_parts.c). Is that less than what
+ * it has of scores, by far? */
+static bool cross_entropy(const struct dlb_graph *g, const struct dlb_op *o, int i, struct dlb_cut cut, int64_t units,
+			  struct dlb_spread *s)
+{
+	const struct dlb_tensor *x = &g->tensor[o->in[0]];
+
+	if (i || o->n_in > 2 || o->n_out > 1 || !units || cut.axis != 1 || x->dim[1].mul || x->dim[1].add != units * cut.unit ||
+	    x->layout != DLB_PLAIN)
+		return false;
+	s->in[0] = cut;
+	s->axis = "vocabulary";
+	return true;
+}
+
 /* -- what a shard's attributes and operands differ in -- */
 
 static void set_int(struct dlb_attr *attr, int *n, const char *name, int64_t v)
@@ -492,14 +553,18 @@ static void drop_attr(struct dlb_attr *attr, int *n, const char *name)
 			attr[i--] = attr[--*n];
 }
 
-static int constant(struct dlb_graph *g, const char *op, const int64_t *v, const int64_t *mul, int n)
+/* What follows the batch follows the samples of this share. */
+static int constant(struct dlb_graph *g, const char *op, const struct dlb_share *s, const int64_t *v, const int64_t *mul, int n)
 {
 	const struct dlb_desc d = { .dtype = DLB_I64, .n_dims = 1, .dim = { n } };
 	bool follows = false;
 
 	for (int i = 0; i < n && mul; i++)
 		follows |= mul[i] != 0;
-	return dlb_graph_add_constant(g, dlb_arena_printf(&g->arena, "%s.constant", op), &d, v, follows ? mul : NULL);
+	const int t = dlb_graph_add_constant(g, dlb_arena_printf(&g->arena, "%s.constant", op), &d, v, follows ? mul : NULL);
+	if (follows && !s->units)
+		g->tensor[t].samples = (struct dlb_samples){ s->index, s->parts };
+	return t;
 }
 
 static int fix_reshape(struct dlb_graph *g, int op, const struct dlb_spread *s, const struct dlb_share *share,
@@ -516,7 +581,7 @@ static int fix_reshape(struct dlb_graph *g, int op, const struct dlb_spread *s, 
 	}
 	drop_attr(attr, n_attr, "shape");
 	*n_in = 2;
-	in[1] = constant(g, g->op[op].name, add, mul, y->n_dims);
+	in[1] = constant(g, g->op[op].name, share, add, mul, y->n_dims);
 	return 0;
 }
 
@@ -537,7 +602,7 @@ static int fix_split(struct dlb_graph *g, int op, const struct dlb_spread *s, co
 	drop_attr(attr, n_attr, "split");
 	drop_attr(attr, n_attr, "num_outputs");
 	*n_in = 2;
-	in[1] = constant(g, o->name, size, NULL, o->n_out);
+	in[1] = constant(g, o->name, share, size, NULL, o->n_out);
 	return 0;
 }
 
@@ -557,8 +622,8 @@ static int fix_slice(struct dlb_graph *g, int op, const struct dlb_spread *s, co
 	start[entry] = from / share->units * share->count;
 	end[entry] = to / share->units * share->count;
 	if (o->n_in > 2) {
-		in[1] = constant(g, o->name, start, NULL, n);
-		in[2] = constant(g, o->name, end, NULL, n);
+		in[1] = constant(g, o->name, share, start, NULL, n);
+		in[2] = constant(g, o->name, share, end, NULL, n);
 		return 0;
 	}
 	for (int i = 0; i < *n_attr; i++)
@@ -614,6 +679,8 @@ static int fix_dropout(struct dlb_graph *g, int op, const struct dlb_spread *s, 
 	(void)in;
 	(void)n_in;
 	(void)err;
+	if (!share->units)			/* samples are counted anyway */
+		return 0;
 	memcpy(v, (int64_t[]){ s->in[0].axis, share->units, s->in[0].unit, share->first, share->count }, 5 * sizeof *v);
 	attr[(*n_attr)++] = (struct dlb_attr){ .name = "slice", .type = DLB_ATTR_INTS, .ints = v, .n = 5 };
 	return 0;
@@ -635,6 +702,7 @@ const struct dlb_split_rule dlb_split_rules[] = {
 	{ .type = "Split", .bias = -1, .carry = split_op, .fix = fix_split },
 	{ .type = "Slice", .bias = -1, .carry = slice, .fix = fix_slice },
 	{ .type = "Concat", .bias = -1, .carry = concat },
+	{ .type = "SoftmaxCrossEntropyLoss", .bias = -1, .carry = cross_entropy, .part = "CrossEntropyPart", .join = "CrossEntropyJoin" },
 	{ .type = "Dropout", .bias = -1, .loops = dropout, .fix = fix_dropout },
 	FOLLOWS("Transpose", transpose), FOLLOWS("LayerNormalization", layer_norm), FOLLOWS("Softmax", softmax),
 	FOLLOWS("LogSoftmax", softmax), FOLLOWS("BatchNormalization", batch_norm), FOLLOWS("MaxPool", pool),
@@ -649,6 +717,9 @@ const struct dlb_split_rule dlb_split_rules[] = {
 	FOLLOWS("Sum", elementwise), FOLLOWS("Max", elementwise), FOLLOWS("Min", elementwise), FOLLOWS("Clip", elementwise),
 	FOLLOWS("Where", elementwise), FOLLOWS("Identity", elementwise), FOLLOWS("Cast", elementwise),
 	FOLLOWS("Layout", elementwise), FOLLOWS("LayoutView", elementwise),
+	FOLLOWS("LRN", samples), FOLLOWS("InstanceNormalization", samples), FOLLOWS("ReduceMean", samples),
+	FOLLOWS("ReduceSum", samples), FOLLOWS("ReduceMax", samples), FOLLOWS("Pad", samples), FOLLOWS("Resize", samples),
+	FOLLOWS("DepthToSpace", samples), FOLLOWS("SpaceToDepth", samples), FOLLOWS("PRelu", samples),
 	{ .type = NULL },
 };
 

@@ -3,7 +3,7 @@
  * Opset 12 on has ratio and training_mode as inputs; before that the ratio is an attribute and the graph says whether
  * it trains. The mask comes from the counter-based generator, keyed by (seed, vertex, step) and counted by the
  * sample's index in the global batch, so that it does not depend on where or in how many micro-batches the sample
- * is computed. It is kept for the backward pass as output 1, which ONNX has too.
+ * is computed; elements are counted within the sample. The mask is kept for the backward pass as output 1, which ONNX has too.
  *
  * Our own attribute "slice" {axis, units, unit, first, count} says that x is that part of a tensor (struct dlb_slice): the
  * mask is then that part of the tensor's. */
@@ -55,7 +55,7 @@ static int slice_of(const struct dlb_op_io *io, struct dlb_dropout_desc *d, stru
 	d->part = v[4] * inner;
 	d->whole = v[1] * inner;
 	d->first = v[3] * inner;
-	d->per_whole = v[0] && d->part ? d->per_sample / d->part * d->whole : d->per_sample;
+	d->per_whole = (v[0] || io->samples) && d->part ? d->per_sample / d->part * d->whole : d->per_sample;
 	return 0;
 }
 
@@ -105,7 +105,11 @@ static int kernel(struct dlb_backend *be, const struct dlb_op_io *io, struct dlb
 		}
 		return dlb_chain_finish(c, k);
 	}
+	/* the first dimension may hold several rows of a sample, as heads x samples */
 	d.samples = x->n_dims ? x->dim[0] : 1;
+	if (io->samples && d.samples % io->samples == 0)
+		d.samples = io->samples;
+	d.first_sample = io->first_sample;
 	d.per_sample = d.samples ? dlb_desc_count(x) / d.samples : 0;
 	rc = slice_of(io, &d, err) ? -1 : be->ops->dropout(be, &d, &sub, err);
 	dlb_chain_add(c, rc, sub, DLB_REFS(DLB_IN(0)), 1, DLB_REFS(DLB_OUT(0), to), 2);

@@ -47,7 +47,15 @@ struct dlb_op_io {
 	const void *const *value;		/* per input: constant data known now, else NULL; may be NULL */
 	bool training;				/* false: an inference graph */
 	const bool *weight;			/* per input: is a trainable parameter (may be kept packed); may be NULL */
+	int64_t samples, first_sample;		/* how many samples the vertex works on, and the first one's index in the micro-batch;
+						 * 0: not known */
 };
+
+/* Share `part` of `parts` of the samples of a micro-batch, dealt out in order, the first ones getting one more where they
+ * do not come out even. parts 0: all of them. */
+struct dlb_samples { int part, parts; };
+int64_t dlb_samples_count(struct dlb_samples s, int64_t n);	/* of n samples */
+int64_t dlb_samples_first(struct dlb_samples s, int64_t n);
 
 /* How an operator gets on with memory layouts of rank >= 3 activations. */
 enum dlb_op_layout {
@@ -72,6 +80,7 @@ enum {						/* flags */
 	DLB_OP_IS_LOSS = 16,			/* scalar output is a mean loss */
 	DLB_OP_NO_FOLD = 32,
 	DLB_OP_HOST_INT = 64,			/* shape arithmetic: outputs are small integers */
+	DLB_OP_SHARES_SAMPLES = 256,		/* output k has share k of the samples of input 0 */
 	DLB_OP_SHAPE_ONLY = 128,		/* looks at its input's shape alone (Shape, Size): folds although the values are not known */
 };
 

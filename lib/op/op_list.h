@@ -20,6 +20,7 @@ OP(Softmax) OP(LogSoftmax) OP(SoftmaxGrad) OP(LogSoftmaxGrad)				/* softmax.c */
 /* loss.c */
 OP(SoftmaxCrossEntropyLoss) OP(SoftmaxCrossEntropyLossGrad) OP(NegativeLogLikelihoodLoss) OP(NegativeLogLikelihoodLossGrad)
 OP(BinaryCrossEntropyLoss) OP(BinaryCrossEntropyLossGrad) OP(MeanSquaredErrorLoss) OP(MeanSquaredErrorLossGrad)
+OP(CrossEntropyPart) OP(CrossEntropyPartGrad) OP(CrossEntropyJoin) OP(CrossEntropyJoinGrad)	/* loss_parts.c */
 OP(Dropout) OP(DropoutGrad)								/* dropout.c */
 OP(Identity) OP(Reshape) OP(Flatten) OP(Squeeze) OP(Unsqueeze) OP(Layout)		/* view.c */
 OP(Update)										/* update.c */
@@ -30,6 +31,7 @@ OP(Shape) OP(Size) OP(Constant) OP(ConstantOfShape) OP(EyeLike) OP(Range) OP(Cas
 OP(ReduceSum) OP(ReduceMean) OP(ReduceMax) OP(ReduceMin) OP(ReduceProd) OP(ReduceSumSquare) OP(ReduceL1) OP(ReduceL2)
 OP(ReduceLogSum) OP(ReduceLogSumExp) OP(ReduceGrad) OP(ReduceExtremeGrad)
 OP(Transpose) OP(Slice) OP(SliceGrad) OP(Concat) OP(Split) OP(Expand) OP(Tile)		/* move.c */
+OP(SampleSplit) OP(SampleConcat)							/* samples.c */
 OP(Gather) OP(GatherGrad)								/* gather.c */
 OP(TrainingMomentum) OP(TrainingAdam) OP(TrainingAdagrad)				/* training.c */
 OP(Pad) OP(PadGrad)									/* pad.c */

@@ -115,8 +115,14 @@ struct dlb_norm_desc { enum dlb_dtype dtype; bool backward, has_bias; int64_t ro
  * and a stream made of (vertex, step) is for element 4 (i - index * ceil(per_sample / 4)) + j of the sample with
  * that index in the step's global batch; it is kept if the word is at least ratio 2^32.
  * part not 0: x is a part of a tensor whose samples have per_whole elements: of every `whole` elements of that one the
- * `part` from `first` on; the words are those of the elements there. */
-struct dlb_dropout_desc { enum dlb_dtype dtype; int64_t samples, per_sample; double ratio; int64_t seed, part, whole, first, per_whole; };
+ * `part` from `first` on; the words are those of the elements there.
+ * Sample 0 is sample first_sample of the micro-batch. */
+struct dlb_dropout_desc {
+	enum dlb_dtype dtype;
+	int64_t samples, per_sample, first_sample;
+	double ratio;
+	int64_t seed, part, whole, first, per_whole;
+};
 /* One step of one sample of a recurrent cell with h units, apart from the products; gates as in ONNX (iofc, zrh). x, rec:
  * the gates' parts of the input and of the state; b: the biases that are added to them, one list a gate (GRU: a
  * fourth, for what the reset gate multiplies); s: the planes i o f g c h, or z r candidate q h, or h, `plane` elements apart;
@@ -135,9 +141,24 @@ struct dlb_cell_desc { enum dlb_dtype dtype; enum dlb_cell_loop loop; int64_t h,
  * the labels that are not ignored; none counted: 0).
  *   forward  in {x, t, w|NULL}               out {y, log_prob|NULL}
  *   backward in {dy, x or log_prob, t, w|NULL} out {dx}; dy shaped as y. sce reads log_prob.
- * A label outside [0, classes) that is not the ignored one makes the loss (and its gradient) NaN. */
+ * A label outside [0, classes) that is not the ignored one makes the loss (and its gradient) NaN.
+ *
+ * Or of classes in parts, of which x is one, whose class 0 is class `first`. For each label, stats (N,3,inner) is what a
+ * part tells of itself: its largest score m, the sum of exp(x - m) over its classes, and the label's score (0 if it is not
+ * in this part). norm (N,2,inner) is what there is of all together: the largest m, and the logarithm of the sum of
+ * exp(x - m) over all classes.
+ *   PART  forward  in {x, t}                       out {stats}
+ *         backward in {dstats, x, t, stats}        out {dx}; may be x
+ *   JOIN  forward  in {t, stats of each part}      out {y, norm|NULL}
+ *         backward in {dy, t, norm, stats}         out {dstats} of one part
+ * classes are the part's in the former, all in the latter; there are no weights. */
 enum dlb_reduction { DLB_REDUCE_NONE, DLB_REDUCE_SUM, DLB_REDUCE_MEAN };
+enum dlb_loss_stage { DLB_LOSS_WHOLE, DLB_LOSS_PART, DLB_LOSS_JOIN };
+enum { DLB_LOSS_STATS = 3, DLB_LOSS_NORM = 2 };
 struct dlb_loss_desc {
+	enum dlb_loss_stage stage;
+	int64_t first;
+	int n_parts;
 	enum dlb_dtype dtype, label;
 	bool softmax, backward, has_weight, has_ignore;
 	int64_t ignore;

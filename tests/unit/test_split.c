@@ -75,6 +75,14 @@ static int attention(struct dlb_graph *g)
 	return OP("Add", x, OP("MatMul", joined, W("o", 12, 8)));
 }
 
+/* Scores of 20 words, and a loss of their own: the scores' parts go into it as they are. */
+static int labelled(struct dlb_graph *g)
+{
+	const int x = sample_input(g, DLB_F64, (const int64_t[]){ 0, 5, 6 }, 3);
+	const int y = OP("MatMul", OP("Tanh", OP("MatMul", x, W("w1", 6, 9))), W("w2", 9, 20));
+	return OP("Reshape", y, I(-1, 20));
+}
+
 /* The table is read by the words and, transposed, by the product at the end. */
 static int words(struct dlb_graph *g)
 {
@@ -93,7 +101,9 @@ static void make(struct dlb_graph *g, build_fn *build)
 	drawn = 0;
 	const int y = build(g);
 	g->output[g->n_outputs++] = y;
-	if (dlb_graph_fold(g, 3, &be, &err) || dlb_graph_find_parameters(g, &err) || dlb_graph_attach_loss(g, "mse", &err) ||
+	const bool labels = build == labelled;
+	if (dlb_graph_fold(g, 3, &be, &err) || dlb_graph_find_parameters(g, &err) ||
+	    dlb_graph_attach_loss(g, labels ? "cross-entropy" : "mse", &err) ||
 	    dlb_graph_rewrite(g, &err) || dlb_graph_choose_layout(g, &err) || dlb_graph_differentiate(g, &err))
 		test_die(&err);
 	dlb_graph_index(g);
@@ -167,7 +177,7 @@ static int count(const struct dlb_graph *g, const char *type)
 /* Splits as asked; `concats` parts are put together on the forward way. */
 static void check(const char *what, build_fn *build, const struct dlb_split_ask *ask, int n_ask, int n_split, int concats)
 {
-	static const int64_t sizes[] = { 3, 5 };
+	static const int64_t sizes[] = { 3, 5, 1 };		/* the last: shards by samples without any */
 	struct dlb_error err = { .what = "" };
 	struct dlb_graph g, whole;
 
@@ -175,11 +185,12 @@ static void check(const char *what, build_fn *build, const struct dlb_split_ask 
 	make(&whole, build);
 	if (dlb_graph_split(&g, ask, n_ask, &err) || dlb_graph_check(&g, &err) || dlb_graph_index(&g))
 		test_die(&err);
-	if (g.n_was_split != n_split || count(&g, "Concat") != concats) {
-		fprintf(stderr, "%s: %d split, %d put together\n", what, g.n_was_split, count(&g, "Concat"));
+	const int joined = count(&g, "Concat") + count(&g, "SampleConcat");
+	if (g.n_was_split != n_split || joined != concats) {
+		fprintf(stderr, "%s: %d split, %d put together\n", what, g.n_was_split, joined);
 		abort();
 	}
-	for (int i = 0; i < 2; i++) {
+	for (int i = 0; i < 3; i++) {
 		struct test_run a, b;
 		if (dlb_graph_check_runnable(&g, sizes[i], &err))
 			test_die(&err);
@@ -219,6 +230,17 @@ static void graphs(void)
 	for (int k = 2; k <= 5; k++)
 		one("words", words, "*", k, NULL, 2, 1);
 	one("words, columns", words, "Gather*", 3, "output", 1, 2);
+	/* by samples: from the inputs to the loss in one piece */
+	for (int k = 2; k <= 3; k++) {
+		one("dense, samples", dense, "*", k, "batch", 5, 1);
+		one("images, samples", images, "*", k, "batch", 6, 1);
+		one("attention, samples", attention, "*", k, "batch", 6, 1);
+		one("words, samples", words, "*", k, "batch", 3, 1);
+	}
+	one("images, a chain", images, "Conv*", 2, "batch", 3, 1);
+	one("labelled", labelled, "*MatMul*", 2, NULL, 2, 0);		/* by output, and by input */
+	for (int k = 2; k <= 5; k++)		/* at 5 the scores are too few */
+		one("labelled, the scores", labelled, "*MatMul*", k, "output", 2, k * 8 <= 20 ? 1 : 2);
 	one("words, the product", words, "*MatMul*", 3, NULL, 1, 2);
 }
 

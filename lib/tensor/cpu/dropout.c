@@ -81,7 +81,8 @@ static inline void dropout_block(const struct dropout_job *job, int64_t at, int6
 	const double scale = 1 / (1 - k->d.ratio);
 	uint8_t keep[DRAWN];
 
-	draw(r->seed + (uint64_t)k->d.seed, stream, (uint64_t)(r->first_sample + sample) * counters + (uint64_t)block * WIDE, least, keep);
+	draw(r->seed + (uint64_t)k->d.seed, stream, (uint64_t)(r->first_sample + k->d.first_sample + sample) * counters +
+	     (uint64_t)block * WIDE, least, keep);
 	if (skip)
 		memmove(keep, keep + skip, (size_t)n);
 	if (k->d.dtype == DLB_F32)

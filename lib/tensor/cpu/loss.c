@@ -27,6 +27,13 @@ static inline bool ignored(const struct dlb_loss_desc *d, int64_t t)
 #include "tensor/cpu/f64.h"
 #include "tensor/cpu/loss_real.h"
 
+/* [stage][backward][f64] */
+static void (*const runs[][2][2])(struct dlb_kernel *k, const struct dlb_run *r) = {
+	[DLB_LOSS_WHOLE] = { { loss_forward_f32, loss_forward_f64 }, { loss_grad_f32, loss_grad_f64 } },
+	[DLB_LOSS_PART] = { { part_forward_f32, part_forward_f64 }, { part_grad_f32, part_grad_f64 } },
+	[DLB_LOSS_JOIN] = { { join_forward_f32, join_forward_f64 }, { join_grad_f32, join_grad_f64 } },
+};
+
 int dlb_cpu_loss(struct dlb_backend *b, const struct dlb_loss_desc *d, struct dlb_kernel **k, struct dlb_error *err)
 {
 	struct loss_kernel *l;
@@ -39,7 +46,7 @@ int dlb_cpu_loss(struct dlb_backend *b, const struct dlb_loss_desc *d, struct dl
 	l = dlb_xcalloc(1, sizeof *l);
 	l->d = *d;
 	l->k = (struct dlb_kernel){
-		.run = d->backward ? (f32 ? loss_grad_f32 : loss_grad_f64) : (f32 ? loss_forward_f32 : loss_forward_f64),
+		.run = runs[d->stage][d->backward][!f32],
 		.free = dlb_cpu_kernel_free, .impl = "loop" };
 	*k = &l->k;
 	return 0;

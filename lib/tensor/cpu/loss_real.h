@@ -1,8 +1,8 @@
 /* Losses for type T; included by loss.c. */
 #include "tensor/cpu/sums_real.h"
 
-/* log sum_c exp(x[c * stride]) of one sample. */
-static inline __attribute__((always_inline)) T S(log_sum_exp)(const T *x, int64_t classes, int64_t stride, T *max)
+/* sum_c exp(x[c * stride] - max) of one sample. */
+static inline __attribute__((always_inline)) double S(sum_exp)(const T *x, int64_t classes, int64_t stride, T *max)
 {
 	T m = x[0];
 	double lane[16] = { 0 }, s = 0;
@@ -30,7 +30,7 @@ static inline __attribute__((always_inline)) T S(log_sum_exp)(const T *x, int64_
 	for (int j = 0; j < 16; j++)
 		s += lane[j];
 	*max = m;
-	return (T)log(s);
+	return s;
 }
 
 /* Weights of the labels counted, summed in order of the samples. */
@@ -63,8 +63,8 @@ static void S(loss_forward)(struct dlb_kernel *k, const struct dlb_run *r)
 			T max = 0, lse = 0, loss = 0;
 
 			if (d->softmax && (log_prob || !skip))
-				lse = d->inner == 1 ? S(log_sum_exp)(row, d->classes, 1, &max) :
-					S(log_sum_exp)(row, d->classes, d->inner, &max);
+				lse = (T)log(d->inner == 1 ? S(sum_exp)(row, d->classes, 1, &max) :
+					     S(sum_exp)(row, d->classes, d->inner, &max));
 			if (log_prob) {
 				T *to = log_prob + (row - x);
 
@@ -118,5 +118,124 @@ static void S(loss_grad)(struct dlb_kernel *k, const struct dlb_run *r)
 					dx[at + j * s] = 0;
 			else if (!wrong)
 				dx[at + c * s] -= scale;
+		}
+}
+
+/* -- classes in parts -- */
+
+static void S(part_forward)(struct dlb_kernel *k, const struct dlb_run *r)
+{
+	const struct dlb_loss_desc *d = &((struct loss_kernel *)k)->d;
+	const int64_t in = d->inner;
+	const T *x = r->in[0];
+	T *stats = r->out[0];
+
+	for (int64_t n = 0; n < d->n; n++)
+		for (int64_t i = 0; i < in; i++) {
+			const T *row = x + n * d->classes * in + i;
+			T *to = stats + n * DLB_LOSS_STATS * in + i;
+			const int64_t c = label_at(d, r->in[1], n * in + i) - d->first;
+
+			to[in] = (T)(in == 1 ? S(sum_exp)(row, d->classes, 1, to) : S(sum_exp)(row, d->classes, in, to));
+			to[2 * in] = c >= 0 && c < d->classes ? row[c * in] : 0;
+		}
+}
+
+/* The sum moves with the scores, the label's score is one of them, and the largest is one of them too: of what it gets,
+ * what comes by way of the sum is taken off. Of a loss, which knows only m + log(sum), nothing is left. */
+static void S(part_grad)(struct dlb_kernel *k, const struct dlb_run *r)
+{
+	const struct dlb_loss_desc *d = &((struct loss_kernel *)k)->d;
+	const int64_t in = d->inner;
+
+	for (int64_t n = 0; n < d->n; n++)
+		for (int64_t i = 0; i < in; i++) {
+			const int64_t at = n * DLB_LOSS_STATS * in + i, c = label_at(d, r->in[2], n * in + i) - d->first;
+			const T *up = (const T *)r->in[0] + at, *stats = (const T *)r->in[3] + at, *x = (const T *)r->in[1] + n * d->classes * in + i;
+			const T m = stats[0], by = up[in], left = up[0] - by * stats[in];
+			T *dx = (T *)r->out[0] + n * d->classes * in + i;
+			int64_t largest = 0;
+
+			while (left != 0 && largest < d->classes && x[largest * in] != m)
+				largest++;
+			if (by == 0 && up[2 * in] == 0 && left == 0) {		/* also where the scores are not finite */
+				for (int64_t j = 0; j < d->classes; j++)
+					dx[j * in] = 0;
+				continue;
+			}
+			if (in == 1) {
+#pragma omp simd
+				for (int64_t j = 0; j < d->classes; j++)
+					dx[j] = F(exp_down)(x[j] - m) * by;
+			} else {
+				for (int64_t j = 0; j < d->classes; j++)
+					dx[j * in] = F(exp_down)(x[j * in] - m) * by;
+			}
+			if (c >= 0 && c < d->classes)
+				dx[c * in] += up[2 * in];
+			if (left != 0 && largest < d->classes)
+				dx[largest * in] += left;
+		}
+}
+
+static void S(join_forward)(struct dlb_kernel *k, const struct dlb_run *r)
+{
+	const struct dlb_loss_desc *d = &((struct loss_kernel *)k)->d;
+	const int64_t in = d->inner;
+	T *y = r->out[0], *norm = r->out[1];
+	double sum = 0, weight = 0;
+
+	for (int64_t n = 0; n < d->n; n++)
+		for (int64_t i = 0; i < in; i++) {
+			const int64_t at = n * DLB_LOSS_STATS * in + i, c = label_at(d, r->in[0], n * in + i);
+			const bool skip = ignored(d, c), wrong = !skip && (c < 0 || c >= d->classes);
+			T m = ((const T *)r->in[1])[at], score = 0;
+			double all = 0;
+
+			for (int p = 1; p < d->n_parts; p++) {
+				const T other = ((const T *)r->in[1 + p])[at];
+				m = other > m || other != other ? other : m;
+			}
+			for (int p = 0; p < d->n_parts; p++) {
+				const T *stats = (const T *)r->in[1 + p] + at;
+				all += (double)stats[in] * exp((double)(stats[0] - m));
+				score += stats[2 * in];
+			}
+			const T log_all = (T)log(all), loss = wrong ? (T)NAN : skip ? 0 : -(score - m - log_all);
+			if (norm) {
+				norm[n * DLB_LOSS_NORM * in + i] = m;
+				norm[(n * DLB_LOSS_NORM + 1) * in + i] = log_all;
+			}
+			if (d->reduction == DLB_REDUCE_NONE)
+				y[n * in + i] = loss;
+			sum += loss;
+			weight += wrong ? NAN : !skip;
+		}
+	if (d->reduction == DLB_REDUCE_SUM)
+		y[0] = (T)sum;
+	else if (d->reduction == DLB_REDUCE_MEAN)
+		y[0] = (T)(weight == 0 ? 0 : sum / weight);
+}
+
+static void S(join_grad)(struct dlb_kernel *k, const struct dlb_run *r)
+{
+	const struct dlb_loss_desc *d = &((struct loss_kernel *)k)->d;
+	const int64_t in = d->inner;
+	const T *dy = r->in[0], *norm = r->in[2], *stats = r->in[3];
+	T *to = r->out[0];
+	const double divisor = d->reduction == DLB_REDUCE_MEAN ? S(counted_weight)(d, r->in[1], NULL) : 1;
+
+	for (int64_t n = 0; n < d->n; n++)
+		for (int64_t i = 0; i < in; i++) {
+			const int64_t at = n * DLB_LOSS_STATS * in + i, c = label_at(d, r->in[1], n * in + i);
+			const bool skip = ignored(d, c), wrong = !skip && (c < 0 || c >= d->classes);
+			const double up = dy[d->reduction == DLB_REDUCE_NONE ? n * in + i : 0];
+			const T g = skip || divisor == 0 ? 0 : wrong ? (T)NAN : (T)(up / divisor);
+			const T m = norm[n * DLB_LOSS_NORM * in + i], log_all = norm[(n * DLB_LOSS_NORM + 1) * in + i];
+			const T by = g == 0 ? 0 : g * (T)exp((double)(stats[at] - m - log_all));
+
+			to[at] = by * stats[at + in];
+			to[at + in] = by;
+			to[at + 2 * in] = -g;
 		}
 }
