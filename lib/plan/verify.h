@@ -1,0 +1,14 @@
+/* The proofs of verify.c, a file each. All take programs as they are, or unrolled over several steps; 0, or -1 with the
+ * instruction that is at fault. */
+#ifndef DLB_PLAN_VERIFY_H
+#define DLB_PLAN_VERIFY_H
+#include "plan/program.h"
+
+int dlb_verify_lives(const struct dlb_program *g, int node, struct dlb_error *err);
+int dlb_verify_places(const struct dlb_program *g, int node, struct dlb_error *err);
+int dlb_verify_messages(const struct dlb_program *g, struct dlb_error *err);	/* of all nodes, with deadlock */
+
+int dlb_verify_fault(const struct dlb_program *g, int node, int at, struct dlb_error *err, const char *what);
+/* Views and what was written in place lie in the place of another: the one at the end of that chain, -1: none. */
+int dlb_program_root_place(const struct dlb_node_program *np, int tensor, int micro_batch);
+#endif

@@ -1,0 +1,397 @@
+/* Proof of lives (verify.h): one node, instruction by instruction. Nothing is read before it is written nor after it is
+ * freed, every place is opened once and freed once, gradients are whole before they are used, and what is overwritten is
+ * not read (nor sent: the WAIT for a send reads too) after that. */
+#include <stdlib.h>
+#include <string.h>
+#include "optim/kfac.h"
+#include "plan/flow.h"
+#include "plan/verify.h"
+
+enum life { UNBORN, OPEN, WRITTEN, FREED };		/* OPEN: posted, the message has not come */
+struct lives {
+	const struct dlb_program *g; const struct dlb_plan *p; int node;
+	char *life;
+	int *written, *version;				/* [place] of the bytes it was given; [root] of the bytes there now */
+	int *sum, *moment;				/* [update op]; [2 * update op + factor] of K-FAC: micro-batches summed */
+	char *bucket;					/* [update op, op in halves] 0: in none, else how far its bucket is */
+	int *reduced, *updated;				/* [update op] steps whose sum over the replicas is there; that are done */
+	bool averages;					/* buckets are of weights */
+	char *factors;					/* [update op] of K-FAC: how far the bucket of its factors is */
+	bool *preconditioned;				/* [update op] */
+	int squared, normed;				/* steps whose squares are taken; whose global norm is known */
+	bool trusted;					/* K-FAC's trust region is behind us */
+	struct versions *of_weight;			/* [tensor] asynchronous: of the weights updated here; else NULL */
+};
+struct versions { const struct dlb_weight_copies *w; int live, *copy; };	/* live: updates so far; copy: version there, -1 */
+enum { IN_BUCKET = 1, SUMMED, REDUCING, REDUCED };
+
+/* Why output 0 of op does not share a place as its class says; NULL: it does, or has its own. */
+static const char *shares(const struct lives *l, int op, const struct dlb_place *x, bool *overwrites)
+{
+	const struct dlb_graph *g = l->g->graph;
+	const struct dlb_op *o = &g->op[op];
+	bool view = dlb_graph_is_view(g, op);
+	*overwrites = false;
+	if (x->tensor != o->out[0])
+		return x->of < 0 ? NULL : "shares the place of another tensor";
+	if (view && x->of != o->in[0])
+		return "is a view that does not lie in what it is a view of";
+	if (view || x->of < 0)
+		return NULL;
+	int root = dlb_program_root_place(&l->g->node[l->node], x->of, x->micro_batch);
+	for (int k = 0; k < o->n_in; k++) {
+		bool state = o->in[k] < 0 || dlb_tensor_is_state(&g->tensor[o->in[k]]);
+		if (o->in[k] == x->of)
+			*overwrites = dlb_graph_may_overwrite(g, op, k);
+		else if (!state && dlb_program_root_place(&l->g->node[l->node], o->in[k], x->micro_batch) == root)
+			return "overwrites an input that another input is a view of";
+	}
+	return *overwrites ? NULL : "overwrites what it must not";
+}
+
+/* A weight of here is read by an instruction of step s: the version that it wants must be somewhere. */
+static const char *has_version(struct lives *l, int t, const struct dlb_instr *in)
+{
+	const struct versions *v = l->of_weight ? &l->of_weight[t] : NULL;
+	int rule = l->g->staleness, want = in->iteration - in->version < 0 ? 0 : in->iteration - in->version;
+	if (!v || !v->w || in->what == DLB_RUN_UPDATE || rule == DLB_STALE_NONE)
+		return NULL;
+	if (rule == DLB_STALE_PREDICT)
+		return in->verb != DLB_COMPUTE || l->g->graph->op[in->op].phase != DLB_FORWARD || v->live >= in->iteration ||
+			(v->w->n && v->copy[in->iteration % v->w->n] == in->iteration) ? NULL : "reads a weight that is not predicted";
+	return v->live == want || (v->w->n && v->copy[want % v->w->n] == want) ? NULL : "reads a version of a weight that is not kept";
+}
+
+static const char *copy_weight(struct lives *l, const struct dlb_instr *in)
+{
+	for (int i = 0; i < l->g->graph->op[in->op].n_in; i++) {
+		int t = l->g->graph->op[in->op].in[i];
+		struct versions *v = t >= 0 && l->of_weight ? &l->of_weight[t] : NULL;
+		if (!v || !v->w)
+			continue;
+		if (!v->w->n || (in->what == DLB_RUN_KEEP && v->live != in->iteration))
+			return "keeps a weight that is not of its step";
+		v->copy[in->iteration % v->w->n] = in->iteration;
+		return NULL;
+	}
+	return "copies a weight that does not live here";
+}
+
+static const char *readable(struct lives *l, int t, const struct dlb_instr *in)
+{
+	int m = in->micro_batch < 0 ? dlb_unrolled(l->g->micro_batches / l->g->steps, in->iteration, 0) : in->micro_batch;
+	const struct dlb_tensor *x = &l->g->graph->tensor[t];
+	bool once = x->kind == DLB_T_WEIGHT || x->kind == DLB_T_BUFFER;
+	if (x->kind == DLB_T_CONSTANT || (once && l->p->placement[dlb_graph_home(l->g->graph, t)] == l->node))
+		return once ? has_version(l, t, in) : NULL;
+	m = once ? -1 - in->iteration : m;
+	int k = dlb_program_find_place(&l->g->node[l->node], t, m), r = dlb_program_root_place(&l->g->node[l->node], t, m);
+	if (k < 0 || r < 0)
+		return "reads a tensor that has no place on this node";
+	if (l->life[k] != WRITTEN)
+		return "reads a tensor that is not written yet";
+	if (l->written[k] != l->version[r])
+		return "reads a tensor that was overwritten in place";
+	return l->life[r] == WRITTEN ? NULL : "reads a tensor that is freed";
+}
+
+/* Update op's gradient of the step lies in its place of state: summed, and not yet overwritten by a later one's. */
+static bool is_summed(const struct lives *l, int op, int step)
+{
+	int M = l->g->micro_batches / l->g->steps, places = dlb_program_sum_places(&l->g->node[l->node], op);
+	return l->sum[op] >= (step + 1) * M && l->sum[op] <= (step + places) * M;
+}
+
+/* An op in halves: its sums are made, summed over the replicas, and read by the same micro-batch, which sum[op] is. */
+static const char *half(struct lives *l, const struct dlb_instr *in)
+{
+	char *at = &l->bucket[in->op];
+	if (in->what == DLB_RUN_SUMS) {
+		if (*at != IN_BUCKET)
+			return "makes sums that nobody adds up, or before the last ones were read";
+		*at = SUMMED;
+		l->sum[in->op] = in->micro_batch;
+		return NULL;
+	}
+	if (*at != REDUCED || l->sum[in->op] != in->micro_batch)
+		return "runs before its sums are those of all replicas";
+	*at = IN_BUCKET;
+	return NULL;
+}
+
+/* Sums of the layer's gradients and of its second moments are complete, over the replicas too. */
+static const char *precondition(struct lives *l, const struct dlb_instr *in)
+{
+	const struct dlb_kfac_layer layer = dlb_kfac_layer_at(l->g->graph, in->op);
+	const int op[] = { layer.update, layer.bias_update }, M = l->g->micro_batches;
+	for (int i = 0; i < DLB_LEN(op); i++) {
+		if (op[i] < 0)
+			continue;
+		if (l->p->placement[op[i]] != l->node)
+			return "preconditions a gradient that is summed elsewhere";
+		if (l->preconditioned[op[i]] || l->updated[op[i]])
+			return "preconditions twice, or after an update";
+		if (l->sum[op[i]] != M || (l->bucket[op[i]] && l->bucket[op[i]] != REDUCED))
+			return "preconditions before the gradient is summed";
+		l->preconditioned[op[i]] = true;
+	}
+	for (int k = 0; k < DLB_KFAC_FACTORS; k++)
+		if (l->moment[2 * in->op + k] != M)
+			return "preconditions before the second moments are summed";
+	return l->factors[in->op] && l->factors[in->op] != REDUCED ? "preconditions before the factors are summed over the replicas" : NULL;
+}
+
+static const char *compute(struct lives *l, const struct dlb_instr *in)
+{
+	const struct dlb_graph *g = l->g->graph;
+	const struct dlb_op *o = &g->op[in->op];
+	const struct dlb_node_program *np = &l->g->node[l->node];
+	const char *bad = NULL;
+	int M = l->g->micro_batches / l->g->steps, first = in->iteration * M;
+	if (in->what == DLB_RUN_KEEP || in->what == DLB_RUN_PREDICT)
+		return copy_weight(l, in);
+	if (in->what == DLB_RUN_PRECONDITION)
+		return precondition(l, in);
+	if (in->what == DLB_RUN_ACCUMULATE) {
+		int factor = dlb_kfac_factor_of(g, in->op, in->tensor), *sum = factor < 0 ? &l->sum[in->op] : &l->moment[2 * in->op + factor];
+		if (*sum != in->micro_batch)
+			return "gradients are not summed in the order of micro-batches";
+		++*sum;
+		if (l->preconditioned[in->op])
+			return "sums a gradient that is preconditioned already";
+		if (l->squared > in->iteration)
+			return "sums a gradient after the global norm was taken";
+		if (in->iteration - dlb_program_sum_places(np, in->op) >= l->updated[in->op])
+			return "sums a gradient over one that is still needed";
+		return readable(l, in->tensor, in);
+	}
+	if (in->what == DLB_RUN_UPDATE && l->p->clip && l->normed <= in->iteration)
+		return "updates before the global norm is known";
+	if (in->what == DLB_RUN_SUMS || (in->what == DLB_RUN_OP && l->bucket[in->op]))
+		bad = half(l, in);
+	for (int i = 0; i < o->n_in && !bad; i++) {
+		int t = o->in[i];
+		if (t < 0)
+			continue;
+		bool gradient = in->what == DLB_RUN_UPDATE && g->tensor[t].producer >= 0;
+		if (gradient && l->averages && l->bucket[in->op] > IN_BUCKET)
+			bad = "updates a weight that is being averaged";
+		else if (gradient && !l->averages && l->bucket[in->op] && l->reduced[in->op] <= in->iteration)
+			bad = "updates before the gradient is summed over the replicas";
+		else if (gradient && dlb_program_sums(l->g, in->op))
+			bad = !is_summed(l, in->op, in->iteration) ? "updates before the gradient is summed" :
+				dlb_kfac_layer_of(g, in->op) < 0 ? NULL : !l->preconditioned[in->op] ? "updates before the gradient is preconditioned" :
+				!l->trusted ? "updates before the trust region is known" : NULL;
+		else
+			bad = readable(l, t, in);
+		if (!bad && in->what == DLB_RUN_UPDATE && l->of_weight && l->of_weight[t].w)
+			bad = l->of_weight[t].live++ == in->iteration ? NULL : "updates out of order";
+	}
+	l->updated[in->op] += in->what == DLB_RUN_UPDATE;
+	for (int i = 0; i < o->n_out && !bad && in->what != DLB_RUN_SUMS; i++) {
+		int k = o->out[i] < 0 ? -1 : dlb_program_find_place(&l->g->node[l->node], o->out[i], in->micro_batch < 0 ? first : in->micro_batch);
+		if (o->out[i] < 0)
+			continue;
+		bool overwrites;
+		if (k < 0 || l->life[k] != UNBORN)
+			bad = "writes a tensor that has no place or is written already";
+		else
+			bad = shares(l, in->op, &np->place[k], &overwrites);
+		if (bad)
+			break;
+		int r = dlb_program_root_place(&l->g->node[l->node], np->place[k].tensor, np->place[k].micro_batch);
+		if (r < 0 || (r != k && l->life[r] != WRITTEN))
+			return "writes into a place that is not alive";
+		l->life[k] = WRITTEN;
+		l->written[k] = l->version[r] += overwrites;
+	}
+	return bad;
+}
+
+/* Every gradient of the bucket is summed here when it starts (where weights are averaged: every weight updated), and it
+ * starts before it is waited for. */
+static const char *collective(struct lives *l, const struct dlb_instr *in)
+{
+	const struct dlb_node_program *np = &l->g->node[l->node];
+	if (in->what != DLB_RUN_REDUCE && in->what != DLB_RUN_REDUCED)
+		return NULL;
+	if (in->tag < 0 || in->tag >= np->n_buckets)
+		return "there is no such bucket";
+	bool statistics = np->bucket[in->tag].cls == DLB_SUM_STATISTICS, factors = np->bucket[in->tag].cls == DLB_SUM_FACTOR;
+	for (int i = 0; i < np->bucket[in->tag].n_ops; i++) {
+		int op = np->bucket[in->tag].op[i];
+		bool start = in->what == DLB_RUN_REDUCE;
+		struct dlb_instr first = *in;
+		first.micro_batch = 0;
+		if (statistics && l->sum[op] != in->micro_batch)
+			return "is of another micro-batch than its sums";
+		if (start && !statistics && l->averages && !l->updated[op])
+			return "starts before its weights are updated";
+		if (start && !statistics && !l->averages &&
+		    (dlb_program_sums(l->g, op) ? !is_summed(l, op, in->iteration) :
+		     readable(l, dlb_update_gradient(l->g->graph, op), &first) != NULL))
+			return "starts before its gradients are there";
+		for (int k = 0; k < DLB_KFAC_FACTORS && start && factors; k++)
+			if (l->moment[2 * op + k] != l->g->micro_batches)
+				return "starts before its factors are there";
+		char *state = factors ? &l->factors[op] : &l->bucket[op];
+		if (*state == REDUCED && l->g->depth && l->reduced[op] == in->iteration)
+			*state = IN_BUCKET;		/* of the step before */
+		if (*state != (!start ? REDUCING : statistics ? SUMMED : IN_BUCKET))
+			return start ? "starts twice" : "is waited for before it starts";
+		*state = start ? REDUCING : REDUCED;
+		l->reduced[op] += !start && !factors;
+	}
+	return NULL;
+}
+
+/* Every layer here is preconditioned. */
+static const char *trust(struct lives *l)
+{
+	const struct dlb_graph *g = l->g->graph;
+	if (l->trusted)
+		return "the trust region is taken twice";
+	l->trusted = true;
+	for (int op = 0; op < g->n_ops; op++)
+		if (l->p->placement[op] == l->node && dlb_kfac_layer_of(g, op) == op && !l->preconditioned[op])
+			return "takes the trust region before a gradient is preconditioned";
+	return NULL;
+}
+
+/* Every gradient of the updates here must be there, summed or whole. */
+static const char *norm(struct lives *l, const struct dlb_instr *in)
+{
+	const struct dlb_graph *g = l->g->graph;
+	const char *bad = NULL;
+	if (in->what == DLB_RUN_NORM) {
+		if (l->normed++ != in->iteration || (l->g->async && l->squared <= in->iteration))
+			return "the global norm is taken twice, or before its squares are";
+		if (l->g->async)
+			return NULL;
+	}
+	if (l->squared++ != in->iteration)
+		return "squares are taken twice";
+	for (int op = 0; op < g->n_ops && !bad; op++) {
+		const struct dlb_op *o = &g->op[op];
+		if (o->phase != DLB_UPDATE || l->p->placement[op] != l->node)
+			continue;
+		for (int i = 0; i < o->n_in && !bad; i++) {
+			if (o->in[i] < 0 || g->tensor[o->in[i]].producer < 0)
+				continue;
+			if (dlb_program_sums(l->g, op) && !is_summed(l, op, in->iteration))
+				bad = "the global norm is taken before a gradient is summed";
+			else if (!l->averages && l->bucket[op] && l->reduced[op] <= in->iteration)
+				bad = "the global norm is taken before a gradient is summed over the replicas";
+			else if (!dlb_program_sums(l->g, op))
+				bad = readable(l, o->in[i], &(const struct dlb_instr){ .verb = DLB_COLLECTIVE, .op = -1 });
+		}
+	}
+	return bad;
+}
+
+static const char *live(struct lives *l, const struct dlb_instr *in)
+{
+	const struct dlb_node_program *np = &l->g->node[l->node];
+	int k = in->tensor >= 0 && in->verb != DLB_COMPUTE ? dlb_program_find_place(np, in->tensor, in->micro_batch) : -1;
+	switch (in->verb) {
+	case DLB_POST:
+	case DLB_COPY:
+		if (k < 0 || l->life[k] != UNBORN)
+			return "opens a place that does not exist or is taken";
+		l->life[k] = in->verb == DLB_POST ? OPEN : WRITTEN;
+		return NULL;
+	case DLB_WAIT:
+		if (in->sent)
+			return readable(l, in->tensor, in);
+		if (k < 0 || l->life[k] != OPEN)
+			return "waits for a message that is not posted";
+		l->life[k] = WRITTEN;
+		return NULL;
+	case DLB_SEND:
+		return readable(l, in->tensor, in);
+	case DLB_FREE:
+		if (k < 0 || l->life[k] != WRITTEN)
+			return "frees what is not alive";
+		l->life[k] = FREED;
+		return NULL;
+	case DLB_COMPUTE:
+		return compute(l, in);
+	case DLB_COLLECTIVE:
+		return in->what == DLB_RUN_NORM || in->what == DLB_RUN_SQUARES ? norm(l, in) : in->what == DLB_RUN_TRUST ? trust(l) :
+			collective(l, in);
+	default:
+		return NULL;
+	}
+}
+
+static void watch_versions(struct lives *l)
+{
+	const struct dlb_node_program *np = &l->g->node[l->node];
+	l->of_weight = dlb_xcalloc((size_t)l->g->graph->n_tensors + 1, sizeof *l->of_weight);
+	for (int k = 0; k < np->n_weights; k++) {
+		struct versions *v = &l->of_weight[np->weight[k].tensor];
+		v->w = &np->weight[k];
+		v->copy = dlb_xcalloc((size_t)v->w->n + 1, sizeof(int));
+		for (int i = 0; i < v->w->n; i++)
+			v->copy[i] = -1;
+	}
+}
+
+int dlb_verify_lives(const struct dlb_program *g, int node, struct dlb_error *err)
+{
+	const struct dlb_node_program *np = &g->node[node];
+	struct lives l = { .g = g, .p = g->plan, .node = node };
+	l.life = dlb_xcalloc((size_t)np->n_places + 1, 1);
+	l.written = dlb_xcalloc((size_t)np->n_places + 1, sizeof(int));
+	l.version = dlb_xcalloc((size_t)np->n_places + 1, sizeof(int));
+	l.sum = dlb_xcalloc((size_t)g->graph->n_ops + 1, sizeof(int));
+	l.bucket = dlb_xcalloc((size_t)g->graph->n_ops + 1, 1);
+	l.reduced = dlb_xcalloc((size_t)g->graph->n_ops + 1, sizeof *l.reduced);
+	l.updated = dlb_xcalloc((size_t)g->graph->n_ops + 1, sizeof *l.updated);
+	l.moment = dlb_xcalloc(2 * (size_t)g->graph->n_ops + 2, sizeof(int));
+	l.factors = dlb_xcalloc((size_t)g->graph->n_ops + 1, 1);
+	l.preconditioned = dlb_xcalloc((size_t)g->graph->n_ops + 1, sizeof *l.preconditioned);
+	l.averages = dlb_sharing_averages(&g->whole->sharing);
+	for (int b = 0; b < np->n_buckets; b++)
+		for (int i = 0; i < np->bucket[b].n_ops; i++)
+			(np->bucket[b].cls == DLB_SUM_FACTOR ? l.factors : l.bucket)[np->bucket[b].op[i]] = IN_BUCKET;
+	int rc = 0, ends = 0;
+	if (g->depth)
+		watch_versions(&l);
+	for (int i = 0; i < np->n_instr && rc == 0; i++) {
+		const char *bad = ends == g->steps && np->instr[i].verb != DLB_FREE ? "comes after the end of the step" : live(&l, &np->instr[i]);
+		if (bad)
+			rc = dlb_verify_fault(g, node, i, err, bad);
+		ends += np->instr[i].verb == DLB_COLLECTIVE && np->instr[i].what == DLB_RUN_STEP_END;
+	}
+	if (rc == 0 && g->plan->clip && l.normed != g->steps)
+		rc = dlb_fail(err, NULL, "program of node %d: the global norm is never taken", node);
+	if (rc == 0 && ends != g->steps)
+		rc = dlb_fail(err, NULL, "program of node %d: the step has no end", node);
+	for (int i = 0; i < g->graph->n_ops && rc == 0; i++)
+		if (l.factors[i] && l.factors[i] != REDUCED)
+			rc = dlb_fail(err, NULL, "program of node %d: the bucket of the factors of op %d '%s' is never waited for", node, i,
+				      g->graph->op[i].name);
+		else if (l.bucket[i] && l.bucket[i] != (g->graph->op[i].phase == DLB_UPDATE ? REDUCED : IN_BUCKET))
+			rc = dlb_fail(err, NULL, "program of node %d: the bucket of op %d '%s' is never waited for", node, i, g->graph->op[i].name);
+	for (int k = 0; k < np->n_places && rc == 0; k++) {
+		int r = dlb_program_root_place(&l.g->node[l.node], np->place[k].tensor, np->place[k].micro_batch);
+		if (r < 0 || l.life[r] != FREED)
+			rc = dlb_fail(err, NULL, "program of node %d: tensor %d '%s' of micro-batch %d is never freed", node,
+				      np->place[k].tensor, g->graph->tensor[np->place[k].tensor].name, np->place[k].micro_batch);
+	}
+	free(l.life);
+	free(l.written);
+	free(l.version);
+	free(l.sum);
+	free(l.bucket);
+	free(l.reduced);
+	free(l.updated);
+	free(l.moment);
+	free(l.factors);
+	free(l.preconditioned);
+	for (int k = 0; l.of_weight && k < np->n_weights; k++)
+		free(l.of_weight[np->weight[k].tensor].copy);
+	free(l.of_weight);
+	return rc;
+}

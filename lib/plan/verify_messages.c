@@ -1,0 +1,221 @@
+/* Proof of messages (verify.h): every SEND has one POST, of the same size, and one WAIT on either side; and of progress: all
+ * programs are run in the abstract, a send leaving only when its receiver has posted. Who is first does not matter to what
+ * can run (each message has one sender and one receiver), so one order that ends shows that all do. */
+#include <stdlib.h>
+#include <string.h>
+#include "plan/flow.h"
+#include "plan/verify.h"
+
+struct message { int from, to, tag, tensor, m; size_t bytes; int node, at; };
+static int by_message(const void *a, const void *b)
+{
+	const struct message *x = a, *y = b;
+	if (x->tag != y->tag)
+		return x->tag < y->tag ? -1 : 1;
+	if (x->from != y->from)
+		return x->from < y->from ? -1 : 1;
+	return (x->to > y->to) - (x->to < y->to);
+}
+
+static size_t bytes_of(const struct dlb_program *g, const struct dlb_instr *in)
+{
+	return (size_t)dlb_tensor_bytes(&g->graph->tensor[in->tensor], g->size[in->micro_batch < 0 ? 0 : in->micro_batch]);
+}
+
+/* kind: 0 SEND, 1 POST, 2 WAIT, 3 WAIT sent. Sorted by message; returns new. */
+static struct message *collect(const struct dlb_program *g, int kind, int *n)
+{
+	int cap = 16;
+	struct message *list = dlb_xmalloc((size_t)cap * sizeof *list);
+	*n = 0;
+	for (int node = 0; node < g->n_nodes; node++) {
+		const struct dlb_program *own = dlb_program_of(g, node);
+		const struct dlb_node_program *np = &own->node[node];
+		for (int i = 0; i < np->n_instr; i++) {
+			const struct dlb_instr *in = &np->instr[i];
+			int k = in->verb == DLB_SEND ? 0 : in->verb == DLB_POST ? 1 : in->verb != DLB_WAIT ? -1 : in->sent ? 3 : 2;
+			if (k != kind)
+				continue;
+			bool ours = k == 0 || k == 3;
+			int place = ours ? -1 : dlb_program_find_place(np, in->tensor, in->micro_batch);
+			DLB_GROW(list, *n, cap);
+			list[(*n)++] = (struct message){ ours ? node : in->peer, ours ? in->peer : node, in->tag, in->tensor,
+				in->micro_batch, place < 0 ? bytes_of(own, in) : np->place[place].bytes, node, i };
+		}
+	}
+	qsort(list, (size_t)*n, sizeof *list, by_message);
+	return list;
+}
+
+static int same_messages(const struct dlb_program *g, const struct message *a, int n, const struct message *b, int k,
+			 struct dlb_error *err)
+{
+	for (int i = 0; i < n || i < k; i++) {
+		if (i >= k || (i < n && by_message(&a[i], &b[i]) < 0))
+			return dlb_verify_fault(g, a[i].node, a[i].at, err, "has no counterpart on the other side");
+		if (i >= n || by_message(&a[i], &b[i]) > 0)
+			return dlb_verify_fault(g, b[i].node, b[i].at, err, "has no counterpart on the other side");
+		if (a[i].bytes != b[i].bytes || a[i].tensor != b[i].tensor || a[i].m != b[i].m)
+			return dlb_verify_fault(g, a[i].node, a[i].at, err, "the two sides do not mean the same tensor or size");
+		if (i > 0 && by_message(&a[i - 1], &a[i]) == 0)
+			return dlb_verify_fault(g, a[i].node, a[i].at, err, "is there twice");
+	}
+	return 0;
+}
+
+/* Sums over replicas: how many of the nodes of one part have started bucket b of m (of a step), started[part][b * M + m]. That
+ * every node has computed its step is met by all in one place, before any sum: it holds up nobody for ever. */
+struct run {
+	const struct dlb_program *g; const struct message *message; int n;
+	bool *sent, *posted;
+	int *pc, *waiter;
+	int **started, *part, *peer, n_at_norm;
+	bool *at_norm;
+	int *n_squared;				/* [step] asynchronous: nodes that have made their squares */
+	bool *stacked; int *stack, top;
+};
+
+static int find_message(const struct run *r, int from, int to, int tag)
+{
+	struct message key = { .from = from, .to = to, .tag = tag };
+	const struct message *x = bsearch(&key, r->message, (size_t)r->n, sizeof key, by_message);
+	return x ? (int)(x - r->message) : -1;
+}
+
+static void wake(struct run *r, int node)
+{
+	if (!r->stacked[node])
+		r->stack[r->top++] = node;
+	r->stacked[node] = true;
+}
+
+/* Whether node may go on behind this instruction. */
+static bool meet_others(struct run *r, int node, const struct dlb_instr *in)
+{
+	int R = r->g->n_replicas, M = r->g->micro_batches, m = in->micro_batch < 0 ? in->iteration : in->micro_batch >= M ? 0 : in->micro_batch;
+	int *started = in->tag < 0 ? NULL : &r->started[r->part[node]][in->tag * M + m];
+	if (in->what == DLB_RUN_REDUCE && ++*started == R) {
+		dlb_plan_peers(r->g->whole, r->part[node], r->peer);
+		for (int k = 0; k < R; k++)
+			wake(r, r->peer[k]);
+	}
+	return in->what != DLB_RUN_REDUCED || *started == R;
+}
+
+/* The global norm of an asynchronous step: none waits before it has made its squares. */
+static bool meet_norm(struct run *r, const struct dlb_instr *in)
+{
+	if (in->what == DLB_RUN_SQUARES && ++r->n_squared[in->iteration] == r->g->n_nodes)
+		for (int n = 0; n < r->g->n_nodes; n++)
+			wake(r, n);
+	return in->what == DLB_RUN_SQUARES || r->n_squared[in->iteration] == r->g->n_nodes;
+}
+
+/* The global norm, where all wait for all: whether node may go on. The last one sets the others free. */
+static bool meet_all(struct run *r, int node)
+{
+	r->n_at_norm += !r->at_norm[node];
+	r->at_norm[node] = true;
+	if (r->n_at_norm < r->g->n_nodes)
+		return false;
+	r->n_at_norm = 0;
+	for (int n = 0; n < r->g->n_nodes; n++) {
+		r->at_norm[n] = false;
+		if (n == node)
+			continue;
+		r->pc[n]++;			/* each stands at its norm: none waits for a message */
+		wake(r, n);
+	}
+	return true;
+}
+
+/* Runs node until it must wait; nodes that this sets free are stacked. */
+static void advance(struct run *r, int node)
+{
+	const struct dlb_node_program *np = &dlb_program_of(r->g, node)->node[node];
+	for (; r->pc[node] < np->n_instr; r->pc[node]++) {
+		const struct dlb_instr *in = &np->instr[r->pc[node]];
+		const bool all = in->verb == DLB_COLLECTIVE && (in->what == DLB_RUN_NORM || in->what == DLB_RUN_SQUARES || in->what == DLB_RUN_TRUST);
+		if (in->verb == DLB_COLLECTIVE && !(!all ? meet_others(r, node, in) : r->g->async ? meet_norm(r, in) : meet_all(r, node)))
+			return;
+		if (in->verb != DLB_SEND && in->verb != DLB_POST && in->verb != DLB_WAIT)
+			continue;
+		bool ours = in->verb == DLB_SEND || in->sent;
+		int k = find_message(r, ours ? node : in->peer, ours ? in->peer : node, in->tag);
+		if (k < 0)
+			return;
+		if (in->verb == DLB_WAIT && !(r->sent[k] && r->posted[k])) {
+			r->waiter[k] = node;
+			return;
+		}
+		if (in->verb != DLB_WAIT) {
+			*(in->verb == DLB_SEND ? &r->sent[k] : &r->posted[k]) = true;
+			if (r->waiter[k] >= 0 && r->waiter[k] != node) {
+				wake(r, r->waiter[k]);
+				r->waiter[k] = -1;
+			}
+		}
+	}
+}
+
+static int prove_progress(const struct dlb_program *g, const struct message *message, int n, struct dlb_error *err)
+{
+	struct run r = { .g = g, .message = message, .n = n };
+	int rc = 0;
+	size_t n_nodes = (size_t)g->n_nodes;
+	r.sent = dlb_xcalloc((size_t)n + 1, sizeof(bool));
+	r.posted = dlb_xcalloc((size_t)n + 1, sizeof(bool));
+	r.waiter = dlb_xmalloc(((size_t)n + 1) * sizeof(int));
+	r.pc = dlb_xcalloc(n_nodes, sizeof(int));
+	r.started = dlb_xcalloc(n_nodes, sizeof *r.started);
+	r.part = dlb_xcalloc(n_nodes, sizeof(int));
+	r.peer = dlb_xcalloc((size_t)g->n_replicas + 1, sizeof(int));
+	r.stack = dlb_xcalloc(n_nodes + 1, sizeof(int));
+	r.stacked = dlb_xcalloc(n_nodes, sizeof(bool));
+	r.at_norm = dlb_xcalloc(n_nodes, sizeof(bool));
+	r.n_squared = dlb_xcalloc((size_t)g->steps, sizeof(int));
+	for (int k = 0; k < n; k++)
+		r.waiter[k] = -1;
+	for (int node = g->n_nodes - 1; node >= 0; node--) {
+		r.part[node] = dlb_plan_part_of(g->whole, node);
+		r.started[node] = dlb_xcalloc((size_t)dlb_program_of(g, node)->node[node].n_buckets * (size_t)g->micro_batches + 1, sizeof(int));
+		wake(&r, node);
+	}
+	while (r.top) {
+		int node = r.stack[--r.top];
+		r.stacked[node] = false;
+		advance(&r, node);
+	}
+	for (int node = 0; node < g->n_nodes && rc == 0; node++)
+		if (r.pc[node] < dlb_program_of(g, node)->node[node].n_instr)
+			rc = dlb_verify_fault(g, node, r.pc[node], err, "deadlock: this can never be over");
+	for (int node = 0; node < g->n_nodes; node++)
+		free(r.started[node]);
+	free(r.started);
+	free(r.part);
+	free(r.peer);
+	free(r.sent);
+	free(r.posted);
+	free(r.waiter);
+	free(r.pc);
+	free(r.stack);
+	free(r.stacked);
+	free(r.at_norm);
+	free(r.n_squared);
+	return rc;
+}
+
+int dlb_verify_messages(const struct dlb_program *g, struct dlb_error *err)
+{
+	struct message *list[4];
+	int n[4], rc = 0;
+	for (int k = 0; k < 4; k++)
+		list[k] = collect(g, k, &n[k]);
+	for (int k = 1; k < 4 && rc == 0; k++)
+		rc = same_messages(g, list[0], n[0], list[k], n[k], err);
+	if (rc == 0)
+		rc = prove_progress(g, list[0], n[0], err);
+	for (int k = 0; k < 4; k++)
+		free(list[k]);
+	return rc;
+}
