@@ -287,6 +287,69 @@ static void layers(bool shared, bool fed)
 	n_checks++;
 }
 
+/* (batch, 4, 6) by (6, 5), a bias added; or a convolution of 6 channels by 5 kernels of 2 x 3, in so many groups; fed: nothing
+ * in front of it. n: how many layers are found; why: what is said of the weight otherwise. */
+static void other_layers(bool conv, int64_t groups, bool fed, const char *why)
+{
+	struct dlb_graph g;
+	struct dlb_kfac_layer *all;
+	int n, x, h, w, b, y, z, dz, dw, db, product;
+	struct dlb_attr group = { .name = "group", .type = DLB_ATTR_INT, .i = groups };
+
+	dlb_graph_init(&g);
+	x = tensor(&g, "x", DLB_T_INPUT, 2, 1, 0, conv ? 6 : 4);
+	h = fed ? x : tensor(&g, "h", DLB_T_ACTIVATION, 2, 1, 0, conv ? 6 : 4);
+	w = tensor(&g, "w", DLB_T_WEIGHT, 2, 0, conv ? 5 : 6, conv ? 6 / groups : 5);
+	b = tensor(&g, "b", DLB_T_WEIGHT, 1, 0, 5, 0);
+	y = tensor(&g, "y", DLB_T_ACTIVATION, 2, 1, 0, conv ? 5 : 4);
+	z = conv ? y : tensor(&g, "z", DLB_T_ACTIVATION, 2, 1, 0, 4);
+	dz = tensor(&g, "dz", DLB_T_GRADIENT, 2, 1, 0, conv ? 5 : 4);
+	dw = tensor(&g, "dw", DLB_T_WEIGHT_GRADIENT, 2, 0, conv ? 5 : 6, conv ? 6 / groups : 5);
+	db = tensor(&g, "db", DLB_T_WEIGHT_GRADIENT, 1, 0, 5, 0);
+	const struct { int t; int64_t last[2]; } more[] = {
+		{ x, { conv ? 7 : 6, 8 } }, { h, { conv ? 7 : 6, 8 } }, { y, { conv ? 6 : 5, 6 } }, { z, { conv ? 6 : 5, 6 } },
+		{ dz, { conv ? 6 : 5, 6 } }, { w, { 2, 3 } }, { dw, { 2, 3 } },
+	};
+	for (int i = 0; i < (conv ? 7 : 5); i++) {
+		struct dlb_tensor *t = &g.tensor[more[i].t];
+
+		t->n_dims = conv ? 4 : 3;
+		for (int k = 0; k < 1 + conv; k++)
+			t->dim[2 + k] = (struct dlb_dim){ 0, more[i].last[k] };
+	}
+	if (!fed)
+		add(&g, "relu", "Relu", DLB_FORWARD, x, -1, -1, h, -1);
+	product = add(&g, "product", conv ? "Conv" : "MatMul", DLB_FORWARD, h, w, conv ? b : -1, y, -1);
+	g.op[product].attr = &group;
+	g.op[product].n_attr = conv;
+	if (!conv)
+		add(&g, "bias", "Add", DLB_FORWARD, y, b, -1, z, -1);
+	add(&g, "loss", "Relu", DLB_BACKWARD, z, -1, -1, dz, -1);
+	if (conv)
+		add(&g, "product.dw", "ConvGradWeight", DLB_BACKWARD, dz, h, -1, dw, product);
+	else
+		add(&g, "product.dw", "MatMulT", DLB_BACKWARD, h, dz, -1, dw, product);
+	add(&g, "product.db", "ReduceSum", DLB_BACKWARD, dz, -1, -1, db, product);
+	g.tensor[w].home = add(&g, "w.update", "Update", DLB_UPDATE, w, dw, -1, -1, product);
+	g.tensor[b].home = add(&g, "b.update", "Update", DLB_UPDATE, b, db, -1, -1, product);
+	dlb_kfac_bind(&g);
+	all = dlb_kfac_layers(&g, &n);
+	assert(n == !why && dlb_kfac_left(&g, g.tensor[b].home) == NULL);
+	assert(why ? strcmp(dlb_kfac_left(&g, g.tensor[w].home), why) == 0 : dlb_kfac_left(&g, g.tensor[w].home) == NULL);
+	assert(dlb_kfac_layer_of(&g, g.tensor[b].home) == (why ? -1 : g.tensor[w].home));
+	if (n) {
+		const struct dlb_kfac_vectors v = dlb_kfac_vectors(&g, all, DLB_KFAC_A, 3), u = dlb_kfac_vectors(&g, all, DLB_KFAC_G, 3);
+
+		assert(all->x[0] == h && all->x[1] == dz && all->n[0] == (conv ? 37 : 7) && all->n[1] == 5 && all->by_input == !conv);
+		assert(all->bias_update == g.tensor[b].home && dlb_kfac_rows(&g, all, 3) == (conv ? 3 * 36 : 3 * 4) && dlb_kfac_terms(&g, 3) == 3);
+		assert(v.bias && v.n == all->n[0] && !u.bias && u.n == 5 && u.images * u.positions == dlb_kfac_rows(&g, all, 3));
+		assert(v.lie == (conv ? DLB_KFAC_PATCHES : DLB_KFAC_ROWS) && u.lie == (conv ? DLB_KFAC_COLUMNS : DLB_KFAC_ROWS));
+	}
+	free(all);
+	dlb_graph_release(&g);
+	n_checks++;
+}
+
 int main(void)
 {
 	struct dlb_error err;
@@ -311,6 +374,10 @@ int main(void)
 	layers(false, false);
 	layers(true, false);
 	layers(false, true);
+	other_layers(false, 1, false, NULL);
+	other_layers(false, 1, true, "its layer reads the data as they are fed");
+	other_layers(true, 1, false, NULL);
+	other_layers(true, 2, false, "its convolution has groups");
 	be.ops->close(&be);
 	printf("%ld checks of K-FAC: its matrices, their failures, its layers\n", n_checks);
 	return 0;
