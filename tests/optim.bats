@@ -324,6 +324,18 @@ kfac_formula() {
 	done
 }
 
+@test "kfac: gradients clipped by their norm, and the trust region after it: the same on one node and two" {
+	for plan in '-a single -m 2' '-a even -m 2' '-a random --seed 5 -m 2'; do
+		# shellcheck disable=SC2086
+		dlb-place $plan --optimizer kfac "$doc" >"$tmp/plan.json"
+		losses "$tmp/plan.json" --steps 12 --optimizer kfac --lr 0.1 --clip-norm 0.5 --kl-clip 0.0005 >"$tmp/clipped"
+		[ -f "$tmp/first" ] || cp "$tmp/clipped" "$tmp/first"
+		diff "$tmp/first" "$tmp/clipped"
+		losses "$tmp/plan.json" --steps 12 --optimizer kfac --lr 0.1 --kl-clip 0.0005 >"$tmp/whole"
+		run ! diff "$tmp/whole" "$tmp/clipped"
+	done
+}
+
 @test "kfac: a rate that diverges without the trust region does not with it; weights that are left to sgd are named" {
 	dlb-place -a single --optimizer kfac "$doc" >"$tmp/plan.json"
 	losses "$tmp/plan.json" --steps 150 --optimizer kfac --lr 0.2 >"$tmp/held"
