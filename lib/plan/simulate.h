@@ -1,0 +1,80 @@
+/* The state of one simulation, which the files of the simulator share: simulate.c (its loop), simulate_time.c (what a node
+ * computes), simulate_transfer.c (messages over links), simulate_collective.c (sums over replicas, norms). Times in
+ * seconds from the step's beginning. */
+#ifndef DLB_PLAN_SIMULATE_H
+#define DLB_PLAN_SIMULATE_H
+#include "plan/flow.h"
+
+enum { MAX_ROUTE = 16 };
+enum { EV_NODE, EV_FLOW, EV_END };			/* event id: index * 4 + one of these */
+
+struct route { int from, to, n, link[MAX_ROUTE]; double latency_s; bool copies; };
+struct message {
+	int from, to, route;
+	double bytes, rate, since, end_s;		/* bytes: still to flow at time `since` */
+	double begin_s;
+	double event_s;					/* when its one valid EV_END comes: not after end_s */
+	bool sent, posted, started, done;
+	int pos[MAX_ROUTE];				/* position in each link's list of flows */
+	int next;					/* in the sender's list of what it must copy */
+};
+struct link { int *flow; int n, cap; };
+struct sum { int started, waiting; bool needs_cores; double end_s; };
+struct squares { int n; double at_s; };			/* nodes that have made them; the last one */
+struct sim_node {
+	int pc, ends;
+	struct dlb_node_times from;			/* asynchronous: up to the first step that counts */
+	double now, wait_from;
+	int wait_kind, waits_for;			/* enum dlb_wait, -1: it copies; message, -1 */
+	int copies, copying;				/* list of messages to copy; the last one begun, -1 */
+	bool stands;					/* in a collective */
+};
+struct sim {
+	const struct dlb_program *g;
+	struct dlb_flow *f;				/* [replica] */
+	const struct dlb_cost *c;
+	const double *scale;
+	int *part; struct sum **sum;			/* [node] its part; [part][bucket * M + m], m 0 for gradients */
+	int *waits_for_sum;				/* [node] index of it, -1 */
+	double *sum_busy_until;				/* [part] its sums go one after another */
+	int at_command, n_commands; bool *commanded; double command_s;	/* sync: nodes that have computed, of how many */
+	double jitter; uint64_t seed;
+	struct message *msg; int n_msgs;
+	int *tag_start;					/* messages of tag k: tag_start[k] .. tag_start[k+1] */
+	struct route *route; int n_routes, cap_routes; int *route_of;	/* [from * nodes + to]: index + 1 */
+	struct link *link;
+	struct sim_node *node;
+	struct dlb_heap event;
+	struct dlb_timeline *t; int *span_cap;
+	int at_end, at_norm; double end_s;
+	struct squares *squares; int *waits_for_norm;	/* asynchronous: [step]; [node] step, -1 */
+	int from, to; double from_s, to_s;		/* asynchronous: times count from the end of step `from` to that of `to` */
+	struct dlb_feed_load feed;
+};
+
+/* ---- simulate_time.c ---- */
+double dlb_sim_compute_s(const struct sim *s, int node, const struct dlb_instr *in);
+/* Of the sums of squares here: the gradients are read once. */
+double dlb_sim_square_sum_s(const struct sim *s, int node);
+/* Of the allreduce of a number a parameter, as a tree up and down. */
+double dlb_sim_norm_s(const struct sim *s);
+
+/* ---- simulate_transfer.c ---- */
+int dlb_sim_route(struct sim *s, int from, int to);		/* index; found once */
+void dlb_sim_find_messages(struct sim *s);
+int dlb_sim_find_message(const struct sim *s, int from, int to, int tag);	/* -1: none */
+/* Sent and posted: on its way, or in the sender's list of what it will copy when it waits or has ended an op. */
+void dlb_sim_meet(struct sim *s, int k, double now);
+void dlb_sim_begin_copy(struct sim *s, int k, double now);	/* the sender begins to copy message k */
+void dlb_sim_flow(struct sim *s, int k, double now);		/* message k: its first byte is through */
+void dlb_sim_end(struct sim *s, int k, double now);		/* its last one may be */
+
+/* ---- simulate_collective.c ---- */
+void dlb_sim_find_sums(struct sim *s);
+/* COLLECTIVE of the replicas: true when node stands and will be called again. */
+bool dlb_sim_meet_others(struct sim *s, int node, const struct dlb_instr *in);
+/* The global norm, or K-FAC's trust region: all wait for all. True while node must; the last one sends all on their way. */
+bool dlb_sim_norm(struct sim *s, int node, bool trust);
+/* Asynchronous: the sum of squares is under way from when the last node has made its own. True when node stands. */
+bool dlb_sim_norm_of_step(struct sim *s, int node, const struct dlb_instr *in);
+#endif

@@ -1,0 +1,209 @@
+/* Messages over links (simulate.h). A transfer starts when it is sent and posted; where a link on its route does not overlap
+ * with work (shared memory: the sender writes into the receiver's place), also not before the sender waits or stands
+ * between two ops, and the sender does nothing else until it has ended. It first takes the latencies of its route, then its
+ * bytes flow at the least of bandwidth / flows over its links; whenever a flow begins or ends on a link, the flows of that
+ * link are reckoned anew. */
+#include <math.h>
+#include "plan/simulate.h"
+
+int dlb_sim_route(struct sim *s, int from, int to)
+{
+	int *slot = &s->route_of[(size_t)from * (size_t)s->g->n_nodes + (size_t)to];
+	if (*slot)
+		return *slot - 1;
+	DLB_GROW(s->route, s->n_routes, s->cap_routes);
+	struct route *r = &s->route[s->n_routes];
+	*r = (struct route){ .from = from, .to = to };
+	if (s->c && s->c->cluster) {
+		r->n = dlb_cluster_route(s->c->cluster, from, to, r->link);
+		for (int i = 0; i < r->n; i++) {
+			const struct dlb_link *l = &s->c->cluster->link[r->link[i]];
+			r->latency_s += l->latency_s;
+			r->copies |= !l->overlap;
+		}
+	}
+	*slot = ++s->n_routes;
+	return *slot - 1;
+}
+
+void dlb_sim_find_messages(struct sim *s)
+{
+	const struct dlb_program *g = s->g;
+	s->tag_start = dlb_xcalloc((size_t)g->n_messages + 3, sizeof(int));
+	for (int n = 0; n < g->n_nodes; n++) {
+		const struct dlb_node_program *np = &dlb_program_of(g, n)->node[n];
+		for (int i = 0; i < np->n_instr; i++)
+			if (np->instr[i].verb == DLB_POST)
+				s->tag_start[np->instr[i].tag + 2]++, s->n_msgs++;
+	}
+	for (int i = 0; i < g->n_messages; i++)
+		s->tag_start[i + 2] += s->tag_start[i + 1];
+	s->msg = dlb_xcalloc((size_t)s->n_msgs + 1, sizeof *s->msg);
+	for (int n = 0; n < g->n_nodes; n++) {
+		const struct dlb_program *own = dlb_program_of(g, n);
+		for (int i = 0; i < own->node[n].n_instr; i++) {
+			const struct dlb_instr *in = &own->node[n].instr[i];
+			if (in->verb != DLB_POST)
+				continue;
+			struct message *m = &s->msg[s->tag_start[in->tag + 1]++];
+			*m = (struct message){ .from = in->peer, .to = n, .route = dlb_sim_route(s, in->peer, n), .next = -1 };
+			m->bytes = dlb_tensor_bytes(&g->graph->tensor[in->tensor], own->size[in->micro_batch < 0 ? 0 : in->micro_batch]);
+		}
+	}
+}
+
+int dlb_sim_find_message(const struct sim *s, int from, int to, int tag)
+{
+	for (int i = s->tag_start[tag]; i < s->tag_start[tag + 1]; i++)
+		if (s->msg[i].from == from && s->msg[i].to == to)
+			return i;
+	return -1;
+}
+
+static double rate_of(const struct sim *s, const struct message *m)
+{
+	const struct route *r = &s->route[m->route];
+	double rate = INFINITY;
+	for (int i = 0; i < r->n; i++) {
+		double b = s->c->cluster->link[r->link[i]].bandwidth_Bps / s->link[r->link[i]].n;
+		if (b > 0 && b < rate)
+			rate = b;
+	}
+	return rate;
+}
+
+static void expect_end(struct sim *s, int k)
+{
+	s->msg[k].event_s = s->msg[k].end_s;
+	dlb_heap_push(&s->event, s->msg[k].end_s, k * 4 + EV_END);
+}
+
+/* A flow began or ended on link l: what flows there goes on at its new rate. Of flows that use this link alone
+ * only the one that ends first needs an event: its end leads back here. */
+static void reckon(struct sim *s, int l, double now)
+{
+	int first = -1;
+	for (int i = 0; i < s->link[l].n; i++) {
+		int k = s->link[l].flow[i];
+		struct message *m = &s->msg[k];
+		bool alone = s->route[m->route].n == 1;
+		double rate = rate_of(s, m);
+		if (rate != m->rate) {
+			m->bytes -= m->rate * (now - m->since);
+			if (m->bytes < 0)
+				m->bytes = 0;
+			m->since = now;
+			m->rate = rate;
+			m->end_s = now + m->bytes / rate;
+			if (!alone && m->end_s < m->event_s)	/* a later end is found out when the event comes */
+				expect_end(s, k);
+		}
+		if (alone && (first < 0 || m->end_s < s->msg[first].end_s))
+			first = k;
+	}
+	if (first >= 0 && s->msg[first].end_s < s->msg[first].event_s)
+		expect_end(s, first);
+}
+
+static void start(struct sim *s, int k, double now)
+{
+	s->msg[k].started = true;
+	s->msg[k].begin_s = now;
+	dlb_heap_push(&s->event, now + s->route[s->msg[k].route].latency_s, k * 4 + EV_FLOW);
+}
+
+void dlb_sim_flow(struct sim *s, int k, double now)
+{
+	struct message *m = &s->msg[k];
+	const struct route *r = &s->route[m->route];
+	m->since = now;
+	for (int i = 0; i < r->n; i++) {
+		struct link *l = &s->link[r->link[i]];
+		DLB_GROW(l->flow, l->n, l->cap);
+		m->pos[i] = l->n;
+		l->flow[l->n++] = k;
+	}
+	m->rate = rate_of(s, m);
+	m->end_s = now + (r->n ? m->bytes / m->rate : 0);
+	m->event_s = INFINITY;
+	if (r->n != 1)
+		expect_end(s, k);
+	for (int i = 0; i < r->n; i++)
+		reckon(s, r->link[i], now);
+}
+
+/* Message k, m, has come. What the sender must copy itself is never hidden. */
+static void count_communication(struct sim *s, const struct message *m, int k, double now)
+{
+	double exposed = s->route[m->route].copies ? now - m->begin_s : 0;
+	for (int i = 0; i < 2; i++) {
+		const struct sim_node *n = &s->node[i ? m->from : m->to];
+		double since = n->wait_from > m->begin_s ? n->wait_from : m->begin_s;
+		if (n->waits_for == k && now - since > exposed)
+			exposed = now - since;
+	}
+	s->t->node[m->from].comm_s += now - m->begin_s;
+	s->t->node[m->from].comm_hidden_s += now - m->begin_s - exposed;
+}
+
+void dlb_sim_end(struct sim *s, int k, double now)
+{
+	struct message *m = &s->msg[k];
+	const struct route *r = &s->route[m->route];
+	if (m->done || m->event_s != now)		/* an earlier end was expected after this event was made */
+		return;
+	if (m->end_s > now) {				/* it was slowed down since */
+		expect_end(s, k);
+		return;
+	}
+	m->done = true;
+	for (int i = 0; i < r->n; i++) {
+		struct link *l = &s->link[r->link[i]];
+		int last = l->flow[--l->n];
+		l->flow[m->pos[i]] = last;
+		const struct route *lr = &s->route[s->msg[last].route];
+		for (int j = 0; j < lr->n; j++)
+			if (lr->link[j] == r->link[i])
+				s->msg[last].pos[j] = m->pos[i];
+	}
+	for (int i = 0; i < r->n; i++)
+		reckon(s, r->link[i], now);
+	count_communication(s, m, k, now);
+	for (int i = 0; i < 2; i++) {			/* the receiver and the sender may both be waiting */
+		int node = i ? m->from : m->to;
+		struct sim_node *n = &s->node[node];
+		if (n->waits_for != k)
+			continue;
+		n->waits_for = -1;
+		*(n->wait_kind < 0 ? &s->t->node[node].copy_s : &s->t->node[node].waits_s[n->wait_kind]) += now - n->wait_from;
+		n->now = now;
+		dlb_heap_push(&s->event, now, node * 4 + EV_NODE);
+	}
+}
+
+static bool waits(const struct sim_node *n)
+{
+	return n->stands || (n->waits_for >= 0 && n->wait_kind >= 0);
+}
+
+void dlb_sim_begin_copy(struct sim *s, int k, double now)
+{
+	s->node[s->msg[k].from].copying = k;
+	start(s, k, now);
+}
+
+void dlb_sim_meet(struct sim *s, int k, double now)
+{
+	struct message *m = &s->msg[k];
+	if (!m->sent || !m->posted || m->started)
+		return;
+	struct sim_node *from = &s->node[m->from];
+	if (!s->route[m->route].copies) {
+		start(s, k, now);
+	} else if (waits(from)) {
+		dlb_sim_begin_copy(s, k, now);
+	} else {
+		m->next = from->copies;
+		from->copies = k;
+	}
+}
