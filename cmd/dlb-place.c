@@ -35,7 +35,7 @@ struct input {
 	struct dlb_balance balance;
 	struct dlb_plan plan;				/* the one there is */
 	bool has_balance, has_plan, stale;		/* stale: made from something else, only its options hold */
-	int optimizer, inverse_every; bool clip;
+	int optimizer, inverse_every; bool clip; double clip_norm;
 };
 
 static void tried(void *arg, const char *name, double ranked_s, double value_s, const struct dlb_error *err)
@@ -78,15 +78,21 @@ static int find_optimizer(const struct dlb_doc *doc, const struct options *o, st
 	int rule;
 	in->optimizer = -1;
 	in->clip = in->has_plan && in->plan.clip;
+	in->clip_norm = in->has_plan ? in->plan.clip_norm : 0;
 	if (json_object_get(dlb_doc_section(doc, "run"), "optimizer")) {
 		if (dlb_optimizer_read(doc, &choice, err))
 			return -1;
 		in->optimizer = choice.rule;
 		in->inverse_every = (int)choice.hyper[DLB_HYPER_INVERSE_EVERY];
 		in->clip = choice.clip_norm > 0;
+		in->clip_norm = choice.clip_norm;
+		if (name && strcmp(name, dlb_optimizers[choice.rule].name))
+			dlb_cli_warn(o->cli, "the run section says %s; to run %s, say so to dlb-run too", dlb_optimizers[choice.rule].name, name);
 	}
-	if (o->clip_given)
+	if (o->clip_given) {
 		in->clip = o->clip_norm > 0;
+		in->clip_norm = o->clip_norm;
+	}
 	if (!name && in->optimizer >= 0)
 		return 0;
 	if (!name)
@@ -280,6 +286,7 @@ static int place(struct dlb_doc *doc, struct options *o, struct dlb_error *err)
 		goto out;
 	plan.chunks = p.chunks;
 	plan.optimizer = dlb_optimizers[in->optimizer].name;
+	plan.clip_norm = in->clip_norm;
 	plan.migration_s = p.before ? dlb_place_migration_s(&p, plan.placement) : 0;
 	dlb_wishes_keep(&o->wishes, &plan);
 	if (o->no_timeline)
@@ -337,8 +344,8 @@ int main(int argc, char **argv)
 		{ 0, "staleness", DLB_OPT_STR, &o.staleness, "RULE", "of async: 2bw, stash, predict or none (default 2bw, else stash)", NULL, 0, 0 },
 		{ 0, "in-place", DLB_OPT_STR, &o.in_place, "WHEN", "on or off: outputs overwrite inputs that nobody reads after (default on)", NULL, 0, 0 },
 		{ 0, "seed", DLB_OPT_INT, &o.seed, "N", "for random placements and searches (default 1)", &o.seed_given, 0, 0 },
-		{ 0, "optimizer", DLB_OPT_STR, &o.optimizer, "NAME", "optimizer whose memory and time are counted (default sgd)", NULL, 0, 0 },
-		{ 0, "clip-norm", DLB_OPT_REAL, &o.clip_norm, "X", "count on gradients clipped by their global norm; 0: no more", &o.clip_given, 0, 1e38 },
+		{ 0, "optimizer", DLB_OPT_STR, &o.optimizer, "NAME", "optimizer that is planned for, and run unless dlb-run says otherwise (default sgd)", NULL, 0, 0 },
+		{ 0, "clip-norm", DLB_OPT_REAL, &o.clip_norm, "X", "clip gradients by their global norm, as dlb-run does; 0: no more", &o.clip_given, 0, 1e38 },
 		{ 0, "pin", DLB_OPT_LIST, &o.wishes.pin, "OP=NODE", "this op, by name or id, on that node; none: no pins; repeatable", NULL, 0, 0 },
 		{ 0, "exclude", DLB_OPT_LIST, &o.wishes.exclude, "NODE", "a node that does no work; none: all may; repeatable", NULL, 0, 0 },
 		{ 0, "priority", DLB_OPT_STR, &o.wishes.priority, "NAME", "order in which greedy takes ready ops: graph, upward-rank or given", NULL, 0, 0 },

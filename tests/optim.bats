@@ -362,3 +362,19 @@ kfac_formula() {
 	run -2 --separate-stderr dlb-run --optimizer kfac "${digits[@]}" "$tmp/gossip.json"
 	one_line dlb-run "kfac's factors are of the sum of gradients"
 }
+
+@test "what dlb-place was told is run, unless dlb-run is told otherwise" {
+	dlb-profile --analytic --batch 16 "$model" | dlb-costmodel -c cpu:2 | dlb-place --optimizer adam --clip-norm 0.5 >"$tmp/doc.json"
+	validates "$tmp/doc.json"
+	dlb-run -q --steps 2 "${digits[@]}" "$tmp/doc.json" >"$tmp/run.json"
+	[ "$(jq -c '[.report.optimizer, .run.optimizer.name, .run.optimizer.clip_norm]' "$tmp/run.json")" = '["adam","adam",0.5]' ]
+	truth=$(dlb-run -q --steps 2 "${digits[@]}" --optimizer adam --clip-norm 0.5 "$tmp/doc.json" | jq -c .report.losses)
+	[ "$(jq -c .report.losses "$tmp/run.json")" = "$truth" ]
+	dlb-run -q --dry-run --optimizer sgd --clip-norm 0 "$tmp/doc.json" >"$tmp/other.json"
+	[ "$(jq -c '[.report.optimizer, (.run.optimizer | has("clip_norm"))]' "$tmp/other.json")" = '["sgd",false]' ]
+	# adam's state is counted in the plan, sgd has none: the plan that is told otherwise is checked again
+	jq -e --slurpfile o "$tmp/other.json" '[.report.nodes[].peak_bytes] > [$o[0].report.nodes[].peak_bytes]' "$tmp/run.json"
+	# what has run stays, and a plan for another optimizer says so
+	run -0 --separate-stderr dlb-place --optimizer sgd "$tmp/run.json"
+	[[ $stderr == *'the run section says adam'* ]]
+}

@@ -44,10 +44,12 @@ static json_t *another(const json_t *old, int rule)
 	return o;
 }
 
-static int edit_optimizer(json_t *run, const struct dlb_run_edit *e, struct dlb_error *err)
+/* Where the run section has no optimizer yet, the one that the plan was made for is run. */
+static int edit_optimizer(json_t *run, const json_t *plan, const struct dlb_run_edit *e, struct dlb_error *err)
 {
-	json_t *o = json_object_get(run, "optimizer");
-	const char *was = json_string_value(json_object_get(o, "name")), *name = e->optimizer ? e->optimizer : was ? was : "sgd";
+	json_t *o = json_object_get(run, "optimizer"), *planned = o ? NULL : json_object_get(plan, "clip_norm");
+	const char *was = json_string_value(json_object_get(o, "name")), *of_plan = json_string_value(json_object_get(plan, "optimizer"));
+	const char *name = e->optimizer ? e->optimizer : was ? was : of_plan && !o ? of_plan : "sgd";
 	int rule = dlb_optimizer_find(name);
 
 	if (rule < 0) {
@@ -58,6 +60,8 @@ static int edit_optimizer(json_t *run, const struct dlb_run_edit *e, struct dlb_
 		o = another(o, rule);
 		json_object_set_new(run, "optimizer", o);
 	}
+	if (json_is_number(planned))
+		json_object_set(o, "clip_norm", planned);
 	for (int h = 0; h < DLB_N_HYPER; h++) {
 		if (!e->hyper_given[h])
 			continue;
@@ -125,7 +129,7 @@ int dlb_run_section_edit(struct dlb_doc *doc, const struct dlb_run_edit *e, stru
 	json_t *old = dlb_doc_section(doc, "run"), *run = json_is_object(old) ? json_deep_copy(old) : json_object();
 	char *end;
 
-	if (edit_staleness(doc, e->staleness, err) || edit_data(run, "data", e->data, err) || edit_data(run, "test_data", e->test_data, err) || edit_optimizer(run, e, err))
+	if (edit_staleness(doc, e->staleness, err) || edit_data(run, "data", e->data, err) || edit_data(run, "test_data", e->test_data, err) || edit_optimizer(run, dlb_doc_section(doc, "plan"), e, err))
 		goto bad;
 	if (e->transform)
 		json_object_set_new(run, "transform", json_string(e->transform));

@@ -69,6 +69,7 @@ struct dlb_plan {
 	double *power;				/* [r] shares of a batch are as these; NULL: even */
 	struct dlb_sharing sharing;
 	bool clip;				/* gradients are clipped by their global norm (program.h) */
+	double clip_norm;			/* the norm that was planned for; 0: not said */
 	int inverse_every;			/* K-FAC: steps from one inversion to the next; 0: another optimizer */
 	double value_s, bound_s, gap;		/* predicted step, lower bound, value/bound - 1 */
 	double imbalance;			/* max busy / mean busy over nodes that may take load */

@@ -118,6 +118,8 @@ json_t *dlb_plan_write(const struct dlb_plan *p)
 		write_replicas(p, o);
 	if (p->clip)
 		json_object_set_new(o, "clip", json_true());
+	if (p->clip && p->clip_norm > 0)
+		json_object_set_new(o, "clip_norm", dlb_doc_number(p->clip_norm));
 	if (p->inverse_every)
 		json_object_set_new(o, "inverse_every", json_integer(p->inverse_every));
 	if (p->objective)
@@ -383,6 +385,7 @@ static int read_options(const struct dlb_ref *r, const struct dlb_graph *g, stru
 	    dlb_get_int(r, "seed", DLB_OPT, INT64_MIN, INT64_MAX, &seed, err) ||
 	    dlb_get_bool(r, "algorithm_given", DLB_OPT, &p->algorithm_given, err) ||
 	    dlb_get_bool(r, "in_place", DLB_OPT, &p->in_place, err) || dlb_get_bool(r, "clip", DLB_OPT, &p->clip, err) ||
+	    dlb_get_real(r, "clip_norm", DLB_OPT, 0, HUGE_VAL, &p->clip_norm, err) ||
 	    dlb_get_int(r, "inverse_every", DLB_OPT, 1, 1000000000, &inverse_every, err) ||
 	    dlb_get_str(r, "algorithm", DLB_OPT, &s, err))
 		return -1;
@@ -474,7 +477,7 @@ static int read_plan(const struct dlb_doc *d, const struct dlb_cost *c, struct d
 {
 	static const char *const known[] = { "inputs", "algorithm", "algorithm_given", "schedule", "micro_batches", "in_flight", "chunks", "schedules_tried", "batch", "in_place",
 		"staleness", "staleness_given", "fill_s",
-		"seed", "objective", "effort", "optimizer", "clip", "inverse_every", "placement", "hash", "value_s", "bound_s", "gap", "imbalance", "moved_ops", "moved_bytes",
+		"seed", "objective", "effort", "optimizer", "clip", "clip_norm", "inverse_every", "placement", "hash", "value_s", "bound_s", "gap", "imbalance", "moved_ops", "moved_bytes",
 		"migration_s", "pins", "exclude", "priority", "affinity", "nodes", "replicas", "power", "allreduce", "compress", "sync", "sync_batchnorm", "split",
 		"gossip", "sync_every", "param_server", "shards", "reduce", "max_state", "exchange_data", "feed",
 		"timeline", NULL };
