@@ -214,6 +214,8 @@ static void run_send(struct dlb_engine *e, const struct act *a, struct dlb_reque
 		return;
 	}
 	dlb_channel_send(e->ground->comm, a->channel, w ? *w->out : a->p, a->there, a->bytes, a->peer, request);
+	if (w && w->is_there)
+		e->view.times.in_place_bytes += (double)a->bytes;
 	if (!w || request->active)
 		return;
 	s = w->kernel_s + dlb_clock_s() - start_s;
@@ -378,7 +380,7 @@ int dlb_engine_run_iteration(struct dlb_engine *e, const struct dlb_window *w, s
 	if (scratch_ready(g, err))
 		return -1;
 	r.scratch = g->scratch;
-	t->busy_s = t->comm_s = t->comm_hidden_s = 0.0;
+	t->busy_s = t->comm_s = t->comm_hidden_s = t->in_place_bytes = 0.0;
 	copied_before_s = copied_s(e);
 	memset(t->waits_s, 0, sizeof t->waits_s);
 	t->command_s = 0.0;

@@ -99,6 +99,7 @@ struct dlb_step_times {
 	/* Messages: seconds that they took, and of those the ones in which this node computed. Copying to a node of this
 	 * host is measured; what MPI moves is reckoned by the links, and of its time what the wait for it did not take is hidden. */
 	double comm_s, comm_hidden_s;
+	double in_place_bytes;			/* of messages that a kernel wrote where they are read */
 	double step_s, busy_s, waits_s[DLB_N_WAITS], bytes_sent, data_wait_s;
 	double sum_s, sum_hidden_s, command_s;		/* sums over replicas (exchange.h); waiting for the command (--sync) */
 	double class_s[DLB_N_SUM_CLASSES], class_hidden_s[DLB_N_SUM_CLASSES];

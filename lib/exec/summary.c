@@ -22,7 +22,7 @@ static double median_of(const struct dlb_record *rec, size_t offset, double *se)
 }
 
 struct node_summary {
-	double comm_s, comm_hidden_s, fed_bytes;
+	double comm_s, comm_hidden_s, in_place_bytes, fed_bytes;
 	double busy_s, busy_se_s, waits_s[DLB_N_WAITS], bytes_sent, data_wait_s, command_s, shrunk;
 	struct dlb_report_sum sum, cls[DLB_N_SUM_CLASSES];
 	struct dlb_report_kfac kfac;			/* counts */
@@ -164,6 +164,7 @@ static void fill_nodes(const struct node_summary *all, struct dlb_report *report
 		report->communication.bytes += all[i].bytes_sent - all[i].sum.bytes - all[i].fed_bytes;
 		report->communication.time_s += all[i].comm_s;
 		report->communication.hidden_s += all[i].comm_hidden_s;
+		report->communication.in_place_bytes += all[i].in_place_bytes;
 		n->host = dlb_arena_strdup(&report->arena, all[i].host);
 		memcpy(n->waits_s, all[i].waits_s, sizeof n->waits_s);
 		for (int k = 0; k < DLB_N_WAITS; k++)
@@ -288,6 +289,7 @@ int dlb_run_report(struct run *r, struct dlb_report *report, struct dlb_error *e
 	for (int k = 0; k < DLB_N_WAITS; k++)
 		mine.waits_s[k] = median_of(rec, offsetof(struct dlb_step_times, waits_s) + (size_t)k * sizeof(double), NULL);
 	mine.comm_s = median_of(rec, offsetof(struct dlb_step_times, comm_s), NULL);
+	mine.in_place_bytes = median_of(&r->record, offsetof(struct dlb_step_times, in_place_bytes), NULL);
 	mine.comm_hidden_s = median_of(rec, offsetof(struct dlb_step_times, comm_hidden_s), NULL);
 	mine.data_wait_s = median_of(rec, offsetof(struct dlb_step_times, data_wait_s), NULL);
 	sums_here(r, &mine);

@@ -49,7 +49,7 @@ struct dlb_report {
 	struct dlb_report_allreduce allreduce;
 	struct dlb_report_kfac kfac;
 	/* Messages between nodes, a step: summed over them, the seconds that they took and those of them beside computing. */
-	struct { double bytes, time_s, hidden_s; } communication;
+	struct { double bytes, time_s, hidden_s, in_place_bytes; } communication;
 	struct { double bytes, wait_s; } feed;		/* of samples from rank 0, sent in a step by all; bytes 0: each node reads its own */
 	const char *batch_statistics;			/* dlb_plan_batch_statistics */
 	struct dlb_span **timeline; int *n_spans;	/* measured, one step (the median one); may be NULL */

@@ -5,7 +5,7 @@
  *      "step_s", "step_se_s", "predicted_step_s", "wall_s", "imbalance", "prediction_error",
  *      "nodes": [{"host", "busy_s", "busy_se_s", "predicted_busy_s", "wait_s", "idle_s", "data_wait_s", "bytes_sent", "peak_bytes",
  *                 "waits": {"starved", "backpressure", "collective", "structural"}}],
- *      "communication": {"bytes", "time_s", "hidden_s"},                 of more than one node
+ *      "communication": {"bytes", "time_s", "hidden_s", "in_place_bytes"},   of more than one node
  *      "feed": {"bytes", "wait_s"},                                      where rank 0 reads for all
  *      "allreduce": {"algorithm", "bytes", "dense_bytes", "time_s", "hidden_s", "command_s",
  *                    "classes": {"factor", "gradient", "small", "statistics"}},      with bytes ... hidden_s each; absent: one replica
@@ -120,6 +120,8 @@ json_t *dlb_report_write(const struct dlb_report *r)
 		set(c, "bytes", r->communication.bytes);
 		set(c, "time_s", r->communication.time_s);
 		set(c, "hidden_s", r->communication.hidden_s);
+		if (!r->dry_run)
+			set(c, "in_place_bytes", r->communication.in_place_bytes);
 		json_object_set_new(o, "communication", c);
 	}
 	if (r->feed.bytes > 0) {
@@ -211,13 +213,14 @@ static int read_feed(const struct dlb_ref *report, struct dlb_report *out, struc
 
 static int read_communication(const struct dlb_ref *report, struct dlb_report *out, struct dlb_error *err)
 {
-	static const char *const known[] = { "bytes", "time_s", "hidden_s", NULL };
+	static const char *const known[] = { "bytes", "time_s", "hidden_s", "in_place_bytes", NULL };
 	struct dlb_ref r = { .v = NULL };
 	if (dlb_get_object(report, "communication", DLB_OPT, &r, err))
 		return -1;
 	if (!r.v)
 		return 0;
 	return dlb_ref_known(&r, known, err) || dlb_get_real(&r, "bytes", DLB_OPT, 0, 1e18, &out->communication.bytes, err) ||
+	       dlb_get_real(&r, "in_place_bytes", DLB_OPT, 0, 1e18, &out->communication.in_place_bytes, err) ||
 	       get_time(&r, "time_s", &out->communication.time_s, err) || get_time(&r, "hidden_s", &out->communication.hidden_s, err) ? -1 : 0;
 }
 

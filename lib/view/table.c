@@ -243,6 +243,9 @@ static void report_table(const struct dlb_view *v, FILE *f)
 		fprintf(f, "  batch statistics of %s\n", strcmp(r->batch_statistics, "all") ? "each replica" : "all replicas together");
 	if (isfinite(r->accuracy))
 		fprintf(f, "  accuracy %.4f\n", r->accuracy);
+	if (r->communication.in_place_bytes > 0)
+		fprintf(f, "  %s of the messages written where they are read, never copied\n",
+			dlb_view_bytes(r->communication.in_place_bytes, a, sizeof a));
 	if (r->communication.bytes > 0)
 		fprintf(f, "  messages %s in %s, %.0f%% of it beside computing\n", dlb_view_bytes(r->communication.bytes, a, sizeof a),
 			dlb_view_seconds(r->communication.time_s, b, sizeof b),
