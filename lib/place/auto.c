@@ -259,6 +259,7 @@ static void gather_scaled(const struct dlb_problem *p, double scale, double dead
 	for (int d = 0; d < p->cluster->n_nodes; d++)
 		memory[d] = p->memory_bytes[d] * scale;
 	scaled.memory_bytes = memory;
+	scaled.most_ideals = MAX_IDEALS;
 	for (const struct dlb_placer *x = dlb_placers; x->name; x++) {
 		struct dlb_error why = { .status = 0 };
 		if (!wants(p, x) || (!x->trivial && s->n && deadline_s > 0 && dlb_clock_s() >= deadline_s))

@@ -495,7 +495,8 @@ int dlb_place_dp(const struct dlb_problem *p, int *placement, struct dlb_error *
 	bool exact;
 	int *at = dlb_xcalloc((size_t)p->n_groups + 1, sizeof *at);
 	dlb_port_init(&port, p, true);
-	double value = dlb_contiguous(&port, p->objective == DLB_LATENCY, MAX_IDEALS, 0, 0, at, &exact);
+	double value = dlb_contiguous(&port, p->objective == DLB_LATENCY, p->most_ideals > 0 ? p->most_ideals : MAX_IDEALS, 0, 0, at,
+				      &exact);
 	for (int i = 0; i < p->graph->n_ops; i++)
 		placement[i] = at[p->group_of[i]];
 	free(at);

@@ -111,6 +111,8 @@ static void release_dag(struct dag *g)
 struct family {
 	int words, n, cap, *slot, n_slots, n_links, cap_links;
 	uint64_t *bits, *hash, *zobrist;
+	const struct dag *dag; const uint64_t *before;	/* [item][words] that it waits for; NULL: nobody asks what is ready */
+	uint64_t *ready;				/* [ideal][words] items whose predecessors are all in it */
 	struct link { int ideal, below, item; } *link;
 };
 
@@ -134,6 +136,7 @@ static void release_family(struct family *f)
 	free(f->bits);
 	free(f->hash);
 	free(f->zobrist);
+	free(f->ready);
 	free(f->link);
 }
 
@@ -148,6 +151,35 @@ static void grow_slots(struct family *f)
 		while (f->slot[k] >= 0)
 			k = (k + 1) & (size_t)(f->n_slots - 1);
 		f->slot[k] = i;
+	}
+}
+
+static bool waits(const struct family *f, int ideal, int item)
+{
+	size_t W = (size_t)f->words;
+	const uint64_t *have = &f->bits[(size_t)ideal * W], *need = &f->before[(size_t)item * W];
+	for (size_t w = 0; w < W; w++)
+		if (need[w] & ~have[w])
+			return true;
+	return false;
+}
+
+/* Of a new ideal: what was ready below, without item, and those after it that waited for nothing else. */
+static void find_ready(struct family *f, int id, int below, int item)
+{
+	size_t W = (size_t)f->words;
+	uint64_t *own = &f->ready[(size_t)id * W];
+	int first = item < 0 ? 0 : f->dag->start[item], last = item < 0 ? f->dag->n : f->dag->start[item + 1];
+	if (item < 0) {
+		memset(own, 0, W * sizeof *own);
+	} else {
+		memcpy(own, &f->ready[(size_t)below * W], W * sizeof *own);
+		own[(size_t)item / 64] &= ~((uint64_t)1 << (item & 63));
+	}
+	for (int k = first; k < last; k++) {
+		int i = item < 0 ? k : f->dag->to[k];
+		if (!waits(f, id, i))
+			own[(size_t)i / 64] |= (uint64_t)1 << (i & 63);
 	}
 }
 
@@ -173,6 +205,8 @@ static int join(struct family *f, int below, int item)
 		f->cap = f->cap ? 2 * f->cap : 1024;
 		f->bits = dlb_xrealloc(f->bits, (size_t)f->cap * W, sizeof *f->bits);
 		f->hash = dlb_xrealloc(f->hash, (size_t)f->cap, sizeof *f->hash);
+		if (f->before)
+			f->ready = dlb_xrealloc(f->ready, (size_t)f->cap * W, sizeof *f->ready);
 	}
 	int id = f->n++;
 	uint64_t *own = &f->bits[(size_t)id * W];
@@ -184,6 +218,8 @@ static int join(struct family *f, int below, int item)
 	}
 	f->hash[id] = h;
 	f->slot[k] = id;
+	if (f->before)
+		find_ready(f, id, below, item);
 	if (2 * f->n > f->n_slots)
 		grow_slots(f);
 	return id;
@@ -258,15 +294,15 @@ bool dlb_ideals_all(struct dlb_ideals *s, const struct dlb_port *port, int most)
 	for (int i = 0; i < g.n; i++)
 		for (int k = g.start[i]; k < g.start[i + 1]; k++)
 			before[(size_t)g.to[k] * W + (size_t)i / 64] |= (uint64_t)1 << (i & 63);
+	f.dag = &g;
+	f.before = before;
 	join(&f, -1, -1);
 	for (int id = 0; id < f.n && f.n <= most; id++) {
-		for (int i = 0; i < g.n; i++) {
-			const uint64_t *have = &f.bits[(size_t)id * W], *need = &before[(size_t)i * W];
-			bool ready = !(have[(size_t)i / 64] >> (i & 63) & 1);
-			for (size_t w = 0; w < W && ready; w++)
-				ready = !(need[w] & ~have[w]);
-			if (ready)
+		for (size_t w = 0; w < W; w++) {
+			for (uint64_t left = f.ready[(size_t)id * W + w]; left; left &= left - 1) {
+				int i = (int)w * 64 + __builtin_ctzll(left);
 				link_down(&f, join(&f, id, i), id, i);
+			}
 		}
 	}
 	bool all = f.n <= most;
