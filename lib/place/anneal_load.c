@@ -2,7 +2,10 @@
  *
  * cnt[net][place] counts a net's readers by place; with it, what a class pays and saves by a move is known from
  * its own nets, and only the loads of the two nodes change. Minimised is not the greatest load, which is deaf to
- * most moves, but a power norm of all loads, (sum of load^q)^(1/q), with q growing from 8 to 128 as it cools. */
+ * most moves, but a power norm of all loads, (sum of load^q)^(1/q), with q growing from 8 to 128 as it cools.
+ *
+ * Where memory is scarce, hardly a move leads from one placement that fits to another. Then (soft) what lies beyond a
+ * node's memory counts as load, ever more as it cools, and only what fits is kept. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -18,6 +21,7 @@ struct state {
 	double *load, *used;			/* [node] seconds, bytes */
 	double *power, energy, ref, q;		/* (load / ref)^q, their sum */
 	int q_bits;
+	bool soft; double strength;		/* loads of the reference for each memory's worth too much */
 	int *near_start, *near;			/* classes that share a net */
 	int *member, *pos;			/* members of nodes: lists in rows of n */
 	int *size;				/* [node] */
@@ -32,6 +36,13 @@ static double to_power(const struct state *a, double load)
 	return x;
 }
 
+/* The load that counts, of a node with so much work and so many bytes. Even a byte too much counts. */
+static double burden(const struct state *a, int d, double load, double used)
+{
+	double room = a->port->room_bytes[d], over = used - room;
+	return !a->soft || !(over > 0) ? load : load + a->ref * (0.02 * a->strength + a->strength * over / (room > 0 ? room : 1));
+}
+
 static void set_exponent(struct state *a, int bits, double ref)
 {
 	a->q_bits = bits;
@@ -39,7 +50,7 @@ static void set_exponent(struct state *a, int bits, double ref)
 	a->ref = ref;
 	a->energy = 0;
 	for (int d = 0; d < a->port->n_nodes; d++) {
-		a->power[d] = to_power(a, a->load[d]);
+		a->power[d] = to_power(a, burden(a, d, a->load[d], a->used[d]));
 		a->energy += a->power[d];
 	}
 }
@@ -96,7 +107,7 @@ static bool may(const struct state *a, int c, int to)
 {
 	const struct dlb_port *port = a->port;
 	return isfinite(port->work_s[(size_t)c * (size_t)port->n_nodes + (size_t)to]) &&
-	       a->used[to] + port->bytes[c] <= port->room_bytes[to];
+	       (a->soft || a->used[to] + port->bytes[c] <= port->room_bytes[to]);
 }
 
 static void move(struct state *a, int c, int to, double df, double dt)
@@ -121,7 +132,7 @@ static void move(struct state *a, int c, int to, double df, double dt)
 	a->used[to] += port->bytes[c];
 	a->load[from] += df;
 	a->load[to] += dt;
-	double f = to_power(a, a->load[from]), t = to_power(a, a->load[to]);
+	double f = to_power(a, burden(a, from, a->load[from], a->used[from])), t = to_power(a, burden(a, to, a->load[to], a->used[to]));
 	a->energy += f - a->power[from] + t - a->power[to];
 	a->power[from] = f;
 	a->power[to] = t;
@@ -202,7 +213,9 @@ static bool try_one(struct state *a, int c, int to, double hot)
 	if (to == from || !may(a, c, to))
 		return false;
 	gains(a, c, to, &df, &dt);
-	double energy = a->energy - a->power[from] - a->power[to] + to_power(a, a->load[from] + df) + to_power(a, a->load[to] + dt);
+	double bytes = a->port->bytes[c], energy = a->energy - a->power[from] - a->power[to] +
+		to_power(a, burden(a, from, a->load[from] + df, a->used[from] - bytes)) +
+		to_power(a, burden(a, to, a->load[to] + dt, a->used[to] + bytes));
 	if (!accepts(a, energy, hot))
 		return false;
 	move(a, c, to, df, dt);
@@ -277,8 +290,11 @@ static bool propose(struct state *a, double hot)
 static void keep_best(struct state *a)
 {
 	double most = 0;
-	for (int d = 0; d < a->port->n_nodes; d++)
+	for (int d = 0; d < a->port->n_nodes; d++) {
 		most = a->load[d] > most ? a->load[d] : most;
+		if (a->soft && a->used[d] > a->port->room_bytes[d])
+			return;
+	}
 	if (most >= a->s->best_s * (1 - 1e-12))
 		return;
 	most = dlb_port_throughput_s(a->port, a->at, a->load);	/* without what rounding has left */
@@ -288,11 +304,11 @@ static void keep_best(struct state *a)
 	memcpy(a->s->best, a->at, (size_t)a->port->n * sizeof *a->at);
 }
 
-void dlb_anneal_throughput(struct dlb_search *s, int *from, int64_t proposals, double hot)
+void dlb_anneal_throughput(struct dlb_search *s, int *from, int64_t proposals, double hot, bool soft)
 {
 	const struct dlb_port *port = s->port;
 	size_t n = (size_t)port->n, D = (size_t)port->n_nodes;
-	struct state a = { .s = s, .port = port, .at = from };
+	struct state a = { .s = s, .port = port, .at = from, .soft = soft, .strength = 1 };
 	a.cnt = dlb_xcalloc((size_t)port->n_nets * (size_t)port->n_places + 1, sizeof *a.cnt);
 	a.load = dlb_xcalloc(D, sizeof *a.load);
 	a.used = dlb_xcalloc(D, sizeof *a.used);
@@ -308,6 +324,7 @@ void dlb_anneal_throughput(struct dlb_search *s, int *from, int64_t proposals, d
 		if (i % CHECK == 0) {
 			t = hot * pow(cool, (double)i / CHECK);
 			double done = (double)i / (double)proposals;
+			a.strength = pow(100, done);
 			set_exponent(&a, done < 0.3 ? 3 : done < 0.55 ? 4 : done < 0.75 ? 5 : done < 0.9 ? 6 : 7, s->best_s);
 			s->budget -= CHECK;
 			if (dlb_search_over(s))

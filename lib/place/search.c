@@ -1,4 +1,5 @@
 /* Many coolings: each from the best, from a start or from where another ended; long ones get longer. */
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include "place/search.h"
@@ -9,12 +10,25 @@ bool dlb_search_over(const struct dlb_search *s)
 	return (s->deadline_s > 0 ? dlb_clock_s() >= s->deadline_s : s->budget <= 0) || s->best_s <= s->bound_s;
 }
 
+/* Do classes need more than SCARCE of the memory of nodes that have a limit? */
+static bool memory_is_scarce(const struct dlb_port *port)
+{
+	static const double SCARCE = 0.6;
+	double need = 0, have = 0;
+	for (int c = 0; c < port->n; c++)
+		need += port->bytes[c];
+	for (int d = 0; d < port->n_nodes; d++)
+		have += isfinite(port->room_bytes[d]) ? port->room_bytes[d] : 0;
+	return have > 0 && need > SCARCE * have;
+}
+
 void dlb_search_run(struct dlb_search *s, int *const *starts, int n_starts, bool cold)
 {
 	/* Cold ones settle what is nearly even (many small classes), hot ones leave a bad valley. */
 	static const double heat[] = { 0.02, 0.003, 0.05, 0.01, 0.001, 0.1, 0.003, 0.02 };
 	static const double latency_heat[] = { 0.025, 0.01, 0.05, 0.005 };
 	size_t n = (size_t)s->port->n;
+	bool scarce = memory_is_scarce(s->port);
 	int *from = dlb_xmalloc((n + 1) * sizeof *from);
 	int64_t length = s->latency ? 20000 : 300000 + 4000 * (int64_t)n;
 	for (int run = 0; !dlb_search_over(s); run++) {
@@ -24,7 +38,7 @@ void dlb_search_run(struct dlb_search *s, int *const *starts, int n_starts, bool
 		if (s->latency)
 			dlb_anneal_latency(s, from, proposals, cold ? 2e-6 : latency_heat[run % 4]);
 		else
-			dlb_anneal_throughput(s, from, proposals, cold ? 4e-6 : heat[run % 8]);
+			dlb_anneal_throughput(s, from, proposals, cold ? 4e-6 : heat[run % 8], scarce && !cold && run % 2 == 0);
 		if (run % 4 == 3 && length < 40000000)
 			length += length / 2;
 	}

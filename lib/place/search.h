@@ -21,8 +21,8 @@ struct dlb_search {
 };
 bool dlb_search_over(const struct dlb_search *s);
 /* One cooling from `from` (valid), `proposals` long, from temperature `hot` (a share of the value). Betters
- * s->best; leaves where it ended in from. */
-void dlb_anneal_throughput(struct dlb_search *s, int *from, int64_t proposals, double hot);
+ * s->best; leaves where it ended in from. soft: on its way memory may be exceeded, at a price. */
+void dlb_anneal_throughput(struct dlb_search *s, int *from, int64_t proposals, double hot, bool soft);
 void dlb_anneal_latency(struct dlb_search *s, int *from, int64_t proposals, double hot);
 /* The same for a step, over groups of the problem (anneal_step.c). Budget is in (op, micro-batch) pairs ordered;
  * a simulation counts for twelve orderings. */
