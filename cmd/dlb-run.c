@@ -116,6 +116,7 @@ static int parse(struct dlb_cli *cli, int argc, char **argv, struct options *o)
 		{ 0, "warmup", DLB_OPT_INT, &e->warmup, "N", "let the learning rate grow over N steps", &e->warmup_given, 0, 1e15 },
 		{ 0, "lr-schedule", DLB_OPT_STR, &e->lr_schedule, "RULE", "constant (default), cosine[:STEPS[:MIN]] or step:N:FACTOR", NULL, 0, 0 },
 		{ 0, "staleness", DLB_OPT_STR, &e->staleness, "RULE", "of an asynchronous plan: 2bw, stash, predict or none", NULL, 0, 0 },
+		{ 0, "delay-discount", DLB_OPT_STR, &e->delay_discount, "WHEN", "on or off: weights read D updates late learn at lr min(1, 2/(1+D)) (default off)", NULL, 0, 0 },
 		{ 0, "seed", DLB_OPT_INT, &e->seed, "N", "of order, dropout and random data (default 1)", &e->seed_given, 0, 9e15 },
 		{ 0, "init", DLB_OPT_STR, &e->init, "SEED", "draw fresh weights instead of the model's", NULL, 0, 0 },
 		{ 0, "checkpoint", DLB_OPT_STR, &x->checkpoint, "DIR", "continue from the newest checkpoint there; leave one at the end", NULL, 0, 0 },

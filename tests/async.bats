@@ -167,6 +167,7 @@ near() {
 		--sync@a command after every step would empty the pipeline
 		--sync-batchnorm@statistics of all replicas would be met for in the middle of a step
 		--optimizer kfac@K-FAC
+		--delay-discount some@--delay-discount wants on or off, not 'some'
 	END
 }
 
@@ -180,11 +181,12 @@ near() {
 	dlb-view "$tmp/out.json" | grep -Eq 'read weights 0 to [123] updates behind'
 }
 
-# formula NODES 'LATE0 LATE1 [predict] [clip=C]' [DLB-PLACE OPTION...]: the losses are those of gradients so late, to rounding
+# formula NODES 'LATE0 LATE1 [predict] [discount] [clip=C]' [DLB-PLACE OPTION...]: the losses are those of gradients so late, to rounding
 formula() {
 	local nodes=$1 steps=10 late clip=()
+	[[ $2 != *discount* ]] || clip=(--delay-discount on)
 	read -ra late <<<"$2"
-	[[ $2 != *clip=* ]] || clip=(--clip-norm "${2##*clip=}")
+	[[ $2 != *clip=* ]] || clip+=(--clip-norm "${2##*clip=}")
 	shift 2
 	dlb-profile --analytic --batch 16 "$models/digits_mlp.onnx" | dlb-costmodel -c "cpu:$nodes" | dlb-place -a even --optimizer momentum "$@" >"$tmp/doc.json"
 	dlb-run -q --steps 0 "${digits[@]}" --optimizer momentum --save "$tmp/first.safetensors" "$tmp/doc.json" >/dev/null
@@ -201,11 +203,13 @@ formula() {
 	formula 2 '1 0' -m 1 --schedule async --staleness stash
 	formula 4 '2 0' -m 1 --schedule async --staleness stash
 	formula 4 '2 0 predict' -m 1 --schedule async --staleness predict
+	formula 4 '2 0 discount' -m 1 --schedule async --staleness stash
 	# the updates of a step wait for the norm of all its gradients
 	formula 2 '1 1 clip=0.5' -m 4 --schedule async --staleness 2bw --clip-norm 0.5
 	formula 2 '2 1 clip=0.5' -m 1 --schedule async --staleness stash --clip-norm 0.5
 	formula 4 '3 2 clip=0.5' -m 1 --schedule async --staleness stash --clip-norm 0.5
 	run ! formula 2 '0 0' -m 4 --schedule async --staleness 2bw
+	run ! formula 4 '3 1 discount' -m 1 --schedule async --staleness stash
 	run ! formula 2 '0 0 clip=0.5' -m 4 --schedule async --staleness 2bw --clip-norm 0.5
 	run ! formula 4 '2 0' -m 1 --schedule async --staleness predict
 }

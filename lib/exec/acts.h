@@ -33,6 +33,7 @@ struct act {
 	uint64_t vertex;
 	int64_t first_sample;
 	bool update, preconditioned;	/* preconditioned: what this update reads */
+	double rate_scale;		/* of an update: times the learning rate */
 	int watched;			/* weight of an update that is to stay finite, -1 */
 	enum dlb_dtype dtype;		/* of a seed */
 	int iteration, pick;		/* of instruction; first of its picks, -1 */

@@ -396,8 +396,8 @@ int dlb_engine_run_iteration(struct dlb_engine *e, const struct dlb_window *w, s
 			continue;
 		request = a->request ? a->request + (several ? step % e->ring : 0) : NULL;
 		r.seed = s->seed;
-		r.rate = s->rate;
-		r.rate_before = s->rate_before;
+		r.rate = s->rate * (a->update ? a->rate_scale : 1.0);
+		r.rate_before = s->rate_before * (a->update ? a->rate_scale : 1.0);
 		r.has_rate = s->has_rate;
 		r.weight_version = several ? set_picks(e, a, step, w->first) : s->version;
 		switch (a->kind) {

@@ -304,6 +304,14 @@ static int prepare_half(struct dlb_engine *e, int op, int weight, const struct d
 	return 0;
 }
 
+/* What is foreseen is not late. */
+static double rate_scale(const struct dlb_engine *e, const struct dlb_optimizer_choice *c, int weight)
+{
+	const struct dlb_weight_copies *w = copies_of(e, weight);
+
+	return c->delay_discount && w && w->most > 1 && e->view.program->staleness != DLB_STALE_PREDICT ? 2.0 / (1.0 + w->most) : 1.0;
+}
+
 static int prepare_update(struct dlb_engine *e, const struct dlb_instr *in, const struct dlb_optimizer_choice *c,
 			  struct act *a, struct dlb_error *err)
 {
@@ -323,6 +331,7 @@ static int prepare_update(struct dlb_engine *e, const struct dlb_instr *in, cons
 		return rc == DLB_NO_KERNEL ? lacks(e, in->op, err) : -1;
 	kept(e, a->kernel);
 	a->update = true;
+	a->rate_scale = rate_scale(e, c, weight);
 	a->preconditioned = dlb_kfac_layer_of(e->graph, in->op) >= 0;
 	a->watched = hides_nan(e->graph, weight) ? weight : -1;
 	a->in = dlb_arena_array(&e->arena, 1, sizeof *a->in);

@@ -17,6 +17,10 @@ static int edit_rate(json_t *o, const struct dlb_run_edit *e, struct dlb_error *
 		json_object_set_new(o, "clip_norm", json_real(e->clip_norm));
 	else if (e->clip_given)
 		json_object_del(o, "clip_norm");
+	if (e->delay_discount && strcmp(e->delay_discount, "on") && strcmp(e->delay_discount, "off"))
+		return dlb_fail(err, NULL, "--delay-discount wants on or off, not '%.40s'", e->delay_discount);
+	if (e->delay_discount)
+		json_object_set_new(o, "delay_discount", json_boolean(!strcmp(e->delay_discount, "on")));
 	if (e->reduce)
 		json_object_set_new(o, "reduce", json_string(e->reduce));
 	if (!e->lr_schedule)
@@ -33,7 +37,7 @@ static int edit_rate(json_t *o, const struct dlb_run_edit *e, struct dlb_error *
 /* Members that hold for any optimizer, and stay when another one is chosen. */
 static json_t *another(const json_t *old, int rule)
 {
-	static const char *const kept[] = { "warmup", "lr_schedule", "clip_norm" };
+	static const char *const kept[] = { "warmup", "lr_schedule", "clip_norm", "delay_discount" };
 	json_t *o = json_object();
 
 	json_object_set_new(o, "name", json_string(dlb_optimizers[rule].name));

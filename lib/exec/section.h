@@ -12,6 +12,7 @@ struct dlb_run_edit {
 	const char *variant, *lr_schedule, *reduce, *max_state;
 	int64_t warmup; bool warmup_given;
 	double clip_norm; bool clip_given;
+	const char *delay_discount;		/* "on", "off" */
 	int64_t steps, until_step;		/* where a cosine ends that does not say; 0: not given */
 	bool torch_batchnorm;
 };

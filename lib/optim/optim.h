@@ -73,6 +73,7 @@ struct dlb_optimizer_choice {
 	enum dlb_update_variant variant;
 	struct dlb_rate rate;
 	double clip_norm;			/* 0: gradients are not clipped */
+	bool delay_discount;			/* asynchronous: a weight that is read d updates late has lr times min(1, 2 / (1 + d)) */
 	enum dlb_reduce_what reduce;
 	enum dlb_reduce_how reduce_by;
 	bool local_max;				/* x is each replica's own, not what came back from the exchange */

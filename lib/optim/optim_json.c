@@ -102,7 +102,8 @@ static int read_rate(const struct dlb_ref *r, struct dlb_optimizer_choice *c, st
 	struct dlb_ref at;
 
 	if (dlb_get_int(r, "warmup", DLB_OPT, 0, (int64_t)1e15, &c->rate.warmup, err) || dlb_get_str(r, "lr_schedule", DLB_OPT, &text, err) ||
-	    dlb_get_real(r, "clip_norm", DLB_OPT, 0, HUGE_VAL, &c->clip_norm, err))
+	    dlb_get_real(r, "clip_norm", DLB_OPT, 0, HUGE_VAL, &c->clip_norm, err) ||
+	    dlb_get_bool(r, "delay_discount", DLB_OPT, &c->delay_discount, err))
 		return -1;
 	if (text && dlb_rate_parse(text, 0, &c->rate, err))
 		return at_member(r, "lr_schedule", err);
@@ -119,7 +120,7 @@ static int read_rate(const struct dlb_ref *r, struct dlb_optimizer_choice *c, st
 int dlb_optimizer_read(const struct dlb_doc *d, struct dlb_optimizer_choice *o, struct dlb_error *err)
 {
 	static const char *const known[] = { "name", "lr", "momentum", "alpha", "beta1", "beta2", "eps", "weight_decay", "variant",
-					     "warmup", "lr_schedule", "clip_norm", "reduce", "max_state", "damping", "factor_decay", "inverse_every", "kl_clip", NULL };
+					     "warmup", "lr_schedule", "clip_norm", "delay_discount", "reduce", "max_state", "damping", "factor_decay", "inverse_every", "kl_clip", NULL };
 	struct dlb_ref run = dlb_ref_root(d, "run"), r, name_at;
 	const char *name = "sgd";
 	struct dlb_optimizer_choice c;

@@ -8,7 +8,9 @@ backward w_k(t) itself.
 
 With `clip=C` the gradients of all layers together are shortened to a norm of at most C: g(t) min(1, C / (|g(t)| + 1e-6)).
 
-usage: delayed.py WEIGHTS.safetensors IMAGES.gz LABELS.gz STEPS BATCH LR MU LATE0 LATE1 [predict] [clip=C] <LOSSES.json
+With `discount` layer k's learning rate is lr min(1, 2 / (1 + late[k])).
+
+usage: delayed.py WEIGHTS.safetensors IMAGES.gz LABELS.gz STEPS BATCH LR MU LATE0 LATE1 [predict] [discount] [clip=C] <LOSSES.json
 Compares the losses on standard input with f at each step; status 1 when one differs by more than 1e-5, relatively.
 """
 import json, math, sys
@@ -19,6 +21,7 @@ steps, batch = int(sys.argv[4]), int(sys.argv[5])
 lr, mu = float(sys.argv[6]), float(sys.argv[7])
 late = [int(sys.argv[8]), int(sys.argv[9])]
 predict = 'predict' in sys.argv[10:]
+rate = [lr * min(1, 2 / (1 + d)) if 'discount' in sys.argv[10:] else lr for d in late]
 clip = [float(a[5:]) for a in sys.argv[10:] if a.startswith('clip=')]
 digits = Digits(images, labels)
 
@@ -45,4 +48,4 @@ for t in range(steps):
         g = [[moved(d, d, lambda p, q: p * min(1, c / (norm + 1e-6))) for d in layer] for layer in g]
     for k in (0, 1):
         moves[k].append([moved(v, d, lambda p, q: mu * p + q) for v, d in zip(moves[k][-1], g[k])] if t else g[k])
-        past[k].append([moved(w, v, lambda p, q: p - lr * q) for w, v in zip(past[k][-1], moves[k][-1])])
+        past[k].append([moved(w, v, lambda p, q: p - rate[k] * q) for w, v in zip(past[k][-1], moves[k][-1])])
