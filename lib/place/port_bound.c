@@ -152,6 +152,7 @@ static double restricted_s(const struct dlb_port *port, const int *kind_of, int 
 
 static double throughput_bound(const struct dlb_port *port)
 {
+	enum { LARGE = 200000, FEW = 4 };		/* classes times nodes; load bounds then */
 	size_t D = (size_t)port->n_nodes, n = (size_t)port->n;
 	double best = dlb_load_bound_s(port->work_s, port->n, port->n_nodes);
 	struct cuts c = { .n_kinds = 0 };
@@ -159,12 +160,12 @@ static double throughput_bound(const struct dlb_port *port)
 	c.net = dlb_xcalloc((size_t)c.n_kinds + 1, sizeof *c.net);
 	double *cut = find_cuts(port, &c, best), *value = dlb_xcalloc(n * (size_t)c.n_kinds + 1, sizeof *value);
 	double *work = dlb_xmalloc((n * D + 1) * sizeof *work);
-	int m = 0, low = 0;
+	int m = 0, low = 0, turns = n * D <= LARGE ? 64 : FEW;
 	for (size_t i = 0; i < n * (size_t)c.n_kinds; i++)
 		if (isfinite(cut[i]) && cut[i] > best)
 			value[m++] = cut[i];
 	qsort(value, (size_t)m, sizeof *value, ascending);
-	for (int high = m; low < high;) {		/* below low the value is the lesser, from high on the load */
+	for (int high = m; low < high && turns-- > 0;) {	/* below low the value is the lesser, from high on the load */
 		int mid = (low + high) / 2;
 		double s = restricted_s(port, c.kind_of, c.n_kinds, cut, value[mid], work);
 		best = fmax(best, fmin(s, value[mid]));
