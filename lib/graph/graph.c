@@ -3,7 +3,7 @@
  *
  * The op and tensor arrays grow and live on the heap; everything that hangs on them (names, operand
  * lists, attributes, the lists of inputs and outputs) lives in the graph's arena. */
-#include "graph/graph.h"
+#include "graph/rewrite.h"
 #include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
@@ -160,9 +160,9 @@ struct dlb_samples dlb_op_samples(const struct dlb_graph *g, int op)
 	return dlb_common_samples(g, o->in, o->n_in, o->out, o->n_out);
 }
 
-static int64_t gcd(int64_t a, int64_t b)
+int64_t dlb_gcd(int64_t a, int64_t b)
 {
-	return b ? gcd(b, a % b) : a;
+	return b ? dlb_gcd(b, a % b) : a;
 }
 
 int dlb_graph_share_samples(struct dlb_graph *g, int64_t parts)
@@ -170,7 +170,7 @@ int dlb_graph_share_samples(struct dlb_graph *g, int64_t parts)
 	const int64_t now = g->sample_shares > 1 ? g->sample_shares : 1;
 
 	if (parts > 1)
-		g->sample_shares = now * (parts / gcd(now, parts));
+		g->sample_shares = now * (parts / dlb_gcd(now, parts));
 	return g->sample_shares > 1 << 20 ? -1 : 0;
 }
 

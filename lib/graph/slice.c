@@ -4,7 +4,7 @@
  *
  * elements, and the part is rows x (count * unit * inner) of them. */
 #include <string.h>
-#include "graph/graph.h"
+#include "graph/rewrite.h"
 
 struct strip { int64_t rows, whole, part, first; };	/* elements */
 
@@ -70,16 +70,11 @@ bool dlb_slice_fits(const struct dlb_slice *s, const struct dlb_desc *part)
 	return true;
 }
 
-static int64_t gcd(int64_t a, int64_t b)
-{
-	return b ? gcd(b, a % b) : a;
-}
-
 /* Within each row of the whole, a strip of a strip; rows of s that are no rows of the part's are no strips there. */
 bool dlb_slice_compose(const struct dlb_slice *part, struct dlb_slice *s)
 {
 	const int64_t row = part->units * part->unit, from = part->first * part->unit + s->first * s->unit, length = s->count * s->unit;
-	const int64_t unit = gcd(gcd(row, from), length);
+	const int64_t unit = dlb_gcd(dlb_gcd(row, from), length);
 
 	if (s->axis != part->axis || s->units * s->unit != part->count * part->unit)
 		return false;

@@ -75,8 +75,8 @@ static struct dlb_desc desc(enum dlb_dtype t, int n_dims, int64_t a, int64_t b, 
 }
 
 /* Forms of operands: all of one shape; a bool first or second; a row against a block; those of the norms' gradients
- * (whose statistics are one a channel, one a row, or one a plane). */
-enum { N_FORMS = 8 };
+ * (whose statistics are one a channel, one a row, or one a plane); three numbers a row, a block, a label a row. */
+enum { N_FORMS = 9 };
 static void form(int f, enum dlb_dtype t, int over, int n_in, struct dlb_desc *in)
 {
 	for (int i = 0; i < n_in; i++) {
@@ -91,6 +91,8 @@ static void form(int f, enum dlb_dtype t, int over, int n_in, struct dlb_desc *i
 			in[i] = desc(t, 1, i == 2 ? 8 : 24, 0, 0, 0);
 		if (f == 6 && i > 1)
 			in[i] = desc(t, 1, i == 2 ? 600 : 6, 0, 0, 0);
+		if (f == 8 && i != 1)
+			in[i] = i == 2 ? desc(DLB_I64, 1, 6, 0, 0, 0) : desc(t, 2, 6, 3, 0, 0);
 	}
 }
 
