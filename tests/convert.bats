@@ -197,6 +197,24 @@ PY
 	EOF
 }
 
+@test "published networks: the operator graphs' loads are proved least" {
+	data=$DLB_TEST_DATA/placement/throughput
+	[ -d "$data" ] || skip "no $data; set DLB_TEST_DATA"
+	for name in op_bert3_inference op_bert3_training op_resnet50_inference; do
+		dlb-convert --from dnn-partitioning "$data/$name.json" | dlb-place -q >"$tmp/plan.json"
+		run -0 jq -e '.plan.gap >= 0 and .plan.gap < 1e-8' "$tmp/plan.json"
+	done
+}
+
+@test "lonely ops cost dp little and change no optimum where there is room" {
+	jq -c '.nodes += [range(100; 118) | {id: ., supportedOnFpga: 1, cpuLatency: 0.1, fpgaLatency: 0.01, isBackwardNode: 0, size: 0.1}]' \
+		"$net" >"$tmp/lonely.json"
+	dlb-convert --from dnn-partitioning "$net" | dlb-place -q -a dp >"$tmp/without.json"
+	dlb-convert --from dnn-partitioning "$tmp/lonely.json" | timeout 20 dlb-place -a dp >"$tmp/with.json" 2>"$tmp/err"
+	run ! grep 'too many ideals' "$tmp/err"
+	run -0 jq -n -e --slurpfile a "$tmp/without.json" --slurpfile b "$tmp/with.json" '$a[0].plan.value_s == $b[0].plan.value_s'
+}
+
 # A schedule as torch would run it: every action once, each stage on one rank, F before B, and no rank waits for ever.
 runs_to_the_end() { # CSV MICRO-BATCHES TRAINING
 	python3 - "$@" <<'PY'
