@@ -94,6 +94,27 @@ static void test_random(uint64_t seed)
 	dag_release(&d);
 }
 
+static void exchange(struct dlb_node_program *np, struct dlb_rng *r)
+{
+	int a = (int)dlb_rng_below(r, (uint64_t)np->n_instr), b = (int)dlb_rng_below(r, (uint64_t)np->n_instr);
+	struct dlb_instr x = np->instr[a];
+	np->instr[a] = np->instr[b];
+	np->instr[b] = x;
+}
+
+/* What verify lets pass must end. */
+static bool is_refused(const struct dlb_program *g, const struct dag *d)
+{
+	struct dlb_timeline t;
+	struct dlb_error err;
+	if (dlb_program_verify(g, &d->c, &err))
+		return true;
+	int rc = dlb_program_simulate(g, &d->c, NULL, 0, 0, false, &t, &err);
+	assert(rc == 0);
+	dlb_timeline_release(&t, g->n_nodes);
+	return false;
+}
+
 /* Exchanges or removes instructions at random: most of what comes out is wrong, and verify must say so or the
  * program must still run to its end. */
 static void test_spoilt(uint64_t seed)
@@ -104,7 +125,6 @@ static void test_spoilt(uint64_t seed)
 	struct dlb_plan p;
 	struct dlb_program g;
 	struct dlb_error err;
-	struct dlb_timeline t;
 	dlb_rng_init(&r, seed + 1000);
 	dag_init(&d, &o);
 	make(&d, &p, 4, seed % 3 ? "1f1b" : "async", &r);
@@ -118,21 +138,14 @@ static void test_spoilt(uint64_t seed)
 			dlb_program_release(&g);
 			continue;
 		}
-		int a = (int)dlb_rng_below(&r, (uint64_t)np->n_instr), b = (int)dlb_rng_below(&r, (uint64_t)np->n_instr);
 		if (k % 3) {
-			struct dlb_instr x = np->instr[a];
-			np->instr[a] = np->instr[b];
-			np->instr[b] = x;
+			exchange(np, &r);
 		} else {
+			int a = (int)dlb_rng_below(&r, (uint64_t)np->n_instr);
 			memmove(np->instr + a, np->instr + a + 1, (size_t)(np->n_instr - a - 1) * sizeof *np->instr);
 			np->n_instr--;
 		}
-		if (dlb_program_verify(&g, &d.c, &err))
-			refused++;
-		else if (dlb_program_simulate(&g, &d.c, NULL, 0, 0, false, &t, &err))
-			assert(np->n_instr && !"what verify lets pass must end");
-		else
-			dlb_timeline_release(&t, 3);
+		refused += is_refused(&g, &d);
 		dlb_program_release(&g);
 	}
 	assert(refused > 10);
@@ -175,16 +188,8 @@ static void test_replicas(uint64_t seed)
 		struct dlb_node_program *np = &g.other[0].node[node];
 		np = node < 3 ? &g.node[node] : np;
 		if (np->n_instr >= 2) {
-			int a = (int)dlb_rng_below(&r, (uint64_t)np->n_instr), b = (int)dlb_rng_below(&r, (uint64_t)np->n_instr);
-			struct dlb_instr x = np->instr[a];
-			np->instr[a] = np->instr[b];
-			np->instr[b] = x;
-			if (dlb_program_verify(&g, &d.c, &err))
-				refused++;
-			else if (dlb_program_simulate(&g, &d.c, NULL, 0, 0, false, &t, &err))
-				assert(!"what verify lets pass must end");
-			else
-				dlb_timeline_release(&t, 6);
+			exchange(np, &r);
+			refused += is_refused(&g, &d);
 		}
 		dlb_program_release(&g);
 	}
