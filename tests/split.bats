@@ -276,6 +276,19 @@ near() { # FILE FILE RELATIVE-ERROR: number by number, and as many
 	done
 }
 
+@test "shares of samples that cannot be are refused" {
+	dlb-costmodel -q -c cpu:2 --split '*=2:batch' "$made/digits_mlp.json" | jq 'del(.profile, .cost)' >"$tmp/doc.json"
+	for change in '.part = 2' '.of = 1' '.of = 5000' '.of = 17' 'del(.part)' '.x = 1'; do
+		jq "(.graph.tensors[] | select(.samples)).samples |= ($change)" "$tmp/doc.json" >"$tmp/bad.json"
+		run -2 --separate-stderr dlb-costmodel "$tmp/bad.json"
+		one_line dlb-costmodel samples
+	done
+	# tensors of one op that do not belong together
+	jq 'del(.graph.tensors[] | .samples)' "$tmp/doc.json" >"$tmp/bad.json"
+	run -2 --separate-stderr bash -c 'dlb-costmodel -q "$1" | dlb-place -q | dlb-run -q --data digits --steps 1' - "$tmp/bad.json"
+	one_line dlb-run 'is stated as'
+}
+
 @test "a checkpoint whose list of parts is wrong is refused" {
 	placer=even planned_split digits_mlp cpu:2 '*=2' >"$tmp/doc.json"
 	dlb-costmodel -q -c cpu:1 "$made/digits_mlp.json" | dlb-place -q >"$tmp/whole.json"
