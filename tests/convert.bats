@@ -304,6 +304,11 @@ PY
 	head -c 300 "$root/tests/data/machine.xml" >"$tmp/cut.xml"
 	run -2 --separate-stderr dlb-convert --from hwloc "$tmp/cut.xml"
 	one_line dlb-convert 'cut.xml'
+	for index in '' 'os_index="4294967290"'; do	# hwloc would fill half a gigabyte with such a core
+		sed "0,/type=\"PU\" os_index=\"0\"/s//type=\"PU\" $index/" "$root/tests/data/machine.xml" >"$tmp/odd.xml"
+		run -2 --separate-stderr dlb-convert --from hwloc "$tmp/odd.xml"
+		one_line dlb-convert 'os_index'
+	done
 }
 
 @test "megatron: layers by their names, whole, in the order of stages" {
