@@ -28,6 +28,7 @@ struct dlb_state {
 	void **slot[DLB_MAX_STATES];		/* [tensor] optimizer states of the weights here */
 	void **sum;				/* [op] gradient sums of updates here, as many places as dlb_program_sum_places */
 	char **copy;				/* [tensor] copies of weights for asynchronous programs, dlb_place_bytes apart */
+	size_t *sum_bytes, *copy_bytes;		/* of these, with all their places */
 	struct dlb_state_constant { int tensor; int64_t n; void *p; } *constant; int n_constants, cap_constants;
 	struct dlb_arena arena;
 };

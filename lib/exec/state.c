@@ -38,6 +38,8 @@ int dlb_state_init(struct dlb_state *s, const struct dlb_graph *g, struct dlb_ba
 	s->value = dlb_arena_array(&s->arena, n, sizeof *s->value);
 	s->copy = dlb_arena_array(&s->arena, n, sizeof *s->copy);
 	s->sum = dlb_arena_array(&s->arena, (size_t)g->n_ops + 1, sizeof *s->sum);
+	s->sum_bytes = dlb_arena_array(&s->arena, (size_t)g->n_ops + 1, sizeof *s->sum_bytes);
+	s->copy_bytes = dlb_arena_array(&s->arena, n, sizeof *s->copy_bytes);
 	for (int k = 0; k < s->n_slots; k++)
 		s->slot[k] = dlb_arena_array(&s->arena, n, sizeof *s->slot[k]);
 	for (int t = 0; t < g->n_tensors; t++) {
@@ -57,6 +59,7 @@ int dlb_state_init(struct dlb_state *s, const struct dlb_graph *g, struct dlb_ba
 		if ((all_sums || dlb_kfac_layer_of(g, x->home) >= 0 || (replicated && !dlb_gradient_is_own(g, placement, x->home))) &&
 		    !(s->sum[x->home] = take(be, x->name, bytes, err)))
 			return -1;
+		s->sum_bytes[x->home] = bytes;
 	}
 	return 0;
 }
@@ -78,13 +81,16 @@ int dlb_state_add_copies(struct dlb_state *s, const struct dlb_program *p, int n
 	}
 	for (int t = 0; t < s->graph->n_tensors && !rc; t++) {
 		const struct dlb_tensor *x = &s->graph->tensor[t];
+		const size_t bytes = dlb_place_bytes((size_t)dlb_tensor_bytes(x, 1));
 
-		if (most[t] && !(s->copy[t] = take(s->be, x->name, (size_t)most[t] * dlb_place_bytes((size_t)dlb_tensor_bytes(x, 1)), err)))
+		s->copy_bytes[t] = (size_t)most[t] * bytes;
+		if (most[t] && !(s->copy[t] = take(s->be, x->name, s->copy_bytes[t], err)))
 			rc = -1;
 		if (sums[t] < 2 || rc)
 			continue;
 		s->be->ops->free(s->be, s->sum[x->home]);	/* the one that there is for synchronous schedules */
-		if (!(s->sum[x->home] = take(s->be, x->name, (size_t)sums[t] * dlb_place_bytes((size_t)dlb_tensor_bytes(x, 1)), err)))
+		s->sum_bytes[x->home] = (size_t)sums[t] * bytes;
+		if (!(s->sum[x->home] = take(s->be, x->name, s->sum_bytes[x->home], err)))
 			rc = -1;
 	}
 	free(most);
