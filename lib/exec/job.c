@@ -91,7 +91,7 @@ static int settle_reduce(struct dlb_job *j, struct dlb_error *err)
 				"--max-state local, or moments:mean");
 	if (o->clip_norm > 0)
 		return dlb_fail(err, "/plan/reduce", "where moments are exchanged there is no gradient of the whole batch to clip");
-	if (j->plan.schedule && !strcmp(j->plan.schedule, "async"))
+	if (dlb_plan_is_async(&j->plan))
 		return dlb_fail(err, "/plan/reduce", "asynchronous schedules exchange gradients, not moments");
 	if (strcmp(s->compress, "none"))
 		return dlb_fail(err, "/plan/compress", "moments are not compressed");

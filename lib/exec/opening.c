@@ -52,8 +52,7 @@ static int open_state(struct run *r, const struct dlb_doc *doc, struct dlb_error
 {
 	const struct dlb_exec_options *o = r->o;
 	struct dlb_job *j = &r->job;
-	const struct dlb_schedule *schedule = j->plan.schedule ? dlb_schedule_find(j->plan.schedule) : NULL;
-	const bool async = schedule && schedule->async;
+	const bool async = dlb_plan_is_async(&j->plan);
 	const char *path;
 
 	if (weights_file(doc, &path, err))

@@ -100,6 +100,13 @@ static double part_flops(const struct dlb_op_io *io)
 
 /* -- all of them -- */
 
+static int join_stage(const struct dlb_op_io *io, struct dlb_loss_desc *d, struct dlb_error *err)
+{
+	d->stage = DLB_LOSS_JOIN;
+	d->classes = dlb_io_int(io, "classes", 0);
+	return d->classes < 1 ? dlb_op_fail(io, err, "attribute 'classes' is missing") : 0;
+}
+
 static int join_desc(const struct dlb_op_io *io, struct dlb_loss_desc *d, struct dlb_error *err)
 {
 	if (fill(io, &io->in[1], &io->in[0], d, err))
@@ -107,10 +114,8 @@ static int join_desc(const struct dlb_op_io *io, struct dlb_loss_desc *d, struct
 	for (int i = 1; i < io->n_in; i++)
 		if (is_stats(io, i, &io->in[1], DLB_LOSS_STATS, err))
 			return -1;
-	d->stage = DLB_LOSS_JOIN;
 	d->n_parts = io->n_in - 1;
-	d->classes = dlb_io_int(io, "classes", 0);
-	return d->classes < 1 ? dlb_op_fail(io, err, "attribute 'classes' is missing") : 0;
+	return join_stage(io, d, err);
 }
 
 static int join_infer(struct dlb_op_io *io, struct dlb_error *err)
@@ -159,10 +164,8 @@ static int join_grad_desc(const struct dlb_op_io *io, struct dlb_loss_desc *d, s
 		return -1;
 	if (io->in[0].dtype != d->dtype)
 		return dlb_op_fail(io, err, "the gradient is of type %s", dlb_dtype_name(io->in[0].dtype));
-	d->stage = DLB_LOSS_JOIN;
 	d->backward = true;
-	d->classes = dlb_io_int(io, "classes", 0);
-	return d->classes < 1 ? dlb_op_fail(io, err, "attribute 'classes' is missing") : 0;
+	return join_stage(io, d, err);
 }
 
 static int join_grad_infer(struct dlb_op_io *io, struct dlb_error *err)

@@ -251,8 +251,7 @@ static void set_lags(struct compiler *c)
 static int compile(const struct dlb_plan *p, const struct dlb_cost *cost, int64_t batch, int n_state, const bool *member,
 		   int64_t first, struct walk *walk, struct dlb_program *out, struct dlb_error *err)
 {
-	const struct dlb_schedule *schedule = p->schedule ? dlb_schedule_find(p->schedule) : NULL;
-	const bool async = schedule && schedule->async;
+	const bool async = dlb_plan_is_async(p);
 	struct compiler c = { .p = p, .out = out, .updates_last = !async && (member || p->clip) };
 	dlb_flow_init(&c.f, p, cost, batch);
 	c.g = c.f.g;
@@ -386,19 +385,19 @@ static int compile_replicas(const struct dlb_plan *p, const struct dlb_cost *cos
 int dlb_program_compile(const struct dlb_plan *p, const struct dlb_cost *cost, int64_t batch, int n_state,
 			struct dlb_program *out, struct dlb_error *err)
 {
+	int rc;
+
 	if (p->n_replicas < 2) {
-		if (compile(p, cost, batch, n_state, NULL, 0, NULL, out, err))
-			return -1;
-		dlb_compile_put(out, cost);
-		return 0;
+		rc = compile(p, cost, batch, n_state, NULL, 0, NULL, out, err);
+	} else {
+		memset(out, 0, sizeof *out);
+		rc = compile_replicas(p, cost, batch, n_state, out, err);
+		if (rc)
+			dlb_program_release(out);
 	}
-	memset(out, 0, sizeof *out);
-	if (!compile_replicas(p, cost, batch, n_state, out, err)) {
+	if (!rc)
 		dlb_compile_put(out, cost);
-		return 0;
-	}
-	dlb_program_release(out);
-	return -1;
+	return rc;
 }
 
 void dlb_program_release(struct dlb_program *g)

@@ -105,7 +105,7 @@ json_t *dlb_plan_write(const struct dlb_plan *p)
 		json_object_set_new(o, "in_flight", json_integer(p->in_flight));
 	if (p->chunks)
 		json_object_set_new(o, "chunks", json_integer(p->chunks));
-	if (p->schedule && dlb_schedule_find(p->schedule) && dlb_schedule_find(p->schedule)->async) {
+	if (dlb_plan_is_async(p)) {
 		json_object_set_new(o, "staleness", json_string(dlb_staleness_names[p->staleness_used ? p->staleness_used : DLB_STALE_STASH]));
 		json_object_set_new(o, "staleness_given", json_boolean(p->staleness != DLB_STALE_DEFAULT));
 		json_object_set_new(o, "fill_s", dlb_doc_number(p->fill_s));

@@ -146,7 +146,7 @@ static int put_last(const struct dlb_graph *g, struct dlb_item *order, int n)
 int dlb_plan_micro_batches(const struct dlb_plan *p, int64_t batch)
 {
 	int64_t *share = dlb_xcalloc((size_t)(p->n_replicas > 1 ? p->n_replicas : 1), sizeof *share), M = p->micro_batches;
-	const bool one_M = p->sharing.sync_batchnorm || (p->schedule && dlb_schedule_find(p->schedule) && dlb_schedule_find(p->schedule)->async);
+	const bool one_M = p->sharing.sync_batchnorm || dlb_plan_is_async(p);
 	dlb_plan_shares(p, batch, share);
 	for (int r = 0; r < p->n_replicas && one_M; r++)
 		M = share[r] < M ? (share[r] ? share[r] : 1) : M;

@@ -61,6 +61,13 @@ const struct dlb_schedule *dlb_schedule_find(const char *name)
 	return NULL;
 }
 
+bool dlb_plan_is_async(const struct dlb_plan *p)
+{
+	const struct dlb_schedule *s = p->schedule ? dlb_schedule_find(p->schedule) : NULL;
+
+	return s && s->async;
+}
+
 bool dlb_schedule_bounded(const struct dlb_schedule *s) { return !s->async && !(s->rule & (RULE_FORWARD_FIRST | RULE_ALONE)); }
 bool dlb_schedule_fills(const struct dlb_schedule *s) { return s->rule & RULE_WEIGHTS_LATE; }
 

@@ -143,7 +143,7 @@ int dlb_sharing_check(const struct dlb_plan *p, struct dlb_error *err)
 		return dlb_fail(err, "/plan/gossip", "gossip and a parameter server exclude each other");
 	if (dlb_sharing_averages(s) && s->sync)
 		return dlb_fail(err, "/plan/sync", "sync is for sums of gradients; with %s there are none", dlb_sharing_name(s));
-	if (p->schedule && !strcmp(p->schedule, "async") && check_async(s, err))
+	if (dlb_plan_is_async(p) && check_async(s, err))
 		return -1;
 	if (dlb_sharing_averages(s) && s->sync_batchnorm)
 		return dlb_fail(err, "/plan/sync_batchnorm", "statistics of all replicas are for replicas of one model; with %s they differ", dlb_sharing_name(s));
