@@ -102,6 +102,15 @@ children() { # PID: its direct children
 	return 0
 }
 
+kill_at_once() { # PID: it and all its descendants, as when the power fails: none has time for a last word
+	local pids=("$1") i=0
+	while [ $i -lt ${#pids[@]} ]; do
+		mapfile -t -O ${#pids[@]} pids < <(children "${pids[i]}")
+		i=$((i + 1))
+	done
+	kill -KILL "${pids[@]}"
+}
+
 # ---- what every filter does with its input; the arguments are the tool and options it needs ----
 
 refuses_bad_json() { # TOOL [OPTION...]
