@@ -2,7 +2,7 @@
  *
  * State (weights, gradient sums, optimizer state, buffers) is keyed by tensor name, so that a checkpoint
  * loads on any other number of nodes. See engine.c for the step loop, run.c for the job around it,
- * checkpoint.c, feed.c; launch.c starts the ranks.
+ * checkpoint*.c, feed.c; launch.c starts the ranks.
  *
  * The document's run section says what is trained on and how; dlb-run keeps it in the document:
  *     {"data":"idx:/abs/images,/abs/labels", "test_data":SPEC, "transform":"scale=1/255",

@@ -1,0 +1,127 @@
+/* See checkpoint_files.h: what compression of sums, and K-FAC, kept back: each replica's own. */
+#define _XOPEN_SOURCE 700
+#include <dirent.h>
+#include <stdlib.h>
+#include <string.h>
+#include "exec/checkpoint_files.h"
+#include "model/safetensors.h"
+
+/* "error/R/NAME" of replica R; "basis/NAME", the same on all. */
+static const char *kept_name(struct dlb_arena *a, const struct dlb_kept_state *s, int replica)
+{
+	return s->summed ? dlb_arena_printf(a, "%s/%d/%s", s->what, replica, s->name) : dlb_arena_printf(a, "%s/%s", s->what, s->name);
+}
+
+/* What compression keeps, then K-FAC; i from 0, *first_kfac from 0 too. */
+static bool kept_at(const struct dlb_checkpoint_kept *k, int i, int *first_kfac, struct dlb_kept_state *s)
+{
+	if (*first_kfac == i && k->kept && dlb_kept_state(k->kept, i, s))
+		*first_kfac = i + 1;
+	else
+		return dlb_kfac_state(k->kfac, i - *first_kfac, s);
+	return true;
+}
+
+int dlb_checkpoint_write_kept(const char *dir, int rank, const struct dlb_checkpoint_kept *kept, struct dlb_error *err)
+{
+	struct dlb_arena a = { 0 };
+	struct dlb_st_tensor *st = NULL;
+	struct dlb_kept_state s;
+	int n = 0, cap = 0, rc = 0;
+
+	for (int i = 0, k = 0; kept && kept_at(kept, i, &k, &s); i++) {
+		DLB_GROW(st, n, cap);
+		st[n++] = (struct dlb_st_tensor){ .name = kept_name(&a, &s, kept->replica), .data = s.p,
+						  .desc = { .dtype = s.dtype, .n_dims = 1, .dim = { s.n } } };
+	}
+	if (n) {
+		char *path = dlb_xprintf("%s/kept-%d.safetensors", dir, rank);
+
+		rc = dlb_safetensors_write(path, st, n, NULL, err);
+		free(path);
+	}
+	free(st);
+	dlb_arena_release(&a);
+	return rc;
+}
+
+/* All such files of a checkpoint. */
+static int kept_open(const char *dir, struct dlb_safetensors **st, int *n, struct dlb_error *err)
+{
+	DIR *d = opendir(dir);
+	int rc = 0, cap = 0;
+
+	for (struct dirent *e; d && !rc && (e = readdir(d));) {
+		char *path;
+
+		if (strncmp(e->d_name, "kept-", 5))
+			continue;
+		path = dlb_xprintf("%s/%s", dir, e->d_name);
+		DLB_GROW(*st, *n, cap);
+		rc = dlb_safetensors_read(path, &(*st)[*n], err);
+		*n += !rc;
+		free(path);
+	}
+	if (d)
+		closedir(d);
+	return rc;
+}
+
+static const struct dlb_st_tensor *kept_find(const struct dlb_safetensors *st, int n, const char *name)
+{
+	for (int i = 0; i < n; i++)
+		if (dlb_safetensors_find(&st[i], name))
+			return dlb_safetensors_find(&st[i], name);
+	return NULL;
+}
+
+/* Replica r's, or every replica's of those there were, divided by how many there are now. */
+static int kept_take(const struct dlb_safetensors *st, int n, const char *dir, struct dlb_kept_state *s, int replica, int n_replicas,
+			 struct dlb_error *err)
+{
+	struct dlb_arena a = { 0 };
+	const struct dlb_st_tensor *t;
+	int before = 0, rc = 0;
+
+	if (s->needed && !kept_find(st, n, kept_name(&a, s, 0)))
+		rc = dlb_fail(err, dir, "the checkpoint has no tensor '%s'", kept_name(&a, s, 0));
+	while (s->summed && kept_find(st, n, kept_name(&a, s, before)))
+		before++;
+	for (int r = 0; r < (s->summed ? before : 1) && !rc; r++) {
+		const bool shared_out = s->summed && before != n_replicas;
+
+		t = kept_find(st, n, kept_name(&a, s, r));
+		if (!t || (s->summed && before == n_replicas && r != replica))
+			continue;
+		if (t->desc.dtype != s->dtype || dlb_desc_count(&t->desc) != s->n) {
+			rc = dlb_fail(err, dir, "tensor '%s' has %lld elements in the checkpoint, %lld here", t->name,
+				      (long long)dlb_desc_count(&t->desc), (long long)s->n);
+			dlb_hint(err, "go on with the --compress and --dtype that the checkpoint was made with, or another --checkpoint folder");
+		}
+		for (int64_t i = 0; i < s->n && !rc; i++) {
+			double x = dlb_value_real(t->data, s->dtype, i);
+
+			dlb_value_set(s->p, s->dtype, i, shared_out ? (r ? dlb_value_real(s->p, s->dtype, i) : 0) + x / n_replicas : x);
+		}
+	}
+	dlb_arena_release(&a);
+	return rc;
+}
+
+int dlb_checkpoint_load_kept(struct dlb_checkpoint *c, int64_t step, const struct dlb_checkpoint_kept *kept, struct dlb_error *err)
+{
+	struct dlb_safetensors *st = NULL;
+	struct dlb_kept_state s;
+	char *dir;
+	int n = 0, rc;
+
+	dir = dlb_xprintf("%s/step-%lld", c->dir, (long long)step);
+	rc = kept_open(dir, &st, &n, err);
+	for (int i = 0, k = 0; !rc && kept_at(kept, i, &k, &s); i++)
+		rc = kept_take(st, n, dir, &s, kept->replica, kept->n_replicas, err);
+	for (int i = 0; i < n; i++)
+		dlb_safetensors_release(&st[i]);
+	free(st);
+	free(dir);
+	return rc;
+}

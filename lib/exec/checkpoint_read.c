@@ -1,0 +1,225 @@
+/* See checkpoint_files.h: loading on any number of nodes, however tensors were and are split. */
+#define _XOPEN_SOURCE 700
+#include <jansson.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include "exec/checkpoint_files.h"
+#include "model/safetensors.h"
+
+struct manifest {
+	char dir[4096];
+	json_t *json;			/* owned */
+	struct dlb_progress_state p;
+	const char *optimizer;
+};
+
+static int manifest_read(const char *dir, int64_t step, struct manifest *m, struct dlb_error *err)
+{
+	char path[4200];
+	json_error_t je;
+	json_t *j, *v;
+	struct dlb_progress_state *p = &m->p;
+	const char *seed;
+
+	if (snprintf(m->dir, sizeof m->dir, "%s/step-%lld", dir, (long long)step) >= (int)sizeof m->dir)
+		return dlb_fail(err, NULL, "the name of checkpoint folder '%.100s...' is too long", dir);
+	snprintf(path, sizeof path, "%s/" DLB_CHECKPOINT_MANIFEST, m->dir);
+	j = json_load_file(path, 0, &je);
+	if (!j)
+		return dlb_fail(err, path, "%d:%d: %s", je.line, je.column, je.text);
+	m->json = j;
+	v = json_object_get(j, "dlb-checkpoint");
+	if (!json_is_string(v))
+		return dlb_fail(err, path, "not a checkpoint's manifest");
+	if (strncmp(json_string_value(v), "1.", 2))
+		return dlb_fail(err, path, "checkpoint format %.20s; this is %s", json_string_value(v), DLB_CHECKPOINT_FORMAT);
+	p->step = json_integer_value(json_object_get(j, "step"));
+	p->epoch = json_integer_value(json_object_get(j, "epoch"));
+	p->position = json_integer_value(json_object_get(j, "position"));
+	p->since_best = json_integer_value(json_object_get(j, "since_best"));
+	p->best_loss = json_is_number(v = json_object_get(j, "best_loss")) ? json_number_value(v) : HUGE_VAL;
+	seed = json_string_value(json_object_get(j, "seed"));
+	m->optimizer = json_string_value(json_object_get(j, "optimizer"));
+	if (!seed || !m->optimizer || !json_is_object(json_object_get(j, "tensors")) || p->step != step || p->epoch < 0 ||
+	    p->position < 0 || p->since_best < 0)
+		return dlb_fail(err, path, "a member is missing or out of range");
+	p->seed = strtoull(seed, NULL, 10);
+	return 0;
+}
+
+/* Parts opened so far. */
+struct part { char name[64]; struct dlb_safetensors st; };
+struct parts { struct part *part; int n, cap; };
+
+static struct dlb_safetensors *part_open(struct parts *ps, const char *dir, const char *name, struct dlb_error *err)
+{
+	char *path;
+	int rc;
+
+	for (int i = 0; i < ps->n; i++)
+		if (!strcmp(ps->part[i].name, name))
+			return &ps->part[i].st;
+	if (strchr(name, '/') || strlen(name) >= sizeof ps->part->name) {
+		dlb_fail(err, dir, "part '%.100s' is not a file of the checkpoint", name);
+		return NULL;
+	}
+	DLB_GROW(ps->part, ps->n, ps->cap);
+	memset(&ps->part[ps->n], 0, sizeof *ps->part);
+	strcpy(ps->part[ps->n].name, name);
+	path = dlb_xprintf("%s/%s", dir, name);
+	rc = dlb_safetensors_read(path, &ps->part[ps->n].st, err);
+	free(path);
+	return rc ? NULL : &ps->part[ps->n++].st;
+}
+
+/* The data of tensor `name` of this part of the checkpoint, or NULL. */
+static const void *find_data(const struct dlb_safetensors *st, const char *dir, const char *name, const struct dlb_desc *want,
+			     struct dlb_error *err)
+{
+	const struct dlb_st_tensor *t = dlb_safetensors_find(st, name);
+	char a[128], b[128];
+
+	if (!t) {
+		dlb_fail(err, dir, "the checkpoint has no tensor '%s'", name);
+		return NULL;
+	}
+	if (t->desc.dtype == want->dtype && dlb_desc_same_shape(&t->desc, want))
+		return t->data;
+	dlb_fail(err, dir, "tensor '%s' is %s in the checkpoint, %s in the model", name, dlb_desc_str(&t->desc, a, sizeof a),
+		 dlb_desc_str(want, b, sizeof b));
+	return NULL;
+}
+
+/* One of a tensor's parts, as the manifest tells it; false: it does not. */
+static bool read_place(const json_t *e, struct dlb_slice *s, const char **name, const char **part, struct dlb_desc *d)
+{
+	const json_t *shape = json_object_get(e, "shape");
+
+	*name = json_string_value(json_object_get(e, "name"));
+	*part = json_string_value(json_object_get(e, "part"));
+	*s = (struct dlb_slice){ .n_dims = (int)json_array_size(shape) < DLB_MAX_DIMS ? (int)json_array_size(shape) : DLB_MAX_DIMS,
+		.axis = (int)json_integer_value(json_object_get(e, "axis")), .units = json_integer_value(json_object_get(e, "units")),
+		.unit = json_integer_value(json_object_get(e, "unit")), .first = json_integer_value(json_object_get(e, "first")),
+		.count = json_integer_value(json_object_get(e, "count")) };
+	for (int i = 0; i < s->n_dims; i++)
+		s->dim[i] = json_integer_value(json_array_get(shape, (size_t)i));
+	if (!*name || !*part || s->n_dims < 1 || s->axis < 0 || s->axis >= s->n_dims || s->units < 1 || s->count < 1)
+		return false;
+	d->n_dims = s->n_dims;
+	memcpy(d->dim, s->dim, sizeof d->dim);
+	if (s->count > s->units || s->dim[s->axis] % s->units)
+		return false;
+	d->dim[s->axis] = s->dim[s->axis] / s->units * s->count;
+	return dlb_slice_fits(s, d);
+}
+
+struct loading { const struct manifest *m; struct parts *parts; const struct dlb_state *s; int slot; struct dlb_arena *a; };
+
+/* As a checkpoint names it: itself, or the optimizer's state of it. */
+static const char *kept_as(const struct loading *l, const char *name)
+{
+	return l->slot < 0 ? name : dlb_checkpoint_slot_name(l->a, l->s->rule, l->slot, name);
+}
+
+/* Puts the parts of a tensor (of which the model has `part_of` or, NULL, all) together in `whole`, whose shape is d. */
+static int gather_parts(const struct loading *l, const json_t *list, const char *of, const struct dlb_desc *d, void *whole,
+			struct dlb_error *err)
+{
+	int64_t covered = 0;
+	size_t i;
+	json_t *e;
+
+	json_array_foreach(list, i, e) {
+		struct dlb_desc part = { .dtype = d->dtype }, all;
+		const char *name, *file;
+		struct dlb_slice s;
+
+		if (!read_place(e, &s, &name, &file, &part))
+			return dlb_fail(err, l->m->dir, "the manifest does not say where the parts of '%s' are", of);
+		all = dlb_slice_desc(&s, d->dtype);
+		if (!dlb_desc_same_shape(&all, d))
+			return dlb_fail(err, l->m->dir, "'%s' has another shape in the checkpoint than in the model", of);
+		const struct dlb_safetensors *st = part_open(l->parts, l->m->dir, file, err);
+		const void *data = st ? find_data(st, l->m->dir, kept_as(l, name), &part, err) : NULL;
+		if (!data)
+			return -1;
+		dlb_slice_put(&s, dlb_dtype_bytes(d->dtype), data, whole);
+		covered += dlb_desc_count(&part);
+	}
+	return covered == dlb_desc_count(d) ? 0 : dlb_fail(err, l->m->dir, "the checkpoint has not all of '%s'", of);
+}
+
+static int tensor_load(const struct loading *l, const struct dlb_tensor *x, void *dst, struct dlb_error *err)
+{
+	const char *of = x->slice ? x->slice->of : x->name;
+	const json_t *place = json_object_get(json_object_get(l->m->json, "tensors"), of);
+	const struct dlb_desc d = dlb_tensor_desc(x, 1), all = x->slice ? dlb_slice_desc(x->slice, x->dtype) : d;
+	const void *data = NULL;
+	void *whole = NULL, *part = NULL;
+	int rc = 0;
+
+	if (json_is_string(place)) {
+		const struct dlb_safetensors *st = part_open(l->parts, l->m->dir, json_string_value(place), err);
+		data = st ? find_data(st, l->m->dir, kept_as(l, of), &all, err) : NULL;
+		rc = data ? 0 : -1;
+	} else if (json_is_array(place)) {
+		data = whole = dlb_xcalloc(dlb_desc_bytes(&all) + 1, 1);
+		rc = gather_parts(l, place, of, &all, whole, err);
+	} else {
+		rc = dlb_fail(err, l->m->dir, "the checkpoint has no tensor '%s'", of);
+	}
+	if (!rc && x->slice) {
+		part = dlb_xmalloc(dlb_desc_bytes(&d) + 1);
+		dlb_slice_take(x->slice, dlb_dtype_bytes(x->dtype), data, part);
+		data = part;
+	}
+	if (!rc)
+		l->s->be->ops->upload(l->s->be, dst, data, dlb_desc_bytes(&d));
+	free(whole);
+	free(part);
+	return rc;
+}
+
+static int tensors_load(const struct manifest *m, struct dlb_state *s, struct dlb_error *err)
+{
+	struct dlb_arena a = { 0 };
+	struct parts ps = { 0 };
+	int rc = 0;
+
+	if (s->rule >= 0 && strcmp(m->optimizer, dlb_optimizers[s->rule].name)) {
+		dlb_fail(err, m->dir, "the checkpoint was made with optimizer '%s', this run has '%s'", m->optimizer,
+			 dlb_optimizers[s->rule].name);
+		return dlb_hint(err, "give another --checkpoint folder");
+	}
+	for (int t = 0; t < s->graph->n_tensors && !rc; t++) {
+		const struct dlb_tensor *x = &s->graph->tensor[t];
+		struct loading l = { m, &ps, s, -1, &a };
+
+		if (!s->value[t])
+			continue;
+		rc = tensor_load(&l, x, s->value[t], err);
+		for (l.slot = 0; l.slot < s->n_slots && !rc; l.slot++)
+			if (s->slot[l.slot][t])
+				rc = tensor_load(&l, x, s->slot[l.slot][t], err);
+	}
+	for (int i = 0; i < ps.n; i++)
+		dlb_safetensors_release(&ps.part[i].st);
+	free(ps.part);
+	dlb_arena_release(&a);
+	return rc;
+}
+
+int dlb_checkpoint_read(const char *dir, int64_t step, struct dlb_state *s, struct dlb_progress_state *p, struct dlb_error *err)
+{
+	struct manifest m = { .json = NULL };
+	int rc = manifest_read(dir, step, &m, err);
+
+	if (!rc)
+		rc = tensors_load(&m, s, err);
+	if (!rc)
+		*p = m.p;
+	json_decref(m.json);
+	return rc;
+}

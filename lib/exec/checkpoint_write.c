@@ -1,0 +1,111 @@
+/* See checkpoint_files.h: what is written of weights, buffers and optimizer state, and where the manifest says it is. */
+#define _XOPEN_SOURCE 700
+#include <errno.h>
+#include <jansson.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+#include "exec/checkpoint_files.h"
+#include "model/safetensors.h"
+
+struct list { struct dlb_st_tensor *t; int n, cap; struct dlb_arena arena; void **own; int n_own, cap_own; };
+
+static void list_add(struct list *l, const struct dlb_state *s, const char *name, const struct dlb_tensor *x, const void *p)
+{
+	struct dlb_desc d = dlb_tensor_desc(x, 1);
+	void *host = dlb_xmalloc(dlb_desc_bytes(&d) + 1);
+
+	s->be->ops->download(s->be, host, p, dlb_desc_bytes(&d));
+	DLB_GROW(l->own, l->n_own, l->cap_own);
+	l->own[l->n_own++] = host;
+	DLB_GROW(l->t, l->n, l->cap);
+	l->t[l->n++] = (struct dlb_st_tensor){ .name = name, .desc = d, .data = host };
+}
+
+static void list_release(struct list *l)
+{
+	for (int i = 0; i < l->n_own; i++)
+		free(l->own[i]);
+	free(l->own);
+	free(l->t);
+	dlb_arena_release(&l->arena);
+}
+
+const char *dlb_checkpoint_slot_name(struct dlb_arena *a, int rule, int k, const char *weight)
+{
+	return dlb_arena_printf(a, "optimizer/%s/%s", dlb_optimizers[rule].state_name[k], weight);
+}
+
+int dlb_checkpoint_write_part(const char *dir, int rank, const struct dlb_state *s, struct dlb_error *err)
+{
+	struct list l = { 0 };
+	char *path = dlb_xprintf("%s/part-%d.safetensors", dir, rank);
+	int rc = 0;
+
+	for (int t = 0; t < s->graph->n_tensors && dlb_state_is_kept(s); t++) {
+		const struct dlb_tensor *x = &s->graph->tensor[t];
+
+		if (!s->value[t])
+			continue;
+		list_add(&l, s, x->name, x, s->value[t]);
+		for (int k = 0; k < s->n_slots; k++)
+			if (s->slot[k][t])
+				list_add(&l, s, dlb_checkpoint_slot_name(&l.arena, s->rule, k, x->name), x, s->slot[k][t]);
+	}
+	if (l.n)
+		rc = dlb_safetensors_write(path, l.t, l.n, NULL, err);
+	list_release(&l);
+	free(path);
+	return rc;
+}
+
+/* Where tensor x is: the name of a part, or, of a part of a tensor, one in the list of that tensor's parts. */
+static void put_place(json_t *tensors, const struct dlb_tensor *x, int home)
+{
+	const struct dlb_slice *sl = x->slice;
+
+	if (!sl) {
+		json_object_set_new(tensors, x->name, json_sprintf("part-%d.safetensors", home));
+		return;
+	}
+	json_t *list = json_object_get(tensors, sl->of), *o;
+
+	if (!list)
+		json_object_set_new(tensors, sl->of, list = json_array());
+	o = json_pack("{s:s, s:o}", "name", x->name, "part", json_sprintf("part-%d.safetensors", home));
+	dlb_slice_write(sl, o);
+	json_array_append_new(list, o);
+}
+
+int dlb_checkpoint_write_manifest(const char *dir, const struct dlb_state *s, const struct dlb_progress_state *p, struct dlb_error *err)
+{
+	char *path = dlb_xprintf("%s/" DLB_CHECKPOINT_MANIFEST, dir);
+	json_t *m = json_pack("{s:s, s:I, s:I, s:I, s:s, s:I}", "dlb-checkpoint", DLB_CHECKPOINT_FORMAT, "step", (json_int_t)p->step, "epoch",
+			      (json_int_t)p->epoch, "position", (json_int_t)p->position, "optimizer",
+			      s->rule >= 0 ? dlb_optimizers[s->rule].name : "none", "since_best", (json_int_t)p->since_best);
+	json_t *tensors = json_object();
+	FILE *f = fopen(path, "w");
+	int rc = 0;
+
+	/* 64 bits of seed do not fit a JSON integer's sign; as text they do. */
+	json_object_set_new(m, "seed", json_sprintf("%llu", (unsigned long long)p->seed));
+	if (isfinite(p->best_loss))
+		json_object_set_new(m, "best_loss", json_real(p->best_loss));
+	for (int t = 0; t < s->graph->n_tensors; t++) {
+		const struct dlb_tensor *x = &s->graph->tensor[t];
+		int home = x->kind == DLB_T_WEIGHT || x->kind == DLB_T_BUFFER ? dlb_state_home(s->graph, s->first_placement, t) : -1;
+
+		if (home >= 0)
+			put_place(tensors, x, home);
+	}
+	json_object_set_new(m, "tensors", tensors);
+	if (!f || json_dumpf(m, f, JSON_INDENT(1) | JSON_REAL_PRECISION(17)) || fputc('\n', f) == EOF || fflush(f) ||
+	    fsync(fileno(f)))
+		rc = dlb_fail(err, NULL, "cannot write '%s': %s", path, strerror(errno));
+	if (f && fclose(f) && !rc)
+		rc = dlb_fail(err, NULL, "cannot write '%s': %s", path, strerror(errno));
+	json_decref(m);
+	free(path);
+	return rc;
+}
