@@ -85,7 +85,7 @@ static int collect(struct dlb_autodiff *ad, int t, int op, struct dlb_error *err
 	if (sum < 0)
 		return -1;
 	g->tensor[sum].of = t;
-	g->op[g->n_ops - 1].name = dlb_graph_op_name(g, dlb_arena_printf(&ad->a, "%s.grad_sum", g->tensor[t].name));
+	dlb_graph_rename_op(g, g->n_ops - 1, dlb_graph_op_name(g, dlb_arena_printf(&ad->a, "%s.grad_sum", g->tensor[t].name)));
 	c->c[0].grad = sum;
 	c->n = 1;
 	return sum;
@@ -116,8 +116,8 @@ static void name_gradients(struct dlb_autodiff *ad, int op, int first, const int
 			if (din[k] >= 0 && g->tensor[din[k]].producer == i && best < 0)
 				best = k;
 		if (best >= 0)
-			g->op[i].name = dlb_graph_op_name(g, dlb_arena_printf(&ad->a, "%s.grad_%s", g->op[op].name,
-									       role_of(ad, op, best)));
+			dlb_graph_rename_op(g, i, dlb_graph_op_name(g, dlb_arena_printf(&ad->a, "%s.grad_%s", g->op[op].name,
+											role_of(ad, op, best))));
 	}
 }
 
@@ -169,7 +169,7 @@ static int take_gradients(struct dlb_autodiff *ad, struct dlb_builder *b, int fi
 		}
 		if (d->of < 0 && d->producer >= first) {
 			d->of = x;
-			d->name = dlb_graph_tensor_name(g, dlb_arena_printf(&ad->a, "%s.grad", t->name));
+			dlb_graph_rename_tensor(g, grad, dlb_graph_tensor_name(g, dlb_arena_printf(&ad->a, "%s.grad", t->name)));
 		}
 		contribute(ad, x, grad, b->op);
 	}
@@ -227,7 +227,7 @@ static int own_gradient(struct dlb_autodiff *ad, int w, int op, struct dlb_error
 		if (grad < 0)
 			return -1;
 		g->tensor[grad].of = w;
-		g->tensor[grad].name = dlb_graph_tensor_name(g, dlb_arena_printf(&ad->a, "%s.grad", g->tensor[w].name));
+		dlb_graph_rename_tensor(g, grad, dlb_graph_tensor_name(g, dlb_arena_printf(&ad->a, "%s.grad", g->tensor[w].name)));
 	}
 	g->tensor[grad].kind = DLB_T_WEIGHT_GRADIENT;
 	ad->of[w].c[0].grad = grad;

@@ -32,6 +32,7 @@ void dlb_graph_release(struct dlb_graph *g)
 		free(g->body[i]);
 	}
 	free(g->body);
+	dlb_graph_forget_names(g);
 	dlb_arena_release(&g->arena);
 	dlb_graph_init(g);
 }
@@ -74,6 +75,7 @@ void dlb_graph_copy(const struct dlb_graph *g, struct dlb_graph *copy)
 	c.reader_start = c.reader = NULL;
 	c.body = NULL;
 	c.n_bodies = c.cap_bodies = 0;
+	c.op_names = c.tensor_names = (struct dlb_names){ .n = 0 };
 	c.cap_ops = c.n_ops + 1;
 	c.cap_tensors = c.n_tensors + 1;
 	c.op = dlb_xcalloc((size_t)c.cap_ops, sizeof *c.op);

@@ -23,6 +23,7 @@
 #ifndef DLB_GRAPH_GRAPH_H
 #define DLB_GRAPH_GRAPH_H
 #include "doc/doc.h"
+#include "graph/name_map.h"
 #include "op/op.h"
 #include "util/mem.h"
 
@@ -129,6 +130,7 @@ struct dlb_graph {
 	int *reader_start, *reader;	/* readers of tensor t: reader[reader_start[t] .. reader_start[t+1]) */
 	struct dlb_body **body;		/* until folded; those inside bodies too */
 	int n_bodies, cap_bodies;
+	struct dlb_names { struct dlb_name_map count; int n; } op_names, tensor_names;	/* made when first asked (rewrite.c) */
 };
 struct dlb_body { struct dlb_graph g; int n_formal, first_capture; };
 

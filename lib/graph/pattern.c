@@ -140,8 +140,8 @@ int dlb_match_fuse(struct dlb_match *m, const char *type, const char *domain, co
 	const struct dlb_attr *copy = dlb_attr_copy(&g->arena, attr, n_attr);	/* may be one of those that vanish */
 	if (name_of >= 0 && name_of != m->root) {
 		const char *name = g->op[name_of].name;
-		g->op[name_of].name = o->name;		/* names stay unique until it goes */
-		o->name = name;
+		dlb_graph_rename_op(g, name_of, o->name);	/* names stay unique until it goes */
+		dlb_graph_rename_op(g, m->root, name);
 	}
 	for (int i = 0; i < m->n; i++)
 		g->op[m->op[i]].n_in = g->op[m->op[i]].n_out = 0;

@@ -4,7 +4,6 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include "graph/name_map.h"
 #include "graph/rewrites.h"
 
 int64_t dlb_graph_reference(const struct dlb_graph *g)
@@ -257,6 +256,7 @@ void dlb_graph_reorder(struct dlb_graph *g, const int *order, int n)
 	g->n_ops = n;
 	g->cap_ops = n + 1;
 	drop_tensors(g);
+	dlb_graph_forget_names(g);
 	dlb_graph_index(g);
 }
 
@@ -301,40 +301,73 @@ void dlb_graph_drop_dead(struct dlb_graph *g, const int *root, int n_root)
 
 /* -- names -- */
 
-/* Linear, but for graphs of some thousand vertices that is milliseconds in all. */
-static bool op_named(const struct dlb_graph *g, const char *name)
+/* How many bear each name: of the first n ops (tensors), and brought up to date when somebody asks. */
+static void count_name(struct dlb_names *x, const char *name, int more)
 {
-	for (int i = g->n_ops - 1; i >= 0; i--)
-		if (!strcmp(g->op[i].name, name))
-			return true;
-	return false;
+	const int n = dlb_name_map_get(&x->count, name);
+
+	dlb_name_map_set(&x->count, name, (n < 0 ? 0 : n) + more);
 }
 
-static bool tensor_named(const struct dlb_graph *g, const char *name)
+static struct dlb_names *op_names(struct dlb_graph *g)
 {
-	for (int i = g->n_tensors - 1; i >= 0; i--)
-		if (!strcmp(g->tensor[i].name, name))
-			return true;
-	return false;
+	struct dlb_names *x = &g->op_names;
+
+	for (; x->n < g->n_ops; x->n++)
+		count_name(x, g->op[x->n].name, 1);
+	return x;
 }
 
-static const char *unique(struct dlb_graph *g, const char *base, bool (*named)(const struct dlb_graph *, const char *))
+static struct dlb_names *tensor_names(struct dlb_graph *g)
+{
+	struct dlb_names *x = &g->tensor_names;
+
+	for (; x->n < g->n_tensors; x->n++)
+		count_name(x, g->tensor[x->n].name, 1);
+	return x;
+}
+
+static const char *unique(struct dlb_graph *g, const char *base, const struct dlb_names *x)
 {
 	const char *name = dlb_arena_strdup(&g->arena, base);
 
-	for (int i = 2; named(g, name); i++)
+	for (int i = 2; dlb_name_map_get(&x->count, name) > 0; i++)
 		name = dlb_arena_printf(&g->arena, "%s.%d", base, i);
 	return name;
 }
 
 const char *dlb_graph_op_name(struct dlb_graph *g, const char *base)
 {
-	return unique(g, base, op_named);
+	return unique(g, base, op_names(g));
 }
 
 const char *dlb_graph_tensor_name(struct dlb_graph *g, const char *base)
 {
-	return unique(g, base, tensor_named);
+	return unique(g, base, tensor_names(g));
+}
+
+static void rename_in(struct dlb_names *x, const char **name, const char *to)
+{
+	count_name(x, *name, -1);
+	count_name(x, to, 1);
+	*name = to;
+}
+
+void dlb_graph_rename_op(struct dlb_graph *g, int op, const char *name)
+{
+	rename_in(op_names(g), &g->op[op].name, name);
+}
+
+void dlb_graph_rename_tensor(struct dlb_graph *g, int t, const char *name)
+{
+	rename_in(tensor_names(g), &g->tensor[t].name, name);
+}
+
+void dlb_graph_forget_names(struct dlb_graph *g)
+{
+	dlb_name_map_release(&g->op_names.count);
+	dlb_name_map_release(&g->tensor_names.count);
+	g->op_names.n = g->tensor_names.n = 0;
 }
 
 /* -- edges -- */

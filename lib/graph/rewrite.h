@@ -38,6 +38,10 @@ void dlb_graph_drop_dead(struct dlb_graph *g, const int *root, int n_root);
 /* `base`, or base.2, base.3 ...: a name that no op (tensor) has yet; in g's arena. */
 const char *dlb_graph_op_name(struct dlb_graph *g, const char *base);
 const char *dlb_graph_tensor_name(struct dlb_graph *g, const char *base);
+/* What is there gets another name, as from the functions above: they must know of it. */
+void dlb_graph_rename_op(struct dlb_graph *g, int op, const char *name);
+void dlb_graph_rename_tensor(struct dlb_graph *g, int t, const char *name);
+void dlb_graph_forget_names(struct dlb_graph *g);	/* ops or tensors have gone */
 /* Every reader of tensor `from` (the outputs of the graph too, if asked) reads `to` instead. */
 void dlb_graph_replace(struct dlb_graph *g, int from, int to, bool outputs_too);
 bool dlb_graph_is_output(const struct dlb_graph *g, int t);

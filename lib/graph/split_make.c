@@ -130,7 +130,7 @@ static int whole_of(struct maker *m, int t)
 	p->is_whole = true;
 	if (g->tensor[t].kind == DLB_T_WEIGHT) {	/* its name is that of the parts together, in the model */
 		g->tensor[t].kind = DLB_T_ACTIVATION;
-		g->tensor[t].name = dlb_graph_tensor_name(g, dlb_arena_printf(&g->arena, "%s.whole", was.name));
+		dlb_graph_rename_tensor(g, t, dlb_graph_tensor_name(g, dlb_arena_printf(&g->arena, "%s.whole", was.name)));
 		g->tensor[t].data = NULL;
 		g->tensor[t].is_fill = g->tensor[t].in_model = g->tensor[t].initial = false;
 	}
