@@ -96,7 +96,7 @@ static double with_split_s(const struct search *s, const struct dlb_split_ask *a
 	if (!n_ask || !dlb_graph_split(&g, ask, n_ask, &err)) {
 		if (s->p)
 			dlb_profile_carry(s->p, s->g, &g, &p);
-		if (!dlb_graph_index(&g) && !dlb_cost_fit(&c, &g, s->p ? &p : NULL, s->cl, &err))
+		if (!dlb_graph_index(&g) && !dlb_cost_estimate(&c, &g, s->p ? &p : NULL, s->cl, &err))
 			end = schedule_s(s, &c, n);
 	}
 	dlb_cost_release(&c);
@@ -326,7 +326,7 @@ int dlb_auto_split(const struct dlb_doc *doc, const struct dlb_profile *p, const
 	if (n_fixed)
 		memcpy(s.sure, fixed, (size_t)n_fixed * sizeof *fixed);
 	s.n_sure = n_fixed;
-	if (!dlb_cost_fit(&c, &g, p, cl, err)) {
+	if (!dlb_cost_estimate(&c, &g, p, cl, err)) {
 		sort_nodes(&s, &c);
 		split_what_does_not_fit(&s, n_state);
 		find_alike(&s);

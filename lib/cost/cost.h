@@ -49,6 +49,9 @@ struct dlb_cost {
 /* profile may be NULL (roofline with default efficiencies). Borrows graph and cluster. */
 int dlb_cost_fit(struct dlb_cost *c, const struct dlb_graph *g, const struct dlb_profile *p,
 		 const struct dlb_cluster *cl, struct dlb_error *err);
+/* The same costs without fit[], how well the rooflines fit: for searches that price many graphs. */
+int dlb_cost_estimate(struct dlb_cost *c, const struct dlb_graph *g, const struct dlb_profile *p,
+		      const struct dlb_cluster *cl, struct dlb_error *err);
 /* Takes the arrays per kind, op and batch, zeroed, once n_ops, n_kinds and n_batches are known. */
 void dlb_cost_make_arrays(struct dlb_cost *c);
 void dlb_cost_release(struct dlb_cost *c);

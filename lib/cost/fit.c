@@ -169,7 +169,11 @@ void dlb_roofline_fit(struct dlb_roofline *r, const double *flop, const double *
 
 /* ---- a kind's rooflines ---- */
 
-struct samples { double *flop, *bytes, *time_s, *weight; int *row; int n; };
+struct samples {
+	double *flop, *bytes, *time_s, *weight;
+	int *row, n;
+	int *work;				/* [row of the profile] its class of work */
+};
 struct kind_model {
 	double peak_flops, bandwidth_Bps;
 	struct dlb_roofline of[N_WORKS];		/* at that peak and bandwidth */
@@ -215,7 +219,7 @@ static void take_samples(const struct dlb_graph *g, const struct dlb_profile *p,
 {
 	s->n = 0;
 	for (int i = 0; i < p->n_rows; i++)
-		for (int b = 0; b < p->n_batches && (w < 0 || work_of(p->row[i].type) == w); b++) {
+		for (int b = 0; b < p->n_batches && (w < 0 || s->work[i] == w); b++) {
 			double t = p->row[i].time_s[q][b];
 			if (!isfinite(t) || t <= 0)
 				continue;
@@ -298,7 +302,7 @@ static void describe_fit(struct dlb_cost *c, const struct dlb_profile *p, int q,
 }
 
 /* Fits profile kind q. Peak and bandwidth: as measured, else as the cluster states them, else the best rates seen
- * among the ops. */
+ * among the ops. How well it fits is told to `c`, unless that is NULL: fits to all but one signature take most of the time. */
 static void fit_kind(struct dlb_cost *c, const struct dlb_graph *g, const struct dlb_profile *p, int q,
 		     const struct dlb_device_kind *stated, struct samples *s, struct kind_model *m)
 {
@@ -334,7 +338,8 @@ static void fit_kind(struct dlb_cost *c, const struct dlb_graph *g, const struct
 		}
 		m->fitted[w] = true;
 		dlb_roofline_fit(&m->of[w], s->flop, s->bytes, s->time_s, NULL, s->n);
-		describe_fit(c, p, q, w, m, &start, s);
+		if (c)
+			describe_fit(c, p, q, w, m, &start, s);
 	}
 }
 
@@ -551,8 +556,8 @@ static void init(struct dlb_cost *c, const struct dlb_graph *g, const struct dlb
 	c->fit = dlb_arena_array(a, (p ? (size_t)p->n_kinds * N_WORKS : 0) + 1, sizeof *c->fit);
 }
 
-int dlb_cost_fit(struct dlb_cost *c, const struct dlb_graph *g, const struct dlb_profile *p,
-		 const struct dlb_cluster *cl, struct dlb_error *err)
+static int fit(struct dlb_cost *c, const struct dlb_graph *g, const struct dlb_profile *p, const struct dlb_cluster *cl,
+	       bool describe, struct dlb_error *err)
 {
 	struct fitter f = { .c = c, .g = g, .p = p, .cl = cl };
 	struct dlb_arena scratch = { 0 };
@@ -573,12 +578,15 @@ int dlb_cost_fit(struct dlb_cost *c, const struct dlb_graph *g, const struct dlb
 	s.time_s = dlb_arena_array(&scratch, n, sizeof *s.time_s);
 	s.weight = dlb_arena_array(&scratch, n, sizeof *s.weight);
 	s.row = dlb_arena_array(&scratch, n, sizeof *s.row);
+	s.work = dlb_arena_array(&scratch, p ? (size_t)p->n_rows + 1 : 1, sizeof *s.work);
+	for (int r = 0; p && r < p->n_rows; r++)
+		s.work[r] = work_of(p->row[r].type);
 	for (int q = 0; p && q < p->n_kinds; q++) {
 		const struct dlb_device_kind *stated = NULL;
 		for (int k = 0; k < cl->n_kinds; k++)
 			if (!strcmp(cl->kind[k].name, p->kind[q]))
 				stated = &cl->kind[k];
-		fit_kind(c, g, p, q, stated, &s, &f.model[q]);
+		fit_kind(describe ? c : NULL, g, p, q, stated, &s, &f.model[q]);
 	}
 	for (int k = 0; k < cl->n_kinds && !rc; k++)
 		rc = fill_kind(&f, k, err);
@@ -586,6 +594,18 @@ int dlb_cost_fit(struct dlb_cost *c, const struct dlb_graph *g, const struct dlb
 	if (rc)
 		dlb_cost_release(c);
 	return rc;
+}
+
+int dlb_cost_fit(struct dlb_cost *c, const struct dlb_graph *g, const struct dlb_profile *p,
+		 const struct dlb_cluster *cl, struct dlb_error *err)
+{
+	return fit(c, g, p, cl, true, err);
+}
+
+int dlb_cost_estimate(struct dlb_cost *c, const struct dlb_graph *g, const struct dlb_profile *p,
+		      const struct dlb_cluster *cl, struct dlb_error *err)
+{
+	return fit(c, g, p, cl, false, err);
 }
 
 /* ---- what -v shows ---- */

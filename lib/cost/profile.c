@@ -53,6 +53,7 @@ void dlb_profile_init(struct dlb_profile *p, const struct dlb_graph *g, int64_t 
 	for (int i = 0; i < g->n_ops; i++) {
 		if (!i || k[i].hash != k[i - 1].hash) {
 			p->row[++r].op = ops + i;
+			p->row[r].hash = k[i].hash;
 			p->row[r].type = dlb_arena_strdup(&p->arena, g->op[k[i].op].type);
 			p->row[r].key = dlb_op_signature(g, k[i].op, batch, &p->arena);
 		}
@@ -159,10 +160,9 @@ void dlb_profile_carry(const struct dlb_profile *p, const struct dlb_graph *was,
 		key[r] = key_of(was, p->row[r].op[0], p->batch[0]);
 	for (int i = 0; i < out->n_rows; i++) {
 		struct dlb_profile_row *to = &out->row[i];
-		const uint64_t want = key_of(g, to->op[0], p->batch[0]);
 		for (int r = 0; r < p->n_rows; r++) {
 			const struct dlb_profile_row *from = &p->row[r];
-			if (key[r] != want)
+			if (key[r] != to->hash)
 				continue;
 			for (int k = 0; k < p->n_kinds; k++) {
 				memcpy(to->time_s[k], from->time_s[k], (size_t)p->n_batches * sizeof **to->time_s);

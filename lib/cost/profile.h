@@ -14,6 +14,7 @@
 
 struct dlb_profile_row {
 	const char *key, *type;
+	uint64_t hash;				/* of the signatures at two batch sizes, by dlb_profile_init; 0: not known */
 	int *op, n_ops;				/* ops of this signature, ascending */
 	double **time_s;			/* [kind][batch]; NAN: not measured, INFINITY: no kernel */
 	double *workspace_bytes, *scratch_bytes, *packed_bytes;	/* [kind], at the largest batch */
