@@ -129,7 +129,7 @@ unbroken() { # prints the loss log of 4000 steps
 
 @test "a rank killed in mid-step: within 3 s, one line that names the rank, status 2, the checkpoint intact" {
 	plan cpu:2 >"$tmp/2.json"
-	dlb-run --until-step 100000 "${digits[@]}" "${long[@]}" --checkpoint "$tmp/ckpt" --loss-log "$tmp/log" "$tmp/2.json" \
+	dlb-run --until-step 100000000 "${digits[@]}" "${long[@]}" --checkpoint "$tmp/ckpt" --loss-log "$tmp/log" "$tmp/2.json" \
 		>"$tmp/out.json" 2>"$tmp/err" 3>&- &
 	parent=$!
 	wait_for_lines "$tmp/log" 60
@@ -152,7 +152,7 @@ unbroken() { # prints the loss log of 4000 steps
 
 @test "two runs do not share a checkpoint folder" {
 	plan cpu:1 >"$tmp/1.json"
-	dlb-run --until-step 100000 "${digits[@]}" "${long[@]}" --checkpoint "$tmp/ckpt" --loss-log "$tmp/log" "$tmp/1.json" \
+	dlb-run --until-step 100000000 "${digits[@]}" "${long[@]}" --checkpoint "$tmp/ckpt" --loss-log "$tmp/log" "$tmp/1.json" \
 		>/dev/null 2>&1 3>&- &
 	wait_for_lines "$tmp/log" 5
 	run -2 --separate-stderr dlb-run --steps 1 "${digits[@]}" --checkpoint "$tmp/ckpt" "$tmp/1.json"
