@@ -11,27 +11,6 @@ plan() {
 	dlb-profile --analytic --batch "$batch" "$models/$file.onnx" | dlb-costmodel -c "$cluster" | dlb-place "$@"
 }
 
-# Starts a run in the background; its log shows how far it has come: started DLB-RUN-OPTION...
-started() {
-	rm -f "$tmp/log"
-	dlb-run -q --loss-log "$tmp/log" "$@" >"$tmp/out" 2>"$tmp/err" 3>&- &
-	parent=$!
-}
-
-# It ends within 3 s of the last change of FILE, and MORE ms, with status 2, one line that holds the words, and no document.
-ends() { # FILE WORDS [MORE]
-	local status=0 took end
-	wait "$parent" || status=$?
-	end=$(date +%s%N)
-	took=$(((end - $(date -r "$1" +%s%N)) / 1000000))
-	echo "$took ms: $(cat "$tmp/err")"
-	[ "$status" -eq 2 ]
-	[ ! -s "$tmp/out" ]
-	[ "$(wc -l <"$tmp/err")" -eq 1 ]
-	grep -Eq "$2" "$tmp/err"
-	[ "$took" -lt $((3000 + ${3:-0})) ]
-}
-
 # Samples for the digits' models, NaN in those numbered: samples FILE SAMPLE...
 samples() {
 	arrays "$tmp/$1" 960 "${@:2}"
@@ -105,7 +84,7 @@ on_rank() {
 		# shellcheck disable=SC2086
 		started --steps 1000000 "${digits[@]}" $options "$tmp/$doc.json"
 		wait_for_lines "$tmp/log" 20
-		mapfile -t ranks < <(for launcher in $(children $parent); do children "$launcher"; done)
+		ranks_of $parent
 		[ "${#ranks[@]}" -ge 3 ]
 		touch "$tmp/began"
 		kill -KILL "${ranks[rank]}"
@@ -129,7 +108,7 @@ on_rank() {
 	plan cpu:2 digits_cnn 24 --replicas 2 >"$tmp/doc.json"
 	started --steps 1000000 --timeout 1 "${digits[@]}" "$tmp/doc.json"
 	wait_for_lines "$tmp/log" 20
-	mapfile -t ranks < <(for launcher in $(children $parent); do children "$launcher"; done)
+	ranks_of $parent
 	touch "$tmp/began"
 	kill -STOP "${ranks[1]}"
 	ends "$tmp/began" 'lost (rank 1|a rank)'

@@ -102,6 +102,10 @@ children() { # PID: its direct children
 	return 0
 }
 
+ranks_of() { # PID of a dlb-run that starts its ranks itself: `ranks`, the process of each
+	mapfile -t ranks < <(for launcher in $(children "$1"); do children "$launcher"; done)
+}
+
 kill_at_once() { # PID: it and all its descendants, as when the power fails: none has time for a last word
 	local pids=("$1") i=0
 	while [ $i -lt ${#pids[@]} ]; do
@@ -109,6 +113,27 @@ kill_at_once() { # PID: it and all its descendants, as when the power fails: non
 		i=$((i + 1))
 	done
 	kill -KILL "${pids[@]}"
+}
+
+# Starts `parent`, a run in the background; its log, $tmp/log, shows how far it has come.
+started() { # DLB-RUN-OPTION...
+	rm -f "$tmp/log"
+	dlb-run -q --loss-log "$tmp/log" "$@" >"$tmp/out" 2>"$tmp/err" 3>&- &
+	parent=$!
+}
+
+# It ends within 3 s of the last change of FILE, and MORE ms, with status 2, one line that matches WORDS, and no document.
+ends() { # FILE WORDS [MORE]
+	local status=0 took end
+	wait "$parent" || status=$?
+	end=$(date +%s%N)
+	took=$(((end - $(date -r "$1" +%s%N)) / 1000000))
+	echo "$took ms: $(cat "$tmp/err")"
+	[ "$status" -eq 2 ] || return 1
+	[ ! -s "$tmp/out" ] || return 1
+	[ "$(wc -l <"$tmp/err")" -eq 1 ] || return 1
+	grep -Eq "$2" "$tmp/err" || return 1
+	[ "$took" -lt $((3000 + ${3:-0})) ]
 }
 
 # ---- what every filter does with its input; the arguments are the tool and options it needs ----

@@ -129,22 +129,13 @@ unbroken() { # prints the loss log of 4000 steps
 
 @test "a rank killed in mid-step: within 3 s, one line that names the rank, status 2, the checkpoint intact" {
 	plan cpu:2 >"$tmp/2.json"
-	dlb-run --until-step 100000000 "${digits[@]}" "${long[@]}" --checkpoint "$tmp/ckpt" --loss-log "$tmp/log" "$tmp/2.json" \
-		>"$tmp/out.json" 2>"$tmp/err" 3>&- &
-	parent=$!
+	started --until-step 100000000 "${digits[@]}" "${long[@]}" --checkpoint "$tmp/ckpt" "$tmp/2.json"
 	wait_for_lines "$tmp/log" 60
-	mapfile -t ranks < <(for launcher in $(children $parent); do children "$launcher"; done)
+	ranks_of $parent
 	[ "${#ranks[@]}" -eq 2 ]
-	start=$(date +%s%N)
+	touch "$tmp/began"
 	kill -KILL "${ranks[1]}"
-	status=0
-	wait $parent || status=$?
-	[ $(($(date +%s%N) - start)) -lt 3000000000 ]
-	cat "$tmp/err"
-	[ $status -eq 2 ]
-	[ ! -s "$tmp/out.json" ]
-	[ "$(wc -l <"$tmp/err")" -eq 1 ]
-	grep -Eq 'rank [01]' "$tmp/err"
+	ends "$tmp/began" 'rank [01]'
 	plan cpu:1 | dlb-run --until-step 200 "${digits[@]}" "${long[@]}" --checkpoint "$tmp/ckpt" >"$tmp/out.json" ||
 		plan cpu:1 | dlb-run --steps 5 "${digits[@]}" "${long[@]}" --checkpoint "$tmp/ckpt" >"$tmp/out.json"
 	validates "$tmp/out.json"
