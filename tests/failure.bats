@@ -84,7 +84,7 @@ on_rank() {
 		# shellcheck disable=SC2086
 		started --steps 1000000 "${digits[@]}" $options "$tmp/$doc.json"
 		wait_for_lines "$tmp/log" 20
-		ranks_of $parent
+		ranks_of "$parent"
 		[ "${#ranks[@]}" -ge 3 ]
 		touch "$tmp/began"
 		kill -KILL "${ranks[rank]}"
@@ -108,7 +108,7 @@ on_rank() {
 	plan cpu:2 digits_cnn 24 --replicas 2 >"$tmp/doc.json"
 	started --steps 1000000 --timeout 1 "${digits[@]}" "$tmp/doc.json"
 	wait_for_lines "$tmp/log" 20
-	ranks_of $parent
+	ranks_of "$parent"
 	touch "$tmp/began"
 	kill -STOP "${ranks[1]}"
 	ends "$tmp/began" 'lost (rank 1|a rank)'

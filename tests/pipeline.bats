@@ -131,7 +131,7 @@ unbroken() { # prints the loss log of 4000 steps
 	plan cpu:2 >"$tmp/2.json"
 	started --until-step 100000000 "${digits[@]}" "${long[@]}" --checkpoint "$tmp/ckpt" "$tmp/2.json"
 	wait_for_lines "$tmp/log" 60
-	ranks_of $parent
+	ranks_of "$parent"
 	[ "${#ranks[@]}" -eq 2 ]
 	touch "$tmp/began"
 	kill -KILL "${ranks[1]}"

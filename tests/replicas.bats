@@ -187,7 +187,7 @@ near() {
 	plan cpu:3 --replicas 3 >"$tmp/doc.json"
 	started --steps 1000000 "${digits[@]}" "$tmp/doc.json"
 	wait_for_lines "$tmp/log" 20
-	ranks_of $parent
+	ranks_of "$parent"
 	[ "${#ranks[@]}" -eq 3 ]
 	touch "$tmp/began"
 	kill -KILL "${ranks[2]}"
