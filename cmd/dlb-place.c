@@ -190,7 +190,9 @@ static struct dlb_replicas_choice replicas_choice(const struct options *o, const
 		c.n = !strcmp(o->replicas, "auto") ? 0 : atoi(o->replicas);
 	if (o->split)
 		c.sharing.by_power = !strcmp(o->split, "power");
-	c.choose_allreduce = !o->sharing.allreduce && (!was || was->n_replicas < 2);
+	if (!was || was->n_replicas < 2)
+		c.sharing.allreduce = DLB_ALLREDUCE_AUTO;
+	c.sharing.n_by_size = 0;			/* between what replicas there are now */
 	dlb_sharing_apply(&o->sharing, &c.sharing, NULL);	/* main has seen that they are right */
 	return c;
 }

@@ -68,7 +68,7 @@ near() {
 	[ "$output" = 0.25 ]
 	train "$tmp/two.json" sum --gossip 0
 	run -0 jq -r '.report.allreduce.algorithm' "$tmp/sum.out.json"
-	[ "$output" = ring ]
+	[ "$output" = auto ]
 	run -0 dlb-run --print-program --data random "$tmp/two.json"
 	[[ $output == *"COLLECTIVE reduce bucket 0: "*" weights"* ]]
 }

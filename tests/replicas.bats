@@ -46,6 +46,42 @@ near() {
 	done
 }
 
+@test "each sum by its size: what the plan says, and the same bits on other placements" {
+	# where 256 KB go by ring and what half of the model would gather does not; statistics are a few hundred bytes
+	shm=link=shm:2e-5,5e9
+	dlb-profile --analytic --batch 8 "$models/resnet8.onnx" >"$tmp/profile.json"
+	dlb-costmodel -c "cpu:4 $shm" "$tmp/profile.json" | dlb-place --replicas 4 --sync-batchnorm >"$tmp/narrow.json"
+	dlb-costmodel -c "cpu:8 $shm" "$tmp/profile.json" | dlb-place --replicas 4 --sync-batchnorm -a random --seed 5 >"$tmp/wide.json"
+	validates "$tmp/narrow.json"
+	jq -e '.plan | .allreduce == "auto" and .allreduce_by_size == [{from_bytes: 0, allreduce: "doubling"}, {from_bytes: 262144, allreduce: "ring"}]' "$tmp/narrow.json"
+	for doc in narrow wide; do
+		dlb-run --steps 2 --data random --seed 3 "$tmp/$doc.json" >"$tmp/$doc.out.json"
+		validates "$tmp/$doc.out.json"
+		jq -e '.report.allreduce.sums | map({(.class): .algorithm}) | add | . == {statistics: "doubling", small: "ring"}' "$tmp/$doc.out.json"
+	done
+	# two parts share the small ones: none has as many together as the model
+	jq -e '[.report.allreduce.sums[] | select(.class == "small")] | (map(.part) | unique | length) == 2 and all(.bytes < 262144)' "$tmp/wide.out.json"
+	[ "$(jq -c .report.losses "$tmp/wide.out.json")" = "$(jq -c .report.losses "$tmp/narrow.out.json")" ]
+	jq -es 'map(.report.allreduce | [.sums, .bytes]) | .[0] == .[1]' "$tmp/narrow.out.json" <(dlb-run --dry-run "$tmp/narrow.json")
+	dlb-run --print-program "$tmp/narrow.json" >"$tmp/program"
+	grep -Eq 'COLLECTIVE reduce bucket 0: .* by ring$' "$tmp/program"
+	# a name in place of it, and back
+	dlb-run --dry-run --allreduce tree "$tmp/narrow.json" | jq -e '.report.allreduce | .algorithm == "tree" and all(.sums[]; .algorithm == "tree")'
+	dlb-place --allreduce tree "$tmp/narrow.json" | jq '.plan |= del(.allreduce_by_size)' >"$tmp/tree.json"
+	jq -e '.plan.allreduce == "tree"' "$tmp/tree.json"
+	dlb-run --dry-run --allreduce auto "$tmp/tree.json" | jq -e --slurpfile a "$tmp/narrow.out.json" '.report.allreduce.sums == $a[0].report.allreduce.sums'
+}
+
+@test "between hosts the choice sees which nodes share a port" {
+	two_hosts='cpu:4 host cpu:4 link=rack:5e-5,1.25e8'
+	plan "$two_hosts" --replicas 8 >"$tmp/doc.json"
+	# large sums: as little as can be between the hosts
+	jq -e '.plan.allreduce_by_size | .[-1].allreduce == "hierarchical"' "$tmp/doc.json"
+	for how in ring tree host doubling; do
+		dlb-place --allreduce "$how" "$tmp/doc.json" | jq -e --slurpfile a "$tmp/doc.json" '.plan.value_s >= $a[0].plan.value_s'
+	done
+}
+
 @test "the report counts what went over the wire, by the formula" {
 	plan cpu:3 --replicas 3 >"$tmp/doc.json"
 	dlb-run --steps 3 "${digits[@]}" "$tmp/doc.json" >"$tmp/out.json"
@@ -78,7 +114,7 @@ near() {
 	[ "$(jq -c .plan.replicas "$tmp/doc.json")" = '[[0,1],[2,3]]' ]
 	dlb-view --why 3 "$tmp/doc.json" >"$tmp/why"
 	grep -Eq 'node 0 exchanges [0-9.]+ MB a step with node 1 over shm' "$tmp/why"
-	grep -Eq 'node 2 plays the same part in replica 1; gradients of [0-9.]+ MB are summed with it by [a-z]+ over rack' "$tmp/why"
+	grep -Eq 'node 2 plays the same part in replica 1; gradients of [0-9.]+ MB are summed with it by auto: [a-z]+.* over rack' "$tmp/why"
 	# many weights, few samples: those that sum the same gradients do
 	dlb-profile --analytic --batch 8 "$models/digits_mlp.onnx" | dlb-costmodel -c "$slow_rack" | dlb-place --replicas 2 -a even >"$tmp/doc.json"
 	[ "$(jq -c .plan.replicas "$tmp/doc.json")" = '[[0,-1,2],[1,-1,3]]' ]
@@ -162,6 +198,11 @@ near() {
 		.plan.power = [1]@1 values for 2 replicas
 		.plan.power = [1, 0]@/plan/power/1
 		.plan.allreduce = "ringg"@no way to sum 'ringg'
+		.plan.allreduce_by_size[0].from_bytes = 3@/plan/allreduce_by_size/0/from_bytes
+		.plan.allreduce_by_size[1].from_bytes = 0@/plan/allreduce_by_size/1/from_bytes
+		.plan.allreduce_by_size[0].allreduce = "mpi"@no way to sum 'mpi'
+		.plan.allreduce_by_size = [range(9) | {from_bytes: ., allreduce: "ring"}]@9 ranges of sizes
+		.plan.allreduce = "ring"@'auto' chooses by size
 		.plan.placement |= map_values(1)@node 1 has no part in the replicas
 	END
 	for options in '--allreduce rings' '--sync --async-allreduce'; do

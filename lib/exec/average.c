@@ -113,9 +113,10 @@ static void scale(void *x, enum dlb_dtype dtype, int64_t n, double factor)
 			((float *)x)[i] = (float)(((float *)x)[i] * factor);
 }
 
-static int collective_of(struct dlb_average *a, const struct flat *f, int tag, struct dlb_collective **out, struct dlb_error *err)
+static int collective_of(struct dlb_average *a, const struct dlb_allreduce *how, const struct flat *f, int tag, struct dlb_collective **out,
+			 struct dlb_error *err)
 {
-	struct dlb_collective_desc d = { .how = dlb_allreduce_find(a->plan->sharing.allreduce), .ranks = a->peers, .dtype = f->dtype,
+	struct dlb_collective_desc d = { .how = how, .ranks = a->peers, .dtype = f->dtype,
 					 .x = f->packed, .n = f->count, .at = f->at, .tag = tag };
 
 	return dlb_collective_new(out, a->c, &d, err);
@@ -270,7 +271,7 @@ static int weight_of(const struct dlb_graph *g, int update)
 
 static int new_bucket(struct dlb_average *a, const struct dlb_program *p, const struct dlb_bucket *from, int index, struct dlb_error *err)
 {
-	const struct dlb_allreduce *how = dlb_allreduce_find(a->plan->sharing.allreduce);
+	const struct dlb_allreduce *how = from->how;
 	struct bucket *b = &a->bucket[index];
 	size_t size;
 
@@ -290,7 +291,7 @@ static int new_bucket(struct dlb_average *a, const struct dlb_program *p, const 
 		b->part[1] = dlb_arena_alloc(&a->arena, (size_t)b->flat.count * size + 1);
 		return 0;
 	}
-	return collective_of(a, &b->flat, FIRST_TAG + index, &b->mean, err);
+	return collective_of(a, how, &b->flat, FIRST_TAG + index, &b->mean, err);
 }
 
 /* Weights are the same everywhere, the moments that they are made of each replica's own. */
@@ -587,18 +588,18 @@ static char **copy_weights(const struct dlb_average *a, enum dlb_dtype dtype, st
 
 static int average_of(struct dlb_average *a, enum dlb_dtype dtype, double *apart2, double *norm2, struct dlb_error *err)
 {
+	const struct dlb_allreduce *how = dlb_sharing_sum(&a->plan->sharing, INFINITY);	/* the same wherever the state lies */
 	struct dlb_arena arena = { 0 };
 	struct dlb_collective *k;
 	struct flat f = { .dtype = dtype };
 	char **own = copy_weights(a, dtype, &arena);
 	int rc = 0;
 
-	flat_init(&f, (1 + DLB_MAX_STATES) * a->state->graph->n_tensors,
-		  dlb_allreduce_find(a->plan->sharing.allreduce)->n_chunks(&a->peers), &arena);
+	flat_init(&f, (1 + DLB_MAX_STATES) * a->state->graph->n_tensors, how->n_chunks(&a->peers), &arena);
 	add_state(a, dtype, &f);
 	f.packed = dlb_arena_alloc(&arena, (size_t)f.count * dlb_dtype_bytes(dtype) + 1);
 	pack(&f, f.packed, false);
-	if (f.count && !(rc = collective_of(a, &f, FIRST_TAG - 1, &k, err))) {
+	if (f.count && !(rc = collective_of(a, how, &f, FIRST_TAG - 1, &k, err))) {
 		dlb_collective_start(k);
 		rc = dlb_collective_wait(k, err);
 		dlb_collective_free(k);

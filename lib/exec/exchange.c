@@ -133,7 +133,7 @@ static int new_bucket(struct dlb_exchange *x, struct dlb_comm *c, const struct d
 {
 	struct bucket *b = &x->bucket[index];
 	const struct dlb_bucket *from = &p->node[node].bucket[index];
-	const struct dlb_allreduce *how = dlb_allreduce_find(p->whole->sharing.allreduce);
+	const struct dlb_allreduce *how = from->how;
 	struct dlb_collective_desc d = { .how = how, .ranks = *ranks, .n = from->n, .tag = FIRST_TAG + index * TAGS };
 	const bool statistics = from->cls == DLB_SUM_STATISTICS;
 	const double times = statistics ? p->micro_batches : 1;		/* a step */

@@ -3,6 +3,7 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include "comm/allreduce.h"
 #include "exec/job.h"
 #include "optim/kfac.h"
 #include "util/mem.h"
@@ -166,6 +167,27 @@ static void report_delays(const struct dlb_program *p, struct dlb_report *r)
 	}
 }
 
+/* What replica 0's parts sum in a step, and how. */
+static void report_sums(const struct dlb_job *j, const struct dlb_program *p, struct dlb_report *r)
+{
+	struct dlb_report_allreduce *a = &r->allreduce;
+	int n = 0;
+
+	if (p->n_replicas < 2 || j->plan.sharing.param_server >= 0)
+		return;
+	for (int i = 0; i < p->n_nodes; i++)
+		n += p->node[i].n_buckets;
+	a->bucket = dlb_arena_array(&r->arena, (size_t)n + 1, sizeof *a->bucket);
+	for (int i = 0; i < p->n_nodes; i++) {
+		for (int k = 0; k < p->node[i].n_buckets; k++) {
+			const struct dlb_bucket *b = &p->node[i].bucket[k];
+
+			a->bucket[a->n_buckets++] = (struct dlb_report_bucket){ i, (int)b->cls, dlb_bucket_summands(b),
+										(double)b->n * b->element_bytes, b->how->name };
+		}
+	}
+}
+
 /* Which weights K-FAC preconditions. */
 static void report_kfac(const struct dlb_job *j, struct dlb_report *r)
 {
@@ -198,6 +220,7 @@ void dlb_job_report(const struct dlb_job *j, const struct dlb_program *p, struct
 	r->batch_statistics = dlb_plan_batch_statistics(&j->plan, &j->graph);
 	report_delays(p, r);
 	report_kfac(j, r);
+	report_sums(j, p, r);
 	r->optimizer = dlb_optimizers[j->optimizer.rule].name;
 	r->accuracy = r->test_loss = r->optimizer_violations = NAN;
 	r->plan_hash = dlb_arena_strdup(&r->arena, j->plan.hash);

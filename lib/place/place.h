@@ -105,7 +105,6 @@ int dlb_place(const struct dlb_problem *p, const char *algorithm, struct dlb_pla
 struct dlb_replicas_choice {
 	int n;					/* 0: as many as are predicted to be fastest */
 	struct dlb_sharing sharing;
-	bool choose_allreduce;			/* whichever is predicted to be fastest, in place of sharing's */
 };
 /* dlb_place (or, with a current placement of the same teams, dlb_place_again) for several replicas. */
 int dlb_place_replicas(const struct dlb_problem *p, const struct dlb_replicas_choice *choice, const char *algorithm, const int *current,

@@ -225,47 +225,6 @@ static int find_power(const struct dlb_problem *p, const int *placement, struct 
 	return rc;
 }
 
-/* Seconds that part k's sums take alone by plan->sharing.allreduce: each large gradient by itself, small ones together. */
-static double sums_s(const struct dlb_problem *p, const struct dlb_plan *plan, int k)
-{
-	const struct dlb_graph *g = p->graph;
-	double s = 0;
-	int64_t small = 0;
-	for (int i = 0; i < g->n_ops; i++) {
-		int t = g->op[i].phase == DLB_UPDATE && plan->placement[i] == k ? dlb_update_gradient(g, i) : -1;
-		if (t < 0)
-			continue;
-		struct dlb_desc d = dlb_tensor_desc(&g->tensor[t], 1);
-		if (dlb_tensor_bytes(&g->tensor[t], 1) >= DLB_BUCKET_BYTES)
-			s += dlb_plan_sum_s(plan, p->cost, k, dlb_desc_count(&d), (int)dlb_dtype_bytes(d.dtype));
-		else
-			small += dlb_desc_count(&d);
-	}
-	return s + (small ? dlb_plan_sum_s(plan, p->cost, k, small, 4) : 0);
-}
-
-/* The algorithm whose sums take the part that needs longest the least time. MPI's own is only taken when asked for. */
-static void choose_allreduce(const struct dlb_problem *p, struct dlb_plan *plan)
-{
-	const char *best = plan->sharing.allreduce;
-	double best_s = INFINITY;
-	for (int i = 0; dlb_allreduces[i]; i++) {
-		double longest_s = 0;
-		if (dlb_allreduces[i]->foreign)
-			continue;
-		plan->sharing.allreduce = dlb_allreduces[i]->name;
-		for (int k = 0; k < plan->n_nodes; k++) {
-			double s = plan->replica[0][k] < 0 ? 0 : sums_s(p, plan, k);
-			longest_s = s > longest_s ? s : longest_s;
-		}
-		if (longest_s < best_s * (1 - 1e-9)) {
-			best_s = longest_s;
-			best = dlb_allreduces[i]->name;
-		}
-	}
-	plan->sharing.allreduce = best;
-}
-
 double dlb_replicas_bound_s(const struct dlb_problem *p)
 {
 	const struct dlb_plan *s = p->replicas;
@@ -347,8 +306,7 @@ static int place_teams(const struct dlb_problem *p, const struct dlb_replicas_ch
 	if (choice->sharing.by_power && find_power(p, placement, &shared, err))
 		goto out;
 	memcpy(shared.placement, placement, (size_t)n_ops * sizeof *placement);
-	if (choice->choose_allreduce)
-		choose_allreduce(p, &shared);
+	dlb_plan_choose_sums(&shared, p->cost);
 	whole.replicas = &shared;
 	if (dlb_plan_make(&whole, placement, plan, ranked, err))
 		goto out;

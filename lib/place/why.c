@@ -38,6 +38,7 @@ static void print_talks(const struct dlb_problem *p, const struct dlb_plan *plan
 	int64_t *share = dlb_xcalloc((size_t)(plan->n_replicas > 1 ? plan->n_replicas : 1), sizeof *share);
 	dlb_plan_shares(plan, plan->batch, share);
 	double *bytes = traffic(p, plan, here, share[0]), sums = 0;
+	char how[200];
 	for (int d = 0; d < plan->n_nodes; d++) {
 		if (bytes[d] <= 0)
 			continue;
@@ -51,7 +52,7 @@ static void print_talks(const struct dlb_problem *p, const struct dlb_plan *plan
 	}
 	for (int r = 1; r < plan->n_replicas; r++) {
 		fprintf(f, "node %d plays the same part in replica %d; gradients of %.4g MB are summed with it by %s", plan->replica[r][here], r,
-			sums / 1e6, plan->sharing.allreduce);
+			sums / 1e6, dlb_sharing_sums(&plan->sharing, how, sizeof how));
 		print_route(p->cluster, here, plan->replica[r][here], f);
 		fprintf(f, "\n");
 	}

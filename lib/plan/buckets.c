@@ -62,6 +62,67 @@ int dlb_compile_count_statistics(const struct compiler *c, int node)
 	return n;
 }
 
+/* ---- by which algorithm a bucket is summed ----
+ *
+ * By its size; but ops that move within the replicas make other buckets of the small gradients, and must not change the
+ * order in which anything is summed. So a large gradient goes by its own size, small ones by that of all small ones of
+ * the model together (a full bucket at most), factors by that of all factors, statistics by their own. */
+
+/* Bytes of update's sum as it travels. */
+static double travels(const struct compiler *c, int update, const struct dlb_compress_choice *choice)
+{
+	const struct dlb_bucket alone = { .op = &update, .n_ops = 1, .cls = DLB_SUM_GRADIENT };
+	double bytes = dlb_tensor_bytes(&c->g->tensor[dlb_update_gradient(c->g, update)], 1) * dlb_sharing_tensors(&c->p->sharing);
+	double wire = choice->wire == DLB_WIRE_BF16 ? 2 : 4;
+	struct dlb_addend a;
+	dlb_bucket_addend(c->g, &alone, 0, &a);
+	int rank = dlb_compress_rank(choice, &a);
+	return rank ? wire * rank * (double)(a.rows + a.cols) : choice->how == DLB_COMPRESS_BF16 ? bytes / 2 : bytes;
+}
+
+static bool is_large(const struct compiler *c, int update)
+{
+	return dlb_tensor_bytes(&c->g->tensor[dlb_update_gradient(c->g, update)], 1) >= DLB_BUCKET_BYTES;
+}
+
+static double small_travel(const struct compiler *c, const struct dlb_compress_choice *choice)
+{
+	double bytes = 0;
+	for (int i = 0; i < c->g->n_ops; i++)
+		if (c->g->op[i].phase == DLB_UPDATE && dlb_update_gradient(c->g, i) >= 0 && !is_large(c, i))
+			bytes += travels(c, i, choice);
+	return bytes < DLB_BUCKET_BYTES ? bytes : DLB_BUCKET_BYTES;
+}
+
+static double factor_travel(const struct compiler *c)
+{
+	double bytes = 0;
+	for (int i = 0; i < c->g->n_ops; i++) {
+		if (c->g->op[i].phase != DLB_UPDATE || dlb_kfac_layer_of(c->g, i) != i)
+			continue;
+		const struct dlb_kfac_layer l = dlb_kfac_layer_at(c->g, i);
+		for (int k = 0; k < DLB_KFAC_FACTORS; k++)
+			bytes += (double)l.n[k] * (double)l.n[k] * (double)dlb_dtype_bytes(c->g->tensor[l.x[k]].dtype);
+	}
+	return bytes;
+}
+
+static void choose_algorithms(const struct compiler *c, struct dlb_node_program *np)
+{
+	const struct dlb_sharing *s = &c->p->sharing;
+	struct dlb_compress_choice choice;
+	dlb_compress_parse(dlb_sharing_averages(s) ? "none" : s->compress, &choice, NULL);	/* checked where it came from */
+	double small = small_travel(c, &choice), factors = factor_travel(c);
+	for (int i = 0; i < np->n_buckets; i++) {
+		struct dlb_bucket *b = &np->bucket[i];
+		double bytes = b->cls == DLB_SUM_SMALL ? small : b->cls == DLB_SUM_FACTOR ? factors :
+			       b->cls == DLB_SUM_STATISTICS ? (double)b->n * b->element_bytes : travels(c, b->op[0], &choice);
+		b->how = dlb_sharing_sum(s, bytes);
+		if (b->cls == DLB_SUM_FACTOR && choice.how == DLB_COMPRESS_CHOLESKY)
+			b->how = &dlb_allreduce_ring;		/* whose halves scatter triangles and gather factors */
+	}
+}
+
 /* One bucket for each op here that runs in halves. */
 static void find_statistics(struct compiler *c, int node)
 {
@@ -123,7 +184,7 @@ static void find_buckets(struct compiler *c, int node)
 		for (int i = 0; i < n; i++) {
 			const struct dlb_tensor *x = &g->tensor[dlb_update_gradient(g, ready[i].op)];
 			double bytes = dlb_tensor_bytes(x, 1);
-			if ((bytes >= DLB_BUCKET_BYTES) != large)
+			if (is_large(c, ready[i].op) != large)
 				continue;
 			if (large || open < 0 || open_bytes + bytes > DLB_BUCKET_BYTES || ready[i].lag != open_lag) {
 				open_lag = ready[i].lag;
@@ -144,6 +205,7 @@ static void find_buckets(struct compiler *c, int node)
 	find_factors(c, node, ready, n);
 	free(ready);
 	find_statistics(c, node);
+	choose_algorithms(c, np);
 }
 
 /* The action that sums the last micro-batch of update op's gradient, or makes the only one. */

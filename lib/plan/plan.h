@@ -23,9 +23,13 @@ struct dlb_node_plan {
 	/* Of that, what lies in which of the memories that the node names. */
 	struct dlb_node_memory { const char *name; double bytes[DLB_N_BUFFERS]; } *memory; int n_memories;
 };
+#define DLB_ALLREDUCE_AUTO "auto"		/* each sum by its size, as the plan says */
+enum { DLB_MOST_SIZES = 8 };
 /* How replicas share what they learn (sharing.c): members of the plan section of the same names. */
 struct dlb_sharing {
-	const char *allreduce;			/* how gradients are summed: a row of dlb_allreduces */
+	const char *allreduce;			/* how gradients are summed: a row of dlb_allreduces, or DLB_ALLREDUCE_AUTO */
+	struct dlb_by_size { int64_t from_bytes; const char *allreduce; } by_size[DLB_MOST_SIZES];	/* auto: ascending, the first from 0 */
+	int n_by_size;				/* 0: not chosen yet (dlb_plan_choose_sums) */
 	bool sync;				/* no sum starts before every node has computed its step */
 	bool sync_batchnorm;			/* statistics over a batch are those of all replicas' micro-batches m together */
 	bool by_power;				/* "split": shares of the batch by predicted speed, not even */
@@ -110,7 +114,7 @@ struct dlb_sharing_options {
 	const char *param_server, *shards, *feed, *reduce, *max_state;
 };
 #define DLB_SHARING_OPTS(o) \
-	{ 0, "allreduce", DLB_OPT_STR, &(o)->allreduce, "NAME", "how replicas sum gradients: ring, tree, host, hierarchical or mpi", NULL, 0, 0 }, \
+	{ 0, "allreduce", DLB_OPT_STR, &(o)->allreduce, "NAME", "how replicas sum gradients: auto (default), ring, tree, host, hierarchical, doubling or mpi", NULL, 0, 0 }, \
 	{ 0, "compress", DLB_OPT_STR, &(o)->compress, "HOW", "what they send less: none (default), bf16, cholesky, cholesky:per-hop, lowrank:R", NULL, 0, 0 }, \
 	{ 0, "reduce", DLB_OPT_STR, &(o)->reduce, "WHAT", "what replicas sum: gradients or moments, :mean (default) or :sum", NULL, 0, 0 }, \
 	{ 0, "max-state", DLB_OPT_STR, &(o)->max_state, "WHOSE", "running maximum of moments: merged (default) or local, each replica's own", NULL, 0, 0 }, \
@@ -123,6 +127,10 @@ struct dlb_sharing_options {
 	{ 0, "shards", DLB_OPT_STR, &(o)->shards, "HOW", "each replica draws from its own samples: even, sorted (by label) or none", NULL, 0, 0 }, \
 	{ 0, "exchange-data", DLB_OPT_REAL, &(o)->exchange_data, "RHO", "share of each replica's samples exchanged after an epoch", &(o)->exchange_data_given, 0, 1 }, \
 	{ 0, "feed", DLB_OPT_STR, &(o)->feed, "WHO", "who reads samples: local, each node its own, or host, rank 0 for all", NULL, 0, 0 }
+/* Where sums go by DLB_ALLREDUCE_AUTO and the plan does not say yet how (sums.c): for each size the algorithm that is
+ * predicted to be fastest between its replicas. By their nodes and links alone, so that it stays the same wherever ops
+ * stand within them. */
+void dlb_plan_choose_sums(struct dlb_plan *p, const struct dlb_cost *c);
 void dlb_sharing_init(struct dlb_sharing *s);			/* the defaults */
 /* Options over what s says; bad ones are err's line. */
 int dlb_sharing_apply(const struct dlb_sharing_options *o, struct dlb_sharing *s, struct dlb_error *err);
@@ -130,6 +138,10 @@ bool dlb_sharing_asks(const struct dlb_sharing_options *o);	/* for what only rep
 /* Weights are averaged, in place of sums of gradients; by whom, for reports; whether all replicas meet after this step. */
 bool dlb_sharing_averages(const struct dlb_sharing *s);
 const char *dlb_sharing_name(const struct dlb_sharing *s);
+/* The algorithm of a sum of so many bytes; and of all, in words: "ring", "auto: doubling, ring from 65536 bytes". */
+struct dlb_allreduce;
+const struct dlb_allreduce *dlb_sharing_sum(const struct dlb_sharing *s, double bytes);
+const char *dlb_sharing_sums(const struct dlb_sharing *s, char *text, size_t size);
 bool dlb_sharing_meets(const struct dlb_sharing *s, int64_t step);
 /* Tensors that travel for each weight: 2 where moments do in place of the gradient. */
 int dlb_sharing_tensors(const struct dlb_sharing *s);

@@ -478,7 +478,7 @@ static int read_plan(const struct dlb_doc *d, const struct dlb_cost *c, struct d
 	static const char *const known[] = { "inputs", "algorithm", "algorithm_given", "schedule", "micro_batches", "in_flight", "chunks", "schedules_tried", "batch", "in_place",
 		"staleness", "staleness_given", "fill_s",
 		"seed", "objective", "effort", "optimizer", "clip", "clip_norm", "inverse_every", "placement", "hash", "value_s", "bound_s", "gap", "imbalance", "moved_ops", "moved_bytes",
-		"migration_s", "pins", "exclude", "priority", "affinity", "nodes", "replicas", "power", "allreduce", "compress", "sync", "sync_batchnorm", "split",
+		"migration_s", "pins", "exclude", "priority", "affinity", "nodes", "replicas", "power", "allreduce", "allreduce_by_size", "compress", "sync", "sync_batchnorm", "split",
 		"gossip", "sync_every", "param_server", "shards", "reduce", "max_state", "exchange_data", "feed",
 		"timeline", NULL };
 	json_t *section;
@@ -500,6 +500,7 @@ static int read_plan(const struct dlb_doc *d, const struct dlb_cost *c, struct d
 	dlb_plan_hash(p);
 	if (dlb_plan_check_replicas(p, err))
 		return -1;
+	dlb_plan_choose_sums(p, c);
 	*rescheduled = !orders_fit(p, c->graph);
 	if (*rescheduled)
 		dlb_plan_order(p, c, NULL);

@@ -1,4 +1,5 @@
 /* A program as text: what dlb-run --print-program shows. One line an instruction. */
+#include "comm/allreduce.h"
 #include "plan/program.h"
 
 static void print_instr(const struct dlb_program *g, const struct dlb_node_program *np, const struct dlb_instr *in, FILE *f)
@@ -18,6 +19,8 @@ static void print_instr(const struct dlb_program *g, const struct dlb_node_progr
 			fprintf(f, " bucket %d: %d %s, %lld elements", in->tag, np->bucket[in->tag].n_ops,
 				dlb_sharing_averages(&g->whole->sharing) ? "weights" :
 				np->bucket[in->tag].cls == DLB_SUM_FACTOR ? "layers' factors" : "gradients", (long long)np->bucket[in->tag].n);
+		if (in->tag >= 0 && in->what == DLB_RUN_REDUCE && g->whole->sharing.param_server < 0)
+			fprintf(f, " by %s", np->bucket[in->tag].how->name);
 		fprintf(f, "\n");
 		return;
 	}

@@ -101,7 +101,13 @@ struct dlb_weight_copies {
  * Or (statistics) the f64 sums of op[0], once a micro-batch; n_own more of them stay where they are. Or (factor) K-FAC's
  * A and G of each layer whose weight op[] updates. */
 enum dlb_sum_class { DLB_SUM_FACTOR, DLB_SUM_GRADIENT, DLB_SUM_SMALL, DLB_SUM_STATISTICS, DLB_N_SUM_CLASSES };
-struct dlb_bucket { const int *op; int n_ops; int64_t n, n_own; enum dlb_sum_class cls; int element_bytes; };	/* n: elements */
+struct dlb_bucket {
+	const int *op; int n_ops;
+	int64_t n, n_own;		/* elements */
+	enum dlb_sum_class cls;
+	int element_bytes;
+	const struct dlb_allreduce *how;
+};
 static inline int dlb_bucket_summands(const struct dlb_bucket *b) { return b->cls == DLB_SUM_FACTOR ? 2 * b->n_ops : b->n_ops; }
 #define DLB_BUCKET_BYTES (256 * 1024)		/* smaller gradients share buckets of about this size */
 struct dlb_node_program {
@@ -217,8 +223,9 @@ struct dlb_timeline {
 	double fill_s;					/* what filling and draining the pipeline adds to a run */
 	double feed_bytes, feed_wait_s;			/* rank 0 reads for all: sent by all; what the step waits for it at the end */
 };
-/* Seconds that the sum of n elements takes alone between the nodes of node k's part, by plan->sharing. */
-double dlb_plan_sum_s(const struct dlb_plan *p, const struct dlb_cost *c, int k, int64_t n, int element_bytes);
+/* Seconds that the sum of n elements by `how` takes alone between the nodes of node k's part; where weights are averaged
+ * (plan->sharing), a step's part of that. */
+double dlb_plan_sum_s(const struct dlb_plan *p, const struct dlb_cost *c, const struct dlb_allreduce *how, int k, int64_t n, int element_bytes);
 /* The same of bucket b of part k, as the plan compresses it. */
 double dlb_plan_bucket_s(const struct dlb_program *g, const struct dlb_cost *c, int k, int b);
 struct dlb_addend;

@@ -246,86 +246,6 @@ const char *dlb_plan_batch_statistics(const struct dlb_plan *p, const struct dlb
 
 /* ---- what a sum takes ---- */
 
-static struct dlb_hop *hops_of(const struct dlb_plan *p, const struct dlb_ranks *ranks, int rank, int *n, int *n_chunks)
-{
-	const struct dlb_allreduce *how = dlb_allreduce_find(p->sharing.allreduce);
-	struct dlb_hop *hop = dlb_xcalloc((size_t)dlb_allreduce_most_hops(ranks) + 1, sizeof *hop);
-	*n_chunks = how->n_chunks(ranks);
-	*n = how->hops(ranks, rank, hop);
-	return hop;
-}
-
-static double chunk_bytes(int64_t n, int element_bytes, int n_chunks, int first, int count)
-{
-	return element_bytes * (double)(dlb_chunk_at(n, n_chunks, first + count) - dlb_chunk_at(n, n_chunks, first));
-}
-
-static double hops_s(const struct dlb_plan *p, const struct dlb_cost *c, int k, int64_t n, int size)
-{
-	struct dlb_ranks ranks = { .n = p->n_replicas };
-	double longest = 0;
-	int *peer = dlb_xcalloc((size_t)p->n_replicas, sizeof *peer), *group = dlb_xcalloc((size_t)p->n_replicas, sizeof *group);
-	dlb_plan_peers(p, k, peer);
-	dlb_plan_peer_groups(p, c->cluster, k, group);
-	ranks.group = group;
-	for (int r = 0; r < p->n_replicas; r++) {
-		int n_hops, n_chunks;
-		struct dlb_hop *hop = hops_of(p, &ranks, r, &n_hops, &n_chunks);
-		const struct dlb_node *node = &c->cluster->node[peer[r]];
-		double Bps = c->accumulate_Bps ? c->accumulate_Bps[node->kind] * node->speed : 0, s = 0;
-		for (int i = 0; i < n_hops; i++) {
-			double out = hop[i].to < 0 ? 0 : dlb_cost_xfer_s(c, chunk_bytes(n, size, n_chunks, hop[i].send, hop[i].n_send), peer[r], peer[hop[i].to]);
-			double bytes = hop[i].from < 0 ? 0 : chunk_bytes(n, size, n_chunks, hop[i].recv, hop[i].n_recv);
-			double in = hop[i].from < 0 ? 0 : dlb_cost_xfer_s(c, bytes, peer[hop[i].from], peer[r]);
-			s += out > in ? out : in;
-			s += hop[i].add && Bps > 0 ? 3 * bytes / Bps : 0;
-		}
-		longest = s > longest ? s : longest;
-		free(hop);
-	}
-	free(peer);
-	free(group);
-	return longest;
-}
-
-/* A round of gossip over n elements: a message to and from each neighbour, of the share that the mask takes. */
-static double gossip_s(const struct dlb_plan *p, const struct dlb_cost *c, int k, int64_t n)
-{
-	double longest = 0, bytes = 4.0 * p->sharing.gossip * (double)n;
-	int R = p->n_replicas, *peer = dlb_xcalloc((size_t)R, sizeof *peer);
-	dlb_plan_peers(p, k, peer);
-	for (int r = 0; r < R; r++) {
-		double s = dlb_cost_xfer_s(c, bytes, peer[r], peer[(r + 1) % R]);
-		if (R > 2)
-			s += dlb_cost_xfer_s(c, bytes, peer[r], peer[(r + R - 1) % R]);
-		longest = s > longest ? s : longest;
-	}
-	free(peer);
-	return longest;
-}
-
-/* Push and pull: the server's link carries everybody's, one after another. */
-static double server_s(const struct dlb_plan *p, const struct dlb_cost *c, int k, int64_t n)
-{
-	double s = 0;
-	int server = p->sharing.param_server;
-	for (int r = 0; r < p->n_replicas; r++)
-		if (p->replica[r][k] != server)
-			s += dlb_cost_xfer_s(c, 4.0 * (double)n, p->replica[r][k], server) + dlb_cost_xfer_s(c, 4.0 * (double)n, server, p->replica[r][k]);
-	return s;
-}
-
-/* Where weights are averaged, a step takes the mean over steps. */
-double dlb_plan_sum_s(const struct dlb_plan *p, const struct dlb_cost *c, int k, int64_t n, int size)
-{
-	double every = (double)dlb_sharing_every(&p->sharing);
-	if (!dlb_sharing_averages(&p->sharing))
-		return hops_s(p, c, k, n, size);
-	if (p->sharing.param_server >= 0)
-		return server_s(p, c, k, n) / every;
-	return hops_s(p, c, k, n, size) / every + (p->sharing.gossip > 0 ? gossip_s(p, c, k, n) * (1 - 1 / every) : 0);
-}
-
 /* Bytes that a parameter server sends for what part k of every replica pulls. */
 static void add_pulled(const struct dlb_program *g, int k, double bytes[DLB_N_SUM_CLASSES])
 {
@@ -382,9 +302,9 @@ static double factors_s(const struct dlb_program *g, const struct dlb_cost *c, i
 	double s = 0, flops = c->matrix_flops ? c->matrix_flops[c->cluster->node[k].kind] * c->cluster->node[k].speed : 0;
 	int R = g->whole->n_replicas, n = dlb_bucket_summands(u);
 	if (choice->how == DLB_COMPRESS_NONE || choice->how == DLB_COMPRESS_LOWRANK) {
-		s = dlb_plan_sum_s(g->whole, c, k, u->n, u->element_bytes);
+		s = dlb_plan_sum_s(g->whole, c, u->how, k, u->n, u->element_bytes);
 	} else if (choice->how == DLB_COMPRESS_BF16) {
-		s = dlb_plan_sum_s(g->whole, c, k, (u->n + 1) / 2, 4);
+		s = dlb_plan_sum_s(g->whole, c, u->how, k, (u->n + 1) / 2, 4);
 	} else {
 		struct dlb_addend *a = dlb_xcalloc((size_t)n, sizeof *a);
 		double *flop = dlb_xcalloc((size_t)R, sizeof *flop), most = 0, all = 0;
@@ -403,7 +323,7 @@ static double factors_s(const struct dlb_program *g, const struct dlb_cost *c, i
 			all += cube;
 		}
 		for (int half = 0; half < 2; half++)		/* of a ring */
-			s += dlb_plan_sum_s(g->whole, c, k, words[half], 4) / 2;
+			s += dlb_plan_sum_s(g->whole, c, u->how, k, words[half], 4) / 2;
 		if (choice->how == DLB_COMPRESS_PER_HOP)	/* every hop restores and factors its share, and all restore the end */
 			most = 2 * all * (R - 1) / R + all;
 		s += flops > 0 ? most / flops : 0;
@@ -434,9 +354,9 @@ double dlb_plan_bucket_s(const struct dlb_program *g, const struct dlb_cost *c, 
 	if (u->cls == DLB_SUM_FACTOR)
 		return factors_s(g, c, k, u, &choice);
 	if (choice.how == DLB_COMPRESS_NONE || u->cls == DLB_SUM_STATISTICS)
-		return dlb_plan_sum_s(g->whole, c, k, u->n, u->element_bytes);
+		return dlb_plan_sum_s(g->whole, c, u->how, k, u->n, u->element_bytes);
 	if (choice.how == DLB_COMPRESS_BF16)
-		return dlb_plan_sum_s(g->whole, c, k, (u->n + 1) / 2, 4);
+		return dlb_plan_sum_s(g->whole, c, u->how, k, (u->n + 1) / 2, 4);
 	for (int i = 0; i < u->n_ops; i++) {
 		struct dlb_addend a;
 		dlb_bucket_addend(g->graph, u, i, &a);
@@ -450,10 +370,10 @@ double dlb_plan_bucket_s(const struct dlb_program *g, const struct dlb_cost *c, 
 		p = (p + 1) / 2;
 		q = (q + 1) / 2;
 	}
-	s = dense ? dlb_plan_sum_s(g->whole, c, k, dense, 4) : 0;
+	s = dense ? dlb_plan_sum_s(g->whole, c, u->how, k, dense, 4) : 0;
 	if (p) {
-		double there = dlb_plan_sum_s(g->whole, c, k, p, 4);
-		s = (s > there ? s : there) + dlb_plan_sum_s(g->whole, c, k, q, 4);
+		double there = dlb_plan_sum_s(g->whole, c, u->how, k, p, 4);
+		s = (s > there ? s : there) + dlb_plan_sum_s(g->whole, c, u->how, k, q, 4);
 	}
 	return s + (Bps > 0 ? (double)passes / Bps : 0);
 }
@@ -490,7 +410,7 @@ void dlb_plan_sum_bytes(const struct dlb_program *g, const struct dlb_cluster *c
 	dlb_compress_parse(p->sharing.compress, &choice, NULL);		/* checked where it came from */
 	for (int b = 0; b < np->n_buckets && k >= 0; b++) {
 		const struct dlb_bucket *u = &np->bucket[b];
-		const struct dlb_allreduce *how = dlb_allreduce_find(p->sharing.allreduce);
+		const struct dlb_allreduce *how = u->how;
 		double sum = (double)dlb_allreduce_bytes(how, &ranks, own->replica, u->n, NULL, (size_t)u->element_bytes, NULL);
 		double every = u->cls == DLB_SUM_FACTOR && p->inverse_every > 1 ? p->inverse_every : 1;
 		sum *= u->cls == DLB_SUM_STATISTICS ? own->micro_batches : 1;

@@ -17,6 +17,8 @@ struct dlb_report_op { int op, node; double time_s, predicted_s; };	/* per micro
 struct dlb_report_sum { double bytes, dense_bytes, time_s, hidden_s; };
 struct dlb_report_allreduce {
 	const char *algorithm;				/* NULL: there was nothing to sum */
+	/* One of each part's sums a step: the part, tensors in it, bytes of their sum and how it went. */
+	struct dlb_report_bucket { int part, cls, tensors; double bytes; const char *algorithm; } *bucket; int n_buckets;
 	struct dlb_report_sum all, cls[DLB_N_SUM_CLASSES];
 	double command_s;				/* --sync: waited for the command */
 	double apart;					/* where weights are averaged: of the replicas before they met at the end,

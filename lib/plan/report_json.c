@@ -65,7 +65,7 @@ static void set_sum(json_t *o, const struct dlb_report_sum *s)
 
 static json_t *write_allreduce(const struct dlb_report_allreduce *a)
 {
-	json_t *o = json_object(), *classes = json_object();
+	json_t *o = json_object(), *classes = json_object(), *sums = json_array();
 	set_str(o, "algorithm", a->algorithm);
 	set_sum(o, &a->all);
 	set(o, "command_s", a->command_s);
@@ -77,6 +77,14 @@ static json_t *write_allreduce(const struct dlb_report_allreduce *a)
 		json_object_set_new(classes, sum_classes[i], c);
 	}
 	json_object_set_new(o, "classes", classes);
+	for (int i = 0; i < a->n_buckets; i++) {
+		const struct dlb_report_bucket *b = &a->bucket[i];
+		json_t *one = json_pack("{si ss si}", "part", b->part, "class", sum_classes[b->cls], "tensors", b->tensors);
+		set(one, "bytes", b->bytes);
+		set_str(one, "algorithm", b->algorithm);
+		json_array_append_new(sums, one);
+	}
+	json_object_set_new(o, "sums", sums);
 	return o;
 }
 
@@ -176,9 +184,41 @@ static int read_sum(const struct dlb_ref *r, struct dlb_report_sum *s, struct dl
 	       get_time(r, "time_s", &s->time_s, err) || get_time(r, "hidden_s", &s->hidden_s, err) ? -1 : 0;
 }
 
+static int read_bucket(const struct dlb_ref *r, struct dlb_report *out, struct dlb_report_bucket *b, struct dlb_error *err)
+{
+	static const char *const known[] = { "part", "class", "tensors", "bytes", "algorithm", NULL };
+	const char *cls = NULL;
+	int64_t part = 0, tensors = 0;
+	if (dlb_ref_known(r, known, err) || dlb_get_int(r, "part", DLB_NEED, 0, INT32_MAX, &part, err) || dlb_get_str(r, "class", DLB_NEED, &cls, err) ||
+	    dlb_get_int(r, "tensors", DLB_NEED, 0, INT32_MAX, &tensors, err) || dlb_get_real(r, "bytes", DLB_NEED, 0, 1e18, &b->bytes, err) ||
+	    get_str(r, "algorithm", out, &b->algorithm, err))
+		return -1;
+	b->part = (int)part;
+	b->tensors = (int)tensors;
+	while (b->cls < DLB_N_SUM_CLASSES && strcmp(sum_classes[b->cls], cls))
+		b->cls++;
+	return b->cls < DLB_N_SUM_CLASSES ? 0 : dlb_ref_fail(r, err, "no class of sums '%.40s'", cls);
+}
+
+static int read_buckets(const struct dlb_ref *allreduce, struct dlb_report *out, struct dlb_error *err)
+{
+	struct dlb_report_allreduce *a = &out->allreduce;
+	struct dlb_ref list = { .v = NULL };
+	int n = 0;
+	if (dlb_get_array(allreduce, "sums", DLB_OPT, &list, &n, err))
+		return -1;
+	a->bucket = dlb_arena_array(&out->arena, (size_t)n + 1, sizeof *a->bucket);
+	for (a->n_buckets = 0; list.v && a->n_buckets < n; a->n_buckets++) {
+		struct dlb_ref e = dlb_ref_index(&list, a->n_buckets);
+		if (read_bucket(&e, out, &a->bucket[a->n_buckets], err))
+			return -1;
+	}
+	return 0;
+}
+
 static int read_allreduce(const struct dlb_ref *report, struct dlb_report *out, struct dlb_error *err)
 {
-	static const char *const known[] = { "algorithm", "bytes", "dense_bytes", "time_s", "hidden_s", "command_s", "apart", "classes", NULL };
+	static const char *const known[] = { "algorithm", "bytes", "dense_bytes", "time_s", "hidden_s", "command_s", "apart", "classes", "sums", NULL };
 	struct dlb_report_allreduce *a = &out->allreduce;
 	struct dlb_ref r = { .v = NULL }, classes = { .v = NULL };
 	if (dlb_get_object(report, "allreduce", DLB_OPT, &r, err))
@@ -188,7 +228,8 @@ static int read_allreduce(const struct dlb_ref *report, struct dlb_report *out, 
 	a->algorithm = "ring";
 	a->apart = NAN;
 	if (dlb_ref_known(&r, known, err) || get_str(&r, "algorithm", out, &a->algorithm, err) || read_sum(&r, &a->all, err) ||
-	    get_time(&r, "command_s", &a->command_s, err) || get_time(&r, "apart", &a->apart, err) || dlb_get_object(&r, "classes", DLB_OPT, &classes, err))
+	    get_time(&r, "command_s", &a->command_s, err) || get_time(&r, "apart", &a->apart, err) || dlb_get_object(&r, "classes", DLB_OPT, &classes, err) ||
+	    read_buckets(&r, out, err))
 		return -1;
 	for (int i = 0; i < DLB_N_SUM_CLASSES && classes.v; i++) {
 		struct dlb_ref c = { .v = NULL };

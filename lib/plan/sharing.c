@@ -21,6 +21,34 @@ const char *dlb_sharing_name(const struct dlb_sharing *s)
 	return s->param_server >= 0 ? "param-server" : s->gossip > 0 ? "gossip" : s->sync_every > 0 ? "average" : s->allreduce;
 }
 
+static bool is_auto(const char *allreduce)
+{
+	return !strcmp(allreduce, DLB_ALLREDUCE_AUTO);
+}
+
+const struct dlb_allreduce *dlb_sharing_sum(const struct dlb_sharing *s, double bytes)
+{
+	const char *name = s->allreduce;
+	if (!is_auto(name))
+		return dlb_allreduce_find(name);
+	name = dlb_allreduces[0]->name;
+	for (int i = 0; i < s->n_by_size && (double)s->by_size[i].from_bytes <= bytes; i++)
+		name = s->by_size[i].allreduce;
+	return dlb_allreduce_find(name);
+}
+
+const char *dlb_sharing_sums(const struct dlb_sharing *s, char *text, size_t size)
+{
+	size_t n = (size_t)snprintf(text, size, "%s", s->allreduce);
+	for (int i = 0; i < s->n_by_size && n < size; i++) {
+		const struct dlb_by_size *row = &s->by_size[i];
+		n += (size_t)snprintf(text + n, size - n, "%s%s", i ? ", " : ": ", row->allreduce);
+		if (i && n < size)
+			n += (size_t)snprintf(text + n, size - n, " from %lld bytes", (long long)row->from_bytes);
+	}
+	return text;
+}
+
 int64_t dlb_sharing_every(const struct dlb_sharing *s)
 {
 	return s->sync_every > 0 ? s->sync_every : s->param_server >= 0 ? 1 : s->gossip > 0 ? GOSSIP_EVERY : 0;
@@ -162,14 +190,25 @@ int dlb_sharing_check(const struct dlb_plan *p, struct dlb_error *err)
 
 static int no_such(struct dlb_error *err, const char *name)
 {
-	const char *names[16];
-	int n = 0;
+	const char *names[16] = { DLB_ALLREDUCE_AUTO };
+	int n = 1;
 	char all[200] = "";
 	for (int i = 0; dlb_allreduces[i] && n < 16; i++)
 		names[n++] = dlb_allreduces[i]->name;
 	for (int i = 0; i < n; i++)
 		snprintf(all + strlen(all), sizeof all - strlen(all), "%s%s", i == 0 ? "" : i == n - 1 ? " and " : ", ", names[i]);
 	return dlb_fail(err, NULL, "no way to sum '%s'; there are %s", name, all);
+}
+
+/* Takes the name when there is such a one; what was chosen by size is of another then. */
+static int take_allreduce(const char *name, struct dlb_sharing *s)
+{
+	const struct dlb_allreduce *how = dlb_allreduce_find(name);
+	if (!how && !is_auto(name))
+		return -1;
+	s->allreduce = how ? how->name : DLB_ALLREDUCE_AUTO;
+	s->n_by_size = 0;
+	return 0;
 }
 
 /* Takes the text when it means something. */
@@ -188,15 +227,13 @@ int dlb_sharing_apply(const struct dlb_sharing_options *o, struct dlb_sharing *s
 {
 	if (o->sync && o->async)
 		return dlb_fail(err, NULL, "--sync and --async-allreduce exclude each other");
-	if (o->allreduce && !dlb_allreduce_find(o->allreduce))
+	if (o->allreduce && take_allreduce(o->allreduce, s))
 		return no_such(err, o->allreduce);
 	if (o->compress && take_compress(s, o->compress, err))
 		return -1;
-	if (o->allreduce)
-		s->allreduce = dlb_allreduce_find(o->allreduce)->name;
 	s->sync = o->sync || (s->sync && !o->async);
 	s->sync_batchnorm |= o->sync_batchnorm;
-	if (dlb_allreduce_find(s->allreduce)->foreign && strcmp(s->compress, "none"))
+	if (dlb_sharing_sum(s, 0)->foreign && strcmp(s->compress, "none"))
 		return dlb_fail(err, NULL, "--allreduce %s sums by itself: it cannot compress", s->allreduce);
 	if (o->gossip_given)
 		s->gossip = o->gossip;
@@ -228,6 +265,10 @@ static void put(json_t *plan, const char *name, bool said, json_t *value)
 void dlb_sharing_write(const struct dlb_sharing *s, json_t *plan)
 {
 	json_object_set_new(plan, "allreduce", json_string(s->allreduce));
+	json_t *by_size = json_array();
+	for (int i = 0; i < s->n_by_size; i++)
+		json_array_append_new(by_size, json_pack("{sI ss}", "from_bytes", (json_int_t)s->by_size[i].from_bytes, "allreduce", s->by_size[i].allreduce));
+	put(plan, "allreduce_by_size", s->n_by_size > 0, by_size);
 	json_object_set_new(plan, "sync", json_boolean(s->sync));
 	json_object_set_new(plan, "sync_batchnorm", json_boolean(s->sync_batchnorm));
 	json_object_set_new(plan, "compress", json_string(s->compress));
@@ -278,6 +319,33 @@ static int read_samples(const struct dlb_ref *plan, struct dlb_sharing *s, struc
 	return 0;
 }
 
+static int read_by_size(const struct dlb_ref *plan, struct dlb_sharing *s, struct dlb_error *err)
+{
+	static const char *const known[] = { "from_bytes", "allreduce", NULL };
+	struct dlb_ref list = { .v = NULL };
+	int n = 0;
+	if (dlb_get_array(plan, "allreduce_by_size", DLB_OPT, &list, &n, err))
+		return -1;
+	if (n && !is_auto(s->allreduce))
+		return dlb_ref_fail(&list, err, "sums go by '%s', whatever their size; '" DLB_ALLREDUCE_AUTO "' chooses by size", s->allreduce);
+	if (n > DLB_MOST_SIZES)
+		return dlb_ref_fail(&list, err, "%d ranges of sizes; there are %d at most", n, DLB_MOST_SIZES);
+	for (int i = 0; i < n; i++) {
+		struct dlb_ref row = dlb_ref_index(&list, i);
+		struct dlb_by_size *to = &s->by_size[i];
+		const char *how = NULL;
+		if (dlb_ref_known(&row, known, err) ||
+		    dlb_get_int(&row, "from_bytes", DLB_NEED, i ? s->by_size[i - 1].from_bytes + 1 : 0, i ? INT64_C(1) << 60 : 0, &to->from_bytes, err) ||
+		    dlb_get_str(&row, "allreduce", DLB_NEED, &how, err))
+			return -1;
+		if (!dlb_allreduce_find(how) || dlb_allreduce_find(how)->foreign)
+			return dlb_ref_fail(&row, err, "no way to sum '%s'", how);
+		to->allreduce = dlb_allreduce_find(how)->name;
+	}
+	s->n_by_size = n;
+	return 0;
+}
+
 int dlb_sharing_read(const struct dlb_ref *plan, struct dlb_sharing *s, struct dlb_error *err)
 {
 	int64_t server = -1;
@@ -296,17 +364,17 @@ int dlb_sharing_read(const struct dlb_ref *plan, struct dlb_sharing *s, struct d
 	}
 	if (split)
 		s->by_power = !strcmp(split, "power");
-	if (how && !dlb_allreduce_find(how)) {
+	if (how && take_allreduce(how, s)) {
 		struct dlb_ref at = dlb_ref_at(plan, "allreduce");
 		return dlb_ref_fail(&at, err, "no way to sum '%s'", how);
 	}
+	if (read_by_size(plan, s, err))
+		return -1;
 	if (compress && take_compress(s, compress, &why)) {
 		struct dlb_ref at = dlb_ref_at(plan, "compress");
 		dlb_ref_fail(&at, err, "%s", why.what);
 		return dlb_hint(err, "%s", why.hint);
 	}
-	if (how)
-		s->allreduce = dlb_allreduce_find(how)->name;
 	return read_reduce(plan, s, err);
 }
 

@@ -140,9 +140,11 @@ static void cluster_table(const struct dlb_view *v, FILE *f)
 static void replicas_table(const struct dlb_plan *p, FILE *f)
 {
 	int64_t *share = dlb_xcalloc((size_t)p->n_replicas, sizeof *share);
+	const bool averages = dlb_sharing_averages(&p->sharing);
+	char sums[200];
 	dlb_plan_shares(p, p->batch, share);
-	fprintf(f, "  %d replicas, %s by %s%s\n", p->n_replicas, dlb_sharing_averages(&p->sharing) ? "weights averaged" : "gradients summed",
-		dlb_sharing_name(&p->sharing), p->sharing.sync ? ", when all have computed" : "");
+	fprintf(f, "  %d replicas, %s by %s%s\n", p->n_replicas, averages ? "weights averaged" : "gradients summed",
+		averages ? dlb_sharing_name(&p->sharing) : dlb_sharing_sums(&p->sharing, sums, sizeof sums), p->sharing.sync ? ", when all have computed" : "");
 	if (p->sharing.sync_batchnorm)
 		fprintf(f, "  batch statistics of all replicas together\n");
 	for (int r = 0; r < p->n_replicas; r++) {

@@ -1,10 +1,11 @@
 /* Seconds of one allreduce in place, interleaved, for arrays of float from 1 KB to the size given: MPI's, gloo's
  * where there is a peer, and each of ours.
- *   mpiexec -n 2 allreduce MOST_MB ROUNDS [PYTHON SCRIPT RENDEZVOUS]
+ *   mpiexec -n 2 allreduce MOST_MB ROUNDS NAME:FROM_BYTES,... [PYTHON SCRIPT RENDEZVOUS]
+ * The third argument is what a plan chose by size (.plan.allreduce_by_size).
  * Every rank starts a peer of its own (allreduce_peer.py) on its core; while one side sums, the other one blocks.
  * Rank 0 prints a line a size: bytes, median seconds of MPI_Allreduce, of gloo ("-": none) and of each of ours, bytes
  * sent by rank 0 (ring), the ring's time over MPI's, over gloo's, and over the better one's, and the least time of ours
- * over the better one's, with its name: what a choice by size comes to. */
+ * over the better one's, with its name: what a choice by size could come to; and the same of what the plan chose. */
 #include <mpi.h>
 #include <signal.h>
 #include <stdio.h>
@@ -101,7 +102,23 @@ static void shuffle(struct dlb_rng *rng, int *order, int n)
 	}
 }
 
-static void print_line(int64_t bytes, double t[][MOST_ROUNDS], int rounds, int n_ways, bool has_peer, int64_t sent)
+/* The way that the plan took for so many bytes. */
+static int chosen_way(const char *by_size, int64_t bytes)
+{
+	int way = OURS;
+	char name[32];
+	long long from;
+
+	for (const char *at = by_size; at && sscanf(at, "%31[^:]:%lld", name, &from) == 2 && from <= bytes; at = at ? at + 1 : NULL) {
+		for (way = OURS; strcmp(dlb_allreduces[way - OURS]->name, name); way++)
+			if (!dlb_allreduces[way - OURS + 1])
+				fail("no such algorithm");
+		at = strchr(at, ',');
+	}
+	return way;
+}
+
+static void print_line(int64_t bytes, double t[][MOST_ROUNDS], int rounds, int n_ways, bool has_peer, int64_t sent, int chosen)
 {
 	double m[MOST_WAYS], best;
 	int least = OURS;
@@ -123,7 +140,8 @@ static void print_line(int64_t bytes, double t[][MOST_ROUNDS], int rounds, int n
 		printf("%9.2f", m[OURS] / m[GLOO]);
 	else
 		printf("%9s", "-");
-	printf(" %9.2f %10.2f %s\n", m[OURS] / best, m[least] / best, dlb_allreduces[least - OURS]->name);
+	printf(" %9.2f %10.2f %-12s %9.2f %s\n", m[OURS] / best, m[least] / best, dlb_allreduces[least - OURS]->name, m[chosen] / best,
+	       dlb_allreduces[chosen - OURS]->name);
 	fflush(stdout);
 }
 
@@ -131,7 +149,7 @@ int main(int argc, char **argv)
 {
 	int64_t most = (argc > 1 ? atoi(argv[1]) : 256) * INT64_C(1048576);
 	int rounds = argc > 2 ? atoi(argv[2]) : 11, rank, n_ways = OURS;
-	bool has_peer = argc > 5;
+	bool has_peer = argc > 6;
 	static double t[MOST_WAYS][MOST_ROUNDS];
 	struct dlb_collective *k[MOST_WAYS] = { NULL };
 	struct peer peer = { NULL, NULL };
@@ -147,14 +165,14 @@ int main(int argc, char **argv)
 	dlb_rng_init(&rng, 1);
 	rank = dlb_comm_rank(c);
 	if (has_peer)
-		start_peer(&peer, argv + 3, rank, dlb_comm_size(c));
+		start_peer(&peer, argv + 4, rank, dlb_comm_size(c));
 	if (!rank)
 		printf("%-10s %9s %9s", "bytes", "MPI", "gloo");
 	for (; dlb_allreduces[n_ways - OURS]; n_ways++)
 		if (!rank)
 			printf(" %9.9s", dlb_allreduces[n_ways - OURS]->name);
 	if (!rank)
-		printf(" %11s %8s %9s %9s %10s\n", "sent_bytes", "ring/MPI", "ring/gloo", "ring/best", "least/best");
+		printf(" %11s %8s %9s %9s %10s %-12s %9s\n", "sent_bytes", "ring/MPI", "ring/gloo", "ring/best", "least/best", "", "auto/best");
 	for (int64_t bytes = 1024; bytes <= most; bytes *= 4) {
 		int64_t n = bytes / 4, sent;
 		int some = bytes > 32 << 20 && rounds > 5 ? 5 : rounds;
@@ -180,7 +198,7 @@ int main(int argc, char **argv)
 		for (int w = OURS; w < n_ways; w++)
 			dlb_collective_free(k[w]);
 		if (!rank)
-			print_line(bytes, t, some, n_ways, has_peer, sent);
+			print_line(bytes, t, some, n_ways, has_peer, sent, chosen_way(argc > 3 ? argv[3] : NULL, bytes));
 	}
 	if (has_peer)
 		fclose(peer.to);

@@ -1,0 +1,240 @@
+/* What a sum over replicas takes over their links, and by which algorithm it goes where that is left open.
+ *
+ * The algorithm is chosen for each sum by its own size. That must not change bits when ops move within the replicas
+ * (CONTRACT.md), so it depends on nothing that a placement does: prices are those of the part that is worst off, of all
+ * parts that replicas have, whether ops stand there or not, and what counts as a sum's size is in buckets.c. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include "comm/allreduce.h"
+#include "plan/program.h"
+
+/* ---- hop by hop ---- */
+
+/* One rank's way through its list. */
+struct way { struct dlb_hop *hop; int n_hops, at; bool sent, got; };
+struct flows { int *up, *down; };	/* [link] of a round */
+
+static double chunk_bytes(int64_t n, int element_bytes, int n_chunks, int first, int count)
+{
+	return element_bytes * (double)(dlb_chunk_at(n, n_chunks, first + count) - dlb_chunk_at(n, n_chunks, first));
+}
+
+static bool climbs(const struct dlb_cluster *c, int node, int link)
+{
+	for (int g = c->node[node].group; g >= 0; g = c->group[g].parent)
+		if (c->group[g].up == link)
+			return true;
+	return false;
+}
+
+/* A link carries as much each way; only those over which bytes move by themselves are shared, where ranks copy each has
+ * its own core. */
+static void count_flow(const struct dlb_cluster *c, int from, int to, struct flows *f, int by)
+{
+	int link[DLB_MAX_ROUTE], n = dlb_cluster_route(c, from, to, link);
+	for (int i = 0; i < n; i++)
+		if (c->link[link[i]].overlap)
+			(climbs(c, from, link[i]) ? f->up : f->down)[link[i]] += by;
+}
+
+static double flow_s(const struct dlb_cost *cost, double bytes, int from, int to, const struct flows *f)
+{
+	const struct dlb_cluster *c = cost->cluster;
+	int link[DLB_MAX_ROUTE], n;
+	double latency = 0, byte_s = 0;
+	if (c->link_model != DLB_LINKS_ROUTES)
+		return dlb_cost_xfer_s(cost, bytes, from, to);
+	n = dlb_cluster_route(c, from, to, link);
+	for (int i = 0; i < n; i++) {
+		const struct dlb_link *l = &c->link[link[i]];
+		int flows = !l->overlap ? 1 : climbs(c, from, link[i]) ? f->up[link[i]] : f->down[link[i]];
+		latency += l->latency_s;
+		byte_s = fmax(byte_s, flows / l->bandwidth_Bps);
+	}
+	return latency + bytes * byte_s;
+}
+
+/* The rank that takes what `r` has to send now; -1: none is ready to. */
+static int taker(const struct way *way, int r)
+{
+	const struct way *w = &way[r], *other;
+	if (w->at == w->n_hops || w->sent || w->hop[w->at].to < 0)
+		return -1;
+	other = &way[w->hop[w->at].to];
+	return other->at < other->n_hops && !other->got && other->hop[other->at].from == r ? w->hop[w->at].to : -1;
+}
+
+static void make_ways(const struct dlb_allreduce *how, const struct dlb_ranks *ranks, struct way *way)
+{
+	struct dlb_hop *hop = dlb_xcalloc((size_t)dlb_allreduce_most_hops(ranks) + 1, sizeof *hop);
+	for (int r = 0; r < ranks->n; r++) {
+		int n = how->hops(ranks, r, hop);
+		way[r] = (struct way){ .hop = dlb_xcalloc((size_t)n + 1, sizeof *hop), .n_hops = n };
+		memcpy(way[r].hop, hop, (size_t)n * sizeof *hop);
+	}
+	free(hop);
+}
+
+/* Rounds in which every rank sends and gets what its present hop says, if the other side is there too; the slowest
+ * transfer, and adding what it brought, sets the pace. */
+static double hops_s(const struct dlb_cost *c, const struct dlb_allreduce *how, const struct dlb_ranks *ranks, const int *node, int64_t n, int size)
+{
+	int R = ranks->n, n_chunks = how->n_chunks(ranks), moved = 1, *to = dlb_xcalloc((size_t)R, sizeof *to);
+	struct way *way = dlb_xcalloc((size_t)R, sizeof *way);
+	size_t n_links = (size_t)c->cluster->n_links + 1;
+	struct flows f = { dlb_xcalloc(n_links, sizeof(int)), dlb_xcalloc(n_links, sizeof(int)) };
+	double all_s = 0;
+	make_ways(how, ranks, way);
+	while (moved) {
+		double round_s = 0;
+		moved = 0;
+		for (int r = 0; r < R; r++) {
+			to[r] = taker(way, r);
+			if (to[r] >= 0)
+				count_flow(c->cluster, node[r], node[to[r]], &f, 1);
+		}
+		for (int r = 0; r < R; r++) {
+			if (to[r] < 0)
+				continue;
+			const struct dlb_hop *h = &way[r].hop[way[r].at];
+			const struct dlb_node *taking = &c->cluster->node[node[to[r]]];
+			double Bps = c->accumulate_Bps ? c->accumulate_Bps[taking->kind] * taking->speed : 0;
+			double bytes = chunk_bytes(n, size, n_chunks, h->send, h->n_send), s = flow_s(c, bytes, node[r], node[to[r]], &f);
+			s += way[to[r]].hop[way[to[r]].at].add && Bps > 0 ? 3 * bytes / Bps : 0;
+			round_s = fmax(round_s, s);
+		}
+		for (int r = 0; r < R; r++) {
+			if (to[r] < 0)
+				continue;
+			count_flow(c->cluster, node[r], node[to[r]], &f, -1);
+			way[r].sent = way[to[r]].got = true;
+			moved++;
+		}
+		for (int r = 0; r < R; r++) {
+			struct way *w = &way[r];
+			if (w->at < w->n_hops && (w->sent || w->hop[w->at].to < 0) && (w->got || w->hop[w->at].from < 0)) {
+				w->at++;
+				w->sent = w->got = false;
+			}
+		}
+		all_s += round_s;
+	}
+	for (int r = 0; r < R; r++)
+		free(way[r].hop);
+	free(way);
+	free(to);
+	free(f.up);
+	free(f.down);
+	return all_s;
+}
+
+/* ---- of a part ---- */
+
+static double part_s(const struct dlb_plan *p, const struct dlb_cost *c, const struct dlb_allreduce *how, int k, int64_t n, int size)
+{
+	int *peer = dlb_xcalloc((size_t)p->n_replicas, sizeof *peer), *group = dlb_xcalloc((size_t)p->n_replicas, sizeof *group);
+	struct dlb_ranks ranks = { .n = p->n_replicas, .group = group };
+	double s;
+	dlb_plan_peers(p, k, peer);
+	dlb_plan_peer_groups(p, c->cluster, k, group);
+	s = hops_s(c, how, &ranks, peer, n, size);
+	free(peer);
+	free(group);
+	return s;
+}
+
+/* A round of gossip over n elements: a message to and from each neighbour, of the share that the mask takes. */
+static double gossip_s(const struct dlb_plan *p, const struct dlb_cost *c, int k, int64_t n)
+{
+	double longest = 0, bytes = 4.0 * p->sharing.gossip * (double)n;
+	int R = p->n_replicas, *peer = dlb_xcalloc((size_t)R, sizeof *peer);
+	dlb_plan_peers(p, k, peer);
+	for (int r = 0; r < R; r++) {
+		double s = dlb_cost_xfer_s(c, bytes, peer[r], peer[(r + 1) % R]);
+		if (R > 2)
+			s += dlb_cost_xfer_s(c, bytes, peer[r], peer[(r + R - 1) % R]);
+		longest = s > longest ? s : longest;
+	}
+	free(peer);
+	return longest;
+}
+
+/* Push and pull: the server's link carries everybody's, one after another. */
+static double server_s(const struct dlb_plan *p, const struct dlb_cost *c, int k, int64_t n)
+{
+	double s = 0;
+	int server = p->sharing.param_server;
+	for (int r = 0; r < p->n_replicas; r++)
+		if (p->replica[r][k] != server)
+			s += dlb_cost_xfer_s(c, 4.0 * (double)n, p->replica[r][k], server) + dlb_cost_xfer_s(c, 4.0 * (double)n, server, p->replica[r][k]);
+	return s;
+}
+
+double dlb_plan_sum_s(const struct dlb_plan *p, const struct dlb_cost *c, const struct dlb_allreduce *how, int k, int64_t n, int size)
+{
+	double every = (double)dlb_sharing_every(&p->sharing);
+	if (!dlb_sharing_averages(&p->sharing))
+		return part_s(p, c, how, k, n, size);
+	if (p->sharing.param_server >= 0)
+		return server_s(p, c, k, n) / every;
+	return part_s(p, c, how, k, n, size) / every + (p->sharing.gossip > 0 ? gossip_s(p, c, k, n) * (1 - 1 / every) : 0);
+}
+
+/* ---- the choice ---- */
+
+/* Whether all parts' peers are grouped alike: else what is summed first inside a group depends on the part. */
+static bool groups_agree(const struct dlb_plan *p, const struct dlb_cluster *c)
+{
+	size_t R = (size_t)p->n_replicas;
+	int *first = dlb_xcalloc(R, sizeof *first), *group = dlb_xcalloc(R, sizeof *group), seen = 0;
+	bool agree = true;
+	for (int k = 0; k < p->n_nodes && agree; k++) {
+		if (p->replica[0][k] < 0)
+			continue;
+		dlb_plan_peer_groups(p, c, k, seen++ ? group : first);
+		for (int r = 1; r < p->n_replicas && seen > 1; r++)
+			for (int s = 0; s < r; s++)
+				agree &= (group[r] == group[s]) == (first[r] == first[s]);
+	}
+	free(first);
+	free(group);
+	return agree;
+}
+
+static const struct dlb_allreduce *fastest(const struct dlb_plan *p, const struct dlb_cost *c, double bytes, bool agree)
+{
+	const struct dlb_allreduce *best = NULL;
+	double best_s = INFINITY;
+	for (int i = 0; dlb_allreduces[i]; i++) {
+		const struct dlb_allreduce *how = dlb_allreduces[i];
+		double longest_s = 0;
+		/* MPI's own sums in an order that depends on the bucket, and nothing says what it takes. */
+		if (how->foreign || (how == &dlb_allreduce_hierarchical && !agree))
+			continue;
+		for (int k = 0; k < p->n_nodes; k++)
+			if (p->replica[0][k] >= 0)
+				longest_s = fmax(longest_s, part_s(p, c, how, k, (int64_t)bytes / 4, 4));
+		if (longest_s < best_s * (1 - 1e-9)) {
+			best_s = longest_s;
+			best = how;
+		}
+	}
+	return best;
+}
+
+enum { LEAST_LOG2 = 8, MOST_LOG2 = 32 };		/* of bytes; below and above it is as there */
+
+void dlb_plan_choose_sums(struct dlb_plan *p, const struct dlb_cost *c)
+{
+	struct dlb_sharing *s = &p->sharing;
+	if (p->n_replicas < 2 || strcmp(s->allreduce, DLB_ALLREDUCE_AUTO) || s->n_by_size || !c->cluster)
+		return;
+	bool agree = groups_agree(p, c->cluster);
+	for (int b = LEAST_LOG2; b <= MOST_LOG2 && s->n_by_size < DLB_MOST_SIZES; b++) {
+		const struct dlb_allreduce *how = fastest(p, c, ldexp(1, b), agree);
+		struct dlb_by_size row = { s->n_by_size ? INT64_C(1) << b : 0, how->name };
+		if (!s->n_by_size || row.allreduce != s->by_size[s->n_by_size - 1].allreduce)
+			s->by_size[s->n_by_size++] = row;
+	}
+}
