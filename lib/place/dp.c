@@ -55,15 +55,13 @@ static bool find_kinds(struct walk *w)
 	double states = 1;
 	w->kind = dlb_xcalloc((size_t)port->n_nodes, sizeof *w->kind);
 	w->kind_of = dlb_xcalloc((size_t)port->n_nodes, sizeof *w->kind_of);
-	for (int d = 0; d < port->n_nodes; d++) {
-		int k = 0;
-		while (k < w->n_kinds && !dlb_port_alike(port, d, w->kind[k].node))
-			k++;
-		if (k == w->n_kinds)
-			w->kind[w->n_kinds++] = (struct kind){ .node = d, .host = port->host[port->place[d]] };
-		w->kind[k].count++;
-		w->kind_of[d] = k;
-	}
+	int *first = dlb_xcalloc((size_t)port->n_nodes, sizeof *first);
+	w->n_kinds = dlb_port_kinds(port, w->kind_of, first);
+	for (int k = 0; k < w->n_kinds; k++)
+		w->kind[k] = (struct kind){ .node = first[k], .host = port->host[port->place[first[k]]] };
+	for (int d = 0; d < port->n_nodes; d++)
+		w->kind[w->kind_of[d]].count++;
+	free(first);
 	for (int k = 0; k < w->n_kinds; k++) {
 		if (w->latency && w->kind[k].host)
 			w->kind[k].count = 0;		/* uncounted: as many cores as it takes */

@@ -494,6 +494,20 @@ bool dlb_port_alike(const struct dlb_port *port, int a, int b)
 	return true;
 }
 
+int dlb_port_kinds(const struct dlb_port *port, int *kind_of, int *first)
+{
+	int n = 0;
+	for (int d = 0; d < port->n_nodes; d++) {
+		int k = 0;
+		while (k < n && !dlb_port_alike(port, d, first[k]))
+			k++;
+		if (k == n)
+			first[n++] = d;
+		kind_of[d] = k;
+	}
+	return n;
+}
+
 /* ---- coarser problems ---- */
 
 void dlb_port_coarsen(const struct dlb_port *port, const int *map, int n, struct dlb_port *coarse)

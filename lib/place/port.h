@@ -57,6 +57,8 @@ double dlb_calls_latency_s(struct dlb_calls *w, const int *at, double *finish);
 double dlb_port_lack_bytes(const struct dlb_port *port, const int *at, int *node);
 /* Two nodes that may change places: the same work, memory and transfers. */
 bool dlb_port_alike(const struct dlb_port *port, int a, int b);
+/* Sorts nodes into kinds of nodes alike: kind_of[node], first[kind] the first of it. How many kinds. */
+int dlb_port_kinds(const struct dlb_port *port, int *kind_of, int *first);
 
 /* Classes that lose nothing by standing with their only neighbour (no work, no one else to talk to) are one
  * with it in `coarse`: map[class] -> class of coarse. Where memory might bind, only those of no size. */
@@ -64,8 +66,9 @@ void dlb_port_glue(const struct dlb_port *port, struct dlb_port *coarse, int *ma
 /* Classes that become one of n; map -1: left out, which a class without edges and nets may be (its ops then have class_of -1). */
 void dlb_port_coarsen(const struct dlb_port *port, const int *map, int n, struct dlb_port *coarse);
 
-/* ---- certified lower bounds (port_bound.c): no placement's value is less ---- */
+/* ---- certified lower bounds (port_bound.c, latency_bound.c): no placement's value is less ---- */
 double dlb_port_bound_s(const struct dlb_port *port, bool latency);
+double dlb_latency_bound_s(const struct dlb_port *port);	/* up to rounding */
 /* Work over speed: no assignment of groups to nodes, not even of parts of them, has a smaller greatest load,
  * and a group takes its time on its best node. time_s[group][node], INFINITY: cannot. (bound.c) */
 double dlb_load_bound_s(const double *time_s, int n_groups, int n_nodes);

@@ -15,51 +15,15 @@
  *          is left when g may not be where cut(g,d) >= V, whichever is less. With V the latter shrinks: the best V is
  *          found by bisection among all cuts. That holds the bound of single classes (none may be anywhere) in it.
  *
- * Latency: the longest chain with every op where it is fastest. */
+ * Latency: latency_bound.c. */
 #include <math.h>
 #include <stdlib.h>
 #include "place/min_cut.h"
 #include "place/port.h"
 
-static double least_s(const double *row, int n)
-{
-	double least = INFINITY;
-	for (int d = 0; d < n; d++)
-		least = row[d] < least ? row[d] : least;
-	return isfinite(least) ? least : 0;
-}
-
-/* The longest chain with every op where it is fastest. */
-static double chain_bound(const struct dlb_port *port)
-{
-	double *end = dlb_xcalloc((size_t)port->n_ops + 1, sizeof *end), most = 0;
-	for (int v = 0; v < port->n_ops; v++) {
-		for (int k = port->pred_start[v]; k < port->pred_start[v + 1]; k++)
-			end[v] = end[port->pred[k]] > end[v] ? end[port->pred[k]] : end[v];
-		end[v] += least_s(&port->op_s[(size_t)v * (size_t)port->n_nodes], port->n_nodes);
-		most = end[v] > most ? end[v] : most;
-	}
-	free(end);
-	return most;
-}
-
 /* ---- cuts ---- */
 
 struct cuts { int n_kinds, *kind, *kind_of; struct dlb_cut *net; };	/* [kind] a node of it; [node]; [kind], sink n + 2 n_nets */
-
-static void find_kinds(const struct dlb_port *port, struct cuts *c)
-{
-	c->kind = dlb_xcalloc((size_t)port->n_nodes + 1, sizeof *c->kind);
-	c->kind_of = dlb_xcalloc((size_t)port->n_nodes + 1, sizeof *c->kind_of);
-	for (int d = 0; d < port->n_nodes; d++) {
-		int k = 0;
-		while (k < c->n_kinds && !dlb_port_alike(port, d, c->kind[k]))
-			k++;
-		if (k == c->n_kinds)
-			c->kind[c->n_kinds++] = d;
-		c->kind_of[d] = k;
-	}
-}
 
 static void make_network(const struct dlb_port *port, int d, struct dlb_cut *c)
 {
@@ -156,7 +120,9 @@ static double throughput_bound(const struct dlb_port *port)
 	size_t D = (size_t)port->n_nodes, n = (size_t)port->n;
 	double best = dlb_load_bound_s(port->work_s, port->n, port->n_nodes);
 	struct cuts c = { .n_kinds = 0 };
-	find_kinds(port, &c);
+	c.kind = dlb_xcalloc(D + 1, sizeof *c.kind);
+	c.kind_of = dlb_xcalloc(D + 1, sizeof *c.kind_of);
+	c.n_kinds = dlb_port_kinds(port, c.kind_of, c.kind);
 	c.net = dlb_xcalloc((size_t)c.n_kinds + 1, sizeof *c.net);
 	double *cut = find_cuts(port, &c, best), *value = dlb_xcalloc(n * (size_t)c.n_kinds + 1, sizeof *value);
 	double *work = dlb_xmalloc((n * D + 1) * sizeof *work);
@@ -187,7 +153,5 @@ static double throughput_bound(const struct dlb_port *port)
 
 double dlb_port_bound_s(const struct dlb_port *port, bool latency)
 {
-	if (latency)
-		return chain_bound(port) * (1 - 1e-9);
-	return throughput_bound(port) * (1 - 1e-9);
+	return (latency ? dlb_latency_bound_s(port) : throughput_bound(port)) * (1 - 1e-9);
 }

@@ -17,7 +17,7 @@
 struct net { struct dlb_network n; struct dlb_vertex v[64]; struct dlb_edge e[256]; char name[64][16]; };
 struct made { struct dlb_doc d; struct dlb_graph g; struct dlb_cluster cl; struct dlb_cost c; struct dlb_problem p; };
 
-static int n_solved, n_refused, n_contiguous, n_tight, n_loads;
+static int n_solved, n_refused, n_contiguous, n_tight, n_loads, n_chains, n_tight_chains;
 
 static void draw(struct net *t, struct dlb_rng *r, int n, bool training)
 {
@@ -335,6 +335,52 @@ static void test_larger(uint64_t seed)
 	release(&m);
 }
 
+/* Bounds against all placements there are, of unlike nodes and memories too; chains of ops with little memory show whether
+ * latency's counts what memory forces apart. */
+static void test_bounds(uint64_t seed)
+{
+	struct dlb_rng r;
+	struct net t;
+	struct made m;
+	struct dlb_port port;
+	struct dlb_calls calls;
+	bool latency = seed % 4 != 0, chain = seed % 2;
+	double kappa[8], best = INFINITY;
+	int at[64] = { 0 };
+	dlb_rng_init(&r, seed);
+	draw(&t, &r, 3 + (int)dlb_rng_below(&r, 4), !latency && seed % 3 == 0);
+	t.n.n_accelerators = 2 + (t.n.n_vertices < 5);
+	for (int i = 1; chain && i < t.n.n_vertices; i++)
+		t.e[t.n.n_edges++] = (struct dlb_edge){ i - 1, i };
+	make(&m, &t, latency ? DLB_LATENCY : DLB_THROUGHPUT, seed);
+	for (int d = 0; d < m.cl.n_nodes; d++)
+		kappa[d] = seed % 3 ? 1 : 0.5 + dlb_rng_uniform(&r);
+	struct dlb_error err = { .status = 0 };
+	dlb_problem_release(&m.p);
+	m.p.kappa = kappa;
+	assert(dlb_problem_init(&m.p, &err) == 0);
+	for (int d = 0; d < t.n.n_accelerators && seed % 5 == 0; d++)
+		m.p.memory_bytes[d] *= dlb_rng_uniform(&r) + 0.5;
+	dlb_port_init(&port, &m.p, false);
+	dlb_calls_init(&calls, &port);
+	for (int g = 0; g < port.n;) {
+		if (dlb_port_lack_bytes(&port, at, NULL) <= 0)
+			best = fmin(best, latency ? dlb_calls_latency_s(&calls, at, NULL) : dlb_port_throughput_s(&port, at, NULL));
+		for (g = 0; g < port.n && ++at[g] == port.n_nodes; g++)
+			at[g] = 0;
+	}
+	double bound = dlb_port_bound_s(&port, latency);
+	if (!(bound <= best) || !isfinite(bound)) {
+		fprintf(stderr, "seed %llu: bound %.17g, the best of all %.17g\n", (unsigned long long)seed, bound, best);
+		abort();
+	}
+	n_chains += latency && chain && isfinite(best);
+	n_tight_chains += latency && chain && isfinite(best) && bound > best * (1 - 1e-8);
+	dlb_calls_release(&calls);
+	dlb_port_release(&port);
+	release(&m);
+}
+
 /* Against all subsets. */
 static void test_min_cut(uint64_t seed)
 {
@@ -378,7 +424,10 @@ int main(void)
 		test_contiguous(seed);
 	for (uint64_t seed = 1; seed <= 200; seed++)
 		test_min_cut(seed);
-	printf("%d plans, %d that cannot be; %d contiguous ones; %d of %d greatest loads certified to be the least\n", n_solved, n_refused,
-	       n_contiguous, n_tight, n_loads);
+	for (uint64_t seed = 1; seed <= 150; seed++)
+		test_bounds(seed);
+	assert(n_tight_chains > n_chains / 3);
+	printf("%d plans, %d that cannot be; %d contiguous ones; %d of %d greatest loads and %d of %d chains' latencies certified to "
+	       "be the least\n", n_solved, n_refused, n_contiguous, n_tight, n_loads, n_tight_chains, n_chains);
 	return 0;
 }

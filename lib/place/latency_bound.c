@@ -1,0 +1,350 @@
+/* Latencies that no placement can go below. Along any path of ops, v after u: if they are of one call, v is computed
+ * after u. If not, u's call sends out all that it has to, u's output among it, before that of v begins, and that takes
+ * it in first: c(u) on u's node and c(u) on v's, nothing on a host. So the latency is at least what the path alone
+ * costs, at the node of each of its ops. Which nodes those are is not known, but
+ *
+ *   pairs  from one op to the next either the node stays the same, and both classes find room there, or it changes
+ *          and the tensor is paid for. head(v,k), what ends at v if that is on a node of kind k:
+ *                  head(v,k) = work(v,k) + max over u before v of min over kinds l of head(u,l) + pay(u,l,v,k)
+ *   runs   of one path: neighbours on the path that stay on a node are a run, and all their classes have room there;
+ *          the next run is on another node. Runs of a kind need no more memory than its nodes have: prices on memory
+ *          (Lagrange's multipliers, raised while too much is used) count that in,
+ *                  sum of the least cost of runs at prices - sum over kinds of price(l) * memory of all nodes of l
+ *          for any prices is a bound. By dynamic programming over where runs begin; the least of those that may have
+ *          begun stands at the head of a queue, as memory closes the window at its far end: O(ops of the path * kinds).
+ *
+ * The paths looked at are the longest by work, and by work with memory or transfers counted as well. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include "place/port.h"
+
+enum { MANY = 4000000 /* pairs of op and kind */, LOOKS = 20000000, ROUNDS = 60 };
+
+struct kinds { int n, *node, *of, *count; bool *host; };	/* [kind] one of its nodes, nodes; [node] its kind */
+
+static double work_at(const struct dlb_port *port, int v, int d)
+{
+	size_t D = (size_t)port->n_nodes, at = (size_t)d;
+	return isfinite(port->work_s[(size_t)port->class_of[v] * D + at]) ? port->op_s[(size_t)v * D + at] : INFINITY;
+}
+
+/* Seconds of v's output through the port of a node of kind k, out or in. */
+static double pay(const struct dlb_port *port, const struct kinds *kinds, int v, int k)
+{
+	return kinds->host[k] ? 0 : port->out_s[(size_t)v * (size_t)port->n_places + (size_t)port->place[kinds->node[k]]];
+}
+
+static double least_work(const struct dlb_port *port, const struct kinds *kinds, int v)
+{
+	double least = INFINITY;
+	for (int k = 0; k < kinds->n; k++)
+		least = fmin(least, work_at(port, v, kinds->node[k]));
+	return isfinite(least) ? least : 0;
+}
+
+/* The two cheapest of what ends on nodes of each kind, sent out: who goes to another node comes from one of them. */
+struct two { double s[2]; int kind; };
+static void offer(struct two *two, double s, int kind)
+{
+	if (s < two->s[0]) {
+		two->s[1] = two->s[0];
+		two->s[0] = s;
+		two->kind = kind;
+	} else if (s < two->s[1]) {
+		two->s[1] = s;
+	}
+}
+
+/* To a node of kind k from another one. From one host to another is free, and any number of them takes part. */
+static double from_other(const struct two *two, const struct kinds *kinds, int k)
+{
+	return two->s[k == two->kind && kinds->count[k] == 1 && !kinds->host[k]];
+}
+
+/* ---- pairs ---- */
+
+static double pairs_bound(const struct dlb_port *port, const struct kinds *kinds)
+{
+	size_t K = (size_t)kinds->n;
+	double *head = dlb_xcalloc((size_t)port->n_ops * K + 1, sizeof *head), most = 0;
+	struct two *sent = dlb_xcalloc((size_t)port->n_ops + 1, sizeof *sent);
+	for (int v = 0; v < port->n_ops; v++) {
+		double least = INFINITY, *mine = &head[(size_t)v * K];
+		int c = port->class_of[v];
+		sent[v] = (struct two){ { INFINITY, INFINITY }, -1 };
+		for (int k = 0; k < kinds->n; k++) {
+			double room = port->room_bytes[kinds->node[k]], work = work_at(port, v, kinds->node[k]);
+			for (int i = port->pred_start[v]; i < port->pred_start[v + 1] && isfinite(work); i++) {
+				int u = port->pred[i], b = port->class_of[u];
+				bool both = b == c || kinds->host[k] || port->bytes[b] + port->bytes[c] <= room;
+				double stay = both ? head[(size_t)u * K + (size_t)k] : INFINITY;
+				double come = b == c ? INFINITY : from_other(&sent[u], kinds, k) + pay(port, kinds, u, k);
+				mine[k] = fmax(mine[k], fmin(stay, come));
+			}
+			mine[k] += work;
+			least = fmin(least, mine[k]);
+			offer(&sent[v], mine[k] + pay(port, kinds, v, k), k);
+		}
+		most = isfinite(least) ? fmax(most, least) : most;
+	}
+	free(head);
+	free(sent);
+	return most;
+}
+
+/* ---- runs ---- */
+
+struct runs {
+	const struct dlb_port *port; const struct kinds *kinds;
+	int n, *path;
+	double *bytes;				/* [position] of its class, where the path has it first: else 0 */
+	double *price, *used, *memory;		/* [kind] seconds for all its memory, bytes; memory INFINITY: no price */
+	double *end;				/* [kind][position + 1] least cost up to there, its last op on a node of that kind */
+	int *begin;				/* [kind][position + 1] where that run begins */
+	double *sum;				/* [kind][position + 1] work and priced memory from the last op that cannot be there */
+	int *first;				/* [kind] no run that ends here begins before */
+	double *held;				/* [kind] bytes of the window */
+	int *count;				/* [kind][class] ops of it in the window */
+	int *queue, *top, *tail;		/* [kind][position]: beginnings, dearer ones behind; [kind] */
+	double *enter;				/* [kind][position]: least cost of what comes before a run that begins here */
+	struct two *sent;			/* [position + 1] */
+};
+
+static void runs_init(struct runs *r, const struct dlb_port *port, const struct kinds *kinds)
+{
+	size_t n = (size_t)port->n_ops + 1, K = (size_t)kinds->n;
+	*r = (struct runs){ .port = port, .kinds = kinds };
+	r->path = dlb_xcalloc(n, sizeof *r->path);
+	r->bytes = dlb_xcalloc(n, sizeof *r->bytes);
+	r->price = dlb_xcalloc(K, sizeof *r->price);
+	r->used = dlb_xcalloc(K, sizeof *r->used);
+	r->memory = dlb_xcalloc(K, sizeof *r->memory);
+	r->end = dlb_xcalloc(n * K, sizeof *r->end);
+	r->begin = dlb_xcalloc(n * K, sizeof *r->begin);
+	r->sum = dlb_xcalloc(n * K, sizeof *r->sum);
+	r->enter = dlb_xcalloc(n * K, sizeof *r->enter);
+	r->queue = dlb_xcalloc(n * K, sizeof *r->queue);
+	r->first = dlb_xcalloc(K, sizeof *r->first);
+	r->held = dlb_xcalloc(K, sizeof *r->held);
+	r->top = dlb_xcalloc(K, sizeof *r->top);
+	r->tail = dlb_xcalloc(K, sizeof *r->tail);
+	r->count = dlb_xcalloc(((size_t)port->n + 1) * K, sizeof *r->count);
+	r->sent = dlb_xcalloc(n, sizeof *r->sent);
+	for (int d = 0; d < port->n_nodes; d++)
+		r->memory[kinds->of[d]] += port->room_bytes[d];
+}
+
+static void runs_release(struct runs *r)
+{
+	void *all[] = { r->path, r->bytes, r->price, r->used, r->memory, r->end, r->begin, r->sum, r->enter, r->queue, r->first,
+			r->held, r->top, r->tail, r->count, r->sent };
+	for (int i = 0; i < DLB_LEN(all); i++)
+		free(all[i]);
+}
+
+/* A window of ops that fit a node of kind k together, grown by the op at position i. */
+static void grow_window(struct runs *r, int k, int i)
+{
+	int *count = &r->count[(size_t)k * ((size_t)r->port->n + 1)], c = r->port->class_of[r->path[i]];
+	double room = r->port->room_bytes[r->kinds->node[k]];
+	if (!count[c]++)
+		r->held[k] += r->port->bytes[c];
+	/* what rounding leaves in held must not close it too early */
+	while (r->first[k] <= i && !r->kinds->host[k] && r->held[k] > room * (1 + 1e-12)) {
+		int out = r->port->class_of[r->path[r->first[k]++]];
+		if (!--count[out])
+			r->held[k] -= r->port->bytes[out];
+	}
+}
+
+/* The least cost of all ops of the path, at prices. */
+static double least_runs(struct runs *r)
+{
+	const struct dlb_port *port = r->port;
+	const struct kinds *kinds = r->kinds;
+	size_t n = (size_t)r->n + 1;
+	memset(r->first, 0, (size_t)kinds->n * sizeof *r->first);
+	memset(r->held, 0, (size_t)kinds->n * sizeof *r->held);
+	memset(r->top, 0, (size_t)kinds->n * sizeof *r->top);
+	memset(r->tail, 0, (size_t)kinds->n * sizeof *r->tail);
+	memset(r->count, 0, ((size_t)port->n + 1) * (size_t)kinds->n * sizeof *r->count);
+	for (int i = 0; i < r->n; i++) {
+		int v = r->path[i], u = i ? r->path[i - 1] : -1;
+		bool bound = i && port->class_of[u] == port->class_of[v];
+		r->sent[i + 1] = (struct two){ { INFINITY, INFINITY }, -1 };
+		for (int k = 0; k < kinds->n; k++) {
+			size_t row = (size_t)k * n, at = row + (size_t)i;
+			double work = work_at(port, v, kinds->node[k]), *sum = &r->sum[row], *enter = &r->enter[row];
+			int *queue = &r->queue[row];
+			grow_window(r, k, i);
+			enter[i] = !i ? 0 : bound ? INFINITY : from_other(&r->sent[i], kinds, k) + pay(port, kinds, u, k);
+			if (isinf(work)) {		/* nothing goes on here */
+				r->top[k] = r->tail[k] = 0;
+				sum[i + 1] = sum[i];
+				r->end[at + 1] = INFINITY;
+				continue;
+			}
+			sum[i + 1] = sum[i] + work + (r->price[k] > 0 ? r->price[k] * r->bytes[i] / r->memory[k] : 0);
+			while (r->tail[k] > r->top[k] && enter[queue[r->tail[k] - 1]] - sum[queue[r->tail[k] - 1]] >= enter[i] - sum[i])
+				r->tail[k]--;
+			queue[r->tail[k]++] = i;
+			while (r->tail[k] > r->top[k] && queue[r->top[k]] < r->first[k])
+				r->top[k]++;
+			bool some = r->tail[k] > r->top[k];
+			r->begin[at + 1] = some ? queue[r->top[k]] : -1;
+			r->end[at + 1] = some ? enter[queue[r->top[k]]] - sum[queue[r->top[k]]] + sum[i + 1] : INFINITY;
+			offer(&r->sent[i + 1], r->end[at + 1] + pay(port, kinds, v, k), k);
+		}
+	}
+	double least = INFINITY;
+	for (size_t k = 0; k < (size_t)kinds->n; k++)
+		least = fmin(least, r->end[k * n + (size_t)r->n]);
+	return least;
+}
+
+/* used[kind]: bytes of what was found by least_runs. */
+static void find_used(struct runs *r)
+{
+	size_t n = (size_t)r->n + 1, k = 0;
+	memset(r->used, 0, (size_t)r->kinds->n * sizeof *r->used);
+	for (size_t l = 0; l < (size_t)r->kinds->n; l++)
+		k = r->end[l * n + (size_t)r->n] < r->end[k * n + (size_t)r->n] ? l : k;
+	for (int i = r->n; i > 0;) {
+		int from = r->begin[k * n + (size_t)i];
+		for (int j = from; j < i; j++)
+			r->used[k] += r->bytes[j];
+		const struct two *two = &r->sent[from];
+		i = from;
+		if (!i)
+			break;
+		if ((int)k != two->kind || r->kinds->count[k] > 1 || r->kinds->host[k]) {
+			k = (size_t)two->kind;
+			continue;
+		}
+		size_t other = k;			/* the second */
+		for (size_t l = 0; l < (size_t)r->kinds->n; l++)
+			if (l != k && (other == k || r->end[l * n + (size_t)i] + pay(r->port, r->kinds, r->path[i - 1], (int)l) <
+						     r->end[other * n + (size_t)i] + pay(r->port, r->kinds, r->path[i - 1], (int)other)))
+				other = l;
+		k = other;
+	}
+}
+
+static double runs_bound(struct runs *r)
+{
+	double best = 0, looks = (double)r->n * r->kinds->n;
+	memset(r->price, 0, (size_t)r->kinds->n * sizeof *r->price);
+	memset(r->count, 0, ((size_t)r->port->n + 1) * sizeof *r->count);
+	for (int i = 0; i < r->n; i++) {
+		int c = r->port->class_of[r->path[i]];
+		r->bytes[i] = r->count[c]++ ? 0 : r->port->bytes[c];
+	}
+	for (int round = 0; round < ROUNDS && (round == 0 || looks * round < LOOKS); round++) {
+		double s = least_runs(r), length = 0;
+		if (isinf(s))				/* nothing can be placed */
+			return best;
+		for (int k = 0; k < r->kinds->n; k++)
+			s -= r->price[k];
+		best = fmax(best, s);
+		find_used(r);
+		for (int k = 0; k < r->kinds->n; k++) {
+			double over = isfinite(r->memory[k]) && r->memory[k] > 0 ? r->used[k] / r->memory[k] - 1 : 0;
+			r->used[k] = over < 0 && r->price[k] <= 0 ? 0 : over;
+			length += r->used[k] * r->used[k];
+		}
+		if (length <= 0)
+			break;
+		for (int k = 0; k < r->kinds->n; k++)
+			r->price[k] = fmax(0, r->price[k] + 0.5 * best / (2 + round) / length * r->used[k]);
+	}
+	return best;
+}
+
+/* The path that is longest when an op counts its least work, and its class's memory and its output at these rates. */
+static void find_path(struct runs *r, const double *work, double per_byte, double per_send)
+{
+	const struct dlb_port *port = r->port;
+	double *end = dlb_xcalloc((size_t)port->n_ops + 1, sizeof *end);
+	int *from = dlb_xcalloc((size_t)port->n_ops + 1, sizeof *from), last = 0, n = 0;
+	for (int v = 0; v < port->n_ops; v++) {
+		from[v] = -1;
+		for (int i = port->pred_start[v]; i < port->pred_start[v + 1]; i++) {
+			int u = port->pred[i];
+			double send = 0;
+			for (int k = 0; k < r->kinds->n; k++)
+				send = fmax(send, pay(port, r->kinds, u, k));
+			if (from[v] < 0 || end[u] + per_send * send > end[v]) {
+				end[v] = end[u] + per_send * send;
+				from[v] = u;
+			}
+		}
+		end[v] += work[v] + per_byte * port->bytes[port->class_of[v]];
+		last = end[v] > end[last] ? v : last;
+	}
+	for (int v = last; v >= 0; v = from[v])
+		r->path[n++] = v;
+	r->n = n;
+	for (int i = 0; i < n / 2; i++) {
+		int v = r->path[i];
+		r->path[i] = r->path[n - 1 - i];
+		r->path[n - 1 - i] = v;
+	}
+	free(end);
+	free(from);
+}
+
+static double paths_bound(const struct dlb_port *port, const struct kinds *kinds, double best)
+{
+	static const struct { double bytes, send; } rates[] = { { 0, 0 }, { 0, 0.05 }, { 1, 0 }, { 1, 1 } };
+	struct runs r;
+	double total = 0, *work = dlb_xcalloc((size_t)port->n_ops + 1, sizeof *work);
+	runs_init(&r, port, kinds);
+	for (int v = 0; v < port->n_ops; v++)
+		work[v] = least_work(port, kinds, v);
+	for (int c = 0; c < port->n; c++)
+		total += port->bytes[c];
+	for (int i = 0; i < DLB_LEN(rates); i++) {
+		find_path(&r, work, total > 0 ? rates[i].bytes * best / total : 0, rates[i].send);
+		best = fmax(best, runs_bound(&r));
+	}
+	free(work);
+	runs_release(&r);
+	return best;
+}
+
+/* The longest chain with every op where it is fastest. */
+static double chain_bound(const struct dlb_port *port, const struct kinds *kinds)
+{
+	double *end = dlb_xcalloc((size_t)port->n_ops + 1, sizeof *end), most = 0;
+	for (int v = 0; v < port->n_ops; v++) {
+		for (int k = port->pred_start[v]; k < port->pred_start[v + 1]; k++)
+			end[v] = fmax(end[v], end[port->pred[k]]);
+		end[v] += least_work(port, kinds, v);
+		most = fmax(most, end[v]);
+	}
+	free(end);
+	return most;
+}
+
+double dlb_latency_bound_s(const struct dlb_port *port)
+{
+	size_t D = (size_t)port->n_nodes + 1;
+	struct kinds kinds = { .node = dlb_xcalloc(D, sizeof(int)), .of = dlb_xcalloc(D, sizeof(int)), .count = dlb_xcalloc(D, sizeof(int)),
+			       .host = dlb_xcalloc(D, sizeof(bool)) };
+	kinds.n = dlb_port_kinds(port, kinds.of, kinds.node);
+	for (int d = 0; d < port->n_nodes; d++) {
+		kinds.count[kinds.of[d]]++;
+		kinds.host[kinds.of[d]] = port->host[port->place[d]];
+	}
+	double best = chain_bound(port, &kinds);
+	if (port->n_ops && (double)port->n_ops * kinds.n <= MANY) {
+		best = fmax(best, pairs_bound(port, &kinds));
+		best = fmax(best, paths_bound(port, &kinds, best));
+	}
+	free(kinds.node);
+	free(kinds.of);
+	free(kinds.count);
+	free(kinds.host);
+	return best;
+}
