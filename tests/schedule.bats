@@ -125,6 +125,41 @@ log() {
 	plan cpu:1 -m 4 | dlb-run -q --dry-run --data random | jq -e '.report | has("communication") | not'
 }
 
+@test "a tensor that both nodes of a host read lies in one place: nothing is copied, and the bits are those of one node" {
+	plan cpu:2 -a even -m 4 >"$tmp/even.json"
+	# By hand: node 1 pools what node 0 convolves, which reads it again in its backward pass.
+	jq -c '.plan.placement = ([.graph.ops[] | {key: (.id | tostring), value: (if .name | test("^/(5|6|7)/|^loss|^7[.]|plain") then 1 else 0 end)}] | from_entries)' \
+		"$tmp/even.json" >"$tmp/doc.json"
+	dlb-run --print-program --steps 1 "${digits[@]}" "$tmp/doc.json" >"$tmp/program"
+	[ "$(grep -c 'SEND .*/4/Relu_output_0. .*lent' "$tmp/program")" -eq 4 ]
+	lent=$(sed -n 's/.* POST .* lent at .*, \([0-9]*\) bytes$/\1/p' "$tmp/program" | jq -s add)
+	dlb-run -q --steps 4 "${digits[@]}" "$tmp/doc.json" >"$tmp/run.json"	# the faster way is chosen after so many
+	jq -e ".report.communication.in_place_bytes >= $lent and $lent > 0" "$tmp/run.json"
+	plan cpu:1 -m 4 >"$tmp/one.json"
+	log "$tmp/one.json" "$tmp/truth"
+	log "$tmp/doc.json" "$tmp/log"
+	cmp "$tmp/truth" "$tmp/log"
+	plan cpu:2 -a even -m 4 --in-place off >"$tmp/off.json"
+	jq -c --slurpfile p "$tmp/doc.json" '.plan.placement = $p[0].plan.placement' "$tmp/off.json" >"$tmp/copied.json"
+	dlb-run --print-program --steps 1 "${digits[@]}" "$tmp/copied.json" >"$tmp/program"
+	run ! grep -q lent "$tmp/program"
+	log "$tmp/copied.json" "$tmp/log"
+	cmp "$tmp/truth" "$tmp/log"
+	# asynchronous, over many steps in which both ways are tried; what two other nodes read
+	for how in 'cpu:2 -a even' 'cpu:3 -a random --seed 2' 'cpu:4 -a random --seed 6'; do
+		# shellcheck disable=SC2086
+		plan $how --schedule async --staleness none -m 2 >"$tmp/on.json"
+		# shellcheck disable=SC2086
+		plan $how --schedule async --staleness none -m 2 --in-place off >"$tmp/off.json"
+		for x in on off; do
+			dlb-run --print-program --steps 1 "${digits[@]}" "$tmp/$x.json" >"$tmp/program"
+			[ $x = off ] || grep -q 'SEND .*lent' "$tmp/program"
+			dlb-run -q --steps 40 "${digits[@]}" --optimizer momentum --lr 0.02 --loss-log "$tmp/$x" "$tmp/$x.json" >"$tmp/out.json"
+		done
+		cmp "$tmp/on" "$tmp/off"
+	done
+}
+
 @test "zero-bubble idles less than 1f1b, on 2 and 4 nodes, simulated" {
 	local gpt=$DLB_TEST_DATA/onnx/models/gpt_2l.train.op17.dyn.onnx
 	[ -s "$gpt" ] || skip "no $gpt"

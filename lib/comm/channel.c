@@ -1,7 +1,8 @@
 /* Channels between ranks of one host. See comm.h.
  *
  * Each end counts; the cell holds what the other end must know. A place that was posted is the sender's to write
- * until `filled` says so, and the receiver's again from then on. */
+ * until `filled` says so, and the receiver's again from then on. A message that stays needs no place: it is there at
+ * once, unless so many are ahead of the receiver that its `stays` would be written over one that is still to be read. */
 #include <stdatomic.h>
 #include "comm/shared.h"
 #include "util/clock.h"
@@ -36,15 +37,16 @@ bool dlb_channel_push(struct dlb_channel *ch)
 {
 	struct dlb_request *r;
 
-	while ((r = ch->first) && reached(&ch->cell->posted, r->nth)) {
-		if (r->from != r->to) {
+	while ((r = ch->first) && reached(&ch->cell->posted, r->stays ? r->nth - (DLB_CELL_WAYS - 1) : r->nth)) {
+		if (r->from != r->to && !r->stays) {
 			double from_s = dlb_clock_s();
 			dlb_copy_far(r->to, r->from, r->bytes);
 			ch->copied_s += dlb_clock_s() - from_s;
 		}
+		atomic_store_explicit(&ch->cell->stays[r->nth % DLB_CELL_WAYS], r->stays, memory_order_relaxed);
 		atomic_store_explicit(&ch->cell->filled, r->nth, memory_order_release);
 		ch->first = r->later;
-		r->active = false;
+		r->active = r->returned;
 	}
 	return !ch->first;
 }
@@ -53,5 +55,17 @@ bool dlb_channel_test(struct dlb_request *r)
 {
 	if (r->receives && reached(&r->channel->cell->filled, r->nth))
 		r->active = false;
+	if (r->returned && reached(&r->channel->cell->returned, r->nth))
+		r->active = false;
 	return !r->active;
+}
+
+bool dlb_channel_stays(const struct dlb_request *r)
+{
+	return atomic_load_explicit(&r->channel->cell->stays[r->nth % DLB_CELL_WAYS], memory_order_relaxed);
+}
+
+void dlb_channel_return(struct dlb_channel *ch)
+{
+	atomic_store_explicit(&ch->cell->returned, ++ch->n_returned, memory_order_release);
 }

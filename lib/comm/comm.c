@@ -277,17 +277,31 @@ void dlb_comm_progress(struct dlb_comm *c)
 		nudge_mpi(c);
 }
 
-void dlb_channel_send(struct dlb_comm *c, struct dlb_channel *ch, const void *p, void *there, size_t bytes, int peer,
-		      struct dlb_request *r)
+static void send_by_channel(struct dlb_comm *c, struct dlb_channel *ch, struct dlb_request r, struct dlb_request *out)
 {
 	bool waits = ch->first != NULL;
 
-	*r = (struct dlb_request){ .bytes = bytes, .peer = peer, .active = true, .channel = ch, .nth = ++ch->n, .from = p, .to = there };
-	dlb_channel_queue(ch, r);
+	*out = r;
+	out->active = true;
+	out->channel = ch;
+	out->nth = ++ch->n;
+	dlb_channel_queue(ch, out);
 	if (!waits && !dlb_channel_push(ch)) {
 		ch->next = c->waiting;
 		c->waiting = ch;
 	}
+}
+
+void dlb_channel_send(struct dlb_comm *c, struct dlb_channel *ch, const void *p, void *there, size_t bytes, int peer,
+		      struct dlb_request *r)
+{
+	send_by_channel(c, ch, (struct dlb_request){ .bytes = bytes, .peer = peer, .from = p, .to = there }, r);
+}
+
+void dlb_channel_lend(struct dlb_comm *c, struct dlb_channel *ch, const void *p, void *there, size_t bytes, int peer,
+		      bool stays, struct dlb_request *r)
+{
+	send_by_channel(c, ch, (struct dlb_request){ .bytes = bytes, .peer = peer, .from = p, .to = there, .stays = stays, .returned = true }, r);
 }
 
 int dlb_comm_idle(struct dlb_comm *c, struct dlb_idle *i, int peer, const char *what, struct dlb_error *err)

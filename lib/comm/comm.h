@@ -20,6 +20,7 @@ struct dlb_request {
 	bool active, receives;
 	struct dlb_channel *channel;	/* NULL: a message of MPI's */
 	uint32_t nth;			/* of a channel's messages */
+	bool stays, returned;		/* of a channel's: it is read where it lies; it is over when the receiver has returned it */
 	const void *from; void *to;	/* of a channel's message that waits for its place */
 	struct dlb_request *later;
 };
@@ -87,14 +88,18 @@ void *dlb_comm_there(const struct dlb_comm *c, int rank, size_t offset);	/* a ne
 /* A channel: messages of one kind from one near rank to another, in order, into memory of the receiver that the
  * sender can write. The receiver posts a place; the sender copies the message there as soon as it is posted (while
  * it waits for anything, or when it tests), or has written it there in the first place, and no copy is made at all.
+ * Nor is one where the sender lends the message: it stays where it lies and is read there (where both can tell), until
+ * the receiver returns it. Of a channel that lends, every message is returned, those that were copied too.
  * The cell lies in the receiver's region, zeroed. One end each holds a struct dlb_channel, zeroed but for `cell`. */
+enum { DLB_CELL_WAYS = 8 };
 struct dlb_cell {
-	_Alignas(64) _Atomic uint32_t posted;		/* by the receiver: how many places so far */
+	_Alignas(64) _Atomic uint32_t posted, returned;	/* by the receiver: how many places, messages so far */
 	_Alignas(64) _Atomic uint32_t filled;		/* by the sender */
+	_Atomic unsigned char stays[DLB_CELL_WAYS];	/* of the last messages: number n's is n mod so many */
 };
 struct dlb_channel {
 	struct dlb_cell *cell;
-	uint32_t n;			/* messages so far, at this end */
+	uint32_t n, n_returned;		/* messages so far, at this end; returned (receiver) */
 	struct dlb_request *first;	/* the oldest message that waits for its place (sender) */
 	struct dlb_channel *next;	/* with such messages */
 	double copied_s;		/* seconds spent copying, so far (sender) */
@@ -105,4 +110,11 @@ bool dlb_channel_ready(const struct dlb_channel *ch);
 /* Sends `bytes` at p to `there`, the place posted; p = there: it lies there. */
 void dlb_channel_send(struct dlb_comm *c, struct dlb_channel *ch, const void *p, void *there, size_t bytes, int peer,
 		      struct dlb_request *r);
+/* The same of a channel that lends: with `stays` it is read where it lies, else copied; either way r is over when the
+ * receiver has returned the message. */
+void dlb_channel_lend(struct dlb_comm *c, struct dlb_channel *ch, const void *p, void *there, size_t bytes, int peer,
+		      bool stays, struct dlb_request *r);
+/* Receiver: whether the message of r, which has come, stays where it lies; and the oldest one is read no more. */
+bool dlb_channel_stays(const struct dlb_request *r);
+void dlb_channel_return(struct dlb_channel *ch);
 #endif

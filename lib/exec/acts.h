@@ -5,7 +5,7 @@
 #include "exec/engine.h"
 #include "exec/exchange.h"
 
-enum act_kind { ACT_POST, ACT_WAIT, ACT_WAIT_SENT, ACT_SEND, ACT_RUN, ACT_COPY, ACT_SEED, ACT_COMPUTED, ACT_REDUCE, ACT_REDUCED, ACT_SQUARES,
+enum act_kind { ACT_POST, ACT_WAIT, ACT_WAIT_SENT, ACT_SEND, ACT_RETURN, ACT_RUN, ACT_COPY, ACT_SEED, ACT_COMPUTED, ACT_REDUCE, ACT_REDUCED, ACT_SQUARES,
 		ACT_NORM, ACT_TRUST };
 
 /* A kernel's output that can be made here or over there. */
@@ -18,12 +18,24 @@ struct making {
 	bool is_there;
 };
 
+/* A message that can be read where it lies or be copied (program.h: lent). Sender: */
+struct lending {
+	int compute;			/* of the kernel that makes it; -1: not known */
+	double copied_s, best_s[2];	/* the channel's when it was last sent; least so far of kernel and sending: copied, left there */
+	int n, n_tried[2];
+	bool stays;			/* the last one */
+};
+/* Receiver: where that is, as seen from here, and which of the messages under way stay. */
+struct landing { char *there; size_t stride; int copies; bool *stays; };	/* stays: [ring] */
+
 struct act {
 	enum act_kind kind;
 	struct dlb_request *request;
 	struct dlb_channel *channel;	/* of a message through shared memory; NULL: MPI's */
 	void *there;			/* where it goes, on the other side */
 	struct making *making;		/* of a kernel and of the send of what it makes; NULL: it is made here */
+	struct lending *lending;	/* of a send; NULL: it is not lent */
+	struct landing *landing;	/* of a message received; NULL: it comes to its place here */
 	int peer, tag, m, compute, op;
 	void *p;			/* where: message, copy */
 	double xfer_s;			/* of a wait for what MPI brings: what that should take */
@@ -42,8 +54,9 @@ struct act {
 };
 
 /* A pointer that follows the step: to copy (step mod copies) of a place; or to a weight, whose newest version is that of
- * `live` updates before the step's, `version` the one wanted, and old or expected ones lie in copies. */
-struct pick { void **at; char *base, *now; size_t stride; int copies, live, version, next; bool weight, expected; };
+ * `live` updates before the step's, `version` the one wanted, and old or expected ones lie in copies; or to what was received,
+ * here or there. */
+struct pick { const struct landing *landing; void **at; char *base, *now; size_t stride; int copies, live, version, next; bool weight, expected; };
 
 /* The first half of an update whose moments are summed over the replicas: they lie one behind the other. */
 struct first_half { struct dlb_kernel *kernel; void *in[1], *out[2 + DLB_MAX_STATES]; char *moments; size_t bytes; };
@@ -66,6 +79,7 @@ struct dlb_engine {
 	struct { int64_t n; } size[2];
 	const void **loss;		/* [m], NULL: made elsewhere */
 	struct pick *pick; int n_picks, cap_picks;
+	struct landing **landing;	/* [place] of messages that are lent; NULL: none is, or it comes here */
 	int *update_at;			/* [tensor] asynchronous: instruction that updates the weight, -1 */
 	int ring;			/* steps that may be under way: requests of an act, sums of losses */
 	double *loss_sum;		/* [ring] */

@@ -8,7 +8,9 @@
  * Between ranks of one host a message is written into the receiver's place, in its arena (ground.c): copied there
  * once, or where nobody here reads the tensor and the place is posted in time, made there by the kernel itself. Stores
  * to lines that another core's cache holds may take longer than making it here and copying (comm/shared.h), so each
- * way is tried a few times now and then, and the faster one kept.
+ * way is tried a few times now and then, and the faster one kept. What somebody else reads too, this rank or a third one, may
+ * stay where it was made and be read there (program.h: lent); what the sender's kernel then takes to write over lines that the
+ * reader's core has decides, in the same manner, whether it does or is copied.
  *
  * Asynchronous programs (plan/async.c): an iteration of the loop holds acts of several steps. Each one works for the
  * step it belongs to; where that is none, it is left out. What differs from step to step, the copy of a place or the
@@ -204,6 +206,28 @@ static void run_kernel(struct dlb_engine *e, const struct act *a, struct dlb_run
 		a->making->kernel_s = end_s - start_s;
 }
 
+/* Both the copy of the last message and what its way made of this kernel are known now. */
+static bool choose_to_stay(struct lending *w, double s)
+{
+	if (w->n > 0 && (!w->n_tried[w->stays]++ || s < w->best_s[w->stays]))
+		w->best_s[w->stays] = s;
+	if (++w->n == TRY_AGAIN)
+		w->n = w->n_tried[0] = w->n_tried[1] = 0;
+	return w->n_tried[1] < TRIES || (w->n_tried[0] >= TRIES && w->best_s[1] <= w->best_s[0]);
+}
+
+static void run_lend(struct dlb_engine *e, const struct act *a, struct dlb_request *request)
+{
+	struct lending *w = a->lending;
+	double kernel_s = w->compute < 0 ? 0 : e->view.end_s[w->compute] - e->view.start_s[w->compute];
+
+	w->stays = w->compute < 0 || choose_to_stay(w, kernel_s + a->channel->copied_s - w->copied_s);
+	w->copied_s = a->channel->copied_s;
+	dlb_channel_lend(e->ground->comm, a->channel, a->p, a->there, a->bytes, a->peer, w->stays, request);
+	if (w->stays)
+		e->view.times.in_place_bytes += (double)a->bytes;
+}
+
 static void run_send(struct dlb_engine *e, const struct act *a, struct dlb_request *request)
 {
 	struct making *w = a->making;
@@ -211,6 +235,10 @@ static void run_send(struct dlb_engine *e, const struct act *a, struct dlb_reque
 
 	if (!a->channel) {
 		dlb_comm_isend(e->ground->comm, a->p, a->bytes, a->peer, a->tag, request);
+		return;
+	}
+	if (a->lending) {
+		run_lend(e, a, request);
 		return;
 	}
 	dlb_channel_send(e->ground->comm, a->channel, w ? *w->out : a->p, a->there, a->bytes, a->peer, request);
@@ -241,6 +269,8 @@ static int run_wait(struct dlb_engine *e, const struct act *a, struct dlb_reques
 		t->comm_s += a->xfer_s;
 		t->comm_hidden_s += waited_s < a->xfer_s ? a->xfer_s - waited_s : 0.0;
 	}
+	if (a->landing)
+		a->landing->stays[(request - a->request) % e->ring] = dlb_channel_stays(request);
 	return 0;
 }
 
@@ -305,7 +335,9 @@ static uint64_t set_picks(struct dlb_engine *e, const struct act *a, int64_t ste
 		int64_t live = step - p->live, want = step - p->version;
 
 		if (!p->weight) {
-			*p->at = p->base + (size_t)(step % p->copies) * p->stride;
+			const struct landing *l = p->landing && p->landing->stays[step % e->ring] ? p->landing : NULL;
+
+			*p->at = l ? l->there + (size_t)(step % l->copies) * l->stride : p->base + (size_t)(step % p->copies) * p->stride;
 			continue;
 		}
 		live = live < first ? first : live;
@@ -399,7 +431,11 @@ int dlb_engine_run_iteration(struct dlb_engine *e, const struct dlb_window *w, s
 		r.rate = s->rate * (a->update ? a->rate_scale : 1.0);
 		r.rate_before = s->rate_before * (a->update ? a->rate_scale : 1.0);
 		r.has_rate = s->has_rate;
-		r.weight_version = several ? set_picks(e, a, step, w->first) : s->version;
+		r.weight_version = s->version;
+		if (several)
+			r.weight_version = set_picks(e, a, step, w->first);
+		else if (a->pick >= 0)		/* of messages alone */
+			set_picks(e, a, step, w->first);
 		switch (a->kind) {
 		case ACT_POST:
 			if (a->channel)
@@ -409,6 +445,10 @@ int dlb_engine_run_iteration(struct dlb_engine *e, const struct dlb_window *w, s
 			break;
 		case ACT_SEND:
 			run_send(e, a, request);
+			break;
+		case ACT_RETURN:
+			if (a->channel)
+				dlb_channel_return(a->channel);
 			break;
 		case ACT_WAIT:
 			if (run_wait(e, a, request, DLB_WAIT_STARVED, err))

@@ -1,7 +1,7 @@
 /* The arena that all programs of a rank share, and what makes messages between ranks of one host short.
  *
  * Where several ranks share a host, each one's arena lies in the comm's shared memory, so that the sender writes
- * into the receiver's place. Only the pages that messages land in are really shared; the rest is private memory at
+ * into the receiver's place, or the receiver reads in the sender's. Only the pages of such places are really shared; the rest is private memory at
  * the addresses between, since the system gives huge pages to private memory alone (convolutions over small pages
  * were measured to take 4 to 6 % longer). */
 #include <assert.h>
@@ -44,8 +44,8 @@ int dlb_ground_first_cell(const struct dlb_ground *g, const struct dlb_program *
 	return -1;
 }
 
-/* Where messages from near ranks land. Returns their number; *out is new. */
-static int landings(const struct dlb_ground *g, int node, struct range **out)
+/* Where messages from near ranks land, and what is lent to them. Returns their number; *out is new. */
+static int shared_places(const struct dlb_ground *g, int node, struct range **out)
 {
 	struct range *r = NULL;
 	int n = 0, cap = 0;
@@ -57,7 +57,7 @@ static int landings(const struct dlb_ground *g, int node, struct range **out)
 			const struct dlb_instr *in = &np->instr[i];
 			int place;
 
-			if (in->verb != DLB_POST || !dlb_comm_near(g->comm, in->peer))
+			if ((in->verb != DLB_POST && !(in->verb == DLB_SEND && in->lent)) || !dlb_comm_near(g->comm, in->peer))
 				continue;
 			place = dlb_program_find_place(np, in->tensor, in->micro_batch);
 			assert(place >= 0);
@@ -75,7 +75,7 @@ static int landings(const struct dlb_ground *g, int node, struct range **out)
 static void keep_private(struct dlb_ground *g, int node, size_t bytes)
 {
 	struct range *r;
-	int n = landings(g, node, &r);
+	int n = shared_places(g, node, &r);
 	size_t at = 0;
 
 	for (int i = 0; i < n; i++) {

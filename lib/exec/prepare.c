@@ -62,17 +62,34 @@ static struct pick *add_pick(struct dlb_engine *e, struct act *a, void **at)
 	return &e->pick[e->n_picks++];
 }
 
-/* *at is in a place of np whose arena begins at `arena`. */
-static void pick_copy(struct dlb_engine *e, struct act *a, void **at, const struct dlb_node_program *np, int place, char *arena)
+/* *at is in a place of np whose arena begins at `arena`; landing: or on another node; NULL. */
+static void pick_place(struct dlb_engine *e, struct act *a, void **at, const struct dlb_node_program *np, int place, char *arena,
+		       const struct landing *landing)
 {
 	struct pick *p;
 
-	if (place < 0 || np->place[place].copies < 2)
+	if (place < 0 || (np->place[place].copies < 2 && !landing))
 		return;
 	p = add_pick(e, a, at);
+	p->landing = landing;
 	p->base = arena + np->place[place].offset;
 	p->stride = dlb_place_bytes(np->place[place].bytes);
 	p->copies = np->place[place].copies;
+}
+
+static void pick_copy(struct dlb_engine *e, struct act *a, void **at, const struct dlb_node_program *np, int place, char *arena)
+{
+	pick_place(e, a, at, np, place, arena, NULL);
+}
+
+/* Where what lies in that place here may lie instead; NULL: nowhere. */
+static const struct landing *landing_of(const struct dlb_engine *e, int place)
+{
+	const struct dlb_place *p = e->np->place;
+
+	while (e->landing && place >= 0 && p[place].of >= 0)
+		place = dlb_program_find_place(e->np, p[place].of, p[place].micro_batch);
+	return e->landing && place >= 0 ? e->landing[place] : NULL;
 }
 
 static const struct dlb_weight_copies *copies_of(const struct dlb_engine *e, int t)
@@ -91,13 +108,15 @@ static void pick_tensor(struct dlb_engine *e, struct act *a, void **at, int t, c
 	struct pick *k;
 	int i = (int)(in - e->np->instr);
 
-	if (!p->depth || e->graph->tensor[t].kind == DLB_T_CONSTANT)
+	if (e->graph->tensor[t].kind == DLB_T_CONSTANT)
 		return;
 	if (!lives_here(e, t)) {
-		pick_copy(e, a, at, e->np, place_of(e, t, in->micro_batch), e->ground->arena);
+		int place = place_of(e, t, in->micro_batch);
+
+		pick_place(e, a, at, e->np, place, e->ground->arena, landing_of(e, place));
 		return;
 	}
-	if (e->update_at[t] < 0 || !(w = copies_of(e, t)))
+	if (!p->depth || e->update_at[t] < 0 || !(w = copies_of(e, t)))
 		return;
 	k = add_pick(e, a, at);
 	k->weight = true;
@@ -494,22 +513,6 @@ static int prepare_copy(struct dlb_engine *e, const struct dlb_instr *in, struct
 	return 0;
 }
 
-/* Whether tensor t, sent to peer, is read by nobody else, on no node. */
-static bool goes_only_to(const struct dlb_engine *e, int t, int peer)
-{
-	const struct dlb_graph *g = e->graph;
-
-	if (t == g->loss)
-		return false;
-	for (int i = 0; i < g->n_outputs; i++)
-		if (g->output[i] == t)
-			return false;
-	for (int r = g->reader_start[t]; r < g->reader_start[t + 1]; r++)
-		if (e->view.program->plan->placement[g->reader[r]] != peer)
-			return false;
-	return true;
-}
-
 /* The kernel that has just made what act a sends may write it over there. */
 static void make_there(struct dlb_engine *e, struct act *a, int t, const struct dlb_node_program *there, int place, char *arena)
 {
@@ -519,7 +522,7 @@ static void make_there(struct dlb_engine *e, struct act *a, int t, const struct 
 	while (made > e->act && made->kind == ACT_SEND)
 		made--;
 	if (made->kind != ACT_RUN || made->update || made->op != e->graph->tensor[t].producer || made->m != a->m || made->making ||
-	    !goes_only_to(e, t, a->peer))
+	    !dlb_tensor_goes_only_to(e->graph, e->view.program->plan->placement, t, a->peer))
 		return;
 	o = &e->graph->op[made->op];
 	for (int k = 0; k < o->n_out; k++)
@@ -529,6 +532,43 @@ static void make_there(struct dlb_engine *e, struct act *a, int t, const struct 
 			pick_copy(e, made, &made->making->here, e->np, place_of(e, t, a->m), e->ground->arena);
 			pick_copy(e, made, &made->making->there, there, place, arena);
 		}
+}
+
+/* What act a sends stays here, or is copied. */
+static void lend(struct dlb_engine *e, struct act *a, int t)
+{
+	const struct act *made = a;
+
+	while (made > e->act && made->kind == ACT_SEND)
+		made--;
+	a->lending = dlb_arena_alloc(&e->arena, sizeof *a->lending);
+	*a->lending = (struct lending){ .compute = made->kind == ACT_RUN && !made->update && made->op == e->graph->tensor[t].producer &&
+		made->m == a->m ? made->compute : -1 };
+}
+
+/* The places of messages that the sender may leave where they are. */
+static void find_landings(struct dlb_engine *e)
+{
+	const struct dlb_ground *g = e->ground;
+
+	for (int i = 0; i < e->np->n_instr && e->cell >= 0; i++) {
+		const struct dlb_instr *in = &e->np->instr[i];
+		const struct dlb_node_program *from;
+		struct landing *l;
+		int place;
+
+		if (in->verb != DLB_POST || !in->lent || !g->cell_of[in->peer])
+			continue;
+		if (!e->landing)
+			e->landing = dlb_arena_array(&e->arena, (size_t)e->np->n_places + 1, sizeof *e->landing);
+		from = &e->view.program->node[in->peer];
+		place = dlb_program_find_place(from, in->tensor, in->micro_batch);
+		assert(place >= 0);
+		l = dlb_arena_alloc(&e->arena, sizeof *l);
+		*l = (struct landing){ g->arena_of[in->peer] + from->place[place].offset, dlb_place_bytes(from->place[place].bytes),
+			from->place[place].copies, dlb_arena_array(&e->arena, (size_t)e->ring, sizeof(bool)) };
+		e->landing[dlb_program_find_place(e->np, in->tensor, in->micro_batch)] = l;
+	}
 }
 
 /* Gives a message that is started its channel, where there is one. */
@@ -544,13 +584,19 @@ static void find_channel(struct dlb_engine *e, const struct dlb_instr *in, struc
 		at = e->older[at];
 	a->channel = at >= 0 ? e->act[at].channel : &e->channel[e->n_acts];
 	a->channel->cell = g->cell_of[post ? e->view.node : in->peer] + e->cell + in->tag;
-	if (post)
+	if (post) {
+		if (e->landing)
+			a->landing = e->landing[dlb_program_find_place(e->np, in->tensor, in->micro_batch)];
 		return;
+	}
 	place = dlb_program_find_place(np, in->tensor, in->micro_batch);
 	assert(place >= 0);
 	a->there = g->arena_of[in->peer] + np->place[place].offset;
 	pick_copy(e, a, &a->there, np, place, g->arena_of[in->peer]);
-	make_there(e, a, in->tensor, np, place, g->arena_of[in->peer]);
+	if (in->lent)
+		lend(e, a, in->tensor);
+	else
+		make_there(e, a, in->tensor, np, place, g->arena_of[in->peer]);
 }
 
 static int prepare_message(struct dlb_engine *e, const struct dlb_instr *in, struct dlb_error *err)
@@ -604,7 +650,7 @@ static int match_waits(struct dlb_engine *e, struct dlb_error *err)
 		struct act *a = &e->act[i];
 		int at;
 
-		if (a->kind != ACT_WAIT && a->kind != ACT_WAIT_SENT)
+		if (a->kind != ACT_WAIT && a->kind != ACT_WAIT_SENT && a->kind != ACT_RETURN)
 			continue;
 		/* One tensor may go to several nodes under one tag: the peer tells them apart. */
 		for (at = e->newest[a->tag]; at >= 0; at = e->older[at])
@@ -612,7 +658,12 @@ static int match_waits(struct dlb_engine *e, struct dlb_error *err)
 				break;
 		if (at < 0)
 			return dlb_fail(err, NULL, "node %d waits for a message that it never starts", e->view.node);
+		if (a->kind == ACT_RETURN) {
+			a->channel = e->act[at].channel;
+			continue;
+		}
 		a->request = e->act[at].request;
+		a->landing = a->kind == ACT_WAIT ? e->act[at].landing : NULL;
 	}
 	return 0;
 }
@@ -636,6 +687,7 @@ int dlb_acts_prepare(struct dlb_engine *e, const struct dlb_optimizer_choice *c,
 {
 	if (e->view.program->depth)
 		find_updates(e);
+	find_landings(e);
 	for (int i = 0; i < e->np->n_instr; i++) {
 		const struct dlb_instr *in = &e->np->instr[i];
 		int rc = 0;
@@ -659,7 +711,10 @@ int dlb_acts_prepare(struct dlb_engine *e, const struct dlb_optimizer_choice *c,
 			rc = in->what == DLB_RUN_NORM || in->what == DLB_RUN_SQUARES ? prepare_norm(e, in, c, err) :
 				in->what == DLB_RUN_TRUST ? prepare_trust(e, c) : prepare_collective(e, in);
 			break;
-		default:			/* FREE: places were fixed when the program was compiled */
+		default:			/* FREE: places were fixed when the program was compiled; who lent this one is told */
+			if (in->verb == DLB_FREE && in->lent)
+				e->act[e->n_acts++] = (struct act){ .kind = ACT_RETURN, .iteration = in->iteration, .pick = -1, .peer = in->peer,
+					.tag = in->tag };
 			break;
 		}
 		if (rc)

@@ -15,7 +15,8 @@
  *      key is greater than that of the action that reads the message of DLB_SEND_SLACK micro-batches later over
  *      there (at the end of the step where there is none): a sender that is ahead of the plan does not stop
  *      for a reader that is still computing.
- *   4. Outputs that may overwrite an input take over its place (share_places).
+ *   4. Outputs that may overwrite an input take over its place (share_places); messages that need no copy where nodes
+ *      share memory are lent (lend.c).
  *      (Under an asynchronous schedule the five passes are made for one step by itself, whose actions have keys by
  *      half-slot; then it is folded: emission goes round the loop once, async.c.)
  *   5. Notes and actions in order are the program; intervals in it are the lifetimes of places (memory.c).
@@ -92,7 +93,7 @@ static void find_instances(struct compiler *c)
 	}
 	c->slot = dlb_xcalloc((size_t)n * (size_t)c->M + 1, sizeof *c->slot);
 	for (size_t i = 0; i < (size_t)n * (size_t)c->M; i++)
-		c->slot[i] = (struct slot){ -1, -1, -1, -1, -1, 0, 0, -1 };
+		c->slot[i] = (struct slot){ -1, -1, -1, -1, -1, 0, 0, -1, -1 };
 	free(stamp);
 }
 
@@ -247,9 +248,9 @@ static void set_lags(struct compiler *c)
 }
 
 /* One pipeline: of a plan without replicas, or of one replica (member: whose nodes it is made for; first: its first
- * sample; walk: where replicas wait for each other). */
+ * sample; walk: where replicas wait for each other; longer: lend.c's). */
 static int compile(const struct dlb_plan *p, const struct dlb_cost *cost, int64_t batch, int n_state, const bool *member,
-		   int64_t first, struct walk *walk, struct dlb_program *out, struct dlb_error *err)
+		   int64_t first, struct walk *walk, bool longer, struct dlb_program *out, struct dlb_error *err)
 {
 	const bool async = dlb_plan_is_async(p);
 	struct compiler c = { .p = p, .out = out, .updates_last = !async && (member || p->clip) };
@@ -289,8 +290,10 @@ static int compile(const struct dlb_plan *p, const struct dlb_cost *cost, int64_
 		dlb_compile_actions(&c);
 		dlb_compile_note_uses(&c);
 		dlb_compile_note_messages(&c);
-		if (p->in_place)
+		if (p->in_place) {
 			dlb_compile_share_places(&c);
+			dlb_compile_lend(&c, cost ? cost->cluster : NULL, longer);
+		}
 		dlb_compile_note_frees(&c);
 		rc = c.lag ? dlb_compile_async(&c, n_state, err) : 0;
 	}
@@ -325,7 +328,7 @@ static void interleave(struct dlb_program *g, int R, const int64_t *share)
 	}
 }
 
-static int compile_replicas(const struct dlb_plan *p, const struct dlb_cost *cost, int64_t batch, int n_state,
+static int compile_replicas(const struct dlb_plan *p, const struct dlb_cost *cost, int64_t batch, int n_state, bool longer,
 			    struct dlb_program *out, struct dlb_error *err)
 {
 	int R = p->n_replicas, rc = 0, *replica_of = dlb_xcalloc((size_t)p->n_nodes, sizeof *replica_of);
@@ -345,7 +348,7 @@ static int compile_replicas(const struct dlb_plan *p, const struct dlb_cost *cos
 		for (int node = 0; node < p->n_nodes; node++)	/* nodes of no replica only end their steps, in replica 0 */
 			member[node] = replica_of[node] == r;
 		rc = compile(part, cost, part->batch, n_state, member, share[r] ? first : batch - 1,
-			     p->sharing.sync_batchnorm ? &walk : NULL, g, err);
+			     p->sharing.sync_batchnorm ? &walk : NULL, longer, g, err);
 		if (rc) {
 			dlb_plan_release(part);
 			free(part);
@@ -382,18 +385,41 @@ static int compile_replicas(const struct dlb_plan *p, const struct dlb_cost *cos
 	return rc;
 }
 
-int dlb_program_compile(const struct dlb_plan *p, const struct dlb_cost *cost, int64_t batch, int n_state,
-			struct dlb_program *out, struct dlb_error *err)
+static int compile_all(const struct dlb_plan *p, const struct dlb_cost *cost, int64_t batch, int n_state, bool longer,
+		       struct dlb_program *out, struct dlb_error *err)
 {
 	int rc;
 
-	if (p->n_replicas < 2) {
-		rc = compile(p, cost, batch, n_state, NULL, 0, NULL, out, err);
-	} else {
-		memset(out, 0, sizeof *out);
-		rc = compile_replicas(p, cost, batch, n_state, out, err);
-		if (rc)
-			dlb_program_release(out);
+	if (p->n_replicas < 2)
+		return compile(p, cost, batch, n_state, NULL, 0, NULL, longer, out, err);
+	memset(out, 0, sizeof *out);
+	rc = compile_replicas(p, cost, batch, n_state, longer, out, err);
+	if (rc)
+		dlb_program_release(out);
+	return rc;
+}
+
+/* Places are kept longer for those that read them elsewhere, and some node has no memory for that. */
+static bool lends_too_much(const struct dlb_program *g, const struct dlb_cost *cost)
+{
+	bool lends = false, lacks = false;
+	for (int r = 0; r < g->n_replicas; r++)
+		lends |= dlb_program_replica(g, r)->lends_longer;
+	for (int node = 0; node < g->n_nodes && lends && !lacks; node++) {
+		const struct dlb_node_program *np = &dlb_program_of(g, node)->node[node];
+		lacks = (double)np->arena_bytes + (double)np->scratch_bytes + (double)np->state_bytes > dlb_cluster_node_memory(cost->cluster, node);
+	}
+	return lacks;
+}
+
+int dlb_program_compile(const struct dlb_plan *p, const struct dlb_cost *cost, int64_t batch, int n_state,
+			struct dlb_program *out, struct dlb_error *err)
+{
+	int rc = compile_all(p, cost, batch, n_state, true, out, err);
+
+	if (!rc && lends_too_much(out, cost)) {
+		dlb_program_release(out);
+		rc = compile_all(p, cost, batch, n_state, false, out, err);
 	}
 	if (!rc)
 		dlb_compile_put(out, cost);

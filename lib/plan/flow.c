@@ -15,6 +15,19 @@ bool dlb_tensor_is_fed(const struct dlb_tensor *t)
 	return !dlb_tensor_is_state(t) && t->producer < 0;
 }
 
+bool dlb_tensor_goes_only_to(const struct dlb_graph *g, const int *placement, int t, int node)
+{
+	if (t == g->loss)
+		return false;
+	for (int i = 0; i < g->n_outputs; i++)
+		if (g->output[i] == t)
+			return false;
+	for (int r = g->reader_start[t]; r < g->reader_start[t + 1]; r++)
+		if (placement[g->reader[r]] != node)
+			return false;
+	return true;
+}
+
 int dlb_graph_home(const struct dlb_graph *g, int tensor)
 {
 	const struct dlb_tensor *t = &g->tensor[tensor];

@@ -30,10 +30,10 @@ static void use(struct compiler *c, int node, int t, int m, int action)
 	if (s->first < 0) {
 		s->first = action;
 		if (dlb_tensor_is_fed(x)) {
-			dlb_compile_note(c, node, (struct note){ action, RANK_COPY, slot, t, m, -1, -1 });
+			dlb_compile_note(c, node, (struct note){ action, RANK_COPY, slot, t, m, -1, -1, false });
 		} else {
 			DLB_GROW(l->recv, l->n_recv, l->cap_recv);
-			l->recv[l->n_recv++] = (struct received){ slot, t, m, action, c->inst_node[c->inst_start[t]] };
+			l->recv[l->n_recv++] = (struct received){ .slot = slot, .tensor = t, .m = m, .action = action, .from = c->inst_node[c->inst_start[t]] };
 		}
 	}
 	root->last = action;
@@ -87,7 +87,7 @@ void dlb_compile_note_uses(struct compiler *c)
 	}
 }
 
-static int first_after(const struct lane *l, int64_t key)
+int dlb_compile_first_after(const struct lane *l, int64_t key)
 {
 	int lo = 0, hi = l->n_act - 1;			/* the last one, the end of the step, always is */
 	while (lo < hi) {
@@ -120,9 +120,27 @@ static bool leaves_at_once(const struct compiler *c, int t, int send_slot)
 	return ((next % period) + period) % period <= 2;
 }
 
-static void note_message_async(struct compiler *c, int node, const struct received *r)
+/* What both ends of a message do, and where they do it. */
+static void note_message(struct compiler *c, int node, struct received *r, int post, int send, int sent, int rank)
 {
-	int m = r->m < 0 ? 0 : r->m, tag = c->tag[r->tensor] + m, used = dlb_compile_half_slot(c, node, r->action), rank = RANK_WAIT_SENT;
+	int tag = c->tag[r->tensor] + (r->m < 0 ? 0 : r->m);
+	r->note_post = c->lane[node].n_notes;
+	dlb_compile_note(c, node, (struct note){ post, RANK_POST, r->slot, r->tensor, r->m, r->from, tag, false });
+	r->note_wait = c->lane[node].n_notes;
+	dlb_compile_note(c, node, (struct note){ r->action, RANK_WAIT, r->slot, r->tensor, r->m, r->from, tag, false });
+	r->note_send = c->lane[r->from].n_notes;
+	dlb_compile_note(c, r->from, (struct note){ send, RANK_SEND, -1, r->tensor, r->m, node, tag, false });
+	r->note_sent = c->lane[r->from].n_notes;
+	dlb_compile_note(c, r->from, (struct note){ sent, rank, -1, r->tensor, r->m, node, tag, false });
+	if (r->m >= 0) {
+		struct slot *root = &c->slot[c->root[c->inst_start[r->tensor]] * c->M + r->m];
+		root->sent = root->sent < sent ? sent : root->sent;
+	}
+}
+
+static void note_message_async(struct compiler *c, int node, struct received *r)
+{
+	int m = r->m < 0 ? 0 : r->m, used = dlb_compile_half_slot(c, node, r->action), rank = RANK_WAIT_SENT;
 	struct lane *from = &c->lane[r->from];
 	int source = c->inst_start[r->tensor], send = r->m < 0 ? from->tick[used - 1] : c->slot[source * c->M + m].first;
 	int sent = from->tick[used + 1];
@@ -130,14 +148,7 @@ static void note_message_async(struct compiler *c, int node, const struct receiv
 		rank = RANK_SENT_AFTER;
 		sent = send;
 	}
-	dlb_compile_note(c, node, (struct note){ c->lane[node].tick[used - 1], RANK_POST, r->slot, r->tensor, r->m, r->from, tag });
-	dlb_compile_note(c, node, (struct note){ r->action, RANK_WAIT, r->slot, r->tensor, r->m, r->from, tag });
-	dlb_compile_note(c, r->from, (struct note){ send, RANK_SEND, -1, r->tensor, r->m, node, tag });
-	dlb_compile_note(c, r->from, (struct note){ sent, rank, -1, r->tensor, r->m, node, tag });
-	if (r->m >= 0) {
-		struct slot *root = &c->slot[c->root[source] * c->M + m];
-		root->sent = root->sent < sent ? sent : root->sent;
-	}
+	note_message(c, node, r, c->lane[node].tick[used - 1], send, sent, rank);
 }
 
 void dlb_compile_note_messages(struct compiler *c)
@@ -145,14 +156,13 @@ void dlb_compile_note_messages(struct compiler *c)
 	for (int node = 0; node < c->p->n_nodes; node++) {
 		struct lane *l = &c->lane[node];
 		for (int i = 0, open = 0; i < l->n_recv; i++) {
-			const struct received *r = &l->recv[i];
+			struct received *r = &l->recv[i];
 			if (c->lag) {
 				note_message_async(c, node, r);
 				continue;
 			}
-			const struct dlb_tensor *x = &c->g->tensor[r->tensor];
 			struct lane *from = &c->lane[r->from];
-			int m = r->m < 0 ? 0 : r->m, tag = c->tag[r->tensor] + m, post = 0, send = 0, limit = from->n_act - 1;
+			int m = r->m < 0 ? 0 : r->m, post = 0, send = 0, limit = from->n_act - 1;
 			if (r->m >= 0) {			/* weights are posted at the start of the step */
 				static const int ahead = DLB_LOOK_AHEAD;
 				for (int k = i, seen = 0; open >= ahead && k >= 0; k--) {
@@ -166,30 +176,21 @@ void dlb_compile_note_messages(struct compiler *c)
 			} else {
 				limit = first_write(c, r->tensor);
 			}
-			int source = c->inst_start[r->tensor], sent = limit;
+			int sent = limit;
 			if (r->m < 0)
-				sent = first_after(from, l->act[r->action].key);
+				sent = dlb_compile_first_after(from, l->act[r->action].key);
 			else if (r->m + DLB_SEND_SLACK < c->M)
-				sent = first_after(from, l->act[c->slot[r->slot + DLB_SEND_SLACK].first].key);
+				sent = dlb_compile_first_after(from, l->act[c->slot[r->slot + DLB_SEND_SLACK].first].key);
 			if (sent <= send)
 				sent = send + 1;
 			if (sent > limit)
 				sent = limit;
-			dlb_compile_note(c, node, (struct note){ post, RANK_POST, r->slot, r->tensor, r->m, r->from, tag });
-			dlb_compile_note(c, node, (struct note){ r->action, RANK_WAIT, r->slot, r->tensor, r->m, r->from, tag });
-			dlb_compile_note(c, r->from, (struct note){ send, RANK_SEND, -1, r->tensor, r->m, node, tag });
-			dlb_compile_note(c, r->from, (struct note){ sent, RANK_WAIT_SENT, -1, r->tensor, r->m, node, tag });
-			if (!once_a_step(x)) {
-				struct slot *root = &c->slot[c->root[source] * c->M + m];
-				if (root->sent < sent)
-					root->sent = sent;
-			}
+			note_message(c, node, r, post, send, sent, RANK_WAIT_SENT);
 		}
 	}
 }
 
-/* [instance] Places that are read when the step is over. Returns new. */
-static bool *find_kept(const struct compiler *c)
+bool *dlb_compile_find_kept(const struct compiler *c)
 {
 	const struct dlb_graph *g = c->g;
 	bool *keep = dlb_xcalloc((size_t)c->inst_start[g->n_tensors] + 1, sizeof *keep), trains = false;
@@ -243,7 +244,7 @@ static void take_over(struct compiler *c, int op, int x, int y, int input)
 void dlb_compile_share_places(struct compiler *c)
 {
 	const struct dlb_graph *g = c->g;
-	bool *keep = find_kept(c);
+	bool *keep = dlb_compile_find_kept(c);
 	for (int op = 0; op < g->n_ops; op++) {
 		const struct dlb_op *o = &g->op[op];
 		int node = c->p->placement[op];
@@ -270,7 +271,7 @@ void dlb_compile_share_places(struct compiler *c)
 void dlb_compile_note_frees(struct compiler *c)
 {
 	const struct dlb_graph *g = c->g;
-	bool *keep = find_kept(c);
+	bool *keep = dlb_compile_find_kept(c);
 	for (int t = 0; t < g->n_tensors; t++) {
 		for (int i = c->inst_start[t]; i < c->inst_start[t + 1]; i++) {
 			for (int m = 0; m < c->M; m++) {
@@ -278,7 +279,8 @@ void dlb_compile_note_frees(struct compiler *c)
 				int node = c->inst_node[i], end = c->lane[node].n_act - 1, m_or_step = once_a_step(&g->tensor[t]) ? -1 : m;
 				if (c->root[i] != i || s->first < 0)
 					continue;
-				struct note x = { s->last, RANK_FREE_AFTER, i * c->M + m, t, m_or_step, -1, -1 };
+				bool lent = s->lender >= 0;
+				struct note x = { s->last, RANK_FREE_AFTER, i * c->M + m, t, m_or_step, s->lender, lent ? c->tag[t] + m : -1, lent };
 				if (keep[i])
 					x.action = end;
 				else if (s->sent > s->last)

@@ -25,6 +25,10 @@
  * depends on placement and schedule which ops those are, hence it is decided here and not on the graph; the bits
  * do not depend on it.
  *
+ * A message between nodes that share memory, of a tensor that others read too, is lent: nothing is moved, the receiver reads
+ * it in the sender's place, and its FREE (peer: the sender, and the message's tag) is what the sender's WAIT sent waits for.
+ * The receiver has a place for it all the same, for a run where memory is not shared; nothing writes over that.
+ *
  * In the loop, sends of state (m = -1) come first; each (op, m) is preceded by the COPYs and WAITs it needs and
  * followed by its SENDs; WAIT sent stands just before the FREE of what was sent, where the schedule expects the
  * receiver to have it; the loop ends with COLLECTIVE step-end and the FREEs of what the step leaves to be read
@@ -72,6 +76,7 @@ enum dlb_what { DLB_RUN_OP, DLB_RUN_ACCUMULATE, DLB_RUN_UPDATE, DLB_RUN_STEP_END
 struct dlb_instr {
 	unsigned char verb, what;
 	bool sent;			/* WAIT: for a send of ours to have left */
+	bool lent;			/* of a message that may stay where it lies: SEND, POST, both WAITs, and the FREE of its place */
 	int op, tensor;			/* -1 when not meant; ACCUMULATE: op = update op, tensor = the gradient */
 	int micro_batch, iteration, version;
 	int peer, tag;			/* messages */
@@ -125,6 +130,7 @@ struct dlb_program {
 	struct dlb_arena arena;
 	int n_nodes, micro_batches, n_messages;
 	bool async;			/* by an asynchronous schedule: losses are not kept to the end of the step */
+	bool lends_longer;		/* places are kept until others have read them there (lend.c) */
 	int depth;			/* iterations that a step is spread over, less one; 0: nothing of two steps meets */
 	int steps;			/* 1; of dlb_program_unroll's */
 	enum dlb_staleness staleness;	/* the rule in use */
@@ -193,6 +199,8 @@ int64_t dlb_graph_sums(const struct dlb_graph *g, int op, int64_t *n_own);
 const char *dlb_plan_batch_statistics(const struct dlb_plan *p, const struct dlb_graph *g);
 /* The op on whose node a weight or buffer lives: its home, else its first reader; -1: nobody reads it. */
 int dlb_graph_home(const struct dlb_graph *g, int tensor);
+/* Whether tensor t is read on `node` and on no other, nor by anybody when the step is over. */
+bool dlb_tensor_goes_only_to(const struct dlb_graph *g, const int *placement, int t, int node);
 bool dlb_tensor_is_fed(const struct dlb_tensor *t);		/* every node that reads it brings it itself (COPY) */
 bool dlb_tensor_is_state(const struct dlb_tensor *t);		/* weight, buffer, constant: no place in the arena at home */
 

@@ -4,6 +4,8 @@
  * A node's own clock runs ahead through COMPUTEs; at every instruction that others can see it steps into the
  * event queue, so that messages meet in order of time.
  *
+ * What is lent (program.h) is reckoned as a copy: the executor chooses what is faster.
+ *
  * busy is the time in COMPUTE (ops, sums of gradients, updates); everything else in the step but what the node copies
  * is waiting: starved (in WAIT for a message), back-pressure (in WAIT sent), collective (at the step's end).
  * An asynchronous program is unrolled to so many steps that there are some between the filled pipeline and its
@@ -45,7 +47,7 @@ static bool copy(struct sim *s, int node)
 static bool wait_for(struct sim *s, int node, const struct dlb_instr *in)
 {
 	int k = in->sent ? dlb_sim_find_message(s, node, in->peer, in->tag) : dlb_sim_find_message(s, in->peer, node, in->tag);
-	if (k < 0 || s->msg[k].done)
+	if (k < 0 || (s->msg[k].done && (!in->sent || s->msg[k].returned)))
 		return false;
 	s->node[node].wait_from = s->node[node].now;
 	s->node[node].waits_for = k;
@@ -110,7 +112,7 @@ static void advance(struct sim *s, int node)
 				keep_span(s, node, in, n->now, n->now + t);
 			n->now += t;
 			s->t->node[node].busy_s += t;
-		} else if (in->verb != DLB_COPY && in->verb != DLB_FREE) {
+		} else if (in->verb != DLB_COPY && (in->verb != DLB_FREE || in->lent)) {
 			if (s->event.n && s->event.item[0].key < n->now) {	/* let the others catch up */
 				dlb_heap_push(&s->event, n->now, node * 4 + EV_NODE);
 				return;
@@ -127,6 +129,8 @@ static void advance(struct sim *s, int node)
 					return;
 			} else if (in->verb == DLB_COLLECTIVE) {
 				step_end(s, node);
+			} else if (in->verb == DLB_FREE) {
+				dlb_sim_return(s, dlb_sim_find_message(s, in->peer, node, in->tag), n->now);
 			} else {
 				bool ours = in->verb == DLB_SEND;
 				int k = ours ? dlb_sim_find_message(s, node, in->peer, in->tag) : dlb_sim_find_message(s, in->peer, node, in->tag);

@@ -14,7 +14,7 @@ struct message {
 	double bytes, rate, since, end_s;		/* bytes: still to flow at time `since` */
 	double begin_s;
 	double event_s;					/* when its one valid EV_END comes: not after end_s */
-	bool sent, posted, started, done;
+	bool sent, posted, started, done, returned;	/* returned: by its receiver, or not lent */
 	int pos[MAX_ROUTE];				/* position in each link's list of flows */
 	int next;					/* in the sender's list of what it must copy */
 };
@@ -68,6 +68,7 @@ void dlb_sim_meet(struct sim *s, int k, double now);
 void dlb_sim_begin_copy(struct sim *s, int k, double now);	/* the sender begins to copy message k */
 void dlb_sim_flow(struct sim *s, int k, double now);		/* message k: its first byte is through */
 void dlb_sim_end(struct sim *s, int k, double now);		/* its last one may be */
+void dlb_sim_return(struct sim *s, int k, double now);		/* what was lent is read no more; k -1: nothing was */
 
 /* ---- simulate_collective.c ---- */
 void dlb_sim_find_sums(struct sim *s);

@@ -46,7 +46,7 @@ void dlb_sim_find_messages(struct sim *s)
 			if (in->verb != DLB_POST)
 				continue;
 			struct message *m = &s->msg[s->tag_start[in->tag + 1]++];
-			*m = (struct message){ .from = in->peer, .to = n, .route = dlb_sim_route(s, in->peer, n), .next = -1 };
+			*m = (struct message){ .from = in->peer, .to = n, .route = dlb_sim_route(s, in->peer, n), .next = -1, .returned = !in->lent };
 			m->bytes = dlb_tensor_bytes(&g->graph->tensor[in->tensor], own->size[in->micro_batch < 0 ? 0 : in->micro_batch]);
 		}
 	}
@@ -146,6 +146,18 @@ static void count_communication(struct sim *s, const struct message *m, int k, d
 	s->t->node[m->from].comm_hidden_s += now - m->begin_s - exposed;
 }
 
+/* The node goes on if it is message k that it waits for. */
+static void wake(struct sim *s, int node, int k, double now)
+{
+	struct sim_node *n = &s->node[node];
+	if (n->waits_for != k)
+		return;
+	n->waits_for = -1;
+	*(n->wait_kind < 0 ? &s->t->node[node].copy_s : &s->t->node[node].waits_s[n->wait_kind]) += now - n->wait_from;
+	n->now = now;
+	dlb_heap_push(&s->event, now, node * 4 + EV_NODE);
+}
+
 void dlb_sim_end(struct sim *s, int k, double now)
 {
 	struct message *m = &s->msg[k];
@@ -169,16 +181,18 @@ void dlb_sim_end(struct sim *s, int k, double now)
 	for (int i = 0; i < r->n; i++)
 		reckon(s, r->link[i], now);
 	count_communication(s, m, k, now);
-	for (int i = 0; i < 2; i++) {			/* the receiver and the sender may both be waiting */
-		int node = i ? m->from : m->to;
-		struct sim_node *n = &s->node[node];
-		if (n->waits_for != k)
-			continue;
-		n->waits_for = -1;
-		*(n->wait_kind < 0 ? &s->t->node[node].copy_s : &s->t->node[node].waits_s[n->wait_kind]) += now - n->wait_from;
-		n->now = now;
-		dlb_heap_push(&s->event, now, node * 4 + EV_NODE);
-	}
+	wake(s, m->to, k, now);				/* the receiver and the sender may both be waiting */
+	if (m->returned || s->node[m->from].wait_kind != DLB_WAIT_BACKPRESSURE)
+		wake(s, m->from, k, now);
+}
+
+void dlb_sim_return(struct sim *s, int k, double now)
+{
+	if (k < 0)
+		return;
+	s->msg[k].returned = true;
+	if (s->msg[k].done)
+		wake(s, s->msg[k].from, k, now);
 }
 
 static bool waits(const struct sim_node *n)

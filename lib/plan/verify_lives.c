@@ -11,6 +11,7 @@ enum life { UNBORN, OPEN, WRITTEN, FREED };		/* OPEN: posted, the message has no
 struct lives {
 	const struct dlb_program *g; const struct dlb_plan *p; int node;
 	char *life;
+	bool *lent;					/* [place] received, and perhaps another node's own */
 	int *written, *version;				/* [place] of the bytes it was given; [root] of the bytes there now */
 	int *sum, *moment;				/* [update op]; [2 * update op + factor] of K-FAC: micro-batches summed */
 	char *bucket;					/* [update op, op in halves] 0: in none, else how far its bucket is */
@@ -192,7 +193,7 @@ static const char *compute(struct lives *l, const struct dlb_instr *in)
 		int k = o->out[i] < 0 ? -1 : dlb_program_find_place(&l->g->node[l->node], o->out[i], in->micro_batch < 0 ? first : in->micro_batch);
 		if (o->out[i] < 0)
 			continue;
-		bool overwrites;
+		bool overwrites = false;
 		if (k < 0 || l->life[k] != UNBORN)
 			bad = "writes a tensor that has no place or is written already";
 		else
@@ -202,6 +203,8 @@ static const char *compute(struct lives *l, const struct dlb_instr *in)
 		int r = dlb_program_root_place(&l->g->node[l->node], np->place[k].tensor, np->place[k].micro_batch);
 		if (r < 0 || (r != k && l->life[r] != WRITTEN))
 			return "writes into a place that is not alive";
+		if (overwrites && l->lent[r])
+			return "writes over what is lent";
 		l->life[k] = WRITTEN;
 		l->written[k] = l->version[r] += overwrites;
 	}
@@ -306,12 +309,15 @@ static const char *live(struct lives *l, const struct dlb_instr *in)
 		if (k < 0 || l->life[k] != OPEN)
 			return "waits for a message that is not posted";
 		l->life[k] = WRITTEN;
+		l->lent[k] = in->lent;
 		return NULL;
 	case DLB_SEND:
 		return readable(l, in->tensor, in);
 	case DLB_FREE:
 		if (k < 0 || l->life[k] != WRITTEN)
 			return "frees what is not alive";
+		if (l->lent[k] != in->lent)
+			return "returns what is not lent, or keeps what is";
 		l->life[k] = FREED;
 		return NULL;
 	case DLB_COMPUTE:
@@ -342,6 +348,7 @@ int dlb_verify_lives(const struct dlb_program *g, int node, struct dlb_error *er
 	const struct dlb_node_program *np = &g->node[node];
 	struct lives l = { .g = g, .p = g->plan, .node = node };
 	l.life = dlb_xcalloc((size_t)np->n_places + 1, 1);
+	l.lent = dlb_xcalloc((size_t)np->n_places + 1, sizeof *l.lent);
 	l.written = dlb_xcalloc((size_t)np->n_places + 1, sizeof(int));
 	l.version = dlb_xcalloc((size_t)np->n_places + 1, sizeof(int));
 	l.sum = dlb_xcalloc((size_t)g->graph->n_ops + 1, sizeof(int));
@@ -381,6 +388,7 @@ int dlb_verify_lives(const struct dlb_program *g, int node, struct dlb_error *er
 				      np->place[k].tensor, g->graph->tensor[np->place[k].tensor].name, np->place[k].micro_batch);
 	}
 	free(l.life);
+	free(l.lent);
 	free(l.written);
 	free(l.version);
 	free(l.sum);

@@ -132,6 +132,57 @@ static void channels(struct dlb_comm *c, int rank, int size)
 	free(own);
 }
 
+/* The same where the sender reads its numbers too: they stay, or are copied, by turns of its own. They are read behind the
+ * sender's back up to the return, which it waits for before it writes the next ones; the post comes before the send or after. */
+static void lending(struct dlb_comm *c, int rank, int size)
+{
+	enum { N = 3000, ROUNDS = 300 };
+	int to = (rank + 1) % size, from = (rank + size - 1) % size, stayed = 0;
+	int *own = dlb_comm_alloc(c, 2 * N * sizeof *own), *place = own + N, *theirs;
+	struct dlb_channel in = { .n = 0 }, out = { .n = 0 };
+	struct dlb_cell *cell = dlb_comm_alloc(c, sizeof *cell);
+	size_t mine[2], all[8][2];
+	struct dlb_error err;
+
+	if (size < 2)
+		return;
+	in.cell = cell;
+	mine[0] = dlb_comm_offset(c, cell);
+	mine[1] = dlb_comm_offset(c, own);
+	assert(dlb_comm_gather_local(c, mine, sizeof mine, all, &err) == 0);
+	out.cell = dlb_comm_there(c, to, all[to][0]);
+	theirs = dlb_comm_there(c, from, all[from][1]);
+	for (int i = 0; i < ROUNDS; i++) {
+		struct dlb_request recv = { .active = false }, send = { .active = false };
+		const int *read;
+
+		if (i % 3)
+			dlb_channel_post(&in, from, &recv);
+		for (int k = 0; k < N; k++)
+			own[k] = i * N + k + rank;
+		dlb_channel_lend(c, &out, own, (int *)dlb_comm_there(c, to, all[to][1]) + N, N * sizeof *own, to, i / 5 % 2 == 0, &send);
+		if (i % 3 == 0)
+			dlb_channel_post(&in, from, &recv);
+		assert(dlb_comm_wait(c, &recv, &err) == 0);
+		assert(dlb_channel_stays(&recv) == (i / 5 % 2 == 0));
+		read = dlb_channel_stays(&recv) ? theirs : place;
+		stayed += dlb_channel_stays(&recv);
+		if (i % 50 == 0) {
+			assert(!dlb_comm_test(c, &send));	/* nobody has returned it: all meet before any does */
+			assert(dlb_comm_barrier(c, &err) == 0);
+		}
+		for (int k = 0; k < N; k++)
+			assert(read[k] == i * N + k + from);
+		dlb_channel_return(&in);
+		assert(dlb_comm_wait(c, &send, &err) == 0);
+	}
+	assert(stayed == ROUNDS / 2);
+	assert(dlb_comm_barrier(c, &err) == 0);
+	dlb_comm_release(c, own);
+	dlb_comm_release(c, cell);
+	assert(dlb_comm_barrier(c, &err) == 0);
+}
+
 static void silence(struct dlb_comm *c, int rank, int size)
 {
 	struct dlb_request r = { 0 };
@@ -190,6 +241,7 @@ static int rank_main(bool quiet_peer)
 	messages(c, dlb_comm_rank(c), dlb_comm_size(c));
 	collectives(c, dlb_comm_rank(c), dlb_comm_size(c));
 	channels(c, dlb_comm_rank(c), dlb_comm_size(c));
+	lending(c, dlb_comm_rank(c), dlb_comm_size(c));
 	if (quiet_peer)
 		silence(c, dlb_comm_rank(c), dlb_comm_size(c));
 	dlb_comm_free(c);

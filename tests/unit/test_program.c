@@ -153,6 +153,71 @@ static void test_spoilt(uint64_t seed)
 	dag_release(&d);
 }
 
+/* What is lent: the sender waits for its return after the receiver's last reader; one side that says so alone, a return that
+ * comes before that reader, and an output over what is lent are refused. Returns how many messages were. */
+static int test_lent(uint64_t seed)
+{
+	struct dag_options o = { .seed = seed, .n_forward = 12, .training = true, .cluster = "cpu:3", .batch = 8 };
+	struct dlb_rng r;
+	struct dag d;
+	struct dlb_plan p;
+	struct dlb_program g;
+	struct dlb_error err;
+	int lent = 0;
+	dlb_rng_init(&r, seed + 7000);
+	dag_init(&d, &o);
+	make(&d, &p, 2, seed % 3 ? "1f1b" : "async", &r);
+	for (int spoil = 0; spoil < 5; spoil++) {
+		if (dlb_program_compile(&p, &d.c, 8, 1, &g, &err) || dlb_program_verify(&g, &d.c, &err))
+			fail(&err, seed);
+		for (int node = 0; node < 3; node++) {
+			struct dlb_node_program *np = &g.node[node];
+			for (int i = 0; i < np->n_instr; i++) {
+				struct dlb_instr *in = &np->instr[i];
+				if (!in->lent || in->verb != (spoil == 1 ? DLB_SEND : spoil == 2 ? DLB_POST : DLB_FREE))
+					continue;
+				const int k = dlb_program_find_place(np, in->tensor, in->micro_batch);
+				lent += spoil == 0;
+				assert(d.g.tensor[in->tensor].producer >= 0 && in->micro_batch >= 0 && np->place[k].of < 0);
+				if (spoil == 0)
+					continue;
+				if (spoil == 4) {
+					in->peer = (in->peer + 1) % 3;
+					assert(dlb_program_verify(&g, &d.c, &err));
+					in->peer = (in->peer + 2) % 3;
+				} else if (spoil == 3 && i > 0) {
+					struct dlb_instr x = np->instr[i - 1];
+					bool reads = false;
+					for (int j = 0; x.verb == DLB_COMPUTE && x.what == DLB_RUN_OP && j < d.g.op[x.op].n_in; j++)
+						reads |= d.g.op[x.op].in[j] == in->tensor && x.micro_batch == in->micro_batch;
+					if (!reads)
+						continue;
+					np->instr[i - 1] = *in;
+					np->instr[i] = x;
+					assert(dlb_program_verify(&g, &d.c, &err));
+					*in = np->instr[i - 1];
+					np->instr[i - 1] = x;
+				} else if (spoil < 3) {
+					in->lent = false;
+					assert(dlb_program_verify(&g, &d.c, &err));
+					in->lent = true;
+				}
+			}
+		}
+		dlb_program_release(&g);
+	}
+	p.in_place = false;
+	if (dlb_program_compile(&p, &d.c, 8, 1, &g, &err))
+		fail(&err, seed);
+	for (int node = 0; node < 3; node++)
+		for (int i = 0; i < g.node[node].n_instr; i++)
+			assert(!g.node[node].instr[i].lent);
+	dlb_program_release(&g);
+	dlb_plan_release(&p);
+	dag_release(&d);
+	return lent;
+}
+
 /* Several groups of three nodes hold the model under an asynchronous schedule, clipped or not: every proof holds and the
  * simulator ends; what somebody spoils is refused, or still runs to its end. */
 static void test_replicas(uint64_t seed)
@@ -400,6 +465,10 @@ int main(void)
 		test_replicas_moved(seed);
 	for (uint64_t seed = 1; seed <= 20; seed++)
 		test_norm(seed);
+	int lent = 0;
+	for (uint64_t seed = 1; seed <= 15; seed++)
+		lent += test_lent(seed);
+	assert(lent > 50);
 	test_deadlock();
 	test_memory();
 	test_pipeline();

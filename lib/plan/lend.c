@@ -1,0 +1,159 @@
+/* Between passes 4 and 5 of the compiler (compile.c): messages between nodes that share memory, of tensors that others read
+ * too, the sender itself or a third node. Such a tensor cannot be made in the receiver's place alone; it is lent instead: it
+ * stays where the sender made it, the receiver reads it there, and its FREE tells the sender, who waits for that before
+ * it frees the place or writes over it. (The receiver keeps a place of its own: memory may turn out not to be shared, or a
+ * copy to be faster.)
+ *
+ * The send is waited for when its place is to be overwritten, else after the sender's own last use of it, where the plan
+ * has the receiver through by then. Where it has not, the sender keeps the place longer, which takes memory: `longer` allows it.
+ * No message is lent that the receiver writes over, nor a gradient that an update reads; and only what the sender has made. */
+#include <limits.h>
+#include <stdlib.h>
+#include "plan/compile.h"
+
+/* Links that do not overlap with work are memory, which a core copies. */
+static bool share_memory(const struct dlb_cluster *c, int a, int b)
+{
+	int link[16], n = dlb_cluster_route(c, a, b, link);
+	for (int i = 0; i < n; i++)
+		if (c->link[link[i]].overlap)
+			return false;
+	return n > 0;
+}
+
+/* Instances by the place they lie in. */
+struct lying { int *head, *next, *tensor; bool *lands, *kept; };
+
+static void lying_init(struct lying *l, const struct compiler *c)
+{
+	int n = c->inst_start[c->g->n_tensors];
+	l->head = dlb_xmalloc(((size_t)n + 1) * sizeof(int));
+	l->next = dlb_xcalloc((size_t)n + 1, sizeof(int));
+	l->tensor = dlb_xcalloc((size_t)n + 1, sizeof(int));
+	l->lands = dlb_xcalloc((size_t)n + 1, sizeof(bool));
+	l->kept = dlb_compile_find_kept(c);
+	for (int i = 0; i < n; i++)
+		l->head[i] = -1;
+	for (int t = 0; t < c->g->n_tensors; t++) {
+		for (int i = c->inst_start[t]; i < c->inst_start[t + 1]; i++) {
+			l->tensor[i] = t;
+			l->next[i] = l->head[c->root[i]];
+			l->head[c->root[i]] = i;
+		}
+	}
+	for (int node = 0; node < c->p->n_nodes; node++)
+		for (int k = 0; k < c->lane[node].n_recv; k++)
+			l->lands[c->lane[node].recv[k].slot / c->M] = true;
+}
+
+static void lying_release(struct lying *l)
+{
+	free(l->head);
+	free(l->next);
+	free(l->tensor);
+	free(l->lands);
+	free(l->kept);
+}
+
+/* Whether instance i was written over what lay in its place before. */
+static bool overwrites(const struct compiler *c, const struct lying *l, int i)
+{
+	return c->root[i] != i && c->of[i] >= 0 && dlb_graph_view_of(c->g, l->tensor[i]) != c->of[i];
+}
+
+/* The receiver's instance y of a message is read by ops alone, which leave it as it is. */
+static bool is_only_read(const struct compiler *c, const struct lying *l, int y)
+{
+	const struct dlb_graph *g = c->g;
+	if (c->root[y] != y || l->kept[y])
+		return false;
+	for (int i = l->head[y]; i >= 0; i = l->next[i]) {
+		if (l->tensor[i] == g->loss || overwrites(c, l, i))
+			return false;
+		for (int r = g->reader_start[l->tensor[i]]; r < g->reader_start[l->tensor[i] + 1]; r++)
+			if (g->op[g->reader[r]].phase == DLB_UPDATE && c->p->placement[g->reader[r]] == c->inst_node[y])
+				return false;
+	}
+	return true;
+}
+
+/* The first action behind `send` that writes over what lies in the place of instance x; INT_MAX: none. */
+static int overwritten_at(const struct compiler *c, const struct lying *l, int x, int m, int send)
+{
+	int first = INT_MAX;
+	for (int i = l->head[x]; i >= 0; i = l->next[i]) {
+		int at = overwrites(c, l, i) ? c->slot[i * c->M + m].first : -1;
+		if (at > send && at < first)
+			first = at;
+	}
+	return first;
+}
+
+static double start_of(const struct compiler *c, const struct action *x)
+{
+	return c->start[x->op * c->M + (x->m < 0 ? 0 : x->m)];
+}
+
+/* What the sender does first when the plan has the receiver through with the message; -1: nothing of the step. It comes later
+ * in the order of the cluster, which is of starts, and starts when the receiver's last op has ended: nobody waits where
+ * all goes as planned. Asynchronous: a half-slot is left between. */
+static int is_returned_at(const struct compiler *c, int node, const struct received *r)
+{
+	const struct slot *s = &c->slot[r->slot];
+	const struct lane *from = &c->lane[r->from];
+	const struct action *through = &c->lane[node].act[s->sent > s->last ? s->sent : s->last];
+	int at = dlb_compile_first_after(from, through->key);
+	double end_s;
+	if (c->lag) {
+		int half_slot = (int)(through->key / c->slot_keys) + 2;
+		return half_slot < c->n_ticks ? from->tick[half_slot] : -1;
+	}
+	if (through->op < 0)
+		return at;
+	end_s = start_of(c, through) + dlb_flow_s(&c->f, through->op, through->m < 0 ? 0 : through->m);
+	while (at < from->n_act - 1 && (from->act[at].op < 0 || from->act[at].tensor >= 0 || start_of(c, &from->act[at]) < end_s))
+		at++;
+	return at;
+}
+
+static void lend(struct compiler *c, const struct lying *l, int node, struct received *r, bool longer)
+{
+	int source = c->inst_start[r->tensor], x = c->root[source], back = is_returned_at(c, node, r), rank = RANK_WAIT_SENT;
+	int over = overwritten_at(c, l, x, r->m, c->slot[source * c->M + r->m].first), wait = over;
+	struct slot *place = &c->slot[x * c->M + r->m];
+	if (back < 0 || back > over)
+		return;
+	if (over == INT_MAX && back <= place->last) {
+		wait = place->last;
+		rank = RANK_SENT_AFTER;
+	} else if (over == INT_MAX) {
+		if (!longer && back > place->sent)
+			return;
+		c->out->lends_longer |= back > place->sent;
+		wait = back > place->sent ? back : place->sent;
+		place->sent = wait;
+	}
+	struct note *sent = &c->lane[r->from].note[r->note_sent];
+	sent->action = wait;
+	sent->rank = rank;
+	sent->lent = c->lane[r->from].note[r->note_send].lent = true;
+	c->lane[node].note[r->note_post].lent = c->lane[node].note[r->note_wait].lent = true;
+	c->slot[r->slot].lender = r->from;
+}
+
+void dlb_compile_lend(struct compiler *c, const struct dlb_cluster *cluster, bool longer)
+{
+	struct lying l;
+	if (!cluster || !c->p->in_place)
+		return;
+	lying_init(&l, c);
+	for (int node = 0; node < c->p->n_nodes; node++) {
+		for (int k = 0; k < c->lane[node].n_recv; k++) {
+			struct received *r = &c->lane[node].recv[k];
+			if (r->m >= 0 && share_memory(cluster, r->from, node) && !l.lands[c->root[c->inst_start[r->tensor]]] &&
+			    !dlb_tensor_goes_only_to(c->g, c->p->placement, r->tensor, node) && is_only_read(c, &l, r->slot / c->M))
+				lend(c, &l, node, r, longer);
+		}
+	}
+	lying_release(&l);
+}
