@@ -3,7 +3,9 @@
  *   load    total work over total speed. For nodes of unlike kinds that is a linear program (fractions of each
  *           group on each node, least largest load); any prices y >= 0 with sum 1 bound it from below,
  *               T >= sum over groups of min over nodes of y(d) t(g,d)          (weak duality)
- *           and steps of multiplicative updates make the prices good.
+ *           and steps of multiplicative updates make the prices good. Where memory counts (port model), parts of groups
+ *           must also have room: with prices m >= 0 for all the memory of a node,
+ *               T >= sum over groups of min over nodes of y(d) t(g,d) + m(d) bytes(g) / room(d)  -  sum over nodes of m(d)
  *   chain   an op runs its M micro-batches one after the other on one node: it cannot begin before the least
  *           chain of ops to it, and the least chain from it follows its last:
  *               head(i) + min over d of T(i,d) + tail(i)
@@ -16,16 +18,16 @@
 #include <string.h>
 #include "place/place.h"
 
-/* Nodes alike in every time (and scale, where there is one) are one class: their loads can be evened out, so they
- * have one price. Times lie in rows of nodes, so that columns are compared row by row: first by hash, then for sure. */
+/* Nodes alike in every time (and in one more number, scale or room, where there is one) are one class: their loads can be
+ * evened out, so they have one price. Times lie in rows of nodes, so that columns are compared row by row: first by hash, then for sure. */
 struct classes { int n, *node, *count; };
-static void find_classes(const double *t, const double *scale, int n_groups, int n, struct classes *c)
+static void find_classes(const double *t, const double *more, int n_groups, int n, struct classes *c)
 {
 	uint64_t *hash = dlb_xcalloc((size_t)n + 1, sizeof *hash);
 	int *same = dlb_xcalloc((size_t)n + 1, sizeof *same);
 	*c = (struct classes){ 0, dlb_xcalloc((size_t)n + 1, sizeof *c->node), dlb_xcalloc((size_t)n + 1, sizeof *c->count) };
 	for (int d = 0; d < n; d++)
-		memcpy(&hash[d], scale ? &scale[d] : &(double){ 1 }, sizeof *hash);
+		memcpy(&hash[d], more ? &more[d] : &(double){ 1 }, sizeof *hash);
 	for (int g = 0; g < n_groups; g++) {
 		for (int d = 0; d < n; d++) {
 			uint64_t bits;
@@ -58,73 +60,99 @@ static void release_classes(struct classes *c)
 	free(c->count);
 }
 
-/* Any prices certify. Steps shrink as 1/sqrt(round); loads are taken as a running mean, which settles. */
-static double price_bound(const double *t, int n_groups, const int *count, int n_classes)
+/* Room of the classes of nodes, and what groups need of it. share[g][k] = bytes(g) / (count(k) room(k)); NULL: memory is
+ * no matter. */
+struct prices { size_t n; double *y, *m, *load, *full, *mean, *mean_full; };
+
+/* The bound at prices, and in load and full what is used of time and memory where it is least. */
+static double at_prices(const struct prices *p, const double *t, const double *share, const int *count, int n_groups)
+{
+	double bound = 0;
+	memset(p->load, 0, p->n * sizeof *p->load);
+	memset(p->full, 0, p->n * sizeof *p->full);
+	for (int g = 0; g < n_groups; g++) {
+		const double *row = &t[(size_t)g * p->n], *part = share ? &share[(size_t)g * p->n] : NULL;
+		double least = INFINITY;
+		size_t at = p->n;
+		for (size_t k = 0; k < p->n; k++) {
+			double price = p->y[k] / count[k] * row[k] + (part ? p->m[k] * part[k] : 0);
+			if (price < least) {		/* infinite where it cannot be, or NaN at price 0: never less */
+				least = price;
+				at = k;
+			}
+		}
+		if (at == p->n)
+			continue;
+		bound += least;
+		p->load[at] += row[at] / count[at];
+		if (part)
+			p->full[at] += part[at];
+	}
+	for (size_t k = 0; k < p->n && share; k++)
+		bound -= p->m[k];
+	return bound;
+}
+
+/* Any prices certify. Steps shrink as 1/sqrt(round); what is used is taken as a running mean, which settles. */
+static double price_bound(const double *t, const double *share, int n_groups, const int *count, int n_classes)
 {
 	enum { ROUNDS = 3000, FEW = 4 };
 	double best = 0;
 	size_t n = (size_t)n_classes;
-	double *y = dlb_xcalloc(n, sizeof *y), *load = dlb_xcalloc(n, sizeof *load), *mean = dlb_xcalloc(n, sizeof *mean);
+	double *room = dlb_xcalloc(6 * n, sizeof *room);
+	struct prices p = { n, room, room + n, room + 2 * n, room + 3 * n, room + 4 * n, room + 5 * n };
 	double looks = (double)n_groups * n_classes;
 	for (size_t k = 0; k < n; k++) {		/* speed: one over the time of all that can run there */
 		double s = 0;
 		for (int g = 0; g < n_groups; g++)
 			s += isfinite(t[(size_t)g * n + k]) ? t[(size_t)g * n + k] : 0;
-		y[k] = s > 0 ? count[k] / s : 0;
+		p.y[k] = s > 0 ? count[k] / s : 0;
 	}
 	int rounds = looks * ROUNDS <= 4e7 ? ROUNDS : looks * FEW >= 4e7 ? FEW : (int)(4e7 / looks);
 	if (n == 1)					/* one price: nothing to choose */
 		rounds = 1;
 	for (int round = 0; round < rounds; round++) {
-		double sum = 0, bound = 0, total = 0;
-		for (size_t k = 0; k < n; k++) {
-			sum += y[k];
-			load[k] = 0;
-		}
+		double sum = 0, total = 0, rate = 0.4 / sqrt(1 + round);
+		for (size_t k = 0; k < n; k++)
+			sum += p.y[k];
 		for (size_t k = 0; k < n && sum > 0; k++)
-			y[k] /= sum;			/* of the class: each of its nodes has y / count */
-		for (int g = 0; g < n_groups; g++) {
-			const double *row = &t[(size_t)g * n];
-			double least = INFINITY;
-			size_t at = n;
-			for (size_t k = 0; k < n; k++) {
-				double price = y[k] / count[k] * row[k];
-				if (price < least) {		/* infinite where it cannot be, or NaN at price 0: never less */
-					least = price;
-					at = k;
-				}
-			}
-			if (at < n) {
-				bound += least;
-				load[at] += row[at] / count[at];
-			}
-		}
-		best = bound > best ? bound : best;
+			p.y[k] /= sum;			/* of the class: each of its nodes has y / count */
+		best = fmax(best, at_prices(&p, t, share, count, n_groups));
 		for (size_t k = 0; k < n; k++) {
-			mean[k] += (load[k] - mean[k]) / (round < 8 ? round + 1 : 8);
-			total += mean[k] / (double)n;
+			p.mean[k] += (p.load[k] - p.mean[k]) / (round < 8 ? round + 1 : 8);
+			p.mean_full[k] += (p.full[k] - p.mean_full[k]) / (round < 8 ? round + 1 : 8);
+			total += p.mean[k] / (double)n;
 		}
 		for (size_t k = 0; k < n && total > 0; k++) {	/* who is loaded more gets dearer */
-			double step = 0.4 / sqrt(1 + round) * (mean[k] / total - 1);
-			y[k] *= exp(step > 1 ? 1 : step < -1 ? -1 : step);
+			double step = rate * (p.mean[k] / total - 1);
+			p.y[k] *= exp(step > 1 ? 1 : step < -1 ? -1 : step);
 		}
+		for (size_t k = 0; k < n && share; k++)	/* and what is fuller than full */
+			p.m[k] = fmax(0, p.m[k] + rate * best * (p.mean_full[k] - 1));
 	}
-	free(y);
-	free(load);
-	free(mean);
+	free(room);
 	return best;
 }
 
-/* scale[node] (NULL: 1) multiplies times. */
-static double load_bound(const double *time_s, const double *scale, int n_groups, int n_nodes)
+/* scale[node] (NULL: 1) multiplies times. bytes[group], room[node], or both NULL; then scale is. */
+static double load_bound(const double *time_s, const double *scale, const double *bytes, const double *room, int n_groups, int n_nodes)
 {
 	struct classes c;
-	find_classes(time_s, scale, n_groups, n_nodes, &c);
-	double *t = dlb_xmalloc(((size_t)n_groups * (size_t)c.n + 1) * sizeof *t);
-	for (size_t g = 0; g < (size_t)n_groups; g++)
-		for (int k = 0; k < c.n; k++)
-			t[g * (size_t)c.n + (size_t)k] = time_s[g * (size_t)n_nodes + (size_t)c.node[k]] * (scale ? scale[c.node[k]] : 1);
-	double s = price_bound(t, n_groups, c.count, c.n);
+	find_classes(time_s, scale ? scale : room, n_groups, n_nodes, &c);
+	size_t n = (size_t)n_groups * (size_t)c.n + 1;
+	double *t = dlb_xmalloc(n * sizeof *t), *share = bytes ? dlb_xcalloc(n, sizeof *share) : NULL;
+	for (size_t g = 0; g < (size_t)n_groups; g++) {
+		for (int k = 0; k < c.n; k++) {
+			int d = c.node[k];
+			size_t at = g * (size_t)c.n + (size_t)k;
+			t[at] = time_s[g * (size_t)n_nodes + (size_t)d] * (scale ? scale[d] : 1);
+			if (bytes && bytes[g] > room[d])
+				t[at] = INFINITY;
+			else if (bytes && room[d] > 0)
+				share[at] = bytes[g] / room[d] / c.count[k];
+		}
+	}
+	double s = price_bound(t, share, n_groups, c.count, c.n);
 	for (int g = 0; g < n_groups; g++) {		/* a group takes its time on its best node */
 		double least = INFINITY;
 		for (int k = 0; k < c.n; k++)
@@ -133,13 +161,20 @@ static double load_bound(const double *time_s, const double *scale, int n_groups
 			s = least;
 	}
 	free(t);
+	free(share);
 	release_classes(&c);
 	return s;
 }
 
-double dlb_load_bound_s(const double *time_s, int n_groups, int n_nodes)
+double dlb_load_bound_s(const double *time_s, const double *bytes, const double *room_bytes, int n_groups, int n_nodes)
 {
-	return load_bound(time_s, NULL, n_groups, n_nodes);
+	double all = 0, least = INFINITY;
+	for (int g = 0; g < n_groups; g++)
+		all += bytes[g];
+	for (int d = 0; d < n_nodes; d++)
+		least = fmin(least, room_bytes[d]);
+	bool matters = all > least;			/* else everything fits anywhere */
+	return load_bound(time_s, NULL, matters ? bytes : NULL, matters ? room_bytes : NULL, n_groups, n_nodes);
 }
 
 static double stated_load_bound_s(const struct dlb_problem *p)
@@ -148,7 +183,7 @@ static double stated_load_bound_s(const struct dlb_problem *p)
 	double *scale = dlb_xcalloc(D + 1, sizeof *scale);
 	for (size_t d = 0; d < D; d++)
 		scale[d] = p->stated_scale[d] / p->ranked_scale[d];
-	double s = load_bound(p->time_s, scale, p->n_groups, (int)D);
+	double s = load_bound(p->time_s, scale, NULL, NULL, p->n_groups, (int)D);
 	free(scale);
 	return s;
 }

@@ -69,7 +69,8 @@ void dlb_port_coarsen(const struct dlb_port *port, const int *map, int n, struct
 /* ---- certified lower bounds (port_bound.c, latency_bound.c): no placement's value is less ---- */
 double dlb_port_bound_s(const struct dlb_port *port, bool latency);
 double dlb_latency_bound_s(const struct dlb_port *port);	/* up to rounding */
-/* Work over speed: no assignment of groups to nodes, not even of parts of them, has a smaller greatest load,
- * and a group takes its time on its best node. time_s[group][node], INFINITY: cannot. (bound.c) */
-double dlb_load_bound_s(const double *time_s, int n_groups, int n_nodes);
+/* Work over speed: no assignment of groups to nodes, not even of parts of them, has a smaller greatest load without
+ * needing more memory than there is, and a group takes its time on its best node. time_s[group][node], INFINITY: cannot;
+ * bytes[group], room_bytes[node]. (bound.c) */
+double dlb_load_bound_s(const double *time_s, const double *bytes, const double *room_bytes, int n_groups, int n_nodes);
 #endif

@@ -2,15 +2,16 @@
  *
  * Throughput, the greatest of
  *
- *   load   work over speed, transfers left out (bound.c)
+ *   load   work over speed, and memory for it; transfers left out (bound.c)
  *   cut    class g stands on some node d, in a set S of classes. Where d has a port, it pays for every net with pins both
  *          in S and outside, sent or taken in: a cut of the hypergraph. So its load is at least
  *
  *              min over S with g in S of  sum of work(v,d), v in S  +  sum of c(e,d), e cut by S
  *
  *          a minimum cut of the network in which v -> sink holds work(v,d), and each net is an arc that holds c(e,d) with
- *          endless arcs from its pins to its tail and from its head to its pins (Lawler, Networks 3, 1973). On a host it is
- *          at least work(g,d). Say cut(g,d) for either.
+ *          endless arcs from its pins to its tail and from its head to its pins (Lawler, Networks 3, 1973). Classes without
+ *          room beside g are kept out of S by endless arcs to the sink. On a host it is at least work(g,d). Say cut(g,d)
+ *          for either.
  *   both   below a value V every class stands where cut(g,d) < V; so no value is less than V or than the load bound of what
  *          is left when g may not be where cut(g,d) >= V, whichever is less. With V the latter shrinks: the best V is
  *          found by bisection among all cuts. That holds the bound of single classes (none may be anywhere) in it.
@@ -29,7 +30,7 @@ static void make_network(const struct dlb_port *port, int d, struct dlb_cut *c)
 {
 	int sink = port->n + 2 * port->n_nets;
 	dlb_cut_init(c, sink + 1);
-	for (int v = 0; v < port->n; v++)
+	for (int v = 0; v < port->n; v++)		/* arc 2 v */
 		dlb_cut_arc(c, v, sink, port->work_s[(size_t)v * (size_t)port->n_nodes + (size_t)d]);
 	for (int e = 0; e < port->n_nets; e++) {
 		int tail = port->n + 2 * e, head = tail + 1;
@@ -40,6 +41,16 @@ static void make_network(const struct dlb_port *port, int d, struct dlb_cut *c)
 			dlb_cut_arc(c, head, pin, INFINITY);
 		}
 	}
+}
+
+/* Of g on node d, whose network c is. What has no room there beside g is not in S: its arc to the sink is endless. */
+static double least_cut(const struct dlb_port *port, int d, struct dlb_cut *c, int g, int64_t *budget)
+{
+	const double *work = &port->work_s[d], room = port->room_bytes[d], own = port->bytes[g];
+	for (int v = 0; v < port->n; v++)
+		c->given[2 * v] = v != g && own + port->bytes[v] > room ? INFINITY : work[(size_t)v * (size_t)port->n_nodes];
+	*budget -= port->n;
+	return dlb_cut_value(c, g, port->n + 2 * port->n_nets, budget);
 }
 
 /* The load of g's node, could it stand alone: what the cut is at most. */
@@ -71,7 +82,8 @@ static double *find_cuts(const struct dlb_port *port, struct cuts *c, double eno
 	for (size_t g = 0; g < (size_t)port->n; g++) {
 		list[g] = (struct alone){ INFINITY, (int)g };
 		for (size_t k = 0; k < K; k++) {
-			cut[g * K + k] = port->work_s[g * (size_t)port->n_nodes + (size_t)c->kind[k]];
+			cut[g * K + k] = port->bytes[g] > port->room_bytes[c->kind[k]] ? INFINITY :
+					 port->work_s[g * (size_t)port->n_nodes + (size_t)c->kind[k]];
 			if (!port->host[port->place[c->kind[k]]])
 				list[g].s = fmin(list[g].s, alone_s(port, (int)g, c->kind[k]));
 		}
@@ -84,7 +96,7 @@ static double *find_cuts(const struct dlb_port *port, struct cuts *c, double eno
 				continue;
 			if (!c->net[k].n)
 				make_network(port, c->kind[k], &c->net[k]);
-			*own = fmax(*own, dlb_cut_value(&c->net[k], list[i].class, port->n + 2 * port->n_nets, &budget));
+			*own = fmax(*own, least_cut(port, c->kind[k], &c->net[k], list[i].class, &budget));
 		}
 	}
 	free(list);
@@ -111,14 +123,14 @@ static double restricted_s(const struct dlb_port *port, const int *kind_of, int 
 		if (!some)
 			return INFINITY;
 	}
-	return dlb_load_bound_s(work, port->n, port->n_nodes);
+	return dlb_load_bound_s(work, port->bytes, port->room_bytes, port->n, port->n_nodes);
 }
 
 static double throughput_bound(const struct dlb_port *port)
 {
 	enum { LARGE = 200000, FEW = 4 };		/* classes times nodes; load bounds then */
 	size_t D = (size_t)port->n_nodes, n = (size_t)port->n;
-	double best = dlb_load_bound_s(port->work_s, port->n, port->n_nodes);
+	double best = dlb_load_bound_s(port->work_s, port->bytes, port->room_bytes, port->n, port->n_nodes);
 	struct cuts c = { .n_kinds = 0 };
 	c.kind = dlb_xcalloc(D + 1, sizeof *c.kind);
 	c.kind_of = dlb_xcalloc(D + 1, sizeof *c.kind_of);
