@@ -424,7 +424,7 @@ int main(void)
 		test_contiguous(seed);
 	for (uint64_t seed = 1; seed <= 200; seed++)
 		test_min_cut(seed);
-	for (uint64_t seed = 1; seed <= 400; seed++)
+	for (uint64_t seed = 1; seed <= 250; seed++)
 		test_bounds(seed);
 	assert(n_tight_chains > n_chains / 3);
 	printf("%d plans, %d that cannot be; %d contiguous ones; %d of %d greatest loads and %d of %d chains' latencies certified to "
