@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "cost/auto_split.h"
+#include "cost/pair_sums.h"
 #include "optim/optim.h"
 #include "util/cli.h"
 
@@ -69,6 +70,18 @@ static int find_asks(const struct dlb_doc *doc, const struct dlb_strlist *asked,
 	return choose ? dlb_auto_split(doc, p, cl, n_state, *ask, *n, a, ask, n, err) : 0;
 }
 
+/* Sums over shards are added in pairs where that pays on this cluster. carried: the profile of g, or NULL. */
+static int pair_sums(struct dlb_graph *g, const struct dlb_profile *carried, const struct dlb_cluster *cl, struct dlb_error *err)
+{
+	struct dlb_cost c = { .n_ops = 0 };
+
+	if (dlb_graph_index(g) || dlb_cost_estimate(&c, g, carried, cl, err))
+		return -1;
+	const int n = dlb_cost_choose_pairs(&c, g);
+	dlb_cost_release(&c);
+	return n ? dlb_graph_pair_sums(g, err) : 0;
+}
+
 /* Puts the split graph into the document, and what of the profile still holds. */
 static int split(struct dlb_doc *doc, const struct dlb_strlist *asked, struct dlb_graph *g, struct dlb_profile *p, bool profiled,
 		 const struct dlb_cluster *cl, struct dlb_error *err)
@@ -77,11 +90,16 @@ static int split(struct dlb_doc *doc, const struct dlb_strlist *asked, struct dl
 	struct dlb_graph was = { .n_ops = 0 };
 	struct dlb_split_ask *ask;
 	struct dlb_arena a = { 0 };
-	struct dlb_profile carried;
+	struct dlb_profile carried = { .n_kinds = 0 };
 	int n, rc = find_asks(doc, asked, profiled ? p : NULL, cl, &a, &ask, &n, err);
 
 	if (!rc && n)
 		rc = dlb_graph_read(doc, &was, err) || dlb_graph_split(g, ask, n, err) ? -1 : 0;
+	if (!rc && n && profiled)
+		dlb_profile_carry(p, &was, g, &carried);
+	if (!rc && n)
+		rc = pair_sums(g, profiled ? &carried : NULL, cl, err);
+	dlb_profile_release(&carried);
 	if (!rc && n) {
 		dlb_doc_set(doc, "graph", with_members_of(dlb_doc_section(doc, "graph"), dlb_graph_write(g)));
 		if (profiled) {
@@ -101,8 +119,8 @@ static int split(struct dlb_doc *doc, const struct dlb_strlist *asked, struct dl
 static void print_splits(const struct dlb_graph *g, FILE *f)
 {
 	for (int i = 0; i < g->n_was_split; i++)
-		fprintf(f, "split '%s' into %d by %s: %s\n", g->was_split[i].op, g->was_split[i].parts, g->was_split[i].axis,
-			g->was_split[i].why);
+		fprintf(f, "split '%s' into %d by %s%s: %s\n", g->was_split[i].op, g->was_split[i].parts, g->was_split[i].axis,
+			g->was_split[i].pairs ? ", sums in pairs" : "", g->was_split[i].why);
 }
 
 static int make_cost(struct dlb_doc *doc, const char *from, const struct dlb_strlist *asked, bool verbose, struct dlb_error *err)

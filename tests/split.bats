@@ -59,6 +59,37 @@ near() { # FILE FILE RELATIVE-ERROR: number by number, and as many
 	near "$tmp/whole" "$tmp/split" 1e-5
 }
 
+@test "sums over four shards on a slow network go in pairs: shorter, the losses of the whole, one set of bits" {
+	slow='cpu:1 host cpu:1 host cpu:1 host cpu:1 link=rack:1e-5,1e7'
+	dlb-profile -q --analytic --batch 1024 "$models/digits_mlp.onnx" >"$made/wide.json"
+	how=(--split '/1/Gemm=4:input' --split '/3/Gemm=4:output')
+	dlb-costmodel -v -c "$slow" "${how[@]}" "$made/wide.json" 2>"$tmp/said" >"$tmp/pairs.json"
+	validates "$tmp/pairs.json"
+	[ "$(grep -c ', sums in pairs: asked for' "$tmp/said")" -eq 2 ]
+	# of the outputs of the first and of the gradients of the second: nothing adds more than two; elsewhere one op adds four
+	jq -e '.graph | ([.split[].sums] == ["pairs", "pairs"]) and ([.ops[] | select(.type == "Sum") | .inputs | length] | length >= 6 and max == 2)' "$tmp/pairs.json"
+	dlb-costmodel -q -c cpu:4 "${how[@]}" "$made/wide.json" >"$tmp/shm.json"
+	jq -e '.graph | ([.split[].sums] == [null, null]) and ([.ops[] | select(.type == "Sum") | .inputs | length] == [4, 4])' "$tmp/shm.json"
+	dlb-costmodel -q -c 'cpu:1 host cpu:1 host cpu:1 link=rack:1e-5,1e7' --split '/3/Gemm=3:output' "$made/wide.json" |
+		jq -e '.graph.split[0] | has("sums") | not'
+	# what both take on the slow network, a shard on each node
+	spread=()
+	for k in 0 1 2 3; do spread+=(--pin "/1/Gemm@$k=$k" --pin "/3/Gemm@$k=$k" --pin "/3/Gemm@$k.grad_input=$k"); done
+	dlb-place -q "${spread[@]}" "$tmp/pairs.json" >"$tmp/in_pairs.json"
+	dlb-costmodel -q -c "$slow" "$tmp/shm.json" | dlb-place -q "${spread[@]}" >"$tmp/by_one.json"
+	jq -en --slurpfile a "$tmp/in_pairs.json" --slurpfile b "$tmp/by_one.json" '$a[0].plan.value_s < 0.95 * $b[0].plan.value_s'
+	# and run
+	steps=4
+	dlb-costmodel -q -c cpu:1 "$made/wide.json" | dlb-place -q | losses >"$tmp/whole"
+	dlb-costmodel -q -c cpu:1 "$tmp/pairs.json" | dlb-place -q | losses >"$tmp/one"
+	near "$tmp/whole" "$tmp/one" 1e-5
+	dlb-costmodel -q -c cpu:4 "$tmp/pairs.json" | dlb-place -q -a random | losses >"$tmp/four"
+	cmp "$tmp/one" "$tmp/four"
+	# split again, the sums stay as they were
+	dlb-costmodel -q -c cpu:4 --split '/3/Gemm@0=2' "$tmp/pairs.json" >"$tmp/again.json"
+	jq -e '[.graph.split[].sums] == ["pairs", "pairs", null]' "$tmp/again.json"
+}
+
 @test "two products one after the other: nothing is put together between them" {
 	planned_split digits_mlp cpu:1 '/1/Gemm=2' '/3/Gemm=2' >"$tmp/doc.json"
 	jq -e '.graph.split | map([.op, .axis]) == [["/1/Gemm", "output"], ["/3/Gemm", "input"]]' "$tmp/doc.json"

@@ -1,5 +1,6 @@
 /* Choosing what to split: see auto_split.h. */
 #include "cost/auto_split.h"
+#include "cost/pair_sums.h"
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -42,9 +43,8 @@ static bool is_open(const struct search *s, const struct dlb_op *o)
 static int shard_of(const struct dlb_graph *g, int op)
 {
 	const struct dlb_op *o = &g->op[op];
-	const char *at = strrchr(o->phase == DLB_FORWARD || o->of < 0 ? o->name : g->op[o->of].name, '@');
 
-	return at && at[1] >= '0' && at[1] <= '9' ? atoi(at + 1) : -1;
+	return dlb_split_shard(o->phase == DLB_FORWARD || o->of < 0 ? o->name : g->op[o->of].name);
 }
 
 static double finish_of(const struct dlb_cost *c, int op, const int *where, const double *finish, const double *free_at)
@@ -294,22 +294,6 @@ static void shorten(struct search *s, struct dlb_split_ask **ask, int *n)
 	}
 }
 
-static void sort_nodes(struct search *s, const struct dlb_cost *c)
-{
-	double *total = dlb_xcalloc((size_t)s->cl->n_nodes + 1, sizeof *total);
-
-	s->fastest = dlb_arena_array(s->a, (size_t)s->cl->n_nodes + 1, sizeof *s->fastest);
-	for (int i = 0; i < s->cl->n_nodes; i++) {
-		int at = i;
-		for (int op = 0; op < s->g->n_ops; op++)
-			total[i] += dlb_cost_op_s(c, op, i, (double)s->g->batch);
-		for (; at > 0 && total[s->fastest[at - 1]] > total[i]; at--)
-			s->fastest[at] = s->fastest[at - 1];
-		s->fastest[at] = i;
-	}
-	free(total);
-}
-
 int dlb_auto_split(const struct dlb_doc *doc, const struct dlb_profile *p, const struct dlb_cluster *cl, int n_state,
 		   const struct dlb_split_ask *fixed, int n_fixed, struct dlb_arena *a, struct dlb_split_ask **ask, int *n,
 		   struct dlb_error *err)
@@ -327,7 +311,7 @@ int dlb_auto_split(const struct dlb_doc *doc, const struct dlb_profile *p, const
 		memcpy(s.sure, fixed, (size_t)n_fixed * sizeof *fixed);
 	s.n_sure = n_fixed;
 	if (!dlb_cost_estimate(&c, &g, p, cl, err)) {
-		sort_nodes(&s, &c);
+		s.fastest = dlb_cost_fastest_nodes(&c, a);
 		split_what_does_not_fit(&s, n_state);
 		find_alike(&s);
 		shorten(&s, ask, n);

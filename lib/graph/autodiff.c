@@ -13,6 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "graph/autodiff.h"
+#include "graph/split.h"
 
 /* -- what is needed -- */
 
@@ -68,6 +69,52 @@ static void sort_contributions(struct dlb_contributions *c)
 	}
 }
 
+/* One op that adds n gradients of tensor t, and belongs to op `of`. */
+static int add_sum(struct dlb_autodiff *ad, int t, const int *grad, int n, int of, struct dlb_error *err)
+{
+	struct dlb_builder b = { .graph = ad, .op = of, .err = err };
+
+	return dlb_b_op(&b, "Sum", NULL, 0, grad, n, 1, NULL, t);
+}
+
+/* What the shards of each index gave is summed first, where that shard is: c[] becomes one contribution an index (what whole
+ * ops gave comes first). Returns their number, -1 with err. */
+static int sum_each_shard(struct dlb_autodiff *ad, int t, struct dlb_contributions *c, struct dlb_error *err)
+{
+	const struct dlb_graph *g = ad->g;
+	int *grad = dlb_arena_array(&ad->a, (size_t)c->n, sizeof *grad), n_groups = 0;
+	struct dlb_contribution *group = dlb_arena_array(&ad->a, (size_t)c->n, sizeof *group);
+
+	for (int i = 0; i < c->n; i++) {
+		const int shard = dlb_split_shard(g->op[c->c[i].op].name);
+		int n = 0, first = n_groups;
+		for (int k = 0; k < n_groups && first == n_groups; k++)
+			first = dlb_split_shard(g->op[group[k].op].name) == shard ? k : first;
+		if (first < n_groups)
+			continue;
+		for (int k = i; k < c->n; k++)
+			if (dlb_split_shard(g->op[c->c[k].op].name) == shard)
+				grad[n++] = c->c[k].grad;
+		group[n_groups] = (struct dlb_contribution){ n > 1 ? add_sum(ad, t, grad, n, c->c[i].op, err) : grad[0], c->c[i].op };
+		if (group[n_groups++].grad < 0)
+			return -1;
+	}
+	memcpy(c->c, group, (size_t)n_groups * sizeof *group);
+	return c->n = n_groups;
+}
+
+/* In pairs: split.h. The sum belongs to op `of`, those that it is made of to the first shard that they add. */
+static int sum_in_pairs(struct dlb_autodiff *ad, int t, const struct dlb_contribution *c, int n, int of, struct dlb_error *err)
+{
+	int half[2];
+
+	if (n == 1)
+		return c->grad;
+	half[0] = sum_in_pairs(ad, t, c, n / 2, c[0].op, err);
+	half[1] = sum_in_pairs(ad, t, c + n / 2, n - n / 2, c[n / 2].op, err);
+	return half[0] < 0 || half[1] < 0 ? -1 : add_sum(ad, t, half, 2, of, err);
+}
+
 /* The gradient of tensor t, its contributions summed; -1 when none came. `op` is what the Sum belongs to. */
 static int collect(struct dlb_autodiff *ad, int t, int op, struct dlb_error *err)
 {
@@ -77,11 +124,16 @@ static int collect(struct dlb_autodiff *ad, int t, int op, struct dlb_error *err
 	if (c->n <= 1)
 		return c->n ? c->c[0].grad : -1;
 	sort_contributions(c);
-	int *in = dlb_arena_array(&ad->a, (size_t)c->n, sizeof *in);
-	for (int i = 0; i < c->n; i++)
+	int *in = dlb_arena_array(&ad->a, (size_t)c->n, sizeof *in), sum = -1;
+	int *from = dlb_arena_array(&ad->a, (size_t)c->n, sizeof *from);
+	for (int i = 0; i < c->n; i++) {
 		in[i] = c->c[i].grad;
-	struct dlb_builder b = { .graph = ad, .op = op, .err = err };
-	const int sum = dlb_b_op(&b, "Sum", NULL, 0, in, c->n, 1, NULL, t);
+		from[i] = c->c[i].op;
+	}
+	if (!dlb_split_in_pairs(g, t, from, c->n))
+		sum = add_sum(ad, t, in, c->n, op, err);
+	else if (sum_each_shard(ad, t, c, err) > 0)
+		sum = sum_in_pairs(ad, t, c->c, c->n, op, err);
 	if (sum < 0)
 		return -1;
 	g->tensor[sum].of = t;

@@ -103,8 +103,8 @@ struct dlb_op {
  * their vertices (structure.c); nobody after it sees one. */
 struct dlb_body;
 /* An op of the model that was split: into how many shards, along what ("output", "input", "batch", "rows", "head", "vocabulary"),
- * and why. Shard k of op NAME is the op NAME@k. */
-struct dlb_was_split { const char *op, *axis, *why; int parts; };
+ * why, and whether what its shards made for one sum is added in pairs. Shard k of op NAME is the op NAME@k. */
+struct dlb_was_split { const char *op, *axis, *why; int parts; bool pairs; };	/* pairs: dlb_graph_pair_sums */
 struct dlb_rewritten { const char *name; int64_t count; };	/* a rewrite that was on, and how often it applied */
 struct dlb_graph {
 	struct dlb_arena arena;
@@ -238,6 +238,9 @@ int dlb_split_parse(const char *text, struct dlb_arena *a, struct dlb_split_ask 
  * parts of the weights. Backward ops and updates are derived anew. Ops between two that are split the same way are split
  * too, so that nothing is put together between them. Ids change; names of what stays whole do not. */
 int dlb_graph_split(struct dlb_graph *g, const struct dlb_split_ask *ask, int n, struct dlb_error *err);
+/* Sums over the shards of those of was_split[] that are marked so are added in pairs from now on, those of outputs and those
+ * of gradients. Ids change. */
+int dlb_graph_pair_sums(struct dlb_graph *g, struct dlb_error *err);
 /* The forward ops alone, as they were before dlb_graph_differentiate. */
 void dlb_graph_undifferentiate(struct dlb_graph *g);
 

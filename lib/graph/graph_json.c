@@ -189,6 +189,8 @@ static json_t *write_was_split(const struct dlb_graph *g)
 		set_int(o, "shards", g->was_split[i].parts);
 		set_str(o, "axis", g->was_split[i].axis);
 		set_str(o, "why", g->was_split[i].why);
+		if (g->was_split[i].pairs)
+			set_str(o, "sums", "pairs");
 		json_array_append_new(a, o);
 	}
 	return a;
@@ -553,7 +555,8 @@ static int read_rewritten(const struct dlb_ref *r, struct dlb_graph *g, struct d
 
 static int read_was_split(const struct dlb_ref *r, struct dlb_graph *g, struct dlb_error *err)
 {
-	static const char *const known[] = { "op", "shards", "axis", "why", NULL };
+	static const char *const known[] = { "op", "shards", "axis", "why", "sums", NULL };
+	static const char *const sums[] = { "one", "pairs" };
 	struct dlb_ref list = dlb_ref_at(r, "split");
 	int n;
 
@@ -566,12 +569,13 @@ static int read_was_split(const struct dlb_ref *r, struct dlb_graph *g, struct d
 		const struct dlb_ref e = dlb_ref_index(&list, i);
 		const char *op, *axis, *why = "";
 		int64_t shards;
+		int pairs = 0;
 		if (dlb_ref_known(&e, known, err) || dlb_get_str(&e, "op", DLB_NEED, &op, err) ||
 		    dlb_get_int(&e, "shards", DLB_NEED, 2, INT32_MAX, &shards, err) || dlb_get_str(&e, "axis", DLB_NEED, &axis, err) ||
-		    dlb_get_str(&e, "why", DLB_OPT, &why, err))
+		    dlb_get_str(&e, "why", DLB_OPT, &why, err) || get_name(&e, "sums", DLB_OPT, sums, 2, &pairs, err))
 			return -1;
 		g->was_split[i] = (struct dlb_was_split){ dlb_arena_strdup(&g->arena, op), dlb_arena_strdup(&g->arena, axis),
-							  dlb_arena_strdup(&g->arena, why), (int)shards };
+							  dlb_arena_strdup(&g->arena, why), (int)shards, pairs };
 	}
 	g->n_was_split = n;
 	return 0;

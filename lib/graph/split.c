@@ -9,6 +9,7 @@
  *
  * The graph that training needs is then derived anew: backward ops of shards are those of any op. */
 #include <fnmatch.h>
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 #include "graph/split.h"
@@ -26,6 +27,42 @@ struct splitting {
 	int *queue, n_queue;
 	struct dlb_error *err;
 };
+
+int dlb_split_shard(const char *name)
+{
+	const char *at = strrchr(name, '@');
+
+	return at && at[1] >= '0' && at[1] <= '9' ? atoi(at + 1) : -1;
+}
+
+struct dlb_was_split *dlb_split_of_shard(const struct dlb_graph *g, const char *name)
+{
+	const char *at = strrchr(name, '@');
+
+	for (int i = 0; i < g->n_was_split && dlb_split_shard(name) >= 0; i++) {
+		const char *op = g->was_split[i].op;
+		if (!strncmp(op, name, (size_t)(at - name)) && !op[at - name])
+			return &g->was_split[i];
+	}
+	return NULL;
+}
+
+bool dlb_split_in_pairs(const struct dlb_graph *g, int t, const int *op, int n)
+{
+	int least = INT_MAX, most = -1;
+
+	if (n < 3 || dlb_tensor_bytes(&g->tensor[t], g->batch) < DLB_SPLIT_PAIRS_BYTES)
+		return false;
+	for (int i = 0; i < n; i++) {
+		const int shard = dlb_split_shard(g->op[op[i]].name);
+		const struct dlb_was_split *w = dlb_split_of_shard(g, g->op[op[i]].name);
+		if (w && !w->pairs)
+			return false;
+		least = w && shard < least ? shard : least;
+		most = w && shard > most ? shard : most;
+	}
+	return least < most;
+}
 
 /* -- what is asked for -- */
 
@@ -451,7 +488,7 @@ static void record(struct splitting *s)
 		const char *why = s->asked[i] >= 0 ? s->ask[s->asked[i]].why : "joins others that are split";
 		g->was_split[g->n_was_split++] = (struct dlb_was_split){
 			dlb_arena_strdup(&g->arena, g->op[i].name), a->spread.axis, dlb_arena_strdup(&g->arena, why),
-			s->region[a->region].parts };
+			s->region[a->region].parts, false };
 	}
 }
 
@@ -490,6 +527,16 @@ static int share_batch(struct splitting *s)
 	return 0;
 }
 
+int dlb_split_finish(struct dlb_graph *g, bool trains, struct dlb_error *err)
+{
+	if (trains)
+		return dlb_graph_differentiate(g, err);
+	dlb_graph_drop_dead(g, NULL, 0);
+	dlb_graph_fill_work(g, 0);
+	dlb_graph_set_homes(g);
+	return 0;
+}
+
 int dlb_graph_split(struct dlb_graph *g, const struct dlb_split_ask *ask, int n, struct dlb_error *err)
 {
 	const bool trains = g->training && g->loss >= 0;
@@ -522,12 +569,5 @@ int dlb_graph_split(struct dlb_graph *g, const struct dlb_split_ask *ask, int n,
 	free(s.queue);
 	free(s.assigned);
 	free(s.region);
-	if (rc)
-		return -1;
-	if (trains)
-		return dlb_graph_differentiate(g, err);
-	dlb_graph_drop_dead(g, NULL, 0);
-	dlb_graph_fill_work(g, 0);
-	dlb_graph_set_homes(g);
-	return 0;
+	return rc ? -1 : dlb_split_finish(g, trains, err);
 }

@@ -70,4 +70,26 @@ struct dlb_assigned { int region; struct dlb_spread spread; };		/* region -1: it
 /* Makes the shards of the forward graph g; assigned[n_ops]. (split_make.c) */
 int dlb_split_make(struct dlb_graph *g, const struct dlb_assigned *assigned, const struct dlb_region *region,
 		   struct dlb_error *err);
+
+/* The forward graph is made: the backward one of it, work, homes. (split.c) */
+int dlb_split_finish(struct dlb_graph *g, bool trains, struct dlb_error *err);
+
+/* -- sums over shards --
+ *
+ * What K shards made for one sum, their parts of an output or of a gradient, is added by one op. Or, for the shards of an op
+ * that is marked so (struct dlb_was_split), in pairs, in an order that the graph fixes, whatever runs where; what
+ * the shards of one index made is added first:
+ *
+ *     x@0 --.
+ *     x@1 ---+-> Sum --.
+ *     x@2 --.           +-> Sum            one op takes all parts but its own in over its node's link; here no
+ *     x@3 ---+-> Sum --'                   node takes more than log2 K, and pairs are on their way at the same time
+ *
+ * What is hardly worth a message's latency is added by one op in any case. */
+enum { DLB_SPLIT_PAIRS_BYTES = 65536 };
+int dlb_split_shard(const char *name);		/* of an op NAME@k: k; -1: it is whole */
+/* The op that NAME@k is a shard of; NULL: it is none. */
+struct dlb_was_split *dlb_split_of_shard(const struct dlb_graph *g, const char *name);
+/* Are n parts of tensor t's size, made by these forward ops or for them, to be added in pairs? */
+bool dlb_split_in_pairs(const struct dlb_graph *g, int t, const int *op, int n);
 #endif

@@ -466,3 +466,62 @@ int dlb_split_make(struct dlb_graph *g, const struct dlb_assigned *assigned, con
 	free(m.of);
 	return rc;
 }
+
+/* -- sums in pairs (split.h) -- */
+
+/* y: n parts, of which the first is shard `lo` of op `of`, added in pairs (split.h). */
+static int add_in_pairs(struct maker *m, const char *of, const char *name, const int *part, int lo, int n, int y, enum dlb_layout layout)
+{
+	struct dlb_graph *g = m->g;
+	const int from[3] = { 0, n / 2, n };
+	int half[2];
+
+	for (int h = 0; h < 2; h++) {
+		const int count = from[h + 1] - from[h], first = lo + from[h];
+		const char *sub = dlb_arena_printf(&g->arena, "%s@%d.sum", of, first);
+		half[h] = count > 1 ? new_tensor(m, sub) : part[from[h]];
+		if (count > 1 && add_in_pairs(m, of, sub, part + from[h], first, count, half[h], layout))
+			return -1;
+	}
+	return add(m, name, "Sum", "", OPSET, half, 2, &y, 1, NULL, 0, layout);
+}
+
+/* Is op the sum of the outputs of one op's shards, and is it to be made in pairs? */
+static bool is_paired(const struct dlb_graph *g, int op)
+{
+	const struct dlb_op *o = &g->op[op];
+	int *from = dlb_xcalloc((size_t)o->n_in + 1, sizeof *from);
+	bool paired = o->n_in > 2 && !strcmp(o->type, "Sum") && !*o->domain;
+
+	for (int k = 0; k < o->n_in && paired; k++) {
+		from[k] = g->tensor[o->in[k]].producer;
+		paired = from[k] >= 0 && dlb_split_shard(g->op[from[k]].name) == k;
+	}
+	paired = paired && dlb_split_in_pairs(g, o->out[0], from, o->n_in);
+	free(from);
+	return paired;
+}
+
+int dlb_graph_pair_sums(struct dlb_graph *g, struct dlb_error *err)
+{
+	const bool trains = g->training && g->loss >= 0;
+	struct maker m = { .g = g, .err = err };
+	int rc = 0;
+
+	dlb_graph_undifferentiate(g);
+	for (int i = 0, n = g->n_ops; i < n && !rc; i++) {
+		const struct dlb_op o = g->op[i];
+		if (is_paired(g, i)) {
+			rc = add_in_pairs(&m, o.name, dlb_arena_printf(&g->arena, "%s.pair", o.name), o.in, 0, o.n_in, o.out[0],
+					  g->tensor[o.out[0]].layout);
+			dlb_graph_rename_op(g, g->n_ops - 1, o.name);
+			continue;
+		}
+		DLB_GROW(m.order, m.n_order, m.cap_order);
+		m.order[m.n_order++] = i;
+	}
+	if (!rc)
+		dlb_graph_reorder(g, m.order, m.n_order);
+	free(m.order);
+	return rc ? -1 : dlb_split_finish(g, trains, err);
+}

@@ -1,0 +1,153 @@
+/* Choosing which sums are added in pairs: see pair_sums.h. */
+#include "cost/pair_sums.h"
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include "graph/split.h"
+
+struct chooser {
+	const struct dlb_cost *c;
+	const struct dlb_graph *g;
+	struct dlb_arena a;
+	int *fastest;				/* nodes */
+	double *load;				/* [link] seconds */
+};
+
+int *dlb_cost_fastest_nodes(const struct dlb_cost *c, struct dlb_arena *a)
+{
+	const int n = c->cluster->n_nodes;
+	double *total = dlb_xcalloc((size_t)n + 1, sizeof *total);
+	int *fastest = dlb_arena_array(a, (size_t)n + 1, sizeof *fastest);
+
+	for (int i = 0; i < n; i++) {
+		int at = i;
+		for (int op = 0; op < c->n_ops; op++)
+			total[i] += dlb_cost_op_s(c, op, i, (double)c->graph->batch);
+		for (; at > 0 && total[fastest[at - 1]] > total[i]; at--)
+			fastest[at] = fastest[at - 1];
+		fastest[at] = i;
+	}
+	free(total);
+	return fastest;
+}
+
+/* The forward op that op is, or that it differentiates. */
+static int forward_of(const struct dlb_graph *g, int op)
+{
+	return g->op[op].phase == DLB_FORWARD || g->op[op].of < 0 ? op : g->op[op].of;
+}
+
+static int node_of(const struct chooser *x, int shard)
+{
+	return x->fastest[shard % x->c->cluster->n_nodes];
+}
+
+/* One more transfer at the same time as those before it; returns its latency. */
+static double send(struct chooser *x, double bytes, int from, int to)
+{
+	const struct dlb_cluster *cl = x->c->cluster;
+	int link[DLB_MAX_ROUTE];
+	const int n = dlb_cluster_route(cl, from, to, link);
+	double latency = 0;
+
+	for (int i = 0; i < n; i++) {
+		x->load[link[i]] += bytes / cl->link[link[i]].bandwidth_Bps;
+		latency += cl->link[link[i]].latency_s;
+	}
+	return latency;
+}
+
+/* Until all that was sent has arrived. */
+static double arrive(struct chooser *x, double latency)
+{
+	double most = 0;
+
+	for (int l = 0; l < x->c->cluster->n_links; l++) {
+		most = fmax(most, x->load[l]);
+		x->load[l] = 0;
+	}
+	return latency + most;
+}
+
+/* What each of the shards of these ops has to do besides: its longest op of the sum's phase that makes no part of it. */
+static double longest_besides(const struct chooser *x, int sum, const int *op, int n)
+{
+	const struct dlb_graph *g = x->g;
+	double longest = 0;
+
+	for (int i = 0; i < g->n_ops; i++) {
+		bool part = i == sum || g->op[i].phase != g->op[sum].phase, same = false;
+		for (int k = 0; k < n; k++) {
+			part |= op[k] == i;
+			same |= forward_of(g, op[k]) == forward_of(g, i);
+		}
+		if (same && !part)
+			longest = fmax(longest, dlb_cost_op_s(x->c, i, node_of(x, dlb_split_shard(g->op[forward_of(g, i)].name)), (double)g->batch));
+	}
+	return longest;
+}
+
+/* Seconds by one op less seconds in pairs, of a sum of n parts that these ops make; least: as a part of the former. */
+static double gain(struct chooser *x, int sum, const int *op, int n)
+{
+	const struct dlb_graph *g = x->g;
+	const double bytes = dlb_tensor_bytes(&g->tensor[g->op[sum].out[0]], g->batch);
+	const double add_s = dlb_cost_op_s(x->c, sum, node_of(x, 0), (double)g->batch) / (n + 1);	/* a tensor read or written */
+	int *count = dlb_xcalloc((size_t)n + 1, sizeof *count), *shard = dlb_xcalloc((size_t)n + 1, sizeof *shard), K = 0, most = 1;
+	double latency = 0, one = 0, pairs = 0;
+
+	for (int i = 0; i < n; i++) {
+		const int s = dlb_split_shard(g->op[forward_of(g, op[i])].name);
+		int k = 0;
+		while (k < K && shard[k] != s)
+			k++;
+		K += k == K;
+		shard[k] = s;
+		most = ++count[k] > most ? count[k] : most;
+		latency = fmax(latency, send(x, bytes, node_of(x, s < 0 ? 0 : s), node_of(x, 0)));
+	}
+	one = arrive(x, latency) + add_s * (n + 1);
+	if (most > 1)				/* those of each shard first */
+		pairs += add_s * (most + 1);
+	const double wait = longest_besides(x, sum, op, n) / 2;
+	for (int step = 1; step < K; step *= 2) {
+		latency = 0;
+		for (int k = 0; k + step < K; k += 2 * step)
+			latency = fmax(latency, send(x, bytes, node_of(x, k + step), node_of(x, k)));
+		pairs += arrive(x, latency) + 3 * add_s + (2 * step < K ? wait : 0);
+	}
+	free(count);
+	free(shard);
+	return (one - pairs) / one;
+}
+
+static const double least_gain = 0.02;
+
+int dlb_cost_choose_pairs(const struct dlb_cost *c, struct dlb_graph *g)
+{
+	struct chooser x = { .c = c, .g = g };
+	int n_marked = 0;
+	const bool routes = c->cluster->link_model == DLB_LINKS_ROUTES;
+
+	x.fastest = dlb_cost_fastest_nodes(c, &x.a);
+	x.load = dlb_arena_array(&x.a, (size_t)c->cluster->n_links + 1, sizeof *x.load);
+	for (int i = 0; i < g->n_ops && routes; i++) {
+		const struct dlb_op *o = &g->op[i];
+		int *op = dlb_arena_array(&x.a, (size_t)o->n_in + 1, sizeof *op), n_shards = 0;
+		const bool sum = o->n_in > 2 && !strcmp(o->type, "Sum") && !*o->domain &&
+			dlb_tensor_bytes(&g->tensor[o->out[0]], g->batch) >= DLB_SPLIT_PAIRS_BYTES;
+		for (int k = 0; k < o->n_in && sum; k++) {
+			op[k] = g->tensor[o->in[k]].producer;
+			n_shards += op[k] >= 0 && dlb_split_of_shard(g, g->op[forward_of(g, op[k])].name);
+		}
+		if (!sum || n_shards < o->n_in || gain(&x, i, op, o->n_in) < least_gain)
+			continue;
+		for (int k = 0; k < o->n_in; k++) {
+			struct dlb_was_split *w = dlb_split_of_shard(g, g->op[forward_of(g, op[k])].name);
+			n_marked += !w->pairs;
+			w->pairs = true;
+		}
+	}
+	dlb_arena_release(&x.a);
+	return n_marked;
+}
