@@ -74,10 +74,13 @@ static int to(const struct dlb_cli *cli, const struct dlb_format *f, const struc
 	if (dlb_doc_read(&doc, cli->n_operands ? cli->operands[0] : NULL, &err))
 		return dlb_cli_die(cli, &err);
 	size_t n = 0;
-	char *text = f->export(&doc, o, &n, &err);
+	char *text = f->export(&doc, o, &n, &err), unsaid[400];
+	const bool tell = text && dlb_format_unsaid(f, &doc, unsaid, sizeof unsaid);
 	dlb_doc_release(&doc);
 	if (!text)
 		return dlb_cli_die(cli, &err);
+	if (tell)
+		dlb_cli_warn(cli, "%s", unsaid);
 	fwrite(text, 1, n, stdout);		/* what fails shows when stdout is closed */
 	free(text);
 	return dlb_cli_close_stdout(cli);

@@ -145,12 +145,31 @@ PY
 	run -0 jq -e '(.cluster.nodes | length) == 4 and (.cost.rows | map([.output_s, .resident_bytes, .time_s.accelerator[0],
 		.time_s.host[0]]) == [[1, 2147483648, 0.0005, 0.005], [2048 / 2147483648, 2058, 0.002, 0.02]])' "$tmp/doc.json"
 	dlb-place -a dp "$tmp/doc.json" | jq -e '.plan.value_s == 0.0025'
+	# what the costs have no part for is kept, and ids are the file's
+	jq -e '.graph.ops | map([.name, .type, .attributes.id, .attributes.backward_s, .attributes.parameter_bytes]) ==
+		[["node1", "Input0", 1, 0, 0], ["node2", "Conv2d", 2, 0.003, 10]] and .[1].attributes.description == "Conv2d(3 -- 4)"' "$tmp/doc.json"
 	printf 'node1 -- x -- forward_compute_time=1\n' >"$tmp/graph.txt"
 	run -2 --separate-stderr dlb-convert --from pipedream "$tmp/graph.txt"
 	one_line dlb-convert 'graph.txt:1' 'activation_size'
 	printf '\tnode1 -- node2\n' >"$tmp/graph.txt"
 	run -2 --separate-stderr dlb-convert --from pipedream "$tmp/graph.txt"
 	one_line dlb-convert 'graph.txt:1' "'node1'"
+}
+
+@test "what a format has no words for is said, in a line" {
+	dlb-profile -q --analytic --batch 16 "$models/digits_mlp.onnx" | dlb-costmodel -q -c cpu:4 >"$tmp/cost.json"
+	dlb-place -q -a even -m 2 --replicas 2 "$tmp/cost.json" >"$tmp/replicas.json"
+	dlb-place -q -a even -m 2 --schedule async "$tmp/cost.json" >"$tmp/async.json"
+	dlb-place -q -a even "$tmp/cost.json" >"$tmp/plain.json"
+	unsaid() { run -0 --separate-stderr dlb-convert --to "$1" "$tmp/$2.json"; [ -n "$output" ]; [ "$stderr" = "${3:+dlb-convert: $1 has no words for $3}" ]; }
+	unsaid dnn-partitioning replicas '2 replicas (written is the first), 2 micro-batches and their order'
+	unsaid torch-pipelining replicas '2 replicas (written is the first)'
+	unsaid torch-pipelining async "that steps overlap (schedule 'async')"
+	unsaid dnn-partitioning plain
+	unsaid torch-pipelining plain
+	unsaid rankfile replicas
+	run -0 --separate-stderr dlb-convert -q --to torch-pipelining "$tmp/async.json"
+	[ -z "$stderr" ]
 }
 
 @test "the step is not simulated under the port model, nor throughput without it" {

@@ -90,7 +90,7 @@ static int make_graph(const struct dlb_network *net, struct dlb_graph *g, struct
 		int n_attr = v->colour >= 0 ? 2 : 1;
 		for (int k = 0; k < v->n_attr && k < 8; k++)
 			attr[n_attr++] = v->attr[k];
-		int op = dlb_graph_add_op(g, unique_name(v, taken, &g->arena), "Layer", domain,
+		int op = dlb_graph_add_op(g, unique_name(v, taken, &g->arena), v->type ? v->type : "Layer", domain,
 					  phases && v->backward ? DLB_BACKWARD : DLB_FORWARD, &in[start[i]],
 					  start[i + 1] - start[i], &made_by[i], made_by[i] >= 0, attr, n_attr);
 		if (v->colour >= 0 && first[v->colour] >= 0)

@@ -9,8 +9,11 @@
 
 /* What a format does not say itself. Zeros: its own defaults. */
 struct dlb_convert_options { int64_t accelerators, hosts, threads, rank; bool rank_given; double memory_bytes, bandwidth_Bps; };
+/* What of a plan a format has no words for. */
+enum { DLB_UNSAID_REPLICAS = 1, DLB_UNSAID_MICRO_BATCHES = 2, DLB_UNSAID_ASYNC = 4 };
 struct dlb_format {
 	const char *name, *summary;
+	unsigned unsaid;
 	/* Reads text (n bytes, from `name`) into d, which is an empty document. NULL: cannot be read. */
 	int (*import)(const char *text, size_t n, const char *name, const struct dlb_convert_options *o,
 		      struct dlb_doc *d, struct dlb_error *err);
@@ -19,10 +22,12 @@ struct dlb_format {
 };
 extern const struct dlb_format dlb_formats[];		/* ends with name NULL */
 const struct dlb_format *dlb_format_find(const char *name);
+/* What the plan of d has that f has no words for, one line; false: nothing. */
+bool dlb_format_unsaid(const struct dlb_format *f, const struct dlb_doc *d, char *line, size_t size);
 
 /* ---- shared by formats that describe a network on accelerators and a host (accelerators.c) ---- */
 struct dlb_vertex {
-	const char *name;
+	const char *name, *type;			/* type NULL: "Layer" */
 	int64_t id;
 	double host_s, accelerator_s;			/* INFINITY: no kernel there */
 	double size_bytes, output_s, output_bytes;	/* of memory; of its output: seconds through a port, bytes */

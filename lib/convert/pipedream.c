@@ -5,7 +5,9 @@
  *
  * Times are milliseconds, sizes bytes; an activation_size may be a list in brackets, which is summed. As in the
  * published placement benchmark made from such files: an accelerator takes the forward time, a host core ten times as
- * long; memory is activation and parameters; the output's seconds are its bytes over the port's bandwidth. */
+ * long; memory is activation and parameters; the output's seconds are its bytes over the port's bandwidth. What has no part
+ * in these, an op keeps as attributes: description, backward_s, parameter_bytes. Its id is N where all are named nodeN. */
+#include <ctype.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -54,14 +56,15 @@ static int get_number(struct parser *p, const char *text, const char *key, doubl
 static int add_vertex(struct parser *p, char *name, char *rest)
 {
 	struct dlb_vertex v = { .colour = -1 };
-	double forward_ms, activation, parameters;
-	char *numbers = NULL;
+	double forward_ms, backward_ms = 0, activation, parameters;
+	char *numbers = NULL, *description = rest + strspn(rest, " -");
 	for (char *s = rest; (s = strstr(s, " -- ")) != NULL; s += 4)	/* descriptions are free text: the last part counts */
 		numbers = s + 4;
 	if (!numbers)
 		return fail(p, "a node is 'NAME -- DESCRIPTION -- NUMBERS'%s", "");
 	if (get_number(p, numbers, "forward_compute_time", &forward_ms) || get_number(p, numbers, "activation_size", &activation) ||
-	    get_number(p, numbers, "parameter_size", &parameters))
+	    get_number(p, numbers, "parameter_size", &parameters) ||
+	    (strstr(numbers, "backward_compute_time") && get_number(p, numbers, "backward_compute_time", &backward_ms)))
 		return -1;
 	if (json_object_get(p->index, name))
 		return fail(p, "node '%.80s' stands twice", name);
@@ -73,6 +76,15 @@ static int add_vertex(struct parser *p, char *name, char *rest)
 	v.size_bytes = activation + parameters;
 	v.output_bytes = activation;
 	v.output_s = activation / p->bandwidth_Bps;
+	struct dlb_attr *attr = dlb_arena_array(&p->arena, 3, sizeof *attr);
+	const size_t length = numbers - description >= 4 ? (size_t)(numbers - 4 - description) : 0;
+	attr[0] = (struct dlb_attr){ .name = "description", .type = DLB_ATTR_STR, .s = dlb_arena_printf(&p->arena, "%.*s", (int)length, description) };
+	attr[1] = (struct dlb_attr){ .name = "backward_s", .type = DLB_ATTR_REAL, .f = backward_ms / 1e3 };
+	attr[2] = (struct dlb_attr){ .name = "parameter_bytes", .type = DLB_ATTR_REAL, .f = parameters };
+	v.attr = attr;
+	v.n_attr = 3;
+	const int word = (int)strspn(attr[0].s, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_");
+	v.type = word && attr[0].s[word] != ' ' ? dlb_arena_printf(&p->arena, "%.*s", word, attr[0].s) : NULL;
 	DLB_GROW(p->net.vertex, p->net.n_vertices, p->cap_vertices);
 	p->net.vertex[p->net.n_vertices++] = v;
 	return 0;
@@ -113,6 +125,30 @@ static int parse_line(struct parser *p, char *line)
 	return edge ? add_edge(p, line, second + 4) : add_vertex(p, line, second + 3);
 }
 
+/* nodeN is N, where all are named so and none twice. */
+static void number_vertices(struct parser *p)
+{
+	json_t *seen = json_object();
+	int64_t *id = dlb_xcalloc((size_t)p->net.n_vertices + 1, sizeof *id);
+	bool all = true;
+
+	for (int i = 0; i < p->net.n_vertices && all; i++) {
+		const char *digits = p->net.vertex[i].name + 4;
+		char key[32], *end;
+		all = !strncmp(p->net.vertex[i].name, "node", 4) && isdigit((unsigned char)*digits) && strlen(digits) < 16;
+		if (!all)
+			break;
+		id[i] = strtoll(digits, &end, 10);
+		snprintf(key, sizeof key, "%lld", (long long)id[i]);
+		all = !*end && !json_object_get(seen, key);
+		json_object_set_new(seen, key, json_true());
+	}
+	for (int i = 0; i < p->net.n_vertices && all; i++)
+		p->net.vertex[i].id = id[i];
+	json_decref(seen);
+	free(id);
+}
+
 int dlb_import_pipedream(const char *text, size_t n, const char *name, const struct dlb_convert_options *o,
 			 struct dlb_doc *d, struct dlb_error *err)
 {
@@ -135,6 +171,7 @@ int dlb_import_pipedream(const char *text, size_t n, const char *name, const str
 		rc = parse_line(&p, line);
 		line = next;
 	}
+	number_vertices(&p);
 	if (rc == 0 && dlb_network_import(&p.net, d, err))
 		rc = dlb_error_at(err, name);
 	free(copy);
