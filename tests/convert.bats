@@ -593,30 +593,48 @@ PY
 	one_line dlb-convert "'plan'"
 }
 
-@test "chakra: the traces of a plan's nodes fit together" {
-	dlb-profile --analytic --batch 16 "$model" | dlb-costmodel -c cpu:3 | dlb-place -a proportional -m 3 >"$tmp/plan.json"
-	for r in 0 1 2; do dlb-convert --to chakra --rank $r "$tmp/plan.json" >"$tmp/$r.et"; chakra show "$tmp/$r.et" >"$tmp/$r.txt"; done
-	run -2 --separate-stderr dlb-convert --to chakra --rank 3 "$tmp/plan.json"
-	one_line dlb-convert 'no node 3'
-	python3 - "$tmp" "$tmp/plan.json" <<-'PY'
+# fit together PLAN NODES: the traces of all nodes: what one sends another gets, and each op is done where it is planned
+fit_together() {
+	for ((r = 0; r < $2; r++)); do dlb-convert --to chakra --rank $r "$1" >"$tmp/$r.et"; chakra show "$tmp/$r.et" >"$tmp/$r.txt"; done
+	python3 - "$tmp" "$1" "$2" <<-'PY'
 	import ast, json, sys
 	d = json.load(open(sys.argv[2]))
-	sent, got, n_comp = set(), set(), 0
-	for r in range(3):
+	replicas = d["plan"].get("replicas", [])
+	sent, got, n_comp, sums = set(), set(), 0, {}
+	for r in range(int(sys.argv[3])):
 	    rows = [ast.literal_eval(x) for x in open("%s/%d.txt" % (sys.argv[1], r))][1:]
 	    ids = [x[1] for x in rows]
 	    assert len(set(ids)) == len(ids)
 	    for _, i, f, rest in rows:
 	        f = dict(f)
 	        assert all(x in ids for x in f["4"] + f["5"])
+	        text = [v for k, v in rest if k == 10]
 	        if f["3"] == 4:
 	            n_comp += 1
-	            continue
-	        text = [v for k, v in rest if k == 10]
-	        key = tuple(sorted(v for v in text if b"comm_" in v))
-	        assert len(key) == 4
-	        (sent if f["3"] == 5 else got).add(key)
+	        elif f["3"] == 7:
+	            assert f["5"] and any(b"comm_size" in v for v in text)
+	            sums.setdefault(r, set()).add(f["2"])
+	        else:
+	            key = tuple(sorted(v for v in text if b"comm_" in v))
+	            assert len(key) == 4
+	            where = [row for row in replicas if r in row]
+	            (sent if f["3"] == 5 else got).add(key + (str(where),))
 	assert sent and sent == got
 	assert n_comp == sum(len(n["order"]) for n in d["plan"]["nodes"])
+	n_updates = sum(o["phase"] == "update" for o in d["graph"]["ops"])
+	for row in replicas:		# every update is summed once in each replica, with the same node of the others
+	    assert sum(len(sums.get(n, ())) for n in row if n is not None) == n_updates
+	    assert [sums.get(n) for n in row] == [sums.get(n) for n in replicas[0]]
+	assert replicas or not sums
 	PY
+}
+
+@test "chakra: the traces of a plan's nodes fit together" {
+	dlb-profile --analytic --batch 16 "$model" | dlb-costmodel -c cpu:3 | dlb-place -a proportional -m 3 >"$tmp/plan.json"
+	fit_together "$tmp/plan.json" 3
+	run -2 --separate-stderr dlb-convert --to chakra --rank 3 "$tmp/plan.json"
+	one_line dlb-convert 'no node 3'
+	# replicas: each among its own nodes, and sums between them
+	dlb-profile --analytic --batch 16 "$model" | dlb-costmodel -c cpu:4 | dlb-place -a proportional -m 2 --replicas 2 >"$tmp/plan.json"
+	fit_together "$tmp/plan.json" 4
 }

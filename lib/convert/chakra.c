@@ -12,7 +12,9 @@
  *
  * Writing a document that came from a trace gives that trace back. Any other document has to have a plan, and --rank
  * says whose trace is meant: a COMP_NODE for each op and micro-batch in the node's order (ctrl_deps), with
- * COMM_RECV_NODEs and COMM_SEND_NODEs for what comes and goes. Microseconds are whole ones. */
+ * COMM_RECV_NODEs and COMM_SEND_NODEs for what comes and goes. A node of a replica has that replica's messages and
+ * micro-batches, and a COMM_COLL_NODE before each update for the sum with the same node of the others, unless replicas
+ * average weights after the step, which a trace of one step does not have. Microseconds are whole ones. */
 #include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
@@ -21,8 +23,9 @@
 #include "convert/planned.h"
 #include "convert/wire.h"
 
-enum { COMP = 4, SEND = 5, RECV = 6 };		/* NodeType */
-enum { DOUBLE_VAL = 3, FLOAT_VAL = 5, INT32 = 7, UINT64 = 13, BOOL = 27 };	/* of AttributeProto's value */
+enum { COMP = 4, SEND = 5, RECV = 6, COLL = 7 };	/* NodeType */
+enum { ALL_REDUCE = 0 };				/* CollectiveCommType */
+enum { DOUBLE_VAL = 3, FLOAT_VAL = 5, INT32 = 7, INT64 = 9, UINT64 = 13, BOOL = 27 };	/* of AttributeProto's value */
 
 static const char hex[] = "0123456789abcdef";
 
@@ -456,7 +459,9 @@ out:
 
 struct tracer {
 	const struct dlb_planned *x;
+	const struct dlb_plan *p;		/* of the node's replica */
 	int node, M;
+	bool sums;				/* with other replicas */
 	struct dlb_bytes *file, b;
 	struct list data, ctrl;
 	bool *came;				/* [tensor * M + m]: received already */
@@ -482,7 +487,7 @@ static void write_message(struct tracer *t, int tensor, int m, int from, int to)
 	bool send = from == t->node;
 	const struct dlb_tensor *x = &t->x->g.tensor[tensor];
 	char *name = dlb_xprintf("%s %s %d", send ? "send" : "receive", x->name, m);
-	int64_t n = dlb_micro_batch_size(t->x->p.batch, t->M, m);
+	int64_t n = dlb_micro_batch_size(t->p->batch, t->M, m);
 	begin_node(&t->b, message_id(t, tensor, m, to), name, send ? SEND : RECV);
 	if (send)
 		add_deps(&t->b, 5, &(int64_t){ (int64_t)comp_id(t, x->producer, m) }, 1);
@@ -505,7 +510,7 @@ static void inputs_of(struct tracer *t, int op, int m)
 		int tensor = g->op[op].in[k], from = tensor < 0 || dlb_tensor_is_state(&g->tensor[tensor]) ? -1 : g->tensor[tensor].producer;
 		if (from < 0)
 			continue;
-		int home = t->x->p.placement[from];
+		int home = t->p->placement[from];
 		for (int i = update ? 0 : m; i < (update ? t->M : m + 1); i++) {
 			if (home == t->node) {
 				push(&t->data, comp_id(t, from, i));
@@ -529,23 +534,47 @@ static void outputs_of(struct tracer *t, int op, int m)
 		for (int to = 0; to < t->x->cl.n_nodes; to++) {
 			bool reads = false;
 			for (int r = g->reader_start[tensor]; r < g->reader_start[tensor + 1]; r++)
-				reads |= t->x->p.placement[g->reader[r]] == to;
+				reads |= t->p->placement[g->reader[r]] == to;
 			if (reads && to != t->node)
 				write_message(t, tensor, m, t->node, to);
 		}
 	}
 }
 
+/* What an update waits for becomes the sum over replicas of that, and it waits for the sum. */
+static void sum_over_replicas(struct tracer *t, int update)
+{
+	const struct dlb_graph *g = &t->x->g;
+	const uint64_t id = message_id(t, g->n_tensors, 0, 0) + (uint64_t)update;
+	double bytes = 0;
+
+	for (int k = 0; k < g->op[update].n_in; k++)
+		if (g->op[update].in[k] >= 0 && !dlb_tensor_is_state(&g->tensor[g->op[update].in[k]]))
+			bytes += dlb_tensor_bytes(&g->tensor[g->op[update].in[k]], 1);
+	char *name = dlb_xprintf("sum %s", g->op[update].name);
+	begin_node(&t->b, id, name, COLL);
+	add_deps(&t->b, 5, t->data.v, t->data.n);
+	add_value(&t->b, "is_cpu_op", BOOL, 0);
+	add_value(&t->b, "comm_type", INT64, ALL_REDUCE);
+	add_value(&t->b, "comm_size", UINT64, (uint64_t)bytes);
+	add_message(t->file, &t->b);
+	free(name);
+	t->data.n = 0;
+	push(&t->data, id);
+}
+
 static void trace(struct tracer *t)
 {
-	const struct dlb_node_plan *np = &t->x->p.node[t->node];
+	const struct dlb_node_plan *np = &t->p->node[t->node];
 	bool cpu = !strcmp(t->x->cl.kind[t->x->cl.node[t->node].kind].backend, "cpu");
 	uint64_t last = UINT64_MAX;
 	for (int i = 0; i < np->n_order; i++) {
 		int op = np->order[i].op, m = np->order[i].micro_batch < 0 ? 0 : np->order[i].micro_batch;
-		int64_t n = dlb_micro_batch_size(t->x->p.batch, t->M, m);
+		int64_t n = dlb_micro_batch_size(t->p->batch, t->M, m);
 		bool update = np->order[i].micro_batch < 0;
 		inputs_of(t, op, m);
+		if (update && t->sums)
+			sum_over_replicas(t, op);
 		char *name = update ? dlb_xstrdup(t->x->g.op[op].name) : dlb_xprintf("%s %d", t->x->g.op[op].name, m);
 		double s = dlb_graph_is_view(&t->x->g, op) ? 0 : dlb_cost_op_s(&t->x->c, op, t->node, (double)n);
 		begin_node(&t->b, comp_id(t, op, m), name, COMP);
@@ -572,7 +601,17 @@ static int write_rank(const struct dlb_doc *d, int64_t rank, struct dlb_bytes *f
 	if (rank >= x.cl.n_nodes) {
 		dlb_fail(err, NULL, "no node %" PRId64 "; the cluster has nodes 0 to %d", rank, x.cl.n_nodes - 1);
 	} else {
-		struct tracer t = { .x = &x, .node = (int)rank, .M = x.p.micro_batches, .file = file };
+		struct dlb_plan own = { .n_ops = 0 };
+		if (x.p.n_replicas > 1) {
+			const int r = dlb_plan_replica_of(&x.p, (int)rank);
+			int64_t *share = dlb_xcalloc((size_t)x.p.n_replicas, sizeof *share);
+			dlb_plan_shares(&x.p, x.p.batch, share);
+			dlb_plan_of_replica(&x.p, r, share[r], &own);
+			free(share);
+		}
+		const struct dlb_plan *p = own.n_ops ? &own : &x.p;
+		struct tracer t = { .x = &x, .p = p, .node = (int)rank, .M = p->micro_batches, .file = file };
+		t.sums = own.n_ops && !dlb_sharing_averages(&x.p.sharing);
 		t.came = dlb_xcalloc((size_t)x.g.n_tensors * (size_t)t.M + 1, sizeof *t.came);
 		dlb_bytes_field(&t.b, 1, version, strlen(version));
 		add_message(file, &t.b);
@@ -580,6 +619,8 @@ static int write_rank(const struct dlb_doc *d, int64_t rank, struct dlb_bytes *f
 		free(t.came);
 		free(t.b.s);
 		free(t.data.v);
+		if (own.n_ops)
+			dlb_plan_release(&own);
 		rc = 0;
 	}
 	dlb_planned_release(&x);

@@ -9,7 +9,7 @@ const struct dlb_format dlb_formats[] = {
 	  .unsaid = DLB_UNSAID_REPLICAS | DLB_UNSAID_MICRO_BATCHES | DLB_UNSAID_ASYNC },
 	{ .name = "pipedream", .summary = "PipeDream: graph.txt of a profile", .import = dlb_import_pipedream },
 	{ .name = "chakra", .summary = "MLCommons Chakra: execution trace; trace of a planned node",
-	  .import = dlb_import_chakra, .export = dlb_export_chakra, .unsaid = DLB_UNSAID_REPLICAS | DLB_UNSAID_ASYNC },
+	  .import = dlb_import_chakra, .export = dlb_export_chakra, .unsaid = DLB_UNSAID_ASYNC },
 	{ .name = "torch-pipelining", .summary = "torch.distributed.pipelining: CSV of a plan's schedule",
 	  .export = dlb_export_torch_pipelining, .unsaid = DLB_UNSAID_REPLICAS | DLB_UNSAID_ASYNC },
 	{ .name = "megatron", .summary = "Megatron-LM: pipeline layout of a plan", .export = dlb_export_megatron,
