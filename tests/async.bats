@@ -161,11 +161,10 @@ near() {
 		run -2 --separate-stderr dlb-run --steps 1 "${digits[@]}" $option "$tmp/doc.json"
 		one_line dlb-run "$words"
 	done <<-'END'
-		--gossip 0.5@replicas sum gradients; gossip averages the weights
+		--gossip 0.5@replicas sum gradients; gossip averages the weights that a step ended with, and several are under way; leave gossip out, or take a synchronous schedule
 		--param-server 0@replicas sum gradients; param-server averages the weights
 		--sync-every 5@replicas sum gradients; average averages the weights
-		--sync@a command after every step would empty the pipeline
-		--sync-batchnorm@statistics of all replicas would be met for in the middle of a step
+		--sync@a command after every step would empty the pipeline; leave sync out
 		--optimizer kfac@K-FAC
 		--delay-discount some@--delay-discount wants on or off, not 'some'
 	END

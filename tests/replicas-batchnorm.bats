@@ -67,6 +67,30 @@ near() {
 	near "$tmp/one" "$tmp/many" 1e-12
 }
 
+@test "asynchronous: the losses of one asynchronous pipeline with the whole batch, by every rule, clipped or not" {
+	for how in '-a even -m 2' '-a proportional -m 3'; do
+		# shellcheck disable=SC2086
+		plan resnet8 cpu:2 '--batch 24 --dtype f64' $how --schedule async --optimizer momentum >"$tmp/one.json"
+		# shellcheck disable=SC2086
+		plan resnet8 cpu:4 '--batch 24 --dtype f64' $how --schedule async --optimizer momentum --replicas 2 --sync-batchnorm >"$tmp/two.json"
+		validates "$tmp/two.json"
+		for rule in 2bw stash predict none; do
+			options=(--optimizer momentum --lr 0.02 --staleness "$rule" --steps 6)
+			[ $rule != stash ] || options+=(--clip-norm 1)
+			train "$tmp/one.json" "${options[@]}" >"$tmp/one"
+			train "$tmp/two.json" "${options[@]}" >"$tmp/two"
+			[ "$(jq -r .batch_statistics "$tmp/two")" = all ]
+			near "$tmp/one" "$tmp/two" 1e-12
+		done
+	done
+	dlb-run --dry-run "$tmp/two.json" >"$tmp/dry.json"
+	validates "$tmp/dry.json"
+	[ "$(jq .allreduce.classes.statistics.bytes "$tmp/two")" -eq "$(jq .report.allreduce.classes.statistics.bytes "$tmp/dry.json")" ]
+	train "$tmp/two.json" --optimizer momentum --loss-log "$tmp/unbroken" >/dev/null
+	train "$tmp/two.json" --optimizer momentum --loss-log "$tmp/again" >/dev/null
+	cmp "$tmp/unbroken" "$tmp/again"
+}
+
 @test "without it each replica has its own statistics: other losses, and the report says so" {
 	plan resnet8 cpu:2 '--batch 24' --replicas 2 >"$tmp/doc.json"
 	train "$tmp/doc.json" >"$tmp/own"

@@ -32,13 +32,13 @@ static void emit_note(struct compiler *c, struct dlb_node_program *np, const str
 }
 
 /* The first half of an op, and the sum of what it made over the replicas. */
-static void emit_sums(struct compiler *c, struct dlb_node_program *np, const struct action *x)
+static void emit_sums(struct compiler *c, struct dlb_node_program *np, const struct action *x, int iteration)
 {
 	static const struct { unsigned char verb, what; } steps[] = {
 		{ DLB_COMPUTE, DLB_RUN_SUMS }, { DLB_COLLECTIVE, DLB_RUN_REDUCE }, { DLB_COLLECTIVE, DLB_RUN_REDUCED } };
 	for (int i = 0; i < 3; i++)
 		np->instr[np->n_instr++] = (struct dlb_instr){ .verb = steps[i].verb, .what = steps[i].what, .op = x->op, .tensor = -1,
-			.micro_batch = x->m, .peer = -1, .tag = i ? c->out->statistics[x->op] : -1 };
+			.micro_batch = x->m, .iteration = iteration, .peer = -1, .tag = i ? c->out->statistics[x->op] : -1 };
 }
 
 static void emit_step_end(struct compiler *c, struct dlb_node_program *np)
@@ -88,7 +88,7 @@ static void emit_action(struct compiler *c, int node, const struct action *x, bo
 	} else {
 		in.what = DLB_RUN_OP;
 		if (c->out->statistics && c->out->statistics[x->op] >= 0)
-			emit_sums(c, np, x);
+			emit_sums(c, np, x, iteration);
 	}
 	for (int j = 0; x->op >= 0 && x->tensor < 0 && j < c->g->op[x->op].n_out; j++) {
 		int t = c->g->op[x->op].out[j];
@@ -221,8 +221,9 @@ static void emit_item(struct compiler *c, int node, int a, bool end)
 		emit_copy_of_weight(np, DLB_RUN_PREDICT, v->weight[k].update, iteration, v->weight[k].distance);
 	at = np->n_instr;
 	emit_action(c, node, x, end, iteration);
-	if (np->n_instr > at)
-		np->instr[at].version = item->version;
+	for (; at < np->n_instr; at++)		/* both halves of an op in halves */
+		if (np->instr[at].verb == DLB_COMPUTE)
+			np->instr[at].version = item->version;
 }
 
 void dlb_compile_emit(struct compiler *c, int node)

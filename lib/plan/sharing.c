@@ -147,17 +147,14 @@ static int apply_samples(const struct dlb_sharing_options *o, struct dlb_sharing
 	return 0;
 }
 
-/* What would have to empty the pipeline after every step, or meets in the middle of one. */
+/* What would have to empty the pipeline after every step. */
 static int check_async(const struct dlb_sharing *s, struct dlb_error *err)
 {
 	if (dlb_sharing_averages(s))
-		return dlb_fail(err, "/plan/schedule", "async: replicas sum gradients; %s averages the weights that a step ended with, and several steps "
-				"are under way", dlb_sharing_name(s));
+		return dlb_fail(err, "/plan/schedule", "async: replicas sum gradients; %s averages the weights that a step ended with, and several are "
+				"under way; leave %s out, or take a synchronous schedule", dlb_sharing_name(s), dlb_sharing_name(s));
 	if (s->sync)
 		return dlb_fail(err, "/plan/sync", "async: a command after every step would empty the pipeline; leave sync out");
-	if (s->sync_batchnorm)
-		return dlb_fail(err, "/plan/sync_batchnorm", "async: statistics of all replicas would be met for in the middle of a step; leave "
-				"sync_batchnorm out");
 	return 0;
 }
 
