@@ -59,6 +59,19 @@ near() {
 	validates "$tmp/dry.json"
 }
 
+@test "what a server sends is counted where it is, and what happens now and then as a part of every step" {
+	plan cpu:4 --replicas 3 --param-server 3 --sync-every 4 >"$tmp/server.json"
+	train "$tmp/server.json" apart
+	dlb-run --dry-run "$tmp/server.json" >"$tmp/dry.json"
+	# three push and three pull, every fourth step
+	jq -es 'map(.report | [.allreduce.bytes, (.nodes | map(.bytes_sent))]) | .[0] == .[1] and .[0][0] > 0 and .[0][1][3] == 3 * .[0][1][0]' \
+		"$tmp/apart.out.json" "$tmp/dry.json"
+	train "$tmp/server.json" mean --param-server none
+	for name in apart mean; do
+		jq -e '.report.allreduce | .time_s > 0 and .hidden_s <= .time_s' "$tmp/$name.out.json"
+	done
+}
+
 @test "a plan that was made for it predicts it; dlb-run may undo it" {
 	plan cpu:2 --replicas 2 --gossip 0.25 >"$tmp/two.json"
 	validates "$tmp/two.json"

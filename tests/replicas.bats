@@ -93,6 +93,10 @@ near() {
 	[ "$(dlb-run --dry-run "$tmp/doc.json" | jq .report.allreduce.bytes)" -eq $((4 * 4 * elements)) ]
 	jq -e '.report.allreduce | .time_s > 0 and .hidden_s >= 0 and .hidden_s <= .time_s' "$tmp/out.json"
 	dlb-run --steps 3 --sync "${digits[@]}" "$tmp/doc.json" | jq -e '.report.allreduce.command_s > 0'
+	# of one node that takes twice as long, the others wait for as long again
+	dlb-run --dry-run --sync --slow 0:2 "$tmp/doc.json" |
+		jq -e '.report | (.nodes[0].busy_s - .nodes[1].busy_s) as $more | (.allreduce.command_s - $more) | fabs < 0.2 * $more'
+	dlb-run --dry-run "$tmp/doc.json" | jq -e '.report.allreduce.command_s == 0'
 }
 
 @test "shares by power: half the speed, half the samples" {

@@ -39,6 +39,7 @@ struct served {
 	enum dlb_dtype dtype;
 	char **from, *mean;			/* [replica] NULL: ourselves */
 	struct dlb_request *in, *out;		/* [replica] */
+	enum dlb_sum_class cls;
 	bool answered;
 	const char *own;			/* what we push to ourselves; NULL: not yet, or never */
 };
@@ -221,9 +222,12 @@ static bool serve(struct dlb_average *a, struct served *s)
 		return false;
 	if (!s->answered) {
 		serve_mean(a, s);
-		for (int r = 0; r < a->plan->n_replicas; r++)
-			if (s->from[r])
-				dlb_comm_isend(a->c, s->mean, bytes, a->plan->replica[r][s->part], FIRST_TAG + s->bucket, &s->out[r]);
+		for (int r = 0; r < a->plan->n_replicas; r++) {
+			if (!s->from[r])
+				continue;
+			dlb_comm_isend(a->c, s->mean, bytes, a->plan->replica[r][s->part], FIRST_TAG + s->bucket, &s->out[r]);
+			a->bytes[s->cls] += (double)bytes;
+		}
 		s->answered = true;
 	}
 	for (int r = 0; r < a->plan->n_replicas; r++)
@@ -245,7 +249,7 @@ static void new_served(struct dlb_average *a, const struct dlb_program *p, int p
 	const struct dlb_bucket *from = &p->node[plan->replica[p->replica][part]].bucket[b];
 	size_t R = (size_t)plan->n_replicas, size;
 
-	*s = (struct served){ .part = part, .bucket = b, .n = from->n };
+	*s = (struct served){ .part = part, .bucket = b, .n = from->n, .cls = from->cls };
 	s->dtype = p->graph->tensor[dlb_update_gradient(p->graph, from->op[0])].dtype;
 	size = (size_t)s->n * dlb_dtype_bytes(s->dtype) + 1;
 	s->from = dlb_arena_array(&a->arena, R, sizeof *s->from);
@@ -395,7 +399,6 @@ static void start_push(struct dlb_average *a, struct bucket *b, int index)
 	pack(&b->flat, b->flat.packed, false);
 	if (a->server == a->node) {
 		served_of(a, a->part, index)->own = b->flat.packed;
-		sent(a, b, (double)bytes * (a->plan->n_replicas - 1));	/* what the others pull */
 		return;
 	}
 	dlb_comm_irecv(a->c, b->part[1], bytes, a->server, FIRST_TAG + index, &b->request[0]);

@@ -51,6 +51,7 @@ static void sums_of(const struct dlb_job *j, const struct dlb_program *p, const 
 	for (int i = 0; i < r->n_nodes; i++) {
 		double all_s = 0.0, hidden_s = 0.0, hidden[DLB_N_SUM_CLASSES], bytes[DLB_N_SUM_CLASSES] = { 0.0 }, dense[DLB_N_SUM_CLASSES] = { 0.0 };
 
+		a->command_s = fmax(a->command_s, t->node[i].command_s);
 		dlb_plan_sum_bytes(p, &j->cluster, i, bytes, dense);
 		hidden_of(t, i, hidden);
 		for (int k = 0; k < DLB_N_SUM_CLASSES; k++) {

@@ -21,6 +21,19 @@ static double median_of(const struct dlb_record *rec, size_t offset, double *se)
 	return m;
 }
 
+static double mean_of(const struct dlb_record *rec, size_t offset, double *se)
+{
+	double sum = 0.0, x;
+
+	if (se)
+		*se = NAN;
+	for (int i = 0; i < rec->n_steps; i++) {
+		memcpy(&x, (const char *)&rec->step[i] + offset, sizeof x);
+		sum += x;
+	}
+	return rec->n_steps ? sum / rec->n_steps : 0.0;
+}
+
 struct node_summary {
 	double comm_s, comm_hidden_s, in_place_bytes, fed_bytes;
 	double busy_s, busy_se_s, waits_s[DLB_N_WAITS], bytes_sent, data_wait_s, command_s, shrunk;
@@ -223,21 +236,23 @@ static void count_kfac(const struct dlb_job *j, const struct node_summary *all, 
 	}
 }
 
-/* What this node sent and waited for in a step's sums over the replicas. */
+/* What this node sent and waited for in a step's sums over the replicas; a median would not see what is averaged now and
+ * then only. */
 static void sums_here(const struct run *r, struct node_summary *mine)
 {
+	double (*of_step)(const struct dlb_record *, size_t, double *) = dlb_sharing_averages(&r->job.plan.sharing) ? mean_of : median_of;
 	const struct dlb_exchange_times *t;
 
 	if (!dlb_engine_exchange(r->engine[0]))
 		return;
 	t = dlb_exchange_times(dlb_engine_exchange(r->engine[0]));
-	mine->sum.time_s = median_of(&r->record, offsetof(struct dlb_step_times, sum_s), NULL);
-	mine->sum.hidden_s = median_of(&r->record, offsetof(struct dlb_step_times, sum_hidden_s), NULL);
-	mine->command_s = median_of(&r->record, offsetof(struct dlb_step_times, command_s), NULL);
+	mine->sum.time_s = of_step(&r->record, offsetof(struct dlb_step_times, sum_s), NULL);
+	mine->sum.hidden_s = of_step(&r->record, offsetof(struct dlb_step_times, sum_hidden_s), NULL);
+	mine->command_s = of_step(&r->record, offsetof(struct dlb_step_times, command_s), NULL);
 	for (size_t k = 0; k < DLB_N_SUM_CLASSES; k++) {
 		mine->cls[k] = (struct dlb_report_sum){ .bytes = t->bytes[k], .dense_bytes = t->dense_bytes[k],
-			.time_s = median_of(&r->record, offsetof(struct dlb_step_times, class_s) + k * sizeof(double), NULL),
-			.hidden_s = median_of(&r->record, offsetof(struct dlb_step_times, class_hidden_s) + k * sizeof(double), NULL) };
+			.time_s = of_step(&r->record, offsetof(struct dlb_step_times, class_s) + k * sizeof(double), NULL),
+			.hidden_s = of_step(&r->record, offsetof(struct dlb_step_times, class_hidden_s) + k * sizeof(double), NULL) };
 		mine->sum.bytes += mine->cls[k].bytes;
 		mine->sum.dense_bytes += mine->cls[k].dense_bytes;
 	}

@@ -223,6 +223,7 @@ struct dlb_node_times {
 	double copy_s;				/* copying messages itself, where links do not overlap with work */
 	double comm_s, comm_hidden_s;		/* messages that it sent: under way; while nobody waited for them */
 	double sum_s[DLB_N_SUM_CLASSES], sum_wait_s[DLB_N_SUM_CLASSES];	/* sums over replicas: under way; waited for */
+	double command_s;			/* --sync: waited for the command to sum */
 };
 struct dlb_timeline {
 	struct dlb_span **span; int *n_spans;		/* [node]; NULL when not asked for */

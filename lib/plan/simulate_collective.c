@@ -136,6 +136,7 @@ bool dlb_sim_meet_others(struct sim *s, int node, const struct dlb_instr *in)
 			if (!s->commanded[i])
 				continue;
 			s->t->node[i].waits_s[DLB_WAIT_COLLECTIVE] += s->command_s - s->node[i].wait_from;
+			s->t->node[i].command_s += s->command_s - s->node[i].wait_from;
 			s->node[i].now = s->command_s;
 			s->node[i].stands = false;
 			if (i != node)
