@@ -178,6 +178,17 @@ near() {
 	done
 }
 
+@test "a slow node is left out, wherever it stands, and auto sees that" {
+	for cluster in 'cpu:2 cpu:1*0.05' 'cpu:1*0.05 cpu:2' 'cpu:1 cpu:1*0.05 cpu:1'; do
+		echo "$cluster"
+		plan "$cluster" --replicas auto >"$tmp/auto.json"
+		slow=$(jq '.cluster.nodes | map(.speed // 1) | index(0.05)' "$tmp/auto.json")
+		jq -e --argjson slow "$slow" '.plan.replicas | length == 2 and (flatten | index($slow) == null)' "$tmp/auto.json"
+		plan "$cluster" --replicas 2 | jq -e --slurpfile a "$tmp/auto.json" '.plan.replicas == $a[0].plan.replicas'
+	done
+	near "$(losses "$tmp/auto.json")" "$(plan cpu:1 >"$tmp/one.json" && losses "$tmp/one.json")" 1e-6
+}
+
 @test "a rebalanced plan keeps its replicas" {
 	plan cpu:4 -m 2 --replicas 2 --allreduce tree >"$tmp/doc.json"
 	dlb-run --dry-run --slow 1:2 "$tmp/doc.json" | dlb-rebalance | dlb-place >"$tmp/next.json"

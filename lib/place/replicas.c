@@ -148,6 +148,39 @@ static int n_free(const struct dlb_problem *p)
 	return n;
 }
 
+/* Seconds of a step that a node would do alone: by the cost model as it stands, so that what a round measures does not form
+ * other teams. */
+static double alone_s(const struct dlb_problem *p, int node)
+{
+	double s = 0;
+	for (int i = 0; i < p->graph->n_ops; i++)
+		s += dlb_cost_op_s(p->cost, i, node, (double)p->batch);
+	return s;
+}
+
+/* Leaves the slowest of n nodes out, of equal ones the last, until n_used are left. */
+static void leave_slowest(const struct dlb_problem *p, int *order, int n, int n_used)
+{
+	double *s = dlb_xcalloc((size_t)n + 1, sizeof *s);
+	for (int i = 0; i < n && n_used < n; i++)
+		s[i] = alone_s(p, order[i]);
+	for (; n > n_used; n--) {
+		int worst = 0;
+		for (int i = 1; i < n; i++)
+			if (s[i] >= s[worst] * (1 - 1e-9) || isinf(s[i]))
+				worst = i;
+		memmove(order + worst, order + worst + 1, (size_t)(n - worst - 1) * sizeof *order);
+		memmove(s + worst, s + worst + 1, (size_t)(n - worst - 1) * sizeof *s);
+	}
+	free(s);
+}
+
+/* Of so many nodes: each number up to 16; beyond that the most replicas of 1, 2, 3 ... nodes each. */
+static bool worth_trying(int R, int n)
+{
+	return n <= 16 || n / R != n / (R + 1);
+}
+
 /* team[r * K + k] of the nodes that may work */
 static void form_teams(const struct dlb_problem *p, int R, bool inside, int *team)
 {
@@ -158,6 +191,7 @@ static void form_teams(const struct dlb_problem *p, int R, bool inside, int *tea
 			order[n++] = i;
 	sorted = c;
 	qsort(order, (size_t)n, sizeof *order, by_group);
+	leave_slowest(p, order, n, R * K);
 	for (int r = 0; r < R; r++) {
 		for (int k = 0; k < K; k++)
 			team[r * K + k] = order[inside ? r * K + k : k * R + r];
@@ -367,7 +401,7 @@ int dlb_place_replicas(const struct dlb_problem *p, const struct dlb_replicas_ch
 		p->said(p->tried_arg, line);
 	}
 	for (int R = choice->n ? choice->n : 1; R <= (choice->n ? choice->n : n) && R <= p->batch; R++) {
-		if (!choice->n && n % R)
+		if (!choice->n && !worth_trying(R, n))
 			continue;
 		for (int inside = 1; inside >= 0; inside--) {
 			struct dlb_plan other;
