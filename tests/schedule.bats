@@ -103,6 +103,17 @@ log() {
 	jq -c "del(.plan) | .cluster.nodes[].memory_bytes = 20000" "$tmp/least.json" | dlb-costmodel >"$tmp/none.json"
 	run -1 --separate-stderr dlb-place --schedule auto "$tmp/none.json"
 	[[ $stderr == *'no plan fits'*'needs '* ]]
+	# what fits with one sample a micro-batch alone: a batch that is no power of two, one of more samples than are tried else
+	for batch in 14 44; do
+		dlb-profile --analytic --batch $batch "$model" | dlb-costmodel -c cpu:1 >"$tmp/costed.json"
+		most=$(dlb-place --schedule none -m $batch "$tmp/costed.json" | jq '.plan.nodes[0].peak_bytes')
+		jq -c ".cluster.nodes[].memory_bytes = $most" "$tmp/costed.json" | dlb-costmodel | dlb-place --schedule auto >"$tmp/doc.json"
+		jq -e ".plan.micro_batches == $batch and .plan.nodes[0].peak_bytes <= $most" "$tmp/doc.json"
+	done
+	# and of several that fit one between powers of two, where it is faster
+	dlb-profile --analytic --batch 12 "$model" | dlb-costmodel -c cpu:1 >"$tmp/costed.json"
+	most=$(dlb-place --schedule none -m 3 "$tmp/costed.json" | jq '.plan.nodes[0].peak_bytes')
+	jq -c ".cluster.nodes[].memory_bytes = $most" "$tmp/costed.json" | dlb-costmodel | dlb-place --schedule auto | jq -e '.plan.micro_batches == 3'
 }
 
 @test "the report says how much of the messages was hidden behind computing" {

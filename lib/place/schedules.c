@@ -1,11 +1,12 @@
 /* --schedule auto: which schedule, and how many micro-batches, by simulating them. See place.h. */
+#include <limits.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include "place/place.h"
 
-enum { MOST_MICRO_BATCHES = 256 };
+enum { MOST_MICRO_BATCHES = 256, ROUNDS_BETWEEN = 2 };
 struct chooser {
 	struct dlb_problem *p;
 	int (*place)(void *arg, const struct dlb_problem *p, struct dlb_plan *plan, struct dlb_error *err);
@@ -107,6 +108,40 @@ static int all(struct chooser *c, int M, struct dlb_error *err)
 	return rc;
 }
 
+/* 1, 2, 4 ... up to a few for each node, or to the batch; where none of them fits on to the batch. */
+static int doubled(struct chooser *c, int most, struct dlb_error *err)
+{
+	const int64_t batch = c->p->batch;
+	const int limit = batch > MOST_MICRO_BATCHES ? MOST_MICRO_BATCHES : (int)batch;
+	int M = 1, rc;
+	most = most > limit ? limit : most;
+	while (!(rc = all(c, M, err)) && M < (c->schedule ? most : limit)) {
+		const int next = M < most ? most : limit;
+		M = 2 * M < next ? 2 * M : next;
+	}
+	return rc;
+}
+
+/* Half-way from the best number of micro-batches to those next to it that were tried, and once more. */
+static int between(struct chooser *c, struct dlb_error *err)
+{
+	int rc = 0;
+	for (int round = 0; round < ROUNDS_BETWEEN && !rc; round++) {
+		const int M = c->micro_batches;
+		int lo = 0, hi = INT_MAX;
+		for (int i = 0; i < c->n; i++) {
+			const int tried = c->trial[i].micro_batches;
+			lo = tried < M && tried > lo ? tried : lo;
+			hi = tried > M && tried < hi ? tried : hi;
+		}
+		if (lo && lo < M - 1)
+			rc = all(c, (lo + M) / 2, err);
+		if (hi < INT_MAX && hi > M + 1 && !rc)
+			rc = all(c, M + (hi - M) / 2, err);
+	}
+	return rc;
+}
+
 static int anew(struct chooser *c, int M, const struct dlb_schedule *s, struct dlb_error *err)
 {
 	struct dlb_problem q;
@@ -143,13 +178,10 @@ int dlb_place_schedule(struct dlb_problem *p, bool micro_batches_given,
 		       struct dlb_trial **trial, int *n_trials, struct dlb_error *err)
 {
 	struct chooser c = { .p = p, .place = place, .arg = arg, .best = INFINITY };
-	int most = 4 * p->cluster->n_nodes > 16 ? 4 * p->cluster->n_nodes : 16, rc = 0;
-	most = most > MOST_MICRO_BATCHES ? MOST_MICRO_BATCHES : most;
-	most = most > p->batch ? (int)p->batch : most;
-	if (micro_batches_given)
-		rc = all(&c, p->micro_batches, err);
-	for (int M = 1; M <= most && !rc && !micro_batches_given; M *= 2)
-		rc = all(&c, M, err);
+	int most = 4 * p->cluster->n_nodes > 16 ? 4 * p->cluster->n_nodes : 16;
+	int rc = micro_batches_given ? all(&c, p->micro_batches, err) : doubled(&c, most, err);
+	if (!rc && c.schedule && !micro_batches_given)
+		rc = between(&c, err);
 	if (!rc && c.schedule)
 		rc = refine(&c, err);
 	*trial = c.trial;
