@@ -247,6 +247,25 @@ struct dlb_kfac_layer dlb_kfac_layer_at(const struct dlb_graph *g, int update)
 	return l;
 }
 
+/* All forward readers of weight t are shards NAME@k of one op. */
+static bool shards_share(const struct dlb_graph *g, int t)
+{
+	const char *name = NULL;
+	size_t n = 0;
+
+	for (int i = g->reader_start[t]; i < g->reader_start[t + 1]; i++) {
+		const struct dlb_op *o = &g->op[g->reader[i]];
+		const char *at = strrchr(o->name, '@');
+		if (o->phase != DLB_FORWARD)
+			continue;
+		if (!at || (name && (n != (size_t)(at - o->name) || strncmp(name, o->name, n) != 0)))
+			return false;
+		name = o->name;
+		n = (size_t)(at - name);
+	}
+	return name;
+}
+
 const char *dlb_kfac_left(const struct dlb_graph *g, int update)
 {
 	const struct dlb_op *o = &g->op[update];
@@ -254,7 +273,9 @@ const char *dlb_kfac_left(const struct dlb_graph *g, int update)
 
 	if (o->phase != DLB_UPDATE || o->in[0] < 0 || g->tensor[o->in[0]].n_dims < 2)
 		return NULL;
-	return readers(g, o->in[0]) > 1 ? "several ops read it" : match(g, reader_of(g, o->in[0]), &l);
+	if (readers(g, o->in[0]) > 1)
+		return shards_share(g, o->in[0]) ? "shards of one op, which is split by samples, share it" : "several ops read it";
+	return match(g, reader_of(g, o->in[0]), &l);
 }
 
 int64_t dlb_kfac_rows(const struct dlb_graph *g, const struct dlb_kfac_layer *l, int64_t n)
