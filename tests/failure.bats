@@ -79,6 +79,7 @@ on_rank() {
 	plan cpu:3 digits_cnn 24 --replicas 3 >"$tmp/replicas.json"
 	plan cpu:3 digits_cnn 24 -m 4 -a even >"$tmp/stages.json"
 	plan cpu:4 digits_cnn 24 -m 4 -a even --schedule async --replicas 2 >"$tmp/async.json"
+	plan cpu:4 digits_cnn 24 --replicas 3 --param-server 3 >"$tmp/server.json"
 	while read -r doc rank options; do
 		echo "$doc: rank $rank, $options"
 		# shellcheck disable=SC2086
@@ -96,6 +97,12 @@ on_rank() {
 		replicas 1 --gossip 0.5
 		replicas 0 --param-server 0
 		replicas 1 --compress lowrank:2,start=0
+		replicas 2 --allreduce doubling --sync-every 3
+		replicas 1 --feed host --shards sorted --exchange-data 0.5
+		replicas 0 --optimizer kfac --compress cholesky
+		replicas 1 --optimizer max-adabelief --reduce moments
+		server 3
+		server 1 --sync-every 4
 		stages 0
 		stages 2
 		async 0 --feed host
