@@ -422,12 +422,50 @@ static void names(void)
 	assert(dlb_graph_no_rewrite(&g, "layernorm", &err) == -1 && strstr(err.hint, "layer-norm"));
 }
 
+static int add_named(struct dlb_graph *g, const char *base)
+{
+	const int t = dlb_graph_add_tensor(g, dlb_graph_tensor_name(g, base), DLB_T_ACTIVATION);
+
+	return dlb_graph_add_op(g, dlb_graph_op_name(g, base), "Identity", "", DLB_FORWARD, NULL, 0, &t, 1, NULL, 0);
+}
+
+/* Names that are given are free of those that are borne, and of these alone: not of what an op was called before, nor of
+ * those of ops that have gone. */
+static void unique_names(void)
+{
+	struct dlb_graph g, copy;
+
+	dlb_graph_init(&g);
+	for (int i = 0; i < 3; i++)
+		assert(add_named(&g, "a") == i);
+	assert(!strcmp(g.op[0].name, "a") && !strcmp(g.op[1].name, "a.2") && !strcmp(g.op[2].name, "a.3"));
+	assert(!strcmp(g.tensor[2].name, "a.3"));
+	dlb_graph_rename_op(&g, 1, dlb_graph_op_name(&g, "b"));
+	assert(!strcmp(dlb_graph_op_name(&g, "a"), "a.2") && !strcmp(dlb_graph_op_name(&g, "b"), "b.2"));
+	assert(!strcmp(dlb_graph_tensor_name(&g, "a"), "a.4") && !strcmp(dlb_graph_tensor_name(&g, "b"), "b"));
+	/* two swap, the second of them new to whoever counts */
+	add_named(&g, "c");
+	const char *was = g.op[0].name;
+	dlb_graph_rename_op(&g, 0, g.op[3].name);
+	dlb_graph_rename_op(&g, 3, was);
+	assert(!strcmp(dlb_graph_op_name(&g, "a"), "a.2") && !strcmp(dlb_graph_op_name(&g, "c"), "c.2"));
+	dlb_graph_copy(&g, &copy);
+	add_named(&copy, "d");
+	assert(!strcmp(dlb_graph_op_name(&copy, "d"), "d.2") && !strcmp(dlb_graph_op_name(&g, "d"), "d"));
+	dlb_graph_release(&copy);
+	dlb_graph_reorder(&g, (const int[]){ 3, 1 }, 2);	/* "a" and "b" stay */
+	assert(!strcmp(dlb_graph_op_name(&g, "c"), "c") && !strcmp(dlb_graph_op_name(&g, "a"), "a.2"));
+	assert(!strcmp(dlb_graph_op_name(&g, "a.3"), "a.3") && !strcmp(dlb_graph_op_name(&g, "b"), "b.2"));
+	dlb_graph_release(&g);
+}
+
 int main(void)
 {
 	static const int64_t dim[] = { 0, 4, 6 };
 
 	test_backend(&be);
 	names();
+	unique_names();
 	masks_fold();
 	switches();
 	for (int kind = 0; kind < 2 * LN_KINDS; kind++)		/* even: opset 13, odd: 17 */
