@@ -28,5 +28,5 @@ double dlb_cost_moment_s(const struct dlb_cost *c, int update, int k, int kind, 
 	if (!(flops > 0))
 		return 0;
 	l = dlb_kfac_layer_at(c->graph, update);
-	return dlb_kfac_sum_flop(&l, k, (double)dlb_kfac_rows(c->graph, &l, n)) / flops;
+	return dlb_kfac_sum_flop(&l, k, (double)dlb_kfac_use_rows(c->graph, &l, k / DLB_KFAC_FACTORS, n)) / flops;
 }

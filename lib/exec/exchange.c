@@ -32,6 +32,7 @@ struct bucket {
 	int *places; size_t *stride;		/* [n_summands] of x, one behind the other: step s is in number s mod places */
 	int64_t step;				/* that it is of */
 	const int *update;			/* of factors: the updates of the layers' weights, one for two summands; else NULL */
+	int *group;				/* [of those] as dlb_bucket_group says */
 	double bytes, dense_bytes;		/* of factors: sent each time, if not compressed */
 	double sent[DLB_N_TRAFFIC], sent_dense[DLB_N_TRAFFIC];	/* compressed: the last time */
 	char *packed;				/* NULL: one, summed where it lies */
@@ -120,8 +121,8 @@ static struct dlb_desc find_summand(struct dlb_exchange *x, const struct dlb_pro
 		const struct dlb_kfac_layer l = dlb_kfac_layer_at(p->graph, op);
 		const int k = i % DLB_KFAC_FACTORS;
 
-		*at = dlb_kfac_summand(x->kfac, op, k);
-		return (struct dlb_desc){ .dtype = p->graph->tensor[l.x[k]].dtype, .n_dims = 2, .dim = { l.n[k], l.n[k] } };
+		*at = dlb_kfac_summand(x->kfac, op, k, dlb_bucket_group(from, i / DLB_KFAC_FACTORS));
+		return (struct dlb_desc){ .dtype = p->graph->tensor[l.use[0].x[k]].dtype, .n_dims = 2, .dim = { l.n[k], l.n[k] } };
 	}
 	*at = summand[op];
 	if (from->cls == DLB_SUM_STATISTICS)
@@ -142,6 +143,9 @@ static int new_bucket(struct dlb_exchange *x, struct dlb_comm *c, const struct d
 
 	b->n_summands = dlb_bucket_summands(from);
 	b->update = from->cls == DLB_SUM_FACTOR ? from->op : NULL;
+	b->group = dlb_arena_array(&x->arena, (size_t)from->n_ops + 1, sizeof *b->group);
+	for (int i = 0; i < from->n_ops && b->update; i++)
+		b->group[i] = dlb_bucket_group(from, i);
 	b->cls = from->cls;
 	b->n_chunks = how->n_chunks(ranks);
 	b->x = dlb_arena_array(&x->arena, (size_t)b->n_summands, sizeof *b->x);
@@ -317,7 +321,8 @@ static void take_factors(struct dlb_exchange *x, struct bucket *k)
 	const struct dlb_verdict *v = k->less ? dlb_compressor_verdict(k->less) : NULL;
 
 	for (int i = 0; i < k->n_summands; i++)
-		dlb_kfac_came(x->kfac, k->update[i / DLB_KFAC_FACTORS], i % DLB_KFAC_FACTORS, v && dlb_compressor_factored(k->less, i));
+		dlb_kfac_came(x->kfac, k->update[i / DLB_KFAC_FACTORS], i % DLB_KFAC_FACTORS, k->group[i / DLB_KFAC_FACTORS],
+			      v && dlb_compressor_factored(k->less, i));
 	x->times.factor_exchanges++;
 	if (!v)
 		return;

@@ -7,11 +7,15 @@
 
 #include "util/mem.h"
 
+/* One matrix for each group of a convolution, one behind the other. */
 struct factor {
-	int n;
-	void *sum;			/* over micro-batches, lower triangle; then the average of all replicas, or its Cholesky factor */
+	int n, groups, n_uses;
+	size_t bytes, matrix_bytes;	/* of all groups; of one */
+	void *sum[DLB_KFAC_MOST_USES];	/* [use] over micro-batches, lower triangle; sum[0] then of all uses, and the average of all
+					 * replicas, or its Cholesky factor */
+	int n_summed;			/* uses whose micro-batches all are, in this step */
 	void *average, *inverse;	/* lower triangle; full */
-	bool factored;
+	bool *factored;			/* [group] */
 	const char *name;		/* of the weight, the graph's */
 };
 struct layer { struct dlb_kfac_layer l; struct factor f[DLB_KFAC_FACTORS]; double along; };
@@ -27,29 +31,45 @@ struct dlb_kfac {
 };
 
 /* What a kernel works on. */
-struct work { struct dlb_kfac *k; struct layer *layer; int factor; struct dlb_kfac_vectors x; double scale; bool first, last; };
+struct work { struct dlb_kfac *k; struct layer *layer; int factor, use; struct dlb_kfac_vectors x; double scale; bool first, last; };
 
-static void set_diagonal(struct dlb_kfac *k, int n, double v, void *m)
+static void *matrix(const struct factor *f, void *all, int group)
 {
-	void *host = dlb_xcalloc((size_t)n * (size_t)n, dlb_dtype_bytes(k->dtype));
+	return (char *)all + (size_t)group * f->matrix_bytes;
+}
 
-	for (int i = 0; i < n; i++)
-		dlb_value_set(host, k->dtype, (int64_t)i * n + i, v);
-	k->be->ops->upload(k->be, m, host, (size_t)n * (size_t)n * dlb_dtype_bytes(k->dtype));
+static void set_diagonal(struct dlb_kfac *k, const struct factor *f, double v, void *m)
+{
+	void *host = dlb_xcalloc(1, f->bytes);
+
+	for (int64_t g = 0; g < f->groups; g++)
+		for (int64_t i = 0; i < f->n; i++)
+			dlb_value_set(host, k->dtype, (g * f->n + i) * f->n + i, v);
+	k->be->ops->upload(k->be, m, host, f->bytes);
 	free(host);
 }
 
-static int open_factor(struct dlb_kfac *k, struct factor *f, int64_t n, struct dlb_error *err)
+/* The i-th of a factor's areas; NULL: it has no more. */
+static void **area(struct factor *f, int i)
 {
-	size_t bytes = (size_t)n * (size_t)n * dlb_dtype_bytes(k->dtype);
-	void **all[] = { &f->sum, &f->average, &f->inverse };
+	return i < f->n_uses ? &f->sum[i] : i == f->n_uses ? &f->average : i == f->n_uses + 1 ? &f->inverse : NULL;
+}
+
+static int open_factor(struct dlb_kfac *k, struct factor *f, const struct dlb_kfac_layer *l, int64_t n, struct dlb_error *err)
+{
+	void **p;
 
 	f->n = (int)n;
-	for (int i = 0; i < DLB_LEN(all); i++)
-		if (!(*all[i] = k->be->ops->alloc(k->be, bytes)))
-			return dlb_fail(err, NULL, "no memory for %zu bytes of K-FAC's factors on this device", bytes);
-	set_diagonal(k, f->n, 1.0 / k->n_replicas, f->average);
-	set_diagonal(k, f->n, 1.0 / (1.0 + k->damping), f->inverse);
+	f->groups = l->groups;
+	f->n_uses = l->n_uses;
+	f->matrix_bytes = (size_t)n * (size_t)n * dlb_dtype_bytes(k->dtype);
+	f->bytes = (size_t)f->groups * f->matrix_bytes;
+	f->factored = dlb_xcalloc((size_t)f->groups, sizeof *f->factored);
+	for (int i = 0; (p = area(f, i)); i++)
+		if (!(*p = k->be->ops->alloc(k->be, f->bytes)))
+			return dlb_fail(err, NULL, "no memory for %zu bytes of K-FAC's factors on this device", f->bytes);
+	set_diagonal(k, f, 1.0 / k->n_replicas, f->average);
+	set_diagonal(k, f, 1.0 / (1.0 + k->damping), f->inverse);
 	return 0;
 }
 
@@ -69,10 +89,10 @@ int dlb_kfac_new(struct dlb_kfac **out, const struct dlb_graph *g, struct dlb_ba
 			continue;
 		k->n_layers++;
 		l->l = dlb_kfac_layer_at(g, op);
-		k->dtype = g->tensor[l->l.x[0]].dtype;
+		k->dtype = g->tensor[l->l.use[0].x[0]].dtype;
 		for (int i = 0; i < DLB_KFAC_FACTORS; i++) {
 			l->f[i].name = g->tensor[g->op[op].in[0]].name;
-			if (open_factor(k, &l->f[i], l->l.n[i], err)) {
+			if (open_factor(k, &l->f[i], &l->l, l->l.n[i], err)) {
 				dlb_kfac_free(k);
 				return -1;
 			}
@@ -92,10 +112,11 @@ void dlb_kfac_free(struct dlb_kfac *k)
 	for (int i = 0; i < k->n_layers; i++) {
 		for (int j = 0; j < DLB_KFAC_FACTORS; j++) {
 			struct factor *f = &k->layer[i].f[j];
+			void **p;
 
-			k->be->ops->free(k->be, f->sum);
-			k->be->ops->free(k->be, f->average);
-			k->be->ops->free(k->be, f->inverse);
+			for (int a = 0; (p = area(f, a)); a++)
+				k->be->ops->free(k->be, *p);
+			free(f->factored);
 		}
 	}
 	free(k->layer);
@@ -106,12 +127,12 @@ int dlb_kfac_put(const struct dlb_kfac *k, struct dlb_memories *m, struct dlb_er
 {
 	for (int i = 0; k && i < k->n_layers; i++)
 		for (int j = 0; j < DLB_KFAC_FACTORS; j++) {
-			const struct factor *f = &k->layer[i].f[j];
-			size_t bytes = (size_t)f->n * (size_t)f->n * dlb_dtype_bytes(k->dtype);
+			struct factor *f = &k->layer[i].f[j];
+			void **p;
 
-			if (dlb_memories_put(m, DLB_BUF_STATE, f->sum, bytes, err) || dlb_memories_put(m, DLB_BUF_STATE, f->average, bytes, err) ||
-			    dlb_memories_put(m, DLB_BUF_STATE, f->inverse, bytes, err))
-				return -1;
+			for (int a = 0; (p = area(f, a)); a++)
+				if (dlb_memories_put(m, DLB_BUF_STATE, *p, f->bytes, err))
+					return -1;
 		}
 	return 0;
 }
@@ -130,11 +151,11 @@ bool dlb_kfac_due(const struct dlb_kfac *k, int64_t step)
 }
 
 /* Both triangles of the average, in place of the sum. */
-static void copy_whole(const struct dlb_kfac *k, const struct factor *f)
+static void copy_whole(const struct dlb_kfac *k, const struct factor *f, int group)
 {
 	const size_t size = dlb_dtype_bytes(k->dtype), n = (size_t)f->n;
-	const char *from = f->average;
-	char *to = f->sum;
+	const char *from = matrix(f, f->average, group);
+	char *to = matrix(f, f->sum[0], group);
 
 	for (size_t i = 0; i < n; i++) {
 		for (size_t j = 0; j <= i; j++) {
@@ -144,39 +165,56 @@ static void copy_whole(const struct dlb_kfac *k, const struct factor *f)
 	}
 }
 
+/* The sums of all uses are complete. */
+static void average(struct dlb_kfac *k, struct factor *f, double scale, bool goes_out)
+{
+	bool finite = true;
+
+	for (int g = 0; g < f->groups; g++) {
+		void *sum = matrix(f, f->sum[0], g);
+
+		for (int u = 1; u < f->n_uses; u++)
+			dlb_kfac_add(k->dtype, f->n, matrix(f, f->sum[u], g), sum);
+		finite = !dlb_kfac_average(k->dtype, f->n, k->keep, scale, sum, matrix(f, f->average, g)) && finite;
+		f->factored[g] = false;
+		if (goes_out)
+			copy_whole(k, f, g);
+	}
+	k->counts.not_finite += !finite;
+}
+
 static void sum(const void *ctx, const struct dlb_run *r)
 {
 	const struct work *w = ctx;
 	struct dlb_kfac *k = w->k;
 	struct factor *f = &w->layer->f[w->factor];
 
-	dlb_kfac_sum(&w->x, w->first, r->in[0], f->sum, r->scratch);
-	if (!w->last)
+	dlb_kfac_sum(&w->x, w->first, r->in[0], f->sum[w->use], r->scratch);
+	if (!w->last || ++f->n_summed < f->n_uses)
 		return;
-	if (dlb_kfac_average(k->dtype, f->n, k->keep, w->scale, f->sum, f->average))
-		k->counts.not_finite++;
-	f->factored = false;
-	if (k->n_replicas > 1 && dlb_kfac_due(k, (int64_t)r->step))
-		copy_whole(k, f);
+	f->n_summed = 0;
+	average(k, f, w->scale, k->n_replicas > 1 && dlb_kfac_due(k, (int64_t)r->step));
 }
 
-int dlb_kfac_prepare_sum(struct dlb_kfac *k, const struct dlb_program *p, int update, int factor, int m, struct dlb_kernel **out,
+int dlb_kfac_prepare_sum(struct dlb_kfac *k, const struct dlb_program *p, int update, int moment, int m, struct dlb_kernel **out,
 			 struct dlb_error *err)
 {
 	struct layer *l = layer_of(k, update);
+	const int factor = moment % DLB_KFAC_FACTORS;
 	const int64_t all = factor == DLB_KFAC_A ? dlb_kfac_rows(k->graph, &l->l, p->step_batch) : dlb_kfac_terms(k->graph, p->step_batch);
 	/* A replica that has no samples computes one that counts nothing. */
-	const struct work w = { .k = k, .layer = l, .factor = factor, .x = dlb_kfac_vectors(k->graph, &l->l, factor, p->size[m]),
-				.first = m == 0, .last = m == p->micro_batches - 1,
+	const struct work w = { .k = k, .layer = l, .factor = factor, .use = moment / DLB_KFAC_FACTORS,
+				.x = dlb_kfac_vectors(k->graph, &l->l, moment, p->size[m]), .first = m == 0, .last = m == p->micro_batches - 1,
 				.scale = p->weightless ? 0 : factor == DLB_KFAC_A ? 1 / (double)all : (double)all };
 
 	return k->be->ops->host(k->be, sum, &w, sizeof w, dlb_kfac_sum_bytes(&w.x), out, err);
 }
 
-static void invert(struct dlb_kfac *k, struct factor *f, void *scratch)
+static void invert(struct dlb_kfac *k, struct factor *f, int group, void *scratch)
 {
-	int shifts = f->factored ? dlb_kfac_invert_factor(f->n, f->sum, f->inverse, scratch) :
-		dlb_kfac_invert(k->dtype, f->n, k->damping, k->n_replicas > 1 ? f->sum : f->average, f->inverse, scratch);
+	void *sum = matrix(f, f->sum[0], group), *inverse = matrix(f, f->inverse, group);
+	int shifts = f->factored[group] ? dlb_kfac_invert_factor(f->n, sum, inverse, scratch) :
+		dlb_kfac_invert(k->dtype, f->n, k->damping, k->n_replicas > 1 ? sum : matrix(f, f->average, group), inverse, scratch);
 
 	k->counts.inverses++;
 	k->counts.shifted += shifts > 0;
@@ -187,12 +225,19 @@ static void apply(const void *ctx, const struct dlb_run *r)
 {
 	const struct work *w = ctx;
 	struct dlb_kfac *k = w->k;
-	struct factor *f = w->layer->f;
+	struct factor *a = &w->layer->f[DLB_KFAC_A], *g = &w->layer->f[DLB_KFAC_G];
+	const size_t size = dlb_dtype_bytes(k->dtype), rows = (size_t)g->n;
 
-	for (int i = 0; i < DLB_KFAC_FACTORS && dlb_kfac_due(k, (int64_t)r->step); i++)
-		invert(k, &f[i], r->scratch);
-	w->layer->along = dlb_kfac_precondition(k->dtype, f[DLB_KFAC_A].n, f[DLB_KFAC_G].n, w->layer->l.by_input, f[DLB_KFAC_A].inverse, f[DLB_KFAC_G].inverse,
-					       r->out[0], r->out[1], r->scratch);
+	w->layer->along = 0;
+	for (int i = 0; i < a->groups; i++) {		/* each has its rows of the weight */
+		void *dw = (char *)r->out[0] + (size_t)i * rows * (size_t)(a->n - (r->out[1] != NULL)) * size;
+		void *db = r->out[1] ? (char *)r->out[1] + (size_t)i * rows * size : NULL;
+
+		for (int j = 0; j < DLB_KFAC_FACTORS && dlb_kfac_due(k, (int64_t)r->step); j++)
+			invert(k, &w->layer->f[j], i, r->scratch);
+		w->layer->along += dlb_kfac_precondition(k->dtype, a->n, g->n, w->layer->l.by_input, matrix(a, a->inverse, i),
+							 matrix(g, g->inverse, i), dw, db, r->scratch);
+	}
 }
 
 int dlb_kfac_prepare_apply(struct dlb_kfac *k, int update, struct dlb_kernel **out, struct dlb_error *err)
@@ -213,12 +258,18 @@ void dlb_kfac_held_back(struct dlb_kfac *k)
 		k->counts.held_back++;
 }
 
-void *dlb_kfac_summand(struct dlb_kfac *k, int update, int factor) { return layer_of(k, update)->f[factor].sum; }
+void *dlb_kfac_summand(struct dlb_kfac *k, int update, int factor, int group)
+{
+	const struct factor *f = &layer_of(k, update)->f[factor];
+
+	return matrix(f, f->sum[0], group);
+}
+
 double dlb_kfac_damping(const struct dlb_kfac *k) { return k->damping; }
 
-void dlb_kfac_came(struct dlb_kfac *k, int update, int factor, bool factored)
+void dlb_kfac_came(struct dlb_kfac *k, int update, int factor, int group, bool factored)
 {
-	layer_of(k, update)->f[factor].factored = factored;
+	layer_of(k, update)->f[factor].factored[group] = factored;
 }
 
 bool dlb_kfac_state(struct dlb_kfac *k, int i, struct dlb_kept_state *s)
@@ -232,7 +283,7 @@ bool dlb_kfac_state(struct dlb_kfac *k, int i, struct dlb_kept_state *s)
 		return false;
 	f = &k->layer[i / (2 * DLB_KFAC_FACTORS)].f[factor];
 	*s = (struct dlb_kept_state){ .name = f->name, .what = what[factor][inverse], .p = inverse ? f->inverse : f->average,
-				      .n = (int64_t)f->n * f->n, .summed = !inverse, .dtype = k->dtype, .needed = true };
+				      .n = (int64_t)f->groups * f->n * f->n, .summed = !inverse, .dtype = k->dtype, .needed = true };
 	return true;
 }
 

@@ -20,8 +20,9 @@ int dlb_kfac_new(struct dlb_kfac **out, const struct dlb_graph *g, struct dlb_ba
 void dlb_kfac_free(struct dlb_kfac *k);
 struct dlb_memories;
 int dlb_kfac_put(const struct dlb_kfac *k, struct dlb_memories *m, struct dlb_error *err);	/* what it keeps, into memories (engine.h) */
-/* Sums factor `factor` of the update's layer over micro-batch m of p; the last one makes the average. in {the operand} */
-int dlb_kfac_prepare_sum(struct dlb_kfac *k, const struct dlb_program *p, int update, int factor, int m, struct dlb_kernel **out,
+/* Sums moment `moment` (dlb_kfac_moment_of) of the update's layer over micro-batch m of p; where that ends the last of its
+ * factor's, the average is made. in {the operand} */
+int dlb_kfac_prepare_sum(struct dlb_kfac *k, const struct dlb_program *p, int update, int moment, int m, struct dlb_kernel **out,
 			 struct dlb_error *err);
 /* in {}, out {sum of dW, sum of db or NULL}. Inverts where that is due. */
 int dlb_kfac_prepare_apply(struct dlb_kfac *k, int update, struct dlb_kernel **out, struct dlb_error *err);
@@ -32,11 +33,11 @@ void dlb_kfac_held_back(struct dlb_kfac *k);		/* counts a step that would have l
 
 /* ---- for exchange.c ---- */
 bool dlb_kfac_due(const struct dlb_kfac *k, int64_t step);		/* a new inverse is */
-/* What is summed over the replicas: its order squared elements, symmetric. */
-void *dlb_kfac_summand(struct dlb_kfac *k, int update, int factor);
+/* What is summed over the replicas, of one group: its order squared elements, symmetric. */
+void *dlb_kfac_summand(struct dlb_kfac *k, int update, int factor, int group);
 double dlb_kfac_damping(const struct dlb_kfac *k);
 /* It came back as its Cholesky factor (dlb_addend.as_factor), or as the sum. */
-void dlb_kfac_came(struct dlb_kfac *k, int update, int factor, bool factored);
+void dlb_kfac_came(struct dlb_kfac *k, int update, int factor, int group, bool factored);
 
 /* ---- for checkpoints and reports ---- */
 /* Averages, each replica's own, and inverses; i from 0, false: no more. */

@@ -193,9 +193,9 @@ static int prepare_op(struct dlb_engine *e, const struct dlb_instr *in, struct a
 }
 
 /* K-FAC: an operand of an update beyond its gradient. */
-static int prepare_moment(struct dlb_engine *e, const struct dlb_instr *in, int factor, struct act *a, struct dlb_error *err)
+static int prepare_moment(struct dlb_engine *e, const struct dlb_instr *in, int moment, struct act *a, struct dlb_error *err)
 {
-	if (dlb_kfac_prepare_sum(e->ground->kfac, e->view.program, in->op, factor, in->micro_batch, &a->kernel, err))
+	if (dlb_kfac_prepare_sum(e->ground->kfac, e->view.program, in->op, moment, in->micro_batch, &a->kernel, err))
 		return -1;
 	kept(e, a->kernel);
 	a->in = dlb_arena_array(&e->arena, 1, sizeof *a->in);
@@ -430,7 +430,7 @@ static int prepare_compute(struct dlb_engine *e, const struct dlb_instr *in, con
 {
 	struct act *a = &e->act[e->n_acts];
 	struct dlb_engine_program *v = &e->view;
-	const int factor = in->what == DLB_RUN_ACCUMULATE ? dlb_kfac_factor_of(e->graph, in->op, in->tensor) : -1;
+	const int moment = in->what == DLB_RUN_ACCUMULATE ? dlb_kfac_moment_of(e->graph, in->op, in->tensor) : -1;
 
 	if (in->what == DLB_RUN_STEP_END || (in->what == DLB_RUN_OP && dlb_graph_is_view(e->graph, in->op)))
 		return 0;
@@ -441,7 +441,7 @@ static int prepare_compute(struct dlb_engine *e, const struct dlb_instr *in, con
 	if (in->what == DLB_RUN_KEEP || in->what == DLB_RUN_PREDICT ? prepare_copy_of_weight(e, in, c, a, err) :
 	    in->what == DLB_RUN_OP || in->what == DLB_RUN_SUMS ? prepare_op(e, in, a, err) :
 	    in->what == DLB_RUN_PRECONDITION ? prepare_precondition(e, in, a, err) :
-	    factor >= 0 ? prepare_moment(e, in, factor, a, err) :
+	    moment >= 0 ? prepare_moment(e, in, moment, a, err) :
 	    in->what == DLB_RUN_ACCUMULATE ? prepare_accumulate(e, in, a, err) : prepare_update(e, in, c, a, err))
 		return -1;
 	a->compute = v->n_computes++;

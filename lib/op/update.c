@@ -1,5 +1,5 @@
 /* Update (domain dlb): one optimizer step on one weight; inputs {weight, gradient} and, of a layer of K-FAC (optim/kfac.h),
- * the layer's input and the gradient of its output; no outputs. Which optimizer it
+ * for each op that reads the weight its input and the gradient of its output; no outputs. Which optimizer it
  * stands for is dlb-run's choice, and its state is not in the graph: the executor makes the kernel itself, through
  * the back end's update. */
 #include "op/kit.h"
@@ -22,5 +22,5 @@ static double bytes(const struct dlb_op_io *io)
 	return 3.0 * (double)dlb_desc_bytes(&io->in[0]);
 }
 
-const struct dlb_op_class dlb_op_Update = { .name = "Update", .domain = "dlb", .n_in = { 2, 4 }, .n_out = { 0, 0 },
+const struct dlb_op_class dlb_op_Update = { .name = "Update", .domain = "dlb", .n_in = { 2, 2 + 2 * 32 }, .n_out = { 0, 0 },
 	.layout = DLB_LAYOUT_ANY, .flags = DLB_OP_NO_FOLD, .work = "update", .infer = infer, .flops = flops, .bytes = bytes };

@@ -91,12 +91,11 @@ static const char *is_conv(const struct dlb_graph *g, const struct dlb_op *o, st
 	const struct dlb_desc w = dlb_tensor_desc(&g->tensor[o->in[1]], 1);
 	const struct dlb_attr *groups = dlb_attr_find(o->attr, o->n_attr, "group");
 
-	if (groups && groups->i != 1)
-		return "its convolution has groups";
 	*bias = o->n_in > 2 ? o->in[2] : -1;
 	l->conv = true;
+	l->groups = groups && groups->i > 1 && groups->i <= w.dim[0] ? (int)groups->i : 1;
 	l->n[DLB_KFAC_A] = w.dim[0] > 0 ? dlb_desc_count(&w) / w.dim[0] : 0;
-	l->n[DLB_KFAC_G] = w.dim[0];
+	l->n[DLB_KFAC_G] = w.dim[0] / l->groups;
 	return NULL;
 }
 
@@ -117,18 +116,84 @@ static const struct layer_kind *kind_of(const struct dlb_op *o)
 	return NULL;
 }
 
-/* dy of the op that makes the weight's gradient of it and x; -1: it is none. */
-static int gradient_of_output(const struct dlb_graph *g, const struct layer_kind *kind, const struct dlb_kfac_layer *l)
+/* The use whose product of input and output gradient op `make` is; false: it is none of a layer of this kind and weight. */
+static bool use_of(const struct dlb_graph *g, const struct layer_kind *kind, int weight, int make, struct dlb_kfac_use *u)
 {
-	const int dw = g->op[l->update].in[1], x = g->op[l->op].in[0];
-	const struct dlb_op *make = g->tensor[dw].producer < 0 ? NULL : &g->op[g->tensor[dw].producer];
+	const struct dlb_op *o = make < 0 ? NULL : &g->op[make], *f;
+	int x;
 
-	if (!make || make->phase != DLB_BACKWARD || make->of != l->op || strcmp(make->type, kind->gradient) || make->n_in < 2)
-		return -1;
-	return make->in[1] == x ? make->in[0] : make->in[0] == x ? make->in[1] : -1;
+	if (!o || o->phase != DLB_BACKWARD || o->of < 0 || strcmp(o->type, kind->gradient) || o->n_in < 2)
+		return false;
+	f = &g->op[o->of];
+	if (kind_of(f) != kind || f->n_in < 2 || f->in[1] != weight || (x = f->in[0]) < 0 || (o->in[0] != x && o->in[1] != x))
+		return false;
+	*u = (struct dlb_kfac_use){ .op = o->of, .x = { [DLB_KFAC_A] = x, [DLB_KFAC_G] = o->in[o->in[0] == x && o->in[1] != x] } };
+	return u->x[DLB_KFAC_G] >= 0 && g->tensor[u->x[DLB_KFAC_G]].producer >= 0;
 }
 
-/* Forward op `op` as a layer; NULL, or why it is none. */
+/* The uses whose gradients make up tensor dw, in the order of their ops. */
+static const char *find_uses(const struct dlb_graph *g, const struct layer_kind *kind, int dw, struct dlb_kfac_layer *l)
+{
+	const int weight = g->op[l->update].in[0], n_readers = readers(g, weight);
+	int part[DLB_KFAC_MOST_USES], n = 1;
+
+	if (n_readers > DLB_KFAC_MOST_USES)
+		return "more than 32 ops read it";
+	part[0] = dw;
+	for (int i = 0; i < n; i++) {			/* sums, of sums too, give way to what they add */
+		const int from = n_readers > 1 && part[i] >= 0 ? g->tensor[part[i]].producer : -1;
+		const struct dlb_op *o = from < 0 ? NULL : &g->op[from];
+
+		if (!o || o->phase != DLB_BACKWARD || strcmp(o->type, "Sum") || o->n_in < 1)
+			continue;
+		if (n - 1 + o->n_in > n_readers)
+			return "several ops read it, not all of them layers of one kind";
+		part[i--] = part[n - 1];
+		memcpy(part + n - 1, o->in, (size_t)o->n_in * sizeof *part);
+		n += o->n_in - 1;
+	}
+	if (n != n_readers)
+		return "several ops read it, not all of them layers of one kind";
+	for (int i = 0; i < n; i++) {
+		struct dlb_kfac_use u;
+		int at = l->n_uses++;
+
+		if (part[i] < 0 || !use_of(g, kind, weight, g->tensor[part[i]].producer, &u))
+			return n > 1 ? "several ops read it, not all of them layers of one kind" :
+				"its gradient is no product of its layer's input and output gradient";
+		for (; at > 0 && l->use[at - 1].op > u.op; at--)
+			l->use[at] = l->use[at - 1];
+		l->use[at] = u;
+	}
+	return NULL;
+}
+
+/* Each use as a layer by itself is the same, but for how many rows it has; and none reads what another reads. */
+static const char *compare_uses(const struct dlb_graph *g, const struct layer_kind *kind, struct dlb_kfac_layer *l, int *bias)
+{
+	for (int i = 0; i < l->n_uses; i++) {
+		struct dlb_kfac_layer one = { .groups = 1 };
+		int b = -1;
+		const char *why = kind->is(g, &g->op[l->use[i].op], &one, &b);
+
+		if (why)
+			return why;
+		*bias = i ? *bias : b;
+		if (i && (b != *bias || one.by_input != l->by_input || one.groups != l->groups || memcmp(one.n, l->n, sizeof one.n)))
+			return "several ops read it, each in its own way";
+		l->by_input = one.by_input;
+		l->conv = one.conv;
+		l->groups = one.groups;
+		memcpy(l->n, one.n, sizeof l->n);
+		for (int k = 0; k < i * DLB_KFAC_FACTORS; k++)
+			for (int j = 0; j < DLB_KFAC_FACTORS; j++)
+				if (l->use[k / DLB_KFAC_FACTORS].x[k % DLB_KFAC_FACTORS] == l->use[i].x[j])
+					return "several ops read it, and the same input";
+	}
+	return NULL;
+}
+
+/* The layer that forward op `op` is a use of; NULL, or why it is none. */
 static const char *match(const struct dlb_graph *g, int op, struct dlb_kfac_layer *l)
 {
 	const struct dlb_op *o = op < 0 ? NULL : &g->op[op];
@@ -138,25 +203,21 @@ static const char *match(const struct dlb_graph *g, int op, struct dlb_kfac_laye
 
 	if (!kind || o->n_in < 2 || o->in[0] < 0 || o->in[1] < 0)
 		return "no layer that K-FAC knows reads it";
-	*l = (struct dlb_kfac_layer){ .op = op, .update = update_of(g, o->in[1]), .bias_update = -1 };
+	*l = (struct dlb_kfac_layer){ .update = update_of(g, o->in[1]), .bias_update = -1, .groups = 1 };
 	if (l->update < 0)
 		return "no layer that K-FAC knows reads it";
-	if (readers(g, o->in[1]) != 1)
-		return "several ops read it";
-	if ((why = kind->is(g, o, l, &bias)))
+	if ((why = find_uses(g, kind, g->op[l->update].in[1], l)) || (why = compare_uses(g, kind, l, &bias)))
 		return why;
-	if (bias >= 0 && ((l->bias_update = update_of(g, bias)) < 0 || readers(g, bias) != 1 || g->tensor[bias].n_dims != 1))
+	if (bias >= 0 && ((l->bias_update = update_of(g, bias)) < 0 || readers(g, bias) != l->n_uses || g->tensor[bias].n_dims != 1))
 		return "its layer's bias is no vector of its own";
-	l->x[DLB_KFAC_A] = o->in[0];
-	l->x[DLB_KFAC_G] = gradient_of_output(g, kind, l);
-	if (l->x[DLB_KFAC_G] < 0 || g->tensor[l->x[DLB_KFAC_G]].producer < 0 || l->n[DLB_KFAC_A] < 1 || l->n[DLB_KFAC_G] < 1)
-		return "its gradient is no product of its layer's input and output gradient";
-	if (g->tensor[o->in[0]].producer < 0)
-		return "its layer reads the data as they are fed";
-	for (int k = 0; k < DLB_KFAC_FACTORS; k++)
-		if (g->tensor[l->x[k]].dtype != g->tensor[o->in[1]].dtype ||
-		    (g->tensor[l->x[k]].dtype != DLB_F32 && g->tensor[l->x[k]].dtype != DLB_F64))
+	if (l->n[DLB_KFAC_A] < 1 || l->n[DLB_KFAC_G] < 1)
+		return "the sizes of its layer are not known";
+	for (int k = 0; k < DLB_KFAC_FACTORS * l->n_uses; k++) {
+		const enum dlb_dtype t = g->tensor[l->use[k / DLB_KFAC_FACTORS].x[k % DLB_KFAC_FACTORS]].dtype;
+
+		if (t != g->tensor[o->in[1]].dtype || (t != DLB_F32 && t != DLB_F64))
 			return "its layer does not work in f32 or f64";
+	}
 	l->n[DLB_KFAC_A] += bias >= 0;
 	return NULL;
 }
@@ -167,7 +228,7 @@ struct dlb_kfac_layer *dlb_kfac_layers(const struct dlb_graph *g, int *n)
 
 	*n = 0;
 	for (int op = 0; op < g->n_ops; op++)
-		*n += !match(g, op, &all[*n]);
+		*n += !match(g, op, &all[*n]) && all[*n].use[0].op == op;
 	return all;
 }
 
@@ -184,17 +245,18 @@ void dlb_kfac_bind(struct dlb_graph *g)
 
 		if (o->n_in > 2)
 			continue;
-		in = dlb_arena_array(&g->arena, 4, sizeof *in);
+		in = dlb_arena_array(&g->arena, 2 + DLB_KFAC_FACTORS * (size_t)all[i].n_uses, sizeof *in);
 		memcpy(in, o->in, 2 * sizeof *in);
-		memcpy(in + 2, all[i].x, 2 * sizeof *in);
+		for (int k = 0; k < all[i].n_uses; k++)
+			memcpy(in + 2 + DLB_KFAC_FACTORS * k, all[i].use[k].x, sizeof all[i].use[k].x);
 		o->in = in;
-		o->n_in = 4;
+		o->n_in = 2 + DLB_KFAC_FACTORS * all[i].n_uses;
 	}
 	free(all);
 	dlb_graph_index(g);
 }
 
-int dlb_kfac_factor_of(const struct dlb_graph *g, int update, int tensor)
+int dlb_kfac_moment_of(const struct dlb_graph *g, int update, int tensor)
 {
 	const struct dlb_op *o = &g->op[update];
 
@@ -247,25 +309,6 @@ struct dlb_kfac_layer dlb_kfac_layer_at(const struct dlb_graph *g, int update)
 	return l;
 }
 
-/* All forward readers of weight t are shards NAME@k of one op. */
-static bool shards_share(const struct dlb_graph *g, int t)
-{
-	const char *name = NULL;
-	size_t n = 0;
-
-	for (int i = g->reader_start[t]; i < g->reader_start[t + 1]; i++) {
-		const struct dlb_op *o = &g->op[g->reader[i]];
-		const char *at = strrchr(o->name, '@');
-		if (o->phase != DLB_FORWARD)
-			continue;
-		if (!at || (name && (n != (size_t)(at - o->name) || strncmp(name, o->name, n) != 0)))
-			return false;
-		name = o->name;
-		n = (size_t)(at - name);
-	}
-	return name;
-}
-
 const char *dlb_kfac_left(const struct dlb_graph *g, int update)
 {
 	const struct dlb_op *o = &g->op[update];
@@ -273,16 +316,26 @@ const char *dlb_kfac_left(const struct dlb_graph *g, int update)
 
 	if (o->phase != DLB_UPDATE || o->in[0] < 0 || g->tensor[o->in[0]].n_dims < 2)
 		return NULL;
-	if (readers(g, o->in[0]) > 1)
-		return shards_share(g, o->in[0]) ? "shards of one op, which is split by samples, share it" : "several ops read it";
+	for (int r = g->reader_start[o->in[0]]; r < g->reader_start[o->in[0] + 1] && readers(g, o->in[0]) > 1; r++)
+		if (g->op[g->reader[r]].phase == DLB_FORWARD && !kind_of(&g->op[g->reader[r]]))
+			return "several ops read it, not all of them layers of one kind";
 	return match(g, reader_of(g, o->in[0]), &l);
+}
+
+int64_t dlb_kfac_use_rows(const struct dlb_graph *g, const struct dlb_kfac_layer *l, int use, int64_t n)
+{
+	const struct dlb_desc dy = dlb_tensor_desc(&g->tensor[l->use[use].x[DLB_KFAC_G]], n);
+
+	return dlb_desc_count(&dy) / (l->n[DLB_KFAC_G] * l->groups);
 }
 
 int64_t dlb_kfac_rows(const struct dlb_graph *g, const struct dlb_kfac_layer *l, int64_t n)
 {
-	const struct dlb_desc dy = dlb_tensor_desc(&g->tensor[l->x[DLB_KFAC_G]], n);
+	int64_t rows = 0;
 
-	return dlb_desc_count(&dy) / l->n[DLB_KFAC_G];
+	for (int u = 0; u < l->n_uses; u++)
+		rows += dlb_kfac_use_rows(g, l, u, n);
+	return rows;
 }
 
 int64_t dlb_kfac_terms(const struct dlb_graph *g, int64_t n)
@@ -297,9 +350,12 @@ int64_t dlb_kfac_terms(const struct dlb_graph *g, int64_t n)
 
 struct dlb_kfac_vectors dlb_kfac_vectors(const struct dlb_graph *g, const struct dlb_kfac_layer *l, int k, int64_t n)
 {
-	const struct dlb_desc dy = dlb_tensor_desc(&g->tensor[l->x[DLB_KFAC_G]], n);
-	struct dlb_kfac_vectors v = { .dtype = dy.dtype, .n = (int)l->n[k], .bias = k == DLB_KFAC_A && l->bias_update >= 0,
-				      .images = dlb_kfac_rows(g, l, n), .positions = 1 };
+	const struct dlb_kfac_use *u = &l->use[k / DLB_KFAC_FACTORS];
+	const int factor = k % DLB_KFAC_FACTORS;
+	const struct dlb_desc dy = dlb_tensor_desc(&g->tensor[u->x[DLB_KFAC_G]], n);
+	struct dlb_kfac_vectors v = { .dtype = dy.dtype, .n = (int)l->n[factor], .groups = l->groups,
+				      .bias = factor == DLB_KFAC_A && l->bias_update >= 0,
+				      .images = dlb_kfac_use_rows(g, l, k / DLB_KFAC_FACTORS, n), .positions = 1 };
 	struct dlb_arena a = { 0 };
 	struct dlb_op_io io;
 
@@ -308,14 +364,14 @@ struct dlb_kfac_vectors dlb_kfac_vectors(const struct dlb_graph *g, const struct
 	for (int i = 2; i < dy.n_dims; i++)
 		v.positions *= dy.dim[i];
 	v.images = dy.dim[0];
-	if (k == DLB_KFAC_G) {
+	if (factor == DLB_KFAC_G) {
 		v.lie = dy.layout == DLB_CHANNELS_LAST || v.positions == 1 ? DLB_KFAC_ROWS : DLB_KFAC_COLUMNS;
 		return v;
 	}
 	v.lie = DLB_KFAC_PATCHES;
-	dlb_graph_io(g, l->op, n, &a, &io);
+	dlb_graph_io(g, u->op, n, &a, &io);
 	if (dlb_conv_describe(&io, &v.conv, NULL))
-		dlb_bug("op %d is no convolution", l->op);
+		dlb_bug("op %d is no convolution", u->op);
 	dlb_arena_release(&a);
 	return v;
 }
@@ -326,13 +382,15 @@ double dlb_kfac_state_bytes(const struct dlb_graph *g, int update)
 	double elements = 0;
 
 	for (int k = 0; k < DLB_KFAC_FACTORS; k++)
-		elements += 3 * (double)l.n[k] * (double)l.n[k];
-	return elements * (double)dlb_dtype_bytes(g->tensor[l.x[DLB_KFAC_A]].dtype);
+		elements += (2 + l.n_uses) * (double)l.groups * (double)l.n[k] * (double)l.n[k];
+	return elements * (double)dlb_dtype_bytes(g->tensor[l.use[0].x[DLB_KFAC_A]].dtype);
 }
 
 double dlb_kfac_sum_flop(const struct dlb_kfac_layer *l, int k, double rows)
 {
-	return rows * (double)l->n[k] * (double)l->n[k];	/* a triangle */
+	const double n = (double)l->n[k % DLB_KFAC_FACTORS];
+
+	return rows * l->groups * n * n;			/* a triangle */
 }
 
 double dlb_kfac_apply_flop(const struct dlb_kfac_layer *l, double inverse_every, bool factored)
@@ -341,7 +399,7 @@ double dlb_kfac_apply_flop(const struct dlb_kfac_layer *l, double inverse_every,
 
 	double inverse = 2 * (a * a * a + g * g * g) * (factored ? 2 : 3) / 3;		/* potri 2 n^3 / 3, potrf n^3 / 3 */
 
-	return 2 * a * g * (a + g) + inverse / inverse_every;
+	return l->groups * (2 * a * g * (a + g) + inverse / inverse_every);
 }
 
 int dlb_optimizer_bind(struct dlb_graph *g, int rule, struct dlb_error *err)

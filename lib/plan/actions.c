@@ -2,6 +2,7 @@
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
+#include "optim/kfac.h"
 #include "plan/compile.h"
 
 static int by_key(const void *a, const void *b)
@@ -9,7 +10,9 @@ static int by_key(const void *a, const void *b)
 	const struct action *x = a, *y = b;
 	if (x->key != y->key)
 		return x->key < y->key ? -1 : 1;
-	return x->op != y->op ? (x->op > y->op) - (x->op < y->op) : x->m - y->m;
+	if (x->op != y->op)
+		return x->op < y->op ? -1 : 1;
+	return x->m != y->m ? x->m - y->m : x->tensor - y->tensor;
 }
 
 int64_t dlb_compile_key(const struct compiler *c, int op, int m)		/* m -1: an update */
@@ -126,9 +129,11 @@ void dlb_compile_actions(struct compiler *c)
 			l->act[l->n_act++] = items[i];
 			for (int j = 0; j < g->op[op].n_in && g->op[op].phase == DLB_UPDATE && dlb_program_sums(c->out, op); j++) {
 				int t = g->op[op].in[j];
-				if (t < 0 || dlb_tensor_is_state(&g->tensor[t]) || dlb_tensor_is_fed(&g->tensor[t]))
+				const bool fed = t >= 0 && dlb_tensor_is_fed(&g->tensor[t]);
+				if (t < 0 || dlb_tensor_is_state(&g->tensor[t]) || (fed && !dlb_kfac_operand(&g->op[op], j)))
 					continue;
-				int from = g->tensor[t].producer, edge = edge_from(&c->f, op, from);
+				/* data are here at any time; beside the gradient, whose op reads them too */
+				int from = g->tensor[fed ? dlb_update_gradient(g, op) : t].producer, edge = edge_from(&c->f, op, from);
 				int64_t key = 0;
 				for (int m = 0; m < c->M; m++) {
 					key = c->p->placement[from] == node ? dlb_compile_key(c, from, m) + 1 :

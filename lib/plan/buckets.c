@@ -146,17 +146,24 @@ static void find_factors(struct compiler *c, int node, const struct ready *ready
 	const struct dlb_graph *g = c->g;
 	struct dlb_node_program *np = &c->out->node[node];
 	struct dlb_bucket b = { .cls = DLB_SUM_FACTOR };
-	int *op = dlb_arena_array(&c->out->arena, (size_t)n + 1, sizeof *op);
+	int *op = NULL, cap = 0;
 	for (int i = 0; i < n; i++) {
 		if (dlb_kfac_layer_of(g, ready[i].op) != ready[i].op)
 			continue;
 		struct dlb_kfac_layer l = dlb_kfac_layer_at(g, ready[i].op);
-		op[b.n_ops++] = ready[i].op;
-		b.element_bytes = (int)dlb_dtype_bytes(g->tensor[l.x[0]].dtype);
-		for (int k = 0; k < DLB_KFAC_FACTORS; k++)
-			b.n += l.n[k] * l.n[k];
+		b.element_bytes = (int)dlb_dtype_bytes(g->tensor[l.use[0].x[0]].dtype);
+		for (int group = 0; group < l.groups; group++) {
+			DLB_GROW(op, b.n_ops, cap);
+			op[b.n_ops++] = ready[i].op;
+			for (int k = 0; k < DLB_KFAC_FACTORS; k++)
+				b.n += l.n[k] * l.n[k];
+		}
 	}
-	b.op = op;
+	int *kept = dlb_arena_array(&c->out->arena, (size_t)b.n_ops + 1, sizeof *kept);
+	if (b.n_ops)
+		memcpy(kept, op, (size_t)b.n_ops * sizeof *kept);
+	free(op);
+	b.op = kept;
 	if (b.n_ops)
 		np->bucket[np->n_buckets++] = b;
 }
@@ -261,6 +268,8 @@ void dlb_compile_note_reductions(struct compiler *c, int node)
 	for (int b = 0; b < np->n_buckets && np->bucket[b].cls != DLB_SUM_STATISTICS; b++) {
 		int start = 0, first = l->n_act - 1;
 		for (int i = 0; i < np->bucket[b].n_ops; i++) {
+			if (i && np->bucket[b].op[i] == np->bucket[b].op[i - 1])
+				continue;
 			int op = np->bucket[b].op[i], sum = last_sum(c, node, op), update = dlb_compile_first_use(c, op);
 			start = sum > start ? sum : start;
 			if (averages)

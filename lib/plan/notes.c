@@ -3,6 +3,7 @@
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
+#include "optim/kfac.h"
 #include "plan/compile.h"
 
 enum { DLB_LOOK_AHEAD = 4, DLB_SEND_SLACK = 2 };
@@ -72,7 +73,8 @@ void dlb_compile_note_uses(struct compiler *c)
 			bool update = o->phase == DLB_UPDATE, summed = update && dlb_program_sums(c->out, x->op);
 			for (int j = 0; j < o->n_in; j++) {
 				int t = o->in[j];
-				if (t >= 0 && !(summed && !dlb_tensor_is_state(&g->tensor[t]) && !dlb_tensor_is_fed(&g->tensor[t])))
+				bool fed = t >= 0 && dlb_tensor_is_fed(&g->tensor[t]) && !dlb_kfac_operand(o, j);
+				if (t >= 0 && !(summed && !dlb_tensor_is_state(&g->tensor[t]) && !fed))
 					use(c, node, t, update ? 0 : x->m, a);
 			}
 			for (int j = 0; j < o->n_out; j++) {

@@ -104,7 +104,7 @@ struct dlb_weight_copies {
 };
 /* Gradients that are summed over the replicas together: those of update ops op[0 .. n_ops). A large one travels alone.
  * Or (statistics) the f64 sums of op[0], once a micro-batch; n_own more of them stay where they are. Or (factor) K-FAC's
- * A and G of each layer whose weight op[] updates. */
+ * A and G of each layer whose weight op[] updates, of each of its groups if it has some: op[] then names it as often. */
 enum dlb_sum_class { DLB_SUM_FACTOR, DLB_SUM_GRADIENT, DLB_SUM_SMALL, DLB_SUM_STATISTICS, DLB_N_SUM_CLASSES };
 struct dlb_bucket {
 	const int *op; int n_ops;
@@ -113,6 +113,13 @@ struct dlb_bucket {
 	int element_bytes;
 	const struct dlb_allreduce *how;
 };
+static inline int dlb_bucket_group(const struct dlb_bucket *b, int i)	/* of factors: which of its layer's groups op[i] stands for */
+{
+	int group = 0;
+	while (group < i && b->op[i - group - 1] == b->op[i])
+		group++;
+	return group;
+}
 static inline int dlb_bucket_summands(const struct dlb_bucket *b) { return b->cls == DLB_SUM_FACTOR ? 2 * b->n_ops : b->n_ops; }
 #define DLB_BUCKET_BYTES (256 * 1024)		/* smaller gradients share buckets of about this size */
 struct dlb_node_program {

@@ -266,17 +266,18 @@ static double averaged_bytes(const struct dlb_plan *p, int node, int64_t n, doub
 	return sum_bytes / every + 4.0 * p->sharing.gossip * (double)n * (p->n_replicas > 2 ? 2 : 1) * (1 - 1 / every);
 }
 
-static void factor_addend(const struct dlb_graph *g, int update, int k, struct dlb_addend *a)
+static void factor_addend(const struct dlb_graph *g, int update, int k, int group, struct dlb_addend *a)
 {
 	const struct dlb_kfac_layer l = dlb_kfac_layer_at(g, update);
-	*a = (struct dlb_addend){ .rows = l.n[k], .cols = l.n[k], .factor = true, .id = g->n_tensors + DLB_KFAC_FACTORS * update + k,
+	*a = (struct dlb_addend){ .rows = l.n[k], .cols = l.n[k], .factor = true,
+				  .id = g->n_tensors + DLB_KFAC_FACTORS * (g->n_ops * group + update) + k,
 				  .name = g->tensor[g->op[update].in[0]].name };
 }
 
 void dlb_bucket_addend(const struct dlb_graph *g, const struct dlb_bucket *b, int i, struct dlb_addend *a)
 {
 	if (b->cls == DLB_SUM_FACTOR) {
-		factor_addend(g, b->op[i / DLB_KFAC_FACTORS], i % DLB_KFAC_FACTORS, a);
+		factor_addend(g, b->op[i / DLB_KFAC_FACTORS], i % DLB_KFAC_FACTORS, dlb_bucket_group(b, i / DLB_KFAC_FACTORS), a);
 		return;
 	}
 	const struct dlb_op *update = &g->op[b->op[i]];

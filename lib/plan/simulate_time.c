@@ -25,7 +25,7 @@ static double kfac_s(const struct sim *s, int node, const struct dlb_instr *in, 
 	const struct dlb_node *at = &s->c->cluster->node[node];
 	double t = in->what == DLB_RUN_PRECONDITION ?
 		dlb_cost_precondition_s(s->c, in->op, at->kind, dlb_plan_factors_come_factored(s->g->whole)) :
-		dlb_cost_moment_s(s->c, in->op, dlb_kfac_factor_of(s->g->graph, in->op, in->tensor), at->kind, n);
+		dlb_cost_moment_s(s->c, in->op, dlb_kfac_moment_of(s->g->graph, in->op, in->tensor), at->kind, n);
 	return t / at->speed;
 }
 
@@ -34,7 +34,7 @@ double dlb_sim_compute_s(const struct sim *s, int node, const struct dlb_instr *
 	const struct dlb_program *own = dlb_program_of(s->g, node);
 	int m = in->micro_batch < 0 ? 0 : in->micro_batch % s->f[own->replica].M;
 	double t;
-	int moment = in->what == DLB_RUN_ACCUMULATE ? dlb_kfac_factor_of(s->g->graph, in->op, in->tensor) : -1;
+	int moment = in->what == DLB_RUN_ACCUMULATE ? dlb_kfac_moment_of(s->g->graph, in->op, in->tensor) : -1;
 	if (moment >= 0) {
 		t = kfac_s(s, node, in, own->size[m]);
 	} else if (in->what == DLB_RUN_ACCUMULATE) {

@@ -13,7 +13,7 @@ struct lives {
 	char *life;
 	bool *lent;					/* [place] received, and perhaps another node's own */
 	int *written, *version;				/* [place] of the bytes it was given; [root] of the bytes there now */
-	int *sum, *moment;				/* [update op]; [2 * update op + factor] of K-FAC: micro-batches summed */
+	int *sum, *moment, *first_moment;		/* [update op]; [first_moment[op] + moment] of K-FAC: micro-batches summed */
 	char *bucket;					/* [update op, op in halves] 0: in none, else how far its bucket is */
 	int *reduced, *updated;				/* [update op] steps whose sum over the replicas is there; that are done */
 	bool averages;					/* buckets are of weights */
@@ -120,6 +120,15 @@ static const char *half(struct lives *l, const struct dlb_instr *in)
 	return NULL;
 }
 
+/* All that the update's layer takes second moments of has so many micro-batches in them. */
+static bool moments_are(const struct lives *l, int update, int n)
+{
+	for (int k = 0; k < dlb_kfac_moments(&l->g->graph->op[update]); k++)
+		if (l->moment[l->first_moment[update] + k] != n)
+			return false;
+	return true;
+}
+
 /* Sums of the layer's gradients and of its second moments are complete, over the replicas too. */
 static const char *precondition(struct lives *l, const struct dlb_instr *in)
 {
@@ -136,9 +145,8 @@ static const char *precondition(struct lives *l, const struct dlb_instr *in)
 			return "preconditions before the gradient is summed";
 		l->preconditioned[op[i]] = true;
 	}
-	for (int k = 0; k < DLB_KFAC_FACTORS; k++)
-		if (l->moment[2 * in->op + k] != M)
-			return "preconditions before the second moments are summed";
+	if (!moments_are(l, in->op, M))
+		return "preconditions before the second moments are summed";
 	return l->factors[in->op] && l->factors[in->op] != REDUCED ? "preconditions before the factors are summed over the replicas" : NULL;
 }
 
@@ -154,7 +162,8 @@ static const char *compute(struct lives *l, const struct dlb_instr *in)
 	if (in->what == DLB_RUN_PRECONDITION)
 		return precondition(l, in);
 	if (in->what == DLB_RUN_ACCUMULATE) {
-		int factor = dlb_kfac_factor_of(g, in->op, in->tensor), *sum = factor < 0 ? &l->sum[in->op] : &l->moment[2 * in->op + factor];
+		int moment = dlb_kfac_moment_of(g, in->op, in->tensor);
+		int *sum = moment < 0 ? &l->sum[in->op] : &l->moment[l->first_moment[in->op] + moment];
 		if (*sum != in->micro_batch)
 			return "gradients are not summed in the order of micro-batches";
 		++*sum;
@@ -172,7 +181,7 @@ static const char *compute(struct lives *l, const struct dlb_instr *in)
 		bad = half(l, in);
 	for (int i = 0; i < o->n_in && !bad; i++) {
 		int t = o->in[i];
-		if (t < 0)
+		if (t < 0 || (dlb_kfac_operand(o, i) && dlb_tensor_is_fed(&g->tensor[t])))	/* data: summed into a factor before */
 			continue;
 		bool gradient = in->what == DLB_RUN_UPDATE && g->tensor[t].producer >= 0;
 		if (gradient && l->averages && l->bucket[in->op] > IN_BUCKET)
@@ -234,9 +243,10 @@ static const char *collective(struct lives *l, const struct dlb_instr *in)
 		    (dlb_program_sums(l->g, op) ? !is_summed(l, op, in->iteration) :
 		     readable(l, dlb_update_gradient(l->g->graph, op), &first) != NULL))
 			return "starts before its gradients are there";
-		for (int k = 0; k < DLB_KFAC_FACTORS && start && factors; k++)
-			if (l->moment[2 * op + k] != l->g->micro_batches)
-				return "starts before its factors are there";
+		if (factors && i && np->bucket[in->tag].op[i - 1] == op)	/* the next of its groups */
+			continue;
+		if (start && factors && !moments_are(l, op, l->g->micro_batches))
+			return "starts before its factors are there";
 		char *state = factors ? &l->factors[op] : &l->bucket[op];
 		if (*state == REDUCED && l->g->depth && l->reduced[op] == in->iteration)
 			*state = IN_BUCKET;		/* of the step before */
@@ -355,7 +365,10 @@ int dlb_verify_lives(const struct dlb_program *g, int node, struct dlb_error *er
 	l.bucket = dlb_xcalloc((size_t)g->graph->n_ops + 1, 1);
 	l.reduced = dlb_xcalloc((size_t)g->graph->n_ops + 1, sizeof *l.reduced);
 	l.updated = dlb_xcalloc((size_t)g->graph->n_ops + 1, sizeof *l.updated);
-	l.moment = dlb_xcalloc(2 * (size_t)g->graph->n_ops + 2, sizeof(int));
+	l.first_moment = dlb_xcalloc((size_t)g->graph->n_ops + 1, sizeof(int));
+	for (int i = 0; i < g->graph->n_ops; i++)
+		l.first_moment[i + 1] = l.first_moment[i] + dlb_kfac_moments(&g->graph->op[i]);
+	l.moment = dlb_xcalloc((size_t)l.first_moment[g->graph->n_ops] + 1, sizeof(int));
 	l.factors = dlb_xcalloc((size_t)g->graph->n_ops + 1, 1);
 	l.preconditioned = dlb_xcalloc((size_t)g->graph->n_ops + 1, sizeof *l.preconditioned);
 	l.averages = dlb_sharing_averages(&g->whole->sharing);
@@ -396,6 +409,7 @@ int dlb_verify_lives(const struct dlb_program *g, int node, struct dlb_error *er
 	free(l.reduced);
 	free(l.updated);
 	free(l.moment);
+	free(l.first_moment);
 	free(l.factors);
 	free(l.preconditioned);
 	for (int k = 0; l.of_weight && k < np->n_weights; k++)

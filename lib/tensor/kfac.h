@@ -7,22 +7,25 @@
 #include "tensor/backend.h"
 
 /* Vectors whose second moments are summed, and how they lie in x: as rows (rows, width), as dense layers and channels-last
- * activations have them; as columns, (images, width, positions), as plain activations do; or as what a convolution (of one
- * group, with x's layout) reads at each position of its output, taps in the weight's order. Order n of the sum: width,
- * and one more with a bias, whose input is 1. */
+ * activations have them; as columns, (images, width, positions), as plain activations do; or as what a convolution (with
+ * x's layout) reads at each position of its output, taps in the weight's order. Order n of the sum: width, and one more
+ * with a bias, whose input is 1. Of a convolution in groups each has a sum of its own, one behind the other, of its share
+ * of the width. */
 enum dlb_kfac_lie { DLB_KFAC_ROWS, DLB_KFAC_COLUMNS, DLB_KFAC_PATCHES };
 struct dlb_kfac_vectors {
 	enum dlb_kfac_lie lie;
 	enum dlb_dtype dtype;
 	int64_t images, positions;	/* vectors: their product (rows: 1 position) */
-	int n;
-	bool bias;			/* with columns: not there */
+	int n, groups;			/* order; groups, 1 and more */
+	bool bias;			/* with columns, and rows in groups: not there */
 	struct dlb_conv_desc conv;	/* of patches */
 };
 /* sum = [x 1]^T [x 1] (first), or that is added; the last row and column belong to the bias. Patches are made of a few
  * images at a time, in work of dlb_kfac_sum_bytes. */
 void dlb_kfac_sum(const struct dlb_kfac_vectors *v, bool first, const void *x, void *sum, void *work);
 size_t dlb_kfac_sum_bytes(const struct dlb_kfac_vectors *v);
+/* to += from, lower triangles. */
+void dlb_kfac_add(enum dlb_dtype t, int n, const void *from, void *to);
 /* average = keep average + (1 - keep) scale sum. -1: the sum is not finite, the average stays what it was. */
 int dlb_kfac_average(enum dlb_dtype t, int n, double keep, double scale, const void *sum, void *average);
 /* inverse = (average + damping I)^-1; where that is not positive definite, with 1e-7, 1e-5 and 1e-3 of the mean diagonal

@@ -1,19 +1,21 @@
-"""K-FAC by the formula, in plain Python and double precision: of digits_mlp's dense layers or digits_cnn's convolutions.
+"""K-FAC by the formula, in plain Python and double precision: of digits_mlp's dense layers, digits_cnn's convolutions, layers with
+one weight, or groups of a convolution.
 
     A = keep A + (1 - keep) mean a a^T (a with a 1 for the bias),  G = keep G + (1 - keep) mean g g^T,  both from I
     [W b] -= lr nu (G + damping I)^-1 [dW db] (A + damping I)^-1,  inverses made anew in steps 0, every, 2 every ...
     nu = min(1, sqrt(kl_clip / (lr^2 sum of [dW db] . (G + damping I)^-1 [dW db] (A + damping I)^-1 over the layers)))
 
 g: the gradient of one sample's own loss. Of a convolution a is the patch of an image at a position; A is the mean over images
-and positions, G the mean over images of the sum over positions. kl_clip 0: nu = 1.
-usage: kfac.py mlp|cnn WEIGHTS.safetensors IMAGES.gz LABELS.gz STEPS BATCH LR DAMPING KEEP EVERY KL_CLIP TOLERANCE <LOSSES.json
+and positions, G the mean over images of the sum over positions. Groups of a convolution are layers of their own; layers with
+one weight are one, with the rows of all. kl_clip 0: nu = 1.
+usage: kfac.py mlp|cnn|tied|grouped WEIGHTS.safetensors IMAGES.gz LABELS.gz STEPS BATCH LR DAMPING KEEP EVERY KL_CLIP TOLERANCE <LOSSES.json
 Compares the losses on standard input with those of each step; status 1 when one differs by more than TOLERANCE, relatively.
 """
 import json, math, sys
-import digits_cnn, digits_mlp
+import digits_cnn, digits_grouped, digits_mlp, digits_tied
 from digits_mlp import Digits, gradient
 
-model = {'mlp': digits_mlp, 'cnn': digits_cnn}[sys.argv[1]]
+model = {'mlp': digits_mlp, 'cnn': digits_cnn, 'tied': digits_tied, 'grouped': digits_grouped}[sys.argv[1]]
 path, images, labels = sys.argv[2:5]
 steps, batch = int(sys.argv[5]), int(sys.argv[6])
 lr, damping, keep = map(float, sys.argv[7:10])

@@ -35,11 +35,11 @@ static void definitions(enum dlb_dtype t, bool bias, bool by_input)
 	for (int m = 0; m < 2; m++) {
 		for (int i = 0; i < ROWS * W; i++)
 			dlb_value_set(xs[m], t, i, x[m][i] = rounded(t, uniform()));
-		dlb_kfac_sum(&(struct dlb_kfac_vectors){ .dtype = t, .images = ROWS, .positions = 1, .n = n, .bias = bias }, m == 0, xs[m], sum, NULL);
+		dlb_kfac_sum(&(struct dlb_kfac_vectors){ .dtype = t, .images = ROWS, .positions = 1, .n = n, .groups = 1, .bias = bias }, m == 0, xs[m], sum, NULL);
 	}
 	for (int i = 0; i < ROWS * G; i++)
 		dlb_value_set(gs, t, i, gy[i] = rounded(t, uniform()));
-	dlb_kfac_sum(&(struct dlb_kfac_vectors){ .dtype = t, .images = ROWS, .positions = 1, .n = G }, true, gs, gsum, NULL);
+	dlb_kfac_sum(&(struct dlb_kfac_vectors){ .dtype = t, .images = ROWS, .positions = 1, .n = G, .groups = 1 }, true, gs, gsum, NULL);
 	full(t, n, sum, a);
 	for (int i = 0; i < n; i++)
 		for (int j = 0; j < n; j++) {
@@ -94,20 +94,21 @@ static void definitions(enum dlb_dtype t, bool bias, bool by_input)
 }
 
 /* A convolution's patches, and what lies as rows or as columns: sums against loops over images and positions, for two
- * micro-batches. Shape: images, channels, height, width; kernel, stride, dilation, padding before and behind. */
-static void positions(enum dlb_dtype t, enum dlb_layout layout, bool bias, const int64_t *s)
+ * micro-batches, each group by itself. Shape: images, channels of a group, height, width; kernel, stride, dilation, padding
+ * before and behind. */
+static void positions(enum dlb_dtype t, enum dlb_layout layout, bool bias, int groups, const int64_t *s)
 {
 	const int64_t images = s[0], c = s[1], k = s[4], out[2] = { (s[2] + s[7] + s[8] - (k - 1) * s[6] - 1) / s[5] + 1,
 		(s[3] + s[7] + s[8] - (k - 1) * s[6] - 1) / s[5] + 1 };
 	const int taps = (int)(c * k * k), n = taps + bias;
-	struct dlb_conv_desc d = { .x = desc(t, layout, 4, s), .y = desc(t, layout, 4, DIMS(images, 3, out[0], out[1])),
-		.w = desc(t, DLB_PLAIN, 4, DIMS(3, c, k, k)), .groups = 1, .stride = { s[5], s[5] }, .dilation = { s[6], s[6] },
+	struct dlb_conv_desc d = { .x = desc(t, layout, 4, DIMS(images, groups * c, s[2], s[3])), .y = desc(t, layout, 4, DIMS(images, groups * 3, out[0], out[1])),
+		.w = desc(t, DLB_PLAIN, 4, DIMS(groups * 3, c, k, k)), .groups = groups, .stride = { s[5], s[5] }, .dilation = { s[6], s[6] },
 		.pad_begin = { s[7], s[7] }, .pad_end = { s[8], s[8] } };
-	struct dlb_kfac_vectors v = { .lie = DLB_KFAC_PATCHES, .dtype = t, .images = images, .positions = out[0] * out[1], .n = n, .bias = bias,
-		.conv = d };
+	struct dlb_kfac_vectors v = { .lie = DLB_KFAC_PATCHES, .dtype = t, .images = images, .positions = out[0] * out[1], .n = n, .groups = groups,
+		.bias = bias, .conv = d };
 	const int64_t count = dlb_desc_count(&d.x);
-	double *want = zeros(n * n), *row = zeros(n);
-	void *x = malloc((size_t)count * 8), *sum = calloc((size_t)(n * n), 8), *work = malloc(dlb_kfac_sum_bytes(&v) + 1);
+	double *want = zeros(groups * n * n), *row = zeros(n);
+	void *x = malloc((size_t)count * 8), *sum = calloc((size_t)(groups * n * n), 8), *work = malloc(dlb_kfac_sum_bytes(&v) + 1);
 	int64_t stride[DLB_MAX_DIMS];
 
 	dlb_desc_strides(&d.x, stride);
@@ -115,34 +116,36 @@ static void positions(enum dlb_dtype t, enum dlb_layout layout, bool bias, const
 		for (int64_t i = 0; i < count; i++)
 			dlb_value_set(x, t, i, uniform());
 		dlb_kfac_sum(&v, m == 0, x, sum, work);
-		for (int64_t p = 0; p < images * v.positions; p++) {
+		for (int64_t p = 0; p < groups * images * v.positions; p++) {
 			const int64_t y = p % v.positions / out[1] * s[5] - s[7], z = p % out[1] * s[5] - s[7];
+			const int64_t image = p / v.positions % images, group = p / v.positions / images;
 			row[taps] = 1;
 			for (int i = 0; i < taps; i++) {
 				const int64_t h = y + i / k % k * s[6], w = z + i % k * s[6];
 				const bool inside = h >= 0 && h < s[2] && w >= 0 && w < s[3];
-				row[i] = inside ? dlb_value_real(x, t, p / v.positions * stride[0] + i / (k * k) * stride[1] +
+				row[i] = inside ? dlb_value_real(x, t, image * stride[0] + (group * c + i / (k * k)) * stride[1] +
 								 h * stride[2] + w * stride[3]) : 0;
 			}
 			for (int i = 0; i < n; i++)
 				for (int j = 0; j <= i; j++)
-					want[i * n + j] += row[i] * row[j];
+					want[(group * n + i) * n + j] += row[i] * row[j];
 		}
 	}
-	for (int i = 0; i < n; i++)
-		for (int j = 0; j <= i; j++)
+	for (int i = 0; i < groups * n; i++)
+		for (int j = 0; j <= i % n; j++)
 			assert(fabs(dlb_value_real(sum, t, i * n + j) - want[i * n + j]) <= (t == DLB_F64 ? 1e-12 : 1e-5) * (1 + fabs(want[i * n + j])) * 10);
-	/* The same x as so many vectors of c numbers, as its layout has them. */
+	/* The same x as so many vectors of c numbers a group, as its layout has them. */
 	v = (struct dlb_kfac_vectors){ .lie = layout == DLB_CHANNELS_LAST ? DLB_KFAC_ROWS : DLB_KFAC_COLUMNS, .dtype = t, .images = images,
-		.positions = s[2] * s[3], .n = (int)c };
+		.positions = s[2] * s[3], .n = (int)c, .groups = groups };
 	dlb_kfac_sum(&v, true, x, sum, NULL);
-	for (int i = 0; i < c; i++)
-		for (int j = 0; j <= i; j++) {
+	for (int i = 0; i < groups * c; i++)
+		for (int j = 0; j <= i % c; j++) {
+			const int64_t other = i / c * c + j;
 			double e = 0;
 
 			for (int64_t p = 0; p < images * v.positions; p++) {
 				const int64_t at = p / v.positions * stride[0] + p % v.positions / s[3] * stride[2] + p % s[3] * stride[3];
-				e += dlb_value_real(x, t, at + i * stride[1]) * dlb_value_real(x, t, at + j * stride[1]);
+				e += dlb_value_real(x, t, at + i * stride[1]) * dlb_value_real(x, t, at + other * stride[1]);
 			}
 			assert(fabs(dlb_value_real(sum, t, i * c + j) - e) <= (t == DLB_F64 ? 1e-12 : 1e-5) * (1 + fabs(e)) * 10);
 		}
@@ -270,14 +273,14 @@ static void layers(bool shared, bool fed)
 
 		dlb_kfac_bind(&g);
 		l = dlb_kfac_layers(&g, &n);
-		assert(n == !(shared || fed) && u->n_in == (n ? 4 : 2));
+		assert(n == !shared && u->n_in == (n ? 4 : 2));
 		if (n) {
 			assert(l->update == g.tensor[w].home && l->bias_update == g.tensor[b].home && !l->by_input);
-			assert(l->x[0] == h && l->x[1] == dy && l->n[0] == 7 && l->n[1] == 5);
+			assert(l->n_uses == 1 && l->use[0].x[0] == h && l->use[0].x[1] == dy && l->n[0] == 7 && l->n[1] == 5);
 			assert(u->in[0] == w && u->in[1] == dw && u->in[2] == h && u->in[3] == dy);
 			assert(dlb_kfac_layer_of(&g, l->update) == l->update && dlb_kfac_layer_of(&g, l->bias_update) == l->update);
-			assert(dlb_kfac_layer_of(&g, dense) == -1 && dlb_kfac_factor_of(&g, l->update, dy) == DLB_KFAC_G);
-			assert(dlb_kfac_factor_of(&g, l->update, h) == DLB_KFAC_A && dlb_kfac_factor_of(&g, l->update, dw) == -1);
+			assert(dlb_kfac_layer_of(&g, dense) == -1 && dlb_kfac_moment_of(&g, l->update, dy) == DLB_KFAC_G);
+			assert(dlb_kfac_moment_of(&g, l->update, h) == DLB_KFAC_A && dlb_kfac_moment_of(&g, l->update, dw) == -1);
 			assert(dlb_kfac_layer_at(&g, l->update).n[0] == 7 && dlb_kfac_state_bytes(&g, l->update) == 4 * 3 * (49 + 25));
 			assert(!dlb_kfac_operand(u, 1) && dlb_kfac_operand(u, 2) && g.op[g.tensor[b].home].n_in == 2);
 		}
@@ -287,25 +290,26 @@ static void layers(bool shared, bool fed)
 	n_checks++;
 }
 
-/* (batch, 4, 6) by (6, 5), a bias added; or a convolution of 6 channels by 5 kernels of 2 x 3, in so many groups; fed: nothing
- * in front of it. n: how many layers are found; why: what is said of the weight otherwise. */
+/* (batch, 4, 6) by (6, 5), a bias added; or a convolution of 6 channels by 5 kernels of 2 x 3, or by 2 for each of so many groups; fed:
+ * nothing in front of it. n: how many layers are found; why: what is said of the weight otherwise. */
 static void other_layers(bool conv, int64_t groups, bool fed, const char *why)
 {
 	struct dlb_graph g;
 	struct dlb_kfac_layer *all;
 	int n, x, h, w, b, y, z, dz, dw, db, product;
+	const int64_t outs = groups == 1 ? 5 : 2 * groups;
 	struct dlb_attr group = { .name = "group", .type = DLB_ATTR_INT, .i = groups };
 
 	dlb_graph_init(&g);
 	x = tensor(&g, "x", DLB_T_INPUT, 2, 1, 0, conv ? 6 : 4);
 	h = fed ? x : tensor(&g, "h", DLB_T_ACTIVATION, 2, 1, 0, conv ? 6 : 4);
-	w = tensor(&g, "w", DLB_T_WEIGHT, 2, 0, conv ? 5 : 6, conv ? 6 / groups : 5);
-	b = tensor(&g, "b", DLB_T_WEIGHT, 1, 0, 5, 0);
-	y = tensor(&g, "y", DLB_T_ACTIVATION, 2, 1, 0, conv ? 5 : 4);
+	w = tensor(&g, "w", DLB_T_WEIGHT, 2, 0, conv ? outs : 6, conv ? 6 / groups : 5);
+	b = tensor(&g, "b", DLB_T_WEIGHT, 1, 0, outs, 0);
+	y = tensor(&g, "y", DLB_T_ACTIVATION, 2, 1, 0, conv ? outs : 4);
 	z = conv ? y : tensor(&g, "z", DLB_T_ACTIVATION, 2, 1, 0, 4);
-	dz = tensor(&g, "dz", DLB_T_GRADIENT, 2, 1, 0, conv ? 5 : 4);
-	dw = tensor(&g, "dw", DLB_T_WEIGHT_GRADIENT, 2, 0, conv ? 5 : 6, conv ? 6 / groups : 5);
-	db = tensor(&g, "db", DLB_T_WEIGHT_GRADIENT, 1, 0, 5, 0);
+	dz = tensor(&g, "dz", DLB_T_GRADIENT, 2, 1, 0, conv ? outs : 4);
+	dw = tensor(&g, "dw", DLB_T_WEIGHT_GRADIENT, 2, 0, conv ? outs : 6, conv ? 6 / groups : 5);
+	db = tensor(&g, "db", DLB_T_WEIGHT_GRADIENT, 1, 0, outs, 0);
 	const struct { int t; int64_t last[2]; } more[] = {
 		{ x, { conv ? 7 : 6, 8 } }, { h, { conv ? 7 : 6, 8 } }, { y, { conv ? 6 : 5, 6 } }, { z, { conv ? 6 : 5, 6 } },
 		{ dz, { conv ? 6 : 5, 6 } }, { w, { 2, 3 } }, { dw, { 2, 3 } },
@@ -340,9 +344,9 @@ static void other_layers(bool conv, int64_t groups, bool fed, const char *why)
 	if (n) {
 		const struct dlb_kfac_vectors v = dlb_kfac_vectors(&g, all, DLB_KFAC_A, 3), u = dlb_kfac_vectors(&g, all, DLB_KFAC_G, 3);
 
-		assert(all->x[0] == h && all->x[1] == dz && all->n[0] == (conv ? 37 : 7) && all->n[1] == 5 && all->by_input == !conv);
+		assert(all->use[0].x[0] == h && all->use[0].x[1] == dz && all->groups == groups && all->n[0] == (conv ? 36 / groups + 1 : 7) && all->n[1] == outs / groups && all->by_input == !conv);
 		assert(all->bias_update == g.tensor[b].home && dlb_kfac_rows(&g, all, 3) == (conv ? 3 * 36 : 3 * 4) && dlb_kfac_terms(&g, 3) == 3);
-		assert(v.bias && v.n == all->n[0] && !u.bias && u.n == 5 && u.images * u.positions == dlb_kfac_rows(&g, all, 3));
+		assert(v.bias && v.n == all->n[0] && !u.bias && u.n == outs / groups && u.groups == groups && u.images * u.positions == dlb_kfac_rows(&g, all, 3));
 		assert(v.lie == (conv ? DLB_KFAC_PATCHES : DLB_KFAC_ROWS) && u.lie == (conv ? DLB_KFAC_COLUMNS : DLB_KFAC_ROWS));
 	}
 	free(all);
@@ -366,8 +370,8 @@ int main(void)
 	};
 	for (int t = DLB_F32; t <= DLB_F64; t++)
 		for (int i = 0; i < DLB_LEN(shapes); i++)
-			for (int k = 0; k < 4; k++)
-				positions((enum dlb_dtype)t, k & 1 ? DLB_CHANNELS_LAST : DLB_PLAIN, k & 2, shapes[i]);
+			for (int k = 0; k < 12; k++)
+				positions((enum dlb_dtype)t, k & 1 ? DLB_CHANNELS_LAST : DLB_PLAIN, k & 2, 1 + k / 4, shapes[i]);
 	for (int n = 1; n <= 9; n++)
 		from_factor(n);
 	failures();
@@ -375,9 +379,9 @@ int main(void)
 	layers(true, false);
 	layers(false, true);
 	other_layers(false, 1, false, NULL);
-	other_layers(false, 1, true, "its layer reads the data as they are fed");
-	other_layers(true, 1, false, NULL);
-	other_layers(true, 2, false, "its convolution has groups");
+	other_layers(false, 1, true, NULL);
+	for (int groups = 1; groups <= 3; groups++)
+		other_layers(true, groups, groups == 2, NULL);
 	be.ops->close(&be);
 	printf("%ld checks of K-FAC: its matrices, their failures, its layers\n", n_checks);
 	return 0;

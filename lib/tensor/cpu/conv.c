@@ -8,7 +8,6 @@
  * oneDNN has only its reference loop for, is im2col and a matrix product (conv_real.h). bf16 activations go to oneDNN
  * too, weights (f32) being rounded as they are packed, their gradients f32; where it has no such primitive, activations
  * are widened. */
-#include <assert.h>
 #include <cblas.h>
 #include <stdlib.h>
 
@@ -319,16 +318,17 @@ static void geometry(struct conv_kernel *c)
 	}
 }
 
-void dlb_cpu_patches(const struct dlb_conv_desc *d, int64_t image, const void *x, void *col, int64_t row)
+void dlb_cpu_patches(const struct dlb_conv_desc *d, int64_t image, int64_t group, const void *x, void *col, int64_t row)
 {
 	struct conv_kernel c = { .d = *d };
+	int64_t from;
 
-	assert(d->groups == 1);
 	geometry(&c);
+	from = image * c.xn + group * c.cg * c.xc;
 	if (d->x.dtype == DLB_F64)
-		im2col_f64(&c, (const double *)x + image * c.xn, col, row);
+		im2col_f64(&c, (const double *)x + from, col, row);
 	else
-		im2col_f32(&c, (const float *)x + image * c.xn, col, row);
+		im2col_f32(&c, (const float *)x + from, col, row);
 }
 
 static int prepare_f32(struct dlb_backend *b, const void *ctx, int64_t rows, struct dlb_kernel **k, struct dlb_error *err)

@@ -20,35 +20,36 @@ static int64_t images_at_once(const struct dlb_kfac_vectors *v)
 }
 
 #define SUM(T, SYRK) \
-static void rows_##T(const struct dlb_kfac_vectors *v, bool first, const T *x, T *sum) \
+static void rows_##T(const struct dlb_kfac_vectors *v, int group, bool first, const T *x, T *sum) \
 { \
-	const int n = v->n, w = n - v->bias, rows = (int)(v->images * v->positions); \
-	SYRK(CblasRowMajor, CblasLower, CblasTrans, w, rows, 1, x, w, first ? 0 : 1, sum, n); \
+	const int n = v->n, w = n - v->bias, all = w * v->groups, rows = (int)(v->images * v->positions); \
+	x += group * w; \
+	SYRK(CblasRowMajor, CblasLower, CblasTrans, w, rows, 1, x, all, first ? 0 : 1, sum, n); \
 	if (!v->bias) \
 		return; \
 	for (int j = 0; j < w; j++) { \
 		T s = first ? 0 : sum[at(w, j, n)]; \
 		for (int i = 0; i < rows; i++) \
-			s += x[at(i, j, w)]; \
+			s += x[at(i, j, all)]; \
 		sum[at(w, j, n)] = s; \
 	} \
 	sum[at(w, w, n)] = (first ? 0 : sum[at(w, w, n)]) + (T)rows; \
 } \
 \
-static void columns_##T(const struct dlb_kfac_vectors *v, bool first, const T *x, T *sum) \
+static void columns_##T(const struct dlb_kfac_vectors *v, int group, bool first, const T *x, T *sum) \
 { \
 	const int n = v->n, p = (int)v->positions; \
 	for (int64_t i = 0; i < v->images; i++) \
-		SYRK(CblasRowMajor, CblasLower, CblasNoTrans, n, p, 1, x + i * n * p, p, first && i == 0 ? 0 : 1, sum, n); \
+		SYRK(CblasRowMajor, CblasLower, CblasNoTrans, n, p, 1, x + (i * v->groups + group) * n * p, p, first && i == 0 ? 0 : 1, sum, n); \
 } \
 \
-static void patches_##T(const struct dlb_kfac_vectors *v, bool first, const T *x, T *sum, T *col) \
+static void patches_##T(const struct dlb_kfac_vectors *v, int group, bool first, const T *x, T *sum, T *col) \
 { \
 	const int64_t most = images_at_once(v); \
 	for (int64_t i = 0; i < v->images; i += most) { \
 		const int64_t images = i + most < v->images ? most : v->images - i, row = images * v->positions; \
 		for (int64_t k = 0; k < images; k++) \
-			dlb_cpu_patches(&v->conv, i + k, x, col + k * v->positions, row); \
+			dlb_cpu_patches(&v->conv, i + k, group, x, col + k * v->positions, row); \
 		for (int64_t k = 0; k < row && v->bias; k++) \
 			col[(v->n - 1) * row + k] = 1; \
 		SYRK(CblasRowMajor, CblasLower, CblasNoTrans, v->n, (int)row, 1, col, (int)row, first && i == 0 ? 0 : 1, sum, v->n); \
@@ -62,26 +63,50 @@ size_t dlb_kfac_sum_bytes(const struct dlb_kfac_vectors *v)
 	return v->lie == DLB_KFAC_PATCHES ? (size_t)v->n * (size_t)(images_at_once(v) * v->positions) * dlb_dtype_bytes(v->dtype) : 0;
 }
 
-void dlb_kfac_sum(const struct dlb_kfac_vectors *v, bool first, const void *x, void *sum, void *work)
+static void sum_group(const struct dlb_kfac_vectors *v, int group, bool first, const void *x, void *sum, void *work)
 {
 	const bool f64 = v->dtype == DLB_F64;
 
-	if (v->images * v->positions == 0 && first)
-		memset(sum, 0, (size_t)v->n * (size_t)v->n * dlb_dtype_bytes(v->dtype));
-	if (v->images * v->positions == 0)
-		return;
 	if (v->lie == DLB_KFAC_PATCHES && f64)
-		patches_double(v, first, x, sum, work);
+		patches_double(v, group, first, x, sum, work);
 	else if (v->lie == DLB_KFAC_PATCHES)
-		patches_float(v, first, x, sum, work);
+		patches_float(v, group, first, x, sum, work);
 	else if (v->lie == DLB_KFAC_COLUMNS && f64)
-		columns_double(v, first, x, sum);
+		columns_double(v, group, first, x, sum);
 	else if (v->lie == DLB_KFAC_COLUMNS)
-		columns_float(v, first, x, sum);
+		columns_float(v, group, first, x, sum);
 	else if (f64)
-		rows_double(v, first, x, sum);
+		rows_double(v, group, first, x, sum);
 	else
-		rows_float(v, first, x, sum);
+		rows_float(v, group, first, x, sum);
+}
+
+void dlb_kfac_sum(const struct dlb_kfac_vectors *v, bool first, const void *x, void *sum, void *work)
+{
+	const size_t bytes = (size_t)v->n * (size_t)v->n * dlb_dtype_bytes(v->dtype);
+
+	if (v->images * v->positions == 0 && first)
+		memset(sum, 0, (size_t)v->groups * bytes);
+	for (int i = 0; i < v->groups && v->images * v->positions > 0; i++)
+		sum_group(v, i, first, x, (char *)sum + (size_t)i * bytes, work);
+}
+
+#define ADD(T) \
+static void add_##T(int n, const T *from, T *to) \
+{ \
+	for (int i = 0; i < n; i++) \
+		for (int j = 0; j <= i; j++) \
+			to[at(i, j, n)] += from[at(i, j, n)]; \
+}
+ADD(float)
+ADD(double)
+
+void dlb_kfac_add(enum dlb_dtype t, int n, const void *from, void *to)
+{
+	if (t == DLB_F64)
+		add_double(n, from, to);
+	else
+		add_float(n, from, to);
 }
 
 #define AVERAGE(T) \
