@@ -102,7 +102,7 @@ static double factor_travel(const struct compiler *c)
 			continue;
 		const struct dlb_kfac_layer l = dlb_kfac_layer_at(c->g, i);
 		for (int k = 0; k < DLB_KFAC_FACTORS; k++)
-			bytes += (double)l.n[k] * (double)l.n[k] * (double)dlb_dtype_bytes(c->g->tensor[l.x[k]].dtype);
+			bytes += l.groups * (double)l.n[k] * (double)l.n[k] * (double)dlb_dtype_bytes(c->g->tensor[l.use[0].x[k]].dtype);
 	}
 	return bytes;
 }
