@@ -318,17 +318,16 @@ static void geometry(struct conv_kernel *c)
 	}
 }
 
-void dlb_cpu_patches(const struct dlb_conv_desc *d, int64_t image, int64_t group, const void *x, void *col, int64_t row)
+/* Of another group than the first: x points to its first channel. */
+void dlb_cpu_patches(const struct dlb_conv_desc *d, int64_t image, const void *x, void *col, int64_t row)
 {
 	struct conv_kernel c = { .d = *d };
-	int64_t from;
 
 	geometry(&c);
-	from = image * c.xn + group * c.cg * c.xc;
 	if (d->x.dtype == DLB_F64)
-		im2col_f64(&c, (const double *)x + from, col, row);
+		im2col_f64(&c, (const double *)x + image * c.xn, col, row);
 	else
-		im2col_f32(&c, (const float *)x + from, col, row);
+		im2col_f32(&c, (const float *)x + image * c.xn, col, row);
 }
 
 static int prepare_f32(struct dlb_backend *b, const void *ctx, int64_t rows, struct dlb_kernel **k, struct dlb_error *err)

@@ -59,9 +59,9 @@ int dlb_cpu_mixed_dropout(struct dlb_backend *b, const struct dlb_dropout_desc *
 int dlb_cpu_mixed_pool(struct dlb_backend *b, const struct dlb_pool_desc *d, struct dlb_kernel **k, struct dlb_error *err);
 int dlb_cpu_mixed_reduce(struct dlb_backend *b, const struct dlb_reduce_desc *d, struct dlb_kernel **k, struct dlb_error *err);
 
-/* col (taps, positions), rows `row` elements apart: what each tap of the convolution's kernel meets at each position of an
- * image of x in one of its groups, taps in the weight's order. */
-void dlb_cpu_patches(const struct dlb_conv_desc *d, int64_t image, int64_t group, const void *x, void *col, int64_t row);
+/* col (taps, positions), rows `row` elements apart: what each tap of the convolution's kernel (one group) meets at each
+ * position of an image of x, taps in the weight's order. */
+void dlb_cpu_patches(const struct dlb_conv_desc *d, int64_t image, const void *x, void *col, int64_t row);
 
 /* ---- small things ---- */
 void dlb_cpu_sgemm(CBLAS_LAYOUT order, CBLAS_TRANSPOSE ta, CBLAS_TRANSPOSE tb, int m, int n, int k, float alpha,

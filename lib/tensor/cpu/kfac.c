@@ -19,6 +19,15 @@ static int64_t images_at_once(const struct dlb_kfac_vectors *v)
 	return n < v->images ? n : v->images;
 }
 
+/* Where a group's channels begin in an image of patches. */
+static int64_t first_channel(const struct dlb_kfac_vectors *v, int group)
+{
+	int64_t stride[DLB_MAX_DIMS];
+
+	dlb_desc_strides(&v->conv.x, stride);
+	return group * v->conv.w.dim[1] * stride[1];
+}
+
 #define SUM(T, SYRK) \
 static void rows_##T(const struct dlb_kfac_vectors *v, int group, bool first, const T *x, T *sum) \
 { \
@@ -45,11 +54,11 @@ static void columns_##T(const struct dlb_kfac_vectors *v, int group, bool first,
 \
 static void patches_##T(const struct dlb_kfac_vectors *v, int group, bool first, const T *x, T *sum, T *col) \
 { \
-	const int64_t most = images_at_once(v); \
+	const int64_t most = images_at_once(v), channel = first_channel(v, group); \
 	for (int64_t i = 0; i < v->images; i += most) { \
 		const int64_t images = i + most < v->images ? most : v->images - i, row = images * v->positions; \
 		for (int64_t k = 0; k < images; k++) \
-			dlb_cpu_patches(&v->conv, i + k, group, x, col + k * v->positions, row); \
+			dlb_cpu_patches(&v->conv, i + k, x + channel, col + k * v->positions, row); \
 		for (int64_t k = 0; k < row && v->bias; k++) \
 			col[(v->n - 1) * row + k] = 1; \
 		SYRK(CblasRowMajor, CblasLower, CblasNoTrans, v->n, (int)row, 1, col, (int)row, first && i == 0 ? 0 : 1, sum, v->n); \
