@@ -42,6 +42,19 @@ setup() { planned "$BATS_TEST_TMPDIR/doc.json"; doc=$BATS_TEST_TMPDIR/doc.json; 
 		"$BATS_TEST_TMPDIR/x.svg"
 }
 
+@test "the bars of a simulated pipeline are as long as its step on every node: what is copied is in them" {
+	dlb-profile --analytic --batch 16 "$model" | dlb-costmodel -c cpu:2 | dlb-place -a even -m 4 | dlb-run --dry-run |
+		dlb-view -f svg >"$BATS_TEST_TMPDIR/x.svg"
+	grep -q '<title>copying, other</title>' "$BATS_TEST_TMPDIR/x.svg"
+	python3 - "$BATS_TEST_TMPDIR/x.svg" <<-'END'
+		import re, sys
+		rows = {}
+		for y, w in re.findall(r'<rect x="[0-9.]+" y="([0-9.]+)" width="([0-9.]+)" [^>]*><title>(?:busy|starved|backpressure|collective|structural|copying, other)</title>', open(sys.argv[1]).read()):
+		    rows.setdefault(y, []).append(float(w))
+		assert len(rows) == 2 and all(abs(sum(w) - 816) < 1 for w in rows.values()), rows
+	END
+}
+
 @test "the memory plan: well-formed XML, a rectangle a place, and in the table arena and bound" {
 	dlb-view -f memory "$doc" >"$BATS_TEST_TMPDIR/m.svg"
 	python3 -c 'import sys, xml.dom.minidom; xml.dom.minidom.parse(sys.argv[1])' "$BATS_TEST_TMPDIR/m.svg"

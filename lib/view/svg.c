@@ -15,6 +15,7 @@ static const char *const colour[] = { "#0072b2", "#009e73", "#e69f00" };
 static const char *const phase_name[] = { "forward", "backward", "update" };
 static const char *const wait_name[] = { "starved", "backpressure", "collective", "structural" };
 static const char *const wait_colour[] = { "#d55e00", "#cc79a7", "#f0e442", "#bbbbbb" };
+static const char copying_colour[] = "#56b4e9", copying_name[] = "copying, other";
 
 void dlb_view_escaped(FILE *f, const char *s)
 {
@@ -124,7 +125,16 @@ static double timelines(const struct dlb_view *v, FILE *f, double y)
 	return y + 40;
 }
 
-/* Where each node's step went: busy, then its waits by kind. */
+static double bar(FILE *f, double x, double y, double width, const char *fill, const char *title)
+{
+	if (width > 0)
+		fprintf(f, "<rect x=\"%.1f\" y=\"%.1f\" width=\"%.1f\" height=\"%d\" fill=\"%s\"><title>%s</title></rect>\n",
+			x, y, width, LANE, fill, title);
+	return x + fmax(0, width);
+}
+
+/* Where each node's step went: busy, then its waits by kind, then what is left of the step: copying to other nodes of the
+ * host, and what no clock was put to. */
 static double bars(const struct dlb_view *v, FILE *f, double y)
 {
 	const struct dlb_report *r = &v->report;
@@ -134,26 +144,21 @@ static double bars(const struct dlb_view *v, FILE *f, double y)
 	if (!v->has_report)
 		return y;
 	for (int i = 0; i < r->n_nodes; i++)
-		most = fmax(most, r->node[i].busy_s + r->node[i].wait_s);
+		most = fmax(fmax(most, r->step_s), r->node[i].busy_s + r->node[i].wait_s);
 	if (!(most > 0))
 		return y;
 	text(f, 12, y + 12, "start", "busy and waiting, seconds per step");
 	y += 22;
 	for (int i = 0; i < r->n_nodes; i++) {
-		double x = LEFT, w = PLOT * 0.8 * r->node[i].busy_s / most;
+		const double px_per_s = PLOT * 0.8 / most;
+		double x = LEFT;
 
 		snprintf(line, sizeof line, "node %d", i);
 		text(f, 12, y + LANE - 6, "start", line);
-		fprintf(f, "<rect x=\"%.1f\" y=\"%.1f\" width=\"%.1f\" height=\"%d\" fill=\"#0072b2\"><title>busy</title></rect>\n",
-			x, y, w, LANE);
-		x += w;
-		for (int k = 0; k < DLB_N_WAITS; k++) {
-			w = PLOT * 0.8 * r->node[i].waits_s[k] / most;
-			if (w > 0)
-				fprintf(f, "<rect x=\"%.1f\" y=\"%.1f\" width=\"%.1f\" height=\"%d\" fill=\"%s\"><title>%s</title></rect>\n",
-					x, y, w, LANE, wait_colour[k], wait_name[k]);
-			x += fmax(0, w);
-		}
+		x = bar(f, x, y, px_per_s * r->node[i].busy_s, colour[0], "busy");
+		for (int k = 0; k < DLB_N_WAITS; k++)
+			x = bar(f, x, y, px_per_s * r->node[i].waits_s[k], wait_colour[k], wait_name[k]);
+		x = bar(f, x, y, px_per_s * (r->step_s - r->node[i].busy_s - r->node[i].wait_s), copying_colour, copying_name);
 		snprintf(line, sizeof line, "busy %s", dlb_view_seconds(r->node[i].busy_s, s, sizeof s));
 		text(f, x + 6, y + LANE - 6, "start", line);
 		y += LANE + GAP;
@@ -223,6 +228,10 @@ static double heading(const struct dlb_view *v, FILE *f)
 	for (int k = 0; v->has_report && k < DLB_N_WAITS; k++, x += 120) {
 		fprintf(f, "<rect x=\"%.0f\" y=\"%.0f\" width=\"12\" height=\"12\" fill=\"%s\"/>\n", x, y, wait_colour[k]);
 		text(f, x + 18, y + 11, "start", wait_name[k]);
+	}
+	if (v->has_report) {
+		fprintf(f, "<rect x=\"%.0f\" y=\"%.0f\" width=\"12\" height=\"12\" fill=\"%s\"/>\n", x, y, copying_colour);
+		text(f, x + 18, y + 11, "start", copying_name);
 	}
 	return y + 30;
 }

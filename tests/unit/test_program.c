@@ -153,8 +153,8 @@ static void test_spoilt(uint64_t seed)
 	dag_release(&d);
 }
 
-/* What is lent: the sender waits for its return after the receiver's last reader; one side that says so alone, a return that
- * comes before that reader, and an output over what is lent are refused. Returns how many messages were. */
+/* What is lent: one side that says so alone, a return that comes before the receiver's last reader or goes to another node are
+ * refused. Returns how many messages were lent. */
 static int test_lent(uint64_t seed)
 {
 	struct dag_options o = { .seed = seed, .n_forward = 12, .training = true, .cluster = "cpu:3", .batch = 8 };
