@@ -150,6 +150,12 @@ log() {
 	log "$tmp/one.json" "$tmp/truth"
 	log "$tmp/doc.json" "$tmp/log"
 	cmp "$tmp/truth" "$tmp/log"
+	(	# where memory cannot be shared it is sent
+		ulimit -v 20000000
+		log "$tmp/doc.json" "$tmp/log"
+	)
+	cmp "$tmp/truth" "$tmp/log"
+	jq -e '.report.communication.in_place_bytes == 0' "$tmp/out.json"
 	plan cpu:2 -a even -m 4 --in-place off >"$tmp/off.json"
 	jq -c --slurpfile p "$tmp/doc.json" '.plan.placement = $p[0].plan.placement' "$tmp/off.json" >"$tmp/copied.json"
 	dlb-run --print-program --steps 1 "${digits[@]}" "$tmp/copied.json" >"$tmp/program"
