@@ -79,4 +79,5 @@ install: all
 	for s in 1 5 7; do install -m 644 man/*.$$s $(DESTDIR)$(PREFIX)/share/man/man$$s; done
 clean: ; rm -rf build
 compile_commands.json: ; bear --output build/compile_commands.json -- $(MAKE) -B all
--include $(LIB_O:.o=.d) $(TOOLS:%=$(BUILD)/cmd/%.d) $(UNIT:%=$(BUILD)/tests/unit/%.d)
+-include $(LIB_O:.o=.d) $(TOOLS:%=$(BUILD)/cmd/%.d) $(UNIT:%=$(BUILD)/tests/unit/%.d) \
+	$(FUZZ:%=$(BUILD)/tests/fuzz/%.d)
