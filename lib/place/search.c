@@ -1,4 +1,5 @@
-/* Many coolings: each from the best, from a start or from where another ended; long ones get longer. */
+/* Many coolings: each from the best or from a start; every third begins with clumps of classes (multilevel.c), exact steps
+ * (window.c) follow each; long ones get longer. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -25,20 +26,27 @@ static bool memory_is_scarce(const struct dlb_port *port)
 void dlb_search_run(struct dlb_search *s, int *const *starts, int n_starts, bool cold)
 {
 	/* Cold ones settle what is nearly even (many small classes), hot ones leave a bad valley. */
-	static const double heat[] = { 0.02, 0.003, 0.05, 0.01, 0.001, 0.1, 0.003, 0.02 };
+	static const double heat[] = { 0.02, 0.05, 0.003, 0.1, 0.01, 0.02, 0.001, 0.05 };
+	static const double MULTILEVEL_HEAT = 0.1;
 	static const double latency_heat[] = { 0.025, 0.01, 0.05, 0.005 };
 	size_t n = (size_t)s->port->n;
 	bool scarce = memory_is_scarce(s->port);
 	int *from = dlb_xmalloc((n + 1) * sizeof *from);
 	int64_t length = s->latency ? 20000 : 300000 + 4000 * (int64_t)n;
+	if (s->deadline_s <= 0 && !s->latency && !cold && length > s->budget / 3)	/* one of each sort at least */
+		length = s->budget / 3 + 1;
 	for (int run = 0; !dlb_search_over(s); run++) {
 		bool best = cold || run % 3 != 2;
 		memcpy(from, best ? s->best : starts[run / 3 % n_starts], n * sizeof *from);
 		int64_t proposals = s->deadline_s <= 0 && s->budget < length ? s->budget : length;
 		if (s->latency)
 			dlb_anneal_latency(s, from, proposals, cold ? 2e-6 : latency_heat[run % 4]);
+		else if (!cold && run % 3 == 1)
+			dlb_search_multilevel(s, from, run % 2 == 1, 2 * proposals, MULTILEVEL_HEAT);
 		else
-			dlb_anneal_throughput(s, from, proposals, cold ? 4e-6 : heat[run % 8], scarce && !cold && run % 2 == 0);
+			dlb_anneal_throughput(s, from, proposals, cold ? 4e-6 : heat[(run - run / 3) % 8], scarce && !cold);
+		if (!s->latency)
+			dlb_search_windows(s);
 		if (run % 4 == 3 && length < 40000000)
 			length += length / 2;
 	}

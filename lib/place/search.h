@@ -23,6 +23,12 @@ bool dlb_search_over(const struct dlb_search *s);
 /* One cooling from `from` (valid), `proposals` long, from temperature `hot` (a share of the value). Betters
  * s->best; leaves where it ended in from. soft: on its way memory may be exceeded, at a price. */
 void dlb_anneal_throughput(struct dlb_search *s, int *from, int64_t proposals, double hot, bool soft);
+/* Coolings level by level, from the coarsest graph's clumps of classes, hot, to classes; together: clumps of what stands
+ * together in `from` only. Throughput. (multilevel.c) */
+void dlb_search_multilevel(struct dlb_search *s, const int *from, bool together, int64_t proposals, double hot);
+/* Exact steps from the best: windows of a few classes, each set to the best of all placements of its classes on a few nodes,
+ * until many in a row gain nothing. Throughput. (window.c) */
+void dlb_search_windows(struct dlb_search *s);
 void dlb_anneal_latency(struct dlb_search *s, int *from, int64_t proposals, double hot);
 /* The same for a step, over groups of the problem (anneal_step.c). Budget is in (op, micro-batch) pairs ordered;
  * a simulation counts for twelve orderings. */

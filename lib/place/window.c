@@ -1,0 +1,152 @@
+/* Exact steps in a large neighbourhood: a window of classes that hang together, on the busiest node and on one or two that
+ * they talk to, is set to the best of all placements of its classes on these nodes, with all else as it stands. */
+#include <stdlib.h>
+#include <string.h>
+#include "place/loads.h"
+
+enum { NODES = 3, CLASSES = 12, PLACEMENTS = 1000, IN_VAIN = 24, TRIES = 64 };
+
+struct window {
+	struct dlb_loads *a;
+	int node[NODES], n_nodes, class[CLASSES], n;
+	int now[CLASSES], best[CLASSES];		/* [class of the window] node */
+	double least;					/* energy of the window's nodes in best */
+	int64_t looks;
+};
+
+static bool has_node(const struct window *w, int d)
+{
+	for (int i = 0; i < w->n_nodes; i++)
+		if (w->node[i] == d)
+			return true;
+	return false;
+}
+
+static bool has_class(const struct window *w, int c)
+{
+	for (int i = 0; i < w->n; i++)
+		if (w->class[i] == c)
+			return true;
+	return false;
+}
+
+/* How many classes, so that there are no more than PLACEMENTS. */
+static int classes_of(int n_nodes)
+{
+	int n = 0;
+
+	for (int all = 1; n < CLASSES && all * n_nodes <= PLACEMENTS; n++)
+		all *= n_nodes;
+	return n;
+}
+
+/* From a class of the busiest node outwards, along nets, over the nodes of the window; the first border that is met
+ * tells the second node, and a third is drawn now and then. */
+static void choose(struct window *w)
+{
+	struct dlb_loads *a = w->a;
+	int busy = dlb_loads_busiest(a), want = CLASSES;
+
+	w->n = 0;
+	w->n_nodes = 0;
+	if (!a->size[busy])
+		return;
+	w->node[w->n_nodes++] = busy;
+	w->class[w->n++] = a->member[(size_t)busy * (size_t)a->port->n + (size_t)dlb_loads_below(a, a->size[busy])];
+	const int most = 2 + (dlb_loads_below(a, 3) == 0);
+	for (int tries = 0; w->n < want && tries < TRIES; tries++) {
+		int c = dlb_loads_neighbour(a, w->class[dlb_loads_below(a, w->n)]);
+
+		if (c < 0 || has_class(w, c))
+			continue;
+		if (!has_node(w, a->at[c])) {
+			if (w->n_nodes == most)
+				continue;
+			w->node[w->n_nodes++] = a->at[c];
+		}
+		w->class[w->n++] = c;
+		want = classes_of(w->n_nodes < 2 ? 2 : w->n_nodes);
+	}
+	while (w->n_nodes < 2 && a->port->n_nodes > 1) {	/* no border near: any other node */
+		int d = dlb_loads_below(a, a->port->n_nodes);
+
+		if (!has_node(w, d))
+			w->node[w->n_nodes++] = d;
+	}
+	want = classes_of(w->n_nodes);
+	w->n = w->n < want ? w->n : want;
+}
+
+static void put(struct dlb_loads *a, int c, int to)
+{
+	double df, dt;
+
+	if (a->at[c] == to)
+		return;
+	dlb_loads_gains(a, c, to, &df, &dt);
+	dlb_loads_move(a, c, to, df, dt);
+}
+
+/* Of the window's nodes: summed anew, since on the way energies pass by next to which it is lost to rounding. */
+static double energy(const struct window *w)
+{
+	double sum = 0;
+
+	for (int k = 0; k < w->n_nodes; k++)
+		sum += w->a->power[w->node[k]];
+	return sum;
+}
+
+/* All placements of classes i and on. */
+static void look_through(struct window *w, int i)
+{
+	int home = w->now[i];
+
+	if (i == w->n) {
+		w->looks++;
+		double here = energy(w);
+
+		if (here >= w->least)
+			return;
+		w->least = here;
+		for (int k = 0; k < w->n; k++)
+			w->best[k] = w->a->at[w->class[k]];
+		return;
+	}
+	for (int k = 0; k < w->n_nodes; k++) {
+		if (w->a->at[w->class[i]] != w->node[k] && !dlb_loads_may(w->a, w->class[i], w->node[k]))
+			continue;
+		put(w->a, w->class[i], w->node[k]);
+		look_through(w, i + 1);
+	}
+	put(w->a, w->class[i], home);
+}
+
+void dlb_search_windows(struct dlb_search *s)
+{
+	int *at = dlb_xmalloc(((size_t)s->port->n + 1) * sizeof *at);
+	struct dlb_loads a;
+	struct window w = { .a = &a };
+
+	memcpy(at, s->best, (size_t)s->port->n * sizeof *at);
+	dlb_loads_init(&a, s, at, false);
+	for (int in_vain = 0; in_vain < IN_VAIN && !dlb_search_over(s); in_vain++) {
+		dlb_loads_set_exponent(&a, 7, s->best_s);	/* without what rounding has left */
+		choose(&w);
+		if (!w.n)
+			break;
+		for (int k = 0; k < w.n; k++)
+			w.best[k] = w.now[k] = at[w.class[k]];
+		w.looks = 0;
+		w.least = energy(&w) * (1 - 1e-9);
+		look_through(&w, 0);
+		s->budget -= w.looks;
+		for (int k = 0; k < w.n; k++) {
+			in_vain = w.best[k] != w.now[k] ? 0 : in_vain;
+			put(&a, w.class[k], w.best[k]);
+		}
+		dlb_loads_keep_best(&a);
+	}
+	dlb_loads_release(&a);
+	free(at);
+}
