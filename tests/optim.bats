@@ -141,6 +141,26 @@ alone() { dlb-place -a single <"$doc" >"$1"; }
 	dlb-place --clip-norm 0 <"$tmp/planned.json" | jq -e '.plan | has("clip") | not'
 }
 
+@test "schedules, clipping and weight decay over three replicas of pipelines: the losses of one node with the whole batch" {
+	dlb-profile --analytic --batch 30 "$model" >"$tmp/profile.json"
+	dlb-costmodel -c cpu:6 "$tmp/profile.json" | dlb-place --replicas 3 -a even -m 2 >"$tmp/three.json"
+	dlb-costmodel -c cpu:1 "$tmp/profile.json" | dlb-place -a single -m 6 >"$tmp/one.json"
+	while read -r options; do
+		echo "$options"
+		# shellcheck disable=SC2086
+		losses "$tmp/three.json" --steps 5 --order sequential --clip-norm 0.4 --optimizer $options >"$tmp/a"
+		# shellcheck disable=SC2086
+		losses "$tmp/one.json" --steps 5 --order sequential --clip-norm 0.4 --optimizer $options >"$tmp/b"
+		paste "$tmp/a" "$tmp/b" | awk '{ d = $1 - $2; if (d < 0) d = -d; if (d > 1e-5 * $2) exit 1 } END { exit NR != 5 }'
+	done <<-'END'
+		adamw --weight-decay 0.1 --warmup 3 --lr-schedule cosine:5
+		max-adabelief --variant corrected --weight-decay 0.05 --lr 0.01
+		adagrad --weight-decay 0.01 --lr-schedule step:2:0.5
+		rmsprop --lr 0.002 --weight-decay 0.01
+		kfac --lr 0.05 --weight-decay 0.01 --inverse-every 2
+	END
+}
+
 @test "what cannot be: one line" {
 	while read -r options; do
 		echo "$options"
