@@ -76,56 +76,80 @@ static void make_ways(const struct dlb_allreduce *how, const struct dlb_ranks *r
 	free(hop);
 }
 
-/* Rounds in which every rank sends and gets what its present hop says, if the other side is there too; the slowest
- * transfer, and adding what it brought, sets the pace. */
-static double hops_s(const struct dlb_cost *c, const struct dlb_allreduce *how, const struct dlb_ranks *ranks, const int *node, int64_t n, int size)
+/* Rounds in which every rank sends and gets what its present hop says, if the other side is there too. */
+struct rounds {
+	const struct dlb_cost *c;
+	const int *node;			/* [rank] */
+	int n_ranks, n_chunks, element_bytes;
+	int64_t n;				/* elements */
+	struct way *way;			/* [rank] */
+	int *to;				/* [rank] who takes what it sends in this round; -1: it does not */
+	struct flows flows;
+};
+
+/* A transfer and adding what it brought. */
+static double hop_s(const struct rounds *x, int r)
 {
-	int R = ranks->n, n_chunks = how->n_chunks(ranks), moved = 1, *to = dlb_xcalloc((size_t)R, sizeof *to);
-	struct way *way = dlb_xcalloc((size_t)R, sizeof *way);
-	size_t n_links = (size_t)c->cluster->n_links + 1;
-	struct flows f = { dlb_xcalloc(n_links, sizeof(int)), dlb_xcalloc(n_links, sizeof(int)) };
-	double all_s = 0;
-	make_ways(how, ranks, way);
-	while (moved) {
-		double round_s = 0;
-		moved = 0;
-		for (int r = 0; r < R; r++) {
-			to[r] = taker(way, r);
-			if (to[r] >= 0)
-				count_flow(c->cluster, node[r], node[to[r]], &f, 1);
-		}
-		for (int r = 0; r < R; r++) {
-			if (to[r] < 0)
-				continue;
-			const struct dlb_hop *h = &way[r].hop[way[r].at];
-			const struct dlb_node *taking = &c->cluster->node[node[to[r]]];
-			double Bps = c->accumulate_Bps ? c->accumulate_Bps[taking->kind] * taking->speed : 0;
-			double bytes = chunk_bytes(n, size, n_chunks, h->send, h->n_send), s = flow_s(c, bytes, node[r], node[to[r]], &f);
-			s += way[to[r]].hop[way[to[r]].at].add && Bps > 0 ? 3 * bytes / Bps : 0;
-			round_s = fmax(round_s, s);
-		}
-		for (int r = 0; r < R; r++) {
-			if (to[r] < 0)
-				continue;
-			count_flow(c->cluster, node[r], node[to[r]], &f, -1);
-			way[r].sent = way[to[r]].got = true;
-			moved++;
-		}
-		for (int r = 0; r < R; r++) {
-			struct way *w = &way[r];
-			if (w->at < w->n_hops && (w->sent || w->hop[w->at].to < 0) && (w->got || w->hop[w->at].from < 0)) {
-				w->at++;
-				w->sent = w->got = false;
-			}
-		}
-		all_s += round_s;
+	const struct way *from = &x->way[r], *to = &x->way[x->to[r]];
+	const struct dlb_hop *h = &from->hop[from->at];
+	const struct dlb_node *taking = &x->c->cluster->node[x->node[x->to[r]]];
+	double Bps = x->c->accumulate_Bps ? x->c->accumulate_Bps[taking->kind] * taking->speed : 0;
+	double bytes = chunk_bytes(x->n, x->element_bytes, x->n_chunks, h->send, h->n_send);
+
+	return flow_s(x->c, bytes, x->node[r], x->node[x->to[r]], &x->flows) + (to->hop[to->at].add && Bps > 0 ? 3 * bytes / Bps : 0);
+}
+
+static void advance(struct way *w)
+{
+	if (w->at == w->n_hops || (!w->sent && w->hop[w->at].to >= 0) || (!w->got && w->hop[w->at].from >= 0))
+		return;
+	w->at++;
+	w->sent = w->got = false;
+}
+
+/* Seconds of one round, for which the slowest transfer sets the pace; -1: there was nothing left to do. */
+static double round_s(struct rounds *x)
+{
+	double slowest_s = -1;
+
+	for (int r = 0; r < x->n_ranks; r++) {
+		x->to[r] = taker(x->way, r);
+		if (x->to[r] >= 0)
+			count_flow(x->c->cluster, x->node[r], x->node[x->to[r]], &x->flows, 1);
 	}
-	for (int r = 0; r < R; r++)
-		free(way[r].hop);
-	free(way);
-	free(to);
-	free(f.up);
-	free(f.down);
+	for (int r = 0; r < x->n_ranks; r++)
+		if (x->to[r] >= 0)
+			slowest_s = fmax(slowest_s, hop_s(x, r));
+	for (int r = 0; r < x->n_ranks; r++) {
+		if (x->to[r] < 0)
+			continue;
+		count_flow(x->c->cluster, x->node[r], x->node[x->to[r]], &x->flows, -1);
+		x->way[r].sent = x->way[x->to[r]].got = true;
+	}
+	for (int r = 0; r < x->n_ranks; r++)
+		advance(&x->way[r]);
+	return slowest_s;
+}
+
+static double hops_s(const struct dlb_cost *c, const struct dlb_allreduce *how, const struct dlb_ranks *ranks, const int *node,
+		     int64_t n, int element_bytes)
+{
+	size_t R = (size_t)ranks->n, n_links = (size_t)c->cluster->n_links + 1;
+	struct rounds x = { .c = c, .node = node, .n_ranks = ranks->n, .n_chunks = how->n_chunks(ranks),
+			    .element_bytes = element_bytes, .n = n, .way = dlb_xcalloc(R, sizeof *x.way),
+			    .to = dlb_xcalloc(R, sizeof *x.to),
+			    .flows = { dlb_xcalloc(n_links, sizeof(int)), dlb_xcalloc(n_links, sizeof(int)) } };
+	double all_s = 0, s;
+
+	make_ways(how, ranks, x.way);
+	while ((s = round_s(&x)) >= 0)
+		all_s += s;
+	for (size_t r = 0; r < R; r++)
+		free(x.way[r].hop);
+	free(x.way);
+	free(x.to);
+	free(x.flows.up);
+	free(x.flows.down);
 	return all_s;
 }
 
