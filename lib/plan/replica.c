@@ -283,12 +283,13 @@ void dlb_bucket_addend(const struct dlb_graph *g, const struct dlb_bucket *b, in
 	const struct dlb_op *update = &g->op[b->op[i]];
 	const struct dlb_tensor *x = &g->tensor[dlb_update_gradient(g, b->op[i])], *w = x;
 	struct dlb_desc d = dlb_tensor_desc(x, 1);
-	int64_t all = dlb_desc_count(&d), first = d.n_dims ? d.dim[0] : 1, last = d.n_dims ? d.dim[d.n_dims - 1] : 1;
+	int64_t all = dlb_desc_count(&d), first = d.n_dims > 0 ? d.dim[0] : 1, last = d.n_dims > 0 ? d.dim[d.n_dims - 1] : 1;
 	for (int j = 0; j < update->n_in; j++)
 		if (update->in[j] >= 0 && g->tensor[update->in[j]].kind == DLB_T_WEIGHT)
 			w = &g->tensor[update->in[j]];
 	*a = (struct dlb_addend){ .id = (int)(w - g->tensor), .name = w->name };
-	/* (out, all others), or (all others, out) where a layout has put it last: whichever is nearer to a square. */
+	/* Of a graph that has sizes but no shapes: one element.
+	 * (out, all others), or (all others, out) where a layout has put it last: whichever is nearer to a square. */
 	a->rows = first > 0 && last > 0 && first + all / first <= last + all / last ? first : last > 0 ? all / last : 0;
 	a->cols = a->rows > 0 ? all / a->rows : 0;
 }
