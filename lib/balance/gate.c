@@ -10,7 +10,7 @@
  * one had. Planning happens beside the run and costs it nothing (t_plan = 0); draining and warming up cost a
  * step each.
  */
-#include "balance/rules.h"
+#include "balance/balance.h"
 #include "place/place.h"
 #include "util/stats.h"
 #include <math.h>
@@ -31,6 +31,17 @@ static double prediction_error(const struct dlb_balance *b, const struct dlb_loa
 	q = dlb_quantile(e, n, 0.9);
 	free(e);
 	return fmax(least_error, fmax(q, 3 * l->round_se_s / l->round_s));
+}
+
+static bool ran_before(const struct dlb_balance *b, const char *hash)
+{
+	for (int i = b->n_history - 1; i >= 0; i--) {
+		if (!strcmp(b->history[i].plan_hash, hash))
+			return true;
+		if (b->history[i].changed)
+			break;
+	}
+	return false;
 }
 
 static double least_bandwidth(const struct dlb_cluster *c)
@@ -55,22 +66,17 @@ static void judge(const struct dlb_scene *s, const struct dlb_load *l, const str
 	double expected = l->round_s - (ranked_now_s - ranked_next_s) * fmin(1, l->round_s / ranked_now_s);
 	double steps = (double)(o->max_rounds - b->round) * (double)l->steps;
 	double gain = b->best_step_s - expected * (1 + prediction_error(b, l));
-	double price = 2 * l->round_s + next->moved_bytes / least_bandwidth(&s->cluster), was_s = 0, se_s;
-	int ran = dlb_balance_measured(b, next->hash, &was_s, &se_s);
+	double price = 2 * l->round_s + next->moved_bytes / least_bandwidth(&s->cluster);
 
 	if (!isfinite(ranked_now_s)) {
 		/* What runs would not fit any more: anything that does is better. */
 		b->keep = false;
 		b->expected_s = next->value_s;
-	} else if (ran && was_s < b->best_step_s && dlb_balance_sure(b)) {
-		/* The best was so by a fast round, which its next ones did not bear out. */
-		b->keep = false;
-		b->expected_s = was_s;
-	} else if (ran) {
+	} else if (ran_before(b, next->hash)) {
 		/* It would go round in a circle: the best of what has been measured it is. The first two rounds
 		 * teach the model what the nodes are like; a return then is not yet a circle. */
 		keep_best(b);
-		if (dlb_balance_sure(b) && (b->n_history > 2 || !b->history[b->n_history - 1].held)) {
+		if (b->n_history > 2 || !b->history[b->n_history - 1].held) {
 			b->converged = true;
 			b->reason = "cycle";
 		}

@@ -10,8 +10,7 @@
  *                 v_i - vbar changes sign; back to 0.8 at a change point
  *     update      ln w_i += eta * clip(ln((T - vbar) / (T - v_i)), -ln 2, +ln 2)
  *     stop        A: max v - vbar <= 0.02 T and B: vbar <= 0.03 T for two rounds, or the plan unchanged for
- *                 N rounds, or a plan seen before (a cycle), or the limit of rounds; on the best plan, which
- *                 runs once more if it was measured only once: a fast round may have been luck.
+ *                 N rounds, or a plan seen before (a cycle), or the limit of rounds; on the best plan.
  *
  * To first order the update is w_i *= 1 + eta (v_i - vbar) / T. With shares of load in proportion to the
  * weights and elasticity e of busy time in share, the spread of the log-weights shrinks by 1 - eta e_min a
@@ -166,20 +165,20 @@ static void update_weights(const struct dlb_load *l, const double *v, double vba
 		dlb_balance_rescale(b);
 }
 
-/* The least time measured wins, the mean of all rounds of a plan. */
+/* The least time measured wins; a plan measured again has the mean of its rounds. */
 static void note_best(const struct dlb_load *l, struct dlb_balance *b)
 {
-	double mean_s = l->round_s, se_s = l->round_se_s;
-	int n = dlb_balance_measured(b, l->plan_hash, &mean_s, &se_s);
-	bool same = b->best_rounds && !strcmp(b->best_plan_hash, l->plan_hash);
-
-	if (!same && b->best_rounds && mean_s >= b->best_step_s)
+	if (b->best_rounds && !strcmp(b->best_plan_hash, l->plan_hash)) {
+		int n = b->best_rounds++;
+		b->best_se_s = hypot(n * b->best_se_s, l->round_se_s) / (n + 1);
+		b->best_step_s += (l->round_s - b->best_step_s) / (n + 1);
 		return;
-	b->best_step_s = mean_s;
-	b->best_se_s = se_s;
-	b->best_rounds = n;
-	if (same)
+	}
+	if (b->best_rounds && l->round_s >= b->best_step_s)
 		return;
+	b->best_step_s = l->round_s;
+	b->best_se_s = l->round_se_s;
+	b->best_rounds = 1;
 	memcpy(b->best_plan_hash, l->plan_hash, sizeof b->best_plan_hash);
 	b->best_weight = dlb_arena_array(&b->arena, (size_t)b->n_nodes + 1, sizeof *b->best_weight);
 	memcpy(b->best_weight, b->history[b->n_history - 1].weight, (size_t)b->n_nodes * sizeof *b->best_weight);
@@ -208,19 +207,14 @@ static bool is_worse(const struct dlb_load *l, const struct dlb_balance *b)
 	       l->round_s - b->best_step_s > 3 * hypot(l->round_se_s, b->best_se_s);
 }
 
-/* On the best plan; not before it is sure that it is: else it runs once more. */
 static void stop(struct dlb_balance *b, const char *reason)
 {
-	b->keep = true;
-	b->expected_s = b->best_step_s;
-	if (!dlb_balance_sure(b) && strcmp(reason, "rounds"))
-		return;
-	b->converged = true;
+	b->converged = b->keep = true;
 	b->reason = reason;
+	b->expected_s = b->best_step_s;
 }
 
-/* Whether this round is the last, or the best plan's turn comes; kept: this round's plan was held, so a return to it is
- * no cycle. */
+/* Whether this round is the last; kept: this round's plan was held, so a return to it is no cycle. */
 static bool stops(const struct dlb_balance_options *o, struct dlb_balance *b, bool kept)
 {
 	const struct dlb_balance_round *r = &b->history[b->n_history - 1];
@@ -234,7 +228,7 @@ static bool stops(const struct dlb_balance_options *o, struct dlb_balance *b, bo
 		stop(b, "cycle");
 	else if (b->round >= o->max_rounds)
 		stop(b, "rounds");
-	return b->keep;
+	return b->converged;
 }
 
 int dlb_rule_log(const struct dlb_load *l, const struct dlb_balance_options *o, struct dlb_balance *b, struct dlb_error *err)

@@ -1,6 +1,5 @@
 /* The table of rules, and the book-keeping that they share. */
 #include "balance/rules.h"
-#include <math.h>
 #include <string.h>
 
 const struct dlb_rule dlb_rules[] = {
@@ -87,33 +86,6 @@ struct dlb_balance_round *dlb_balance_begin(struct dlb_balance *b, const struct 
 	memcpy(r->weight, b->weight, (size_t)b->n_nodes * sizeof *r->weight);
 	b->stable = r > h && !strcmp(r[-1].plan_hash, r->plan_hash) ? b->stable + 1 : 1;
 	return r;
-}
-
-int dlb_balance_measured(const struct dlb_balance *b, const char *plan_hash, double *mean_s, double *se_s)
-{
-	double sum = 0, squares = 0;
-	int n = 0;
-
-	for (int i = b->n_history - 1; i >= 0; i--) {
-		const struct dlb_balance_round *r = &b->history[i];
-		if (!strcmp(r->plan_hash, plan_hash)) {
-			sum += r->step_s;
-			squares += r->step_se_s * r->step_se_s;
-			n++;
-		}
-		if (r->changed)
-			break;
-	}
-	if (n) {
-		*mean_s = sum / n;
-		*se_s = sqrt(squares) / n;
-	}
-	return n;
-}
-
-bool dlb_balance_sure(const struct dlb_balance *b)
-{
-	return b->best_rounds > 1 || b->best_se_s <= 0;
 }
 
 void dlb_balance_hold_plan(struct dlb_balance *b, const struct dlb_load *l)

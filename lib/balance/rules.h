@@ -14,11 +14,6 @@ int dlb_rule_patent(const struct dlb_load *l, const struct dlb_balance_options *
 struct dlb_balance_round *dlb_balance_begin(struct dlb_balance *b, const struct dlb_load *l, const char *rule);
 /* Forgets what was learnt of plans (best one, gain, signs), not weights, kappa and history. */
 void dlb_balance_forget(struct dlb_balance *b);
-/* Rounds since the last change point that ran this plan; the mean of their steps, and its standard error (not set when
- * there are none). */
-int dlb_balance_measured(const struct dlb_balance *b, const char *plan_hash, double *mean_s, double *se_s);
-/* Whether the best plan can be rested on: one fast round may be luck, so it has been measured twice, or without noise. */
-bool dlb_balance_sure(const struct dlb_balance *b);
 /* best_placement = this round's. */
 void dlb_balance_hold_plan(struct dlb_balance *b, const struct dlb_load *l);
 /* w_i >= 1e-3, then sum = n. */
