@@ -10,7 +10,8 @@
  *     a part to each pair's first node + adding two
  *
  * with what a node may be about when the part arrives in between: half of the longest op besides of these shards. Where the
- * second is shorter by a fiftieth, pairs it is: on three nodes hardly ever, on more over a slow network. With the port model of links (a device pays for each tensor) it is always one op. */
+ * second is shorter by a fiftieth, pairs it is: on three nodes hardly ever, on more over a slow network. With the port model
+ * of links (a device pays for each tensor) it is always one op. */
 #ifndef DLB_COST_PAIR_SUMS_H
 #define DLB_COST_PAIR_SUMS_H
 #include "cost/cost.h"

@@ -112,10 +112,10 @@ static void choose_algorithms(const struct compiler *c, struct dlb_node_program 
 	const struct dlb_sharing *s = &c->p->sharing;
 	struct dlb_compress_choice choice;
 	dlb_compress_parse(dlb_sharing_averages(s) ? "none" : s->compress, &choice, NULL);	/* checked where it came from */
-	double small = small_travel(c, &choice), factors = factor_travel(c);
+	double small = small_travel(c, &choice);
 	for (int i = 0; i < np->n_buckets; i++) {
 		struct dlb_bucket *b = &np->bucket[i];
-		double bytes = b->cls == DLB_SUM_SMALL ? small : b->cls == DLB_SUM_FACTOR ? factors :
+		double bytes = b->cls == DLB_SUM_SMALL ? small : b->cls == DLB_SUM_FACTOR ? factor_travel(c) :	/* one a node */
 			       b->cls == DLB_SUM_STATISTICS ? (double)b->n * b->element_bytes : travels(c, b->op[0], &choice);
 		b->how = dlb_sharing_sum(s, bytes);
 		if (b->cls == DLB_SUM_FACTOR && choice.how == DLB_COMPRESS_CHOLESKY)
