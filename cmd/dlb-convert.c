@@ -86,20 +86,35 @@ static int to(const struct dlb_cli *cli, const struct dlb_format *f, const struc
 	return dlb_cli_close_stdout(cli);
 }
 
+/* Options that mean something to some formats only, [0] to [OF_MACHINE - 1] the machine's. */
+enum { OF_MACHINE = 4 };
+static const char *const machine[OF_MACHINE] = { "accelerators", "hosts", "memory", "bandwidth" };
+
+/* An option that the format has no use for is a mistake. */
+static int check_given(const struct dlb_cli *cli, const struct dlb_format *f, bool import, const bool *given_machine, bool threads, bool rank)
+{
+	const unsigned takes = import ? f->import_takes : f->export_takes;
+	const char *wrong = rank && !(takes & DLB_TAKES_RANK) ? "rank" : threads && !(takes & DLB_TAKES_THREADS) ? "threads" : NULL;
+
+	for (int i = 0; i < OF_MACHINE && !wrong && !(takes & DLB_TAKES_MACHINE); i++)
+		wrong = given_machine[i] ? machine[i] : NULL;
+	return wrong ? dlb_cli_usage(cli, "--%s has no meaning with --%s %s", wrong, import ? "from" : "to", f->name) : 0;
+}
+
 int main(int argc, char **argv)
 {
 	const char *source = NULL, *target = NULL;
 	struct dlb_convert_options o = { 0 };
-	bool list_them = false;
+	bool list_them = false, given[OF_MACHINE + 1] = { false };
 	const struct dlb_opt opts[] = {
 		{ 0, "from", DLB_OPT_STR, &source, "FORMAT", "read a file of another tool, write a document", NULL, 0, 0 },
 		{ 0, "to", DLB_OPT_STR, &target, "FORMAT", "read a document, write a file of another tool", NULL, 0, 0 },
-		{ 0, "accelerators", DLB_OPT_INT, &o.accelerators, "K", "where the file names none: accelerators (default 6)", NULL, 1, 4096 },
-		{ 0, "hosts", DLB_OPT_INT, &o.hosts, "L", "where the file names none: host cores (default 1)", NULL, 1, 4096 },
-		{ 0, "memory", DLB_OPT_REAL, &o.memory_bytes, "BYTES", "where the file names none: of an accelerator (default 16 GiB)", NULL, 1, 1e18 },
-		{ 0, "bandwidth", DLB_OPT_REAL, &o.bandwidth_Bps, "BPS", "where the file names none: bytes per second of a port (default 2 GiB)", NULL, 1, 1e18 },
+		{ 0, machine[0], DLB_OPT_INT, &o.accelerators, "K", "where the file names none: accelerators (default 6)", &given[0], 1, 4096 },
+		{ 0, machine[1], DLB_OPT_INT, &o.hosts, "L", "where the file names none: host cores (default 1)", &given[1], 1, 4096 },
+		{ 0, machine[2], DLB_OPT_REAL, &o.memory_bytes, "BYTES", "where the file names none: of an accelerator (default 16 GiB)", &given[2], 1, 1e18 },
+		{ 0, machine[3], DLB_OPT_REAL, &o.bandwidth_Bps, "BPS", "where the file names none: bytes per second of a port (default 2 GiB)", &given[3], 1, 1e18 },
 		{ 0, "rank", DLB_OPT_INT, &o.rank, "N", "to chakra: the node whose trace is meant (default 0)", &o.rank_given, 0, 1 << 20 },
-		{ 0, "threads", DLB_OPT_INT, &o.threads, "N", "of hwloc: threads of a node (default 1)", NULL, 1, 65536 },
+		{ 0, "threads", DLB_OPT_INT, &o.threads, "N", "of hwloc: threads of a node (default 1)", &given[OF_MACHINE], 1, 65536 },
 		{ 0, "list", DLB_OPT_FLAG, &list_them, NULL, "list the formats", NULL, 0, 0 },
 	};
 	struct dlb_cli cli = { .tool = "dlb-convert", .usage = "--from FORMAT | --to FORMAT [OPTION...] [FILE]",
@@ -119,5 +134,7 @@ int main(int argc, char **argv)
 		return dlb_cli_usage(&cli, "format '%s' can only be written", source);
 	if (target && !f->export)
 		return dlb_cli_usage(&cli, "format '%s' can only be read", target);
+	if (check_given(&cli, f, source, given, given[OF_MACHINE], o.rank_given))
+		return 2;
 	return source ? from(&cli, f, &o, argc, argv) : to(&cli, f, &o);
 }

@@ -204,6 +204,8 @@ static int place_anew(const struct options *o, const struct input *in, const str
 	struct dlb_replicas_choice c = replicas_choice(o, in);
 	if (c.n == 1 && dlb_sharing_asks(&o->sharing))
 		return dlb_fail(err, NULL, "there is nothing to share in one replica; give --replicas");
+	if (c.n == 1 && o->split)
+		return dlb_fail(err, NULL, "--split shares the batch over replicas, and there is one; give --replicas");
 	if (c.n != 1)
 		return dlb_place_replicas(p, &c, algorithm, current, plan, kept, err);
 	return current ? dlb_place_again(p, algorithm, current, plan, kept, err) : dlb_place(p, algorithm, plan, err);
@@ -375,6 +377,8 @@ int main(int argc, char **argv)
 		return list(&cli);
 	if (o.algorithm && !dlb_placer_find(o.algorithm))
 		return dlb_cli_usage(&cli, "no algorithm '%s'; --list names them", o.algorithm);
+	if (o.effort && o.search_s > 0)
+		return dlb_cli_usage(&cli, "--effort and --time exclude each other");
 	if (o.objective && find_objective(o.objective) < 0)
 		return dlb_cli_usage(&cli, "no objective '%s'; there are step, throughput and latency", o.objective);
 	if (o.wishes.priority && strcmp(o.wishes.priority, "graph") && strcmp(o.wishes.priority, "upward-rank") &&

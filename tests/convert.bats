@@ -289,6 +289,10 @@ PY
 	[ "$output" = $'rank 0=h0 slot=0-1\nrank 1=h0 slot=2-3\nrank 2=h0 slot=4\nrank 3=h1 slot=0-3' ]
 	run -0 dlb-convert --to hostfile "$tmp/cost.json"
 	[ "$output" = $'h0 slots=3\nh1 slots=1' ]
+	# devices that are no cores: on those of the host, or where the document knows none, one each
+	dlb-costmodel -q -c 'cpu/2:1 cuda:2 cpu:1 host cuda:2' "$tmp/cost.json" >"$tmp/mixed.json"
+	run -0 dlb-convert --to rankfile "$tmp/mixed.json"
+	[ "$output" = $'rank 0=h0 slot=0-1\nrank 1=h0 slot=0-2\nrank 2=h0 slot=0-2\nrank 3=h0 slot=2\nrank 4=h1 slot=0\nrank 5=h1 slot=1' ]
 	jq -c '.cluster.nodes[1].host = "a b"' "$tmp/cost.json" >"$tmp/bad.json"
 	run -2 --separate-stderr dlb-convert --to rankfile "$tmp/bad.json"
 	one_line dlb-convert "'a b'"

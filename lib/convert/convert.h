@@ -8,12 +8,13 @@
 #include "cost/cost.h"
 
 /* What a format does not say itself. Zeros: its own defaults. */
+enum { DLB_TAKES_MACHINE = 1, DLB_TAKES_RANK = 2, DLB_TAKES_THREADS = 4 };	/* machine: accelerators, hosts, memory, bandwidth */
 struct dlb_convert_options { int64_t accelerators, hosts, threads, rank; bool rank_given; double memory_bytes, bandwidth_Bps; };
 /* What of a plan a format has no words for. */
 enum { DLB_UNSAID_REPLICAS = 1, DLB_UNSAID_MICRO_BATCHES = 2, DLB_UNSAID_ASYNC = 4 };
 struct dlb_format {
 	const char *name, *summary;
-	unsigned unsaid;
+	unsigned unsaid, import_takes, export_takes;	/* which of the options have a meaning */
 	/* Reads text (n bytes, from `name`) into d, which is an empty document. NULL: cannot be read. */
 	int (*import)(const char *text, size_t n, const char *name, const struct dlb_convert_options *o,
 		      struct dlb_doc *d, struct dlb_error *err);

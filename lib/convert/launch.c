@@ -1,18 +1,38 @@
 /* What Open MPI launches nodes by: rank i is node i.
  *
  *     hostfile     HOST slots=N            in the order in which hosts come, N nodes
- *     rankfile     rank 0=HOST slot=0-3    the cores of a node of kind cpu/4; other devices take one core each
+ *     rankfile     rank 0=HOST slot=0-3    the cores of a node of kind cpu/4
  *
- * Cores are counted on each host in the order of its nodes. */
+ * Cores are counted on each host in the order of its nodes of back end cpu. The rank of another device only feeds it
+ * and has no core of its own: it may run on all that the host's cpu nodes have (numbers after theirs need not exist,
+ * and mpirun ends without a word where one does not). On a host of such devices alone each takes one core. */
 #include <stdlib.h>
 #include <string.h>
 #include "convert/formats.h"
 #include "convert/planned.h"
 
-static int cores_of(const struct dlb_cluster *cl, int node)
+static bool has_cores(const struct dlb_cluster *cl, int node)
 {
-	const struct dlb_device_kind *k = &cl->kind[cl->node[node].kind];
-	return strcmp(k->backend, "cpu") ? 1 : k->threads;
+	return !strcmp(cl->kind[cl->node[node].kind].backend, "cpu");
+}
+
+/* Cores of the nodes of back end cpu that are on node i's host and below `end`. */
+static int cores_before(const struct dlb_cluster *cl, int i, int end)
+{
+	int n = 0;
+	for (int k = 0; k < end; k++)
+		if (has_cores(cl, k) && !strcmp(cl->node[k].host, cl->node[i].host))
+			n += cl->kind[cl->node[k].kind].threads;
+	return n;
+}
+
+/* Nodes below i on its host. */
+static int nodes_before(const struct dlb_cluster *cl, int i)
+{
+	int n = 0;
+	for (int k = 0; k < i; k++)
+		n += !strcmp(cl->node[k].host, cl->node[i].host);
+	return n;
 }
 
 /* Host names go into a line of words. */
@@ -59,9 +79,15 @@ static void write_hosts(const struct dlb_cluster *cl, struct dlb_text *t)
 static void write_ranks(const struct dlb_cluster *cl, struct dlb_text *t)
 {
 	for (int i = 0; i < cl->n_nodes; i++) {
-		int from = 0, cores = cores_of(cl, i);
-		for (int k = 0; k < i; k++)
-			from += strcmp(cl->node[k].host, cl->node[i].host) ? 0 : cores_of(cl, k);
+		const int all = cores_before(cl, i, cl->n_nodes);
+		int from = 0, cores = all;
+		if (has_cores(cl, i)) {
+			from = cores_before(cl, i, i);
+			cores = cl->kind[cl->node[i].kind].threads;
+		} else if (!all) {
+			from = nodes_before(cl, i);
+			cores = 1;
+		}
 		dlb_text_add(t, "rank %d=%s slot=%d", i, cl->node[i].host, from);
 		if (cores > 1)
 			dlb_text_add(t, "-%d", from + cores - 1);

@@ -419,7 +419,8 @@ static int model_of(const struct fitter *f, int k, int base, bool exact, struct 
 		const char *known[1] = { "cpu" };
 		const char *near = dlb_nearest(d->name, f->p && f->p->n_kinds ? f->p->kind : known,
 					       f->p && f->p->n_kinds ? f->p->n_kinds : 1);
-		return near ? dlb_hint(err, "did you mean '%s'?", near) : -1;
+		return near ? dlb_hint(err, "did you mean '%s'?", near) :
+			dlb_hint(err, "state them, or name a file or a cluster of share/clusters: '%s' is neither", d->name);
 	}
 	default_model(m);
 	for (int w = 0; base >= 0 && w < N_WORKS; w++) {
