@@ -146,6 +146,8 @@ static int parse(struct dlb_cli *cli, int argc, char **argv, struct options *o)
 	x->quiet = cli->quiet;
 	x->verbose = cli->verbose;
 	cli->status = 2;
+	if (x->checkpoint_every && !x->checkpoint)
+		return dlb_cli_usage(cli, "--checkpoint-every says when, --checkpoint DIR where: give both");
 	e->steps = x->steps;
 	e->until_step = x->until_step;
 	return parse_slow(cli, o) || parse_until(cli, o);

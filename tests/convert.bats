@@ -298,6 +298,16 @@ PY
 	one_line dlb-convert "'a b'"
 }
 
+@test "an option that a format has no use for is a mistake" {
+	dlb-profile -q --analytic --batch 16 "$model" | dlb-costmodel -q -c cpu:2 | dlb-place -q >"$tmp/planned.json"
+	for option in '--to rankfile --accelerators 3' '--to hostfile --rank 1' '--to torch-pipelining --rank 1' '--to megatron --threads 2' \
+		'--from hwloc --memory 1' '--from pipedream --threads 2' '--from dnn-partitioning --hosts 2' '--from chakra --rank 1'; do
+		# shellcheck disable=SC2086
+		run -2 --separate-stderr dlb-convert $option "$tmp/planned.json"
+		one_line dlb-convert 'has no meaning'
+	done
+}
+
 @test "what is not UTF-8 is refused with its place" {
 	printf 'node1 -- in -- forward_compute_time=1, backward_compute_time=0, activation_size=1, parameter_size=0\nnode2 -- a\xff -- forward_compute_time=1, backward_compute_time=0, activation_size=1, parameter_size=0\n' >"$tmp/graph.txt"
 	run -2 --separate-stderr dlb-convert --from pipedream "$tmp/graph.txt"

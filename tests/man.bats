@@ -29,7 +29,7 @@ man_options() {
 			case $option in help|version|quiet|verbose) continue ;; esac
 			letter=$("$tool" --help | sed -n "s/^  -\\(.\\), --$option .*/\\1/p")
 			echo "$tool $option"
-			[[ $synopsis == *"Fl -$option"* ]] || { [ -n "$letter" ] && [[ $synopsis == *"Fl $letter"* ]]; }
+			[[ $synopsis == *"Fl -$option"* || ( -n $letter && $synopsis == *"Fl $letter"* ) ]]
 		done
 	done
 }

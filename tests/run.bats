@@ -25,7 +25,8 @@ setup() { planned "$BATS_TEST_TMPDIR/doc.json"; tmp=$BATS_TEST_TMPDIR; doc=$tmp/
 
 @test "bad options" {
 	for option in '--steps -1' '--steps x' '--data nothing' '--optimizer sdg' '--lr x' '--slow 1' '--slow 7:2' '--slow 1:0.5' \
-		'--transform shear=1' '--order random' '--until loss' '--data idx:/nonexistent,/nonexistent'; do
+		'--transform shear=1' '--order random' '--until loss' '--data idx:/nonexistent,/nonexistent' \
+		'--checkpoint-every 5'; do
 		# shellcheck disable=SC2086
 		run -2 --separate-stderr dlb-run --steps 1 "${digits[@]}" $option "$doc"
 		echo "$option"
@@ -33,6 +34,13 @@ setup() { planned "$BATS_TEST_TMPDIR/doc.json"; tmp=$BATS_TEST_TMPDIR; doc=$tmp/
 	done
 	run -2 --separate-stderr dlb-run --optimizer sdg --steps 1 "${digits[@]}" "$doc"
 	one_line dlb-run "'sdg'"
+}
+
+@test "a place where nothing can be saved is found before training, not after it" {
+	for where in "$tmp/nowhere/trained.safetensors" "$tmp/nowhere/trained.onnx" "$tmp"; do
+		run -2 --separate-stderr dlb-run --until 'loss<-1' "${digits[@]}" --save "$where" "$doc"	# would never end
+		one_line dlb-run '[0]' "$where"
+	done
 }
 
 @test "--dry-run writes the same report as a run" {

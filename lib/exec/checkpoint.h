@@ -39,6 +39,8 @@ int dlb_checkpoint_save(struct dlb_checkpoint *c, struct dlb_comm *comm, const s
 /* What compression and K-FAC kept, out of the checkpoint of that step: each replica's own where there are as many as then, else
  * an equal share of the sum. Nothing there: nothing to do. */
 int dlb_checkpoint_load_kept(struct dlb_checkpoint *c, int64_t step, const struct dlb_checkpoint_kept *kept, struct dlb_error *err);
+/* Whether that file can be written, found out before hours of training. -1 with err. */
+int dlb_weights_check_path(const char *path, const struct dlb_graph *g, struct dlb_error *err);
 /* Weights and buffers of all nodes to rank 0, which writes them to path (.onnx: the model again). Collective. */
 int dlb_weights_save(const char *path, struct dlb_comm *comm, const struct dlb_state *s, struct dlb_error *err);
 #endif

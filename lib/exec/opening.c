@@ -289,6 +289,11 @@ static int open_log(struct run *r, struct dlb_error *err)
 	return 0;
 }
 
+static int check_save(const struct run *r, struct dlb_error *err)
+{
+	return r->o->save && !r->rank ? dlb_weights_check_path(r->o->save, &r->job.graph, err) : 0;
+}
+
 struct dlb_checkpoint_kept dlb_run_kept(const struct run *r)
 {
 	return (struct dlb_checkpoint_kept){ r->kept, r->kfac, r->replica, r->job.plan.n_replicas };
@@ -323,7 +328,7 @@ int dlb_run_open(struct run *r, const struct dlb_doc *doc, int *who, struct dlb_
 			      (long long)r->at.position, (long long)r->count);
 	} else {
 		find_limits(r);
-		rc = open_engines(r, err) || (found && load_kept(r, err)) || open_log(r, err) ? -1 : 0;
+		rc = open_engines(r, err) || (found && load_kept(r, err)) || open_log(r, err) || check_save(r, err) ? -1 : 0;
 	}
 	if (dlb_comm_agree(r->comm, rc, err, who) || dlb_comm_agree(r->comm, open_feed(r, err), err, who))
 		return -1;

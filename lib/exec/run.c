@@ -272,6 +272,7 @@ static int finish(struct run *r, struct dlb_report *report, int *who, struct dlb
 {
 	const struct dlb_exec_options *o = r->o;
 
+	*who = 0;			/* and again what all find alike */
 	if (dlb_average_all(r->average, r->comm, &r->job.plan, &r->apart, err))
 		return -1;
 	if (o->checkpoint && (r->at.step > r->first_step || !r->checkpoint_path) && dlb_run_save_checkpoint(r, err))

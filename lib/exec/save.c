@@ -1,8 +1,11 @@
 /* See checkpoint.h: --save. */
 #define _XOPEN_SOURCE 700
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include "exec/checkpoint.h"
+#include "model/file.h"
 #include "model/onnx.h"
 #include "model/safetensors.h"
 #include "util/mem.h"
@@ -36,6 +39,17 @@ static int collect(struct dlb_comm *comm, const struct dlb_state *s, int t, int 
 	return rc;
 }
 
+static bool is_onnx(const char *path)
+{
+	const size_t n = strlen(path);
+	return n > 5 && !strcmp(path + n - 5, ".onnx");
+}
+
+static int no_model(const char *path, struct dlb_error *err)
+{
+	return dlb_fail(err, NULL, "cannot save '%s': the graph does not say which model it came from", path);
+}
+
 static int save_onnx(const struct dlb_graph *g, const char *path, const struct dlb_st_tensor *t, int n, struct dlb_error *err)
 {
 	const char **name = dlb_xcalloc((size_t)n + 1, sizeof *name);
@@ -51,7 +65,7 @@ static int save_onnx(const struct dlb_graph *g, const char *path, const struct d
 	if (g->model_path)
 		rc = dlb_onnx_save(g->model_path, path, name, data, desc, n, err);
 	else
-		rc = dlb_fail(err, NULL, "cannot save '%s': the graph does not say which model it came from", path);
+		rc = no_model(path, err);
 	free(name);
 	free(data);
 	free(desc);
@@ -75,10 +89,25 @@ static int put_part(struct dlb_st_tensor *st, int n, const struct dlb_tensor *x,
 	return n;
 }
 
+int dlb_weights_check_path(const char *path, const struct dlb_graph *g, struct dlb_error *err)
+{
+	struct dlb_aside a;
+	struct stat st;
+
+	if (is_onnx(path) && !g->model_path)
+		return no_model(path, err);
+	if (stat(path, &st) == 0 && S_ISDIR(st.st_mode))
+		return dlb_fail(err, NULL, "cannot write '%s': %s", path, strerror(EISDIR));
+	if (dlb_aside_open(&a, path, err))
+		return -1;
+	dlb_aside_abort(&a);
+	return 0;
+}
+
 int dlb_weights_save(const char *path, struct dlb_comm *comm, const struct dlb_state *s, struct dlb_error *err)
 {
 	const struct dlb_graph *g = s->graph;
-	size_t n = (size_t)g->n_tensors + 1, length = strlen(path);
+	size_t n = (size_t)g->n_tensors + 1;
 	struct dlb_st_tensor *st = dlb_xcalloc(n, sizeof *st);
 	int k = 0, rc = 0;
 
@@ -95,13 +124,8 @@ int dlb_weights_save(const char *path, struct dlb_comm *comm, const struct dlb_s
 		else if (host)
 			st[k++] = (struct dlb_st_tensor){ .name = x->name, .desc = dlb_tensor_desc(x, 1), .data = host };
 	}
-	if (!rc && dlb_comm_rank(comm) == 0) {
-		if (length > 5 && !strcmp(path + length - 5, ".onnx")) {
-			rc = save_onnx(g, path, st, k, err);
-		} else {
-			rc = dlb_safetensors_write(path, st, k, NULL, err);
-		}
-	}
+	if (!rc && dlb_comm_rank(comm) == 0)
+		rc = is_onnx(path) ? save_onnx(g, path, st, k, err) : dlb_safetensors_write(path, st, k, NULL, err);
 	for (int i = 0; i < k; i++)
 		free((void *)(uintptr_t)st[i].data);
 	free(st);
