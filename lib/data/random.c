@@ -1,19 +1,25 @@
 /* Random inputs of any shape and type, by counter: the same on every node, in any order. */
+#include <string.h>
 #include "data/source.h"
 #include "util/rng.h"
 
 /* Element at + i is number (at + i) % 4 of draw (at + i) / 4. */
 static void fill_normal(uint64_t seed, uint64_t stream, uint64_t at, int64_t count, enum dlb_dtype dtype, void *dst)
 {
-	float z[4];
+	enum { MOST = 64 };			/* draws */
+	float z[4 * MOST];
 
-	for (int64_t i = 0; i < count; i++, at++) {
-		if (i == 0 || at % 4 == 0)
-			dlb_philox_normal4(seed, stream, at / 4, z);
+	for (int64_t done = 0; done < count;) {
+		int64_t skip = (int64_t)(at % 4), left = count - done, n = left < 4 * MOST - skip ? left : 4 * MOST - skip;
+
+		dlb_philox_normals(seed, stream, at / 4, (skip + n + 3) / 4, z);
 		if (dtype == DLB_F32)
-			((float *)dst)[i] = z[at % 4];
+			memcpy((float *)dst + done, z + skip, (size_t)n * sizeof *z);
 		else
-			dlb_value_set(dst, dtype, i, (double)z[at % 4]);
+			for (int64_t i = 0; i < n; i++)
+				dlb_value_set(dst, dtype, done + i, (double)z[skip + i]);
+		done += n;
+		at += (uint64_t)n;
 	}
 }
 

@@ -48,18 +48,89 @@ double dlb_philox_normal(uint64_t seed, uint64_t stream, uint64_t i)
 	return sqrt(-2 * log(1 - to_unit(x[0], x[1]))) * cos(two_pi * to_unit(x[2], x[3]));
 }
 
-void dlb_philox_normal4(uint64_t seed, uint64_t stream, uint64_t i, float out[4])
+/* ---- many normals ---- */
+
+/* Loops without branches over a block of draws, so that a compiler makes vectors of them: feeding random data must not take
+ * time that is worth mentioning beside a step. Logarithm and sine after S. L. Moshier's Cephes (single precision). */
+enum { DRAWS = 64 };
+
+/* Philox of draws i .. i + DRAWS - 1 of a stream; x[k][j]: word k of draw i + j. */
+static void draw_block(uint64_t seed, uint64_t stream, uint64_t i, uint32_t x[4][DRAWS])
 {
-	static const float two_pi = 6.2831853f, unit = 1.0f / 16777216.0f;
-	uint32_t x[4];
+	uint32_t k0 = (uint32_t)seed, k1 = (uint32_t)(seed >> 32);
 
-	dlb_philox(seed, stream, i, x);
-	for (int k = 0; k < 4; k += 2) {
-		/* 24 bits each; the logarithm's lie in (0,1]. */
-		float r = sqrtf(-2 * logf((float)((x[k] >> 8) + 1) * unit)), a = two_pi * (float)(x[k + 1] >> 8) * unit;
+	for (uint64_t j = 0; j < DRAWS; j++) {
+		x[0][j] = (uint32_t)(i + j);
+		x[1][j] = (uint32_t)((i + j) >> 32);
+		x[2][j] = (uint32_t)stream;
+		x[3][j] = (uint32_t)(stream >> 32);
+	}
+	for (int round = 0; round < 10; round++) {
+		for (int j = 0; j < DRAWS; j++) {
+			uint64_t p0 = (uint64_t)UINT32_C(0xD2511F53) * x[0][j], p1 = (uint64_t)UINT32_C(0xCD9E8D57) * x[2][j];
 
-		out[k] = r * cosf(a);
-		out[k + 1] = r * sinf(a);
+			x[0][j] = (uint32_t)(p1 >> 32) ^ x[1][j] ^ k0;
+			x[1][j] = (uint32_t)p1;
+			x[2][j] = (uint32_t)(p0 >> 32) ^ x[3][j] ^ k1;
+			x[3][j] = (uint32_t)p0;
+		}
+		k0 += UINT32_C(0x9E3779B9);
+		k1 += UINT32_C(0xBB67AE85);
+	}
+}
+
+/* log(k / 2^24) for k in 1 .. 2^24. */
+static inline float log_unit(uint32_t k)
+{
+	union { float f; uint32_t u; } v = { .f = (float)(int32_t)k };
+	uint32_t above = v.u - 0x3f3504f3u;		/* of sqrt(1/2): m comes out in [sqrt(1/2), sqrt(2)) */
+	float e = (float)((int32_t)(above >> 23) - 24), m, z, p;
+
+	v.u = (above & 0x7fffff) + 0x3f3504f3u;
+	m = v.f - 1;
+	z = m * m;
+	p = 7.0376836292e-2f * m - 1.1514610310e-1f;
+	p = p * m + 1.1676998740e-1f;
+	p = p * m - 1.2420140846e-1f;
+	p = p * m + 1.4249322787e-1f;
+	p = p * m - 1.6668057665e-1f;
+	p = p * m + 2.0000714765e-1f;
+	p = p * m - 2.4999993993e-1f;
+	p = p * m + 3.3333331174e-1f;
+	return m + (p * m * z - 2.12194440e-4f * e - 0.5f * z) + 0.693359375f * e;
+}
+
+/* Box-Muller: the logarithm of a number in (0,1], an angle of 24 bits, of which the upper ones say the quadrant. */
+static inline void box_muller(uint32_t x, uint32_t y, float *a, float *b)
+{
+	static const float unit = 6.2831853f / 16777216.0f;
+	float r = sqrtf(-2 * log_unit((x >> 8) + 1));
+	int32_t k = (int32_t)(y >> 8), q = (k + (1 << 21)) >> 22;
+	float t = (float)(k - (q << 22)) * unit, z = t * t;
+	float s = ((-1.9515295891e-4f * z + 8.3321608736e-3f) * z - 1.6666654611e-1f) * z * t + t;
+	float c = ((2.443315712e-5f * z - 1.388731625e-3f) * z + 4.166664568e-2f) * z * z - 0.5f * z + 1;
+	float u = q & 1 ? s : c, v = q & 1 ? c : s;
+
+	*a = r * ((q + 1) & 2 ? -u : u);
+	*b = r * (q & 2 ? -v : v);
+}
+
+void dlb_philox_normals(uint64_t seed, uint64_t stream, uint64_t i, int64_t n, float *out)
+{
+	uint32_t x[4][DRAWS];
+	float z[4][DRAWS];
+
+	for (int64_t at = 0; at < n; at += DRAWS) {
+		float *to = out + 4 * at;
+		int here = n - at < DRAWS ? (int)(n - at) : DRAWS;
+
+		draw_block(seed, stream, i + (uint64_t)at, x);
+		for (int k = 0; k < 4; k += 2)
+			for (int j = 0; j < DRAWS; j++)
+				box_muller(x[k][j], x[k + 1][j], &z[k][j], &z[k + 1][j]);
+		for (int j = 0; j < here; j++)
+			for (int k = 0; k < 4; k++)
+				to[4 * j + k] = z[k][j];
 	}
 }
 

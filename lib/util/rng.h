@@ -10,9 +10,9 @@ void dlb_philox(uint64_t seed, uint64_t stream, uint64_t i, uint32_t out[4]);
 double dlb_philox_uniform(uint64_t seed, uint64_t stream, uint64_t i);	/* [0,1), 53 bits */
 double dlb_philox_normal(uint64_t seed, uint64_t stream, uint64_t i);	/* Box-Muller */
 
-/* Four normals in single precision from one draw (both results of two Box-Muller pairs): a quarter of the
- * cost, for filling tensors. */
-void dlb_philox_normal4(uint64_t seed, uint64_t stream, uint64_t i, float out[4]);
+/* Normals in single precision for filling tensors: draws i .. i + n - 1 give four each (both results of two Box-Muller pairs),
+ * out[4 n]; each draw's do not depend on which others are asked for. */
+void dlb_philox_normals(uint64_t seed, uint64_t stream, uint64_t i, int64_t n, float *out);
 
 struct dlb_rng { uint64_t s[4]; };
 void dlb_rng_init(struct dlb_rng *r, uint64_t seed);

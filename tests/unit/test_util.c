@@ -38,18 +38,36 @@ static void test_philox(void)
 		squares += z * z;
 	}
 	assert(fabs(sum / n) < 0.03 && fabs(squares / n - 1) < 0.04);
-	sum = squares = 0;
-	for (int i = 0; i < n / 4; i++) {
-		float z[4];
+}
 
-		dlb_philox_normal4(1, 2, (uint64_t)i, z);
-		for (int k = 0; k < 4; k++) {
-			assert(isfinite(z[k]));
-			sum += (double)z[k];
-			squares += (double)z[k] * (double)z[k];
+/* Many normals are those of Box and Muller's formula, and each draw's the same whatever is asked for beside it. */
+static void test_normals(void)
+{
+	enum { N = 5003 };
+	static float many[4 * N], some[4 * 70];
+	double sum = 0, squares = 0;
+	uint32_t x[4];
+
+	dlb_philox_normals(1, 2, UINT32_MAX - 1000, N, many);
+	for (int i = 0; i < N; i++) {
+		dlb_philox(1, 2, (uint64_t)UINT32_MAX - 1000 + (uint64_t)i, x);
+		for (int k = 0; k < 4; k += 2) {
+			double r = sqrt(-2 * log(((x[k] >> 8) + 1) / 16777216.0)), a = 6.283185307179586 * (x[k + 1] >> 8) / 16777216.0;
+
+			assert(fabs(many[4 * i + k] - r * cos(a)) < 4e-6 && fabs(many[4 * i + k + 1] - r * sin(a)) < 4e-6);
 		}
 	}
-	assert(fabs(sum / n) < 0.03 && fabs(squares / n - 1) < 0.04);
+	for (int i = 0; i < 4 * N; i++) {
+		sum += (double)many[i];
+		squares += (double)many[i] * (double)many[i];
+	}
+	assert(fabs(sum / (4 * N)) < 0.03 && fabs(squares / (4 * N) - 1) < 0.04);
+	for (int at = 0; at + 70 < N; at += 367) {
+		for (int n = 1; n <= 70; n += 23) {
+			dlb_philox_normals(1, 2, (uint64_t)UINT32_MAX - 1000 + (uint64_t)at, n, some);
+			assert(!memcmp(some, many + (size_t)4 * (size_t)at, (size_t)n * 4 * sizeof *some));
+		}
+	}
 }
 
 static void test_rng(void)
@@ -225,6 +243,7 @@ int main(void)
 	double start = dlb_clock_s(), cpu = dlb_clock_thread_cpu_s();
 
 	test_philox();
+	test_normals();
 	test_rng();
 	test_hash();
 	test_arena();

@@ -16,6 +16,7 @@
 #include "tensor/cpu/threads.h"
 
 #define BLOCK 64			/* elements of a vector at a time */
+#define EIGHT 8				/* divides BLOCK */
 #define FEW 16				/* fewer channels than this: by rows */
 #define MEETS 32			/* windows that an input element lies in, at a time */
 #define NO_K (-(1 << 30))		/* a kernel position that no window has */
@@ -41,7 +42,7 @@ struct pool_kernel {
 	/* by rows: columns [whole_lo, whole_hi) of the output have their window inside the input; from[j] is the
 	 * input element under kernel position 0 of element j of these, from the row's start */
 	int64_t whole_lo, whole_hi;
-	int32_t *from;
+	int32_t *from;					/* and the last one again up to the next eight */
 	/* gradient: element j of an input row lies in at most n_to windows; the p-th one's output element and
 	 * kernel column are to[p * row + j], column[p * row + j] */
 	int64_t n_to, row;
@@ -144,10 +145,12 @@ static void index_rows(struct pool_kernel *p, bool backward)
 		p->whole_hi = p->whole_lo;
 		while (p->whole_hi < p->out[2] && p->span[2][p->whole_hi].hi - p->span[2][p->whole_hi].lo == p->size[2])
 			p->whole_hi++;
-		p->from = dlb_xcalloc((size_t)(p->out[2] * c) + 1, sizeof *p->from);
+		p->from = dlb_xcalloc((size_t)(p->out[2] * c) + EIGHT, sizeof *p->from);
 		for (int64_t o = p->whole_lo; o < p->whole_hi; o++)
 			for (int64_t i = 0; i < c; i++)
 				p->from[j++] = (int32_t)((o * p->step[2] - p->pad[2]) * c + i);
+		for (; j > 0 && j % EIGHT; j++)
+			p->from[j] = p->from[j - 1];
 		return;
 	}
 	p->row = p->in[2] * c;

@@ -35,7 +35,9 @@ static inline void S(P(max_window))(const struct pool_kernel *p, const T *x, con
 			pos[c] = (POS)at[c];
 }
 
-/* The same for n elements of a row of outputs; v: the input under the window's first column, at depth and height 0. */
+/* The same for n elements of a row of outputs; v: the input under the window's first column, at depth and height 0. By eights,
+ * of which the last one may hold elements that nobody asked for (`from` has some more): what is left of a vector would be done
+ * one by one, with jumps that no processor foresees, as which is the largest is chance. */
 static inline void S(P(max_row))(const struct pool_kernel *p, const T *x, const int32_t *from, int64_t od, int64_t oh, T *y,
 				 POS *pos, int64_t n)
 {
@@ -44,7 +46,7 @@ static inline void S(P(max_row))(const struct pool_kernel *p, const T *x, const 
 	T most[BLOCK];
 	int32_t at[BLOCK];
 
-	for (int64_t c = 0; c < n; c++) {
+	for (int64_t c = 0; c < BLOCK; c++) {
 		most[c] = (T)-INFINITY;
 		at[c] = none ? 0 : (int32_t)((d.lo * p->size[1] + h.lo) * p->size[2]);
 	}
@@ -55,13 +57,15 @@ static inline void S(P(max_row))(const struct pool_kernel *p, const T *x, const 
 					(oh * p->step[1] - p->pad[1] + kh * p->dil[1]) * p->xs[1] + kw * p->dil[2] * p->xs[2];
 				int32_t here = (int32_t)((kd * p->size[1] + kh) * p->size[2] + kw);
 
+				for (int64_t i = 0; i < n; i += EIGHT) {
 #pragma omp simd
-				for (int64_t c = 0; c < n; c++) {
-					T v = row[from[c]];
-					bool better = v > most[c] || v != v;
+					for (int64_t c = i; c < i + EIGHT; c++) {
+						T v = row[from[c]];
+						bool better = v > most[c] || v != v;
 
-					most[c] = better ? v : most[c];
-					at[c] = better ? here : at[c];
+						most[c] = better ? v : most[c];
+						at[c] = better ? here : at[c];
+					}
 				}
 			}
 	for (int64_t c = 0; c < n; c++)
