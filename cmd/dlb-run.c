@@ -173,12 +173,16 @@ static int write_result(struct dlb_doc *doc, const struct dlb_report *report, FI
 /* Reads the document, applies the options to it, reads them back. */
 static int open_doc(struct dlb_doc *doc, const struct dlb_cli *cli, struct options *o, int argc, char **argv, struct dlb_error *err)
 {
+	const char *advice;
+
 	if (dlb_doc_read(doc, cli->n_operands ? cli->operands[0] : NULL, err))
 		return -1;
-	if (dlb_sharing_edit(doc, &o->sharing, err) || dlb_run_section_edit(doc, &o->edit, err) || dlb_run_section_read(doc, &o->exec, o->init_text, err)) {
+	if (dlb_sharing_edit(doc, &o->sharing, &advice, err) || dlb_run_section_edit(doc, &o->edit, err) || dlb_run_section_read(doc, &o->exec, o->init_text, err)) {
 		dlb_doc_release(doc);
 		return -1;
 	}
+	if (advice)
+		dlb_cli_warn(cli, "%s", advice);
 	dlb_doc_provenance(doc, TOOL, argc, argv);
 	return 0;
 }

@@ -126,6 +126,31 @@ near() {
 	one_line dlb-run 'without end'
 }
 
+@test "replicas with classes of their own meet every other step unless told otherwise, and seldom is said" {
+	plan cpu:2 --replicas 2 >"$tmp/two.json"
+	train "$tmp/two.json" default --shards sorted --gossip 0.25
+	train "$tmp/two.json" two --shards sorted --gossip 0.25 --sync-every 2
+	train "$tmp/two.json" rare --shards sorted --gossip 0.25 --sync-every 25
+	cmp "$tmp/default.log" "$tmp/two.log"
+	run -1 cmp -s "$tmp/default.log" "$tmp/rare.log"
+	local words='sorted by label learn less'
+	for options in '--gossip 0.25 --sync-every 3' '--sync-every 5' '--param-server 0 --sync-every 5' \
+		'--gossip 0.25 --sync-every 6 --exchange-data 0.25'; do
+		# shellcheck disable=SC2086
+		run -0 --separate-stderr dlb-run --dry-run --steps 1 --shards sorted $options "$tmp/two.json"
+		[[ $stderr == *"$words"* ]]
+		# shellcheck disable=SC2086
+		run -0 --separate-stderr plan cpu:2 --replicas 2 --shards sorted $options
+		[[ $stderr == *"$words"* ]]
+	done
+	for options in '--shards sorted' '--shards sorted --gossip 0.25' '--shards sorted --param-server 0' '--shards even --gossip 0.25' \
+		'--shards sorted --gossip 0.25 --sync-every 5 --exchange-data 0.25'; do
+		# shellcheck disable=SC2086
+		run -0 --separate-stderr dlb-run --dry-run --steps 1 $options "$tmp/two.json"
+		[[ $stderr != *"$words"* ]]
+	done
+}
+
 @test "samples change hands after an epoch, and a run broken off meets the same ones" {
 	plan cpu:2 --replicas 2 >"$tmp/two.json"
 	local data=(--data digits:test --order shuffled --shards sorted --exchange-data 0.5)

@@ -46,6 +46,16 @@ near() {
 	done
 }
 
+@test "two replicas: every algorithm, MPI's own too, gives the same bits" {
+	plan cpu:2 --replicas 2 >"$tmp/two.json"
+	truth=$(losses "$tmp/two.json" --allreduce ring)
+	for how in auto tree host hierarchical doubling mpi 'mpi --sync'; do
+		echo "$how"
+		# shellcheck disable=SC2086
+		[ "$(losses "$tmp/two.json" --allreduce $how)" = "$truth" ]
+	done
+}
+
 @test "each sum by its size: what the plan says, and the same bits on other placements" {
 	# where 256 KB go by ring and what half of the model would gather does not; statistics are a few hundred bytes
 	shm=link=shm:2e-5,5e9

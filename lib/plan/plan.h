@@ -123,7 +123,7 @@ struct dlb_sharing_options {
 	{ 0, "sync-batchnorm", DLB_OPT_FLAG, &(o)->sync_batchnorm, NULL, "normalise by the statistics of all replicas together", NULL, 0, 0 }, \
 	{ 0, "gossip", DLB_OPT_REAL, &(o)->gossip, "RHO", "average this share of the weights with two neighbours, in place of sums", &(o)->gossip_given, 0, 1 }, \
 	{ 0, "param-server", DLB_OPT_STR, &(o)->param_server, "NODE", "node that holds the weights: push and pull in place of sums; none", NULL, 0, 0 }, \
-	{ 0, "sync-every", DLB_OPT_INT, &(o)->sync_every, "N", "steps between means over all replicas (gossip 25, server 1)", &(o)->sync_every_given, 0, 1000000000 }, \
+	{ 0, "sync-every", DLB_OPT_INT, &(o)->sync_every, "N", "steps between means of all replicas (gossip 25, sorted 2; server 1)", &(o)->sync_every_given, 0, 1000000000 }, \
 	{ 0, "shards", DLB_OPT_STR, &(o)->shards, "HOW", "each replica draws from its own samples: even, sorted (by label) or none", NULL, 0, 0 }, \
 	{ 0, "exchange-data", DLB_OPT_REAL, &(o)->exchange_data, "RHO", "share of each replica's samples exchanged after an epoch", &(o)->exchange_data_given, 0, 1 }, \
 	{ 0, "feed", DLB_OPT_STR, &(o)->feed, "WHO", "who reads samples: local, each node its own, or host, rank 0 for all", NULL, 0, 0 }
@@ -149,12 +149,14 @@ int dlb_sharing_tensors(const struct dlb_sharing *s);
 bool dlb_sharing_own_mean(const struct dlb_sharing *s);
 /* Steps between means of all, as said or by default; 0: never. */
 int64_t dlb_sharing_every(const struct dlb_sharing *s);
+/* What is known to cost accuracy, a line for whoever chose it; NULL: nothing. */
+const char *dlb_sharing_advice(const struct dlb_sharing *s);
 /* What does not go together, and nodes that are not there. */
 int dlb_sharing_check(const struct dlb_plan *p, struct dlb_error *err);
 void dlb_sharing_write(const struct dlb_sharing *s, json_t *plan);
 int dlb_sharing_read(const struct dlb_ref *plan, struct dlb_sharing *s, struct dlb_error *err);
-/* Options over the document's plan section, if it has replicas. */
-int dlb_sharing_edit(struct dlb_doc *doc, const struct dlb_sharing_options *o, struct dlb_error *err);
+/* Options over the document's plan section, if it has replicas; *advice: dlb_sharing_advice of what then holds. */
+int dlb_sharing_edit(struct dlb_doc *doc, const struct dlb_sharing_options *o, const char **advice, struct dlb_error *err);
 
 /* ---- replicas (replica.c) ---- */
 /* Takes replica[r][k] for n replicas out of `replica` (n x n_nodes ints, copied). */

@@ -233,7 +233,8 @@ static const struct dlb_allreduce *fastest(const struct dlb_plan *p, const struc
 	for (int i = 0; dlb_allreduces[i]; i++) {
 		const struct dlb_allreduce *how = dlb_allreduces[i];
 		double longest_s = 0;
-		/* MPI's own sums in an order that depends on the bucket, and nothing says what it takes. */
+		/* MPI's own sums in an order that depends on the bucket, which more than two numbers show; and no link's
+		 * latency and bandwidth say what it takes. */
 		if (how->foreign || (how == &dlb_allreduce_hierarchical && !agree))
 			continue;
 		for (int k = 0; k < p->n_nodes; k++)
