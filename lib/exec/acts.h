@@ -1,4 +1,5 @@
-/* Inside the engine: what a compiled program becomes. prepare.c makes the acts, engine.c runs them. Private to lib/exec. */
+/* Inside the engine: what a compiled program becomes. prepare.c and what it calls (prepare.h) make the acts,
+ * engine.c runs them. Private to lib/exec. */
 #ifndef DLB_EXEC_ACTS_H
 #define DLB_EXEC_ACTS_H
 #include "exec/clip.h"
@@ -91,9 +92,10 @@ struct dlb_engine {
 	struct dlb_arena arena;
 };
 
-/* ---- prepare.c ---- */
-/* Where tensor t of micro-batch m lies on this rank. NULL with err: nowhere, or no memory for a constant. */
+/* Where tensor t of micro-batch m lies on this rank. NULL with err: nowhere, or no memory for a constant. operands.c */
 void *dlb_act_resolve(struct dlb_engine *e, int t, int m, struct dlb_error *err);
+
+/* ---- prepare.c ---- */
 /* Instructions become acts, with their kernels and pointers. -1 with err. */
 int dlb_acts_prepare(struct dlb_engine *e, const struct dlb_optimizer_choice *c, struct dlb_error *err);
 /* Places for the sums of ops that run in halves, and for halves of updates. */
