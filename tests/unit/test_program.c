@@ -34,6 +34,37 @@ static void fail(const struct dlb_error *err, uint64_t seed)
 	abort();
 }
 
+/* A plan of M micro-batches for a network of those options, ops placed at random. */
+static void begin(struct dag *d, struct dlb_plan *p, const struct dag_options *o, int M, const char *schedule, uint64_t seed, struct dlb_rng *r)
+{
+	dlb_rng_init(r, seed);
+	dag_init(d, o);
+	make(d, p, M, schedule, r);
+}
+
+static void end(struct dag *d, struct dlb_plan *p)
+{
+	dlb_plan_release(p);
+	dag_release(d);
+}
+
+/* Two replicas of `nodes` nodes each. */
+static void twice(const struct dag *d, struct dlb_plan *p, const int *replica, int nodes)
+{
+	dlb_plan_set_replicas(p, 2, replica);
+	dlb_sharing_init(&p->sharing);
+	for (int i = 0; i < d->g.n_ops; i++)
+		p->placement[i] %= nodes;
+}
+
+/* A program that is right. */
+static void compile(const struct dag *d, const struct dlb_plan *p, int64_t batch, struct dlb_program *g, uint64_t seed)
+{
+	struct dlb_error err;
+	if (dlb_program_compile(p, &d->c, batch, 1, g, &err) || dlb_program_verify(g, &d->c, &err))
+		fail(&err, seed);
+}
+
 static void test_random(uint64_t seed)
 {
 	static const char *const clusters[] = { "cpu:1", "cpu:2", "cpu:2 cpu:1*0.5", "cpu:2 host cpu:2*0.25 cpu:1" };
@@ -90,8 +121,7 @@ static void test_random(uint64_t seed)
 		checked++;
 		dlb_program_release(&g);
 	}
-	dlb_plan_release(&p);
-	dag_release(&d);
+	end(&d, &p);
 }
 
 static void exchange(struct dlb_node_program *np, struct dlb_rng *r)
@@ -125,9 +155,7 @@ static void test_spoilt(uint64_t seed)
 	struct dlb_plan p;
 	struct dlb_program g;
 	struct dlb_error err;
-	dlb_rng_init(&r, seed + 1000);
-	dag_init(&d, &o);
-	make(&d, &p, 4, seed % 3 ? "1f1b" : "async", &r);
+	begin(&d, &p, &o, 4, seed % 3 ? "1f1b" : "async", seed + 1000, &r);
 	p.clip = seed % 2 && seed % 3;
 	int refused = 0;
 	for (int k = 0; k < 30; k++) {
@@ -149,8 +177,7 @@ static void test_spoilt(uint64_t seed)
 		dlb_program_release(&g);
 	}
 	assert(refused > 10);
-	dlb_plan_release(&p);
-	dag_release(&d);
+	end(&d, &p);
 }
 
 /* What is lent: one side that says so alone, a return that comes before the receiver's last reader or goes to another node are
@@ -164,12 +191,9 @@ static int test_lent(uint64_t seed)
 	struct dlb_program g;
 	struct dlb_error err;
 	int lent = 0;
-	dlb_rng_init(&r, seed + 7000);
-	dag_init(&d, &o);
-	make(&d, &p, 2, seed % 3 ? "1f1b" : "async", &r);
+	begin(&d, &p, &o, 2, seed % 3 ? "1f1b" : "async", seed + 7000, &r);
 	for (int spoil = 0; spoil < 5; spoil++) {
-		if (dlb_program_compile(&p, &d.c, 8, 1, &g, &err) || dlb_program_verify(&g, &d.c, &err))
-			fail(&err, seed);
+		compile(&d, &p, 8, &g, seed);
 		for (int node = 0; node < 3; node++) {
 			struct dlb_node_program *np = &g.node[node];
 			for (int i = 0; i < np->n_instr; i++) {
@@ -213,8 +237,7 @@ static int test_lent(uint64_t seed)
 		for (int i = 0; i < g.node[node].n_instr; i++)
 			assert(!g.node[node].instr[i].lent);
 	dlb_program_release(&g);
-	dlb_plan_release(&p);
-	dag_release(&d);
+	end(&d, &p);
 	return lent;
 }
 
@@ -231,13 +254,8 @@ static void test_replicas(uint64_t seed)
 	struct dlb_error err;
 	struct dlb_timeline t;
 	int refused = 0;
-	dlb_rng_init(&r, seed + 9000);
-	dag_init(&d, &o);
-	make(&d, &p, 1 + (int)seed % 4, seed % 5 ? "async" : "1f1b", &r);
-	dlb_plan_set_replicas(&p, 2, replica);
-	dlb_sharing_init(&p.sharing);
-	for (int i = 0; i < d.g.n_ops; i++)
-		p.placement[i] %= 3;
+	begin(&d, &p, &o, 1 + (int)seed % 4, seed % 5 ? "async" : "1f1b", seed + 9000, &r);
+	twice(&d, &p, replica, 3);
 	p.clip = seed % 2;
 	dlb_plan_order(&p, &d.c, NULL);
 	if (dlb_plan_check(&p, &d.c, &err))
@@ -259,8 +277,7 @@ static void test_replicas(uint64_t seed)
 		dlb_program_release(&g);
 	}
 	assert(refused > 6);
-	dlb_plan_release(&p);
-	dag_release(&d);
+	end(&d, &p);
 }
 
 /* A sum over replicas, and the squares for the norm, must stand where they stand: moved by an iteration, every one of them is
@@ -275,18 +292,12 @@ static void test_replicas_moved(uint64_t seed)
 	struct dlb_plan p;
 	struct dlb_program g;
 	struct dlb_error err;
-	dlb_rng_init(&r, seed + 9900);
-	dag_init(&d, &o);
-	make(&d, &p, 2, "async", &r);
-	dlb_plan_set_replicas(&p, 2, replica);
-	dlb_sharing_init(&p.sharing);
-	for (int i = 0; i < d.g.n_ops; i++)
-		p.placement[i] %= 2;
+	begin(&d, &p, &o, 2, "async", seed + 9900, &r);
+	twice(&d, &p, replica, 2);
 	p.clip = true;
 	dlb_plan_order(&p, &d.c, NULL);
 	for (int k = 0; k < 2 * DLB_LEN(whats); k++) {
-		if (dlb_program_compile(&p, &d.c, 8, 1, &g, &err) || dlb_program_verify(&g, &d.c, &err))
-			fail(&err, seed);
+		compile(&d, &p, 8, &g, seed);
 		struct dlb_node_program *np = &g.node[k % 2];
 		bool moved = false;
 		for (int i = 0; i < np->n_instr && !moved; i++) {
@@ -296,8 +307,7 @@ static void test_replicas_moved(uint64_t seed)
 		assert(!moved || !np->n_buckets || dlb_program_verify(&g, &d.c, &err));	/* without: squares of nothing */
 		dlb_program_release(&g);
 	}
-	dlb_plan_release(&p);
-	dag_release(&d);
+	end(&d, &p);
 }
 
 /* The global norm stands after every gradient and before every update, on every node; without it, or too early or too
@@ -310,13 +320,10 @@ static void test_norm(uint64_t seed)
 	struct dlb_plan p;
 	struct dlb_program g;
 	struct dlb_error err;
-	dlb_rng_init(&r, seed + 5000);
-	dag_init(&d, &o);
-	make(&d, &p, seed % 2 ? 4 : 1, "1f1b", &r);
+	begin(&d, &p, &o, seed % 2 ? 4 : 1, "1f1b", seed + 5000, &r);
 	p.clip = true;
 	for (int node = 0; node < 3; node++) {
-		if (dlb_program_compile(&p, &d.c, 8, 1, &g, &err) || dlb_program_verify(&g, &d.c, &err))
-			fail(&err, seed);
+		compile(&d, &p, 8, &g, seed);
 		struct dlb_node_program *np = &g.node[node];
 		int at = -1, first_update = -1, last_sum = -1;
 		for (int i = 0; i < np->n_instr; i++) {
@@ -350,8 +357,7 @@ static void test_norm(uint64_t seed)
 		assert(dlb_program_verify(&g, &d.c, &err));
 		dlb_program_release(&g);
 	}
-	dlb_plan_release(&p);
-	dag_release(&d);
+	end(&d, &p);
 }
 
 /* Two nodes that each put first what needs the other's last: refused, with node and op. */
@@ -376,8 +382,7 @@ static void test_deadlock(void)
 	p.node[0].order[1] = first;
 	assert(dlb_program_compile(&p, &d.c, 4, 0, &g, &err) == -1);
 	assert(strstr(err.what, "deadlock") && strstr(err.what, "node 0") && strstr(err.what, "op 2"));
-	dlb_plan_release(&p);
-	dag_release(&d);
+	end(&d, &p);
 }
 
 /* A limit below the peak is refused with status 1, at the peak it fits. */
@@ -399,8 +404,7 @@ static void test_memory(void)
 	d.cl.node[1].memory_bytes -= 1;
 	assert(dlb_program_verify(&g, &d.c, &err) == -1 && err.status == 1 && strstr(err.what, "node 1"));
 	dlb_program_release(&g);
-	dlb_plan_release(&p);
-	dag_release(&d);
+	end(&d, &p);
 }
 
 /* A chain on two equal nodes without messages' cost is a textbook pipeline: F = B/2, M micro-batches take
