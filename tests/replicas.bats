@@ -188,6 +188,19 @@ near() {
 	done
 }
 
+@test "pipelines of unequal nodes: no worse than one node of each, or than a placement for the slowest" {
+	local value
+	for cluster in 'cpu:3 cpu:1*0.3' 'cpu:1 cpu:1*0.9 cpu:1*0.7 cpu:1*0.3' 'cpu:1*0.3 cpu:4 cpu:1*0.5'; do
+		for split in even power; do
+			echo "$cluster $split"
+			value=$(plan "$cluster" --replicas 2 --split "$split" | jq .plan.value_s)
+			for algorithm in single proportional; do
+				plan "$cluster" --replicas 2 --split "$split" -a "$algorithm" | jq -e --argjson v "$value" '.plan.value_s >= $v * (1 - 1e-9)'
+			done
+		done
+	done
+}
+
 @test "a slow node is left out, wherever it stands, and auto sees that" {
 	for cluster in 'cpu:2 cpu:1*0.05' 'cpu:1*0.05 cpu:2' 'cpu:1 cpu:1*0.05 cpu:1'; do
 		echo "$cluster"

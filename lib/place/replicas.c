@@ -7,8 +7,9 @@
  *     across    team r is nodes r, r + R, ...: those that sum the same gradients sit closest
  *
  * A team's nodes play their parts in order of kind and speed, so that part k meets like devices in all teams where
- * there are such. The model is placed once, over team 0 by any algorithm; the others play the same parts. A team's power
- * is the samples per second that it is predicted to compute. */
+ * there are such. The model is placed over one team by any algorithm, and all play the same parts: over team 0, and, where
+ * teams are unequal, over one that plays each part as slowly as the slowest node that has it does. A team's power is the
+ * samples per second that it is predicted to compute. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -57,7 +58,16 @@ static int team_wishes(struct team_problem *t, const struct dlb_problem *whole, 
 	return 0;
 }
 
-static int team_init(struct team_problem *t, const struct dlb_problem *whole, const int *node, int n, int64_t batch, struct dlb_error *err)
+/* 0 where the cluster states neither. */
+static double least_memory(const struct dlb_cluster *c, int a, int b)
+{
+	double least = fmin(dlb_cluster_node_memory(c, a), dlb_cluster_node_memory(c, b));
+	return isinf(least) ? 0 : least;
+}
+
+/* like: as fast as these nodes are, with as much memory as both have; NULL: as `node`. */
+static int team_init(struct team_problem *t, const struct dlb_problem *whole, const int *node, const int *like, int n, int64_t batch,
+		     struct dlb_error *err)
 {
 	t->cluster = *whole->cluster;
 	t->cost = *whole->cost;
@@ -65,9 +75,14 @@ static int team_init(struct team_problem *t, const struct dlb_problem *whole, co
 	t->weight = dlb_xcalloc((size_t)n, sizeof *t->weight);
 	t->kappa = dlb_xcalloc((size_t)n, sizeof *t->kappa);
 	for (int k = 0; k < n; k++) {
+		const int d = like ? like[k] : node[k];
 		t->node[k] = whole->cluster->node[node[k]];
-		t->weight[k] = whole->weight ? whole->weight[node[k]] : 1;
-		t->kappa[k] = whole->kappa ? whole->kappa[node[k]] : 1;
+		t->node[k].kind = whole->cluster->node[d].kind;
+		t->node[k].speed = whole->cluster->node[d].speed;
+		if (d != node[k])
+			t->node[k].memory_bytes = least_memory(whole->cluster, node[k], d);
+		t->weight[k] = whole->weight ? whole->weight[d] : 1;
+		t->kappa[k] = whole->kappa ? whole->kappa[d] : 1;
 	}
 	t->cluster.node = t->node;
 	t->cluster.n_nodes = n;
@@ -156,6 +171,26 @@ static double alone_s(const struct dlb_problem *p, int node)
 	for (int i = 0; i < p->graph->n_ops; i++)
 		s += dlb_cost_op_s(p->cost, i, node, (double)p->batch);
 	return s;
+}
+
+/* like[k]: of the nodes that play part k, the one that would take longest; false: all teams are as team 0. */
+static bool slowest_of_parts(const struct dlb_problem *p, const int *team, int R, int K, int *like)
+{
+	bool differ = false;
+	for (int k = 0; k < K; k++) {
+		double most = -1, least = INFINITY;
+		for (int r = 0; r < R; r++) {
+			int d = team[r * K + k];
+			double s = alone_s(p, d) * (p->kappa ? p->kappa[d] : 1) / (p->weight ? p->weight[d] : 1);
+			if (s > most) {
+				most = s;
+				like[k] = d;
+			}
+			least = fmin(least, s);
+		}
+		differ |= most > least * (1 + 1e-9);
+	}
+	return differ;
 }
 
 /* Leaves the slowest of n nodes out, of equal ones the last, until n_used are left. */
@@ -275,7 +310,7 @@ double dlb_replicas_bound_s(const struct dlb_problem *p)
 		struct dlb_problem unbound = *p;		/* wishes only raise it */
 		unbound.pin = NULL;
 		unbound.before = NULL;
-		if (share[r] && team_init(&t, &unbound, node, n, share[r], NULL) == 0) {
+		if (share[r] && team_init(&t, &unbound, node, NULL, n, share[r], NULL) == 0) {
 			double b = dlb_lower_bound_s(&t.p);
 			bound = b > bound ? b : bound;
 			team_release(&t);
@@ -288,21 +323,29 @@ double dlb_replicas_bound_s(const struct dlb_problem *p)
 
 /* ---- the plan ---- */
 
-/* One way to form teams, as a plan. current: the placement to stay near, NULL: none. */
-static int place_teams(const struct dlb_problem *p, const struct dlb_replicas_choice *choice, int R, bool inside, const char *algorithm,
+/* How teams are formed, which one the model is placed over, and by what where nobody says. */
+struct way { bool inside, slowest; const char *by; };
+
+/* One way, as a plan; 1: there is none such: all teams are alike, or the algorithm is said. current: the placement to stay near, NULL: none. */
+static int place_teams(const struct dlb_problem *p, const struct dlb_replicas_choice *choice, int R, struct way way, const char *algorithm,
 		       const int *current, struct dlb_plan *plan, double *ranked, bool *kept, struct dlb_error *err)
 {
 	int n_nodes = p->cluster->n_nodes, K = n_free(p) / R, rc = -1, n_ops = p->graph->n_ops;
 	int *team = dlb_xcalloc((size_t)n_nodes, sizeof *team), *replica = dlb_xcalloc((size_t)R * (size_t)n_nodes, sizeof *replica);
 	int *placement = dlb_xcalloc((size_t)n_ops + 1, sizeof *placement), *part = dlb_xcalloc((size_t)n_nodes, sizeof *part);
+	int *like = dlb_xcalloc((size_t)K + 1, sizeof *like);
 	struct team_problem t = { .node = NULL };
 	struct dlb_plan shared, first = { .n_ops = 0 };
 	struct dlb_problem whole = *p;
 	bool stays = current != NULL;
 	const char *winner;
 
-	form_teams(p, R, inside, team);
 	dlb_plan_init(&shared, n_ops, n_nodes);
+	form_teams(p, R, way.inside, team);
+	if ((way.slowest && !slowest_of_parts(p, team, R, K, like)) || (way.by && algorithm)) {
+		rc = 1;
+		goto out;
+	}
 	shared.graph = p->graph;
 	shared.batch = p->batch;
 	shared.micro_batches = p->micro_batches;
@@ -321,15 +364,16 @@ static int place_teams(const struct dlb_problem *p, const struct dlb_replicas_ch
 		for (int k = 0; k < K; k++)
 			replica[r * n_nodes + team[k]] = team[r * K + k];
 	dlb_plan_set_replicas(&shared, R, replica);
-	if (team_init(&t, p, team, K, p->batch / R, err)) {
+	if (team_init(&t, p, team, way.slowest ? like : NULL, K, p->batch / R, err)) {
 		team_release(&t);
 		goto out;
 	}
+	stays &= !way.by;
 	for (int i = 0; i < n_ops && stays; i++) {
 		placement[i] = part[current[i]];
 		stays = placement[i] >= 0;
 	}
-	if (stays ? dlb_place_again(&t.p, algorithm, placement, &first, kept, err) : dlb_place(&t.p, algorithm, &first, err)) {
+	if (stays ? dlb_place_again(&t.p, algorithm, placement, &first, kept, err) : dlb_place(&t.p, way.by ? way.by : algorithm, &first, err)) {
 		team_release(&t);
 		goto out;
 	}
@@ -345,8 +389,8 @@ static int place_teams(const struct dlb_problem *p, const struct dlb_replicas_ch
 	if (dlb_plan_make(&whole, placement, plan, ranked, err))
 		goto out;
 	plan->winner = winner;
-	plan->algorithm = first.algorithm;
-	plan->algorithm_given = first.algorithm_given;
+	plan->algorithm = way.by ? "default" : first.algorithm;
+	plan->algorithm_given = algorithm && first.algorithm_given;
 	rc = 0;
 out:
 	dlb_plan_release(&first);
@@ -355,18 +399,21 @@ out:
 	free(replica);
 	free(placement);
 	free(part);
+	free(like);
 	return rc;
 }
 
-static void say(const struct dlb_problem *p, int R, bool inside, double value_s, const struct dlb_error *err)
+static void say(const struct dlb_problem *p, int R, struct way way, double value_s, const struct dlb_error *err)
 {
-	char line[240];
+	char line[240], how[80];
 	if (!p->said)
 		return;
+	snprintf(how, sizeof how, "%d replicas, %s groups%s%s", R, way.inside ? "inside" : "across",
+		 way.slowest ? ", placed for the slowest" : "", way.by ? ", one node each" : "");
 	if (err)
-		snprintf(line, sizeof line, "%d replicas, %s groups: %.150s", R, inside ? "inside" : "across", err->what);
+		snprintf(line, sizeof line, "%s: %.150s", how, err->what);
 	else
-		snprintf(line, sizeof line, "%d replicas, %s groups: step %.6g ms", R, inside ? "inside" : "across", value_s * 1e3);
+		snprintf(line, sizeof line, "%s: step %.6g ms", how, value_s * 1e3);
 	p->said(p->tried_arg, line);
 }
 
@@ -383,6 +430,10 @@ static int place_one(const struct dlb_problem *p, const char *algorithm, const i
 int dlb_place_replicas(const struct dlb_problem *p, const struct dlb_replicas_choice *choice, const char *algorithm, const int *current,
 		       struct dlb_plan *plan, bool *kept, struct dlb_error *err)
 {
+	/* What fits one team best does not say what fits all: one node of each is tried too, as the least that is to be had. */
+	static const struct way ways[] = {
+		{ true, false, NULL }, { false, false, NULL }, { true, true, NULL }, { false, true, NULL }, { true, true, "single" }, { false, true, "single" },
+	};
 	int n = n_free(p);
 	bool found = false;
 	double best = INFINITY;
@@ -403,16 +454,18 @@ int dlb_place_replicas(const struct dlb_problem *p, const struct dlb_replicas_ch
 	for (int R = choice->n ? choice->n : 1; R <= (choice->n ? choice->n : n) && R <= p->batch; R++) {
 		if (!choice->n && !worth_trying(R, n))
 			continue;
-		for (int inside = 1; inside >= 0; inside--) {
+		for (size_t i = 0; i < DLB_LEN(ways); i++) {
 			struct dlb_plan other;
 			struct dlb_error why = { .status = 0 };
 			double ranked = INFINITY;
 			bool stays = false;
-			if (!inside && (R == 1 || n / R == 1))		/* the same teams */
+			if (i && (R == 1 || n / R == 1))		/* the same teams, of one node each */
 				continue;
 			int rc = R == 1 ? place_one(p, algorithm, current, &other, &ranked, &stays, &why) :
-				 place_teams(p, choice, R, inside, algorithm, current, &other, &ranked, &stays, &why);
-			say(p, R, inside, rc ? 0 : other.value_s, rc ? &why : NULL);
+				 place_teams(p, choice, R, ways[i], algorithm, current, &other, &ranked, &stays, &why);
+			if (rc > 0)
+				continue;
+			say(p, R, ways[i], rc ? 0 : other.value_s, rc ? &why : NULL);
 			if (rc) {
 				if (!found)
 					*err = why;
