@@ -2,7 +2,9 @@
  *
  * Compiling and simulating a program costs ten times what ordering its items does, and the order's makespan is
  * nearly the step (it knows messages, not who shares a link). So moves are judged by that makespan, and what is
- * best by it is simulated now and then: only a shorter simulated step counts.
+ * best by it is simulated now and then: only a shorter simulated step counts. And ordering costs a hundred times what a move's
+ * estimate does (estimate.h), which is O(degree): what cannot be short enough by it, even were it as much too high as estimates
+ * have been of late, is not ordered; nor what cannot be when its longest path has been walked.
  *
  * Moved are units (a forward op with what follows it backward: to part them costs messages), runs of units that are
  * neighbours in the order (a border that shifts), single groups, and two units at once. A move goes mostly to a node
@@ -10,11 +12,13 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include "place/estimate.h"
 #include "place/search.h"
-#include "place/place.h"
 #include "util/clock.h"
 
 enum { CHECK = 48, MOST_RUN = 24, SIMULATE = 12 };	/* SIMULATE: what a simulation costs, in orderings */
+enum { BLIND = 32 };					/* one in so many proposals is ordered whatever its estimate */
+static const double SLACK = 2, LEARN = 0.05;
 
 struct state {
 	const struct dlb_problem *p;
@@ -30,6 +34,8 @@ struct state {
 	int *changed, *before, n;		/* groups of the proposal, and where they were */
 	double value;
 	double pending_s; int *pending;		/* best by order since the last simulation; INFINITY: none */
+	struct dlb_estimate e; bool estimates;
+	double slack_s;				/* by how much estimates were too high of late */
 };
 
 static int below(struct state *a, int n)
@@ -245,6 +251,28 @@ static void release(struct state *a)
 	dlb_units_release(&a->u);
 }
 
+/* Whether the order may find the proposal short enough, by the estimate. Now and then it may without: then how wrong
+ * estimates are is learnt where they are believed, too. */
+static bool promises(struct state *a, double limit_s, double *guess_s)
+{
+	*guess_s = NAN;
+	if (!a->estimates)
+		return true;
+	bool blind = below(a, BLIND) == 0;
+	double most = limit_s + SLACK * a->slack_s - a->value;
+	if (!blind && dlb_estimate_change_s(&a->e, a->changed, a->before, a->n) > most)
+		return false;
+	double change = dlb_estimate_walk_s(&a->e, a->changed, a->before, a->n);
+	*guess_s = a->value + change;
+	return blind || change <= most;
+}
+
+static void learn(struct state *a, double guess_s, double value_s)
+{
+	if (isfinite(guess_s))
+		a->slack_s += LEARN * (fmax(guess_s - value_s, 0) - a->slack_s);
+}
+
 void dlb_anneal_step(const struct dlb_problem *p, struct dlb_step_search *s, int *from, int64_t items, double hot)
 {
 	struct state a;
@@ -252,6 +280,7 @@ void dlb_anneal_step(const struct dlb_problem *p, struct dlb_step_search *s, int
 	double ref = s->best_s;
 	init(&a, p, s, from);
 	a.value = order_s(&a);
+	a.estimates = dlb_estimate_init(&a.e, p, from);
 	double best_order_s = a.value;
 	for (int64_t i = 0; s->budget > end && !over(&a); i++) {
 		double done = (double)(start - s->budget) / (double)(items > 0 ? items : 1);
@@ -264,18 +293,28 @@ void dlb_anneal_step(const struct dlb_problem *p, struct dlb_step_search *s, int
 			undo(&a);
 			continue;
 		}
+		double limit = a.value - t * log(u > 0 ? u : 1e-300), guess;
+		if (!promises(&a, limit, &guess)) {
+			s->budget -= a.n;
+			undo(&a);
+			continue;
+		}
 		double value = order_s(&a);
-		if (!(value <= a.value - t * log(u > 0 ? u : 1e-300))) {
+		learn(&a, guess, value);
+		if (!(value <= limit)) {
 			undo(&a);
 			continue;
 		}
 		a.value = value;
+		if (a.estimates)
+			dlb_estimate_take(&a.e);
 		if (value < best_order_s * (1 - 1e-9)) {
 			best_order_s = a.pending_s = value;
 			memcpy(a.pending, from, (size_t)p->n_groups * sizeof *from);
 		}
 	}
 	confirm(&a);
+	dlb_estimate_release(&a.e);
 	release(&a);
 }
 

@@ -32,6 +32,9 @@ static double deadline_of(const struct dlb_problem *p)
 	return p->search_s > 0 ? p->deadline_s > 0 ? p->deadline_s : dlb_clock_s() + p->search_s : 0;
 }
 
+/* Of dp where it is but one start of many, and the step is not what it makes least. */
+static const double STEP_DP_WORK = 5e7;
+
 enum { ANNEAL = 1, REFINE = 2 };			/* ways to search */
 
 /* clock_s: how long valuing the best took. */
@@ -260,6 +263,7 @@ static void gather_scaled(const struct dlb_problem *p, double scale, double dead
 		memory[d] = p->memory_bytes[d] * scale;
 	scaled.memory_bytes = memory;
 	scaled.most_ideals = MAX_IDEALS;
+	scaled.most_dp_work = STEP_DP_WORK * (double)(p->effort > 0 ? p->effort : 1);
 	for (const struct dlb_placer *x = dlb_placers; x->name; x++) {
 		struct dlb_error why = { .status = 0 };
 		if (!wants(p, x) || (!x->trivial && s->n && deadline_s > 0 && dlb_clock_s() >= deadline_s))
@@ -310,29 +314,68 @@ static int gather_steps(const struct dlb_problem *p, double deadline_s, struct s
 	return -1;
 }
 
-/* Coolings from the best and from others in turn, and descent by simulation between them. */
-static void search_step(const struct dlb_problem *p, const struct starts *s, double deadline_s, int ways, int *best)
+static int64_t unit_of_step(const struct dlb_problem *p)
 {
-	static const double heat[] = { 0.004, 0.02, 0, 0.01 };
 	int64_t items = (int64_t)p->graph->n_ops * p->micro_batches;
 	int64_t unit = items * MOST_ORDERS < STEP_ITEMS ? items * MOST_ORDERS : STEP_ITEMS;	/* few items need few looks */
 	if (p->graph->n_ops > MANY_OPS)			/* and many get few: what each costs grows, what it gains shrinks */
 		unit = unit * MANY_OPS / p->graph->n_ops;
-	struct dlb_step_search x = { .deadline_s = deadline_s, .best = best, .best_s = s->s[0], .bound_s = dlb_lower_bound_s(p),
-				     .budget = unit * (p->effort > 0 ? p->effort : 1) };
+	return unit;
+}
+
+/* From the starts, all the budget in one way: coolings from the best and from others in turn, or descent by simulation. */
+static void search_one_way(const struct dlb_problem *p, const struct starts *s, int way, struct dlb_step_search *x)
+{
+	static const double heat[] = { 0.004, 0.02, 0, 0.01 };
+	int64_t unit = unit_of_step(p);
 	int *from = dlb_xmalloc(((size_t)p->n_groups + 1) * sizeof *from);
-	dlb_rng_init(&x.rng, p->seed);
-	bool done = ways == (ANNEAL | REFINE) && dlb_exhaust_step(p, &x, MOST_PLACEMENTS);
-	for (int run = 0; !done && !dlb_step_search_over(&x); run++) {
-		double was = x.best_s;
-		if (ways & REFINE && run % 3 == 0)
-			dlb_refine_step(p, &x, unit / 6);
-		memcpy(from, run % 3 == 2 ? s->at[run / 3 % s->n] : best, (size_t)p->n_groups * sizeof *from);
-		if (ways & ANNEAL)
-			dlb_anneal_step(p, &x, from, unit / 4, heat[run % DLB_LEN(heat)]);
-		done = !(ways & ANNEAL) && run % 3 == 0 && x.best_s >= was && deadline_s <= 0;
+	bool done = false;
+	x->budget = unit * (p->effort > 0 ? p->effort : 1);
+	dlb_rng_init(&x->rng, p->seed);
+	for (int run = 0; !done && !dlb_step_search_over(x); run++) {
+		double was = x->best_s;
+		memcpy(from, run % 3 == 2 ? s->at[run / 3 % s->n] : x->best, (size_t)p->n_groups * sizeof *from);
+		if (way == ANNEAL)
+			dlb_anneal_step(p, x, from, unit / 4, heat[run % DLB_LEN(heat)]);
+		else
+			dlb_refine_step(p, x, unit / 6);
+		done = way == REFINE && x->best_s >= was && x->deadline_s <= 0;
 	}
 	free(from);
+}
+
+/* auto does what anneal and what refine would, each for itself, and goes down from the better: it is never worse than
+ * either of the same effort. Where the clock counts, what is left after the coolings is the descent's. */
+static void search_step(const struct dlb_problem *p, const struct starts *s, double deadline_s, int ways, int *best)
+{
+	static const double COOLINGS = 0.8;
+	size_t size = (size_t)p->n_groups * sizeof *best;
+	struct dlb_step_search x = { .deadline_s = deadline_s, .best = best, .best_s = s->s[0], .bound_s = dlb_lower_bound_s(p) };
+	bool both = ways == (ANNEAL | REFINE);
+	double now = dlb_clock_s();
+
+	if (both && dlb_exhaust_step(p, &x, MOST_PLACEMENTS))
+		return;
+	if (both && deadline_s > 0)
+		x.deadline_s = fmax(now + COOLINGS * (deadline_s - now), 1e-9);
+	struct dlb_step_search y = x;
+	y.best = dlb_xmalloc(size + 1);
+	memcpy(y.best, s->at[0], size);
+	if (ways & ANNEAL)
+		search_one_way(p, s, ANNEAL, &x);
+	x.deadline_s = deadline_s;
+	if (!both && ways & REFINE)
+		search_one_way(p, s, REFINE, &x);
+	else if (both && deadline_s <= 0)
+		search_one_way(p, s, REFINE, &y);
+	if (both && y.best_s < x.best_s) {
+		x.best_s = y.best_s;
+		memcpy(best, y.best, size);
+	} else if (both) {
+		x.budget = unit_of_step(p) / 6 * (p->effort > 0 ? p->effort : 1);
+		dlb_refine_step(p, &x, deadline_s > 0 ? INT64_MAX / 2 : x.budget);
+	}
+	free(y.best);
 }
 
 static int best_step(const struct dlb_problem *p, int ways, int *placement, struct dlb_error *err)

@@ -493,8 +493,9 @@ int dlb_place_dp(const struct dlb_problem *p, int *placement, struct dlb_error *
 	bool exact;
 	int *at = dlb_xcalloc((size_t)p->n_groups + 1, sizeof *at);
 	dlb_port_init(&port, p, true);
-	double value = dlb_contiguous(&port, p->objective == DLB_LATENCY, p->most_ideals > 0 ? p->most_ideals : MAX_IDEALS, 0, 0, at,
-				      &exact);
+	int64_t steps = p->most_dp_work > 0 ? (int64_t)(p->most_dp_work / count_states(&port)) + 1 : 0;
+	double value = dlb_contiguous(&port, p->objective == DLB_LATENCY, p->most_ideals > 0 ? p->most_ideals : MAX_IDEALS, steps, 0,
+				      at, &exact);
 	for (int i = 0; i < p->graph->n_ops; i++)
 		placement[i] = at[p->group_of[i]];
 	free(at);

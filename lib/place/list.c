@@ -61,23 +61,28 @@ bool dlb_list_able(const struct dlb_list *s, int unit, int node)
 	       s->used_bytes[node] + dlb_group_bytes(p, unit) <= p->memory_bytes[node];
 }
 
-/* Routes are walked once: placing looks from each producer to every node. */
-static const struct dlb_way *ways_from(struct dlb_list *s, int from)
+void dlb_ways_from(const struct dlb_cluster *c, int from, struct dlb_way *way)
 {
-	const struct dlb_cluster *c = s->p->cluster;
-	if (s->way[from])
-		return s->way[from];
-	struct dlb_way *way = s->way[from] = dlb_xcalloc((size_t)c->n_nodes, sizeof *way);
 	for (int to = 0; to < c->n_nodes; to++) {
 		int link[DLB_MAX_ROUTE], n = dlb_cluster_route(c, from, to, link);
-		way[to].Bps = INFINITY;
+		way[to] = (struct dlb_way){ .Bps = INFINITY };
 		for (int i = 0; i < n; i++) {
 			way[to].latency_s += c->link[link[i]].latency_s;
 			way[to].Bps = fmin(way[to].Bps, c->link[link[i]].bandwidth_Bps);
 			way[to].copies |= !c->link[link[i]].overlap;
 		}
 	}
-	return way;
+}
+
+/* Routes are walked once: placing looks from each producer to every node. */
+static const struct dlb_way *ways_from(struct dlb_list *s, int from)
+{
+	const struct dlb_cluster *c = s->p->cluster;
+	if (!s->way[from]) {
+		s->way[from] = dlb_xcalloc((size_t)c->n_nodes, sizeof **s->way);
+		dlb_ways_from(c, from, s->way[from]);
+	}
+	return s->way[from];
 }
 
 void dlb_list_look(struct dlb_list *s, int unit, struct dlb_finish *f)

@@ -82,6 +82,14 @@ static double fill(const struct dlb_port *port, bool latency, const struct lonel
 	return value;
 }
 
+/* So many orders, of whose prefixes each takes n^2 / 2 steps, do not take more than most_steps (0: any); one at least. */
+static int n_orders(const struct dlb_port *port, int64_t most_steps)
+{
+	enum { MOST_ORDERS = 8 };
+	int64_t each = ((int64_t)port->n * port->n) / 2 + 1, n = most_steps > 0 ? most_steps / each : MOST_ORDERS;
+	return n < 1 ? 1 : n < MOST_ORDERS ? (int)n : MOST_ORDERS;
+}
+
 /* Over all ideals where there are no more than `most`, else over a few orders. beyond: a value known to be reached by
  * what stands in at[] (INFINITY: none); less is looked for, and at[] is left alone where nothing is found. */
 static double parts(const struct dlb_port *port, bool latency, int most, int64_t most_steps, double deadline_s, double beyond,
@@ -90,7 +98,7 @@ static double parts(const struct dlb_port *port, bool latency, int most, int64_t
 	struct dlb_ideals s;
 	int *found = dlb_xcalloc((size_t)port->n + 1, sizeof *found);
 	size_t size = (size_t)port->n * sizeof *found;
-	dlb_ideals_orders(&s, port, 8, 1);
+	dlb_ideals_orders(&s, port, n_orders(port, most_steps), 1);
 	double value = dlb_dp(&s, port, latency, INFINITY, 0, 0, found);
 	dlb_ideals_release(&s);
 	if (value < beyond)

@@ -39,6 +39,7 @@ struct dlb_problem {
 	int64_t effort; double search_s;		/* of auto: units of search (0: 1); seconds instead (0: effort counts) */
 	double deadline_s;				/* with search_s: when it ends (dlb_clock_s) */
 	int most_ideals;				/* that dp looks at (0: 400,000) */
+	double most_dp_work;				/* steps of dp times the combinations of nodes that each looks at (0: any) */
 	const struct dlb_plan *replicas;		/* dlb_plan_make: teams, shares and sums as in this plan; NULL: one replica */
 	/* made by dlb_problem_init */
 	struct dlb_arena arena;

@@ -31,7 +31,7 @@ void dlb_search_multilevel(struct dlb_search *s, const int *from, bool together,
 void dlb_search_windows(struct dlb_search *s);
 void dlb_anneal_latency(struct dlb_search *s, int *from, int64_t proposals, double hot);
 /* The same for a step, over groups of the problem (anneal_step.c). Budget is in (op, micro-batch) pairs ordered;
- * a simulation counts for twelve orderings. */
+ * a simulation counts for twelve orderings, a move that is not ordered for what it moves. */
 struct dlb_step_search {
 	struct dlb_rng rng;
 	double deadline_s;			/* as above */
