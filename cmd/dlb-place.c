@@ -205,8 +205,6 @@ static int place_anew(const struct options *o, const struct input *in, const str
 	const char *advice = c.n == 1 ? NULL : dlb_sharing_advice(&c.sharing);
 	if (c.n == 1 && dlb_sharing_asks(&o->sharing))
 		return dlb_fail(err, NULL, "there is nothing to share in one replica; give --replicas");
-	if (c.n == 1 && o->split)
-		return dlb_fail(err, NULL, "--split shares the batch over replicas, and there is one; give --replicas");
 	if (advice)
 		dlb_cli_warn(o->cli, "%s", advice);
 	if (c.n != 1)

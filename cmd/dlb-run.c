@@ -146,8 +146,6 @@ static int parse(struct dlb_cli *cli, int argc, char **argv, struct options *o)
 	x->quiet = cli->quiet;
 	x->verbose = cli->verbose;
 	cli->status = 2;
-	if (x->checkpoint_every && !x->checkpoint)
-		return dlb_cli_usage(cli, "--checkpoint-every says when, --checkpoint DIR where: give both");
 	e->steps = x->steps;
 	e->until_step = x->until_step;
 	return parse_slow(cli, o) || parse_until(cli, o);
@@ -177,6 +175,8 @@ static int open_doc(struct dlb_doc *doc, const struct dlb_cli *cli, struct optio
 
 	if (dlb_doc_read(doc, cli->n_operands ? cli->operands[0] : NULL, err))
 		return -1;
+	if (o->exec.checkpoint_every && !o->exec.checkpoint)
+		dlb_cli_warn(cli, "--checkpoint-every says when, but nothing says where: no checkpoints without --checkpoint DIR");
 	if (dlb_sharing_edit(doc, &o->sharing, &advice, err) || dlb_run_section_edit(doc, &o->edit, err) || dlb_run_section_read(doc, &o->exec, o->init_text, err)) {
 		dlb_doc_release(doc);
 		return -1;

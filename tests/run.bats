@@ -25,8 +25,7 @@ setup() { planned "$BATS_TEST_TMPDIR/doc.json"; tmp=$BATS_TEST_TMPDIR; doc=$tmp/
 
 @test "bad options" {
 	for option in '--steps -1' '--steps x' '--data nothing' '--optimizer sdg' '--lr x' '--slow 1' '--slow 7:2' '--slow 1:0.5' \
-		'--transform shear=1' '--order random' '--until loss' '--data idx:/nonexistent,/nonexistent' \
-		'--checkpoint-every 5'; do
+		'--transform shear=1' '--order random' '--until loss' '--data idx:/nonexistent,/nonexistent'; do
 		# shellcheck disable=SC2086
 		run -2 --separate-stderr dlb-run --steps 1 "${digits[@]}" $option "$doc"
 		echo "$option"
@@ -34,6 +33,13 @@ setup() { planned "$BATS_TEST_TMPDIR/doc.json"; tmp=$BATS_TEST_TMPDIR; doc=$tmp/
 	done
 	run -2 --separate-stderr dlb-run --optimizer sdg --steps 1 "${digits[@]}" "$doc"
 	one_line dlb-run "'sdg'"
+}
+
+@test "checkpoints that nobody said a place for: one line, and the run goes on" {
+	run -0 --separate-stderr dlb-run --steps 2 "${digits[@]}" --checkpoint-every 1 "$doc"
+	[ "${#stderr_lines[@]}" -eq 1 ]
+	[[ $stderr == "dlb-run: --checkpoint-every "*"--checkpoint DIR" ]]
+	jq -e '.report.losses | length == 2' <<<"$output"
 }
 
 @test "a place where nothing can be saved is found before training, not after it" {
