@@ -17,6 +17,8 @@ void dlb_channel_post(struct dlb_channel *ch, int peer, struct dlb_request *r)
 {
 	*r = (struct dlb_request){ .peer = peer, .active = true, .receives = true, .channel = ch, .nth = ++ch->n };
 	atomic_store_explicit(&ch->cell->posted, ch->n, memory_order_release);
+	if (ch->bell)
+		dlb_bell_ring(ch->bell);
 }
 
 bool dlb_channel_ready(const struct dlb_channel *ch)
@@ -45,6 +47,8 @@ bool dlb_channel_push(struct dlb_channel *ch)
 		}
 		atomic_store_explicit(&ch->cell->stays[r->nth % DLB_CELL_WAYS], r->stays, memory_order_relaxed);
 		atomic_store_explicit(&ch->cell->filled, r->nth, memory_order_release);
+		if (ch->bell)
+			dlb_bell_ring(ch->bell);
 		ch->first = r->later;
 		r->active = r->returned;
 	}
@@ -68,4 +72,6 @@ bool dlb_channel_stays(const struct dlb_request *r)
 void dlb_channel_return(struct dlb_channel *ch)
 {
 	atomic_store_explicit(&ch->cell->returned, ++ch->n_returned, memory_order_release);
+	if (ch->bell)
+		dlb_bell_ring(ch->bell);
 }

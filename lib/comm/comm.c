@@ -3,8 +3,8 @@
  * Every operation is the non-blocking one plus a wait of our own, which polls MPI_Test beside a clock:
  * Open MPI notices nothing when a link goes down in the middle of a transfer, so the time-out has to be
  * ours. A rank that has polled for a while offers its core to whoever wants it (sched_yield); where the
- * host has more ranks than cores it soon sleeps a little between polls, since a spinning rank would take
- * the time of the one it waits for.
+ * host has more ranks than cores it soon sleeps, since a spinning rank would take the time of the one it
+ * waits for: until it is rung (shared.h), or a little between polls, where what it waits for is MPI's.
  *
  * Sizes above 2^30 bytes go as a derived type (blocks of 2^30 and a rest): MPI counts are ints.
  * MPI_ERRORS_RETURN everywhere; the first failure is kept in c->fault and makes the comm broken. */
@@ -16,6 +16,9 @@
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+#ifdef __linux__
+#include <sys/prctl.h>
+#endif
 #include "comm/comm.h"
 #include "comm/shared.h"
 #include "util/clock.h"
@@ -24,6 +27,7 @@
 _Static_assert(sizeof(MPI_Request) <= sizeof(void *), "an MPI_Request must fit struct dlb_request");
 
 #define BLOCK_BYTES ((size_t)1 << 30)
+#define LONGEST_SLEEP_S 1e-3		/* until MPI and the clock are looked at again */
 
 struct dlb_comm {
 	bool mpi, broken;
@@ -158,6 +162,14 @@ static void prefer_fragments(void)
 		setenv("OMPI_MCA_btl_tcp_flags", "1", 0);
 }
 
+/* Linux ends a sleep up to 50 us late, to wake the processor less often: longer than all that we sleep between two polls. */
+static void sleep_sharply(void)
+{
+#ifdef __linux__
+	prctl(PR_SET_TIMERSLACK, 1UL, 0UL, 0UL, 0UL);
+#endif
+}
+
 int dlb_comm_new(struct dlb_comm **out, double timeout_s, struct dlb_error *err)
 {
 	struct dlb_comm *c = dlb_xcalloc(1, sizeof *c);
@@ -182,6 +194,8 @@ int dlb_comm_new(struct dlb_comm **out, double timeout_s, struct dlb_error *err)
 	if (meet_neighbours(c, err))
 		return -1;
 	c->crowded = c->local_size > sysconf(_SC_NPROCESSORS_ONLN);
+	if (c->crowded)
+		sleep_sharply();
 	*out = c;
 	return 0;
 }
@@ -314,10 +328,13 @@ int dlb_comm_idle(struct dlb_comm *c, struct dlb_idle *i, int peer, const char *
 	if (c->n_active && n % 8 == 0)
 		nudge_mpi(c);
 	if (c->crowded) {
-		if (n < 32)
+		if (n == 1)
 			sched_yield();
+		else if (i->rings && c->region && !c->n_active)
+			dlb_bell_wait(dlb_bell_of(c->base[c->rank]), i->heard, LONGEST_SLEEP_S);
 		else
 			dlb_sleep_s(20e-6);
+		i->heard = i->rings && c->region ? dlb_bell_heard(dlb_bell_of(c->base[c->rank])) : 0;
 	} else if (n > 256) {
 		sched_yield();		/* costs little when nobody else wants the core */
 	}
@@ -433,7 +450,7 @@ bool dlb_comm_test(struct dlb_comm *c, struct dlb_request *r)
 
 int dlb_comm_wait(struct dlb_comm *c, struct dlb_request *r, struct dlb_error *err)
 {
-	struct dlb_idle idle = { 0 };
+	struct dlb_idle idle = { .rings = r->channel && r->channel->bell };
 
 	while (!dlb_comm_test(c, r))
 		if (dlb_comm_idle(c, &idle, r->peer, "message", err))
@@ -625,6 +642,11 @@ size_t dlb_comm_offset(const struct dlb_comm *c, const void *p)
 	size_t at = c->region ? (size_t)((uintptr_t)p - (uintptr_t)dlb_region_base(c->region)) : SIZE_MAX;
 
 	return c->region && at < dlb_region_bytes(c->region) ? at : SIZE_MAX;
+}
+
+struct dlb_bell *dlb_comm_bell(const struct dlb_comm *c, int rank)
+{
+	return c->crowded && c->base[rank] ? dlb_bell_of(c->base[rank]) : NULL;
 }
 
 void *dlb_comm_there(const struct dlb_comm *c, int rank, size_t offset)

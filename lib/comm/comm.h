@@ -45,7 +45,7 @@ bool dlb_comm_test(struct dlb_comm *c, struct dlb_request *r);	/* true: done (or
 int dlb_comm_wait(struct dlb_comm *c, struct dlb_request *r, struct dlb_error *err);
 /* For loops that poll on their own: called each time that nothing has moved, it offers the core to others, and
  * fails when nothing has moved for timeout_s. Start from zero, and again whenever something moved. */
-struct dlb_idle { unsigned n; double since_s; };
+struct dlb_idle { unsigned n; double since_s; bool rings; uint32_t heard; };	/* rings: what is waited for rings this rank's bell */
 int dlb_comm_idle(struct dlb_comm *c, struct dlb_idle *i, int peer, const char *what, struct dlb_error *err);
 /* What such loops call between pieces of other work: it moves what waits to be moved. */
 void dlb_comm_progress(struct dlb_comm *c);
@@ -83,6 +83,8 @@ void dlb_comm_release(struct dlb_comm *c, void *p);
 void dlb_comm_private(struct dlb_comm *c, void *p, size_t bytes);
 bool dlb_comm_near(const struct dlb_comm *c, int rank);			/* shares memory with this one (itself too) */
 size_t dlb_comm_offset(const struct dlb_comm *c, const void *p);	/* SIZE_MAX: not of this rank's region */
+/* A near rank's bell, which wakes it from its wait for a message; NULL: ranks have cores enough to look themselves. */
+struct dlb_bell *dlb_comm_bell(const struct dlb_comm *c, int rank);
 void *dlb_comm_there(const struct dlb_comm *c, int rank, size_t offset);	/* a near rank's place, as seen from here */
 
 /* A channel: messages of one kind from one near rank to another, in order, into memory of the receiver that the
@@ -99,6 +101,7 @@ struct dlb_cell {
 };
 struct dlb_channel {
 	struct dlb_cell *cell;
+	struct dlb_bell *bell;		/* the other end's, dlb_comm_bell; NULL: it need not be woken */
 	uint32_t n, n_returned;		/* messages so far, at this end; returned (receiver) */
 	struct dlb_request *first;	/* the oldest message that waits for its place (sender) */
 	struct dlb_channel *next;	/* with such messages */

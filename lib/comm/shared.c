@@ -1,11 +1,15 @@
 /* See shared.h. Linux: memfd_create, and /proc/PID/fd to open another process's. */
 #define _GNU_SOURCE
 #include <fcntl.h>
+#include <linux/futex.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/mman.h>
 #include <sys/random.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
+#include <time.h>
 #include <unistd.h>
 #include "comm/shared.h"
 #include "util/mem.h"
@@ -21,6 +25,10 @@ struct dlb_region {
 	size_t bytes;
 	struct block *block; int n_blocks, cap_blocks;		/* taken, by address; block 0 is the secret's page */
 };
+
+/* The secret, then the bell. */
+struct dlb_bell { _Alignas(64) _Atomic uint32_t rung; _Atomic uint32_t sleeps; };
+enum { BELL_AT = 64 };
 
 static size_t up(size_t n, size_t to)
 {
@@ -168,4 +176,31 @@ void dlb_region_touch(void *p, size_t bytes)
 #endif
 	for (size_t i = 0; i < bytes; i += PAGE)
 		(void)byte[i];
+}
+
+struct dlb_bell *dlb_bell_of(char *base)
+{
+	return (struct dlb_bell *)(void *)(base + BELL_AT);
+}
+
+uint32_t dlb_bell_heard(const struct dlb_bell *b)
+{
+	return atomic_load(&b->rung);
+}
+
+/* All four accesses are in one order: who rings and sees nobody asleep has counted before the other looks at the count. */
+void dlb_bell_ring(struct dlb_bell *b)
+{
+	atomic_fetch_add(&b->rung, 1);
+	if (atomic_load(&b->sleeps))
+		syscall(SYS_futex, &b->rung, FUTEX_WAKE, 1, NULL, NULL, 0);
+}
+
+void dlb_bell_wait(struct dlb_bell *b, uint32_t heard, double s)
+{
+	const struct timespec t = { .tv_sec = (time_t)s, .tv_nsec = (long)((s - (double)(time_t)s) * 1e9) };
+
+	atomic_store(&b->sleeps, 1);
+	syscall(SYS_futex, &b->rung, FUTEX_WAIT, heard, &t, NULL, 0);
+	atomic_store(&b->sleeps, 0);
 }

@@ -33,6 +33,15 @@ void dlb_region_touch(void *p, size_t bytes);
  * 20 this way). What is stored is visible before anything that is stored after the call. */
 void dlb_copy_far(void *to, const void *from, size_t bytes);
 
+/* Where ranks are more than cores, one that waits must leave its core to the others, and looking again and again takes time of
+ * theirs: it sleeps until its bell, in the first page of its region, is rung. */
+struct dlb_bell;
+struct dlb_bell *dlb_bell_of(char *base);
+void dlb_bell_ring(struct dlb_bell *b);		/* after what was rung for can be seen */
+uint32_t dlb_bell_heard(const struct dlb_bell *b);
+/* Returns when it has been rung since `heard`, or after s seconds, or before. */
+void dlb_bell_wait(struct dlb_bell *b, uint32_t heard, double s);
+
 /* channel.c: what needs no MPI. */
 void dlb_channel_queue(struct dlb_channel *ch, struct dlb_request *r);
 bool dlb_channel_push(struct dlb_channel *ch);		/* true: no message waits for its place any more */

@@ -93,6 +93,26 @@ double dlb_cost_kind_s(const struct dlb_cost *c, int op, int kind, double n)
 	return s > 0 ? s : 0;
 }
 
+/* What reads the gradient t is its update: the same bytes, at hand or not as they are between an op and its update. */
+static double plain_update_s(const struct dlb_cost *c, int t, int kind)
+{
+	const struct dlb_graph *g = c->graph;
+
+	for (int i = g->reader_start[t]; i < g->reader_start[t + 1]; i++)
+		if (g->op[g->reader[i]].phase == DLB_UPDATE)
+			return c->op_s[((size_t)kind * (size_t)c->n_ops + (size_t)g->reader[i]) * (size_t)c->n_batches];
+	return 0;
+}
+
+double dlb_cost_accumulate_s(const struct dlb_cost *c, int t, double n, int kind, bool first)
+{
+	double s = plain_update_s(c, t, kind), Bps = c->accumulate_Bps ? c->accumulate_Bps[kind] : 0;
+
+	if (s > 0 && isfinite(s))
+		return first ? s * 2 / 3 : s;
+	return Bps > 0 ? (first ? 2 : 3) * dlb_tensor_bytes(&c->graph->tensor[t], (int64_t)n) / Bps : 0;
+}
+
 const char *const dlb_buffers_names[DLB_N_BUFFERS] = {
 	[DLB_BUF_WEIGHTS] = "weights", [DLB_BUF_STATE] = "state", [DLB_BUF_ACTIVATIONS] = "activations",
 };

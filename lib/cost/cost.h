@@ -76,6 +76,10 @@ void dlb_cost_traffic(const struct dlb_cost *c, int op, double n, double bytes[D
 /* Where the node names memories, no op takes less time than what it moves to and from any one of them, at the node's share
  * of that memory and of the link to it. use NULL (as in dlb_cost_op_s): all lie in the fastest. */
 double dlb_cost_use_s(const struct dlb_cost *c, int op, int node, double n, const struct dlb_memory_use *use);
+/* Seconds on a node of kind (of speed 1) to make (first) or add to the sum of tensor t, a gradient, over micro-batches. Adding
+ * reads two and writes one of its size, as sgd's update does, so it takes what that was measured to take: where caches hold a
+ * gradient that is several times faster than memory. What no update reads moves at accumulate_Bps. */
+double dlb_cost_accumulate_s(const struct dlb_cost *c, int t, double n, int kind, bool first);
 double dlb_cost_xfer_s(const struct dlb_cost *c, double bytes, int src, int dst);
 /* Bytes that stay on a node for owning weight tensor t: weight + gradient sum + n_state states, and K-FAC's factors where the
  * graph is bound. */

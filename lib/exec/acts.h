@@ -62,6 +62,8 @@ struct pick { const struct landing *landing; void **at; char *base, *now; size_t
 /* The first half of an update whose moments are summed over the replicas: they lie one behind the other. */
 struct first_half { struct dlb_kernel *kernel; void *in[1], *out[2 + DLB_MAX_STATES]; char *moments; size_t bytes; };
 
+/* The least CPU time of a kernel's runs, now and before (engine.c). */
+struct least { uint64_t n; double now_s, before_s; };
 struct dlb_engine {
 	struct dlb_engine_program view;	/* first: dlb_engine_view */
 	struct dlb_ground *ground;
@@ -79,6 +81,7 @@ struct dlb_engine {
 	double **sums;			/* [op] of those in halves; NULL: none is */
 	struct { int64_t n; } size[2];
 	const void **loss;		/* [m], NULL: made elsewhere */
+	struct least *least;		/* [compute] */
 	struct pick *pick; int n_picks, cap_picks;
 	struct landing **landing;	/* [place] of messages that are lent; NULL: none is, or it comes here */
 	int *update_at;			/* [tensor] asynchronous: instruction that updates the weight, -1 */

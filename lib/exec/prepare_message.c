@@ -72,6 +72,7 @@ static void find_channel(struct dlb_engine *e, const struct dlb_instr *in, struc
 	while (at >= 0 && (e->act[at].peer != in->peer || e->act[at].kind != a->kind))
 		at = e->older[at];
 	a->channel = at >= 0 ? e->act[at].channel : &e->channel[e->n_acts];
+	a->channel->bell = dlb_comm_bell(g->comm, in->peer);
 	a->channel->cell = g->cell_of[post ? e->view.node : in->peer] + e->cell + in->tag;
 	if (post) {
 		if (e->landing)

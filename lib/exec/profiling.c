@@ -11,12 +11,13 @@ enum { MAX_KIND = 64 };			/* bytes of a kind's name in a message */
 
 /* -- one device -- */
 
-/* Enough repeats for a median, not more than about a second of them. */
+/* Enough repeats for a median, not more than about a second of them; of short steps .15 s, as clocks and neighbours of a virtual
+ * core come and go within tens of milliseconds. */
 static int repeats_for(double step_s)
 {
-	const double n = step_s > 0 ? 1.0 / step_s : 30;
+	const double n = step_s > 0 ? 1.0 / step_s : 30, few = step_s > 0 ? 0.15 / step_s : 30;
 
-	return n < 3 ? 3 : n > 30 ? 30 : (int)n;
+	return n < 3 ? 3 : few > 300 ? 300 : few > 30 ? (int)few : n > 30 ? 30 : (int)n;
 }
 
 static double sum_of(const double *op_s, int n)

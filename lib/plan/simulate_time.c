@@ -38,12 +38,10 @@ double dlb_sim_compute_s(const struct sim *s, int node, const struct dlb_instr *
 	if (moment >= 0) {
 		t = kfac_s(s, node, in, own->size[m]);
 	} else if (in->what == DLB_RUN_ACCUMULATE) {
-		double bytes = dlb_tensor_bytes(&s->g->graph->tensor[in->tensor], own->size[m]);
-		if (!s->c || !s->c->accumulate_Bps)
+		if (!s->c || !s->c->cluster)
 			return 0;
 		const struct dlb_node *n = &s->c->cluster->node[node];
-		double Bps = s->c->accumulate_Bps[n->kind] * n->speed;
-		t = Bps > 0 ? (m ? 3 : 2) * bytes / Bps : 0;
+		t = dlb_cost_accumulate_s(s->c, in->tensor, (double)own->size[m], n->kind, !m) / n->speed;
 	} else if (in->what == DLB_RUN_PRECONDITION) {
 		t = kfac_s(s, node, in, 0);
 	} else if (in->what == DLB_RUN_KEEP || in->what == DLB_RUN_PREDICT) {

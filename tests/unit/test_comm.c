@@ -99,6 +99,9 @@ static void channels(struct dlb_comm *c, int rank, int size)
 	mine[1] = dlb_comm_offset(c, place);
 	assert(dlb_comm_gather_local(c, mine, sizeof mine, all, &err) == 0 && dlb_comm_local(c, to) == to && dlb_comm_near(c, to));
 	out.cell = dlb_comm_there(c, to, all[to][0]);
+	in.bell = dlb_comm_bell(c, from);
+	out.bell = dlb_comm_bell(c, to);
+	assert(!in.bell == !dlb_comm_crowded(c) && !out.bell == !in.bell);
 	there = dlb_comm_there(c, to, all[to][1]);
 	for (int i = 0; i < ROUNDS; i++) {
 		struct dlb_request recv = { .active = false }, send = { .active = false };
@@ -151,6 +154,9 @@ static void lending(struct dlb_comm *c, int rank, int size)
 	mine[1] = dlb_comm_offset(c, own);
 	assert(dlb_comm_gather_local(c, mine, sizeof mine, all, &err) == 0);
 	out.cell = dlb_comm_there(c, to, all[to][0]);
+	in.bell = dlb_comm_bell(c, from);
+	out.bell = dlb_comm_bell(c, to);
+	assert(!in.bell == !dlb_comm_crowded(c) && !out.bell == !in.bell);
 	theirs = dlb_comm_there(c, from, all[from][1]);
 	for (int i = 0; i < ROUNDS; i++) {
 		struct dlb_request recv = { .active = false }, send = { .active = false };

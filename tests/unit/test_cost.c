@@ -314,6 +314,40 @@ static void test_interpolation(void)
 	}
 }
 
+/* A sum over micro-batches takes what the update that reads it was measured to, not what memory would. */
+static void test_accumulate(void)
+{
+	struct dlb_graph g;
+	struct dlb_profile p;
+	struct dlb_cluster cl;
+	struct dlb_cost c;
+	struct dlb_error err = { .status = 0 };
+	int updates = 0;
+
+	make_graph(&g, 3);
+	dlb_profile_init(&p, &g, 64);
+	measure(&g, &p, "cpu");
+	parse("cpu:1", &cl);
+	check(dlb_cost_fit(&c, &g, &p, &cl, &err), &err);
+	dlb_cost_set_optimizer(&c, dlb_optimizer_find("adam"));
+	for (int i = 0; i < g.n_ops; i++) {
+		int t = g.op[i].in[1];
+		double s = truth(&g, i, 64);
+
+		if (g.op[i].phase != DLB_UPDATE)
+			continue;
+		updates++;
+		assert(near(dlb_cost_accumulate_s(&c, t, 64, 0, false), s, 1e-12) && near(dlb_cost_accumulate_s(&c, t, 64, 0, true), 2 * s / 3, 1e-12));
+		g.op[i].phase = DLB_BACKWARD;			/* as if nothing read it */
+		assert(near(dlb_cost_accumulate_s(&c, t, 64, 0, false), 3 * dlb_tensor_bytes(&g.tensor[t], 64) / c.accumulate_Bps[0], 1e-12));
+	}
+	assert(updates == 3);
+	dlb_cost_release(&c);
+	dlb_cluster_release(&cl);
+	dlb_profile_release(&p);
+	dlb_graph_release(&g);
+}
+
 static void test_section(void)
 {
 	struct dlb_error err = { .status = 0 };
@@ -370,6 +404,7 @@ int main(void)
 	test_kinds();
 	test_gaps();
 	test_interpolation();
+	test_accumulate();
 	test_section();
 	puts("cost: profile rows, rooflines, interpolation, unmeasured kinds, missing kernels, sections");
 	return 0;
