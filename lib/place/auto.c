@@ -11,7 +11,7 @@
 #include "place/search.h"
 #include "util/clock.h"
 
-enum { MAX_STARTS = 16, MAX_IDEALS = 60000, DP_STEPS = 100000000 /* a few seconds */,
+enum { MAX_STARTS = 16, MAX_IDEALS = 60000, DP_STEPS = 30000000 /* some seconds */,
        STEP_ITEMS = 4000000, MOST_ORDERS = 2000, MOST_PLACEMENTS = 6600, MANY_OPS = 2000, MANY_ITEMS = 20000 };
 
 /* Proposals of one unit of effort: few classes need few. */
