@@ -75,8 +75,8 @@ near() { # FILE FILE RELATIVE-ERROR: number by number, and as many
 	# what both take on the slow network, a shard on each node
 	spread=()
 	for k in 0 1 2 3; do spread+=(--pin "/1/Gemm@$k=$k" --pin "/3/Gemm@$k=$k" --pin "/3/Gemm@$k.grad_input=$k"); done
-	dlb-place -q "${spread[@]}" "$tmp/pairs.json" >"$tmp/in_pairs.json"
-	dlb-costmodel -q -c "$slow" "$tmp/shm.json" | dlb-place -q "${spread[@]}" >"$tmp/by_one.json"
+	dlb-place -q --effort 16 "${spread[@]}" "$tmp/pairs.json" >"$tmp/in_pairs.json"
+	dlb-costmodel -q -c "$slow" "$tmp/shm.json" | dlb-place -q --effort 16 "${spread[@]}" >"$tmp/by_one.json"
 	jq -en --slurpfile a "$tmp/in_pairs.json" --slurpfile b "$tmp/by_one.json" '$a[0].plan.value_s < 0.95 * $b[0].plan.value_s'
 	# and run
 	steps=4

@@ -323,8 +323,8 @@ static int64_t unit_of_step(const struct dlb_problem *p)
 	return unit;
 }
 
-/* From the starts, all the budget in one way: coolings from the best and from others in turn, or descent by simulation. */
-static void search_one_way(const struct dlb_problem *p, const struct starts *s, int way, struct dlb_step_search *x)
+/* From the starts, all the budget: coolings from the best and from others in turn, descents by simulation, or both in turn. */
+static void search_ways(const struct dlb_problem *p, const struct starts *s, int ways, struct dlb_step_search *x)
 {
 	static const double heat[] = { 0.004, 0.02, 0, 0.01 };
 	int64_t unit = unit_of_step(p);
@@ -334,48 +334,38 @@ static void search_one_way(const struct dlb_problem *p, const struct starts *s, 
 	dlb_rng_init(&x->rng, p->seed);
 	for (int run = 0; !done && !dlb_step_search_over(x); run++) {
 		double was = x->best_s;
-		memcpy(from, run % 3 == 2 ? s->at[run / 3 % s->n] : x->best, (size_t)p->n_groups * sizeof *from);
-		if (way == ANNEAL)
-			dlb_anneal_step(p, x, from, unit / 4, heat[run % DLB_LEN(heat)]);
-		else
+		if (ways & REFINE && (run % 3 == 0 || !(ways & ANNEAL)))
 			dlb_refine_step(p, x, unit / 6);
-		done = way == REFINE && x->best_s >= was && x->deadline_s <= 0;
+		memcpy(from, run % 3 == 2 ? s->at[run / 3 % s->n] : x->best, (size_t)p->n_groups * sizeof *from);
+		if (ways & ANNEAL)
+			dlb_anneal_step(p, x, from, unit / 4, heat[run % DLB_LEN(heat)]);
+		done = !(ways & ANNEAL) && x->best_s >= was && x->deadline_s <= 0;
 	}
 	free(from);
 }
 
-/* auto does what anneal and what refine would, each for itself, and goes down from the better: it is never worse than
- * either of the same effort. Where the clock counts, what is left after the coolings is the descent's. */
+/* auto does what anneal and what refine would, each for itself, and goes on in both ways from the better: it is never worse
+ * than either of the same effort. Where the clock counts, it goes in both ways at once. */
 static void search_step(const struct dlb_problem *p, const struct starts *s, double deadline_s, int ways, int *best)
 {
-	static const double COOLINGS = 0.8;
 	size_t size = (size_t)p->n_groups * sizeof *best;
 	struct dlb_step_search x = { .deadline_s = deadline_s, .best = best, .best_s = s->s[0], .bound_s = dlb_lower_bound_s(p) };
-	bool both = ways == (ANNEAL | REFINE);
-	double now = dlb_clock_s();
 
-	if (both && dlb_exhaust_step(p, &x, MOST_PLACEMENTS))
+	if (ways == (ANNEAL | REFINE) && dlb_exhaust_step(p, &x, MOST_PLACEMENTS))
 		return;
-	if (both && deadline_s > 0)
-		x.deadline_s = fmax(now + COOLINGS * (deadline_s - now), 1e-9);
-	struct dlb_step_search y = x;
-	y.best = dlb_xmalloc(size + 1);
-	memcpy(y.best, s->at[0], size);
-	if (ways & ANNEAL)
-		search_one_way(p, s, ANNEAL, &x);
-	x.deadline_s = deadline_s;
-	if (!both && ways & REFINE)
-		search_one_way(p, s, REFINE, &x);
-	else if (both && deadline_s <= 0)
-		search_one_way(p, s, REFINE, &y);
-	if (both && y.best_s < x.best_s) {
-		x.best_s = y.best_s;
-		memcpy(best, y.best, size);
-	} else if (both) {
-		x.budget = unit_of_step(p) / 6 * (p->effort > 0 ? p->effort : 1);
-		dlb_refine_step(p, &x, deadline_s > 0 ? INT64_MAX / 2 : x.budget);
+	if (ways == (ANNEAL | REFINE) && deadline_s <= 0) {
+		struct dlb_step_search y = x;
+		y.best = dlb_xmalloc(size + 1);
+		memcpy(y.best, s->at[0], size);
+		search_ways(p, s, ANNEAL, &x);
+		search_ways(p, s, REFINE, &y);
+		if (y.best_s < x.best_s) {
+			x.best_s = y.best_s;
+			memcpy(best, y.best, size);
+		}
+		free(y.best);
 	}
-	free(y.best);
+	search_ways(p, s, ways, &x);
 }
 
 static int best_step(const struct dlb_problem *p, int ways, int *placement, struct dlb_error *err)
