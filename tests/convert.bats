@@ -334,6 +334,9 @@ PY
 	cmp <(jq -S .cluster "$tmp/there.json") <(dlb-profile --cluster --topology "$root/tests/data/machine.xml" | jq -S '.cluster')
 	dlb-convert --from hwloc --threads 2 <"$root/tests/data/machine.xml" | jq -e --slurpfile one "$tmp/there.json" '
 		.cluster.kinds[0].threads == 2 and (.cluster.nodes | length) < ($one[0].cluster.nodes | length)'
+	dlb-convert --from hwloc --threads 8 "$root/tests/data/machine.xml" | jq -e '.cluster.nodes | length == 1'
+	run -2 --separate-stderr dlb-convert --from hwloc --threads 9 "$root/tests/data/machine.xml"
+	one_line dlb-convert 'machine.xml' 'a node of 9 threads on a machine of 8 processing units'
 	head -c 300 "$root/tests/data/machine.xml" >"$tmp/cut.xml"
 	run -2 --separate-stderr dlb-convert --from hwloc "$tmp/cut.xml"
 	one_line dlb-convert 'cut.xml'

@@ -377,6 +377,9 @@ forward_types() { jq -c '[.graph.ops[] | select(.phase == "forward") | .type]' "
 	shared gpt_2l.train.op17.dyn.loss --batch 8 >"$tmp/profiled.json"
 	data=(--data random --init 3) steps=8
 	dlb-costmodel -q -c cpu:1 "$tmp/profiled.json" | dlb-place -q | losses >"$tmp/whole"
+	# of all ops the one that has the axis is named, whatever stands before it
+	run -2 --separate-stderr dlb-costmodel -c cpu:2 --split '*=999:vocabulary' "$tmp/profiled.json"
+	one_line dlb-costmodel '/m/wte/Gather' '999 shards are too many'
 	for how in '/m/wte/Gather=2' '/m/lm_head/*=2' '/m/wte/Gather=3:output'; do
 		dlb-costmodel -q -c cpu:1 --split "$how" "$tmp/profiled.json" | dlb-place -q | losses >"$tmp/split"
 		near "$tmp/whole" "$tmp/split" 1e-5

@@ -269,6 +269,12 @@ int dlb_cluster_discover(struct dlb_cluster *c, const char *topology, int thread
 		dlb_fail(err, topology, "the topology has no processors");
 		goto out;
 	}
+	const int n_pus = hwloc_get_nbobjs_by_type(f.t, HWLOC_OBJ_PU);
+	if (topology && threads > n_pus) {		/* of the machine it runs on, a node of so many was measured */
+		dlb_fail(err, topology, "a node of %d threads on a machine of %d processing unit%s", threads, n_pus, n_pus == 1 ? "" : "s");
+		dlb_hint(err, "at most as many threads as it has");
+		goto out;
+	}
 	f.group_of_pu = dlb_xcalloc((size_t)f.n_pu, sizeof *f.group_of_pu);
 	find_groups(&f, host);
 	find_memories(&f);

@@ -26,6 +26,7 @@ struct splitting {
 	int n_regions, cap_regions;
 	int *queue, n_queue;
 	struct dlb_error *err;
+	bool no_axis;			/* err says of an op that it lacks the axis: what one that has it lacks says more */
 };
 
 int dlb_split_shard(const char *name)
@@ -301,14 +302,16 @@ static int seed_loop(struct splitting *s, int op, const struct dlb_loop *l, bool
 	if (samples && units)
 		return 0;
 	if (count < ask->parts) {
-		if (!*s->err->what)
+		if (!*s->err->what || s->no_axis)
 			dlb_fail(s->err, o->name, "%d shards are too many: %s has %lld to share out along '%s'", ask->parts, o->type,
 				 (long long)(count > 0 ? count : 0), samples ? "batch" : l->name);
+		s->no_axis = false;
 		return -1;
 	}
 	if (!dlb_split_loop(s->g, o, l, operand, cut, units, &sp) || !layouts_allow(s->g, o, &sp, units)) {
-		if (!*s->err->what)
+		if (!*s->err->what || s->no_axis)
 			dlb_fail(s->err, o->name, "%s cannot be split along '%s' as it stands", o->type, samples ? "batch" : l->name);
+		s->no_axis = false;
 		return -1;
 	}
 	DLB_GROW(s->region, s->n_regions, s->cap_regions);
@@ -357,8 +360,10 @@ static int seed(struct splitting *s, int op)
 			found = true;
 			rc = seed_loop(s, op, &l[k], false);
 		}
-	if (!found && ask->axis && !*s->err->what)
+	if (!found && ask->axis && !*s->err->what) {
 		dlb_fail(s->err, o->name, "%s has no axis '%s' to be split along", o->type, ask->axis);
+		s->no_axis = true;
+	}
 	if (rc == 1) {
 		*s->err = (struct dlb_error){ .what = "" };
 		carry_on(s, is_head(s, op) && ask->axis);
