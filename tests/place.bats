@@ -236,6 +236,12 @@ algorithms() { dlb-place --list | awk '{ print $1 }'; }
 	dlb-place -a by-kind "$doc" | jq -e '.plan.affinity == "default"'
 	run -2 --separate-stderr dlb-place -a by-kind --affinity nothing "$doc"
 	one_line dlb-place "'nothing'"
+	# a link to the tool finds what comes with it; a copy says where it looked
+	ln -s "$BUILD/bin/dlb-place" "$tmp/dlb-linked"
+	"$tmp/dlb-linked" -a by-kind "$doc" | jq -e '.plan.affinity == "default"'
+	cp "$BUILD/bin/dlb-place" "$tmp/dlb-copied"
+	run -2 --separate-stderr "$tmp/dlb-copied" -a by-kind --affinity nothing "$doc"
+	one_line dlb-place "'nothing'" "share[/dlb]/affinity at or above $(realpath "$tmp" | cut -c 1-80)" '/usr/share/dlb' '--affinity FILE'
 	echo '{"classes": {"conv": []}}' >"$tmp/empty.json"
 	run -2 --separate-stderr dlb-place -a by-kind --affinity "$tmp/empty.json" "$doc"
 	one_line dlb-place /classes/conv

@@ -9,6 +9,7 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include "util/share.h"
 
 /* Assumed where nothing is known: one core of a server of today, and how near to its peak each class of
  * work usually comes. A profile replaces all of it. */
@@ -417,10 +418,12 @@ static int model_of(const struct fitter *f, int k, int base, bool exact, struct 
 		dlb_fail(err, where, "nothing is known of the kind '%s': it is not in the profile and has no "
 			 "peak_flops and bandwidth_Bps", d->name);
 		const char *known[1] = { "cpu" };
+		char places[200];
+		dlb_share_places("clusters", places, sizeof places);
 		const char *near = dlb_nearest(d->name, f->p && f->p->n_kinds ? f->p->kind : known,
 					       f->p && f->p->n_kinds ? f->p->n_kinds : 1);
 		return near ? dlb_hint(err, "did you mean '%s'?", near) :
-			dlb_hint(err, "state them, or name a file or a cluster of share/clusters: '%s' is neither", d->name);
+			dlb_hint(err, "state them, or name a file: '%.40s' is none, nor in %s", d->name, places);
 	}
 	default_model(m);
 	for (int w = 0; base >= 0 && w < N_WORKS; w++) {

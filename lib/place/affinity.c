@@ -43,11 +43,14 @@ static int read_table(const struct dlb_ref *root, struct dlb_affinity *a, struct
 
 int dlb_affinity_read(struct dlb_affinity *a, const char *name, struct dlb_error *err)
 {
-	char path[4096], where[300];
+	char path[4096], where[300], places[200];
 	json_error_t e;
 	*a = (struct dlb_affinity){ .n = 0 };
-	if (access(name, R_OK) && !dlb_share_find("affinity", name, path, sizeof path))
-		return dlb_fail(err, NULL, "no table of affinity '%s': neither a file nor one of share/affinity", name);
+	if (access(name, R_OK) && !dlb_share_find("affinity", name, path, sizeof path)) {
+		dlb_share_places("affinity", places, sizeof places);
+		dlb_fail(err, NULL, "no table of affinity '%.100s': no file, nor in %s", name, places);
+		return dlb_hint(err, "--affinity FILE, or leave the tool in its tree and link to it");
+	}
 	const char *file = access(name, R_OK) ? path : name;
 	struct dlb_ref root = { .index = -1, .doc = name };
 	json_t *v = root.v = json_load_file(file, JSON_REJECT_DUPLICATES, &e);
