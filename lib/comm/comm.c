@@ -4,7 +4,8 @@
  * Open MPI notices nothing when a link goes down in the middle of a transfer, so the time-out has to be
  * ours. A rank that has polled for a while offers its core to whoever wants it (sched_yield); where the
  * host has more ranks than cores it soon sleeps, since a spinning rank would take the time of the one it
- * waits for: until it is rung (shared.h), or a little between polls, where what it waits for is MPI's.
+ * waits for: until it is rung (shared.h), or a little between polls, where what it waits for is MPI's. The cores
+ * themselves are kept awake meanwhile (awake.h).
  *
  * Sizes above 2^30 bytes go as a derived type (blocks of 2^30 and a rest): MPI counts are ints.
  * MPI_ERRORS_RETURN everywhere; the first failure is kept in c->fault and makes the comm broken. */
@@ -21,6 +22,7 @@
 #endif
 #include "comm/comm.h"
 #include "comm/shared.h"
+#include "util/awake.h"
 #include "util/clock.h"
 #include "util/mem.h"
 
@@ -40,6 +42,7 @@ struct dlb_comm {
 	struct dlb_region *region;	/* NULL: no shared memory */
 	char **base;			/* [size] near ranks' regions as seen from here; NULL: not near */
 	struct dlb_channel *waiting;	/* those with messages that wait for their places */
+	struct dlb_awake *awake;	/* where ranks share cores: a core for each of the first ranks */
 	struct dlb_error fault;		/* what broke it */
 	char host[64];
 };
@@ -109,6 +112,15 @@ static int big_type(size_t bytes, MPI_Datatype *made)
 	return rc;
 }
 
+static int index_on_host(const struct dlb_comm *c)
+{
+	int i = 0;
+
+	while (c->local_rank[i] != c->rank)
+		i++;
+	return i;
+}
+
 /* Which ranks are on this host, and the memory that this one shares with them. Both sides must have found the
  * other's region, or neither uses it. */
 static int meet_neighbours(struct dlb_comm *c, struct dlb_error *err)
@@ -138,14 +150,11 @@ static int meet_neighbours(struct dlb_comm *c, struct dlb_error *err)
 	}
 	if (dlb_comm_gather_local(c, sees, (size_t)n * sizeof *sees, all, err))
 		goto out;
-	for (int i = 0, me = 0; c->region && i < n; i++) {
-		for (me = 0; c->local_rank[me] != c->rank;)
-			me++;
-		if (c->base[c->local_rank[i]] && !all[i * n + me]) {
+	for (int i = 0; c->region && i < n; i++)
+		if (c->base[c->local_rank[i]] && !all[i * n + index_on_host(c)]) {
 			dlb_region_leave(c->region, c->base[c->local_rank[i]]);
 			c->base[c->local_rank[i]] = NULL;
 		}
-	}
 	rc = 0;
 out:
 	free(key);
@@ -194,8 +203,10 @@ int dlb_comm_new(struct dlb_comm **out, double timeout_s, struct dlb_error *err)
 	if (meet_neighbours(c, err))
 		return -1;
 	c->crowded = c->local_size > sysconf(_SC_NPROCESSORS_ONLN);
-	if (c->crowded)
+	if (c->crowded) {
 		sleep_sharply();
+		c->awake = dlb_awake_new(index_on_host(c));
+	}
 	*out = c;
 	return 0;
 }
@@ -224,6 +235,7 @@ void dlb_comm_free(struct dlb_comm *c)
 		if (i != c->rank)
 			dlb_region_leave(c->region, c->base[i]);
 	dlb_region_free(c->region);
+	dlb_awake_free(c->awake);
 	free(c->base);
 	free(c->local_rank);
 	if (c->mpi) {

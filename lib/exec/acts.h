@@ -1,5 +1,5 @@
 /* Inside the engine: what a compiled program becomes. prepare.c and what it calls (prepare.h) make the acts,
- * engine.c runs them. Private to lib/exec. */
+ * act.c runs them, engine.c in their order. Private to lib/exec. */
 #ifndef DLB_EXEC_ACTS_H
 #define DLB_EXEC_ACTS_H
 #include "exec/clip.h"
@@ -62,8 +62,6 @@ struct pick { const struct landing *landing; void **at; char *base, *now; size_t
 /* The first half of an update whose moments are summed over the replicas: they lie one behind the other. */
 struct first_half { struct dlb_kernel *kernel; void *in[1], *out[2 + DLB_MAX_STATES]; char *moments; size_t bytes; };
 
-/* The least CPU time of a kernel's runs, now and before (engine.c). */
-struct least { uint64_t n; double now_s, before_s; };
 struct dlb_engine {
 	struct dlb_engine_program view;	/* first: dlb_engine_view */
 	struct dlb_ground *ground;
@@ -81,7 +79,7 @@ struct dlb_engine {
 	double **sums;			/* [op] of those in halves; NULL: none is */
 	struct { int64_t n; } size[2];
 	const void **loss;		/* [m], NULL: made elsewhere */
-	struct least *least;		/* [compute] */
+	struct dlb_least *least;		/* [compute] */
 	struct pick *pick; int n_picks, cap_picks;
 	struct landing **landing;	/* [place] of messages that are lent; NULL: none is, or it comes here */
 	int *update_at;			/* [tensor] asynchronous: instruction that updates the weight, -1 */
@@ -97,6 +95,23 @@ struct dlb_engine {
 
 /* Where tensor t of micro-batch m lies on this rank. NULL with err: nowhere, or no memory for a constant. operands.c */
 void *dlb_act_resolve(struct dlb_engine *e, int t, int m, struct dlb_error *err);
+
+/* ---- act.c ---- */
+/* One pass over the acts. */
+struct turn {
+	struct dlb_engine *e;
+	const struct dlb_window *w;
+	double origin_s;		/* clock time at which it began */
+	struct dlb_run run;		/* what kernels are told; grad_scale: 0, or what clipping multiplies gradients by */
+	double trust;			/* what updates multiply by what was preconditioned */
+	int64_t not_finite;
+	/* of the act that is run */
+	const struct dlb_step *s;
+	int64_t step;
+	struct dlb_request *request;
+};
+/* Runs a for `step`. -1 with err. */
+int dlb_act_run(struct turn *t, const struct act *a, int64_t step, struct dlb_error *err);
 
 /* ---- prepare.c ---- */
 /* Instructions become acts, with their kernels and pointers. -1 with err. */

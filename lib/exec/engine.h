@@ -3,7 +3,8 @@
  *     state     weights, buffers, gradient sums, optimizer state of this node, constants (state.c)
  *     memories  where its buffers lie, of the node's memories (memories.c)
  *     ground    the back end, the messages, one arena and one scratch area that all programs share
- *     engine    a compiled program with its kernels prepared and every pointer fixed (engine.c)
+ *     engine    a compiled program with its kernels prepared and every pointer fixed (engine.c, act.c)
+ *     slow      a node that is to be slower than it is (slow.h)
  *     feed      the thread that prepares the next step's samples (feed.c)
  *     record    times of the steps, thinned out as they grow many (record.c)
  *
@@ -12,6 +13,7 @@
 #define DLB_EXEC_ENGINE_H
 #include "comm/comm.h"
 #include "data/data.h"
+#include "exec/slow.h"
 #include "optim/optim.h"
 #include "plan/program.h"
 
@@ -84,8 +86,7 @@ struct dlb_ground {
 	struct dlb_cell *cells;
 	char **arena_of; struct dlb_cell **cell_of;	/* [rank] NULL: not so with that rank; cells: a tag each, by program */
 	void *scratch; size_t scratch_bytes;
-	double slow, debt_s;			/* factor of --slow, 1: none; what sleeping still owes */
-	bool sleep;				/* stretch by sleeping, not spinning */
+	struct dlb_slow slow;
 };
 /* What a step brings along: samples and labels by (tensor, m) at offsets the engine chose, seeds by m. */
 struct dlb_fed { char *base; double *seed; double weight; };	/* weight: of this replica's loss in the step's */

@@ -118,7 +118,7 @@ static int bench_open(struct bench *b, const struct dlb_graph *g, struct dlb_bac
 				np->arena_bytes + np->state_bytes, free_bytes());
 	if (dlb_state_init(&b->state, g, be, b->plan.placement, 0, DLB_RULE_SGD, false, false, err) || fill_state(b, g, err))
 		return -1;
-	b->ground = (struct dlb_ground){ .be = be, .comm = b->comm, .state = &b->state, .slow = 1.0 };
+	b->ground = (struct dlb_ground){ .be = be, .comm = b->comm, .state = &b->state, .slow.factor = 1.0 };
 	if (dlb_ground_ready(&b->ground, np->arena_bytes, NULL, 0, 0, err) ||
 	    dlb_engine_new(&b->engine, &b->ground, &b->program, 0, &sgd, NULL, err))
 		return -1;

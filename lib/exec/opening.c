@@ -138,11 +138,11 @@ static int open_engines(struct run *r, struct dlb_error *err)
 	}
 	if (r->eval && dlb_eval_arena_bytes(r->eval) > arena)
 		arena = dlb_eval_arena_bytes(r->eval);
-	r->ground = (struct dlb_ground){ .be = &r->be, .cost = &r->job.cost, .comm = r->comm, .state = &r->state, .slow = 1.0, .cluster = &r->job.cluster,
+	r->ground = (struct dlb_ground){ .be = &r->be, .cost = &r->job.cost, .comm = r->comm, .state = &r->state, .slow.factor = 1.0, .cluster = &r->job.cluster,
 		.kept = r->kept, .kfac = r->kfac, .last_step = r->end_step };
 	if (r->o->slow && r->rank < r->o->n_slow)
-		r->ground.slow = r->o->slow[r->rank];
-	r->ground.sleep = dlb_comm_crowded(r->comm);
+		r->ground.slow.factor = r->o->slow[r->rank];
+	r->ground.slow.sleeps = dlb_comm_crowded(r->comm);
 	if (dlb_ground_ready(&r->ground, arena, r->program, r->n_engines, r->rank, err))
 		return -1;
 	if (dlb_average_new(&r->average, r->comm, dlb_program_of(&r->program[0], r->rank), r->rank, &r->job.cluster, &r->state, r->o->seed, err))

@@ -6,6 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "util/awake.h"
 #include "util/cli.h"
 #include "util/clock.h"
 #include "util/hash.h"
@@ -238,6 +239,16 @@ static void test_cli(void)
 	close(keep);
 }
 
+/* May not be had (quotas, sandboxes); a core that is not there never. */
+static void test_awake(void)
+{
+	struct dlb_awake *a = dlb_awake_new(0);
+
+	dlb_awake_free(a);
+	dlb_awake_free(NULL);
+	assert(!dlb_awake_new(1 << 20));
+}
+
 int main(void)
 {
 	double start = dlb_clock_s(), cpu = dlb_clock_thread_cpu_s();
@@ -250,6 +261,7 @@ int main(void)
 	test_stats();
 	test_error();
 	test_cli();
+	test_awake();
 	dlb_sleep_s(0.01);
 	assert(dlb_clock_s() - start >= 0.01 && dlb_clock_thread_cpu_s() >= cpu);
 	puts("util: generators, hashes, arena, medians, error lines, options");

@@ -1,0 +1,374 @@
+/* The acts of the step loop, a function each and a row each (rule).
+ *
+ * Between ranks of one host a message is written into the receiver's place, in its arena (ground.c): copied there
+ * once, or where nobody here reads the tensor and the place is posted in time, made there by the kernel itself. Stores
+ * to lines that another core's cache holds may take longer than making it here and copying (comm/shared.h), so each
+ * way is tried a few times now and then, and the faster one kept. What somebody else reads too, this rank or a third one, may
+ * stay where it was made and be read there (program.h: lent); what the sender's kernel then takes to write over lines that the
+ * reader's core has decides, in the same manner, whether it does or is copied.
+ *
+ * Time is taken around each kernel and each wait that really waits (about 25 ns a reading). */
+#include <math.h>
+#include <string.h>
+#include "exec/acts.h"
+#include "util/clock.h"
+
+enum { TRIES = 4, TRY_AGAIN = 512 };		/* each way; after so many sends: virtual cores move */
+
+static void choose_place(struct making *w)
+{
+	bool there = w->n_tried[1] < TRIES ? w->n_tried[1] <= w->n_tried[0] :
+		     w->n_tried[0] < TRIES ? false : w->best_s[1] <= w->best_s[0];
+
+	w->is_there = there && dlb_channel_ready(w->channel);
+	*w->out = w->is_there ? w->there : w->here;
+}
+
+static void run_kernel(struct turn *t, const struct act *a, struct dlb_run *r)
+{
+	struct dlb_engine *e = t->e;
+	struct dlb_ground *g = e->ground;
+	struct dlb_stretch time = dlb_slow_start(&g->slow);
+
+	if (a->making)
+		choose_place(a->making);
+	r->in = a->in;
+	r->out = a->out;
+	r->vertex = a->vertex;
+	r->first_sample = a->first_sample;
+	a->kernel->run(a->kernel, r);
+	g->be->ops->sync(g->be);
+	dlb_slow_end(&g->slow, &time, &e->least[a->compute]);
+	e->view.start_s[a->compute] = time.start_s - t->origin_s;
+	e->view.end_s[a->compute] = time.end_s - t->origin_s;
+	e->view.times.busy_s += time.end_s - time.start_s;
+	if (a->making)
+		a->making->kernel_s = time.end_s - time.start_s;
+}
+
+/* Both the copy of the last message and what its way made of this kernel are known now. */
+static bool choose_to_stay(struct lending *w, double s)
+{
+	if (w->n > 0 && (!w->n_tried[w->stays]++ || s < w->best_s[w->stays]))
+		w->best_s[w->stays] = s;
+	if (++w->n == TRY_AGAIN)
+		w->n = w->n_tried[0] = w->n_tried[1] = 0;
+	return w->n_tried[1] < TRIES || (w->n_tried[0] >= TRIES && w->best_s[1] <= w->best_s[0]);
+}
+
+static void lend(struct turn *t, const struct act *a)
+{
+	struct dlb_engine *e = t->e;
+	struct lending *w = a->lending;
+	double kernel_s = w->compute < 0 ? 0 : e->view.end_s[w->compute] - e->view.start_s[w->compute];
+
+	w->stays = w->compute < 0 || choose_to_stay(w, kernel_s + a->channel->copied_s - w->copied_s);
+	w->copied_s = a->channel->copied_s;
+	dlb_channel_lend(e->ground->comm, a->channel, a->p, a->there, a->bytes, a->peer, w->stays, t->request);
+	if (w->stays)
+		e->view.times.in_place_bytes += (double)a->bytes;
+}
+
+/* By a channel that is not lent to; what ways the kernel before it tried is known now. */
+static void send_made(struct turn *t, const struct act *a)
+{
+	struct making *w = a->making;
+	double start_s = w ? dlb_clock_s() : 0.0, s;
+
+	dlb_channel_send(t->e->ground->comm, a->channel, w ? *w->out : a->p, a->there, a->bytes, a->peer, t->request);
+	if (w && w->is_there)
+		t->e->view.times.in_place_bytes += (double)a->bytes;
+	if (!w || t->request->active)
+		return;
+	s = w->kernel_s + dlb_clock_s() - start_s;
+	if (!w->n_tried[w->is_there]++ || s < w->best_s[w->is_there])
+		w->best_s[w->is_there] = s;
+	if (w->n_tried[0] + w->n_tried[1] == TRY_AGAIN)
+		w->n_tried[0] = w->n_tried[1] = 0;
+}
+
+static int run_send(struct turn *t, const struct act *a, struct dlb_error *err)
+{
+	(void)err;
+	if (!a->channel)
+		dlb_comm_isend(t->e->ground->comm, a->p, a->bytes, a->peer, a->tag, t->request);
+	else if (a->lending)
+		lend(t, a);
+	else
+		send_made(t, a);
+	return 0;
+}
+
+static int run_post(struct turn *t, const struct act *a, struct dlb_error *err)
+{
+	(void)err;
+	if (a->channel)
+		dlb_channel_post(a->channel, a->peer, t->request);
+	else
+		dlb_comm_irecv(t->e->ground->comm, a->p, a->bytes, a->peer, a->tag, t->request);
+	return 0;
+}
+
+static int run_return(struct turn *t, const struct act *a, struct dlb_error *err)
+{
+	(void)t, (void)err;
+	if (a->channel)
+		dlb_channel_return(a->channel);
+	return 0;
+}
+
+static int run_wait(struct turn *t, const struct act *a, struct dlb_error *err)
+{
+	struct dlb_ground *g = t->e->ground;
+	struct dlb_step_times *times = &t->e->view.times;
+	double start_s, waited_s = 0.0;
+
+	if (t->request->active && !dlb_comm_test(g->comm, t->request)) {
+		start_s = dlb_clock_s();
+		if (dlb_comm_wait(g->comm, t->request, err))
+			return -1;
+		waited_s = dlb_slow_waited(&g->slow, dlb_clock_s() - start_s);
+		times->waits_s[a->kind == ACT_WAIT ? DLB_WAIT_STARVED : DLB_WAIT_BACKPRESSURE] += waited_s;
+	}
+	if (a->xfer_s > 0.0 && !t->request->channel) {
+		times->comm_s += a->xfer_s;
+		times->comm_hidden_s += waited_s < a->xfer_s ? a->xfer_s - waited_s : 0.0;
+	}
+	if (a->landing)
+		a->landing->stays[(t->request - a->request) % t->e->ring] = dlb_channel_stays(t->request);
+	return 0;
+}
+
+static int run_copy(struct turn *t, const struct act *a, struct dlb_error *err)
+{
+	struct dlb_backend *be = t->e->ground->be;
+
+	(void)err;
+	be->ops->upload(be, a->p, t->s->fed->base + a->offset, a->bytes);
+	return 0;
+}
+
+static int run_seed(struct turn *t, const struct act *a, struct dlb_error *err)
+{
+	struct dlb_backend *be = t->e->ground->be;
+	double seed = 0.0;	/* bytes for any float type */
+
+	(void)err;
+	dlb_value_set(&seed, a->dtype, 0, t->s->fed->seed[a->m]);
+	be->ops->upload(be, a->p, &seed, dlb_dtype_bytes(a->dtype));
+	return 0;
+}
+
+/* What has run since *time was taken is work of this node's. */
+static void end_work(struct dlb_engine *e, struct dlb_stretch *time)
+{
+	dlb_slow_end(&e->ground->slow, time, NULL);
+	e->view.times.busy_s += time->end_s - time->start_s;
+}
+
+/* Squares of a step's gradients, on their way to all; asynchronous programs. */
+static int run_squares(struct turn *t, const struct act *a, struct dlb_error *err)
+{
+	struct dlb_engine *e = t->e;
+	struct dlb_stretch time = dlb_slow_start(&e->ground->slow);
+
+	(void)a, (void)err;
+	dlb_clip_start(&e->clip, e->ground->comm, e->ground->norms, e->view.program->replica == 0, t->step);
+	end_work(e, &time);
+	return 0;
+}
+
+/* What the updates multiply gradients by. */
+static int run_norm(struct turn *t, const struct act *a, struct dlb_error *err)
+{
+	struct dlb_engine *e = t->e;
+	double *collective_s = &e->view.times.waits_s[DLB_WAIT_COLLECTIVE], sum_s;
+	struct dlb_stretch time = dlb_slow_start(&e->ground->slow);
+
+	(void)a;
+	if (e->view.program->async)
+		return dlb_clip_wait(&e->clip, e->ground->comm, t->step, &e->grad_scale[t->step % e->ring], collective_s, err);
+	dlb_clip_here(&e->clip, t->step);
+	end_work(e, &time);
+	dlb_slow_settle(&e->ground->slow);
+	sum_s = dlb_clock_s();
+	if (dlb_clip_scale(&e->clip, e->ground->comm, e->clip.way[0].square.n_sets > 1 || e->view.program->replica == 0, t->step,
+			   &t->run.grad_scale, err))
+		return -1;
+	*collective_s += dlb_clock_s() - sum_s;
+	return 0;
+}
+
+/* What updates multiply by what was preconditioned, beside that. */
+static int run_trust(struct turn *t, const struct act *a, struct dlb_error *err)
+{
+	struct dlb_engine *e = t->e;
+	const struct dlb_run *r = &t->run;
+	const double start_s = dlb_clock_s(), rate = r->rate * (r->grad_scale > 0 ? r->grad_scale : 1);
+	int rc = dlb_trust_scale(&e->trust, e->ground->kfac, e->ground->comm, e->view.program->replica == 0, rate, &t->trust, err);
+
+	(void)a;
+	e->view.times.waits_s[DLB_WAIT_COLLECTIVE] += dlb_clock_s() - start_s;
+	return rc;
+}
+
+/* Points act a's pointers at what they are in `step` of a run (or what followed a drain) that began with step `first`. Returns
+ * a number for the weights read, another one for other values: 2 v + 2 for those that v updates made, 2 v + 3 for those
+ * expected of them; that of the step's own where it reads none of here. */
+static uint64_t set_picks(struct dlb_engine *e, const struct act *a, int64_t step, int64_t first)
+{
+	uint64_t version = 2 * (uint64_t)step + 2;
+
+	for (int i = a->pick; i >= 0; i = e->pick[i].next) {
+		const struct pick *p = &e->pick[i];
+		int64_t live = step - p->live, want = step - p->version;
+
+		if (!p->weight) {
+			const struct landing *l = p->landing && p->landing->stays[step % e->ring] ? p->landing : NULL;
+
+			*p->at = l ? l->there + (size_t)(step % l->copies) * l->stride : p->base + (size_t)(step % p->copies) * p->stride;
+			continue;
+		}
+		live = live < first ? first : live;
+		want = p->expected && live < step ? step : want < first ? first : want;
+		*p->at = want == live || !p->copies ? p->now : p->base + (size_t)(want % p->copies) * p->stride;
+		version = 2 * (uint64_t)(p->copies ? want : live) + 2 + (p->expected && live < step);
+	}
+	return version;
+}
+
+/* Weights `distance` steps on: by the smoothed gradient as it is now. */
+static void predict(struct turn *t, const struct act *a)
+{
+	int64_t live = t->step - a->predict < t->w->first ? t->w->first : t->step - a->predict;
+	struct dlb_run r = t->run;
+
+	if (live == t->step)		/* nothing to foresee: it is read as it is */
+		return;
+	r.distance = (double)(t->step - live);
+	r.step = live > 0 ? (uint64_t)live : 1;
+	run_kernel(t, a, &r);
+}
+
+static void add_loss(struct dlb_engine *e, const struct act *a, const struct dlb_step *s)
+{
+	double *sum = &e->loss_sum[s->step % e->ring];
+	char raw[8] = { 0 };
+
+	e->ground->be->ops->download(e->ground->be, raw, a->out[a->loss], dlb_dtype_bytes(e->loss_dtype));
+	*sum = (a->m ? *sum : 0.0) + s->fed->seed[a->m] * dlb_value_real(raw, e->loss_dtype, 0);
+}
+
+static int run_op(struct turn *t, const struct act *a, struct dlb_error *err)
+{
+	struct dlb_engine *e = t->e;
+	const double clip = t->run.grad_scale;
+
+	(void)err;
+	if (a->preconditioned)
+		t->run.grad_scale = t->trust * (clip > 0 ? clip : 1);
+	t->run.step = (uint64_t)t->step + (a->update ? 1 : 0);		/* updates count from 1 (bias correction) */
+	if (a->update && e->view.program->async && e->clip.n_ways)
+		t->run.grad_scale = e->grad_scale[t->step % e->ring];
+	t->run.not_finite = a->update && a->watched >= 0 ? &t->not_finite : NULL;
+	if (a->predict)
+		predict(t, a);
+	else
+		run_kernel(t, a, &t->run);
+	t->run.grad_scale = clip;
+	if (t->not_finite && e->view.not_finite < 0)
+		e->view.not_finite = a->watched;
+	if (e->view.program->async && a->loss >= 0)
+		add_loss(e, a, t->s);
+	/* a long kernel would otherwise hold up a transfer that only needs a nudge */
+	dlb_comm_progress(e->ground->comm);
+	if (e->exchange)
+		dlb_exchange_nudge(e->exchange);
+	return 0;
+}
+
+/* What this replica adds of bucket b's moments; with no samples nothing, and its own stay. */
+static void make_halves(struct dlb_engine *e, int b, struct dlb_run r, int64_t step)
+{
+	const struct dlb_bucket *k = &e->np->bucket[b];
+	struct dlb_stretch time = dlb_slow_start(&e->ground->slow);
+
+	r.step = (uint64_t)step + 1;
+	r.not_finite = NULL;
+	for (int i = 0; i < k->n_ops && k->cls != DLB_SUM_STATISTICS; i++) {
+		struct first_half *h = &e->half[k->op[i]];
+
+		r.in = h->in;
+		r.out = h->out;
+		if (e->view.program->weightless)
+			memset(h->moments, 0, 2 * h->bytes);
+		else
+			h->kernel->run(h->kernel, &r);
+	}
+	e->ground->be->ops->sync(e->ground->be);
+	end_work(e, &time);
+	dlb_slow_settle(&e->ground->slow);
+}
+
+static int run_computed(struct turn *t, const struct act *a, struct dlb_error *err)
+{
+	struct dlb_step_times *times = &t->e->view.times;
+
+	return dlb_exchange_command(t->e->ground->comm, a->p, &times->waits_s[DLB_WAIT_COLLECTIVE], &times->command_s, err);
+}
+
+static int run_reduce(struct turn *t, const struct act *a, struct dlb_error *err)
+{
+	(void)err;
+	if (t->e->half)
+		make_halves(t->e, a->tag, t->run, t->step);
+	dlb_exchange_start(t->e->exchange, a->tag, t->step);
+	return 0;
+}
+
+static int run_reduced(struct turn *t, const struct act *a, struct dlb_error *err)
+{
+	return dlb_exchange_wait(t->e->exchange, a->tag, &t->e->view.times.waits_s[DLB_WAIT_COLLECTIVE], err);
+}
+
+/* settles: others can tell when it is done (slow.h) */
+static const struct { int (*run)(struct turn *t, const struct act *a, struct dlb_error *err); bool settles; } rule[] = {
+	[ACT_POST]	= { run_post },
+	[ACT_WAIT]	= { run_wait },
+	[ACT_WAIT_SENT]	= { run_wait },
+	[ACT_SEND]	= { run_send, .settles = true },
+	[ACT_RETURN]	= { run_return, .settles = true },
+	[ACT_RUN]	= { run_op },
+	[ACT_COPY]	= { run_copy },
+	[ACT_SEED]	= { run_seed },
+	[ACT_SQUARES]	= { run_squares, .settles = true },
+	[ACT_NORM]	= { run_norm },
+	[ACT_TRUST]	= { run_trust, .settles = true },
+	[ACT_COMPUTED]	= { run_computed, .settles = true },
+	[ACT_REDUCE]	= { run_reduce, .settles = true },
+	[ACT_REDUCED]	= { run_reduced, .settles = true },
+};
+
+int dlb_act_run(struct turn *t, const struct act *a, int64_t step, struct dlb_error *err)
+{
+	struct dlb_engine *e = t->e;
+	const struct dlb_step *s = &t->w->step[step > 0 ? step % t->w->n : 0];
+	const bool several = e->view.program->depth > 0;	/* steps under way */
+	uint64_t version = s->version;
+
+	if (several)
+		version = set_picks(e, a, step, t->w->first);
+	else if (a->pick >= 0)					/* of messages alone */
+		set_picks(e, a, step, t->w->first);
+	t->s = s;
+	t->step = step;
+	t->request = a->request ? a->request + (several ? step % e->ring : 0) : NULL;
+	t->run.seed = s->seed;
+	t->run.rate = s->rate * (a->update ? a->rate_scale : 1.0);
+	t->run.rate_before = s->rate_before * (a->update ? a->rate_scale : 1.0);
+	t->run.has_rate = s->has_rate;
+	t->run.weight_version = version;
+	if (rule[a->kind].settles)
+		dlb_slow_settle(&e->ground->slow);
+	return rule[a->kind].run(t, a, err);
+}

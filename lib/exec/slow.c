@@ -1,0 +1,80 @@
+/* Slowed nodes: see slow.h. */
+#include "exec/slow.h"
+
+#include <math.h>
+#include "util/clock.h"
+
+#define LEAST_SLEEP_S 20e-6			/* about what it takes to fall asleep and wake */
+#define MOST_CREDIT_S 1e-3			/* a node that was held up does not race */
+#define MOST_LATE_S 50e-6			/* of a sleep, that is spent awake instead */
+enum { LEAST_OF = 128 };			/* runs of a kernel; and as many before them */
+
+struct dlb_stretch dlb_slow_start(const struct dlb_slow *w)
+{
+	return (struct dlb_stretch){ .start_s = dlb_clock_s(), .cpu_s = w->factor > 1.0 ? dlb_clock_thread_cpu_s() : 0.0 };
+}
+
+static double least_of(struct dlb_least *l, double cpu_s)
+{
+	if (l->n++ % LEAST_OF == 0) {			/* machines slow down for good, too */
+		l->before_s = l->now_s;
+		l->now_s = cpu_s;
+	}
+	l->now_s = cpu_s < l->now_s ? cpu_s : l->now_s;
+	return l->n > LEAST_OF && l->before_s < l->now_s ? l->before_s : l->now_s;
+}
+
+static void spin(double s)
+{
+	const double from = dlb_clock_thread_cpu_s();
+
+	while (dlb_clock_thread_cpu_s() - from < s)
+		;
+}
+
+void dlb_slow_end(struct dlb_slow *w, struct dlb_stretch *t, struct dlb_least *least)
+{
+	double lasts_s;
+
+	if (w->factor > 1.0 && !w->sleeps)
+		spin((dlb_clock_thread_cpu_s() - t->cpu_s) * (w->factor - 1.0));
+	if (w->factor > 1.0)
+		t->cpu_s = dlb_clock_thread_cpu_s() - t->cpu_s;
+	t->end_s = dlb_clock_s();
+	if (w->factor <= 1.0 || !w->sleeps)
+		return;
+	lasts_s = w->factor * (least ? least_of(least, t->cpu_s) : t->cpu_s);
+	w->owed_s = fmax(-MOST_CREDIT_S, w->owed_s + lasts_s - (t->end_s - t->start_s));
+	t->end_s += fmax(0.0, w->owed_s);
+	t->start_s = fmax(t->start_s, t->end_s - lasts_s);
+}
+
+void dlb_slow_settle(struct dlb_slow *w)
+{
+	double until_s, woke_s;
+
+	if (w->owed_s < LEAST_SLEEP_S)
+		return;
+	until_s = dlb_clock_s() + w->owed_s;
+	if (w->owed_s > w->late_s + LEAST_SLEEP_S) {
+		dlb_sleep_s(w->owed_s - w->late_s);
+		woke_s = dlb_clock_s();
+		w->late_s = fmin(MOST_LATE_S, w->late_s + 0.1 * (woke_s - until_s));
+		if (w->late_s < 0.0)
+			w->late_s = 0.0;
+	}
+	while (dlb_clock_s() < until_s)
+		;
+	w->owed_s = until_s - dlb_clock_s();
+}
+
+double dlb_slow_waited(struct dlb_slow *w, double s)
+{
+	const double owed_s = fmax(0.0, w->owed_s), op_s = fmin(owed_s, s);
+
+	if (w->owed_s < 0.0)				/* being late has cost nothing so far */
+		w->owed_s = fmin(0.0, w->owed_s + s);
+	else
+		w->owed_s -= op_s;
+	return s - op_s;
+}

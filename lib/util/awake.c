@@ -1,0 +1,95 @@
+#define _GNU_SOURCE	/* SCHED_IDLE, CPU_SET */
+#include "util/awake.h"
+
+#include <pthread.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include "util/mem.h"
+
+struct dlb_awake { pthread_t thread; int core; atomic_bool over; };
+
+/* The nth core of this process's affinity; -1: none. */
+static int core_of(int nth)
+{
+	cpu_set_t set;
+
+	if (sched_getaffinity(0, sizeof set, &set))
+		return -1;
+	for (int i = 0; i < CPU_SETSIZE; i++)
+		if (CPU_ISSET(i, &set) && nth-- == 0)
+			return i;
+	return -1;
+}
+
+/* Control groups, version 2: "0::/a/b" in /proc/self/cgroup, and in cpu.max "max 100000" where there is no quota. */
+static bool has_quota(void)
+{
+	char line[512], path[600];
+	bool quota = false;
+	FILE *f = fopen("/proc/self/cgroup", "r");
+
+	path[0] = 0;
+	while (f && fgets(line, sizeof line, f))
+		if (strncmp(line, "0::", 3) == 0)
+			snprintf(path, sizeof path, "/sys/fs/cgroup%.*s/cpu.max", (int)strcspn(line + 3, "\n"), line + 3);
+	if (f)
+		fclose(f);
+	f = path[0] ? fopen(path, "r") : NULL;
+	if (f) {
+		quota = fgets(line, sizeof line, f) && strncmp(line, "max", 3) != 0;
+		fclose(f);
+	}
+	return quota;
+}
+
+/* Spins: whatever gave the core back would let it sleep. */
+static void *stay_awake(void *arg)
+{
+	struct dlb_awake *a = arg;
+	struct sched_param none = { .sched_priority = 0 };
+	cpu_set_t set;
+
+	CPU_ZERO(&set);
+	CPU_SET(a->core, &set);
+	if (sched_setscheduler(0, SCHED_IDLE, &none) || sched_setaffinity(0, sizeof set, &set))
+		return NULL;
+	while (!atomic_load_explicit(&a->over, memory_order_relaxed))
+		;
+	return NULL;
+}
+
+struct dlb_awake *dlb_awake_new(int nth)
+{
+	struct dlb_awake *a;
+	sigset_t all, before;
+	int core = core_of(nth), rc;
+
+	if (core < 0 || has_quota())
+		return NULL;
+	a = dlb_xcalloc(1, sizeof *a);
+	a->core = core;
+	atomic_init(&a->over, false);
+	sigfillset(&all);			/* signals are the main thread's */
+	pthread_sigmask(SIG_SETMASK, &all, &before);
+	rc = pthread_create(&a->thread, NULL, stay_awake, a);
+	pthread_sigmask(SIG_SETMASK, &before, NULL);
+	if (rc) {
+		free(a);
+		return NULL;
+	}
+	return a;
+}
+
+void dlb_awake_free(struct dlb_awake *a)
+{
+	if (!a)
+		return;
+	atomic_store(&a->over, true);
+	pthread_join(a->thread, NULL);
+	free(a);
+}

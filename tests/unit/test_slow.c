@@ -1,0 +1,100 @@
+/* slow: what a slowed op lasts and owes, where ranks share cores and where they do not; what waits take off; nothing is seen
+ * before it is due. No bound on how long anything really takes. */
+#include <assert.h>
+#include <math.h>
+#include <stdio.h>
+
+#include "exec/slow.h"
+#include "util/clock.h"
+
+static double work(int n)
+{
+	volatile double x = 1.0;
+
+	for (int i = 0; i < n; i++)
+		x = x * 1.0000001 + 1e-9;
+	return x;
+}
+
+static void a_node_as_it_is_owes_nothing(void)
+{
+	struct dlb_slow w = { .factor = 1.0, .sleeps = true };
+	struct dlb_stretch t = dlb_slow_start(&w);
+
+	work(1000);
+	dlb_slow_end(&w, &t, NULL);
+	assert(t.end_s >= t.start_s && w.owed_s == 0.0);
+	assert(dlb_slow_waited(&w, 0.25) == 0.25);
+}
+
+static void spinning_ends_when_it_says(void)
+{
+	struct dlb_slow w = { .factor = 3.0 };
+	struct dlb_stretch t = dlb_slow_start(&w);
+	double cpu_s = dlb_clock_thread_cpu_s(), own_s;
+
+	work(200000);
+	own_s = dlb_clock_thread_cpu_s() - cpu_s;
+	dlb_slow_end(&w, &t, NULL);
+	assert(t.cpu_s >= 3.0 * own_s * 0.999 && t.end_s <= dlb_clock_s() && w.owed_s == 0.0);
+}
+
+/* Ops one after the other are told as if each had lasted its time, end to end; what they owe is theirs. */
+static void sleeping_adds_up(void)
+{
+	struct dlb_slow w = { .factor = 50.0, .sleeps = true };
+	double before_s = dlb_clock_s(), lasted_s = 0.0;
+	struct dlb_stretch t = { .end_s = before_s };
+
+	for (int i = 0; i < 5; i++) {
+		const double last_s = t.end_s;
+
+		t = dlb_slow_start(&w);
+		work(100000);
+		dlb_slow_end(&w, &t, NULL);
+		assert(t.end_s > t.start_s && t.start_s >= last_s - 1e-9);
+		assert(fabs(t.end_s - t.start_s - 50.0 * t.cpu_s) < 1e-6 || w.owed_s <= 0.0);
+		lasted_s += t.end_s - t.start_s;
+	}
+	assert(t.end_s - before_s >= lasted_s - 1e-6);
+	if (w.owed_s > 20e-6) {
+		dlb_slow_settle(&w);
+		assert(dlb_clock_s() >= t.end_s - 1e-9 && w.owed_s <= 0.0);
+	}
+}
+
+/* The least that a kernel took counts, not what it took this time. */
+static void a_cold_cache_does_not_count(void)
+{
+	struct dlb_slow w = { .factor = 10.0, .sleeps = true };
+	struct dlb_least least = { .n = 1, .now_s = 1e-9, .before_s = 1e-9 };
+	struct dlb_stretch t = dlb_slow_start(&w);
+
+	work(100000);
+	dlb_slow_end(&w, &t, &least);
+	assert(least.now_s == 1e-9 && least.n == 2);
+	assert(w.owed_s < 0.0 && w.owed_s >= -1e-3);	/* it has lasted too long; but for the limit all of it */
+	assert(t.end_s - t.start_s <= 1e-6);
+}
+
+static void waits_are_taken_off(void)
+{
+	struct dlb_slow w = { .factor = 2.0, .sleeps = true, .owed_s = 2.0 };
+
+	assert(dlb_slow_waited(&w, 0.5) == 0.0 && w.owed_s == 1.5);
+	assert(dlb_slow_waited(&w, 2.5) == 1.0 && w.owed_s == 0.0);
+	w.owed_s = -0.75;
+	assert(dlb_slow_waited(&w, 0.5) == 0.5 && w.owed_s == -0.25);
+	assert(dlb_slow_waited(&w, 0.5) == 0.5 && w.owed_s == 0.0);
+}
+
+int main(void)
+{
+	a_node_as_it_is_owes_nothing();
+	spinning_ends_when_it_says();
+	sleeping_adds_up();
+	a_cold_cache_does_not_count();
+	waits_are_taken_off();
+	puts("slow: ok");
+	return 0;
+}
