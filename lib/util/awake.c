@@ -26,25 +26,30 @@ static int core_of(int nth)
 	return -1;
 }
 
-/* Control groups, version 2: "0::/a/b" in /proc/self/cgroup, and in cpu.max "max 100000" where there is no quota. */
+/* A file of a control group that begins with how much of a period it may run: "max", or -1 in the older version, for all. */
+static bool is_quota(const char *path)
+{
+	char line[64];
+	FILE *f = fopen(path, "r");
+	bool quota = f && fgets(line, sizeof line, f) && strncmp(line, "max", 3) != 0 && strncmp(line, "-1", 2) != 0;
+
+	if (f)
+		fclose(f);
+	return quota;
+}
+
+/* That of the group which /proc/self/cgroup names ("0::/a/b"), and that of a container, which sees its own as the top. */
 static bool has_quota(void)
 {
-	char line[512], path[600];
-	bool quota = false;
+	char line[512], path[600] = "";
 	FILE *f = fopen("/proc/self/cgroup", "r");
 
-	path[0] = 0;
 	while (f && fgets(line, sizeof line, f))
 		if (strncmp(line, "0::", 3) == 0)
 			snprintf(path, sizeof path, "/sys/fs/cgroup%.*s/cpu.max", (int)strcspn(line + 3, "\n"), line + 3);
 	if (f)
 		fclose(f);
-	f = path[0] ? fopen(path, "r") : NULL;
-	if (f) {
-		quota = fgets(line, sizeof line, f) && strncmp(line, "max", 3) != 0;
-		fclose(f);
-	}
-	return quota;
+	return is_quota(path) || is_quota("/sys/fs/cgroup/cpu.max") || is_quota("/sys/fs/cgroup/cpu/cpu.cfs_quota_us");
 }
 
 /* Spins: whatever gave the core back would let it sleep. */
