@@ -123,6 +123,33 @@ setup() { doc=$BATS_FILE_TMPDIR/profiled.json; tmp=$BATS_TEST_TMPDIR; }
 	done
 }
 
+@test "a duplex link carries messages both ways at once; one that is said to take turns does not" {
+	two='.cluster | {kinds, groups, nodes, links: [.links[] | select(.class == "rack") + $more + {latency_s: 0, bandwidth_Bps: 1e6}]} | .groups |= map(del(.inside))'
+	step() { # MEMBERS OF THE LINKS; $took: predicted seconds of a pipeline that never drains, whose messages are all it waits for
+		jq -c --argjson more "$1" "$two" "$tmp/two.json" >"$tmp/cluster.json"
+		dlb-costmodel -c "$tmp/cluster.json" "$doc" >"$tmp/costed.json"
+		validates "$tmp/costed.json"
+		[ "$(jq -c '.cluster.links | map(.duplex) | unique' "$tmp/costed.json")" = "[$(jq '.duplex' <<<"$1")]" ]
+		dlb-place -a even -m 8 --schedule async "$tmp/costed.json" >"$tmp/placed.json"
+		jq -c .plan.placement "$tmp/placed.json" >>"$tmp/placements"
+		took=$(jq .plan.value_s "$tmp/placed.json")
+	}
+	dlb-costmodel -c 'cpu:1 host cpu:1' "$doc" >"$tmp/two.json"
+	step '{"duplex": true}'
+	both=$took
+	step '{}'
+	[ "$took" = "$both" ]						# what overlaps is duplex
+	step '{"duplex": false}'
+	turns=$took
+	[ "$(sort -u "$tmp/placements" | wc -l)" -eq 1 ]
+	jq -ne "$turns > 1.8 * $both and $turns < 2.001 * $both"
+	dlb-view "$tmp/two.json" | grep -Eq '^  link rack:h0: .*/s each way$'
+	dlb-view "$tmp/costed.json" | grep -Eq '^  link rack:h0: .*/s$'
+	jq -c '.links[0].duplex = 1' "$tmp/cluster.json" >"$tmp/bad.json"
+	run -2 --separate-stderr dlb-costmodel -c "$tmp/bad.json" "$doc"
+	one_line dlb-costmodel /links/0/duplex
+}
+
 @test "what a user says of a cluster, anywhere in its document, stays" {
 	jq '.["x-of-the-file"] = "where from" | .cluster.nodes[0]["x-of-a-node"] = 7' "$root/share/clusters/h100-l40.json" >"$tmp/c.json"
 	dlb-costmodel -c "$tmp/c.json" "$doc" >"$tmp/out.json"

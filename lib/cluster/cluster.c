@@ -110,7 +110,7 @@ int dlb_cluster_add_link(struct dlb_cluster *c, const char *name, const char *cl
 	if (k) {
 		c->link[c->n_links].latency_s = k->latency_s;
 		c->link[c->n_links].bandwidth_Bps = k->bandwidth_Bps;
-		c->link[c->n_links].overlap = k->overlap;
+		c->link[c->n_links].overlap = c->link[c->n_links].duplex = k->overlap;
 		c->link[c->n_links].usual = true;
 	}
 	return c->n_links++;
@@ -206,9 +206,30 @@ int dlb_cluster_check(const struct dlb_cluster *c, struct dlb_error *err)
 	return 0;
 }
 
-int dlb_cluster_route(const struct dlb_cluster *c, int a, int b, int link[16])
+/* ---- routes ---- */
+
+/* Ids of lanes: two of each link, then two of each member of a group: its own ways into and out of the inside link. */
+static int lane_of_link(const struct dlb_cluster *c, int link, bool inward)
 {
-	int ga = c->node[a].group, gb = c->node[b].group, n = 0, down[MAX_DEPTH], n_down = 0;
+	return 2 * link + (c->link[link].duplex && inward);
+}
+
+static int lane_of_group(const struct dlb_cluster *c, int group) { return 2 * (c->n_links + group); }
+static int lane_of_node(const struct dlb_cluster *c, int node) { return 2 * (c->n_links + c->n_groups + node); }
+
+int dlb_cluster_n_lanes(const struct dlb_cluster *c)
+{
+	return lane_of_node(c, c->n_nodes);
+}
+
+/* A link of a route and its lanes, the second one -1 where there is one only. */
+struct step { int link, lane[2]; };
+
+static int walk(const struct dlb_cluster *c, int a, int b, struct step step[DLB_MAX_ROUTE])
+{
+	int ga = c->node[a].group, gb = c->node[b].group, n = 0, n_down = 0;
+	int out = lane_of_node(c, a), in = lane_of_node(c, b) + 1;
+	struct step down[MAX_DEPTH];
 
 	if (a == b)
 		return 0;
@@ -217,33 +238,73 @@ int dlb_cluster_route(const struct dlb_cluster *c, int a, int b, int link[16])
 		while (ga != gb) {
 			/* The deeper side climbs; at equal depth both do, one after the other. */
 			if (da >= db) {
-				if (c->group[ga].up >= 0)
-					link[n++] = c->group[ga].up;
+				int up = c->group[ga].up;
+				if (up >= 0)
+					step[n++] = (struct step){ up, { lane_of_link(c, up, false), -1 } };
+				out = lane_of_group(c, ga);
 				ga = c->group[ga].parent, da--;
 			} else {
-				if (c->group[gb].up >= 0)
-					down[n_down++] = c->group[gb].up;
+				int up = c->group[gb].up;
+				if (up >= 0)
+					down[n_down++] = (struct step){ up, { lane_of_link(c, up, true), -1 } };
+				in = lane_of_group(c, gb) + 1;
 				gb = c->group[gb].parent, db--;
 			}
 		}
 	}
-	if (c->group[ga].inside >= 0)
-		link[n++] = c->group[ga].inside;
+	int inside = c->group[ga].inside;
+	if (inside >= 0 && c->link[inside].duplex)
+		step[n++] = (struct step){ inside, { out, in } };
+	else if (inside >= 0)
+		step[n++] = (struct step){ inside, { lane_of_link(c, inside, false), -1 } };
 	while (n_down)
-		link[n++] = down[--n_down];
+		step[n++] = down[--n_down];
 	return n;
+}
+
+int dlb_cluster_route(const struct dlb_cluster *c, int a, int b, int link[DLB_MAX_ROUTE])
+{
+	struct step step[DLB_MAX_ROUTE];
+	int n = walk(c, a, b, step);
+
+	for (int i = 0; i < n; i++)
+		link[i] = step[i].link;
+	return n;
+}
+
+int dlb_cluster_lanes(const struct dlb_cluster *c, int a, int b, struct dlb_lane lane[DLB_MAX_ROUTE])
+{
+	struct step step[DLB_MAX_ROUTE];
+	int n_steps = walk(c, a, b, step), n = 0;
+
+	for (int i = 0; i < 2 * n_steps; i++) {
+		int id = step[i / 2].lane[i % 2], k = 0;
+		while (k < n && lane[k].id != id)	/* a bus may be the way out of one group and into the other */
+			k++;
+		if (id >= 0 && k == n)
+			lane[n++] = (struct dlb_lane){ step[i / 2].link, id };
+	}
+	return n;
+}
+
+struct dlb_way dlb_cluster_way(const struct dlb_cluster *c, int a, int b)
+{
+	struct dlb_way way = { .Bps = INFINITY };
+	int link[DLB_MAX_ROUTE], n = dlb_cluster_route(c, a, b, link);
+
+	for (int i = 0; i < n; i++) {
+		const struct dlb_link *l = &c->link[link[i]];
+		way.latency_s += l->latency_s;
+		way.Bps = fmin(way.Bps, l->bandwidth_Bps);
+		way.copies |= !l->overlap;
+	}
+	return way;
 }
 
 double dlb_cluster_transfer_s(const struct dlb_cluster *c, double bytes, int a, int b)
 {
-	int link[DLB_MAX_ROUTE], n = dlb_cluster_route(c, a, b, link);
-	double latency = 0, least = INFINITY;
-
-	for (int i = 0; i < n; i++) {
-		latency += c->link[link[i]].latency_s;
-		least = fmin(least, c->link[link[i]].bandwidth_Bps);
-	}
-	return latency + bytes / least;		/* no link at all: bytes / INFINITY = 0 */
+	struct dlb_way way = dlb_cluster_way(c, a, b);
+	return way.latency_s + bytes / way.Bps;		/* no link at all: bytes / INFINITY = 0 */
 }
 
 struct dlb_memory_share dlb_cluster_memory_share(const struct dlb_cluster *c, int m)

@@ -7,8 +7,14 @@
  *
  * Route from node a to node b: the up links of a's groups below their lowest common ancestor, that
  * ancestor's inside link, the up links down to b. Seconds alone = sum of latencies + bytes / least
- * bandwidth; transfers that use one link at the same time share its bandwidth. A link that does not
- * overlap (shared memory: the writer copies) occupies the sending node while it lasts.
+ * bandwidth. A link that does not overlap (shared memory: the writer copies) occupies the sending node
+ * while it lasts.
+ *
+ * Transfers that use one lane at the same time share its bandwidth, which is the link's. A duplex link
+ * (Ethernet, InfiniBand, PCIe, NVLink: figures are of one way) has lanes for each way: an up link one
+ * outward and one inward; an inside link, a switch, one from and one to each member (child group or node).
+ * A link that is not duplex (memory, a bus, radio) is one lane, whoever sends and wherever to. Unless it
+ * is said, what overlaps is duplex.
  *
  * Synthetic clusters: words separated by blanks or commas,
  *     [GROUP=]KIND[/THREADS][:COUNT][*SPEED][@MEMORY]      cpu:2   cpu/4:1   cpu:1*0.5   cpu:2@8GB
@@ -17,13 +23,13 @@
  * the medium of sockets, hosts, racks or the site (CLASS socket, shm, rack, site).
  * Example: "cpu:2 host cpu:2*0.5 link=rack:5e-6,1.25e9".
  * The media of racks and sites are switches: a host's port (its up link) has the class's bandwidth and
- * half its latency, and the switch itself (inside) is free, so that only transfers at one port share. */
+ * half its latency, and the switch itself (inside) is free, so that only transfers at one port, one way, share. */
 #ifndef DLB_CLUSTER_CLUSTER_H
 #define DLB_CLUSTER_CLUSTER_H
 #include "doc/doc.h"
 #include "util/mem.h"
 
-#define DLB_MAX_ROUTE 16			/* links on the longest route */
+#define DLB_MAX_ROUTE 16			/* links, and lanes, on the longest route */
 enum { DLB_MAX_MEMORIES = 4 };		/* that a node names */
 
 /* How near to its peak and its bandwidth a class of work (dlb_op_work) comes, from a datasheet or by assumption;
@@ -50,7 +56,7 @@ struct dlb_node {
 	int memory[DLB_MAX_MEMORIES], n_memories;	/* where its buffers lie; none: where the system puts them */
 };
 struct dlb_group { const char *name, *cls; int parent, inside, up; };	/* links -1: none (free) */
-struct dlb_link { const char *name, *cls; double latency_s, bandwidth_Bps; bool overlap, usual; };	/* usual: nobody stated
+struct dlb_link { const char *name, *cls; double latency_s, bandwidth_Bps; bool overlap, duplex, usual; };	/* usual: nobody stated
 				 * or measured them, they are the class's usual figures; not in the document */
 /* Memory of a group: NUMA memory ("dram", "hbm"), memory without cores ("cxl", "nvm") or caches ("l1d", "l2",
  * "l3": `count` alike, each of `bytes`). bandwidth_Bps, latency_s 0: unknown. Nodes that name it get to it over `link`
@@ -100,8 +106,16 @@ int dlb_cluster_read_section(const struct dlb_ref *r, struct dlb_cluster *c, str
 /* A file that holds a cluster section, bare or in a document; the name of one of share/clusters; or a synthetic
  * string. *section (new): the section as the file has it, with all its "x-" members, or written. */
 int dlb_cluster_from(const char *file_or_text, struct dlb_cluster *c, json_t **section, struct dlb_error *err);
-/* Links on the route from node a to node b, in order; returns their number (0 when a == b), at most 16. */
-int dlb_cluster_route(const struct dlb_cluster *c, int a, int b, int link[16]);
+/* Links on the route from node a to node b, in order; returns their number (0 when a == b). */
+int dlb_cluster_route(const struct dlb_cluster *c, int a, int b, int link[DLB_MAX_ROUTE]);
+/* Lanes that a transfer from a to b takes, none twice. Ids are below dlb_cluster_n_lanes. */
+struct dlb_lane { int link, id; };
+int dlb_cluster_lanes(const struct dlb_cluster *c, int a, int b, struct dlb_lane lane[DLB_MAX_ROUTE]);
+int dlb_cluster_n_lanes(const struct dlb_cluster *c);
+/* The route as one link, for a transfer alone: sum of latencies, least bandwidth (INFINITY: no link); whether the sender
+ * copies. */
+struct dlb_way { double latency_s, Bps; bool copies; };
+struct dlb_way dlb_cluster_way(const struct dlb_cluster *c, int a, int b);
 double dlb_cluster_transfer_s(const struct dlb_cluster *c, double bytes, int a, int b);	/* alone */
 /* Bytes: of the memories that it names, else as stated for it or its kind. INFINITY: no limit known. */
 double dlb_cluster_node_memory(const struct dlb_cluster *c, int node);

@@ -6,7 +6,7 @@
  *      "nodes":   [{"id":0, "kind":"cpu", "group":"h0", "speed":1, "host":"h0", "device":0}],
  *      "memories":[{"name":"dram0", "class":"dram", "group":"h0", "bytes":...}]}
  *
- * Members that say nothing (0, unknown, none) are left out. */
+ * Members that say nothing (0, unknown, none; "duplex" that is as "overlap") are left out. */
 #include "cluster/cluster.h"
 #include "util/share.h"
 #include <errno.h>
@@ -76,6 +76,8 @@ static json_t *write_links(const struct dlb_cluster *c)
 		json_object_set_new(o, "latency_s", json_real(l->latency_s));
 		json_object_set_new(o, "bandwidth_Bps", dlb_doc_number(l->bandwidth_Bps));
 		json_object_set_new(o, "overlap", json_boolean(l->overlap));
+		if (l->duplex != l->overlap)
+			json_object_set_new(o, "duplex", json_boolean(l->duplex));
 		json_array_append_new(a, o);
 	}
 	return a;
@@ -304,7 +306,7 @@ static int read_kinds(struct reader *rd, const struct dlb_ref *r)
 
 static int read_links(struct reader *rd, const struct dlb_ref *r)
 {
-	static const char *const known[] = { "name", "class", "latency_s", "bandwidth_Bps", "overlap", NULL };
+	static const char *const known[] = { "name", "class", "latency_s", "bandwidth_Bps", "overlap", "duplex", NULL };
 	struct dlb_cluster *c = rd->c;
 	struct dlb_ref rows;
 	int n;
@@ -322,6 +324,9 @@ static int read_links(struct reader *rd, const struct dlb_ref *r)
 		    dlb_get_real(&row, "latency_s", DLB_NEED, 0, 1e6, &l->latency_s, rd->err) ||
 		    dlb_get_real(&row, "bandwidth_Bps", DLB_NEED, 1e-3, 1e24, &l->bandwidth_Bps, rd->err) ||
 		    dlb_get_bool(&row, "overlap", DLB_OPT, &l->overlap, rd->err))
+			return -1;
+		l->duplex = l->overlap;
+		if (dlb_get_bool(&row, "duplex", DLB_OPT, &l->duplex, rd->err))
 			return -1;
 		l->cls = dlb_arena_strdup(&c->arena, cls);
 	}

@@ -231,7 +231,6 @@ static int add_link(struct parser *s, const char *of, const struct dlb_link_clas
 
 	s->c->link[l].latency_s = k->latency_s * latency_times;
 	s->c->link[l].bandwidth_Bps = k->bandwidth_Bps;
-	s->c->link[l].overlap = k->overlap;
 	s->c->link[l].usual = !k->stated;
 	return l;
 }

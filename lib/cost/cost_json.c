@@ -206,19 +206,16 @@ static json_t *write_rows(const struct dlb_cost *c)
 static json_t *write_route(const struct dlb_cluster *cl, int a, int b)
 {
 	int link[DLB_MAX_ROUTE], n = dlb_cluster_route(cl, a, b, link);
+	struct dlb_way way = dlb_cluster_way(cl, a, b);
 	json_t *o = json_object(), *route = json_array();
-	double latency = 0, least = INFINITY;
 
-	for (int i = 0; i < n; i++) {
+	for (int i = 0; i < n; i++)
 		json_array_append_new(route, json_string(cl->link[link[i]].cls));
-		latency += cl->link[link[i]].latency_s;
-		least = fmin(least, cl->link[link[i]].bandwidth_Bps);
-	}
 	json_object_set_new(o, "route", route);
 	json_object_set_new(o, "from", json_integer(a));
 	json_object_set_new(o, "to", json_integer(b));
-	json_object_set_new(o, "latency_s", json_real(latency));
-	set_known(o, "bandwidth_Bps", least);
+	json_object_set_new(o, "latency_s", json_real(way.latency_s));
+	set_known(o, "bandwidth_Bps", way.Bps);
 	return o;
 }
 

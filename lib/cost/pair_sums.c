@@ -10,7 +10,8 @@ struct chooser {
 	const struct dlb_graph *g;
 	struct dlb_arena a;
 	int *fastest;				/* nodes */
-	double *load;				/* [link] seconds */
+	double *load;				/* [lane] seconds */
+	int n_lanes;
 };
 
 int *dlb_cost_fastest_nodes(const struct dlb_cost *c, struct dlb_arena *a)
@@ -46,15 +47,12 @@ static int node_of(const struct chooser *x, int shard)
 static double send(struct chooser *x, double bytes, int from, int to)
 {
 	const struct dlb_cluster *cl = x->c->cluster;
-	int link[DLB_MAX_ROUTE];
-	const int n = dlb_cluster_route(cl, from, to, link);
-	double latency = 0;
+	struct dlb_lane lane[DLB_MAX_ROUTE];
+	const int n = dlb_cluster_lanes(cl, from, to, lane);
 
-	for (int i = 0; i < n; i++) {
-		x->load[link[i]] += bytes / cl->link[link[i]].bandwidth_Bps;
-		latency += cl->link[link[i]].latency_s;
-	}
-	return latency;
+	for (int i = 0; i < n; i++)
+		x->load[lane[i].id] += bytes / cl->link[lane[i].link].bandwidth_Bps;
+	return dlb_cluster_way(cl, from, to).latency_s;
 }
 
 /* Until all that was sent has arrived. */
@@ -62,7 +60,7 @@ static double arrive(struct chooser *x, double latency)
 {
 	double most = 0;
 
-	for (int l = 0; l < x->c->cluster->n_links; l++) {
+	for (int l = 0; l < x->n_lanes; l++) {
 		most = fmax(most, x->load[l]);
 		x->load[l] = 0;
 	}
@@ -130,7 +128,8 @@ int dlb_cost_choose_pairs(const struct dlb_cost *c, struct dlb_graph *g)
 	const bool routes = c->cluster->link_model == DLB_LINKS_ROUTES;
 
 	x.fastest = dlb_cost_fastest_nodes(c, &x.a);
-	x.load = dlb_arena_array(&x.a, (size_t)c->cluster->n_links + 1, sizeof *x.load);
+	x.n_lanes = dlb_cluster_n_lanes(c->cluster);
+	x.load = dlb_arena_array(&x.a, (size_t)x.n_lanes + 1, sizeof *x.load);
 	for (int i = 0; i < g->n_ops && routes; i++) {
 		const struct dlb_op *o = &g->op[i];
 		int *op = dlb_arena_array(&x.a, (size_t)o->n_in + 1, sizeof *op), n_shards = 0;

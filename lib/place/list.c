@@ -63,15 +63,8 @@ bool dlb_list_able(const struct dlb_list *s, int unit, int node)
 
 void dlb_ways_from(const struct dlb_cluster *c, int from, struct dlb_way *way)
 {
-	for (int to = 0; to < c->n_nodes; to++) {
-		int link[DLB_MAX_ROUTE], n = dlb_cluster_route(c, from, to, link);
-		way[to] = (struct dlb_way){ .Bps = INFINITY };
-		for (int i = 0; i < n; i++) {
-			way[to].latency_s += c->link[link[i]].latency_s;
-			way[to].Bps = fmin(way[to].Bps, c->link[link[i]].bandwidth_Bps);
-			way[to].copies |= !c->link[link[i]].overlap;
-		}
-	}
+	for (int to = 0; to < c->n_nodes; to++)
+		way[to] = dlb_cluster_way(c, from, to);
 }
 
 /* Routes are walked once: placing looks from each producer to every node. */

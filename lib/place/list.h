@@ -19,7 +19,6 @@ struct dlb_span_s { double start_s, end_s; };
 struct dlb_busy { struct dlb_span_s *span; int n, size; };	/* ascending, apart */
 /* Of one unit on each node. arrives, last and work are filled by dlb_list_look, the rest by dlb_list_finish. */
 struct dlb_finish { double arrives, last, work, starts, ends, eft; };
-struct dlb_way { double latency_s, Bps; bool copies; };	/* from one node to another; copies: with the sender's core */
 void dlb_ways_from(const struct dlb_cluster *c, int from, struct dlb_way *way /* [n_nodes] */);
 
 struct dlb_list {

@@ -41,37 +41,34 @@ size_t dlb_feed_bytes(const struct dlb_program *g, int node)
 	return bytes;
 }
 
-/* A share goes over the links between two nodes. */
-static void carry(const struct dlb_cluster *c, struct dlb_feed_load *load, double *link_s, int from, int to, double bytes)
+/* A share goes over the lanes between two nodes. */
+static void carry(const struct dlb_cluster *c, struct dlb_feed_load *load, double *lane_s, int from, int to, double bytes)
 {
-	int link[DLB_MAX_ROUTE], n = dlb_cluster_route(c, from, to, link);
-	double slowest_s = 0;
-	bool copies = false;
+	struct dlb_lane lane[DLB_MAX_ROUTE];
+	struct dlb_way way = dlb_cluster_way(c, from, to);
+	int n = dlb_cluster_lanes(c, from, to, lane);
 	load->bytes[from] += bytes;
-	for (int i = 0; i < n; i++) {
-		double s = c->link[link[i]].bandwidth_Bps > 0 ? bytes / c->link[link[i]].bandwidth_Bps : 0;
-		link_s[link[i]] += s;
-		slowest_s = fmax(slowest_s, s);
-		copies |= !c->link[link[i]].overlap;
-	}
-	load->copy_s[from] += copies ? slowest_s : 0;
+	for (int i = 0; i < n; i++)
+		lane_s[lane[i].id] += bytes / c->link[lane[i].link].bandwidth_Bps;
+	load->copy_s[from] += way.copies ? bytes / way.Bps : 0;
 }
 
 void dlb_feed_load_init(struct dlb_feed_load *load, const struct dlb_program *g, const struct dlb_cluster *c)
 {
-	double *link_s = dlb_xcalloc((size_t)c->n_links + 1, sizeof *link_s);
+	int n_lanes = dlb_cluster_n_lanes(c);
+	double *lane_s = dlb_xcalloc((size_t)n_lanes + 1, sizeof *lane_s);
 	*load = (struct dlb_feed_load){ .bytes = dlb_xcalloc((size_t)g->n_nodes, sizeof *load->bytes),
 		.copy_s = dlb_xcalloc((size_t)g->n_nodes, sizeof *load->copy_s) };
 	for (int k = 1; k < g->n_nodes; k++) {
 		int via = dlb_feed_via(c, g->n_nodes, k);
 		double bytes = (double)dlb_feed_bytes(g, k);
-		carry(c, load, link_s, 0, via, bytes);
+		carry(c, load, lane_s, 0, via, bytes);
 		if (via != k)
-			carry(c, load, link_s, via, k, bytes);
+			carry(c, load, lane_s, via, k, bytes);
 	}
-	for (int i = 0; i < c->n_links; i++)
-		load->least_s = fmax(load->least_s, link_s[i]);
-	free(link_s);
+	for (int i = 0; i < n_lanes; i++)
+		load->least_s = fmax(load->least_s, lane_s[i]);
+	free(lane_s);
 }
 
 void dlb_feed_load_release(struct dlb_feed_load *load)

@@ -5,20 +5,19 @@
 #define DLB_PLAN_SIMULATE_H
 #include "plan/flow.h"
 
-enum { MAX_ROUTE = 16 };
 enum { EV_NODE, EV_FLOW, EV_END };			/* event id: index * 4 + one of these */
 
-struct route { int from, to, n, link[MAX_ROUTE]; double latency_s; bool copies; };
+struct route { int from, to, n; struct dlb_lane lane[DLB_MAX_ROUTE]; double latency_s; bool copies; };
 struct message {
 	int from, to, route;
 	double bytes, rate, since, end_s;		/* bytes: still to flow at time `since` */
 	double begin_s;
 	double event_s;					/* when its one valid EV_END comes: not after end_s */
 	bool sent, posted, started, done, returned;	/* returned: by its receiver, or not lent */
-	int pos[MAX_ROUTE];				/* position in each link's list of flows */
+	int pos[DLB_MAX_ROUTE];				/* position in each lane's list of flows */
 	int next;					/* in the sender's list of what it must copy */
 };
-struct link { int *flow; int n, cap; };
+struct flows { int *flow; int n, cap; };
 struct sum { int started, waiting; bool needs_cores; double end_s; };
 struct squares { int n; double at_s; };			/* nodes that have made them; the last one */
 struct sim_node {
@@ -42,7 +41,7 @@ struct sim {
 	struct message *msg; int n_msgs;
 	int *tag_start;					/* messages of tag k: tag_start[k] .. tag_start[k+1] */
 	struct route *route; int n_routes, cap_routes; int *route_of;	/* [from * nodes + to]: index + 1 */
-	struct link *link;
+	struct flows *lane; int n_lanes;
 	struct sim_node *node;
 	struct dlb_heap event;
 	struct dlb_timeline *t; int *span_cap;

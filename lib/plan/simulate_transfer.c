@@ -1,8 +1,8 @@
 /* Messages over links (simulate.h). A transfer starts when it is sent and posted; where a link on its route does not overlap
  * with work (shared memory: the sender writes into the receiver's place), also not before the sender waits or stands
  * between two ops, and the sender does nothing else until it has ended. It first takes the latencies of its route, then its
- * bytes flow at the least of bandwidth / flows over its links; whenever a flow begins or ends on a link, the flows of that
- * link are reckoned anew. */
+ * bytes flow at the least of bandwidth / flows over its lanes (cluster.h); whenever a flow begins or ends on a lane, the flows
+ * of that lane are reckoned anew. */
 #include <math.h>
 #include "plan/simulate.h"
 
@@ -15,12 +15,10 @@ int dlb_sim_route(struct sim *s, int from, int to)
 	struct route *r = &s->route[s->n_routes];
 	*r = (struct route){ .from = from, .to = to };
 	if (s->c && s->c->cluster) {
-		r->n = dlb_cluster_route(s->c->cluster, from, to, r->link);
-		for (int i = 0; i < r->n; i++) {
-			const struct dlb_link *l = &s->c->cluster->link[r->link[i]];
-			r->latency_s += l->latency_s;
-			r->copies |= !l->overlap;
-		}
+		struct dlb_way way = dlb_cluster_way(s->c->cluster, from, to);
+		r->n = dlb_cluster_lanes(s->c->cluster, from, to, r->lane);
+		r->latency_s = way.latency_s;
+		r->copies = way.copies;
 	}
 	*slot = ++s->n_routes;
 	return *slot - 1;
@@ -65,7 +63,7 @@ static double rate_of(const struct sim *s, const struct message *m)
 	const struct route *r = &s->route[m->route];
 	double rate = INFINITY;
 	for (int i = 0; i < r->n; i++) {
-		double b = s->c->cluster->link[r->link[i]].bandwidth_Bps / s->link[r->link[i]].n;
+		double b = s->c->cluster->link[r->lane[i].link].bandwidth_Bps / s->lane[r->lane[i].id].n;
 		if (b > 0 && b < rate)
 			rate = b;
 	}
@@ -78,13 +76,13 @@ static void expect_end(struct sim *s, int k)
 	dlb_heap_push(&s->event, s->msg[k].end_s, k * 4 + EV_END);
 }
 
-/* A flow began or ended on link l: what flows there goes on at its new rate. Of flows that use this link alone
+/* A flow began or ended on lane l: what flows there goes on at its new rate. Of flows that use this lane alone
  * only the one that ends first needs an event: its end leads back here. */
 static void reckon(struct sim *s, int l, double now)
 {
 	int first = -1;
-	for (int i = 0; i < s->link[l].n; i++) {
-		int k = s->link[l].flow[i];
+	for (int i = 0; i < s->lane[l].n; i++) {
+		int k = s->lane[l].flow[i];
 		struct message *m = &s->msg[k];
 		bool alone = s->route[m->route].n == 1;
 		double rate = rate_of(s, m);
@@ -118,7 +116,7 @@ void dlb_sim_flow(struct sim *s, int k, double now)
 	const struct route *r = &s->route[m->route];
 	m->since = now;
 	for (int i = 0; i < r->n; i++) {
-		struct link *l = &s->link[r->link[i]];
+		struct flows *l = &s->lane[r->lane[i].id];
 		DLB_GROW(l->flow, l->n, l->cap);
 		m->pos[i] = l->n;
 		l->flow[l->n++] = k;
@@ -129,7 +127,7 @@ void dlb_sim_flow(struct sim *s, int k, double now)
 	if (r->n != 1)
 		expect_end(s, k);
 	for (int i = 0; i < r->n; i++)
-		reckon(s, r->link[i], now);
+		reckon(s, r->lane[i].id, now);
 }
 
 /* Message k, m, has come. What the sender must copy itself is never hidden. */
@@ -170,16 +168,16 @@ void dlb_sim_end(struct sim *s, int k, double now)
 	}
 	m->done = true;
 	for (int i = 0; i < r->n; i++) {
-		struct link *l = &s->link[r->link[i]];
+		struct flows *l = &s->lane[r->lane[i].id];
 		int last = l->flow[--l->n];
 		l->flow[m->pos[i]] = last;
 		const struct route *lr = &s->route[s->msg[last].route];
 		for (int j = 0; j < lr->n; j++)
-			if (lr->link[j] == r->link[i])
+			if (lr->lane[j].id == r->lane[i].id)
 				s->msg[last].pos[j] = m->pos[i];
 	}
 	for (int i = 0; i < r->n; i++)
-		reckon(s, r->link[i], now);
+		reckon(s, r->lane[i].id, now);
 	count_communication(s, m, k, now);
 	wake(s, m->to, k, now);				/* the receiver and the sender may both be waiting */
 	if (m->returned || s->node[m->from].wait_kind != DLB_WAIT_BACKPRESSURE)

@@ -13,46 +13,35 @@
 
 /* One rank's way through its list. */
 struct way { struct dlb_hop *hop; int n_hops, at; bool sent, got; };
-struct flows { int *up, *down; };	/* [link] of a round */
 
 static double chunk_bytes(int64_t n, int element_bytes, int n_chunks, int first, int count)
 {
 	return element_bytes * (double)(dlb_chunk_at(n, n_chunks, first + count) - dlb_chunk_at(n, n_chunks, first));
 }
 
-static bool climbs(const struct dlb_cluster *c, int node, int link)
+/* flows: [lane] of a round. Only links over which bytes move by themselves are shared, where ranks copy each has its own core. */
+static void count_flow(const struct dlb_cluster *c, int from, int to, int *flows, int by)
 {
-	for (int g = c->node[node].group; g >= 0; g = c->group[g].parent)
-		if (c->group[g].up == link)
-			return true;
-	return false;
-}
-
-/* A link carries as much each way; only those over which bytes move by themselves are shared, where ranks copy each has
- * its own core. */
-static void count_flow(const struct dlb_cluster *c, int from, int to, struct flows *f, int by)
-{
-	int link[DLB_MAX_ROUTE], n = dlb_cluster_route(c, from, to, link);
+	struct dlb_lane lane[DLB_MAX_ROUTE];
+	int n = dlb_cluster_lanes(c, from, to, lane);
 	for (int i = 0; i < n; i++)
-		if (c->link[link[i]].overlap)
-			(climbs(c, from, link[i]) ? f->up : f->down)[link[i]] += by;
+		if (c->link[lane[i].link].overlap)
+			flows[lane[i].id] += by;
 }
 
-static double flow_s(const struct dlb_cost *cost, double bytes, int from, int to, const struct flows *f)
+static double flow_s(const struct dlb_cost *cost, double bytes, int from, int to, const int *flows)
 {
 	const struct dlb_cluster *c = cost->cluster;
-	int link[DLB_MAX_ROUTE], n;
-	double latency = 0, byte_s = 0;
+	struct dlb_lane lane[DLB_MAX_ROUTE];
+	double byte_s = 0;
 	if (c->link_model != DLB_LINKS_ROUTES)
 		return dlb_cost_xfer_s(cost, bytes, from, to);
-	n = dlb_cluster_route(c, from, to, link);
+	int n = dlb_cluster_lanes(c, from, to, lane);
 	for (int i = 0; i < n; i++) {
-		const struct dlb_link *l = &c->link[link[i]];
-		int flows = !l->overlap ? 1 : climbs(c, from, link[i]) ? f->up[link[i]] : f->down[link[i]];
-		latency += l->latency_s;
-		byte_s = fmax(byte_s, flows / l->bandwidth_Bps);
+		const struct dlb_link *l = &c->link[lane[i].link];
+		byte_s = fmax(byte_s, (l->overlap ? flows[lane[i].id] : 1) / l->bandwidth_Bps);
 	}
-	return latency + bytes * byte_s;
+	return dlb_cluster_way(c, from, to).latency_s + bytes * byte_s;
 }
 
 /* The rank that takes what `r` has to send now; -1: none is ready to. */
@@ -84,7 +73,7 @@ struct rounds {
 	int64_t n;				/* elements */
 	struct way *way;			/* [rank] */
 	int *to;				/* [rank] who takes what it sends in this round; -1: it does not */
-	struct flows flows;
+	int *flows;				/* [lane] of this round */
 };
 
 /* A transfer and adding what it brought. */
@@ -96,7 +85,7 @@ static double hop_s(const struct rounds *x, int r)
 	double Bps = x->c->accumulate_Bps ? x->c->accumulate_Bps[taking->kind] * taking->speed : 0;
 	double bytes = chunk_bytes(x->n, x->element_bytes, x->n_chunks, h->send, h->n_send);
 
-	return flow_s(x->c, bytes, x->node[r], x->node[x->to[r]], &x->flows) + (to->hop[to->at].add && Bps > 0 ? 3 * bytes / Bps : 0);
+	return flow_s(x->c, bytes, x->node[r], x->node[x->to[r]], x->flows) + (to->hop[to->at].add && Bps > 0 ? 3 * bytes / Bps : 0);
 }
 
 static void advance(struct way *w)
@@ -115,7 +104,7 @@ static double round_s(struct rounds *x)
 	for (int r = 0; r < x->n_ranks; r++) {
 		x->to[r] = taker(x->way, r);
 		if (x->to[r] >= 0)
-			count_flow(x->c->cluster, x->node[r], x->node[x->to[r]], &x->flows, 1);
+			count_flow(x->c->cluster, x->node[r], x->node[x->to[r]], x->flows, 1);
 	}
 	for (int r = 0; r < x->n_ranks; r++)
 		if (x->to[r] >= 0)
@@ -123,7 +112,7 @@ static double round_s(struct rounds *x)
 	for (int r = 0; r < x->n_ranks; r++) {
 		if (x->to[r] < 0)
 			continue;
-		count_flow(x->c->cluster, x->node[r], x->node[x->to[r]], &x->flows, -1);
+		count_flow(x->c->cluster, x->node[r], x->node[x->to[r]], x->flows, -1);
 		x->way[r].sent = x->way[x->to[r]].got = true;
 	}
 	for (int r = 0; r < x->n_ranks; r++)
@@ -134,11 +123,11 @@ static double round_s(struct rounds *x)
 static double hops_s(const struct dlb_cost *c, const struct dlb_allreduce *how, const struct dlb_ranks *ranks, const int *node,
 		     int64_t n, int element_bytes)
 {
-	size_t R = (size_t)ranks->n, n_links = (size_t)c->cluster->n_links + 1;
+	size_t R = (size_t)ranks->n;
 	struct rounds x = { .c = c, .node = node, .n_ranks = ranks->n, .n_chunks = how->n_chunks(ranks),
 			    .element_bytes = element_bytes, .n = n, .way = dlb_xcalloc(R, sizeof *x.way),
 			    .to = dlb_xcalloc(R, sizeof *x.to),
-			    .flows = { dlb_xcalloc(n_links, sizeof(int)), dlb_xcalloc(n_links, sizeof(int)) } };
+			    .flows = dlb_xcalloc((size_t)dlb_cluster_n_lanes(c->cluster) + 1, sizeof *x.flows) };
 	double all_s = 0, s;
 
 	make_ways(how, ranks, x.way);
@@ -148,8 +137,7 @@ static double hops_s(const struct dlb_cost *c, const struct dlb_allreduce *how, 
 		free(x.way[r].hop);
 	free(x.way);
 	free(x.to);
-	free(x.flows.up);
-	free(x.flows.down);
+	free(x.flows);
 	return all_s;
 }
 

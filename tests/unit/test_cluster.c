@@ -155,6 +155,8 @@ static void round_trip(const struct dlb_cluster *c)
 	a = json_dumps(dlb_doc_section(&d, "cluster"), JSON_COMPACT);
 	b = json_dumps(again, JSON_COMPACT);
 	assert(!strcmp(a, b) && back.n_nodes == c->n_nodes);
+	for (int l = 0; l < c->n_links; l++)
+		assert(back.link[l].overlap == c->link[l].overlap && back.link[l].duplex == c->link[l].duplex);
 	free(a);
 	free(b);
 	json_decref(again);
@@ -170,6 +172,9 @@ static void test_round_trips(void)
 
 	for (int i = 0; i < DLB_LEN(texts); i++) {
 		parse(texts[i], &c);
+		round_trip(&c);
+		for (int l = 0; l < c.n_links; l++)
+			c.link[l].duplex = !c.link[l].duplex;
 		round_trip(&c);
 		dlb_cluster_release(&c);
 	}
