@@ -11,7 +11,7 @@
 #include "util/cli.h"
 #include "util/clock.h"
 
-struct told { const struct dlb_cli *cli; double started_s; };	/* whom candidates are told of */
+struct told { const struct dlb_cli *cli; double started_s; struct dlb_progress progress; };	/* whom candidates are told of */
 
 struct options {
 	const char *objective;
@@ -52,6 +52,20 @@ static void tried(void *arg, const char *name, double ranked_s, double value_s, 
 static void said(void *arg, const char *line)
 {
 	dlb_cli_say(((const struct told *)arg)->cli, "%s", line);
+}
+
+static void warned(void *arg, const char *line)
+{
+	dlb_cli_warn(((const struct told *)arg)->cli, "%s", line);
+}
+
+static void progress(void *arg, int64_t done, int64_t total)
+{
+	struct told *told = arg;
+
+	dlb_progress_update(&told->progress, done, total, "ideals");
+	if (done >= total)
+		dlb_progress_end(&told->progress);
 }
 
 static int find_objective(const char *name)
@@ -163,6 +177,8 @@ static int set_up(const struct dlb_doc *doc, struct options *o, struct input *in
 	}
 	p->tried = tried;
 	p->said = said;
+	p->warned = warned;
+	p->progress = progress;
 	p->tried_arg = &o->told;
 	if (in->has_balance) {
 		p->weight = in->balance.weight;
@@ -372,6 +388,7 @@ int main(int argc, char **argv)
 
 	o.cli = &cli;
 	o.told.cli = &cli;
+	dlb_progress_start(&o.told.progress, "dlb-place: dp:", cli.quiet);
 	if (dlb_cli_parse(&cli, argc, argv))
 		return cli.status;
 	if (list_them)

@@ -266,3 +266,29 @@ algorithms() { dlb-place --list | awk '{ print $1 }'; }
 		all(if .type | test("^Conv") then .at == "fpga" elif .type == "Gemm" then .at == "gpu"
 		    elif .type | test("^Relu") then .at == "asic" else true end)' "$tmp/by-kind.json"
 }
+
+# OPS in WIDTH chains from one op to one, of random work, in the published benchmark's format.
+chains() { # OPS WIDTH
+	python3 - "$@" <<-'END'
+		import json, random, sys
+		n, width = int(sys.argv[1]), int(sys.argv[2])
+		rng = random.Random(1)
+		node = lambda i: dict(id=i, supportedOnFpga=1, cpuLatency=10 * rng.uniform(1, 10), fpgaLatency=rng.uniform(1, 10),
+		                      isBackwardNode=0, size=1e6)
+		nodes, cost = [node(i) for i in range(n)], [rng.uniform(.1, 2) for _ in range(n)]
+		edge = lambda a, b: dict(sourceId=a, destId=b, cost=cost[a])
+		edges = [edge(i - width if i > width else 0, i) for i in range(1, n - 1)] + [edge(i, n - 1) for i in range(n - 1 - width, n - 1)]
+		json.dump(dict(maxFPGAs=4, maxCPUs=1, maxSizePerFPGA=1e9, nodes=nodes, edges=edges), sys.stdout)
+	END
+}
+
+@test "dp on a wide graph ends when it should, and says when it has not looked at all ideals" {
+	chains 22 5 | dlb-convert --from dnn-partitioning >"$tmp/small.json"
+	run -0 --separate-stderr dlb-place -a dp --objective throughput "$tmp/small.json"
+	[ -z "$stderr" ]
+	chains 62 5 | dlb-convert --from dnn-partitioning >"$tmp/wide.json"
+	run -0 --separate-stderr timeout 60 dlb-place -a dp --time 1 --objective throughput "$tmp/wide.json"
+	[ "${#stderr_lines[@]}" -eq 1 ]
+	[[ $stderr == *'given up over all ideals'*'--effort'* ]]
+	jq -e '.plan | .value_s >= .bound_s' <<<"$output"
+}

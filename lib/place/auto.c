@@ -139,11 +139,12 @@ static void gather(const struct dlb_problem *p, const struct dlb_port *port, dou
 		add_start(s, value_of(port, latency, at), at);
 	}
 	free(placement);
-	bool exact;
+	enum dlb_dp_beyond beyond;
 	int *at = dlb_xcalloc((size_t)port->n + 1, sizeof *at);
 	int64_t steps = p->search_s > 0 ? 0 : DP_STEPS * (p->effort > 0 ? p->effort : 1);
 	double now = dlb_clock_s(), half = deadline_s > 0 ? now + (deadline_s - now) / 2 : 0;	/* the rest is for the search */
-	double value = dlb_contiguous(port, latency, MAX_IDEALS, steps, half, at, &exact);
+	const struct dlb_dp_limits limits = { .most_ideals = MAX_IDEALS, .most_steps = steps, .deadline_s = half };
+	double value = dlb_contiguous(port, latency, &limits, at, &beyond);
 	add_start(s, isinf(value) ? value : value_of(port, latency, at), at);
 	if (s->n)
 		return;

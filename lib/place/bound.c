@@ -93,8 +93,9 @@ static double at_prices(const struct prices *p, const double *t, const double *s
 	return bound;
 }
 
-/* Any prices certify. Steps shrink as 1/sqrt(round); what is used is taken as a running mean, which settles. */
-static double price_bound(const double *t, const double *share, int n_groups, const int *count, int n_classes)
+/* Any prices certify. Steps shrink as 1/sqrt(round); what is used is taken as a running mean, which settles. best_y (may be
+ * NULL): the prices that bound most. */
+static double price_bound(const double *t, const double *share, int n_groups, const int *count, int n_classes, double *best_y)
 {
 	enum { ROUNDS = 3000, FEW = 4 };
 	double best = 0;
@@ -117,7 +118,10 @@ static double price_bound(const double *t, const double *share, int n_groups, co
 			sum += p.y[k];
 		for (size_t k = 0; k < n && sum > 0; k++)
 			p.y[k] /= sum;			/* of the class: each of its nodes has y / count */
-		best = fmax(best, at_prices(&p, t, share, count, n_groups));
+		const double bound = at_prices(&p, t, share, count, n_groups);
+		if (best_y && (bound > best || !round))
+			memcpy(best_y, p.y, n * sizeof *best_y);
+		best = fmax(best, bound);
 		for (size_t k = 0; k < n; k++) {
 			p.mean[k] += (p.load[k] - p.mean[k]) / (round < 8 ? round + 1 : 8);
 			p.mean_full[k] += (p.full[k] - p.mean_full[k]) / (round < 8 ? round + 1 : 8);
@@ -152,7 +156,7 @@ static double load_bound(const double *time_s, const double *scale, const double
 				share[at] = bytes[g] / room[d] / c.count[k];
 		}
 	}
-	double s = price_bound(t, share, n_groups, c.count, c.n);
+	double s = price_bound(t, share, n_groups, c.count, c.n, NULL);
 	for (int g = 0; g < n_groups; g++) {		/* a group takes its time on its best node */
 		double least = INFINITY;
 		for (int k = 0; k < c.n; k++)
@@ -175,6 +179,15 @@ double dlb_load_bound_s(const double *time_s, const double *bytes, const double 
 		least = fmin(least, room_bytes[d]);
 	bool matters = all > least;			/* else everything fits anywhere */
 	return load_bound(time_s, NULL, matters ? bytes : NULL, matters ? room_bytes : NULL, n_groups, n_nodes);
+}
+
+double dlb_load_prices(const double *time_s, int n_groups, const int *count, int n_kinds, double *y)
+{
+	const double bound = price_bound(time_s, NULL, n_groups, count, n_kinds, y);
+
+	for (int k = 0; k < n_kinds; k++)		/* of one node of a kind */
+		y[k] /= count[k];
+	return bound;
 }
 
 static double stated_load_bound_s(const struct dlb_problem *p)

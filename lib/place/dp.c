@@ -6,8 +6,9 @@
  *
  * used counts devices of each kind (of equal devices). From each I the walk goes down item by item, each J once,
  * and keeps work, memory and transfers of I \ J as it goes: O(nets of the item) a step. It turns back where no
- * kind of device can hold that much work under the value known to be reached; work and memory only grow on the
- * way, transfers do not. A state that leaves more work to the devices left than they can do is never entered.
+ * kind of device can hold that much work under the value known to be reached, or where no state of I would get better;
+ * work and memory only grow on the way, transfers do not. A state that leaves more work to the devices left than they
+ * can do is never entered.
  * Which J it was is not stored: the walk is done again along the best chain.
  *
  * Latency: the host takes part as a stage whose time is the longest chain of its ops, any number of times. */
@@ -19,6 +20,7 @@
 #include "util/clock.h"
 
 enum { MAX_IDEALS = 400000, MAX_STATES = 1 << 14 };
+static const int64_t MOST_STEPS = 1000000000;		/* a minute or two */
 
 struct kind { int node, count, stride; bool host; };	/* devices alike; node: the first of them */
 
@@ -26,13 +28,15 @@ struct walk {
 	const struct dlb_ideals *s;
 	const struct dlb_port *port;
 	bool latency;
-	double bound;
+	double bound, reach;			/* reach: no stage of the ideal at hand that takes longer is of use; <= bound */
+	int *open, n_open;			/* states of it that may be of use */
 	struct kind *kind; int n_kinds, n_states, *kind_of;	/* [node] */
 	unsigned char *left;			/* [state][kind]: one more can be used */
 	double *best;				/* [ideal][state] */
 	bool *live;				/* [ideal]: some state is reached */
 	int *low, *high;			/* [ideal] first and last such state */
 	double *share, *ideal_share;		/* [item], [ideal]: work at prices, see prices() */
+	double least_s;				/* no value is below; 0: not known */
 	double *capacity;			/* [state] of the devices used, at prices, per second of value */
 	/* the difference as it is walked */
 	double *work, *send, bytes;		/* [kind] */
@@ -87,21 +91,19 @@ static int used(const struct walk *w, int state, int k)
 static void prices(struct walk *w)
 {
 	const struct dlb_port *port = w->port;
-	size_t D = (size_t)port->n_nodes;
-	double *y = dlb_xcalloc((size_t)w->n_kinds, sizeof *y);
-	for (int k = 0; k < w->n_kinds; k++) {
-		for (size_t g = 0; g < (size_t)port->n; g++) {
-			double t = port->work_s[g * D + (size_t)w->kind[k].node];
-			y[k] += isfinite(t) ? t : 0;
-		}
-		y[k] = y[k] > 0 ? 1 / y[k] : 0;
-	}
-	for (size_t g = 0; g < (size_t)port->n; g++) {
+	size_t D = (size_t)port->n_nodes, K = (size_t)w->n_kinds, n = (size_t)port->n;
+	double *y = dlb_xcalloc(K, sizeof *y), *time_s = dlb_xmalloc((n * K + 1) * sizeof *time_s);
+	int *count = dlb_xcalloc(K, sizeof *count);
+	for (size_t k = 0; k < K; k++)
+		count[k] = w->kind[k].count;
+	for (size_t g = 0; g < n; g++)
+		for (size_t k = 0; k < K; k++)
+			time_s[g * K + k] = port->work_s[g * D + (size_t)w->kind[k].node];
+	w->least_s = dlb_load_prices(time_s, port->n, count, w->n_kinds, y);
+	for (size_t g = 0; g < n; g++) {
 		double least = INFINITY;
-		for (int k = 0; k < w->n_kinds; k++) {
-			double t = port->work_s[g * D + (size_t)w->kind[k].node];
-			least = isfinite(t) && y[k] * t < least ? y[k] * t : least;
-		}
+		for (size_t k = 0; k < K; k++)
+			least = isfinite(time_s[g * K + k]) ? fmin(least, y[k] * time_s[g * K + k]) : least;
 		w->share[w->s->item_of[g]] += isfinite(least) ? least : 0;
 	}
 	for (int i = 1; i < w->s->n; i++) {
@@ -112,6 +114,8 @@ static void prices(struct walk *w)
 		for (int k = 0; k < w->n_kinds; k++)
 			w->capacity[s] += y[k] * used(w, s, k);
 	free(y);
+	free(time_s);
+	free(count);
 }
 
 /* A net is paid for while it has pins on both sides of the border of the difference. With readers above I it
@@ -192,7 +196,7 @@ static double stage_s(const struct walk *w, int k)
 static bool holds(const struct walk *w, int k)
 {
 	return w->bytes <= w->port->room_bytes[w->kind[k].node] &&
-	       (w->latency && w->kind[k].host ? w->chain : w->work[k] + w->fixed[k]) <= w->bound;
+	       (w->latency && w->kind[k].host ? w->chain : w->work[k] + w->fixed[k]) <= w->reach;
 }
 
 /* Adds what needs no look at nets; false: no kind of device holds that much. */
@@ -207,20 +211,37 @@ static bool weigh(struct walk *w, int item)
 	return some;
 }
 
+/* What is there to be bettered: the greatest value among the states of the ideal at hand. Values below the least load that
+ * there can be need not get better. */
+static void find_reach(struct walk *w)
+{
+	const double *b = &w->best[(size_t)w->top * (size_t)w->n_states];
+	double most = 0;
+
+	for (int i = 0; i < w->n_open; i++)
+		most = b[w->open[i]] > w->least_s && b[w->open[i]] > most ? b[w->open[i]] : most;
+	w->reach = most < w->bound ? most : w->bound;
+}
+
 static void offer(struct walk *w, int ideal, int k)
 {
 	double t = stage_s(w, k), *to = &w->best[(size_t)w->top * (size_t)w->n_states];
 	const double *from = &w->best[(size_t)ideal * (size_t)w->n_states];
 	const unsigned char *left = &w->left[(size_t)k * (size_t)w->n_states];
 	int stride = w->kind[k].stride;
-	if (t > w->bound)
+	bool better = false;
+	if (t > w->reach)
 		return;
 	int last = w->high[ideal] + stride < w->n_states ? w->high[ideal] : w->n_states - 1 - stride;
 	for (int s = w->low[ideal]; s <= last; s++) {
 		double v = w->latency ? from[s] + t : from[s] > t ? from[s] : t;
-		if (left[s] && v < to[s + stride])
+		if (left[s] && v < to[s + stride]) {
 			to[s + stride] = v;
+			better = true;
+		}
 	}
+	if (better)
+		find_reach(w);
 }
 
 /* Is this the stage by which the state wanted was reached? */
@@ -303,16 +324,18 @@ static void restart(struct walk *w, int top)
 	}
 }
 
-/* Is there a state in which what is done and what is left both fit? */
-static bool useful(const struct walk *w, int ideal)
+/* States of an ideal in which what is done and what is left both fit; false: there is none. */
+static bool open_states(struct walk *w, int ideal)
 {
-	double all = w->ideal_share[w->s->n - 1], done = w->ideal_share[ideal], most = w->capacity[w->n_states - 1];
-	if (w->latency)
-		return true;
+	const double all = w->ideal_share[w->s->n - 1], done = w->ideal_share[ideal], most = w->capacity[w->n_states - 1];
+	const double can = w->bound * (1 + 1e-9);
+	const bool any = w->latency || isinf(w->bound);
+
+	w->n_open = 0;
 	for (int s = 0; s < w->n_states; s++)
-		if (done <= w->capacity[s] * w->bound * (1 + 1e-9) && all - done <= (most - w->capacity[s]) * w->bound * (1 + 1e-9))
-			return true;
-	return false;
+		if (any || (done <= w->capacity[s] * can && all - done <= (most - w->capacity[s]) * can))
+			w->open[w->n_open++] = s;
+	return w->n_open > 0;
 }
 
 /* States of no use: what is left to do is more than the devices left can do. */
@@ -356,6 +379,7 @@ static void trace_back(struct walk *w, const struct ops *ops, int state, int *at
 	memset(w->stamp, -1, (size_t)w->s->n * sizeof *w->stamp);
 	while (ideal > 0) {
 		restart(w, ideal);
+		w->reach = w->bound;
 		w->want_state = state;
 		w->want = w->best[(size_t)ideal * (size_t)w->n_states + (size_t)state];
 		go_down(w, ops, ideal, true);
@@ -407,6 +431,7 @@ static void init_walk(struct walk *w)
 	w->share = dlb_xcalloc((size_t)w->s->n_items + 1, sizeof *w->share);
 	w->ideal_share = dlb_xcalloc(n, sizeof *w->ideal_share);
 	w->capacity = dlb_xcalloc(S, sizeof *w->capacity);
+	w->open = dlb_xcalloc(S, sizeof *w->open);
 	w->work = dlb_xcalloc((size_t)w->n_kinds, sizeof *w->work);
 	w->send = dlb_xcalloc((size_t)w->n_kinds, sizeof *w->send);
 	w->fixed = dlb_xcalloc((size_t)w->n_kinds, sizeof *w->fixed);
@@ -415,32 +440,66 @@ static void init_walk(struct walk *w)
 	w->in = dlb_xcalloc((size_t)w->port->n_ops + 1, sizeof *w->in);
 	w->stamp = dlb_xmalloc(n * sizeof *w->stamp);
 	w->path = dlb_xcalloc((size_t)w->s->n_items + 1, sizeof *w->path);
-	memset(w->stamp, -1, n * sizeof *w->stamp);
-	for (size_t i = 0; i < n * S; i++)
+	for (size_t i = 0; i < S; i++)			/* of the empty ideal; run() does the others */
 		w->best[i] = INFINITY;
 	for (int k = 0; k < w->n_kinds; k++)
 		for (int s = 0; s < w->n_states; s++)
 			w->left[(size_t)k * S + (size_t)s] = !w->kind[k].stride || used(w, s, k) < w->kind[k].count;
-	prices(w);
+	if (!w->latency && isfinite(w->bound))
+		prices(w);
 	w->best[0] = 0;
 	w->live[0] = true;
 }
 
 static void release_walk(struct walk *w)
 {
-	void *all[] = { w->left, w->best, w->live, w->low, w->high, w->share, w->ideal_share, w->capacity, w->work, w->send, w->fixed, w->net,
+	void *all[] = { w->left, w->best, w->live, w->low, w->high, w->share, w->ideal_share, w->capacity, w->open, w->work, w->send, w->fixed, w->net,
 			w->net_s, w->item_work_s, w->item_bytes, w->tail, w->in, w->stamp, w->path, w->kind, w->kind_of };
 	for (int i = 0; i < DLB_LEN(all); i++)
 		free(all[i]);
 }
 
-double dlb_dp(const struct dlb_ideals *s, const struct dlb_port *port, bool latency, double bound, int64_t most_steps, double deadline_s,
+/* The least value below w->bound, and the state of it; INFINITY: none, or given up. */
+static double run(struct walk *w, const struct ops *ops, const struct dlb_dp_limits *limits, int *state)
+{
+	const size_t S = (size_t)w->n_states, n = (size_t)w->s->n;
+	double value = INFINITY;
+
+	for (size_t i = S; i < n * S; i++)
+		w->best[i] = INFINITY;
+	memset(w->live + 1, 0, (n - 1) * sizeof *w->live);
+	memset(w->stamp, -1, n * sizeof *w->stamp);
+	for (int i = 1; i < w->s->n && w->steps < w->most_steps; i++) {
+		if (!open_states(w, i))
+			continue;
+		if (limits && limits->deadline_s > 0 && dlb_clock_s() >= limits->deadline_s)
+			w->most_steps = w->steps;
+		if (limits && limits->progress)
+			limits->progress(limits->progress_arg, i, w->s->n);
+		restart(w, i);
+		find_reach(w);
+		go_down(w, ops, i, false);
+		close_ideal(w, i);
+	}
+	if (limits && limits->progress)
+		limits->progress(limits->progress_arg, w->s->n, w->s->n);
+	for (int k = 0; k < w->n_states && w->steps < w->most_steps; k++) {	/* else what there is may not be the best */
+		const double v = w->best[(n - 1) * S + (size_t)k];
+		if (v < value) {
+			value = v;
+			*state = k;
+		}
+	}
+	return value;
+}
+
+double dlb_dp(const struct dlb_ideals *s, const struct dlb_port *port, bool latency, double bound, const struct dlb_dp_limits *limits,
 	      int *at)
 {
 	struct walk w = { .s = s, .port = port, .latency = latency, .bound = bound,
-			  .most_steps = most_steps > 0 ? most_steps : INT64_MAX };
+			  .most_steps = limits && limits->most_steps > 0 ? limits->most_steps : INT64_MAX };
 	struct ops ops;
-	double value = INFINITY;
+	double value;
 	int state = -1;
 	if (!find_kinds(&w)) {
 		release_walk(&w);
@@ -448,25 +507,8 @@ double dlb_dp(const struct dlb_ideals *s, const struct dlb_port *port, bool late
 	}
 	init_walk(&w);
 	find_ops(port, &ops);
-	for (int i = 1; i < s->n; i++) {
-		if (isfinite(bound) && !useful(&w, i))
-			continue;
-		if (deadline_s > 0 && dlb_clock_s() >= deadline_s)
-			w.most_steps = w.steps;
-		restart(&w, i);
-		go_down(&w, &ops, i, false);
-		close_ideal(&w, i);
-	}
-	for (int k = 0; k < w.n_states; k++) {
-		double v = w.best[(size_t)(s->n - 1) * (size_t)w.n_states + (size_t)k];
-		if (v < value) {
-			value = v;
-			state = k;
-		}
-	}
-	if (w.steps >= w.most_steps)
-		value = INFINITY;			/* given up: what there is may not be the best */
-	else if (state >= 0)
+	value = run(&w, &ops, limits, &state);
+	if (state >= 0)
 		trace_back(&w, &ops, state, at);
 	free(ops.start);
 	free(ops.list);
@@ -487,15 +529,35 @@ static double count_states(const struct dlb_port *port)
 	return states;
 }
 
+/* What is not the optimum over all ideals is said; where dp was asked for by name, loudly. */
+static void say_beyond(const struct dlb_problem *p, enum dlb_dp_beyond beyond)
+{
+	static const char *const line[] = {
+		[DLB_DP_IDEALS] = "dp: more than 400000 ideals; this is the best of the prefixes of a few orders, or lonely ops stand where there was room",
+		[DLB_DP_STEPS] = "dp: given up over all ideals, which takes long; this is the best of the prefixes of a few orders, or lonely ops "
+				 "stand where there was room; --effort N or --time S let it go on",
+	};
+	void (*tell)(void *arg, const char *line) = p->most_ideals > 0 ? p->said : p->warned;
+
+	if (beyond != DLB_DP_NOTHING && tell)
+		tell(p->tried_arg, line[beyond]);
+}
+
 int dlb_place_dp(const struct dlb_problem *p, int *placement, struct dlb_error *err)
 {
 	struct dlb_port port;
-	bool exact;
+	enum dlb_dp_beyond beyond;
 	int *at = dlb_xcalloc((size_t)p->n_groups + 1, sizeof *at);
 	dlb_port_init(&port, p, true);
-	int64_t steps = p->most_dp_work > 0 ? (int64_t)(p->most_dp_work / count_states(&port)) + 1 : 0;
-	double value = dlb_contiguous(&port, p->objective == DLB_LATENCY, p->most_ideals > 0 ? p->most_ideals : MAX_IDEALS, steps, 0,
-				      at, &exact);
+	const bool start = p->most_dp_work > 0;		/* one of many */
+	const struct dlb_dp_limits limits = {
+		.most_ideals = p->most_ideals > 0 ? p->most_ideals : MAX_IDEALS,
+		.most_steps = start ? (int64_t)(p->most_dp_work / count_states(&port)) + 1 :
+			      p->search_s > 0 ? 0 : MOST_STEPS * (p->effort > 0 ? p->effort : 1),
+		.deadline_s = start ? 0 : p->deadline_s,
+		.progress = p->progress, .progress_arg = p->tried_arg,
+	};
+	double value = dlb_contiguous(&port, p->objective == DLB_LATENCY, &limits, at, &beyond);
 	for (int i = 0; i < p->graph->n_ops; i++)
 		placement[i] = at[p->group_of[i]];
 	free(at);
@@ -506,7 +568,6 @@ int dlb_place_dp(const struct dlb_problem *p, int *placement, struct dlb_error *
 				   MAX_STATES, states);
 	if (isinf(value))
 		return dlb_fail_no(err, NULL, "no plan fits: no contiguous parts of the graph fit the nodes' memory and kernels");
-	if (!exact && p->said)
-		p->said(p->tried_arg, "dp: too many ideals to look at all; the best of a few orders, or lonely ops where there was room");
+	say_beyond(p, beyond);
 	return 0;
 }

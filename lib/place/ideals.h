@@ -27,14 +27,23 @@ static inline bool dlb_ideal_has(const struct dlb_ideals *s, int ideal, int item
 }
 void dlb_ideals_release(struct dlb_ideals *s);
 
+/* How far dp goes. */
+struct dlb_dp_limits {
+	int most_ideals;				/* more are not looked at */
+	int64_t most_steps;				/* 0: any number */
+	double deadline_s;				/* of dlb_clock_s; 0: none */
+	/* Told now and then how many ideals of how many are done. May be NULL. */
+	void (*progress)(void *arg, int64_t done, int64_t total); void *progress_arg;
+};
 /* The best placement whose devices hold successive differences of a chain in the family (dp.c). at[class] = node.
  * Returns its value: throughput as is; latency as if stages came one after another, which the true one does not
  * exceed. bound: a value known to be reached (INFINITY: none), which makes it faster. INFINITY: nothing fits, or it
- * would take more than most_steps (0: no limit) or last beyond deadline_s (of dlb_clock_s; 0: none). */
-double dlb_dp(const struct dlb_ideals *s, const struct dlb_port *port, bool latency, double bound, int64_t most_steps,
-	      double deadline_s, int *at);
-/* From a port problem to its best contiguous placement (lonely.c): over all ideals where there are at most `most` (*exact),
+ * would go beyond the limits (NULL: none). */
+double dlb_dp(const struct dlb_ideals *s, const struct dlb_port *port, bool latency, double bound, const struct dlb_dp_limits *limits,
+	      int *at);
+/* From a port problem to its best contiguous placement (lonely.c): over all ideals within the limits (*beyond DLB_DP_NOTHING),
  * else over a few orders. INFINITY: nothing fits. */
-double dlb_contiguous(const struct dlb_port *port, bool latency, int most, int64_t most_steps, double deadline_s, int *at,
-		      bool *exact);
+enum dlb_dp_beyond { DLB_DP_NOTHING, DLB_DP_IDEALS, DLB_DP_STEPS };
+double dlb_contiguous(const struct dlb_port *port, bool latency, const struct dlb_dp_limits *limits, int *at,
+		      enum dlb_dp_beyond *beyond);
 #endif

@@ -90,25 +90,25 @@ static int n_orders(const struct dlb_port *port, int64_t most_steps)
 	return n < 1 ? 1 : n < MOST_ORDERS ? (int)n : MOST_ORDERS;
 }
 
-/* Over all ideals where there are no more than `most`, else over a few orders. beyond: a value known to be reached by
+/* Over all ideals within the limits, else over a few orders. reached: a value known to be had by
  * what stands in at[] (INFINITY: none); less is looked for, and at[] is left alone where nothing is found. */
-static double parts(const struct dlb_port *port, bool latency, int most, int64_t most_steps, double deadline_s, double beyond,
-		    int *at, bool *exact)
+static double parts(const struct dlb_port *port, bool latency, const struct dlb_dp_limits *limits, double reached, int *at,
+		    enum dlb_dp_beyond *beyond)
 {
 	struct dlb_ideals s;
 	int *found = dlb_xcalloc((size_t)port->n + 1, sizeof *found);
 	size_t size = (size_t)port->n * sizeof *found;
-	dlb_ideals_orders(&s, port, n_orders(port, most_steps), 1);
-	double value = dlb_dp(&s, port, latency, INFINITY, 0, 0, found);
+	dlb_ideals_orders(&s, port, n_orders(port, limits->most_steps), 1);
+	double value = dlb_dp(&s, port, latency, INFINITY, NULL, found);
 	dlb_ideals_release(&s);
-	if (value < beyond)
+	if (value < reached)
 		memcpy(at, found, size);
 	else
-		value = beyond;
-	*exact = dlb_ideals_all(&s, port, most);
-	if (*exact) {
-		double all = dlb_dp(&s, port, latency, value * (1 + 1e-9), most_steps, deadline_s, found);
-		*exact = isfinite(all);
+		value = reached;
+	*beyond = DLB_DP_IDEALS;
+	if (dlb_ideals_all(&s, port, limits->most_ideals)) {
+		double all = dlb_dp(&s, port, latency, value * (1 + 1e-9), limits, found);
+		*beyond = isfinite(all) ? DLB_DP_NOTHING : DLB_DP_STEPS;
 		if (isfinite(all)) {
 			value = all;
 			memcpy(at, found, size);
@@ -120,8 +120,8 @@ static double parts(const struct dlb_port *port, bool latency, int most, int64_t
 }
 
 /* The same with lonely classes apart; only where that is not known to be the best, all together. */
-static double parts_and_lonely(const struct dlb_port *port, bool latency, int most, int64_t most_steps, double deadline_s,
-			       struct lonely *list, int n, int *at, bool *exact)
+static double parts_and_lonely(const struct dlb_port *port, bool latency, const struct dlb_dp_limits *limits, struct lonely *list, int n,
+			       int *at, enum dlb_dp_beyond *beyond)
 {
 	struct dlb_port rest;
 	int *map = dlb_xcalloc((size_t)port->n + 1, sizeof *map), n_rest = 0;
@@ -131,7 +131,7 @@ static double parts_and_lonely(const struct dlb_port *port, bool latency, int mo
 	for (int c = 0; c < port->n; c++)
 		map[c] = map[c] < 0 ? -1 : n_rest++;
 	dlb_port_coarsen(port, map, n_rest, &rest);
-	double alone = parts(&rest, latency, most, most_steps, deadline_s, INFINITY, rest_at, exact), value = INFINITY;
+	double alone = parts(&rest, latency, limits, INFINITY, rest_at, beyond), value = INFINITY;
 	for (int c = 0; c < port->n; c++)
 		at[c] = trial[c] = map[c] < 0 ? 0 : rest_at[map[c]];
 	for (int turn = 0; turn < 2 && isfinite(alone) && !(value <= alone); turn++) {
@@ -142,9 +142,11 @@ static double parts_and_lonely(const struct dlb_port *port, bool latency, int mo
 			memcpy(at, trial, (size_t)port->n * sizeof *at);
 		}
 	}
-	if (*exact && !(value <= alone)) {
-		int64_t steps = most_steps > 0 && most_steps < LONELY_STEPS ? most_steps : LONELY_STEPS;
-		value = parts(port, latency, most, steps, deadline_s, value, at, exact);
+	if (*beyond == DLB_DP_NOTHING && !(value <= alone)) {
+		struct dlb_dp_limits fewer = *limits;
+		if (fewer.most_steps <= 0 || fewer.most_steps > LONELY_STEPS)
+			fewer.most_steps = LONELY_STEPS;
+		value = parts(port, latency, &fewer, value, at, beyond);
 	}
 	dlb_port_release(&rest);
 	free(map);
@@ -153,8 +155,7 @@ static double parts_and_lonely(const struct dlb_port *port, bool latency, int mo
 	return value;
 }
 
-double dlb_contiguous(const struct dlb_port *port, bool latency, int most, int64_t most_steps, double deadline_s, int *at,
-		      bool *exact)
+double dlb_contiguous(const struct dlb_port *port, bool latency, const struct dlb_dp_limits *limits, int *at, enum dlb_dp_beyond *beyond)
 {
 	struct dlb_port coarse;
 	int *map = dlb_xmalloc(((size_t)port->n + 1) * sizeof *map), n = 0;
@@ -169,8 +170,8 @@ double dlb_contiguous(const struct dlb_port *port, bool latency, int most, int64
 		if (!joined[c] && n < coarse.n - 1)	/* one at least stays */
 			list[n++] = (struct lonely){ c, least, coarse.bytes[c] };
 	}
-	double value = n ? parts_and_lonely(&coarse, latency, most, most_steps, deadline_s, list, n, where, exact) :
-			   parts(&coarse, latency, most, most_steps, deadline_s, INFINITY, where, exact);
+	double value = n ? parts_and_lonely(&coarse, latency, limits, list, n, where, beyond) :
+			   parts(&coarse, latency, limits, INFINITY, where, beyond);
 	for (int c = 0; c < port->n; c++)
 		at[c] = where[map[c]];
 	free(map);

@@ -54,6 +54,8 @@ struct dlb_problem {
 	/* Told of every candidate of the default rule, as it is tried (err: why there is no such plan). May be NULL. */
 	void (*tried)(void *arg, const char *name, double ranked_s, double value_s, const struct dlb_error *err);
 	void (*said)(void *arg, const char *line);	/* remarks of placers. May be NULL */
+	void (*warned)(void *arg, const char *line);	/* likewise: what was asked for by name is not had */
+	void (*progress)(void *arg, int64_t done, int64_t total);	/* of a placer that takes long. May be NULL */
 	void *tried_arg;
 };
 int dlb_problem_init(struct dlb_problem *p, struct dlb_error *err);

@@ -73,4 +73,7 @@ double dlb_latency_bound_s(const struct dlb_port *port);	/* up to rounding */
  * needing more memory than there is, and a group takes its time on its best node. time_s[group][node], INFINITY: cannot;
  * bytes[group], room_bytes[node]. (bound.c) */
 double dlb_load_bound_s(const double *time_s, const double *bytes, const double *room_bytes, int n_groups, int n_nodes);
+/* Prices y[kind] >= 0 of a node's second, sum of count * y = 1, for which sum over groups of min over kinds of y * time is
+ * as much as was found; returns that, which no placement's greatest load is less than. time_s[group][kind]. (bound.c) */
+double dlb_load_prices(const double *time_s, int n_groups, const int *count, int n_kinds, double *y);
 #endif
