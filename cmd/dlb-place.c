@@ -186,6 +186,10 @@ static int set_up(const struct dlb_doc *doc, struct options *o, struct input *in
 	}
 	if (o->staleness && !p->schedule->async)
 		return dlb_fail(err, NULL, "--staleness is for --schedule async; the schedule is %s", schedule);
+	if (o->schedule && !strcmp(o->schedule, "auto") && p->objective != DLB_STEP) {
+		dlb_fail(err, NULL, "--schedule auto compares simulated steps, and --objective %s simulates none", objective);
+		return dlb_hint(err, "name a schedule for the plan to state");
+	}
 	if (o->algorithm && !strcmp(o->algorithm, "by-kind") && !o->wishes.affinity && !(in->has_plan && in->plan.affinity))
 		o->wishes.affinity = "default";
 	if (dlb_wishes_read(&o->wishes, doc, in->has_plan ? &in->plan : NULL, p, err))

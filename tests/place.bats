@@ -282,10 +282,13 @@ chains() { # OPS WIDTH
 	END
 }
 
-@test "dp on a wide graph ends when it should, and says when it has not looked at all ideals" {
+@test "port model: dp on a wide graph ends when it should, and says when it has not looked at all ideals; no schedule is the best" {
 	chains 22 5 | dlb-convert --from dnn-partitioning >"$tmp/small.json"
 	run -0 --separate-stderr dlb-place -a dp --objective throughput "$tmp/small.json"
 	[ -z "$stderr" ]
+	jq -c . <<<"$output" | dlb-place --schedule gpipe | jq -e '.plan.schedule == "gpipe"'
+	run -2 --separate-stderr dlb-place --schedule auto "$tmp/small.json"
+	one_line dlb-place '--schedule auto' 'throughput'
 	chains 62 5 | dlb-convert --from dnn-partitioning >"$tmp/wide.json"
 	run -0 --separate-stderr timeout 60 dlb-place -a dp --time 1 --objective throughput "$tmp/wide.json"
 	[ "${#stderr_lines[@]}" -eq 1 ]
