@@ -282,6 +282,18 @@ chains() { # OPS WIDTH
 	END
 }
 
+@test "a cluster edited beside imported costs: the line says how they hold on" {
+	chains 22 5 | dlb-convert --from dnn-partitioning | jq '.cluster.nodes[0].speed = 0.5' >"$tmp/slower.json"
+	run -2 --separate-stderr dlb-place "$tmp/slower.json"
+	one_line dlb-place /cost 'del(.cost.inputs)'
+	jq 'del(.cost.inputs)' "$tmp/slower.json" | dlb-place -a greedy | jq -e '.plan.value_s > 0'
+	# what can be made again is
+	jq -c '.cluster.nodes[0].speed = 0.5' "$doc" >"$tmp/faster.json"
+	run -2 --separate-stderr dlb-place "$tmp/faster.json"
+	one_line dlb-place /cost 'run the tools from dlb-costmodel on'
+	[[ $stderr != *'del('* ]]
+}
+
 @test "port model: dp on a wide graph ends when it should, and says when it has not looked at all ideals; no schedule is the best" {
 	chains 22 5 | dlb-convert --from dnn-partitioning >"$tmp/small.json"
 	run -0 --separate-stderr dlb-place -a dp --objective throughput "$tmp/small.json"

@@ -162,6 +162,9 @@ int dlb_doc_check_inputs(const struct dlb_doc *d, const char *section, struct dl
 		hash_section(d, names[i], is);
 		if (strcmp(was, is)) {
 			dlb_ref_fail(&r, err, "made from another %s than the document has", names[i]);
+			if (!strcmp(section, "cost") && !dlb_doc_section(d, "profile"))	/* another tool's file has nothing to make it of */
+				return dlb_hint(err, "make it again: run the tools from dlb-costmodel on; costs that dlb-convert "
+						"brought hold on without the member: jq 'del(.cost.inputs)'");
 			return dlb_hint(err, "make it again: run the tools from %s on",
 					!strcmp(section, "cost") ? "dlb-costmodel" :
 					!strcmp(section, "profile") ? "dlb-profile" : "dlb-place");
