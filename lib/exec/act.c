@@ -333,20 +333,20 @@ static int run_reduced(struct turn *t, const struct act *a, struct dlb_error *er
 
 /* settles: others can tell when it is done (slow.h) */
 static const struct { int (*run)(struct turn *t, const struct act *a, struct dlb_error *err); bool settles; } rule[] = {
-	[ACT_POST]	= { run_post },
-	[ACT_WAIT]	= { run_wait },
-	[ACT_WAIT_SENT]	= { run_wait },
-	[ACT_SEND]	= { run_send, .settles = true },
-	[ACT_RETURN]	= { run_return, .settles = true },
-	[ACT_RUN]	= { run_op },
-	[ACT_COPY]	= { run_copy },
-	[ACT_SEED]	= { run_seed },
-	[ACT_SQUARES]	= { run_squares, .settles = true },
-	[ACT_NORM]	= { run_norm },
-	[ACT_TRUST]	= { run_trust, .settles = true },
-	[ACT_COMPUTED]	= { run_computed, .settles = true },
-	[ACT_REDUCE]	= { run_reduce, .settles = true },
-	[ACT_REDUCED]	= { run_reduced, .settles = true },
+	[ACT_POST]	= { .run = run_post },
+	[ACT_WAIT]	= { .run = run_wait },
+	[ACT_WAIT_SENT]	= { .run = run_wait },
+	[ACT_SEND]	= { .run = run_send, .settles = true },
+	[ACT_RETURN]	= { .run = run_return, .settles = true },
+	[ACT_RUN]	= { .run = run_op },
+	[ACT_COPY]	= { .run = run_copy },
+	[ACT_SEED]	= { .run = run_seed },
+	[ACT_SQUARES]	= { .run = run_squares, .settles = true },
+	[ACT_NORM]	= { .run = run_norm },
+	[ACT_TRUST]	= { .run = run_trust, .settles = true },
+	[ACT_COMPUTED]	= { .run = run_computed, .settles = true },
+	[ACT_REDUCE]	= { .run = run_reduce, .settles = true },
+	[ACT_REDUCED]	= { .run = run_reduced, .settles = true },
 };
 
 int dlb_act_run(struct turn *t, const struct act *a, int64_t step, struct dlb_error *err)
