@@ -42,8 +42,9 @@ static void run_kernel(struct turn *t, const struct act *a, struct dlb_run *r)
 	e->view.start_s[a->compute] = time.start_s - t->origin_s;
 	e->view.end_s[a->compute] = time.end_s - t->origin_s;
 	e->view.times.busy_s += time.end_s - time.start_s;
+	e->took_s[a->compute] = time.took_s;
 	if (a->making)
-		a->making->kernel_s = time.end_s - time.start_s;
+		a->making->kernel_s = time.took_s;
 }
 
 /* Both the copy of the last message and what its way made of this kernel are known now. */
@@ -60,7 +61,7 @@ static void lend(struct turn *t, const struct act *a)
 {
 	struct dlb_engine *e = t->e;
 	struct lending *w = a->lending;
-	double kernel_s = w->compute < 0 ? 0 : e->view.end_s[w->compute] - e->view.start_s[w->compute];
+	double kernel_s = w->compute < 0 ? 0 : e->took_s[w->compute];
 
 	w->stays = w->compute < 0 || choose_to_stay(w, kernel_s + a->channel->copied_s - w->copied_s);
 	w->copied_s = a->channel->copied_s;
@@ -307,7 +308,6 @@ static void make_halves(struct dlb_engine *e, int b, struct dlb_run r, int64_t s
 	}
 	e->ground->be->ops->sync(e->ground->be);
 	end_work(e, &time);
-	dlb_slow_settle(&e->ground->slow);
 }
 
 static int run_computed(struct turn *t, const struct act *a, struct dlb_error *err)
@@ -322,6 +322,7 @@ static int run_reduce(struct turn *t, const struct act *a, struct dlb_error *err
 	(void)err;
 	if (t->e->half)
 		make_halves(t->e, a->tag, t->run, t->step);
+	dlb_slow_settle(&t->e->ground->slow);
 	dlb_exchange_start(t->e->exchange, a->tag, t->step);
 	return 0;
 }
@@ -331,7 +332,7 @@ static int run_reduced(struct turn *t, const struct act *a, struct dlb_error *er
 	return dlb_exchange_wait(t->e->exchange, a->tag, &t->e->view.times.waits_s[DLB_WAIT_COLLECTIVE], err);
 }
 
-/* settles: others can tell when it is done (slow.h) */
+/* settles: others can tell when it begins (slow.h) */
 static const struct { int (*run)(struct turn *t, const struct act *a, struct dlb_error *err); bool settles; } rule[] = {
 	[ACT_POST]	= { .run = run_post },
 	[ACT_WAIT]	= { .run = run_wait },
@@ -345,7 +346,7 @@ static const struct { int (*run)(struct turn *t, const struct act *a, struct dlb
 	[ACT_NORM]	= { .run = run_norm },
 	[ACT_TRUST]	= { .run = run_trust, .settles = true },
 	[ACT_COMPUTED]	= { .run = run_computed, .settles = true },
-	[ACT_REDUCE]	= { .run = run_reduce, .settles = true },
+	[ACT_REDUCE]	= { .run = run_reduce },
 	[ACT_REDUCED]	= { .run = run_reduced, .settles = true },
 };
 

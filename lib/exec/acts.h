@@ -79,7 +79,8 @@ struct dlb_engine {
 	double **sums;			/* [op] of those in halves; NULL: none is */
 	struct { int64_t n; } size[2];
 	const void **loss;		/* [m], NULL: made elsewhere */
-	struct dlb_least *least;		/* [compute] */
+	struct dlb_least *least;	/* [compute] */
+	double *took_s;			/* [compute] when it last ran, without what --slow made of it */
 	struct pick *pick; int n_picks, cap_picks;
 	struct landing **landing;	/* [place] of messages that are lent; NULL: none is, or it comes here */
 	int *update_at;			/* [tensor] asynchronous: instruction that updates the weight, -1 */

@@ -60,6 +60,7 @@ int dlb_engine_new(struct dlb_engine **out, struct dlb_ground *ground, const str
 	e->view.start_s = dlb_xcalloc(n, sizeof *e->view.start_s);
 	e->view.end_s = dlb_xcalloc(n, sizeof *e->view.end_s);
 	e->least = dlb_xcalloc(n, sizeof *e->least);
+	e->took_s = dlb_xcalloc(n, sizeof *e->took_s);
 	if (dlb_acts_prepare(e, optimizer ? optimizer : &none, err)) {
 		dlb_engine_free(e);
 		return -1;
@@ -106,6 +107,7 @@ void dlb_engine_free(struct dlb_engine *e)
 	free(e->view.start_s);
 	free(e->view.end_s);
 	free(e->least);
+	free(e->took_s);
 	dlb_exchange_free(e->exchange);
 	dlb_arena_release(&e->arena);
 	free(e);

@@ -36,13 +36,16 @@ void dlb_slow_end(struct dlb_slow *w, struct dlb_stretch *t, struct dlb_least *l
 {
 	double lasts_s;
 
-	if (w->factor > 1.0 && !w->sleeps)
-		spin((dlb_clock_thread_cpu_s() - t->cpu_s) * (w->factor - 1.0));
-	if (w->factor > 1.0)
-		t->cpu_s = dlb_clock_thread_cpu_s() - t->cpu_s;
 	t->end_s = dlb_clock_s();
-	if (w->factor <= 1.0 || !w->sleeps)
+	t->took_s = t->end_s - t->start_s;
+	if (w->factor <= 1.0)
 		return;
+	t->cpu_s = dlb_clock_thread_cpu_s() - t->cpu_s;
+	if (!w->sleeps) {
+		spin(t->cpu_s * (w->factor - 1.0));
+		t->end_s = dlb_clock_s();
+		return;
+	}
 	lasts_s = w->factor * (least ? least_of(least, t->cpu_s) : t->cpu_s);
 	w->owed_s = fmax(-MOST_CREDIT_S, w->owed_s + lasts_s - (t->end_s - t->start_s));
 	t->end_s += fmax(0.0, w->owed_s);

@@ -22,8 +22,8 @@ struct dlb_slow {
 };
 /* The least CPU time of a kernel's runs, now and before. Zeros: none yet. */
 struct dlb_least { uint64_t n; double now_s, before_s; };
-/* What is measured of an op: clock times, of the op as it was to last. */
-struct dlb_stretch { double start_s, end_s, cpu_s; };
+/* What is measured of an op: clock times, of the op as it was to last; what it took in truth, and its CPU time. */
+struct dlb_stretch { double start_s, end_s, took_s, cpu_s; };
 
 struct dlb_stretch dlb_slow_start(const struct dlb_slow *w);
 /* least: of this kernel; NULL: what it took now. */

@@ -9,22 +9,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include "util/cores.h"
 #include "util/mem.h"
 
 struct dlb_awake { pthread_t thread; int core; atomic_bool over; };
-
-/* The nth core of this process's affinity; -1: none. */
-static int core_of(int nth)
-{
-	cpu_set_t set;
-
-	if (sched_getaffinity(0, sizeof set, &set))
-		return -1;
-	for (int i = 0; i < CPU_SETSIZE; i++)
-		if (CPU_ISSET(i, &set) && nth-- == 0)
-			return i;
-	return -1;
-}
 
 /* A file of a control group that begins with how much of a period it may run: "max", or -1 in the older version, for all. */
 static bool is_quota(const char *path)
@@ -72,7 +60,7 @@ struct dlb_awake *dlb_awake_new(int nth)
 {
 	struct dlb_awake *a;
 	sigset_t all, before;
-	int core = core_of(nth), rc;
+	int core = dlb_core(nth), rc;
 
 	if (core < 0 || has_quota())
 		return NULL;

@@ -8,3 +8,15 @@ int dlb_cores(void)
 
 	return sched_getaffinity(0, sizeof set, &set) || CPU_COUNT(&set) < 1 ? 1 : CPU_COUNT(&set);
 }
+
+int dlb_core(int nth)
+{
+	cpu_set_t set;
+
+	if (sched_getaffinity(0, sizeof set, &set))
+		return -1;
+	for (int i = 0; i < CPU_SETSIZE; i++)
+		if (CPU_ISSET(i, &set) && nth-- == 0)
+			return i;
+	return -1;
+}

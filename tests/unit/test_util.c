@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "util/awake.h"
+#include "util/cores.h"
 #include "util/cli.h"
 #include "util/clock.h"
 #include "util/hash.h"
@@ -247,6 +248,9 @@ static void test_awake(void)
 	dlb_awake_free(a);
 	dlb_awake_free(NULL);
 	assert(!dlb_awake_new(1 << 20));
+	for (int i = 0, last = -1; i < dlb_cores(); last = dlb_core(i++))
+		assert(dlb_core(i) > last);
+	assert(dlb_core(dlb_cores()) < 0);
 }
 
 int main(void)
