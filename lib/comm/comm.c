@@ -24,6 +24,7 @@
 #include "comm/shared.h"
 #include "util/awake.h"
 #include "util/clock.h"
+#include "util/cores.h"
 #include "util/mem.h"
 
 _Static_assert(sizeof(MPI_Request) <= sizeof(void *), "an MPI_Request must fit struct dlb_request");
@@ -163,6 +164,21 @@ out:
 	return rc;
 }
 
+/* Whether the ranks of this host are more than the cores that they may run on, each its own or all the same ones. */
+static int find_cores(struct dlb_comm *c, struct dlb_error *err)
+{
+	const struct dlb_core_set own = dlb_core_set_own();
+	struct dlb_core_set *each = dlb_xcalloc((size_t)c->local_size, sizeof *each), all = own;
+	int rc = dlb_comm_gather_local(c, &own, sizeof own, each, err), n;
+
+	for (int i = 0; !rc && i < c->local_size; i++)
+		dlb_core_set_add(&all, &each[i]);
+	n = dlb_core_set_count(&all);
+	c->crowded = n > 0 && c->local_size > n;
+	free(each);
+	return rc;
+}
+
 /* Open MPI over TCP: long messages in fragments, not "put" whole, which takes a tenth to a third longer where both sides
  * send at once (tests/bench/allreduce between pretend hosts). What the user has set stays. */
 static void prefer_fragments(void)
@@ -202,7 +218,8 @@ int dlb_comm_new(struct dlb_comm **out, double timeout_s, struct dlb_error *err)
 		strcpy(c->host, "localhost");
 	if (meet_neighbours(c, err))
 		return -1;
-	c->crowded = c->local_size > sysconf(_SC_NPROCESSORS_ONLN);
+	if (find_cores(c, err))
+		return -1;
 	if (c->crowded) {
 		sleep_sharply();
 		c->awake = dlb_awake_new(index_on_host(c));

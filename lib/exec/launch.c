@@ -11,6 +11,7 @@
 #include <unistd.h>
 #include "comm/comm.h"
 #include "exec/launch.h"
+#include "util/cores.h"
 #include "util/mem.h"
 
 bool dlb_launch_joined(void)
@@ -151,7 +152,7 @@ static void exec_mpiexec(const struct dlb_launch *l, const char *self, const cha
 		argv[k++] = "--oversubscribe";
 		argv[k++] = "--bind-to";
 		argv[k++] = "none";
-		if (l->total_threads > (double)sysconf(_SC_NPROCESSORS_ONLN)) {
+		if (l->total_threads > dlb_cores()) {
 			argv[k++] = "--mca";
 			argv[k++] = "mpi_yield_when_idle";
 			argv[k++] = "1";

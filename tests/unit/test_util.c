@@ -241,6 +241,19 @@ static void test_cli(void)
 }
 
 /* May not be had (quotas, sandboxes); a core that is not there never. */
+static void test_cores(void)
+{
+	struct dlb_core_set own = dlb_core_set_own(), other = { .word[15] = UINT64_C(1) << 63 };
+
+	for (int i = 0, last = -1; i < dlb_cores(); last = dlb_core(i++))
+		assert(dlb_core(i) > last);
+	assert(dlb_core(dlb_cores()) < 0 && dlb_core_set_count(&own) == dlb_cores());
+	dlb_core_set_add(&own, &own);
+	assert(dlb_core_set_count(&own) == dlb_cores());
+	dlb_core_set_add(&other, &own);
+	assert(dlb_core_set_count(&other) == dlb_cores() + !(own.word[15] >> 63));
+}
+
 static void test_awake(void)
 {
 	struct dlb_awake *a = dlb_awake_new(0);
@@ -248,9 +261,6 @@ static void test_awake(void)
 	dlb_awake_free(a);
 	dlb_awake_free(NULL);
 	assert(!dlb_awake_new(1 << 20));
-	for (int i = 0, last = -1; i < dlb_cores(); last = dlb_core(i++))
-		assert(dlb_core(i) > last);
-	assert(dlb_core(dlb_cores()) < 0);
 }
 
 int main(void)
@@ -265,6 +275,7 @@ int main(void)
 	test_stats();
 	test_error();
 	test_cli();
+	test_cores();
 	test_awake();
 	dlb_sleep_s(0.01);
 	assert(dlb_clock_s() - start >= 0.01 && dlb_clock_thread_cpu_s() >= cpu);
