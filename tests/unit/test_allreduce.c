@@ -374,6 +374,24 @@ static int odd_one(const char *how, const char *what)
 	return 1;
 }
 
+/* Chunks of very different sizes, in a ring and in one of leaders. */
+static void uneven(struct dlb_comm *c, int64_t unit)
+{
+	static const int group[] = { 0, 1, 2, 0 };
+	const struct dlb_allreduce *const how[] = { &dlb_allreduce_ring, &dlb_allreduce_hierarchical };
+
+	for (int a = 0; a < DLB_LEN(how); a++) {
+		const struct dlb_ranks ranks = { .n = dlb_comm_size(c), .group = group };
+		int n = how[a]->n_chunks(&ranks);
+		int64_t at[5] = { 0 };
+
+		for (int i = 1; i <= n; i++)
+			at[i] = (i * i - 1) * unit;
+		for (int t = 0; t < DLB_LEN(kinds); t++)
+			sum(c, (struct dlb_collective_desc){ .how = how[a], .n = at[n], .at = at, .ranks = ranks }, &kinds[t]);
+	}
+}
+
 static int rank_main(void)
 {
 	static const int64_t length[] = { 0, 1, 2, 3, 7, 1000, 65536, 65537, 700001 };
@@ -388,12 +406,8 @@ static int rank_main(void)
 			for (int t = 0; t < DLB_LEN(kinds) - dlb_allreduces[a]->foreign; t++)
 				sum(c, (struct dlb_collective_desc){ .how = dlb_allreduces[a], .n = length[i],
 								     .ranks = { .n = dlb_comm_size(c), .group = group } }, &kinds[t]);
-	int64_t at[5] = { 0 };						/* chunks of very different sizes */
-	for (int i = 1; i <= dlb_comm_size(c); i++)
-		at[i] = i * i * 5000 - 5000;
-	for (int t = 0; t < DLB_LEN(kinds); t++)
-		sum(c, (struct dlb_collective_desc){ .how = &dlb_allreduce_ring, .n = at[dlb_comm_size(c)], .at = at,
-						     .ranks.n = dlb_comm_size(c) }, &kinds[t]);
+	uneven(c, 5000);
+	uneven(c, 100001);						/* of several blocks, of one and of none */
 	together(c);
 	subsets(c);
 	narrow(c);
