@@ -272,11 +272,26 @@ int dlb_cluster_route(const struct dlb_cluster *c, int a, int b, int link[DLB_MA
 	return n;
 }
 
-int dlb_cluster_lanes(const struct dlb_cluster *c, int a, int b, struct dlb_lane lane[DLB_MAX_ROUTE])
+static struct dlb_way way_of(const struct dlb_cluster *c, const struct step *step, int n)
+{
+	struct dlb_way way = { .Bps = INFINITY };
+
+	for (int i = 0; i < n; i++) {
+		const struct dlb_link *l = &c->link[step[i].link];
+		way.latency_s += l->latency_s;
+		way.Bps = fmin(way.Bps, l->bandwidth_Bps);
+		way.copies |= !l->overlap;
+	}
+	return way;
+}
+
+int dlb_cluster_lanes(const struct dlb_cluster *c, int a, int b, struct dlb_lane lane[DLB_MAX_ROUTE], struct dlb_way *way)
 {
 	struct step step[DLB_MAX_ROUTE];
 	int n_steps = walk(c, a, b, step), n = 0;
 
+	if (way)
+		*way = way_of(c, step, n_steps);
 	for (int i = 0; i < 2 * n_steps; i++) {
 		int id = step[i / 2].lane[i % 2], k = 0;
 		while (k < n && lane[k].id != id)	/* a bus may be the way out of one group and into the other */
@@ -289,16 +304,10 @@ int dlb_cluster_lanes(const struct dlb_cluster *c, int a, int b, struct dlb_lane
 
 struct dlb_way dlb_cluster_way(const struct dlb_cluster *c, int a, int b)
 {
-	struct dlb_way way = { .Bps = INFINITY };
-	int link[DLB_MAX_ROUTE], n = dlb_cluster_route(c, a, b, link);
+	struct step step[DLB_MAX_ROUTE];
+	int n = walk(c, a, b, step);
 
-	for (int i = 0; i < n; i++) {
-		const struct dlb_link *l = &c->link[link[i]];
-		way.latency_s += l->latency_s;
-		way.Bps = fmin(way.Bps, l->bandwidth_Bps);
-		way.copies |= !l->overlap;
-	}
-	return way;
+	return way_of(c, step, n);
 }
 
 double dlb_cluster_transfer_s(const struct dlb_cluster *c, double bytes, int a, int b)

@@ -108,14 +108,14 @@ int dlb_cluster_read_section(const struct dlb_ref *r, struct dlb_cluster *c, str
 int dlb_cluster_from(const char *file_or_text, struct dlb_cluster *c, json_t **section, struct dlb_error *err);
 /* Links on the route from node a to node b, in order; returns their number (0 when a == b). */
 int dlb_cluster_route(const struct dlb_cluster *c, int a, int b, int link[DLB_MAX_ROUTE]);
-/* Lanes that a transfer from a to b takes, none twice. Ids are below dlb_cluster_n_lanes. */
-struct dlb_lane { int link, id; };
-int dlb_cluster_lanes(const struct dlb_cluster *c, int a, int b, struct dlb_lane lane[DLB_MAX_ROUTE]);
-int dlb_cluster_n_lanes(const struct dlb_cluster *c);
 /* The route as one link, for a transfer alone: sum of latencies, least bandwidth (INFINITY: no link); whether the sender
  * copies. */
 struct dlb_way { double latency_s, Bps; bool copies; };
 struct dlb_way dlb_cluster_way(const struct dlb_cluster *c, int a, int b);
+/* Lanes that a transfer from a to b takes, none twice. Ids are below dlb_cluster_n_lanes. *way (NULL: not asked for): as above. */
+struct dlb_lane { int link, id; };
+int dlb_cluster_lanes(const struct dlb_cluster *c, int a, int b, struct dlb_lane lane[DLB_MAX_ROUTE], struct dlb_way *way);
+int dlb_cluster_n_lanes(const struct dlb_cluster *c);
 double dlb_cluster_transfer_s(const struct dlb_cluster *c, double bytes, int a, int b);	/* alone */
 /* Bytes: of the memories that it names, else as stated for it or its kind. INFINITY: no limit known. */
 double dlb_cluster_node_memory(const struct dlb_cluster *c, int node);

@@ -23,15 +23,7 @@
 #include "util/mem.h"
 
 enum {
-	/* In memory, of one message over a network: with its header it fits the 64 KB that MPIs send over TCP without asking
-	 * the receiver first. Longer ones wait for that answer, and nothing is added until all of one is there. */
-	SEGMENT_BYTES = 60 << 10,
-	LOCAL_BYTES = 1 << 14,		/* and where all ranks share a host: one in the lane and one in x fit the first cache */
 	IN_FLIGHT = 16,			/* messages of MPI's under way in each direction: most of a second-level cache */
-	/* Of a chunk. Long enough that what the next hop sends has come by the time that this one's has left; a rank sums
-	 * blocks of 512 KB to 2 MB in .55 to .75 of the time that hop after hop takes (2 ranks, 64 MB: memory is read and written
-	 * once for two hops); shorter ones are slower where 4 ranks share 2 cores. */
-	BLOCK_BYTES = 512 << 10,
 	AHEAD = 4,			/* blocks that a rank may send before what comes back of the first is in */
 	LEAST_SLOTS = 2, MOST_SLOTS = 64
 };
@@ -479,11 +471,11 @@ static void choose_segments(struct dlb_collective *k, const struct dlb_ranks *r,
 		local &= dlb_comm_is_local(k->c, rank_of(r, i));
 	for (int i = 0; i < k->n_chunks; i++)
 		longest = k->at[i + 1] - k->at[i] > longest ? k->at[i + 1] - k->at[i] : longest;
-	k->segment = (local ? LOCAL_BYTES : SEGMENT_BYTES) / (int64_t)k->bytes;
+	k->segment = (local ? DLB_LOCAL_SEGMENT_BYTES : DLB_SEGMENT_BYTES) / (int64_t)k->bytes;
 	k->segment = k->segment < longest ? k->segment : longest;
 	n = (most < lane ? most : lane) / ((size_t)k->segment * k->wire_bytes);
 	k->n_slots = n < LEAST_SLOTS ? LEAST_SLOTS : n > MOST_SLOTS ? MOST_SLOTS : (uint32_t)n;
-	k->per_block = BLOCK_BYTES / (k->segment * (int64_t)k->bytes);
+	k->per_block = DLB_BLOCK_BYTES / (k->segment * (int64_t)k->bytes);
 	k->n_blocks = foreign ? 0 : (longest + k->per_block * k->segment - 1) / (k->per_block * k->segment);
 }
 

@@ -48,11 +48,12 @@ static double send(struct chooser *x, double bytes, int from, int to)
 {
 	const struct dlb_cluster *cl = x->c->cluster;
 	struct dlb_lane lane[DLB_MAX_ROUTE];
-	const int n = dlb_cluster_lanes(cl, from, to, lane);
+	struct dlb_way way;
+	const int n = dlb_cluster_lanes(cl, from, to, lane, &way);
 
 	for (int i = 0; i < n; i++)
 		x->load[lane[i].id] += bytes / cl->link[lane[i].link].bandwidth_Bps;
-	return dlb_cluster_way(cl, from, to).latency_s;
+	return way.latency_s;
 }
 
 /* Until all that was sent has arrived. */

@@ -46,7 +46,7 @@ static void carry(const struct dlb_cluster *c, struct dlb_feed_load *load, doubl
 {
 	struct dlb_lane lane[DLB_MAX_ROUTE];
 	struct dlb_way way = dlb_cluster_way(c, from, to);
-	int n = dlb_cluster_lanes(c, from, to, lane);
+	int n = dlb_cluster_lanes(c, from, to, lane, NULL);
 	load->bytes[from] += bytes;
 	for (int i = 0; i < n; i++)
 		lane_s[lane[i].id] += bytes / c->link[lane[i].link].bandwidth_Bps;

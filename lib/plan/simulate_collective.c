@@ -66,7 +66,7 @@ static const struct dlb_bucket *bucket_of(const struct sim *s, int part, int ind
 	return &dlb_program_of(s->g, part)->node[part].bucket[index / s->g->micro_batches];
 }
 
-/* How long a sum takes once it may run: hop by hop, the slowest rank sets the pace. */
+/* How long a sum takes once it may run (sums.c). */
 static double sum_s(const struct sim *s, int part, int index)
 {
 	return s->c && s->c->cluster ? dlb_plan_bucket_s(s->g, s->c, part, index / s->g->micro_batches) : 0;

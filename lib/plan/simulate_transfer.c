@@ -15,8 +15,8 @@ int dlb_sim_route(struct sim *s, int from, int to)
 	struct route *r = &s->route[s->n_routes];
 	*r = (struct route){ .from = from, .to = to };
 	if (s->c && s->c->cluster) {
-		struct dlb_way way = dlb_cluster_way(s->c->cluster, from, to);
-		r->n = dlb_cluster_lanes(s->c->cluster, from, to, r->lane);
+		struct dlb_way way;
+		r->n = dlb_cluster_lanes(s->c->cluster, from, to, r->lane, &way);
 		r->latency_s = way.latency_s;
 		r->copies = way.copies;
 	}

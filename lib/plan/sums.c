@@ -9,39 +9,64 @@
 #include "comm/allreduce.h"
 #include "plan/program.h"
 
-/* ---- hop by hop ---- */
+/* ---- a pipeline of pieces ----
+ *
+ * The hops of all lists are under way at once (comm/allreduce.h): the first piece of each chunk goes through all hops, one
+ * after the other, and then whoever is busiest sets the pace, as in any pipeline of unequal stages,
+ *
+ *     walk(n / S) + (S - 1) busiest(n / S)		S: pieces of a chunk
+ *
+ * with one piece hop by hop. A piece is a segment; a block where a rank takes from one and then from another, since it takes
+ * a whole block from each. Busy are lanes, with the bytes that all ranks send over them, and ranks, with the longer of sending
+ * and getting, and with adding: a rank has one thread. So a tree of two sends up and down at once where links are duplex.
+ * tests/unit/test_links.c plays sums message by message beside it. */
 
-/* One rank's way through its list. */
-struct way { struct dlb_hop *hop; int n_hops, at; bool sent, got; };
+/* Where a rank's hops lead to, as a rule to one other. */
+struct road { int to, n_lanes; struct dlb_lane lane[DLB_MAX_ROUTE]; struct dlb_way way; };
+/* One rank's way through its list, and the seconds that it is busy on it. */
+struct way { struct dlb_hop *hop; struct road road; double out_s, in_s, add_s; int n_hops, at; bool sent, got; };
+/* Rounds in which every rank sends and gets what its present hop says, if the other side is there too. */
+struct rounds {
+	const struct dlb_cost *c;
+	const int *node;			/* [rank] */
+	int n_ranks;
+	double chunk_bytes;			/* in each message; chunks are alike but for an element */
+	struct way *way;			/* [rank] */
+	int *to;				/* [rank] who takes what it sends in this round; -1: it does not */
+	int *flows;				/* [lane] of this round */
+	double *lane_s;				/* [lane] busy */
+};
 
-static double chunk_bytes(int64_t n, int element_bytes, int n_chunks, int first, int count)
+static void find_road(const struct rounds *x, int r)
 {
-	return element_bytes * (double)(dlb_chunk_at(n, n_chunks, first + count) - dlb_chunk_at(n, n_chunks, first));
-}
+	const struct dlb_cluster *c = x->c->cluster;
+	struct road *road = &x->way[r].road;
 
-/* flows: [lane] of a round. Only links over which bytes move by themselves are shared, where ranks copy each has its own core. */
-static void count_flow(const struct dlb_cluster *c, int from, int to, int *flows, int by)
-{
-	struct dlb_lane lane[DLB_MAX_ROUTE];
-	int n = dlb_cluster_lanes(c, from, to, lane);
-	for (int i = 0; i < n; i++)
-		if (c->link[lane[i].link].overlap)
-			flows[lane[i].id] += by;
-}
-
-static double flow_s(const struct dlb_cost *cost, double bytes, int from, int to, const int *flows)
-{
-	const struct dlb_cluster *c = cost->cluster;
-	struct dlb_lane lane[DLB_MAX_ROUTE];
-	double byte_s = 0;
+	if (road->to == x->to[r])
+		return;
+	road->to = x->to[r];
+	road->n_lanes = dlb_cluster_lanes(c, x->node[r], x->node[road->to], road->lane, &road->way);
 	if (c->link_model != DLB_LINKS_ROUTES)
-		return dlb_cost_xfer_s(cost, bytes, from, to);
-	int n = dlb_cluster_lanes(c, from, to, lane);
-	for (int i = 0; i < n; i++) {
-		const struct dlb_link *l = &c->link[lane[i].link];
-		byte_s = fmax(byte_s, (l->overlap ? flows[lane[i].id] : 1) / l->bandwidth_Bps);
+		road->n_lanes = 0;
+}
+
+/* Only links over which bytes move by themselves are shared, where ranks copy each has its own core. */
+static void count_flow(const struct rounds *x, const struct road *road, int by)
+{
+	for (int i = 0; i < road->n_lanes; i++)
+		if (x->c->cluster->link[road->lane[i].link].overlap)
+			x->flows[road->lane[i].id] += by;
+}
+
+static double flow_s(const struct rounds *x, const struct road *road, double bytes)
+{
+	double byte_s = 1 / road->way.Bps;
+
+	for (int i = 0; i < road->n_lanes; i++) {
+		const struct dlb_link *l = &x->c->cluster->link[road->lane[i].link];
+		byte_s = fmax(byte_s, (l->overlap ? x->flows[road->lane[i].id] : 1) / l->bandwidth_Bps);
 	}
-	return dlb_cluster_way(c, from, to).latency_s + bytes * byte_s;
+	return road->way.latency_s + bytes * byte_s;
 }
 
 /* The rank that takes what `r` has to send now; -1: none is ready to. */
@@ -59,33 +84,30 @@ static void make_ways(const struct dlb_allreduce *how, const struct dlb_ranks *r
 	struct dlb_hop *hop = dlb_xcalloc((size_t)dlb_allreduce_most_hops(ranks) + 1, sizeof *hop);
 	for (int r = 0; r < ranks->n; r++) {
 		int n = how->hops(ranks, r, hop);
-		way[r] = (struct way){ .hop = dlb_xcalloc((size_t)n + 1, sizeof *hop), .n_hops = n };
+		way[r] = (struct way){ .hop = dlb_xcalloc((size_t)n + 1, sizeof *hop), .n_hops = n, .road.to = -1 };
 		memcpy(way[r].hop, hop, (size_t)n * sizeof *hop);
 	}
 	free(hop);
 }
 
-/* Rounds in which every rank sends and gets what its present hop says, if the other side is there too. */
-struct rounds {
-	const struct dlb_cost *c;
-	const int *node;			/* [rank] */
-	int n_ranks, n_chunks, element_bytes;
-	int64_t n;				/* elements */
-	struct way *way;			/* [rank] */
-	int *to;				/* [rank] who takes what it sends in this round; -1: it does not */
-	int *flows;				/* [lane] of this round */
-};
-
-/* A transfer and adding what it brought. */
-static double hop_s(const struct rounds *x, int r)
+/* A transfer and adding what it brought; who is busy with it. */
+static double hop_s(struct rounds *x, int r)
 {
-	const struct way *from = &x->way[r], *to = &x->way[x->to[r]];
+	struct way *from = &x->way[r], *to = &x->way[x->to[r]];
 	const struct dlb_hop *h = &from->hop[from->at];
 	const struct dlb_node *taking = &x->c->cluster->node[x->node[x->to[r]]];
 	double Bps = x->c->accumulate_Bps ? x->c->accumulate_Bps[taking->kind] * taking->speed : 0;
-	double bytes = chunk_bytes(x->n, x->element_bytes, x->n_chunks, h->send, h->n_send);
+	double bytes = x->chunk_bytes * h->n_send;
+	double add_s = to->hop[to->at].add && Bps > 0 ? 3 * bytes / Bps : 0;
 
-	return flow_s(x->c, bytes, x->node[r], x->node[x->to[r]], x->flows) + (to->hop[to->at].add && Bps > 0 ? 3 * bytes / Bps : 0);
+	from->out_s += bytes / from->road.way.Bps;
+	to->in_s += from->road.way.copies ? 0 : bytes / from->road.way.Bps;
+	to->add_s += add_s;
+	for (int i = 0; i < from->road.n_lanes; i++) {
+		const struct dlb_link *l = &x->c->cluster->link[from->road.lane[i].link];
+		x->lane_s[from->road.lane[i].id] += l->overlap ? bytes / l->bandwidth_Bps : 0;
+	}
+	return flow_s(x, &from->road, bytes) + add_s;
 }
 
 static void advance(struct way *w)
@@ -103,8 +125,10 @@ static double round_s(struct rounds *x)
 
 	for (int r = 0; r < x->n_ranks; r++) {
 		x->to[r] = taker(x->way, r);
-		if (x->to[r] >= 0)
-			count_flow(x->c->cluster, x->node[r], x->node[x->to[r]], x->flows, 1);
+		if (x->to[r] < 0)
+			continue;
+		find_road(x, r);
+		count_flow(x, &x->way[r].road, 1);
 	}
 	for (int r = 0; r < x->n_ranks; r++)
 		if (x->to[r] >= 0)
@@ -112,7 +136,7 @@ static double round_s(struct rounds *x)
 	for (int r = 0; r < x->n_ranks; r++) {
 		if (x->to[r] < 0)
 			continue;
-		count_flow(x->c->cluster, x->node[r], x->node[x->to[r]], x->flows, -1);
+		count_flow(x, &x->way[r].road, -1);
 		x->way[r].sent = x->way[x->to[r]].got = true;
 	}
 	for (int r = 0; r < x->n_ranks; r++)
@@ -120,24 +144,59 @@ static double round_s(struct rounds *x)
 	return slowest_s;
 }
 
+static double busiest_s(const struct rounds *x)
+{
+	double most_s = 0;
+
+	for (int i = 0; i < dlb_cluster_n_lanes(x->c->cluster); i++)
+		most_s = fmax(most_s, x->lane_s[i]);
+	for (int r = 0; r < x->n_ranks; r++)
+		most_s = fmax(most_s, fmax(x->way[r].out_s, x->way[r].in_s) + x->way[r].add_s);
+	return most_s;
+}
+
+/* Whether a rank takes from one and then from another. */
+static bool takes_in_turn(const struct way *way, int n_ranks)
+{
+	for (int r = 0; r < n_ranks; r++)
+		for (int i = 1; i < way[r].n_hops; i++)
+			if (way[r].hop[i].from >= 0 && way[r].hop[i - 1].from >= 0 && way[r].hop[i].from != way[r].hop[i - 1].from)
+				return true;
+	return false;
+}
+
+/* Segments are shorter where no network lies between the ranks (from each to the next). */
+static double piece_bytes(const struct dlb_cluster *c, const int *node, const struct way *way, int n_ranks)
+{
+	if (takes_in_turn(way, n_ranks))
+		return DLB_BLOCK_BYTES;
+	for (int r = 0; r + 1 < n_ranks; r++)
+		if (!dlb_cluster_way(c, node[r], node[r + 1]).copies)
+			return DLB_SEGMENT_BYTES;
+	return DLB_LOCAL_SEGMENT_BYTES;
+}
+
 static double hops_s(const struct dlb_cost *c, const struct dlb_allreduce *how, const struct dlb_ranks *ranks, const int *node,
 		     int64_t n, int element_bytes)
 {
-	size_t R = (size_t)ranks->n;
-	struct rounds x = { .c = c, .node = node, .n_ranks = ranks->n, .n_chunks = how->n_chunks(ranks),
-			    .element_bytes = element_bytes, .n = n, .way = dlb_xcalloc(R, sizeof *x.way),
-			    .to = dlb_xcalloc(R, sizeof *x.to),
-			    .flows = dlb_xcalloc((size_t)dlb_cluster_n_lanes(c->cluster) + 1, sizeof *x.flows) };
-	double all_s = 0, s;
+	size_t R = (size_t)ranks->n, n_lanes = (size_t)dlb_cluster_n_lanes(c->cluster);
+	struct rounds x = { .c = c, .node = node, .n_ranks = ranks->n, .way = dlb_xcalloc(R, sizeof *x.way),
+			    .to = dlb_xcalloc(R, sizeof *x.to), .flows = dlb_xcalloc(n_lanes + 1, sizeof *x.flows),
+			    .lane_s = dlb_xcalloc(n_lanes + 1, sizeof *x.lane_s) };
+	double chunk_bytes = (double)n * element_bytes / how->n_chunks(ranks), all_s = 0, S, s;
 
 	make_ways(how, ranks, x.way);
+	S = fmax(1, ceil(chunk_bytes / piece_bytes(c->cluster, node, x.way, ranks->n)));
+	x.chunk_bytes = chunk_bytes / S;
 	while ((s = round_s(&x)) >= 0)
 		all_s += s;
+	all_s += (S - 1) * busiest_s(&x);
 	for (size_t r = 0; r < R; r++)
 		free(x.way[r].hop);
 	free(x.way);
 	free(x.to);
 	free(x.flows);
+	free(x.lane_s);
 	return all_s;
 }
 
@@ -214,26 +273,29 @@ static bool groups_agree(const struct dlb_plan *p, const struct dlb_cluster *c)
 	return agree;
 }
 
+/* Ways to choose from, and among those whose prices differ by less than prices are good for, the first: who comes later has
+ * ranks that wait for one another in ways that the price does not see. MPI's own is not among them: it sums in an order that
+ * depends on the bucket, which more than two numbers show; and no link's latency and bandwidth say what it takes. */
+static const struct dlb_allreduce *const ways[] = {
+	&dlb_allreduce_ring, &dlb_allreduce_hierarchical, &dlb_allreduce_doubling, &dlb_allreduce_tree, &dlb_allreduce_host,
+};
+static const double alike = 0.05;
+
 static const struct dlb_allreduce *fastest(const struct dlb_plan *p, const struct dlb_cost *c, double bytes, bool agree)
 {
-	const struct dlb_allreduce *best = NULL;
-	double best_s = INFINITY;
-	for (int i = 0; dlb_allreduces[i]; i++) {
-		const struct dlb_allreduce *how = dlb_allreduces[i];
-		double longest_s = 0;
-		/* MPI's own sums in an order that depends on the bucket, which more than two numbers show; and no link's
-		 * latency and bandwidth say what it takes. */
-		if (how->foreign || (how == &dlb_allreduce_hierarchical && !agree))
-			continue;
+	double price_s[DLB_LEN(ways)], least_s = INFINITY;
+	size_t i = 0;
+
+	for (size_t w = 0; w < DLB_LEN(ways); w++) {
+		price_s[w] = ways[w] == &dlb_allreduce_hierarchical && !agree ? INFINITY : 0;
 		for (int k = 0; k < p->n_nodes; k++)
 			if (p->replica[0][k] >= 0)
-				longest_s = fmax(longest_s, part_s(p, c, how, k, (int64_t)bytes / 4, 4));
-		if (longest_s < best_s * (1 - 1e-9)) {
-			best_s = longest_s;
-			best = how;
-		}
+				price_s[w] = fmax(price_s[w], part_s(p, c, ways[w], k, (int64_t)bytes / 4, 4));
+		least_s = fmin(least_s, price_s[w]);
 	}
-	return best;
+	while (price_s[i] > least_s * (1 + alike))
+		i++;
+	return ways[i];
 }
 
 enum { LEAST_LOG2 = 8, MOST_LOG2 = 32 };		/* of bytes; below and above it is as there */
