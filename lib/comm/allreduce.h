@@ -59,13 +59,13 @@ int64_t dlb_allreduce_bytes(const struct dlb_allreduce *how, const struct dlb_ra
 			    const int64_t *at, size_t wire_bytes, int *n_hops);
 
 /* Bytes in memory of the segments that chunks travel in, over a network and where all ranks share a host; and of a chunk's part
- * in a block. Over a network a segment with its header fits the 64 KB that MPIs send over TCP without asking the receiver
- * first. Longer ones wait for that answer, and nothing is added until all of one is there. In a host one in the lane and one in
- * the array fit the first cache.
+ * in a block. Over a network a segment with its header is no longer than what MPI sends over TCP without asking the receiver
+ * first (dlb_comm_eager_bytes). Longer ones wait for that answer, and nothing is added until all of one is there. In a host
+ * one in the lane and one in the array fit the first cache.
  * A block is long enough that what the next hop sends has come by the time that this one's has left. Ranks sum blocks of
  * 512 KB to 2 MB in .55 to .75 of the time that hop after hop takes (2 ranks, 64 MB: memory is read and written once for two
  * hops); shorter ones are slower where 4 ranks share 2 cores. */
-enum { DLB_SEGMENT_BYTES = 60 << 10, DLB_LOCAL_SEGMENT_BYTES = 16 << 10, DLB_BLOCK_BYTES = 512 << 10 };
+enum { DLB_SEGMENT_BYTES = 124 << 10, DLB_SEGMENT_HEADER_BYTES = 4 << 10, DLB_LOCAL_SEGMENT_BYTES = 16 << 10, DLB_BLOCK_BYTES = 512 << 10 };
 
 /* One collective that may run again and again: x (n elements of dtype f32 or f64, borrowed) is summed over the ranks.
  * `at` (n_chunks + 1, borrowed during the call) says where its chunks begin; NULL: equal ones. All members give the

@@ -23,7 +23,7 @@
 #include "util/mem.h"
 
 enum {
-	IN_FLIGHT = 16,			/* messages of MPI's under way in each direction: most of a second-level cache */
+	IN_FLIGHT = 16, IN_FLIGHT_BYTES = 1 << 20,	/* messages of MPI's under way in each direction: a second-level cache */
 	AHEAD = 4,			/* blocks that a rank may send before what comes back of the first is in */
 	LEAST_SLOTS = 2, MOST_SLOTS = 64
 };
@@ -35,7 +35,7 @@ struct stream {
 	struct place next, done;
 	struct dlb_request request[IN_FLIGHT];
 	int64_t n_posted, n_done;
-	char *slot;			/* [IN_FLIGHT] segments as they travel; NULL: they travel from and to x itself */
+	char *slot;			/* [n_in_flight] segments as they travel; NULL: they travel from and to x itself */
 	int *link;			/* [hop] */
 };
 /* Segments from one rank to another of this host. Each count is written by one side. */
@@ -67,6 +67,7 @@ struct dlb_collective {
 	struct dlb_comm *c;
 	int tag, n_hops, n_chunks;
 	uint32_t n_slots;		/* of a lane */
+	int n_in_flight;
 	char *x;
 	int64_t n, segment;		/* elements: of x, of a segment */
 	int64_t n_blocks, per_block;	/* segments of a chunk that are of one block */
@@ -182,7 +183,7 @@ static bool ready_to_receive(const struct dlb_collective *k, struct place p)
 
 static char *slot(const struct dlb_collective *k, const struct stream *s, int64_t i)
 {
-	return s->slot + (size_t)(i % IN_FLIGHT) * (size_t)k->segment * k->wire_bytes;
+	return s->slot + (size_t)(i % k->n_in_flight) * (size_t)k->segment * k->wire_bytes;
 }
 
 static char *element(const struct dlb_collective *k, int64_t i)
@@ -240,7 +241,7 @@ static bool may_send(const struct dlb_collective *k)
 	const struct stream *s = &k->send;
 	const struct link *l;
 
-	if (at_end(k, s->next) || s->n_posted - s->n_done == IN_FLIGHT || !ready_to_send(k, s->next))
+	if (at_end(k, s->next) || s->n_posted - s->n_done == k->n_in_flight || !ready_to_send(k, s->next))
 		return false;
 	l = link_of(k, s, s->next.hop);
 	return !l->lane || l->n - atomic_load_explicit(&l->lane->taken, memory_order_acquire) < k->n_slots;
@@ -297,7 +298,7 @@ static void add_segment(struct dlb_collective *k, const char *w, int64_t from, i
 		return;
 	}
 	l = link_of(k, s, s->next.hop);
-	if (!l->lane || s->n_posted - s->n_done == IN_FLIGHT ||
+	if (!l->lane || s->n_posted - s->n_done == k->n_in_flight ||
 	    l->n - atomic_load_explicit(&l->lane->taken, memory_order_acquire) >= k->n_slots) {
 		k->loops->add(element(k, from), w, n);
 		return;
@@ -329,7 +330,7 @@ static bool receive_more(struct dlb_collective *k)
 		advance(k, false, &s->done);
 		moved = true;
 	}
-	while (!at_end(k, s->next) && s->n_posted - s->n_done < IN_FLIGHT && ready_to_receive(k, s->next)) {
+	while (!at_end(k, s->next) && s->n_posted - s->n_done < k->n_in_flight && ready_to_receive(k, s->next)) {
 		const struct dlb_hop *h = &k->hop[s->next.hop];
 
 		n = piece(k, false, s->next, &from);
@@ -464,14 +465,16 @@ static void choose_segments(struct dlb_collective *k, const struct dlb_ranks *r,
 {
 	long cache = sysconf(_SC_LEVEL2_CACHE_SIZE);
 	size_t lane = (cache > 0 ? (size_t)cache : (size_t)1 << 20) / 4 * 3, most = 4 * (size_t)k->n * k->wire_bytes, n;
-	int64_t longest = 1;
+	int64_t longest = 1, eager = (int64_t)dlb_comm_eager_bytes() - DLB_SEGMENT_HEADER_BYTES;
 	bool local = true;
 
 	for (int i = 0; i < r->n; i++)			/* which all members see alike */
 		local &= dlb_comm_is_local(k->c, rank_of(r, i));
 	for (int i = 0; i < k->n_chunks; i++)
 		longest = k->at[i + 1] - k->at[i] > longest ? k->at[i + 1] - k->at[i] : longest;
-	k->segment = (local ? DLB_LOCAL_SEGMENT_BYTES : DLB_SEGMENT_BYTES) / (int64_t)k->bytes;
+	k->segment = (local ? DLB_LOCAL_SEGMENT_BYTES : eager < DLB_SEGMENT_BYTES ? eager : DLB_SEGMENT_BYTES) / (int64_t)k->bytes;
+	k->n_in_flight = IN_FLIGHT_BYTES / (int)(k->segment * (int64_t)k->bytes);
+	k->n_in_flight = k->n_in_flight < IN_FLIGHT ? k->n_in_flight : IN_FLIGHT;
 	k->segment = k->segment < longest ? k->segment : longest;
 	n = (most < lane ? most : lane) / ((size_t)k->segment * k->wire_bytes);
 	k->n_slots = n < LEAST_SLOTS ? LEAST_SLOTS : n > MOST_SLOTS ? MOST_SLOTS : (uint32_t)n;
@@ -527,9 +530,9 @@ static void lay_out(struct dlb_collective *k, const struct dlb_collective_desc *
 		if (sends(&k->hop[i]))
 			k->send.link[i] = find_link(k, k->hop[i].to, false);
 	}
-	k->recv.slot = dlb_xmalloc(IN_FLIGHT * (size_t)k->segment * k->wire_bytes);
+	k->recv.slot = dlb_xmalloc((size_t)k->n_in_flight * (size_t)k->segment * k->wire_bytes);
 	if (k->loops->pack)
-		k->send.slot = dlb_xmalloc(IN_FLIGHT * (size_t)k->segment * k->wire_bytes);
+		k->send.slot = dlb_xmalloc((size_t)k->n_in_flight * (size_t)k->segment * k->wire_bytes);
 }
 
 static int index_of(const struct dlb_allreduce *how)

@@ -71,6 +71,7 @@ int dlb_comm_local(const struct dlb_comm *c, int i);	/* the i-th rank of this ho
 bool dlb_comm_is_local(const struct dlb_comm *c, int rank);
 void dlb_comm_abort(struct dlb_comm *c, int status) __attribute__((noreturn));
 bool dlb_comm_is_open_mpi(void);			/* whose mpiexec it takes to start us */
+size_t dlb_comm_eager_bytes(void);			/* of messages over TCP, with their headers, that need no answer first */
 const char *dlb_comm_host(const struct dlb_comm *c);	/* this rank's host name */
 
 /* ---- memory shared with the ranks of this host ----
