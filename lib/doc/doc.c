@@ -166,16 +166,19 @@ void dlb_doc_release(struct dlb_doc *d)
 
 /* ---- writing ---- */
 
-static int put_key(const char *key, int depth, bool *first, FILE *f)
+static void new_line(struct dlb_printer *p, int depth, bool first)
 {
-	json_t *text = json_string(key);
+	dlb_print_text(p, &",\n    "[first], (size_t)(2 - first + depth));
+}
+
+static int put_key(struct dlb_printer *p, const char *key, int depth, bool *first)
+{
 	int rc;
 
-	fprintf(f, "%s\n%*s", *first ? "" : ",", depth, "");
+	new_line(p, depth, *first);
 	*first = false;
-	rc = dlb_print_compact(text, f);
-	json_decref(text);
-	fputc(':', f);
+	rc = dlb_print_string(p, key, strlen(key));
+	dlb_print_text(p, ":", 1);
 	return rc;
 }
 
@@ -191,7 +194,7 @@ static bool holds_containers(const json_t *array)
 }
 
 /* Objects, and arrays of containers, take a line per member down to depth 3 (root 0, section 1). */
-static int put(json_t *v, int depth, FILE *f)
+static int put(struct dlb_printer *p, json_t *v, int depth)
 {
 	const char *key;
 	json_t *member;
@@ -200,31 +203,31 @@ static int put(json_t *v, int depth, FILE *f)
 	int rc = 0;
 
 	if (depth < 3 && json_is_object(v) && json_object_size(v)) {
-		fputc('{', f);
+		dlb_print_text(p, "{", 1);
 		json_object_foreach(v, key, member) {
-			rc |= put_key(key, depth + 1, &first, f);
-			rc |= put(member, depth + 1, f);
+			rc |= put_key(p, key, depth + 1, &first);
+			rc |= put(p, member, depth + 1);
 		}
-		fputc('}', f);
+		dlb_print_text(p, "}", 1);
 	} else if (depth < 3 && json_is_array(v) && holds_containers(v)) {
-		fputc('[', f);
+		dlb_print_text(p, "[", 1);
 		json_array_foreach(v, i, member) {
-			fprintf(f, "%s\n%*s", first ? "" : ",", depth + 1, "");
+			new_line(p, depth + 1, first);
 			first = false;
-			rc |= dlb_print_compact(member, f);
+			rc |= dlb_print_compact(p, member);
 		}
-		fputc(']', f);
+		dlb_print_text(p, "]", 1);
 	} else {
-		rc = dlb_print_compact(v, f);
+		rc = dlb_print_compact(p, v);
 	}
 	return rc;
 }
 
-static int put_member(const struct dlb_doc *d, const char *key, bool *first, FILE *f)
+static int put_member(struct dlb_printer *p, const struct dlb_doc *d, const char *key, bool *first)
 {
 	json_t *v = json_object_get(d->root, key);
 
-	return v ? put_key(key, 1, first, f) | put(v, 1, f) : 0;
+	return v ? put_key(p, key, 1, first) | put(p, v, 1) : 0;
 }
 
 static bool is_ours(const char *key)
@@ -237,20 +240,25 @@ static bool is_ours(const char *key)
 
 int dlb_doc_write(const struct dlb_doc *d, FILE *f, struct dlb_error *err)
 {
+	struct dlb_printer *p = dlb_xmalloc(sizeof *p);
 	bool first = true;
 	const char *key;
 	json_t *v;
 	int rc;
 
-	fputc('{', f);
-	rc = put_member(d, "dlb", &first, f);
+	p->f = f;
+	p->n = 0;
+	dlb_print_text(p, "{", 1);
+	rc = put_member(p, d, "dlb", &first);
 	for (int i = 0; i < DLB_LEN(sections); i++)
-		rc |= put_member(d, sections[i].name, &first, f);
-	rc |= put_member(d, "provenance", &first, f);
+		rc |= put_member(p, d, sections[i].name, &first);
+	rc |= put_member(p, d, "provenance", &first);
 	json_object_foreach(d->root, key, v)
 		if (!is_ours(key))
-			rc |= put_member(d, key, &first, f);
-	fputs("}\n", f);
+			rc |= put_member(p, d, key, &first);
+	dlb_print_text(p, "}\n", 2);
+	dlb_print_flush(p);
+	free(p);
 	errno = 0;
 	if (fflush(f) || ferror(f))
 		return dlb_fail(err, NULL, "cannot write the document: %s", strerror(errno ? errno : EIO));

@@ -10,11 +10,25 @@
 #include "util/hash.h"
 #include "util/mem.h"
 
-struct member { const char *name; const json_t *value; };
+struct member { uint64_t head; const char *name; const json_t *value; };	/* head: how the name begins, sorted alike */
+
+static uint64_t head_of(const char *name)
+{
+	uint64_t head = 0;
+
+	for (int i = 0; i < 8; i++)
+		head = head << 8 | (*name ? (unsigned char)*name++ : 0);
+	return head;
+}
+
+static bool before(const struct member *a, const struct member *b)
+{
+	return a->head != b->head ? a->head < b->head : strcmp(a->name, b->name) < 0;
+}
 
 static int by_name(const void *a, const void *b)
 {
-	return strcmp(((const struct member *)a)->name, ((const struct member *)b)->name);
+	return before(a, b) ? -1 : before(b, a);
 }
 
 /* Most objects have a handful of members, nearly sorted: qsort would cost more than hashing them. */
@@ -28,7 +42,7 @@ static void sort(struct member *m, size_t n)
 		struct member x = m[i];
 		size_t k = i;
 
-		for (; k > 0 && strcmp(m[k - 1].name, x.name) > 0; k--)
+		for (; k > 0 && before(&x, &m[k - 1]); k--)
 			m[k] = m[k - 1];
 		m[k] = x;
 	}
@@ -36,7 +50,7 @@ static void sort(struct member *m, size_t n)
 
 static bool skipped(const char *key, const char *const *skip)
 {
-	if (!strncmp(key, "x-", 2))
+	if (key[0] == 'x' && key[1] == '-')
 		return true;
 	for (; skip && *skip; skip++)
 		if (!strcmp(*skip, key))
@@ -49,15 +63,17 @@ static uint64_t hash(uint64_t h, const json_t *v, const char *const *skip);
 static uint64_t hash_object(uint64_t h, const json_t *v, const char *const *skip)
 {
 	struct member few[32], *members = few;
-	const char *key;
-	json_t *value;
+	json_t *o = (json_t *)v;
 	size_t n = 0;
 
 	if (json_object_size(v) > 32)
 		members = dlb_xmalloc(json_object_size(v) * sizeof *members);
-	json_object_foreach((json_t *)v, key, value)
+	for (void *at = json_object_iter(o); at; at = json_object_iter_next(o, at)) {
+		const char *key = json_object_iter_key(at);
+
 		if (!skipped(key, skip))
-			members[n++] = (struct member){ key, value };
+			members[n++] = (struct member){ head_of(key), key, json_object_iter_value(at) };
+	}
 	sort(members, n);
 	h = dlb_hash_bytes(h, "{", 1);
 	for (size_t i = 0; i < n; i++)
@@ -69,7 +85,7 @@ static uint64_t hash_object(uint64_t h, const json_t *v, const char *const *skip
 
 static uint64_t hash_int(uint64_t h, int64_t i)
 {
-	return dlb_hash_bytes(dlb_hash_bytes(h, "i", 1), &i, sizeof i);
+	return dlb_hash_u64(dlb_hash_bytes(h, "i", 1), (uint64_t)i);
 }
 
 static uint64_t hash_real(uint64_t h, double x)

@@ -216,7 +216,7 @@ int dlb_ref_known(const struct dlb_ref *r, const char *const *known, struct dlb_
 {
 	const char *key, *near;
 	json_t *v;
-	int n = 0;
+	int n = 0, next = 0;				/* next: members mostly come in the order of `known` */
 
 	if (!json_is_object(r->v))
 		return wrong_type(r, "an object", err);
@@ -227,8 +227,10 @@ int dlb_ref_known(const struct dlb_ref *r, const char *const *known, struct dlb_
 	json_object_foreach(r->v, key, v) {
 		int i = 0;
 
-		while (i < n && strcmp(known[i], key))
+		while (i < n && strcmp(known[(next + i) % n], key))
 			i++;
+		if (i < n)
+			next = (next + i + 1) % n;
 		if (i < n || !strncmp(key, "x-", 2))
 			continue;
 		near = dlb_nearest(key, known, n);

@@ -222,52 +222,57 @@ int dlb_graph_sort(struct dlb_graph *g, struct dlb_error *err)
 
 /* -- invariants -- */
 
-static int check_id(int id, int n, const char *what, const char *where, struct dlb_error *err)
+/* A JSON Pointer, spelt out only for a message. */
+struct where { char text[80]; };
+
+static struct where at(const char *list, int i, const char *member, int k)
 {
-	if (id < -1 || id >= n)
-		return dlb_fail(err, where, "no %s %d (there are %d)", what, id, n);
-	return 0;
+	struct where w;
+	int n = snprintf(w.text, sizeof w.text, "/graph/%s/%d%s", list, i, member);
+
+	if (k >= 0)
+		snprintf(w.text + n, sizeof w.text - (size_t)n, "/%d", k);
+	return w;
+}
+
+static bool is_id(int id, int n) { return id >= -1 && id < n; }
+
+static int no_such(int id, int n, const char *what, const char *where, struct dlb_error *err)
+{
+	return dlb_fail(err, where, "no %s %d (there are %d)", what, id, n);
 }
 
 static int check_op(const struct dlb_graph *g, int i, struct dlb_error *err)
 {
 	const struct dlb_op *o = &g->op[i];
-	char where[80];
 
-	snprintf(where, sizeof where, "/graph/ops/%d", i);
 	if (!o->name || !*o->name)
-		return dlb_fail(err, where, "op without a name");
+		return dlb_fail(err, at("ops", i, "", -1).text, "op without a name");
 	if (!o->type || !*o->type)
-		return dlb_fail(err, where, "op without a type");
+		return dlb_fail(err, at("ops", i, "", -1).text, "op without a type");
 	if (o->kind < -1 || o->kind >= DLB_N_OPS || o->phase >= DLB_N_PHASES)
-		return dlb_fail(err, where, "unknown kind or phase");
-	for (int k = 0; k < o->n_in; k++) {
-		snprintf(where, sizeof where, "/graph/ops/%d/inputs/%d", i, k);
-		if (check_id(o->in[k], g->n_tensors, "tensor", where, err))
-			return -1;
-	}
+		return dlb_fail(err, at("ops", i, "", -1).text, "unknown kind or phase");
+	for (int k = 0; k < o->n_in; k++)
+		if (!is_id(o->in[k], g->n_tensors))
+			return no_such(o->in[k], g->n_tensors, "tensor", at("ops", i, "/inputs", k).text, err);
 	for (int k = 0; k < o->n_out; k++) {
-		snprintf(where, sizeof where, "/graph/ops/%d/outputs/%d", i, k);
-		if (check_id(o->out[k], g->n_tensors, "tensor", where, err))
-			return -1;
+		if (!is_id(o->out[k], g->n_tensors))
+			return no_such(o->out[k], g->n_tensors, "tensor", at("ops", i, "/outputs", k).text, err);
 		if (o->out[k] < 0)
 			continue;
 		const enum dlb_tensor_kind kind = g->tensor[o->out[k]].kind;
 		if (kind == DLB_T_INPUT || kind == DLB_T_LABEL || kind == DLB_T_SEED || kind == DLB_T_CONSTANT)
-			return dlb_fail(err, where, "tensor '%s' is fed or constant and cannot be an output",
+			return dlb_fail(err, at("ops", i, "/outputs", k).text, "tensor '%s' is fed or constant and cannot be an output",
 					g->tensor[o->out[k]].name);
 	}
-	snprintf(where, sizeof where, "/graph/ops/%d/of", i);
-	if (check_id(o->of, g->n_ops, "op", where, err))
-		return -1;
-	snprintf(where, sizeof where, "/graph/ops/%d/colocate", i);
-	if (check_id(o->colocate, g->n_ops, "op", where, err))
-		return -1;
-	snprintf(where, sizeof where, "/graph/ops/%d", i);
+	if (!is_id(o->of, g->n_ops))
+		return no_such(o->of, g->n_ops, "op", at("ops", i, "/of", -1).text, err);
+	if (!is_id(o->colocate, g->n_ops))
+		return no_such(o->colocate, g->n_ops, "op", at("ops", i, "/colocate", -1).text, err);
 	if (!(o->flop >= 0 && o->flop_fixed >= 0 && o->bytes >= 0 && o->bytes_fixed >= 0))
-		return dlb_fail(err, where, "negative work of op '%s'", o->name);
+		return dlb_fail(err, at("ops", i, "", -1).text, "negative work of op '%s'", o->name);
 	if (i > 0 && o->phase < g->op[i - 1].phase) {
-		dlb_fail(err, where, "op '%s' stands after one of a later phase", o->name);
+		dlb_fail(err, at("ops", i, "", -1).text, "op '%s' stands after one of a later phase", o->name);
 		return dlb_hint(err, "forward ops come first, then backward, then updates");
 	}
 	return 0;
@@ -276,40 +281,39 @@ static int check_op(const struct dlb_graph *g, int i, struct dlb_error *err)
 static int check_tensor(const struct dlb_graph *g, int i, struct dlb_error *err)
 {
 	const struct dlb_tensor *t = &g->tensor[i];
-	char where[80];
 
-	snprintf(where, sizeof where, "/graph/tensors/%d", i);
 	if (!t->name || !*t->name)
-		return dlb_fail(err, where, "tensor without a name");
+		return dlb_fail(err, at("tensors", i, "", -1).text, "tensor without a name");
 	if (t->kind >= DLB_N_T_KINDS || t->dtype >= DLB_N_DTYPES || t->layout > DLB_CHANNELS_LAST)
-		return dlb_fail(err, where, "unknown kind, dtype or layout");
+		return dlb_fail(err, at("tensors", i, "", -1).text, "unknown kind, dtype or layout");
 	if (t->n_dims < -1 || t->n_dims > DLB_MAX_DIMS)
-		return dlb_fail(err, where, "tensor '%s' has %d dimensions; at most %d", t->name, t->n_dims, DLB_MAX_DIMS);
+		return dlb_fail(err, at("tensors", i, "", -1).text, "tensor '%s' has %d dimensions; at most %d", t->name, t->n_dims,
+				DLB_MAX_DIMS);
 	if (t->layout == DLB_CHANNELS_LAST && t->n_dims < 3)
-		return dlb_fail(err, where, "channels-last needs 3 dimensions or more");
+		return dlb_fail(err, at("tensors", i, "", -1).text, "channels-last needs 3 dimensions or more");
 	if (!(t->size_mul >= 0 && t->size_add >= 0))
-		return dlb_fail(err, where, "negative size");
+		return dlb_fail(err, at("tensors", i, "", -1).text, "negative size");
 	double bytes = (double)dlb_dtype_bytes(t->dtype);
 	for (int k = 0; k < t->n_dims; k++) {
 		const struct dlb_dim d = t->dim[k];
-		snprintf(where, sizeof where, "/graph/tensors/%d/shape/%d", i, k);
 		if (t->data && d.mul)
-			return dlb_fail(err, where, "tensor '%s' has values, but its shape follows the batch", t->name);
+			return dlb_fail(err, at("tensors", i, "/shape", k).text, "tensor '%s' has values, but its shape follows the batch",
+					t->name);
 		if (d.mul < -MAX_DIM || d.mul > MAX_DIM || d.add < -MAX_DIM || d.add > MAX_DIM)
-			return dlb_fail(err, where, "dimension of tensor '%s' is out of range", t->name);
+			return dlb_fail(err, at("tensors", i, "/shape", k).text, "dimension of tensor '%s' is out of range", t->name);
 		const double v = (double)d.mul * (double)(g->batch ? g->batch : 1) + (double)d.add;
 		if (v < 0 && (d.mul != 0 || d.add != -1))
-			return dlb_fail(err, where, "dimension of tensor '%s' is negative at batch %" PRId64,
+			return dlb_fail(err, at("tensors", i, "/shape", k).text, "dimension of tensor '%s' is negative at batch %" PRId64,
 					t->name, g->batch);
 		bytes *= v > 1 ? v : 1;
 	}
 	if (bytes > 4e18)
-		return dlb_fail(err, where, "tensor '%s' is too large", t->name);
-	snprintf(where, sizeof where, "/graph/tensors/%d/home", i);
-	if (check_id(t->home, g->n_ops, "op", where, err))
-		return -1;
-	snprintf(where, sizeof where, "/graph/tensors/%d/of", i);
-	return check_id(t->of, g->n_tensors, "tensor", where, err);
+		return dlb_fail(err, at("tensors", i, "", -1).text, "tensor '%s' is too large", t->name);
+	if (!is_id(t->home, g->n_ops))
+		return no_such(t->home, g->n_ops, "op", at("tensors", i, "/home", -1).text, err);
+	if (!is_id(t->of, g->n_tensors))
+		return no_such(t->of, g->n_tensors, "tensor", at("tensors", i, "/of", -1).text, err);
+	return 0;
 }
 
 static int check_names(const struct dlb_graph *g, struct dlb_error *err)
@@ -408,15 +412,17 @@ int dlb_graph_check(const struct dlb_graph *g, struct dlb_error *err)
 		if (check_op(g, i, err))
 			return -1;
 	for (int i = 0; i < g->n_inputs; i++)
-		if (g->input[i] < 0 || check_id(g->input[i], g->n_tensors, "tensor", "/graph/inputs", err))
+		if (g->input[i] < 0 || g->input[i] >= g->n_tensors)
 			return dlb_fail(err, "/graph/inputs", "no tensor %d", g->input[i]);
 	for (int i = 0; i < g->n_outputs; i++)
-		if (g->output[i] < 0 || check_id(g->output[i], g->n_tensors, "tensor", "/graph/outputs", err))
+		if (g->output[i] < 0 || g->output[i] >= g->n_tensors)
 			return dlb_fail(err, "/graph/outputs", "no tensor %d", g->output[i]);
-	if (check_id(g->loss, g->n_tensors, "tensor", "/graph/loss", err) ||
-	    check_id(g->label, g->n_tensors, "tensor", "/graph/label", err) ||
-	    check_id(g->seed, g->n_tensors, "tensor", "/graph/seed", err))
-		return -1;
+	if (!is_id(g->loss, g->n_tensors))
+		return no_such(g->loss, g->n_tensors, "tensor", "/graph/loss", err);
+	if (!is_id(g->label, g->n_tensors))
+		return no_such(g->label, g->n_tensors, "tensor", "/graph/label", err);
+	if (!is_id(g->seed, g->n_tensors))
+		return no_such(g->seed, g->n_tensors, "tensor", "/graph/seed", err);
 	if (check_names(g, err) || check_order(g, err))
 		return -1;
 	return check_colocation(g, err);

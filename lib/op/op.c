@@ -28,7 +28,7 @@ int dlb_op_kind_find(const char *type, const char *domain)
 {
 	domain = plain_domain(domain);
 	for (int i = 0; i < DLB_N_OPS; i++)
-		if (!strcmp(classes[i]->name, type) && !strcmp(plain_domain(classes[i]->domain), domain))
+		if (classes[i]->name[0] == type[0] && !strcmp(classes[i]->name, type) && !strcmp(plain_domain(classes[i]->domain), domain))
 			return i;
 	return -1;
 }

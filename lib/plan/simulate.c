@@ -260,8 +260,10 @@ static int simulate(const struct dlb_program *g, const struct dlb_cost *c, const
 		rc = dlb_fail(err, NULL, "the programs deadlock: %d of %d nodes reach the end of the step", s.at_end, g->n_nodes);
 		dlb_timeline_release(t, g->n_nodes);
 	}
-	for (int i = 0; i < s.n_lanes; i++)
+	for (int i = 0; i < s.n_lanes; i++) {
 		free(s.lane[i].flow);
+		free(s.lane[i].bytes);
+	}
 	free(s.lane);
 	free(s.msg);
 	free(s.tag_start);

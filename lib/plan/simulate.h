@@ -10,14 +10,16 @@ enum { EV_NODE, EV_FLOW, EV_END };			/* event id: index * 4 + one of these */
 struct route { int from, to, n; struct dlb_lane lane[DLB_MAX_ROUTE]; double latency_s; bool copies; };
 struct message {
 	int from, to, route;
-	double bytes, rate, since, end_s;		/* bytes: still to flow at time `since` */
+	double bytes, rate, since, end_s;		/* bytes: still to flow at time `since`; on one lane alone it keeps them */
 	double begin_s;
 	double event_s;					/* when its one valid EV_END comes: not after end_s */
 	bool sent, posted, started, done, returned;	/* returned: by its receiver, or not lent */
 	int pos[DLB_MAX_ROUTE];				/* position in each lane's list of flows */
 	int next;					/* in the sender's list of what it must copy */
 };
-struct flows { int *flow; int n, cap; };
+/* What flows on a lane. bytes: as a message's, but at the lane's `since`, for all that flow on this lane alone do so at one
+ * rate; INFINITY for the n_wide others. share: bandwidth / n. */
+struct flows { int *flow; double *bytes; int n, n_wide, cap; double share, rate, since; };
 struct sum { int started, waiting; bool needs_cores; double end_s; };
 struct squares { int n; double at_s; };			/* nodes that have made them; the last one */
 struct sim_node {

@@ -62,11 +62,8 @@ static double rate_of(const struct sim *s, const struct message *m)
 {
 	const struct route *r = &s->route[m->route];
 	double rate = INFINITY;
-	for (int i = 0; i < r->n; i++) {
-		double b = s->c->cluster->link[r->lane[i].link].bandwidth_Bps / s->lane[r->lane[i].id].n;
-		if (b > 0 && b < rate)
-			rate = b;
-	}
+	for (int i = 0; i < r->n; i++)
+		rate = s->lane[r->lane[i].id].share < rate ? s->lane[r->lane[i].id].share : rate;
 	return rate;
 }
 
@@ -76,31 +73,80 @@ static void expect_end(struct sim *s, int k)
 	dlb_heap_push(&s->event, s->msg[k].end_s, k * 4 + EV_END);
 }
 
+static void share_out(struct sim *s, const struct dlb_lane *lane)
+{
+	struct flows *l = &s->lane[lane->id];
+	double share = s->c->cluster->link[lane->link].bandwidth_Bps / l->n;
+	l->share = share > 0 ? share : INFINITY;
+}
+
+/* What flows on this lane alone has flowed at the old rate until now. */
+static void settle(struct flows *l, double now)
+{
+	if (l->share == l->rate)
+		return;
+	double flowed = l->rate * (now - l->since);
+	for (int i = 0; i < l->n; i++)
+		l->bytes[i] = l->bytes[i] - flowed < 0 ? 0 : l->bytes[i] - flowed;
+	l->rate = l->share;
+	l->since = now;
+}
+
+static double end_on(const struct flows *l, int i) { return l->since + l->bytes[i] / l->rate; }
+
+/* The first of those that end first on lane l alone; -1: there are none. Who has least bytes ends first, but so may others
+ * with hardly more, by rounding. */
+static int first_to_end(const struct flows *l)
+{
+	enum { WIDE = 8 };
+	double least[WIDE];
+	int i = 0;
+	for (int k = 0; k < WIDE; k++)
+		least[k] = INFINITY;
+	for (; i + WIDE <= l->n; i += WIDE)
+		for (int k = 0; k < WIDE; k++)
+			least[k] = l->bytes[i + k] < least[k] ? l->bytes[i + k] : least[k];
+	for (; i < l->n; i++)
+		least[0] = l->bytes[i] < least[0] ? l->bytes[i] : least[0];
+	for (int k = 1; k < WIDE; k++)
+		least[0] = least[k] < least[0] ? least[k] : least[0];
+	double end_s = l->since + least[0] / l->rate, most = least[0] * (1 + 1e-15) + l->rate * end_s * 1e-15;
+	for (i = 0; i < l->n && isfinite(least[0]); i++)
+		if (l->bytes[i] <= most && end_on(l, i) == end_s)
+			return i;
+	return -1;
+}
+
 /* A flow began or ended on lane l: what flows there goes on at its new rate. Of flows that use this lane alone
  * only the one that ends first needs an event: its end leads back here. */
-static void reckon(struct sim *s, int l, double now)
+static void reckon(struct sim *s, int id, double now)
 {
-	int first = -1;
-	for (int i = 0; i < s->lane[l].n; i++) {
-		int k = s->lane[l].flow[i];
+	struct flows *l = &s->lane[id];
+	settle(l, now);
+	for (int i = 0; i < l->n && l->n_wide; i++) {
+		if (isfinite(l->bytes[i]))
+			continue;
+		int k = l->flow[i];
 		struct message *m = &s->msg[k];
-		bool alone = s->route[m->route].n == 1;
 		double rate = rate_of(s, m);
-		if (rate != m->rate) {
-			m->bytes -= m->rate * (now - m->since);
-			if (m->bytes < 0)
-				m->bytes = 0;
-			m->since = now;
-			m->rate = rate;
-			m->end_s = now + m->bytes / rate;
-			if (!alone && m->end_s < m->event_s)	/* a later end is found out when the event comes */
-				expect_end(s, k);
-		}
-		if (alone && (first < 0 || m->end_s < s->msg[first].end_s))
-			first = k;
+		if (rate == m->rate)
+			continue;
+		m->bytes -= m->rate * (now - m->since);
+		if (m->bytes < 0)
+			m->bytes = 0;
+		m->since = now;
+		m->rate = rate;
+		m->end_s = now + m->bytes / rate;
+		if (m->end_s < m->event_s)		/* a later end is found out when the event comes */
+			expect_end(s, k);
 	}
-	if (first >= 0 && s->msg[first].end_s < s->msg[first].event_s)
-		expect_end(s, first);
+	int first = first_to_end(l);
+	if (first < 0)
+		return;
+	struct message *m = &s->msg[l->flow[first]];
+	m->end_s = end_on(l, first);
+	if (m->end_s < m->event_s)
+		expect_end(s, l->flow[first]);
 }
 
 static void start(struct sim *s, int k, double now)
@@ -110,22 +156,54 @@ static void start(struct sim *s, int k, double now)
 	dlb_heap_push(&s->event, now + s->route[s->msg[k].route].latency_s, k * 4 + EV_FLOW);
 }
 
+static void join(struct flows *l, int k, double bytes)
+{
+	if (l->n == l->cap) {
+		l->cap = l->cap ? 2 * l->cap : 16;
+		l->flow = dlb_xrealloc(l->flow, (size_t)l->cap, sizeof *l->flow);
+		l->bytes = dlb_xrealloc(l->bytes, (size_t)l->cap, sizeof *l->bytes);
+	}
+	l->flow[l->n] = k;
+	l->bytes[l->n++] = bytes;
+	l->n_wide += isinf(bytes);
+}
+
+/* The flow at i; the last one takes its place. */
+static void leave(struct sim *s, int id, int i)
+{
+	struct flows *l = &s->lane[id];
+	int last = l->flow[--l->n];
+	const struct route *r = &s->route[s->msg[last].route];
+	l->n_wide -= isinf(l->bytes[i]);
+	l->flow[i] = last;
+	l->bytes[i] = l->bytes[l->n];
+	for (int j = 0; j < r->n; j++)
+		if (r->lane[j].id == id)
+			s->msg[last].pos[j] = i;
+}
+
 void dlb_sim_flow(struct sim *s, int k, double now)
 {
 	struct message *m = &s->msg[k];
 	const struct route *r = &s->route[m->route];
 	m->since = now;
+	m->event_s = INFINITY;
 	for (int i = 0; i < r->n; i++) {
 		struct flows *l = &s->lane[r->lane[i].id];
-		DLB_GROW(l->flow, l->n, l->cap);
 		m->pos[i] = l->n;
-		l->flow[l->n++] = k;
+		join(l, k, INFINITY);
+		share_out(s, &r->lane[i]);
 	}
-	m->rate = rate_of(s, m);
-	m->end_s = now + (r->n ? m->bytes / m->rate : 0);
-	m->event_s = INFINITY;
-	if (r->n != 1)
+	if (r->n == 1) {
+		struct flows *l = &s->lane[r->lane[0].id];
+		settle(l, now);
+		l->bytes[m->pos[0]] = m->bytes;
+		l->n_wide--;
+	} else {
+		m->rate = rate_of(s, m);
+		m->end_s = now + (r->n ? m->bytes / m->rate : 0);
 		expect_end(s, k);
+	}
 	for (int i = 0; i < r->n; i++)
 		reckon(s, r->lane[i].id, now);
 }
@@ -162,19 +240,16 @@ void dlb_sim_end(struct sim *s, int k, double now)
 	const struct route *r = &s->route[m->route];
 	if (m->done || m->event_s != now)		/* an earlier end was expected after this event was made */
 		return;
+	if (r->n == 1)
+		m->end_s = end_on(&s->lane[r->lane[0].id], m->pos[0]);
 	if (m->end_s > now) {				/* it was slowed down since */
 		expect_end(s, k);
 		return;
 	}
 	m->done = true;
 	for (int i = 0; i < r->n; i++) {
-		struct flows *l = &s->lane[r->lane[i].id];
-		int last = l->flow[--l->n];
-		l->flow[m->pos[i]] = last;
-		const struct route *lr = &s->route[s->msg[last].route];
-		for (int j = 0; j < lr->n; j++)
-			if (lr->lane[j].id == r->lane[i].id)
-				s->msg[last].pos[j] = m->pos[i];
+		leave(s, r->lane[i].id, m->pos[i]);
+		share_out(s, &r->lane[i]);
 	}
 	for (int i = 0; i < r->n; i++)
 		reckon(s, r->lane[i].id, now);

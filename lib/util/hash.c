@@ -3,20 +3,37 @@
 #include "util/hash.h"
 
 #include <stdio.h>
-#include <string.h>
+
+#define PRIME UINT64_C(0x100000001b3)
 
 uint64_t dlb_hash_bytes(uint64_t h, const void *p, size_t n)
 {
 	const unsigned char *b = p;
 
 	for (size_t i = 0; i < n; i++)
-		h = (h ^ b[i]) * UINT64_C(0x100000001b3);
+		h = (h ^ b[i]) * PRIME;
 	return h;
+}
+
+#define PRIME2 (PRIME * PRIME)
+#define PRIME4 (PRIME2 * PRIME2)
+uint64_t dlb_hash_u64(uint64_t h, uint64_t v)
+{
+	static const uint64_t power[] = { 1, PRIME, PRIME2, PRIME2 * PRIME, PRIME4, PRIME4 * PRIME, PRIME4 * PRIME2,
+					  PRIME4 * PRIME2 * PRIME, PRIME4 * PRIME4 };
+	int left = 8;
+
+	for (; v; v >>= 8, left--)
+		h = (h ^ (v & 0xff)) * PRIME;
+	return h * power[left];				/* zeros only multiply */
 }
 
 uint64_t dlb_hash_str(uint64_t h, const char *s)
 {
-	return dlb_hash_bytes(h, s, strlen(s) + 1);	/* with the NUL, so that "a","bc" is not "ab","c" */
+	do						/* with the NUL, so that "a","bc" is not "ab","c" */
+		h = (h ^ (unsigned char)*s) * PRIME;
+	while (*s++);
+	return h;
 }
 
 void dlb_hash_hex(uint64_t h, char out[17])

@@ -7,6 +7,7 @@
 #include "util/error.h"
 #define DLB_HASH_INIT UINT64_C(0xcbf29ce484222325)
 uint64_t dlb_hash_bytes(uint64_t h, const void *p, size_t n);
+uint64_t dlb_hash_u64(uint64_t h, uint64_t v);			/* its 8 bytes, the lowest first */
 uint64_t dlb_hash_str(uint64_t h, const char *s);
 void dlb_hash_hex(uint64_t h, char out[17]);
 /* SHA-256 of a whole file as 64 hex digits and NUL; -1 with err when it cannot be read. lib: libmd. */

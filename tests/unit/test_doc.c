@@ -253,6 +253,7 @@ static void test_print(void)
 		"[0,-0.0,0.0,1,-1,9223372036854775807,-9223372036854775808,1.0,-2.5,1e15,999999999999999.0,1e300,5e-324,0.1,123456789.0]",
 		"{\"a\":{},\"b\":[],\"\":null,\"c\":[true,false,[{}]]}", "[\"plain\",\"\\\"\\\\/\\u0001\\n\\u007f\",\"\\u00e9\\u4e2d\"]",
 	};
+	static struct dlb_printer p;
 	struct dlb_rng r;
 
 	dlb_rng_init(&r, 1);
@@ -267,7 +268,9 @@ static void test_print(void)
 
 		assert(v && f);
 		want = json_dumps(v, JSON_COMPACT | JSON_ENCODE_ANY | JSON_REAL_PRECISION(17));
-		assert(dlb_print_compact(v, f) == 0);
+		p.f = f;
+		assert(dlb_print_compact(&p, v) == 0);
+		dlb_print_flush(&p);
 		fclose(f);
 		assert(!strcmp(want, got));
 		free(want);
