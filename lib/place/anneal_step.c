@@ -75,7 +75,7 @@ static void confirm(struct state *a)
 
 static bool able(const struct state *a, int group, int node)
 {
-	return isfinite(a->p->time_s[(size_t)group * (size_t)a->p->cluster->n_nodes + (size_t)node]);
+	return isfinite(dlb_time_s(a->p, group, node));
 }
 
 static void push(struct state *a, int group, int node)
@@ -359,7 +359,7 @@ static double placements(const struct dlb_problem *p)
 	for (int g = 0; g < p->n_groups && all < 1e9; g++) {
 		int n = 0;
 		for (int d = 0; d < p->cluster->n_nodes; d++)
-			n += isfinite(p->time_s[(size_t)g * (size_t)p->cluster->n_nodes + (size_t)d]);
+			n += isfinite(dlb_time_s(p, g, d));
 		all *= n;
 	}
 	return all;

@@ -19,9 +19,10 @@
 #include "place/place.h"
 
 /* Nodes alike in every time (and in one more number, scale or room, where there is one) are one class: their loads can be
- * evened out, so they have one price. Times lie in rows of nodes, so that columns are compared row by row: first by hash, then for sure. */
+ * evened out, so they have one price. Times lie in rows of nodes, or of so many alike (count; NULL: 1), so that columns are
+ * compared row by row: first by hash, then for sure. */
 struct classes { int n, *node, *count; };
-static void find_classes(const double *t, const double *more, int n_groups, int n, struct classes *c)
+static void find_classes(const double *t, const double *more, int n_groups, const int *count, int n, struct classes *c)
 {
 	uint64_t *hash = dlb_xcalloc((size_t)n + 1, sizeof *hash);
 	int *same = dlb_xcalloc((size_t)n + 1, sizeof *same);
@@ -48,7 +49,7 @@ static void find_classes(const double *t, const double *more, int n_groups, int 
 		if (same[d] == d)
 			c->node[c->n++] = d;
 		for (int k = 0; k < c->n; k++)
-			c->count[k] += c->node[k] == same[d];
+			c->count[k] += c->node[k] == same[d] ? count ? count[d] : 1 : 0;
 	}
 	free(hash);
 	free(same);
@@ -138,11 +139,13 @@ static double price_bound(const double *t, const double *share, int n_groups, co
 	return best;
 }
 
-/* scale[node] (NULL: 1) multiplies times. bytes[group], room[node], or both NULL; then scale is. */
-static double load_bound(const double *time_s, const double *scale, const double *bytes, const double *room, int n_groups, int n_nodes)
+/* count[node]: so many are alike (NULL: 1). scale[node] (NULL: 1) multiplies times. bytes[group], room[node], or both NULL;
+ * then scale is. */
+static double load_bound(const double *time_s, const double *scale, const double *bytes, const double *room, int n_groups,
+			 const int *count, int n_nodes)
 {
 	struct classes c;
-	find_classes(time_s, scale ? scale : room, n_groups, n_nodes, &c);
+	find_classes(time_s, scale ? scale : room, n_groups, count, n_nodes, &c);
 	size_t n = (size_t)n_groups * (size_t)c.n + 1;
 	double *t = dlb_xmalloc(n * sizeof *t), *share = bytes ? dlb_xcalloc(n, sizeof *share) : NULL;
 	for (size_t g = 0; g < (size_t)n_groups; g++) {
@@ -178,7 +181,7 @@ double dlb_load_bound_s(const double *time_s, const double *bytes, const double 
 	for (int d = 0; d < n_nodes; d++)
 		least = fmin(least, room_bytes[d]);
 	bool matters = all > least;			/* else everything fits anywhere */
-	return load_bound(time_s, NULL, matters ? bytes : NULL, matters ? room_bytes : NULL, n_groups, n_nodes);
+	return load_bound(time_s, NULL, matters ? bytes : NULL, matters ? room_bytes : NULL, n_groups, NULL, n_nodes);
 }
 
 double dlb_load_prices(const double *time_s, int n_groups, const int *count, int n_kinds, double *y)
@@ -195,8 +198,8 @@ static double stated_load_bound_s(const struct dlb_problem *p)
 	size_t D = (size_t)p->cluster->n_nodes;
 	double *scale = dlb_xcalloc(D + 1, sizeof *scale);
 	for (size_t d = 0; d < D; d++)
-		scale[d] = p->stated_scale[d] / p->ranked_scale[d];
-	double s = load_bound(p->time_s, scale, NULL, NULL, p->n_groups, (int)D);
+		scale[p->class_of[d]] = p->stated_scale[d] / p->ranked_scale[d];
+	double s = load_bound(p->time_s, scale, NULL, NULL, p->n_groups, p->class_count, p->n_classes);
 	free(scale);
 	return s;
 }

@@ -11,7 +11,7 @@ struct state { const struct dlb_problem *p; double *used_bytes, *load_s; };
 
 static double time_s(const struct state *s, int group, int node)
 {
-	return s->p->time_s[(size_t)group * (size_t)s->p->cluster->n_nodes + (size_t)node];
+	return dlb_time_s(s->p, group, node);
 }
 
 static bool able(const struct state *s, int group, int node)

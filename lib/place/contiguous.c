@@ -49,7 +49,7 @@ static void find_crossings(struct dlb_units *u, const struct dlb_problem *p)
 void dlb_units_init(struct dlb_units *u, const struct dlb_problem *p)
 {
 	const struct dlb_graph *g = p->graph;
-	size_t n_ops = (size_t)g->n_ops, n_nodes = (size_t)p->cluster->n_nodes;
+	size_t n_ops = (size_t)g->n_ops, n_classes = (size_t)p->n_classes;
 	int *of = dlb_xmalloc((n_ops + 1) * sizeof(int)), *number = dlb_xcalloc(n_ops + 1, sizeof(int));
 	*u = (struct dlb_units){ .of_group = dlb_xcalloc((size_t)p->n_groups + 1, sizeof(int)) };
 	for (int i = 0; i < g->n_ops; i++)
@@ -62,14 +62,14 @@ void dlb_units_init(struct dlb_units *u, const struct dlb_problem *p)
 		number[of[i]] = 1;
 	for (int i = 0; i < g->n_ops; i++)
 		number[i] = number[i] ? u->n++ : -1;
-	u->time_s = dlb_xcalloc((size_t)u->n * n_nodes + 1, sizeof(double));
+	u->time_s = dlb_xcalloc((size_t)u->n * n_classes + 1, sizeof(double));
 	u->bytes = dlb_xcalloc((size_t)u->n + 1, sizeof(double));
 	u->forward_bytes = dlb_xcalloc((size_t)u->n + 3, sizeof(double));
 	u->backward_bytes = dlb_xcalloc((size_t)u->n + 3, sizeof(double));
 	for (int k = 0; k < p->n_groups; k++) {
 		int unit = u->of_group[k] = number[of[p->group_op[p->group_start[k]]]];
-		for (size_t d = 0; d < n_nodes; d++)
-			u->time_s[(size_t)unit * n_nodes + d] += p->time_s[(size_t)k * n_nodes + d];
+		for (size_t c = 0; c < n_classes; c++)
+			u->time_s[(size_t)unit * n_classes + c] += p->time_s[(size_t)k * n_classes + c];
 		u->bytes[unit] += dlb_group_bytes(p, k);
 	}
 	find_crossings(u, p);

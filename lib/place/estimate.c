@@ -163,7 +163,7 @@ void dlb_estimate_take(struct dlb_estimate *e)
 
 	memset(e->load, 0, (size_t)D * sizeof *e->load);
 	for (int g = 0; g < p->n_groups; g++)
-		e->load[e->at[g]] += p->time_s[(size_t)g * (size_t)D + (size_t)e->at[g]];
+		e->load[e->at[g]] += dlb_time_s(p, g, e->at[g]);
 	for (int i = 0; i < p->graph->n_ops; i++)
 		for (int k = e->pred_start[i]; k < e->pred_start[i + 1]; k++) {
 			int from = node_of(e, e->pred[k].to);
@@ -198,7 +198,7 @@ static void change_loads(struct dlb_estimate *e, const int *group, int n, double
 	const struct dlb_problem *p = e->p;
 	for (int i = 0; i < n; i++) {
 		int d = at(e, p->group_op[p->group_start[group[i]]]);
-		e->load[d] += sign * p->time_s[(size_t)group[i] * (size_t)p->cluster->n_nodes + (size_t)d];
+		e->load[d] += sign * dlb_time_s(p, group[i], d);
 	}
 	for (int i = 0; i < e->n_op; i++) {
 		int op = e->op[i], here = at(e, op);

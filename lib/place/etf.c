@@ -7,26 +7,29 @@
 #include <stdlib.h>
 #include "place/list.h"
 
-struct start { int unit, node; struct dlb_finish *f; };	/* f[node]; node -1: none has room */
+struct start { int unit, node; struct dlb_look look; struct dlb_finish f; };	/* on its best node; -1: none has room */
 
 static void choose_node(const struct dlb_list *s, struct start *x)
 {
+	double bytes = dlb_group_bytes(s->p, x->unit);
 	x->node = -1;
 	for (int d = 0; d < s->p->cluster->n_nodes; d++) {
-		if (!dlb_list_able(s, x->unit, d))
+		struct dlb_finish f;
+		if (!dlb_list_able(s, x->unit, bytes, d))
 			continue;
-		dlb_list_finish(s, x->unit, d, &x->f[d]);
-		double more = x->node < 0 ? -1 : x->f[d].starts - x->f[x->node].starts;
-		if (more < 0 || (more == 0 && x->f[d].eft < x->f[x->node].eft))
+		dlb_list_finish(s, x->unit, d, &x->look, &f);
+		double more = x->node < 0 ? -1 : f.starts - x->f.starts;
+		if (more < 0 || (more == 0 && f.eft < x->f.eft)) {
 			x->node = d;
+			x->f = f;
+		}
 	}
 }
 
 static bool earlier(const struct start *a, const struct start *b, const double *rank)
 {
-	double x = a->f[a->node].starts, y = b->f[b->node].starts;
-	if (x != y)
-		return x < y;
+	if (a->f.starts != b->f.starts)
+		return a->f.starts < b->f.starts;
 	if (rank[a->unit] != rank[b->unit])
 		return rank[a->unit] > rank[b->unit];
 	return a->unit < b->unit;
@@ -43,8 +46,9 @@ int dlb_place_etf(const struct dlb_problem *p, int *placement, struct dlb_error 
 	for (;;) {
 		while (s.n_ready && rc == 0) {
 			struct start *x = &open[n++];
-			*x = (struct start){ s.ready[--s.n_ready], -1, dlb_xcalloc((size_t)p->cluster->n_nodes, sizeof *x->f) };
-			dlb_list_look(&s, x->unit, x->f);
+			*x = (struct start){ .unit = s.ready[--s.n_ready] };
+			dlb_look_init(&x->look, p->cluster->n_nodes);
+			dlb_list_look(&s, x->unit, &x->look);
 			choose_node(&s, x);
 			if (x->node < 0)
 				rc = dlb_no_room(p, x->unit, err);
@@ -57,8 +61,8 @@ int dlb_place_etf(const struct dlb_problem *p, int *placement, struct dlb_error 
 				at = i;
 		struct start x = open[at];
 		open[at] = open[--n];
-		dlb_list_put(&s, x.unit, x.node, &x.f[x.node]);
-		free(x.f);
+		dlb_list_put(&s, x.unit, x.node, &x.f);
+		dlb_look_release(&x.look);
 		for (int i = 0; i < n && rc == 0; i++) {
 			if (open[i].node != x.node)
 				continue;
@@ -68,7 +72,7 @@ int dlb_place_etf(const struct dlb_problem *p, int *placement, struct dlb_error 
 		}
 	}
 	while (n)
-		free(open[--n].f);
+		dlb_look_release(&open[--n].look);
 	free(open);
 	free(rank);
 	dlb_list_release(&s);

@@ -23,7 +23,7 @@ int dlb_place_even(const struct dlb_problem *p, int *placement, struct dlb_error
 		to[i] = -1;
 		for (int k = 0; k < n && to[i] < 0; k++) {
 			int d = node[(part + k) % n];
-			if (isinf(u.time_s[(size_t)i * (size_t)n_nodes + (size_t)d]))
+			if (isinf(u.time_s[(size_t)i * (size_t)p->n_classes + (size_t)p->class_of[d]]))
 				continue;
 			able = able < 0 ? d : able;
 			if (used[d] + u.bytes[i] <= p->memory_bytes[d])
@@ -36,7 +36,7 @@ int dlb_place_even(const struct dlb_problem *p, int *placement, struct dlb_error
 	for (int g = 0; g < p->n_groups && rc == 0; g++) {
 		int d = to[u.of_group[g]];		/* -1: no node does all of the unit; group by group then */
 		for (int k = 0; k < n && d < 0; k++)
-			if (isfinite(p->time_s[(size_t)g * (size_t)n_nodes + (size_t)node[k]]))
+			if (isfinite(dlb_time_s(p, g, node[k])))
 				d = node[k];
 		if (d < 0)
 			rc = dlb_no_room(p, g, err);

@@ -23,15 +23,15 @@ int dlb_place_largest_first(const struct dlb_problem *p, int *placement, struct 
 	for (int d = 0; d < n_nodes; d++) {
 		order[d] = (struct rank){ p->memory_bytes[d], 0, d };
 		for (int g = 0; g < p->n_groups; g++)
-			if (isfinite(p->time_s[(size_t)g * (size_t)n_nodes + (size_t)d]))
-				order[d].time_s += p->time_s[(size_t)g * (size_t)n_nodes + (size_t)d];
+			if (isfinite(dlb_time_s(p, g, d)))
+				order[d].time_s += dlb_time_s(p, g, d);
 	}
 	qsort(order, (size_t)n_nodes, sizeof *order, larger);
 	for (int g = 0; g < p->n_groups && rc == 0; g++) {
 		int to = -1;
 		for (int k = 0; k < n_nodes && to < 0; k++) {
 			int d = order[k].node;
-			if (isfinite(p->time_s[(size_t)g * (size_t)n_nodes + (size_t)d]) && used[d] + dlb_group_bytes(p, g) <= p->memory_bytes[d])
+			if (isfinite(dlb_time_s(p, g, d)) && used[d] + dlb_group_bytes(p, g) <= p->memory_bytes[d])
 				to = d;
 		}
 		if (to < 0) {

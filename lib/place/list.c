@@ -23,7 +23,9 @@ void dlb_list_init(struct dlb_list *s, const struct dlb_problem *p, int *placeme
 				.n = dlb_micro_batch_size(p->batch, p->micro_batches, 0) };
 	s->used_bytes = dlb_xcalloc(n_nodes, sizeof *s->used_bytes);
 	s->busy = dlb_xcalloc(n_nodes, sizeof *s->busy);
+	s->queue_s = dlb_xcalloc(n_nodes, sizeof *s->queue_s);
 	s->way = dlb_xcalloc(n_nodes, sizeof *s->way);
+	s->has_inputs_of = dlb_xcalloc(n_nodes, sizeof *s->has_inputs_of);
 	s->first = dlb_xcalloc(n_ops + 1, sizeof *s->first);
 	s->last = dlb_xcalloc(n_ops + 1, sizeof *s->last);
 	s->waits = dlb_xcalloc((size_t)p->n_groups + 1, sizeof *s->waits);
@@ -42,11 +44,13 @@ void dlb_list_release(struct dlb_list *s)
 {
 	for (int d = 0; d < s->p->cluster->n_nodes; d++) {
 		free(s->busy[d].span);
-		free(s->way[d]);
+		free(s->way[d].latency_s);
 	}
 	free(s->used_bytes);
 	free(s->busy);
+	free(s->queue_s);
 	free(s->way);
+	free(s->has_inputs_of);
 	free(s->first);
 	free(s->last);
 	free(s->waits);
@@ -54,11 +58,9 @@ void dlb_list_release(struct dlb_list *s)
 	memset(s, 0, sizeof *s);
 }
 
-bool dlb_list_able(const struct dlb_list *s, int unit, int node)
+bool dlb_list_able(const struct dlb_list *s, int unit, double bytes, int node)
 {
-	const struct dlb_problem *p = s->p;
-	return !isinf(p->time_s[(size_t)unit * (size_t)p->cluster->n_nodes + (size_t)node]) &&
-	       s->used_bytes[node] + dlb_group_bytes(p, unit) <= p->memory_bytes[node];
+	return !isinf(dlb_time_s(s->p, unit, node)) && s->used_bytes[node] + bytes <= s->p->memory_bytes[node];
 }
 
 void dlb_ways_from(const struct dlb_cluster *c, int from, struct dlb_way *way)
@@ -68,38 +70,67 @@ void dlb_ways_from(const struct dlb_cluster *c, int from, struct dlb_way *way)
 }
 
 /* Routes are walked once: placing looks from each producer to every node. */
-static const struct dlb_way *ways_from(struct dlb_list *s, int from)
+static const struct dlb_ways *ways_from(struct dlb_list *s, int from)
 {
 	const struct dlb_cluster *c = s->p->cluster;
-	if (!s->way[from]) {
-		s->way[from] = dlb_xcalloc((size_t)c->n_nodes, sizeof **s->way);
-		dlb_ways_from(c, from, s->way[from]);
+	struct dlb_ways *w = &s->way[from];
+	size_t n = (size_t)c->n_nodes;
+	if (w->latency_s)
+		return w;
+	w->latency_s = dlb_xcalloc(3 * n, sizeof(double));
+	w->Bps = w->latency_s + n;
+	w->copies = w->Bps + n;
+	for (int to = 0; to < c->n_nodes; to++) {
+		struct dlb_way way = dlb_cluster_way(c, from, to);
+		w->latency_s[to] = way.latency_s;
+		w->Bps[to] = way.Bps;
+		w->copies[to] = way.copies;
 	}
-	return s->way[from];
+	return w;
 }
 
-void dlb_list_look(struct dlb_list *s, int unit, struct dlb_finish *f)
+void dlb_look_init(struct dlb_look *l, int n_nodes)
+{
+	l->arrives = dlb_xcalloc(3 * (size_t)n_nodes, sizeof(double));
+	l->last = l->arrives + n_nodes;
+	l->work = l->last + n_nodes;
+}
+
+void dlb_look_release(struct dlb_look *l)
+{
+	free(l->arrives);
+}
+
+/* A message of so many bytes, of which the first may leave at `first` and the last at `last`, to every node. */
+static void look_at(struct dlb_look *l, int n_nodes, const struct dlb_ways *way, double bytes, double first, double last, double M)
+{
+	double *restrict arrives = l->arrives, *restrict ends = l->last, *restrict work = l->work;
+	const double *restrict latency_s = way->latency_s, *restrict Bps = way->Bps, *restrict copies = way->copies;
+	for (int d = 0; d < n_nodes; d++) {
+		double c = latency_s[d] + bytes / Bps[d];		/* 0 to itself */
+		work[d] += copies[d] > 0 ? c * M : 0;
+		arrives[d] = first + c > arrives[d] ? first + c : arrives[d];
+		ends[d] = last + c > ends[d] ? last + c : ends[d];
+	}
+}
+
+void dlb_list_look(struct dlb_list *s, int unit, struct dlb_look *l)
 {
 	const struct dlb_problem *p = s->p;
 	const struct dlb_graph *g = p->graph;
 	int n_nodes = p->cluster->n_nodes;
-	for (int d = 0; d < n_nodes; d++)
-		f[d] = (struct dlb_finish){ .work = p->time_s[(size_t)unit * (size_t)n_nodes + (size_t)d] };
+	for (int d = 0; d < n_nodes; d++) {
+		l->arrives[d] = l->last[d] = 0;
+		l->work[d] = dlb_time_s(p, unit, d);
+	}
 	for (int k = p->group_start[unit]; k < p->group_start[unit + 1]; k++) {
 		const struct dlb_op *o = &g->op[p->group_op[k]];
 		for (int i = 0; i < o->n_in; i++) {
 			int from = producer_of(g, o->in[i]);
 			if (from < 0 || s->placement[from] < 0)	/* fed, of this unit, or not placed yet */
 				continue;
-			const struct dlb_way *way = ways_from(s, s->placement[from]);
-			double bytes = dlb_tensor_bytes(&g->tensor[o->in[i]], s->n);
-			for (int d = 0; d < n_nodes; d++) {
-				double c = way[d].latency_s + bytes / way[d].Bps;	/* 0 to itself */
-				if (way[d].copies)
-					f[d].work += c * p->micro_batches;
-				f[d].arrives = fmax(f[d].arrives, s->first[from] + c);
-				f[d].last = fmax(f[d].last, s->last[from] + c);
-			}
+			look_at(l, n_nodes, ways_from(s, s->placement[from]), dlb_tensor_bytes(&g->tensor[o->in[i]], s->n),
+				s->first[from], s->last[from], p->micro_batches);
 		}
 	}
 }
@@ -122,31 +153,31 @@ static double find_gap(const struct dlb_busy *b, double arrives, double work, in
 	return at;
 }
 
-void dlb_list_finish(const struct dlb_list *s, int unit, int node, struct dlb_finish *f)
+void dlb_list_finish(const struct dlb_list *s, int unit, int node, const struct dlb_look *l, struct dlb_finish *f)
 {
-	const struct dlb_busy *b = &s->busy[node];
-	double one = s->p->time_s[(size_t)unit * (size_t)s->p->cluster->n_nodes + (size_t)node] / s->p->micro_batches;
+	double one = dlb_time_s(s->p, unit, node) / s->p->micro_batches;
 	int before;
+	f->arrives = l->arrives[node];
+	f->work = l->work[node];
 	if (s->insertion)
-		f->starts = find_gap(b, f->arrives, f->work, &before);
+		f->starts = find_gap(&s->busy[node], f->arrives, f->work, &before);
 	else
-		f->starts = b->n && b->span[0].end_s > f->arrives ? b->span[0].end_s : f->arrives;
+		f->starts = s->queue_s[node] > f->arrives ? s->queue_s[node] : f->arrives;
 	f->ends = f->starts + f->work;
-	f->eft = f->ends > f->last + one ? f->ends : f->last + one;
+	f->eft = f->ends > l->last[node] + one ? f->ends : l->last[node] + one;
 }
 
-static void occupy(struct dlb_busy *b, const struct dlb_finish *f, bool insertion)
+static void occupy(struct dlb_list *s, int node, const struct dlb_finish *f)
 {
+	struct dlb_busy *b = &s->busy[node];
 	int at = 0;
-	if (insertion)
-		find_gap(b, f->arrives, f->work, &at);
-	if (!insertion && b->n) {
-		b->span[0].end_s = f->ends;
+	s->queue_s[node] = f->ends;
+	if (!s->insertion)
 		return;
-	}
+	find_gap(b, f->arrives, f->work, &at);
 	DLB_GROW(b->span, b->n, b->size);
 	memmove(b->span + at + 1, b->span + at, (size_t)(b->n - at) * sizeof *b->span);
-	b->span[at] = (struct dlb_span_s){ insertion ? f->starts : 0, f->ends };
+	b->span[at] = (struct dlb_span_s){ f->starts, f->ends };
 	b->n++;
 }
 
@@ -154,8 +185,8 @@ void dlb_list_put(struct dlb_list *s, int unit, int node, const struct dlb_finis
 {
 	const struct dlb_problem *p = s->p;
 	const struct dlb_graph *g = p->graph;
-	double one = p->time_s[(size_t)unit * (size_t)p->cluster->n_nodes + (size_t)node] / p->micro_batches;
-	occupy(&s->busy[node], f, s->insertion);
+	double one = dlb_time_s(p, unit, node) / p->micro_batches;
+	occupy(s, node, f);
 	s->used_bytes[node] += dlb_group_bytes(p, unit);
 	for (int k = p->group_start[unit]; k < p->group_start[unit + 1]; k++) {
 		int i = p->group_op[k];
@@ -175,33 +206,36 @@ void dlb_list_put(struct dlb_list *s, int unit, int node, const struct dlb_finis
 	}
 }
 
-bool dlb_list_has_inputs(const struct dlb_list *s, int unit, int node)
+/* Marks the nodes where some input of the unit's first op is: they win ties. */
+static void find_inputs(struct dlb_list *s, int unit)
 {
 	const struct dlb_graph *g = s->p->graph;
 	const struct dlb_op *o = &g->op[s->p->group_op[s->p->group_start[unit]]];
 	for (int i = 0; i < o->n_in; i++) {
 		int from = producer_of(g, o->in[i]);
-		if (from >= 0 && s->placement[from] == node)
-			return true;
+		if (from >= 0 && s->placement[from] >= 0)
+			s->has_inputs_of[s->placement[from]] = unit + 1;
 	}
-	return false;
 }
 
 /* The node of the least EFT + bias; -1: none is able. */
-static int best_node(struct dlb_list *s, int unit, const double *bias, struct dlb_finish *f)
+static int best_node(struct dlb_list *s, int unit, const double *bias, struct dlb_look *l, struct dlb_finish *best)
 {
 	int to = -1;
-	double best = INFINITY;
-	dlb_list_look(s, unit, f);
+	double least = INFINITY, bytes = dlb_group_bytes(s->p, unit);
+	dlb_list_look(s, unit, l);
+	find_inputs(s, unit);
 	for (int d = 0; d < s->p->cluster->n_nodes; d++) {
-		if (!dlb_list_able(s, unit, d))
+		struct dlb_finish f;
+		if (!dlb_list_able(s, unit, bytes, d))
 			continue;
-		dlb_list_finish(s, unit, d, &f[d]);
-		double score = f[d].eft + (bias ? bias[d] : 0);
-		bool tie = to >= 0 && fabs(score - best) <= 1e-12 * best;
-		if (to < 0 || (tie ? dlb_list_has_inputs(s, unit, d) && !dlb_list_has_inputs(s, unit, to) : score < best)) {
-			best = score;
+		dlb_list_finish(s, unit, d, l, &f);
+		double score = f.eft + (bias ? bias[d] : 0);
+		bool tie = to >= 0 && fabs(score - least) <= 1e-12 * least;
+		if (to < 0 || (tie ? s->has_inputs_of[d] == unit + 1 && s->has_inputs_of[to] != unit + 1 : score < least)) {
+			least = score;
 			to = d;
+			*best = f;
 		}
 	}
 	return to;
@@ -212,8 +246,10 @@ int dlb_list_schedule(const struct dlb_problem *p, const double *priority, const
 {
 	struct dlb_list s;
 	struct dlb_heap waiting = { .n = 0 };
-	struct dlb_finish *f = dlb_xcalloc((size_t)p->cluster->n_nodes, sizeof *f);
+	struct dlb_look look;
+	struct dlb_finish f;
 	int rc = 0;
+	dlb_look_init(&look, p->cluster->n_nodes);
 	dlb_list_init(&s, p, placement, insertion);
 	while (rc == 0) {
 		while (s.n_ready) {
@@ -223,14 +259,14 @@ int dlb_list_schedule(const struct dlb_problem *p, const double *priority, const
 		if (!waiting.n)
 			break;
 		int unit = dlb_heap_pop(&waiting).id;
-		int to = best_node(&s, unit, bias ? bias + (size_t)unit * (size_t)p->cluster->n_nodes : NULL, f);
+		int to = best_node(&s, unit, bias ? bias + (size_t)unit * (size_t)p->cluster->n_nodes : NULL, &look, &f);
 		if (to < 0)
 			rc = dlb_no_room(p, unit, err);
 		else
-			dlb_list_put(&s, unit, to, &f[to]);
+			dlb_list_put(&s, unit, to, &f);
 	}
 	dlb_heap_release(&waiting);
 	dlb_list_release(&s);
-	free(f);
+	dlb_look_release(&look);
 	return rc;
 }

@@ -17,34 +17,37 @@
 
 struct dlb_span_s { double start_s, end_s; };
 struct dlb_busy { struct dlb_span_s *span; int n, size; };	/* ascending, apart */
-/* Of one unit on each node. arrives, last and work are filled by dlb_list_look, the rest by dlb_list_finish. */
-struct dlb_finish { double arrives, last, work, starts, ends, eft; };
+/* Of one unit, [node]: see above, and T with what it copies. */
+struct dlb_look { double *arrives, *last, *work; };
+void dlb_look_init(struct dlb_look *l, int n_nodes);
+void dlb_look_release(struct dlb_look *l);
+struct dlb_finish { double arrives, work, starts, ends, eft; };	/* on one node */
 void dlb_ways_from(const struct dlb_cluster *c, int from, struct dlb_way *way /* [n_nodes] */);
+struct dlb_ways { double *latency_s, *Bps, *copies; };	/* [to]; copies: 1 or 0; NULL: not asked for yet */
 
 struct dlb_list {
 	const struct dlb_problem *p;
 	int *placement;				/* [op], borrowed; -1: not placed yet */
 	bool insertion;				/* gaps between what is placed may be filled; else only the end */
 	double *used_bytes;			/* [node] */
-	struct dlb_busy *busy;			/* [node]; without insertion one span from 0 to the end of the queue */
+	struct dlb_busy *busy;			/* [node] with insertion */
+	double *queue_s;			/* [node] the end of its queue without */
 	double *first, *last;			/* [op] */
-	struct dlb_way **way;			/* [from]: [to] */
+	struct dlb_ways *way;			/* [from] */
+	int *has_inputs_of;			/* [node] 1 + the unit some input of whose first op is there, as last asked for */
 	int *waits;				/* [unit] producers of its first op's inputs that are not placed yet */
 	int *ready, n_ready;			/* units; put appends, whoever takes one removes it */
 	int64_t n;				/* samples of the largest micro-batch */
 };
 void dlb_list_init(struct dlb_list *s, const struct dlb_problem *p, int *placement, bool insertion);
 void dlb_list_release(struct dlb_list *s);
-/* Kernel and room. */
-bool dlb_list_able(const struct dlb_list *s, int unit, int node);
-/* When the unit's inputs would be on each node, and what it would work there: f[n_nodes]. */
-void dlb_list_look(struct dlb_list *s, int unit, struct dlb_finish *f);
-void dlb_list_finish(const struct dlb_list *s, int unit, int node, struct dlb_finish *f);
+/* Kernel, and room for the unit's bytes (dlb_group_bytes). */
+bool dlb_list_able(const struct dlb_list *s, int unit, double bytes, int node);
+/* When the unit's inputs would be on each node, and what it would work there. */
+void dlb_list_look(struct dlb_list *s, int unit, struct dlb_look *l);
+void dlb_list_finish(const struct dlb_list *s, int unit, int node, const struct dlb_look *l, struct dlb_finish *f);
 /* Places it; the units that it makes ready come at the end of the ready ones. */
 void dlb_list_put(struct dlb_list *s, int unit, int node, const struct dlb_finish *f);
-
-/* Some input of the unit's first op is there: who wins a tie. */
-bool dlb_list_has_inputs(const struct dlb_list *s, int unit, int node);
 
 /* The ready unit of the highest priority (ties: the first in the graph) to the node of the least EFT + bias
  * (bias NULL: 0; ties: where the inputs are), until all are placed. 0; -1 with err. */

@@ -248,7 +248,7 @@ double dlb_place_value_s(const struct dlb_problem *p, const int *placement)
 	struct dlb_timeline t;
 	double value = INFINITY;
 	for (int i = 0; i < p->graph->n_ops; i++)
-		if (isinf(p->time_s[(size_t)p->group_of[i] * (size_t)p->cluster->n_nodes + (size_t)placement[i]]))
+		if (isinf(dlb_time_s(p, p->group_of[i], placement[i])))
 			return INFINITY;
 	set_up(p, placement, &plan);
 	if (order_and_compile(p, &plan, true, &program, NULL) == 0) {

@@ -60,7 +60,7 @@ static bool may_stay(const struct dlb_problem *p, int group)
 	for (int k = p->group_start[group]; k < p->group_start[group + 1]; k++)
 		if (p->before[p->group_op[k]] != d)
 			return false;
-	return isfinite(p->time_s[(size_t)group * (size_t)p->cluster->n_nodes + (size_t)d]);
+	return isfinite(dlb_time_s(p, group, d));
 }
 
 static void look(struct limiter *l)

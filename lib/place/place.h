@@ -45,7 +45,8 @@ struct dlb_problem {
 	struct dlb_arena arena;
 	int n_groups; int *group_of;			/* [op] -> group (colocation class), groups in topological order */
 	int *group_start, *group_op;			/* ops of group g */
-	double *time_s;					/* [group][node]: all M micro-batches, kappa / weight; INFINITY: cannot */
+	int n_classes, *class_of, *class_count;		/* [node] -> class, numbered by their first nodes: alike in all their times */
+	double *time_s;					/* [group][class]: all M micro-batches, kappa / weight; INFINITY: cannot */
 	double *stays_bytes;				/* [group]: weights, states, ... wherever it is */
 	double *activation_bytes;			/* [group]: of one micro-batch, kept till backward */
 	double *memory_bytes;				/* [node] limit, INFINITY: none */
@@ -60,6 +61,10 @@ struct dlb_problem {
 };
 int dlb_problem_init(struct dlb_problem *p, struct dlb_error *err);
 void dlb_problem_release(struct dlb_problem *p);
+static inline double dlb_time_s(const struct dlb_problem *p, int group, int node)
+{
+	return p->time_s[(size_t)group * (size_t)p->n_classes + (size_t)p->class_of[node]];
+}
 
 struct dlb_placer {
 	const char *name, *summary;
@@ -136,7 +141,7 @@ int dlb_no_room(const struct dlb_problem *p, int group, struct dlb_error *err);	
  * follows it; forward ops bound to an earlier one belong to that one's unit. */
 struct dlb_units {
 	int n, *of_group;				/* [group] -> unit */
-	double *time_s;					/* [unit][node] */
+	double *time_s;					/* [unit][class of nodes] */
 	double *bytes;					/* [unit] as dlb_group_bytes */
 	double *forward_bytes, *backward_bytes;		/* [n + 1]: of one micro-batch across the cut before unit i */
 };

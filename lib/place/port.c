@@ -268,8 +268,8 @@ void dlb_port_init(struct dlb_port *port, const struct dlb_problem *p, bool weig
 	for (size_t g = 0; g < n; g++) {
 		port->bytes[g] = dlb_group_bytes(p, (int)g);
 		for (size_t d = 0; d < D; d++)
-			port->work_s[g * D + d] = weighted ? p->time_s[g * D + d] :
-				p->time_s[g * D + d] / p->ranked_scale[d] * p->stated_scale[d];
+			port->work_s[g * D + d] = weighted ? dlb_time_s(p, (int)g, (int)d) :
+				dlb_time_s(p, (int)g, (int)d) / p->ranked_scale[d] * p->stated_scale[d];
 	}
 	find_places(port, p->cluster);
 	find_nets(port, p);

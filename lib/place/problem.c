@@ -46,59 +46,97 @@ static double all_micro_batches_s(const struct dlb_problem *p, int op,
 	return n_large * s + (M - n_large) * (small == large ? s : seconds_s(p->cost, op, on, (double)small));
 }
 
+/* Times are kept once for nodes that are alike in them: a thousand nodes are mostly of a few sorts, and a number for each and
+ * for each of a hundred thousand ops is more than all else together. Who names memories, or is pinned to, is a class alone. */
+static void find_classes(struct dlb_problem *p)
+{
+	const struct dlb_cluster *cl = p->cluster;
+	size_t n_nodes = (size_t)cl->n_nodes;
+	int *first = dlb_xcalloc(n_nodes + 1, sizeof *first);
+	bool *alone = dlb_xcalloc(n_nodes + 1, sizeof *alone);
+	p->class_of = dlb_arena_array(&p->arena, n_nodes + 1, sizeof(int));
+	p->class_count = dlb_arena_array(&p->arena, n_nodes + 1, sizeof(int));
+	p->n_classes = 0;
+	for (int i = 0; p->pin && i < p->graph->n_ops; i++)
+		if (p->pin[i] >= 0)
+			alone[p->pin[i]] = true;
+	for (int d = 0; d < cl->n_nodes; d++) {
+		int k = 0;
+		alone[d] |= cl->node[d].n_memories > 0;
+		for (; k < p->n_classes && !alone[d]; k++) {
+			int q = first[k];
+			if (!alone[q] && cl->node[q].kind == cl->node[d].kind && cl->node[q].speed == cl->node[d].speed &&
+			    p->ranked_scale[q] == p->ranked_scale[d] && p->stated_scale[q] == p->stated_scale[d] &&
+			    (!p->excluded || p->excluded[q] == p->excluded[d]))
+				break;
+		}
+		if (alone[d] || k == p->n_classes)
+			first[k = p->n_classes++] = d;
+		p->class_of[d] = k;
+		p->class_count[k]++;
+	}
+	free(first);
+	free(alone);
+}
+
 static void find_times(struct dlb_problem *p)
 {
 	const struct dlb_cluster *cl = p->cluster;
-	size_t n_kinds = (size_t)cl->n_kinds, n_nodes = (size_t)cl->n_nodes;
+	size_t n_kinds = (size_t)cl->n_kinds, n_nodes = (size_t)cl->n_nodes, n_classes = (size_t)p->n_classes;
 	double *kind_s = dlb_xcalloc((size_t)p->n_groups * n_kinds + 1, sizeof(double));
 	for (int i = 0; i < p->graph->n_ops; i++)
 		for (size_t k = 0; k < n_kinds; k++)
 			kind_s[(size_t)p->group_of[i] * n_kinds + k] += all_micro_batches_s(p, i, dlb_cost_kind_s, (int)k);
-	p->time_s = dlb_arena_array(&p->arena, (size_t)p->n_groups * n_nodes + 1, sizeof(double));
+	p->time_s = dlb_arena_array(&p->arena, (size_t)p->n_groups * n_classes + 1, sizeof(double));
 	p->free_node = dlb_arena_array(&p->arena, n_nodes + 1, sizeof(bool));
-	for (size_t g = 0; g < (size_t)p->n_groups; g++) {
-		for (size_t d = 0; d < n_nodes; d++) {
+	bool *able = dlb_xcalloc(n_classes + 1, sizeof *able);
+	for (size_t d = 0, c, n_done = 0; d < n_nodes; d++) {
+		c = (size_t)p->class_of[d];
+		for (size_t g = 0; g < (size_t)p->n_groups && c == n_done; g++) {	/* the first of its class */
 			double s = kind_s[g * n_kinds + (size_t)cl->node[d].kind];
-			p->time_s[g * n_nodes + d] = isinf(s) ? s : s / cl->node[d].speed * p->ranked_scale[d];
-			p->free_node[d] |= !isinf(s);
+			p->time_s[g * n_classes + c] = isinf(s) ? s : s / cl->node[d].speed * p->ranked_scale[d];
+			able[c] |= !isinf(s);
 		}
+		n_done += c == n_done;
+		p->free_node[d] = able[c];
 	}
+	free(able);
 	free(kind_s);
 	for (size_t d = 0; d < n_nodes; d++) {		/* the memories that a node names are its own */
-		double *s = &p->time_s[d];
+		double *s = &p->time_s[p->class_of[d]];
 		for (size_t g = 0; g < (size_t)p->n_groups && cl->node[d].n_memories; g++)
-			s[g * n_nodes] = isinf(s[g * n_nodes]) ? s[g * n_nodes] : 0;
+			s[g * n_classes] = isinf(s[g * n_classes]) ? s[g * n_classes] : 0;
 		for (int i = 0; i < p->graph->n_ops && cl->node[d].n_memories; i++)
-			s[(size_t)p->group_of[i] * n_nodes] += all_micro_batches_s(p, i, dlb_cost_op_s, (int)d) * p->ranked_scale[d];
+			s[(size_t)p->group_of[i] * n_classes] += all_micro_batches_s(p, i, dlb_cost_op_s, (int)d) * p->ranked_scale[d];
 	}
 }
 
 /* What may not be has no time: every placer then keeps clear of it as of a kernel that is missing. */
 static int restrict_times(struct dlb_problem *p, struct dlb_error *err)
 {
-	size_t n_nodes = (size_t)p->cluster->n_nodes;
+	size_t n_nodes = (size_t)p->cluster->n_nodes, n_classes = (size_t)p->n_classes;
 	for (size_t d = 0; p->excluded && d < n_nodes; d++) {
 		for (size_t g = 0; p->excluded[d] && g < (size_t)p->n_groups; g++)
-			p->time_s[g * n_nodes + d] = INFINITY;
+			p->time_s[g * n_classes + (size_t)p->class_of[d]] = INFINITY;
 		p->free_node[d] &= !p->excluded[d];
 	}
 	for (int i = 0; p->pin && i < p->graph->n_ops; i++) {
-		size_t g = (size_t)p->group_of[i], d = (size_t)p->pin[i];
-		if (p->pin[i] < 0)
+		int g = p->group_of[i], d = p->pin[i];
+		if (d < 0)
 			continue;
 		const char *name = p->graph->op[i].name, *kind = p->cluster->kind[p->cluster->node[d].kind].name;
 		if (p->excluded && p->excluded[d])
-			return dlb_fail_no(err, NULL, "no plan fits: op '%s' is pinned to node %d, which is left out", name, p->pin[i]);
+			return dlb_fail_no(err, NULL, "no plan fits: op '%s' is pinned to node %d, which is left out", name, d);
 		for (int k = p->group_start[g]; k < p->group_start[g + 1]; k++)
-			if (p->pin[p->group_op[k]] >= 0 && p->pin[p->group_op[k]] != p->pin[i])
+			if (p->pin[p->group_op[k]] >= 0 && p->pin[p->group_op[k]] != d)
 				return dlb_fail_no(err, NULL, "no plan fits: ops '%s' and '%s' share a node and are pinned to two", name,
 						   p->graph->op[p->group_op[k]].name);
-		if (isinf(p->time_s[g * n_nodes + d]))
+		if (isinf(dlb_time_s(p, g, d)))
 			return dlb_fail_no(err, NULL, "no plan fits: node %d (%s) has no kernel for op '%s' (%s), which is pinned to it, "
-					   "or for what is bound to it", p->pin[i], kind, name, p->graph->op[i].type);
-		for (size_t other = 0; other < n_nodes; other++)
-			if (other != d)
-				p->time_s[g * n_nodes + other] = INFINITY;
+					   "or for what is bound to it", d, kind, name, p->graph->op[i].type);
+		for (int other = 0; other < p->n_classes; other++)
+			if (other != p->class_of[d])
+				p->time_s[(size_t)g * n_classes + (size_t)other] = INFINITY;
 	}
 	return 0;
 }
@@ -169,6 +207,7 @@ int dlb_problem_init(struct dlb_problem *p, struct dlb_error *err)
 		}
 	}
 	find_groups(p);
+	find_classes(p);
 	find_times(p);
 	if (restrict_times(p, err)) {
 		dlb_problem_release(p);
@@ -200,7 +239,7 @@ int dlb_no_room(const struct dlb_problem *p, int group, struct dlb_error *err)
 	const struct dlb_op *o = &p->graph->op[p->group_op[p->group_start[group]]];
 	bool kernel = false;
 	for (int d = 0; d < p->cluster->n_nodes; d++)
-		kernel |= !isinf(p->time_s[(size_t)group * (size_t)p->cluster->n_nodes + (size_t)d]);
+		kernel |= !isinf(dlb_time_s(p, group, d));
 	if (!kernel)
 		return dlb_fail_no(err, NULL, "no plan fits: no node%s has a kernel for op '%s' (%s) and what is bound to it",
 				   p->excluded ? " that is not left out" : "", o->name, o->type);

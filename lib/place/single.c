@@ -9,7 +9,7 @@ int dlb_place_single(const struct dlb_problem *p, int *placement, struct dlb_err
 	for (int d = 0; d < n_nodes; d++) {
 		double s = 0, bytes = 0;
 		for (int g = 0; g < p->n_groups; g++) {
-			s += p->time_s[(size_t)g * (size_t)n_nodes + (size_t)d];
+			s += dlb_time_s(p, g, d);
 			bytes += p->stays_bytes[g] + p->activation_bytes[g];
 		}
 		if (isfinite(s) && (largest < 0 || p->memory_bytes[d] > p->memory_bytes[largest]))
@@ -21,7 +21,7 @@ int dlb_place_single(const struct dlb_problem *p, int *placement, struct dlb_err
 	}
 	for (int g = 0; largest < 0 && g < p->n_groups; g++) {
 		int d = 0;
-		while (d < n_nodes && isinf(p->time_s[(size_t)g * (size_t)n_nodes + (size_t)d]))
+		while (d < n_nodes && isinf(dlb_time_s(p, g, d)))
 			d++;
 		if (d == n_nodes)		/* no node at all: that op is what to name */
 			return dlb_no_room(p, g, err);

@@ -96,7 +96,7 @@ int dlb_place_why(const struct dlb_problem *p, const struct dlb_plan *plan, int 
 	for (int d = 0; d < cl->n_nodes; d++) {
 		if (plan->n_replicas > 1 && plan->replica[0][d] < 0)
 			continue;
-		double own = p->time_s[(size_t)group * (size_t)cl->n_nodes + (size_t)d];
+		double own = dlb_time_s(p, group, d);
 		const char *kind = cl->kind[cl->node[d].kind].name;
 		if (isinf(own)) {
 			fprintf(f, "%-5d %-10s no kernel\n", d, kind);

@@ -25,7 +25,7 @@ static int random_node(const struct dlb_problem *p, struct dlb_rng *r, int group
 	int d;
 	do
 		d = (int)dlb_rng_below(r, (uint64_t)p->cluster->n_nodes);
-	while (isinf(p->time_s[(size_t)group * (size_t)p->cluster->n_nodes + (size_t)d]));
+	while (isinf(dlb_time_s(p, group, d)));
 	return d;
 }
 
@@ -69,7 +69,7 @@ static void test_whole(uint64_t seed)
 	double *load = calloc((size_t)d.cl.n_nodes, sizeof *load), path = 0, M = p.micro_batches, most = 0;
 	for (int g = 0; g < p.n_groups; g++) {
 		at[g] = p.n_groups > 14 ? 0 : random_node(&p, &r, g);	/* the recursion is exponential where paths are many */
-		load[at[g]] += p.time_s[g * d.cl.n_nodes + at[g]];
+		load[at[g]] += dlb_time_s(&p, g, at[g]);
 	}
 	assert(dlb_estimate_init(&e, &p, at));
 	for (int i = 0; i < d.g.n_ops && p.n_groups <= 14; i++)
