@@ -240,14 +240,13 @@ static bool is_ours(const char *key)
 
 int dlb_doc_write(const struct dlb_doc *d, FILE *f, struct dlb_error *err)
 {
-	struct dlb_printer *p = dlb_xmalloc(sizeof *p);
+	struct dlb_printer *p = dlb_xcalloc(1, sizeof *p);
 	bool first = true;
 	const char *key;
 	json_t *v;
-	int rc;
+	int rc, e;
 
 	p->f = f;
-	p->n = 0;
 	dlb_print_text(p, "{", 1);
 	rc = put_member(p, d, "dlb", &first);
 	for (int i = 0; i < DLB_LEN(sections); i++)
@@ -258,10 +257,11 @@ int dlb_doc_write(const struct dlb_doc *d, FILE *f, struct dlb_error *err)
 			rc |= put_member(p, d, key, &first);
 	dlb_print_text(p, "}\n", 2);
 	dlb_print_flush(p);
+	e = p->error;
 	free(p);
 	errno = 0;
 	if (fflush(f) || ferror(f))
-		return dlb_fail(err, NULL, "cannot write the document: %s", strerror(errno ? errno : EIO));
+		return dlb_fail(err, NULL, "cannot write the document: %s", strerror(e ? e : errno ? errno : EIO));
 	if (rc)
 		dlb_bug("a value of the document cannot be written (not finite, or not UTF-8)");
 	return 0;

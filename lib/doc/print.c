@@ -2,6 +2,7 @@
  * prints it, in a tenth of its time: it hands every token to a function, prints every number by printf. */
 #include "doc/print.h"
 
+#include <errno.h>
 #include <math.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -11,9 +12,15 @@
 enum { FLAGS = JSON_COMPACT | JSON_ENCODE_ANY | JSON_REAL_PRECISION(17), MOST = 32 };	/* MOST: bytes of a number */
 typedef unsigned __int128 wide;
 
+static void put_out(struct dlb_printer *p, const char *s, size_t n)
+{
+	if (fwrite(s, 1, n, p->f) < n && !p->error)
+		p->error = errno ? errno : EIO;
+}
+
 void dlb_print_flush(struct dlb_printer *p)
 {
-	fwrite(p->text, 1, p->n, p->f);
+	put_out(p, p->text, p->n);
 	p->n = 0;
 }
 
@@ -29,7 +36,7 @@ void dlb_print_text(struct dlb_printer *p, const char *s, size_t n)
 {
 	if (n > sizeof p->text) {
 		dlb_print_flush(p);
-		fwrite(s, 1, n, p->f);
+		put_out(p, s, n);
 		return;
 	}
 	memcpy(room(p, n), s, n);

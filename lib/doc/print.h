@@ -4,10 +4,11 @@
 #include <jansson.h>
 #include <stdio.h>
 
-struct dlb_printer { FILE *f; size_t n; char text[1 << 15]; };	/* set f; n bytes are not yet written */
+/* Set f, all else 0. n bytes are not yet written; error: errno of the first write that failed. */
+struct dlb_printer { FILE *f; int error; size_t n; char text[1 << 15]; };
 
 void dlb_print_text(struct dlb_printer *p, const char *s, size_t n);		/* as it is */
-/* 0; -1: a value that cannot be written (not finite, not UTF-8). Errors of the stream are left in ferror(f). */
+/* 0; -1: a value that cannot be written (not finite, not UTF-8). */
 int dlb_print_compact(struct dlb_printer *p, const json_t *v);
 int dlb_print_string(struct dlb_printer *p, const char *s, size_t n);		/* in quotes, with escapes */
 void dlb_print_flush(struct dlb_printer *p);					/* to the stream; before f is used otherwise */

@@ -119,14 +119,16 @@ static int prove_memory(const struct dlb_program *g, const struct dlb_cost *c, s
 
 static int prove(const struct dlb_program *g, struct dlb_error *err)
 {
+	int rc = 0;
 	if (prove_buckets(g, err) || dlb_verify_messages(g, err))
 		return -1;
-	for (int node = 0; node < g->n_nodes; node++) {
+	struct dlb_lives *lives = dlb_lives_new(g->graph);
+	for (int node = 0; node < g->n_nodes && rc == 0; node++) {
 		const struct dlb_program *own = dlb_program_of(g, node);
-		if (dlb_verify_lives(own, node, err) || dlb_verify_places(own, node, err))
-			return -1;
+		rc = dlb_verify_lives(lives, own, node, err) || dlb_verify_places(own, node, err) ? -1 : 0;
 	}
-	return 0;
+	dlb_lives_free(lives);
+	return rc;
 }
 
 /* Steps after which everything has been met: the longest delay, and every copy used again. */

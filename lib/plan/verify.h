@@ -4,7 +4,10 @@
 #define DLB_PLAN_VERIFY_H
 #include "plan/program.h"
 
-int dlb_verify_lives(const struct dlb_program *g, int node, struct dlb_error *err);
+/* Room for what is known of every op of the graph, for one node after the other: thousands of nodes have a few ops each. */
+struct dlb_lives *dlb_lives_new(const struct dlb_graph *g);
+void dlb_lives_free(struct dlb_lives *l);
+int dlb_verify_lives(struct dlb_lives *l, const struct dlb_program *g, int node, struct dlb_error *err);
 int dlb_verify_places(const struct dlb_program *g, int node, struct dlb_error *err);
 int dlb_verify_messages(const struct dlb_program *g, struct dlb_error *err);	/* of all nodes, with deadlock */
 

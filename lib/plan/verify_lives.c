@@ -8,7 +8,7 @@
 #include "plan/verify.h"
 
 enum life { UNBORN, OPEN, WRITTEN, FREED };		/* OPEN: posted, the message has not come */
-struct lives {
+struct dlb_lives {				/* of one node, but for first_moment all 0 between two */
 	const struct dlb_program *g; const struct dlb_plan *p; int node;
 	char *life;
 	bool *lent;					/* [place] received, and perhaps another node's own */
@@ -27,7 +27,7 @@ struct versions { const struct dlb_weight_copies *w; int live, *copy; };	/* live
 enum { IN_BUCKET = 1, SUMMED, REDUCING, REDUCED };
 
 /* Why output 0 of op does not share a place as its class says; NULL: it does, or has its own. */
-static const char *shares(const struct lives *l, int op, const struct dlb_place *x, bool *overwrites)
+static const char *shares(const struct dlb_lives *l, int op, const struct dlb_place *x, bool *overwrites)
 {
 	const struct dlb_graph *g = l->g->graph;
 	const struct dlb_op *o = &g->op[op];
@@ -51,7 +51,7 @@ static const char *shares(const struct lives *l, int op, const struct dlb_place 
 }
 
 /* A weight of here is read by an instruction of step s: the version that it wants must be somewhere. */
-static const char *has_version(struct lives *l, int t, const struct dlb_instr *in)
+static const char *has_version(struct dlb_lives *l, int t, const struct dlb_instr *in)
 {
 	const struct versions *v = l->of_weight ? &l->of_weight[t] : NULL;
 	int rule = l->g->staleness, want = in->iteration - in->version < 0 ? 0 : in->iteration - in->version;
@@ -63,7 +63,7 @@ static const char *has_version(struct lives *l, int t, const struct dlb_instr *i
 	return v->live == want || (v->w->n && v->copy[want % v->w->n] == want) ? NULL : "reads a version of a weight that is not kept";
 }
 
-static const char *copy_weight(struct lives *l, const struct dlb_instr *in)
+static const char *copy_weight(struct dlb_lives *l, const struct dlb_instr *in)
 {
 	for (int i = 0; i < l->g->graph->op[in->op].n_in; i++) {
 		int t = l->g->graph->op[in->op].in[i];
@@ -78,7 +78,7 @@ static const char *copy_weight(struct lives *l, const struct dlb_instr *in)
 	return "copies a weight that does not live here";
 }
 
-static const char *readable(struct lives *l, int t, const struct dlb_instr *in)
+static const char *readable(struct dlb_lives *l, int t, const struct dlb_instr *in)
 {
 	int m = in->micro_batch < 0 ? dlb_unrolled(l->g->micro_batches / l->g->steps, in->iteration, 0) : in->micro_batch;
 	const struct dlb_tensor *x = &l->g->graph->tensor[t];
@@ -97,14 +97,14 @@ static const char *readable(struct lives *l, int t, const struct dlb_instr *in)
 }
 
 /* Update op's gradient of the step lies in its place of state: summed, and not yet overwritten by a later one's. */
-static bool is_summed(const struct lives *l, int op, int step)
+static bool is_summed(const struct dlb_lives *l, int op, int step)
 {
 	int M = l->g->micro_batches / l->g->steps, places = dlb_program_sum_places(&l->g->node[l->node], op);
 	return l->sum[op] >= (step + 1) * M && l->sum[op] <= (step + places) * M;
 }
 
 /* An op in halves: its sums are made, summed over the replicas, and read by the same micro-batch, which sum[op] is. */
-static const char *half(struct lives *l, const struct dlb_instr *in)
+static const char *half(struct dlb_lives *l, const struct dlb_instr *in)
 {
 	char *at = &l->bucket[in->op];
 	if (in->what == DLB_RUN_SUMS) {
@@ -121,7 +121,7 @@ static const char *half(struct lives *l, const struct dlb_instr *in)
 }
 
 /* All that the update's layer takes second moments of has so many micro-batches in them. */
-static bool moments_are(const struct lives *l, int update, int n)
+static bool moments_are(const struct dlb_lives *l, int update, int n)
 {
 	for (int k = 0; k < dlb_kfac_moments(&l->g->graph->op[update]); k++)
 		if (l->moment[l->first_moment[update] + k] != n)
@@ -130,7 +130,7 @@ static bool moments_are(const struct lives *l, int update, int n)
 }
 
 /* Sums of the layer's gradients and of its second moments are complete, over the replicas too. */
-static const char *precondition(struct lives *l, const struct dlb_instr *in)
+static const char *precondition(struct dlb_lives *l, const struct dlb_instr *in)
 {
 	const struct dlb_kfac_layer layer = dlb_kfac_layer_at(l->g->graph, in->op);
 	const int op[] = { layer.update, layer.bias_update }, M = l->g->micro_batches;
@@ -150,7 +150,7 @@ static const char *precondition(struct lives *l, const struct dlb_instr *in)
 	return l->factors[in->op] && l->factors[in->op] != REDUCED ? "preconditions before the factors are summed over the replicas" : NULL;
 }
 
-static const char *compute(struct lives *l, const struct dlb_instr *in)
+static const char *compute(struct dlb_lives *l, const struct dlb_instr *in)
 {
 	const struct dlb_graph *g = l->g->graph;
 	const struct dlb_op *o = &g->op[in->op];
@@ -222,7 +222,7 @@ static const char *compute(struct lives *l, const struct dlb_instr *in)
 
 /* Every gradient of the bucket is summed here when it starts (where weights are averaged: every weight updated), and it
  * starts before it is waited for. */
-static const char *collective(struct lives *l, const struct dlb_instr *in)
+static const char *collective(struct dlb_lives *l, const struct dlb_instr *in)
 {
 	const struct dlb_node_program *np = &l->g->node[l->node];
 	if (in->what != DLB_RUN_REDUCE && in->what != DLB_RUN_REDUCED)
@@ -259,7 +259,7 @@ static const char *collective(struct lives *l, const struct dlb_instr *in)
 }
 
 /* Every layer here is preconditioned. */
-static const char *trust(struct lives *l)
+static const char *trust(struct dlb_lives *l)
 {
 	const struct dlb_graph *g = l->g->graph;
 	if (l->trusted)
@@ -272,7 +272,7 @@ static const char *trust(struct lives *l)
 }
 
 /* Every gradient of the updates here must be there, summed or whole. */
-static const char *norm(struct lives *l, const struct dlb_instr *in)
+static const char *norm(struct dlb_lives *l, const struct dlb_instr *in)
 {
 	const struct dlb_graph *g = l->g->graph;
 	const char *bad = NULL;
@@ -302,7 +302,7 @@ static const char *norm(struct lives *l, const struct dlb_instr *in)
 	return bad;
 }
 
-static const char *live(struct lives *l, const struct dlb_instr *in)
+static const char *live(struct dlb_lives *l, const struct dlb_instr *in)
 {
 	const struct dlb_node_program *np = &l->g->node[l->node];
 	int k = in->tensor >= 0 && in->verb != DLB_COMPUTE ? dlb_program_find_place(np, in->tensor, in->micro_batch) : -1;
@@ -340,7 +340,7 @@ static const char *live(struct lives *l, const struct dlb_instr *in)
 	}
 }
 
-static void watch_versions(struct lives *l)
+static void watch_versions(struct dlb_lives *l)
 {
 	const struct dlb_node_program *np = &l->g->node[l->node];
 	l->of_weight = dlb_xcalloc((size_t)l->g->graph->n_tensors + 1, sizeof *l->of_weight);
@@ -353,67 +353,141 @@ static void watch_versions(struct lives *l)
 	}
 }
 
-int dlb_verify_lives(const struct dlb_program *g, int node, struct dlb_error *err)
+struct dlb_lives *dlb_lives_new(const struct dlb_graph *g)
+{
+	struct dlb_lives *l = dlb_xcalloc(1, sizeof *l);
+	size_t n = (size_t)g->n_ops + 1;
+	l->sum = dlb_xcalloc(n, sizeof *l->sum);
+	l->bucket = dlb_xcalloc(n, sizeof *l->bucket);
+	l->reduced = dlb_xcalloc(n, sizeof *l->reduced);
+	l->updated = dlb_xcalloc(n, sizeof *l->updated);
+	l->first_moment = dlb_xcalloc(n, sizeof *l->first_moment);
+	for (int i = 0; i < g->n_ops; i++)
+		l->first_moment[i + 1] = l->first_moment[i] + dlb_kfac_moments(&g->op[i]);
+	l->moment = dlb_xcalloc((size_t)l->first_moment[g->n_ops] + 1, sizeof *l->moment);
+	l->factors = dlb_xcalloc(n, sizeof *l->factors);
+	l->preconditioned = dlb_xcalloc(n, sizeof *l->preconditioned);
+	return l;
+}
+
+void dlb_lives_free(struct dlb_lives *l)
+{
+	free(l->sum);
+	free(l->bucket);
+	free(l->reduced);
+	free(l->updated);
+	free(l->first_moment);
+	free(l->moment);
+	free(l->factors);
+	free(l->preconditioned);
+	free(l);
+}
+
+static void begin(struct dlb_lives *l, const struct dlb_program *g, int node)
 {
 	const struct dlb_node_program *np = &g->node[node];
-	struct lives l = { .g = g, .p = g->plan, .node = node };
-	l.life = dlb_xcalloc((size_t)np->n_places + 1, 1);
-	l.lent = dlb_xcalloc((size_t)np->n_places + 1, sizeof *l.lent);
-	l.written = dlb_xcalloc((size_t)np->n_places + 1, sizeof(int));
-	l.version = dlb_xcalloc((size_t)np->n_places + 1, sizeof(int));
-	l.sum = dlb_xcalloc((size_t)g->graph->n_ops + 1, sizeof(int));
-	l.bucket = dlb_xcalloc((size_t)g->graph->n_ops + 1, 1);
-	l.reduced = dlb_xcalloc((size_t)g->graph->n_ops + 1, sizeof *l.reduced);
-	l.updated = dlb_xcalloc((size_t)g->graph->n_ops + 1, sizeof *l.updated);
-	l.first_moment = dlb_xcalloc((size_t)g->graph->n_ops + 1, sizeof(int));
-	for (int i = 0; i < g->graph->n_ops; i++)
-		l.first_moment[i + 1] = l.first_moment[i] + dlb_kfac_moments(&g->graph->op[i]);
-	l.moment = dlb_xcalloc((size_t)l.first_moment[g->graph->n_ops] + 1, sizeof(int));
-	l.factors = dlb_xcalloc((size_t)g->graph->n_ops + 1, 1);
-	l.preconditioned = dlb_xcalloc((size_t)g->graph->n_ops + 1, sizeof *l.preconditioned);
-	l.averages = dlb_sharing_averages(&g->whole->sharing);
+	size_t n = (size_t)np->n_places + 1;
+	l->g = g;
+	l->p = g->plan;
+	l->node = node;
+	l->life = dlb_xcalloc(n, sizeof *l->life);
+	l->lent = dlb_xcalloc(n, sizeof *l->lent);
+	l->written = dlb_xcalloc(n, sizeof *l->written);
+	l->version = dlb_xcalloc(n, sizeof *l->version);
+	l->averages = dlb_sharing_averages(&g->whole->sharing);
 	for (int b = 0; b < np->n_buckets; b++)
 		for (int i = 0; i < np->bucket[b].n_ops; i++)
-			(np->bucket[b].cls == DLB_SUM_FACTOR ? l.factors : l.bucket)[np->bucket[b].op[i]] = IN_BUCKET;
-	int rc = 0, ends = 0;
+			(np->bucket[b].cls == DLB_SUM_FACTOR ? l->factors : l->bucket)[np->bucket[b].op[i]] = IN_BUCKET;
 	if (g->depth)
-		watch_versions(&l);
-	for (int i = 0; i < np->n_instr && rc == 0; i++) {
-		const char *bad = ends == g->steps && np->instr[i].verb != DLB_FREE ? "comes after the end of the step" : live(&l, &np->instr[i]);
+		watch_versions(l);
+}
+
+static void forget(struct dlb_lives *l, int op)
+{
+	if (op < 0)
+		return;
+	l->sum[op] = l->reduced[op] = l->updated[op] = 0;
+	l->bucket[op] = l->factors[op] = 0;
+	l->preconditioned[op] = false;
+	for (int k = l->first_moment[op]; k < l->first_moment[op + 1]; k++)
+		l->moment[k] = 0;
+}
+
+/* What was seen is of the ops of instructions, of the buckets, and of the layers that are preconditioned. */
+static void end(struct dlb_lives *l)
+{
+	const struct dlb_node_program *np = &l->g->node[l->node];
+	for (int i = 0; i < np->n_instr; i++) {
+		forget(l, np->instr[i].op);
+		if (np->instr[i].verb != DLB_COMPUTE || np->instr[i].what != DLB_RUN_PRECONDITION)
+			continue;
+		const struct dlb_kfac_layer layer = dlb_kfac_layer_at(l->g->graph, np->instr[i].op);
+		forget(l, layer.update);
+		forget(l, layer.bias_update);
+	}
+	for (int b = 0; b < np->n_buckets; b++)
+		for (int i = 0; i < np->bucket[b].n_ops; i++)
+			forget(l, np->bucket[b].op[i]);
+	free(l->life);
+	free(l->lent);
+	free(l->written);
+	free(l->version);
+	for (int k = 0; l->of_weight && k < np->n_weights; k++)
+		free(l->of_weight[np->weight[k].tensor].copy);
+	free(l->of_weight);
+	l->of_weight = NULL;
+	l->squared = l->normed = 0;
+	l->trusted = false;
+}
+
+/* The first op of a bucket that nobody waited for; n_ops: none. */
+static int left_in_bucket(const struct dlb_lives *l)
+{
+	const struct dlb_graph *g = l->g->graph;
+	const struct dlb_node_program *np = &l->g->node[l->node];
+	int first = g->n_ops;
+	for (int b = 0; b < np->n_buckets; b++) {
+		for (int i = 0; i < np->bucket[b].n_ops; i++) {
+			int op = np->bucket[b].op[i], done = g->op[op].phase == DLB_UPDATE ? REDUCED : IN_BUCKET;
+			if (op < first && ((l->factors[op] && l->factors[op] != REDUCED) || (l->bucket[op] && l->bucket[op] != done)))
+				first = op;
+		}
+	}
+	return first;
+}
+
+static int prove(struct dlb_lives *l, struct dlb_error *err)
+{
+	const struct dlb_program *g = l->g;
+	const struct dlb_node_program *np = &g->node[l->node];
+	int node = l->node, ends = 0;
+	for (int i = 0; i < np->n_instr; i++) {
+		const char *bad = ends == g->steps && np->instr[i].verb != DLB_FREE ? "comes after the end of the step" : live(l, &np->instr[i]);
 		if (bad)
-			rc = dlb_verify_fault(g, node, i, err, bad);
+			return dlb_verify_fault(g, node, i, err, bad);
 		ends += np->instr[i].verb == DLB_COLLECTIVE && np->instr[i].what == DLB_RUN_STEP_END;
 	}
-	if (rc == 0 && g->plan->clip && l.normed != g->steps)
-		rc = dlb_fail(err, NULL, "program of node %d: the global norm is never taken", node);
-	if (rc == 0 && ends != g->steps)
-		rc = dlb_fail(err, NULL, "program of node %d: the step has no end", node);
-	for (int i = 0; i < g->graph->n_ops && rc == 0; i++)
-		if (l.factors[i] && l.factors[i] != REDUCED)
-			rc = dlb_fail(err, NULL, "program of node %d: the bucket of the factors of op %d '%s' is never waited for", node, i,
-				      g->graph->op[i].name);
-		else if (l.bucket[i] && l.bucket[i] != (g->graph->op[i].phase == DLB_UPDATE ? REDUCED : IN_BUCKET))
-			rc = dlb_fail(err, NULL, "program of node %d: the bucket of op %d '%s' is never waited for", node, i, g->graph->op[i].name);
-	for (int k = 0; k < np->n_places && rc == 0; k++) {
-		int r = dlb_program_root_place(&l.g->node[l.node], np->place[k].tensor, np->place[k].micro_batch);
-		if (r < 0 || l.life[r] != FREED)
-			rc = dlb_fail(err, NULL, "program of node %d: tensor %d '%s' of micro-batch %d is never freed", node,
-				      np->place[k].tensor, g->graph->tensor[np->place[k].tensor].name, np->place[k].micro_batch);
+	if (g->plan->clip && l->normed != g->steps)
+		return dlb_fail(err, NULL, "program of node %d: the global norm is never taken", node);
+	if (ends != g->steps)
+		return dlb_fail(err, NULL, "program of node %d: the step has no end", node);
+	int op = left_in_bucket(l);
+	if (op < g->graph->n_ops)
+		return dlb_fail(err, NULL, "program of node %d: the bucket of %sop %d '%s' is never waited for", node,
+				l->factors[op] && l->factors[op] != REDUCED ? "the factors of " : "", op, g->graph->op[op].name);
+	for (int k = 0; k < np->n_places; k++) {
+		int r = dlb_program_root_place(np, np->place[k].tensor, np->place[k].micro_batch);
+		if (r < 0 || l->life[r] != FREED)
+			return dlb_fail(err, NULL, "program of node %d: tensor %d '%s' of micro-batch %d is never freed", node,
+					np->place[k].tensor, g->graph->tensor[np->place[k].tensor].name, np->place[k].micro_batch);
 	}
-	free(l.life);
-	free(l.lent);
-	free(l.written);
-	free(l.version);
-	free(l.sum);
-	free(l.bucket);
-	free(l.reduced);
-	free(l.updated);
-	free(l.moment);
-	free(l.first_moment);
-	free(l.factors);
-	free(l.preconditioned);
-	for (int k = 0; l.of_weight && k < np->n_weights; k++)
-		free(l.of_weight[np->weight[k].tensor].copy);
-	free(l.of_weight);
+	return 0;
+}
+
+int dlb_verify_lives(struct dlb_lives *l, const struct dlb_program *g, int node, struct dlb_error *err)
+{
+	begin(l, g, node);
+	int rc = prove(l, err);
+	end(l);
 	return rc;
 }
