@@ -28,8 +28,8 @@ enum {
 	LEAST_SLOTS = 2, MOST_SLOTS = 64
 };
 
-/* A place in the list: segment `seg` of hop `hop`, of block `block`. */
-struct place { int64_t block; int hop; int64_t seg; };
+/* A place in the list: segment `seg` of the `chunk`-th chunk of hop `hop`, of block `block`; its n elements from `from` on. */
+struct place { int64_t block, seg, from, n; int hop, chunk; };
 /* Messages in one direction: posted in the order of the list, and done in that order. */
 struct stream {
 	struct place next, done;
@@ -70,7 +70,7 @@ struct dlb_collective {
 	int n_in_flight;
 	char *x;
 	int64_t n, segment;		/* elements: of x, of a segment */
-	int64_t n_blocks, per_block;	/* segments of a chunk that are of one block */
+	int64_t n_blocks, per_block;	/* segments of a chunk that are of one block, INT64_MAX of a single one */
 	size_t bytes, wire_bytes;	/* of an element in memory, on the wire */
 	const struct dlb_wire_loops *loops;
 	int64_t *at;
@@ -97,52 +97,38 @@ static int rank_of(const struct dlb_ranks *r, int member)
 static bool sends(const struct dlb_hop *h) { return h->to >= 0; }
 static bool receives(const struct dlb_hop *h) { return h->from >= 0; }
 
-/* Segments that a hop has in a block: of several blocks each chunk has its own part in each, of a single one chunks are
- * taken as one. */
-static int64_t n_segments(const struct dlb_collective *k, int chunk, int n_chunks)
+static bool at_end(const struct dlb_collective *k, const struct place *p)
 {
-	return k->n_blocks > 1 ? n_chunks * k->per_block : (k->at[chunk + n_chunks] - k->at[chunk] + k->segment - 1) / k->segment;
+	return p->block == k->n_blocks;
 }
 
-/* Elements [*from, *from + n) of segment s of chunks [chunk, chunk + n_chunks); n = 0: a chunk that ends before. */
-static int64_t segment(const struct dlb_collective *k, int64_t block, int chunk, int n_chunks, int64_t s, int64_t *from)
+/* Which elements p stands for, of chunks [first, first + count): of several blocks each chunk has its own part in each, of a
+ * single one they are taken as one. False: p is past what hop p->hop has in its block. */
+static bool find_elements(const struct dlb_collective *k, int first, int count, struct place *p)
 {
-	int64_t end;
+	const bool single = k->n_blocks == 1;
+	const int n_parts = single ? 1 : count;
 
-	if (k->n_blocks > 1) {
-		chunk += (int)(s / k->per_block);
-		n_chunks = 1;
-		s = block * k->per_block + s % k->per_block;
+	for (; p->chunk < n_parts; p->chunk++, p->seg = 0) {
+		int64_t end = k->at[single ? first + count : first + p->chunk + 1];
+
+		p->from = k->at[first + p->chunk] + ((single ? 0 : p->block * k->per_block) + p->seg) * k->segment;
+		p->n = end - p->from < k->segment ? end - p->from : k->segment;
+		if (p->seg < k->per_block && p->n > 0)
+			return true;
 	}
-	end = k->at[chunk + n_chunks];
-	*from = k->at[chunk] + s * k->segment;
-	return *from >= end ? 0 : end - *from < k->segment ? end - *from : k->segment;
-}
-
-static int64_t piece(const struct dlb_collective *k, bool sending, struct place p, int64_t *from)
-{
-	const struct dlb_hop *h = &k->hop[p.hop];
-
-	return sending ? segment(k, p.block, h->send, h->n_send, p.seg, from) : segment(k, p.block, h->recv, h->n_recv, p.seg, from);
-}
-
-static bool at_end(const struct dlb_collective *k, struct place p)
-{
-	return p.block == k->n_blocks;
+	return false;
 }
 
 /* Moves p to the next segment there is, or to the end. */
 static void settle(const struct dlb_collective *k, bool sending, struct place *p)
 {
-	for (; !at_end(k, *p); p->seg++) {
+	while (!at_end(k, p)) {
 		const struct dlb_hop *h = &k->hop[p->hop];
-		int64_t n = !(sending ? sends : receives)(h) ? 0 : sending ? n_segments(k, h->send, h->n_send) : n_segments(k, h->recv, h->n_recv), from;
 
-		if (p->seg < n && piece(k, sending, *p, &from))
+		if (sending ? sends(h) && find_elements(k, h->send, h->n_send, p) : receives(h) && find_elements(k, h->recv, h->n_recv, p))
 			return;
-		if (p->seg + 1 < n)
-			continue;
-		*p = p->hop + 1 < k->n_hops ? (struct place){ p->block, p->hop + 1, -1 } : (struct place){ p->block + 1, 0, -1 };
+		*p = p->hop + 1 < k->n_hops ? (struct place){ .block = p->block, .hop = p->hop + 1 } : (struct place){ .block = p->block + 1 };
 	}
 }
 
@@ -152,33 +138,35 @@ static void advance(const struct dlb_collective *k, bool sending, struct place *
 	settle(k, sending, p);
 }
 
-/* Whether a stream that stands at `at` is past segment p.seg of hop `hop`, one of p's block, and what that hop moves are
- * the segments of p's; else past all of that hop. */
-static bool is_past(struct place at, struct place p, int hop, bool same)
+/* Whether a stream that stands at `at` is past the segment of hop `hop` that is like p, one of p's block; where that hop moves
+ * other chunks than p's, past all of the hop. */
+static bool is_past(const struct place *at, const struct place *p, int hop, bool same)
 {
-	if (at.block != p.block)
-		return at.block > p.block;
-	return at.hop > hop || (at.hop == hop && same && at.seg > p.seg);
+	if (at->block != p->block)
+		return at->block > p->block;
+	if (at->hop != hop || !same)
+		return at->hop > hop;
+	return at->chunk > p->chunk || (at->chunk == p->chunk && at->seg > p->seg);
 }
 
 /* What is sent is complete when the last that comes for it is in, segment by segment where those are the same. */
-static bool ready_to_send(const struct dlb_collective *k, struct place p)
+static bool ready_to_send(const struct dlb_collective *k, const struct place *p)
 {
-	int g = k->got_before[p.hop];
-	const struct dlb_hop *h = &k->hop[p.hop];
+	int g = k->got_before[p->hop];
+	const struct dlb_hop *h = &k->hop[p->hop];
 
-	if (p.block - k->recv.done.block > AHEAD)
+	if (p->block - k->recv.done.block > AHEAD)
 		return false;
-	return g < 0 || is_past(k->recv.done, p, g, k->hop[g].recv == h->send && k->hop[g].n_recv == h->n_send);
+	return g < 0 || is_past(&k->recv.done, p, g, k->hop[g].recv == h->send && k->hop[g].n_recv == h->n_send);
 }
 
 /* What is replaced must have left. */
-static bool ready_to_receive(const struct dlb_collective *k, struct place p)
+static bool ready_to_receive(const struct dlb_collective *k, const struct place *p)
 {
-	int g = k->sent_before[p.hop];
-	const struct dlb_hop *h = &k->hop[p.hop];
+	int g = k->sent_before[p->hop];
+	const struct dlb_hop *h = &k->hop[p->hop];
 
-	return h->add || g < 0 || is_past(k->send.done, p, g, k->hop[g].send == h->recv && k->hop[g].n_send == h->n_recv);
+	return h->add || g < 0 || is_past(&k->send.done, p, g, k->hop[g].send == h->recv && k->hop[g].n_send == h->n_recv);
 }
 
 static char *slot(const struct dlb_collective *k, const struct stream *s, int64_t i)
@@ -213,11 +201,11 @@ static char *lane_slot(const struct dlb_collective *k, const struct link *l)
 }
 
 /* What is added to may be what the same hop sends: then only when that has left. */
-static bool has_left(const struct dlb_collective *k, struct place in)
+static bool has_left(const struct dlb_collective *k, const struct place *in)
 {
-	const struct dlb_hop *h = &k->hop[in.hop];
+	const struct dlb_hop *h = &k->hop[in->hop];
 
-	return !h->add || !sends(h) || h->send != h->recv || is_past(k->send.done, in, in.hop, true);
+	return !h->add || !sends(h) || h->send != h->recv || is_past(&k->send.done, in, in->hop, true);
 }
 
 /* What has come: in its lane, or by the message whose turn it is; *w is where, NULL: in x already. */
@@ -228,9 +216,9 @@ static bool arrived(struct dlb_collective *k, const char **w)
 
 	if (l->lane) {
 		*w = lane_slot(k, l);
-		return has_left(k, s->done) && (int32_t)(atomic_load_explicit(&l->lane->sent, memory_order_acquire) - l->n) > 0;
+		return has_left(k, &s->done) && (int32_t)(atomic_load_explicit(&l->lane->sent, memory_order_acquire) - l->n) > 0;
 	}
-	if (!has_left(k, s->done))
+	if (!has_left(k, &s->done))
 		return false;
 	*w = direct(k, &k->hop[s->done.hop]) ? NULL : slot(k, s, s->n_done);
 	return dlb_comm_test(k->c, &s->request[s->n_done % IN_FLIGHT]);
@@ -241,7 +229,7 @@ static bool may_send(const struct dlb_collective *k)
 	const struct stream *s = &k->send;
 	const struct link *l;
 
-	if (at_end(k, s->next) || s->n_posted - s->n_done == k->n_in_flight || !ready_to_send(k, s->next))
+	if (at_end(k, &s->next) || s->n_posted - s->n_done == k->n_in_flight || !ready_to_send(k, &s->next))
 		return false;
 	l = link_of(k, s, s->next.hop);
 	return !l->lane || l->n - atomic_load_explicit(&l->lane->taken, memory_order_acquire) < k->n_slots;
@@ -288,12 +276,10 @@ static void sent_in_lane(struct dlb_collective *k, struct link *l)
 static void add_segment(struct dlb_collective *k, const char *w, int64_t from, int64_t n)
 {
 	struct stream *s = &k->send;
-	struct place here = k->recv.done;
-	int64_t next;
+	const struct place *here = &k->recv.done, *next = &s->next;
 	struct link *l;
 
-	if (!k->loops->pass || at_end(k, s->next) || s->next.block != here.block || s->next.hop != here.hop + 1 || s->next.seg != here.seg ||
-	    piece(k, true, s->next, &next) != n || next != from) {
+	if (!k->loops->pass || at_end(k, next) || next->block != here->block || next->hop != here->hop + 1 || next->from != from || next->n != n) {
 		k->loops->add(element(k, from), w, n);
 		return;
 	}
@@ -317,7 +303,8 @@ static bool receive_more(struct dlb_collective *k)
 	while (s->n_done < s->n_posted && arrived(k, &w)) {
 		struct link *l = link_of(k, s, s->done.hop);
 
-		n = piece(k, false, s->done, &from);
+		from = s->done.from;
+		n = s->done.n;
 		if (k->hop[s->done.hop].add)
 			add_segment(k, w, from, n);
 		if (k->hop[s->done.hop].add && k->loops->round && s->done.hop == k->last_add)
@@ -330,10 +317,11 @@ static bool receive_more(struct dlb_collective *k)
 		advance(k, false, &s->done);
 		moved = true;
 	}
-	while (!at_end(k, s->next) && s->n_posted - s->n_done < k->n_in_flight && ready_to_receive(k, s->next)) {
+	while (!at_end(k, &s->next) && s->n_posted - s->n_done < k->n_in_flight && ready_to_receive(k, &s->next)) {
 		const struct dlb_hop *h = &k->hop[s->next.hop];
 
-		n = piece(k, false, s->next, &from);
+		from = s->next.from;
+		n = s->next.n;
 		if (!link_of(k, s, s->next.hop)->lane)
 			dlb_comm_irecv(k->c, direct(k, h) ? element(k, from) : slot(k, s, s->n_posted), (size_t)n * k->wire_bytes, h->from,
 				       k->tag, &s->request[s->n_posted % IN_FLIGHT]);
@@ -355,7 +343,8 @@ static bool send_more(struct dlb_collective *k)
 		struct dlb_request *r = &s->request[s->n_posted % IN_FLIGHT];
 		char *p;
 
-		n = piece(k, true, s->next, &from);
+		from = s->next.from;
+		n = s->next.n;
 		p = element(k, from);
 		if (k->loops->pack) {
 			k->loops->pack(element(k, from), slot(k, s, s->n_posted), n);
@@ -432,7 +421,7 @@ static bool is_done(const struct dlb_collective *k)
 		return false;
 	if (k->subset)
 		return k->n_given == k->n && !k->piece.active;
-	return at_end(k, k->recv.done) && at_end(k, k->send.done);
+	return at_end(k, &k->recv.done) && at_end(k, &k->send.done);
 }
 
 static bool overlap(int a, int n_a, int b, int n_b)
@@ -480,6 +469,7 @@ static void choose_segments(struct dlb_collective *k, const struct dlb_ranks *r,
 	k->n_slots = n < LEAST_SLOTS ? LEAST_SLOTS : n > MOST_SLOTS ? MOST_SLOTS : (uint32_t)n;
 	k->per_block = DLB_BLOCK_BYTES / (k->segment * (int64_t)k->bytes);
 	k->n_blocks = foreign ? 0 : (longest + k->per_block * k->segment - 1) / (k->per_block * k->segment);
+	k->per_block = k->n_blocks == 1 ? INT64_MAX : k->per_block;
 }
 
 /* The link from or to peer; a new one when there is none. Who receives offers a lane to those who are near. */
@@ -660,7 +650,7 @@ int dlb_collective_wait(struct dlb_collective *k, struct dlb_error *err)
 
 	while (!is_done(k)) {
 		const struct place *in = &k->recv.done;
-		int peer = !k->agreed ? k->before : !at_end(k, *in) ? k->hop[in->hop].from : -1;
+		int peer = !k->agreed ? k->before : !at_end(k, in) ? k->hop[in->hop].from : -1;
 
 		if (move(k))
 			idle = (struct dlb_idle){ 0 };
