@@ -246,14 +246,31 @@ static void test_large(void)
 	printf("doc: 100000 ops made, hashed, printed, parsed in %.2f s\n", dlb_clock_s() - start);
 }
 
-/* Documents are printed as jansson would. */
+/* As jansson prints it. */
+static void same_print(const json_t *v)
+{
+	static struct dlb_printer p;
+	char *want = json_dumps(v, JSON_COMPACT | JSON_ENCODE_ANY | JSON_REAL_PRECISION(17)), *got;
+	size_t n;
+
+	p.f = open_memstream(&got, &n);
+	assert(want && p.f);
+	assert(dlb_print_compact(&p, v) == 0);
+	dlb_print_flush(&p);
+	fclose(p.f);
+	if (strcmp(want, got))
+		fprintf(stderr, "'%s' instead of '%s'\n", got, want);
+	assert(!strcmp(want, got));
+	free(want);
+	free(got);
+}
+
 static void test_print(void)
 {
 	static const char *const texts[] = {
 		"[0,-0.0,0.0,1,-1,9223372036854775807,-9223372036854775808,1.0,-2.5,1e15,999999999999999.0,1e300,5e-324,0.1,123456789.0]",
 		"{\"a\":{},\"b\":[],\"\":null,\"c\":[true,false,[{}]]}", "[\"plain\",\"\\\"\\\\/\\u0001\\n\\u007f\",\"\\u00e9\\u4e2d\"]",
 	};
-	static struct dlb_printer p;
 	struct dlb_rng r;
 
 	dlb_rng_init(&r, 1);
@@ -262,20 +279,22 @@ static void test_print(void)
 			(dlb_rng_uniform(&r) - 0.5) * pow(10, (double)dlb_rng_below(&r, 40) - 20),
 			floor((dlb_rng_uniform(&r) - 0.5) * pow(10, (double)dlb_rng_below(&r, 20))), (json_int_t)dlb_rng_next(&r),
 			dlb_rng_uniform(&r));
-		char *want, *got;
-		size_t n;
-		FILE *f = open_memstream(&got, &n);
 
-		assert(v && f);
-		want = json_dumps(v, JSON_COMPACT | JSON_ENCODE_ANY | JSON_REAL_PRECISION(17));
-		p.f = f;
-		assert(dlb_print_compact(&p, v) == 0);
-		dlb_print_flush(&p);
-		fclose(f);
-		assert(!strcmp(want, got));
-		free(want);
-		free(got);
+		assert(v);
+		same_print(v);
 		json_decref(v);
+	}
+	for (int e = -30; e < 25; e++) {		/* where the number of digits changes, and halves of the last one */
+		double x = pow(10, e), y = ldexp((double)(dlb_rng_next(&r) >> 11), 3 * e);
+
+		for (int i = 0; i < 4; i++)
+			x = nextafter(x, 0);
+		for (int i = 0; i < 8; i++, x = nextafter(x, INFINITY)) {
+			json_t *v = json_pack("[f, f, f]", x, -x, y / (1 << i));
+
+			same_print(v);
+			json_decref(v);
+		}
 	}
 }
 
