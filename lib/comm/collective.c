@@ -97,22 +97,31 @@ static int rank_of(const struct dlb_ranks *r, int member)
 static bool sends(const struct dlb_hop *h) { return h->to >= 0; }
 static bool receives(const struct dlb_hop *h) { return h->from >= 0; }
 
+/* What a hop sends or receives; n = 0: nothing. */
+struct chunks { int first, n; };
+static struct chunks chunks_of(const struct dlb_hop *h, bool sending)
+{
+	if (!(sending ? sends(h) : receives(h)))
+		return (struct chunks){ 0, 0 };
+	return sending ? (struct chunks){ h->send, h->n_send } : (struct chunks){ h->recv, h->n_recv };
+}
+
 static bool at_end(const struct dlb_collective *k, const struct place *p)
 {
 	return p->block == k->n_blocks;
 }
 
-/* Which elements p stands for, of chunks [first, first + count): of several blocks each chunk has its own part in each, of a
- * single one they are taken as one. False: p is past what hop p->hop has in its block. */
-static bool find_elements(const struct dlb_collective *k, int first, int count, struct place *p)
+/* Which elements of chunks c p stands for: of several blocks each chunk has its own part in each, of a single one they are
+ * taken as one. False: p is past what hop p->hop has in its block. */
+static bool find_elements(const struct dlb_collective *k, struct chunks c, struct place *p)
 {
 	const bool single = k->n_blocks == 1;
-	const int n_parts = single ? 1 : count;
+	const int n_parts = single && c.n ? 1 : c.n;
 
 	for (; p->chunk < n_parts; p->chunk++, p->seg = 0) {
-		int64_t end = k->at[single ? first + count : first + p->chunk + 1];
+		int64_t end = k->at[c.first + (single ? c.n : p->chunk + 1)];
 
-		p->from = k->at[first + p->chunk] + ((single ? 0 : p->block * k->per_block) + p->seg) * k->segment;
+		p->from = k->at[c.first + p->chunk] + ((single ? 0 : p->block * k->per_block) + p->seg) * k->segment;
 		p->n = end - p->from < k->segment ? end - p->from : k->segment;
 		if (p->seg < k->per_block && p->n > 0)
 			return true;
@@ -124,9 +133,7 @@ static bool find_elements(const struct dlb_collective *k, int first, int count, 
 static void settle(const struct dlb_collective *k, bool sending, struct place *p)
 {
 	while (!at_end(k, p)) {
-		const struct dlb_hop *h = &k->hop[p->hop];
-
-		if (sending ? sends(h) && find_elements(k, h->send, h->n_send, p) : receives(h) && find_elements(k, h->recv, h->n_recv, p))
+		if (find_elements(k, chunks_of(&k->hop[p->hop], sending), p))
 			return;
 		*p = p->hop + 1 < k->n_hops ? (struct place){ .block = p->block, .hop = p->hop + 1 } : (struct place){ .block = p->block + 1 };
 	}
@@ -424,27 +431,18 @@ static bool is_done(const struct dlb_collective *k)
 	return at_end(k, &k->recv.done) && at_end(k, &k->send.done);
 }
 
-static bool overlap(int a, int n_a, int b, int n_b)
+static bool overlap(struct chunks a, struct chunks b)
 {
-	return a < b + n_b && b < a + n_a;
+	return a.first < b.first + b.n && b.first < a.first + a.n;
 }
 
-static int last_send_of(const struct dlb_collective *k, int hop)
+/* The last hop before that moves, the other way, some of what this one sends (or receives); -1: none. */
+static int last_before(const struct dlb_collective *k, int hop, bool sending)
 {
-	const struct dlb_hop *h = &k->hop[hop];
-	int g = receives(h) ? hop - 1 : -1;
+	const struct chunks c = chunks_of(&k->hop[hop], sending);
+	int g = hop - 1;
 
-	while (g >= 0 && !(sends(&k->hop[g]) && overlap(k->hop[g].send, k->hop[g].n_send, h->recv, h->n_recv)))
-		g--;
-	return g;
-}
-
-static int last_receipt_of(const struct dlb_collective *k, int hop)
-{
-	const struct dlb_hop *h = &k->hop[hop];
-	int g = sends(h) ? hop - 1 : -1;
-
-	while (g >= 0 && !(receives(&k->hop[g]) && overlap(k->hop[g].recv, k->hop[g].n_recv, h->send, h->n_send)))
+	while (g >= 0 && !overlap(chunks_of(&k->hop[g], !sending), c))
 		g--;
 	return g;
 }
@@ -506,8 +504,8 @@ static void lay_out(struct dlb_collective *k, const struct dlb_collective_desc *
 	k->got_before = dlb_xcalloc((size_t)k->n_hops + 1, sizeof *k->got_before);
 	k->last_add = -1;
 	for (int i = 0; i < k->n_hops; i++) {
-		k->sent_before[i] = last_send_of(k, i);
-		k->got_before[i] = last_receipt_of(k, i);
+		k->sent_before[i] = last_before(k, i, false);
+		k->got_before[i] = last_before(k, i, true);
 		if (receives(&k->hop[i]) && k->hop[i].add)
 			k->last_add = i;
 	}

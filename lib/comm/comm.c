@@ -227,9 +227,7 @@ int dlb_comm_new(struct dlb_comm **out, double timeout_s, struct dlb_error *err)
 	c->base = dlb_xcalloc((size_t)c->size, sizeof *c->base);
 	if (gethostname(c->host, sizeof c->host - 1))
 		strcpy(c->host, "localhost");
-	if (meet_neighbours(c, err))
-		return -1;
-	if (find_cores(c, err))
+	if (meet_neighbours(c, err) || find_cores(c, err))
 		return -1;
 	if (c->crowded) {
 		sleep_sharply();

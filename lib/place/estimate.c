@@ -106,8 +106,8 @@ bool dlb_estimate_init(struct dlb_estimate *e, const struct dlb_problem *p, cons
 	e->chains = endless ? 0 : alone ? M : 1;
 	e->share = endless ? 1 : alone ? 0 : (M - 1) / M;
 	e->way = dlb_arena_array(&e->arena, D * D, sizeof *e->way);
-	for (size_t d = 0; d < D; d++)
-		dlb_ways_from(p->cluster, (int)d, e->way + d * D);
+	for (size_t i = 0; i < D * D; i++)
+		e->way[i] = dlb_cluster_way(p->cluster, (int)(i / D), (int)(i % D));
 	find_arcs(e);
 	find_times(e);
 	double **per_op[] = { &e->head, &e->tail, &e->new_head, &e->through, &e->through_new };

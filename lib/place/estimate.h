@@ -12,7 +12,7 @@
  * shrinks is not looked for, nor who waits for a busy node: it is an estimate. */
 #ifndef DLB_PLACE_ESTIMATE_H
 #define DLB_PLACE_ESTIMATE_H
-#include "place/list.h"
+#include "place/place.h"
 
 struct dlb_estimate_arc { int to; double bytes; };	/* an op before or after; bytes of one micro-batch */
 struct dlb_estimate {

@@ -23,7 +23,7 @@ int dlb_place_even(const struct dlb_problem *p, int *placement, struct dlb_error
 		to[i] = -1;
 		for (int k = 0; k < n && to[i] < 0; k++) {
 			int d = node[(part + k) % n];
-			if (isinf(u.time_s[(size_t)i * (size_t)p->n_classes + (size_t)p->class_of[d]]))
+			if (isinf(dlb_unit_s(&u, p, i, d)))
 				continue;
 			able = able < 0 ? d : able;
 			if (used[d] + u.bytes[i] <= p->memory_bytes[d])

@@ -63,12 +63,6 @@ bool dlb_list_able(const struct dlb_list *s, int unit, double bytes, int node)
 	return !isinf(dlb_time_s(s->p, unit, node)) && s->used_bytes[node] + bytes <= s->p->memory_bytes[node];
 }
 
-void dlb_ways_from(const struct dlb_cluster *c, int from, struct dlb_way *way)
-{
-	for (int to = 0; to < c->n_nodes; to++)
-		way[to] = dlb_cluster_way(c, from, to);
-}
-
 /* Routes are walked once: placing looks from each producer to every node. */
 static const struct dlb_ways *ways_from(struct dlb_list *s, int from)
 {

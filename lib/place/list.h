@@ -22,7 +22,6 @@ struct dlb_look { double *arrives, *last, *work; };
 void dlb_look_init(struct dlb_look *l, int n_nodes);
 void dlb_look_release(struct dlb_look *l);
 struct dlb_finish { double arrives, work, starts, ends, eft; };	/* on one node */
-void dlb_ways_from(const struct dlb_cluster *c, int from, struct dlb_way *way /* [n_nodes] */);
 struct dlb_ways { double *latency_s, *Bps, *copies; };	/* [to]; copies: 1 or 0; NULL: not asked for yet */
 
 struct dlb_list {

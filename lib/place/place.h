@@ -145,6 +145,10 @@ struct dlb_units {
 	double *bytes;					/* [unit] as dlb_group_bytes */
 	double *forward_bytes, *backward_bytes;		/* [n + 1]: of one micro-batch across the cut before unit i */
 };
+static inline double dlb_unit_s(const struct dlb_units *u, const struct dlb_problem *p, int unit, int node)
+{
+	return u->time_s[(size_t)unit * (size_t)p->n_classes + (size_t)p->class_of[node]];
+}
 void dlb_units_init(struct dlb_units *u, const struct dlb_problem *p);
 void dlb_units_release(struct dlb_units *u);
 /* Units start[k] .. start[k+1] (n_parts + 1 borders) go to node[k]. */

@@ -36,7 +36,7 @@ struct search {
 
 static double unit_s(const struct search *s, int unit, int node)
 {
-	return s->u.time_s[(size_t)unit * (size_t)s->p->n_classes + (size_t)s->p->class_of[node]];
+	return dlb_unit_s(&s->u, s->p, unit, node);
 }
 
 static double simulate(struct search *s, const int *node, const int *start)

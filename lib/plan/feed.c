@@ -45,8 +45,8 @@ size_t dlb_feed_bytes(const struct dlb_program *g, int node)
 static void carry(const struct dlb_cluster *c, struct dlb_feed_load *load, double *lane_s, int from, int to, double bytes)
 {
 	struct dlb_lane lane[DLB_MAX_ROUTE];
-	struct dlb_way way = dlb_cluster_way(c, from, to);
-	int n = dlb_cluster_lanes(c, from, to, lane, NULL);
+	struct dlb_way way;
+	int n = dlb_cluster_lanes(c, from, to, lane, &way);
 	load->bytes[from] += bytes;
 	for (int i = 0; i < n; i++)
 		lane_s[lane[i].id] += bytes / c->link[lane[i].link].bandwidth_Bps;
