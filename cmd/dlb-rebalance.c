@@ -32,8 +32,8 @@ static void tell(const struct dlb_cli *cli, const struct dlb_balance *b)
 	double t = r->step_s;
 
 	dlb_cli_say(cli, "round %d: %.6g s a step, %.6g s predicted; waiting beyond what is structural: mean %.1f%%, "
-		    "max %.1f%%%s%s%s", r->round, t, r->predicted_step_s, 100 * r->mean_excess_s / t,
-		    100 * r->max_excess_s / t, r->held ? "; the model moved, weights held" : "",
+		    "max %.1f%%; rounds differ by %.1f%%%s%s%s", r->round, t, r->predicted_step_s, 100 * r->mean_excess_s / t,
+		    100 * r->max_excess_s / t, 100 * b->spread, r->held ? "; the model moved, weights held" : "",
 		    r->rolled_back ? "; worse than the best, rolled back" : "", r->changed ? "; something changed" : "");
 	if (!b->converged)
 		return;

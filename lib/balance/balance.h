@@ -8,6 +8,7 @@
  *     u_i   T - busy_i, waiting                 u0_i    waiting in a balanced replay: structural
  *     v_i   max(0, u_i - u0_i)                  F       nodes free to take load
  *     kappa_i  measured over predicted busy     w_i     weight; both are read by dlb-place
+ *     s     relative spread of a node's busy time between rounds, beyond the spread within them
  *
  * What dlb-place does with the section: kappa multiplies and weight divides a node's times; when
  * `converged` or `keep` is set it makes no new plan but adopts best_placement (if its length fits the
@@ -22,6 +23,7 @@ struct dlb_balance_round {
 	double expected_s;			/* what the round before said this one would take; 0: it did not */
 	bool test_a, test_b, held, rolled_back;	/* rolled_back: after this round the best plan was taken up again */
 	bool changed;				/* a change point: what was learnt before says nothing of now */
+	double drift;				/* busy times that all nodes have in common, over those of the round before */
 	char plan_hash[17];
 	double *weight;				/* [node], used in that round */
 	int moved_ops;				/* against the round before */
@@ -30,6 +32,9 @@ struct dlb_balance {
 	struct dlb_arena arena;
 	int n_nodes, round, stable;		/* stable: rounds for which the plan has stayed the same */
 	double *weight, *kappa;			/* [node]; weights have mean 1 */
+	double *kappa_mean;			/* [node]: kappa before nodes that are alike were given the same */
+	double *kappa_rounds;			/* [node]: how many rounds it is the mean of; 0: not yet measured */
+	double spread; int spread_rounds;	/* s, and rounds that it was learnt from (what is taken for it at first counts as one) */
 	double eta; double *last_sign;
 	bool converged; const char *reason;	/* "balanced", "unchanged", "cycle", "floor", "rounds" or NULL */
 	bool keep;				/* the next round runs best_placement, whatever the weights say */
@@ -51,6 +56,7 @@ struct dlb_load {				/* one round */
 	int n_nodes;
 	double round_s, round_se_s;		/* T */
 	double *busy_s, *busy_se_s;
+	double usual_spread;			/* s before any round has told; 0: rounds repeat themselves (they are simulated) */
 	double *predicted_busy_s;		/* under the costs alone, without kappa; 0: holds no ops */
 	double *structural_s;			/* u0_i from the balanced replay */
 	bool *free_node;			/* F: may take load */

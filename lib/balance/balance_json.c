@@ -1,7 +1,8 @@
 /* The balance section:
  *
  *     {"rule": "log", "round": 3, "stable": 2, "converged": false, "keep": false, "reason": null,
- *      "weights": [1.2, 0.8], "kappa": [1, 2], "eta": 0.8, "last_sign": [0, 0], "hold": 0, "hold_off": 1,
+ *      "weights": [1.2, 0.8], "kappa": [1, 2], "kappa_mean": [1, 2], "kappa_rounds": [3, 1],
+ *      "spread": 0.02, "spread_rounds": 3, "eta": 0.8, "last_sign": [0, 0], "hold": 0, "hold_off": 1,
  *      "expected_s": ..., "floor_s": ...,
  *      "best": {"step_s": ..., "step_se_s": ..., "rounds": 2, "plan_hash": "...", "weights": [...]},
  *      "best_placement": [0, 0, 1, ...],
@@ -41,6 +42,7 @@ static json_t *write_round(const struct dlb_balance_round *r, int n_nodes)
 	json_object_set_new(o, "held", json_boolean(r->held));
 	json_object_set_new(o, "rolled_back", json_boolean(r->rolled_back));
 	json_object_set_new(o, "changed", json_boolean(r->changed));
+	json_object_set_new(o, "drift", json_real(r->drift));
 	json_object_set_new(o, "plan_hash", json_string(r->plan_hash));
 	json_object_set_new(o, "moved_ops", json_integer(r->moved_ops));
 	json_object_set_new(o, "weights", write_reals(r->weight, n_nodes));
@@ -72,6 +74,10 @@ json_t *dlb_balance_write(const struct dlb_balance *b)
 	json_object_set_new(o, "reason", b->reason ? json_string(b->reason) : json_null());
 	json_object_set_new(o, "weights", write_reals(b->weight, b->n_nodes));
 	json_object_set_new(o, "kappa", write_reals(b->kappa, b->n_nodes));
+	json_object_set_new(o, "kappa_mean", write_reals(b->kappa_mean, b->n_nodes));
+	json_object_set_new(o, "kappa_rounds", write_reals(b->kappa_rounds, b->n_nodes));
+	json_object_set_new(o, "spread", json_real(b->spread));
+	json_object_set_new(o, "spread_rounds", json_integer(b->spread_rounds));
 	json_object_set_new(o, "eta", json_real(b->eta));
 	json_object_set_new(o, "last_sign", write_reals(b->last_sign, b->n_nodes));
 	json_object_set_new(o, "hold", json_integer(b->hold));
@@ -158,12 +164,13 @@ static int get_word(const struct dlb_ref *r, const char *key, struct dlb_balance
 static int read_round(const struct dlb_ref *r, struct dlb_balance *b, struct dlb_balance_round *h, struct dlb_error *err)
 {
 	static const char *const known[] = { "round", "step_s", "step_se_s", "predicted_step_s", "expected_s", "max_excess_s",
-					     "mean_excess_s", "test_a", "test_b", "held", "rolled_back", "changed",
+					     "mean_excess_s", "test_a", "test_b", "held", "rolled_back", "changed", "drift",
 					     "plan_hash", "moved_ops", "weights", NULL };
 
 	if (!json_is_object(r->v))
 		return dlb_ref_fail(r, err, "an object is expected");
 	h->weight = b->weight;
+	h->drift = 1;
 	return dlb_ref_known(r, known, err) || get_count(r, "round", &h->round, err) ||
 	       dlb_get_real(r, "step_s", DLB_NEED, 0, 1e18, &h->step_s, err) ||
 	       dlb_get_real(r, "step_se_s", DLB_OPT, 0, 1e18, &h->step_se_s, err) ||
@@ -174,7 +181,8 @@ static int read_round(const struct dlb_ref *r, struct dlb_balance *b, struct dlb
 	       dlb_get_bool(r, "test_a", DLB_OPT, &h->test_a, err) || dlb_get_bool(r, "test_b", DLB_OPT, &h->test_b, err) ||
 	       dlb_get_bool(r, "held", DLB_OPT, &h->held, err) ||
 	       dlb_get_bool(r, "rolled_back", DLB_OPT, &h->rolled_back, err) ||
-	       dlb_get_bool(r, "changed", DLB_OPT, &h->changed, err) || get_hash(r, h->plan_hash, err) ||
+	       dlb_get_bool(r, "changed", DLB_OPT, &h->changed, err) ||
+	       dlb_get_real(r, "drift", DLB_OPT, 1e-9, 1e9, &h->drift, err) || get_hash(r, h->plan_hash, err) ||
 	       get_count(r, "moved_ops", &h->moved_ops, err) ||
 	       get_reals(r, "weights", DLB_OPT, 0, 1e9, b, &h->weight, err) ? -1 : 0;
 }
@@ -232,12 +240,16 @@ static int read_best(const struct dlb_ref *r, struct dlb_balance *b, struct dlb_
 
 static int read_section(const struct dlb_ref *r, struct dlb_balance *b, struct dlb_error *err)
 {
-	static const char *const known[] = { "rule", "round", "stable", "converged", "keep", "reason", "weights", "kappa", "eta",
-					     "last_sign", "hold", "hold_off", "expected_s", "floor_s", "best",
+	static const char *const known[] = { "rule", "round", "stable", "converged", "keep", "reason", "weights", "kappa",
+					     "kappa_mean", "kappa_rounds", "spread", "spread_rounds", "eta", "last_sign", "hold", "hold_off", "expected_s", "floor_s", "best",
 					     "best_placement", "history", NULL };
 
 	if (dlb_ref_known(r, known, err) || get_reals(r, "weights", DLB_NEED, 1e-9, 1e9, b, &b->weight, err) ||
 	    get_reals(r, "kappa", DLB_OPT, 1e-9, 1e9, b, &b->kappa, err) ||
+	    get_reals(r, "kappa_mean", DLB_OPT, 1e-9, 1e9, b, &b->kappa_mean, err) ||
+	    get_reals(r, "kappa_rounds", DLB_OPT, 0, 1e9, b, &b->kappa_rounds, err) ||
+	    dlb_get_real(r, "spread", DLB_OPT, 0, 1e3, &b->spread, err) ||
+	    get_count(r, "spread_rounds", &b->spread_rounds, err) ||
 	    get_reals(r, "last_sign", DLB_OPT, -1, 1, b, &b->last_sign, err) || get_word(r, "rule", b, &b->rule, err) ||
 	    get_word(r, "reason", b, &b->reason, err) || get_count(r, "round", &b->round, err) ||
 	    get_count(r, "stable", &b->stable, err) || get_count(r, "hold", &b->hold, err) ||

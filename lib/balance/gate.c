@@ -5,12 +5,13 @@
  * T_now is the best plan's measured time, for that is what keeping it would give. T_predicted is this
  * round's time less what the two plans' simulated steps (under kappa and weights) differ by: time that the
  * model does not explain stays; where the model takes too much, the difference shrinks in proportion. err is
- * the 90th percentile of how much longer than such a prediction the rounds that followed one have taken; not
- * less than what noise makes of T_now, nor than 2 %. Rounds are counted in steps, of as many a round as this
+ * the 90th percentile of how much longer than such a prediction the rounds that followed one have taken (the drift
+ * that all nodes have in common taken off); not less than what noise makes of T_now, nor than the greatest standard
+ * error of a kappa, by which the planner sees gains that are none, nor than 2 %. Rounds are counted in steps, of as many a round as this
  * one had. Planning happens beside the run and costs it nothing (t_plan = 0); draining and warming up cost a
  * step each.
  */
-#include "balance/balance.h"
+#include "balance/rules.h"
 #include "place/place.h"
 #include "util/stats.h"
 #include <math.h>
@@ -19,18 +20,22 @@
 
 static const double least_error = 0.02;
 
-/* Of step / expected - 1, over rounds since the last change point. */
+/* Of step / expected - 1, over rounds since the last change point in which the model held: what one foretold that was
+ * mended since says nothing of the next. */
 static double prediction_error(const struct dlb_balance *b, const struct dlb_load *l)
 {
 	double *e = dlb_xcalloc((size_t)b->n_history + 1, sizeof *e), q;
 	int n = 0;
 
 	for (int i = b->n_history - 1; i >= 0 && !b->history[i].changed; i--)
-		if (b->history[i].expected_s > 0)
-			e[n++] = b->history[i].step_s / b->history[i].expected_s - 1;
-	q = dlb_quantile(e, n, 0.9);
+		if (b->history[i].expected_s > 0 && !b->history[i].held)
+			e[n++] = b->history[i].step_s / (b->history[i].expected_s * b->history[i].drift) - 1;
+	q = fmax(dlb_quantile(e, n, 0.9), 3 * l->round_se_s / l->round_s);
 	free(e);
-	return fmax(least_error, fmax(q, 3 * l->round_se_s / l->round_s));
+	for (int i = 0; i < b->n_nodes; i++)
+		if (l->busy_s[i] > 0)
+			q = fmax(q, dlb_balance_kappa_se(b, i, l->busy_se_s[i] / l->busy_s[i]));
+	return fmax(least_error, q);
 }
 
 static bool ran_before(const struct dlb_balance *b, const char *hash)

@@ -7,6 +7,7 @@
 #include <string.h>
 
 static const double at_limit = 0.98;	/* of a node's memory: no op of any size would still fit */
+static const double usual_spread = 0.04;	/* between rounds: in the middle of what hosts with neighbours have shown */
 
 int dlb_scene_read(const struct dlb_doc *d, struct dlb_scene *s, struct dlb_error *err)
 {
@@ -121,6 +122,7 @@ int dlb_load_of(const struct dlb_scene *s, const double *kappa, struct dlb_arena
 	l->n_nodes = s->plan.n_nodes;
 	l->round_s = r->step_s;
 	l->round_se_s = isfinite(r->step_se_s) ? r->step_se_s : 0;
+	l->usual_spread = r->dry_run ? 0 : usual_spread;
 	l->bound_s = s->plan.bound_s;
 	l->steps = r->steps > 1 ? r->steps : 1;
 	l->moved_ops = s->plan.moved_ops;

@@ -1,8 +1,9 @@
 /* The rule `log`, the default: first mend the model, then the weights.
  *
- *     kappa_i     measured busy / predicted busy. A move that its noise does not explain is taken at once,
- *                 smaller ones are smoothed, and nodes of a kind within 5 % taken as alike. In a round in which some kappa moved by more than 5 % the
- *                 weights are held: nothing is corrected twice.
+ *     kappa_i     measured busy / predicted busy, mean over rounds (kappa.c). In a round in which some kappa moved
+ *                 against the others by more than 5 % the weights are held: nothing is corrected twice.
+ *     times       of plans measured before follow the drift that all nodes have in common
+ *     SE          of busy times and of T: what the steps within the round say, and the spread between rounds
  *     weights     move only when the round took longer than the corrected model foresaw, and some node's
  *                 waiting is more than 0.02 T from the mean
  *     dead band   act on i only if |v_i - vbar| > max(2 SE_i, 0.005 T)
@@ -20,10 +21,16 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const double kappa_moved = 0.05, smoothing = 0.5, least_eta = 0.1, change = 0.05, worse_by = 0.01;
+static const double least_eta = 0.1, change = 0.05, worse_by = 0.01;
 static const double ln2 = 0.69314718055994530942;
 static const double test_a_within = 0.02, test_b_within = 0.03, dead_band = 0.005,
 		    foreseen = 0.03;
+
+/* Standard error of the round's T as a measurement of its plan. */
+static double step_se_s(const struct dlb_load *l, const struct dlb_balance *b)
+{
+	return hypot(l->round_se_s, b->spread * l->round_s);
+}
 
 /* The same plan (the best one, or the last round's) suddenly takes another time than before. */
 static bool change_point(const struct dlb_load *l, const struct dlb_balance *b)
@@ -32,74 +39,14 @@ static bool change_point(const struct dlb_load *l, const struct dlb_balance *b)
 	double was = 0, was_se = 0;
 
 	if (b->n_history > 1 && !strcmp(now[-1].plan_hash, now->plan_hash)) {
-		was = now[-1].step_s;
-		was_se = now[-1].step_se_s;
+		was = now[-1].step_s * now->drift;
+		was_se = hypot(now[-1].step_se_s, b->spread * now[-1].step_s) * now->drift;
 	} else if (b->best_rounds && !strcmp(b->best_plan_hash, now->plan_hash)) {
 		was = b->best_step_s;
 		was_se = b->best_se_s;
 	}
 	return was > 0 && fabs(l->round_s - was) > change * was &&
-	       fabs(l->round_s - was) > 3 * hypot(l->round_se_s, was_se);
-}
-
-struct kappa { double value, se; int node, kind; };	/* se: relative */
-
-static int by_kind_then_value(const void *a, const void *b)
-{
-	const struct kappa *x = a, *y = b;
-
-	if (x->kind != y->kind)
-		return x->kind < y->kind ? -1 : 1;
-	return x->value < y->value ? -1 : x->value > y->value;
-}
-
-static bool alike(const struct kappa *a, const struct kappa *b)
-{
-	return a->kind == b->kind && b->value <= (1 + fmax(kappa_moved, 3 * hypot(a->se, b->se))) * a->value;
-}
-
-/* Nodes of a kind whose kappas lie within 5 %, or within their noise, are alike: they get their geometric mean. What is left of the
- * noise then cannot move work between equal nodes. */
-static void pool(struct kappa *k, int n)
-{
-	qsort(k, (size_t)n, sizeof *k, by_kind_then_value);
-	for (int i = 0, end; i < n; i = end) {
-		double sum = 0;
-		for (end = i; end < n && alike(&k[i], &k[end]); end++)
-			sum += log(k[end].value);
-		for (int j = i; j < end && end - i > 1; j++)
-			k[j].value = exp(sum / (end - i));
-	}
-}
-
-/* Returns whether some kappa moved by more than 5 % against the others: what all have in common (*common, a
- * clock that drifts) shifts no load, so it is not a correction that the weights could repeat. */
-static bool correct_model(const struct dlb_load *l, struct dlb_balance *b, double *common)
-{
-	struct kappa *k = dlb_arena_array(&b->arena, (size_t)b->n_nodes + 1, sizeof *k);
-	bool moved = false;
-	double sum = 0;
-	int n = 0;
-
-	for (int i = 0; i < b->n_nodes; i++) {
-		if (!(l->predicted_busy_s[i] > 0) || !(l->busy_s[i] > 0))
-			continue;
-		double m = l->busy_s[i] / l->predicted_busy_s[i] / b->kappa[i];
-		k[n].se = l->busy_se_s[i] / l->busy_s[i];
-		bool at_once = b->round == 1 || fabs(m - 1) > fmax(kappa_moved, 3 * k[n].se);
-		k[n].value = b->kappa[i] * (at_once ? m : pow(m, smoothing));
-		k[n].kind = l->kind ? l->kind[i] : 0;
-		k[n++].node = i;
-	}
-	pool(k, n);
-	for (int i = 0; i < n; i++)
-		sum += log(k[i].value / b->kappa[k[i].node]);
-	*common = n ? exp(sum / n) : 1;
-	for (int i = 0; i < n; i++) {
-		moved |= fabs(k[i].value / b->kappa[k[i].node] / *common - 1) > kappa_moved;
-		b->kappa[k[i].node] = k[i].value;
-	}
-	return moved;
+	       fabs(l->round_s - was) > 3 * hypot(step_se_s(l, b), was_se);
 }
 
 /* Whether no node's waiting is far from the mean: nothing that weights could even out. (Test A alone would
@@ -115,9 +62,11 @@ static bool is_even(const struct dlb_load *l, const double *v, double vbar)
 /* Whether the model foresaw this round. Then the waiting that is left is the plan's own (ops that cannot be
  * cut, a graph too narrow), which the planner knew of: weights are for what the model cannot express, and
  * would only stir. */
-static bool is_foreseen(const struct dlb_load *l, double common)
+static bool is_foreseen(const struct dlb_load *l, const struct dlb_balance *b)
 {
-	return l->predicted_s > 0 && l->round_s - l->predicted_s * common <= fmax(3 * l->round_se_s, foreseen * l->round_s);
+	double predicted_s = l->predicted_s * b->history[b->n_history - 1].drift;
+
+	return predicted_s > 0 && l->round_s - predicted_s <= fmax(3 * step_se_s(l, b), foreseen * l->round_s);
 }
 
 /* v_i, their mean and greatest over F. */
@@ -146,7 +95,7 @@ static void update_weights(const struct dlb_load *l, const double *v, double vba
 
 	for (int pass = 0; pass < 2; pass++) {
 		for (int i = 0; i < b->n_nodes; i++) {
-			double d = v[i] - vbar, se = hypot(l->busy_se_s[i], l->round_se_s);
+			double d = v[i] - vbar, se = hypot(l->busy_se_s[i], step_se_s(l, b));
 			if (!l->free_node[i] || fabs(d) <= fmax(2 * se, dead_band * T))
 				continue;
 			if (pass == 0) {	/* the gain first: one for all nodes */
@@ -170,14 +119,14 @@ static void note_best(const struct dlb_load *l, struct dlb_balance *b)
 {
 	if (b->best_rounds && !strcmp(b->best_plan_hash, l->plan_hash)) {
 		int n = b->best_rounds++;
-		b->best_se_s = hypot(n * b->best_se_s, l->round_se_s) / (n + 1);
+		b->best_se_s = hypot(n * b->best_se_s, step_se_s(l, b)) / (n + 1);
 		b->best_step_s += (l->round_s - b->best_step_s) / (n + 1);
 		return;
 	}
 	if (b->best_rounds && l->round_s >= b->best_step_s)
 		return;
 	b->best_step_s = l->round_s;
-	b->best_se_s = l->round_se_s;
+	b->best_se_s = step_se_s(l, b);
 	b->best_rounds = 1;
 	memcpy(b->best_plan_hash, l->plan_hash, sizeof b->best_plan_hash);
 	b->best_weight = dlb_arena_array(&b->arena, (size_t)b->n_nodes + 1, sizeof *b->best_weight);
@@ -204,7 +153,7 @@ static bool is_cycle(const struct dlb_balance *b)
 static bool is_worse(const struct dlb_load *l, const struct dlb_balance *b)
 {
 	return strcmp(b->best_plan_hash, l->plan_hash) && l->round_s > (1 + worse_by) * b->best_step_s &&
-	       l->round_s - b->best_step_s > 3 * hypot(l->round_se_s, b->best_se_s);
+	       l->round_s - b->best_step_s > 3 * hypot(step_se_s(l, b), b->best_se_s);
 }
 
 static void stop(struct dlb_balance *b, const char *reason)
@@ -236,16 +185,17 @@ int dlb_rule_log(const struct dlb_load *l, const struct dlb_balance_options *o, 
 	struct dlb_balance_round *r = dlb_balance_begin(b, l, "log");
 	double *v = dlb_arena_array(&b->arena, (size_t)b->n_nodes + 1, sizeof *v);
 	bool kept = b->keep;
-	double common;
 
 	(void)err;
+	r->held = dlb_balance_mend(l, b);
+	b->best_step_s *= r->drift;
+	b->best_se_s *= r->drift;
 	r->changed = change_point(l, b);
 	if (r->changed) {
 		if (b->converged)		/* a jump opens the question again; on the way it is noise like other */
 			b->stable = 1;
 		dlb_balance_forget(b);
 	}
-	r->held = correct_model(l, b, &common);
 	find_excess(l, v, r);
 	note_best(l, b);
 	b->expected_s = 0;
@@ -265,7 +215,7 @@ int dlb_rule_log(const struct dlb_load *l, const struct dlb_balance_options *o, 
 		b->eta = fmax(least_eta, b->eta / 2);
 		b->hold = b->hold_off;
 		b->hold_off *= 2;
-	} else if (!r->held && !is_foreseen(l, common) && !is_even(l, v, r->mean_excess_s)) {
+	} else if (!r->held && !is_foreseen(l, b) && !is_even(l, v, r->mean_excess_s)) {
 		update_weights(l, v, r->mean_excess_s, b);
 	}
 	if (b->keep)

@@ -16,6 +16,14 @@ const struct dlb_rule *dlb_rule_find(const char *name)
 	return NULL;
 }
 
+static void forget_nodes(struct dlb_balance *b)
+{
+	for (int i = 0; i < b->n_nodes; i++) {
+		b->weight[i] = b->kappa[i] = b->kappa_mean[i] = 1;
+		b->kappa_rounds[i] = 0;
+	}
+}
+
 void dlb_balance_init(struct dlb_balance *b, int n_nodes)
 {
 	size_t n = (size_t)n_nodes + 1;
@@ -25,8 +33,9 @@ void dlb_balance_init(struct dlb_balance *b, int n_nodes)
 	b->weight = dlb_arena_array(&b->arena, n, sizeof *b->weight);
 	b->kappa = dlb_arena_array(&b->arena, n, sizeof *b->kappa);
 	b->last_sign = dlb_arena_array(&b->arena, n, sizeof *b->last_sign);
-	for (int i = 0; i < n_nodes; i++)
-		b->weight[i] = b->kappa[i] = 1;
+	b->kappa_mean = dlb_arena_array(&b->arena, n, sizeof *b->kappa_mean);
+	b->kappa_rounds = dlb_arena_array(&b->arena, n, sizeof *b->kappa_rounds);
+	forget_nodes(b);
 	dlb_balance_forget(b);
 }
 
@@ -61,8 +70,7 @@ struct dlb_balance_round *dlb_balance_begin(struct dlb_balance *b, const struct 
 	struct dlb_balance_round *h, *r;
 
 	if (b->rule && strcmp(b->rule, rule)) {		/* what another rule has learnt is not ours */
-		for (int i = 0; i < b->n_nodes; i++)
-			b->weight[i] = b->kappa[i] = 1;
+		forget_nodes(b);
 		dlb_balance_forget(b);
 		b->stable = 0;
 		b->n_history = 0;
@@ -81,6 +89,11 @@ struct dlb_balance_round *dlb_balance_begin(struct dlb_balance *b, const struct 
 	r->predicted_step_s = l->predicted_s;
 	r->expected_s = b->expected_s;
 	r->moved_ops = l->moved_ops;
+	r->drift = 1;
+	if (!b->spread_rounds) {
+		b->spread = l->usual_spread;
+		b->spread_rounds = 1;
+	}
 	memcpy(r->plan_hash, l->plan_hash, sizeof r->plan_hash);
 	r->weight = dlb_arena_array(&b->arena, (size_t)b->n_nodes + 1, sizeof *r->weight);
 	memcpy(r->weight, b->weight, (size_t)b->n_nodes * sizeof *r->weight);

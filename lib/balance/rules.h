@@ -14,6 +14,11 @@ int dlb_rule_patent(const struct dlb_load *l, const struct dlb_balance_options *
 struct dlb_balance_round *dlb_balance_begin(struct dlb_balance *b, const struct dlb_load *l, const char *rule);
 /* Forgets what was learnt of plans (best one, gain, signs), not weights, kappa and history. */
 void dlb_balance_forget(struct dlb_balance *b);
+/* Corrects kappa, and s, by the round's busy times; sets the history's drift. Returns whether some kappa moved by more
+ * than 5 % against the others (kappa.c). */
+bool dlb_balance_mend(const struct dlb_load *l, struct dlb_balance *b);
+/* Relative standard error of kappa; busy_se: of the node's busy time within the last round, relative. */
+double dlb_balance_kappa_se(const struct dlb_balance *b, int node, double busy_se);
 /* best_placement = this round's. */
 void dlb_balance_hold_plan(struct dlb_balance *b, const struct dlb_load *l);
 /* w_i >= 1e-3, then sum = n. */
