@@ -8,7 +8,11 @@
  * from one case to the other, so each link times both ways now and then, and takes the better one.
  *
  * Long arrays go block by block: all hops for the first part of every chunk, then all for the next, so that what a hop
- * brings is still in a cache when the next one sends it. Each element takes the same path as without, so bits are the same. */
+ * brings is still in a cache when the next one sends it. Each element takes the same path as without, so bits are the same.
+ *
+ * To and from each rank segments go in the order of the list; what goes to one rank, or comes from it, does not wait for
+ * what goes elsewhere, but for what the same elements need: a sum has to be there before it leaves, and in the order of the
+ * list, and has to have left before it is added to or replaced. */
 #define _DEFAULT_SOURCE		/* sizes of caches */
 #include <limits.h>
 #include <stdatomic.h>
@@ -24,19 +28,22 @@
 
 enum {
 	IN_FLIGHT = 16, IN_FLIGHT_BYTES = 1 << 20,	/* messages of MPI's under way in each direction: a second-level cache */
-	AHEAD = 4,			/* blocks that a rank may send before what comes back of the first is in */
+	LEAST_IN_FLIGHT = 2,		/* where many links share that many bytes */
+	/* Blocks that a rank may send before what comes back of the first is in. TCP lets who sends first to a rank have most of
+	 * its port, and sums wait for the last: with 4 here a tree of 4 ranks took a seventh longer at 1 Gb/s. */
+	AHEAD = 1,
 	LEAST_SLOTS = 2, MOST_SLOTS = 64
 };
 
 /* A place in the list: segment `seg` of the `chunk`-th chunk of hop `hop`, of block `block`; its n elements from `from` on. */
 struct place { int64_t block, seg, from, n; int hop, chunk; };
-/* Messages in one direction: posted in the order of the list, and done in that order. */
+/* Segments to or from one rank: posted in the order of the list, and done in that order. */
 struct stream {
 	struct place next, done;
 	struct dlb_request request[IN_FLIGHT];
 	int64_t n_posted, n_done;
-	char *slot;			/* [n_in_flight] segments as they travel; NULL: they travel from and to x itself */
-	int *link;			/* [hop] */
+	int depth;			/* the most that are posted and not done */
+	char *slot;			/* [depth] segments as they travel; NULL: they travel from and to x itself */
 };
 /* Segments from one rank to another of this host. Each count is written by one side. */
 struct lane {
@@ -56,7 +63,11 @@ struct link {
 	uint32_t n;			/* segments so far, at this end */
 	struct dlb_request told;	/* of the offset */
 	struct pace copy, pass;
+	struct stream stream;
 };
+/* A segment of a hop may move when the one like it of an earlier hop, on another link, has; `same`: of the same chunks. */
+struct need { int hop, link; bool same; };
+struct needs { struct need *need; int n; };
 /* What all members must give alike; each compares its own with that of the member before it. */
 struct terms {
 	int64_t n;
@@ -67,7 +78,7 @@ struct dlb_collective {
 	struct dlb_comm *c;
 	int tag, n_hops, n_chunks;
 	uint32_t n_slots;		/* of a lane */
-	int n_in_flight;
+	int n_in_flight;		/* of a stream that needs no slots */
 	char *x;
 	int64_t n, segment;		/* elements: of x, of a segment */
 	int64_t n_blocks, per_block;	/* segments of a chunk that are of one block, INT64_MAX of a single one */
@@ -76,9 +87,8 @@ struct dlb_collective {
 	int64_t *at;
 	struct dlb_hop *hop;		/* to, from: ranks of the world */
 	int last_add;			/* the last hop that adds, -1: none */
-	int *sent_before;		/* [hop] the last earlier hop that sends what this one's receive replaces, or -1 */
-	int *got_before;		/* [hop] the last earlier hop that receives what this one sends, or -1 */
-	struct stream send, recv;
+	int *to, *from;			/* [hop] its links; -1: none */
+	struct needs *to_send, *to_write;	/* [hop] before it sends; before it adds or replaces */
 	struct terms mine, theirs;
 	int before, after;		/* ranks whose terms come here, where mine go; -1: nobody sums here */
 	struct dlb_request terms_in, terms_out;
@@ -129,20 +139,26 @@ static bool find_elements(const struct dlb_collective *k, struct chunks c, struc
 	return false;
 }
 
-/* Moves p to the next segment there is, or to the end. */
-static void settle(const struct dlb_collective *k, bool sending, struct place *p)
+/* What a hop moves over link l. */
+static struct chunks carried(const struct link *l, const struct dlb_hop *h)
+{
+	return (l->in ? h->from : h->to) == l->peer ? chunks_of(h, !l->in) : (struct chunks){ 0, 0 };
+}
+
+/* Moves p to the next segment there is on link l, or to the end. */
+static void settle(const struct dlb_collective *k, const struct link *l, struct place *p)
 {
 	while (!at_end(k, p)) {
-		if (find_elements(k, chunks_of(&k->hop[p->hop], sending), p))
+		if (find_elements(k, carried(l, &k->hop[p->hop]), p))
 			return;
 		*p = p->hop + 1 < k->n_hops ? (struct place){ .block = p->block, .hop = p->hop + 1 } : (struct place){ .block = p->block + 1 };
 	}
 }
 
-static void advance(const struct dlb_collective *k, bool sending, struct place *p)
+static void advance(const struct dlb_collective *k, const struct link *l, struct place *p)
 {
 	p->seg++;
-	settle(k, sending, p);
+	settle(k, l, p);
 }
 
 /* Whether a stream that stands at `at` is past the segment of hop `hop` that is like p, one of p's block; where that hop moves
@@ -156,29 +172,34 @@ static bool is_past(const struct place *at, const struct place *p, int hop, bool
 	return at->chunk > p->chunk || (at->chunk == p->chunk && at->seg > p->seg);
 }
 
-/* What is sent is complete when the last that comes for it is in, segment by segment where those are the same. */
-static bool ready_to_send(const struct dlb_collective *k, const struct place *p)
+static bool are_met(const struct dlb_collective *k, const struct needs *needs, const struct place *p)
 {
-	int g = k->got_before[p->hop];
-	const struct dlb_hop *h = &k->hop[p->hop];
+	for (int i = 0; i < needs->n; i++) {
+		const struct need *need = &needs->need[i];
 
-	if (p->block - k->recv.done.block > AHEAD)
-		return false;
-	return g < 0 || is_past(&k->recv.done, p, g, k->hop[g].recv == h->send && k->hop[g].n_recv == h->n_send);
+		if (!is_past(&k->link[need->link].stream.done, p, need->hop, need->same))
+			return false;
+	}
+	return true;
 }
 
-/* What is replaced must have left. */
-static bool ready_to_receive(const struct dlb_collective *k, const struct place *p)
+/* Of the links with something yet to come, the one whose next segment is first in the list; NULL: all is in. */
+static const struct link *awaited(const struct dlb_collective *k)
 {
-	int g = k->sent_before[p->hop];
-	const struct dlb_hop *h = &k->hop[p->hop];
+	const struct link *first = NULL;
 
-	return h->add || g < 0 || is_past(&k->send.done, p, g, k->hop[g].send == h->recv && k->hop[g].n_send == h->n_recv);
+	for (const struct link *l = k->link; l < k->link + k->n_links; l++) {
+		const struct place *a = &l->stream.done, *b = first ? &first->stream.done : NULL;
+
+		if (l->in && !at_end(k, a) && (!b || a->block < b->block || (a->block == b->block && a->hop < b->hop)))
+			first = l;
+	}
+	return first;
 }
 
 static char *slot(const struct dlb_collective *k, const struct stream *s, int64_t i)
 {
-	return s->slot + (size_t)(i % k->n_in_flight) * (size_t)k->segment * k->wire_bytes;
+	return s->slot + (size_t)(i % s->depth) * (size_t)k->segment * k->wire_bytes;
 }
 
 static char *element(const struct dlb_collective *k, int64_t i)
@@ -192,11 +213,6 @@ static bool direct(const struct dlb_collective *k, const struct dlb_hop *h)
 	return !h->add && !k->loops->pack;
 }
 
-static struct link *link_of(const struct dlb_collective *k, const struct stream *s, int hop)
-{
-	return &k->link[s->link[hop]];
-}
-
 static size_t lane_bytes(const struct dlb_collective *k)
 {
 	return sizeof(struct lane) + k->n_slots * (size_t)k->segment * k->wire_bytes;
@@ -207,39 +223,28 @@ static char *lane_slot(const struct dlb_collective *k, const struct link *l)
 	return l->lane->slot + (size_t)(l->n % k->n_slots) * (size_t)k->segment * k->wire_bytes;
 }
 
-/* What is added to may be what the same hop sends: then only when that has left. */
-static bool has_left(const struct dlb_collective *k, const struct place *in)
-{
-	const struct dlb_hop *h = &k->hop[in->hop];
-
-	return !h->add || !sends(h) || h->send != h->recv || is_past(&k->send.done, in, in->hop, true);
-}
-
 /* What has come: in its lane, or by the message whose turn it is; *w is where, NULL: in x already. */
-static bool arrived(struct dlb_collective *k, const char **w)
+static bool arrived(struct dlb_collective *k, struct link *l, const char **w)
 {
-	struct stream *s = &k->recv;
-	const struct link *l = link_of(k, s, s->done.hop);
+	struct stream *s = &l->stream;
+	const struct dlb_hop *h = &k->hop[s->done.hop];
 
+	if (h->add && !are_met(k, &k->to_write[s->done.hop], &s->done))
+		return false;
 	if (l->lane) {
 		*w = lane_slot(k, l);
-		return has_left(k, &s->done) && (int32_t)(atomic_load_explicit(&l->lane->sent, memory_order_acquire) - l->n) > 0;
+		return (int32_t)(atomic_load_explicit(&l->lane->sent, memory_order_acquire) - l->n) > 0;
 	}
-	if (!has_left(k, &s->done))
-		return false;
-	*w = direct(k, &k->hop[s->done.hop]) ? NULL : slot(k, s, s->n_done);
+	*w = direct(k, h) ? NULL : slot(k, s, s->n_done);
 	return dlb_comm_test(k->c, &s->request[s->n_done % IN_FLIGHT]);
 }
 
-static bool may_send(const struct dlb_collective *k)
+static bool has_room(const struct dlb_collective *k, const struct link *l)
 {
-	const struct stream *s = &k->send;
-	const struct link *l;
+	const struct stream *s = &l->stream;
 
-	if (at_end(k, &s->next) || s->n_posted - s->n_done == k->n_in_flight || !ready_to_send(k, &s->next))
-		return false;
-	l = link_of(k, s, s->next.hop);
-	return !l->lane || l->n - atomic_load_explicit(&l->lane->taken, memory_order_acquire) < k->n_slots;
+	return s->n_posted - s->n_done < s->depth &&
+		(!l->lane || l->n - atomic_load_explicit(&l->lane->taken, memory_order_acquire) < k->n_slots);
 }
 
 /* Past the caches: where that takes the sender less than half the time. The receiver reads faster from caches. */
@@ -272,107 +277,115 @@ static void fill_slot(struct dlb_collective *k, struct link *l, char *p, const c
 
 static void sent_in_lane(struct dlb_collective *k, struct link *l)
 {
-	struct stream *s = &k->send;
-
 	atomic_store_explicit(&l->lane->sent, ++l->n, memory_order_release);
-	s->n_posted++;
-	advance(k, true, &s->next);
+	l->stream.n_posted++;
+	advance(k, l, &l->stream.next);
 }
 
-/* Adds the segment at w to x. Where it is what the next hop sends, through a lane, it goes on at once. */
-static void add_segment(struct dlb_collective *k, const char *w, int64_t from, int64_t n)
+/* Where the segment at `here`, which is added, is what the next hop sends next, through a lane; NULL: it is not. */
+static struct link *onward(const struct dlb_collective *k, const struct place *here)
 {
-	struct stream *s = &k->send;
-	const struct place *here = &k->recv.done, *next = &s->next;
-	struct link *l;
+	int hop = here->hop + 1;
+	struct link *l = hop < k->n_hops && k->to[hop] >= 0 ? &k->link[k->to[hop]] : NULL;
+	const struct place *next = l ? &l->stream.next : NULL;
 
-	if (!k->loops->pass || at_end(k, next) || next->block != here->block || next->hop != here->hop + 1 || next->from != from || next->n != n) {
-		k->loops->add(element(k, from), w, n);
-		return;
-	}
-	l = link_of(k, s, s->next.hop);
-	if (!l->lane || s->n_posted - s->n_done == k->n_in_flight ||
-	    l->n - atomic_load_explicit(&l->lane->taken, memory_order_acquire) >= k->n_slots) {
-		k->loops->add(element(k, from), w, n);
-		return;
-	}
-	fill_slot(k, l, element(k, from), w, n);
-	sent_in_lane(k, l);
+	return k->loops->pass && l && l->lane && next->block == here->block && next->hop == hop && next->from == here->from &&
+		next->n == here->n && has_room(k, l) ? l : NULL;
 }
 
-static bool receive_more(struct dlb_collective *k)
+/* Adds the segment at w to x; it goes on at once where it can. */
+static void add_segment(struct dlb_collective *k, const char *w, const struct place *here)
 {
-	struct stream *s = &k->recv;
+	struct link *l = onward(k, here);
+
+	if (l) {
+		fill_slot(k, l, element(k, here->from), w, here->n);
+		sent_in_lane(k, l);
+	} else {
+		k->loops->add(element(k, here->from), w, here->n);
+	}
+}
+
+static bool receive_from(struct dlb_collective *k, struct link *l)
+{
+	struct stream *s = &l->stream;
 	bool moved = false;
 	const char *w;
-	int64_t from, n;
 
-	while (s->n_done < s->n_posted && arrived(k, &w)) {
-		struct link *l = link_of(k, s, s->done.hop);
+	while (s->n_done < s->n_posted && arrived(k, l, &w)) {
+		const struct place *p = &s->done;
 
-		from = s->done.from;
-		n = s->done.n;
-		if (k->hop[s->done.hop].add)
-			add_segment(k, w, from, n);
-		if (k->hop[s->done.hop].add && k->loops->round && s->done.hop == k->last_add)
-			k->loops->round(element(k, from), n);
-		if (!k->hop[s->done.hop].add && w)
-			k->loops->take(element(k, from), w, n);
+		if (k->hop[p->hop].add)
+			add_segment(k, w, p);
+		if (k->hop[p->hop].add && k->loops->round && p->hop == k->last_add)
+			k->loops->round(element(k, p->from), p->n);
+		if (!k->hop[p->hop].add && w)
+			k->loops->take(element(k, p->from), w, p->n);
 		if (l->lane)
 			atomic_store_explicit(&l->lane->taken, ++l->n, memory_order_release);
 		s->n_done++;
-		advance(k, false, &s->done);
+		advance(k, l, &s->done);
 		moved = true;
 	}
-	while (!at_end(k, &s->next) && s->n_posted - s->n_done < k->n_in_flight && ready_to_receive(k, &s->next)) {
+	while (!at_end(k, &s->next) && s->n_posted - s->n_done < s->depth) {
 		const struct dlb_hop *h = &k->hop[s->next.hop];
 
-		from = s->next.from;
-		n = s->next.n;
-		if (!link_of(k, s, s->next.hop)->lane)
-			dlb_comm_irecv(k->c, direct(k, h) ? element(k, from) : slot(k, s, s->n_posted), (size_t)n * k->wire_bytes, h->from,
-				       k->tag, &s->request[s->n_posted % IN_FLIGHT]);
+		if (!h->add && !are_met(k, &k->to_write[s->next.hop], &s->next))
+			break;
+		if (!l->lane)
+			dlb_comm_irecv(k->c, direct(k, h) ? element(k, s->next.from) : slot(k, s, s->n_posted),
+				       (size_t)s->next.n * k->wire_bytes, l->peer, k->tag, &s->request[s->n_posted % IN_FLIGHT]);
 		s->n_posted++;
-		advance(k, false, &s->next);
+		advance(k, l, &s->next);
 		moved = true;
 	}
 	return moved;
 }
 
-static bool send_more(struct dlb_collective *k)
+/* Up to block `last`. */
+static bool send_to(struct dlb_collective *k, struct link *l, int64_t last)
 {
-	struct stream *s = &k->send;
+	struct stream *s = &l->stream;
 	bool moved = false;
-	int64_t from, n;
 
-	while (may_send(k)) {
-		struct link *l = link_of(k, s, s->next.hop);
-		struct dlb_request *r = &s->request[s->n_posted % IN_FLIGHT];
-		char *p;
+	while (!at_end(k, &s->next) && s->next.block <= last && has_room(k, l) && are_met(k, &k->to_send[s->next.hop], &s->next)) {
+		int64_t n = s->next.n;
+		char *p = element(k, s->next.from);
 
-		from = s->next.from;
-		n = s->next.n;
-		p = element(k, from);
+		moved = true;
 		if (k->loops->pack) {
-			k->loops->pack(element(k, from), slot(k, s, s->n_posted), n);
+			k->loops->pack(p, slot(k, s, s->n_posted), n);
 			p = slot(k, s, s->n_posted);
 		}
 		if (l->lane) {
 			fill_slot(k, l, p, NULL, n);
 			sent_in_lane(k, l);
-			moved = true;
 			continue;
 		}
-		dlb_comm_isend(k->c, p, (size_t)n * k->wire_bytes, l->peer, k->tag, r);
+		dlb_comm_isend(k->c, p, (size_t)n * k->wire_bytes, l->peer, k->tag, &s->request[s->n_posted % IN_FLIGHT]);
 		s->n_posted++;
-		advance(k, true, &s->next);
-		moved = true;
+		advance(k, l, &s->next);
 	}
 	while (s->n_done < s->n_posted && dlb_comm_test(k->c, &s->request[s->n_done % IN_FLIGHT])) {
 		s->n_done++;
-		advance(k, true, &s->done);
+		advance(k, l, &s->done);
 		moved = true;
 	}
+	return moved;
+}
+
+static bool segments_more(struct dlb_collective *k)
+{
+	const struct link *late;
+	bool moved = false;
+
+	for (int i = 0; i < k->n_links; i++)
+		if (k->link[i].in)
+			moved |= receive_from(k, &k->link[i]);
+	late = awaited(k);
+	for (int i = 0; i < k->n_links; i++)
+		if (!k->link[i].in)
+			moved |= send_to(k, &k->link[i], late ? late->stream.done.block + AHEAD : k->n_blocks);
 	return moved;
 }
 
@@ -428,7 +441,10 @@ static bool is_done(const struct dlb_collective *k)
 		return false;
 	if (k->subset)
 		return k->n_given == k->n && !k->piece.active;
-	return at_end(k, &k->recv.done) && at_end(k, &k->send.done);
+	for (int i = 0; i < k->n_links; i++)
+		if (!at_end(k, &k->link[i].stream.done))
+			return false;
+	return true;
 }
 
 static bool overlap(struct chunks a, struct chunks b)
@@ -436,15 +452,42 @@ static bool overlap(struct chunks a, struct chunks b)
 	return a.first < b.first + b.n && b.first < a.first + a.n;
 }
 
-/* The last hop before that moves, the other way, some of what this one sends (or receives); -1: none. */
-static int last_before(const struct dlb_collective *k, int hop, bool sending)
+static bool holds(struct chunks a, struct chunks b)
+{
+	return a.first <= b.first && b.first + b.n <= a.first + a.n;
+}
+
+static bool alike(struct chunks a, struct chunks b)
+{
+	return a.first == b.first && a.n == b.n;
+}
+
+static void add_need(const struct dlb_collective *k, struct needs *needs, struct chunks c, int hop, bool sending)
+{
+	struct chunks other = chunks_of(&k->hop[hop], sending);
+
+	if (overlap(other, c))
+		needs->need[needs->n++] = (struct need){ hop, sending ? k->to[hop] : k->from[hop], alike(other, c) };
+}
+
+/* Earlier hops that a hop's segments wait for, back to the last one that wrote all of them, which waited for those before it.
+ * What is written must have left where it is sent, by the same hop too. */
+static struct needs find_needs(const struct dlb_collective *k, int hop, bool sending)
 {
 	const struct chunks c = chunks_of(&k->hop[hop], sending);
-	int g = hop - 1;
+	struct needs needs = { .need = dlb_xcalloc(2 * (size_t)hop + 1, sizeof *needs.need) };
+	bool written = false;
 
-	while (g >= 0 && !overlap(chunks_of(&k->hop[g], !sending), c))
-		g--;
-	return g;
+	if (!sending)
+		add_need(k, &needs, c, hop, true);
+	for (int g = hop - 1; g >= 0 && !written; g--) {
+		add_need(k, &needs, c, g, false);
+		written = receives(&k->hop[g]) && holds(chunks_of(&k->hop[g], false), c);
+		if (!sending && !written)
+			add_need(k, &needs, c, g, true);
+	}
+	needs.need = dlb_xrealloc(needs.need, (size_t)needs.n + 1, sizeof *needs.need);
+	return needs;
 }
 
 /* Segments no longer than the longest chunk; lanes of 3/4 of a second-level cache, but for small arrays. */
@@ -491,6 +534,36 @@ static int find_link(struct dlb_collective *k, int peer, bool in)
 	return i;
 }
 
+/* Whether what travels on link l does not do so from or to x itself, nor through a lane. */
+static bool needs_slots(const struct dlb_collective *k, const struct link *l)
+{
+	if (!l->in)
+		return k->loops->pack;
+	for (int i = 0; i < k->n_hops && !l->lane; i++)
+		if (k->hop[i].from == l->peer && !direct(k, &k->hop[i]))
+			return true;
+	return false;
+}
+
+/* As many slots each way for one link as for several together. */
+static void share_slots(struct dlb_collective *k)
+{
+	int n[2] = { 0, 0 };
+
+	for (int i = 0; i < k->n_links; i++)
+		n[k->link[i].in] += needs_slots(k, &k->link[i]);
+	for (int i = 0; i < k->n_links; i++) {
+		struct stream *s = &k->link[i].stream;
+
+		s->depth = k->n_in_flight;
+		if (!needs_slots(k, &k->link[i]))
+			continue;
+		s->depth = k->n_in_flight / n[k->link[i].in];
+		s->depth = s->depth < LEAST_IN_FLIGHT ? LEAST_IN_FLIGHT : s->depth;
+		s->slot = dlb_xmalloc((size_t)s->depth * (size_t)k->segment * k->wire_bytes);
+	}
+}
+
 /* Hops as this rank runs them, and the memory they need. */
 static void lay_out(struct dlb_collective *k, const struct dlb_collective_desc *d, int member)
 {
@@ -500,27 +573,23 @@ static void lay_out(struct dlb_collective *k, const struct dlb_collective_desc *
 		k->hop[i].to = rank_of(&d->ranks, k->hop[i].to);
 		k->hop[i].from = rank_of(&d->ranks, k->hop[i].from);
 	}
-	k->sent_before = dlb_xcalloc((size_t)k->n_hops + 1, sizeof *k->sent_before);
-	k->got_before = dlb_xcalloc((size_t)k->n_hops + 1, sizeof *k->got_before);
 	k->last_add = -1;
+	k->link = dlb_xcalloc(2 * (size_t)k->n_hops + 1, sizeof *k->link);
+	k->to = dlb_xcalloc((size_t)k->n_hops + 1, sizeof *k->to);
+	k->from = dlb_xcalloc((size_t)k->n_hops + 1, sizeof *k->from);
+	k->to_send = dlb_xcalloc((size_t)k->n_hops + 1, sizeof *k->to_send);
+	k->to_write = dlb_xcalloc((size_t)k->n_hops + 1, sizeof *k->to_write);
 	for (int i = 0; i < k->n_hops; i++) {
-		k->sent_before[i] = last_before(k, i, false);
-		k->got_before[i] = last_before(k, i, true);
+		k->from[i] = receives(&k->hop[i]) ? find_link(k, k->hop[i].from, true) : -1;
+		k->to[i] = sends(&k->hop[i]) ? find_link(k, k->hop[i].to, false) : -1;
 		if (receives(&k->hop[i]) && k->hop[i].add)
 			k->last_add = i;
 	}
-	k->link = dlb_xcalloc(2 * (size_t)k->n_hops + 1, sizeof *k->link);
-	k->recv.link = dlb_xcalloc((size_t)k->n_hops + 1, sizeof *k->recv.link);
-	k->send.link = dlb_xcalloc((size_t)k->n_hops + 1, sizeof *k->send.link);
 	for (int i = 0; i < k->n_hops; i++) {
-		if (receives(&k->hop[i]))
-			k->recv.link[i] = find_link(k, k->hop[i].from, true);
-		if (sends(&k->hop[i]))
-			k->send.link[i] = find_link(k, k->hop[i].to, false);
+		k->to_send[i] = find_needs(k, i, true);
+		k->to_write[i] = find_needs(k, i, false);
 	}
-	k->recv.slot = dlb_xmalloc((size_t)k->n_in_flight * (size_t)k->segment * k->wire_bytes);
-	if (k->loops->pack)
-		k->send.slot = dlb_xmalloc((size_t)k->n_in_flight * (size_t)k->segment * k->wire_bytes);
+	share_slots(k);
 }
 
 static int index_of(const struct dlb_allreduce *how)
@@ -578,34 +647,40 @@ void dlb_collective_free(struct dlb_collective *k)
 	if (!k)
 		return;
 	dlb_subset_free(k->subset, k->c);
-	for (int i = 0; i < k->n_links; i++)
+	for (int i = 0; i < k->n_links; i++) {
 		if (k->link[i].in)
 			dlb_comm_release(k->c, k->link[i].lane);
+		free(k->link[i].stream.slot);
+	}
+	for (int i = 0; i < k->n_hops; i++) {
+		free(k->to_send[i].need);
+		free(k->to_write[i].need);
+	}
+	free(k->to_send);
+	free(k->to_write);
+	free(k->to);
+	free(k->from);
 	free(k->link);
-	free(k->recv.link);
-	free(k->send.link);
-	free(k->recv.slot);
-	free(k->send.slot);
-	free(k->sent_before);
-	free(k->got_before);
 	free(k->hop);
 	free(k->at);
 	free(k);
 }
 
-static void begin(const struct dlb_collective *k, bool sending, struct stream *s)
+static void begin(const struct dlb_collective *k, struct link *l)
 {
-	*s = (struct stream){ .slot = s->slot, .link = s->link };
-	settle(k, sending, &s->next);
-	settle(k, sending, &s->done);
+	struct stream *s = &l->stream;
+
+	*s = (struct stream){ .slot = s->slot, .depth = s->depth };
+	settle(k, l, &s->next);
+	settle(k, l, &s->done);
 }
 
 void dlb_collective_start(struct dlb_collective *k)
 {
 	if (k->before < 0)
 		return;
-	begin(k, true, &k->send);
-	begin(k, false, &k->recv);
+	for (int i = 0; i < k->n_links; i++)
+		begin(k, &k->link[i]);
 	k->n_given = 0;
 	if (!k->agreed) {
 		dlb_comm_irecv(k->c, &k->theirs, sizeof k->theirs, k->before, k->tag, &k->terms_in);
@@ -624,15 +699,9 @@ void dlb_collective_start(struct dlb_collective *k)
 
 static bool move(struct dlb_collective *k)
 {
-	bool received, sent;
-
 	if (!agree(k))
 		return false;
-	if (k->subset)
-		return sum_more(k);
-	received = receive_more(k);
-	sent = send_more(k);
-	return received || sent;
+	return k->subset ? sum_more(k) : segments_more(k);
 }
 
 bool dlb_collective_test(struct dlb_collective *k)
@@ -647,8 +716,8 @@ int dlb_collective_wait(struct dlb_collective *k, struct dlb_error *err)
 	struct dlb_idle idle = { 0 };
 
 	while (!is_done(k)) {
-		const struct place *in = &k->recv.done;
-		int peer = !k->agreed ? k->before : !at_end(k, in) ? k->hop[in->hop].from : -1;
+		const struct link *late = awaited(k);
+		int peer = !k->agreed ? k->before : late ? late->peer : -1;
 
 		if (move(k))
 			idle = (struct dlb_idle){ 0 };

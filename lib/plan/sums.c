@@ -9,15 +9,14 @@
 #include "comm/allreduce.h"
 #include "plan/program.h"
 
-/* ---- a pipeline of pieces ----
+/* ---- a pipeline of segments ----
  *
- * The hops of all lists are under way at once (comm/allreduce.h): the first piece of each chunk goes through all hops, one
+ * The hops of all lists are under way at once (comm/allreduce.h): the first segment of each chunk goes through all hops, one
  * after the other, and then whoever is busiest sets the pace, as in any pipeline of unequal stages,
  *
- *     walk(n / S) + (S - 1) busiest(n / S)		S: pieces of a chunk
+ *     walk(n / S) + (S - 1) busiest(n / S)		S: segments of a chunk
  *
- * with one piece hop by hop. A piece is a segment; a block where a rank takes from one and then from another, since it takes
- * a whole block from each. Busy are lanes, with the bytes that all ranks send over them, and ranks, with the longer of sending
+ * with one segment hop by hop. Busy are lanes, with the bytes that all ranks send over them, and ranks, with the longer of sending
  * and getting, and with adding: a rank has one thread. So a tree of two sends up and down at once where links are duplex.
  * tests/unit/test_links.c plays sums message by message beside it. */
 
@@ -155,21 +154,9 @@ static double busiest_s(const struct rounds *x)
 	return most_s;
 }
 
-/* Whether a rank takes from one and then from another. */
-static bool takes_in_turn(const struct way *way, int n_ranks)
-{
-	for (int r = 0; r < n_ranks; r++)
-		for (int i = 1; i < way[r].n_hops; i++)
-			if (way[r].hop[i].from >= 0 && way[r].hop[i - 1].from >= 0 && way[r].hop[i].from != way[r].hop[i - 1].from)
-				return true;
-	return false;
-}
-
 /* Segments are shorter where no network lies between the ranks (from each to the next). */
-static double piece_bytes(const struct dlb_cluster *c, const int *node, const struct way *way, int n_ranks)
+static double segment_bytes(const struct dlb_cluster *c, const int *node, int n_ranks)
 {
-	if (takes_in_turn(way, n_ranks))
-		return DLB_BLOCK_BYTES;
 	for (int r = 0; r + 1 < n_ranks; r++)
 		if (!dlb_cluster_way(c, node[r], node[r + 1]).copies)
 			return DLB_SEGMENT_BYTES;
@@ -186,7 +173,7 @@ static double hops_s(const struct dlb_cost *c, const struct dlb_allreduce *how, 
 	double chunk_bytes = (double)n * element_bytes / how->n_chunks(ranks), all_s = 0, S, s;
 
 	make_ways(how, ranks, x.way);
-	S = fmax(1, ceil(chunk_bytes / piece_bytes(c->cluster, node, x.way, ranks->n)));
+	S = fmax(1, ceil(chunk_bytes / segment_bytes(c->cluster, node, ranks->n)));
 	x.chunk_bytes = chunk_bytes / S;
 	while ((s = round_s(&x)) >= 0)
 		all_s += s;
@@ -273,10 +260,10 @@ static bool groups_agree(const struct dlb_plan *p, const struct dlb_cluster *c)
 	return agree;
 }
 
-/* Ways to choose from. Ranks that take whole blocks from one after another also wait for one another in ways that the price
- * does not see, a tree's up to a third of it (tests/unit/test_links.c): such a way has to be faster by more than prices are good
- * for. MPI's own is not among them: it sums in an order that depends on the bucket, which more than two numbers show; and no
- * link's latency and bandwidth say what it takes. */
+/* Ways to choose from. Where several ranks send to one at once TCP does not share its port fairly, and sums wait for the last,
+ * which the price does not see (between 4 hosts a tree took 1 to 7% longer, host 1 to 17%): such a way has to be faster by more
+ * than prices are good for. MPI's own is not among them: it sums in an order that depends on the bucket, which more than two
+ * numbers show; and no link's latency and bandwidth say what it takes. */
 static const struct { const struct dlb_allreduce *how; double unseen; } ways[] = {
 	{ &dlb_allreduce_ring, 1 }, { &dlb_allreduce_hierarchical, 1 }, { &dlb_allreduce_doubling, 1 },
 	{ &dlb_allreduce_tree, 1.05 }, { &dlb_allreduce_host, 1.05 },
