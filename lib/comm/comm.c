@@ -43,7 +43,8 @@ struct dlb_comm {
 	struct dlb_region *region;	/* NULL: no shared memory */
 	char **base;			/* [size] near ranks' regions as seen from here; NULL: not near */
 	struct dlb_channel *waiting;	/* those with messages that wait for their places */
-	struct dlb_awake *awake;	/* where ranks share cores: a core for each of the first ranks */
+	int nth_alike;			/* ranks of this host before this one that may run on the same cores */
+	struct dlb_awake *awake;	/* where ranks share cores: a core for each of the first ranks that share them */
 	struct dlb_error fault;		/* what broke it */
 	char host[64];
 };
@@ -175,6 +176,8 @@ static int find_cores(struct dlb_comm *c, struct dlb_error *err)
 		dlb_core_set_add(&all, &each[i]);
 	n = dlb_core_set_count(&all);
 	c->crowded = n > 0 && c->local_size > n;
+	for (int i = 0; !rc && i < index_on_host(c); i++)
+		c->nth_alike += !memcmp(&each[i], &own, sizeof own);
 	free(each);
 	return rc;
 }
@@ -231,7 +234,7 @@ int dlb_comm_new(struct dlb_comm **out, double timeout_s, struct dlb_error *err)
 		return -1;
 	if (c->crowded) {
 		sleep_sharply();
-		c->awake = dlb_awake_new(index_on_host(c));
+		c->awake = dlb_awake_new(c->nth_alike);
 	}
 	*out = c;
 	return 0;

@@ -1,6 +1,10 @@
 /* lib/comm under mpiexec with 1 to 4 ranks: the program starts itself. Messages large and small, out of order,
  * through shared memory, collectives, agreement on errors, and a peer that stays silent. */
+#define _GNU_SOURCE		/* SCHED_IDLE */
 #include <assert.h>
+#include <dirent.h>
+#include <sched.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -8,6 +12,7 @@
 #include <unistd.h>
 #include "comm/comm.h"
 #include "util/clock.h"
+#include "util/cores.h"
 
 static void messages(struct dlb_comm *c, int rank, int size)
 {
@@ -237,6 +242,37 @@ static int wrong_size(const char *how)
 	dlb_comm_abort(c, 42);
 }
 
+/* Threads of this process that the system runs when nobody else wants the core. */
+static int idle_threads(void)
+{
+	DIR *tasks = opendir("/proc/self/task");
+	int n = 0;
+
+	for (struct dirent *t; tasks && (t = readdir(tasks));)
+		n += t->d_name[0] != '.' && sched_getscheduler(atoi(t->d_name)) == SCHED_IDLE;
+	if (tasks)
+		closedir(tasks);
+	return n;
+}
+
+/* Ranks bound two to a core: each core is kept awake, by one of them. */
+static int bound(void)
+{
+	struct dlb_comm *c;
+	struct dlb_error err;
+	double awake, most;
+
+	if (dlb_comm_new(&c, 30, &err))
+		return 1;
+	dlb_sleep_s(0.05);			/* until those threads have said what they are */
+	awake = most = idle_threads();
+	assert(dlb_comm_allreduce_f64(c, &awake, 1, DLB_COMM_SUM, &err) == 0);
+	assert(dlb_comm_allreduce_f64(c, &most, 1, DLB_COMM_MAX, &err) == 0);
+	assert(most == 0 || awake == 2);	/* 0: this process has a quota, or may not have such threads */
+	dlb_comm_free(c);
+	return 0;
+}
+
 static int rank_main(bool quiet_peer)
 {
 	struct dlb_comm *c;
@@ -259,7 +295,8 @@ static int start(const char *self, int n, const char *how)
 	char command[1024];
 	int status;
 
-	snprintf(command, sizeof command, "mpiexec -n %d --oversubscribe --bind-to none '%s' %s >/dev/null 2>&1", n, self, how);
+	snprintf(command, sizeof command, "mpiexec -n %d --oversubscribe --bind-to %s '%s' %s >/dev/null 2>&1", n,
+		 strcmp(how, "bound") ? "none" : "core:overload-allowed", self, how);
 	status = system(command);
 	return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
 }
@@ -272,6 +309,8 @@ int main(int argc, char **argv)
 
 	if (argc > 1 && strstr(argv[1], "size"))
 		return wrong_size(argv[1]);
+	if (argc > 1 && !strcmp(argv[1], "bound"))
+		return bound();
 	if (argc > 1)
 		return rank_main(!strcmp(argv[1], "silence"));
 	assert(dlb_comm_new_alone(&c, &err) == 0);
@@ -286,6 +325,8 @@ int main(int argc, char **argv)
 	setenv("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1", 1);
 	for (int n = 1; n <= 4; n++)
 		assert(start(argv[0], n, "plain") == 0);
+	if (dlb_cores() == 2)			/* by default ranks are bound to all the cores there are */
+		assert(start(argv[0], 4, "bound") != 128 + SIGABRT);	/* some systems do not bind */
 	assert(start(argv[0], 2, "silence") == 42);
 	double start_s = dlb_clock_s(), starting_s;
 
