@@ -14,6 +14,15 @@ void openblas_set_num_threads(int n);
 
 int dlb_cpu_n_devices(void) { return 1; }
 
+/* No AMX: oneDNN's products of bf16 have ended in SIGILL there (tilezero, Debian 12's 2.6.3 on a virtual machine that has AMX
+ * and allows it), and they need not add up in the order of those of AVX-512, so that losses would hang on which of the two a
+ * processor has. Before oneDNN is asked for anything, which would settle it; who sets its variable has chosen. */
+static void do_without_amx(void)
+{
+	if (!getenv("ONEDNN_MAX_CPU_ISA") && !getenv("DNNL_MAX_CPU_ISA"))
+		dnnl_set_max_cpu_isa(dnnl_cpu_isa_avx512_core_bf16);
+}
+
 int dlb_cpu_open(int device, int n_threads, struct dlb_backend *out, struct dlb_error *err)
 {
 	struct cpu *c;
@@ -23,6 +32,7 @@ int dlb_cpu_open(int device, int n_threads, struct dlb_backend *out, struct dlb_
 		return dlb_fail(err, NULL, "no device cpu:%d", device);
 	if (n_threads < 1)
 		return dlb_fail(err, NULL, "cannot run on %d threads", n_threads);
+	do_without_amx();
 	omp_set_num_threads(n_threads);
 	openblas_set_num_threads(n_threads);
 	c = dlb_xcalloc(1, sizeof *c);
