@@ -136,7 +136,7 @@ int dlb_feed_new(struct dlb_feed **out, struct dlb_data *data, struct dlb_engine
 	any = any && data;
 	if (any && pthread_create(&f->thread, NULL, work, f)) {
 		dlb_feed_free(f);
-		return dlb_fail(err, NULL, "cannot start the thread that reads ahead");
+		return dlb_fail(err, NULL, "cannot start the thread that reads ahead: too little memory, or too many threads");
 	}
 	f->started = any;
 	*out = f;
