@@ -168,7 +168,12 @@ static size_t in_program_order(struct dlb_place *place, int n, int n_instr)
 
 /* ---- by order ---- */
 
-struct piece { size_t bytes, offset; int first, last, slot[2]; };	/* slots it is kept in: [0] to [1]; last < first: wraps */
+struct piece {
+	size_t bytes, offset;
+	int first, last;					/* last < first: wraps */
+	int slot[2];						/* it is kept in: [0] to [1] */
+	bool out;						/* being taken back */
+};
 struct spot { size_t offset, end; int first, last, piece; };
 struct shelf { struct spot *spot; int n, cap; };		/* sorted by offset */
 struct packing {
@@ -215,16 +220,15 @@ static void shelve(struct packing *k, struct shelf *s, const struct piece *p)
 	}
 }
 
-static void unshelve(struct packing *k, struct shelf *s, const struct piece *p)
+/* Leaves what is not out. */
+static void clear_out(struct packing *k, struct shelf *s)
 {
-	int at = seek(s, p->offset);
-	while (s->spot[at].piece != (int)(p - k->piece))
-		at++;
-	do {
-		s->n--;
-		memmove(s->spot + at, s->spot + at + 1, (size_t)(s->n - at) * sizeof *s->spot);
-		k->effort += (s->n - at) / 8 + 2;
-	} while (at < s->n && s->spot[at].piece == (int)(p - k->piece));
+	int kept = 0;
+	k->effort += s->n / 4 + 2;
+	for (int i = 0; i < s->n; i++)
+		if (!k->piece[s->spot[i].piece].out)
+			s->spot[kept++] = s->spot[i];
+	s->n = kept;
 }
 
 /* Puts piece i at the lowest offset where it meets no other; false when that ends above the ceiling. */
@@ -264,12 +268,13 @@ static int put_from(struct packing *k, int from, size_t ceiling)
 
 static void take_back(struct packing *k, int from, int to)
 {
-	for (int i = from; i < to; i++) {
-		const struct piece *p = &k->piece[k->order[i]];
-		unshelve(k, &k->all, p);
-		for (int t = p->slot[0]; t <= p->slot[1]; t++)
-			unshelve(k, &k->slot[t], p);
-	}
+	for (int i = from; i < to; i++)
+		k->piece[k->order[i]].out = true;
+	clear_out(k, &k->all);
+	for (int t = 0; t < k->n_slots; t++)
+		clear_out(k, &k->slot[t]);
+	for (int i = from; i < to; i++)
+		k->piece[k->order[i]].out = false;
 }
 
 static void clear(struct packing *k)
@@ -391,7 +396,7 @@ static void packing_init(struct packing *k, const struct dlb_place *place, int n
 		if (place[i].offset == SIZE_MAX)
 			continue;
 		struct piece *p = &k->piece[k->n++];
-		*p = (struct piece){ bytes_of(&place[i]), 0, place[i].first, place[i].last, { 0, k->n_slots - 1 } };
+		*p = (struct piece){ bytes_of(&place[i]), 0, place[i].first, place[i].last, { 0, k->n_slots - 1 }, false };
 		if (wraps(&place[i]))
 			continue;
 		p->first = first_of(&place[i]);
