@@ -223,22 +223,29 @@ static int share_doc(struct dlb_comm *c, struct dlb_doc *doc, struct dlb_error *
 	return rc;
 }
 
+static int status_of(const struct dlb_error *err) { return err->status ? err->status : 2; }
+
+/* To the parent, if there is one. */
+static void say(const char *folder, int rank, const struct dlb_error *err)
+{
+	char line[1200] = "";
+	FILE *f = fmemopen(line, sizeof line - 1, "w");	/* one write: ranks share this stderr */
+
+	if (folder)
+		fprintf(f, "\1error %d ", status_of(err));
+	dlb_error_print(f, TOOL, rank, err);
+	fclose(f);
+	fputs(line, stderr);
+}
+
 /* The one line of a failed run. Ranks that agree leave it to the one that knows; a rank that has lost
  * touch says it for itself and takes the job down. */
 static int rank_failed(struct dlb_comm *c, const char *folder, const struct dlb_error *err, int who)
 {
-	int status = err->status ? err->status : 2, rank = dlb_comm_rank(c);
+	int status = status_of(err);
 
-	if (dlb_comm_broken(c) || rank == who) {
-		char line[1200] = "";
-		FILE *f = fmemopen(line, sizeof line - 1, "w");	/* one write: ranks share this stderr */
-
-		if (folder)
-			fprintf(f, "\1error %d ", status);
-		dlb_error_print(f, TOOL, rank, err);
-		fclose(f);
-		fputs(line, stderr);
-	}
+	if (dlb_comm_broken(c) || dlb_comm_rank(c) == who)
+		say(folder, dlb_comm_rank(c), err);
 	if (dlb_comm_broken(c))
 		dlb_comm_abort(c, status);
 	dlb_comm_free(c);
@@ -271,8 +278,10 @@ static int run_rank(struct dlb_cli *cli, struct options *o, const char *folder, 
 
 	if (folder)
 		dlb_launch_worker_init();
-	if (dlb_comm_new(&c, 0, &err))	/* no time-out yet: rank 0 may wait for a slow filter before it */
-		return dlb_cli_die(cli, &err);
+	if (dlb_comm_new(&c, 0, &err)) {	/* no time-out yet: rank 0 may wait for a slow filter before it */
+		say(folder, dlb_launch_rank(), &err);
+		return status_of(&err);
+	}
 	if (dlb_comm_rank(c) == 0) {
 		char *in = folder ? dlb_launch_in(folder) : NULL;
 

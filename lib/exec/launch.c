@@ -21,6 +21,16 @@ bool dlb_launch_joined(void)
 	return getenv("OMPI_COMM_WORLD_SIZE") || getenv("PMI_RANK") || getenv("PMIX_RANK");
 }
 
+int dlb_launch_rank(void)
+{
+	static const char *const names[] = { "OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK" };
+
+	for (int i = 0; i < DLB_LEN(names); i++)
+		if (getenv(names[i]))
+			return atoi(getenv(names[i]));
+	return -1;
+}
+
 void dlb_launch_worker_init(void)
 {
 	prctl(PR_SET_PDEATHSIG, SIGKILL);

@@ -27,6 +27,8 @@ struct dlb_launch {
 };
 /* Is this process one of somebody's mpirun or srun? */
 bool dlb_launch_joined(void);
+/* The rank that whoever started it gave this process, for what goes wrong before MPI is there; -1: not told. */
+int dlb_launch_rank(void);
 /* Runs it all; the result goes to out. 0, or -1 with err (an empty err->what: a worker has said it). */
 int dlb_launch(const struct dlb_launch *l, const struct dlb_doc *doc, FILE *out, struct dlb_error *err);
 /* In a worker: dies with its parent. */
