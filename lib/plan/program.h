@@ -242,7 +242,12 @@ struct dlb_timeline {
 /* Seconds that the sum of n elements by `how` takes alone between the nodes of node k's part; where weights are averaged
  * (plan->sharing), a step's part of that. */
 double dlb_plan_sum_s(const struct dlb_plan *p, const struct dlb_cost *c, const struct dlb_allreduce *how, int k, int64_t n, int element_bytes);
-/* The same of bucket b of part k, as the plan compresses it. */
+/* The lanes that the sum keeps busy, and the share of that time in which it does, up to 1. Returns how many; busy has room for
+ * all lanes of the cluster. Averages come in bursts, of which a step's part is not anywhere: none. */
+struct dlb_lane_load { struct dlb_lane lane; double load; };
+int dlb_plan_sum_lanes(const struct dlb_plan *p, const struct dlb_cost *c, const struct dlb_allreduce *how, int k, int64_t n,
+		       int element_bytes, struct dlb_lane_load *busy);
+/* The seconds of bucket b of part k, as the plan compresses it. */
 double dlb_plan_bucket_s(const struct dlb_program *g, const struct dlb_cost *c, int k, int b);
 struct dlb_addend;
 /* What is known of a bucket's i-th summand before it runs: shape as a matrix, id and name of its weight (of a factor: the

@@ -36,7 +36,7 @@ static bool copy(struct sim *s, int node)
 		n->copies = s->msg[k].next;
 		dlb_sim_begin_copy(s, k, n->now);
 	}
-	if (n->copying < 0 || s->msg[n->copying].done)
+	if (n->copying < 0 || s->msg[n->copying].flow.done)
 		return false;
 	n->wait_from = n->now;
 	n->waits_for = n->copying;
@@ -47,7 +47,7 @@ static bool copy(struct sim *s, int node)
 static bool wait_for(struct sim *s, int node, const struct dlb_instr *in)
 {
 	int k = in->sent ? dlb_sim_find_message(s, node, in->peer, in->tag) : dlb_sim_find_message(s, in->peer, node, in->tag);
-	if (k < 0 || (s->msg[k].done && (!in->sent || s->msg[k].returned)))
+	if (k < 0 || (s->msg[k].flow.done && (!in->sent || s->msg[k].returned)))
 		return false;
 	s->node[node].wait_from = s->node[node].now;
 	s->node[node].waits_for = k;
@@ -137,7 +137,7 @@ static void advance(struct sim *s, int node)
 				if (k >= 0) {
 					*(ours ? &s->msg[k].sent : &s->msg[k].posted) = true;
 					if (ours)
-						s->t->node[node].bytes_sent += s->msg[k].bytes;
+						s->t->node[node].bytes_sent += s->msg[k].flow.bytes;
 					dlb_sim_meet(s, k, n->now);
 				}
 			}
@@ -266,6 +266,7 @@ static int simulate(const struct dlb_program *g, const struct dlb_cost *c, const
 	}
 	free(s.lane);
 	free(s.msg);
+	free(s.passage);
 	free(s.tag_start);
 	free(s.route);
 	free(s.route_of);
@@ -275,13 +276,7 @@ static int simulate(const struct dlb_program *g, const struct dlb_cost *c, const
 	for (int r = 0; r < g->n_replicas; r++)
 		dlb_flow_release(&s.f[r]);
 	free(s.f);
-	for (int i = 0; i < g->n_nodes; i++)
-		free(s.sum[i]);
-	free(s.sum);
-	free(s.part);
-	free(s.waits_for_sum);
-	free(s.sum_busy_until);
-	free(s.commanded);
+	dlb_sim_release_sums(&s);
 	return rc;
 }
 

@@ -8,19 +8,27 @@
 enum { EV_NODE, EV_FLOW, EV_END };			/* event id: index * 4 + one of these */
 
 struct route { int from, to, n; struct dlb_lane lane[DLB_MAX_ROUTE]; double latency_s; bool copies; };
-struct message {
-	int from, to, route;
+/* Where a flow goes: a lane, its place in the lane's list, and how much of a flow it is there: a sum keeps some of its lanes
+ * busy for a part of its time only. */
+struct passage { struct dlb_lane lane; double load; int pos; };
+/* A message, or a sum: its bytes are the seconds that it takes alone, its rate is 1 then. */
+struct flow {
+	struct passage *passage; int n;			/* while it flows */
 	double bytes, rate, since, end_s;		/* bytes: still to flow at time `since`; on one lane alone it keeps them */
-	double begin_s;
 	double event_s;					/* when its one valid EV_END comes: not after end_s */
-	bool sent, posted, started, done, returned;	/* returned: by its receiver, or not lent */
-	int pos[DLB_MAX_ROUTE];				/* position in each lane's list of flows */
+	double begin_s;
+	bool is_sum, done;
+};
+struct message {
+	struct flow flow;
+	int from, to, route;
+	bool sent, posted, started, returned;		/* returned: by its receiver, or not lent */
 	int next;					/* in the sender's list of what it must copy */
 };
 /* What flows on a lane. bytes: as a message's, but at the lane's `since`, for all that flow on this lane alone do so at one
- * rate; INFINITY for the n_wide others. share: bandwidth / n. */
-struct flows { int *flow; double *bytes; int n, n_wide, cap; double share, rate, since; };
-struct sum { int started, waiting; bool needs_cores; double end_s; };
+ * rate; INFINITY for the n_wide others. share: of a message; bandwidth / (messages + loads of sums). */
+struct flows { int *flow; double *bytes; int n, n_wide, n_sums, cap; double sums_load, share, rate, since; };
+struct sum { struct flow flow; int part, index, started, waiting, next; bool needs_cores; };	/* next: of its part to begin */
 struct squares { int n; double at_s; };			/* nodes that have made them; the last one */
 struct sim_node {
 	int pc, ends;
@@ -35,12 +43,13 @@ struct sim {
 	struct dlb_flow *f;				/* [replica] */
 	const struct dlb_cost *c;
 	const double *scale;
-	int *part; struct sum **sum;			/* [node] its part; [part][bucket * M + m], m 0 for gradients */
+	int *part; struct sum **sum, *all_sums;		/* [node] its part; [part][bucket * M + m], m 0 for gradients */
+	int n_parts;					/* that have sums */
 	int *waits_for_sum;				/* [node] index of it, -1 */
-	double *sum_busy_until;				/* [part] its sums go one after another */
+	int *last_in_line;				/* [part] its sums go one after another: index, -1 */
 	int at_command, n_commands; bool *commanded; double command_s;	/* sync: nodes that have computed, of how many */
 	double jitter; uint64_t seed;
-	struct message *msg; int n_msgs;
+	struct message *msg; int n_msgs; struct passage *passage;
 	int *tag_start;					/* messages of tag k: tag_start[k] .. tag_start[k+1] */
 	struct route *route; int n_routes, cap_routes; int *route_of;	/* [from * nodes + to]: index + 1 */
 	struct flows *lane; int n_lanes;
@@ -68,11 +77,14 @@ int dlb_sim_find_message(const struct sim *s, int from, int to, int tag);	/* -1:
 void dlb_sim_meet(struct sim *s, int k, double now);
 void dlb_sim_begin_copy(struct sim *s, int k, double now);	/* the sender begins to copy message k */
 void dlb_sim_flow(struct sim *s, int k, double now);		/* message k: its first byte is through */
-void dlb_sim_end(struct sim *s, int k, double now);		/* its last one may be */
+void dlb_sim_begin_sum(struct sim *s, struct sum *x, double now);	/* with its bytes and passages */
+void dlb_sim_end(struct sim *s, int k, double now);		/* of flow k the last byte may be */
 void dlb_sim_return(struct sim *s, int k, double now);		/* what was lent is read no more; k -1: nothing was */
 
 /* ---- simulate_collective.c ---- */
 void dlb_sim_find_sums(struct sim *s);
+void dlb_sim_release_sums(struct sim *s);
+void dlb_sim_sum_ended(struct sim *s, struct sum *x, double now);
 /* COLLECTIVE of the replicas: true when node stands and will be called again. */
 bool dlb_sim_meet_others(struct sim *s, int node, const struct dlb_instr *in);
 /* The global norm, or K-FAC's trust region: all wait for all. True while node must; the last one sends all on their way. */

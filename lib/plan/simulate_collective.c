@@ -66,10 +66,21 @@ static const struct dlb_bucket *bucket_of(const struct sim *s, int part, int ind
 	return &dlb_program_of(s->g, part)->node[part].bucket[index / s->g->micro_batches];
 }
 
-/* How long a sum takes once it may run (sums.c). */
-static double sum_s(const struct sim *s, int part, int index)
+/* How long a sum takes once it may run, alone, and where else something may flow: the lanes that it keeps busy (sums.c). */
+static void price_sum(struct sim *s, struct sum *x)
 {
-	return s->c && s->c->cluster ? dlb_plan_bucket_s(s->g, s->c, part, index / s->g->micro_batches) : 0;
+	const struct dlb_bucket *u = bucket_of(s, x->part, x->index);
+	if (!s->c || !s->c->cluster)
+		return;
+	x->flow.bytes = dlb_plan_bucket_s(s->g, s->c, x->part, x->index / s->g->micro_batches);
+	if (x->needs_cores || (!s->n_msgs && s->n_parts < 2))
+		return;
+	struct dlb_lane_load *busy = dlb_xcalloc((size_t)s->n_lanes + 1, sizeof *busy);
+	x->flow.n = dlb_plan_sum_lanes(s->g->whole, s->c, u->how, x->part, u->n, u->element_bytes, busy);
+	x->flow.passage = dlb_xcalloc((size_t)x->flow.n + 1, sizeof *x->flow.passage);
+	for (int i = 0; i < x->flow.n; i++)
+		x->flow.passage[i] = (struct passage){ .lane = busy[i].lane, .load = busy[i].load };
+	free(busy);
 }
 
 /* Sums whose bytes the nodes' own cores move (shared memory) go on only while all of them wait. */
@@ -84,39 +95,63 @@ static bool sum_needs_cores(struct sim *s, int part)
 	return copies;
 }
 
-static void release_peers(struct sim *s, int part, int index)
+static void release_peers(struct sim *s, const struct sum *x, double now)
 {
 	const struct dlb_plan *p = s->g->whole;
-	struct sum *x = &s->sum[part][index];
 	for (int r = 0; r < p->n_replicas; r++) {
-		int node = p->replica[r][part];
+		int node = p->replica[r][x->part];
 		struct sim_node *n = &s->node[node];
-		if (s->waits_for_sum[node] != index)
+		if (s->waits_for_sum[node] != x->index)
 			continue;
 		s->waits_for_sum[node] = -1;
 		n->stands = false;
-		if (x->end_s > n->now) {
-			s->t->node[node].waits_s[DLB_WAIT_COLLECTIVE] += x->end_s - n->now;
-			s->t->node[node].sum_wait_s[bucket_of(s, part, index)->cls] += x->end_s - n->now;
-			n->now = x->end_s;
-		}
-		dlb_heap_push(&s->event, n->now, node * 4 + EV_NODE);
+		s->t->node[node].waits_s[DLB_WAIT_COLLECTIVE] += now - n->now;
+		s->t->node[node].sum_wait_s[bucket_of(s, x->part, x->index)->cls] += now - n->now;
+		n->now = now;
+		dlb_heap_push(&s->event, now, node * 4 + EV_NODE);
 	}
 }
 
-/* Statistics are small: they slip in between the segments of gradients that are under way. */
-static void begin_sum(struct sim *s, int part, int index, double now)
+static bool is_statistics(const struct sim *s, const struct sum *x)
 {
-	struct sum *x = &s->sum[part][index];
-	enum dlb_sum_class cls = bucket_of(s, part, index)->cls;
-	double start = now > s->sum_busy_until[part] || cls == DLB_SUM_STATISTICS ? now : s->sum_busy_until[part];
-	x->end_s = start + sum_s(s, part, index);
-	if (cls != DLB_SUM_STATISTICS)
-		s->sum_busy_until[part] = x->end_s;
-	for (int r = 0; r < s->g->n_replicas; r++) {
-		int node = s->g->whole->replica[r][part];
-		s->t->node[node].sum_s[cls] += x->end_s - start;
+	return bucket_of(s, x->part, x->index)->cls == DLB_SUM_STATISTICS;
+}
+
+static void begin_sum(struct sim *s, struct sum *x, double now)
+{
+	price_sum(s, x);
+	dlb_sim_begin_sum(s, x, now);
+}
+
+/* All that it waits for is there. Statistics are small: they slip in between the segments of gradients that are under way. */
+static void line_up(struct sim *s, struct sum *x, double now)
+{
+	int last = s->last_in_line[x->part];
+	if (!is_statistics(s, x)) {
+		s->last_in_line[x->part] = x->index;
+		if (last >= 0) {
+			s->sum[x->part][last].next = x->index;
+			return;
+		}
 	}
+	begin_sum(s, x, now);
+}
+
+void dlb_sim_sum_ended(struct sim *s, struct sum *x, double now)
+{
+	enum dlb_sum_class cls = bucket_of(s, x->part, x->index)->cls;
+	for (int r = 0; r < s->g->n_replicas; r++)
+		s->t->node[s->g->whole->replica[r][x->part]].sum_s[cls] += now - x->flow.begin_s;
+	free(x->flow.passage);
+	x->flow.passage = NULL;
+	x->flow.n = 0;
+	if (!is_statistics(s, x)) {
+		if (x->next >= 0)
+			begin_sum(s, &s->sum[x->part][x->next], now);
+		else
+			s->last_in_line[x->part] = -1;
+	}
+	release_peers(s, x, now);
 }
 
 bool dlb_sim_meet_others(struct sim *s, int node, const struct dlb_instr *in)
@@ -148,42 +183,55 @@ bool dlb_sim_meet_others(struct sim *s, int node, const struct dlb_instr *in)
 	struct sum *x = &s->sum[part][index];
 	if (in->what == DLB_RUN_REDUCE) {
 		if (++x->started == R && !x->needs_cores)
-			begin_sum(s, part, index, n->now);
-		if (x->started == R && !x->needs_cores)
-			release_peers(s, part, index);
+			line_up(s, x, n->now);
 		return false;
 	}
-	x->waiting++;
-	if (x->needs_cores && x->waiting == R)
-		begin_sum(s, part, index, n->now);
+	if (x->flow.done)
+		return false;
+	if (++x->waiting == R && x->needs_cores)
+		line_up(s, x, n->now);
 	n->pc++;
 	s->waits_for_sum[node] = index;
 	n->stands = true;
-	if (x->started == R && (!x->needs_cores || x->waiting == R))
-		release_peers(s, part, index);
 	return true;
 }
 
 void dlb_sim_find_sums(struct sim *s)
 {
 	const struct dlb_program *g = s->g;
-	size_t n_nodes = (size_t)g->n_nodes;
+	size_t n_nodes = (size_t)g->n_nodes, all = 0;
 	s->part = dlb_xcalloc(n_nodes, sizeof *s->part);
 	s->sum = dlb_xcalloc(n_nodes, sizeof *s->sum);
 	s->waits_for_sum = dlb_xcalloc(n_nodes, sizeof *s->waits_for_sum);
-	s->sum_busy_until = dlb_xcalloc(n_nodes, sizeof *s->sum_busy_until);
+	s->last_in_line = dlb_xcalloc(n_nodes, sizeof *s->last_in_line);
 	s->commanded = dlb_xcalloc(n_nodes, sizeof *s->commanded);
 	for (int i = 0; i < g->n_nodes; i++) {
 		const struct dlb_node_program *np = &dlb_program_of(g, i)->node[i];
 		s->part[i] = dlb_plan_part_of(g->whole, i);
-		s->waits_for_sum[i] = -1;
-		int n_sums = np->n_buckets * g->micro_batches;
-		s->sum[i] = dlb_xcalloc((size_t)n_sums + 1, sizeof *s->sum[i]);
-		bool needs_cores = s->part[i] == i && n_sums && sum_needs_cores(s, i);
-		for (int b = 0; b < n_sums; b++)
-			s->sum[i][b].needs_cores = needs_cores;
+		s->waits_for_sum[i] = s->last_in_line[i] = -1;
+		all += s->part[i] == i ? (size_t)np->n_buckets * (size_t)g->micro_batches : 0;
 		for (int k = 0; k < np->n_instr; k++)
 			s->commanded[i] |= np->instr[k].verb == DLB_COLLECTIVE && np->instr[k].what == DLB_RUN_COMPUTED;
 		s->n_commands += s->commanded[i];
 	}
+	s->all_sums = dlb_xcalloc(all + 1, sizeof *s->all_sums);
+	struct sum *next = s->all_sums;
+	for (int i = 0; i < g->n_nodes; i++) {
+		int n_sums = s->part[i] == i ? dlb_program_of(g, i)->node[i].n_buckets * g->micro_batches : 0;
+		bool needs_cores = n_sums && sum_needs_cores(s, i);
+		s->sum[i] = next;
+		s->n_parts += n_sums > 0;
+		for (int b = 0; b < n_sums; b++)
+			*next++ = (struct sum){ .flow.is_sum = true, .part = i, .index = b, .next = -1, .needs_cores = needs_cores };
+	}
+}
+
+void dlb_sim_release_sums(struct sim *s)
+{
+	free(s->part);
+	free(s->sum);
+	free(s->all_sums);
+	free(s->waits_for_sum);
+	free(s->last_in_line);
+	free(s->commanded);
 }

@@ -1,8 +1,9 @@
-/* Messages over links (simulate.h). A transfer starts when it is sent and posted; where a link on its route does not overlap
+/* Messages and sums over links (simulate.h). A transfer starts when it is sent and posted; where a link on its route does not overlap
  * with work (shared memory: the sender writes into the receiver's place), also not before the sender waits or stands
  * between two ops, and the sender does nothing else until it has ended. It first takes the latencies of its route, then its
  * bytes flow at the least of bandwidth / flows over its lanes (cluster.h); whenever a flow begins or ends on a lane, the flows
- * of that lane are reckoned anew. */
+ * of that lane are reckoned anew. A sum flows over all lanes that its hops keep busy, for a part `load` of its time each: it is
+ * so much of a flow there, and what else flows there makes that part of its time longer. */
 #include <math.h>
 #include "plan/simulate.h"
 
@@ -37,6 +38,7 @@ void dlb_sim_find_messages(struct sim *s)
 	for (int i = 0; i < g->n_messages; i++)
 		s->tag_start[i + 2] += s->tag_start[i + 1];
 	s->msg = dlb_xcalloc((size_t)s->n_msgs + 1, sizeof *s->msg);
+	size_t n_passages = 0;
 	for (int n = 0; n < g->n_nodes; n++) {
 		const struct dlb_program *own = dlb_program_of(g, n);
 		for (int i = 0; i < own->node[n].n_instr; i++) {
@@ -45,8 +47,15 @@ void dlb_sim_find_messages(struct sim *s)
 				continue;
 			struct message *m = &s->msg[s->tag_start[in->tag + 1]++];
 			*m = (struct message){ .from = in->peer, .to = n, .route = dlb_sim_route(s, in->peer, n), .next = -1, .returned = !in->lent };
-			m->bytes = dlb_tensor_bytes(&g->graph->tensor[in->tensor], own->size[in->micro_batch < 0 ? 0 : in->micro_batch]);
+			m->flow.bytes = dlb_tensor_bytes(&g->graph->tensor[in->tensor], own->size[in->micro_batch < 0 ? 0 : in->micro_batch]);
+			n_passages += (size_t)s->route[m->route].n;
 		}
+	}
+	s->passage = dlb_xcalloc(n_passages + 1, sizeof *s->passage);
+	struct passage *next = s->passage;
+	for (int k = 0; k < s->n_msgs; k++) {
+		s->msg[k].flow.passage = next;
+		next += s->route[s->msg[k].route].n;
 	}
 }
 
@@ -58,25 +67,36 @@ int dlb_sim_find_message(const struct sim *s, int from, int to, int tag)
 	return -1;
 }
 
-static double rate_of(const struct sim *s, const struct message *m)
+/* Flows are numbered: messages, then sums. */
+static struct flow *flow_of(struct sim *s, int k)
 {
-	const struct route *r = &s->route[m->route];
-	double rate = INFINITY;
-	for (int i = 0; i < r->n; i++)
-		rate = s->lane[r->lane[i].id].share < rate ? s->lane[r->lane[i].id].share : rate;
+	return k < s->n_msgs ? &s->msg[k].flow : &s->all_sums[k - s->n_msgs].flow;
+}
+
+static double load_on(const struct flows *l) { return l->n - l->n_sums + l->sums_load; }
+
+static double rate_of(const struct sim *s, const struct flow *f)
+{
+	double rate = f->is_sum ? 1 : INFINITY;
+	for (int i = 0; i < f->n; i++) {
+		const struct passage *p = &f->passage[i];
+		const struct flows *l = &s->lane[p->lane.id];
+		rate = fmin(rate, f->is_sum ? 1 / (1 + p->load * fmax(0, load_on(l) - p->load)) : l->share);
+	}
 	return rate;
 }
 
 static void expect_end(struct sim *s, int k)
 {
-	s->msg[k].event_s = s->msg[k].end_s;
-	dlb_heap_push(&s->event, s->msg[k].end_s, k * 4 + EV_END);
+	struct flow *f = flow_of(s, k);
+	f->event_s = f->end_s;
+	dlb_heap_push(&s->event, f->end_s, k * 4 + EV_END);
 }
 
 static void share_out(struct sim *s, const struct dlb_lane *lane)
 {
 	struct flows *l = &s->lane[lane->id];
-	double share = s->c->cluster->link[lane->link].bandwidth_Bps / l->n;
+	double share = s->c->cluster->link[lane->link].bandwidth_Bps / load_on(l);
 	l->share = share > 0 ? share : INFINITY;
 }
 
@@ -127,36 +147,36 @@ static void reckon(struct sim *s, int id, double now)
 		if (isfinite(l->bytes[i]))
 			continue;
 		int k = l->flow[i];
-		struct message *m = &s->msg[k];
-		double rate = rate_of(s, m);
-		if (rate == m->rate)
+		struct flow *f = flow_of(s, k);
+		double rate = rate_of(s, f);
+		if (rate == f->rate)
 			continue;
-		m->bytes -= m->rate * (now - m->since);
-		if (m->bytes < 0)
-			m->bytes = 0;
-		m->since = now;
-		m->rate = rate;
-		m->end_s = now + m->bytes / rate;
-		if (m->end_s < m->event_s)		/* a later end is found out when the event comes */
+		f->bytes -= f->rate * (now - f->since);
+		if (f->bytes < 0)
+			f->bytes = 0;
+		f->since = now;
+		f->rate = rate;
+		f->end_s = now + f->bytes / rate;
+		if (f->end_s < f->event_s)		/* a later end is found out when the event comes */
 			expect_end(s, k);
 	}
 	int first = first_to_end(l);
 	if (first < 0)
 		return;
-	struct message *m = &s->msg[l->flow[first]];
-	m->end_s = end_on(l, first);
-	if (m->end_s < m->event_s)
+	struct flow *f = flow_of(s, l->flow[first]);
+	f->end_s = end_on(l, first);
+	if (f->end_s < f->event_s)
 		expect_end(s, l->flow[first]);
 }
 
 static void start(struct sim *s, int k, double now)
 {
 	s->msg[k].started = true;
-	s->msg[k].begin_s = now;
+	s->msg[k].flow.begin_s = now;
 	dlb_heap_push(&s->event, now + s->route[s->msg[k].route].latency_s, k * 4 + EV_FLOW);
 }
 
-static void join(struct flows *l, int k, double bytes)
+static void join(struct flows *l, int k, const struct flow *f, double load)
 {
 	if (l->n == l->cap) {
 		l->cap = l->cap ? 2 * l->cap : 16;
@@ -164,62 +184,94 @@ static void join(struct flows *l, int k, double bytes)
 		l->bytes = dlb_xrealloc(l->bytes, (size_t)l->cap, sizeof *l->bytes);
 	}
 	l->flow[l->n] = k;
-	l->bytes[l->n++] = bytes;
-	l->n_wide += isinf(bytes);
+	l->bytes[l->n++] = INFINITY;
+	l->n_wide++;
+	l->n_sums += f->is_sum;
+	l->sums_load = f->is_sum ? l->sums_load + load : l->sums_load;
 }
 
 /* The flow at i; the last one takes its place. */
-static void leave(struct sim *s, int id, int i)
+static void leave(struct sim *s, int id, int i, const struct flow *f, double load)
 {
 	struct flows *l = &s->lane[id];
-	int last = l->flow[--l->n];
-	const struct route *r = &s->route[s->msg[last].route];
+	struct flow *last = flow_of(s, l->flow[--l->n]);
 	l->n_wide -= isinf(l->bytes[i]);
-	l->flow[i] = last;
+	l->flow[i] = l->flow[l->n];
 	l->bytes[i] = l->bytes[l->n];
-	for (int j = 0; j < r->n; j++)
-		if (r->lane[j].id == id)
-			s->msg[last].pos[j] = i;
+	l->n_sums -= f->is_sum;
+	l->sums_load = l->n_sums ? l->sums_load - load * f->is_sum : 0;
+	for (int j = 0; j < last->n; j++)
+		if (last->passage[j].lane.id == id)
+			last->passage[j].pos = i;
+}
+
+/* Its passages are known. What goes over one lane alone keeps no account of its own. */
+static void begin_flow(struct sim *s, int k, double now)
+{
+	struct flow *f = flow_of(s, k);
+	bool alone = f->n == 1 && !f->is_sum;
+	f->since = now;
+	f->event_s = INFINITY;
+	for (int i = 0; i < f->n; i++) {
+		struct passage *p = &f->passage[i];
+		struct flows *l = &s->lane[p->lane.id];
+		p->pos = l->n;
+		join(l, k, f, p->load);
+		share_out(s, &p->lane);
+	}
+	if (alone) {
+		struct flows *l = &s->lane[f->passage[0].lane.id];
+		settle(l, now);
+		l->bytes[f->passage[0].pos] = f->bytes;
+		l->n_wide--;
+	} else {
+		f->rate = rate_of(s, f);
+		f->end_s = now + (f->n || f->is_sum ? f->bytes / f->rate : 0);
+		expect_end(s, k);
+	}
+	for (int i = 0; i < f->n; i++)
+		reckon(s, f->passage[i].lane.id, now);
+}
+
+static void end_flow(struct sim *s, struct flow *f, double now)
+{
+	f->done = true;
+	for (int i = 0; i < f->n; i++) {
+		leave(s, f->passage[i].lane.id, f->passage[i].pos, f, f->passage[i].load);
+		share_out(s, &f->passage[i].lane);
+	}
+	for (int i = 0; i < f->n; i++)
+		reckon(s, f->passage[i].lane.id, now);
 }
 
 void dlb_sim_flow(struct sim *s, int k, double now)
 {
-	struct message *m = &s->msg[k];
-	const struct route *r = &s->route[m->route];
-	m->since = now;
-	m->event_s = INFINITY;
-	for (int i = 0; i < r->n; i++) {
-		struct flows *l = &s->lane[r->lane[i].id];
-		m->pos[i] = l->n;
-		join(l, k, INFINITY);
-		share_out(s, &r->lane[i]);
-	}
-	if (r->n == 1) {
-		struct flows *l = &s->lane[r->lane[0].id];
-		settle(l, now);
-		l->bytes[m->pos[0]] = m->bytes;
-		l->n_wide--;
-	} else {
-		m->rate = rate_of(s, m);
-		m->end_s = now + (r->n ? m->bytes / m->rate : 0);
-		expect_end(s, k);
-	}
+	struct flow *f = &s->msg[k].flow;
+	const struct route *r = &s->route[s->msg[k].route];
+	f->n = r->n;
 	for (int i = 0; i < r->n; i++)
-		reckon(s, r->lane[i].id, now);
+		f->passage[i] = (struct passage){ .lane = r->lane[i], .load = 1 };
+	begin_flow(s, k, now);
+}
+
+void dlb_sim_begin_sum(struct sim *s, struct sum *x, double now)
+{
+	x->flow.begin_s = now;
+	begin_flow(s, s->n_msgs + (int)(x - s->all_sums), now);
 }
 
 /* Message k, m, has come. What the sender must copy itself is never hidden. */
 static void count_communication(struct sim *s, const struct message *m, int k, double now)
 {
-	double exposed = s->route[m->route].copies ? now - m->begin_s : 0;
+	double begin_s = m->flow.begin_s, exposed = s->route[m->route].copies ? now - begin_s : 0;
 	for (int i = 0; i < 2; i++) {
 		const struct sim_node *n = &s->node[i ? m->from : m->to];
-		double since = n->wait_from > m->begin_s ? n->wait_from : m->begin_s;
+		double since = n->wait_from > begin_s ? n->wait_from : begin_s;
 		if (n->waits_for == k && now - since > exposed)
 			exposed = now - since;
 	}
-	s->t->node[m->from].comm_s += now - m->begin_s;
-	s->t->node[m->from].comm_hidden_s += now - m->begin_s - exposed;
+	s->t->node[m->from].comm_s += now - begin_s;
+	s->t->node[m->from].comm_hidden_s += now - begin_s - exposed;
 }
 
 /* The node goes on if it is message k that it waits for. */
@@ -236,23 +288,21 @@ static void wake(struct sim *s, int node, int k, double now)
 
 void dlb_sim_end(struct sim *s, int k, double now)
 {
-	struct message *m = &s->msg[k];
-	const struct route *r = &s->route[m->route];
-	if (m->done || m->event_s != now)		/* an earlier end was expected after this event was made */
+	struct flow *f = flow_of(s, k);
+	if (f->done || f->event_s != now)		/* an earlier end was expected after this event was made */
 		return;
-	if (r->n == 1)
-		m->end_s = end_on(&s->lane[r->lane[0].id], m->pos[0]);
-	if (m->end_s > now) {				/* it was slowed down since */
+	if (f->n == 1 && !f->is_sum)
+		f->end_s = end_on(&s->lane[f->passage[0].lane.id], f->passage[0].pos);
+	if (f->end_s > now) {				/* it was slowed down since */
 		expect_end(s, k);
 		return;
 	}
-	m->done = true;
-	for (int i = 0; i < r->n; i++) {
-		leave(s, r->lane[i].id, m->pos[i]);
-		share_out(s, &r->lane[i]);
+	end_flow(s, f, now);
+	if (f->is_sum) {
+		dlb_sim_sum_ended(s, &s->all_sums[k - s->n_msgs], now);
+		return;
 	}
-	for (int i = 0; i < r->n; i++)
-		reckon(s, r->lane[i].id, now);
+	struct message *m = &s->msg[k];
 	count_communication(s, m, k, now);
 	wake(s, m->to, k, now);				/* the receiver and the sender may both be waiting */
 	if (m->returned || s->node[m->from].wait_kind != DLB_WAIT_BACKPRESSURE)
@@ -264,7 +314,7 @@ void dlb_sim_return(struct sim *s, int k, double now)
 	if (k < 0)
 		return;
 	s->msg[k].returned = true;
-	if (s->msg[k].done)
+	if (s->msg[k].flow.done)
 		wake(s, s->msg[k].from, k, now);
 }
 

@@ -34,6 +34,7 @@ struct rounds {
 	int *to;				/* [rank] who takes what it sends in this round; -1: it does not */
 	int *flows;				/* [lane] of this round */
 	double *lane_s;				/* [lane] busy */
+	int *link;				/* [lane] whose it is, where it was busy */
 };
 
 static void find_road(const struct rounds *x, int r)
@@ -105,6 +106,7 @@ static double hop_s(struct rounds *x, int r)
 	for (int i = 0; i < from->road.n_lanes; i++) {
 		const struct dlb_link *l = &x->c->cluster->link[from->road.lane[i].link];
 		x->lane_s[from->road.lane[i].id] += l->overlap ? bytes / l->bandwidth_Bps : 0;
+		x->link[from->road.lane[i].id] = from->road.lane[i].link;
 	}
 	return flow_s(x, &from->road, bytes) + add_s;
 }
@@ -163,13 +165,14 @@ static double segment_bytes(const struct dlb_cluster *c, const int *node, int n_
 	return DLB_LOCAL_SEGMENT_BYTES;
 }
 
+/* busy: list of the lanes that are, for what share of that time; NULL: not asked for. */
 static double hops_s(const struct dlb_cost *c, const struct dlb_allreduce *how, const struct dlb_ranks *ranks, const int *node,
-		     int64_t n, int element_bytes)
+		     int64_t n, int element_bytes, struct dlb_lane_load *busy, int *n_busy)
 {
 	size_t R = (size_t)ranks->n, n_lanes = (size_t)dlb_cluster_n_lanes(c->cluster);
 	struct rounds x = { .c = c, .node = node, .n_ranks = ranks->n, .way = dlb_xcalloc(R, sizeof *x.way),
 			    .to = dlb_xcalloc(R, sizeof *x.to), .flows = dlb_xcalloc(n_lanes + 1, sizeof *x.flows),
-			    .lane_s = dlb_xcalloc(n_lanes + 1, sizeof *x.lane_s) };
+			    .lane_s = dlb_xcalloc(n_lanes + 1, sizeof *x.lane_s), .link = dlb_xcalloc(n_lanes + 1, sizeof *x.link) };
 	double chunk_bytes = (double)n * element_bytes / how->n_chunks(ranks), all_s = 0, S, s;
 
 	make_ways(how, ranks, x.way);
@@ -178,25 +181,30 @@ static double hops_s(const struct dlb_cost *c, const struct dlb_allreduce *how, 
 	while ((s = round_s(&x)) >= 0)
 		all_s += s;
 	all_s += (S - 1) * busiest_s(&x);
+	for (int i = 0; busy && i < (int)n_lanes; i++)
+		if (x.lane_s[i] > 0)
+			busy[(*n_busy)++] = (struct dlb_lane_load){ { x.link[i], i }, fmin(1, S * x.lane_s[i] / all_s) };
 	for (size_t r = 0; r < R; r++)
 		free(x.way[r].hop);
 	free(x.way);
 	free(x.to);
 	free(x.flows);
 	free(x.lane_s);
+	free(x.link);
 	return all_s;
 }
 
 /* ---- of a part ---- */
 
-static double part_s(const struct dlb_plan *p, const struct dlb_cost *c, const struct dlb_allreduce *how, int k, int64_t n, int size)
+static double part_s(const struct dlb_plan *p, const struct dlb_cost *c, const struct dlb_allreduce *how, int k, int64_t n, int size,
+		     struct dlb_lane_load *busy, int *n_busy)
 {
 	int *peer = dlb_xcalloc((size_t)p->n_replicas, sizeof *peer), *group = dlb_xcalloc((size_t)p->n_replicas, sizeof *group);
 	struct dlb_ranks ranks = { .n = p->n_replicas, .group = group };
 	double s;
 	dlb_plan_peers(p, k, peer);
 	dlb_plan_peer_groups(p, c->cluster, k, group);
-	s = hops_s(c, how, &ranks, peer, n, size);
+	s = hops_s(c, how, &ranks, peer, n, size, busy, n_busy);
 	free(peer);
 	free(group);
 	return s;
@@ -233,10 +241,20 @@ double dlb_plan_sum_s(const struct dlb_plan *p, const struct dlb_cost *c, const 
 {
 	double every = (double)dlb_sharing_every(&p->sharing);
 	if (!dlb_sharing_averages(&p->sharing))
-		return part_s(p, c, how, k, n, size);
+		return part_s(p, c, how, k, n, size, NULL, NULL);
 	if (p->sharing.param_server >= 0)
 		return server_s(p, c, k, n) / every;
-	return part_s(p, c, how, k, n, size) / every + (p->sharing.gossip > 0 ? gossip_s(p, c, k, n) * (1 - 1 / every) : 0);
+	return part_s(p, c, how, k, n, size, NULL, NULL) / every + (p->sharing.gossip > 0 ? gossip_s(p, c, k, n) * (1 - 1 / every) : 0);
+}
+
+int dlb_plan_sum_lanes(const struct dlb_plan *p, const struct dlb_cost *c, const struct dlb_allreduce *how, int k, int64_t n,
+		       int size, struct dlb_lane_load *busy)
+{
+	int n_busy = 0;
+
+	if (!dlb_sharing_averages(&p->sharing))
+		part_s(p, c, how, k, n, size, busy, &n_busy);
+	return n_busy;
 }
 
 /* ---- the choice ---- */
@@ -279,7 +297,7 @@ static const struct dlb_allreduce *fastest(const struct dlb_plan *p, const struc
 			continue;
 		for (int k = 0; k < p->n_nodes; k++)
 			if (p->replica[0][k] >= 0)
-				longest_s = fmax(longest_s, ways[i].unseen * part_s(p, c, ways[i].how, k, (int64_t)bytes / 4, 4));
+				longest_s = fmax(longest_s, ways[i].unseen * part_s(p, c, ways[i].how, k, (int64_t)bytes / 4, 4, NULL, NULL));
 		if (longest_s < best_s * (1 - 1e-9)) {
 			best_s = longest_s;
 			best = ways[i].how;

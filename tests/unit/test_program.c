@@ -4,7 +4,7 @@
 #include "plan/program.h"
 
 static int checked, messages, arenas, wide;
-static double worst = 1;
+static double worst = 1, fullest;
 
 static void random_placement(const struct dag *d, int *placement, struct dlb_rng *r)
 {
@@ -280,6 +280,49 @@ static void test_replicas(uint64_t seed)
 	end(&d, &p);
 }
 
+/* Messages of a pipeline and sums over replicas leave each host by one port: it sends no more than it can, and no step is
+ * shorter than that takes. */
+static void test_ports(uint64_t seed)
+{
+	static const int replica[] = { 0, 1, -1, -1, 2, 3, -1, -1 };
+	const double Bps = pow(10, 4 + (double)(seed % 4));
+	char cluster[96];
+	snprintf(cluster, sizeof cluster, "cpu:1 host cpu:1 host cpu:1 host cpu:1 link=rack:1e-6,%g", Bps);
+	struct dag_options o = { .seed = seed, .n_forward = 8, .training = true, .cluster = cluster, .batch = 12 };
+	struct dlb_rng r;
+	struct dag d;
+	struct dlb_plan p;
+	struct dlb_program g;
+	struct dlb_error err;
+	struct dlb_timeline t;
+	begin(&d, &p, &o, 1 + (int)seed % 6, seed % 3 == 0 ? "async" : seed % 3 == 1 ? "1f1b" : "gpipe", seed + 9500, &r);
+	for (int i = 0; i < d.g.n_tensors; i++)		/* what is summed is counted in elements */
+		if (d.g.tensor[i].kind == DLB_T_WEIGHT || d.g.tensor[i].kind == DLB_T_WEIGHT_GRADIENT) {
+			d.g.tensor[i].n_dims = 1;
+			d.g.tensor[i].dim[0] = (struct dlb_dim){ 0, 1000 + (int64_t)dlb_rng_below(&r, 40000) };
+		}
+	twice(&d, &p, replica, 2);
+	dlb_plan_order(&p, &d.c, NULL);
+	compile(&d, &p, 12, &g, seed);
+	if (dlb_program_simulate(&g, &d.c, NULL, 0, 0, false, &t, &err))
+		fail(&err, seed);
+	for (int n = 0; n < 4; n++) {
+		double sums[DLB_N_SUM_CLASSES] = { 0 }, dense[DLB_N_SUM_CLASSES] = { 0 }, bytes = t.node[n].bytes_sent;
+		dlb_plan_sum_bytes(&g, &d.cl, n, sums, dense);
+		for (int i = 0; i < DLB_N_SUM_CLASSES; i++)
+			bytes += sums[i];
+		if (bytes > t.step_s * Bps * (1 + 1e-6)) {
+			fprintf(stderr, "seed %llu: node %d sends %g bytes in %g s, its port can do %g\n", (unsigned long long)seed, n, bytes,
+				t.step_s, t.step_s * Bps);
+			abort();
+		}
+		fullest = fmax(fullest, bytes / (t.step_s * Bps));
+	}
+	dlb_timeline_release(&t, 4);
+	dlb_program_release(&g);
+	end(&d, &p);
+}
+
 /* A sum over replicas, and the squares for the norm, must stand where they stand: moved by an iteration, every one of them is
  * refused. */
 static void test_replicas_moved(uint64_t seed)
@@ -465,6 +508,9 @@ int main(void)
 		test_spoilt(seed);
 	for (uint64_t seed = 1; seed <= 12; seed++)
 		test_replicas(seed);
+	for (uint64_t seed = 1; seed <= 60; seed++)
+		test_ports(seed);
+	assert(fullest > .8);
 	for (uint64_t seed = 1; seed <= 12; seed++)
 		test_replicas_moved(seed);
 	for (uint64_t seed = 1; seed <= 20; seed++)
@@ -476,7 +522,7 @@ int main(void)
 	test_deadlock();
 	test_memory();
 	test_pipeline();
-	printf("test_program: %d programs of random plans (seeds 1..200, %d messages), 600 spoilt ones, deadlock, memory, "
+	printf("test_program: %d programs of random plans (seeds 1..200, %d messages), 600 spoilt ones, ports, deadlock, memory, "
 	       "pipeline; %d of %d arenas more than 5 %% above the bound, the worst %.1f %%\n", checked, messages, wide, arenas,
 	       100 * (worst - 1));
 	return 0;
