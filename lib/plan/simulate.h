@@ -26,8 +26,9 @@ struct message {
 	int next;					/* in the sender's list of what it must copy */
 };
 /* What flows on a lane. bytes: as a message's, but at the lane's `since`, for all that flow on this lane alone do so at one
- * rate; INFINITY for the n_wide others. share: of a message; bandwidth / (messages + loads of sums). */
-struct flows { int *flow; double *bytes; int n, n_wide, n_sums, cap; double sums_load, share, rate, since; };
+ * rate; INFINITY for the n_wide others. share: of a message; sums_load, sums_squares: of their loads
+ * there, and of the squares of these. */
+struct flows { int *flow; double *bytes; int n, n_wide, n_sums, cap; double sums_load, sums_squares, share, rate, since; };
 struct sum { struct flow flow; int part, index, started, waiting, next; bool needs_cores; };	/* next: of its part to begin */
 struct squares { int n; double at_s; };			/* nodes that have made them; the last one */
 struct sim_node {

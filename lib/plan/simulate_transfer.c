@@ -1,9 +1,13 @@
-/* Messages and sums over links (simulate.h). A transfer starts when it is sent and posted; where a link on its route does not overlap
- * with work (shared memory: the sender writes into the receiver's place), also not before the sender waits or stands
- * between two ops, and the sender does nothing else until it has ended. It first takes the latencies of its route, then its
- * bytes flow at the least of bandwidth / flows over its lanes (cluster.h); whenever a flow begins or ends on a lane, the flows
- * of that lane are reckoned anew. A sum flows over all lanes that its hops keep busy, for a part `load` of its time each: it is
- * so much of a flow there, and what else flows there makes that part of its time longer. */
+/* Messages and sums over links (simulate.h). A transfer starts when it is sent and posted; where a link on its route does
+ * not overlap with work (shared memory: the sender writes into the receiver's place), also not before the sender waits or
+ * stands between two ops, and the sender does nothing else until it has ended. It first takes the latencies of its route,
+ * then its bytes flow at the least of bandwidth / flows over its lanes (cluster.h); whenever a flow begins or ends on a lane,
+ * the flows of that lane are reckoned anew.
+ *
+ * A sum flows over all lanes that its hops keep busy, for a part u of its time each (load). With others there that part
+ * lasts so many times as long as they and it are, so that it takes 1 + u others times as long in all, and what it leaves of
+ * the lane, 1 - u / (1 + u others), is for the messages, evenly. Of several sums on a lane the u that is meant is the mean,
+ * each counted by its u; many that are seldom there leave no less than so many flows would. */
 #include <math.h>
 #include "plan/simulate.h"
 
@@ -73,7 +77,11 @@ static struct flow *flow_of(struct sim *s, int k)
 	return k < s->n_msgs ? &s->msg[k].flow : &s->all_sums[k - s->n_msgs].flow;
 }
 
-static double load_on(const struct flows *l) { return l->n - l->n_sums + l->sums_load; }
+/* Times that a sum of load u takes for others on lane l. */
+static double stretch(const struct flows *l, double u)
+{
+	return fmax(1 + u * fmax(0, l->n - l->n_sums + l->sums_load - u), l->sums_load);
+}
 
 static double rate_of(const struct sim *s, const struct flow *f)
 {
@@ -81,7 +89,7 @@ static double rate_of(const struct sim *s, const struct flow *f)
 	for (int i = 0; i < f->n; i++) {
 		const struct passage *p = &f->passage[i];
 		const struct flows *l = &s->lane[p->lane.id];
-		rate = fmin(rate, f->is_sum ? 1 / (1 + p->load * fmax(0, load_on(l) - p->load)) : l->share);
+		rate = fmin(rate, f->is_sum ? 1 / stretch(l, p->load) : l->share);
 	}
 	return rate;
 }
@@ -96,7 +104,10 @@ static void expect_end(struct sim *s, int k)
 static void share_out(struct sim *s, const struct dlb_lane *lane)
 {
 	struct flows *l = &s->lane[lane->id];
-	double share = s->c->cluster->link[lane->link].bandwidth_Bps / load_on(l);
+	double n = l->n - l->n_sums, left = 1;
+	if (l->n_sums)
+		left = fmax(1 - l->sums_load / stretch(l, l->sums_squares / l->sums_load), n / l->n);
+	double share = s->c->cluster->link[lane->link].bandwidth_Bps / n * left;
 	l->share = share > 0 ? share : INFINITY;
 }
 
@@ -187,7 +198,10 @@ static void join(struct flows *l, int k, const struct flow *f, double load)
 	l->bytes[l->n++] = INFINITY;
 	l->n_wide++;
 	l->n_sums += f->is_sum;
-	l->sums_load = f->is_sum ? l->sums_load + load : l->sums_load;
+	if (f->is_sum) {
+		l->sums_load += load;
+		l->sums_squares += load * load;
+	}
 }
 
 /* The flow at i; the last one takes its place. */
@@ -199,7 +213,10 @@ static void leave(struct sim *s, int id, int i, const struct flow *f, double loa
 	l->flow[i] = l->flow[l->n];
 	l->bytes[i] = l->bytes[l->n];
 	l->n_sums -= f->is_sum;
-	l->sums_load = l->n_sums ? l->sums_load - load * f->is_sum : 0;
+	if (f->is_sum) {
+		l->sums_load = l->n_sums ? l->sums_load - load : 0;
+		l->sums_squares = l->n_sums ? l->sums_squares - load * load : 0;
+	}
 	for (int j = 0; j < last->n; j++)
 		if (last->passage[j].lane.id == id)
 			last->passage[j].pos = i;
