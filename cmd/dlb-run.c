@@ -280,7 +280,7 @@ static int run_rank(struct dlb_cli *cli, struct options *o, const char *folder, 
 		dlb_launch_worker_init();
 	if (dlb_comm_new(&c, 0, &err)) {	/* no time-out yet: rank 0 may wait for a slow filter before it */
 		say(folder, dlb_launch_rank(), &err);
-		return status_of(&err);
+		dlb_comm_abort(NULL, status_of(&err));	/* at exit OpenBLAS waits for threads that it had no memory to start */
 	}
 	if (dlb_comm_rank(c) == 0) {
 		char *in = folder ? dlb_launch_in(folder) : NULL;

@@ -127,11 +127,18 @@ on_rank() {
 	on_rank 1 "touch '$tmp/began'"
 	dlb-run -q --steps 0 --data random "$tmp/doc.json" >/dev/null
 	start=$((($(date +%s%N) - $(date -r "$tmp/began" +%s%N)) / 1000000))	# ranks have to start before one can lack memory
-	for limit in 150000 250000 300000 350000; do	# with 300000 Open MPI itself hangs where it is begun
-		on_rank 1 "touch '$tmp/began'; ulimit -v $limit"
+	# Of 300000 KB MPI itself would hang where it is begun, and of 150000 OpenBLAS at exit, which could not start its thread.
+	while read -r threads limit; do
+		on_rank 1 "touch '$tmp/began'; export OMP_NUM_THREADS=$threads; ulimit -v $limit"
 		started --steps 3 --data random "$tmp/doc.json"
 		ends "$tmp/began" '(rank 1|\[1\]).*memory' "$start"
-	done
+	done <<-END
+		1 150000
+		1 300000
+		1 350000
+		2 150000
+		2 300000
+	END
 }
 
 # Through MPI's profiling interface: one message of a rank is four bytes short, or long.
