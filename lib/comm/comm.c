@@ -17,9 +17,9 @@
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <unistd.h>
 #ifdef __linux__
-#include <sys/mman.h>
 #include <sys/prctl.h>
 #endif
 #include "comm/comm.h"
@@ -213,9 +213,11 @@ static void sleep_sharply(void)
 
 /* Open MPI 4.1 takes 215 MB of addresses to start. With a few too few, some of its parts do without and others hang in the
  * first call of all ranks: then it is not begun. */
+enum { START_MB = 224 };
+
 static bool can_start(void)
 {
-	const size_t bytes = (size_t)224 << 20;
+	const size_t bytes = (size_t)START_MB << 20;
 	void *p = mmap(NULL, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 
 	return p != MAP_FAILED && munmap(p, bytes) == 0;
@@ -227,7 +229,7 @@ int dlb_comm_new(struct dlb_comm **out, double timeout_s, struct dlb_error *err)
 
 	MPI_Initialized(&up);
 	if (!up && !can_start()) {
-		dlb_fail(err, NULL, "no memory to start MPI, which takes 224 MB of addresses");
+		dlb_fail(err, NULL, "no memory to start MPI, which takes %d MB of addresses", START_MB);
 		return dlb_hint(err, "raise the limit (ulimit -v)");
 	}
 	struct dlb_comm *c = dlb_xcalloc(1, sizeof *c);

@@ -14,15 +14,10 @@
 #include "util/cores.h"
 #include "util/mem.h"
 
-bool dlb_launch_joined(void)
+int dlb_launch_rank(void)
 {
 	/* Open MPI's mpirun; any PMI (mpiexec of MPICH, srun); PMIx. SLURM_PROCID alone is set in an
 	 * interactive shell under srun too and says nothing. */
-	return getenv("OMPI_COMM_WORLD_SIZE") || getenv("PMI_RANK") || getenv("PMIX_RANK");
-}
-
-int dlb_launch_rank(void)
-{
 	static const char *const names[] = { "OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK" };
 
 	for (int i = 0; i < DLB_LEN(names); i++)
@@ -30,6 +25,8 @@ int dlb_launch_rank(void)
 			return atoi(getenv(names[i]));
 	return -1;
 }
+
+bool dlb_launch_joined(void) { return dlb_launch_rank() >= 0; }
 
 void dlb_launch_worker_init(void)
 {

@@ -25,10 +25,10 @@ struct dlb_launch {
 	bool quiet, verbose;			/* verbose: pass on everything */
 	const volatile sig_atomic_t *stop;	/* how often we were told to stop */
 };
-/* Is this process one of somebody's mpirun or srun? */
-bool dlb_launch_joined(void);
-/* The rank that whoever started it gave this process, for what goes wrong before MPI is there; -1: not told. */
+/* The rank that somebody's mpirun or srun gave this process, for what goes wrong before MPI is there; -1: it was not
+ * started by one. */
 int dlb_launch_rank(void);
+bool dlb_launch_joined(void);			/* was it? */
 /* Runs it all; the result goes to out. 0, or -1 with err (an empty err->what: a worker has said it). */
 int dlb_launch(const struct dlb_launch *l, const struct dlb_doc *doc, FILE *out, struct dlb_error *err);
 /* In a worker: dies with its parent. */

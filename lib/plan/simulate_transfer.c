@@ -197,8 +197,8 @@ static void join(struct flows *l, int k, const struct flow *f, double load)
 	l->flow[l->n] = k;
 	l->bytes[l->n++] = INFINITY;
 	l->n_wide++;
-	l->n_sums += f->is_sum;
 	if (f->is_sum) {
+		l->n_sums++;
 		l->sums_load += load;
 		l->sums_squares += load * load;
 	}
@@ -212,8 +212,8 @@ static void leave(struct sim *s, int id, int i, const struct flow *f, double loa
 	l->n_wide -= isinf(l->bytes[i]);
 	l->flow[i] = l->flow[l->n];
 	l->bytes[i] = l->bytes[l->n];
-	l->n_sums -= f->is_sum;
-	if (f->is_sum) {
+	if (f->is_sum) {				/* from nothing again when none is left: differences are not exact */
+		l->n_sums--;
 		l->sums_load = l->n_sums ? l->sums_load - load : 0;
 		l->sums_squares = l->n_sums ? l->sums_squares - load * load : 0;
 	}
