@@ -65,7 +65,7 @@ int64_t dlb_allreduce_bytes(const struct dlb_allreduce *how, const struct dlb_ra
  * A block is long enough that what the next hop sends has come by the time that this one's has left. Ranks sum blocks of
  * 512 KB to 2 MB in .55 to .75 of the time that hop after hop takes (2 ranks, 64 MB: memory is read and written once for two
  * hops); shorter ones are slower where 4 ranks share 2 cores. */
-enum { DLB_SEGMENT_BYTES = 124 << 10, DLB_SEGMENT_HEADER_BYTES = 4 << 10, DLB_LOCAL_SEGMENT_BYTES = 16 << 10, DLB_BLOCK_BYTES = 512 << 10 };
+enum { DLB_SEGMENT_BYTES = 124 << 10, DLB_SEGMENT_HEADER_BYTES = 4 << 10, DLB_LOCAL_SEGMENT_BYTES = 64 << 10, DLB_BLOCK_BYTES = 512 << 10 };
 
 /* One collective that may run again and again: x (n elements of dtype f32 or f64, borrowed) is summed over the ranks.
  * `at` (n_chunks + 1, borrowed during the call) says where its chunks begin; NULL: equal ones. All members give the

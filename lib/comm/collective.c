@@ -54,14 +54,17 @@ struct lane {
 /* Seconds a byte of filling slots through the caches, and past them. */
 struct pace { double s[2]; unsigned n; };
 enum { NEAR, FAR, PACE_AGAIN = 256, PACE_LEAST = 4096 };
+/* Where things lie in the region of who tells it; UINT64_MAX: not there. */
+struct places { uint64_t lane, x; };
 /* A rank that segments come from, or go to. */
 struct link {
 	int peer;
 	bool in;
 	struct lane *lane;		/* NULL: by MPI */
-	uint64_t offset;		/* the lane's, in the region of the one who receives; UINT64_MAX: none */
+	char *there;			/* the other end's x; NULL: it cannot be seen, and segments travel in slots */
 	uint32_t n;			/* segments so far, at this end */
-	struct dlb_request told;	/* of the offset */
+	struct places mine, theirs;
+	struct dlb_request told, heard;	/* of them */
 	struct pace copy, pass;
 	struct stream stream;
 };
@@ -88,6 +91,8 @@ struct dlb_collective {
 	struct dlb_hop *hop;		/* to, from: ranks of the world */
 	int last_add;			/* the last hop that adds, -1: none */
 	int *to, *from;			/* [hop] its links; -1: none */
+	bool *is_added;			/* [hop] what it sends is added where it comes */
+	bool in_place;			/* x may be read and written by those who see it */
 	struct needs *to_send, *to_write;	/* [hop] before it sends; before it adds or replaces */
 	struct terms mine, theirs;
 	int before, after;		/* ranks whose terms come here, where mine go; -1: nobody sums here */
@@ -223,7 +228,30 @@ static char *lane_slot(const struct dlb_collective *k, const struct link *l)
 	return l->lane->slot + (size_t)(l->n % k->n_slots) * (size_t)k->segment * k->wire_bytes;
 }
 
-/* What has come: in its lane, or by the message whose turn it is; *w is where, NULL: in x already. */
+/* The other end's element i. */
+static char *element_there(const struct dlb_collective *k, const struct link *l, int64_t i)
+{
+	return l->there + (size_t)i * k->bytes;
+}
+
+/* Whether what the hop at p sends stays in x, where the receiver reads it. */
+static bool is_read_here(const struct dlb_collective *k, const struct link *l, const struct place *p)
+{
+	return l->there && k->is_added[p->hop];
+}
+
+/* Whether the oldest segment that is posted and not done has left x. */
+static bool has_left(struct dlb_collective *k, struct link *l)
+{
+	struct stream *s = &l->stream;
+	uint32_t number = l->n - (uint32_t)(s->n_posted - s->n_done);
+
+	if (!l->lane)
+		return dlb_comm_test(k->c, &s->request[s->n_done % IN_FLIGHT]);
+	return !is_read_here(k, l, &s->done) || (int32_t)(atomic_load_explicit(&l->lane->taken, memory_order_acquire) - number) > 0;
+}
+
+/* What has come: in its lane, where it lies at the other end, or by the message whose turn it is; *w is where, NULL: in x already. */
 static bool arrived(struct dlb_collective *k, struct link *l, const char **w)
 {
 	struct stream *s = &l->stream;
@@ -232,7 +260,7 @@ static bool arrived(struct dlb_collective *k, struct link *l, const char **w)
 	if (h->add && !are_met(k, &k->to_write[s->done.hop], &s->done))
 		return false;
 	if (l->lane) {
-		*w = lane_slot(k, l);
+		*w = !l->there ? lane_slot(k, l) : h->add ? element_there(k, l, s->done.from) : NULL;
 		return (int32_t)(atomic_load_explicit(&l->lane->sent, memory_order_acquire) - l->n) > 0;
 	}
 	*w = direct(k, h) ? NULL : slot(k, s, s->n_done);
@@ -244,7 +272,7 @@ static bool has_room(const struct dlb_collective *k, const struct link *l)
 	const struct stream *s = &l->stream;
 
 	return s->n_posted - s->n_done < s->depth &&
-		(!l->lane || l->n - atomic_load_explicit(&l->lane->taken, memory_order_acquire) < k->n_slots);
+		(!l->lane || l->there || l->n - atomic_load_explicit(&l->lane->taken, memory_order_acquire) < k->n_slots);
 }
 
 /* Past the caches: where that takes the sender less than half the time. The receiver reads faster from caches. */
@@ -255,20 +283,22 @@ static int choose_way(const struct pace *p, size_t bytes)
 	return bytes < PACE_LEAST ? NEAR : n < 2 ? (int)n : p->s[NEAR] > 2.0 * p->s[FAR] ? FAR : NEAR;
 }
 
-/* Fills the next slot with n elements at p; with w, what is there is added to them first. */
-static void fill_slot(struct dlb_collective *k, struct link *l, char *p, const char *w, int64_t n)
+/* Writes p, the n elements from `from` on as they travel, to where the other end has them, or into the next slot; with w, what
+ * is there is added to them first. */
+static void write_there(struct dlb_collective *k, struct link *l, char *p, int64_t from, const char *w, int64_t n)
 {
+	char *to = l->there ? element_there(k, l, from) : lane_slot(k, l);
 	size_t bytes = (size_t)n * k->wire_bytes;
 	struct pace *pace = w ? &l->pass : &l->copy;
 	int way = choose_way(pace, bytes);
 	double start_s = bytes < PACE_LEAST ? 0.0 : dlb_clock_s();
 
 	if (w)
-		k->loops->pass(p, w, lane_slot(k, l), n, way == FAR);
+		k->loops->pass(p, w, to, n, way == FAR);
 	else if (way == FAR)
-		dlb_copy_far(lane_slot(k, l), p, bytes);
+		dlb_copy_far(to, p, bytes);
 	else
-		memcpy(lane_slot(k, l), p, bytes);
+		memcpy(to, p, bytes);
 	if (bytes < PACE_LEAST)
 		return;
 	pace->s[way] = (dlb_clock_s() - start_s) / (double)bytes;
@@ -282,7 +312,7 @@ static void sent_in_lane(struct dlb_collective *k, struct link *l)
 	advance(k, l, &l->stream.next);
 }
 
-/* Where the segment at `here`, which is added, is what the next hop sends next, through a lane; NULL: it is not. */
+/* Where the segment at `here`, which is added, is what the next hop sends next, and writes there; NULL: it is not. */
 static struct link *onward(const struct dlb_collective *k, const struct place *here)
 {
 	int hop = here->hop + 1;
@@ -290,7 +320,7 @@ static struct link *onward(const struct dlb_collective *k, const struct place *h
 	const struct place *next = l ? &l->stream.next : NULL;
 
 	return k->loops->pass && l && l->lane && next->block == here->block && next->hop == hop && next->from == here->from &&
-		next->n == here->n && has_room(k, l) ? l : NULL;
+		next->n == here->n && !is_read_here(k, l, next) && has_room(k, l) ? l : NULL;
 }
 
 /* Adds the segment at w to x; it goes on at once where it can. */
@@ -299,7 +329,7 @@ static void add_segment(struct dlb_collective *k, const char *w, const struct pl
 	struct link *l = onward(k, here);
 
 	if (l) {
-		fill_slot(k, l, element(k, here->from), w, here->n);
+		write_there(k, l, element(k, here->from), here->from, w, here->n);
 		sent_in_lane(k, l);
 	} else {
 		k->loops->add(element(k, here->from), w, here->n);
@@ -342,12 +372,13 @@ static bool receive_from(struct dlb_collective *k, struct link *l)
 	return moved;
 }
 
-/* Up to block `last`. */
+/* Up to block `last`, or what is seen where it lies at once. */
 static bool send_to(struct dlb_collective *k, struct link *l, int64_t last)
 {
 	struct stream *s = &l->stream;
 	bool moved = false;
 
+	last = l->there ? k->n_blocks : last;
 	while (!at_end(k, &s->next) && s->next.block <= last && has_room(k, l) && are_met(k, &k->to_send[s->next.hop], &s->next)) {
 		int64_t n = s->next.n;
 		char *p = element(k, s->next.from);
@@ -358,7 +389,8 @@ static bool send_to(struct dlb_collective *k, struct link *l, int64_t last)
 			p = slot(k, s, s->n_posted);
 		}
 		if (l->lane) {
-			fill_slot(k, l, p, NULL, n);
+			if (!is_read_here(k, l, &s->next))
+				write_there(k, l, p, s->next.from, NULL, n);
 			sent_in_lane(k, l);
 			continue;
 		}
@@ -366,7 +398,7 @@ static bool send_to(struct dlb_collective *k, struct link *l, int64_t last)
 		s->n_posted++;
 		advance(k, l, &s->next);
 	}
-	while (s->n_done < s->n_posted && dlb_comm_test(k->c, &s->request[s->n_done % IN_FLIGHT])) {
+	while (s->n_done < s->n_posted && has_left(k, l)) {
 		s->n_done++;
 		advance(k, l, &s->done);
 		moved = true;
@@ -403,6 +435,19 @@ static bool sum_more(struct dlb_collective *k)
 	return true;
 }
 
+/* Both ends have told each other where things lie. */
+static void join(struct dlb_collective *k, struct link *l)
+{
+	if (!l->in && l->theirs.lane != UINT64_MAX)
+		l->lane = dlb_comm_there(k->c, l->peer, l->theirs.lane);
+	if (l->lane && l->mine.x != UINT64_MAX && l->theirs.x != UINT64_MAX)
+		l->there = dlb_comm_there(k->c, l->peer, l->theirs.x);
+	if (l->lane)
+		dlb_region_touch(l->lane, l->there ? sizeof *l->lane : lane_bytes(k));
+	if (l->there)
+		dlb_region_touch(l->there, (size_t)k->n * k->bytes);
+}
+
 /* Before the first element moves: does the member before this one mean the same? */
 static bool agree(struct dlb_collective *k)
 {
@@ -413,13 +458,10 @@ static bool agree(struct dlb_collective *k)
 	if (!dlb_comm_test(k->c, &k->terms_in) || !dlb_comm_test(k->c, &k->terms_out))
 		return false;
 	for (int i = 0; i < k->n_links; i++)
-		if (!dlb_comm_test(k->c, &k->link[i].told))
+		if (!dlb_comm_test(k->c, &k->link[i].told) || !dlb_comm_test(k->c, &k->link[i].heard))
 			return false;
 	for (int i = 0; i < k->n_links; i++)
-		if (!k->link[i].in && k->link[i].offset != UINT64_MAX) {
-			k->link[i].lane = dlb_comm_there(k->c, k->link[i].peer, k->link[i].offset);
-			dlb_region_touch(k->link[i].lane, lane_bytes(k));
-		}
+		join(k, &k->link[i]);
 	k->agreed = true;
 	if (!memcmp(a, b, sizeof *a))
 		return true;
@@ -524,13 +566,13 @@ static int find_link(struct dlb_collective *k, int peer, bool in)
 	if (i < k->n_links)
 		return i;
 	l = &k->link[k->n_links++];
-	*l = (struct link){ .peer = peer, .in = in, .offset = UINT64_MAX };
+	*l = (struct link){ .peer = peer, .in = in, .mine = { UINT64_MAX, UINT64_MAX } };
 	if (in && dlb_comm_near(k->c, peer))
 		l->lane = dlb_comm_alloc(k->c, lane_bytes(k));
-	if (l->lane) {
-		l->offset = dlb_comm_offset(k->c, l->lane);
-		dlb_region_touch(l->lane, lane_bytes(k));
-	}
+	if (l->lane)
+		l->mine.lane = dlb_comm_offset(k->c, l->lane);
+	if (k->in_place)
+		l->mine.x = dlb_comm_offset(k->c, k->x);
 	return i;
 }
 
@@ -564,11 +606,43 @@ static void share_slots(struct dlb_collective *k)
 	}
 }
 
+/* Of each hop, whether what it sends is added where it comes: the j-th to a member is that one's j-th from here. */
+static void find_added(struct dlb_collective *k, const struct dlb_collective_desc *d, int member)
+{
+	struct dlb_hop *theirs = dlb_xcalloc((size_t)dlb_allreduce_most_hops(&d->ranks), sizeof *theirs);
+
+	k->is_added = dlb_xcalloc((size_t)k->n_hops + 1, sizeof *k->is_added);
+	for (int i = 0; i < k->n_hops; i++) {
+		int n, h = -1;
+
+		if (!sends(&k->hop[i]))
+			continue;
+		n = d->how->hops(&d->ranks, k->hop[i].to, theirs);
+		for (int g = 0; g <= i; g++)
+			if (k->hop[g].to == k->hop[i].to)
+				for (h++; h < n && theirs[h].from != member; h++)
+					;
+		k->is_added[i] = h < n && theirs[h].add;
+	}
+	free(theirs);
+}
+
+/* Whether a hop adds to what it sends: each end would wait until the other one has read its x. */
+static bool exchanges(const struct dlb_hop *hop, int n_hops)
+{
+	for (int i = 0; i < n_hops; i++)
+		if (hop[i].add && overlap(chunks_of(&hop[i], true), chunks_of(&hop[i], false)))
+			return true;
+	return false;
+}
+
 /* Hops as this rank runs them, and the memory they need. */
 static void lay_out(struct dlb_collective *k, const struct dlb_collective_desc *d, int member)
 {
 	k->hop = dlb_xcalloc((size_t)dlb_allreduce_most_hops(&d->ranks), sizeof *k->hop);
 	k->n_hops = d->how->hops(&d->ranks, member, k->hop);
+	find_added(k, d, member);
+	k->in_place = !k->loops->pack && !exchanges(k->hop, k->n_hops) && dlb_comm_shares(k->c, k->x, (size_t)k->n * k->bytes);
 	for (int i = 0; i < k->n_hops; i++) {
 		k->hop[i].to = rank_of(&d->ranks, k->hop[i].to);
 		k->hop[i].from = rank_of(&d->ranks, k->hop[i].from);
@@ -658,6 +732,7 @@ void dlb_collective_free(struct dlb_collective *k)
 	}
 	free(k->to_send);
 	free(k->to_write);
+	free(k->is_added);
 	free(k->to);
 	free(k->from);
 	free(k->link);
@@ -675,6 +750,16 @@ static void begin(const struct dlb_collective *k, struct link *l)
 	settle(k, l, &s->done);
 }
 
+/* Tells the other ends of the links of one direction where things lie, and hears it from those of the other direction. */
+static void introduce(struct dlb_collective *k, bool in)
+{
+	for (struct link *l = k->link; l < k->link + k->n_links; l++)
+		if (l->in == in)
+			dlb_comm_isend(k->c, &l->mine, sizeof l->mine, l->peer, k->tag, &l->told);
+		else
+			dlb_comm_irecv(k->c, &l->theirs, sizeof l->theirs, l->peer, k->tag, &l->heard);
+}
+
 void dlb_collective_start(struct dlb_collective *k)
 {
 	if (k->before < 0)
@@ -685,14 +770,8 @@ void dlb_collective_start(struct dlb_collective *k)
 	if (!k->agreed) {
 		dlb_comm_irecv(k->c, &k->theirs, sizeof k->theirs, k->before, k->tag, &k->terms_in);
 		dlb_comm_isend(k->c, &k->mine, sizeof k->mine, k->after, k->tag, &k->terms_out);
-		for (int i = 0; i < k->n_links; i++) {
-			struct link *l = &k->link[i];
-
-			if (l->in)
-				dlb_comm_isend(k->c, &l->offset, sizeof l->offset, l->peer, k->tag, &l->told);
-			else
-				dlb_comm_irecv(k->c, &l->offset, sizeof l->offset, l->peer, k->tag, &l->told);
-		}
+		introduce(k, true);
+		introduce(k, false);
 	}
 	dlb_collective_test(k);
 }

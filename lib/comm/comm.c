@@ -704,6 +704,11 @@ size_t dlb_comm_offset(const struct dlb_comm *c, const void *p)
 	return c->region && at < dlb_region_bytes(c->region) ? at : SIZE_MAX;
 }
 
+bool dlb_comm_shares(const struct dlb_comm *c, const void *p, size_t bytes)
+{
+	return dlb_comm_offset(c, p) != SIZE_MAX && dlb_region_shares(c->region, p, bytes);
+}
+
 struct dlb_bell *dlb_comm_bell(const struct dlb_comm *c, int rank)
 {
 	return c->crowded && c->base[rank] ? dlb_bell_of(c->base[rank]) : NULL;

@@ -84,6 +84,7 @@ void dlb_comm_release(struct dlb_comm *c, void *p);
 void dlb_comm_private(struct dlb_comm *c, void *p, size_t bytes);
 bool dlb_comm_near(const struct dlb_comm *c, int rank);			/* shares memory with this one (itself too) */
 size_t dlb_comm_offset(const struct dlb_comm *c, const void *p);	/* SIZE_MAX: not of this rank's region */
+bool dlb_comm_shares(const struct dlb_comm *c, const void *p, size_t bytes);	/* all of it is in such a piece, and nothing private */
 /* A near rank's bell, which wakes it from its wait for a message; NULL: ranks have cores enough to look themselves. */
 struct dlb_bell *dlb_comm_bell(const struct dlb_comm *c, int rank);
 void *dlb_comm_there(const struct dlb_comm *c, int rank, size_t offset);	/* a near rank's place, as seen from here */

@@ -24,6 +24,7 @@ struct dlb_region {
 	char *base;
 	size_t bytes;
 	struct block *block; int n_blocks, cap_blocks;		/* taken, by address; block 0 is the secret's page */
+	struct block *own; int n_own, cap_own;			/* made private, of those */
 };
 
 /* The secret, then the bell. */
@@ -76,6 +77,7 @@ void dlb_region_free(struct dlb_region *r)
 	if (r->fd >= 0)
 		close(r->fd);
 	free(r->block);
+	free(r->own);
 	free(r);
 }
 
@@ -131,6 +133,16 @@ void *dlb_region_alloc(struct dlb_region *r, size_t bytes)
 	return r->base + at;
 }
 
+static void forget_own(struct dlb_region *r, struct block b)
+{
+	int n = 0;
+
+	for (int i = 0; i < r->n_own; i++)
+		if (r->own[i].begin < b.begin || r->own[i].begin >= b.end)
+			r->own[n++] = r->own[i];
+	r->n_own = n;
+}
+
 /* Gives the pages back, and shares again what was made private. */
 void dlb_region_release(struct dlb_region *r, void *p)
 {
@@ -145,6 +157,7 @@ void dlb_region_release(struct dlb_region *r, void *p)
 			dlb_bug("shared memory of %zu bytes is lost", bytes);
 		madvise(p, bytes, MADV_DONTDUMP);
 		fallocate(r->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)at, (off_t)bytes);
+		forget_own(r, r->block[i]);
 		for (; i + 1 < r->n_blocks; i++)
 			r->block[i] = r->block[i + 1];
 		r->n_blocks--;
@@ -161,7 +174,22 @@ bool dlb_region_private(struct dlb_region *r, void *p, size_t bytes)
 	if (mmap(r->base + from, to - from, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0) == MAP_FAILED)
 		return false;
 	madvise(r->base + from, to - from, MADV_HUGEPAGE);
+	DLB_GROW(r->own, r->n_own, r->cap_own);
+	r->own[r->n_own++] = (struct block){ from, to };
 	return true;
+}
+
+bool dlb_region_shares(const struct dlb_region *r, const void *p, size_t bytes)
+{
+	size_t from = (size_t)((const char *)p - r->base), to = from + bytes;
+	bool taken = false;
+
+	for (int i = 0; i < r->n_blocks; i++)
+		taken |= from >= r->block[i].begin && to <= r->block[i].end;
+	for (int i = 0; i < r->n_own; i++)
+		if (from < r->own[i].end && r->own[i].begin < to)
+			return false;
+	return taken;
 }
 
 void dlb_region_touch(void *p, size_t bytes)

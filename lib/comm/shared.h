@@ -25,6 +25,7 @@ size_t dlb_region_bytes(const struct dlb_region *r);
 void *dlb_region_alloc(struct dlb_region *r, size_t bytes);	/* whole pages of zeros; NULL: no room */
 void dlb_region_release(struct dlb_region *r, void *p);
 bool dlb_region_private(struct dlb_region *r, void *p, size_t bytes);
+bool dlb_region_shares(const struct dlb_region *r, const void *p, size_t bytes);	/* allocated, and no page of it private */
 
 /* Brings the pages of shared memory into this rank's address space now, so that they cost nothing later. */
 void dlb_region_touch(void *p, size_t bytes);

@@ -31,13 +31,14 @@ struct dlb_state {
 	void **sum;				/* [op] gradient sums of updates here, as many places as dlb_program_sum_places */
 	char **copy;				/* [tensor] copies of weights for asynchronous programs, dlb_place_bytes apart */
 	size_t *sum_bytes, *copy_bytes;		/* of these, with all their places */
+	struct dlb_comm *comm;			/* whose ranks of this host see the sums; NULL: nobody needs to */
 	struct dlb_state_constant { int tensor; int64_t n; void *p; } *constant; int n_constants, cap_constants;
 	struct dlb_arena arena;
 };
-/* Allocates and zeroes; with gradient sums: all of them, of K-FAC's layers, or with replicas of those that cannot be summed
- * where they lie. */
+/* Allocates and zeroes; with gradient sums: all of them, of K-FAC's layers, or with replicas (their comm, else NULL) of those
+ * that cannot be summed where they lie. */
 int dlb_state_init(struct dlb_state *s, const struct dlb_graph *g, struct dlb_backend *be, const int *placement, int node,
-		   int rule, bool all_sums, bool replicated, struct dlb_error *err);
+		   int rule, bool all_sums, struct dlb_comm *replicas, struct dlb_error *err);
 /* Whether this rank holds the copy that is kept (checkpoints, saved weights): it is of replica 0. */
 static inline bool dlb_state_is_kept(const struct dlb_state *s) { return s->placement == s->first_placement; }
 void dlb_state_release(struct dlb_state *s);
@@ -144,6 +145,10 @@ double dlb_engine_loss(const struct dlb_engine *e, const double *seed);
 const void *dlb_engine_at(const struct dlb_engine *e, int tensor, int m);
 
 /* ---- ground.c ---- */
+/* Memory that other ranks of this host see where there are some and kernels compute in the host's, else the back end's;
+ * c: NULL: nobody needs to see it. Zeroed. NULL: there is none left. */
+void *dlb_visible_alloc(struct dlb_comm *c, struct dlb_backend *be, size_t bytes);
+void dlb_visible_free(struct dlb_comm *c, struct dlb_backend *be, void *p);
 /* Allocates the arena for what the engines over it need. All ranks call it together, with the same programs (borrowed
  * as long as the ground; n = 0: none), whose messages then take the shortest way. */
 int dlb_ground_ready(struct dlb_ground *g, size_t arena_bytes, const struct dlb_program *p, int n_programs, int node,

@@ -36,6 +36,7 @@ struct bucket {
 	double bytes, dense_bytes;		/* of factors: sent each time, if not compressed */
 	double sent[DLB_N_TRAFFIC], sent_dense[DLB_N_TRAFFIC];	/* compressed: the last time */
 	char *packed;				/* NULL: one, summed where it lies */
+	bool packed_is_shared;			/* it is of the comm's shared memory, else of x's arena */
 	size_t element_bytes;
 	bool counts_nothing;			/* this replica's part is 0 */
 	enum dlb_sum_class cls;
@@ -44,6 +45,7 @@ struct bucket {
 };
 struct dlb_exchange {
 	struct dlb_average *average;		/* in place of sums, borrowed; NULL: none */
+	struct dlb_comm *comm;
 	const struct dlb_program *program;
 	struct bucket *bucket;
 	int n_buckets, n_active;
@@ -130,6 +132,14 @@ static struct dlb_desc find_summand(struct dlb_exchange *x, const struct dlb_pro
 	return dlb_tensor_desc(&p->graph->tensor[dlb_update_gradient(p->graph, op)], 1);
 }
 
+/* Where ranks of this host see it. */
+static void make_packed(struct dlb_exchange *x, struct bucket *b, size_t bytes)
+{
+	b->packed = dlb_comm_local_size(x->comm) > 1 ? dlb_comm_alloc(x->comm, bytes) : NULL;
+	b->packed_is_shared = b->packed != NULL;
+	b->packed = b->packed ? b->packed : dlb_arena_alloc(&x->arena, bytes);
+}
+
 static int new_bucket(struct dlb_exchange *x, struct dlb_comm *c, const struct dlb_program *p, int node, int index, const struct dlb_ranks *ranks, void *const *summand, struct dlb_error *err)
 {
 	struct bucket *b = &x->bucket[index];
@@ -171,7 +181,7 @@ static int new_bucket(struct dlb_exchange *x, struct dlb_comm *c, const struct d
 	b->element_bytes = dlb_dtype_bytes(d.dtype);
 	b->counts_nothing = statistics && p->weightless;
 	if (b->n_summands > 1 || moves(b))
-		b->packed = dlb_arena_alloc(&x->arena, (size_t)from->n * b->element_bytes);
+		make_packed(x, b, (size_t)from->n * b->element_bytes);
 	d.x = b->packed ? b->packed : b->x[0];
 	d.at = at;
 	rc = dlb_collective_new(&b->sum, c, &d, err);
@@ -212,6 +222,7 @@ int dlb_exchange_new(struct dlb_exchange **out, struct dlb_comm *c, const struct
 	if (plan->n_replicas < 2 || part < 0 || !np->n_buckets)
 		return 0;
 	x = dlb_xcalloc(1, sizeof *x);
+	x->comm = c;
 	x->bucket = dlb_xcalloc((size_t)np->n_buckets, sizeof *x->bucket);
 	x->kept = kept;
 	x->kfac = kfac;
@@ -262,6 +273,8 @@ void dlb_exchange_free(struct dlb_exchange *x)
 	for (int b = 0; b < x->n_buckets; b++) {
 		dlb_collective_free(x->bucket[b].sum);
 		dlb_compressor_free(x->bucket[b].less);
+		if (x->bucket[b].packed_is_shared)
+			dlb_comm_release(x->comm, x->bucket[b].packed);
 	}
 	free(x->bucket);
 	dlb_arena_release(&x->arena);

@@ -1,9 +1,9 @@
-/* The arena that all programs of a rank share, and what makes messages between ranks of one host short.
+/* The arena that all programs of a rank share, and what makes messages and sums between ranks of one host short.
  *
  * Where several ranks share a host, each one's arena lies in the comm's shared memory, so that the sender writes
- * into the receiver's place, or the receiver reads in the sender's. Only the pages of such places are really shared; the rest is private memory at
- * the addresses between, since the system gives huge pages to private memory alone (convolutions over small pages
- * were measured to take 4 to 6 % longer). */
+ * into the receiver's place, or the receiver reads in the sender's, and gradients are summed where they lie. Only the pages
+ * of such places are really shared; the rest is private memory at the addresses between, since the system gives huge pages
+ * to private memory alone (convolutions over small pages were measured to take 4 to 6 % longer). */
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,6 +11,26 @@
 #include "util/mem.h"
 
 struct range { size_t begin, end; };
+
+static bool is_host_memory(const struct dlb_backend *be)
+{
+	return !strcmp(be->ops->name, "cpu");
+}
+
+void *dlb_visible_alloc(struct dlb_comm *c, struct dlb_backend *be, size_t bytes)
+{
+	void *p = c && is_host_memory(be) && dlb_comm_local_size(c) > 1 ? dlb_comm_alloc(c, bytes) : NULL;
+
+	return p ? p : be->ops->alloc(be, bytes);
+}
+
+void dlb_visible_free(struct dlb_comm *c, struct dlb_backend *be, void *p)
+{
+	if (c && dlb_comm_offset(c, p) != SIZE_MAX)
+		dlb_comm_release(c, p);
+	else
+		be->ops->free(be, p);
+}
 
 static int by_begin(const void *a, const void *b)
 {
@@ -44,53 +64,69 @@ int dlb_ground_first_cell(const struct dlb_ground *g, const struct dlb_program *
 	return -1;
 }
 
-/* Where messages from near ranks land, and what is lent to them. Returns their number; *out is new. */
-static int shared_places(const struct dlb_ground *g, int node, struct range **out)
+struct ranges { struct range *range; int n, cap; };
+
+static void add_place(struct ranges *r, const struct dlb_node_program *np, int place)
 {
-	struct range *r = NULL;
-	int n = 0, cap = 0;
+	const struct dlb_place *p = &np->place[place];
 
-	for (int k = 0; k < g->n_programs; k++) {
-		const struct dlb_node_program *np = &dlb_program_of(&g->program[k], node)->node[node];
-
-		for (int i = 0; i < np->n_instr; i++) {
-			const struct dlb_instr *in = &np->instr[i];
-			int place;
-
-			if ((in->verb != DLB_POST && !(in->verb == DLB_SEND && in->lent)) || !dlb_comm_near(g->comm, in->peer))
-				continue;
-			place = dlb_program_find_place(np, in->tensor, in->micro_batch);
-			assert(place >= 0);
-			DLB_GROW(r, n, cap);
-			r[n++] = (struct range){ np->place[place].offset, np->place[place].offset +
-				(size_t)np->place[place].copies * dlb_place_bytes(np->place[place].bytes) };
-		}
-	}
-	if (n)
-		qsort(r, (size_t)n, sizeof *r, by_begin);
-	*out = r;
-	return n;
+	assert(place >= 0);
+	DLB_GROW(r->range, r->n, r->cap);
+	r->range[r->n++] = (struct range){ p->offset, p->offset + (size_t)p->copies * dlb_place_bytes(p->bytes) };
 }
 
-static void keep_private(struct dlb_ground *g, int node, size_t bytes)
+/* Where messages from near ranks land, and what is lent to them. */
+static void add_messages(const struct dlb_ground *g, const struct dlb_node_program *np, struct ranges *r)
 {
-	struct range *r;
-	int n = shared_places(g, node, &r);
+	for (int i = 0; i < np->n_instr; i++) {
+		const struct dlb_instr *in = &np->instr[i];
+
+		if ((in->verb == DLB_POST || (in->verb == DLB_SEND && in->lent)) && dlb_comm_near(g->comm, in->peer))
+			add_place(r, np, dlb_program_find_place(np, in->tensor, in->micro_batch));
+	}
+}
+
+/* Where gradients are summed that lie in the arena, in buckets of their own. */
+static void add_sums(const struct dlb_program *p, const struct dlb_node_program *np, struct ranges *r)
+{
+	for (int b = 0; b < np->n_buckets; b++) {
+		int op = np->bucket[b].op[0], at;
+
+		if (np->bucket[b].cls != DLB_SUM_GRADIENT || np->bucket[b].n_ops > 1 || dlb_program_sums(p, op))
+			continue;
+		at = dlb_program_place_of(np, p->graph, dlb_update_gradient(p->graph, op), 0);
+		if (at >= 0)
+			add_place(r, np, at);
+	}
+}
+
+/* What other ranks of this host read or write in the arena, in order. */
+static struct ranges find_shared(const struct dlb_ground *g, int node)
+{
+	struct ranges r = { NULL, 0, 0 };
+
+	for (int k = 0; k < g->n_programs; k++) {
+		const struct dlb_program *p = dlb_program_of(&g->program[k], node);
+
+		add_messages(g, &p->node[node], &r);
+		add_sums(p, &p->node[node], &r);
+	}
+	if (r.n)
+		qsort(r.range, (size_t)r.n, sizeof *r.range, by_begin);
+	return r;
+}
+
+static void keep_private(struct dlb_ground *g, const struct ranges *r, size_t bytes)
+{
 	size_t at = 0;
 
-	for (int i = 0; i < n; i++) {
-		if (r[i].begin > at)
-			dlb_comm_private(g->comm, g->arena + at, r[i].begin - at);
-		at = r[i].end > at ? r[i].end : at;
+	for (int i = 0; i < r->n; i++) {
+		if (r->range[i].begin > at)
+			dlb_comm_private(g->comm, g->arena + at, r->range[i].begin - at);
+		at = r->range[i].end > at ? r->range[i].end : at;
 	}
 	if (bytes > at)
 		dlb_comm_private(g->comm, g->arena + at, bytes - at);
-	free(r);
-}
-
-static bool is_host_memory(const struct dlb_backend *be)
-{
-	return !strcmp(be->ops->name, "cpu");
 }
 
 struct whereabouts { size_t arena, cells; };
@@ -127,22 +163,25 @@ int dlb_ground_ready(struct dlb_ground *g, size_t arena_bytes, const struct dlb_
 {
 	size_t bytes = arena_bytes ? arena_bytes : 64;
 	struct dlb_cell *cells = NULL;
+	struct ranges shared;
 	int rc = 0;
 
 	g->arena_bytes = arena_bytes;
 	g->program = p;
 	g->n_programs = n_programs;
-	if (n_cells(p, n_programs) && is_host_memory(g->be) && dlb_comm_local_size(g->comm) > 1) {
+	shared = find_shared(g, node);
+	if ((n_cells(p, n_programs) || shared.n) && is_host_memory(g->be) && dlb_comm_local_size(g->comm) > 1) {
 		g->cells = cells = dlb_comm_alloc(g->comm, (size_t)n_cells(p, n_programs) * sizeof *cells);
 		g->arena = dlb_comm_alloc(g->comm, bytes);
 	}
 	g->arena_is_shared = g->arena != NULL;
 	if (g->arena_is_shared) {
-		keep_private(g, node, bytes);
+		keep_private(g, &shared, bytes);
 		memset(g->arena, 0, bytes);
 	} else {
 		g->arena = g->be->ops->alloc(g->be, bytes);
 	}
+	free(shared.range);
 	if (n_cells(p, n_programs))		/* also by a rank that has failed: the others wait for it */
 		rc = introduce(g, cells, err);
 	return g->arena ? rc : dlb_fail(err, NULL, "no memory for an arena of %zu bytes on this device", arena_bytes);

@@ -116,7 +116,7 @@ static int bench_open(struct bench *b, const struct dlb_graph *g, struct dlb_bac
 	if ((double)np->arena_bytes + (double)np->state_bytes > free_bytes())
 		return dlb_fail(err, NULL, "a step of %lld samples needs %zu bytes, %.0f are free", (long long)n,
 				np->arena_bytes + np->state_bytes, free_bytes());
-	if (dlb_state_init(&b->state, g, be, b->plan.placement, 0, DLB_RULE_SGD, false, false, err) || fill_state(b, g, err))
+	if (dlb_state_init(&b->state, g, be, b->plan.placement, 0, DLB_RULE_SGD, false, NULL, err) || fill_state(b, g, err))
 		return -1;
 	b->ground = (struct dlb_ground){ .be = be, .comm = b->comm, .state = &b->state, .slow.factor = 1.0 };
 	if (dlb_ground_ready(&b->ground, np->arena_bytes, NULL, 0, 0, err) ||

@@ -73,7 +73,7 @@ static int open_state(struct run *r, const struct dlb_doc *doc, struct dlb_error
 			r->placement[i] = r->rank;
 	}
 	if (dlb_state_init(&r->state, &j->graph, &r->be, r->placement, r->rank, j->optimizer.rule,
-			   j->plan.micro_batches > 1 || (async && (j->plan.clip || j->plan.n_replicas > 1)), j->plan.n_replicas > 1, err))
+			   j->plan.micro_batches > 1 || (async && (j->plan.clip || j->plan.n_replicas > 1)), j->plan.n_replicas > 1 ? r->comm : NULL, err))
 		return -1;
 	r->state.first_placement = j->plan.placement;
 	if (j->optimizer.rule == DLB_RULE_KFAC &&

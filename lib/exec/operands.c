@@ -12,17 +12,7 @@ static bool lives_here(const struct dlb_engine *e, int t)
 
 int dlb_act_place_of(const struct dlb_engine *e, int t, int m)
 {
-	const struct dlb_tensor *x = &e->graph->tensor[t];
-	int at;
-
-	if (x->kind == DLB_T_WEIGHT || x->kind == DLB_T_BUFFER)
-		m = -1;
-	at = dlb_program_find_place(e->np, t, m);
-	if (at < 0 && m >= 0)
-		at = dlb_program_find_place(e->np, t, -1);
-	if (at < 0 && dlb_graph_view_of(e->graph, t) >= 0)
-		at = dlb_act_place_of(e, dlb_graph_view_of(e->graph, t), m);
-	return at;
+	return dlb_program_place_of(e->np, e->graph, t, m);
 }
 
 void *dlb_act_resolve(struct dlb_engine *e, int t, int m, struct dlb_error *err)

@@ -23,14 +23,24 @@ static void *take(struct dlb_backend *be, const char *name, size_t bytes, struct
 	return p;
 }
 
+static void *take_sum(struct dlb_state *s, const char *name, size_t bytes, struct dlb_error *err)
+{
+	void *p = dlb_visible_alloc(s->comm, s->be, bytes ? bytes : 1);
+
+	if (!p)
+		dlb_fail(err, NULL, "no memory for %zu bytes of sums of '%s' on this device", bytes, name);
+	return p;
+}
+
 int dlb_state_init(struct dlb_state *s, const struct dlb_graph *g, struct dlb_backend *be, const int *placement, int node,
-		   int rule, bool all_sums, bool replicated, struct dlb_error *err)
+		   int rule, bool all_sums, struct dlb_comm *replicas, struct dlb_error *err)
 {
 	size_t n = (size_t)g->n_tensors + 1;
 
 	memset(s, 0, sizeof *s);
 	s->graph = g;
 	s->be = be;
+	s->comm = replicas;
 	s->placement = s->first_placement = placement;
 	s->node = node;
 	s->rule = rule;
@@ -56,8 +66,8 @@ int dlb_state_init(struct dlb_state *s, const struct dlb_graph *g, struct dlb_ba
 		for (int k = 0; k < s->n_slots; k++)
 			if (!(s->slot[k][t] = take(be, x->name, bytes, err)))
 				return -1;
-		if ((all_sums || dlb_kfac_layer_of(g, x->home) >= 0 || (replicated && !dlb_gradient_is_own(g, placement, x->home))) &&
-		    !(s->sum[x->home] = take(be, x->name, bytes, err)))
+		if ((all_sums || dlb_kfac_layer_of(g, x->home) >= 0 || (replicas && !dlb_gradient_is_own(g, placement, x->home))) &&
+		    !(s->sum[x->home] = take_sum(s, x->name, bytes, err)))
 			return -1;
 		s->sum_bytes[x->home] = bytes;
 	}
@@ -88,9 +98,9 @@ int dlb_state_add_copies(struct dlb_state *s, const struct dlb_program *p, int n
 			rc = -1;
 		if (sums[t] < 2 || rc)
 			continue;
-		s->be->ops->free(s->be, s->sum[x->home]);	/* the one that there is for synchronous schedules */
+		dlb_visible_free(s->comm, s->be, s->sum[x->home]);	/* the one that there is for synchronous schedules */
 		s->sum_bytes[x->home] = (size_t)sums[t] * bytes;
-		if (!(s->sum[x->home] = take(s->be, x->name, s->sum_bytes[x->home], err)))
+		if (!(s->sum[x->home] = take_sum(s, x->name, s->sum_bytes[x->home], err)))
 			rc = -1;
 	}
 	free(most);
@@ -109,7 +119,7 @@ void dlb_state_release(struct dlb_state *s)
 			s->be->ops->free(s->be, s->slot[k][t]);
 	}
 	for (int o = 0; o < s->graph->n_ops; o++)
-		s->be->ops->free(s->be, s->sum[o]);
+		dlb_visible_free(s->comm, s->be, s->sum[o]);
 	for (int i = 0; i < s->n_constants; i++)
 		s->be->ops->free(s->be, s->constant[i].p);
 	free(s->constant);

@@ -181,6 +181,8 @@ void dlb_program_unroll(const struct dlb_program *g, int steps, struct dlb_progr
 static inline int dlb_unrolled(int micro_batches, int step, int m) { return m < 0 ? -1 - step : step * micro_batches + m; }
 void dlb_program_print(const struct dlb_program *g, FILE *f);
 int dlb_program_find_place(const struct dlb_node_program *p, int tensor, int micro_batch);	/* -1: none */
+/* The same, or that of what t is a view of, or of all micro-batches together. */
+int dlb_program_place_of(const struct dlb_node_program *np, const struct dlb_graph *g, int t, int m);
 /* Output 0 of a view op shares input 0's place when that lies in the arena (input 0 is neither state nor a
  * constant): the op costs nothing and the executor skips its COMPUTE. A view of state is a copying kernel.
  * dlb_graph_view_of: the tensor whose bytes tensor t has where t's producer runs, or -1. A node that got t by

@@ -28,6 +28,19 @@ int dlb_program_find_place(const struct dlb_node_program *p, int tensor, int mic
 	return lo < p->n_places && p->place[lo].tensor == tensor && p->place[lo].micro_batch == micro_batch ? lo : -1;
 }
 
+int dlb_program_place_of(const struct dlb_node_program *np, const struct dlb_graph *g, int t, int m)
+{
+	int at;
+	if (g->tensor[t].kind == DLB_T_WEIGHT || g->tensor[t].kind == DLB_T_BUFFER)
+		m = -1;
+	at = dlb_program_find_place(np, t, m);
+	if (at < 0 && m >= 0)
+		at = dlb_program_find_place(np, t, -1);
+	if (at < 0 && dlb_graph_view_of(g, t) >= 0)
+		at = dlb_program_place_of(np, g, dlb_graph_view_of(g, t), m);
+	return at;
+}
+
 int dlb_program_root_place(const struct dlb_node_program *np, int tensor, int m)
 {
 	int k = dlb_program_find_place(np, tensor, m);
