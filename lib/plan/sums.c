@@ -18,6 +18,7 @@
  *
  * with one segment hop by hop. Busy are lanes, with the bytes that all ranks send over them, and ranks, with the longer of sending
  * and getting, and with adding: a rank has one thread. So a tree of two sends up and down at once where links are duplex.
+ * Where ranks copy, elements as they are in memory travel in place (comm/collective.c), and adding is part of reading them.
  * tests/unit/test_links.c plays sums message by message beside it. */
 
 /* Where a rank's hops lead to, as a rule to one other. */
@@ -30,6 +31,7 @@ struct rounds {
 	const int *node;			/* [rank] */
 	int n_ranks;
 	double chunk_bytes;			/* in each message; chunks are alike but for an element */
+	bool in_place;				/* as far as ranks copy */
 	struct way *way;			/* [rank] */
 	int *to;				/* [rank] who takes what it sends in this round; -1: it does not */
 	int *flows;				/* [lane] of this round */
@@ -98,7 +100,8 @@ static double hop_s(struct rounds *x, int r)
 	const struct dlb_node *taking = &x->c->cluster->node[x->node[x->to[r]]];
 	double Bps = x->c->accumulate_Bps ? x->c->accumulate_Bps[taking->kind] * taking->speed : 0;
 	double bytes = x->chunk_bytes * h->n_send;
-	double add_s = to->hop[to->at].add && Bps > 0 ? 3 * bytes / Bps : 0;
+	bool read_there = x->in_place && from->road.way.copies;
+	double add_s = to->hop[to->at].add && !read_there && Bps > 0 ? 3 * bytes / Bps : 0;
 
 	from->out_s += bytes / from->road.way.Bps;
 	to->in_s += from->road.way.copies ? 0 : bytes / from->road.way.Bps;
@@ -170,7 +173,7 @@ static double hops_s(const struct dlb_cost *c, const struct dlb_allreduce *how, 
 		     int64_t n, int element_bytes, struct dlb_lane_load *busy, int *n_busy)
 {
 	size_t R = (size_t)ranks->n, n_lanes = (size_t)dlb_cluster_n_lanes(c->cluster);
-	struct rounds x = { .c = c, .node = node, .n_ranks = ranks->n, .way = dlb_xcalloc(R, sizeof *x.way),
+	struct rounds x = { .c = c, .node = node, .n_ranks = ranks->n, .in_place = element_bytes >= 4 && !how->exchanges, .way = dlb_xcalloc(R, sizeof *x.way),
 			    .to = dlb_xcalloc(R, sizeof *x.to), .flows = dlb_xcalloc(n_lanes + 1, sizeof *x.flows),
 			    .lane_s = dlb_xcalloc(n_lanes + 1, sizeof *x.lane_s), .link = dlb_xcalloc(n_lanes + 1, sizeof *x.link) };
 	double chunk_bytes = (double)n * element_bytes / how->n_chunks(ranks), all_s = 0, S, s;
