@@ -42,7 +42,7 @@ bool dlb_channel_push(struct dlb_channel *ch)
 	while ((r = ch->first) && reached(&ch->cell->posted, r->stays ? r->nth - (DLB_CELL_WAYS - 1) : r->nth)) {
 		if (r->from != r->to && !r->stays) {
 			double from_s = dlb_clock_s();
-			dlb_copy_far(r->to, r->from, r->bytes);
+			dlb_copy_there(&ch->pace, r->to, r->from, r->bytes);
 			ch->copied_s += dlb_clock_s() - from_s;
 		}
 		atomic_store_explicit(&ch->cell->stays[r->nth % DLB_CELL_WAYS], r->stays, memory_order_relaxed);

@@ -1,10 +1,10 @@
 /* The engine that runs any list of hops. See allreduce.h.
  *
  * Segments travel in messages of MPI's; between ranks of one host that see each other's x, in place: what is added is read
- * where its owner has it, who waits with writing there until it is told so, and what replaces is written to its place, in one
- * pass with the addition that it comes from. Nobody writes too early so: a sum is there only when all have brought their
- * part, and what a rank brings has been read by then (where it is exchanged, which adds to what it sends, it has not, and
- * segments do not travel in place). 64 KB to 256 MB took a quarter to two fifths of what they take through lanes.
+ * where its owner has it, and what replaces is written to its place, in one pass with the addition that it comes from. Nobody
+ * writes too early so, and nobody asks whether what it sent has been read: that is part of the sum, and comes back with it.
+ * (It has not been read where both ends add to what they send; `exchanges` do not go in place.) 64 KB to 256 MB took a quarter
+ * to two fifths of what they take through lanes.
  *
  * Where an x is not in shared memory, or elements travel packed, they go in lanes: slots in the receiver's shared memory,
  * filled and emptied in turn. A store to a line that another core holds in its own cache is slow (comm/shared.h), so
@@ -54,12 +54,9 @@ struct stream {
 /* Segments from one rank to another of this host. Each count is written by one side. */
 struct lane {
 	_Alignas(64) _Atomic uint32_t sent;
-	_Alignas(64) _Atomic uint32_t taken;
+	_Alignas(64) _Atomic uint32_t taken;	/* out of slots */
 	_Alignas(64) char slot[];	/* k->n_slots of them */
 };
-/* Seconds a byte of filling slots through the caches, and past them. */
-struct pace { double s[2]; unsigned n; };
-enum { NEAR, FAR, PACE_AGAIN = 256, PACE_LEAST = 4096 };
 /* Where things lie in the region of who tells it; UINT64_MAX: not there. */
 struct places { uint64_t lane, x; };
 /* A rank that segments come from, or go to. */
@@ -71,7 +68,7 @@ struct link {
 	uint32_t n;			/* segments so far, at this end */
 	struct places mine, theirs;
 	struct dlb_request told, heard;	/* of them */
-	struct pace copy, pass;
+	struct dlb_pace copy, pass;
 	struct stream stream;
 };
 /* A segment of a hop may move when the one like it of an earlier hop, on another link, has; `same`: of the same chunks. */
@@ -246,17 +243,6 @@ static bool is_read_here(const struct dlb_collective *k, const struct link *l, c
 	return l->there && k->is_added[p->hop];
 }
 
-/* Whether the oldest segment that is posted and not done has left x. */
-static bool has_left(struct dlb_collective *k, struct link *l)
-{
-	struct stream *s = &l->stream;
-	uint32_t number = l->n - (uint32_t)(s->n_posted - s->n_done);
-
-	if (!l->lane)
-		return dlb_comm_test(k->c, &s->request[s->n_done % IN_FLIGHT]);
-	return !is_read_here(k, l, &s->done) || (int32_t)(atomic_load_explicit(&l->lane->taken, memory_order_acquire) - number) > 0;
-}
-
 /* What has come: in its lane, where it lies at the other end, or by the message whose turn it is; *w is where, NULL: in x already. */
 static bool arrived(struct dlb_collective *k, struct link *l, const char **w)
 {
@@ -281,34 +267,23 @@ static bool has_room(const struct dlb_collective *k, const struct link *l)
 		(!l->lane || l->there || l->n - atomic_load_explicit(&l->lane->taken, memory_order_acquire) < k->n_slots);
 }
 
-/* Past the caches: where that takes the sender less than half the time. The receiver reads faster from caches. */
-static int choose_way(const struct pace *p, size_t bytes)
-{
-	unsigned n = p->n % PACE_AGAIN;
-
-	return bytes < PACE_LEAST ? NEAR : n < 2 ? (int)n : p->s[NEAR] > 2.0 * p->s[FAR] ? FAR : NEAR;
-}
-
 /* Writes p, the n elements from `from` on as they travel, to where the other end has them, or into the next slot; with w, what
  * is there is added to them first. */
 static void write_there(struct dlb_collective *k, struct link *l, char *p, int64_t from, const char *w, int64_t n)
 {
 	char *to = l->there ? element_there(k, l, from) : lane_slot(k, l);
 	size_t bytes = (size_t)n * k->wire_bytes;
-	struct pace *pace = w ? &l->pass : &l->copy;
-	int way = choose_way(pace, bytes);
-	double start_s = bytes < PACE_LEAST ? 0.0 : dlb_clock_s();
+	enum dlb_copy_way way;
+	double start_s;
 
-	if (w)
-		k->loops->pass(p, w, to, n, way == FAR);
-	else if (way == FAR)
-		dlb_copy_far(to, p, bytes);
-	else
-		memcpy(to, p, bytes);
-	if (bytes < PACE_LEAST)
+	if (!w) {
+		dlb_copy_there(&l->copy, to, p, bytes);
 		return;
-	pace->s[way] = (dlb_clock_s() - start_s) / (double)bytes;
-	pace->n++;
+	}
+	way = dlb_pace_choose(&l->pass, bytes);
+	start_s = dlb_clock_s();
+	k->loops->pass(p, w, to, n, way == DLB_COPY_FAR);
+	dlb_pace_note(&l->pass, way, bytes, dlb_clock_s() - start_s);
 }
 
 static void sent_in_lane(struct dlb_collective *k, struct link *l)
@@ -342,6 +317,13 @@ static void add_segment(struct dlb_collective *k, const char *w, const struct pl
 	}
 }
 
+static void took_from_lane(struct link *l)
+{
+	l->n++;
+	if (!l->there)
+		atomic_store_explicit(&l->lane->taken, l->n, memory_order_release);
+}
+
 static bool receive_from(struct dlb_collective *k, struct link *l)
 {
 	struct stream *s = &l->stream;
@@ -358,7 +340,7 @@ static bool receive_from(struct dlb_collective *k, struct link *l)
 		if (!k->hop[p->hop].add && w)
 			k->loops->take(element(k, p->from), w, p->n);
 		if (l->lane)
-			atomic_store_explicit(&l->lane->taken, ++l->n, memory_order_release);
+			took_from_lane(l);
 		s->n_done++;
 		advance(k, l, &s->done);
 		moved = true;
@@ -404,7 +386,7 @@ static bool send_to(struct dlb_collective *k, struct link *l, int64_t last)
 		s->n_posted++;
 		advance(k, l, &s->next);
 	}
-	while (s->n_done < s->n_posted && has_left(k, l)) {
+	while (s->n_done < s->n_posted && dlb_comm_test(k->c, &s->request[s->n_done % IN_FLIGHT])) {
 		s->n_done++;
 		advance(k, l, &s->done);
 		moved = true;
@@ -454,6 +436,36 @@ static void join(struct dlb_collective *k, struct link *l)
 		dlb_region_touch(l->there, (size_t)k->n * k->bytes);
 }
 
+/* Whether what travels on link l does not do so from or to x itself, nor through a lane. */
+static bool needs_slots(const struct dlb_collective *k, const struct link *l)
+{
+	if (!l->in)
+		return k->loops->pack;
+	for (int i = 0; i < k->n_hops && !l->lane; i++)
+		if (k->hop[i].from == l->peer && !direct(k, &k->hop[i]))
+			return true;
+	return false;
+}
+
+/* As many slots each way for one link as for several together. */
+static void share_slots(struct dlb_collective *k)
+{
+	int n[2] = { 0, 0 };
+
+	for (int i = 0; i < k->n_links; i++)
+		n[k->link[i].in] += needs_slots(k, &k->link[i]);
+	for (int i = 0; i < k->n_links; i++) {
+		struct stream *s = &k->link[i].stream;
+
+		s->depth = k->n_in_flight;
+		if (!needs_slots(k, &k->link[i]))
+			continue;
+		s->depth = k->n_in_flight / n[k->link[i].in];
+		s->depth = s->depth < LEAST_IN_FLIGHT ? LEAST_IN_FLIGHT : s->depth;
+		s->slot = dlb_xmalloc((size_t)s->depth * (size_t)k->segment * k->wire_bytes);
+	}
+}
+
 /* Before the first element moves: does the member before this one mean the same? */
 static bool agree(struct dlb_collective *k)
 {
@@ -468,6 +480,7 @@ static bool agree(struct dlb_collective *k)
 			return false;
 	for (int i = 0; i < k->n_links; i++)
 		join(k, &k->link[i]);
+	share_slots(k);
 	k->agreed = true;
 	if (!memcmp(a, b, sizeof *a))
 		return true;
@@ -582,36 +595,6 @@ static int find_link(struct dlb_collective *k, int peer, bool in)
 	return i;
 }
 
-/* Whether what travels on link l does not do so from or to x itself, nor through a lane. */
-static bool needs_slots(const struct dlb_collective *k, const struct link *l)
-{
-	if (!l->in)
-		return k->loops->pack;
-	for (int i = 0; i < k->n_hops && !l->lane; i++)
-		if (k->hop[i].from == l->peer && !direct(k, &k->hop[i]))
-			return true;
-	return false;
-}
-
-/* As many slots each way for one link as for several together. */
-static void share_slots(struct dlb_collective *k)
-{
-	int n[2] = { 0, 0 };
-
-	for (int i = 0; i < k->n_links; i++)
-		n[k->link[i].in] += needs_slots(k, &k->link[i]);
-	for (int i = 0; i < k->n_links; i++) {
-		struct stream *s = &k->link[i].stream;
-
-		s->depth = k->n_in_flight;
-		if (!needs_slots(k, &k->link[i]))
-			continue;
-		s->depth = k->n_in_flight / n[k->link[i].in];
-		s->depth = s->depth < LEAST_IN_FLIGHT ? LEAST_IN_FLIGHT : s->depth;
-		s->slot = dlb_xmalloc((size_t)s->depth * (size_t)k->segment * k->wire_bytes);
-	}
-}
-
 /* Of each hop, whether what it sends is added where it comes: the j-th to a member is that one's j-th from here. */
 static void find_added(struct dlb_collective *k, const struct dlb_collective_desc *d, int member)
 {
@@ -660,7 +643,6 @@ static void lay_out(struct dlb_collective *k, const struct dlb_collective_desc *
 		k->to_send[i] = find_needs(k, i, true);
 		k->to_write[i] = find_needs(k, i, false);
 	}
-	share_slots(k);
 }
 
 static int index_of(const struct dlb_allreduce *how)

@@ -101,6 +101,7 @@ struct dlb_cell {
 	_Alignas(64) _Atomic uint32_t filled;		/* by the sender */
 	_Atomic unsigned char stays[DLB_CELL_WAYS];	/* of the last messages: number n's is n mod so many */
 };
+struct dlb_pace { double s[2], last[2]; unsigned n; };	/* comm/shared.h */
 struct dlb_channel {
 	struct dlb_cell *cell;
 	struct dlb_bell *bell;		/* the other end's, dlb_comm_bell; NULL: it need not be woken */
@@ -108,6 +109,7 @@ struct dlb_channel {
 	struct dlb_request *first;	/* the oldest message that waits for its place (sender) */
 	struct dlb_channel *next;	/* with such messages */
 	double copied_s;		/* seconds spent copying, so far (sender) */
+	struct dlb_pace pace;		/* of that */
 };
 void dlb_channel_post(struct dlb_channel *ch, int peer, struct dlb_request *r);
 /* Whether the place of the next message is posted, so that it may be made there. */

@@ -11,6 +11,7 @@
 #include "comm/allreduce.h"
 #include "util/clock.h"
 #include "util/mem.h"
+#include "util/rng.h"
 
 enum { MOST = 9 };
 
@@ -186,12 +187,32 @@ static void check_sum(const struct dlb_collective_desc *d, const struct kind *ki
 	}
 }
 
+/* Arrays in memory that the other ranks see, of these ranks. */
+enum seen { NONE, ALL, EVEN, N_SEEN };
+
+static void *array(struct dlb_comm *c, size_t bytes, enum seen seen)
+{
+	bool shared = seen == ALL || (seen == EVEN && dlb_comm_rank(c) % 2 == 0);
+	void *x = shared ? dlb_comm_alloc(c, bytes) : NULL;
+
+	assert(!shared || dlb_comm_size(c) == 1 || (x && dlb_comm_shares(c, x, bytes)));
+	return x ? x : dlb_xcalloc(1, bytes);
+}
+
+static void release(struct dlb_comm *c, void *x)
+{
+	if (dlb_comm_offset(c, x) != SIZE_MAX)
+		dlb_comm_release(c, x);
+	else
+		free(x);
+}
+
 /* Sums twice: right, the same bits again and on all members, nothing beyond the array touched. */
-static void sum(struct dlb_comm *c, struct dlb_collective_desc d, const struct kind *kind)
+static void sum_seen(struct dlb_comm *c, struct dlb_collective_desc d, const struct kind *kind, enum seen seen)
 {
 	int rank = dlb_comm_rank(c), member = dlb_ranks_member(&d.ranks, rank), root = d.ranks.rank ? d.ranks.rank[0] : 0;
 	size_t bytes = dlb_dtype_bytes(kind->dtype), size = (size_t)d.n * bytes;
-	char *x = dlb_xcalloc((size_t)d.n + 1, bytes), *first = dlb_xmalloc(size + 1);
+	char *x = array(c, ((size_t)d.n + 1) * bytes, seen), *first = dlb_xmalloc(size + 1);
 	struct dlb_collective *k;
 	struct dlb_error err;
 
@@ -227,7 +248,41 @@ static void sum(struct dlb_comm *c, struct dlb_collective_desc d, const struct k
 		dlb_allreduce_bytes(d.how, &d.ranks, member, d.n, d.at, dlb_wire_bytes(d.wire, d.dtype), NULL)));
 	dlb_collective_free(k);
 	free(first);
-	free(x);
+	release(c, x);
+}
+
+static void sum(struct dlb_comm *c, struct dlb_collective_desc d, const struct kind *kind)
+{
+	for (int s = 0; s < N_SEEN; s++)
+		sum_seen(c, d, kind, (enum seen)s);
+}
+
+/* Again and again, with nothing between that would make a rank wait for the others: each brings its next numbers as soon as
+ * it has the sum, while others may still be at the last one. */
+static void again(struct dlb_comm *c, const struct dlb_allreduce *how, int64_t n)
+{
+	float *x = array(c, (size_t)n * sizeof *x, ALL);
+	struct dlb_collective *k;
+	struct dlb_error err;
+	struct dlb_rng rng;
+	int size = dlb_comm_size(c), rank = dlb_comm_rank(c);
+
+	assert(dlb_collective_new(&k, c, &(struct dlb_collective_desc){ .how = how, .ranks.n = size, .x = x, .n = n, .tag = 12 }, &err) == 0);
+	dlb_rng_init(&rng, (uint64_t)rank);
+	for (int round = 0; round < 100; round++) {
+		double until_s = dlb_clock_s() + (dlb_rng_below(&rng, 4) ? 0 : 100e-6 * dlb_rng_uniform(&rng));
+
+		while (dlb_clock_s() < until_s)
+			;
+		for (int64_t i = 0; i < n; i++)
+			x[i] = (float)((i + round) % 1000 + rank);
+		dlb_collective_start(k);
+		assert(dlb_collective_wait(k, &err) == 0);
+		for (int64_t i = 0; i < n; i++)
+			assert(x[i] == (float)(size * ((i + round) % 1000) + size * (size - 1) / 2));
+	}
+	dlb_collective_free(k);
+	release(c, x);
 }
 
 /* Two pairs at the same time, then some ranks in another order; `mpi` does not send bf16. */
@@ -406,6 +461,10 @@ static int rank_main(void)
 			for (int t = 0; t < DLB_LEN(kinds) - dlb_allreduces[a]->foreign; t++)
 				sum(c, (struct dlb_collective_desc){ .how = dlb_allreduces[a], .n = length[i],
 								     .ranks = { .n = dlb_comm_size(c), .group = group } }, &kinds[t]);
+	for (int a = 0; dlb_allreduces[a]; a++) {
+		again(c, dlb_allreduces[a], 3000);
+		again(c, dlb_allreduces[a], 100003);
+	}
 	uneven(c, 5000);
 	uneven(c, 100001);						/* of several blocks, of one and of none */
 	together(c);
