@@ -58,7 +58,7 @@ near() {
 
 @test "each sum by its size: what the plan says, and the same bits on other placements" {
 	# where 256 KB go by ring and what half of the model would gather does not; statistics are a few hundred bytes
-	shm=link=shm:2e-5,5e9
+	shm=link=shm:3e-5,5e9
 	dlb-profile --analytic --batch 8 "$models/resnet8.onnx" >"$tmp/profile.json"
 	dlb-costmodel -c "cpu:4 $shm" "$tmp/profile.json" | dlb-place --replicas 4 --sync-batchnorm >"$tmp/narrow.json"
 	dlb-costmodel -c "cpu:8 $shm" "$tmp/profile.json" | dlb-place --replicas 4 --sync-batchnorm -a random --seed 5 >"$tmp/wide.json"

@@ -38,7 +38,9 @@ struct dlb_allreduce {
 	int (*n_chunks)(const struct dlb_ranks *r);
 	/* Writes member `member`'s hops, at most dlb_allreduce_most_hops, and returns their number. */
 	int (*hops)(const struct dlb_ranks *r, int member, struct dlb_hop *hop);
-	bool exchanges;			/* some hop adds to what it sends */
+	/* All that a rank sends is part of a sum that comes back to it, and no hop adds to what it sends: ranks of one host may
+	 * then read and write each other's arrays (collective.c). */
+	bool in_place;
 	bool foreign;			/* MPI sums as it likes: the hops are the ring's, for predictions; cuts mean nothing */
 };
 extern const struct dlb_allreduce *const dlb_allreduces[];	/* ring first; ends with NULL */

@@ -37,5 +37,4 @@ static int hops(const struct dlb_ranks *r, int member, struct dlb_hop *hop)
 
 const struct dlb_allreduce dlb_allreduce_doubling = {
 	.name = "doubling", .summary = "whole arrays between ranks 1, 2, 4, ... apart; fewest hops", .n_chunks = n_chunks, .hops = hops,
-	.exchanges = true,
 };

@@ -66,5 +66,5 @@ static int hops(const struct dlb_ranks *r, int rank, struct dlb_hop *hop)
 
 const struct dlb_allreduce dlb_allreduce_hierarchical = {
 	.name = "hierarchical", .summary = "inside each group to its leader, a ring of leaders, and back",
-	.n_chunks = n_chunks, .hops = hops,
+	.n_chunks = n_chunks, .hops = hops, .in_place = true,
 };

@@ -23,4 +23,5 @@ static int hops(const struct dlb_ranks *r, int rank, struct dlb_hop *hop)
 
 const struct dlb_allreduce dlb_allreduce_ring = {
 	.name = "ring", .summary = "chunks go round, added up on the way; sends the least", .n_chunks = n_chunks, .hops = hops,
+	.in_place = true,
 };
