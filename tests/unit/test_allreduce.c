@@ -195,7 +195,7 @@ static void *array(struct dlb_comm *c, size_t bytes, enum seen seen)
 	bool shared = seen == ALL || (seen == EVEN && dlb_comm_rank(c) % 2 == 0);
 	void *x = shared ? dlb_comm_alloc(c, bytes) : NULL;
 
-	assert(!shared || dlb_comm_size(c) == 1 || (x && dlb_comm_shares(c, x, bytes)));
+	assert(!shared || dlb_comm_local_size(c) == 1 || (x && dlb_comm_shares(c, x, bytes)));
 	return x ? x : dlb_xcalloc(1, bytes);
 }
 
