@@ -3,15 +3,15 @@
  * Segments travel in messages of MPI's; between ranks of one host that see each other's x, in place: what is added is read
  * where its owner has it, and what replaces is written to its place, in one pass with the addition that it comes from. Nobody
  * writes too early so, and nobody asks whether what it sent has been read: that is part of the sum, and comes back with it.
- * (It is not so where both ends add to what they send, nor in the halves of a ring: see `in_place`.) 64 KB to 256 MB took a quarter
- * to two fifths of what they take through lanes.
+ * (It is not so where both ends add to what they send, nor in the halves of a ring: see `in_place`.) 64 KB to 256 MB took a
+ * quarter to two fifths of what they take through lanes.
  *
  * Where an x is not in shared memory, or elements travel packed, they go in lanes: slots in the receiver's shared memory,
  * filled and emptied in turn. A store to a line that another core holds in its own cache is slow (comm/shared.h), so
- * a lane is nearly as long as a second-level cache: by the time that
- * a slot's turn comes again, other slots and x have driven it out of there (half or twice as long took up to a third more). Between cores with a cache in common 18 GB/s each way were
- * measured so (7 with short lanes, 12 past the caches); between others 2, but 12 past the caches. Virtual cores move
- * from one case to the other, so each link times both ways of writing now and then, and takes the better one.
+ * a lane is nearly as long as a second-level cache: by the time that a slot's turn comes again, other slots and x have
+ * driven it out of there (half or twice as long took up to a third more). Between cores with a cache in common 18 GB/s each
+ * way were measured so (7 with short lanes, 12 past the caches); between others 2, but 12 past the caches. Virtual cores
+ * move from one case to the other, so each link times both ways of writing now and then, and takes the better one.
  *
  * Long arrays go block by block: all hops for the first part of every chunk, then all for the next, so that what a hop
  * brings is still in a cache when the next one sends it. Each element takes the same path as without, so bits are the same.

@@ -86,10 +86,10 @@ static void add_messages(const struct dlb_ground *g, const struct dlb_node_progr
 	}
 }
 
-/* Where gradients are summed that lie in the arena, in buckets of their own. */
+/* Where gradients are summed that lie in the arena, in buckets of their own, as they are. */
 static void add_sums(const struct dlb_program *p, const struct dlb_node_program *np, struct ranges *r)
 {
-	for (int b = 0; b < np->n_buckets; b++) {
+	for (int b = 0; b < np->n_buckets && !strcmp(p->whole->sharing.compress, "none"); b++) {
 		int op = np->bucket[b].op[0], at;
 
 		if (np->bucket[b].cls != DLB_SUM_GRADIENT || np->bucket[b].n_ops > 1 || dlb_program_sums(p, op))

@@ -173,8 +173,8 @@ static double hops_s(const struct dlb_cost *c, const struct dlb_allreduce *how, 
 		     int64_t n, int element_bytes, struct dlb_lane_load *busy, int *n_busy)
 {
 	size_t R = (size_t)ranks->n, n_lanes = (size_t)dlb_cluster_n_lanes(c->cluster);
-	struct rounds x = { .c = c, .node = node, .n_ranks = ranks->n, .in_place = element_bytes >= 4 && how->in_place, .way = dlb_xcalloc(R, sizeof *x.way),
-			    .to = dlb_xcalloc(R, sizeof *x.to), .flows = dlb_xcalloc(n_lanes + 1, sizeof *x.flows),
+	struct rounds x = { .c = c, .node = node, .n_ranks = ranks->n, .in_place = element_bytes >= 4 && how->in_place,
+			    .way = dlb_xcalloc(R, sizeof *x.way), .to = dlb_xcalloc(R, sizeof *x.to), .flows = dlb_xcalloc(n_lanes + 1, sizeof *x.flows),
 			    .lane_s = dlb_xcalloc(n_lanes + 1, sizeof *x.lane_s), .link = dlb_xcalloc(n_lanes + 1, sizeof *x.link) };
 	double chunk_bytes = (double)n * element_bytes / how->n_chunks(ranks), all_s = 0, S, s;
 
