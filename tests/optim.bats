@@ -247,7 +247,7 @@ dot() { # FILE N
 
 @test "moments: bytes are twice those of gradients, predicted too; every number of replicas; corrected never shrinks" {
 	for r in 2 3 4; do
-		dlb-costmodel -c "cpu:$r" <"$doc" | dlb-place --replicas "$r" --reduce moments >"$tmp/moments.json" 2>/dev/null
+		dlb-costmodel -c "cpu:$r" <"$doc" | dlb-place --replicas "$r" --allreduce ring --reduce moments >"$tmp/moments.json" 2>/dev/null
 		dlb-place --reduce gradients <"$tmp/moments.json" >"$tmp/gradients.json"
 		dlb-run -q --steps 12 "${digits[@]}" --optimizer max-adabelief --variant corrected "$tmp/moments.json" >"$tmp/out.json"
 		validates "$tmp/out.json"
