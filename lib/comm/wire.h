@@ -8,7 +8,7 @@ struct dlb_wire_loops {
 	void (*add)(void *x, const void *w, int64_t n);		/* x += w */
 	void (*take)(void *x, const void *w, int64_t n);	/* x = w */
 	void (*round)(void *x, int64_t n);			/* x as pack leaves it; NULL: as it is */
-	/* add, and then on = x, past the caches if `far`; NULL: no such */
+	/* add, and then on = x, past the caches if `far`; on may be w; NULL: no such */
 	void (*pass)(void *x, const void *w, void *on, int64_t n, bool far);
 };
 const struct dlb_wire_loops *dlb_wire_loops(enum dlb_wire wire, enum dlb_dtype dtype);	/* NULL: no such pair */
