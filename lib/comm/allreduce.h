@@ -64,7 +64,7 @@ int64_t dlb_allreduce_bytes(const struct dlb_allreduce *how, const struct dlb_ra
 /* Bytes in memory of the segments that chunks travel in, over a network and where all ranks share a host; and of a chunk's part
  * in a block. Over a network a segment with its header is no longer than what MPI sends over TCP without asking the receiver
  * first (dlb_comm_eager_bytes). Longer ones wait for that answer, and nothing is added until all of one is there. In a host
- * each costs two counts that go from one core's cache to the other's: 16 KB took a third longer at 1 to 16 MB, 128 KB as long.
+ * each costs counts that go from one core's cache to the other's: 16 KB took a third longer at 1 to 16 MB, 128 KB as long.
  * A block is long enough that what the next hop sends has come by the time that this one's has left. Ranks sum blocks of
  * 512 KB to 2 MB in .55 to .75 of the time that hop after hop takes (2 ranks, 64 MB: memory is read and written once for two
  * hops); shorter ones are slower where 4 ranks share 2 cores. */

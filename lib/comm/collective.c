@@ -58,7 +58,7 @@ struct lane {
 	_Alignas(64) char slot[];	/* k->n_slots of them */
 };
 /* Where things lie in the region of who tells it; UINT64_MAX: not there. */
-struct places { uint64_t lane, x; };
+struct whereabouts { uint64_t lane, x; };
 /* A rank that segments come from, or go to. */
 struct link {
 	int peer;
@@ -66,7 +66,7 @@ struct link {
 	struct lane *lane;		/* NULL: by MPI */
 	char *there;			/* the other end's x; NULL: it cannot be seen, and segments travel in slots */
 	uint32_t n;			/* segments so far, at this end */
-	struct places mine, theirs;
+	struct whereabouts mine, theirs;
 	struct dlb_request told, heard;	/* of them */
 	struct dlb_pace copy, pass;
 	struct stream stream;
@@ -94,7 +94,7 @@ struct dlb_collective {
 	struct dlb_hop *hop;		/* to, from: ranks of the world */
 	int last_add;			/* the last hop that adds, -1: none */
 	int *to, *from;			/* [hop] its links; -1: none */
-	bool *is_added;			/* [hop] what it sends is added where it comes */
+	bool *is_added;			/* [hop] what it sends is added where it comes; of sums in place */
 	bool in_place;			/* x may be read and written by those who see it */
 	struct needs *to_send, *to_write;	/* [hop] before it sends; before it adds or replaces */
 	struct terms mine, theirs;
@@ -280,10 +280,9 @@ static void write_there(struct dlb_collective *k, struct link *l, char *p, int64
 		dlb_copy_there(&l->copy, to, p, bytes);
 		return;
 	}
-	way = dlb_pace_choose(&l->pass, bytes);
-	start_s = dlb_clock_s();
+	way = dlb_pace_begin(&l->pass, bytes, &start_s);
 	k->loops->pass(p, w, to, n, way == DLB_COPY_FAR);
-	dlb_pace_note(&l->pass, way, bytes, dlb_clock_s() - start_s);
+	dlb_pace_end(&l->pass, way, bytes, start_s);
 }
 
 static void sent_in_lane(struct dlb_collective *k, struct link *l)
@@ -599,14 +598,16 @@ static int find_link(struct dlb_collective *k, int peer, bool in)
 static void find_added(struct dlb_collective *k, const struct dlb_collective_desc *d, int member)
 {
 	struct dlb_hop *theirs = dlb_xcalloc((size_t)dlb_allreduce_most_hops(&d->ranks), sizeof *theirs);
+	int whose = -1, n = 0;
 
 	k->is_added = dlb_xcalloc((size_t)k->n_hops + 1, sizeof *k->is_added);
 	for (int i = 0; i < k->n_hops; i++) {
-		int n, h = -1;
+		int h = -1;
 
 		if (!sends(&k->hop[i]))
 			continue;
-		n = d->how->hops(&d->ranks, k->hop[i].to, theirs);
+		if (k->hop[i].to != whose)
+			n = d->how->hops(&d->ranks, whose = k->hop[i].to, theirs);
 		for (int g = 0; g <= i; g++)
 			if (k->hop[g].to == k->hop[i].to)
 				for (h++; h < n && theirs[h].from != member; h++)
@@ -621,8 +622,9 @@ static void lay_out(struct dlb_collective *k, const struct dlb_collective_desc *
 {
 	k->hop = dlb_xcalloc((size_t)dlb_allreduce_most_hops(&d->ranks), sizeof *k->hop);
 	k->n_hops = d->how->hops(&d->ranks, member, k->hop);
-	find_added(k, d, member);
 	k->in_place = !k->loops->pack && d->how->in_place && dlb_comm_shares(k->c, k->x, (size_t)k->n * k->bytes);
+	if (k->in_place)
+		find_added(k, d, member);
 	for (int i = 0; i < k->n_hops; i++) {
 		k->hop[i].to = rank_of(&d->ranks, k->hop[i].to);
 		k->hop[i].from = rank_of(&d->ranks, k->hop[i].from);

@@ -69,23 +69,25 @@ void dlb_copy_far(void *to, const void *from, size_t bytes)
 
 enum { SAMPLES = 4, AGAIN = 256 };	/* both ways in turn the first few times of so many */
 
-enum dlb_copy_way dlb_pace_choose(const struct dlb_pace *p, size_t bytes)
+enum dlb_copy_way dlb_pace_begin(const struct dlb_pace *p, size_t bytes, double *start_s)
 {
 	unsigned n = p->n % AGAIN;
 
-	if (bytes < LEAST)
+	if (bytes < LEAST)		/* nor is it worth the time to look at a clock */
 		return DLB_COPY_NEAR;
+	*start_s = dlb_clock_s();
 	if (n < SAMPLES)
 		return n % 2 ? DLB_COPY_FAR : DLB_COPY_NEAR;
 	return p->s[DLB_COPY_FAR] < 0.7 * p->s[DLB_COPY_NEAR] ? DLB_COPY_FAR : DLB_COPY_NEAR;
 }
 
-void dlb_pace_note(struct dlb_pace *p, enum dlb_copy_way way, size_t bytes, double s)
+void dlb_pace_end(struct dlb_pace *p, enum dlb_copy_way way, size_t bytes, double start_s)
 {
-	double last = p->last[way], now = s / (double)(bytes ? bytes : 1);
+	double last = p->last[way], now;
 
 	if (bytes < LEAST)
 		return;
+	now = (dlb_clock_s() - start_s) / (double)bytes;
 	p->s[way] = p->n < 2 ? now : now < last ? now : last;	/* one that was interrupted does not count */
 	p->last[way] = now;
 	p->n++;
@@ -93,12 +95,12 @@ void dlb_pace_note(struct dlb_pace *p, enum dlb_copy_way way, size_t bytes, doub
 
 void dlb_copy_there(struct dlb_pace *p, void *to, const void *from, size_t bytes)
 {
-	enum dlb_copy_way way = dlb_pace_choose(p, bytes);
-	double start_s = dlb_clock_s();
+	double start_s;
+	enum dlb_copy_way way = dlb_pace_begin(p, bytes, &start_s);
 
 	if (way == DLB_COPY_FAR)
 		dlb_copy_far(to, from, bytes);
 	else if (bytes)
 		memcpy(to, from, bytes);
-	dlb_pace_note(p, way, bytes, dlb_clock_s() - start_s);
+	dlb_pace_end(p, way, bytes, start_s);
 }

@@ -37,8 +37,8 @@ void dlb_copy_far(void *to, const void *from, size_t bytes);
  * cores move from one case to another. So both are timed now and then (dlb_pace, zeroed at first, of stores of one kind), and
  * past the caches it goes where that takes less than .7 of the time: the receiver reads faster from caches. */
 enum dlb_copy_way { DLB_COPY_NEAR, DLB_COPY_FAR };
-enum dlb_copy_way dlb_pace_choose(const struct dlb_pace *p, size_t bytes);
-void dlb_pace_note(struct dlb_pace *p, enum dlb_copy_way way, size_t bytes, double s);	/* how long it took */
+enum dlb_copy_way dlb_pace_begin(const struct dlb_pace *p, size_t bytes, double *start_s);	/* the way to store so many */
+void dlb_pace_end(struct dlb_pace *p, enum dlb_copy_way way, size_t bytes, double start_s);	/* they are stored */
 void dlb_copy_there(struct dlb_pace *p, void *to, const void *from, size_t bytes);
 
 /* Where ranks are more than cores, one that waits must leave its core to the others, and looking again and again takes time of

@@ -35,8 +35,7 @@ struct bucket {
 	int *group;				/* [of those] as dlb_bucket_group says */
 	double bytes, dense_bytes;		/* of factors: sent each time, if not compressed */
 	double sent[DLB_N_TRAFFIC], sent_dense[DLB_N_TRAFFIC];	/* compressed: the last time */
-	char *packed;				/* NULL: one, summed where it lies */
-	bool packed_is_shared;			/* it is of the comm's shared memory, else of x's arena */
+	char *packed;				/* of the comm's shared memory, else of x's arena; NULL: one, summed where it lies */
 	size_t element_bytes;
 	bool counts_nothing;			/* this replica's part is 0 */
 	enum dlb_sum_class cls;
@@ -135,9 +134,9 @@ static struct dlb_desc find_summand(struct dlb_exchange *x, const struct dlb_pro
 /* Where ranks of this host see it. */
 static void make_packed(struct dlb_exchange *x, struct bucket *b, size_t bytes)
 {
-	b->packed = dlb_comm_local_size(x->comm) > 1 ? dlb_comm_alloc(x->comm, bytes) : NULL;
-	b->packed_is_shared = b->packed != NULL;
-	b->packed = b->packed ? b->packed : dlb_arena_alloc(&x->arena, bytes);
+	b->packed = dlb_comm_alloc(x->comm, bytes);
+	if (!b->packed)
+		b->packed = dlb_arena_alloc(&x->arena, bytes);
 }
 
 static int new_bucket(struct dlb_exchange *x, struct dlb_comm *c, const struct dlb_program *p, int node, int index, const struct dlb_ranks *ranks, void *const *summand, struct dlb_error *err)
@@ -273,7 +272,7 @@ void dlb_exchange_free(struct dlb_exchange *x)
 	for (int b = 0; b < x->n_buckets; b++) {
 		dlb_collective_free(x->bucket[b].sum);
 		dlb_compressor_free(x->bucket[b].less);
-		if (x->bucket[b].packed_is_shared)
+		if (x->bucket[b].packed && dlb_comm_offset(x->comm, x->bucket[b].packed) != SIZE_MAX)
 			dlb_comm_release(x->comm, x->bucket[b].packed);
 	}
 	free(x->bucket);

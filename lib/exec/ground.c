@@ -19,7 +19,7 @@ static bool is_host_memory(const struct dlb_backend *be)
 
 void *dlb_visible_alloc(struct dlb_comm *c, struct dlb_backend *be, size_t bytes)
 {
-	void *p = c && is_host_memory(be) && dlb_comm_local_size(c) > 1 ? dlb_comm_alloc(c, bytes) : NULL;
+	void *p = c && is_host_memory(be) ? dlb_comm_alloc(c, bytes) : NULL;
 
 	return p ? p : be->ops->alloc(be, bytes);
 }
@@ -89,7 +89,9 @@ static void add_messages(const struct dlb_ground *g, const struct dlb_node_progr
 /* Where gradients are summed that lie in the arena, in buckets of their own, as they are. */
 static void add_sums(const struct dlb_program *p, const struct dlb_node_program *np, struct ranges *r)
 {
-	for (int b = 0; b < np->n_buckets && !strcmp(p->whole->sharing.compress, "none"); b++) {
+	if (strcmp(p->whole->sharing.compress, "none"))
+		return;
+	for (int b = 0; b < np->n_buckets; b++) {
 		int op = np->bucket[b].op[0], at;
 
 		if (np->bucket[b].cls != DLB_SUM_GRADIENT || np->bucket[b].n_ops > 1 || dlb_program_sums(p, op))
@@ -170,17 +172,14 @@ int dlb_ground_ready(struct dlb_ground *g, size_t arena_bytes, const struct dlb_
 	g->program = p;
 	g->n_programs = n_programs;
 	shared = find_shared(g, node);
-	if ((n_cells(p, n_programs) || shared.n) && is_host_memory(g->be) && dlb_comm_local_size(g->comm) > 1) {
-		g->cells = cells = dlb_comm_alloc(g->comm, (size_t)n_cells(p, n_programs) * sizeof *cells);
-		g->arena = dlb_comm_alloc(g->comm, bytes);
-	}
-	g->arena_is_shared = g->arena != NULL;
+	g->arena = dlb_visible_alloc(n_cells(p, n_programs) || shared.n ? g->comm : NULL, g->be, bytes);
+	g->arena_is_shared = dlb_comm_offset(g->comm, g->arena) != SIZE_MAX;
 	if (g->arena_is_shared) {
 		keep_private(g, &shared, bytes);
 		memset(g->arena, 0, bytes);
-	} else {
-		g->arena = g->be->ops->alloc(g->be, bytes);
 	}
+	if (g->arena_is_shared && n_cells(p, n_programs))
+		g->cells = cells = dlb_comm_alloc(g->comm, (size_t)n_cells(p, n_programs) * sizeof *cells);
 	free(shared.range);
 	if (n_cells(p, n_programs))		/* also by a rank that has failed: the others wait for it */
 		rc = introduce(g, cells, err);
@@ -191,10 +190,7 @@ void dlb_ground_release(struct dlb_ground *g)
 {
 	if (!g->be)
 		return;
-	if (g->arena_is_shared)
-		dlb_comm_release(g->comm, g->arena);
-	else
-		g->be->ops->free(g->be, g->arena);
+	dlb_visible_free(g->comm, g->be, g->arena);
 	dlb_comm_release(g->comm, g->cells);
 	g->cells = NULL;
 	g->be->ops->free(g->be, g->scratch);

@@ -14,21 +14,13 @@ int dlb_state_home(const struct dlb_graph *g, const int *placement, int tensor)
 	return op < 0 ? -1 : placement[op];
 }
 
-static void *take(struct dlb_backend *be, const char *name, size_t bytes, struct dlb_error *err)
+/* comm: whose ranks of this host see it; NULL: nobody needs to. */
+static void *take(struct dlb_backend *be, struct dlb_comm *comm, const char *name, size_t bytes, struct dlb_error *err)
 {
-	void *p = be->ops->alloc(be, bytes ? bytes : 1);
+	void *p = dlb_visible_alloc(comm, be, bytes ? bytes : 1);
 
 	if (!p)
 		dlb_fail(err, NULL, "no memory for %zu bytes of '%s' on this device", bytes, name);
-	return p;
-}
-
-static void *take_sum(struct dlb_state *s, const char *name, size_t bytes, struct dlb_error *err)
-{
-	void *p = dlb_visible_alloc(s->comm, s->be, bytes ? bytes : 1);
-
-	if (!p)
-		dlb_fail(err, NULL, "no memory for %zu bytes of sums of '%s' on this device", bytes, name);
 	return p;
 }
 
@@ -59,15 +51,15 @@ int dlb_state_init(struct dlb_state *s, const struct dlb_graph *g, struct dlb_ba
 		if ((x->kind != DLB_T_WEIGHT && x->kind != DLB_T_BUFFER) || dlb_state_home(g, placement, t) != node)
 			continue;
 		bytes = (size_t)dlb_tensor_bytes(x, 1);
-		if (!(s->value[t] = take(be, x->name, bytes, err)))
+		if (!(s->value[t] = take(be, NULL, x->name, bytes, err)))
 			return -1;
 		if (x->kind != DLB_T_WEIGHT || x->home < 0 || g->op[x->home].phase != DLB_UPDATE)
 			continue;
 		for (int k = 0; k < s->n_slots; k++)
-			if (!(s->slot[k][t] = take(be, x->name, bytes, err)))
+			if (!(s->slot[k][t] = take(be, NULL, x->name, bytes, err)))
 				return -1;
 		if ((all_sums || dlb_kfac_layer_of(g, x->home) >= 0 || (replicas && !dlb_gradient_is_own(g, placement, x->home))) &&
-		    !(s->sum[x->home] = take_sum(s, x->name, bytes, err)))
+		    !(s->sum[x->home] = take(be, s->comm, x->name, bytes, err)))
 			return -1;
 		s->sum_bytes[x->home] = bytes;
 	}
@@ -94,13 +86,13 @@ int dlb_state_add_copies(struct dlb_state *s, const struct dlb_program *p, int n
 		const size_t bytes = dlb_place_bytes((size_t)dlb_tensor_bytes(x, 1));
 
 		s->copy_bytes[t] = (size_t)most[t] * bytes;
-		if (most[t] && !(s->copy[t] = take(s->be, x->name, s->copy_bytes[t], err)))
+		if (most[t] && !(s->copy[t] = take(s->be, NULL, x->name, s->copy_bytes[t], err)))
 			rc = -1;
 		if (sums[t] < 2 || rc)
 			continue;
 		dlb_visible_free(s->comm, s->be, s->sum[x->home]);	/* the one that there is for synchronous schedules */
 		s->sum_bytes[x->home] = (size_t)sums[t] * bytes;
-		if (!(s->sum[x->home] = take_sum(s, x->name, s->sum_bytes[x->home], err)))
+		if (!(s->sum[x->home] = take(s->be, s->comm, x->name, s->sum_bytes[x->home], err)))
 			rc = -1;
 	}
 	free(most);
@@ -187,7 +179,7 @@ void *dlb_state_constant(struct dlb_state *s, const struct dlb_graph *g, int ten
 		dlb_fail(err, NULL, "constant '%s' has no values", x->name);
 		return NULL;
 	}
-	p = take(s->be, x->name, dlb_desc_bytes(&d), err);
+	p = take(s->be, NULL, x->name, dlb_desc_bytes(&d), err);
 	if (p)
 		s->be->ops->upload(s->be, p, value, dlb_desc_bytes(&d));
 	free(spelt);
