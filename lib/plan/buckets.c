@@ -44,14 +44,75 @@ int dlb_program_sum_places(const struct dlb_node_program *np, int update)
 	return 1;
 }
 
-struct ready { int lag, producer, op; };		/* lag: of the update, asynchronous */
+/* ---- which updates share a bucket ---- */
+
+struct ready { int turn, producer, op, bucket; };	/* turn: of updates in several half-slots, theirs (asynchronous) */
 
 static int by_producer(const void *a, const void *b)
 {
 	const struct ready *x = a, *y = b;
-	if (x->lag != y->lag)
-		return x->lag < y->lag ? -1 : 1;
+	if (x->turn != y->turn)
+		return x->turn < y->turn ? -1 : 1;
 	return x->producer != y->producer ? (x->producer > y->producer) - (x->producer < y->producer) : (x->op > y->op) - (x->op < y->op);
+}
+
+static bool is_large(const struct dlb_graph *g, int update)
+{
+	return dlb_tensor_bytes(&g->tensor[dlb_update_gradient(g, update)], 1) >= DLB_BUCKET_BYTES;
+}
+
+/* Puts the n updates of a node in the order of their producers, and each into a bucket: a large one into its own, small ones
+ * together, which are gathered after all large ones have a bucket. Returns how many buckets. */
+static int share_buckets(const struct dlb_graph *g, struct ready *ready, int n)
+{
+	int n_buckets = 0;
+	qsort(ready, (size_t)n, sizeof *ready, by_producer);
+	for (int large = 1; large >= 0; large--) {
+		int open = -1, open_turn = 0;
+		double open_bytes = 0;
+		for (int i = 0; i < n; i++) {
+			double bytes = dlb_tensor_bytes(&g->tensor[dlb_update_gradient(g, ready[i].op)], 1);
+			if (is_large(g, ready[i].op) != large)
+				continue;
+			if (large || open < 0 || open_bytes + bytes > DLB_BUCKET_BYTES || ready[i].turn != open_turn) {
+				open = n_buckets++;
+				open_turn = ready[i].turn;
+				open_bytes = 0;
+			}
+			ready[i].bucket = open;
+			open_bytes += bytes;
+		}
+	}
+	return n_buckets;
+}
+
+static int by_bucket(const void *a, const void *b)
+{
+	const struct ready *x = a, *y = b;
+	return x->bucket != y->bucket ? x->bucket - y->bucket : by_producer(a, b);
+}
+
+void dlb_plan_sort_updates(const struct dlb_graph *g, struct dlb_item *update, int n)
+{
+	struct ready *ready = dlb_xcalloc((size_t)n + 1, sizeof *ready);
+	int n_ready = 0, at = 0;
+	for (int i = 0; i < n; i++) {
+		int t = dlb_update_gradient(g, update[i].op);
+		if (t >= 0)
+			ready[n_ready++] = (struct ready){ .producer = g->tensor[t].producer, .op = update[i].op };
+		else
+			update[at++] = update[i];
+	}
+	int n_buckets = share_buckets(g, ready, n_ready), *last = dlb_xcalloc((size_t)n_buckets + 1, sizeof *last);
+	for (int i = 0; i < n_ready; i++)
+		last[ready[i].bucket] = ready[i].producer;
+	for (int i = 0; i < n_ready; i++)
+		ready[i].turn = last[ready[i].bucket];	/* when its sum begins */
+	qsort(ready, (size_t)n_ready, sizeof *ready, by_producer);
+	for (int i = 0; i < n_ready; i++)
+		update[at++] = (struct dlb_item){ ready[i].op, -1 };
+	free(last);
+	free(ready);
 }
 
 int dlb_compile_count_statistics(const struct compiler *c, int node)
@@ -80,16 +141,11 @@ static double travels(const struct compiler *c, int update, const struct dlb_com
 	return rank ? wire * rank * (double)(a.rows + a.cols) : choice->how == DLB_COMPRESS_BF16 ? bytes / 2 : bytes;
 }
 
-static bool is_large(const struct compiler *c, int update)
-{
-	return dlb_tensor_bytes(&c->g->tensor[dlb_update_gradient(c->g, update)], 1) >= DLB_BUCKET_BYTES;
-}
-
 static double small_travel(const struct compiler *c, const struct dlb_compress_choice *choice)
 {
 	double bytes = 0;
 	for (int i = 0; i < c->g->n_ops; i++)
-		if (c->g->op[i].phase == DLB_UPDATE && dlb_update_gradient(c->g, i) >= 0 && !is_large(c, i))
+		if (c->g->op[i].phase == DLB_UPDATE && dlb_update_gradient(c->g, i) >= 0 && !is_large(c->g, i))
 			bytes += travels(c, i, choice);
 	return bytes < DLB_BUCKET_BYTES ? bytes : DLB_BUCKET_BYTES;
 }
@@ -180,35 +236,25 @@ static void find_buckets(struct compiler *c, int node)
 	for (int i = 0; i < plan->n_order; i++) {
 		int op = plan->order[i].op, t = g->op[op].phase == DLB_UPDATE ? dlb_update_gradient(g, op) : -1;
 		if (t >= 0)
-			ready[n++] = (struct ready){ c->lag ? c->lag[op] : 0, g->tensor[t].producer, op };
+			ready[n++] = (struct ready){ .turn = c->lag ? c->lag[op] : 0, .producer = g->tensor[t].producer, .op = op };
+	}
+	np->n_buckets = share_buckets(g, ready, n);
+	np->bucket = dlb_arena_array(&c->out->arena, (size_t)np->n_buckets + (size_t)dlb_compile_count_statistics(c, node) + 2, sizeof *np->bucket);
+	int *op = dlb_arena_array(&c->out->arena, (size_t)n + 1, sizeof *op);
+	qsort(ready, (size_t)n, sizeof *ready, by_bucket);
+	for (int i = 0; i < n; i++) {
+		const struct dlb_tensor *x = &g->tensor[dlb_update_gradient(g, ready[i].op)];
+		struct dlb_bucket *b = &np->bucket[ready[i].bucket];
+		struct dlb_desc d = dlb_tensor_desc(x, 1);
+		op[i] = ready[i].op;
+		if (!b->n_ops++) {
+			b->op = op + i;
+			b->cls = is_large(g, op[i]) ? DLB_SUM_GRADIENT : DLB_SUM_SMALL;
+			b->element_bytes = (int)dlb_dtype_bytes(x->dtype);
+		}
+		b->n += dlb_desc_count(&d) * dlb_sharing_tensors(&c->p->sharing);
 	}
 	qsort(ready, (size_t)n, sizeof *ready, by_producer);
-	int *op = dlb_arena_array(&c->out->arena, (size_t)n + 1, sizeof *op), open = -1;
-	np->bucket = dlb_arena_array(&c->out->arena, (size_t)n + (size_t)dlb_compile_count_statistics(c, node) + 2, sizeof *np->bucket);
-	double open_bytes = 0;
-	int open_lag = 0;
-	for (int large = 1, at = 0; large >= 0; large--) {	/* small ones are gathered after all large ones have a bucket */
-		for (int i = 0; i < n; i++) {
-			const struct dlb_tensor *x = &g->tensor[dlb_update_gradient(g, ready[i].op)];
-			double bytes = dlb_tensor_bytes(x, 1);
-			if (is_large(c, ready[i].op) != large)
-				continue;
-			if (large || open < 0 || open_bytes + bytes > DLB_BUCKET_BYTES || ready[i].lag != open_lag) {
-				open_lag = ready[i].lag;
-				open = np->n_buckets++;
-				open_bytes = 0;
-				np->bucket[open].op = op + at;
-				np->bucket[open].cls = large ? DLB_SUM_GRADIENT : DLB_SUM_SMALL;
-				np->bucket[open].element_bytes = (int)dlb_dtype_bytes(x->dtype);
-			}
-			op[at++] = ready[i].op;
-			open_bytes += bytes;
-			np->bucket[open].n_ops++;
-			struct dlb_desc d = dlb_tensor_desc(x, 1);
-			np->bucket[open].n += dlb_desc_count(&d) * dlb_sharing_tensors(&c->p->sharing);
-		}
-		open = -1;
-	}
 	find_factors(c, node, ready, n);
 	free(ready);
 	find_statistics(c, node);

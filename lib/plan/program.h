@@ -194,6 +194,9 @@ bool dlb_graph_is_view(const struct dlb_graph *g, int op);
 bool dlb_graph_may_overwrite(const struct dlb_graph *g, int op, int k);
 /* The gradient that an update op reads; -1: none. */
 int dlb_update_gradient(const struct dlb_graph *g, int update);
+/* Puts the n updates of a node of a replica in the order in which the sums that they wait for begin: by the last gradient that
+ * is made of those that share a bucket. What needs none comes first. */
+void dlb_plan_sort_updates(const struct dlb_graph *g, struct dlb_item *update, int n);
 /* Nobody but update reads its gradient, nor what that is a view of, and it is made on update's node: sums over replicas
  * may be made where it lies. */
 bool dlb_gradient_is_own(const struct dlb_graph *g, const int *placement, int update);

@@ -127,7 +127,7 @@ int dlb_plan_check_replicas(const struct dlb_plan *p, struct dlb_error *err)
 	return dlb_sharing_check(p, err);
 }
 
-/* Updates last, in the order of the gradients' producers: each may have to wait for the sums. */
+/* Updates last, in the order in which their sums begin: the first ones fill the wait for the last sums. */
 static int put_last(const struct dlb_graph *g, struct dlb_item *order, int n)
 {
 	int kept = 0;
@@ -138,6 +138,7 @@ static int put_last(const struct dlb_graph *g, struct dlb_item *order, int n)
 			updates[n_updates++] = order[i];
 		else
 			order[kept++] = order[i];
+	dlb_plan_sort_updates(g, updates, n_updates);
 	memcpy(order + kept, updates, (size_t)n_updates * sizeof *updates);
 	free(updates);
 	return n;
