@@ -27,11 +27,14 @@ int dlb_compile_half_slot(const struct compiler *c, int node, int action)
 	return (int)(c->lane[node].act[action].key / c->slot_keys);
 }
 
-/* The key for the sum of gradient t of micro-batch m into update op u: before the first item of u's node that
- * starts when the gradient is expected there, no earlier than `least`. items: the node's items, `n` up to u. */
+/* The key for the sum of a gradient into update op u, which nothing but u awaits: before the first item of u's node that
+ * starts when micro-batch m is expected there, no earlier than `least`; m = M: before u. items: the node's items, `n` up
+ * to u. */
 static int64_t key_of_arrival(const struct compiler *c, const struct action *items, int n, int edge, int m, int64_t least)
 {
 	int from = c->f.pred[edge] * c->M + m, lo = 0, hi = n;
+	if (m == c->M)
+		return items[n - 1].key - 1;
 	double arrival = c->start[from] + dlb_flow_s(&c->f, c->f.pred[edge], m) + c->f.pred_s[2 * edge + dlb_flow_class(&c->f, m)];
 	while (lo < hi) {
 		int mid = (lo + hi) / 2;
@@ -135,10 +138,10 @@ void dlb_compile_actions(struct compiler *c)
 				/* data are here at any time; beside the gradient, whose op reads them too */
 				int from = g->tensor[fed ? dlb_update_gradient(g, op) : t].producer, edge = edge_from(&c->f, op, from);
 				int64_t key = 0;
-				for (int m = 0; m < c->M; m++) {
+				for (int m = 0; m < c->M; m++) {	/* from afar when the next is expected: a late one holds nothing up */
 					key = c->p->placement[from] == node ? dlb_compile_key(c, from, m) + 1 :
 						c->lag ? key_of_arrival_async(c, from, m, op) :
-						key_of_arrival(c, items, c->updates_last ? n_before + 1 : i + 1, edge, m, key);
+						key_of_arrival(c, items, c->updates_last ? n_before + 1 : i + 1, edge, m + 1, key);
 					if (c->updates_last && key >= norm_key(c))
 						key = norm_key(c) - 1;
 					l->act[l->n_act++] = (struct action){ key, op, m, t, NO_NORM };
