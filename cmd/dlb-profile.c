@@ -159,7 +159,7 @@ static void show_progress(void *ctx, const char *kind, int64_t batch)
 	char what[100];
 
 	snprintf(what, sizeof what, "%s, batch %lld", kind, (long long)batch);
-	dlb_progress_update(&s->bar, s->done++, s->total, what);
+	dlb_progress_update(&s->bar, s->done < s->total ? s->done++ : s->total, s->total, what);
 }
 
 static void show_warning(void *ctx, const char *kind, int64_t batch, const struct dlb_error *err)
@@ -181,7 +181,7 @@ static int measure(struct work *w, struct dlb_error *err)
 		return 0;
 	for (int i = 0; i < w->n_devices; i++)
 		d[i] = (struct dlb_profile_device){ &w->device[i].be, w->device[i].name };
-	s.total = w->n_devices * w->p.n_batches;
+	s.total = w->n_devices * w->p.n_batches * (1 + DLB_PROFILE_TURNS);
 	dlb_progress_start(&s.bar, "measuring", w->cli->quiet || rank_of(w));
 	const int rc = dlb_profile_measure(&w->p, w->g, d, w->n_devices, w->comm, &watch, err);
 	dlb_progress_end(&s.bar);

@@ -42,9 +42,15 @@ int dlb_exec_print_program(const struct dlb_doc *doc, const struct dlb_exec_opti
 /* The same report from the simulator. */
 int dlb_exec_dry_run(const struct dlb_doc *doc, const struct dlb_exec_options *o, struct dlb_report *report,
 		     struct dlb_error *err);
-/* One real step of the whole graph on one node of kind `backend`, timing every op: [op] medians in seconds
- * over `repeats` after `warm_up`; NAN for ops that did not run. For dlb-profile; no MPI. Updates are plain SGD
- * with a rate of zero, so that weights stay what they are. scratch_bytes, packed_bytes: [op], may be NULL. */
-int dlb_exec_measure(const struct dlb_graph *g, struct dlb_backend *be, int64_t n, int warm_up, int repeats,
-		     double *op_s, double *scratch_bytes, double *packed_bytes, struct dlb_error *err);
+/* Real steps of the whole graph on one node, timed op by op: for dlb-profile. Several may be open at the same time and take
+ * turns. No MPI. Updates are plain SGD with a rate of zero, so that weights stay what they are. Borrows g and be. */
+struct dlb_measurement;
+int dlb_measurement_open(const struct dlb_graph *g, struct dlb_backend *be, int64_t n, struct dlb_measurement **out,
+			 struct dlb_error *err);
+/* So many steps that do not count, then `repeats` that are added to those before. */
+int dlb_measurement_run(struct dlb_measurement *m, int warm_up, int repeats, struct dlb_error *err);
+/* Of the steps that counted: [op] medians in seconds, NAN for ops that did not run; scratch_bytes, packed_bytes: [op], may
+ * be NULL. */
+void dlb_measurement_medians(const struct dlb_measurement *m, double *op_s, double *scratch_bytes, double *packed_bytes);
+void dlb_measurement_free(struct dlb_measurement *m);		/* NULL: nothing */
 #endif

@@ -9,7 +9,7 @@
 #include "util/mem.h"
 #include "util/stats.h"
 
-struct bench {
+struct dlb_measurement {
 	struct dlb_plan plan;
 	struct dlb_program program;
 	struct dlb_backend *be;
@@ -19,10 +19,12 @@ struct bench {
 	struct dlb_engine *engine;
 	struct dlb_data *data;
 	struct dlb_fed fed;
+	int n_steps;				/* run so far */
+	double *sample; int n_samples;		/* [repeat][compute]: seconds */
 };
 
 /* Plan: everything on node 0 in the order of the graph, one micro-batch. */
-static int plan_one_node(struct bench *b, const struct dlb_graph *g, int64_t n, struct dlb_error *err)
+static int plan_one_node(struct dlb_measurement *b, const struct dlb_graph *g, int64_t n, struct dlb_error *err)
 {
 	dlb_plan_init(&b->plan, g->n_ops, 1);
 	b->plan.graph = g;
@@ -38,7 +40,7 @@ static int plan_one_node(struct bench *b, const struct dlb_graph *g, int64_t n, 
 }
 
 /* Values do not matter much, but zeros and denormals do: weights as they are or drawn, inputs random. */
-static int fill_state(struct bench *b, const struct dlb_graph *g, struct dlb_error *err)
+static int fill_state(struct dlb_measurement *b, const struct dlb_graph *g, struct dlb_error *err)
 {
 	(void)err;
 	for (int t = 0; t < g->n_tensors; t++) {
@@ -61,7 +63,7 @@ static int fill_state(struct bench *b, const struct dlb_graph *g, struct dlb_err
 	return 0;
 }
 
-static int fill_inputs(struct bench *b, const struct dlb_graph *g, struct dlb_error *err)
+static int fill_inputs(struct dlb_measurement *b, const struct dlb_graph *g, struct dlb_error *err)
 {
 	const struct dlb_engine_program *v = dlb_engine_view(b->engine);
 
@@ -76,8 +78,10 @@ static int fill_inputs(struct bench *b, const struct dlb_graph *g, struct dlb_er
 	return 0;
 }
 
-static void bench_release(struct bench *b)
+void dlb_measurement_free(struct dlb_measurement *b)
 {
+	if (!b)
+		return;
 	dlb_engine_free(b->engine);
 	dlb_data_close(b->data);
 	free(b->fed.base);
@@ -87,6 +91,8 @@ static void bench_release(struct bench *b)
 	dlb_comm_free(b->comm);
 	dlb_program_release(&b->program);
 	dlb_plan_release(&b->plan);
+	free(b->sample);
+	free(b);
 }
 
 /* What this host could still give, a little kept back. Infinity where the kernel does not say. */
@@ -104,7 +110,7 @@ static double free_bytes(void)
 	return 0.9 * 1024.0 * kb;
 }
 
-static int bench_open(struct bench *b, const struct dlb_graph *g, struct dlb_backend *be, int64_t n, struct dlb_error *err)
+static int make_ready(struct dlb_measurement *b, const struct dlb_graph *g, struct dlb_backend *be, int64_t n, struct dlb_error *err)
 {
 	const struct dlb_optimizer_choice sgd = { .rule = DLB_RULE_SGD };
 	const struct dlb_node_program *np;
@@ -125,49 +131,61 @@ static int bench_open(struct bench *b, const struct dlb_graph *g, struct dlb_bac
 	return fill_inputs(b, g, err);
 }
 
-int dlb_exec_measure(const struct dlb_graph *g, struct dlb_backend *be, int64_t n, int warm_up, int repeats,
-		     double *op_s, double *scratch_bytes, double *packed_bytes, struct dlb_error *err)
+int dlb_measurement_open(const struct dlb_graph *g, struct dlb_backend *be, int64_t n, struct dlb_measurement **out,
+			 struct dlb_error *err)
 {
-	struct bench b = { .be = NULL };
-	double *sample = NULL;
-	int rc = -1, n_computes;
-	const struct dlb_engine_program *v;
+	*out = dlb_xcalloc(1, sizeof **out);
+	if (make_ready(*out, g, be, n, err) == 0)
+		return 0;
+	dlb_measurement_free(*out);
+	*out = NULL;
+	return -1;
+}
+
+int dlb_measurement_run(struct dlb_measurement *b, int warm_up, int repeats, struct dlb_error *err)
+{
+	const struct dlb_engine_program *v = dlb_engine_view(b->engine);
+	size_t n = (size_t)v->n_computes;
+
+	b->sample = dlb_xrealloc(b->sample, n * (size_t)(b->n_samples + repeats) + 1, sizeof *b->sample);
+	for (int k = 0; k < warm_up + repeats; k++) {
+		const struct dlb_step step = { .step = b->n_steps, .seed = 1, .version = (uint64_t)b->n_steps + 1, .fed = &b->fed };
+
+		if (dlb_engine_run(b->engine, &step, err))
+			return -1;
+		b->n_steps++;
+		if (k < warm_up)
+			continue;
+		for (size_t i = 0; i < n; i++)
+			b->sample[n * (size_t)b->n_samples + i] = v->end_s[i] - v->start_s[i];
+		b->n_samples++;
+	}
+	return 0;
+}
+
+void dlb_measurement_medians(const struct dlb_measurement *b, double *op_s, double *scratch_bytes, double *packed_bytes)
+{
+	const struct dlb_engine_program *v = dlb_engine_view(b->engine);
+	const struct dlb_graph *g = b->plan.graph;
+	double *x = dlb_xcalloc((size_t)b->n_samples + 1, sizeof *x);
 
 	for (int i = 0; i < g->n_ops; i++) {
-		op_s[i] = NAN;
+		op_s[i] = dlb_graph_is_view(g, i) ? 0.0 : NAN;
 		if (scratch_bytes)
 			scratch_bytes[i] = 0.0;
 		if (packed_bytes)
 			packed_bytes[i] = 0.0;
 	}
-	if (bench_open(&b, g, be, n, err))
-		goto out;
-	v = dlb_engine_view(b.engine);
-	n_computes = v->n_computes;
-	sample = dlb_xcalloc((size_t)n_computes * (size_t)(repeats > 0 ? repeats : 1) + 1, sizeof *sample);
-	for (int k = 0; k < warm_up + repeats; k++) {
-		const struct dlb_step step = { .step = k, .seed = 1, .version = (uint64_t)k + 1, .fed = &b.fed };
-
-		if (dlb_engine_run(b.engine, &step, err))
-			goto out;
-		for (int i = 0; k >= warm_up && i < n_computes; i++)
-			sample[(size_t)i * (size_t)repeats + (size_t)(k - warm_up)] = v->end_s[i] - v->start_s[i];
-	}
-	for (int i = 0; i < n_computes; i++) {
+	for (int i = 0; i < v->n_computes && b->n_samples; i++) {
 		int op = v->compute_op[i];
 
-		op_s[op] = dlb_median(sample + (size_t)i * (size_t)repeats, repeats);
+		for (int k = 0; k < b->n_samples; k++)
+			x[k] = b->sample[(size_t)k * (size_t)v->n_computes + (size_t)i];
+		op_s[op] = dlb_median(x, b->n_samples);
 		if (scratch_bytes)
-			scratch_bytes[op] = (double)dlb_engine_kernel(b.engine, i)->scratch_bytes;
+			scratch_bytes[op] = (double)dlb_engine_kernel(b->engine, i)->scratch_bytes;
 		if (packed_bytes)
-			packed_bytes[op] = (double)dlb_engine_kernel(b.engine, i)->packed_bytes;
+			packed_bytes[op] = (double)dlb_engine_kernel(b->engine, i)->packed_bytes;
 	}
-	for (int i = 0; i < g->n_ops; i++)
-		if (isnan(op_s[i]) && dlb_graph_is_view(g, i))
-			op_s[i] = 0.0;
-	rc = 0;
-out:
-	free(sample);
-	bench_release(&b);
-	return rc;
+	free(x);
 }

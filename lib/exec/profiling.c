@@ -47,41 +47,107 @@ static void take_times(struct dlb_profile *p, int kind, int b, const double *op_
 	}
 }
 
-static int measure_size(struct dlb_profile *p, const struct dlb_graph *g, const struct dlb_profile_device *d, int kind, int b,
-			double *op_s, struct dlb_error *err)
-{
-	double *scratch = op_s + g->n_ops, *packed = scratch + g->n_ops;
+/* Batch sizes that are measured together. */
+struct sizes {
+	struct dlb_profile *p;
+	const struct dlb_graph *g;
+	const struct dlb_profile_device *d;
+	const struct dlb_profile_watch *watch;
+	int kind;
+	struct dlb_measurement **m;		/* [batch]; NULL: not open */
+	int *repeats;				/* [batch] to go */
+	double *op_s;
+};
 
-	/* once to see how long a step takes, then for the medians */
-	if (dlb_exec_measure(g, d->be, p->batch[b], 1, 1, op_s, NULL, NULL, err) ||
-	    dlb_exec_measure(g, d->be, p->batch[b], 2, repeats_for(sum_of(op_s, g->n_ops)), op_s, scratch, packed, err))
+static void show(const struct sizes *z, int b)
+{
+	if (z->watch && z->watch->progress)
+		z->watch->progress(z->watch->ctx, z->d->kind, z->p->batch[b]);
+}
+
+/* Opens size b and runs it, to see how long a step takes. */
+static int try_size(struct sizes *z, int b, struct dlb_error *err)
+{
+	show(z, b);
+	if (dlb_measurement_open(z->g, z->d->be, z->p->batch[b], &z->m[b], err))
 		return -1;
-	take_times(p, kind, b, op_s, scratch, packed);
-	if (b == 0)
-		p->step_s[kind] = sum_of(op_s, g->n_ops);
+	if (dlb_measurement_run(z->m[b], 1, 1, err)) {
+		dlb_measurement_free(z->m[b]);
+		z->m[b] = NULL;
+		return -1;
+	}
+	dlb_measurement_medians(z->m[b], z->op_s, NULL, NULL);
+	z->repeats[b] = repeats_for(sum_of(z->op_s, z->g->n_ops)) - 1;
 	return 0;
+}
+
+/* A machine is faster now and slower then, for seconds: sizes first .. end - 1 take turns, so that this falls on all alike. */
+static int take_turns(struct sizes *z, int first, int end, struct dlb_error *err)
+{
+	double *scratch = z->op_s + z->g->n_ops, *packed = scratch + z->g->n_ops;
+
+	for (int left = DLB_PROFILE_TURNS; left > 0; left--) {
+		for (int b = first; b < end; b++) {
+			int n = (z->repeats[b] + left - 1) / left;
+			show(z, b);
+			if (n && dlb_measurement_run(z->m[b], 1, n, err))
+				return -1;
+			z->repeats[b] -= n;
+		}
+	}
+	for (int b = first; b < end; b++) {
+		dlb_measurement_medians(z->m[b], z->op_s, scratch, packed);
+		take_times(z->p, z->kind, b, z->op_s, scratch, packed);
+		if (b == 0)
+			z->p->step_s[z->kind] = sum_of(z->op_s, z->g->n_ops);
+	}
+	return 0;
+}
+
+static void close_sizes(struct sizes *z, int first, int end)
+{
+	for (int b = first; b < end; b++) {
+		dlb_measurement_free(z->m[b]);
+		z->m[b] = NULL;
+	}
+}
+
+/* Sizes are open together as far as memory goes; one that does not even run alone is left out. Returns how many ran. */
+static int measure_sizes(struct sizes *z, struct dlb_error *err)
+{
+	int measured = 0, first = 0;
+
+	while (first < z->p->n_batches) {
+		int end = first;
+		while (end < z->p->n_batches && try_size(z, end, err) == 0)
+			end++;
+		const bool ran = end > first && take_turns(z, first, end, err) == 0;
+		close_sizes(z, first, end);
+		if (ran) {
+			measured += end - first;
+			first = end;
+			continue;
+		}
+		if (first + 1 < z->p->n_batches && z->watch && z->watch->warn)
+			z->watch->warn(z->watch->ctx, z->d->kind, z->p->batch[first], err);
+		first++;
+	}
+	return measured;
 }
 
 static int measure_device(struct dlb_profile *p, const struct dlb_graph *g, const struct dlb_profile_device *d,
 			  const struct dlb_profile_watch *watch, struct dlb_error *err)
 {
-	const int kind = dlb_profile_add_kind(p, d->kind);
-	double *op_s = dlb_xcalloc(3 * (size_t)g->n_ops + 1, sizeof *op_s);
-	int measured = 0, rc = 0;
+	struct sizes z = { .p = p, .g = g, .d = d, .watch = watch, .kind = dlb_profile_add_kind(p, d->kind) };
 
-	for (int b = 0; b < p->n_batches; b++) {
-		if (watch && watch->progress)
-			watch->progress(watch->ctx, d->kind, p->batch[b]);
-		if (!measure_size(p, g, d, kind, b, op_s, err))
-			measured++;
-		else if (b + 1 < p->n_batches && watch && watch->warn)
-			watch->warn(watch->ctx, d->kind, p->batch[b], err);
-	}
-	free(op_s);
-	if (!measured)
-		return -1;
-	rc = dlb_device_probe(d->be, &p->peak_flops[kind], &p->bandwidth_Bps[kind], err);
-	return rc;
+	z.m = dlb_xcalloc((size_t)p->n_batches, sizeof(struct dlb_measurement *));
+	z.repeats = dlb_xcalloc((size_t)p->n_batches, sizeof *z.repeats);
+	z.op_s = dlb_xcalloc(3 * (size_t)g->n_ops + 1, sizeof *z.op_s);
+	const int measured = measure_sizes(&z, err);
+	free(z.op_s);
+	free(z.repeats);
+	free(z.m);
+	return measured ? dlb_device_probe(d->be, &p->peak_flops[z.kind], &p->bandwidth_Bps[z.kind], err) : -1;
 }
 
 /* -- several ranks -- */

@@ -233,12 +233,17 @@ static void test_measure(void)
 	struct dlb_error err = { .what = "" };
 	struct dlb_backend be;
 	struct dlb_graph g;
+	struct dlb_measurement *m;
 	double *s, sum = 0;
 
 	must(dlb_backends[0]->open(0, 1, &be, &err), &err);
 	make_graph(&g, 32, &be);
 	s = dlb_xcalloc((size_t)g.n_ops, sizeof *s);
-	must(dlb_exec_measure(&g, &be, 16, 1, 3, s, NULL, NULL, &err), &err);
+	must(dlb_measurement_open(&g, &be, 16, &m, &err), &err);
+	must(dlb_measurement_run(m, 1, 2, &err), &err);
+	must(dlb_measurement_run(m, 0, 1, &err), &err);
+	dlb_measurement_medians(m, s, NULL, NULL);
+	dlb_measurement_free(m);
 	for (int i = 0; i < g.n_ops; i++) {
 		assert(isfinite(s[i]) && s[i] >= 0 && (s[i] > 0 || dlb_graph_is_view(&g, i)));
 		sum += s[i];

@@ -62,7 +62,11 @@ static int calls_for(const struct dlb_graph *g, struct dlb_backend *be, int64_t 
 	struct dlb_error err = { .what = "" };
 	double *op_s = dlb_xcalloc((size_t)g->n_ops, sizeof *op_s);
 	int before = calls;
-	must(dlb_exec_measure(g, be, n, steps, 1, op_s, NULL, NULL, &err), &err);
+	struct dlb_measurement *m;
+	must(dlb_measurement_open(g, be, n, &m, &err), &err);
+	must(dlb_measurement_run(m, steps, 1, &err), &err);
+	dlb_measurement_medians(m, op_s, NULL, NULL);
+	dlb_measurement_free(m);
 	free(op_s);
 	return calls - before;
 }
