@@ -82,6 +82,19 @@ near() {
 	dlb-run --dry-run --allreduce auto "$tmp/tree.json" | jq -e --slurpfile a "$tmp/narrow.out.json" '.report.allreduce.sums == $a[0].report.allreduce.sums'
 }
 
+@test "updates wait for their sums in the order in which these begin" {
+	dlb-profile --analytic --batch 24 "$models/resnet8.onnx" | dlb-costmodel -c cpu:2 >"$tmp/costed.json"
+	for how in '' '-m 3'; do
+		# shellcheck disable=SC2086
+		dlb-place --replicas 2 $how "$tmp/costed.json" >"$tmp/doc.json"
+		dlb-run --print-program "$tmp/doc.json" >"$tmp/program"
+		grep -o 'reduce bucket [0-9]*' "$tmp/program" | grep -o '[0-9]*' >"$tmp/begin"
+		grep -o 'reduced bucket [0-9]*' "$tmp/program" | grep -o '[0-9]*' >"$tmp/wanted"
+		[ "$(wc -l <"$tmp/begin")" -eq 4 ]
+		diff "$tmp/begin" "$tmp/wanted"
+	done
+}
+
 @test "between hosts the choice sees which nodes share a port" {
 	two_hosts='cpu:4 host cpu:4 link=rack:5e-5,1.25e8'
 	plan "$two_hosts" --replicas 8 >"$tmp/doc.json"
