@@ -159,6 +159,7 @@ static void show_progress(void *ctx, const char *kind, int64_t batch)
 	char what[100];
 
 	snprintf(what, sizeof what, "%s, batch %lld", kind, (long long)batch);
+	/* a size for which there was no memory beside others comes again */
 	dlb_progress_update(&s->bar, s->done < s->total ? s->done++ : s->total, s->total, what);
 }
 

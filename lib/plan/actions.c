@@ -33,6 +33,7 @@ int dlb_compile_half_slot(const struct compiler *c, int node, int action)
 static int64_t key_of_arrival(const struct compiler *c, const struct action *items, int n, int edge, int m, int64_t least)
 {
 	int from = c->f.pred[edge] * c->M + m, lo = 0, hi = n;
+	assert(n > 0);
 	if (m == c->M)
 		return items[n - 1].key - 1;
 	double arrival = c->start[from] + dlb_flow_s(&c->f, c->f.pred[edge], m) + c->f.pred_s[2 * edge + dlb_flow_class(&c->f, m)];
@@ -45,7 +46,6 @@ static int64_t key_of_arrival(const struct compiler *c, const struct action *ite
 		else
 			lo = mid + 1;
 	}
-	assert(n > 0);
 	return items[lo < n ? lo : n - 1].key - 1;
 }
 

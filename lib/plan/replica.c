@@ -128,7 +128,7 @@ int dlb_plan_check_replicas(const struct dlb_plan *p, struct dlb_error *err)
 }
 
 /* Updates last, in the order in which their sums begin: the first ones fill the wait for the last sums. */
-static int put_last(const struct dlb_graph *g, struct dlb_item *order, int n)
+static void put_last(const struct dlb_graph *g, struct dlb_item *order, int n)
 {
 	int kept = 0;
 	struct dlb_item *updates = dlb_xcalloc((size_t)n + 1, sizeof *updates);
@@ -141,7 +141,6 @@ static int put_last(const struct dlb_graph *g, struct dlb_item *order, int n)
 	dlb_plan_sort_updates(g, updates, n_updates);
 	memcpy(order + kept, updates, (size_t)n_updates * sizeof *updates);
 	free(updates);
-	return n;
 }
 
 int dlb_plan_micro_batches(const struct dlb_plan *p, int64_t batch)
@@ -180,7 +179,9 @@ void dlb_plan_of_replica(const struct dlb_plan *p, int r, int64_t share, struct 
 		to->order = dlb_arena_array(&out->arena, (size_t)from->n_order + 1, sizeof *to->order);
 		if (from->n_order)
 			memcpy(to->order, from->order, (size_t)from->n_order * sizeof *to->order);
-		to->n_order = p->graph ? put_last(p->graph, to->order, from->n_order) : from->n_order;
+		to->n_order = from->n_order;
+		if (p->graph)
+			put_last(p->graph, to->order, to->n_order);
 	}
 }
 
