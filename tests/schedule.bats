@@ -77,6 +77,14 @@ log() {
 	dlb-place "$tmp/doc.json" | jq -e '.plan.chunks == 3 and .plan.schedule == "interleaved"'
 }
 
+@test "zero-bubble also tries parts dealt in turn, and its plan is not longer than theirs" {
+	plan cpu:2 -m 4 >"$tmp/cost.json"
+	dlb-place -v --schedule zero-bubble -m 4 "$tmp/cost.json" 2>"$tmp/said" >"$tmp/doc.json"
+	grep -q interleaved "$tmp/said"
+	dlb-place -q -a interleaved --schedule zero-bubble -m 4 "$tmp/cost.json" >"$tmp/parts.json"
+	jq -e --slurpfile parts "$tmp/parts.json" '.plan.value_s <= $parts[0].plan.value_s * 1.000001' "$tmp/doc.json"
+}
+
 @test "auto takes the schedule and number of micro-batches whose step is least" {
 	plan cpu:2 --schedule auto >"$tmp/doc.json"
 	validates "$tmp/doc.json"

@@ -25,7 +25,7 @@ const struct dlb_placer *dlb_placer_find(const char *name)
 
 bool dlb_placer_by_default(const struct dlb_problem *p, const struct dlb_placer *x)
 {
-	return x->by_default || (x->place == dlb_place_interleaved && !strcmp(p->schedule->name, "interleaved"));
+	return x->by_default || (x->place == dlb_place_interleaved && dlb_schedule_in_parts(p->schedule));
 }
 
 /* One placer's plan, told to p->tried. *lack: how far a plan that was refused is from fitting. */

@@ -124,7 +124,8 @@ double dlb_replicas_bound_s(const struct dlb_problem *p);
 double dlb_lower_bound_s(const struct dlb_problem *p);
 /* --schedule auto (schedules.c): of all schedules and, without micro_batches_given, of 1, 2, 4 ... micro-batches those
  * whose plan has the least ranked step become p's, which is made anew. Placements are 1f1b's, made by place(arg, p, ...),
- * and for interleaved also its own; those that come out best are then placed for themselves. trial[] (new, freed by the caller) is what was tried, INFINITY where nothing fits. */
+ * and for schedules that gain by several parts a node also that of placer interleaved; those that come out best are then
+ * placed for themselves. trial[] (new, freed by the caller) is what was tried, INFINITY where nothing fits. */
 struct dlb_trial { const char *schedule; int micro_batches; double value_s; };
 int dlb_place_schedule(struct dlb_problem *p, bool micro_batches_given,
 		       int (*place)(void *arg, const struct dlb_problem *p, struct dlb_plan *plan, struct dlb_error *err), void *arg,

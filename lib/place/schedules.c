@@ -101,7 +101,7 @@ static int all(struct chooser *c, int M, struct dlb_error *err)
 		if (s->async)			/* its losses are others: only where it is asked for */
 			continue;
 		rc = one(c, M, s, plan.placement, &plan, err);
-		if (!rc && !strcmp(s->name, "interleaved") && M > 1 && plan.n_replicas < 2)
+		if (!rc && dlb_schedule_in_parts(s) && M > 1 && plan.n_replicas < 2)
 			rc = one(c, M, s, NULL, &plan, err);
 	}
 	dlb_plan_release(&plan);

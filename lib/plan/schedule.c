@@ -69,6 +69,7 @@ bool dlb_plan_is_async(const struct dlb_plan *p)
 }
 
 bool dlb_schedule_bounded(const struct dlb_schedule *s) { return !s->async && !(s->rule & (RULE_FORWARD_FIRST | RULE_ALONE)); }
+bool dlb_schedule_in_parts(const struct dlb_schedule *s) { return s->rule & (RULE_CHUNKS | RULE_WEIGHTS_LATE); }
 bool dlb_schedule_fills(const struct dlb_schedule *s) { return s->rule & RULE_WEIGHTS_LATE; }
 
 const char *dlb_schedule_names(char *out, size_t size)
