@@ -191,8 +191,8 @@ extern const struct dlb_schedule dlb_schedules[];		/* ends with name NULL */
 const struct dlb_schedule *dlb_schedule_find(const char *name);
 bool dlb_plan_is_async(const struct dlb_plan *p);
 bool dlb_schedule_bounded(const struct dlb_schedule *s);	/* p->in_flight says how many micro-batches may be under way */
-bool dlb_schedule_in_parts(const struct dlb_schedule *s);	/* gains by several parts of the model a node (zero-bubble: ZB-V) */
 bool dlb_schedule_fills(const struct dlb_schedule *s);	/* and more of them than its own number fill more of what is idle */
+bool dlb_schedule_in_parts(const struct dlb_schedule *s);	/* gains by several parts of the model a node (zero-bubble: ZB-V) */
 const char *dlb_schedule_names(char *out, size_t size);	/* "1f1b, gpipe ... and none" */
 /* Fills p->node[].order for p->placement by list scheduling: event-driven, each node takes the ready
  * (op, m) of best priority; each op runs its micro-batches in index order; limits on what is in flight are
