@@ -10,7 +10,7 @@ MPICC_FLAGS := $(shell pkg-config --cflags ompi-c 2>/dev/null)
 MPI_LIBS    := $(shell pkg-config --libs ompi-c 2>/dev/null)
 IMAGE_LIBS  := $(shell pkg-config --libs libjpeg libpng 2>/dev/null || echo -ljpeg -lpng)
 BLAS_LIBS   := $(shell pkg-config --libs openblas 2>/dev/null || echo -lopenblas)
-ONNX_PROTO  ?= /usr/include/onnx/onnx.proto
+ONNX_PROTO  ?= lib/model/onnx.proto
 
 OPT     ?= -O3
 CFLAGS  ?= -g

@@ -20,7 +20,7 @@
 #include "util/hash.h"
 
 #define OPSET_MIN 6
-#define OPSET_MAX 17
+#define OPSET_MAX 28
 #define TRAINING_DOMAIN "ai.onnx.preview.training"
 
 /* Names go into JSON documents, so they must be text. Overlong forms and surrogates are refused too. */

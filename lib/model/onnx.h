@@ -1,5 +1,5 @@
-/* ONNX in and out, through protobuf-c and the schema of Debian's libonnx-dev (generated at build time).
- * Opsets 6 to 17; raw and typed initializers; external data inside the model's folder only. Reading gives
+/* ONNX in and out, through protobuf-c and the schema in onnx.proto (code generated at build time).
+ * Opsets 6 to 28; raw and typed initializers; external data inside the model's folder only. Reading gives
  * the graph as the file has it: forward ops in file order, initializers as constants, dims with names as
  * the symbol; dlb_graph_fold does the rest. Untrusted input: every size is checked before it is used. */
 #ifndef DLB_MODEL_ONNX_H
