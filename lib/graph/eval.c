@@ -73,6 +73,10 @@ int dlb_graph_eval(const struct dlb_graph *g, struct dlb_graph *out, int **op_of
 	out->sample_shares = g->sample_shares;
 	out->was_split = g->was_split;
 	out->n_was_split = g->n_was_split;
+	out->listed = g->listed;
+	out->n_listed = g->n_listed;
+	out->note = g->note;
+	out->n_notes = g->n_notes;
 	for (int t = 0; t < g->n_tensors; t++) {
 		to[t] = dlb_graph_add_tensor(out, g->tensor[t].name, g->tensor[t].kind);
 		out->tensor[t] = g->tensor[t];

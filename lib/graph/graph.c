@@ -6,6 +6,7 @@
 #include "graph/rewrite.h"
 #include <inttypes.h>
 #include <math.h>
+#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 #include "util/hash.h"
@@ -56,6 +57,21 @@ struct dlb_body *dlb_graph_add_body(struct dlb_graph *g, int *index)
 	DLB_GROW(g->body, g->n_bodies, g->cap_bodies);
 	*index = g->n_bodies;
 	return g->body[g->n_bodies++] = b;
+}
+
+void dlb_graph_note(struct dlb_graph *g, const char *fmt, ...)
+{
+	const char **all = dlb_arena_array(&g->arena, (size_t)g->n_notes + 1, sizeof *all);
+	char line[512];
+	va_list ap;
+
+	va_start(ap, fmt);
+	vsnprintf(line, sizeof line, fmt, ap);
+	va_end(ap);
+	if (g->n_notes)
+		memcpy(all, g->note, (size_t)g->n_notes * sizeof *all);
+	all[g->n_notes++] = dlb_arena_strdup(&g->arena, line);
+	g->note = all;
 }
 
 static void *arena_copy(struct dlb_arena *a, const void *p, size_t n, size_t size)

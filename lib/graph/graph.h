@@ -105,6 +105,11 @@ struct dlb_body;
 /* An op of the model that was split: into how many shards, along what ("output", "input", "batch", "rows", "head", "vocabulary"),
  * why, and whether what its shards made for one sum is added in pairs. Shard k of op NAME is the op NAME@k. */
 struct dlb_was_split { const char *op, *axis, *why; int parts; bool pairs; };	/* pairs: dlb_graph_pair_sums */
+/* A parameter, buffer or constant of the framework's module, by the list that the exporter left in the model's metadata.
+ * `name` is its place in the module ("fc.weight"), which is the initializer's name unless the exporter folded it; `input` is
+ * what the exported program called it. Only persistent ones stand in the module's state_dict. */
+enum dlb_listed_kind { DLB_LISTED_PARAMETER, DLB_LISTED_BUFFER, DLB_LISTED_CONSTANT };
+struct dlb_listed { const char *name, *input; enum dlb_listed_kind kind; bool persistent; };
 struct dlb_rewritten { const char *name; int64_t count; };	/* a rewrite that was on, and how often it applied */
 struct dlb_graph {
 	struct dlb_arena arena;
@@ -126,6 +131,10 @@ struct dlb_graph {
 	int n_rewritten;
 	struct dlb_was_split *was_split;	/* array in the arena */
 	int n_was_split;
+	struct dlb_listed *listed;	/* array in the arena, in the list's order; n_listed 0: the model has no list */
+	int n_listed;
+	const char **note;		/* what the reader of the model has to say, one line each (dlb_graph_note); not written */
+	int n_notes;
 	/* adjacency, made by dlb_graph_index: readers of each tensor */
 	int *reader_start, *reader;	/* readers of tensor t: reader[reader_start[t] .. reader_start[t+1]) */
 	struct dlb_body **body;		/* until folded; those inside bodies too */
@@ -143,6 +152,8 @@ int dlb_graph_add_tensor(struct dlb_graph *g, const char *name, enum dlb_tensor_
 /* Copies everything it is given (attributes deeply) into g's arena. Sets kind by type and domain, opset from g. */
 int dlb_graph_add_op(struct dlb_graph *g, const char *name, const char *type, const char *domain, enum dlb_phase phase,
 		     const int *in, int n_in, const int *out, int n_out, const struct dlb_attr *attr, int n_attr);
+/* One more line for dlb_graph_warnings. */
+void dlb_graph_note(struct dlb_graph *g, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 struct dlb_attr *dlb_attr_copy(struct dlb_arena *a, const struct dlb_attr *attr, int n);	/* deep */
 /* A new body of the outermost graph g, empty; *index is what the vertex's attribute holds. */
 struct dlb_body *dlb_graph_add_body(struct dlb_graph *g, int *index);

@@ -27,6 +27,9 @@ static const char *const kind_names[DLB_N_T_KINDS] = {
 static const char *const phase_names[DLB_N_PHASES] = {
 	[DLB_FORWARD] = "forward", [DLB_BACKWARD] = "backward", [DLB_UPDATE] = "update",
 };
+static const char *const listed_names[] = {
+	[DLB_LISTED_PARAMETER] = "parameter", [DLB_LISTED_BUFFER] = "buffer", [DLB_LISTED_CONSTANT] = "constant",
+};
 static const char *const layout_names[] = { [DLB_PLAIN] = "plain", [DLB_CHANNELS_LAST] = "channels-last" };
 
 const char *dlb_tensor_kind_name(enum dlb_tensor_kind kind) { return kind_names[kind]; }
@@ -196,6 +199,20 @@ static json_t *write_was_split(const struct dlb_graph *g)
 	return a;
 }
 
+static json_t *write_listed(const struct dlb_graph *g)
+{
+	json_t *a = json_array();
+	for (int i = 0; i < g->n_listed; i++) {
+		json_t *o = json_object();
+		set_str(o, "name", g->listed[i].name);
+		set_str(o, "input", g->listed[i].input);
+		set_str(o, "kind", listed_names[g->listed[i].kind]);
+		json_object_set_new(o, "persistent", json_boolean(g->listed[i].persistent));
+		json_array_append_new(a, o);
+	}
+	return a;
+}
+
 json_t *dlb_graph_write(const struct dlb_graph *g)
 {
 	json_t *o = json_object(), *ops = json_array(), *tensors = json_array();
@@ -223,6 +240,8 @@ json_t *dlb_graph_write(const struct dlb_graph *g)
 		json_object_set_new(o, "rewrites", write_rewritten(g));
 	if (g->n_was_split)
 		json_object_set_new(o, "split", write_was_split(g));
+	if (g->n_listed)
+		json_object_set_new(o, "listed", write_listed(g));
 	for (int i = 0; i < g->n_ops; i++)
 		json_array_append_new(ops, write_op(g, i));
 	for (int i = 0; i < g->n_tensors; i++)
@@ -581,10 +600,38 @@ static int read_was_split(const struct dlb_ref *r, struct dlb_graph *g, struct d
 	return 0;
 }
 
+static int read_listed(const struct dlb_ref *r, struct dlb_graph *g, struct dlb_error *err)
+{
+	static const char *const known[] = { "name", "input", "kind", "persistent", NULL };
+	struct dlb_ref list = dlb_ref_at(r, "listed");
+	int n;
+
+	if (!list.v)
+		return 0;
+	if (dlb_get_array(r, "listed", DLB_NEED, &list, &n, err))
+		return -1;
+	g->listed = dlb_arena_array(&g->arena, (size_t)n + 1, sizeof *g->listed);
+	for (int i = 0; i < n; i++) {
+		const struct dlb_ref e = dlb_ref_index(&list, i);
+		const char *name, *input;
+		bool persistent;
+		int kind = 0;
+		if (dlb_ref_known(&e, known, err) || dlb_get_str(&e, "name", DLB_NEED, &name, err) ||
+		    dlb_get_str(&e, "input", DLB_NEED, &input, err) ||
+		    get_name(&e, "kind", DLB_NEED, listed_names, DLB_LEN(listed_names), &kind, err) ||
+		    dlb_get_bool(&e, "persistent", DLB_NEED, &persistent, err))
+			return -1;
+		g->listed[i] = (struct dlb_listed){ dlb_arena_strdup(&g->arena, name), dlb_arena_strdup(&g->arena, input),
+						    (enum dlb_listed_kind)kind, persistent };
+	}
+	g->n_listed = n;
+	return 0;
+}
+
 static int read_graph(const struct dlb_doc *d, struct dlb_graph *g, struct dlb_error *err)
 {
 	static const char *const known[] = { "batch", "dtype", "training", "opset", "model", "inputs", "outputs", "loss",
-		"label", "seed", "rewrites", "split", "ops", "tensors", NULL };
+		"label", "seed", "rewrites", "split", "listed", "ops", "tensors", NULL };
 	const struct dlb_ref r = dlb_ref_root(d, "graph");
 	struct dlb_ref ops, tensors;
 	int n_ops, n_tensors;
@@ -595,7 +642,7 @@ static int read_graph(const struct dlb_doc *d, struct dlb_graph *g, struct dlb_e
 	    dlb_get_int(&r, "batch", DLB_NEED, 1, INT64_C(1) << 40, &g->batch, err) || get_dtype(&r, &g->dtype, err) ||
 	    dlb_get_bool(&r, "training", DLB_OPT, &g->training, err) ||
 	    dlb_get_int(&r, "opset", DLB_OPT, 0, INT32_MAX, &opset, err) || read_model(&r, g, err) ||
-	    read_rewritten(&r, g, err) || read_was_split(&r, g, err) ||
+	    read_rewritten(&r, g, err) || read_was_split(&r, g, err) || read_listed(&r, g, err) ||
 	    dlb_get_array(&r, "ops", DLB_NEED, &ops, &n_ops, err) ||
 	    dlb_get_array(&r, "tensors", DLB_NEED, &tensors, &n_tensors, err))
 		return -1;

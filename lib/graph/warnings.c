@@ -142,6 +142,8 @@ int dlb_graph_warnings(struct dlb_graph *g, const char ***lines)
 	struct lines l = { .g = g };
 
 	dlb_graph_index(g);
+	for (int i = 0; i < g->n_notes; i++)
+		say(&l, g->note[i]);
 	folded_norms(&l);
 	still_norms(&l);
 	tied_weights(&l);

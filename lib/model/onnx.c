@@ -18,34 +18,15 @@
 #include "model/file.h"
 #include "model/onnx_reader.h"
 #include "util/hash.h"
+#include "util/utf8.h"
 
 #define OPSET_MIN 6
 #define OPSET_MAX 28
 #define TRAINING_DOMAIN "ai.onnx.preview.training"
 
-/* Names go into JSON documents, so they must be text. Overlong forms and surrogates are refused too. */
-static bool is_utf8(const char *text, size_t n)
-{
-	const uint8_t *s = (const uint8_t *)text, *end = n ? s + n : s;	/* an empty string may have no bytes at all */
-	while (s < end) {
-		const int more = *s < 0x80 ? 0 : *s >= 0xc2 && *s < 0xe0 ? 1 : *s >= 0xe0 && *s < 0xf0 ? 2 :
-				 *s >= 0xf0 && *s < 0xf5 ? 3 : -1;
-		if (more < 0 || end - s <= more || (!*s))
-			return false;
-		for (int i = 1; i <= more; i++)
-			if ((s[i] & 0xc0) != 0x80)
-				return false;
-		if ((s[0] == 0xe0 && s[1] < 0xa0) || (s[0] == 0xed && s[1] > 0x9f) || (s[0] == 0xf0 && s[1] < 0x90) ||
-		    (s[0] == 0xf4 && s[1] > 0x8f))
-			return false;
-		s += 1 + more;
-	}
-	return true;
-}
-
 static int check_name(const struct reader *r, const char *name, const char *what)
 {
-	if (!is_utf8(name, strlen(name)))
+	if (!dlb_is_utf8(name, strlen(name)))
 		return dlb_fail(r->err, r->name, "name of %s is not UTF-8 text", what);
 	return 0;
 }
@@ -301,7 +282,7 @@ static int join_words(const Onnx__AttributeProto *p, struct dlb_arena *arena, st
 
 	for (size_t i = 0; i < p->n_strings; i++) {
 		const ProtobufCBinaryData *s = &p->strings[i];
-		if (!is_utf8((const char *)s->data, s->len) || (s->len && memchr(s->data, ',', s->len)))
+		if (!dlb_is_utf8((const char *)s->data, s->len) || (s->len && memchr(s->data, ',', s->len)))
 			return 1;
 		bytes += s->len + 1;
 	}
@@ -338,7 +319,7 @@ static int read_attribute(struct reader *r, const Onnx__AttributeProto *p, const
 		return 0;
 	case ONNX__ATTRIBUTE_PROTO__ATTRIBUTE_TYPE__STRING:
 		a->type = DLB_ATTR_STR;
-		if (!is_utf8((const char *)p->s.data, p->s.len))
+		if (!dlb_is_utf8((const char *)p->s.data, p->s.len))
 			return 1;
 		a->s = text = dlb_arena_alloc(arena, p->s.len + 1);
 		if (p->s.len)
@@ -615,6 +596,8 @@ static int parse(const void *data, size_t n, const char *name, const char *folde
 	} else if (r.model) {
 		r.p = r.model->graph;
 		rc = dlb_reader_graph(&r);
+		if (!rc)
+			dlb_reader_signature(&r);
 	}
 	dlb_name_map_release(&r.tensor);
 	dlb_name_map_release(&r.batch);
@@ -641,7 +624,7 @@ int dlb_onnx_read(const char *path, struct dlb_graph *g, struct dlb_error *err)
 	int rc = parse(f.data, f.n, path, full ? dirname(copy) : NULL, g, err);
 	if (!rc && full && f.mapped) {
 		rc = dlb_sha256_file(full, sha, err);
-		if (!is_utf8(full, strlen(full)))
+		if (!dlb_is_utf8(full, strlen(full)))
 			rc = dlb_fail(err, NULL, "the path of '%s' is not UTF-8 text", path);
 		g->model_path = dlb_arena_strdup(&g->arena, full);
 		g->model_sha256 = dlb_arena_strdup(&g->arena, sha);

@@ -35,6 +35,10 @@ bool dlb_reader_is_body(const Onnx__NodeProto *p, const Onnx__AttributeProto *a)
 int dlb_reader_bodies(struct reader *r, const Onnx__NodeProto *p, const char *vertex, int **in, int *n_in,
 		      struct dlb_attr *attr, int *n_attr);
 
+/* onnx_signature.c: the exporter's list of parameters and buffers becomes the graph's `listed`; one that cannot be read
+ * is ignored with a note. */
+void dlb_reader_signature(struct reader *r);
+
 /* onnx.c */
 int dlb_reader_graph(struct reader *r);
 int dlb_reader_add_tensor(struct reader *r, const char *name, enum dlb_tensor_kind kind, const char *what);

@@ -51,6 +51,12 @@ static inline void assert_same_graph(const struct dlb_graph *a, const struct dlb
 		assert(a->input[i] == b->input[i]);
 	for (int i = 0; i < a->n_outputs; i++)
 		assert(a->output[i] == b->output[i]);
+	assert(a->n_listed == b->n_listed);
+	for (int i = 0; i < a->n_listed; i++) {
+		const struct dlb_listed *p = &a->listed[i], *q = &b->listed[i];
+		assert(same_text(p->name, q->name) && same_text(p->input, q->input));
+		assert(p->kind == q->kind && p->persistent == q->persistent);
+	}
 	for (int i = 0; i < a->n_tensors; i++)
 		assert_same_tensor(&a->tensor[i], &b->tensor[i]);
 	for (int i = 0; i < a->n_ops; i++) {

@@ -1,0 +1,275 @@
+/* The list of parameters and buffers that PyTorch's exporter (dynamo=True) leaves in the model's metadata, under the key
+ * "pkg.torch.export.ExportedProgram.graph_signature". It is the text of Python's ExportGraphSignature. Newer versions
+ * write a line for each input, with its place in the module:
+ *
+ *     # inputs
+ *     p_fc_weight: PARAMETER target='fc.weight'
+ *     b_mean: BUFFER target='mean' persistent=True
+ *     c_k: CONSTANT_TENSOR target='k'
+ *     x: USER_INPUT
+ *
+ *     # outputs
+ *     linear: USER_OUTPUT
+ *
+ * Older versions write the representation of the object:
+ *
+ *     ExportGraphSignature(input_specs=[InputSpec(kind=<InputKind.PARAMETER: 2>, arg=TensorArgument(name='p_fc_weight'),
+ *     target='fc.weight', persistent=None), ...], output_specs=[...])
+ *
+ * An exporter may have folded a listed parameter, so that no initializer has its name. */
+#include <stdlib.h>
+#include <string.h>
+#include "model/onnx_reader.h"
+#include "util/utf8.h"
+
+#define KEY "pkg.torch.export.ExportedProgram.graph_signature"
+
+struct list {
+	struct dlb_graph *g;
+	struct dlb_listed *item;
+	int n, cap;
+};
+
+static const struct { const char *name; enum dlb_listed_kind kind; } kinds[] = {
+	{ "PARAMETER", DLB_LISTED_PARAMETER },
+	{ "BUFFER", DLB_LISTED_BUFFER },
+	{ "CONSTANT_TENSOR", DLB_LISTED_CONSTANT },
+};
+
+/* A run of the text; the text itself is not changed. */
+struct span { const char *s; size_t n; };
+
+static bool is(struct span a, const char *text)
+{
+	return a.n == strlen(text) && !memcmp(a.s, text, a.n);
+}
+
+/* Adds an input of that kind; other kinds (USER_INPUT, TOKEN, CUSTOM_OBJ) are no state of the module and are skipped. */
+static void add(struct list *l, struct span kind, const char *input, const char *target, struct span persistent)
+{
+	for (int i = 0; i < DLB_LEN(kinds); i++) {
+		if (!is(kind, kinds[i].name))
+			continue;
+		DLB_GROW(l->item, l->n, l->cap);
+		l->item[l->n++] = (struct dlb_listed){ .name = target, .input = input, .kind = kinds[i].kind,
+			.persistent = kinds[i].kind == DLB_LISTED_BUFFER ? !is(persistent, "False")
+				: kinds[i].kind == DLB_LISTED_PARAMETER };
+	}
+}
+
+static const char *copied(struct list *l, struct span a)
+{
+	char *text = dlb_arena_alloc(&l->g->arena, a.n + 1);
+
+	memcpy(text, a.s, a.n);
+	return text;
+}
+
+/* -- a line for each input -- */
+
+/* What stands before `mark` in *rest, which goes on after it; false when the mark is not there. */
+static bool cut(struct span *rest, const char *mark, struct span *before)
+{
+	const size_t n = strlen(mark);
+
+	for (size_t i = 0; i + n <= rest->n; i++)
+		if (!memcmp(rest->s + i, mark, n)) {
+			*before = (struct span){ rest->s, i };
+			*rest = (struct span){ rest->s + i + n, rest->n - i - n };
+			return true;
+		}
+	return false;
+}
+
+/* NAME: KIND[ target='...'][ persistent=X]. A target may hold anything but the end of the line. */
+static int read_line(struct list *l, struct span line)
+{
+	struct span input, kind = { NULL, 0 }, target = line, persistent = { NULL, 0 };
+
+	if (!cut(&line, ": ", &input) || !input.n)
+		return -1;
+	if (!cut(&line, " target='", &kind)) {
+		for (int i = 0; i < DLB_LEN(kinds); i++)
+			if (is(line, kinds[i].name))
+				return -1;		/* state of the module without its place in it */
+		return 0;
+	}
+	target = line;
+	for (size_t i = target.n; i-- > 0;)
+		if (target.s[i] == '\'') {
+			persistent = (struct span){ target.s + i + 1, target.n - i - 1 };
+			target.n = i;
+			break;
+		}
+	struct span none;
+	if (target.n == line.n || (persistent.n && (!cut(&persistent, " persistent=", &none) || none.n)))
+		return -1;
+	add(l, kind, copied(l, input), copied(l, target), persistent);
+	return 0;
+}
+
+static int read_lines(struct list *l, const char *p)
+{
+	for (bool inputs = false; *p;) {
+		const char *end = strchr(p, '\n');
+		const struct span line = { p, end ? (size_t)(end - p) : strlen(p) };
+		if (is(line, "# inputs"))
+			inputs = true;
+		else if (is(line, "# outputs"))
+			return inputs ? 0 : -1;
+		else if (line.n && (!inputs || read_line(l, line)))
+			return -1;
+		p += line.n + (end != NULL);
+	}
+	return -1;
+}
+
+/* -- Python's representation of the object -- */
+
+/* Past a string in quotes, or NULL. */
+static const char *skip_string(const char *p)
+{
+	const char quote = *p++;
+
+	for (; *p && *p != quote; p++)
+		if (*p == '\\' && !*++p)
+			return NULL;
+	return *p ? p + 1 : NULL;
+}
+
+/* Past one value: up to the comma or bracket that ends it. NULL: the text ends first. */
+static const char *skip_value(const char *p)
+{
+	for (int depth = 0; *p;) {
+		if (*p == '\'' || *p == '"') {
+			if (!(p = skip_string(p)))
+				return NULL;
+			continue;
+		}
+		if (!depth && (*p == ',' || *p == ')' || *p == ']'))
+			return p;
+		depth += *p == '(' || *p == '[' || *p == '{';
+		depth -= *p == ')' || *p == ']' || *p == '}';
+		p++;
+	}
+	return NULL;
+}
+
+/* The string that a value is, in the arena; NULL: it is none, or has an escape other than of quotes and backslashes. */
+static const char *unquoted(struct list *l, struct span v)
+{
+	char *text = dlb_arena_alloc(&l->g->arena, v.n + 1);
+	size_t n = 0;
+
+	if (v.n < 2 || (*v.s != '\'' && *v.s != '"'))
+		return NULL;
+	for (size_t i = 1; i + 1 < v.n; i++) {
+		if (v.s[i] == '\\' && !strchr("\\'\"", v.s[++i]))
+			return NULL;
+		text[n++] = v.s[i];
+	}
+	text[n] = '\0';
+	return text;
+}
+
+/* The value of `key` among the arguments at p, "key=value, key=value)"; *end: past the bracket that ends them, or NULL. */
+static bool argument(const char *p, const char *key, struct span *value, const char **end)
+{
+	bool found = false;
+
+	for (;; p += strspn(p, ", ")) {
+		const size_t n = strcspn(p, "=,)]");
+		const struct span name = { p, n };
+		if (*p == ')' || p[n] != '=') {
+			*end = *p == ')' ? p + 1 : NULL;
+			return found && *end;
+		}
+		p += n + 1;
+		const char *stop = skip_value(p);
+		if (!stop) {
+			*end = NULL;
+			return false;
+		}
+		if (is(name, key)) {
+			*value = (struct span){ p, (size_t)(stop - p) };
+			found = true;
+		}
+		p = stop;
+	}
+}
+
+/* The arguments of one InputSpec; past them, or NULL. */
+static const char *read_spec(struct list *l, const char *p)
+{
+	struct span kind, arg, target, persistent = { NULL, 0 }, name, before;
+	const char *end, *ignored;
+
+	if (!argument(p, "kind", &kind, &end) || !argument(p, "arg", &arg, &end) || !argument(p, "target", &target, &end))
+		return NULL;
+	argument(p, "persistent", &persistent, &ignored);		/* PyTorch 2.1 does not write it */
+	if (!cut(&kind, "InputKind.", &before) || !cut(&kind, ":", &before))
+		return NULL;
+	kind = before;
+	if (is(target, "None"))
+		return end;
+	if (!cut(&arg, "(", &before) || !argument(arg.s, "name", &name, &ignored))
+		return NULL;
+	const char *input = unquoted(l, name), *place = unquoted(l, target);
+	if (!input || !place)
+		return NULL;
+	add(l, kind, input, place, persistent);
+	return end;
+}
+
+static int read_object(struct list *l, const char *p)
+{
+	static const char spec[] = "InputSpec(";
+
+	p += strspn(p, " ");
+	while (!strncmp(p, spec, sizeof spec - 1)) {
+		if (!(p = read_spec(l, p + sizeof spec - 1)))
+			return -1;
+		p += strspn(p, ", ");
+	}
+	return *p == ']' ? 0 : -1;
+}
+
+/* -- the metadata -- */
+
+static void read_signature(struct reader *r, const char *text)
+{
+	static const char object[] = "ExportGraphSignature(input_specs=[";
+	struct list l = { .g = r->g };
+	const bool is_object = !strncmp(text, object, sizeof object - 1);
+	const bool is_text = dlb_is_utf8(text, strlen(text));
+
+	if (!is_text || (is_object ? read_object(&l, text + sizeof object - 1) : read_lines(&l, text))) {
+		dlb_graph_note(r->g, "the exporter's list of parameters (%s in the metadata) cannot be read: it is ignored, what "
+			       "is trained is told by the role of each initializer", strrchr(KEY, '.') + 1);
+	} else {
+		r->g->listed = dlb_arena_array(&r->g->arena, (size_t)l.n + 1, sizeof *l.item);
+		if (l.n)
+			memcpy(r->g->listed, l.item, (size_t)l.n * sizeof *l.item);
+		r->g->n_listed = l.n;
+	}
+	free(l.item);
+}
+
+static const char *find(Onnx__StringStringEntryProto *const *p, size_t n)
+{
+	for (size_t i = 0; i < n; i++)
+		if (p[i]->key && p[i]->value && !strcmp(p[i]->key, KEY))
+			return p[i]->value;
+	return NULL;
+}
+
+void dlb_reader_signature(struct reader *r)
+{
+	const Onnx__GraphProto *p = r->model->graph;
+	const char *text = find(p->metadata_props, p->n_metadata_props);
+
+	if (!text)
+		text = find(r->model->metadata_props, r->model->n_metadata_props);
+	if (text)
+		read_signature(r, text);
+}

@@ -1,0 +1,150 @@
+/* The exporter's list of parameters in a model's metadata: the forms that PyTorch's versions write, and texts that are no list. */
+#include "graph_equal.h"
+#include "onnx_model.h"
+
+static void add_metadata(struct model *m, const char *key, const char *value)
+{
+	Onnx__StringStringEntryProto *e = dlb_arena_alloc(&m->a, sizeof *e);
+
+	onnx__string_string_entry_proto__init(e);
+	e->key = (char *)key;
+	e->value = (char *)value;
+	m->g.metadata_props = dlb_arena_array(&m->a, 1, sizeof *m->g.metadata_props);
+	m->g.metadata_props[m->g.n_metadata_props++] = e;
+}
+
+static void read_signature(const char *text, struct dlb_graph *g)
+{
+	struct model m;
+
+	start(&m);
+	add_metadata(&m, "pkg.torch.export.ExportedProgram.graph_signature", text);
+	if (parse(&m, g))
+		die(text);
+}
+
+/* -- forms -- */
+
+static const struct dlb_listed want[] = {
+	{ "l.weight", "p_l_weight", DLB_LISTED_PARAMETER, true }, { "b", "b_b", DLB_LISTED_BUFFER, true },
+	{ "nb", "b_nb", DLB_LISTED_BUFFER, false }, { "k", "c_k", DLB_LISTED_CONSTANT, false },
+};
+
+static void listed(const char *text)
+{
+	struct dlb_graph g, back;
+	struct dlb_doc d;
+
+	read_signature(text, &g);
+	assert(g.n_listed == DLB_LEN(want) && !g.n_notes);
+	for (int i = 0; i < g.n_listed; i++) {
+		const struct dlb_listed *p = &g.listed[i];
+		assert(!strcmp(p->name, want[i].name) && !strcmp(p->input, want[i].input));
+		assert(p->kind == want[i].kind && p->persistent == want[i].persistent);
+	}
+	g.batch = 4;
+	dlb_doc_init(&d, "test");
+	dlb_doc_set(&d, "graph", dlb_graph_write(&g));
+	if (dlb_graph_read(&d, &back, &err))
+		die(text);
+	assert_same_graph(&g, &back);
+	dlb_doc_release(&d);
+	dlb_graph_release(&g);
+	dlb_graph_release(&back);
+	n_checked++;
+}
+
+#define PARAMETER "InputSpec(kind=<InputKind.PARAMETER: 2>, arg=TensorArgument(name='p_l_weight'), target='l.weight'"
+#define BUFFER(in, name) "InputSpec(kind=<InputKind.BUFFER: 3>, arg=TensorArgument(name='" in "'), target='" name "'"
+#define CONSTANT "InputSpec(kind=<InputKind.CONSTANT_TENSOR: 4>, arg=TensorArgument(name='c_k'), target='k'"
+#define INPUT "InputSpec(kind=<InputKind.USER_INPUT: 1>, arg=TensorArgument(name='x'), target=None"
+#define NUMBER "InputSpec(kind=<InputKind.USER_INPUT: 1>, arg=ConstantArgument(name='', value='a)]\\'='), target=None"
+#define OUTPUTS "], output_specs=[OutputSpec(kind=<OutputKind.USER_OUTPUT: 1>, arg=TensorArgument(name='y'), target=None)])"
+
+static void test_forms(void)
+{
+	static const char lines[] = "\n# inputs\np_l_weight: PARAMETER target='l.weight'\nb_b: BUFFER target='b' persistent=True\n"
+		"b_nb: BUFFER target='nb' persistent=False\nc_k: CONSTANT_TENSOR target='k'\nx: USER_INPUT\n"
+		"obj: CUSTOM_OBJ target='o'\n\n# outputs\ny: USER_OUTPUT\n";
+
+	listed(lines);
+	listed("ExportGraphSignature(input_specs=[" PARAMETER ", persistent=None), " BUFFER("b_b", "b") ", persistent=True), "
+	       BUFFER("b_nb", "nb") ", persistent=False), " CONSTANT ", persistent=None), " INPUT ", persistent=None), "
+	       NUMBER ", persistent=None)" OUTPUTS);
+}
+
+/* Names that Python writes with other quotes or with backslashes. */
+static void test_quotes(void)
+{
+	struct dlb_graph g;
+
+	read_signature("ExportGraphSignature(input_specs=[InputSpec(kind=<InputKind.PARAMETER: 2>, arg=TensorArgument(name=\"p'\"), "
+		       "target='a\\\\b\\'c')" OUTPUTS, &g);
+	assert(g.n_listed == 1 && !strcmp(g.listed[0].input, "p'") && !strcmp(g.listed[0].name, "a\\b'c"));
+	dlb_graph_release(&g);
+	read_signature("# inputs\np: PARAMETER target='it's' here'\n# outputs\n", &g);
+	assert(g.n_listed == 1 && !strcmp(g.listed[0].name, "it's' here"));
+	dlb_graph_release(&g);
+	n_checked += 2;
+}
+
+/* -- what is no list is ignored, with a line that says so -- */
+
+static void test_malformed(void)
+{
+	static const char *const texts[] = {
+		"", "x", "# outputs\n", "# inputs\n", "# inputs\np: PARAMETER target='a'", "# inputs\np: PARAMETER\n# outputs\n",
+		"# inputs\np: PARAMETER target='a\n# outputs\n", "# inputs\np: PARAMETER target='a' x=1\n# outputs\n",
+		"# inputs\n: PARAMETER target='a'\n# outputs\n", "p: PARAMETER target='a'\n# inputs\n# outputs\n",
+		"# inputs\np: PARAMETER target='\xff'\n# outputs\n", "ExportGraphSignature(input_specs=[",
+		"ExportGraphSignature(input_specs=[InputSpec(", "ExportGraphSignature(input_specs=[InputSpec()" OUTPUTS,
+		"ExportGraphSignature(input_specs=[" PARAMETER, "ExportGraphSignature(input_specs=[" PARAMETER OUTPUTS,
+		"ExportGraphSignature(input_specs=[" PARAMETER "), " "InputSpec(kind=<InputKind.PARAMETER: 2>, arg=1, target='t')" OUTPUTS,
+		"ExportGraphSignature(input_specs=[InputSpec(kind=PARAMETER, arg=TensorArgument(name='p'), target='t')" OUTPUTS,
+		"ExportGraphSignature(input_specs=[InputSpec(kind=<InputKind.BUFFER: 3>, arg=A(name='\\n'), target='t')" OUTPUTS,
+		"ExportGraphSignature(input_specs=[InputSpec(kind=<InputKind.BUFFER: 3>, arg=A(name='a'), target='t\\",
+	};
+
+	for (int i = 0; i < DLB_LEN(texts); i++) {
+		const char **line;
+		struct dlb_graph g;
+		read_signature(texts[i], &g);
+		assert(g.n_listed == 0 && dlb_graph_warnings(&g, &line) == 1 && strstr(line[0], "graph_signature"));
+		dlb_graph_release(&g);
+		n_hostile++;
+	}
+}
+
+/* A model exported by PyTorch 2.15, where the test data are there. */
+static void test_exported(void)
+{
+	const char *data = getenv("DLB_TEST_DATA");
+	struct dlb_graph g;
+	char path[600];
+	int n[3] = { 0 };
+
+	snprintf(path, sizeof path, "%s/onnx/today/bert/default.onnx", data ? data : "../shared/data");
+	FILE *f = fopen(path, "rb");
+	if (!f) {
+		printf("no '%s' (DLB_TEST_DATA): skipped\n", path);
+		return;
+	}
+	fclose(f);
+	if (dlb_onnx_read(path, &g, &err))
+		die(path);
+	for (int i = 0; i < g.n_listed; i++)
+		n[g.listed[i].kind]++;
+	assert(n[DLB_LISTED_PARAMETER] == 41 && n[DLB_LISTED_BUFFER] == 2 && !g.listed[g.n_listed - 1].persistent);
+	dlb_graph_release(&g);
+	n_checked++;
+}
+
+int main(void)
+{
+	test_forms();
+	test_quotes();
+	test_malformed();
+	test_exported();
+	printf("test_onnx_signature: %d lists read, %d refused\n", n_checked, n_hostile);
+	return 0;
+}
