@@ -202,3 +202,46 @@ int dlb_kernel_view(struct dlb_backend *be, const struct dlb_op_io *io, struct d
 
 	return dlb_kernel_strided(be, &io->in[0], &io->out[0], 1, &count, &one, 0, &one, 0, false, k, err);
 }
+
+/* A temporary of type `wide` for operand d when it is of type t, else `ref`; *d becomes what the kernel sees. */
+static int widen(struct dlb_chain *c, struct dlb_desc *d, enum dlb_dtype t, enum dlb_dtype wide, int ref)
+{
+	if (d->n_dims < 0)
+		return DLB_NOTHING;
+	if (d->dtype != t)
+		return ref;
+	d->dtype = wide;
+	return dlb_chain_temp(c, d);
+}
+
+int dlb_kernel_widened(struct dlb_backend *be, const struct dlb_op_io *io, enum dlb_dtype wide,
+		       int (*kernel)(struct dlb_backend *be, const struct dlb_op_io *io, struct dlb_kernel **k, struct dlb_error *err),
+		       struct dlb_kernel **k, struct dlb_error *err)
+{
+	struct dlb_desc in[MAX_REFS], out[MAX_REFS];
+	struct dlb_chain *c = dlb_chain_new(be, err);
+	struct dlb_kernel *sub = NULL;
+	struct dlb_op_io w = *io;
+	int from[MAX_REFS], to[MAX_REFS];
+
+	assert(io->n_in <= MAX_REFS && io->n_out <= MAX_REFS);
+	w.in = in;
+	w.out = out;
+	w.value = NULL;			/* constants are of the narrow type */
+	for (int i = 0; i < io->n_in; i++) {
+		in[i] = io->in[i];
+		from[i] = widen(c, &in[i], io->in[0].dtype, wide, DLB_IN(i));
+		if (from[i] >= TEMP)
+			dlb_chain_cast(c, DLB_IN(i), &io->in[i], from[i], &in[i]);
+	}
+	for (int i = 0; i < io->n_out; i++) {
+		out[i] = io->out[i];
+		to[i] = widen(c, &out[i], io->in[0].dtype, wide, DLB_OUT(i));
+	}
+	const int rc = kernel(be, &w, &sub, err);
+	dlb_chain_add(c, rc, sub, from, io->n_in, to, io->n_out);
+	for (int i = 0; i < io->n_out; i++)
+		if (to[i] >= TEMP)
+			dlb_chain_cast(c, to[i], &out[i], DLB_OUT(i), &io->out[i]);
+	return dlb_chain_finish(c, k);
+}

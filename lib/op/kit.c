@@ -51,23 +51,37 @@ int dlb_io_ints(const struct dlb_op_io *io, int i, const char *attr, int64_t *ou
 	return n;
 }
 
-int64_t dlb_io_axes(const struct dlb_op_io *io, int i, int n_dims, int64_t otherwise, struct dlb_error *err)
+int dlb_io_axis_list(const struct dlb_op_io *io, int i, int n_dims, int axis[DLB_MAX_DIMS], struct dlb_error *err)
 {
 	int64_t axes[DLB_MAX_DIMS], mask = 0;
 	int n = dlb_io_ints(io, i, "axes", axes, DLB_MAX_DIMS, err);
 
+	if (n < 0)
+		return -1;
+	for (int j = 0; j < n; j++) {
+		axis[j] = dlb_axis(io, axes[j], n_dims, err);
+		if (axis[j] < 0)
+			return -1;
+		if (mask & (int64_t)1 << axis[j])
+			return dlb_op_fail(io, err, "axis %d is given twice", axis[j]);
+		mask |= (int64_t)1 << axis[j];
+	}
+	for (int j = 0; n == 0 && j < n_dims; j++)
+		axis[j] = j;
+	return n ? n : n_dims;
+}
+
+int64_t dlb_io_axes(const struct dlb_op_io *io, int i, int n_dims, int64_t otherwise, struct dlb_error *err)
+{
+	int64_t axes[DLB_MAX_DIMS], mask = 0;
+	int axis[DLB_MAX_DIMS], n = dlb_io_ints(io, i, "axes", axes, DLB_MAX_DIMS, err);
+
 	if (n <= 0)
 		return n < 0 ? -1 : otherwise;
-	for (int j = 0; j < n; j++) {
-		int a = dlb_axis(io, axes[j], n_dims, err);
-
-		if (a < 0)
-			return -1;
-		if (mask & (int64_t)1 << a)
-			return dlb_op_fail(io, err, "axis %d is given twice", a);
-		mask |= (int64_t)1 << a;
-	}
-	return mask;
+	n = dlb_io_axis_list(io, i, n_dims, axis, err);
+	for (int j = 0; j < n; j++)
+		mask |= (int64_t)1 << axis[j];
+	return n < 0 ? -1 : mask;
 }
 
 static int type_differs(const struct dlb_op_io *io, int i, int j, struct dlb_error *err)

@@ -49,6 +49,8 @@ struct dlb_attr dlb_make_ints(const char *name, const int64_t *v, int n);	/* bor
 int dlb_io_ints(const struct dlb_op_io *io, int i, const char *attr, int64_t *out, int max, struct dlb_error *err);
 /* Axes by input 1 or the attribute "axes" as a mask; none given: `otherwise`. -1 with err. */
 int64_t dlb_io_axes(const struct dlb_op_io *io, int i, int n_dims, int64_t otherwise, struct dlb_error *err);
+/* The same axes in the order given, none twice; none given: 0 to n_dims - 1. Their number, -1 with err. */
+int dlb_io_axis_list(const struct dlb_op_io *io, int i, int n_dims, int axis[DLB_MAX_DIMS], struct dlb_error *err);
 
 /* What infer checks, for kernels trust it: inputs [first, first + n) that are there are of one type; inputs i and j have
  * one shape; input i has so many elements. 0, or -1 with err. */
@@ -70,6 +72,21 @@ int64_t dlb_desc_range(const struct dlb_desc *d, int from, int to);	/* product o
 
 /* Copies those attributes of the vertex that are named in `keep` to a[]; returns their number. */
 int dlb_keep_attrs(const struct dlb_op_io *io, const char *const *keep, int n_keep, struct dlb_attr *a);
+
+/* -- elements, for kernels on the host that work in double -- */
+static inline double dlb_real_get(const void *p, enum dlb_dtype t, int64_t i)
+{
+	return t == DLB_F32 ? (double)((const float *)p)[i] : t == DLB_F64 ? ((const double *)p)[i] : dlb_value_real(p, t, i);
+}
+static inline void dlb_real_set(void *p, enum dlb_dtype t, int64_t i, double v)
+{
+	if (t == DLB_F32)
+		((float *)p)[i] = (float)v;
+	else if (t == DLB_F64)
+		((double *)p)[i] = v;
+	else
+		dlb_value_set(p, t, i, v);
+}
 
 /* -- windows -- */
 struct dlb_window {
@@ -103,6 +120,11 @@ int dlb_chain_finish(struct dlb_chain *c, struct dlb_kernel **k);		/* takes c */
 /* One elementwise kernel over the vertex's inputs and output 0. */
 int dlb_kernel_map(struct dlb_backend *be, const struct dlb_op_io *io, enum dlb_map_fn fn, int n_in,
 		   double alpha, double beta, struct dlb_kernel **k, struct dlb_error *err);
+/* `kernel` prepared as if operands of input 0's type were of type `wide`, between casts of them: for types that the back
+ * end does not compute in but `wide` holds. */
+int dlb_kernel_widened(struct dlb_backend *be, const struct dlb_op_io *io, enum dlb_dtype wide,
+		       int (*kernel)(struct dlb_backend *be, const struct dlb_op_io *io, struct dlb_kernel **k, struct dlb_error *err),
+		       struct dlb_kernel **k, struct dlb_error *err);
 /* Output 0 = the bytes of input 0 (views that were not aliased). */
 int dlb_kernel_view(struct dlb_backend *be, const struct dlb_op_io *io, struct dlb_kernel **k, struct dlb_error *err);
 /* Strided copy in `n` loops of `dim`; strides and offsets in elements. */

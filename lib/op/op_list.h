@@ -34,7 +34,7 @@ OP(Transpose) OP(Slice) OP(SliceGrad) OP(Concat) OP(Split) OP(Expand) OP(Tile)		
 OP(SampleSplit) OP(SampleConcat)							/* samples.c */
 OP(Gather) OP(GatherGrad)								/* gather.c */
 OP(TrainingMomentum) OP(TrainingAdam) OP(TrainingAdagrad)				/* training.c */
-OP(Pad) OP(PadGrad)									/* pad.c */
+OP(Pad) OP(CenterCropPad) OP(PadGrad)							/* pad.c */
 OP(LayerNormalization) OP(LayerNormalizationGrad) OP(InstanceNormalization) OP(InstanceNormalizationGrad)	/* layer_norm.c */
 OP(LRN) OP(LRNGrad)									/* lrn.c */
 OP(Resize) OP(Upsample) OP(ResizeGrad)							/* resize.c */

@@ -1,53 +1,103 @@
-/* Pad (modes constant, edge, reflect; negative pads crop) and PadGrad (dy[, pads]; mode), which gives every element
- * of the input the sum of what its copies in the output received. */
+/* Pad (modes constant, edge, reflect, wrap; negative pads crop), CenterCropPad, and PadGrad (dy[, pads[, axes]]; mode), which
+ * gives every element of the input the sum of what its copies in the output received.
+ *
+ * Zeros around a box are strided copies. Else a table says for each index along each dimension of y which index of x
+ * it shows; rows of y are filled by the table of the last dimension. */
 #include "op/kit.h"
 
+#include <stdlib.h>
 #include <string.h>
 
-enum mode { CONSTANT, EDGE, REFLECT };
+enum mode { CONSTANT, EDGE, REFLECT, WRAP, N_MODES };
+static const char *const mode_name[] = { "constant", "edge", "reflect", "wrap" };
+enum { MOST = 1 << 30 };
+
 struct pad {
 	enum mode mode;
 	enum dlb_dtype type;
 	int n_dims;
 	int64_t x[DLB_MAX_DIMS], y[DLB_MAX_DIMS], begin[DLB_MAX_DIMS];
-	double value;
 	bool value_is_input;
+	unsigned char value[8];				/* one element */
+};
+/* What a kernel gets: index into x, times its stride, of each index of y along dimension d, at from[first[d]]; -1: none. */
+struct plan {
+	struct pad p;
+	int64_t rows, first[DLB_MAX_DIMS], from[];
 };
 
-/* Reads pads and mode for an input (sign 1) or, backwards, from the output's shape (sign -1). */
-static int parse(const struct dlb_op_io *io, int sign, int first, struct pad *p, struct dlb_error *err)
+/* -- what is asked for -- */
+
+static int parse_mode(const struct dlb_op_io *io, enum mode *mode, struct dlb_error *err)
+{
+	const char *name = dlb_io_str(io, "mode", "constant");
+
+	for (int i = 0; i < N_MODES; i++)
+		if (!strcmp(name, mode_name[i])) {
+			*mode = i;
+			return 0;
+		}
+	return dlb_op_fail(io, err, "attribute 'mode': unknown value '%s'; constant, edge, reflect and wrap are known", name);
+}
+
+/* Reads pads, axes and mode for an input (sign 1) or, backwards, from the output's shape (sign -1). axes is input `axes`. */
+static int parse(const struct dlb_op_io *io, int sign, int axes, struct pad *p, struct dlb_error *err)
 {
 	const struct dlb_desc *d = &io->in[0];
-	const char *mode = dlb_io_str(io, "mode", "constant");
 	int64_t pads[2 * DLB_MAX_DIMS];
-	int n = dlb_io_ints(io, first, "pads", pads, 2 * DLB_MAX_DIMS, err);
+	int axis[DLB_MAX_DIMS], n_axes, n = dlb_io_ints(io, 1, "pads", pads, 2 * DLB_MAX_DIMS, err);
 
-	if (n < 0)
-		return -1;
-	if (n != 2 * d->n_dims)
-		return dlb_op_fail(io, err, "%d pads for %d dimensions", n, d->n_dims);
 	*p = (struct pad){ .type = d->dtype, .n_dims = d->n_dims };
-	if (!strcmp(mode, "edge"))
-		p->mode = EDGE;
-	else if (!strcmp(mode, "reflect"))
-		p->mode = REFLECT;
-	else if (strcmp(mode, "constant"))
-		return dlb_op_fail(io, err, "attribute 'mode': unknown value '%s'", mode);
-	for (int i = 0; i < d->n_dims; i++) {
-		int64_t b = pads[i], e = pads[d->n_dims + i], other;
+	n_axes = n < 0 ? -1 : dlb_io_axis_list(io, axes, d->n_dims, axis, err);
+	if (n_axes < 0 || parse_mode(io, &p->mode, err))
+		return -1;
+	if (n != 2 * n_axes)
+		return dlb_op_fail(io, err, "%d pads for %d dimensions", n, n_axes);
+	memcpy(p->x, d->dim, sizeof p->x);
+	memcpy(p->y, d->dim, sizeof p->y);
+	for (int j = 0; j < n_axes; j++) {
+		int64_t b = pads[j], e = pads[n_axes + j], *other = sign > 0 ? p->y : p->x;
+		int i = axis[j];
 
-		if (b < -(1 << 30) || b > 1 << 30 || e < -(1 << 30) || e > 1 << 30)
+		if (b < -MOST || b > MOST || e < -MOST || e > MOST)
 			return dlb_op_fail(io, err, "pads %lld and %lld are out of range", (long long)b, (long long)e);
-		other = d->dim[i] + sign * (b + e);
-		p->x[i] = sign > 0 ? d->dim[i] : other;
-		p->y[i] = sign > 0 ? other : d->dim[i];
+		other[i] = d->dim[i] + sign * (b + e);
 		p->begin[i] = b;
-		if (other < 0 || (p->mode != CONSTANT && p->x[i] == 0) ||
-		    (p->mode == REFLECT && (b >= p->x[i] || e >= p->x[i])))
+		if (other[i] < 0 || (p->mode != CONSTANT && p->x[i] == 0 && p->y[i] > 0))
 			return dlb_op_fail(io, err, "dimension %d of size %lld cannot be padded by %lld and %lld", i,
 					   (long long)p->x[i], (long long)b, (long long)e);
 	}
-	p->value = dlb_io_real(io, "value", 0);
+	if (dlb_checked_count(sign > 0 ? p->y : p->x, p->n_dims) < 0)
+		return dlb_op_fail(io, err, "the padded tensor would be too large");
+	dlb_value_set(p->value, p->type, 0, dlb_io_real(io, "value", 0));
+	return 0;
+}
+
+/* CenterCropPad: sizes for some axes; what is too much goes on both sides, the odd one at the end. */
+static int parse_center(const struct dlb_op_io *io, struct pad *p, struct dlb_error *err)
+{
+	const struct dlb_desc *d = &io->in[0];
+	int64_t shape[DLB_MAX_DIMS];
+	int axis[DLB_MAX_DIMS], n_axes = dlb_io_axis_list(io, -1, d->n_dims, axis, err);
+	int n = n_axes < 0 ? -1 : dlb_io_ints(io, 1, "shape", shape, DLB_MAX_DIMS, err);
+
+	if (n < 0)
+		return -1;
+	if (n != n_axes)
+		return dlb_op_fail(io, err, "%d sizes for %d axes", n, n_axes);
+	*p = (struct pad){ .type = d->dtype, .n_dims = d->n_dims };
+	memcpy(p->x, d->dim, sizeof p->x);
+	memcpy(p->y, d->dim, sizeof p->y);
+	for (int j = 0; j < n; j++) {
+		int64_t more = shape[j] - d->dim[axis[j]];
+
+		if (shape[j] < 0 || shape[j] > MOST)
+			return dlb_op_fail(io, err, "size %lld is not possible", (long long)shape[j]);
+		p->y[axis[j]] = shape[j];
+		p->begin[axis[j]] = more / 2;
+	}
+	if (dlb_checked_count(p->y, p->n_dims) < 0)
+		return dlb_op_fail(io, err, "the output would be too large");
 	return 0;
 }
 
@@ -55,89 +105,155 @@ static int infer(struct dlb_op_io *io, struct dlb_error *err)
 {
 	struct pad p;
 
-	if (parse(io, 1, 1, &p, err))
+	if (parse(io, 1, 3, &p, err))
 		return -1;
-	if (dlb_io_has(io, 3))
-		return dlb_op_fail(io, err, "input 3, axes, is of opset 18");
 	if (dlb_io_has(io, 2) && (io->in[2].dtype != p.type || dlb_desc_count(&io->in[2]) != 1))
 		return dlb_op_fail(io, err, "the constant must be one value of type %s", dlb_dtype_name(p.type));
 	io->out[0] = dlb_desc_make(p.type, p.n_dims, p.y);
 	return 0;
 }
 
-/* Where element i of the output along one dimension comes from; -1: from nowhere (a constant). */
-static int64_t source(enum mode mode, int64_t i, int64_t begin, int64_t n)
+static int center_infer(struct dlb_op_io *io, struct dlb_error *err)
 {
-	i -= begin;
+	struct pad p;
+
+	if (parse_center(io, &p, err))
+		return -1;
+	io->out[0] = dlb_desc_make(p.type, p.n_dims, p.y);
+	return 0;
+}
+
+/* -- by tables -- */
+
+/* Which of n elements the output shows at i places from the input's first one; -1: none. Reflections leave out the border. */
+static int64_t source(enum mode mode, int64_t i, int64_t n)
+{
+	int64_t period = mode == WRAP ? n : 2 * (n - 1);
+
 	if (i >= 0 && i < n)
 		return i;
 	if (mode == CONSTANT)
 		return -1;
-	if (mode == EDGE)
+	if (mode == EDGE || n == 1)
 		return i < 0 ? 0 : n - 1;
-	return i < 0 ? -i : 2 * (n - 1) - i;
+	i %= period;
+	i = i < 0 ? i + period : i;
+	return i < n ? i : period - i;
 }
 
-/* Index into x for the output's element number `at`, -1: none. */
-static int64_t from(const struct pad *p, int64_t at)
+static struct plan *make_plan(const struct pad *p, size_t *bytes)
 {
-	int64_t index = 0, step = 1;
+	int64_t n = 0, stride = 1;
+	struct plan *t;
 
+	for (int d = 0; d < p->n_dims; d++)
+		n += p->y[d];
+	*bytes = sizeof *t + (size_t)n * sizeof *t->from;
+	t = dlb_xcalloc(1, *bytes);
+	t->p = *p;
+	t->rows = 1;
 	for (int d = p->n_dims - 1; d >= 0; d--) {
-		int64_t i = source(p->mode, at % p->y[d], p->begin[d], p->x[d]);
+		n -= p->y[d];
+		t->first[d] = n;
+		for (int64_t i = 0; i < p->y[d]; i++) {
+			int64_t s = source(p->mode, i - p->begin[d], p->x[d]);
 
-		if (i < 0)
-			return -1;
-		index += i * step;
-		step *= p->x[d];
-		at /= p->y[d];
+			t->from[n + i] = s < 0 ? -1 : s * stride;
+		}
+		stride *= p->x[d];
+		t->rows *= d < p->n_dims - 1 ? p->y[d] : 1;
 	}
-	return index;
+	return t;
 }
 
-static int64_t product(const int64_t *d, int n)
+/* Where the row of x that row number i of y shows begins; -1: none. */
+static int64_t row_from(const struct plan *t, int64_t i)
 {
-	int64_t c = 1;
+	int64_t at = 0;
 
-	for (int i = 0; i < n; i++)
-		c *= d[i];
-	return c;
+	for (int d = t->p.n_dims - 2; d >= 0; d--) {
+		int64_t s = t->from[t->first[d] + i % t->p.y[d]];
+
+		if (s < 0)
+			return -1;
+		at += s;
+		i /= t->p.y[d];
+	}
+	return at;
 }
+
+#define ROW(type) \
+	for (int64_t j = 0; j < n; j++) \
+		((type *)y)[j] = at < 0 || from[j] < 0 ? *(const type *)value : ((const type *)x)[at + from[j]]
 
 static void run(const void *ctx, const struct dlb_run *r)
 {
-	const struct pad *p = ctx;
-	size_t size = dlb_dtype_bytes(p->type);
-	double value = p->value_is_input ? dlb_value_real(r->in[2], p->type, 0) : p->value;
+	const struct plan *t = ctx;
+	const int last = t->p.n_dims - 1;
+	const int64_t n = last < 0 ? 1 : t->p.y[last], zero = 0, *from = last < 0 ? &zero : t->from + t->first[last];
+	const size_t size = dlb_dtype_bytes(t->p.type);
+	const void *x = r->in[0];
+	_Alignas(8) unsigned char value[8];
 
-	for (int64_t i = 0, n = product(p->y, p->n_dims); i < n; i++) {
-		int64_t j = from(p, i);
+	memcpy(value, t->p.value_is_input ? r->in[2] : t->p.value, size);
+	for (int64_t i = 0; i < t->rows; i++) {
+		const int64_t at = row_from(t, i);
+		char *y = (char *)r->out[0] + (size_t)(i * n) * size;
 
-		if (j >= 0)
-			memcpy((char *)r->out[0] + (size_t)i * size, (const char *)r->in[0] + (size_t)j * size, size);
-		else
-			dlb_value_set(r->out[0], p->type, i, value);
+		switch (size) {
+		case 1:
+			ROW(uint8_t);
+			break;
+		case 2:
+			ROW(uint16_t);
+			break;
+		case 4:
+			ROW(uint32_t);
+			break;
+		default:
+			ROW(uint64_t);
+			break;
+		}
 	}
 }
+
+#define ADD_ROW(type) \
+	for (int64_t j = 0; j < n; j++) \
+		((type *)r->out[0])[at + from[j]] += ((const type *)r->in[0])[i * n + j]
 
 static void grad_run(const void *ctx, const struct dlb_run *r)
 {
-	const struct pad *p = ctx;
+	const struct plan *t = ctx;
+	const int last = t->p.n_dims - 1;
+	const int64_t n = last < 0 ? 1 : t->p.y[last], zero = 0, *from = last < 0 ? &zero : t->from + t->first[last];
+	int64_t count = 1;
 
-	memset(r->out[0], 0, (size_t)product(p->x, p->n_dims) * dlb_dtype_bytes(p->type));
-	for (int64_t i = 0, n = product(p->y, p->n_dims); i < n; i++) {
-		int64_t j = from(p, i);
+	for (int d = 0; d <= last; d++)
+		count *= t->p.x[d];
+	memset(r->out[0], 0, (size_t)count * dlb_dtype_bytes(t->p.type));
+	for (int64_t i = 0; i < t->rows; i++) {
+		const int64_t at = row_from(t, i);
 
-		if (j < 0)
-			continue;
-		if (p->type == DLB_F32)
-			((float *)r->out[0])[j] += ((const float *)r->in[0])[i];
+		if (t->p.type == DLB_F32)
+			ADD_ROW(float);
 		else
-			((double *)r->out[0])[j] += ((const double *)r->in[0])[i];
+			ADD_ROW(double);
 	}
 }
 
-/* The part that both have, copied by strides: what padding with zeros, and its gradient, are. */
+static int prepare(struct dlb_backend *be, dlb_host_fn fn, const struct pad *p, struct dlb_kernel **k, struct dlb_error *err)
+{
+	size_t bytes;
+	struct plan *t = make_plan(p, &bytes);
+	int rc = be->ops->host(be, fn, t, bytes, 0, k, err);
+
+	free(t);
+	return rc;
+}
+
+/* -- by strides -- */
+
+/* The part that both have, copied: what padding with zeros, and its gradient, are. */
 static int zeros(struct dlb_backend *be, const struct dlb_op_io *io, const struct pad *p, bool backward, struct dlb_kernel **k,
 		 struct dlb_error *err)
 {
@@ -159,30 +275,77 @@ static int zeros(struct dlb_backend *be, const struct dlb_op_io *io, const struc
 	return dlb_kernel_strided(be, x, y, p->n_dims, dim, sx, at_x, sy, at_y, true, k, err);
 }
 
+static bool is_zero(const struct pad *p)
+{
+	static const unsigned char zero[8];
+
+	return !memcmp(p->value, zero, dlb_dtype_bytes(p->type));
+}
+
 static int kernel(struct dlb_backend *be, const struct dlb_op_io *io, struct dlb_kernel **k, struct dlb_error *err)
 {
 	struct pad p;
 
-	if (parse(io, 1, 1, &p, err))
+	if (parse(io, 1, 3, &p, err))
 		return -1;
 	p.value_is_input = dlb_io_has(io, 2);
 	if (p.value_is_input && io->value && io->value[2]) {
-		p.value = dlb_value_real(io->value[2], io->in[2].dtype, 0);
+		memcpy(p.value, io->value[2], dlb_dtype_bytes(p.type));
 		p.value_is_input = false;
 	}
-	if (p.mode == CONSTANT && p.value == 0 && !p.value_is_input)
+	if (p.mode == CONSTANT && !p.value_is_input && is_zero(&p))
 		return zeros(be, io, &p, false, k, err);
-	return be->ops->host(be, run, &p, sizeof p, 0, k, err);
+	return prepare(be, run, &p, k, err);
 }
+
+static int center_kernel(struct dlb_backend *be, const struct dlb_op_io *io, struct dlb_kernel **k, struct dlb_error *err)
+{
+	struct pad p;
+
+	if (parse_center(io, &p, err))
+		return -1;
+	return zeros(be, io, &p, false, k, err);
+}
+
+/* -- gradients -- */
 
 static int gradient(struct dlb_builder *b, struct dlb_error *err)
 {
-	int in[2] = { b->dout[0], b->io.n_in > 1 ? b->in[1] : -1 };
+	int in[3] = { b->dout[0], b->io.n_in > 1 ? b->in[1] : -1, b->io.n_in > 3 ? b->in[3] : -1 };
 
 	(void)err;
 	if (!b->need[0])
 		return 0;
-	b->din[0] = dlb_b_op(b, "PadGrad", b->io.attr, b->io.n_attr, in, in[1] < 0 ? 1 : 2, 1, NULL, b->in[0]);
+	b->din[0] = dlb_b_op(b, "PadGrad", b->io.attr, b->io.n_attr, in, in[2] >= 0 ? 3 : in[1] >= 0 ? 2 : 1, 1, NULL, b->in[0]);
+	return b->din[0] < 0 ? -1 : 0;
+}
+
+/* As pads for the axes that change: those of the batch may be of any size. */
+static int center_gradient(struct dlb_builder *b, struct dlb_error *err)
+{
+	int64_t axes[DLB_MAX_DIMS], pads[2 * DLB_MAX_DIMS];
+	struct dlb_attr a[2];
+	struct pad p;
+	int n = 0;
+
+	if (!b->need[0])
+		return 0;
+	if (parse_center(&b->io, &p, err))
+		return -1;
+	for (int i = 0; i < p.n_dims; i++)
+		if (p.x[i] != p.y[i])
+			axes[n++] = i;
+	if (n == 0) {
+		b->din[0] = b->dout[0];
+		return 0;
+	}
+	for (int i = 0; i < n; i++) {
+		pads[i] = p.begin[axes[i]];
+		pads[n + i] = p.y[axes[i]] - p.x[axes[i]] - pads[i];
+	}
+	a[0] = dlb_make_ints("pads", pads, 2 * n);
+	a[1] = dlb_make_ints("axes", axes, n);
+	b->din[0] = dlb_b_op(b, "PadGrad", a, 2, &b->dout[0], 1, 1, NULL, b->in[0]);
 	return b->din[0] < 0 ? -1 : 0;
 }
 
@@ -190,7 +353,7 @@ static int grad_infer(struct dlb_op_io *io, struct dlb_error *err)
 {
 	struct pad p;
 
-	if (parse(io, -1, 1, &p, err))
+	if (parse(io, -1, 2, &p, err))
 		return -1;
 	io->out[0] = dlb_desc_make(p.type, p.n_dims, p.x);
 	return 0;
@@ -200,13 +363,13 @@ static int grad_kernel(struct dlb_backend *be, const struct dlb_op_io *io, struc
 {
 	struct pad p;
 
-	if (parse(io, -1, 1, &p, err))
+	if (parse(io, -1, 2, &p, err))
 		return -1;
 	if (p.mode == CONSTANT)
 		return zeros(be, io, &p, true, k, err);
 	if (p.type != DLB_F32 && p.type != DLB_F64)
 		return DLB_NO_KERNEL;
-	return be->ops->host(be, grad_run, &p, sizeof p, 0, k, err);
+	return prepare(be, grad_run, &p, k, err);
 }
 
 static double no_flops(const struct dlb_op_io *io)
@@ -215,7 +378,9 @@ static double no_flops(const struct dlb_op_io *io)
 	return 0;
 }
 
-const struct dlb_op_class dlb_op_Pad = { .name = "Pad", .n_in = { 1, 3 }, .n_out = { 1, 1 }, .work = "move",
+const struct dlb_op_class dlb_op_Pad = { .name = "Pad", .n_in = { 1, 4 }, .n_out = { 1, 1 }, .work = "move",
 	.infer = infer, .flops = no_flops, .gradient = gradient, .kernel = kernel };
-const struct dlb_op_class dlb_op_PadGrad = { .name = "PadGrad", .domain = "dlb", .n_in = { 1, 2 }, .n_out = { 1, 1 },
+const struct dlb_op_class dlb_op_CenterCropPad = { .name = "CenterCropPad", .n_in = { 2, 2 }, .n_out = { 1, 1 }, .work = "move",
+	.infer = center_infer, .flops = no_flops, .gradient = center_gradient, .kernel = center_kernel };
+const struct dlb_op_class dlb_op_PadGrad = { .name = "PadGrad", .domain = "dlb", .n_in = { 1, 3 }, .n_out = { 1, 1 },
 	.work = "move", .infer = grad_infer, .kernel = grad_kernel };
