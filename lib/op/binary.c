@@ -322,9 +322,7 @@ static double flops_pow(const struct dlb_op_io *io)
 
 static int kernel_mod(struct dlb_backend *be, const struct dlb_op_io *io, struct dlb_kernel **k, struct dlb_error *err)
 {
-	bool f = dlb_io_int(io, "fmod", 0) || dlb_dtype_is_float(io->in[0].dtype);
-
-	return dlb_kernel_map(be, io, f ? DLB_MAP_fmod : DLB_MAP_mod, 2, 0, 0, k, err);
+	return dlb_kernel_map(be, io, dlb_io_int(io, "fmod", 0) ? DLB_MAP_fmod : DLB_MAP_mod, 2, 0, 0, k, err);
 }
 
 /* -- Clip: bounds by attribute before opset 11, by optional inputs since -- */

@@ -5,6 +5,11 @@ OP(Selu) OP(SeluGrad) OP(Celu) OP(CeluGrad) OP(Sigmoid) OP(SigmoidGrad) OP(HardS
 OP(HardSwish) OP(HardSwishGrad) OP(Softplus) OP(SoftplusGrad) OP(Softsign) OP(SoftsignGrad) OP(Tanh) OP(TanhGrad)
 OP(Erf) OP(ErfGrad) OP(Exp) OP(ExpGrad) OP(Log) OP(LogGrad) OP(Sqrt) OP(SqrtGrad) OP(Reciprocal) OP(ReciprocalGrad)
 OP(Abs) OP(AbsGrad) OP(Sin) OP(SinGrad) OP(Cos) OP(CosGrad) OP(Neg) OP(Sign) OP(Floor) OP(Ceil) OP(Round) OP(Not)
+OP(Tan) OP(TanGrad) OP(Asin) OP(AsinGrad) OP(Acos) OP(AcosGrad) OP(Atan) OP(AtanGrad) OP(Sinh) OP(SinhGrad)
+OP(Cosh) OP(CoshGrad) OP(Asinh) OP(AsinhGrad) OP(Acosh) OP(AcoshGrad) OP(Atanh) OP(AtanhGrad) OP(Mish) OP(MishGrad)
+OP(Swish) OP(SwishGrad) OP(Shrink) OP(ShrinkGrad) OP(IsNaN) OP(IsInf)
+OP(BitwiseAnd) OP(BitwiseOr) OP(BitwiseXor) OP(BitwiseNot) OP(BitShift)			/* bits.c */
+OP(SwiGLU) OP(SwiGLUGrad) OP(SwiGLUGradValue)						/* swiglu.c */
 OP(Gelu) OP(GeluGrad)									/* gelu.c */
 OP(AddRelu)										/* add_relu.c */
 OP(Product)										/* product.c */

@@ -35,7 +35,19 @@ struct row {
 	ROW(Reciprocal, reciprocal, reciprocal_grad, true, NULL, 0, NULL, 0, "elementwise", 4, NEVER) \
 	ROW(Abs, abs, abs_grad, false, NULL, 0, NULL, 0, "elementwise", 1, FOLLOWS) \
 	ROW(Sin, sin, sin_grad, false, NULL, 0, NULL, 0, "elementwise", 20, FOLLOWS) \
-	ROW(Cos, cos, cos_grad, false, NULL, 0, NULL, 0, "elementwise", 20, FOLLOWS)
+	ROW(Cos, cos, cos_grad, false, NULL, 0, NULL, 0, "elementwise", 20, FOLLOWS) \
+	ROW(Tan, tan, tan_grad, true, NULL, 0, NULL, 0, "elementwise", 20, NEVER) \
+	ROW(Asin, asin, asin_grad, false, NULL, 0, NULL, 0, "elementwise", 20, NEVER) \
+	ROW(Acos, acos, acos_grad, false, NULL, 0, NULL, 0, "elementwise", 20, NEVER) \
+	ROW(Atan, atan, atan_grad, false, NULL, 0, NULL, 0, "elementwise", 20, NEVER) \
+	ROW(Sinh, sinh, sinh_grad, false, NULL, 0, NULL, 0, "elementwise", 20, NEVER) \
+	ROW(Cosh, cosh, cosh_grad, false, NULL, 0, NULL, 0, "elementwise", 20, NEVER) \
+	ROW(Asinh, asinh, asinh_grad, false, NULL, 0, NULL, 0, "elementwise", 20, NEVER) \
+	ROW(Acosh, acosh, acosh_grad, false, NULL, 0, NULL, 0, "elementwise", 20, NEVER) \
+	ROW(Atanh, atanh, atanh_grad, false, NULL, 0, NULL, 0, "elementwise", 20, NEVER) \
+	ROW(Mish, mish, mish_grad, false, NULL, 0, NULL, 0, "activation", 15, FOLLOWS) \
+	ROW(Swish, swish, swish_grad, false, "alpha", 1, NULL, 0, "activation", 12, FOLLOWS) \
+	ROW(Shrink, shrink, shrink_grad, false, "lambd", 0.5, "bias", 0, "activation", 2, FOLLOWS)
 
 static const struct row rows[] = {
 #define ROW(n, f, g, y, a, av, b, bv, work, flop, bf) { #n, DLB_MAP_##f, DLB_MAP_##g, y, a, b, av, bv },
@@ -131,3 +143,31 @@ PLAIN(Floor, floor, NULL)
 PLAIN(Ceil, ceil, NULL)
 PLAIN(Round, round, NULL)
 PLAIN(Not, not, NULL)
+
+/* -- of a float whether it is one of a kind -- */
+
+static int infer_test(struct dlb_op_io *io, struct dlb_error *err)
+{
+	if (!dlb_dtype_is_float(io->in[0].dtype))
+		return dlb_op_fail(io, err, "the input is of type %s, not a float", dlb_dtype_name(io->in[0].dtype));
+	io->out[0] = io->in[0];
+	io->out[0].dtype = DLB_BOOL;
+	return 0;
+}
+
+static int kernel_is_nan(struct dlb_backend *be, const struct dlb_op_io *io, struct dlb_kernel **k, struct dlb_error *err)
+{
+	return dlb_kernel_map(be, io, DLB_MAP_is_nan, 1, 0, 0, k, err);
+}
+
+static int kernel_is_inf(struct dlb_backend *be, const struct dlb_op_io *io, struct dlb_kernel **k, struct dlb_error *err)
+{
+	return dlb_kernel_map(be, io, DLB_MAP_is_inf, 1, dlb_io_int(io, "detect_negative", 1) != 0,
+			      dlb_io_int(io, "detect_positive", 1) != 0, k, err);
+}
+
+#define TEST(n, kern) \
+	const struct dlb_op_class dlb_op_##n = { .name = #n, .n_in = { 1, 1 }, .n_out = { 1, 1 }, .layout = DLB_LAYOUT_ANY, \
+		.work = "elementwise", .infer = infer_test, .kernel = kern };
+TEST(IsNaN, kernel_is_nan)
+TEST(IsInf, kernel_is_inf)

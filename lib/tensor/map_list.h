@@ -1,6 +1,7 @@
-/* The elementwise functions: one line each, included with different meanings of the five macros.
+/* The elementwise functions: one line each, included with different meanings of the six macros.
  *
  *     MAP(name, n_inputs, expression)      every number type; a, b, c and the result share it
+ *     MAP_INT(name, n, expression)         integers only
  *     MAP_FLOAT(name, n, expression)       f32 and f64 only
  *     MAP_COMPARE(name, n, expression)     inputs of any one type (bool too); the result is bool
  *     MAP_LOGIC(name, n, expression)       bool to bool
@@ -12,8 +13,12 @@
  *     ADD SUB MUL DIV NEG      arithmetic that wraps in integers (no undefined overflow, x/0 = 0)
  *     MOD FMOD POW             Python's and C's remainder, powers
  *     NEGATIVE                 a < 0
+ *     SHIFTS_ALL               b is no number of bits to shift T by: negative, or all of them (integers)
  *     F(exp)                   expf or exp, for float types
  * Gradients take dy first: relu_grad(dy, y), clip_grad(dy, x). NaN goes through min, max and clip. */
+#ifndef MAP_INT
+#define MAP_INT MAP
+#endif
 #ifndef MAP_FLOAT
 #define MAP_FLOAT MAP
 #endif
@@ -27,6 +32,9 @@
 #define MAP_SELECT MAP
 #endif
 
+/* tanh(log(1 + e^x)) = n / (n + 2), n = e (e + 2), e = e^x; 1 from 20 on. */
+#define MISH_E(x) F(exp)((x) > 20 ? 20 : (x))
+#define MISH_N(e) ((e) * ((e) + 2))
 /* 0.5 (1 + tanh(u)) = sigmoid(2 u), u = sqrt(2/pi) (x + 0.044715 x^3) */
 #define GELU_SIGMOID(x) F(sigmoid)((T)1.59576912160573071176 * ((x) + (T)0.044715 * (x) * (x) * (x)))
 
@@ -51,9 +59,16 @@ MAP(max, 2, (a > b || a != a) ? a : b)
 MAP(mod, 2, MOD(a, b))							/* sign of b */
 MAP(fmod, 2, FMOD(a, b))						/* sign of a */
 MAP(pow, 2, POW(a, b))
-MAP(clip, 1, a < alpha ? alpha : a > beta ? beta : a)			/* alpha = least, beta = most */
+MAP(clip, 1, (a < alpha ? alpha : a) > beta ? beta : (a < alpha ? alpha : a))	/* alpha = least, beta = most, which prevails */
 MAP(clip_between, 3, (a < b ? b : a) > c ? c : (a < b ? b : a))		/* x, least, most */
 MAP(relu, 1, NEGATIVE(a) ? (T)0 : a)
+MAP(shrink, 1, (T)-1 < 1 && a < NEG(alpha) ? ADD(a, beta) : a > alpha ? SUB(a, beta) : 0)	/* alpha = lambda, beta = bias */
+MAP_INT(bit_and, 2, a & b)
+MAP_INT(bit_or, 2, a | b)
+MAP_INT(bit_xor, 2, a ^ b)
+MAP_INT(bit_not, 1, ~a)
+MAP_INT(shift_left, 2, SHIFTS_ALL(b) ? 0 : (uint64_t)a << b)
+MAP_INT(shift_right, 2, SHIFTS_ALL(b) ? (NEGATIVE(a) ? (T)-1 : 0) : a >> b)	/* copies the sign */
 
 /* real functions */
 MAP_FLOAT(sqrt, 1, F(sqrt)(a))
@@ -93,6 +108,9 @@ MAP_FLOAT(hard_sigmoid, 1, a * alpha + beta < 0 ? 0 : a * alpha + beta > 1 ? 1 :
 MAP_FLOAT(hard_swish, 1, a * (a + 3 < 0 ? 0 : a + 3 > 6 ? 1 : (a + 3) / 6))
 MAP_FLOAT(gelu, 1, (T)0.5 * a * (1 + F(erf)(a * (T)0.70710678118654752440)))
 MAP_FLOAT(gelu_tanh, 1, a * GELU_SIGMOID(a))
+MAP_FLOAT(mish, 1, a > 20 ? a : a * (MISH_N(MISH_E(a)) / (MISH_N(MISH_E(a)) + 2)))
+MAP_FLOAT(swish, 1, a * F(sigmoid)(alpha * a))
+MAP_FLOAT(swiglu, 2, a * F(sigmoid)(alpha * a) * b)			/* gate, value */
 
 /* gradients */
 MAP_FLOAT(relu_grad, 2, b > 0 ? a : 0)					/* dy, y */
@@ -104,6 +122,15 @@ MAP_FLOAT(abs_grad, 2, b > 0 ? a : b < 0 ? -a : 0)			/* dy, x */
 MAP_FLOAT(erf_grad, 2, a * (T)1.12837916709551257390 * F(exp)(-b * b))	/* dy, x */
 MAP_FLOAT(sin_grad, 2, a * F(cos)(b))
 MAP_FLOAT(cos_grad, 2, -a * F(sin)(b))
+MAP_FLOAT(asin_grad, 2, a / F(sqrt)(1 - b * b))
+MAP_FLOAT(acos_grad, 2, -a / F(sqrt)(1 - b * b))
+MAP_FLOAT(atan_grad, 2, a / (1 + b * b))
+MAP_FLOAT(tan_grad, 2, a * (1 + b * b))					/* dy, y */
+MAP_FLOAT(sinh_grad, 2, a * F(cosh)(b))
+MAP_FLOAT(cosh_grad, 2, a * F(sinh)(b))
+MAP_FLOAT(asinh_grad, 2, a / F(sqrt)(b * b + 1))
+MAP_FLOAT(acosh_grad, 2, a / F(sqrt)(b * b - 1))
+MAP_FLOAT(atanh_grad, 2, a / (1 - b * b))
 MAP_FLOAT(leaky_relu_grad, 2, b > 0 ? a : alpha * a)			/* dy, x */
 MAP_FLOAT(thresholded_relu_grad, 2, b > alpha ? a : 0)			/* dy, x */
 MAP_FLOAT(prelu_grad, 3, b > 0 ? a : a * c)				/* dy, x, slope: dx */
@@ -119,6 +146,13 @@ MAP_FLOAT(gelu_grad, 2, a * ((T)0.5 * (1 + F(erf)(b * (T)0.70710678118654752440)
 	b * (T)0.39894228040143267794 * F(exp)(-(T)0.5 * b * b)))	/* dy, x */
 MAP_FLOAT(gelu_tanh_grad, 2, a * (GELU_SIGMOID(b) + b * GELU_SIGMOID(b) * (1 - GELU_SIGMOID(b)) *
 	((T)1.59576912160573071176 + (T)0.21406444881780073 * b * b)))	/* dy, x */
+/* n / (n + 2) + x 4 e (e + 1) / (n + 2)^2 */
+MAP_FLOAT(mish_grad, 2, b > 20 ? a : a * (MISH_N(MISH_E(b)) / (MISH_N(MISH_E(b)) + 2) + b * (4 * MISH_E(b) * (MISH_E(b) + 1)) /
+	((MISH_N(MISH_E(b)) + 2) * (MISH_N(MISH_E(b)) + 2))))		/* dy, x */
+MAP_FLOAT(swish_grad, 2, a * F(sigmoid)(alpha * b) * (1 + alpha * b * (1 - F(sigmoid)(alpha * b))))	/* dy, x */
+MAP_FLOAT(swiglu_grad, 3, a * c * F(sigmoid)(alpha * b) * (1 + alpha * b * (1 - F(sigmoid)(alpha * b))))	/* dy, gate, value: dgate */
+MAP_FLOAT(swiglu_grad_value, 2, a * b * F(sigmoid)(alpha * b))		/* dy, gate */
+MAP_FLOAT(shrink_grad, 2, b < -alpha || b > alpha ? a : 0)		/* dy, x */
 MAP_FLOAT(clip_grad, 2, (b > alpha && b < beta) ? a : 0)		/* dy, x */
 MAP_FLOAT(div_grad_b, 3, -a * b / c)					/* dy, y, divisor */
 MAP_FLOAT(square_grad, 2, 2 * a * b)					/* dy, x; so are the next three */
@@ -141,12 +175,16 @@ MAP_COMPARE(less_or_equal, 2, a <= b)
 MAP_COMPARE(greater, 2, a > b)
 MAP_COMPARE(greater_or_equal, 2, a >= b)
 MAP_COMPARE(is_nan, 1, a != a)
+MAP_COMPARE(is_inf, 1, a == a && a - a != 0 && (a > 0 ? beta : alpha) != 0)	/* alpha: count -inf, beta: +inf */
 MAP_LOGIC(not, 1, !a)
 MAP_LOGIC(and, 2, a && b)
 MAP_LOGIC(or, 2, a || b)
 MAP_LOGIC(xor, 2, !a != !b)
 
+#undef MISH_E
+#undef MISH_N
 #undef GELU_SIGMOID
+#undef MAP_INT
 #undef MAP_FLOAT
 #undef MAP_COMPARE
 #undef MAP_LOGIC

@@ -35,6 +35,11 @@ static bool expected(enum dlb_map_fn f, double a, double b, double c, double al,
 	case DLB_MAP_min: *y = fmin(a, b); return true;
 	case DLB_MAP_max: *y = fmax(a, b); return true;
 	case DLB_MAP_clip: *y = fmin(fmax(a, al), be_); return true;
+	case DLB_MAP_shrink: *y = a < -al ? a + be_ : a > al ? a - be_ : 0; return true;
+	case DLB_MAP_bit_and: *y = (double)((int64_t)a & (int64_t)b); return true;
+	case DLB_MAP_bit_or: *y = (double)((int64_t)a | (int64_t)b); return true;
+	case DLB_MAP_bit_xor: *y = (double)((int64_t)a ^ (int64_t)b); return true;
+	case DLB_MAP_bit_not: *y = -1 - a; return true;
 	case DLB_MAP_relu: *y = fmax(a, 0); return true;
 	case DLB_MAP_sqrt: *y = sqrt(a); return true;
 	case DLB_MAP_rsqrt: *y = 1 / sqrt(a); return true;
@@ -71,6 +76,9 @@ static bool expected(enum dlb_map_fn f, double a, double b, double c, double al,
 	case DLB_MAP_add_relu: *y = fmax(a + b, 0); return true;
 	case DLB_MAP_gelu_tanh: *y = a * 0.5 * (1 + tanh(sqrt(2 / acos(-1)) * (a + 0.044715 * a * a * a))); return true;
 	case DLB_MAP_gelu: *y = a * 0.5 * erfc(-a / sqrt(2)); return true;
+	case DLB_MAP_mish: *y = a * tanh(log1p(exp(a))); return true;
+	case DLB_MAP_swish: *y = a * sigmoid(al * a); return true;
+	case DLB_MAP_swiglu: *y = a * sigmoid(al * a) * b; return true;
 	case DLB_MAP_equal: *y = a == b; return true;
 	case DLB_MAP_not_equal: *y = a != b; return true;
 	case DLB_MAP_less: *y = a < b; return true;
@@ -78,6 +86,7 @@ static bool expected(enum dlb_map_fn f, double a, double b, double c, double al,
 	case DLB_MAP_greater: *y = a > b; return true;
 	case DLB_MAP_greater_or_equal: *y = a >= b; return true;
 	case DLB_MAP_is_nan: *y = isnan(a); return true;
+	case DLB_MAP_is_inf: *y = isinf(a) && (a > 0 ? be_ : al); return true;
 	case DLB_MAP_not: *y = !a; return true;
 	case DLB_MAP_and: *y = a && b; return true;
 	case DLB_MAP_or: *y = a || b; return true;
@@ -89,7 +98,8 @@ static bool expected(enum dlb_map_fn f, double a, double b, double c, double al,
 	}
 }
 
-static bool is_compare(int f) { return f >= DLB_MAP_equal && f <= DLB_MAP_is_nan; }
+static bool is_compare(int f) { return f >= DLB_MAP_equal && f <= DLB_MAP_is_inf; }
+static bool is_int(int f) { return f >= DLB_MAP_bit_and && f <= DLB_MAP_shift_right; }
 static bool is_logic(int f) { return f >= DLB_MAP_not; }
 static bool is_select(int f) { return f >= DLB_MAP_where && f < DLB_MAP_equal; }
 static bool is_real(int f) { return f >= DLB_MAP_sqrt && f < DLB_MAP_where; }
@@ -167,7 +177,7 @@ static void maps(void)
 
 			if (is_logic(f) ? t != DLB_BOOL : t == DLB_BOOL && !is_compare(f) && !(f == DLB_MAP_where))
 				continue;
-			if (is_real(f) && !dlb_dtype_is_float(t))
+			if (is_real(f) ? !dlb_dtype_is_float(t) : is_int(f) && dlb_dtype_is_float(t))
 				continue;
 			if (t == DLB_U8 && (f == DLB_MAP_neg || f == DLB_MAP_abs || f == DLB_MAP_min || f == DLB_MAP_sub_mul))
 				continue;
@@ -210,6 +220,21 @@ static const struct { int f, grad, wrt; const char *takes; double lo, hi, al, bt
 	{ DLB_MAP_erf, DLB_MAP_erf_grad, 0, "x", -2, 2, 0, 0 },
 	{ DLB_MAP_sin, DLB_MAP_sin_grad, 0, "x", -3, 3, 0, 0 },
 	{ DLB_MAP_cos, DLB_MAP_cos_grad, 0, "x", -3, 3, 0, 0 },
+	{ DLB_MAP_tan, DLB_MAP_tan_grad, 0, "y", -1.2, 1.2, 0, 0 },
+	{ DLB_MAP_asin, DLB_MAP_asin_grad, 0, "x", -0.9, 0.9, 0, 0 },
+	{ DLB_MAP_acos, DLB_MAP_acos_grad, 0, "x", -0.9, 0.9, 0, 0 },
+	{ DLB_MAP_atan, DLB_MAP_atan_grad, 0, "x", -3, 3, 0, 0 },
+	{ DLB_MAP_sinh, DLB_MAP_sinh_grad, 0, "x", -3, 3, 0, 0 },
+	{ DLB_MAP_cosh, DLB_MAP_cosh_grad, 0, "x", -3, 3, 0, 0 },
+	{ DLB_MAP_asinh, DLB_MAP_asinh_grad, 0, "x", -3, 3, 0, 0 },
+	{ DLB_MAP_acosh, DLB_MAP_acosh_grad, 0, "x", 1.1, 3, 0, 0 },
+	{ DLB_MAP_atanh, DLB_MAP_atanh_grad, 0, "x", -0.9, 0.9, 0, 0 },
+	{ DLB_MAP_mish, DLB_MAP_mish_grad, 0, "x", -8, 8, 0, 0 },
+	{ DLB_MAP_mish, DLB_MAP_mish_grad, 0, "x", 15, 25, 0, 0 },
+	{ DLB_MAP_swish, DLB_MAP_swish_grad, 0, "x", -8, 8, 1.3, 0 },
+	{ DLB_MAP_swiglu, DLB_MAP_swiglu_grad, 0, "xw", -4, 4, 0.8, 0 },
+	{ DLB_MAP_swiglu, DLB_MAP_swiglu_grad_value, 1, "x", -4, 4, 0.8, 0 },
+	{ DLB_MAP_shrink, DLB_MAP_shrink_grad, 0, "x", -2, 2, 0.6, 0.2 },
 	{ DLB_MAP_leaky_relu, DLB_MAP_leaky_relu_grad, 0, "x", -2, 2, 0.1, 0 },
 	{ DLB_MAP_thresholded_relu, DLB_MAP_thresholded_relu_grad, 0, "x", -2, 2, 0.7, 0 },
 	{ DLB_MAP_prelu, DLB_MAP_prelu_grad, 0, "xw", -2, 2, 0, 0 },
@@ -320,6 +345,41 @@ static void map_corners(void)
 	assert(be.ops->map(&be, &m, &k, &err) == DLB_NO_KERNEL);
 	m = (struct dlb_map_desc){ .fn = DLB_MAP_add, .n_in = 2, .in = { d, desc(DLB_F32, 0, 1, DIMS(5)) }, .out = d };
 	assert(be.ops->map(&be, &m, &k, &err) == -1);
+}
+
+/* Shifts by what is no number of bits, remainders of floats, infinities by sign, bounds that cross. */
+static void map_special(void)
+{
+	struct dlb_desc i8 = desc(DLB_I8, 0, 1, DIMS(6)), f = desc(DLB_F32, 0, 1, DIMS(6)), t = desc(DLB_BOOL, 0, 1, DIMS(6));
+	int8_t a[6] = { -128, 5, -5, -1, 64, 3 }, b[6] = { 1, 1, 9, -1, 1, 7 }, z[6];
+	float x[6] = { -4.3f, 5, -0.0f, -6, 3, INFINITY }, y[6] = { 2.1f, -3, 4, 3, -INFINITY, 2 }, r[6];
+	static const int8_t left[6] = { 0, 10, 0, 0, -128, -128 }, right[6] = { -64, 2, -1, -1, 32, 0 };
+	static const float python[6] = { 2, -1, 0, 0, -INFINITY, NAN }, c[6] = { -0.1f, 2, -0.0f, -0.0f, 3, NAN };
+	uint8_t yes[6];
+	const struct { struct dlb_map_desc d; void *in[2], *out; const void *want; size_t bytes; } cases[] = {
+		{ { .fn = DLB_MAP_shift_left, .n_in = 2, .in = { i8, i8 }, .out = i8 }, { a, b }, z, left, 1 },
+		{ { .fn = DLB_MAP_shift_right, .n_in = 2, .in = { i8, i8 }, .out = i8 }, { a, b }, z, right, 1 },
+		{ { .fn = DLB_MAP_mod, .n_in = 2, .in = { f, f }, .out = f }, { x, y }, r, python, 4 },
+		{ { .fn = DLB_MAP_fmod, .n_in = 2, .in = { f, f }, .out = f }, { x, y }, r, c, 4 },
+		{ { .fn = DLB_MAP_clip, .n_in = 1, .in = { f }, .out = f, .alpha = 2, .beta = 1 }, { x }, r, (float[]){ 1, 1, 1, 1, 1, 1 }, 4 },
+		{ { .fn = DLB_MAP_is_inf, .n_in = 1, .in = { f }, .out = t, .alpha = 1 }, { y }, yes, (uint8_t[]){ 0, 0, 0, 0, 1, 0 }, 1 },
+		{ { .fn = DLB_MAP_is_inf, .n_in = 1, .in = { f }, .out = t, .beta = 1 }, { y }, yes, (uint8_t[6]){ 0 }, 1 },
+	};
+
+	for (int i = 0; i < DLB_LEN(cases); i++) {
+		struct dlb_kernel *k;
+
+		MUST(be.ops->map(&be, &cases[i].d, &k, &err_));
+		k->run(k, &(struct dlb_run){ .in = cases[i].in, .out = (void *const[]){ cases[i].out } });
+		for (int j = 0; j < 6; j++) {
+			if (cases[i].bytes == 1)
+				assert(((uint8_t *)cases[i].out)[j] == ((const uint8_t *)cases[i].want)[j]);
+			else
+				assert(isnan(((const float *)cases[i].want)[j]) ? isnan(r[j]) != 0 :
+				       isinf(r[j]) ? r[j] == ((const float *)cases[i].want)[j] : fabsf(r[j] - ((const float *)cases[i].want)[j]) < 1e-5f);
+		}
+		dlb_kernel_free(k);
+	}
 }
 
 /* The float functions that are ours (real_math.h), over the whole range of floats, against the C library's in double;
@@ -674,6 +734,7 @@ int main(void)
 		maps();
 		map_gradients();
 		map_corners();
+	map_special();
 		accuracy();
 		reductions();
 		copies();

@@ -8,7 +8,7 @@
 #include "util/rng.h"
 
 /* Inputs, separated by blanks:
- *     f2x3      float, random in [-1, 1], differentiated        p2x3    the same in [0.5, 1.5]
+ *     f2x3      float, random in [-1, 1], differentiated        p2x3    the same in [0.5, 1.5]    g2x3  the same in [1.5, 2.5]
  *     k2x3      float constant, random in [0.5, 1.5]            r=0.3   float constant, a scalar
  *     q=1,2     float list    i=1,2     i64 list    l4x2<5  i64 labels below 5          b=1     bool scalar    b2x3  bools    -  absent
  * Attributes: name=1 integer, 1.0 real, word string, 1,2 or 1, list of integers. */
@@ -30,7 +30,11 @@ static const struct test_case {
 	{ "Gelu", 20, "f3x4", "", 0, 0 }, { "Gelu", 20, "f3x4", "approximate=tanh", 0, 0 },
 	{ "Erf", 17, "f3x4", "", 0, 0 }, { "Exp", 17, "f3x4", "", 0, 0 }, { "Log", 17, "p3x4", "", 0, 0 }, { "Sqrt", 17, "p3x4", "", 0, 0 },
 	{ "Reciprocal", 17, "p3x4", "", 0, 0 }, { "Abs", 17, "f3x4", "", 0, 0 }, { "Sin", 17, "f3x4", "", 0, 0 }, { "Cos", 17, "f3x4", "", 0, 0 },
-	{ "Neg", 17, "f3x4", "", 0, 0 },
+	{ "Neg", 17, "f3x4", "", 0, 0 }, { "Tan", 17, "f3x4", "", 0, 0 }, { "Asin", 17, "f3x4", "", 0, 0 }, { "Acos", 17, "f3x4", "", 0, 0 },
+	{ "Atan", 17, "f3x4", "", 0, 0 }, { "Sinh", 17, "f3x4", "", 0, 0 }, { "Cosh", 17, "f3x4", "", 0, 0 }, { "Asinh", 17, "f3x4", "", 0, 0 },
+	{ "Acosh", 17, "g3x4", "", 0, 0 }, { "Atanh", 17, "f3x4", "", 0, 0 }, { "Mish", 18, "f3x4", "", 0, 0 },
+	{ "Swish", 24, "f3x4", "", 0, 0 }, { "Swish", 24, "f3x4", "alpha=1.7", 0, 0 }, { "Shrink", 17, "f3x4", "lambd=0.3 bias=0.2", 0, 0 },
+	{ "SwiGLU", 28, "f3x4 f3x4", "", 0, 0 }, { "SwiGLU", 28, "f3x4 f3x4", "alpha=0.6", 0, 0 },
 	{ "Add", 17, "f2x3x4 f3x1", "", 0, 0 }, { "Sub", 17, "f3x1 f2x3x4", "", 0, 0 }, { "Mul", 17, "f2x1x4 f3x1", "", 0, 0 },
 	{ "Div", 17, "f2x3x4 p4", "", 0, 0 }, { "Pow", 17, "p2x3 f3", "", 0, 0 }, { "Pow", 17, "f2x3 r=2", "", 0, 0 },
 	{ "Pow", 17, "f2x3 r=3", "", 0, 0 }, { "Pow", 17, "p2x3 r=0.5", "", 0, 0 }, { "Pow", 17, "p2x3 r=-1", "", 0, 0 },
@@ -132,7 +136,7 @@ static double number(char kind)
 {
 	double u = dlb_rng_uniform(&rng);
 
-	return kind == 'f' ? 2 * u - 1 : 0.5 + u;
+	return kind == 'f' ? 2 * u - 1 : kind == 'g' ? 1.5 + u : 0.5 + u;
 }
 
 static const char *read_shape(const char *s, struct dlb_desc *d)
@@ -148,7 +152,7 @@ static const char *read_shape(const char *s, struct dlb_desc *d)
 /* Adds the input that `s` describes; *wanted when it is to be differentiated. */
 static int add_input(struct dlb_graph *g, const char *s, bool *wanted)
 {
-	static const char letters[] = "fpkrqilb";
+	static const char letters[] = "fpgkrqilb";
 	char name[32], kind = *s;
 	struct dlb_desc d = { .dtype = kind == 'b' ? DLB_BOOL : kind == 'i' || kind == 'l' ? DLB_I64 : DLB_F64 };
 	struct dlb_tensor *t;
@@ -157,7 +161,7 @@ static int add_input(struct dlb_graph *g, const char *s, bool *wanted)
 	char *data;
 	int id, n = 0;
 
-	*wanted = kind == 'f' || kind == 'p';
+	*wanted = kind == 'f' || kind == 'p' || kind == 'g';
 	if (kind == '-')
 		return -1;
 	assert(strchr(letters, kind));

@@ -44,13 +44,13 @@ static inline float remainder_of_python_f32(float a, float b)
 {
 	float r = fmodf(a, b);
 
-	return r != 0 && (r < 0) != (b < 0) ? r + b : r;
+	return r == 0 ? copysignf(0, b) : (r < 0) != (b < 0) ? r + b : r;
 }
 static inline double remainder_of_python_f64(double a, double b)
 {
 	double r = fmod(a, b);
 
-	return r != 0 && (r < 0) != (b < 0) ? r + b : r;
+	return r == 0 ? copysign(0, b) : (r < 0) != (b < 0) ? r + b : r;
 }
 #include "tensor/cpu/f32.h"
 #include "tensor/cpu/map_row.h"
@@ -81,6 +81,7 @@ extern row_fn *const *const dlb_cpu_int_rows[DLB_N_DTYPES];
 #define DIV(a, b) ((b) == 0 ? 0 : IS_MINUS_1(b) ? NEG(a) : (T)((a) / (b)))
 #define FMOD(a, b) ((b) == 0 || IS_MINUS_1(b) ? 0 : (T)((a) % (b)))
 #define MOD(a, b) ((T)(FMOD(a, b) != 0 && (FMOD(a, b) < 1) != ((b) < 1) ? FMOD(a, b) + (b) : FMOD(a, b)))
+#define SHIFTS_ALL(b) (NEGATIVE(b) || (b) >= 8 * (int)sizeof(T))
 #define POW(a, b) ((T)int_pow((uint64_t)(a), (b) < 1 && (b) != 0 ? -1 : (int64_t)(b)))
 
 /* a^b modulo 2^64; negative powers as the integer part of the real one (1, -1 or 0). */
@@ -112,9 +113,10 @@ static row_fn *const *rows_of(enum dlb_dtype t)
 }
 
 /* ---- which types a function takes ---- */
-enum shape_of_fn { NUMBERS, REALS, COMPARES, LOGIC, SELECTS };
+enum shape_of_fn { NUMBERS, INTEGERS, REALS, COMPARES, LOGIC, SELECTS };
 static const struct { const char *name; int n_in; enum shape_of_fn shape; } functions[] = {
 #define MAP(name, n, expr) { #name, n, NUMBERS },
+#define MAP_INT(name, n, expr) { #name, n, INTEGERS },
 #define MAP_FLOAT(name, n, expr) { #name, n, REALS },
 #define MAP_COMPARE(name, n, expr) { #name, n, COMPARES },
 #define MAP_LOGIC(name, n, expr) { #name, n, LOGIC },

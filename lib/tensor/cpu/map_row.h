@@ -24,8 +24,10 @@ static void S(row_##name)(void *vo, const void *va, const void *vb, const void *
 #define MAP(name, n, expr) LOOP(name, n, T, T, T, expr)
 #ifdef T_IS_FLOAT
 #define MAP_FLOAT(name, n, expr) LOOP(name, n, T, T, T, expr)
+#define MAP_INT(name, n, expr)
 #else
 #define MAP_FLOAT(name, n, expr)
+#define MAP_INT(name, n, expr) LOOP(name, n, T, T, T, expr)
 #endif
 #define MAP_COMPARE(name, n, expr) LOOP(name, n, T, T, uint8_t, expr)
 #define MAP_LOGIC(name, n, expr) LOOP(name, n, T, T, uint8_t, expr)
@@ -37,6 +39,7 @@ static row_fn *const S(rows)[DLB_N_MAPS] = {
 #define MAP(name, n, expr) S(row_##name),
 #ifdef T_IS_FLOAT
 #define MAP_FLOAT(name, n, expr) S(row_##name),
+#define MAP_INT(name, n, expr) NULL,
 #else
 #define MAP_FLOAT(name, n, expr) NULL,
 #endif
