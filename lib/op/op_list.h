@@ -40,7 +40,9 @@ OP(SampleSplit) OP(SampleConcat)							/* samples.c */
 OP(Gather) OP(GatherGrad)								/* gather.c */
 OP(TrainingMomentum) OP(TrainingAdam) OP(TrainingAdagrad)				/* training.c */
 OP(Pad) OP(CenterCropPad) OP(PadGrad)							/* pad.c */
-OP(LayerNormalization) OP(LayerNormalizationGrad) OP(InstanceNormalization) OP(InstanceNormalizationGrad)	/* layer_norm.c */
+/* layer_norm.c */
+OP(LayerNormalization) OP(LayerNormalizationGrad) OP(RMSNormalization) OP(RMSNormalizationGrad)
+OP(InstanceNormalization) OP(InstanceNormalizationGrad) OP(GroupNormalization) OP(GroupNormalizationGrad)
 OP(LRN) OP(LRNGrad)									/* lrn.c */
 OP(Resize) OP(Upsample) OP(ResizeGrad)							/* resize.c */
 /* index.c */

@@ -107,10 +107,17 @@ struct dlb_bn_desc { enum dlb_bn_dir dir; enum dlb_bn_half half; struct dlb_desc
 /* Softmax or its logarithm along one axis of (outer, axis, inner). GRAD in {dy, y} out {dx}. */
 struct dlb_softmax_desc { enum dlb_dtype dtype; bool log, backward; int64_t outer, axis, inner; };
 /* Rows normalized, y = (x - mean) / sqrt(var + epsilon) * scale + bias, the variance biased: scale and bias along the
- * row (layer normalization), or one of each for row % channels (instance normalization).
+ * row (layer normalization), or one of each for a channel. A row then has row_channels channels side by side (0: one, as
+ * in instance normalization; more in group normalization), and channel s of row r is (r row_channels + s) % channels.
+ * rms: the mean is taken to be 0, so that the variance is the mean square; mean and dbias are then absent.
  *   forward  in {x, scale, bias|NULL}           out {y, mean|NULL, invstd|NULL}
  *   backward in {dy, x, scale, mean, invstd}    out {dx|NULL, dscale|NULL, dbias|NULL} */
-struct dlb_norm_desc { enum dlb_dtype dtype; bool backward, has_bias; int64_t rows, width, channels; double epsilon; };
+struct dlb_norm_desc {
+	enum dlb_dtype dtype;
+	bool backward, has_bias, rms;
+	int64_t rows, width, channels, row_channels;
+	double epsilon;
+};
 /* y = x mask / (1 - ratio): in {x}, out {y, mask|NULL} (bool). Word j of counter i of dlb_philox with key seed + run->seed
  * and a stream made of (vertex, step) is for element 4 (i - index * ceil(per_sample / 4)) + j of the sample with
  * that index in the step's global batch; it is kept if the word is at least ratio 2^32.

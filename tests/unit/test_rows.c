@@ -6,49 +6,63 @@ static double tol_of(enum dlb_dtype t) { return t == DLB_F32 ? 2e-5 : 1e-12; }
 
 static struct dlb_desc d2(enum dlb_dtype t, int64_t rows, int64_t width) { return desc(t, 0, 2, DIMS(rows, width)); }
 
-static void one_norm(enum dlb_dtype t, int64_t rows, int64_t width, int64_t channels, bool bias)
+/* Normalization by its definition; row r's element j has scale and bias entry_of(r, j). */
+static int64_t entry_of(const struct dlb_norm_desc *d, int64_t r, int64_t j)
 {
-	const int64_t entries = channels ? channels : width;
-	struct dlb_norm_desc d = { .dtype = t, .has_bias = bias, .rows = rows, .width = width, .channels = channels, .epsilon = 1e-5 };
+	const int64_t n = d->row_channels ? d->row_channels : 1;
+
+	return d->channels ? (r * n + j / (d->width / n)) % d->channels : j;
+}
+
+static void define_norm(const struct dlb_norm_desc *d, const struct arg *in, struct arg *out, struct arg *gin, struct arg *gout)
+{
+	for (int64_t i = 0; i < d->rows; i++) {
+		const double *v = in[0].v + i * d->width, *dy = gin[0].v + i * d->width, n = (double)d->width;
+		double mean = 0, var = 0, inv, s = 0, q = 0;
+
+		for (int64_t j = 0; j < d->width && !d->rms; j++)
+			mean += v[j] / n;
+		for (int64_t j = 0; j < d->width; j++)
+			var += (v[j] - mean) * (v[j] - mean) / n;
+		inv = 1 / sqrt(var + d->epsilon);
+		out[1].v[i] = mean;
+		out[2].v[i] = inv;
+		gin[3].v[i] = mean = rounded(d->dtype, mean);
+		gin[4].v[i] = inv = rounded(d->dtype, inv);
+		for (int64_t j = 0; j < d->width; j++) {
+			const int64_t e = entry_of(d, i, j);
+
+			out[0].v[i * d->width + j] = (v[j] - out[1].v[i]) * out[2].v[i] * in[1].v[e] + (in[2].v ? in[2].v[e] : 0);
+			gout[1].v[e] += dy[j] * (v[j] - mean) * inv;
+			gout[2].v[e] += dy[j];
+			s += d->rms ? 0 : dy[j] * in[1].v[e] / n;
+			q += dy[j] * in[1].v[e] * (v[j] - mean) * inv / n;
+		}
+		for (int64_t j = 0; j < d->width; j++)
+			gout[0].v[i * d->width + j] = inv * (dy[j] * in[1].v[entry_of(d, i, j)] - s - (v[j] - mean) * inv * q);
+	}
+}
+
+static void one_norm(struct dlb_norm_desc d)
+{
+	const enum dlb_dtype t = d.dtype;
+	const int64_t rows = d.rows, width = d.width, entries = d.channels ? d.channels : width;
 	struct dlb_desc x = d2(t, rows, width), list = desc(t, 0, 1, &entries), stat = desc(t, 0, 1, &rows);
-	struct arg in[3] = { draw(x), draw(list), bias ? draw(list) : absent() }, out[3] = { { x, zeros(rows * width) },
+	struct arg in[3] = { draw(x), draw(list), d.has_bias ? draw(list) : absent() }, out[3] = { { x, zeros(rows * width) },
 		{ stat, zeros(rows) }, { stat, zeros(rows) } };
 	struct arg gin[5] = { draw(x), in[0], in[1], { stat, zeros(rows) }, { stat, zeros(rows) } };
 	struct arg gout[3] = { { x, zeros(rows * width) }, { list, zeros(entries) }, { list, zeros(entries) } };
 	struct dlb_kernel *k;
 	char what[100];
 
-	for (int64_t i = 0; i < rows; i++) {
-		const double *v = in[0].v + i * width, *dy = gin[0].v + i * width, n = (double)width;
-		double mean = 0, var = 0, inv, s = 0, q = 0;
-
-		for (int64_t j = 0; j < width; j++)
-			mean += v[j] / n;
-		for (int64_t j = 0; j < width; j++)
-			var += (v[j] - mean) * (v[j] - mean) / n;
-		inv = 1 / sqrt(var + d.epsilon);
-		out[1].v[i] = mean;
-		out[2].v[i] = inv;
-		gin[3].v[i] = mean = rounded(t, mean);
-		gin[4].v[i] = inv = rounded(t, inv);
-		for (int64_t j = 0; j < width; j++) {
-			const int64_t e = channels ? i % channels : j;
-
-			out[0].v[i * width + j] = (v[j] - out[1].v[i]) * out[2].v[i] * in[1].v[e] + (bias ? in[2].v[e] : 0);
-			gout[1].v[e] += dy[j] * (v[j] - mean) * inv;
-			gout[2].v[e] += dy[j];
-			s += dy[j] * in[1].v[e] / n;
-			q += dy[j] * in[1].v[e] * (v[j] - mean) * inv / n;
-		}
-		for (int64_t j = 0; j < width; j++)
-			gout[0].v[i * width + j] = inv * (dy[j] * in[1].v[channels ? i % channels : j] - s - (v[j] - mean) * inv * q);
-	}
-	snprintf(what, sizeof what, "norm %s %lldx%lld channels %lld", dlb_dtype_name(t), (long long)rows, (long long)width, (long long)channels);
+	define_norm(&d, in, out, gin, gout);
+	snprintf(what, sizeof what, "norm %s %lldx%lld channels %lld/%lld%s", dlb_dtype_name(t), (long long)rows, (long long)width,
+		 (long long)d.channels, (long long)d.row_channels, d.rms ? " rms" : "");
 	MUST(be.ops->norm(&be, &d, &k, &err_));
 	check_run(what, k, in, 3, out, 3, tol_of(t), NULL, NULL);
 	d.backward = true;
 	MUST(be.ops->norm(&be, &d, &k, &err_));
-	check_run(what, k, gin, 5, gout, 3, tol_of(t), NULL, NULL);
+	check_run(what, k, gin, 5, gout, d.rms ? 2 : 3, tol_of(t), NULL, NULL);
 	free(gin[0].v);
 	free(gin[3].v);
 	free(gin[4].v);
@@ -63,9 +77,24 @@ static void norms(void)
 
 	for (int t = DLB_F32; t <= DLB_F64; t++)
 		for (int i = 0; i < DLB_LEN(widths); i++) {
+			const struct dlb_norm_desc d = { .dtype = t, .rows = 70, .width = widths[i], .has_bias = i % 2, .epsilon = 1e-5 };
+			struct dlb_norm_desc e = d;
+
 			if (widths[i] > 1)		/* a row of one has no variance, and 1/sqrt(epsilon) makes noise of rounding */
-				one_norm(t, 70, widths[i], 0, i % 2);
-			one_norm(t, 6, widths[i] + 1, 3, true);
+				one_norm(d);
+			e.rms = true;
+			e.has_bias = false;
+			one_norm(e);
+			e = d;
+			e.rows = 6;
+			e.width = widths[i] + 1;
+			e.channels = 3;
+			e.has_bias = true;
+			one_norm(e);
+			e.width = 4 * widths[i];
+			e.channels = 12;
+			e.row_channels = 4;
+			one_norm(e);
 		}
 }
 
@@ -266,8 +295,8 @@ int main(void)
 		threads();
 		for (int n = 2; n < 4; n++) {			/* sums over parts agree to rounding */
 			be.n_threads = n;
-			one_norm(DLB_F32, 300, 200, 0, true);
-			one_norm(DLB_F64, 300, 200, 3, true);
+			one_norm((struct dlb_norm_desc){ .dtype = DLB_F32, .rows = 300, .width = 200, .has_bias = true, .epsilon = 1e-5 });
+			one_norm((struct dlb_norm_desc){ .dtype = DLB_F64, .rows = 300, .width = 200, .channels = 3, .has_bias = true, .epsilon = 1e-5 });
 		}
 		be.n_threads = 1;
 	}

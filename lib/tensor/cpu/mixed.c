@@ -164,7 +164,7 @@ int dlb_cpu_mixed_softmax(struct dlb_backend *b, const struct dlb_softmax_desc *
 
 static int64_t rows_together(const struct dlb_norm_desc *d)
 {
-	return d->channels > 0 ? d->channels : 1;
+	return d->channels > 0 ? d->channels / (d->row_channels ? d->row_channels : 1) : 1;
 }
 
 static int prepare_norm(struct dlb_backend *b, const void *ctx, int64_t rows, struct dlb_kernel **k, struct dlb_error *err)

@@ -1,5 +1,6 @@
-/* Normalization of rows (layer and instance normalization) and its gradient: plain loops over rows that stay in
- * cache; with x^ = (x - mean) invstd and g = dy scale:   dx = invstd (g - mean(g) - x^ mean(g x^)). */
+/* Normalization of rows (layer, RMS, instance and group normalization) and its gradient: plain loops over rows that stay
+ * in cache; with x^ = (x - mean) invstd and g = dy scale:   dx = invstd (g - mean(g) - x^ mean(g x^)). Where the mean is
+ * taken to be 0 (RMS), mean(g) falls away. */
 #include <math.h>
 
 #include "tensor/cpu/cpu.h"
@@ -17,6 +18,12 @@ struct norm_job { const struct dlb_norm_desc *d; const struct dlb_run *run; };
 static int64_t norm_entries(const struct dlb_norm_desc *d)
 {
 	return d->channels ? d->channels : d->width;
+}
+
+/* Channels that lie side by side in a row. */
+static int64_t norm_row_channels(const struct dlb_norm_desc *d)
+{
+	return d->row_channels ? d->row_channels : 1;
 }
 
 /* A part's sums: two arrays of doubles, and as many in the tensor's type. */
