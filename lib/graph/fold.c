@@ -15,9 +15,9 @@
  * Branches, loops and sequences are put into the graph as plain vertices when their turn comes: by then what decides
  * them is known, or never (structure.c, sequence.c). The vertices that they become are visited on the spot.
  *
- * Models exported with a fixed batch hold it in two places: in the shape of their inputs, and in constants
- * that feed Reshape, Expand and the like. The first is taken for the batch; the second is scaled where the
- * counts do not agree otherwise (patch_*). At N = the model's own batch nothing changes. */
+ * Models exported with a fixed batch hold it in two places: in the shape of their inputs, and in constants. The first
+ * is taken for the batch; of the second those are found that must follow it (batch_at.c, batch_follow.c). At N = the
+ * model's own batch nothing changes. */
 #include <assert.h>
 #include <inttypes.h>
 #include <stdlib.h>
@@ -68,6 +68,8 @@ static int take_batch(struct fold *f, int64_t batch, struct dlb_error *err)
 		struct dlb_tensor *t = &g->tensor[g->input[i]];
 		if (t->n_dims > 0 && !t->dim[0].mul && t->dim[0].add == f->wired && f->wired > 0)
 			t->dim[0] = (struct dlb_dim){ 1, 0 };
+		for (int k = 0; k < t->n_dims; k++)
+			f->outer[g->input[i]][k] = t->dim[k].mul;
 	}
 	g->batch = batch ? batch : f->wired ? f->wired : 32;
 	f->n = f->wired ? f->wired : dlb_graph_reference(g);
@@ -324,102 +326,6 @@ static bool fold_fill(struct fold *f, int op)
 	return true;
 }
 
-/* -- a hard-wired batch -- */
-
-/* Which entry of the target shape v[0..n) of a Reshape holds the batch B: the first where it may, else the one
- * that is B, else the first multiple. -1: none. */
-static int batch_entry(const int64_t *v, int n, int64_t batch)
-{
-	if (n > 0 && v[0] > 0 && (batch > 1 ? v[0] % batch == 0 : v[0] == 1))
-		return 0;
-	for (int i = 0; i < n; i++)
-		if (v[i] == batch)
-			return i;
-	for (int i = 0; i < n; i++)
-		if (v[i] > 0 && v[i] % batch == 0)
-			return i;
-	return -1;
-}
-
-/* Entry of the shape operand that has to follow the batch, -1: none. v is the same at every size. */
-static int patch_reshape(const struct fold *f, const struct dlb_op *o, const int64_t *v, int n)
-{
-	const struct dlb_tensor *x = &f->g->tensor[o->in[0]];
-	int64_t product = 1;
-
-	if (!dlb_tensor_follows_batch(x))
-		return -1;
-	for (int i = 0; i < n; i++) {
-		if (v[i] == 0 && i < x->n_dims && x->dim[i].mul)
-			return -1;		/* copies the batch from its input */
-		if (v[i] < 0 && i == 0)
-			return -1;		/* -1 in front: it takes up the batch */
-		product = v[i] < 0 ? -1 : product * (v[i] ? v[i] : 1);
-		if (product < 0)
-			return v[0] > 0 && (f->wired > 1 ? v[0] % f->wired == 0 : v[0] == 1) ? 0 : -1;
-	}
-	return batch_entry(v, n, f->wired);
-}
-
-static int patch_expand(const struct fold *f, const struct dlb_op *o, const int64_t *v, int n)
-{
-	const struct dlb_tensor *x = &f->g->tensor[o->in[0]];
-
-	for (int i = 0; i < n; i++) {
-		const int k = i - (n - x->n_dims);	/* shapes are aligned at the right */
-		if (f->wired > 1 && v[i] == f->wired && (i == 0 || (k >= 0 && x->dim[k].mul)))
-			return i;
-	}
-	return -1;
-}
-
-static int patch_fill(const struct fold *f, const struct dlb_op *o, const int64_t *v, int n)
-{
-	const struct dlb_attr *a = dlb_attr_find(o->attr, o->n_attr, "value");
-	const bool weight = a && a->type == DLB_ATTR_TENSOR && a->data && dlb_dtype_is_float(a->desc.dtype) &&
-		dlb_value_real(a->data, a->desc.dtype, 0) != 0;
-
-	return !weight && n > 0 && f->wired > 1 && v[0] == f->wired ? 0 : -1;
-}
-
-static const struct {
-	const char *type;
-	int operand;
-	int (*entry)(const struct fold *f, const struct dlb_op *o, const int64_t *v, int n);
-} patches[] = {
-	{ "Reshape", 1, patch_reshape },
-	{ "Expand", 1, patch_expand },
-	{ "ConstantOfShape", 0, patch_fill },
-};
-
-static void patch(struct fold *f, int op)
-{
-	struct dlb_graph *g = f->g;
-	struct dlb_op *o = &g->op[op];
-
-	for (int p = 0; p < DLB_LEN(patches) && f->wired; p++) {
-		const int operand = patches[p].operand;
-		if (strcmp(o->type, patches[p].type) || *o->domain || o->n_in <= operand || o->in[operand] < 0)
-			continue;
-		const struct dlb_tensor shape = g->tensor[o->in[operand]];
-		if (shape.kind != DLB_T_CONSTANT || !shape.data || shape.data_mul || shape.dtype != DLB_I64 ||
-		    shape.n_dims != 1 || shape.dim[0].add > DLB_MAX_DIMS)
-			return;
-		const int n = (int)shape.dim[0].add, k = patches[p].entry(f, o, shape.data, n);
-		if (k < 0)
-			return;
-		int64_t v[DLB_MAX_DIMS], mul[DLB_MAX_DIMS] = { 0 };
-		memcpy(v, shape.data, (size_t)n * sizeof *v);
-		mul[k] = v[k] / f->wired;
-		v[k] = 0;
-		const struct dlb_desc d = { .dtype = DLB_I64, .n_dims = 1, .dim = { n } };
-		const int t = dlb_graph_add_constant(g, shape.name, &d, v, mul);
-		g->op[op].in[operand] = t;
-		f->varies[t] = true;
-		return;
-	}
-}
-
 /* -- all -- */
 
 /* An Identity is another name; its readers read what it names. */
@@ -443,12 +349,15 @@ void dlb_fold_room(struct fold *f)
 	f->varies = dlb_xrealloc(f->varies, (size_t)cap, sizeof *f->varies);
 	f->trained = dlb_xrealloc(f->trained, (size_t)cap, sizeof *f->trained);
 	f->stands_for = dlb_xrealloc(f->stands_for, (size_t)cap, sizeof *f->stands_for);
+	f->outer = dlb_xrealloc(f->outer, (size_t)cap, sizeof *f->outer);
+	f->made_by = dlb_xrealloc(f->made_by, (size_t)cap, sizeof *f->made_by);
 	f->sequence = dlb_xrealloc(f->sequence, (size_t)cap, sizeof *f->sequence);
 	f->known.n = cap;
 	for (int t = old; t < cap; t++) {
 		memset(f->known.value[t], 0, sizeof f->known.value[t]);
 		f->varies[t] = f->trained[t] = false;
-		f->stands_for[t] = -1;
+		memset(f->outer[t], 0, sizeof f->outer[t]);
+		f->stands_for[t] = f->made_by[t] = -1;
 		f->sequence[t] = NULL;
 	}
 }
@@ -474,11 +383,14 @@ int dlb_fold_visit(struct fold *f, int op, struct dlb_error *err)
 		return dlb_fold_structure(f, op, err);
 	if (dlb_graph_check_arity(g, op, err))
 		return -1;
+	dlb_batch_decide(f, op);
+	dlb_batch_indices(f, op);
+	if (dlb_graph_infer(g, op, f->n, &f->known, err) && (f->wired <= 0 || dlb_batch_unwire(f, op, err)))
+		return -1;
+	if (dlb_batch_place(f, op, err))
+		return -1;
 	DLB_GROW(f->order, f->n_order, f->cap_order);
 	f->order[f->n_order++] = op;
-	patch(f, op);
-	if (dlb_graph_infer(g, op, f->n, &f->known, err) && (f->wired <= 0 || dlb_fold_unwire(f, op, err)))
-		return -1;
 	o = &g->op[op];
 	if (fold_identity(f, o) || fold_fill(f, op))
 		return 0;
@@ -571,6 +483,9 @@ out:
 	free(f.varies);
 	free(f.trained);
 	free(f.stands_for);
+	free(f.outer);
+	free(f.made_by);
+	free(f.made);
 	free(f.sequence);
 	free(f.order);
 	dlb_name_map_release(&f.op_names);

@@ -1,5 +1,5 @@
-/* Folding between its files (private to lib/graph): fold.c visits the vertices, structure.c resolves branches and loops,
- * sequence.c lists of tensors.
+/* Folding between its files (private to lib/graph): fold.c visits the vertices, batch_at.c and batch_follow.c find
+ * the batch that a model was exported with, structure.c resolves branches and loops, sequence.c lists of tensors.
  *
  * A sequence is a list of tensor ids, known while folding and gone afterwards. A tensor that is another name for one
  * (of an Identity, an If) has it in stands_for; whoever is visited later reads that one. */
@@ -18,6 +18,10 @@ struct fold {
 	bool *varies;				/* [tensor] known, and not the same at every size */
 	bool *trained;				/* [tensor] an initializer reaches it differentiably */
 	int64_t n, wired;			/* reference size; the model's own fixed batch, 0: none */
+	int64_t (*outer)[DLB_MAX_DIMS];		/* [tensor] dimension k is outer * batch * the rest; 0: it is not (batch_at.c) */
+	int *made_by;				/* [tensor] op, -1: none */
+	struct dlb_batch_made *made;		/* what batch_follow.c has made */
+	int n_made, cap_made;
 	int *stands_for;			/* [tensor] what is read in its place; -1: itself */
 	struct dlb_sequence **sequence;		/* [tensor] the list that it is; NULL: a tensor like others */
 	int cap;				/* of the tables by tensor */
@@ -37,9 +41,21 @@ bool dlb_fold_is_known(struct fold *f, int t);
 const void *dlb_fold_value(struct fold *f, int t, int size);
 void dlb_fold_constant(struct dlb_graph *g, int t);	/* t has data or a fill now, and no producer */
 
-/* wired.c: after inference of `op` failed with err: constants that hold the model's batch are let follow it; -1 when that
- * does not help, and err is as it was. */
-int dlb_fold_unwire(struct fold *f, int op, struct dlb_error *err);
+/* batch_at.c. Before inference: operands of shape that hold the model's batch are replaced by ones that follow it. After:
+ * where the batch stands in the outputs; -1 with err when samples come to stand inside one another's elements. */
+void dlb_batch_decide(struct fold *f, int op);
+int dlb_batch_place(struct fold *f, int op, struct dlb_error *err);
+/* The elements of t before which (times the batch) the batch stands, and its one dimension there; -1: not known, none. */
+int64_t dlb_batch_front(const struct fold *f, int t, int *dim);
+/* The entry of shape v that holds the batch when the elements of t, in whose dimension dim it stands, are shaped so: -1
+ * when none does. */
+int dlb_batch_entry(const struct fold *f, int t, int dim, int64_t front, const int64_t *v, int n, int64_t *outer);
+
+/* batch_follow.c. Before inference: indices of one for each sample follow the batch. After it failed with err: constants
+ * that hold the model's batch are let follow it; -1 when that does not help, and err names one that does not. */
+void dlb_batch_indices(struct fold *f, int op);
+int dlb_batch_unwire(struct fold *f, int op, struct dlb_error *err);
+void dlb_batch_hint(const struct fold *f, struct dlb_error *err);	/* how to export with the batch open */
 
 /* structure.c: what a vertex of control flow or sequences becomes; at the end, the graph without them */
 int dlb_fold_structure(struct fold *f, int op, struct dlb_error *err);
@@ -51,6 +67,8 @@ int dlb_fold_decide(struct fold *f, int op, int t, const char *what, int64_t *v,
 /* A vertex in place of `op`, visited. n_out outputs, in out[] (NULL: one); returns output 0, -1 with err. */
 int dlb_fold_emit(struct fold *f, int op, const char *type, const int *in, int n_in, const struct dlb_attr *attr, int n_attr,
 		  int n_out, int *out, struct dlb_error *err);
+/* Vertex `op` once more, with other operands; returns what is output t there, -1 when it cannot be. */
+int dlb_fold_again(struct fold *f, int op, const int *in, int t);
 /* An i64 constant of n elements; n -1: a scalar. */
 int dlb_fold_ints(struct fold *f, int op, const int64_t *v, int n);
 /* Output k of `op` is tensor t. */

@@ -152,6 +152,7 @@ static int add_vertex(struct fold *f, int op, const char *base, const char *type
 		return -1;
 	const int id = dlb_graph_add_op(f->g, op_name(f, base), type, "", DLB_FORWARD, in, n_in, out, n_out, attr, n_attr);
 	f->g->op[id].opset = OPSET;
+	f->resolved = true;
 	return dlb_fold_visit(f, id, err);
 }
 
@@ -168,6 +169,25 @@ int dlb_fold_emit(struct fold *f, int op, const char *type, const int *in, int n
 	for (int k = 0; k < n_out && out; k++)
 		out[k] = id[k];
 	return id[0];
+}
+
+int dlb_fold_again(struct fold *f, int op, const int *in, int t)
+{
+	const struct dlb_op o = f->g->op[op];
+	int *out = dlb_arena_array(&f->a, (size_t)o.n_out + 1, sizeof *out), made = -1;
+	struct dlb_error ignored = { .what = "" };
+
+	if (dlb_fold_spend(f, op, 1, &ignored))
+		return -1;
+	for (int k = 0; k < o.n_out; k++) {
+		out[k] = o.out[k] < 0 ? -1 : add_tensor(f, f->g->tensor[o.out[k]].name, DLB_T_ACTIVATION);
+		made = o.out[k] == t ? out[k] : made;
+	}
+	const int id = dlb_graph_add_op(f->g, op_name(f, o.name), o.type, o.domain, DLB_FORWARD, in, o.n_in, out, o.n_out, o.attr,
+					o.n_attr);
+	f->g->op[id].opset = o.opset;
+	f->resolved = true;
+	return dlb_fold_visit(f, id, &ignored) ? -1 : made;
 }
 
 int dlb_fold_bind(struct fold *f, int op, int k, int t, struct dlb_error *err)

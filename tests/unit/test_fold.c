@@ -236,7 +236,7 @@ int main(void)
 	wired((const int64_t[]){ 8, 6 }, 2, 0);
 	wired((const int64_t[]){ 8, -1 }, 2, 0);
 	wired((const int64_t[]){ -1, 6 }, 2, 0);
-	wired((const int64_t[]){ 2, 8, 3 }, 3, 1);
+	wired((const int64_t[]){ 8, 3, 2 }, 3, 0);
 	wired((const int64_t[]){ 16, 3 }, 2, 0);
 	refusals();
 	const struct dlb_dim d2[] = { { 1, 0 }, { 0, 7 } }, d3[] = { { 1, 0 }, { 0, 5 }, { 0, 7 } };

@@ -1,0 +1,502 @@
+/* What a fixed batch left in constants, and in what is made of constants and weights alone.
+ *
+ * Exporters write out what they can compute: an initial state of zeros becomes a constant of shape (layers, 8, hidden),
+ * a mask one of (8, 1, T, T), positions one of (8, T) that an embedding is looked up with. Nothing says that these 8 are
+ * the batch until a vertex reads one beside a tensor that follows it, and agrees at 8 samples alone. Then the operand is
+ * made again so that the dimension has one row, which broadcasts, or else follows the batch (dlb_batch_follow): from the
+ * constants on through every vertex between them and this one. A constant can follow the batch when its rows are equal
+ * along that dimension or, of integers, go up by the same steps (arange). What makes the shapes agree is kept; what
+ * stood there before is dead. */
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include "graph/fold.h"
+
+enum { MAX_TRIALS = 400 };	/* of one vertex: it has few operands that could hold the batch */
+
+/* Dimension k of tensor t, outer * batch * inner as the model was exported, is to have outer * inner elements (one) or
+ * to follow the batch. */
+struct wish { int t, k; int64_t outer; bool one; };
+struct dlb_batch_made { struct wish wish; int made; };
+
+/* -- constants -- */
+
+/* A constant as rows of the batch: (front, batch, behind) in row-major order. */
+struct rows { const struct dlb_tensor *x; int64_t front, batch, behind; size_t size; };
+
+static struct rows rows_of(const struct fold *f, const struct wish *w)
+{
+	const struct dlb_tensor *x = &f->g->tensor[w->t];
+	struct rows r = { x, w->outer, f->wired, x->dim[w->k].add / (w->outer * f->wired), dlb_dtype_bytes(x->dtype) };
+
+	for (int k = 0; k < x->n_dims; k++)
+		if (k != w->k)
+			*(k < w->k ? &r.front : &r.behind) *= x->dim[k].add;
+	return r;
+}
+
+static const char *row(const struct rows *r, int64_t front, int64_t b)
+{
+	return (const char *)r->x->data + (size_t)((front * r->batch + b) * r->behind) * r->size;
+}
+
+static bool equal_rows(const struct rows *r)
+{
+	for (int64_t i = 0; i < r->front; i++)
+		for (int64_t b = 1; b < r->batch; b++)
+			if (memcmp(row(r, i, 0), row(r, i, b), (size_t)r->behind * r->size))
+				return false;
+	return true;
+}
+
+static bool uniform(const struct rows *r)
+{
+	const int64_t n = r->front * r->batch * r->behind;
+
+	for (int64_t i = 1; i < n; i++)
+		if (memcmp(r->x->data, (const char *)r->x->data + (size_t)i * r->size, r->size))
+			return false;
+	return n > 0;
+}
+
+static int64_t element(const struct rows *r, int64_t front, int64_t b, int64_t i)
+{
+	return dlb_value_int(row(r, front, b), r->x->dtype, i);
+}
+
+/* Integers that go up by the same step from each row to the next; *step has front * behind of them, in f->a. */
+static bool steady_rows(struct fold *f, const struct rows *r, int64_t **step)
+{
+	if (r->batch < 2 || !dlb_dtype_is_int(r->x->dtype) || r->x->dtype == DLB_BOOL)
+		return false;
+	*step = dlb_arena_array(&f->a, (size_t)(r->front * r->behind) + 1, sizeof **step);
+	for (int64_t o = 0; o < r->front; o++)
+		for (int64_t i = 0; i < r->behind; i++) {
+			const int64_t s = (*step)[o * r->behind + i] = element(r, o, 1, i) - element(r, o, 0, i);
+			for (int64_t b = 2; b < r->batch; b++)
+				if (element(r, o, b, i) - element(r, o, b - 1, i) != s)
+					return false;
+		}
+	return true;
+}
+
+/* The first rows, (front, 1, behind). */
+static void *first_rows(struct fold *f, const struct rows *r)
+{
+	const size_t bytes = (size_t)r->behind * r->size;
+	char *copy = dlb_arena_alloc(&f->a, (size_t)r->front * bytes + 1);
+
+	for (int64_t o = 0; o < r->front; o++)
+		memcpy(copy + (size_t)o * bytes, row(r, o, 0), bytes);
+	return copy;
+}
+
+/* A constant in place of constant `of`: a weight when that was one, of which the exporter had repeated the rows. */
+static int new_constant(struct fold *f, int of, const struct dlb_desc *d, const void *data)
+{
+	const int t = dlb_graph_add_constant(f->g, f->g->tensor[of].name, d, data, NULL);
+
+	dlb_fold_room(f);
+	f->g->tensor[t].initial = f->trained[t] = f->trained[of];
+	return t;
+}
+
+/* A constant of shapes and indices. */
+static int new_ints(struct fold *f, const char *name, const struct dlb_desc *d, const int64_t *v, const int64_t *mul)
+{
+	const int t = dlb_graph_add_constant(f->g, name, d, v, mul);
+
+	dlb_fold_room(f);
+	f->varies[t] = mul;
+	return t;
+}
+
+/* A shape: x's, but entry k is one (outer * inner) or follows the batch. */
+static int new_shape(struct fold *f, const struct wish *w)
+{
+	const struct dlb_tensor *x = &f->g->tensor[w->t];
+	const struct dlb_desc d = { .dtype = DLB_I64, .n_dims = 1, .dim = { x->n_dims } };
+	int64_t v[DLB_MAX_DIMS], mul[DLB_MAX_DIMS] = { 0 };
+
+	for (int k = 0; k < x->n_dims; k++)
+		v[k] = x->dim[k].add;
+	v[w->k] /= f->wired;
+	if (!w->one) {
+		mul[w->k] = v[w->k];
+		v[w->k] = 0;
+	}
+	return new_ints(f, x->name, &d, v, w->one ? NULL : mul);
+}
+
+/* A constant with the shape asked for and one value. */
+static int new_fill(struct fold *f, const struct wish *w, double value)
+{
+	const struct dlb_tensor x = f->g->tensor[w->t];
+	const int t = dlb_graph_add_tensor(f->g, dlb_graph_tensor_name(f->g, x.name), DLB_T_CONSTANT);
+	struct dlb_tensor *fill = &f->g->tensor[t];
+	const int64_t each = x.dim[w->k].add / f->wired;
+
+	fill->dtype = x.dtype;
+	fill->n_dims = x.n_dims;
+	memcpy(fill->dim, x.dim, sizeof fill->dim);
+	fill->dim[w->k] = w->one ? (struct dlb_dim){ 0, each } : (struct dlb_dim){ each, 0 };
+	fill->is_fill = true;
+	fill->fill = value;
+	dlb_fold_room(f);
+	f->outer[t][w->k] = w->one ? 0 : w->outer;
+	return t;
+}
+
+/* (front, n, behind) by Expand or, with steps, base + step * (0 .. n-1), in the shape asked for. */
+static int along_batch(struct fold *f, int op, const struct wish *w, const struct rows *r, const int64_t *step,
+		       struct dlb_error *err)
+{
+	const struct dlb_desc d = { .dtype = r->x->dtype, .n_dims = 3, .dim = { r->front, 1, r->behind } };
+	const struct dlb_desc three = { .dtype = DLB_I64, .n_dims = 1, .dim = { 3 } }, scalar = { .dtype = DLB_I64 };
+	const int64_t to[3] = { r->front, 0, r->behind }, n[3] = { 0, 1, 0 }, column[3] = { 1, -1, 1 }, zero = 0, one = 1;
+	const char *name = r->x->name;
+	const enum dlb_dtype type = r->x->dtype;
+	int t = new_constant(f, w->t, &d, first_rows(f, r));
+
+	if (!step) {
+		t = dlb_fold_emit(f, op, "Expand", (int[]){ t, new_ints(f, name, &three, to, n) }, 2, NULL, 0, 1, NULL, err);
+	} else {
+		const struct dlb_desc steps = { .dtype = DLB_I64, .n_dims = 3, .dim = { r->front, 1, r->behind } };
+		const struct dlb_attr to_type = { .name = "to", .type = DLB_ATTR_INT, .i = dlb_dtype_to_onnx(type) };
+		const int first = new_ints(f, name, &scalar, &zero, NULL), end = new_ints(f, name, &scalar, &zero, &one);
+		const int by = new_ints(f, name, &scalar, &one, NULL);
+		int i = dlb_fold_emit(f, op, "Range", (int[]){ first, end, by }, 3, NULL, 0, 1, NULL, err);
+		i = i < 0 ? -1 : dlb_fold_emit(f, op, "Reshape", (int[]){ i, new_ints(f, name, &three, column, NULL) }, 2, NULL, 0, 1,
+					       NULL, err);
+		i = i < 0 ? -1 : dlb_fold_emit(f, op, "Mul", (int[]){ i, new_ints(f, name, &steps, step, NULL) }, 2, NULL, 0, 1, NULL,
+					       err);
+		i = i < 0 || type == DLB_I64 ? i : dlb_fold_emit(f, op, "Cast", &i, 1, &to_type, 1, 1, NULL, err);
+		t = i < 0 ? -1 : dlb_fold_emit(f, op, "Add", (int[]){ i, t }, 2, NULL, 0, 1, NULL, err);
+	}
+	if (t < 0)
+		return -1;
+	return dlb_fold_emit(f, op, "Reshape", (int[]){ t, new_shape(f, w) }, 2, NULL, 0, 1, NULL, err);
+}
+
+static int constant_that_follows(struct fold *f, int op, const struct wish *w)
+{
+	const struct dlb_tensor *x = &f->g->tensor[w->t];
+	struct dlb_error ignored = { .what = "" };
+	int64_t *step;
+
+	if (x->data_mul)
+		return -1;
+	if (x->is_fill && !f->trained[w->t])
+		return new_fill(f, w, x->fill);
+	if (!x->data)
+		return -1;
+	const struct rows r = rows_of(f, w);
+	if (uniform(&r) && !f->trained[w->t])
+		return new_fill(f, w, dlb_value_real(x->data, x->dtype, 0));
+	if (equal_rows(&r)) {
+		struct dlb_desc d = dlb_tensor_desc(x, f->n);
+		d.dim[w->k] /= f->wired;
+		return w->one ? new_constant(f, w->t, &d, first_rows(f, &r)) : along_batch(f, op, w, &r, NULL, &ignored);
+	}
+	return !w->one && steady_rows(f, &r, &step) ? along_batch(f, op, w, &r, step, &ignored) : -1;
+}
+
+/* -- vertices -- */
+
+static int made_for(struct fold *f, int op, struct wish w);
+
+/* Does vertex p, with the operands in[], make dimension w->k of w->t as wished, and all else as it was? */
+static bool makes(struct fold *f, int p, int *in, const struct wish *w)
+{
+	struct dlb_op *o = &f->g->op[p];
+	int *const before = o->in;
+	const struct dlb_tensor was = f->g->tensor[w->t];
+	const int64_t each = was.dim[w->k].add / f->wired;
+	struct dlb_error ignored = { .what = "" };
+
+	o->in = in;
+	bool good = !dlb_graph_infer(f->g, p, f->n, &f->known, &ignored);
+	const struct dlb_tensor *y = &f->g->tensor[w->t];
+	good = good && y->n_dims == was.n_dims;
+	for (int k = 0; k < was.n_dims && good; k++) {
+		const struct dlb_dim as = k != w->k ? was.dim[k] : w->one ? (struct dlb_dim){ 0, each } : (struct dlb_dim){ each, 0 };
+		good = y->dim[k].mul == as.mul && y->dim[k].add == as.add;
+	}
+	o->in = before;
+	if (dlb_graph_infer(f->g, p, f->n, &f->known, &ignored))
+		return false;
+	return good;
+}
+
+/* The dimension of operand i that is dimension k of w->t, aligned at the right as in broadcasting, or at the left; -1:
+ * none of its size. */
+static int aligned(const struct fold *f, const struct wish *w, int operand, bool right)
+{
+	const struct dlb_tensor *x = &f->g->tensor[operand], *y = &f->g->tensor[w->t];
+	const int d = right ? x->n_dims - (y->n_dims - w->k) : w->k;
+
+	return d >= 0 && d < x->n_dims && !x->dim[d].mul && x->dim[d].add == y->dim[w->k].add ? d : -1;
+}
+
+/* Vertex p once more, with operands that make it as wished: all that are aligned with the dimension, else any one. */
+static int through_operands(struct fold *f, int op, int p, const struct wish *w)
+{
+	const int n_in = f->g->op[p].n_in;
+	int *in = dlb_arena_array(&f->a, (size_t)n_in + 1, sizeof *in);
+	int d;
+
+	for (int way = 0; way < 2; way++) {
+		int changed = 0;
+		for (int i = 0; i < n_in; i++) {
+			in[i] = f->g->op[p].in[i];
+			if (in[i] < 0 || (d = aligned(f, w, in[i], way == 0)) < 0)
+				continue;
+			const int t = made_for(f, op, (struct wish){ in[i], d, w->outer, w->one });
+			in[i] = t < 0 ? in[i] : t;
+			changed += t >= 0;
+		}
+		if (changed && makes(f, p, in, w))
+			return dlb_fold_again(f, p, in, w->t);
+	}
+	for (int i = 0; i < n_in; i++)
+		for (d = 0; f->g->op[p].in[i] >= 0 && d < f->g->tensor[f->g->op[p].in[i]].n_dims; d++) {
+			memcpy(in, f->g->op[p].in, (size_t)n_in * sizeof *in);
+			const struct dlb_dim at = f->g->tensor[in[i]].dim[d];
+			if (at.mul || at.add != f->g->tensor[w->t].dim[w->k].add ||
+			    (in[i] = made_for(f, op, (struct wish){ in[i], d, w->outer, w->one })) < 0)
+				continue;
+			if (makes(f, p, in, w))
+				return dlb_fold_again(f, p, in, w->t);
+		}
+	return -1;
+}
+
+/* Reshape, Flatten, Squeeze, Unsqueeze: the place in row-major order is the same in the operand. */
+static int through_view(struct fold *f, int op, int p, const struct wish *w)
+{
+	const int from = f->g->op[p].in[0];
+	const struct dlb_tensor *x = &f->g->tensor[from], *y = &f->g->tensor[w->t];
+	struct dlb_error ignored = { .what = "" };
+	int64_t v[DLB_MAX_DIMS], front = w->outer, outer = 1;
+
+	for (int k = 0; k < w->k; k++)
+		front *= y->dim[k].add;
+	for (int k = 0; k < x->n_dims; k++)
+		v[k] = x->dim[k].mul ? 0 : x->dim[k].add;
+	const int d = front > 0 ? dlb_batch_entry(f, w->t, w->k, front, v, x->n_dims, &outer) : -1;
+	const int t = d < 0 ? -1 : made_for(f, op, (struct wish){ from, d, outer, w->one });
+	return t < 0 ? -1 : dlb_fold_emit(f, p, "Reshape", (int[]){ t, new_shape(f, w) }, 2, NULL, 0, 1, NULL, &ignored);
+}
+
+static int through_expand(struct fold *f, int op, int p, const struct wish *w)
+{
+	const struct dlb_tensor *x = &f->g->tensor[f->g->op[p].in[0]], *y = &f->g->tensor[w->t];
+	const int d = w->k - (y->n_dims - x->n_dims);
+	struct dlb_error ignored = { .what = "" };
+	int t = f->g->op[p].in[0];
+
+	if (d >= 0 && x->dim[d].add != 1)
+		t = x->dim[d].mul ? -1 : made_for(f, op, (struct wish){ t, d, w->outer, w->one });
+	return t < 0 ? -1 : dlb_fold_emit(f, p, "Expand", (int[]){ t, new_shape(f, w) }, 2, NULL, 0, 1, NULL, &ignored);
+}
+
+static const struct { const char *type; int (*through)(struct fold *f, int op, int p, const struct wish *w); } ways[] = {
+	{ "Reshape", through_view }, { "Flatten", through_view }, { "Squeeze", through_view }, { "Unsqueeze", through_view },
+	{ "Expand", through_expand },
+};
+
+static int vertex_that_follows(struct fold *f, int op, const struct wish *w)
+{
+	const int p = f->made_by[w->t];
+
+	if (p < 0)
+		return -1;
+	for (int i = 0; i < DLB_LEN(ways) && !*f->g->op[p].domain; i++)
+		if (!strcmp(f->g->op[p].type, ways[i].type))
+			return ways[i].through(f, op, p, w);
+	return through_operands(f, op, p, w);
+}
+
+/* The tensor that stands for w.t as wished; -1: there is none. Made once. `op` names what is made of constants. */
+static int made_for(struct fold *f, int op, struct wish w)
+{
+	const struct dlb_tensor *x = &f->g->tensor[w.t];
+
+	if (x->kind == DLB_T_INPUT || x->dim[w.k].mul || x->dim[w.k].add < 1 || x->dim[w.k].add % (w.outer * f->wired))
+		return -1;
+	for (int i = 0; i < f->n_made; i++) {
+		const struct wish *m = &f->made[i].wish;
+		if (m->t == w.t && m->k == w.k && m->outer == w.outer && m->one == w.one)
+			return f->made[i].made;
+	}
+	const int t = x->kind == DLB_T_CONSTANT ? constant_that_follows(f, op, &w) : vertex_that_follows(f, op, &w);
+	DLB_GROW(f->made, f->n_made, f->cap_made);
+	f->made[f->n_made++] = (struct dlb_batch_made){ w, t };
+	return t;
+}
+
+/* -- the vertex that does not agree -- */
+
+/* These broadcast: an operand of one row is as good as one that follows the batch. */
+static bool broadcasts(const struct dlb_op *o)
+{
+	static const char *const types[] = { "Add", "Sub", "Mul", "Div", "Pow", "Mod", "And", "Or", "Xor", "BitwiseAnd",
+		"BitwiseOr", "BitwiseXor", "BitShift", "Equal", "Less", "LessOrEqual", "Greater", "GreaterOrEqual", "Where", "Max",
+		"Min", "Sum", "Mean", "PRelu", "MatMul", "Attention" };
+
+	for (int i = 0; i < DLB_LEN(types) && !*o->domain; i++)
+		if (!strcmp(o->type, types[i]))
+			return true;
+	return false;
+}
+
+/* Could dimension d of operand i hold the batch? *outer: as in a dimension of another operand that follows it, stands
+ * where this one does, and has its size; without one 1 if `any`. */
+static bool may_hold(const struct fold *f, const struct dlb_op *o, int i, int d, bool any, int64_t *outer)
+{
+	const struct dlb_tensor *x = &f->g->tensor[o->in[i]];
+
+	if (x->dim[d].mul || x->dim[d].add < 1 || x->dim[d].add % f->wired)
+		return false;
+	for (int j = 0; j < o->n_in; j++) {
+		const struct dlb_tensor *z = o->in[j] < 0 ? NULL : &f->g->tensor[o->in[j]];
+		for (int k = 0; z && k < z->n_dims; k++)
+			if ((z->n_dims - k == x->n_dims - d || k == d) && z->dim[k].mul && f->outer[o->in[j]][k] &&
+			    z->dim[k].mul * f->n + z->dim[k].add == x->dim[d].add) {
+				*outer = f->outer[o->in[j]][k];
+				return true;
+			}
+	}
+	*outer = 1;
+	return any && x->dim[d].add == f->wired;
+}
+
+struct search { int op, left; bool any; };
+
+/* Operands from i on, each as it is or made to follow in one of its dimensions: the first choice that agrees. */
+static bool search(struct fold *f, struct search *s, int i)
+{
+	struct dlb_error ignored = { .what = "" };
+	int64_t outer;
+
+	if (s->left-- < 1)
+		return false;
+	if (i == f->g->op[s->op].n_in)
+		return !dlb_graph_infer(f->g, s->op, f->n, &f->known, &ignored);
+	if (search(f, s, i + 1))
+		return true;
+	const int t = f->g->op[s->op].in[i];	/* what is made for an operand may move the array of ops */
+	for (int d = 0; t >= 0 && d < f->g->tensor[t].n_dims; d++) {
+		if (!may_hold(f, &f->g->op[s->op], i, d, s->any, &outer))
+			continue;
+		for (int one = broadcasts(&f->g->op[s->op]); one >= 0; one--) {
+			const int made = made_for(f, s->op, (struct wish){ t, d, outer, one });
+			f->g->op[s->op].in[i] = made < 0 ? t : made;
+			if (made >= 0 && search(f, s, i + 1))
+				return true;
+			f->g->op[s->op].in[i] = t;
+		}
+	}
+	return false;
+}
+
+/* A constant that the operand t is made of, with the batch in a dimension of that size; -1. */
+static int holder(const struct fold *f, int t, int64_t size, int *left)
+{
+	const struct dlb_tensor *x = &f->g->tensor[t];
+
+	if ((*left)-- < 1)
+		return -1;
+	if (x->kind == DLB_T_CONSTANT) {
+		for (int k = 0; k < x->n_dims; k++)
+			if (!x->dim[k].mul && x->dim[k].add == size)
+				return t;
+		return -1;
+	}
+	const struct dlb_op *p = f->made_by[t] < 0 ? NULL : &f->g->op[f->made_by[t]];
+	for (int i = 0, h; p && i < p->n_in; i++)
+		if (p->in[i] >= 0 && (h = holder(f, p->in[i], size, left)) >= 0)
+			return h;
+	return -1;
+}
+
+/* "export with dynamic_shapes={...}": the inputs whose first dimension is the batch. */
+void dlb_batch_hint(const struct fold *f, struct dlb_error *err)
+{
+	const struct dlb_graph *g = f->g;
+	char list[160] = "";
+	size_t n = 0;
+
+	for (int i = 0; i < g->n_inputs && n < sizeof list - 1; i++) {
+		const struct dlb_tensor *x = &g->tensor[g->input[i]];
+		if (x->n_dims > 0 && x->dim[0].mul)
+			n += (size_t)snprintf(list + n, sizeof list - n, "%s\"%s\": {0: \"batch\"}", n ? ", " : "", x->name);
+	}
+	dlb_hint(err, "torch.onnx.export(..., dynamic_shapes={%s}) leaves the batch open", list);
+}
+
+/* Says in err which constant holds the batch, when it can be told. */
+static void blame(const struct fold *f, int op, struct dlb_error *err)
+{
+	const struct dlb_op *o = &f->g->op[op];
+	char shape[128];
+	int64_t outer;
+	int left = 1000;
+
+	for (int any = 0; any < 2; any++)
+		for (int i = 0; i < o->n_in; i++)
+			for (int d = 0; o->in[i] >= 0 && d < f->g->tensor[o->in[i]].n_dims; d++) {
+				const int64_t size = f->g->tensor[o->in[i]].dim[d].add;
+				const int h = may_hold(f, o, i, d, any, &outer) ? holder(f, o->in[i], size, &left) : -1;
+				if (h < 0)
+					continue;
+				const struct dlb_desc desc = dlb_tensor_desc(&f->g->tensor[h], f->n);
+				dlb_fail(err, o->name, "%s (opset %d): constant '%s', %s, holds the batch of %" PRId64 " that the model was "
+					 "exported with", o->type, o->opset, f->g->tensor[h].name, dlb_desc_str(&desc, shape, sizeof shape),
+					 f->wired);
+				dlb_batch_hint(f, err);
+				return;
+			}
+}
+
+int dlb_batch_unwire(struct fold *f, int op, struct dlb_error *err)
+{
+	for (int any = 0; any < 2; any++) {
+		struct search s = { .op = op, .left = MAX_TRIALS, .any = any };
+		if (search(f, &s, 0)) {
+			*err = (struct dlb_error){ .what = "" };
+			return 0;
+		}
+	}
+	blame(f, op, err);
+	return -1;
+}
+
+/* -- indices along the batch -- */
+
+/* Gather, GatherND and GatherElements agree at any size, whatever their indices are: those of one for each sample are
+ * made to follow the batch before the vertex is inferred. */
+void dlb_batch_indices(struct fold *f, int op)
+{
+	const struct dlb_op *o = &f->g->op[op];
+	const bool along = !strcmp(o->type, "Gather"), nd = !strcmp(o->type, "GatherND"), each = !strcmp(o->type, "GatherElements");
+	const int64_t axis = dlb_attr_int(o->attr, o->n_attr, "axis", 0);
+
+	if (f->wired < 1 || *o->domain || (!along && !nd && !each) || o->n_in < 2 || o->in[0] < 0 || o->in[1] < 0)
+		return;
+	const struct dlb_tensor *x = &f->g->tensor[o->in[0]], *index = &f->g->tensor[o->in[1]];
+	const int k = each ? 0 : nd ? 0 : (int)(axis + (axis < 0 ? x->n_dims : 0));
+	const int n = nd ? index->n_dims - 1 : index->n_dims;
+	if (k < 0 || k >= x->n_dims || !x->dim[k].mul || (each && axis == 0))
+		return;
+	if (index->kind == DLB_T_CONSTANT && (!index->data || f->wired < 2))
+		return;
+	for (int d = 0; d < n; d++)
+		if (!index->dim[d].mul && index->dim[d].add == f->wired) {
+			const int t = made_for(f, op, (struct wish){ o->in[1], d, 1, false });
+			if (t < 0)
+				continue;
+			f->g->op[op].in[1] = t;
+			return;
+		}
+}
