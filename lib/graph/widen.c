@@ -2,20 +2,23 @@
  *
  * Weights are what the file says. Scalar constants and attributes were numbers of a program before the exporter rounded
  * them, and a run in double means those: 1e-5, not 9.99999974e-06. Which number it was is told where it can be: a
- * decimal of at most six digits, the root of a whole number or its reciprocal (the scale of attention), or one of the
- * constants of GELU. All of these lie within the rounding of what the file has. */
+ * decimal of at most six digits, the square or fourth root of a whole number or its reciprocal (scales of attention), or
+ * one of the constants of GELU. All of these lie within the rounding of what the file has.
+ *
+ * What is computed from integers and constants alone (a table of sines by position or time step, a mask) stays f32 up to
+ * the vertex that joins it with samples or weights: a module in double has such a table in f32 too, by .float(). */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include "graph/graph.h"
+#include "graph/rewrite.h"
 
 #define PI 3.14159265358979323846
 
 static double unrounded(double v)
 {
 	const double known[] = { sqrt(2 / PI), 1 / sqrt(2 * PI), PI, 2 * PI, PI / 2 };
-	const double size = fabs(v), root = round(size * size), inverse = round(1 / (size * size));
+	const double size = fabs(v);
 	const float f = (float)size;
 	char text[40];
 
@@ -26,10 +29,12 @@ static double unrounded(double v)
 		if ((float)fabs(atof(text)) == f)
 			return atof(text);
 	}
-	if (root >= 2 && root <= 65536 && (float)sqrt(root) == f)
-		return copysign(sqrt(root), v);
-	if (inverse >= 2 && inverse <= 65536 && (float)(1 / sqrt(inverse)) == f)
-		return copysign(1 / sqrt(inverse), v);
+	for (int degree = 2; degree <= 4; degree += 2)
+		for (int sign = -1; sign <= 1; sign += 2) {
+			const double whole = round(pow(size, sign * degree)), root = pow(whole, sign * 1.0 / degree);
+			if (whole >= 2 && whole <= 65536 && (float)root == f)
+				return copysign(root, v);
+		}
 	for (size_t i = 0; i < sizeof known / sizeof *known; i++)
 		if ((float)known[i] == f)
 			return copysign(known[i], v);
@@ -69,23 +74,143 @@ static void widen_attr(struct dlb_graph *g, const struct dlb_op *o, struct dlb_a
 		a->i = dlb_dtype_to_onnx(DLB_F64);
 }
 
+/* -- what stays f32 -- */
+
+/* Tensors by what they are made of. */
+struct origin { bool *integer, *table; };
+
+static bool is_parameter(const struct dlb_graph *g, const struct dlb_tensor *t)
+{
+	for (int i = 0; i < g->n_listed; i++)
+		if (!strcmp(g->listed[i].name, t->name))
+			return g->listed[i].kind == DLB_LISTED_PARAMETER;
+	return t->initial && !g->n_listed;
+}
+
+static bool is_constant(const struct dlb_graph *g, int t)
+{
+	return g->tensor[t].kind == DLB_T_CONSTANT && !is_parameter(g, &g->tensor[t]);
+}
+
+/* Every operand is an integer or a table, or a constant; at least one is of `kind`. */
+static bool made_of(const struct dlb_graph *g, const struct dlb_op *o, const bool *kind, const struct origin *from)
+{
+	bool one = false;
+
+	for (int k = 0; k < o->n_in; k++) {
+		const int t = o->in[k];
+		if (t >= 0 && !from->integer[t] && !from->table[t] && !is_constant(g, t))
+			return false;
+		one |= t >= 0 && kind[t];
+	}
+	return one;
+}
+
+/* Ops that may compute a table: elementwise ones, moves, products. */
+static bool may_make_table(const struct dlb_op *o)
+{
+	const char *work = dlb_op_work(o->type);
+
+	return !*o->domain && strcmp(o->type, "Cast") && (!strcmp(work, "elementwise") || !strcmp(work, "move") ||
+							  !strcmp(work, "dense") || !strcmp(work, "activation"));
+}
+
+static void find_tables(const struct dlb_graph *g, const struct origin *from)
+{
+	for (int t = 0; t < g->n_tensors; t++)
+		from->integer[t] = dlb_dtype_is_int(g->tensor[t].dtype) && g->tensor[t].producer < 0 &&
+			(g->tensor[t].kind == DLB_T_INPUT || g->tensor[t].kind == DLB_T_CONSTANT);
+	for (int i = 0; i < g->n_ops; i++) {
+		const struct dlb_op *o = &g->op[i];
+		const bool cast = !strcmp(o->type, "Cast") && !*o->domain;
+		const bool to_f32 = cast && dlb_attr_int(o->attr, o->n_attr, "to", 0) == dlb_dtype_to_onnx(DLB_F32);
+		const bool table = to_f32 ? from->integer[o->in[0]] : may_make_table(o) && made_of(g, o, from->table, from);
+		const bool integer = !table && !cast && made_of(g, o, from->integer, from);
+		for (int k = 0; k < o->n_out; k++)
+			if (o->out[k] >= 0) {
+				from->table[o->out[k]] = table;
+				from->integer[o->out[k]] = integer;
+			}
+	}
+}
+
+/* A further f32 tensor with the constant's values, for the vertices that stay f32. */
+static int narrow_copy(struct dlb_graph *g, int t)
+{
+	const int copy = dlb_graph_add_tensor(g, dlb_graph_tensor_name(g, g->tensor[t].name), DLB_T_CONSTANT);
+	const char *name = g->tensor[copy].name;
+
+	g->tensor[copy] = g->tensor[t];
+	g->tensor[copy].name = name;
+	g->tensor[copy].in_model = false;
+	return copy;
+}
+
+static int cast_to_f64(struct dlb_graph *g, int t)
+{
+	const struct dlb_attr to = { .name = "to", .type = DLB_ATTR_INT, .i = dlb_dtype_to_onnx(DLB_F32) };	/* widened below */
+	const char *name = dlb_arena_printf(&g->arena, "%s.f64", g->tensor[t].name);
+	const int out = dlb_graph_add_tensor(g, dlb_graph_tensor_name(g, name), DLB_T_ACTIVATION);
+
+	dlb_graph_add_op(g, dlb_graph_op_name(g, name), "Cast", "", DLB_FORWARD, &t, 1, &out, 1, &to, 1);
+	return out;
+}
+
+/* Gives vertices that make tables f32 constants of their own, and the readers of tables a Cast. stays[op]: makes one;
+ * narrow[tensor]: is not to be widened. Both are new. */
+static void keep_tables(struct dlb_graph *g, bool **stays, bool **narrow)
+{
+	const int n_ops = g->n_ops, n = g->n_tensors;
+	struct origin from = { dlb_xcalloc((size_t)n + 1, 1), dlb_xcalloc((size_t)n + 1, 1) };
+	int *other = dlb_xcalloc((size_t)n + 1, sizeof *other);	/* the f32 copy of a constant, the f64 Cast of a table; 0: none */
+
+	find_tables(g, &from);
+	*stays = dlb_xcalloc((size_t)n_ops + (size_t)n + 1, 1);
+	for (int i = 0; i < n_ops; i++) {
+		(*stays)[i] = g->op[i].n_out > 0 && g->op[i].out[0] >= 0 && from.table[g->op[i].out[0]];
+		for (int k = 0; k < g->op[i].n_in; k++) {
+			const int t = g->op[i].in[k];
+			const bool constant = t >= 0 && g->tensor[t].kind == DLB_T_CONSTANT && g->tensor[t].dtype == DLB_F32;
+			if (t < 0 || ((*stays)[i] ? !constant : !from.table[t]))
+				continue;
+			if (!other[t])
+				other[t] = (*stays)[i] ? narrow_copy(g, t) : cast_to_f64(g, t);
+			g->op[i].in[k] = other[t];
+		}
+	}
+	*narrow = dlb_xcalloc((size_t)g->n_tensors + 1, 1);
+	memcpy(*narrow, from.table, (size_t)n);
+	for (int t = n; t < g->n_tensors; t++)
+		(*narrow)[t] = g->tensor[t].kind == DLB_T_CONSTANT;
+	free(from.integer);
+	free(from.table);
+	free(other);
+}
+
+/* -- all -- */
+
 void dlb_graph_widen(struct dlb_graph *g)
 {
+	bool *stays, *narrow;
+
+	keep_tables(g, &stays, &narrow);
 	for (int i = 0; i < g->n_tensors; i++) {
 		struct dlb_tensor *t = &g->tensor[i];
 		const struct dlb_desc d = dlb_tensor_desc(t, 1);
-		if (t->dtype != DLB_F32)
+		if (t->dtype != DLB_F32 || narrow[i])
 			continue;
 		if (t->data)
 			t->data = widened(&g->arena, t->data, dlb_desc_count(&d));
-		if (t->data && !t->initial && dlb_desc_count(&d) == 1)
+		if (t->data && dlb_desc_count(&d) == 1 && !is_parameter(g, t))
 			*(double *)t->data = unrounded(*(const double *)t->data);
 		t->dtype = DLB_F64;
 	}
 	for (int i = 0; i < g->n_ops; i++)
-		for (int k = 0; k < g->op[i].n_attr; k++)
+		for (int k = 0; k < g->op[i].n_attr && !stays[i]; k++)
 			widen_attr(g, &g->op[i], &g->op[i].attr[k]);
 	for (int i = 0; i < g->n_bodies; i++)
 		dlb_graph_widen(&g->body[i]->g);
 	g->dtype = DLB_F64;
+	free(stays);
+	free(narrow);
 }
