@@ -24,7 +24,7 @@ struct device { struct dlb_backend be; const char *name; };
 struct options {
 	int64_t batch;
 	const char *loss, *dtype, *topology, *weights;
-	struct dlb_strlist devices, no_rewrite;
+	struct dlb_strlist devices, no_rewrite, padding_rows;
 	bool inference, analytic, cluster, list;
 };
 struct work {
@@ -104,6 +104,14 @@ static int use_weights(struct work *w, struct dlb_doc *doc, struct dlb_error *er
 	return rc;
 }
 
+static int set_padding_rows(const struct options *o, struct dlb_graph *g, struct dlb_error *err)
+{
+	for (int i = 0; i < o->padding_rows.n; i++)
+		if (dlb_graph_set_padding_row(g, o->padding_rows.item[i], err))
+			return -1;
+	return 0;
+}
+
 static int switch_rewrites(const struct options *o, struct dlb_graph *g, struct dlb_error *err)
 {
 	for (int i = 0; i < o->no_rewrite.n; i++)
@@ -122,7 +130,7 @@ static int rewrite(struct work *w, struct dlb_error *err)
 	g->training = !o->inference;
 	if (!strcmp(o->dtype, "f64"))
 		dlb_graph_widen(g);
-	if (switch_rewrites(o, g, err) || dlb_graph_fold(g, o->batch, &w->device[0].be, err) || dlb_graph_find_parameters(g, err) ||
+	if (switch_rewrites(o, g, err) || set_padding_rows(o, g, err) || dlb_graph_fold(g, o->batch, &w->device[0].be, err) || dlb_graph_find_parameters(g, err) ||
 	    dlb_graph_attach_loss(g, o->inference ? "none" : o->loss, err) || dlb_graph_rewrite(g, err) ||
 	    dlb_graph_choose_layout(g, err) ||
 	    (!strcmp(o->dtype, "bf16") && dlb_graph_mix(g, err)) ||
@@ -265,7 +273,7 @@ static int take_input(struct work *w, const char *path, struct dlb_doc *doc, str
 	if (dlb_doc_read(doc, path, err) || dlb_graph_read(doc, &w->training, err))
 		return -1;
 	w->g = &w->training;
-	if (w->o->batch || w->o->loss || w->o->inference || w->o->weights || w->o->no_rewrite.n || strcmp(w->o->dtype, "f32")) {
+	if (w->o->batch || w->o->loss || w->o->inference || w->o->weights || w->o->no_rewrite.n || w->o->padding_rows.n || strcmp(w->o->dtype, "f32")) {
 		dlb_fail(err, doc->name, "the graph is made already: only --device and --analytic apply");
 		return dlb_hint(err, "give the ONNX model");
 	}
@@ -343,6 +351,8 @@ int main(int argc, char **argv)
 		  NULL, 0, 0 },
 		{ 0, "dtype", DLB_OPT_STR, &o.dtype, "TYPE", "f32, bf16 (parameters stay f32) or f64 (default: f32)", NULL, 0, 0 },
 		{ 0, "weights", DLB_OPT_STR, &o.weights, "FILE", "weights to start from, ONNX or safetensors", NULL, 0, 0 },
+		{ 0, "padding-row", DLB_OPT_LIST, &o.padding_rows, "GLOB=ROW", "no gradient for this row of embeddings named like GLOB; repeatable",
+		  NULL, 0, 0 },
 		{ 0, "no-rewrite", DLB_OPT_LIST, &o.no_rewrite, "NAME", "leave out this rewrite of the graph, or all; repeatable", NULL, 0, 0 },
 		{ 0, "list", DLB_OPT_FLAG, &o.list, NULL, "list the rewrites", NULL, 0, 0 },
 		{ 0, "cluster", DLB_OPT_FLAG, &o.cluster, NULL, "write the cluster this runs on in place of a model's profile",

@@ -199,6 +199,8 @@ void dlb_graph_groups(const struct dlb_graph *g, int *group /* n_ops */);
 /* -- rewrites, in the order dlb-profile applies them (one file each) -- */
 /* widen.c: every f32 becomes f64 (initializers, attributes, casts), for --dtype f64. Before fold. */
 void dlb_graph_widen(struct dlb_graph *g);
+/* padding.c: embeddings whose table is named like GLOB give row ROW no gradient; text: "GLOB=ROW". Before fold. */
+int dlb_graph_set_padding_row(struct dlb_graph *g, const char *text, struct dlb_error *err);
 /* fold.c: infers every shape at n, 2n and 3n, folds constants (by their own kernels on `be`), puts branches, loops
  * and sequences into the graph as plain vertices (structure.c, sequence.c), drops dead vertices, makes dims affine in
  * the batch; hard-wired batch dimensions are patched. batch 0: the model's

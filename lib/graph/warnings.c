@@ -118,6 +118,22 @@ static void tied_weights(struct lines *l)
 					g->op[by[1]].name));
 }
 
+/* Embeddings with a row that gets no gradient: see gather.c. */
+static void padding_rows(struct lines *l)
+{
+	const struct dlb_graph *g = l->g;
+	int n = 0, first = -1;
+
+	for (int i = 0; i < g->n_ops && g->training; i++)
+		if (is_forward(&g->op[i], "Gather") && dlb_attr_find(g->op[i].attr, g->op[i].n_attr, "padding") && !n++)
+			first = i;
+	if (n)
+		say(l, dlb_arena_printf(&l->g->arena, "%d embedding%s a padding row without a gradient (row %lld of '%s'); "
+					"--padding-row chooses another", n, n == 1 ? " has" : "s have",
+					(long long)dlb_attr_int(g->op[first].attr, g->op[first].n_attr, "padding", 0),
+					g->tensor[g->op[first].in[0]].name));
+}
+
 /* The model ends in a function that its loss contains: see loss.c. */
 static void bypassed(struct lines *l)
 {
@@ -148,6 +164,7 @@ int dlb_graph_warnings(struct dlb_graph *g, const char ***lines)
 	still_norms(&l);
 	tied_weights(&l);
 	bypassed(&l);
+	padding_rows(&l);
 	const char **copy = dlb_arena_array(&g->arena, (size_t)l.n + 1, sizeof *copy);
 	if (l.n)
 		memcpy(copy, l.line, (size_t)l.n * sizeof *copy);

@@ -453,7 +453,7 @@ static int tensor_of(struct reader *r, const char *name, const char *vertex)
 static int read_vertex(struct reader *r, const Onnx__NodeProto *p, const char *name)
 {
 	const char *domain = onnx_domain(p->domain);
-	struct dlb_attr *attr = dlb_xcalloc(p->n_attribute + 2, sizeof *attr);
+	struct dlb_attr *attr = dlb_xcalloc(p->n_attribute + 3, sizeof *attr);
 	int *in = dlb_arena_array(&r->g->arena, p->n_input + 1, sizeof *in);
 	int *out = dlb_xcalloc(p->n_output + 1, sizeof *out);
 	int n_in = (int)p->n_input, n_out = (int)p->n_output;
@@ -471,6 +471,9 @@ static int read_vertex(struct reader *r, const Onnx__NodeProto *p, const char *n
 	const bool unsupported = n_attr > 0 && !strcmp(attr[n_attr - 1].name, DLB_ATTR_UNSUPPORTED);
 	if (!rc)
 		rc = dlb_reader_bodies(r, p, name, &in, &n_in, attr, &n_attr);
+	const int64_t padding = dlb_reader_padding_row(p);
+	if (padding >= 0)
+		attr[n_attr++] = (struct dlb_attr){ .name = "padding", .type = DLB_ATTR_INT, .i = padding };
 	if (!rc) {
 		const int id = dlb_graph_add_op(r->g, name, p->op_type, domain, DLB_FORWARD, in, n_in, out, n_out, attr,
 						n_attr);

@@ -39,6 +39,9 @@ int dlb_reader_bodies(struct reader *r, const Onnx__NodeProto *p, const char *ve
  * is ignored with a note. */
 void dlb_reader_signature(struct reader *r);
 
+/* onnx_embedding.c: the row of the table that a Gather gives no gradient; -1: every row has one. */
+int64_t dlb_reader_padding_row(const Onnx__NodeProto *p);
+
 /* onnx.c */
 int dlb_reader_graph(struct reader *r);
 int dlb_reader_add_tensor(struct reader *r, const char *name, enum dlb_tensor_kind kind, const char *what);

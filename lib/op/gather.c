@@ -2,7 +2,8 @@
  * to the row it was taken from, in the order of the indices.
  *
  * Our own attributes "first" and "of" say that the table is the rows from `first` on of one that has `of`, which the
- * indices count in: rows that are not here are zeros, so that the outputs of all parts add up to that of the whole. */
+ * indices count in: rows that are not here are zeros, so that the outputs of all parts add up to that of the whole. A third
+ * one, "padding", is a row (of the whole table) that gets no gradient, as torch.nn.Embedding's padding_idx. */
 #include "op/kit.h"
 
 #include <string.h>
@@ -13,7 +14,7 @@ static double no_flops(const struct dlb_op_io *io)
 	return 0;
 }
 
-struct gather { enum dlb_dtype type, index; int64_t outer, rows, n_index, bytes, first, of; };
+struct gather { enum dlb_dtype type, index; int64_t outer, rows, n_index, bytes, first, of, padding; };	/* padding -1: none */
 
 /* The shape of what is taken from table x. */
 static int taken(const struct dlb_op_io *io, const struct dlb_desc *x, const struct dlb_desc *index, struct dlb_desc *out,
@@ -38,13 +39,6 @@ static int taken(const struct dlb_op_io *io, const struct dlb_desc *x, const str
 	return 0;
 }
 
-static int infer(struct dlb_op_io *io, struct dlb_error *err)
-{
-	if (dlb_io_int(io, "first", 0) < 0 || dlb_io_int(io, "of", 0) < 0)
-		return dlb_op_fail(io, err, "the rows of a part cannot be counted from below 0");
-	return taken(io, &io->in[0], &io->in[1], &io->out[0], err);
-}
-
 static struct gather shape(const struct dlb_op_io *io, const struct dlb_desc *x, const struct dlb_desc *index)
 {
 	int axis = (int)dlb_io_int(io, "axis", 0);
@@ -52,8 +46,20 @@ static struct gather shape(const struct dlb_op_io *io, const struct dlb_desc *x,
 	axis = axis < 0 ? axis + x->n_dims : axis;
 	return (struct gather){ .type = x->dtype, .index = index->dtype, .outer = dlb_desc_range(x, 0, axis),
 		.rows = x->dim[axis], .n_index = dlb_desc_count(index),
-		.first = dlb_io_int(io, "first", 0), .of = dlb_io_int(io, "of", x->dim[axis]),
+		.padding = dlb_io_int(io, "padding", -1), .first = dlb_io_int(io, "first", 0), .of = dlb_io_int(io, "of", x->dim[axis]),
 		.bytes = dlb_desc_range(x, axis + 1, x->n_dims) * (int64_t)dlb_dtype_bytes(x->dtype) };
+}
+
+static int infer(struct dlb_op_io *io, struct dlb_error *err)
+{
+	if (dlb_io_int(io, "first", 0) < 0 || dlb_io_int(io, "of", 0) < 0)
+		return dlb_op_fail(io, err, "the rows of a part cannot be counted from below 0");
+	if (taken(io, &io->in[0], &io->in[1], &io->out[0], err))
+		return -1;
+	const struct gather g = shape(io, &io->in[0], &io->in[1]);
+	if (dlb_attr_find(io->attr, io->n_attr, "padding") && (g.padding < 0 || g.padding >= g.of))
+		return dlb_op_fail(io, err, "padding row %lld of a table of %lld rows", (long long)g.padding, (long long)g.of);
+	return 0;
 }
 
 /* Row of index i, counted from the end when negative; outside the table the row is left out (zeros). */
@@ -92,8 +98,8 @@ static int kernel(struct dlb_backend *be, const struct dlb_op_io *io, struct dlb
 
 static int gradient(struct dlb_builder *b, struct dlb_error *err)
 {
-	static const char *const keep[] = { "first", "of" };
-	struct dlb_attr a[3] = { dlb_make_int("axis", dlb_io_int(&b->io, "axis", 0)) };
+	static const char *const keep[] = { "first", "of", "padding" };
+	struct dlb_attr a[4] = { dlb_make_int("axis", dlb_io_int(&b->io, "axis", 0)) };
 
 	(void)err;
 	if (!b->need[0])
@@ -126,7 +132,7 @@ static void grad_run(const void *ctx, const struct dlb_run *r)
 			int64_t row = row_of(g, r->in[1], i);
 			char *to = (char *)r->out[0] + (o * g->rows + row) * g->bytes;
 
-			if (row < 0)
+			if (row < 0 || row + g->first == g->padding)
 				continue;
 			for (int64_t j = 0; j < width; j++) {
 				if (g->type == DLB_F32)

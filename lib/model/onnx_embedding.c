@@ -1,0 +1,36 @@
+/* The padding row of an embedding, which ONNX's Gather cannot hold: torch.nn.Embedding(padding_idx=K) gives row K no
+ * gradient. PyTorch's exporter (dynamo=True) notes the call that a vertex comes from in the vertex's metadata, under
+ * "pkg.torch.onnx.fx_node"; its third argument is the row:
+ *
+ *     %embedding : ... target=torch.ops.aten.embedding.default](args = (%p_weight, %input_ids, 0), kwargs = {})
+ */
+#include <stdlib.h>
+#include <string.h>
+#include "model/onnx_reader.h"
+
+#define KEY "pkg.torch.onnx.fx_node"
+#define CALL "torch.ops.aten.embedding.default](args = ("
+
+/* The third of the arguments in `text`, up to ')'; -1: there is none. */
+static int64_t third_argument(const char *text)
+{
+	const char *end = strchr(text, ')');
+	char *after;
+
+	for (int commas = 0; commas < 2; commas++, text++)
+		if (!(text = strchr(text, ',')) || !end || text > end)
+			return -1;
+	const long long row = strtoll(text, &after, 10);
+	return after == text || row < 0 || (*after != ',' && *after != ')') ? -1 : row;
+}
+
+int64_t dlb_reader_padding_row(const Onnx__NodeProto *p)
+{
+	for (size_t i = 0; i < p->n_metadata_props && !strcmp(p->op_type, "Gather"); i++) {
+		const Onnx__StringStringEntryProto *e = p->metadata_props[i];
+		const char *call = e->key && e->value && !strcmp(e->key, KEY) ? strstr(e->value, CALL) : NULL;
+		if (call)
+			return third_argument(call + strlen(CALL));
+	}
+	return -1;
+}

@@ -1,0 +1,79 @@
+/* The padding row of an embedding: read from the exporter's metadata or from the option, and without a gradient. */
+#include <math.h>
+#include "onnx_model.h"
+#include "run_graph.h"
+#include "by_hand.h"
+
+#define CALL "%e : [num_users=1] = call_function[target=torch.ops.aten.embedding.default](args = "
+
+static int64_t padding_of(const char *call)
+{
+	Onnx__StringStringEntryProto e = ONNX__STRING_STRING_ENTRY_PROTO__INIT, *list[] = { &e };
+	struct model m;
+	struct dlb_graph g;
+
+	start(&m);
+	Onnx__NodeProto *v = vertex(&m, "Gather", "w", "x", "e");
+	e.key = (char *)"pkg.torch.onnx.fx_node";
+	e.value = (char *)call;
+	v->n_metadata_props = 1;
+	v->metadata_props = list;
+	assert(parse(&m, &g) == 0);
+	const struct dlb_op *o = &g.op[g.n_ops - 1];
+	const int64_t row = dlb_attr_int(o->attr, o->n_attr, "padding", -1);
+	dlb_graph_release(&g);
+	return row;
+}
+
+static void metadata(void)
+{
+	assert(padding_of(CALL "(%p_w, %x, 0), kwargs = {})") == 0);
+	assert(padding_of(CALL "(%p_w, %x, 12, False, True), kwargs = {})") == 12);
+	assert(padding_of(CALL "(%p_w, %x), kwargs = {})") == -1);
+	assert(padding_of(CALL "(%p_w, %x, -1), kwargs = {})") == -1);
+	assert(padding_of(CALL "(%p_w, %x, 1x), kwargs = {})") == -1);
+	assert(padding_of(CALL "(%p_w, %x, 3") == -1);
+	assert(padding_of("aten.add.Tensor](args = (%a, %b, 0), kwargs = {})") == -1);
+}
+
+/* Rows 0 to 3 are each read twice; row 2 is padding by the option. */
+static void gradient(void)
+{
+	static const int64_t ids[8] = { 0, 1, 2, 3, 3, 2, 1, 0 };
+	struct dlb_graph g;
+	struct dlb_backend be;
+	struct dlb_error err = { .what = "" };
+	struct test_run r;
+	uint64_t drawn = 0;
+
+	assert(dlb_backend_find("cpu")->open(0, 1, &be, &err) == 0);
+	begin_graph(&g, 20);
+	const int x = sample_input(&g, DLB_I64, (int64_t[]){ 0, 2 }, 2);
+	const int w = drawn_constant(&g, "words", (int64_t[]){ 4, 3 }, 2, true, 1, &drawn);
+	g.output[g.n_outputs++] = op(&g, "Gather", (int[]){ w, x }, 2, NULL, 0);
+	assert(dlb_graph_set_padding_row(&g, "word=2", &err) == -1 && strstr(err.what, "no embedding has a table named like 'word'"));
+	assert(dlb_graph_set_padding_row(&g, "words", &err) == -1 && dlb_graph_set_padding_row(&g, "words=-1", &err) == -1);
+	if (dlb_graph_set_padding_row(&g, "wor*=2", &err) || dlb_graph_fold(&g, 4, &be, &err) || dlb_graph_find_parameters(&g, &err) ||
+	    dlb_graph_attach_loss(&g, "sum", &err) || dlb_graph_differentiate(&g, &err))
+		test_die(&err);
+	test_run_init(&r, &g, &be, 4);
+	memcpy(r.value[g.input[0]], ids, sizeof ids);
+	test_run_phase(&r, DLB_FORWARD);
+	test_run_phase(&r, DLB_BACKWARD);
+	const int update = g.n_ops - 1;
+	assert(g.op[update].phase == DLB_UPDATE);
+	const double *grad = r.value[g.op[update].in[1]];
+	for (int i = 0; i < 12; i++)
+		assert(grad[i] == (i / 3 == 2 ? 0 : grad[0]) && grad[0] != 0);
+	test_run_release(&r);
+	dlb_graph_release(&g);
+	be.ops->close(&be);
+}
+
+int main(void)
+{
+	metadata();
+	gradient();
+	printf("embedding: padding rows\n");
+	return 0;
+}
