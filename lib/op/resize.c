@@ -1,7 +1,8 @@
 /* Resize and Upsample: nearest, linear, cubic, with ONNX's coordinate transformations, along each axis apart.
  *
- * Along one axis every output element is a weighted sum of at most four input elements (taps). The taps are worked
- * out when the kernel is prepared; the axes that change are applied one after the other, and backwards
+ * Along one axis every output element is a weighted sum of a few input elements (taps): one, two or four, or, with
+ * antialias, as many as lie under the filter once it is stretched by 1 / scale. The taps are worked out when the
+ * kernel is prepared; the axes that change are applied one after the other, and backwards
  * (ResizeGrad (dy, shape, roi, scales, sizes)) the same taps scatter instead of gather.
  * Cubic: R. Keys, Cubic Convolution Interpolation, IEEE TASSP 29(6), 1981. */
 #include "op/kit.h"
@@ -10,24 +11,71 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MAX_TAPS = 4 };
-struct tap { int64_t from[MAX_TAPS]; double w[MAX_TAPS]; bool outside; };
+struct tap { int64_t from; double w; };				/* from -1: the element lies outside (tf_crop_and_resize) */
 struct plan {
 	enum dlb_dtype type;
 	int n_dims;
 	int64_t x[DLB_MAX_DIMS], y[DLB_MAX_DIMS], most;		/* most: elements of the largest step between */
-	int64_t first[DLB_MAX_DIMS];				/* its taps in tap[] */
+	int64_t first[DLB_MAX_DIMS], taps[DLB_MAX_DIMS];	/* of each element along the axis; the first one's in tap[] */
 	double extrapolation;
 	bool any_outside;
 	struct tap tap[];
 };
+
+enum mode { NEAREST, LINEAR, CUBIC };
+enum coordinates { HALF_PIXEL, HALF_PIXEL_SYMMETRIC, PYTORCH_HALF_PIXEL, ALIGN_CORNERS, ASYMMETRIC, HALF_PIXEL_FOR_NN, CROP };
+enum rounding { PREFER_FLOOR, PREFER_CEIL, FLOOR, CEIL };
+enum policy { STRETCH, NOT_LARGER, NOT_SMALLER };
+static const char *const mode_name[] = { "nearest", "linear", "cubic", NULL };
+static const char *const coordinates_name[] = { "half_pixel", "half_pixel_symmetric", "pytorch_half_pixel", "align_corners",
+						"asymmetric", "tf_half_pixel_for_nn", "tf_crop_and_resize", NULL };
+static const char *const rounding_name[] = { "round_prefer_floor", "round_prefer_ceil", "floor", "ceil", NULL };
+static const char *const policy_name[] = { "stretch", "not_larger", "not_smaller", NULL };
+
 struct request {
-	bool has_scale;
+	enum mode mode;
+	enum coordinates coordinates;
+	enum rounding rounding;
+	enum policy policy;
+	bool old, antialias, exclude;
+	bool fractional;			/* sizes by scale: before they are cut to whole numbers, where ONNX says so */
+	double a;				/* Keys' a */
 	double scale[DLB_MAX_DIMS], roi[2 * DLB_MAX_DIMS];
-	const char *mode, *coord, *nearest;
 };
 
 /* -- what is asked for -- */
+
+static int choice(const struct dlb_op_io *io, const char *name, const char *const *names, int *out, struct dlb_error *err)
+{
+	const char *value = dlb_io_str(io, name, names[0]);
+
+	for (int i = 0; names[i]; i++)
+		if (!strcmp(value, names[i])) {
+			*out = i;
+			return 0;
+		}
+	return dlb_op_fail(io, err, "attribute '%s': unknown value '%s'", name, value);
+}
+
+static int choices(const struct dlb_op_io *io, struct request *q, struct dlb_error *err)
+{
+	int mode = 0, coordinates = 0, rounding = 0, policy = 0;
+
+	if (choice(io, "mode", mode_name, &mode, err) ||
+	    choice(io, "coordinate_transformation_mode", coordinates_name, &coordinates, err) ||
+	    choice(io, "nearest_mode", rounding_name, &rounding, err) ||
+	    choice(io, "keep_aspect_ratio_policy", policy_name, &policy, err))
+		return -1;
+	*q = (struct request){ .mode = mode, .coordinates = coordinates, .rounding = rounding, .policy = policy,
+		.old = dlb_io_int(io, "old", !io->cls->domain && (io->opset < 11 || !strcmp(io->cls->name, "Upsample"))) != 0,
+		.antialias = dlb_io_int(io, "antialias", 0) && mode != NEAREST, .exclude = dlb_io_int(io, "exclude_outside", 0) != 0,
+		.a = dlb_io_real(io, "cubic_coeff_a", -0.75) };
+	if (q->old) {
+		q->coordinates = ASYMMETRIC;
+		q->rounding = FLOOR;
+	}
+	return 0;
+}
 
 static int reals(const struct dlb_op_io *io, int i, const char *name, double *out, int max, struct dlb_error *err)
 {
@@ -45,82 +93,143 @@ static int reals(const struct dlb_op_io *io, int i, const char *name, double *ou
 	return (int)n;
 }
 
-/* Sizes of y for x; the operands start at input `first` (roi, scales, sizes; before opset 11 scales alone). */
+/* Scales, sizes and the region of interest of the axes that they are given for. */
+struct operands {
+	int n_axes, axis[DLB_MAX_DIMS], n_scale, n_size, n_roi;
+	double scale[DLB_MAX_DIMS], roi[2 * DLB_MAX_DIMS];
+	int64_t size[DLB_MAX_DIMS];
+};
+
+/* They start at input `first` (roi, scales, sizes; before opset 11 scales alone). */
+static int read_operands(const struct dlb_op_io *io, const struct request *q, int n_dims, int first, struct operands *o,
+			 struct dlb_error *err)
+{
+	const struct dlb_attr *a = dlb_attr_find(io->attr, io->n_attr, "scales");
+
+	memset(o, 0, sizeof *o);
+	o->n_axes = dlb_io_axis_list(io, -1, n_dims, o->axis, err);
+	if (o->n_axes < 0)
+		return -1;
+	o->n_scale = reals(io, q->old ? first : first + 1, "scales", o->scale, DLB_MAX_DIMS, err);
+	if (!q->old) {
+		o->n_roi = reals(io, first, "roi", o->roi, 2 * DLB_MAX_DIMS, err);
+		o->n_size = dlb_io_ints(io, first + 2, "sizes", o->size, DLB_MAX_DIMS, err);
+	}
+	if (o->n_scale < 0 || o->n_size < 0 || o->n_roi < 0)
+		return -1;
+	if (q->old && !o->n_scale && a && a->type == DLB_ATTR_REALS && a->n == n_dims) {	/* Upsample 7 */
+		memcpy(o->scale, a->reals, (size_t)n_dims * sizeof *a->reals);
+		o->n_scale = n_dims;
+	}
+	if (o->n_scale != o->n_axes && o->n_size != o->n_axes)
+		return dlb_op_fail(io, err, "neither %d scales nor %d sizes are given", o->n_axes, o->n_axes);
+	if (q->coordinates == CROP && o->n_roi != 2 * o->n_axes)
+		return dlb_op_fail(io, err, "%d entries of the region of interest for %d dimensions", o->n_roi, o->n_axes);
+	return 0;
+}
+
+/* The scale that all axes share, so that none is larger, or none smaller, than the size asked for. */
+static double common_scale(const struct request *q, const struct operands *o, const struct dlb_desc *x)
+{
+	double scale = 1;
+
+	for (int j = 0; j < o->n_axes; j++) {
+		double s = (double)o->size[j] / (double)x->dim[o->axis[j]];
+
+		if (j == 0 || (q->policy == NOT_LARGER ? s < scale : s > scale))
+			scale = s;
+	}
+	return scale;
+}
+
+/* Sizes of y for x, none of whose dimensions is empty. */
 static int ask(const struct dlb_op_io *io, const struct dlb_desc *x, int first, struct request *q, int64_t y[DLB_MAX_DIMS],
 	       struct dlb_error *err)
 {
-	bool old = dlb_io_int(io, "old", !io->cls->domain && (io->opset < 11 || !strcmp(io->cls->name, "Upsample"))) != 0;
-	int n_scale, n_size = 0, n_roi = 0, n = x->n_dims;
-	const struct dlb_attr *a = dlb_attr_find(io->attr, io->n_attr, "scales");
+	const int n = x->n_dims;
+	struct operands o;
 
-	*q = (struct request){ .mode = dlb_io_str(io, "mode", "nearest"),
-		.coord = old ? "asymmetric" : dlb_io_str(io, "coordinate_transformation_mode", "half_pixel"),
-		.nearest = old ? "floor" : dlb_io_str(io, "nearest_mode", "round_prefer_floor") };
-	n_scale = reals(io, old ? first : first + 1, "scales", q->scale, DLB_MAX_DIMS, err);
-	if (!old) {
-		n_roi = reals(io, first, "roi", q->roi, 2 * DLB_MAX_DIMS, err);
-		n_size = dlb_io_ints(io, first + 2, "sizes", y, DLB_MAX_DIMS, err);
-	}
-	if (n_scale < 0 || n_size < 0 || n_roi < 0)
+	if (choices(io, q, err) || read_operands(io, q, n, first, &o, err))
 		return -1;
-	if (old && !n_scale && a && a->type == DLB_ATTR_REALS && a->n == n) {	/* Upsample 7 */
-		memcpy(q->scale, a->reals, (size_t)n * sizeof *a->reals);
-		n_scale = n;
-	}
-	if (n_scale != n && n_size != n)
-		return dlb_op_fail(io, err, "neither %d scales nor %d sizes are given", n, n);
-	if (!strcmp(q->coord, "tf_crop_and_resize") && n_roi != 2 * n)
-		return dlb_op_fail(io, err, "%d entries of the region of interest for %d dimensions", n_roi, n);
-	q->has_scale = n_scale == n;
 	for (int i = 0; i < n; i++) {
-		bool crop = !strcmp(q->coord, "tf_crop_and_resize");
-
-		if (q->has_scale) {
-			double size = (double)x->dim[i] * q->scale[i];
-
-			if (crop)
-				size *= q->roi[n + i] - q->roi[i];
-			if (!(q->scale[i] > 0) || !(size < 1 << 24))
-				return dlb_op_fail(io, err, "scale %g is not possible", q->scale[i]);
-			y[i] = (int64_t)floor(size);
-		} else {
-			q->scale[i] = x->dim[i] ? (double)y[i] / (double)x->dim[i] : 1;
-		}
-		if (y[i] < 0 || y[i] > 1 << 24)
-			return dlb_op_fail(io, err, "size %lld is not possible", (long long)y[i]);
+		if (x->dim[i] < 1)
+			return dlb_op_fail(io, err, "an empty input cannot be resized");
+		y[i] = x->dim[i];
+		q->scale[i] = q->roi[n + i] = 1;
 	}
+	const bool by_scale = o.n_scale == o.n_axes;
+	q->fractional = (by_scale && q->coordinates != CROP) || (!by_scale && q->policy != STRETCH);
+	const double common = !by_scale && q->policy != STRETCH ? common_scale(q, &o, x) : 0;
+	for (int j = 0; j < o.n_axes; j++) {
+		const int i = o.axis[j];
+		const double in = (double)x->dim[i];
+		double size;
+
+		if (o.n_roi == 2 * o.n_axes) {
+			q->roi[i] = o.roi[j];
+			q->roi[n + i] = o.roi[o.n_axes + j];
+		}
+		q->scale[i] = by_scale ? o.scale[j] : common > 0 ? common : (double)o.size[j] / in;
+		size = by_scale ? in * q->scale[i] : common > 0 ? in * common + 0.5 : (double)o.size[j];
+		if (by_scale && q->coordinates == CROP)
+			size *= q->roi[n + i] - q->roi[i];
+		if (by_scale && !(q->scale[i] > 0))
+			return dlb_op_fail(io, err, "scale %g is not possible", q->scale[i]);
+		if (!(size >= 0) || !(size < 1 << 24))
+			return dlb_op_fail(io, err, "size %g of dimension %d is not possible", size, i);
+		y[i] = (int64_t)floor(size);
+		if (q->antialias && y[i] > 0 && in * q->scale[i] < 0.5)
+			return dlb_op_fail(io, err, "scale %g is too small for a dimension of %lld", q->scale[i], (long long)x->dim[i]);
+	}
+	if (dlb_checked_count(y, n) < 0)
+		return dlb_op_fail(io, err, "the output would be too large");
 	return 0;
 }
 
 /* -- taps -- */
 
-/* Where output element i lies among the inputs of one axis of n elements. */
+/* Where output element i lies among the inputs of one axis of n elements, of which it makes n_out. */
 static double coordinate(const struct request *q, int axis, int n_dims, double i, double n, double n_out)
 {
-	double scale = q->scale[axis], start = q->roi[axis], end = q->roi[n_dims + axis];
+	const double scale = q->scale[axis], start = q->roi[axis], end = q->roi[n_dims + axis];
+	const double width = q->fractional ? scale * n : n_out;
 
-	if (q->has_scale && strcmp(q->coord, "tf_crop_and_resize"))
-		n_out = scale * n;		/* ONNX's definition: the size before it is cut to a whole number */
-	if (!strcmp(q->coord, "asymmetric"))
+	switch (q->coordinates) {
+	case ASYMMETRIC:
 		return i / scale;
-	if (!strcmp(q->coord, "align_corners"))
-		return n_out > 1 ? i * (n - 1) / (n_out - 1) : 0;
-	if (!strcmp(q->coord, "pytorch_half_pixel"))
-		return n_out > 1 ? (i + 0.5) / scale - 0.5 : 0;
-	if (!strcmp(q->coord, "tf_half_pixel_for_nn"))
+	case ALIGN_CORNERS:
+		return width > 1 ? i * (n - 1) / (width - 1) : 0;
+	case PYTORCH_HALF_PIXEL:
+		return width > 1 ? (i + 0.5) / scale - 0.5 : 0;
+	case HALF_PIXEL_FOR_NN:
 		return (i + 0.5) / scale;
-	if (!strcmp(q->coord, "tf_crop_and_resize"))
-		return n_out > 1 ? start * (n - 1) + i * (end - start) * (n - 1) / (n_out - 1) : 0.5 * (start + end) * (n - 1);
-	return (i + 0.5) / scale - 0.5;
+	case HALF_PIXEL_SYMMETRIC:
+		return n / 2 * (1 - n_out / width) + (i + 0.5) / scale - 0.5;
+	case CROP:
+		return width > 1 ? start * (n - 1) + i * (end - start) * (n - 1) / (width - 1) : 0.5 * (start + end) * (n - 1);
+	default:
+		return (i + 0.5) / scale - 0.5;
+	}
 }
 
-static double nearest(const char *mode, double v)
+static double nearest(enum rounding how, double v)
 {
-	if (!strcmp(mode, "floor"))
+	switch (how) {
+	case FLOOR:
 		return floor(v);
-	if (!strcmp(mode, "ceil"))
+	case CEIL:
 		return ceil(v);
-	return !strcmp(mode, "round_prefer_ceil") ? floor(v + 0.5) : ceil(v - 0.5);
+	case PREFER_CEIL:
+		return floor(v + 0.5);
+	default:
+		return ceil(v - 0.5);
+	}
+}
+
+static double linear(double d)
+{
+	d = fabs(d);
+	return d < 1 ? 1 - d : 0;
 }
 
 static double keys(double a, double d)
@@ -131,37 +240,42 @@ static double keys(double a, double d)
 	return d < 2 ? ((a * d - 5 * a) * d + 8 * a) * d - 4 * a : 0;
 }
 
-static void make_tap(const struct dlb_op_io *io, const struct request *q, double v, int64_t n, struct tap *t)
+/* The filter is stretched by 1 / this. */
+static double sharpness(const struct request *q, int axis)
 {
-	bool exclude = dlb_io_int(io, "exclude_outside", 0) != 0, cubic = !strcmp(q->mode, "cubic");
-	double a = dlb_io_real(io, "cubic_coeff_a", -0.75), base = floor(v), sum = 0;
+	return q->antialias && q->scale[axis] < 1 ? q->scale[axis] : 1;
+}
 
-	memset(t, 0, sizeof *t);
-	t->outside = !strcmp(q->coord, "tf_crop_and_resize") && (v < 0 || v > (double)(n - 1));
-	if (!strcmp(q->mode, "nearest")) {
-		base = nearest(q->nearest, v);
-		t->w[0] = 1;
-	} else if (!cubic) {
-		base = base < 0 ? 0 : base;
-		v = v < 0 ? 0 : v > (double)(n - 1) ? (double)(n - 1) : v;
-		base = floor(v);
-		t->w[0] = 1 - (v - base);
-		t->w[1] = v - base;
-	} else {
-		base -= 1;
-		for (int k = 0; k < MAX_TAPS; k++)
-			t->w[k] = keys(a, v - (base + k));
-	}
-	for (int k = 0; k < MAX_TAPS; k++) {
-		double at = base + k;
+/* How many taps an element of this axis has. */
+static int64_t count_taps(const struct request *q, int axis)
+{
+	const double half = q->mode == CUBIC ? 2 : 1;
 
-		if (exclude && cubic && (at < 0 || at > (double)(n - 1)))
-			t->w[k] = 0;
-		sum += t->w[k];
-		t->from[k] = at < 0 ? 0 : at > (double)(n - 1) ? n - 1 : (int64_t)at;
+	return q->mode == NEAREST ? 1 : 2 * (int64_t)ceil(half / sharpness(q, axis));
+}
+
+/* The taps of an element that lies at v among n inputs. Outside of them is the nearest one, or nothing with exclude. */
+static void make_taps(const struct request *q, int axis, double v, int64_t n, int64_t n_taps, struct tap *t)
+{
+	const double s = sharpness(q, axis), last = (double)(n - 1);
+	const double base = q->mode == NEAREST ? nearest(q->rounding, v) : floor(v) + 1 - (double)(n_taps / 2);
+	double sum = 0;
+
+	if (q->coordinates == CROP && !(v >= 0 && v <= last)) {
+		t[0].from = -1;
+		return;
 	}
-	for (int k = 0; k < MAX_TAPS && exclude && cubic; k++)
-		t->w[k] /= sum;
+	for (int64_t k = 0; k < n_taps; k++) {
+		const double at = base + (double)k, d = (v - at) * s;
+
+		t[k].w = q->mode == NEAREST ? 1 : q->mode == LINEAR ? linear(d) : keys(q->a, d);
+		if (q->exclude && q->mode != NEAREST && (at < 0 || at > last))
+			t[k].w = 0;
+		sum += t[k].w;
+		t[k].from = at > 0 ? at > last ? n - 1 : (int64_t)at : 0;
+	}
+	for (int64_t k = 0; k < n_taps && (q->exclude || s < 1) && sum != 0; k++)
+		t[k].w /= sum;
 }
 
 /* The plan with all taps, on the heap; *bytes its size. */
@@ -172,7 +286,7 @@ static struct plan *make_plan(const struct dlb_op_io *io, const struct dlb_desc 
 	int64_t n = 0, count = 1;
 
 	for (int i = 0; i < x->n_dims; i++)
-		n += y[i];
+		n += y[i] * count_taps(q, i);
 	*bytes = sizeof *p + (size_t)n * sizeof(struct tap);
 	p = dlb_xcalloc(1, *bytes);
 	p->type = x->dtype;
@@ -183,10 +297,13 @@ static struct plan *make_plan(const struct dlb_op_io *io, const struct dlb_desc 
 		p->x[i] = x->dim[i];
 		p->y[i] = y[i];
 		p->first[i] = n;
+		p->taps[i] = count_taps(q, i);
 		count *= p->x[i] > p->y[i] ? p->x[i] : p->y[i];
-		for (int64_t j = 0; j < y[i]; j++, n++) {
-			make_tap(io, q, coordinate(q, i, x->n_dims, (double)j, (double)x->dim[i], (double)y[i]), x->dim[i], &p->tap[n]);
-			p->any_outside |= p->tap[n].outside;
+		for (int64_t j = 0; j < y[i]; j++, n += p->taps[i]) {
+			const double v = coordinate(q, i, x->n_dims, (double)j, (double)x->dim[i], (double)y[i]);
+
+			make_taps(q, i, v, x->dim[i], p->taps[i], &p->tap[n]);
+			p->any_outside |= p->tap[n].from < 0;
 		}
 	}
 	p->most = count;
@@ -201,31 +318,39 @@ static bool is_plain(const struct plan *p, int axis)		/* nothing changes along i
 
 	if (p->x[axis] != p->y[axis])
 		return false;
-	for (int64_t i = 0; i < p->y[axis]; i++)
-		for (int k = 0; k < MAX_TAPS; k++)
-			if (t[i].w[k] != (t[i].from[k] == i && k == 0 ? 1 : 0))
+	for (int64_t i = 0; i < p->y[axis]; i++) {
+		double sum = 0;
+
+		for (int64_t k = 0; k < p->taps[axis]; k++, t++) {
+			if (t->w != 0 && (t->w != 1 || t->from != i))
 				return false;
+			sum += t->w;
+		}
+		if (sum != 1)
+			return false;
+	}
 	return true;
 }
 
-/* One axis in double: (outer, a, inner) to (outer, b, inner). Backwards a and b change their parts. */
-static void pass(const struct tap *t, int64_t outer, int64_t nx, int64_t ny, int64_t inner, const double *in, double *out,
-		 bool backward)
+/* One axis in double: (outer, nx, inner) to (outer, ny, inner). Backwards in and out change their parts. */
+static void pass(const struct plan *p, int axis, int64_t outer, int64_t inner, const double *in, double *out, bool backward)
 {
+	const int64_t nx = p->x[axis], ny = p->y[axis], taps = p->taps[axis];
+
 	memset(out, 0, (size_t)(outer * (backward ? nx : ny) * inner) * sizeof *out);
 	for (int64_t o = 0; o < outer; o++)
 		for (int64_t i = 0; i < ny; i++)
-			for (int k = 0; k < MAX_TAPS; k++) {
-				int64_t a = (o * nx + t[i].from[k]) * inner, b = (o * ny + i) * inner;
-				double w = t[i].w[k];
+			for (int64_t k = 0; k < taps; k++) {
+				const struct tap t = p->tap[p->first[axis] + i * taps + k];
+				const int64_t a = (o * nx + t.from) * inner, b = (o * ny + i) * inner;
 
-				if (w == 0)
+				if (t.w == 0)
 					continue;
 				for (int64_t j = 0; j < inner; j++) {
 					if (backward)
-						out[a + j] += w * in[b + j];
+						out[a + j] += t.w * in[b + j];
 					else
-						out[b + j] += w * in[a + j];
+						out[b + j] += t.w * in[a + j];
 				}
 			}
 }
@@ -233,7 +358,7 @@ static void pass(const struct tap *t, int64_t outer, int64_t nx, int64_t ny, int
 static bool outside(const struct plan *p, int64_t at)
 {
 	for (int d = p->n_dims - 1; d >= 0; d--) {
-		if (p->tap[p->first[d] + at % p->y[d]].outside)
+		if (p->tap[p->first[d] + at % p->y[d] * p->taps[d]].from < 0)
 			return true;
 		at /= p->y[d];
 	}
@@ -256,21 +381,21 @@ static void run_either(const struct plan *p, const struct dlb_run *r, bool backw
 	int64_t now[DLB_MAX_DIMS], n = product(from, 0, p->n_dims), m = product(to, 0, p->n_dims);
 
 	for (int64_t i = 0; i < n; i++)
-		a[i] = backward && p->any_outside && outside(p, i) ? 0 : dlb_value_real(r->in[0], p->type, i);
+		a[i] = backward && p->any_outside && outside(p, i) ? 0 : dlb_real_get(r->in[0], p->type, i);
 	memcpy(now, from, sizeof now);
 	for (int s = 0; s < p->n_dims; s++) {
 		int d = backward ? p->n_dims - 1 - s : s;
 
 		if (is_plain(p, d))
 			continue;
-		pass(&p->tap[p->first[d]], product(now, 0, d), p->x[d], p->y[d], product(now, d + 1, p->n_dims), a, b, backward);
+		pass(p, d, product(now, 0, d), product(now, d + 1, p->n_dims), a, b, backward);
 		now[d] = to[d];
 		swap = a;
 		a = b;
 		b = swap;
 	}
 	for (int64_t i = 0; i < m; i++)
-		dlb_value_set(r->out[0], p->type, i, !backward && p->any_outside && outside(p, i) ? p->extrapolation : a[i]);
+		dlb_real_set(r->out[0], p->type, i, !backward && p->any_outside && outside(p, i) ? p->extrapolation : a[i]);
 }
 
 static void forward(const void *ctx, const struct dlb_run *r)
@@ -313,9 +438,6 @@ static int infer(struct dlb_op_io *io, struct dlb_error *err)
 
 	if (ask(io, &io->in[0], 1, &q, y, err))
 		return -1;
-	for (int i = 0; i < io->in[0].n_dims; i++)
-		if (io->in[0].dim[i] < 1)
-			return dlb_op_fail(io, err, "an empty input cannot be resized");
 	io->out[0] = dlb_desc_make(io->in[0].dtype, io->in[0].n_dims, y);
 	return 0;
 }
@@ -353,7 +475,7 @@ static int grad_infer(struct dlb_op_io *io, struct dlb_error *err)
 	if (dlb_io_shape(io, 1, &io->out[0], err) || ask(io, &io->out[0], 2, &q, y, err))
 		return -1;
 	for (int i = 0; i < io->out[0].n_dims; i++)
-		if (io->in[0].n_dims != io->out[0].n_dims || io->in[0].dim[i] != y[i] || io->out[0].dim[i] < 1)
+		if (io->in[0].n_dims != io->out[0].n_dims || io->in[0].dim[i] != y[i])
 			return dlb_op_fail(io, err, "the gradient's shape is not that of the output");
 	return 0;
 }
