@@ -38,7 +38,7 @@ static int prepare_op(struct dlb_engine *e, const struct dlb_instr *in, struct a
 		if (o->kind < 0)
 			return dlb_fail(err, NULL, "op %d of type %s ('%s') can be planned, not run", in->op, o->type, o->name);
 		dlb_graph_io(e->graph, in->op, e->view.program->size[in->micro_batch < 0 ? 0 : in->micro_batch], &e->arena, io);
-		rc = halves ? io->cls->half(be, io, !first, k, err) : io->cls->kernel ? io->cls->kernel(be, io, k, err) : DLB_NO_KERNEL;
+		rc = halves ? io->cls->half(be, io, !first, k, err) : dlb_op_kernel(be, io, k, err);
 		if (rc == DLB_NO_KERNEL)
 			return dlb_act_no_kernel(e, in->op, err);
 		if (rc || dlb_act_keep_kernel(e, *k))

@@ -101,7 +101,7 @@ static int run_kernel(struct fold *f, const struct dlb_op_io *io, void **out, st
 	const int n = io->n_in + io->n_out;
 	void **dev = dlb_xcalloc((size_t)n + 1, sizeof *dev);
 	struct dlb_kernel *k = NULL;
-	int rc = io->cls->kernel ? io->cls->kernel(f->be, io, &k, err) : DLB_NO_KERNEL;
+	int rc = dlb_op_kernel(f->be, io, &k, err);
 
 	if (rc == DLB_NO_KERNEL) {
 		dlb_fail(err, io->name, "%s has no kernel on '%s', so it cannot be folded", io->cls->name, ops->name);

@@ -203,45 +203,81 @@ int dlb_kernel_view(struct dlb_backend *be, const struct dlb_op_io *io, struct d
 	return dlb_kernel_strided(be, &io->in[0], &io->out[0], 1, &count, &one, 0, &one, 0, false, k, err);
 }
 
-/* A temporary of type `wide` for operand d when it is of type t, else `ref`; *d becomes what the kernel sees. */
-static int widen(struct dlb_chain *c, struct dlb_desc *d, enum dlb_dtype t, enum dlb_dtype wide, int ref)
+/* A temporary of type `wide` for operand d when it is of one of the types, else `ref`; *d becomes what the kernel sees. */
+static int widen(struct dlb_chain *c, struct dlb_desc *d, unsigned types, enum dlb_dtype wide, int ref)
 {
 	if (d->n_dims < 0)
 		return DLB_NOTHING;
-	if (d->dtype != t)
+	if (!(types >> d->dtype & 1))
 		return ref;
 	d->dtype = wide;
 	return dlb_chain_temp(c, d);
 }
 
-int dlb_kernel_widened(struct dlb_backend *be, const struct dlb_op_io *io, enum dlb_dtype wide,
+/* The constants of the vertex as the kernel sees them; returns new where the type differs. */
+static const void *widen_value(const struct dlb_desc *from, const struct dlb_desc *to, const void *value)
+{
+	if (!value || from->dtype == to->dtype)
+		return value;
+	void *wide = dlb_xmalloc(dlb_desc_bytes(to) + 1);
+
+	for (int64_t i = 0, n = dlb_desc_count(to); i < n; i++)
+		dlb_value_set(wide, to->dtype, i, dlb_value_real(value, from->dtype, i));
+	return wide;
+}
+
+int dlb_kernel_widened(struct dlb_backend *be, const struct dlb_op_io *io, unsigned types, enum dlb_dtype wide,
 		       int (*kernel)(struct dlb_backend *be, const struct dlb_op_io *io, struct dlb_kernel **k, struct dlb_error *err),
 		       struct dlb_kernel **k, struct dlb_error *err)
 {
+	const void *value[MAX_REFS] = { NULL };
 	struct dlb_desc in[MAX_REFS], out[MAX_REFS];
-	struct dlb_chain *c = dlb_chain_new(be, err);
 	struct dlb_kernel *sub = NULL;
 	struct dlb_op_io w = *io;
 	int from[MAX_REFS], to[MAX_REFS];
 
-	assert(io->n_in <= MAX_REFS && io->n_out <= MAX_REFS);
+	if (io->n_in > MAX_REFS || io->n_out > MAX_REFS)
+		return DLB_NO_KERNEL;
+	struct dlb_chain *c = dlb_chain_new(be, err);
+
 	w.in = in;
 	w.out = out;
-	w.value = NULL;			/* constants are of the narrow type */
+	w.value = value;
 	for (int i = 0; i < io->n_in; i++) {
 		in[i] = io->in[i];
-		from[i] = widen(c, &in[i], io->in[0].dtype, wide, DLB_IN(i));
+		from[i] = widen(c, &in[i], types, wide, DLB_IN(i));
+		value[i] = widen_value(&io->in[i], &in[i], io->value ? io->value[i] : NULL);
 		if (from[i] >= TEMP)
 			dlb_chain_cast(c, DLB_IN(i), &io->in[i], from[i], &in[i]);
 	}
 	for (int i = 0; i < io->n_out; i++) {
 		out[i] = io->out[i];
-		to[i] = widen(c, &out[i], io->in[0].dtype, wide, DLB_OUT(i));
+		to[i] = widen(c, &out[i], types, wide, DLB_OUT(i));
 	}
 	const int rc = kernel(be, &w, &sub, err);
 	dlb_chain_add(c, rc, sub, from, io->n_in, to, io->n_out);
 	for (int i = 0; i < io->n_out; i++)
 		if (to[i] >= TEMP)
 			dlb_chain_cast(c, to[i], &out[i], DLB_OUT(i), &io->out[i]);
+	for (int i = 0; i < io->n_in; i++)
+		if (io->value && value[i] != io->value[i])
+			free((void *)value[i]);
 	return dlb_chain_finish(c, k);
+}
+
+int dlb_op_kernel(struct dlb_backend *be, const struct dlb_op_io *io, struct dlb_kernel **k, struct dlb_error *err)
+{
+	const unsigned halves = 1u << DLB_F16 | 1u << DLB_BF16;
+	unsigned types = 0;
+	int rc;
+
+	if (!io->cls->kernel)
+		return DLB_NO_KERNEL;
+	rc = io->cls->kernel(be, io, k, err);
+	for (int i = 0; i < io->n_in + io->n_out && rc == DLB_NO_KERNEL; i++) {
+		const struct dlb_desc *d = i < io->n_in ? &io->in[i] : &io->out[i - io->n_in];
+
+		types |= d->n_dims < 0 ? 0 : 1u << d->dtype;
+	}
+	return types & halves ? dlb_kernel_widened(be, io, halves, DLB_F32, io->cls->kernel, k, err) : rc;
 }

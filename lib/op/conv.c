@@ -103,8 +103,6 @@ static int conv_kernel(struct dlb_backend *be, const struct dlb_op_io *io, struc
 {
 	struct conv c = { .d.dir = DLB_CONV_FORWARD, .d.has_bias = dlb_io_has(io, 2), .d.relu = has_relu(io) };
 
-	if (io->in[0].dtype == DLB_F16)
-		return dlb_kernel_widened(be, io, DLB_F32, conv_kernel, k, err);
 	if (fill(io, &c, &io->in[0], &io->in[1], err))
 		return -1;
 	c.d.y.layout = io->out[0].layout;
@@ -358,8 +356,6 @@ static int transpose_kernel(struct dlb_backend *be, const struct dlb_op_io *io, 
 	int64_t pads[6];
 	int rc;
 
-	if (io->in[0].dtype == DLB_F16)
-		return dlb_kernel_widened(be, io, DLB_F32, transpose_kernel, k, err);
 	if (transpose_fill(io, &c, &y, pads, err))
 		return -1;
 	c.d.x.layout = io->out[0].layout;

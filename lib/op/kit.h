@@ -120,9 +120,9 @@ int dlb_chain_finish(struct dlb_chain *c, struct dlb_kernel **k);		/* takes c */
 /* One elementwise kernel over the vertex's inputs and output 0. */
 int dlb_kernel_map(struct dlb_backend *be, const struct dlb_op_io *io, enum dlb_map_fn fn, int n_in,
 		   double alpha, double beta, struct dlb_kernel **k, struct dlb_error *err);
-/* `kernel` prepared as if operands of input 0's type were of type `wide`, between casts of them: for types that the back
- * end does not compute in but `wide` holds. */
-int dlb_kernel_widened(struct dlb_backend *be, const struct dlb_op_io *io, enum dlb_dtype wide,
+/* `kernel` prepared as if operands of the types in the mask (bit t: type t) were of type `wide`, between casts of them:
+ * for types that the back end does not compute in but `wide` holds. */
+int dlb_kernel_widened(struct dlb_backend *be, const struct dlb_op_io *io, unsigned types, enum dlb_dtype wide,
 		       int (*kernel)(struct dlb_backend *be, const struct dlb_op_io *io, struct dlb_kernel **k, struct dlb_error *err),
 		       struct dlb_kernel **k, struct dlb_error *err);
 /* Output 0 = the bytes of input 0 (views that were not aliased). */

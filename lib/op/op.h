@@ -112,6 +112,10 @@ struct dlb_op_class {
 	int (*half)(struct dlb_backend *be, const struct dlb_op_io *io, bool second, struct dlb_kernel **k, struct dlb_error *err);
 };
 
+/* The vertex's kernel by its class; where the class has none for 16-bit floats, the one for f32 between casts.
+ * DLB_NO_KERNEL when there is none either. */
+int dlb_op_kernel(struct dlb_backend *be, const struct dlb_op_io *io, struct dlb_kernel **k, struct dlb_error *err);
+
 /* op_list.h: OP(Conv) OP(Relu) ... makes this enum, the declarations and the table. */
 enum dlb_op_kind {
 #define OP(n) DLB_OP_##n,

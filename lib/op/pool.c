@@ -110,7 +110,7 @@ static void indices_run(const void *ctx, const struct dlb_run *r)
 /* Types that f32 holds exactly and the back end does not pool. */
 static bool is_narrow(enum dlb_dtype t)
 {
-	return t == DLB_F16 || t == DLB_I8 || t == DLB_U8;
+	return t == DLB_I8 || t == DLB_U8;
 }
 
 static int max_kernel(struct dlb_backend *be, const struct dlb_op_io *io, struct dlb_kernel **k, struct dlb_error *err)
@@ -122,7 +122,7 @@ static int max_kernel(struct dlb_backend *be, const struct dlb_op_io *io, struct
 	int pos = want_pos ? DLB_OUT(2) : DLB_NOTHING, rc;
 
 	if (is_narrow(io->in[0].dtype))
-		return dlb_kernel_widened(be, io, DLB_F32, max_kernel, k, err);
+		return dlb_kernel_widened(be, io, 1u << io->in[0].dtype, DLB_F32, max_kernel, k, err);
 	if (fill(io, &io->in[0], &p, err))
 		return -1;
 	p.d.y.layout = io->out[0].layout;
@@ -146,7 +146,7 @@ static int average_kernel(struct dlb_backend *be, const struct dlb_op_io *io, st
 	struct pool p = { .d.max = false };
 
 	if (is_narrow(io->in[0].dtype))
-		return dlb_kernel_widened(be, io, DLB_F32, average_kernel, k, err);
+		return dlb_kernel_widened(be, io, 1u << io->in[0].dtype, DLB_F32, average_kernel, k, err);
 	if (fill(io, &io->in[0], &p, err))
 		return -1;
 	p.d.y.layout = io->out[0].layout;

@@ -52,7 +52,7 @@ static int run_kernel(struct machine *m, const struct dlb_op *o, struct dlb_op_i
 {
 	void **p = dlb_xcalloc((size_t)(io->n_in + io->n_out) + 1, sizeof *p), *scratch = NULL;
 	struct dlb_kernel *k = NULL;
-	int rc = io->cls->kernel ? io->cls->kernel(&m->be, io, &k, err) : DLB_NO_KERNEL;
+	int rc = dlb_op_kernel(&m->be, io, &k, err);
 
 	if (rc == DLB_NO_KERNEL) {
 		m->unsupported = true;

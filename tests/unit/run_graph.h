@@ -66,7 +66,7 @@ static inline void test_run_op(struct test_run *r, int op)
 	for (int i = 0; i < o->n_out; i++)
 		out[i] = o->out[i] < 0 ? NULL : r->value[o->out[i]];
 	dlb_graph_io(r->g, op, r->n, &a, &io);
-	if (io.cls->kernel(r->be, &io, &k, &err)) {
+	if (dlb_op_kernel(r->be, &io, &k, &err)) {
 		fprintf(stderr, "no kernel: %s '%s'\n", o->type, o->name);
 		test_die(&err);
 	}
