@@ -55,3 +55,5 @@ OP(Einsum) OP(EinsumGrad)								/* einsum.c */
 OP(RNN) OP(RNNGrad) OP(GRU) OP(GRUGrad) OP(LSTM) OP(LSTMGrad)				/* recurrent.c */
 OP(ReverseSequence)									/* reverse_sequence.c */
 OP(MeanVarianceNormalization)								/* mean_variance.c */
+OP(GridSample) OP(GridSampleGrad) OP(GridSampleGradGrid)				/* grid_sample.c */
+OP(AffineGrid) OP(AffineGridGrad)							/* affine_grid.c */
