@@ -1,40 +1,7 @@
-/* The padding row of an embedding: read from the exporter's metadata or from the option, and without a gradient. */
+/* The padding row of an embedding: as the option names it, without a gradient. */
 #include <math.h>
-#include "onnx_model.h"
 #include "run_graph.h"
 #include "by_hand.h"
-
-#define CALL "%e : [num_users=1] = call_function[target=torch.ops.aten.embedding.default](args = "
-
-static int64_t padding_of(const char *call)
-{
-	Onnx__StringStringEntryProto e = ONNX__STRING_STRING_ENTRY_PROTO__INIT, *list[] = { &e };
-	struct model m;
-	struct dlb_graph g;
-
-	start(&m);
-	Onnx__NodeProto *v = vertex(&m, "Gather", "w", "x", "e");
-	e.key = (char *)"pkg.torch.onnx.fx_node";
-	e.value = (char *)call;
-	v->n_metadata_props = 1;
-	v->metadata_props = list;
-	assert(parse(&m, &g) == 0);
-	const struct dlb_op *o = &g.op[g.n_ops - 1];
-	const int64_t row = dlb_attr_int(o->attr, o->n_attr, "padding", -1);
-	dlb_graph_release(&g);
-	return row;
-}
-
-static void metadata(void)
-{
-	assert(padding_of(CALL "(%p_w, %x, 0), kwargs = {})") == 0);
-	assert(padding_of(CALL "(%p_w, %x, 12, False, True), kwargs = {})") == 12);
-	assert(padding_of(CALL "(%p_w, %x), kwargs = {})") == -1);
-	assert(padding_of(CALL "(%p_w, %x, -1), kwargs = {})") == -1);
-	assert(padding_of(CALL "(%p_w, %x, 1x), kwargs = {})") == -1);
-	assert(padding_of(CALL "(%p_w, %x, 3") == -1);
-	assert(padding_of("aten.add.Tensor](args = (%a, %b, 0), kwargs = {})") == -1);
-}
 
 /* Rows 0 to 3 are each read twice; row 2 is padding by the option. */
 static void gradient(void)
@@ -72,7 +39,6 @@ static void gradient(void)
 
 int main(void)
 {
-	metadata();
 	gradient();
 	printf("embedding: padding rows\n");
 	return 0;

@@ -139,8 +139,44 @@ static void test_exported(void)
 	n_checked++;
 }
 
+/* -- the padding row of an embedding, from the note of the call on its vertex -- */
+
+#define CALL "%e : [num_users=1] = call_function[target=torch.ops.aten.embedding.default](args = "
+
+static int64_t padding_of(const char *call)
+{
+	Onnx__StringStringEntryProto e = ONNX__STRING_STRING_ENTRY_PROTO__INIT, *list[] = { &e };
+	struct model m;
+	struct dlb_graph g;
+
+	start(&m);
+	Onnx__NodeProto *v = vertex(&m, "Gather", "w", "x", "e");
+	e.key = (char *)"pkg.torch.onnx.fx_node";
+	e.value = (char *)call;
+	v->n_metadata_props = 1;
+	v->metadata_props = list;
+	assert(parse(&m, &g) == 0);
+	const struct dlb_op *o = &g.op[g.n_ops - 1];
+	const int64_t row = dlb_attr_int(o->attr, o->n_attr, "padding", -1);
+	dlb_graph_release(&g);
+	return row;
+}
+
+static void padding_rows(void)
+{
+	assert(padding_of(CALL "(%p_w, %x, 0), kwargs = {})") == 0);
+	assert(padding_of(CALL "(%p_w, %x, 12, False, True), kwargs = {})") == 12);
+	assert(padding_of(CALL "(%p_w, %x), kwargs = {})") == -1);
+	assert(padding_of(CALL "(%p_w, %x, -1), kwargs = {})") == -1);
+	assert(padding_of(CALL "(%p_w, %x, 1x), kwargs = {})") == -1);
+	assert(padding_of(CALL "(%p_w, %x, 3") == -1);
+	n_checked += 7;
+	assert(padding_of("aten.add.Tensor](args = (%a, %b, 0), kwargs = {})") == -1);
+}
+
 int main(void)
 {
+	padding_rows();
 	test_forms();
 	test_quotes();
 	test_malformed();
