@@ -41,7 +41,7 @@ void dlb_profile_init(struct dlb_profile *p, const struct dlb_graph *g, int64_t 
 
 	memset(p, 0, sizeof *p);
 	p->batch = dlb_arena_array(&p->arena, 5, sizeof *p->batch);
-	for (int64_t n = batch; n >= dlb_graph_least_samples(g) && n * 16 >= batch && p->n_batches < 5; n /= 2)
+	for (int64_t n = batch; n >= dlb_graph_least_samples(g) && n * 16 >= batch && p->n_batches < (g->fixed_batch ? 1 : 5); n /= 2)
 		p->batch[p->n_batches++] = n;
 	for (int i = 0; i < g->n_ops; i++)
 		k[i] = (struct keyed){ .op = i, .hash = key_of(g, i, batch) };

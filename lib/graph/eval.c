@@ -64,6 +64,7 @@ int dlb_graph_eval(const struct dlb_graph *g, struct dlb_graph *out, int **op_of
 	(void)err;
 	dlb_graph_init(out);
 	out->batch = g->batch;
+	out->fixed_batch = g->fixed_batch;
 	out->dtype = g->dtype;
 	out->opset = g->opset;
 	out->model_path = g->model_path;

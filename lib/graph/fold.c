@@ -451,7 +451,7 @@ static void find_trained(struct fold *f)
 	free(wanted);
 }
 
-int dlb_graph_fold(struct dlb_graph *g, int64_t batch, struct dlb_backend *be, struct dlb_error *err)
+static int fold_all(struct dlb_graph *g, int64_t batch, struct dlb_backend *be, struct dlb_error *err)
 {
 	struct fold f = { .g = g, .be = be };
 	int rc = -1;
@@ -492,4 +492,44 @@ out:
 	dlb_name_map_release(&f.tensor_names);
 	dlb_arena_release(&f.a);
 	return rc;
+}
+
+/* The graph as it was read (`read`, a copy made then) in place of g, which folding left half done. */
+static void start_again(struct dlb_graph *g, struct dlb_graph *read)
+{
+	struct dlb_graph half = *g;
+
+	read->body = half.body;
+	read->n_bodies = half.n_bodies;
+	read->cap_bodies = half.cap_bodies;
+	half.body = NULL;
+	half.n_bodies = half.cap_bodies = 0;
+	dlb_arena_give(&half.arena, &read->arena);
+	*g = *read;
+	dlb_graph_release(&half);
+}
+
+int dlb_graph_fold(struct dlb_graph *g, int64_t batch, struct dlb_backend *be, struct dlb_error *err)
+{
+	const int64_t wired = batch < 0 ? 0 : wired_batch(g);
+	struct dlb_error again = { .what = "" };
+	struct dlb_graph read;
+
+	if (wired < 1)
+		return fold_all(g, batch, be, err);
+	dlb_graph_copy(g, &read);
+	if (!fold_all(g, batch, be, err)) {
+		dlb_graph_release(&read);
+		return 0;
+	}
+	/* a batch that cannot follow: at the model's own, in one piece, it needs not */
+	start_again(g, &read);
+	if (fold_all(g, -1, be, &again) || (batch && batch != wired))
+		return -1;
+	g->batch = wired;
+	g->fixed_batch = true;
+	dlb_graph_note(g, "the batch stays %" PRId64 ", in one micro-batch and one replica: %s%s%s%s%s", wired, err->where,
+		       *err->where ? ": " : "", err->what, *err->hint ? "; " : "", err->hint);
+	*err = (struct dlb_error){ .what = "" };
+	return 0;
 }

@@ -121,6 +121,8 @@ struct dlb_graph {
 	int *output, n_outputs;		/* the model's outputs */
 	int loss, label, seed;		/* tensor ids or -1 */
 	int64_t batch;			/* default global batch */
+	bool fixed_batch;		/* every step has this many samples in one micro-batch: the model was exported so, and cannot do
+					 * otherwise. Nothing follows the batch */
 	enum dlb_dtype dtype;		/* f32, f64, or bf16: activations bf16, parameters f32 */
 	bool training;
 	int64_t sample_shares;		/* a batch of a multiple of this comes out even in all shares of samples; 0: 1 */

@@ -217,6 +217,8 @@ json_t *dlb_graph_write(const struct dlb_graph *g)
 {
 	json_t *o = json_object(), *ops = json_array(), *tensors = json_array();
 	set_int(o, "batch", g->batch);
+	if (g->fixed_batch)
+		json_object_set_new(o, "fixed_batch", json_true());
 	set_str(o, "dtype", dlb_dtype_name(g->dtype));
 	json_object_set_new(o, "training", json_boolean(g->training));
 	set_int(o, "opset", g->opset);
@@ -630,7 +632,7 @@ static int read_listed(const struct dlb_ref *r, struct dlb_graph *g, struct dlb_
 
 static int read_graph(const struct dlb_doc *d, struct dlb_graph *g, struct dlb_error *err)
 {
-	static const char *const known[] = { "batch", "dtype", "training", "opset", "model", "inputs", "outputs", "loss",
+	static const char *const known[] = { "batch", "fixed_batch", "dtype", "training", "opset", "model", "inputs", "outputs", "loss",
 		"label", "seed", "rewrites", "split", "listed", "ops", "tensors", NULL };
 	const struct dlb_ref r = dlb_ref_root(d, "graph");
 	struct dlb_ref ops, tensors;
@@ -640,7 +642,7 @@ static int read_graph(const struct dlb_doc *d, struct dlb_graph *g, struct dlb_e
 
 	if (dlb_doc_need(d, "graph", &section, err) || dlb_ref_known(&r, known, err) ||
 	    dlb_get_int(&r, "batch", DLB_NEED, 1, INT64_C(1) << 40, &g->batch, err) || get_dtype(&r, &g->dtype, err) ||
-	    dlb_get_bool(&r, "training", DLB_OPT, &g->training, err) ||
+	    dlb_get_bool(&r, "fixed_batch", DLB_OPT, &g->fixed_batch, err) || dlb_get_bool(&r, "training", DLB_OPT, &g->training, err) ||
 	    dlb_get_int(&r, "opset", DLB_OPT, 0, INT32_MAX, &opset, err) || read_model(&r, g, err) ||
 	    read_rewritten(&r, g, err) || read_was_split(&r, g, err) || read_listed(&r, g, err) ||
 	    dlb_get_array(&r, "ops", DLB_NEED, &ops, &n_ops, err) ||

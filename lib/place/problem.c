@@ -192,6 +192,11 @@ int dlb_problem_init(struct dlb_problem *p, struct dlb_error *err)
 		return dlb_fail(err, "/graph/ops", "there are no ops");
 	if (p->micro_batches < 1 || p->batch < 1)
 		return dlb_fail(err, NULL, "%d micro-batches of a batch of %lld", p->micro_batches, (long long)p->batch);
+	if (p->graph->fixed_batch && (p->micro_batches > 1 || p->batch != p->graph->batch)) {
+		dlb_fail(err, "/graph/fixed_batch", "the model holds the batch of %lld that it was exported with: one micro-batch, one replica",
+			 (long long)p->graph->batch);
+		return dlb_hint(err, "export it with the batch open (dlb-profile says which constant holds it)");
+	}
 	if (p->micro_batches > p->batch)
 		p->micro_batches = (int)p->batch;
 	p->stated_scale = dlb_arena_array(&p->arena, (size_t)n_nodes, sizeof(double));

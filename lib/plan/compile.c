@@ -415,6 +415,11 @@ static bool lends_too_much(const struct dlb_program *g, const struct dlb_cost *c
 int dlb_program_compile(const struct dlb_plan *p, const struct dlb_cost *cost, int64_t batch, int n_state,
 			struct dlb_program *out, struct dlb_error *err)
 {
+	if (p->graph->fixed_batch && batch != p->graph->batch) {
+		dlb_fail(err, "/graph/fixed_batch", "%lld samples for a model that was exported for %lld and holds that number",
+			 (long long)batch, (long long)p->graph->batch);
+		return dlb_hint(err, "give a number of samples that is a multiple of it, or export the model with its batch open");
+	}
 	int rc = compile_all(p, cost, batch, n_state, true, out, err);
 
 	if (!rc && lends_too_much(out, cost)) {

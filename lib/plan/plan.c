@@ -115,6 +115,9 @@ int dlb_plan_check(const struct dlb_plan *p, const struct dlb_cost *c, struct dl
 		return dlb_fail(err, "/plan/nodes", "%d nodes, the cluster has %d", p->n_nodes, c->cluster->n_nodes);
 	if (p->micro_batches < 1 || p->batch < 1 || p->micro_batches > p->batch)
 		return dlb_fail(err, "/plan/micro_batches", "%d micro-batches for a batch of %lld", p->micro_batches, (long long)p->batch);
+	if (g->fixed_batch && (p->micro_batches > 1 || p->n_replicas > 1 || p->batch != g->batch))
+		return dlb_fail(err, "/plan/micro_batches", "the graph takes %lld samples in one micro-batch and one replica, no others",
+				(long long)g->batch);
 	if (p->n_replicas < 2)
 		return check_one(p, c, err);
 	int64_t *share = dlb_xcalloc((size_t)p->n_replicas, sizeof *share);
