@@ -25,7 +25,9 @@ struct options {
 	int64_t batch;
 	const char *loss, *dtype, *topology, *weights;
 	struct dlb_strlist devices, no_rewrite, padding_rows;
+	struct dlb_strlist parameters, freeze, train_only;
 	bool inference, analytic, cluster, list;
+	bool untie;
 };
 struct work {
 	const struct dlb_cli *cli;
@@ -120,6 +122,26 @@ static int switch_rewrites(const struct options *o, struct dlb_graph *g, struct 
 	return 0;
 }
 
+static int take_patterns(struct work *w, const struct dlb_strlist *given, const char *option, struct dlb_patterns *p, struct dlb_error *err)
+{
+	*p = (struct dlb_patterns){ .what = option };
+	for (int i = 0; i < given->n; i++)
+		if (dlb_patterns_add(p, given->item[i], &w->arena, err))
+			return -1;
+	return 0;
+}
+
+static int choose_parameters(struct work *w, struct dlb_error *err)
+{
+	struct dlb_parameter_choice c = { .untie = w->o->untie };
+
+	if (take_patterns(w, &w->o->parameters, "--parameters", &c.train, err) ||
+	    take_patterns(w, &w->o->freeze, "--freeze", &c.freeze, err) ||
+	    take_patterns(w, &w->o->train_only, "--train-only", &c.train_only, err))
+		return -1;
+	return dlb_graph_choose_parameters(&w->training, &c, err);
+}
+
 /* As read, the graph is ONNX's; what is done to it stands in lib/graph, one file a step. */
 static int rewrite(struct work *w, struct dlb_error *err)
 {
@@ -128,6 +150,8 @@ static int rewrite(struct work *w, struct dlb_error *err)
 	int *op_of, *tensor_of;
 
 	g->training = !o->inference;
+	if (choose_parameters(w, err))
+		return -1;
 	if (!strcmp(o->dtype, "f64"))
 		dlb_graph_widen(g);
 	if (switch_rewrites(o, g, err) || set_padding_rows(o, g, err) || dlb_graph_fold(g, o->batch, &w->device[0].be, err) || dlb_graph_find_parameters(g, err) ||
@@ -273,7 +297,9 @@ static int take_input(struct work *w, const char *path, struct dlb_doc *doc, str
 	if (dlb_doc_read(doc, path, err) || dlb_graph_read(doc, &w->training, err))
 		return -1;
 	w->g = &w->training;
-	if (w->o->batch || w->o->loss || w->o->inference || w->o->weights || w->o->no_rewrite.n || w->o->padding_rows.n || strcmp(w->o->dtype, "f32")) {
+	const struct options *o = w->o;
+	if (o->batch || o->loss || o->inference || o->weights || o->no_rewrite.n || o->padding_rows.n || strcmp(o->dtype, "f32") ||
+	    o->parameters.n || o->freeze.n || o->train_only.n || o->untie) {
 		dlb_fail(err, doc->name, "the graph is made already: only --device and --analytic apply");
 		return dlb_hint(err, "give the ONNX model");
 	}
@@ -353,6 +379,11 @@ int main(int argc, char **argv)
 		{ 0, "weights", DLB_OPT_STR, &o.weights, "FILE", "weights to start from, ONNX or safetensors", NULL, 0, 0 },
 		{ 0, "padding-row", DLB_OPT_LIST, &o.padding_rows, "GLOB=ROW", "no gradient for this row of embeddings named like GLOB; repeatable",
 		  NULL, 0, 0 },
+		{ 0, "parameters", DLB_OPT_LIST, &o.parameters, "FILE|GLOB", "train exactly the initializers of these names; repeatable",
+		  NULL, 0, 0 },
+		{ 0, "freeze", DLB_OPT_LIST, &o.freeze, "GLOB", "do not train these parameters; repeatable", NULL, 0, 0 },
+		{ 0, "train-only", DLB_OPT_LIST, &o.train_only, "GLOB", "train no other parameters than these; repeatable", NULL, 0, 0 },
+		{ 0, "untie", DLB_OPT_FLAG, &o.untie, NULL, "weights with the same values under two names are two", NULL, 0, 0 },
 		{ 0, "no-rewrite", DLB_OPT_LIST, &o.no_rewrite, "NAME", "leave out this rewrite of the graph, or all; repeatable", NULL, 0, 0 },
 		{ 0, "list", DLB_OPT_FLAG, &o.list, NULL, "list the rewrites", NULL, 0, 0 },
 		{ 0, "cluster", DLB_OPT_FLAG, &o.cluster, NULL, "write the cluster this runs on in place of a model's profile",

@@ -320,7 +320,7 @@ static bool fold_fill(struct fold *f, int op)
 		return false;
 	t->is_fill = true;
 	t->fill = a && a->type == DLB_ATTR_TENSOR && a->data ? dlb_value_real(a->data, a->desc.dtype, 0) : 0;
-	t->initial = dlb_dtype_is_float(t->dtype) && t->fill != 0 && !dlb_tensor_follows_batch(t);
+	t->initial &= dlb_dtype_is_float(t->dtype) && t->fill != 0 && !dlb_tensor_follows_batch(t);
 	f->trained[o->out[0]] = t->initial;
 	dlb_fold_constant(g, o->out[0]);
 	return true;

@@ -26,6 +26,7 @@
 #include "graph/name_map.h"
 #include "op/op.h"
 #include "util/mem.h"
+#include "util/patterns.h"
 
 /* An op with an attribute of this name (its value: the attribute that could not be held) has kind -1. */
 #define DLB_ATTR_UNSUPPORTED "x-unsupported"
@@ -56,6 +57,9 @@ struct dlb_desc dlb_slice_desc(const struct dlb_slice *s, enum dlb_dtype dtype);
 bool dlb_slice_compose(const struct dlb_slice *part, struct dlb_slice *s);
 void dlb_slice_write(const struct dlb_slice *s, json_t *o);	/* adds all but `of` to o (graph_json.c) */
 
+/* What decides whether an initializer is trained; the first that has something to say (parameters.c). */
+enum dlb_by { DLB_BY_NONE, DLB_BY_OPTION, DLB_BY_STATE_DICT, DLB_BY_LIST, DLB_BY_ROLE, DLB_N_BY };
+
 struct dlb_tensor {
 	const char *name;
 	enum dlb_tensor_kind kind;
@@ -76,7 +80,11 @@ struct dlb_tensor {
 	bool in_model;			/* data stand in the model's file under this name: not written to the document */
 	struct dlb_samples samples;	/* what of it follows the batch follows the number of these samples */
 	const struct dlb_slice *slice;	/* weights, buffers, constants: the part of the model's tensor that it is; NULL: all of it */
-	bool initial;			/* stood in the model as an initializer (params.c chooses among these), not as a vertex */
+	bool initial;			/* an initializer of the model, not made by a vertex; once parameters are chosen (parameters.c): and
+					 * to be trained */
+	enum dlb_by rule;		/* initializers: what decided whether it is trained */
+	const char *why;		/* ... and the reason, in words ("operand 1 of Gemm 'fc'", "a scalar"); or NULL */
+	bool frozen;			/* a parameter that is not to be trained: a constant, saved with the weights */
 	int64_t bound;			/* integer inputs: values lie in [0, bound) (of the Gather or loss); 0: unknown */
 	int fan_in, fan_out;		/* weights, for --init: 0 unknown */
 	double size_mul, size_add;	/* when dims are unknown (converted graphs): bytes = mul*n + add */
@@ -95,6 +103,8 @@ struct dlb_op {
 	int colocate;			/* op id whose node this one must share, or -1 */
 	double flop, flop_fixed;	/* at graph.batch, and the part of it that does not follow the batch */
 	double bytes, bytes_fixed;	/* memory traffic, likewise */
+	const int *uses;		/* as read: the parameters and buffers that the exporter says it uses (indices in `listed`) */
+	int n_uses;
 };
 /* A graph inside a vertex: a branch of If, the body of Loop or Scan. Its inputs are n_formal ones that the vertex binds
  * each time it runs the body, then what it reads of the graph around it, which are operands first_capture .. of the
@@ -135,6 +145,7 @@ struct dlb_graph {
 	int n_was_split;
 	struct dlb_listed *listed;	/* array in the arena, in the list's order; n_listed 0: the model has no list */
 	int n_listed;
+	int n_untrained;		/* float initializers that are no parameters, and no statistics; not written */
 	const char **note;		/* what the reader of the model has to say, one line each (dlb_graph_note); not written */
 	int n_notes;
 	/* adjacency, made by dlb_graph_index: readers of each tensor */
@@ -203,13 +214,19 @@ void dlb_graph_groups(const struct dlb_graph *g, int *group /* n_ops */);
 void dlb_graph_widen(struct dlb_graph *g);
 /* padding.c: embeddings whose table is named like GLOB give row ROW no gradient; text: "GLOB=ROW". Before fold. */
 int dlb_graph_set_padding_row(struct dlb_graph *g, const char *text, struct dlb_error *err);
+/* parameters.c: which initializers are trained. As read, before widening and folding. */
+struct dlb_parameter_choice {
+	struct dlb_patterns train, freeze, train_only;	/* names or patterns; each may be empty */
+	bool untie;
+};
+int dlb_graph_choose_parameters(struct dlb_graph *g, const struct dlb_parameter_choice *c, struct dlb_error *err);
 /* fold.c: infers every shape at n, 2n and 3n, folds constants (by their own kernels on `be`), puts branches, loops
  * and sequences into the graph as plain vertices (structure.c, sequence.c), drops dead vertices, makes dims affine in
  * the batch; hard-wired batch dimensions are patched. batch 0: the model's
  * own, else 32; -1: nothing follows the batch, shapes stay as they are (single operators in tests). */
 int dlb_graph_fold(struct dlb_graph *g, int64_t batch, struct dlb_backend *be, struct dlb_error *err);
-/* params.c: float initializers with a differentiable path to the output become weights, running
- * statistics buffers, the rest constants. */
+/* params.c: float initializers that are to be trained and have a differentiable path to the output become weights,
+ * running statistics buffers, the rest constants. */
 int dlb_graph_find_parameters(struct dlb_graph *g, struct dlb_error *err);
 /* loss.c: attaches the loss (CONTRACT's rule; `loss` NULL or "auto": default; "none"). */
 int dlb_graph_attach_loss(struct dlb_graph *g, const char *loss, struct dlb_error *err);

@@ -30,6 +30,10 @@ static const char *const phase_names[DLB_N_PHASES] = {
 static const char *const listed_names[] = {
 	[DLB_LISTED_PARAMETER] = "parameter", [DLB_LISTED_BUFFER] = "buffer", [DLB_LISTED_CONSTANT] = "constant",
 };
+static const char *const by_names[DLB_N_BY] = {
+	[DLB_BY_NONE] = "none", [DLB_BY_OPTION] = "option", [DLB_BY_STATE_DICT] = "state-dict", [DLB_BY_LIST] = "list",
+	[DLB_BY_ROLE] = "role",
+};
 static const char *const layout_names[] = { [DLB_PLAIN] = "plain", [DLB_CHANNELS_LAST] = "channels-last" };
 
 const char *dlb_tensor_kind_name(enum dlb_tensor_kind kind) { return kind_names[kind]; }
@@ -157,6 +161,12 @@ static json_t *write_tensor(const struct dlb_graph *g, int i)
 		set_int(o, "fan_out", t->fan_out);
 	if (t->in_model)
 		json_object_set_new(o, "in_model", json_true());
+	if (t->rule != DLB_BY_NONE)
+		set_str(o, "rule", by_names[t->rule]);
+	if (t->why)
+		set_str(o, "why", t->why);
+	if (t->frozen)
+		json_object_set_new(o, "frozen", json_true());
 	if (t->slice)
 		json_object_set_new(o, "slice", write_slice(t->slice));
 	if (t->samples.parts)
@@ -501,16 +511,17 @@ static int read_tensor(const struct dlb_ref *r, struct dlb_graph *g, int i, int 
 		       struct dlb_error *err)
 {
 	static const char *const known[] = { "id", "name", "kind", "dtype", "shape", "size_bytes",
-		"size_per_sample_bytes", "layout", "home", "of", "bound", "fan_in", "fan_out", "in_model", "slice", "samples", "value",
+		"size_per_sample_bytes", "layout", "home", "of", "bound", "fan_in", "fan_out", "in_model", "rule", "why", "frozen", "slice", "samples", "value",
 		"value_per_sample", "fill", NULL };
-	const char *name;
-	int kind = 0, layout = DLB_PLAIN;
+	const char *name, *why = NULL;
+	int kind = 0, layout = DLB_PLAIN, rule = DLB_BY_NONE;
 	int64_t fan_in = 0, fan_out = 0;
 
 	if (dlb_ref_known(r, known, err) || check_position(r, i, err) ||
 	    dlb_get_str(r, "name", DLB_NEED, &name, err) ||
 	    get_name(r, "kind", DLB_NEED, kind_names, DLB_N_T_KINDS, &kind, err) ||
 	    get_name(r, "layout", DLB_OPT, layout_names, DLB_LEN(layout_names), &layout, err) ||
+	    get_name(r, "rule", DLB_OPT, by_names, DLB_N_BY, &rule, err) || dlb_get_str(r, "why", DLB_OPT, &why, err) ||
 	    dlb_get_int(r, "fan_in", DLB_OPT, 0, INT32_MAX, &fan_in, err) ||
 	    dlb_get_int(r, "fan_out", DLB_OPT, 0, INT32_MAX, &fan_out, err))
 		return -1;
@@ -519,10 +530,12 @@ static int read_tensor(const struct dlb_ref *r, struct dlb_graph *g, int i, int 
 	t->layout = (enum dlb_layout)layout;
 	t->fan_in = (int)fan_in;
 	t->fan_out = (int)fan_out;
+	t->rule = (enum dlb_by)rule;
+	t->why = why ? dlb_arena_strdup(&g->arena, why) : NULL;
 	if (get_dtype(r, &t->dtype, err) || read_samples(r, t, err) || read_shape(r, t, g->batch, err) ||
 	    get_id(r, "home", n_ops, &t->home, err) || get_id(r, "of", n_tensors, &t->of, err) ||
 	    dlb_get_int(r, "bound", DLB_OPT, 0, INT64_MAX, &t->bound, err) ||
-	    dlb_get_bool(r, "in_model", DLB_OPT, &t->in_model, err) || read_slice(r, g, t, err))
+	    dlb_get_bool(r, "in_model", DLB_OPT, &t->in_model, err) || dlb_get_bool(r, "frozen", DLB_OPT, &t->frozen, err) || read_slice(r, g, t, err))
 		return -1;
 	return read_data(r, g, t, err);
 }

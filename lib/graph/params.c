@@ -1,9 +1,9 @@
-/* Which initializers are trained.
+/* Initializers become weights.
  *
- * A float initializer with a differentiable path to an output is a weight, minus the running statistics of
- * BatchNormalization, which are buffers: written by their op, in place, in the order of the micro-batches.
- * On 22 models exported from PyTorch this rule gives exactly the named parameters. What this pass takes for
- * a weight and autodiff finds no gradient for (a loss's class weights) becomes a constant again there. */
+ * A float initializer that is to be trained (parameters.c) and has a differentiable path to an output is a weight, minus
+ * the running statistics of BatchNormalization, which are buffers: written by their op, in place, in the order of the
+ * micro-batches. What this pass takes for a weight and autodiff finds no gradient for (a loss's class weights) becomes a
+ * constant again there; one that is frozen stays a constant. */
 #include <stdlib.h>
 #include "graph/rewrite.h"
 
@@ -72,7 +72,7 @@ int dlb_graph_find_parameters(struct dlb_graph *g, struct dlb_error *err)
 			if (t < 0 || !dlb_dtype_is_float(g->tensor[t].dtype) || g->tensor[t].kind == DLB_T_BUFFER)
 				continue;
 			wanted[t] = true;
-			if (is_initializer(&g->tensor[t]))
+			if (is_initializer(&g->tensor[t]) && !g->tensor[t].frozen)
 				g->tensor[t].kind = DLB_T_WEIGHT;
 			if (g->tensor[t].kind == DLB_T_WEIGHT)
 				set_fans(&g->tensor[t], o);	/* the first reader comes last here, and stays */

@@ -1,4 +1,5 @@
 /* What a user should know before training a model that was exported for something else. */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include "graph/rewrite.h"
@@ -134,6 +135,31 @@ static void padding_rows(struct lines *l)
 					g->tensor[g->op[first].in[0]].name));
 }
 
+/* How many weights there are by each rule, and how many initializers are none. Old exports, in which every initializer is a
+ * parameter or a buffer, need no line. */
+static void chosen(struct lines *l)
+{
+	static const char *const by[DLB_N_BY] = { [DLB_BY_OPTION] = "--parameters", [DLB_BY_STATE_DICT] = "the state_dict",
+		[DLB_BY_LIST] = "the exporter's list", [DLB_BY_ROLE] = "their role" };
+	const struct dlb_graph *g = l->g;
+	int n[DLB_N_BY] = { 0 }, frozen = 0;
+	char text[200] = "";
+
+	for (int t = 0; t < g->n_tensors; t++) {
+		n[g->tensor[t].rule] += g->tensor[t].kind == DLB_T_WEIGHT;
+		frozen += g->tensor[t].frozen;
+	}
+	if (!g->training || (!g->n_listed && !frozen && !n[DLB_BY_OPTION] && !n[DLB_BY_STATE_DICT] && !g->n_untrained))
+		return;
+	for (int i = 0; i < DLB_N_BY; i++)
+		if (n[i] && by[i])
+			snprintf(text + strlen(text), sizeof text - strlen(text), "%s%d weight%s by %s", *text ? ", " : "", n[i],
+				 n[i] == 1 ? "" : "s", by[i]);
+	if (frozen)
+		snprintf(text + strlen(text), sizeof text - strlen(text), ", %d frozen", frozen);
+	say(l, dlb_arena_printf(&l->g->arena, "%s; %d constant%s not trained", text, g->n_untrained, g->n_untrained == 1 ? "" : "s"));
+}
+
 /* The model ends in a function that its loss contains: see loss.c. */
 static void bypassed(struct lines *l)
 {
@@ -160,6 +186,7 @@ int dlb_graph_warnings(struct dlb_graph *g, const char ***lines)
 	dlb_graph_index(g);
 	for (int i = 0; i < g->n_notes; i++)
 		say(&l, g->note[i]);
+	chosen(&l);
 	folded_norms(&l);
 	still_norms(&l);
 	tied_weights(&l);

@@ -480,6 +480,7 @@ static int read_vertex(struct reader *r, const Onnx__NodeProto *p, const char *n
 		r->g->op[id].opset = (int)opset_of(r, domain);
 		if (unsupported)
 			r->g->op[id].kind = -1;
+		dlb_reader_uses(r, p, id);
 	}
 	free(attr);
 	free(out);
@@ -598,12 +599,12 @@ static int parse(const void *data, size_t n, const char *name, const char *folde
 		dlb_fail(err, name, "functions of the model's own are not read (%zu of them)", r.model->n_functions);
 	} else if (r.model) {
 		r.p = r.model->graph;
+		dlb_reader_signature(&r);
 		rc = dlb_reader_graph(&r);
-		if (!rc)
-			dlb_reader_signature(&r);
 	}
 	dlb_name_map_release(&r.tensor);
 	dlb_name_map_release(&r.batch);
+	dlb_name_map_release(&r.listed);
 	if (rc)
 		dlb_graph_release(g);
 	return rc;

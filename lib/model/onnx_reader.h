@@ -17,6 +17,7 @@ struct reader {
 	const Onnx__GraphProto *p;
 	struct dlb_graph *g;
 	struct dlb_name_map tensor, batch;	/* names to tensor ids; symbols that are the batch */
+	struct dlb_name_map listed;		/* what the exported program called its state, to indices in g->listed */
 	struct dlb_error *err;
 	/* of a body */
 	struct reader *outer;			/* NULL: this reads the model's own graph */
@@ -38,6 +39,8 @@ int dlb_reader_bodies(struct reader *r, const Onnx__NodeProto *p, const char *ve
 /* onnx_signature.c: the exporter's list of parameters and buffers becomes the graph's `listed`; one that cannot be read
  * is ignored with a note. */
 void dlb_reader_signature(struct reader *r);
+/* The `uses` of op, which is vertex p: the listed tensors in the call that the exporter made the vertex of. */
+void dlb_reader_uses(struct reader *r, const Onnx__NodeProto *p, int op);
 
 /* onnx_embedding.c: the row of the table that a Gather gives no gradient; -1: every row has one. */
 int64_t dlb_reader_padding_row(const Onnx__NodeProto *p);

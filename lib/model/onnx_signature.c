@@ -23,6 +23,7 @@
 #include "util/utf8.h"
 
 #define KEY "pkg.torch.export.ExportedProgram.graph_signature"
+#define CALL "pkg.torch.onnx.fx_node"
 
 struct list {
 	struct dlb_graph *g;
@@ -255,10 +256,10 @@ static void read_signature(struct reader *r, const char *text)
 	free(l.item);
 }
 
-static const char *find(Onnx__StringStringEntryProto *const *p, size_t n)
+static const char *find(Onnx__StringStringEntryProto *const *p, size_t n, const char *key)
 {
 	for (size_t i = 0; i < n; i++)
-		if (p[i]->key && p[i]->value && !strcmp(p[i]->key, KEY))
+		if (p[i]->key && p[i]->value && !strcmp(p[i]->key, key))
 			return p[i]->value;
 	return NULL;
 }
@@ -266,10 +267,41 @@ static const char *find(Onnx__StringStringEntryProto *const *p, size_t n)
 void dlb_reader_signature(struct reader *r)
 {
 	const Onnx__GraphProto *p = r->model->graph;
-	const char *text = find(p->metadata_props, p->n_metadata_props);
+	const char *text = find(p->metadata_props, p->n_metadata_props, KEY);
 
 	if (!text)
-		text = find(r->model->metadata_props, r->model->n_metadata_props);
+		text = find(r->model->metadata_props, r->model->n_metadata_props, KEY);
 	if (text)
 		read_signature(r, text);
+	for (int i = 0; i < r->g->n_listed; i++)
+		dlb_name_map_add(&r->listed, r->g->listed[i].input, i);
+}
+
+/* "%linear : [num_users=1] = call_function[target=torch.ops.aten.linear.default](args = (%x, %p_fc_weight), kwargs = {})" */
+void dlb_reader_uses(struct reader *r, const Onnx__NodeProto *p, int op)
+{
+	struct dlb_op *o = &r->g->op[op];
+	const char *text = r->listed.n ? find(p->metadata_props, p->n_metadata_props, CALL) : NULL;
+	int *use = NULL, n = 0, cap = 0;
+	char name[256];
+
+	for (text = text ? strchr(text, '%') : NULL; text; text = strchr(text, '%')) {
+		const size_t length = strcspn(++text, " ,()[]{}:=%");
+		if (length >= sizeof name)
+			continue;
+		memcpy(name, text, length);
+		name[length] = '\0';
+		const int at = dlb_name_map_get(&r->listed, name);
+		if (at < 0)
+			continue;
+		DLB_GROW(use, n, cap);
+		use[n++] = at;
+	}
+	if (n) {
+		int *copy = dlb_arena_array(&r->g->arena, (size_t)n, sizeof *copy);
+		memcpy(copy, use, (size_t)n * sizeof *copy);
+		o->uses = copy;
+		o->n_uses = n;
+	}
+	free(use);
 }

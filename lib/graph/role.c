@@ -1,0 +1,386 @@
+/* Roles of initializers: see role.h. */
+#include "graph/role.h"
+#include <stdlib.h>
+#include <string.h>
+#include "graph/rewrite.h"
+
+enum { DEPTH = 24 };		/* vertices on the way from an initializer to what uses it */
+
+bool dlb_role_is_candidate(const struct dlb_graph *g, int t)
+{
+	const struct dlb_tensor *x = &g->tensor[t];
+
+	if (x->kind == DLB_T_CONSTANT)
+		return x->initial && dlb_dtype_is_float(x->dtype) && (x->data || x->is_fill);
+	const struct dlb_op *o = x->producer < 0 ? NULL : &g->op[x->producer];
+	if (!o || strcmp(o->type, "ConstantOfShape") || *o->domain)
+		return false;
+	const struct dlb_attr *a = dlb_attr_find(o->attr, o->n_attr, "value");
+	return a && a->type == DLB_ATTR_TENSOR && a->data && dlb_dtype_is_float(a->desc.dtype) &&
+		dlb_value_real(a->data, a->desc.dtype, 0) != 0;
+}
+
+int64_t dlb_role_count(const struct dlb_graph *g, int t)
+{
+	const struct dlb_tensor *x = &g->tensor[t];
+
+	if (x->kind != DLB_T_CONSTANT)
+		return -1;
+	const struct dlb_desc d = dlb_tensor_desc(x, 1);
+	return dlb_desc_count(&d);
+}
+
+static bool is_type(const struct dlb_op *o, const char *const *types)
+{
+	for (int i = 0; types[i]; i++)
+		if (!strcmp(o->type, types[i]))
+			return true;
+	return false;
+}
+
+/* -- where tensors come from -- */
+
+static bool looks_at_shape(const struct dlb_op *o)
+{
+	const struct dlb_op_class *cls = o->kind < 0 ? NULL : dlb_op_class_of(o->kind);
+
+	return cls && cls->flags & DLB_OP_SHAPE_ONLY;
+}
+
+static bool is_random(const struct dlb_op *o)
+{
+	return !strncmp(o->type, "Random", 6) || !strcmp(o->type, "Bernoulli");
+}
+
+void dlb_roles_init(struct dlb_roles *r, struct dlb_graph *g)
+{
+	*r = (struct dlb_roles){ .g = g };
+	dlb_graph_index(g);
+	r->from = dlb_xcalloc((size_t)g->n_tensors + 1, sizeof *r->from);
+	r->visited = dlb_xcalloc((size_t)g->n_tensors + 1, sizeof *r->visited);
+	for (int t = 0; t < g->n_tensors; t++) {
+		if (dlb_role_is_candidate(g, t) && dlb_role_count(g, t) != 1)
+			r->from[t] = DLB_FROM_INITIALIZER;
+		if (g->tensor[t].kind == DLB_T_INPUT)
+			r->from[t] = DLB_FROM_SAMPLES | (dlb_dtype_is_float(g->tensor[t].dtype) ? DLB_FROM_REALS : 0);
+	}
+	for (int i = 0; i < g->n_ops; i++) {
+		const struct dlb_op *o = &g->op[i];
+		unsigned char from = is_random(o) ? DLB_FROM_SAMPLES | DLB_FROM_REALS : 0;
+		for (int k = 0; k < o->n_in && !looks_at_shape(o); k++)
+			from |= o->in[k] < 0 ? 0 : r->from[o->in[k]];
+		if ((from & DLB_FROM_SAMPLES) && (from & DLB_FROM_INITIALIZER) && !strcmp(o->type, "Gather"))
+			from |= DLB_FROM_REALS;		/* an embedding */
+		for (int k = 0; k < o->n_out; k++)
+			if (o->out[k] >= 0)
+				r->from[o->out[k]] |= from;
+	}
+}
+
+void dlb_roles_release(struct dlb_roles *r)
+{
+	free(r->from);
+	free(r->visited);
+}
+
+static bool fed(const struct dlb_roles *r, int t)
+{
+	return t >= 0 && r->from[t] & DLB_FROM_SAMPLES;
+}
+
+/* Made of initializers alone. */
+static bool is_weight(const struct dlb_roles *r, int t)
+{
+	return t >= 0 && !fed(r, t) && r->from[t] & DLB_FROM_INITIALIZER;
+}
+
+/* The tensor that t is another view of. */
+static int behind_views(const struct dlb_graph *g, int t)
+{
+	static const char *const views[] = { "Reshape", "Transpose", "Squeeze", "Unsqueeze", "Flatten", "Cast", "CastLike",
+					     "Identity", NULL };
+
+	for (int n = 0; n < DEPTH && t >= 0 && g->tensor[t].producer >= 0; n++) {
+		const struct dlb_op *o = &g->op[g->tensor[t].producer];
+		if (*o->domain || !is_type(o, views) || !o->n_in)
+			break;
+		t = o->in[0];
+	}
+	return t;
+}
+
+static const struct dlb_op *producer(const struct dlb_graph *g, int t)
+{
+	return t < 0 || g->tensor[t].producer < 0 ? NULL : &g->op[g->tensor[t].producer];
+}
+
+static int large_dims(const struct dlb_tensor *x)
+{
+	int n = 0;
+
+	for (int i = 0; i < x->n_dims; i++)
+		n += x->dim[i].add > 1;
+	return n;
+}
+
+/* -- products -- */
+
+static const char *const products[] = { "MatMul", "Gemm", "Einsum", "Conv", "ConvTranspose", "DeformConv", NULL };
+
+/* All ways from t on, over at most DEPTH vertices, come to a Sin or Cos before anything else takes them up. */
+static bool ends_in_sines(const struct dlb_roles *r, int t, int depth)
+{
+	static const char *const on[] = { "Mul", "Add", "Concat", "Reshape", "Transpose", "Unsqueeze", "Squeeze", "Cast", "Expand",
+					  "Identity", "MatMul", "Einsum", "Slice", "Gather", NULL };
+	static const char *const sines[] = { "Sin", "Cos", NULL };
+	const struct dlb_graph *g = r->g;
+	bool any = false;
+
+	for (int i = g->reader_start[t]; i < g->reader_start[t + 1]; i++) {
+		const struct dlb_op *o = &g->op[g->reader[i]];
+		any = true;
+		if (is_type(o, sines) || looks_at_shape(o))
+			continue;
+		if (!depth || !is_type(o, on) || !o->n_out || o->out[0] < 0 || !ends_in_sines(r, o->out[0], depth - 1))
+			return false;
+	}
+	return any;
+}
+
+bool dlb_role_is_frequency(struct dlb_roles *r, int t)
+{
+	return ends_in_sines(r, t, 8);
+}
+
+/* Operand k of a product is a weight when the other one is an activation, or a weight too. Positions times frequencies,
+ * which go into Sin and Cos, are no layer. */
+static bool multiplies(const struct dlb_roles *r, const struct dlb_op *o, int k)
+{
+	unsigned other = 0;
+
+	for (int i = 0; i < o->n_in && i < 2; i++)
+		other |= i == k || o->in[i] < 0 ? 0 : r->from[o->in[i]];
+	if (!(other & DLB_FROM_REALS) && o->out[0] >= 0 && ends_in_sines(r, o->out[0], 8))
+		return false;
+	return other & (DLB_FROM_SAMPLES | DLB_FROM_INITIALIZER);
+}
+
+/* t is a product by a weight, or a view of one; *width: its last dimension, 0: not known. */
+static bool is_layer(const struct dlb_roles *r, int t, int64_t *width)
+{
+	const struct dlb_graph *g = r->g;
+	const struct dlb_op *o = producer(g, behind_views(g, t));
+
+	*width = 0;
+	if (!o || *o->domain || !is_type(o, products))
+		return false;
+	for (int k = 0; k < o->n_in && k < 2; k++) {
+		if (!is_weight(r, o->in[k]))
+			continue;
+		const struct dlb_tensor *w = &g->tensor[o->in[k]];
+		if (w->kind == DLB_T_CONSTANT && w->n_dims >= 2)
+			*width = strcmp(o->type, "MatMul") ? w->dim[0].add : w->dim[w->n_dims - 1].add;
+		return true;
+	}
+	return false;
+}
+
+/* x is added to a layer's output along its channels. */
+static bool is_added(const struct dlb_roles *r, const struct dlb_op *o, int k, int x)
+{
+	const struct dlb_tensor *b = &r->g->tensor[x];
+	int64_t width;
+
+	if (o->n_in != 2 || !is_layer(r, o->in[1 - k], &width) || b->n_dims < 1)
+		return false;
+	return large_dims(b) == 1 || (large_dims(b) == 0 && width == 1);
+}
+
+/* -- normalizations -- */
+
+/* t is 1 / deviation or the deviation itself: a root, or norm, of what was reduced over. */
+static bool is_deviation(const struct dlb_graph *g, int t)
+{
+	static const char *const on[] = { "Reciprocal", "Add", "Max", "Clip", "Cast", "Identity", "Expand", "Div", NULL };
+	static const char *const roots[] = { "Sqrt", "Pow", "ReduceL2", "LpNormalization", NULL };
+	bool root = false;
+
+	for (int n = 0; n < 10 && t >= 0; n++) {
+		const struct dlb_op *o = producer(g, t);
+		if (!o || !o->n_in)
+			return false;
+		if (root && !strncmp(o->type, "Reduce", 6))
+			return true;
+		if (!strcmp(o->type, "ReduceL2"))
+			return true;
+		if (!root && !is_type(o, on) && !is_type(o, roots))
+			return false;
+		if (root && !is_type(o, on))
+			return false;
+		root |= is_type(o, roots);
+		t = o->in[0];
+		if (o->n_in > 1 && !strcmp(o->type, "Add") && producer(g, o->in[0]) == NULL)
+			t = o->in[1];
+		if (o->n_in > 1 && !strcmp(o->type, "Div"))
+			t = o->in[1];
+	}
+	return false;
+}
+
+/* t is something divided by its deviation; with `scaled`, it may have been multiplied by its scale too. */
+static bool is_normalized(const struct dlb_roles *r, int t, bool scaled)
+{
+	static const char *const ready[] = { "InstanceNormalization", "LayerNormalization", "GroupNormalization", "BatchNormalization",
+					     "RMSNormalization", "MeanVarianceNormalization", "LpNormalization", NULL };
+	const struct dlb_graph *g = r->g;
+	const struct dlb_op *o = producer(g, behind_views(g, t));
+
+	if (!o)
+		return false;
+	if (is_type(o, ready))
+		return true;
+	if (!strcmp(o->type, "Div") && o->n_in == 2)
+		return is_deviation(g, o->in[1]);
+	if (strcmp(o->type, "Mul") || o->n_in != 2)
+		return false;
+	for (int k = 0; k < 2; k++)
+		if (is_deviation(g, o->in[k]) || (scaled && is_weight(r, o->in[k]) && is_normalized(r, o->in[1 - k], false)))
+			return true;
+	return false;
+}
+
+static bool is_scale(const struct dlb_roles *r, const struct dlb_op *o, int k, int x)
+{
+	return o->n_in == 2 && large_dims(&r->g->tensor[x]) == 1 && is_normalized(r, o->in[1 - k], !strcmp(o->type, "Add"));
+}
+
+/* Scale and bias of an InstanceNormalization that stands for a GroupNormalization: ones and zeros between two Reshapes. */
+static bool is_spelt_group_norm(const struct dlb_roles *r, const struct dlb_op *o, int x)
+{
+	const struct dlb_graph *g = r->g;
+	const struct dlb_op *before = producer(g, o->in[0]);
+
+	if (strcmp(o->type, "InstanceNormalization") || !dlb_values_uniform(&g->tensor[x]))
+		return false;
+	if (!before || strcmp(before->type, "Reshape") || o->out[0] < 0)
+		return false;
+	for (int i = g->reader_start[o->out[0]]; i < g->reader_start[o->out[0] + 1]; i++)
+		if (!strcmp(g->op[g->reader[i]].type, "Reshape"))
+			return true;
+	return false;
+}
+
+/* -- roles -- */
+
+static const struct { const char *type; unsigned operands; } takes[] = {	/* bit k: operand k is a parameter */
+	{ "ConvTranspose", 1 << 1 | 1 << 2 }, { "Conv", 1 << 1 | 1 << 2 }, { "DeformConv", 1 << 1 | 1 << 3 }, { "Gemm", 1 << 2 },
+	{ "CausalConvWithState", 1 << 1 | 1 << 2 },
+	{ "LSTM", 1 << 1 | 1 << 2 | 1 << 3 | 1 << 7 }, { "GRU", 1 << 1 | 1 << 2 | 1 << 3 }, { "RNN", 1 << 1 | 1 << 2 | 1 << 3 },
+	{ "LayerNormalization", 1 << 1 | 1 << 2 }, { "InstanceNormalization", 1 << 1 | 1 << 2 },
+	{ "GroupNormalization", 1 << 1 | 1 << 2 }, { "BatchNormalization", 1 << 1 | 1 << 2 }, { "RMSNormalization", 1 << 1 },
+	{ "SimplifiedLayerNormalization", 1 << 1 }, { "PRelu", 1 << 1 },
+};
+
+/* What vertex o uses its operand k for, which is t, made of initializer x alone; NULL: for no parameter. */
+static const char *use(const struct dlb_roles *r, const struct dlb_op *o, int k, int t, int x)
+{
+	struct dlb_graph *g = r->g;
+
+	for (int i = 0; i < DLB_LEN(takes); i++)
+		if (!strcmp(o->type, takes[i].type) && takes[i].operands >> k & 1)
+			return is_spelt_group_norm(r, o, x) ? NULL
+				: dlb_arena_printf(&g->arena, "operand %d of %s '%s'", k, o->type, o->name);
+	if (k < 2 && (is_type(o, products) || dlb_graph_is_structure(o->type, o->domain))) {
+		if (dlb_role_count(g, x) == 1 || !multiplies(r, o, k))
+			return NULL;
+		return dlb_arena_printf(&g->arena, "operand %d of %s '%s'", k, o->type, o->name);
+	}
+	if (!strcmp(o->type, "Gather") && k == 0 && o->n_in > 1 && fed(r, o->in[1]))
+		return dlb_arena_printf(&g->arena, "table of Gather '%s'", o->name);
+	if (!strcmp(o->type, "Add") && t == x && is_added(r, o, k, x))
+		return dlb_arena_printf(&g->arena, "bias of a layer, added by '%s'", o->name);
+	if ((!strcmp(o->type, "Add") || !strcmp(o->type, "Mul")) && t == x && is_scale(r, o, k, x))
+		return dlb_arena_printf(&g->arena, "%s of a normalization, in '%s'", !strcmp(o->type, "Mul") ? "scale" : "bias", o->name);
+	if (dlb_graph_is_structure(o->type, o->domain) && dlb_role_count(g, x) != 1)
+		return dlb_arena_printf(&g->arena, "read inside %s '%s'", o->type, o->name);
+	return NULL;
+}
+
+/* Follows t, made of x alone, to what uses it. */
+static const char *follow(struct dlb_roles *r, int t, int x, int depth)
+{
+	const struct dlb_graph *g = r->g;
+	const char *why = NULL;
+
+	if (depth > DEPTH || r->visited[t] == r->visit)
+		return NULL;
+	r->visited[t] = r->visit;
+	for (int i = g->reader_start[t]; i < g->reader_start[t + 1] && !why; i++) {
+		const struct dlb_op *o = &g->op[g->reader[i]];
+		for (int k = 0; k < o->n_in && !why; k++)
+			if (o->in[k] == t)
+				why = use(r, o, k, t, x);
+		for (int k = 0; k < o->n_out && !why && !looks_at_shape(o); k++)
+			if (o->out[k] >= 0 && !fed(r, o->out[k]))
+				why = follow(r, o->out[k], x, depth + 1);
+	}
+	return why;
+}
+
+bool dlb_role_find(struct dlb_roles *r, int t, const char **why)
+{
+	struct dlb_graph *g = r->g;
+	const struct dlb_tensor *x = &g->tensor[t];
+
+	*why = "no vertex reads it as a parameter";
+	if (x->kind == DLB_T_CONSTANT && x->n_dims == 0) {
+		*why = "a scalar";
+		return false;
+	}
+	if (g->reader_start[t] == g->reader_start[t + 1]) {	/* hoisted out of a branch or loop, or not read at all */
+		*why = "read inside a branch or loop";
+		return dlb_role_count(g, t) != 1;
+	}
+	if (dlb_values_sinusoid(x)) {
+		*why = "a table of sines";
+		return false;
+	}
+	r->visit++;
+	const char *found = follow(r, t, t, 0);
+	if (found)
+		*why = found;
+	else if (dlb_role_count(g, t) == 1)
+		*why = "one number";
+	else if (dlb_values_mask(x))
+		*why = "a mask";
+	return found != NULL;
+}
+
+bool dlb_role_is_preprocessing(struct dlb_roles *r, int t)
+{
+	static const char *const by[] = { "Sub", "Div", "Mul", "Add", NULL };
+	const struct dlb_graph *g = r->g;
+	bool any = false;
+
+	if (large_dims(&g->tensor[t]) > 1)
+		return false;
+	for (int i = g->reader_start[t]; i < g->reader_start[t + 1]; i++) {
+		const struct dlb_op *o = &g->op[g->reader[i]];
+		if (!is_type(o, by) || o->n_in != 2 || o->out[0] < 0)
+			return false;
+		const int other = o->in[o->in[0] == t];
+		if (other < 0 || !fed(r, other))
+			return false;
+		/* samples that only others of this kind have touched */
+		for (int s = behind_views(g, other), n = 0; ; n++) {
+			const struct dlb_op *p = producer(g, s);
+			if (!p)
+				break;
+			if (n > 8 || !is_type(p, by) || p->n_in != 2)
+				return false;
+			s = behind_views(g, fed(r, p->in[0]) ? p->in[0] : p->in[1]);
+		}
+		any = true;
+	}
+	return any;
+}

@@ -1,0 +1,81 @@
+/* What the values of a constant say about what it is: see role.h. */
+#include <math.h>
+#include <string.h>
+#include "graph/role.h"
+
+static int64_t count(const struct dlb_tensor *t)
+{
+	const struct dlb_desc d = dlb_tensor_desc(t, 1);
+
+	return t->n_dims < 0 ? 0 : dlb_desc_count(&d);
+}
+
+bool dlb_values_uniform(const struct dlb_tensor *t)
+{
+	const size_t size = dlb_dtype_bytes(t->dtype);
+	const int64_t n = t->data ? count(t) : 0;
+
+	for (int64_t i = 1; i < n; i++)
+		if (memcmp(t->data, (const char *)t->data + (size_t)i * size, size))
+			return false;
+	return t->is_fill || n > 0;
+}
+
+bool dlb_values_mask(const struct dlb_tensor *t)
+{
+	const int64_t n = t->data ? count(t) : 0;
+	double other = 0;
+
+	for (int64_t i = 0; i < n; i++) {
+		const double v = dlb_value_real(t->data, t->dtype, i);
+		if (v == 0 || v == other)
+			continue;
+		if (other != 0)
+			return false;
+		other = v;
+	}
+	return n > 1;
+}
+
+enum { LEAST_ROWS = 5, MOST_ROWS = 12, MOST_COLUMNS = 256 };
+
+/* The column that begins at `at`: n values, `stride` apart. 2 cos(w) is taken where the value is largest. */
+static bool is_sinusoid(const struct dlb_tensor *t, int64_t at, int64_t stride, int64_t n)
+{
+	double v[MOST_ROWS], largest = 0, c = 0, scale = 0;
+
+	for (int64_t i = 0; i < n; i++) {
+		v[i] = dlb_value_real(t->data, t->dtype, at + i * stride);
+		scale = fmax(scale, fabs(v[i]));
+	}
+	for (int64_t i = 1; i + 1 < n; i++)
+		if (fabs(v[i]) > largest) {
+			largest = fabs(v[i]);
+			c = (v[i + 1] + v[i - 1]) / v[i];
+		}
+	if (!(fabs(c) <= 2.01))
+		return false;
+	for (int64_t i = 1; i + 1 < n; i++)
+		if (!(fabs(v[i + 1] + v[i - 1] - c * v[i]) <= 1e-3 * scale))
+			return false;
+	return true;
+}
+
+bool dlb_values_sinusoid(const struct dlb_tensor *t)
+{
+	const int64_t n = t->data ? count(t) : 0;
+	int64_t inner = 1;
+
+	if (dlb_values_uniform(t))
+		return false;
+	for (int k = t->n_dims - 1; k >= 0 && n; inner *= t->dim[k].add, k--) {
+		const int64_t rows = t->dim[k].add;
+		const int64_t columns = n / rows < MOST_COLUMNS ? n / rows : MOST_COLUMNS;
+		bool all = rows >= LEAST_ROWS && columns > 1;
+		for (int64_t c = 0; c < columns && all; c++)
+			all = is_sinusoid(t, c / inner * inner * rows + c % inner, inner, rows < MOST_ROWS ? rows : MOST_ROWS);
+		if (all)
+			return true;
+	}
+	return false;
+}
