@@ -39,6 +39,20 @@ static int collect(struct dlb_comm *comm, const struct dlb_state *s, int t, int 
 	return rc;
 }
 
+/* A frozen parameter is a constant: every rank has its data. */
+static int copy_frozen(struct dlb_comm *comm, const struct dlb_tensor *x, void **out, struct dlb_error *err)
+{
+	const struct dlb_desc d = dlb_tensor_desc(x, 1);
+
+	if (dlb_comm_rank(comm))
+		return 0;
+	if (!x->data)
+		return dlb_fail(err, x->name, "the frozen parameter has no data");
+	*out = dlb_xmalloc(dlb_desc_bytes(&d) + 1);
+	memcpy(*out, x->data, dlb_desc_bytes(&d));
+	return 0;
+}
+
 static bool is_onnx(const char *path)
 {
 	const size_t n = strlen(path);
@@ -114,11 +128,11 @@ int dlb_weights_save(const char *path, struct dlb_comm *comm, const struct dlb_s
 	for (int t = 0; t < g->n_tensors && !rc; t++) {
 		const struct dlb_tensor *x = &g->tensor[t];
 		int home = x->kind == DLB_T_WEIGHT || x->kind == DLB_T_BUFFER ? dlb_state_home(g, s->first_placement, t) : -1;
-		void *host;
+		void *host = NULL;
 
-		if (home < 0)
+		if (home < 0 && !x->frozen)
 			continue;
-		rc = collect(comm, s, t, home, &host, err);
+		rc = home < 0 ? copy_frozen(comm, x, &host, err) : collect(comm, s, t, home, &host, err);
 		if (host && x->slice)
 			k = put_part(st, k, x, host);
 		else if (host)

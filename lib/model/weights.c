@@ -130,12 +130,12 @@ static int take(struct dlb_graph *g, struct dlb_tensor *t, const struct store *s
 
 static bool is_state(const struct dlb_tensor *t)
 {
-	return t->kind == DLB_T_WEIGHT || t->kind == DLB_T_BUFFER;
+	return t->kind == DLB_T_WEIGHT || t->kind == DLB_T_BUFFER || t->frozen;
 }
 
 static bool wanted(const struct dlb_tensor *t, bool constants_only)
 {
-	return t->in_model && !t->data && !t->is_fill && !(constants_only && is_state(t));
+	return t->in_model && !t->data && !t->is_fill && !(constants_only && is_state(t) && !t->frozen);
 }
 
 static int load_own(struct dlb_graph *g, bool constants_only, struct dlb_error *err)
