@@ -56,4 +56,7 @@ OP(RNN) OP(RNNGrad) OP(GRU) OP(GRUGrad) OP(LSTM) OP(LSTMGrad)				/* recurrent.c 
 OP(ReverseSequence)									/* reverse_sequence.c */
 OP(MeanVarianceNormalization)								/* mean_variance.c */
 OP(GridSample) OP(GridSampleGrad) OP(GridSampleGradGrid)				/* grid_sample.c */
+OP(LpPool) OP(GlobalLpPool) OP(LpPoolGrad)						/* lp_pool.c */
+OP(Col2Im) OP(Col2ImGrad)								/* col2im.c */
+OP(MaxUnpool) OP(MaxUnpoolGrad)								/* max_unpool.c */
 OP(AffineGrid) OP(AffineGridGrad)							/* affine_grid.c */
