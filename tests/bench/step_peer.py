@@ -3,16 +3,21 @@
 
     step_peer.py MODEL --steps N [OPTION...]   prints: seconds per step (median), start-up seconds, peak bytes
     step_peer.py MODEL --export FILE.onnx      writes the network, as it trains, for dlb (gpt6: --length N positions)
+        --form legacy                          by TorchScript, opset 17, nothing folded, any batch
+        --form default                         torch.onnx.export(net, x, FILE) and nothing else (PyTorch 2.9 on)
+        --form dynamic                         the same with dynamic_shapes for the batch
     step_peer.py MODEL --profile [OPTION...]   the operators that take longest, as torch.profiler has them
     step_peer.py MODEL --facts                 prints: kind (cnn or other), batch, optimizer, parameters
     step_peer.py gemm                          prints: GFLOP/s of a float32 product; the version
 
     --threads N  --dtype f32|bf16 (autocast)  --layout plain|last (channels_last)  --rule plain|foreach|fused
+    --compile    torch.compile the network first (wants a C++ compiler)
     --since T    when this process was started, in seconds of the epoch: start-up is from there to the end of the
                  first step, less a warm step
 
 Samples stay in memory from step to step, so the peer is spared reading them."""
 import argparse
+import inspect
 import math
 import os
 import sys
@@ -144,6 +149,43 @@ class LSTM(nn.Module):
         return self.out(self.rnn(self.emb(x))[0])
 
 
+# ---- models of libraries, with their own names and random weights ----
+
+class Scores(nn.Module):
+    """A causal language model of transformers that gives its scores and nothing else."""
+    def __init__(self, model):
+        super().__init__()
+        self.m = model
+
+    def forward(self, input_ids):
+        return self.m(input_ids=input_ids, use_cache=False).logits
+
+
+def llama():
+    from transformers import LlamaConfig, LlamaForCausalLM
+    return Scores(LlamaForCausalLM(LlamaConfig(
+        vocab_size=1000, hidden_size=256, intermediate_size=688, num_hidden_layers=4, num_attention_heads=8,
+        num_key_value_heads=4, max_position_embeddings=128)))
+
+
+def gpt2():
+    from transformers import GPT2Config, GPT2LMHeadModel
+    return Scores(GPT2LMHeadModel(GPT2Config(
+        vocab_size=1000, n_embd=256, n_layer=4, n_head=8, n_positions=128, resid_pdrop=0, embd_pdrop=0, attn_pdrop=0,
+        bos_token_id=0, eos_token_id=0)))
+
+
+def vit():
+    from torchvision.models import VisionTransformer
+    return VisionTransformer(image_size=128, patch_size=16, num_layers=4, num_heads=8, hidden_dim=256, mlp_dim=1024,
+                             num_classes=100)
+
+
+def convnext():
+    from torchvision.models import convnext_tiny
+    return convnext_tiny(num_classes=100, stochastic_depth_prob=0.0)
+
+
 def images(n, shape, classes):
     return lambda: ([torch.randn(n, *shape)], torch.randint(classes, (n,)))
 
@@ -167,14 +209,23 @@ MODELS = {
     "gpt6": ("other", gpt6, "adam", 8, text(8, 256, 65)),
     "bert_4l": ("other", lambda: Bert(4, 128, 4, 1000, 64), "adam", 16, pairs(16, 32, 1000)),
     "lstm_lm": ("other", lambda: LSTM(65, 64, 128), "adam", 16, text(16, 32, 65)),
+    "llama": ("other", llama, "adam", 8, text(8, 128, 1000)),
+    "gpt2": ("other", gpt2, "adam", 8, text(8, 128, 1000)),
+    "vit": ("other", vit, "adam", 8, images(8, (3, 128, 128), 100)),
+    "convnext": ("cnn", convnext, "adam", 4, images(4, (3, 128, 128), 100)),
 }
 
 
-def export(net, x, path):
+def export(net, x, path, form):
     names = ["x", "segment"][:len(x)]
+    if form == "default":
+        return torch.onnx.export(net, tuple(x), path)
+    if form == "dynamic":
+        return torch.onnx.export(net, tuple(x), path, dynamic_shapes=[{0: torch.export.Dim("N")} for _ in x])
+    by_script = {"dynamo": False} if "dynamo" in inspect.signature(torch.onnx.export).parameters else {}
     torch.onnx.export(net, tuple(x), path, opset_version=17, training=torch.onnx.TrainingMode.TRAINING,
                       do_constant_folding=False, input_names=names, output_names=["scores"],
-                      dynamic_axes={name: {0: "N"} for name in (*names, "scores")})
+                      dynamic_axes={name: {0: "N"} for name in (*names, "scores")}, **by_script)
 
 
 def optimizer(kind, rule, parameters):
@@ -209,6 +260,7 @@ def main():
     p.add_argument("model", choices=[*MODELS, "gemm"])
     p.add_argument("--steps", type=int, default=5)
     p.add_argument("--export")
+    p.add_argument("--form", choices=["legacy", "default", "dynamic"], default="legacy")
     p.add_argument("--length", type=int)
     p.add_argument("--profile", action="store_true")
     p.add_argument("--facts", action="store_true")
@@ -216,6 +268,7 @@ def main():
     p.add_argument("--dtype", choices=["f32", "bf16"], default="f32")
     p.add_argument("--layout", choices=["plain", "last"], default="plain")
     p.add_argument("--rule", choices=["plain", "foreach", "fused"], default="plain")
+    p.add_argument("--compile", action="store_true")
     p.add_argument("--since", type=float)
     a = p.parse_args()
     check_blas()
@@ -230,11 +283,13 @@ def main():
     if a.export and a.length:
         net, (x, y) = gpt6(a.length).train(), text(batch, a.length, 65)()
     if a.export:
-        return export(net, x, a.export)
+        return export(net, x, a.export, a.form)
     if a.layout == "last":
         net = net.to(memory_format=torch.channels_last)
         x = [t.contiguous(memory_format=torch.channels_last) for t in x]
     update = optimizer(rule, a.rule, net.parameters())
+    if a.compile:
+        net = torch.compile(net)
 
     def step():
         update.zero_grad(set_to_none=True)
