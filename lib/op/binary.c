@@ -9,7 +9,7 @@ static const struct { const char *name; enum dlb_map_fn fn; } rows[] = {
 	{ "Equal", DLB_MAP_equal }, { "Less", DLB_MAP_less },
 	{ "LessOrEqual", DLB_MAP_less_or_equal }, { "Greater", DLB_MAP_greater },
 	{ "GreaterOrEqual", DLB_MAP_greater_or_equal }, { "And", DLB_MAP_and }, { "Or", DLB_MAP_or },
-	{ "Xor", DLB_MAP_xor }, { "Where", DLB_MAP_where }, { "DivGradB", DLB_MAP_div_grad_b },
+	{ "Xor", DLB_MAP_xor }, { "Where", DLB_MAP_where }, { "DivGradB", DLB_MAP_div_grad_b }, { "DivOrZero", DLB_MAP_div_or_zero },
 	{ "PowGrad", DLB_MAP_pow_grad }, { "PowGradP", DLB_MAP_pow_grad_p }, { "PReluGrad", DLB_MAP_prelu_grad },
 	{ "PReluGradSlope", DLB_MAP_prelu_grad_slope }, { "MaxGrad", DLB_MAP_max_grad }, { "MinGrad", DLB_MAP_min_grad },
 	{ "Sum", DLB_MAP_add }, { "Mean", DLB_MAP_add }, { "Max", DLB_MAP_max }, { "Min", DLB_MAP_min },
@@ -434,6 +434,7 @@ BINARY(Or, 2, infer, NULL, kernel)
 BINARY(Xor, 2, infer, NULL, kernel)
 BINARY(Where, 3, infer_where, gradient_where, kernel)
 OURS(DivGradB, 3)
+OURS(DivOrZero, 2)
 OURS(PowGradP, 3)
 OURS(PReluGrad, 3)
 OURS(PReluGradSlope, 2)

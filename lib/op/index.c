@@ -5,9 +5,12 @@
  * shape) add to zeros; ScatterElements and ScatterND give x dy (zeros where it was overwritten) and gather for updates. */
 #include "op/kit.h"
 
+#include <math.h>
 #include <string.h>
 
-enum how { SET, ADD, MULTIPLY };
+enum how { SET, ADD, MULTIPLY, LEAST, MOST, N_HOWS };
+static const char *const how_name[N_HOWS] = { "none", "add", "mul", "min", "max" };
+
 struct index {
 	enum dlb_dtype type, index;
 	enum how how;
@@ -37,12 +40,10 @@ static int parse(const struct dlb_op_io *io, const struct dlb_desc *x, int i, st
 	*d = (struct index){ .type = x->dtype, .index = at->dtype, .x = *x, .at = *at, .width = 1 };
 	if (at->dtype != DLB_I64 && at->dtype != DLB_I32)
 		return dlb_op_fail(io, err, "indices are of type %s", dlb_dtype_name(at->dtype));
-	if (!strcmp(how, "add"))
-		d->how = ADD;
-	else if (!strcmp(how, "mul"))
-		d->how = MULTIPLY;
-	else if (strcmp(how, "none"))
-		return dlb_op_fail(io, err, "attribute 'reduction': unknown value '%s'", how);
+	while (d->how < N_HOWS && strcmp(how, how_name[d->how]))
+		d->how++;
+	if (d->how == N_HOWS)
+		return dlb_op_fail(io, err, "attribute 'reduction' is '%s', not none, add, mul, min or max", how);
 	if (!is_nd(io)) {
 		d->axis = dlb_axis(io, dlb_io_int(io, "axis", 0), x->n_dims, err);
 		if (d->axis < 0)
@@ -139,6 +140,27 @@ static void gather(const struct index *d, const struct dlb_run *r, bool nd)
 	}
 }
 
+static double reduced(enum how how, double a, double b)
+{
+	switch (how) {
+	case ADD: return a + b;
+	case MULTIPLY: return a * b;
+	case LEAST: return a < b || isnan(a) ? a : b;
+	default: return a > b || isnan(a) ? a : b;
+	}
+}
+
+/* Sums and products wrap. */
+static int64_t reduced_int(enum how how, int64_t a, int64_t b)
+{
+	switch (how) {
+	case ADD: return (int64_t)((uint64_t)a + (uint64_t)b);
+	case MULTIPLY: return (int64_t)((uint64_t)a * (uint64_t)b);
+	case LEAST: return a < b ? a : b;
+	default: return a > b ? a : b;
+	}
+}
+
 static void put(const struct index *d, void *to, int64_t i, const void *from, int64_t j)
 {
 	size_t size = dlb_dtype_bytes(d->type);
@@ -149,10 +171,10 @@ static void put(const struct index *d, void *to, int64_t i, const void *from, in
 		memcpy((char *)to + (size_t)i * size, (const char *)from + (size_t)j * size, size);
 	else if (d->type == DLB_F32 && d->how == ADD)
 		((float *)to)[i] += ((const float *)from)[j];
-	else if (d->how == ADD)
-		dlb_value_set(to, d->type, i, dlb_value_real(to, d->type, i) + dlb_value_real(from, d->type, j));
+	else if (dlb_dtype_is_int(d->type) && d->type != DLB_U64)
+		dlb_value_set_int(to, d->type, i, reduced_int(d->how, dlb_value_int(to, d->type, i), dlb_value_int(from, d->type, j)));
 	else
-		dlb_value_set(to, d->type, i, dlb_value_real(to, d->type, i) * dlb_value_real(from, d->type, j));
+		dlb_value_set(to, d->type, i, reduced(d->how, dlb_value_real(to, d->type, i), dlb_value_real(from, d->type, j)));
 }
 
 /* out is filled already; the updates go in, in the order of the pairs. */
@@ -273,8 +295,8 @@ static int scatter_gradient(struct dlb_builder *b, struct dlb_error *err)
 	const char *how = dlb_io_str(&b->io, "reduction", "none");
 	struct dlb_attr axis = dlb_make_int("axis", dlb_io_int(&b->io, "axis", 0));
 
-	if (!strcmp(how, "mul"))
-		return dlb_op_fail(&b->io, err, "no gradient for reduction 'mul'");
+	if (strcmp(how, "none") && strcmp(how, "add"))
+		return dlb_op_fail(&b->io, err, "no gradient for reduction '%s'; none and add have one", how);
 	if (b->need[0])
 		b->din[0] = !strcmp(how, "add") ? b->dout[0] :
 			dlb_b_op(b, nd ? "ScatterNDClear" : "ScatterElementsClear", &axis, nd ? 0 : 1,

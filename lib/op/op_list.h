@@ -14,7 +14,7 @@ OP(Gelu) OP(GeluGrad)									/* gelu.c */
 OP(AddRelu)										/* add_relu.c */
 OP(Product)										/* product.c */
 /* binary.c */
-OP(Add) OP(Sub) OP(Mul) OP(Div) OP(DivGradB) OP(Pow) OP(PowGrad) OP(PowGradP) OP(PRelu) OP(PReluGrad) OP(PReluGradSlope)
+OP(Add) OP(Sub) OP(Mul) OP(Div) OP(DivGradB) OP(DivOrZero) OP(Pow) OP(PowGrad) OP(PowGradP) OP(PRelu) OP(PReluGrad) OP(PReluGradSlope)
 OP(Mod) OP(Equal) OP(Less) OP(LessOrEqual) OP(Greater) OP(GreaterOrEqual) OP(And) OP(Or) OP(Xor) OP(Where)
 OP(Sum) OP(Mean) OP(Max) OP(MaxGrad) OP(Min) OP(MinGrad) OP(Clip) OP(ClipGrad)
 OP(Gemm) OP(MatMul) OP(MatMulT)								/* gemm.c */
@@ -48,8 +48,10 @@ OP(Resize) OP(Upsample) OP(ResizeGrad)							/* resize.c */
 /* index.c */
 OP(GatherElements) OP(GatherElementsGrad) OP(GatherND) OP(GatherNDGrad) OP(ScatterElements) OP(ScatterElementsClear)
 OP(ScatterND) OP(ScatterNDClear)
-OP(TopK) OP(ArgMax) OP(ArgMin) OP(OneHot) OP(NonZero)					/* select.c */
-OP(Trilu) OP(CumSum)									/* triangle.c */
+OP(TopK) OP(ArgMax) OP(ArgMin) OP(Hardmax) OP(OneHot) OP(NonZero)					/* select.c */
+OP(Trilu)										/* triangle.c */
+OP(CumSum) OP(CumProd) OP(CumProdGrad)							/* cumulative.c */
+OP(LpNormalization) OP(LpNormalizationGrad)						/* lp_normalization.c */
 OP(DepthToSpace) OP(SpaceToDepth)							/* depth_space.c */
 OP(Einsum) OP(EinsumGrad)								/* einsum.c */
 OP(RNN) OP(RNNGrad) OP(GRU) OP(GRUGrad) OP(LSTM) OP(LSTMGrad)				/* recurrent.c */

@@ -164,7 +164,7 @@ static int gradient(struct dlb_builder *b, struct dlb_error *err)
 	} else if (!strcmp(name, "ReduceProd")) {		/* dy y / x: not where x is 0 */
 		g = dlb_b_op2(b, "Div", keep_dims(b, &r, dlb_b_op2(b, "Mul", dy, y)), x);
 	} else if (!strcmp(name, "ReduceL2")) {
-		g = dlb_b_op2(b, "Mul", x, keep_dims(b, &r, dlb_b_op2(b, "Div", dy, y)));
+		g = dlb_b_op2(b, "Mul", x, keep_dims(b, &r, dlb_b_op2(b, "DivOrZero", dy, y)));
 	} else if (!strcmp(name, "ReduceL1")) {
 		g = dlb_b_op2(b, "Mul", dlb_b_op1(b, "Sign", x), keep_dims(b, &r, dy));
 	} else if (!strcmp(name, "ReduceSumSquare")) {

@@ -1,4 +1,4 @@
-/* Choosing by value: TopK, ArgMax, ArgMin, OneHot, NonZero. Ties go to the lower index (ArgMax, ArgMin: to the higher
+/* Choosing by value: TopK, ArgMax, ArgMin, Hardmax, OneHot, NonZero. Ties go to the lower index (ArgMax, ArgMin: to the higher
  * one with select_last_index). TopK's gradient puts dy where its values came from. */
 #include "op/kit.h"
 
@@ -141,25 +141,30 @@ static int arg_infer(struct dlb_op_io *io, struct dlb_error *err)
 	return 0;
 }
 
+/* Index of the chosen element of line (o, p). */
+static int64_t best_of(const struct select *s, const void *x, int64_t o, int64_t p)
+{
+	int64_t best = 0;
+	double value = 0;
+
+	for (int64_t i = 0; i < s->n; i++) {
+		double v = dlb_value_real(x, s->type, (o * s->n + i) * s->inner + p);
+
+		if (i == 0 || (s->largest ? v > value : v < value) || (s->last && v == value)) {
+			best = i;
+			value = v;
+		}
+	}
+	return best;
+}
+
 static void arg_run(const void *ctx, const struct dlb_run *r)
 {
 	const struct select *s = ctx;
 
 	for (int64_t o = 0; o < s->outer; o++)
-		for (int64_t p = 0; p < s->inner; p++) {
-			int64_t best = 0;
-			double value = 0;
-
-			for (int64_t i = 0; i < s->n; i++) {
-				double v = dlb_value_real(r->in[0], s->type, (o * s->n + i) * s->inner + p);
-
-				if (i == 0 || (s->largest ? v > value : v < value) || (s->last && v == value)) {
-					best = i;
-					value = v;
-				}
-			}
-			((int64_t *)r->out[0])[o * s->inner + p] = best;
-		}
+		for (int64_t p = 0; p < s->inner; p++)
+			((int64_t *)r->out[0])[o * s->inner + p] = best_of(s, r->in[0], o, p);
 }
 
 static int arg_kernel(struct dlb_backend *be, const struct dlb_op_io *io, struct dlb_kernel **k, struct dlb_error *err)
@@ -172,6 +177,50 @@ static int arg_kernel(struct dlb_backend *be, const struct dlb_op_io *io, struct
 	s.largest = !strcmp(io->cls->name, "ArgMax");
 	s.last = dlb_io_int(io, "select_last_index", 0) != 0;
 	return be->ops->host(be, arg_run, &s, sizeof s, 0, k, err);
+}
+
+/* -- Hardmax: 1 at the largest element of each line, 0 elsewhere; before opset 13 a line is all from `axis` on -- */
+
+static int hardmax_shape(const struct dlb_op_io *io, struct select *s, struct dlb_error *err)
+{
+	int axis;
+
+	if (!dlb_dtype_is_float(io->in[0].dtype))
+		return dlb_op_fail(io, err, "the input is of type %s, not a float", dlb_dtype_name(io->in[0].dtype));
+	if (split_axis(io, io->opset < 13 ? 1 : -1, s, &axis, err))
+		return -1;
+	if (io->opset < 13) {
+		s->n *= s->inner;
+		s->inner = 1;
+	}
+	s->largest = true;
+	return 0;
+}
+
+static int hardmax_infer(struct dlb_op_io *io, struct dlb_error *err)
+{
+	struct select s;
+
+	return hardmax_shape(io, &s, err) ? -1 : dlb_infer_same(io, err);
+}
+
+static void hardmax_run(const void *ctx, const struct dlb_run *r)
+{
+	const struct select *s = ctx;
+
+	memset(r->out[0], 0, (size_t)(s->outer * s->n * s->inner) * dlb_dtype_bytes(s->type));
+	for (int64_t o = 0; o < s->outer && s->n; o++)
+		for (int64_t p = 0; p < s->inner; p++)
+			dlb_value_set(r->out[0], s->type, (o * s->n + best_of(s, r->in[0], o, p)) * s->inner + p, 1);
+}
+
+static int hardmax_kernel(struct dlb_backend *be, const struct dlb_op_io *io, struct dlb_kernel **k, struct dlb_error *err)
+{
+	struct select s;
+
+	if (hardmax_shape(io, &s, err))
+		return -1;
+	return be->ops->host(be, hardmax_run, &s, sizeof s, 0, k, err);
 }
 
 /* -- OneHot (indices, depth, values {off, on}) -- */
@@ -281,5 +330,6 @@ static int nonzero_kernel(struct dlb_backend *be, const struct dlb_op_io *io, st
 SELECT(TopK, 1, 2, 2, topk_infer, topk_gradient, topk_kernel)
 SELECT(ArgMax, 1, 1, 1, arg_infer, NULL, arg_kernel)
 SELECT(ArgMin, 1, 1, 1, arg_infer, NULL, arg_kernel)
+SELECT(Hardmax, 1, 1, 1, hardmax_infer, NULL, hardmax_kernel)
 SELECT(OneHot, 3, 3, 1, one_hot_infer, NULL, one_hot_kernel)
 SELECT(NonZero, 1, 1, 1, nonzero_infer, NULL, nonzero_kernel)

@@ -1,5 +1,4 @@
-/* Trilu (a triangle of the last two dimensions) and CumSum (running sums along an axis). The gradient of the one is
- * the same triangle of dy, of the other the running sum the other way. */
+/* Trilu: a triangle of the last two dimensions. Its gradient is the same triangle of dy. */
 #include "op/kit.h"
 
 #include <string.h>
@@ -74,76 +73,5 @@ static int trilu_gradient(struct dlb_builder *b, struct dlb_error *err)
 	return b->din[0] < 0 ? -1 : 0;
 }
 
-/* -- CumSum -- */
-
-struct sums { enum dlb_dtype type; int64_t outer, n, inner; bool exclusive, reverse; };
-
-static int cumsum_parse(const struct dlb_op_io *io, struct sums *s, struct dlb_error *err)
-{
-	const struct dlb_desc *x = &io->in[0];
-	int64_t axis = 0;
-	int a;
-
-	if (dlb_io_ints(io, 1, "axis", &axis, 1, err) < 0)
-		return -1;
-	a = dlb_axis(io, axis, x->n_dims, err);
-	if (a < 0)
-		return -1;
-	*s = (struct sums){ .type = x->dtype, .outer = dlb_desc_range(x, 0, a), .n = x->dim[a],
-		.inner = dlb_desc_range(x, a + 1, x->n_dims), .exclusive = dlb_io_int(io, "exclusive", 0) != 0,
-		.reverse = dlb_io_int(io, "reverse", 0) != 0 };
-	return 0;
-}
-
-static int cumsum_infer(struct dlb_op_io *io, struct dlb_error *err)
-{
-	struct sums s;
-
-	if (cumsum_parse(io, &s, err))
-		return -1;
-	return dlb_infer_same(io, err);
-}
-
-static void cumsum_run(const void *ctx, const struct dlb_run *r)
-{
-	const struct sums *s = ctx;
-
-	for (int64_t o = 0; o < s->outer; o++)
-		for (int64_t p = 0; p < s->inner; p++) {
-			double sum = 0;
-
-			for (int64_t k = 0; k < s->n; k++) {
-				int64_t at = (o * s->n + (s->reverse ? s->n - 1 - k : k)) * s->inner + p;
-				double v = dlb_value_real(r->in[0], s->type, at);
-
-				dlb_value_set(r->out[0], s->type, at, s->exclusive ? sum : sum + v);
-				sum += v;
-			}
-		}
-}
-
-static int cumsum_kernel(struct dlb_backend *be, const struct dlb_op_io *io, struct dlb_kernel **k, struct dlb_error *err)
-{
-	struct sums s;
-
-	if (cumsum_parse(io, &s, err))
-		return -1;
-	return be->ops->host(be, cumsum_run, &s, sizeof s, 0, k, err);
-}
-
-static int cumsum_gradient(struct dlb_builder *b, struct dlb_error *err)
-{
-	struct dlb_attr a[2] = { dlb_make_int("exclusive", dlb_io_int(&b->io, "exclusive", 0)),
-				 dlb_make_int("reverse", !dlb_io_int(&b->io, "reverse", 0)) };
-
-	(void)err;
-	if (!b->need[0])
-		return 0;
-	b->din[0] = dlb_b_op(b, "CumSum", a, 2, (int[]){ b->dout[0], b->in[1] }, 2, 1, NULL, b->in[0]);
-	return b->din[0] < 0 ? -1 : 0;
-}
-
 const struct dlb_op_class dlb_op_Trilu = { .name = "Trilu", .n_in = { 1, 2 }, .n_out = { 1, 1 }, .work = "move",
 	.infer = trilu_infer, .flops = flops, .gradient = trilu_gradient, .kernel = trilu_kernel };
-const struct dlb_op_class dlb_op_CumSum = { .name = "CumSum", .n_in = { 2, 2 }, .n_out = { 1, 1 }, .work = "reduce",
-	.infer = cumsum_infer, .flops = flops, .gradient = cumsum_gradient, .kernel = cumsum_kernel };

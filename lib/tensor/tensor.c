@@ -255,3 +255,15 @@ void dlb_value_set(void *data, enum dlb_dtype t, int64_t i, double v)
 	case DLB_N_DTYPES: assert(0);
 	}
 }
+
+void dlb_value_set_int(void *data, enum dlb_dtype t, int64_t i, int64_t v)
+{
+	switch (t) {
+	case DLB_I8: case DLB_U8: ((uint8_t *)data)[i] = (uint8_t)v; break;
+	case DLB_I16: case DLB_U16: ((uint16_t *)data)[i] = (uint16_t)v; break;
+	case DLB_I32: case DLB_U32: ((uint32_t *)data)[i] = (uint32_t)v; break;
+	case DLB_I64: case DLB_U64: ((uint64_t *)data)[i] = (uint64_t)v; break;
+	case DLB_BOOL: ((uint8_t *)data)[i] = v != 0; break;
+	default: dlb_value_set(data, t, i, (double)v);
+	}
+}

@@ -48,4 +48,5 @@ char *dlb_desc_str(const struct dlb_desc *d, char *buf, size_t n);
 double dlb_value_real(const void *data, enum dlb_dtype t, int64_t i);	/* element i as a double */
 int64_t dlb_value_int(const void *data, enum dlb_dtype t, int64_t i);
 void dlb_value_set(void *data, enum dlb_dtype t, int64_t i, double v);
+void dlb_value_set_int(void *data, enum dlb_dtype t, int64_t i, int64_t v);	/* integers: the low bits of v */
 #endif

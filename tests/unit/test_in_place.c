@@ -100,6 +100,8 @@ static void test_class(struct dlb_backend *be, const struct dlb_op_class *cls)
 {
 	static const enum dlb_dtype types[] = { DLB_F32, DLB_F64, DLB_I32, DLB_BOOL };
 	const struct dlb_attr ratio = { .name = "ratio", .type = DLB_ATTR_REAL, .f = 0.5 };
+	const struct dlb_attr direction = { .name = "direction", .type = DLB_ATTR_STR, .s = "LEFT" };
+	const bool shift = !strcmp(cls->name, "BitShift");
 	int most = cls->n_in[1] < 0 ? 3 : cls->n_in[1], before = compared;
 	for (int over = 0; over < MAX_IN; over++) {
 		int here = compared;
@@ -115,7 +117,7 @@ static void test_class(struct dlb_backend *be, const struct dlb_op_class *cls)
 				memset(out, 0, sizeof out);
 				struct dlb_op_io io = { .name = "v", .cls = cls, .opset = 13, .n_in = n_in, .in = in, .out = out,
 					.n_out = cls->n_out[1] > 0 && cls->n_out[1] < MAX_OUT ? cls->n_out[1] : 1, .training = true,
-					.attr = &ratio, .n_attr = strstr(cls->name, "Dropout") ? 1 : 0 };
+					.attr = shift ? &direction : &ratio, .n_attr = shift || strstr(cls->name, "Dropout") ? 1 : 0 };
 				compare(be, &io, over);
 			}
 		}
