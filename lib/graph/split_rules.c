@@ -719,7 +719,7 @@ const struct dlb_split_rule dlb_split_rules[] = {
 	FOLLOWS("Where", elementwise), FOLLOWS("Identity", elementwise), FOLLOWS("Cast", elementwise),
 	FOLLOWS("Layout", elementwise), FOLLOWS("LayoutView", elementwise),
 	FOLLOWS("LRN", samples), FOLLOWS("InstanceNormalization", samples),
-	FOLLOWS("GroupNormalization", samples), FOLLOWS("ReduceMean", samples),
+	FOLLOWS("GroupNormalization", samples), FOLLOWS("Attention", samples), FOLLOWS("ReduceMean", samples),
 	FOLLOWS("ReduceSum", samples), FOLLOWS("ReduceMax", samples), FOLLOWS("Pad", samples), FOLLOWS("Resize", samples),
 	FOLLOWS("DepthToSpace", samples), FOLLOWS("SpaceToDepth", samples), FOLLOWS("PRelu", samples),
 	{ .type = NULL },

@@ -43,6 +43,7 @@ OP(Pad) OP(CenterCropPad) OP(PadGrad)							/* pad.c */
 /* layer_norm.c */
 OP(LayerNormalization) OP(LayerNormalizationGrad) OP(RMSNormalization) OP(RMSNormalizationGrad)
 OP(InstanceNormalization) OP(InstanceNormalizationGrad) OP(GroupNormalization) OP(GroupNormalizationGrad)
+OP(Attention) OP(AttentionGrad)								/* attention.c */
 OP(LRN) OP(LRNGrad)									/* lrn.c */
 OP(Resize) OP(Upsample) OP(ResizeGrad)							/* resize.c */
 /* index.c */

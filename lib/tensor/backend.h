@@ -106,6 +106,26 @@ enum dlb_bn_half { DLB_BN_WHOLE, DLB_BN_SUMS, DLB_BN_REST };
 struct dlb_bn_desc { enum dlb_bn_dir dir; enum dlb_bn_half half; struct dlb_desc x; double epsilon, momentum; bool unbiased, relu; };
 /* Softmax or its logarithm along one axis of (outer, axis, inner). GRAD in {dy, y} out {dx}. */
 struct dlb_softmax_desc { enum dlb_dtype dtype; bool log, backward; int64_t outer, axis, inner; };
+/* Attention: heads of queries q (rows of `width`), each with the keys and values of one of kv_heads (several neighbouring
+ * heads share one), y = softmax(cap(scale q k^T) + mask) v, cap(s) = softcap tanh(s / softcap) if softcap > 0. Operands lie
+ * by strides of {batch, head, row} in elements, each row dense; dk, dv and dq lie as k, v and q do, dy as y.
+ * Query i stands at position i + past, or i + length - rows where in[4] gives each sample's length (i64). It sees the keys
+ * j < length, with `causal` those up to its own position, with left (right) not -1 those at most so far before (after) it, and
+ * those that the mask allows: bool, or a number that is added (-inf: not seen), by strides of {batch, head, row} with the
+ * keys side by side; keys from mask_keys on are not seen. A query that sees none gives zeros.
+ *   forward  in {q, k, v, mask|NULL, lengths|NULL}               out {y, log_sum|NULL, scores|NULL}
+ *   backward in {q, k, v, mask|NULL, lengths|NULL, dy, log_sum}  out {dq|NULL, dk|NULL, dv|NULL, dmask|NULL}
+ * log_sum (batch, heads, rows): the logarithm of the sum of a row's exp(score), from which the backward pass makes the
+ * probabilities again. scores and dmask (batch, heads, rows, keys or mask_keys). */
+enum dlb_scores { DLB_SCORES_RAW, DLB_SCORES_CAPPED, DLB_SCORES_MASKED, DLB_SCORES_SOFTMAX };
+struct dlb_attention_desc {
+	enum dlb_dtype dtype, mask_type;
+	bool backward, causal;
+	enum dlb_scores scores;		/* what the third output is */
+	int64_t batch, heads, kv_heads, rows, keys, mask_keys, width, v_width, past, left, right;
+	int64_t q[3], k[3], v[3], y[3], mask[3];
+	double scale, softcap;
+};
 /* Rows normalized, y = (x - mean) / sqrt(var + epsilon) * scale + bias, the variance biased: scale and bias along the
  * row (layer normalization), or one of each for a channel. A row then has row_channels channels side by side (0: one, as
  * in instance normalization; more in group normalization), and channel s of row r is (r row_channels + s) % channels.
@@ -265,6 +285,7 @@ struct dlb_backend_ops {
 	int (*batch_norm)(struct dlb_backend *b, const struct dlb_bn_desc *d, struct dlb_kernel **k, struct dlb_error *err);
 	int (*softmax)(struct dlb_backend *b, const struct dlb_softmax_desc *d, struct dlb_kernel **k, struct dlb_error *err);
 	int (*norm)(struct dlb_backend *b, const struct dlb_norm_desc *d, struct dlb_kernel **k, struct dlb_error *err);
+	int (*attention)(struct dlb_backend *b, const struct dlb_attention_desc *d, struct dlb_kernel **k, struct dlb_error *err);
 	int (*dropout)(struct dlb_backend *b, const struct dlb_dropout_desc *d, struct dlb_kernel **k, struct dlb_error *err);
 	int (*cell)(struct dlb_backend *b, const struct dlb_cell_desc *d, struct dlb_kernel **k, struct dlb_error *err);
 	int (*loss)(struct dlb_backend *b, const struct dlb_loss_desc *d, struct dlb_kernel **k, struct dlb_error *err);

@@ -29,6 +29,7 @@ const struct dlb_backend_ops *dlb_cpu_level(int i);
 #define dlb_cpu_batch_norm LEVEL(dlb_cpu_batch_norm)
 #define dlb_cpu_softmax LEVEL(dlb_cpu_softmax)
 #define dlb_cpu_norm LEVEL(dlb_cpu_norm)
+#define dlb_cpu_attention LEVEL(dlb_cpu_attention)
 #define dlb_cpu_dropout LEVEL(dlb_cpu_dropout)
 #define dlb_cpu_cell LEVEL(dlb_cpu_cell)
 #define dlb_cpu_loss LEVEL(dlb_cpu_loss)

@@ -18,6 +18,7 @@ const struct dlb_backend_ops dlb_cpu_ops = {
 	.batch_norm = dlb_cpu_batch_norm,
 	.softmax = dlb_cpu_mixed_softmax,
 	.norm = dlb_cpu_mixed_norm,
+	.attention = dlb_cpu_attention,
 	.dropout = dlb_cpu_mixed_dropout,
 	.cell = dlb_cpu_cell,
 	.loss = dlb_cpu_loss,

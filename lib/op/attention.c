@@ -1,0 +1,426 @@
+/* Attention: y = softmax(cap(scale q k^T) + mask) v by heads, and its gradient.
+ *
+ * Q, K and V are (batch, heads, rows, width), or (batch, rows, heads width) with the numbers of heads as attributes; K and V
+ * may have fewer heads, each of which serves several neighbouring ones of Q. Keys and values of earlier steps (past_key,
+ * past_value) are copied before the new ones; after that the back end's kernel does everything in one go, by strides.
+ * Outputs of ONNX: Y, present_key, present_value, qk_matmul_output; our own: the logarithm of each row's sum of exp(score),
+ * which AttentionGrad (dy, Q, K, V, log sums, mask, lengths) -> dQ, dK, dV, dmask makes the probabilities from again. Its K
+ * and V are the present ones where there is a past; dmask has every head and sample of its own.
+ * A. Vaswani et al., Attention Is All You Need, 2017; T. Dao et al., FlashAttention, 2022. */
+#include "op/kit.h"
+
+#include <math.h>
+#include <string.h>
+
+enum { Q, K, V, MASK, PAST_K, PAST_V, LENGTHS };				/* inputs */
+enum { Y, PRESENT_K, PRESENT_V, SCORES, LOG_SUM };				/* outputs */
+enum { GRAD_DY, GRAD_Q, GRAD_K, GRAD_V, GRAD_LOG_SUM, GRAD_MASK, GRAD_LENGTHS };	/* inputs of the gradient */
+
+/* (batch, heads, rows, width) of an operand, however it lies. */
+struct heads { int64_t batch, heads, rows, width; bool flat; };
+
+static int64_t product_of(struct heads h)
+{
+	return dlb_checked_count((int64_t[]){ h.batch, h.heads, h.rows, h.width }, 4);
+}
+
+static int read_heads(const struct dlb_op_io *io, int i, const char *attr, struct heads *h, struct dlb_error *err)
+{
+	const struct dlb_desc *x = &io->in[i];
+	const int64_t n = dlb_io_int(io, attr, 0);
+
+	if (x->n_dims != 3 && x->n_dims != 4)
+		return dlb_op_fail(io, err, "input %d has %d dimensions, should have 3 or 4", i, x->n_dims);
+	*h = (struct heads){ x->dim[0], n, x->dim[1], 0, true };
+	if (x->n_dims == 4) {
+		*h = (struct heads){ x->dim[0], x->dim[1], x->dim[2], x->dim[3], false };
+		if (n && n != h->heads)
+			return dlb_op_fail(io, err, "input %d has %lld heads, %s is %lld", i, (long long)h->heads, attr, (long long)n);
+	} else if (n < 1 || x->dim[2] % n) {
+		return dlb_op_fail(io, err, "input %d of 3 dimensions: %s is %lld, should divide %lld", i, attr, (long long)n,
+				   (long long)x->dim[2]);
+	} else {
+		h->width = x->dim[2] / n;
+	}
+	if (h->heads < 1 || h->width < 1 || h->rows > INT32_MAX || h->width * h->heads > INT32_MAX)
+		return dlb_op_fail(io, err, "input %d: %lld heads of width %lld and %lld rows are not possible", i, (long long)h->heads,
+				   (long long)h->width, (long long)h->rows);
+	return 0;
+}
+
+static void strides_of(struct heads h, int64_t stride[3])
+{
+	stride[0] = h.heads * h.rows * h.width;
+	stride[1] = h.flat ? h.width : h.rows * h.width;
+	stride[2] = h.flat ? h.heads * h.width : h.width;
+}
+
+static struct dlb_desc desc_of(enum dlb_dtype t, struct heads h)
+{
+	return h.flat ? dlb_desc_make(t, 3, (int64_t[]){ h.batch, h.rows, h.heads * h.width })
+		: dlb_desc_make(t, 4, (int64_t[]){ h.batch, h.heads, h.rows, h.width });
+}
+
+struct attention {
+	struct heads q, k, v, y;		/* k and v with the past */
+	int64_t fresh;				/* rows of K and V themselves */
+	struct dlb_attention_desc d;
+};
+
+/* The mask's strides; its last dimension may be shorter than the keys. */
+static int read_mask(const struct dlb_op_io *io, int i, struct attention *a, struct dlb_error *err)
+{
+	const struct dlb_desc *m = &io->in[i];
+	const int64_t want[4] = { a->d.batch, a->d.heads, a->d.rows, a->d.keys };
+	int64_t stride[DLB_MAX_DIMS];
+	char s[128];
+
+	a->d.mask_keys = a->d.keys;
+	if (!dlb_io_has(io, i))
+		return 0;
+	if (m->dtype != DLB_BOOL && m->dtype != io->in[Q].dtype)
+		return dlb_op_fail(io, err, "the mask is of type %s, should be bool or %s", dlb_dtype_name(m->dtype),
+				   dlb_dtype_name(io->in[Q].dtype));
+	bool fits = m->n_dims >= 1 && m->n_dims <= 4 && m->dim[m->n_dims - 1] <= a->d.keys;
+	for (int j = 0, shift = 4 - m->n_dims; fits && j < m->n_dims - 1; j++)
+		fits = m->dim[j] == 1 || m->dim[j] == want[shift + j];
+	if (!fits)
+		return dlb_op_fail(io, err, "the mask is %s; it should broadcast to [%lld,%lld,%lld,%lld]", dlb_desc_str(m, s, sizeof s),
+				   (long long)want[0], (long long)want[1], (long long)want[2], (long long)want[3]);
+	dlb_desc_strides(m, stride);
+	a->d.mask_type = m->dtype;
+	a->d.mask_keys = m->dim[m->n_dims - 1];
+	for (int j = 0, shift = 4 - m->n_dims; j < m->n_dims - 1; j++)
+		a->d.mask[shift + j] = m->dim[j] == 1 ? 0 : stride[j];
+	return 0;
+}
+
+static int read_attributes(const struct dlb_op_io *io, struct dlb_attention_desc *d, struct dlb_error *err)
+{
+	const int64_t mode = dlb_io_int(io, "qk_matmul_output_mode", 0);
+
+	d->scale = dlb_io_real(io, "scale", 1 / sqrt((double)d->width));
+	d->softcap = dlb_io_real(io, "softcap", 0);
+	d->causal = dlb_io_int(io, "is_causal", 0) != 0;
+	d->left = dlb_io_int(io, "left_window_size", -1);
+	d->right = dlb_io_int(io, "right_window_size", -1);
+	if (mode < DLB_SCORES_RAW || mode > DLB_SCORES_SOFTMAX)
+		return dlb_op_fail(io, err, "qk_matmul_output_mode is %lld, should be 0 to 3", (long long)mode);
+	if (!(d->softcap >= 0) || !isfinite(d->softcap) || !isfinite(d->scale))
+		return dlb_op_fail(io, err, "softcap %g, scale %g: should be finite, softcap not below 0", d->softcap, d->scale);
+	if (d->left < -1 || d->right < -1 || d->left > INT32_MAX || d->right > INT32_MAX)
+		return dlb_op_fail(io, err, "windows of %lld and %lld; -1 or more is possible", (long long)d->left, (long long)d->right);
+	d->scores = (enum dlb_scores)mode;
+	return 0;
+}
+
+/* What the kernel is to do with Q, K, V in inputs q to q + 2; a->k and a->v are theirs. */
+static int read_operands(const struct dlb_op_io *io, int q, struct attention *a, struct dlb_error *err)
+{
+	*a = (struct attention){ .fresh = 0 };
+	if (read_heads(io, q, "q_num_heads", &a->q, err) || read_heads(io, q + 1, "kv_num_heads", &a->k, err) ||
+	    read_heads(io, q + 2, "kv_num_heads", &a->v, err))
+		return -1;
+	if (a->k.batch != a->q.batch || a->v.batch != a->q.batch || a->k.heads != a->v.heads || a->k.rows != a->v.rows ||
+	    a->k.width != a->q.width || a->q.heads % a->k.heads)
+		return dlb_op_fail(io, err, "Q of %lld x %lld heads x %lld x %lld, K of %lld x %lld x %lld x %lld and "
+				   "V of %lld x %lld x %lld x %lld do not belong together",
+				   (long long)a->q.batch, (long long)a->q.heads, (long long)a->q.rows, (long long)a->q.width,
+				   (long long)a->k.batch, (long long)a->k.heads, (long long)a->k.rows, (long long)a->k.width,
+				   (long long)a->v.batch, (long long)a->v.heads, (long long)a->v.rows, (long long)a->v.width);
+	a->fresh = a->k.rows;
+	return 0;
+}
+
+/* Earlier keys and values: they count as rows of K and V, which then lie by heads. */
+static int read_past(const struct dlb_op_io *io, struct attention *a, struct dlb_error *err)
+{
+	if (dlb_io_has(io, PAST_K) != dlb_io_has(io, PAST_V))
+		return dlb_op_fail(io, err, "past_key and past_value belong together; one of them is missing");
+	if (!dlb_io_has(io, PAST_K))
+		return 0;
+	const struct dlb_desc *pk = &io->in[PAST_K], *pv = &io->in[PAST_V];
+	const int64_t past = pk->n_dims == 4 ? pk->dim[2] : 0;
+	const struct dlb_desc want_k = desc_of(pk->dtype, (struct heads){ a->k.batch, a->k.heads, past, a->k.width, false });
+	const struct dlb_desc want_v = desc_of(pv->dtype, (struct heads){ a->v.batch, a->v.heads, past, a->v.width, false });
+	char s[128], t[128];
+
+	if (dlb_io_has(io, LENGTHS))
+		return dlb_op_fail(io, err, "nonpad_kv_seqlen and past_key exclude each other");
+	if (!dlb_desc_same_shape(pk, &want_k) || !dlb_desc_same_shape(pv, &want_v) || past > INT32_MAX - a->fresh)
+		return dlb_op_fail(io, err, "past_key is %s and past_value %s; they do not fit K and V", dlb_desc_str(pk, s, sizeof s),
+				   dlb_desc_str(pv, t, sizeof t));
+	a->k.rows += past;
+	a->v.rows += past;
+	a->k.flat = a->v.flat = false;
+	a->d.past = past;
+	return 0;
+}
+
+static int read_lengths(const struct dlb_op_io *io, int i, const struct attention *a, struct dlb_error *err)
+{
+	if (!dlb_io_has(io, i))
+		return 0;
+	if (io->in[i].dtype != DLB_I64)
+		return dlb_op_fail(io, err, "nonpad_kv_seqlen is of type %s, should be i64", dlb_dtype_name(io->in[i].dtype));
+	return dlb_has_count(io, i, a->q.batch, err);
+}
+
+/* Sizes and strides for the kernel, once the operands are known. */
+static int finish_desc(const struct dlb_op_io *io, struct attention *a, int mask, struct dlb_error *err)
+{
+	a->y = (struct heads){ a->q.batch, a->q.heads, a->q.rows, a->v.width, a->q.flat };
+	a->d.dtype = io->in[Q].dtype;
+	a->d.batch = a->q.batch;
+	a->d.heads = a->q.heads;
+	a->d.kv_heads = a->k.heads;
+	a->d.rows = a->q.rows;
+	a->d.keys = a->k.rows;
+	a->d.width = a->q.width;
+	a->d.v_width = a->v.width;
+	strides_of(a->q, a->d.q);
+	strides_of(a->k, a->d.k);
+	strides_of(a->v, a->d.v);
+	strides_of(a->y, a->d.y);
+	if (dlb_checked_count((int64_t[]){ a->d.batch, a->d.heads, a->d.rows, a->d.keys }, 4) < 0 || product_of(a->y) < 0 ||
+	    product_of(a->k) < 0 || product_of(a->v) < 0)
+		return dlb_op_fail(io, err, "%lld x %lld scores of %lld x %lld heads are too many", (long long)a->d.rows,
+				   (long long)a->d.keys, (long long)a->d.batch, (long long)a->d.heads);
+	return read_attributes(io, &a->d, err) || read_mask(io, mask, a, err) ? -1 : 0;
+}
+
+static int parse(const struct dlb_op_io *io, struct attention *a, struct dlb_error *err)
+{
+	if (dlb_same_types(io, Q, 3, err) || read_operands(io, Q, a, err))
+		return -1;
+	if (a->q.flat != a->k.flat || a->q.flat != a->v.flat)
+		return dlb_op_fail(io, err, "Q, K and V have different numbers of dimensions");
+	if ((dlb_io_has(io, PAST_K) && io->in[PAST_K].dtype != io->in[K].dtype) ||
+	    (dlb_io_has(io, PAST_V) && io->in[PAST_V].dtype != io->in[V].dtype))
+		return dlb_op_fail(io, err, "past_key and past_value are of another type than K and V");
+	return read_past(io, a, err) || read_lengths(io, LENGTHS, a, err) || finish_desc(io, a, MASK, err) ? -1 : 0;
+}
+
+static int infer(struct dlb_op_io *io, struct dlb_error *err)
+{
+	const enum dlb_dtype t = io->in[Q].dtype;
+	struct attention a;
+
+	if (!dlb_dtype_is_float(t))
+		return dlb_op_fail(io, err, "Q is of type %s; a float is needed", dlb_dtype_name(t));
+	if (parse(io, &a, err))
+		return -1;
+	const struct heads present_k = { a.k.batch, a.k.heads, a.k.rows, a.k.width, false };
+	const struct heads present_v = { a.v.batch, a.v.heads, a.v.rows, a.v.width, false };
+	const struct dlb_desc out[] = { [Y] = desc_of(t, a.y), [PRESENT_K] = desc_of(t, present_k), [PRESENT_V] = desc_of(t, present_v),
+		[SCORES] = dlb_desc_make(t, 4, (int64_t[]){ a.d.batch, a.d.heads, a.d.rows, a.d.keys }),
+		[LOG_SUM] = dlb_desc_make(t, 3, (int64_t[]){ a.d.batch, a.d.heads, a.d.rows }) };
+
+	for (int i = 0; i < io->n_out; i++)
+		io->out[i] = out[i];
+	return 0;
+}
+
+/* Copies input i, of `h`, into rows [first, ...) of `to`, which lies by heads with `rows` rows in all. */
+static void put_rows(struct dlb_chain *c, struct dlb_backend *be, int i, const struct dlb_desc *from, struct heads h, int to,
+		     const struct dlb_desc *d_to, int64_t rows, int64_t first, struct dlb_error *err)
+{
+	const int64_t dim[4] = { h.batch, h.heads, h.rows, h.width };
+	int64_t in[4] = { 0, 0, 0, 1 }, out[4] = { h.heads * rows * h.width, rows * h.width, h.width, 1 };
+	struct dlb_kernel *k = NULL;
+
+	strides_of(h, in);
+	const int rc = dlb_kernel_strided(be, from, d_to, 4, dim, in, 0, out, first * h.width, false, &k, err);
+	dlb_chain_add(c, rc, k, DLB_REFS(DLB_IN(i)), 1, DLB_REFS(to), 1);
+}
+
+/* Where the keys (or values) lie that the kernel reads: input i, or the present ones, past and new, in output `present` or
+ * scratch. */
+static int gather_rows(struct dlb_chain *c, struct dlb_backend *be, const struct dlb_op_io *io, int i, int past, int present,
+		       struct heads all, int64_t fresh, struct dlb_error *err)
+{
+	const bool has_past = dlb_io_has(io, past), wanted = dlb_io_wants(io, present);
+	const struct dlb_desc d = desc_of(io->in[i].dtype, (struct heads){ all.batch, all.heads, all.rows, all.width, false });
+	struct heads h = all;
+
+	if (!has_past && !wanted)
+		return DLB_IN(i);
+	const int to = wanted ? DLB_OUT(present) : dlb_chain_temp(c, &d);
+	if (has_past) {
+		h.rows = all.rows - fresh;
+		h.flat = false;
+		put_rows(c, be, past, &io->in[past], h, to, &d, all.rows, 0, err);
+	}
+	h.rows = fresh;
+	h.flat = io->in[i].n_dims == 3;
+	put_rows(c, be, i, &io->in[i], h, to, &d, all.rows, all.rows - fresh, err);
+	return has_past ? to : DLB_IN(i);
+}
+
+static int kernel(struct dlb_backend *be, const struct dlb_op_io *io, struct dlb_kernel **k, struct dlb_error *err)
+{
+	struct attention a;
+	struct dlb_kernel *sub = NULL;
+
+	if (parse(io, &a, err))
+		return -1;
+	struct dlb_chain *c = dlb_chain_new(be, err);
+	const int keys = gather_rows(c, be, io, K, PAST_K, PRESENT_K, a.k, a.fresh, err);
+	const int values = gather_rows(c, be, io, V, PAST_V, PRESENT_V, a.v, a.fresh, err);
+	const int in[] = { DLB_IN(Q), keys, values, dlb_io_has(io, MASK) ? DLB_IN(MASK) : DLB_NOTHING,
+			   dlb_io_has(io, LENGTHS) ? DLB_IN(LENGTHS) : DLB_NOTHING };
+	const int out[] = { DLB_OUT(Y), dlb_io_wants(io, LOG_SUM) ? DLB_OUT(LOG_SUM) : DLB_NOTHING,
+			    dlb_io_wants(io, SCORES) ? DLB_OUT(SCORES) : DLB_NOTHING };
+	const int rc = be->ops->attention(be, &a.d, &sub, err);
+
+	dlb_chain_add(c, rc, sub, in, DLB_LEN(in), out, DLB_LEN(out));
+	return dlb_chain_finish(c, k);
+}
+
+/* -- gradient -- */
+
+static int grad_parse(const struct dlb_op_io *io, struct attention *a, struct dlb_error *err)
+{
+	if (read_operands(io, GRAD_Q, a, err) || read_lengths(io, GRAD_LENGTHS, a, err))
+		return -1;
+	a->d.past = dlb_io_int(io, "past", 0);
+	if (a->d.past < 0 || a->d.past > a->k.rows)
+		return dlb_op_fail(io, err, "%lld rows of a past among %lld", (long long)a->d.past, (long long)a->k.rows);
+	return finish_desc(io, a, GRAD_MASK, err);
+}
+
+static int grad_infer(struct dlb_op_io *io, struct dlb_error *err)
+{
+	struct attention a;
+	char s[128];
+
+	if (dlb_same_types(io, 0, 5, err) || grad_parse(io, &a, err))
+		return -1;
+	const struct dlb_desc dy = desc_of(io->in[0].dtype, a.y);
+	if (!dlb_desc_same_shape(&io->in[GRAD_DY], &dy))
+		return dlb_op_fail(io, err, "the gradient's shape is not %s", dlb_desc_str(&dy, s, sizeof s));
+	if (dlb_has_count(io, GRAD_LOG_SUM, a.d.batch * a.d.heads * a.d.rows, err))
+		return -1;
+	for (int i = 0; i < 3 && i < io->n_out; i++)
+		io->out[i] = io->in[GRAD_Q + i];
+	if (io->n_out > 3)
+		io->out[3] = dlb_desc_make(io->in[0].dtype, 4, (int64_t[]){ a.d.batch, a.d.heads, a.d.rows, a.d.mask_keys });
+	return 0;
+}
+
+static int grad_kernel(struct dlb_backend *be, const struct dlb_op_io *io, struct dlb_kernel **k, struct dlb_error *err)
+{
+	struct attention a;
+	struct dlb_kernel *sub = NULL;
+	int out[4];
+
+	if (grad_parse(io, &a, err))
+		return -1;
+	a.d.backward = true;
+	struct dlb_chain *c = dlb_chain_new(be, err);
+	const int in[] = { DLB_IN(GRAD_Q), DLB_IN(GRAD_K), DLB_IN(GRAD_V), dlb_io_has(io, GRAD_MASK) ? DLB_IN(GRAD_MASK) : DLB_NOTHING,
+			   dlb_io_has(io, GRAD_LENGTHS) ? DLB_IN(GRAD_LENGTHS) : DLB_NOTHING, DLB_IN(GRAD_DY), DLB_IN(GRAD_LOG_SUM) };
+
+	for (int i = 0; i < 4; i++)
+		out[i] = dlb_io_wants(io, i) ? DLB_OUT(i) : DLB_NOTHING;
+	const int rc = be->ops->attention(be, &a.d, &sub, err);
+	dlb_chain_add(c, rc, sub, in, DLB_LEN(in), out, DLB_LEN(out));
+	return dlb_chain_finish(c, k);
+}
+
+/* The part of gradient `all` (batch, heads, rows, width) that belongs to rows [from, end), in the shape of tensor `like`. */
+static int rows_of(struct dlb_builder *b, int all, int64_t from, int64_t end, int like)
+{
+	const struct dlb_attr perm = dlb_make_ints("perm", (int64_t[]){ 0, 2, 1, 3 }, 4);
+	const int cut = dlb_b_op(b, "Slice", NULL, 0, (int[]){ all, dlb_b_const_ints(b, &from, 1), dlb_b_const_ints(b, &end, 1),
+			    dlb_b_const_ints(b, (int64_t[]){ 2 }, 1) }, 4, 1, NULL, -1);
+
+	if (cut < 0 || dlb_b_desc(b, like)->n_dims == 4)
+		return cut;
+	return dlb_b_op2(b, "Reshape", dlb_b_op(b, "Transpose", &perm, 1, &cut, 1, 1, NULL, -1), dlb_b_const_shape(b, like));
+}
+
+/* Gradients of K and V (i) and of what came before them. */
+static void split_past(struct dlb_builder *b, const struct attention *a, int all, int i, int past)
+{
+	if (b->need[i])
+		b->din[i] = rows_of(b, all, a->d.past, a->k.rows, b->in[i]);
+	if (b->need[past])
+		b->din[past] = rows_of(b, all, 0, a->d.past, b->in[past]);
+}
+
+static int gradient(struct dlb_builder *b, struct dlb_error *err)
+{
+	static const char *const keep[] = { "q_num_heads", "kv_num_heads", "scale", "softcap", "is_causal", "left_window_size",
+		"right_window_size" };
+	struct dlb_attr attr[DLB_LEN(keep) + 1];
+	struct attention a;
+	int n = dlb_keep_attrs(&b->io, keep, DLB_LEN(keep), attr), out[4] = { -1, -1, -1, -1 };
+
+	if (parse(&b->io, &a, err))
+		return -1;
+	for (int i = 1; i < b->io.n_out; i++)
+		if (b->dout[i] >= 0)
+			return dlb_op_fail(&b->io, err, "no gradient through output %d", i);
+	const bool past = dlb_io_has(&b->io, PAST_K), masked = dlb_io_has(&b->io, MASK);
+	const int in[] = { b->dout[Y], b->in[Q], past ? dlb_b_extra_output(b, PRESENT_K) : b->in[K],
+			   past ? dlb_b_extra_output(b, PRESENT_V) : b->in[V], dlb_b_extra_output(b, LOG_SUM),
+			   masked ? b->in[MASK] : -1, dlb_io_has(&b->io, LENGTHS) ? b->in[LENGTHS] : -1 };
+	const bool mask_too = masked && b->need[MASK];
+
+	if (past)
+		attr[n++] = dlb_make_int("past", a.d.past);
+	out[0] = dlb_b_op(b, "AttentionGrad", attr, n, in, DLB_LEN(in), mask_too ? 4 : 3, out, b->in[Q]);
+	if (out[0] < 0)
+		return -1;
+	for (int i = Q; i <= V; i++)
+		if (b->need[i] && (i == Q || !past))
+			b->din[i] = out[i];
+	if (past) {
+		split_past(b, &a, out[1], K, PAST_K);
+		split_past(b, &a, out[2], V, PAST_V);
+	}
+	if (mask_too)
+		b->din[MASK] = dlb_b_unbroadcast(b, out[3], b->in[MASK]);
+	return 0;
+}
+
+/* -- costs -- */
+
+/* Scores that are computed: of what is masked by position about nothing. */
+static double scores(const struct attention *a)
+{
+	const struct dlb_attention_desc *d = &a->d;
+	const double rows = (double)d->rows, keys = (double)d->keys, past = (double)(d->past > 0 ? d->past : 0);
+	double seen = keys;
+
+	if (d->causal)
+		seen = past + (rows + 1) / 2 < keys ? past + (rows + 1) / 2 : keys;
+	if (d->left >= 0 && (d->causal || d->right >= 0)) {
+		const double window = (double)(d->left + 1 + (d->causal ? 0 : d->right));
+
+		seen = window < seen ? window : seen;
+	}
+	return (double)d->batch * (double)d->heads * rows * seen;
+}
+
+static double flops(const struct dlb_op_io *io)
+{
+	struct attention a;
+	struct dlb_error ignored = { 0 };
+
+	return parse(io, &a, &ignored) ? 0 : scores(&a) * (2.0 * (double)(a.d.width + a.d.v_width) + 15);
+}
+
+static double grad_flops(const struct dlb_op_io *io)
+{
+	struct attention a;
+	struct dlb_error ignored = { 0 };
+
+	return grad_parse(io, &a, &ignored) ? 0 : scores(&a) * (2.0 * (double)(3 * a.d.width + 2 * a.d.v_width) + 19);
+}
+
+const struct dlb_op_class dlb_op_Attention = { .name = "Attention", .n_in = { 3, 7 }, .n_out = { 1, 5 }, .work = "dense",
+	.infer = infer, .flops = flops, .gradient = gradient, .kernel = kernel };
+const struct dlb_op_class dlb_op_AttentionGrad = { .name = "AttentionGrad", .domain = "dlb", .n_in = { 5, 7 }, .n_out = { 1, 4 },
+	.work = "dense", .infer = grad_infer, .flops = grad_flops, .kernel = grad_kernel };

@@ -1,0 +1,141 @@
+/* Attention and its gradient, one head after the other, by blocks of queries against all the keys that they see: a block's
+ * scores stay in the cache, what is masked by position is not computed, and the softmax of a row is made in one go.
+ *   s = scale q k^T, p = softmax(s), y = p v
+ *   dv = p^T dy, dp = dy v^T, ds = p (dp - sum p dp), dq = scale ds k, dk = scale ds^T q
+ * The backward pass makes p again from s and the rows' log sums (T. Dao et al., FlashAttention, 2022). Heads that share
+ * keys are done one after the other by one thread, so that sums into dk and dv keep their order. */
+#include <math.h>
+
+#include "tensor/cpu/cpu.h"
+#include "tensor/cpu/real_math.h"
+#include "tensor/cpu/threads.h"
+
+/* Queries in a block: as many as make the products efficient, fewer where their scores would not stay in the cache. */
+enum { ATTENTION_ROWS = 64, ATTENTION_LEAST = 16, ATTENTION_SCORES = 1 << 17 };
+
+struct attention_part { const struct dlb_attention_desc *d; const struct dlb_run *run; void *scratch; };
+/* Queries [row, row + n) of one head, keys [lo, lo + columns). */
+struct attention_block { int64_t batch, head, kv_head, row, n, lo, columns; };
+typedef void attention_fn(const struct attention_part *p, const struct attention_block *x);
+struct attention_kernel {
+	struct dlb_kernel k;
+	struct dlb_attention_desc d;
+	int parts;
+	int64_t n_blocks;
+	size_t part_bytes;			/* of scratch */
+	attention_fn *block;
+};
+struct attention_job { const struct attention_kernel *a; const struct dlb_run *run; };
+
+static int64_t at_most(int64_t v, int64_t most)
+{
+	return v < most ? v : most;
+}
+
+/* Keys [*lo, *hi) that query i may see by its position; neither bound falls from one query to the next. */
+static void attention_span(const struct attention_part *p, int64_t batch, int64_t i, int64_t *lo, int64_t *hi)
+{
+	const struct dlb_attention_desc *d = p->d;
+	const int64_t *lengths = p->run->in[4];
+	int64_t from = 0, end = p->run->in[3] ? d->mask_keys : d->keys, at = i + d->past;
+
+	if (lengths) {
+		const int64_t length = lengths[batch] < 0 ? 0 : at_most(lengths[batch], d->keys);
+
+		at = i + length - d->rows;
+		end = at_most(end, length);
+	}
+	if (d->causal)
+		end = at_most(end, at + 1);
+	if (d->right >= 0)
+		end = at_most(end, at + d->right + 1);
+	if (d->left >= 0 && at > d->left)
+		from = at_most(at - d->left, d->keys);
+	*lo = from;
+	*hi = end > from ? end : from;
+}
+
+/* Keys that some query of the block sees; all of them when the scores are to be told. */
+static void attention_columns(const struct attention_part *p, struct attention_block *x)
+{
+	int64_t end, other;
+
+	attention_span(p, x->batch, x->row, &x->lo, &end);
+	attention_span(p, x->batch, x->row + x->n - 1, &other, &end);
+	if (!p->d->backward && p->run->out[2]) {
+		x->lo = 0;
+		end = p->d->keys;
+	}
+	x->columns = end > x->lo ? end - x->lo : 0;
+}
+
+#define attention_gemm_f32 dlb_cpu_sgemm
+#define attention_gemm_f64 cblas_dgemm
+#include "tensor/cpu/f32.h"
+#include "tensor/cpu/attention_real.h"
+#include "tensor/cpu/f64.h"
+#include "tensor/cpu/attention_real.h"
+
+/* Gradients of keys and values are added to block by block. */
+static void clear_rows(void *base, const int64_t *stride, int64_t batch, int64_t head, int64_t rows, int64_t width, size_t size)
+{
+	char *to = base;
+
+	for (int64_t i = 0; to && i < rows; i++)
+		memset(to + (size_t)(batch * stride[0] + head * stride[1] + i * stride[2]) * size, 0, (size_t)width * size);
+}
+
+static void attention_part(const void *ctx, int part, int parts)
+{
+	const struct attention_job *job = ctx;
+	const struct attention_kernel *a = job->a;
+	const struct dlb_attention_desc *d = &a->d;
+	const struct attention_part p = { d, job->run, (char *)job->run->scratch + (size_t)part * a->part_bytes };
+	const int64_t n = d->batch * d->kv_heads, share = d->heads / d->kv_heads;
+	const size_t size = dlb_dtype_bytes(d->dtype);
+
+	for (int64_t u = cpu_cut(n, part, parts), end = cpu_cut(n, part + 1, parts); u < end; u++) {
+		struct attention_block x = { .batch = u / d->kv_heads, .kv_head = u % d->kv_heads };
+
+		if (d->backward) {
+			clear_rows(job->run->out[1], d->k, x.batch, x.kv_head, d->keys, d->width, size);
+			clear_rows(job->run->out[2], d->v, x.batch, x.kv_head, d->keys, d->v_width, size);
+		}
+		for (x.head = x.kv_head * share; x.head < (x.kv_head + 1) * share; x.head++)
+			for (int64_t b = 0; b < a->n_blocks; b++) {
+				x.row = cpu_cut(d->rows, (int)b, (int)a->n_blocks);
+				x.n = cpu_cut(d->rows, (int)b + 1, (int)a->n_blocks) - x.row;
+				attention_columns(&p, &x);
+				a->block(&p, &x);
+			}
+	}
+}
+
+static void attention_run(struct dlb_kernel *k, const struct dlb_run *r)
+{
+	const struct attention_job job = { (const struct attention_kernel *)k, r };
+
+	dlb_cpu_parallel(job.a->parts, attention_part, &job);
+}
+
+int dlb_cpu_attention(struct dlb_backend *b, const struct dlb_attention_desc *d, struct dlb_kernel **k, struct dlb_error *err)
+{
+	struct attention_kernel *a;
+	int64_t rows = ATTENTION_ROWS;
+
+	(void)err;
+	if (d->dtype != DLB_F32 && d->dtype != DLB_F64)
+		return DLB_NO_KERNEL;
+	a = dlb_xcalloc(1, sizeof *a);
+	a->d = *d;
+	a->block = d->dtype == DLB_F32 ? attention_block_f32 : attention_block_f64;
+	while (rows > ATTENTION_LEAST && rows * d->keys > ATTENTION_SCORES)
+		rows /= 2;
+	a->n_blocks = (d->rows + rows - 1) / rows;
+	a->parts = dlb_cpu_parts(b, d->batch * d->heads * d->rows * d->keys, d->batch * d->kv_heads);
+	a->part_bytes = cpu_round64((size_t)(rows * d->keys) * dlb_dtype_bytes(d->dtype)) * (!d->backward ? 1 : d->softcap > 0 ? 3 : 2);
+	a->k = (struct dlb_kernel){ .run = attention_run, .free = dlb_cpu_kernel_free, .impl = "blas",
+		.scratch_bytes = (size_t)a->parts * a->part_bytes };
+	*k = &a->k;
+	return 0;
+}
