@@ -23,8 +23,8 @@ enum { MAX_DEVICES = 16 };
 struct device { struct dlb_backend be; const char *name; };
 struct options {
 	int64_t batch;
-	const char *loss, *dtype, *topology, *weights;
-	struct dlb_strlist devices, no_rewrite, padding_rows;
+	const char *dtype, *topology, *weights;
+	struct dlb_strlist devices, no_rewrite, padding_rows, loss;
 	struct dlb_strlist parameters, freeze, train_only;
 	bool inference, analytic, cluster, list;
 	bool untie;
@@ -142,6 +142,11 @@ static int choose_parameters(struct work *w, struct dlb_error *err)
 	return dlb_graph_choose_parameters(&w->training, &c, err);
 }
 
+static int attach_losses(const struct options *o, struct dlb_graph *g, struct dlb_error *err)
+{
+	return o->inference ? dlb_graph_attach_loss(g, "none", err) : dlb_graph_attach_losses(g, o->loss.item, o->loss.n, err);
+}
+
 /* As read, the graph is ONNX's; what is done to it stands in lib/graph, one file a step. */
 static int rewrite(struct work *w, struct dlb_error *err)
 {
@@ -155,7 +160,7 @@ static int rewrite(struct work *w, struct dlb_error *err)
 	if (!strcmp(o->dtype, "f64"))
 		dlb_graph_widen(g);
 	if (switch_rewrites(o, g, err) || set_padding_rows(o, g, err) || dlb_graph_fold(g, o->batch, &w->device[0].be, err) || dlb_graph_find_parameters(g, err) ||
-	    dlb_graph_attach_loss(g, o->inference ? "none" : o->loss, err) || dlb_graph_rewrite(g, err) ||
+	    attach_losses(o, g, err) || dlb_graph_rewrite(g, err) ||
 	    dlb_graph_choose_layout(g, err) ||
 	    (!strcmp(o->dtype, "bf16") && dlb_graph_mix(g, err)) ||
 	    (g->training && dlb_graph_differentiate(g, err)))
@@ -298,7 +303,7 @@ static int take_input(struct work *w, const char *path, struct dlb_doc *doc, str
 		return -1;
 	w->g = &w->training;
 	const struct options *o = w->o;
-	if (o->batch || o->loss || o->inference || o->weights || o->no_rewrite.n || o->padding_rows.n || strcmp(o->dtype, "f32") ||
+	if (o->batch || o->loss.n || o->inference || o->weights || o->no_rewrite.n || o->padding_rows.n || strcmp(o->dtype, "f32") ||
 	    o->parameters.n || o->freeze.n || o->train_only.n || o->untie) {
 		dlb_fail(err, doc->name, "the graph is made already: only --device and --analytic apply");
 		return dlb_hint(err, "give the ONNX model");
@@ -368,8 +373,8 @@ int main(int argc, char **argv)
 	struct options o = { .dtype = "f32" };
 	const struct dlb_opt opts[] = {
 		{ 'b', "batch", DLB_OPT_INT, &o.batch, "N", "global batch size (default: the model's own, else 32)", NULL, 1, 1 << 24 },
-		{ 0, "loss", DLB_OPT_STR, &o.loss, "NAME", "cross-entropy[:AXIS], bce, mse, sum or none (default: by the output)",
-		  NULL, 0, 0 },
+		{ 0, "loss", DLB_OPT_LIST, &o.loss, "LOSS", "[OUTPUT=]NAME[*FACTOR]: cross-entropy, next-token, bce, mse, l1, huber, "
+		  "smooth-l1, kl, sum or none (default: by the output); repeatable", NULL, 0, 0 },
 		{ 0, "inference", DLB_OPT_FLAG, &o.inference, NULL, "forward ops only, as the trained model is used", NULL, 0, 0 },
 		{ 'd', "device", DLB_OPT_LIST, &o.devices, "DEVICE", "what to measure on, as cpu or cpu/4 (default: cpu); repeatable",
 		  NULL, 0, 0 },

@@ -17,9 +17,8 @@ struct array {
 	struct dlb_data_file file; uint64_t at;	/* whose elements begin at byte `at` */
 };
 struct arrays {
-	struct array samples[DLB_MAX_SPEC_FILES], labels;
-	int n_samples;				/* arrays of samples */
-	bool has_labels;
+	struct array samples[DLB_MAX_SPEC_FILES], labels[DLB_MAX_SPEC_FILES];
+	int n_samples, n_labels;		/* arrays of samples, and of labels */
 	int64_t first;				/* sample 0 of this part of the digits */
 };
 
@@ -101,18 +100,17 @@ static int idx_open(struct dlb_data *d, const struct dlb_spec *s, struct dlb_err
 	struct arrays *a = d->source = dlb_xcalloc(1, sizeof *a);
 	struct dlb_idx x;
 
-	a->n_samples = 1;
-	a->has_labels = true;
+	a->n_samples = a->n_labels = 1;
 	if (dlb_idx_read(s->file[0], &x, err))
 		return -1;
 	from_idx(&a->samples[0], &x, NULL);
 	if (dlb_idx_read(s->file[1], &x, err))
 		return -1;
-	from_idx(&a->labels, &x, NULL);
+	from_idx(&a->labels[0], &x, NULL);
 	if (x.n_dims != 1 || !dlb_dtype_is_int(x.dtype))
 		return dlb_fail(err, s->file[1], "labels are a list of integers, not %d dimensions of %s", x.n_dims, dlb_dtype_name(x.dtype));
-	if (a->labels.dim[0] != a->samples[0].dim[0])
-		return dlb_fail(err, NULL, "%lld labels in '%s' for %lld samples in '%s'", (long long)a->labels.dim[0], s->file[1],
+	if (a->labels[0].dim[0] != a->samples[0].dim[0])
+		return dlb_fail(err, NULL, "%lld labels in '%s' for %lld samples in '%s'", (long long)a->labels[0].dim[0], s->file[1],
 				(long long)a->samples[0].dim[0], s->file[0]);
 	d->count = a->samples[0].dim[0];
 	return 0;
@@ -128,10 +126,9 @@ static int digits_open(struct dlb_data *d, const struct dlb_spec *s, struct dlb_
 		return dlb_hint((dlb_fail(err, NULL, "no data 'digits:%s'", s->word), err), "there are digits, digits:train and digits:test");
 	if (dlb_digits_read(&images, &labels, err))
 		return -1;
-	a->n_samples = 1;
-	a->has_labels = true;
+	a->n_samples = a->n_labels = 1;
 	from_idx(&a->samples[0], &images, "digits");
-	from_idx(&a->labels, &labels, "digits");
+	from_idx(&a->labels[0], &labels, "digits");
 	d->count = a->samples[0].dim[0];
 	if (s->word && !strcmp(s->word, "train"))
 		d->count = TRAIN;
@@ -142,37 +139,76 @@ static int digits_open(struct dlb_data *d, const struct dlb_spec *s, struct dlb_
 	return 0;
 }
 
-/* Files in the order of the model's inputs, then the labels where it has any. */
+/* The inputs that take an array, samples or labels, for messages. */
+static void list_inputs(const struct dlb_data *d, enum dlb_role role, char *list, size_t cap)
+{
+	for (int i = 0; i < d->n_fed; i++) {
+		const size_t n = strlen(list);
+
+		if (d->fed[i].role == role)
+			snprintf(list + n, cap - n, "%s'%s'%s", n ? ", " : "", d->fed[i].name, role == DLB_ROLE_LABEL ? " (labels)" : "");
+	}
+}
+
+/* Where the loss moves the labels by one token, the tokens of an input are labels: that of the first input of integers with
+ * as many a sample. -1: there is none. */
+static int tokens_for_labels(const struct dlb_data *d)
+{
+	const struct dlb_fed_tensor *label = d->label_fed < 0 ? NULL : &d->fed[d->label_fed];
+
+	for (int i = 0; i < d->n_fed && label && label->use.next_token && d->n_labels == 1; i++) {
+		const struct dlb_fed_tensor *f = &d->fed[i];
+
+		if (f->role == DLB_ROLE_SAMPLE && dlb_dtype_is_int(f->dtype) && f->outer * f->block == label->outer * label->block)
+			return f->number;
+	}
+	return -1;
+}
+
+/* Files come in the order of the model's inputs, then the labels in that of the losses. labels_from: the array of samples
+ * that is that of the labels too, -1: none. */
+static int share_files(struct dlb_data *d, const struct dlb_spec *s, int *labels_from, struct dlb_error *err)
+{
+	struct arrays *a = d->source;
+	int n_samples = 0;
+	char list[512] = "";
+
+	for (int i = 0; i < d->n_fed; i++)
+		n_samples += d->fed[i].role == DLB_ROLE_SAMPLE;
+	*labels_from = s->n_files == n_samples && d->n_labels ? tokens_for_labels(d) : -1;
+	if (s->n_files == n_samples + d->n_labels || *labels_from >= 0) {
+		a->n_samples = n_samples;
+		a->n_labels = d->n_labels;
+		return 0;
+	}
+	list_inputs(d, DLB_ROLE_SAMPLE, list, sizeof list);
+	list_inputs(d, DLB_ROLE_LABEL, list, sizeof list);
+	return dlb_fail(err, NULL, "data 'npy:' name %d files, the model has %d inputs: %s", s->n_files, n_samples + d->n_labels, list);
+}
+
 static int npy_open(struct dlb_data *d, const struct dlb_spec *s, struct dlb_error *err)
 {
 	struct arrays *a = d->source = dlb_xcalloc(1, sizeof *a);
-	int wanted = 0, n = 0;
-	char list[256] = "";
+	const struct array *first = &a->samples[0];
+	int labels_from;
 
-	for (int i = 0; i < d->n_fed; i++)
-		if (d->fed[i].role == DLB_ROLE_SAMPLE || d->fed[i].role == DLB_ROLE_LABEL) {
-			bool label = d->fed[i].role == DLB_ROLE_LABEL;
-
-			wanted++;
-			n += snprintf(list + n, sizeof list - (size_t)n, "%s'%s'%s", n ? ", " : "", d->fed[i].name, label ? " (labels)" : "");
-			n = n < (int)sizeof list ? n : (int)sizeof list - 1;
-		}
-	a->has_labels = d->label_fed >= 0;
-	if (s->n_files != wanted)
-		return dlb_fail(err, NULL, "data 'npy:' name %d files, the model has %d inputs: %s", s->n_files, wanted, list);
-	a->n_samples = s->n_files - a->has_labels;
-	for (int i = 0; i < s->n_files; i++) {
-		struct array *x = i < a->n_samples ? &a->samples[i] : &a->labels;
-
-		if (from_npy(x, s->file[i], err))
-			return -1;
-		if (i && x->dim[0] != a->samples[0].dim[0])
-			return dlb_fail(err, NULL, "%lld %s in '%s' for %lld samples in '%s'", (long long)x->dim[0],
-					i < a->n_samples ? "samples" : "labels", s->file[i], (long long)a->samples[0].dim[0], s->file[0]);
-	}
-	if (a->has_labels && load(&a->labels, err))
+	if (share_files(d, s, &labels_from, err))
 		return -1;
-	d->count = (a->n_samples ? &a->samples[0] : &a->labels)->dim[0];
+	if (!a->n_samples)
+		first = &a->labels[0];
+	for (int i = 0; i < a->n_samples + a->n_labels; i++) {
+		struct array *x = i < a->n_samples ? &a->samples[i] : &a->labels[i - a->n_samples];
+		const char *file = s->file[i < s->n_files ? i : labels_from];
+
+		if (from_npy(x, file, err))
+			return -1;
+		if (x->dim[0] != first->dim[0])
+			return dlb_fail(err, NULL, "%lld %s in '%s' for %lld samples in '%s'", (long long)x->dim[0],
+					i < a->n_samples ? "samples" : "labels", file, (long long)first->dim[0], s->file[0]);
+		if (i >= a->n_samples && load(x, err))
+			return -1;
+	}
+	d->count = first->dim[0];
 	return 0;
 }
 
@@ -184,7 +220,8 @@ static void arrays_close(struct dlb_data *d)
 		return;
 	for (int i = 0; i < a->n_samples; i++)
 		array_close(&a->samples[i]);
-	array_close(&a->labels);
+	for (int i = 0; i < a->n_labels; i++)
+		array_close(&a->labels[i]);
 	free(a);
 }
 
@@ -245,10 +282,36 @@ static bool is_class(const struct array *labels, const struct dlb_fed_tensor *f)
 	return labels->row == 1 && !(f->outer * f->block == 1 && dlb_dtype_is_float(f->dtype));
 }
 
+/* Where label i of array x stands, for the message in err. */
+static void say_byte(const struct array *x, int64_t i, struct dlb_error *err)
+{
+	if (x->file.path)
+		snprintf(err->where, sizeof err->where, "%.180s: byte %llu", x->name,
+			 (unsigned long long)(x->at + (uint64_t)i * dlb_dtype_bytes(x->dtype)));
+}
+
+/* Labels that are shares or probabilities (f->bound) lie between 0 and 1. */
+static int check_reals(const struct dlb_data *d, const struct array *x, const struct dlb_fed_tensor *f, struct dlb_error *err)
+{
+	const struct arrays *a = d->source;
+
+	for (int64_t i = 0; i < d->count * x->row && f->bound > 0; i++) {
+		const double v = dlb_value_real(x->data, x->dtype, a->first * x->row + i);
+
+		if (v >= 0 && v <= (double)f->bound - 1)
+			continue;
+		dlb_fail(err, x->name, "label %g of sample %lld is outside what input '%s' takes, 0 to %lld", v, (long long)(i / x->row), f->name,
+			 (long long)f->bound - 1);
+		say_byte(x, i, err);
+		return -1;
+	}
+	return 0;
+}
+
 static int labels_fit(struct dlb_data *d, const struct dlb_graph *g, const struct dlb_fed_tensor *f, struct dlb_error *err)
 {
 	const struct arrays *a = d->source;
-	const struct array *x = &a->labels;
+	const struct array *x = &a->labels[f->number];
 	int64_t per = f->outer * f->block;
 
 	if (!is_class(x, f)) {
@@ -256,20 +319,19 @@ static int labels_fit(struct dlb_data *d, const struct dlb_graph *g, const struc
 			return -1;
 	} else if (per > 1 && !dlb_dtype_is_float(f->dtype)) {
 		return dlb_fail(err, NULL, "label '%s' wants %lld values a sample, the data give one", f->name, (long long)per);
-	} else if (dlb_dtype_is_float(x->dtype)) {
+	}
+	if ((!dlb_dtype_is_float(f->dtype) || is_class(x, f)) && dlb_dtype_is_float(x->dtype)) {
 		return dlb_hint((dlb_fail(err, x->name, "labels of type %s; classes are integers", dlb_dtype_name(x->dtype)), err),
 				"save them as numpy.save(FILE, y.astype('int64'))");
 	}
 	if (dlb_dtype_is_float(f->dtype) && !is_class(x, f))
-		return 0;
+		return check_reals(d, x, f, err);
 	for (int64_t i = 0; i < d->count * x->row; i++) {
 		int64_t v = dlb_value_int(x->data, x->dtype, a->first * x->row + i);
 
-		if (!dlb_label_check(d, f, v, i / x->row, err))
+		if (!dlb_label_check(f, v, i / x->row, err))
 			continue;
-		if (x->file.path)
-			snprintf(err->where, sizeof err->where, "%.180s: byte %llu", x->name,
-				 (unsigned long long)(x->at + (uint64_t)i * dlb_dtype_bytes(x->dtype)));
+		say_byte(x, i, err);
 		return -1;
 	}
 	return 0;
@@ -336,7 +398,7 @@ static int arrays_fill(struct dlb_data *d, const struct dlb_fed_tensor *f, int64
 		       void *flat, struct dlb_error *err)
 {
 	const struct arrays *a = d->source;
-	const struct array *x = f->role == DLB_ROLE_LABEL ? &a->labels : &a->samples[f->number];
+	const struct array *x = f->role == DLB_ROLE_LABEL ? &a->labels[f->number] : &a->samples[f->number];
 	const void *p = row(x, a->first + sample, s, err);
 	struct dlb_image image;
 	int64_t chw[3];

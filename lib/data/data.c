@@ -53,15 +53,6 @@ static int fed_read(const struct dlb_graph *g, int t, struct dlb_fed_tensor *f, 
 	return 0;
 }
 
-static const struct dlb_op *label_reader(const struct dlb_graph *g)
-{
-	for (int o = 0; g->label >= 0 && o < g->n_ops; o++)
-		for (int i = 0; i < g->op[o].n_in; i++)
-			if (g->op[o].in[i] == g->label && dlb_attr_find(g->op[o].attr, g->op[o].n_attr, "ignore_index"))
-				return &g->op[o];
-	return NULL;
-}
-
 static int roles(struct dlb_data *d, const struct dlb_graph *g, const char *spec, struct dlb_error *err)
 {
 	int samples = 0;
@@ -80,8 +71,15 @@ static int roles(struct dlb_data *d, const struct dlb_graph *g, const char *spec
 		if (fed_read(g, t, f, err))
 			return -1;
 		d->n_fed++;
-		if (f->role == DLB_ROLE_LABEL)
-			d->label_fed = d->n_fed - 1;
+		if (f->role == DLB_ROLE_LABEL) {
+			dlb_graph_label_use(g, t, &d->arena, &f->use);
+			f->is_label = true;
+			f->number = d->n_labels++;
+			d->label_fed = f->number ? d->label_fed : d->n_fed - 1;
+			if (f->number && !d->class->many)
+				return dlb_hint((dlb_fail(err, NULL, "data '%s' bring one array of labels, but the losses want '%s' too", spec,
+						f->name), err), "npy: feeds several, random any");
+		}
 		if (d->class->endless && f->role != DLB_ROLE_LENGTH) {
 			f->role = DLB_ROLE_RANDOM;
 		} else if (f->role == DLB_ROLE_SAMPLE) {
@@ -96,11 +94,19 @@ static int roles(struct dlb_data *d, const struct dlb_graph *g, const char *spec
 
 /* ---- what several sources share ---- */
 
-int dlb_label_check(const struct dlb_data *d, const struct dlb_fed_tensor *f, int64_t v, int64_t sample, struct dlb_error *err)
+int64_t dlb_label_range(const struct dlb_fed_tensor *f)
 {
-	int64_t per = f->outer * f->block, top = per > 1 ? per : f->bound;
+	const int64_t per = f->outer * f->block;
 
-	if ((d->has_ignore && v == d->ignore) || top <= 0 || (v >= 0 && v < top))
+	/* one-hot: a float a class. Integers are classes themselves, one for each position where there are several. */
+	return dlb_dtype_is_float(f->dtype) && per > 1 ? per : f->bound;
+}
+
+int dlb_label_check(const struct dlb_fed_tensor *f, int64_t v, int64_t sample, struct dlb_error *err)
+{
+	const int64_t top = dlb_label_range(f);
+
+	if ((f->use.has_ignore && v == f->use.ignore) || top <= 0 || (v >= 0 && v < top))
 		return 0;
 	return dlb_fail(err, NULL, "label %lld of sample %lld is outside the model's 0 to %lld", (long long)v, (long long)sample,
 			(long long)top - 1);
@@ -166,7 +172,6 @@ int dlb_data_open(struct dlb_data **out, const struct dlb_data_choice *c, const 
 {
 	struct dlb_data *d;
 	struct dlb_spec spec;
-	const struct dlb_op *reader = label_reader(g);
 	int rc = -1;
 
 	if (dlb_spec_parse(c->spec, &spec, err))
@@ -180,10 +185,7 @@ int dlb_data_open(struct dlb_data **out, const struct dlb_data_choice *c, const 
 	d->seed = c->seed;
 	d->n_readers = c->readers > 1 ? c->readers : 1;
 	d->order[0].epoch = d->order[1].epoch = -1;
-	if (reader) {
-		d->has_ignore = true;
-		d->ignore = dlb_attr_int(reader->attr, reader->n_attr, "ignore_index", 0);
-	}
+	d->n_losses = dlb_graph_count_losses(g);
 	if (roles(d, g, c->spec, err) || dlb_transform_parse(c->transform, &d->transform, err))
 		goto out;
 	if (d->transform.n_steps && !d->class->images) {
@@ -218,6 +220,7 @@ void dlb_data_close(struct dlb_data *d)
 		free((char *)(uintptr_t)d->fed[i].name);
 	free(d->fed);
 	dlb_shards_free(d->shards);
+	dlb_arena_release(&d->arena);
 	free(d);
 }
 
@@ -380,27 +383,55 @@ int dlb_data_fill(struct dlb_data *d, int t, int64_t epoch, int64_t first, int64
 	return -1;
 }
 
-double dlb_data_counted(struct dlb_data *d, int64_t epoch, int64_t first, int64_t n)
+int dlb_data_losses(const struct dlb_data *d)
 {
-	const struct dlb_fed_tensor *f = d->label_fed < 0 ? NULL : &d->fed[d->label_fed];
-	int64_t counted = 0, per = f ? f->outer * f->block : 1;
+	return d->n_losses;
+}
+
+int dlb_data_label(const struct dlb_data *d, int k)
+{
+	for (int i = 0; i < d->n_fed; i++)
+		if (d->fed[i].is_label && d->fed[i].number == k)
+			return d->fed[i].tensor;
+	return -1;
+}
+
+/* Of the labels of one sample, those that count, each with its class's weight. */
+static double counted_of(const struct dlb_fed_tensor *f, const void *label)
+{
+	const struct dlb_label_use *u = &f->use;
+	double sum = 0;
+
+	for (int64_t j = 0; j < u->n; j++) {
+		const int64_t v = u->has_ignore || u->weight ? dlb_value_int(label, f->dtype, j) : 0;
+
+		if ((u->counted && !u->counted[j]) || (u->has_ignore && v == u->ignore))
+			continue;
+		sum += u->weight && v >= 0 && v < u->classes ? u->weight[v] : 1;
+	}
+	return sum;
+}
+
+double dlb_data_counted(struct dlb_data *d, int t, int64_t epoch, int64_t first, int64_t n)
+{
+	const struct dlb_fed_tensor *f = t < 0 ? NULL : fed_of(d, t);
 	const int64_t *order;
 	struct dlb_error err;		/* what cannot be read is told when the labels are filled */
+	double counted = 0;
 	char *one;
 
-	if (!f)
+	if (!f || !f->is_label)
 		return (double)n;
-	if (!d->has_ignore)
-		return (double)(n * per);
-	one = dlb_xmalloc((size_t)per * dlb_dtype_bytes(f->dtype));
+	if (!f->use.has_ignore && !f->use.weight)
+		return (double)n * counted_of(f, NULL);
+	one = dlb_xmalloc((size_t)(f->outer * f->block) * dlb_dtype_bytes(f->dtype));
 	pthread_mutex_lock(&d->lock);
 	order = order_of(d, epoch);
 	for (int64_t i = 0; i < n; i++) {
 		sample_fill(d, f, epoch, order ? order[first + i] : first + i, &d->scratch, one, &err);
-		for (int64_t j = 0; j < per; j++)
-			counted += dlb_value_int(one, f->dtype, j) != d->ignore;
+		counted += counted_of(f, one);
 	}
 	pthread_mutex_unlock(&d->lock);
 	free(one);
-	return (double)counted;
+	return counted;
 }

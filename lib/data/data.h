@@ -37,8 +37,11 @@ int64_t dlb_data_count(const struct dlb_data *d);	/* samples in an epoch; DLB_DA
 /* Samples [first, first+n) of `epoch` for fed tensor t (graph id) into dst (n samples, t's dtype, plain).
  * -1: a file cannot be read or holds something wrong, err names it and the place; dst is then zero there. */
 int dlb_data_fill(struct dlb_data *d, int t, int64_t epoch, int64_t first, int64_t n, void *dst, struct dlb_error *err);
-/* Labels that count (not ignored) among those samples; n when the graph has no label. */
-double dlb_data_counted(struct dlb_data *d, int64_t epoch, int64_t first, int64_t n);
+/* Labels of fed tensor t that count (not ignored) among those samples, each with its class's weight; n when t holds no
+ * labels or is -1. */
+double dlb_data_counted(struct dlb_data *d, int t, int64_t epoch, int64_t first, int64_t n);
+int dlb_data_label(const struct dlb_data *d, int k);	/* the graph's tensor that gets the k-th labels, -1: there is none */
+int dlb_data_losses(const struct dlb_data *d);		/* losses that the graph adds up */
 /* The spec with its paths made absolute, so that it can be stored: returns new. -1 with err when a file
  * is not there. Specs without files are copied. */
 int dlb_data_absolute(const char *spec, char **out, struct dlb_error *err);

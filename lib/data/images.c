@@ -86,7 +86,7 @@ static int decode(const struct dlb_index *x, const struct dlb_index_entry *e, st
 static int fit_labels(struct dlb_data *d, const struct dlb_fed_tensor *f, struct dlb_error *err)
 {
 	const struct dlb_index *x = d->source;
-	int64_t per = f->outer * f->block, top = per > 1 ? per : f->bound;
+	const int64_t per = f->outer * f->block, top = dlb_label_range(f);
 
 	if (per > 1 && !dlb_dtype_is_float(f->dtype))
 		return dlb_fail(err, NULL, "label '%s' wants %lld values a sample, the data give one", f->name, (long long)per);
@@ -94,7 +94,7 @@ static int fit_labels(struct dlb_data *d, const struct dlb_fed_tensor *f, struct
 		return dlb_fail(err, NULL, "'%s' has %d classes (the last: '%s'), the model %lld", x->root, x->n_classes,
 				x->class[x->n_classes - 1], (long long)top);
 	for (int64_t i = 0; i < x->n; i++)
-		if (dlb_label_check(d, f, x->entry[i].label, i, err)) {
+		if (dlb_label_check(f, x->entry[i].label, i, err)) {
 			name_it(x, &x->entry[i], err);
 			return -1;
 		}

@@ -36,7 +36,7 @@ void dlb_random_fill(uint64_t seed, uint64_t stream, int64_t sample, int64_t cou
 {
 	uint64_t at = (uint64_t)sample * (uint64_t)count;
 
-	if (dlb_dtype_is_float(dtype))
+	if (dlb_dtype_is_float(dtype) && bound <= 0)
 		fill_normal(seed, stream, at, count, dtype, dst);
 	else
 		fill_uniform(seed, stream, at, count, dtype, bound > 0 && dtype != DLB_BOOL ? bound : 2, dst);

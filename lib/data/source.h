@@ -14,6 +14,7 @@
 #define DLB_DATA_SOURCE_H
 #include <pthread.h>
 #include "data/data.h"
+#include "graph/labels.h"
 
 /* ---- scratch memory of one reader: buffers that grow and stay ---- */
 enum dlb_scratch_use { DLB_SCRATCH_FILE, DLB_SCRATCH_ROWS, DLB_SCRATCH_IMAGE, DLB_SCRATCH_A, DLB_SCRATCH_B, DLB_SCRATCH_RESIZE,
@@ -69,13 +70,15 @@ void dlb_spec_release(struct dlb_spec *s);
 struct dlb_fed_tensor {
 	int tensor;
 	enum dlb_role { DLB_ROLE_SAMPLE, DLB_ROLE_LABEL, DLB_ROLE_RANDOM, DLB_ROLE_LENGTH } role;
-	int number;			/* of the inputs that get samples: 0, 1 ... */
+	int number;			/* among the inputs that get samples, or among those that get labels: 0, 1 ... */
 	const char *name;		/* borrowed from the graph while opening; then owned */
 	enum dlb_dtype dtype;
 	int64_t outer, block;		/* of one sample: pieces, elements a piece */
 	int64_t bound, full;
 	bool batched;			/* has a batch dimension */
 	uint64_t stream;
+	bool is_label;			/* whatever fills it */
+	struct dlb_label_use use;	/* of labels */
 };
 struct dlb_order { int64_t epoch; int64_t *at; };
 
@@ -107,19 +110,21 @@ struct dlb_data {
 	int64_t count;
 	uint64_t seed;
 	struct dlb_fed_tensor *fed; int n_fed;
-	int label_fed;				/* index in fed, -1 */
+	int label_fed, n_labels;		/* index in fed of the first labels, -1; how many inputs get labels */
+	int n_losses;				/* that the graph has */
 	struct dlb_transform transform;
-	bool has_ignore; int64_t ignore;	/* label that does not count */
 	pthread_mutex_t lock;			/* guards order and the readers */
 	struct dlb_shards *shards;		/* NULL: none */
 	struct dlb_order order[2];		/* of two epochs: a step may straddle none, but look ahead does */
 	struct dlb_readers *readers;		/* NULL until first needed */
 	int n_readers;
 	struct dlb_scratch scratch;
+	struct dlb_arena arena;			/* what fed[].use refers to */
 };
 /* What class label v gives f: itself, or one-hot where f has one value a class. -1: outside the model's range;
  * `sample` for the message. */
-int dlb_label_check(const struct dlb_data *d, const struct dlb_fed_tensor *f, int64_t v, int64_t sample, struct dlb_error *err);
+int dlb_label_check(const struct dlb_fed_tensor *f, int64_t v, int64_t sample, struct dlb_error *err);
+int64_t dlb_label_range(const struct dlb_fed_tensor *f);	/* class labels lie in [0, this); 0: not known */
 void dlb_label_set(const struct dlb_fed_tensor *f, int64_t v, void *flat);
 /* The transform's shape against the input that gets the samples. */
 int dlb_image_fit(const struct dlb_data *d, const struct dlb_graph *g, const struct dlb_fed_tensor *f, struct dlb_error *err);
@@ -221,7 +226,7 @@ int dlb_bpe_encode(struct dlb_bpe *b, const unsigned char *p, size_t n, const ch
 int dlb_vocab_read(const unsigned char *p, size_t n, const char *name,
 		   int (*each)(void *ctx, const char *token, int64_t id, struct dlb_error *err), void *ctx, struct dlb_error *err);
 
-/* random.c: `count` elements of dtype into dst: reals N(0,1), integers in [0, bound) (bound 0: 0 or 1),
+/* random.c: `count` elements of dtype into dst: reals N(0,1), integers in [0, bound) (bound 0: 0 or 1) and so reals with a bound,
  * element j of sample i from stream(name) at i*count+j. */
 void dlb_random_fill(uint64_t seed, uint64_t stream, int64_t sample, int64_t count, enum dlb_dtype dtype, int64_t bound,
 		     void *dst);

@@ -177,6 +177,12 @@ static int sequence_fit(struct dlb_data *d, const struct dlb_graph *g, struct dl
 
 		if (f->role == DLB_ROLE_LENGTH)
 			continue;
+		if (f->role == DLB_ROLE_LABEL && f->use.shifted) {
+			dlb_fail(err, NULL, "data '%s:' bring labels that are one token further on, and the model's loss moves them once more",
+				 d->class->name);
+			return dlb_hint(err, f->use.next_token ? "profile the model with --loss cross-entropy, or feed the tokens as npy:" :
+					"feed the tokens as npy:, as inputs and as labels");
+		}
 		if (length >= 0 && f->outer * f->block != length)
 			return dlb_fail(err, NULL, "input '%s' wants %lld tokens a sample, the first one %lld", f->name,
 					(long long)(f->outer * f->block), (long long)length);

@@ -29,7 +29,7 @@ struct dlb_eval {
 static void find_scores(struct dlb_eval *e)
 {
 	e->scores = e->labels = e->scorer = e->join = -1;
-	for (int i = 0; i < e->graph.n_ops; i++) {
+	for (int i = 0; i < e->graph.n_ops && e->scores < 0; i++) {	/* of several losses the first one of a classification */
 		const struct dlb_op *o = &e->graph.op[i];
 		const struct dlb_attr *ignore;
 
@@ -230,7 +230,7 @@ int dlb_eval_run(struct dlb_eval *e, struct dlb_comm *comm, uint64_t version, do
 			return -1;
 		if (e->node == e->scorer) {
 			(e->join < 0 ? count_right : count_right_of_parts)(e, which, &sum[0], &sum[1]);
-			weight = dlb_data_counted(e->data, 0, at, e->program[which].batch);
+			weight = dlb_data_counted(e->data, dlb_data_label(e->data, 0), 0, at, e->program[which].batch);
 			sum[2] += weight * dlb_engine_loss(e->engine[which], &seed);
 			sum[3] += weight;
 		}

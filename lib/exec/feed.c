@@ -6,6 +6,7 @@
  * wants it. Nothing that a node does not read is prepared for it.
  *
  * Each node reads its own shares; or rank 0 reads them all and sends them (dispatch.c), and the others have no thread. */
+#include <math.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
@@ -27,23 +28,54 @@ struct dlb_feed {
 	pthread_cond_t changed;
 };
 
-static void set_seeds(struct dlb_feed *f, const struct slot *s, const struct dlb_program *p, struct dlb_fed *fed)
+/* seed[m]: the share of micro-batch m in a loss that counts the labels of tensor `label` (-1: samples). Returns this
+ * replica's share, where its gradient is its own, else 1. */
+static double shares(struct dlb_feed *f, const struct slot *s, const struct dlb_program *p, int label, double *seed)
 {
-	double total = dlb_data_counted(f->data, s->epoch, s->first, p->step_batch);
+	double total = dlb_data_counted(f->data, label, s->epoch, s->first, p->step_batch), weight = 1.0;
 
 	for (int m = 0; m < p->micro_batches; m++)
-		fed->seed[m] = p->weightless ? 0.0 : dlb_data_counted(f->data, s->epoch, s->first + p->first[m], p->size[m]);
-	fed->weight = 1.0;
+		seed[m] = p->weightless ? 0.0 : dlb_data_counted(f->data, label, s->epoch, s->first + p->first[m], p->size[m]);
 	if (p->n_replicas > 1 && dlb_sharing_own_mean(&p->whole->sharing)) {
 		double own = 0.0;
 
 		for (int m = 0; m < p->micro_batches; m++)
-			own += fed->seed[m];
-		fed->weight = total > 0.0 ? own / total : 0.0;
+			own += seed[m];
+		weight = total > 0.0 ? own / total : 0.0;
 		total = own;
 	}
 	for (int m = 0; m < p->micro_batches; m++)
-		fed->seed[m] = total > 0.0 ? fed->seed[m] / total : 0.0;
+		seed[m] = total > 0.0 ? seed[m] / total : 0.0;
+	return weight;
+}
+
+/* Several losses share one seed, so labels of each must count in proportion to the samples of the micro-batches. */
+static void check_shares(struct dlb_feed *f, struct slot *s, const struct dlb_program *p, const struct dlb_fed *fed)
+{
+	double *seed = dlb_xcalloc((size_t)p->micro_batches + 1, sizeof *seed);
+	int label;
+
+	for (int k = 0; (label = dlb_data_label(f->data, k)) >= 0 && !s->rc; k++) {
+		const double weight = shares(f, s, p, label, seed);
+
+		for (int m = 0; m < p->micro_batches && !s->rc; m++) {
+			if (fabs(seed[m] - fed->seed[m]) <= 1e-12 && fabs(weight - fed->weight) <= 1e-12)
+				continue;
+			s->rc = dlb_fail(&s->err, p->graph->tensor[label].name, "micro-batch %d has %.6g of the samples of its step but %.6g "
+					 "of the labels that count, and the model has several losses", m, fed->seed[m], seed[m]);
+			dlb_hint(&s->err, "take one micro-batch and one replica, or labels without ignored ones and class weights");
+		}
+	}
+	free(seed);
+}
+
+static void set_seeds(struct dlb_feed *f, struct slot *s, const struct dlb_program *p, struct dlb_fed *fed)
+{
+	const bool several = dlb_data_losses(f->data) > 1;
+
+	fed->weight = shares(f, s, p, several ? -1 : dlb_data_label(f->data, 0), fed->seed);
+	if (several && !s->rc)
+		check_shares(f, s, p, fed);
 }
 
 static struct dlb_fed fed_at(char *share, const struct dlb_program *p)

@@ -94,14 +94,13 @@ bool dlb_fold_is_known(struct fold *f, int t)
 	return x->kind == DLB_T_CONSTANT ? x->data || x->is_fill : f->known.value[t][0] != NULL;
 }
 
-/* Runs the vertex's kernel over host values; out[k] is new memory in f->a. */
-static int run_kernel(struct fold *f, const struct dlb_op_io *io, void **out, struct dlb_error *err)
+int dlb_graph_run_op(struct dlb_backend *be, const struct dlb_op_io *io, struct dlb_arena *a, void **out, struct dlb_error *err)
 {
-	const struct dlb_backend_ops *ops = f->be->ops;
+	const struct dlb_backend_ops *ops = be->ops;
 	const int n = io->n_in + io->n_out;
 	void **dev = dlb_xcalloc((size_t)n + 1, sizeof *dev);
 	struct dlb_kernel *k = NULL;
-	int rc = dlb_op_kernel(f->be, io, &k, err);
+	int rc = dlb_op_kernel(be, io, &k, err);
 
 	if (rc == DLB_NO_KERNEL) {
 		dlb_fail(err, io->name, "%s has no kernel on '%s', so it cannot be folded", io->cls->name, ops->name);
@@ -113,32 +112,32 @@ static int run_kernel(struct fold *f, const struct dlb_op_io *io, void **out, st
 		const size_t bytes = d->n_dims < 0 ? 0 : dlb_desc_bytes(d);
 		if (d->n_dims < 0 || (i < io->n_in && !host))
 			continue;
-		if (!(dev[i] = ops->alloc(f->be, bytes ? bytes : 1)))
+		if (!(dev[i] = ops->alloc(be, bytes ? bytes : 1)))
 			rc = dlb_fail(err, io->name, "no memory for %zu bytes", bytes);
 		else if (host)
-			ops->upload(f->be, dev[i], host, bytes);
+			ops->upload(be, dev[i], host, bytes);
 	}
-	void *scratch = !rc && k->scratch_bytes ? ops->alloc(f->be, k->scratch_bytes) : NULL;
+	void *scratch = !rc && k->scratch_bytes ? ops->alloc(be, k->scratch_bytes) : NULL;
 	if (!rc && k->scratch_bytes && !scratch)
 		rc = dlb_fail(err, io->name, "no memory for %zu bytes", k->scratch_bytes);
 	if (!rc) {
 		const struct dlb_run run = { .in = dev, .out = dev + io->n_in, .scratch = scratch };
 		k->run(k, &run);
-		ops->sync(f->be);
+		ops->sync(be);
 	}
 	for (int i = 0; i < io->n_out && !rc; i++) {
 		out[i] = NULL;
 		if (io->out[i].n_dims < 0)
 			continue;
 		const size_t bytes = dlb_desc_bytes(&io->out[i]);
-		out[i] = dlb_arena_alloc(&f->a, bytes ? bytes : 1);
-		ops->download(f->be, out[i], dev[io->n_in + i], bytes);
+		out[i] = dlb_arena_alloc(a, bytes ? bytes : 1);
+		ops->download(be, out[i], dev[io->n_in + i], bytes);
 	}
 	for (int i = 0; i < n; i++)
 		if (dev[i])
-			ops->free(f->be, dev[i]);
+			ops->free(be, dev[i]);
 	if (scratch)
-		ops->free(f->be, scratch);
+		ops->free(be, scratch);
 	dlb_kernel_free(k);
 	free(dev);
 	return rc;
@@ -293,7 +292,7 @@ static int fold_op(struct fold *f, int op, struct dlb_error *err)
 			if (o->out[k] < 0)
 				io.out[k].n_dims = -1;
 		if (!rc)
-			rc = run_kernel(f, &io, out, err);
+			rc = dlb_graph_run_op(f->be, &io, &f->a, out, err);
 		for (int k = 0; k < n_out && !rc; k++)
 			v[k][s] = out[k];
 	}

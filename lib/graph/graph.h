@@ -85,7 +85,8 @@ struct dlb_tensor {
 	enum dlb_by rule;		/* initializers: what decided whether it is trained */
 	const char *why;		/* ... and the reason, in words ("operand 1 of Gemm 'fc'", "a scalar"); or NULL */
 	bool frozen;			/* a parameter that is not to be trained: a constant, saved with the weights */
-	int64_t bound;			/* integer inputs: values lie in [0, bound) (of the Gather or loss); 0: unknown */
+	int64_t bound;			/* integer inputs: values lie in [0, bound) (of the Gather or loss); 0: unknown. Float
+					 * labels: 2 where they lie between 0 and 1, else 0 */
 	int fan_in, fan_out;		/* weights, for --init: 0 unknown */
 	double size_mul, size_add;	/* when dims are unknown (converted graphs): bytes = mul*n + add */
 };
@@ -228,8 +229,9 @@ int dlb_graph_fold(struct dlb_graph *g, int64_t batch, struct dlb_backend *be, s
 /* params.c: float initializers that are to be trained and have a differentiable path to the output become weights,
  * running statistics buffers, the rest constants. */
 int dlb_graph_find_parameters(struct dlb_graph *g, struct dlb_error *err);
-/* loss.c: attaches the loss (CONTRACT's rule; `loss` NULL or "auto": default; "none"). */
+/* loss.c: attaches the loss (CONTRACT's rule; `loss` NULL or "auto": default; "none"), or n of them, as loss.h has it. */
 int dlb_graph_attach_loss(struct dlb_graph *g, const char *loss, struct dlb_error *err);
+int dlb_graph_attach_losses(struct dlb_graph *g, const char *const *text, int n, struct dlb_error *err);
 /* layout.c: chooses one physical layout per tensor; inserts Layout ops at the borders. Never f64. */
 int dlb_graph_choose_layout(struct dlb_graph *g, struct dlb_error *err);
 /* mixed.c: activations in bf16, parameters, statistics and losses in f32, for --dtype bf16. */

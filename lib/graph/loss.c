@@ -4,47 +4,20 @@
  * (N, C) and (N, T, C) get softmax cross-entropy over the last axis, (N, C, H, W) over axis 1; a class axis of size 1
  * gets binary cross-entropy on logits. A model that ends in Softmax, LogSoftmax or (for binary cross-entropy)
  * Sigmoid is trained on the logits before it: the losses contain that function, in a form that does not
- * overflow, and a second one on top would train something else.
+ * overflow, and a second one on top would train something else. Several losses (loss.h) are added up, each with labels of
+ * its own, fed in the order of the losses.
  *
- * Labels are the model's last integer input when it holds its own loss; else a new input 'label'. The seed is
- * the weight of a micro-batch in the step's loss, fed as the gradient of the loss. */
+ * Labels are the model's last integer input when it holds its own loss; else a new input 'label', or 'OUTPUT.label' for each
+ * of several losses. The label -100 counts nowhere, as in PyTorch. The seed is the weight of a micro-batch in the step's
+ * loss, fed as the gradient of the loss. */
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
+#include "graph/labels.h"
+#include "graph/loss.h"
 #include "graph/rewrite.h"
 
-enum kind { NONE, AUTO, CROSS_ENTROPY, BCE, MSE, SUM };
-struct choice { enum kind kind; bool has_axis; int axis; };
-
-static int read_choice(const char *text, struct choice *c, struct dlb_error *err)
-{
-	static const struct { const char *name; enum kind kind; } names[] = {
-		{ "auto", AUTO }, { "none", NONE }, { "cross-entropy", CROSS_ENTROPY }, { "bce", BCE },
-		{ "mse", MSE }, { "sum", SUM },
-	};
-	const char *const list[] = { "auto", "none", "cross-entropy", "bce", "mse", "sum" };
-	const size_t n = text ? strcspn(text, ":") : 0;
-	char *end = NULL;
-
-	*c = (struct choice){ .kind = AUTO };
-	if (!text)
-		return 0;
-	for (int i = 0; i < DLB_LEN(names); i++) {
-		if (strlen(names[i].name) != n || strncmp(names[i].name, text, n))
-			continue;
-		c->kind = names[i].kind;
-		if (!text[n])
-			return 0;
-		c->axis = (int)strtol(text + n + 1, &end, 10);
-		c->has_axis = true;
-		if (c->kind == CROSS_ENTROPY && end != text + n + 1 && !*end && c->axis > -16 && c->axis < 16)
-			return 0;
-	}
-	dlb_fail(err, NULL, "unknown loss '%s'", text);
-	const char *near = dlb_nearest(text, list, DLB_LEN(list));
-	return near ? dlb_hint(err, "did you mean '%s'?", near)
-		: dlb_hint(err, "cross-entropy[:AXIS], bce, mse, sum or none");
-}
+enum { IGNORED = -100, LABEL_BOUND_01 = 2 };	/* the latter: class numbers 0 and 1, or floats from 0 to 1 */
 
 /* -- what the model has -- */
 
@@ -64,12 +37,21 @@ static bool is_scalar(const struct dlb_tensor *t)
 	return true;
 }
 
-static int last_integer_input(const struct dlb_graph *g)
+/* The labels of a model that holds its own loss: the last integer input that the loss reads so; else the last one. */
+static int labels_of_model(struct dlb_graph *g)
 {
-	for (int i = g->n_inputs - 1; i >= 0; i--)
-		if (dlb_dtype_is_int(g->tensor[g->input[i]].dtype))
-			return g->input[i];
-	return -1;
+	struct dlb_label_use use;
+	int last = -1;
+
+	for (int i = g->n_inputs - 1; i >= 0; i--) {
+		const int t = g->input[i];
+		if (!dlb_dtype_is_int(g->tensor[t].dtype))
+			continue;
+		if (dlb_graph_label_use(g, t, &g->arena, &use))
+			return t;
+		last = last < 0 ? t : last;
+	}
+	return last;
 }
 
 static void add_seed(struct dlb_graph *g)
@@ -84,12 +66,17 @@ static void add_seed(struct dlb_graph *g)
 	g->seed = t;
 }
 
-/* -- attaching -- */
+/* -- attaching: each returns the loss's tensor, -1 with err -- */
+
+/* A loss under way: what is said of it, and whether it is one of several. */
+struct part { struct dlb_graph *g; const struct dlb_loss_choice *c; bool several; };
 
 /* The labels: one per element of x without axis `drop` (-1: of x). */
-static int add_label(struct dlb_graph *g, int x, int drop, enum dlb_dtype dtype, int64_t bound)
+static int add_label(const struct part *p, int x, int drop, enum dlb_dtype dtype, int64_t bound)
 {
-	const int t = dlb_graph_add_tensor(g, dlb_graph_tensor_name(g, "label"), DLB_T_LABEL);
+	struct dlb_graph *g = p->g;
+	const char *name = p->several ? dlb_arena_printf(&g->arena, "%s.label", g->tensor[x].name) : "label";
+	const int t = dlb_graph_add_tensor(g, dlb_graph_tensor_name(g, name), DLB_T_LABEL);
 	const struct dlb_tensor *of = &g->tensor[x];
 	struct dlb_tensor *label = &g->tensor[t];
 	int *input = dlb_arena_array(&g->arena, (size_t)g->n_inputs + 1, sizeof *input);
@@ -104,7 +91,8 @@ static int add_label(struct dlb_graph *g, int x, int drop, enum dlb_dtype dtype,
 		memcpy(input, g->input, (size_t)g->n_inputs * sizeof *input);
 	input[g->n_inputs++] = t;
 	g->input = input;
-	g->label = t;
+	if (g->label < 0)
+		g->label = t;
 	return t;
 }
 
@@ -128,138 +116,193 @@ static int reshaped(struct dlb_graph *g, int t, const int64_t *dims, int n, stru
 	return dlb_graph_add_forward(g, "loss.reshape", "Reshape", "", in, 2, NULL, 0, err);
 }
 
-static int cross_entropy(struct dlb_graph *g, int x, int axis, struct dlb_error *err)
+/* The weights that were said, as a constant of x's type and shape (n, 1, ..) with `after` ones; -1: none. */
+static int add_weights(const struct part *p, int x, int after)
 {
-	const struct dlb_tensor *t = &g->tensor[x];
-	const int n_dims = t->n_dims, last = n_dims - 1;
-	const int64_t classes = t->dim[axis].add;
+	const struct dlb_loss_choice *c = p->c;
+	struct dlb_desc d = { .dtype = p->g->tensor[x].dtype, .n_dims = 1 + after, .dim = { c->n_weights } };
+	double *value;
 
-	if (t->dim[axis].mul)
-		return dlb_fail(err, t->name, "the class axis of the output follows the batch");
+	if (!c->n_weights)
+		return -1;
+	for (int i = 1; i <= after; i++)
+		d.dim[i] = 1;
+	value = dlb_arena_array(&p->g->arena, (size_t)c->n_weights, sizeof *value);
+	for (int i = 0; i < c->n_weights; i++)
+		dlb_value_set(value, d.dtype, i, c->weight[i]);
+	return dlb_graph_add_constant(p->g, "loss.weights", &d, value, NULL);
+}
+
+static int check_weights(const struct part *p, int x, int64_t classes, struct dlb_error *err)
+{
+	if (!p->c->n_weights || p->c->n_weights == classes)
+		return 0;
+	return dlb_fail(err, p->g->tensor[x].name, "%d weights of classes are given, the output has %lld classes", p->c->n_weights,
+			(long long)classes);
+}
+
+static int cross_entropy(const struct part *p, int x, int axis, struct dlb_error *err)
+{
+	struct dlb_graph *g = p->g;
+	const struct dlb_tensor *t = &g->tensor[x];
+	const int last = t->n_dims - 1;
+	const int64_t classes = t->dim[axis].add;
+	struct dlb_attr attr[3] = { { .name = "reduction", .type = DLB_ATTR_STR, .s = "mean" },
+				    { .name = "ignore_index", .type = DLB_ATTR_INT, .i = IGNORED },
+				    { .name = "smoothing", .type = DLB_ATTR_REAL, .f = p->c->smoothing } };
+	int label, in[3] = { x };
+
+	if (t->dim[axis].mul) {
+		dlb_fail(err, t->name, "the class axis of the output, %d, follows the batch", axis);
+		return dlb_hint(err, "name another axis: --loss cross-entropy:AXIS");
+	}
 	if (axis != 1 && axis != last) {
 		dlb_fail(err, t->name, "the class axis of the output is %d", axis);
 		return dlb_hint(err, "cross-entropy is taken over axis 1 or the last");
 	}
-	const int label = add_label(g, x, axis, DLB_I64, classes);
-	int in[2] = { x, label };
-	if (axis != 1) {	/* classes last: one row per sample and position */
+	if (check_weights(p, x, classes, err))
+		return -1;
+	in[1] = label = add_label(p, x, axis, DLB_I64, classes);
+	if (p->c->kind == DLB_LOSS_NEXT_TOKEN)
+		in[1] = dlb_graph_add_forward(g, "loss.next_token", "NextToken", "dlb", &label, 1, &attr[1], 1, err);
+	if (axis != 1 && in[1] >= 0) {	/* classes last: one row per sample and position */
 		in[0] = reshaped(g, x, (const int64_t[]){ -1, classes }, 2, err);
-		in[1] = in[0] < 0 ? -1 : reshaped(g, label, (const int64_t[]){ -1 }, 1, err);
-		if (in[1] < 0)
-			return -1;
+		in[1] = in[0] < 0 ? -1 : reshaped(g, in[1], (const int64_t[]){ -1 }, 1, err);
 	}
-	const struct dlb_attr mean = { .name = "reduction", .type = DLB_ATTR_STR, .s = "mean" };
-	g->loss = dlb_graph_add_forward(g, "loss", "SoftmaxCrossEntropyLoss", "", in, 2, &mean, 1, err);
-	return g->loss < 0 ? -1 : 0;
+	if (in[1] < 0)
+		return -1;
+	in[2] = add_weights(p, x, 0);
+	return dlb_graph_add_forward(g, "loss", "SoftmaxCrossEntropyLoss", "", in, in[2] < 0 ? 2 : 3, attr, p->c->smoothing > 0 ? 3 : 2, err);
 }
 
-static int plain(struct dlb_graph *g, int x, const char *type, int label, struct dlb_error *err)
+/* The class axis, or -1 when the output has none: said, or the default one. */
+static int class_axis(const struct part *p, int x)
 {
-	const int in[2] = { x, label };
+	const int n = p->g->tensor[x].n_dims, said = (int)p->c->number;
+	const bool has = p->c->kind == DLB_LOSS_CROSS_ENTROPY && p->c->has_number;
+	const int axis = has ? (said < 0 ? said + n : said) : n >= 4 && p->c->kind != DLB_LOSS_NEXT_TOKEN ? 1 : n - 1;
 
-	g->loss = dlb_graph_add_forward(g, "loss", type, "dlb", in, label < 0 ? 1 : 2, NULL, 0, err);
-	return g->loss < 0 ? -1 : 0;
+	return axis >= 1 && axis < n ? axis : -1;
 }
 
-/* The default axis of classes. */
-static int class_axis(const struct dlb_tensor *t)
+static int classified(const struct part *p, int x, struct dlb_error *err)
 {
-	return t->n_dims >= 4 ? 1 : t->n_dims - 1;
-}
+	struct dlb_graph *g = p->g;
+	const int axis = class_axis(p, x), n_dims = g->tensor[x].n_dims;
 
-static int attach(struct dlb_graph *g, int x, struct choice c, struct dlb_error *err)
-{
-	const int n_dims = g->tensor[x].n_dims;
-	int axis = c.has_axis ? (c.axis < 0 ? c.axis + n_dims : c.axis) : class_axis(&g->tensor[x]);
-
-	if (c.kind == MSE)
-		return plain(g, x, "MeanSquaredErrorLoss", add_label(g, x, -1, g->tensor[x].dtype, 0), err);
-	if (c.kind == SUM)
-		return plain(g, x, "SumLoss", -1, err);
-	if (n_dims < 2 && c.kind != BCE) {
+	if (p->c->kind == DLB_LOSS_NEXT_TOKEN && n_dims != 3) {
+		dlb_fail(err, g->tensor[x].name, "next-token takes an output of samples, positions and tokens; this one has %d dimensions",
+			 n_dims);
+		return dlb_hint(err, "say --loss OUTPUT=next-token");
+	}
+	if (n_dims < 2) {
 		dlb_fail(err, g->tensor[x].name, "no default loss for an output of %d dimensions", n_dims);
 		return dlb_hint(err, "say --loss mse, bce or sum");
 	}
-	if (axis < 1 || axis >= n_dims) {
-		if (c.kind != BCE)
-			return dlb_fail(err, g->tensor[x].name, "class axis %d is out of range for an output of %d dimensions",
-					c.has_axis ? c.axis : axis, n_dims);
-		axis = -1;
-	}
+	if (axis < 0)
+		return dlb_fail(err, g->tensor[x].name, "class axis %d is out of range for an output of %d dimensions", (int)p->c->number,
+				n_dims);
+	return cross_entropy(p, before(g, x, "Softmax", "LogSoftmax"), axis, err);
+}
+
+static int elementwise(const struct part *p, int x, const char *type, int label, int weights, struct dlb_error *err)
+{
+	const char *width = p->c->kind == DLB_LOSS_HUBER ? "delta" : p->c->kind == DLB_LOSS_SMOOTH_L1 ? "beta" : NULL;
+	const struct dlb_attr attr = { .name = width, .type = DLB_ATTR_REAL, .f = p->c->number };
+
+	return dlb_graph_add_forward(p->g, "loss", type, "dlb", (int[]){ x, label, weights }, label < 0 ? 1 : weights < 0 ? 2 : 3,
+				     &attr, width != NULL, err);
+}
+
+/* Labels are floats: 0, 1, or between (soft labels). A class axis of size 1 has no place in them. */
+static int binary(const struct part *p, int x, struct dlb_error *err)
+{
+	struct dlb_graph *g = p->g;
+	const int axis = class_axis(p, x), n = p->c->n_weights;
 	const bool one = axis >= 0 && !g->tensor[x].dim[axis].mul && g->tensor[x].dim[axis].add == 1;
-	if (c.kind == BCE || (c.kind == AUTO && one))
-		return plain(g, before(g, x, "Sigmoid", NULL), "BinaryCrossEntropyLoss",
-			     add_label(g, x, one ? axis : -1, DLB_I64, 2), err);
-	return cross_entropy(g, before(g, x, "Softmax", "LogSoftmax"), axis, err);
+
+	if (n > 1 && (axis < 0 || g->tensor[x].dim[axis].mul || g->tensor[x].dim[axis].add != n))
+		return dlb_fail(err, g->tensor[x].name, "pos-weight has %d numbers, which is neither 1 nor the number of classes", n);
+	const int weights = add_weights(p, x, n > 1 ? g->tensor[x].n_dims - 1 - axis : 0);
+	const int label = add_label(p, x, one ? axis : -1, g->tensor[x].dtype, LABEL_BOUND_01);
+	return elementwise(p, before(g, x, "Sigmoid", NULL), "BinaryCrossEntropyLoss", label, weights, err);
 }
 
-/* -- bounds of integer inputs: what may be fed without a file -- */
-
-static bool passes_on(const struct dlb_op *o)
+/* The loss that p says, of output x. */
+static int attach(const struct part *p, int x, struct dlb_error *err)
 {
-	const struct dlb_op_class *cls = dlb_op_class_of(o->kind);
+	static const char *const types[DLB_N_LOSSES] = {
+		[DLB_LOSS_MSE] = "MeanSquaredErrorLoss", [DLB_LOSS_L1] = "MeanAbsoluteErrorLoss", [DLB_LOSS_HUBER] = "HuberLoss",
+		[DLB_LOSS_SMOOTH_L1] = "SmoothL1Loss", [DLB_LOSS_KL] = "KLDivergenceLoss", [DLB_LOSS_SUM] = "SumLoss",
+	};
+	struct dlb_graph *g = p->g;
+	const enum dlb_loss_kind kind = p->c->kind;
+	const int axis = class_axis(p, x);
+	const bool one = axis >= 0 && !g->tensor[x].dim[axis].mul && g->tensor[x].dim[axis].add == 1;
 
-	return (cls && cls->flags & DLB_OP_VIEW) || !strcmp(o->type, "Cast") || !strcmp(o->type, "Transpose");
-}
-
-static int64_t bound_of(const struct dlb_graph *g, int t, int depth)
-{
-	int64_t bound = 0;
-
-	for (int r = g->reader_start[t]; r < g->reader_start[t + 1]; r++) {
-		const struct dlb_op *o = &g->op[g->reader[r]];
-		const struct dlb_op_class *cls = dlb_op_class_of(o->kind);
-		int64_t b = 0;
-		if (!strncmp(o->type, "Gather", 6) && o->n_in > 1 && o->in[1] == t) {
-			const struct dlb_tensor *data = &g->tensor[o->in[0]];
-			int64_t axis = dlb_attr_int(o->attr, o->n_attr, "axis", 0);
-			axis += axis < 0 ? data->n_dims : 0;
-			b = axis >= 0 && axis < data->n_dims && !data->dim[axis].mul ? data->dim[axis].add : 0;
-		} else if (cls && cls->flags & DLB_OP_IS_LOSS && o->n_in > 1 && o->in[1] == t) {
-			const struct dlb_tensor *x = &g->tensor[o->in[0]];
-			b = !cls->domain && x->n_dims > 1 ? x->dim[1].add : 2;
-		} else if (passes_on(o) && o->in[0] == t && depth < 16) {
-			b = bound_of(g, o->out[0], depth + 1);
-		}
-		if (b > 0 && (!bound || b < bound))
-			bound = b;
+	if (kind == DLB_LOSS_AUTO && is_scalar(&g->tensor[x])) {
+		if (g->label < 0 && (g->label = labels_of_model(g)) >= 0)
+			g->tensor[g->label].kind = DLB_T_LABEL;
+		return x;
 	}
-	return bound;
+	if (kind == DLB_LOSS_BCE || (kind == DLB_LOSS_AUTO && one))
+		return binary(p, x, err);
+	if (kind == DLB_LOSS_AUTO || kind == DLB_LOSS_CROSS_ENTROPY || kind == DLB_LOSS_NEXT_TOKEN)
+		return classified(p, x, err);
+	const bool no_width = kind == DLB_LOSS_SMOOTH_L1 && p->c->number == 0;
+	const int label = kind == DLB_LOSS_SUM ? -1 :
+		add_label(p, x, -1, g->tensor[x].dtype, kind == DLB_LOSS_KL ? LABEL_BOUND_01 : 0);
+	return elementwise(p, x, no_width ? types[DLB_LOSS_L1] : types[kind], label, -1, err);
 }
 
-static void set_bounds(struct dlb_graph *g)
+/* factor * loss */
+static int scaled(struct dlb_graph *g, int loss, double factor, struct dlb_error *err)
 {
+	const struct dlb_desc d = { .dtype = g->tensor[loss].dtype };
+	double value = 0;
+	int in[2] = { loss };
+
+	if (loss < 0 || factor == 1)
+		return loss;
+	dlb_value_set(&value, d.dtype, 0, factor);
+	in[1] = dlb_graph_add_constant(g, "loss.factor", &d, &value, NULL);
+	return dlb_graph_add_forward(g, "loss.scaled", "Mul", "", in, 2, NULL, 0, err);
+}
+
+int dlb_graph_attach_losses(struct dlb_graph *g, const char *const *text, int n, struct dlb_error *err)
+{
+	int *term = dlb_arena_array(&g->arena, (size_t)n + 1, sizeof *term);
+	const int first = first_float_output(g);
+	struct dlb_loss_choice c;
+
 	dlb_graph_index(g);
-	for (int i = 0; i < g->n_inputs; i++)
-		if (dlb_dtype_is_int(g->tensor[g->input[i]].dtype))
-			g->tensor[g->input[i]].bound = bound_of(g, g->input[i], 0);
+	for (int i = 0; i < (n ? n : 1); i++) {
+		const struct part p = { .g = g, .c = &c, .several = n > 1 };
+		if (dlb_loss_parse(g, n ? text[i] : NULL, &c, err))
+			return -1;
+		if (c.kind == DLB_LOSS_OFF && n > 1)
+			return dlb_fail(err, NULL, "loss 'none' beside other losses");
+		if (c.kind == DLB_LOSS_OFF) {
+			g->training = false;
+			dlb_graph_set_bounds(g);
+			return 0;
+		}
+		if (c.output < 0 && first < 0)
+			return dlb_fail(err, NULL, "the model has no float output to take a loss of");
+		term[i] = scaled(g, attach(&p, c.output < 0 ? first : c.output, err), c.factor, err);
+		if (term[i] < 0)
+			return -1;
+	}
+	g->loss = n > 1 ? dlb_graph_add_forward(g, "loss.total", "Sum", "", term, n, NULL, 0, err) : term[0];
+	if (g->loss < 0)
+		return -1;
+	add_seed(g);
+	dlb_graph_set_bounds(g);
+	dlb_graph_fill_work(g, 0);
+	return 0;
 }
 
 int dlb_graph_attach_loss(struct dlb_graph *g, const char *loss, struct dlb_error *err)
 {
-	struct choice c;
-	const int x = first_float_output(g);
-
-	if (read_choice(loss, &c, err))
-		return -1;
-	if (c.kind == NONE) {
-		g->training = false;
-		set_bounds(g);
-		return 0;
-	}
-	if (x < 0)
-		return dlb_fail(err, NULL, "the model has no float output to take a loss of");
-	dlb_graph_index(g);
-	if (c.kind == AUTO && is_scalar(&g->tensor[x])) {
-		g->loss = x;
-		g->label = last_integer_input(g);
-		if (g->label >= 0)
-			g->tensor[g->label].kind = DLB_T_LABEL;
-	} else if (attach(g, x, c, err)) {
-		return -1;
-	}
-	add_seed(g);
-	set_bounds(g);
-	dlb_graph_fill_work(g, 0);
-	return 0;
+	return dlb_graph_attach_losses(g, &loss, loss ? 1 : 0, err);
 }

@@ -26,6 +26,8 @@ int dlb_graph_check_arity(const struct dlb_graph *g, int op, struct dlb_error *e
 int dlb_graph_infer(struct dlb_graph *g, int op, int64_t n, const struct dlb_known *known, struct dlb_error *err);
 /* As above, for an op that dlb_graph_add_op has just added, at the graph's reference size. */
 int dlb_graph_infer_new(struct dlb_graph *g, int op, struct dlb_error *err);
+/* Runs the op's kernel over the host values that io->value holds; out[k] is new memory in `a`, NULL for an absent output. (fold.c) */
+int dlb_graph_run_op(struct dlb_backend *be, const struct dlb_op_io *io, struct dlb_arena *a, void **out, struct dlb_error *err);
 /* FLOP and bytes of every op from `first` on, with the part that does not follow the batch. */
 void dlb_graph_fill_work(struct dlb_graph *g, int first);
 

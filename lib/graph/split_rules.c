@@ -527,7 +527,7 @@ static bool cross_entropy(const struct dlb_graph *g, const struct dlb_op *o, int
 	const struct dlb_tensor *x = &g->tensor[o->in[0]];
 
 	if (i || o->n_in > 2 || o->n_out > 1 || !units || cut.axis != 1 || x->dim[1].mul || x->dim[1].add != units * cut.unit ||
-	    x->layout != DLB_PLAIN)
+	    x->layout != DLB_PLAIN || dlb_attr_real(o->attr, o->n_attr, "smoothing", 0) > 0)
 		return false;
 	s->in[0] = cut;
 	s->axis = "vocabulary";

@@ -1,12 +1,8 @@
-/* Losses.
- *
- * SoftmaxCrossEntropyLoss and NegativeLogLikelihoodLoss as ONNX has them, with
+/* Losses of classification: SoftmaxCrossEntropyLoss and NegativeLogLikelihoodLoss as ONNX has them, with
  *     SoftmaxCrossEntropyLossGrad   (dy, log_prob, labels[, weights]) -> dx
  *     NegativeLogLikelihoodLossGrad (dy, labels[, weights]) -> dx, attribute "classes"
- * The former reads the forward's output 1, log_prob. Ours (domain dlb), for models without a loss of their own, each
- * a mean over all elements, labels of any type:
- *     BinaryCrossEntropyLoss (logits, labels)   mean of softplus(x) - x t
- *     MeanSquaredErrorLoss   (x, labels)        mean of (x - t)^2 */
+ * The former reads the forward's output 1, log_prob. It has an attribute of our own, "smoothing" in [0, 1): PyTorch's
+ * label_smoothing (struct dlb_loss_desc says what it does). */
 #include "op/kit.h"
 
 #include <string.h>
@@ -33,7 +29,10 @@ static int fill(const struct dlb_op_io *io, const struct dlb_desc *x, int labels
 		return dlb_op_fail(io, err, "there must be %lld class weights", (long long)x->dim[1]);
 	*d = (struct dlb_loss_desc){ .dtype = x->dtype, .label = t->dtype, .softmax = softmax,
 		.backward = io->cls->domain != NULL, .has_weight = dlb_io_has(io, weights), .has_ignore = ignore != NULL,
-		.ignore = ignore ? ignore->i : 0, .n = x->dim[0], .classes = x->dim[1], .inner = dlb_desc_range(x, 2, x->n_dims) };
+		.ignore = ignore ? ignore->i : 0, .smoothing = dlb_io_real(io, "smoothing", 0),
+		.n = x->dim[0], .classes = x->dim[1], .inner = dlb_desc_range(x, 2, x->n_dims) };
+	if (!(d->smoothing >= 0 && d->smoothing < 1) || (d->smoothing > 0 && !softmax))
+		return dlb_op_fail(io, err, "attribute 'smoothing' is %g; SoftmaxCrossEntropyLoss takes 0 to 1, 1 excluded", d->smoothing);
 	if (!strcmp(reduction, "none"))
 		d->reduction = DLB_REDUCE_NONE;
 	else if (!strcmp(reduction, "sum"))
@@ -82,7 +81,7 @@ static int gradient(struct dlb_builder *b, struct dlb_error *err)
 {
 	bool softmax = is_softmax(&b->io);
 	const char *type = softmax ? "SoftmaxCrossEntropyLossGrad" : "NegativeLogLikelihoodLossGrad";
-	static const char *const keep[] = { "reduction", "ignore_index" };
+	static const char *const keep[] = { "reduction", "ignore_index", "smoothing" };
 	struct dlb_attr a[4];
 	int n = 0, in[4], n_in = 0;
 
@@ -160,120 +159,13 @@ static double grad_flops(const struct dlb_op_io *io)
 	return (is_softmax(io) ? 12.0 : 1.0) * (double)dlb_desc_count(&io->out[0]);
 }
 
-/* -- means over all elements -- */
-
-static int mean_infer(struct dlb_op_io *io, struct dlb_error *err)
-{
-	if (dlb_desc_count(&io->in[0]) != dlb_desc_count(&io->in[1]))
-		return dlb_op_fail(io, err, "%lld outputs but %lld labels", (long long)dlb_desc_count(&io->in[0]),
-				   (long long)dlb_desc_count(&io->in[1]));
-	io->out[0] = dlb_desc_scalar(io->in[0].dtype);
-	return 0;
-}
-
-static bool is_bce(const struct dlb_op_io *io)
-{
-	return !strncmp(io->cls->name, "Binary", 6);
-}
-
-/* The labels as numbers of x's type: themselves or a temporary. */
-static int labels(struct dlb_chain *c, const struct dlb_op_io *io, int i, const struct dlb_desc *x)
-{
-	struct dlb_desc t = *x;
-	int ref;
-
-	if (io->in[i].dtype == x->dtype)
-		return DLB_IN(i);
-	ref = dlb_chain_temp(c, &t);
-	dlb_chain_cast(c, DLB_IN(i), &io->in[i], ref, &t);
-	return ref;
-}
-
-static int mean_kernel(struct dlb_backend *be, const struct dlb_op_io *io, struct dlb_kernel **k, struct dlb_error *err)
-{
-	struct dlb_desc x = dlb_desc_1d(io->in[0].dtype, dlb_desc_count(&io->in[0]));
-	struct dlb_desc y = dlb_desc_1d(io->in[0].dtype, 1);
-	const struct dlb_desc *d[3] = { &x, &x, &x };
-	struct dlb_chain *c = dlb_chain_new(be, err);
-	int t = labels(c, io, 1, &x), u = dlb_chain_temp(c, &x), v = dlb_chain_temp(c, &x);
-
-	if (is_bce(io)) {
-		dlb_chain_map(c, DLB_MAP_mul, 0, 0, DLB_REFS(DLB_IN(0), t), d, 2, u, &x);
-		dlb_chain_map(c, DLB_MAP_softplus, 0, 0, DLB_REFS(DLB_IN(0)), d, 1, v, &x);
-		dlb_chain_map(c, DLB_MAP_sub, 0, 0, DLB_REFS(v, u), d, 2, u, &x);
-	} else {
-		dlb_chain_map(c, DLB_MAP_sub, 0, 0, DLB_REFS(DLB_IN(0), t), d, 2, v, &x);
-		dlb_chain_map(c, DLB_MAP_square, 0, 0, DLB_REFS(v), d, 1, u, &x);
-	}
-	dlb_chain_reduce(c, DLB_REDUCE_FN_MEAN, 1, u, &x, DLB_OUT(0), &y);
-	return dlb_chain_finish(c, k);
-}
-
-static double mean_flops(const struct dlb_op_io *io)
-{
-	return (is_bce(io) ? 24.0 : 3.0) * (double)dlb_desc_count(&io->in[0]);
-}
-
-/* (sigmoid(x) - t) / n  and  2 (x - t) / n, times dy. */
-static int mean_gradient(struct dlb_builder *b, struct dlb_error *err)
-{
-	const char *type = is_bce(&b->io) ? "BinaryCrossEntropyLossGrad" : "MeanSquaredErrorLossGrad";
-
-	(void)err;
-	if (!b->need[0])
-		return 0;
-	b->din[0] = dlb_b_op(b, type, NULL, 0, (int[]){ b->dout[0], b->in[0], b->in[1] }, 3, 1, NULL, b->in[0]);
-	return b->din[0] < 0 ? -1 : 0;
-}
-
-static int mean_grad_infer(struct dlb_op_io *io, struct dlb_error *err)
-{
-	if (dlb_desc_count(&io->in[1]) != dlb_desc_count(&io->in[2]))
-		return dlb_op_fail(io, err, "outputs and labels differ in number");
-	io->out[0] = io->in[1];
-	io->out[0].layout = DLB_PLAIN;
-	return dlb_same_types(io, 0, 2, err) || dlb_has_count(io, 0, 1, err) ? -1 : 0;
-}
-
-static int mean_grad_kernel(struct dlb_backend *be, const struct dlb_op_io *io, struct dlb_kernel **k, struct dlb_error *err)
-{
-	struct dlb_desc x = dlb_desc_1d(io->in[1].dtype, dlb_desc_count(&io->in[1]));
-	struct dlb_desc one = dlb_desc_1d(io->in[1].dtype, 1);
-	const struct dlb_desc *d[3] = { &x, &x, &one };
-	struct dlb_chain *c = dlb_chain_new(be, err);
-	int t = labels(c, io, 2, &x), dy = dlb_chain_temp(c, &one), p = DLB_IN(1);
-	const struct dlb_desc *scalar = &one;
-	double n = (double)dlb_desc_count(&x);
-
-	dlb_chain_map(c, DLB_MAP_linear, (is_bce(io) ? 1.0 : 2.0) / n, 0, DLB_REFS(DLB_IN(0)), &scalar, 1, dy, &one);
-	if (is_bce(io)) {
-		p = dlb_chain_temp(c, &x);
-		dlb_chain_map(c, DLB_MAP_sigmoid, 0, 0, DLB_REFS(DLB_IN(1)), d, 1, p, &x);
-	}
-	dlb_chain_map(c, DLB_MAP_sub_mul, 0, 0, DLB_REFS(p, t, dy), d, 3, DLB_OUT(0), &x);
-	return dlb_chain_finish(c, k);
-}
-
-static double mean_grad_flops(const struct dlb_op_io *io)
-{
-	return (is_bce(io) ? 12.0 : 2.0) * (double)dlb_desc_count(&io->in[1]);
-}
-
 #define LOSS(n, most) \
 	const struct dlb_op_class dlb_op_##n = { .name = #n, .n_in = { 2, 3 }, .n_out = { 1, most }, .flags = DLB_OP_IS_LOSS, \
 		.work = "loss", .infer = infer, .flops = flops, .gradient = gradient, .kernel = kernel };
 #define LOSS_GRAD(n, least) \
 	const struct dlb_op_class dlb_op_##n = { .name = #n, .domain = "dlb", .n_in = { least, least + 1 }, .n_out = { 1, 1 }, \
 		.work = "loss", .infer = grad_infer, .flops = grad_flops, .kernel = grad_kernel };
-#define MEAN(n) \
-	const struct dlb_op_class dlb_op_##n = { .name = #n, .domain = "dlb", .n_in = { 2, 2 }, .n_out = { 1, 1 }, \
-		.flags = DLB_OP_IS_LOSS, .work = "loss", .infer = mean_infer, .flops = mean_flops, \
-		.gradient = mean_gradient, .kernel = mean_kernel }; \
-	const struct dlb_op_class dlb_op_##n##Grad = { .name = #n "Grad", .domain = "dlb", .n_in = { 3, 3 }, .n_out = { 1, 1 }, \
-		.work = "loss", .infer = mean_grad_infer, .flops = mean_grad_flops, .kernel = mean_grad_kernel };
 LOSS(SoftmaxCrossEntropyLoss, 2)
 LOSS(NegativeLogLikelihoodLoss, 1)
 LOSS_GRAD(SoftmaxCrossEntropyLossGrad, 3)
 LOSS_GRAD(NegativeLogLikelihoodLossGrad, 2)
-MEAN(BinaryCrossEntropyLoss)
-MEAN(MeanSquaredErrorLoss)

@@ -24,7 +24,11 @@ OP(BatchNormalization) OP(BatchNormalizationGrad) OP(BatchNormalizationGradInfer
 OP(Softmax) OP(LogSoftmax) OP(SoftmaxGrad) OP(LogSoftmaxGrad)				/* softmax.c */
 /* loss.c */
 OP(SoftmaxCrossEntropyLoss) OP(SoftmaxCrossEntropyLossGrad) OP(NegativeLogLikelihoodLoss) OP(NegativeLogLikelihoodLossGrad)
+/* loss_mean.c */
 OP(BinaryCrossEntropyLoss) OP(BinaryCrossEntropyLossGrad) OP(MeanSquaredErrorLoss) OP(MeanSquaredErrorLossGrad)
+OP(MeanAbsoluteErrorLoss) OP(MeanAbsoluteErrorLossGrad) OP(HuberLoss) OP(HuberLossGrad) OP(SmoothL1Loss) OP(SmoothL1LossGrad)
+OP(KLDivergenceLoss) OP(KLDivergenceLossGrad)
+OP(NextToken)										/* next_token.c */
 OP(CrossEntropyPart) OP(CrossEntropyPartGrad) OP(CrossEntropyJoin) OP(CrossEntropyJoinGrad)	/* loss_parts.c */
 OP(Dropout) OP(DropoutGrad)								/* dropout.c */
 OP(Identity) OP(Reshape) OP(Flatten) OP(Squeeze) OP(Unsqueeze) OP(Layout)		/* view.c */

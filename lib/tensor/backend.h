@@ -169,6 +169,8 @@ struct dlb_cell_desc { enum dlb_dtype dtype; enum dlb_cell_loop loop; int64_t h,
  *   forward  in {x, t, w|NULL}               out {y, log_prob|NULL}
  *   backward in {dy, x or log_prob, t, w|NULL} out {dx}; dy shaped as y. sce reads log_prob.
  * A label outside [0, classes) that is not the ignored one makes the loss (and its gradient) NaN.
+ * smoothing e (sce alone): a label's loss is (1 - e) times that plus e / classes times the sum of the weighted losses of all
+ * classes; the divisor of mean stays the weights of the labels (PyTorch's label_smoothing).
  *
  * Or of classes in parts, of which x is one, whose class 0 is class `first`. For each label, stats (N,3,inner) is what a
  * part tells of itself: its largest score m, the sum of exp(x - m) over its classes, and the label's score (0 if it is not
@@ -189,6 +191,7 @@ struct dlb_loss_desc {
 	enum dlb_dtype dtype, label;
 	bool softmax, backward, has_weight, has_ignore;
 	int64_t ignore;
+	double smoothing;
 	enum dlb_reduction reduction;
 	int64_t n, classes, inner;
 };

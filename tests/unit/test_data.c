@@ -185,7 +185,7 @@ static void test_digits(void)
 	for (int i = 0; i < 1797 * 64; i++)
 		sum += x[i];
 	assert(fabs(sum * 16 - 561718) < 0.5 && x[2] == 5.0f / 16.0f && label[0] == 0 && label[1] == 1);
-	assert(dlb_data_counted(d, 0, 5, 7) == 7);
+	assert(dlb_data_counted(d, -1, 0, 5, 7) == 7);
 
 	/* Shuffled: every sample once an epoch, another order in the next, the same again when asked again. */
 	assert(dlb_data_open(&e, &(struct dlb_data_choice){ .spec = "digits:test", .shuffled = true, .seed = 7 }, &g, &err) == 0 && dlb_data_count(e) == 360);
@@ -244,7 +244,7 @@ static void test_tokens(void)
 	/* sorted: \n a b c d = 0..4; sample i starts at 3 i */
 	static const int64_t want_x[] = { 3, 1, 2, 2, 1, 3 }, want_y[] = { 1, 2, 2, 1, 3, 0 };
 	assert(!memcmp(x, want_x, sizeof x) && !memcmp(y, want_y, sizeof y));
-	assert(dlb_data_counted(d, 0, 0, 2) == 6);
+	assert(dlb_data_counted(d, dlb_data_label(d, 0), 0, 0, 2) == 6);
 	dlb_data_close(d);
 	g.tensor[0].bound = 4;
 	assert(dlb_data_open(&d, &(struct dlb_data_choice){ .spec = spec, .seed = 1 }, &g, &err) == -1);
@@ -285,6 +285,70 @@ static void test_random(void)
 	free(x);
 }
 
+/* int64 or float64 rows of n as a .npy file at `path`. */
+static void write_npy(const char *path, const char *type, int rows, int n, const void *data)
+{
+	FILE *f = fopen(path, "wb");
+	char head[119] = "";
+
+	assert(f);
+	snprintf(head, sizeof head, "{'descr': '<%s', 'fortran_order': False, 'shape': (%d, %d), }", type, rows, n);
+	fprintf(f, "\x93NUMPY%c%c%c%c%-117s\n", 1, 0, 118, 0, head);
+	assert(fwrite(data, 8, (size_t)(rows * n), f) == (size_t)(rows * n) && !fclose(f));
+}
+
+/* Labels of several positions are classes of the logits' axis, however many positions there are; floats are shares. */
+static void test_labels(void)
+{
+	static const int64_t x[6] = { 0, 1, 2, 3, 4, 0 }, good[6] = { 47, 0, -100, 99, 3, 4 }, bad[6] = { 0, 1, 2, 3, 100, 5 };
+	static const double shares[6] = { 0, 1, 0.25, 0.5, 1, 0 }, wrong[6] = { 0, 1, 0.25, 1.5, 1, 0 };
+	char dir[] = "/tmp/dlb-test-XXXXXX", spec[200], path[2][40];
+	struct dlb_error err = { .what = "" };
+	struct dlb_graph g;
+	struct dlb_data *d;
+
+	assert(mkdtemp(dir));
+	for (int i = 0; i < 2; i++)
+		snprintf(path[i], sizeof path[i], "%s/%d.npy", dir, i);
+	snprintf(spec, sizeof spec, "npy:%s,%s", path[0], path[1]);
+	make_graph(&g, (int64_t[]){ 3 }, 2, DLB_I64, 2, 5);
+	g.tensor[1].bound = 100;
+	const struct dlb_data_choice choice = { .spec = spec, .seed = 1 };
+	write_npy(path[0], "i8", 2, 3, x);
+	write_npy(path[1], "i8", 2, 3, good);
+	assert(dlb_data_open(&d, &choice, &g, &err) == -1 && strstr(err.what, "label -100 of sample 0 is outside the model's 0 to 99"));
+	const int scores = dlb_graph_add_tensor(&g, "scores", DLB_T_ACTIVATION), loss = dlb_graph_add_tensor(&g, "loss", DLB_T_ACTIVATION);
+	g.tensor[scores].dtype = DLB_F32;
+	g.tensor[scores].n_dims = 3;
+	g.tensor[scores].dim[0] = (struct dlb_dim){ 1, 0 };
+	g.tensor[scores].dim[1].add = 100;
+	g.tensor[scores].dim[2].add = 3;
+	g.tensor[loss].n_dims = 0;
+	const struct dlb_attr ignore = { .name = "ignore_index", .type = DLB_ATTR_INT, .i = -100 };
+	dlb_graph_add_op(&g, "loss", "SoftmaxCrossEntropyLoss", "", DLB_FORWARD, (int[]){ scores, 1 }, 2, &loss, 1, &ignore, 1);
+	assert(dlb_data_open(&d, &choice, &g, &err) == 0);
+	assert(dlb_data_counted(d, 1, 0, 0, 1) == 2 && dlb_data_counted(d, 1, 0, 0, 2) == 5 && dlb_data_counted(d, -1, 0, 0, 2) == 2);
+	dlb_data_close(d);
+	write_npy(path[1], "i8", 2, 3, bad);
+	assert(dlb_data_open(&d, &choice, &g, &err) == -1 && strstr(err.what, "label 100 of sample 1 is outside the model's 0 to 99"));
+	assert(strstr(err.where, "1.npy: byte 160"));
+	dlb_graph_release(&g);
+
+	make_graph(&g, (int64_t[]){ 3 }, 2, DLB_I64, 2, 5);
+	g.tensor[1].dtype = DLB_F32;
+	g.tensor[1].bound = 2;
+	write_npy(path[1], "f8", 2, 3, shares);
+	float filled[6];
+	assert(dlb_data_open(&d, &choice, &g, &err) == 0 && dlb_data_fill(d, 1, 0, 0, 2, filled, &err) == 0 && filled[2] == 0.25f);
+	dlb_data_close(d);
+	write_npy(path[1], "f8", 2, 3, wrong);
+	assert(dlb_data_open(&d, &choice, &g, &err) == -1 && strstr(err.what, "label 1.5 of sample 1 is outside"));
+	dlb_graph_release(&g);
+	for (int i = 0; i < 2; i++)
+		unlink(path[i]);
+	rmdir(dir);
+}
+
 int main(void)
 {
 	test_idx();
@@ -293,6 +357,7 @@ int main(void)
 	test_pieces();
 	test_digits();
 	test_tokens();
+	test_labels();
 	test_random();
 	puts("data: IDX, transforms, chance, pieces, digits, text, random, orders");
 	return 0;

@@ -47,6 +47,27 @@ static double S(counted_weight)(const struct dlb_loss_desc *d, const void *t, co
 	return sum;
 }
 
+/* -sum_c w_c log p_c of one sample, log p_c being x[c * stride] - norm. */
+static double S(loss_of_all)(const T *x, const T *w, int64_t classes, int64_t stride, T norm)
+{
+	double sum = 0;
+
+	for (int64_t c = 0; c < classes; c++)
+		sum -= (w ? (double)w[c] : 1) * (double)(x[c * stride] - norm);
+	return sum;
+}
+
+/* Adds to dx[c], for each class of one sample, share * (p_c sum_k w_k - w_c): the gradient of share * loss_of_all. */
+static void S(grad_of_all)(const T *log_prob, const T *w, int64_t classes, int64_t stride, double share, T *dx)
+{
+	double sum = w ? 0 : (double)classes;
+
+	for (int64_t c = 0; w && c < classes; c++)
+		sum += w[c];
+	for (int64_t c = 0; c < classes; c++)
+		dx[c * stride] += (T)(share * (sum * (double)F(exp)(log_prob[c * stride]) - (w ? (double)w[c] : 1)));
+}
+
 static void S(loss_forward)(struct dlb_kernel *k, const struct dlb_run *r)
 {
 	const struct dlb_loss_desc *d = &((struct loss_kernel *)k)->d;
@@ -78,6 +99,9 @@ static void S(loss_forward)(struct dlb_kernel *k, const struct dlb_run *r)
 				T scale = w ? w[c] : 1;
 
 				loss = -scale * (row[c * d->inner] - max - lse);
+				if (d->smoothing > 0)
+					loss = (T)((1 - d->smoothing) * (double)loss + d->smoothing / (double)d->classes *
+						   S(loss_of_all)(row, w, d->classes, d->inner, max + lse));
 				weight += scale;
 			}
 			if (d->reduction == DLB_REDUCE_NONE)
@@ -103,7 +127,8 @@ static void S(loss_grad)(struct dlb_kernel *k, const struct dlb_run *r)
 			int64_t at = n * d->classes * d->inner + i, c = label_at(d, t, n * d->inner + i), s = d->inner;
 			bool skip = ignored(d, c), wrong = !skip && (c < 0 || c >= d->classes);
 			double up = dy[d->reduction == DLB_REDUCE_NONE ? n * d->inner + i : 0];
-			T scale = skip || divisor == 0 ? 0 : wrong ? (T)NAN : (T)(up * (w ? (double)w[c] : 1) / divisor);
+			const double share = up / divisor;	/* of the classes' losses, where labels are smoothed */
+			T scale = skip || divisor == 0 ? 0 : wrong ? (T)NAN : (T)((1 - d->smoothing) * up * (w ? (double)w[c] : 1) / divisor);
 
 			if (d->softmax && s == 1) {
 #pragma omp simd
@@ -118,6 +143,8 @@ static void S(loss_grad)(struct dlb_kernel *k, const struct dlb_run *r)
 					dx[at + j * s] = 0;
 			else if (!wrong)
 				dx[at + c * s] -= scale;
+			if (d->smoothing > 0 && !skip && !wrong)
+				S(grad_of_all)(log_prob + at, w, d->classes, s, share * d->smoothing / (double)d->classes, dx + at);
 		}
 }
 
