@@ -1,4 +1,5 @@
-/* ONNX to graph: see onnx.h. The wire format is onnx_wire.c's, tensors are onnx_tensor.c's.
+/* ONNX to graph: see onnx.h. The wire format is onnx_wire.c's, tensors are onnx_tensor.c's,
+ * attributes onnx_attribute.c's.
  *
  * What comes out is the file's own graph: its vertices in file order (sorted where they are not), every
  * initializer and every `Constant` a constant tensor, every input that is not an initializer a fed one.
@@ -7,12 +8,14 @@
  *
  * Vertices of a type we do not have, or with an attribute we cannot hold (sparse tensors), are kept with kind -1:
  * they can be planned, and dlb_graph_check_known names them. So are branches, loops and sequences, which
- * dlb_graph_fold resolves; the graphs inside them are onnx_body.c's. */
+ * dlb_graph_fold resolves; the graphs inside them are onnx_body.c's. A call of a function of the model's own becomes the
+ * function's vertices (onnx_function.c). */
 #define _XOPEN_SOURCE 700	/* realpath */
 #include "model/onnx.h"
 #include <inttypes.h>
 #include <libgen.h>
 #include <math.h>
+#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 #include "model/file.h"
@@ -22,29 +25,58 @@
 
 #define OPSET_MIN 6
 #define OPSET_MAX 28
+#define EXPORT_OPSET 20	/* what PyTorch's exporter writes when it is not told */
+#define MAX_OPERANDS 1000000
 #define TRAINING_DOMAIN "ai.onnx.preview.training"
 
-static int check_name(const struct reader *r, const char *name, const char *what)
+int dlb_reader_check_name(const struct reader *r, const char *name, const char *what)
 {
 	if (!dlb_is_utf8(name, strlen(name)))
 		return dlb_fail(r->err, r->name, "name of %s is not UTF-8 text", what);
 	return 0;
 }
 
-static const char *onnx_domain(const char *domain)
+const char *dlb_reader_domain(const char *domain)
 {
 	return !domain || !strcmp(domain, "ai.onnx") ? "" : domain;
 }
 
-/* The version of the operator set that the file imports for a domain, or -1. */
-static int64_t opset_of(const struct reader *r, const char *domain)
+static int64_t imported(Onnx__OperatorSetIdProto *const *o, size_t n, const char *domain)
 {
-	for (size_t i = 0; i < r->model->n_opset_import; i++) {
-		const Onnx__OperatorSetIdProto *o = r->model->opset_import[i];
-		if (!strcmp(onnx_domain(o->domain), domain))
-			return o->has_version ? o->version : 0;
-	}
+	for (size_t i = 0; i < n; i++)
+		if (!strcmp(dlb_reader_domain(o[i]->domain), domain))
+			return o[i]->has_version ? o[i]->version : 0;
 	return -1;
+}
+
+struct reader *dlb_reader_around(const struct reader *r)
+{
+	return r->caller ? r->caller : r->outer;
+}
+
+/* A function has imports of its own; what they leave out is as the model says. */
+int64_t dlb_reader_opset(const struct reader *r, const char *domain)
+{
+	const Onnx__ModelProto *m = r->all->model;
+
+	while (!r->function && r->outer)
+		r = r->outer;
+	const Onnx__FunctionProto *f = r->function;
+	const int64_t v = f ? imported(f->opset_import, f->n_opset_import, domain) : -1;
+	return v >= 0 ? v : imported(m->opset_import, m->n_opset_import, domain);
+}
+
+int dlb_reader_fail(const struct reader *r, const Onnx__NodeProto *p, const char *vertex, const char *fmt, ...)
+{
+	const char *domain = dlb_reader_domain(p->domain);
+	char what[400];
+	va_list ap;
+
+	va_start(ap, fmt);
+	vsnprintf(what, sizeof what, fmt, ap);
+	va_end(ap);
+	return dlb_fail(r->err, r->name, "%.40s%s%.60s '%.80s' (opset %" PRId64 "): %s", domain, *domain ? "." : "", p->op_type,
+			vertex, dlb_reader_opset(r, domain), what);
 }
 
 /* Operators that mean in opset 1 what they mean in opset 6. */
@@ -59,32 +91,83 @@ static bool is_old(const char *type)
 	return false;
 }
 
-/* The versions of the domains that vertices use; domains we do not know pass: their vertices are unknown. */
-static int check_opset(const struct reader *r, const char *domain, const char *type)
+/* The version of the domain that vertex p is of; domains we do not know pass: their vertices are unknown. */
+static int check_opset(const struct reader *r, const Onnx__NodeProto *p, const char *vertex)
 {
-	const int64_t v = opset_of(r, domain);
+	const char *domain = dlb_reader_domain(p->domain);
+	const int64_t v = dlb_reader_opset(r, domain);
 	const bool onnx = !*domain, training = !strcmp(domain, TRAINING_DOMAIN);
-	if (v < 0)
-		return dlb_fail(r->err, r->name, "no opset version is given for domain '%s'", onnx ? "ai.onnx" : domain);
-	if (onnx && (v < OPSET_MIN || v > OPSET_MAX) && !(v >= 1 && v < OPSET_MIN && is_old(type)))
-		return dlb_fail(r->err, r->name, "opset %" PRId64 "; dlb reads %d to %d", v, OPSET_MIN, OPSET_MAX);
-	if (training && v != 1)
-		return dlb_fail(r->err, r->name, "opset %" PRId64 " of %s; dlb reads 1", v, domain);
-	if (v > INT32_MAX)
-		return dlb_fail(r->err, r->name, "opset %" PRId64 " of domain '%s' is out of range", v, domain);
+
+	if (v < 0) {
+		dlb_reader_fail(r, p, vertex, "no opset version is given for domain '%s'", onnx ? "ai.onnx" : domain);
+		return dlb_hint(r->err, "add the domain to the opset_import of the model or function");
+	}
+	if (onnx && (v < OPSET_MIN || v > OPSET_MAX) && !(v >= 1 && v < OPSET_MIN && is_old(p->op_type))) {
+		dlb_reader_fail(r, p, vertex, "opset %" PRId64 "; dlb reads %d to %d", v, OPSET_MIN, OPSET_MAX);
+		return dlb_hint(r->err, "export with torch.onnx.export(..., opset_version=%d), or convert with onnx.version_converter",
+				EXPORT_OPSET);
+	}
+	if (training && v != 1) {
+		dlb_reader_fail(r, p, vertex, "opset %" PRId64 " of %s; dlb reads 1", v, domain);
+		return dlb_hint(r->err, "import %s in version 1", domain);
+	}
+	if (v > INT32_MAX) {
+		dlb_reader_fail(r, p, vertex, "opset %" PRId64 " of domain '%s' is out of range", v, domain);
+		return dlb_hint(r->err, "versions of operator sets are small numbers: the file is damaged");
+	}
 	return 0;
+}
+
+/* Versions of the file format beyond the one that lib/model/onnx.proto describes may hold what it has no fields for. */
+static int check_ir_version(const struct reader *r)
+{
+	const int64_t v = r->all->model->ir_version;
+
+	if (v <= ONNX__VERSION__IR_VERSION)
+		return 0;
+	dlb_fail(r->err, r->name, "the file has ONNX IR version %" PRId64 "; dlb reads up to %d (ONNX 1.23)", v,
+		 (int)ONNX__VERSION__IR_VERSION);
+	return dlb_hint(r->err, "export for opset %d or older, or save it with an ir_version of %d", OPSET_MAX,
+			(int)ONNX__VERSION__IR_VERSION);
 }
 
 /* -- tensors -- */
 
+static struct reader *own_graph(struct reader *r)
+{
+	while (r->caller)
+		r = r->caller;
+	return r;
+}
+
+/* Functions: "VERTEX/NAME", with a number behind it where the graph has that already. */
+static const char *inner_name(struct reader *r, const char *name)
+{
+	const struct reader *base = own_graph(r);
+	const char *unique = dlb_arena_printf(&r->g->arena, "%s/%s", r->vertex, name);
+
+	for (int i = 2; dlb_name_map_get(&base->tensor, unique) >= 0; i++)
+		unique = dlb_arena_printf(&r->g->arena, "%s/%s.%d", r->vertex, name, i);
+	return unique;
+}
+
+static int twice(const struct reader *r, const char *name)
+{
+	dlb_fail(r->err, r->name, "two tensors have the name '%s'", name);
+	return dlb_hint(r->err, "every tensor is made once: rename one of them");
+}
+
 int dlb_reader_add_tensor(struct reader *r, const char *name, enum dlb_tensor_kind kind, const char *what)
 {
-	if (check_name(r, name, what))
+	if (dlb_reader_check_name(r, name, what))
 		return -1;
-	const int id = dlb_graph_add_tensor(r->g, name, kind);
-	if (dlb_name_map_add(&r->tensor, r->g->tensor[id].name, id) >= 0)
-		return dlb_fail(r->err, r->name, "two tensors have the name '%s'", name);
-	return id;
+	int id = r->caller ? dlb_name_map_get(&r->result, name) : -1;
+	if (id < 0) {
+		id = dlb_graph_add_tensor(r->g, r->caller ? inner_name(r, name) : name, kind);
+		if (r->caller)
+			dlb_name_map_add(&own_graph(r)->tensor, r->g->tensor[id].name, id);
+	}
+	return dlb_name_map_add(&r->tensor, r->caller ? name : r->g->tensor[id].name, id) >= 0 ? twice(r, name) : id;
 }
 
 /* NaN is no weight. Infinity is none either, but a mask of an attention layer is made of 0 and -inf. */
@@ -104,7 +187,7 @@ static int check_finite(const struct reader *r, const struct dlb_desc *d, const 
 	return 0;
 }
 
-int dlb_reader_set_constant(struct reader *r, int id, const Onnx__TensorProto *p, bool initializer)
+int dlb_reader_set_constant(struct reader *r, int id, Onnx__TensorProto *p, bool initializer)
 {
 	struct dlb_tensor *t = &r->g->tensor[id];
 	char what[160];
@@ -112,10 +195,12 @@ int dlb_reader_set_constant(struct reader *r, int id, const Onnx__TensorProto *p
 	void *data;
 
 	snprintf(what, sizeof what, "%s '%.100s'", initializer ? "initializer" : "constant", t->name);
-	if (dlb_onnx_tensor(p, r->name, r->folder, what, &r->g->arena, &d, &data, r->err))
+	if (dlb_onnx_tensor(p, r->name, r->all->files, what, &r->g->arena, &d, &data, r->err))
 		return -1;
-	if (initializer && check_finite(r, &d, data, t->name))
+	if (initializer && data && check_finite(r, &d, data, t->name))
 		return -1;
+	DLB_GROW(r->all->place, r->all->n_places, r->all->cap_places);
+	r->all->place[r->all->n_places++] = (struct dlb_onnx_place){ t->name, p };
 	t->dtype = d.dtype;
 	t->n_dims = d.n_dims;
 	for (int i = 0; i < d.n_dims; i++)
@@ -132,10 +217,10 @@ static int read_initializers(struct reader *r)
 		return dlb_fail(r->err, r->name, "sparse initializers are not read (%zu of them)",
 				r->p->n_sparse_initializer);
 	for (size_t i = 0; i < r->p->n_initializer; i++) {
-		const Onnx__TensorProto *t = r->p->initializer[i];
+		Onnx__TensorProto *t = r->p->initializer[i];
 		if (!t->name || !*t->name)
 			return dlb_fail(r->err, r->name, "initializer %zu has no name", i);
-		if (r->outer && dlb_reader_hoist(r, t->name, t, NULL))
+		if (r->outer && dlb_reader_hoist(r, t->name, t, NULL, NULL))
 			return -1;
 		if (r->outer)
 			continue;
@@ -178,7 +263,7 @@ int dlb_reader_set_type(struct reader *r, struct dlb_tensor *t, const Onnx__Valu
 		}
 		const char *symbol = d->value_case == ONNX__TENSOR_SHAPE_PROTO__DIMENSION__VALUE_DIM_PARAM &&
 				     d->dim_param ? d->dim_param : "";
-		if (check_name(r, symbol, "a dimension"))
+		if (dlb_reader_check_name(r, symbol, "a dimension"))
 			return -1;
 		if (fed && i == 0 && *symbol)
 			dlb_name_map_add(&r->batch, symbol, 0);
@@ -259,187 +344,40 @@ static int read_hint(struct reader *r, const Onnx__ValueInfoProto *v)
 	return 0;
 }
 
-/* -- attributes -- */
-
-/* The type of an attribute; files of the first format version do not say it. */
-static int attribute_type(const Onnx__AttributeProto *p)
+const char *dlb_reader_vertex_name(struct reader *r, const char *name)
 {
-	if (p->has_type && p->type != ONNX__ATTRIBUTE_PROTO__ATTRIBUTE_TYPE__UNDEFINED)
-		return (int)p->type;
-	return p->t ? ONNX__ATTRIBUTE_PROTO__ATTRIBUTE_TYPE__TENSOR : p->g ? ONNX__ATTRIBUTE_PROTO__ATTRIBUTE_TYPE__GRAPH :
-	       p->n_ints ? ONNX__ATTRIBUTE_PROTO__ATTRIBUTE_TYPE__INTS :
-	       p->n_floats ? ONNX__ATTRIBUTE_PROTO__ATTRIBUTE_TYPE__FLOATS :
-	       p->n_strings ? ONNX__ATTRIBUTE_PROTO__ATTRIBUTE_TYPE__STRINGS :
-	       p->has_s ? ONNX__ATTRIBUTE_PROTO__ATTRIBUTE_TYPE__STRING :
-	       p->has_f ? ONNX__ATTRIBUTE_PROTO__ATTRIBUTE_TYPE__FLOAT :
-	       p->has_i ? ONNX__ATTRIBUTE_PROTO__ATTRIBUTE_TYPE__INT : 0;
-}
-
-static int join_words(const Onnx__AttributeProto *p, struct dlb_arena *arena, struct dlb_attr *a)
-{
-	size_t bytes = 1, n = 0;
-	char *text;
-
-	for (size_t i = 0; i < p->n_strings; i++) {
-		const ProtobufCBinaryData *s = &p->strings[i];
-		if (!dlb_is_utf8((const char *)s->data, s->len) || (s->len && memchr(s->data, ',', s->len)))
-			return 1;
-		bytes += s->len + 1;
-	}
-	a->s = text = dlb_arena_alloc(arena, bytes);
-	for (size_t i = 0; i < p->n_strings; i++) {
-		if (i)
-			text[n++] = ',';
-		if (p->strings[i].len)
-			memcpy(text + n, p->strings[i].data, p->strings[i].len);
-		n += p->strings[i].len;
-	}
-	text[n] = 0;
-	return 0;
-}
-
-/* 0: read; 1: of a kind that we cannot hold; -1: error. */
-static int read_attribute(struct reader *r, const Onnx__AttributeProto *p, const char *vertex, struct dlb_attr *a)
-{
-	struct dlb_arena *arena = &r->g->arena;
-	char what[200];
-	double *reals;
-	char *text;
-	void *data;
-
-	*a = (struct dlb_attr){ .name = p->name };
-	switch (attribute_type(p)) {
-	case ONNX__ATTRIBUTE_PROTO__ATTRIBUTE_TYPE__INT:
-		a->type = DLB_ATTR_INT;
-		a->i = p->i;
-		return 0;
-	case ONNX__ATTRIBUTE_PROTO__ATTRIBUTE_TYPE__FLOAT:
-		a->type = DLB_ATTR_REAL;
-		a->f = (double)p->f;
-		return 0;
-	case ONNX__ATTRIBUTE_PROTO__ATTRIBUTE_TYPE__STRING:
-		a->type = DLB_ATTR_STR;
-		if (!dlb_is_utf8((const char *)p->s.data, p->s.len))
-			return 1;
-		a->s = text = dlb_arena_alloc(arena, p->s.len + 1);
-		if (p->s.len)
-			memcpy(text, p->s.data, p->s.len);
-		return 0;
-	case ONNX__ATTRIBUTE_PROTO__ATTRIBUTE_TYPE__INTS:
-		a->type = DLB_ATTR_INTS;
-		a->n = (int)p->n_ints;
-		a->ints = p->ints;
-		return p->n_ints > INT32_MAX ? 1 : 0;
-	case ONNX__ATTRIBUTE_PROTO__ATTRIBUTE_TYPE__FLOATS:
-		a->type = DLB_ATTR_REALS;
-		a->n = (int)p->n_floats;
-		a->reals = reals = dlb_arena_array(arena, p->n_floats + 1, sizeof *reals);
-		for (size_t i = 0; i < p->n_floats; i++)
-			reals[i] = (double)p->floats[i];
-		return p->n_floats > INT32_MAX ? 1 : 0;
-	case ONNX__ATTRIBUTE_PROTO__ATTRIBUTE_TYPE__STRINGS:	/* words, joined by commas: "Sigmoid,Tanh,Tanh" */
-		a->type = DLB_ATTR_STR;
-		return join_words(p, arena, a);
-	case ONNX__ATTRIBUTE_PROTO__ATTRIBUTE_TYPE__TENSOR:
-		a->type = DLB_ATTR_TENSOR;
-		if (!p->t || !p->t->has_data_type || dlb_dtype_from_onnx(p->t->data_type) < 0)
-			return 1;
-		snprintf(what, sizeof what, "attribute '%.60s' of vertex '%.60s'", p->name, vertex);
-		if (dlb_onnx_tensor(p->t, r->name, r->folder, what, arena, &a->desc, &data, r->err))
-			return -1;
-		a->data = data;
-		return 0;
-	default:
-		return 1;
-	}
-}
-
-/* Attributes of a vertex into attr[n_attribute + 1]; an attribute that we cannot hold becomes the one
- * named DLB_ATTR_UNSUPPORTED, which makes the op unknown. Returns their number, -1 on error. */
-static int read_attributes(struct reader *r, const Onnx__NodeProto *p, const char *vertex, struct dlb_attr *attr)
-{
-	struct dlb_name_map seen = { 0 };
-	int n = 0, rc = 0;
-	const char *unsupported = NULL;
-
-	for (size_t i = 0; i < p->n_attribute && rc >= 0; i++) {
-		const Onnx__AttributeProto *a = p->attribute[i];
-		if (!a->name || !*a->name) {
-			rc = dlb_fail(r->err, r->name, "an attribute of vertex '%s' has no name", vertex);
-		} else if (check_name(r, a->name, "an attribute")) {
-			rc = -1;
-		} else if (dlb_name_map_add(&seen, a->name, 0) >= 0) {
-			rc = dlb_fail(r->err, r->name, "vertex '%s' has attribute '%s' twice", vertex, a->name);
-		} else if (!strcmp(a->name, "doc_string") || dlb_reader_is_body(p, a)) {
-			continue;
-		} else {
-			rc = read_attribute(r, a, vertex, &attr[n]);
-			if (rc == 0)
-				n++;
-			else if (rc > 0)
-				unsupported = a->name;
-		}
-	}
-	dlb_name_map_release(&seen);
-	if (rc < 0)
-		return -1;
-	if (unsupported)
-		attr[n++] = (struct dlb_attr){ .name = DLB_ATTR_UNSUPPORTED, .type = DLB_ATTR_STR, .s = unsupported };
-	return n;
-}
-
-/* -- vertices -- */
-
-/* A `Constant` is a constant tensor. 1: it holds what we do not (strings, sparse values). */
-int dlb_reader_constant(struct reader *r, const Onnx__NodeProto *p, int id)
-{
-	struct dlb_tensor *t = &r->g->tensor[id];
-	const Onnx__AttributeProto *a = p->n_attribute == 1 ? p->attribute[0] : NULL;
-	const char *name = a && a->name ? a->name : "";
-	size_t n = 1;
-
-	if (!strcmp(name, "value") && a->t && a->t->has_data_type && dlb_dtype_from_onnx(a->t->data_type) >= 0)
-		return dlb_reader_set_constant(r, id, a->t, false);
-	const bool is_float = !strcmp(name, "value_float") || !strcmp(name, "value_floats");
-	const bool is_int = !strcmp(name, "value_int") || !strcmp(name, "value_ints");
-	if (!is_float && !is_int)
-		return 1;
-	t->dtype = is_float ? DLB_F32 : DLB_I64;
-	t->n_dims = 0;
-	if (name[strlen(name) - 1] == 's') {
-		n = is_float ? a->n_floats : a->n_ints;
-		t->n_dims = 1;
-		t->dim[0].add = (int64_t)n;
-	}
-	const void *from = is_float ? (t->n_dims ? (const void *)a->floats : &a->f) :
-			   t->n_dims ? (const void *)a->ints : &a->i;
-	void *data = dlb_arena_array(&r->g->arena, n + 1, 8);
-	if (n)
-		memcpy(data, from, n * dlb_dtype_bytes(t->dtype));
-	t->data = data;
-	t->in_model = true;
-	return 0;
-}
-
-/* The vertex's own name, or TYPE_INDEX; a number is put behind a name that is taken. */
-static const char *vertex_name(struct reader *r, struct dlb_name_map *taken, const Onnx__NodeProto *p, size_t index)
-{
-	struct dlb_arena *a = &r->g->arena;
-	const char *name = p->name && *p->name ? p->name : dlb_arena_printf(a, "%s_%zu", p->op_type, index);
+	struct dlb_name_map *taken = &own_graph(r)->vertices;
 	const char *unique = name;
-	for (int again = 0; dlb_name_map_add(taken, unique, 0) >= 0; again++)
-		unique = dlb_arena_printf(a, again ? "%s_%zu_%d" : "%s_%zu", name, index, again);
+
+	for (int again = 2; dlb_name_map_add(taken, unique, 0) >= 0; again++)
+		unique = dlb_arena_printf(&r->g->arena, "%s_%d", name, again);
 	return unique;
 }
 
-static int tensor_of(struct reader *r, const char *name, const char *vertex)
+/* The vertex's own name, or TYPE_INDEX; a number is put behind a name that is taken. */
+static const char *vertex_name(struct reader *r, const Onnx__NodeProto *p, size_t index)
+{
+	struct dlb_arena *a = &r->g->arena;
+	const bool named = p->name && *p->name;
+	const char *name = named ? p->name : dlb_arena_printf(a, "%s_%zu", p->op_type, index);
+
+	if (r->caller)
+		name = dlb_arena_printf(a, "%s/%s", r->vertex, name);
+	return dlb_reader_vertex_name(r, name);
+}
+
+int dlb_reader_operand(struct reader *r, const Onnx__NodeProto *p, const char *name, const char *vertex)
 {
 	if (!name || !*name)
 		return -1;
 	const int id = dlb_reader_find(r, name);
 	if (id >= 0)
 		return id;
-	dlb_fail(r->err, r->name, "vertex '%s' reads tensor '%s', which nothing makes", vertex, name);
+	for (const struct reader *at = r; at; at = at->outer)
+		if (dlb_name_map_get(&at->absent, name) >= 0)
+			return -1;
+	dlb_reader_fail(r, p, vertex, "reads tensor '%s', which nothing makes", name);
+	dlb_hint(r->err, "the file is damaged, or was cut out of a larger model without its inputs");
 	const char **names = dlb_xcalloc((size_t)r->g->n_tensors + 1, sizeof *names);
 	for (int i = 0; i < r->g->n_tensors; i++)
 		names[i] = r->g->tensor[i].name;
@@ -452,15 +390,18 @@ static int tensor_of(struct reader *r, const char *name, const char *vertex)
 
 static int read_vertex(struct reader *r, const Onnx__NodeProto *p, const char *name)
 {
-	const char *domain = onnx_domain(p->domain);
+	const char *domain = dlb_reader_domain(p->domain);
+	const Onnx__FunctionProto *function = dlb_reader_function(r, p);
+	if (function)
+		return dlb_reader_call(r, p, name, function);
 	struct dlb_attr *attr = dlb_xcalloc(p->n_attribute + 3, sizeof *attr);
 	int *in = dlb_arena_array(&r->g->arena, p->n_input + 1, sizeof *in);
 	int *out = dlb_xcalloc(p->n_output + 1, sizeof *out);
 	int n_in = (int)p->n_input, n_out = (int)p->n_output;
-	int n_attr = read_attributes(r, p, name, attr), rc = n_attr < 0 ? -1 : 0;
+	int n_attr = dlb_reader_attributes(r, p, name, attr), rc = n_attr < 0 ? -1 : 0;
 
 	for (int i = 0; i < n_in && !rc; i++)
-		if ((in[i] = tensor_of(r, p->input[i], name)) == -2)
+		if ((in[i] = dlb_reader_operand(r, p, p->input[i], name)) == -2)
 			rc = -1;
 	for (int i = 0; i < n_out && !rc; i++)
 		out[i] = p->output[i] && *p->output[i] ? dlb_name_map_get(&r->tensor, p->output[i]) : -1;
@@ -477,7 +418,7 @@ static int read_vertex(struct reader *r, const Onnx__NodeProto *p, const char *n
 	if (!rc) {
 		const int id = dlb_graph_add_op(r->g, name, p->op_type, domain, DLB_FORWARD, in, n_in, out, n_out, attr,
 						n_attr);
-		r->g->op[id].opset = (int)opset_of(r, domain);
+		r->g->op[id].opset = (int)dlb_reader_opset(r, domain);
 		if (unsupported)
 			r->g->op[id].kind = -1;
 		dlb_reader_uses(r, p, id);
@@ -487,63 +428,80 @@ static int read_vertex(struct reader *r, const Onnx__NodeProto *p, const char *n
 	return rc;
 }
 
+/* Vertex i of its scope: its name among the vertices of the graph, and that it can be read at all. */
+static int open_vertex(struct reader *r, const Onnx__NodeProto *p, size_t i, const char **name)
+{
+	if (!p->op_type || !*p->op_type) {
+		dlb_fail(r->err, r->name, "vertex %zu%s%s has no op type", i, r->vertex ? " in " : "", r->vertex ? r->vertex : "");
+		return dlb_hint(r->err, "the file is damaged: export it again");
+	}
+	if (dlb_reader_check_name(r, p->op_type, "an op type") || dlb_reader_check_name(r, dlb_reader_domain(p->domain), "a domain") ||
+	    dlb_reader_check_name(r, p->name ? p->name : "", "a vertex"))
+		return -1;
+	*name = vertex_name(r, p, i);
+	if (!dlb_reader_function(r, p) && check_opset(r, p, *name))
+		return -1;
+	if (p->n_input > MAX_OPERANDS || p->n_output > MAX_OPERANDS) {
+		dlb_reader_fail(r, p, *name, "too many operands (%zu inputs, %zu outputs)", p->n_input, p->n_output);
+		return dlb_hint(r->err, "at most %d are read", MAX_OPERANDS);
+	}
+	return 0;
+}
+
+/* The tensors that a vertex makes. *id: the last of them. */
+static int add_made(struct reader *r, const Onnx__NodeProto *p, const char *name, int *id)
+{
+	*id = -1;
+	for (size_t k = 0; k < p->n_output; k++) {
+		const char *made = p->output[k];
+		if (!made || !*made)
+			continue;
+		if (dlb_name_map_get(&r->tensor, made) >= 0 || dlb_name_map_get(&r->absent, made) >= 0) {
+			dlb_reader_fail(r, p, name, "makes tensor '%s', which is there already", made);
+			return dlb_hint(r->err, "every tensor is made once: rename one of them");
+		}
+		if ((*id = dlb_reader_add_tensor(r, made, DLB_T_ACTIVATION, "a tensor")) < 0)
+			return -1;
+	}
+	if (*id >= 0)
+		return 0;
+	dlb_reader_fail(r, p, name, "makes nothing");
+	return dlb_hint(r->err, "remove the vertex");
+}
+
+/* 1: vertex p was a `Constant` and is done; else its tensors are there. */
+static int prepare(struct reader *r, const Onnx__NodeProto *p, const char *name)
+{
+	const bool is_constant = !strcmp(p->op_type, "Constant") && !*dlb_reader_domain(p->domain) && p->n_output == 1 &&
+		p->output[0] && *p->output[0] && !dlb_reader_function(r, p);
+	int id;
+
+	if (is_constant && dlb_reader_in_body(r))
+		return dlb_reader_hoist(r, p->output[0], NULL, p, name) ? -1 : 1;
+	if (add_made(r, p, name, &id))
+		return -1;
+	const int rc = is_constant ? dlb_reader_constant(r, p, name, r, id) : 1;
+	if (!rc)
+		r->g->tensor[id].kind = DLB_T_CONSTANT;
+	return rc < 0 ? -1 : !rc;
+}
+
 /* Two passes: first all tensors that vertices make, then the vertices that read them; so the order in the
  * file does not matter. `Constant`s are done in the first. */
-static int read_vertices(struct reader *r)
+int dlb_reader_vertices(struct reader *r, Onnx__NodeProto *const *node, size_t n)
 {
-	struct dlb_name_map taken = { 0 };
-	const size_t n = r->p->n_node;
 	bool *constant = dlb_xcalloc(n + 1, sizeof *constant);
 	const char **name = dlb_xcalloc(n + 1, sizeof *name);
 	int rc = 0;
 
 	for (size_t i = 0; i < n && !rc; i++) {
-		const Onnx__NodeProto *p = r->p->node[i];
-		if (!p->op_type || !*p->op_type) {
-			rc = dlb_fail(r->err, r->name, "vertex %zu has no op type", i);
-			break;
-		}
-		if (check_name(r, p->op_type, "an op type") || check_name(r, onnx_domain(p->domain), "a domain") ||
-		    check_name(r, p->name ? p->name : "", "a vertex") || check_opset(r, onnx_domain(p->domain), p->op_type)) {
-			rc = -1;
-			break;
-		}
-		name[i] = vertex_name(r, &taken, p, i);
-		if (p->n_input > 1000000 || p->n_output > 1000000)
-			rc = dlb_fail(r->err, r->name, "vertex '%s' has too many operands", name[i]);
-		const bool is_constant = !strcmp(p->op_type, "Constant") && !*onnx_domain(p->domain) && p->n_output == 1 &&
-			p->output[0] && *p->output[0];
-		if (!rc && r->outer && is_constant) {
-			rc = dlb_reader_hoist(r, p->output[0], NULL, p);
-			constant[i] = true;
-			continue;
-		}
-		bool makes = false;
-		int id = -1;
-		for (size_t k = 0; k < p->n_output && !rc; k++) {
-			if (!p->output[k] || !*p->output[k])
-				continue;
-			makes = true;
-			if (dlb_name_map_get(&r->tensor, p->output[k]) >= 0)
-				rc = dlb_fail(r->err, r->name, "vertex '%s' makes tensor '%s', which is there already",
-					      name[i], p->output[k]);
-			else if ((id = dlb_reader_add_tensor(r, p->output[k], DLB_T_ACTIVATION, "a tensor")) < 0)
-				rc = -1;
-		}
-		if (!rc && !makes)
-			rc = dlb_fail(r->err, r->name, "vertex '%s' makes nothing", name[i]);
-		if (!rc && is_constant) {
-			rc = dlb_reader_constant(r, p, id);
-			constant[i] = rc == 0;
-			if (constant[i])
-				r->g->tensor[id].kind = DLB_T_CONSTANT;
-			rc = rc < 0 ? -1 : 0;
-		}
+		rc = open_vertex(r, node[i], i, &name[i]) ? -1 : prepare(r, node[i], name[i]);
+		constant[i] = rc > 0;
+		rc = rc < 0 ? -1 : 0;
 	}
 	for (size_t i = 0; i < n && !rc; i++)
 		if (!constant[i])
-			rc = read_vertex(r, r->p->node[i], name[i]);
-	dlb_name_map_release(&taken);
+			rc = read_vertex(r, node[i], name[i]);
 	free(constant);
 	free(name);
 	return rc;
@@ -567,9 +525,10 @@ static int read_outputs(struct reader *r)
 
 int dlb_reader_graph(struct reader *r)
 {
-	const int64_t opset = opset_of(r, "");
+	const int64_t opset = dlb_reader_opset(r, "");
 	r->g->opset = opset >= OPSET_MIN && opset <= OPSET_MAX ? (int)opset : OPSET_MAX;
-	if (read_initializers(r) || (r->outer ? read_formals(r) : read_inputs(r)) || read_vertices(r) || read_outputs(r))
+	if (read_initializers(r) || (r->outer ? read_formals(r) : read_inputs(r)) ||
+	    dlb_reader_vertices(r, r->p->node, r->p->n_node) || read_outputs(r))
 		return -1;
 	for (size_t i = 0; i < r->p->n_value_info; i++)
 		if (read_hint(r, r->p->value_info[i]))
@@ -582,29 +541,60 @@ int dlb_reader_graph(struct reader *r)
 	return 0;
 }
 
+static void release(struct reader *r)
+{
+	dlb_name_map_release(&r->tensor);
+	dlb_name_map_release(&r->batch);
+	dlb_name_map_release(&r->vertices);
+	dlb_name_map_release(&r->all->function);
+	dlb_name_map_release(&r->all->hoisted);
+	dlb_name_map_release(&r->all->listed);
+}
+
+/* The graph of a model that is unpacked; *place: where the data of its tensors stand (new). */
+static int read_model(struct reading *all, const char *name, struct dlb_graph *g, struct dlb_error *err)
+{
+	struct reader r = { .name = name, .all = all, .p = all->model->graph, .g = g, .err = err };
+	int rc = -1;
+
+	if (!r.p) {
+		dlb_fail(err, name, "no graph in it");
+		dlb_hint(err, "is it an ONNX model?");
+	} else {
+		dlb_reader_signature(&r);
+		rc = check_ir_version(&r) || dlb_reader_list_functions(&r) || dlb_reader_graph(&r) ? -1 : 0;
+	}
+	release(&r);
+	return rc;
+}
+
+int dlb_onnx_places(Onnx__ModelProto *m, const char *name, struct dlb_graph *g, struct dlb_onnx_place **place, int *n,
+		    struct dlb_error *err)
+{
+	struct dlb_onnx_files files = { .unread = true, .fd = -1 };
+	struct reading all = { .model = m, .files = &files, .bytes = protobuf_c_message_get_packed_size(&m->base) };
+	const int rc = read_model(&all, name, g, err);
+
+	*place = all.place;
+	*n = all.n_places;
+	return rc;
+}
+
 static int parse(const void *data, size_t n, const char *name, const char *folder, struct dlb_graph *g,
 		 struct dlb_error *err)
 {
-	struct reader r = { .name = name, .folder = folder, .g = g, .err = err };
+	struct dlb_onnx_files files = { .folder = folder, .fd = -1 };
+	struct reading all = { .files = &files, .bytes = n };
 	int rc = -1;
 
 	dlb_graph_init(g);
 	if (!n)
 		return dlb_fail(err, name, "empty file");
-	r.model = dlb_onnx_unpack(&onnx__model_proto__descriptor, data, n, name, &g->arena, err);
-	if (r.model && !r.model->graph) {
-		dlb_fail(err, name, "no graph in it");
-		dlb_hint(err, "is it an ONNX model?");
-	} else if (r.model && r.model->n_functions) {
-		dlb_fail(err, name, "functions of the model's own are not read (%zu of them)", r.model->n_functions);
-	} else if (r.model) {
-		r.p = r.model->graph;
-		dlb_reader_signature(&r);
-		rc = dlb_reader_graph(&r);
-	}
-	dlb_name_map_release(&r.tensor);
-	dlb_name_map_release(&r.batch);
-	dlb_name_map_release(&r.listed);
+	all.model = dlb_onnx_unpack(&onnx__model_proto__descriptor, data, n, name, &g->arena, err);
+	if (all.model)
+		rc = read_model(&all, name, g, err);
+	dlb_onnx_files_close(&files);
+	free(all.place);
 	if (rc)
 		dlb_graph_release(g);
 	return rc;

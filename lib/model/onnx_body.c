@@ -5,16 +5,24 @@
 
 static struct reader *outermost(struct reader *r)
 {
-	while (r->outer)
-		r = r->outer;
+	for (struct reader *around; (around = dlb_reader_around(r));)
+		r = around;
 	return r;
 }
 
-static int capture(struct reader *r, int far, const char *name)
+bool dlb_reader_in_body(const struct reader *r)
+{
+	for (; r; r = dlb_reader_around(r))
+		if (r->outer)
+			return true;
+	return false;
+}
+
+/* Tensor `far` of the graph around body r becomes an input of r's graph. */
+static int capture(struct reader *r, int far)
 {
 	const int id = dlb_graph_add_tensor(r->g, r->outer->g->tensor[far].name, DLB_T_INPUT);
 
-	dlb_name_map_add(&r->tensor, name, id);
 	DLB_GROW(r->capture, r->n_captures, r->cap_captures);
 	r->capture[r->n_captures].in = id;
 	r->capture[r->n_captures++].out = far;
@@ -23,23 +31,35 @@ static int capture(struct reader *r, int far, const char *name)
 
 int dlb_reader_find(struct reader *r, const char *name)
 {
-	const int id = dlb_name_map_get(&r->tensor, name);
+	int id = dlb_name_map_get(&r->tensor, name);
 
 	if (id >= 0 || !r->outer)
 		return id;
 	const int far = dlb_reader_find(r->outer, name);
-	return far < 0 ? -1 : capture(r, far, name);
+	if (far < 0)
+		return -1;
+	id = capture(r, far);
+	dlb_name_map_add(&r->tensor, name, id);
+	return id;
+}
+
+/* Tensor `id` of the outermost graph in r's graph. */
+static int bring(struct reader *r, int id)
+{
+	if (r->caller)
+		return bring(r->caller, id);
+	return r->outer ? capture(r, bring(r->outer, id)) : id;
 }
 
 static bool is_visible(const struct reader *r, const char *name)
 {
-	for (; r; r = r->outer)
+	for (; r; r = dlb_reader_around(r))
 		if (dlb_name_map_get(&r->tensor, name) >= 0)
 			return true;
 	return false;
 }
 
-/* A name that no graph from here outwards has yet: `name`, or one that tells where it comes from. */
+/* A name that no scope from here outwards has yet: `name`, or one that tells where it comes from. */
 static const char *hoisted_name(struct reader *r, const struct reader *root, const char *name)
 {
 	struct dlb_arena *a = &root->g->arena;
@@ -51,24 +71,46 @@ static const char *hoisted_name(struct reader *r, const struct reader *root, con
 	return unique;
 }
 
-int dlb_reader_hoist(struct reader *r, const char *name, const Onnx__TensorProto *p, const Onnx__NodeProto *vertex)
+/* The initializer of a body that several calls of a function have is one tensor. */
+static int hoist_initializer(struct reader *r, struct reader *root, const char *name, Onnx__TensorProto *p)
+{
+	const char *key = dlb_arena_printf(&root->g->arena, "%p", (void *)p);
+	int id = dlb_name_map_get(&r->all->hoisted, key);
+
+	if (id >= 0)
+		return id;
+	id = dlb_reader_add_tensor(root, hoisted_name(r, root, name), DLB_T_CONSTANT, "a constant");
+	if (id < 0 || dlb_reader_set_constant(root, id, p, true))
+		return -1;
+	dlb_name_map_add(&r->all->hoisted, key, id);
+	return id;
+}
+
+static int hoist_constant(struct reader *r, struct reader *root, const char *name, const Onnx__NodeProto *vertex,
+			  const char *vertex_name)
+{
+	const int id = dlb_reader_add_tensor(root, hoisted_name(r, root, name), DLB_T_CONSTANT, "a constant");
+	const int rc = id < 0 ? -1 : dlb_reader_constant(r, vertex, vertex_name, root, id);
+
+	if (rc <= 0)
+		return rc ? -1 : id;
+	dlb_reader_fail(r, vertex, vertex_name, "constant '%s' in a body of '%s' is of a kind that dlb does not hold", name, r->vertex);
+	return dlb_hint(r->err, "numbers are held; strings and sparse tensors are not: remove what reads it before the export");
+}
+
+int dlb_reader_hoist(struct reader *r, const char *name, Onnx__TensorProto *p, const Onnx__NodeProto *vertex,
+		     const char *vertex_name)
 {
 	struct reader *root = outermost(r);
 
-	if (dlb_name_map_get(&r->tensor, name) >= 0)
-		return dlb_fail(r->err, r->name, "two tensors in a body of '%s' have the name '%s'", r->vertex, name);
-	const int id = dlb_reader_add_tensor(root, hoisted_name(r, root, name), DLB_T_CONSTANT, "a constant");
-	if (id < 0 || (p && dlb_reader_set_constant(root, id, p, true)))
+	if (dlb_name_map_get(&r->tensor, name) >= 0) {
+		dlb_fail(r->err, r->name, "two tensors in a body of '%s' have the name '%s'", r->vertex, name);
+		return dlb_hint(r->err, "every tensor is made once: rename one of them");
+	}
+	const int id = p ? hoist_initializer(r, root, name, p) : hoist_constant(r, root, name, vertex, vertex_name);
+	if (id < 0)
 		return -1;
-	const int rc = vertex ? dlb_reader_constant(root, vertex, id) : 0;
-	if (rc > 0)
-		return dlb_fail(r->err, r->name, "constant '%s' in a body of '%s' is of a kind that dlb does not hold", name,
-				r->vertex);
-	if (rc)
-		return -1;
-	const int here = dlb_reader_find(r, root->g->tensor[id].name);
-	if (strcmp(root->g->tensor[id].name, name))
-		dlb_name_map_add(&r->tensor, name, here);
+	dlb_name_map_add(&r->tensor, name, bring(r, id));
 	return 0;
 }
 
@@ -80,8 +122,7 @@ bool dlb_reader_is_body(const Onnx__NodeProto *p, const Onnx__AttributeProto *a)
 /* Operands of the vertex from here on are what the body captures. */
 static int read_body(struct reader *r, const Onnx__GraphProto *p, const char *vertex, struct dlb_body *b, int **in, int *n_in)
 {
-	struct reader inner = { .name = r->name, .folder = r->folder, .model = r->model, .p = p, .g = &b->g, .err = r->err,
-				.outer = r, .vertex = vertex };
+	struct reader inner = { .name = r->name, .all = r->all, .p = p, .g = &b->g, .err = r->err, .outer = r, .vertex = vertex };
 	struct dlb_graph *g = &b->g;
 	int rc = dlb_reader_graph(&inner);
 
@@ -104,6 +145,7 @@ static int read_body(struct reader *r, const Onnx__GraphProto *p, const char *ve
 	}
 	dlb_name_map_release(&inner.tensor);
 	dlb_name_map_release(&inner.batch);
+	dlb_name_map_release(&inner.vertices);
 	free(inner.capture);
 	return rc;
 }

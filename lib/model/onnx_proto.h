@@ -16,8 +16,19 @@ int dlb_onnx_wire_check(const ProtobufCMessageDescriptor *d, const void *data, s
 /* Checked unpacking into `a`: NULL with err. */
 void *dlb_onnx_unpack(const ProtobufCMessageDescriptor *d, const void *data, size_t n, const char *name,
 		      struct dlb_arena *a, struct dlb_error *err);
-/* Shape, type and data of a TensorProto; data lies in `a` (raw bytes are used in place). External data are
- * looked for in `folder` (NULL: refused). `what` names it in messages: "initializer 'w'". */
-int dlb_onnx_tensor(const Onnx__TensorProto *p, const char *name, const char *folder, const char *what,
+/* Where external data are looked for: in files inside `folder` (NULL: nowhere, they are refused). The file read last
+ * stays open. `unread`: nobody needs data, *data of every tensor is NULL. */
+struct dlb_onnx_files { const char *folder; bool unread; char *location; int fd; int64_t bytes; };
+void dlb_onnx_files_close(struct dlb_onnx_files *f);
+/* Shape, type and data of a TensorProto; data lies in `a` (raw bytes are used in place). `what` names it in messages:
+ * "initializer 'w'". */
+int dlb_onnx_tensor(const Onnx__TensorProto *p, const char *name, struct dlb_onnx_files *files, const char *what,
 		    struct dlb_arena *a, struct dlb_desc *desc, void **data, struct dlb_error *err);
+/* A tensor of the graph, by name, and the message that holds its data. */
+struct dlb_onnx_place { const char *name; Onnx__TensorProto *p; };
+/* Where in m the data of the constants of its graph stand; names lie in g, which gets that graph without data (the
+ * caller releases it). The array is new. */
+struct dlb_graph;
+int dlb_onnx_places(Onnx__ModelProto *m, const char *name, struct dlb_graph *g, struct dlb_onnx_place **place, int *n,
+		    struct dlb_error *err);
 #endif

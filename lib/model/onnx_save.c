@@ -1,13 +1,14 @@
 /* A trained model back as ONNX: see onnx.h. The model it came from is unpacked, its initializers get their
  * new values, and the whole is packed again; so everything else stays as it was.
  *
- * A weight that was no initializer but came out of a vertex (a ConstantOfShape, a Constant, anything that
- * folding made a constant of) becomes an initializer, and that vertex goes. External data are taken in: the
- * new file stands alone. */
+ * Constants of bodies and functions are found under the names that the reader gives them. A weight that came out of a
+ * vertex (a ConstantOfShape, anything that folding made a constant of) becomes an initializer, and that vertex goes.
+ * Initializers keep their own type, f16 and bf16 too. External data are taken in: the new file stands alone. */
 #define _XOPEN_SOURCE 700	/* realpath */
 #include <libgen.h>
 #include <stdlib.h>
 #include <string.h>
+#include "graph/graph.h"
 #include "graph/name_map.h"
 #include "model/file.h"
 #include "model/onnx.h"
@@ -16,9 +17,13 @@
 #define MAX_BYTES INT32_MAX	/* protobuf's own limit */
 
 struct saver {
-	const char *source, *folder;
+	const char *source;
+	struct dlb_onnx_files *files;
 	struct dlb_arena *a;
 	Onnx__GraphProto *p;
+	const char *const *names;		/* of the weights, and their data */
+	const void *const *data;
+	struct dlb_name_map filled;		/* tensors of the file ("%p") to the weight that they got */
 	struct dlb_error *err;
 };
 
@@ -85,24 +90,6 @@ static bool take_from_vertex(struct saver *s, const char *name)
 	return false;
 }
 
-/* The initializer of that name in a graph inside a vertex (a branch, a loop's body), or NULL. Depth is bounded by the
- * check of the wire format. */
-static Onnx__TensorProto *find_inside(const Onnx__GraphProto *p, const char *name)
-{
-	Onnx__TensorProto *found = NULL;
-
-	for (size_t i = 0; i < p->n_node && !found; i++)
-		for (size_t k = 0; k < p->node[i]->n_attribute && !found; k++) {
-			const Onnx__GraphProto *body = p->node[i]->attribute[k]->g;
-			for (size_t t = 0; body && t < body->n_initializer && !found; t++)
-				if (body->initializer[t]->name && !strcmp(body->initializer[t]->name, name))
-					found = body->initializer[t];
-			if (body && !found)
-				found = find_inside(body, name);
-		}
-	return found;
-}
-
 static Onnx__TensorProto *new_initializer(struct saver *s, const char *name, const struct dlb_desc *d, const void *data)
 {
 	Onnx__TensorProto *t = dlb_arena_alloc(s->a, sizeof *t);
@@ -121,32 +108,46 @@ static Onnx__TensorProto *new_initializer(struct saver *s, const char *name, con
 	return t;
 }
 
-static int put_weights(struct saver *s, Onnx__ModelProto *m, const char *const *names, const void *const *data,
+/* Weight i goes to place `at`. Several calls of a function share its constants: what was trained apart fits in no file. */
+static int put_in_place(struct saver *s, const struct dlb_onnx_place *at, const struct dlb_desc *d, const void *data, int i)
+{
+	const int before = dlb_name_map_add(&s->filled, dlb_arena_printf(s->a, "%p", (void *)at->p), i);
+
+	if (before >= 0 && s->data[before] != data) {
+		dlb_fail(s->err, s->source, "tensors '%s' and '%s' are one constant of a function, but were trained apart", s->names[before],
+			 at->name);
+		return dlb_hint(s->err, "save as .safetensors");
+	}
+	return replace(s, at->p, d, data);
+}
+
+static int put_weights(struct saver *s, Onnx__ModelProto *m, const struct dlb_onnx_place *place, int n_places,
 		       const struct dlb_desc *desc, int n)
 {
 	struct dlb_name_map map = { 0 };
 	Onnx__TensorProto **list = dlb_arena_array(s->a, s->p->n_initializer + (size_t)n + 1, sizeof *list);
 	int rc = 0;
 
-	for (size_t i = 0; i < s->p->n_initializer; i++) {
-		list[i] = s->p->initializer[i];
-		dlb_name_map_add(&map, list[i]->name ? list[i]->name : "", (int)i);
-	}
+	for (int i = 0; i < n_places; i++)
+		dlb_name_map_add(&map, place[i].name, i);
+	if (s->p->n_initializer)
+		memcpy(list, s->p->initializer, s->p->n_initializer * sizeof *list);
 	s->p->initializer = list;
 	for (int i = 0; i < n && !rc; i++) {
-		const int at = dlb_name_map_get(&map, names[i]);
-		Onnx__TensorProto *inside = at < 0 ? find_inside(s->p, names[i]) : NULL;
-		if (at >= 0 || inside) {
-			rc = replace(s, inside ? inside : list[at], &desc[i], data[i]);
-		} else if (take_from_vertex(s, names[i])) {
-			list[s->p->n_initializer++] = new_initializer(s, names[i], &desc[i], data[i]);
+		const int at = dlb_name_map_get(&map, s->names[i]);
+		if (at >= 0) {
+			rc = put_in_place(s, &place[at], &desc[i], s->data[i], i);
+		} else if (take_from_vertex(s, s->names[i])) {
+			list[s->p->n_initializer++] = new_initializer(s, s->names[i], &desc[i], s->data[i]);
 			if (m->ir_version < 4)	/* before 4 an initializer had to be an input too */
 				m->ir_version = 4;
 		} else {
-			rc = dlb_fail(s->err, s->source, "no tensor '%s' to save the trained weight in", names[i]);
+			dlb_fail(s->err, s->source, "no tensor '%s' to save the trained weight in", s->names[i]);
+			rc = dlb_hint(s->err, "save as .safetensors");
 		}
 	}
 	dlb_name_map_release(&map);
+	dlb_name_map_release(&s->filled);
 	return rc;
 }
 
@@ -159,10 +160,33 @@ static int take_in_external(struct saver *s, Onnx__TensorProto *t)
 	if (!t->has_data_location || t->data_location != ONNX__TENSOR_PROTO__DATA_LOCATION__EXTERNAL)
 		return 0;
 	snprintf(what, sizeof what, "initializer '%.100s'", t->name ? t->name : "");
-	if (dlb_onnx_tensor(t, s->source, s->folder, what, s->a, &d, &data, s->err))
+	if (dlb_onnx_tensor(t, s->source, s->files, what, s->a, &d, &data, s->err))
 		return -1;
 	set_raw(t, data, dlb_desc_bytes(&d));
 	return 0;
+}
+
+static int take_in_graph(struct saver *s, const Onnx__GraphProto *p);
+
+static int take_in_vertices(struct saver *s, Onnx__NodeProto *const *node, size_t n)
+{
+	int rc = 0;
+
+	for (size_t i = 0; i < n && !rc; i++)
+		for (size_t k = 0; k < node[i]->n_attribute && !rc; k++) {
+			const Onnx__AttributeProto *a = node[i]->attribute[k];
+			rc = (a->t && take_in_external(s, a->t)) || (a->g && take_in_graph(s, a->g)) ? -1 : 0;
+		}
+	return rc;
+}
+
+/* Depth is bounded by the check of the wire format. */
+static int take_in_graph(struct saver *s, const Onnx__GraphProto *p)
+{
+	for (size_t i = 0; i < p->n_initializer; i++)
+		if (take_in_external(s, p->initializer[i]))
+			return -1;
+	return take_in_vertices(s, p->node, p->n_node);
 }
 
 static int write_model(const Onnx__ModelProto *m, const char *path, struct dlb_error *err)
@@ -182,6 +206,22 @@ static int write_model(const Onnx__ModelProto *m, const char *path, struct dlb_e
 	return dlb_aside_commit(&out, err);
 }
 
+static int save(struct saver *s, Onnx__ModelProto *m, const char *path, const struct dlb_desc *desc, int n)
+{
+	struct dlb_onnx_place *place = NULL;
+	struct dlb_graph g;
+	int n_places;
+
+	dlb_graph_init(&g);
+	int rc = dlb_onnx_places(m, s->source, &g, &place, &n_places, s->err) || put_weights(s, m, place, n_places, desc, n) ||
+		 take_in_graph(s, s->p) ? -1 : 0;
+	for (size_t i = 0; i < m->n_functions && !rc; i++)
+		rc = take_in_vertices(s, m->functions[i]->node, m->functions[i]->n_node);
+	free(place);
+	dlb_graph_release(&g);
+	return rc ? rc : write_model(m, path, s->err);
+}
+
 int dlb_onnx_save(const char *source, const char *path, const char *const *names, const void *const *data,
 		  const struct dlb_desc *desc, int n, struct dlb_error *err)
 {
@@ -193,17 +233,13 @@ int dlb_onnx_save(const char *source, const char *path, const char *const *names
 		return -1;
 	char *full = realpath(source, NULL);
 	char *copy = dlb_xstrdup(full ? full : source);
+	struct dlb_onnx_files files = { .folder = full ? dirname(copy) : NULL, .fd = -1 };
 	Onnx__ModelProto *m = dlb_onnx_unpack(&onnx__model_proto__descriptor, f.data, f.n, source, &a, err);
-	if (m && !m->graph) {
-		dlb_fail(err, source, "no graph in it");
-	} else if (m) {
-		struct saver s = { source, full ? dirname(copy) : NULL, &a, m->graph, err };
-		rc = put_weights(&s, m, names, data, desc, n);
-		for (size_t i = 0; i < s.p->n_initializer && !rc; i++)
-			rc = take_in_external(&s, s.p->initializer[i]);
-		if (!rc)
-			rc = write_model(m, path, err);
+	if (m) {
+		struct saver s = { .source = source, .files = &files, .a = &a, .p = m->graph, .names = names, .data = data, .err = err };
+		rc = save(&s, m, path, desc, n);
 	}
+	dlb_onnx_files_close(&files);
 	dlb_file_close(&f);
 	dlb_arena_release(&a);
 	free(copy);

@@ -24,6 +24,7 @@
 
 #define KEY "pkg.torch.export.ExportedProgram.graph_signature"
 #define CALL "pkg.torch.onnx.fx_node"
+#define MAX_INHERITED 4096	/* bytes of a call's text */
 
 struct list {
 	struct dlb_graph *g;
@@ -266,32 +267,38 @@ static const char *find(Onnx__StringStringEntryProto *const *p, size_t n, const 
 
 void dlb_reader_signature(struct reader *r)
 {
-	const Onnx__GraphProto *p = r->model->graph;
-	const char *text = find(p->metadata_props, p->n_metadata_props, KEY);
+	const Onnx__ModelProto *m = r->all->model;
+	const char *text = find(m->graph->metadata_props, m->graph->n_metadata_props, KEY);
 
 	if (!text)
-		text = find(r->model->metadata_props, r->model->n_metadata_props, KEY);
+		text = find(m->metadata_props, m->n_metadata_props, KEY);
 	if (text)
 		read_signature(r, text);
 	for (int i = 0; i < r->g->n_listed; i++)
-		dlb_name_map_add(&r->listed, r->g->listed[i].input, i);
+		dlb_name_map_add(&r->all->listed, r->g->listed[i].input, i);
 }
 
 /* "%linear : [num_users=1] = call_function[target=torch.ops.aten.linear.default](args = (%x, %p_fc_weight), kwargs = {})" */
 void dlb_reader_uses(struct reader *r, const Onnx__NodeProto *p, int op)
 {
 	struct dlb_op *o = &r->g->op[op];
-	const char *text = r->listed.n ? find(p->metadata_props, p->n_metadata_props, CALL) : NULL;
+	const struct dlb_name_map *all = &r->all->listed;
+	const char *text = all->n ? find(p->metadata_props, p->n_metadata_props, CALL) : NULL;
 	int *use = NULL, n = 0, cap = 0;
 	char name[256];
 
+	for (; all->n && !text && r->caller; r = r->caller) {		/* of a function: what is said of the call holds */
+		text = find(r->call->metadata_props, r->call->n_metadata_props, CALL);
+		if (text && strnlen(text, MAX_INHERITED) == MAX_INHERITED)	/* it is searched for each vertex of the function */
+			text = NULL;
+	}
 	for (text = text ? strchr(text, '%') : NULL; text; text = strchr(text, '%')) {
 		const size_t length = strcspn(++text, " ,()[]{}:=%");
 		if (length >= sizeof name)
 			continue;
 		memcpy(name, text, length);
 		name[length] = '\0';
-		const int at = dlb_name_map_get(&r->listed, name);
+		const int at = dlb_name_map_get(all, name);
 		if (at < 0)
 			continue;
 		DLB_GROW(use, n, cap);

@@ -15,7 +15,16 @@
 
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "raw tensor data are used in place");
 
-struct source { const char *name, *folder, *what; struct dlb_arena *a; struct dlb_error *err; };
+#define DAMAGED "the file is damaged: export the model again"
+#define TO_FLOAT "export the model in f32 or f16, before it is quantized"
+
+struct source { const char *name, *what; struct dlb_onnx_files *files; struct dlb_arena *a; struct dlb_error *err; };
+
+static int cannot_open(const struct source *s, const char *location)
+{
+	dlb_fail(s->err, s->name, "cannot open data of %s in '%s': %s", s->what, location, strerror(errno));
+	return dlb_hint(s->err, "the exporter writes the weights to a file of their own: keep it beside the model");
+}
 
 /* The path of an external file, inside the model's folder whatever links say; new, or NULL with err. */
 static char *external_path(const struct source *s, const char *location)
@@ -27,20 +36,23 @@ static char *external_path(const struct source *s, const char *location)
 	for (const char *p = location; *p; p++)
 		if (p[0] == '.' && p[1] == '.' && (p == location || p[-1] == '/') && (!p[2] || p[2] == '/'))
 			up = true;
-	if (!s->folder) {
+	if (!s->files->folder) {
 		dlb_fail(err, s->name, "data of %s lie in another file, which only a model on disk can have", s->what);
+		dlb_hint(err, "give the model as a file, beside its data");
 	} else if (!*location || *location == '/' || up) {
 		dlb_fail(err, s->name, "data of %s lie outside the model's folder: '%s'", s->what, location);
+		dlb_hint(err, "put the file beside the model, and save the model with its name alone as the location");
 	} else {
-		path = dlb_xprintf("%s/%s", s->folder, location);
-		folder = realpath(s->folder, NULL);
+		path = dlb_xprintf("%s/%s", s->files->folder, location);
+		folder = realpath(s->files->folder, NULL);
 		real = realpath(path, NULL);
 		const size_t n = folder ? strlen(folder) : 0;
 		if (!folder || !real) {
-			dlb_fail(err, s->name, "cannot open data of %s in '%s': %s", s->what, location, strerror(errno));
+			cannot_open(s, location);
 		} else if (strncmp(real, folder, n) != 0 || (real[n] != '/' && n > 1)) {
 			dlb_fail(err, s->name, "data of %s lie outside the model's folder: '%s' leads there", s->what,
 				 location);
+			dlb_hint(err, "copy the file beside the model in place of the link");
 		} else {
 			free(path);
 			free(folder);
@@ -62,6 +74,56 @@ static int64_t offset_number(const char *s)
 	return errno || end == s || *end || v < 0 ? -1 : v;
 }
 
+/* The file at `location` is the one that is open. */
+static int open_external(const struct source *s, const char *location)
+{
+	struct dlb_onnx_files *f = s->files;
+	struct stat st;
+
+	if (f->location && !strcmp(f->location, location))
+		return 0;
+	char *path = external_path(s, location);
+	if (!path)
+		return -1;
+	dlb_onnx_files_close(f);
+	f->fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);	/* a FIFO must not hold us up */
+	free(path);
+	if (f->fd < 0 || fstat(f->fd, &st) != 0)
+		return cannot_open(s, location);
+	if (!S_ISREG(st.st_mode)) {
+		dlb_fail(s->err, s->name, "data of %s: '%s' is not a file", s->what, location);
+		return dlb_hint(s->err, "put the data file that was exported with the model beside it");
+	}
+	f->location = dlb_xstrdup(location);
+	f->bytes = st.st_size;
+	return 0;
+}
+
+void dlb_onnx_files_close(struct dlb_onnx_files *f)
+{
+	if (f->fd >= 0)
+		close(f->fd);
+	free(f->location);
+	f->location = NULL;
+	f->fd = -1;
+}
+
+static int read_at(const struct source *s, int64_t offset, char *to, size_t bytes)
+{
+	for (size_t done = 0; done < bytes;) {
+		const ssize_t got = pread(s->files->fd, to + done, bytes - done, (off_t)offset + (off_t)done);
+		if (got < 0 && errno == EINTR)
+			continue;
+		if (got <= 0) {
+			dlb_fail(s->err, s->name, "cannot read data of %s in '%s': %s", s->what, s->files->location,
+				 got < 0 ? strerror(errno) : "file got shorter");
+			return dlb_hint(s->err, "is the whole file there?");
+		}
+		done += (size_t)got;
+	}
+	return 0;
+}
+
 static int read_external(const struct source *s, const Onnx__TensorProto *p, size_t bytes, void **data)
 {
 	const char *location = "";
@@ -77,42 +139,25 @@ static int read_external(const struct source *s, const Onnx__TensorProto *p, siz
 		else if (!strcmp(key, "length"))
 			length = offset_number(value);
 	}
-	if (offset < 0 || length == -1)
-		return dlb_fail(s->err, s->name, "bad offset or length of the data of %s", s->what);
-	if (length >= 0 && (uint64_t)length != bytes)
-		return dlb_fail(s->err, s->name, "data of %s are %" PRId64 " bytes where its shape needs %zu", s->what,
-				length, bytes);
-	char *path = external_path(s, location);
-	if (!path)
-		return -1;
-	struct stat st;
-	const int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);	/* a FIFO must not hold us up */
-	int rc = 0;
-	if (fd < 0 || fstat(fd, &st) != 0)
-		rc = dlb_fail(s->err, s->name, "cannot open data of %s in '%s': %s", s->what, location, strerror(errno));
-	else if (!S_ISREG(st.st_mode))
-		rc = dlb_fail(s->err, s->name, "data of %s: '%s' is not a file", s->what, location);
-	else if (offset > st.st_size || bytes > (uint64_t)(st.st_size - offset))
-		rc = dlb_fail(s->err, s->name, "data of %s reach past the end of '%s' (%lld bytes)", s->what, location,
-			      (long long)st.st_size);
-	if (!rc) {
-		char *to = *data = dlb_arena_alloc(s->a, bytes ? bytes : 1);
-		for (size_t done = 0; done < bytes;) {
-			const ssize_t got = pread(fd, to + done, bytes - done, (off_t)offset + (off_t)done);
-			if (got < 0 && errno == EINTR)
-				continue;
-			if (got <= 0) {
-				rc = dlb_fail(s->err, s->name, "cannot read data of %s in '%s': %s", s->what, location,
-					      got < 0 ? strerror(errno) : "file got shorter");
-				break;
-			}
-			done += (size_t)got;
-		}
+	if (offset < 0 || length == -1) {
+		dlb_fail(s->err, s->name, "bad offset or length of the data of %s", s->what);
+		return dlb_hint(s->err, DAMAGED);
 	}
-	if (fd >= 0)
-		close(fd);
-	free(path);
-	return rc;
+	if (length >= 0 && (uint64_t)length != bytes) {
+		dlb_fail(s->err, s->name, "data of %s are %" PRId64 " bytes where its shape needs %zu", s->what, length, bytes);
+		return dlb_hint(s->err, DAMAGED);
+	}
+	if (s->files->unread)
+		return 0;
+	if (open_external(s, location))
+		return -1;
+	if (offset > s->files->bytes || bytes > (uint64_t)(s->files->bytes - offset)) {
+		dlb_fail(s->err, s->name, "data of %s reach past the end of '%s' (%" PRId64 " bytes)", s->what, location,
+			 s->files->bytes);
+		return dlb_hint(s->err, "is the whole file there, and of the same export as the model?");
+	}
+	*data = dlb_arena_alloc(s->a, bytes ? bytes : 1);
+	return read_at(s, offset, *data, bytes);
 }
 
 /* int32_data holds all the types up to 32 bits, float16 and bfloat16 as their bit patterns. */
@@ -141,8 +186,12 @@ static int read_typed(const struct source *s, const Onnx__TensorProto *p, enum d
 	case DLB_U32: have = p->n_uint64_data; break;
 	default: have = p->n_int32_data; break;
 	}
-	if (have != count)
-		return dlb_fail(s->err, s->name, "%s holds %zu values where its shape needs %zu", s->what, have, count);
+	if (have != count) {
+		dlb_fail(s->err, s->name, "%s holds %zu values where its shape needs %zu", s->what, have, count);
+		return dlb_hint(s->err, DAMAGED);
+	}
+	if (s->files->unread)
+		return 0;
 	*data = dlb_arena_array(s->a, count ? count : 1, size);
 	if (from && count)
 		memcpy(*data, from, count * size);
@@ -154,49 +203,86 @@ static int read_typed(const struct source *s, const Onnx__TensorProto *p, enum d
 		} else {
 			fits = put_int32(t, p->int32_data[i], *data, i);
 		}
-		if (!fits)
-			return dlb_fail(s->err, s->name, "value %zu of %s does not fit %s", i, s->what, dlb_dtype_name(t));
+		if (!fits) {
+			dlb_fail(s->err, s->name, "value %zu of %s does not fit %s", i, s->what, dlb_dtype_name(t));
+			return dlb_hint(s->err, DAMAGED);
+		}
 	}
 	return 0;
 }
 
-int dlb_onnx_tensor(const Onnx__TensorProto *p, const char *name, const char *folder, const char *what,
-		    struct dlb_arena *a, struct dlb_desc *desc, void **data, struct dlb_error *err)
+/* What dlb has no type for, by ONNX's number. */
+static int unknown_type(const struct source *s, int type)
 {
-	const struct source s = { name, folder, what, a, err };
-	struct dlb_desc d = { .n_dims = (int)p->n_dims };
+	static const struct { int type; const char *name, *cure; } known[] = {
+		{ 8, "strings", "look the text up before the model: it takes numbers" },
+		{ 14, "complex64", "write it with real and imaginary parts" }, { 15, "complex128", "write it with real and imaginary parts" },
+		{ 17, "f8 (e4m3fn)", TO_FLOAT }, { 18, "f8 (e4m3fnuz)", TO_FLOAT }, { 19, "f8 (e5m2)", TO_FLOAT },
+		{ 20, "f8 (e5m2fnuz)", TO_FLOAT }, { 21, "u4", TO_FLOAT }, { 22, "i4", TO_FLOAT }, { 23, "f4 (e2m1)", TO_FLOAT },
+		{ 24, "f8 (e8m0)", TO_FLOAT }, { 25, "u2", TO_FLOAT }, { 26, "i2", TO_FLOAT },
+	};
+
+	for (int i = 0; i < DLB_LEN(known); i++)
+		if (known[i].type == type) {
+			dlb_fail(s->err, s->name, "%s is of a type dlb does not read: %s (ONNX data type %d)", s->what, known[i].name, type);
+			return dlb_hint(s->err, "%s", known[i].cure);
+		}
+	dlb_fail(s->err, s->name, "%s is of a type dlb does not read (ONNX data type %d)", s->what, type);
+	return dlb_hint(s->err, DAMAGED);
+}
+
+/* Shape and type, and their bytes. */
+static int read_desc(const struct source *s, const Onnx__TensorProto *p, struct dlb_desc *d, size_t *bytes)
+{
 	const int dtype = p->has_data_type ? dlb_dtype_from_onnx(p->data_type) : -1;
 
 	if (dtype < 0)
-		return dlb_fail(err, name, "%s is of a type dlb does not read (ONNX data type %d)", what,
-				p->has_data_type ? (int)p->data_type : 0);
-	if (p->segment)
-		return dlb_fail(err, name, "%s is stored in segments, which dlb does not read", what);
-	if (p->n_dims > DLB_MAX_DIMS)
-		return dlb_fail(err, name, "%s has %zu dimensions; at most %d", what, p->n_dims, DLB_MAX_DIMS);
-	d.dtype = (enum dlb_dtype)dtype;
-	for (int i = 0; i < d.n_dims; i++)
-		d.dim[i] = p->dims[i];
-	const int64_t count = dlb_checked_count(d.dim, d.n_dims);
-	if (count < 0)
-		return dlb_fail(err, name, "shape of %s is negative or too large", what);
-	const size_t size = dlb_dtype_bytes(d.dtype);
-	if ((uint64_t)count > SIZE_MAX / 2 / size)
-		return dlb_fail(err, name, "%s is too large", what);
-	const size_t bytes = (size_t)count * size;
+		return unknown_type(s, p->has_data_type ? (int)p->data_type : 0);
+	if (p->segment) {
+		dlb_fail(s->err, s->name, "%s is stored in segments, which dlb does not read", s->what);
+		return dlb_hint(s->err, "save the model again with onnx.save: it writes tensors whole");
+	}
+	if (p->n_dims > DLB_MAX_DIMS) {
+		dlb_fail(s->err, s->name, "%s has %zu dimensions; at most %d", s->what, p->n_dims, DLB_MAX_DIMS);
+		return dlb_hint(s->err, "reshape it in the model");
+	}
+	*d = (struct dlb_desc){ .dtype = (enum dlb_dtype)dtype, .n_dims = (int)p->n_dims };
+	for (int i = 0; i < d->n_dims; i++)
+		d->dim[i] = p->dims[i];
+	const int64_t count = dlb_checked_count(d->dim, d->n_dims);
+	const size_t size = dlb_dtype_bytes(d->dtype);
+	if (count < 0 || (uint64_t)count > SIZE_MAX / 2 / size) {
+		dlb_fail(s->err, s->name, "shape of %s is negative or too large", s->what);
+		return dlb_hint(s->err, DAMAGED);
+	}
+	*bytes = (size_t)count * size;
+	return 0;
+}
 
+int dlb_onnx_tensor(const Onnx__TensorProto *p, const char *name, struct dlb_onnx_files *files, const char *what,
+		    struct dlb_arena *a, struct dlb_desc *desc, void **data, struct dlb_error *err)
+{
+	const struct source s = { name, what, files, a, err };
+	struct dlb_desc d;
+	size_t bytes = 0;
+
+	*data = NULL;
+	if (read_desc(&s, p, &d, &bytes))
+		return -1;
+	const size_t count = bytes / dlb_dtype_bytes(d.dtype);
 	if (p->has_data_location && p->data_location == ONNX__TENSOR_PROTO__DATA_LOCATION__EXTERNAL) {
 		if (read_external(&s, p, bytes, data))
 			return -1;
 	} else if (p->has_raw_data && (p->raw_data.len || !count)) {
-		if (p->raw_data.len != bytes)
-			return dlb_fail(err, name, "%s holds %zu bytes where its shape needs %zu", what, p->raw_data.len,
-					bytes);
+		if (p->raw_data.len != bytes) {
+			dlb_fail(err, name, "%s holds %zu bytes where its shape needs %zu", what, p->raw_data.len, bytes);
+			return dlb_hint(err, DAMAGED);
+		}
 		*data = bytes ? p->raw_data.data : dlb_arena_alloc(a, 1);
-	} else if (read_typed(&s, p, d.dtype, (size_t)count, data)) {
+	} else if (read_typed(&s, p, d.dtype, count, data)) {
 		return -1;
 	}
-	if (d.dtype == DLB_BOOL)	/* any byte but 0 is true; as a C bool it must be 1 */
+	if (d.dtype == DLB_BOOL && *data)	/* any byte but 0 is true; as a C bool it must be 1 */
 		for (size_t i = 0; i < bytes; i++)
 			((uint8_t *)*data)[i] = ((uint8_t *)*data)[i] != 0;
 	*desc = d;
@@ -205,6 +291,7 @@ int dlb_onnx_tensor(const Onnx__TensorProto *p, const char *name, const char *fo
 
 int dlb_onnx_read_tensor(const char *path, char name[128], struct dlb_desc *desc, void **data, struct dlb_error *err)
 {
+	struct dlb_onnx_files none = { .fd = -1 };
 	struct dlb_arena a = { 0 };
 	struct dlb_file f;
 	void *at = NULL;
@@ -213,7 +300,7 @@ int dlb_onnx_read_tensor(const char *path, char name[128], struct dlb_desc *desc
 	if (dlb_file_open(path, &f, err))
 		return -1;
 	const Onnx__TensorProto *p = dlb_onnx_unpack(&onnx__tensor_proto__descriptor, f.data, f.n, path, &a, err);
-	if (p && dlb_onnx_tensor(p, path, NULL, "the tensor", &a, desc, &at, err) == 0) {
+	if (p && dlb_onnx_tensor(p, path, &none, "the tensor", &a, desc, &at, err) == 0) {
 		const size_t bytes = dlb_desc_bytes(desc);
 		snprintf(name, 128, "%s", p->name ? p->name : "");
 		*data = dlb_xmalloc(bytes);
