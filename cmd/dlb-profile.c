@@ -9,6 +9,7 @@
 #include "cluster/cluster.h"
 #include "comm/comm.h"
 #include "cost/profile.h"
+#include "exec/agree.h"
 #include "exec/launch.h"
 #include "exec/probe.h"
 #include "exec/profiling.h"
@@ -38,6 +39,7 @@ struct work {
 	struct dlb_arena arena;
 	struct dlb_graph training, eval, *g;	/* g: the one that is written; eval borrows from training */
 	struct dlb_profile p;
+	bool one_piece;				/* the model mixes samples: one micro-batch, as exported */
 	int who;				/* the rank that failed */
 };
 
@@ -155,6 +157,7 @@ static int rewrite(struct work *w, struct dlb_error *err)
 	int *op_of, *tensor_of;
 
 	g->training = !o->inference;
+	g->fixed_batch = w->one_piece;
 	if (choose_parameters(w, err))
 		return -1;
 	if (!strcmp(o->dtype, "f64"))
@@ -287,15 +290,40 @@ static bool is_document(const char *path)
 	return !path || !strcmp(path, "-") || (n > 5 && !strcmp(path + n - 5, ".json"));
 }
 
+static int take_model(struct work *w, const char *path, struct dlb_doc *doc, struct dlb_error *err)
+{
+	if (dlb_onnx_read(path, &w->training, err) || use_weights(w, doc, err))
+		return -1;
+	return rewrite(w, err) ? dlb_error_at(err, path) : 0;
+}
+
+/* Two samples together must give what each gives alone. If they do not, either the model means that, and is trained in one
+ * micro-batch, or its batch was found in the wrong dimension: then it is read again and left at the batch that it was
+ * exported with. */
+static int check_samples(struct work *w, const char *path, struct dlb_doc *doc, struct dlb_error *err)
+{
+	struct dlb_error ignored = { .what = "" };
+
+	if (w->o->analytic || !dlb_samples_agree(&w->training, &w->device[0].be, err))
+		return 0;
+	dlb_graph_release(&w->eval);
+	dlb_graph_release(&w->training);
+	w->one_piece = true;
+	if (take_model(w, path, doc, &ignored))
+		return dlb_error_at(err, path);
+	dlb_graph_note(w->g, "the batch stays %lld, in one micro-batch and one replica: %s: %s", (long long)w->g->batch, err->where,
+		       err->what);
+	*err = (struct dlb_error){ .what = "" };
+	return 0;
+}
+
 /* A model starts a document; a document with a graph gets further devices measured. */
 static int take_input(struct work *w, const char *path, struct dlb_doc *doc, struct dlb_error *err)
 {
 	if (!is_document(path)) {
 		dlb_doc_init(doc, path);
-		if (dlb_onnx_read(path, &w->training, err) || use_weights(w, doc, err))
+		if (take_model(w, path, doc, err) || check_samples(w, path, doc, err))
 			return -1;
-		if (rewrite(w, err))
-			return dlb_error_at(err, path);
 		dlb_doc_set(doc, "graph", dlb_graph_write(w->g));
 		return 0;
 	}

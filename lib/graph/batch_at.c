@@ -40,8 +40,9 @@ int64_t dlb_batch_front(const struct fold *f, int t, int *dim)
 	return front ? front * f->outer[t][*dim] : -1;
 }
 
-/* At a batch of 1, is entry j of shape v a better place than entry `best`? A dimension of the batch alone is best; then
- * the one that leaves more of the fixed dimensions of x as they are; then the first. */
+/* At a batch of 1, is entry j of shape v a better place than entry `best`, which stands before it? A dimension of the batch
+ * alone is best; the last one, which holds features, is worst; of the others the one that leaves more of the fixed
+ * dimensions of x as they are; then the first. */
 static bool better(const struct dlb_tensor *x, int dim, const int64_t *v, int n, int j, int best)
 {
 	int kept[2] = { 0, 0 };
@@ -49,6 +50,8 @@ static bool better(const struct dlb_tensor *x, int dim, const int64_t *v, int n,
 
 	if ((v[j] == 1) != (v[best] == 1))
 		return v[j] == 1;
+	if (j == n - 1)
+		return false;
 	for (int i = 0; i < 2; i++) {
 		for (int k = 0; k < dim && k < at[i] && v[k] == x->dim[k].add; k++)
 			kept[i]++;

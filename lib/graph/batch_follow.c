@@ -184,8 +184,8 @@ static int constant_that_follows(struct fold *f, int op, const struct wish *w)
 	struct dlb_error ignored = { .what = "" };
 	int64_t *step;
 
-	if (x->data_mul)
-		return -1;
+	if (x->data_mul || (f->trained[w->t] && x->dim[w->k].add != f->wired))
+		return -1;			/* of a weight, rows are repeated in a dimension of their own */
 	if (x->is_fill && !f->trained[w->t])
 		return new_fill(f, w, x->fill);
 	if (!x->data)
@@ -474,6 +474,20 @@ int dlb_batch_unwire(struct fold *f, int op, struct dlb_error *err)
 
 /* -- indices along the batch -- */
 
+/* Constant indices into (batch, rows) flattened, each sample's into its own rows. */
+static bool own_rows(struct fold *f, const struct wish *w, int64_t n)
+{
+	if (f->g->tensor[w->t].kind != DLB_T_CONSTANT || f->g->tensor[w->t].data_mul)
+		return false;
+	const struct rows r = rows_of(f, w);
+	int64_t *step;
+	bool own = steady_rows(f, &r, &step);
+
+	for (int64_t i = 0; i < r.front * r.behind && own; i++)
+		own = step[i] == n;
+	return own;
+}
+
 /* Gather, GatherND and GatherElements agree at any size, whatever their indices are: those of one for each sample are
  * made to follow the batch before the vertex is inferred. */
 void dlb_batch_indices(struct fold *f, int op)
@@ -491,12 +505,15 @@ void dlb_batch_indices(struct fold *f, int op)
 		return;
 	if (index->kind == DLB_T_CONSTANT && (!index->data || f->wired < 2))
 		return;
-	for (int d = 0; d < n; d++)
-		if (!index->dim[d].mul && index->dim[d].add == f->wired) {
-			const int t = made_for(f, op, (struct wish){ o->in[1], d, 1, false });
-			if (t < 0)
-				continue;
-			f->g->op[op].in[1] = t;
-			return;
-		}
+	for (int d = 0; d < n; d++) {
+		const struct wish w = { o->in[1], d, 1, false };
+		const bool whole = index->dim[d].add == f->wired;
+		if (index->dim[d].mul || index->dim[d].add % f->wired || (along ? !own_rows(f, &w, x->dim[k].mul) : !whole))
+			continue;
+		const int t = made_for(f, op, w);
+		if (t < 0)
+			continue;
+		f->g->op[op].in[1] = t;
+		return;
+	}
 }

@@ -514,6 +514,14 @@ int dlb_graph_fold(struct dlb_graph *g, int64_t batch, struct dlb_backend *be, s
 	struct dlb_error again = { .what = "" };
 	struct dlb_graph read;
 
+	if (g->fixed_batch && wired > 0 && batch && batch != wired)
+		return dlb_fail(err, NULL, "the model was exported for batches of %" PRId64 " and is to stay so", wired);
+	if (g->fixed_batch && wired > 0) {
+		if (fold_all(g, -1, be, err))
+			return -1;
+		g->batch = wired;
+		return 0;
+	}
 	if (wired < 1)
 		return fold_all(g, batch, be, err);
 	dlb_graph_copy(g, &read);

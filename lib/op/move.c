@@ -451,22 +451,28 @@ static int tile_kernel(struct dlb_backend *be, const struct dlb_op_io *io, struc
 	return dlb_kernel_strided(be, x, y, n, dim, from, 0, to, 0, false, k, err);
 }
 
-/* dy as (repeats, dim) pairs, summed over the repeats. */
+/* dy as (repeats, dim) pairs, summed over the repeats. Repeats of dimensions of 1 alone may follow the batch. */
 static int tile_gradient(struct dlb_builder *b, struct dlb_error *err)
 {
 	const struct dlb_desc *x = &b->io.in[0], *y = &b->io.out[0];
 	int64_t dim[2 * DLB_MAX_DIMS], axes[DLB_MAX_DIMS];
 	struct dlb_attr keep = dlb_make_int("keepdims", 0);
+	bool ones = true;
 	int n = 0, m = 0, g;
 
 	if (!b->need[0])
 		return 0;
 	for (int i = 0; i < x->n_dims; i++) {
 		if (x->dim[i] && y->dim[i] != x->dim[i]) {
+			ones &= x->dim[i] == 1;
 			axes[m++] = n;
 			dim[n++] = y->dim[i] / x->dim[i];
 		}
 		dim[n++] = i ? x->dim[i] : -1;			/* the batch, when it is in front */
+	}
+	if (ones) {
+		b->din[0] = dlb_b_unbroadcast(b, b->dout[0], b->in[0]);
+		return b->din[0] < 0 ? -1 : 0;
 	}
 	if (n > DLB_MAX_DIMS)
 		return dlb_op_fail(&b->io, err, "too many repeated dimensions");

@@ -1,0 +1,316 @@
+/* Samples together and one by one: see agree.h. */
+#include "exec/agree.h"
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include "data/data.h"
+#include "exec/engine.h"
+
+enum { N_LANES = 3 };			/* two samples together, the first, the second */
+struct lane { int64_t first, n; void **value; };	/* value[t]: on the device; NULL: not made, or read by all */
+struct trial {
+	const struct dlb_graph *g;
+	struct dlb_backend *be;
+	struct dlb_data *data;
+	struct lane lane[N_LANES];
+	int *last;			/* [tensor] last op that reads it; n_ops: it is an output */
+	int suspect;			/* first op whose output differs, -1 */
+	double off;			/* by how much of the largest value */
+};
+
+static const double tolerance[] = { [DLB_F32] = 1e-4, [DLB_F64] = 1e-10, [DLB_BF16] = 0.05, [DLB_F16] = 0.01 };
+
+/* -- values -- */
+
+static bool is_shared(const struct dlb_tensor *x)
+{
+	return x->kind == DLB_T_WEIGHT || x->kind == DLB_T_BUFFER || (x->kind == DLB_T_CONSTANT && !dlb_tensor_follows_batch(x));
+}
+
+/* The value of a tensor that no op makes, on the host; returns new, NULL: it has none. */
+static void *given(struct trial *v, int t, const struct lane *l)
+{
+	const struct dlb_tensor *x = &v->g->tensor[t];
+	const struct dlb_desc d = dlb_tensor_desc(x, l->n);
+	const size_t bytes = dlb_desc_bytes(&d);
+	struct dlb_arena a = { 0 };
+	struct dlb_error ignored = { .what = "" };
+	char *host = dlb_xcalloc(bytes + 8, 1);
+
+	if (x->is_fill)
+		for (int64_t i = 0; i < dlb_desc_count(&d); i++)
+			dlb_value_set(host, x->dtype, i, x->fill);
+	else if (x->data && x->kind == DLB_T_CONSTANT)
+		memcpy(host, dlb_tensor_value(x, l->n, &a), bytes);
+	else if (x->data)
+		memcpy(host, x->data, bytes);
+	else if (x->kind == DLB_T_WEIGHT || x->kind == DLB_T_BUFFER)
+		dlb_weight_draw(v->g, t, 1, host);
+	else if (x->kind == DLB_T_SEED)
+		dlb_value_set(host, x->dtype, 0, 1);
+	else if ((x->kind != DLB_T_INPUT && x->kind != DLB_T_LABEL) || dlb_data_fill(v->data, t, 0, l->first, l->n, host, &ignored)) {
+		free(host);
+		host = NULL;
+	}
+	dlb_arena_release(&a);
+	return host;
+}
+
+static bool put(struct trial *v, struct lane *l, int t, const void *host)
+{
+	const struct dlb_desc d = dlb_tensor_desc(&v->g->tensor[t], l->n);
+	const size_t bytes = dlb_desc_bytes(&d);
+
+	l->value[t] = v->be->ops->alloc(v->be, bytes ? bytes : 1);
+	if (l->value[t] && host)
+		v->be->ops->upload(v->be, l->value[t], host, bytes);
+	return l->value[t];
+}
+
+static void *get(struct trial *v, int lane, int t)
+{
+	const struct dlb_desc d = dlb_tensor_desc(&v->g->tensor[t], v->lane[lane].n);
+	void *host = dlb_xmalloc(dlb_desc_bytes(&d) + 1);
+
+	v->be->ops->download(v->be, host, v->lane[lane].value[t], dlb_desc_bytes(&d));
+	return host;
+}
+
+/* Operand t of a lane, made when it is first read; NULL: it cannot be. */
+static void *operand(struct trial *v, int lane, int t)
+{
+	struct lane *l = &v->lane[is_shared(&v->g->tensor[t]) ? 0 : lane];
+
+	if (!l->value[t]) {
+		void *host = given(v, t, l);
+		const bool done = host && put(v, l, t, host);
+		free(host);
+		if (!done)
+			return NULL;
+	}
+	return l->value[t];
+}
+
+static void drop(struct trial *v, int t)
+{
+	for (int i = 0; i < N_LANES; i++) {
+		if (v->lane[i].value[t])
+			v->be->ops->free(v->be, v->lane[i].value[t]);
+		v->lane[i].value[t] = NULL;
+	}
+}
+
+/* -- one vertex -- */
+
+static bool run(struct trial *v, int op, int lane)
+{
+	const struct dlb_op *o = &v->g->op[op];
+	struct lane *l = &v->lane[lane];
+	void **at = dlb_xcalloc((size_t)(o->n_in + o->n_out) + 1, sizeof *at);
+	struct dlb_error ignored = { .what = "" };
+	struct dlb_kernel *k = NULL;
+	struct dlb_arena a = { 0 };
+	struct dlb_op_io io;
+	bool good = true;
+
+	dlb_graph_io(v->g, op, l->n, &a, &io);
+	io.weight = NULL;
+	for (int i = 0; i < o->n_in && good; i++)
+		good = o->in[i] < 0 || (at[i] = operand(v, lane, o->in[i]));
+	for (int i = 0; i < o->n_out && good; i++)
+		good = o->out[i] < 0 || (put(v, l, o->out[i], NULL) && (at[o->n_in + i] = l->value[o->out[i]]));
+	good = good && io.cls && io.cls->kernel && !io.cls->kernel(v->be, &io, &k, &ignored);
+	void *scratch = good && k->scratch_bytes ? v->be->ops->alloc(v->be, k->scratch_bytes) : NULL;
+	if (good && (scratch || !k->scratch_bytes)) {
+		const struct dlb_run r = { .in = at, .out = at + o->n_in, .scratch = scratch, .seed = 1, .vertex = (uint64_t)op,
+					   .first_sample = l->first };
+		k->run(k, &r);
+		v->be->ops->sync(v->be);
+	} else {
+		good = false;
+	}
+	if (scratch)
+		v->be->ops->free(v->be, scratch);
+	dlb_kernel_free(k);
+	free(at);
+	dlb_arena_release(&a);
+	return good;
+}
+
+/* -- comparing -- */
+
+static double distance(double a, double b, double scale)
+{
+	if (a == b || (isnan(a) && isnan(b)))
+		return 0;
+	return isfinite(a) && isfinite(b) ? fabs(a - b) / (scale > 0 ? scale : 1) : HUGE_VAL;
+}
+
+/* The largest difference when the batch stands after `outer` parts of the elements. */
+static double apart(void *const *x, enum dlb_dtype type, int64_t outer, int64_t inner, double scale)
+{
+	double most = 0;
+
+	for (int64_t o = 0; o < outer; o++)
+		for (int s = 0; s < 2; s++)
+			for (int64_t i = 0; i < inner; i++)
+				most = fmax(most, distance(dlb_value_real(x[0], type, (2 * o + s) * inner + i),
+							   dlb_value_real(x[1 + s], type, o * inner + i), scale));
+	return most;
+}
+
+/* What does not follow the batch is one value for every sample, or (a loss) their mean. */
+static double apart_as_mean(void *const *x, enum dlb_dtype type, int64_t count, double scale)
+{
+	double most = 0;
+
+	for (int64_t i = 0; i < count; i++) {
+		const double a = dlb_value_real(x[1], type, i), b = dlb_value_real(x[2], type, i);
+		most = fmax(most, distance(dlb_value_real(x[0], type, i), a / 2 + b / 2, scale));
+	}
+	return most;
+}
+
+/* The difference of tensor t between the lanes, in units of its largest value; 0 too where it cannot be told. The
+ * dimension of the batch is outer * n * inner; which part of it stands in front is tried. */
+static double difference(struct trial *v, int t)
+{
+	const struct dlb_tensor *x = &v->g->tensor[t];
+	const struct dlb_desc one = dlb_tensor_desc(x, 1);
+	const int64_t count = dlb_desc_count(&one);
+	double scale = 0, least = HUGE_VAL;
+	int64_t before = 1;
+	int dim = -1, n = 0;
+
+	for (int k = 0; k < x->n_dims; k++)
+		if (x->dim[k].mul) {
+			dim = k;
+			n++;
+		}
+	if (!dlb_dtype_is_float(x->dtype) || n > 1 || count < 1 || (n && x->dim[dim].add) || (dim > 0 && x->layout != DLB_PLAIN))
+		return 0;
+	void *host[N_LANES];
+	for (int i = 0; i < N_LANES; i++)
+		host[i] = get(v, i, t);
+	for (int s = 1; s < N_LANES; s++)
+		for (int64_t i = 0; i < count; i++)
+			if (isfinite(dlb_value_real(host[s], x->dtype, i)))
+				scale = fmax(scale, fabs(dlb_value_real(host[s], x->dtype, i)));
+	for (int k = 0; k < dim; k++)
+		before *= x->dim[k].add;
+	for (int64_t outer = 1; n && outer <= x->dim[dim].mul; outer++)
+		if (x->dim[dim].mul % outer == 0)
+			least = fmin(least, apart(host, x->dtype, before * outer, count / (before * outer), scale));
+	if (!n)
+		least = apart_as_mean(host, x->dtype, count, scale);
+	for (int i = 0; i < N_LANES; i++)
+		free(host[i]);
+	return least;
+}
+
+/* -- the graph -- */
+
+static bool can_tell(const struct dlb_graph *g)
+{
+	for (int i = 0; i < g->n_ops; i++) {
+		const struct dlb_op_class *cls = dlb_op_class_of(g->op[i].kind);
+		if (!cls || cls->flags & DLB_OP_RANDOM ||
+		    (cls->flags & DLB_OP_MIXES_BATCH && strcmp(g->op[i].type, "BatchNormalization")))
+			return false;
+	}
+	return g->n_ops > 0 && dlb_graph_least_samples(g) == 1;
+}
+
+static void find_last(struct trial *v)
+{
+	for (int i = 0; i < v->g->n_ops; i++)
+		for (int k = 0; k < v->g->op[i].n_in; k++)
+			if (v->g->op[i].in[k] >= 0)
+				v->last[v->g->op[i].in[k]] = i;
+	for (int i = 0; i < v->g->n_outputs; i++)
+		v->last[v->g->output[i]] = v->g->n_ops;
+	if (v->g->loss >= 0)
+		v->last[v->g->loss] = v->g->n_ops;
+}
+
+/* Runs everything; false when it cannot be told. */
+static bool walk(struct trial *v)
+{
+	for (int op = 0; op < v->g->n_ops; op++) {
+		const struct dlb_op *o = &v->g->op[op];
+		for (int l = 0; l < N_LANES; l++)
+			if (!run(v, op, l))
+				return false;
+		for (int k = 0; k < o->n_out && v->suspect < 0; k++) {
+			const int t = o->out[k];
+			if (t < 0 || !dlb_tensor_follows_batch(&v->g->tensor[t]))
+				continue;
+			const double off = difference(v, t);
+			if (off > tolerance[v->g->tensor[t].dtype]) {
+				v->suspect = op;
+				v->off = off;
+			}
+		}
+		for (int k = 0; k < o->n_in; k++)
+			if (o->in[k] >= 0 && v->last[o->in[k]] == op)
+				drop(v, o->in[k]);
+		for (int k = 0; k < o->n_out; k++)
+			if (o->out[k] >= 0 && v->last[o->out[k]] < 0)
+				drop(v, o->out[k]);
+	}
+	return true;
+}
+
+/* Of tensor t, an output or the loss: -1 with err when it differs. */
+static int judge(struct trial *v, int t, struct dlb_error *err)
+{
+	const struct dlb_tensor *x = &v->g->tensor[t];
+
+	if (!v->lane[0].value[t] || !v->lane[1].value[t] || !v->lane[2].value[t] || !dlb_dtype_is_float(x->dtype))
+		return 0;
+	const double off = difference(v, t);
+	if (off <= tolerance[x->dtype])
+		return 0;
+	int op = v->suspect;
+	for (int i = 0; i < v->g->n_ops && op < 0; i++)
+		for (int k = 0; k < v->g->op[i].n_out; k++)
+			op = v->g->op[i].out[k] == t ? i : op;
+	const struct dlb_op *o = &v->g->op[op];
+	const double by = v->suspect < 0 ? off : v->off;
+	dlb_fail(err, o->name, "%s (opset %d) mixes samples: of two together it makes other than of each alone (by %.2g of its largest "
+		 "value), so other micro-batches would give other losses", o->type, o->opset, by);
+	return dlb_hint(err, "train it in one micro-batch");
+}
+
+int dlb_samples_agree(const struct dlb_graph *g, struct dlb_backend *be, struct dlb_error *err)
+{
+	struct trial v = { .be = be, .suspect = -1, .lane = { { 0, 2, NULL }, { 0, 1, NULL }, { 1, 1, NULL } } };
+	struct dlb_error ignored = { .what = "" };
+	int *op_of, *tensor_of, rc = 0;
+	struct dlb_graph use;
+
+	if (g->fixed_batch || dlb_graph_eval(g, &use, &op_of, &tensor_of, &ignored))
+		return 0;
+	v.g = &use;
+	v.last = dlb_xcalloc((size_t)use.n_tensors + 1, sizeof *v.last);
+	for (int t = 0; t < use.n_tensors; t++)
+		v.last[t] = -1;
+	for (int i = 0; i < N_LANES; i++)
+		v.lane[i].value = dlb_xcalloc((size_t)use.n_tensors + 1, sizeof *v.lane[i].value);
+	find_last(&v);
+	if (can_tell(&use) && !dlb_data_open(&v.data, &(struct dlb_data_choice){ .spec = "random", .seed = 1 }, &use, &ignored) &&
+	    walk(&v)) {
+		for (int i = 0; i < use.n_outputs && !rc; i++)
+			rc = judge(&v, use.output[i], err);
+		if (!rc && use.loss >= 0)
+			rc = judge(&v, use.loss, err);
+	}
+	for (int t = 0; t < use.n_tensors; t++)
+		drop(&v, t);
+	for (int i = 0; i < N_LANES; i++)
+		free(v.lane[i].value);
+	free(v.last);
+	dlb_data_close(v.data);
+	dlb_graph_release(&use);
+	return rc;
+}
