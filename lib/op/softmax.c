@@ -2,6 +2,7 @@
  * it is one axis (default the last). The gradients say which by "flatten", so that they need no opset. */
 #include "op/kit.h"
 
+#include <math.h>
 #include <string.h>
 
 static int shape(const struct dlb_op_io *io, struct dlb_softmax_desc *s, bool *flatten, int *axis, struct dlb_error *err)
@@ -39,6 +40,29 @@ static int infer(struct dlb_op_io *io, struct dlb_error *err)
 	return dlb_infer_same(io, err);
 }
 
+/* Softmax of f16 rounds x - max, exp and the sum, as ONNX's definition in the type itself does. */
+static void run_f16(const void *ctx, const struct dlb_run *r)
+{
+	const struct dlb_softmax_desc *s = ctx;
+
+	for (int64_t l = 0; l < s->outer * s->inner && s->axis; l++) {
+		const int64_t at = l / s->inner * s->axis * s->inner + l % s->inner, end = at + s->axis * s->inner;
+		double most = -INFINITY, sum = 0;
+		uint16_t *y = r->out[0], rounded;
+
+		for (int64_t i = at; i < end; i += s->inner)
+			most = fmax(most, dlb_value_real(r->in[0], DLB_F16, i));
+		for (int64_t i = at; i < end; i += s->inner) {
+			dlb_value_set(y, DLB_F16, i, dlb_value_real(r->in[0], DLB_F16, i) - most);
+			dlb_value_set(y, DLB_F16, i, exp(dlb_value_real(y, DLB_F16, i)));
+			sum += dlb_value_real(y, DLB_F16, i);
+		}
+		dlb_value_set(&rounded, DLB_F16, 0, sum);
+		for (int64_t i = at; i < end; i += s->inner)
+			dlb_value_set(y, DLB_F16, i, dlb_value_real(y, DLB_F16, i) / dlb_value_real(&rounded, DLB_F16, 0));
+	}
+}
+
 static int kernel(struct dlb_backend *be, const struct dlb_op_io *io, struct dlb_kernel **k, struct dlb_error *err)
 {
 	struct dlb_softmax_desc s;
@@ -47,6 +71,8 @@ static int kernel(struct dlb_backend *be, const struct dlb_op_io *io, struct dlb
 
 	if (shape(io, &s, &flatten, &axis, err))
 		return -1;
+	if (s.dtype == DLB_F16 && !s.log && !s.backward)
+		return be->ops->host(be, run_f16, &s, sizeof s, 0, k, err);
 	return be->ops->softmax(be, &s, k, err);
 }
 
