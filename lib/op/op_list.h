@@ -66,4 +66,7 @@ OP(GridSample) OP(GridSampleGrad) OP(GridSampleGradGrid)				/* grid_sample.c */
 OP(LpPool) OP(GlobalLpPool) OP(LpPoolGrad)						/* lp_pool.c */
 OP(Col2Im) OP(Col2ImGrad)								/* col2im.c */
 OP(MaxUnpool) OP(MaxUnpoolGrad)								/* max_unpool.c */
+OP(RoiAlign) OP(RoiAlignGrad)								/* roi_align.c */
+/* deform_conv.c */
+OP(DeformConv) OP(DeformColumns) OP(DeformColumnsGrad) OP(DeformColumnsGradOffset)
 OP(AffineGrid) OP(AffineGridGrad)							/* affine_grid.c */
