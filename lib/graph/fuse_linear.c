@@ -52,27 +52,13 @@ static bool match_add(struct dlb_match *m, int k, struct linear *l)
 		g->tensor[l->bias].dim[0].add == g->tensor[l->w].dim[!l->transposed].add && dlb_match_closed(m);
 }
 
-/* Without a bias it is worth it for the Transpose. */
+/* Without a bias it is worth it for the Transpose, or for a weight that Gemm keeps packed over the rows of all samples. */
 static bool match_product(struct dlb_match *m, struct linear *l)
 {
 	l->bias = -1;
 	l->matmul = m->root;
-	return by_matrix(m->g, l) && l->transposed;
-}
-
-/* The operand of a Reshape to these dimensions. */
-static int shape_constant(struct dlb_graph *g, const char *name, const struct dlb_dim *dim, int n)
-{
-	int64_t add[DLB_MAX_DIMS], mul[DLB_MAX_DIMS];
-	bool follows = false;
-
-	for (int i = 0; i < n; i++) {
-		add[i] = dim[i].add;
-		mul[i] = dim[i].mul;
-		follows |= mul[i] != 0;
-	}
-	const struct dlb_desc d = { .dtype = DLB_I64, .n_dims = 1, .dim = { n } };
-	return dlb_graph_add_constant(g, dlb_arena_printf(&g->arena, "%s.shape", name), &d, add, follows ? mul : NULL);
+	return by_matrix(m->g, l) &&
+		(l->transposed || (m->g->tensor[l->x].n_dims > 2 && m->g->tensor[l->w].kind == DLB_T_WEIGHT));
 }
 
 /* With more than two dimensions: Reshape and Gemm are added at the end, the root becomes the Reshape back. */
@@ -89,50 +75,37 @@ static int fuse(struct dlb_match *m, const struct linear *l, int64_t *count, str
 	const struct dlb_dim rows[2] = { { 0, -1 }, g->tensor[l->x].dim[n_dims - 1] };
 	struct dlb_dim dim[DLB_MAX_DIMS];
 	memcpy(dim, g->tensor[g->op[m->root].out[0]].dim, sizeof dim);
-	const int flat[2] = { l->x, shape_constant(g, name, rows, 2) };
+	const int flat[2] = { l->x, dlb_match_shape(g, name, rows, 2) };
 	in[0] = dlb_graph_add_forward(g, dlb_arena_printf(&g->arena, "%s.rows", name), "Reshape", "", flat, 2, NULL, 0, err);
 	const int y = in[0] < 0 ? -1 : dlb_graph_add_forward(g, dlb_arena_printf(&g->arena, "%s.gemm", name), "Gemm", "",
 							     in, n_in, &tb, 1, err);
 	if (y < 0)
 		return -1;
-	const int back[2] = { y, shape_constant(g, name, dim, n_dims) };
+	const int back[2] = { y, dlb_match_shape(g, name, dim, n_dims) };
 	return dlb_match_fuse(m, "Reshape", "", back, 2, NULL, 0, -1, count, err);
-}
-
-/* What fuse added for root i, ops first[i] and the next, goes in front of it. */
-static void put_in_place(struct dlb_graph *g, const int *first, int n_ops)
-{
-	int *order = dlb_xcalloc((size_t)g->n_ops + 1, sizeof *order), n = 0;
-
-	for (int i = 0; i < n_ops; i++) {
-		for (int k = 0; k < 2 && first[i]; k++)
-			order[n++] = first[i] + k;
-		order[n++] = i;
-	}
-	dlb_graph_reorder(g, order, n);
-	free(order);
 }
 
 int dlb_rewrite_linear(struct dlb_graph *g, int64_t *count, struct dlb_error *err)
 {
 	const int n_ops = g->n_ops;
-	int *first = dlb_xcalloc((size_t)n_ops + 1, sizeof *first), rc = 0;
+	struct dlb_added *added = dlb_xcalloc((size_t)n_ops + 1, sizeof *added);
+	int rc = 0;
 
 	for (int i = n_ops - 1; i >= 0 && !rc; i--) {
 		bool done = false;
 		for (int k = 0; k < 3 && !done; k++) {
 			struct dlb_match m = { .g = g, .root = i };
-			const int end = g->n_ops;
 			struct linear l;
 			done = k < 2 ? dlb_is_op(g, i, "Add") && g->op[i].n_in == 2 && match_add(&m, k, &l)
 				: dlb_is_op(g, i, "MatMul") && match_product(&m, &l);
+			added[i].first = g->n_ops;
 			if (done)
 				rc = fuse(&m, &l, count, err);
-			first[i] = g->n_ops > end ? end : 0;
+			added[i].n = g->n_ops - added[i].first;
 		}
 	}
 	if (!rc)
-		put_in_place(g, first, n_ops);
-	free(first);
+		dlb_graph_place_added(g, added, n_ops);
+	free(added);
 	return rc;
 }

@@ -1,6 +1,7 @@
 /* Matching pieces of the forward graph: see pattern.h. */
 #include "graph/pattern.h"
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 bool dlb_is_op(const struct dlb_graph *g, int i, const char *type)
@@ -156,4 +157,31 @@ int dlb_match_fuse(struct dlb_match *m, const char *type, const char *domain, co
 	dlb_graph_index(g);
 	(*count)++;
 	return dlb_graph_infer_new(g, m->root, err);
+}
+
+int dlb_match_shape(struct dlb_graph *g, const char *name, const struct dlb_dim *dim, int n)
+{
+	int64_t add[DLB_MAX_DIMS], mul[DLB_MAX_DIMS];
+	bool follows = false;
+
+	for (int i = 0; i < n; i++) {
+		add[i] = dim[i].add;
+		mul[i] = dim[i].mul;
+		follows |= mul[i] != 0;
+	}
+	const struct dlb_desc d = { .dtype = DLB_I64, .n_dims = 1, .dim = { n } };
+	return dlb_graph_add_constant(g, dlb_arena_printf(&g->arena, "%s.shape", name), &d, add, follows ? mul : NULL);
+}
+
+void dlb_graph_place_added(struct dlb_graph *g, const struct dlb_added *added, int n_ops)
+{
+	int *order = dlb_xcalloc((size_t)g->n_ops + 1, sizeof *order), n = 0;
+
+	for (int i = 0; i < n_ops; i++) {
+		for (int k = 0; k < added[i].n; k++)
+			order[n++] = added[i].first + k;
+		order[n++] = i;
+	}
+	dlb_graph_reorder(g, order, n);
+	free(order);
 }

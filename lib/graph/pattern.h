@@ -42,4 +42,10 @@ bool dlb_match_closed(const struct dlb_match *m);
  * op whose name it takes (the swallowed convolution's, say), -1: its own. Counts one in *count. */
 int dlb_match_fuse(struct dlb_match *m, const char *type, const char *domain, const int *in, int n_in,
 		   const struct dlb_attr *attr, int n_attr, int name_of, int64_t *count, struct dlb_error *err);
+/* The operand of a Reshape to these dimensions: a constant; `name` is that of the Reshape. */
+int dlb_match_shape(struct dlb_graph *g, const char *name, const struct dlb_dim *dim, int n);
+/* Ops [first, first + n) were added at the end for one of the ops that were there: place_added puts those of added[i] in
+ * front of op i, for the n_ops that were there. */
+struct dlb_added { int first, n; };
+void dlb_graph_place_added(struct dlb_graph *g, const struct dlb_added *added, int n_ops);
 #endif

@@ -1,14 +1,16 @@
-/* LayerNormalization as exporters spell it before opset 17:
+/* LayerNormalization as exporters spell it before opset 17, and RMSNormalization before opset 23:
  *
  *     d = x - ReduceMean(x);   y = d / Sqrt(ReduceMean(d ^ 2) + epsilon) * scale + bias
+ *                              y = x / Sqrt(ReduceMean(x ^ 2) + epsilon) * scale
  *
- * over the last dimensions. d may be squared by Pow or by Mul, made twice over, and multiplied by Reciprocal in place of
- * divided; scale and bias may be missing; Casts that change nothing have gone before (no-ops). */
+ * over the last dimensions. d may be squared by Pow or by Mul, made twice over, and multiplied by Reciprocal (or by
+ * 1 / Sqrt, or by Pow -1/2) in place of divided; scale and bias may be missing; Casts that change nothing have gone before
+ * (no-ops). */
 #include <string.h>
 #include "graph/pattern.h"
 #include "graph/rewrites.h"
 
-struct norm { int x, axis; double epsilon; };
+struct norm { int x, axis; double epsilon; bool rms; };
 
 /* Op i reduces the last dimensions and keeps them as 1: the first of them; -1: it does not. */
 static int reduced_axis(const struct dlb_graph *g, int i)
@@ -49,46 +51,91 @@ static bool is_deviation(struct dlb_match *m, int t, struct norm *n)
 	return n->axis >= 0;
 }
 
-/* t = d ^ 2, d the deviation n or another one made alike. */
-static bool is_square(struct dlb_match *m, int t, int d, const struct norm *n)
+/* t = v ^ 2: v; -1: it is no square. */
+static int squared(struct dlb_match *m, int t)
 {
 	const int pow = dlb_match_op(m, t, "Pow"), mul = pow < 0 ? dlb_match_op(m, t, "Mul") : -1;
-	struct norm same;
 	double v;
 
 	if (pow >= 0 ? !dlb_match_scalar(m->g, m->g->op[pow].in[1], &v) || v != 2
 		     : mul < 0 || m->g->op[mul].in[0] != m->g->op[mul].in[1])
-		return false;
-	const int of = m->g->op[pow >= 0 ? pow : mul].in[0];
+		return -1;
+	return m->g->op[pow >= 0 ? pow : mul].in[0];
+}
+
+/* `of` is the deviation d, n, or another one made alike. */
+static bool is_same_deviation(struct dlb_match *m, int of, int d, const struct norm *n)
+{
+	struct norm same;
+
 	return of == d || (is_deviation(m, of, &same) && same.x == n->x && same.axis == n->axis);
 }
 
-/* t = Sqrt(ReduceMean(d ^ 2) + epsilon) */
-static bool is_spread(struct dlb_match *m, int t, int d, struct norm *n)
+/* t = ReduceMean(v ^ 2) + epsilon: v, and n->axis and n->epsilon; -1: it is not. */
+static int mean_square(struct dlb_match *m, int t, struct norm *n)
 {
-	const int sqrt = dlb_match_op(m, t, "Sqrt"), add = sqrt < 0 ? -1 : dlb_match_op(m, m->g->op[sqrt].in[0], "Add");
+	const int add = dlb_match_op(m, t, "Add");
 	const struct dlb_op *o = add < 0 ? NULL : &m->g->op[add];
 
 	for (int k = 0; k < 2 && o; k++) {
 		if (!dlb_match_scalar(m->g, o->in[k], &n->epsilon) || n->epsilon < 0 || n->epsilon > 0.1)
 			continue;
 		const int mean = dlb_match_op(m, o->in[1 - k], "ReduceMean");
-		return mean >= 0 && reduced_axis(m->g, mean) == n->axis && is_square(m, m->g->op[mean].in[0], d, n);
+		n->axis = mean < 0 ? -1 : reduced_axis(m->g, mean);
+		return n->axis < 0 ? -1 : squared(m, m->g->op[mean].in[0]);
 	}
-	return false;
+	return -1;
 }
 
-/* Op i is d / spread, or d * Reciprocal(spread). */
+/* t = Sqrt(ReduceMean(v ^ 2) + epsilon): as above. */
+static int root_mean_square(struct dlb_match *m, int t, struct norm *n)
+{
+	const int sqrt = dlb_match_op(m, t, "Sqrt");
+
+	return sqrt < 0 ? -1 : mean_square(m, m->g->op[sqrt].in[0], n);
+}
+
+/* t = 1 / Sqrt(ReduceMean(v ^ 2) + epsilon): as above. */
+static int inverse_root(struct dlb_match *m, int t, struct norm *n)
+{
+	double v;
+	int op = dlb_match_op(m, t, "Reciprocal");
+
+	if (op >= 0)
+		return root_mean_square(m, m->g->op[op].in[0], n);
+	op = dlb_match_op(m, t, "Div");
+	if (op >= 0)
+		return dlb_match_scalar(m->g, m->g->op[op].in[0], &v) && v == 1 ? root_mean_square(m, m->g->op[op].in[1], n) : -1;
+	op = dlb_match_op(m, t, "Pow");
+	return op >= 0 && dlb_match_scalar(m->g, m->g->op[op].in[1], &v) && v == -0.5 ? mean_square(m, m->g->op[op].in[0], n) : -1;
+}
+
+/* d, divided by the root of the mean square of `of`, is x less its mean over the same dimensions, or x itself (rms). */
+static bool fits(struct dlb_match *m, int d, int of, struct norm *n)
+{
+	const int axis = n->axis;
+
+	if (n->rms) {
+		n->x = d;
+		return of == d;
+	}
+	return of >= 0 && is_deviation(m, d, n) && n->axis == axis && is_same_deviation(m, of, d, n);
+}
+
+/* Op i is d / Sqrt(...), or d * (1 / Sqrt(...)). */
 static bool is_quotient(struct dlb_match *m, int i, struct norm *n)
 {
 	const struct dlb_op *o = &m->g->op[i];
 
 	if (dlb_is_op(m->g, i, "Div"))
-		return is_deviation(m, o->in[0], n) && is_spread(m, o->in[1], o->in[0], n);
+		return fits(m, o->in[0], root_mean_square(m, o->in[1], n), n);
 	for (int k = 0; k < 2 && dlb_is_op(m->g, i, "Mul"); k++) {
-		const int one_by = dlb_match_op(m, o->in[k], "Reciprocal");
-		if (one_by >= 0)
-			return is_deviation(m, o->in[1 - k], n) && is_spread(m, m->g->op[one_by].in[0], o->in[1 - k], n);
+		struct dlb_match try = *m;
+		const int of = inverse_root(&try, o->in[k], n);
+		if (of >= 0 && fits(&try, o->in[1 - k], of, n)) {
+			*m = try;
+			return true;
+		}
 	}
 	return false;
 }
@@ -139,7 +186,7 @@ static bool match(struct dlb_match *m, struct norm *n, int in[3])
 	const struct dlb_match fresh = *m;
 
 	in[1] = in[2] = -1;
-	for (int k = 0; k < 2 && dlb_is_op(g, i, "Add"); k++) {
+	for (int k = 0; k < 2 && !n->rms && dlb_is_op(g, i, "Add"); k++) {
 		*m = fresh;
 		const int mul = dlb_match_op(m, g->op[i].in[k], "Mul");
 		if (mul >= 0 && scaled(m, mul, n, &in[1]) && along_rows(g, g->op[i].in[1 - k], n)) {
@@ -175,11 +222,11 @@ static int ones(struct dlb_graph *g, const struct norm *n)
 	return t;
 }
 
-int dlb_rewrite_layer_norm(struct dlb_graph *g, int64_t *count, struct dlb_error *err)
+static int rewrite(struct dlb_graph *g, bool rms, int64_t *count, struct dlb_error *err)
 {
 	for (int i = g->n_ops - 1; i >= 0; i--) {
 		struct dlb_match m = { .g = g, .root = i };
-		struct norm n = { .x = -1 };
+		struct norm n = { .x = -1, .rms = rms };
 		int in[3];
 		if ((!dlb_is_op(g, i, "Add") && !dlb_is_op(g, i, "Mul") && !dlb_is_op(g, i, "Div")) || !match(&m, &n, in))
 			continue;
@@ -187,9 +234,20 @@ int dlb_rewrite_layer_norm(struct dlb_graph *g, int64_t *count, struct dlb_error
 			in[1] = ones(g, &n);
 		const struct dlb_attr attr[] = { { .name = "axis", .type = DLB_ATTR_INT, .i = n.axis - g->tensor[n.x].n_dims },
 						 { .name = "epsilon", .type = DLB_ATTR_REAL, .f = n.epsilon } };
-		if (dlb_match_fuse(&m, "LayerNormalization", "", in, in[2] < 0 ? 2 : 3, attr, 2, -1, count, err))
+		if (dlb_match_fuse(&m, rms ? "RMSNormalization" : "LayerNormalization", "", in, in[2] < 0 ? 2 : 3, attr, 2, -1, count,
+				   err))
 			return -1;
-		g->op[i].opset = 17;		/* where ONNX has it first */
+		g->op[i].opset = rms ? 23 : 17;		/* where ONNX has it first */
 	}
 	return 0;
+}
+
+int dlb_rewrite_layer_norm(struct dlb_graph *g, int64_t *count, struct dlb_error *err)
+{
+	return rewrite(g, false, count, err);
+}
+
+int dlb_rewrite_rms_norm(struct dlb_graph *g, int64_t *count, struct dlb_error *err)
+{
+	return rewrite(g, true, count, err);
 }

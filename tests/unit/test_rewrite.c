@@ -210,6 +210,111 @@ static int layer_norm(struct dlb_graph *g, int x, int variant)
 	return kind == LN_BIAS_FIRST ? OP("Add", bias, y) : OP("Add", y, bias);
 }
 
+/* -- RMSNormalization -- */
+
+enum { RMS_RECIPROCAL, RMS_MUL, RMS_DIV, RMS_ONE_BY, RMS_POW, RMS_WEIGHT_LAST, RMS_PLAIN, RMS_TWO_AXES, RMS_GOOD, RMS_OTHER_X = RMS_GOOD,
+       RMS_CUBE, RMS_SUM, RMS_AXIS, RMS_ESCAPES, RMS_OUTPUT, RMS_KINDS };
+
+static int rms_norm(struct dlb_graph *g, int x, int variant)
+{
+	const int kind = variant / 2;
+	x = OP("Mul", x, W("in", 4, 6));
+	const int of = kind == RMS_OTHER_X ? OP("Tanh", x) : x;
+	const int square = kind == RMS_MUL ? OP("Mul", of, of) : OP("Pow", of, C(kind == RMS_CUBE ? 4 : 2));
+	const int mean = kind == RMS_SUM ? OP("Exp", square) : kind == RMS_TWO_AXES ? INTS("ReduceMean", square, "axes", 1, 2) :
+		INTS("ReduceMean", square, "axes", kind == RMS_AXIS ? 1 : -1);
+	const int sum = OP("Add", mean, C(1e-5)), root = kind == RMS_POW ? -1 : OP("Sqrt", sum);
+	int y;
+	if (kind == RMS_DIV)
+		y = OP("Div", x, root);
+	else if (kind == RMS_POW)
+		y = OP("Mul", x, OP("Pow", sum, C(-0.5)));
+	else
+		y = OP("Mul", x, kind == RMS_ONE_BY ? OP("Div", C(1), root) : OP("Reciprocal", root));
+	if (kind == RMS_ESCAPES)
+		y = OP("Add", y, mean);
+	if (kind == RMS_OUTPUT)
+		output(g, root);
+	if (kind == RMS_PLAIN)
+		return OP("Tanh", y);
+	const int w = kind == RMS_TWO_AXES ? W("w", 4, 6) : W("w", 6);
+	return OP("Tanh", kind == RMS_WEIGHT_LAST ? OP("Mul", y, w) : OP("Mul", w, y));
+}
+
+/* -- Swish, SwiGLU -- */
+
+enum { SWISH_X, SWISH_FIRST, SWISH_ALPHA, SWISH_GATED, SWISH_GATED_LAST, SWISH_GOOD, SWISH_OTHER = SWISH_GOOD, SWISH_ESCAPES, SWISH_KINDS };
+
+static int swish(struct dlb_graph *g, int x, int variant)
+{
+	const int kind = variant / 2;
+	x = OP("Mul", x, W("in", 4, 6));
+	const int f = OP("Sigmoid", kind == SWISH_ALPHA ? OP("Mul", x, C(1.7)) : kind == SWISH_OTHER ? OP("Tanh", x) : x);
+	const int y = kind == SWISH_FIRST ? OP("Mul", f, x) : OP("Mul", x, f);
+	if (kind == SWISH_ESCAPES)
+		return OP("Add", y, f);
+	if (kind == SWISH_GATED)
+		return OP("Tanh", OP("Mul", y, OP("Add", x, W("b", 6))));
+	if (kind == SWISH_GATED_LAST)
+		return OP("Tanh", OP("Mul", OP("Add", x, W("b", 4, 6)), y));
+	return OP("Mul", OP("Tanh", y), W("b", 6));			/* of another shape: not gated by it */
+}
+
+/* -- the guard of attention's Softmax -- */
+
+enum { GUARD_CAUSAL, GUARD_NO_MASK, GUARD_OPEN, GUARD_SHUT = GUARD_OPEN, GUARD_INPUT, GUARD_ONE, GUARD_KINDS };
+
+static int guarded(struct dlb_graph *g, int x, int variant)
+{
+	const int kind = variant / 2, mask = constant(g, "mask", (const int64_t[]){ 4, 4 }, 2, false);
+	for (int i = 0; i < 16; i++)
+		((double *)g->tensor[mask].data)[i] = i % 4 > i / 4 || (kind == GUARD_SHUT && i / 4 == 2) ? -INFINITY : 0;
+	int s = OP("MatMul", OP("Mul", x, W("in", 4, 6)), INTS("Transpose", OP("Tanh", x), "perm", 0, 2, 1));
+	if (kind == GUARD_INPUT)
+		s = OP("Tanh", s);
+	if (kind != GUARD_NO_MASK)
+		s = OP("Add", s, mask);
+	const int y = with_int(g, "Softmax", s, -1, "axis", -1);
+	return OP("MatMul", OP("Where", OP("IsNaN", y), C(kind == GUARD_ONE ? 1 : 0), y), x);
+}
+
+/* -- Transposes and Reshapes in a row -- */
+
+enum { VIEWS_KEY, VIEWS_UNDONE, VIEWS_BEFORE, VIEWS_WIDE, VIEWS_GOOD, VIEWS_READ = VIEWS_GOOD, VIEWS_ONE, VIEWS_KINDS };
+
+static int reshape(struct dlb_graph *g, int x, int64_t per_sample, int n, const int64_t *dim)
+{
+	const struct dlb_desc d = { .dtype = DLB_I64, .n_dims = 1, .dim = { n } };
+	int64_t mul[4] = { 0 }, add[4] = { 0 };
+	for (int i = 0; i < n; i++)
+		*(dim[i] ? &add[i] : &mul[i]) = dim[i] ? dim[i] : per_sample;
+	return OP("Reshape", x, dlb_graph_add_constant(g, "to", &d, add, mul));
+}
+#define RESHAPE(x, per_sample, ...) reshape(g, x, per_sample, (int)(sizeof((const int64_t[]){ __VA_ARGS__ }) / sizeof(int64_t)), \
+					    (const int64_t[]){ __VA_ARGS__ })
+
+/* x (N, 4, 6) in heads of 2; a dimension of 0 follows the batch. */
+static int views(struct dlb_graph *g, int x, int variant)
+{
+	const int kind = variant / 2;
+	x = OP("Mul", x, W("in", 4, 6));
+	const int four = RESHAPE(x, 1, 0, 4, 2, 3);
+	if (kind == VIEWS_KEY) {		/* (N,2,4,3) (2N,4,3) (2N,3,4) (N,2,3,4) */
+		const int k = INTS("Transpose", RESHAPE(INTS("Transpose", four, "perm", 0, 2, 1, 3), 2, 0, 4, 3), "perm", 0, 2, 1);
+		return OP("Tanh", RESHAPE(k, 1, 0, 2, 3, 4));
+	}
+	if (kind == VIEWS_UNDONE)		/* (4,N,6) (4,N,2,3) (N,4,2,3) */
+		return OP("Tanh", INTS("Transpose", RESHAPE(INTS("Transpose", x, "perm", 1, 0, 2), 1, 4, 0, 2, 3), "perm", 1, 0, 2, 3));
+	if (kind == VIEWS_BEFORE) {		/* (4,2N,3) (2N,4,3) (N,2,4,3) */
+		const int t = OP("Tanh", INTS("Transpose", x, "perm", 1, 0, 2));
+		return OP("Tanh", RESHAPE(INTS("Transpose", RESHAPE(t, 2, 4, 0, 3), "perm", 1, 0, 2), 1, 0, 2, 4, 3));
+	}
+	if (kind == VIEWS_WIDE)			/* (N,2,4,3) (N,3,2,4) (N,6,4): what is left has to be put together again */
+		return OP("Tanh", RESHAPE(INTS("Transpose", INTS("Transpose", four, "perm", 0, 2, 1, 3), "perm", 0, 3, 1, 2), 1, 0, 6, 4));
+	const int t = INTS("Transpose", four, "perm", 0, 2, 1, 3), u = INTS("Transpose", t, "perm", 0, 1, 3, 2);
+	return kind == VIEWS_READ ? OP("Add", OP("Tanh", t), INTS("Transpose", OP("Tanh", u), "perm", 0, 1, 3, 2)) : OP("Tanh", RESHAPE(t, 1, 0, 24));
+}
+
 /* -- GELU -- */
 
 enum { GELU_ERF, GELU_ERF_HALF_FIRST, GELU_ERF_HALF_SUM, GELU_ERF_MUL, GELU_OF_PRODUCT, GELU_TANH, GELU_TANH_CUBE,
@@ -375,6 +480,16 @@ static void masks_fold(void)
 }
 
 /* Folding and dropping switched off: matrices of constants and dead vertices stay, shapes are folded still. */
+/* Its gradients are NaN: only the match counts. */
+static void shut_mask_keeps_guard(void)
+{
+	struct dlb_graph g;
+
+	make(&g, guarded, 2 * GUARD_SHUT, (const int64_t[]){ 0, 4, 6 }, 3, NULL);
+	assert(applied(&g, "softmax-guard") == 0);
+	dlb_graph_release(&g);
+}
+
 static int switched(struct dlb_graph *g, int x, int variant)
 {
 	const int dead = OP("Exp", x), half = OP("Mul", constant(g, "a", (int64_t[]){ 4, 6 }, 2, false), C(0.5));
@@ -473,7 +588,19 @@ int main(void)
 	for (int kind = 0; kind < 2 * GELU_KINDS; kind++)
 		check("gelu", gelu, kind, dim, 3, kind / 2 < GELU_GOOD);
 	for (int kind = 0; kind < 2 * LIN_KINDS; kind++)
-		check("linear", linear, kind, dim, 3, kind / 2 < LIN_GOOD);
+		check("linear", linear, kind, dim, 3, 1);	/* a weight's product at least */
+	for (int kind = 0; kind < 2 * RMS_KINDS; kind++)
+		check("rms-norm", rms_norm, kind, dim, 3, kind / 2 < RMS_GOOD);
+	for (int kind = 0; kind < 2 * SWISH_KINDS; kind++) {
+		check("swish", swish, kind, dim, 3, kind / 2 < SWISH_GOOD);
+		check("swiglu", swish, kind, dim, 3, kind / 2 == SWISH_GATED || kind / 2 == SWISH_GATED_LAST);
+	}
+	for (int kind = 0; kind < 2 * GUARD_KINDS; kind++)
+		if (kind / 2 != GUARD_SHUT)
+			check("softmax-guard", guarded, kind, dim, 3, kind / 2 < GUARD_OPEN);
+	shut_mask_keeps_guard();
+	for (int kind = 0; kind < 2 * VIEWS_KINDS; kind++)
+		check("transposes", views, kind, dim, 3, kind / 2 < VIEWS_GOOD);
 	for (int kind = 0; kind < 2 * HEADS_KINDS; kind++)
 		check("products", heads, kind, dim, 3, kind / 2 >= HEADS_GOOD ? 0 : kind / 2 == HEADS_BERT ? 1 : 2);
 	for (int kind = 0; kind < 8; kind++)
