@@ -262,8 +262,11 @@ static void carry_on(struct splitting *s, bool grow)
 
 /* -- seeds -- */
 
-static int64_t groups(const struct dlb_op *o)
+/* Units that the loops over channels of an op have at most: they are not cut within a group, or a head of attention. */
+static int64_t groups(const struct dlb_graph *g, const struct dlb_op *o)
 {
+	if (!strcmp(o->type, "Attention"))
+		return g->tensor[o->in[1]].n_dims == 4 ? g->tensor[o->in[1]].dim[1].add : dlb_attr_int(o->attr, o->n_attr, "kv_num_heads", 1);
 	return !strcmp(o->type, "Conv") ? dlb_attr_int(o->attr, o->n_attr, "group", 1) : 1;
 }
 
@@ -278,9 +281,9 @@ static int64_t units_of(const struct dlb_graph *g, const struct dlb_op *o, const
 			continue;
 		const struct dlb_dim d = g->tensor[t].dim[axis];
 		int64_t units = !d.mul ? d.add : d.add ? 0 : d.mul, unit = 1;
-		if (groups(o) > 1 && strcmp(l->name, "batch") != 0) {
-			unit = units / groups(o);
-			units = groups(o);
+		if (groups(g, o) > 1 && strcmp(l->name, "batch") != 0) {
+			unit = units / groups(g, o);
+			units = groups(g, o);
 		}
 		*operand = i;
 		*cut = (struct dlb_cut){ axis, samples ? d.mul : unit };

@@ -40,7 +40,7 @@ struct dlb_split_rule {
 	int bias;				/* input that is added to the output, -1: none */
 	/* Either: the indices, at most DLB_SPLIT_OPERANDS; the number of them. */
 	int (*loops)(const struct dlb_graph *g, const struct dlb_op *o, struct dlb_loop *l);
-	/* Or: the cuts that follow from that of operand i (inputs, then outputs); false: it cannot be split so. */
+	/* Or, or as well, where not every number of units will do: the cuts that follow from that of operand i (inputs, then outputs); false: it cannot be split so. */
 	bool (*carry)(const struct dlb_graph *g, const struct dlb_op *o, int i, struct dlb_cut cut, int64_t units,
 		      struct dlb_spread *s);
 	/* Shards are ops of another type, what they make is for another op to put together (graph/split_make.c); NULL: not so */

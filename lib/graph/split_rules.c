@@ -534,6 +534,58 @@ static bool cross_entropy(const struct dlb_graph *g, const struct dlb_op *o, int
 	return true;
 }
 
+/* Attention's inputs and outputs (op/attention.c). */
+enum { ATTENTION_Q, ATTENTION_K, ATTENTION_MASK = 3, ATTENTION_LENGTHS = 6, ATTENTION_LOG_SUM = 4 };
+
+/* The axis of operand i that counts heads, or that the heads lie side by side along; -1: it has none, or one for all. */
+static int heads_axis(const struct dlb_op *o, int i, const struct dlb_tensor *t)
+{
+	if (i == ATTENTION_LENGTHS)
+		return -1;
+	if (i == ATTENTION_MASK)
+		return t->n_dims < 3 || is_one(t->dim[t->n_dims - 3]) ? -1 : t->n_dims - 3;
+	return t->n_dims == 4 || i == o->n_in + ATTENTION_LOG_SUM ? 1 : 2;
+}
+
+/* Heads of Q, or of K and V, of which each serves as many of the former. */
+static int64_t heads_of(const struct dlb_graph *g, const struct dlb_op *o, int i, const char *attr)
+{
+	const struct dlb_tensor *t = &g->tensor[o->in[i]];
+
+	return t->n_dims == 4 ? t->dim[1].add : dlb_attr_int(o->attr, o->n_attr, attr, 0);
+}
+
+/* Samples, and heads of K and V with those of Q that they serve, where there are several. */
+static int attention_loops(const struct dlb_graph *g, const struct dlb_op *o, struct dlb_loop *l)
+{
+	const int n = heads_of(g, o, ATTENTION_K, "kv_num_heads") > 1 ? 2 : 1;
+
+	for (int a = 0; a < n; a++) {
+		clear(&l[a], a ? "head" : "batch");
+		for (int i = 0; i < o->n_in + o->n_out; i++) {
+			const struct dlb_tensor *t = operand(g, o, i);
+
+			*axis_of(&l[a], o, i) = !t ? -1 : a ? heads_axis(o, i, t) : t->n_dims > 0 && t->dim[0].mul ? 0 : -1;
+		}
+	}
+	return n;
+}
+
+/* The units of another op are heads of K and V, or several of them. */
+static bool attention(const struct dlb_graph *g, const struct dlb_op *o, int i, struct dlb_cut cut, int64_t units,
+		      struct dlb_spread *s)
+{
+	if (units && (heads_of(g, o, ATTENTION_Q, "q_num_heads") % units || heads_of(g, o, ATTENTION_K, "kv_num_heads") % units))
+		return false;
+	struct dlb_loop l[2];
+	const int n = attention_loops(g, o, l);
+
+	for (int k = 0; k < n; k++)
+		if (*axis_of(&l[k], o, i) == cut.axis && (k == 1) == (units > 0))
+			return operand(g, o, i)->dim[cut.axis].add == units * cut.unit && dlb_split_loop(g, o, &l[k], i, cut, units, s);
+	return false;
+}
+
 /* -- what a shard's attributes and operands differ in -- */
 
 static void set_int(struct dlb_attr *attr, int *n, const char *name, int64_t v)
@@ -655,6 +707,23 @@ static int fix_conv(struct dlb_graph *g, int op, const struct dlb_spread *s, con
 	return 0;
 }
 
+static int fix_attention(struct dlb_graph *g, int op, const struct dlb_spread *s, const struct dlb_share *share,
+			 struct dlb_attr *attr, int *n_attr, int *in, int *n_in, struct dlb_error *err)
+{
+	static const char *const names[] = { "q_num_heads", "kv_num_heads" };
+
+	(void)g;
+	(void)op;
+	(void)s;
+	(void)in;
+	(void)n_in;
+	(void)err;
+	for (int k = 0; k < DLB_LEN(names) && share->units; k++)
+		if (dlb_attr_find(attr, *n_attr, names[k]))
+			set_int(attr, n_attr, names[k], dlb_attr_int(attr, *n_attr, names[k], 0) / share->units * share->count);
+	return 0;
+}
+
 static int fix_gather(struct dlb_graph *g, int op, const struct dlb_spread *s, const struct dlb_share *share,
 		      struct dlb_attr *attr, int *n_attr, int *in, int *n_in, struct dlb_error *err)
 {
@@ -703,6 +772,7 @@ const struct dlb_split_rule dlb_split_rules[] = {
 	{ .type = "Slice", .bias = -1, .carry = slice, .fix = fix_slice },
 	{ .type = "Concat", .bias = -1, .carry = concat },
 	{ .type = "SoftmaxCrossEntropyLoss", .bias = -1, .carry = cross_entropy, .part = "CrossEntropyPart", .join = "CrossEntropyJoin" },
+	{ .type = "Attention", .alone = true, .bias = -1, .loops = attention_loops, .carry = attention, .fix = fix_attention },
 	{ .type = "Dropout", .bias = -1, .loops = dropout, .fix = fix_dropout },
 	FOLLOWS("Transpose", transpose), FOLLOWS("LayerNormalization", layer_norm),
 	FOLLOWS("RMSNormalization", layer_norm), FOLLOWS("Softmax", softmax),
@@ -719,7 +789,7 @@ const struct dlb_split_rule dlb_split_rules[] = {
 	FOLLOWS("Where", elementwise), FOLLOWS("Identity", elementwise), FOLLOWS("Cast", elementwise),
 	FOLLOWS("Layout", elementwise), FOLLOWS("LayoutView", elementwise),
 	FOLLOWS("LRN", samples), FOLLOWS("InstanceNormalization", samples),
-	FOLLOWS("GroupNormalization", samples), FOLLOWS("Attention", samples), FOLLOWS("ReduceMean", samples),
+	FOLLOWS("GroupNormalization", samples), FOLLOWS("ReduceMean", samples),
 	FOLLOWS("ReduceSum", samples), FOLLOWS("ReduceMax", samples), FOLLOWS("Pad", samples), FOLLOWS("Resize", samples),
 	FOLLOWS("DepthToSpace", samples), FOLLOWS("SpaceToDepth", samples), FOLLOWS("PRelu", samples),
 	{ .type = NULL },

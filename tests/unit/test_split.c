@@ -75,6 +75,23 @@ static int attention(struct dlb_graph *g)
 	return OP("Add", x, OP("MatMul", joined, W("o", 12, 8)));
 }
 
+/* The same in one op, two heads of keys and values for four of queries; causal. */
+static int attention_op(struct dlb_graph *g)
+{
+	const struct dlb_attr last = { .name = "axis", .type = DLB_ATTR_INT, .i = -1 };
+	const struct dlb_attr how[3] = { { .name = "q_num_heads", .type = DLB_ATTR_INT, .i = 4 },
+		{ .name = "kv_num_heads", .type = DLB_ATTR_INT, .i = 2 }, { .name = "is_causal", .type = DLB_ATTR_INT, .i = 1 } };
+	const int x = sample_input(g, DLB_F64, (const int64_t[]){ 0, 5, 8 }, 3), kv = OP("MatMul", x, W("kv", 8, 12));
+	const int q = OP("Add", OP("MatMul", x, W("q", 8, 12)), W("bq", 12)), in[2] = { kv, I(6, 6) };
+	int part[2];
+
+	for (int i = 0; i < 2; i++)
+		part[i] = dlb_graph_add_tensor(g, (const char *[]){ "k", "v" }[i], DLB_T_ACTIVATION);
+	dlb_graph_add_op(g, "split", "Split", "", DLB_FORWARD, in, 2, part, 2, &last, 1);
+	const int y = op(g, "Attention", (const int[]){ q, part[0], part[1], OP("Tanh", W("mask", 4, 5, 5)) }, 4, how, 3);
+	return OP("Add", x, OP("MatMul", y, W("o", 12, 8)));
+}
+
 /* Scores of 20 words, and a loss of their own: the scores' parts go into it as they are. */
 static int labelled(struct dlb_graph *g)
 {
@@ -227,6 +244,7 @@ static void graphs(void)
 	one("images, output", images, "Conv*", 5, "output", 3, 2);	/* six groups over five shards */
 	for (int k = 2; k <= 3; k++)
 		one("attention", attention, "*", k, NULL, 4, 0);
+	one("attention op", attention_op, "*", 2, NULL, 4, 0);
 	for (int k = 2; k <= 5; k++)
 		one("words", words, "*", k, NULL, 2, 1);
 	one("words, columns", words, "Gather*", 3, "output", 1, 2);
@@ -235,6 +253,7 @@ static void graphs(void)
 		one("dense, samples", dense, "*", k, "batch", 5, 1);
 		one("images, samples", images, "*", k, "batch", 6, 1);
 		one("attention, samples", attention, "*", k, "batch", 6, 1);
+		one("attention op, samples", attention_op, "*", k, "batch", 5, 1);
 		one("words, samples", words, "*", k, "batch", 3, 1);
 	}
 	one("images, a chain", images, "Conv*", 2, "batch", 3, 1);
@@ -278,7 +297,7 @@ static void table(void)
 
 	for (const struct dlb_split_rule *r = dlb_split_rules; r->type; r++, n++) {
 		assert(dlb_op_kind_find(r->type, "") >= 0 || dlb_op_kind_find(r->type, "dlb") >= 0);
-		assert(!r->loops != !r->carry);
+		assert(r->loops || r->carry);
 		assert(!r->alone || r->loops);
 	}
 	assert(n > 20);
