@@ -158,6 +158,7 @@ static int rewrite(struct work *w, struct dlb_error *err)
 
 	g->training = !o->inference;
 	g->fixed_batch = w->one_piece;
+	dlb_graph_upcast(g);
 	if (choose_parameters(w, err))
 		return -1;
 	if (!strcmp(o->dtype, "f64"))

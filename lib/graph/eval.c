@@ -76,6 +76,7 @@ int dlb_graph_eval(const struct dlb_graph *g, struct dlb_graph *out, int **op_of
 	out->n_was_split = g->n_was_split;
 	out->listed = g->listed;
 	out->n_listed = g->n_listed;
+	memcpy(out->upcast, g->upcast, sizeof out->upcast);
 	out->n_untrained = g->n_untrained;
 	out->note = g->note;
 	out->n_notes = g->n_notes;

@@ -327,10 +327,13 @@ static bool fold_fill(struct fold *f, int op)
 
 /* -- all -- */
 
-/* An Identity is another name; its readers read what it names. */
+/* An Identity is another name; its readers read what it names. So is a Cast to the type that is there already. */
 static bool fold_identity(struct fold *f, const struct dlb_op *o)
 {
-	if (strcmp(o->type, "Identity") || *o->domain || dlb_graph_is_output(f->g, o->out[0]))
+	const struct dlb_tensor *x = o->n_in == 1 && o->in[0] >= 0 ? &f->g->tensor[o->in[0]] : NULL;
+	const bool cast = !strcmp(o->type, "Cast") && x && dlb_attr_int(o->attr, o->n_attr, "to", 0) == dlb_dtype_to_onnx(x->dtype);
+
+	if ((strcmp(o->type, "Identity") && !cast) || *o->domain || dlb_graph_is_output(f->g, o->out[0]))
 		return false;
 	f->stands_for[o->out[0]] = o->in[0];
 	return true;

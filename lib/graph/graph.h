@@ -121,6 +121,9 @@ struct dlb_was_split { const char *op, *axis, *why; int parts; bool pairs; };	/*
  * what the exported program called it. Only persistent ones stand in the module's state_dict. */
 enum dlb_listed_kind { DLB_LISTED_PARAMETER, DLB_LISTED_BUFFER, DLB_LISTED_CONSTANT };
 struct dlb_listed { const char *name, *input; enum dlb_listed_kind kind; bool persistent; };
+/* Tensors that the model has in a 16-bit type and the graph in f32 (upcast.c). */
+enum { DLB_UPCAST_F16, DLB_UPCAST_BF16, DLB_N_UPCAST };
+struct dlb_upcast { int initializers, others; };
 struct dlb_rewritten { const char *name; int64_t count; };	/* a rewrite that was on, and how often it applied */
 struct dlb_graph {
 	struct dlb_arena arena;
@@ -147,6 +150,7 @@ struct dlb_graph {
 	struct dlb_listed *listed;	/* array in the arena, in the list's order; n_listed 0: the model has no list */
 	int n_listed;
 	int n_untrained;		/* float initializers that are no parameters, and no statistics; not written */
+	struct dlb_upcast upcast[DLB_N_UPCAST];
 	const char **note;		/* what the reader of the model has to say, one line each (dlb_graph_note); not written */
 	int n_notes;
 	/* adjacency, made by dlb_graph_index: readers of each tensor */
@@ -211,6 +215,8 @@ char *dlb_op_signature(const struct dlb_graph *g, int op, int64_t n, struct dlb_
 void dlb_graph_groups(const struct dlb_graph *g, int *group /* n_ops */);
 
 /* -- rewrites, in the order dlb-profile applies them (one file each) -- */
+/* upcast.c: every f16 and bf16 becomes f32, and a note says how many. As read, before all other rewrites. */
+void dlb_graph_upcast(struct dlb_graph *g);
 /* widen.c: every f32 becomes f64 (initializers, attributes, casts), for --dtype f64. Before fold. */
 void dlb_graph_widen(struct dlb_graph *g);
 /* padding.c: embeddings whose table is named like GLOB give row ROW no gradient; text: "GLOB=ROW". Before fold. */

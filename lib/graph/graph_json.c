@@ -34,6 +34,7 @@ static const char *const by_names[DLB_N_BY] = {
 	[DLB_BY_NONE] = "none", [DLB_BY_OPTION] = "option", [DLB_BY_STATE_DICT] = "state-dict", [DLB_BY_LIST] = "list",
 	[DLB_BY_ROLE] = "role",
 };
+static const char *const upcast_names[] = { [DLB_UPCAST_F16] = "f16", [DLB_UPCAST_BF16] = "bf16" };
 static const char *const layout_names[] = { [DLB_PLAIN] = "plain", [DLB_CHANNELS_LAST] = "channels-last" };
 
 const char *dlb_tensor_kind_name(enum dlb_tensor_kind kind) { return kind_names[kind]; }
@@ -223,6 +224,19 @@ static json_t *write_listed(const struct dlb_graph *g)
 	return a;
 }
 
+static void write_upcast(const struct dlb_graph *g, json_t *graph)
+{
+	json_t *o = json_object();
+	for (int i = 0; i < DLB_N_UPCAST; i++) {
+		const struct dlb_upcast *c = &g->upcast[i];
+		if (c->initializers || c->others)
+			json_object_set_new(o, upcast_names[i], json_pack("{s:i, s:i}", "initializers", c->initializers, "others", c->others));
+	}
+	if (json_object_size(o))
+		json_object_set(graph, "upcast", o);
+	json_decref(o);
+}
+
 json_t *dlb_graph_write(const struct dlb_graph *g)
 {
 	json_t *o = json_object(), *ops = json_array(), *tensors = json_array();
@@ -254,6 +268,7 @@ json_t *dlb_graph_write(const struct dlb_graph *g)
 		json_object_set_new(o, "split", write_was_split(g));
 	if (g->n_listed)
 		json_object_set_new(o, "listed", write_listed(g));
+	write_upcast(g, o);
 	for (int i = 0; i < g->n_ops; i++)
 		json_array_append_new(ops, write_op(g, i));
 	for (int i = 0; i < g->n_tensors; i++)
@@ -615,6 +630,29 @@ static int read_was_split(const struct dlb_ref *r, struct dlb_graph *g, struct d
 	return 0;
 }
 
+static int read_upcast(const struct dlb_ref *r, struct dlb_graph *g, struct dlb_error *err)
+{
+	static const char *const types[] = { "f16", "bf16", NULL }, *const known[] = { "initializers", "others", NULL };
+	struct dlb_ref all = dlb_ref_at(r, "upcast");
+
+	if (!all.v)
+		return 0;
+	if (dlb_get_object(r, "upcast", DLB_NEED, &all, err) || dlb_ref_known(&all, types, err))
+		return -1;
+	for (int i = 0; i < DLB_N_UPCAST; i++) {
+		struct dlb_ref e = dlb_ref_at(&all, upcast_names[i]);
+		int64_t initializers, others;
+		if (!e.v)
+			continue;
+		if (dlb_get_object(&all, upcast_names[i], DLB_NEED, &e, err) || dlb_ref_known(&e, known, err) ||
+		    dlb_get_int(&e, "initializers", DLB_NEED, 0, INT32_MAX, &initializers, err) ||
+		    dlb_get_int(&e, "others", DLB_NEED, 0, INT32_MAX, &others, err))
+			return -1;
+		g->upcast[i] = (struct dlb_upcast){ (int)initializers, (int)others };
+	}
+	return 0;
+}
+
 static int read_listed(const struct dlb_ref *r, struct dlb_graph *g, struct dlb_error *err)
 {
 	static const char *const known[] = { "name", "input", "kind", "persistent", NULL };
@@ -646,7 +684,7 @@ static int read_listed(const struct dlb_ref *r, struct dlb_graph *g, struct dlb_
 static int read_graph(const struct dlb_doc *d, struct dlb_graph *g, struct dlb_error *err)
 {
 	static const char *const known[] = { "batch", "fixed_batch", "dtype", "training", "opset", "model", "inputs", "outputs", "loss",
-		"label", "seed", "rewrites", "split", "listed", "ops", "tensors", NULL };
+		"label", "seed", "rewrites", "split", "listed", "upcast", "ops", "tensors", NULL };
 	const struct dlb_ref r = dlb_ref_root(d, "graph");
 	struct dlb_ref ops, tensors;
 	int n_ops, n_tensors;
@@ -657,7 +695,7 @@ static int read_graph(const struct dlb_doc *d, struct dlb_graph *g, struct dlb_e
 	    dlb_get_int(&r, "batch", DLB_NEED, 1, INT64_C(1) << 40, &g->batch, err) || get_dtype(&r, &g->dtype, err) ||
 	    dlb_get_bool(&r, "fixed_batch", DLB_OPT, &g->fixed_batch, err) || dlb_get_bool(&r, "training", DLB_OPT, &g->training, err) ||
 	    dlb_get_int(&r, "opset", DLB_OPT, 0, INT32_MAX, &opset, err) || read_model(&r, g, err) ||
-	    read_rewritten(&r, g, err) || read_was_split(&r, g, err) || read_listed(&r, g, err) ||
+	    read_rewritten(&r, g, err) || read_was_split(&r, g, err) || read_listed(&r, g, err) || read_upcast(&r, g, err) ||
 	    dlb_get_array(&r, "ops", DLB_NEED, &ops, &n_ops, err) ||
 	    dlb_get_array(&r, "tensors", DLB_NEED, &tensors, &n_tensors, err))
 		return -1;
