@@ -15,8 +15,9 @@
 enum { MAX_TRIALS = 400 };	/* of one vertex: it has few operands that could hold the batch */
 
 /* Dimension k of tensor t, outer * batch * inner as the model was exported, is to have outer * inner elements (one) or
- * to follow the batch. */
-struct wish { int t, k; int64_t outer; bool one; };
+ * to follow the batch. step: of integers exported at a batch of 1, which show no other row, the first of each `each` goes up
+ * by so much from one sample to the next; 0: all rows are equal. */
+struct wish { int t, k; int64_t outer; bool one; int64_t step, each; };
 struct dlb_batch_made { struct wish wish; int made; };
 
 /* -- constants -- */
@@ -65,11 +66,15 @@ static int64_t element(const struct rows *r, int64_t front, int64_t b, int64_t i
 }
 
 /* Integers that go up by the same step from each row to the next; *step has front * behind of them, in f->a. */
-static bool steady_rows(struct fold *f, const struct rows *r, int64_t **step)
+static bool steady_rows(struct fold *f, const struct rows *r, const struct wish *w, int64_t **step)
 {
-	if (r->batch < 2 || !dlb_dtype_is_int(r->x->dtype) || r->x->dtype == DLB_BOOL)
+	if ((r->batch < 2 && !w->step) || !dlb_dtype_is_int(r->x->dtype) || r->x->dtype == DLB_BOOL)
 		return false;
 	*step = dlb_arena_array(&f->a, (size_t)(r->front * r->behind) + 1, sizeof **step);
+	for (int64_t i = 0; i < r->front * r->behind && w->step; i++)
+		(*step)[i] = i % w->each ? 0 : w->step;
+	if (w->step)
+		return true;
 	for (int64_t o = 0; o < r->front; o++)
 		for (int64_t i = 0; i < r->behind; i++) {
 			const int64_t s = (*step)[o * r->behind + i] = element(r, o, 1, i) - element(r, o, 0, i);
@@ -184,13 +189,15 @@ static int constant_that_follows(struct fold *f, int op, const struct wish *w)
 	struct dlb_error ignored = { .what = "" };
 	int64_t *step;
 
-	if (x->data_mul || (f->trained[w->t] && x->dim[w->k].add != f->wired))
-		return -1;			/* of a weight, rows are repeated in a dimension of their own */
+	if (x->data_mul || (f->trained[w->t] && f->wired == 1 && x->dim[w->k].add != 1))
+		return -1;			/* any dimension of a weight is one row of more */
 	if (x->is_fill && !f->trained[w->t])
 		return new_fill(f, w, x->fill);
 	if (!x->data)
 		return -1;
 	const struct rows r = rows_of(f, w);
+	if (w->step)
+		return steady_rows(f, &r, w, &step) ? along_batch(f, op, w, &r, step, &ignored) : -1;
 	if (uniform(&r) && !f->trained[w->t])
 		return new_fill(f, w, dlb_value_real(x->data, x->dtype, 0));
 	if (equal_rows(&r)) {
@@ -198,7 +205,7 @@ static int constant_that_follows(struct fold *f, int op, const struct wish *w)
 		d.dim[w->k] /= f->wired;
 		return w->one ? new_constant(f, w->t, &d, first_rows(f, &r)) : along_batch(f, op, w, &r, NULL, &ignored);
 	}
-	return !w->one && steady_rows(f, &r, &step) ? along_batch(f, op, w, &r, step, &ignored) : -1;
+	return !w->one && steady_rows(f, &r, w, &step) ? along_batch(f, op, w, &r, step, &ignored) : -1;
 }
 
 /* -- vertices -- */
@@ -251,7 +258,7 @@ static int through_operands(struct fold *f, int op, int p, const struct wish *w)
 			in[i] = f->g->op[p].in[i];
 			if (in[i] < 0 || (d = aligned(f, w, in[i], way == 0)) < 0)
 				continue;
-			const int t = made_for(f, op, (struct wish){ in[i], d, w->outer, w->one });
+			const int t = made_for(f, op, (struct wish){ .t = in[i], .k = d, .outer = w->outer, .one = w->one });
 			in[i] = t < 0 ? in[i] : t;
 			changed += t >= 0;
 		}
@@ -263,7 +270,7 @@ static int through_operands(struct fold *f, int op, int p, const struct wish *w)
 			memcpy(in, f->g->op[p].in, (size_t)n_in * sizeof *in);
 			const struct dlb_dim at = f->g->tensor[in[i]].dim[d];
 			if (at.mul || at.add != f->g->tensor[w->t].dim[w->k].add ||
-			    (in[i] = made_for(f, op, (struct wish){ in[i], d, w->outer, w->one })) < 0)
+			    (in[i] = made_for(f, op, (struct wish){ .t = in[i], .k = d, .outer = w->outer, .one = w->one })) < 0)
 				continue;
 			if (makes(f, p, in, w))
 				return dlb_fold_again(f, p, in, w->t);
@@ -284,7 +291,7 @@ static int through_view(struct fold *f, int op, int p, const struct wish *w)
 	for (int k = 0; k < x->n_dims; k++)
 		v[k] = x->dim[k].mul ? 0 : x->dim[k].add;
 	const int d = front > 0 ? dlb_batch_entry(f, w->t, w->k, front, v, x->n_dims, &outer) : -1;
-	const int t = d < 0 ? -1 : made_for(f, op, (struct wish){ from, d, outer, w->one });
+	const int t = d < 0 ? -1 : made_for(f, op, (struct wish){ .t = from, .k = d, .outer = outer, .one = w->one });
 	return t < 0 ? -1 : dlb_fold_emit(f, p, "Reshape", (int[]){ t, new_shape(f, w) }, 2, NULL, 0, 1, NULL, &ignored);
 }
 
@@ -296,7 +303,7 @@ static int through_expand(struct fold *f, int op, int p, const struct wish *w)
 	int t = f->g->op[p].in[0];
 
 	if (d >= 0 && x->dim[d].add != 1)
-		t = x->dim[d].mul ? -1 : made_for(f, op, (struct wish){ t, d, w->outer, w->one });
+		t = x->dim[d].mul ? -1 : made_for(f, op, (struct wish){ .t = t, .k = d, .outer = w->outer, .one = w->one });
 	return t < 0 ? -1 : dlb_fold_emit(f, p, "Expand", (int[]){ t, new_shape(f, w) }, 2, NULL, 0, 1, NULL, &ignored);
 }
 
@@ -326,7 +333,7 @@ static int made_for(struct fold *f, int op, struct wish w)
 		return -1;
 	for (int i = 0; i < f->n_made; i++) {
 		const struct wish *m = &f->made[i].wish;
-		if (m->t == w.t && m->k == w.k && m->outer == w.outer && m->one == w.one)
+		if (m->t == w.t && m->k == w.k && m->outer == w.outer && m->one == w.one && m->step == w.step)
 			return f->made[i].made;
 	}
 	const int t = x->kind == DLB_T_CONSTANT ? constant_that_follows(f, op, &w) : vertex_that_follows(f, op, &w);
@@ -390,7 +397,7 @@ static bool search(struct fold *f, struct search *s, int i)
 		if (!may_hold(f, &f->g->op[s->op], i, d, s->any, &outer))
 			continue;
 		for (int one = broadcasts(&f->g->op[s->op]); one >= 0; one--) {
-			const int made = made_for(f, s->op, (struct wish){ t, d, outer, one });
+			const int made = made_for(f, s->op, (struct wish){ .t = t, .k = d, .outer = outer, .one = one });
 			f->g->op[s->op].in[i] = made < 0 ? t : made;
 			if (made >= 0 && search(f, s, i + 1))
 				return true;
@@ -474,46 +481,80 @@ int dlb_batch_unwire(struct fold *f, int op, struct dlb_error *err)
 
 /* -- indices along the batch -- */
 
-/* Constant indices into (batch, rows) flattened, each sample's into its own rows. */
-static bool own_rows(struct fold *f, const struct wish *w, int64_t n)
+/* Constant indices into (batch, rows) flattened, n rows a sample, each sample's into its own: they go up by n from one
+ * sample to the next. Of several coordinates (GatherND, ScatterND: w->each of them) that holds for the first. From a batch of
+ * 1 it is taken to hold where they name rows of that sample. */
+static bool own_rows(struct fold *f, struct wish *w, int64_t n)
 {
-	if (f->g->tensor[w->t].kind != DLB_T_CONSTANT || f->g->tensor[w->t].data_mul)
+	const struct dlb_tensor *x = &f->g->tensor[w->t];
+
+	if (x->kind != DLB_T_CONSTANT || x->data_mul || !x->data || x->dim[w->k].mul || x->dim[w->k].add % f->wired || w->each < 1 ||
+	    n < 1)
 		return false;
 	const struct rows r = rows_of(f, w);
 	int64_t *step;
-	bool own = steady_rows(f, &r, &step);
 
-	for (int64_t i = 0; i < r.front * r.behind && own; i++)
-		own = step[i] == n;
+	w->step = r.batch == 1 ? n : 0;
+	bool own = steady_rows(f, &r, w, &step);
+	for (int64_t o = 0; o < r.front && own; o++)
+		for (int64_t i = 0; i < r.behind && own; i++) {
+			const int64_t at = element(&r, o, 0, i);
+			own = step[o * r.behind + i] == (i % w->each ? 0 : n) && (i % w->each || (at >= 0 && at < n));
+		}
 	return own;
 }
 
-/* Gather, GatherND and GatherElements agree at any size, whatever their indices are: those of one for each sample are
- * made to follow the batch before the vertex is inferred. */
-void dlb_batch_indices(struct fold *f, int op)
+/* Indices along dimension k of the data, which follows the batch, are made to follow it. */
+static void gather(struct fold *f, int op, int k, bool nd)
 {
 	const struct dlb_op *o = &f->g->op[op];
-	const bool along = !strcmp(o->type, "Gather"), nd = !strcmp(o->type, "GatherND"), each = !strcmp(o->type, "GatherElements");
-	const int64_t axis = dlb_attr_int(o->attr, o->n_attr, "axis", 0);
-
-	if (f->wired < 1 || *o->domain || (!along && !nd && !each) || o->n_in < 2 || o->in[0] < 0 || o->in[1] < 0)
-		return;
 	const struct dlb_tensor *x = &f->g->tensor[o->in[0]], *index = &f->g->tensor[o->in[1]];
-	const int k = each ? 0 : nd ? 0 : (int)(axis + (axis < 0 ? x->n_dims : 0));
-	const int n = nd ? index->n_dims - 1 : index->n_dims;
-	if (k < 0 || k >= x->n_dims || !x->dim[k].mul || (each && axis == 0))
-		return;
-	if (index->kind == DLB_T_CONSTANT && (!index->data || f->wired < 2))
+	const int n = index->n_dims - nd;
+
+	if (k < 0 || k >= x->n_dims || !x->dim[k].mul || f->outer[o->in[0]][k] != 1 || dlb_tensor_follows_batch(index))
 		return;
 	for (int d = 0; d < n; d++) {
-		const struct wish w = { o->in[1], d, 1, false };
-		const bool whole = index->dim[d].add == f->wired;
-		if (index->dim[d].mul || index->dim[d].add % f->wired || (along ? !own_rows(f, &w, x->dim[k].mul) : !whole))
-			continue;
-		const int t = made_for(f, op, w);
+		struct wish w = { .t = o->in[1], .k = d, .outer = 1, .each = nd ? index->dim[n].add : 1 };
+		const bool own = index->kind == DLB_T_CONSTANT ? own_rows(f, &w, x->dim[k].mul) : index->dim[d].add == f->wired;
+		const int t = own ? made_for(f, op, w) : -1;
 		if (t < 0)
 			continue;
 		f->g->op[op].in[1] = t;
 		return;
 	}
+}
+
+/* Updates that follow the batch, into constant data by constant indices: both follow it too. */
+static void scatter(struct fold *f, int op, bool nd)
+{
+	const struct dlb_op *o = &f->g->op[op];
+	const struct dlb_tensor *x = &f->g->tensor[o->in[0]], *index = &f->g->tensor[o->in[1]];
+	const struct wish data = { .t = o->in[0], .outer = 1 };
+	struct wish indices = { .t = o->in[1], .outer = 1, .each = nd && index->n_dims ? index->dim[index->n_dims - 1].add : 1 };
+
+	if (o->n_in < 3 || o->in[2] < 0 || x->n_dims < 1 || x->dim[0].mul || x->dim[0].add % f->wired || index->n_dims < 1 ||
+	    !dlb_tensor_follows_batch(&f->g->tensor[o->in[2]]) || !own_rows(f, &indices, x->dim[0].add / f->wired))
+		return;
+	const int to = made_for(f, op, data), by = to < 0 ? -1 : made_for(f, op, indices);
+	if (by < 0)
+		return;
+	f->g->op[op].in[0] = to;
+	f->g->op[op].in[1] = by;
+}
+
+/* These agree at any size, whatever their indices are: those of one for each sample, or of each sample's own rows, are
+ * made to follow the batch before the vertex is inferred. */
+void dlb_batch_indices(struct fold *f, int op)
+{
+	const struct dlb_op *o = &f->g->op[op];
+	const int64_t axis = dlb_attr_int(o->attr, o->n_attr, "axis", 0);
+
+	if (f->wired < 1 || *o->domain || o->n_in < 2 || o->in[0] < 0 || o->in[1] < 0)
+		return;
+	if (!strcmp(o->type, "Gather"))
+		gather(f, op, (int)(axis + (axis < 0 ? f->g->tensor[o->in[0]].n_dims : 0)), false);
+	else if (!strcmp(o->type, "GatherND"))
+		gather(f, op, 0, true);
+	else if (!strcmp(o->type, "ScatterND") || (!strcmp(o->type, "ScatterElements") && axis == 0))
+		scatter(f, op, !strcmp(o->type, "ScatterND"));
 }
