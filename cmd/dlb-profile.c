@@ -40,6 +40,7 @@ struct work {
 	struct dlb_graph training, eval, *g;	/* g: the one that is written; eval borrows from training */
 	struct dlb_profile p;
 	bool one_piece;				/* the model mixes samples: one micro-batch, as exported */
+	struct dlb_safetensors state;		/* of --weights */
 	int who;				/* the rank that failed */
 };
 
@@ -93,6 +94,9 @@ static int use_weights(struct work *w, struct dlb_doc *doc, struct dlb_error *er
 
 	if (!w->o->weights)
 		return 0;
+	const size_t n = strlen(w->o->weights);
+	if (n > 12 && !strcmp(w->o->weights + n - 12, ".safetensors"))
+		return dlb_graph_take_state_file(&w->training, w->o->weights, w->o->untie, &w->state, err);
 	char *path = realpath(w->o->weights, NULL);
 	if (!path)
 		return dlb_fail(err, NULL, "cannot open '%s': %s", w->o->weights, strerror(errno));
@@ -391,6 +395,7 @@ static void release(struct work *w, struct dlb_doc *doc)
 	dlb_profile_release(&w->p);
 	dlb_graph_release(&w->eval);
 	dlb_graph_release(&w->training);
+	dlb_safetensors_release(&w->state);
 	dlb_arena_release(&w->arena);
 	for (int i = 0; i < w->n_devices; i++)
 		w->device[i].be.ops->close(&w->device[i].be);

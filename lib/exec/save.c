@@ -64,43 +64,133 @@ static int no_model(const char *path, struct dlb_error *err)
 	return dlb_fail(err, NULL, "cannot save '%s': the graph does not say which model it came from", path);
 }
 
-static int save_onnx(const struct dlb_graph *g, const char *path, const struct dlb_st_tensor *t, int n, struct dlb_error *err)
-{
-	const char **name = dlb_xcalloc((size_t)n + 1, sizeof *name);
-	const void **data = dlb_xcalloc((size_t)n + 1, sizeof *data);
-	struct dlb_desc *desc = dlb_xcalloc((size_t)n + 1, sizeof *desc);
-	int rc;
+/* What is to be written, on rank 0; data on the heap unless `borrowed`. */
+struct saved { struct dlb_st_tensor *t; bool *borrowed; int n, cap; };
 
-	for (int i = 0; i < n; i++) {
-		name[i] = t[i].name;
-		data[i] = t[i].data;
-		desc[i] = t[i].desc;
+static struct dlb_st_tensor *add(struct saved *s, const char *name, struct dlb_desc desc, const void *data, bool borrowed)
+{
+	const int cap = s->cap;
+
+	DLB_GROW(s->t, s->n, s->cap);
+	if (s->cap != cap)
+		s->borrowed = dlb_xrealloc(s->borrowed, (size_t)s->cap, sizeof *s->borrowed);
+	s->borrowed[s->n] = borrowed;
+	s->t[s->n] = (struct dlb_st_tensor){ .name = name, .desc = desc, .data = data };
+	return &s->t[s->n++];
+}
+
+static const struct dlb_st_tensor *find(const struct saved *s, const char *name)
+{
+	for (int i = 0; i < s->n; i++)
+		if (!strcmp(s->t[i].name, name))
+			return &s->t[i];
+	return NULL;
+}
+
+static void release(struct saved *s)
+{
+	for (int i = 0; i < s->n; i++)
+		if (!s->borrowed[i])
+			free((void *)(uintptr_t)s->t[i].data);
+	free(s->t);
+	free(s->borrowed);
+}
+
+/* An initializer of the model that was made of weights is made of the trained ones. One whose parts are not all here is as it
+ * was: they are no weights of the graph. */
+static int add_derived(struct saved *s, const struct dlb_derived *d, struct dlb_error *err)
+{
+	const void **source = dlb_xcalloc((size_t)d->n_parts, sizeof *source);
+	struct dlb_desc desc = { .n_dims = d->n_dims };
+	bool all = true, fits = true;
+
+	memcpy(desc.dim, d->dim, sizeof desc.dim);
+	for (int i = 0; i < d->n_parts && all; i++) {
+		const struct dlb_st_tensor *of = find(s, d->part[i].of);
+		struct dlb_desc want = { .n_dims = d->part[i].n_dims };
+		memcpy(want.dim, d->part[i].dim, sizeof want.dim);
+		all = of != NULL;
+		if (!of)
+			break;
+		fits &= dlb_desc_same_shape(&want, &of->desc) && (!i || of->desc.dtype == desc.dtype);
+		desc.dtype = of->desc.dtype;
+		source[i] = of->data;
 	}
-	if (g->model_path)
-		rc = dlb_onnx_save(g->model_path, path, name, data, desc, n, err);
-	else
-		rc = no_model(path, err);
+	if (all && fits) {
+		void *v = dlb_xcalloc((size_t)dlb_desc_count(&desc) + 1, dlb_dtype_bytes(desc.dtype));
+		dlb_derived_value(d, source, dlb_dtype_bytes(desc.dtype), v);
+		add(s, d->name, desc, v, false);
+	}
+	free(source);
+	return fits ? 0 : dlb_fail(err, d->name, "the weights that it is made of have other shapes");
+}
+
+/* Tensors of the model's own: those that the graph has from the state_dict alone stand in it only as parts of others. */
+static bool is_in_model(const struct dlb_graph *g, const char *name)
+{
+	for (int t = 0; t < g->n_tensors; t++)
+		if (!strcmp(g->tensor[t].name, name))
+			return g->tensor[t].in_model || !g->tensor[t].in_state;
+	return true;
+}
+
+static int save_onnx(const struct dlb_graph *g, const char *path, struct saved *s, struct dlb_error *err)
+{
+	const int n = s->n;
+	int rc = g->model_path ? 0 : no_model(path, err), k = 0;
+
+	for (int i = 0; i < g->n_derived && !rc; i++)
+		rc = add_derived(s, &g->derived[i], err);
+	const char **name = dlb_xcalloc((size_t)s->n + 1, sizeof *name);
+	const void **data = dlb_xcalloc((size_t)s->n + 1, sizeof *data);
+	struct dlb_desc *desc = dlb_xcalloc((size_t)s->n + 1, sizeof *desc);
+	for (int i = 0; i < s->n; i++) {
+		if (i < n && !is_in_model(g, s->t[i].name))
+			continue;
+		name[k] = s->t[i].name;
+		data[k] = s->t[i].data;
+		desc[k++] = s->t[i].desc;
+	}
+	if (!rc)
+		rc = dlb_onnx_save(g->model_path, path, name, data, desc, k, err);
 	free(name);
 	free(data);
 	free(desc);
 	return rc;
 }
 
-/* A part goes into its tensor, the last of the list or one before; takes `host`. Returns how many there are now. */
-static int put_part(struct dlb_st_tensor *st, int n, const struct dlb_tensor *x, void *host)
+/* With a state_dict: weights under all their names, and its other tensors as they are, so that it is whole. */
+static int save_safetensors(const struct dlb_graph *g, const char *path, struct saved *s, struct dlb_error *err)
+{
+	struct dlb_safetensors state = { .n = 0 };
+	const int n = s->n;
+	int rc = 0;
+
+	for (int t = 0; t < g->n_tensors; t++)
+		for (int i = 0; i < n && g->tensor[t].also; i++)
+			for (int k = 0; !strcmp(s->t[i].name, g->tensor[t].name) && g->tensor[t].also[k]; k++)
+				add(s, g->tensor[t].also[k], s->t[i].desc, s->t[i].data, true);
+	if (g->state_path)
+		rc = dlb_safetensors_read(g->state_path, &state, err);
+	for (int i = 0; i < state.n && !rc; i++)
+		if (!find(s, state.tensor[i].name))
+			add(s, state.tensor[i].name, state.tensor[i].desc, state.tensor[i].data, true);
+	if (!rc)
+		rc = dlb_safetensors_write(path, s->t, s->n, NULL, err);
+	dlb_safetensors_release(&state);
+	return rc;
+}
+
+/* A part goes into its tensor, the last of the list or one before; takes `host`. */
+static void put_part(struct saved *s, const struct dlb_tensor *x, void *host)
 {
 	const struct dlb_desc d = dlb_slice_desc(x->slice, x->dtype);
-	int i = n - 1;
+	const struct dlb_st_tensor *whole = find(s, x->slice->of);
 
-	while (i >= 0 && strcmp(st[i].name, x->slice->of) != 0)
-		i--;
-	if (i < 0) {
-		i = n++;
-		st[i] = (struct dlb_st_tensor){ .name = x->slice->of, .desc = d, .data = dlb_xcalloc(dlb_desc_bytes(&d) + 1, 1) };
-	}
-	dlb_slice_put(x->slice, dlb_dtype_bytes(x->dtype), host, (void *)(uintptr_t)st[i].data);
+	if (!whole)
+		whole = add(s, x->slice->of, d, dlb_xcalloc(dlb_desc_bytes(&d) + 1, 1), false);
+	dlb_slice_put(x->slice, dlb_dtype_bytes(x->dtype), host, (void *)(uintptr_t)whole->data);
 	free(host);
-	return n;
 }
 
 int dlb_weights_check_path(const char *path, const struct dlb_graph *g, struct dlb_error *err)
@@ -121,9 +211,8 @@ int dlb_weights_check_path(const char *path, const struct dlb_graph *g, struct d
 int dlb_weights_save(const char *path, struct dlb_comm *comm, const struct dlb_state *s, struct dlb_error *err)
 {
 	const struct dlb_graph *g = s->graph;
-	size_t n = (size_t)g->n_tensors + 1;
-	struct dlb_st_tensor *st = dlb_xcalloc(n, sizeof *st);
-	int k = 0, rc = 0;
+	struct saved all = { .n = 0 };
+	int rc = 0;
 
 	for (int t = 0; t < g->n_tensors && !rc; t++) {
 		const struct dlb_tensor *x = &g->tensor[t];
@@ -134,14 +223,12 @@ int dlb_weights_save(const char *path, struct dlb_comm *comm, const struct dlb_s
 			continue;
 		rc = home < 0 ? copy_frozen(comm, x, &host, err) : collect(comm, s, t, home, &host, err);
 		if (host && x->slice)
-			k = put_part(st, k, x, host);
+			put_part(&all, x, host);
 		else if (host)
-			st[k++] = (struct dlb_st_tensor){ .name = x->name, .desc = dlb_tensor_desc(x, 1), .data = host };
+			add(&all, x->name, dlb_tensor_desc(x, 1), host, false);
 	}
 	if (!rc && dlb_comm_rank(comm) == 0)
-		rc = is_onnx(path) ? save_onnx(g, path, st, k, err) : dlb_safetensors_write(path, st, k, NULL, err);
-	for (int i = 0; i < k; i++)
-		free((void *)(uintptr_t)st[i].data);
-	free(st);
+		rc = is_onnx(path) ? save_onnx(g, path, &all, err) : save_safetensors(g, path, &all, err);
+	release(&all);
 	return dlb_comm_agree(comm, rc, err, NULL);
 }

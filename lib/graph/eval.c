@@ -77,6 +77,8 @@ int dlb_graph_eval(const struct dlb_graph *g, struct dlb_graph *out, int **op_of
 	out->listed = g->listed;
 	out->n_listed = g->n_listed;
 	memcpy(out->upcast, g->upcast, sizeof out->upcast);
+	out->derived = g->derived;
+	out->n_derived = g->n_derived;
 	out->n_untrained = g->n_untrained;
 	out->note = g->note;
 	out->n_notes = g->n_notes;

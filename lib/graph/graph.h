@@ -78,6 +78,8 @@ struct dlb_tensor {
 	bool is_fill;
 	double fill;
 	bool in_model;			/* data stand in the model's file under this name: not written to the document */
+	bool in_state;			/* likewise, in the file of the module's state_dict (graph.state_path) */
+	const char *const *also;	/* further names that the state_dict has for it, ends with NULL; or NULL */
 	struct dlb_samples samples;	/* what of it follows the batch follows the number of these samples */
 	const struct dlb_slice *slice;	/* weights, buffers, constants: the part of the model's tensor that it is; NULL: all of it */
 	bool initial;			/* an initializer of the model, not made by a vertex; once parameters are chosen (parameters.c): and
@@ -124,6 +126,25 @@ struct dlb_listed { const char *name, *input; enum dlb_listed_kind kind; bool pe
 /* Tensors that the model has in a 16-bit type and the graph in f32 (upcast.c). */
 enum { DLB_UPCAST_F16, DLB_UPCAST_BF16, DLB_N_UPCAST };
 struct dlb_upcast { int initializers, others; };
+/* An initializer that the exporter computed from parameters (a transposed weight, the gates of an LSTM in another order): the
+ * graph has the parameters and ops that make it of them; saving the model as ONNX makes it again. It is its parts, one after
+ * another along `axis`, each a run of a parameter's rows, transposed and laid out in the shape; then repeated where `base`
+ * is 1 and `dim` is not. (derived.c) */
+struct dlb_part {
+	const char *of;			/* the parameter, of shape dim[0 .. n_dims) */
+	int n_dims, axis;		/* rows [first, first + count) along `axis` */
+	int64_t dim[DLB_MAX_DIMS], first, count;
+	int perm[DLB_MAX_DIMS];
+	int64_t length;			/* along the initializer's axis */
+};
+struct dlb_derived {
+	const char *name;
+	int n_dims, axis, n_parts;
+	int64_t dim[DLB_MAX_DIMS], base[DLB_MAX_DIMS];
+	struct dlb_part *part;
+};
+/* A tensor of a file: what lib/model hands to lib/graph. */
+struct dlb_named { const char *name; struct dlb_desc desc; const void *data; };
 struct dlb_rewritten { const char *name; int64_t count; };	/* a rewrite that was on, and how often it applied */
 struct dlb_graph {
 	struct dlb_arena arena;
@@ -141,6 +162,7 @@ struct dlb_graph {
 	bool training;
 	int64_t sample_shares;		/* a batch of a multiple of this comes out even in all shares of samples; 0: 1 */
 	const char *model_path, *model_sha256;	/* absolute; where weights come from; NULL: none */
+	const char *state_path, *state_sha256;	/* the module's state_dict (safetensors), where tensors are in_state; NULL: none */
 	int opset;
 	uint64_t no_rewrite;			/* bit i: row i of dlb_rewrites is off; set before folding, not written */
 	struct dlb_rewritten *rewritten;	/* what was applied, in order; array in the arena */
@@ -149,6 +171,8 @@ struct dlb_graph {
 	int n_was_split;
 	struct dlb_listed *listed;	/* array in the arena, in the list's order; n_listed 0: the model has no list */
 	int n_listed;
+	struct dlb_derived *derived;	/* array in the arena */
+	int n_derived;
 	int n_untrained;		/* float initializers that are no parameters, and no statistics; not written */
 	struct dlb_upcast upcast[DLB_N_UPCAST];
 	const char **note;		/* what the reader of the model has to say, one line each (dlb_graph_note); not written */
@@ -221,6 +245,10 @@ void dlb_graph_upcast(struct dlb_graph *g);
 void dlb_graph_widen(struct dlb_graph *g);
 /* padding.c: embeddings whose table is named like GLOB give row ROW no gradient; text: "GLOB=ROW". Before fold. */
 int dlb_graph_set_padding_row(struct dlb_graph *g, const char *text, struct dlb_error *err);
+/* state_dict.c: the module's state_dict (entry[]; data must outlive g). Initializers with the name of an entry get its data.
+ * Others are sought among the entries by value, and those found become ops on tensors of the entries' names and shapes.
+ * Before dlb_graph_choose_parameters. `untie`: entries of equal values are never one weight. */
+int dlb_graph_take_state(struct dlb_graph *g, const struct dlb_named *entry, int n, bool untie, struct dlb_error *err);
 /* parameters.c: which initializers are trained. As read, before widening and folding. */
 struct dlb_parameter_choice {
 	struct dlb_patterns train, freeze, train_only;	/* names or patterns; each may be empty */
@@ -283,6 +311,16 @@ int dlb_graph_split(struct dlb_graph *g, const struct dlb_split_ask *ask, int n,
 int dlb_graph_pair_sums(struct dlb_graph *g, struct dlb_error *err);
 /* The forward ops alone, as they were before dlb_graph_differentiate. */
 void dlb_graph_undifferentiate(struct dlb_graph *g);
+
+/* -- initializers made of parameters (derived.c) -- */
+bool dlb_derived_fits(const struct dlb_derived *d);		/* its sizes agree, whoever wrote it */
+/* Its value, in `out`, of the values of its parts' parameters; elements have `size` bytes. */
+void dlb_derived_value(const struct dlb_derived *d, const void *const *source, size_t size, void *out);
+/* Ops that make tensor x, a constant until now, of the tensors source[part]; notes it in g->derived. */
+int dlb_derived_add(struct dlb_graph *g, int x, const struct dlb_derived *d, const int *source, struct dlb_error *err);
+
+json_t *dlb_derived_write(const struct dlb_graph *g);		/* derived_json.c: the member "derived"; returns new */
+int dlb_derived_read(const struct dlb_ref *graph, struct dlb_graph *g, struct dlb_error *err);
 
 /* -- document (graph_json.c) -- */
 json_t *dlb_graph_write(const struct dlb_graph *g);				/* returns new */

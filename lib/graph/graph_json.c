@@ -97,7 +97,7 @@ static void write_data(json_t *o, const struct dlb_tensor *t, int64_t batch)
 	const struct dlb_desc d = dlb_tensor_desc(t, batch);
 	const int64_t count = dlb_desc_count(&d);
 	const bool state = t->kind == DLB_T_WEIGHT || t->kind == DLB_T_BUFFER;
-	if (t->in_model && !t->data_mul && (state || count > SMALL_COUNT))
+	if ((t->in_model || t->in_state) && !t->data_mul && (state || count > SMALL_COUNT))
 		return;
 	json_object_set_new(o, "value", dlb_values_write(t->data, t->dtype, count));
 	if (t->data_mul)
@@ -123,6 +123,14 @@ static json_t *write_slice(const struct dlb_slice *s)
 	set_str(o, "of", s->of);
 	dlb_slice_write(s, o);
 	return o;
+}
+
+static json_t *write_names(const char *const *name)
+{
+	json_t *a = json_array();
+	for (int i = 0; name[i]; i++)
+		json_array_append_new(a, json_string(name[i]));
+	return a;
 }
 
 static json_t *write_tensor(const struct dlb_graph *g, int i)
@@ -162,6 +170,10 @@ static json_t *write_tensor(const struct dlb_graph *g, int i)
 		set_int(o, "fan_out", t->fan_out);
 	if (t->in_model)
 		json_object_set_new(o, "in_model", json_true());
+	if (t->in_state)
+		json_object_set_new(o, "in_state", json_true());
+	if (t->also)
+		json_object_set_new(o, "also", write_names(t->also));
 	if (t->rule != DLB_BY_NONE)
 		set_str(o, "rule", by_names[t->rule]);
 	if (t->why)
@@ -251,6 +263,10 @@ json_t *dlb_graph_write(const struct dlb_graph *g)
 		set_str(m, "path", g->model_path);
 		if (g->model_sha256)
 			set_str(m, "sha256", g->model_sha256);
+		if (g->state_path)
+			set_str(m, "state_path", g->state_path);
+		if (g->state_path && g->state_sha256)
+			set_str(m, "state_sha256", g->state_sha256);
 		set_str(m, "format", ends_in(g->model_path, ".safetensors") ? "safetensors" : "onnx");
 		json_object_set_new(o, "model", m);
 	}
@@ -269,6 +285,8 @@ json_t *dlb_graph_write(const struct dlb_graph *g)
 	if (g->n_listed)
 		json_object_set_new(o, "listed", write_listed(g));
 	write_upcast(g, o);
+	if (g->n_derived)
+		json_object_set_new(o, "derived", dlb_derived_write(g));
 	for (int i = 0; i < g->n_ops; i++)
 		json_array_append_new(ops, write_op(g, i));
 	for (int i = 0; i < g->n_tensors; i++)
@@ -522,11 +540,33 @@ static int read_samples(const struct dlb_ref *r, struct dlb_tensor *t, struct dl
 	return 0;
 }
 
+/* Further names of a weight. */
+static int read_names(const struct dlb_ref *r, struct dlb_graph *g, const char *const **out, struct dlb_error *err)
+{
+	struct dlb_ref list = dlb_ref_at(r, "also");
+	int n;
+
+	if (!list.v)
+		return 0;
+	if (dlb_get_array(r, "also", DLB_NEED, &list, &n, err))
+		return -1;
+	const char **name = dlb_arena_array(&g->arena, (size_t)n + 1, sizeof *name);
+	for (int i = 0; i < n; i++) {
+		const struct dlb_ref e = dlb_ref_index(&list, i);
+		if (!json_is_string(e.v))
+			return dlb_ref_fail(&e, err, "a string is expected");
+		name[i] = dlb_arena_strdup(&g->arena, json_string_value(e.v));
+	}
+	name[n] = NULL;
+	*out = name;
+	return 0;
+}
+
 static int read_tensor(const struct dlb_ref *r, struct dlb_graph *g, int i, int n_ops, int n_tensors,
 		       struct dlb_error *err)
 {
 	static const char *const known[] = { "id", "name", "kind", "dtype", "shape", "size_bytes",
-		"size_per_sample_bytes", "layout", "home", "of", "bound", "fan_in", "fan_out", "in_model", "rule", "why", "frozen", "slice", "samples", "value",
+		"size_per_sample_bytes", "layout", "home", "of", "bound", "fan_in", "fan_out", "in_model", "in_state", "also", "rule", "why", "frozen", "slice", "samples", "value",
 		"value_per_sample", "fill", NULL };
 	const char *name, *why = NULL;
 	int kind = 0, layout = DLB_PLAIN, rule = DLB_BY_NONE;
@@ -550,23 +590,26 @@ static int read_tensor(const struct dlb_ref *r, struct dlb_graph *g, int i, int 
 	if (get_dtype(r, &t->dtype, err) || read_samples(r, t, err) || read_shape(r, t, g->batch, err) ||
 	    get_id(r, "home", n_ops, &t->home, err) || get_id(r, "of", n_tensors, &t->of, err) ||
 	    dlb_get_int(r, "bound", DLB_OPT, 0, INT64_MAX, &t->bound, err) ||
-	    dlb_get_bool(r, "in_model", DLB_OPT, &t->in_model, err) || dlb_get_bool(r, "frozen", DLB_OPT, &t->frozen, err) || read_slice(r, g, t, err))
+	    dlb_get_bool(r, "in_model", DLB_OPT, &t->in_model, err) ||
+	    dlb_get_bool(r, "in_state", DLB_OPT, &t->in_state, err) || read_names(r, g, &t->also, err) ||
+	    dlb_get_bool(r, "frozen", DLB_OPT, &t->frozen, err) || read_slice(r, g, t, err))
 		return -1;
 	return read_data(r, g, t, err);
 }
 
 static int read_model(const struct dlb_ref *r, struct dlb_graph *g, struct dlb_error *err)
 {
-	static const char *const known[] = { "path", "sha256", "format", NULL };
+	static const char *const known[] = { "path", "sha256", "format", "state_path", "state_sha256", NULL };
 	static const char *const formats[] = { "onnx", "safetensors" };
 	struct dlb_ref m = dlb_ref_at(r, "model");
-	const char *path, *sha = NULL;
+	const char *path, *sha = NULL, *state = NULL, *state_sha = NULL;
 	int format = 0;
 
 	if (!m.v || json_is_null(m.v))
 		return 0;
 	if (dlb_get_object(r, "model", DLB_NEED, &m, err) || dlb_ref_known(&m, known, err) ||
 	    dlb_get_str(&m, "path", DLB_NEED, &path, err) || dlb_get_str(&m, "sha256", DLB_OPT, &sha, err) ||
+	    dlb_get_str(&m, "state_path", DLB_OPT, &state, err) || dlb_get_str(&m, "state_sha256", DLB_OPT, &state_sha, err) ||
 	    get_name(&m, "format", DLB_OPT, formats, DLB_LEN(formats), &format, err))
 		return -1;
 	const struct dlb_ref at = dlb_ref_at(&m, "sha256");
@@ -574,6 +617,8 @@ static int read_model(const struct dlb_ref *r, struct dlb_graph *g, struct dlb_e
 		return dlb_ref_fail(&at, err, "not a SHA-256: 64 hex digits");
 	g->model_path = dlb_arena_strdup(&g->arena, path);
 	g->model_sha256 = sha ? dlb_arena_strdup(&g->arena, sha) : NULL;
+	g->state_path = state ? dlb_arena_strdup(&g->arena, state) : NULL;
+	g->state_sha256 = state_sha ? dlb_arena_strdup(&g->arena, state_sha) : NULL;
 	return 0;
 }
 
@@ -684,7 +729,7 @@ static int read_listed(const struct dlb_ref *r, struct dlb_graph *g, struct dlb_
 static int read_graph(const struct dlb_doc *d, struct dlb_graph *g, struct dlb_error *err)
 {
 	static const char *const known[] = { "batch", "fixed_batch", "dtype", "training", "opset", "model", "inputs", "outputs", "loss",
-		"label", "seed", "rewrites", "split", "listed", "upcast", "ops", "tensors", NULL };
+		"label", "seed", "rewrites", "split", "listed", "upcast", "derived", "ops", "tensors", NULL };
 	const struct dlb_ref r = dlb_ref_root(d, "graph");
 	struct dlb_ref ops, tensors;
 	int n_ops, n_tensors;
@@ -696,6 +741,7 @@ static int read_graph(const struct dlb_doc *d, struct dlb_graph *g, struct dlb_e
 	    dlb_get_bool(&r, "fixed_batch", DLB_OPT, &g->fixed_batch, err) || dlb_get_bool(&r, "training", DLB_OPT, &g->training, err) ||
 	    dlb_get_int(&r, "opset", DLB_OPT, 0, INT32_MAX, &opset, err) || read_model(&r, g, err) ||
 	    read_rewritten(&r, g, err) || read_was_split(&r, g, err) || read_listed(&r, g, err) || read_upcast(&r, g, err) ||
+	    dlb_derived_read(&r, g, err) ||
 	    dlb_get_array(&r, "ops", DLB_NEED, &ops, &n_ops, err) ||
 	    dlb_get_array(&r, "tensors", DLB_NEED, &tensors, &n_tensors, err))
 		return -1;

@@ -221,10 +221,6 @@ static void choose(struct choosing *ch)
 	for (int t = 0; t < g->n_tensors; t++) {
 		if (!dlb_role_is_candidate(g, t))
 			continue;
-		if (g->tensor[t].rule == DLB_BY_STATE_DICT) {
-			ch->yes[t] = !g->tensor[t].frozen;
-			continue;
-		}
 		if (ch->statistics[t]) {
 			decide(ch, t, false, DLB_BY_ROLE, "running statistics");
 		} else if (!by_list(ch, t)) {
@@ -233,6 +229,10 @@ static void choose(struct choosing *ch)
 				decide(ch, t, yes, DLB_BY_ROLE, why);
 				ch->n_by_role += yes;
 			}
+		}
+		if (ch->yes[t] && g->tensor[t].in_state) {
+			ch->n_by_role -= g->tensor[t].rule == DLB_BY_ROLE;
+			decide(ch, t, true, DLB_BY_STATE_DICT, g->tensor[t].in_model ? "by its name" : "by its values");
 		}
 	}
 }

@@ -132,7 +132,7 @@ static int whole_of(struct maker *m, int t)
 		g->tensor[t].kind = DLB_T_ACTIVATION;
 		dlb_graph_rename_tensor(g, t, dlb_graph_tensor_name(g, dlb_arena_printf(&g->arena, "%s.whole", was.name)));
 		g->tensor[t].data = NULL;
-		g->tensor[t].is_fill = g->tensor[t].in_model = g->tensor[t].initial = false;
+		g->tensor[t].is_fill = g->tensor[t].in_model = g->tensor[t].in_state = g->tensor[t].initial = false;
 	}
 	for (int k = 0; k < r->parts; k++) {
 		const struct dlb_share s = share_of(r, k);
@@ -193,7 +193,7 @@ static int cut_state(struct maker *m, int t, struct dlb_cut c, int *part, const 
 			dlb_fail(m->err, was.name, "it is a part of '%s' already, and its parts would be none", was.slice->of);
 			return dlb_hint(m->err, "split into as many as it takes at once, from the graph that dlb-profile made");
 		}
-		x->slice = was.kind == DLB_T_CONSTANT && !x->in_model ? NULL : s;
+		x->slice = was.kind == DLB_T_CONSTANT && !x->in_model && !x->in_state ? NULL : s;
 	}
 	return 0;
 }

@@ -1,5 +1,8 @@
 /* Data of weights from the model's file: see weights.h. */
+#define _XOPEN_SOURCE 700	/* realpath */
 #include "model/weights.h"
+#include <errno.h>
+#include <stdlib.h>
 #include <string.h>
 #include "graph/name_map.h"
 #include "model/onnx.h"
@@ -133,30 +136,37 @@ static bool is_state(const struct dlb_tensor *t)
 	return t->kind == DLB_T_WEIGHT || t->kind == DLB_T_BUFFER || t->frozen;
 }
 
-static bool wanted(const struct dlb_tensor *t, bool constants_only)
+/* Its data stand in the model's file, or (in_state) in that of the module's state_dict. */
+static bool wanted(const struct dlb_tensor *t, bool in_state, bool constants_only)
 {
-	return t->in_model && !t->data && !t->is_fill && !(constants_only && is_state(t) && !t->frozen);
+	return (in_state ? t->in_state : t->in_model && !t->in_state) && !t->data && !t->is_fill && !(constants_only && is_state(t) && !t->frozen);
 }
 
-static int load_own(struct dlb_graph *g, bool constants_only, struct dlb_error *err)
+static int load_from(struct dlb_graph *g, bool in_state, bool constants_only, struct dlb_error *err)
 {
+	const char *path = in_state ? g->state_path : g->model_path;
 	struct store s;
 	bool missing = false;
 	int rc = 0;
 
 	for (int i = 0; i < g->n_tensors; i++)
-		missing |= wanted(&g->tensor[i], constants_only);
+		missing |= wanted(&g->tensor[i], in_state, constants_only);
 	if (!missing)
 		return 0;
-	if (!g->model_path)
-		return dlb_fail(err, "/graph/model", "the document names no model to take weights from");
-	if (open_store(&s, g->model_path, g->model_sha256, err))
+	if (!path)
+		return dlb_fail(err, "/graph/model", "the document names no %s to take weights from", in_state ? "state_dict" : "model");
+	if (open_store(&s, path, in_state ? g->state_sha256 : g->model_sha256, err))
 		return -1;
 	for (int i = 0; i < g->n_tensors && !rc; i++)
-		if (wanted(&g->tensor[i], constants_only))
+		if (wanted(&g->tensor[i], in_state, constants_only))
 			rc = take(g, &g->tensor[i], &s, err);
 	keep(&s, g);
 	return rc;
+}
+
+static int load_own(struct dlb_graph *g, bool constants_only, struct dlb_error *err)
+{
+	return load_from(g, false, constants_only, err) || load_from(g, true, constants_only, err) ? -1 : 0;
 }
 
 int dlb_graph_load_constants(struct dlb_graph *g, struct dlb_error *err)
@@ -178,4 +188,24 @@ int dlb_graph_load_weights(struct dlb_graph *g, const char *path, struct dlb_err
 		keep(&s, g);
 	}
 	return rc ? rc : load_own(g, false, err);
+}
+
+int dlb_graph_take_state_file(struct dlb_graph *g, const char *path, bool untie, struct dlb_safetensors *s, struct dlb_error *err)
+{
+	char sha[65];
+	char *full = realpath(path, NULL);
+
+	if (!full)
+		return dlb_fail(err, NULL, "cannot open '%s': %s", path, strerror(errno));
+	g->state_path = dlb_arena_strdup(&g->arena, full);
+	free(full);
+	if (dlb_sha256_file(path, sha, err) || dlb_safetensors_read(path, s, err))
+		return -1;
+	g->state_sha256 = dlb_arena_strdup(&g->arena, sha);
+	struct dlb_named *entry = dlb_xcalloc((size_t)s->n + 1, sizeof *entry);
+	for (int i = 0; i < s->n; i++)
+		entry[i] = (struct dlb_named){ s->tensor[i].name, s->tensor[i].desc, s->tensor[i].data };
+	const int rc = dlb_graph_take_state(g, entry, s->n, untie, err);
+	free(entry);
+	return rc ? dlb_error_at(err, path) : 0;
 }

@@ -1,0 +1,218 @@
+/* Initializers that are made of parameters: struct dlb_derived in graph.h. */
+#include <stdlib.h>
+#include <string.h>
+#include "graph/rewrite.h"
+
+/* -- shapes -- */
+
+static int64_t product(const int64_t *dim, int first, int end)
+{
+	int64_t p = 1;
+
+	for (int i = first; i < end; i++)
+		p *= dim[i];
+	return p;
+}
+
+static bool is_permutation(const int *perm, int n)
+{
+	unsigned seen = 0;
+
+	for (int i = 0; i < n; i++)
+		if (perm[i] < 0 || perm[i] >= n || seen >> perm[i] & 1)
+			return false;
+		else
+			seen |= 1u << perm[i];
+	return true;
+}
+
+static bool part_fits(const struct dlb_derived *d, const struct dlb_part *p)
+{
+	if (p->n_dims < 0 || p->n_dims > DLB_MAX_DIMS || dlb_checked_count(p->dim, p->n_dims) < 0 || !is_permutation(p->perm, p->n_dims))
+		return false;
+	const int64_t all = product(p->dim, 0, p->n_dims), rows = p->n_dims ? p->dim[p->axis] : 1;
+	if (p->first < 0 || p->count < 1 || p->first > rows - p->count || p->length < 1 || p->length > d->base[d->axis])
+		return false;
+	return all / rows * p->count == product(d->base, 0, d->n_dims) / d->base[d->axis] * p->length;
+}
+
+bool dlb_derived_fits(const struct dlb_derived *d)
+{
+	int64_t length = 0;
+
+	if (d->n_dims < 1 || d->n_dims > DLB_MAX_DIMS || d->axis < 0 || d->axis >= d->n_dims || d->n_parts < 1 ||
+	    dlb_checked_count(d->dim, d->n_dims) < 1)
+		return false;
+	for (int i = 0; i < d->n_dims; i++)
+		if (d->base[i] != d->dim[i] && d->base[i] != 1)
+			return false;
+	for (int i = 0; i < d->n_parts; i++) {
+		const struct dlb_part *p = &d->part[i];
+		if (p->axis < 0 || (p->n_dims ? p->axis >= p->n_dims : p->axis > 0) || !part_fits(d, p))
+			return false;
+		length += p->length;
+	}
+	return length == d->base[d->axis];
+}
+
+/* -- values -- */
+
+/* The part's elements in their order, written one row of the result after another. */
+static void put_part(const struct dlb_derived *d, const struct dlb_part *p, int64_t at, const void *source, size_t size, char *out)
+{
+	const int64_t inner = product(d->base, d->axis + 1, d->n_dims);	/* elements of one step along the axis */
+	int64_t stride[DLB_MAX_DIMS] = { 0 }, dim[DLB_MAX_DIMS], index[DLB_MAX_DIMS] = { 0 }, s = 1, from = 0, count = 1;
+
+	for (int i = p->n_dims - 1; i >= 0; i--) {
+		stride[i] = s;
+		s *= p->dim[i];
+	}
+	if (p->n_dims)
+		from = p->first * stride[p->axis];
+	for (int i = 0; i < p->n_dims; i++) {
+		dim[i] = p->perm[i] == p->axis ? p->count : p->dim[p->perm[i]];
+		count *= dim[i];
+	}
+	for (int64_t e = 0; e < count; e++) {
+		const int64_t row = e / (inner * p->length), rest = e % (inner * p->length);
+		memcpy(out + (size_t)(row * inner * d->base[d->axis] + at * inner + rest) * size, (const char *)source + (size_t)from * size,
+		       size);
+		for (int i = p->n_dims - 1; i >= 0; i--) {
+			from += stride[p->perm[i]];
+			if (++index[i] < dim[i])
+				break;
+			from -= dim[i] * stride[p->perm[i]];
+			index[i] = 0;
+		}
+	}
+}
+
+static void repeat(const struct dlb_derived *d, const char *base, size_t size, char *out)
+{
+	const int64_t count = product(d->dim, 0, d->n_dims);
+
+	for (int64_t e = 0; e < count; e++) {
+		int64_t rest = e, from = 0, stride = 1;
+		for (int i = d->n_dims - 1; i >= 0; i--) {
+			from += d->base[i] == 1 ? 0 : rest % d->dim[i] * stride;
+			stride *= d->base[i];
+			rest /= d->dim[i];
+		}
+		memcpy(out + (size_t)e * size, base + (size_t)from * size, size);
+	}
+}
+
+void dlb_derived_value(const struct dlb_derived *d, const void *const *source, size_t size, void *out)
+{
+	const bool repeats = memcmp(d->dim, d->base, (size_t)d->n_dims * sizeof *d->dim) != 0;
+	char *base = repeats ? dlb_xcalloc((size_t)product(d->base, 0, d->n_dims) + 1, size) : out;
+	int64_t at = 0;
+
+	for (int i = 0; i < d->n_parts; i++) {
+		put_part(d, &d->part[i], at, source[i], size, base);
+		at += d->part[i].length;
+	}
+	if (!repeats)
+		return;
+	repeat(d, base, size, out);
+	free(base);
+}
+
+/* -- ops -- */
+
+static int ints(struct dlb_graph *g, const char *name, const int64_t *v, int n)
+{
+	const struct dlb_desc d = { .dtype = DLB_I64, .n_dims = 1, .dim = { n } };
+
+	return dlb_graph_add_constant(g, dlb_graph_tensor_name(g, name), &d, v, NULL);
+}
+
+/* One op that makes tensor `out`, a new one when it is -1. */
+static int add(struct dlb_graph *g, const char *name, const char *type, const int *in, int n_in, const struct dlb_attr *attr, int n_attr)
+{
+	const char *op = dlb_graph_op_name(g, dlb_arena_printf(&g->arena, "%s.%s", name, type));
+	const int out = dlb_graph_add_tensor(g, dlb_graph_tensor_name(g, op), DLB_T_ACTIVATION);
+	const int id = dlb_graph_add_op(g, op, type, "", DLB_FORWARD, in, n_in, &out, 1, attr, n_attr);
+
+	g->op[id].opset = 17;		/* whatever the model's: the operators made here are of this version */
+	g->tensor[out].producer = id;
+	g->tensor[out].dtype = g->tensor[in[0]].dtype;
+	return out;
+}
+
+static int slice(struct dlb_graph *g, const char *name, const struct dlb_part *p, int t)
+{
+	const int64_t end = p->first + p->count, axis = p->axis;
+
+	if (!p->n_dims || p->count == p->dim[p->axis])
+		return t;
+	const int in[4] = { t, ints(g, dlb_arena_printf(&g->arena, "%s.from", name), &p->first, 1),
+			    ints(g, dlb_arena_printf(&g->arena, "%s.to", name), &end, 1),
+			    ints(g, dlb_arena_printf(&g->arena, "%s.axis", name), &axis, 1) };
+	return add(g, name, "Slice", in, 4, NULL, 0);
+}
+
+static int transpose(struct dlb_graph *g, const char *name, const struct dlb_part *p, int t)
+{
+	int64_t perm[DLB_MAX_DIMS];
+	bool same = true;
+
+	for (int i = 0; i < p->n_dims; i++) {
+		perm[i] = p->perm[i];
+		same &= perm[i] == i;
+	}
+	const struct dlb_attr attr = { .name = "perm", .type = DLB_ATTR_INTS, .ints = perm, .n = p->n_dims };
+	return same ? t : add(g, name, "Transpose", &t, 1, &attr, 1);
+}
+
+static int reshape(struct dlb_graph *g, const char *name, const struct dlb_derived *d, const struct dlb_part *p, int t)
+{
+	int64_t dim[DLB_MAX_DIMS];
+	bool same = p->n_dims == d->n_dims;
+
+	for (int i = 0; i < d->n_dims; i++) {
+		dim[i] = i == d->axis ? p->length : d->base[i];
+		same = same && dim[i] == (p->perm[i] == p->axis ? p->count : p->dim[p->perm[i]]);
+	}
+	if (same)
+		return t;
+	const int in[2] = { t, ints(g, dlb_arena_printf(&g->arena, "%s.shape", name), dim, d->n_dims) };
+	return add(g, name, "Reshape", in, 2, NULL, 0);
+}
+
+static void note(struct dlb_graph *g, const struct dlb_derived *d)
+{
+	struct dlb_derived *all = dlb_arena_array(&g->arena, (size_t)g->n_derived + 1, sizeof *all), *copy = &all[g->n_derived];
+
+	if (g->n_derived)
+		memcpy(all, g->derived, (size_t)g->n_derived * sizeof *all);
+	*copy = *d;
+	copy->name = dlb_arena_strdup(&g->arena, d->name);
+	copy->part = dlb_arena_array(&g->arena, (size_t)d->n_parts, sizeof *copy->part);
+	memcpy(copy->part, d->part, (size_t)d->n_parts * sizeof *copy->part);
+	g->derived = all;
+	g->n_derived++;
+}
+
+int dlb_derived_add(struct dlb_graph *g, int x, const struct dlb_derived *d, const int *source, struct dlb_error *err)
+{
+	const char *name = d->name;
+	int *part = dlb_arena_array(&g->arena, (size_t)d->n_parts, sizeof *part), t;
+
+	if (!dlb_derived_fits(d))
+		return dlb_fail(err, name, "the parts that it is made of do not fit");
+	for (int i = 0; i < d->n_parts; i++) {
+		t = slice(g, name, &d->part[i], source[i]);
+		t = transpose(g, name, &d->part[i], t);
+		part[i] = reshape(g, name, d, &d->part[i], t);
+	}
+	const struct dlb_attr axis = { .name = "axis", .type = DLB_ATTR_INT, .i = d->axis };
+	t = d->n_parts > 1 ? add(g, name, "Concat", part, d->n_parts, &axis, 1) : part[0];
+	if (memcmp(d->dim, d->base, (size_t)d->n_dims * sizeof *d->dim)) {
+		const int in[2] = { t, ints(g, dlb_arena_printf(&g->arena, "%s.repeats", name), d->dim, d->n_dims) };
+		t = add(g, name, "Expand", in, 2, NULL, 0);
+	}
+	note(g, d);
+	dlb_graph_replace(g, x, t, true);
+	return 0;
+}

@@ -1,0 +1,729 @@
+/* Initializers are found in the module's state_dict, by name or by value.
+ *
+ * An exporter that folds constants leaves a Linear's weight transposed under a name like val_12, an LSTM's with its gates in
+ * ONNX's order and its two biases in one, a class token repeated over the batch, a position table cut to the rows in use.
+ * Such an initializer is sought among the entries of the state_dict, and where it is found the graph gets the entry as a
+ * tensor, in its own shape, and ops that make the initializer of it (derived.c): Slice, Transpose, Reshape, Concat, Expand.
+ * The rewrites after folding swallow most of them. Four searches, each on what the one before has left:
+ *
+ *     name    an entry of its name and shape
+ *     whole   all of an entry, transposed or with the blocks of its rows in another order (gates), perhaps repeated
+ *     joined  several entries one after another along one dimension
+ *     rows    some rows of an entry, perhaps transposed or repeated
+ *
+ * A sum of hashes of the elements does not depend on their order, so it finds the entries that hold the same elements as
+ * (part of) an initializer without trying any arrangement; those are then compared element by element.
+ *
+ * Entries with equal values (norms and biases before training, clones of one layer) are told apart by what the exporter says
+ * the vertex uses (dlb_op.uses), else they are taken in the order of the file. An entry that is left and equals one that was
+ * found is another name of the same weight. */
+#include <stdlib.h>
+#include <string.h>
+#include "graph/role.h"
+#include "graph/rewrite.h"
+
+enum { LEAST_ROWS = 8 };	/* elements: fewer are found in an entry by chance */
+enum { LEAST_TIED = 16 };
+
+struct entry {
+	const struct dlb_named *e;
+	const float *v;			/* NULL: not sought by value */
+	int64_t count;
+	uint64_t print;			/* sum of hashes */
+	uint64_t *prefix;		/* along `axis`: of the rows before; made when asked */
+	int axis;			/* its first dimension of more than one element */
+	bool uniform;
+	int tensor;			/* in the graph, -1: not found there yet */
+	int next;			/* of the same hash, or -1 */
+};
+struct target { int t; const float *v; int64_t count, dim[DLB_MAX_DIMS], base[DLB_MAX_DIMS]; int n_dims, axis, first_reader; bool uniform; };
+struct matching {
+	struct dlb_graph *g;
+	struct dlb_arena a;
+	struct dlb_roles roles;
+	struct dlb_name_map names;		/* of entries */
+	struct entry *entry;
+	int n_entries, *bucket, n_buckets;
+	bool untie, folded_norms;
+	int n_changed;				/* initializers whose values the exporter changed */
+	int n_indexed;				/* tensors that have readers: those that were there before */
+	struct dlb_part part[256];		/* of the target at hand */
+	int source[256], n_parts;		/* entry of each part */
+};
+
+/* -- elements -- */
+
+static uint64_t hash(float v)
+{
+	uint32_t bits;
+
+	memcpy(&bits, &v, sizeof bits);
+	uint64_t h = (bits + UINT64_C(0x9e3779b97f4a7c15)) * UINT64_C(0xbf58476d1ce4e5b9);
+	h ^= h >> 31;
+	return (h * UINT64_C(0x94d049bb133111eb)) ^ (h >> 17);
+}
+
+static uint64_t print_of(const float *v, int64_t n)
+{
+	uint64_t sum = 0;
+
+	for (int64_t i = 0; i < n; i++)
+		sum += hash(v[i]);
+	return sum;
+}
+
+static bool is_uniform(const float *v, int64_t n)
+{
+	for (int64_t i = 1; i < n; i++)
+		if (memcmp(v, v + i, sizeof *v))
+			return false;
+	return true;
+}
+
+static const float *as_f32(struct dlb_arena *a, const void *data, enum dlb_dtype dtype, int64_t n)
+{
+	if (dtype == DLB_F32)
+		return data;
+	float *v = dlb_arena_array(a, (size_t)n + 1, sizeof *v);
+	for (int64_t i = 0; i < n; i++)
+		v[i] = (float)dlb_value_real(data, dtype, i);
+	return v;
+}
+
+/* -- the entries -- */
+
+static bool is_listed_parameter(const struct dlb_graph *g, const char *name)
+{
+	for (int i = 0; i < g->n_listed; i++)
+		if (!strcmp(g->listed[i].name, name))
+			return g->listed[i].kind == DLB_LISTED_PARAMETER;
+	return !g->n_listed;
+}
+
+static int bucket_of(const struct matching *m, uint64_t print, int64_t count)
+{
+	return (int)((print ^ (uint64_t)count * UINT64_C(0x9e3779b97f4a7c15)) % (uint64_t)m->n_buckets);
+}
+
+static void take_entries(struct matching *m, const struct dlb_named *e, int n)
+{
+	m->entry = dlb_arena_array(&m->a, (size_t)n + 1, sizeof *m->entry);
+	m->n_entries = n;
+	m->n_buckets = 2 * n + 1;
+	m->bucket = dlb_arena_array(&m->a, (size_t)m->n_buckets, sizeof *m->bucket);
+	for (int i = 0; i < m->n_buckets; i++)
+		m->bucket[i] = -1;
+	for (int i = n - 1; i >= 0; i--) {	/* the first of equal ones comes first */
+		struct entry *x = &m->entry[i];
+		*x = (struct entry){ .e = &e[i], .count = dlb_desc_count(&e[i].desc), .tensor = -1, .next = -1 };
+		dlb_name_map_add(&m->names, e[i].name, i);
+		if (!dlb_dtype_is_float(e[i].desc.dtype) || x->count < 1 || !is_listed_parameter(m->g, e[i].name))
+			continue;
+		x->v = as_f32(&m->a, e[i].data, e[i].desc.dtype, x->count);
+		x->print = print_of(x->v, x->count);
+		x->uniform = is_uniform(x->v, x->count);
+		while (x->axis + 1 < e[i].desc.n_dims && e[i].desc.dim[x->axis] == 1)
+			x->axis++;
+		const int b = bucket_of(m, x->print, x->count);
+		x->next = m->bucket[b];
+		m->bucket[b] = i;
+	}
+}
+
+static int64_t rows_of(const struct entry *e)
+{
+	return e->e->desc.n_dims ? e->e->desc.dim[e->axis] : 1;
+}
+
+/* Sums of hashes of the rows before each. */
+static const uint64_t *prefix_of(struct matching *m, struct entry *e)
+{
+	const int64_t rows = rows_of(e), row = e->count / rows;
+
+	if (e->prefix)
+		return e->prefix;
+	e->prefix = dlb_arena_array(&m->a, (size_t)rows + 1, sizeof *e->prefix);
+	e->prefix[0] = 0;
+	for (int64_t i = 0; i < rows; i++)
+		e->prefix[i + 1] = e->prefix[i] + print_of(e->v + i * row, row);
+	return e->prefix;
+}
+
+/* The tensor of the graph that is the entry; a new one when there is none yet. */
+static int tensor_of(struct matching *m, int i)
+{
+	struct entry *e = &m->entry[i];
+	struct dlb_graph *g = m->g;
+
+	if (e->tensor >= 0)
+		return e->tensor;
+	for (int t = 0; t < g->n_tensors; t++)
+		if (!strcmp(g->tensor[t].name, e->e->name))	/* an initializer of another shape has the name */
+			dlb_graph_rename_tensor(g, t, dlb_graph_tensor_name(g, dlb_arena_printf(&g->arena, "%s.folded", e->e->name)));
+	e->tensor = dlb_graph_add_tensor(g, e->e->name, DLB_T_CONSTANT);
+	struct dlb_tensor *t = &g->tensor[e->tensor];
+	t->dtype = DLB_F32;
+	t->n_dims = e->e->desc.n_dims;
+	for (int k = 0; k < t->n_dims; k++)
+		t->dim[k] = (struct dlb_dim){ 0, e->e->desc.dim[k] };
+	t->data = e->v;
+	if (e->e->desc.dtype != DLB_F32) {	/* the arena of the search goes */
+		float *copy = dlb_arena_array(&g->arena, (size_t)e->count, sizeof *copy);
+		memcpy(copy, e->v, (size_t)e->count * sizeof *copy);
+		t->data = copy;
+	}
+	t->initial = t->in_state = true;
+	return e->tensor;
+}
+
+/* -- which of several entries with equal values -- */
+
+/* The exporter says that a reader of tensor t uses the parameter of that name. */
+static bool is_used(const struct dlb_graph *g, int t, const char *name)
+{
+	for (int i = g->reader_start[t]; i < g->reader_start[t + 1]; i++) {
+		const struct dlb_op *o = &g->op[g->reader[i]];
+		for (int k = 0; k < o->n_uses; k++)
+			if (!strcmp(g->listed[o->uses[k]].name, name))
+				return true;
+	}
+	return false;
+}
+
+static bool is_table(const struct dlb_graph *g, int t)
+{
+	for (int i = g->reader_start[t]; i < g->reader_start[t + 1]; i++)
+		if (strcmp(g->op[g->reader[i]].type, "Gather"))
+			return false;
+	return g->reader_start[t] < g->reader_start[t + 1];
+}
+
+/* An embedding and the operand of a product that are equal are one weight in all frameworks; clones of a layer are not. */
+static bool is_tied(const struct matching *m, const struct entry *e, int t)
+{
+	return !m->untie && e->tensor >= 0 && e->tensor < m->n_indexed && e->count >= LEAST_TIED && !e->uniform &&
+		is_table(m->g, e->tensor) != is_table(m->g, t);
+}
+
+static int rank(const struct matching *m, const struct entry *e, int t)
+{
+	const bool used = is_used(m->g, t, e->e->name), there = e->tensor >= 0;
+
+	if (used && !(there && m->untie))
+		return there ? 4 : 5;
+	if (is_tied(m, e, t))
+		return 3;
+	return there ? 1 : 2;
+}
+
+/* The entry with these elements that suits target t best; -1: none. */
+static int find_entry(const struct matching *m, uint64_t print, int64_t count, int t)
+{
+	int best = -1, best_rank = 0;
+
+	for (int i = m->bucket[bucket_of(m, print, count)]; i >= 0; i = m->entry[i].next) {
+		const struct entry *e = &m->entry[i];
+		if (e->print != print || e->count != count)
+			continue;
+		const int r = rank(m, e, t);
+		if (r > best_rank) {
+			best = i;
+			best_rank = r;
+		}
+	}
+	return best;
+}
+
+/* -- arrangements -- */
+
+static bool next_permutation(int *p, int n)
+{
+	int i = n - 2, j = n - 1;
+
+	while (i >= 0 && p[i] > p[i + 1])
+		i--;
+	if (i < 0)
+		return false;
+	while (p[j] < p[i])
+		j--;
+	const int x = p[i];
+	p[i] = p[j];
+	p[j] = x;
+	for (int a = i + 1, b = n - 1; a < b; a++, b--) {
+		const int y = p[a];
+		p[a] = p[b];
+		p[b] = y;
+	}
+	return true;
+}
+
+/* The part's elements in their order are those at v. */
+static bool equals(const struct dlb_part *p, const float *from, const float *v)
+{
+	int64_t stride[DLB_MAX_DIMS] = { 0 }, dim[DLB_MAX_DIMS], index[DLB_MAX_DIMS] = { 0 }, s = 1, count = 1, at = 0;
+
+	for (int i = p->n_dims - 1; i >= 0; i--) {
+		stride[i] = s;
+		s *= p->dim[i];
+	}
+	if (p->n_dims)
+		at = p->first * stride[p->axis];
+	for (int i = 0; i < p->n_dims; i++) {
+		dim[i] = p->perm[i] == p->axis ? p->count : p->dim[p->perm[i]];
+		count *= dim[i];
+	}
+	for (int64_t e = 0; e < count; e++) {
+		if (memcmp(&from[at], &v[e], sizeof *v))
+			return false;
+		for (int i = p->n_dims - 1; i >= 0; i--) {
+			at += stride[p->perm[i]];
+			if (++index[i] < dim[i])
+				break;
+			at -= dim[i] * stride[p->perm[i]];
+			index[i] = 0;
+		}
+	}
+	return true;
+}
+
+static bool push(struct matching *m, const struct dlb_part *p, int entry)
+{
+	if (m->n_parts == DLB_LEN(m->part))
+		return false;
+	m->part[m->n_parts] = *p;
+	m->source[m->n_parts++] = entry;
+	return true;
+}
+
+/* The blocks of the entry's rows in another order: the gates of an LSTM (4), GRU (3), or two directions. */
+static bool arrange_blocks(struct matching *m, int i, const float *v, int64_t length, const struct dlb_part *whole)
+{
+	const int before = m->n_parts;
+
+	for (int blocks = 4; blocks > 1; blocks--) {
+		struct dlb_part p = *whole;
+		p.count = whole->count / blocks;
+		p.length = length / blocks;
+		if (whole->count % blocks || length % blocks || whole->axis)
+			continue;
+		const int64_t size = m->entry[i].count / rows_of(&m->entry[i]) * p.count;
+		bool all = true;
+		for (int b = 0; b < blocks && all; b++) {
+			all = false;
+			for (int from = 0; from < blocks && !all; from++) {
+				p.first = whole->first + from * p.count;
+				all = equals(&p, m->entry[i].v, v + b * size);
+			}
+			all = all && push(m, &p, i);
+		}
+		if (all)
+			return true;
+		m->n_parts = before;
+	}
+	return false;
+}
+
+/* How rows [first, first + count) of entry i lie at v, as `length` steps along the target's axis; notes the parts. */
+static bool arrange(struct matching *m, int i, int64_t first, int64_t count, const float *v, int64_t length, bool contiguous)
+{
+	const struct entry *e = &m->entry[i];
+	struct dlb_part p = { .of = e->e->name, .n_dims = e->e->desc.n_dims, .axis = e->axis, .first = first, .count = count, .length = length };
+
+	for (int k = 0; k < p.n_dims; k++) {
+		p.dim[k] = e->e->desc.dim[k];
+		p.perm[k] = k;
+	}
+	do {
+		if (equals(&p, e->v, v))
+			return push(m, &p, i);
+	} while (p.n_dims <= 4 && next_permutation(p.perm, p.n_dims));
+	for (int k = 0; k < p.n_dims; k++)
+		p.perm[k] = k;
+	return contiguous && arrange_blocks(m, i, v, length, &p);
+}
+
+/* -- the four searches -- */
+
+/* The list has running statistics of a BatchNormalization that is not in the model: it was multiplied into a convolution,
+ * whose weight has kept its name, and not its values. */
+static bool has_folded_norms(const struct dlb_graph *g)
+{
+	static const char end[] = ".running_mean";
+	bool folded = false;
+
+	for (int i = 0; i < g->n_listed; i++) {
+		const size_t n = strlen(g->listed[i].name);
+		if (n < sizeof end || strcmp(g->listed[i].name + n + 1 - sizeof end, end))
+			continue;
+		bool there = false;
+		for (int t = 0; t < g->n_tensors && !there; t++)
+			there = !strcmp(g->tensor[t].name, g->listed[i].name);
+		folded |= !there;
+	}
+	return folded;
+}
+
+static bool same_values(struct matching *m, const struct dlb_tensor *x, const struct entry *e)
+{
+	return !e->v || !x->data || !memcmp(as_f32(&m->a, x->data, x->dtype, e->count), e->v, (size_t)e->count * sizeof *e->v);
+}
+
+/* The entry's data, and its type, in place of the initializer's. */
+static bool by_name(struct matching *m, int t)
+{
+	struct dlb_tensor *x = &m->g->tensor[t];
+	const int i = dlb_name_map_get(&m->names, x->name);
+	const struct dlb_desc have = dlb_tensor_desc(x, 1);
+
+	if (i < 0 || !dlb_desc_same_shape(&have, &m->entry[i].e->desc))
+		return false;
+	const struct dlb_named *e = m->entry[i].e;
+	if (m->folded_norms && !same_values(m, x, &m->entry[i])) {
+		m->n_changed++;
+		m->entry[i].tensor = t;
+		return true;
+	}
+	if (e->desc.dtype == x->dtype) {
+		x->data = e->data;
+	} else if (dlb_dtype_is_float(e->desc.dtype) && dlb_dtype_is_float(x->dtype)) {
+		void *v = dlb_arena_array(&m->g->arena, (size_t)m->entry[i].count + 1, dlb_dtype_bytes(x->dtype));
+		for (int64_t k = 0; k < m->entry[i].count; k++)
+			dlb_value_set(v, x->dtype, k, dlb_value_real(e->data, e->desc.dtype, k));
+		x->data = v;
+	} else {
+		return false;
+	}
+	x->is_fill = false;
+	x->in_state = true;
+	m->entry[i].tensor = t;
+	return true;
+}
+
+/* The dimensions before `lead` repeat one block: the target without them. */
+static bool reduce(struct target *x, int lead)
+{
+	int64_t block = x->count;
+
+	memcpy(x->base, x->dim, sizeof x->base);
+	for (int k = 0; k < lead; k++) {
+		block /= x->dim[k];
+		for (int64_t i = 1; i < x->dim[k]; i++)
+			if (memcmp(x->v, x->v + i * block, (size_t)block * sizeof *x->v))
+				return false;
+		x->base[k] = 1;
+	}
+	x->axis = 0;
+	while (x->axis + 1 < x->n_dims && x->base[x->axis] == 1)
+		x->axis++;
+	return true;
+}
+
+static int64_t base_count(const struct target *x)
+{
+	int64_t n = 1;
+
+	for (int i = 0; i < x->n_dims; i++)
+		n *= x->base[i];
+	return n;
+}
+
+static bool by_whole(struct matching *m, struct target *x)
+{
+	for (int lead = 0; lead < x->n_dims; lead++) {
+		if (!reduce(x, lead))
+			return false;
+		const int64_t n = base_count(x);
+		if (lead && x->base[lead - 1] == x->dim[lead - 1])
+			continue;			/* one block: as before */
+		const int i = find_entry(m, print_of(x->v, n), n, x->t);
+		m->n_parts = 0;
+		if (i >= 0 && arrange(m, i, 0, rows_of(&m->entry[i]), x->v, x->base[x->axis], true))
+			return true;
+	}
+	return false;
+}
+
+/* Steps [first, first + length) along `axis`, one after another; in m->a. */
+static const float *cut(struct matching *m, const struct target *x, int axis, int64_t first, int64_t length)
+{
+	int64_t inner = 1, outer = 1;
+
+	for (int k = 0; k < x->n_dims; k++)
+		*(k < axis ? &outer : &inner) *= k == axis ? 1 : x->dim[k];
+	if (outer == 1)
+		return x->v + first * inner;
+	float *v = dlb_arena_array(&m->a, (size_t)(outer * inner * length) + 1, sizeof *v);
+	for (int64_t o = 0; o < outer; o++)
+		memcpy(v + o * inner * length, x->v + (o * x->dim[axis] + first) * inner, (size_t)(inner * length) * sizeof *v);
+	return v;
+}
+
+/* Entries whose elements are those of steps along the axis, one entry after another until the end. */
+static bool join_along(struct matching *m, struct target *x, int axis)
+{
+	const int64_t steps = x->dim[axis], step = x->count / steps;
+	uint64_t *before = dlb_arena_array(&m->a, (size_t)steps + 1, sizeof *before);
+	int64_t at = 0;
+
+	before[0] = 0;
+	for (int64_t s = 0; s < steps; s++)
+		before[s + 1] = before[s] + print_of(cut(m, x, axis, s, 1), step);
+	m->n_parts = 0;
+	while (at < steps) {
+		bool found = false;
+		for (int i = 0; i < m->n_entries && !found; i++) {
+			const struct entry *e = &m->entry[i];
+			const int64_t length = e->count / step;
+			if (!e->v || e->count % step || length < 1 || length > steps - at || before[at + length] - before[at] != e->print)
+				continue;
+			const float *v = cut(m, x, axis, at, length);
+			const int best = find_entry(m, e->print, e->count, x->t);
+			found = best >= 0 && arrange(m, best, 0, rows_of(e), v, length, axis == x->axis);
+			at += found ? length : 0;
+		}
+		if (!found)
+			return false;
+	}
+	return m->n_parts > 1;
+}
+
+static bool by_joined(struct matching *m, struct target *x)
+{
+	if (x->uniform || !reduce(x, 0))
+		return false;
+	const int first = x->axis;
+	for (int axis = 0; axis < x->n_dims; axis++) {
+		x->axis = first;
+		if (x->dim[axis] > 1 && join_along(m, x, axis)) {
+			x->axis = axis;
+			return true;
+		}
+	}
+	return false;
+}
+
+static bool rows_at(struct matching *m, struct target *x, int i, int64_t n, uint64_t print)
+{
+	struct entry *e = &m->entry[i];
+
+	if (!e->v || e->uniform || e->count <= n || !e->e->desc.n_dims)
+		return false;
+	const int64_t rows = rows_of(e), row = e->count / rows, count = n / row;
+	if (n % row || count < 1)
+		return false;
+	const uint64_t *before = prefix_of(m, e);
+	for (int64_t first = 0; first + count <= rows; first++) {
+		m->n_parts = 0;
+		if (before[first + count] - before[first] == print && arrange(m, i, first, count, x->v, x->base[x->axis], false))
+			return true;
+	}
+	return false;
+}
+
+static bool by_rows(struct matching *m, struct target *x)
+{
+	for (int lead = 0; lead < x->n_dims && !x->uniform; lead++) {
+		if (!reduce(x, lead))
+			return false;
+		const int64_t n = base_count(x);
+		if (n < LEAST_ROWS)
+			return false;
+		const uint64_t print = print_of(x->v, n);
+		for (int used = 1; used >= 0; used--)
+			for (int i = 0; i < m->n_entries; i++)
+				if (is_used(m->g, x->t, m->entry[i].e->name) == used && rows_at(m, x, i, n, print))
+					return true;
+	}
+	return false;
+}
+
+/* -- targets -- */
+
+/* One value all over says little: only where a parameter belongs, or where a token or a table is joined or added. */
+static bool may_be_uniform(struct matching *m, int t)
+{
+	const struct dlb_graph *g = m->g;
+	const char *why;
+
+	if (dlb_role_find(&m->roles, t, &why))
+		return true;
+	for (int i = g->reader_start[t]; i < g->reader_start[t + 1]; i++)
+		if (strcmp(g->op[g->reader[i]].type, "Concat") && strcmp(g->op[g->reader[i]].type, "Add"))
+			return false;
+	return dlb_role_count(g, t) > 1;
+}
+
+static bool is_target(struct matching *m, int t, struct target *x)
+{
+	const struct dlb_tensor *d = &m->g->tensor[t];
+
+	if (d->kind != DLB_T_CONSTANT || !d->initial || d->in_state || !dlb_dtype_is_float(d->dtype) || !d->data || d->n_dims < 1 ||
+	    m->g->reader_start[t] == m->g->reader_start[t + 1])
+		return false;
+	*x = (struct target){ .t = t, .count = dlb_role_count(m->g, t), .n_dims = d->n_dims, .first_reader = m->g->reader[m->g->reader_start[t]] };
+	if (x->count < 1)
+		return false;
+	for (int k = 0; k < d->n_dims; k++)
+		x->dim[k] = d->dim[k].add;
+	x->v = as_f32(&m->a, d->data, d->dtype, x->count);
+	x->uniform = is_uniform(x->v, x->count);
+	return !x->uniform || may_be_uniform(m, t);
+}
+
+static int replace(struct matching *m, const struct target *x, struct dlb_error *err)
+{
+	struct dlb_derived d = { .name = m->g->tensor[x->t].name, .n_dims = x->n_dims, .axis = x->axis, .part = m->part, .n_parts = m->n_parts };
+	int source[DLB_LEN(m->source)];
+
+	memcpy(d.dim, x->dim, sizeof d.dim);
+	memcpy(d.base, x->base, sizeof d.base);
+	for (int i = 0; i < m->n_parts; i++)
+		source[i] = tensor_of(m, m->source[i]);
+	if (dlb_derived_add(m->g, x->t, &d, source, err))
+		return -1;
+	m->g->tensor[x->t].initial = false;
+	return 0;
+}
+
+static int by_first_reader(const void *a, const void *b)
+{
+	const struct target *x = a, *y = b;
+
+	return x->first_reader != y->first_reader ? (x->first_reader > y->first_reader) - (x->first_reader < y->first_reader)
+		: (x->t > y->t) - (x->t < y->t);
+}
+
+static int by_value(struct matching *m, struct dlb_error *err)
+{
+	static bool (*const searches[])(struct matching *m, struct target *x) = { by_whole, by_joined, by_rows };
+	const int n_tensors = m->g->n_tensors;
+	struct target *x = dlb_xcalloc((size_t)n_tensors + 1, sizeof *x);
+	int n = 0, rc = 0;
+
+	for (int t = 0; t < n_tensors; t++)
+		n += is_target(m, t, &x[n]);
+	qsort(x, (size_t)n, sizeof *x, by_first_reader);
+	for (int s = 0; s < DLB_LEN(searches) && !rc; s++)
+		for (int i = 0; i < n && !rc; i++)
+			if (x[i].t >= 0 && searches[s](m, &x[i])) {
+				rc = replace(m, &x[i], err);
+				x[i].t = -1;
+			}
+	free(x);
+	return rc;
+}
+
+/* -- what is left -- */
+
+static bool uses_anything(const struct dlb_graph *g)
+{
+	for (int i = 0; i < g->n_ops; i++)
+		if (g->op[i].n_uses)
+			return true;
+	return false;
+}
+
+static bool is_used_anywhere(const struct dlb_graph *g, const char *name)
+{
+	for (int i = 0; i < g->n_ops; i++)
+		for (int k = 0; k < g->op[i].n_uses; k++)
+			if (!strcmp(g->listed[g->op[i].uses[k]].name, name))
+				return true;
+	return false;
+}
+
+static void add_name(struct dlb_graph *g, struct dlb_tensor *t, const char *name)
+{
+	int n = 0;
+
+	while (t->also && t->also[n])
+		n++;
+	const char **all = dlb_arena_array(&g->arena, (size_t)n + 2, sizeof *all);
+	if (n)
+		memcpy(all, t->also, (size_t)n * sizeof *all);
+	all[n] = dlb_arena_strdup(&g->arena, name);
+	t->also = all;
+}
+
+/* An entry that is left, equals one that was found, and is used by some vertex, is the same weight by another name. */
+static void name_aliases(struct matching *m)
+{
+	struct dlb_graph *g = m->g;
+	const bool told = uses_anything(g);
+	int n = 0;
+
+	for (int i = 0; i < m->n_entries && !m->untie; i++) {
+		struct entry *e = &m->entry[i];
+		if (!e->v || e->tensor >= 0 || e->uniform || e->count < LEAST_TIED || (told && !is_used_anywhere(g, e->e->name)))
+			continue;
+		for (int k = m->bucket[bucket_of(m, e->print, e->count)]; k >= 0; k = m->entry[k].next) {
+			struct entry *same = &m->entry[k];
+			if (k == i || same->tensor < 0 || same->print != e->print || !dlb_desc_same_shape(&same->e->desc, &e->e->desc) ||
+			    memcmp(same->v, e->v, (size_t)e->count * sizeof *e->v))
+				continue;
+			add_name(g, &g->tensor[same->tensor], e->e->name);
+			if (!n++)
+				dlb_graph_note(g, "'%s' and '%s' of the state_dict are one weight: --untie trains them apart", same->e->name, e->e->name);
+			e->tensor = same->tensor;
+			break;
+		}
+	}
+}
+
+/* Parameters of the state_dict that the model does not hold, as a normalization that was folded into a convolution. */
+static void say_missing(struct matching *m)
+{
+	const char *first = NULL;
+	int64_t elements = 0;
+	int n = 0;
+
+	for (int i = 0; i < m->n_entries; i++) {
+		const struct entry *e = &m->entry[i];
+		if (e->tensor >= 0 || !e->v || !m->g->n_listed)
+			continue;
+		first = first ? first : e->e->name;
+		elements += e->count;
+		n++;
+	}
+	if (n)
+		dlb_graph_note(m->g, "%d parameter%s of the state_dict, of %lld elements, %s not in the model ('%s'%s): %s saved as %s", n,
+			       n == 1 ? "" : "s", (long long)elements, n == 1 ? "is" : "are", first, n == 1 ? "" : " ...",
+			       n == 1 ? "it is" : "they are", n == 1 ? "it is" : "they are");
+}
+
+int dlb_graph_take_state(struct dlb_graph *g, const struct dlb_named *entry, int n, bool untie, struct dlb_error *err)
+{
+	struct matching *m = dlb_xcalloc(1, sizeof *m);
+	int found = 0, rc;
+
+	m->g = g;
+	m->untie = untie;
+	m->folded_norms = has_folded_norms(g);
+	m->n_indexed = g->n_tensors;
+	dlb_roles_init(&m->roles, g);
+	take_entries(m, entry, n);
+	for (int t = 0; t < g->n_tensors; t++)
+		if (g->tensor[t].kind == DLB_T_CONSTANT && g->tensor[t].initial)
+			found += by_name(m, t);
+	rc = by_value(m, err);
+	for (int i = 0; i < n; i++)
+		found += m->entry[i].tensor >= m->n_indexed;
+	if (!rc && !found) {
+		dlb_fail(err, NULL, "none of the tensors of the state_dict is in the model, by name or by value");
+		rc = dlb_hint(err, "it must be of the module that was exported: save_file(module.state_dict(), ...)");
+	}
+	if (m->n_changed)
+		dlb_graph_note(g, "%d weight%s other values in the model than in the state_dict, since BatchNormalization was folded in: the "
+			       "model's are trained, and what is saved of them is no state_dict of the module", m->n_changed,
+			       m->n_changed == 1 ? " has" : "s have");
+	if (!rc) {
+		name_aliases(m);
+		say_missing(m);
+		rc = dlb_graph_sort(g, err);
+	}
+	dlb_roles_release(&m->roles);
+	dlb_name_map_release(&m->names);
+	dlb_arena_release(&m->a);
+	free(m);
+	return rc;
+}
