@@ -645,7 +645,19 @@ static void add_name(struct dlb_graph *g, struct dlb_tensor *t, const char *name
 	t->also = all;
 }
 
-/* An entry that is left, equals one that was found, and is used by some vertex, is the same weight by another name. */
+/* Several vertices read the entry: a weight that is shared in the model. */
+static bool is_shared(const struct dlb_graph *g, const struct entry *e)
+{
+	int n = 0;
+
+	for (int i = 0; i < g->n_ops; i++)
+		for (int k = 0; k < g->op[i].n_in; k++)
+			n += g->op[i].in[k] == e->tensor;
+	return n > 1;
+}
+
+/* An entry that is left and equals one that was found is another name of the same weight, if that one is shared, or some
+ * vertex uses the name. A clone that the model does not run is none. */
 static void name_aliases(struct matching *m)
 {
 	struct dlb_graph *g = m->g;
@@ -654,12 +666,13 @@ static void name_aliases(struct matching *m)
 
 	for (int i = 0; i < m->n_entries && !m->untie; i++) {
 		struct entry *e = &m->entry[i];
-		if (!e->v || e->tensor >= 0 || e->uniform || e->count < LEAST_TIED || (told && !is_used_anywhere(g, e->e->name)))
+		if (!e->v || e->tensor >= 0 || e->uniform || e->count < LEAST_TIED)
 			continue;
+		const bool used = !told || is_used_anywhere(g, e->e->name);
 		for (int k = m->bucket[bucket_of(m, e->print, e->count)]; k >= 0; k = m->entry[k].next) {
 			struct entry *same = &m->entry[k];
 			if (k == i || same->tensor < 0 || same->print != e->print || !dlb_desc_same_shape(&same->e->desc, &e->e->desc) ||
-			    memcmp(same->v, e->v, (size_t)e->count * sizeof *e->v))
+			    memcmp(same->v, e->v, (size_t)e->count * sizeof *e->v) || (!used && !is_shared(g, same)))
 				continue;
 			add_name(g, &g->tensor[same->tensor], e->e->name);
 			if (!n++)
