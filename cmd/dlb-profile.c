@@ -24,8 +24,8 @@ enum { MAX_DEVICES = 16 };
 struct device { struct dlb_backend be; const char *name; };
 struct options {
 	int64_t batch;
-	const char *dtype, *topology, *weights;
-	struct dlb_strlist devices, no_rewrite, padding_rows, loss;
+	const char *dtype, *topology, *weights, *batchnorm;
+	struct dlb_strlist devices, no_rewrite, padding_rows, loss, dropout;
 	struct dlb_strlist parameters, freeze, train_only;
 	bool inference, analytic, cluster, list;
 	bool untie;
@@ -153,6 +153,19 @@ static int attach_losses(const struct options *o, struct dlb_graph *g, struct dl
 	return o->inference ? dlb_graph_attach_loss(g, "none", err) : dlb_graph_attach_losses(g, o->loss.item, o->loss.n, err);
 }
 
+/* What an export for inference lost. */
+static int set_training_mode(const struct options *o, struct dlb_graph *g, struct dlb_error *err)
+{
+	if (!g->training)
+		return 0;
+	dlb_graph_set_batchnorm(g, !o->batchnorm || !strcmp(o->batchnorm, "train"));
+	for (int i = 0; i < o->dropout.n; i++)
+		if (dlb_graph_add_dropout(g, o->dropout.item[i], err))
+			return -1;
+	dlb_graph_note_dropout(g);
+	return 0;
+}
+
 /* As read, the graph is ONNX's; what is done to it stands in lib/graph, one file a step. */
 static int rewrite(struct work *w, struct dlb_error *err)
 {
@@ -167,8 +180,8 @@ static int rewrite(struct work *w, struct dlb_error *err)
 		return -1;
 	if (!strcmp(o->dtype, "f64"))
 		dlb_graph_widen(g);
-	if (switch_rewrites(o, g, err) || set_padding_rows(o, g, err) || dlb_graph_fold(g, o->batch, &w->device[0].be, err) || dlb_graph_find_parameters(g, err) ||
-	    attach_losses(o, g, err) || dlb_graph_rewrite(g, err) ||
+	if (switch_rewrites(o, g, err) || set_padding_rows(o, g, err) || dlb_graph_fold(g, o->batch, &w->device[0].be, err) ||
+	    set_training_mode(o, g, err) || dlb_graph_find_parameters(g, err) || attach_losses(o, g, err) || dlb_graph_rewrite(g, err) ||
 	    dlb_graph_choose_layout(g, err) ||
 	    (!strcmp(o->dtype, "bf16") && dlb_graph_mix(g, err)) ||
 	    (g->training && dlb_graph_differentiate(g, err)))
@@ -337,6 +350,7 @@ static int take_input(struct work *w, const char *path, struct dlb_doc *doc, str
 	w->g = &w->training;
 	const struct options *o = w->o;
 	if (o->batch || o->loss.n || o->inference || o->weights || o->no_rewrite.n || o->padding_rows.n || strcmp(o->dtype, "f32") ||
+	    o->batchnorm || o->dropout.n ||
 	    o->parameters.n || o->freeze.n || o->train_only.n || o->untie) {
 		dlb_fail(err, doc->name, "the graph is made already: only --device and --analytic apply");
 		return dlb_hint(err, "give the ONNX model");
@@ -380,6 +394,10 @@ static int check_options(const struct dlb_cli *cli, const struct options *o)
 {
 	if (strcmp(o->dtype, "f32") && strcmp(o->dtype, "f64") && strcmp(o->dtype, "bf16"))
 		return dlb_cli_usage(cli, "no dtype '%s': f32, bf16 or f64", o->dtype);
+	if (o->batchnorm && strcmp(o->batchnorm, "train") && strcmp(o->batchnorm, "frozen"))
+		return dlb_cli_usage(cli, "no batchnorm '%s': train or frozen", o->batchnorm);
+	if (o->inference && (o->batchnorm || o->dropout.n))
+		return dlb_cli_usage(cli, "--%s is for training, and --inference for none", o->batchnorm ? "batchnorm" : "dropout");
 	if (o->topology && !o->cluster)
 		return dlb_cli_usage(cli, "--topology belongs to --cluster");
 	struct dlb_graph g = { .n_ops = 0 };
@@ -410,6 +428,9 @@ int main(int argc, char **argv)
 		{ 0, "loss", DLB_OPT_LIST, &o.loss, "LOSS", "[OUTPUT=]NAME[*FACTOR]: cross-entropy, next-token, bce, mse, l1, huber, "
 		  "smooth-l1, kl, sum or none (default: by the output); repeatable", NULL, 0, 0 },
 		{ 0, "inference", DLB_OPT_FLAG, &o.inference, NULL, "forward ops only, as the trained model is used", NULL, 0, 0 },
+		{ 0, "batchnorm", DLB_OPT_STR, &o.batchnorm, "HOW", "train: by each batch; frozen: by the running statistics (default: train)",
+		  NULL, 0, 0 },
+		{ 0, "dropout", DLB_OPT_LIST, &o.dropout, "PATTERN=P", "put Dropout after the vertices of this name; repeatable", NULL, 0, 0 },
 		{ 'd', "device", DLB_OPT_LIST, &o.devices, "DEVICE", "what to measure on, as cpu or cpu/4 (default: cpu); repeatable",
 		  NULL, 0, 0 },
 		{ 0, "analytic", DLB_OPT_FLAG, &o.analytic, NULL, "measure nothing: dlb-costmodel then reckons by FLOP and bytes",

@@ -263,6 +263,13 @@ int dlb_graph_fold(struct dlb_graph *g, int64_t batch, struct dlb_backend *be, s
 /* params.c: float initializers that are to be trained and have a differentiable path to the output become weights,
  * running statistics buffers, the rest constants. */
 int dlb_graph_find_parameters(struct dlb_graph *g, struct dlb_error *err);
+/* training_mode.c: every BatchNormalization of a training graph normalizes by the statistics of its micro-batch and moves the
+ * running ones (train), or by the running ones, which stay. Returns how many were changed, which a note tells. After folding. */
+int dlb_graph_set_batchnorm(struct dlb_graph *g, bool train);
+/* "PATTERN=P": Dropout with rate P after the vertices whose name, or whose first output's, matches the pattern of the shell; a
+ * Dropout of the model gets the rate. Ids change. -1: a malformed text, or nothing matches. After folding. */
+int dlb_graph_add_dropout(struct dlb_graph *g, const char *text, struct dlb_error *err);
+void dlb_graph_note_dropout(struct dlb_graph *g);	/* notes Dropout that an export for inference made idle or left out */
 /* loss.c: attaches the loss (CONTRACT's rule; `loss` NULL or "auto": default; "none"), or n of them, as loss.h has it. */
 int dlb_graph_attach_loss(struct dlb_graph *g, const char *loss, struct dlb_error *err);
 int dlb_graph_attach_losses(struct dlb_graph *g, const char *const *text, int n, struct dlb_error *err);

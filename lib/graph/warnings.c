@@ -4,7 +4,9 @@
 #include <string.h>
 #include "graph/rewrite.h"
 
-#define HOW_TO_EXPORT "export with torch.onnx.export(..., training=torch.onnx.TrainingMode.TRAINING, do_constant_folding=False)"
+/* Tried with PyTorch 2.15: dlb-profile(1), EXPORTING. The former is for its exporter of today, the latter for TorchScript's. */
+#define AS_WRITTEN "export with torch.onnx.export(model, args, FILE, optimize=False)"
+#define HOW_TO_EXPORT "export with torch.onnx.export(..., dynamo=False, training=torch.onnx.TrainingMode.TRAINING, do_constant_folding=False)"
 
 struct lines { struct dlb_graph *g; const char **line; int n, cap; };
 
@@ -19,10 +21,31 @@ static bool is_forward(const struct dlb_op *o, const char *type)
 	return o->phase == DLB_FORWARD && !strcmp(o->type, type) && !*o->domain;
 }
 
-/* Each Conv has a bias and no BatchNormalization is left: an export for inference, statistics multiplied in. */
-static void folded_norms(struct lines *l)
+static bool has_suffix(const char *s, const char *end)
 {
-	const struct dlb_graph *g = l->g;
+	const size_t n = strlen(s), m = strlen(end);
+
+	return n >= m && !strcmp(s + n - m, end);
+}
+
+/* Running means that the exporter lists, and that no BatchNormalization of the graph reads: it has folded those norms. */
+static int missing_norms(const struct dlb_graph *g, const char **name)
+{
+	int listed = 0, norms = 0;
+
+	for (int i = 0; i < g->n_listed; i++) {
+		if (g->listed[i].kind == DLB_LISTED_PARAMETER || !has_suffix(g->listed[i].name, "running_mean"))
+			continue;
+		*name = listed++ ? *name : g->listed[i].name;
+	}
+	for (int i = 0; i < g->n_ops; i++)
+		norms += is_forward(&g->op[i], "BatchNormalization");
+	return listed > norms ? listed - norms : 0;
+}
+
+/* Convolutions with a bias that the legacy exporter made: it names the products of folding by a number, "onnx::Conv_203". */
+static int merged_norms(const struct dlb_graph *g)
+{
 	int convs = 0, biased = 0, norms = 0, merged = 0;
 
 	for (int i = 0; i < g->n_ops; i++) {
@@ -31,29 +54,23 @@ static void folded_norms(struct lines *l)
 		convs += is_forward(o, "Conv");
 		biased += bias;
 		norms += is_forward(o, "BatchNormalization");
-		/* exporters name the products of folding by a number: "onnx::Conv_203" */
 		merged += bias && !strncmp(g->tensor[o->in[2]].name, "onnx::", 6);
 	}
-	if (convs && biased == convs && !norms && merged)
-		say(l, dlb_arena_printf(&l->g->arena, "%d convolutions have batch normalization folded in (exported for inference): "
-					"training goes on without normalization; " HOW_TO_EXPORT, merged));
+	return convs && biased == convs && !norms ? merged : 0;
 }
 
-static void still_norms(struct lines *l)
+static void folded_norms(struct lines *l)
 {
-	const struct dlb_graph *g = l->g;
-	int n = 0;
+	const char *name = "";
+	const int missing = l->g->training ? missing_norms(l->g, &name) : 0, merged = missing ? 0 : merged_norms(l->g);
 
-	for (int i = 0; i < g->n_ops && g->training; i++) {
-		const struct dlb_op *o = &g->op[i];
-		if (!is_forward(o, "BatchNormalization"))
-			continue;
-		n += o->opset >= 14 ? !dlb_attr_int(o->attr, o->n_attr, "training_mode", 0)
-			: o->opset >= 7 ? o->n_out == 1 : dlb_attr_int(o->attr, o->n_attr, "is_test", 0) != 0;
-	}
-	if (n)
-		say(l, dlb_arena_printf(&l->g->arena, "%d BatchNormalization %s in inference mode: the running statistics stay as "
-					"they are; " HOW_TO_EXPORT, n, n == 1 ? "is" : "are"));
+	if (missing)
+		say(l, dlb_arena_printf(&l->g->arena, "%d BatchNormalization %s folded into the layers before by the exporter ('%s' is in its list, "
+					"not in the model): training goes on without normalization; " AS_WRITTEN, missing,
+					missing == 1 ? "is" : "are", name));
+	if (merged)
+		say(l, dlb_arena_printf(&l->g->arena, "%d convolutions have batch normalization folded in (exported for inference): "
+					"training goes on without normalization; " HOW_TO_EXPORT, merged));
 }
 
 /* Forward readers of a weight. Those that each take a part of it (the gates of an LSTM) count as one. */
@@ -110,8 +127,8 @@ static void tied_weights(struct lines *l)
 	}
 	if (n_merged)
 		say(l, dlb_arena_printf(&l->g->arena, "%d weight%s or statistics of equal values were merged by the exporter ('%s' has %d "
-					"readers): they stay tied in training; " HOW_TO_EXPORT, n_merged, n_merged == 1 ? "" : "s",
-					g->tensor[merged].name, readers));
+					"readers): they stay tied in training; %s", n_merged, n_merged == 1 ? "" : "s",
+					g->tensor[merged].name, readers, g->n_listed ? AS_WRITTEN : HOW_TO_EXPORT));
 	if (n_shared)
 		say(l, dlb_arena_printf(&l->g->arena, "%d weight%s shared in the model ('%s', by %s '%s' and %s '%s'): trained as one, "
 					"with the sum of the gradients", n_shared, n_shared == 1 ? " is" : "s are",
@@ -160,23 +177,59 @@ static void chosen(struct lines *l)
 	say(l, dlb_arena_printf(&l->g->arena, "%s; %d constant%s not trained", text, g->n_untrained, g->n_untrained == 1 ? "" : "s"));
 }
 
-/* The model ends in a function that its loss contains: see loss.c. */
+/* The vertex, a function that some loss contains, that ends the model with output t; NULL: none does. */
+static const struct dlb_op *closing(const struct dlb_graph *g, int t)
+{
+	const struct dlb_op *o = g->tensor[t].producer < 0 ? NULL : &g->op[g->tensor[t].producer];
+
+	return o && o->n_in && (is_forward(o, "Softmax") || is_forward(o, "LogSoftmax") || is_forward(o, "Sigmoid")) ? o : NULL;
+}
+
+/* Float outputs that the loss does not depend on: nothing of them is trained. */
+static void untrained_outputs(struct lines *l)
+{
+	struct dlb_graph *g = l->g;
+	bool *reached = dlb_arena_array(&g->arena, (size_t)g->n_tensors + 1, sizeof *reached);
+	const char *first = NULL;
+	int n = 0;
+
+	if (g->loss < 0 || !g->training)
+		return;
+	reached[g->loss] = true;
+	for (int i = g->n_ops - 1; i >= 0; i--) {
+		const struct dlb_op *o = &g->op[i];
+		bool used = false;
+		for (int k = 0; k < o->n_out && o->phase == DLB_FORWARD; k++)
+			used |= o->out[k] >= 0 && reached[o->out[k]];
+		for (int k = 0; k < o->n_in && used; k++)
+			if (o->in[k] >= 0)
+				reached[o->in[k]] = true;
+	}
+	for (int i = 0; i < g->n_outputs; i++) {
+		const struct dlb_tensor *t = &g->tensor[g->output[i]];
+		const struct dlb_op *end = closing(g, g->output[i]);
+		if (reached[g->output[i]] || !dlb_dtype_is_float(t->dtype) || (end && reached[end->in[0]]))
+			continue;
+		first = first ? first : t->name;
+		n++;
+	}
+	if (n)
+		say(l, dlb_arena_printf(&g->arena, "%d output%s of floats ha%s no loss ('%s'): --loss OUTPUT=LOSS gives one to each", n,
+					n == 1 ? "" : "s", n == 1 ? "s" : "ve", first));
+}
+
+/* Outputs that end in a function that their loss contains: see loss.c. */
 static void bypassed(struct lines *l)
 {
 	const struct dlb_graph *g = l->g;
-	const int loss = g->loss < 0 ? -1 : g->tensor[g->loss].producer;
 
-	if (loss < 0 || dlb_graph_is_output(g, g->loss))
-		return;
-	for (int i = 0; i < g->n_outputs; i++) {
-		const int end = g->tensor[g->output[i]].producer;
-		if (end < 0 || !g->op[end].n_in || !g->op[loss].n_in || g->op[end].in[0] != g->op[loss].in[0])
-			continue;
-		if (is_forward(&g->op[end], "Softmax") || is_forward(&g->op[end], "LogSoftmax") ||
-		    is_forward(&g->op[end], "Sigmoid"))
-			say(l, dlb_arena_printf(&l->g->arena, "the model ends in %s: the loss is taken on the logits before it",
-						g->op[end].type));
-	}
+	for (int i = 0; i < g->n_outputs; i++)
+		for (int k = 0; k < g->n_ops && !dlb_graph_is_output(g, g->loss); k++) {
+			const struct dlb_op *loss = &g->op[k], *end = closing(g, g->output[i]);
+			if (end && loss->phase == DLB_FORWARD && loss->kind >= 0 && dlb_op_class_of(loss->kind)->flags & DLB_OP_IS_LOSS &&
+			    end->in[0] == loss->in[0])
+				say(l, dlb_arena_printf(&l->g->arena, "the model ends in %s: the loss is taken on the logits before it", end->type));
+		}
 }
 
 int dlb_graph_warnings(struct dlb_graph *g, const char ***lines)
@@ -188,9 +241,9 @@ int dlb_graph_warnings(struct dlb_graph *g, const char ***lines)
 		say(&l, g->note[i]);
 	chosen(&l);
 	folded_norms(&l);
-	still_norms(&l);
 	tied_weights(&l);
 	bypassed(&l);
+	untrained_outputs(&l);
 	padding_rows(&l);
 	const char **copy = dlb_arena_array(&g->arena, (size_t)l.n + 1, sizeof *copy);
 	if (l.n)

@@ -1,0 +1,208 @@
+/* What an export for inference has lost of training: statistics of the batch in BatchNormalization, and Dropout.
+ * Both come after folding (vertices inside branches and functions are plain ones then) and before the parameters are found. */
+#include <fnmatch.h>
+#include <stdlib.h>
+#include <string.h>
+#include "graph/rewrite.h"
+
+enum { OPSET_ATTRIBUTES = 11 };		/* of Dropout: the ratio is an attribute, and it trains where the graph does */
+enum { OPSET_TRAINING_MODE = 14 };	/* of BatchNormalization */
+
+static bool is_type(const struct dlb_op *o, const char *type)
+{
+	return o->phase == DLB_FORWARD && !*o->domain && !strcmp(o->type, type);
+}
+
+/* -- BatchNormalization -- */
+
+/* As batch_norm.c has it, in a graph that is trained. */
+static bool norm_trains(const struct dlb_op *o)
+{
+	if (o->opset >= OPSET_TRAINING_MODE)
+		return dlb_attr_int(o->attr, o->n_attr, "training_mode", 0) != 0;
+	return o->opset >= 7 ? o->n_out > 1 : !dlb_attr_int(o->attr, o->n_attr, "is_test", 0);
+}
+
+static void set_int(struct dlb_graph *g, struct dlb_op *o, const char *name, int64_t v)
+{
+	struct dlb_attr *attr = dlb_arena_array(&g->arena, (size_t)o->n_attr + 1, sizeof *attr);
+	int n = 0;
+
+	for (int i = 0; i < o->n_attr; i++)
+		if (strcmp(o->attr[i].name, name))
+			attr[n++] = o->attr[i];
+	attr[n++] = (struct dlb_attr){ .name = dlb_arena_strdup(&g->arena, name), .type = DLB_ATTR_INT, .i = v };
+	o->attr = attr;
+	o->n_attr = n;
+}
+
+int dlb_graph_set_batchnorm(struct dlb_graph *g, bool train)
+{
+	int n = 0;
+
+	for (int i = 0; i < g->n_ops && g->training; i++) {
+		struct dlb_op *o = &g->op[i];
+
+		if (!is_type(o, "BatchNormalization") || norm_trains(o) == train)
+			continue;
+		o->opset = o->opset < OPSET_TRAINING_MODE ? OPSET_TRAINING_MODE : o->opset;
+		o->n_out = train ? o->n_out : 1;
+		set_int(g, o, "training_mode", train);
+		n++;
+	}
+	if (n && train)
+		dlb_graph_note(g, "%d BatchNormalization, exported for inference, %s by the statistics of each batch and %s the running ones; "
+			       "--batchnorm frozen keeps the running ones fixed", n, n == 1 ? "trains" : "train", n == 1 ? "moves" : "move");
+	else if (n)
+		dlb_graph_note(g, "%d BatchNormalization %s the running statistics, which stay as they are", n, n == 1 ? "uses" : "use");
+	return n;
+}
+
+/* -- Dropout -- */
+
+static bool named(const struct dlb_graph *g, const struct dlb_op *o, const char *pattern)
+{
+	return !fnmatch(pattern, o->name, 0) || (o->n_out > 0 && o->out[0] >= 0 && !fnmatch(pattern, g->tensor[o->out[0]].name, 0));
+}
+
+/* A vertex that a Dropout can follow: it makes floats of the samples, and somebody reads them. */
+static bool may_drop(const struct dlb_graph *g, const struct dlb_op *o)
+{
+	const int t = o->phase == DLB_FORWARD && o->n_out > 0 ? o->out[0] : -1;
+
+	return t >= 0 && dlb_dtype_is_float(g->tensor[t].dtype) && dlb_tensor_follows_batch(&g->tensor[t]) &&
+		g->reader_start[t] < g->reader_start[t + 1] && !dlb_graph_is_output(g, t);
+}
+
+static void set_rate(struct dlb_graph *g, struct dlb_op *o, double rate)
+{
+	struct dlb_attr *attr = dlb_arena_alloc(&g->arena, sizeof *attr);
+
+	*attr = (struct dlb_attr){ .name = "ratio", .type = DLB_ATTR_REAL, .f = rate };
+	o->opset = OPSET_ATTRIBUTES;
+	o->n_in = 1;
+	o->attr = attr;
+	o->n_attr = 1;
+}
+
+static int add_dropout(struct dlb_graph *g, int op, double rate, struct dlb_error *err)
+{
+	const int x = g->op[op].out[0], first = g->n_ops;
+	const char *name = dlb_graph_op_name(g, dlb_arena_printf(&g->arena, "%s.dropout", g->op[op].name));
+	const int y = dlb_graph_add_tensor(g, dlb_graph_tensor_name(g, name), DLB_T_ACTIVATION);
+	const int id = dlb_graph_add_op(g, name, "Dropout", "", DLB_FORWARD, &x, 1, &y, 1, NULL, 0);
+
+	set_rate(g, &g->op[id], rate);
+	if (dlb_graph_infer_new(g, id, err))
+		return -1;
+	for (int i = 0; i < first; i++)
+		for (int k = 0; k < g->op[i].n_in; k++)
+			if (g->op[i].in[k] == x)
+				g->op[i].in[k] = y;
+	return 0;
+}
+
+/* PATTERN=P of --dropout: the pattern, NULL with err. */
+static const char *take_rate(struct dlb_graph *g, const char *text, double *rate, struct dlb_error *err)
+{
+	const char *at = strrchr(text, '=');
+	char *end = NULL;
+
+	*rate = at && at[1] ? strtod(at + 1, &end) : -1;
+	if (at && at != text && end && !*end && *rate >= 0 && *rate < 1)
+		return dlb_arena_printf(&g->arena, "%.*s", (int)(at - text), text);
+	dlb_fail(err, NULL, "--dropout '%s'", text);
+	dlb_hint(err, "it is written PATTERN=P, with P from 0 to 1, 1 excluded");
+	return NULL;
+}
+
+int dlb_graph_add_dropout(struct dlb_graph *g, const char *text, struct dlb_error *err)
+{
+	const int n_ops = g->n_ops;
+	double rate;
+	const char *pattern = take_rate(g, text, &rate, err);
+	int n = 0, n_set = 0;
+
+	if (!pattern)
+		return -1;
+	dlb_graph_index(g);
+	bool *chosen = dlb_arena_array(&g->arena, (size_t)n_ops + 1, sizeof *chosen);
+	for (int i = 0; i < n_ops; i++)
+		chosen[i] = named(g, &g->op[i], pattern) && (is_type(&g->op[i], "Dropout") || may_drop(g, &g->op[i]));
+	for (int i = 0; i < n_ops; i++) {
+		if (!chosen[i])
+			continue;
+		n++;
+		if (is_type(&g->op[i], "Dropout")) {
+			set_rate(g, &g->op[i], rate);
+			n_set++;
+		} else if (rate > 0 && add_dropout(g, i, rate, err)) {
+			return -1;
+		}
+	}
+	if (!n) {
+		dlb_fail(err, NULL, "--dropout '%s': no vertex of this name, nor one with an output of it, makes floats of the samples", text);
+		return dlb_hint(err, "jq -r '.graph.ops[].name' lists the vertices of a document made without --dropout");
+	}
+	dlb_graph_note(g, "Dropout of %g: %d vertices set, %d put in ('%s')", rate, n_set, rate > 0 ? n - n_set : 0, pattern);
+	return dlb_graph_sort(g, err) || dlb_graph_index(g) ? -1 : 0;
+}
+
+/* The value of constant input i of o, or `otherwise`. */
+static double setting(const struct dlb_graph *g, const struct dlb_op *o, int i, double otherwise)
+{
+	const struct dlb_tensor *t = i < o->n_in && o->in[i] >= 0 ? &g->tensor[o->in[i]] : NULL;
+
+	return !t || (!t->data && !t->is_fill) ? otherwise : t->is_fill ? t->fill : dlb_value_real(t->data, t->dtype, 0);
+}
+
+/* Inputs 1 and 2 of Dropout are the rate and whether it trains; before opset 12 the graph says the latter. */
+static double rate_of(const struct dlb_graph *g, const struct dlb_op *o)
+{
+	return o->opset <= OPSET_ATTRIBUTES ? dlb_attr_real(o->attr, o->n_attr, "ratio", 0.5) : setting(g, o, 1, 0.5);
+}
+
+static bool dropout_trains(const struct dlb_graph *g, const struct dlb_op *o)
+{
+	return o->opset <= OPSET_ATTRIBUTES ? !dlb_attr_int(o->attr, o->n_attr, "is_test", 0) : setting(g, o, 2, 0) != 0;
+}
+
+/* A Softmax whose output goes into a product, as attention's does. */
+static bool is_attention(const struct dlb_graph *g, const struct dlb_op *o)
+{
+	bool product = false;
+
+	if (!is_type(o, "Softmax"))
+		return false;
+	for (int r = g->reader_start[o->out[0]]; r < g->reader_start[o->out[0] + 1]; r++)
+		product |= is_type(&g->op[g->reader[r]], "MatMul");
+	return product;
+}
+
+void dlb_graph_note_dropout(struct dlb_graph *g)
+{
+	int dropping = 0, idle = 0, idler = -1, attention = 0, last = -1;
+
+	dlb_graph_index(g);
+	for (int i = 0; i < g->n_ops && g->training; i++) {
+		const struct dlb_op *o = &g->op[i];
+
+		if (is_type(o, "Dropout") && rate_of(g, o) > 0) {
+			dropping += dropout_trains(g, o);
+			idle += !dropout_trains(g, o);
+			idler = dropout_trains(g, o) ? idler : i;
+		}
+		if (is_attention(g, o)) {
+			attention++;
+			last = i;
+		}
+	}
+	if (idle)
+		dlb_graph_note(g, "%d Dropout %s nothing, exported for inference; --dropout '%s=%g' and the like put %s to work", idle,
+			       idle == 1 ? "does" : "do", g->op[idler].name, rate_of(g, &g->op[idler]), idle == 1 ? "it" : "them");
+	/* torch.onnx.export keeps the modules' Dropout, but leaves out dropout_p of scaled_dot_product_attention */
+	if (dropping && attention)
+		dlb_graph_note(g, "%d attention Softmax ha%s no Dropout, though the model has %d elsewhere: if the exporter left it out, "
+			       "--dropout '%s=P' puts it back", attention, attention == 1 ? "s" : "ve", dropping,
+			       attention == 1 ? g->op[last].name : "*Softmax*");
+}
