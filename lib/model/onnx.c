@@ -388,6 +388,18 @@ int dlb_reader_operand(struct reader *r, const Onnx__NodeProto *p, const char *n
 	return -2;
 }
 
+/* An attribute that the operator does not have would be ignored, and what its author meant with it. */
+static int check_attributes(const struct reader *r, const Onnx__NodeProto *p, const char *vertex, const struct dlb_attr *attr, int n)
+{
+	const char *domain = dlb_reader_domain(p->domain);
+	struct dlb_error err = { 0 };
+
+	if (*domain || !dlb_op_check_attributes(p->op_type, (int)dlb_reader_opset(r, domain), attr, n, &err))
+		return 0;
+	dlb_reader_fail(r, p, vertex, "%s", err.what);
+	return dlb_hint(r->err, "%s", err.hint);
+}
+
 static int read_vertex(struct reader *r, const Onnx__NodeProto *p, const char *name)
 {
 	const char *domain = dlb_reader_domain(p->domain);
@@ -410,6 +422,8 @@ static int read_vertex(struct reader *r, const Onnx__NodeProto *p, const char *n
 	while (n_out > 0 && out[n_out - 1] < 0)
 		n_out--;
 	const bool unsupported = n_attr > 0 && !strcmp(attr[n_attr - 1].name, DLB_ATTR_UNSUPPORTED);
+	if (!rc && !unsupported)
+		rc = check_attributes(r, p, name, attr, n_attr);
 	if (!rc)
 		rc = dlb_reader_bodies(r, p, name, &in, &n_in, attr, &n_attr);
 	const int64_t padding = dlb_reader_padding_row(p);

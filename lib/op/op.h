@@ -35,6 +35,12 @@ const char *dlb_attr_str(const struct dlb_attr *a, int n, const char *name, cons
 /* *out borrowed; returns the length, 0 when absent. */
 int dlb_attr_ints(const struct dlb_attr *a, int n, const char *name, const int64_t **out);
 
+/* Whether the attributes of an operator of ONNX's own domain are those that its definition has at this opset, of the types
+ * it says, and none that it requires is missing (attributes.c). 0, or -1 with what and hint of err. Operators that are not
+ * in the table pass. */
+int dlb_op_check_attributes(const char *op, int opset, const struct dlb_attr *attr, int n, struct dlb_error *err);
+bool dlb_op_attributes_known(const char *op);
+
 /* The concrete view of one vertex at one batch size. */
 struct dlb_op_io {
 	const char *name;			/* of the vertex, for messages */

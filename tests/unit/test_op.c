@@ -433,6 +433,10 @@ static void check_class(int kind)
 
 	assert(dlb_op_kind_find(c->name, c->domain) == kind);
 	assert(c->infer);
+	if (!c->domain && strcmp(c->name, "Constant") && !dlb_op_attributes_known(c->name)) {
+		fprintf(stderr, "%s has no row in attributes.c\n", c->name);
+		abort();
+	}
 	assert(c->n_in[0] >= 0 && (c->n_in[1] < 0 || c->n_in[1] >= c->n_in[0]));
 	assert(c->n_out[0] >= 0 && (c->n_out[1] < 0 || c->n_out[1] >= c->n_out[0]));
 	assert(named(works, DLB_LEN(works), dlb_op_work(c->name)));
