@@ -145,6 +145,8 @@ static int choose_parameters(struct work *w, struct dlb_error *err)
 	    take_patterns(w, &w->o->freeze, "--freeze", &c.freeze, err) ||
 	    take_patterns(w, &w->o->train_only, "--train-only", &c.train_only, err))
 		return -1;
+	if (!w->training.state_path && !c.untie && dlb_graph_tie(&w->training, err))
+		return -1;
 	return dlb_graph_choose_parameters(&w->training, &c, err);
 }
 
@@ -310,7 +312,10 @@ static bool is_document(const char *path)
 
 static int take_model(struct work *w, const char *path, struct dlb_doc *doc, struct dlb_error *err)
 {
-	if (dlb_onnx_read(path, &w->training, err) || use_weights(w, doc, err))
+	if (dlb_onnx_read(path, &w->training, err))
+		return -1;
+	dlb_graph_unmerge(&w->training);
+	if (use_weights(w, doc, err))
 		return -1;
 	return rewrite(w, err) ? dlb_error_at(err, path) : 0;
 }

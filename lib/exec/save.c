@@ -125,9 +125,13 @@ static int add_derived(struct saved *s, const struct dlb_derived *d, struct dlb_
 	return fits ? 0 : dlb_fail(err, d->name, "the weights that it is made of have other shapes");
 }
 
-/* Tensors of the model's own: those that the graph has from the state_dict alone stand in it only as parts of others. */
+/* Tensors of the model's own: those that the graph has from the state_dict alone stand in it only as parts of others, and
+ * one row of an initializer as a part of that. */
 static bool is_in_model(const struct dlb_graph *g, const char *name)
 {
+	for (int i = 0; i < g->n_derived; i++)
+		if (!strcmp(g->derived[i].name, name))
+			return false;
 	for (int t = 0; t < g->n_tensors; t++)
 		if (!strcmp(g->tensor[t].name, name))
 			return g->tensor[t].in_model || !g->tensor[t].in_state;

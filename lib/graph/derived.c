@@ -2,6 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "graph/rewrite.h"
+#include "graph/role.h"
 
 /* -- shapes -- */
 
@@ -215,4 +216,53 @@ int dlb_derived_add(struct dlb_graph *g, int x, const struct dlb_derived *d, con
 	note(g, d);
 	dlb_graph_replace(g, x, t, true);
 	return 0;
+}
+
+/* Tensor `to` becomes what `from` is; `from` is read no more. */
+static int swap(struct dlb_graph *g, int from, int to)
+{
+	const char *name = g->tensor[to].name;
+
+	g->tensor[to] = g->tensor[from];
+	g->tensor[from] = (struct dlb_tensor){ .name = name, .kind = DLB_T_CONSTANT, .dtype = g->tensor[to].dtype, .n_dims = -1,
+					       .producer = -1, .home = -1, .of = -1 };
+	dlb_graph_forget_names(g);
+	return 0;
+}
+
+int dlb_graph_collapse(struct dlb_graph *g, int t, struct dlb_error *err)
+{
+	struct dlb_tensor *x = &g->tensor[t];
+	const struct dlb_desc all = dlb_tensor_desc(x, 1);
+	struct dlb_part p = { .of = x->name, .n_dims = x->n_dims };
+	struct dlb_derived d = { .name = x->name, .n_dims = x->n_dims, .n_parts = 1, .part = &p };
+	const char *v = x->data;
+	size_t block = dlb_desc_bytes(&all);
+
+	memcpy(d.dim, all.dim, sizeof d.dim);
+	memcpy(d.base, all.dim, sizeof d.base);
+	for (int k = 0; k + 1 < x->n_dims; k++) {
+		block /= (size_t)all.dim[k];
+		bool same = true;
+		for (int64_t i = 1; i < all.dim[k] && same; i++)
+			same = !memcmp(v, v + (size_t)i * block, block);
+		if (!same)
+			break;
+		d.base[k] = 1;
+	}
+	if (!memcmp(d.base, d.dim, sizeof d.base))
+		return 0;
+	while (d.axis + 1 < d.n_dims && d.base[d.axis] == 1)
+		d.axis++;
+	memcpy(p.dim, d.base, sizeof p.dim);
+	p.count = p.length = d.base[d.axis];
+	p.axis = d.axis;
+	for (int k = 0; k < x->n_dims; k++) {
+		p.perm[k] = k;
+		x->dim[k] = (struct dlb_dim){ 0, d.base[k] };
+	}
+	x->in_model = false;		/* the model has it in another shape */
+	/* readers but the new Expand read what that makes */
+	const int row = dlb_graph_add_tensor(g, dlb_graph_tensor_name(g, dlb_arena_printf(&g->arena, "%s.row", x->name)), DLB_T_CONSTANT);
+	return dlb_derived_add(g, t, &d, &row, err) ? -1 : swap(g, t, row);
 }

@@ -79,6 +79,8 @@ int dlb_graph_eval(const struct dlb_graph *g, struct dlb_graph *out, int **op_of
 	memcpy(out->upcast, g->upcast, sizeof out->upcast);
 	out->derived = g->derived;
 	out->n_derived = g->n_derived;
+	out->unmerged = g->unmerged;
+	out->n_unmerged = g->n_unmerged;
 	out->n_untrained = g->n_untrained;
 	out->note = g->note;
 	out->n_notes = g->n_notes;

@@ -78,6 +78,7 @@ struct dlb_tensor {
 	bool is_fill;
 	double fill;
 	bool in_model;			/* data stand in the model's file under this name: not written to the document */
+	const char *from;		/* in_model: the initializer that holds the data, where it has another name; or NULL */
 	bool in_state;			/* likewise, in the file of the module's state_dict (graph.state_path) */
 	const char *const *also;	/* further names that the state_dict has for it, ends with NULL; or NULL */
 	struct dlb_samples samples;	/* what of it follows the batch follows the number of these samples */
@@ -143,6 +144,8 @@ struct dlb_derived {
 	int64_t dim[DLB_MAX_DIMS], base[DLB_MAX_DIMS];
 	struct dlb_part *part;
 };
+/* A parameter that the exporter merged with another of equal values: the vertex reads initializer `of` in the model. */
+struct dlb_unmerged { const char *name, *of, *vertex; };
 /* A tensor of a file: what lib/model hands to lib/graph. */
 struct dlb_named { const char *name; struct dlb_desc desc; const void *data; };
 struct dlb_rewritten { const char *name; int64_t count; };	/* a rewrite that was on, and how often it applied */
@@ -173,6 +176,8 @@ struct dlb_graph {
 	int n_listed;
 	struct dlb_derived *derived;	/* array in the arena */
 	int n_derived;
+	struct dlb_unmerged *unmerged;	/* array in the arena */
+	int n_unmerged;
 	int n_untrained;		/* float initializers that are no parameters, and no statistics; not written */
 	struct dlb_upcast upcast[DLB_N_UPCAST];
 	const char **note;		/* what the reader of the model has to say, one line each (dlb_graph_note); not written */
@@ -245,10 +250,15 @@ void dlb_graph_upcast(struct dlb_graph *g);
 void dlb_graph_widen(struct dlb_graph *g);
 /* padding.c: embeddings whose table is named like GLOB give row ROW no gradient; text: "GLOB=ROW". Before fold. */
 int dlb_graph_set_padding_row(struct dlb_graph *g, const char *text, struct dlb_error *err);
+/* merged.c: parameters that the exporter merged are taken apart. As read, before the state_dict is taken. */
+void dlb_graph_unmerge(struct dlb_graph *g);
 /* state_dict.c: the module's state_dict (entry[]; data must outlive g). Initializers with the name of an entry get its data.
  * Others are sought among the entries by value, and those found become ops on tensors of the entries' names and shapes.
  * Before dlb_graph_choose_parameters. `untie`: entries of equal values are never one weight. */
 int dlb_graph_take_state(struct dlb_graph *g, const struct dlb_named *entry, int n, bool untie, struct dlb_error *err);
+/* Of an embedding and the operand of a product with equal values, transposed or not, one is made of the other. Before
+ * dlb_graph_choose_parameters, without a state_dict. */
+int dlb_graph_tie(struct dlb_graph *g, struct dlb_error *err);
 /* parameters.c: which initializers are trained. As read, before widening and folding. */
 struct dlb_parameter_choice {
 	struct dlb_patterns train, freeze, train_only;	/* names or patterns; each may be empty */

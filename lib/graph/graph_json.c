@@ -170,6 +170,8 @@ static json_t *write_tensor(const struct dlb_graph *g, int i)
 		set_int(o, "fan_out", t->fan_out);
 	if (t->in_model)
 		json_object_set_new(o, "in_model", json_true());
+	if (t->from)
+		set_str(o, "from", t->from);
 	if (t->in_state)
 		json_object_set_new(o, "in_state", json_true());
 	if (t->also)
@@ -217,6 +219,19 @@ static json_t *write_was_split(const struct dlb_graph *g)
 		set_str(o, "why", g->was_split[i].why);
 		if (g->was_split[i].pairs)
 			set_str(o, "sums", "pairs");
+		json_array_append_new(a, o);
+	}
+	return a;
+}
+
+static json_t *write_unmerged(const struct dlb_graph *g)
+{
+	json_t *a = json_array();
+	for (int i = 0; i < g->n_unmerged; i++) {
+		json_t *o = json_object();
+		set_str(o, "name", g->unmerged[i].name);
+		set_str(o, "of", g->unmerged[i].of);
+		set_str(o, "vertex", g->unmerged[i].vertex);
 		json_array_append_new(a, o);
 	}
 	return a;
@@ -287,6 +302,8 @@ json_t *dlb_graph_write(const struct dlb_graph *g)
 	write_upcast(g, o);
 	if (g->n_derived)
 		json_object_set_new(o, "derived", dlb_derived_write(g));
+	if (g->n_unmerged)
+		json_object_set_new(o, "unmerged", write_unmerged(g));
 	for (int i = 0; i < g->n_ops; i++)
 		json_array_append_new(ops, write_op(g, i));
 	for (int i = 0; i < g->n_tensors; i++)
@@ -566,9 +583,9 @@ static int read_tensor(const struct dlb_ref *r, struct dlb_graph *g, int i, int 
 		       struct dlb_error *err)
 {
 	static const char *const known[] = { "id", "name", "kind", "dtype", "shape", "size_bytes",
-		"size_per_sample_bytes", "layout", "home", "of", "bound", "fan_in", "fan_out", "in_model", "in_state", "also", "rule", "why", "frozen", "slice", "samples", "value",
+		"size_per_sample_bytes", "layout", "home", "of", "bound", "fan_in", "fan_out", "in_model", "from", "in_state", "also", "rule", "why", "frozen", "slice", "samples", "value",
 		"value_per_sample", "fill", NULL };
-	const char *name, *why = NULL;
+	const char *name, *why = NULL, *from = NULL;
 	int kind = 0, layout = DLB_PLAIN, rule = DLB_BY_NONE;
 	int64_t fan_in = 0, fan_out = 0;
 
@@ -577,6 +594,7 @@ static int read_tensor(const struct dlb_ref *r, struct dlb_graph *g, int i, int 
 	    get_name(r, "kind", DLB_NEED, kind_names, DLB_N_T_KINDS, &kind, err) ||
 	    get_name(r, "layout", DLB_OPT, layout_names, DLB_LEN(layout_names), &layout, err) ||
 	    get_name(r, "rule", DLB_OPT, by_names, DLB_N_BY, &rule, err) || dlb_get_str(r, "why", DLB_OPT, &why, err) ||
+	    dlb_get_str(r, "from", DLB_OPT, &from, err) ||
 	    dlb_get_int(r, "fan_in", DLB_OPT, 0, INT32_MAX, &fan_in, err) ||
 	    dlb_get_int(r, "fan_out", DLB_OPT, 0, INT32_MAX, &fan_out, err))
 		return -1;
@@ -587,6 +605,7 @@ static int read_tensor(const struct dlb_ref *r, struct dlb_graph *g, int i, int 
 	t->fan_out = (int)fan_out;
 	t->rule = (enum dlb_by)rule;
 	t->why = why ? dlb_arena_strdup(&g->arena, why) : NULL;
+	t->from = from ? dlb_arena_strdup(&g->arena, from) : NULL;
 	if (get_dtype(r, &t->dtype, err) || read_samples(r, t, err) || read_shape(r, t, g->batch, err) ||
 	    get_id(r, "home", n_ops, &t->home, err) || get_id(r, "of", n_tensors, &t->of, err) ||
 	    dlb_get_int(r, "bound", DLB_OPT, 0, INT64_MAX, &t->bound, err) ||
@@ -698,6 +717,30 @@ static int read_upcast(const struct dlb_ref *r, struct dlb_graph *g, struct dlb_
 	return 0;
 }
 
+static int read_unmerged(const struct dlb_ref *r, struct dlb_graph *g, struct dlb_error *err)
+{
+	static const char *const known[] = { "name", "of", "vertex", NULL };
+	struct dlb_ref list = dlb_ref_at(r, "unmerged");
+	int n;
+
+	if (!list.v)
+		return 0;
+	if (dlb_get_array(r, "unmerged", DLB_NEED, &list, &n, err))
+		return -1;
+	g->unmerged = dlb_arena_array(&g->arena, (size_t)n + 1, sizeof *g->unmerged);
+	for (int i = 0; i < n; i++) {
+		const struct dlb_ref e = dlb_ref_index(&list, i);
+		const char *name, *of, *vertex;
+		if (dlb_ref_known(&e, known, err) || dlb_get_str(&e, "name", DLB_NEED, &name, err) ||
+		    dlb_get_str(&e, "of", DLB_NEED, &of, err) || dlb_get_str(&e, "vertex", DLB_NEED, &vertex, err))
+			return -1;
+		g->unmerged[i] = (struct dlb_unmerged){ dlb_arena_strdup(&g->arena, name), dlb_arena_strdup(&g->arena, of),
+							dlb_arena_strdup(&g->arena, vertex) };
+	}
+	g->n_unmerged = n;
+	return 0;
+}
+
 static int read_listed(const struct dlb_ref *r, struct dlb_graph *g, struct dlb_error *err)
 {
 	static const char *const known[] = { "name", "input", "kind", "persistent", NULL };
@@ -729,7 +772,7 @@ static int read_listed(const struct dlb_ref *r, struct dlb_graph *g, struct dlb_
 static int read_graph(const struct dlb_doc *d, struct dlb_graph *g, struct dlb_error *err)
 {
 	static const char *const known[] = { "batch", "fixed_batch", "dtype", "training", "opset", "model", "inputs", "outputs", "loss",
-		"label", "seed", "rewrites", "split", "listed", "upcast", "derived", "ops", "tensors", NULL };
+		"label", "seed", "rewrites", "split", "listed", "upcast", "derived", "unmerged", "ops", "tensors", NULL };
 	const struct dlb_ref r = dlb_ref_root(d, "graph");
 	struct dlb_ref ops, tensors;
 	int n_ops, n_tensors;
@@ -741,7 +784,7 @@ static int read_graph(const struct dlb_doc *d, struct dlb_graph *g, struct dlb_e
 	    dlb_get_bool(&r, "fixed_batch", DLB_OPT, &g->fixed_batch, err) || dlb_get_bool(&r, "training", DLB_OPT, &g->training, err) ||
 	    dlb_get_int(&r, "opset", DLB_OPT, 0, INT32_MAX, &opset, err) || read_model(&r, g, err) ||
 	    read_rewritten(&r, g, err) || read_was_split(&r, g, err) || read_listed(&r, g, err) || read_upcast(&r, g, err) ||
-	    dlb_derived_read(&r, g, err) ||
+	    dlb_derived_read(&r, g, err) || read_unmerged(&r, g, err) ||
 	    dlb_get_array(&r, "ops", DLB_NEED, &ops, &n_ops, err) ||
 	    dlb_get_array(&r, "tensors", DLB_NEED, &tensors, &n_tensors, err))
 		return -1;

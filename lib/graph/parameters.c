@@ -26,7 +26,9 @@ struct choosing {
 	bool *placed;			/* [index of the list] an initializer has its name */
 	bool *yes;			/* [tensor] a parameter */
 	bool *statistics;		/* [tensor] of a BatchNormalization */
-	int n_missing, n_folded;	/* parameters of the list without an initializer; those of BatchNormalizations among them */
+	bool *lost;			/* [tensor] was computed from a parameter that the model has not */
+	int n_missing, n_lost;		/* parameters of the list without an initializer of their name; that nothing can be seen of */
+	int n_buffers;			/* buffers of the list without an initializer */
 	int n_by_role;			/* initializers that are parameters by their role */
 };
 
@@ -111,46 +113,113 @@ static bool is_of_batch_norm(struct choosing *ch, int at)
 	return dot && dlb_name_map_get(&ch->listed, dlb_arena_printf(&ch->g->arena, "%.*s.running_mean", (int)(dot - name), name)) >= 0;
 }
 
-static void count_missing(struct choosing *ch)
+/* A vertex uses the parameter, and reads an initializer that has the role of one and no name of the list. */
+static bool is_accounted_for(const struct choosing *ch, int at)
 {
-	for (int i = 0; i < ch->g->n_listed; i++)
-		if (ch->g->listed[i].kind == DLB_LISTED_PARAMETER && !ch->placed[i]) {
-			ch->n_missing++;
-			ch->n_folded += is_of_batch_norm(ch, i);
-		}
+	const struct dlb_graph *g = ch->g;
+
+	for (int i = 0; i < g->n_ops; i++) {
+		const struct dlb_op *o = &g->op[i];
+		bool uses = false;
+		for (int k = 0; k < o->n_uses; k++)
+			uses |= o->uses[k] == at;
+		for (int k = 0; k < o->n_in && uses; k++)
+			if (o->in[k] >= 0 && ch->roles.from[o->in[k]] && !(ch->roles.from[o->in[k]] & DLB_FROM_SAMPLES))
+				return true;
+	}
+	return false;
 }
 
-/* What is left over when parameters of the list are missing. */
-static bool may_be_missing(struct choosing *ch, int t)
+/* Parameters of the list without an initializer of their name, and those of them that are nowhere to be seen. */
+static void count_missing(struct choosing *ch)
+{
+	const struct dlb_graph *g = ch->g;
+	bool told = false;
+
+	for (int i = 0; i < g->n_ops; i++)
+		told |= g->op[i].n_uses > 0;
+	for (int i = 0; i < g->n_listed; i++) {
+		if (ch->placed[i])
+			continue;
+		if (g->listed[i].kind == DLB_LISTED_BUFFER)
+			ch->n_buffers += !is_of_batch_norm(ch, i);
+		if (g->listed[i].kind != DLB_LISTED_PARAMETER)
+			continue;
+		ch->n_missing++;
+		ch->n_lost += !is_of_batch_norm(ch, i) && !(told && is_accounted_for(ch, i));
+	}
+	if (!told)
+		ch->n_lost -= ch->n_by_role;
+}
+
+/* Read by nothing but vertices that add or join it to something else, as tokens and tables of positions are. */
+static bool is_joined(const struct dlb_graph *g, int t)
+{
+	for (int i = g->reader_start[t]; i < g->reader_start[t + 1]; i++)
+		if (strcmp(g->op[g->reader[i]].type, "Concat") && strcmp(g->op[g->reader[i]].type, "Add"))
+			return false;
+	return g->reader_start[t] < g->reader_start[t + 1];
+}
+
+/* What the exporter computed from a parameter that is missing, perhaps. */
+static bool may_be_lost(struct choosing *ch, int t)
 {
 	const struct dlb_tensor *x = &ch->g->tensor[t];
 
-	return !ch->yes[t] && x->rule == DLB_BY_ROLE && x->kind == DLB_T_CONSTANT && x->n_dims > 0 && dlb_role_count(ch->g, t) > 1 &&
-		!dlb_values_uniform(x) && !dlb_values_mask(x) && !dlb_values_sinusoid(x) &&
+	return dlb_role_is_candidate(ch->g, t) && !ch->yes[t] && x->rule == DLB_BY_ROLE && x->kind == DLB_T_CONSTANT && x->n_dims > 0 &&
+		!ch->statistics[t] && dlb_role_count(ch->g, t) > 1 && !dlb_values_sinusoid(x) &&
+		(dlb_values_uniform(x) ? is_joined(ch->g, t) : !dlb_values_mask(x)) &&
 		!dlb_role_is_preprocessing(&ch->roles, t) && !dlb_role_is_frequency(&ch->roles, t);
+}
+
+/* The exporter's name for what torch's embedding gave. */
+static bool is_looked_up(const struct dlb_tensor *x)
+{
+	static const char name[] = "embedding";
+	const char *end = x->name + sizeof name - 1;
+
+	return !strncmp(x->name, name, sizeof name - 1) && (!*end || (*end == '_' && strspn(end + 1, "0123456789") == strlen(end + 1)));
+}
+
+/* Parameters that are lost: rows that an embedding gave for constant indices, then what is left when it can be nothing else. */
+static void find_lost(struct choosing *ch)
+{
+	struct dlb_graph *g = ch->g;
+	int n = 0;
+
+	for (int t = 0; t < g->n_tensors && ch->n_lost > 0; t++)
+		if (may_be_lost(ch, t) && is_looked_up(&g->tensor[t])) {
+			decide(ch, t, true, DLB_BY_LIST, "rows of an embedding that the list has and the model has not");
+			ch->lost[t] = true;
+			ch->n_lost--;
+		}
+	for (int t = 0; t < g->n_tensors; t++)
+		n += may_be_lost(ch, t);
+	if (!n || ch->n_lost <= 0)
+		return;
+	if (n > ch->n_lost || ch->n_buffers) {
+		dlb_graph_note(g, "%d initializer%s without a role may hold %s of the exporter's list: not trained; --weights STATE.safetensors or "
+			       "--parameters tells", n, n == 1 ? "" : "s", n == 1 ? "a parameter" : "parameters");
+		return;
+	}
+	for (int t = 0; t < g->n_tensors; t++)
+		if (may_be_lost(ch, t)) {
+			decide(ch, t, true, DLB_BY_LIST, "a parameter of the list is missing in the model, and no other initializer can hold it");
+			ch->lost[t] = true;
+		}
 }
 
 static void bound_by_list(struct choosing *ch)
 {
 	struct dlb_graph *g = ch->g;
-	int n = 0;
 
 	if (!g->n_listed)
 		return;
-	for (int t = 0; t < g->n_tensors; t++) {
-		if (ch->yes[t] && g->tensor[t].rule == DLB_BY_ROLE && !ch->n_missing)
+	count_missing(ch);
+	for (int t = 0; t < g->n_tensors && !ch->n_missing; t++)
+		if (ch->yes[t] && g->tensor[t].rule == DLB_BY_ROLE)
 			decide(ch, t, false, DLB_BY_LIST, "every parameter of the list has an initializer of its own");
-		n += may_be_missing(ch, t);
-	}
-	const int room = ch->n_missing - ch->n_folded - ch->n_by_role;
-	if (n > room && room > 0)
-		dlb_graph_note(g, "%d of %d initializers without a role may hold parameters of the exporter's list: none of them is "
-			       "trained; --weights STATE.safetensors or --parameters tells which are", room, n);
-	if (n > room)
-		return;
-	for (int t = 0; t < g->n_tensors; t++)
-		if (room > 0 && may_be_missing(ch, t))
-			decide(ch, t, true, DLB_BY_LIST, "a parameter is missing in the model, and no other initializer can hold it");
+	find_lost(ch);
 }
 
 /* -- options -- */
@@ -240,23 +309,29 @@ static void choose(struct choosing *ch)
 int dlb_graph_choose_parameters(struct dlb_graph *g, const struct dlb_parameter_choice *c, struct dlb_error *err)
 {
 	struct choosing ch = { .g = g, .c = c, .yes = dlb_xcalloc((size_t)g->n_tensors + 1, sizeof *ch.yes),
+			       .lost = dlb_xcalloc((size_t)g->n_tensors + 1, sizeof *ch.lost),
 			       .statistics = dlb_xcalloc((size_t)g->n_tensors + 1, sizeof *ch.statistics) };
 
 	dlb_roles_init(&ch.roles, g);
 	read_list(&ch);
-	count_missing(&ch);
 	choose(&ch);
 	bound_by_list(&ch);
-	const int rc = take_options(&ch, err);
+	int rc = take_options(&ch, err);
 	for (int t = 0; t < g->n_tensors && !rc; t++)
 		if (dlb_role_is_candidate(g, t)) {
 			g->n_untrained += !ch.yes[t] && !ch.statistics[t] && g->tensor[t].kind == DLB_T_CONSTANT;
 			g->tensor[t].initial = ch.yes[t];
 		}
+	for (int t = 0, n = g->n_tensors; t < n && !rc; t++)
+		if (ch.lost[t])
+			rc = dlb_graph_collapse(g, t, err);
+	if (!rc)
+		rc = dlb_graph_sort(g, err);
 	dlb_roles_release(&ch.roles);
 	dlb_name_map_release(&ch.listed);
 	free(ch.placed);
 	free(ch.yes);
 	free(ch.statistics);
+	free(ch.lost);
 	return rc;
 }

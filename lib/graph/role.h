@@ -39,6 +39,9 @@ bool dlb_role_is_preprocessing(struct dlb_roles *r, int t);
 /* Everything that is made of t ends in Sin and Cos: frequencies of a rotary or sinusoidal embedding. */
 bool dlb_role_is_frequency(struct dlb_roles *r, int t);
 
+/* derived.c: leading dimensions along which constant t repeats itself are put in place by an Expand, and t becomes one row. */
+int dlb_graph_collapse(struct dlb_graph *g, int t, struct dlb_error *err);
+
 /* values.c: what the values of a candidate say */
 bool dlb_values_uniform(const struct dlb_tensor *t);		/* one value all over */
 bool dlb_values_mask(const struct dlb_tensor *t);		/* two values at most, one of them 0 */

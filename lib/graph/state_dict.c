@@ -45,6 +45,7 @@ struct matching {
 	struct entry *entry;
 	int n_entries, *bucket, n_buckets;
 	bool untie, folded_norms;
+	bool own;				/* the entries are the graph's own initializers: nothing but what is tied is sought */
 	int n_changed;				/* initializers whose values the exporter changed */
 	int n_indexed;				/* tensors that have readers: those that were there before */
 	struct dlb_part part[256];		/* of the target at hand */
@@ -225,7 +226,7 @@ static int find_entry(const struct matching *m, uint64_t print, int64_t count, i
 		const struct entry *e = &m->entry[i];
 		if (e->print != print || e->count != count)
 			continue;
-		const int r = rank(m, e, t);
+		const int r = m->own && (e->uniform || e->tensor == t || !is_tied(m, e, t)) ? 0 : rank(m, e, t);
 		if (r > best_rank) {
 			best = i;
 			best_rank = r;
@@ -395,6 +396,7 @@ static bool by_name(struct matching *m, int t)
 	}
 	x->is_fill = false;
 	x->in_state = true;
+	x->from = NULL;
 	m->entry[i].tensor = t;
 	return true;
 }
@@ -739,4 +741,41 @@ int dlb_graph_take_state(struct dlb_graph *g, const struct dlb_named *entry, int
 	dlb_arena_release(&m->a);
 	free(m);
 	return rc;
+}
+
+/* The graph's initializers that vertices look up, as entries. */
+int dlb_graph_tie(struct dlb_graph *g, struct dlb_error *err)
+{
+	struct matching *m = dlb_xcalloc(1, sizeof *m);
+	struct dlb_named *entry = dlb_xcalloc((size_t)g->n_tensors + 1, sizeof *entry);
+	int *tensor = dlb_xcalloc((size_t)g->n_tensors + 1, sizeof *tensor), n = 0, rc = 0;
+
+	m->g = g;
+	m->own = true;
+	m->n_indexed = g->n_tensors;
+	dlb_roles_init(&m->roles, g);
+	for (int t = 0; t < g->n_tensors; t++)
+		if (dlb_role_is_candidate(g, t) && g->tensor[t].kind == DLB_T_CONSTANT && g->tensor[t].data && is_table(g, t)) {
+			entry[n] = (struct dlb_named){ g->tensor[t].name, dlb_tensor_desc(&g->tensor[t], 1), g->tensor[t].data };
+			tensor[n++] = t;
+		}
+	take_entries(m, entry, n);
+	for (int i = 0; i < n; i++)
+		m->entry[i].tensor = tensor[i];
+	for (int t = 0; t < m->n_indexed && n && !rc; t++) {
+		struct target x;
+		const char *why;
+		if (!is_target(m, t, &x) || x.uniform || is_table(g, t) || !dlb_role_find(&m->roles, t, &why) || !by_whole(m, &x))
+			continue;
+		dlb_graph_note(g, "'%s' has the values of '%s': they are one weight; --untie trains them apart", g->tensor[t].name,
+			       m->entry[m->source[0]].e->name);
+		rc = replace(m, &x, err);
+	}
+	dlb_roles_release(&m->roles);
+	dlb_name_map_release(&m->names);
+	dlb_arena_release(&m->a);
+	free(entry);
+	free(tensor);
+	free(m);
+	return rc || dlb_graph_sort(g, err) ? -1 : 0;
 }

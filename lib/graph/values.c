@@ -39,8 +39,9 @@ bool dlb_values_mask(const struct dlb_tensor *t)
 
 enum { LEAST_ROWS = 5, MOST_ROWS = 12, MOST_COLUMNS = 256 };
 
-/* The column that begins at `at`: n values, `stride` apart. 2 cos(w) is taken where the value is largest. */
-static bool is_sinusoid(const struct dlb_tensor *t, int64_t at, int64_t stride, int64_t n)
+/* The column that begins at `at`: n values, `stride` apart. 2 cos(w) is taken where the value is largest. *turns: it does not
+ * just stay as it is. */
+static bool is_sinusoid(const struct dlb_tensor *t, int64_t at, int64_t stride, int64_t n, bool *turns)
 {
 	double v[MOST_ROWS], largest = 0, c = 0, scale = 0;
 
@@ -55,6 +56,7 @@ static bool is_sinusoid(const struct dlb_tensor *t, int64_t at, int64_t stride, 
 		}
 	if (!(fabs(c) <= 2.01))
 		return false;
+	*turns |= largest > 0 && c < 1.99;
 	for (int64_t i = 1; i + 1 < n; i++)
 		if (!(fabs(v[i + 1] + v[i - 1] - c * v[i]) <= 1e-3 * scale))
 			return false;
@@ -71,10 +73,10 @@ bool dlb_values_sinusoid(const struct dlb_tensor *t)
 	for (int k = t->n_dims - 1; k >= 0 && n; inner *= t->dim[k].add, k--) {
 		const int64_t rows = t->dim[k].add;
 		const int64_t columns = n / rows < MOST_COLUMNS ? n / rows : MOST_COLUMNS;
-		bool all = rows >= LEAST_ROWS && columns > 1;
+		bool all = rows >= LEAST_ROWS && columns > 1, turns = false;
 		for (int64_t c = 0; c < columns && all; c++)
-			all = is_sinusoid(t, c / inner * inner * rows + c % inner, inner, rows < MOST_ROWS ? rows : MOST_ROWS);
-		if (all)
+			all = is_sinusoid(t, c / inner * inner * rows + c % inner, inner, rows < MOST_ROWS ? rows : MOST_ROWS, &turns);
+		if (all && turns)
 			return true;
 	}
 	return false;

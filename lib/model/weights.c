@@ -89,7 +89,7 @@ static void convert(void *to, enum dlb_dtype to_type, const void *from, const st
 /* What a tensor is, or of what it is a part. */
 static const char *source_name(const struct dlb_tensor *t)
 {
-	return t->slice ? t->slice->of : t->name;
+	return t->slice ? t->slice->of : t->from ? t->from : t->name;
 }
 
 static int take(struct dlb_graph *g, struct dlb_tensor *t, const struct store *s, struct dlb_error *err)
