@@ -25,7 +25,7 @@ struct device { struct dlb_backend be; const char *name; };
 struct options {
 	int64_t batch;
 	const char *dtype, *topology, *weights, *batchnorm;
-	struct dlb_strlist devices, no_rewrite, padding_rows, loss, dropout;
+	struct dlb_strlist devices, no_rewrite, padding_rows, loss, dropout, dims;
 	struct dlb_strlist parameters, freeze, train_only;
 	bool inference, analytic, cluster, list;
 	bool untie;
@@ -120,6 +120,14 @@ static int set_padding_rows(const struct options *o, struct dlb_graph *g, struct
 	return 0;
 }
 
+static int set_dims(const struct options *o, struct dlb_graph *g, struct dlb_error *err)
+{
+	for (int i = 0; i < o->dims.n; i++)
+		if (dlb_graph_set_dim(g, o->dims.item[i], err))
+			return -1;
+	return 0;
+}
+
 static int switch_rewrites(const struct options *o, struct dlb_graph *g, struct dlb_error *err)
 {
 	for (int i = 0; i < o->no_rewrite.n; i++)
@@ -182,8 +190,9 @@ static int rewrite(struct work *w, struct dlb_error *err)
 		return -1;
 	if (!strcmp(o->dtype, "f64"))
 		dlb_graph_widen(g);
-	if (switch_rewrites(o, g, err) || set_padding_rows(o, g, err) || dlb_graph_fold(g, o->batch, &w->device[0].be, err) ||
-	    set_training_mode(o, g, err) || dlb_graph_find_parameters(g, err) || attach_losses(o, g, err) || dlb_graph_rewrite(g, err) ||
+	if (switch_rewrites(o, g, err) || set_padding_rows(o, g, err) || set_dims(o, g, err) || dlb_graph_size_inputs(g, err) ||
+	    dlb_graph_fold(g, o->batch, &w->device[0].be, err) || set_training_mode(o, g, err) || dlb_graph_find_parameters(g, err) ||
+	    attach_losses(o, g, err) || dlb_graph_rewrite(g, err) ||
 	    dlb_graph_choose_layout(g, err) ||
 	    (!strcmp(o->dtype, "bf16") && dlb_graph_mix(g, err)) ||
 	    (g->training && dlb_graph_differentiate(g, err)))
@@ -354,7 +363,7 @@ static int take_input(struct work *w, const char *path, struct dlb_doc *doc, str
 		return -1;
 	w->g = &w->training;
 	const struct options *o = w->o;
-	if (o->batch || o->loss.n || o->inference || o->weights || o->no_rewrite.n || o->padding_rows.n || strcmp(o->dtype, "f32") ||
+	if (o->batch || o->loss.n || o->inference || o->weights || o->no_rewrite.n || o->padding_rows.n || o->dims.n || strcmp(o->dtype, "f32") ||
 	    o->batchnorm || o->dropout.n ||
 	    o->parameters.n || o->freeze.n || o->train_only.n || o->untie) {
 		dlb_fail(err, doc->name, "the graph is made already: only --device and --analytic apply");
@@ -407,7 +416,9 @@ static int check_options(const struct dlb_cli *cli, const struct options *o)
 		return dlb_cli_usage(cli, "--topology belongs to --cluster");
 	struct dlb_graph g = { .n_ops = 0 };
 	struct dlb_error err = { .what = "" };
-	if (switch_rewrites(o, &g, &err))
+	const int rc = switch_rewrites(o, &g, &err) || set_dims(o, &g, &err);
+	dlb_arena_release(&g.arena);
+	if (rc)
 		return dlb_cli_usage(cli, "%s%s%s", err.what, *err.hint ? "; " : "", err.hint);
 	return 0;
 }
@@ -442,6 +453,7 @@ int main(int argc, char **argv)
 		  NULL, 0, 0 },
 		{ 0, "dtype", DLB_OPT_STR, &o.dtype, "TYPE", "f32, bf16 (parameters stay f32) or f64 (default: f32)", NULL, 0, 0 },
 		{ 0, "weights", DLB_OPT_STR, &o.weights, "FILE", "weights to start from, ONNX or safetensors", NULL, 0, 0 },
+		{ 0, "dim", DLB_OPT_LIST, &o.dims, "NAME=N", "size of a dimension of an input that the model names; repeatable", NULL, 0, 0 },
 		{ 0, "padding-row", DLB_OPT_LIST, &o.padding_rows, "GLOB=ROW", "no gradient for this row of embeddings named like GLOB; repeatable",
 		  NULL, 0, 0 },
 		{ 0, "parameters", DLB_OPT_LIST, &o.parameters, "FILE|GLOB", "train exactly the initializers of these names; repeatable",

@@ -67,6 +67,7 @@ struct dlb_tensor {
 	enum dlb_layout layout;
 	int n_dims;			/* -1: not known (yet) */
 	struct dlb_dim dim[DLB_MAX_DIMS];	/* mul 0, add -1: not known (before folding only) */
+	const char *const *dim_name;	/* [dimension] of inputs as read: what the model calls it, NULL where it has a size; or NULL */
 	const char *symbol;		/* name of the first dimension that is not known, for messages; or NULL */
 	int producer;			/* op id, -1: none (inputs, state, constants) */
 	int home;			/* weight, buffer: op where it lives; else -1 */
@@ -148,6 +149,7 @@ struct dlb_derived {
 struct dlb_unmerged { const char *name, *of, *vertex; };
 /* A tensor of a file: what lib/model hands to lib/graph. */
 struct dlb_named { const char *name; struct dlb_desc desc; const void *data; };
+struct dlb_dim_size { const char *name; int64_t n; bool used; };	/* --dim */
 struct dlb_rewritten { const char *name; int64_t count; };	/* a rewrite that was on, and how often it applied */
 struct dlb_graph {
 	struct dlb_arena arena;
@@ -159,6 +161,8 @@ struct dlb_graph {
 	int *output, n_outputs;		/* the model's outputs */
 	int loss, label, seed;		/* tensor ids or -1 */
 	int64_t batch;			/* default global batch */
+	struct dlb_dim_size *size;	/* of named dimensions, until folded (dims.c); in the arena */
+	int n_sizes;
 	bool fixed_batch;		/* every step has this many samples in one micro-batch: the model was exported so, and cannot do
 					 * otherwise. Nothing follows the batch */
 	enum dlb_dtype dtype;		/* f32, f64, or bf16: activations bf16, parameters f32 */
@@ -265,6 +269,10 @@ struct dlb_parameter_choice {
 	bool untie;
 };
 int dlb_graph_choose_parameters(struct dlb_graph *g, const struct dlb_parameter_choice *c, struct dlb_error *err);
+/* dims.c: "NAME=N" is the size of a dimension that the model names; before dlb_graph_size_inputs, which gives every dimension
+ * of the inputs a size or makes it follow the batch, and puts the batch in front. Before fold. */
+int dlb_graph_set_dim(struct dlb_graph *g, const char *text, struct dlb_error *err);
+int dlb_graph_size_inputs(struct dlb_graph *g, struct dlb_error *err);
 /* fold.c: infers every shape at n, 2n and 3n, folds constants (by their own kernels on `be`), puts branches, loops
  * and sequences into the graph as plain vertices (structure.c, sequence.c), drops dead vertices, makes dims affine in
  * the batch; hard-wired batch dimensions are patched. batch 0: the model's

@@ -252,6 +252,8 @@ int dlb_reader_set_type(struct reader *r, struct dlb_tensor *t, const Onnx__Valu
 				DLB_MAX_DIMS);
 	int64_t known[DLB_MAX_DIMS];
 	int n_known = 0;
+	const char **names = fed ? dlb_arena_array(&r->g->arena, p->shape->n_dim + 1, sizeof *names) : NULL;
+	t->dim_name = names;
 	for (size_t i = 0; i < p->shape->n_dim; i++) {
 		const Onnx__TensorShapeProto__Dimension *d = p->shape->dim[i];
 		t->dim[i] = (struct dlb_dim){ 0, -1 };
@@ -265,6 +267,9 @@ int dlb_reader_set_type(struct reader *r, struct dlb_tensor *t, const Onnx__Valu
 				     d->dim_param ? d->dim_param : "";
 		if (dlb_reader_check_name(r, symbol, "a dimension"))
 			return -1;
+		if (names)
+			names[i] = *symbol ? dlb_arena_strdup(&r->g->arena, symbol)
+				: dlb_arena_printf(&r->g->arena, "%s:%zu", t->name, i);
 		if (fed && i == 0 && *symbol)
 			dlb_name_map_add(&r->batch, symbol, 0);
 		if ((fed && i == 0) || (*symbol && dlb_name_map_get(&r->batch, symbol) >= 0))
