@@ -281,3 +281,20 @@ int dlb_op_kernel(struct dlb_backend *be, const struct dlb_op_io *io, struct dlb
 	}
 	return types & halves ? dlb_kernel_widened(be, io, halves, DLB_F32, io->cls->kernel, k, err) : rc;
 }
+
+int dlb_kernel_host(struct dlb_backend *be, const struct dlb_op_io *io, int n_in, int n_out, dlb_host_fn fn, const void *ctx,
+		    size_t ctx_bytes, size_t scratch_bytes, struct dlb_kernel **k, struct dlb_error *err)
+{
+	struct dlb_chain *c = dlb_chain_new(be, err);
+	struct dlb_kernel *sub = NULL;
+	int in[MAX_REFS], out[MAX_REFS];
+	const int rc = be->ops->host(be, fn, ctx, ctx_bytes, scratch_bytes, &sub, err);
+
+	assert(n_in <= MAX_REFS && n_out <= MAX_REFS);
+	for (int i = 0; i < n_in; i++)
+		in[i] = dlb_io_has(io, i) ? DLB_IN(i) : DLB_NOTHING;
+	for (int i = 0; i < n_out; i++)
+		out[i] = dlb_io_wants(io, i) ? DLB_OUT(i) : DLB_NOTHING;
+	dlb_chain_add(c, rc, sub, in, n_in, out, n_out);
+	return dlb_chain_finish(c, k);
+}

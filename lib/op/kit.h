@@ -127,6 +127,9 @@ int dlb_kernel_widened(struct dlb_backend *be, const struct dlb_op_io *io, unsig
 		       struct dlb_kernel **k, struct dlb_error *err);
 /* Output 0 = the bytes of input 0 (views that were not aliased). */
 int dlb_kernel_view(struct dlb_backend *be, const struct dlb_op_io *io, struct dlb_kernel **k, struct dlb_error *err);
+/* A host function that sees n_in inputs and n_out outputs, whatever the vertex has: those that are not there are NULL. */
+int dlb_kernel_host(struct dlb_backend *be, const struct dlb_op_io *io, int n_in, int n_out, dlb_host_fn fn, const void *ctx,
+		    size_t ctx_bytes, size_t scratch_bytes, struct dlb_kernel **k, struct dlb_error *err);
 /* Strided copy in `n` loops of `dim`; strides and offsets in elements. */
 int dlb_kernel_strided(struct dlb_backend *be, const struct dlb_desc *in, const struct dlb_desc *out, int n, const int64_t *dim,
 		       const int64_t *in_stride, int64_t in_offset, const int64_t *out_stride, int64_t out_offset,

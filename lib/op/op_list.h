@@ -48,6 +48,10 @@ OP(Pad) OP(CenterCropPad) OP(PadGrad)							/* pad.c */
 OP(LayerNormalization) OP(LayerNormalizationGrad) OP(RMSNormalization) OP(RMSNormalizationGrad)
 OP(InstanceNormalization) OP(InstanceNormalizationGrad) OP(GroupNormalization) OP(GroupNormalizationGrad)
 OP(Attention) OP(AttentionGrad)								/* attention.c */
+OP(RotaryEmbedding) OP(RotaryEmbeddingGradTables)					/* rotary.c */
+OP(TensorScatter) OP(TensorScatterGrad)							/* tensor_scatter.c */
+OP(LinearAttention) OP(LinearAttentionGrad)						/* linear_attention.c */
+OP(CausalConvWithState) OP(CausalConvWithStateGrad)					/* causal_conv.c */
 OP(LRN) OP(LRNGrad)									/* lrn.c */
 OP(Resize) OP(Upsample) OP(ResizeGrad)							/* resize.c */
 /* index.c */

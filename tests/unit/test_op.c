@@ -164,6 +164,18 @@ static const struct test_case {
 	{ "GRU", 17, "f3x2x4 f1x6x4 f1x6x2 f1x12 i=3,2", "", 2, 1 },
 	{ "ReverseSequence", 17, "f4x3x2 i=4,2,1", "", 0, 0 }, { "ReverseSequence", 17, "f2x4 i=3,4", "batch_axis=0 time_axis=1", 0, 0 },
 	{ "Einsum", 17, "f3x2 f4", "equation=ij,k->ki", 0, 0 }, { "Einsum", 17, "f3x2", "equation=ba", 0, 0 },
+	{ "RotaryEmbedding", 23, "f2x2x3x4 f5x2 f5x2 l2x3<5", "", 0, 0 }, { "RotaryEmbedding", 23, "f2x3x8 f2x3x2 f2x3x2", "num_heads=2 interleaved=1", 0, 0 },
+	{ "RotaryEmbedding", 23, "f2x2x3x6 f1x3x2 f1x3x2", "rotary_embedding_dim=4", 0, 0 },
+	{ "TensorScatter", 24, "f2x2x5x3 f2x2x2x3 i=3,1", "", 0, 0 }, { "TensorScatter", 24, "f2x5x3 f2x4x3 i=3,1", "mode=circular axis=1", 0, 0 },
+	{ "TensorScatter", 24, "f2x5x3 f2x2x3", "", 0, 0 },
+	{ "LinearAttention", 27, "f2x5x8 f2x5x4 f2x5x6 f2x2x2x3", "q_num_heads=4 kv_num_heads=2 update_rule=linear", 0, 0 },
+	{ "LinearAttention", 27, "f2x5x4 f2x5x4 f2x5x6 - f2x5x4", "q_num_heads=2 kv_num_heads=2 update_rule=gated", 0, 0 },
+	{ "LinearAttention", 27, "f2x5x4 f2x5x4 f2x5x6 - - f2x5x1", "q_num_heads=2 kv_num_heads=2 update_rule=delta scale=0.7", 0, 0 },
+	{ "LinearAttention", 27, "f1x7x8 f1x7x4 f1x7x6 f1x2x2x3 f1x7x2 f1x7x2", "q_num_heads=4 kv_num_heads=2", 0, 0 },
+	{ "LinearAttention", 27, "f2x3x4 f2x3x4 f2x3x6 f2x2x2x3 f2x3x2 f2x3x2", "q_num_heads=2 kv_num_heads=2", 2, 1 },
+	{ "CausalConvWithState", 27, "f2x3x5 f3x1x3", "", 0, 0 }, { "CausalConvWithState", 27, "f2x3x5 f3x1x3 f3 f2x3x2", "activation=silu", 0, 0 },
+	{ "CausalConvWithState", 27, "f2x3x2 f3x1x4 f3 f2x3x3", "activation=swish", 0, 0 },
+	{ "CausalConvWithState", 27, "f2x3x2 f3x1x4 f3 f2x3x3", "", 2, 1 },
 };
 
 /* Without a kernel of their own, and why. */

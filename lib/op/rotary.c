@@ -1,0 +1,221 @@
+/* RotaryEmbedding: pairs of a head's first `rotary_embedding_dim` elements are turned by the angle of their position,
+ *     (a, b) -> (a cos - b sin, a sin + b cos),
+ * a pair being elements j and j + half, or 2j and 2j + 1 (interleaved); the rest of the head stays. Cosines and sines are
+ * tables (positions, half) read by position_ids (batch, rows), or (batch, rows, half) as they are. A position that is not
+ * in the table gives zeros. The gradient of x is dy turned back: our own attribute "inverse".
+ * RotaryEmbeddingGradTables (dy, x, cos, position_ids) -> dcos, dsin.
+ * J. Su et al., RoFormer: Enhanced Transformer with Rotary Position Embedding, 2021. */
+#include "op/kit.h"
+
+#include <string.h>
+
+enum { X, COS, SIN, IDS };			/* inputs; of the tables' gradient: dy, x, cos, ids */
+struct rotary {
+	int64_t batch, heads, rows, width, half, positions;
+	int64_t x[3];				/* strides of (batch, head, row) */
+	int64_t step, far;			/* from a pair to the next, from its first element to its second */
+	bool by_id, one_batch;
+	double sign;				/* -1: turned back */
+};
+
+static int read_x(const struct dlb_op_io *io, struct rotary *r, struct dlb_error *err)
+{
+	const struct dlb_desc *x = &io->in[X];
+	const int64_t n = dlb_io_int(io, "num_heads", 0);
+
+	if (x->n_dims != 3 && x->n_dims != 4)
+		return dlb_op_fail(io, err, "input has %d dimensions, should have 3 or 4", x->n_dims);
+	if (x->n_dims == 3 && (n < 1 || x->dim[2] % n))
+		return dlb_op_fail(io, err, "num_heads is %lld, should divide %lld", (long long)n, (long long)x->dim[2]);
+	const bool flat = x->n_dims == 3;
+
+	r->batch = x->dim[0];
+	r->heads = flat ? n : x->dim[1];
+	r->rows = x->dim[flat ? 1 : 2];
+	r->width = flat ? x->dim[2] / n : x->dim[3];
+	r->x[0] = r->heads * r->rows * r->width;
+	r->x[1] = flat ? r->width : r->rows * r->width;
+	r->x[2] = flat ? x->dim[2] : r->width;
+	return 0;
+}
+
+static int parse(const struct dlb_op_io *io, struct rotary *r, struct dlb_error *err)
+{
+	const struct dlb_desc *table = &io->in[io->cls->domain ? COS + 1 : COS];
+	const int64_t turned = dlb_io_int(io, "rotary_embedding_dim", 0);
+	char s[128];
+
+	*r = (struct rotary){ .sign = dlb_io_int(io, "inverse", 0) ? -1 : 1 };
+	if (read_x(io, r, err))
+		return -1;
+	if (turned < 0 || turned > r->width || (turned ? turned : r->width) % 2)
+		return dlb_op_fail(io, err, "rotary_embedding_dim is %lld; an even number up to the head's %lld is needed",
+				   (long long)turned, (long long)r->width);
+	const bool interleaved = dlb_io_int(io, "interleaved", 0) != 0;
+
+	r->half = (turned ? turned : r->width) / 2;
+	r->step = interleaved ? 2 : 1;
+	r->far = interleaved ? 1 : r->half;
+	r->by_id = dlb_io_has(io, IDS);
+	const bool fits = r->by_id ? table->n_dims == 2 && table->dim[1] == r->half :
+		table->n_dims == 3 && table->dim[2] == r->half && table->dim[1] == r->rows &&
+		(table->dim[0] == r->batch || table->dim[0] == 1);
+	if (!fits)
+		return dlb_op_fail(io, err, "the cosines are %s; [%s%lld] is needed", dlb_desc_str(table, s, sizeof s),
+				   r->by_id ? "positions," : "batch,rows,", (long long)r->half);
+	r->positions = table->dim[0];
+	r->one_batch = !r->by_id && table->dim[0] == 1;
+	if (r->by_id && (io->in[IDS].dtype != DLB_I64 || dlb_desc_count(&io->in[IDS]) != r->batch * r->rows))
+		return dlb_op_fail(io, err, "position_ids is %s; i64[%lld,%lld] is needed", dlb_desc_str(&io->in[IDS], s, sizeof s),
+				   (long long)r->batch, (long long)r->rows);
+	return 0;
+}
+
+static int infer(struct dlb_op_io *io, struct dlb_error *err)
+{
+	struct rotary r;
+
+	if (!dlb_dtype_is_float(io->in[X].dtype))
+		return dlb_op_fail(io, err, "input is of type %s; a float is needed", dlb_dtype_name(io->in[X].dtype));
+	if (dlb_same_types(io, X, 3, err) || dlb_same_shapes(io, COS, SIN, err) || parse(io, &r, err))
+		return -1;
+	return dlb_infer_same(io, err);
+}
+
+/* Where row i of sample b begins in a table; -1: its position is not there. */
+static int64_t entry(const struct rotary *r, const int64_t *ids, int64_t b, int64_t i)
+{
+	const int64_t at = r->by_id ? ids[b * r->rows + i] : (r->one_batch ? 0 : b * r->rows) + i;
+
+	return r->by_id && (at < 0 || at >= r->positions) ? -1 : at * r->half;
+}
+
+static int64_t place(const struct rotary *r, int64_t b, int64_t h, int64_t i)
+{
+	return b * r->x[0] + h * r->x[1] + i * r->x[2];
+}
+
+/* A head of one row, with pairs at constant distances, so that the compiler sees them. */
+#define ROTARY(T) \
+	static inline __attribute__((always_inline)) void turn_by_##T(int64_t step, int64_t far, int64_t half, T sign, const T *x, \
+								      const T *c, const T *s, T *y) \
+	{ \
+		for (int64_t j = 0; j < half; j++) { \
+			const T u = x[j * step], v = x[j * step + far]; \
+			y[j * step] = u * c[j] - v * (sign * s[j]); \
+			y[j * step + far] = u * (sign * s[j]) + v * c[j]; \
+		} \
+	} \
+	static void turn_##T(const void *ctx, const struct dlb_run *run) \
+	{ \
+		const struct rotary *r = ctx; \
+		const T *x = run->in[X], *c = run->in[COS], *s = run->in[SIN]; \
+		const size_t turned = (size_t)(2 * r->half), all = (size_t)r->width; \
+		T *y = run->out[0]; \
+		for (int64_t k = 0; k < r->batch * r->rows * r->heads; k++) { \
+			const int64_t h = k % r->heads, i = k / r->heads % r->rows, b = k / r->heads / r->rows; \
+			const int64_t at = place(r, b, h, i), e = entry(r, run->in[IDS], b, i); \
+			memcpy(y + at + turned, x + at + turned, (all - turned) * sizeof *y); \
+			if (e < 0) \
+				memset(y + at, 0, turned * sizeof *y); \
+			else if (r->step == 1) \
+				turn_by_##T(1, r->half, r->half, (T)r->sign, x + at, c + e, s + e, y + at); \
+			else \
+				turn_by_##T(2, 1, r->half, (T)r->sign, x + at, c + e, s + e, y + at); \
+		} \
+	} \
+	static void tables_##T(const void *ctx, const struct dlb_run *run) \
+	{ \
+		const struct rotary *r = ctx; \
+		const size_t count = (size_t)(r->half * (r->by_id ? r->positions : (r->one_batch ? 1 : r->batch) * r->rows)); \
+		T *dc = run->out[0], *ds = run->out[1]; \
+		if (dc) \
+			memset(dc, 0, count * sizeof *dc); \
+		if (ds) \
+			memset(ds, 0, count * sizeof *ds); \
+		for (int64_t k = 0; k < r->batch * r->rows * r->heads; k++) { \
+			const int64_t h = k % r->heads, i = k / r->heads % r->rows, b = k / r->heads / r->rows; \
+			const int64_t e = entry(r, run->in[IDS], b, i); \
+			const T *dy = (const T *)run->in[0] + place(r, b, h, i), *x = (const T *)run->in[1] + place(r, b, h, i); \
+			for (int64_t j = 0, p = 0; j < r->half && e >= 0; j++, p += r->step) { \
+				if (dc) \
+					dc[e + j] += dy[p] * x[p] + dy[p + r->far] * x[p + r->far]; \
+				if (ds) \
+					ds[e + j] += dy[p + r->far] * x[p] - dy[p] * x[p + r->far]; \
+			} \
+		} \
+	}
+ROTARY(float)
+ROTARY(double)
+#undef ROTARY
+
+static int prepare(struct dlb_backend *be, const struct dlb_op_io *io, dlb_host_fn f32, dlb_host_fn f64, struct dlb_kernel **k,
+		   struct dlb_error *err)
+{
+	const enum dlb_dtype t = io->in[X].dtype;
+	struct rotary r;
+
+	if (parse(io, &r, err))
+		return -1;
+	if (t != DLB_F32 && t != DLB_F64)
+		return DLB_NO_KERNEL;
+	return dlb_kernel_host(be, io, 4, 2, t == DLB_F32 ? f32 : f64, &r, sizeof r, 0, k, err);
+}
+
+static int kernel(struct dlb_backend *be, const struct dlb_op_io *io, struct dlb_kernel **k, struct dlb_error *err)
+{
+	return prepare(be, io, turn_float, turn_double, k, err);
+}
+
+static int tables_kernel(struct dlb_backend *be, const struct dlb_op_io *io, struct dlb_kernel **k, struct dlb_error *err)
+{
+	return prepare(be, io, tables_float, tables_double, k, err);
+}
+
+static int gradient(struct dlb_builder *b, struct dlb_error *err)
+{
+	static const char *const keep[] = { "num_heads", "rotary_embedding_dim", "interleaved" };
+	struct dlb_attr a[DLB_LEN(keep) + 1];
+	const int n = dlb_keep_attrs(&b->io, keep, DLB_LEN(keep), a), ids = dlb_io_has(&b->io, IDS) ? b->in[IDS] : -1;
+	int out[2] = { -1, -1 };
+
+	(void)err;
+	if (b->need[X]) {
+		a[n] = dlb_make_int("inverse", !dlb_io_int(&b->io, "inverse", 0));
+		b->din[X] = dlb_b_op(b, "RotaryEmbedding", a, n + 1, (int[]){ b->dout[0], b->in[COS], b->in[SIN], ids }, ids < 0 ? 3 : 4, 1,
+				     NULL, b->in[X]);
+		if (b->din[X] < 0)
+			return -1;
+	}
+	if (!b->need[COS] && !b->need[SIN])
+		return 0;
+	dlb_b_op(b, "RotaryEmbeddingGradTables", a, n, (int[]){ b->dout[0], b->in[X], b->in[COS], ids }, ids < 0 ? 3 : 4, 2, out, -1);
+	if (out[0] < 0)
+		return -1;
+	if (b->need[COS])
+		b->din[COS] = out[0];
+	if (b->need[SIN])
+		b->din[SIN] = out[1];
+	return 0;
+}
+
+static int tables_infer(struct dlb_op_io *io, struct dlb_error *err)
+{
+	struct rotary r;
+
+	if (dlb_same_types(io, 0, 3, err) || dlb_same_shapes(io, 0, 1, err) || parse(io, &r, err))
+		return -1;
+	for (int i = 0; i < io->n_out; i++)
+		io->out[i] = io->in[2];
+	return 0;
+}
+
+static double flops(const struct dlb_op_io *io)
+{
+	return 3.0 * (double)dlb_desc_count(&io->in[0]);
+}
+
+const struct dlb_op_class dlb_op_RotaryEmbedding = { .name = "RotaryEmbedding", .n_in = { 3, 4 }, .n_out = { 1, 1 },
+	.work = "elementwise", .infer = infer, .flops = flops, .gradient = gradient, .kernel = kernel };
+const struct dlb_op_class dlb_op_RotaryEmbeddingGradTables = { .name = "RotaryEmbeddingGradTables", .domain = "dlb", .n_in = { 3, 4 },
+	.n_out = { 1, 2 }, .work = "reduce", .infer = tables_infer, .flops = flops, .kernel = tables_kernel };
