@@ -323,8 +323,7 @@ static int take_model(struct work *w, const char *path, struct dlb_doc *doc, str
 {
 	if (dlb_onnx_read(path, &w->training, err))
 		return -1;
-	dlb_graph_unmerge(&w->training);
-	if (use_weights(w, doc, err))
+	if (dlb_graph_unmerge(&w->training, err) || use_weights(w, doc, err))
 		return -1;
 	return rewrite(w, err) ? dlb_error_at(err, path) : 0;
 }

@@ -145,7 +145,8 @@ struct dlb_derived {
 	int64_t dim[DLB_MAX_DIMS], base[DLB_MAX_DIMS];
 	struct dlb_part *part;
 };
-/* A parameter that the exporter merged with another of equal values: the vertex reads initializer `of` in the model. */
+/* A parameter that the exporter merged with another of equal values: the vertex reads initializer `of` in the model; "": a bias
+ * of zeros that the exporter left out, the vertex's operand 2. */
 struct dlb_unmerged { const char *name, *of, *vertex; };
 /* A tensor of a file: what lib/model hands to lib/graph. */
 struct dlb_named { const char *name; struct dlb_desc desc; const void *data; };
@@ -254,8 +255,9 @@ void dlb_graph_upcast(struct dlb_graph *g);
 void dlb_graph_widen(struct dlb_graph *g);
 /* padding.c: embeddings whose table is named like GLOB give row ROW no gradient; text: "GLOB=ROW". Before fold. */
 int dlb_graph_set_padding_row(struct dlb_graph *g, const char *text, struct dlb_error *err);
-/* merged.c: parameters that the exporter merged are taken apart. As read, before the state_dict is taken. */
-void dlb_graph_unmerge(struct dlb_graph *g);
+/* merged.c: parameters that the exporter merged are taken apart, those that it copied are one again, biases of zeros that it
+ * left out are there. As read, before the state_dict is taken. */
+int dlb_graph_unmerge(struct dlb_graph *g, struct dlb_error *err);
 /* state_dict.c: the module's state_dict (entry[]; data must outlive g). Initializers with the name of an entry get its data.
  * Others are sought among the entries by value, and those found become ops on tensors of the entries' names and shapes.
  * Before dlb_graph_choose_parameters. `untie`: entries of equal values are never one weight. */

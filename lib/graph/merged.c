@@ -6,6 +6,9 @@
  * and uses a parameter that is not in the file, in place of the one that the initializer is named after, gets a copy with
  * that parameter's name. An initializer without a name of the list is copied for each parameter that its readers use.
  *
+ * For the same reason Gemm and Conv get back a bias of zeros that they use and do not read, and initializers that were made
+ * of one parameter, one for each vertex that uses it, are one.
+ *
  * Parameters that are one in the framework are one in the list of uses too, and stay one. */
 #include <stdlib.h>
 #include <string.h>
@@ -147,14 +150,124 @@ static void split_nameless(struct merging *m, int t)
 	free(done);
 }
 
-void dlb_graph_unmerge(struct dlb_graph *g)
+/* -- biases of zeros, which the exporter leaves out of Gemm and Conv -- */
+
+/* Channels of the output, by the weight; 0: not known. */
+static int64_t channels(const struct dlb_graph *g, const struct dlb_op *o)
+{
+	const struct dlb_tensor *w = o->n_in > 1 && o->in[1] >= 0 ? &g->tensor[o->in[1]] : NULL;
+
+	if (!w || w->kind != DLB_T_CONSTANT || w->n_dims < 2)
+		return 0;
+	if (!strcmp(o->type, "Gemm"))
+		return w->dim[!dlb_attr_int(o->attr, o->n_attr, "transB", 0)].add;
+	if (!strcmp(o->type, "ConvTranspose"))
+		return w->dim[1].add * dlb_attr_int(o->attr, o->n_attr, "group", 1);
+	return strcmp(o->type, "Conv") ? 0 : w->dim[0].add;
+}
+
+static bool add_bias(struct merging *m, int i)
+{
+	struct dlb_graph *g = m->g;
+	const int64_t n = !*g->op[i].domain && (g->op[i].n_in == 2 || (g->op[i].n_in > 2 && g->op[i].in[2] < 0)) ? channels(g, &g->op[i]) : 0;
+	const int p = n ? missing_use(m, &g->op[i], 2, "bias") : -1;
+
+	if (p < 0)
+		return false;
+	const int b = dlb_graph_add_tensor(g, dlb_graph_tensor_name(g, g->listed[p].name), DLB_T_CONSTANT);
+	struct dlb_tensor *x = &g->tensor[b];
+	x->dtype = g->tensor[g->op[i].in[1]].dtype;
+	x->n_dims = 1;
+	x->dim[0] = (struct dlb_dim){ 0, n };
+	x->data = dlb_arena_array(&g->arena, (size_t)n, dlb_dtype_bytes(x->dtype));
+	memset((void *)(uintptr_t)x->data, 0, (size_t)n * dlb_dtype_bytes(x->dtype));
+	x->initial = true;
+	int *in = dlb_arena_array(&g->arena, 3, sizeof *in);
+	memcpy(in, g->op[i].in, 2 * sizeof *in);
+	in[2] = b;
+	g->op[i].in = in;
+	g->op[i].n_in = 3;
+	m->place[p] = b;
+	note(g, x->name, "", g->op[i].name);
+	return true;
+}
+
+/* -- initializers that the exporter made of one parameter for each of its readers -- */
+
+static bool same_tensor(const struct dlb_graph *g, int a, int b)
+{
+	const struct dlb_desc x = dlb_tensor_desc(&g->tensor[a], 1), y = dlb_tensor_desc(&g->tensor[b], 1);
+
+	return dlb_desc_same_shape(&x, &y) && x.dtype == y.dtype && g->tensor[a].data && g->tensor[b].data &&
+		!memcmp(g->tensor[a].data, g->tensor[b].data, dlb_desc_bytes(&x));
+}
+
+/* The missing parameter that all readers of t use it as; -1. */
+static int use_of(const struct merging *m, int t)
+{
+	const struct dlb_graph *g = m->g;
+	int found = -1;
+
+	for (int r = g->reader_start[t]; r < g->reader_start[t + 1]; r++)
+		for (int k = 0; k < g->op[g->reader[r]].n_in; k++) {
+			if (g->op[g->reader[r]].in[k] != t)
+				continue;
+			const int p = missing_use(m, &g->op[g->reader[r]], k, NULL);
+			if (p < 0 || (found >= 0 && found != p))
+				return -1;
+			found = p;
+		}
+	return found;
+}
+
+static int join(struct merging *m, int t, int *first, struct dlb_error *err)
+{
+	struct dlb_graph *g = m->g;
+	const int p = use_of(m, t);
+	const char *why;
+
+	if (p < 0 || !dlb_role_find(&m->roles, t, &why))
+		return 0;
+	if (first[p] < 0 || !same_tensor(g, first[p], t)) {
+		first[p] = first[p] < 0 ? t : first[p];
+		return 0;
+	}
+	const struct dlb_desc d = dlb_tensor_desc(&g->tensor[t], 1);
+	struct dlb_part part = { .of = g->tensor[first[p]].name, .n_dims = d.n_dims, .count = d.dim[0], .length = d.dim[0] };
+	struct dlb_derived whole = { .name = g->tensor[t].name, .n_dims = d.n_dims, .n_parts = 1, .part = &part };
+	memcpy(part.dim, d.dim, sizeof part.dim);
+	memcpy(whole.dim, d.dim, sizeof whole.dim);
+	memcpy(whole.base, d.dim, sizeof whole.base);
+	for (int k = 0; k < d.n_dims; k++)
+		part.perm[k] = k;
+	g->tensor[t].initial = false;
+	return dlb_derived_add(g, t, &whole, &first[p], err);
+}
+
+static int join_all(struct merging *m, int n, struct dlb_error *err)
+{
+	struct dlb_graph *g = m->g;
+	int *first = dlb_xcalloc((size_t)g->n_listed + 1, sizeof *first), rc = 0;
+
+	for (int i = 0; i < g->n_listed; i++)
+		first[i] = -1;
+	for (int t = 0; t < n && !rc; t++)
+		if (dlb_role_is_candidate(g, t) && g->tensor[t].kind == DLB_T_CONSTANT && m->listed[t] < 0 && g->tensor[t].n_dims > 0)
+			rc = join(m, t, first, err);
+	free(first);
+	return rc;
+}
+
+int dlb_graph_unmerge(struct dlb_graph *g, struct dlb_error *err)
 {
 	const int n = g->n_tensors;
 	struct dlb_name_map names = { 0 };
 	struct merging m = { .g = g };
 
+	int rc, n_biases = 0;
+
 	if (!g->n_listed)
-		return;
+		return 0;
 	dlb_roles_init(&m.roles, g);
 	m.place = dlb_xcalloc((size_t)g->n_listed + 1, sizeof *m.place);
 	m.listed = dlb_xcalloc((size_t)n + 1, sizeof *m.listed);
@@ -173,6 +286,12 @@ void dlb_graph_unmerge(struct dlb_graph *g)
 	for (int t = 0; t < n; t++)
 		if (dlb_role_is_candidate(g, t) && g->tensor[t].kind == DLB_T_CONSTANT && m.listed[t] < 0 && g->tensor[t].n_dims > 0)
 			split_nameless(&m, t);
+	rc = join_all(&m, n, err);
+	for (int i = 0; i < g->n_ops && !rc; i++)
+		n_biases += add_bias(&m, i);
+	if (n_biases)
+		dlb_graph_note(g, "%d bias%s of zeros that the exporter left out %s trained", n_biases, n_biases == 1 ? "" : "es",
+			       n_biases == 1 ? "is" : "are");
 	if (m.n_copies)
 		dlb_graph_note(g, "%d parameter%s that the exporter merged with others of equal values %s trained apart", m.n_copies,
 			       m.n_copies == 1 ? "" : "s", m.n_copies == 1 ? "is" : "are");
@@ -181,4 +300,5 @@ void dlb_graph_unmerge(struct dlb_graph *g)
 	free(m.place);
 	free(m.listed);
 	dlb_graph_index(g);
+	return rc;
 }

@@ -219,7 +219,8 @@ static void bound_by_list(struct choosing *ch)
 	for (int t = 0; t < g->n_tensors && !ch->n_missing; t++)
 		if (ch->yes[t] && g->tensor[t].rule == DLB_BY_ROLE)
 			decide(ch, t, false, DLB_BY_LIST, "every parameter of the list has an initializer of its own");
-	find_lost(ch);
+	if (!g->state_path)		/* that would have found them by their values */
+		find_lost(ch);
 }
 
 /* -- options -- */

@@ -549,6 +549,12 @@ static bool may_be_uniform(struct matching *m, int t)
 
 	if (dlb_role_find(&m->roles, t, &why))
 		return true;
+	for (int i = g->reader_start[t]; i < g->reader_start[t + 1]; i++)	/* a scale that is none of a normalization */
+		for (int k = 0; k < g->op[g->reader[i]].n_uses && strcmp(g->op[g->reader[i]].type, "InstanceNormalization"); k++) {
+			const int e = dlb_name_map_get(&m->names, g->listed[g->op[g->reader[i]].uses[k]].name);
+			if (e >= 0 && m->entry[e].v && m->entry[e].tensor < 0 && m->entry[e].count == dlb_role_count(g, t))
+				return true;
+		}
 	for (int i = g->reader_start[t]; i < g->reader_start[t + 1]; i++)
 		if (strcmp(g->op[g->reader[i]].type, "Concat") && strcmp(g->op[g->reader[i]].type, "Add"))
 			return false;
