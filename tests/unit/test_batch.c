@@ -1,0 +1,246 @@
+/* The batch that a model was exported with: its place in tensors, constants that hold it, dimensions with names, and whether
+ * samples together give what each gives alone. Graphs made by hand; where the shared data are, PyTorch's exports. */
+#include <unistd.h>
+#include "exec/agree.h"
+#include "model/onnx.h"
+#include "run_graph.h"
+#include "by_hand.h"
+
+static struct dlb_backend be;
+
+static int fixed_input(struct dlb_graph *g, const char *name, enum dlb_dtype type, const int64_t *dim, int n)
+{
+	const int t = dlb_graph_add_tensor(g, name, DLB_T_INPUT);
+	g->tensor[t].dtype = type;
+	g->tensor[t].n_dims = n;
+	for (int k = 0; k < n; k++)
+		g->tensor[t].dim[k].add = dim[k];
+	return g->input[g->n_inputs++] = t;
+}
+
+static int constant(struct dlb_graph *g, enum dlb_dtype type, const int64_t *dim, int n, const void *data)
+{
+	char name[40];
+	struct dlb_desc d = { .dtype = type, .n_dims = n };
+	snprintf(name, sizeof name, "c%d", g->n_tensors);
+	const int t = dlb_graph_add_tensor(g, name, DLB_T_CONSTANT);
+	for (int k = 0; k < n; k++)
+		d.dim[k] = g->tensor[t].dim[k].add = dim[k];
+	void *copy = dlb_arena_alloc(&g->arena, dlb_desc_bytes(&d) + 1);
+	memcpy(copy, data, dlb_desc_bytes(&d));
+	g->tensor[t].dtype = type;
+	g->tensor[t].n_dims = n;
+	g->tensor[t].data = copy;
+	return t;
+}
+
+static int ints(struct dlb_graph *g, const int64_t *v, int64_t n)
+{
+	return constant(g, DLB_I64, &n, 1, v);
+}
+
+static int reshape(struct dlb_graph *g, int x, const int64_t *v, int n)
+{
+	return op(g, "Reshape", (int[]){ x, ints(g, v, n) }, 2, NULL, 0);
+}
+
+static int transpose(struct dlb_graph *g, int x, const int64_t *perm, int n)
+{
+	const struct dlb_attr a = { .name = "perm", .type = DLB_ATTR_INTS, .ints = perm, .n = n };
+	return op(g, "Transpose", &x, 1, &a, 1);
+}
+
+static void fold(struct dlb_graph *g, int64_t batch)
+{
+	struct dlb_error err = { .what = "" };
+	if (dlb_graph_fold(g, batch, &be, &err))
+		test_die(&err);
+}
+
+static bool is_dim(const struct dlb_graph *g, int t, int k, int64_t mul, int64_t add)
+{
+	return g->tensor[t].dim[k].mul == mul && g->tensor[t].dim[k].add == add;
+}
+
+/* Multi-head attention as nn.MultiheadAttention is exported at batch B: (T, B, H D) to (T, B H, D), heads in front, and
+ * back. Every tensor's batch is where it was, whichever of B, T and H are equal. */
+static void heads(int64_t B, int64_t T, int64_t H, int64_t D)
+{
+	struct dlb_graph g;
+	begin_graph(&g, 17);
+	const int x = fixed_input(&g, "x", DLB_F64, (int64_t[]){ B, T, H * D }, 3);
+	const int t = transpose(&g, x, (int64_t[]){ 1, 0, 2 }, 3);
+	const int h = transpose(&g, reshape(&g, t, (int64_t[]){ T, B * H, D }, 3), (int64_t[]){ 1, 0, 2 }, 3);
+	const int four = reshape(&g, h, (int64_t[]){ B, H, T, D }, 4);
+	const int score = op(&g, "MatMul", (int[]){ four, transpose(&g, four, (int64_t[]){ 0, 1, 3, 2 }, 4) }, 2, NULL, 0);
+	const int mixed = op(&g, "MatMul", (int[]){ op(&g, "Softmax", &score, 1, NULL, 0), four }, 2, NULL, 0);
+	const int back = reshape(&g, transpose(&g, mixed, (int64_t[]){ 2, 0, 1, 3 }, 4), (int64_t[]){ T * B, H * D }, 2);
+	g.output[g.n_outputs++] = transpose(&g, reshape(&g, back, (int64_t[]){ T, B, H * D }, 3), (int64_t[]){ 1, 0, 2 }, 3);
+	struct dlb_error err = { .what = "" };
+	fold(&g, 6);
+	assert(!g.fixed_batch && g.batch == 6);
+	const int y = g.output[0];
+	assert(is_dim(&g, y, 0, 1, 0) && is_dim(&g, y, 1, 0, T) && is_dim(&g, y, 2, 0, H * D));
+	if (dlb_samples_agree(&g, &be, &err))
+		test_die(&err);
+	dlb_graph_release(&g);
+}
+
+/* What cannot be found stays: the batch is as exported, and no other is taken. */
+static void stays(void)
+{
+	for (int64_t batch = 0; batch <= 20; batch += 20) {
+		struct dlb_graph g;
+		struct dlb_error err = { .what = "" };
+		begin_graph(&g, 17);
+		const int x = fixed_input(&g, "x", DLB_F64, (int64_t[]){ 8, 2, 3 }, 3);
+		g.output[g.n_outputs++] = reshape(&g, x, (int64_t[]){ 2, 8, 3 }, 3);
+		const int rc = dlb_graph_fold(&g, batch, &be, &err);
+		assert(batch ? rc == -1 && strstr(err.where, "Reshape") : rc == 0 && g.fixed_batch && g.batch == 8 && g.n_notes == 1);
+		dlb_graph_release(&g);
+	}
+}
+
+/* x (4, 2, 3) + a constant of (4, 1, 3): one row when all are equal, else the batch stays. */
+static void masks(bool equal)
+{
+	double v[4][3] = { { 1, 2, 3 }, { 1, 2, 3 }, { 1, 2, 3 }, { 1, 2, equal ? 3 : 4 } };
+	struct dlb_graph g;
+	begin_graph(&g, 17);
+	const int x = fixed_input(&g, "x", DLB_F64, (int64_t[]){ 4, 2, 3 }, 3);
+	g.output[g.n_outputs++] = op(&g, "Add", (int[]){ x, constant(&g, DLB_F64, (int64_t[]){ 4, 1, 3 }, 3, v) }, 2, NULL, 0);
+	fold(&g, 0);
+	assert(g.fixed_batch == !equal && g.n_ops == 1);
+	assert(is_dim(&g, g.op[0].in[1], 0, 0, equal ? 1 : 4));
+	dlb_graph_release(&g);
+}
+
+/* A class token of (B, 1, 3), joined to x (B, 2, 3): its one row follows the batch. */
+static void token(int64_t B)
+{
+	double v[8][3];
+	struct dlb_graph g;
+	const struct dlb_attr axis = { .name = "axis", .type = DLB_ATTR_INT, .i = 1 };
+	for (int i = 0; i < 24; i++)
+		v[i / 3][i % 3] = i % 3;
+	begin_graph(&g, 17);
+	const int x = fixed_input(&g, "x", DLB_F64, (int64_t[]){ B, 2, 3 }, 3);
+	g.output[g.n_outputs++] = op(&g, "Concat", (int[]){ constant(&g, DLB_F64, (int64_t[]){ B, 1, 3 }, 3, v), x }, 2, &axis, 1);
+	fold(&g, 6);
+	assert(!g.fixed_batch && is_dim(&g, g.output[0], 0, 1, 0) && is_dim(&g, g.output[0], 1, 0, 3));
+	dlb_graph_release(&g);
+}
+
+/* Rows of (batch, 3) flattened, taken by constants of two a sample: those of sample b are 3 b higher. */
+static void flattened(int64_t B)
+{
+	int64_t at[16];
+	struct dlb_graph g;
+	struct dlb_error err = { .what = "" };
+	for (int b = 0; b < B; b++) {
+		at[2 * b] = 3 * b + 2;
+		at[2 * b + 1] = 3 * b;
+	}
+	begin_graph(&g, 17);
+	const int x = fixed_input(&g, "x", DLB_F64, (int64_t[]){ B, 3, 5 }, 3);
+	const int rows = op(&g, "Gather", (int[]){ reshape(&g, x, (int64_t[]){ 3 * B, 5 }, 2), ints(&g, at, 2 * B) }, 2, NULL, 0);
+	g.output[g.n_outputs++] = reshape(&g, rows, (int64_t[]){ B, 2, 5 }, 3);
+	fold(&g, 0);
+	assert(!g.fixed_batch && is_dim(&g, g.output[0], 0, 1, 0));
+	if (dlb_samples_agree(&g, &be, &err))
+		test_die(&err);
+	dlb_graph_release(&g);
+}
+
+/* x - mean of x over the batch, whose size is open: the check says which vertex mixes samples. */
+static void mixes(void)
+{
+	struct dlb_graph g;
+	struct dlb_error err = { .what = "" };
+	const struct dlb_attr axes = { .name = "axes", .type = DLB_ATTR_INTS, .ints = (int64_t[]){ 0 }, .n = 1 };
+	begin_graph(&g, 13);
+	const int x = sample_input(&g, DLB_F64, (int64_t[]){ 0, 3 }, 2);
+	const int twice = op(&g, "Add", (int[]){ x, x }, 2, NULL, 0);
+	const int less = op(&g, "Sub", (int[]){ twice, op(&g, "ReduceMean", &twice, 1, &axes, 1) }, 2, NULL, 0);
+	g.output[g.n_outputs++] = op(&g, "Tanh", &less, 1, NULL, 0);
+	fold(&g, 0);
+	assert(dlb_samples_agree(&g, &be, &err) == -1 && !strcmp(err.where, g.tensor[less].name) && strstr(err.what, "mixes samples"));
+	dlb_graph_release(&g);
+}
+
+/* (seq, 2*seq + 1, batch) with seq = 4: fed as (batch, 4, 9). Without a size: the option is named. */
+static void names(void)
+{
+	static const char *const name[] = { "seq", "2*seq + 1", "batch" };
+	for (int given = 0; given < 3; given++) {
+		struct dlb_graph g;
+		struct dlb_error err = { .what = "" };
+		begin_graph(&g, 17);
+		const int x = fixed_input(&g, "x", DLB_F64, (int64_t[]){ -1, -1, -1 }, 3);
+		g.tensor[x].dim_name = name;
+		g.output[g.n_outputs++] = op(&g, "Relu", &x, 1, NULL, 0);
+		assert(!given || !dlb_graph_set_dim(&g, "seq=4", &err));
+		assert(given < 2 || !dlb_graph_set_dim(&g, "other=4", &err));
+		const int rc = dlb_graph_size_inputs(&g, &err);
+		assert(given == 1 ? rc == 0 : rc == -1 && strstr(err.hint, given ? "--dim" : "--dim seq=N"));
+		if (given == 1) {
+			fold(&g, 5);
+			const int in = g.input[0];
+			assert(!strcmp(g.tensor[in].name, "x") && is_dim(&g, in, 0, 1, 0) && is_dim(&g, in, 1, 0, 4) && is_dim(&g, in, 2, 0, 9));
+			assert(is_dim(&g, g.output[0], 2, 1, 0) && g.batch == 5);
+		}
+		dlb_graph_release(&g);
+	}
+	struct dlb_graph g;
+	struct dlb_error err = { .what = "" };
+	dlb_graph_init(&g);
+	assert(dlb_graph_set_dim(&g, "seq", &err) == -1 && dlb_graph_set_dim(&g, "seq=0", &err) == -1 && dlb_graph_set_dim(&g, "=3", &err) == -1);
+	dlb_graph_release(&g);
+}
+
+/* An export at batch 4 takes 6 samples, and samples do not meet. */
+static int exported(const char *dir)
+{
+	static const char *const models[] = { "mha", "vit_small", "bert", "gpt2", "llama", "lstm_lm", "gcn_scatter", "pe_transformer" };
+	int n = 0;
+	for (int i = 0; i < DLB_LEN(models); i++) {
+		char path[300];
+		struct dlb_graph g;
+		struct dlb_error err = { .what = "" };
+		snprintf(path, sizeof path, "%s/onnx/today/%s/default.onnx", dir, models[i]);
+		if (access(path, R_OK))
+			continue;
+		if (dlb_onnx_read(path, &g, &err))
+			test_die(&err);
+		fold(&g, 6);
+		assert(!g.fixed_batch && g.batch == 6);
+		if (dlb_graph_find_parameters(&g, &err) || dlb_samples_agree(&g, &be, &err))
+			test_die(&err);
+		dlb_graph_release(&g);
+		n++;
+	}
+	return n;
+}
+
+int main(void)
+{
+	const char *dir = test_data();
+
+	test_backend(&be);
+	const int64_t batches[] = { 1, 2, 4, 8 };
+	for (int i = 0; i < DLB_LEN(batches); i++) {
+		heads(batches[i], 8, 8, 2);
+		heads(batches[i], 5, 4, 3);
+		token(batches[i]);
+		flattened(batches[i]);
+	}
+	stays();
+	masks(true);
+	masks(false);
+	mixes();
+	names();
+	const int n = dir ? exported(dir) : 0;
+	be.ops->close(&be);
+	printf("batch: places, constants, mixed samples, names, %d exports%s\n", n, dir ? "" : " (skip: no shared data)");
+	return 0;
+}
