@@ -81,6 +81,9 @@ int dlb_fold_split(struct fold *f, int op, int t, int64_t axis, const int64_t *s
 /* One tensor of n: joined along an axis that they have, or (new_axis) along one more. -1 with err. */
 int dlb_fold_join(struct fold *f, int op, const int *t, int n, int64_t axis, bool new_axis, struct dlb_error *err);
 
+/* bags.c: 1 when the Loop `op` goes over bags of equal length and has become a reduction, 0 when not, -1 with err */
+int dlb_fold_bags(struct fold *f, int op, struct dlb_error *err);
+
 /* sequence.c: the row of a type, -1: none */
 int dlb_sequence_find(const char *type);
 int dlb_sequence_resolve(struct fold *f, int op, int row, struct dlb_error *err);

@@ -433,6 +433,9 @@ static int loop(struct fold *f, int op, const struct dlb_body *b, int n_carried,
 
 static int resolve_loop(struct fold *f, int op, struct dlb_error *err)
 {
+	const int bags = dlb_fold_bags(f, op, err);
+	if (bags)
+		return bags < 0 ? -1 : 0;
 	const struct dlb_op *o = &f->g->op[op];
 	const int n_out = o->n_out;
 	const struct dlb_body *b = body_of(f, op, "body", -1, 1, err);
