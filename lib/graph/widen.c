@@ -74,6 +74,19 @@ static void widen_attr(struct dlb_graph *g, const struct dlb_op *o, struct dlb_a
 		a->i = dlb_dtype_to_onnx(DLB_F64);
 }
 
+/* ConstantOfShape without a value is an f32 zero by definition. */
+static void widen_default(struct dlb_graph *g, struct dlb_op *o)
+{
+	static const double zero;
+	const struct dlb_attr value = { .name = "value", .type = DLB_ATTR_TENSOR, .data = &zero,
+					.desc = { .dtype = DLB_F64, .n_dims = 1, .dim = { 1 } } };
+
+	if (strcmp(o->type, "ConstantOfShape") || *o->domain || dlb_attr_find(o->attr, o->n_attr, "value"))
+		return;
+	o->attr = dlb_attr_copy(&g->arena, &value, 1);
+	o->n_attr = 1;
+}
+
 /* -- what stays f32 -- */
 
 /* Tensors by what they are made of. */
@@ -205,9 +218,12 @@ void dlb_graph_widen(struct dlb_graph *g)
 			*(double *)t->data = unrounded(*(const double *)t->data);
 		t->dtype = DLB_F64;
 	}
-	for (int i = 0; i < g->n_ops; i++)
+	for (int i = 0; i < g->n_ops; i++) {
 		for (int k = 0; k < g->op[i].n_attr && !stays[i]; k++)
 			widen_attr(g, &g->op[i], &g->op[i].attr[k]);
+		if (!stays[i])
+			widen_default(g, &g->op[i]);
+	}
 	for (int i = 0; i < g->n_bodies; i++)
 		dlb_graph_widen(&g->body[i]->g);
 	g->dtype = DLB_F64;
