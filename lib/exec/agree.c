@@ -291,6 +291,11 @@ int dlb_samples_agree(const struct dlb_graph *g, struct dlb_backend *be, struct 
 
 	if (g->fixed_batch || dlb_graph_eval(g, &use, &op_of, &tensor_of, &ignored))
 		return 0;
+	if (dlb_graph_least_samples(g) == 1 && !dlb_graph_check_runnable(&use, g->batch, &ignored) &&
+	    (dlb_graph_check_runnable(&use, 2, err) || dlb_graph_check_runnable(&use, 1, err))) {
+		dlb_graph_release(&use);
+		return -1;
+	}
 	v.g = &use;
 	v.last = dlb_xcalloc((size_t)use.n_tensors + 1, sizeof *v.last);
 	for (int t = 0; t < use.n_tensors; t++)

@@ -10,7 +10,8 @@
 #include "tensor/backend.h"
 
 /* 0: the outputs and the loss agree within rounding, or it cannot be told (random ops, statistics over the batch, no memory,
- * a vertex without a kernel). -1: they do not; err names the first vertex whose output differs. Weights without data are
+ * a vertex without a kernel). -1: they do not, or the graph is no graph for one sample
+ * or two; err names the first vertex whose output differs. Weights without data are
  * drawn. Costs four forward passes of one sample, and the memory of their activations while they are read. */
 int dlb_samples_agree(const struct dlb_graph *g, struct dlb_backend *be, struct dlb_error *err);
 #endif

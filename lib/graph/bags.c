@@ -44,7 +44,7 @@ static bool find_reduction(const struct fold *f, const struct dlb_body *b, const
 				return false;
 			continue;
 		}
-		if (!strcmp(o->type, "ReduceMean") || !strcmp(o->type, "ReduceMax") || (!strcmp(o->type, "ReduceSum") && !*reduce)) {
+		if (!strcmp(o->type, "ReduceMean") || !strcmp(o->type, "ReduceMax") || (!strcmp(o->type, "ReduceSum") && !**reduce)) {
 			*reduce = o->type;
 			continue;
 		}
@@ -56,17 +56,18 @@ static bool find_reduction(const struct fold *f, const struct dlb_body *b, const
 	return true;
 }
 
-/* The rows that a branch of the body's If cuts, as an operand of the loop. */
-static int cut_rows(const struct fold *f, const struct dlb_body *b, const struct dlb_op *loop)
+/* The rows that a Slice in the body, or in a branch inside it, cuts, as an operand of the vertex around: the one tensor cut
+ * besides the offsets; -1: none, or made inside. */
+static int cut_rows(const struct fold *f, const struct dlb_body *b, const struct dlb_op *around, int depth)
 {
 	for (int i = 0; i < b->g.n_ops; i++) {
 		const struct dlb_op *o = &b->g.op[i];
-		const struct dlb_body *no = strcmp(o->type, "If") ? NULL : body_of(f, o, "else_branch");
-		for (int k = 0; no && k < no->g.n_ops; k++)
-			if (!strcmp(no->g.op[k].type, "Slice") && no->g.op[k].n_in > 0) {
-				const int outer = captured(no, o, no->g.op[k].in[0]);
-				return outer < 0 ? -1 : captured(b, loop, outer);
-			}
+		if (depth && !strcmp(o->type, "Slice") && o->n_in > 0)
+			return captured(b, around, o->in[0]);
+		const struct dlb_body *no = strcmp(o->type, "If") || depth > 4 ? NULL : body_of(f, o, "else_branch");
+		const int inner = no ? cut_rows(f, no, o, depth + 1) : -1;
+		if (inner >= 0)
+			return captured(b, around, inner);
 	}
 	return -1;
 }
@@ -91,7 +92,7 @@ static int cut_offsets(const struct dlb_body *b, const struct dlb_op *loop)
 static bool even_offsets(struct fold *f, struct bags *bags)
 {
 	const struct dlb_tensor *x = &f->g->tensor[bags->offsets], *rows = &f->g->tensor[bags->rows];
-	const bool wired = !dlb_tensor_follows_batch(x);
+	const bool wired = f->wired > 0 && !x->dim[0].mul;
 
 	if (!dlb_dtype_is_int(x->dtype) || x->n_dims != 1 || rows->n_dims < 1 || !dlb_fold_is_known(f, bags->offsets))
 		return false;
@@ -143,30 +144,22 @@ static bool match(struct fold *f, const struct dlb_op *loop, struct bags *bags)
 	if (!b || b->n_formal != 4 || b->g.n_outputs != 3 || loop->n_out != 2 || loop->out[1] < 0 || !only_joined(f, loop) ||
 	    !find_reduction(f, b, &bags->reduce, 0) || !*bags->reduce)
 		return false;
-	bags->rows = cut_rows(f, b, loop);
+	bags->rows = cut_rows(f, b, loop, 0);
 	bags->offsets = cut_offsets(b, loop);
 	return bags->rows >= 0 && bags->offsets >= 0 && !f->sequence[bags->rows] && !f->sequence[bags->offsets] &&
 		even_offsets(f, bags);
 }
 
-int dlb_fold_bags(struct fold *f, int op, struct dlb_error *err)
+/* Rows of the batch of bags, (bags * length, ...), as (bags, length, ...). */
+static int by_bag(struct fold *f, int op, const struct bags *bags, struct dlb_error *err)
 {
-	const struct dlb_op *loop = &f->g->op[op];
-	struct bags bags;
-
-	if (!match(f, loop, &bags))
-		return 0;
-	const struct dlb_tensor *x = &f->g->tensor[bags.rows];
-	const int out = loop->out[1], n = x->n_dims + 1;
-	const struct dlb_desc d = { .dtype = DLB_I64, .n_dims = 1, .dim = { n } };
+	const struct dlb_tensor *x = &f->g->tensor[bags->rows];
+	const struct dlb_desc d = { .dtype = DLB_I64, .n_dims = 1, .dim = { x->n_dims + 1 } };
 	int64_t v[DLB_MAX_DIMS + 1], mul[DLB_MAX_DIMS + 1] = { 0 };
-	const struct dlb_attr attr[] = { { .name = "keepdims", .type = DLB_ATTR_INT, .i = 0 },
-					 { .name = "axes", .type = DLB_ATTR_INTS, .ints = (int64_t[]){ 1 }, .n = 1 } };
-	if (n > DLB_MAX_DIMS)
-		return 0;
-	v[0] = x->dim[0].add / bags.length;
-	mul[0] = x->dim[0].mul / bags.length;
-	v[1] = bags.length;
+
+	v[0] = x->dim[0].add / bags->length;
+	mul[0] = x->dim[0].mul / bags->length;
+	v[1] = bags->length;
 	for (int k = 1; k < x->n_dims; k++) {
 		v[k + 1] = x->dim[k].add;
 		mul[k + 1] = x->dim[k].mul;
@@ -174,11 +167,117 @@ int dlb_fold_bags(struct fold *f, int op, struct dlb_error *err)
 	const int shape = dlb_graph_add_constant(f->g, "bags", &d, v, mul);
 	dlb_fold_room(f);
 	f->varies[shape] = true;
-	int t = dlb_fold_emit(f, op, "Reshape", (int[]){ bags.rows, shape }, 2, NULL, 0, 1, NULL, err);
-	if (t >= 0 && !strcmp(bags.reduce, "ReduceSum"))	/* axes are an input of this one alone (opset 13) */
-		t = dlb_fold_emit(f, op, "ReduceSum", (int[]){ t, dlb_fold_ints(f, op, attr[1].ints, 1) }, 2, attr, 1, 1, NULL, err);
-	else if (t >= 0)
-		t = dlb_fold_emit(f, op, bags.reduce, &t, 1, attr, 2, 1, NULL, err);
+	return dlb_fold_emit(f, op, "Reshape", (int[]){ bags->rows, shape }, 2, NULL, 0, 1, NULL, err);
+}
+
+/* Reduced over the rows of each bag, axis 1 of t. */
+static int reduced(struct fold *f, int op, const struct bags *bags, int t, struct dlb_error *err)
+{
+	const int64_t axis = 1;
+	const struct dlb_attr attr[] = { { .name = "keepdims", .type = DLB_ATTR_INT, .i = 0 },
+					 { .name = "axes", .type = DLB_ATTR_INTS, .ints = &axis, .n = 1 } };
+
+	if (!strcmp(bags->reduce, "ReduceSum"))		/* axes are an input of this one alone (opset 13) */
+		return dlb_fold_emit(f, op, "ReduceSum", (int[]){ t, dlb_fold_ints(f, op, &axis, 1) }, 2, attr, 1, 1, NULL, err);
+	return dlb_fold_emit(f, op, bags->reduce, &t, 1, attr, 2, 1, NULL, err);
+}
+
+/* -- as torch.onnx.export(dynamo=False) writes it: the indices are cut, looked up and reduced, results stacked -- */
+
+/* The vertex of the body that makes t; NULL: none. */
+static const struct dlb_op *maker(const struct dlb_body *b, int t)
+{
+	for (int i = 0; i < b->g.n_ops; i++)
+		if (b->g.op[i].n_out > 0 && b->g.op[i].out[0] == t)
+			return &b->g.op[i];
+	return NULL;
+}
+
+/* Tensor t of the body is element i, the iteration's number, of an operand of the loop, unsqueezed; which one, -1: it is not. */
+static int element_of(const struct dlb_body *b, const struct dlb_op *loop, int t)
+{
+	const struct dlb_op *o = maker(b, t);
+
+	o = o && !strcmp(o->type, "Unsqueeze") && o->n_in > 0 ? maker(b, o->in[0]) : o;
+	if (!o || strcmp(o->type, "Gather") || o->n_in != 2 || o->in[1] != b->g.input[0] || dlb_attr_int(o->attr, o->n_attr, "axis", 0))
+		return -1;
+	return captured(b, loop, o->in[0]);
+}
+
+/* ends[i] is (i + 1) L at the size at which the model was exported, or at all. */
+static bool even_ends(struct fold *f, const struct bags *bags, int ends)
+{
+	const struct dlb_tensor *x = &f->g->tensor[ends];
+
+	if (x->n_dims != 1 || !dlb_dtype_is_int(x->dtype) || !dlb_fold_is_known(f, ends))
+		return false;
+	for (int s = 0; s < (f->wired > 0 && !x->dim[0].mul ? 1 : DLB_N_SIZES); s++) {
+		const void *v = dlb_fold_value(f, ends, s);
+		const int64_t n = x->dim[0].mul * f->n * (s + 1) + x->dim[0].add;
+		for (int64_t i = 0; i < n; i++)
+			if (!v || dlb_value_int(v, x->dtype, i) != (i + 1) * bags->length)
+				return false;
+	}
+	return true;
+}
+
+static bool match_lookup(struct fold *f, const struct dlb_op *loop, struct bags *bags, int *table)
+{
+	const struct dlb_body *b = body_of(f, loop, "body");
+	const int64_t *axes = NULL;
+
+	*bags = (struct bags){ .reduce = "" };
+	if (!b || b->n_formal != 2 || b->g.n_outputs != 2 || loop->n_out != 1)
+		return false;
+	const struct dlb_op *reduce = maker(b, b->g.output[1]);
+	const bool known = reduce && reduce->n_in == 1 && (!strcmp(reduce->type, "ReduceMean") || !strcmp(reduce->type, "ReduceMax")) &&
+		dlb_attr_ints(reduce->attr, reduce->n_attr, "axes", &axes) == 1 && axes[0] == 0;
+	const bool sum = reduce && reduce->n_in == 2 && !strcmp(reduce->type, "ReduceSum");
+	if ((!known && !sum) || dlb_attr_int(reduce->attr, reduce->n_attr, "keepdims", 1))
+		return false;
+	if (sum) {
+		const int over = captured(b, loop, reduce->in[1]);
+		const struct dlb_tensor *x = over < 0 ? NULL : &f->g->tensor[over];
+		if (!x || !dlb_fold_is_known(f, over) || dlb_tensor_follows_batch(x) || x->n_dims != 1 || x->dim[0].add != 1 ||
+		    dlb_value_int(dlb_fold_value(f, over, 0), x->dtype, 0))
+			return false;
+	}
+	bags->reduce = reduce->type;
+	const struct dlb_op *look = maker(b, reduce->in[0]), *cut = NULL;
+	if (look && !strcmp(look->type, "Gather") && look->n_in == 2 && !dlb_attr_int(look->attr, look->n_attr, "axis", 0))
+		cut = maker(b, look->in[1]);
+	if (!cut || strcmp(cut->type, "Slice") || cut->n_in < 3)
+		return false;
+	*table = captured(b, loop, look->in[0]);
+	bags->rows = captured(b, loop, cut->in[0]);
+	bags->offsets = element_of(b, loop, cut->in[1]);
+	const int ends = element_of(b, loop, cut->in[2]);
+	return *table >= 0 && bags->rows >= 0 && bags->offsets >= 0 && ends >= 0 && f->g->tensor[bags->rows].n_dims == 1 &&
+		even_offsets(f, bags) && even_ends(f, bags, ends);
+}
+
+static int make_lookup(struct fold *f, int op, const struct bags *bags, int table, struct dlb_error *err)
+{
+	int t = by_bag(f, op, bags, err);
+
+	t = t < 0 ? -1 : dlb_fold_emit(f, op, "Gather", (int[]){ table, t }, 2, NULL, 0, 1, NULL, err);
+	t = t < 0 ? -1 : reduced(f, op, bags, t, err);
+	return t < 0 || dlb_fold_bind(f, op, 0, t, err) ? -1 : 1;
+}
+
+int dlb_fold_bags(struct fold *f, int op, struct dlb_error *err)
+{
+	const struct dlb_op *loop = &f->g->op[op];
+	struct bags bags;
+	int table;
+
+	if (match_lookup(f, loop, &bags, &table))
+		return make_lookup(f, op, &bags, table, err);
+	if (!match(f, loop, &bags) || f->g->tensor[bags.rows].n_dims >= DLB_MAX_DIMS)
+		return 0;
+	const int out = loop->out[1];
+	int t = by_bag(f, op, &bags, err);
+	t = t < 0 ? -1 : reduced(f, op, &bags, t, err);
 	if (t < 0)
 		return -1;
 	struct dlb_sequence *s = dlb_arena_alloc(&f->a, sizeof *s);
