@@ -216,6 +216,7 @@ static void convs(void)
 		{ { 2, { 16, 16 }, { 8, 8 }, { 3, 3 }, { 2, 2 }, { 1, 1 }, { 1, 1 }, { 1, 1 } }, 2, 16, 32, 1 },
 		{ { 2, { 16, 16 }, { 8, 8 }, { 1, 1 }, { 2, 2 }, { 1, 1 }, { 0 }, { 0 } }, 2, 16, 32, 1 },
 		{ { 2, { 9, 9 }, { 9, 9 }, { 3, 3 }, { 1, 1 }, { 1, 1 }, { 1, 1 }, { 1, 1 } }, 2, 1, 1, 24 },		/* depthwise */
+		{ { 2, { 9, 9 }, { 9, 9 }, { 7, 7 }, { 1, 1 }, { 1, 1 }, { 3, 3 }, { 3, 3 } }, 2, 1, 1, 96 },		/* ConvNeXt */
 		{ { 2, { 9, 9 }, { 5, 5 }, { 3, 3 }, { 2, 2 }, { 1, 1 }, { 1, 1 }, { 1, 1 } }, 2, 1, 2, 8 },
 		{ { 2, { 7, 9 }, { 7, 8 }, { 3, 3 }, { 1, 1 }, { 1, 1 }, { 1, 0 }, { 1, 1 } }, 1, 16, 16, 1 },	/* unequal pads */
 		{ { 2, { 16, 16 }, { 16, 16 }, { 3, 3 }, { 1, 1 }, { 1, 1 }, { 1, 1 }, { 1, 1 } }, 2, 32, 48, 1 },	/* Winograd's */
@@ -226,6 +227,12 @@ static void convs(void)
 		for (int l = DLB_PLAIN; l <= DLB_CHANNELS_LAST; l++) {
 			for (int i = 0; i < DLB_LEN(fixed); i++)
 				one_conv(t, l, &fixed[i].w, fixed[i].n, fixed[i].cg, fixed[i].mg, fixed[i].g, i % 2);
+			for (int i = 0; i < 30; i++) {		/* depthwise, with and without a last block that is not full */
+				struct window w = random_window(false);
+				static const int64_t groups[] = { 15, 16, 17, 64, 70, 128, 131 };
+
+				one_conv(t, l, &w, 1 + (int64_t)dlb_rng_below(&rng, 3), 1, 1, groups[i % DLB_LEN(groups)], i % 2);
+			}
 			for (int i = 0; i < 60; i++) {
 				struct window w = random_window(false);
 				int64_t g = dlb_rng_below(&rng, 2) ? 1 : 1 + (int64_t)dlb_rng_below(&rng, 4);

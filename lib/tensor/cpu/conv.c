@@ -7,11 +7,12 @@
  * blocked layout and back, which the saving pays for. float64, and what
  * oneDNN has only its reference loop for, is im2col and a matrix product (conv_real.h). bf16 activations go to oneDNN
  * too, weights (f32) being rounded as they are packed, their gradients f32; where it has no such primitive, activations
- * are widened. */
+ * are widened. The weight's gradient of a depthwise convolution has a loop of our own (conv_depthwise.h). */
 #include <cblas.h>
 #include <stdlib.h>
 
 #include "tensor/cpu/narrow.h"
+#include "tensor/cpu/threads.h"
 
 struct conv_kernel {
 	struct dlb_kernel k;
@@ -28,6 +29,7 @@ struct conv_kernel {
 	int64_t in[3], out[3], size[3], step[3], dil[3], pad[3];
 	int64_t xn, xc, xs[3], yn, ym, yp;	/* strides of x; of y: batch, channel, position */
 	int64_t positions, taps;	/* outputs of one image and channel; cg * kernel elements */
+	int parts;			/* depthwise: threads */
 };
 
 /* Input coordinate, or -1 outside, of output o and kernel position k along dimension i. */
@@ -41,6 +43,7 @@ static inline int64_t conv_source(const struct conv_kernel *c, int i, int64_t o,
 #define GEMM dlb_cpu_sgemm
 #include "tensor/cpu/f32.h"
 #include "tensor/cpu/conv_real.h"
+#include "tensor/cpu/conv_depthwise.h"
 #undef GEMM
 #define GEMM cblas_dgemm
 #include "tensor/cpu/f64.h"
@@ -373,6 +376,10 @@ int dlb_cpu_conv(struct dlb_backend *b, const struct dlb_conv_desc *d, struct dl
 	if (some && f32 && winograd_pays(c) && prepare_dnnl(c, dnnl_convolution_winograd) == 0) {
 		c->k.run = run_dnnl;
 		c->k.impl = "dnnl winograd";
+	} else if (some && is_depthwise(c)) {
+		c->parts = dlb_cpu_parts(b, c->n * c->positions * c->g * c->taps, dw_blocks(c));
+		c->k.run = run_depthwise;
+		c->k.impl = "loop";
 	} else if (some && prepare_dnnl(c, dnnl_convolution_direct) == 0) {
 		c->k.run = run_dnnl;
 		c->k.impl = "dnnl";
