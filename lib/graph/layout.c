@@ -6,7 +6,8 @@
  * fast as in any blocked form in channels-last (N,H,W,C). So their activations are channels-last, elementwise
  * operators pass on what they get, and those that see elements in order (Flatten, Reshape, ...) get plain
  * memory through an explicit Layout op at the border. With one channel or one pixel both are the same bytes:
- * LayoutView, which costs nothing. f64 runs plain loops and stays plain. */
+ * LayoutView, which costs nothing. A Transpose of what lies channels-last to (N,H,W,C), and one back, is a TransposeView,
+ * which costs nothing either (ConvNeXt's and Swin's layers have them). f64 runs plain loops and stays plain. */
 #include <stdlib.h>
 #include <string.h>
 #include "graph/rewrite.h"
@@ -75,8 +76,59 @@ static enum dlb_layout passed_on(const struct dlb_graph *g, const struct dlb_op 
 	return DLB_PLAIN;
 }
 
+/* Tensor t as it lies channels-last, here or on the other side of a border; -1: it does not. */
+static int channels_last(const struct dlb_graph *g, const struct borders *s, int t)
+{
+	if (g->tensor[t].layout == DLB_CHANNELS_LAST)
+		return t;
+	for (int i = 0; i < s->n; i++)
+		if (s->b[i].other == t && g->tensor[s->b[i].tensor].layout == DLB_CHANNELS_LAST)
+			return s->b[i].tensor;
+		else if (s->b[i].tensor == t && s->b[i].to == DLB_CHANNELS_LAST)
+			return s->b[i].other;
+	return -1;
+}
+
+/* Does it take channels from place 1 to the end, or back to place 1? */
+static bool moves_channels(const struct dlb_op *o, int n_dims, bool to_end)
+{
+	const int64_t *perm;
+
+	if (dlb_attr_ints(o->attr, o->n_attr, "perm", &perm) != n_dims || perm[0] != 0)
+		return false;
+	for (int i = 1; i < n_dims; i++)
+		if (perm[i] != (to_end ? i + 1 < n_dims ? i + 1 : 1 : i > 1 ? i - 1 : n_dims - 1))
+			return false;
+	return true;
+}
+
+/* A Transpose becomes a TransposeView, where it can. Of fewer than four dimensions it is left to those who read through
+ * it (products). */
+static bool views_channels(struct dlb_graph *g, const struct borders *s, int op)
+{
+	struct dlb_op *o = &g->op[op];
+	const int t = strcmp(o->type, "Transpose") || *o->domain || o->phase != DLB_FORWARD ? -1 : o->in[0];
+
+	if (t < 0 || g->tensor[t].n_dims < 4 || !has_layout(g, t, g->tensor[t].n_dims) || dlb_layouts_coincide(&g->tensor[t]))
+		return false;
+	const int last = channels_last(g, s, t);
+	const bool to_end = last >= 0 && moves_channels(o, g->tensor[t].n_dims, true);
+	if (!to_end && (g->tensor[t].layout != DLB_PLAIN || !moves_channels(o, g->tensor[t].n_dims, false)))
+		return false;
+	o->type = "TransposeView";
+	o->domain = "dlb";
+	o->kind = dlb_op_kind_find(o->type, o->domain);
+	o->in[0] = to_end ? last : t;
+	g->tensor[o->out[0]].layout = to_end ? DLB_PLAIN : DLB_CHANNELS_LAST;
+	return true;
+}
+
 static int choose(struct dlb_graph *g, struct borders *s, int op, struct dlb_error *err)
 {
+	if (views_channels(g, s, op)) {
+		s->order[s->n_order++] = op;
+		return 0;
+	}
 	const struct dlb_op_class *cls = dlb_op_class_of(g->op[op].kind);
 	const enum dlb_op_layout wish = cls ? cls->layout : DLB_LAYOUT_PLAIN_ONLY;
 	const int n_in = g->op[op].n_in, out0 = g->op[op].n_out ? g->op[op].out[0] : -1;

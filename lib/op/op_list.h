@@ -35,6 +35,7 @@ OP(Identity) OP(Reshape) OP(Flatten) OP(Squeeze) OP(Unsqueeze) OP(Layout)		/* vi
 OP(Update)										/* update.c */
 OP(SumLoss) OP(SumLossGrad)								/* sum_loss.c */
 OP(LayoutView)										/* layout_view.c */
+OP(TransposeView)									/* transpose_view.c */
 OP(Shape) OP(Size) OP(Constant) OP(ConstantOfShape) OP(EyeLike) OP(Range) OP(Cast) OP(CastLike)	/* shape.c */
 /* reduce.c */
 OP(ReduceSum) OP(ReduceMean) OP(ReduceMax) OP(ReduceMin) OP(ReduceProd) OP(ReduceSumSquare) OP(ReduceL1) OP(ReduceL2)
