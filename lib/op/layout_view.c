@@ -35,5 +35,5 @@ static int gradient(struct dlb_builder *b, struct dlb_error *err)
 }
 
 const struct dlb_op_class dlb_op_LayoutView = { .name = "LayoutView", .domain = "dlb", .n_in = { 1, 1 }, .n_out = { 1, 1 },
-	.layout = DLB_LAYOUT_ANY, .bf16 = DLB_BF16_FOLLOWS, .flags = DLB_OP_VIEW, .work = "move", .infer = infer, .flops = no_flops,
+	.layout = DLB_LAYOUT_ANY, .bf16 = DLB_BF16_FOLLOWS, .flags = DLB_OP_VIEW | DLB_OP_RENAMES_LAYOUT, .work = "move", .infer = infer, .flops = no_flops,
 	.gradient = gradient, .kernel = dlb_kernel_view };

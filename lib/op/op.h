@@ -80,6 +80,7 @@ enum dlb_op_bf16 {
 };
 enum {						/* flags */
 	DLB_OP_VIEW = 1,			/* output 0 is input 0's bytes with another shape (Reshape, Identity) */
+	DLB_OP_RENAMES_LAYOUT = 512,		/* and, with VIEW, of another layout: infer sees to it that both are the same bytes */
 	DLB_OP_MIXES_BATCH = 2,			/* statistics over the batch: acts per micro-batch */
 	DLB_OP_RANDOM = 4,
 	DLB_OP_BUFFERS = 8,			/* writes its buffer inputs in place (running statistics) */

@@ -41,10 +41,12 @@ bool dlb_graph_is_view(const struct dlb_graph *g, int op)
 	const struct dlb_op *o = &g->op[op];
 	if (o->kind < 0 || o->n_in < 1 || o->n_out < 1 || o->in[0] < 0 || o->out[0] < 0)
 		return false;
-	if (!(dlb_op_class_of(o->kind)->flags & DLB_OP_VIEW))
+	const unsigned flags = dlb_op_class_of(o->kind)->flags;
+	if (!(flags & DLB_OP_VIEW))
 		return false;
 	const struct dlb_tensor *a = &g->tensor[o->in[0]], *b = &g->tensor[o->out[0]];
-	if (dlb_tensor_is_state(a) || a->dtype != b->dtype || (a->layout != b->layout && a->n_dims > 2 && b->n_dims > 2))
+	const bool moves = a->layout != b->layout && a->n_dims > 2 && b->n_dims > 2 && !(flags & DLB_OP_RENAMES_LAYOUT);
+	if (dlb_tensor_is_state(a) || a->dtype != b->dtype || moves)
 		return false;
 	return dlb_tensor_bytes(a, 1) == dlb_tensor_bytes(b, 1) && dlb_tensor_bytes(a, 2) == dlb_tensor_bytes(b, 2);
 }
