@@ -160,9 +160,9 @@ int dlb_batch_place(struct fold *f, int op, struct dlb_error *err)
 			const struct dlb_dim at = f->g->tensor[y].dim[d];
 			f->outer[y][d] = !at.mul ? 0 : at.add ? 0 : way(f, o, y, d);
 			if (way == through_view && at.mul && !f->outer[y][d] && dlb_batch_front(f, o->in[0], &dim) > 0)
-				return dlb_fail(err, o->name, "%s makes dimension %d of '%s' of the batch and of what is one sample's "
-						"('%s'): samples would be mixed", o->type, d, f->g->tensor[y].name,
-						f->g->tensor[o->in[0]].name);
+				return dlb_vertex_fail(o, err, "export with dynamic_shapes for the batch, or train at the exported batch",
+						       "makes dimension %d of '%s' of the batch and of what is one sample's ('%s'): samples "
+						       "would be mixed", d, f->g->tensor[y].name, f->g->tensor[o->in[0]].name);
 		}
 	}
 	return 0;

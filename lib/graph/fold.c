@@ -49,7 +49,8 @@ static int take_batch(struct fold *f, int64_t batch, struct dlb_error *err)
 	for (int i = 0; i < g->n_inputs; i++) {
 		const struct dlb_tensor *t = &g->tensor[g->input[i]];
 		if (t->n_dims < 0)
-			return dlb_fail(err, t->name, "input has no shape");
+			return dlb_refuse(err, t->name, "export with example inputs, so that their shapes are in the model",
+					"input has no shape");
 		for (int k = batch < 0 ? 0 : 1; k < t->n_dims; k++)
 			if (t->dim[k].mul || t->dim[k].add < 0) {
 				dlb_fail(err, t->name, "dimension %d of the input has no size ('%s')", k,
@@ -103,7 +104,8 @@ int dlb_graph_run_op(struct dlb_backend *be, const struct dlb_op_io *io, struct 
 	int rc = dlb_op_kernel(be, io, &k, err);
 
 	if (rc == DLB_NO_KERNEL) {
-		dlb_fail(err, io->name, "%s has no kernel on '%s', so it cannot be folded", io->cls->name, ops->name);
+		dlb_refuse(err, io->name, "--no-rewrite constant-folding, or another type in the model",
+				"%s has no kernel on '%s', so it cannot be folded", io->cls->name, ops->name);
 		rc = -1;
 	}
 	for (int i = 0; i < n && !rc; i++) {
@@ -113,13 +115,14 @@ int dlb_graph_run_op(struct dlb_backend *be, const struct dlb_op_io *io, struct 
 		if (d->n_dims < 0 || (i < io->n_in && !host))
 			continue;
 		if (!(dev[i] = ops->alloc(be, bytes ? bytes : 1)))
-			rc = dlb_fail(err, io->name, "no memory for %zu bytes", bytes);
+			rc = dlb_refuse(err, io->name, "a smaller --batch", "no memory for %zu bytes", bytes);
 		else if (host)
 			ops->upload(be, dev[i], host, bytes);
 	}
 	void *scratch = !rc && k->scratch_bytes ? ops->alloc(be, k->scratch_bytes) : NULL;
 	if (!rc && k->scratch_bytes && !scratch)
-		rc = dlb_fail(err, io->name, "no memory for %zu bytes", k->scratch_bytes);
+		rc = dlb_refuse(err, io->name, "a smaller --batch",
+				"no memory for %zu bytes", k->scratch_bytes);
 	if (!rc) {
 		const struct dlb_run run = { .in = dev, .out = dev + io->n_in, .scratch = scratch };
 		k->run(k, &run);
@@ -518,7 +521,8 @@ int dlb_graph_fold(struct dlb_graph *g, int64_t batch, struct dlb_backend *be, s
 	struct dlb_graph read;
 
 	if (g->fixed_batch && wired > 0 && batch && batch != wired)
-		return dlb_fail(err, NULL, "the model was exported for batches of %" PRId64 " and is to stay so", wired);
+		return dlb_refuse(err, NULL, "leave --batch out",
+				"the model was exported for batches of %" PRId64 " and is to stay so", wired);
 	if (g->fixed_batch && wired > 0) {
 		if (fold_all(g, -1, be, err))
 			return -1;

@@ -221,6 +221,11 @@ int dlb_graph_check(const struct dlb_graph *g, struct dlb_error *err);
 int dlb_graph_sort(struct dlb_graph *g, struct dlb_error *err);
 /* -1 with op type, opset and vertex when an operator is not there (kind -1). */
 int dlb_graph_check_known(const struct dlb_graph *g, struct dlb_error *err);
+int dlb_graph_fail_unknown(const struct dlb_op *o, struct dlb_error *err);	/* the line for such an operator; -1 */
+/* Refuses vertex o: -1, with "TYPE 'NAME' (opset N)" as the place and `cure` (NULL: the caller gives it) as the hint. */
+int dlb_vertex_fail(const struct dlb_op *o, struct dlb_error *err, const char *cure, const char *fmt, ...)
+	__attribute__((format(printf, 4, 5)));
+#define DLB_CURE_CHECK "the model is not valid: run onnx.checker.check_model on it, and export it again"
 /* Every op is known, has the operands it needs, and its outputs are stated with the type and shape that its class
  * gives them at n samples. What is about to run kernels calls this for each size it will run (runnable.c). */
 int dlb_graph_check_runnable(const struct dlb_graph *g, int64_t n, struct dlb_error *err);

@@ -810,7 +810,8 @@ static int read_graph(const struct dlb_doc *d, struct dlb_graph *g, struct dlb_e
 	for (int t = 0; t < g->n_tensors && even; t++)
 		even = !dlb_graph_share_samples(g, g->tensor[t].samples.parts);
 	if (!even)
-		return dlb_fail(err, d->name, "/graph: a batch of %lld samples is not shared out as its tensors say", (long long)g->batch);
+		return dlb_refuse(err, d->name, "run dlb-profile again",
+				  "/graph: a batch of %lld samples is not shared out as its tensors say", (long long)g->batch);
 	dlb_graph_index(g);
 	return 0;
 }

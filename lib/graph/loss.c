@@ -137,7 +137,8 @@ static int check_weights(const struct part *p, int x, int64_t classes, struct dl
 {
 	if (!p->c->n_weights || p->c->n_weights == classes)
 		return 0;
-	return dlb_fail(err, p->g->tensor[x].name, "%d weights of classes are given, the output has %lld classes", p->c->n_weights,
+	return dlb_refuse(err, p->g->tensor[x].name, "give one for each class",
+			"%d weights of classes are given, the output has %lld classes", p->c->n_weights,
 			(long long)classes);
 }
 
@@ -200,7 +201,8 @@ static int classified(const struct part *p, int x, struct dlb_error *err)
 		return dlb_hint(err, "say --loss mse, bce or sum");
 	}
 	if (axis < 0)
-		return dlb_fail(err, g->tensor[x].name, "class axis %d is out of range for an output of %d dimensions", (int)p->c->number,
+		return dlb_refuse(err, g->tensor[x].name, "--loss cross-entropy:AXIS",
+				"class axis %d is out of range for an output of %d dimensions", (int)p->c->number,
 				n_dims);
 	return cross_entropy(p, before(g, x, "Softmax", "LogSoftmax"), axis, err);
 }
@@ -222,7 +224,8 @@ static int binary(const struct part *p, int x, struct dlb_error *err)
 	const bool one = axis >= 0 && !g->tensor[x].dim[axis].mul && g->tensor[x].dim[axis].add == 1;
 
 	if (n > 1 && (axis < 0 || g->tensor[x].dim[axis].mul || g->tensor[x].dim[axis].add != n))
-		return dlb_fail(err, g->tensor[x].name, "pos-weight has %d numbers, which is neither 1 nor the number of classes", n);
+		return dlb_refuse(err, g->tensor[x].name, "give one number, or one for each class",
+				"pos-weight has %d numbers, which is neither 1 nor the number of classes", n);
 	const int weights = add_weights(p, x, n > 1 ? g->tensor[x].n_dims - 1 - axis : 0);
 	const int label = add_label(p, x, one ? axis : -1, g->tensor[x].dtype, LABEL_BOUND_01);
 	return elementwise(p, before(g, x, "Sigmoid", NULL), "BinaryCrossEntropyLoss", label, weights, err);
@@ -281,14 +284,16 @@ int dlb_graph_attach_losses(struct dlb_graph *g, const char *const *text, int n,
 		if (dlb_loss_parse(g, n ? text[i] : NULL, &c, err))
 			return -1;
 		if (c.kind == DLB_LOSS_OFF && n > 1)
-			return dlb_fail(err, NULL, "loss 'none' beside other losses");
+			return dlb_refuse(err, NULL, "leave one of them out",
+					"loss 'none' beside other losses");
 		if (c.kind == DLB_LOSS_OFF) {
 			g->training = false;
 			dlb_graph_set_bounds(g);
 			return 0;
 		}
 		if (c.output < 0 && first < 0)
-			return dlb_fail(err, NULL, "the model has no float output to take a loss of");
+			return dlb_refuse(err, NULL, "export the model with its logits as output",
+					"the model has no float output to take a loss of");
 		term[i] = scaled(g, attach(&p, c.output < 0 ? first : c.output, err), c.factor, err);
 		if (term[i] < 0)
 			return -1;

@@ -32,7 +32,8 @@ struct text { const char *whole, *p; struct dlb_graph *g; struct dlb_error *err;
 
 static int wrong(const struct text *t, const char *what)
 {
-	return dlb_fail(t->err, NULL, "loss '%s': %s", t->whole, what);
+	return dlb_refuse(t->err, NULL, "dlb-profile(1) has the forms of --loss",
+			"loss '%s': %s", t->whole, what);
 }
 
 /* A number at p, which ends where one of `ends` or the text does. */
@@ -42,7 +43,8 @@ static int number(struct text *t, const char *ends, double *out)
 
 	*out = strtod(t->p, &end);
 	if (end == t->p || !isfinite(*out) || (*end && !strchr(ends, *end))) {
-		dlb_fail(t->err, NULL, "loss '%s': '%.*s' is not a number", t->whole, (int)strcspn(t->p, ends), t->p);
+		dlb_refuse(t->err, NULL, "give a number, as in huber:0.5",
+				"loss '%s': '%.*s' is not a number", t->whole, (int)strcspn(t->p, ends), t->p);
 		return -1;
 	}
 	t->p = end;
@@ -69,7 +71,8 @@ static int take_output(struct text *t, struct dlb_loss_choice *c)
 	if (c->output >= 0) {
 		t->p += longest + 1;
 		return dlb_dtype_is_float(g->tensor[c->output].dtype) ? 0 :
-			dlb_fail(t->err, g->tensor[c->output].name, "a loss of an output of type %s", dlb_dtype_name(g->tensor[c->output].dtype));
+			dlb_refuse(t->err, g->tensor[c->output].name, "losses are of outputs that are floats",
+					"a loss of an output of type %s", dlb_dtype_name(g->tensor[c->output].dtype));
 	}
 	if (t->p[word] != '=')
 		return 0;

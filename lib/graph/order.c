@@ -6,6 +6,7 @@
 #include "graph/graph.h"
 #include <assert.h>
 #include <inttypes.h>
+#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 #include "graph/name_map.h"
@@ -116,7 +117,8 @@ static int fail_cycle(const struct dlb_graph *g, const int *producer, const bool
 		at = next;
 	} while (at != first);
 	free(seen);
-	return dlb_fail(err, NULL, "cycle of ops: %s'%.40s'", text, g->op[first].name);
+	return dlb_refuse(err, NULL, "no op may read what follows from it: the model or document is damaged",
+			"cycle of ops: %s'%.40s'", text, g->op[first].name);
 }
 
 /* A binary heap of op ids, least (phase, id) first. */
@@ -183,7 +185,8 @@ static int kahn(const struct dlb_graph *g, int *order, int *waits)
 int dlb_graph_sort(struct dlb_graph *g, struct dlb_error *err)
 {
 	if (dlb_graph_index(g))
-		return dlb_fail(err, NULL, "a tensor has two producers");
+		return dlb_refuse(err, NULL, "every tensor is made once: the model is damaged",
+				"a tensor has two producers");
 	int *order = dlb_xcalloc((size_t)g->n_ops + 1, sizeof *order);
 	int *waits = dlb_xcalloc((size_t)g->n_ops + 1, sizeof *waits);
 	int rc = 0;
@@ -239,7 +242,8 @@ static bool is_id(int id, int n) { return id >= -1 && id < n; }
 
 static int no_such(int id, int n, const char *what, const char *where, struct dlb_error *err)
 {
-	return dlb_fail(err, where, "no %s %d (there are %d)", what, id, n);
+	return dlb_refuse(err, where, "ids are positions in the document",
+			"no %s %d (there are %d)", what, id, n);
 }
 
 static int check_op(const struct dlb_graph *g, int i, struct dlb_error *err)
@@ -247,11 +251,11 @@ static int check_op(const struct dlb_graph *g, int i, struct dlb_error *err)
 	const struct dlb_op *o = &g->op[i];
 
 	if (!o->name || !*o->name)
-		return dlb_fail(err, at("ops", i, "", -1).text, "op without a name");
+		return dlb_refuse(err, at("ops", i, "", -1).text, "give it one", "op without a name");
 	if (!o->type || !*o->type)
-		return dlb_fail(err, at("ops", i, "", -1).text, "op without a type");
+		return dlb_refuse(err, at("ops", i, "", -1).text, "give it one", "op without a type");
 	if (o->kind < -1 || o->kind >= DLB_N_OPS || o->phase >= DLB_N_PHASES)
-		return dlb_fail(err, at("ops", i, "", -1).text, "unknown kind or phase");
+		return dlb_refuse(err, at("ops", i, "", -1).text, "dlb-document(5) lists them", "unknown kind or phase");
 	for (int k = 0; k < o->n_in; k++)
 		if (!is_id(o->in[k], g->n_tensors))
 			return no_such(o->in[k], g->n_tensors, "tensor", at("ops", i, "/inputs", k).text, err);
@@ -262,7 +266,7 @@ static int check_op(const struct dlb_graph *g, int i, struct dlb_error *err)
 			continue;
 		const enum dlb_tensor_kind kind = g->tensor[o->out[k]].kind;
 		if (kind == DLB_T_INPUT || kind == DLB_T_LABEL || kind == DLB_T_SEED || kind == DLB_T_CONSTANT)
-			return dlb_fail(err, at("ops", i, "/outputs", k).text, "tensor '%s' is fed or constant and cannot be an output",
+			return dlb_refuse(err, at("ops", i, "/outputs", k).text, "give the op an output of its own", "tensor '%s' is fed or constant and cannot be an output",
 					g->tensor[o->out[k]].name);
 	}
 	if (!is_id(o->of, g->n_ops))
@@ -270,7 +274,7 @@ static int check_op(const struct dlb_graph *g, int i, struct dlb_error *err)
 	if (!is_id(o->colocate, g->n_ops))
 		return no_such(o->colocate, g->n_ops, "op", at("ops", i, "/colocate", -1).text, err);
 	if (!(o->flop >= 0 && o->flop_fixed >= 0 && o->bytes >= 0 && o->bytes_fixed >= 0))
-		return dlb_fail(err, at("ops", i, "", -1).text, "negative work of op '%s'", o->name);
+		return dlb_refuse(err, at("ops", i, "", -1).text, "run dlb-profile again", "negative work of op '%s'", o->name);
 	if (i > 0 && o->phase < g->op[i - 1].phase) {
 		dlb_fail(err, at("ops", i, "", -1).text, "op '%s' stands after one of a later phase", o->name);
 		return dlb_hint(err, "forward ops come first, then backward, then updates");
@@ -283,32 +287,32 @@ static int check_tensor(const struct dlb_graph *g, int i, struct dlb_error *err)
 	const struct dlb_tensor *t = &g->tensor[i];
 
 	if (!t->name || !*t->name)
-		return dlb_fail(err, at("tensors", i, "", -1).text, "tensor without a name");
+		return dlb_refuse(err, at("tensors", i, "", -1).text, "give it one", "tensor without a name");
 	if (t->kind >= DLB_N_T_KINDS || t->dtype >= DLB_N_DTYPES || t->layout > DLB_CHANNELS_LAST)
-		return dlb_fail(err, at("tensors", i, "", -1).text, "unknown kind, dtype or layout");
+		return dlb_refuse(err, at("tensors", i, "", -1).text, "dlb-document(5) lists them", "unknown kind, dtype or layout");
 	if (t->n_dims < -1 || t->n_dims > DLB_MAX_DIMS)
-		return dlb_fail(err, at("tensors", i, "", -1).text, "tensor '%s' has %d dimensions; at most %d", t->name, t->n_dims,
+		return dlb_refuse(err, at("tensors", i, "", -1).text, "reshape it in the model", "tensor '%s' has %d dimensions; at most %d", t->name, t->n_dims,
 				DLB_MAX_DIMS);
 	if (t->layout == DLB_CHANNELS_LAST && t->n_dims < 3)
-		return dlb_fail(err, at("tensors", i, "", -1).text, "channels-last needs 3 dimensions or more");
+		return dlb_refuse(err, at("tensors", i, "", -1).text, "make its layout plain", "channels-last needs 3 dimensions or more");
 	if (!(t->size_mul >= 0 && t->size_add >= 0))
-		return dlb_fail(err, at("tensors", i, "", -1).text, "negative size");
+		return dlb_refuse(err, at("tensors", i, "", -1).text, "run dlb-profile again", "negative size");
 	double bytes = (double)dlb_dtype_bytes(t->dtype);
 	for (int k = 0; k < t->n_dims; k++) {
 		const struct dlb_dim d = t->dim[k];
 		if (t->data && d.mul)
-			return dlb_fail(err, at("tensors", i, "/shape", k).text, "tensor '%s' has values, but its shape follows the batch",
+			return dlb_refuse(err, at("tensors", i, "/shape", k).text, "constants have fixed shapes", "tensor '%s' has values, but its shape follows the batch",
 					t->name);
 		if (d.mul < -MAX_DIM || d.mul > MAX_DIM || d.add < -MAX_DIM || d.add > MAX_DIM)
-			return dlb_fail(err, at("tensors", i, "/shape", k).text, "dimension of tensor '%s' is out of range", t->name);
+			return dlb_refuse(err, at("tensors", i, "/shape", k).text, "run dlb-profile again, with another --batch", "dimension of tensor '%s' is out of range", t->name);
 		const double v = (double)d.mul * (double)(g->batch ? g->batch : 1) + (double)d.add;
 		if (v < 0 && (d.mul != 0 || d.add != -1))
-			return dlb_fail(err, at("tensors", i, "/shape", k).text, "dimension of tensor '%s' is negative at batch %" PRId64,
+			return dlb_refuse(err, at("tensors", i, "/shape", k).text, "run dlb-profile again, with another --batch", "dimension of tensor '%s' is negative at batch %" PRId64,
 					t->name, g->batch);
 		bytes *= v > 1 ? v : 1;
 	}
 	if (bytes > 4e18)
-		return dlb_fail(err, at("tensors", i, "", -1).text, "tensor '%s' is too large", t->name);
+		return dlb_refuse(err, at("tensors", i, "", -1).text, "a smaller --batch", "tensor '%s' is too large", t->name);
 	if (!is_id(t->home, g->n_ops))
 		return no_such(t->home, g->n_ops, "op", at("tensors", i, "/home", -1).text, err);
 	if (!is_id(t->of, g->n_tensors))
@@ -325,13 +329,15 @@ static int check_names(const struct dlb_graph *g, struct dlb_error *err)
 	for (int i = 0; i < g->n_ops && !rc; i++)
 		if ((other = dlb_name_map_add(&m, g->op[i].name, i)) >= 0) {
 			snprintf(where, sizeof where, "/graph/ops/%d/name", i);
-			rc = dlb_fail(err, where, "op '%s' has the name of op %d", g->op[i].name, other);
+			rc = dlb_refuse(err, where, "names are unique: rename one",
+					"op '%s' has the name of op %d", g->op[i].name, other);
 		}
 	dlb_name_map_release(&m);
 	for (int i = 0; i < g->n_tensors && !rc; i++)
 		if ((other = dlb_name_map_add(&m, g->tensor[i].name, i)) >= 0) {
 			snprintf(where, sizeof where, "/graph/tensors/%d/name", i);
-			rc = dlb_fail(err, where, "tensor '%s' has the name of tensor %d", g->tensor[i].name, other);
+			rc = dlb_refuse(err, where, "names are unique: rename one",
+					"tensor '%s' has the name of tensor %d", g->tensor[i].name, other);
 		}
 	dlb_name_map_release(&m);
 	return rc;
@@ -351,7 +357,8 @@ static int check_order(const struct dlb_graph *g, struct dlb_error *err)
 				continue;
 			if (made[t]) {
 				snprintf(where, sizeof where, "/graph/ops/%d/outputs/%d", i, k);
-				rc = dlb_fail(err, where, "tensor '%s' is made by op '%s' already",
+				rc = dlb_refuse(err, where, "every tensor is made once: rename one",
+						"tensor '%s' is made by op '%s' already",
 					      g->tensor[t].name, g->op[made[t] - 1].name);
 			} else {
 				made[t] = i + 1;
@@ -363,7 +370,8 @@ static int check_order(const struct dlb_graph *g, struct dlb_error *err)
 			if (t < 0 || made[t] - 1 < i)	/* made earlier, or by nobody */
 				continue;
 			snprintf(where, sizeof where, "/graph/ops/%d/inputs/%d", i, k);
-			rc = dlb_fail(err, where, "op '%s' reads '%s', which op '%s' makes %s", g->op[i].name,
+			rc = dlb_refuse(err, where, "sort the ops",
+					"op '%s' reads '%s', which op '%s' makes %s", g->op[i].name,
 				      g->tensor[t].name, g->op[made[t] - 1].name,
 				      made[t] - 1 == i ? "itself: a cycle" : "only later: a cycle or not in order");
 		}
@@ -374,7 +382,8 @@ static int check_order(const struct dlb_graph *g, struct dlb_error *err)
 			if (t < 0 || made[t] || g->tensor[t].kind < DLB_T_ACTIVATION)
 				continue;
 			snprintf(where, sizeof where, "/graph/ops/%d/inputs/%d", i, k);
-			rc = dlb_fail(err, where, "nothing makes tensor '%s', which op '%s' reads", g->tensor[t].name,
+			rc = dlb_refuse(err, where, "is it cut out of a larger graph?",
+					"nothing makes tensor '%s', which op '%s' reads", g->tensor[t].name,
 				      g->op[i].name);
 		}
 	free(made);
@@ -394,7 +403,8 @@ static int check_colocation(const struct dlb_graph *g, struct dlb_error *err)
 			mark[k] = i + 1;
 		if (k >= 0 && mark[k] == i + 1) {
 			snprintf(where, sizeof where, "/graph/ops/%d/colocate", k);
-			rc = dlb_fail(err, where, "colocation of op '%s' comes round to itself", g->op[k].name);
+			rc = dlb_refuse(err, where, "remove one of the colocate members",
+					"colocation of op '%s' comes round to itself", g->op[k].name);
 		}
 	}
 	free(mark);
@@ -404,7 +414,8 @@ static int check_colocation(const struct dlb_graph *g, struct dlb_error *err)
 int dlb_graph_check(const struct dlb_graph *g, struct dlb_error *err)
 {
 	if (g->batch < 0 || g->batch > MAX_DIM)
-		return dlb_fail(err, "/graph/batch", "batch %" PRId64 " is out of range", g->batch);
+		return dlb_refuse(err, "/graph/batch",
+				"give a batch from 1 on", "batch %" PRId64 " is out of range", g->batch);
 	for (int i = 0; i < g->n_tensors; i++)
 		if (check_tensor(g, i, err))
 			return -1;
@@ -413,10 +424,12 @@ int dlb_graph_check(const struct dlb_graph *g, struct dlb_error *err)
 			return -1;
 	for (int i = 0; i < g->n_inputs; i++)
 		if (g->input[i] < 0 || g->input[i] >= g->n_tensors)
-			return dlb_fail(err, "/graph/inputs", "no tensor %d", g->input[i]);
+			return dlb_refuse(err, "/graph/inputs",
+					"ids are positions in the document", "no tensor %d", g->input[i]);
 	for (int i = 0; i < g->n_outputs; i++)
 		if (g->output[i] < 0 || g->output[i] >= g->n_tensors)
-			return dlb_fail(err, "/graph/outputs", "no tensor %d", g->output[i]);
+			return dlb_refuse(err, "/graph/outputs",
+					"ids are positions in the document", "no tensor %d", g->output[i]);
 	if (!is_id(g->loss, g->n_tensors))
 		return no_such(g->loss, g->n_tensors, "tensor", "/graph/loss", err);
 	if (!is_id(g->label, g->n_tensors))
@@ -428,20 +441,39 @@ int dlb_graph_check(const struct dlb_graph *g, struct dlb_error *err)
 	return check_colocation(g, err);
 }
 
+int dlb_graph_fail_unknown(const struct dlb_op *o, struct dlb_error *err)
+{
+	const char *attr = dlb_attr_str(o->attr, o->n_attr, DLB_ATTR_UNSUPPORTED, NULL);
+
+	dlb_fail(err, NULL, "no operator %s%s%s (opset %d) for vertex '%s'", o->domain, *o->domain ? "." : "", o->type, o->opset,
+		 o->name);
+	if (attr)
+		return dlb_hint(err, "its attribute '%s' is of a kind that dlb does not hold: export without it", attr);
+	if (*o->domain)
+		return dlb_hint(err, "'%s' is no domain of ONNX: export without custom operators and before another tool fuses any, or "
+				"with the operator as a function of the model", o->domain);
+	return dlb_hint(err, "write it with operators that dlb has, or give it to the model as a function of its own");
+}
+
 int dlb_graph_check_known(const struct dlb_graph *g, struct dlb_error *err)
 {
-	for (int i = 0; i < g->n_ops; i++) {
-		const struct dlb_op *o = &g->op[i];
-		const char *attr = dlb_attr_str(o->attr, o->n_attr, DLB_ATTR_UNSUPPORTED, NULL);
-		if (o->kind >= 0)
-			continue;
-		dlb_fail(err, NULL, "no operator %s%s%s (opset %d) for vertex '%s'", o->domain, *o->domain ? "." : "",
-			 o->type, o->opset, o->name);
-		if (attr)
-			dlb_hint(err, "its attribute '%s' is of a kind that dlb does not hold", attr);
-		return -1;
-	}
+	for (int i = 0; i < g->n_ops; i++)
+		if (g->op[i].kind < 0)
+			return dlb_graph_fail_unknown(&g->op[i], err);
 	return 0;
+}
+
+int dlb_vertex_fail(const struct dlb_op *o, struct dlb_error *err, const char *cure, const char *fmt, ...)
+{
+	char where[256], what[400];
+	va_list ap;
+
+	va_start(ap, fmt);
+	vsnprintf(what, sizeof what, fmt, ap);
+	va_end(ap);
+	snprintf(where, sizeof where, "%.40s%s%.60s '%.100s' (opset %d)", o->domain, *o->domain ? "." : "", o->type, o->name, o->opset);
+	dlb_fail(err, where, "%s", what);
+	return cure ? dlb_hint(err, "%s", cure) : -1;
 }
 
 /* -- colocation classes -- */

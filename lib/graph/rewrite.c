@@ -62,14 +62,17 @@ static int set_shape(struct dlb_graph *g, int op, int k, const struct dlb_desc d
 	char text[320];
 
 	if (d[0].n_dims < 0 || d[0].n_dims > DLB_MAX_DIMS)
-		return dlb_fail(err, g->op[op].name, "the shape of output '%s' of %s is not known", x->name,
+		return dlb_vertex_fail(&g->op[op], err, "export with fixed dimensions but for the batch",
+				"the shape of output '%s' of %s is not known", x->name,
 				g->op[op].type);
 	for (int s = 0; s < DLB_N_SIZES; s++) {
 		if (d[s].n_dims != d[0].n_dims || d[s].dtype != d[0].dtype)
-			return dlb_fail(err, g->op[op].name, "output '%s' of %s changes its kind with the batch (%s)",
+			return dlb_vertex_fail(&g->op[op], err, "export with the batch as the first dimension of every input",
+					"output '%s' of %s changes its kind with the batch (%s)",
 					x->name, g->op[op].type, shape_list(d, text, sizeof text));
 		if (dlb_checked_count(d[s].dim, d[s].n_dims) < 0)
-			return dlb_fail(err, g->op[op].name, "output '%s' of %s is too large", x->name, g->op[op].type);
+			return dlb_vertex_fail(&g->op[op], err, "a smaller --batch",
+					"output '%s' of %s is too large", x->name, g->op[op].type);
 	}
 	x->dtype = d[0].dtype;
 	x->n_dims = d[0].n_dims;
@@ -80,9 +83,10 @@ static int set_shape(struct dlb_graph *g, int op, int k, const struct dlb_desc d
 	for (int i = 0; i < d[0].n_dims; i++) {
 		const int64_t at[DLB_N_SIZES] = { d[0].dim[i], d[1].dim[i], d[2].dim[i] };
 		if (own < 1 && at[1] != at[0])
-			return dlb_fail(err, o->name, "%" PRId64 " samples are not enough for %d shares", n, x->samples.parts);
+			return dlb_vertex_fail(o, err, "a larger --batch",
+					"%" PRId64 " samples are not enough for %d shares", n, x->samples.parts);
 		if (!dlb_dim_fit(at, own < 1 ? 1 : own, &x->dim[i]))
-			return dlb_fail(err, g->op[op].name,
+			return dlb_vertex_fail(&g->op[op], err, "only the batch may change: export with the other dimensions fixed",
 					"dimension %d of output '%s' of %s does not follow the batch linearly (%s)",
 					i, x->name, g->op[op].type, shape_list(d, text, sizeof text));
 	}
@@ -127,7 +131,8 @@ int dlb_graph_infer_new(struct dlb_graph *g, int op, struct dlb_error *err)
 	const struct dlb_op *o = &g->op[op];
 
 	if (o->kind >= 0 && dlb_op_class_of(o->kind)->flags & DLB_OP_SHARES_SAMPLES && dlb_graph_share_samples(g, o->n_out))
-		return dlb_fail(err, o->name, "%d shares of the samples are too many beside the others", o->n_out);
+		return dlb_vertex_fail(o, err, "fewer shares with --split",
+				"%d shares of the samples are too many beside the others", o->n_out);
 	return dlb_graph_infer(g, op, dlb_graph_reference(g), NULL, err);
 }
 

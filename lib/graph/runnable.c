@@ -7,10 +7,13 @@
 static int wrong_count(const struct dlb_op *o, const char *what, int n, const int range[2], struct dlb_error *err)
 {
 	if (range[0] == range[1])
-		return dlb_fail(err, o->name, "%s has %d %s, %d are needed", o->type, n, what, range[0]);
+		return dlb_vertex_fail(o, err, DLB_CURE_CHECK,
+				"%s has %d %s, %d are needed", o->type, n, what, range[0]);
 	if (range[1] < 0)
-		return dlb_fail(err, o->name, "%s has %d %s, at least %d are needed", o->type, n, what, range[0]);
-	return dlb_fail(err, o->name, "%s has %d %s, %d to %d are possible", o->type, n, what, range[0], range[1]);
+		return dlb_vertex_fail(o, err, DLB_CURE_CHECK,
+				"%s has %d %s, at least %d are needed", o->type, n, what, range[0]);
+	return dlb_vertex_fail(o, err, DLB_CURE_CHECK,
+			"%s has %d %s, %d to %d are possible", o->type, n, what, range[0], range[1]);
 }
 
 int dlb_graph_check_arity(const struct dlb_graph *g, int op, struct dlb_error *err)
@@ -19,8 +22,7 @@ int dlb_graph_check_arity(const struct dlb_graph *g, int op, struct dlb_error *e
 	const struct dlb_op_class *cls = dlb_op_class_of(o->kind);
 
 	if (!cls)
-		return dlb_fail(err, NULL, "no operator %s%s%s (opset %d) for vertex '%s'", o->domain,
-				*o->domain ? "." : "", o->type, o->opset, o->name);
+		return dlb_graph_fail_unknown(o, err);
 	if (o->n_in < cls->n_in[0] || (cls->n_in[1] >= 0 && o->n_in > cls->n_in[1]))
 		return wrong_count(o, "inputs", o->n_in, cls->n_in, err);
 	/* no least number of outputs: those that nobody reads are left out */
@@ -30,8 +32,8 @@ int dlb_graph_check_arity(const struct dlb_graph *g, int op, struct dlb_error *e
 		return wrong_count(o, "outputs", o->n_out, cls->n_out, err);
 	for (int k = 0; k < o->n_in; k++)
 		if (o->in[k] < 0 ? k < cls->n_in[0] : g->tensor[o->in[k]].n_dims < 0)
-			return dlb_fail(err, o->name, o->in[k] < 0 ? "input %d of %s is missing" : "input %d of %s has no shape",
-					k, o->type);
+			return dlb_vertex_fail(o, err, DLB_CURE_CHECK, "input %d of %s %s", k, o->type,
+					       o->in[k] < 0 ? "is missing" : "has no shape");
 	return 0;
 }
 
@@ -52,13 +54,15 @@ static int check_op(const struct dlb_graph *g, int op, int64_t n, struct dlb_are
 		if (o->out[k] < 0)
 			continue;
 		if (io.out[k].n_dims < 0)
-			return dlb_fail(err, o->name, "%s has no output %d", o->type, k);
+			return dlb_vertex_fail(o, err, DLB_CURE_CHECK, "%s has no output %d", o->type, k);
 		if (stated[k].dtype != io.out[k].dtype || stated[k].n_dims < 0 || !dlb_desc_same_shape(&stated[k], &io.out[k]))
-			return dlb_fail(err, o->name, "output %d of %s is stated as %s, but is %s", k, o->type,
+			return dlb_vertex_fail(o, err, "run dlb-profile again",
+					"output %d of %s is stated as %s, but is %s", k, o->type,
 					dlb_desc_str(&stated[k], is, sizeof is), dlb_desc_str(&io.out[k], should, sizeof should));
 		/* a view's bytes are its input's */
 		if (io.cls->flags & DLB_OP_VIEW && k == 0 && dlb_desc_bytes(&io.in[0]) != dlb_desc_bytes(&io.out[0]))
-			return dlb_fail(err, o->name, "%s changes the number of elements", o->type);
+			return dlb_vertex_fail(o, err, "run dlb-profile again",
+					"%s changes the number of elements", o->type);
 	}
 	return 0;
 }
@@ -69,7 +73,8 @@ static int check_scalar(const struct dlb_graph *g, int t, const char *what, stru
 		return 0;
 	const struct dlb_desc d = dlb_tensor_desc(&g->tensor[t], 1), e = dlb_tensor_desc(&g->tensor[t], 2);
 	if (d.n_dims < 0 || !dlb_dtype_is_float(d.dtype) || dlb_desc_count(&d) != 1 || dlb_desc_count(&e) != 1)
-		return dlb_fail(err, g->tensor[t].name, "the %s is no float scalar", what);
+		return dlb_refuse(err, g->tensor[t].name, "run dlb-profile again",
+				"the %s is no float scalar", what);
 	return 0;
 }
 

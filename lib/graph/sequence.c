@@ -8,7 +8,7 @@ enum { MAX_LISTED = 64 };	/* items of a list that cost as much as a vertex */
 
 static int fail(struct fold *f, int op, struct dlb_error *err, const char *what)
 {
-	return dlb_fail(err, f->g->op[op].name, "%s: %s", f->g->op[op].type, what);
+	return dlb_vertex_fail(&f->g->op[op], err, DLB_CURE_CHECK, "%s", what);
 }
 
 static int operand(const struct fold *f, int op, int k)
@@ -49,7 +49,8 @@ static int position(struct fold *f, int op, int k, int n, int otherwise, int las
 	if (t >= 0 && dlb_fold_decide(f, op, t, "position", &v, err))
 		return -1;
 	if (v < -n || v > last || last < 0)
-		return dlb_fail(err, f->g->op[op].name, "position %" PRId64 " of %s is out of range for %d tensors", v,
+		return dlb_vertex_fail(&f->g->op[op], err, DLB_CURE_CHECK,
+				"position %" PRId64 " of %s is out of range for %d tensors", v,
 				f->g->op[op].type, n);
 	*at = (int)(v < 0 ? v + n : v);
 	return 0;

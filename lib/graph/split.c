@@ -80,7 +80,8 @@ int dlb_split_parse(const char *text, struct dlb_arena *a, struct dlb_split_ask 
 		return dlb_hint(err, "--split OP=K or OP=K:AXIS, as in fc6=3 or fc6=3:input");
 	}
 	if (parts < 2 || parts > 4096)
-		return dlb_fail(err, NULL, "'%.100s': an op is split into 2 to 4096 shards", text);
+		return dlb_refuse(err, NULL, "as in conv1=2 or conv1=4:output",
+				"'%.100s': an op is split into 2 to 4096 shards", text);
 	*ask = (struct dlb_split_ask){ .parts = (int)parts, .axis = *end ? dlb_arena_strdup(a, end + 1) : NULL, .why = "asked for" };
 	char *op = dlb_arena_strdup(a, text);
 	op[eq - text] = '\0';
@@ -140,7 +141,7 @@ static int find_asked(struct splitting *s, int which)
 		return 0;
 	const char *near = nearest_op(g, ask->op);
 	dlb_fail(s->err, NULL, "no forward op '%.100s' that could be split", ask->op);
-	return near ? dlb_hint(s->err, "did you mean '%s'?", near) : -1;
+	return near ? dlb_hint(s->err, "did you mean '%s'?", near) : dlb_hint(s->err, "dlb-view lists the ops");
 }
 
 /* -- carrying -- */
@@ -306,14 +307,16 @@ static int seed_loop(struct splitting *s, int op, const struct dlb_loop *l, bool
 		return 0;
 	if (count < ask->parts) {
 		if (!*s->err->what || s->no_axis)
-			dlb_fail(s->err, o->name, "%d shards are too many: %s has %lld to share out along '%s'", ask->parts, o->type,
+			dlb_vertex_fail(o, s->err, "give fewer shards",
+					"%d shards are too many: %s has %lld to share out along '%s'", ask->parts, o->type,
 				 (long long)(count > 0 ? count : 0), samples ? "batch" : l->name);
 		s->no_axis = false;
 		return -1;
 	}
 	if (!dlb_split_loop(s->g, o, l, operand, cut, units, &sp) || !layouts_allow(s->g, o, &sp, units)) {
 		if (!*s->err->what || s->no_axis)
-			dlb_fail(s->err, o->name, "%s cannot be split along '%s' as it stands", o->type, samples ? "batch" : l->name);
+			dlb_vertex_fail(o, s->err, "give another axis",
+					"%s cannot be split along '%s' as it stands", o->type, samples ? "batch" : l->name);
 		s->no_axis = false;
 		return -1;
 	}
@@ -364,7 +367,8 @@ static int seed(struct splitting *s, int op)
 			rc = seed_loop(s, op, &l[k], false);
 		}
 	if (!found && ask->axis && !*s->err->what) {
-		dlb_fail(s->err, o->name, "%s has no axis '%s' to be split along", o->type, ask->axis);
+		dlb_vertex_fail(o, s->err, "leave the axis out: the best is taken",
+				"%s has no axis '%s' to be split along", o->type, ask->axis);
 		s->no_axis = true;
 	}
 	if (rc == 1) {
@@ -516,7 +520,9 @@ static int choose(struct splitting *s)
 		for (int i = 0; i < g->n_ops; i++)
 			any |= s->asked[i] == a && s->assigned[i].region >= 0;
 		if (!any)
-			return *s->err->what ? -1 : dlb_fail(s->err, NULL, "nothing of '%.100s' can be split", s->ask[a].op);
+			return *s->err->what ? -1 : dlb_refuse(s->err, NULL,
+					"dlb-costmodel(1) says what can be split",
+					"nothing of '%.100s' can be split", s->ask[a].op);
 	}
 	leave_loose_ends(s);
 	return 0;
@@ -553,7 +559,8 @@ int dlb_graph_split(struct dlb_graph *g, const struct dlb_split_ask *ask, int n,
 
 	for (int i = 0; i < g->n_ops; i++)
 		if (g->op[i].kind < 0)
-			return dlb_fail(err, g->op[i].name, "a graph with operators that are not known (%s) cannot be split", g->op[i].type);
+			return dlb_refuse(err, g->op[i].name, "take the operator out of the model",
+					"a graph with operators that are not known (%s) cannot be split", g->op[i].type);
 	dlb_graph_undifferentiate(g);
 	keep_vertices(g);
 	struct splitting s = { .g = g, .ask = ask, .n_ask = n, .err = &scratch };

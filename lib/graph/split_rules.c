@@ -648,7 +648,8 @@ static int fix_split(struct dlb_graph *g, int op, const struct dlb_spread *s, co
 		return 0;
 	for (int k = 0; k < o->n_out; k++) {
 		if (o->out[k] < 0)
-			return dlb_fail(err, o->name, "a Split with an output that nobody reads cannot be split");
+			return dlb_refuse(err, o->name, "split another op",
+					"a Split with an output that nobody reads cannot be split");
 		size[k] = dlb_split_dim(g->tensor[o->out[k]].dim[axis], share).add;
 	}
 	drop_attr(attr, n_attr, "split");
@@ -698,7 +699,8 @@ static int fix_conv(struct dlb_graph *g, int op, const struct dlb_spread *s, con
 	if (groups > 1 && s->in[0].axis == 1) {
 		if (groups % share->units || !g->tensor[g->op[op].out[0]].dim[1].add ||
 		    g->tensor[g->op[op].out[0]].dim[1].add != share->units * s->out[0].unit)
-			return dlb_fail(err, g->op[op].name, "its %lld groups cannot be split into %lld units", (long long)groups,
+			return dlb_refuse(err, g->op[op].name, "a number of shards that divides the groups",
+					"its %lld groups cannot be split into %lld units", (long long)groups,
 					(long long)share->units);
 		set_int(attr, n_attr, "group", groups / share->units * share->count);
 	}

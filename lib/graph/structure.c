@@ -53,7 +53,8 @@ int dlb_fold_spend(struct fold *f, int op, int64_t n, struct dlb_error *err)
 	f->spent = n > MAX_SPENT ? MAX_SPENT + 1 : f->spent + n;
 	if (f->spent <= MAX_SPENT)
 		return 0;
-	return dlb_fail(err, o->name, "%s unrolls into more than %d vertices", o->type, MAX_SPENT);
+	return dlb_vertex_fail(o, err, "export with a shorter sequence, or without the loop",
+			"%s unrolls into more than %d vertices", o->type, MAX_SPENT);
 }
 
 /* The fed input that tensor t is computed from, or NULL. */
@@ -87,21 +88,24 @@ int dlb_fold_decide(struct fold *f, int op, int t, const char *what, int64_t *v,
 	int64_t at[DLB_N_SIZES];
 
 	if (f->sequence[t])
-		return dlb_fail(err, o->name, "the %s of %s is a sequence", what, o->type);
+		return dlb_vertex_fail(o, err, DLB_CURE_CHECK, "the %s of %s is a sequence", what, o->type);
 	const void *first = dlb_fold_is_known(f, t) ? dlb_fold_value(f, t, 0) : NULL;
 	if (!first) {
 		const char *from = origin(f, t);
-		dlb_fail(err, o->name, "the %s of %s ('%s') is not known before the run%s%s%s", what, o->type,
+		dlb_vertex_fail(o, err, NULL,
+				"the %s of %s ('%s') is not known before the run%s%s%s", what, o->type,
 			 f->g->tensor[t].name, from ? ": it is computed from input '" : "", from ? from : "", from ? "'" : "");
 		return dlb_hint(err, "it may follow shapes and constants, not data");
 	}
 	const struct dlb_desc d = dlb_tensor_desc(&f->g->tensor[t], f->n);
 	if (dlb_desc_count(&d) != 1)
-		return dlb_fail(err, o->name, "the %s of %s has %" PRId64 " values, not one", what, o->type, dlb_desc_count(&d));
+		return dlb_vertex_fail(o, err, DLB_CURE_CHECK,
+				"the %s of %s has %" PRId64 " values, not one", what, o->type, dlb_desc_count(&d));
 	for (int s = 0; s < DLB_N_SIZES; s++)
 		at[s] = dlb_value_int(dlb_fold_value(f, t, s), d.dtype, 0);
 	if (at[1] != at[0] || at[2] != at[0]) {
-		dlb_fail(err, o->name, "the %s of %s follows the batch: %" PRId64 " for %" PRId64 " samples, %" PRId64 " for %" PRId64,
+		dlb_vertex_fail(o, err, NULL,
+				"the %s of %s follows the batch: %" PRId64 " for %" PRId64 " samples, %" PRId64 " for %" PRId64,
 			 what, o->type, at[0], f->n, at[1], 2 * f->n);
 		return dlb_hint(err, "only what is the same for every batch can be resolved");
 	}
@@ -115,13 +119,16 @@ int dlb_fold_length(struct fold *f, int op, int t, int64_t *axis, int64_t *lengt
 	const struct dlb_tensor *x = t < 0 ? NULL : &f->g->tensor[t];
 
 	if (!x || x->n_dims < 0 || f->sequence[t])
-		return dlb_fail(err, o->name, "an input of %s is missing, or no tensor", o->type);
+		return dlb_vertex_fail(o, err, DLB_CURE_CHECK,
+				"an input of %s is missing, or no tensor", o->type);
 	if (*axis < -x->n_dims || *axis >= x->n_dims)
-		return dlb_fail(err, o->name, "axis %" PRId64 " of %s is out of range for %d dimensions", *axis, o->type,
+		return dlb_vertex_fail(o, err, DLB_CURE_CHECK,
+				"axis %" PRId64 " of %s is out of range for %d dimensions", *axis, o->type,
 				x->n_dims);
 	*axis += *axis < 0 ? x->n_dims : 0;
 	if (x->dim[*axis].mul)
-		return dlb_fail(err, o->name, "%s goes along dimension %" PRId64 " of '%s', which follows the batch", o->type,
+		return dlb_vertex_fail(o, err, "export it so that the loop goes along another dimension than the batch",
+				"%s goes along dimension %" PRId64 " of '%s', which follows the batch", o->type,
 				*axis, x->name);
 	*length = x->dim[*axis].add;
 	return 0;
@@ -197,7 +204,8 @@ int dlb_fold_bind(struct fold *f, int op, int k, int t, struct dlb_error *err)
 	if (out < 0)
 		return 0;
 	if (t < 0)
-		return dlb_fail(err, f->g->op[op].name, "output %d of %s is not made", k, f->g->op[op].type);
+		return dlb_vertex_fail(&f->g->op[op], err, DLB_CURE_CHECK,
+				"output %d of %s is not made", k, f->g->op[op].type);
 	if (f->sequence[t] || !dlb_graph_is_output(f->g, out)) {
 		f->stands_for[out] = t;
 		return 0;
@@ -255,15 +263,17 @@ static const struct dlb_body *body_of(const struct fold *f, int op, const char *
 	const struct dlb_body *b = i >= 0 && i < f->g->n_bodies ? f->g->body[i] : NULL;
 
 	if (!b || b->first_capture + b->g.n_inputs - b->n_formal > o->n_in) {
-		dlb_fail(err, o->name, "%s has no graph '%s'", o->type, name);
+		dlb_vertex_fail(o, err, DLB_CURE_CHECK, "%s has no graph '%s'", o->type, name);
 		return NULL;
 	}
 	if (n_formal >= 0 && b->n_formal != n_formal) {
-		dlb_fail(err, o->name, "'%s' of %s has %d inputs, not %d", name, o->type, b->n_formal, n_formal);
+		dlb_vertex_fail(o, err, DLB_CURE_CHECK,
+				"'%s' of %s has %d inputs, not %d", name, o->type, b->n_formal, n_formal);
 		return NULL;
 	}
 	if (b->g.n_outputs < n_results) {
-		dlb_fail(err, o->name, "'%s' of %s has %d outputs, %d are needed", name, o->type, b->g.n_outputs, n_results);
+		dlb_vertex_fail(o, err, DLB_CURE_CHECK,
+				"'%s' of %s has %d outputs, %d are needed", name, o->type, b->g.n_outputs, n_results);
 		return NULL;
 	}
 	return b;
@@ -310,7 +320,8 @@ static int run_body(struct fold *f, int op, const struct dlb_body *b, const char
 	for (int i = 0; i < from->n_outputs && !rc; i++) {
 		result[i] = dlb_fold_actual(f, to[from->output[i]]);
 		if (result[i] < 0)
-			rc = dlb_fail(err, f->g->op[op].name, "nothing makes output '%s' of a body",
+			rc = dlb_vertex_fail(&f->g->op[op], err, DLB_CURE_CHECK,
+					"nothing makes output '%s' of a body",
 				      from->tensor[from->output[i]].name);
 	}
 	free(to);
@@ -323,7 +334,7 @@ static int resolve_if(struct fold *f, int op, struct dlb_error *err)
 	int64_t yes;
 
 	if (o->n_in < 1 || o->in[0] < 0)
-		return dlb_fail(err, o->name, "If has no condition");
+		return dlb_vertex_fail(o, err, DLB_CURE_CHECK, "If has no condition");
 	if (dlb_fold_decide(f, op, o->in[0], "condition", &yes, err))
 		return -1;
 	const struct dlb_body *b = body_of(f, op, yes ? "then_branch" : "else_branch", 0, o->n_out, err);
@@ -363,7 +374,8 @@ static int stack_none(struct fold *f, int op, const struct dlb_tensor *each, int
 	const struct dlb_op *o = &f->g->op[op];
 
 	if (each->n_dims < 0 || each->n_dims >= DLB_MAX_DIMS || axis != 0)
-		return dlb_fail(err, o->name, "%s makes no iteration, and the shape of its output '%s' is not stated", o->type,
+		return dlb_vertex_fail(o, err, "state the shape of the output in the model: onnx.shape_inference.infer_shapes",
+				"%s makes no iteration, and the shape of its output '%s' is not stated", o->type,
 				each->name);
 	const int t = add_tensor(f, dlb_arena_printf(&f->a, "%s.none", o->name), DLB_T_CONSTANT);
 	struct dlb_tensor *x = &f->g->tensor[t];
@@ -386,7 +398,8 @@ static int stack(struct fold *f, int op, struct trail *trail, const struct dlb_t
 	}
 	for (int i = 0; i < trail->n; i++)
 		if (f->sequence[trail->t[i]])
-			return dlb_fail(err, f->g->op[op].name, "output '%s' of a body is a sequence and cannot be stacked",
+			return dlb_vertex_fail(&f->g->op[op], err, "let the body give tensors",
+					"output '%s' of a body is a sequence and cannot be stacked",
 					each->name);
 	return trail->n ? dlb_fold_join(f, op, trail->t, trail->n, axis, true, err) : stack_none(f, op, each, axis, err);
 }
@@ -445,7 +458,8 @@ static int resolve_loop(struct fold *f, int op, struct dlb_error *err)
 	if (!(b = body_of(f, op, "body", n_carried + 2, n_carried + 1, err)))
 		return -1;
 	if (n_out > n_carried + n_stacked)
-		return dlb_fail(err, o->name, "Loop has %d outputs, its body gives %d", n_out, n_carried + n_stacked);
+		return dlb_vertex_fail(o, err, DLB_CURE_CHECK,
+				"Loop has %d outputs, its body gives %d", n_out, n_carried + n_stacked);
 	struct trail *trail = dlb_xcalloc((size_t)n_stacked + 1, sizeof *trail);
 	int *state = dlb_arena_array(&f->a, (size_t)n_carried + 1, sizeof *state);
 	for (int k = 0; k < n_carried; k++)
@@ -492,7 +506,8 @@ static int scan_once(struct fold *f, const struct scan *s, int *state, const int
 		int64_t axis = s->batched ? 0 : listed(f, op, "scan_input_axes", k), n;
 		rc = dlb_fold_length(f, op, taken[k], &axis, &n, err);
 		if (!rc && trips >= 0 && n != trips)
-			rc = dlb_fail(err, name, "inputs of Scan are %" PRId64 " and %" PRId64 " long", trips, n);
+			rc = dlb_vertex_fail(&f->g->op[op], err, DLB_CURE_CHECK,
+					"inputs of Scan are %" PRId64 " and %" PRId64 " long", trips, n);
 		trips = n;
 		if (!rc)
 			rc = dlb_fold_spend(f, op, trips, err);
@@ -535,7 +550,8 @@ static int scan_batch(struct fold *f, const struct scan *s, int *state, const in
 	for (int k = 0; k < n_in && !rc; k++) {
 		rc = dlb_fold_length(f, s->op, k < s->n_state ? state[k] : taken[k - s->n_state], &axis, &n, err);
 		if (!rc && (n < 1 || (k && n != samples)))
-			rc = dlb_fail(err, f->g->op[s->op].name, "inputs of Scan have %" PRId64 " and %" PRId64 " samples", samples, n);
+			rc = dlb_vertex_fail(&f->g->op[s->op], err, DLB_CURE_CHECK,
+					"inputs of Scan have %" PRId64 " and %" PRId64 " samples", samples, n);
 		samples = n;
 	}
 	if (rc || dlb_fold_spend(f, s->op, samples * (n_in + n_out), err))
@@ -572,19 +588,23 @@ static int resolve_scan(struct fold *f, int op, struct dlb_error *err)
 		return -1;
 	const int first = batched, n_state = b->first_capture - first - (int)n_taken;
 	if (n_taken < 1 || n_taken > b->first_capture - first)
-		return dlb_fail(err, o->name, "Scan takes %" PRId64 " inputs apart, of %d", n_taken, b->first_capture - first);
+		return dlb_vertex_fail(o, err, DLB_CURE_CHECK,
+				"Scan takes %" PRId64 " inputs apart, of %d", n_taken, b->first_capture - first);
 	if (!(b = body_of(f, op, "body", n_state + (int)n_taken, n_state, err)))
 		return -1;
 	if (batched && operand(f, op, b, 0) >= 0)
-		return dlb_fail(err, o->name, "sequence lengths of Scan (opset 8) are not supported");
+		return dlb_vertex_fail(o, err, "export with opset 9 or later",
+				"sequence lengths of Scan (opset 8) are not supported");
 	const struct scan s = { b, op, n_state, (int)n_taken, b->g.n_outputs - n_state, batched };
 	if (n_out > b->g.n_outputs)
-		return dlb_fail(err, o->name, "Scan has %d outputs, its body gives %d", n_out, b->g.n_outputs);
+		return dlb_vertex_fail(o, err, DLB_CURE_CHECK,
+				"Scan has %d outputs, its body gives %d", n_out, b->g.n_outputs);
 	int *in = dlb_arena_array(&f->a, (size_t)b->first_capture + 1, sizeof *in);
 	int *made = dlb_arena_array(&f->a, (size_t)s.n_stacked + 1, sizeof *made);
 	for (int k = 0; k < n_state + s.n_taken; k++)
 		if ((in[k] = operand(f, op, b, first + k)) < 0)
-			return dlb_fail(err, o->name, "input %d of Scan is missing", first + k);
+			return dlb_vertex_fail(o, err, DLB_CURE_CHECK,
+					"input %d of Scan is missing", first + k);
 	int rc = (batched ? scan_batch : scan_once)(f, &s, in, in + n_state, made, err);
 	for (int k = 0; k < n_out && !rc; k++)
 		rc = dlb_fold_bind(f, op, k, k < n_state ? in[k] : made[k - n_state], err);
@@ -621,7 +641,8 @@ int dlb_fold_structure(struct fold *f, int op, struct dlb_error *err)
 	if (!onnx && strcmp(o->type, "Identity") == 0 && o->n_in == 1 && o->n_out == 1)
 		return dlb_fold_bind(f, op, 0, o->in[0], err);
 	if (!onnx)
-		return dlb_fail(err, o->name, "an input of %s is a sequence", o->type);
+		return dlb_vertex_fail(o, err, "take the tensors out of it with SequenceAt or ConcatFromSequence",
+				"an input of %s is a sequence", o->type);
 	f->resolved = true;
 	return row >= 0 ? dlb_sequence_resolve(f, op, row, err) : kinds[find(o->type)].resolve(f, op, err);
 }
@@ -635,7 +656,8 @@ int dlb_fold_end_structure(struct fold *f, struct dlb_error *err)
 	for (int i = 0; i < g->n_outputs; i++) {
 		const int t = dlb_fold_actual(f, g->output[i]);
 		if (f->sequence[t])
-			return dlb_fail(err, g->tensor[g->output[i]].name, "the output is a sequence of tensors; dlb has tensors only");
+			return dlb_refuse(err, g->tensor[g->output[i]].name, "let the model return tensors: ConcatFromSequence joins them",
+					"the output is a sequence of tensors; dlb has tensors only");
 	}
 	dlb_graph_reorder(g, f->order, f->n_order);
 	for (int i = 0; i < g->n_bodies; i++) {

@@ -51,7 +51,7 @@ int dlb_file_open(const char *path, struct dlb_file *f, struct dlb_error *err)
 	close(fd);
 	if (!rc && f->n == 0) {
 		dlb_file_close(f);
-		rc = dlb_fail(err, path, "empty file");
+		rc = dlb_refuse(err, path, "was it written to the end?", "empty file");
 	}
 	return rc;
 }

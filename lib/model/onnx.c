@@ -32,7 +32,8 @@
 int dlb_reader_check_name(const struct reader *r, const char *name, const char *what)
 {
 	if (!dlb_is_utf8(name, strlen(name)))
-		return dlb_fail(r->err, r->name, "name of %s is not UTF-8 text", what);
+		return dlb_refuse(r->err, r->name, "the file is damaged: export the model again",
+				"name of %s is not UTF-8 text", what);
 	return 0;
 }
 
@@ -178,12 +179,14 @@ static int check_finite(const struct reader *r, const struct dlb_desc *d, const 
 	for (int64_t i = 0; i < n; i++) {
 		const double v = d->dtype == DLB_F32 ? ((const float *)data)[i] : dlb_value_real(data, d->dtype, i);
 		if (isnan(v))
-			return dlb_fail(r->err, r->name, "weights hold NaN: initializer '%s', element %" PRId64, name, i);
+			return dlb_refuse(r->err, r->name, "the model was saved after a training that diverged: export an earlier state",
+					"weights hold NaN: initializer '%s', element %" PRId64, name, i);
 		infinite |= isinf(v);
 		finite |= isfinite(v) && v != 0;
 	}
 	if (infinite && finite)
-		return dlb_fail(r->err, r->name, "weights hold infinity: initializer '%s'", name);
+		return dlb_refuse(r->err, r->name, "the model was saved after a training that diverged: export an earlier state",
+				"weights hold infinity: initializer '%s'", name);
 	return 0;
 }
 
@@ -214,12 +217,14 @@ int dlb_reader_set_constant(struct reader *r, int id, Onnx__TensorProto *p, bool
 static int read_initializers(struct reader *r)
 {
 	if (r->p->n_sparse_initializer)
-		return dlb_fail(r->err, r->name, "sparse initializers are not read (%zu of them)",
+		return dlb_refuse(r->err, r->name, "make them dense before the export: torch.Tensor.to_dense",
+				"sparse initializers are not read (%zu of them)",
 				r->p->n_sparse_initializer);
 	for (size_t i = 0; i < r->p->n_initializer; i++) {
 		Onnx__TensorProto *t = r->p->initializer[i];
 		if (!t->name || !*t->name)
-			return dlb_fail(r->err, r->name, "initializer %zu has no name", i);
+			return dlb_refuse(r->err, r->name, "the file is damaged: export the model again",
+					"initializer %zu has no name", i);
 		if (r->outer && dlb_reader_hoist(r, t->name, t, NULL, NULL))
 			return -1;
 		if (r->outer)
@@ -248,7 +253,8 @@ int dlb_reader_set_type(struct reader *r, struct dlb_tensor *t, const Onnx__Valu
 	if (!p->shape)
 		return 1;
 	if (p->shape->n_dim > DLB_MAX_DIMS)
-		return dlb_fail(r->err, r->name, "tensor '%s' has %zu dimensions; at most %d", t->name, p->shape->n_dim,
+		return dlb_refuse(r->err, r->name, "reshape it in the model",
+				"tensor '%s' has %zu dimensions; at most %d", t->name, p->shape->n_dim,
 				DLB_MAX_DIMS);
 	int64_t known[DLB_MAX_DIMS];
 	int n_known = 0;
@@ -259,7 +265,8 @@ int dlb_reader_set_type(struct reader *r, struct dlb_tensor *t, const Onnx__Valu
 		t->dim[i] = (struct dlb_dim){ 0, -1 };
 		if (d->value_case == ONNX__TENSOR_SHAPE_PROTO__DIMENSION__VALUE_DIM_VALUE && d->dim_value != -1) {
 			if (d->dim_value < 0)
-				return dlb_fail(r->err, r->name, "tensor '%s' has a negative dimension", t->name);
+				return dlb_refuse(r->err, r->name, "the file is damaged: export the model again",
+						"tensor '%s' has a negative dimension", t->name);
 			t->dim[i].add = known[n_known++] = d->dim_value;
 			continue;
 		}
@@ -278,7 +285,8 @@ int dlb_reader_set_type(struct reader *r, struct dlb_tensor *t, const Onnx__Valu
 			t->symbol = dlb_arena_strdup(&r->g->arena, *symbol ? symbol : "?");
 	}
 	if (dlb_checked_count(known, n_known) < 0)
-		return dlb_fail(r->err, r->name, "shape of tensor '%s' is too large", t->name);
+		return dlb_refuse(r->err, r->name, "the file is damaged: export the model again",
+				"shape of tensor '%s' is too large", t->name);
 	t->n_dims = (int)p->shape->n_dim;
 	return 0;
 }
@@ -291,7 +299,8 @@ static int read_inputs(struct reader *r)
 	for (size_t i = 0; i < r->p->n_input; i++) {
 		const Onnx__ValueInfoProto *v = r->p->input[i];
 		if (!v->name || !*v->name)
-			return dlb_fail(r->err, r->name, "input %zu has no name", i);
+			return dlb_refuse(r->err, r->name, "the file is damaged: export the model again",
+					"input %zu has no name", i);
 		const int old = dlb_name_map_get(&r->tensor, v->name);
 		if (old >= 0 && g->tensor[old].kind == DLB_T_CONSTANT)
 			continue;
@@ -301,7 +310,8 @@ static int read_inputs(struct reader *r)
 		g->input[g->n_inputs++] = id;
 		const int rc = dlb_reader_set_type(r, &g->tensor[id], v, true);
 		if (rc > 0)
-			return dlb_fail(r->err, r->name, "input '%s' is no tensor of a known type and shape", v->name);
+			return dlb_refuse(r->err, r->name, "inputs are tensors of numbers with a shape: export with tensors as arguments",
+					"input '%s' is no tensor of a known type and shape", v->name);
 		if (rc)
 			return -1;
 	}
@@ -323,7 +333,8 @@ static int read_formals(struct reader *r)
 	for (size_t i = 0; i < r->p->n_input; i++) {
 		const Onnx__ValueInfoProto *v = r->p->input[i];
 		if (!v->name || !*v->name)
-			return dlb_fail(r->err, r->name, "input %zu of a body of '%s' has no name", i, r->vertex);
+			return dlb_refuse(r->err, r->name, "the file is damaged: export the model again",
+					"input %zu of a body of '%s' has no name", i, r->vertex);
 		const int id = dlb_reader_add_tensor(r, v->name, DLB_T_INPUT, "an input");
 		if (id < 0 || dlb_reader_set_type(r, &g->tensor[id], v, false) < 0)
 			return -1;
@@ -534,11 +545,13 @@ static int read_outputs(struct reader *r)
 		const Onnx__ValueInfoProto *v = r->p->output[i];
 		const int id = v->name ? dlb_reader_find(r, v->name) : -1;
 		if (id < 0)
-			return dlb_fail(r->err, r->name, "nothing makes output '%s'", v->name ? v->name : "");
+			return dlb_refuse(r->err, r->name, "remove the output, or export the model again",
+					"nothing makes output '%s'", v->name ? v->name : "");
 		g->output[g->n_outputs++] = id;
 	}
 	if (!g->n_outputs && !r->outer)
-		return dlb_fail(r->err, r->name, "the graph has no outputs");
+		return dlb_refuse(r->err, r->name, "export a model that returns something",
+				"the graph has no outputs");
 	return 0;
 }
 
@@ -608,7 +621,7 @@ static int parse(const void *data, size_t n, const char *name, const char *folde
 
 	dlb_graph_init(g);
 	if (!n)
-		return dlb_fail(err, name, "empty file");
+		return dlb_refuse(err, name, "was the export cut short?", "empty file");
 	all.model = dlb_onnx_unpack(&onnx__model_proto__descriptor, data, n, name, &g->arena, err);
 	if (all.model)
 		rc = read_model(&all, name, g, err);
@@ -638,7 +651,8 @@ int dlb_onnx_read(const char *path, struct dlb_graph *g, struct dlb_error *err)
 	if (!rc && full && f.mapped) {
 		rc = dlb_sha256_file(full, sha, err);
 		if (!dlb_is_utf8(full, strlen(full)))
-			rc = dlb_fail(err, NULL, "the path of '%s' is not UTF-8 text", path);
+			rc = dlb_refuse(err, NULL, "rename the folder",
+					"the path of '%s' is not UTF-8 text", path);
 		g->model_path = dlb_arena_strdup(&g->arena, full);
 		g->model_sha256 = dlb_arena_strdup(&g->arena, sha);
 		if (rc)

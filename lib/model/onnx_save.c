@@ -59,7 +59,8 @@ static int replace(struct saver *s, Onnx__TensorProto *t, const struct dlb_desc 
 {
 	const int dtype = t->has_data_type ? dlb_dtype_from_onnx(t->data_type) : -1;
 	if (dtype < 0 || t->n_dims > DLB_MAX_DIMS || dlb_checked_count(t->dims, (int)t->n_dims) != dlb_desc_count(d))
-		return dlb_fail(s->err, s->source, "initializer '%s' has another shape than the trained weight", t->name);
+		return dlb_refuse(s->err, s->source, "save as .safetensors",
+				"initializer '%s' has another shape than the trained weight", t->name);
 	set_raw(t, converted(s, d, data, (enum dlb_dtype)dtype),
 		(size_t)dlb_desc_count(d) * dlb_dtype_bytes((enum dlb_dtype)dtype));
 	return 0;

@@ -102,12 +102,14 @@ static int take(struct dlb_graph *g, struct dlb_tensor *t, const struct store *s
 	char a[120], b[120];
 
 	if (!look_up(s, name, &have, &from))
-		return dlb_fail(err, s->path, "no tensor '%s'", name);
+		return dlb_refuse(err, s->path, "give weights of this model: names are those of the graph's tensors",
+				"no tensor '%s'", name);
 	bool follows = false;
 	for (int k = 0; k < t->n_dims; k++)
 		follows |= t->dim[k].mul != 0;
 	if (follows || want.n_dims < 0 || !dlb_desc_same_shape(&want, &have))
-		return dlb_fail(err, s->path, "tensor '%s' is %s where the graph needs %s", name,
+		return dlb_refuse(err, s->path, "give weights of this model",
+				"tensor '%s' is %s where the graph needs %s", name,
 				dlb_desc_str(&have, a, sizeof a),
 				want.n_dims < 0 ? "?" : dlb_desc_str(&want, b, sizeof b));
 	if (have.dtype == t->dtype && !s->is_st && !t->slice) {	/* used where it lies: the graph gets the arena (keep) */
@@ -124,7 +126,8 @@ static int take(struct dlb_graph *g, struct dlb_tensor *t, const struct store *s
 	else if (dlb_dtype_is_float(have.dtype) && dlb_dtype_is_float(t->dtype))
 		convert(to, t->dtype, from, &have, t->slice, count);
 	else
-		return dlb_fail(err, s->path, "tensor '%s' is %s where the graph needs %s", name,
+		return dlb_refuse(err, s->path, "give weights of this model",
+				"tensor '%s' is %s where the graph needs %s", name,
 				dlb_dtype_name(have.dtype), dlb_dtype_name(t->dtype));
 	t->data = to;
 	t->is_fill = false;
@@ -154,7 +157,8 @@ static int load_from(struct dlb_graph *g, bool in_state, bool constants_only, st
 	if (!missing)
 		return 0;
 	if (!path)
-		return dlb_fail(err, "/graph/model", "the document names no %s to take weights from", in_state ? "state_dict" : "model");
+		return dlb_refuse(err, "/graph/model", "run dlb-profile on the ONNX model", "the document names no %s to take weights from",
+				  in_state ? "state_dict" : "model");
 	if (open_store(&s, path, in_state ? g->state_sha256 : g->model_sha256, err))
 		return -1;
 	for (int i = 0; i < g->n_tensors && !rc; i++)

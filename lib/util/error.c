@@ -41,6 +41,18 @@ int dlb_fail_no(struct dlb_error *err, const char *where, const char *fmt, ...)
 	return -1;
 }
 
+int dlb_refuse(struct dlb_error *err, const char *where, const char *cure, const char *fmt, ...)
+{
+	va_list ap;
+
+	if (!err)
+		return -1;
+	va_start(ap, fmt);
+	fill(err, 2, where, fmt, ap);
+	va_end(ap);
+	return dlb_hint(err, "%s", cure);
+}
+
 int dlb_hint(struct dlb_error *err, const char *fmt, ...)
 {
 	char text[sizeof err->hint];

@@ -26,6 +26,9 @@ int dlb_fail(struct dlb_error *err, const char *where, const char *fmt, ...)
 /* As dlb_fail, for an honest no: exit status 1. */
 int dlb_fail_no(struct dlb_error *err, const char *where, const char *fmt, ...)
 	__attribute__((format(printf, 3, 4)));
+/* dlb_fail and dlb_hint in one: `cure` is the hint. */
+int dlb_refuse(struct dlb_error *err, const char *where, const char *cure, const char *fmt, ...)
+	__attribute__((format(printf, 4, 5)));
 /* Adds or replaces the hint; returns -1 so that `return dlb_hint(err, ...)` reads well. */
 int dlb_hint(struct dlb_error *err, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 /* Puts `prefix` (a file's name) before err->where: "FILE: /graph/ops/3" before a pointer or a name,

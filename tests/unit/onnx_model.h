@@ -10,6 +10,7 @@
 
 static int n_checked, n_hostile;
 static struct dlb_error err;
+static const char *seeds;	/* a folder for every model that a test makes, for fuzzers; NULL: none */
 static char dir[] = "/tmp/dlb-test-onnx-XXXXXX";
 
 static inline void die(const char *what)
@@ -146,11 +147,24 @@ static inline void start(struct model *m)
 	vertex(m, "Add", "x", "w", "y");
 }
 
+static inline void write_seed(const void *data, size_t n)
+{
+	static int count;
+	char path[600];
+
+	if (!seeds)
+		return;
+	snprintf(path, sizeof path, "%s/%03d-%s", seeds, count++, dir + strlen(dir) - 6);
+	FILE *f = fopen(path, "wb");
+	assert(f && fwrite(data, 1, n, f) == n && fclose(f) == 0);
+}
+
 static inline uint8_t *pack(const struct model *m, size_t *n)
 {
 	*n = protobuf_c_message_get_packed_size(&m->m.base);
 	uint8_t *p = dlb_xmalloc(*n + 1);
 	protobuf_c_message_pack(&m->m.base, p);
+	write_seed(p, *n);
 	return p;
 }
 
@@ -201,6 +215,7 @@ static inline void refused(struct model *m, const char *says)
 		fprintf(stderr, "wanted '%s'\n", says);
 		die("got");
 	}
+	assert(err.hint[0]);			/* a cure */
 	assert(!g.op && !g.tensor && !g.arena.head);
 	n_hostile++;
 }

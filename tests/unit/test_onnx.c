@@ -23,7 +23,9 @@ static void test_basics(void)
 	/* an input that is an initializer is none; names of the batch elsewhere are the batch; others stay unknown */
 	m.in[m.g.n_input++] = value(&m, "w", (const char *[]){ "2", NULL });
 	m.in[m.g.n_input++] = value(&m, "mask", (const char *[]){ "", "batch", "seq", NULL });
-	Onnx__NodeProto *v = vertex(&m, "Relu", "y", "", "z");
+	Onnx__NodeProto *v = vertex(&m, "Custom", "y", "", "z");
+	v->domain = (char *)"own";			/* ONNX's operators have attributes of their own only */
+	opset(&m, "own", 1);
 	v->name = (char *)"Add_0";			/* as the first one is called for want of a name */
 	attribute(&m, v, "i", 2)->i = -3;
 	attribute(&m, v, "f", 1)->f = 0.1f;
@@ -152,6 +154,9 @@ static void test_refused(void)
 	start(&m); m.opset[0]->version = 29; refused(&m, "opset 29; dlb reads 6 to 28");
 	start(&m); m.opset[0]->version = 5; refused(&m, "opset 5");
 	start(&m); m.opset[0]->version = -1; refused(&m, "opset");
+	start(&m); m.m.ir_version = 15; refused(&m, "the file has ONNX IR version 15; dlb reads up to 14");
+	start(&m); opset(&m, "ai.onnx.preview.training", 2); m.node[0]->domain = (char *)"ai.onnx.preview.training";
+	refused(&m, "opset 2 of ai.onnx.preview.training; dlb reads 1");
 	start(&m); m.node[0]->input[0] = (char *)"nowhere"; refused(&m, "reads tensor 'nowhere', which nothing makes");
 	start(&m); m.node[0]->output[0] = (char *)"q"; refused(&m, "nothing makes output 'y'");
 	start(&m); m.g.n_output = 0; refused(&m, "no outputs");
@@ -173,11 +178,13 @@ static void test_refused(void)
 	start(&m); m.init[0]->n_dims = 2; m.init[0]->dims[0] = m.init[0]->dims[1] = INT64_C(1) << 40; refused(&m, "too large");
 	start(&m); m.init[0]->data_type = 8; refused(&m, "of a type dlb does not read");
 	start(&m); m.init[0]->has_data_type = 0; refused(&m, "of a type dlb does not read");
-	start(&m); m.init[0]->has_raw_data = 0; refused(&m, "holds 0 values");
+	start(&m); m.init[0]->has_raw_data = 0; refused(&m, "holds 0 values where its shape needs 2");
+	Onnx__TensorProto__Segment segment = ONNX__TENSOR_PROTO__SEGMENT__INIT;
+	start(&m); m.init[0]->segment = &segment; refused(&m, "is stored in segments, which dlb does not read");
 	start(&m); m.init[0]->name = NULL; refused(&m, "has no name");
 	start(&m); raw(m.init[0], nan2, 8); refused(&m, "weights hold NaN: initializer 'w', element 1");
 	start(&m); raw(m.init[0], inf2, 8); refused(&m, "weights hold infinity");
-	start(&m); m.init[0]->n_dims = 9; m.init[0]->dims = (int64_t[]){ 1, 1, 1, 1, 1, 1, 1, 1, 2 }; refused(&m, "at most 8");
+	start(&m); m.init[0]->n_dims = 9; m.init[0]->dims = (int64_t[]){ 1, 1, 1, 1, 1, 1, 1, 1, 2 }; refused(&m, "has 9 dimensions; at most 8");
 	start(&m); m.init[0]->has_data_location = 1;
 	m.init[0]->data_location = ONNX__TENSOR_PROTO__DATA_LOCATION__EXTERNAL; refused(&m, "which only a model on disk");
 	Onnx__SparseTensorProto sparse = ONNX__SPARSE_TENSOR_PROTO__INIT, *sparses[] = { &sparse };
@@ -190,6 +197,7 @@ static void test_refused(void)
 	for (int i = 0; i < DLB_LEN(bad_utf8); i++) {
 		start(&m); m.node[0]->name = (char *)bad_utf8[i]; refused(&m, "not UTF-8");
 	}
+	assert(dlb_onnx_parse("", 0, "m.onnx", &g, &err) == -1 && !strcmp(err.what, "empty file") && err.hint[0]);
 	/* a mask is no broken weight */
 	start(&m); raw(m.init[0], mask2, 8);
 	if (parse(&m, &g))
@@ -526,10 +534,12 @@ static void test_weights(const char *path)
 	n_checked++;
 }
 
-int main(void)
+/* An argument: the folder for the models as seeds of fuzzers. */
+int main(int argc, char **argv)
 {
 	const char *data = getenv("DLB_TEST_DATA");
 	char path[600], command[300];
+	seeds = argc > 1 ? argv[1] : NULL;
 	assert(mkdtemp(dir));
 	data = data ? data : "../shared/data";
 

@@ -212,7 +212,9 @@ static void test_bodies(void)
 
 	start_function(&f[0], "choose", NAMES("a", "b"), NAMES("r"));
 	Onnx__NodeProto *v = vertex(&f[0].body, "If", "c", NULL, "r");
-	vertex(&f[0].body, "Cast", "b", NULL, "c");
+	Onnx__AttributeProto *to = attribute(&f[0].body, vertex(&f[0].body, "Cast", "b", NULL, "c"), "to", 2);
+	to->has_i = 1;
+	to->i = 9;
 	for (int i = 0; i < 2; i++) {
 		start(&in[i]);
 		in[i].g.n_input = in[i].g.n_output = in[i].g.n_node = in[i].g.n_initializer = 0;
@@ -392,10 +394,12 @@ static void test_depth(void)
 	free(f);
 }
 
-int main(void)
+/* An argument: the folder for the models as seeds of fuzzers. */
+int main(int argc, char **argv)
 {
 	char command[100];
 
+	seeds = argc > 1 ? argv[1] : NULL;
 	assert(mkdtemp(dir));
 	test_nested();
 	test_operands();

@@ -17,6 +17,8 @@ static void read_signature(const char *text, struct dlb_graph *g)
 {
 	struct model m;
 
+	if (seeds)
+		write_seed(text, strlen(text));
 	start(&m);
 	add_metadata(&m, "pkg.torch.export.ExportedProgram.graph_signature", text);
 	if (parse(&m, g))
@@ -174,8 +176,10 @@ static void padding_rows(void)
 	assert(padding_of("aten.add.Tensor](args = (%a, %b, 0), kwargs = {})") == -1);
 }
 
-int main(void)
+/* An argument: the folder for the texts as seeds of fuzzers. */
+int main(int argc, char **argv)
 {
+	seeds = argc > 1 ? argv[1] : NULL;
 	padding_rows();
 	test_forms();
 	test_quotes();

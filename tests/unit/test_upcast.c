@@ -104,10 +104,12 @@ static void test_save(void)
 	n_checked++;
 }
 
-int main(void)
+/* An argument: the folder for the models as seeds of fuzzers. */
+int main(int argc, char **argv)
 {
 	char command[100];
 
+	seeds = argc > 1 ? argv[1] : NULL;
 	assert(mkdtemp(dir));
 	test_upcast();
 	test_casts_go();

@@ -1,0 +1,8 @@
+#!/usr/bin/env bats
+# Every refusal in lib/model and lib/graph has a cure, and a test that brings it about.
+
+@test "refusals name the cure and are tested" {
+	run "$BATS_TEST_DIRNAME/refusals"
+	echo "$output"
+	[ "$status" = 0 ]
+}
