@@ -27,6 +27,10 @@ static int infer(struct dlb_op_io *io, struct dlb_error *err)
 
 	if (x->n_dims < 2)
 		return dlb_op_fail(io, err, "input has %d dimensions, at least 2 are needed", x->n_dims);
+	if (io->opset >= 7 && io->opset < 9 && !dlb_io_int(io, "spatial", 1))
+		return dlb_op_fail(io, err, "attribute 'spatial' is 0: statistics for each pixel are not available");
+	if (io->opset >= 14 && !trains(io) && io->n_out > 1)
+		return dlb_op_fail(io, err, "%d outputs without training_mode, which alone makes more than one", io->n_out);
 	if (dlb_param_types(io, 0, 1, 4, err))
 		return -1;
 	c = dlb_desc_1d(io->in[1].dtype, x->dim[1]);
@@ -34,8 +38,11 @@ static int infer(struct dlb_op_io *io, struct dlb_error *err)
 		if (io->in[i].n_dims != 1 || io->in[i].dim[0] != x->dim[1])
 			return dlb_op_fail(io, err, "input %d must have %lld entries", i, (long long)x->dim[1]);
 	io->out[0] = *x;
-	for (int i = 1; i < io->n_out; i++)
+	for (int i = 1; i < io->n_out; i++) {
 		io->out[i] = c;
+		if (i < 3)
+			io->out[i].dtype = io->in[2 + i].dtype;
+	}
 	return 0;
 }
 

@@ -265,6 +265,15 @@ int dlb_kernel_widened(struct dlb_backend *be, const struct dlb_op_io *io, unsig
 	return dlb_chain_finish(c, k);
 }
 
+/* Kernels of bf16 take parameters as f32 (f32_in); in a file that is bf16 throughout they are not. */
+static bool bf16_parameters(const struct dlb_op_io *io)
+{
+	for (int i = 0; i < io->n_in && i < 32; i++)
+		if (io->cls->f32_in >> i & 1 && dlb_io_has(io, i) && io->in[i].dtype == DLB_BF16)
+			return true;
+	return false;
+}
+
 int dlb_op_kernel(struct dlb_backend *be, const struct dlb_op_io *io, struct dlb_kernel **k, struct dlb_error *err)
 {
 	const unsigned halves = 1u << DLB_F16 | 1u << DLB_BF16;
@@ -273,7 +282,7 @@ int dlb_op_kernel(struct dlb_backend *be, const struct dlb_op_io *io, struct dlb
 
 	if (!io->cls->kernel)
 		return DLB_NO_KERNEL;
-	rc = io->cls->kernel(be, io, k, err);
+	rc = bf16_parameters(io) ? DLB_NO_KERNEL : io->cls->kernel(be, io, k, err);
 	for (int i = 0; i < io->n_in + io->n_out && rc == DLB_NO_KERNEL; i++) {
 		const struct dlb_desc *d = i < io->n_in ? &io->in[i] : &io->out[i - io->n_in];
 

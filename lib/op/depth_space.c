@@ -8,7 +8,10 @@ static int parse(const struct dlb_op_io *io, const struct dlb_desc **deep, const
 		 struct dlb_error *err)
 {
 	bool to_space = io->cls->name[0] == 'D';
+	const char *mode = dlb_io_str(io, "mode", "DCR");
 
+	if (strcmp(mode, "DCR") && strcmp(mode, "CRD"))
+		return dlb_op_fail(io, err, "attribute 'mode' is '%s', not DCR or CRD", mode);
 	*deep = to_space ? &io->in[0] : &io->out[0];
 	*wide = to_space ? &io->out[0] : &io->in[0];
 	*block = dlb_io_int(io, "blocksize", 0);

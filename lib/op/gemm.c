@@ -63,7 +63,7 @@ static int gemm_infer(struct dlb_op_io *io, struct dlb_error *err)
 
 	if (gemm_shape(io, &s, err) || product_types(io, &in, &out, err))
 		return -1;
-	if (dlb_io_has(io, 2) && io->in[2].dtype != (in == DLB_BF16 ? DLB_F32 : in))
+	if (dlb_io_has(io, 2) && io->in[2].dtype != in && !(in == DLB_BF16 && io->in[2].dtype == DLB_F32))
 		return dlb_op_fail(io, err, "the factors are of type %s and C of %s", dlb_dtype_name(in),
 				   dlb_dtype_name(io->in[2].dtype));
 	io->out[0] = dlb_desc_make(out, 2, (int64_t[]){ s.m, s.n });
@@ -84,6 +84,14 @@ static double gemm_flops(const struct dlb_op_io *io)
 /* Integer products are no training, but ONNX has them (test data, tokenizers): a plain loop on the host. */
 struct int_gemm { struct dlb_gemm_desc d; enum dlb_dtype c_type; };
 
+static int64_t scaled(int64_t v, double by)
+{
+	int64_t r = 0;
+
+	dlb_value_set(&r, DLB_I64, 0, (double)v * by);
+	return by == 1 ? v : r;
+}
+
 static void int_gemm_run(const void *ctx, const struct dlb_run *r)
 {
 	const struct int_gemm *g = ctx;
@@ -92,18 +100,19 @@ static void int_gemm_run(const void *ctx, const struct dlb_run *r)
 	for (int64_t b = 0; b < d->n_batch; b++)
 		for (int64_t i = 0; i < d->m; i++)
 			for (int64_t j = 0; j < d->n; j++) {
-				int64_t sum = 0;
+				uint64_t sum = 0;		/* wraps */
 
 				for (int64_t l = 0; l < d->k; l++) {
 					int64_t x = b * d->a_batch + (d->trans_a ? l * d->m + i : i * d->k + l);
 					int64_t w = b * d->w_batch + (d->trans_w ? j * d->k + l : l * d->n + j);
 
-					sum += dlb_value_int(r->in[0], d->dtype, x) * dlb_value_int(r->in[1], d->dtype, w);
+					sum += (uint64_t)dlb_value_int(r->in[0], d->dtype, x) * (uint64_t)dlb_value_int(r->in[1], d->dtype, w);
 				}
-				sum = (int64_t)((double)sum * d->alpha);
+				if (d->alpha != 1)
+					sum = (uint64_t)scaled((int64_t)sum, d->alpha);
 				if (d->has_c)
-					sum += (int64_t)(d->beta * (double)dlb_value_int(r->in[2], d->dtype, i * d->c_row + j * d->c_col));
-				dlb_value_set(r->out[0], d->dtype, b * d->m * d->n + i * d->n + j, (double)sum);
+					sum += (uint64_t)scaled(dlb_value_int(r->in[2], d->dtype, i * d->c_row + j * d->c_col), d->beta);
+				dlb_value_set_int(r->out[0], d->dtype, b * d->m * d->n + i * d->n + j, (int64_t)sum);
 			}
 }
 

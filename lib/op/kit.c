@@ -100,10 +100,11 @@ int dlb_same_types(const struct dlb_op_io *io, int first, int n, struct dlb_erro
 
 int dlb_param_types(const struct dlb_op_io *io, int first, int from, int n, struct dlb_error *err)
 {
-	const enum dlb_dtype type = io->in[first].dtype, want = type == DLB_BF16 ? DLB_F32 : type;
+	const enum dlb_dtype type = io->in[first].dtype;
+	const bool half = type == DLB_BF16 || type == DLB_F16;
 
 	for (int i = from; i < from + n && i < io->n_in; i++)
-		if (io->in[i].n_dims >= 0 && io->in[i].dtype != want)
+		if (io->in[i].n_dims >= 0 && io->in[i].dtype != type && !(half && io->in[i].dtype == DLB_F32))
 			return type_differs(io, first, i, err);
 	return 0;
 }

@@ -55,7 +55,7 @@ int dlb_io_axis_list(const struct dlb_op_io *io, int i, int n_dims, int axis[DLB
 /* What infer checks, for kernels trust it: inputs [first, first + n) that are there are of one type; inputs i and j have
  * one shape; input i has so many elements. 0, or -1 with err. */
 int dlb_same_types(const struct dlb_op_io *io, int first, int n, struct dlb_error *err);
-/* Input `first` and those of [from, from + n) that are there are of one type, or the former is bf16 and the latter f32. */
+/* Input `first` and those of [from, from + n) that are there are of one type, or the former is bf16 or f16 and the latter f32. */
 int dlb_param_types(const struct dlb_op_io *io, int first, int from, int n, struct dlb_error *err);
 /* Inputs [first, first + n) that are there are of one type, or bf16 and f32; *out is the type, or bf16. */
 int dlb_mixed_types(const struct dlb_op_io *io, int first, int n, enum dlb_dtype *out, struct dlb_error *err);

@@ -288,6 +288,8 @@ static int split_sizes(const struct dlb_op_io *io, int *axis, int64_t size[MAX_S
 	n = dlb_io_ints(io, 1, "split", size, MAX_SPLIT, err);
 	if (n < 0)
 		return -1;
+	if (dlb_io_int(io, "num_outputs", io->n_out) != io->n_out)
+		return dlb_op_fail(io, err, "attribute 'num_outputs' is %lld for %d outputs", (long long)dlb_io_int(io, "num_outputs", 0), io->n_out);
 	if (!n) {				/* equal parts, the last may be smaller */
 		int64_t part = io->n_out ? (x->dim[*axis] + io->n_out - 1) / io->n_out : 0;
 

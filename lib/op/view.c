@@ -33,6 +33,8 @@ static int reshape_infer(struct dlb_op_io *io, struct dlb_error *err)
 		else
 			known *= dim[i];
 	}
+	if (free_dim >= 0 && zero_is_zero && !known)
+		return dlb_op_fail(io, err, "the new shape has 0 and -1, which does not go with attribute 'allowzero'");
 	if (free_dim >= 0)
 		dim[free_dim] = known ? count / known : 0;
 	io->out[0] = dlb_desc_make(x->dtype, n, dim);
@@ -106,6 +108,8 @@ static int unsqueeze_infer(struct dlb_op_io *io, struct dlb_error *err)
 
 	if (n < 0)
 		return -1;
+	if (!n && !dlb_io_has(io, 1) && !dlb_attr_find(io->attr, io->n_attr, "axes"))
+		return dlb_op_fail(io, err, "the axes are missing");
 	if (x->n_dims + n > DLB_MAX_DIMS)
 		return dlb_op_fail(io, err, "more than %d dimensions", DLB_MAX_DIMS);
 	y.n_dims = x->n_dims + n;

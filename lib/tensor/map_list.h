@@ -62,6 +62,7 @@ MAP(fmod, 2, FMOD(a, b))						/* sign of a */
 MAP(pow, 2, POW(a, b))
 MAP(clip, 1, (a < alpha ? alpha : a) > beta ? beta : (a < alpha ? alpha : a))	/* alpha = least, beta = most, which prevails */
 MAP(clip_between, 3, (a < b ? b : a) > c ? c : (a < b ? b : a))		/* x, least, most */
+MAP(prelu, 2, NEGATIVE(a) ? MUL(a, b) : a)				/* x, slope */
 MAP(relu, 1, NEGATIVE(a) ? (T)0 : a)
 MAP(shrink, 1, (T)-1 < 1 && a < NEG(alpha) ? ADD(a, beta) : a > alpha ? SUB(a, beta) : 0)	/* alpha = lambda, beta = bias */
 MAP_INT(bit_and, 2, a & b)
@@ -99,7 +100,6 @@ MAP_FLOAT(sigmoid, 1, F(sigmoid)(a))
 MAP_FLOAT(add_relu, 2, a + b < 0 ? 0 : a + b)
 MAP_FLOAT(leaky_relu, 1, a < 0 ? alpha * a : a)
 MAP_FLOAT(thresholded_relu, 1, a > alpha ? a : 0)
-MAP_FLOAT(prelu, 2, a < 0 ? a * b : a)					/* x, slope */
 MAP_FLOAT(elu, 1, a < 0 ? alpha * F(expm1)(a) : a)
 MAP_FLOAT(selu, 1, beta * (a < 0 ? alpha * F(expm1)(a) : a))		/* beta = gamma */
 MAP_FLOAT(celu, 1, a < 0 ? alpha * F(expm1)(a / alpha) : a)

@@ -280,7 +280,12 @@ static void map_gradients(void)
 
 			up[gradients[i].wrt] += h;
 			down[gradients[i].wrt] -= h;
-			want = 1.5 * (call(gradients[i].f, up, al, bt) - call(gradients[i].f, down, al, bt)) / (2 * h);
+			const double above = call(gradients[i].f, up, al, bt), below = call(gradients[i].f, down, al, bt);
+			const double here = call(gradients[i].f, v, al, bt);
+
+			if (fabs(above - 2 * here + below) > 1e-3 * h * (1 + fabs(here)))
+				continue;			/* within h of a kink */
+			want = 1.5 * (above - below) / (2 * h);
 			for (int j = 0; gradients[i].takes[j]; j++)
 				arg[j + 1] = gradients[i].takes[j] == 'x' ? v[0] : gradients[i].takes[j] == 'w' ? v[1] : call(gradients[i].f, v, al, bt);
 			got = call(gradients[i].grad, arg, al, bt);

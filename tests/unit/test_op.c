@@ -468,6 +468,23 @@ static void check_class(int kind)
 			assert(strcmp(dlb_op_class_of(k)->name, c->name));
 }
 
+/* Attributes that a definition does not have at an opset are refused, and said which. */
+static void check_attributes(void)
+{
+	const struct dlb_attr axes = { .name = "axes", .type = DLB_ATTR_INTS }, keep = { .name = "keepdim", .type = DLB_ATTR_INT };
+	const struct dlb_attr alpha = { .name = "alpha", .type = DLB_ATTR_STR, .s = "1" }, whole = { .name = "alpha", .type = DLB_ATTR_INT };
+	struct dlb_error err = { 0 };
+
+	assert(!dlb_op_check_attributes("ReduceMax", 13, &axes, 1, &err) && dlb_op_check_attributes("ReduceMax", 18, &axes, 1, &err));
+	assert(!strcmp(err.what, "attribute 'axes' belongs to opsets up to 17") && err.hint[0]);
+	assert(dlb_op_check_attributes("ReduceMax", 13, &keep, 1, &err) && !strcmp(err.what, "the operator has no attribute 'keepdim'"));
+	assert(!strcmp(err.hint, "did you mean 'keepdims'?"));
+	assert(dlb_op_check_attributes("Relu", 13, &alpha, 1, &err) && !dlb_op_check_attributes("not of ONNX", 13, &alpha, 1, &err));
+	assert(dlb_op_check_attributes("Elu", 13, &alpha, 1, &err) && !strcmp(err.what, "attribute 'alpha' is a string, not a real number"));
+	assert(!dlb_op_check_attributes("Elu", 13, &whole, 1, &err) && !dlb_op_check_attributes("Relu", 13, NULL, 0, &err));
+	assert(dlb_op_check_attributes("Concat", 13, NULL, 0, &err) && !strcmp(err.what, "attribute 'axis' is missing"));
+}
+
 int main(void)
 {
 	const struct dlb_backend_ops *ops = dlb_backend_find("cpu");
@@ -480,6 +497,7 @@ int main(void)
 	assert(ops && !ops->open(0, 1, &be, &err));
 	for (int i = 0; i < DLB_N_OPS; i++)
 		check_class(i);
+	check_attributes();
 	assert(dlb_op_kind_find("Relu", "ai.onnx") == DLB_OP_Relu && dlb_op_kind_find("Relu", "x") < 0);
 	assert(dlb_op_kind_find("Adam", "ai.onnx.preview.training") == DLB_OP_TrainingAdam && dlb_op_kind_find("Adam", "") < 0);
 	assert(!strcmp(dlb_op_work("Conv2D"), "conv") && !strcmp(dlb_op_work("no such"), "other"));
