@@ -363,6 +363,8 @@ static int kernel(struct dlb_backend *be, const struct dlb_op_io *io, struct dlb
 	struct equation e;
 	struct operand o, to;
 
+	if (dlb_dtype_is_int(io->in[0].dtype))		/* exact up to 2^53 */
+		return dlb_kernel_widened(be, io, 1u << io->in[0].dtype, DLB_F64, kernel, k, err);
 	if (parse(io, &e, err))
 		return -1;
 	if (io->in[0].dtype != DLB_F32 && io->in[0].dtype != DLB_F64)

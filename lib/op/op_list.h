@@ -39,7 +39,7 @@ OP(TransposeView)									/* transpose_view.c */
 OP(Shape) OP(Size) OP(Constant) OP(ConstantOfShape) OP(EyeLike) OP(Range) OP(Cast) OP(CastLike)	/* shape.c */
 /* reduce.c */
 OP(ReduceSum) OP(ReduceMean) OP(ReduceMax) OP(ReduceMin) OP(ReduceProd) OP(ReduceSumSquare) OP(ReduceL1) OP(ReduceL2)
-OP(ReduceLogSum) OP(ReduceLogSumExp) OP(ReduceGrad) OP(ReduceExtremeGrad)
+OP(ReduceLogSum) OP(ReduceLogSumExp) OP(ReduceGrad) OP(ReduceExtremeGrad) OP(ReduceProdGrad)
 OP(Transpose) OP(Slice) OP(SliceGrad) OP(Concat) OP(Split) OP(Expand) OP(Tile)		/* move.c */
 OP(SampleSplit) OP(SampleConcat)							/* samples.c */
 OP(Gather) OP(GatherGrad)								/* gather.c */

@@ -1,9 +1,11 @@
 /* Reductions over axes. The axes are an attribute, or an input since opset 13 (ReduceSum) and 18; none given means
  * all, unless noop_with_empty_axes. ReduceGrad (dy, shape; axes, keepdims, mean) spreads a gradient again over the
- * axes of a sum or mean; ReduceExtremeGrad (dy, x, y) gives it to the elements that are y, in equal parts.
+ * axes of a sum or mean; ReduceExtremeGrad (dy, x, y) gives it to the elements that are y, in equal parts; ReduceProdGrad
+ * (dy, x) multiplies it by all elements but the one, so that zeros are no exception.
  * What is reduced from bf16 is f32: sums of many terms. */
 #include "op/kit.h"
 
+#include <float.h>
 #include <string.h>
 
 struct reduction { int64_t axes; bool keep; struct dlb_desc kept; };	/* kept: with 1 where reduced */
@@ -97,9 +99,12 @@ static int kernel_mapped(struct dlb_backend *be, const struct dlb_op_io *io, str
 	int from = DLB_IN(0), most = -1;
 
 	if (lse) {
+		const double finite = x->dtype == DLB_F64 ? DBL_MAX : FLT_MAX;	/* infinite less infinite is no number */
+
 		most = dlb_chain_temp(c, kept);
 		from = dlb_chain_temp(c, x);
 		dlb_chain_reduce(c, DLB_REDUCE_FN_MAX, (unsigned)r.axes, DLB_IN(0), x, most, kept);
+		dlb_chain_map(c, DLB_MAP_clip, -finite, finite, DLB_REFS(most), both, 1, most, kept);
 		dlb_chain_map(c, DLB_MAP_sub, 0, 0, DLB_REFS(DLB_IN(0), most), two, 2, from, x);
 		dlb_chain_map(c, DLB_MAP_exp, 0, 0, DLB_REFS(from), two, 1, from, x);
 	} else if (l1) {
@@ -161,8 +166,10 @@ static int gradient(struct dlb_builder *b, struct dlb_error *err)
 		struct dlb_attr a = dlb_make_int("axes", r.axes);
 
 		g = dlb_b_op(b, "ReduceExtremeGrad", &a, 1, (int[]){ dy, x, y }, 3, 1, NULL, x);
-	} else if (!strcmp(name, "ReduceProd")) {		/* dy y / x: not where x is 0 */
-		g = dlb_b_op2(b, "Div", keep_dims(b, &r, dlb_b_op2(b, "Mul", dy, y)), x);
+	} else if (!strcmp(name, "ReduceProd")) {
+		struct dlb_attr a = dlb_make_int("axes", r.axes);
+
+		g = dlb_b_op(b, "ReduceProdGrad", &a, 1, (int[]){ dy, x }, 2, 1, NULL, x);
 	} else if (!strcmp(name, "ReduceL2")) {
 		g = dlb_b_op2(b, "Mul", x, keep_dims(b, &r, dlb_b_op2(b, "DivOrZero", dy, y)));
 	} else if (!strcmp(name, "ReduceL1")) {
@@ -265,6 +272,87 @@ static int extreme_kernel(struct dlb_backend *be, const struct dlb_op_io *io, st
 	return dlb_chain_finish(c, k);
 }
 
+/* -- ReduceProdGrad -- */
+
+static int prod_grad_infer(struct dlb_op_io *io, struct dlb_error *err)
+{
+	int64_t axes = dlb_io_int(io, "axes", 0), kept = 1;
+
+	for (int i = 0; i < io->in[1].n_dims; i++)
+		kept *= axes >> i & 1 ? 1 : io->in[1].dim[i];
+	if (dlb_same_types(io, 0, 2, err) || dlb_has_count(io, 0, kept, err))
+		return -1;
+	io->out[0] = dlb_desc_make(io->in[1].dtype, io->in[1].n_dims, io->in[1].dim);
+	return 0;
+}
+
+struct products {
+	enum dlb_dtype type;
+	int n_kept, n_reduced;			/* dimensions */
+	int64_t kept[DLB_MAX_DIMS], kept_stride[DLB_MAX_DIMS], reduced[DLB_MAX_DIMS], reduced_stride[DLB_MAX_DIMS];
+};
+
+/* Offset of element i of the dimensions dim[0 .. n), row-major. */
+static int64_t offset_of(int64_t i, int n, const int64_t *dim, const int64_t *stride)
+{
+	int64_t at = 0;
+
+	for (int d = n - 1; d >= 0; i /= dim[d--])
+		at += i % dim[d] * stride[d];
+	return at;
+}
+
+static int64_t product_of(const int64_t *dim, int n)
+{
+	int64_t count = 1;
+
+	for (int i = 0; i < n; i++)
+		count *= dim[i];
+	return count;
+}
+
+static void prod_grad_run(const void *ctx, const struct dlb_run *r)
+{
+	const struct products *p = ctx;
+	const int64_t n = product_of(p->reduced, p->n_reduced);
+	double *before = r->scratch;
+
+	for (int64_t g = 0, groups = product_of(p->kept, p->n_kept); g < groups; g++) {
+		const int64_t base = offset_of(g, p->n_kept, p->kept, p->kept_stride);
+		double product = 1;
+
+		for (int64_t i = 0; i < n; i++) {
+			before[i] = product;
+			product *= dlb_value_real(r->in[1], p->type, base + offset_of(i, p->n_reduced, p->reduced, p->reduced_stride));
+		}
+		product = dlb_value_real(r->in[0], p->type, g);
+		for (int64_t i = n - 1; i >= 0; i--) {
+			const int64_t at = base + offset_of(i, p->n_reduced, p->reduced, p->reduced_stride);
+
+			dlb_value_set(r->out[0], p->type, at, before[i] * product);
+			product *= dlb_value_real(r->in[1], p->type, at);
+		}
+	}
+}
+
+static int prod_grad_kernel(struct dlb_backend *be, const struct dlb_op_io *io, struct dlb_kernel **k, struct dlb_error *err)
+{
+	const struct dlb_desc *x = &io->out[0];
+	const int64_t axes = dlb_io_int(io, "axes", 0);
+	struct products p = { .type = x->dtype };
+	int64_t stride[DLB_MAX_DIMS];
+
+	dlb_desc_strides(x, stride);
+	for (int i = 0; i < x->n_dims; i++) {
+		const bool reduced = axes >> i & 1;
+		int *n = reduced ? &p.n_reduced : &p.n_kept;
+
+		(reduced ? p.reduced : p.kept)[*n] = x->dim[i];
+		(reduced ? p.reduced_stride : p.kept_stride)[(*n)++] = stride[i];
+	}
+	return be->ops->host(be, prod_grad_run, &p, sizeof p, (size_t)product_of(p.reduced, p.n_reduced) * sizeof(double) + 64, k, err);
+}
+
 #define REDUCE(n, kern) \
 	const struct dlb_op_class dlb_op_##n = { .name = #n, .n_in = { 1, 2 }, .n_out = { 1, 1 }, .work = "reduce", \
 		.infer = infer, .flops = flops, .gradient = gradient, .kernel = kern };
@@ -280,5 +368,7 @@ REDUCE(ReduceLogSum, kernel_mapped)
 REDUCE(ReduceLogSumExp, kernel_mapped)
 const struct dlb_op_class dlb_op_ReduceGrad = { .name = "ReduceGrad", .domain = "dlb", .n_in = { 2, 2 }, .n_out = { 1, 1 },
 	.work = "reduce", .infer = grad_infer, .kernel = grad_kernel };
+const struct dlb_op_class dlb_op_ReduceProdGrad = { .name = "ReduceProdGrad", .domain = "dlb", .n_in = { 2, 2 }, .n_out = { 1, 1 },
+	.work = "reduce", .infer = prod_grad_infer, .kernel = prod_grad_kernel };
 const struct dlb_op_class dlb_op_ReduceExtremeGrad = { .name = "ReduceExtremeGrad", .domain = "dlb", .n_in = { 3, 3 },
 	.n_out = { 1, 1 }, .work = "reduce", .infer = extreme_infer, .kernel = extreme_kernel };

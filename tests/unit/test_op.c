@@ -87,6 +87,7 @@ static const struct test_case {
 	{ "CastLike", 17, "f3x4 k1", "", 0, 0 },
 	{ "ReduceSum", 17, "f2x3x4 i=0,2", "", 0, 0 }, { "ReduceSum", 17, "f2x3x4", "keepdims=0", 0, 0 }, { "ReduceMean", 17, "f2x3x4", "axes=1, keepdims=0", 0, 0 },
 	{ "ReduceMax", 17, "f2x3x4", "axes=1,", 0, 0 }, { "ReduceMin", 17, "f2x3x4", "axes=0,2 keepdims=0", 0, 0 }, { "ReduceProd", 17, "p2x3", "axes=1, keepdims=0", 0, 0 },
+	{ "ReduceProd", 17, "f2x3x2x2", "axes=0,2", 0, 0 }, { "ReduceProd", 18, "f2x3", "", 0, 0 },
 	{ "ReduceSumSquare", 17, "f2x3x4", "axes=2, keepdims=0", 0, 0 }, { "ReduceL1", 17, "f2x3x4", "axes=1, keepdims=0", 0, 0 },
 	{ "ReduceL2", 17, "f2x3x4", "axes=1, keepdims=0", 0, 0 }, { "ReduceLogSum", 17, "p2x3", "axes=1, keepdims=0", 0, 0 },
 	{ "ReduceLogSumExp", 17, "f2x3x4", "axes=1, keepdims=0", 0, 0 },
