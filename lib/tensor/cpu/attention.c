@@ -2,6 +2,7 @@
  * scores stay in the cache, what is masked by position is not computed, and the softmax of a row is made in one go.
  *   s = scale q k^T, p = softmax(s), y = p v
  *   dv = p^T dy, dp = dy v^T, ds = p (dp - sum p dp), dq = scale ds k, dk = scale ds^T q
+ * Products run over operands packed once for a head (panel_real.h): these heads are too small for a library's calls.
  * The backward pass makes p again from s and the rows' log sums (T. Dao et al., FlashAttention, 2022). Heads that share
  * keys are done one after the other by one thread, so that sums into dk and dv keep their order. */
 #include <math.h>
@@ -12,18 +13,35 @@
 
 /* Queries in a block: as many as make the products efficient, fewer where their scores would not stay in the cache. */
 enum { ATTENTION_ROWS = 64, ATTENTION_LEAST = 16, ATTENTION_SCORES = 1 << 17 };
+/* Elements that pieces of scratch, rows of scores and the first key of a block are aligned to: a multiple of every panel. */
+enum { ATTENTION_ALIGN = 32 };
 
-struct attention_part { const struct dlb_attention_desc *d; const struct dlb_run *run; void *scratch; };
+/* Where the pieces of a part's scratch begin, in elements: the head's keys and values packed for the products, the block's
+ * queries and dy, its scores and their gradients, the slopes of the cap (0: none). */
+struct attention_room { int64_t kt, vt, k, v, q, dy, s, g, slope; size_t bytes; };
+/* ld: elements from a row of scores to the next. */
+struct attention_part {
+	const struct dlb_attention_desc *d;
+	const struct dlb_run *run;
+	const struct attention_room *room;
+	int64_t ld;
+	void *scratch;
+};
 /* Queries [row, row + n) of one head, keys [lo, lo + columns). */
 struct attention_block { int64_t batch, head, kv_head, row, n, lo, columns; };
-typedef void attention_fn(const struct attention_part *p, const struct attention_block *x);
+/* For one type. */
+struct attention_loops {
+	struct attention_room (*room)(const struct dlb_attention_desc *d, int64_t rows, int64_t ld);
+	void (*pack)(const struct attention_part *p, int64_t batch, int64_t head);
+	void (*block)(const struct attention_part *p, const struct attention_block *x);
+};
 struct attention_kernel {
 	struct dlb_kernel k;
 	struct dlb_attention_desc d;
-	int parts;
-	int64_t n_blocks;
-	size_t part_bytes;			/* of scratch */
-	attention_fn *block;
+	int parts, n_blocks;
+	int64_t ld;
+	struct attention_room room;		/* of a part */
+	const struct attention_loops *loops;
 };
 struct attention_job { const struct attention_kernel *a; const struct dlb_run *run; };
 
@@ -66,15 +84,17 @@ static void attention_columns(const struct attention_part *p, struct attention_b
 		x->lo = 0;
 		end = p->d->keys;
 	}
+	x->lo -= x->lo % ATTENTION_ALIGN;
 	x->columns = end > x->lo ? end - x->lo : 0;
 }
 
-#define attention_gemm_f32 dlb_cpu_sgemm
-#define attention_gemm_f64 cblas_dgemm
 #include "tensor/cpu/f32.h"
 #include "tensor/cpu/attention_real.h"
 #include "tensor/cpu/f64.h"
 #include "tensor/cpu/attention_real.h"
+
+static const struct attention_loops loops_f32 = { attention_room_f32, attention_pack_f32, attention_block_f32 };
+static const struct attention_loops loops_f64 = { attention_room_f64, attention_pack_f64, attention_block_f64 };
 
 /* Gradients of keys and values are added to block by block. */
 static void clear_rows(void *base, const int64_t *stride, int64_t batch, int64_t head, int64_t rows, int64_t width, size_t size)
@@ -90,7 +110,7 @@ static void attention_part(const void *ctx, int part, int parts)
 	const struct attention_job *job = ctx;
 	const struct attention_kernel *a = job->a;
 	const struct dlb_attention_desc *d = &a->d;
-	const struct attention_part p = { d, job->run, (char *)job->run->scratch + (size_t)part * a->part_bytes };
+	const struct attention_part p = { d, job->run, &a->room, a->ld, (char *)job->run->scratch + (size_t)part * a->room.bytes };
 	const int64_t n = d->batch * d->kv_heads, share = d->heads / d->kv_heads;
 	const size_t size = dlb_dtype_bytes(d->dtype);
 
@@ -101,12 +121,13 @@ static void attention_part(const void *ctx, int part, int parts)
 			clear_rows(job->run->out[1], d->k, x.batch, x.kv_head, d->keys, d->width, size);
 			clear_rows(job->run->out[2], d->v, x.batch, x.kv_head, d->keys, d->v_width, size);
 		}
+		a->loops->pack(&p, x.batch, x.kv_head);
 		for (x.head = x.kv_head * share; x.head < (x.kv_head + 1) * share; x.head++)
-			for (int64_t b = 0; b < a->n_blocks; b++) {
-				x.row = cpu_cut(d->rows, (int)b, (int)a->n_blocks);
-				x.n = cpu_cut(d->rows, (int)b + 1, (int)a->n_blocks) - x.row;
+			for (int b = 0; b < a->n_blocks; b++) {
+				x.row = cpu_cut(d->rows, b, a->n_blocks);
+				x.n = cpu_cut(d->rows, b + 1, a->n_blocks) - x.row;
 				attention_columns(&p, &x);
-				a->block(&p, &x);
+				a->loops->block(&p, &x);
 			}
 	}
 }
@@ -128,14 +149,16 @@ int dlb_cpu_attention(struct dlb_backend *b, const struct dlb_attention_desc *d,
 		return DLB_NO_KERNEL;
 	a = dlb_xcalloc(1, sizeof *a);
 	a->d = *d;
-	a->block = d->dtype == DLB_F32 ? attention_block_f32 : attention_block_f64;
+	a->loops = d->dtype == DLB_F32 ? &loops_f32 : &loops_f64;
 	while (rows > ATTENTION_LEAST && rows * d->keys > ATTENTION_SCORES)
 		rows /= 2;
-	a->n_blocks = (d->rows + rows - 1) / rows;
+	/* beside the alignment, so that a column of scores is not all in one set of the cache */
+	a->ld = (d->keys / ATTENTION_ALIGN + 1) * ATTENTION_ALIGN + ATTENTION_ALIGN / 2;
+	a->n_blocks = (int)((d->rows + rows - 1) / rows);
 	a->parts = dlb_cpu_parts(b, d->batch * d->heads * d->rows * d->keys, d->batch * d->kv_heads);
-	a->part_bytes = cpu_round64((size_t)(rows * d->keys) * dlb_dtype_bytes(d->dtype)) * (!d->backward ? 1 : d->softcap > 0 ? 3 : 2);
-	a->k = (struct dlb_kernel){ .run = attention_run, .free = dlb_cpu_kernel_free, .impl = "blas",
-		.scratch_bytes = (size_t)a->parts * a->part_bytes };
+	a->room = a->loops->room(d, rows, a->ld);
+	a->k = (struct dlb_kernel){ .run = attention_run, .free = dlb_cpu_kernel_free, .impl = "loop",
+		.scratch_bytes = (size_t)a->parts * a->room.bytes };
 	*k = &a->k;
 	return 0;
 }

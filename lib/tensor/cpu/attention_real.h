@@ -1,13 +1,52 @@
 /* Attention for type T; included by attention.c. */
+#include "tensor/cpu/panel_real.h"
 #include "tensor/cpu/sums_real.h"
 
-/* Scores of a block: s (n, columns) = scale q k^T for queries [row, row + n) and keys [lo, lo + columns). */
-static void S(attention_products)(const struct attention_part *p, const struct attention_block *x, const T *q, const T *k, T *s)
+static int64_t S(attention_take)(int64_t *at, int64_t n)
+{
+	const int64_t p = *at;
+
+	*at += (n + ATTENTION_ALIGN - 1) / ATTENTION_ALIGN * ATTENTION_ALIGN;
+	return p;
+}
+
+static struct attention_room S(attention_room)(const struct dlb_attention_desc *d, int64_t rows, int64_t ld)
+{
+	struct attention_room r = { .bytes = 0 };
+	int64_t at = 0;
+
+	r.kt = S(attention_take)(&at, S(panel_count)(d->width, d->keys));
+	r.s = S(attention_take)(&at, rows * ld);
+	if (d->backward) {
+		r.vt = S(attention_take)(&at, S(panel_count)(d->v_width, d->keys));
+		r.k = S(attention_take)(&at, S(panel_count)(d->keys, d->width));
+		r.q = S(attention_take)(&at, S(panel_count)(rows, d->width));
+		r.dy = S(attention_take)(&at, S(panel_count)(rows, d->v_width));
+		r.g = S(attention_take)(&at, rows * ld);
+		r.slope = d->softcap > 0 ? S(attention_take)(&at, rows * ld) : 0;
+	} else {
+		r.v = S(attention_take)(&at, S(panel_count)(d->keys, d->v_width));
+	}
+	r.bytes = (size_t)at * sizeof(T);
+	return r;
+}
+
+/* Packs keys and values of a head. */
+static void S(attention_pack)(const struct attention_part *p, int64_t batch, int64_t head)
 {
 	const struct dlb_attention_desc *d = p->d;
+	const struct attention_room *r = p->room;
+	T *base = p->scratch;
+	const T *k = (const T *)p->run->in[1] + batch * d->k[0] + head * d->k[1];
+	const T *v = (const T *)p->run->in[2] + batch * d->v[0] + head * d->v[1];
 
-	S(attention_gemm)(CblasRowMajor, CblasNoTrans, CblasTrans, (int)x->n, (int)x->columns, (int)d->width, (T)d->scale,
-			  q + x->row * d->q[2], (int)d->q[2], k + x->lo * d->k[2], (int)d->k[2], 0, s, (int)x->columns);
+	S(panel_pack_transposed)(d->width, d->keys, k, d->k[2], base + r->kt);
+	if (d->backward) {
+		S(panel_pack_transposed)(d->v_width, d->keys, v, d->v[2], base + r->vt);
+		S(panel_pack)(d->keys, d->width, k, d->k[2], base + r->k);
+	} else {
+		S(panel_pack)(d->keys, d->v_width, v, d->v[2], base + r->v);
+	}
 }
 
 /* Row i's scores where output `scores` wants them, if stage is the one that is asked for; beyond the block: `rest`. */
@@ -107,18 +146,17 @@ static void S(attention_scale)(int64_t n, T by, T *x)
 static void S(attention_forward_block)(const struct attention_part *p, const struct attention_block *x)
 {
 	const struct dlb_attention_desc *d = p->d;
-	const T *q = (const T *)p->run->in[0] + x->batch * d->q[0] + x->head * d->q[1];
-	const T *k = (const T *)p->run->in[1] + x->batch * d->k[0] + x->kv_head * d->k[1];
-	const T *v = (const T *)p->run->in[2] + x->batch * d->v[0] + x->kv_head * d->v[1];
+	T *base = p->scratch, *s = base + p->room->s;
+	const T *q = (const T *)p->run->in[0] + x->batch * d->q[0] + x->head * d->q[1] + x->row * d->q[2];
 	T *y = (T *)p->run->out[0] + x->batch * d->y[0] + x->head * d->y[1] + x->row * d->y[2];
-	T *log_sum = (T *)p->run->out[1], *s = p->scratch, by[ATTENTION_ROWS];
+	T *log_sum = (T *)p->run->out[1], by[ATTENTION_ROWS];
 
 	if (log_sum)
 		log_sum += (x->batch * d->heads + x->head) * d->rows + x->row;
-	if (x->columns)
-		S(attention_products)(p, x, q, k, s);
+	S(panel_product)(x->n, x->columns, d->width, (T)d->scale, q, d->q[2], 1, base + p->room->kt + x->lo * d->width, d->width, s,
+			 p->ld, false);
 	for (int64_t i = 0; i < x->n; i++) {
-		T *row = s + i * x->columns, sum;
+		T *row = s + i * p->ld, sum;
 
 		S(attention_tell)(p, x, x->row + i, DLB_SCORES_RAW, row, 0);
 		if (d->softcap > 0)
@@ -135,9 +173,7 @@ static void S(attention_forward_block)(const struct attention_part *p, const str
 			S(attention_tell)(p, x, x->row + i, DLB_SCORES_SOFTMAX, row, 0);
 		}
 	}
-	if (x->columns)
-		S(attention_gemm)(CblasRowMajor, CblasNoTrans, CblasNoTrans, (int)x->n, (int)d->v_width, (int)x->columns, 1, s,
-				  (int)x->columns, v + x->lo * d->v[2], (int)d->v[2], 0, y, (int)d->y[2]);
+	S(panel_product)(x->n, d->v_width, x->columns, 1, s, p->ld, 1, base + p->room->v + x->lo * PANEL, d->keys, y, d->y[2], false);
 	for (int64_t i = 0; i < x->n; i++)
 		if (x->columns)
 			S(attention_scale)(d->v_width, by[i], y + i * d->y[2]);
@@ -167,44 +203,54 @@ static void S(attention_row_gradient)(const struct attention_part *p, const stru
 			g[j] *= slope[j];
 }
 
-/* Adds what the queries of one block of one head give to the gradients of their keys and values. */
-static void S(attention_backward_block)(const struct attention_part *p, const struct attention_block *x)
+/* A block's probabilities in s, and the gradients of its scores in g. */
+static void S(attention_block_gradients)(const struct attention_part *p, const struct attention_block *x, T *s, T *g)
 {
 	const struct dlb_attention_desc *d = p->d;
-	const int n = (int)x->n, columns = (int)x->columns, width = (int)d->width, v_width = (int)d->v_width;
-	const int64_t q_at = x->batch * d->q[0] + x->head * d->q[1], k_at = x->batch * d->k[0] + x->kv_head * d->k[1];
-	const int64_t v_at = x->batch * d->v[0] + x->kv_head * d->v[1] + x->lo * d->v[2];
-	const T *q = (const T *)p->run->in[0] + q_at, *k = (const T *)p->run->in[1] + k_at, *v = (const T *)p->run->in[2] + v_at;
-	const T *dy = (const T *)p->run->in[5] + x->batch * d->y[0] + x->head * d->y[1] + x->row * d->y[2];
 	const T *log_sum = (const T *)p->run->in[6] + (x->batch * d->heads + x->head) * d->rows + x->row;
-	T *dq = p->run->out[0] ? (T *)p->run->out[0] + q_at + x->row * d->q[2] : NULL;
-	T *dk = p->run->out[1] ? (T *)p->run->out[1] + k_at + x->lo * d->k[2] : NULL;
-	T *dv = p->run->out[2] ? (T *)p->run->out[2] + v_at : NULL, *s = p->scratch, *g = s + x->n * x->columns;
-	T *slope = d->softcap > 0 ? g + x->n * x->columns : NULL;
+	T *slope = p->room->slope ? (T *)p->scratch + p->room->slope : NULL;
 
-	S(attention_products)(p, x, q, k, s);
-	S(attention_gemm)(CblasRowMajor, CblasNoTrans, CblasTrans, n, columns, v_width, 1, dy, (int)d->y[2], v, (int)d->v[2], 0, g,
-			  columns);
 	for (int64_t i = 0; i < x->n; i++) {
-		T *row = s + i * x->columns, *caps = slope ? slope + i * x->columns : NULL, sum = log_sum[i];
+		T *row = s + i * p->ld, *caps = slope ? slope + i * p->ld : NULL, sum = log_sum[i];
 
-		if (slope)
+		if (caps)
 			S(attention_cap)((T)d->softcap, x->columns, row, caps);
 		S(attention_mask)(p, x, x->row + i, row);
 #pragma omp simd
 		for (int64_t j = 0; j < x->columns; j++)
 			row[j] = F(exp_down)(row[j] - sum);
-		S(attention_row_gradient)(p, x, x->row + i, row, caps, g + i * x->columns);
+		S(attention_row_gradient)(p, x, x->row + i, row, caps, g + i * p->ld);
 	}
-	if (dv)
-		S(attention_gemm)(CblasRowMajor, CblasTrans, CblasNoTrans, columns, v_width, n, 1, s, columns, dy, (int)d->y[2], 1, dv,
-				  (int)d->v[2]);
+}
+
+/* Adds what the queries of one block of one head give to the gradients of their keys and values. */
+static void S(attention_backward_block)(const struct attention_part *p, const struct attention_block *x)
+{
+	const struct dlb_attention_desc *d = p->d;
+	const struct attention_room *r = p->room;
+	const int64_t q_at = x->batch * d->q[0] + x->head * d->q[1] + x->row * d->q[2];
+	const T *q = (const T *)p->run->in[0] + q_at;
+	const T *dy = (const T *)p->run->in[5] + x->batch * d->y[0] + x->head * d->y[1] + x->row * d->y[2];
+	T *dq = p->run->out[0], *dk = p->run->out[1], *dv = p->run->out[2];
+	T *base = p->scratch, *s = base + r->s, *g = base + r->g;
+
+	S(panel_product)(x->n, x->columns, d->width, (T)d->scale, q, d->q[2], 1, base + r->kt + x->lo * d->width, d->width, s, p->ld,
+			 false);
+	S(panel_product)(x->n, x->columns, d->v_width, 1, dy, d->y[2], 1, base + r->vt + x->lo * d->v_width, d->v_width, g, p->ld, false);
+	S(attention_block_gradients)(p, x, s, g);
 	if (dq)
-		S(attention_gemm)(CblasRowMajor, CblasNoTrans, CblasNoTrans, n, width, columns, (T)d->scale, g, columns,
-				  k + x->lo * d->k[2], (int)d->k[2], 0, dq, (int)d->q[2]);
-	if (dk)
-		S(attention_gemm)(CblasRowMajor, CblasTrans, CblasNoTrans, columns, width, n, (T)d->scale, g, columns,
-				  q + x->row * d->q[2], (int)d->q[2], 1, dk, (int)d->k[2]);
+		S(panel_product)(x->n, d->width, x->columns, (T)d->scale, g, p->ld, 1, base + r->k + x->lo * PANEL, d->keys, dq + q_at,
+				 d->q[2], false);
+	if (dk) {
+		S(panel_pack)(x->n, d->width, q, d->q[2], base + r->q);
+		S(panel_product)(x->columns, d->width, x->n, (T)d->scale, g, 1, p->ld, base + r->q, x->n,
+				 dk + x->batch * d->k[0] + x->kv_head * d->k[1] + x->lo * d->k[2], d->k[2], true);
+	}
+	if (dv) {
+		S(panel_pack)(x->n, d->v_width, dy, d->y[2], base + r->dy);
+		S(panel_product)(x->columns, d->v_width, x->n, 1, s, 1, p->ld, base + r->dy, x->n,
+				 dv + x->batch * d->v[0] + x->kv_head * d->v[1] + x->lo * d->v[2], d->v[2], true);
+	}
 }
 
 /* The same where no key may be attended to: the queries' gradients are zero. */
