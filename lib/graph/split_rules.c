@@ -535,7 +535,7 @@ static bool cross_entropy(const struct dlb_graph *g, const struct dlb_op *o, int
 }
 
 /* Attention's inputs and outputs (op/attention.c). */
-enum { ATTENTION_Q, ATTENTION_K, ATTENTION_MASK = 3, ATTENTION_LENGTHS = 6, ATTENTION_LOG_SUM = 4 };
+enum { ATTENTION_Q, ATTENTION_K, ATTENTION_MASK = 3, ATTENTION_LENGTHS = 6, ATTENTION_SAVED = 4 };
 
 /* The axis of operand i that counts heads, or that the heads lie side by side along; -1: it has none, or one for all. */
 static int heads_axis(const struct dlb_op *o, int i, const struct dlb_tensor *t)
@@ -544,7 +544,7 @@ static int heads_axis(const struct dlb_op *o, int i, const struct dlb_tensor *t)
 		return -1;
 	if (i == ATTENTION_MASK)
 		return t->n_dims < 3 || is_one(t->dim[t->n_dims - 3]) ? -1 : t->n_dims - 3;
-	return t->n_dims == 4 || i == o->n_in + ATTENTION_LOG_SUM ? 1 : 2;
+	return t->n_dims == 4 || i == o->n_in + ATTENTION_SAVED ? 1 : 2;
 }
 
 /* Heads of Q, or of K and V, of which each serves as many of the former. */

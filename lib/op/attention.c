@@ -3,9 +3,9 @@
  * Q, K and V are (batch, heads, rows, width), or (batch, rows, heads width) with the numbers of heads as attributes; K and V
  * may have fewer heads, each of which serves several neighbouring ones of Q. Keys and values of earlier steps (past_key,
  * past_value) are copied before the new ones; after that the back end's kernel does everything in one go, by strides.
- * Outputs of ONNX: Y, present_key, present_value, qk_matmul_output; our own: the logarithm of each row's sum of exp(score),
- * which AttentionGrad (dy, Q, K, V, log sums, mask, lengths) -> dQ, dK, dV, dmask makes the probabilities from again. Its K
- * and V are the present ones where there is a past; dmask has every head and sample of its own.
+ * Outputs of ONNX: Y, present_key, present_value, qk_matmul_output; our own: what AttentionGrad (dy, Q, K, V, saved, mask,
+ * lengths) -> dQ, dK, dV, dmask takes the probabilities from, themselves while they are few, else the logarithm of each
+ * row's sum of exp(score). Its K and V are the present ones where there is a past; dmask has every head and sample of its own.
  * A. Vaswani et al., Attention Is All You Need, 2017; T. Dao et al., FlashAttention, 2022. */
 #include "op/kit.h"
 
@@ -13,8 +13,8 @@
 #include <string.h>
 
 enum { Q, K, V, MASK, PAST_K, PAST_V, LENGTHS };				/* inputs */
-enum { Y, PRESENT_K, PRESENT_V, SCORES, LOG_SUM };				/* outputs */
-enum { GRAD_DY, GRAD_Q, GRAD_K, GRAD_V, GRAD_LOG_SUM, GRAD_MASK, GRAD_LENGTHS };	/* inputs of the gradient */
+enum { Y, PRESENT_K, PRESENT_V, SCORES, SAVED };				/* outputs */
+enum { GRAD_DY, GRAD_Q, GRAD_K, GRAD_V, GRAD_SAVED, GRAD_MASK, GRAD_LENGTHS };	/* inputs of the gradient */
 
 /* (batch, heads, rows, width) of an operand, however it lies. */
 struct heads { int64_t batch, heads, rows, width; bool flat; };
@@ -60,6 +60,10 @@ static struct dlb_desc desc_of(enum dlb_dtype t, struct heads h)
 	return h.flat ? dlb_desc_make(t, 3, (int64_t[]){ h.batch, h.rows, h.heads * h.width })
 		: dlb_desc_make(t, 4, (int64_t[]){ h.batch, h.heads, h.rows, h.width });
 }
+
+/* Scores of a head up to which probabilities are kept for the backward pass: kept, they save a sixth of forward and backward
+ * together; more of them cost more memory than that is worth. */
+enum { KEEP_MOST = 512 * 512 };
 
 struct attention {
 	struct heads q, k, v, y;		/* k and v with the past */
@@ -186,7 +190,17 @@ static int finish_desc(const struct dlb_op_io *io, struct attention *a, int mask
 	    product_of(a->k) < 0 || product_of(a->v) < 0)
 		return dlb_op_fail(io, err, "%lld x %lld scores of %lld x %lld heads are too many", (long long)a->d.rows,
 				   (long long)a->d.keys, (long long)a->d.batch, (long long)a->d.heads);
-	return read_attributes(io, &a->d, err) || read_mask(io, mask, a, err) ? -1 : 0;
+	if (read_attributes(io, &a->d, err) || read_mask(io, mask, a, err))
+		return -1;
+	a->d.whole = a->d.rows * a->d.keys <= KEEP_MOST && a->d.softcap == 0;	/* a cap's slope is made from the scores */
+	return 0;
+}
+
+static struct dlb_desc saved_of(const struct attention *a)
+{
+	const int64_t dim[] = { a->d.batch, a->d.heads, a->d.rows, a->d.keys };
+
+	return dlb_desc_make(a->d.dtype, a->d.whole ? 4 : 3, dim);
 }
 
 static int parse(const struct dlb_op_io *io, struct attention *a, struct dlb_error *err)
@@ -214,7 +228,7 @@ static int infer(struct dlb_op_io *io, struct dlb_error *err)
 	const struct heads present_v = { a.v.batch, a.v.heads, a.v.rows, a.v.width, false };
 	const struct dlb_desc out[] = { [Y] = desc_of(t, a.y), [PRESENT_K] = desc_of(t, present_k), [PRESENT_V] = desc_of(t, present_v),
 		[SCORES] = dlb_desc_make(t, 4, (int64_t[]){ a.d.batch, a.d.heads, a.d.rows, a.d.keys }),
-		[LOG_SUM] = dlb_desc_make(t, 3, (int64_t[]){ a.d.batch, a.d.heads, a.d.rows }) };
+		[SAVED] = saved_of(&a) };
 
 	for (int i = 0; i < io->n_out; i++)
 		io->out[i] = out[i];
@@ -269,7 +283,7 @@ static int kernel(struct dlb_backend *be, const struct dlb_op_io *io, struct dlb
 	const int values = gather_rows(c, be, io, V, PAST_V, PRESENT_V, a.v, a.fresh, err);
 	const int in[] = { DLB_IN(Q), keys, values, dlb_io_has(io, MASK) ? DLB_IN(MASK) : DLB_NOTHING,
 			   dlb_io_has(io, LENGTHS) ? DLB_IN(LENGTHS) : DLB_NOTHING };
-	const int out[] = { DLB_OUT(Y), dlb_io_wants(io, LOG_SUM) ? DLB_OUT(LOG_SUM) : DLB_NOTHING,
+	const int out[] = { DLB_OUT(Y), dlb_io_wants(io, SAVED) ? DLB_OUT(SAVED) : DLB_NOTHING,
 			    dlb_io_wants(io, SCORES) ? DLB_OUT(SCORES) : DLB_NOTHING };
 	const int rc = be->ops->attention(be, &a.d, &sub, err);
 
@@ -299,7 +313,9 @@ static int grad_infer(struct dlb_op_io *io, struct dlb_error *err)
 	const struct dlb_desc dy = desc_of(io->in[0].dtype, a.y);
 	if (!dlb_desc_same_shape(&io->in[GRAD_DY], &dy))
 		return dlb_op_fail(io, err, "the gradient's shape is not %s", dlb_desc_str(&dy, s, sizeof s));
-	if (dlb_has_count(io, GRAD_LOG_SUM, a.d.batch * a.d.heads * a.d.rows, err))
+	const struct dlb_desc saved = saved_of(&a);
+
+	if (dlb_has_count(io, GRAD_SAVED, dlb_desc_count(&saved), err))
 		return -1;
 	for (int i = 0; i < 3 && i < io->n_out; i++)
 		io->out[i] = io->in[GRAD_Q + i];
@@ -319,7 +335,7 @@ static int grad_kernel(struct dlb_backend *be, const struct dlb_op_io *io, struc
 	a.d.backward = true;
 	struct dlb_chain *c = dlb_chain_new(be, err);
 	const int in[] = { DLB_IN(GRAD_Q), DLB_IN(GRAD_K), DLB_IN(GRAD_V), dlb_io_has(io, GRAD_MASK) ? DLB_IN(GRAD_MASK) : DLB_NOTHING,
-			   dlb_io_has(io, GRAD_LENGTHS) ? DLB_IN(GRAD_LENGTHS) : DLB_NOTHING, DLB_IN(GRAD_DY), DLB_IN(GRAD_LOG_SUM) };
+			   dlb_io_has(io, GRAD_LENGTHS) ? DLB_IN(GRAD_LENGTHS) : DLB_NOTHING, DLB_IN(GRAD_DY), DLB_IN(GRAD_SAVED) };
 
 	for (int i = 0; i < 4; i++)
 		out[i] = dlb_io_wants(io, i) ? DLB_OUT(i) : DLB_NOTHING;
@@ -364,7 +380,7 @@ static int gradient(struct dlb_builder *b, struct dlb_error *err)
 			return dlb_op_fail(&b->io, err, "no gradient through output %d", i);
 	const bool past = dlb_io_has(&b->io, PAST_K), masked = dlb_io_has(&b->io, MASK);
 	const int in[] = { b->dout[Y], b->in[Q], past ? dlb_b_extra_output(b, PRESENT_K) : b->in[K],
-			   past ? dlb_b_extra_output(b, PRESENT_V) : b->in[V], dlb_b_extra_output(b, LOG_SUM),
+			   past ? dlb_b_extra_output(b, PRESENT_V) : b->in[V], dlb_b_extra_output(b, SAVED),
 			   masked ? b->in[MASK] : -1, dlb_io_has(&b->io, LENGTHS) ? b->in[LENGTHS] : -1 };
 	const bool mask_too = masked && b->need[MASK];
 

@@ -113,14 +113,15 @@ struct dlb_softmax_desc { enum dlb_dtype dtype; bool log, backward; int64_t oute
  * j < length, with `causal` those up to its own position, with left (right) not -1 those at most so far before (after) it, and
  * those that the mask allows: bool, or a number that is added (-inf: not seen), by strides of {batch, head, row} with the
  * keys side by side; keys from mask_keys on are not seen. A query that sees none gives zeros.
- *   forward  in {q, k, v, mask|NULL, lengths|NULL}               out {y, log_sum|NULL, scores|NULL}
- *   backward in {q, k, v, mask|NULL, lengths|NULL, dy, log_sum}  out {dq|NULL, dk|NULL, dv|NULL, dmask|NULL}
- * log_sum (batch, heads, rows): the logarithm of the sum of a row's exp(score), from which the backward pass makes the
- * probabilities again. scores and dmask (batch, heads, rows, keys or mask_keys). */
+ *   forward  in {q, k, v, mask|NULL, lengths|NULL}             out {y, saved|NULL, scores|NULL}
+ *   backward in {q, k, v, mask|NULL, lengths|NULL, dy, saved}  out {dq|NULL, dk|NULL, dv|NULL, dmask|NULL}
+ * saved: what the backward pass takes the probabilities from: with `whole` these themselves (batch, heads, rows, keys), which
+ * is faster and larger; else the logarithm of the sum of each row's exp(score) (batch, heads, rows), from which it makes
+ * them again. scores and dmask (batch, heads, rows, keys or mask_keys). */
 enum dlb_scores { DLB_SCORES_RAW, DLB_SCORES_CAPPED, DLB_SCORES_MASKED, DLB_SCORES_SOFTMAX };
 struct dlb_attention_desc {
 	enum dlb_dtype dtype, mask_type;
-	bool backward, causal;
+	bool backward, causal, whole;
 	enum dlb_scores scores;		/* what the third output is */
 	int64_t batch, heads, kv_heads, rows, keys, mask_keys, width, v_width, past, left, right;
 	int64_t q[3], k[3], v[3], y[3], mask[3];

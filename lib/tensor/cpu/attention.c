@@ -3,7 +3,7 @@
  *   s = scale q k^T, p = softmax(s), y = p v
  *   dv = p^T dy, dp = dy v^T, ds = p (dp - sum p dp), dq = scale ds k, dk = scale ds^T q
  * Products run over operands packed once for a head (panel_real.h): these heads are too small for a library's calls.
- * The backward pass makes p again from s and the rows' log sums (T. Dao et al., FlashAttention, 2022). Heads that share
+ * The backward pass reads p, or makes it again from s and the rows' log sums (T. Dao et al., FlashAttention, 2022). Heads that share
  * keys are done one after the other by one thread, so that sums into dk and dv keep their order. */
 #include <math.h>
 
@@ -12,7 +12,7 @@
 #include "tensor/cpu/threads.h"
 
 /* Queries in a block: as many as make the products efficient, fewer where their scores would not stay in the cache. */
-enum { ATTENTION_ROWS = 64, ATTENTION_LEAST = 16, ATTENTION_SCORES = 1 << 17 };
+enum { ATTENTION_ROWS = 96, ATTENTION_USUAL = 64, ATTENTION_LEAST = 16, ATTENTION_SCORES = 1 << 17 };
 /* Elements that pieces of scratch, rows of scores and the first key of a block are aligned to: a multiple of every panel. */
 enum { ATTENTION_ALIGN = 32 };
 
@@ -142,7 +142,7 @@ static void attention_run(struct dlb_kernel *k, const struct dlb_run *r)
 int dlb_cpu_attention(struct dlb_backend *b, const struct dlb_attention_desc *d, struct dlb_kernel **k, struct dlb_error *err)
 {
 	struct attention_kernel *a;
-	int64_t rows = ATTENTION_ROWS;
+	int64_t rows = ATTENTION_USUAL;
 
 	(void)err;
 	if (d->dtype != DLB_F32 && d->dtype != DLB_F64)
@@ -152,9 +152,10 @@ int dlb_cpu_attention(struct dlb_backend *b, const struct dlb_attention_desc *d,
 	a->loops = d->dtype == DLB_F32 ? &loops_f32 : &loops_f64;
 	while (rows > ATTENTION_LEAST && rows * d->keys > ATTENTION_SCORES)
 		rows /= 2;
+	a->n_blocks = d->rows > rows ? (int)((d->rows + rows / 2) / rows) : 1;		/* of up to half as many more */
+	rows += rows / 2;
 	/* beside the alignment, so that a column of scores is not all in one set of the cache */
 	a->ld = (d->keys / ATTENTION_ALIGN + 1) * ATTENTION_ALIGN + ATTENTION_ALIGN / 2;
-	a->n_blocks = (int)((d->rows + rows - 1) / rows);
 	a->parts = dlb_cpu_parts(b, d->batch * d->heads * d->rows * d->keys, d->batch * d->kv_heads);
 	a->room = a->loops->room(d, rows, a->ld);
 	a->k = (struct dlb_kernel){ .run = attention_run, .free = dlb_cpu_kernel_free, .impl = "loop",

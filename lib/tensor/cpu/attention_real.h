@@ -40,7 +40,8 @@ static void S(attention_pack)(const struct attention_part *p, int64_t batch, int
 	const T *k = (const T *)p->run->in[1] + batch * d->k[0] + head * d->k[1];
 	const T *v = (const T *)p->run->in[2] + batch * d->v[0] + head * d->v[1];
 
-	S(panel_pack_transposed)(d->width, d->keys, k, d->k[2], base + r->kt);
+	if (!d->backward || !d->whole)
+		S(panel_pack_transposed)(d->width, d->keys, k, d->k[2], base + r->kt);
 	if (d->backward) {
 		S(panel_pack_transposed)(d->v_width, d->keys, v, d->v[2], base + r->vt);
 		S(panel_pack)(d->keys, d->width, k, d->k[2], base + r->k);
@@ -149,10 +150,9 @@ static void S(attention_forward_block)(const struct attention_part *p, const str
 	T *base = p->scratch, *s = base + p->room->s;
 	const T *q = (const T *)p->run->in[0] + x->batch * d->q[0] + x->head * d->q[1] + x->row * d->q[2];
 	T *y = (T *)p->run->out[0] + x->batch * d->y[0] + x->head * d->y[1] + x->row * d->y[2];
-	T *log_sum = (T *)p->run->out[1], by[ATTENTION_ROWS];
+	T *saved = p->run->out[1], by[ATTENTION_ROWS];
+	const int64_t at = (x->batch * d->heads + x->head) * d->rows + x->row;
 
-	if (log_sum)
-		log_sum += (x->batch * d->heads + x->head) * d->rows + x->row;
 	S(panel_product)(x->n, x->columns, d->width, (T)d->scale, q, d->q[2], 1, base + p->room->kt + x->lo * d->width, d->width, s,
 			 p->ld, false);
 	for (int64_t i = 0; i < x->n; i++) {
@@ -165,13 +165,15 @@ static void S(attention_forward_block)(const struct attention_part *p, const str
 		const bool any = S(attention_mask)(p, x, x->row + i, row);
 		S(attention_tell)(p, x, x->row + i, DLB_SCORES_MASKED, row, -INFINITY);
 		by[i] = S(attention_softmax)(x->columns, any, row, &sum);
-		if (log_sum)
-			log_sum[i] = sum;
-		if (d->scores == DLB_SCORES_SOFTMAX) {
+		if (saved && !d->whole)
+			saved[at + i] = sum;
+		if ((saved && d->whole) || d->scores == DLB_SCORES_SOFTMAX) {
 			S(attention_scale)(x->columns, by[i], row);
 			by[i] = 1;
 			S(attention_tell)(p, x, x->row + i, DLB_SCORES_SOFTMAX, row, 0);
 		}
+		if (saved && d->whole)		/* what lies beside the block's columns nobody reads */
+			memcpy(saved + (at + i) * d->keys + x->lo, row, (size_t)x->columns * sizeof *row);
 	}
 	S(panel_product)(x->n, d->v_width, x->columns, 1, s, p->ld, 1, base + p->room->v + x->lo * PANEL, d->keys, y, d->y[2], false);
 	for (int64_t i = 0; i < x->n; i++)
@@ -203,23 +205,25 @@ static void S(attention_row_gradient)(const struct attention_part *p, const stru
 			g[j] *= slope[j];
 }
 
-/* A block's probabilities in s, and the gradients of its scores in g. */
-static void S(attention_block_gradients)(const struct attention_part *p, const struct attention_block *x, T *s, T *g)
+/* The scores of a block, to be made probabilities, and the slopes of the cap. */
+static void S(attention_again)(const struct attention_part *p, const struct attention_block *x, T *s)
 {
 	const struct dlb_attention_desc *d = p->d;
+	const T *q = (const T *)p->run->in[0] + x->batch * d->q[0] + x->head * d->q[1] + x->row * d->q[2];
 	const T *log_sum = (const T *)p->run->in[6] + (x->batch * d->heads + x->head) * d->rows + x->row;
-	T *slope = p->room->slope ? (T *)p->scratch + p->room->slope : NULL;
+	T *base = p->scratch, *slope = p->room->slope ? base + p->room->slope : NULL;
 
+	S(panel_product)(x->n, x->columns, d->width, (T)d->scale, q, d->q[2], 1, base + p->room->kt + x->lo * d->width, d->width, s,
+			 p->ld, false);
 	for (int64_t i = 0; i < x->n; i++) {
-		T *row = s + i * p->ld, *caps = slope ? slope + i * p->ld : NULL, sum = log_sum[i];
+		T *row = s + i * p->ld;
 
-		if (caps)
-			S(attention_cap)((T)d->softcap, x->columns, row, caps);
+		if (slope)
+			S(attention_cap)((T)d->softcap, x->columns, row, slope + i * p->ld);
 		S(attention_mask)(p, x, x->row + i, row);
 #pragma omp simd
 		for (int64_t j = 0; j < x->columns; j++)
-			row[j] = F(exp_down)(row[j] - sum);
-		S(attention_row_gradient)(p, x, x->row + i, row, caps, g + i * p->ld);
+			row[j] = F(exp_down)(row[j] - log_sum[i]);
 	}
 }
 
@@ -232,12 +236,16 @@ static void S(attention_backward_block)(const struct attention_part *p, const st
 	const T *q = (const T *)p->run->in[0] + q_at;
 	const T *dy = (const T *)p->run->in[5] + x->batch * d->y[0] + x->head * d->y[1] + x->row * d->y[2];
 	T *dq = p->run->out[0], *dk = p->run->out[1], *dv = p->run->out[2];
-	T *base = p->scratch, *s = base + r->s, *g = base + r->g;
+	T *base = p->scratch, *g = base + r->g, *slope = r->slope ? base + r->slope : NULL;
+	const T *s = d->whole ? (const T *)p->run->in[6] + ((x->batch * d->heads + x->head) * d->rows + x->row) * d->keys + x->lo :
+		base + r->s;
+	const int64_t ld = d->whole ? d->keys : p->ld;
 
-	S(panel_product)(x->n, x->columns, d->width, (T)d->scale, q, d->q[2], 1, base + r->kt + x->lo * d->width, d->width, s, p->ld,
-			 false);
+	if (!d->whole)
+		S(attention_again)(p, x, base + r->s);
 	S(panel_product)(x->n, x->columns, d->v_width, 1, dy, d->y[2], 1, base + r->vt + x->lo * d->v_width, d->v_width, g, p->ld, false);
-	S(attention_block_gradients)(p, x, s, g);
+	for (int64_t i = 0; i < x->n; i++)
+		S(attention_row_gradient)(p, x, x->row + i, s + i * ld, slope ? slope + i * p->ld : NULL, g + i * p->ld);
 	if (dq)
 		S(panel_product)(x->n, d->width, x->columns, (T)d->scale, g, p->ld, 1, base + r->k + x->lo * PANEL, d->keys, dq + q_at,
 				 d->q[2], false);
@@ -248,7 +256,7 @@ static void S(attention_backward_block)(const struct attention_part *p, const st
 	}
 	if (dv) {
 		S(panel_pack)(x->n, d->v_width, dy, d->y[2], base + r->dy);
-		S(panel_product)(x->columns, d->v_width, x->n, 1, s, 1, p->ld, base + r->dy, x->n,
+		S(panel_product)(x->columns, d->v_width, x->n, 1, s, 1, ld, base + r->dy, x->n,
 				 dv + x->batch * d->v[0] + x->kv_head * d->v[1] + x->lo * d->v[2], d->v[2], true);
 	}
 }
