@@ -39,7 +39,7 @@ struct options {
 	struct dlb_exec_options exec;
 	struct dlb_run_edit edit;
 	struct dlb_sharing_options sharing;
-	struct dlb_strlist slow;
+	struct dlb_strlist slow, groups;
 	const char *until;
 	bool print_program;
 	double *factor;				/* [node] of --slow */
@@ -107,6 +107,7 @@ static int parse(struct dlb_cli *cli, int argc, char **argv, struct options *o)
 		{ 0, "beta2", DLB_OPT_REAL, &e->hyper[DLB_HYPER_BETA2], "X", "of the adams and adabeliefs", &e->hyper_given[DLB_HYPER_BETA2], 0, 1 },
 		{ 0, "eps", DLB_OPT_REAL, &e->hyper[DLB_HYPER_EPS], "X", "what keeps denominators from 0", &e->hyper_given[DLB_HYPER_EPS], 0, 1 },
 		{ 0, "weight-decay", DLB_OPT_REAL, &e->hyper[DLB_HYPER_DECAY], "X", "weight decay", &e->hyper_given[DLB_HYPER_DECAY], 0, 1e9 },
+		{ 0, "group", DLB_OPT_LIST, &o->groups, "GLOB:lr=X,weight-decay=Y", "of the weights named like GLOB; repeatable", NULL, 0, 0 },
 		{ 0, "damping", DLB_OPT_REAL, &e->hyper[DLB_HYPER_DAMPING], "X", "of kfac: on the diagonal of its factors (default 0.01)", &e->hyper_given[DLB_HYPER_DAMPING], 0, 1e38 },
 		{ 0, "factor-decay", DLB_OPT_REAL, &e->hyper[DLB_HYPER_FACTOR_DECAY], "X", "of kfac's factors' averages (default 0.95)", &e->hyper_given[DLB_HYPER_FACTOR_DECAY], 0, 1 },
 		{ 0, "inverse-every", DLB_OPT_REAL, &e->hyper[DLB_HYPER_INVERSE_EVERY], "N", "of kfac: steps from one inversion to the next (default 10)", &e->hyper_given[DLB_HYPER_INVERSE_EVERY], 1, 1e9 },
@@ -147,6 +148,8 @@ static int parse(struct dlb_cli *cli, int argc, char **argv, struct options *o)
 	x->verbose = cli->verbose;
 	cli->status = 2;
 	e->steps = x->steps;
+	e->group = o->groups.item;
+	e->n_groups = o->groups.n;
 	e->until_step = x->until_step;
 	return parse_slow(cli, o) || parse_until(cli, o);
 }

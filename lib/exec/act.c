@@ -365,8 +365,8 @@ int dlb_act_run(struct turn *t, const struct act *a, int64_t step, struct dlb_er
 	t->step = step;
 	t->request = a->request ? a->request + (several ? step % e->ring : 0) : NULL;
 	t->run.seed = s->seed;
-	t->run.rate = s->rate * (a->update ? a->rate_scale : 1.0);
-	t->run.rate_before = s->rate_before * (a->update ? a->rate_scale : 1.0);
+	t->run.rate = s->rate * (a->update || a->predict ? a->rate_scale : 1.0);
+	t->run.rate_before = s->rate_before * (a->update || a->predict ? a->rate_scale : 1.0);
 	t->run.has_rate = s->has_rate;
 	t->run.weight_version = version;
 	if (rule[a->kind].settles)

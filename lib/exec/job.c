@@ -99,6 +99,37 @@ static int settle_reduce(struct dlb_job *j, struct dlb_error *err)
 	return 0;
 }
 
+static const char *weight_name(const struct dlb_tensor *t)
+{
+	return t->slice ? t->slice->of : t->name;
+}
+
+/* Every group has a weight. */
+static int check_groups(const struct dlb_job *j, struct dlb_error *err)
+{
+	const struct dlb_graph *g = &j->graph;
+	const char **name = dlb_xcalloc((size_t)g->n_tensors + 1, sizeof *name), *near = NULL;
+	int n = 0, rc = 0;
+
+	for (int t = 0; t < g->n_tensors; t++)
+		if (g->tensor[t].kind == DLB_T_WEIGHT)
+			name[n++] = weight_name(&g->tensor[t]);
+	for (int i = 0; i < j->optimizer.n_groups && !rc; i++) {
+		const struct dlb_optimizer_group *group = &j->optimizer.group[i];
+		bool found = false;
+		for (int k = 0; k < n && !found; k++)
+			found = dlb_group_matches(group, name[k]);
+		if (found)
+			continue;
+		rc = dlb_fail(err, "/run/optimizer/groups", "no weight matches '%s'", group->glob);
+		near = dlb_nearest(group->glob, name, n);
+		if (near || n)
+			dlb_hint(err, near ? "did you mean '%s'?" : "there is '%s'", near ? near : name[0]);
+	}
+	free(name);
+	return rc;
+}
+
 int dlb_job_read(struct dlb_job *j, const struct dlb_doc *doc, const struct dlb_exec_options *o, struct dlb_error *err)
 {
 	bool rescheduled;
@@ -107,7 +138,7 @@ int dlb_job_read(struct dlb_job *j, const struct dlb_doc *doc, const struct dlb_
 	if (dlb_graph_read(doc, &j->graph, err) || dlb_graph_index(&j->graph) || dlb_cluster_read(doc, &j->cluster, err) ||
 	    dlb_cost_read(doc, &j->graph, &j->cluster, &j->cost, err) || dlb_optimizer_read(doc, &j->optimizer, err))
 		return -1;
-	if (dlb_optimizer_bind(&j->graph, j->optimizer.rule, err))
+	if (dlb_optimizer_bind(&j->graph, j->optimizer.rule, err) || check_groups(j, err))
 		return -1;
 	dlb_cost_set_optimizer(&j->cost, j->optimizer.rule);
 	j->cost.inverse_every = j->optimizer.hyper[DLB_HYPER_INVERSE_EVERY];

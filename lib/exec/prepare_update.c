@@ -143,6 +143,19 @@ static double rate_scale(const struct dlb_engine *e, const struct dlb_optimizer_
 	return c->delay_discount && w && w->most > 1 && e->view.program->staleness != DLB_STALE_PREDICT ? 2.0 / (1.0 + w->most) : 1.0;
 }
 
+/* The optimizer of the weight's group, in the engine's arena; *scale: its learning rate by the optimizer's. */
+static const struct dlb_optimizer_choice *of_group(struct dlb_engine *e, const struct dlb_optimizer_choice *c, int weight, double *scale)
+{
+	const struct dlb_tensor *t = &e->graph->tensor[weight];
+
+	*scale = 1;
+	if (!c->n_groups)
+		return c;
+	struct dlb_optimizer_choice *own = dlb_arena_alloc(&e->arena, sizeof *own);
+	*scale = dlb_optimizer_for(c, t->slice ? t->slice->of : t->name, own);
+	return own;
+}
+
 int dlb_prepare_update(struct dlb_engine *e, const struct dlb_instr *in, const struct dlb_optimizer_choice *c,
 			  struct act *a, struct dlb_error *err)
 {
@@ -151,10 +164,12 @@ int dlb_prepare_update(struct dlb_engine *e, const struct dlb_instr *in, const s
 	struct dlb_update_desc desc;
 	struct dlb_desc d;
 	int weight, gradient, rc;
+	double scale;
 
 	update_operands(e->graph, o, &weight, &gradient);
 	if (weight < 0 || gradient < 0 || !s->value[weight])
 		return dlb_fail(err, NULL, "update '%s' has no weight and gradient on node %d", o->name, e->view.node);
+	c = of_group(e, c, weight, &scale);
 	d = dlb_tensor_desc(&e->graph->tensor[weight], 1);
 	desc = dlb_optimizer_desc(c, d.dtype, dlb_desc_count(&d), dlb_act_sums_moments(e) ? DLB_UPDATE_APPLY : DLB_UPDATE_WHOLE, NULL);
 	rc = e->ground->be->ops->update(e->ground->be, &desc, &a->kernel, err);
@@ -162,7 +177,7 @@ int dlb_prepare_update(struct dlb_engine *e, const struct dlb_instr *in, const s
 		return rc == DLB_NO_KERNEL ? dlb_act_no_kernel(e, in->op, err) : -1;
 	dlb_act_keep_kernel(e, a->kernel);
 	a->update = true;
-	a->rate_scale = rate_scale(e, c, weight);
+	a->rate_scale = scale * rate_scale(e, c, weight);
 	a->preconditioned = dlb_kfac_layer_of(e->graph, in->op) >= 0;
 	a->watched = hides_nan(e->graph, weight) ? weight : -1;
 	a->in = dlb_arena_array(&e->arena, 1, sizeof *a->in);
@@ -193,6 +208,7 @@ int dlb_prepare_copy_of_weight(struct dlb_engine *e, const struct dlb_instr *in,
 	update_operands(e->graph, o, &weight, &gradient);
 	if (weight < 0 || !s->value[weight] || !s->copy[weight])
 		return dlb_fail(err, NULL, "update '%s' has no weight with copies on node %d", o->name, e->view.node);
+	c = of_group(e, c, weight, &a->rate_scale);
 	d = dlb_tensor_desc(&e->graph->tensor[weight], 1);
 	if (predict) {
 		const struct dlb_update_desc desc = dlb_optimizer_desc(c, d.dtype, dlb_desc_count(&d), DLB_UPDATE_PREDICT, NULL);

@@ -37,7 +37,7 @@ static int edit_rate(json_t *o, const struct dlb_run_edit *e, struct dlb_error *
 /* Members that hold for any optimizer, and stay when another one is chosen. */
 static json_t *another(const json_t *old, int rule)
 {
-	static const char *const kept[] = { "warmup", "lr_schedule", "clip_norm", "delay_discount" };
+	static const char *const kept[] = { "warmup", "lr_schedule", "clip_norm", "delay_discount", "groups" };
 	json_t *o = json_object();
 
 	json_object_set_new(o, "name", json_string(dlb_optimizers[rule].name));
@@ -46,6 +46,27 @@ static json_t *another(const json_t *old, int rule)
 		if (json_object_get(old, kept[i]))
 			json_object_set(o, kept[i], json_object_get(old, kept[i]));
 	return o;
+}
+
+static int edit_groups(json_t *o, const struct dlb_run_edit *e, struct dlb_error *err)
+{
+	json_t *all = e->n_groups ? json_array() : NULL;
+
+	for (int i = 0; i < e->n_groups; i++) {
+		struct dlb_optimizer_group g;
+		if (dlb_group_parse(e->group[i], &g, err)) {
+			json_decref(all);
+			return -1;
+		}
+		json_t *one = json_pack("{s:s}", "glob", g.glob);
+		for (int h = 0; h < DLB_N_HYPER; h++)
+			if (g.given[h])
+				json_object_set_new(one, dlb_hyper_names[h], json_real(g.hyper[h]));
+		json_array_append_new(all, one);
+	}
+	if (all)
+		json_object_set_new(o, "groups", all);
+	return 0;
 }
 
 /* Where the run section has no optimizer yet, the one that the plan was made for is run. */
@@ -79,7 +100,7 @@ static int edit_optimizer(json_t *run, const json_t *plan, const struct dlb_run_
 		json_object_set_new(o, "variant", json_string(e->variant));
 	if (e->max_state)
 		json_object_set_new(o, "max_state", json_string(e->max_state));
-	return edit_rate(o, e, err);
+	return edit_groups(o, e, err) || edit_rate(o, e, err) ? -1 : 0;
 }
 
 static void name_updates(struct dlb_doc *doc)

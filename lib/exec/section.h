@@ -13,6 +13,7 @@ struct dlb_run_edit {
 	int64_t warmup; bool warmup_given;
 	double clip_norm; bool clip_given;
 	const char *delay_discount;		/* "on", "off" */
+	const char *const *group; int n_groups;	/* GLOB:lr=X,weight-decay=Y; in place of all that the document has */
 	int64_t steps, until_step;		/* where a cosine ends that does not say; 0: not given */
 	bool torch_batchnorm;
 };

@@ -66,6 +66,14 @@ enum dlb_reduce_how { DLB_REDUCE_BY_MEAN, DLB_REDUCE_BY_SUM, DLB_REDUCE_BY_MAX }
 /* "gradients[:mean|:sum]", "moments[:mean|:sum|:max]" */
 int dlb_reduce_parse(const char *text, enum dlb_reduce_what *what, enum dlb_reduce_how *how, struct dlb_error *err);
 
+/* Weights whose name matches the pattern have these in place of the optimizer's own; of several groups the last one counts.
+ * The schedule multiplies each group's learning rate alike. */
+enum { DLB_MAX_GROUPS = 32 };
+struct dlb_optimizer_group { char glob[200]; bool given[DLB_N_HYPER]; double hyper[DLB_N_HYPER]; };
+/* GLOB:lr=X,weight-decay=Y, one or both */
+int dlb_group_parse(const char *text, struct dlb_optimizer_group *g, struct dlb_error *err);
+bool dlb_group_matches(const struct dlb_optimizer_group *g, const char *name);
+
 /* The run section's optimizer, hyper-parameters resolved. */
 struct dlb_optimizer_choice {
 	int rule;
@@ -76,8 +84,12 @@ struct dlb_optimizer_choice {
 	bool delay_discount;			/* asynchronous: a weight that is read d updates late has lr times min(1, 2 / (1 + d)) */
 	enum dlb_reduce_what reduce;
 	enum dlb_reduce_how reduce_by;
+	struct dlb_optimizer_group group[DLB_MAX_GROUPS];
+	int n_groups;
 	bool local_max;				/* x is each replica's own, not what came back from the exchange */
 };
+/* The choice for the weight of that name; its learning rate is so many times the optimizer's. */
+double dlb_optimizer_for(const struct dlb_optimizer_choice *c, const char *name, struct dlb_optimizer_choice *own);
 /* Learning rate of step i, from 0. */
 double dlb_optimizer_rate(const struct dlb_optimizer_choice *o, int64_t step);
 

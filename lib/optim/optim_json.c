@@ -117,10 +117,54 @@ static int read_rate(const struct dlb_ref *r, struct dlb_optimizer_choice *c, st
 	return 0;
 }
 
+static int read_group(const struct dlb_ref *r, const struct dlb_optimizer_choice *c, struct dlb_optimizer_group *g, struct dlb_error *err)
+{
+	static const char *const known[] = { "glob", "lr", "weight_decay", NULL };
+	static const struct { const char *key; int hyper; } own[] = { { "lr", DLB_HYPER_LR }, { "weight_decay", DLB_HYPER_DECAY } };
+	const char *glob;
+
+	*g = (struct dlb_optimizer_group){ .glob = "" };
+	if (dlb_ref_known(r, known, err) || dlb_get_str(r, "glob", DLB_NEED, &glob, err))
+		return -1;
+	if (!*glob || strlen(glob) >= sizeof g->glob)
+		return dlb_ref_fail(r, err, "a pattern of 1 to %zu characters is expected", sizeof g->glob - 1);
+	snprintf(g->glob, sizeof g->glob, "%s", glob);
+	for (int i = 0; i < DLB_LEN(own); i++) {
+		g->given[own[i].hyper] = json_object_get(r->v, own[i].key) != NULL;
+		if (dlb_get_real(r, own[i].key, DLB_OPT, 0, HUGE_VAL, &g->hyper[own[i].hyper], err))
+			return -1;
+	}
+	if (g->given[DLB_HYPER_LR] && c->rule == DLB_RULE_KFAC)
+		return dlb_ref_fail(r, err, "kfac's trust region is of one learning rate: a group of its weights has no lr of its own");
+	if (g->given[DLB_HYPER_LR] && c->hyper[DLB_HYPER_LR] <= 0)
+		return dlb_ref_fail(r, err, "a group's lr is reckoned by the optimizer's, which is 0");
+	return 0;
+}
+
+static int read_groups(const struct dlb_ref *r, struct dlb_optimizer_choice *c, struct dlb_error *err)
+{
+	struct dlb_ref list = dlb_ref_at(r, "groups");
+	int n;
+
+	if (!list.v)
+		return 0;
+	if (dlb_get_array(r, "groups", DLB_NEED, &list, &n, err))
+		return -1;
+	if (n > DLB_MAX_GROUPS)
+		return dlb_ref_fail(&list, err, "%d groups; at most %d", n, DLB_MAX_GROUPS);
+	for (int i = 0; i < n; i++) {
+		const struct dlb_ref e = dlb_ref_index(&list, i);
+		if (read_group(&e, c, &c->group[i], err))
+			return -1;
+	}
+	c->n_groups = n;
+	return 0;
+}
+
 int dlb_optimizer_read(const struct dlb_doc *d, struct dlb_optimizer_choice *o, struct dlb_error *err)
 {
 	static const char *const known[] = { "name", "lr", "momentum", "alpha", "beta1", "beta2", "eps", "weight_decay", "variant",
-					     "warmup", "lr_schedule", "clip_norm", "delay_discount", "reduce", "max_state", "damping", "factor_decay", "inverse_every", "kl_clip", NULL };
+					     "warmup", "lr_schedule", "clip_norm", "delay_discount", "reduce", "max_state", "damping", "factor_decay", "inverse_every", "kl_clip", "groups", NULL };
 	struct dlb_ref run = dlb_ref_root(d, "run"), r, name_at;
 	const char *name = "sgd";
 	struct dlb_optimizer_choice c;
@@ -146,7 +190,7 @@ int dlb_optimizer_read(const struct dlb_doc *d, struct dlb_optimizer_choice *o, 
 			return dlb_ref_fail(&r, err, "optimizer %s has no %s", name, members[h].key);
 	if (c.hyper[DLB_HYPER_INVERSE_EVERY] != floor(c.hyper[DLB_HYPER_INVERSE_EVERY]))
 		return dlb_ref_fail(&r, err, "inverse_every is %g, not a whole number of steps", c.hyper[DLB_HYPER_INVERSE_EVERY]);
-	if (read_variant(&r, &c, err) || read_rate(&r, &c, err))
+	if (read_variant(&r, &c, err) || read_rate(&r, &c, err) || read_groups(&r, &c, err))
 		return -1;
 	*o = c;
 	return 0;
