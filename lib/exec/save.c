@@ -156,7 +156,7 @@ static int save_onnx(const struct dlb_graph *g, const char *path, struct saved *
 		desc[k++] = s->t[i].desc;
 	}
 	if (!rc)
-		rc = dlb_onnx_save(g->model_path, path, name, data, desc, k, err);
+		rc = dlb_onnx_save_apart(g->model_path, path, name, data, desc, k, g->unmerged, g->n_unmerged, err);
 	free(name);
 	free(data);
 	free(desc);

@@ -11,6 +11,9 @@ int dlb_onnx_parse(const void *data, size_t n, const char *name, struct dlb_grap
  * (opsets, functions, metadata) stays. */
 int dlb_onnx_save(const char *source, const char *path, const char *const *names, const void *const *data,
 		  const struct dlb_desc *desc, int n, struct dlb_error *err);
+/* Likewise, and those among apart[] become initializers of their own, which their vertices read. */
+int dlb_onnx_save_apart(const char *source, const char *path, const char *const *names, const void *const *data, const struct dlb_desc *desc,
+			int n, const struct dlb_unmerged *apart, int n_apart, struct dlb_error *err);
 /* One TensorProto file (test vectors): returns new data by malloc. */
 int dlb_onnx_read_tensor(const char *path, char name[128], struct dlb_desc *desc, void **data, struct dlb_error *err);
 #endif

@@ -23,6 +23,8 @@ struct saver {
 	Onnx__GraphProto *p;
 	const char *const *names;		/* of the weights, and their data */
 	const void *const *data;
+	const struct dlb_unmerged *apart;
+	int n_apart;
 	struct dlb_name_map filled;		/* tensors of the file ("%p") to the weight that they got */
 	struct dlb_error *err;
 };
@@ -122,6 +124,54 @@ static int put_in_place(struct saver *s, const struct dlb_onnx_place *at, const 
 	return replace(s, at->p, d, data);
 }
 
+static bool is_saved(const struct saver *s, int n, const char *name)
+{
+	for (int i = 0; i < n; i++)
+		if (!strcmp(s->names[i], name))
+			return true;
+	return false;
+}
+
+static bool is_apart(const struct saver *s, const char *name)
+{
+	for (int i = 0; i < s->n_apart; i++)
+		if (!strcmp(s->apart[i].name, name))
+			return true;
+	return false;
+}
+
+/* Operand 2 of a vertex that has two, or whose third is absent. */
+static void add_operand(struct saver *s, Onnx__NodeProto *v, char *name)
+{
+	char **input = dlb_arena_array(s->a, v->n_input + 2, sizeof *input);
+
+	memcpy(input, v->input, v->n_input * sizeof *input);
+	if (v->n_input < 3)
+		v->n_input = 3;
+	input[2] = name;
+	v->input = input;
+}
+
+/* A parameter that the exporter merged with another: its vertex reads it by its own name. */
+static int rewire(struct saver *s, const struct dlb_unmerged *u)
+{
+	char *name = dlb_arena_strdup(s->a, u->name);
+
+	for (size_t i = 0; i < s->p->n_node; i++) {
+		Onnx__NodeProto *v = s->p->node[i];
+		if (!v->name || strcmp(v->name, u->vertex))
+			continue;
+		if (!*u->of && (v->n_input == 2 || (v->n_input == 3 && !*v->input[2])))
+			add_operand(s, v, name);
+		for (size_t k = 0; *u->of && k < v->n_input; k++)
+			if (!strcmp(v->input[k], u->of))
+				v->input[k] = name;
+		return 0;
+	}
+	dlb_fail(s->err, s->source, "no vertex '%s' to read the trained weight '%s'", u->vertex, u->name);
+	return dlb_hint(s->err, "save as .safetensors");
+}
+
 static int put_weights(struct saver *s, Onnx__ModelProto *m, const struct dlb_onnx_place *place, int n_places,
 		       const struct dlb_desc *desc, int n)
 {
@@ -134,11 +184,14 @@ static int put_weights(struct saver *s, Onnx__ModelProto *m, const struct dlb_on
 	if (s->p->n_initializer)
 		memcpy(list, s->p->initializer, s->p->n_initializer * sizeof *list);
 	s->p->initializer = list;
+	for (int i = 0; i < s->n_apart && !rc; i++)
+		if (is_saved(s, n, s->apart[i].name))
+			rc = rewire(s, &s->apart[i]);
 	for (int i = 0; i < n && !rc; i++) {
 		const int at = dlb_name_map_get(&map, s->names[i]);
 		if (at >= 0) {
 			rc = put_in_place(s, &place[at], &desc[i], s->data[i], i);
-		} else if (take_from_vertex(s, s->names[i])) {
+		} else if (is_apart(s, s->names[i]) || take_from_vertex(s, s->names[i])) {
 			list[s->p->n_initializer++] = new_initializer(s, s->names[i], &desc[i], s->data[i]);
 			if (m->ir_version < 4)	/* before 4 an initializer had to be an input too */
 				m->ir_version = 4;
@@ -226,6 +279,12 @@ static int save(struct saver *s, Onnx__ModelProto *m, const char *path, const st
 int dlb_onnx_save(const char *source, const char *path, const char *const *names, const void *const *data,
 		  const struct dlb_desc *desc, int n, struct dlb_error *err)
 {
+	return dlb_onnx_save_apart(source, path, names, data, desc, n, NULL, 0, err);
+}
+
+int dlb_onnx_save_apart(const char *source, const char *path, const char *const *names, const void *const *data, const struct dlb_desc *desc,
+			int n, const struct dlb_unmerged *apart, int n_apart, struct dlb_error *err)
+{
 	struct dlb_arena a = { 0 };
 	struct dlb_file f;
 	int rc = -1;
@@ -237,7 +296,8 @@ int dlb_onnx_save(const char *source, const char *path, const char *const *names
 	struct dlb_onnx_files files = { .folder = full ? dirname(copy) : NULL, .fd = -1 };
 	Onnx__ModelProto *m = dlb_onnx_unpack(&onnx__model_proto__descriptor, f.data, f.n, source, &a, err);
 	if (m) {
-		struct saver s = { .source = source, .files = &files, .a = &a, .p = m->graph, .names = names, .data = data, .err = err };
+		struct saver s = { .source = source, .files = &files, .a = &a, .p = m->graph, .names = names, .data = data, .apart = apart,
+				   .n_apart = n_apart, .err = err };
 		rc = save(&s, m, path, desc, n);
 	}
 	dlb_onnx_files_close(&files);
