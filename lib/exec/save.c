@@ -132,6 +132,9 @@ static bool is_in_model(const struct dlb_graph *g, const char *name)
 	for (int i = 0; i < g->n_derived; i++)
 		if (!strcmp(g->derived[i].name, name))
 			return false;
+	for (int i = 0; i < g->n_unmerged; i++)
+		if (!strcmp(g->unmerged[i].name, name))
+			return true;
 	for (int t = 0; t < g->n_tensors; t++)
 		if (!strcmp(g->tensor[t].name, name))
 			return g->tensor[t].in_model || !g->tensor[t].in_state;

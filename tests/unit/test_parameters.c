@@ -1,0 +1,278 @@
+/* Which initializers are parameters, and how those that an exporter folded are found in the module's state_dict. */
+#include <assert.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+#include "graph/role.h"
+
+static struct dlb_error err;
+
+static int constant(struct dlb_graph *g, const char *name, const float *v, int n_dims, const int64_t *dim)
+{
+	const int t = dlb_graph_add_tensor(g, name, DLB_T_CONSTANT);
+	struct dlb_tensor *x = &g->tensor[t];
+
+	x->n_dims = n_dims;
+	for (int i = 0; i < n_dims; i++)
+		x->dim[i] = (struct dlb_dim){ 0, dim[i] };
+	x->data = v;
+	x->initial = x->in_model = true;
+	return t;
+}
+
+#define DIMS(...) (int)(sizeof((int64_t[]){ __VA_ARGS__ }) / sizeof(int64_t)), (const int64_t[]){ __VA_ARGS__ }
+
+static int op(struct dlb_graph *g, const char *name, const char *type, const int *in, int n_in)
+{
+	const int out = dlb_graph_add_tensor(g, name, DLB_T_ACTIVATION);
+	const int id = dlb_graph_add_op(g, name, type, "", DLB_FORWARD, in, n_in, &out, 1, NULL, 0);
+
+	g->tensor[out].producer = id;
+	return out;
+}
+#define OP(g, name, type, ...) op(g, name, type, (const int[]){ __VA_ARGS__ }, (int)(sizeof((int[]){ __VA_ARGS__ }) / sizeof(int)))
+
+static int input(struct dlb_graph *g, const char *name)
+{
+	const int t = dlb_graph_add_tensor(g, name, DLB_T_INPUT);
+
+	g->input = dlb_arena_array(&g->arena, 1, sizeof *g->input);
+	g->input[0] = t;
+	g->n_inputs = 1;
+	return t;
+}
+
+static void output(struct dlb_graph *g, int t)
+{
+	g->output = dlb_arena_array(&g->arena, 1, sizeof *g->output);
+	g->output[0] = t;
+	g->n_outputs = 1;
+}
+
+static void list(struct dlb_graph *g, const struct dlb_listed *item, int n)
+{
+	g->listed = dlb_arena_array(&g->arena, (size_t)n, sizeof *item);
+	memcpy(g->listed, item, (size_t)n * sizeof *item);
+	g->n_listed = n;
+}
+
+static const struct dlb_tensor *find(const struct dlb_graph *g, const char *name)
+{
+	for (int t = 0; t < g->n_tensors; t++)
+		if (!strcmp(g->tensor[t].name, name))
+			return &g->tensor[t];
+	return NULL;
+}
+
+static float *numbers(int n, unsigned seed)
+{
+	static float pool[1 << 16];
+	static int used;
+	float *v = &pool[used];
+
+	used += n;
+	assert(used <= 1 << 16);
+	for (int i = 0; i < n; i++) {
+		seed = seed * 1664525u + 1013904223u;
+		v[i] = (float)(seed >> 8) / (float)(1 << 24) - .5f;
+	}
+	return v;
+}
+
+/* x W + b, times a scalar, with a mask and a table of sines: what has a name of a module is judged by its use too. */
+static void test_roles(void)
+{
+	static const float half = .5f, mask[4] = { 0, -1e9f, 0, -1e9f };
+	static float sines[8 * 4];
+	struct dlb_graph g;
+	struct dlb_parameter_choice c = { .untie = false };
+
+	for (int i = 0; i < 32; i++)
+		sines[i] = (float)(i % 2 ? cos(i / 4 * pow(.1, i % 4 / 2)) : sin(i / 4 * pow(.1, i % 4 / 2)));
+	dlb_graph_init(&g);
+	const int x = input(&g, "x"), mean = constant(&g, "mean", numbers(4, 1), DIMS(1, 4));
+	const int w = constant(&g, "val_1", numbers(16, 2), DIMS(4, 4)), b = constant(&g, "val_2", numbers(4, 3), DIMS(4));
+	const int s = constant(&g, "val_3", &half, 0, NULL), k = constant(&g, "val_4", mask, DIMS(1, 4));
+	const int p = constant(&g, "p.pe", sines, DIMS(8, 4)), e = constant(&g, "pos", numbers(32, 5), DIMS(8, 4));
+	const int y = OP(&g, "add", "Add", OP(&g, "mm", "MatMul", OP(&g, "sub", "Sub", x, mean), w), b);
+	const int z = OP(&g, "add2", "Add", OP(&g, "mul", "Mul", y, s), k);
+	output(&g, OP(&g, "add4", "Add", OP(&g, "add3", "Add", z, p), e));
+	assert(!dlb_graph_choose_parameters(&g, &c, &err));
+	assert(g.tensor[w].initial && g.tensor[b].initial && g.tensor[e].initial);
+	assert(!g.tensor[s].initial && !g.tensor[k].initial && !g.tensor[p].initial && !g.tensor[mean].initial);
+	assert(g.tensor[w].rule == DLB_BY_ROLE && strstr(g.tensor[w].why, "operand 1 of MatMul 'mm'"));
+	assert(!strcmp(g.tensor[s].why, "a scalar") && g.n_untrained == 4);
+	dlb_graph_release(&g);
+}
+
+/* The list knows buffers by name; options come before it; a pattern that matches nothing is refused. */
+static void test_list_and_options(void)
+{
+	static const struct dlb_listed listed[] = { { "w", "p_w", DLB_LISTED_PARAMETER, true }, { "filter", "b_filter", DLB_LISTED_BUFFER, true } };
+	struct dlb_graph g;
+
+	for (int turn = 0; turn < 4; turn++) {
+		struct dlb_parameter_choice c = { .untie = false };
+		dlb_graph_init(&g);
+		list(&g, listed, 2);
+		const int x = input(&g, "x"), w = constant(&g, "w", numbers(16, 2), DIMS(4, 4)), f = constant(&g, "filter", numbers(16, 4), DIMS(4, 4));
+		output(&g, OP(&g, "mm2", "MatMul", OP(&g, "mm", "MatMul", x, f), w));
+		const char *name = turn == 1 ? "fil*" : turn == 2 ? "w" : "v";
+		const struct dlb_patterns given = { .what = "--freeze", .item = &name, .n = 1 };
+		if (turn == 1)
+			c.train = given;
+		else if (turn)
+			c.freeze = given;
+		assert(dlb_graph_choose_parameters(&g, &c, &err) == (turn == 3 ? -1 : 0));
+		if (turn < 3)
+			assert(g.tensor[w].initial == (turn != 1) && g.tensor[f].initial == (turn == 1) && g.tensor[w].frozen == (turn == 2));
+		else
+			assert(strstr(err.what, "no weight matches 'v'"));
+		dlb_graph_release(&g);
+	}
+}
+
+static struct dlb_named named(const char *name, const float *v, int n_dims, const int64_t *dim)
+{
+	struct dlb_named e = { .name = name, .data = v, .desc = { .dtype = DLB_F32, .n_dims = n_dims } };
+
+	memcpy(e.desc.dim, dim, (size_t)n_dims * sizeof *dim);
+	return e;
+}
+
+/* The initializer that was folded is made again of the entries, bit by bit. */
+static void check_derived(const struct dlb_graph *g, const struct dlb_named *e, int n, const char *name, const float *want, int count)
+{
+	float out[512];
+
+	for (int i = 0; i < g->n_derived; i++) {
+		const struct dlb_derived *d = &g->derived[i];
+		const void *source[16];
+		if (strcmp(d->name, name))
+			continue;
+		for (int k = 0; k < d->n_parts; k++)
+			for (int s = 0; s < n; s++)
+				if (!strcmp(e[s].name, d->part[k].of))
+					source[k] = e[s].data;
+		assert(count <= 512 && dlb_derived_fits(d));
+		dlb_derived_value(d, source, sizeof(float), out);
+		assert(!memcmp(out, want, (size_t)count * sizeof(float)));
+		return;
+	}
+	printf("%s was not found\n", name);
+	assert(false);
+}
+
+static void test_state_dict(void)
+{
+	const float *w = numbers(6 * 5, 11), *gates = numbers(8 * 3, 12), *b1 = numbers(8, 13), *b2 = numbers(8, 14);
+	const float *table = numbers(10 * 4, 15), *token = numbers(4, 16);
+	static const int order[4] = { 0, 3, 1, 2 };	/* ONNX's iofc of PyTorch's ifgo */
+	static float wt[30], moved[24], joined[16], rows[12], repeated[24];
+	struct dlb_graph g;
+
+	for (int i = 0; i < 30; i++)
+		wt[i] = w[i % 6 * 5 + i / 6];
+	for (int i = 0; i < 24; i++)
+		moved[i] = gates[(order[i / 6] * 2 + i / 3 % 2) * 3 + i % 3];
+	for (int i = 0; i < 16; i++)
+		joined[i] = (i < 8 ? b1 : b2)[order[i / 2 % 4] * 2 + i % 2];
+	memcpy(rows, table + 8, sizeof rows);
+	for (int i = 0; i < 24; i++)
+		repeated[i] = token[i % 4];
+	const struct dlb_named e[] = { named("fc.weight", w, DIMS(6, 5)), named("r.weight", gates, DIMS(8, 3)), named("r.b1", b1, DIMS(8)),
+				       named("r.b2", b2, DIMS(8)), named("pos", table, DIMS(10, 4)), named("cls", token, DIMS(1, 1, 4)) };
+	dlb_graph_init(&g);
+	int y = input(&g, "x");
+	y = OP(&g, "a", "MatMul", y, constant(&g, "val_1", wt, DIMS(5, 6)));
+	y = OP(&g, "b", "MatMul", y, constant(&g, "val_2", moved, DIMS(1, 8, 3)));
+	y = OP(&g, "c", "Add", y, constant(&g, "val_3", joined, DIMS(1, 16)));
+	y = OP(&g, "d", "Add", y, constant(&g, "val_4", rows, DIMS(1, 3, 4)));
+	output(&g, OP(&g, "e", "Concat", constant(&g, "val_5", repeated, DIMS(6, 1, 4)), y));
+	assert(!dlb_graph_take_state(&g, e, 6, false, &err));
+	check_derived(&g, e, 6, "val_1", wt, 30);
+	check_derived(&g, e, 6, "val_2", moved, 24);
+	check_derived(&g, e, 6, "val_3", joined, 16);
+	check_derived(&g, e, 6, "val_4", rows, 12);
+	check_derived(&g, e, 6, "val_5", repeated, 24);
+	for (int i = 0; i < 6; i++) {
+		const struct dlb_tensor *t = find(&g, e[i].name);
+		const struct dlb_desc d = dlb_tensor_desc(t, 1);
+		assert(t->in_state && !t->in_model && dlb_desc_same_shape(&d, &e[i].desc));
+	}
+	dlb_graph_release(&g);
+	/* one element that differs is another weight */
+	dlb_graph_init(&g);
+	wt[7] += 1;
+	output(&g, OP(&g, "a", "MatMul", input(&g, "x"), constant(&g, "val_1", wt, DIMS(5, 6))));
+	assert(dlb_graph_take_state(&g, e, 6, false, &err) == -1 && strstr(err.what, "none of the tensors"));
+	dlb_graph_release(&g);
+}
+
+/* Clones of a layer have equal values and are two weights; an embedding and the last layer are one. */
+static void test_equal_values(void)
+{
+	const float *v = numbers(5 * 4, 21);
+	static float vt[20];
+	struct dlb_graph g;
+
+	for (int i = 0; i < 20; i++)
+		vt[i] = v[i % 5 * 4 + i / 5];
+	const struct dlb_named clones[] = { named("l.0.weight", v, DIMS(5, 4)), named("l.1.weight", v, DIMS(5, 4)) };
+	dlb_graph_init(&g);
+	output(&g, OP(&g, "b", "MatMul", OP(&g, "a", "MatMul", input(&g, "x"), constant(&g, "val_1", vt, DIMS(4, 5))),
+		      constant(&g, "val_2", vt, DIMS(4, 5))));
+	assert(!dlb_graph_take_state(&g, clones, 2, false, &err) && g.n_derived == 2);
+	assert(!strcmp(g.derived[0].part[0].of, "l.0.weight") && !strcmp(g.derived[1].part[0].of, "l.1.weight"));
+	dlb_graph_release(&g);
+
+	for (int untie = 0; untie < 2; untie++) {
+		const struct dlb_named tied[] = { named("wte", v, DIMS(5, 4)), named("head", v, DIMS(5, 4)) };
+		dlb_graph_init(&g);
+		const int x = input(&g, "x"), table = constant(&g, "wte", v, DIMS(5, 4));
+		output(&g, OP(&g, "b", "MatMul", OP(&g, "a", "Gather", table, x), constant(&g, "val_2", vt, DIMS(4, 5))));
+		assert(!dlb_graph_take_state(&g, tied, 2, untie, &err) && g.n_derived == 1);
+		assert(!strcmp(g.derived[0].part[0].of, untie ? "head" : "wte"));
+		assert(untie ? !find(&g, "wte")->also : !strcmp(find(&g, "wte")->also[0], "head"));
+		dlb_graph_release(&g);
+	}
+	dlb_graph_init(&g);				/* without a state_dict */
+	const int x = input(&g, "x"), table = constant(&g, "wte", v, DIMS(5, 4));
+	output(&g, OP(&g, "b", "MatMul", OP(&g, "a", "Gather", table, x), constant(&g, "val_2", vt, DIMS(4, 5))));
+	assert(!dlb_graph_tie(&g, &err) && g.n_derived == 1 && !strcmp(g.derived[0].part[0].of, "wte"));
+	dlb_graph_release(&g);
+}
+
+/* Two layers whose biases of zeros the exporter made one, and a third whose bias it left out. */
+static void test_merged(void)
+{
+	static const struct dlb_listed listed[] = { { "a.bias", "p_a", DLB_LISTED_PARAMETER, true }, { "b.bias", "p_b", DLB_LISTED_PARAMETER, true },
+						    { "c.bias", "p_c", DLB_LISTED_PARAMETER, true } };
+	static const float zeros[4];
+	static const int uses[3] = { 0, 1, 2 };
+	struct dlb_graph g;
+
+	dlb_graph_init(&g);
+	list(&g, listed, 3);
+	const int x = input(&g, "x"), w = constant(&g, "w", numbers(16, 31), DIMS(4, 4)), z = constant(&g, "a.bias", zeros, DIMS(4));
+	const int y = OP(&g, "g1", "Gemm", x, w, z), y2 = OP(&g, "g2", "Gemm", y, w, z);
+	output(&g, OP(&g, "g3", "Gemm", y2, w));
+	for (int i = 0; i < 3; i++) {
+		g.op[i].uses = &uses[i];
+		g.op[i].n_uses = 1;
+	}
+	assert(!dlb_graph_unmerge(&g, &err) && g.n_unmerged == 2);
+	assert(g.op[0].in[2] == z && !strcmp(g.tensor[g.op[1].in[2]].name, "b.bias") && !strcmp(g.tensor[g.op[1].in[2]].from, "a.bias"));
+	assert(g.op[2].n_in == 3 && !strcmp(g.tensor[g.op[2].in[2]].name, "c.bias") && g.tensor[g.op[2].in[2]].dim[0].add == 4);
+	dlb_graph_release(&g);
+}
+
+int main(void)
+{
+	test_roles();
+	test_list_and_options();
+	test_state_dict();
+	test_equal_values();
+	test_merged();
+	return 0;
+}
