@@ -28,6 +28,7 @@ struct choosing {
 	bool *statistics;		/* [tensor] of a BatchNormalization */
 	bool *lost;			/* [tensor] was computed from a parameter that the model has not */
 	int n_missing, n_lost;		/* parameters of the list without an initializer of their name; that nothing can be seen of */
+	bool told;			/* the exporter says what vertices use */
 	int n_buffers;			/* buffers of the list without an initializer */
 	int n_by_role;			/* initializers that are parameters by their role */
 };
@@ -134,10 +135,9 @@ static bool is_accounted_for(const struct choosing *ch, int at)
 static void count_missing(struct choosing *ch)
 {
 	const struct dlb_graph *g = ch->g;
-	bool told = false;
 
 	for (int i = 0; i < g->n_ops; i++)
-		told |= g->op[i].n_uses > 0;
+		ch->told |= g->op[i].n_uses > 0;
 	for (int i = 0; i < g->n_listed; i++) {
 		if (ch->placed[i])
 			continue;
@@ -146,9 +146,9 @@ static void count_missing(struct choosing *ch)
 		if (g->listed[i].kind != DLB_LISTED_PARAMETER)
 			continue;
 		ch->n_missing++;
-		ch->n_lost += !is_of_batch_norm(ch, i) && !(told && is_accounted_for(ch, i));
+		ch->n_lost += !is_of_batch_norm(ch, i) && !(ch->told && is_accounted_for(ch, i));
 	}
-	if (!told)
+	if (!ch->told)
 		ch->n_lost -= ch->n_by_role;
 }
 
@@ -179,6 +179,25 @@ static bool is_looked_up(const struct dlb_tensor *x)
 	const char *end = x->name + sizeof name - 1;
 
 	return !strncmp(x->name, name, sizeof name - 1) && (!*end || (*end == '_' && strspn(end + 1, "0123456789") == strlen(end + 1)));
+}
+
+/* Parameters that the model holds in part or changed: rows in use of a table, a normalization multiplied into a layer. */
+static void say_lost(struct choosing *ch, bool told)
+{
+	struct dlb_graph *g = ch->g;
+	const char *first = NULL;
+	int n = 0;
+
+	for (int i = 0; i < g->n_listed; i++) {
+		if (g->listed[i].kind != DLB_LISTED_PARAMETER || ch->placed[i] || (told && !is_of_batch_norm(ch, i) && is_accounted_for(ch, i)))
+			continue;
+		first = first ? first : g->listed[i].name;
+		n++;
+	}
+	if (n && told)
+		dlb_graph_note(g, "%d parameter%s of the exporter's list %s not in the model as %s ('%s'%s): it has what it computed from "
+			       "%s, or nothing; --weights STATE.safetensors counts the elements", n, n == 1 ? "" : "s", n == 1 ? "is" : "are",
+			       n == 1 ? "it is" : "they are", first, n == 1 ? "" : " ...", n == 1 ? "it" : "them");
 }
 
 /* Parameters that are lost: rows that an embedding gave for constant indices, then what is left when it can be nothing else. */
@@ -219,8 +238,10 @@ static void bound_by_list(struct choosing *ch)
 	for (int t = 0; t < g->n_tensors && !ch->n_missing; t++)
 		if (ch->yes[t] && g->tensor[t].rule == DLB_BY_ROLE)
 			decide(ch, t, false, DLB_BY_LIST, "every parameter of the list has an initializer of its own");
-	if (!g->state_path)		/* that would have found them by their values */
+	if (!g->state_path) {		/* that would have found them by their values */
 		find_lost(ch);
+		say_lost(ch, ch->told);
+	}
 }
 
 /* -- options -- */

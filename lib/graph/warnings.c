@@ -152,6 +152,34 @@ static void padding_rows(struct lines *l)
 					g->tensor[g->op[first].in[0]].name));
 }
 
+static bool is_listed(const struct dlb_graph *g, const char *name)
+{
+	for (int i = 0; i < g->n_listed; i++)
+		if (!strcmp(g->listed[i].name, name))
+			return true;
+	return false;
+}
+
+/* Weights that keep the exporter's names, since the initializers are not the parameters as the module has them. */
+static void nameless(struct lines *l)
+{
+	const struct dlb_graph *g = l->g;
+	const char *first = NULL;
+	int n = 0;
+
+	for (int t = 0; t < g->n_tensors && g->n_listed && g->training; t++) {
+		const char *name = g->tensor[t].name;
+		if (g->tensor[t].kind != DLB_T_WEIGHT || g->tensor[t].in_state || is_listed(g, name))
+			continue;
+		first = first ? first : name;
+		n++;
+	}
+	if (n && !g->state_path)
+		say(l, dlb_arena_printf(&l->g->arena, "%d weight%s the exporter's name%s ('%s'%s), not the module's: --weights STATE.safetensors "
+					"gives %s", n, n == 1 ? " has" : "s have", n == 1 ? "" : "s", first, n == 1 ? "" : " ...",
+					n == 1 ? "it its own" : "them theirs"));
+}
+
 /* How many weights there are by each rule, and how many initializers are none. Old exports, in which every initializer is a
  * parameter or a buffer, need no line. */
 static void chosen(struct lines *l)
@@ -240,6 +268,7 @@ int dlb_graph_warnings(struct dlb_graph *g, const char ***lines)
 	for (int i = 0; i < g->n_notes; i++)
 		say(&l, g->note[i]);
 	chosen(&l);
+	nameless(&l);
 	folded_norms(&l);
 	tied_weights(&l);
 	bypassed(&l);
