@@ -18,7 +18,7 @@ struct pad {
 	int n_dims;
 	int64_t x[DLB_MAX_DIMS], y[DLB_MAX_DIMS], begin[DLB_MAX_DIMS];
 	bool value_is_input;
-	unsigned char value[8];				/* one element */
+	_Alignas(8) unsigned char value[8];		/* one element */
 };
 /* What a kernel gets: index into x, times its stride, of each index of y along dimension d, at from[first[d]]; -1: none. */
 struct plan {
