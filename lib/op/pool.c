@@ -55,7 +55,6 @@ static int infer(struct dlb_op_io *io, struct dlb_error *err)
 	if (io->n_out > 1) {
 		io->out[1] = p.d.y;
 		io->out[1].dtype = DLB_I64;
-		io->out[1].layout = DLB_PLAIN;
 	}
 	if (io->n_out > 2) {
 		io->out[2] = p.d.y;
@@ -72,25 +71,27 @@ static double flops(const struct dlb_op_io *io)
 }
 
 /* ONNX's Indices: where each maximum lies in the flattened input (storage_order 1: columns first). */
-struct indices { struct pool p; struct dlb_desc pos; int storage_order; };
+struct indices { struct pool p; struct dlb_desc pos, out; int storage_order; };
 
 static void indices_run(const void *ctx, const struct dlb_run *r)
 {
 	const struct indices *c = ctx;
 	const struct dlb_desc *x = &c->p.d.x, *y = &c->p.d.y;
 	const struct dlb_window *w = &c->p.w;
-	int64_t stride[DLB_MAX_DIMS], count = dlb_desc_count(y), plane = dlb_desc_range(x, 2, x->n_dims);
+	int64_t stride[DLB_MAX_DIMS], to[DLB_MAX_DIMS], count = dlb_desc_count(y), plane = dlb_desc_range(x, 2, x->n_dims);
 	int64_t *out = r->out[0];
 	int n = w->n;
 
 	dlb_desc_strides(&c->pos, stride);
+	dlb_desc_strides(&c->out, to);
 	for (int64_t i = 0; i < count; i++) {
-		int64_t rest = i, at[DLB_MAX_DIMS], from = 0, win, in[3], index = 0, step = 1;
+		int64_t rest = i, at[DLB_MAX_DIMS], from = 0, place = 0, win, in[3], index = 0, step = 1;
 
 		for (int d = y->n_dims - 1; d >= 0; d--) {
 			at[d] = rest % y->dim[d];
 			rest /= y->dim[d];
 			from += at[d] * stride[d];
+			place += at[d] * to[d];
 		}
 		win = dlb_value_int(r->in[0], c->pos.dtype, from);
 		for (int d = n - 1; d >= 0; d--) {
@@ -103,7 +104,7 @@ static void indices_run(const void *ctx, const struct dlb_run *r)
 			index += in[d] * step;
 			step *= x->dim[2 + d];
 		}
-		out[i] = (at[0] * x->dim[1] + at[1]) * plane + index;
+		out[place] = (at[0] * x->dim[1] + at[1]) * plane + index;
 	}
 }
 
@@ -127,7 +128,7 @@ static int max_kernel(struct dlb_backend *be, const struct dlb_op_io *io, struct
 		return -1;
 	p.d.y.layout = io->out[0].layout;
 	c = dlb_chain_new(be, err);
-	struct indices ind = { .p = p, .pos = p.d.y, .storage_order = (int)dlb_io_int(io, "storage_order", 0) };
+	struct indices ind = { .p = p, .pos = p.d.y, .out = io->out[want_index], .storage_order = (int)dlb_io_int(io, "storage_order", 0) };
 
 	ind.pos.dtype = p.d.pos;
 	if (want_index && !want_pos)

@@ -247,6 +247,73 @@ static void forward_truth(const char *dir, const char *name)
 	free(y);
 }
 
+/* Where element i, as ONNX counts, lies. */
+static int64_t place_of(const struct dlb_desc *d, const int64_t *stride, int64_t i)
+{
+	int64_t at = 0;
+
+	for (int k = d->n_dims - 1; k >= 0; k--) {
+		at += i % d->dim[k] * stride[k];
+		i /= d->dim[k];
+	}
+	return at;
+}
+
+/* MaxPool's Indices of x, whose elements are `data` in the order of ONNX, both laid out so; they come back in that order. */
+static void pool_indices(enum dlb_layout layout, struct dlb_desc x, const float *data, int64_t *index)
+{
+	static const int64_t window[] = { 2, 2 };
+	const struct dlb_attr attr = { .name = "kernel_shape", .type = DLB_ATTR_INTS, .ints = window, .n = 2 };
+	struct dlb_desc out[2] = { { .n_dims = 0 } };
+	struct dlb_error err = { .what = "" };
+	struct dlb_kernel *k;
+	int64_t sx[DLB_MAX_DIMS], sy[DLB_MAX_DIMS];
+
+	x.layout = layout;
+	struct dlb_op_io io = { .name = "pool", .cls = dlb_op_class_of(DLB_OP_MaxPool), .opset = 22, .attr = &attr, .n_attr = 1, .n_in = 1, .n_out = 2,
+		.in = &x, .out = out };
+	if (io.cls->infer(&io, &err))
+		test_die(&err);
+	out[0].layout = out[1].layout = layout;
+	if (io.cls->kernel(&be, &io, &k, &err))
+		test_die(&err);
+	const int64_t n = dlb_desc_count(&x), m = dlb_desc_count(&out[0]);
+	float *in = be.ops->alloc(&be, (size_t)n * sizeof *in), *y = be.ops->alloc(&be, (size_t)m * sizeof *y);
+	int64_t *at = be.ops->alloc(&be, (size_t)m * sizeof *at);
+	void *scratch = be.ops->alloc(&be, k->scratch_bytes + 64);
+	dlb_desc_strides(&x, sx);
+	dlb_desc_strides(&out[1], sy);
+	for (int64_t i = 0; i < n; i++)
+		in[place_of(&x, sx, i)] = data[i];
+	k->run(k, &(struct dlb_run){ .in = (void *[]){ in }, .out = (void *[]){ y, at }, .scratch = scratch });
+	for (int64_t i = 0; i < m; i++)
+		index[i] = at[place_of(&out[1], sy, i)];
+	be.ops->free(&be, in);
+	be.ops->free(&be, y);
+	be.ops->free(&be, at);
+	be.ops->free(&be, scratch);
+	dlb_kernel_free(k);
+}
+
+/* Indices count elements as ONNX orders them, and name the largest ones, whatever the layout. */
+static void indices_in_layouts(void)
+{
+	const struct dlb_desc x = { .dtype = DLB_F32, .n_dims = 4, .dim = { 2, 3, 4, 5 } };
+	float data[120];
+	int64_t plain[72], last[72];
+
+	for (int i = 0; i < 120; i++)
+		data[i] = (float)dlb_philox_normal(seed, 9, (uint64_t)i);
+	pool_indices(DLB_PLAIN, x, data, plain);
+	pool_indices(DLB_CHANNELS_LAST, x, data, last);
+	for (int i = 0; i < 72; i++) {
+		const int64_t corner = i / 12 * 20 + i % 12 / 4 * 5 + i % 4;	/* (n, c) planes of 3 x 4 windows */
+		const float most = fmaxf(fmaxf(data[corner], data[corner + 1]), fmaxf(data[corner + 5], data[corner + 6]));
+
+		assert(data[plain[i]] == most && plain[i] == last[i]);
+	}
+}
+
 int main(void)
 {
 	static const char *const models[] = { "digits_mlp", "digits_cnn", "lenet5", "resnet8" };
@@ -260,6 +327,7 @@ int main(void)
 		inference(path);
 	}
 	transposes_are_views();
+	indices_in_layouts();
 	if (dir) {
 		forward_truth(dir, "mlp");
 		forward_truth(dir, "lenet5");
