@@ -198,6 +198,54 @@ static void names(void)
 	dlb_graph_release(&g);
 }
 
+static int in_body(struct dlb_graph *b, const char *name, enum dlb_dtype type)
+{
+	const int t = dlb_graph_add_tensor(b, name, DLB_T_INPUT);
+	b->tensor[t].dtype = type;
+	return b->input[b->n_inputs++] = t;
+}
+
+/* nn.EmbeddingBag as the older exporter writes it: iteration i cuts the indices [starts[i], ends[i]), looks them up and takes
+ * their mean. Bags of 3 become one reduction and follow the batch; an offset that is off leaves the loop as it is. */
+static void bags(bool even)
+{
+	const double table[4][2] = { { 1, 2 }, { 3, 5 }, { 7, 11 }, { 13, 17 } };
+	const int64_t starts[5] = { 0, 3, 6, 9, 12 }, ends[4] = { 3, even ? 6 : 5, 9, 12 }, zero = 0;
+	const struct dlb_attr keep[] = { { .name = "axes", .type = DLB_ATTR_INTS, .ints = &zero, .n = 1 },
+					 { .name = "keepdims", .type = DLB_ATTR_INT, .i = 0 } };
+	struct dlb_graph g;
+	int64_t trips = 4;
+	int index;
+	begin_graph(&g, 17);
+	const int x = fixed_input(&g, "x", DLB_I64, (int64_t[]){ 4, 3 }, 2);
+	g.tensor[x].bound = 4;
+	const int rows = reshape(&g, x, (int64_t[]){ -1 }, 1), w = constant(&g, DLB_F64, (int64_t[]){ 4, 2 }, 2, table);
+	const int from = ints(&g, starts, 5), to = ints(&g, ends, 4), axis = ints(&g, &zero, 1);
+	struct dlb_body *body = dlb_graph_add_body(&g, &index);
+	struct dlb_graph *b = &body->g;
+	b->input = dlb_arena_array(&b->arena, 8, sizeof *b->input);
+	b->output = dlb_arena_array(&b->arena, 2, sizeof *b->output);
+	const int i = in_body(b, "i", DLB_I64), go = in_body(b, "go", DLB_BOOL);
+	body->n_formal = body->first_capture = 2;
+	const int r = in_body(b, "rows", DLB_I64), t = in_body(b, "table", DLB_F64), s = in_body(b, "starts", DLB_I64);
+	const int e = in_body(b, "ends", DLB_I64), a = in_body(b, "axis", DLB_I64);
+	const int first = op(b, "Unsqueeze", (int[]){ op(b, "Gather", (int[]){ s, i }, 2, NULL, 0), a }, 2, NULL, 0);
+	const int last = op(b, "Unsqueeze", (int[]){ op(b, "Gather", (int[]){ e, i }, 2, NULL, 0), a }, 2, NULL, 0);
+	const int taken = op(b, "Gather", (int[]){ t, op(b, "Slice", (int[]){ r, first, last }, 3, NULL, 0) }, 2, NULL, 0);
+	b->output[b->n_outputs++] = op(b, "Identity", &go, 1, NULL, 0);
+	b->output[b->n_outputs++] = op(b, "ReduceMean", &taken, 1, keep, 2);
+	const struct dlb_attr attr = { .name = "body", .type = DLB_ATTR_INT, .i = index };
+	const int in[] = { constant(&g, DLB_I64, NULL, 0, &trips), -1, rows, w, from, to, axis };
+	const int y = op(&g, "Loop", in, 7, &attr, 1);
+	g.output[g.n_outputs++] = op(&g, "Tanh", &y, 1, NULL, 0);
+	fold(&g, 0);
+	assert(g.fixed_batch == false && is_dim(&g, g.output[0], 1, 0, 2));
+	assert(is_dim(&g, g.output[0], 0, even, even ? 0 : 4));
+	struct dlb_error err = { .what = "" };
+	assert(dlb_samples_agree(&g, &be, &err) == (even ? 0 : -1));
+	dlb_graph_release(&g);
+}
+
 /* An export at batch 4 takes 6 samples, and samples do not meet. */
 static int exported(const char *dir)
 {
@@ -239,6 +287,8 @@ int main(void)
 	masks(false);
 	mixes();
 	names();
+	bags(true);
+	bags(false);
 	const int n = dir ? exported(dir) : 0;
 	be.ops->close(&be);
 	printf("batch: places, constants, mixed samples, names, %d exports%s\n", n, dir ? "" : " (skip: no shared data)");

@@ -163,8 +163,9 @@ static double rewritten(const char *path, int64_t batch, struct dlb_graph *g)
 	dlb_graph_init(g);
 	if (dlb_onnx_read(path, g, &err))
 		test_die(&err);
+	const struct dlb_parameter_choice choice = { .untie = false };
 	g->training = true;
-	if (dlb_graph_fold(g, batch, &be, &err) || dlb_graph_find_parameters(g, &err) || dlb_graph_attach_loss(g, NULL, &err) ||
+	if (dlb_graph_choose_parameters(g, &choice, &err) || dlb_graph_fold(g, batch, &be, &err) || dlb_graph_find_parameters(g, &err) || dlb_graph_attach_loss(g, NULL, &err) ||
 	    dlb_graph_choose_layout(g, &err) || dlb_graph_differentiate(g, &err) || dlb_graph_check(g, &err))
 		test_die(&err);
 	for (int t = 0; t < g->n_tensors; t++)
