@@ -243,7 +243,7 @@ static bool walk(struct trial *v)
 				return false;
 		for (int k = 0; k < o->n_out && v->suspect < 0; k++) {
 			const int t = o->out[k];
-			if (t < 0 || !dlb_tensor_follows_batch(&v->g->tensor[t]))
+			if (t < 0 || !dlb_dtype_is_float(v->g->tensor[t].dtype) || !dlb_tensor_follows_batch(&v->g->tensor[t]))
 				continue;
 			const double off = difference(v, t);
 			if (off > tolerance[v->g->tensor[t].dtype]) {
