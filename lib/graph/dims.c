@@ -28,7 +28,7 @@ int dlb_graph_set_dim(struct dlb_graph *g, const char *text, struct dlb_error *e
 	const long long n = eq ? strtoll(eq + 1, &end, 10) : 0;
 
 	if (!eq || eq == text || !eq[1] || *end || n < 1 || n > MAX_SIZE)
-		return dlb_fail(err, NULL, "'%s' is not NAME=N with a size N of 1 or more", text);
+		return dlb_refuse(err, NULL, "as in --dim seq=128", "'%s' is not NAME=N with a size N of 1 or more", text);
 	struct dlb_dim_size *all = dlb_arena_array(&g->arena, (size_t)g->n_sizes + 1, sizeof *all);
 	if (g->n_sizes)
 		memcpy(all, g->size, (size_t)g->n_sizes * sizeof *all);
@@ -176,7 +176,8 @@ static int resolve(struct dlb_graph *g, struct dlb_tensor *x, int k, const char 
 		at[s] = e.n;
 	}
 	if (!dlb_dim_fit(at, 12, &x->dim[k]))
-		return dlb_fail(err, x->name, "dimension %d of the input, '%s', does not follow the batch linearly", k, x->dim_name[k]);
+		return dlb_refuse(err, x->name, "export with the batch as a dimension of its own", "dimension %d of the input, '%s', does "
+				  "not follow the batch linearly", k, x->dim_name[k]);
 	return 0;
 }
 
