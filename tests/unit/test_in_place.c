@@ -99,9 +99,14 @@ static void form(int f, enum dlb_dtype t, int over, int n_in, struct dlb_desc *i
 static void test_class(struct dlb_backend *be, const struct dlb_op_class *cls)
 {
 	static const enum dlb_dtype types[] = { DLB_F32, DLB_F64, DLB_I32, DLB_BOOL };
-	const struct dlb_attr ratio = { .name = "ratio", .type = DLB_ATTR_REAL, .f = 0.5 };
-	const struct dlb_attr direction = { .name = "direction", .type = DLB_ATTR_STR, .s = "LEFT" };
-	const bool shift = !strcmp(cls->name, "BitShift");
+	static const struct { const char *name; struct dlb_attr attr; } needs[] = {
+		{ "Dropout", { .name = "ratio", .type = DLB_ATTR_REAL, .f = 0.5 } },
+		{ "BitShift", { .name = "direction", .type = DLB_ATTR_STR, .s = "LEFT" } },
+		{ "GroupNormalization", { .name = "num_groups", .type = DLB_ATTR_INT, .i = 8 } },
+	};
+	const struct dlb_attr *attr = NULL;
+	for (int i = 0; i < DLB_LEN(needs); i++)
+		attr = strncmp(cls->name, needs[i].name, strlen(needs[i].name)) ? attr : &needs[i].attr;
 	int most = cls->n_in[1] < 0 ? 3 : cls->n_in[1], before = compared;
 	for (int over = 0; over < MAX_IN; over++) {
 		int here = compared;
@@ -117,7 +122,7 @@ static void test_class(struct dlb_backend *be, const struct dlb_op_class *cls)
 				memset(out, 0, sizeof out);
 				struct dlb_op_io io = { .name = "v", .cls = cls, .opset = 13, .n_in = n_in, .in = in, .out = out,
 					.n_out = cls->n_out[1] > 0 && cls->n_out[1] < MAX_OUT ? cls->n_out[1] : 1, .training = true,
-					.attr = shift ? &direction : &ratio, .n_attr = shift || strstr(cls->name, "Dropout") ? 1 : 0 };
+					.attr = attr, .n_attr = attr ? 1 : 0 };
 				compare(be, &io, over);
 			}
 		}
