@@ -40,9 +40,11 @@ static const int64_t *moved(struct walk *w, int i, const int64_t *at)
 {
 	struct dlb_error err = { .what = "" };
 	struct dlb_op_io io;
+	struct dlb_desc stated;
 	void **out;
 
 	dlb_graph_io(w->g, i, 1, &w->scratch, &io);
+	stated = io.out[0];
 	if (!at || !io.cls || !io.value)
 		return NULL;
 	((const void **)(uintptr_t)io.value)[0] = at;
@@ -54,7 +56,8 @@ static const int64_t *moved(struct walk *w, int i, const int64_t *at)
 		io.out[k].dtype = DLB_I64;
 	if (!strcmp(io.cls->name, "Cast"))
 		return at;
-	if (io.cls->infer(&io, &err) || io.out[0].dtype != DLB_I64)
+	/* the next op reads as many numbers as the graph states, whoever wrote it */
+	if (io.cls->infer(&io, &err) || io.out[0].dtype != DLB_I64 || !dlb_desc_same_shape(&io.out[0], &stated))
 		return NULL;
 	out = dlb_arena_array(&w->scratch, (size_t)io.n_out + 1, sizeof *out);
 	return dlb_graph_run_op(&w->be, &io, &w->scratch, out, &err) ? NULL : out[0];
