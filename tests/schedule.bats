@@ -43,7 +43,7 @@ log() {
 	plan cpu:2 -a even --schedule none -m 8 >"$tmp/least.json"
 	least=$(jq '[.plan.nodes[].peak_bytes] | max' "$tmp/least.json")
 	[ "$(jq -n "$least < $peak")" = true ]
-	middle=$(jq -n "$least + ($peak - $least) / 8 | floor")
+	middle=$(jq -n "$least + ($peak - $least) / 12 | floor")	# too little for as many as the schedule would have
 	jq -c "del(.plan) | .cluster.nodes[].memory_bytes = $middle" "$tmp/free.json" | dlb-costmodel >"$tmp/tight.json"
 	dlb-place -a even --schedule zero-bubble -m 8 "$tmp/tight.json" >"$tmp/fits.json"
 	[ "$(jq "[.plan.nodes[].peak_bytes] | max <= $middle" "$tmp/fits.json")" = true ]

@@ -153,13 +153,16 @@ bool dlb_role_is_frequency(struct dlb_roles *r, int t)
 }
 
 /* Operand k of a product is a weight when the other one is an activation, or a weight too. Positions times frequencies,
- * which go into Sin and Cos, are no layer. */
+ * which go into Sin and Cos, are no layer. Nor is what the exporter computed and a layer's weight is then multiplied to (a
+ * table of relative positions): operand 0 of a product of constants, by a vertex that the list knows. */
 static bool multiplies(const struct dlb_roles *r, const struct dlb_op *o, int k)
 {
 	unsigned other = 0;
 
 	for (int i = 0; i < o->n_in && i < 2; i++)
 		other |= i == k || o->in[i] < 0 ? 0 : r->from[o->in[i]];
+	if (k == 0 && o->n_uses > 0 && !(other & DLB_FROM_SAMPLES))
+		return false;
 	if (!(other & DLB_FROM_REALS) && o->out[0] >= 0 && ends_in_sines(r, o->out[0], 8))
 		return false;
 	return other & (DLB_FROM_SAMPLES | DLB_FROM_INITIALIZER);
