@@ -360,7 +360,7 @@ static void test_growth(void)
 	struct model m;
 
 	for (int i = 0; i < 21; i++)
-		snprintf(name[i], sizeof name[i], "f%d", i);
+		snprintf(name[i], sizeof name[i], "f%d", i & 0xfff);
 	for (int i = 0; i < 20; i++) {
 		start_function(&f[i], name[i], NAMES("a"), NAMES("r"));
 		vertex(&f[i].body, i < 19 ? name[i + 1] : "Relu", "a", NULL, "h")->domain = (char *)(i < 19 ? "own" : "");
@@ -382,7 +382,7 @@ static void test_depth(void)
 	struct model m;
 
 	for (int i = 0; i <= N; i++)
-		snprintf(name[i], sizeof name[i], "f%d", i);
+		snprintf(name[i], sizeof name[i], "f%d", i & 0xfff);
 	for (int i = 0; i < N; i++) {
 		start_function(&f[i], name[i], NAMES("a"), NAMES("r"));
 		vertex(&f[i].body, i < N - 1 ? name[i + 1] : "Relu", "a", NULL, "r")->domain = (char *)(i < N - 1 ? "own" : "");
