@@ -261,12 +261,12 @@ static int attach(const struct part *p, int x, struct dlb_error *err)
 /* factor * loss */
 static int scaled(struct dlb_graph *g, int loss, double factor, struct dlb_error *err)
 {
-	const struct dlb_desc d = { .dtype = g->tensor[loss].dtype };
 	double value = 0;
 	int in[2] = { loss };
 
 	if (loss < 0 || factor == 1)
 		return loss;
+	const struct dlb_desc d = { .dtype = g->tensor[loss].dtype };
 	dlb_value_set(&value, d.dtype, 0, factor);
 	in[1] = dlb_graph_add_constant(g, "loss.factor", &d, &value, NULL);
 	return dlb_graph_add_forward(g, "loss.scaled", "Mul", "", in, 2, NULL, 0, err);

@@ -168,7 +168,7 @@ static bool may_be_lost(struct choosing *ch, int t)
 
 	return dlb_role_is_candidate(ch->g, t) && !ch->yes[t] && x->rule == DLB_BY_ROLE && x->kind == DLB_T_CONSTANT && x->n_dims > 0 &&
 		!ch->statistics[t] && dlb_role_count(ch->g, t) > 1 && !dlb_values_sinusoid(x) &&
-		(dlb_values_uniform(x) ? is_joined(ch->g, t) : !dlb_values_mask(x)) &&
+		(dlb_values_uniform(x) ? is_joined(ch->g, t) && !dlb_role_is_mask_of_scores(&ch->roles, t) : !dlb_values_mask(x)) &&
 		!dlb_role_is_preprocessing(&ch->roles, t) && !dlb_role_is_frequency(&ch->roles, t);
 }
 

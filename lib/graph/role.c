@@ -359,6 +359,29 @@ bool dlb_role_find(struct dlb_roles *r, int t, const char **why)
 	return found != NULL;
 }
 
+/* The product of two tensors of the samples, perhaps scaled: attention's scores. */
+static bool is_scores(const struct dlb_roles *r, int t)
+{
+	const struct dlb_graph *g = r->g;
+	const struct dlb_op *o = producer(g, behind_views(g, t));
+
+	for (int n = 0; o && n < DEPTH && (!strcmp(o->type, "Mul") || !strcmp(o->type, "Div")) && fed(r, o->in[0]); n++)
+		o = producer(g, behind_views(g, o->in[0]));
+	return o && !strcmp(o->type, "MatMul") && fed(r, o->in[0]) && fed(r, o->in[1]);
+}
+
+bool dlb_role_is_mask_of_scores(struct dlb_roles *r, int t)
+{
+	const struct dlb_graph *g = r->g;
+
+	for (int i = g->reader_start[t]; i < g->reader_start[t + 1]; i++) {
+		const struct dlb_op *o = &g->op[g->reader[i]];
+		if (strcmp(o->type, "Add") || !is_scores(r, o->in[o->in[0] == t]))
+			return false;
+	}
+	return g->reader_start[t] < g->reader_start[t + 1];
+}
+
 bool dlb_role_is_preprocessing(struct dlb_roles *r, int t)
 {
 	static const char *const by[] = { "Sub", "Div", "Mul", "Add", NULL };

@@ -36,6 +36,8 @@ int64_t dlb_role_count(const struct dlb_graph *g, int t);	/* elements of a candi
 bool dlb_role_find(struct dlb_roles *r, int t, const char **why);
 /* Is t applied to the samples as they come, as the mean and deviation that normalize them are? At most one dimension > 1. */
 bool dlb_role_is_preprocessing(struct dlb_roles *r, int t);
+/* Is t added to attention's scores and to nothing else, as a mask is? */
+bool dlb_role_is_mask_of_scores(struct dlb_roles *r, int t);
 /* Everything that is made of t ends in Sin and Cos: frequencies of a rotary or sinusoidal embedding. */
 bool dlb_role_is_frequency(struct dlb_roles *r, int t);
 
