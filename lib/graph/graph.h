@@ -256,7 +256,8 @@ void dlb_graph_groups(const struct dlb_graph *g, int *group /* n_ops */);
 /* -- rewrites, in the order dlb-profile applies them (one file each) -- */
 /* upcast.c: every f16 and bf16 becomes f32, and a note says how many. As read, before all other rewrites. */
 void dlb_graph_upcast(struct dlb_graph *g);
-/* widen.c: every f32 becomes f64 (initializers, attributes, casts), for --dtype f64. Before fold. */
+/* widen.c: every f32 becomes f64 (initializers, attributes, casts), for --dtype f64. After dlb_graph_choose_parameters, whose
+ * `initial` tells constants from parameters; before fold. */
 void dlb_graph_widen(struct dlb_graph *g);
 /* padding.c: embeddings whose table is named like GLOB give row ROW no gradient; text: "GLOB=ROW". Before fold. */
 int dlb_graph_set_padding_row(struct dlb_graph *g, const char *text, struct dlb_error *err);

@@ -92,17 +92,19 @@ static void widen_default(struct dlb_graph *g, struct dlb_op *o)
 /* Tensors by what they are made of. */
 struct origin { bool *integer, *table; };
 
-static bool is_parameter(const struct dlb_graph *g, const struct dlb_tensor *t)
+/* No parameter: `initial` is what choosing parameters has left. */
+static bool is_constant(const struct dlb_tensor *t)
+{
+	return t->kind == DLB_T_CONSTANT && !t->initial;
+}
+
+/* State of the module, which .double() widens as it is. */
+static bool is_listed(const struct dlb_graph *g, const struct dlb_tensor *t)
 {
 	for (int i = 0; i < g->n_listed; i++)
 		if (!strcmp(g->listed[i].name, t->name))
-			return g->listed[i].kind == DLB_LISTED_PARAMETER;
-	return t->initial && !g->n_listed;
-}
-
-static bool is_constant(const struct dlb_graph *g, int t)
-{
-	return g->tensor[t].kind == DLB_T_CONSTANT && !is_parameter(g, &g->tensor[t]);
+			return true;
+	return false;
 }
 
 /* Every operand is an integer or a table, or a constant; at least one is of `kind`. */
@@ -112,7 +114,7 @@ static bool made_of(const struct dlb_graph *g, const struct dlb_op *o, const boo
 
 	for (int k = 0; k < o->n_in; k++) {
 		const int t = o->in[k];
-		if (t >= 0 && !from->integer[t] && !from->table[t] && !is_constant(g, t))
+		if (t >= 0 && !from->integer[t] && !from->table[t] && !is_constant(&g->tensor[t]))
 			return false;
 		one |= t >= 0 && kind[t];
 	}
@@ -214,7 +216,7 @@ void dlb_graph_widen(struct dlb_graph *g)
 			continue;
 		if (t->data)
 			t->data = widened(&g->arena, t->data, dlb_desc_count(&d));
-		if (t->data && dlb_desc_count(&d) == 1 && !is_parameter(g, t))
+		if (t->data && dlb_desc_count(&d) == 1 && is_constant(t) && !is_listed(g, t))
 			*(double *)t->data = unrounded(*(const double *)t->data);
 		t->dtype = DLB_F64;
 	}

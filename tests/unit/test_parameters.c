@@ -105,6 +105,35 @@ static void test_roles(void)
 	dlb_graph_release(&g);
 }
 
+/* In double precision a layer of a table of time steps keeps its weight, which has no name of the list, as one tensor of f64;
+ * a buffer keeps the file's value, and a constant is the decimal that it was. */
+static void test_widened(void)
+{
+	static const int64_t step[4] = { 0, 1, 2, 3 };
+	static const float third = .3f;
+	struct dlb_graph g;
+	struct dlb_parameter_choice c = { .untie = false };
+	const struct dlb_attr to = { .name = "to", .type = DLB_ATTR_INT, .i = dlb_dtype_to_onnx(DLB_F32) };
+
+	dlb_graph_init(&g);
+	const int x = input(&g, "x"), steps = constant(&g, "steps", NULL, DIMS(4, 1));
+	g.tensor[steps].dtype = DLB_I64;
+	g.tensor[steps].data = step;
+	const int w = constant(&g, "val_1", numbers(4, 7), DIMS(1, 4)), b = constant(&g, "scale", &third, DIMS(1));
+	const int k = constant(&g, "val_2", &third, DIMS(1)), time = OP(&g, "cast", "Cast", steps);
+	g.op[g.tensor[time].producer].attr = dlb_attr_copy(&g.arena, &to, 1);
+	g.op[g.tensor[time].producer].n_attr = 1;
+	const int y = OP(&g, "mm", "MatMul", time, w);
+	output(&g, OP(&g, "add", "Add", OP(&g, "mul2", "Mul", OP(&g, "mul", "Mul", x, b), k), y));
+	list(&g, (const struct dlb_listed[]){ { .name = "time.weight", .input = "p_w", .kind = DLB_LISTED_PARAMETER },
+					      { .name = "scale", .input = "b_scale", .kind = DLB_LISTED_BUFFER } }, 2);
+	assert(!dlb_graph_choose_parameters(&g, &c, &err) && g.tensor[w].initial && !g.tensor[b].initial);
+	dlb_graph_widen(&g);
+	assert(g.tensor[w].dtype == DLB_F64 && g.op[g.tensor[y].producer].in[1] == w && g.tensor[time].dtype == DLB_F32);
+	assert(*(const double *)g.tensor[b].data == (double)third && *(const double *)g.tensor[k].data == .3);
+	dlb_graph_release(&g);
+}
+
 /* The list knows buffers by name; options come before it; a pattern that matches nothing is refused. */
 static void test_list_and_options(void)
 {
@@ -270,6 +299,7 @@ static void test_merged(void)
 int main(void)
 {
 	test_roles();
+	test_widened();
 	test_list_and_options();
 	test_state_dict();
 	test_equal_values();
