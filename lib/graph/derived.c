@@ -58,34 +58,45 @@ bool dlb_derived_fits(const struct dlb_derived *d)
 
 /* -- values -- */
 
-/* The part's elements in their order, written one row of the result after another. */
-static void put_part(const struct dlb_derived *d, const struct dlb_part *p, int64_t at, const void *source, size_t size, char *out)
+void dlb_part_begin(struct dlb_part_walk *w, const struct dlb_part *p)
 {
-	const int64_t inner = product(d->base, d->axis + 1, d->n_dims);	/* elements of one step along the axis */
-	int64_t stride[DLB_MAX_DIMS] = { 0 }, dim[DLB_MAX_DIMS], index[DLB_MAX_DIMS] = { 0 }, s = 1, from = 0, count = 1;
+	int64_t stride[DLB_MAX_DIMS] = { 0 }, s = 1;
 
+	*w = (struct dlb_part_walk){ .n_dims = p->n_dims, .count = 1 };
 	for (int i = p->n_dims - 1; i >= 0; i--) {
 		stride[i] = s;
 		s *= p->dim[i];
 	}
 	if (p->n_dims)
-		from = p->first * stride[p->axis];
+		w->at = p->first * stride[p->axis];
 	for (int i = 0; i < p->n_dims; i++) {
-		dim[i] = p->perm[i] == p->axis ? p->count : p->dim[p->perm[i]];
-		count *= dim[i];
+		w->dim[i] = p->perm[i] == p->axis ? p->count : p->dim[p->perm[i]];
+		w->stride[i] = stride[p->perm[i]];
+		w->count *= w->dim[i];
 	}
-	for (int64_t e = 0; e < count; e++) {
-		const int64_t row = e / (inner * p->length), rest = e % (inner * p->length);
-		memcpy(out + (size_t)(row * inner * d->base[d->axis] + at * inner + rest) * size, (const char *)source + (size_t)from * size,
-		       size);
-		for (int i = p->n_dims - 1; i >= 0; i--) {
-			from += stride[p->perm[i]];
-			if (++index[i] < dim[i])
-				break;
-			from -= dim[i] * stride[p->perm[i]];
-			index[i] = 0;
-		}
+}
+
+void dlb_part_next(struct dlb_part_walk *w)
+{
+	for (int i = w->n_dims - 1; i >= 0; i--) {
+		w->at += w->stride[i];
+		if (++w->index[i] < w->dim[i])
+			break;
+		w->at -= w->dim[i] * w->stride[i];
+		w->index[i] = 0;
 	}
+}
+
+/* The part's elements in their order, written one row of the result after another. */
+static void put_part(const struct dlb_derived *d, const struct dlb_part *p, int64_t at, const void *source, size_t size, char *out)
+{
+	const int64_t inner = product(d->base, d->axis + 1, d->n_dims);	/* elements of one step along the axis */
+	const int64_t length = inner * p->length, row = inner * d->base[d->axis];
+	struct dlb_part_walk w;
+
+	dlb_part_begin(&w, p);
+	for (int64_t e = 0; e < w.count; e++, dlb_part_next(&w))
+		memcpy(out + (size_t)(e / length * row + at * inner + e % length) * size, (const char *)source + (size_t)w.at * size, size);
 }
 
 static void repeat(const struct dlb_derived *d, const char *base, size_t size, char *out)

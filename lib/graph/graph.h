@@ -347,6 +347,10 @@ void dlb_graph_undifferentiate(struct dlb_graph *g);
 
 /* -- initializers made of parameters (derived.c) -- */
 bool dlb_derived_fits(const struct dlb_derived *d);		/* its sizes agree, whoever wrote it */
+/* The elements of a part in the order in which it is written: `at` is the index of the element at hand among the parameter's. */
+struct dlb_part_walk { int n_dims; int64_t at, count, dim[DLB_MAX_DIMS], stride[DLB_MAX_DIMS], index[DLB_MAX_DIMS]; };
+void dlb_part_begin(struct dlb_part_walk *w, const struct dlb_part *p);	/* at the first of w->count elements */
+void dlb_part_next(struct dlb_part_walk *w);
 /* Its value, in `out`, of the values of its parts' parameters; elements have `size` bytes. */
 void dlb_derived_value(const struct dlb_derived *d, const void *const *source, size_t size, void *out);
 /* Ops that make tensor x, a constant until now, of the tensors source[part]; notes it in g->derived. */

@@ -261,29 +261,12 @@ static bool next_permutation(int *p, int n)
 /* The part's elements in their order are those at v. */
 static bool equals(const struct dlb_part *p, const float *from, const float *v)
 {
-	int64_t stride[DLB_MAX_DIMS] = { 0 }, dim[DLB_MAX_DIMS], index[DLB_MAX_DIMS] = { 0 }, s = 1, count = 1, at = 0;
+	struct dlb_part_walk w;
 
-	for (int i = p->n_dims - 1; i >= 0; i--) {
-		stride[i] = s;
-		s *= p->dim[i];
-	}
-	if (p->n_dims)
-		at = p->first * stride[p->axis];
-	for (int i = 0; i < p->n_dims; i++) {
-		dim[i] = p->perm[i] == p->axis ? p->count : p->dim[p->perm[i]];
-		count *= dim[i];
-	}
-	for (int64_t e = 0; e < count; e++) {
-		if (memcmp(&from[at], &v[e], sizeof *v))
+	dlb_part_begin(&w, p);
+	for (int64_t e = 0; e < w.count; e++, dlb_part_next(&w))
+		if (memcmp(&from[w.at], &v[e], sizeof *v))
 			return false;
-		for (int i = p->n_dims - 1; i >= 0; i--) {
-			at += stride[p->perm[i]];
-			if (++index[i] < dim[i])
-				break;
-			at -= dim[i] * stride[p->perm[i]];
-			index[i] = 0;
-		}
-	}
 	return true;
 }
 
