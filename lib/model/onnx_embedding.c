@@ -8,7 +8,6 @@
 #include <string.h>
 #include "model/onnx_reader.h"
 
-#define KEY "pkg.torch.onnx.fx_node"
 #define CALL "torch.ops.aten.embedding.default](args = ("
 
 /* The third of the arguments in `text`, up to ')'; -1: there is none. */
@@ -26,11 +25,8 @@ static int64_t third_argument(const char *text)
 
 int64_t dlb_reader_padding_row(const Onnx__NodeProto *p)
 {
-	for (size_t i = 0; i < p->n_metadata_props && !strcmp(p->op_type, "Gather"); i++) {
-		const Onnx__StringStringEntryProto *e = p->metadata_props[i];
-		const char *call = e->key && e->value && !strcmp(e->key, KEY) ? strstr(e->value, CALL) : NULL;
-		if (call)
-			return third_argument(call + strlen(CALL));
-	}
-	return -1;
+	const char *text = strcmp(p->op_type, "Gather") ? NULL : dlb_reader_metadata(p->metadata_props, p->n_metadata_props, DLB_FX_NODE);
+	const char *call = text ? strstr(text, CALL) : NULL;
+
+	return call ? third_argument(call + strlen(CALL)) : -1;
 }

@@ -104,6 +104,9 @@ const Onnx__FunctionProto *dlb_reader_function(const struct reader *r, const Onn
 int dlb_reader_call(struct reader *r, const Onnx__NodeProto *p, const char *vertex, const Onnx__FunctionProto *f);
 
 /* -- onnx_signature.c -- */
+#define DLB_FX_NODE "pkg.torch.onnx.fx_node"		/* key of a vertex: the call of PyTorch's graph that it was made of */
+/* The value of `key` among n pairs of metadata, or NULL. */
+const char *dlb_reader_metadata(Onnx__StringStringEntryProto *const *p, size_t n, const char *key);
 /* The exporter's list of parameters and buffers becomes the graph's `listed`; one that cannot be read is ignored with a
  * note. */
 void dlb_reader_signature(struct reader *r);

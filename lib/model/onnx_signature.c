@@ -23,7 +23,6 @@
 #include "util/utf8.h"
 
 #define KEY "pkg.torch.export.ExportedProgram.graph_signature"
-#define CALL "pkg.torch.onnx.fx_node"
 #define MAX_INHERITED 4096	/* bytes of a call's text */
 
 struct list {
@@ -257,7 +256,7 @@ static void read_signature(struct reader *r, const char *text)
 	free(l.item);
 }
 
-static const char *find(Onnx__StringStringEntryProto *const *p, size_t n, const char *key)
+const char *dlb_reader_metadata(Onnx__StringStringEntryProto *const *p, size_t n, const char *key)
 {
 	for (size_t i = 0; i < n; i++)
 		if (p[i]->key && p[i]->value && !strcmp(p[i]->key, key))
@@ -268,10 +267,10 @@ static const char *find(Onnx__StringStringEntryProto *const *p, size_t n, const 
 void dlb_reader_signature(struct reader *r)
 {
 	const Onnx__ModelProto *m = r->all->model;
-	const char *text = find(m->graph->metadata_props, m->graph->n_metadata_props, KEY);
+	const char *text = dlb_reader_metadata(m->graph->metadata_props, m->graph->n_metadata_props, KEY);
 
 	if (!text)
-		text = find(m->metadata_props, m->n_metadata_props, KEY);
+		text = dlb_reader_metadata(m->metadata_props, m->n_metadata_props, KEY);
 	if (text)
 		read_signature(r, text);
 	for (int i = 0; i < r->g->n_listed; i++)
@@ -283,12 +282,12 @@ void dlb_reader_uses(struct reader *r, const Onnx__NodeProto *p, int op)
 {
 	struct dlb_op *o = &r->g->op[op];
 	const struct dlb_name_map *all = &r->all->listed;
-	const char *text = all->n ? find(p->metadata_props, p->n_metadata_props, CALL) : NULL;
+	const char *text = all->n ? dlb_reader_metadata(p->metadata_props, p->n_metadata_props, DLB_FX_NODE) : NULL;
 	int *use = NULL, n = 0, cap = 0;
 	char name[256];
 
 	for (; all->n && !text && r->caller; r = r->caller) {		/* of a function: what is said of the call holds */
-		text = find(r->call->metadata_props, r->call->n_metadata_props, CALL);
+		text = dlb_reader_metadata(r->call->metadata_props, r->call->n_metadata_props, DLB_FX_NODE);
 		if (text && strnlen(text, MAX_INHERITED) == MAX_INHERITED)	/* it is searched for each vertex of the function */
 			text = NULL;
 	}
