@@ -186,3 +186,11 @@ int dlb_b_extra_output(struct dlb_builder *b, int index)
 	b->out = o->out;
 	return t;
 }
+
+int dlb_b_dout_or_zeros(struct dlb_builder *b, int k)
+{
+	if (b->dout[k] >= 0)
+		return b->dout[k];
+	const int out = dlb_b_extra_output(b, k);
+	return out < 0 ? -1 : dlb_b_op2(b, "Expand", dlb_b_const_real(b, 0, dlb_b_desc(b, out)->dtype), dlb_b_const_shape(b, out));
+}

@@ -211,8 +211,7 @@ static int gradient(struct dlb_builder *b, struct dlb_error *err)
 	struct dlb_attr a[1];
 	const int n = dlb_keep_attrs(&b->io, keep, 1, a);
 	/* only present_state is looked at: y's gradient is zero */
-	const int dy = b->dout[0] >= 0 ? b->dout[0] :
-		dlb_b_op2(b, "Expand", dlb_b_const_real(b, 0, b->io.out[0].dtype), dlb_b_const_shape(b, b->out[0]));
+	const int dy = dlb_b_dout_or_zeros(b, 0);
 	const int in[] = { dy, b->in[X], b->in[W], dlb_io_has(&b->io, BIAS) ? b->in[BIAS] : -1,
 			   dlb_io_has(&b->io, PAST) ? b->in[PAST] : -1, b->io.n_out > 1 ? b->dout[1] : -1 };
 	int out[4] = { -1, -1, -1, -1 };

@@ -415,8 +415,7 @@ static int gradient(struct dlb_builder *b, struct dlb_error *err)
 	const int n = dlb_keep_attrs(&b->io, keep, DLB_LEN(keep), a);
 	int in[GRAD_PRESENT + 1], out[N_OPERANDS] = { -1, -1, -1, -1, -1, -1 };
 	/* only present_state is looked at: y's gradient is zero */
-	const int dy = b->dout[0] >= 0 ? b->dout[0] :
-		dlb_b_op2(b, "Expand", dlb_b_const_real(b, 0, b->io.out[0].dtype), dlb_b_const_shape(b, b->out[0]));
+	const int dy = dlb_b_dout_or_zeros(b, 0);
 
 	(void)err;
 	in[GRAD_DY] = dy;

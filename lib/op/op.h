@@ -171,6 +171,8 @@ int dlb_b_unbroadcast(struct dlb_builder *b, int grad, int like);
 /* Adds a further output to the forward vertex (saved statistics, argmax positions): the vertex's class
  * must infer it. Returns its tensor id. */
 int dlb_b_extra_output(struct dlb_builder *b, int index);
+/* The gradient of output k; zeros of its shape where none flows, as only other outputs are looked at. */
+int dlb_b_dout_or_zeros(struct dlb_builder *b, int k);
 
 /* ---- shared pieces for classes (op.c) ---- */
 int dlb_infer_same(struct dlb_op_io *io, struct dlb_error *err);	/* out 0 as in 0 */

@@ -91,8 +91,7 @@ static int split_gradient(struct dlb_builder *b, struct dlb_error *err)
 		return 0;
 	in = dlb_xcalloc((size_t)b->io.n_out + 1, sizeof *in);
 	for (int i = 0; i < b->io.n_out; i++)	/* a share without a gradient: zeros of its shape */
-		in[i] = b->dout[i] >= 0 ? b->dout[i] : dlb_b_op2(b, "Expand", dlb_b_const_real(b, 0, b->io.in[0].dtype),
-								dlb_b_const_shape(b, dlb_b_extra_output(b, i)));
+		in[i] = dlb_b_dout_or_zeros(b, i);
 	b->din[0] = dlb_b_op(b, "SampleConcat", b->io.attr, b->io.n_attr, in, b->io.n_out, 1, NULL, b->in[0]);
 	free(in);
 	(void)err;
