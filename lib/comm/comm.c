@@ -237,9 +237,12 @@ int dlb_comm_new(struct dlb_comm **out, double timeout_s, struct dlb_error *err)
 	c->mpi = true;
 	c->timeout_s = timeout_s;
 	c->world = MPI_COMM_WORLD;
-	if (!up)
+	if (!up) {
 		prefer_fragments();
+		c->awake = dlb_awake_new();	/* before MPI's shared memory is there: it has none of that */
+	}
 	if (!up && MPI_Init_thread(NULL, NULL, MPI_THREAD_FUNNELED, &provided) != MPI_SUCCESS) {
+		dlb_awake_free(c->awake);
 		free(c);
 		return dlb_fail(err, NULL, "MPI does not start");
 	}
@@ -251,9 +254,11 @@ int dlb_comm_new(struct dlb_comm **out, double timeout_s, struct dlb_error *err)
 		strcpy(c->host, "localhost");
 	if (meet_neighbours(c, err) || find_cores(c, err))
 		return -1;
-	if (c->crowded) {
+	if (c->crowded)
 		sleep_sharply();
-		c->awake = dlb_awake_new(c->nth_alike);
+	if (!c->crowded || !dlb_awake_keep(c->awake, c->nth_alike)) {
+		dlb_awake_free(c->awake);
+		c->awake = NULL;
 	}
 	*out = c;
 	return 0;

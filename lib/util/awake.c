@@ -1,18 +1,25 @@
-#define _GNU_SOURCE	/* SCHED_IDLE, CPU_SET */
+#define _GNU_SOURCE	/* SCHED_IDLE, CPU_SET, SYS_clone */
 #include "util/awake.h"
 
-#include <pthread.h>
+#include <errno.h>
 #include <sched.h>
 #include <signal.h>
-#include <stdatomic.h>
-#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
 #include "util/cores.h"
 #include "util/mem.h"
 
-struct dlb_awake { pthread_t thread; int core; atomic_bool over; };
+#ifndef SYS_close_range
+#define SYS_close_range 436	/* Linux 5.9, on every processor; an older one refuses it */
+#endif
+
+struct dlb_awake { pid_t pid; int tell; bool keeps; };	/* tell: the socket that takes the number of a core */
 
 /* A file of a control group that begins with how much of a period it may run: "max", or -1 in the older version, for all. */
 static bool is_quota(const char *path)
@@ -40,49 +47,81 @@ static bool has_quota(void)
 	return is_quota(path) || is_quota("/sys/fs/cgroup/cpu.max") || is_quota("/sys/fs/cgroup/cpu/cpu.cfs_quota_us");
 }
 
-/* Spins: whatever gave the core back would let it sleep. */
-static void *stay_awake(void *arg)
+/* The process: waits for the number of a core, then spins, since whatever gave the core back would let it sleep. Of the files of
+ * its parent it keeps none but the socket: whoever reads what the parent writes waits for the last that could write. */
+static _Noreturn void stay_awake(pid_t parent, int told)
 {
-	struct dlb_awake *a = arg;
 	struct sched_param none = { .sched_priority = 0 };
 	cpu_set_t set;
+	int core;
 
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	prctl(PR_SET_NAME, "dlb-awake");
+	if (getppid() != parent || dup2(told, 0) || syscall(SYS_close_range, 1U, ~0U, 0U))
+		_exit(0);
+	if (read(0, &core, sizeof core) != sizeof core)
+		_exit(0);
 	CPU_ZERO(&set);
-	CPU_SET(a->core, &set);
-	if (sched_setscheduler(0, SCHED_IDLE, &none) || sched_setaffinity(0, sizeof set, &set))
+	CPU_SET(core, &set);
+	if (sched_setaffinity(0, sizeof set, &set) || sched_setscheduler(0, SCHED_IDLE, &none))
+		_exit(0);
+	for (;;)
+		__asm__ volatile("" ::: "memory");	/* a loop that does nothing may be left out */
+}
+
+/* Not fork(): what libraries do around it (OpenBLAS ends its threads) is of no use to a process that calls none of them. No
+ * signal at its end either, so that nobody waits for it by mistake. */
+static pid_t start(int told)
+{
+	const pid_t parent = getpid();
+	sigset_t all, before;
+	pid_t pid;
+
+	sigfillset(&all);			/* signals to the group are the parent's */
+	pthread_sigmask(SIG_SETMASK, &all, &before);
+	pid = (pid_t)syscall(SYS_clone, 0UL, NULL, NULL, NULL, 0UL);
+	if (pid == 0)
+		stay_awake(parent, told);
+	pthread_sigmask(SIG_SETMASK, &before, NULL);
+	return pid;
+}
+
+struct dlb_awake *dlb_awake_new(void)
+{
+	struct dlb_awake *a;
+	int ends[2];
+
+	if (has_quota() || socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends))
 		return NULL;
-	while (!atomic_load_explicit(&a->over, memory_order_relaxed))
-		;
+	a = dlb_xcalloc(1, sizeof *a);
+	a->tell = ends[1];
+	a->pid = start(ends[0]);
+	close(ends[0]);
+	if (a->pid > 0)
+		return a;
+	close(a->tell);
+	free(a);
 	return NULL;
 }
 
-struct dlb_awake *dlb_awake_new(int nth)
+bool dlb_awake_keep(struct dlb_awake *a, int nth)
 {
-	struct dlb_awake *a;
-	sigset_t all, before;
-	int core = dlb_core(nth), rc;
+	const int core = dlb_core(nth);
 
-	if (core < 0 || has_quota())
-		return NULL;
-	a = dlb_xcalloc(1, sizeof *a);
-	a->core = core;
-	atomic_init(&a->over, false);
-	sigfillset(&all);			/* signals are the main thread's */
-	pthread_sigmask(SIG_SETMASK, &all, &before);
-	rc = pthread_create(&a->thread, NULL, stay_awake, a);
-	pthread_sigmask(SIG_SETMASK, &before, NULL);
-	if (rc) {
-		free(a);
-		return NULL;
-	}
-	return a;
+	if (!a || core < 0)
+		return false;
+	a->keeps = true;
+	return send(a->tell, &core, sizeof core, MSG_NOSIGNAL) == sizeof core;
 }
 
+/* Once it has the lowest priority, it ends when its core has nobody better to run: not waited for. */
 void dlb_awake_free(struct dlb_awake *a)
 {
 	if (!a)
 		return;
-	atomic_store(&a->over, true);
-	pthread_join(a->thread, NULL);
+	close(a->tell);
+	kill(a->pid, SIGKILL);
+	while (waitpid(a->pid, NULL, __WALL | (a->keeps ? WNOHANG : 0)) < 0 && errno == EINTR)
+		;
 	free(a);
 }

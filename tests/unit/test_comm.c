@@ -242,16 +242,31 @@ static int wrong_size(const char *how)
 	dlb_comm_abort(c, 42);
 }
 
-/* Threads of this process that the system runs when nobody else wants the core. */
-static int idle_threads(void)
+static bool is_child(const char *pid)
 {
-	DIR *tasks = opendir("/proc/self/task");
+	char path[64];
+	int parent = -1;
+	FILE *f;
+
+	snprintf(path, sizeof path, "/proc/%.20s/stat", pid);
+	f = fopen(path, "r");
+	if (f && fscanf(f, "%*d (%*[^)]) %*c %d", &parent) != 1)
+		parent = -1;
+	if (f)
+		fclose(f);
+	return parent == getpid();
+}
+
+/* Processes of this one that the system runs when nobody else wants the core. */
+static int idle_children(void)
+{
+	DIR *all = opendir("/proc");
 	int n = 0;
 
-	for (struct dirent *t; tasks && (t = readdir(tasks));)
-		n += t->d_name[0] != '.' && sched_getscheduler(atoi(t->d_name)) == SCHED_IDLE;
-	if (tasks)
-		closedir(tasks);
+	for (struct dirent *p; all && (p = readdir(all));)
+		n += atoi(p->d_name) > 0 && is_child(p->d_name) && sched_getscheduler(atoi(p->d_name)) == SCHED_IDLE;
+	if (all)
+		closedir(all);
 	return n;
 }
 
@@ -264,11 +279,11 @@ static int bound(void)
 
 	if (dlb_comm_new(&c, 30, &err))
 		return 1;
-	dlb_sleep_s(0.05);			/* until those threads have said what they are */
-	awake = most = idle_threads();
+	dlb_sleep_s(0.05);			/* until those processes have said what they are */
+	awake = most = idle_children();
 	assert(dlb_comm_allreduce_f64(c, &awake, 1, DLB_COMM_SUM, &err) == 0);
 	assert(dlb_comm_allreduce_f64(c, &most, 1, DLB_COMM_MAX, &err) == 0);
-	assert(most == 0 || awake == 2);	/* 0: this process has a quota, or may not have such threads */
+	assert(most == 0 || awake == 2);	/* 0: this process has a quota, or may not have such processes */
 	dlb_comm_free(c);
 	return 0;
 }

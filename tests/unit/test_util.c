@@ -1,9 +1,14 @@
 /* util: known answers of the generators and hashes, the arena, options, medians, error lines. */
+#define _GNU_SOURCE		/* sched_setaffinity */
 #include <assert.h>
 #include <inttypes.h>
 #include <math.h>
+#include <sched.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "util/awake.h"
@@ -254,13 +259,73 @@ static void test_cores(void)
 	assert(dlb_core_set_count(&other) == dlb_cores() + !(own.word[15] >> 63));
 }
 
+/* A process that does RUN, which does not return; gone with us. */
+static pid_t process(void (*run)(void))
+{
+	const pid_t pid = fork();
+
+	assert(pid >= 0);
+	if (pid)
+		return pid;
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	run();
+	_exit(1);
+}
+
+static void want_core(void)
+{
+	cpu_set_t set;
+
+	CPU_ZERO(&set);
+	CPU_SET(dlb_core(0), &set);
+	sched_setaffinity(0, sizeof set, &set);
+	for (;;)
+		__asm__ volatile("");
+}
+
+static void keep_core(void)
+{
+	struct dlb_awake *a = dlb_awake_new();
+
+	assert(!a || dlb_awake_keep(a, 0));
+	for (;;)
+		pause();
+}
+
+static double end(pid_t pid)
+{
+	const double from_s = dlb_clock_s();
+
+	assert(kill(pid, SIGKILL) == 0 && waitpid(pid, NULL, 0) == pid);
+	return dlb_clock_s() - from_s;
+}
+
+/* Killed while others want the core that it keeps awake, a process is gone at once, with its memory and files: mpiexec waits. */
+static void test_awake_killed(void)
+{
+	double took_s[5];
+
+	for (int i = 0; i < DLB_LEN(took_s); i++) {
+		const pid_t keeper = process(keep_core), busy[] = { process(want_core), process(want_core) };
+
+		dlb_sleep_s(0.1);
+		took_s[i] = end(keeper);
+		for (int k = 0; k < DLB_LEN(busy); k++)
+			end(busy[k]);
+	}
+	assert(dlb_median(took_s, DLB_LEN(took_s)) < 0.3);
+}
+
 static void test_awake(void)
 {
-	struct dlb_awake *a = dlb_awake_new(0);
+	struct dlb_awake *a = dlb_awake_new();
 
+	assert(!dlb_awake_keep(a, 1 << 20) && !dlb_awake_keep(NULL, 0));
+	dlb_awake_free(a);
+	a = dlb_awake_new();
+	assert(!a || dlb_awake_keep(a, 0));
 	dlb_awake_free(a);
 	dlb_awake_free(NULL);
-	assert(!dlb_awake_new(1 << 20));
 }
 
 int main(void)
@@ -277,6 +342,7 @@ int main(void)
 	test_cli();
 	test_cores();
 	test_awake();
+	test_awake_killed();
 	dlb_sleep_s(0.01);
 	assert(dlb_clock_s() - start >= 0.01 && dlb_clock_thread_cpu_s() >= cpu);
 	puts("util: generators, hashes, arena, medians, error lines, options");
