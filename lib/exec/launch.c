@@ -7,12 +7,16 @@
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/stat.h>
+#include <sys/vfs.h>
 #include <sys/wait.h>
 #include <unistd.h>
 #include "comm/comm.h"
 #include "exec/launch.h"
 #include "util/cores.h"
 #include "util/mem.h"
+
+#define TMPFS 0x01021994		/* statfs(2): files in memory */
+#define MEMORY_ROOM 1e9			/* bytes: far more than documents take, and not all that a container has */
 
 int dlb_launch_rank(void)
 {
@@ -136,6 +140,23 @@ static void set_root_env(void)
 	}
 }
 
+/* The folder for files that live as long as a run, ours and mpiexec's: TMPDIR; memory, where it has room; /tmp. mpiexec deletes a
+ * dozen of them, 8 MB, before it ends, and a disk that is busy may take a second for each (ext4 that is mounted "discard" and
+ * keeps no journal waits for the disk at every one). */
+static const char *brief_folder(void)
+{
+	static const char memory[] = "/dev/shm";
+	const char *tmp = getenv("TMPDIR");
+	struct statfs fs;
+
+	if (tmp && *tmp)
+		return tmp;
+	if (statfs(memory, &fs) == 0 && fs.f_type == TMPFS && (double)fs.f_bavail * (double)fs.f_bsize >= MEMORY_ROOM &&
+	    access(memory, W_OK | X_OK) == 0)
+		return memory;
+	return "/tmp";
+}
+
 /* In the child: mpiexec of ourselves; never returns. Own process group, so that a terminal's ^C reaches the
  * parent alone, which then asks the ranks to stop. */
 static void exec_mpiexec(const struct dlb_launch *l, const char *self, const char *folder, int out)
@@ -150,6 +171,7 @@ static void exec_mpiexec(const struct dlb_launch *l, const char *self, const cha
 		dup2(null, 0);
 	dup2(out, 1);
 	dup2(out, 2);
+	setenv("TMPDIR", brief_folder(), 1);
 	snprintf(n, sizeof n, "%d", l->n_ranks);
 	argv[k++] = "mpiexec";
 	argv[k++] = "-n";
@@ -307,8 +329,7 @@ out:
 
 int dlb_launch(const struct dlb_launch *l, const struct dlb_doc *doc, FILE *out, struct dlb_error *err)
 {
-	const char *tmp = getenv("TMPDIR");
-	char *folder = dlb_xprintf("%s/%s.XXXXXX", tmp && *tmp ? tmp : "/tmp", l->tool);
+	char *folder = dlb_xprintf("%s/%s.XXXXXX", brief_folder(), l->tool);
 	int rc;
 
 	if (!mkdtemp(folder)) {
