@@ -263,14 +263,6 @@ static void carry_on(struct splitting *s, bool grow)
 
 /* -- seeds -- */
 
-/* Units that the loops over channels of an op have at most: they are not cut within a group, or a head of attention. */
-static int64_t groups(const struct dlb_graph *g, const struct dlb_op *o)
-{
-	if (!strcmp(o->type, "Attention"))
-		return g->tensor[o->in[1]].n_dims == 4 ? g->tensor[o->in[1]].dim[1].add : dlb_attr_int(o->attr, o->n_attr, "kv_num_heads", 1);
-	return !strcmp(o->type, "Conv") ? dlb_attr_int(o->attr, o->n_attr, "group", 1) : 1;
-}
-
 /* The first operand that a loop is seen in, -1: none, and where it is cut; its units: 0 samples, -1: nothing to share. */
 static int64_t units_of(const struct dlb_graph *g, const struct dlb_op *o, const struct dlb_loop *l, bool samples, int *operand,
 			struct dlb_cut *cut)
@@ -282,9 +274,9 @@ static int64_t units_of(const struct dlb_graph *g, const struct dlb_op *o, const
 			continue;
 		const struct dlb_dim d = g->tensor[t].dim[axis];
 		int64_t units = !d.mul ? d.add : d.add ? 0 : d.mul, unit = 1;
-		if (groups(g, o) > 1 && strcmp(l->name, "batch") != 0) {
-			unit = units / groups(g, o);
-			units = groups(g, o);
+		if (dlb_split_groups(g, o) > 1 && strcmp(l->name, "batch") != 0) {
+			unit = units / dlb_split_groups(g, o);
+			units = dlb_split_groups(g, o);
 		}
 		*operand = i;
 		*cut = (struct dlb_cut){ axis, samples ? d.mul : unit };

@@ -52,6 +52,8 @@ struct dlb_split_rule {
 };
 extern const struct dlb_split_rule dlb_split_rules[];	/* ends with a row without a type */
 const struct dlb_split_rule *dlb_split_rule_of(const struct dlb_op *o);		/* NULL: none */
+/* Units that the loops over channels of an op have at most: they are not cut within a group, or a head of attention. */
+int64_t dlb_split_groups(const struct dlb_graph *g, const struct dlb_op *o);
 /* Loop l of op o with this many units: the spread. false: some axis does not divide into them. */
 bool dlb_split_loop(const struct dlb_graph *g, const struct dlb_op *o, const struct dlb_loop *l, int reference,
 		    struct dlb_cut cut, int64_t units, struct dlb_spread *s);

@@ -535,7 +535,17 @@ static bool cross_entropy(const struct dlb_graph *g, const struct dlb_op *o, int
 }
 
 /* Attention's inputs and outputs (op/attention.c). */
-enum { ATTENTION_Q, ATTENTION_K, ATTENTION_MASK = 3, ATTENTION_LENGTHS = 6, ATTENTION_SAVED = 4 };
+enum { ATTENTION_Q, ATTENTION_K, ATTENTION_V, ATTENTION_MASK, ATTENTION_LENGTHS = 6, ATTENTION_SAVED = 4 };
+
+/* The dimension of operand i, of four, that samples (0) or heads (1) lie along. */
+static int attention_axis(const struct dlb_op *o, int i, int which)
+{
+	static const char *const names[] = { "axesQ", "axesK", "axesV", "axesY" };
+	const int name = i == o->n_in ? 3 : i <= ATTENTION_V ? i : -1;
+	const int64_t *axis;
+
+	return name >= 0 && dlb_attr_ints(o->attr, o->n_attr, names[name], &axis) > which ? (int)axis[which] : which;
+}
 
 /* The axis of operand i that counts heads, or that the heads lie side by side along; -1: it has none, or one for all. */
 static int heads_axis(const struct dlb_op *o, int i, const struct dlb_tensor *t)
@@ -544,7 +554,7 @@ static int heads_axis(const struct dlb_op *o, int i, const struct dlb_tensor *t)
 		return -1;
 	if (i == ATTENTION_MASK)
 		return t->n_dims < 3 || is_one(t->dim[t->n_dims - 3]) ? -1 : t->n_dims - 3;
-	return t->n_dims == 4 || i == o->n_in + ATTENTION_SAVED ? 1 : 2;
+	return i == o->n_in + ATTENTION_SAVED ? 1 : t->n_dims == 4 ? attention_axis(o, i, 1) : 2;
 }
 
 /* Heads of Q, or of K and V, of which each serves as many of the former. */
@@ -552,7 +562,7 @@ static int64_t heads_of(const struct dlb_graph *g, const struct dlb_op *o, int i
 {
 	const struct dlb_tensor *t = &g->tensor[o->in[i]];
 
-	return t->n_dims == 4 ? t->dim[1].add : dlb_attr_int(o->attr, o->n_attr, attr, 0);
+	return t->n_dims == 4 ? t->dim[attention_axis(o, i, 1)].add : dlb_attr_int(o->attr, o->n_attr, attr, 0);
 }
 
 /* Samples, and heads of K and V with those of Q that they serve, where there are several. */
@@ -565,7 +575,8 @@ static int attention_loops(const struct dlb_graph *g, const struct dlb_op *o, st
 		for (int i = 0; i < o->n_in + o->n_out; i++) {
 			const struct dlb_tensor *t = operand(g, o, i);
 
-			*axis_of(&l[a], o, i) = !t ? -1 : a ? heads_axis(o, i, t) : t->n_dims > 0 && t->dim[0].mul ? 0 : -1;
+			const int samples = t && t->n_dims == 4 ? attention_axis(o, i, 0) : 0;
+			*axis_of(&l[a], o, i) = !t ? -1 : a ? heads_axis(o, i, t) : t->n_dims > 0 && t->dim[samples].mul ? samples : -1;
 		}
 	}
 	return n;
@@ -775,6 +786,7 @@ const struct dlb_split_rule dlb_split_rules[] = {
 	{ .type = "Concat", .bias = -1, .carry = concat },
 	{ .type = "SoftmaxCrossEntropyLoss", .bias = -1, .carry = cross_entropy, .part = "CrossEntropyPart", .join = "CrossEntropyJoin" },
 	{ .type = "Attention", .alone = true, .bias = -1, .loops = attention_loops, .carry = attention, .fix = fix_attention },
+	{ .type = "StridedAttention", .alone = true, .bias = -1, .loops = attention_loops, .carry = attention },
 	{ .type = "Dropout", .bias = -1, .loops = dropout, .fix = fix_dropout },
 	FOLLOWS("Transpose", transpose), FOLLOWS("LayerNormalization", layer_norm),
 	FOLLOWS("RMSNormalization", layer_norm), FOLLOWS("Softmax", softmax),
@@ -797,6 +809,13 @@ const struct dlb_split_rule dlb_split_rules[] = {
 	FOLLOWS("DepthToSpace", samples), FOLLOWS("SpaceToDepth", samples), FOLLOWS("PRelu", samples),
 	{ .type = NULL },
 };
+
+int64_t dlb_split_groups(const struct dlb_graph *g, const struct dlb_op *o)
+{
+	if (!strcmp(o->type, "Attention") || !strcmp(o->type, "StridedAttention"))
+		return heads_of(g, o, ATTENTION_K, "kv_num_heads");
+	return !strcmp(o->type, "Conv") ? dlb_attr_int(o->attr, o->n_attr, "group", 1) : 1;
+}
 
 const struct dlb_split_rule *dlb_split_rule_of(const struct dlb_op *o)
 {

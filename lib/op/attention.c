@@ -6,6 +6,9 @@
  * Outputs of ONNX: Y, present_key, present_value, qk_matmul_output; our own: what AttentionGrad (dy, Q, K, V, saved, mask,
  * lengths) -> dQ, dK, dV, dmask takes the probabilities from, themselves while they are few, else the logarithm of each
  * row's sum of exp(score). Its K and V are the present ones where there is a past; dmask has every head and sample of its own.
+ *
+ * StridedAttention (domain dlb) reads its operands and writes its result as they lie: the dimensions of batch, heads, rows and width
+ * of Q, K, V and Y are the attributes axesQ, axesK, axesV and axesY; that of the width is 3. It has no past.
  * A. Vaswani et al., Attention Is All You Need, 2017; T. Dao et al., FlashAttention, 2022. */
 #include "op/kit.h"
 
@@ -16,24 +19,51 @@ enum { Q, K, V, MASK, PAST_K, PAST_V, LENGTHS };				/* inputs */
 enum { Y, PRESENT_K, PRESENT_V, SCORES, SAVED };				/* outputs */
 enum { GRAD_DY, GRAD_Q, GRAD_K, GRAD_V, GRAD_SAVED, GRAD_MASK, GRAD_LENGTHS };	/* inputs of the gradient */
 
-/* (batch, heads, rows, width) of an operand, however it lies. */
-struct heads { int64_t batch, heads, rows, width; bool flat; };
+enum { BATCH, HEADS, ROWS, WIDTH, N_AXES };
+/* (batch, heads, rows, width) of an operand, and the dimension that each lies in; flat: heads and width, which is the fastest, are
+ * one dimension, the last. */
+struct heads { int64_t batch, heads, rows, width, axis[N_AXES]; bool flat; };
+#define BY_HEADS { BATCH, HEADS, ROWS, WIDTH }
+#define BY_ROWS { BATCH, 2, 1, WIDTH }
+static const char *const axes[] = { [Q] = "axesQ", [K] = "axesK", [V] = "axesV" };
 
 static int64_t product_of(struct heads h)
 {
 	return dlb_checked_count((int64_t[]){ h.batch, h.heads, h.rows, h.width }, 4);
 }
 
-static int read_heads(const struct dlb_op_io *io, int i, const char *attr, struct heads *h, struct dlb_error *err)
+/* The attribute of this name, or axis as it is. */
+static int read_axes(const struct dlb_op_io *io, const char *name, int64_t axis[N_AXES], struct dlb_error *err)
+{
+	const int64_t *v;
+	const int n = dlb_attr_ints(io->attr, io->n_attr, name, &v);
+	unsigned seen = 0;
+
+	if (n <= 0)
+		return 0;
+	for (int i = 0; i < n && n == N_AXES; i++)
+		seen |= v[i] >= 0 && v[i] < N_AXES ? 1u << v[i] : 0;
+	if (seen != (1u << N_AXES) - 1 || v[WIDTH] != WIDTH)
+		return dlb_op_fail(io, err, "%s should be 0, 1 and 2 in some order, and 3", name);
+	memcpy(axis, v, N_AXES * sizeof *axis);
+	return 0;
+}
+
+static int read_heads(const struct dlb_op_io *io, int i, int operand, const char *attr, struct heads *h, struct dlb_error *err)
 {
 	const struct dlb_desc *x = &io->in[i];
 	const int64_t n = dlb_io_int(io, attr, 0);
 
 	if (x->n_dims != 3 && x->n_dims != 4)
 		return dlb_op_fail(io, err, "input %d has %d dimensions, should have 3 or 4", i, x->n_dims);
-	*h = (struct heads){ x->dim[0], n, x->dim[1], 0, true };
+	*h = (struct heads){ x->dim[0], n, x->dim[1], 0, BY_ROWS, true };
 	if (x->n_dims == 4) {
-		*h = (struct heads){ x->dim[0], x->dim[1], x->dim[2], x->dim[3], false };
+		int64_t axis[] = BY_HEADS;
+		if (read_axes(io, axes[operand], axis, err))
+			return -1;
+		*h = (struct heads){ .batch = x->dim[axis[BATCH]], .heads = x->dim[axis[HEADS]], .rows = x->dim[axis[ROWS]],
+				     .width = x->dim[WIDTH] };
+		memcpy(h->axis, axis, sizeof axis);
 		if (n && n != h->heads)
 			return dlb_op_fail(io, err, "input %d has %lld heads, %s is %lld", i, (long long)h->heads, attr, (long long)n);
 	} else if (n < 1 || x->dim[2] % n) {
@@ -48,17 +78,34 @@ static int read_heads(const struct dlb_op_io *io, int i, const char *attr, struc
 	return 0;
 }
 
+/* The sizes in the order in which they lie. */
+static void dims_of(struct heads h, int64_t dim[N_AXES])
+{
+	const int64_t size[] = { h.batch, h.heads, h.rows, h.width };
+
+	for (int i = 0; i < N_AXES; i++)
+		dim[h.axis[i]] = size[i];
+}
+
+/* Elements from one sample, head and row to the next. */
 static void strides_of(struct heads h, int64_t stride[3])
 {
-	stride[0] = h.heads * h.rows * h.width;
-	stride[1] = h.flat ? h.width : h.rows * h.width;
-	stride[2] = h.flat ? h.heads * h.width : h.width;
+	int64_t dim[N_AXES];
+
+	dims_of(h, dim);
+	for (int i = 0; i < 3; i++) {
+		stride[i] = 1;
+		for (int64_t k = h.axis[i] + 1; k < N_AXES; k++)
+			stride[i] *= dim[k];
+	}
 }
 
 static struct dlb_desc desc_of(enum dlb_dtype t, struct heads h)
 {
-	return h.flat ? dlb_desc_make(t, 3, (int64_t[]){ h.batch, h.rows, h.heads * h.width })
-		: dlb_desc_make(t, 4, (int64_t[]){ h.batch, h.heads, h.rows, h.width });
+	int64_t dim[N_AXES];
+
+	dims_of(h, dim);
+	return h.flat ? dlb_desc_make(t, 3, (int64_t[]){ h.batch, h.rows, h.heads * h.width }) : dlb_desc_make(t, 4, dim);
 }
 
 /* Scores of a head up to which probabilities are kept for the backward pass: kept, they save a sixth of forward and backward
@@ -122,8 +169,8 @@ static int read_attributes(const struct dlb_op_io *io, struct dlb_attention_desc
 static int read_operands(const struct dlb_op_io *io, int q, struct attention *a, struct dlb_error *err)
 {
 	*a = (struct attention){ .fresh = 0 };
-	if (read_heads(io, q, "q_num_heads", &a->q, err) || read_heads(io, q + 1, "kv_num_heads", &a->k, err) ||
-	    read_heads(io, q + 2, "kv_num_heads", &a->v, err))
+	if (read_heads(io, q, Q, "q_num_heads", &a->q, err) || read_heads(io, q + 1, K, "kv_num_heads", &a->k, err) ||
+	    read_heads(io, q + 2, V, "kv_num_heads", &a->v, err))
 		return -1;
 	if (a->k.batch != a->q.batch || a->v.batch != a->q.batch || a->k.heads != a->v.heads || a->k.rows != a->v.rows ||
 	    a->k.width != a->q.width || a->q.heads % a->k.heads)
@@ -145,8 +192,8 @@ static int read_past(const struct dlb_op_io *io, struct attention *a, struct dlb
 		return 0;
 	const struct dlb_desc *pk = &io->in[PAST_K], *pv = &io->in[PAST_V];
 	const int64_t past = pk->n_dims == 4 ? pk->dim[2] : 0;
-	const struct dlb_desc want_k = desc_of(pk->dtype, (struct heads){ a->k.batch, a->k.heads, past, a->k.width, false });
-	const struct dlb_desc want_v = desc_of(pv->dtype, (struct heads){ a->v.batch, a->v.heads, past, a->v.width, false });
+	const struct dlb_desc want_k = desc_of(pk->dtype, (struct heads){ a->k.batch, a->k.heads, past, a->k.width, BY_HEADS, false });
+	const struct dlb_desc want_v = desc_of(pv->dtype, (struct heads){ a->v.batch, a->v.heads, past, a->v.width, BY_HEADS, false });
 	char s[128], t[128];
 
 	if (dlb_io_has(io, LENGTHS))
@@ -157,6 +204,8 @@ static int read_past(const struct dlb_op_io *io, struct attention *a, struct dlb
 	a->k.rows += past;
 	a->v.rows += past;
 	a->k.flat = a->v.flat = false;
+	for (int64_t i = 0; i < N_AXES; i++)
+		a->k.axis[i] = a->v.axis[i] = i;
 	a->d.past = past;
 	return 0;
 }
@@ -173,7 +222,11 @@ static int read_lengths(const struct dlb_op_io *io, int i, const struct attentio
 /* Sizes and strides for the kernel, once the operands are known. */
 static int finish_desc(const struct dlb_op_io *io, struct attention *a, int mask, struct dlb_error *err)
 {
-	a->y = (struct heads){ a->q.batch, a->q.heads, a->q.rows, a->v.width, a->q.flat };
+	a->y = (struct heads){ a->q.batch, a->q.heads, a->q.rows, a->v.width, BY_HEADS, a->q.flat };
+	if (a->y.flat)
+		memcpy(a->y.axis, (const int64_t[])BY_ROWS, sizeof a->y.axis);
+	else if (read_axes(io, "axesY", a->y.axis, err))
+		return -1;
 	a->d.dtype = io->in[Q].dtype;
 	a->d.batch = a->q.batch;
 	a->d.heads = a->q.heads;
@@ -224,8 +277,8 @@ static int infer(struct dlb_op_io *io, struct dlb_error *err)
 		return dlb_op_fail(io, err, "Q is of type %s; a float is needed", dlb_dtype_name(t));
 	if (parse(io, &a, err))
 		return -1;
-	const struct heads present_k = { a.k.batch, a.k.heads, a.k.rows, a.k.width, false };
-	const struct heads present_v = { a.v.batch, a.v.heads, a.v.rows, a.v.width, false };
+	const struct heads present_k = { a.k.batch, a.k.heads, a.k.rows, a.k.width, BY_HEADS, false };
+	const struct heads present_v = { a.v.batch, a.v.heads, a.v.rows, a.v.width, BY_HEADS, false };
 	const struct dlb_desc out[] = { [Y] = desc_of(t, a.y), [PRESENT_K] = desc_of(t, present_k), [PRESENT_V] = desc_of(t, present_v),
 		[SCORES] = dlb_desc_make(t, 4, (int64_t[]){ a.d.batch, a.d.heads, a.d.rows, a.d.keys }),
 		[SAVED] = saved_of(&a) };
@@ -254,19 +307,19 @@ static int gather_rows(struct dlb_chain *c, struct dlb_backend *be, const struct
 		       struct heads all, int64_t fresh, struct dlb_error *err)
 {
 	const bool has_past = dlb_io_has(io, past), wanted = dlb_io_wants(io, present);
-	const struct dlb_desc d = desc_of(io->in[i].dtype, (struct heads){ all.batch, all.heads, all.rows, all.width, false });
+	const struct dlb_desc d = desc_of(io->in[i].dtype, (struct heads){ all.batch, all.heads, all.rows, all.width, BY_HEADS, false });
 	struct heads h = all;
 
 	if (!has_past && !wanted)
 		return DLB_IN(i);
 	const int to = wanted ? DLB_OUT(present) : dlb_chain_temp(c, &d);
 	if (has_past) {
-		h.rows = all.rows - fresh;
-		h.flat = false;
+		h = (struct heads){ all.batch, all.heads, all.rows - fresh, all.width, BY_HEADS, false };
 		put_rows(c, be, past, &io->in[past], h, to, &d, all.rows, 0, err);
 	}
-	h.rows = fresh;
-	h.flat = io->in[i].n_dims == 3;
+	h = (struct heads){ all.batch, all.heads, fresh, all.width, BY_HEADS, io->in[i].n_dims == 3 };
+	if (h.flat)
+		memcpy(h.axis, (const int64_t[])BY_ROWS, sizeof h.axis);
 	put_rows(c, be, i, &io->in[i], h, to, &d, all.rows, all.rows - fresh, err);
 	return has_past ? to : DLB_IN(i);
 }
@@ -368,7 +421,7 @@ static void split_past(struct dlb_builder *b, const struct attention *a, int all
 static int gradient(struct dlb_builder *b, struct dlb_error *err)
 {
 	static const char *const keep[] = { "q_num_heads", "kv_num_heads", "scale", "softcap", "is_causal", "left_window_size",
-		"right_window_size" };
+		"right_window_size", "axesQ", "axesK", "axesV", "axesY" };
 	struct dlb_attr attr[DLB_LEN(keep) + 1];
 	struct attention a;
 	int n = dlb_keep_attrs(&b->io, keep, DLB_LEN(keep), attr), out[4] = { -1, -1, -1, -1 };
@@ -438,5 +491,7 @@ static double grad_flops(const struct dlb_op_io *io)
 
 const struct dlb_op_class dlb_op_Attention = { .name = "Attention", .n_in = { 3, 7 }, .n_out = { 1, 5 }, .work = "dense",
 	.infer = infer, .flops = flops, .gradient = gradient, .kernel = kernel };
+const struct dlb_op_class dlb_op_StridedAttention = { .name = "StridedAttention", .domain = "dlb", .n_in = { 3, 4 }, .n_out = { 1, 5 },
+	.work = "dense", .infer = infer, .flops = flops, .gradient = gradient, .kernel = kernel };
 const struct dlb_op_class dlb_op_AttentionGrad = { .name = "AttentionGrad", .domain = "dlb", .n_in = { 5, 7 }, .n_out = { 1, 4 },
 	.work = "dense", .infer = grad_infer, .flops = grad_flops, .kernel = grad_kernel };

@@ -48,7 +48,7 @@ OP(Pad) OP(CenterCropPad) OP(PadGrad)							/* pad.c */
 /* layer_norm.c */
 OP(LayerNormalization) OP(LayerNormalizationGrad) OP(RMSNormalization) OP(RMSNormalizationGrad)
 OP(InstanceNormalization) OP(InstanceNormalizationGrad) OP(GroupNormalization) OP(GroupNormalizationGrad)
-OP(Attention) OP(AttentionGrad)								/* attention.c */
+OP(Attention) OP(StridedAttention) OP(AttentionGrad)					/* attention.c */
 OP(RotaryEmbedding) OP(RotaryEmbeddingGradTables)					/* rotary.c */
 OP(TensorScatter) OP(TensorScatterGrad)							/* tensor_scatter.c */
 OP(LinearAttention) OP(LinearAttentionGrad)						/* linear_attention.c */

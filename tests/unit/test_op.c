@@ -108,6 +108,8 @@ static const struct test_case {
 	{ "Attention", 24, "f2x4x3x4 f2x2x5x4 f2x2x5x3 - - - i=4,2", "is_causal=1", 0, 0 },
 	{ "Attention", 25, "f1x2x5x4 f1x2x5x4 f1x2x5x3", "left_window_size=1 right_window_size=2", 0, 0 },
 	{ "Attention", 23, "f1x1x70x2 f1x1x70x2 f1x1x70x2", "is_causal=1", 0, 0 },
+	{ "StridedAttention", 17, "f3x2x4x4 f2x5x2x4 f2x2x5x3 f4x3x5", "axesQ=1,2,0,3 axesK=0,2,1,3 axesY=2,1,0,3 scale=0.7", 0, 0 },
+	{ "StridedAttention", 17, "f4x5x2x3 f5x2x2x3 f5x2x2x2", "axesQ=2,0,1,3 axesK=2,1,0,3 axesV=1,2,0,3 is_causal=1", 0, 0 },
 	{ "InstanceNormalization", 17, "f2x3x4 p3 f3", "", 0, 0 }, { "LRN", 17, "f2x5x3", "size=4 alpha=0.5 bias=1.5", 0, 0 },
 	{ "Resize", 17, "f1x2x3x4 - k0 i=1,2,5,6", "mode=linear", 0, 0 }, { "Resize", 17, "f1x2x3x4 - k0 i=1,2,5,3", "mode=cubic", 0, 0 },
 	{ "Resize", 17, "f1x2x3x4 - k0 i=1,2,5,7", "mode=nearest coordinate_transformation_mode=asymmetric", 0, 0 },

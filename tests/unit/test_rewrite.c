@@ -282,16 +282,18 @@ static int guarded(struct dlb_graph *g, int x, int variant)
 
 enum { VIEWS_KEY, VIEWS_UNDONE, VIEWS_BEFORE, VIEWS_WIDE, VIEWS_GOOD, VIEWS_READ = VIEWS_GOOD, VIEWS_ONE, VIEWS_KINDS };
 
-static int reshape(struct dlb_graph *g, int x, int64_t per_sample, int n, const int64_t *dim)
+/* A constant of dimensions, of which those of 0 are per_sample times the batch. */
+static int shape(struct dlb_graph *g, int64_t per_sample, int n, const int64_t *dim)
 {
 	const struct dlb_desc d = { .dtype = DLB_I64, .n_dims = 1, .dim = { n } };
-	int64_t mul[4] = { 0 }, add[4] = { 0 };
+	int64_t mul[5] = { 0 }, add[5] = { 0 };
 	for (int i = 0; i < n; i++)
 		*(dim[i] ? &add[i] : &mul[i]) = dim[i] ? dim[i] : per_sample;
-	return OP("Reshape", x, dlb_graph_add_constant(g, "to", &d, add, mul));
+	return dlb_graph_add_constant(g, "to", &d, add, mul);
 }
-#define RESHAPE(x, per_sample, ...) reshape(g, x, per_sample, (int)(sizeof((const int64_t[]){ __VA_ARGS__ }) / sizeof(int64_t)), \
-					    (const int64_t[]){ __VA_ARGS__ })
+#define SHAPE(per_sample, ...) shape(g, per_sample, (int)(sizeof((const int64_t[]){ __VA_ARGS__ }) / sizeof(int64_t)), \
+				     (const int64_t[]){ __VA_ARGS__ })
+#define RESHAPE(x, per_sample, ...) OP("Reshape", x, SHAPE(per_sample, __VA_ARGS__))
 
 /* x (N, 4, 6) in heads of 2; a dimension of 0 follows the batch. */
 static int views(struct dlb_graph *g, int x, int variant)
@@ -415,6 +417,76 @@ static int heads(struct dlb_graph *g, int x, int variant)
 	if (kind == HEADS_READ_TWICE)
 		y = OP("Add", y, INTS("Transpose", OP("Tanh", q), "perm", 0, 2, 1, 3));
 	return y;
+}
+
+/* -- attention -- */
+
+enum { ATT_ROWS, ATT_HEADS, ATT_ROWS_FIRST, ATT_CAUSAL, ATT_MASK, ATT_BIAS, ATT_GROUPED, ATT_GROUPED_MASK, ATT_GUARDED, ATT_GOOD, ATT_READ = ATT_GOOD,
+       ATT_AXIS, ATT_MASK_ROW, ATT_FEW, ATT_KINDS };
+enum { KEYS = 192 };
+
+/* 0 up to a row's own place, -inf after it; or drawn numbers. */
+static int causal(struct dlb_graph *g, bool lowest)
+{
+	const int t = constant(g, "mask", (int64_t[]){ 1, 1, KEYS, KEYS }, 4, false);
+	double *v = (double *)g->tensor[t].data;
+
+	for (int i = 0; i < KEYS * KEYS; i++)
+		v[i] = i % KEYS <= i / KEYS ? 0 : lowest ? -3.4028234663852886e38 : -INFINITY;
+	return t;
+}
+
+/* (N, keys, heads 3) by heads; each of K's serves `times` of Q's. */
+static int by_heads(struct dlb_graph *g, int x, const char *name, int heads, int times)
+{
+	int y = INTS("Transpose", RESHAPE(OP("MatMul", x, W(name, 6, heads * 3)), 1, 0, KEYS, heads, 3), "perm", 0, 2, 1, 3);
+
+	if (times > 1) {
+		y = RESHAPE(y, 1, 0, heads, 1, KEYS, 3);
+		y = OP("Expand", y, SHAPE(1, 0, heads, times, KEYS, 3));
+		y = RESHAPE(y, 1, 0, heads * times, KEYS, 3);
+	}
+	return y;
+}
+
+static int attention(struct dlb_graph *g, int x, int variant)
+{
+	const int kind = variant / 2;
+	const int64_t keys = g->tensor[x].dim[1].add;
+	const bool grouped = kind == ATT_GROUPED || kind == ATT_GROUPED_MASK;
+
+	int q, k, v;
+	if (kind == ATT_ROWS_FIRST) {
+		const int turned = INTS("Transpose", x, "perm", 1, 0, 2);
+		q = INTS("Transpose", RESHAPE(OP("Mul", turned, W("q", 6)), 1, KEYS, 0, 2, 3), "perm", 1, 2, 0, 3);
+		k = INTS("Transpose", RESHAPE(OP("Mul", turned, W("k", 6)), 1, KEYS, 0, 2, 3), "perm", 1, 2, 3, 0);
+		v = INTS("Transpose", RESHAPE(OP("Mul", turned, W("v", 6)), 1, KEYS, 0, 2, 3), "perm", 1, 2, 0, 3);
+	} else if (grouped || kind == ATT_HEADS) {
+		q = OP("Tanh", by_heads(g, x, "q", 4, 1));
+		k = grouped ? by_heads(g, x, "k", 2, 2) : OP("Tanh", by_heads(g, x, "k", 4, 1));
+		v = grouped ? by_heads(g, x, "v", 2, 2) : OP("Tanh", by_heads(g, x, "v", 4, 1));
+		k = INTS("Transpose", k, "perm", 0, 1, 3, 2);
+	} else {
+		q = INTS("Transpose", RESHAPE(OP("Mul", x, W("q", 6)), 1, 0, keys, 2, 3), "perm", 0, 2, 1, 3);
+		k = INTS("Transpose", RESHAPE(OP("Mul", x, W("k", 6)), 1, 0, keys, 2, 3), "perm", 0, 2, 3, 1);
+		v = INTS("Transpose", RESHAPE(OP("Mul", x, W("v", 6)), 1, 0, keys, 2, 3), "perm", 0, 2, 1, 3);
+	}
+	int s = OP("MatMul", OP("Mul", q, C(.5)), k);
+	if (kind == ATT_CAUSAL || kind == ATT_GROUPED)
+		s = OP("Add", s, causal(g, kind == ATT_GROUPED));
+	if (kind == ATT_MASK || kind == ATT_GROUPED_MASK)
+		s = OP("Add", constant(g, "scores", (int64_t[]){ KEYS, KEYS }, 2, false), s);
+	if (kind == ATT_BIAS || kind == ATT_GUARDED)
+		s = OP("Add", s, W("bias", 2, KEYS, KEYS));
+	if (kind == ATT_MASK_ROW)		/* one value for all keys */
+		s = OP("Add", s, W("bias", 2, KEYS, 1));
+	s = with_int(g, "Softmax", s, -1, "axis", kind == ATT_AXIS ? 2 : -1);
+	if (kind == ATT_GUARDED)
+		s = OP("Where", OP("IsNaN", s), C(0), s);
+	const int y = INTS("Transpose", OP("MatMul", s, v), "perm", 0, 2, 1, 3);
+	if (kind == ATT_READ)
+		output(g, s);
+	return kind == ATT_ROWS_FIRST ? INTS("Transpose", y, "perm", 1, 0, 2, 3) : y;
 }
 
 /* -- Relu -- */
@@ -603,6 +675,8 @@ int main(void)
 		check("transposes", views, kind, dim, 3, kind / 2 < VIEWS_GOOD);
 	for (int kind = 0; kind < 2 * HEADS_KINDS; kind++)
 		check("products", heads, kind, dim, 3, kind / 2 >= HEADS_GOOD ? 0 : kind / 2 == HEADS_BERT ? 1 : 2);
+	for (int kind = 0; kind < 2 * ATT_KINDS; kind++)
+		check("attention", attention, kind, (const int64_t[]){ 0, kind / 2 == ATT_FEW ? KEYS - 1 : KEYS, 6 }, 3, kind / 2 < ATT_GOOD);
 	for (int kind = 0; kind < 8; kind++)
 		check("add-relu", residual, kind, dim, 3, kind / 2 < 2);
 	for (int kind = 0; kind < 8; kind++)

@@ -92,6 +92,24 @@ static int attention_op(struct dlb_graph *g)
 	return OP("Add", x, OP("MatMul", y, W("o", 12, 8)));
 }
 
+/* The same over operands that lie by rows, as it comes of the rewrite: heads are the third dimension of all but K. */
+static int strided_attention(struct dlb_graph *g)
+{
+	static const int64_t rows[] = { 0, 2, 1, 3 }, turned[] = { 0, 2, 1, 3 };
+	const struct dlb_attr perm = { .name = "perm", .type = DLB_ATTR_INTS, .ints = turned, .n = 4 };
+	const struct dlb_attr how[4] = { { .name = "axesQ", .type = DLB_ATTR_INTS, .ints = rows, .n = 4 },
+		{ .name = "axesV", .type = DLB_ATTR_INTS, .ints = rows, .n = 4 },
+		{ .name = "axesY", .type = DLB_ATTR_INTS, .ints = rows, .n = 4 }, { .name = "is_causal", .type = DLB_ATTR_INT, .i = 1 } };
+	const int x = sample_input(g, DLB_F64, (const int64_t[]){ 0, 5, 8 }, 3);
+	const int q = OP("Reshape", OP("Add", OP("MatMul", x, W("q", 8, 12)), W("bq", 12)), I(0, 5, 4, 3));
+	const int k = with(g, "Transpose", OP("Reshape", OP("MatMul", x, W("k", 8, 6)), I(0, 5, 2, 3)), -1, &perm, 1);
+	const int v = OP("Reshape", OP("MatMul", x, W("v", 8, 6)), I(0, 5, 2, 3));
+	const int mask = OP("Tanh", W("mask", 4, 5, 5)), y = dlb_graph_add_tensor(g, "y", DLB_T_ACTIVATION);
+
+	dlb_graph_add_op(g, "attention", "StridedAttention", "dlb", DLB_FORWARD, (const int[]){ q, k, v, mask }, 4, &y, 1, how, 4);
+	return OP("Add", x, OP("MatMul", OP("Reshape", y, I(0, 5, 12)), W("o", 12, 8)));
+}
+
 /* Scores of 20 words, and a loss of their own: the scores' parts go into it as they are. */
 static int labelled(struct dlb_graph *g)
 {
@@ -245,6 +263,7 @@ static void graphs(void)
 	for (int k = 2; k <= 3; k++)
 		one("attention", attention, "*", k, NULL, 4, 0);
 	one("attention op", attention_op, "*", 2, NULL, 4, 0);
+	one("strided attention", strided_attention, "*", 2, NULL, 5, 0);
 	for (int k = 2; k <= 5; k++)
 		one("words", words, "*", k, NULL, 2, 1);
 	one("words, columns", words, "Gather*", 3, "output", 1, 2);
@@ -254,6 +273,7 @@ static void graphs(void)
 		one("images, samples", images, "*", k, "batch", 6, 1);
 		one("attention, samples", attention, "*", k, "batch", 6, 1);
 		one("attention op, samples", attention_op, "*", k, "batch", 5, 1);
+		one("strided attention, samples", strided_attention, "*", k, "batch", 7, 1);
 		one("words, samples", words, "*", k, "batch", 3, 1);
 	}
 	one("images, a chain", images, "Conv*", 2, "batch", 3, 1);
