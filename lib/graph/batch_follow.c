@@ -342,6 +342,11 @@ static int made_for(struct fold *f, int op, struct wish w)
 	return t;
 }
 
+int dlb_batch_made(struct fold *f, int op, int t, int k)
+{
+	return made_for(f, op, (struct wish){ .t = t, .k = k, .outer = 1 });
+}
+
 /* -- the vertex that does not agree -- */
 
 /* These broadcast: an operand of one row is as good as one that follows the batch. */

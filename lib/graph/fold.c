@@ -357,6 +357,7 @@ void dlb_fold_room(struct fold *f)
 	f->outer = dlb_xrealloc(f->outer, (size_t)cap, sizeof *f->outer);
 	f->made_by = dlb_xrealloc(f->made_by, (size_t)cap, sizeof *f->made_by);
 	f->sequence = dlb_xrealloc(f->sequence, (size_t)cap, sizeof *f->sequence);
+	f->ragged = dlb_xrealloc(f->ragged, (size_t)cap, sizeof *f->ragged);
 	f->known.n = cap;
 	for (int t = old; t < cap; t++) {
 		memset(f->known.value[t], 0, sizeof f->known.value[t]);
@@ -364,6 +365,7 @@ void dlb_fold_room(struct fold *f)
 		memset(f->outer[t], 0, sizeof f->outer[t]);
 		f->stands_for[t] = f->made_by[t] = -1;
 		f->sequence[t] = NULL;
+		f->ragged[t] = (struct dlb_ragged){ .mask = -1 };
 	}
 }
 
@@ -388,12 +390,18 @@ int dlb_fold_visit(struct fold *f, int op, struct dlb_error *err)
 		return dlb_fold_structure(f, op, err);
 	if (dlb_graph_check_arity(g, op, err))
 		return -1;
+	const int padded = dlb_ragged_bound(f, op, err);
+	if (padded)
+		return padded < 0 ? -1 : 0;
 	dlb_batch_decide(f, op);
 	dlb_batch_indices(f, op);
 	if (dlb_graph_infer(g, op, f->n, &f->known, err) && (f->wired <= 0 || dlb_batch_unwire(f, op, err)))
 		return -1;
 	if (dlb_batch_place(f, op, err))
 		return -1;
+	const int passed = dlb_ragged_pass(f, op, err);
+	if (passed)
+		return passed < 0 ? -1 : 0;
 	DLB_GROW(f->order, f->n_order, f->cap_order);
 	f->order[f->n_order++] = op;
 	o = &g->op[op];
@@ -475,7 +483,7 @@ static int fold_all(struct dlb_graph *g, int64_t batch, struct dlb_backend *be, 
 	for (int i = 0; i < n_ops; i++)
 		if (dlb_fold_visit(&f, i, err))
 			goto out;
-	if (dlb_fold_end_structure(&f, err))
+	if (dlb_ragged_end(&f, err) || dlb_fold_end_structure(&f, err))
 		goto out;
 	const int64_t folded = drop_folded(g), before = g->n_ops;
 	dlb_graph_drop_dead(g, NULL, 0);
@@ -492,6 +500,9 @@ out:
 	free(f.made_by);
 	free(f.made);
 	free(f.sequence);
+	free(f.ragged);
+	free(f.selection);
+	free(f.unpadded);
 	free(f.order);
 	dlb_name_map_release(&f.op_names);
 	dlb_name_map_release(&f.tensor_names);

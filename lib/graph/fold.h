@@ -1,5 +1,6 @@
 /* Folding between its files (private to lib/graph): fold.c visits the vertices, batch_at.c and batch_follow.c find
- * the batch that a model was exported with, structure.c resolves branches and loops, sequence.c lists of tensors.
+ * the batch that a model was exported with, ragged.c gives lengths that follow values a bound, structure.c resolves branches
+ * and loops, sequence.c lists of tensors.
  *
  * A sequence is a list of tensor ids, known while folding and gone afterwards. A tensor that is another name for one
  * (of an Identity, an If) has it in stands_for; whoever is visited later reads that one. */
@@ -9,6 +10,13 @@
 #include "graph/rewrite.h"
 
 struct dlb_sequence { int n; int *item; };	/* tensor ids */
+
+/* Dimension `dim` of a tensor, or (size) entry `dim` of a shape, has a length that follows values: `times` rows for each value
+ * of tensor `mask` that is not zero; -1: no dimension has. coordinate: the tensor is indices, the first of them where along that
+ * dimension of tensor `picked` the value stood; -1: it is anything. (ragged.c) */
+struct dlb_ragged { int mask; int64_t times; int dim; bool size; int coordinate, picked; };
+struct dlb_selection { int mask; int64_t divisor; };	/* as many rows as mask has elements, divided by divisor, are enough */
+struct dlb_unpadded { int from; double value; int made; };	/* tensor `made` is `from` with `value` in place of padding */
 
 struct fold {
 	struct dlb_graph *g;
@@ -24,6 +32,12 @@ struct fold {
 	int n_made, cap_made;
 	int *stands_for;			/* [tensor] what is read in its place; -1: itself */
 	struct dlb_sequence **sequence;		/* [tensor] the list that it is; NULL: a tensor like others */
+	struct dlb_ragged *ragged;		/* [tensor] */
+	struct dlb_selection *selection;
+	int n_selections, cap_selections;
+	struct dlb_unpadded *unpadded;
+	int n_unpadded, cap_unpadded;
+	int n_padded, first_padded, selected_rows;	/* vertices NonZero that got a bound, the first one, and what it became */
 	int cap;				/* of the tables by tensor */
 	int *order, n_order, cap_order;		/* ops as they were visited: what stays, in topological order */
 	size_t folded_bytes;
@@ -56,6 +70,15 @@ int dlb_batch_entry(const struct fold *f, int t, int dim, int64_t front, const i
 void dlb_batch_indices(struct fold *f, int op);
 int dlb_batch_unwire(struct fold *f, int op, struct dlb_error *err);
 void dlb_batch_hint(const struct fold *f, struct dlb_error *err);	/* how to export with the batch open */
+
+/* The constant, or what is made of constants, tensor t, with dimension k following the batch; -1: it cannot. */
+int dlb_batch_made(struct fold *f, int op, int t, int k);
+
+/* ragged.c. Before inference: 1 when the vertex has become another one, -1 with err. After it (ragged_pass.c): what is ragged in
+ * the outputs; 1 when the vertex has become others. At the end: no output of the model is ragged. */
+int dlb_ragged_bound(struct fold *f, int op, struct dlb_error *err);
+int dlb_ragged_pass(struct fold *f, int op, struct dlb_error *err);
+int dlb_ragged_end(struct fold *f, struct dlb_error *err);
 
 /* structure.c: what a vertex of control flow or sequences becomes; at the end, the graph without them */
 int dlb_fold_structure(struct fold *f, int op, struct dlb_error *err);

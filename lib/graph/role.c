@@ -273,6 +273,22 @@ static bool is_spelt_group_norm(const struct dlb_roles *r, const struct dlb_op *
 	return false;
 }
 
+/* GatherND reads the weights of the experts that a router chose. Masks are read like that too, and zeros that selected rows
+ * are put into (torch.zeros(n, d)[index]): by where a mask holds. */
+static bool is_mask_or_filled(const struct dlb_roles *r, const struct dlb_op *o, int x)
+{
+	static const char *const on[] = { "Reshape", "Transpose", "Squeeze", "Unsqueeze", "Slice", "Gather", "Concat", "Expand", "Max",
+					  "Identity", NULL };
+	const struct dlb_graph *g = r->g;
+	const struct dlb_op *from = producer(g, o->in[1]);
+
+	for (int n = 0; n < DEPTH && from && is_type(from, on); n++)
+		from = producer(g, from->in[0]);
+	if (from && !strcmp(from->type, "NonZero"))
+		return dlb_values_uniform(&g->tensor[x]) || dlb_values_mask(&g->tensor[x]);
+	return dlb_values_mask(&g->tensor[x]) && !dlb_values_uniform(&g->tensor[x]);
+}
+
 /* -- roles -- */
 
 static const struct { const char *type; unsigned operands; } takes[] = {	/* bit k: operand k is a parameter */
@@ -300,6 +316,8 @@ static const char *use(const struct dlb_roles *r, const struct dlb_op *o, int k,
 	}
 	if (!strcmp(o->type, "Gather") && k == 0 && o->n_in > 1 && fed(r, o->in[1]))
 		return dlb_arena_printf(&g->arena, "table of Gather '%s'", o->name);
+	if (!strcmp(o->type, "GatherND") && k == 0 && o->n_in > 1 && fed(r, o->in[1]) && !is_mask_or_filled(r, o, x))
+		return dlb_arena_printf(&g->arena, "table of GatherND '%s'", o->name);
 	if (!strcmp(o->type, "Add") && t == x && is_added(r, o, k, x))
 		return dlb_arena_printf(&g->arena, "bias of a layer, added by '%s'", o->name);
 	if ((!strcmp(o->type, "Add") || !strcmp(o->type, "Mul")) && t == x && is_scale(r, o, k, x))

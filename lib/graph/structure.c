@@ -157,7 +157,8 @@ static int add_vertex(struct fold *f, int op, const char *base, const char *type
 {
 	if (dlb_fold_spend(f, op, 1, err))
 		return -1;
-	const int id = dlb_graph_add_op(f->g, op_name(f, base), type, "", DLB_FORWARD, in, n_in, out, n_out, attr, n_attr);
+	const char *domain = dlb_op_kind_find(type, "") < 0 ? "dlb" : "";
+	const int id = dlb_graph_add_op(f->g, op_name(f, base), type, domain, DLB_FORWARD, in, n_in, out, n_out, attr, n_attr);
 	f->g->op[id].opset = OPSET;
 	f->resolved = true;
 	return dlb_fold_visit(f, id, err);

@@ -58,7 +58,8 @@ OP(Resize) OP(Upsample) OP(ResizeGrad)							/* resize.c */
 /* index.c */
 OP(GatherElements) OP(GatherElementsGrad) OP(GatherND) OP(GatherNDGrad) OP(ScatterElements) OP(ScatterElementsClear)
 OP(ScatterND) OP(ScatterNDClear)
-OP(TopK) OP(ArgMax) OP(ArgMin) OP(Hardmax) OP(OneHot) OP(NonZero)					/* select.c */
+OP(TopK) OP(ArgMax) OP(ArgMin) OP(Hardmax) OP(OneHot)							/* select.c */
+OP(NonZero) OP(PaddedNonZero) OP(CountedMask)						/* nonzero.c */
 OP(Trilu)										/* triangle.c */
 OP(CumSum) OP(CumProd) OP(CumProdGrad)							/* cumulative.c */
 OP(LpNormalization) OP(LpNormalizationGrad)						/* lp_normalization.c */

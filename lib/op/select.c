@@ -1,4 +1,4 @@
-/* Choosing by value: TopK, ArgMax, ArgMin, Hardmax, OneHot, NonZero. Ties go to the lower index (ArgMax, ArgMin: to the higher
+/* Choosing by value: TopK, ArgMax, ArgMin, Hardmax, OneHot. Ties go to the lower index (ArgMax, ArgMin: to the higher
  * one with select_last_index). TopK's gradient puts dy where its values came from. */
 #include "op/kit.h"
 
@@ -285,45 +285,6 @@ static int one_hot_kernel(struct dlb_backend *be, const struct dlb_op_io *io, st
 	return be->ops->host(be, one_hot_run, &h, sizeof h, 0, k, err);
 }
 
-/* -- NonZero: the shape of the result is in the values, so they must be known -- */
-
-static int nonzero_infer(struct dlb_op_io *io, struct dlb_error *err)
-{
-	int64_t n = 0;
-
-	if (!io->value || !io->value[0])
-		return dlb_op_fail(io, err, "the input must be constant: the output's shape depends on its values");
-	for (int64_t i = 0; i < dlb_desc_count(&io->in[0]); i++)
-		n += dlb_value_real(io->value[0], io->in[0].dtype, i) != 0;
-	io->out[0] = dlb_desc_make(DLB_I64, 2, (int64_t[]){ io->in[0].n_dims, n });
-	return 0;
-}
-
-static void nonzero_run(const void *ctx, const struct dlb_run *r)
-{
-	const struct dlb_desc *d = ctx;		/* of the input, and behind it of the output */
-	int64_t n = d[1].dim[1], found = 0, *out = r->out[0];
-
-	for (int64_t i = 0; i < dlb_desc_count(d) && found < n; i++) {
-		int64_t rest = i;
-
-		if (dlb_value_real(r->in[0], d->dtype, i) == 0)
-			continue;
-		for (int k = d->n_dims - 1; k >= 0; k--) {
-			out[k * n + found] = rest % d->dim[k];
-			rest /= d->dim[k];
-		}
-		found++;
-	}
-}
-
-static int nonzero_kernel(struct dlb_backend *be, const struct dlb_op_io *io, struct dlb_kernel **k, struct dlb_error *err)
-{
-	struct dlb_desc d[2] = { io->in[0], io->out[0] };
-
-	return be->ops->host(be, nonzero_run, d, sizeof d, 0, k, err);
-}
-
 #define SELECT(n, ins, most, outs, inf, grad, kern) \
 	const struct dlb_op_class dlb_op_##n = { .name = #n, .n_in = { ins, most }, .n_out = { 1, outs }, .work = "other", \
 		.infer = inf, .flops = flops, .gradient = grad, .kernel = kern };
@@ -332,4 +293,3 @@ SELECT(ArgMax, 1, 1, 1, arg_infer, NULL, arg_kernel)
 SELECT(ArgMin, 1, 1, 1, arg_infer, NULL, arg_kernel)
 SELECT(Hardmax, 1, 1, 1, hardmax_infer, NULL, hardmax_kernel)
 SELECT(OneHot, 3, 3, 1, one_hot_infer, NULL, one_hot_kernel)
-SELECT(NonZero, 1, 1, 1, nonzero_infer, NULL, nonzero_kernel)

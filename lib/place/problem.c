@@ -193,9 +193,9 @@ int dlb_problem_init(struct dlb_problem *p, struct dlb_error *err)
 	if (p->micro_batches < 1 || p->batch < 1)
 		return dlb_fail(err, NULL, "%d micro-batches of a batch of %lld", p->micro_batches, (long long)p->batch);
 	if (p->graph->fixed_batch && (p->micro_batches > 1 || p->batch != p->graph->batch)) {
-		dlb_fail(err, "/graph/fixed_batch", "the model holds the batch of %lld that it was exported with: one micro-batch, one replica",
-			 (long long)p->graph->batch);
-		return dlb_hint(err, "export it with the batch open (dlb-profile says which constant holds it)");
+		dlb_fail(err, "/graph/fixed_batch", "the model takes its batch of %lld in one micro-batch and one replica, as it holds that batch or mixes "
+			 "its samples", (long long)p->graph->batch);
+		return dlb_hint(err, "dlb-profile says which vertex does; if it holds the batch, export the model with the batch open");
 	}
 	if (p->micro_batches > p->batch)
 		p->micro_batches = (int)p->batch;
