@@ -10,6 +10,8 @@ const struct dlb_rewrite dlb_rewrites[] = {
 	{ .name = "no-ops", .summary = "Cast, Transpose, Reshape and the like that change nothing go", .run = dlb_rewrite_no_ops },
 	{ .name = "layer-norm", .summary = "LayerNormalization that is spelt out becomes one op", .run = dlb_rewrite_layer_norm },
 	{ .name = "rms-norm", .summary = "RMSNormalization that is spelt out becomes one op", .run = dlb_rewrite_rms_norm },
+	{ .name = "group-norm", .summary = "GroupNormalization that is spelt out, by InstanceNormalization, becomes one op",
+	  .run = dlb_rewrite_group_norm },
 	{ .name = "gelu", .summary = "GELU that is spelt out, by Erf or by Tanh, becomes one op", .run = dlb_rewrite_gelu },
 	{ .name = "swish", .summary = "x times the Sigmoid of x becomes Swish", .run = dlb_rewrite_swish },
 	{ .name = "swiglu", .summary = "Swish times a value becomes SwiGLU", .run = dlb_rewrite_swiglu },

@@ -13,6 +13,7 @@ int dlb_rewrite_no_ops(struct dlb_graph *g, int64_t *count, struct dlb_error *er
 int dlb_rewrite_cross_entropy(struct dlb_graph *g, int64_t *count, struct dlb_error *err);
 int dlb_rewrite_layer_norm(struct dlb_graph *g, int64_t *count, struct dlb_error *err);		/* pattern_norm.c */
 int dlb_rewrite_rms_norm(struct dlb_graph *g, int64_t *count, struct dlb_error *err);
+int dlb_rewrite_group_norm(struct dlb_graph *g, int64_t *count, struct dlb_error *err);		/* pattern_group_norm.c */
 int dlb_rewrite_swish(struct dlb_graph *g, int64_t *count, struct dlb_error *err);		/* pattern_swish.c */
 int dlb_rewrite_swiglu(struct dlb_graph *g, int64_t *count, struct dlb_error *err);
 int dlb_rewrite_softmax_guard(struct dlb_graph *g, int64_t *count, struct dlb_error *err);	/* pattern_softmax.c */

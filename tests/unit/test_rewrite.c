@@ -60,6 +60,19 @@ static void output(struct dlb_graph *g, int t)
 	g->output[g->n_outputs++] = t;
 }
 
+/* A constant of dimensions, of which those of 0 are per_sample times the batch. */
+static int shape(struct dlb_graph *g, int64_t per_sample, int n, const int64_t *dim)
+{
+	const struct dlb_desc d = { .dtype = DLB_I64, .n_dims = 1, .dim = { n } };
+	int64_t mul[5] = { 0 }, add[5] = { 0 };
+	for (int i = 0; i < n; i++)
+		*(dim[i] ? &add[i] : &mul[i]) = dim[i] ? dim[i] : per_sample;
+	return dlb_graph_add_constant(g, "to", &d, add, mul);
+}
+#define SHAPE(per_sample, ...) shape(g, per_sample, (int)(sizeof((const int64_t[]){ __VA_ARGS__ }) / sizeof(int64_t)), \
+				     (const int64_t[]){ __VA_ARGS__ })
+#define RESHAPE(x, per_sample, ...) OP("Reshape", x, SHAPE(per_sample, __VA_ARGS__))
+
 /* -- what both graphs must agree in -- */
 
 typedef int build_fn(struct dlb_graph *g, int x, int variant);
@@ -210,6 +223,37 @@ static int layer_norm(struct dlb_graph *g, int x, int variant)
 	return kind == LN_BIAS_FIRST ? OP("Add", bias, y) : OP("Add", y, bias);
 }
 
+/* -- GroupNormalization -- */
+
+enum { GN_PLAIN, GN_LEADING, GN_UNSQUEEZED, GN_BIAS_FIRST, GN_FOUR, GN_GOOD, GN_SCALED = GN_GOOD, GN_SHIFTED, GN_ROW, GN_READ, GN_SPLIT,
+       GN_KINDS };
+
+/* Two groups of x (N, 4, 6). */
+static int group_norm(struct dlb_graph *g, int x, int variant)
+{
+	const int kind = variant / 2;
+	const struct dlb_attr epsilon = { .name = "epsilon", .type = DLB_ATTR_REAL, .f = 1e-3 };
+	const int ones = constant(g, "ones", (int64_t[]){ 2 }, 1, false), zeros = constant(g, "zeros", (int64_t[]){ 2 }, 1, false);
+
+	for (int i = 0; i < 2; i++) {
+		((double *)g->tensor[ones].data)[i] = kind == GN_SCALED ? 1 + i : 1;
+		((double *)g->tensor[zeros].data)[i] = kind == GN_SHIFTED;
+	}
+	x = OP("Mul", x, W("in", 4, 6));
+	if (kind == GN_FOUR)
+		x = RESHAPE(x, 1, 0, 4, 2, 3);
+	const int groups = kind == GN_SPLIT ? RESHAPE(x, 2, 0, 2, 6) : RESHAPE(x, 1, 0, 2, 12);	/* or a group in each half sample */
+	const int norm = op(g, "InstanceNormalization", (const int[]){ groups, ones, zeros }, 3, &epsilon, 1);
+	const int y = kind == GN_FOUR ? RESHAPE(norm, 1, 0, 4, 2, 3) : RESHAPE(norm, 1, 0, 4, 6);
+	const int scale = kind == GN_UNSQUEEZED ? RESHAPE(W("scale", 4), 1, 4, 1) : kind == GN_LEADING ? W("scale", 1, 4, 1)
+		: kind == GN_FOUR ? W("scale", 4, 1, 1) : kind == GN_ROW ? W("scale", 6) : W("scale", 4, 1);
+	const int bias = kind == GN_FOUR ? W("bias", 1, 4, 1, 1) : W("bias", 4, 1), scaled = OP("Mul", y, scale);
+
+	if (kind == GN_READ)
+		output(g, y);
+	return kind == GN_BIAS_FIRST ? OP("Add", bias, scaled) : OP("Add", scaled, bias);
+}
+
 /* -- RMSNormalization -- */
 
 enum { RMS_RECIPROCAL, RMS_MUL, RMS_DIV, RMS_ONE_BY, RMS_POW, RMS_WEIGHT_LAST, RMS_PLAIN, RMS_TWO_AXES, RMS_GOOD, RMS_OTHER_X = RMS_GOOD,
@@ -281,19 +325,6 @@ static int guarded(struct dlb_graph *g, int x, int variant)
 /* -- Transposes and Reshapes in a row -- */
 
 enum { VIEWS_KEY, VIEWS_UNDONE, VIEWS_BEFORE, VIEWS_WIDE, VIEWS_GOOD, VIEWS_READ = VIEWS_GOOD, VIEWS_ONE, VIEWS_KINDS };
-
-/* A constant of dimensions, of which those of 0 are per_sample times the batch. */
-static int shape(struct dlb_graph *g, int64_t per_sample, int n, const int64_t *dim)
-{
-	const struct dlb_desc d = { .dtype = DLB_I64, .n_dims = 1, .dim = { n } };
-	int64_t mul[5] = { 0 }, add[5] = { 0 };
-	for (int i = 0; i < n; i++)
-		*(dim[i] ? &add[i] : &mul[i]) = dim[i] ? dim[i] : per_sample;
-	return dlb_graph_add_constant(g, "to", &d, add, mul);
-}
-#define SHAPE(per_sample, ...) shape(g, per_sample, (int)(sizeof((const int64_t[]){ __VA_ARGS__ }) / sizeof(int64_t)), \
-				     (const int64_t[]){ __VA_ARGS__ })
-#define RESHAPE(x, per_sample, ...) OP("Reshape", x, SHAPE(per_sample, __VA_ARGS__))
 
 /* x (N, 4, 6) in heads of 2; a dimension of 0 follows the batch. */
 static int views(struct dlb_graph *g, int x, int variant)
@@ -663,6 +694,8 @@ int main(void)
 		check("linear", linear, kind, dim, 3, 1);	/* a weight's product at least */
 	for (int kind = 0; kind < 2 * RMS_KINDS; kind++)
 		check("rms-norm", rms_norm, kind, dim, 3, kind / 2 < RMS_GOOD);
+	for (int kind = 0; kind < 2 * GN_KINDS; kind++)
+		check("group-norm", group_norm, kind, dim, 3, kind / 2 < GN_GOOD);
 	for (int kind = 0; kind < 2 * SWISH_KINDS; kind++) {
 		check("swish", swish, kind, dim, 3, kind / 2 < SWISH_GOOD);
 		check("swiglu", swish, kind, dim, 3, kind / 2 == SWISH_GATED || kind / 2 == SWISH_GATED_LAST);
