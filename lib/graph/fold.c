@@ -396,7 +396,7 @@ int dlb_fold_visit(struct fold *f, int op, struct dlb_error *err)
 	dlb_batch_decide(f, op);
 	dlb_batch_indices(f, op);
 	if (dlb_graph_infer(g, op, f->n, &f->known, err) && (f->wired <= 0 || dlb_batch_unwire(f, op, err)))
-		return -1;
+		return dlb_ragged_blame(f, op, err);
 	if (dlb_batch_place(f, op, err))
 		return -1;
 	const int passed = dlb_ragged_pass(f, op, err);

@@ -79,6 +79,9 @@ int dlb_batch_made(struct fold *f, int op, int t, int k);
 int dlb_ragged_bound(struct fold *f, int op, struct dlb_error *err);
 int dlb_ragged_pass(struct fold *f, int op, struct dlb_error *err);
 int dlb_ragged_end(struct fold *f, struct dlb_error *err);
+/* -1: the vertex would look at padding of tensor t, which `why` says in the line. */
+int dlb_ragged_refuse_at(struct fold *f, int op, int t, const char *why, struct dlb_error *err);
+int dlb_ragged_blame(struct fold *f, int op, struct dlb_error *err);	/* -1: inference failed with err, which may get another cause */
 
 /* structure.c: what a vertex of control flow or sequences becomes; at the end, the graph without them */
 int dlb_fold_structure(struct fold *f, int op, struct dlb_error *err);

@@ -22,16 +22,20 @@
 
 /* -- small -- */
 
+int dlb_ragged_refuse_at(struct fold *f, int op, int t, const char *why, struct dlb_error *err)
+{
+	return dlb_vertex_fail(&f->g->op[op], err, DLB_RAGGED_CURE, "the length of '%s' follows values, those of '%s' that are not zero: %s",
+			       f->g->tensor[t].name, f->g->tensor[f->ragged[t].mask].name, why);
+}
+
 int dlb_ragged_refuse(struct fold *f, int op, const char *why, struct dlb_error *err)
 {
 	const struct dlb_op *o = &f->g->op[op];
-	int t = -1;
+	int i = 0;
 
-	for (int i = 0; i < o->n_in && t < 0; i++)
-		t = ragged(f, o->in[i]) ? o->in[i] : -1;
-	return dlb_vertex_fail(o, err, DLB_RAGGED_CURE, "the length of '%s' follows values, those of '%s' that are not zero: %s",
-			       f->g->tensor[t].name,
-			       f->g->tensor[f->ragged[t].mask].name, why);
+	while (!ragged(f, o->in[i]))
+		i++;
+	return dlb_ragged_refuse_at(f, op, o->in[i], why, err);
 }
 
 static int64_t size_at(const struct fold *f, struct dlb_dim d, int s)
@@ -118,13 +122,24 @@ static const struct dlb_op *maker(const struct fold *f, int t)
 	return o && !*o->domain && o->n_in > 0 && o->in[0] >= 0 ? o : NULL;
 }
 
+/* A Slice of all there is. */
+static bool takes_all(const struct fold *f, const struct dlb_op *o, int t)
+{
+	const struct dlb_tensor *x = &f->g->tensor[o->in[0]], *y = &f->g->tensor[t];
+	bool all = !strcmp(o->type, "Slice");
+
+	for (int k = 0; k < y->n_dims && all; k++)
+		all = x->dim[k].mul == y->dim[k].mul && x->dim[k].add == y->dim[k].add;
+	return all;
+}
+
 /* The tensor with as many values that are not zero as t has, divided by *times: t without changes of shape and type that
  * keep them. */
 static int source(const struct fold *f, int t, int64_t *times)
 {
 	for (const struct dlb_op *o; (o = maker(f, t)); t = o->in[0]) {
 		const struct dlb_tensor *x = &f->g->tensor[o->in[0]], *y = &f->g->tensor[t];
-		const bool kept = dlb_ragged_is_view(o->type) || !strcmp(o->type, "Transpose") ||
+		const bool kept = dlb_ragged_is_view(o->type) || !strcmp(o->type, "Transpose") || takes_all(f, o, t) ||
 			(!strcmp(o->type, "Cast") && (x->dtype == DLB_BOOL || y->dtype == DLB_BOOL));
 		if (kept)
 			continue;
@@ -400,6 +415,16 @@ int dlb_ragged_bound(struct fold *f, int op, struct dlb_error *err)
 	if ((!strcmp(o->type, "GatherND") || !strcmp(o->type, "ScatterND")) && !dlb_attr_int(o->attr, o->n_attr, "batch_dims", 0))
 		return follow_batch(f, op, 0, err);
 	return 0;
+}
+
+int dlb_ragged_blame(struct fold *f, int op, struct dlb_error *err)
+{
+	const struct dlb_op *o = &f->g->op[op];
+	bool any = false;
+
+	for (int i = 0; i < o->n_in && f->n_padded; i++)
+		any |= ragged(f, o->in[i]) != NULL;
+	return any ? dlb_ragged_refuse(f, op, "the shapes agree at most for the length that it had when the model was exported", err) : -1;
 }
 
 int dlb_ragged_end(struct fold *f, struct dlb_error *err)

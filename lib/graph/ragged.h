@@ -45,7 +45,7 @@ static inline bool dlb_ragged_is_view(const char *type)
 	return is_one_of(type, views, DLB_LEN(views));
 }
 
-/* -1: the vertex would look at padding, which `why` says in the line. */
+/* -1: the vertex would look at padding of its first ragged operand; it has one. */
 int dlb_ragged_refuse(struct fold *f, int op, const char *why, struct dlb_error *err);
 /* Product of dimensions [from, to) of t at s times the reference size. */
 int64_t dlb_ragged_range(const struct fold *f, int t, int from, int to, int s);

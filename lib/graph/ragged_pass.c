@@ -576,6 +576,8 @@ int dlb_ragged_pass(struct fold *f, int op, struct dlb_error *err)
 		first = first < 0 && ragged(f, o->in[i]) ? i : first;
 	if (first < 0)
 		return 0;
+	if (o->n_out < 1 || (o->out[0] < 0 && strcmp(o->type, "TopK")))
+		return dlb_ragged_refuse(f, op, "what this vertex makes of padding is not known", err);
 	const bool as_shape = (first == 1 || (first == 0 && o->n_in == 1)) && is_one_of(o->type, read_shapes, DLB_LEN(read_shapes));
 	if (f->ragged[o->in[first]].size && !as_shape)
 		return *o->domain ? dlb_ragged_refuse(f, op, "it is read as a value", err) : pass_size(f, op, first, err);

@@ -89,6 +89,8 @@ int dlb_fold_decide(struct fold *f, int op, int t, const char *what, int64_t *v,
 
 	if (f->sequence[t])
 		return dlb_vertex_fail(o, err, DLB_CURE_CHECK, "the %s of %s is a sequence", what, o->type);
+	if (f->ragged[t].mask >= 0)
+		return dlb_ragged_refuse_at(f, op, t, "it would decide what is run", err);
 	const void *first = dlb_fold_is_known(f, t) ? dlb_fold_value(f, t, 0) : NULL;
 	if (!first) {
 		const char *from = origin(f, t);
@@ -126,6 +128,8 @@ int dlb_fold_length(struct fold *f, int op, int t, int64_t *axis, int64_t *lengt
 				"axis %" PRId64 " of %s is out of range for %d dimensions", *axis, o->type,
 				x->n_dims);
 	*axis += *axis < 0 ? x->n_dims : 0;
+	if (f->ragged[t].mask >= 0 && (f->ragged[t].size || f->ragged[t].dim == *axis))
+		return dlb_ragged_refuse_at(f, op, t, "it would decide what is run", err);
 	if (x->dim[*axis].mul)
 		return dlb_vertex_fail(o, err, "export it so that the loop goes along another dimension than the batch",
 				"%s goes along dimension %" PRId64 " of '%s', which follows the batch", o->type,

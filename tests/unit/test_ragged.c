@@ -348,6 +348,7 @@ static int by_reshape(struct net *n)	/* to the shape of another selection */
 	const int other = plain(&n->g, "GatherND", IN(n->h, where(&n->g, above(&n->g, n->x, 1))));
 	return plain(&n->g, "Reshape", IN(rows_of(n), plain(&n->g, "Shape", IN(other))));
 }
+static int by_count(struct net *n) { return plain(&n->g, "Reshape", IN(rows_of(n), INTS(&n->g, 12))); }	/* as TorchScript has it */
 static int by_split(struct net *n) { return with(&n->g, "Split", IN(rows_of(n)), "axis", 0); }
 static int by_batch(struct net *n)
 {
@@ -362,6 +363,15 @@ static int by_scatter(struct net *n)
 {
 	return plain(&n->g, "ScatterND", IN(n->h, where(&n->g, above(&n->g, n->x, 1)), rows_of(n)));
 }
+static int by_sequence(struct net *n)
+{
+	return with(&n->g, "ConcatFromSequence", IN(with(&n->g, "SplitToSequence", IN(rows_of(n)), "axis", 0)), "axis", 0);
+}
+static int by_position(struct net *n)	/* the count says which tensor of a list */
+{
+	const int list = plain(&n->g, "SequenceConstruct", IN(n->h, n->x));
+	return plain(&n->g, "SequenceAt", IN(list, with(&n->g, "Gather", IN(plain(&n->g, "Shape", IN(rows_of(n))), INT(&n->g, 0)), "axis", 0)));
+}
 static int by_nothing(struct net *n) { return rows_of(n); }
 
 static const struct { int (*make)(struct net *n); const char *where, *what; } refusals[] = {
@@ -372,9 +382,11 @@ static const struct { int (*make)(struct net *n); const char *where, *what; } re
 	{ by_square, "MatMul", "its rows are added up" }, { by_concat, "Concat", "padding would stand between rows" },
 	{ by_other, "Add", "it meets rows of another selection" }, { by_value, "Div", "it is read as a value" },
 	{ by_reshape, "Reshape", "its rows would be cut up" }, { by_split, "Split", "its rows are counted" },
+	{ by_count, "Reshape", "the shapes agree at most for the length that it had when the model was exported" },
 	{ by_batch, "GatherND", "holds the batch of 4 that the model was exported with, and rows of it are named by where they stand in 'Greater" },
 	{ by_scalar, "NonZero", "the input is one value that is not known before the run, and so is whether there is an output" },
 	{ by_scatter, "ScatterND", "data, indices and updates are not of one selection" },
+	{ by_sequence, "SplitToSequence", "it would decide what is run" }, { by_position, "SequenceAt", "it would decide what is run" },
 	{ by_nothing, "GatherND", "the length of the output follows values, those of 'Greater" },
 };
 
