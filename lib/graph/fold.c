@@ -342,6 +342,24 @@ static bool fold_identity(struct fold *f, const struct dlb_op *o)
 	return true;
 }
 
+/* CastLike reads its second operand's type and nothing else, and that is known here: a Cast does not depend on its values. */
+static void name_type(struct dlb_graph *g, int op)
+{
+	struct dlb_op *o = &g->op[op];
+
+	if (strcmp(o->type, "CastLike") || *o->domain)
+		return;
+	struct dlb_attr *all = dlb_arena_array(&g->arena, (size_t)o->n_attr + 1, sizeof *all);
+	if (o->n_attr)
+		memcpy(all, o->attr, (size_t)o->n_attr * sizeof *all);
+	all[o->n_attr] = (struct dlb_attr){ .name = "to", .type = DLB_ATTR_INT, .i = dlb_dtype_to_onnx(g->tensor[o->out[0]].dtype) };
+	o->type = "Cast";
+	o->kind = DLB_OP_Cast;
+	o->attr = all;
+	o->n_attr++;
+	o->n_in = 1;
+}
+
 /* The tables by tensor hold what the graph has, and one more: a vertex may get a patched constant. */
 void dlb_fold_room(struct fold *f)
 {
@@ -399,6 +417,8 @@ int dlb_fold_visit(struct fold *f, int op, struct dlb_error *err)
 		return dlb_ragged_blame(f, op, err);
 	if (dlb_batch_place(f, op, err))
 		return -1;
+	name_type(g, op);
+	cls = dlb_op_class_of(g->op[op].kind);
 	const int passed = dlb_ragged_pass(f, op, err);
 	if (passed)
 		return passed < 0 ? -1 : 0;

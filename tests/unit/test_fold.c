@@ -227,6 +227,24 @@ static void exported_models(const char *dir)
 	dlb_graph_release(&g);
 }
 
+/* Clip(x, CastLike(c, x)): the bound has the samples' type, not their values, so it is a constant and Clip has a gradient. */
+static void cast_like_samples(void)
+{
+	struct dlb_graph g;
+	struct dlb_error err = { .what = "" };
+	const float least = .25f;
+
+	start(&g);
+	const int x = input(&g, "x", DLB_F32, (struct dlb_dim[]){ { 1, 0 }, { 0, 2 } }, 2), c = constant(&g, "c", DLB_F32, NULL, 0, &least);
+	const int bound = op(&g, "CastLike", (int[]){ c, x }, 2, NULL, 0);
+	output(&g, op(&g, "Clip", (int[]){ x, bound }, 2, NULL, 0));
+	if (dlb_graph_fold(&g, 5, &be, &err))
+		test_die(&err);
+	assert(g.n_ops == 1 && !strcmp(g.op[0].type, "Clip") && g.tensor[g.op[0].in[1]].kind == DLB_T_CONSTANT);
+	assert(*(const float *)g.tensor[g.op[0].in[1]].data == least);
+	dlb_graph_release(&g);
+}
+
 int main(void)
 {
 	static const char *const shipped[] = { "digits_mlp", "digits_cnn", "lenet5", "resnet8" };
@@ -239,6 +257,7 @@ int main(void)
 	wired((const int64_t[]){ -1, 6 }, 2, 0);
 	wired((const int64_t[]){ 8, 3, 2 }, 3, 0);
 	wired((const int64_t[]){ 16, 3 }, 2, 0);
+	cast_like_samples();
 	refusals();
 	const struct dlb_dim d2[] = { { 1, 0 }, { 0, 7 } }, d3[] = { { 1, 0 }, { 0, 5 }, { 0, 7 } };
 	const struct dlb_dim d4[] = { { 1, 0 }, { 0, 7 }, { 0, 3 }, { 0, 2 } }, one[] = { { 1, 0 }, { 0, 1 } };
