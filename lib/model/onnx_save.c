@@ -172,11 +172,26 @@ static int rewire(struct saver *s, const struct dlb_unmerged *u)
 	return dlb_hint(s->err, "save as .safetensors");
 }
 
+/* A constant that the exporter merged with a parameter keeps the values that the model has, under its own name. */
+static int keep_constant(struct saver *s, const struct dlb_unmerged *u)
+{
+	for (size_t i = 0; i < s->p->n_initializer; i++) {
+		if (strcmp(s->p->initializer[i]->name, u->of))
+			continue;
+		Onnx__TensorProto *t = dlb_arena_alloc(s->a, sizeof *t);
+		*t = *s->p->initializer[i];
+		t->name = dlb_arena_strdup(s->a, u->name);
+		s->p->initializer[s->p->n_initializer++] = t;
+		return rewire(s, u);
+	}
+	return 0;
+}
+
 static int put_weights(struct saver *s, Onnx__ModelProto *m, const struct dlb_onnx_place *place, int n_places,
 		       const struct dlb_desc *desc, int n)
 {
 	struct dlb_name_map map = { 0 };
-	Onnx__TensorProto **list = dlb_arena_array(s->a, s->p->n_initializer + (size_t)n + 1, sizeof *list);
+	Onnx__TensorProto **list = dlb_arena_array(s->a, s->p->n_initializer + (size_t)n + (size_t)s->n_apart + 1, sizeof *list);
 	int rc = 0;
 
 	for (int i = 0; i < n_places; i++)
@@ -187,6 +202,8 @@ static int put_weights(struct saver *s, Onnx__ModelProto *m, const struct dlb_on
 	for (int i = 0; i < s->n_apart && !rc; i++)
 		if (is_saved(s, n, s->apart[i].name))
 			rc = rewire(s, &s->apart[i]);
+		else if (is_saved(s, n, s->apart[i].of))
+			rc = keep_constant(s, &s->apart[i]);
 	for (int i = 0; i < n && !rc; i++) {
 		const int at = dlb_name_map_get(&map, s->names[i]);
 		if (at >= 0) {

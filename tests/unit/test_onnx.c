@@ -414,6 +414,37 @@ static void test_save_made_weight(void)
 	n_checked++;
 }
 
+/* A constant that the exporter merged with a parameter keeps its values when the parameter is trained. */
+static void test_save_beside_constant(void)
+{
+	static const float one[] = { 1, 1 };
+	const struct dlb_unmerged apart = { "b.constant", "w", "b" };
+	struct model m;
+	struct dlb_graph g;
+	char path[300], saved[300];
+	size_t n;
+
+	start(&m);
+	m.g.n_initializer = m.g.n_node = 0;
+	raw(initializer(&m, "w", 1, 2), (void *)(uintptr_t)one, sizeof one);
+	vertex(&m, "Add", "x", "w", "a")->name = (char *)(uintptr_t)"a";
+	vertex(&m, "Mul", "a", "w", "y")->name = (char *)(uintptr_t)"b";
+	uint8_t *p = pack(&m, &n);
+	write_file("apart.onnx", p, n);
+	free(p);
+	dlb_arena_release(&m.a);
+	snprintf(path, sizeof path, "%s/apart.onnx", dir);
+	snprintf(saved, sizeof saved, "%s/saved.onnx", dir);
+	const struct dlb_desc d = { .dtype = DLB_F32, .n_dims = 1, .dim = { 2 } };
+	const void *data[] = { two };
+	if (dlb_onnx_save_apart(path, saved, (const char *[]){ "w" }, data, &d, 1, &apart, 1, &err) || dlb_onnx_read(saved, &g, &err))
+		die("apart");
+	assert(!memcmp(g.tensor[tensor_named(&g, "w")].data, two, sizeof two) && g.op[0].in[1] == tensor_named(&g, "w"));
+	assert(!memcmp(g.tensor[tensor_named(&g, "b.constant")].data, one, sizeof one) && g.op[1].in[1] == tensor_named(&g, "b.constant"));
+	dlb_graph_release(&g);
+	n_checked++;
+}
+
 /* z = c ? y + v : y + v', each branch with a v of its own: what they read of the graph around them are further operands
  * of the vertex, their constants are the outermost graph's, and a trained one is saved where it stood. */
 static void test_branches(void)
@@ -549,6 +580,7 @@ int main(int argc, char **argv)
 	test_wire();
 	test_external();
 	test_save_made_weight();
+	test_save_beside_constant();
 	test_branches();
 	all_models("share/models");
 	save_and_read("share/models/resnet8.onnx");
