@@ -89,6 +89,7 @@ struct dlb_tensor {
 	enum dlb_by rule;		/* initializers: what decided whether it is trained */
 	const char *why;		/* ... and the reason, in words ("operand 1 of Gemm 'fc'", "a scalar"); or NULL */
 	bool frozen;			/* a parameter that is not to be trained: a constant, saved with the weights */
+	bool named_by_readers;		/* as read: by what the exporter says, all readers use the parameter of this name */
 	int64_t bound;			/* integer inputs: values lie in [0, bound) (of the Gather or loss); 0: unknown. Float
 					 * labels: 2 where they lie between 0 and 1, else 0 */
 	int fan_in, fan_out;		/* weights, for --init: 0 unknown */

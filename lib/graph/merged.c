@@ -38,25 +38,39 @@ static bool uses(const struct dlb_op *o, int at)
 	return false;
 }
 
-/* What operand k of the vertex is used as: the one missing parameter that it can be; -1: none, or several. `like`: the name of
- * the initializer, or NULL; "weight" and "bias" are not mistaken for each other. */
+static bool is_recurrent(const struct dlb_op *o)
+{
+	return !strcmp(o->type, "LSTM") || !strcmp(o->type, "GRU") || !strcmp(o->type, "RNN");
+}
+
+/* Can operand k of the vertex be the parameter? `like`: the name of the initializer, or NULL; `exactly`: with the same last word.
+ * A weight is not mistaken for a bias. */
+static bool suits(const struct dlb_op *o, int k, const char *parameter, const char *like, bool exactly)
+{
+	const enum dlb_word word = dlb_role_word(parameter);
+
+	if (like && (exactly || !word || word != dlb_role_word(like)))
+		return !strcmp(last_word(parameter), last_word(like));
+	return like || !word || is_recurrent(o) || (word == DLB_WORD_BIAS) == (k == 2 || !strcmp(o->type, "Add"));
+}
+
+/* What operand k of the vertex is used as: the one missing parameter that it can be; -1: none, or several. */
 static int missing_use(const struct merging *m, const struct dlb_op *o, int k, const char *like)
 {
-	const bool bias = !strcmp(o->type, "Add") || (k == 2 && strcmp(o->type, "LSTM") && strcmp(o->type, "GRU"));
-	int found = -1;
-
-	for (int i = 0; i < o->n_uses; i++) {
-		const struct dlb_listed *p = &m->g->listed[o->uses[i]];
-		if (p->kind != DLB_LISTED_PARAMETER || m->place[o->uses[i]] >= 0 || o->uses[i] == found)
-			continue;
-		const char *word = last_word(p->name);
-		if (like ? strcmp(word, last_word(like)) != 0 : !strcmp(word, "bias") != bias && (!strcmp(word, "bias") || !strcmp(word, "weight")))
-			continue;
-		if (found >= 0)
-			return -1;
-		found = o->uses[i];
+	for (int exactly = like != NULL; exactly >= 0; exactly--) {
+		int found = -1, n = 0;
+		for (int i = 0; i < o->n_uses; i++) {
+			const struct dlb_listed *p = &m->g->listed[o->uses[i]];
+			if (p->kind != DLB_LISTED_PARAMETER || m->place[o->uses[i]] >= 0 || o->uses[i] == found ||
+			    !suits(o, k, p->name, like, exactly))
+				continue;
+			found = o->uses[i];
+			n++;
+		}
+		if (n)
+			return n == 1 ? found : -1;
 	}
-	return found;
+	return -1;
 }
 
 static void note(struct dlb_graph *g, const char *name, const char *of, const char *vertex)
@@ -94,6 +108,16 @@ static void redirect(struct merging *m, int i, int k, int c)
 	o->in[k] = c;
 }
 
+/* The ones of a GroupNormalization that is spelt out are no parameter, though a parameter has their values. */
+static void part_from_ones(struct merging *m, int i, int k)
+{
+	const int t = m->g->op[i].in[k], c = copy(m, t, dlb_arena_printf(&m->g->arena, "%s.constant", m->g->op[i].name));
+
+	redirect(m, i, k, c);
+	m->g->tensor[c].initial = false;
+	m->n_copies--;
+}
+
 /* An initializer of the list: readers that use another parameter read a copy of that one's name. */
 static void split_named(struct merging *m, int t)
 {
@@ -105,6 +129,10 @@ static void split_named(struct merging *m, int t)
 		for (int k = 0; k < g->op[i].n_in; k++) {
 			if (g->op[i].in[k] != t || !g->op[i].n_uses || uses(&g->op[i], m->listed[t]))
 				continue;
+			if (dlb_role_is_spelt_group_norm(&m->roles, &g->op[i], t)) {
+				part_from_ones(m, i, k);
+				continue;
+			}
 			const int p = missing_use(m, &g->op[i], k, g->tensor[t].name);
 			if (p < 0)
 				continue;
@@ -112,6 +140,7 @@ static void split_named(struct merging *m, int t)
 			for (int s = r; s < end; s++)		/* all that use it */
 				for (int n = 0; n < g->op[g->reader[s]].n_in; n++)
 					if (g->op[g->reader[s]].in[n] == t && uses(&g->op[g->reader[s]], p) &&
+					    !dlb_role_is_spelt_group_norm(&m->roles, &g->op[g->reader[s]], t) &&
 					    !uses(&g->op[g->reader[s]], m->listed[t]))
 						redirect(m, g->reader[s], n, c);
 			m->place[p] = c;

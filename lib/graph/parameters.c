@@ -24,6 +24,7 @@ struct choosing {
 	struct dlb_roles roles;
 	struct dlb_name_map listed;	/* names to indices of the list */
 	bool *placed;			/* [index of the list] an initializer has its name */
+	bool *alias;			/* [index of the list] no vertex uses it: the second name of an embedding that is a layer too */
 	bool *yes;			/* [tensor] a parameter */
 	bool *statistics;		/* [tensor] of a BatchNormalization */
 	bool *lost;			/* [tensor] was computed from a parameter that the model has not */
@@ -85,6 +86,7 @@ static void read_list(struct choosing *ch)
 	struct dlb_graph *g = ch->g;
 
 	ch->placed = dlb_xcalloc((size_t)g->n_listed + 1, sizeof *ch->placed);
+	ch->alias = dlb_xcalloc((size_t)g->n_listed + 1, sizeof *ch->alias);
 	for (int i = 0; i < g->n_listed; i++)
 		dlb_name_map_add(&ch->listed, g->listed[i].name, i);
 	for (int t = 0; t < g->n_tensors; t++) {
@@ -114,21 +116,84 @@ static bool is_of_batch_norm(struct choosing *ch, int at)
 	return dot && dlb_name_map_get(&ch->listed, dlb_arena_printf(&ch->g->arena, "%.*s.running_mean", (int)(dot - name), name)) >= 0;
 }
 
-/* A vertex uses the parameter, and reads an initializer that has the role of one and no name of the list. */
+static bool uses(const struct dlb_op *o, int at)
+{
+	for (int i = 0; i < o->n_uses; i++)
+		if (o->uses[i] == at)
+			return true;
+	return false;
+}
+
+/* Operand k is made of initializers that may stand for a parameter that is missing: not of one that the vertex uses by name. */
+static bool stands_in(const struct choosing *ch, const struct dlb_op *o, int k)
+{
+	const int t = o->in[k], at = t < 0 ? -1 : dlb_name_map_get(&ch->listed, ch->g->tensor[t].name);
+
+	if (t < 0 || (at >= 0 && uses(o, at)))
+		return false;
+	return ch->yes[t] || (ch->roles.from[t] && !(ch->roles.from[t] & DLB_FROM_SAMPLES));
+}
+
+/* Has the vertex an operand for the parameter, which it uses? A recurrent one has several parameters in one operand; else
+ * there are as many operands as parameters, or one for biases where it is a bias, and for others where it is none. */
+static bool has_operand_for(const struct choosing *ch, const struct dlb_op *o, int at)
+{
+	const bool bias = dlb_role_word(ch->g->listed[at].name) == DLB_WORD_BIAS;
+	int n_operands = 0, n_missing = 0, n_of_kind = 0;
+
+	for (int k = 0; k < o->n_in; k++) {
+		const bool stands = stands_in(ch, o, k);
+		n_operands += stands;
+		n_of_kind += stands && bias == (k == 2 || !strcmp(o->type, "Add"));
+	}
+	for (int i = 0; i < o->n_uses; i++)
+		n_missing += !ch->placed[o->uses[i]] && ch->g->listed[o->uses[i]].kind == DLB_LISTED_PARAMETER;
+	return n_operands && (n_of_kind || n_operands >= n_missing || !strcmp(o->type, "LSTM") || !strcmp(o->type, "GRU"));
+}
+
+/* A vertex uses the parameter, and reads an initializer that can be it under another name. */
 static bool is_accounted_for(const struct choosing *ch, int at)
 {
 	const struct dlb_graph *g = ch->g;
 
+	for (int i = 0; i < g->n_ops; i++)
+		if (uses(&g->op[i], at) && has_operand_for(ch, &g->op[i], at))
+			return true;
+	return ch->alias[at];
+}
+
+/* Parameter `at` is looked up in one place and multiplied by in another: tied, with a name for each in the module. */
+static bool is_tied(const struct choosing *ch, int at)
+{
+	const struct dlb_graph *g = ch->g;
+	bool table = false, layer = false;
+
 	for (int i = 0; i < g->n_ops; i++) {
-		const struct dlb_op *o = &g->op[i];
-		bool uses = false;
-		for (int k = 0; k < o->n_uses; k++)
-			uses |= o->uses[k] == at;
-		for (int k = 0; k < o->n_in && uses; k++)
-			if (o->in[k] >= 0 && ch->roles.from[o->in[k]] && !(ch->roles.from[o->in[k]] & DLB_FROM_SAMPLES))
-				return true;
+		table |= !strcmp(g->op[i].type, "Gather") && uses(&g->op[i], at);
+		layer |= (!strcmp(g->op[i].type, "MatMul") || !strcmp(g->op[i].type, "Gemm")) && uses(&g->op[i], at);
 	}
-	return false;
+	return table && layer;
+}
+
+/* The exporter says one of the two names only; the other is a parameter of the list that no vertex uses. */
+static void find_aliases(struct choosing *ch)
+{
+	const struct dlb_graph *g = ch->g;
+	bool *used = dlb_xcalloc((size_t)g->n_listed + 1, sizeof *used);
+	int n_tied = 0;
+
+	for (int i = 0; i < g->n_ops; i++)
+		for (int k = 0; k < g->op[i].n_uses; k++)
+			used[g->op[i].uses[k]] = true;
+	for (int i = 0; i < g->n_listed; i++)
+		n_tied += used[i] && g->listed[i].kind == DLB_LISTED_PARAMETER && is_tied(ch, i);
+	for (int i = 0; i < g->n_listed && n_tied; i++)
+		if (!used[i] && !ch->placed[i] && g->listed[i].kind == DLB_LISTED_PARAMETER &&
+		    dlb_role_word(g->listed[i].name) == DLB_WORD_WEIGHT) {
+			ch->alias[i] = true;
+			n_tied--;
+		}
+	free(used);
 }
 
 /* Parameters of the list without an initializer of their name, and those of them that are nowhere to be seen. */
@@ -138,6 +203,7 @@ static void count_missing(struct choosing *ch)
 
 	for (int i = 0; i < g->n_ops; i++)
 		ch->told |= g->op[i].n_uses > 0;
+	find_aliases(ch);
 	for (int i = 0; i < g->n_listed; i++) {
 		if (ch->placed[i])
 			continue;
@@ -172,13 +238,50 @@ static bool may_be_lost(struct choosing *ch, int t)
 		!dlb_role_is_preprocessing(&ch->roles, t) && !dlb_role_is_frequency(&ch->roles, t);
 }
 
-/* The exporter's name for what torch's embedding gave. */
+/* The exporter named the initializer after the operator of torch that it computed it by: `name`, or name_N. */
+static bool is_called(const struct dlb_tensor *x, const char *name)
+{
+	const size_t n = strlen(name);
+	const char *end = x->name + n;
+
+	return !strncmp(x->name, name, n) && (!*end || (*end == '_' && end[1] && strspn(end + 1, "0123456789") == strlen(end + 1)));
+}
+
+/* What torch's embedding gave. */
 static bool is_looked_up(const struct dlb_tensor *x)
 {
-	static const char name[] = "embedding";
-	const char *end = x->name + sizeof name - 1;
+	return is_called(x, "embedding");
+}
 
-	return !strncmp(x->name, name, sizeof name - 1) && (!*end || (*end == '_' && strspn(end + 1, "0123456789") == strlen(end + 1)));
+/* What operators gave that have parameters: of a recurrent cell's first state, of positions, of tokens that are always the same. */
+static bool is_computed(const struct dlb_tensor *x)
+{
+	static const char *const by[] = { "embedding", "linear", "conv1d", "conv2d", "conv3d", "layer_norm", "group_norm", "rms_norm" };
+
+	for (int i = 0; i < DLB_LEN(by); i++)
+		if (is_called(x, by[i]))
+			return true;
+	return false;
+}
+
+/* Initializers that the exporter computed from parameters, and that do not follow them. */
+static void say_computed(struct choosing *ch)
+{
+	const struct dlb_graph *g = ch->g;
+	const char *first = NULL;
+	int n = 0;
+
+	for (int t = 0; t < g->n_tensors; t++) {
+		const struct dlb_tensor *x = &g->tensor[t];
+		if (ch->yes[t] || !dlb_role_is_candidate(g, t) || !is_computed(x) || dlb_name_map_get(&ch->listed, x->name) >= 0)
+			continue;
+		first = first ? first : x->name;
+		n++;
+	}
+	if (n)
+		dlb_graph_note(ch->g, "%d initializer%s ('%s'%s) %s computed from parameters by the exporter: not trained, and %s as %s; "
+			       "torch.onnx.export(model, args, FILE, optimize=False) keeps the computation", n, n == 1 ? "" : "s", first,
+			       n == 1 ? "" : " ...", n == 1 ? "is" : "are", n == 1 ? "it stays" : "they stay", n == 1 ? "it is" : "they are");
 }
 
 /* Parameters that the model holds in part or changed: rows in use of a table, a normalization multiplied into a layer. */
@@ -196,7 +299,8 @@ static void say_lost(struct choosing *ch, bool told)
 	}
 	if (n && told)
 		dlb_graph_note(g, "%d parameter%s of the exporter's list %s not in the model as %s ('%s'%s): it has what it computed from "
-			       "%s, or nothing; --weights STATE.safetensors counts the elements", n, n == 1 ? "" : "s", n == 1 ? "is" : "are",
+			       "%s, or nothing; --weights STATE.safetensors counts the elements; torch.onnx.export(model, args, FILE, "
+			       "optimize=False) keeps them", n, n == 1 ? "" : "s", n == 1 ? "is" : "are",
 			       n == 1 ? "it is" : "they are", first, n == 1 ? "" : " ...", n == 1 ? "it" : "them");
 }
 
@@ -242,6 +346,7 @@ static void bound_by_list(struct choosing *ch)
 		find_lost(ch);
 		say_lost(ch, ch->told);
 	}
+	say_computed(ch);
 }
 
 /* -- options -- */
@@ -303,6 +408,18 @@ static void mark_statistics(struct choosing *ch)
 	}
 }
 
+/* The exporter says of every reader that it uses the parameter of this name: no others of equal values were merged into it. */
+static bool is_named_by_readers(const struct choosing *ch, int t)
+{
+	const struct dlb_graph *g = ch->g;
+	const int at = dlb_name_map_get(&ch->listed, g->tensor[t].name);
+
+	for (int i = g->reader_start[t]; i < g->reader_start[t + 1] && at >= 0; i++)
+		if (!uses(&g->op[g->reader[i]], at))
+			return false;
+	return at >= 0;
+}
+
 static void choose(struct choosing *ch)
 {
 	struct dlb_graph *g = ch->g;
@@ -343,6 +460,7 @@ int dlb_graph_choose_parameters(struct dlb_graph *g, const struct dlb_parameter_
 		if (dlb_role_is_candidate(g, t)) {
 			g->n_untrained += !ch.yes[t] && !ch.statistics[t] && g->tensor[t].kind == DLB_T_CONSTANT;
 			g->tensor[t].initial = ch.yes[t];
+			g->tensor[t].named_by_readers = is_named_by_readers(&ch, t);
 		}
 	for (int t = 0, n = g->n_tensors; t < n && !rc; t++)
 		if (ch.lost[t])
@@ -352,6 +470,7 @@ int dlb_graph_choose_parameters(struct dlb_graph *g, const struct dlb_parameter_
 	dlb_roles_release(&ch.roles);
 	dlb_name_map_release(&ch.listed);
 	free(ch.placed);
+	free(ch.alias);
 	free(ch.yes);
 	free(ch.statistics);
 	free(ch.lost);

@@ -30,6 +30,14 @@ int64_t dlb_role_count(const struct dlb_graph *g, int t)
 	return dlb_desc_count(&d);
 }
 
+enum dlb_word dlb_role_word(const char *name)
+{
+	const char *dot = strrchr(name, '.');
+
+	name = dot ? dot + 1 : name;
+	return strstr(name, "bias") ? DLB_WORD_BIAS : strstr(name, "weight") ? DLB_WORD_WEIGHT : DLB_WORD_NONE;
+}
+
 static bool is_type(const struct dlb_op *o, const char *const *types)
 {
 	for (int i = 0; types[i]; i++)
@@ -257,19 +265,26 @@ static bool is_scale(const struct dlb_roles *r, const struct dlb_op *o, int k, i
 	return o->n_in == 2 && large_dims(&r->g->tensor[x]) == 1 && is_normalized(r, o->in[1 - k], !strcmp(o->type, "Add"));
 }
 
-/* Scale and bias of an InstanceNormalization that stands for a GroupNormalization: ones and zeros between two Reshapes. */
-static bool is_spelt_group_norm(const struct dlb_roles *r, const struct dlb_op *o, int x)
+/* The exporter made both vertices of one operator, with these parameters. */
+static bool uses_the_same(const struct dlb_op *a, const struct dlb_op *b)
+{
+	return a->n_uses > 0 && a->n_uses == b->n_uses && !memcmp(a->uses, b->uses, (size_t)a->n_uses * sizeof *a->uses);
+}
+
+bool dlb_role_is_spelt_group_norm(const struct dlb_roles *r, const struct dlb_op *o, int x)
 {
 	const struct dlb_graph *g = r->g;
-	const struct dlb_op *before = producer(g, o->in[0]);
+	const struct dlb_op *before = o->n_in ? producer(g, o->in[0]) : NULL;
 
 	if (strcmp(o->type, "InstanceNormalization") || !dlb_values_uniform(&g->tensor[x]))
 		return false;
 	if (!before || strcmp(before->type, "Reshape") || o->out[0] < 0)
 		return false;
-	for (int i = g->reader_start[o->out[0]]; i < g->reader_start[o->out[0] + 1]; i++)
-		if (!strcmp(g->op[g->reader[i]].type, "Reshape"))
+	for (int i = g->reader_start[o->out[0]]; i < g->reader_start[o->out[0] + 1]; i++) {
+		const struct dlb_op *after = &g->op[g->reader[i]];
+		if (!strcmp(after->type, "Reshape") || (!strcmp(after->type, "Mul") && uses_the_same(o, after)))
 			return true;
+	}
 	return false;
 }
 
@@ -307,7 +322,7 @@ static const char *use(const struct dlb_roles *r, const struct dlb_op *o, int k,
 
 	for (int i = 0; i < DLB_LEN(takes); i++)
 		if (!strcmp(o->type, takes[i].type) && takes[i].operands >> k & 1)
-			return is_spelt_group_norm(r, o, x) ? NULL
+			return dlb_role_is_spelt_group_norm(r, o, x) ? NULL
 				: dlb_arena_printf(&g->arena, "operand %d of %s '%s'", k, o->type, o->name);
 	if (k < 2 && (is_type(o, products) || dlb_graph_is_structure(o->type, o->domain))) {
 		if (dlb_role_count(g, x) == 1 || !multiplies(r, o, k))
@@ -366,6 +381,10 @@ bool dlb_role_find(struct dlb_roles *r, int t, const char **why)
 		*why = "a table of sines";
 		return false;
 	}
+	if (dlb_values_boundless(x)) {
+		*why = "a mask";
+		return false;
+	}
 	r->visit++;
 	const char *found = follow(r, t, t, 0);
 	if (found)
@@ -388,13 +407,22 @@ static bool is_scores(const struct dlb_roles *r, int t)
 	return o && !strcmp(o->type, "MatMul") && fed(r, o->in[0]) && fed(r, o->in[1]);
 }
 
+/* Tensor t goes into Softmax and nothing else. */
+static bool is_normalized_next(const struct dlb_graph *g, int t)
+{
+	for (int i = g->reader_start[t]; i < g->reader_start[t + 1]; i++)
+		if (strcmp(g->op[g->reader[i]].type, "Softmax"))
+			return false;
+	return g->reader_start[t] < g->reader_start[t + 1];
+}
+
 bool dlb_role_is_mask_of_scores(struct dlb_roles *r, int t)
 {
 	const struct dlb_graph *g = r->g;
 
 	for (int i = g->reader_start[t]; i < g->reader_start[t + 1]; i++) {
 		const struct dlb_op *o = &g->op[g->reader[i]];
-		if (strcmp(o->type, "Add") || !is_scores(r, o->in[o->in[0] == t]))
+		if (strcmp(o->type, "Add") || (!is_scores(r, o->in[o->in[0] == t]) && !is_normalized_next(g, o->out[0])))
 			return false;
 	}
 	return g->reader_start[t] < g->reader_start[t + 1];

@@ -36,10 +36,17 @@ int64_t dlb_role_count(const struct dlb_graph *g, int t);	/* elements of a candi
 bool dlb_role_find(struct dlb_roles *r, int t, const char **why);
 /* Is t applied to the samples as they come, as the mean and deviation that normalize them are? At most one dimension > 1. */
 bool dlb_role_is_preprocessing(struct dlb_roles *r, int t);
-/* Is t added to attention's scores and to nothing else, as a mask is? */
+/* Is t one value all over and read by an InstanceNormalization after a Reshape that stands for a GroupNormalization? Its
+ * scale and bias are ones and zeros; those of the GroupNormalization come after, perhaps after another Reshape. */
+bool dlb_role_is_spelt_group_norm(const struct dlb_roles *r, const struct dlb_op *o, int t);
+/* Is t added to attention's scores, which Softmax takes, and to nothing else, as a mask is? */
 bool dlb_role_is_mask_of_scores(struct dlb_roles *r, int t);
 /* Everything that is made of t ends in Sin and Cos: frequencies of a rotary or sinusoidal embedding. */
 bool dlb_role_is_frequency(struct dlb_roles *r, int t);
+
+/* What the last word of a parameter's place in the module says: "fc.bias", "r.bias_hh_l0", "attn.in_proj_weight". */
+enum dlb_word { DLB_WORD_NONE, DLB_WORD_WEIGHT, DLB_WORD_BIAS };
+enum dlb_word dlb_role_word(const char *name);
 
 /* derived.c: leading dimensions along which constant t repeats itself are put in place by an Expand, and t becomes one row. */
 int dlb_graph_collapse(struct dlb_graph *g, int t, struct dlb_error *err);
@@ -47,6 +54,7 @@ int dlb_graph_collapse(struct dlb_graph *g, int t, struct dlb_error *err);
 /* values.c: what the values of a candidate say */
 bool dlb_values_uniform(const struct dlb_tensor *t);		/* one value all over */
 bool dlb_values_mask(const struct dlb_tensor *t);		/* two values at most, one of them 0 */
+bool dlb_values_boundless(const struct dlb_tensor *t);		/* one is infinite, or as large as masks have in its place */
 /* Along some dimension every column is a sinusoid: v[i + 1] + v[i - 1] = 2 cos(w) v[i] with a w of the column's own. */
 bool dlb_values_sinusoid(const struct dlb_tensor *t);
 #endif

@@ -45,7 +45,7 @@ struct matching {
 	struct entry *entry;
 	int n_entries, *bucket, n_buckets;
 	bool untie, folded_norms;
-	bool own;				/* the entries are the graph's own initializers: nothing but what is tied is sought */
+	bool own;				/* the entries are the graph's own initializers: only what is one with them is sought */
 	int n_changed;				/* initializers whose values the exporter changed */
 	int n_indexed;				/* tensors that have readers: those that were there before */
 	struct dlb_part part[256];		/* of the target at hand */
@@ -206,6 +206,25 @@ static bool is_tied(const struct matching *m, const struct entry *e, int t)
 		is_table(m->g, e->tensor) != is_table(m->g, t);
 }
 
+/* The exporter says that readers of tensor t use parameters, and does not say this one. */
+static bool is_of_others(const struct dlb_graph *g, int t, const char *name)
+{
+	bool others = false;
+
+	for (int i = g->reader_start[t]; i < g->reader_start[t + 1]; i++)
+		others |= g->op[g->reader[i]].n_uses > 0;
+	return others && !is_used(g, t, name);
+}
+
+/* With the graph's own initializers as entries: t is tied to the entry, or was made of it by the exporter, as the first hidden
+ * bias of a recurrent cell is for each sample; the entry then is a parameter of the list that the model has by its name. */
+static bool is_same_weight(const struct matching *m, const struct entry *e, int t)
+{
+	if (e->uniform || e->tensor == t || !e->v)
+		return false;
+	return is_tied(m, e, t) || (m->g->n_listed && e->count >= LEAST_ROWS && !is_of_others(m->g, t, e->e->name));
+}
+
 static int rank(const struct matching *m, const struct entry *e, int t)
 {
 	const bool used = is_used(m->g, t, e->e->name), there = e->tensor >= 0;
@@ -226,7 +245,7 @@ static int find_entry(const struct matching *m, uint64_t print, int64_t count, i
 		const struct entry *e = &m->entry[i];
 		if (e->print != print || e->count != count)
 			continue;
-		const int r = m->own && (e->uniform || e->tensor == t || !is_tied(m, e, t)) ? 0 : rank(m, e, t);
+		const int r = m->own && !is_same_weight(m, e, t) ? 0 : rank(m, e, t);
 		if (r > best_rank) {
 			best = i;
 			best_rank = r;
@@ -516,7 +535,8 @@ static bool by_rows(struct matching *m, struct target *x)
 		const uint64_t print = print_of(x->v, n);
 		for (int used = 1; used >= 0; used--)
 			for (int i = 0; i < m->n_entries; i++)
-				if (is_used(m->g, x->t, m->entry[i].e->name) == used && rows_at(m, x, i, n, print))
+				if (is_used(m->g, x->t, m->entry[i].e->name) == used &&
+				    (!m->own || is_same_weight(m, &m->entry[i], x->t)) && rows_at(m, x, i, n, print))
 					return true;
 	}
 	return false;
@@ -690,9 +710,10 @@ static void say_missing(struct matching *m)
 		n++;
 	}
 	if (n)
-		dlb_graph_note(m->g, "%d parameter%s of the state_dict, of %lld elements, %s not in the model ('%s'%s): %s saved as %s", n,
+		dlb_graph_note(m->g, "%d parameter%s of the state_dict, of %lld elements, %s not in the model ('%s'%s): not trained, and "
+			       "saved as %s; torch.onnx.export(model, args, FILE, optimize=False) keeps what the model uses", n,
 			       n == 1 ? "" : "s", (long long)elements, n == 1 ? "is" : "are", first, n == 1 ? "" : " ...",
-			       n == 1 ? "it is" : "they are", n == 1 ? "it is" : "they are");
+			       n == 1 ? "it is" : "they are");
 }
 
 int dlb_graph_take_state(struct dlb_graph *g, const struct dlb_named *entry, int n, bool untie, struct dlb_error *err)
@@ -732,39 +753,82 @@ int dlb_graph_take_state(struct dlb_graph *g, const struct dlb_named *entry, int
 	return rc;
 }
 
-/* The graph's initializers that vertices look up, as entries. */
-int dlb_graph_tie(struct dlb_graph *g, struct dlb_error *err)
-{
-	struct matching *m = dlb_xcalloc(1, sizeof *m);
-	struct dlb_named *entry = dlb_xcalloc((size_t)g->n_tensors + 1, sizeof *entry);
-	int *tensor = dlb_xcalloc((size_t)g->n_tensors + 1, sizeof *tensor), n = 0, rc = 0;
+/* -- without a state_dict -- */
 
-	m->g = g;
-	m->own = true;
-	m->n_indexed = g->n_tensors;
-	dlb_roles_init(&m->roles, g);
+static bool is_in_list(const struct dlb_graph *g, const char *name)
+{
+	for (int i = 0; i < g->n_listed; i++)
+		if (!strcmp(g->listed[i].name, name))
+			return true;
+	return false;
+}
+
+/* The initializers that others may be one with: tables that vertices look up, and parameters of the list. */
+static void take_own_entries(struct matching *m)
+{
+	struct dlb_graph *g = m->g;
+	struct dlb_named *entry = dlb_arena_array(&m->a, (size_t)g->n_tensors + 1, sizeof *entry);
+	int *tensor = dlb_arena_array(&m->a, (size_t)g->n_tensors + 1, sizeof *tensor), n = 0;
+
 	for (int t = 0; t < g->n_tensors; t++)
-		if (dlb_role_is_candidate(g, t) && g->tensor[t].kind == DLB_T_CONSTANT && g->tensor[t].data && is_table(g, t)) {
+		if (dlb_role_is_candidate(g, t) && g->tensor[t].kind == DLB_T_CONSTANT && g->tensor[t].data &&
+		    (is_table(g, t) || (g->n_listed && is_listed_parameter(g, g->tensor[t].name)))) {
 			entry[n] = (struct dlb_named){ g->tensor[t].name, dlb_tensor_desc(&g->tensor[t], 1), g->tensor[t].data };
 			tensor[n++] = t;
 		}
 	take_entries(m, entry, n);
 	for (int i = 0; i < n; i++)
 		m->entry[i].tensor = tensor[i];
-	for (int t = 0; t < m->n_indexed && n && !rc; t++) {
+}
+
+static bool is_own_target(struct matching *m, int t, struct target *x)
+{
+	const char *why;
+
+	return is_target(m, t, x) && !x->uniform && !is_table(m->g, t) && !is_in_list(m->g, m->g->tensor[t].name) &&
+		(m->g->n_listed || dlb_role_find(&m->roles, t, &why));
+}
+
+/* A product's operand that is the table of a lookup as well was perhaps meant to be apart; copies of a parameter were not. */
+static int say_own(struct matching *m, const struct target *x, int n_copies)
+{
+	struct dlb_graph *g = m->g;
+
+	for (int i = 0; i < m->n_parts; i++)
+		if (!is_tied(m, &m->entry[m->source[i]], x->t))
+			return n_copies + 1;
+	dlb_graph_note(g, "'%s' has the values of '%s': they are one weight; --untie trains them apart", g->tensor[x->t].name,
+		       m->entry[m->source[0]].e->name);
+	return n_copies;
+}
+
+int dlb_graph_tie(struct dlb_graph *g, struct dlb_error *err)
+{
+	struct matching *m = dlb_xcalloc(1, sizeof *m);
+	const char *first = NULL;
+	int n_copies = 0, rc = 0;
+
+	m->g = g;
+	m->own = true;
+	m->n_indexed = g->n_tensors;
+	dlb_roles_init(&m->roles, g);
+	take_own_entries(m);
+	for (int t = 0; t < m->n_indexed && m->n_entries && !rc; t++) {
 		struct target x;
-		const char *why;
-		if (!is_target(m, t, &x) || x.uniform || is_table(g, t) || !dlb_role_find(&m->roles, t, &why) || !by_whole(m, &x))
+		if (!is_own_target(m, t, &x) || !(by_whole(m, &x) || (g->n_listed && (by_joined(m, &x) || by_rows(m, &x)))))
 			continue;
-		dlb_graph_note(g, "'%s' has the values of '%s': they are one weight; --untie trains them apart", g->tensor[t].name,
-			       m->entry[m->source[0]].e->name);
+		const int before = n_copies;
+		n_copies = say_own(m, &x, n_copies);
+		first = first || n_copies == before ? first : g->tensor[t].name;
 		rc = replace(m, &x, err);
 	}
+	if (n_copies)
+		dlb_graph_note(g, "%d initializer%s ('%s'%s) %s made of weights that the model has too: %s one with them; --untie parts them",
+			       n_copies, n_copies == 1 ? "" : "s", first, n_copies == 1 ? "" : " ...", n_copies == 1 ? "is" : "are",
+			       n_copies == 1 ? "it is" : "they are");
 	dlb_roles_release(&m->roles);
 	dlb_name_map_release(&m->names);
 	dlb_arena_release(&m->a);
-	free(entry);
-	free(tensor);
 	free(m);
 	return rc || dlb_graph_sort(g, err) ? -1 : 0;
 }

@@ -37,6 +37,16 @@ bool dlb_values_mask(const struct dlb_tensor *t)
 	return n > 1;
 }
 
+bool dlb_values_boundless(const struct dlb_tensor *t)
+{
+	const int64_t n = t->data ? count(t) : 0;
+
+	for (int64_t i = 0; i < n; i++)
+		if (fabs(dlb_value_real(t->data, t->dtype, i)) > 1e30)
+			return true;
+	return false;
+}
+
 enum { LEAST_ROWS = 5, MOST_ROWS = 12, MOST_COLUMNS = 256 };
 
 /* The column that begins at `at`: n values, `stride` apart. 2 cos(w) is taken where the value is largest. *turns: it does not

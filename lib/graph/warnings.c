@@ -115,7 +115,7 @@ static void tied_weights(struct lines *l)
 		const int n = count_readers(g, t, found);
 		if (n < 2)
 			continue;
-		const bool uniform = is_uniform(&g->tensor[t]);
+		const bool uniform = is_uniform(&g->tensor[t]) && !g->tensor[t].named_by_readers;
 		if (uniform && !n_merged++) {
 			merged = t;
 			readers = n;

@@ -272,6 +272,169 @@ static void test_equal_values(void)
 	dlb_graph_release(&g);
 }
 
+static bool says(const struct dlb_graph *g, const char *text)
+{
+	for (int i = 0; i < g->n_notes; i++)
+		if (strstr(g->note[i], text))
+			return true;
+	return false;
+}
+
+/* What the exporter computed from a parameter's values alone, beside the parameter: repeated for each sample, and cut into gates. */
+static void test_copies(void)
+{
+	static const struct dlb_listed listed[] = { { "r.bias_hh", "p_b", DLB_LISTED_PARAMETER, true }, { "other", "p_o", DLB_LISTED_PARAMETER, true } };
+	static const int uses_other = 1;
+	static float repeated[4 * 24], gate[4 * 8], table[24];
+	const float *b = numbers(24, 41);
+	struct dlb_graph g;
+
+	for (int i = 0; i < 4 * 24; i++)
+		repeated[i] = b[i % 24];
+	for (int i = 0; i < 4 * 8; i++)
+		gate[i] = b[8 + i % 8];
+	memcpy(table, b, sizeof table);
+	dlb_graph_init(&g);
+	list(&g, listed, 2);
+	const int x = input(&g, "x"), bias = constant(&g, "r.bias_hh", b, DIMS(24));
+	int y = OP(&g, "a", "Add", OP(&g, "h", "Relu", x), bias);
+	y = OP(&g, "b", "Add", y, constant(&g, "linear_1", repeated, DIMS(1, 4, 24)));
+	y = OP(&g, "c", "Mul", y, constant(&g, "split_1", gate, DIMS(4, 8)));
+	output(&g, OP(&g, "d", "Add", y, constant(&g, "val_3", table, DIMS(24))));	/* the exporter says: another's */
+	g.op[4].uses = &uses_other;
+	g.op[4].n_uses = 1;
+	assert(!dlb_graph_tie(&g, &err) && g.n_derived == 2 && says(&g, "2 initializers ('linear_1' ...) are made of weights"));
+	for (int i = 0; i < 2; i++)
+		assert(!strcmp(g.derived[i].part[0].of, "r.bias_hh"));
+	const struct dlb_named e = named("r.bias_hh", b, DIMS(24));
+	check_derived(&g, &e, 1, "linear_1", repeated, 4 * 24);
+	check_derived(&g, &e, 1, "split_1", gate, 4 * 8);
+	dlb_graph_release(&g);
+}
+
+/* What cannot be told from others (a bias of zeros that a layer added to zeros) is named, and so is the cure. */
+static void test_computed(void)
+{
+	static const struct dlb_listed listed[] = { { "r.bias_hh", "p_b", DLB_LISTED_PARAMETER, true } };
+	static const float zeros[32];
+	struct dlb_parameter_choice c = { .untie = false };
+	struct dlb_graph g;
+
+	dlb_graph_init(&g);
+	list(&g, listed, 1);
+	const int x = input(&g, "x"), bias = constant(&g, "r.bias_hh", zeros, DIMS(8)), h = constant(&g, "linear_1", zeros, DIMS(4, 8));
+	output(&g, OP(&g, "b", "Add", OP(&g, "a", "Add", x, h), bias));
+	assert(!dlb_graph_tie(&g, &err) && !g.n_derived);
+	assert(!dlb_graph_choose_parameters(&g, &c, &err) && g.tensor[bias].initial && !g.tensor[h].initial);
+	assert(says(&g, "1 initializer ('linear_1') is computed from parameters") && says(&g, "optimize=False"));
+	dlb_graph_release(&g);
+}
+
+/* In a branch of constants alone all ways lead to a product; a mask on one of them is no weight. */
+static void test_mask_before_product(void)
+{
+	static float mask[16];
+	struct dlb_parameter_choice c = { .untie = false };
+	struct dlb_graph g;
+
+	for (int i = 0; i < 16; i++)
+		mask[i] = i % 4 > i / 4 ? -3.4028235e38f : 0;
+	dlb_graph_init(&g);
+	const int x = input(&g, "x"), k = constant(&g, "val_166", mask, DIMS(4, 4)), t = constant(&g, "add_3", numbers(16, 51), DIMS(4, 4));
+	const int a = OP(&g, "soft", "Softmax", OP(&g, "add", "Add", OP(&g, "qk", "MatMul", t, t), k));
+	output(&g, OP(&g, "mm", "MatMul", x, OP(&g, "av", "MatMul", a, t)));
+	assert(!dlb_graph_choose_parameters(&g, &c, &err));
+	assert(g.tensor[t].initial && !g.tensor[k].initial && !strcmp(g.tensor[k].why, "a mask"));
+	dlb_graph_release(&g);
+}
+
+/* Scores of a query that is the same for every sample: what is added to them and goes into Softmax is a mask, zeros too. */
+static void test_mask_of_constant_query(void)
+{
+	static const struct dlb_listed listed[] = { { "query", "p_q", DLB_LISTED_PARAMETER, true }, { "w", "p_w", DLB_LISTED_PARAMETER, true } };
+	static const float zeros[32];
+	struct dlb_parameter_choice c = { .untie = false };
+	struct dlb_graph g;
+
+	dlb_graph_init(&g);
+	list(&g, listed, 2);
+	const int x = input(&g, "x"), w = constant(&g, "w", numbers(16, 71), DIMS(4, 4)), q = constant(&g, "expand", numbers(16, 72), DIMS(4, 4));
+	const int m = constant(&g, "where", zeros, DIMS(4, 1, 8));
+	const int s = OP(&g, "scores", "MatMul", OP(&g, "norm", "LayerNormalization", q), OP(&g, "k", "MatMul", x, w));
+	output(&g, OP(&g, "add", "Add", OP(&g, "soft", "Softmax", OP(&g, "masked", "Add", s, m)), q));
+	assert(!dlb_graph_choose_parameters(&g, &c, &err) && g.tensor[q].initial && !g.tensor[m].initial);
+	dlb_graph_release(&g);
+}
+
+/* A GroupNormalization with a group for each channel: the ones and zeros of its InstanceNormalization were merged with a
+ * parameter of another vertex, its own scale comes after. */
+static void test_merged_with_ones(void)
+{
+	static const struct dlb_listed listed[] = { { "l.weight", "p_l", DLB_LISTED_PARAMETER, true }, { "g.weight", "p_g", DLB_LISTED_PARAMETER, true } };
+	static const float ones[4] = { 1, 1, 1, 1 };
+	static const int own = 0, group = 1;
+	struct dlb_graph g;
+
+	dlb_graph_init(&g);
+	list(&g, listed, 2);
+	const int x = input(&g, "x"), w = constant(&g, "l.weight", ones, DIMS(4)), scale = constant(&g, "val_28", ones, DIMS(4, 1));
+	const int y = OP(&g, "in", "InstanceNormalization", OP(&g, "view", "Reshape", x, x), w, w);
+	output(&g, OP(&g, "ln", "LayerNormalization", OP(&g, "mul", "Mul", y, scale), w));
+	for (int i = 0; i < 4; i++) {
+		g.op[i].uses = i == 3 ? &own : &group;
+		g.op[i].n_uses = 1;
+	}
+	assert(!dlb_graph_unmerge(&g, &err) && g.op[3].in[1] == w && g.op[1].in[1] != w && !find(&g, "g.weight"));
+	assert(!g.tensor[g.op[1].in[1]].initial && !strcmp(g.tensor[g.op[1].in[1]].from, "l.weight") && g.tensor[w].initial);
+	dlb_graph_release(&g);
+}
+
+/* Tied weights have two names in the list, and the exporter uses one: the other is not missing, and nothing holds it. */
+static void test_second_name(void)
+{
+	static const struct dlb_listed listed[] = { { "head.weight", "p_h", DLB_LISTED_PARAMETER, true }, { "wte.weight", "p_w", DLB_LISTED_PARAMETER, true } };
+	static const int used = 0;
+	struct dlb_parameter_choice c = { .untie = false };
+	struct dlb_graph g;
+
+	dlb_graph_init(&g);
+	list(&g, listed, 2);
+	const int x = input(&g, "x"), w = constant(&g, "head.weight", numbers(16, 81), DIMS(4, 4)), a = constant(&g, "repeat", numbers(8, 82), DIMS(1, 8));
+	const int y = OP(&g, "add", "Add", OP(&g, "look", "Gather", w, x), a);
+	output(&g, OP(&g, "head", "Gemm", y, w));
+	g.op[0].uses = g.op[2].uses = &used;
+	g.op[0].n_uses = g.op[2].n_uses = 1;
+	assert(!dlb_graph_choose_parameters(&g, &c, &err) && g.tensor[w].initial && !g.tensor[a].initial && !says(&g, "not in the model"));
+	dlb_graph_release(&g);
+}
+
+/* Two biases of a recurrent cell that the exporter made one: what their places end in differs. */
+static void test_merged_in_cell(void)
+{
+	static const struct dlb_listed listed[] = { { "r.bias_ih_l0", "p_i", DLB_LISTED_PARAMETER, true }, { "r.bias_hh_l0", "p_h", DLB_LISTED_PARAMETER, true },
+						    { "r.weight_hh_l0", "p_w", DLB_LISTED_PARAMETER, true }, { "b.bias", "p_b", DLB_LISTED_PARAMETER, true } };
+	static const float zeros[4];
+	static const int first = 0, second[] = { 2, 1 }, third[] = { 2, 3 };
+	struct dlb_graph g;
+
+	dlb_graph_init(&g);
+	list(&g, listed, 4);
+	const int x = input(&g, "x"), z = constant(&g, "r.bias_ih_l0", zeros, DIMS(4)), w = constant(&g, "val_1", numbers(16, 61), DIMS(4, 4));
+	const int y = OP(&g, "a", "Add", x, z), h = OP(&g, "b", "Add", OP(&g, "mm", "MatMul", y, w), z);
+	output(&g, OP(&g, "gemm", "Gemm", h, w));
+	g.op[0].uses = &first;
+	g.op[0].n_uses = 1;
+	for (int i = 1; i < 3; i++) {
+		g.op[i].uses = second;
+		g.op[i].n_uses = 2;
+	}
+	g.op[3].uses = third;
+	g.op[3].n_uses = 2;
+	assert(!dlb_graph_unmerge(&g, &err) && g.n_unmerged == 2 && g.op[0].in[1] == z);
+	assert(!strcmp(g.tensor[g.op[2].in[1]].name, "r.bias_hh_l0") && !strcmp(g.tensor[g.op[3].in[2]].name, "b.bias"));
+	dlb_graph_release(&g);
+}
+
 /* Two layers whose biases of zeros the exporter made one, and a third whose bias it left out. */
 static void test_merged(void)
 {
@@ -303,6 +466,13 @@ int main(void)
 	test_list_and_options();
 	test_state_dict();
 	test_equal_values();
+	test_copies();
+	test_computed();
+	test_mask_before_product();
+	test_mask_of_constant_query();
+	test_merged_with_ones();
+	test_second_name();
+	test_merged_in_cell();
 	test_merged();
 	return 0;
 }
