@@ -53,6 +53,26 @@ weights() { # [DLB-PROFILE OPTION...]: names of what is trained, in order
 	[ "$(weights --parameters "$tmp/list")" = "$first" ]
 }
 
+@test "a name with brackets is no pattern of itself, but names itself" {
+	python3 - "$root/tests/data" "$tmp/m.onnx" <<-'END'
+		import struct, sys
+		sys.dont_write_bytecode = True
+		sys.path.insert(0, sys.argv[1])
+		from onnx_file import model, node, tensor, value
+		table = tensor('emb[0]', [5, 4], struct.pack('<20f', *range(20)))
+		weight = tensor('w[0]', [4, 3], struct.pack('<12f', *range(12)))
+		open(sys.argv[2], 'wb').write(model(node('Gather', ['emb[0]', 'x'], ['e'], 'g[0]') + node('MatMul', ['e', 'w[0]'], ['y'], 'm[0]') +
+		    node('Relu', ['y'], ['z']) + table + weight + value(11, 'x', ['batch'], 7) + value(12, 'z', ['batch', 3])))
+	END
+	profile=(dlb-profile -q --analytic --batch 4)
+	"${profile[@]}" --dropout 'm[0]=.5' --padding-row 'emb[0]=1' --freeze 'w[0]' "$tmp/m.onnx" >"$tmp/doc.json"
+	jq -e '.graph | (.ops[] | select(.name == "m[0].dropout") | .attributes.ratio == .5) and
+		(.ops[] | select(.name == "g[0]") | .attributes.padding == 1) and (.tensors[] | select(.name == "w[0]") | .frozen)' "$tmp/doc.json"
+	"${profile[@]}" "$tmp/m.onnx" | dlb-costmodel -q -c cpu:2 --split 'm[0]=3:output' | dlb-place -q >"$tmp/doc.json"
+	jq -e '[.graph.split[].op] | index("m[0]") != null' "$tmp/doc.json"
+	dlb-run -q --data random --steps 1 --group 'w[0]:lr=0' --group 'emb[0]:lr=0' "$tmp/doc.json"
+}
+
 @test "--group: all weights in one group are the optimizer's own settings; a schedule holds for it too" {
 	all=$(weights)
 	planned "$tmp/doc.json"

@@ -1,14 +1,14 @@
 /* Embeddings whose padding row gets no gradient, as the user names them. */
-#include <fnmatch.h>
 #include <stdlib.h>
 #include <string.h>
 #include "graph/graph.h"
+#include "util/patterns.h"
 
 /* The Gather that reads a table named like `glob`, of as many rows as `row` needs. */
 static bool is_embedding(const struct dlb_graph *g, const struct dlb_op *o, const char *glob)
 {
 	return !strcmp(o->type, "Gather") && !*o->domain && o->n_in == 2 && o->in[0] >= 0 &&
-		!fnmatch(glob, g->tensor[o->in[0]].name, 0) && dlb_attr_int(o->attr, o->n_attr, "axis", 0) == 0;
+		dlb_pattern_matches(glob, g->tensor[o->in[0]].name) && dlb_attr_int(o->attr, o->n_attr, "axis", 0) == 0;
 }
 
 static void set_padding(struct dlb_graph *g, struct dlb_op *o, int64_t row)

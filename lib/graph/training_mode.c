@@ -1,9 +1,9 @@
 /* What an export for inference has lost of training: statistics of the batch in BatchNormalization, and Dropout.
  * Both come after folding (vertices inside branches and functions are plain ones then) and before the parameters are found. */
-#include <fnmatch.h>
 #include <stdlib.h>
 #include <string.h>
 #include "graph/rewrite.h"
+#include "util/patterns.h"
 
 enum { OPSET_ATTRIBUTES = 11 };		/* of Dropout: the ratio is an attribute, and it trains where the graph does */
 enum { OPSET_TRAINING_MODE = 14 };	/* of BatchNormalization */
@@ -62,7 +62,8 @@ int dlb_graph_set_batchnorm(struct dlb_graph *g, bool train)
 
 static bool named(const struct dlb_graph *g, const struct dlb_op *o, const char *pattern)
 {
-	return !fnmatch(pattern, o->name, 0) || (o->n_out > 0 && o->out[0] >= 0 && !fnmatch(pattern, g->tensor[o->out[0]].name, 0));
+	return dlb_pattern_matches(pattern, o->name) ||
+	       (o->n_out > 0 && o->out[0] >= 0 && dlb_pattern_matches(pattern, g->tensor[o->out[0]].name));
 }
 
 /* A vertex that a Dropout can follow: it makes floats of the samples, and somebody reads them. */

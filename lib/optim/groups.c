@@ -1,9 +1,9 @@
 /* Groups of weights with hyper-parameters of their own: GLOB:lr=X,weight-decay=Y. */
-#include <fnmatch.h>
 #include <stdlib.h>
 #include <string.h>
 #include "optim/optim.h"
 #include "util/mem.h"
+#include "util/patterns.h"
 
 static const struct { const char *option; int hyper; } settings[] = { { "lr", DLB_HYPER_LR }, { "weight-decay", DLB_HYPER_DECAY } };
 
@@ -46,7 +46,7 @@ int dlb_group_parse(const char *text, struct dlb_optimizer_group *g, struct dlb_
 
 bool dlb_group_matches(const struct dlb_optimizer_group *g, const char *name)
 {
-	return !fnmatch(g->glob, name, 0) || !strcmp(g->glob, name);
+	return dlb_pattern_matches(g->glob, name);
 }
 
 double dlb_optimizer_for(const struct dlb_optimizer_choice *c, const char *name, struct dlb_optimizer_choice *own)

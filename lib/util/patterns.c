@@ -36,10 +36,15 @@ int dlb_patterns_add(struct dlb_patterns *p, const char *text, struct dlb_arena 
 	return p->n > before ? 0 : dlb_fail(err, text, "no name in it");
 }
 
+bool dlb_pattern_matches(const char *pattern, const char *name)
+{
+	return !fnmatch(pattern, name, 0) || !strcmp(pattern, name);
+}
+
 int dlb_patterns_match(const struct dlb_patterns *p, const char *name)
 {
 	for (int i = 0; i < p->n; i++)
-		if (!fnmatch(p->item[i], name, 0) || !strcmp(p->item[i], name))
+		if (dlb_pattern_matches(p->item[i], name))
 			return i;
 	return -1;
 }

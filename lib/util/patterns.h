@@ -11,6 +11,8 @@
 #include "util/error.h"
 #include "util/mem.h"
 
+/* The name is like the pattern of the shell, or equal to it: "block[0].weight" names the weight that is called so. */
+bool dlb_pattern_matches(const char *pattern, const char *name);
 struct dlb_patterns { const char *what; const char **item; int n; };	/* what: the option, for messages; the rest in an arena */
 int dlb_patterns_add(struct dlb_patterns *p, const char *text, struct dlb_arena *a, struct dlb_error *err);
 /* The first item that the name matches, -1: none. */

@@ -17,6 +17,7 @@
 #include "util/clock.h"
 #include "util/hash.h"
 #include "util/mem.h"
+#include "util/patterns.h"
 #include "util/rng.h"
 #include "util/stats.h"
 
@@ -118,9 +119,27 @@ static void test_hash(void)
 		assert(putc('a', f) == 'a');
 	assert(!fclose(f) && !dlb_sha256_file(path, hex, &err));
 	assert(!strcmp(hex, "cdc76e5c9914fb9281a1c7e284d73e67f1809a48a497200e046d39ccc7112cd0"));
+	struct dlb_sha256 *sha = dlb_sha256_new();	/* the same in pieces that fit no blocks */
+	char as[1024];
+	memset(as, 'a', sizeof as);
+	for (int i = 0, n = 0; n < 1000000; i++) {
+		const int piece = i * 7 % 1000 < 1000000 - n ? i * 7 % 1000 : 1000000 - n;
+		dlb_sha256_add(sha, as, (size_t)piece);
+		n += piece;
+	}
+	dlb_sha256_end(sha, hex);
+	assert(!strcmp(hex, "cdc76e5c9914fb9281a1c7e284d73e67f1809a48a497200e046d39ccc7112cd0"));
 	unlink(path);
 	assert(dlb_sha256_file(path, hex, &err) == -1 && strstr(err.what, "cannot open") && err.status == 2);
 	assert(dlb_sha256_file("/tmp", hex, &err) == -1 && strstr(err.what, "cannot read"));
+}
+
+/* A name that is no pattern of itself matches itself. */
+static void test_patterns(void)
+{
+	assert(dlb_pattern_matches("block.*", "block.0.weight") && !dlb_pattern_matches("block.*", "head.weight"));
+	assert(dlb_pattern_matches("block[0].weight", "block[0].weight") && dlb_pattern_matches("block[0].weight", "block0.weight"));
+	assert(!dlb_pattern_matches("block[0].weight", "block[1].weight") && dlb_pattern_matches("a\\b", "a\\b"));
 }
 
 static void test_arena(void)
@@ -336,6 +355,7 @@ int main(void)
 	test_normals();
 	test_rng();
 	test_hash();
+	test_patterns();
 	test_arena();
 	test_stats();
 	test_error();
