@@ -88,19 +88,32 @@ static int open_devices(struct work *w, struct dlb_error *err)
 
 /* -- the graph -- */
 
+static bool is_state_dict(const char *path)
+{
+	const size_t n = strlen(path);
+
+	return n > 12 && !strcmp(path + n - 12, ".safetensors");
+}
+
+/* As read, so that initializers are found in it. */
+static int use_state_dict(struct work *w, struct dlb_error *err)
+{
+	const char *path = w->o->weights;
+
+	return path && is_state_dict(path) ? dlb_graph_take_state_file(&w->training, path, w->o->untie, &w->state, err) : 0;
+}
+
+/* Of another model: once the graph's weights are known, all of which must be there. */
 static int use_weights(struct work *w, struct dlb_doc *doc, struct dlb_error *err)
 {
 	char sha[65];
 
-	if (!w->o->weights)
+	if (!w->o->weights || is_state_dict(w->o->weights))
 		return 0;
-	const size_t n = strlen(w->o->weights);
-	if (n > 12 && !strcmp(w->o->weights + n - 12, ".safetensors"))
-		return dlb_graph_take_state_file(&w->training, w->o->weights, w->o->untie, &w->state, err);
 	char *path = realpath(w->o->weights, NULL);
 	if (!path)
 		return dlb_fail(err, NULL, "cannot open '%s': %s", w->o->weights, strerror(errno));
-	if (dlb_sha256_file(path, sha, err)) {
+	if (dlb_weights_sha256(path, sha, err)) {
 		free(path);
 		return -1;
 	}
@@ -326,9 +339,9 @@ static int take_model(struct work *w, const char *path, struct dlb_doc *doc, str
 {
 	if (dlb_onnx_read(path, &w->training, err))
 		return -1;
-	if (dlb_graph_unmerge(&w->training, err) || use_weights(w, doc, err))
+	if (dlb_graph_unmerge(&w->training, err) || use_state_dict(w, err))
 		return -1;
-	return rewrite(w, err) ? dlb_error_at(err, path) : 0;
+	return rewrite(w, err) ? dlb_error_at(err, path) : use_weights(w, doc, err);
 }
 
 /* Two samples together must give what each gives alone. If they do not, either the model means that, and is trained in one

@@ -41,10 +41,11 @@ static int weights_file(const struct dlb_doc *doc, const char **path, struct dlb
 		return -1;
 	if (!sha)
 		return 0;
-	if (dlb_sha256_file(*path, found, err))
+	if (dlb_weights_sha256(*path, found, err))
 		return -1;
 	if (strcmp(sha, found))
-		return dlb_ref_fail(&w, err, "'%s' is not the file that the document was made for: its SHA-256 differs", *path);
+		return dlb_hint((dlb_ref_fail(&w, err, "'%s' is not the file that the document was made for: its SHA-256 differs", *path), err),
+				"run dlb-profile again with it");
 	return 0;
 }
 

@@ -612,10 +612,10 @@ int dlb_onnx_places(Onnx__ModelProto *m, const char *name, struct dlb_graph *g, 
 	return rc;
 }
 
-static int parse(const void *data, size_t n, const char *name, const char *folder, struct dlb_graph *g,
+static int parse(const void *data, size_t n, const char *name, const char *folder, struct dlb_sha256 *sha, struct dlb_graph *g,
 		 struct dlb_error *err)
 {
-	struct dlb_onnx_files files = { .folder = folder, .fd = -1 };
+	struct dlb_onnx_files files = { .folder = folder, .fd = -1, .sha = sha };
 	struct reading all = { .files = &files, .bytes = n };
 	int rc = -1;
 
@@ -634,7 +634,7 @@ static int parse(const void *data, size_t n, const char *name, const char *folde
 
 int dlb_onnx_parse(const void *data, size_t n, const char *name, struct dlb_graph *g, struct dlb_error *err)
 {
-	return parse(data, n, name, NULL, g, err);
+	return parse(data, n, name, NULL, NULL, g, err);
 }
 
 int dlb_onnx_read(const char *path, struct dlb_graph *g, struct dlb_error *err)
@@ -647,12 +647,13 @@ int dlb_onnx_read(const char *path, struct dlb_graph *g, struct dlb_error *err)
 		return -1;
 	char *full = realpath(path, NULL);
 	char *copy = dlb_xstrdup(full ? full : path);
-	int rc = parse(f.data, f.n, path, full ? dirname(copy) : NULL, g, err);
+	struct dlb_sha256 *digest = dlb_sha256_new();
+	dlb_sha256_add(digest, f.data, f.n);
+	int rc = parse(f.data, f.n, path, full ? dirname(copy) : NULL, digest, g, err);
+	dlb_sha256_end(digest, sha);
 	if (!rc && full && f.mapped) {
-		rc = dlb_sha256_file(full, sha, err);
 		if (!dlb_is_utf8(full, strlen(full)))
-			rc = dlb_refuse(err, NULL, "rename the folder",
-					"the path of '%s' is not UTF-8 text", path);
+			rc = dlb_refuse(err, path, "rename the folder", "the path of the model is not UTF-8 text");
 		g->model_path = dlb_arena_strdup(&g->arena, full);
 		g->model_sha256 = dlb_arena_strdup(&g->arena, sha);
 		if (rc)

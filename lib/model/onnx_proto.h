@@ -17,8 +17,9 @@ int dlb_onnx_wire_check(const ProtobufCMessageDescriptor *d, const void *data, s
 void *dlb_onnx_unpack(const ProtobufCMessageDescriptor *d, const void *data, size_t n, const char *name,
 		      struct dlb_arena *a, struct dlb_error *err);
 /* Where external data are looked for: in files inside `folder` (NULL: nowhere, they are refused). The file read last
- * stays open. `unread`: nobody needs data, *data of every tensor is NULL. */
-struct dlb_onnx_files { const char *folder; bool unread; char *location; int fd; int64_t bytes; };
+ * stays open. `unread`: nobody needs data, *data of every tensor is NULL. `sha`: gets all external data, as they are read; or
+ * NULL. */
+struct dlb_onnx_files { const char *folder; bool unread; char *location; int fd; int64_t bytes; struct dlb_sha256 *sha; };
 void dlb_onnx_files_close(struct dlb_onnx_files *f);
 /* Shape, type and data of a TensorProto; data lies in `a` (raw bytes are used in place). `what` names it in messages:
  * "initializer 'w'". */

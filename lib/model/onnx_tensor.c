@@ -12,6 +12,7 @@
 #include "model/file.h"
 #include "model/onnx.h"
 #include "model/onnx_proto.h"
+#include "util/hash.h"
 
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "raw tensor data are used in place");
 
@@ -157,7 +158,11 @@ static int read_external(const struct source *s, const Onnx__TensorProto *p, siz
 		return dlb_hint(s->err, "is the whole file there, and of the same export as the model?");
 	}
 	*data = dlb_arena_alloc(s->a, bytes ? bytes : 1);
-	return read_at(s, offset, *data, bytes);
+	if (read_at(s, offset, *data, bytes))
+		return -1;
+	if (s->files->sha)
+		dlb_sha256_add(s->files->sha, *data, bytes);
+	return 0;
 }
 
 /* int32_data holds all the types up to 32 bits, float16 and bfloat16 as their bit patterns. */

@@ -25,12 +25,18 @@ static void close_store(struct store *s)
 	dlb_safetensors_release(&s->st);
 }
 
-static int open_store(struct store *s, const char *path, const char *sha256, struct dlb_error *err)
+static bool is_safetensors(const char *path)
 {
 	const size_t n = strlen(path);
+
+	return n > 12 && !strcmp(path + n - 12, ".safetensors");
+}
+
+static int open_store(struct store *s, const char *path, const char *sha256, struct dlb_error *err)
+{
 	char sha[65];
 
-	*s = (struct store){ .path = path, .is_st = n > 12 && !strcmp(path + n - 12, ".safetensors") };
+	*s = (struct store){ .path = path, .is_st = is_safetensors(path) };
 	dlb_graph_init(&s->onnx);
 	if (s->is_st ? dlb_safetensors_read(path, &s->st, err) : dlb_onnx_read(path, &s->onnx, err))
 		return -1;
@@ -192,6 +198,21 @@ int dlb_graph_load_weights(struct dlb_graph *g, const char *path, struct dlb_err
 		keep(&s, g);
 	}
 	return rc ? rc : load_own(g, false, err);
+}
+
+int dlb_weights_sha256(const char *path, char out[65], struct dlb_error *err)
+{
+	struct dlb_graph g;
+
+	if (is_safetensors(path))
+		return dlb_sha256_file(path, out, err);
+	if (dlb_onnx_read(path, &g, err))
+		return -1;
+	const int rc = g.model_sha256 ? 0 : dlb_sha256_file(path, out, err);
+	if (g.model_sha256)
+		memcpy(out, g.model_sha256, 65);
+	dlb_graph_release(&g);
+	return rc;
 }
 
 int dlb_graph_take_state_file(struct dlb_graph *g, const char *path, bool untie, struct dlb_safetensors *s, struct dlb_error *err)

@@ -13,6 +13,8 @@
 int dlb_graph_load_weights(struct dlb_graph *g, const char *path, struct dlb_error *err);
 /* Only the constants that are in_model, from the graph's own model: for a run that draws fresh weights. */
 int dlb_graph_load_constants(struct dlb_graph *g, struct dlb_error *err);
+/* SHA-256 of a file of weights; of an ONNX model that of dlb_onnx_read, with its external data. */
+int dlb_weights_sha256(const char *path, char out[65], struct dlb_error *err);
 /* The module's state_dict, a safetensors file, for a graph as read: dlb_graph_take_state. The data of g's tensors lie in *s
  * then, which must outlive g; release it in either case. */
 int dlb_graph_take_state_file(struct dlb_graph *g, const char *path, bool untie, struct dlb_safetensors *s, struct dlb_error *err);

@@ -10,6 +10,10 @@ uint64_t dlb_hash_bytes(uint64_t h, const void *p, size_t n);
 uint64_t dlb_hash_u64(uint64_t h, uint64_t v);			/* its 8 bytes, the lowest first */
 uint64_t dlb_hash_str(uint64_t h, const char *s);
 void dlb_hash_hex(uint64_t h, char out[17]);
+/* SHA-256 of what is added, piece by piece, as 64 hex digits and NUL; _end frees s. */
+struct dlb_sha256 *dlb_sha256_new(void);
+void dlb_sha256_add(struct dlb_sha256 *s, const void *p, size_t n);
+void dlb_sha256_end(struct dlb_sha256 *s, char out[65]);
 /* SHA-256 of a whole file as 64 hex digits and NUL; -1 with err when it cannot be read. lib: libmd. */
 int dlb_sha256_file(const char *path, char out[65], struct dlb_error *err);
 #endif

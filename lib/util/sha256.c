@@ -1,13 +1,15 @@
-/* SHA-256 of files, by libmd, and by the processor's own instructions where it has them: eight times as fast, which
+/* SHA-256, by libmd, and by the processor's own instructions where it has them: eight times as fast, which
  * shows in the start of a run, whose model may be hundreds of megabytes. Apart from hash.c, so that only those who
  * need it are linked with it. */
 #include <errno.h>
 #include <sha2.h>
 #include <stdbool.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "util/hash.h"
+#include "util/mem.h"
 
 #if defined(__x86_64__)
 #include <cpuid.h>
@@ -77,43 +79,63 @@ static bool has_blocks(void)
 static void update(SHA2_CTX *sha, const unsigned char *p, size_t n)
 {
 #ifdef HAS_BLOCKS
-	if (has_blocks() && sha->bitcount[0] % 512 == 0) {
-		size_t whole = n / 64;
+	const size_t begun = sha->bitcount[0] / 8 % 64, rest = begun ? 64 - begun : 0;
 
-		blocks(sha->state.st32, p, whole);
+	if (has_blocks() && n >= rest + 64) {
+		SHA256Update(sha, p, rest);
+		const size_t whole = (n - rest) / 64;
+		blocks(sha->state.st32, p + rest, whole);
 		sha->bitcount[0] += (uint64_t)whole * 512;
-		p += whole * 64;
-		n -= whole * 64;
+		p += rest + whole * 64;
+		n -= rest + whole * 64;
 	}
 #endif
 	SHA256Update(sha, p, n);
 }
 
-int dlb_sha256_file(const char *path, char out[65], struct dlb_error *err)
+struct dlb_sha256 { SHA2_CTX sha; };
+
+struct dlb_sha256 *dlb_sha256_new(void)
+{
+	struct dlb_sha256 *s = dlb_xmalloc(sizeof *s);
+
+	SHA256Init(&s->sha);
+	return s;
+}
+
+void dlb_sha256_add(struct dlb_sha256 *s, const void *p, size_t n)
+{
+	if (n)
+		update(&s->sha, p, n);
+}
+
+void dlb_sha256_end(struct dlb_sha256 *s, char out[65])
 {
 	static const char hex[] = "0123456789abcdef";
-	unsigned char buffer[65536], digest[SHA256_DIGEST_LENGTH];
-	FILE *f = fopen(path, "rb");
-	SHA2_CTX sha;
-	size_t n;
+	unsigned char digest[SHA256_DIGEST_LENGTH];
 
-	if (!f)
-		return dlb_fail(err, NULL, "cannot open '%s': %s", path, strerror(errno));
-	SHA256Init(&sha);
-	while ((n = fread(buffer, 1, sizeof buffer, f)) > 0)
-		update(&sha, buffer, n);
-	if (ferror(f)) {
-		int e = errno;
-
-		fclose(f);
-		return dlb_fail(err, NULL, "cannot read '%s': %s", path, strerror(e));
-	}
-	fclose(f);
-	SHA256Final(digest, &sha);
+	SHA256Final(digest, &s->sha);
 	for (int i = 0; i < SHA256_DIGEST_LENGTH; i++) {
 		out[2 * i] = hex[digest[i] >> 4];
 		out[2 * i + 1] = hex[digest[i] & 15];
 	}
 	out[64] = 0;
-	return 0;
+	free(s);
+}
+
+int dlb_sha256_file(const char *path, char out[65], struct dlb_error *err)
+{
+	unsigned char buffer[65536];
+	FILE *f = fopen(path, "rb");
+	size_t n;
+
+	if (!f)
+		return dlb_fail(err, NULL, "cannot open '%s': %s", path, strerror(errno));
+	struct dlb_sha256 *s = dlb_sha256_new();
+	while ((n = fread(buffer, 1, sizeof buffer, f)) > 0)
+		dlb_sha256_add(s, buffer, n);
+	const int why = ferror(f) ? errno : 0;
+	fclose(f);
+	dlb_sha256_end(s, out);
+	return why ? dlb_fail(err, NULL, "cannot read '%s': %s", path, strerror(why)) : 0;
 }

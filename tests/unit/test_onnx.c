@@ -333,6 +333,32 @@ static void test_external(void)
 	unlink("/tmp/dlb-test-onnx-outside.bin");
 }
 
+/* The model's digest follows the data in other files, those that tensors are made of. */
+static void test_external_digest(void)
+{
+	static const struct { float data[3]; bool same; } cases[] = { { { 9, 1.5f, -2 }, true }, { { 8, 1.5f, -2 }, true }, { { 9, 1.5f, -3 }, false } };
+	char first[65] = "";
+
+	for (int i = 0; i < DLB_LEN(cases); i++) {
+		struct model m;
+		struct dlb_graph g;
+		write_file("w.bin", cases[i].data, sizeof cases[i].data);
+		external(&m, "w.bin", "4", "8");
+		if (read_in_dir(&m, &g))
+			die("external digest");
+		if (!i)
+			memcpy(first, g.model_sha256, sizeof first);
+		assert(!strcmp(g.model_sha256, first) == cases[i].same);
+		/* a document of the first one, whose weights are taken later */
+		g.model_sha256 = first;
+		g.tensor[tensor_named(&g, "w")].data = NULL;
+		assert(dlb_graph_load_weights(&g, NULL, &err) == (cases[i].same ? 0 : -1));
+		assert(cases[i].same || strstr(err.what, "the model has changed"));
+		dlb_graph_release(&g);
+		n_checked++;
+	}
+}
+
 /* -- saving -- */
 
 /* Every initializer of the model times 2, saved, read again; Debian's onnx agrees that it is a model. */
@@ -579,6 +605,7 @@ int main(int argc, char **argv)
 	test_refused();
 	test_wire();
 	test_external();
+	test_external_digest();
 	test_save_made_weight();
 	test_save_beside_constant();
 	test_branches();
