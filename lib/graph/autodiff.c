@@ -216,9 +216,9 @@ static int take_gradients(struct dlb_autodiff *ad, struct dlb_builder *b, int fi
 		const struct dlb_desc is = dlb_tensor_desc(d, g->batch), should = dlb_tensor_desc(t, g->batch);
 		if (!dlb_desc_same_shape(&is, &should)) {
 			char one[100], two[100];
-			return dlb_refuse(err, b->io.name, "this is a mistake of dlb: report it with the model",
-					"gradient of input %d of %s has shape %s, the input %s", k,
-					b->io.cls->name, dlb_desc_str(&is, one, sizeof one), dlb_desc_str(&should, two, sizeof two));
+			return dlb_vertex_fail(&g->op[b->op], err, "this is a mistake of dlb: report it with the model",
+					       "gradient of input %d of %s has shape %s, the input %s", k, b->io.cls->name,
+					       dlb_desc_str(&is, one, sizeof one), dlb_desc_str(&should, two, sizeof two));
 		}
 		if (d->of < 0 && d->producer >= first) {
 			d->of = x;
@@ -361,10 +361,8 @@ int dlb_graph_differentiate(struct dlb_graph *g, struct dlb_error *err)
 	struct dlb_autodiff ad;
 	int n = 0, rc = -1;
 
-	if (g->loss < 0)
-		return dlb_refuse(err, NULL, "--loss NAME says which", "the model has no loss to train by");
-	if (g->seed < 0)
-		dlb_bug("a loss without a seed");
+	if (g->loss < 0 || g->seed < 0)
+		dlb_bug("a graph to be trained without a loss, or a loss without a seed");
 	dlb_graph_index(g);
 	start(&ad, g);
 	mark_needed(&ad, NULL, 0);

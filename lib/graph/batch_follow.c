@@ -65,6 +65,17 @@ static int64_t element(const struct rows *r, int64_t front, int64_t b, int64_t i
 	return dlb_value_int(row(r, front, b), r->x->dtype, i);
 }
 
+/* From row b - 1 to b; false where it is too large for a number. */
+static bool step_to(const struct rows *r, int64_t front, int64_t b, int64_t i, int64_t *step)
+{
+	const int64_t to = element(r, front, b, i), from = element(r, front, b - 1, i);
+
+	if (from < 0 ? to > INT64_MAX + from : to < INT64_MIN + from)
+		return false;
+	*step = to - from;
+	return true;
+}
+
 /* Integers that go up by the same step from each row to the next; *step has front * behind of them, in f->a. */
 static bool steady_rows(struct fold *f, const struct rows *r, const struct wish *w, int64_t **step)
 {
@@ -77,9 +88,11 @@ static bool steady_rows(struct fold *f, const struct rows *r, const struct wish 
 		return true;
 	for (int64_t o = 0; o < r->front; o++)
 		for (int64_t i = 0; i < r->behind; i++) {
-			const int64_t s = (*step)[o * r->behind + i] = element(r, o, 1, i) - element(r, o, 0, i);
+			int64_t *s = &(*step)[o * r->behind + i], next;
+			if (!step_to(r, o, 1, i, s))
+				return false;
 			for (int64_t b = 2; b < r->batch; b++)
-				if (element(r, o, b, i) - element(r, o, b - 1, i) != s)
+				if (!step_to(r, o, b, i, &next) || next != *s)
 					return false;
 		}
 	return true;
@@ -463,9 +476,8 @@ static void blame(const struct fold *f, int op, struct dlb_error *err)
 				if (h < 0)
 					continue;
 				const struct dlb_desc desc = dlb_tensor_desc(&f->g->tensor[h], f->n);
-				dlb_fail(err, o->name, "%s (opset %d): constant '%s', %s, holds the batch of %" PRId64 " that the model was "
-					 "exported with", o->type, o->opset, f->g->tensor[h].name, dlb_desc_str(&desc, shape, sizeof shape),
-					 f->wired);
+				dlb_vertex_fail(o, err, NULL, "constant '%s', %s, holds the batch of %" PRId64 " that the model was exported with",
+						f->g->tensor[h].name, dlb_desc_str(&desc, shape, sizeof shape), f->wired);
 				dlb_batch_hint(f, err);
 				return;
 			}

@@ -212,7 +212,7 @@ int dlb_derived_add(struct dlb_graph *g, int x, const struct dlb_derived *d, con
 	int *part = dlb_arena_array(&g->arena, (size_t)d->n_parts, sizeof *part), t;
 
 	if (!dlb_derived_fits(d))
-		return dlb_fail(err, name, "the parts that it is made of do not fit");
+		return dlb_refuse(err, name, "this is a mistake of dlb: report it with the model", "the parts that it is made of do not fit");
 	for (int i = 0; i < d->n_parts; i++) {
 		t = slice(g, name, &d->part[i], source[i]);
 		t = transpose(g, name, &d->part[i], t);

@@ -95,6 +95,12 @@ bool dlb_fold_is_known(struct fold *f, int t)
 	return x->kind == DLB_T_CONSTANT ? x->data || x->is_fill : f->known.value[t][0] != NULL;
 }
 
+static int no_memory(const struct dlb_op_io *io, size_t bytes, struct dlb_error *err)
+{
+	dlb_op_fail(io, err, "no memory for %zu bytes", bytes);
+	return dlb_hint(err, "a smaller --batch");
+}
+
 int dlb_graph_run_op(struct dlb_backend *be, const struct dlb_op_io *io, struct dlb_arena *a, void **out, struct dlb_error *err)
 {
 	const struct dlb_backend_ops *ops = be->ops;
@@ -104,9 +110,8 @@ int dlb_graph_run_op(struct dlb_backend *be, const struct dlb_op_io *io, struct 
 	int rc = dlb_op_kernel(be, io, &k, err);
 
 	if (rc == DLB_NO_KERNEL) {
-		dlb_refuse(err, io->name, "--no-rewrite constant-folding, or another type in the model",
-				"%s has no kernel on '%s', so it cannot be folded", io->cls->name, ops->name);
-		rc = -1;
+		dlb_op_fail(io, err, "it has no kernel on '%s', so it cannot be folded", ops->name);
+		rc = dlb_hint(err, "--no-rewrite constant-folding, or another type in the model");
 	}
 	for (int i = 0; i < n && !rc; i++) {
 		const struct dlb_desc *d = i < io->n_in ? &io->in[i] : &io->out[i - io->n_in];
@@ -115,14 +120,13 @@ int dlb_graph_run_op(struct dlb_backend *be, const struct dlb_op_io *io, struct 
 		if (d->n_dims < 0 || (i < io->n_in && !host))
 			continue;
 		if (!(dev[i] = ops->alloc(be, bytes ? bytes : 1)))
-			rc = dlb_refuse(err, io->name, "a smaller --batch", "no memory for %zu bytes", bytes);
+			rc = no_memory(io, bytes, err);
 		else if (host)
 			ops->upload(be, dev[i], host, bytes);
 	}
 	void *scratch = !rc && k->scratch_bytes ? ops->alloc(be, k->scratch_bytes) : NULL;
 	if (!rc && k->scratch_bytes && !scratch)
-		rc = dlb_refuse(err, io->name, "a smaller --batch",
-				"no memory for %zu bytes", k->scratch_bytes);
+		rc = no_memory(io, k->scratch_bytes, err);
 	if (!rc) {
 		const struct dlb_run run = { .in = dev, .out = dev + io->n_in, .scratch = scratch };
 		k->run(k, &run);

@@ -226,6 +226,7 @@ int dlb_graph_fail_unknown(const struct dlb_op *o, struct dlb_error *err);	/* th
 /* Refuses vertex o: -1, with "TYPE 'NAME' (opset N)" as the place and `cure` (NULL: the caller gives it) as the hint. */
 int dlb_vertex_fail(const struct dlb_op *o, struct dlb_error *err, const char *cure, const char *fmt, ...)
 	__attribute__((format(printf, 4, 5)));
+#define DLB_CURE_VERTEX "if onnx.checker.check_model(model, full_check=True) takes the model, write this vertex with other operators"
 #define DLB_CURE_CHECK "the model is not valid: run onnx.checker.check_model on it, and export it again"
 /* Every op is known, has the operands it needs, and its outputs are stated with the type and shape that its class
  * gives them at n samples. What is about to run kernels calls this for each size it will run (runnable.c). */

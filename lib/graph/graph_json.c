@@ -820,6 +820,8 @@ int dlb_graph_read(const struct dlb_doc *d, struct dlb_graph *g, struct dlb_erro
 {
 	dlb_graph_init(g);
 	const int rc = read_graph(d, g, err);
+	if (rc && err && !*err->hint)
+		dlb_hint(err, "dlb-document(5) says what may stand there; dlb-profile writes it");
 	if (rc)
 		dlb_graph_release(g);
 	return rc;

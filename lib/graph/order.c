@@ -10,8 +10,14 @@
 #include <stdlib.h>
 #include <string.h>
 #include "graph/name_map.h"
+#include "graph/rewrite.h"
 
 #define MAX_DIM (INT64_C(1) << 48)	/* of mul and add: their sum over any batch below 2^13 stays exact */
+
+bool dlb_dim_in_range(struct dlb_dim d)
+{
+	return d.mul >= -MAX_DIM && d.mul <= MAX_DIM && d.add >= -MAX_DIM && d.add <= MAX_DIM;
+}
 
 static bool is_state(const struct dlb_tensor *t)
 {
@@ -303,7 +309,7 @@ static int check_tensor(const struct dlb_graph *g, int i, struct dlb_error *err)
 		if (t->data && d.mul)
 			return dlb_refuse(err, at("tensors", i, "/shape", k).text, "constants have fixed shapes", "tensor '%s' has values, but its shape follows the batch",
 					t->name);
-		if (d.mul < -MAX_DIM || d.mul > MAX_DIM || d.add < -MAX_DIM || d.add > MAX_DIM)
+		if (!dlb_dim_in_range(d))
 			return dlb_refuse(err, at("tensors", i, "/shape", k).text, "run dlb-profile again, with another --batch", "dimension of tensor '%s' is out of range", t->name);
 		const double v = (double)d.mul * (double)(g->batch ? g->batch : 1) + (double)d.add;
 		if (v < 0 && (d.mul != 0 || d.add != -1))
@@ -445,8 +451,7 @@ int dlb_graph_fail_unknown(const struct dlb_op *o, struct dlb_error *err)
 {
 	const char *attr = dlb_attr_str(o->attr, o->n_attr, DLB_ATTR_UNSUPPORTED, NULL);
 
-	dlb_fail(err, NULL, "no operator %s%s%s (opset %d) for vertex '%s'", o->domain, *o->domain ? "." : "", o->type, o->opset,
-		 o->name);
+	dlb_vertex_fail(o, err, NULL, "no operator %s%s%s", o->domain, *o->domain ? "." : "", o->type);
 	if (attr)
 		return dlb_hint(err, "its attribute '%s' is of a kind that dlb does not hold: export without it", attr);
 	if (*o->domain)

@@ -52,6 +52,11 @@ static const char *shape_list(const struct dlb_desc d[DLB_N_SIZES], char *buf, s
 	return buf;
 }
 
+static int too_large(const struct dlb_op *o, const struct dlb_tensor *x, struct dlb_error *err)
+{
+	return dlb_vertex_fail(o, err, "a smaller --batch", "output '%s' of %s is too large", x->name, o->type);
+}
+
 /* Output k as inferred at the three sizes becomes the shape of tensor t. What is made of some of the samples alone is of
  * these samples. */
 static int set_shape(struct dlb_graph *g, int op, int k, const struct dlb_desc d[DLB_N_SIZES], int64_t n,
@@ -71,8 +76,7 @@ static int set_shape(struct dlb_graph *g, int op, int k, const struct dlb_desc d
 					"output '%s' of %s changes its kind with the batch (%s)",
 					x->name, g->op[op].type, shape_list(d, text, sizeof text));
 		if (dlb_checked_count(d[s].dim, d[s].n_dims) < 0)
-			return dlb_vertex_fail(&g->op[op], err, "a smaller --batch",
-					"output '%s' of %s is too large", x->name, g->op[op].type);
+			return too_large(o, x, err);
 	}
 	x->dtype = d[0].dtype;
 	x->n_dims = d[0].n_dims;
@@ -89,6 +93,8 @@ static int set_shape(struct dlb_graph *g, int op, int k, const struct dlb_desc d
 			return dlb_vertex_fail(&g->op[op], err, "only the batch may change: export with the other dimensions fixed",
 					"dimension %d of output '%s' of %s does not follow the batch linearly (%s)",
 					i, x->name, g->op[op].type, shape_list(d, text, sizeof text));
+		if (!dlb_dim_in_range(x->dim[i]))
+			return too_large(o, x, err);
 	}
 	if (!dlb_tensor_follows_batch(x))
 		x->samples = (struct dlb_samples){ 0 };
@@ -116,6 +122,8 @@ int dlb_graph_infer(struct dlb_graph *g, int op, int64_t n, const struct dlb_kno
 			dlb_hint(err, "at %" PRId64 " samples; at %" PRId64 " the shapes agree: the model holds its batch size",
 				 n * (s + 1), n);
 	}
+	if (rc && err && !*err->hint)
+		dlb_hint(err, DLB_CURE_VERTEX);
 	dlb_arena_release(&a);
 	for (int k = 0; k < n_out && !rc; k++) {
 		const int t = g->op[op].out[k];

@@ -15,6 +15,7 @@ struct dlb_known { const void *(*value)[DLB_N_SIZES]; int n; };
 /* The reference batch size N of a graph: its batch, at least 2 (at 1 everything broadcasts). */
 int64_t dlb_graph_reference(const struct dlb_graph *g);
 int64_t dlb_gcd(int64_t a, int64_t b);		/* neither below 0 */
+bool dlb_dim_in_range(struct dlb_dim d);		/* order.c: as dlb_graph_check wants it */
 /* Through the values at N and 2N, checked at 3N: true when affine with whole numbers. */
 bool dlb_dim_fit(const int64_t at[DLB_N_SIZES], int64_t n, struct dlb_dim *out);
 /* io of `op` at size (s + 1) * n, values of `known` included (may be NULL). */

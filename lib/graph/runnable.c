@@ -49,7 +49,7 @@ static int check_op(const struct dlb_graph *g, int op, int64_t n, struct dlb_are
 	struct dlb_desc *stated = dlb_arena_array(a, (size_t)o->n_out + 1, sizeof *stated);
 	memcpy(stated, io.out, (size_t)o->n_out * sizeof *stated);
 	if (io.cls->infer(&io, err))
-		return -1;
+		return err && !*err->hint ? dlb_hint(err, "run dlb-profile again") : -1;
 	for (int k = 0; k < o->n_out; k++) {
 		if (o->out[k] < 0)
 			continue;

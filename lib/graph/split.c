@@ -8,11 +8,11 @@
  * the parts are put together at once.
  *
  * The graph that training needs is then derived anew: backward ops of shards are those of any op. */
-#include <fnmatch.h>
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 #include "graph/split.h"
+#include "util/patterns.h"
 
 struct splitting {
 	struct dlb_graph *g;
@@ -122,14 +122,13 @@ static int find_asked(struct splitting *s, int which)
 
 	for (int pass = 0; pass < 2 && !any; pass++)	/* a name before a pattern: names have brackets, too */
 		for (int i = 0; i < g->n_ops; i++) {
-			if (pass ? fnmatch(ask->op, g->op[i].name, 0) != 0 : strcmp(ask->op, g->op[i].name) != 0)
+			if (pass ? !dlb_pattern_matches(ask->op, g->op[i].name) : strcmp(ask->op, g->op[i].name) != 0)
 				continue;
 			const struct dlb_split_rule *r = dlb_split_rule_of(&g->op[i]);
 			const bool alone = r && (r->alone || (by_batch(ask) && r->loops));
 			if (!pass && !alone) {
-				dlb_fail(s->err, g->op[i].name, "%s cannot be split for itself", g->op[i].type);
-				return dlb_hint(s->err, r ? "it is split with the products before and after it" :
-						"products, convolutions and tables can");
+				return dlb_vertex_fail(&g->op[i], s->err, r ? "it is split with the products before and after it" :
+						       "products, convolutions and tables can", "%s cannot be split for itself", g->op[i].type);
 			}
 			if (!alone || s->asked[i] >= 0)
 				continue;
@@ -335,14 +334,14 @@ static int seed(struct splitting *s, int op)
 	if (by_batch(ask) && dlb_op_class_of(o->kind)->flags & DLB_OP_MIXES_BATCH && s->g->training) {
 		if (!s->exact[op])
 			return 0;
-		dlb_fail(s->err, o->name, "%s takes statistics over the batch, and is not split by samples", o->type);
-		return dlb_hint(s->err, "split what stands before and after it");
+		return dlb_vertex_fail(o, s->err, "split what stands before and after it",
+				       "%s takes statistics over the batch, and is not split by samples", o->type);
 	}
 	if (by_batch(ask) && dlb_op_samples(s->g, op).parts) {
 		if (!s->exact[op])
 			return 0;
-		dlb_fail(s->err, o->name, "it has a share of the samples already");
-		return dlb_hint(s->err, "split into more shards at once, from the graph that dlb-profile made");
+		return dlb_vertex_fail(o, s->err, "split into more shards at once, from the graph that dlb-profile made",
+				       "it has a share of the samples already");
 	}
 	for (int k = 0; k < n && by_batch(ask) && rc != 1; k++) {
 		const int tried = seed_loop(s, op, &l[k], true);
@@ -451,7 +450,8 @@ void dlb_graph_undifferentiate(struct dlb_graph *g)
 			if (t >= 0 && !read[t] && g->tensor[t].kind != DLB_T_BUFFER && !dlb_graph_is_output(g, t) && t != g->loss)
 				o->out[k] = -1;
 		}
-		while (o->n_out > 1 && o->out[o->n_out - 1] < 0)
+		const struct dlb_op_class *cls = dlb_op_class_of(o->kind);
+		while (o->n_out > 1 && o->out[o->n_out - 1] < 0 && cls && cls->n_out[1] >= 0)	/* Split's number of outputs matters */
 			o->n_out--;
 	}
 	for (int t = 0; t < g->n_tensors; t++)
@@ -525,10 +525,9 @@ static int share_batch(struct splitting *s)
 {
 	for (int i = 0; i < s->g->n_ops; i++) {
 		const int r = s->assigned[i].region;
-		if (r >= 0 && !s->region[r].units && dlb_graph_share_samples(s->g, s->region[r].parts)) {
-			dlb_fail(s->err, s->g->op[i].name, "too many different numbers of shards by batch");
-			return dlb_hint(s->err, "split all of them into as many");
-		}
+		if (r >= 0 && !s->region[r].units && dlb_graph_share_samples(s->g, s->region[r].parts))
+			return dlb_vertex_fail(&s->g->op[i], s->err, "split all of them into as many",
+					       "too many different numbers of shards by batch");
 	}
 	return 0;
 }
@@ -551,8 +550,8 @@ int dlb_graph_split(struct dlb_graph *g, const struct dlb_split_ask *ask, int n,
 
 	for (int i = 0; i < g->n_ops; i++)
 		if (g->op[i].kind < 0)
-			return dlb_refuse(err, g->op[i].name, "take the operator out of the model",
-					"a graph with operators that are not known (%s) cannot be split", g->op[i].type);
+			return dlb_vertex_fail(&g->op[i], err, "take the operator out of the model",
+					       "a graph with operators that are not known (%s) cannot be split", g->op[i].type);
 	dlb_graph_undifferentiate(g);
 	keep_vertices(g);
 	struct splitting s = { .g = g, .ask = ask, .n_ask = n, .err = &scratch };

@@ -448,6 +448,10 @@ static bool pieces(const struct dlb_graph *g, const struct dlb_op *o, struct dlb
 static bool split_op(const struct dlb_graph *g, const struct dlb_op *o, int i, struct dlb_cut cut, int64_t units,
 		     struct dlb_spread *s)
 {
+	if (cut.axis == axis_attr(g, o, 0))	/* each piece is made of shards, so all are needed */
+		for (int k = 0; k < o->n_out; k++)
+			if (o->out[k] < 0)
+				return false;
 	return (!i || i >= o->n_in) && pieces(g, o, cut, units, s, false);
 }
 
@@ -655,14 +659,11 @@ static int fix_split(struct dlb_graph *g, int op, const struct dlb_spread *s, co
 	const int axis = axis_attr(g, o, 0);
 	int64_t size[DLB_SPLIT_OPERANDS];
 
+	(void)err;
 	if (axis != s->in[0].axis)
 		return 0;
-	for (int k = 0; k < o->n_out; k++) {
-		if (o->out[k] < 0)
-			return dlb_refuse(err, o->name, "split another op",
-					"a Split with an output that nobody reads cannot be split");
+	for (int k = 0; k < o->n_out; k++)
 		size[k] = dlb_split_dim(g->tensor[o->out[k]].dim[axis], share).add;
-	}
 	drop_attr(attr, n_attr, "split");
 	drop_attr(attr, n_attr, "num_outputs");
 	*n_in = 2;
@@ -710,9 +711,8 @@ static int fix_conv(struct dlb_graph *g, int op, const struct dlb_spread *s, con
 	if (groups > 1 && s->in[0].axis == 1) {
 		if (groups % share->units || !g->tensor[g->op[op].out[0]].dim[1].add ||
 		    g->tensor[g->op[op].out[0]].dim[1].add != share->units * s->out[0].unit)
-			return dlb_refuse(err, g->op[op].name, "a number of shards that divides the groups",
-					"its %lld groups cannot be split into %lld units", (long long)groups,
-					(long long)share->units);
+			return dlb_vertex_fail(&g->op[op], err, "a number of shards that divides the groups",
+					       "its %lld groups cannot be split into %lld units", (long long)groups, (long long)share->units);
 		set_int(attr, n_attr, "group", groups / share->units * share->count);
 	}
 	if (s->sum)

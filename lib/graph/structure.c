@@ -333,12 +333,26 @@ static int run_body(struct fold *f, int op, const struct dlb_body *b, const char
 	return rc;
 }
 
+/* Operands of a vertex end with what its bodies capture, which is no condition. */
+static bool has_condition(const struct fold *f, int op)
+{
+	static const char *const branches[] = { "then_branch", "else_branch" };
+	const struct dlb_op *o = &f->g->op[op];
+
+	for (int i = 0; i < DLB_LEN(branches); i++) {
+		const int64_t k = dlb_attr_int(o->attr, o->n_attr, branches[i], -1);
+		if (k >= 0 && k < f->g->n_bodies && f->g->body[k]->first_capture < 1)
+			return false;
+	}
+	return o->n_in > 0 && o->in[0] >= 0;
+}
+
 static int resolve_if(struct fold *f, int op, struct dlb_error *err)
 {
 	const struct dlb_op *o = &f->g->op[op];
 	int64_t yes;
 
-	if (o->n_in < 1 || o->in[0] < 0)
+	if (!has_condition(f, op))
 		return dlb_vertex_fail(o, err, DLB_CURE_CHECK, "If has no condition");
 	if (dlb_fold_decide(f, op, o->in[0], "condition", &yes, err))
 		return -1;

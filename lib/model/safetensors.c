@@ -144,7 +144,7 @@ static int read_header(const char *name, json_t *root, const uint8_t *data, uint
 	return check_cover(name, s, x, data_bytes, err) || place_data(name, s, x, data, err) ? -1 : 0;
 }
 
-int dlb_safetensors_parse(const void *bytes, size_t n, const char *name, struct dlb_safetensors *s, struct dlb_error *err)
+static int parse(const void *bytes, size_t n, const char *name, struct dlb_safetensors *s, struct dlb_error *err)
 {
 	const uint8_t *p = bytes;
 	json_error_t why;
@@ -155,10 +155,8 @@ int dlb_safetensors_parse(const void *bytes, size_t n, const char *name, struct 
 		return dlb_fail(err, name, "too short for a safetensors file");
 	for (int i = 0; i < 8; i++)
 		header |= (uint64_t)p[i] << 8 * i;
-	if (header > n - 8 || header > MAX_HEADER) {
-		dlb_fail(err, name, "header of %" PRIu64 " bytes in a file of %zu", header, n);
-		return dlb_hint(err, "is it a safetensors file, and all of it?");
-	}
+	if (header > n - 8 || header > MAX_HEADER)
+		return dlb_fail(err, name, "header of %" PRIu64 " bytes in a file of %zu", header, n);
 	json_t *root = json_loadb((const char *)p + 8, (size_t)header, JSON_REJECT_DUPLICATES, &why);
 	if (!json_is_object(root)) {
 		dlb_fail(err, name, root ? "header is no object" : "header: %s", why.text);
@@ -171,6 +169,11 @@ int dlb_safetensors_parse(const void *bytes, size_t n, const char *name, struct 
 	if (rc)
 		dlb_safetensors_release(s);
 	return rc;
+}
+
+int dlb_safetensors_parse(const void *bytes, size_t n, const char *name, struct dlb_safetensors *s, struct dlb_error *err)
+{
+	return parse(bytes, n, name, s, err) ? dlb_hint(err, "is it a safetensors file, and all of it?") : 0;
 }
 
 int dlb_safetensors_read(const char *path, struct dlb_safetensors *s, struct dlb_error *err)
@@ -245,7 +248,8 @@ static char *make_header(const char *path, const struct row *row, int n, const c
 		at = end;
 		const bool twice = json_object_get(root, t->name) != NULL;
 		if (json_object_set_new(root, t->name, entry) != 0 || twice) {
-			dlb_fail(err, path, "cannot save tensor '%s': its name is there already or is not UTF-8 text", t->name);
+			dlb_refuse(err, path, "give the tensors of the model other names",
+				   "cannot save tensor '%s': its name is there already or is not UTF-8 text", t->name);
 			json_decref(root);
 			return NULL;
 		}
@@ -253,7 +257,7 @@ static char *make_header(const char *path, const struct row *row, int n, const c
 	text = json_dumps(root, JSON_COMPACT);
 	json_decref(root);
 	if (!text)
-		dlb_fail(err, path, "a name or metadata is not UTF-8 text");
+		dlb_refuse(err, path, "give it as UTF-8 text", "a name or metadata is not UTF-8 text");
 	return text;
 }
 

@@ -112,7 +112,7 @@ static void *resolve(const struct dlb_chain *c, const struct dlb_run *r, int ref
 	if (ref < 0)
 		return NULL;
 	if (ref >= TEMP)
-		return (char *)r->scratch + c->temp[ref - TEMP];
+		return r->scratch ? (char *)r->scratch + c->temp[ref - TEMP] : NULL;	/* none: of no elements */
 	return ref >= DLB_OUT(0) ? r->out[ref - DLB_OUT(0)] : r->in[ref];
 }
 

@@ -99,7 +99,7 @@ static void S(reduce_part)(const void *ctx, int part, int parts)
 	for (int64_t o = o0; o < o1; o++, cpu_step(kept, in_k, pos, at))
 	    for (int64_t j = j0; j < j1; j += width) {
 		int64_t n = j1 - j < width ? j1 - j : width;
-		const T *from = x + at[0] + j * s_k;
+		const T *from = r->count ? x + at[0] + j * s_k : x;	/* of no elements there is no x */
 		int64_t pos_r[DLB_MAX_DIMS] = { 0 }, at_r[CPU_MAX_OPERANDS] = { 0 };
 		A acc[STRIP];
 
