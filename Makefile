@@ -63,7 +63,7 @@ $(BUILD)/gen/onnx.pb-c.c $(BUILD)/gen/onnx.pb-c.h &: $(ONNX_PROTO)
 	protoc-c --proto_path=$(dir $(ONNX_PROTO)) --c_out=$(BUILD)/gen $(notdir $(ONNX_PROTO))
 
 # libFuzzer drivers, clang only: tests/fuzz/NAME.c -> build/fuzz/NAME
-fuzz: ; $(MAKE) CC=clang SAN=fuzzer-no-link,address,undefined BUILD=build/fuzz-obj OPT=-O1 fuzz-bins
+fuzz: ; $(MAKE) CC=clang SAN=fuzzer-no-link,address,undefined BUILD=build/fuzz-obj OPT='-O1 -fno-sanitize-recover=all' fuzz-bins
 fuzz-bins: $(FUZZ:%=build/fuzz/%)
 build/fuzz/%: $(BUILD)/tests/fuzz/%.o $(BUILD)/libdlb.a
 	@mkdir -p $(@D)

@@ -10,7 +10,7 @@
 #include <string.h>
 
 enum { INT = DLB_ATTR_INT, REAL = DLB_ATTR_REAL, STR = DLB_ATTR_STR, INTS = DLB_ATTR_INTS, REALS = DLB_ATTR_REALS,
-       TENSOR = DLB_ATTR_TENSOR, MOST = 12 };
+       TENSOR = DLB_ATTR_TENSOR, MOST = DLB_MAX_ATTRIBUTES };
 struct rule { const char *name; int type; bool required; int since, until; };	/* opsets; 0: no bound */
 #define MAY(name, type) { name, type, false, 0, 0 }
 #define MAY_TO(last, name, type) { name, type, false, 0, last }
@@ -231,6 +231,18 @@ bool dlb_op_attributes_known(const char *op)
 static bool holds(const struct rule *r, int opset)
 {
 	return opset >= r->since && (!r->until || opset <= r->until);
+}
+
+int dlb_op_attributes(const char *op, int opset, const char **name, enum dlb_attr_type *type)
+{
+	int n = 0;
+
+	for (const struct rule *r = rules_of(op), *end = r ? r + MOST : r; r < end && r->name; r++)
+		if (holds(r, opset)) {
+			name[n] = r->name;
+			type[n++] = (enum dlb_attr_type)r->type;
+		}
+	return n;
 }
 
 static int unknown(const struct rule *rule, const struct dlb_attr *a, struct dlb_error *err)

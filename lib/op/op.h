@@ -40,6 +40,10 @@ int dlb_attr_ints(const struct dlb_attr *a, int n, const char *name, const int64
  * in the table pass. */
 int dlb_op_check_attributes(const char *op, int opset, const struct dlb_attr *attr, int n, struct dlb_error *err);
 bool dlb_op_attributes_known(const char *op);
+/* The attributes that an operator of the table may have at this opset: fills name[] and type[], DLB_MAX_ATTRIBUTES each, and
+ * returns how many there are. */
+enum { DLB_MAX_ATTRIBUTES = 12 };
+int dlb_op_attributes(const char *op, int opset, const char **name, enum dlb_attr_type *type);
 
 /* The concrete view of one vertex at one batch size. */
 struct dlb_op_io {
