@@ -173,6 +173,9 @@ static int exclusive_axis(const struct fold *f, int t, bool one, int depth)
 				return at;
 		}
 	if (one && !strcmp(o->type, "OneHot")) {
+		const struct dlb_tensor *values = o->n_in > 2 && o->in[2] >= 0 ? &f->g->tensor[o->in[2]] : NULL;
+		if (!values || values->kind != DLB_T_CONSTANT || !values->data || dlb_value_real(values->data, values->dtype, 0) != 0)
+			return -1;
 		const int a = exclusive_axis(f, o->in[0], false, depth + 1);
 		return a < 0 ? -1 : a + (dlb_ragged_axis(f, f->made_by[t], -1, n + 1) <= a);
 	}
@@ -180,7 +183,7 @@ static int exclusive_axis(const struct fold *f, int t, bool one, int depth)
 	if (a < 0)
 		return -1;
 	if (!strcmp(o->type, "Cast"))
-		return dlb_dtype_is_int(y->dtype) || y->dtype == DLB_BOOL ? a : -1;
+		return (one && dlb_dtype_is_int(y->dtype)) || y->dtype == DLB_I64 || y->dtype == DLB_I32 || y->dtype == DLB_BOOL ? a : -1;
 	if (dlb_ragged_is_view(o->type)) {
 		const int to = dlb_ragged_view(f, o->in[0], a, t, &times);
 		return times == 1 ? to : -1;
