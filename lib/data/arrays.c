@@ -262,7 +262,7 @@ static int row_fit(const struct array *x, const struct dlb_graph *g, const struc
 	char text[128];
 
 	for (int i = 0; i < t->n_dims; i++)
-		if (t->dim[i].mul == 0 && t->dim[i].add != 1)
+		if (i != f->axis && t->dim[i].add != 1)
 			theirs[n_theirs++] = t->dim[i].add;
 	for (int i = 1; i < x->n_dims; i++)
 		if (x->dim[i] != 1)

@@ -24,7 +24,9 @@ static int fed_read(const struct dlb_graph *g, int t, struct dlb_fed_tensor *f, 
 	f->outer = f->block = 1;
 	f->stream = dlb_hash_str(DLB_HASH_INIT, x->name);
 	f->role = t == g->label || x->kind == DLB_T_LABEL ? DLB_ROLE_LABEL : DLB_ROLE_SAMPLE;
-	for (int i = 0; i < x->n_dims; i++) {
+	if (g->fixed_batch && x->n_dims > 0 && !x->dim[0].mul && x->dim[0].add == g->batch)
+		axis = 0;		/* the samples of every step, though no other number of them is possible */
+	for (int i = axis + 1; i < x->n_dims; i++) {
 		if (x->dim[i].mul == 0) {
 			*(axis < 0 ? &f->outer : &f->block) *= x->dim[i].add;
 			continue;
@@ -35,6 +37,7 @@ static int fed_read(const struct dlb_graph *g, int t, struct dlb_fed_tensor *f, 
 		f->block *= x->dim[i].mul;
 	}
 	f->batched = axis >= 0;
+	f->axis = axis;
 	if (!f->batched) {
 		f->block = f->outer;
 		f->outer = 1;
@@ -73,6 +76,7 @@ static int roles(struct dlb_data *d, const struct dlb_graph *g, const char *spec
 		d->n_fed++;
 		if (f->role == DLB_ROLE_LABEL) {
 			dlb_graph_label_use(g, t, &d->arena, &f->use);
+			f->use.n = f->outer * f->block;
 			f->is_label = true;
 			f->number = d->n_labels++;
 			d->label_fed = f->number ? d->label_fed : d->n_fed - 1;

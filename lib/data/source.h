@@ -76,6 +76,7 @@ struct dlb_fed_tensor {
 	int64_t outer, block;		/* of one sample: pieces, elements a piece */
 	int64_t bound, full;
 	bool batched;			/* has a batch dimension */
+	int axis;			/* which, or -1 */
 	uint64_t stream;
 	bool is_label;			/* whatever fills it */
 	struct dlb_label_use use;	/* of labels */

@@ -349,6 +349,49 @@ static void test_labels(void)
 	rmdir(dir);
 }
 
+/* A model that holds the batch of two it was exported with is fed two samples of the files a step, with their labels. */
+static void test_fixed_batch(void)
+{
+	static const int64_t x[12] = { 0, 1, 2, 3, 4, 0, 1, 1, 1, 2, 2, 2 }, y[12] = { 5, 6, 7, -100, 9, 9, 8, 8, 8, 7, 7, 7 };
+	char dir[] = "/tmp/dlb-test-XXXXXX", spec[200], path[2][40];
+	struct dlb_error err = { .what = "" };
+	int64_t got[6];
+	struct dlb_graph g;
+	struct dlb_data *d;
+
+	assert(mkdtemp(dir));
+	for (int i = 0; i < 2; i++)
+		snprintf(path[i], sizeof path[i], "%s/%d.npy", dir, i);
+	snprintf(spec, sizeof spec, "npy:%s,%s", path[0], path[1]);
+	write_npy(path[0], "i8", 4, 3, x);
+	write_npy(path[1], "i8", 4, 3, y);
+	make_graph(&g, (int64_t[]){ 3 }, 2, DLB_I64, 2, 0);
+	g.fixed_batch = true;
+	g.batch = 2;
+	g.tensor[0].dim[0] = g.tensor[1].dim[0] = (struct dlb_dim){ 0, 2 };
+	const int scores = dlb_graph_add_tensor(&g, "scores", DLB_T_ACTIVATION), loss = dlb_graph_add_tensor(&g, "loss", DLB_T_ACTIVATION);
+	g.tensor[scores].dtype = DLB_F32;
+	g.tensor[scores].n_dims = 3;
+	g.tensor[scores].dim[0].add = 2;
+	g.tensor[scores].dim[1].add = 10;
+	g.tensor[scores].dim[2].add = 3;
+	g.tensor[loss].n_dims = 0;
+	const struct dlb_attr ignore = { .name = "ignore_index", .type = DLB_ATTR_INT, .i = -100 };
+	dlb_graph_add_op(&g, "loss", "SoftmaxCrossEntropyLoss", "", DLB_FORWARD, (int[]){ scores, 1 }, 2, &loss, 1, &ignore, 1);
+	if (dlb_data_open(&d, &(struct dlb_data_choice){ .spec = spec, .seed = 1 }, &g, &err)) {
+		printf("%s\n", err.what);
+		assert(false);
+	}
+	assert(dlb_data_count(d) == 4 && !dlb_data_fill(d, 0, 0, 2, 2, got, &err) && !memcmp(got, x + 6, sizeof got));
+	assert(!dlb_data_fill(d, 1, 0, 0, 2, got, &err) && !memcmp(got, y, sizeof got));
+	assert(dlb_data_counted(d, 1, 0, 0, 2) == 5 && dlb_data_counted(d, 1, 0, 2, 2) == 6);
+	dlb_data_close(d);
+	dlb_graph_release(&g);
+	for (int i = 0; i < 2; i++)
+		unlink(path[i]);
+	rmdir(dir);
+}
+
 int main(void)
 {
 	test_idx();
@@ -358,6 +401,7 @@ int main(void)
 	test_digits();
 	test_tokens();
 	test_labels();
+	test_fixed_batch();
 	test_random();
 	puts("data: IDX, transforms, chance, pieces, digits, text, random, orders");
 	return 0;
