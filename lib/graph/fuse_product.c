@@ -8,11 +8,6 @@
 struct side { int t; int64_t perm[DLB_MAX_DIMS]; };		/* tensor t, read transposed */
 struct product { struct side in[2]; int64_t out[DLB_MAX_DIMS]; double alpha; int n, taken; };
 
-static bool read_once(const struct dlb_graph *g, int t)
-{
-	return t >= 0 && !dlb_graph_is_output(g, t) && t != g->loss && g->reader_start[t + 1] - g->reader_start[t] == 1;
-}
-
 /* Op i multiplies by a scalar what has its own shape: which tensor; -1: it does not. */
 static int scaled(const struct dlb_graph *g, int i, double *alpha)
 {
@@ -45,7 +40,7 @@ static void take_operand(struct dlb_match *m, struct product *p, struct side *s)
 {
 	const struct dlb_graph *g = m->g;
 
-	for (int left = 3; left > 0 && read_once(g, s->t) && g->tensor[s->t].producer >= 0; left--) {
+	for (int left = 3; left > 0 && dlb_match_read_once(g, s->t) && g->tensor[s->t].producer >= 0; left--) {
 		const int op = g->tensor[s->t].producer;
 		const int64_t *perm;
 		int64_t both[DLB_MAX_DIMS];
@@ -72,7 +67,7 @@ static void take_result(struct dlb_match *m, struct product *p)
 {
 	const struct dlb_graph *g = m->g;
 
-	for (int left = 2; left > 0 && read_once(g, g->op[m->root].out[0]); left--) {
+	for (int left = 2; left > 0 && dlb_match_read_once(g, g->op[m->root].out[0]); left--) {
 		const int op = g->reader[g->reader_start[g->op[m->root].out[0]]];
 		const int64_t *perm;
 		int64_t both[DLB_MAX_DIMS], back[DLB_MAX_DIMS];

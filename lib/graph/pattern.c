@@ -94,6 +94,11 @@ bool dlb_match_same_shape(const struct dlb_graph *g, int a, int b)
 	return true;
 }
 
+bool dlb_match_read_once(const struct dlb_graph *g, int t)
+{
+	return t >= 0 && !dlb_graph_is_output(g, t) && t != g->loss && g->reader_start[t + 1] - g->reader_start[t] == 1;
+}
+
 static bool among(const struct dlb_match *m, int op)
 {
 	for (int i = 0; i < m->n; i++)

@@ -36,6 +36,8 @@ bool dlb_match_scalar_operand(const struct dlb_match *m, int i, double v, int *o
 bool dlb_match_near(double a, double b);
 /* Both tensors have one shape, at every batch size. */
 bool dlb_match_same_shape(const struct dlb_graph *g, int a, int b);
+/* One op reads t, which is neither an output nor the loss; false for -1. */
+bool dlb_match_read_once(const struct dlb_graph *g, int t);
 /* Nothing but the root and the swallowed read what the swallowed make, and none of it is an output. */
 bool dlb_match_closed(const struct dlb_match *m);
 /* The root becomes an op of this type over these operands and loses all outputs but the first; infers it. `name_of`: the

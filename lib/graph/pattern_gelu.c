@@ -14,12 +14,6 @@ static const double sqrt_half = 0.70710678118654752440, sqrt_2 = 1.4142135623730
 
 struct factors { int t[MOST], n; double scale; };	/* tensors, and the product of the scalars */
 
-/* What is inside the pattern has one reader; x, which may be a product itself, has several. */
-static bool read_once(const struct dlb_graph *g, int t)
-{
-	return g->reader_start[t + 1] - g->reader_start[t] == 1 && !dlb_graph_is_output(g, t);
-}
-
 /* Collects the factors of tensor t, a tree of Muls (and squares and cubes by Pow); false: too many. */
 static bool collect(struct dlb_match *m, int t, int root, struct factors *f)
 {
@@ -31,9 +25,9 @@ static bool collect(struct dlb_match *m, int t, int root, struct factors *f)
 		f->scale *= v;
 		return true;
 	}
-	if (root >= 0 || (dlb_is_op(g, op, "Mul") && read_once(g, t) && dlb_match_op(m, t, "Mul") >= 0))
+	if (root >= 0 || (dlb_is_op(g, op, "Mul") && dlb_match_read_once(g, t) && dlb_match_op(m, t, "Mul") >= 0))
 		return collect(m, g->op[op].in[0], -1, f) && collect(m, g->op[op].in[1], -1, f);
-	if (dlb_is_op(g, op, "Pow") && read_once(g, t) && dlb_match_scalar(g, g->op[op].in[1], &v) && (v == 2 || v == 3) &&
+	if (dlb_is_op(g, op, "Pow") && dlb_match_read_once(g, t) && dlb_match_scalar(g, g->op[op].in[1], &v) && (v == 2 || v == 3) &&
 	    dlb_match_op(m, t, "Pow") >= 0) {
 		for (int i = 0; i < (int)v; i++)
 			if (f->n == MOST)

@@ -36,11 +36,6 @@ static bool is_view(const struct dlb_graph *g, int i)
 	return false;
 }
 
-static bool read_once(const struct dlb_graph *g, int t)
-{
-	return !dlb_graph_is_output(g, t) && t != g->loss && g->reader_start[t + 1] - g->reader_start[t] == 1;
-}
-
 static bool size_of(const struct dlb_dim *d, struct size *s)
 {
 	*s = d->mul ? (struct size){ d->mul, 1 } : (struct size){ d->add, 0 };
@@ -142,7 +137,7 @@ static bool follow(const struct dlb_graph *g, int i, struct chain *c)
 		c->source = g->op[op].in[0];
 		c->n_transposes += dlb_is_op(g, op, "Transpose");
 		const int next = g->tensor[c->source].producer;
-		if (next < 0 || (!is_view(g, next) && !dlb_is_op(g, next, "Transpose")) || !read_once(g, c->source))
+		if (next < 0 || (!is_view(g, next) && !dlb_is_op(g, next, "Transpose")) || !dlb_match_read_once(g, c->source))
 			break;
 	}
 	const struct dlb_tensor *t = &g->tensor[c->source];
@@ -256,7 +251,7 @@ static bool ends_chain(const struct dlb_graph *g, int i)
 {
 	if (!is_view(g, i) && !dlb_is_op(g, i, "Transpose"))
 		return false;
-	const int t = g->op[i].out[0], reader = read_once(g, t) ? g->reader[g->reader_start[t]] : -1;
+	const int t = g->op[i].out[0], reader = dlb_match_read_once(g, t) ? g->reader[g->reader_start[t]] : -1;
 	return reader < 0 || (!is_view(g, reader) && !dlb_is_op(g, reader, "Transpose")) || g->op[reader].in[0] != t;
 }
 

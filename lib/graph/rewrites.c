@@ -22,6 +22,8 @@ const struct dlb_rewrite dlb_rewrites[] = {
 	  .run = dlb_rewrite_linear },
 	{ .name = "transposes", .summary = "Reshapes and Transposes that follow one another become one Transpose, or none",
 	  .run = dlb_rewrite_transposes },
+	{ .name = "unbind", .summary = "parts taken by Gather or Slice, index by index, become one Split before the Transpose",
+	  .run = dlb_rewrite_unbind },
 	{ .name = "products", .summary = "MatMul reads and writes through Transposes, with scalar factors taken in",
 	  .run = dlb_rewrite_products },
 	{ .name = "attention", .summary = "products around a Softmax over 192 keys or more become one Attention (not with bf16)",

@@ -20,6 +20,7 @@ int dlb_rewrite_softmax_guard(struct dlb_graph *g, int64_t *count, struct dlb_er
 int dlb_rewrite_gelu(struct dlb_graph *g, int64_t *count, struct dlb_error *err);		/* pattern_gelu.c */
 int dlb_rewrite_linear(struct dlb_graph *g, int64_t *count, struct dlb_error *err);		/* fuse_linear.c */
 int dlb_rewrite_transposes(struct dlb_graph *g, int64_t *count, struct dlb_error *err);		/* pattern_views.c */
+int dlb_rewrite_unbind(struct dlb_graph *g, int64_t *count, struct dlb_error *err);		/* pattern_unbind.c */
 int dlb_rewrite_products(struct dlb_graph *g, int64_t *count, struct dlb_error *err);		/* fuse_product.c */
 int dlb_rewrite_attention(struct dlb_graph *g, int64_t *count, struct dlb_error *err);		/* pattern_attention.c */
 int dlb_rewrite_norm_relu(struct dlb_graph *g, int64_t *count, struct dlb_error *err);		/* fuse_activation.c */

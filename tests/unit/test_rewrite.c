@@ -348,6 +348,45 @@ static int views(struct dlb_graph *g, int x, int variant)
 	return kind == VIEWS_READ ? OP("Add", OP("Tanh", t), INTS("Transpose", OP("Tanh", u), "perm", 0, 1, 3, 2)) : OP("Tanh", RESHAPE(t, 1, 0, 24));
 }
 
+/* -- parts taken index by index -- */
+
+enum { UNBIND_GATHER, UNBIND_TURNED, UNBIND_SLICE, UNBIND_SQUEEZE, UNBIND_PLAIN, UNBIND_KEPT, UNBIND_GOOD, UNBIND_TWICE = UNBIND_GOOD,
+       UNBIND_MISSING, UNBIND_READ, UNBIND_WIDE, UNBIND_KINDS };
+
+/* A constant integer, of n_dims (0 or 1). */
+static int number(struct dlb_graph *g, int64_t v, int n_dims)
+{
+	const struct dlb_desc d = { .dtype = DLB_I64, .n_dims = n_dims, .dim = { 1 } };
+	return dlb_graph_add_constant(g, "number", &d, &v, NULL);
+}
+
+static int pick(struct dlb_graph *g, int x, int axis, int64_t index, int kind)
+{
+	if (kind == UNBIND_GATHER || kind == UNBIND_TURNED || kind == UNBIND_PLAIN || kind >= UNBIND_TWICE)
+		return with_int(g, "Gather", x, number(g, index, 0), "axis", axis);
+	const int y = OP("Slice", x, number(g, index == 0 ? -2 : index, 1), number(g, index + 1, 1), number(g, axis, 1));
+	return kind == UNBIND_SQUEEZE ? OP("Squeeze", y, number(g, axis, 1)) : y;
+}
+
+/* x (N, 4, 6) is two parts of (N, 4, 3), or of (N, 2, 6). */
+static int unbind(struct dlb_graph *g, int x, int variant)
+{
+	const int kind = variant / 2;
+	const bool turned = kind == UNBIND_TURNED || kind == UNBIND_SLICE || kind == UNBIND_SQUEEZE;
+	x = RESHAPE(OP("Mul", x, W("in", 6)), 1, 0, 4, 2, 3);
+	if (kind == UNBIND_GATHER || kind >= UNBIND_TWICE)
+		x = INTS("Transpose", x, "perm", 2, 0, 1, 3);
+	else if (turned)
+		x = INTS("Transpose", x, "perm", 2, 1, 0, 3);
+	const int axis = kind == UNBIND_PLAIN || kind == UNBIND_KEPT ? 2 : 0;
+	const int a = OP("Tanh", pick(g, x, axis, 0, kind)), b = OP("Exp", pick(g, x, axis, kind == UNBIND_TWICE ? 0 : 1, kind));
+	if (kind == UNBIND_MISSING)
+		return a;
+	if (kind == UNBIND_WIDE)
+		return OP("Mul", a, OP("Mul", b, OP("Gather", x, number(g, 1, 1))));
+	return kind == UNBIND_READ ? OP("Mul", OP("Mul", a, b), OP("Sigmoid", x)) : OP("Mul", a, b);
+}
+
 /* -- GELU -- */
 
 enum { GELU_ERF, GELU_ERF_HALF_FIRST, GELU_ERF_HALF_SUM, GELU_ERF_MUL, GELU_OF_PRODUCT, GELU_TANH, GELU_TANH_CUBE,
@@ -706,6 +745,8 @@ int main(void)
 	shut_mask_keeps_guard();
 	for (int kind = 0; kind < 2 * VIEWS_KINDS; kind++)
 		check("transposes", views, kind, dim, 3, kind / 2 < VIEWS_GOOD);
+	for (int kind = 0; kind < 2 * UNBIND_KINDS; kind++)
+		check("unbind", unbind, kind, dim, 3, kind / 2 < UNBIND_GOOD);
 	for (int kind = 0; kind < 2 * HEADS_KINDS; kind++)
 		check("products", heads, kind, dim, 3, kind / 2 >= HEADS_GOOD ? 0 : kind / 2 == HEADS_BERT ? 1 : 2);
 	for (int kind = 0; kind < 2 * ATT_KINDS; kind++)

@@ -1,0 +1,236 @@
+/* A tensor taken apart index by index along a dimension, as exporters write unbind (queries, keys and values of one product):
+ *
+ *     x  Transpose  Gather(0), Gather(1), Gather(2)   ->   x  Split  Reshape (Transpose), thrice
+ *
+ * Slices of one index do as well. Backwards, a Concat stands where a zeroed tensor for each part and their sum stood. The
+ * Split reads x itself: the Transpose of the whole goes, and what is left of it after a part products take in. */
+#include <string.h>
+#include "graph/pattern.h"
+#include "graph/rewrites.h"
+
+enum { MOST_PARTS = 16 };
+
+/* Tensor t along `axis`; op[k] takes index k out, or its one reader that drops the dimension does, then slice[k] is the Slice.
+ * `source` transposed by perm is t. */
+struct unbind {
+	struct dlb_graph *g;
+	int t, axis, n, op[MOST_PARTS], slice[MOST_PARTS];
+	int source, transpose;		/* transpose -1: t itself */
+	int64_t perm[DLB_MAX_DIMS];
+};
+
+/* -- what is matched -- */
+
+/* Operand k of an op as one constant integer. */
+static bool constant(const struct dlb_graph *g, const struct dlb_op *o, int k, int64_t *v)
+{
+	const struct dlb_tensor *x = k < o->n_in && o->in[k] >= 0 ? &g->tensor[o->in[k]] : NULL;
+	const struct dlb_desc d = x ? dlb_tensor_desc(x, 1) : (struct dlb_desc){ .n_dims = 0 };
+
+	if (!x || x->kind != DLB_T_CONSTANT || !x->data || x->data_mul || !dlb_dtype_is_int(x->dtype) || dlb_desc_count(&d) != 1)
+		return false;
+	*v = dlb_value_int(x->data, x->dtype, 0);
+	return true;
+}
+
+/* Op i takes one index out of tensor t: which, and along which axis. false: it does something else. */
+static bool takes_one(const struct dlb_graph *g, int i, int t, int *axis, int64_t *index)
+{
+	const struct dlb_op *o = &g->op[i];
+	const struct dlb_tensor *x = &g->tensor[t];
+	int64_t end = 0, along = 0, step = 1;
+
+	if (o->in[0] != t)
+		return false;
+	if (dlb_is_op(g, i, "Gather")) {
+		along = dlb_attr_int(o->attr, o->n_attr, "axis", 0);
+		if (o->in[1] < 0 || g->tensor[o->in[1]].n_dims != 0 || !constant(g, o, 1, index))
+			return false;
+	} else if (!dlb_is_op(g, i, "Slice") || !constant(g, o, 1, index) || !constant(g, o, 2, &end) || !constant(g, o, 3, &along) ||
+		   (o->n_in > 4 && o->in[4] >= 0 && (!constant(g, o, 4, &step) || step != 1))) {
+		return false;
+	}
+	*axis = (int)(along < 0 ? along + x->n_dims : along);
+	if (*axis < 0 || *axis >= x->n_dims || x->dim[*axis].mul)
+		return false;
+	*index += *index < 0 ? x->dim[*axis].add : 0;
+	const struct dlb_dim d = dlb_is_op(g, i, "Slice") ? g->tensor[o->out[0]].dim[*axis] : (struct dlb_dim){ 0, 1 };
+	return !d.mul && d.add == 1 && *index >= 0 && *index < x->dim[*axis].add;
+}
+
+/* y has the dimensions of x without that of `axis`. */
+static bool drops(const struct dlb_tensor *x, const struct dlb_tensor *y, int axis)
+{
+	for (int k = 0, j = 0; k < x->n_dims && y->n_dims == x->n_dims - 1; k++)
+		if (k != axis && (x->dim[k].mul != y->dim[j].mul || x->dim[k].add != y->dim[j++].add))
+			return false;
+	return y->n_dims == x->n_dims - 1;
+}
+
+/* The one view that reads Slice i and drops the dimension; -1: none. */
+static int dropping(const struct unbind *u, int i)
+{
+	static const char *const views[] = { "Squeeze", "Reshape" };
+	const struct dlb_graph *g = u->g;
+	const int out = g->op[i].out[0], reader = dlb_match_read_once(g, out) ? g->reader[g->reader_start[out]] : -1;
+
+	for (int k = 0; k < DLB_LEN(views); k++)
+		if (dlb_is_op(g, reader, views[k]) && g->op[reader].in[0] == out &&
+		    drops(&g->tensor[u->t], &g->tensor[g->op[reader].out[0]], u->axis))
+			return reader;
+	return -1;
+}
+
+/* Every reader of u->t takes one index of the same axis, and each index is taken once. */
+static bool match(struct unbind *u)
+{
+	const struct dlb_graph *g = u->g;
+	const struct dlb_tensor *x = &g->tensor[u->t];
+	const int first = g->reader_start[u->t], n = g->reader_start[u->t + 1] - first;
+
+	if (n < 2 || n > MOST_PARTS || x->n_dims < 2 || dlb_graph_is_output(g, u->t) || u->t == g->loss || x->kind != DLB_T_ACTIVATION)
+		return false;
+	for (int k = 0; k < MOST_PARTS; k++)
+		u->op[k] = u->slice[k] = -1;
+	for (int r = 0; r < n; r++) {
+		const int op = g->reader[first + r];
+		int axis;
+		int64_t index;
+		if (!takes_one(g, op, u->t, &axis, &index) || (r && axis != u->axis) || x->dim[axis].add != n || u->op[index] >= 0)
+			return false;
+		u->axis = axis;
+		const int view = dlb_is_op(g, op, "Slice") ? dropping(u, op) : -1;
+		u->op[index] = view >= 0 ? view : op;
+		u->slice[index] = view >= 0 ? op : -1;
+	}
+	u->n = n;
+	return true;
+}
+
+/* Looks through a Transpose that nothing else reads. */
+static void find_source(struct unbind *u)
+{
+	const struct dlb_graph *g = u->g;
+	const int op = g->tensor[u->t].producer, n = g->tensor[u->t].n_dims;
+	const int64_t *perm;
+
+	u->source = u->t;
+	u->transpose = -1;
+	for (int k = 0; k < n; k++)
+		u->perm[k] = k;
+	if (!dlb_is_op(g, op, "Transpose") || dlb_attr_ints(g->op[op].attr, g->op[op].n_attr, "perm", &perm) != n)
+		return;
+	memcpy(u->perm, perm, (size_t)n * sizeof *perm);
+	u->source = g->op[op].in[0];
+	u->transpose = op;
+}
+
+/* -- what is put there -- */
+
+/* The parts of the source, each with one index of its dimension. -1 with err. */
+static int split(struct unbind *u, int *part, struct dlb_error *err)
+{
+	struct dlb_graph *g = u->g;
+	const char *name = dlb_graph_op_name(g, dlb_arena_printf(&g->arena, "%s.unbind", g->tensor[u->t].name));
+	const struct dlb_attr axis = { .name = "axis", .type = DLB_ATTR_INT, .i = u->perm[u->axis] };
+	const struct dlb_desc d = { .dtype = DLB_I64, .n_dims = 1, .dim = { u->n } };
+	int64_t ones[MOST_PARTS];
+
+	for (int k = 0; k < u->n; k++)
+		ones[k] = 1;
+	const int in[2] = { u->source, dlb_graph_add_constant(g, dlb_arena_printf(&g->arena, "%s.parts", name), &d, ones, NULL) };
+	for (int k = 0; k < u->n; k++)
+		part[k] = dlb_graph_add_tensor(g, dlb_graph_tensor_name(g, dlb_arena_printf(&g->arena, "%s.%d", name, k)), DLB_T_ACTIVATION);
+	const int op = dlb_graph_add_op(g, name, "Split", "", DLB_FORWARD, in, 2, part, u->n, &axis, 1);
+	g->op[op].opset = 13;		/* of the operand `split` */
+	for (int k = 0; k < u->n; k++)
+		g->tensor[part[k]].producer = op;
+	return dlb_graph_infer_new(g, op, err);
+}
+
+/* The order of the source's dimensions, but the one that is taken apart, in the result. Returns whether it is theirs. */
+static bool rest(const struct unbind *u, int n, int64_t *perm)
+{
+	bool in_order = true;
+	int at = 0;
+
+	for (int k = 0; k < n; k++)
+		if (k != u->axis) {
+			perm[at] = u->perm[k] - (u->perm[k] > u->perm[u->axis]);
+			in_order &= perm[at] == at;
+			at++;
+		}
+	return in_order;
+}
+
+/* Op u->op[k] becomes a view of its part, or the Transpose of one. */
+static int put_part(struct unbind *u, int k, int part, struct dlb_error *err)
+{
+	struct dlb_graph *g = u->g;
+	struct dlb_match m = { .g = g, .root = u->op[k] };
+	const struct dlb_tensor result = g->tensor[g->op[m.root].out[0]], x = g->tensor[part];
+	const char *name = g->op[m.root].name;
+	struct dlb_dim dim[DLB_MAX_DIMS];
+	int64_t perm[DLB_MAX_DIMS], ignored = 0;
+	int t = part, n = 0;
+
+	if (u->slice[k] >= 0)
+		m.op[m.n++] = u->slice[k];
+	const bool keeps = result.n_dims == x.n_dims, in_order = rest(u, x.n_dims, perm);	/* keeps the dimension, of one index */
+	for (int i = 0; i < x.n_dims; i++)
+		if (i != u->perm[u->axis])
+			dim[n++] = x.dim[i];
+	if (in_order) {
+		const int in[2] = { part, dlb_match_shape(g, name, result.dim, result.n_dims) };
+		return dlb_match_fuse(&m, "Reshape", "", in, 2, NULL, 0, -1, &ignored, err);
+	}
+	if (!keeps) {
+		const int in[2] = { part, dlb_match_shape(g, name, dim, n) };
+		t = dlb_graph_add_forward(g, dlb_arena_printf(&g->arena, "%s.part", name), "Reshape", "", in, 2, NULL, 0, err);
+	}
+	const struct dlb_attr order = { .name = "perm", .type = DLB_ATTR_INTS, .ints = keeps ? u->perm : perm, .n = keeps ? x.n_dims : n };
+	return t < 0 ? -1 : dlb_match_fuse(&m, "Transpose", "", &t, 1, &order, 1, -1, &ignored, err);
+}
+
+/* All that is new comes in front of the first op that took a part. */
+static int replace(struct unbind *u, struct dlb_added *added, int64_t *count, struct dlb_error *err)
+{
+	struct dlb_graph *g = u->g;
+	const int n_ops = g->n_ops;
+	int part[MOST_PARTS], first = n_ops;
+
+	for (int k = 0; k < u->n; k++) {
+		const int op = u->slice[k] >= 0 ? u->slice[k] : u->op[k];
+		first = op < first ? op : first;
+	}
+	if (split(u, part, err))
+		return -1;
+	for (int k = 0; k < u->n; k++)
+		if (put_part(u, k, part[k], err))
+			return -1;
+	added[first] = (struct dlb_added){ n_ops, g->n_ops - n_ops };
+	if (u->transpose >= 0)
+		g->op[u->transpose].n_in = g->op[u->transpose].n_out = 0;
+	dlb_graph_index(g);
+	(*count)++;
+	return 0;
+}
+
+int dlb_rewrite_unbind(struct dlb_graph *g, int64_t *count, struct dlb_error *err)
+{
+	const int n_ops = g->n_ops, n_tensors = g->n_tensors;
+	struct dlb_added *added = dlb_arena_array(&g->arena, (size_t)n_ops + 1, sizeof *added);
+
+	memset(added, 0, (size_t)n_ops * sizeof *added);
+	for (int t = 0; t < n_tensors; t++) {
+		struct unbind u = { .g = g, .t = t };
+		if (!match(&u))
+			continue;
+		find_source(&u);
+		if (replace(&u, added, count, err))
+			return -1;
+	}
+	if (*count)
+		dlb_graph_place_added(g, added, n_ops);
+	return 0;
+}
