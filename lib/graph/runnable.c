@@ -30,8 +30,9 @@ int dlb_graph_check_arity(const struct dlb_graph *g, int op, struct dlb_error *e
 		return wrong_count(o, "outputs", o->n_out, cls->n_out, err);
 	if (cls->n_out[0] > 0 && o->n_out < 1)
 		return wrong_count(o, "outputs", o->n_out, cls->n_out, err);
+	const int needed = cls->n_in[1] < 0 ? o->n_in : cls->n_in[0];	/* none of any number may be left out */
 	for (int k = 0; k < o->n_in; k++)
-		if (o->in[k] < 0 ? k < cls->n_in[0] : g->tensor[o->in[k]].n_dims < 0)
+		if (o->in[k] < 0 ? k < needed : g->tensor[o->in[k]].n_dims < 0)
 			return dlb_vertex_fail(o, err, DLB_CURE_CHECK, "input %d of %s %s", k, o->type,
 					       o->in[k] < 0 ? "is missing" : "has no shape");
 	return 0;

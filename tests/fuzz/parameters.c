@@ -215,9 +215,10 @@ static void check_derived(const struct dlb_graph *before, const struct dlb_graph
 			dlb_bug("'%s' does not fit", d->name);
 		while (t < before->n_tensors && strcmp(before->tensor[t].name, d->name))
 			t++;
-		for (int k = 0; k < d->n_parts; k++)	/* else it is made of a parameter of the model's own */
+		/* else it is made of a parameter of the model's own, which may have got another value by its name */
+		for (int k = 0; k < d->n_parts; k++)
 			for (int s = 0; s < g->n_tensors; s++)
-				n_state += g->tensor[s].in_state && !strcmp(g->tensor[s].name, d->part[k].of);
+				n_state += g->tensor[s].in_state && !strcmp(g->tensor[s].name, d->part[k].of) && s >= before->n_tensors;
 		for (int k = 0; k < d->n_parts && k < 16; k++)
 			for (int s = 0; s < n; s++)
 				if (!strcmp(e[s].name, d->part[k].of)) {
