@@ -332,6 +332,24 @@ static void find_lost(struct choosing *ch)
 		}
 }
 
+/* With a state_dict: what is trained and is no tensor of it was computed from one that the model has not. */
+static void say_in_place(struct choosing *ch)
+{
+	struct dlb_graph *g = ch->g;
+	const char *first = NULL;
+	int n = 0;
+
+	for (int t = 0; t < g->n_tensors; t++)
+		if (ch->yes[t] && !g->tensor[t].in_state && dlb_name_map_get(&ch->listed, g->tensor[t].name) < 0) {
+			first = first ? first : g->tensor[t].name;
+			n++;
+		}
+	if (n)
+		dlb_graph_note(g, "%d initializer%s ('%s'%s) that the state_dict has not %s trained as %s, and saved beside its tensors: what the "
+			       "exporter computed from parameters; load_state_dict() takes the others with strict=False", n,
+			       n == 1 ? "" : "s", first, n == 1 ? "" : " ...", n == 1 ? "is" : "are", n == 1 ? "it is" : "they are");
+}
+
 static void bound_by_list(struct choosing *ch)
 {
 	struct dlb_graph *g = ch->g;
@@ -347,6 +365,8 @@ static void bound_by_list(struct choosing *ch)
 		say_lost(ch, ch->told);
 	}
 	say_computed(ch);
+	if (g->state_path)
+		say_in_place(ch);
 }
 
 /* -- options -- */

@@ -330,6 +330,30 @@ static void test_computed(void)
 	dlb_graph_release(&g);
 }
 
+/* 1 + weight, folded: trained by its role in place of the parameter, which the state_dict has; both are said. */
+static void test_in_place(void)
+{
+	static const struct dlb_listed listed[] = { { "n.weight", "p_n", DLB_LISTED_PARAMETER, true }, { "fc.weight", "p_f", DLB_LISTED_PARAMETER, true } };
+	const float *w = numbers(4, 91), *f = numbers(16, 92);
+	static float plus[4];
+	struct dlb_parameter_choice c = { .untie = false };
+	struct dlb_graph g;
+
+	for (int i = 0; i < 4; i++)
+		plus[i] = 1 + w[i];
+	const struct dlb_named e[] = { named("n.weight", w, DIMS(4)), named("fc.weight", f, DIMS(4, 4)) };
+	dlb_graph_init(&g);
+	list(&g, listed, 2);
+	const int x = input(&g, "x"), s = constant(&g, "add_1", plus, DIMS(4)), m = constant(&g, "fc.weight", f, DIMS(4, 4));
+	output(&g, OP(&g, "fc", "MatMul", OP(&g, "norm", "RMSNormalization", x, s), m));
+	assert(!dlb_graph_take_state(&g, e, 2, false, &err));
+	g.state_path = "state.safetensors";
+	assert(!dlb_graph_choose_parameters(&g, &c, &err) && g.tensor[s].initial && g.tensor[m].initial);
+	assert(says(&g, "1 parameter of the state_dict, of 4 elements, is not in the model ('n.weight'): not trained") &&
+	       says(&g, "1 initializer ('add_1') that the state_dict has not is trained as it is") && says(&g, "optimize=False"));
+	dlb_graph_release(&g);
+}
+
 /* In a branch of constants alone all ways lead to a product; a mask on one of them is no weight. */
 static void test_mask_before_product(void)
 {
@@ -468,6 +492,7 @@ int main(void)
 	test_equal_values();
 	test_copies();
 	test_computed();
+	test_in_place();
 	test_mask_before_product();
 	test_mask_of_constant_query();
 	test_merged_with_ones();
