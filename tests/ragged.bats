@@ -6,7 +6,7 @@ setup_file() {
 	python3 "$root/tests/data/experts.py" "$BATS_FILE_TMPDIR"
 }
 setup() {
-	cd "$BATS_FILE_TMPDIR"
+	cd "$BATS_FILE_TMPDIR" || return
 }
 
 # losses MODEL NODES MICRO-BATCHES TYPE OPTIMIZER
@@ -46,4 +46,10 @@ same() { # A B TOLERANCE
 	[ -z "$output" ]
 	[ "${#stderr_lines[@]}" = 1 ]
 	[[ $stderr = *"Softmax "*"(opset 16): the length of 'u0' follows values, those of 'mask0' that are not zero: its rows would be mixed with padding; keep all rows"* ]]
+}
+@test "K-FAC leaves out layers whose rows are selected by value" {
+	dlb-profile -q --analytic -b 6 select.onnx | dlb-costmodel -q -c cpu:2 | dlb-place -q -a even |
+		dlb-run -q --steps 1 --optimizer kfac --lr 0.01 --data random >kfac.json
+	jq -e '.report.kfac | .weights == ["in", "router", "out"] and (.left | length) == 6 and
+		all(.left[]; .why == "rows of its layer are selected by value")' kfac.json
 }

@@ -193,6 +193,36 @@ static const char *compare_uses(const struct dlb_graph *g, const struct layer_ki
 	return NULL;
 }
 
+/* Rows of t may be padding of a selection by value (PaddedNonZero), of which the factors know nothing. Scatters leave it out,
+ * and so does a Where by CountedMask. */
+static bool has_padding(const struct dlb_graph *g, int t)
+{
+	enum { PADDED = 1, COUNTED = 2 };
+	bool any = false;
+
+	for (int i = 0; i < g->n_ops && !any; i++)
+		any = g->op[i].kind == DLB_OP_PaddedNonZero;
+	if (!any)
+		return false;
+	unsigned char *is = dlb_xcalloc((size_t)g->n_tensors + 1, sizeof *is);
+	for (int i = 0; i < g->n_ops; i++) {
+		const struct dlb_op *o = &g->op[i];
+		const bool scatter = o->kind == DLB_OP_ScatterND || o->kind == DLB_OP_ScatterElements;
+		unsigned char from = o->kind == DLB_OP_PaddedNonZero ? PADDED : o->kind == DLB_OP_CountedMask ? COUNTED : 0;
+
+		for (int k = 0; k < (scatter ? 1 : o->n_in) && o->phase == DLB_FORWARD; k++)
+			from |= o->in[k] < 0 ? 0 : is[o->in[k]];
+		if (o->kind == DLB_OP_Where && o->n_in > 0 && o->in[0] >= 0 && is[o->in[0]] & COUNTED)
+			from = 0;
+		for (int k = 0; k < o->n_out; k++)
+			if (o->out[k] >= 0)
+				is[o->out[k]] = from;
+	}
+	const bool padded = is[t] & PADDED;
+	free(is);
+	return padded;
+}
+
 /* The layer that forward op `op` is a use of; NULL, or why it is none. */
 static const char *match(const struct dlb_graph *g, int op, struct dlb_kfac_layer *l)
 {
@@ -218,6 +248,9 @@ static const char *match(const struct dlb_graph *g, int op, struct dlb_kfac_laye
 		if (t != g->tensor[o->in[1]].dtype || (t != DLB_F32 && t != DLB_F64))
 			return "its layer does not work in f32 or f64";
 	}
+	for (int k = 0; k < l->n_uses; k++)
+		if (has_padding(g, l->use[k].x[DLB_KFAC_A]))
+			return "rows of its layer are selected by value";
 	l->n[DLB_KFAC_A] += bias >= 0;
 	return NULL;
 }
