@@ -166,6 +166,13 @@ def batch_models():
         "kind-changes": (node("Shape", ["x"], ["s"]) + node("Gather", ["s", "zero"], ["n"]) + node("ConstantOfShape", ["n"], ["ones"]) +
                          node("Cast", ["ones"], ["sh"], attributes=attribute_int("to", I)) + node("ConstantOfShape", ["sh"], ["y"]) +
                          ints("zero", 0) + value(11, "x", [2, 4]) + value(12, "y", ["a", "b"]), ["--batch", "4"]),
+        "ragged-softmax": (node("NonZero", ["x"], ["n"]) + node("Transpose", ["n"], ["i"]) + node("GatherND", ["x", "i"], ["g"]) +
+                           node("Softmax", ["g"], ["y"], attributes=attribute_int("axis", 0)) + x + value(12, "y", ["n"]), []),
+        "ragged-scalar": (node("ReduceSum", ["x"], ["s"], attributes=attribute_int("keepdims", 0)) + node("NonZero", ["s"], ["y"]) + x +
+                          value(12, "y", [0, "n"]), []),
+        "ragged-batch": (node("NonZero", ["x"], ["n"]) + node("Transpose", ["n"], ["i"]) + node("GatherND", ["t", "i"], ["g"]) +
+                         node("ReduceSum", ["g"], ["y"], attributes=attribute_int("keepdims", 0)) + floats("t", [4, 4]) + value(11, "x", [4, 4]) +
+                         value(12, "y", []), ["--batch", "8", "--loss", "sum"]),
         "unknown-shape": (node("NonZero", ["x"], ["y"]) + x + value(12, "y", [2, "n"]), []),
         "nothing-to-train": (node("Relu", ["x"], ["y"]) + x + y4, []),
     }
