@@ -178,21 +178,6 @@ def batch_models():
     }
 
 
-def selecting_models():
-    """Rows of x where its first column is above 0, and what may not be done to them."""
-    rows = node("Gather", ["x", "zero"], ["column"], attributes=attribute_int("axis", 1)) + node("Greater", ["column", "nought"], ["mask"])
-    rows += node("NonZero", ["mask"], ["at"]) + node("Transpose", ["at"], ["where"]) + whole("zero", 0)
-    rows += tensor("nought", [], struct.pack("<f", 0), dtype=F)
-    mixed = node("GatherND", ["x", "where"], ["rows"]) + node("Softmax", ["rows"], ["y"], attributes=attribute_int("axis", 0))
-    wired = value(11, "x", [2, 4]) + value(12, "y", ["a", 4])
-    return {
-        "selected-mixed": (rows + mixed + x + y4, []), "selected-output": (rows + node("GatherND", ["x", "where"], ["y"]) + x + y4, []),
-        "selected-one": (node("ReduceSum", ["x"], ["s"], attributes=attribute_int("keepdims", 0)) + node("NonZero", ["s"], ["y"]) + x +
-                         value(12, "y", ["a", "b"], dtype=I), []),
-        "selected-wired": (rows + node("GatherND", ["table", "where"], ["y"]) + floats("table", [2, 4]) + wired, ["--batch", "6"]),
-    }
-
-
 def loss_models():
     """{name: (model, options)}"""
     four = node("Reshape", ["x", "s"], ["y"]) + ints("s", -1, 2, 2, 1) + x + value(12, "y", ["batch", 2, 2, 1])
@@ -316,7 +301,7 @@ def profiles(folder):
     structures, structures8 = structure_models()
     models = {**{n: (model(m), []) for n, m in {**sequence_models(), **structures}.items()},
               **{n: (model(m, opset=8), []) for n, m in structures8.items()}, **{n: (m, []) for n, m in reader_models().items()},
-              **{n: (model(m), o) for n, (m, o) in {**batch_models(), **selecting_models(), **loss_models()}.items()}}
+              **{n: (model(m), o) for n, (m, o) in {**batch_models(), **loss_models()}.items()}}
     for name, (data, options) in models.items():
         yield name, ["dlb-profile", "-q", "--analytic"] + options + [write(folder, name + ".onnx", data)], True
     for name, data in weight_files().items():
