@@ -26,7 +26,7 @@ const struct dlb_rewrite dlb_rewrites[] = {
 	  .run = dlb_rewrite_unbind },
 	{ .name = "products", .summary = "MatMul reads and writes through Transposes, with scalar factors taken in",
 	  .run = dlb_rewrite_products },
-	{ .name = "attention", .summary = "products around a Softmax over 192 keys or more become one Attention (not with bf16)",
+	{ .name = "attention", .summary = "products around a Softmax over 192 keys (causal: 128) or more become one Attention (not with bf16)",
 	  .run = dlb_rewrite_attention },
 	{ .name = "norm-relu", .summary = "Relu goes into the BatchNormalization before it", .run = dlb_rewrite_norm_relu },
 	{ .name = "conv-relu", .summary = "Relu goes into the convolution before it", .run = dlb_rewrite_conv_relu },

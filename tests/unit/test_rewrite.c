@@ -491,18 +491,23 @@ static int heads(struct dlb_graph *g, int x, int variant)
 
 /* -- attention -- */
 
-enum { ATT_ROWS, ATT_HEADS, ATT_ROWS_FIRST, ATT_CAUSAL, ATT_MASK, ATT_BIAS, ATT_GROUPED, ATT_GROUPED_MASK, ATT_GUARDED, ATT_GOOD, ATT_READ = ATT_GOOD,
-       ATT_AXIS, ATT_MASK_ROW, ATT_FEW, ATT_KINDS };
-enum { KEYS = 192 };
+enum { ATT_ROWS, ATT_HEADS, ATT_ROWS_FIRST, ATT_CAUSAL, ATT_MASK, ATT_BIAS, ATT_GROUPED, ATT_GROUPED_MASK, ATT_GUARDED, ATT_SHORT, ATT_GOOD, ATT_READ = ATT_GOOD,
+       ATT_AXIS, ATT_MASK_ROW, ATT_FEW, ATT_FEW_CAUSAL, ATT_KINDS };
+enum { KEYS = 192, CAUSAL_KEYS = 128 };
+
+static int64_t att_keys(int kind)
+{
+	return kind == ATT_SHORT ? CAUSAL_KEYS : kind == ATT_FEW_CAUSAL ? CAUSAL_KEYS - 1 : kind == ATT_FEW ? KEYS - 1 : KEYS;
+}
 
 /* 0 up to a row's own place, -inf after it; or drawn numbers. */
-static int causal(struct dlb_graph *g, bool lowest)
+static int causal(struct dlb_graph *g, int64_t n, bool lowest)
 {
-	const int t = constant(g, "mask", (int64_t[]){ 1, 1, KEYS, KEYS }, 4, false);
+	const int t = constant(g, "mask", (int64_t[]){ 1, 1, n, n }, 4, false);
 	double *v = (double *)g->tensor[t].data;
 
-	for (int i = 0; i < KEYS * KEYS; i++)
-		v[i] = i % KEYS <= i / KEYS ? 0 : lowest ? -3.4028234663852886e38 : -INFINITY;
+	for (int64_t i = 0; i < n * n; i++)
+		v[i] = i % n <= i / n ? 0 : lowest ? -3.4028234663852886e38 : -INFINITY;
 	return t;
 }
 
@@ -542,8 +547,8 @@ static int attention(struct dlb_graph *g, int x, int variant)
 		v = INTS("Transpose", RESHAPE(OP("Mul", x, W("v", 6)), 1, 0, keys, 2, 3), "perm", 0, 2, 1, 3);
 	}
 	int s = OP("MatMul", OP("Mul", q, C(.5)), k);
-	if (kind == ATT_CAUSAL || kind == ATT_GROUPED)
-		s = OP("Add", s, causal(g, kind == ATT_GROUPED));
+	if (kind == ATT_CAUSAL || kind == ATT_GROUPED || kind == ATT_SHORT || kind == ATT_FEW_CAUSAL)
+		s = OP("Add", s, causal(g, keys, kind == ATT_GROUPED));
 	if (kind == ATT_MASK || kind == ATT_GROUPED_MASK)
 		s = OP("Add", constant(g, "scores", (int64_t[]){ KEYS, KEYS }, 2, false), s);
 	if (kind == ATT_BIAS || kind == ATT_GUARDED)
@@ -750,7 +755,7 @@ int main(void)
 	for (int kind = 0; kind < 2 * HEADS_KINDS; kind++)
 		check("products", heads, kind, dim, 3, kind / 2 >= HEADS_GOOD ? 0 : kind / 2 == HEADS_BERT ? 1 : 2);
 	for (int kind = 0; kind < 2 * ATT_KINDS; kind++)
-		check("attention", attention, kind, (const int64_t[]){ 0, kind / 2 == ATT_FEW ? KEYS - 1 : KEYS, 6 }, 3, kind / 2 < ATT_GOOD);
+		check("attention", attention, kind, (const int64_t[]){ 0, att_keys(kind / 2), 6 }, 3, kind / 2 < ATT_GOOD);
 	for (int kind = 0; kind < 8; kind++)
 		check("add-relu", residual, kind, dim, 3, kind / 2 < 2);
 	for (int kind = 0; kind < 8; kind++)
