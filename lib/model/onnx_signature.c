@@ -156,13 +156,14 @@ static const char *skip_value(const char *p)
 	return NULL;
 }
 
-/* The string that a value is, in the arena; NULL: it is none, or has an escape other than of quotes and backslashes. */
+/* The string that a value is, in the arena; NULL: it is none, or not that alone, or has an escape other than of quotes and
+ * backslashes. */
 static const char *unquoted(struct list *l, struct span v)
 {
 	char *text = dlb_arena_alloc(&l->g->arena, v.n + 1);
 	size_t n = 0;
 
-	if (v.n < 2 || (*v.s != '\'' && *v.s != '"'))
+	if (v.n < 2 || (*v.s != '\'' && *v.s != '"') || skip_string(v.s) != v.s + v.n)
 		return NULL;
 	for (size_t i = 1; i + 1 < v.n; i++) {
 		if (v.s[i] == '\\' && !strchr("\\'\"", v.s[++i]))

@@ -105,6 +105,7 @@ static void test_malformed(void)
 		"ExportGraphSignature(input_specs=[InputSpec(kind=PARAMETER, arg=TensorArgument(name='p'), target='t')" OUTPUTS,
 		"ExportGraphSignature(input_specs=[InputSpec(kind=<InputKind.BUFFER: 3>, arg=A(name='\\n'), target='t')" OUTPUTS,
 		"ExportGraphSignature(input_specs=[InputSpec(kind=<InputKind.BUFFER: 3>, arg=A(name='a'), target='t\\",
+		"ExportGraphSignature(input_specs=[InputSpec(kind=<InputKind.BUFFER: 3>, arg=A(name='a'b), target='t')" OUTPUTS,
 	};
 
 	for (int i = 0; i < DLB_LEN(texts); i++) {

@@ -194,7 +194,9 @@ static void pool_part(const void *ctx, int part, int parts)
 	const struct pool_kernel *p = job->p;
 	const int64_t n = p->n * p->c_outer;
 
-	p->fn(p, job->run, cpu_cut(n, part, parts), cpu_cut(n, part + 1, parts), (char *)job->run->scratch + (size_t)part * p->part_bytes);
+	char *scratch = p->part_bytes ? (char *)job->run->scratch + (size_t)part * p->part_bytes : NULL;
+
+	p->fn(p, job->run, cpu_cut(n, part, parts), cpu_cut(n, part + 1, parts), scratch);
 }
 
 static void pool_run(struct dlb_kernel *k, const struct dlb_run *r)
