@@ -118,7 +118,8 @@ static int read_operands(const struct dlb_op_io *io, const struct request *q, in
 	if (o->n_scale < 0 || o->n_size < 0 || o->n_roi < 0)
 		return -1;
 	if (q->old && !o->n_scale && a && a->type == DLB_ATTR_REALS && a->n == n_dims) {	/* Upsample 7 */
-		memcpy(o->scale, a->reals, (size_t)n_dims * sizeof *a->reals);
+		for (int i = 0; i < n_dims; i++)
+			o->scale[i] = a->reals[i];
 		o->n_scale = n_dims;
 	}
 	if (o->n_scale != o->n_axes && o->n_size != o->n_axes)
