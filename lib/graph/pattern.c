@@ -10,6 +10,40 @@ bool dlb_is_op(const struct dlb_graph *g, int i, const char *type)
 		!strcmp(g->op[i].type, type);
 }
 
+/* Operand k of an op as one constant integer. */
+static bool constant_int(const struct dlb_graph *g, const struct dlb_op *o, int k, int64_t *v)
+{
+	const struct dlb_tensor *x = k < o->n_in && o->in[k] >= 0 ? &g->tensor[o->in[k]] : NULL;
+	const struct dlb_desc d = x ? dlb_tensor_desc(x, 1) : (struct dlb_desc){ .n_dims = 0 };
+
+	if (!x || x->kind != DLB_T_CONSTANT || !x->data || x->data_mul || !dlb_dtype_is_int(x->dtype) || dlb_desc_count(&d) != 1)
+		return false;
+	*v = dlb_value_int(x->data, x->dtype, 0);
+	return true;
+}
+
+bool dlb_is_range(const struct dlb_graph *g, int i, int *axis, int64_t *first, int64_t *count)
+{
+	int64_t end = 0, along = 0, step = 1;
+
+	if (!dlb_is_op(g, i, "Gather") && !dlb_is_op(g, i, "Slice"))
+		return false;
+	const struct dlb_op *o = &g->op[i];
+	const struct dlb_tensor *x = &g->tensor[o->in[0]], *y = &g->tensor[o->out[0]];
+	if (dlb_is_op(g, i, "Gather"))
+		along = dlb_attr_int(o->attr, o->n_attr, "axis", 0);
+	else if (!constant_int(g, o, 2, &end) || !constant_int(g, o, 3, &along) ||
+		 (o->n_in > 4 && o->in[4] >= 0 && (!constant_int(g, o, 4, &step) || step != 1)))
+		return false;
+	*axis = (int)(along < 0 ? along + x->n_dims : along);
+	if (!constant_int(g, o, 1, first) || *axis < 0 || *axis >= x->n_dims || x->dim[*axis].mul)
+		return false;
+	*first += *first < 0 ? x->dim[*axis].add : 0;
+	*count = dlb_is_op(g, i, "Slice") && y->n_dims == x->n_dims && !y->dim[*axis].mul ? y->dim[*axis].add
+		: dlb_is_op(g, i, "Gather");
+	return *first >= 0 && *count >= 1 && *first <= x->dim[*axis].add - *count;
+}
+
 static bool note(struct dlb_match *m, int op)
 {
 	for (int i = 0; i < m->n; i++)

@@ -23,6 +23,17 @@ struct dlb_match {
 
 /* Is op i a forward op of ONNX's own type? -1 is none. */
 bool dlb_is_op(const struct dlb_graph *g, int i, const char *type);
+/* Is op i one of Reshape, Squeeze, Unsqueeze, Flatten? (pattern_views.c) */
+bool dlb_is_view(const struct dlb_graph *g, int i);
+/* Op i keeps the indices [*first, *first + *count) of its operand 0 along *axis, which does not follow the batch: a Slice with
+ * constant operands, one axis and step 1, or a Gather of one constant index. */
+bool dlb_is_range(const struct dlb_graph *g, int i, int *axis, int64_t *first, int64_t *count);
+/* c * N^e, N the batch: a dimension (e is 0 or 1), or a product of dimensions. false: the dimension is 0, or mul and add are
+ * both in it. (pattern_views.c) */
+struct dlb_size { int64_t c; int e; };
+bool dlb_size_of(struct dlb_dim d, struct dlb_size *s);
+bool dlb_size_divides(struct dlb_size a, struct dlb_size b);
+struct dlb_size dlb_size_quotient(struct dlb_size b, struct dlb_size a);	/* b / a */
 /* The op of `type` that makes tensor t, noted as one to be swallowed; -1: made by another, or too many. */
 int dlb_match_op(struct dlb_match *m, int t, const char *type);
 /* Of op i's two operands one is made by an op of `type` (noted); *other is the other operand. -1: neither. */

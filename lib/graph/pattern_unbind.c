@@ -21,41 +21,13 @@ struct unbind {
 
 /* -- what is matched -- */
 
-/* Operand k of an op as one constant integer. */
-static bool constant(const struct dlb_graph *g, const struct dlb_op *o, int k, int64_t *v)
-{
-	const struct dlb_tensor *x = k < o->n_in && o->in[k] >= 0 ? &g->tensor[o->in[k]] : NULL;
-	const struct dlb_desc d = x ? dlb_tensor_desc(x, 1) : (struct dlb_desc){ .n_dims = 0 };
-
-	if (!x || x->kind != DLB_T_CONSTANT || !x->data || x->data_mul || !dlb_dtype_is_int(x->dtype) || dlb_desc_count(&d) != 1)
-		return false;
-	*v = dlb_value_int(x->data, x->dtype, 0);
-	return true;
-}
-
 /* Op i takes one index out of tensor t: which, and along which axis. false: it does something else. */
 static bool takes_one(const struct dlb_graph *g, int i, int t, int *axis, int64_t *index)
 {
-	const struct dlb_op *o = &g->op[i];
-	const struct dlb_tensor *x = &g->tensor[t];
-	int64_t end = 0, along = 0, step = 1;
+	int64_t count;
 
-	if (o->in[0] != t)
-		return false;
-	if (dlb_is_op(g, i, "Gather")) {
-		along = dlb_attr_int(o->attr, o->n_attr, "axis", 0);
-		if (o->in[1] < 0 || g->tensor[o->in[1]].n_dims != 0 || !constant(g, o, 1, index))
-			return false;
-	} else if (!dlb_is_op(g, i, "Slice") || !constant(g, o, 1, index) || !constant(g, o, 2, &end) || !constant(g, o, 3, &along) ||
-		   (o->n_in > 4 && o->in[4] >= 0 && (!constant(g, o, 4, &step) || step != 1))) {
-		return false;
-	}
-	*axis = (int)(along < 0 ? along + x->n_dims : along);
-	if (*axis < 0 || *axis >= x->n_dims || x->dim[*axis].mul)
-		return false;
-	*index += *index < 0 ? x->dim[*axis].add : 0;
-	const struct dlb_dim d = dlb_is_op(g, i, "Slice") ? g->tensor[o->out[0]].dim[*axis] : (struct dlb_dim){ 0, 1 };
-	return !d.mul && d.add == 1 && *index >= 0 && *index < x->dim[*axis].add;
+	return g->op[i].in[0] == t && dlb_is_range(g, i, axis, index, &count) && count == 1 &&
+		(dlb_is_op(g, i, "Slice") || g->tensor[g->op[i].in[1]].n_dims == 0);
 }
 
 /* y has the dimensions of x without that of `axis`. */

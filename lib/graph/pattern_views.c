@@ -14,11 +14,10 @@
 #include "graph/rewrites.h"
 
 enum { MAX_ATOMS = 16, MAX_CHAIN = 12 };
-struct size { int64_t c; int e; };		/* c * N^e, N the batch; e is 0 or 1 */
 struct chain {
 	int source, op[MAX_CHAIN], n;		/* ops, the last one first */
 	int n_transposes;
-	struct size atom[MAX_ATOMS];
+	struct dlb_size atom[MAX_ATOMS];
 	int n_atoms;
 	int src[MAX_ATOMS], cur[MAX_ATOMS];	/* atoms as they lie in the source, and now */
 	int len[DLB_MAX_DIMS], n_dims;		/* how many atoms each dimension has now */
@@ -26,7 +25,7 @@ struct chain {
 /* The result: Transpose of n dimensions, of the sizes dim[] in the order of the result. */
 struct outcome { int n; int64_t perm[DLB_MAX_DIMS]; struct dlb_dim dim[DLB_MAX_DIMS]; bool in_order; };
 
-static bool is_view(const struct dlb_graph *g, int i)
+bool dlb_is_view(const struct dlb_graph *g, int i)
 {
 	static const char *const views[] = { "Reshape", "Squeeze", "Unsqueeze", "Flatten" };
 
@@ -36,28 +35,28 @@ static bool is_view(const struct dlb_graph *g, int i)
 	return false;
 }
 
-static bool size_of(const struct dlb_dim *d, struct size *s)
+bool dlb_size_of(struct dlb_dim d, struct dlb_size *s)
 {
-	*s = d->mul ? (struct size){ d->mul, 1 } : (struct size){ d->add, 0 };
-	return s->c > 0 && !(d->mul && d->add);
+	*s = d.mul ? (struct dlb_size){ d.mul, 1 } : (struct dlb_size){ d.add, 0 };
+	return s->c > 0 && !(d.mul && d.add);
 }
 
-static struct dlb_dim dim_of(struct size s)
-{
-	return s.e ? (struct dlb_dim){ .mul = s.c } : (struct dlb_dim){ .add = s.c };
-}
-
-static bool divides(struct size a, struct size b)
+bool dlb_size_divides(struct dlb_size a, struct dlb_size b)
 {
 	return b.c % a.c == 0 && b.e >= a.e;
 }
 
-static struct size quotient(struct size b, struct size a)
+struct dlb_size dlb_size_quotient(struct dlb_size b, struct dlb_size a)
 {
-	return (struct size){ b.c / a.c, b.e - a.e };
+	return (struct dlb_size){ b.c / a.c, b.e - a.e };
 }
 
-static bool is_one(struct size s)
+static struct dlb_dim dim_of(struct dlb_size s)
+{
+	return s.e ? (struct dlb_dim){ .mul = s.c } : (struct dlb_dim){ .add = s.c };
+}
+
+static bool is_one(struct dlb_size s)
 {
 	return s.c == 1 && s.e == 0;
 }
@@ -73,7 +72,7 @@ static void insert_after(int *list, int n, int atom, int more)
 }
 
 /* Atom a becomes its outer part of this size and, behind it, a new atom. */
-static bool split(struct chain *c, int a, struct size outer)
+static bool split(struct chain *c, int a, struct dlb_size outer)
 {
 	const int more = c->n_atoms;
 
@@ -81,7 +80,7 @@ static bool split(struct chain *c, int a, struct size outer)
 		return false;
 	insert_after(c->src, more, a, more);
 	insert_after(c->cur, more, a, more);
-	c->atom[more] = quotient(c->atom[a], outer);
+	c->atom[more] = dlb_size_quotient(c->atom[a], outer);
 	c->atom[a] = outer;
 	c->n_atoms++;
 	return true;
@@ -93,16 +92,16 @@ static bool regroup(struct chain *c, const struct dlb_tensor *t)
 	int at = 0;
 
 	for (int i = 0; i < t->n_dims; i++) {
-		struct size left;
-		if (!size_of(&t->dim[i], &left))
+		struct dlb_size left;
+		if (!dlb_size_of(t->dim[i], &left))
 			return false;
 		for (c->len[i] = 0; !is_one(left); c->len[i]++, at++) {
 			if (at == c->n_atoms)
 				return false;
 			const int a = c->cur[at];
-			if (!divides(c->atom[a], left) && (!divides(left, c->atom[a]) || !split(c, a, left)))
+			if (!dlb_size_divides(c->atom[a], left) && (!dlb_size_divides(left, c->atom[a]) || !split(c, a, left)))
 				return false;
-			left = quotient(left, c->atom[a]);
+			left = dlb_size_quotient(left, c->atom[a]);
 		}
 	}
 	c->n_dims = t->n_dims;
@@ -137,13 +136,13 @@ static bool follow(const struct dlb_graph *g, int i, struct chain *c)
 		c->source = g->op[op].in[0];
 		c->n_transposes += dlb_is_op(g, op, "Transpose");
 		const int next = g->tensor[c->source].producer;
-		if (next < 0 || (!is_view(g, next) && !dlb_is_op(g, next, "Transpose")) || !dlb_match_read_once(g, c->source))
+		if (next < 0 || (!dlb_is_view(g, next) && !dlb_is_op(g, next, "Transpose")) || !dlb_match_read_once(g, c->source))
 			break;
 	}
 	const struct dlb_tensor *t = &g->tensor[c->source];
 	for (int k = 0; k < t->n_dims; k++) {
-		struct size s;
-		if (!size_of(&t->dim[k], &s))
+		struct dlb_size s;
+		if (!dlb_size_of(t->dim[k], &s))
 			return false;
 		c->len[k] = !is_one(s);
 		if (!is_one(s)) {
@@ -173,15 +172,15 @@ static int place(const struct chain *c, int atom)
 static bool conclude(const struct chain *c, struct outcome *y)
 {
 	int first[MAX_ATOMS];			/* place in the source of each row's first atom */
-	struct size s[MAX_ATOMS];
+	struct dlb_size s[MAX_ATOMS];
 
 	*y = (struct outcome){ .in_order = true };
 	for (int i = 0, at = 0; i < c->n_dims; i++)
 		for (int k = 0; k < c->len[i]; k++, at++) {
 			const int p = place(c, c->cur[at]);
-			const struct size a = c->atom[c->cur[at]];
+			const struct dlb_size a = c->atom[c->cur[at]];
 			if (k && p == place(c, c->cur[at - 1]) + 1 && s[y->n - 1].e + a.e <= 1) {
-				s[y->n - 1] = (struct size){ s[y->n - 1].c * a.c, s[y->n - 1].e + a.e };
+				s[y->n - 1] = (struct dlb_size){ s[y->n - 1].c * a.c, s[y->n - 1].e + a.e };
 				continue;
 			}
 			if (y->n == DLB_MAX_DIMS)
@@ -249,10 +248,10 @@ static bool is_better(const struct dlb_graph *g, const struct chain *c, const st
 /* Op i is a view that no other view alone reads. */
 static bool ends_chain(const struct dlb_graph *g, int i)
 {
-	if (!is_view(g, i) && !dlb_is_op(g, i, "Transpose"))
+	if (!dlb_is_view(g, i) && !dlb_is_op(g, i, "Transpose"))
 		return false;
 	const int t = g->op[i].out[0], reader = dlb_match_read_once(g, t) ? g->reader[g->reader_start[t]] : -1;
-	return reader < 0 || (!is_view(g, reader) && !dlb_is_op(g, reader, "Transpose")) || g->op[reader].in[0] != t;
+	return reader < 0 || (!dlb_is_view(g, reader) && !dlb_is_op(g, reader, "Transpose")) || g->op[reader].in[0] != t;
 }
 
 int dlb_rewrite_transposes(struct dlb_graph *g, int64_t *count, struct dlb_error *err)

@@ -18,6 +18,8 @@ const struct dlb_rewrite dlb_rewrites[] = {
 	{ .name = "softmax-guard", .summary = "Where(IsNaN(y), 0, y) after a Softmax goes where no mask can make a row NaN",
 	  .run = dlb_rewrite_softmax_guard },
 	{ .name = "cross-entropy", .summary = "LogSoftmax and NegativeLogLikelihoodLoss become one op", .run = dlb_rewrite_cross_entropy },
+	{ .name = "selected-rows", .summary = "where a Gather or Slice keeps some rows of a product, the others are not computed",
+	  .run = dlb_rewrite_selected_rows },
 	{ .name = "linear", .summary = "MatMul by a matrix and the Add of a bias become Gemm, which reads a transposed weight as it lies",
 	  .run = dlb_rewrite_linear },
 	{ .name = "transposes", .summary = "Reshapes and Transposes that follow one another become one Transpose, or none",

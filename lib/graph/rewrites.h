@@ -18,6 +18,7 @@ int dlb_rewrite_swish(struct dlb_graph *g, int64_t *count, struct dlb_error *err
 int dlb_rewrite_swiglu(struct dlb_graph *g, int64_t *count, struct dlb_error *err);
 int dlb_rewrite_softmax_guard(struct dlb_graph *g, int64_t *count, struct dlb_error *err);	/* pattern_softmax.c */
 int dlb_rewrite_gelu(struct dlb_graph *g, int64_t *count, struct dlb_error *err);		/* pattern_gelu.c */
+int dlb_rewrite_selected_rows(struct dlb_graph *g, int64_t *count, struct dlb_error *err);	/* selected_rows.c */
 int dlb_rewrite_linear(struct dlb_graph *g, int64_t *count, struct dlb_error *err);		/* fuse_linear.c */
 int dlb_rewrite_transposes(struct dlb_graph *g, int64_t *count, struct dlb_error *err);		/* pattern_views.c */
 int dlb_rewrite_unbind(struct dlb_graph *g, int64_t *count, struct dlb_error *err);		/* pattern_unbind.c */

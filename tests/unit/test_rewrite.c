@@ -387,6 +387,81 @@ static int unbind(struct dlb_graph *g, int x, int variant)
 	return kind == UNBIND_READ ? OP("Mul", OP("Mul", a, b), OP("Sigmoid", x)) : OP("Mul", a, b);
 }
 
+/* -- rows that a Gather or Slice keeps -- */
+
+enum { ROWS_FIRST, ROWS_LAST, ROWS_SLICE, ROWS_TWO, ROWS_BLOCK, ROWS_MERGED, ROWS_TURNED, ROWS_ATTENTION, ROWS_GEMM, ROWS_MAPS,
+       ROWS_COLUMN, ROWS_GOOD, ROWS_ADD = ROWS_GOOD, ROWS_VIEWS, ROWS_SUM, ROWS_OUTPUT, ROWS_APART, ROWS_ALL, ROWS_KINDS };
+
+static int keep(struct dlb_graph *g, int x, int axis, int64_t from, int64_t to)
+{
+	return OP("Slice", x, number(g, from, 1), number(g, to, 1), number(g, axis, 1));
+}
+
+/* x (N, 4, 6): products and what stands between them, of which rows of dimension 1 are kept. */
+static int rows(struct dlb_graph *g, int x, int variant)
+{
+	const int kind = variant / 2;
+	int y = x;
+
+	if (kind == ROWS_ATTENTION) {			/* of one query */
+		const int k = INTS("Transpose", OP("MatMul", x, W("k", 6, 6)), "perm", 0, 2, 1);
+		const int p = with_int(g, "Softmax", OP("Add", OP("MatMul", OP("MatMul", x, W("q", 6, 6)), k), W("mask", 4, 4)), -1,
+				       "axis", -1);
+		y = OP("Add", x, OP("MatMul", OP("MatMul", p, OP("MatMul", x, W("v", 6, 6))), W("o", 6, 6)));
+	} else if (kind == ROWS_TURNED) {
+		y = INTS("Transpose", y, "perm", 1, 0, 2);
+		y = OP("Tanh", OP("MatMul", RESHAPE(y, 4, 0, 6), W("w", 6, 6)));
+		y = INTS("Transpose", RESHAPE(y, 1, 4, 0, 6), "perm", 1, 0, 2);
+	} else if (kind == ROWS_MERGED || kind == ROWS_GEMM) {
+		y = RESHAPE(y, 4, 0, 6);
+		y = OP("Tanh", kind == ROWS_GEMM ? OP("Gemm", y, W("w", 6, 6), W("b", 6)) : OP("MatMul", y, W("w", 6, 6)));
+		y = RESHAPE(y, 1, 0, 4, 6);
+	} else if (kind == ROWS_VIEWS) {
+		y = RESHAPE(RESHAPE(x, 4, 0, 6), 1, 0, 4, 6);
+		return OP("Mul", keep(g, y, 1, 1, 2), W("w", 6));
+	} else if (kind == ROWS_MAPS) {
+		y = OP("Tanh", OP("Mul", y, W("w", 6)));
+	} else if (kind == ROWS_ADD) {
+		const int z = OP("Mul", y, W("w", 6));
+		return OP("Mul", keep(g, OP("Add", x, z), 1, 1, 2), OP("ReduceMean", z));
+	} else {
+		y = OP("Tanh", OP("Add", OP("MatMul", y, W("w", 6, 6)), W("b", 6)));
+	}
+	if (kind == ROWS_BLOCK)
+		y = OP("Add", x, OP("MatMul", OP("Sigmoid", OP("MatMul", OP("Mul", y, W("scale", 4, 1)), W("up", 6, 12))), W("down", 12, 6)));
+	if (kind == ROWS_OUTPUT)
+		output(g, y);
+	switch (kind) {
+	case ROWS_LAST: return with_int(g, "Gather", y, number(g, -1, 0), "axis", 1);
+	case ROWS_SLICE: return keep(g, y, 1, 1, 3);
+	case ROWS_TWO: return OP("Mul", keep(g, y, 1, 0, 1), keep(g, y, 1, 1, 2));
+	case ROWS_SUM: return OP("Mul", keep(g, y, 1, 0, 1), INTS("ReduceMean", y, "axes", 1));
+	case ROWS_COLUMN: return keep(g, y, 2, 1, 3);
+	case ROWS_APART: return OP("Mul", keep(g, y, 1, 0, 1), keep(g, y, 1, 3, 4));
+	case ROWS_ALL: return keep(g, y, 1, 0, 4);
+	default: return with_int(g, "Gather", y, number(g, 1, 0), "axis", 1);
+	}
+}
+
+/* The products of a block of which one row is read have that row alone. */
+static void rows_are_few(void)
+{
+	static const int64_t dim[] = { 0, 4, 6 };
+	struct dlb_graph g;
+	int products = 0;
+
+	make(&g, rows, 2 * ROWS_BLOCK, dim, 3, NULL);
+	for (int i = 0; i < g.n_ops; i++) {
+		if (g.op[i].phase != DLB_FORWARD || strcmp(dlb_op_work(g.op[i].type), "dense"))
+			continue;
+		const struct dlb_desc d = dlb_tensor_desc(&g.tensor[g.op[i].out[0]], 5);
+		assert(dlb_desc_count(&d) == 5 * d.dim[d.n_dims - 1]);
+		products++;
+	}
+	assert(products == 3);
+	dlb_graph_release(&g);
+}
+
 /* -- GELU -- */
 
 enum { GELU_ERF, GELU_ERF_HALF_FIRST, GELU_ERF_HALF_SUM, GELU_ERF_MUL, GELU_OF_PRODUCT, GELU_TANH, GELU_TANH_CUBE,
@@ -752,6 +827,9 @@ int main(void)
 		check("transposes", views, kind, dim, 3, kind / 2 < VIEWS_GOOD);
 	for (int kind = 0; kind < 2 * UNBIND_KINDS; kind++)
 		check("unbind", unbind, kind, dim, 3, kind / 2 < UNBIND_GOOD);
+	rows_are_few();
+	for (int kind = 0; kind < 2 * ROWS_KINDS; kind++)
+		check("selected-rows", rows, kind, dim, 3, kind / 2 >= ROWS_GOOD ? 0 : kind / 2 == ROWS_TWO ? 2 : 1);
 	for (int kind = 0; kind < 2 * HEADS_KINDS; kind++)
 		check("products", heads, kind, dim, 3, kind / 2 >= HEADS_GOOD ? 0 : kind / 2 == HEADS_BERT ? 1 : 2);
 	for (int kind = 0; kind < 2 * ATT_KINDS; kind++)

@@ -1,0 +1,438 @@
+/* A Gather or Slice that keeps some rows moves towards the inputs, through the ops that treat rows apart: what the others
+ * would have come to is not computed. A classifier that reads one token of its last block then has the products of that
+ * block for one token, and its attention for one query:
+ *
+ *     x (N,T,E)  MatMul  Add  Gelu  MatMul  Add  Gather(token 0)   ->   x  Slice(token 0)  MatMul  Add  Gelu  MatMul  Add
+ *
+ * Backwards through the graph each tensor learns which rows its readers want. Where all of them want the same rows, or rows
+ * within one range, and its op has a rule, the op makes only that range. Its operands are cut where they are made whole.
+ * Rows that a Reshape has merged into a larger dimension are followed, and cut between two Reshapes. */
+#include <stdlib.h>
+#include <string.h>
+#include "graph/pattern.h"
+#include "graph/rewrites.h"
+
+/* Rows [first, first + count) of the `of` rows that dimension `dim` has; it may hold `inner` elements for each row, and all
+ * rows several times over. count 0: all of the tensor. */
+struct rows { int dim; int64_t of, first, count; struct dlb_size inner; };
+enum { WANTED_BY_NONE, WANTED_ROWS, WANTED_WHOLE };
+
+struct cut { int tensor, result; struct rows rows; };
+struct narrowing {
+	struct dlb_graph *g;
+	char *wanted;			/* per tensor */
+	struct rows *rows;		/* per tensor, where WANTED_ROWS */
+	char *narrow, *saves;		/* per op: makes only rows[] of its output; and so saves work */
+	struct cut *cut;		/* that were added */
+	int n_cuts;
+};
+
+/* -- rules: the rows that an op needs of each operand for the rows y of its output -- */
+
+/* Sets need[k] for the operands (count 0: whole). false: no rule for these rows. */
+typedef bool rule_fn(const struct dlb_graph *g, const struct dlb_op *o, const struct rows *y, struct rows *need);
+
+static int n_dims(const struct dlb_graph *g, int t)
+{
+	return g->tensor[t].n_dims;
+}
+
+/* As numpy broadcasts: dimensions are counted from the last one. */
+static bool broadcast(const struct dlb_graph *g, const struct dlb_op *o, const struct rows *y, struct rows *need)
+{
+	const struct dlb_tensor *out = &g->tensor[o->out[0]];
+
+	for (int k = 0; k < o->n_in; k++) {
+		if (o->in[k] < 0)
+			continue;
+		const struct dlb_tensor *x = &g->tensor[o->in[k]];
+		const int d = y->dim - (out->n_dims - x->n_dims);
+		if (d < 0 || (!x->dim[d].mul && x->dim[d].add == 1))
+			continue;
+		if (x->dim[d].mul != out->dim[y->dim].mul || x->dim[d].add != out->dim[y->dim].add)
+			return false;
+		need[k] = *y;
+		need[k].dim = d;
+	}
+	return true;
+}
+
+/* Operand 0 has the shape of the output; rows lie before `axis`, from which on each row is one. */
+static bool rows_before(const struct dlb_graph *g, const struct dlb_op *o, const struct rows *y, struct rows *need)
+{
+	const int n = n_dims(g, o->in[0]);
+	const int64_t axis = dlb_attr_int(o->attr, o->n_attr, "axis", -1);
+
+	need[0] = *y;
+	return y->dim < (axis < 0 ? axis + n : axis) && (o->opset >= 13 || strstr(o->type, "Softmax") == NULL);
+}
+
+static bool matmul(const struct dlb_graph *g, const struct dlb_op *o, const struct rows *y, struct rows *need)
+{
+	const int n = n_dims(g, o->out[0]), a = n_dims(g, o->in[0]), b = n_dims(g, o->in[1]);
+
+	if (a < 2 || b < 2 || y->dim == n - 1)
+		return false;
+	if (y->dim < n - 2)
+		return broadcast(g, o, y, need);
+	need[0] = *y;
+	need[0].dim = a - 2;
+	return true;
+}
+
+static bool gemm(const struct dlb_graph *g, const struct dlb_op *o, const struct rows *y, struct rows *need)
+{
+	const struct dlb_tensor *c = o->n_in > 2 && o->in[2] >= 0 ? &g->tensor[o->in[2]] : NULL;
+
+	if (y->dim != 0 || (c && c->n_dims == 2 && (c->dim[0].mul || c->dim[0].add != 1)))
+		return false;
+	need[0] = *y;
+	need[0].dim = dlb_attr_int(o->attr, o->n_attr, "transA", 0) != 0;
+	return true;
+}
+
+static bool transpose(const struct dlb_graph *g, const struct dlb_op *o, const struct rows *y, struct rows *need)
+{
+	const int64_t *perm;
+	const int n = dlb_attr_ints(o->attr, o->n_attr, "perm", &perm);
+
+	need[0] = *y;
+	need[0].dim = n ? (int)perm[y->dim] : n_dims(g, o->in[0]) - 1 - y->dim;
+	return true;
+}
+
+/* How many elements lie behind each index of dimension d. */
+static bool behind(const struct dlb_tensor *t, int d, struct dlb_size *s)
+{
+	*s = (struct dlb_size){ 1, 0 };
+	for (int i = d + 1; i < t->n_dims; i++) {
+		struct dlb_size one;
+		if (!dlb_size_of(t->dim[i], &one) || one.c > INT64_MAX / s->c)
+			return false;
+		*s = (struct dlb_size){ s->c * one.c, s->e + one.e };
+	}
+	return true;
+}
+
+/* The same elements in other dimensions: the one that has the rows, each row with all that it holds. */
+static bool view(const struct dlb_graph *g, const struct dlb_op *o, const struct rows *y, struct rows *need)
+{
+	const struct dlb_tensor *x = &g->tensor[o->in[0]], *out = &g->tensor[o->out[0]];
+	struct dlb_size row, step, dim;
+
+	if (!behind(out, y->dim, &row) || y->inner.c > INT64_MAX / row.c)
+		return false;
+	row = (struct dlb_size){ row.c * y->inner.c, row.e + y->inner.e };	/* elements of one row */
+	for (int d = x->n_dims - 1; d >= 0; d--) {
+		if (!behind(x, d, &step) || !dlb_size_of(x->dim[d], &dim) || !dlb_size_divides(step, row))
+			return false;
+		const struct dlb_size inner = dlb_size_quotient(row, step);
+		if (inner.c > INT64_MAX / y->of)
+			return false;
+		if (!dlb_size_divides((struct dlb_size){ inner.c * y->of, inner.e }, dim))
+			continue;
+		need[0] = *y;
+		need[0].dim = d;
+		need[0].inner = inner;
+		return true;
+	}
+	return false;
+}
+
+static const struct { const char *type; rule_fn *rule; bool product; } rules[] = {
+	{ "MatMul", matmul, true }, { "Gemm", gemm, true },
+	{ "Reshape", view, false }, { "Squeeze", view, false }, { "Unsqueeze", view, false }, { "Flatten", view, false },
+	{ "Transpose", transpose, false },
+	{ "LayerNormalization", rows_before, false }, { "RMSNormalization", rows_before, false },
+	{ "Softmax", rows_before, false }, { "LogSoftmax", rows_before, false },
+	{ "Add", broadcast, false }, { "Sub", broadcast, false }, { "Mul", broadcast, false }, { "Div", broadcast, false },
+	{ "Sum", broadcast, false }, { "Where", broadcast, false }, { "Pow", broadcast, false }, { "SwiGLU", broadcast, false },
+	{ "Relu", broadcast, false }, { "LeakyRelu", broadcast, false }, { "Elu", broadcast, false }, { "Sigmoid", broadcast, false },
+	{ "HardSigmoid", broadcast, false }, { "HardSwish", broadcast, false }, { "Swish", broadcast, false },
+	{ "Mish", broadcast, false }, { "Gelu", broadcast, false }, { "Tanh", broadcast, false }, { "Erf", broadcast, false },
+	{ "Exp", broadcast, false }, { "Sqrt", broadcast, false }, { "Reciprocal", broadcast, false }, { "Neg", broadcast, false },
+	{ "Cast", broadcast, false }, { "Identity", broadcast, false }, { "IsNaN", broadcast, false }, { "Softplus", broadcast, false },
+};
+
+static int rule_of(const struct dlb_graph *g, int i)
+{
+	for (int r = 0; r < DLB_LEN(rules); r++)
+		if (dlb_is_op(g, i, rules[r].type))
+			return r;
+	return -1;
+}
+
+static bool same_rows(const struct rows *a, const struct rows *b)
+{
+	return a->dim == b->dim && a->of == b->of && a->first == b->first && a->count == b->count && a->inner.c == b->inner.c &&
+		a->inner.e == b->inner.e;
+}
+
+/* -- which rows are wanted -- */
+
+/* The rows that op i needs of its operands; need[] is of n_in. false: all of all of them. */
+static bool needs(const struct narrowing *n, int i, struct rows *need)
+{
+	const struct dlb_graph *g = n->g;
+	const struct dlb_op *o = &g->op[i];
+	int axis;
+	int64_t first, count;
+
+	memset(need, 0, (size_t)o->n_in * sizeof *need);
+	if (n->narrow[i])
+		return rules[rule_of(g, i)].rule(g, o, &n->rows[o->out[0]], need);
+	if (!dlb_is_range(g, i, &axis, &first, &count) || g->tensor[o->in[0]].dim[axis].add == count)
+		return false;
+	need[0] = (struct rows){ .dim = axis, .of = g->tensor[o->in[0]].dim[axis].add, .first = first, .count = count,
+				 .inner = { 1, 0 } };
+	return true;
+}
+
+/* One more reader of tensor t wants these rows: of two ranges of the same rows, what spans both is made. */
+static void want(struct narrowing *n, int t, const struct rows *r)
+{
+	struct rows *have = &n->rows[t];
+
+	if (!r->count || n->wanted[t] == WANTED_WHOLE) {
+		n->wanted[t] = WANTED_WHOLE;
+	} else if (n->wanted[t] == WANTED_BY_NONE) {
+		n->wanted[t] = WANTED_ROWS;
+		*have = *r;
+	} else {
+		struct rows both = *r;
+		const int64_t end = r->first + r->count > have->first + have->count ? r->first + r->count : have->first + have->count;
+		both.first = r->first < have->first ? r->first : have->first;
+		both.count = end - both.first;
+		struct rows as_have = *have;
+		as_have.first = both.first;
+		as_have.count = both.count;
+		n->wanted[t] = same_rows(&both, &as_have) && both.count < both.of ? WANTED_ROWS : WANTED_WHOLE;
+		*have = both;
+	}
+}
+
+/* Of op i nothing but some rows of output 0 is read, and there is a rule for them. */
+static bool can_narrow(const struct narrowing *n, int i, struct rows *need)
+{
+	const struct dlb_graph *g = n->g;
+	const struct dlb_op *o = &g->op[i];
+	const int r = rule_of(g, i);
+
+	if (r < 0 || n->wanted[o->out[0]] != WANTED_ROWS)
+		return false;
+	for (int k = 1; k < o->n_out; k++)
+		if (o->out[k] >= 0 && n->wanted[o->out[k]] != WANTED_BY_NONE)
+			return false;
+	memset(need, 0, (size_t)o->n_in * sizeof *need);
+	return rules[r].rule(g, o, &n->rows[o->out[0]], need);
+}
+
+/* To make fewer rows of op i costs less: it is a product, does work and wants no more than one operand cut, or comes behind
+ * such an op. An Add without a product before it is cheaper whole: it would have both operands cut in place of its result. */
+static bool saves(const struct narrowing *n, int i, const struct rows *need)
+{
+	const struct dlb_op *o = &n->g->op[i];
+	int n_cut = 0;
+
+	if (!n->narrow[i])
+		return false;
+	for (int k = 0; k < o->n_in; k++) {
+		const int before = o->in[k] < 0 ? -1 : n->g->tensor[o->in[k]].producer;
+		if (before >= 0 && n->saves[before])
+			return true;
+		n_cut += need[k].count > 0;
+	}
+	return rules[rule_of(n->g, i)].product || (n_cut == 1 && !dlb_is_view(n->g, i));
+}
+
+static void find(struct narrowing *n)
+{
+	struct dlb_graph *g = n->g;
+	int most = 0;
+
+	for (int i = 0; i < g->n_ops; i++)
+		most = g->op[i].n_in > most ? g->op[i].n_in : most;
+	struct rows *need = dlb_xcalloc((size_t)most + 1, sizeof *need);
+	for (int i = 0; i < g->n_outputs; i++)
+		n->wanted[g->output[i]] = WANTED_WHOLE;
+	if (g->loss >= 0)
+		n->wanted[g->loss] = WANTED_WHOLE;
+	for (int i = g->n_ops - 1; i >= 0; i--) {
+		const struct dlb_op *o = &g->op[i];
+		n->narrow[i] = o->n_out && can_narrow(n, i, need);
+		needs(n, i, need);
+		for (int k = 0; k < o->n_in; k++)
+			if (o->in[k] >= 0)
+				want(n, o->in[k], &need[k]);
+	}
+	for (int i = 0; i < g->n_ops; i++) {
+		needs(n, i, need);
+		n->narrow[i] &= n->saves[i] = saves(n, i, need);
+	}
+	free(need);
+}
+
+/* -- what is put there -- */
+
+static struct dlb_dim times(struct dlb_dim d, int64_t count, int64_t of)
+{
+	return (struct dlb_dim){ .mul = d.mul / of * count, .add = d.add / of * count };
+}
+
+static int reshape(struct dlb_graph *g, int t, const char *name, const struct dlb_dim *dim, int n, struct dlb_error *err)
+{
+	const int in[2] = { t, dlb_match_shape(g, name, dim, n) };
+
+	return dlb_graph_add_forward(g, name, "Reshape", "", in, 2, NULL, 0, err);
+}
+
+/* Rows r of tensor t, whose dimension holds r->of rows, by a Slice, between Reshapes where rows share it. -1 with err. */
+static int slice(struct dlb_graph *g, int t, const struct rows *r, struct dlb_error *err)
+{
+	const struct dlb_tensor x = g->tensor[t];
+	const char *name = dlb_arena_printf(&g->arena, "%s.rows", x.name);
+	const struct dlb_desc one = { .dtype = DLB_I64, .n_dims = 1, .dim = { 1 } };
+	struct dlb_dim apart[3], dim[DLB_MAX_DIMS];
+	struct dlb_size all = { 1, 0 }, step, d;
+	int64_t axis = r->dim;
+	const int64_t end = r->first + r->count;
+
+	if (!dlb_size_of(x.dim[r->dim], &d) || !behind(&x, r->dim, &step))
+		return dlb_fail(err, name, "rows of a dimension without a size");
+	const bool merged = d.c != r->of || d.e;
+	if (merged) {		/* (all before, rows, what each holds) */
+		const struct dlb_size outer = dlb_size_quotient(d, (struct dlb_size){ r->inner.c * r->of, r->inner.e });
+		for (int i = 0; i < r->dim; i++) {
+			struct dlb_size s;
+			if (!dlb_size_of(x.dim[i], &s))
+				return dlb_fail(err, name, "rows of a dimension without a size");
+			all = (struct dlb_size){ all.c * s.c, all.e + s.e };
+		}
+		all = (struct dlb_size){ all.c * outer.c, all.e + outer.e };
+		step = (struct dlb_size){ step.c * r->inner.c, step.e + r->inner.e };
+		apart[0] = all.e ? (struct dlb_dim){ .mul = all.c } : (struct dlb_dim){ .add = all.c };
+		apart[1] = (struct dlb_dim){ .add = r->of };
+		apart[2] = step.e ? (struct dlb_dim){ .mul = step.c } : (struct dlb_dim){ .add = step.c };
+		t = reshape(g, t, name, apart, 3, err);
+		axis = 1;
+	}
+	if (t < 0)
+		return -1;
+	const int in[4] = { t, dlb_graph_add_constant(g, name, &one, &r->first, NULL), dlb_graph_add_constant(g, name, &one, &end, NULL),
+			    dlb_graph_add_constant(g, name, &one, &axis, NULL) };
+	t = dlb_graph_add_forward(g, name, "Slice", "", in, 4, NULL, 0, err);
+	if (t < 0 || !merged)
+		return t;
+	memcpy(dim, x.dim, sizeof dim);
+	dim[r->dim] = times(dim[r->dim], r->count, r->of);
+	return reshape(g, t, name, dim, x.n_dims, err);
+}
+
+/* Rows r of tensor t: t itself, where it has no others; else what cuts them out, made once. -1 with err. */
+static int take(struct narrowing *n, int t, struct rows r, struct dlb_error *err)
+{
+	struct dlb_graph *g = n->g;
+	const int before = g->tensor[t].producer;
+
+	if (before >= 0 && n->narrow[before]) {		/* made of n->rows[t] alone */
+		if (same_rows(&r, &n->rows[t]))
+			return t;
+		r.first -= n->rows[t].first;
+		r.of = n->rows[t].count;
+	}
+	for (int i = 0; i < n->n_cuts; i++)
+		if (n->cut[i].tensor == t && same_rows(&n->cut[i].rows, &r))
+			return n->cut[i].result;
+	const int result = slice(g, t, &r, err);
+	if (result >= 0)
+		n->cut[n->n_cuts++] = (struct cut){ t, result, r };
+	return result;
+}
+
+/* Op i becomes a Reshape of t to these dimensions. */
+static int become_view(struct dlb_graph *g, int i, int t, const struct dlb_dim *dim, int n, struct dlb_error *err)
+{
+	struct dlb_match m = { .g = g, .root = i };
+	const int in[2] = { t, dlb_match_shape(g, g->op[i].name, dim, n) };
+	int64_t ignored = 0;
+
+	return dlb_match_fuse(&m, "Reshape", "", in, 2, NULL, 0, -1, &ignored, err);
+}
+
+/* Op i makes rows y alone, of need[] of its operands. */
+static int narrow(struct narrowing *n, int i, const struct rows *need, struct dlb_error *err)
+{
+	struct dlb_graph *g = n->g;
+	const struct rows *y = &n->rows[g->op[i].out[0]];
+
+	for (int k = 0; k < g->op[i].n_in; k++)
+		if (g->op[i].in[k] >= 0 && need[k].count) {
+			const int t = take(n, g->op[i].in[k], need[k], err);
+			if (t < 0)
+				return -1;
+			g->op[i].in[k] = t;
+		}
+	if (!dlb_is_view(g, i))
+		return dlb_graph_infer_new(g, i, err);
+	const struct dlb_tensor out = g->tensor[g->op[i].out[0]];
+	struct dlb_dim dim[DLB_MAX_DIMS];
+	memcpy(dim, out.dim, sizeof dim);
+	dim[y->dim] = times(dim[y->dim], y->count, y->of);
+	return become_view(g, i, g->op[i].in[0], dim, out.n_dims, err);
+}
+
+/* Rules look at shapes as they were: needs of all ops come first, then the changes. */
+static int apply(struct narrowing *n, int64_t *count, struct dlb_error *err)
+{
+	struct dlb_graph *g = n->g;
+	const int n_ops = g->n_ops;
+	struct dlb_added *added = dlb_xcalloc((size_t)n_ops + 1, sizeof *added);
+	struct rows **need = dlb_xcalloc((size_t)n_ops + 1, sizeof *need);
+	int rc = 0;
+
+	for (int i = 0; i < n_ops; i++) {
+		need[i] = dlb_xcalloc((size_t)g->op[i].n_in + 1, sizeof **need);
+		if (!needs(n, i, need[i]))
+			memset(need[i], 0, (size_t)g->op[i].n_in * sizeof **need);
+	}
+	for (int i = 0; i < n_ops && !rc; i++) {
+		added[i].first = g->n_ops;
+		const int before = g->op[i].n_in && g->op[i].in[0] >= 0 ? g->tensor[g->op[i].in[0]].producer : -1;
+		if (n->narrow[i]) {
+			rc = narrow(n, i, need[i], err);
+		} else if (g->op[i].n_in && need[i][0].count && before >= 0 && n->narrow[before]) {	/* what selected them */
+			const struct dlb_tensor out = g->tensor[g->op[i].out[0]];
+			const int t = take(n, g->op[i].in[0], need[i][0], err);
+			rc = t < 0 ? -1 : become_view(g, i, t, out.dim, out.n_dims, err);
+			++*count;
+		}
+		added[i].n = g->n_ops - added[i].first;
+	}
+	if (!rc && *count)
+		dlb_graph_place_added(g, added, n_ops);
+	for (int i = 0; i < n_ops; i++)
+		free(need[i]);
+	free(need);
+	free(added);
+	return rc;
+}
+
+int dlb_rewrite_selected_rows(struct dlb_graph *g, int64_t *count, struct dlb_error *err)
+{
+	size_t n_operands = 0;
+
+	for (int i = 0; i < g->n_ops; i++)
+		n_operands += (size_t)g->op[i].n_in;
+	struct narrowing n = { .g = g, .wanted = dlb_xcalloc((size_t)g->n_tensors + 1, 1),
+			       .rows = dlb_xcalloc((size_t)g->n_tensors + 1, sizeof *n.rows),
+			       .narrow = dlb_xcalloc((size_t)g->n_ops + 1, 1), .saves = dlb_xcalloc((size_t)g->n_ops + 1, 1),
+			       .cut = dlb_xcalloc(n_operands + 1, sizeof *n.cut) };
+	find(&n);
+	const int rc = apply(&n, count, err);
+	free(n.wanted);
+	free(n.rows);
+	free(n.narrow);
+	free(n.saves);
+	free(n.cut);
+	return rc;
+}
