@@ -15,6 +15,8 @@ const struct dlb_rewrite dlb_rewrites[] = {
 	{ .name = "gelu", .summary = "GELU that is spelt out, by Erf or by Tanh, becomes one op", .run = dlb_rewrite_gelu },
 	{ .name = "swish", .summary = "x times the Sigmoid of x becomes Swish", .run = dlb_rewrite_swish },
 	{ .name = "swiglu", .summary = "Swish times a value becomes SwiGLU", .run = dlb_rewrite_swiglu },
+	{ .name = "rotary", .summary = "RotaryEmbedding that is spelt out, by halves, becomes one op (not with bf16)",
+	  .run = dlb_rewrite_rotary },
 	{ .name = "softmax-guard", .summary = "Where(IsNaN(y), 0, y) after a Softmax goes where no mask can make a row NaN",
 	  .run = dlb_rewrite_softmax_guard },
 	{ .name = "cross-entropy", .summary = "LogSoftmax and NegativeLogLikelihoodLoss become one op", .run = dlb_rewrite_cross_entropy },

@@ -16,6 +16,7 @@ int dlb_rewrite_rms_norm(struct dlb_graph *g, int64_t *count, struct dlb_error *
 int dlb_rewrite_group_norm(struct dlb_graph *g, int64_t *count, struct dlb_error *err);		/* pattern_group_norm.c */
 int dlb_rewrite_swish(struct dlb_graph *g, int64_t *count, struct dlb_error *err);		/* pattern_swish.c */
 int dlb_rewrite_swiglu(struct dlb_graph *g, int64_t *count, struct dlb_error *err);
+int dlb_rewrite_rotary(struct dlb_graph *g, int64_t *count, struct dlb_error *err);		/* pattern_rotary.c */
 int dlb_rewrite_softmax_guard(struct dlb_graph *g, int64_t *count, struct dlb_error *err);	/* pattern_softmax.c */
 int dlb_rewrite_gelu(struct dlb_graph *g, int64_t *count, struct dlb_error *err);		/* pattern_gelu.c */
 int dlb_rewrite_selected_rows(struct dlb_graph *g, int64_t *count, struct dlb_error *err);	/* selected_rows.c */

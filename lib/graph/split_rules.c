@@ -177,6 +177,20 @@ static int layer_norm(const struct dlb_graph *g, const struct dlb_op *o, struct 
 	return leading(g, o, axis_attr(g, o, -1), l);
 }
 
+/* Samples and heads of (batch, heads, rows, width), where all samples read one table. */
+static int rotary(const struct dlb_graph *g, const struct dlb_op *o, struct dlb_loop *l)
+{
+	const struct dlb_tensor *table = &g->tensor[o->in[1]];
+
+	if (g->tensor[o->in[0]].n_dims != 4 || o->n_in > 3 || table->n_dims != 3 || !is_one(table->dim[0]))
+		return 0;
+	clear(&l[0], "batch");
+	l[0].in[0] = l[0].out[0] = 0;
+	clear(&l[1], "head");
+	l[1].in[0] = l[1].out[0] = 1;
+	return 2;
+}
+
 /* Before opset 13 everything from the axis on is one dimension. */
 static int softmax(const struct dlb_graph *g, const struct dlb_op *o, struct dlb_loop *l)
 {
@@ -802,7 +816,7 @@ const struct dlb_split_rule dlb_split_rules[] = {
 	FOLLOWS("Sum", elementwise), FOLLOWS("Max", elementwise), FOLLOWS("Min", elementwise), FOLLOWS("Clip", elementwise),
 	FOLLOWS("Where", elementwise), FOLLOWS("Identity", elementwise), FOLLOWS("Cast", elementwise),
 	FOLLOWS("Layout", elementwise), FOLLOWS("LayoutView", elementwise), FOLLOWS("TransposeView", transpose),
-	FOLLOWS("Swish", elementwise), FOLLOWS("SwiGLU", elementwise),
+	FOLLOWS("RotaryEmbedding", rotary), FOLLOWS("Swish", elementwise), FOLLOWS("SwiGLU", elementwise),
 	FOLLOWS("LRN", samples), FOLLOWS("InstanceNormalization", samples),
 	FOLLOWS("GroupNormalization", samples), FOLLOWS("ReduceMean", samples),
 	FOLLOWS("ReduceSum", samples), FOLLOWS("ReduceMax", samples), FOLLOWS("Pad", samples), FOLLOWS("Resize", samples),

@@ -304,6 +304,57 @@ static int swish(struct dlb_graph *g, int x, int variant)
 	return OP("Mul", OP("Tanh", y), W("b", 6));			/* of another shape: not gated by it */
 }
 
+/* -- RotaryEmbedding -- */
+
+enum { ROPE_LLAMA, ROPE_LAST_FIRST, ROPE_SPLIT, ROPE_GOOD, ROPE_UNEQUAL = ROPE_GOOD, ROPE_NEGATED, ROPE_PER_SAMPLE, ROPE_ESCAPES,
+       ROPE_TRAINED, ROPE_KINDS };
+
+static int half(struct dlb_graph *g, int x, int64_t from, int64_t to)
+{
+	const struct dlb_desc d = { .dtype = DLB_I64, .n_dims = 1, .dim = { 1 } };
+	const int64_t axis = 3;
+	return OP("Slice", x, dlb_graph_add_constant(g, "from", &d, &from, NULL), dlb_graph_add_constant(g, "to", &d, &to, NULL),
+		  dlb_graph_add_constant(g, "axis", &d, &axis, NULL));
+}
+
+/* A table of (1, 1, 4, 6), rows of two equal halves; unequal: but for one number. */
+static int table(struct dlb_graph *g, const char *name, bool trained, bool unequal)
+{
+	const int t = constant(g, name, (const int64_t[]){ 1, 1, 4, 6 }, 4, trained);
+	double *v = (double *)g->tensor[t].data;
+	for (int i = 0; i < 24; i++)
+		v[i] = v[i / 6 * 6 + i % 3] + (unequal && i == 17);
+	return t;
+}
+
+/* x (N, 4, 6): two heads of 6, in (N, 2, 4, 6). */
+static int rope(struct dlb_graph *g, int x, int variant)
+{
+	const int kind = variant / 2;
+	x = INTS("Transpose", RESHAPE(OP("MatMul", x, W("in", 6, 12)), 1, 0, 4, 2, 6), "perm", 0, 2, 1, 3);
+	const int c = kind == ROPE_PER_SAMPLE ? OP("Tanh", x) : table(g, "cos", kind == ROPE_TRAINED, kind == ROPE_UNEQUAL);
+	const int s = table(g, "sin", false, false);
+	int low, high;
+	if (kind == ROPE_SPLIT) {
+		const struct dlb_desc d = { .dtype = DLB_I64, .n_dims = 1, .dim = { 2 } };
+		const struct dlb_attr axis = { .name = "axis", .type = DLB_ATTR_INT, .i = 3 };
+		const int in[2] = { x, dlb_graph_add_constant(g, "parts", &d, (const int64_t[]){ 3, 3 }, NULL) };
+		low = dlb_graph_add_tensor(g, "low", DLB_T_ACTIVATION);
+		high = dlb_graph_add_tensor(g, "high", DLB_T_ACTIVATION);
+		dlb_graph_add_op(g, "halves", "Split", "", DLB_FORWARD, in, 2, (const int[]){ low, high }, 2, &axis, 1);
+	} else {
+		low = half(g, x, 0, 3);
+		high = half(g, x, 3, INT64_MAX);
+	}
+	const int parts[2] = { kind == ROPE_NEGATED ? high : OP("Neg", high), kind == ROPE_NEGATED ? OP("Neg", low) : low };
+	const struct dlb_attr last = { .name = "axis", .type = DLB_ATTR_INT, .i = -1 };
+	const int turned = op(g, "Concat", parts, 2, &last, 1);
+	const int a = kind == ROPE_LAST_FIRST ? OP("Mul", c, x) : OP("Mul", x, c);
+	const int b = kind == ROPE_LAST_FIRST ? OP("Mul", s, turned) : OP("Mul", turned, s);
+	const int y = kind == ROPE_LAST_FIRST ? OP("Add", b, a) : OP("Add", a, b);
+	return kind == ROPE_ESCAPES ? OP("Mul", y, turned) : OP("Tanh", y);
+}
+
 /* -- the guard of attention's Softmax -- */
 
 enum { GUARD_CAUSAL, GUARD_NO_MASK, GUARD_OPEN, GUARD_SHUT = GUARD_OPEN, GUARD_INPUT, GUARD_ONE, GUARD_KINDS };
@@ -819,6 +870,8 @@ int main(void)
 		check("swish", swish, kind, dim, 3, kind / 2 < SWISH_GOOD);
 		check("swiglu", swish, kind, dim, 3, kind / 2 == SWISH_GATED || kind / 2 == SWISH_GATED_LAST);
 	}
+	for (int kind = 0; kind < 2 * ROPE_KINDS; kind++)
+		check("rotary", rope, kind, dim, 3, kind / 2 < ROPE_GOOD);
 	for (int kind = 0; kind < 2 * GUARD_KINDS; kind++)
 		if (kind / 2 != GUARD_SHUT)
 			check("softmax-guard", guarded, kind, dim, 3, kind / 2 < GUARD_OPEN);
