@@ -1,14 +1,12 @@
 /* See checkpoint.h: --save. */
 #define _XOPEN_SOURCE 700
-#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include "exec/checkpoint.h"
-#include "model/file.h"
 #include "model/onnx.h"
 #include "model/safetensors.h"
 #include "util/mem.h"
+#include "util/output.h"
 
 /* Brings tensor t to rank 0's heap (returned on rank 0, NULL elsewhere). */
 static int collect(struct dlb_comm *comm, const struct dlb_state *s, int t, int home, void **out, struct dlb_error *err)
@@ -202,17 +200,9 @@ static void put_part(struct saved *s, const struct dlb_tensor *x, void *host)
 
 int dlb_weights_check_path(const char *path, const struct dlb_graph *g, struct dlb_error *err)
 {
-	struct dlb_aside a;
-	struct stat st;
-
 	if (is_onnx(path) && !g->model_path)
 		return no_model(path, err);
-	if (stat(path, &st) == 0 && S_ISDIR(st.st_mode))
-		return dlb_fail(err, NULL, "cannot write '%s': %s", path, strerror(EISDIR));
-	if (dlb_aside_open(&a, path, err))
-		return -1;
-	dlb_aside_abort(&a);
-	return 0;
+	return dlb_output_check(path, err);
 }
 
 int dlb_weights_save(const char *path, struct dlb_comm *comm, const struct dlb_state *s, struct dlb_error *err)

@@ -13,6 +13,7 @@
 #include "model/file.h"
 #include "model/onnx.h"
 #include "model/onnx_proto.h"
+#include "util/output.h"
 
 #define MAX_BYTES INT32_MAX	/* protobuf's own limit */
 
@@ -263,18 +264,18 @@ static int take_in_graph(struct saver *s, const Onnx__GraphProto *p)
 static int write_model(const Onnx__ModelProto *m, const char *path, struct dlb_error *err)
 {
 	const size_t bytes = protobuf_c_message_get_packed_size(&m->base);
-	struct dlb_aside out;
+	struct dlb_output out;
 	if (bytes > MAX_BYTES) {
 		dlb_fail(err, path, "the model is larger than the 2 GB that an ONNX file may have");
 		return dlb_hint(err, "save as .safetensors");
 	}
-	if (dlb_aside_open(&out, path, err))
+	if (dlb_output_open(&out, path, err))
 		return -1;
 	uint8_t *packed = dlb_xmalloc(bytes);
 	protobuf_c_message_pack(&m->base, packed);
 	fwrite(packed, 1, bytes, out.f);
 	free(packed);
-	return dlb_aside_commit(&out, err);
+	return dlb_output_commit(&out, err);
 }
 
 static int save(struct saver *s, Onnx__ModelProto *m, const char *path, const struct dlb_desc *desc, int n)

@@ -13,6 +13,7 @@
 #include "graph/name_map.h"
 #include "model/file.h"
 #include "util/mem.h"
+#include "util/output.h"
 
 #define MAX_HEADER 100000000u		/* as the reference implementation */
 
@@ -265,14 +266,14 @@ int dlb_safetensors_write(const char *path, const struct dlb_st_tensor *t, int n
 			  struct dlb_error *err)
 {
 	struct row *row = dlb_xcalloc((size_t)n + 1, sizeof *row);
-	struct dlb_aside out;
+	struct dlb_output out;
 	int rc = -1;
 
 	for (int i = 0; i < n; i++)
 		row[i] = (struct row){ &t[i], i };
 	qsort(row, (size_t)n, sizeof *row, by_width);
 	char *header = make_header(path, row, n, metadata, err);
-	if (header && dlb_aside_open(&out, path, err) == 0) {
+	if (header && dlb_output_open(&out, path, err) == 0) {
 		const size_t length = strlen(header), padded = (length + 7) / 8 * 8;
 		for (int i = 0; i < 8; i++)
 			fputc((int)(padded >> 8 * i & 0xff), out.f);
@@ -281,7 +282,7 @@ int dlb_safetensors_write(const char *path, const struct dlb_st_tensor *t, int n
 			fputc(' ', out.f);
 		for (int i = 0; i < n; i++)
 			fwrite(row[i].t->data, 1, dlb_desc_bytes(&row[i].t->desc), out.f);
-		rc = dlb_aside_commit(&out, err);	/* looks at ferror */
+		rc = dlb_output_commit(&out, err);	/* looks at ferror */
 	}
 	free(header);
 	free(row);
