@@ -65,7 +65,7 @@ static void start_end(struct run *r, struct flight *f, int64_t step)
 		x->why = f->verdict;
 	}
 	memset(x->x, 0, (size_t)n * sizeof *x->x);
-	x->x[ENDING_STOP] = r->o->stop && *r->o->stop ? 1.0 : 0.0;
+	x->x[ENDING_STOP] = dlb_run_wants_end(r) ? 1.0 : 0.0;
 	x->x[ENDING_FAILED] = x->wrong ? 1.0 : 0.0;
 	if (!x->wrong && dlb_run_weights_finite(r, f->e, step, &x->why))
 		x->x[ENDING_SPOILT] = x->wrong = 1;

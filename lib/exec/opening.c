@@ -1,9 +1,7 @@
 /* What a run needs, opened and closed: device, weights, programs with their engines, data, evaluation, log, checkpoints. */
-#include <errno.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 #include "exec/dispatch.h"
 #include "exec/exchange.h"
 #include "exec/kfac.h"
@@ -270,24 +268,18 @@ static void find_limits(struct run *r)
 	}
 }
 
-/* The log is cut back to the step that training goes on from: a loss a line, line i for step i - 1. */
+/* The log goes on from the step that training goes on from: a loss a line, line i for step i - 1. */
 static int open_log(struct run *r, struct dlb_error *err)
 {
-	int64_t lines = 0;
-	int c;
-
 	if (!r->o->loss_log || r->rank)
 		return 0;
-	r->log = fopen(r->o->loss_log, r->at.step ? "r+" : "w");
-	if (!r->log && errno == ENOENT)
-		r->log = fopen(r->o->loss_log, "w");
-	if (!r->log)
-		return dlb_fail(err, NULL, "cannot open '%s': %s", r->o->loss_log, strerror(errno));
-	while (lines < r->at.step && (c = getc(r->log)) != EOF)
-		lines += c == '\n';
-	if (fseek(r->log, 0, SEEK_CUR) || ftruncate(fileno(r->log), ftell(r->log)))
-		return dlb_fail(err, NULL, "cannot cut '%s' back: %s", r->o->loss_log, strerror(errno));
-	return 0;
+	return dlb_output_open(&r->log, r->o->loss_log, err) || dlb_output_keep_lines(&r->log, r->at.step, err) ? -1 : 0;
+}
+
+/* Once all ranks have opened what they need: a run that is refused leaves the log before it as it was. */
+static int place_log(struct run *r, struct dlb_error *err)
+{
+	return r->log.f ? dlb_output_place(&r->log, err) : 0;
 }
 
 static int check_save(const struct run *r, struct dlb_error *err)
@@ -331,7 +323,7 @@ int dlb_run_open(struct run *r, const struct dlb_doc *doc, int *who, struct dlb_
 		find_limits(r);
 		rc = open_engines(r, err) || (found && load_kept(r, err)) || open_log(r, err) || check_save(r, err) ? -1 : 0;
 	}
-	if (dlb_comm_agree(r->comm, rc, err, who) || dlb_comm_agree(r->comm, open_feed(r, err), err, who))
+	if (dlb_comm_agree(r->comm, rc, err, who) || dlb_comm_agree(r->comm, open_feed(r, err) || place_log(r, err) ? -1 : 0, err, who))
 		return -1;
 	if (r->program[0].async && r->job.plan.clip && dlb_comm_size(r->comm) > 1 &&
 	    dlb_subset_new(&r->ground.norms, r->comm, NULL, dlb_comm_size(r->comm), 1, err))
@@ -345,8 +337,7 @@ void dlb_run_close(struct run *r)
 {
 	struct dlb_error ignored;
 
-	if (r->log)
-		fclose(r->log);
+	dlb_output_abort(&r->log);
 	if (!dlb_comm_broken(r->comm))
 		dlb_feed_settle(r->feed, &ignored);
 	dlb_feed_free(r->feed);

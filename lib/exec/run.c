@@ -65,8 +65,6 @@ int dlb_run_save_checkpoint(struct run *r, struct dlb_error *err)
 	const struct dlb_checkpoint_kept kept = dlb_run_kept(r);
 	double ignored;
 
-	if (r->log)
-		fflush(r->log);
 	if (dlb_average_all(r->average, r->comm, &r->job.plan, &ignored, err) ||
 	    dlb_checkpoint_save(&r->checkpoint, r->comm, &r->state, &kept, &r->at, &path, err))
 		return -1;
@@ -112,7 +110,7 @@ static int step_end(struct run *r, struct dlb_engine *e, const struct dlb_step *
 	double start_s = dlb_clock_s(), *x = r->ending;
 
 	memset(x, 0, ((size_t)R + N_ENDING) * sizeof *x);
-	x[ENDING_STOP] = r->o->stop && *r->o->stop ? 1.0 : 0.0;
+	x[ENDING_STOP] = dlb_run_wants_end(r) ? 1.0 : 0.0;
 	x[ENDING_FAILED] = wrong ? 1.0 : 0.0;
 	x[ENDING_SPOILT] = spoilt ? 1.0 : 0.0;
 	x[N_ENDING + r->replica] = step->fed->weight * dlb_engine_loss_of(e, step);
@@ -132,10 +130,15 @@ void dlb_run_keep_loss(struct run *r, double loss)
 		r->loss = dlb_xrealloc(r->loss, (size_t)r->cap_losses, sizeof *r->loss);
 	}
 	r->loss[r->n_losses++] = loss;
-	if (r->log) {
-		fprintf(r->log, "%.17g\n", loss);
-		fflush(r->log);
+	if (r->log.f && !r->log_lost.what[0]) {
+		fprintf(r->log.f, "%.17g\n", loss);
+		dlb_output_flush(&r->log, &r->log_lost);
 	}
+}
+
+bool dlb_run_wants_end(const struct run *r)
+{
+	return (r->o->stop && *r->o->stop) || r->log_lost.what[0];
 }
 
 /* The first full step is slower (caches, first touches): it counts only when there is no other. */
@@ -268,6 +271,20 @@ static int train(struct run *r, int *who, struct dlb_error *err)
 
 /* ---- the whole run ---- */
 
+/* A log that could not be written ends the run as a signal does, so that no work is lost, and then fails it. */
+static int close_log(struct run *r, struct dlb_error *err)
+{
+	int rc = 0;
+
+	if (r->log_lost.what[0]) {
+		*err = r->log_lost;
+		rc = -1;
+	} else if (r->log.f) {
+		rc = dlb_output_commit(&r->log, err);
+	}
+	return dlb_comm_agree(r->comm, rc, err, NULL);
+}
+
 static int finish(struct run *r, struct dlb_report *report, int *who, struct dlb_error *err)
 {
 	const struct dlb_exec_options *o = r->o;
@@ -282,6 +299,8 @@ static int finish(struct run *r, struct dlb_report *report, int *who, struct dlb
 	if (r->eval && dlb_eval_run(r->eval, r->comm, (uint64_t)r->at.step + 1, &report->accuracy, &report->test_loss, who, err))
 		return -1;
 	if (o->save && dlb_weights_save(o->save, r->comm, &r->state, err))
+		return -1;
+	if (close_log(r, err))
 		return -1;
 	if (o->save)
 		report->saved = dlb_arena_strdup(&report->arena, o->save);

@@ -6,6 +6,7 @@
 #include "exec/checkpoint.h"
 #include "exec/exchange.h"
 #include "exec/job.h"
+#include "util/output.h"
 
 enum { MAX_BATCHES = 3 };
 /* What the ranks tell each other at the end of a step: whether to stop; samples that could not be read; weights that are not
@@ -43,7 +44,8 @@ struct run {
 	int64_t end_step, end_epoch, end_position;	/* limits; INT64_MAX: none */
 	struct dlb_record record;
 	double *loss; int64_t n_losses, cap_losses;
-	FILE *log;
+	struct dlb_output log;				/* of losses; f NULL: none here */
+	struct dlb_error log_lost;			/* what empty: all of it could be written */
 	const char *stopped;
 	double wall_s;
 	double *ending;					/* [N_ENDING + replicas] what the ranks tell each other at the end of a step */
@@ -80,6 +82,8 @@ int dlb_run_not_finite(const struct run *r, int64_t step, double loss, struct dl
  * err that names it. */
 int dlb_run_weights_finite(const struct run *r, struct dlb_engine *e, int64_t step, struct dlb_error *err);
 int dlb_run_save_checkpoint(struct run *r, struct dlb_error *err);
+/* Whether this rank wants the run to end: it was told to, or its log cannot be written. */
+bool dlb_run_wants_end(const struct run *r);
 /* Steps from start to limit, for the progress line; 0: not known. */
 int64_t dlb_run_total_steps(const struct run *r);
 
