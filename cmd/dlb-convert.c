@@ -1,11 +1,11 @@
 /* dlb-convert: other tools' files -> document, document -> other tools' files. */
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "convert/convert.h"
 #include "util/cli.h"
+#include "util/input.h"
 
 static int list(const struct dlb_cli *cli)
 {
@@ -14,47 +14,21 @@ static int list(const struct dlb_cli *cli)
 	return dlb_cli_close_stdout(cli);
 }
 
-/* The whole of a file or of standard input; returns new. */
-static char *read_all(const char *path, size_t *n, struct dlb_error *err)
-{
-	FILE *f = path && strcmp(path, "-") ? fopen(path, "rb") : stdin;
-	char *text = NULL;
-	size_t room = 0, got;
-
-	if (!f) {
-		dlb_fail(err, NULL, "cannot open '%s': %s", path, strerror(errno));
-		return NULL;
-	}
-	*n = 0;
-	do {
-		if (*n == room)
-			text = dlb_xrealloc(text, room = room ? 2 * room : 65536, 1);
-		got = fread(text + *n, 1, room - *n, f);
-		*n += got;
-	} while (got);
-	int failed = ferror(f), why = errno;
-	if (f != stdin)
-		fclose(f);
-	if (!failed && *n)
-		return text;
-	free(text);
-	if (failed)
-		dlb_fail(err, NULL, "cannot read '%s': %s", path ? path : "<stdin>", strerror(why));
-	else
-		dlb_fail(err, f == stdin ? "<stdin>" : path, "empty input; did the previous command fail?");
-	return NULL;
-}
-
 static int from(const struct dlb_cli *cli, const struct dlb_format *f, const struct dlb_convert_options *o, int argc, char **argv)
 {
 	const char *path = cli->n_operands ? cli->operands[0] : NULL, *name = path && strcmp(path, "-") ? path : "<stdin>";
 	struct dlb_error err = { .what = "" };
 	struct dlb_doc doc;
+	char *text;
 	size_t n;
-	char *text = read_all(path, &n, &err);
 
-	if (!text)
+	if (dlb_input_read_text(path && strcmp(path, "-") ? path : NULL, 0, &text, &n, &err))
 		return dlb_cli_die(cli, &err);
+	if (!n) {
+		free(text);
+		dlb_fail(&err, name, "empty input; did the previous command fail?");
+		return dlb_cli_die(cli, &err);
+	}
 	dlb_doc_init(&doc, name);
 	int rc = f->import(text, n, name, o, &doc, &err);
 	free(text);

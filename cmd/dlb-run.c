@@ -12,6 +12,7 @@
 #include "exec/section.h"
 #include "util/cli.h"
 #include "util/clock.h"
+#include "util/input.h"
 #include "util/mem.h"
 
 #define TOOL "dlb-run"
@@ -288,6 +289,8 @@ static int run_rank(struct dlb_cli *cli, struct options *o, const char *folder, 
 	if (dlb_comm_rank(c) == 0) {
 		char *in = folder ? dlb_launch_in(folder) : NULL;
 
+		if (in)
+			dlb_input_set_max_text(UINT64_MAX);	/* what our parent has read, and made longer */
 		rc = in ? dlb_doc_read(&doc, in, &err) : open_doc(&doc, cli, o, argc, argv, &err);
 		if (in)
 			unlink(in);	/* nothing is left behind should the parent be killed */

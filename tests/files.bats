@@ -65,3 +65,122 @@ full_device() { mknod "$1" c 1 7 2>/dev/null && (: >"$1") 2>/dev/null; }
 	run -2 dlb-run --steps 2 "${digits[@]}" --loss-log "$tmp/log" --save "$tmp/no/where.safetensors" "$doc"
 	cmp "$tmp/log" "$tmp/was"
 }
+
+# Within 1.5 GB of address space, so that a reader that does not stop is ended before the machine suffers; and 20 s.
+bounded() { (ulimit -v 1500000; timeout 20 "$@"); }
+
+@test "devices without end, FIFOs and sockets as data: one line at once" {
+	one_node "$tmp/one.json"
+	mkfifo "$tmp/pipe"
+	python3 -c 'import socket, sys; socket.socket(socket.AF_UNIX).bind(sys.argv[1])' "$tmp/socket"
+	mkdir "$tmp/images" && : >"$tmp/images/1.png"
+	printf 'some text for a model that learns to read\n' >"$tmp/text"
+	for bad in /dev/zero "$tmp/pipe" "$tmp/socket"; do
+		for spec in "idx:$bad,$bad" "npy:$bad,$bad" "images:$bad" "images:$tmp/images,labels=$bad"; do
+			echo "$spec"
+			run -2 --separate-stderr bounded dlb-run --steps 1 --data "$spec" "$tmp/one.json"
+			one_line dlb-run "'$bad' is not a file but a"
+			jq -c --arg spec "$spec" '.run = {data: $spec}' "$tmp/one.json" >"$tmp/names.json"
+			run -2 --separate-stderr bounded dlb-run --steps 1 "$tmp/names.json"
+			one_line dlb-run "'$bad' is not a file but a"
+		done
+		for spec in "tokens:$bad" "tokens:$bad,type=u8" "text:$bad" "text:$bad,level=byte" "text:$tmp/text,alphabet=$bad" \
+			"text:$tmp/text,vocab=$bad,merges=$tmp/text" "text:$tmp/text,vocab=$tmp/text,merges=$bad"; do
+			echo "$spec"
+			run -2 --separate-stderr bounded "$BUILD/tests/data-dump" "$spec" i64 2 0
+			one_line data-dump "'$bad' is not a file but a"
+		done
+	done
+}
+
+@test "devices without end, FIFOs and sockets as models and weights: one line at once" {
+	mkfifo "$tmp/pipe.onnx"
+	ln -s /dev/zero "$tmp/zero.safetensors"
+	for bad in /dev/zero "$tmp/pipe.onnx"; do
+		run -2 --separate-stderr bounded dlb-profile --analytic "$bad"
+		one_line dlb-profile "'$bad' is not a file but a"
+		run -2 --separate-stderr bounded dlb-profile --analytic --weights "$bad" "$model"
+		one_line dlb-profile "'$bad' is not a file but a"
+		one_node "$tmp/one.json"
+		jq -c --arg bad "$bad" '.graph.model.path = $bad | del(.profile.inputs, .cost.inputs, .plan.inputs)' "$tmp/one.json" >"$tmp/names.json"
+		run -2 --separate-stderr bounded dlb-run --steps 1 "${digits[@]}" "$tmp/names.json"
+		one_line dlb-run "'$bad' is not a file but a"
+	done
+	run -2 --separate-stderr bounded dlb-profile --analytic --weights "$tmp/zero.safetensors" "$model"
+	one_line dlb-profile 'is not a file but a device'
+}
+
+@test "documents without end, and longer than --max-document" {
+	for tool in dlb-costmodel dlb-place dlb-run dlb-rebalance dlb-view 'dlb-convert --to chakra' 'dlb-profile --cluster'; do
+		echo "$tool"
+		# shellcheck disable=SC2086
+		run -2 --separate-stderr bounded $tool /dev/zero
+		one_line "${tool%% *}" '/dev/zero'
+		# shellcheck disable=SC2086
+		run -2 --separate-stderr bounded $tool - </dev/zero
+		one_line "${tool%% *}" '<stdin>'
+		# shellcheck disable=SC2086
+		run -2 --separate-stderr bounded $tool --max-document 20K "$doc"
+		one_line "${tool%% *}" "$doc: more than 20480 bytes" '--max-document'
+		# shellcheck disable=SC2086
+		run -2 --separate-stderr bounded $tool --max-document 2M - < <(printf '{"x":["'; tr '\0' x </dev/zero)
+		one_line "${tool%% *}" '<stdin>: more than 2097152 bytes'
+	done
+	run -2 --separate-stderr bounded dlb-costmodel -c /dev/zero "$doc"
+	one_line dlb-costmodel '/dev/zero'
+	run -2 --separate-stderr bounded dlb-profile --cluster --topology /dev/zero
+	one_line dlb-profile "/dev/zero"
+	run -2 --separate-stderr bounded dlb-place --affinity /dev/zero "$doc"
+	one_line dlb-place '/dev/zero'
+	run -2 --separate-stderr bounded dlb-convert --from chakra --max-document 1M /dev/zero
+	one_line dlb-convert '/dev/zero: more than 1048576 bytes'
+	for size in 0 -1 x 1T 9223372036854775807K 10MB ''; do
+		run -2 --separate-stderr dlb-place --max-document "$size" "$doc"
+		one_line dlb-place '--max-document wants'
+	done
+	dlb-view --max-document 1M "$doc" >/dev/null
+	dlb-run -q --max-document "$(wc -c <"$doc")" --steps 2 "${digits[@]}" "$doc" >/dev/null	# the ranks get a longer one
+}
+
+# Images of a byte a pixel, ROWS times 28 x 28, all 0, and as many labels.
+zeros() { # ROWS
+	python3 - "$tmp" "$1" <<-'END'
+		import gzip, struct, sys
+		rows = int(sys.argv[2])
+		with gzip.open(sys.argv[1] + '/x.gz', 'wb') as f:
+		    f.write(b'\0\0\x08\x03' + struct.pack('>III', rows, 28, 28))
+		    for i in range(0, rows, 10000):
+		        f.write(bytes(784 * min(10000, rows - i)))
+		with gzip.open(sys.argv[1] + '/y.gz', 'wb') as f:
+		    f.write(b'\0\0\x08\x01' + struct.pack('>I', rows) + bytes(rows))
+	END
+}
+
+@test "gzip of zeros: one copy in memory, and none of what cannot be" {
+	dlb-profile --analytic --batch 16 "$models/lenet5.onnx" | dlb-costmodel -c cpu:1 | dlb-place >"$tmp/doc.json"
+	zeros 500000				# 392 MB; two copies and the buffers would be over 800
+	(ulimit -v 750000; OPENBLAS_NUM_THREADS=1 timeout 100 dlb-run -q --steps 1 --data "idx:$tmp/x.gz,$tmp/y.gz" "$tmp/doc.json") |
+		jq -e '.report.losses | length == 1'
+	# In the file as it is, it is not in memory at all.
+	gunzip "$tmp/x.gz"
+	(ulimit -v 450000; OPENBLAS_NUM_THREADS=1 timeout 100 dlb-run -q --steps 1 --data "idx:$tmp/x,$tmp/y.gz" "$tmp/doc.json") |
+		jq -e '.report.losses | length == 1'
+	rm "$tmp/x"
+	zeros 100
+	for rows in 100000000 5000000; do	# what its size cannot hold; what this process has no memory for
+		printf '\0\0\10\3%b\0\0\0\34\0\0\0\34' "$(printf '\\x%02x\\x%02x\\x%02x\\x%02x' $((rows >> 24)) $((rows >> 16 & 255)) $((rows >> 8 & 255)) $((rows & 255)))" >"$tmp/x"
+		[ $rows = 5000000 ] && head -c 4000000 /dev/urandom >"$tmp/noise" && cat "$tmp/noise" >>"$tmp/x"
+		gzip -f "$tmp/x"
+		run -2 --separate-stderr bounded dlb-run --steps 1 --data "idx:$tmp/x.gz,$tmp/y.gz" "$tmp/doc.json"
+		one_line dlb-run "$tmp/x.gz"
+		[[ $stderr == *'more than '*' bytes of gzip can hold'* ]] || [[ $stderr == *'do not fit this machine'* ]]
+	done
+}
+
+@test "a text that does not fit the memory is refused before it is read" {
+	truncate -s 100G "$tmp/sparse"
+	for spec in "tokens:$tmp/sparse" "text:$tmp/sparse" "text:$tmp/sparse,vocab=$tmp/sparse,merges=$tmp/sparse"; do
+		run -2 --separate-stderr bounded "$BUILD/tests/data-dump" "$spec" i64 2 0
+		one_line data-dump "$tmp/sparse" 'memory'
+	done
+}

@@ -8,9 +8,11 @@
  *
  * Members that say nothing (0, unknown, none; "duplex" that is as "overlap") are left out. */
 #include "cluster/cluster.h"
+#include "util/input.h"
 #include "util/share.h"
 #include <errno.h>
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -544,23 +546,31 @@ static int read_file(const char *path, struct dlb_cluster *c, json_t **section, 
 	struct dlb_doc bare = { .root = NULL };
 	json_error_t e;
 	char where[300];
+	char *text;
+	size_t n;
 	int rc;
 
-	bare.root = json_load_file(path, JSON_REJECT_DUPLICATES, &e);
+	if (dlb_input_read_text(path, '{', &text, &n, err))
+		return -1;
+	bare.root = json_loadb(text, n, JSON_REJECT_DUPLICATES, &e);
 	if (!bare.root) {
+		free(text);
 		snprintf(where, sizeof where, "%.200s:%d:%d", path, e.line, e.column);
 		return dlb_fail(err, where, "%s", e.text);
 	}
 	if (json_object_get(bare.root, "dlb")) {
 		struct dlb_doc d;
 		json_decref(bare.root);
-		if (dlb_doc_read(&d, path, err))
+		rc = dlb_doc_parse(&d, text, n, path, err);
+		free(text);
+		if (rc)
 			return -1;
 		rc = dlb_cluster_read(&d, c, err);
 		*section = rc ? NULL : with_remarks(&d);
 		dlb_doc_release(&d);
 		return rc;
 	}
+	free(text);
 	snprintf(bare.name, sizeof bare.name, "%s", path);
 	struct dlb_ref r = { .v = bare.root, .index = -1, .doc = bare.name };
 	rc = dlb_cluster_read_section(&r, c, err);

@@ -11,6 +11,7 @@
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
+#include "util/input.h"
 
 enum { MAX_CORES = 1 << 16 };
 static const int deadly[] = { SIGSEGV, SIGABRT, SIGBUS, SIGFPE, SIGILL };
@@ -236,8 +237,13 @@ static bool xml_loads(const char *xml)
 
 static int load(hwloc_topology_t t, const char *xml, struct dlb_error *err)
 {
-	if (xml && access(xml, R_OK))
-		return dlb_fail(err, NULL, "cannot open '%s': %s", xml, strerror(errno));
+	uint64_t bytes;
+	const int fd = xml ? dlb_input_open(xml, &bytes, err) : -1;
+
+	if (xml && fd < 0)
+		return -1;
+	if (xml)
+		close(fd);
 	if (xml && !xml_loads(xml))
 		return dlb_fail(err, xml, "not a topology that hwloc can read");
 	if (xml && hwloc_topology_set_xml(t, xml))

@@ -1,6 +1,6 @@
 /* Samples and labels as arrays, a sample a row: idx:IMAGES,LABELS, npy:SAMPLES[,...][,LABELS], digits.
  *
- * IDX (often gzip) and labels are in memory; .npy samples stay in their files and are read row by row. Those that
+ * Gzip and labels are in memory; .npy samples and IDX bytes stay in their files and are read row by row. Those that
  * a float input gets go through the transform, when there is one; others are taken as they are, so that whole
  * numbers stay whole and doubles keep their digits. */
 #include <stdlib.h>
@@ -41,6 +41,7 @@ static void from_idx(struct array *a, struct dlb_idx *x, const char *name)
 	a->n_dims = x->n_dims;
 	memcpy(a->dim, x->dim, sizeof a->dim);
 	a->data = x->data;
+	a->at = x->at;
 	a->name = name;
 	row_count(a);
 }
@@ -101,12 +102,14 @@ static int idx_open(struct dlb_data *d, const struct dlb_spec *s, struct dlb_err
 	struct dlb_idx x;
 
 	a->n_samples = a->n_labels = 1;
-	if (dlb_idx_read(s->file[0], &x, err))
+	if (dlb_idx_open(s->file[0], &x, &a->samples[0].file, err))
 		return -1;
 	from_idx(&a->samples[0], &x, NULL);
-	if (dlb_idx_read(s->file[1], &x, err))
+	if (dlb_idx_open(s->file[1], &x, &a->labels[0].file, err))
 		return -1;
 	from_idx(&a->labels[0], &x, NULL);
+	if (load(&a->labels[0], err))
+		return -1;
 	if (x.n_dims != 1 || !dlb_dtype_is_int(x.dtype))
 		return dlb_fail(err, s->file[1], "labels are a list of integers, not %d dimensions of %s", x.n_dims, dlb_dtype_name(x.dtype));
 	if (a->labels[0].dim[0] != a->samples[0].dim[0])

@@ -1,11 +1,12 @@
 /* IDX files, plain or gzip. The header says how many bytes must follow; neither more nor fewer are
- * accepted, and memory grows only with what has really been read, so a short file that promises much
- * costs nothing. */
+ * accepted, and memory is taken once, for no more than a file of that size can hold. Single bytes of a plain file
+ * stay there. */
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 #include <zlib.h>
 #include "data/source.h"
+#include "util/input.h"
 #include "util/mem.h"
 
 void dlb_idx_release(struct dlb_idx *x)
@@ -52,66 +53,7 @@ static int header(const unsigned char *p, size_t n, const char *name, struct dlb
 	if (count == 0)
 		return dlb_fail(err, name, "IDX file without elements");
 	*bytes = (size_t)count * dlb_dtype_bytes(x->dtype);
-	if ((double)*bytes > (double)sysconf(_SC_PHYS_PAGES) * (double)sysconf(_SC_PAGESIZE))
-		return dlb_fail(err, name, "IDX data of %zu bytes do not fit this machine's memory", *bytes);
 	return 0;
-}
-
-/* All of a gzip file, but no more than its own IDX header allows (and one byte, to tell too long). */
-static int gunzip(const unsigned char *p, size_t n, const char *name, unsigned char **out, size_t *out_n, struct dlb_error *err)
-{
-	enum { HEAD = 4 + 4 * DLB_MAX_DIMS };
-	z_stream z = { 0 };
-	unsigned char *q = NULL;
-	size_t size = 0, cap = 0, limit = HEAD;
-	const unsigned char *start = p;
-	bool known = false;
-	int rc = Z_OK;
-
-	if (inflateInit2(&z, 16 + MAX_WBITS) != Z_OK)
-		return dlb_fail(err, name, "zlib does not start");
-	while (size < limit) {
-		size_t in = n < (1u << 30) ? n : 1u << 30;
-
-		if (size == cap) {
-			cap = cap ? 2 * cap : 1 << 12;
-			cap = cap < limit ? cap : limit;
-			q = dlb_xrealloc(q, cap, 1);
-		}
-		z.next_in = (unsigned char *)(uintptr_t)p;
-		z.avail_in = (unsigned)in;
-		z.next_out = q + size;
-		z.avail_out = cap - size < (1u << 30) ? (unsigned)(cap - size) : 1u << 30;
-		rc = inflate(&z, Z_NO_FLUSH);
-		p += in - z.avail_in;
-		n -= in - z.avail_in;
-		size = (size_t)(z.next_out - q);
-		if (rc != Z_OK && rc != Z_STREAM_END)
-			break;
-		if (!known && (size >= HEAD || rc == Z_STREAM_END)) {
-			struct dlb_idx x;
-			size_t head, bytes;
-
-			if (header(q, size, name, &x, &head, &bytes, err))
-				goto bad;
-			known = true;
-			limit = head + bytes + 1;
-		}
-		if (rc == Z_STREAM_END && (n == 0 || inflateReset(&z) != Z_OK))
-			break;
-	}
-	if (rc == Z_DATA_ERROR) {
-		dlb_fail(err, name, "damaged gzip data at byte %zu", (size_t)(p - start));
-		goto bad;
-	}
-	inflateEnd(&z);
-	*out = q;
-	*out_n = size;
-	return 0;
-bad:
-	inflateEnd(&z);
-	free(q);
-	return -1;
 }
 
 /* Swaps the bytes of `count` elements of `size` bytes: IDX is big-endian. */
@@ -130,48 +72,157 @@ static void swap(unsigned char *p, size_t count, size_t size)
 		}
 }
 
-int dlb_idx_parse(const void *data, size_t n, const char *name, struct dlb_idx *x, struct dlb_error *err)
-{
-	const unsigned char *p = data;
-	unsigned char *own = NULL;
-	struct dlb_idx y = { 0 };
-	size_t head, bytes;
-	int rc = -1;
+/* Where an IDX file comes from: memory, or, in pieces, an open file. */
+struct source { const unsigned char *p; size_t n; const struct dlb_data_file *file; };
+enum { PIECE = 1 << 16, HEAD = 4 + 4 * DLB_MAX_DIMS, MOST_INFLATED = 1032 /* bytes for one, by zlib's manual */ };
 
-	if (n >= 2 && p[0] == 0x1f && p[1] == 0x8b) {
-		if (gunzip(p, n, name, &own, &n, err))
-			return -1;
-		p = own;
-	}
-	if (header(p, n, name, &y, &head, &bytes, err))
-		goto out;
-	if (n - head < bytes) {
-		dlb_fail(err, name, "truncated at byte %zu: %zu of %zu bytes of data", n, n - head, bytes);
-		goto out;
-	}
-	if (n - head > bytes) {
-		dlb_fail(err, name, "longer than its header says: %zu bytes should end it", head + bytes);
-		goto out;
-	}
-	y.data = dlb_xmalloc(bytes);
-	memcpy(y.data, p + head, bytes);
-	swap(y.data, bytes / dlb_dtype_bytes(y.dtype), dlb_dtype_bytes(y.dtype));
-	*x = y;
-	rc = 0;
-out:
-	free(own);
-	return rc;
+static int check_memory(size_t bytes, const char *name, struct dlb_error *err)
+{
+	if ((double)bytes < dlb_memory_bytes())
+		return 0;
+	return dlb_fail(err, name, "IDX data of %zu bytes do not fit this machine's memory (%.0f)", bytes, dlb_memory_bytes());
 }
 
-int dlb_idx_read(const char *path, struct dlb_idx *x, struct dlb_error *err)
-{
-	unsigned char *p;
-	size_t n;
-	int rc;
+/* ---- gzip ---- */
 
-	if (dlb_data_file_read(path, &p, &n, err))
+struct gzip { const struct source *s; z_stream z; uint64_t at; bool over; unsigned char *piece; };
+
+/* More input, where there is any. */
+static int refill(struct gzip *g, struct dlb_error *err)
+{
+	const uint64_t left = g->s->n - g->at;
+	const size_t n = left < PIECE ? (size_t)left : PIECE;
+
+	if (g->z.avail_in || !n)
+		return 0;
+	if (g->s->file && dlb_data_file_get(g->s->file, g->at, g->piece, n, err))
 		return -1;
-	rc = dlb_idx_parse(p, n, path, x, err);
-	free(p);
-	return rc;
+	g->z.next_in = g->s->file ? g->piece : (unsigned char *)(uintptr_t)(g->s->p + g->at);
+	g->z.avail_in = (unsigned)n;
+	g->at += n;
+	return 0;
+}
+
+/* Up to cap bytes into q, of one member after another; fewer at the end. */
+static int gunzip(struct gzip *g, const char *name, unsigned char *q, size_t cap, size_t *size, struct dlb_error *err)
+{
+	for (*size = 0; *size < cap && !g->over;) {
+		const unsigned room = cap - *size < (1u << 30) ? (unsigned)(cap - *size) : 1u << 30;
+		int rc;
+
+		if (refill(g, err))
+			return -1;
+		if (!g->z.avail_in)
+			break;				/* cut off: fewer bytes than the header wants */
+		g->z.next_out = q + *size;
+		g->z.avail_out = room;
+		rc = inflate(&g->z, Z_NO_FLUSH);
+		*size += room - g->z.avail_out;
+		if (rc != Z_OK && rc != Z_STREAM_END)
+			return dlb_fail(err, name, "damaged gzip data at byte %llu", (unsigned long long)(g->at - g->z.avail_in));
+		if (rc == Z_STREAM_END && refill(g, err))
+			return -1;
+		g->over = rc == Z_STREAM_END && (!g->z.avail_in || inflateReset(&g->z) != Z_OK);
+	}
+	return 0;
+}
+
+static int check_length(size_t n, size_t head, size_t bytes, const char *name, struct dlb_error *err)
+{
+	if (n < head + bytes)
+		return dlb_fail(err, name, "truncated at byte %zu: %zu of %zu bytes of data", n, n - head, bytes);
+	if (n > head + bytes)
+		return dlb_fail(err, name, "longer than its header says: %zu bytes should end it", head + bytes);
+	return 0;
+}
+
+static int read_gzip(struct gzip *g, const char *name, struct dlb_idx *x, struct dlb_error *err)
+{
+	unsigned char first[HEAD];
+	size_t n, head, bytes, rest;
+
+	if (gunzip(g, name, first, HEAD, &n, err) || header(first, n, name, x, &head, &bytes, err))
+		return -1;
+	if (bytes / MOST_INFLATED > g->s->n)
+		return dlb_fail(err, name, "its header promises %zu bytes, more than %zu bytes of gzip can hold", bytes, g->s->n);
+	if (check_memory(bytes, name, err))
+		return -1;
+	n -= head;
+	if (n > bytes)
+		return check_length(head + n, head, bytes, name, err);
+	unsigned char *data = dlb_xmalloc(bytes + 1), more;
+	memcpy(data, first + head, n);
+	if (gunzip(g, name, data + n, bytes - n, &rest, err) || check_length(head + n + rest, head, bytes, name, err) ||
+	    gunzip(g, name, &more, 1, &rest, err) || check_length(head + bytes + rest, head, bytes, name, err)) {
+		free(data);
+		return -1;
+	}
+	x->data = data;
+	return 0;
+}
+
+/* The type, dimensions and, with `all` or where it must be changed, the data. */
+static int read_source(const struct source *s, const char *name, bool all, struct dlb_idx *x, struct dlb_error *err)
+{
+	unsigned char first[HEAD];
+	const size_t n = s->n < HEAD ? s->n : HEAD;
+	struct dlb_idx y = { 0 };
+	size_t head, bytes;
+
+	if (s->file && dlb_data_file_get(s->file, 0, first, n, err))
+		return -1;
+	if (!s->file)
+		memcpy(first, s->p, n);
+	if (n >= 2 && first[0] == 0x1f && first[1] == 0x8b) {
+		struct gzip g = { .s = s, .piece = dlb_xmalloc(PIECE) };
+		int rc = inflateInit2(&g.z, 16 + MAX_WBITS) == Z_OK ? 0 : dlb_fail(err, name, "zlib does not start");
+
+		if (!rc) {
+			rc = read_gzip(&g, name, &y, err);
+			inflateEnd(&g.z);
+		}
+		free(g.piece);
+		if (rc)
+			return -1;
+		bytes = (size_t)dlb_checked_count(y.dim, y.n_dims) * dlb_dtype_bytes(y.dtype);
+	} else {
+		if (header(first, n, name, &y, &head, &bytes, err) || check_length(s->n, head, bytes, name, err))
+			return -1;
+		y.at = head;
+		if (!all && dlb_dtype_bytes(y.dtype) == 1) {
+			*x = y;
+			return 0;
+		}
+		if (check_memory(bytes, name, err))
+			return -1;
+		y.data = dlb_xmalloc(bytes);
+		if (!s->file) {
+			memcpy(y.data, s->p + head, bytes);
+		} else if (dlb_data_file_get(s->file, head, y.data, bytes, err)) {
+			free(y.data);
+			return -1;
+		}
+	}
+	swap(y.data, bytes / dlb_dtype_bytes(y.dtype), dlb_dtype_bytes(y.dtype));
+	*x = y;
+	return 0;
+}
+
+int dlb_idx_parse(const void *data, size_t n, const char *name, struct dlb_idx *x, struct dlb_error *err)
+{
+	return read_source(&(struct source){ .p = data, .n = n }, name, true, x, err);
+}
+
+int dlb_idx_open(const char *path, struct dlb_idx *x, struct dlb_data_file *file, struct dlb_error *err)
+{
+	memset(x, 0, sizeof *x);
+	if (dlb_data_file_open(file, path, err))
+		return -1;
+	if (read_source(&(struct source){ .n = (size_t)file->size, .file = file }, path, false, x, err)) {
+		dlb_data_file_close(file);
+		return -1;
+	}
+	if (x->data)
+		dlb_data_file_close(file);
+	return 0;
 }

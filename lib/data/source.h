@@ -151,9 +151,10 @@ void dlb_data_file_close(struct dlb_data_file *f);
 
 /* An IDX file (Y. LeCun's format of MNIST): two zero bytes, a type, the number of dimensions, each
  * dimension as 32 bits, then the elements; all big-endian. Here in the machine's order. */
-struct dlb_idx { enum dlb_dtype dtype; int n_dims; int64_t dim[DLB_MAX_DIMS]; void *data; /* owned, malloc */ };
-int dlb_idx_read(const char *path, struct dlb_idx *x, struct dlb_error *err);
-/* The same from memory, gzip or not; `name` for messages. */
+struct dlb_idx { enum dlb_dtype dtype; int n_dims; int64_t dim[DLB_MAX_DIMS]; void *data; /* owned, malloc */ uint64_t at; };
+/* Elements of a byte in a file that is not gzip stay there: data is NULL, they begin at byte `at`, and the file is open. */
+int dlb_idx_open(const char *path, struct dlb_idx *x, struct dlb_data_file *file, struct dlb_error *err);
+/* From memory, gzip or not, and to memory; `name` for messages. */
 int dlb_idx_parse(const void *p, size_t n, const char *name, struct dlb_idx *x, struct dlb_error *err);
 void dlb_idx_release(struct dlb_idx *x);
 /* The digits built in: the two IDX files of share/data/digits. */

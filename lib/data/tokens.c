@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "data/source.h"
+#include "util/input.h"
 #include "util/mem.h"
 
 struct sequence {
@@ -26,6 +27,21 @@ struct sequence {
 static int too_short(const struct sequence *q, struct dlb_error *err)
 {
 	return q->n < 2 ? dlb_fail(err, q->path, "a text of %zu %s is too short to learn from", q->n, q->what) : 0;
+}
+
+/* Text that becomes ids in memory takes, with them, five bytes for one. */
+static int text_read(const char *path, unsigned char **p, size_t *n, struct dlb_error *err)
+{
+	enum { PER_BYTE = 1 + sizeof(uint32_t) };
+
+	if (dlb_data_file_read(path, p, n, err))
+		return -1;
+	if ((double)*n * PER_BYTE < dlb_memory_bytes())
+		return 0;
+	free(*p);
+	*p = NULL;
+	dlb_fail(err, path, "the ids of its %zu bytes do not fit this machine's memory (%.0f)", *n, dlb_memory_bytes());
+	return dlb_hint(err, "text:FILE,level=byte and tokens:FILE,type=u16 are read from the file as wanted");
 }
 
 /* ---- tokens: ---- */
@@ -54,7 +70,7 @@ static int by_alphabet(struct sequence *q, const struct sequence *like, const ch
 {
 	unsigned char *p = NULL, *other = NULL;
 	size_t n, m;
-	int rc = dlb_data_file_read(q->path, &p, &n, err);
+	int rc = text_read(q->path, &p, &n, err);
 
 	q->has_alphabet = true;
 	if (!rc && like) {
@@ -102,7 +118,7 @@ static int by_pairs(struct sequence *q, const char *vocab, const char *merges, s
 	unsigned char *p = NULL, *v = NULL, *m = NULL;
 	size_t n, n_v, n_m;
 	struct dlb_bpe *b = NULL;
-	int rc = dlb_data_file_read(vocab, &v, &n_v, err) || dlb_data_file_read(merges, &m, &n_m, err) || dlb_data_file_read(q->path, &p, &n, err) ||
+	int rc = dlb_data_file_read(vocab, &v, &n_v, err) || dlb_data_file_read(merges, &m, &n_m, err) || text_read(q->path, &p, &n, err) ||
 		 dlb_bpe_new(&b, v, n_v, vocab, m, n_m, merges, err) || dlb_bpe_encode(b, p, n, q->path, &q->tokens, err) ? -1 : 0;
 
 	if (!rc) {

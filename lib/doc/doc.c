@@ -13,6 +13,7 @@
 #include "doc/print.h"
 #include "util/cli.h"
 #include "util/hash.h"
+#include "util/input.h"
 #include "util/mem.h"
 
 enum { OUR_MAJOR = 1, OUR_MINOR = 0 };
@@ -124,24 +125,13 @@ int dlb_doc_parse(struct dlb_doc *d, const char *text, size_t n, const char *nam
 int dlb_doc_read(struct dlb_doc *d, const char *path, struct dlb_error *err)
 {
 	bool is_stdin = !path || !strcmp(path, "-");
-	const char *name = is_stdin ? "<stdin>" : path;
-	FILE *f = is_stdin ? stdin : fopen(path, "rb");
-	size_t n = 0, room = 1 << 16, got;
 	char *text;
-	int rc, e;
+	size_t n;
+	int rc;
 
-	if (!f)
-		return dlb_fail(err, NULL, "cannot open '%s': %s", path, strerror(errno));
-	text = dlb_xmalloc(room);
-	while ((got = fread(text + n, 1, room - n, f)) > 0) {
-		n += got;
-		if (n == room)
-			text = dlb_xrealloc(text, 2, room), room *= 2;
-	}
-	e = ferror(f) ? errno : 0;
-	if (!is_stdin)
-		fclose(f);
-	rc = e ? dlb_fail(err, NULL, "cannot read '%s': %s", name, strerror(e)) : dlb_doc_parse(d, text, n, name, err);
+	if (dlb_input_read_text(is_stdin ? NULL : path, '{', &text, &n, err))
+		return err && err->where[0] && !err->hint[0] ? dlb_hint(err, "it is no dlb document") : -1;
+	rc = dlb_doc_parse(d, text, n, is_stdin ? "<stdin>" : path, err);
 	free(text);
 	return rc;
 }

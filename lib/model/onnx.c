@@ -651,7 +651,7 @@ int dlb_onnx_read(const char *path, struct dlb_graph *g, struct dlb_error *err)
 	dlb_sha256_add(digest, f.data, f.n);
 	int rc = parse(f.data, f.n, path, full ? dirname(copy) : NULL, digest, g, err);
 	dlb_sha256_end(digest, sha);
-	if (!rc && full && f.mapped) {
+	if (!rc && full) {
 		if (!dlb_is_utf8(full, strlen(full)))
 			rc = dlb_refuse(err, path, "rename the folder", "the path of the model is not UTF-8 text");
 		g->model_path = dlb_arena_strdup(&g->arena, full);

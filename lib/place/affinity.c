@@ -1,8 +1,10 @@
 /* Reading tables of affinity. */
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 #include "op/op.h"
 #include "place/affinity.h"
+#include "util/input.h"
 #include "util/share.h"
 
 static int read_row(const struct dlb_ref *r, struct dlb_affinity *a, struct dlb_affinity_row *row, struct dlb_error *err)
@@ -53,7 +55,12 @@ int dlb_affinity_read(struct dlb_affinity *a, const char *name, struct dlb_error
 	}
 	const char *file = access(name, R_OK) ? path : name;
 	struct dlb_ref root = { .index = -1, .doc = name };
-	json_t *v = root.v = json_load_file(file, JSON_REJECT_DUPLICATES, &e);
+	char *text;
+	size_t n;
+	if (dlb_input_read_text(file, '{', &text, &n, err))
+		return -1;
+	json_t *v = root.v = json_loadb(text, n, JSON_REJECT_DUPLICATES, &e);
+	free(text);
 	if (!v) {
 		snprintf(where, sizeof where, "%.200s:%d:%d", file, e.line, e.column);
 		return dlb_fail(err, where, "%s", e.text);

@@ -9,13 +9,15 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "util/input.h"
 #include "util/mem.h"
 
-enum { N_STANDARD = 4, MAX_OPERANDS = 8 };
+enum { N_STANDARD = 5, MAX_OPERANDS = 8 };
 
 struct parse {
 	struct dlb_cli *cli;
 	bool help, version;
+	int64_t max_document;
 	struct dlb_opt standard[N_STANDARD];
 };
 
@@ -112,6 +114,23 @@ static int set_real(const struct dlb_cli *cli, const struct dlb_opt *o, const ch
 	return 0;
 }
 
+static int set_bytes(const struct dlb_cli *cli, const struct dlb_opt *o, const char *text)
+{
+	static const char units[] = "KMG";
+	char name[64], *end;
+	long long v;
+	int shift;
+
+	errno = 0;
+	v = strtoll(text, &end, 10);
+	const char *unit = end != text && *end ? strchr(units, *end) : NULL;
+	shift = unit ? 10 * (int)(unit - units + 1) : 0;
+	if (end == text || errno || v < 1 || v > INT64_MAX >> shift || end[unit != NULL])
+		return dlb_cli_usage(cli, "%s wants a number of bytes such as 64K, 10M or 2G, not '%s'", shown(o, name), text);
+	*(int64_t *)o->value = v << shift;
+	return 0;
+}
+
 /* Stores text (NULL for a flag) in o's value; 0 or the exit status. */
 static int set(const struct dlb_cli *cli, const struct dlb_opt *o, const char *text)
 {
@@ -128,6 +147,8 @@ static int set(const struct dlb_cli *cli, const struct dlb_opt *o, const char *t
 		return set_int(cli, o, text);
 	case DLB_OPT_REAL:
 		return set_real(cli, o, text);
+	case DLB_OPT_BYTES:
+		return set_bytes(cli, o, text);
 	case DLB_OPT_LIST: {
 		struct dlb_strlist *l = o->value;
 
@@ -228,10 +249,12 @@ static int parse_words(struct parse *p, int argc, char **argv)
 
 int dlb_cli_parse(struct dlb_cli *cli, int argc, char **argv)
 {
-	struct parse p = { .cli = cli };
+	struct parse p = { .cli = cli, .max_document = DLB_INPUT_MAX_TEXT };
 	const struct dlb_opt standard[N_STANDARD] = {
 		{ .letter = 'q', .name = "quiet", .type = DLB_OPT_FLAG, .value = &cli->quiet, .help = "no warnings, no progress" },
 		{ .letter = 'v', .name = "verbose", .type = DLB_OPT_FLAG, .value = &cli->verbose, .help = "say on standard error what is done" },
+		{ .name = "max-document", .type = DLB_OPT_BYTES, .value = &p.max_document, .arg = "BYTES",
+		  .help = "refuse a document longer than that (default 1G)" },
 		{ .name = "help", .type = DLB_OPT_FLAG, .value = &p.help, .help = "show this text" },
 		{ .name = "version", .type = DLB_OPT_FLAG, .value = &p.version, .help = "show the version" },
 	};
@@ -241,6 +264,7 @@ int dlb_cli_parse(struct dlb_cli *cli, int argc, char **argv)
 	cli->status = parse_words(&p, argc, argv);
 	if (cli->status)
 		return -1;
+	dlb_input_set_max_text((uint64_t)p.max_document);
 	if (p.help)
 		print_help(&p);
 	else if (p.version)

@@ -11,7 +11,7 @@
  *             .summary = "place every op on a node", .opts = opts, .n_opts = DLB_LEN(opts), .max_operands = 1 };
  *     if (dlb_cli_parse(&cli, argc, argv)) return cli.status;
  *
- * --help, --version, -q/--quiet, -v/--verbose are added to every table. Long options take =VALUE or
+ * --help, --version, -q/--quiet, -v/--verbose, --max-document (util/input.h) are added to every table. Long options take =VALUE or
  * the next word; unique prefixes are not accepted. "--" ends options; "-" is an operand. */
 #ifndef DLB_UTIL_CLI_H
 #define DLB_UTIL_CLI_H
@@ -27,6 +27,7 @@ enum dlb_opt_type {
 	DLB_OPT_STR,		/* const char *, borrowed from argv */
 	DLB_OPT_INT,		/* int64_t */
 	DLB_OPT_REAL,		/* double */
+	DLB_OPT_BYTES,		/* int64_t; 500, 64K, 10M, 2G, by 1024 */
 	DLB_OPT_LIST,		/* struct dlb_strlist: every occurrence is appended */
 };
 struct dlb_strlist { const char **item; int n; };

@@ -7,8 +7,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "util/hash.h"
+#include "util/input.h"
 #include "util/mem.h"
 
 #if defined(__x86_64__)
@@ -126,16 +128,17 @@ void dlb_sha256_end(struct dlb_sha256 *s, char out[65])
 int dlb_sha256_file(const char *path, char out[65], struct dlb_error *err)
 {
 	unsigned char buffer[65536];
-	FILE *f = fopen(path, "rb");
-	size_t n;
+	uint64_t size;
+	const int fd = dlb_input_open(path, &size, err);
+	ssize_t n;
 
-	if (!f)
-		return dlb_fail(err, NULL, "cannot open '%s': %s", path, strerror(errno));
+	if (fd < 0)
+		return -1;
 	struct dlb_sha256 *s = dlb_sha256_new();
-	while ((n = fread(buffer, 1, sizeof buffer, f)) > 0)
-		dlb_sha256_add(s, buffer, n);
-	const int why = ferror(f) ? errno : 0;
-	fclose(f);
+	while ((n = read(fd, buffer, sizeof buffer)) > 0 || (n < 0 && errno == EINTR))
+		dlb_sha256_add(s, buffer, n > 0 ? (size_t)n : 0);
+	const int why = n < 0 ? errno : 0;
+	close(fd);
 	dlb_sha256_end(s, out);
 	return why ? dlb_fail(err, NULL, "cannot read '%s': %s", path, strerror(why)) : 0;
 }

@@ -253,7 +253,7 @@ static void test_topology(void)
 	assert(c.n_nodes == 4 && c.n_groups == 7 && cxl == 1 && !strcmp(c.kind[0].name, "cpu/2"));
 	round_trip(&c);
 	dlb_cluster_release(&c);
-	assert(dlb_cluster_discover(&c, "/dev/null", 1, &err) == -1 && strstr(err.what, "not a topology"));
+	assert(dlb_cluster_discover(&c, "/dev/null", 1, &err) == -1 && strstr(err.what, "is not a file but a device"));
 	assert(dlb_cluster_discover(&c, "no/such/file.xml", 1, &err) == -1 && strstr(err.what, "cannot open"));
 }
 
