@@ -113,7 +113,7 @@ static int parse(struct dlb_cli *cli, int argc, char **argv, struct options *o)
 		{ 0, "factor-decay", DLB_OPT_REAL, &e->hyper[DLB_HYPER_FACTOR_DECAY], "X", "of kfac's factors' averages (default 0.95)", &e->hyper_given[DLB_HYPER_FACTOR_DECAY], 0, 1 },
 		{ 0, "inverse-every", DLB_OPT_REAL, &e->hyper[DLB_HYPER_INVERSE_EVERY], "N", "of kfac: steps from one inversion to the next (default 10)", &e->hyper_given[DLB_HYPER_INVERSE_EVERY], 1, 1e9 },
 		{ 0, "kl-clip", DLB_OPT_REAL, &e->hyper[DLB_HYPER_KL_CLIP], "X", "of kfac: how far a step may go, 0: no limit (default 0.001)", &e->hyper_given[DLB_HYPER_KL_CLIP], 0, 1e38 },
-		{ 0, "variant", DLB_OPT_STR, &e->variant, "NAME", "of max-adabelief: denom_corrected (default), corrected, uncorrected, amsgrad", NULL, 0, 0 },
+		{ 0, "variant", DLB_OPT_STR, &e->variant, "NAME", "of max-adabelief: corrected (default), denom_corrected, uncorrected, amsgrad", NULL, 0, 0 },
 		{ 0, "clip-norm", DLB_OPT_REAL, &e->clip_norm, "X", "shorten all gradients together to a norm of at most X; 0: no more", &e->clip_given, 0, 1e38 },
 		{ 0, "warmup", DLB_OPT_INT, &e->warmup, "N", "let the learning rate grow over N steps", &e->warmup_given, 0, 1e15 },
 		{ 0, "lr-schedule", DLB_OPT_STR, &e->lr_schedule, "RULE", "constant (default), cosine[:STEPS[:MIN]] or step:N:FACTOR", NULL, 0, 0 },

@@ -19,7 +19,7 @@ losses() {
 alone() { dlb-place -a single <"$doc" >"$1"; }
 
 @test "every optimizer learns, and its document is valid" {
-	for o in 'adagrad --lr 0.03' 'rmsprop --lr 0.002' 'max-adabelief --lr 0.005' 'max-adabelief --lr 0.005 --variant corrected' \
+	for o in 'adagrad --lr 0.03' 'rmsprop --lr 0.002' 'max-adabelief --lr 0.005' 'max-adabelief --lr 0.005 --variant denom_corrected' \
 		'max-adabelief --lr 0.0005 --variant uncorrected --warmup 30' 'max-adabelief --lr 0.005 --variant amsgrad'; do
 		echo "$o"
 		# shellcheck disable=SC2086
@@ -43,6 +43,10 @@ alone() { dlb-place -a single <"$doc" >"$1"; }
 		dlb-run -q --steps 40 "${digits[@]}" --optimizer max-adabelief --variant "${v%:*}" "$doc" >"$tmp/out.json"
 		jq -e --argjson some "${v#*:}" '.report.optimizer_violations | if $some == 1 then . > 0 else . == 0 end' "$tmp/out.json"
 	done
+	dlb-run -q --steps 40 "${digits[@]}" --optimizer max-adabelief "$doc" >"$tmp/default.json"
+	dlb-run -q --steps 40 "${digits[@]}" --optimizer max-adabelief --variant corrected "$doc" >"$tmp/corrected.json"
+	jq -e '.report.optimizer_violations == 0' "$tmp/default.json"
+	diff <(jq -c .report.losses "$tmp/default.json") <(jq -c .report.losses "$tmp/corrected.json")
 	# a rate that grows breaks it for any variant, one that falls for none
 	dlb-run -q --steps 10 "${digits[@]}" --optimizer max-adabelief --variant corrected --warmup 10 "$doc" >"$tmp/out.json"
 	jq -e '.report.optimizer_violations > 0' "$tmp/out.json"
@@ -239,7 +243,7 @@ dot() { # FILE N
 	done <<-'END'
 		max_adabelief_literal_3workers_moment_allreduce --variant uncorrected --reduce moments
 		max_adabelief_corrected_3workers_moment_allreduce --variant corrected --reduce moments:mean
-		max_adabelief_denom_corrected_3workers_moment_allreduce --reduce moments
+		max_adabelief_denom_corrected_3workers_moment_allreduce --variant denom_corrected --reduce moments
 		max_adabelief_literal_3workers_moment_allreduce_localstate --variant uncorrected --reduce moments --max-state local
 		max_adabelief_corrected_3workers_grad_allreduce --variant corrected --reduce gradients
 	END

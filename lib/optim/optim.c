@@ -78,7 +78,7 @@ const char *const dlb_hyper_names[DLB_N_HYPER] = {
 };
 
 const char *const dlb_optimizer_variants[DLB_N_VARIANTS + 1] = {
-	[DLB_VARIANT_DENOM_CORRECTED] = "denom_corrected", [DLB_VARIANT_CORRECTED] = "corrected",
+	[DLB_VARIANT_CORRECTED] = "corrected", [DLB_VARIANT_DENOM_CORRECTED] = "denom_corrected",
 	[DLB_VARIANT_UNCORRECTED] = "uncorrected", [DLB_VARIANT_AMSGRAD] = "amsgrad",
 };
 

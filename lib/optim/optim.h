@@ -12,8 +12,8 @@
  *   adagrad   sum += g^2;  w -= lr g / (sqrt(sum) + eps)
  *   rmsprop   v = alpha v + (1 - alpha) g^2;  w -= lr g / (sqrt(v) + eps)
  *   max-adabelief  m, s as adabelief's without eps in s; x = max(x, s) never shrinks; w -= lr m^ / (d + eps), where by variant
+ *             corrected        (default) d = sqrt(x), x = max(x, s / (1 - beta2^t)): d / lr never shrinks while lr does not grow
  *             denom_corrected  d = sqrt(x) / sqrt(1 - beta2^t)
- *             corrected        d = sqrt(x), x = max(x, s / (1 - beta2^t)): d / lr never shrinks while lr does not grow
  *             uncorrected      d = sqrt(x): a first step of 1 / sqrt(beta1^2 (1 - beta2)), 35 times lr; wants a warm-up
  *             amsgrad          denom_corrected with eps in s too, as the authors' code with amsgrad has it
  *

@@ -77,7 +77,7 @@ static int read_variant(const struct dlb_ref *r, struct dlb_optimizer_choice *c,
 		while (v < DLB_N_VARIANTS && strcmp(text, dlb_optimizer_variants[v]))
 			v++;
 		if (v == DLB_N_VARIANTS)
-			return dlb_ref_fail(&at, err, "no variant '%.100s'; there are denom_corrected, corrected, uncorrected and amsgrad", text);
+			return dlb_ref_fail(&at, err, "no variant '%.100s'; there are corrected, denom_corrected, uncorrected and amsgrad", text);
 		c->variant = (enum dlb_update_variant)v;
 	}
 	at = dlb_ref_at(r, "max_state");

@@ -41,8 +41,8 @@ static void reference(int rule, const double *h, double lr, int step, double g, 
 		*s1 = h[DLB_HYPER_BETA2] * *s1 + (1 - h[DLB_HYPER_BETA2]) * (g - *s0) * (g - *s0);
 		if (rule == DLB_RULE_ADABELIEF)
 			*s1 += h[DLB_HYPER_EPS];
-		*s2 = fmax(*s2, *s1);
-		*w -= corrected * *s0 / (sqrt(rule == DLB_RULE_ADABELIEF ? *s1 : *s2) / root + h[DLB_HYPER_EPS]);
+		*s2 = fmax(*s2, *s1 / (root * root));
+		*w -= corrected * *s0 / ((rule == DLB_RULE_ADABELIEF ? sqrt(*s1) / root : sqrt(*s2)) + h[DLB_HYPER_EPS]);
 		break;
 	default:
 		*s0 = h[DLB_HYPER_BETA1] * *s0 + (1 - h[DLB_HYPER_BETA1]) * g;
@@ -404,12 +404,13 @@ static bool vectors(void)
 		{ .name = "adabelief_official_amsgrad_eps1e8_1worker", BELIEF, .workers = 1, .variant = DLB_VARIANT_AMSGRAD, .eps = 1e-8 },
 		{ .name = "max_adabelief_literal_1worker", BELIEF, .workers = 1, .variant = DLB_VARIANT_UNCORRECTED },
 		{ .name = "max_adabelief_corrected_1worker", BELIEF, .workers = 1, .variant = DLB_VARIANT_CORRECTED },
-		{ .name = "max_adabelief_denom_corrected_1worker", BELIEF, .workers = 1 },
+		{ .name = "max_adabelief_denom_corrected_1worker", BELIEF, .workers = 1, .variant = DLB_VARIANT_DENOM_CORRECTED },
 		{ .name = "max_adabelief_literal_3workers_moment_allreduce", BELIEF, .workers = 3, .variant = DLB_VARIANT_UNCORRECTED,
 		  .reduce = DLB_REDUCE_MOMENTS },
 		{ .name = "max_adabelief_corrected_3workers_moment_allreduce", BELIEF, .workers = 3, .variant = DLB_VARIANT_CORRECTED,
 		  .reduce = DLB_REDUCE_MOMENTS },
-		{ .name = "max_adabelief_denom_corrected_3workers_moment_allreduce", BELIEF, .workers = 3, .reduce = DLB_REDUCE_MOMENTS },
+		{ .name = "max_adabelief_denom_corrected_3workers_moment_allreduce", BELIEF, .workers = 3,
+		  .variant = DLB_VARIANT_DENOM_CORRECTED, .reduce = DLB_REDUCE_MOMENTS },
 		{ .name = "max_adabelief_literal_3workers_moment_allreduce_maxop", BELIEF, .workers = 3, .variant = DLB_VARIANT_UNCORRECTED,
 		  .reduce = DLB_REDUCE_MOMENTS, .by = DLB_REDUCE_BY_MAX },
 		{ .name = "max_adabelief_literal_3workers_moment_allreduce_localstate", BELIEF, .workers = 3,
