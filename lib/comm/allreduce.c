@@ -34,7 +34,7 @@ int dlb_ranks_member(const struct dlb_ranks *r, int rank)
 
 size_t dlb_wire_bytes(enum dlb_wire wire, enum dlb_dtype dtype)
 {
-	return wire == DLB_WIRE_BF16 ? 2 : dlb_dtype_bytes(dtype);
+	return wire == DLB_WIRE_F8 ? 1 : wire == DLB_WIRE_BF16 ? 2 : dlb_dtype_bytes(dtype);
 }
 
 int64_t dlb_allreduce_bytes(const struct dlb_allreduce *how, const struct dlb_ranks *r, int member, int64_t n,

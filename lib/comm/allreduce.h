@@ -52,8 +52,9 @@ int dlb_allreduce_most_hops(const struct dlb_ranks *r);
 static inline int64_t dlb_chunk_at(int64_t n, int n_chunks, int k) { return n / n_chunks * k + n % n_chunks * k / n_chunks; }
 
 /* How elements travel. DLB_WIRE_BF16 (of f32 arrays): a rank rounds what it sends, keeps what it rounded, and sums in
- * f32; so the final values are bf16 too, and the same on all ranks. NaN stays NaN. */
-enum dlb_wire { DLB_WIRE_PLAIN, DLB_WIRE_BF16 };
+ * f32; so the final values are bf16 too, and the same on all ranks. NaN stays NaN. DLB_WIRE_F8 likewise
+ * (f8.h): what is sent is to be scaled to about 1 first. */
+enum dlb_wire { DLB_WIRE_PLAIN, DLB_WIRE_BF16, DLB_WIRE_F8 };
 size_t dlb_wire_bytes(enum dlb_wire wire, enum dlb_dtype dtype);	/* of one element */
 
 /* Bytes that `member` sends for an array of n elements of `wire_bytes` each, cut at `at` (n_chunks + 1; NULL: equal
@@ -92,5 +93,7 @@ void dlb_collective_start(struct dlb_collective *k);
 /* Moves what can be moved without waiting; true when done (or broken: _wait tells). */
 bool dlb_collective_test(struct dlb_collective *k);
 int dlb_collective_wait(struct dlb_collective *k, struct dlb_error *err);
+/* Before the next start: x has fewer elements, or all that it was made with, and other cuts. All members do the same. */
+void dlb_collective_resize(struct dlb_collective *k, const int64_t *at);
 int64_t dlb_collective_bytes_sent(const struct dlb_collective *k);	/* by this rank, each time */
 #endif

@@ -23,11 +23,11 @@ static inline int64_t dlb_bf16_words(int64_t n) { return (n + 1) / 2; }
 void dlb_bf16_pack(float *words, const float *x, int64_t n);
 void dlb_bf16_unpack(float *x, const float *words, int64_t n);
 
-/* Pivoted Cholesky of a (n, n; row-major), until the largest diagonal left is at most `tolerance` (absolute)
- * or the rank is `most`: a ~ L L^T, L (n, rank) in the rows' own order by rows of `l` (ld >= most), pivot[k]
+/* Pivoted Cholesky of a (n, n; row-major), until the largest diagonal left is at most `tolerance`, all that is left of
+ * the diagonal together at most `trace` (both absolute; -INFINITY: no bound), or the rank is `most`: a ~ L L^T, L (n, rank) in the rows' own order by rows of `l` (ld >= most), pivot[k]
  * the row that was taken k-th (the first `rank` of n places). Returns the rank. *rest: the trace of what is left;
  * *least: its least diagonal, which for a semidefinite matrix is negative by rounding only. */
-int dlb_pivoted_cholesky(int n, const float *a, double tolerance, int most, float *l, int ld, int *pivot, double *rest, double *least);
+int dlb_pivoted_cholesky(int n, const float *a, double tolerance, double trace, int most, float *l, int ld, int *pivot, double *rest, double *least);
 /* Numbers that travel for a factor of that rank, and the pivots beside them. */
 static inline int64_t dlb_pivoted_count(int n, int rank) { return (int64_t)n * rank - (int64_t)rank * (rank - 1) / 2; }
 #endif

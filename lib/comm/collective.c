@@ -20,6 +20,7 @@
  * what goes elsewhere, but for what the same elements need: a sum has to be there before it leaves, and in the order of the
  * list, and has to have left before it is added to or replaced. */
 #define _DEFAULT_SOURCE		/* sizes of caches */
+#include <assert.h>
 #include <limits.h>
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -86,7 +87,7 @@ struct dlb_collective {
 	uint32_t n_slots;		/* of a lane */
 	int n_in_flight;		/* of a stream that needs no slots */
 	char *x;
-	int64_t n, segment;		/* elements: of x, of a segment */
+	int64_t n, n_most, segment;	/* elements: of x, of x when it was made, of a segment */
 	int64_t n_blocks, per_block;	/* segments of a chunk that are of one block, INT64_MAX of a single one */
 	size_t bytes, wire_bytes;	/* of an element in memory, on the wire */
 	const struct dlb_wire_loops *loops;
@@ -550,27 +551,42 @@ static struct needs find_needs(const struct dlb_collective *k, int hop, bool sen
 	return needs;
 }
 
+static int64_t longest_chunk(const struct dlb_collective *k)
+{
+	int64_t longest = 1;
+
+	for (int i = 0; i < k->n_chunks; i++)
+		longest = k->at[i + 1] - k->at[i] > longest ? k->at[i + 1] - k->at[i] : longest;
+	return longest;
+}
+
+static void choose_blocks(struct dlb_collective *k)
+{
+	const int64_t longest = longest_chunk(k);
+
+	k->per_block = DLB_BLOCK_BYTES / (k->segment * (int64_t)k->bytes);
+	k->n_blocks = (longest + k->per_block * k->segment - 1) / (k->per_block * k->segment);
+	k->per_block = k->n_blocks == 1 ? INT64_MAX : k->per_block;
+}
+
 /* Segments no longer than the longest chunk; lanes of 3/4 of a second-level cache, but for small arrays. */
 static void choose_segments(struct dlb_collective *k, const struct dlb_ranks *r, bool foreign)
 {
 	long cache = sysconf(_SC_LEVEL2_CACHE_SIZE);
 	size_t lane = (cache > 0 ? (size_t)cache : (size_t)1 << 20) / 4 * 3, most = 4 * (size_t)k->n * k->wire_bytes, n;
-	int64_t longest = 1, eager = (int64_t)dlb_comm_eager_bytes() - DLB_SEGMENT_HEADER_BYTES;
+	int64_t longest = longest_chunk(k), eager = (int64_t)dlb_comm_eager_bytes() - DLB_SEGMENT_HEADER_BYTES;
 	bool local = true;
 
 	for (int i = 0; i < r->n; i++)			/* which all members see alike */
 		local &= dlb_comm_is_local(k->c, rank_of(r, i));
-	for (int i = 0; i < k->n_chunks; i++)
-		longest = k->at[i + 1] - k->at[i] > longest ? k->at[i + 1] - k->at[i] : longest;
 	k->segment = (local ? DLB_LOCAL_SEGMENT_BYTES : eager < DLB_SEGMENT_BYTES ? eager : DLB_SEGMENT_BYTES) / (int64_t)k->bytes;
 	k->n_in_flight = IN_FLIGHT_BYTES / (int)(k->segment * (int64_t)k->bytes);
 	k->n_in_flight = k->n_in_flight < IN_FLIGHT ? k->n_in_flight : IN_FLIGHT;
 	k->segment = k->segment < longest ? k->segment : longest;
 	n = (most < lane ? most : lane) / ((size_t)k->segment * k->wire_bytes);
 	k->n_slots = n < LEAST_SLOTS ? LEAST_SLOTS : n > MOST_SLOTS ? MOST_SLOTS : (uint32_t)n;
-	k->per_block = DLB_BLOCK_BYTES / (k->segment * (int64_t)k->bytes);
-	k->n_blocks = foreign ? 0 : (longest + k->per_block * k->segment - 1) / (k->per_block * k->segment);
-	k->per_block = k->n_blocks == 1 ? INT64_MAX : k->per_block;
+	choose_blocks(k);
+	k->n_blocks = foreign ? 0 : k->n_blocks;
 }
 
 /* The link from or to peer; a new one when there is none. Who receives offers a lane to those who are near. */
@@ -663,14 +679,14 @@ int dlb_collective_new(struct dlb_collective **out, struct dlb_comm *c, const st
 	struct dlb_collective *k;
 
 	if (!dlb_wire_loops(d->wire, d->dtype))
-		return dlb_fail(err, NULL, "allreduce: no sum of %s%s", dlb_dtype_name(d->dtype), d->wire == DLB_WIRE_BF16 ? " sent as bf16" : "");
+		return dlb_fail(err, NULL, "allreduce: no sum of %s%s", dlb_dtype_name(d->dtype), d->wire == DLB_WIRE_BF16 ? " sent as bf16" : d->wire == DLB_WIRE_F8 ? " sent in 8 bits" : "");
 	if (d->how->foreign && d->wire != DLB_WIRE_PLAIN)
-		return dlb_fail(err, NULL, "allreduce '%s' cannot send bf16", d->how->name);
+		return dlb_fail(err, NULL, "allreduce '%s' cannot send fewer bits", d->how->name);
 	k = dlb_xcalloc(1, sizeof *k);
 	k->c = c;
 	k->tag = d->tag;
 	k->x = d->x;
-	k->n = d->n;
+	k->n = k->n_most = d->n;
 	k->loops = dlb_wire_loops(d->wire, d->dtype);
 	k->bytes = dlb_dtype_bytes(d->dtype);
 	k->wire_bytes = dlb_wire_bytes(d->wire, d->dtype);
@@ -785,6 +801,26 @@ int dlb_collective_wait(struct dlb_collective *k, struct dlb_error *err)
 			return -1;
 	}
 	return 0;
+}
+
+void dlb_collective_resize(struct dlb_collective *k, const int64_t *at)
+{
+	assert(is_done(k) || !k->agreed);
+	assert(!k->subset && at[k->n_chunks] <= k->n_most);
+	memcpy(k->at, at, ((size_t)k->n_chunks + 1) * sizeof *k->at);
+	k->n = at[k->n_chunks];
+	k->bytes_sent = 0;
+	for (int i = 0; i < k->n_hops; i++) {
+		const struct chunks c = chunks_of(&k->hop[i], true);
+
+		k->bytes_sent += (k->at[c.first + c.n] - k->at[c.first]) * (int64_t)k->wire_bytes;
+	}
+	if (k->before >= 0)
+		choose_blocks(k);
+	if (k->agreed)
+		return;
+	k->mine.n = k->n;
+	k->mine.cuts = dlb_hash_bytes(DLB_HASH_INIT, k->at, ((size_t)k->n_chunks + 1) * sizeof *k->at);
 }
 
 int64_t dlb_collective_bytes_sent(const struct dlb_collective *k)

@@ -12,7 +12,7 @@
 const struct dlb_compress_name dlb_compress_names[] = {
 	[DLB_COMPRESS_NONE] = { "none", "dense" },
 	[DLB_COMPRESS_BF16] = { "bf16", "dense, 16 bits on the wire" },
-	[DLB_COMPRESS_CHOLESKY] = { "cholesky", "K-FAC's factors as triangles, factored once by an owner" },
+	[DLB_COMPRESS_CHOLESKY] = { "cholesky", "gradients in a basis found by pivoted Cholesky; K-FAC's factors as triangles" },
 	[DLB_COMPRESS_PER_HOP] = { "cholesky:per-hop", "restored, added and factored at every hop, as first published" },
 	[DLB_COMPRESS_LOWRANK] = { "lowrank:R", "gradients as two thin matrices of rank R, with error feedback" },
 	{ NULL, NULL },
@@ -20,11 +20,16 @@ const struct dlb_compress_name dlb_compress_names[] = {
 const char *const dlb_traffic_names[DLB_N_TRAFFIC] = { "factor", "gradient", "small" };
 
 enum { USUAL_RANK = 4, USUAL_START = 100, LEAST_RATE = 2 };
+/* Of cholesky without R: no matrix travels in more than a USUAL_RATE-th of its bytes (but in rank 1 at least), and a tensor
+ * of any rank is dense in one step of USUAL_SHARE. */
+enum { USUAL_RATE = 26, USUAL_SHARE = 400, FEW_STEPS = 4 };
+static const double usual_tolerance = 1e-2;
 
 static int bad(const char *text, struct dlb_error *err)
 {
 	dlb_fail(err, NULL, "no compression '%s'", text);
-	return dlb_hint(err, "none, bf16, cholesky, cholesky:per-hop, or lowrank:R, R from 1 to %d", DLB_MOST_RANK);
+	return dlb_hint(err, "none, bf16, cholesky, cholesky:per-hop, cholesky:TOL, 0 < TOL < 1, cholesky:R or lowrank:R, R from 1 to %d",
+			DLB_MOST_RANK);
 }
 
 /* The number after `prefix`, of all of the n characters at s; -1: it is not that. */
@@ -50,24 +55,49 @@ static bool is(const char *s, size_t n, const char *word)
 
 static int parse_option(const char *s, size_t n, struct dlb_compress_choice *c, struct dlb_error *err)
 {
+	const bool thin = c->how == DLB_COMPRESS_LOWRANK || c->how == DLB_COMPRESS_CHOLESKY;
 	int64_t start = number_after(s, n, "start=");
 
-	if (start >= 0 && c->how == DLB_COMPRESS_LOWRANK) {
+	if (start >= 0 && thin) {
 		c->start = start;
-	} else if ((is(s, n, "error=local") || is(s, n, "error=global")) && c->how == DLB_COMPRESS_LOWRANK) {
+	} else if ((is(s, n, "error=local") || is(s, n, "error=global")) && thin) {
 		c->local_error = is(s, n, "error=local");
-	} else if ((is(s, n, "wire=f32") || is(s, n, "wire=bf16")) && (c->how == DLB_COMPRESS_LOWRANK || c->how == DLB_COMPRESS_CHOLESKY)) {
-		c->wire = is(s, n, "wire=f32") ? DLB_WIRE_PLAIN : DLB_WIRE_BF16;
+	} else if ((is(s, n, "wire=f32") || is(s, n, "wire=bf16")) && thin) {
+		c->wire = c->thin_wire = is(s, n, "wire=f32") ? DLB_WIRE_PLAIN : DLB_WIRE_BF16;
 	} else {
 		dlb_fail(err, NULL, "no option '%.*s' of compression '%s'", (int)n, s, dlb_compress_names[c->how].name);
-		return dlb_hint(err, "wire=f32|bf16 of cholesky and lowrank; start=N, error=global|local of lowrank");
+		return dlb_hint(err, "start=N, wire=f32|bf16, error=global|local of cholesky and lowrank");
 	}
 	return 0;
+}
+
+/* The n characters at s as "cholesky:TOL" or "cholesky:R". */
+static bool parse_cholesky(const char *s, size_t n, struct dlb_compress_choice *c)
+{
+	static const char prefix[] = "cholesky:";
+	const size_t skip = sizeof prefix - 1;
+	int64_t rank = number_after(s, n, prefix);
+	char number[24] = "", *end;
+
+	if (n <= skip || n - skip >= sizeof number || strncmp(s, prefix, skip) || s[skip] < '0' || s[skip] > '9')
+		return false;
+	if (rank >= 0) {
+		c->rank = (int)rank;
+		c->tolerance = 0;
+		return rank >= 1 && rank <= DLB_MOST_RANK;
+	}
+	memcpy(number, s + skip, n - skip);
+	if (strspn(number, "0123456789.e-") != n - skip)
+		return false;
+	c->tolerance = strtod(number, &end);
+	return !*end && c->tolerance > 0 && c->tolerance < 1;
 }
 
 int dlb_compress_parse(const char *text, struct dlb_compress_choice *out, struct dlb_error *err)
 {
 	struct dlb_compress_choice c = { .how = DLB_COMPRESS_NONE };
+	struct dlb_compress_choice cholesky = { .how = DLB_COMPRESS_CHOLESKY, .wire = DLB_WIRE_BF16, .thin_wire = DLB_WIRE_F8,
+						.tolerance = usual_tolerance, .local_error = true, .start = -1 };
 	size_t n;
 	int64_t rank;
 
@@ -76,7 +106,10 @@ int dlb_compress_parse(const char *text, struct dlb_compress_choice *out, struct
 	n = strcspn(text, ",");
 	rank = number_after(text, n, "lowrank:");
 	if (rank >= 1 && rank <= DLB_MOST_RANK) {
-		c = (struct dlb_compress_choice){ .how = DLB_COMPRESS_LOWRANK, .rank = (int)rank, .wire = DLB_WIRE_BF16, .start = -1 };
+		c = (struct dlb_compress_choice){ .how = DLB_COMPRESS_LOWRANK, .rank = (int)rank, .wire = DLB_WIRE_BF16, .thin_wire = DLB_WIRE_BF16,
+						  .start = -1 };
+	} else if (parse_cholesky(text, n, &cholesky)) {
+		c = cholesky;
 	} else {
 		int i = 0;
 
@@ -85,7 +118,8 @@ int dlb_compress_parse(const char *text, struct dlb_compress_choice *out, struct
 		if (i == DLB_COMPRESS_LOWRANK)
 			return bad(text, err);
 		c.how = i;
-		c.wire = i == DLB_COMPRESS_BF16 || i == DLB_COMPRESS_CHOLESKY ? DLB_WIRE_BF16 : DLB_WIRE_PLAIN;
+		c.wire = i == DLB_COMPRESS_BF16 ? DLB_WIRE_BF16 : DLB_WIRE_PLAIN;
+		c = i == DLB_COMPRESS_CHOLESKY ? cholesky : c;
 	}
 	for (const char *s = text + n; *s == ','; s += n) {
 		n = strcspn(++s, ",");
@@ -98,19 +132,29 @@ int dlb_compress_parse(const char *text, struct dlb_compress_choice *out, struct
 
 void dlb_compress_settle(struct dlb_compress_choice *c, int64_t last)
 {
-	if (c->start < 0)
+	if (c->start >= 0)
+		return;
+	if (c->how == DLB_COMPRESS_CHOLESKY)
+		c->start = last != INT64_MAX ? last / USUAL_SHARE : FEW_STEPS;
+	else
 		c->start = last != INT64_MAX && last / 10 > USUAL_START ? last / 10 : USUAL_START;
 }
 
 int dlb_compress_rank(const struct dlb_compress_choice *c, const struct dlb_addend *a)
 {
-	int64_t least = a->rows < a->cols ? a->rows : a->cols;
+	int64_t least = a->rows < a->cols ? a->rows : a->cols, dense = a->rows * a->cols * (int64_t)dlb_wire_bytes(DLB_WIRE_PLAIN, DLB_F32);
+	int64_t column = (a->rows + a->cols) * (int64_t)dlb_wire_bytes(c->thin_wire, DLB_F32), rank = c->rank;
 
-	int64_t thin = c->rank * (a->rows + a->cols) * (int64_t)dlb_wire_bytes(c->wire, DLB_F32);
-
-	if (c->how != DLB_COMPRESS_LOWRANK || a->factor || least <= c->rank || a->rows * a->cols * 4 < LEAST_RATE * thin)
+	if (a->factor || (c->how != DLB_COMPRESS_LOWRANK && (c->how != DLB_COMPRESS_CHOLESKY || c->gradients_dense)))
 		return 0;
-	return c->rank;
+	if (c->how == DLB_COMPRESS_CHOLESKY) {
+		if (!rank)
+			rank = dense < USUAL_RATE * column ? 1 : dense / (USUAL_RATE * column);
+		rank = rank < least ? rank : least - 1;
+		rank = rank < DLB_MOST_RANK ? rank : DLB_MOST_RANK;
+		rank = rank * LEAST_RATE * column > dense ? dense / (LEAST_RATE * column) : rank;
+	}
+	return rank < 1 || least <= rank || dense < LEAST_RATE * rank * column ? 0 : (int)rank;
 }
 
 enum dlb_traffic_class dlb_traffic_class_of(const struct dlb_compress_choice *c, const struct dlb_addend *a)
@@ -184,7 +228,7 @@ void dlb_compress_bytes(const struct dlb_compress_choice *c, const struct dlb_al
 
 		dense_bytes[t] += dense;
 		if (rank) {
-			size_t wire = dlb_wire_bytes(c->wire, DLB_F32);
+			size_t wire = dlb_wire_bytes(c->thin_wire, DLB_F32);
 
 			bytes[t] += (double)(dlb_allreduce_bytes(how, r, member, a[i].rows * rank, NULL, wire, NULL) +
 					     dlb_allreduce_bytes(how, r, member, a[i].cols * rank, NULL, wire, NULL));
@@ -209,7 +253,7 @@ static int64_t thin_words(const struct dlb_compress_choice *c, const struct dlb_
 {
 	int64_t bases = rank * dlb_skinny_stride(a->cols) * (c->local_error ? 3 : 2);
 
-	return a->rows * a->cols * (c->start == 0 ? 1 : 2) + bases + 2 * rank * (a->rows + a->cols);
+	return a->rows * a->cols * (c->start == 0 && c->thin_wire != DLB_WIRE_F8 ? 1 : 2) + bases + 2 * rank * (a->rows + a->cols);
 }
 
 /* Of a factor: as it travels whole, and as its triangle there and back. */

@@ -3,13 +3,16 @@
  *     none              dense
  *     bf16              dense, 16 bits on the wire
  *     cholesky          symmetric positive definite factors: the triangle alone is summed, by an owner who factors it
- *                       once and sends L back; gradients dense
- *     cholesky:per-hop  as first published: every hop restores, adds, factors and sends L
+ *                       once and sends L back; gradients of two dimensions and more in a basis that all ranks share, of a rank
+ *                       that follows them (lowrank.h), with error feedback; small ones, and those of K-FAC, dense
+ *     cholesky:TOL      the same, until TOL of a sketch's trace is left (0 < TOL < 1)
+ *     cholesky:R        the same, at R columns
+ *     cholesky:per-hop  factors as first published: every hop restores, adds, factors and sends L; gradients dense
  *     lowrank:R         gradients of two dimensions and more as P and Q of rank R with error feedback; small ones dense
  *
- * and after the name, by commas: wire=f32 (P, Q and L travel as floats; bf16 otherwise), start=N (lowrank is dense for
- * the first N steps; a tenth of the run, at least a hundred, otherwise), error=local (what is kept back is what each rank did not send itself,
- * rather than an equal share of what all did not).
+ * and after the name, by commas: wire=f32 (P, Q and L travel as floats; bf16 otherwise), start=N (gradients are dense for
+ * the first N steps; otherwise, of lowrank, a tenth of the run, at least a hundred; of cholesky, a hundredth), error=local
+ * (what is kept back is what each rank did not send itself, rather than an equal share of what all did not).
  *
  * A dlb_compressor sums a list of tensors over some ranks in place of a dlb_collective, and is driven like one: start,
  * test until done, wait. All ranks end with the same bits and the same verdict. What it keeps from step to step (errors kept
@@ -30,15 +33,17 @@ struct dlb_compress_name { const char *name, *summary; };	/* "lowrank:R": a numb
 extern const struct dlb_compress_name dlb_compress_names[];	/* by enum dlb_compress; ends with NULL */
 struct dlb_compress_choice {
 	enum dlb_compress how;
-	int rank;			/* of lowrank */
-	enum dlb_wire wire;		/* of P, Q and L, and of all with bf16 */
+	int rank;			/* of lowrank; of cholesky the most, 0: what `USUAL_RATE` leaves room for (compress.c) */
+	double tolerance;		/* cholesky: what may be left of a sketch's trace, relative */
+	bool gradients_dense;		/* cholesky: factors alone */
+	enum dlb_wire wire, thin_wire;	/* of L, and of all with bf16; of P and Q */
 	bool local_error;
-	int64_t start;			/* lowrank: the first step that is compressed; -1: the usual (dlb_compress_settle) */
+	int64_t start;			/* of gradients: the first step that is compressed; -1: the usual (dlb_compress_settle) */
 };
 /* NULL: none. */
 int dlb_compress_parse(const char *text, struct dlb_compress_choice *c, struct dlb_error *err);
 
-/* The usual start in a run that ends with step `last` (INT64_MAX: nobody knows): a tenth of it, at least a hundred. */
+/* The usual start in a run that ends with step `last` (INT64_MAX: nobody knows). */
 void dlb_compress_settle(struct dlb_compress_choice *c, int64_t last);
 
 enum dlb_traffic_class { DLB_TRAFFIC_FACTOR, DLB_TRAFFIC_GRADIENT, DLB_TRAFFIC_SMALL, DLB_N_TRAFFIC };
@@ -55,7 +60,7 @@ struct dlb_addend {
 					 * reversed matrix with damping, RFP (tensor/spd.h). dlb_compressor_factored tells whether it has */
 };
 enum dlb_traffic_class dlb_traffic_class_of(const struct dlb_compress_choice *c, const struct dlb_addend *a);
-/* Rank with which `a` travels; 0: dense (small, or R would save less than half of the bytes). */
+/* Greatest rank with which `a` travels; 0: dense (small, or that rank would save less than half of the bytes). */
 int dlb_compress_rank(const struct dlb_compress_choice *c, const struct dlb_addend *a);
 /* Floats in which the Cholesky factor of a factor of order n comes back from its owner. */
 int64_t dlb_factor_words(const struct dlb_compress_choice *c, int64_t n);
@@ -108,6 +113,9 @@ const struct dlb_verdict *dlb_compressor_verdict(const struct dlb_compressor *k)
 bool dlb_compressor_factored(const struct dlb_compressor *k, int i);
 /* 0, or -1 with a line that names tensor and rank. */
 int dlb_verdict_error(const struct dlb_verdict *v, struct dlb_error *err);
+/* Ranks with which a tensor travelled, in all steps since the start in which it did so. */
+struct dlb_ranks_seen { int id, least, median, most; };
+bool dlb_kept_ranks(const struct dlb_kept *k, int i, struct dlb_ranks_seen *r);		/* i from 0; false: no more */
 /* Of the last step, by this rank. */
 struct dlb_traffic { double bytes[DLB_N_TRAFFIC], dense_bytes[DLB_N_TRAFFIC], time_s[DLB_N_TRAFFIC]; };
 const struct dlb_traffic *dlb_compressor_traffic(const struct dlb_compressor *k);

@@ -3,6 +3,7 @@
 #ifndef DLB_COMM_COMPRESSOR_H
 #define DLB_COMM_COMPRESSOR_H
 #include "comm/compress.h"
+#include "comm/lowrank.h"
 
 /* Arrays that travel as one. Each is cut into as many chunks as the algorithm has, whatever else travels along, or is
  * all in the chunk of its owner. `buffer` holds chunk after chunk, and in each the arrays in order. */
@@ -12,6 +13,7 @@ struct dlb_fused {
 	float *buffer;
 	int64_t n;
 	int n_chunks;
+	int64_t *at;				/* [n_chunks + 1] where they begin in the buffer */
 	struct dlb_collective *sum;
 	double bytes[DLB_N_TRAFFIC];		/* sent each time */
 	bool active;
@@ -21,6 +23,8 @@ void dlb_fused_add(struct dlb_fused *f, float *x, int64_t n, int owner, enum dlb
 /* buffer: of another that is laid out alike (borrowed), or NULL. */
 int dlb_fused_ready(struct dlb_fused *f, struct dlb_compressor *k, const struct dlb_allreduce *how, enum dlb_wire wire, int tag,
 		    float *buffer, struct dlb_error *err);
+/* After parts were given other lengths, none longer than it was made with: what the next start sends. */
+void dlb_fused_resize(struct dlb_fused *f);
 void dlb_fused_free(struct dlb_fused *f);
 /* Where slice `chunk` of part i lies in the buffer; *n: its length. */
 float *dlb_fused_at(const struct dlb_fused *f, int i, int chunk, int64_t *n);
@@ -33,18 +37,24 @@ bool dlb_fused_done(struct dlb_compressor *k, struct dlb_fused *f);	/* or never 
 extern const struct dlb_allreduce dlb_ring_scatter, dlb_ring_gather;
 
 struct dlb_kept_thin {			/* what is kept of one */
-	int id, rank;
+	int id, most;
+	bool adapts;
 	int64_t rows, cols;
 	const char *name;
 	float *error;			/* (rows, cols) */
-	float *basis;			/* Q^T of the last step that counted: (rank, stride) */
+	float *basis;			/* what the next sketch is of, Q^T of the last step that counted: (most, stride) */
 	float *next;			/* Q^T of this one */
+	float *sketch;			/* of a rank that adapts, [1 + most]: columns of the next sketch; how long each may be, 0: unknown */
+	int64_t *seen;			/* [most + 1] steps with that rank */
 };
 struct dlb_kept { struct dlb_kept_thin **thin; int n, cap; };
-struct dlb_kept_thin *dlb_kept_of(struct dlb_kept *k, const struct dlb_addend *a, int rank);	/* made when first asked for */
+struct dlb_kept_thin *dlb_kept_of(struct dlb_kept *k, const struct dlb_addend *a, int most, bool adapts);	/* made when first asked for */
 
 struct dlb_thin {			/* a gradient that travels as P and Q */
-	int addend, rank;
+	int addend, most;
+	int width, rank;		/* of this step: columns of P on the wire, of Q; at most `most` */
+	int shift[DLB_MOST_RANK];	/* columns travel times two to these, in few bits */
+	double length[DLB_MOST_RANK];	/* of P's columns beyond those before them */
 	struct dlb_kept_thin *kept;
 	float *mine;			/* local errors: this rank's own Q^T; else NULL */
 	float *p, *q;			/* what travels: (rows, rank), and (rank, cols) without padding */
@@ -81,6 +91,16 @@ void dlb_thin_free(struct dlb_compressor *k);
 void dlb_thin_project(struct dlb_compressor *k);	/* x += error, P; notes what is not finite */
 void dlb_thin_back(struct dlb_compressor *k);		/* the sum of P becomes a basis; Q */
 void dlb_thin_restore(struct dlb_compressor *k);	/* x, error and basis from the sum of Q */
+void dlb_thin_watch(struct dlb_compressor *k);		/* the sums of a dense step are here */
+bool dlb_thin_ready(const struct dlb_compressor *k);	/* all that P and Q need is known */
+/* sketch.c: of a tensor whose rank adapts */
+void dlb_sketch_init(struct dlb_kept_thin *t);
+void dlb_sketch_watch(struct dlb_kept_thin *t, const float *x);		/* x: a sum that came dense */
+void dlb_sketch_shift_p(const struct dlb_compressor *k, struct dlb_thin *t);		/* before P travels */
+int dlb_sketch_basis(const struct dlb_compressor *k, struct dlb_thin *t);		/* P's sum becomes a basis: t->rank, -1: not finite */
+void dlb_sketch_shift_q(const struct dlb_compressor *k, struct dlb_thin *t);		/* before Q travels; mine: what of it arrives */
+void dlb_sketch_unshift_q(const struct dlb_compressor *k, struct dlb_thin *t);
+void dlb_sketch_next(const struct dlb_compressor *k, struct dlb_thin *t);		/* from Q in kept->basis */
 /* owner.c */
 int dlb_triangles_new(struct dlb_compressor *k, struct dlb_error *err);
 void dlb_triangles_check(struct dlb_compressor *k);	/* notes what is not finite, not symmetric */

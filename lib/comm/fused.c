@@ -63,40 +63,56 @@ void dlb_fused_add(struct dlb_fused *f, float *x, int64_t n, int owner, enum dlb
 	f->part[f->n_parts++] = (struct dlb_part){ x, n, owner, class };
 }
 
+static void lay_out(struct dlb_fused *f)
+{
+	f->n = 0;
+	for (int i = 0; i < f->n_parts; i++)
+		f->n += f->part[i].n;
+	for (int c = 0; c <= f->n_chunks; c++)
+		f->at[c] = begin(f, c);
+}
+
+static void count_bytes(struct dlb_fused *f)
+{
+	const double sent = (double)dlb_collective_bytes_sent(f->sum);
+	int64_t of_class[DLB_N_TRAFFIC] = { 0 };
+
+	for (int i = 0; i < f->n_parts; i++)
+		of_class[f->part[i].class] += f->part[i].n;
+	for (int t = 0; t < DLB_N_TRAFFIC; t++)
+		f->bytes[t] = f->n ? sent * (double)of_class[t] / (double)f->n : 0;
+}
+
 int dlb_fused_ready(struct dlb_fused *f, struct dlb_compressor *k, const struct dlb_allreduce *how, enum dlb_wire wire, int tag,
 		    float *buffer, struct dlb_error *err)
 {
 	struct dlb_collective_desc d = { .how = how, .ranks = k->ranks, .dtype = DLB_F32, .wire = wire, .tag = tag };
-	int64_t *at, of_class[DLB_N_TRAFFIC] = { 0 };
-	double sent;
-	int rc;
 
 	f->n_chunks = how->n_chunks(&k->ranks);
-	for (int i = 0; i < f->n_parts; i++) {
-		f->n += f->part[i].n;
-		of_class[f->part[i].class] += f->part[i].n;
-	}
+	f->at = dlb_xcalloc((size_t)f->n_chunks + 1, sizeof *f->at);
+	lay_out(f);
 	f->buffer = buffer ? buffer : dlb_xcalloc((size_t)f->n + 1, sizeof *f->buffer);
-	at = dlb_xcalloc((size_t)f->n_chunks + 1, sizeof *at);
-	for (int c = 0; c <= f->n_chunks; c++)
-		at[c] = begin(f, c);
 	d.x = f->buffer;
 	d.n = f->n;
-	d.at = at;
-	rc = dlb_collective_new(&f->sum, k->c, &d, err);
-	free(at);
-	if (rc)
+	d.at = f->at;
+	if (dlb_collective_new(&f->sum, k->c, &d, err))
 		return -1;
-	sent = (double)dlb_collective_bytes_sent(f->sum);
-	for (int t = 0; t < DLB_N_TRAFFIC && f->n; t++)
-		f->bytes[t] = sent * (double)of_class[t] / (double)f->n;
+	count_bytes(f);
 	return 0;
+}
+
+void dlb_fused_resize(struct dlb_fused *f)
+{
+	lay_out(f);
+	dlb_collective_resize(f->sum, f->at);
+	count_bytes(f);
 }
 
 void dlb_fused_free(struct dlb_fused *f)
 {
 	dlb_collective_free(f->sum);
 	free(f->part);
+	free(f->at);
 	free(f->buffer);
 }
 

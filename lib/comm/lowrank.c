@@ -17,6 +17,8 @@ void dlb_kept_free(struct dlb_kept *k)
 		free(k->thin[i]->error);
 		free(k->thin[i]->basis);
 		free(k->thin[i]->next);
+		free(k->thin[i]->seen);
+		free(k->thin[i]->sketch);
 		free(k->thin[i]);
 	}
 	if (k)
@@ -24,20 +26,23 @@ void dlb_kept_free(struct dlb_kept *k)
 	free(k);
 }
 
-struct dlb_kept_thin *dlb_kept_of(struct dlb_kept *k, const struct dlb_addend *a, int rank)
+struct dlb_kept_thin *dlb_kept_of(struct dlb_kept *k, const struct dlb_addend *a, int most, bool adapts)
 {
-	size_t back = (size_t)(rank * dlb_skinny_stride(a->cols));
+	size_t back = (size_t)(most * dlb_skinny_stride(a->cols));
 	struct dlb_kept_thin *t;
 
 	for (int i = 0; i < k->n; i++)
 		if (k->thin[i]->id == a->id)
 			return k->thin[i];
 	t = dlb_xcalloc(1, sizeof *t);
-	*t = (struct dlb_kept_thin){ .id = a->id, .rank = rank, .rows = a->rows, .cols = a->cols, .name = a->name };
+	*t = (struct dlb_kept_thin){ .id = a->id, .most = most, .adapts = adapts, .rows = a->rows, .cols = a->cols, .name = a->name };
 	t->error = dlb_xcalloc((size_t)(a->rows * a->cols), sizeof *t->error);
 	t->basis = dlb_xcalloc(back, sizeof *t->basis);
 	t->next = dlb_xcalloc(back, sizeof *t->next);
-	dlb_lowrank_first_q(t->basis, a->cols, rank, (uint64_t)a->id);
+	t->seen = dlb_xcalloc((size_t)most + 1, sizeof *t->seen);
+	dlb_lowrank_first_q(t->basis, a->cols, most, (uint64_t)a->id);
+	if (adapts)
+		dlb_sketch_init(t);
 	DLB_GROW(k->thin, k->n, k->cap);
 	k->thin[k->n++] = t;
 	return t;
@@ -45,15 +50,41 @@ struct dlb_kept_thin *dlb_kept_of(struct dlb_kept *k, const struct dlb_addend *a
 
 bool dlb_kept_state(struct dlb_kept *k, int i, struct dlb_kept_state *s)
 {
-	const struct dlb_kept_thin *t;
+	struct dlb_kept_thin *t;
+	int at = 0;
 
-	if (i / 2 >= k->n)
+	while (at < k->n && i >= 2 + k->thin[at]->adapts)
+		i -= 2 + k->thin[at++]->adapts;
+	if (at >= k->n)
 		return false;
-	t = k->thin[i / 2];
-	if (i % 2)
-		*s = (struct dlb_kept_state){ t->name, "basis", t->basis, t->rank * dlb_skinny_stride(t->cols), false, DLB_F32, false };
-	else
+	t = k->thin[at];
+	if (i == 0)
 		*s = (struct dlb_kept_state){ t->name, "error", t->error, t->rows * t->cols, true, DLB_F32, false };
+	else if (i == 1)
+		*s = (struct dlb_kept_state){ t->name, "basis", t->basis, t->most * dlb_skinny_stride(t->cols), false, DLB_F32, false };
+	else
+		*s = (struct dlb_kept_state){ t->name, "sketch", t->sketch, 1 + t->most, false, DLB_F32, false };
+	return true;
+}
+
+bool dlb_kept_ranks(const struct dlb_kept *k, int i, struct dlb_ranks_seen *r)
+{
+	const struct dlb_kept_thin *t = i < k->n ? k->thin[i] : NULL;
+	int64_t all = 0, so_far = 0;
+
+	if (!t)
+		return false;
+	*r = (struct dlb_ranks_seen){ .id = t->id };
+	for (int rank = 0; rank <= t->most; rank++)
+		all += t->seen[rank];
+	for (int rank = t->most; rank >= 0; rank--) {
+		if (!t->seen[rank])
+			continue;
+		r->most = r->most ? r->most : rank;
+		r->least = rank;
+		so_far += t->seen[rank];
+		r->median = 2 * so_far >= all && !r->median ? rank : r->median;
+	}
 	return true;
 }
 
@@ -65,20 +96,21 @@ void dlb_thin_new(struct dlb_compressor *k)
 	for (int i = 0; i < k->n_addends; i++) {
 		const struct dlb_addend *a = &k->addend[i];
 		int r = dlb_compress_rank(&k->choice, a);
+		bool adapts = k->choice.how == DLB_COMPRESS_CHOLESKY;
 		struct dlb_thin *t = &k->thin[k->n_thin];
 		size_t back = (size_t)(r * dlb_skinny_stride(a->cols));
 
 		if (!r)
 			continue;
 		k->n_thin++;
-		*t = (struct dlb_thin){ .addend = i, .rank = r };
-		t->kept = dlb_kept_of(k->kept, a, r);
+		*t = (struct dlb_thin){ .addend = i, .most = r, .width = r, .rank = r };
+		t->kept = dlb_kept_of(k->kept, a, r, adapts);
 		t->mine = k->choice.local_error ? dlb_xcalloc(back, sizeof *t->mine) : NULL;
 		t->p = dlb_xcalloc((size_t)(a->rows * r), sizeof *t->p);
 		t->q = dlb_xcalloc((size_t)(a->cols * r), sizeof *t->q);
 		dlb_fused_add(&k->p, t->p, a->rows * r, -1, DLB_TRAFFIC_GRADIENT);
 		dlb_fused_add(&k->q, t->q, a->cols * r, -1, DLB_TRAFFIC_GRADIENT);
-		if (k->choice.start)
+		if (k->choice.start || k->choice.thin_wire == DLB_WIRE_F8)
 			dlb_fused_add(&k->warm, a->x, a->rows * a->cols, -1, DLB_TRAFFIC_GRADIENT);
 		most = a->rows * r > most ? a->rows * r : most;
 	}
@@ -96,16 +128,52 @@ void dlb_thin_free(struct dlb_compressor *k)
 	free(k->work);
 }
 
-void dlb_thin_project(struct dlb_compressor *k)
+void dlb_thin_watch(struct dlb_compressor *k)
 {
+	for (int i = 0; i < k->n_thin; i++)
+		if (k->thin[i].kept->adapts)
+			dlb_sketch_watch(k->thin[i].kept, k->addend[k->thin[i].addend].x);
+}
+
+bool dlb_thin_ready(const struct dlb_compressor *k)
+{
+	for (int i = 0; i < k->n_thin; i++)
+		if (k->choice.thin_wire == DLB_WIRE_F8 && !(k->thin[i].kept->sketch[1] > 0))
+			return false;
+	return true;
+}
+
+/* Part i of P, of Q, is of thin tensor i. */
+static void resize(const struct dlb_compressor *k, struct dlb_fused *f, bool back)
+{
+	bool other = false;
+
 	for (int i = 0; i < k->n_thin; i++) {
 		const struct dlb_thin *t = &k->thin[i];
 		const struct dlb_addend *a = &k->addend[t->addend];
+		int64_t n = back ? a->cols * t->rank : a->rows * t->width;
 
-		dlb_skinny()->project(a->rows, a->cols, t->rank, a->x, t->kept->error, t->kept->basis, t->p);
-		if (!dlb_all_finite(t->p, a->rows * t->rank))		/* as it is when any number of x is not */
-			dlb_compressor_note(k, k->not_finite, t->addend);
+		other |= f->part[i].n != n;
+		f->part[i].n = n;
 	}
+	if (other)
+		dlb_fused_resize(f);
+}
+
+void dlb_thin_project(struct dlb_compressor *k)
+{
+	for (int i = 0; i < k->n_thin; i++) {
+		struct dlb_thin *t = &k->thin[i];
+		const struct dlb_addend *a = &k->addend[t->addend];
+
+		t->width = t->kept->adapts ? (int)t->kept->sketch[0] : t->most;
+		dlb_skinny()->project(a->rows, a->cols, t->width, a->x, t->kept->error, t->kept->basis, t->p);
+		if (!dlb_all_finite(t->p, a->rows * t->width))		/* as it is when any number of x is not */
+			dlb_compressor_note(k, k->not_finite, t->addend);
+		if (t->kept->adapts)
+			dlb_sketch_shift_p(k, t);
+	}
+	resize(k, &k->p, false);
 }
 
 /* Between (rank, stride) in memory and (rank, cols) on the wire. */
@@ -120,14 +188,22 @@ static void repack(const struct dlb_thin *t, int64_t cols, float *padded, bool o
 	}
 }
 
+/* The sum of P becomes a basis of t->rank columns; -1: it is not finite. */
+static int find_basis(struct dlb_compressor *k, struct dlb_thin *t)
+{
+	const struct dlb_addend *a = &k->addend[t->addend];
+	uint64_t key = dlb_lowrank_key((uint64_t)a->id, (uint64_t)k->step);
+
+	return t->kept->adapts ? dlb_sketch_basis(k, t) : dlb_orthonormal_f32(t->p, a->rows, t->rank, key, k->work, NULL);
+}
+
 void dlb_thin_back(struct dlb_compressor *k)
 {
 	for (int i = 0; i < k->n_thin; i++) {
-		const struct dlb_thin *t = &k->thin[i];
+		struct dlb_thin *t = &k->thin[i];
 		const struct dlb_addend *a = &k->addend[t->addend];
-		uint64_t key = dlb_lowrank_key((uint64_t)a->id, (uint64_t)k->step);
 
-		if (dlb_orthonormal_f32(t->p, a->rows, t->rank, key, k->work, NULL) < 0) {
+		if (find_basis(k, t) < 0) {
 			k->verdict.not_finite = a->name;	/* finite on every rank, but not their sum */
 			k->verdict.rank = -1;
 			return;
@@ -136,22 +212,34 @@ void dlb_thin_back(struct dlb_compressor *k)
 		if (t->mine)
 			memcpy(t->mine, t->kept->next, (size_t)(t->rank * dlb_skinny_stride(a->cols)) * sizeof *t->mine);
 		repack(t, a->cols, t->kept->next, false);
+		if (t->kept->adapts)
+			dlb_sketch_shift_q(k, t);
 	}
+	resize(k, &k->q, true);
 }
 
-void dlb_thin_restore(struct dlb_compressor *k)
+static bool sums_are_finite(struct dlb_compressor *k)
 {
 	for (int i = 0; i < k->n_thin; i++)
 		if (!dlb_all_finite(k->thin[i].q, k->addend[k->thin[i].addend].cols * k->thin[i].rank)) {
 			k->verdict.not_finite = k->addend[k->thin[i].addend].name;
 			k->verdict.rank = -1;
-			return;
+			return false;
 		}
+	return true;
+}
+
+void dlb_thin_restore(struct dlb_compressor *k)
+{
+	if (!sums_are_finite(k))
+		return;
 	for (int i = 0; i < k->n_thin; i++) {
 		struct dlb_thin *t = &k->thin[i];
 		const struct dlb_addend *a = &k->addend[t->addend];
 		float *last = t->kept->basis;
 
+		if (t->kept->adapts)
+			dlb_sketch_unshift_q(k, t);
 		repack(t, a->cols, t->kept->next, true);
 		if (t->mine) {				/* what was not sent from here; then the sum */
 			dlb_skinny()->restore(a->rows, a->cols, t->rank, a->x, t->kept->error, t->p, t->mine, 1);
@@ -161,5 +249,8 @@ void dlb_thin_restore(struct dlb_compressor *k)
 		}
 		t->kept->basis = t->kept->next;
 		t->kept->next = last;
+		t->kept->seen[t->rank]++;
+		if (t->kept->adapts)
+			dlb_sketch_next(k, t);
 	}
 }

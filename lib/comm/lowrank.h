@@ -31,6 +31,11 @@ int dlb_orthonormal(double *p, int64_t n, int r, uint64_t key, double tau, doubl
 #define DLB_TAU_F32 9.094947017729282e-13		/* (8 * 2^-23)^2 */
 /* The same of float32, through doubles in `work` (n * r). */
 int dlb_orthonormal_f32(float *p, int64_t n, int r, uint64_t key, double *work, int *n_replaced);
+/* A basis of what `width` columns of p (n, width; by rows) span, as few of them as do: pivoted Cholesky of their Gram
+ * matrix takes columns until what is left of its trace is at most `tolerance` of all of it, but at least one, at most
+ * `most` and n. p becomes (n, rank), orthonormal as dlb_orthonormal_f32 makes it. How long column k was
+ * beyond those taken before goes to length[k]. Returns the rank, -1: p is not finite (p is lost). work: n * width. */
+int dlb_pivoted_basis(float *p, int64_t n, int width, int most, double tolerance, uint64_t key, double *length, double *work);
 /* The first n numbers, in [-1, 1), of the sequence that replaces columns. */
 void dlb_splitmix_fill(double *x, int64_t n, int64_t stride, uint64_t key);
 /* What replaces columns of tensor `id` at a step; the same on all ranks. */

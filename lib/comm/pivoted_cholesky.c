@@ -4,18 +4,20 @@
 #include "comm/cholesky.h"
 #include "util/mem.h"
 
-int dlb_pivoted_cholesky(int n, const float *a, double tolerance, int most, float *l, int ld, int *pivot, double *rest, double *least)
+int dlb_pivoted_cholesky(int n, const float *a, double tolerance, double trace, int most, float *l, int ld, int *pivot, double *rest, double *least)
 {
 	double *left = dlb_xmalloc(((size_t)n + 1) * sizeof *left);	/* the diagonal of what is left */
 	int rank = 0;
 
+	*rest = *least = 0;
 	for (int i = 0; i < n; i++) {
 		left[i] = (double)a[(int64_t)i * n + i];
 		pivot[i] = i;
 		for (int k = 0; k < most; k++)
 			l[(int64_t)i * ld + k] = 0;
+		*rest += left[i];
 	}
-	for (; rank < most && rank < n; rank++) {
+	for (; rank < most && rank < n && *rest > trace; rank++) {
 		int best = rank, p;
 		double root;
 
@@ -38,8 +40,11 @@ int dlb_pivoted_cholesky(int n, const float *a, double tolerance, int most, floa
 			row[rank] = (float)(v / root);
 			left[pivot[i]] -= v / root * (v / root);
 		}
+		*rest = 0;
+		for (int i = rank + 1; i < n; i++)
+			*rest += left[pivot[i]];
 	}
-	*rest = *least = 0;
+	*rest = 0;
 	for (int i = rank; i < n; i++) {
 		*rest += left[pivot[i]];
 		if (i == rank || left[pivot[i]] < *least)

@@ -134,7 +134,7 @@ static double travels(const struct compiler *c, int update, const struct dlb_com
 {
 	const struct dlb_bucket alone = { .op = &update, .n_ops = 1, .cls = DLB_SUM_GRADIENT };
 	double bytes = dlb_tensor_bytes(&c->g->tensor[dlb_update_gradient(c->g, update)], 1) * dlb_sharing_tensors(&c->p->sharing);
-	double wire = choice->wire == DLB_WIRE_BF16 ? 2 : 4;
+	double wire = (double)dlb_wire_bytes(choice->thin_wire, DLB_F32);
 	struct dlb_addend a;
 	dlb_bucket_addend(c->g, &alone, 0, &a);
 	int rank = dlb_compress_rank(choice, &a);

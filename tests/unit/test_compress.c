@@ -230,6 +230,9 @@ static void trial(struct dlb_comm *c, const char *name, const struct dlb_allredu
 	struct dlb_error err;
 
 	assert(!dlb_compress_parse(name, &t.choice, &err));
+	dlb_compress_settle(&t.choice, 8);
+	const bool adapts = t.choice.how == DLB_COMPRESS_CHOLESKY, in_8_bits = adapts && t.choice.thin_wire == DLB_WIRE_F8;
+	const int64_t start = in_8_bits && t.choice.start < 1 ? 1 : t.choice.start;		/* 8 bits want one dense sum */
 	for (int i = 0; i < N_ADDENDS; i++) {
 		size_t n = (size_t)(shape[i].rows * shape[i].cols);
 
@@ -257,7 +260,7 @@ static void trial(struct dlb_comm *c, const char *name, const struct dlb_allredu
 			double off = distance(t.x[i], t.want[i], n);
 			bool triangle = shape[i].factor && (t.choice.how == DLB_COMPRESS_CHOLESKY || t.choice.how == DLB_COMPRESS_PER_HOP);
 
-			assert(t.size == 1 ? off < 1e-7 : rank && step >= t.choice.start ? off < 0.9 :
+			assert(t.size == 1 ? off < 1e-7 : rank && step >= start ? off < (rank > 1 ? 0.9 : 10) :	/* rank 1: in bursts */
 			       t.choice.wire == DLB_WIRE_BF16 && (triangle || t.choice.how == DLB_COMPRESS_BF16) ? off < 8e-3 : off < 2e-6);
 			same_everywhere(c, t.x[i], (size_t)n * sizeof(float));
 			for (int j = 0; i < 2 && j < n; j++) {
@@ -266,22 +269,23 @@ static void trial(struct dlb_comm *c, const char *name, const struct dlb_allredu
 			}
 		}
 		dlb_compress_bytes(&t.choice, how, &d.ranks, t.rank, t.addend, N_ADDENDS, predicted, dense);
-		for (int class = 0; class < DLB_N_TRAFFIC && step >= t.choice.start && t.size > 1; class++) {
-			/* The flags come on top. Per hop, the matrices of a chunk are not cut: exact for the ring. */
+		for (int class = 0; class < DLB_N_TRAFFIC && step >= start && t.size > 1; class++) {
+			/* The flags come on top; a rank that adapts may be less than was predicted. Per hop, the matrices of a chunk are not cut: exact for the ring. */
 			double flags = class == DLB_TRAFFIC_SMALL ? 64.0 * t.size : 1;
 
 			assert(traffic->dense_bytes[class] == dense[class]);
 			assert((t.choice.how == DLB_COMPRESS_PER_HOP && how != &dlb_allreduce_ring) ||
-			       fabs(traffic->bytes[class] - predicted[class]) <= flags + 0.2 * predicted[class] / t.size);
+			       fabs(traffic->bytes[class] - predicted[class]) <= flags + 0.2 * predicted[class] / t.size ||
+			       (adapts && class == DLB_TRAFFIC_GRADIENT && traffic->bytes[class] < predicted[class] && traffic->bytes[class] > 0));
 		}
 	}
 	/* What was not sent yet is what the errors hold: nothing is lost. */
-	for (int i = 0; i < 2 && t.choice.how == DLB_COMPRESS_LOWRANK && t.size > 1; i++) {
+	for (int i = 0; i < 2 && (adapts || t.choice.how == DLB_COMPRESS_LOWRANK) && t.size > 1; i++) {
 		int n = shape[i].rows * shape[i].cols;
 		struct dlb_kept_state s;
 		double *rest = dlb_xcalloc((size_t)n, sizeof *rest);
 
-		assert(dlb_kept_state(t.kept, 2 * i, &s) && s.name == tensor_names[i] && s.summed && s.n == n);
+		assert(dlb_kept_state(t.kept, (2 + adapts) * i, &s) && s.name == tensor_names[i] && s.summed && s.n == n);
 		for (int j = 0; j < n; j++)
 			rest[j] = (double)((const float *)s.p)[j];
 		assert(dlb_comm_allreduce_f64(c, rest, n, DLB_COMM_SUM, &err) == 0);
@@ -291,14 +295,14 @@ static void trial(struct dlb_comm *c, const char *name, const struct dlb_allredu
 			sum_want += given[i][j] * given[i][j];
 			sum_error += lost * lost;
 		}
-		assert(sqrt(sum_error / sum_want) <= (t.choice.local_error && t.choice.wire == DLB_WIRE_BF16 ? 1e-2 : 1e-5));
-		assert(dlb_kept_state(t.kept, 2 * i + 1, &s));
+		assert(sqrt(sum_error / sum_want) <= (in_8_bits ? 5e-2 : t.choice.local_error && t.choice.wire == DLB_WIRE_BF16 ? 1e-2 : 1e-5));
+		assert(dlb_kept_state(t.kept, (2 + adapts) * i + 1, &s));
 		same_everywhere(c, s.p, (size_t)s.n * sizeof(float));
 		/* The gradients' two strong directions are caught: what stays behind is not growing with the steps. */
 		sum_error = 0;
 		for (int j = 0; j < n; j++)
 			sum_error += rest[j] * rest[j];
-		assert(sqrt(sum_error / sum_want) < 0.05);
+		assert(sqrt(sum_error / sum_want) < (dlb_compress_rank(&t.choice, &t.addend[i]) > 1 ? 0.05 : 0.6));
 		sum_want = sum_error = 0;
 		free(rest);
 	}
@@ -323,7 +327,8 @@ static void trial(struct dlb_comm *c, const char *name, const struct dlb_allredu
 static int rank_main(void)
 {
 	static const char *const choice[] = { "none", "lowrank:2,start=2", "cholesky", "bf16", "cholesky,wire=f32", "cholesky:per-hop",
-					      "lowrank:4,start=0,wire=f32", "lowrank:3,start=0,error=local" };	/* every fourth: all algorithms */
+					      "lowrank:4,start=0,wire=f32", "lowrank:3,start=0,error=local", "cholesky:1e-6,start=0", "cholesky:4,start=0",
+					      "cholesky:8,start=2,wire=f32", "cholesky:3,start=0,error=local" };	/* every fourth: all algorithms */
 	struct dlb_comm *c;
 	struct dlb_error err;
 

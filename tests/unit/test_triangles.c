@@ -117,7 +117,7 @@ static void pivoted(void)
 				for (int j = 0; j < n; j++)
 					for (int k = 0; k < rank; k++)
 						a[i * n + j] += x[i * rank + k] * x[j * rank + k];
-			got = dlb_pivoted_cholesky(n, a, 1e-4, n, l, n, pivot, &rest, &least);
+			got = dlb_pivoted_cholesky(n, a, 1e-4, -INFINITY, n, l, n, pivot, &rest, &least);
 			assert(got == rank && least > -1e-4);
 			for (int i = 0; i < n; i++)
 				for (int j = 0; j < n; j++) {
@@ -128,7 +128,7 @@ static void pivoted(void)
 					worst = fabs(v) > worst ? fabs(v) : worst;
 				}
 			assert(worst <= 1e-3);
-			got = dlb_pivoted_cholesky(n, a, 0, rank / 2, l, n, pivot, &rest, &least);	/* cut short */
+			got = dlb_pivoted_cholesky(n, a, 0, -INFINITY, rank / 2, l, n, pivot, &rest, &least);	/* cut short */
 			assert(got == rank / 2 && (rank < 2 || rest > 0));
 			n_checks++;
 			free(x);
@@ -217,7 +217,7 @@ static bool pivoted_vectors(void)
 		const json_t *want = at(cases, c);
 		double relative = json_number_value(of(want, "tol_relative"));
 		/* What is left below 1e-6 of the diagonal is rounding in float32. */
-		int rank = dlb_pivoted_cholesky(N, a, relative * most, N, l, N, pivot, &rest, &least);
+		int rank = dlb_pivoted_cholesky(N, a, relative * most, -INFINITY, N, l, N, pivot, &rest, &least);
 
 		if (relative < 1e-6)
 			continue;
@@ -236,10 +236,10 @@ static bool pivoted_vectors(void)
 			}
 	}
 	memset(a, 0, sizeof a);
-	assert(dlb_pivoted_cholesky(N, a, 0, N, l, N, pivot, &rest, &least) == json_integer_value(of(of(root, "zero_matrix"), "expect_rank")));
+	assert(dlb_pivoted_cholesky(N, a, 0, -INFINITY, N, l, N, pivot, &rest, &least) == json_integer_value(of(of(root, "zero_matrix"), "expect_rank")));
 	for (int i = 0; i < 9; i++)
 		a[i] = (float)number(bad, i / 3, i % 3);
-	assert(dlb_pivoted_cholesky(3, a, 0, 3, l, 3, pivot, &rest, &least) == 2 && least == -1);	/* not semidefinite */
+	assert(dlb_pivoted_cholesky(3, a, 0, -INFINITY, 3, l, 3, pivot, &rest, &least) == 2 && least == -1);	/* not semidefinite */
 	json_decref(root);
 	return true;
 }

@@ -1,0 +1,48 @@
+/* Basis and rank of a sketch: see lowrank.h. Sums run in a fixed order, in double: the same p gives the same bits
+ * on every rank. */
+#include <math.h>
+#include <stdlib.h>
+#include "comm/cholesky.h"
+#include "comm/lowrank.h"
+#include "util/mem.h"
+
+/* p^T p over its trace, which is returned: what is squared may leave the range of floats, the quotients do not. */
+static double scaled_gram(const float *p, int64_t n, int width, float *g)
+{
+	double *sum = dlb_xcalloc((size_t)width * (size_t)width + 1, sizeof *sum), trace = 0;
+
+	for (int64_t i = 0; i < n; i++)
+		for (int a = 0; a < width; a++)
+			for (int b = 0; b <= a; b++)
+				sum[a * width + b] += (double)p[i * width + a] * (double)p[i * width + b];
+	for (int a = 0; a < width; a++)
+		trace += sum[a * width + a];
+	for (int a = 0; a < width; a++)
+		for (int b = 0; b <= a; b++)
+			g[a * width + b] = g[b * width + a] = trace > 0 ? (float)(sum[a * width + b] / trace) : 0;
+	free(sum);
+	return trace;
+}
+
+int dlb_pivoted_basis(float *p, int64_t n, int width, int most, double tolerance, uint64_t key, double *length, double *work)
+{
+	float g[DLB_MOST_RANK * DLB_MOST_RANK], l[DLB_MOST_RANK * DLB_MOST_RANK];
+	int pivot[DLB_MOST_RANK], rank;
+	double rest, least, trace = scaled_gram(p, n, width, g);
+
+	if (!isfinite(trace))
+		return -1;
+	most = most < n ? most : (int)n;
+	rank = dlb_pivoted_cholesky(width, g, 0, tolerance, most, l, width, pivot, &rest, &least);
+	rank = rank < 1 ? 1 : rank;
+	for (int k = 0; k < rank; k++)
+		length[k] = sqrt(trace) * (double)l[pivot[k] * width + k];
+	for (int64_t i = 0; i < n; i++)
+		for (int k = 0; k < rank; k++)
+			work[i * rank + k] = (double)p[i * width + pivot[k]];
+	if (dlb_orthonormal(work, n, rank, key, DLB_TAU_F32, NULL, NULL) < 0)
+		return -1;
+	for (int64_t i = 0; i < n * rank; i++)
+		p[i] = (float)work[i];
+	return rank;
+}

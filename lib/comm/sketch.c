@@ -1,0 +1,143 @@
+/* Gradients whose rank adapts: see lowrank.h for the formulas, compressor.h for who calls.
+ *
+ * A step's sketch P = sum M W has as many columns as the last step's rank, and some more where that may grow. W's columns
+ * have length 1: those of the last Q, then random ones. Pivoted Cholesky of P's Gram matrix takes a basis out of it.
+ *
+ * In 8 bits (f8.h) columns travel times a power of two that makes them about as long as those numbers are fine, by what all
+ * ranks know of their length: of P's, Q's of the step before, or the dense sum before the first sketch; of Q's, P's. What is
+ * too large for that travels as the largest number, and is kept back. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include "comm/compressor.h"
+#include "comm/f8.h"
+#include "comm/lowrank.h"
+#include "tensor/skinny.h"
+#include "util/mem.h"
+
+enum { MOST_SHIFT = 100, SHORTER = 256 };
+
+static bool in_8_bits(const struct dlb_compressor *k)
+{
+	return k->choice.thin_wire == DLB_WIRE_F8;
+}
+
+/* Makes a column of that length one of length 4 to 8. */
+static int shift_of(double length)
+{
+	const int shift = length > 0 && isfinite(length) ? 2 - ilogb(length) : 0;
+
+	return shift > MOST_SHIFT ? MOST_SHIFT : shift < -MOST_SHIFT ? -MOST_SHIFT : shift;
+}
+
+static void normalise(float *row, int64_t cols, double length)
+{
+	for (int64_t j = 0; j < cols; j++)
+		row[j] = (float)((double)row[j] / length);
+}
+
+static double length_of(const float *row, int64_t n)
+{
+	double square = 0;
+
+	for (int64_t j = 0; j < n; j++)
+		square += (double)row[j] * (double)row[j];
+	return sqrt(square);
+}
+
+void dlb_sketch_init(struct dlb_kept_thin *t)
+{
+	const int64_t stride = dlb_skinny_stride(t->cols);
+
+	t->sketch = dlb_xcalloc(1 + (size_t)t->most, sizeof *t->sketch);
+	t->sketch[0] = (float)t->most;
+	for (int r = 0; r < t->most; r++)
+		normalise(t->basis + r * stride, t->cols, length_of(t->basis + r * stride, t->cols));
+}
+
+void dlb_sketch_watch(struct dlb_kept_thin *t, const float *x)
+{
+	const double length = length_of(x, t->rows * t->cols) / sqrt((double)t->cols);	/* x times a random column of length 1 */
+
+	for (int r = 0; r < t->most && isfinite(length) && t->sketch[1 + r] <= 0; r++)
+		t->sketch[1 + r] = (float)length;
+}
+
+void dlb_sketch_shift_p(const struct dlb_compressor *k, struct dlb_thin *t)
+{
+	const int64_t n = t->kept->rows * t->width;
+
+	for (int r = 0; r < t->width; r++)
+		t->shift[r] = in_8_bits(k) ? shift_of((double)t->kept->sketch[1 + r]) : 0;
+	for (int64_t i = 0; i < n && in_8_bits(k); i++)
+		t->p[i] = ldexpf(t->p[i], t->shift[i % t->width]);
+}
+
+int dlb_sketch_basis(const struct dlb_compressor *k, struct dlb_thin *t)
+{
+	const int64_t n = t->kept->rows * t->width;
+	const uint64_t key = dlb_lowrank_key((uint64_t)t->kept->id, (uint64_t)k->step);
+
+	for (int64_t i = 0; i < n && in_8_bits(k); i++)
+		t->p[i] = ldexpf(t->p[i], -t->shift[i % t->width]);
+	t->rank = dlb_pivoted_basis(t->p, t->kept->rows, t->width, t->most, k->choice.tolerance, key, t->length, k->work);
+	return t->rank;
+}
+
+void dlb_sketch_shift_q(const struct dlb_compressor *k, struct dlb_thin *t)
+{
+	const int64_t cols = t->kept->cols, stride = dlb_skinny_stride(cols);
+
+	for (int r = 0; r < t->rank && in_8_bits(k); r++) {
+		float *row = t->q + r * cols;
+
+		t->shift[r] = shift_of(fmax(t->length[r], t->length[0] / SHORTER));
+		for (int64_t j = 0; j < cols; j++) {
+			row[j] = dlb_f8_widen(dlb_f8_round(ldexpf(row[j], t->shift[r])));
+			if (t->mine)
+				t->mine[r * stride + j] = ldexpf(row[j], -t->shift[r]);
+		}
+	}
+}
+
+void dlb_sketch_unshift_q(const struct dlb_compressor *k, struct dlb_thin *t)
+{
+	const int64_t cols = t->kept->cols;
+
+	for (int r = 0; r < t->rank && in_8_bits(k); r++)
+		for (int64_t j = 0; j < cols; j++)
+			t->q[r * cols + j] = ldexpf(t->q[r * cols + j], -t->shift[r]);
+}
+
+/* A column that nothing is known of. */
+static void draw(const struct dlb_compressor *k, const struct dlb_kept_thin *t, int r, float *row)
+{
+	double *x = dlb_xmalloc((size_t)t->cols * sizeof *x);
+
+	dlb_splitmix_fill(x, t->cols, 1, dlb_lowrank_key((uint64_t)t->id, ~(uint64_t)k->step) + (uint64_t)r);
+	for (int64_t j = 0; j < t->cols; j++)
+		row[j] = (float)x[j];
+	normalise(row, t->cols, length_of(row, t->cols));
+	free(x);
+}
+
+void dlb_sketch_next(const struct dlb_compressor *k, struct dlb_thin *t)
+{
+	struct dlb_kept_thin *kept = t->kept;
+	const int64_t stride = dlb_skinny_stride(kept->cols);
+	const int more = t->rank + 1 + t->rank / 8, width = more < kept->most ? more : kept->most;
+	double last = (double)kept->sketch[1] / SHORTER;
+
+	for (int r = 0; r < width; r++) {
+		float *row = kept->basis + r * stride;
+		const double length = r < t->rank ? length_of(row, kept->cols) : 0;
+
+		if (length > 0)
+			normalise(row, kept->cols, length);
+		else
+			draw(k, kept, r, row);
+		last = length > 0 ? length : last;
+		kept->sketch[1 + r] = (float)fmax(last, 1e-30);
+	}
+	kept->sketch[0] = (float)width;
+}
