@@ -114,7 +114,7 @@ bool dlb_compressor_factored(const struct dlb_compressor *k, int i);
 /* 0, or -1 with a line that names tensor and rank. */
 int dlb_verdict_error(const struct dlb_verdict *v, struct dlb_error *err);
 /* Ranks with which a tensor travelled, in all steps since the start in which it did so. */
-struct dlb_ranks_seen { int id, least, median, most; };
+struct dlb_ranks_seen { int id, least, median, most, bound; };
 bool dlb_kept_ranks(const struct dlb_kept *k, int i, struct dlb_ranks_seen *r);		/* i from 0; false: no more */
 /* Of the last step, by this rank. */
 struct dlb_traffic { double bytes[DLB_N_TRAFFIC], dense_bytes[DLB_N_TRAFFIC], time_s[DLB_N_TRAFFIC]; };

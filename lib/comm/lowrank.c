@@ -74,7 +74,7 @@ bool dlb_kept_ranks(const struct dlb_kept *k, int i, struct dlb_ranks_seen *r)
 
 	if (!t)
 		return false;
-	*r = (struct dlb_ranks_seen){ .id = t->id };
+	*r = (struct dlb_ranks_seen){ .id = t->id, .bound = t->most };
 	for (int rank = 0; rank <= t->most; rank++)
 		all += t->seen[rank];
 	for (int rank = t->most; rank >= 0; rank--) {

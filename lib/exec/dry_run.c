@@ -48,6 +48,7 @@ static void sums_of(const struct dlb_job *j, const struct dlb_program *p, const 
 		return;
 	a->algorithm = dlb_sharing_name(&j->plan.sharing);
 	a->apart = NAN;
+	dlb_report_expect_ranks(r, p);
 	for (int i = 0; i < r->n_nodes; i++) {
 		double all_s = 0.0, hidden_s = 0.0, hidden[DLB_N_SUM_CLASSES], bytes[DLB_N_SUM_CLASSES] = { 0.0 }, dense[DLB_N_SUM_CLASSES] = { 0.0 };
 

@@ -226,10 +226,7 @@ int dlb_exchange_new(struct dlb_exchange **out, struct dlb_comm *c, const struct
 	x->kept = kept;
 	x->kfac = kfac;
 	x->every = plan->inverse_every > 1 ? plan->inverse_every : 1;
-	if (dlb_compress_parse(plan->sharing.compress, &x->choice, err)) {
-		dlb_exchange_free(x);
-		return -1;
-	}
+	x->choice = dlb_plan_compress(plan);
 	dlb_compress_settle(&x->choice, last_step);
 	peer = dlb_xcalloc((size_t)ranks.n, sizeof *peer);
 	group = dlb_xcalloc((size_t)ranks.n, sizeof *group);

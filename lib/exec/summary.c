@@ -284,6 +284,35 @@ static void fill_sums(const struct run *r, const struct node_summary *all, struc
 	}
 }
 
+/* Ranks of what each part of replica 0 compresses come to rank 0. */
+static int collect_ranks(struct run *r, struct dlb_report *report, struct dlb_error *err)
+{
+	const int n_nodes = report->n_nodes;
+	struct dlb_ranks_seen *seen = dlb_xcalloc((size_t)r->job.graph.n_tensors + 1, sizeof *seen);
+	int n = 0, *all = dlb_xcalloc((size_t)n_nodes + 1, sizeof *all), rc;
+
+	while (dlb_plan_replica_of(&r->job.plan, r->rank) == 0 && dlb_kept_ranks(r->kept, n, &seen[n]))
+		n++;
+	rc = dlb_comm_gather(r->comm, &n, sizeof n, all, 0, err);
+	report->allreduce.rank = dlb_arena_array(&report->arena, (size_t)r->job.graph.n_tensors + 1, sizeof *report->allreduce.rank);
+	for (int i = 0; i < n_nodes && !rc && (r->rank == 0 || i == r->rank); i++) {
+		struct dlb_request q = { 0 };
+
+		if (r->rank && n)
+			dlb_comm_isend(r->comm, seen, (size_t)n * sizeof *seen, 0, 3, &q);
+		if (r->rank == 0 && i && all[i])
+			dlb_comm_irecv(r->comm, seen, (size_t)all[i] * sizeof *seen, i, 3, &q);
+		rc = dlb_comm_wait(r->comm, &q, err);
+		for (int k = 0; r->rank == 0 && k < all[i] && !rc; k++)
+			report->allreduce.rank[report->allreduce.n_ranks++] = (struct dlb_report_rank){
+				dlb_arena_strdup(&report->arena, r->job.graph.tensor[seen[k].id].name), seen[k].least, seen[k].median, seen[k].most,
+				seen[k].bound };
+	}
+	free(seen);
+	free(all);
+	return rc;
+}
+
 int dlb_run_report(struct run *r, struct dlb_report *report, struct dlb_error *err)
 {
 	const struct dlb_record *rec = &r->record;
@@ -319,7 +348,8 @@ int dlb_run_report(struct run *r, struct dlb_report *report, struct dlb_error *e
 	if (mine.n_spans)
 		spans_here(r, slot, spans);
 	all[0] = mine;
-	rc = rc || dlb_comm_gather(r->comm, &mine, sizeof mine, all, 0, err) || collect(r, all, ops, spans, report, err) ? -1 : 0;
+	rc = rc || dlb_comm_gather(r->comm, &mine, sizeof mine, all, 0, err) || collect(r, all, ops, spans, report, err) ||
+		collect_ranks(r, report, err) ? -1 : 0;
 	if (!rc && r->rank == 0) {
 		fill_nodes(all, report);
 		count_violations(&r->job, all, report);

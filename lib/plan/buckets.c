@@ -166,8 +166,7 @@ static double factor_travel(const struct compiler *c)
 static void choose_algorithms(const struct compiler *c, struct dlb_node_program *np)
 {
 	const struct dlb_sharing *s = &c->p->sharing;
-	struct dlb_compress_choice choice;
-	dlb_compress_parse(dlb_sharing_averages(s) ? "none" : s->compress, &choice, NULL);	/* checked where it came from */
+	const struct dlb_compress_choice choice = dlb_plan_compress(c->p);
 	double small = small_travel(c, &choice);
 	for (int i = 0; i < np->n_buckets; i++) {
 		struct dlb_bucket *b = &np->bucket[i];
@@ -379,8 +378,7 @@ static double served_bytes(const struct dlb_program *g, int k)
 void dlb_compile_count_sums(struct dlb_program *g)
 {
 	const struct dlb_plan *p = g->whole;
-	struct dlb_compress_choice choice;
-	dlb_compress_parse(p->sharing.compress, &choice, NULL);		/* checked where it came from */
+	const struct dlb_compress_choice choice = dlb_plan_compress(p);
 	for (int node = 0; node < p->n_nodes; node++) {
 		const struct dlb_program *own = dlb_program_of(g, node);
 		struct dlb_node_program *np = &own->node[node];

@@ -341,8 +341,7 @@ static double factors_s(const struct dlb_program *g, const struct dlb_cost *c, i
 /* Whether factors come back as L. */
 bool dlb_plan_factors_come_factored(const struct dlb_plan *p)
 {
-	struct dlb_compress_choice choice;
-	dlb_compress_parse(p->sharing.compress, &choice, NULL);
+	const struct dlb_compress_choice choice = dlb_plan_compress(p);
 	return p->n_replicas > 1 && choice.how == DLB_COMPRESS_CHOLESKY;
 }
 
@@ -353,8 +352,7 @@ double dlb_plan_bucket_s(const struct dlb_program *g, const struct dlb_cost *c, 
 	const struct dlb_node *node = &c->cluster->node[k];
 	double Bps = c->accumulate_Bps ? c->accumulate_Bps[node->kind] * node->speed : 0, s = 0;
 	int64_t dense = 0, p = 0, q = 0, passes = 0;
-	struct dlb_compress_choice choice;
-	dlb_compress_parse(g->whole->sharing.compress, &choice, NULL);
+	const struct dlb_compress_choice choice = dlb_plan_compress(g->whole);
 	if (u->cls == DLB_SUM_FACTOR)
 		return factors_s(g, c, k, u, &choice);
 	if (choice.how == DLB_COMPRESS_NONE || u->cls == DLB_SUM_STATISTICS)
@@ -404,12 +402,11 @@ void dlb_plan_sum_bytes(const struct dlb_program *g, const struct dlb_cluster *c
 	const struct dlb_program *own = dlb_program_of(g, node);
 	const struct dlb_node_program *np = &own->node[node];
 	const struct dlb_plan *p = g->whole;
-	struct dlb_compress_choice choice;
+	const struct dlb_compress_choice choice = dlb_plan_compress(p);
 	int k = dlb_plan_part_of(p, node), *group = dlb_xcalloc((size_t)p->n_replicas, sizeof *group);
 	struct dlb_ranks ranks = { .n = p->n_replicas, .group = group };
 	if (k >= 0)
 		dlb_plan_peer_groups(p, c, k, group);
-	dlb_compress_parse(p->sharing.compress, &choice, NULL);		/* checked where it came from */
 	for (int b = 0; b < np->n_buckets && k >= 0; b++) {
 		const struct dlb_bucket *u = &np->bucket[b];
 		const struct dlb_allreduce *how = u->how;

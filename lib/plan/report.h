@@ -20,6 +20,8 @@ struct dlb_report_allreduce {
 	/* One of each part's sums a step: the part, tensors in it, bytes of their sum and how it went. */
 	struct dlb_report_bucket { int part, cls, tensors; double bytes; const char *algorithm; } *bucket; int n_buckets;
 	struct dlb_report_sum all, cls[DLB_N_SUM_CLASSES];
+	/* Of each tensor that travels in a basis: its ranks over the steps of the run, and the greatest that there may be. */
+	struct dlb_report_rank { const char *weight; int least, median, greatest, most; } *rank; int n_ranks;
 	double command_s;				/* --sync: waited for the command */
 	double apart;					/* where weights are averaged: of the replicas before they met at the end,
 							 * the root of the mean square relative to the mean's norm; else NAN */
@@ -58,6 +60,10 @@ struct dlb_report {
 	const char *saved, *checkpoint, *plan_hash;
 };
 void dlb_report_release(struct dlb_report *r);
+/* compression.c: of .report.allreduce.ranks; what a simulated step has. */
+void dlb_report_expect_ranks(struct dlb_report *r, const struct dlb_program *g);
+json_t *dlb_report_ranks_write(const struct dlb_report_allreduce *a);
+int dlb_report_ranks_read(const struct dlb_ref *allreduce, struct dlb_report *out, struct dlb_error *err);
 /* report_kfac.c: of .report.kfac; r: the report. */
 json_t *dlb_report_kfac_write(const struct dlb_report_kfac *k);
 int dlb_report_kfac_read(const struct dlb_ref *r, struct dlb_report *out, struct dlb_error *err);

@@ -85,6 +85,8 @@ static json_t *write_allreduce(const struct dlb_report_allreduce *a)
 		json_array_append_new(sums, one);
 	}
 	json_object_set_new(o, "sums", sums);
+	if (a->n_ranks)
+		json_object_set_new(o, "ranks", dlb_report_ranks_write(a));
 	return o;
 }
 
@@ -218,7 +220,7 @@ static int read_buckets(const struct dlb_ref *allreduce, struct dlb_report *out,
 
 static int read_allreduce(const struct dlb_ref *report, struct dlb_report *out, struct dlb_error *err)
 {
-	static const char *const known[] = { "algorithm", "bytes", "dense_bytes", "time_s", "hidden_s", "command_s", "apart", "classes", "sums", NULL };
+	static const char *const known[] = { "algorithm", "bytes", "dense_bytes", "time_s", "hidden_s", "command_s", "apart", "classes", "sums", "ranks", NULL };
 	struct dlb_report_allreduce *a = &out->allreduce;
 	struct dlb_ref r = { .v = NULL }, classes = { .v = NULL };
 	if (dlb_get_object(report, "allreduce", DLB_OPT, &r, err))
@@ -229,7 +231,7 @@ static int read_allreduce(const struct dlb_ref *report, struct dlb_report *out, 
 	a->apart = NAN;
 	if (dlb_ref_known(&r, known, err) || get_str(&r, "algorithm", out, &a->algorithm, err) || read_sum(&r, &a->all, err) ||
 	    get_time(&r, "command_s", &a->command_s, err) || get_time(&r, "apart", &a->apart, err) || dlb_get_object(&r, "classes", DLB_OPT, &classes, err) ||
-	    read_buckets(&r, out, err))
+	    read_buckets(&r, out, err) || dlb_report_ranks_read(&r, out, err))
 		return -1;
 	for (int i = 0; i < DLB_N_SUM_CLASSES && classes.v; i++) {
 		struct dlb_ref c = { .v = NULL };
