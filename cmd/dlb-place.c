@@ -201,7 +201,7 @@ static int set_up(const struct dlb_doc *doc, struct options *o, struct input *in
 static struct dlb_replicas_choice replicas_choice(const struct options *o, const struct input *in)
 {
 	const struct dlb_plan *was = in->has_plan ? &in->plan : NULL;
-	struct dlb_replicas_choice c = { .n = was ? was->n_replicas : 1 };
+	struct dlb_replicas_choice c = { .n = was ? was->n_replicas : 1, .now = was };
 	if (was)
 		c.sharing = was->sharing;
 	else
@@ -210,6 +210,8 @@ static struct dlb_replicas_choice replicas_choice(const struct options *o, const
 		c.n = !strcmp(o->replicas, "auto") ? 0 : atoi(o->replicas);
 	if (o->split)
 		c.sharing.by_power = !strcmp(o->split, "power");
+	else
+		c.any_split = !was || was->n_replicas < 2;
 	if (!was || was->n_replicas < 2)
 		c.sharing.allreduce = DLB_ALLREDUCE_AUTO;
 	c.sharing.n_by_size = 0;			/* between what replicas there are now */
@@ -232,13 +234,20 @@ static int place_anew(const struct options *o, const struct input *in, const str
 	return current ? dlb_place_again(p, algorithm, current, plan, kept, err) : dlb_place(p, algorithm, plan, err);
 }
 
-/* Balanced, or told to stay: the best placement measured, else the one there is. */
+/* Balanced, or told to stay: the best plan measured, its placement and shares, else the one there is. */
 static int keep(const struct dlb_problem *p, const struct input *in, struct dlb_plan *plan, struct dlb_error *err)
 {
-	const int *placement = in->balance.n_placement == in->graph.n_ops ? in->balance.best_placement : in->plan.placement;
+	const bool best = in->balance.n_placement == in->graph.n_ops;
+	const int *placement = best ? in->balance.best_placement : in->plan.placement;
+	struct dlb_plan teams = in->plan;
 	struct dlb_problem again = *p;
-	again.replicas = in->plan.n_replicas > 1 ? &in->plan : NULL;
-	if (dlb_plan_make(&again, placement, plan, NULL, err))
+	memset(&teams.arena, 0, sizeof teams.arena);
+	if (best && in->balance.best_teams.n == in->plan.n_replicas)
+		dlb_balance_teams_set(&in->balance.best_teams, &teams);
+	again.replicas = teams.n_replicas > 1 ? &teams : NULL;
+	int rc = dlb_plan_make(&again, placement, plan, NULL, err);
+	dlb_arena_release(&teams.arena);
+	if (rc)
 		return -1;
 	dlb_plan_moved(p, in->plan.placement, plan);
 	return 0;
@@ -271,6 +280,24 @@ static int make_plan(const struct options *o, const struct input *in, const stru
 		dlb_cli_say(o->cli, "the placement stays");
 	}
 	return 0;
+}
+
+/* Replicas that are asked for by number may well be slower than one node by itself. */
+static void compare_with_one(const struct options *o, const struct dlb_problem *p, const struct dlb_plan *plan)
+{
+	struct dlb_plan one;
+	struct dlb_problem quiet = *p;
+	if (!o->replicas || plan->n_replicas < 2 || !strcmp(o->replicas, "auto"))
+		return;
+	quiet.tried = NULL;
+	quiet.before = NULL;
+	if (dlb_place(&quiet, "single", &one, NULL))
+		return;				/* no node could */
+	int d = one.placement[0];
+	if (plan->value_s > 1.05 * one.value_s)
+		dlb_cli_warn(o->cli, "%d replicas take %.4g ms a step where node %d (%s) alone takes %.4g ms; --replicas auto takes what is fastest",
+			     plan->n_replicas, plan->value_s * 1e3, d, p->cluster->kind[p->cluster->node[d].kind].name, one.value_s * 1e3);
+	dlb_plan_release(&one);
 }
 
 struct making { const struct options *o; const struct input *in; };
@@ -309,6 +336,7 @@ static int place(struct dlb_doc *doc, struct options *o, struct dlb_error *err)
 		goto out;
 	if (make_plan(o, in, &p, &plan, err))
 		goto out;
+	compare_with_one(o, &p, &plan);
 	plan.chunks = p.chunks;
 	plan.optimizer = dlb_optimizers[in->optimizer].name;
 	plan.clip_norm = in->clip_norm;
@@ -379,7 +407,7 @@ int main(int argc, char **argv)
 		{ 0, "max-moves", DLB_OPT_INT, &o.wishes.max_moves, "N", "ops that may stand elsewhere than in that plan", NULL, 0, 1 << 30 },
 		{ 0, "serve", DLB_OPT_REAL, &o.wishes.serve_steps, "STEPS", "steps that what moving costs is spread over (default 1000)", NULL, 1, 1e15 },
 		{ 0, "replicas", DLB_OPT_STR, &o.replicas, "R", "groups of nodes that each hold the model: a number or auto (default 1)", NULL, 0, 0 },
-		{ 0, "split", DLB_OPT_STR, &o.split, "HOW", "the batch over replicas: even or power, by predicted speed (default even)", NULL, 0, 0 },
+		{ 0, "split", DLB_OPT_STR, &o.split, "HOW", "the batch over replicas: even or power, by predicted speed (default even; power where nodes differ and it is faster)", NULL, 0, 0 },
 		DLB_SHARING_OPTS(&o.sharing),
 		{ 0, "no-timeline", DLB_OPT_FLAG, &o.no_timeline, NULL, "leave the predicted time-line out", NULL, 0, 0 },
 		{ 0, "list", DLB_OPT_FLAG, &list_them, NULL, "list the algorithms", NULL, 0, 0 },

@@ -160,6 +160,76 @@ near() {
 	jq -e '.plan.power | add == 24 and .[0] >= 16 and .[0] <= 18' "$tmp/doc.json"
 }
 
+@test "weights of the nodes reach the shares, and so does the rule patent" {
+	plan cpu:2 --replicas 2 --split power >"$tmp/doc.json"
+	jq '.balance = {weights: [1.8, 0.2], round: 0, converged: false}' "$tmp/doc.json" | dlb-place >"$tmp/weighted.json"
+	validates "$tmp/weighted.json"
+	jq -e '.plan.power | add == 24 and .[0] >= 21' "$tmp/weighted.json"
+	# what is stated is by the costs alone: as the shares really take
+	dlb-run --dry-run "$tmp/weighted.json" | jq -e '.report.step_s / .plan.value_s - 1 | fabs < 1e-6'
+	for round in 1 2 3 4 5 6 7 8; do
+		dlb-run --dry-run --slow 1:2 "$tmp/doc.json" >"$tmp/ran.json"
+		[ "$round" -gt 1 ] || first=$(jq .report.step_s "$tmp/ran.json")
+		dlb-rebalance --rule patent "$tmp/ran.json" | dlb-place >"$tmp/doc.json"
+		[ "$(jq '.plan.power[0]' "$tmp/doc.json")" -gt 12 ]
+		dlb-rebalance --test "$tmp/doc.json" && break
+	done
+	validates "$tmp/doc.json"
+	echo "$round rounds, $first s at first: $(jq -c '[.plan.power, .balance.best.step_s]' "$tmp/doc.json")"
+	jq -e --argjson first "$first" '.balance.converged and .balance.best.step_s < 0.8 * $first and .balance.best.power == .plan.power' "$tmp/doc.json"
+}
+
+@test "the best plan that was measured comes back with its replicas and shares" {
+	plan 'cpu:3' --replicas 2 --split power >"$tmp/doc.json"
+	dlb-run --dry-run "$tmp/doc.json" | dlb-rebalance >"$tmp/out.json"
+	validates "$tmp/out.json"
+	jq -e '.balance.best | .replicas == [[0], [1]] and .power == [12, 12]' "$tmp/out.json"
+	jq '.balance.keep = true | .balance.best.replicas = [[1], [2]] | .balance.best.power = [20, 4] | .balance.best_placement |= map(1)' \
+		"$tmp/out.json" >"$tmp/other.json"
+	run -2 --separate-stderr dlb-place "$tmp/other.json"		# node 1 plays part 1 of the first replica, not part 0
+	one_line dlb-place /balance/best/replicas/0
+	jq '.balance.best.replicas = [[-1, 1], [-1, 2]]' "$tmp/other.json" | dlb-place >"$tmp/back.json"
+	jq -e '.plan.replicas == [[-1, 1], [-1, 2]] and .plan.power == [20, 4] and all(.plan.placement[]; . == 1)' "$tmp/back.json"
+}
+
+@test "replicas over unlike nodes: the fast ones work, and no cut that is faster is missed" {
+	dlb-profile --analytic --batch 64 "$models/resnet8.onnx" >"$tmp/profiled.json"
+	for cluster in two-racks campus; do
+		dlb-costmodel -c "$root/share/clusters/$cluster.json" "$tmp/profiled.json" >"$tmp/$cluster.json"
+		dlb-place -q --replicas 4 "$tmp/$cluster.json" >"$tmp/$cluster.out.json"
+		validates "$tmp/$cluster.out.json"
+		one=$(dlb-place -a single "$tmp/$cluster.json" | jq .plan.value_s)
+		# it took 4.3 and 9.5 times as long as the fastest node alone
+		jq -e --argjson one "$one" '.plan.value_s < 1.3 * $one and .plan.split == "power"' "$tmp/$cluster.out.json"
+		# nor is what was asked for by name worse than equal shares of one node each
+		even=$(dlb-place -q --replicas 4 --split even "$tmp/$cluster.json" | jq '.plan | [.value_s, .split]')
+		jq -en --argjson even "$even" --slurpfile p "$tmp/$cluster.out.json" '$even[1] == "even" and $p[0].plan.value_s <= $even[0]'
+	done
+	gpus='[.cluster.nodes[] | select(.kind == "cuda") | .id]'
+	jq -e "$gpus as \$gpus | all(\$gpus[] as \$d | .plan.nodes[\$d]; .busy_s > 0)" "$tmp/two-racks.out.json"
+	# a slow node among its own kind: the next round has another in its place, and then the loop rests
+	cp "$tmp/two-racks.out.json" "$tmp/doc.json"
+	slow=$(jq '.cluster.nodes as $n | first(.plan.replicas[] | max | select($n[.].kind == "cpu/8"))' "$tmp/doc.json")
+	for round in 1 2 3 4 5 6; do
+		dlb-run --dry-run --slow "$slow:2" "$tmp/doc.json" >"$tmp/ran.json"
+		[ "$round" -gt 1 ] || first=$(jq .report.step_s "$tmp/ran.json")
+		dlb-rebalance -q "$tmp/ran.json" | dlb-place >"$tmp/doc.json"
+		dlb-rebalance --test "$tmp/doc.json" && break
+	done
+	echo "$round rounds: $first s, $(jq .balance.best.step_s "$tmp/doc.json") s"
+	jq -e --argjson first "$first" --argjson slow "$slow" \
+		'.balance.converged and .balance.best.step_s < 0.8 * $first and (.plan.replicas | flatten | index($slow) == null)' "$tmp/doc.json"
+}
+
+@test "replicas that one node outruns: a warning names it" {
+	dlb-profile --analytic --batch 64 "$models/resnet8.onnx" | dlb-costmodel -c "$root/share/clusters/two-racks.json" >"$tmp/costed.json"
+	run -0 --separate-stderr dlb-place --replicas 4 --split even "$tmp/costed.json"
+	[ "${#stderr_lines[@]}" -eq 1 ]
+	[[ $stderr == "dlb-place: 4 replicas take "*"where node 4 (cuda) alone takes "*"--replicas auto"* ]]
+	run -0 --separate-stderr dlb-place --replicas 2 "$tmp/costed.json"
+	[ -z "$stderr" ]
+}
+
 @test "an epoch whose last batch has fewer samples than replicas" {
 	# 1797 samples are 4 batches of 449 and one sample
 	dlb-profile --analytic --batch 449 "$model" >"$tmp/profiled.json"

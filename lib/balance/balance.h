@@ -28,6 +28,8 @@ struct dlb_balance_round {
 	double *weight;				/* [node], used in that round */
 	int moved_ops;				/* against the round before */
 };
+/* The replicas of a plan: node k of replica 0 is replica[r * n_nodes + k] in replica r (-1: none); n < 2: there are none. */
+struct dlb_balance_teams { int n; int *replica; double *power; };
 struct dlb_balance {
 	struct dlb_arena arena;
 	int n_nodes, round, stable;		/* stable: rounds for which the plan has stayed the same */
@@ -46,6 +48,7 @@ struct dlb_balance {
 	double floor_s;				/* no plan's step is shorter (certified by the planner); 0: unknown */
 	struct dlb_balance_round *history; int n_history;
 	int *best_placement; int n_placement;	/* kept so that a worse plan can be rolled back; NULL: none */
+	struct dlb_balance_teams best_teams;	/* whose parts and shares that placement had */
 };
 void dlb_balance_init(struct dlb_balance *b, int n_nodes);
 void dlb_balance_release(struct dlb_balance *b);
@@ -67,7 +70,11 @@ struct dlb_load {				/* one round */
 	int moved_ops;				/* against the round before */
 	char plan_hash[17];
 	const int *placement; int n_ops;
+	struct dlb_balance_teams teams;
 };
+/* A plan's replicas; and those as a plan's, whose arena then holds them. */
+struct dlb_balance_teams dlb_balance_teams_of(const struct dlb_plan *p, struct dlb_arena *a);
+void dlb_balance_teams_set(const struct dlb_balance_teams *t, struct dlb_plan *p);
 struct dlb_balance_options { int stable; int max_rounds; };	/* 3, 50 */
 struct dlb_rule {
 	const char *name, *summary;

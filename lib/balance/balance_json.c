@@ -4,7 +4,8 @@
  *      "weights": [1.2, 0.8], "kappa": [1, 2], "kappa_mean": [1, 2], "kappa_rounds": [3, 1],
  *      "spread": 0.02, "spread_rounds": 3, "eta": 0.8, "last_sign": [0, 0], "hold": 0, "hold_off": 1,
  *      "expected_s": ..., "floor_s": ...,
- *      "best": {"step_s": ..., "step_se_s": ..., "rounds": 2, "plan_hash": "...", "weights": [...]},
+ *      "best": {"step_s": ..., "step_se_s": ..., "rounds": 2, "plan_hash": "...", "weights": [...],
+ *               "replicas": [[0], [1]], "power": [16, 8]},                absent: one replica
  *      "best_placement": [0, 0, 1, ...],
  *      "history": [{"round": 1, "step_s": ..., "plan_hash": "...", "weights": [...], ...}]}
  *
@@ -59,6 +60,13 @@ static json_t *write_best(const struct dlb_balance *b)
 	json_object_set_new(o, "plan_hash", json_string(b->best_plan_hash));
 	if (b->best_weight)
 		json_object_set_new(o, "weights", write_reals(b->best_weight, b->n_nodes));
+	if (b->best_teams.n > 1) {
+		struct dlb_plan teams;
+		dlb_plan_init(&teams, 0, b->n_nodes);
+		dlb_balance_teams_set(&b->best_teams, &teams);
+		dlb_plan_write_teams(&teams, o);
+		dlb_plan_release(&teams);
+	}
 	return o;
 }
 
@@ -207,9 +215,21 @@ static int read_history(const struct dlb_ref *r, struct dlb_balance *b, struct d
 	return 0;
 }
 
+static int read_best_teams(const struct dlb_ref *best, struct dlb_balance *b, struct dlb_error *err)
+{
+	struct dlb_plan teams;
+
+	dlb_plan_init(&teams, 0, b->n_nodes);
+	int rc = dlb_plan_read_teams(best, &teams, err);
+	if (!rc)
+		b->best_teams = dlb_balance_teams_of(&teams, &b->arena);
+	dlb_plan_release(&teams);
+	return rc;
+}
+
 static int read_best(const struct dlb_ref *r, struct dlb_balance *b, struct dlb_error *err)
 {
-	static const char *const known[] = { "step_s", "step_se_s", "rounds", "plan_hash", "weights", NULL };
+	static const char *const known[] = { "step_s", "step_se_s", "rounds", "plan_hash", "weights", "replicas", "power", NULL };
 	struct dlb_ref o, a;
 	int n = 0;
 
@@ -235,7 +255,7 @@ static int read_best(const struct dlb_ref *r, struct dlb_balance *b, struct dlb_
 	return dlb_ref_known(&o, known, err) || dlb_get_real(&o, "step_s", DLB_NEED, 1e-12, 1e18, &b->best_step_s, err) ||
 	       dlb_get_real(&o, "step_se_s", DLB_OPT, 0, 1e18, &b->best_se_s, err) ||
 	       get_count(&o, "rounds", &b->best_rounds, err) || get_hash(&o, b->best_plan_hash, err) ||
-	       get_reals(&o, "weights", DLB_OPT, 0, 1e9, b, &b->best_weight, err) ? -1 : 0;
+	       get_reals(&o, "weights", DLB_OPT, 0, 1e9, b, &b->best_weight, err) || read_best_teams(&o, b, err) ? -1 : 0;
 }
 
 static int read_section(const struct dlb_ref *r, struct dlb_balance *b, struct dlb_error *err)

@@ -93,27 +93,12 @@ static void judge(const struct dlb_scene *s, const struct dlb_load *l, const str
 	}
 }
 
-/* Steps of replicas' plan by the model as it is now; INFINITY: it does not fit any more. -1 with err. */
-static int value_of_replicas(const struct dlb_scene *s, const struct dlb_problem *p, double *value_s, struct dlb_error *err)
-{
-	struct dlb_problem again = *p;
-	struct dlb_plan now;
-
-	again.replicas = &s->plan;
-	*value_s = INFINITY;
-	if (dlb_plan_make(&again, s->plan.placement, &now, NULL, err))
-		return err->status == 1 ? 0 : -1;
-	*value_s = now.value_s;
-	dlb_plan_release(&now);
-	return 0;
-}
-
 /* What would be planned now; *same: what runs. Else the steps of both by the model as it is. */
 static int plan_again(const struct dlb_scene *s, const struct dlb_problem *p, struct dlb_plan *next, bool *same, double *now_s,
 		      double *next_s, struct dlb_error *err)
 {
 	const char *algorithm = s->plan.algorithm_given ? s->plan.algorithm : NULL;
-	const struct dlb_replicas_choice choice = { .n = s->plan.n_replicas, .sharing = s->plan.sharing };
+	const struct dlb_replicas_choice choice = { .n = s->plan.n_replicas, .sharing = s->plan.sharing, .now = &s->plan };
 	bool kept, shared = s->plan.n_replicas > 1;
 
 	if (shared ? dlb_place_replicas(p, &choice, algorithm, s->plan.placement, next, &kept, err) :
@@ -122,12 +107,8 @@ static int plan_again(const struct dlb_scene *s, const struct dlb_problem *p, st
 	*same = (kept && !shared) || !strcmp(next->hash, s->plan.hash);	/* shares change where the placement is kept */
 	if (*same)
 		return 0;
-	*next_s = shared ? next->value_s : dlb_place_value_s(p, next->placement);
-	*now_s = shared ? 0 : dlb_place_value_s(p, s->plan.placement);
-	if (shared && value_of_replicas(s, p, now_s, err)) {
-		dlb_plan_release(next);
-		return -1;
-	}
+	*next_s = dlb_place_plan_s(p, next);
+	*now_s = dlb_place_plan_s(p, &s->plan);
 	return 0;
 }
 

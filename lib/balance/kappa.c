@@ -5,7 +5,8 @@
  * mean so far, over n_i rounds, N nodes measured in this round, and e_i the relative standard error of busy_i within it:
  *
  *     drift    c = median of ln m_i - ln k_i over the nodes: a clock that all have in common shifts no load; every k_i
- *              takes it at once, and so do the times that plans have been measured to take
+ *              takes it at once, those of nodes without work too (they stay as much faster or slower than the others as they
+ *              were), and so do the times that plans have been measured to take
  *     mean     d_i = ln m_i - ln k_i - c;  ln k_i += c + d_i / (n_i + 1), n_i <= 4
  *     jump     |d_i| > max(0.05, 3 sqrt((s^2 + e_i^2) (1 + 1/n_i) (1 - 1/N))): k_i = m_i, n_i = 1
  *     spread   E d_i^2 = (s^2 + e_i^2) (1 + 1/n_i) (1 - 1/N): s^2 is the mean of what rounds say by that (jumps counted as
@@ -134,6 +135,11 @@ bool dlb_balance_mend(const struct dlb_load *l, struct dlb_balance *b)
 	}
 	pool(k, n);
 	b->history[b->n_history - 1].drift = exp(ln_drift);
+	for (int i = 0; i < b->n_nodes && n; i++)
+		if (!(l->predicted_busy_s[i] > 0)) {
+			b->kappa_mean[i] *= exp(ln_drift);
+			b->kappa[i] *= exp(ln_drift);
+		}
 	for (int i = 0; i < n; i++) {
 		moved |= fabs(k[i].value / b->kappa[k[i].node] * exp(-ln_drift) - 1) > kappa_moved;
 		b->kappa[k[i].node] = k[i].value;

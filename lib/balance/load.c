@@ -129,6 +129,7 @@ int dlb_load_of(const struct dlb_scene *s, const double *kappa, struct dlb_arena
 	l->n_ops = s->plan.n_ops;
 	l->placement = memcpy(dlb_arena_array(a, (size_t)l->n_ops + 1, sizeof(int)), s->plan.placement,
 			      (size_t)l->n_ops * sizeof(int));
+	l->teams = dlb_balance_teams_of(&s->plan, a);
 	memcpy(l->plan_hash, s->plan.hash, sizeof l->plan_hash);
 	l->busy_s = dlb_arena_array(a, n, sizeof(double));
 	l->busy_se_s = dlb_arena_array(a, n, sizeof(double));

@@ -60,6 +60,7 @@ void dlb_balance_forget(struct dlb_balance *b)
 	b->best_weight = NULL;
 	b->best_placement = NULL;
 	b->n_placement = 0;
+	b->best_teams.n = 0;
 	b->hold = 0;
 	b->hold_off = 1;
 	b->expected_s = 0;
@@ -101,15 +102,48 @@ struct dlb_balance_round *dlb_balance_begin(struct dlb_balance *b, const struct 
 	return r;
 }
 
+struct dlb_balance_teams dlb_balance_teams_of(const struct dlb_plan *p, struct dlb_arena *a)
+{
+	struct dlb_balance_teams t = { .n = p->n_replicas > 1 ? p->n_replicas : 1 };
+	size_t R = (size_t)t.n, n = (size_t)p->n_nodes;
+
+	if (t.n < 2)
+		return t;
+	t.replica = dlb_arena_array(a, R * n, sizeof *t.replica);
+	t.power = dlb_arena_array(a, R, sizeof *t.power);
+	for (size_t r = 0; r < R; r++) {
+		memcpy(t.replica + r * n, p->replica[r], n * sizeof *t.replica);
+		t.power[r] = p->power ? p->power[r] : 1;
+	}
+	return t;
+}
+
+void dlb_balance_teams_set(const struct dlb_balance_teams *t, struct dlb_plan *p)
+{
+	dlb_plan_set_replicas(p, t->n, t->replica);
+	p->power = NULL;
+	if (t->n < 2)
+		return;
+	p->power = dlb_arena_array(&p->arena, (size_t)t->n, sizeof *p->power);
+	memcpy(p->power, t->power, (size_t)t->n * sizeof *p->power);
+}
+
 void dlb_balance_hold_plan(struct dlb_balance *b, const struct dlb_load *l)
 {
 	b->best_placement = NULL;
 	b->n_placement = 0;
+	b->best_teams.n = 0;
 	if (!l->placement)
 		return;
 	b->n_placement = l->n_ops;
 	b->best_placement = dlb_arena_array(&b->arena, (size_t)l->n_ops + 1, sizeof *b->best_placement);
 	memcpy(b->best_placement, l->placement, (size_t)l->n_ops * sizeof *b->best_placement);
+	b->best_teams = l->teams;
+	if (l->teams.n < 2)
+		return;
+	size_t R = (size_t)l->teams.n, n = (size_t)b->n_nodes;
+	b->best_teams.replica = memcpy(dlb_arena_array(&b->arena, R * n, sizeof(int)), l->teams.replica, R * n * sizeof(int));
+	b->best_teams.power = memcpy(dlb_arena_array(&b->arena, R, sizeof(double)), l->teams.power, R * sizeof(double));
 }
 
 void dlb_balance_rescale(struct dlb_balance *b)

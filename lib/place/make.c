@@ -262,6 +262,13 @@ double dlb_place_value_s(const struct dlb_problem *p, const int *placement)
 	return value;
 }
 
+double dlb_place_plan_s(const struct dlb_problem *p, const struct dlb_plan *plan)
+{
+	struct dlb_problem q = *p;
+	q.replicas = plan->n_replicas > 1 ? plan : NULL;
+	return dlb_place_value_s(&q, plan->placement);
+}
+
 double dlb_place_order_s(const struct dlb_problem *p, const int *placement)
 {
 	struct dlb_plan plan;

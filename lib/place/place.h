@@ -86,6 +86,8 @@ int dlb_plan_make(const struct dlb_problem *p, const int *placement, struct dlb_
 		  struct dlb_error *err);
 /* The ranked value alone (INFINITY: does not fit or cannot run): what a search calls for every candidate. */
 double dlb_place_value_s(const struct dlb_problem *p, const int *placement);
+/* The same of a plan, with its replicas and shares. */
+double dlb_place_plan_s(const struct dlb_problem *p, const struct dlb_plan *plan);
 /* Nearly that value, much cheaper: the makespan of ordering the items, messages unshared, memory not looked at. */
 double dlb_place_order_s(const struct dlb_problem *p, const int *placement);
 /* Seconds of moving state from p->before to placement (0 without), and those spread over the steps to be served, which
@@ -113,6 +115,8 @@ int dlb_place(const struct dlb_problem *p, const char *algorithm, struct dlb_pla
 struct dlb_replicas_choice {
 	int n;					/* 0: as many as are predicted to be fastest */
 	struct dlb_sharing sharing;
+	bool any_split;				/* even shares, or where teams are unequal by power: what is faster */
+	const struct dlb_plan *now;		/* with a current placement: whose teams stay unless others are better; NULL: any */
 };
 /* dlb_place (or, with a current placement of the same teams, dlb_place_again) for several replicas. */
 int dlb_place_replicas(const struct dlb_problem *p, const struct dlb_replicas_choice *choice, const char *algorithm, const int *current,

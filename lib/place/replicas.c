@@ -1,20 +1,15 @@
-/* Replicas: which nodes form one, which part each plays, how the batch is shared out.
+/* Replicas: groups of nodes that each hold the model, and how the batch is shared out among them.
  *
- * Nodes are put in the order of the tree of groups, so that neighbours in it sit close. R teams of K nodes are cut from it
- * in two ways, and the plan that is simulated faster wins:
- *
- *     inside    team r is nodes rK .. rK + K-1: a pipeline's stages sit closest, sums of gradients go between groups
- *     across    team r is nodes r, r + R, ...: those that sum the same gradients sit closest
- *
- * A team's nodes play their parts in order of kind and speed, so that part k meets like devices in all teams where
- * there are such. The model is placed over one team by any algorithm, and all play the same parts: over team 0, and, where
- * teams are unequal, over one that plays each part as slowly as the slowest node that has it does. A team's power is the
- * samples per second that it is predicted to compute. */
+ * Nodes are cut into R teams of K in several ways (teams.h). For each, the model is placed over one team by any algorithm, and all
+ * teams play the same parts: over team 0, and, where teams are unequal, over one that plays each part as slowly as the slowest
+ * node that has it does. Shares of the batch are even or by power, the samples per second that a team is predicted to compute
+ * under the nodes' weights; where nobody says which and teams are unequal, both are tried. Of all these plans the one whose
+ * ranked step is shortest stays. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include "comm/allreduce.h"
-#include "place/place.h"
+#include "place/teams.h"
 
 /* ---- a team by itself ---- */
 
@@ -112,132 +107,9 @@ static void team_release(struct team_problem *t)
 	free(t->before);
 }
 
-/* ---- teams ---- */
-
-static int depth(const struct dlb_cluster *c, int group)
-{
-	int d = 0;
-	for (; group >= 0; group = c->group[group].parent)
-		d++;
-	return d;
-}
-
-/* The group `up` levels below the root on the way to `group`. */
-static int ancestor(const struct dlb_cluster *c, int group, int level)
-{
-	for (int d = depth(c, group); d > level; d--)
-		group = c->group[group].parent;
-	return group;
-}
-
-static const struct dlb_cluster *sorted;		/* of by_group and by_part, which qsort gives no argument */
-
-static int by_group(const void *a, const void *b)
-{
-	int x = *(const int *)a, y = *(const int *)b, gx = sorted->node[x].group, gy = sorted->node[y].group;
-	int least = depth(sorted, gx) < depth(sorted, gy) ? depth(sorted, gx) : depth(sorted, gy);
-	for (int level = 1; level <= least; level++) {
-		int p = ancestor(sorted, gx, level), q = ancestor(sorted, gy, level);
-		if (p != q)
-			return p < q ? -1 : 1;
-	}
-	return x - y;
-}
-
-static int by_part(const void *a, const void *b)
-{
-	int x = *(const int *)a, y = *(const int *)b;
-	const struct dlb_node *p = &sorted->node[x], *q = &sorted->node[y];
-	if (p->kind != q->kind)
-		return p->kind - q->kind;
-	if (p->speed != q->speed)
-		return p->speed > q->speed ? -1 : 1;
-	return x - y;
-}
-
-static int n_free(const struct dlb_problem *p)
-{
-	int n = 0;
-	for (int i = 0; i < p->cluster->n_nodes; i++)
-		n += !p->excluded || !p->excluded[i];
-	return n;
-}
-
-/* Seconds of a step that a node would do alone: by the cost model as it stands, so that what a round measures does not form
- * other teams. */
-static double alone_s(const struct dlb_problem *p, int node)
-{
-	double s = 0;
-	for (int i = 0; i < p->graph->n_ops; i++)
-		s += dlb_cost_op_s(p->cost, i, node, (double)p->batch);
-	return s;
-}
-
-/* like[k]: of the nodes that play part k, the one that would take longest; false: all teams are as team 0. */
-static bool slowest_of_parts(const struct dlb_problem *p, const int *team, int R, int K, int *like)
-{
-	bool differ = false;
-	for (int k = 0; k < K; k++) {
-		double most = -1, least = INFINITY;
-		for (int r = 0; r < R; r++) {
-			int d = team[r * K + k];
-			double s = alone_s(p, d) * (p->kappa ? p->kappa[d] : 1) / (p->weight ? p->weight[d] : 1);
-			if (s > most) {
-				most = s;
-				like[k] = d;
-			}
-			least = fmin(least, s);
-		}
-		differ |= most > least * (1 + 1e-9);
-	}
-	return differ;
-}
-
-/* Leaves the slowest of n nodes out, of equal ones the last, until n_used are left. */
-static void leave_slowest(const struct dlb_problem *p, int *order, int n, int n_used)
-{
-	double *s = dlb_xcalloc((size_t)n + 1, sizeof *s);
-	for (int i = 0; i < n && n_used < n; i++)
-		s[i] = alone_s(p, order[i]);
-	for (; n > n_used; n--) {
-		int worst = 0;
-		for (int i = 1; i < n; i++)
-			if (s[i] >= s[worst] * (1 - 1e-9) || isinf(s[i]))
-				worst = i;
-		memmove(order + worst, order + worst + 1, (size_t)(n - worst - 1) * sizeof *order);
-		memmove(s + worst, s + worst + 1, (size_t)(n - worst - 1) * sizeof *s);
-	}
-	free(s);
-}
-
-/* Of so many nodes: each number up to 16; beyond that the most replicas of 1, 2, 3 ... nodes each. */
-static bool worth_trying(int R, int n)
-{
-	return n <= 16 || n / R != n / (R + 1);
-}
-
-/* team[r * K + k] of the nodes that may work */
-static void form_teams(const struct dlb_problem *p, int R, bool inside, int *team)
-{
-	const struct dlb_cluster *c = p->cluster;
-	int n = 0, K = n_free(p) / R, *order = dlb_xcalloc((size_t)c->n_nodes, sizeof *order);
-	for (int i = 0; i < c->n_nodes; i++)
-		if (!p->excluded || !p->excluded[i])
-			order[n++] = i;
-	sorted = c;
-	qsort(order, (size_t)n, sizeof *order, by_group);
-	leave_slowest(p, order, n, R * K);
-	for (int r = 0; r < R; r++) {
-		for (int k = 0; k < K; k++)
-			team[r * K + k] = order[inside ? r * K + k : k * R + r];
-		qsort(team + r * K, (size_t)K, sizeof *team, by_part);
-	}
-	free(order);
-}
-
 /* ---- shares and bounds ---- */
 
-/* Seconds of replica r's step over a share of samples, without the sums. */
+/* Seconds of replica r's step over a share of samples, without the sums, under kappa and weights. */
 static int replica_s(const struct dlb_problem *p, const struct dlb_plan *plan, int r, int64_t share, double *step_s, struct dlb_error *err)
 {
 	struct dlb_plan one;
@@ -245,10 +117,10 @@ static int replica_s(const struct dlb_problem *p, const struct dlb_plan *plan, i
 	struct dlb_timeline t;
 	dlb_plan_of_replica(plan, r, share, &one);
 	one.graph = p->graph;
-	dlb_schedule_order(&one, p->cost, p->schedule, p->stated_scale);
+	dlb_schedule_order(&one, p->cost, p->schedule, p->ranked_scale);
 	int rc = dlb_program_compile(&one, p->cost, share, p->n_state, &program, err);
 	if (rc == 0) {
-		rc = dlb_program_simulate(&program, p->cost, p->stated_scale, 0, 0, false, &t, err);
+		rc = dlb_program_simulate(&program, p->cost, p->ranked_scale, 0, 0, false, &t, err);
 		if (rc == 0) {
 			*step_s = t.step_s;
 			dlb_timeline_release(&t, one.n_nodes);
@@ -294,6 +166,12 @@ static int find_power(const struct dlb_problem *p, const int *placement, struct 
 	return rc;
 }
 
+/* Of so many nodes: each number up to 16; beyond that the most replicas of 1, 2, 3 ... nodes each. */
+static bool worth_trying(int R, int n)
+{
+	return n <= 16 || n / R != n / (R + 1);
+}
+
 double dlb_replicas_bound_s(const struct dlb_problem *p)
 {
 	const struct dlb_plan *s = p->replicas;
@@ -323,165 +201,217 @@ double dlb_replicas_bound_s(const struct dlb_problem *p)
 
 /* ---- the plan ---- */
 
-/* How teams are formed, which one the model is placed over, and by what where nobody says. */
-struct way { bool inside, slowest; const char *by; };
+struct task {
+	const struct dlb_problem *p;
+	const struct dlb_replicas_choice *choice;
+	const char *algorithm;			/* NULL: nobody says */
+	const int *current;			/* the placement to stay near; NULL: none */
+	struct dlb_teams teams;
+};
+struct candidate { struct dlb_plan plan; double ranked_s; bool kept; };
 
-/* One way, as a plan; 1: there is none such: all teams are alike, or the algorithm is said. current: the placement to stay near, NULL: none. */
-static int place_teams(const struct dlb_problem *p, const struct dlb_replicas_choice *choice, int R, struct way way, const char *algorithm,
-		       const int *current, struct dlb_plan *plan, double *ranked, bool *kept, struct dlb_error *err)
+/* A plan of R replicas without placement and shares. */
+static void share_out(const struct task *t, int R, int K, const int *team, struct dlb_plan *shared)
 {
-	int n_nodes = p->cluster->n_nodes, K = n_free(p) / R, rc = -1, n_ops = p->graph->n_ops;
-	int *team = dlb_xcalloc((size_t)n_nodes, sizeof *team), *replica = dlb_xcalloc((size_t)R * (size_t)n_nodes, sizeof *replica);
-	int *placement = dlb_xcalloc((size_t)n_ops + 1, sizeof *placement), *part = dlb_xcalloc((size_t)n_nodes, sizeof *part);
-	int *like = dlb_xcalloc((size_t)K + 1, sizeof *like);
-	struct team_problem t = { .node = NULL };
-	struct dlb_plan shared, first = { .n_ops = 0 };
-	struct dlb_problem whole = *p;
-	bool stays = current != NULL;
-	const char *winner;
-
-	dlb_plan_init(&shared, n_ops, n_nodes);
-	form_teams(p, R, way.inside, team);
-	if ((way.slowest && !slowest_of_parts(p, team, R, K, like)) || (way.by && algorithm)) {
-		rc = 1;
-		goto out;
-	}
-	shared.graph = p->graph;
-	shared.batch = p->batch;
-	shared.micro_batches = p->micro_batches;
-	shared.schedule = p->schedule->name;
-	shared.in_place = !p->not_in_place;
-	shared.staleness = p->staleness;
-	shared.clip = p->clip;
-	shared.sharing = choice->sharing;
+	const struct dlb_problem *p = t->p;
+	int n_nodes = p->cluster->n_nodes, *replica = dlb_xcalloc((size_t)R * (size_t)n_nodes, sizeof *replica);
+	dlb_plan_init(shared, p->graph->n_ops, n_nodes);
+	shared->graph = p->graph;
+	shared->batch = p->batch;
+	shared->micro_batches = p->micro_batches;
+	shared->schedule = p->schedule->name;
+	shared->in_place = !p->not_in_place;
+	shared->staleness = p->staleness;
+	shared->clip = p->clip;
+	shared->sharing = t->choice->sharing;
 	for (int i = 0; i < R * n_nodes; i++)
 		replica[i] = -1;
-	for (int i = 0; i < n_nodes; i++)
-		part[i] = -1;
-	for (int k = 0; k < K; k++)
-		part[team[k]] = k;
 	for (int r = 0; r < R; r++)
 		for (int k = 0; k < K; k++)
 			replica[r * n_nodes + team[k]] = team[r * K + k];
-	dlb_plan_set_replicas(&shared, R, replica);
-	if (team_init(&t, p, team, way.slowest ? like : NULL, K, p->batch / R, err)) {
-		team_release(&t);
+	dlb_plan_set_replicas(shared, R, replica);
+	free(replica);
+}
+
+/* The model over one team of K nodes: placement[op] is a node of team 0. like: as slow as these; NULL: as team 0. */
+static int place_team(const struct task *t, const struct dlb_team_way *way, int R, int K, const int *team, const int *like, int *placement,
+		      struct candidate *c, struct dlb_error *err)
+{
+	struct team_problem one = { .node = NULL };
+	struct dlb_plan first = { .n_ops = 0 };
+	bool stays = t->current && !way->by;
+	int rc = -1, n_ops = t->p->graph->n_ops;
+	if (team_init(&one, t->p, team, like, K, t->p->batch / R, err))
 		goto out;
-	}
-	stays &= !way.by;
 	for (int i = 0; i < n_ops && stays; i++) {
-		placement[i] = part[current[i]];
+		placement[i] = part_of(team, K, t->current[i]);
 		stays = placement[i] >= 0;
 	}
-	if (stays ? dlb_place_again(&t.p, algorithm, placement, &first, kept, err) : dlb_place(&t.p, way.by ? way.by : algorithm, &first, err)) {
-		team_release(&t);
-		goto out;
+	rc = stays ? dlb_place_again(&one.p, t->algorithm, placement, &first, &c->kept, err) :
+		     dlb_place(&one.p, way->by ? way->by : t->algorithm, &first, err);
+	if (rc == 0) {
+		for (int i = 0; i < n_ops; i++)
+			placement[i] = team[first.placement[i]];
+		c->plan.winner = first.winner;
+		c->plan.algorithm = way->by ? "default" : first.algorithm;
+		c->plan.algorithm_given = t->algorithm && first.algorithm_given;
 	}
-	winner = first.winner;
-	for (int i = 0; i < n_ops; i++)
-		placement[i] = team[first.placement[i]];
-	team_release(&t);
-	if (choice->sharing.by_power && find_power(p, placement, &shared, err))
-		goto out;
-	memcpy(shared.placement, placement, (size_t)n_ops * sizeof *placement);
-	dlb_plan_choose_sums(&shared, p->cost);
-	whole.replicas = &shared;
-	if (dlb_plan_make(&whole, placement, plan, ranked, err))
-		goto out;
-	plan->winner = winner;
-	plan->algorithm = way.by ? "default" : first.algorithm;
-	plan->algorithm_given = algorithm && first.algorithm_given;
-	rc = 0;
 out:
 	dlb_plan_release(&first);
-	dlb_plan_release(&shared);
-	free(team);
-	free(replica);
-	free(placement);
-	free(part);
-	free(like);
+	team_release(&one);
 	return rc;
 }
 
-static void say(const struct dlb_problem *p, int R, struct way way, double value_s, const struct dlb_error *err)
+/* Shares and sums, then the whole plan. */
+static int make(const struct task *t, const struct dlb_plan *teams, bool by_power, const int *placement, struct candidate *c,
+		struct dlb_error *err)
 {
-	char line[240], how[80];
-	if (!p->said)
+	struct dlb_plan shared = *teams, of_team = c->plan;
+	struct dlb_problem whole = *t->p;
+	memset(&shared.arena, 0, sizeof shared.arena);
+	shared.sharing.by_power = by_power;
+	shared.power = NULL;
+	if (by_power && find_power(t->p, placement, &shared, err)) {
+		dlb_arena_release(&shared.arena);
+		return -1;
+	}
+	memcpy(shared.placement, placement, (size_t)shared.n_ops * sizeof *placement);
+	dlb_plan_choose_sums(&shared, t->p->cost);
+	whole.replicas = &shared;
+	int rc = dlb_plan_make(&whole, placement, &c->plan, &c->ranked_s, err);
+	dlb_arena_release(&shared.arena);
+	if (rc == 0) {
+		c->plan.winner = of_team.winner;
+		c->plan.algorithm = of_team.algorithm;
+		c->plan.algorithm_given = of_team.algorithm_given;
+	}
+	return rc;
+}
+
+/* Takes `other` where it is better by more than `gain` of it. */
+static void better(struct candidate *best, struct candidate *other, double gain)
+{
+	if (best->plan.n_ops && !(other->ranked_s < best->ranked_s * (1 - gain))) {
+		dlb_plan_release(&other->plan);
 		return;
-	snprintf(how, sizeof how, "%d replicas, %s groups%s%s", R, way.inside ? "inside" : "across",
-		 way.slowest ? ", placed for the slowest" : "", way.by ? ", one node each" : "");
+	}
+	dlb_plan_release(&best->plan);
+	*best = *other;
+}
+
+/* The best plan of a way; 1: there is none such, as all teams are alike. */
+static int place_teams(const struct task *t, int R, const struct dlb_team_way *way, struct candidate *best, struct dlb_error *err)
+{
+	const struct dlb_replicas_choice *choice = t->choice;
+	const size_t n_nodes = (size_t)t->p->cluster->n_nodes;
+	int *team = dlb_xcalloc(n_nodes + 1, sizeof *team), *like = dlb_xcalloc(n_nodes + 1, sizeof *like);
+	int *placement = dlb_xcalloc((size_t)t->p->graph->n_ops + 1, sizeof *placement);
+	int K = dlb_teams_form(&t->teams, R, way, team), rc = 1;
+	bool unlike = dlb_teams_slowest(&t->teams, team, R, K, like);
+	struct candidate one = { .kept = false };
+	struct dlb_plan teams;
+	*best = (struct candidate){ .kept = false };
+	if (way->slowest && !unlike)
+		goto out;
+	rc = place_team(t, way, R, K, team, way->slowest ? like : NULL, placement, &one, err);
+	if (rc)
+		goto out;
+	share_out(t, R, K, team, &teams);
+	for (int power = 0; power < 2; power++) {
+		struct candidate c = one;
+		struct dlb_error why = { .status = 0 };
+		if (choice->any_split ? power && !unlike : choice->sharing.by_power != (bool)power)
+			continue;
+		if (make(t, &teams, power, placement, &c, &why) == 0)
+			better(best, &c, DLB_KEEP_GAIN);
+		else if (!best->plan.n_ops)
+			*err = why;
+	}
+	rc = best->plan.n_ops ? 0 : -1;
+	dlb_plan_release(&teams);
+out:
+	free(team);
+	free(like);
+	free(placement);
+	return rc;
+}
+
+static void say(const struct task *t, int R, const struct dlb_team_way *way, const struct candidate *c, const struct dlb_error *err)
+{
+	char line[320], how[120] = "";
+	if (!t->p->said)
+		return;
+	if (R > 1)
+		dlb_team_way_name(&t->teams, way, how, sizeof how);
+	int n = snprintf(line, sizeof line, "%d replica%s%s%s%s", R, R > 1 ? "s, " : "", how,
+			 !err && c->plan.sharing.by_power && R > 1 ? ", split by power" : "", ": ");
 	if (err)
-		snprintf(line, sizeof line, "%s: %.150s", how, err->what);
+		snprintf(line + n, sizeof line - (size_t)n, "%.150s", err->what);
 	else
-		snprintf(line, sizeof line, "%s: step %.6g ms", how, value_s * 1e3);
-	p->said(p->tried_arg, line);
+		snprintf(line + n, sizeof line - (size_t)n, "step %.6g ms", c->plan.value_s * 1e3);
+	t->p->said(t->p->tried_arg, line);
 }
 
 /* Plan without replicas, as a candidate of auto. */
-static int place_one(const struct dlb_problem *p, const char *algorithm, const int *current, struct dlb_plan *plan, double *ranked,
-		     bool *kept, struct dlb_error *err)
+static int place_one(const struct task *t, struct candidate *c, struct dlb_error *err)
 {
-	int rc = current ? dlb_place_again(p, algorithm, current, plan, kept, err) : dlb_place(p, algorithm, plan, err);
+	*c = (struct candidate){ .kept = false };
+	int rc = t->current ? dlb_place_again(t->p, t->algorithm, t->current, &c->plan, &c->kept, err) :
+			      dlb_place(t->p, t->algorithm, &c->plan, err);
 	if (rc == 0)
-		*ranked = plan->value_s;
+		c->ranked_s = dlb_place_plan_s(t->p, &c->plan);
 	return rc;
+}
+
+/* Whatever is tried for R replicas; *best has the best so far. */
+static void try_ways(const struct task *t, int R, struct candidate *best, struct dlb_error *err)
+{
+	struct dlb_team_way way[DLB_MOST_WAYS] = { { .group = -1 } };
+	int n = R == 1 ? 1 : dlb_teams_ways(&t->teams, R, t->algorithm != NULL, way);
+	for (int i = 0; i < n; i++) {
+		struct candidate c;
+		struct dlb_error why = { .status = 0 };
+		int rc = R == 1 ? place_one(t, &c, &why) : place_teams(t, R, &way[i], &c, &why);
+		if (rc > 0)
+			continue;
+		say(t, R, &way[i], &c, rc ? &why : NULL);
+		if (rc == 0)			/* teams stay as they are unless there is a reason, too */
+			better(best, &c, way[0].cut == DLB_CUT_NOW && best->plan.n_replicas == R && i ? DLB_KEEP_GAIN : 0);
+		else if (!best->plan.n_ops)
+			*err = why;
+	}
 }
 
 int dlb_place_replicas(const struct dlb_problem *p, const struct dlb_replicas_choice *choice, const char *algorithm, const int *current,
 		       struct dlb_plan *plan, bool *kept, struct dlb_error *err)
 {
-	/* What fits one team best does not say what fits all: one node of each is tried too, as the least that is to be had. */
-	static const struct way ways[] = {
-		{ true, false, NULL }, { false, false, NULL }, { true, true, NULL }, { false, true, NULL }, { true, true, "single" }, { false, true, "single" },
-	};
-	int n = n_free(p);
-	bool found = false;
-	double best = INFINITY;
+	struct task t = { .p = p, .choice = choice, .algorithm = algorithm, .current = current };
+	struct candidate best = { .kept = false };
+	int n = dlb_teams_free_nodes(p), R = choice->n;
 	struct dlb_error local = { .status = 0 };
 	err = err ? err : &local;
 	*kept = false;
 	if (p->objective != DLB_STEP)
 		return dlb_fail(err, NULL, "replicas are planned for --objective step only");
-	if (choice->n > n || choice->n > p->batch)
+	if (R > n || R > p->batch)
 		return dlb_fail_no(err, NULL, "no plan fits: %d replicas need as many nodes and samples; there are %d nodes and a batch of %lld",
-				   choice->n, n, (long long)p->batch);
-	if (choice->n > 1 && n % choice->n && p->said) {
+				   R, n, (long long)p->batch);
+	if (R > 1 && n % R && p->said) {
 		char line[120];
-		snprintf(line, sizeof line, "%d replicas of %d nodes each: %d node%s without a part", choice->n, n / choice->n, n % choice->n,
-			 n % choice->n == 1 ? " is" : "s are");
+		snprintf(line, sizeof line, "%d replicas of %d nodes each: %d node%s without a part", R, n / R, n % R,
+			 n % R == 1 ? " is" : "s are");
 		p->said(p->tried_arg, line);
 	}
-	for (int R = choice->n ? choice->n : 1; R <= (choice->n ? choice->n : n) && R <= p->batch; R++) {
-		if (!choice->n && !worth_trying(R, n))
-			continue;
-		for (size_t i = 0; i < DLB_LEN(ways); i++) {
-			struct dlb_plan other;
-			struct dlb_error why = { .status = 0 };
-			double ranked = INFINITY;
-			bool stays = false;
-			if (i && (R == 1 || n / R == 1))		/* the same teams, of one node each */
-				continue;
-			int rc = R == 1 ? place_one(p, algorithm, current, &other, &ranked, &stays, &why) :
-				 place_teams(p, choice, R, ways[i], algorithm, current, &other, &ranked, &stays, &why);
-			if (rc > 0)
-				continue;
-			say(p, R, ways[i], rc ? 0 : other.value_s, rc ? &why : NULL);
-			if (rc) {
-				if (!found)
-					*err = why;
-				continue;
-			}
-			if (!found || ranked < best) {
-				if (found)
-					dlb_plan_release(plan);
-				*plan = other;
-				best = ranked;
-				*kept = stays;
-				found = true;
-			} else {
-				dlb_plan_release(&other);
-			}
-		}
-	}
-	return found ? 0 : -1;
+	dlb_teams_init(&t.teams, p, current ? choice->now : NULL);
+	if (R)
+		try_ways(&t, R, &best, err);
+	for (R = 1; !choice->n && R <= n && R <= p->batch; R++)
+		if (worth_trying(R, n))
+			try_ways(&t, R, &best, err);
+	dlb_teams_release(&t.teams);
+	if (!best.plan.n_ops)
+		return -1;
+	*plan = best.plan;
+	*kept = best.kept;
+	return 0;
 }

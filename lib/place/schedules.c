@@ -150,7 +150,7 @@ static int anew(struct chooser *c, int M, const struct dlb_schedule *s, struct d
 	if (with(c->p, M, s, &q, err))
 		return -1;
 	if (c->place(c->arg, &q, &plan, &why) == 0) {
-		double ranked = plan.n_replicas > 1 ? plan.value_s : dlb_place_value_s(&q, plan.placement);
+		double ranked = dlb_place_plan_s(&q, &plan);
 		if (ranked < c->best)
 			keep(c, &q, ranked, plan.value_s, NULL);
 		dlb_plan_release(&plan);

@@ -104,6 +104,9 @@ int dlb_plan_read_options(const struct dlb_doc *d, const struct dlb_cost *c, str
 json_t *dlb_spans_write(struct dlb_span *const *span, const int *n_spans, int n_nodes);
 int dlb_spans_read(const struct dlb_ref *r, int n_nodes, int n_ops, struct dlb_arena *a, struct dlb_span ***span,
 		   int **n_spans, struct dlb_error *err);
+/* Members "replicas" and "power" of an object: which nodes form replicas, and their shares. */
+void dlb_plan_write_teams(const struct dlb_plan *p, json_t *o);
+int dlb_plan_read_teams(const struct dlb_ref *r, struct dlb_plan *p, struct dlb_error *err);
 int dlb_plan_check(const struct dlb_plan *p, const struct dlb_cost *c, struct dlb_error *err);
 /* ---- sharing (sharing.c) ---- */
 /* What the command line of dlb-place or dlb-run says of it; NULL, false: nothing. */

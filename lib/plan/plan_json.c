@@ -74,7 +74,7 @@ static void write_wishes(const struct dlb_plan *p, json_t *o)
 }
 
 /* A row ends with its last node: [[0, 1], [2, 3]]; -1 stands for nodes of replica 0 that do nothing. */
-static void write_replicas(const struct dlb_plan *p, json_t *o)
+void dlb_plan_write_teams(const struct dlb_plan *p, json_t *o)
 {
 	json_t *rows = json_array(), *power = json_array();
 	int n = 0;
@@ -90,6 +90,11 @@ static void write_replicas(const struct dlb_plan *p, json_t *o)
 	}
 	json_object_set_new(o, "replicas", rows);
 	json_object_set_new(o, "power", power);
+}
+
+static void write_replicas(const struct dlb_plan *p, json_t *o)
+{
+	dlb_plan_write_teams(p, o);
 	dlb_sharing_write(&p->sharing, o);
 }
 
@@ -320,11 +325,11 @@ static int read_row(const struct dlb_ref *row, struct dlb_plan *p, int *replica,
 	return 0;
 }
 
-static int read_replicas(const struct dlb_ref *r, struct dlb_plan *p, struct dlb_error *err)
+int dlb_plan_read_teams(const struct dlb_ref *r, struct dlb_plan *p, struct dlb_error *err)
 {
 	struct dlb_ref rows = { .v = NULL }, power = { .v = NULL };
 	int n = 0, n_power = 0, rc = 0;
-	if (dlb_sharing_read(r, &p->sharing, err) || dlb_get_array(r, "replicas", DLB_OPT, &rows, &n, err) || dlb_get_array(r, "power", DLB_OPT, &power, &n_power, err))
+	if (dlb_get_array(r, "replicas", DLB_OPT, &rows, &n, err) || dlb_get_array(r, "power", DLB_OPT, &power, &n_power, err))
 		return -1;
 	if (!rows.v || n == 0)
 		return 0;
@@ -355,6 +360,11 @@ static int read_replicas(const struct dlb_ref *r, struct dlb_plan *p, struct dlb
 	free(replica);
 	free(taken);
 	return rc;
+}
+
+static int read_replicas(const struct dlb_ref *r, struct dlb_plan *p, struct dlb_error *err)
+{
+	return dlb_sharing_read(r, &p->sharing, err) || dlb_plan_read_teams(r, p, err) ? -1 : 0;
 }
 
 /* The rule holds where it was asked for; else it is chosen again, by what the plan is then. */
