@@ -33,6 +33,8 @@ static int from(const struct dlb_cli *cli, const struct dlb_format *f, const str
 	int rc = f->import(text, n, name, o, &doc, &err);
 	free(text);
 	if (rc == 0) {
+		dlb_cli_say(cli, "%s: %d ops, %d nodes", name, (int)json_array_size(json_object_get(dlb_doc_section(&doc, "graph"), "ops")),
+			    (int)json_array_size(json_object_get(dlb_doc_section(&doc, "cluster"), "nodes")));
 		dlb_doc_provenance(&doc, cli->tool, argc, argv);
 		rc = dlb_doc_write(&doc, stdout, &err);
 	}
@@ -55,6 +57,7 @@ static int to(const struct dlb_cli *cli, const struct dlb_format *f, const struc
 		return dlb_cli_die(cli, &err);
 	if (tell)
 		dlb_cli_warn(cli, "%s", unsaid);
+	dlb_cli_say(cli, "%s: %zu bytes", f->name, n);
 	fwrite(text, 1, n, stdout);		/* what fails shows when stdout is closed */
 	free(text);
 	return dlb_cli_close_stdout(cli);

@@ -123,7 +123,7 @@ static void print_splits(const struct dlb_graph *g, FILE *f)
 			g->was_split[i].pairs ? ", sums in pairs" : "", g->was_split[i].why);
 }
 
-static int make_cost(struct dlb_doc *doc, const char *from, const struct dlb_strlist *asked, bool verbose, struct dlb_error *err)
+static int make_cost(struct dlb_doc *doc, const char *from, const struct dlb_strlist *asked, const struct dlb_cli *cli, struct dlb_error *err)
 {
 	static const char *const inputs[] = { "graph", "profile", "cluster", NULL };
 	struct dlb_graph g = { .n_ops = 0 };
@@ -140,7 +140,9 @@ static int make_cost(struct dlb_doc *doc, const char *from, const struct dlb_str
 	json_t *section = dlb_cost_write(&c);
 	json_object_set_new(section, "inputs", dlb_doc_input_hashes(doc, inputs));
 	dlb_doc_set(doc, "cost", section);
-	if (verbose) {
+	if (asked->n && !g.n_was_split)
+		dlb_cli_warn(cli, "--split auto has no effect: no op's time is worth the messages of its shards on this cluster");
+	if (cli->verbose) {
 		print_splits(&g, stderr);
 		dlb_cost_print_fit(&c, stderr);
 	}
@@ -173,7 +175,7 @@ int main(int argc, char **argv)
 		return cli.status;
 	if (dlb_doc_read(&doc, cli.n_operands ? cli.operands[0] : NULL, &err))
 		return dlb_cli_die(&cli, &err);
-	if (make_cost(&doc, cluster, &asked, cli.verbose, &err))
+	if (make_cost(&doc, cluster, &asked, &cli, &err))
 		return dlb_cli_die(&cli, &err);
 	dlb_doc_provenance(&doc, cli.tool, argc, argv);
 	if (dlb_doc_write(&doc, stdout, &err))

@@ -319,6 +319,44 @@ static json_t *write_trials(const struct dlb_trial *trial, int n)
 	return list;
 }
 
+static bool is_any(const char *name, const char *const *list)
+{
+	for (; *list; list++)
+		if (!strcmp(name, *list))
+			return true;
+	return false;
+}
+
+/* Options that have nothing to do in this plan, a line each. */
+static void warn_unused(const struct options *o, const struct dlb_problem *p, const struct dlb_plan *plan)
+{
+	static const char *const searches[] = { "auto", "refine", "anneal", NULL };
+	const char *by = plan->algorithm_given ? plan->algorithm : "auto";
+	const bool any = is_any(by, searches);
+	char not_searched[120], not_looked_at[120], not_chunks[160];
+	struct dlb_unused sharing[DLB_SHARING_UNUSED];
+	const struct dlb_unused own[] = {
+		{ "effort", !any && strcmp(by, "dp"), not_searched },
+		{ "time", !any && strcmp(by, "dp"), not_searched },
+		{ "seed", !any && strcmp(by, "random"), not_searched },
+		{ "priority", !any && strcmp(by, "greedy"), not_looked_at },
+		{ "affinity", !any && strcmp(by, "by-kind"), not_looked_at },
+		{ "chunks", strcmp(by, "interleaved") && !dlb_schedule_in_parts(p->schedule), not_chunks },
+		{ "schedule", o->schedule && strcmp(o->schedule, "auto") && p->micro_batches < 2 && !p->schedule->async && !dlb_schedule_fills(p->schedule),
+		  "one micro-batch goes through the nodes in one order; the name is kept for plans with more of them" },
+		{ "split", plan->n_replicas < 2, "the plan has one replica, which has the whole batch" },
+		{ "no-timeline", !plan->timeline && p->objective != DLB_STEP, "this objective simulates no step, so there is no time-line" },
+		{ NULL, false, NULL },
+	};
+
+	snprintf(not_searched, sizeof not_searched, "algorithm %s neither searches nor draws", by);
+	snprintf(not_looked_at, sizeof not_looked_at, "algorithm %s does not look at it", by);
+	snprintf(not_chunks, sizeof not_chunks, "neither algorithm %s nor schedule %s has several parts a node", by, p->schedule->name);
+	dlb_sharing_unused(&plan->sharing, plan->n_replicas, plan->optimizer, dlb_plan_batch_statistics(plan, p->graph), sharing);
+	dlb_cli_warn_unused(o->cli, own);
+	dlb_cli_warn_unused(o->cli, sharing);
+}
+
 static int place(struct dlb_doc *doc, struct options *o, struct dlb_error *err)
 {
 	static const char *const inputs[] = { "graph", "cluster", "cost", NULL };
@@ -342,6 +380,7 @@ static int place(struct dlb_doc *doc, struct options *o, struct dlb_error *err)
 	plan.clip_norm = in->clip_norm;
 	plan.migration_s = p.before ? dlb_place_migration_s(&p, plan.placement) : 0;
 	dlb_wishes_keep(&o->wishes, &plan);
+	warn_unused(o, &p, &plan);
 	if (o->no_timeline)
 		plan.timeline = NULL;
 	json_t *section = dlb_plan_write(&plan);

@@ -182,8 +182,14 @@ static int attach_losses(const struct options *o, struct dlb_graph *g, struct dl
 /* What an export for inference lost. */
 static int set_training_mode(const struct options *o, struct dlb_graph *g, struct dlb_error *err)
 {
+	bool norms = false;
+
 	if (!g->training)
 		return 0;
+	for (int i = 0; i < g->n_ops && o->batchnorm; i++)
+		norms |= !strcmp(g->op[i].type, "BatchNormalization");
+	if (o->batchnorm && !norms)
+		dlb_graph_note(g, "--batchnorm has no effect: the model has no BatchNormalization");
 	dlb_graph_set_batchnorm(g, !o->batchnorm || !strcmp(o->batchnorm, "train"));
 	for (int i = 0; i < o->dropout.n; i++)
 		if (dlb_graph_add_dropout(g, o->dropout.item[i], err))
@@ -419,6 +425,37 @@ static int list(const struct dlb_cli *cli)
 	return dlb_cli_close_stdout(cli);
 }
 
+/* The first option given that --cluster has no use for; NULL: none. */
+static const char *not_of_cluster(const struct dlb_cli *cli)
+{
+	static const char *const taken[] = { "cluster", "topology", "device", "quiet", "verbose" };
+
+	for (int i = 0; i < cli->n_given; i++) {
+		bool known = false;
+		for (int k = 0; k < DLB_LEN(taken); k++)
+			known |= !strcmp(cli->given[i], taken[k]);
+		if (!known)
+			return cli->given[i];
+	}
+	return NULL;
+}
+
+/* Options that have nothing to do, a line each. */
+static void warn_unused(const struct dlb_cli *cli, const struct options *o)
+{
+	static const char nothing[] = "--inference trains nothing";
+	const struct dlb_unused row[] = {
+		{ "device", o->analytic && !o->cluster, "--analytic measures on no device" },
+		{ "parameters", o->inference, nothing },
+		{ "freeze", o->inference, nothing },
+		{ "train-only", o->inference, nothing },
+		{ "padding-row", o->inference, nothing },
+		{ NULL, false, NULL },
+	};
+
+	dlb_cli_warn_unused(cli, row);
+}
+
 static int check_options(const struct dlb_cli *cli, const struct options *o)
 {
 	if (strcmp(o->dtype, "f32") && strcmp(o->dtype, "f64") && strcmp(o->dtype, "bf16"))
@@ -427,6 +464,10 @@ static int check_options(const struct dlb_cli *cli, const struct options *o)
 		return dlb_cli_usage(cli, "no batchnorm '%s': train or frozen", o->batchnorm);
 	if (o->inference && (o->batchnorm || o->dropout.n))
 		return dlb_cli_usage(cli, "--%s is for training, and --inference for none", o->batchnorm ? "batchnorm" : "dropout");
+	if (o->inference && o->loss.n)
+		return dlb_cli_usage(cli, "--loss is for training, and --inference for none");
+	if (o->cluster && not_of_cluster(cli))
+		return dlb_cli_usage(cli, "--%s is for a model's profile, and --cluster makes none", not_of_cluster(cli));
 	if (o->topology && !o->cluster)
 		return dlb_cli_usage(cli, "--topology belongs to --cluster");
 	struct dlb_graph g = { .n_ops = 0 };
@@ -499,6 +540,8 @@ int main(int argc, char **argv)
 	dlb_graph_init(&w.training);
 	dlb_graph_init(&w.eval);
 	int rc = dlb_launch_joined() ? dlb_comm_new(&w.comm, 0, &err) : 0;
+	if (!rank_of(&w))
+		warn_unused(&cli, &o);
 	if (!rc)
 		rc = (o.cluster ? make_cluster : make_profile)(&w, cli.n_operands ? cli.operands[0] : NULL, &doc, &err);
 	if (!rc && !rank_of(&w)) {

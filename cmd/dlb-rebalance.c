@@ -70,6 +70,10 @@ int main(int argc, char **argv)
 		return dlb_cli_usage(&cli, "no rule '%s': log or patent", rule_name);
 	if (dlb_doc_read(&doc, cli.n_operands ? cli.operands[0] : NULL, &err))
 		return dlb_cli_die(&cli, &err);
+	static const char alone[] = "--test makes no new weights";
+	const struct dlb_unused unused[] = { { "rule", only_test, alone }, { "stable", only_test, alone }, { "max-rounds", only_test, alone },
+					     { NULL, false, NULL } };
+	dlb_cli_warn_unused(&cli, unused);
 	if (only_test) {
 		rc = test(&cli, &doc);
 		dlb_doc_release(&doc);

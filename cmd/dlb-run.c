@@ -10,6 +10,7 @@
 #include "exec/exec.h"
 #include "exec/launch.h"
 #include "exec/section.h"
+#include "exec/unused.h"
 #include "util/cli.h"
 #include "util/clock.h"
 #include "util/input.h"
@@ -166,27 +167,53 @@ static void set_report(struct dlb_doc *doc, const struct dlb_report *report)
 	dlb_doc_set(doc, "report", section);
 }
 
+/* Only the program tells how late weights are read. */
+static void warn_discount(const struct dlb_cli *cli, const struct dlb_doc *doc, const struct dlb_report *report)
+{
+	const char *rule = json_string_value(json_object_get(dlb_doc_section(doc, "plan"), "staleness"));
+	struct dlb_unused row[] = { { "delay-discount", rule && (!strcmp(rule, "stash") || !strcmp(rule, "none")),
+				      "no weight of this plan is read more than one update late" }, { NULL, false, NULL } };
+
+	for (int i = 0; i < report->n_delays; i++)
+		row[0].unused &= report->delay[i].most <= 1;
+	dlb_cli_warn_unused(cli, row);
+}
+
 static int write_result(struct dlb_doc *doc, const struct dlb_report *report, FILE *f, struct dlb_error *err)
 {
 	set_report(doc, report);
 	return dlb_doc_write(doc, f, err);
 }
 
+/* What is about to run, for -v. */
+static void say_what(const struct dlb_cli *cli, const struct dlb_doc *doc)
+{
+	const json_t *plan = dlb_doc_section(doc, "plan"), *optimizer = json_object_get(dlb_doc_section(doc, "run"), "optimizer");
+	const char *schedule = json_string_value(json_object_get(plan, "schedule")), *rule = json_string_value(json_object_get(optimizer, "name"));
+	const json_int_t M = json_integer_value(json_object_get(plan, "micro_batches"));
+
+	dlb_cli_say(cli, "%lld samples a step in %lld micro-batch%s, schedule %s, optimizer %s; predicted %.6g ms a step",
+		    (long long)json_integer_value(json_object_get(plan, "batch")), (long long)M, M == 1 ? "" : "es", schedule ? schedule : "not said",
+		    rule ? rule : "not said", json_number_value(json_object_get(plan, "value_s")) * 1e3);
+}
+
 /* Reads the document, applies the options to it, reads them back. */
 static int open_doc(struct dlb_doc *doc, const struct dlb_cli *cli, struct options *o, int argc, char **argv, struct dlb_error *err)
 {
+	struct dlb_unused unused[DLB_RUN_UNUSED];
 	const char *advice;
 
 	if (dlb_doc_read(doc, cli->n_operands ? cli->operands[0] : NULL, err))
 		return -1;
-	if (o->exec.checkpoint_every && !o->exec.checkpoint)
-		dlb_cli_warn(cli, "--checkpoint-every says when, but nothing says where: no checkpoints without --checkpoint DIR");
 	if (dlb_sharing_edit(doc, &o->sharing, &advice, err) || dlb_run_section_edit(doc, &o->edit, err) || dlb_run_section_read(doc, &o->exec, o->init_text, err)) {
 		dlb_doc_release(doc);
 		return -1;
 	}
 	if (advice)
 		dlb_cli_warn(cli, "%s", advice);
+	dlb_run_unused(doc, &o->exec, o->print_program, unused);
+	dlb_cli_warn_unused(cli, unused);
+	say_what(cli, doc);
 	dlb_doc_provenance(doc, TOOL, argc, argv);
 	return 0;
 }
@@ -307,6 +334,8 @@ static int run_rank(struct dlb_cli *cli, struct options *o, const char *folder, 
 	}
 	rc = rc || dlb_exec_run(c, &doc, &o->exec, &report, &who, &err) ? -1 : 0;
 	if (!rc && dlb_comm_rank(c) == 0)
+		warn_discount(cli, &doc, &report);
+	if (!rc && dlb_comm_rank(c) == 0)
 		rc = write_rank0(&doc, &report, folder, &err);
 	if (!dlb_comm_broken(c) && dlb_comm_agree(c, rc, &err, rc ? NULL : &who))
 		rc = -1;
@@ -381,6 +410,8 @@ static int run_plain(struct dlb_cli *cli, struct options *o, struct dlb_doc *doc
 			return dlb_launch(&l, doc, stdout, err);
 		rc = run_alone(doc, o, &report, err);
 	}
+	if (!rc)
+		warn_discount(cli, doc, &report);
 	if (!rc)
 		rc = write_result(doc, &report, stdout, err);
 	dlb_report_release(&report);

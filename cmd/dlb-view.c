@@ -3,6 +3,13 @@
 #include "util/cli.h"
 #include "view/view.h"
 
+/* Which sections are shown, for -v. */
+static void say_what(const struct dlb_cli *cli, const struct dlb_view *v)
+{
+	dlb_cli_say(cli, "%s: graph of %d ops, %d nodes,%s%s%s%s%s", v->doc->name, v->graph.n_ops, v->cluster.n_nodes, v->has_profile ? " profile" : "",
+		    v->has_cost ? " cost" : "", v->has_plan ? " plan" : "", v->has_report ? " report" : "", v->has_balance ? " balance" : "");
+}
+
 int main(int argc, char **argv)
 {
 	const char *format = "table", *why = NULL;
@@ -24,9 +31,13 @@ int main(int argc, char **argv)
 	f = dlb_view_format_find(format);
 	if (!f)
 		return dlb_cli_usage(&cli, "no format '%s': table, svg, trace, memory or dot", format);
+	const struct dlb_unused unused[] = { { "format", why, "--why answers in words" }, { NULL, false, NULL } };
+	dlb_cli_warn_unused(&cli, unused);
 	rc = dlb_doc_read(&doc, cli.n_operands ? cli.operands[0] : NULL, &err);
 	if (!rc)
 		rc = dlb_view_read(&doc, &view, &err);
+	if (!rc)
+		say_what(&cli, &view);
 	if (!rc)
 		rc = why ? dlb_view_why(&view, why, stdout, &err) : f->write(&view, stdout, &err);
 	rc = rc ? dlb_cli_die(&cli, &err) : dlb_cli_close_stdout(&cli);

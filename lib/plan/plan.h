@@ -130,6 +130,11 @@ struct dlb_sharing_options {
 	{ 0, "shards", DLB_OPT_STR, &(o)->shards, "HOW", "each replica draws from its own samples: even, sorted (by label) or none", NULL, 0, 0 }, \
 	{ 0, "exchange-data", DLB_OPT_REAL, &(o)->exchange_data, "RHO", "share of each replica's samples exchanged after an epoch", &(o)->exchange_data_given, 0, 1 }, \
 	{ 0, "feed", DLB_OPT_STR, &(o)->feed, "WHO", "who reads samples: local, each node its own, or host, rank 0 for all", NULL, 0, 0 }
+/* Rows for dlb_cli_warn_unused (sharing_unused.c): which of the options above have nothing to do, s being what holds. optimizer: that of the
+ * plan or run, statistics: batch normalizations train. */
+struct dlb_unused;				/* row[DLB_SHARING_UNUSED] */
+enum { DLB_SHARING_UNUSED = 24 };
+void dlb_sharing_unused(const struct dlb_sharing *s, int n_replicas, const char *optimizer, bool statistics, struct dlb_unused *row);
 /* Where sums go by DLB_ALLREDUCE_AUTO and the plan does not say yet how (sums.c): for each size the algorithm that is
  * predicted to be fastest between its replicas. By their nodes and links alone, so that it stays the same wherever ops
  * stand within them. */

@@ -132,8 +132,10 @@ static int set_bytes(const struct dlb_cli *cli, const struct dlb_opt *o, const c
 }
 
 /* Stores text (NULL for a flag) in o's value; 0 or the exit status. */
-static int set(const struct dlb_cli *cli, const struct dlb_opt *o, const char *text)
+static int set(struct dlb_cli *cli, const struct dlb_opt *o, const char *text)
 {
+	if (!dlb_cli_given(cli, o->name) && cli->n_given < DLB_MOST_GIVEN)
+		cli->given[cli->n_given++] = o->name;
 	if (o->given)
 		*o->given = true;
 	switch (o->type) {
@@ -260,7 +262,7 @@ int dlb_cli_parse(struct dlb_cli *cli, int argc, char **argv)
 	};
 
 	memcpy(p.standard, standard, sizeof standard);
-	cli->n_operands = 0;
+	cli->n_operands = cli->n_given = 0;
 	cli->status = parse_words(&p, argc, argv);
 	if (cli->status)
 		return -1;
@@ -309,6 +311,25 @@ void dlb_cli_say(const struct dlb_cli *cli, const char *fmt, ...)
 	va_start(ap, fmt);
 	line(cli, fmt, ap);
 	va_end(ap);
+}
+
+bool dlb_cli_given(const struct dlb_cli *cli, const char *option)
+{
+	for (int i = 0; i < cli->n_given; i++)
+		if (!strcmp(cli->given[i], option))
+			return true;
+	return false;
+}
+
+void dlb_cli_warn_unused(const struct dlb_cli *cli, const struct dlb_unused *row)
+{
+	for (int i = 0; row[i].option; i++) {
+		bool said = !row[i].unused || !dlb_cli_given(cli, row[i].option);
+		for (int k = 0; k < i && !said; k++)
+			said = row[k].unused && !strcmp(row[k].option, row[i].option);
+		if (!said)
+			dlb_cli_warn(cli, "--%s has no effect: %s", row[i].option, row[i].why);
+	}
 }
 
 int dlb_cli_close_stdout(const struct dlb_cli *cli)

@@ -43,6 +43,7 @@ struct dlb_opt {
 	double min, max;		/* for INT and REAL; both 0: no limits */
 };
 
+enum { DLB_MOST_GIVEN = 256 };
 struct dlb_cli {
 	const char *tool, *usage, *summary;
 	const struct dlb_opt *opts;
@@ -52,6 +53,8 @@ struct dlb_cli {
 	const char *operands[8];
 	int n_operands;
 	bool quiet, verbose;
+	const char *given[DLB_MOST_GIVEN];	/* names of options that were given, in their order */
+	int n_given;
 	int status;			/* exit status when parse returned non-zero (0 after --help) */
 };
 
@@ -65,6 +68,11 @@ int dlb_cli_die(const struct dlb_cli *cli, const struct dlb_error *err);
 /* Unless quiet: "TOOL: message" on stderr; dlb_cli_say only with -v. */
 void dlb_cli_warn(const struct dlb_cli *cli, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 void dlb_cli_say(const struct dlb_cli *cli, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+/* An option that has nothing to do in the plan or run at hand, if `unused`, and why. A table of rows ends with option NULL. */
+struct dlb_unused { const char *option; bool unused; const char *why; };
+bool dlb_cli_given(const struct dlb_cli *cli, const char *option);
+/* A warning for each option that was given and whose first row with `unused` says why: "--chunks has no effect: the schedule is 1f1b". */
+void dlb_cli_warn_unused(const struct dlb_cli *cli, const struct dlb_unused *row);
 /* Flushes and closes stdout; a full disk is an error: one line and 2. Else 0. */
 int dlb_cli_close_stdout(const struct dlb_cli *cli);
 void dlb_cli_release(struct dlb_cli *cli);
