@@ -30,7 +30,7 @@ LDLIBS  = -Wl,--as-needed $(MPI_LIBS) -ldnnl $(BLAS_LIBS) -lhwloc $(IMAGE_LIBS) 
 
 TOOLS   = $(patsubst cmd/%.c,%,$(wildcard cmd/dlb-*.c))
 LIB_C   = $(wildcard lib/*/*.c lib/tensor/cpu/*.c)
-LIB_O   = $(LIB_C:%.c=$(BUILD)/%.o) $(foreach l,$(LEVELS),$(LEVEL_C:%.c=$(BUILD)/%.$l.o)) $(BUILD)/gen/onnx.pb-c.o
+LIB_O   = $(LIB_C:%.c=$(BUILD)/%.o) $(foreach l,$(LEVELS),$(LEVEL_C:%.c=$(BUILD)/%.$l.o)) $(BUILD)/gen/onnx.pb-c.o $(BUILD)/gen/page.o
 UNIT    = $(patsubst tests/unit/%.c,%,$(wildcard tests/unit/*.c))
 FUZZ    = $(patsubst tests/fuzz/%.c,%,$(wildcard tests/fuzz/*.c))
 
@@ -61,6 +61,16 @@ $(BUILD)/gen/%.o: $(BUILD)/gen/%.c
 $(BUILD)/gen/onnx.pb-c.c $(BUILD)/gen/onnx.pb-c.h &: $(ONNX_PROTO)
 	@mkdir -p $(BUILD)/gen
 	protoc-c --proto_path=$(dir $(ONNX_PROTO)) --c_out=$(BUILD)/gen $(notdir $(ONNX_PROTO))
+
+# The style and the script of dlb-view -f html, as strings of the library.
+PAGE_JS = $(patsubst %,lib/view/page/%.js,base chart canvas timeline learning memory waits rounds graph machine main)
+$(BUILD)/gen/page.c: lib/view/page/page.css $(PAGE_JS) Makefile
+	@mkdir -p $(@D)
+	{ for name in css js; do \
+		printf 'const char dlb_page_%s[] = {' $$name; \
+		case $$name in css) cat lib/view/page/page.css ;; js) cat $(PAGE_JS) ;; esac | od -An -v -tu1 | sed 's/[0-9][0-9]*/&,/g'; \
+		echo '0 };'; \
+	done; } >$@
 
 # libFuzzer drivers, clang only: tests/fuzz/NAME.c -> build/fuzz/NAME
 fuzz: ; $(MAKE) CC=clang SAN=fuzzer-no-link,address,undefined BUILD=build/fuzz-obj OPT='-O1 -fno-sanitize-recover=all' fuzz-bins

@@ -1,4 +1,4 @@
-/* dlb-view: a document as a table, a picture, a trace or a graph. */
+/* dlb-view: a document as a table, a picture, a trace, a page or a graph; what differs between two. */
 #include <string.h>
 #include "util/cli.h"
 #include "view/view.h"
@@ -10,39 +10,57 @@ static void say_what(const struct dlb_cli *cli, const struct dlb_view *v)
 		    v->has_cost ? " cost" : "", v->has_plan ? " plan" : "", v->has_report ? " report" : "", v->has_balance ? " balance" : "");
 }
 
+/* The document at path and what it shows. */
+static int read(const char *path, struct dlb_doc *doc, struct dlb_view *view, struct dlb_error *err)
+{
+	return dlb_doc_read(doc, path, err) || dlb_view_read(doc, view, err) ? -1 : 0;
+}
+
 int main(int argc, char **argv)
 {
-	const char *format = "table", *why = NULL;
+	const char *format = "table", *why = NULL, *first = NULL;
+	bool transfers = false;
 	const struct dlb_opt opts[] = {
-		{ 'f', "format", DLB_OPT_STR, &format, "NAME", "table, svg, trace, memory or dot (default table)", NULL, 0, 0 },
+		{ 'f', "format", DLB_OPT_STR, &format, "NAME", "table, svg, trace, memory, dot or html (default table)", NULL, 0, 0 },
 		{ 0, "why", DLB_OPT_STR, &why, "OP", "why the op (id or name) is on its node", NULL, 0, 0 },
+		{ 0, "diff", DLB_OPT_STR, &first, "A", "what differs from document A to FILE, of one graph", NULL, 0, 0 },
+		{ 0, "transfers", DLB_OPT_FLAG, &transfers, NULL, "draw messages between nodes as arrows (svg, html)", NULL, 0, 0 },
 	};
 	struct dlb_cli cli = { .tool = "dlb-view", .usage = "[OPTION...] [FILE]",
-		.summary = "show a document as a table, picture, trace or graph",
+		.summary = "show a document as a table, picture, trace, page or graph",
 		.opts = opts, .n_opts = DLB_LEN(opts), .max_operands = 1 };
 	const struct dlb_view_format *f;
 	struct dlb_error err = { 0 };
-	struct dlb_view view = { 0 };
-	struct dlb_doc doc = { 0 };
+	struct dlb_view view = { 0 }, before = { 0 };
+	struct dlb_doc doc = { 0 }, doc_before = { 0 };
 	int rc;
 
 	if (dlb_cli_parse(&cli, argc, argv))
 		return cli.status;
 	f = dlb_view_format_find(format);
 	if (!f)
-		return dlb_cli_usage(&cli, "no format '%s': table, svg, trace, memory or dot", format);
-	const struct dlb_unused unused[] = { { "format", why, "--why answers in words" }, { NULL, false, NULL } };
+		return dlb_cli_usage(&cli, "no format '%s': table, svg, trace, memory, dot or html", format);
+	if (why && first)
+		return dlb_cli_usage(&cli, "--why and --diff each say what to write: give one of them");
+	if (transfers && strcmp(f->name, "svg") && strcmp(f->name, "html"))
+		return dlb_cli_usage(&cli, "--transfers draws arrows on a time-line: -f svg or -f html");
+	const struct dlb_unused unused[] = { { "format", why, "--why answers in words" }, { "format", first, "--diff answers in words" },
+		{ NULL, false, NULL } };
 	dlb_cli_warn_unused(&cli, unused);
-	rc = dlb_doc_read(&doc, cli.n_operands ? cli.operands[0] : NULL, &err);
+	rc = first ? read(first, &doc_before, &before, &err) : 0;
 	if (!rc)
-		rc = dlb_view_read(&doc, &view, &err);
+		rc = read(cli.n_operands ? cli.operands[0] : NULL, &doc, &view, &err);
+	view.transfers = transfers;
 	if (!rc)
 		say_what(&cli, &view);
 	if (!rc)
-		rc = why ? dlb_view_why(&view, why, stdout, &err) : f->write(&view, stdout, &err);
+		rc = first ? dlb_view_diff(&before, &view, stdout, &err) : why ? dlb_view_why(&view, why, stdout, &err) :
+		     f->write(&view, stdout, &err);
 	rc = rc ? dlb_cli_die(&cli, &err) : dlb_cli_close_stdout(&cli);
 	dlb_view_release(&view);
+	dlb_view_release(&before);
 	dlb_doc_release(&doc);
+	dlb_doc_release(&doc_before);
 	dlb_cli_release(&cli);
 	return rc;
 }

@@ -1,5 +1,5 @@
 #!/usr/bin/env bats
-# dlb-view: any document as table, SVG, Chrome trace, memory plan or Graphviz dot.
+# dlb-view: any document as table, SVG, Chrome trace, memory plan, page or Graphviz dot; what differs between two.
 load helper
 
 setup() { planned "$BATS_TEST_TMPDIR/doc.json"; doc=$BATS_TEST_TMPDIR/doc.json; }
@@ -9,7 +9,7 @@ setup() { planned "$BATS_TEST_TMPDIR/doc.json"; doc=$BATS_TEST_TMPDIR/doc.json; 
 @test "no such file" { refuses_missing_file dlb-view; }
 @test "other major version" { refuses_other_major dlb-view; }
 @test "unknown member" { refuses_unknown_member "$doc" dlb-view; }
-@test "full disk" { for f in table svg trace memory dot; do refuses_full_disk "$doc" dlb-view -f $f; done; }
+@test "full disk" { for f in table svg trace memory dot html; do refuses_full_disk "$doc" dlb-view -f $f; done; }
 @test "help" { shows_help dlb-view; }
 @test "unknown option" { refuses_unknown_option dlb-view; }
 
@@ -109,7 +109,7 @@ setup() { planned "$BATS_TEST_TMPDIR/doc.json"; doc=$BATS_TEST_TMPDIR/doc.json; 
 
 @test "every format shows the reported round too" {
 	reported "$BATS_TEST_TMPDIR/round.json"
-	for f in table svg trace dot; do
+	for f in table svg trace dot html; do
 		run -0 --separate-stderr dlb-view -f $f "$BATS_TEST_TMPDIR/round.json"
 		[ -n "$output" ]
 		[ -z "$stderr" ]
@@ -138,4 +138,174 @@ setup() { planned "$BATS_TEST_TMPDIR/doc.json"; doc=$BATS_TEST_TMPDIR/doc.json; 
 	dlb-profile --analytic --batch 16 "$model" | dlb-costmodel -c cpu:2 | dlb-place >"$BATS_TEST_TMPDIR/plan.json"
 	run ! grep -q edited <(dlb-view "$BATS_TEST_TMPDIR/plan.json")
 	jq -c '.plan.placement[] |= 1 - .' "$BATS_TEST_TMPDIR/plan.json" | dlb-view | grep -q 'the placement was edited'
+}
+
+@test "the options that say what to write exclude each other, and --transfers wants a time-line" {
+	run -2 --separate-stderr dlb-view --why 0 --diff "$doc" "$doc"
+	one_line dlb-view 'give one of them'
+	run -0 --separate-stderr dlb-view -f html --diff "$doc" "$doc"
+	[ "$stderr" = 'dlb-view: --format has no effect: --diff answers in words' ]
+	for f in table trace memory dot; do
+		run -2 --separate-stderr dlb-view -f $f --transfers "$doc"
+		one_line dlb-view '-f svg or -f html'
+	done
+}
+
+@test "SVG: waits by kind on the time-line, busy in a colour that forward has not, messages as arrows when asked" {
+	reported "$BATS_TEST_TMPDIR/round.json"
+	dlb-profile --analytic --batch 16 "$model" | dlb-costmodel -c cpu:2 | dlb-place -a even -m 4 | dlb-run --dry-run >"$BATS_TEST_TMPDIR/even.json"
+	dlb-view -f svg "$BATS_TEST_TMPDIR/even.json" >"$BATS_TEST_TMPDIR/x.svg"
+	grep -q '<title>waits: starved, for node 0, ' "$BATS_TEST_TMPDIR/x.svg"
+	grep -q '<title>waits: collective, ' "$BATS_TEST_TMPDIR/x.svg"
+	run ! grep -q '<line.*marker-end' "$BATS_TEST_TMPDIR/x.svg"
+	dlb-view -f svg --transfers "$BATS_TEST_TMPDIR/even.json" >"$BATS_TEST_TMPDIR/arrows.svg"
+	python3 - "$BATS_TEST_TMPDIR/arrows.svg" <<-'END'
+		import re, sys, xml.dom.minidom
+		text = open(sys.argv[1]).read()
+		xml.dom.minidom.parseString(text)
+		fill = {t: c for c, t in re.findall(r'fill="(#\w+)"[^>]*><title>(\w+)', text)}
+		assert len({fill['busy'], fill['forward'], fill['backward'], fill['update']}) == 4, fill
+		ways = set(re.findall(r'marker-end.*from node (\d) to node (\d)', text))
+		assert ways == {('0', '1'), ('1', '0')}, ways
+		late = [x for x in re.findall(r'<line x1="([\d.]+)".* x2="([\d.]+)".*marker-end', text) if float(x[1]) < float(x[0]) - 1]
+		assert not late, late
+	END
+}
+
+@test "SVG: a measured step far from the predicted one has a scale of its own, and both fill the width" {
+	reported "$BATS_TEST_TMPDIR/round.json"
+	jq -c '.report.timeline[] |= map([.[0], .[1], .[2] * 40, .[3] * 40])' "$BATS_TEST_TMPDIR/round.json" >"$BATS_TEST_TMPDIR/far.json"
+	dlb-view -f svg "$BATS_TEST_TMPDIR/far.json" >"$BATS_TEST_TMPDIR/x.svg"
+	grep -q 'on a scale of its own: 40 times the other' "$BATS_TEST_TMPDIR/x.svg"
+	python3 - "$BATS_TEST_TMPDIR/x.svg" <<-'END'
+		import re, sys
+		ends = {}
+		for x, y, w in re.findall(r'<rect x="([\d.]+)" y="([\d.]+)" width="([\d.]+)" [^>]*><title>(?:forward|backward|update)', open(sys.argv[1]).read()):
+		    ends[y] = max(ends.get(y, 0), float(x) + float(w))
+		widest = sorted(ends.values())[-2:]
+		assert len(ends) >= 2 and all(1100 < e < 1175 for e in widest), ends
+	END
+}
+
+@test "pictures give nodes without work one line together" {
+	dlb-profile --analytic --batch 16 "$model" | dlb-costmodel -c cpu:6 | dlb-place -a single -m 2 | dlb-run --dry-run >"$BATS_TEST_TMPDIR/idle.json"
+	for f in svg memory; do
+		dlb-view -f $f "$BATS_TEST_TMPDIR/idle.json" >"$BATS_TEST_TMPDIR/x.svg"
+		[ "$(grep -c 'nodes 1-5: no work' "$BATS_TEST_TMPDIR/x.svg")" -eq 1 ]
+		run ! grep -q '>node [1-5]' "$BATS_TEST_TMPDIR/x.svg"
+	done
+}
+
+@test "the memory plan has a viewBox, and what stays does not push the rest out of the picture" {
+	dlb-profile -q --analytic --batch 1 "$root/share/models/lenet5.onnx" | dlb-costmodel -c cpu:1 | dlb-place -q -m 1 |
+		dlb-view -f memory >"$BATS_TEST_TMPDIR/m.svg"
+	grep -q '<svg .*viewBox="0 0 1200 ' "$BATS_TEST_TMPDIR/m.svg"
+	grep -q 'not to scale' "$BATS_TEST_TMPDIR/m.svg"
+	python3 - "$BATS_TEST_TMPDIR/m.svg" <<-'END'
+		import re, sys
+		tops = [float(y) for y in re.findall(r'y="([\d.]+)" width="[\d.]+" height="[\d.]+" [^>]*><title>[^<]*instructions', open(sys.argv[1]).read())]
+		assert max(tops) - min(tops) > 150, tops
+	END
+}
+
+@test "dot tells edges between nodes from those within one" {
+	dlb-profile --analytic --batch 16 "$model" | dlb-costmodel -c cpu:2 | dlb-place -a even >"$BATS_TEST_TMPDIR/even.json"
+	dlb-view -f dot "$BATS_TEST_TMPDIR/even.json" >"$BATS_TEST_TMPDIR/x.dot"
+	between=$(jq '.plan.placement as $at | ([.graph.ops[] | .id as $i | .outputs[] | values | {key: tostring, value: $i}] | from_entries) as $from |
+		[.graph.ops[] | .id as $i | .inputs[] | values | $from[tostring] | values | select($at[tostring] != $at[$i | tostring])] | length' "$BATS_TEST_TMPDIR/even.json")
+	[ "$between" -gt 0 ]
+	[ "$(grep -c 'style=dashed' "$BATS_TEST_TMPDIR/x.dot")" -eq "$between" ]
+	run ! grep 'style=dashed' <(dlb-view -f dot <(jq -c '.plan.placement[] = 0 | del(.plan.hash)' "$BATS_TEST_TMPDIR/even.json"))
+}
+
+@test "html: one page; nothing outside; texts of the document cannot leave the data" {
+	evil='</script><script>alert(1)</script><img src=x onerror=alert(2)>&"'"'"
+	jq -c --arg evil "$evil"$'\a\e[31m\u2028' '.graph.ops[0].name = $evil | .graph.tensors[0].name = "</SCRIPT >" + $evil | .graph.model.path = "/tmp/" + $evil |
+		.provenance[0].arguments += [$evil] | del(.profile.inputs, .cost.inputs, .plan.inputs)' "$doc" >"$BATS_TEST_TMPDIR/evil.json"
+	dlb-view -f html "$BATS_TEST_TMPDIR/evil.json" >"$BATS_TEST_TMPDIR/x.html"
+	python3 - "$BATS_TEST_TMPDIR/x.html" "$evil" <<-'END'
+		import html.parser, json, re, sys
+		text = open(sys.argv[1], newline='').read()
+		class Page(html.parser.HTMLParser):
+		    tags, attributes, texts = [], [], {}
+		    def handle_starttag(self, tag, attributes):
+		        self.tags.append(tag)
+		        self.attributes += attributes
+		    def handle_data(self, data):
+		        self.texts.setdefault((self.tags or ['none'])[-1] + str(self.tags.count('script')), []).append(data)
+		page = Page()
+		page.feed(text)
+		assert page.tags.count('script') == 2 and 'img' not in page.tags, page.tags
+		assert not [a for a in page.attributes if a[0] in ('src', 'onerror') or a[0] == 'href' and a[1] != 'data:,'], page.attributes
+		assert not re.search(r'[\x00-\x08\x0b-\x1f\x7f\u2028]', text)
+		data = json.loads(''.join(page.texts['script1']))
+		assert data['ops']['name'][0].startswith(sys.argv[2]) and data['ops']['name'][0].endswith('\u2028')
+		assert sys.argv[2] in ''.join(page.texts['title0'])
+		assert not re.search(r'(src|href)="?https?:|@import|url\((?!#)|fetch\(|XMLHttpRequest|innerHTML|insertAdjacent|document\.write|eval\(', text)
+	END
+}
+
+@test "html: what the page says of an op elsewhere is what --why says" {
+	dlb-view -f html "$doc" >"$BATS_TEST_TMPDIR/x.html"
+	dlb-view --why 3 "$doc" >"$BATS_TEST_TMPDIR/why"
+	python3 - "$BATS_TEST_TMPDIR/x.html" "$BATS_TEST_TMPDIR/why" <<-'END'
+		import json, re, sys
+		data = json.loads(re.search(r'id="document">(.*?)</script>', open(sys.argv[1]).read(), re.S).group(1))
+		why, group = data['why'], data['why']['group'][3]
+		steps = {s[0]: s[1:] for s in why['steps_s']}[group]
+		said = [l.split() for l in open(sys.argv[2]) if re.match(r'\d+ ', l)]
+		assert len(said) == 2
+		for row in said:
+		    node = int(row[0])
+		    assert abs(why['work_s'][group * why['classes'] + why['class'][node]] * 1e3 / float(row[2]) - 1) < 1e-3, row
+		    assert abs(steps[node] * 1e3 / float(row[3]) - 1) < 1e-3, row
+	END
+}
+
+@test "diff: moves and their gains, settings, weights, times; nothing where nothing differs" {
+	a=$BATS_TEST_TMPDIR/a.json b=$BATS_TEST_TMPDIR/b.json
+	dlb-profile --analytic --batch 16 "$model" | dlb-costmodel -c cpu:2 >"$BATS_TEST_TMPDIR/costs.json"
+	dlb-place -a even -m 2 --schedule gpipe "$BATS_TEST_TMPDIR/costs.json" >"$a"
+	dlb-place -m 4 "$BATS_TEST_TMPDIR/costs.json" | dlb-run --dry-run --slow 0:3 | dlb-rebalance | jq -c '.balance.weights = [0.5, 1.5]' >"$b"
+	run -0 --separate-stderr dlb-view --diff "$a" "$b"
+	[ -z "$stderr" ]
+	for text in 'schedule *gpipe -> 1f1b' 'micro-batches *2 -> 4' 'step, predicted by the plan' 'node 0, weight' 'gain alone' 'rounds *0 -> 1'; do
+		grep -q -e "$text" <<<"$output" || { echo "no '$text' in $output"; false; }
+	done
+	moved=$(jq -n --slurpfile a "$a" --slurpfile b "$b" '[$a[0].plan.placement as $p | $b[0].plan.placement | to_entries[] | select($p[.key] != .value)] | length')
+	[ "$moved" -gt 0 ]
+	grep -q "^moves    $moved ops in " <<<"$output"
+	run -0 dlb-view --diff "$a" "$a"
+	[[ $output == *'nothing differs'* ]]
+}
+
+@test "diff: the gain of a single move is the difference of the steps that --why states" {
+	dlb-profile --analytic --batch 16 "$model" | dlb-costmodel -c cpu:2 | dlb-place -a even -m 4 >"$BATS_TEST_TMPDIR/a.json"
+	dlb-view --why 0 "$BATS_TEST_TMPDIR/a.json" >"$BATS_TEST_TMPDIR/why"
+	bound=$(sed -n 's/^bound to it://p' "$BATS_TEST_TMPDIR/why" | grep -o ' [0-9]* ' | tr -d ' ' | paste -sd,)
+	jq -c --argjson ops "[0${bound:+,$bound}]" '.plan.placement[$ops[] | tostring] |= 1 - . | del(.plan.hash)' "$BATS_TEST_TMPDIR/a.json" >"$BATS_TEST_TMPDIR/b.json"
+	run -0 dlb-view --diff "$BATS_TEST_TMPDIR/a.json" "$BATS_TEST_TMPDIR/b.json"
+	printf '%s\n' "$output" >"$BATS_TEST_TMPDIR/diff"
+	python3 - "$BATS_TEST_TMPDIR/why" "$BATS_TEST_TMPDIR/diff" <<-'END'
+		import re, sys
+		step = {int(l.split()[0]): float(l.split()[3]) for l in open(sys.argv[1]) if re.match(r'\d ', l)}
+		m = re.search(r'(\d) -> (\d) +[\d.]+ \w+ +(-?[\d.e-]+) (\w+) +(-?[\d.e-]+) (\w+)', open(sys.argv[2]).read())
+		unit = {'s': 1e3, 'ms': 1, 'us': 1e-3}
+		alone, left = float(m[3]) * unit[m[4]], float(m[5]) * unit[m[6]]
+		want = step[int(m[1])] - step[int(m[2])]
+		assert abs(alone - want) < 0.01 * abs(want) + 1e-6 and abs(alone - left) < 1e-9, (alone, left, want)
+	END
+}
+
+@test "diff: other graphs, a document without one, too few documents" {
+	dlb-profile --analytic --batch 16 "$models/lenet5.onnx" >"$BATS_TEST_TMPDIR/other.json"
+	run -2 --separate-stderr dlb-view --diff "$doc" "$BATS_TEST_TMPDIR/other.json"
+	one_line dlb-view 'other graphs'
+	jq -c '.graph.ops[2].name = "renamed" | del(.profile, .cost, .plan)' "$doc" >"$BATS_TEST_TMPDIR/renamed.json"
+	run -2 --separate-stderr dlb-view --diff "$doc" "$BATS_TEST_TMPDIR/renamed.json"
+	one_line dlb-view 'op 2' "'renamed'"
+	run -2 --separate-stderr dlb-view --diff "$doc" <<<'{"dlb": "1.0"}'
+	one_line dlb-view 'no graph'
+	run -2 --separate-stderr dlb-view --diff /nonexistent/doc.json "$doc"
+	one_line dlb-view "cannot open '/nonexistent/doc.json'"
 }

@@ -15,15 +15,24 @@ static void label(FILE *f, const char *s)
 	}
 }
 
-static void edges(const struct dlb_graph *g, int op, FILE *f)
+/* Edges between nodes are thick, dashed and vermilion, and their labels name both. */
+static void edges(const struct dlb_view *v, int op, FILE *f)
 {
+	const struct dlb_graph *g = &v->graph;
+
 	for (int k = 0; k < g->op[op].n_in; k++) {
 		int t = g->op[op].in[k];
 		char bytes[32];
 
-		if (t >= 0 && g->tensor[t].producer >= 0)
-			fprintf(f, "\to%d -> o%d [label=\"%s\"];\n", g->tensor[t].producer, op,
-				dlb_view_bytes(dlb_tensor_bytes(&g->tensor[t], g->batch), bytes, sizeof bytes));
+		if (t < 0 || g->tensor[t].producer < 0)
+			continue;
+		int from = v->has_plan ? v->plan.placement[g->tensor[t].producer] : 0, to = v->has_plan ? v->plan.placement[op] : 0;
+
+		fprintf(f, "\to%d -> o%d [label=\"%s", g->tensor[t].producer, op, dlb_view_bytes(dlb_tensor_bytes(&g->tensor[t], g->batch), bytes, sizeof bytes));
+		if (from != to)
+			fprintf(f, "\\nnode %d to %d\", color=\"#d55e00\", fontcolor=\"#a04000\", penwidth=2, style=dashed];\n", from, to);
+		else
+			fprintf(f, "\"];\n");
 	}
 }
 
@@ -49,7 +58,7 @@ int dlb_view_dot(const struct dlb_view *v, FILE *f, struct dlb_error *err)
 		fprintf(f, "\", fillcolor=\"%s\"];\n", fill[colour % DLB_LEN(fill)]);
 	}
 	for (int i = 0; i < g->n_ops; i++)
-		edges(g, i, f);
+		edges(v, i, f);
 	fprintf(f, "}\n");
 	return 0;
 }

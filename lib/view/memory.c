@@ -1,26 +1,27 @@
 /* The memory plan as a picture: a panel a node. Along x the node's instructions, upwards bytes: at the bottom what
  * stays from step to step (weights, optimizer states, gradient sums, packed copies), then the workspace of kernels,
  * then the arena, where each rectangle is a place from the instruction that opens it to the one that frees it. The
- * line is what is alive, the dashed one the most that is: no arena can be lower. What overwrites an input in place,
+ * line is what is alive, the dashed one the most that is: no arena can be lower. Where what stays is most of the peak, it is
+ * drawn lower than it is, with a break. What overwrites an input in place,
  * and views, lie in the rectangle of what was there first. Under an asynchronous schedule the instructions go round: a
  * place that reaches into the next round is two rectangles, and one with copies is as high as all of them all the time. */
 #include <stdlib.h>
 #include <string.h>
 #include "optim/optim.h"
 #include "plan/program.h"
-#include "view/view.h"
+#include "view/picture.h"
+#include "view/places.h"
 
 int dlb_view_memory(const struct dlb_view *v, FILE *f, struct dlb_error *err);
 
-enum { WIDTH = 1200, LEFT = 110, RIGHT = 30, PLOT = WIDTH - LEFT - RIGHT, HEIGHT = 340, MOST_PANELS = 16 };
-enum class { STATE, WORKSPACE, ACTIVATION, GRADIENT, WEIGHT_GRADIENT, FED, MESSAGE, N_CLASSES };
+enum { WIDTH = 1200, LEFT = 110, RIGHT = 30, PLOT = WIDTH - LEFT - RIGHT, HEIGHT = 340, MOST_PANELS = 16, CUT = 44 };
 
 /* Okabe and Ito's palette, told apart by everybody. */
-static const struct { const char *name, *colour; } class[N_CLASSES] = {
-	[STATE] = { "weights and state", "#999999" }, [WORKSPACE] = { "workspace", "#d5d5d5" },
-	[ACTIVATION] = { "activations", "#0072b2" }, [GRADIENT] = { "gradients", "#e69f00" },
-	[WEIGHT_GRADIENT] = { "weight gradients", "#009e73" }, [FED] = { "samples", "#56b4e9" },
-	[MESSAGE] = { "from other nodes", "#cc79a7" },
+static const struct { const char *name, *colour; } class[DLB_N_HELD] = {
+	[DLB_HELD_STATE] = { "weights and state", "#999999" }, [DLB_HELD_WORKSPACE] = { "workspace", "#d5d5d5" },
+	[DLB_HELD_ACTIVATION] = { "activations", "#0072b2" }, [DLB_HELD_GRADIENT] = { "gradients", "#e69f00" },
+	[DLB_HELD_WEIGHT_GRADIENT] = { "weight gradients", "#009e73" }, [DLB_HELD_FED] = { "samples", "#56b4e9" },
+	[DLB_HELD_MESSAGE] = { "from other nodes", "#cc79a7" },
 };
 
 int dlb_view_program(const struct dlb_view *v, struct dlb_program *p, struct dlb_error *err)
@@ -30,34 +31,78 @@ int dlb_view_program(const struct dlb_view *v, struct dlb_program *p, struct dlb
 	return dlb_program_compile(&v->plan, &v->cost, v->plan.batch, optimizer < 0 ? 0 : dlb_optimizers[optimizer].n_state, p, err);
 }
 
-static enum class class_of(const struct dlb_view *v, const struct dlb_place *x, int node)
+enum dlb_held dlb_place_class(const struct dlb_view *v, const struct dlb_place *x, int node)
 {
 	const struct dlb_tensor *t = &v->graph.tensor[x->tensor];
 
 	if (dlb_tensor_is_fed(t))
-		return FED;
+		return DLB_HELD_FED;
 	if (x->micro_batch < 0 || v->plan.placement[t->producer] != node)
-		return MESSAGE;
-	return t->kind == DLB_T_GRADIENT ? GRADIENT : t->kind == DLB_T_WEIGHT_GRADIENT ? WEIGHT_GRADIENT : ACTIVATION;
+		return DLB_HELD_MESSAGE;
+	return t->kind == DLB_T_GRADIENT ? DLB_HELD_GRADIENT : t->kind == DLB_T_WEIGHT_GRADIENT ? DLB_HELD_WEIGHT_GRADIENT :
+	       DLB_HELD_ACTIVATION;
 }
 
-static void rect(FILE *f, double x, double y, double w, double h, enum class c)
+static void rect(FILE *f, double x, double y, double w, double h, enum dlb_held c)
 {
 	fprintf(f, "<rect x=\"%.2f\" y=\"%.2f\" width=\"%.2f\" height=\"%.2f\" fill=\"%s\"", x, y, w, h, class[c].colour);
 }
 
-static void band(FILE *f, double base, double bytes, double bottom, double px, enum class c)
+/* Bytes upwards: what stays lies below `base` pixels, at its own scale where that would leave the arena no room. */
+struct scale { double bottom, kept_bytes, kept_px, px_per_byte; };
+
+static double height_of(const struct scale *s, double bytes)
 {
+	if (bytes <= s->kept_bytes)
+		return s->kept_bytes > 0 ? bytes / s->kept_bytes * s->kept_px : 0;
+	return s->kept_px + (bytes - s->kept_bytes) * s->px_per_byte;
+}
+
+static bool is_cut(const struct scale *s)
+{
+	return s->kept_px < s->kept_bytes * s->px_per_byte * 0.99;
+}
+
+static struct scale scale_of(double bottom, double kept_bytes, double arena_bytes)
+{
+	double peak = kept_bytes + arena_bytes, even = peak > 0 ? HEIGHT / peak : 0;
+	struct scale s = { bottom, kept_bytes, kept_bytes * even, even };
+
+	if (arena_bytes > 0 && s.kept_px > 2 * CUT) {
+		s.kept_px = CUT;
+		s.px_per_byte = (HEIGHT - CUT) / arena_bytes;
+	}
+	return s;
+}
+
+static void band(FILE *f, const struct scale *s, double from, double bytes, enum dlb_held c)
+{
+	double y0 = height_of(s, from), y1 = height_of(s, from + bytes);
 	char b[32];
 
-	if (bytes * px < 0.1)
+	if (y1 - y0 < 0.1)
 		return;
-	rect(f, LEFT, bottom - (base + bytes) * px, PLOT, bytes * px, c);
-	fprintf(f, "><title>%s, %s</title></rect>\n", class[c].name, dlb_view_bytes(bytes, b, sizeof b));
+	rect(f, LEFT, s->bottom - y1, PLOT, y1 - y0, c);
+	fprintf(f, "><title>%s, %s%s</title></rect>\n", class[c].name, dlb_view_bytes(bytes, b, sizeof b), is_cut(s) ? ", drawn lower than it is" : "");
+}
+
+/* A zigzag across what is drawn lower than it is. */
+static void broken(FILE *f, const struct scale *s)
+{
+	double y = s->bottom - s->kept_px * 0.55;
+	char b[32];
+
+	if (!is_cut(s))
+		return;
+	fprintf(f, "<path fill=\"none\" stroke=\"white\" stroke-width=\"3\" d=\"M%d %.1f", LEFT, y);
+	for (int i = 1; i <= PLOT / 20; i++)
+		fprintf(f, "l20 %d", i % 2 ? -6 : 6);
+	fprintf(f, "\"/>\n<text x=\"%d\" y=\"%.1f\" fill=\"white\">%s that stay, not to scale</text>\n", LEFT + 8, s->bottom - 6,
+		dlb_view_bytes(s->kept_bytes, b, sizeof b));
 }
 
 /* When a place takes room: from[i] to to[i]; returns how many stretches, 1 or 2. */
-static int stretches(const struct dlb_node_program *np, const struct dlb_place *x, int from[2], int to[2])
+int dlb_place_stretches(const struct dlb_node_program *np, const struct dlb_place *x, int from[2], int to[2])
 {
 	bool wraps = x->last < x->first, whole = x->copies > 1;
 
@@ -68,23 +113,23 @@ static int stretches(const struct dlb_node_program *np, const struct dlb_place *
 	return wraps && !whole ? 2 : 1;
 }
 
-static double room(const struct dlb_place *x)
+double dlb_place_room(const struct dlb_place *x)
 {
 	return x->copies > 1 ? (double)x->copies * (double)dlb_place_bytes(x->bytes) : (double)x->bytes;
 }
 
 static void place(const struct dlb_view *v, FILE *f, int node, const struct dlb_node_program *np, const struct dlb_place *x,
-		  double base, double bottom, double px)
+		  const struct scale *s)
 {
-	double px_per_instr = (double)PLOT / np->n_instr, h = room(x) * px;
-	int from[2], to[2], n = stretches(np, x, from, to);
+	double px_per_instr = (double)PLOT / np->n_instr, h = dlb_place_room(x) * s->px_per_byte;
+	int from[2], to[2], n = dlb_place_stretches(np, x, from, to);
 	char b[32];
 
 	if (x->of >= 0 || h < 0.15)			/* a hair's breadth: the picture would only grow */
 		return;
 	for (int i = 0; i < n; i++) {
-		rect(f, LEFT + from[i] * px_per_instr, bottom - (base + (double)x->offset) * px - h, (to[i] - from[i]) * px_per_instr, h,
-		     class_of(v, x, node));
+		rect(f, LEFT + from[i] * px_per_instr, s->bottom - height_of(s, s->kept_bytes + (double)x->offset) - h,
+		     (to[i] - from[i]) * px_per_instr, h, dlb_place_class(v, x, node));
 		fprintf(f, " fill-opacity=\"%s\" stroke=\"white\" stroke-width=\"%s\"><title>",
 			x->micro_batch > 0 && x->micro_batch % 2 ? "0.7" : "1", h > 3 ? "0.5" : "0.1");
 		dlb_view_escaped(f, v->graph.tensor[x->tensor].name);
@@ -92,34 +137,43 @@ static void place(const struct dlb_view *v, FILE *f, int node, const struct dlb_
 			fprintf(f, ", micro-batch %d", x->micro_batch);
 		if (x->copies > 1)
 			fprintf(f, ", %d copies", x->copies);
-		fprintf(f, ", %s, instructions %d to %d</title></rect>\n", dlb_view_bytes(room(x), b, sizeof b), x->first, x->last);
+		fprintf(f, ", %s, instructions %d to %d</title></rect>\n", dlb_view_bytes(dlb_place_room(x), b, sizeof b), x->first, x->last);
 	}
 }
 
-/* What is alive after each instruction. */
-static void alive(FILE *f, const struct dlb_node_program *np, double base, double bottom, double px)
+double *dlb_places_alive(const struct dlb_node_program *np)
 {
-	double *change = dlb_xcalloc((size_t)np->n_instr + 2, sizeof *change), live = 0, last = -1;
+	double *live = dlb_xcalloc((size_t)np->n_instr + 2, sizeof *live);
 
 	for (int i = 0; i < np->n_places; i++) {
-		int from[2], to[2], n = np->place[i].of >= 0 ? 0 : stretches(np, &np->place[i], from, to);
+		int from[2], to[2], n = np->place[i].of >= 0 ? 0 : dlb_place_stretches(np, &np->place[i], from, to);
 		for (int k = 0; k < n; k++) {
-			change[from[k]] += room(&np->place[i]);
-			change[to[k] + (to[k] < np->n_instr)] -= room(&np->place[i]);
+			live[from[k]] += dlb_place_room(&np->place[i]);
+			live[to[k] + (to[k] < np->n_instr)] -= dlb_place_room(&np->place[i]);
 		}
 	}
+	for (int i = 1; i < np->n_instr; i++)
+		live[i] += live[i - 1];
+	live[np->n_instr] = np->n_instr ? live[np->n_instr - 1] : 0;
+	return live;
+}
+
+/* What is alive after each instruction. */
+static void alive(FILE *f, const struct dlb_node_program *np, const struct scale *s)
+{
+	double *live = dlb_places_alive(np), last = -1;
+
 	fprintf(f, "<polyline fill=\"none\" stroke=\"black\" stroke-width=\"1.2\" points=\"");
 	for (int i = 0; i <= np->n_instr; i++) {
-		live += i < np->n_instr ? change[i] : 0;
-		if (live == last && i < np->n_instr)
+		if (live[i] == last && i < np->n_instr)
 			continue;
 		if (last >= 0)
-			fprintf(f, "%.1f,%.1f ", LEFT + (double)PLOT * i / np->n_instr, bottom - (base + last) * px);
-		fprintf(f, "%.1f,%.1f ", LEFT + (double)PLOT * i / np->n_instr, bottom - (base + live) * px);
-		last = live;
+			fprintf(f, "%.1f,%.1f ", LEFT + (double)PLOT * i / np->n_instr, s->bottom - height_of(s, s->kept_bytes + last));
+		fprintf(f, "%.1f,%.1f ", LEFT + (double)PLOT * i / np->n_instr, s->bottom - height_of(s, s->kept_bytes + live[i]));
+		last = live[i];
 	}
 	fprintf(f, "\"/>\n");
-	free(change);
+	free(live);
 }
 
 static void label(FILE *f, double y, double bytes)
@@ -132,35 +186,37 @@ static void label(FILE *f, double y, double bytes)
 
 static double panel(const struct dlb_view *v, FILE *f, int node, const struct dlb_node_program *np, double y)
 {
-	double base = (double)np->state_bytes + (double)np->scratch_bytes, peak = base + (double)np->arena_bytes;
-	double px = peak > 0 ? HEIGHT / peak : 0, bottom = y + 26 + HEIGHT, least = bottom - (base + (double)np->bound_bytes) * px;
+	double kept = (double)np->state_bytes + (double)np->scratch_bytes, peak = kept + (double)np->arena_bytes;
+	struct scale s = scale_of(y + 26 + HEIGHT, kept, (double)np->arena_bytes);
+	double least = s.bottom - height_of(&s, kept + (double)np->bound_bytes), from = is_cut(&s) ? kept : 0;
 	char a[32], b[32], c[32];
 
 	fprintf(f, "<text x=\"12\" y=\"%.1f\" font-size=\"14\">node %d: peak %s; arena %s, least possible %s (%.1f %% over)</text>\n", y + 14, node,
 		dlb_view_bytes(peak, a, sizeof a), dlb_view_bytes((double)np->arena_bytes, b, sizeof b),
 		dlb_view_bytes((double)np->bound_bytes, c, sizeof c), dlb_view_over(np));
 	fprintf(f, "<rect x=\"%d\" y=\"%.1f\" width=\"%d\" height=\"%d\" fill=\"#f7f7f7\" stroke=\"#cccccc\"/>\n", LEFT, y + 26, PLOT, HEIGHT);
-	band(f, 0, (double)np->state_bytes, bottom, px, STATE);
-	band(f, (double)np->state_bytes, (double)np->scratch_bytes, bottom, px, WORKSPACE);
+	band(f, &s, 0, (double)np->state_bytes, DLB_HELD_STATE);
+	band(f, &s, (double)np->state_bytes, (double)np->scratch_bytes, DLB_HELD_WORKSPACE);
+	broken(f, &s);
 	for (int i = 0; i < np->n_places; i++)
-		place(v, f, node, np, &np->place[i], base, bottom, px);
-	alive(f, np, base, bottom, px);
+		place(v, f, node, np, &np->place[i], &s);
+	alive(f, np, &s);
 	fprintf(f, "<line x1=\"%d\" x2=\"%d\" y1=\"%.1f\" y2=\"%.1f\" stroke=\"black\" stroke-dasharray=\"6 4\"/>\n", LEFT, WIDTH - RIGHT,
 		least, least);
-	label(f, bottom, 0);
-	for (int i = 1; i <= 4; i++)
-		label(f, bottom - i * HEIGHT / 4.0, i * peak / 4);
+	label(f, s.bottom, 0);
+	for (int i = from > 0 ? 0 : 1; i <= 4; i++)
+		label(f, s.bottom - height_of(&s, from + i * (peak - from) / 4), from + i * (peak - from) / 4);
 	fprintf(f, "<text x=\"%d\" y=\"%.1f\">instruction 0</text>\n<text x=\"%d\" y=\"%.1f\" text-anchor=\"end\">%d</text>\n", LEFT,
-		bottom + 16, WIDTH - RIGHT, bottom + 16, np->n_instr);
-	return bottom + 40;
+		s.bottom + 16, WIDTH - RIGHT, s.bottom + 16, np->n_instr);
+	return s.bottom + 40;
 }
 
 static double legend(FILE *f, double y)
 {
 	double x = 12;
 
-	for (int i = 0; i < N_CLASSES; i++) {
-		rect(f, x, y, 12, 12, i);
+	for (int i = 0; i < DLB_N_HELD; i++) {
+		rect(f, x, y, 12, 12, (enum dlb_held)i);
 		fprintf(f, "/>\n<text x=\"%.0f\" y=\"%.0f\">%s</text>\n", x + 17, y + 11, class[i].name);
 		x += 40 + 7.0 * (double)strlen(class[i].name);
 	}
@@ -171,8 +227,9 @@ static double legend(FILE *f, double y)
 int dlb_view_memory(const struct dlb_view *v, FILE *f, struct dlb_error *err)
 {
 	struct dlb_program p;
-	int shown;
+	int shown = 0, working = 0, height;
 	double y = 12;
+	char idle[200];
 
 	if (!v->has_plan) {
 		dlb_fail(err, NULL, "no plan in the document");
@@ -180,14 +237,21 @@ int dlb_view_memory(const struct dlb_view *v, FILE *f, struct dlb_error *err)
 	}
 	if (dlb_view_program(v, &p, err))
 		return -1;
-	shown = p.n_nodes < MOST_PANELS ? p.n_nodes : MOST_PANELS;
-	fprintf(f, "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%d\" height=\"%d\" font-family=\"sans-serif\" font-size=\"12\">\n"
-		"<rect width=\"100%%\" height=\"100%%\" fill=\"white\"/>\n", WIDTH, 50 + shown * (HEIGHT + 66) + 20);
+	for (int i = 0; i < p.n_nodes; i++)
+		working += v->plan.node[i].n_order > 0;
+	height = 50 + (working < MOST_PANELS ? working : MOST_PANELS) * (HEIGHT + 66) + 40;
+	fprintf(f, "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%d\" height=\"%d\" viewBox=\"0 0 %d %d\" font-family=\"sans-serif\" "
+		"font-size=\"12\">\n<rect width=\"100%%\" height=\"100%%\" fill=\"white\"/>\n", WIDTH, height, WIDTH, height);
 	y = legend(f, y);
-	for (int i = 0; i < shown; i++)
-		y = panel(v, f, i, &dlb_program_of(&p, i)->node[i], y);
-	if (shown < p.n_nodes)
-		fprintf(f, "<text x=\"12\" y=\"%.1f\">... and %d more nodes</text>\n", y + 8, p.n_nodes - shown);
+	for (int i = 0; i < p.n_nodes && shown < MOST_PANELS; i++)
+		if (v->plan.node[i].n_order > 0) {
+			y = panel(v, f, i, &dlb_program_of(&p, i)->node[i], y);
+			shown++;
+		}
+	if (shown < working)
+		fprintf(f, "<text x=\"12\" y=\"%.1f\">... and %d more nodes with work</text>\n", y + 8, working - shown);
+	if (dlb_view_idle_nodes(v, p.n_nodes, idle, sizeof idle))
+		fprintf(f, "<text x=\"12\" y=\"%.1f\">%s</text>\n", y + 26, idle);
 	fprintf(f, "</svg>\n");
 	dlb_program_release(&p);
 	return 0;

@@ -1,20 +1,23 @@
 /* Time-lines as a picture. One row a node and source: what was predicted above what was measured, on one
- * scale, so that an error of the prediction is a shift that the eye sees. Forward, backward and update
- * have their colours; a gap is waiting. Below: busy and waiting time per node, and the loss curve. */
-#include "view/view.h"
+ * scale, so that an error of the prediction is a shift that the eye sees. Where one is much longer, each has a scale of its
+ * own, and all that was predicted stands above all that was measured. Forward, backward and update have their colours; a gap
+ * is a thin bar in the colour of its wait; with view->transfers messages are arrows. Below: busy and waiting time per node,
+ * and the loss curve. Nodes without work are one line. */
+#include "view/picture.h"
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 int dlb_view_svg(const struct dlb_view *v, FILE *f, struct dlb_error *err);
 
-enum { WIDTH = 1200, LEFT = 150, RIGHT = 30, LANE = 22, GAP = 8, PLOT = WIDTH - LEFT - RIGHT };
+enum { WIDTH = 1200, LEFT = 150, RIGHT = 30, LANE = 22, GAP = 8, PLOT = WIDTH - LEFT - RIGHT, MOST_ARROWS = 5000 };
 
-/* Okabe and Ito: blue, bluish green, orange; waiting in pale grey. */
+/* Okabe and Ito: blue, bluish green, orange; busy, which is all three, in slate. */
 static const char *const colour[] = { "#0072b2", "#009e73", "#e69f00" };
 static const char *const phase_name[] = { "forward", "backward", "update" };
 static const char *const wait_name[] = { "starved", "backpressure", "collective", "structural" };
 static const char *const wait_colour[] = { "#d55e00", "#cc79a7", "#f0e442", "#bbbbbb" };
+static const char busy_colour[] = "#55617a", unknown_colour[] = "#cfd4da";
 static const char copying_colour[] = "#56b4e9", copying_name[] = "copying, other";
 
 void dlb_view_escaped(FILE *f, const char *s)
@@ -41,9 +44,8 @@ static int phase_of(const struct dlb_view *v, int op)
 }
 
 /* Neighbouring spans of one phase and micro-batch closer than a third of a pixel are drawn as one. */
-static void lane(const struct dlb_view *v, FILE *f, const struct dlb_span *s, int n, double y, double px_per_s)
+static void spans(const struct dlb_view *v, FILE *f, const struct dlb_span *s, int n, double y, double px_per_s)
 {
-	fprintf(f, "<rect x=\"%d\" y=\"%.1f\" width=\"%d\" height=\"%d\" fill=\"#eeeeee\"/>\n", LEFT, y, PLOT, LANE);
 	for (int i = 0; i < n;) {
 		double x0 = s[i].start_s * px_per_s, x1 = s[i].end_s * px_per_s;
 		int phase = phase_of(v, s[i].op), j = i + 1;
@@ -71,14 +73,19 @@ static void lane(const struct dlb_view *v, FILE *f, const struct dlb_span *s, in
 	}
 }
 
-static double last_end(struct dlb_span *const *span, const int *n_spans, int n_nodes)
+/* Gaps wide enough to be seen, each in the colour of its wait. */
+static void gaps(FILE *f, const struct dlb_gap *gap, int n, double y, double px_per_s)
 {
-	double end = 0;
+	for (int i = 0; i < n; i++) {
+		double x = LEFT + gap[i].start_s * px_per_s, w = (gap[i].end_s - gap[i].start_s) * px_per_s;
 
-	for (int i = 0; span && i < n_nodes; i++)
-		for (int k = 0; k < n_spans[i]; k++)
-			end = fmax(end, span[i][k].end_s);
-	return end;
+		fprintf(f, "<rect x=\"%.2f\" y=\"%.1f\" width=\"%.2f\" height=\"5\" fill=\"%s\"><title>%s%s", x, y + LANE / 2.0 - 2.5, w,
+			gap[i].kind < 0 ? unknown_colour : wait_colour[gap[i].kind], gap[i].kind < 0 ? "" : "waits: ",
+			gap[i].kind < 0 ? copying_name : wait_name[gap[i].kind]);
+		if (gap[i].peer >= 0)
+			fprintf(f, ", for node %d", gap[i].peer);
+		fprintf(f, ", %.4g to %.4g ms</title></rect>\n", 1e3 * gap[i].start_s, 1e3 * gap[i].end_s);
+	}
 }
 
 static void axis(FILE *f, double y, double end_s, double px_per_s)
@@ -93,36 +100,119 @@ static void axis(FILE *f, double y, double end_s, double px_per_s)
 	}
 }
 
-static double timelines(const struct dlb_view *v, FILE *f, double y)
+/* The lanes of one source: where each node's lies, in what scale. y < 0: it has none. */
+struct lanes { const struct dlb_source *s; struct dlb_when when; double px_per_s, *y; };
+
+static void lanes_init(struct lanes *l, const struct dlb_view *v, const struct dlb_source *s, double longest_s)
 {
-	bool plan = v->has_plan && v->plan.timeline, report = v->has_report && v->report.timeline;
-	int n_nodes = plan ? v->plan.n_nodes : report ? v->report.n_nodes : 0;
-	double end = fmax(plan ? last_end(v->plan.timeline, v->plan.n_spans, n_nodes) : 0,
-			  report ? last_end(v->report.timeline, v->report.n_spans, v->report.n_nodes) : 0);
-	double px_per_s;
+	l->s = s;
+	l->px_per_s = PLOT / longest_s;
+	l->y = dlb_xmalloc(((size_t)s->n_nodes + 1) * sizeof *l->y);
+	for (int i = 0; i < s->n_nodes; i++)
+		l->y[i] = -1;
+	dlb_when_init(&l->when, v, s);
+}
 
-	if (!n_nodes || !(end > 0))
-		return y;
-	px_per_s = PLOT / end;
+static void lanes_release(struct lanes *l)
+{
+	dlb_when_release(&l->when);
+	free(l->y);
+}
+
+static double lane(const struct dlb_view *v, const struct dlb_program *p, FILE *f, struct lanes *l, int node, double y)
+{
+	struct dlb_gap *gap;
+	int n = dlb_view_gaps(v, p, l->s, &l->when, node, 0.4 / l->px_per_s, &gap);
+
+	l->y[node] = y;
+	text(f, LEFT - 8, y + LANE - 6, "end", l->s->name);
+	fprintf(f, "<rect x=\"%d\" y=\"%.1f\" width=\"%.1f\" height=\"%d\" fill=\"#f1f3f5\"/>\n", LEFT, y, l->s->end_s * l->px_per_s, LANE);
+	gaps(f, gap, n, y, l->px_per_s);
+	spans(v, f, l->s->span[node], l->s->n_spans[node], y, l->px_per_s);
+	free(gap);
+	return y + LANE + 2;
+}
+
+/* An arrow a message, from where its tensor is made to where it is first read. Those that would lie on others are left out. */
+static void arrows(const struct dlb_view *v, FILE *f, const struct lanes *l)
+{
+	struct dlb_sending *x;
+	int n = dlb_view_sendings(v, &l->when, &x), before[4] = { 0 }, drawn = 0;
+
+	for (int i = 0; i < n && drawn < MOST_ARROWS; i++) {
+		double from = x[i].from < l->s->n_nodes ? l->y[x[i].from] : -1, to = x[i].to < l->s->n_nodes ? l->y[x[i].to] : -1;
+		int at[4] = { (int)(LEFT + x[i].start_s * l->px_per_s), (int)from, (int)(LEFT + x[i].end_s * l->px_per_s), (int)to };
+		char b[32];
+
+		if (from < 0 || to < 0 || !memcmp(at, before, sizeof at))
+			continue;
+		memcpy(before, at, sizeof at);
+		drawn++;
+		fprintf(f, "<line x1=\"%.1f\" y1=\"%.1f\" x2=\"%.1f\" y2=\"%.1f\" stroke=\"#333333\" stroke-width=\"0.7\" stroke-opacity=\"0.7\" "
+			"marker-end=\"url(#arrow)\"><title>", LEFT + x[i].start_s * l->px_per_s, from + (to > from ? LANE : 0),
+			LEFT + x[i].end_s * l->px_per_s, to + (to > from ? 0 : LANE));
+		dlb_view_escaped(f, v->graph.tensor[x[i].tensor].name);
+		fprintf(f, ", %s from node %d to node %d</title></line>\n", dlb_view_bytes(x[i].bytes, b, sizeof b), x[i].from, x[i].to);
+	}
+	free(x);
+}
+
+/* Node after node, the sources of each together. */
+static double together(const struct dlb_view *v, const struct dlb_program *p, FILE *f, struct lanes *l, int n, double y)
+{
+	int n_nodes = 0;
+	char name[64];
+
+	for (int k = 0; k < n; k++)
+		n_nodes = l[k].s->n_nodes > n_nodes ? l[k].s->n_nodes : n_nodes;
 	for (int i = 0; i < n_nodes; i++) {
-		char name[64];
-
+		if (dlb_view_idle(v, i))
+			continue;
 		snprintf(name, sizeof name, "node %d", i);
 		text(f, 12, y + LANE - 6, "start", name);
-		if (plan) {
-			text(f, LEFT - 8, y + LANE - 6, "end", "predicted");
-			lane(v, f, v->plan.timeline[i], v->plan.n_spans[i], y, px_per_s);
-			y += LANE + 2;
-		}
-		if (report && i < v->report.n_nodes) {
-			text(f, LEFT - 8, y + LANE - 6, "end", v->report.dry_run ? "simulated" : "measured");
-			lane(v, f, v->report.timeline[i], v->report.n_spans[i], y, px_per_s);
-			y += LANE + 2;
-		}
+		for (int k = 0; k < n; k++)
+			if (i < l[k].s->n_nodes)
+				y = lane(v, p, f, &l[k], i, y);
 		y += GAP;
 	}
-	axis(f, y, end, px_per_s);
-	return y + 40;
+	return y;
+}
+
+static double timelines(const struct dlb_view *v, FILE *f, double y)
+{
+	struct dlb_source s[2];
+	struct dlb_program program;
+	bool plan = dlb_view_predicted(v, &s[0]), report = dlb_view_measured(v, &s[plan]);
+	int n = plan + report;
+	bool far = n == 2 && dlb_view_far(s[0].end_s, s[1].end_s), has_program = v->has_plan && !dlb_view_program(v, &program, NULL);
+	struct lanes l[2];
+	char idle[200], line[160], a[32];
+
+	for (int k = 0; k < n; k++)
+		lanes_init(&l[k], v, &s[k], far || n == 1 ? s[k].end_s : fmax(s[0].end_s, s[1].end_s));
+	for (int k = 0; k < (far ? 2 : n > 0); k++) {
+		if (far) {
+			snprintf(line, sizeof line, "%s, %s, on a scale of its own: %.2g times the other", s[k].name,
+				 dlb_view_seconds(s[k].end_s, a, sizeof a), s[k].end_s / s[1 - k].end_s);
+			text(f, LEFT, y + 12, "start", line);
+			y += 20;
+		}
+		y = together(v, has_program ? &program : NULL, f, l + k, far ? 1 : n, y);
+		axis(f, y, far ? s[k].end_s : n == 2 ? fmax(s[0].end_s, s[1].end_s) : s[0].end_s, l[k].px_per_s);
+		y += 34;
+	}
+	for (int k = 0; k < n; k++) {
+		if (v->transfers)
+			arrows(v, f, &l[k]);
+		lanes_release(&l[k]);
+	}
+	if (has_program)
+		dlb_program_release(&program);
+	if (n && dlb_view_idle_nodes(v, s[0].n_nodes, idle, sizeof idle)) {
+		text(f, 12, y + 4, "start", idle);
+		y += 22;
+	}
+	return y + 6;
 }
 
 static double bar(FILE *f, double x, double y, double width, const char *fill, const char *title)
@@ -153,9 +243,11 @@ static double bars(const struct dlb_view *v, FILE *f, double y)
 		const double px_per_s = PLOT * 0.8 / most;
 		double x = LEFT;
 
+		if (dlb_view_idle(v, i))
+			continue;
 		snprintf(line, sizeof line, "node %d", i);
 		text(f, 12, y + LANE - 6, "start", line);
-		x = bar(f, x, y, px_per_s * r->node[i].busy_s, colour[0], "busy");
+		x = bar(f, x, y, px_per_s * r->node[i].busy_s, busy_colour, "busy");
 		for (int k = 0; k < DLB_N_WAITS; k++)
 			x = bar(f, x, y, px_per_s * r->node[i].waits_s[k], wait_colour[k], wait_name[k]);
 		x = bar(f, x, y, px_per_s * (r->step_s - r->node[i].busy_s - r->node[i].wait_s), copying_colour, copying_name);
@@ -206,8 +298,9 @@ static double heading(const struct dlb_view *v, FILE *f)
 	double x = LEFT, y = 28;
 
 	if (v->has_plan) {
-		snprintf(line, sizeof line, "%s, schedule %s, %d micro-batches; step predicted %s",
+		snprintf(line, sizeof line, "%s, schedule %s, %d micro-batch%s; step predicted %s",
 			 v->plan.winner ? v->plan.winner : v->plan.algorithm, v->plan.schedule, v->plan.micro_batches,
+			 v->plan.micro_batches == 1 ? "" : "es",
 			 dlb_view_seconds(v->plan.value_s, a, sizeof a));
 		if (v->has_report)
 			snprintf(line + strlen(line), sizeof line - strlen(line), ", %s %s",
@@ -222,14 +315,14 @@ static double heading(const struct dlb_view *v, FILE *f)
 		fprintf(f, "<rect x=\"%.0f\" y=\"%.0f\" width=\"12\" height=\"12\" fill=\"%s\"/>\n", x, y, colour[i]);
 		text(f, x + 18, y + 11, "start", phase_name[i]);
 	}
-	fprintf(f, "<rect x=\"%.0f\" y=\"%.0f\" width=\"12\" height=\"12\" fill=\"#eeeeee\" stroke=\"#bbbbbb\"/>\n", x, y);
-	text(f, x + 18, y + 11, "start", "waiting");
-	x += 130;
-	for (int k = 0; v->has_report && k < DLB_N_WAITS; k++, x += 120) {
+	for (int k = 0; k < DLB_N_WAITS - !v->has_report; k++, x += 118) {
 		fprintf(f, "<rect x=\"%.0f\" y=\"%.0f\" width=\"12\" height=\"12\" fill=\"%s\"/>\n", x, y, wait_colour[k]);
 		text(f, x + 18, y + 11, "start", wait_name[k]);
 	}
 	if (v->has_report) {
+		fprintf(f, "<rect x=\"%.0f\" y=\"%.0f\" width=\"12\" height=\"12\" fill=\"%s\"/>\n", x, y, busy_colour);
+		text(f, x + 18, y + 11, "start", "busy");
+		x += 70;
 		fprintf(f, "<rect x=\"%.0f\" y=\"%.0f\" width=\"12\" height=\"12\" fill=\"%s\"/>\n", x, y, copying_colour);
 		text(f, x + 18, y + 11, "start", copying_name);
 	}
@@ -253,8 +346,9 @@ int dlb_view_svg(const struct dlb_view *v, FILE *f, struct dlb_error *err)
 	y = losses(v, m, bars(v, m, timelines(v, m, heading(v, m))));
 	fclose(m);
 	fprintf(f, "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%d\" height=\"%.0f\" viewBox=\"0 0 %d %.0f\" "
-		"font-family=\"sans-serif\" font-size=\"12\">\n<rect width=\"100%%\" height=\"100%%\" fill=\"white\"/>\n",
-		WIDTH, y, WIDTH, y);
+		"font-family=\"sans-serif\" font-size=\"12\">\n<rect width=\"100%%\" height=\"100%%\" fill=\"white\"/>\n%s",
+		WIDTH, y, WIDTH, y, v->transfers ? "<defs><marker id=\"arrow\" viewBox=\"0 0 6 6\" refX=\"6\" refY=\"3\" markerWidth=\"6\" "
+		"markerHeight=\"6\" orient=\"auto\"><path d=\"M0 0L6 3L0 6\" fill=\"none\" stroke=\"#333333\"/></marker></defs>\n" : "");
 	fwrite(body, 1, n, f);
 	fprintf(f, "</svg>\n");
 	free(body);

@@ -11,6 +11,7 @@ int dlb_view_svg(const struct dlb_view *v, FILE *f, struct dlb_error *err);
 int dlb_view_trace(const struct dlb_view *v, FILE *f, struct dlb_error *err);
 int dlb_view_memory(const struct dlb_view *v, FILE *f, struct dlb_error *err);
 int dlb_view_dot(const struct dlb_view *v, FILE *f, struct dlb_error *err);
+int dlb_view_html(const struct dlb_view *v, FILE *f, struct dlb_error *err);
 
 const struct dlb_view_format dlb_view_formats[] = {
 	{ "table", "what there is, as tables", dlb_view_table },
@@ -18,6 +19,7 @@ const struct dlb_view_format dlb_view_formats[] = {
 	{ "trace", "Chrome trace events, for Perfetto", dlb_view_trace },
 	{ "memory", "the memory plan of each node as a picture", dlb_view_memory },
 	{ "dot", "the graph coloured by node, for Graphviz", dlb_view_dot },
+	{ "html", "all of it as one page, for a browser", dlb_view_html },
 	{ NULL, NULL, NULL },
 };
 
@@ -101,6 +103,24 @@ static int find_op(const struct dlb_graph *g, const char *op, struct dlb_error *
 	return dlb_hint(err, "ops are named in .graph.ops[], ids run from 0 to %d", g->n_ops - 1);
 }
 
+int dlb_view_problem(const struct dlb_view *v, struct dlb_problem *p, struct dlb_error *err)
+{
+	int optimizer = dlb_optimizer_find(v->plan.optimizer);
+
+	*p = (struct dlb_problem){ .graph = &v->graph, .cluster = &v->cluster, .cost = &v->cost, .micro_batches = v->plan.micro_batches,
+		.batch = v->plan.batch, .schedule = dlb_schedule_find(v->plan.schedule), .staleness = v->plan.staleness,
+		.seed = v->plan.seed, .not_in_place = !v->plan.in_place, .clip = v->plan.clip, .inverse_every = v->plan.inverse_every,
+		.n_state = optimizer < 0 ? 0 : dlb_optimizers[optimizer].n_state };
+	for (int i = 0; v->plan.objective && dlb_objectives[i]; i++)
+		if (!strcmp(dlb_objectives[i], v->plan.objective))
+			p->objective = (enum dlb_objective)i;
+	if (v->has_balance) {
+		p->weight = v->balance.weight;
+		p->kappa = v->balance.kappa;
+	}
+	return dlb_problem_init(p, err);
+}
+
 int dlb_view_why(const struct dlb_view *v, const char *op, FILE *f, struct dlb_error *err)
 {
 	struct dlb_problem p = { 0 };
@@ -113,19 +133,7 @@ int dlb_view_why(const struct dlb_view *v, const char *op, FILE *f, struct dlb_e
 	id = find_op(&v->graph, op, err);
 	if (id < 0)
 		return -1;
-	p.graph = &v->graph;
-	p.cluster = &v->cluster;
-	p.cost = &v->cost;
-	p.micro_batches = v->plan.micro_batches;
-	p.batch = v->plan.batch;
-	p.schedule = dlb_schedule_find(v->plan.schedule);
-	p.staleness = v->plan.staleness;
-	p.seed = v->plan.seed;
-	if (v->has_balance) {
-		p.weight = v->balance.weight;
-		p.kappa = v->balance.kappa;
-	}
-	rc = dlb_problem_init(&p, err);
+	rc = dlb_view_problem(v, &p, err);
 	if (!rc)
 		rc = dlb_place_why(&p, &v->plan, id, f, err);
 	dlb_problem_release(&p);

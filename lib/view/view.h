@@ -6,6 +6,7 @@
  *   trace   Chrome trace events (opens in Perfetto): one process predicted, one measured, a thread a node
  *   memory  the memory plan: where each tensor lies and when, over what is alive, as a picture
  *   dot     the graph for Graphviz, coloured by node
+ *   html    all of it as one page that needs nothing else: html.c, its data page_*.c, its script and style in page/
  *
  * A view shows the sections that are there and says nothing of those that are not. */
 #ifndef DLB_VIEW_VIEW_H
@@ -25,6 +26,7 @@ struct dlb_view {
 	struct dlb_balance balance;
 	bool has_graph, has_profile, has_cluster, has_cost, has_plan, has_report, has_balance;
 	bool edited;				/* the placement, since dlb-place stated its times */
+	bool transfers;				/* asked for: arrows for messages, where a picture has them */
 };
 /* Reads and checks every section that is there. */
 int dlb_view_read(const struct dlb_doc *d, struct dlb_view *v, struct dlb_error *err);
@@ -38,6 +40,10 @@ extern const struct dlb_view_format dlb_view_formats[];	/* ends with name NULL *
 const struct dlb_view_format *dlb_view_format_find(const char *name);
 /* Why op (by id or name) is where it is: a line per node with what it would have cost there. */
 int dlb_view_why(const struct dlb_view *v, const char *op, FILE *f, struct dlb_error *err);
+/* What differs between two documents of one model, as text; other graphs are refused (diff.c). */
+int dlb_view_diff(const struct dlb_view *a, const struct dlb_view *b, FILE *f, struct dlb_error *err);
+/* The planner's problem that the document's plan answers: costs, weights, schedule. dlb_problem_release is the caller's. */
+int dlb_view_problem(const struct dlb_view *v, struct dlb_problem *p, struct dlb_error *err);
 
 /* ---- shared by the formats (units.c) ---- */
 /* "12.3 ms", "4.56 s", "1.2 us" into buf; returns buf. */

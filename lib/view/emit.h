@@ -1,0 +1,22 @@
+/* JSON that may stand between <script> and </script>: no text of a document ends the element or begins another, and no
+ * control character gets through. A writer puts the commas:
+ *
+ *     dlb_emit_open(e, NULL, '{');  dlb_emit_int(e, "id", 3);  dlb_emit_str(e, "name", "</script>");  dlb_emit_close(e, '}');
+ *     {"id":3,"name":"\u003c/script\u003e"}
+ *
+ * Reals have 7 digits: they are looked at, not computed with. */
+#ifndef DLB_VIEW_EMIT_H
+#define DLB_VIEW_EMIT_H
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+
+struct dlb_emit { FILE *f; bool comma; };
+/* key NULL: an element of an array. */
+void dlb_emit_open(struct dlb_emit *e, const char *key, char bracket);
+void dlb_emit_close(struct dlb_emit *e, char bracket);
+void dlb_emit_int(struct dlb_emit *e, const char *key, int64_t x);
+void dlb_emit_real(struct dlb_emit *e, const char *key, double x);	/* not finite: null */
+void dlb_emit_bool(struct dlb_emit *e, const char *key, bool x);
+void dlb_emit_str(struct dlb_emit *e, const char *key, const char *s);	/* NULL: null */
+#endif

@@ -1,0 +1,19 @@
+/* The data of dlb-view -f html: one JSON object, a member a function here, that the scripts in lib/view/page draw. Long lists are
+ * columns of numbers. What would make the page too large or the tool too slow is cut, and the object says by how much. */
+#ifndef DLB_VIEW_PAGE_H
+#define DLB_VIEW_PAGE_H
+#include "view/emit.h"
+#include "view/picture.h"
+
+void dlb_page_summary(const struct dlb_view *v, struct dlb_emit *e);
+void dlb_page_graph(const struct dlb_view *v, struct dlb_emit *e);	/* "ops", "tensors" */
+void dlb_page_cluster(const struct dlb_view *v, struct dlb_emit *e);
+void dlb_page_nodes(const struct dlb_view *v, struct dlb_emit *e);	/* predicted and measured busy, waits, bytes */
+void dlb_page_losses(const struct dlb_view *v, struct dlb_emit *e);
+void dlb_page_rounds(const struct dlb_view *v, struct dlb_emit *e);
+void dlb_page_provenance(const struct dlb_view *v, struct dlb_emit *e);
+void dlb_page_times(const struct dlb_view *v, const struct dlb_program *p, struct dlb_emit *e);	/* "predicted", "measured" */
+void dlb_page_memory(const struct dlb_view *v, const struct dlb_program *p, struct dlb_emit *e);
+/* What each op would have cost elsewhere: what --why says. */
+void dlb_page_why(const struct dlb_view *v, struct dlb_emit *e);
+#endif
