@@ -17,7 +17,7 @@ static const char *const colour[] = { "#0072b2", "#009e73", "#e69f00" };
 static const char *const phase_name[] = { "forward", "backward", "update" };
 static const char *const wait_name[] = { "starved", "backpressure", "collective", "structural" };
 static const char *const wait_colour[] = { "#d55e00", "#cc79a7", "#f0e442", "#bbbbbb" };
-static const char busy_colour[] = "#55617a", unknown_colour[] = "#cfd4da";
+static const char busy_colour[] = "#55617a";
 static const char copying_colour[] = "#56b4e9", copying_name[] = "copying, other";
 
 void dlb_view_escaped(FILE *f, const char *s)
@@ -80,7 +80,7 @@ static void gaps(FILE *f, const struct dlb_gap *gap, int n, double y, double px_
 		double x = LEFT + gap[i].start_s * px_per_s, w = (gap[i].end_s - gap[i].start_s) * px_per_s;
 
 		fprintf(f, "<rect x=\"%.2f\" y=\"%.1f\" width=\"%.2f\" height=\"5\" fill=\"%s\"><title>%s%s", x, y + LANE / 2.0 - 2.5, w,
-			gap[i].kind < 0 ? unknown_colour : wait_colour[gap[i].kind], gap[i].kind < 0 ? "" : "waits: ",
+			gap[i].kind < 0 ? copying_colour : wait_colour[gap[i].kind], gap[i].kind < 0 ? "" : "waits: ",
 			gap[i].kind < 0 ? copying_name : wait_name[gap[i].kind]);
 		if (gap[i].peer >= 0)
 			fprintf(f, ", for node %d", gap[i].peer);
@@ -323,9 +323,9 @@ static double heading(const struct dlb_view *v, FILE *f)
 		fprintf(f, "<rect x=\"%.0f\" y=\"%.0f\" width=\"12\" height=\"12\" fill=\"%s\"/>\n", x, y, busy_colour);
 		text(f, x + 18, y + 11, "start", "busy");
 		x += 70;
-		fprintf(f, "<rect x=\"%.0f\" y=\"%.0f\" width=\"12\" height=\"12\" fill=\"%s\"/>\n", x, y, copying_colour);
-		text(f, x + 18, y + 11, "start", copying_name);
 	}
+	fprintf(f, "<rect x=\"%.0f\" y=\"%.0f\" width=\"12\" height=\"12\" fill=\"%s\"/>\n", x, y, copying_colour);
+	text(f, x + 18, y + 11, "start", copying_name);
 	return y + 30;
 }
 

@@ -92,15 +92,13 @@ const pan_zoom = (self, {view, clamp_view, vertical, click, hover, reset, key}) 
 	c.addEventListener('pointerleave', () => { hide_tip(); });
 	c.addEventListener('pointercancel', () => { from = null; });
 	c.addEventListener('dblclick', (event) => zoom(event.shiftKey ? 0.5 : 2, ...place(event)));
-	c.addEventListener('wheel',
-		(event) => { /* the page scrolls; with Ctrl,
+	c.addEventListener('wheel', (event) => { /* the page scrolls; with Ctrl,
 			Shift or after a click into the picture it zooms */
-			if (!event.ctrlKey && !event.shiftKey && document.activeElement !== c) return;
-			event.preventDefault();
-			zoom(Math.exp(-(event.deltaY || event.deltaX) * (event.deltaMode ? 0.05 : 0.002)),
-				...place(event));
-		},
-		{passive: false});
+		if (!event.ctrlKey && !event.shiftKey && document.activeElement !== c) return;
+		event.preventDefault();
+		zoom(Math.exp(-(event.deltaY || event.deltaX) * (event.deltaMode ? 0.05 : 0.002)),
+			...place(event));
+	}, {passive: false});
 	c.addEventListener('keydown', (event) => {
 		if (event.altKey || event.ctrlKey || event.metaKey) return;
 		const step = event.shiftKey ? 0.5 : 0.1;

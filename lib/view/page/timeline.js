@@ -48,7 +48,7 @@ const predicted = read_timeline(data.predicted), measured = read_timeline(data.m
 
 const op_name = (op) => data.ops ? data.ops.name[op] : `op ${op}`;
 const op_phase = (op) => data.ops && op < data.ops.phase.length ? data.ops.phase[op] : 0;
-const wait_colour = (kind) => kind < 0 ? palette.structural : palette[waits[kind]];
+const wait_colour = (kind) => kind < 0 ? palette.other : palette[waits[kind]];
 /* First i whose list[i] is greater than x. */
 const after = (list, x) => {
 	let lo = 0, hi = list.length;
@@ -321,7 +321,7 @@ const timeline_section = () => {
 	const key = el('div', {});
 	themed(() => key.replaceChildren(legend(...phases.map((p) => [palette[p], p]),
 		       ...waits.flatMap((w, k) => kinds.has(k) ? [[ palette[w], `waits: ${w}`] ] : []),
-		       ...(kinds.has(-1) ? [[ palette.structural, 'copying, other'] ] : []))));
+		       ...(kinds.has(-1) ? [[ palette.other, 'copying, other'] ] : []))));
 	const left_out = sum(sources.map((s) => s.left_out));
 	return section('timeline', 'Time-line of a step',
 		[sources.map((s) => `${s.name} ${seconds(s.end)}`).join(', ')],

@@ -14,6 +14,11 @@ const waits_section = () => {
 		themed(() => { e.style.background = palette[colour]; });
 		return e;
 	})();
+	/* The plan has no waits by kind; the gaps of its time-line have. */
+	const foreseen = (node, kind) => predicted && predicted.lanes[node]
+		? sum(predicted.lanes[node].gaps.filter((g) => g.kind === kind).map((g) => g.end - g.start))
+		: 0;
+	const structural = nodes.some((n) => n.report && n.report.waits_s[3] > 0);
 	const bars = el('div', {class: 'bars'});
 	for (const n of nodes) {
 		const first = [el('span', {class: 'who'}, node_swatch(n.i), ` node ${n.i}`)];
@@ -21,8 +26,8 @@ const waits_section = () => {
 			const scale = far ? p_step : most;
 			bars.append(first.pop() || el('span'), el('span', {class: 'note'}, 'predicted'),
 				el('div', {class: 'bar'}, part('busy', n.plan.busy_s, scale, 'busy'),
-					part('structural', Math.min(n.plan.wait_s, scale - n.plan.busy_s),
-						scale, 'waiting')),
+					waits.map((w, k) => part(w, foreseen(n.i, k), scale, w)),
+					part('other', foreseen(n.i, -1), scale, 'copying, other')),
 				el('span', {class: 'num'}, seconds(n.plan.busy_s)));
 		}
 		if (n.report) {
@@ -36,9 +41,9 @@ const waits_section = () => {
 		bars.append(el('div', {class: 'gap'}));
 	}
 	const key = el('div', {});
-	themed(() => key.replaceChildren(
-		       legend([palette.busy, 'busy'], ...waits.map((w) => [palette[w], `waits: ${w}`]),
-			       [palette.other, 'copying, other'])));
+	themed(() => key.replaceChildren(legend([palette.busy, 'busy'],
+		       ...waits.slice(0, structural ? 4 : 3).map((w) => [palette[w], `waits: ${w}`]),
+		       [palette.other, 'copying, other'])));
 	const head = ['node', ...(data.cluster ? ['kind', 'host'] : []), '#ops', ...(p
 		? ['#predicted busy'] : []),
 		...(r ? [`#${name} busy`, '#error', '#waits', ...waits.slice(0, 3).map((w) => `#${w}`),
