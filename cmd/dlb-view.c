@@ -1,7 +1,7 @@
 /* dlb-view: a document as a table, a picture, a trace, a page or a graph; what differs between two. */
 #include <string.h>
 #include "util/cli.h"
-#include "view/view.h"
+#include "view/picture.h"
 
 /* Which sections are shown, for -v. */
 static void say_what(const struct dlb_cli *cli, const struct dlb_view *v)
@@ -51,6 +51,8 @@ int main(int argc, char **argv)
 	if (!rc)
 		rc = read(cli.n_operands ? cli.operands[0] : NULL, &doc, &view, &err);
 	view.transfers = transfers;
+	if (!rc && transfers && !dlb_view_has_sendings(&view))
+		dlb_cli_warn(&cli, "--transfers has no effect: there is no time-line with messages between nodes");
 	if (!rc)
 		say_what(&cli, &view);
 	if (!rc)

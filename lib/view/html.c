@@ -2,6 +2,7 @@
  * Makefile) come first, then the data as JSON in a script element that no browser runs, then the script. Texts of the
  * document are in the data only, where nothing can end the element (emit.h); the script shows them as text, never as
  * markup, and the page's policy lets it fetch nothing. */
+#include <string.h>
 #include "view/page.h"
 
 int dlb_view_html(const struct dlb_view *v, FILE *f, struct dlb_error *err);
@@ -32,13 +33,15 @@ static void data(const struct dlb_view *v, FILE *f)
 
 int dlb_view_html(const struct dlb_view *v, FILE *f, struct dlb_error *err)
 {
+	const char *path = v->has_graph && v->graph.model_path ? v->graph.model_path : v->doc->name;
+
 	(void)err;
 	fputs("<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n"
 	      "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'; "
 	      "script-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'\">\n"
 	      "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n"
 	      "<meta name=\"color-scheme\" content=\"light dark\">\n<link rel=\"icon\" href=\"data:,\">\n<title>", f);
-	dlb_view_escaped(f, v->has_graph && v->graph.model_path ? v->graph.model_path : v->doc->name);
+	dlb_view_escaped(f, strrchr(path, '/') ? strrchr(path, '/') + 1 : path);
 	fputs(" - dlb</title>\n<style>\n", f);
 	fputs(dlb_page_css, f);
 	fputs("</style>\n</head>\n<body>\n<noscript><p>This page draws its pictures with JavaScript, which is off. "

@@ -225,6 +225,22 @@ int dlb_view_sendings(const struct dlb_view *v, const struct dlb_when *w, struct
 	return n;
 }
 
+bool dlb_view_has_sendings(const struct dlb_view *v)
+{
+	struct dlb_source s;
+
+	if (!v->has_plan || !(dlb_view_predicted(v, &s) || dlb_view_measured(v, &s)))
+		return false;
+	for (int i = 0; i < v->graph.n_ops; i++)
+		for (int k = 0; k < v->graph.op[i].n_in; k++) {
+			int t = v->graph.op[i].in[k], from = t < 0 ? -1 : v->graph.tensor[t].producer;
+
+			if (from >= 0 && v->plan.placement[from] != v->plan.placement[i])
+				return true;
+		}
+	return false;
+}
+
 /* ---- nodes without work ---- */
 
 bool dlb_view_idle(const struct dlb_view *v, int node)

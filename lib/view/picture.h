@@ -41,6 +41,9 @@ int dlb_view_gaps(const struct dlb_view *v, const struct dlb_program *p, const s
 struct dlb_sending { int from, to, tensor, micro_batch; double start_s, end_s, bytes; };
 int dlb_view_sendings(const struct dlb_view *v, const struct dlb_when *w, struct dlb_sending **out);	/* largest first; *out is new */
 
+/* A time-line of the document has messages between nodes. */
+bool dlb_view_has_sendings(const struct dlb_view *v);
+
 /* Node neither computes in the plan nor did in the report. */
 bool dlb_view_idle(const struct dlb_view *v, int node);
 /* "nodes 3, 5-8: no work" into buf; false, and nothing, where every node has work. */

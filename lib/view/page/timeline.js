@@ -99,7 +99,7 @@ const timeline_section = () => {
 		for (const t of ticks(from, to, Math.max(2, Math.floor(plot() / 110)))) {
 			c.fillRect(px(s, t), y, 1, 4);
 			if (px(s, t) > label_width - 1)
-				c.fillText(t === 0 ? '0' : seconds(t), Math.min(px(s, t), self.width - 26),
+				c.fillText(t === 0 ? '0' : seconds(t), Math.min(px(s, t), self.width - 32),
 					y + 15);
 		}
 	};
