@@ -23,8 +23,8 @@ int main(int argc, char **argv)
 	const struct dlb_opt opts[] = {
 		{ 'f', "format", DLB_OPT_STR, &format, "NAME", "table, svg, trace, memory, dot or html (default table)", NULL, 0, 0 },
 		{ 0, "why", DLB_OPT_STR, &why, "OP", "why the op (id or name) is on its node", NULL, 0, 0 },
-		{ 0, "diff", DLB_OPT_STR, &first, "A", "what differs from document A to FILE, of one graph", NULL, 0, 0 },
-		{ 0, "transfers", DLB_OPT_FLAG, &transfers, NULL, "draw messages between nodes as arrows (svg, html)", NULL, 0, 0 },
+		{ 0, "diff", DLB_OPT_STR, &first, "A", "what differs between document A and FILE", NULL, 0, 0 },
+		{ 0, "transfers", DLB_OPT_FLAG, &transfers, NULL, "draw messages between nodes as arrows in -f svg and -f html", NULL, 0, 0 },
 	};
 	struct dlb_cli cli = { .tool = "dlb-view", .usage = "[OPTION...] [FILE]",
 		.summary = "show a document as a table, picture, trace, page or graph",

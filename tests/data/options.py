@@ -543,11 +543,17 @@ def others():
     shows("dlb-rebalance", "--test", rounds, "out", status=(0, 1))
     for option in ("--rule patent", "--stable 4", "--max-rounds 4"):
         unused("dlb-rebalance", option, "dlb-rebalance --test {} $D/round.json; [ $? = 1 ]", "--test")
-    for name in ("svg", "trace", "memory", "dot"):
+    for name in ("svg", "trace", "memory", "dot", "html"):
         shows("dlb-view", f"--format {name}", "dlb-view -q {} $D/report.json", "out")
     shows("dlb-view", "--format table", "dlb-view -q {} $D/report.json", "out", without="-f dot")
     unused("dlb-view", "--format svg", "dlb-view {} --why 0 $D/two.json", "--why")
     shows("dlb-view", "--why 3", "dlb-view {} $D/two.json", "out")
+    shows("dlb-view", "--diff $D/two.json", "dlb-view {} $D/report.json", "out")
+    unused("dlb-view", "--format svg", "dlb-view {} --diff $D/two.json $D/report.json", "--diff")
+    refuses("dlb-view", "--why 3", "dlb-view {} --diff $D/two.json $D/report.json", "give one")
+    shows("dlb-view", "--transfers", "dlb-view -f svg {} $D/report.json", "out")
+    unused("dlb-view", "--transfers", "dlb-view -f svg {} $D/one.json", "no time-line with messages")
+    refuses("dlb-view", "--transfers", "dlb-view -f dot {} $D/two.json", "-f svg")
     tool = "dlb-convert"
     sources = {"dnn-partitioning": "net.json", "pipedream": "graph.txt", "chakra": "trace.et", "hwloc": "../../$ROOT/tests/data/machine.xml"}
     for name, path in sources.items():

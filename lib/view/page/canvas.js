@@ -14,7 +14,7 @@ const canvas = (label, height, draw) => {
 	self.now = () => {
 		asked = false;
 		const ratio = theme.printing ? 3 : Math.min(devicePixelRatio || 1, 3),
-		      w = frame.clientWidth || 900;
+		      w = Math.min(frame.clientWidth || 900, theme.printing ? 1000 : 1e5);
 		const h = typeof height === 'number' ? height : height(w);
 		self.width = w;
 		self.height = h;
@@ -36,7 +36,7 @@ const canvas = (label, height, draw) => {
 	};
 	themed(() => self.width && self.now()); /* at once: paper does not wait for a frame */
 	new ResizeObserver(() => {
-		if (frame.clientWidth !== self.width) self.redraw();
+		if (frame.clientWidth !== self.width && !theme.printing) self.redraw();
 	}).observe(frame);
 	canvases.push(self);
 	return self;
