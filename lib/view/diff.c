@@ -30,7 +30,8 @@ static int other_graphs(const struct dlb_view *a, const struct dlb_view *b, stru
 		for (int k = 0; same && k < g->op[i].n_in && k < h->op[i].n_in; k++)
 			same = g->op[i].in[k] == h->op[i].in[k];
 		if (!same)
-			return dlb_refuse(err, NULL, cure, "other graphs: op %d is '%.80s' (%s) in one, '%.80s' (%s) in the other%s", i, g->op[i].name,
+			return dlb_refuse(err, NULL, cure, "other graphs: op %d is '%.80s' (%s) in one, '%.80s' (%s) in the other%s", i,
+					  g->op[i].name,
 					  g->op[i].type, h->op[i].name, h->op[i].type, strcmp(g->op[i].name, h->op[i].name) ? "" : ", with other inputs");
 	}
 	for (int t = 0; t < g->n_tensors && t < h->n_tensors; t++)
@@ -309,7 +310,8 @@ static void print_moves(const struct dlb_view *a, const struct dlb_view *b, cons
 			m[priced].alone_s = gain(from, value_with(p, before, &m[priced], m[priced].to, m[priced].from));
 			m[priced].without_s = gain(value_with(p, after, &m[priced], m[priced].from, m[priced].to), to);
 		}
-		fprintf(f, "\nmoves    %d ops in %d groups; under the second document's costs and weights the first placement takes %s, the second %s\n", ops, n,
+		fprintf(f, "\nmoves    %d ops in %d groups; under the second document's costs and weights the first placement takes %s, "
+			"the second %s\n", ops, n,
 			dlb_view_seconds(from, x, sizeof x), dlb_view_seconds(to, y, sizeof y));
 		fprintf(f, "  %-9s %10s %12s %12s  %s\n", "node", "work", "gain alone", "gain left", "op");
 		for (int i = 0; i < n && i < MOST_ROWS; i++)
