@@ -12,7 +12,6 @@
 #include "exec/section.h"
 #include "exec/unused.h"
 #include "util/cli.h"
-#include "util/clock.h"
 #include "util/input.h"
 #include "util/mem.h"
 
@@ -126,6 +125,9 @@ static int parse(struct dlb_cli *cli, int argc, char **argv, struct options *o)
 		{ 0, "checkpoint-every", DLB_OPT_INT, &x->checkpoint_every, "N", "and after every N steps", NULL, 1, 1e15 },
 		{ 0, "save", DLB_OPT_STR, &x->save, "FILE", "write the trained weights (.onnx: the model)", NULL, 0, 0 },
 		{ 0, "loss-log", DLB_OPT_STR, &x->loss_log, "FILE", "write the loss of each step, a line each", NULL, 0, 0 },
+		{ 0, "step-log", DLB_OPT_STR, &x->step_log, "FILE", "write loss, times and bytes of each step, a JSON object a line", NULL, 0, 0 },
+		{ 0, "eval-every", DLB_OPT_INT, &x->eval_every, "N", "measure on the test data after every N steps too", NULL, 1, 1e15 },
+		{ 0, "save-best", DLB_OPT_STR, &x->save_best, "FILE", "write the weights that had the least test loss of these", NULL, 0, 0 },
 		{ 0, "slow", DLB_OPT_LIST, &o->slow, "NODE:FACTOR", "stretch every op of a node, for experiments", NULL, 0, 0 },
 		DLB_SHARING_OPTS(&o->sharing),
 		{ 0, "timeout", DLB_OPT_REAL, &x->timeout_s, "S", "give up when a node is silent for so long (default 30)", NULL, 0, 1e9 },
@@ -197,6 +199,20 @@ static void say_what(const struct dlb_cli *cli, const struct dlb_doc *doc)
 		    rule ? rule : "not said", json_number_value(json_object_get(plan, "value_s")) * 1e3);
 }
 
+/* Measuring while training, as far as options tell; o: with what the document says. */
+static int check_measuring(const struct options *o, struct dlb_error *err)
+{
+	const struct dlb_exec_options *x = &o->exec;
+
+	if (x->save_best && !x->eval_every)
+		return dlb_refuse(err, NULL, "give --eval-every N", "--save-best '%s': nothing is measured during training", x->save_best);
+	if (x->save_best && x->save && !strcmp(x->save_best, x->save))
+		return dlb_refuse(err, NULL, "give another name", "--save-best and --save name the same file '%s'", x->save);
+	if (x->eval_every && !x->test_data && !x->dry_run && !o->print_program)
+		return dlb_refuse(err, NULL, "give --test-data SPEC", "--eval-every %lld: there are no test data", (long long)x->eval_every);
+	return 0;
+}
+
 /* Reads the document, applies the options to it, reads them back. */
 static int open_doc(struct dlb_doc *doc, const struct dlb_cli *cli, struct options *o, int argc, char **argv, struct dlb_error *err)
 {
@@ -205,7 +221,8 @@ static int open_doc(struct dlb_doc *doc, const struct dlb_cli *cli, struct optio
 
 	if (dlb_doc_read(doc, cli->n_operands ? cli->operands[0] : NULL, err))
 		return -1;
-	if (dlb_sharing_edit(doc, &o->sharing, &advice, err) || dlb_run_section_edit(doc, &o->edit, err) || dlb_run_section_read(doc, &o->exec, o->init_text, err)) {
+	if (dlb_sharing_edit(doc, &o->sharing, &advice, err) || dlb_run_section_edit(doc, &o->edit, err) || dlb_run_section_read(doc, &o->exec, o->init_text, err) ||
+	    check_measuring(o, err)) {
 		dlb_doc_release(doc);
 		return -1;
 	}
@@ -220,16 +237,15 @@ static int open_doc(struct dlb_doc *doc, const struct dlb_cli *cli, struct optio
 
 /* ---- one of several ranks ---- */
 
-struct pace { double last_s; };
-
-static void worker_progress(void *ctx, int64_t done, int64_t total, double loss)
+static void worker_progress(void *ctx, const struct dlb_status_told *told)
 {
-	struct pace *p = ctx;
+	(void)ctx;
+	fprintf(stderr, "\1progress %lld %lld %d %s\n", (long long)told->done, (long long)told->total, told->stays, told->text);
+}
 
-	if (dlb_clock_s() - p->last_s < 0.5)
-		return;
-	p->last_s = dlb_clock_s();
-	fprintf(stderr, "\1progress %lld %lld %.9g\n", (long long)done, (long long)total, loss);
+static void show_status(void *ctx, const struct dlb_status_told *told)
+{
+	dlb_status_line_show(ctx, told);
 }
 
 /* Rank 0 has the document; all get it. */
@@ -304,7 +320,7 @@ static int run_rank(struct dlb_cli *cli, struct options *o, const char *folder, 
 	struct dlb_report report = { .n_nodes = 0 };
 	struct dlb_doc doc = { .root = NULL };
 	struct dlb_comm *c;
-	struct pace pace = { 0 };
+	struct dlb_status_line line;
 	int rc = 0, who = 0;
 
 	if (folder)
@@ -327,12 +343,13 @@ static int run_rank(struct dlb_cli *cli, struct options *o, const char *folder, 
 		return rank_failed(c, folder, &err, who);
 	dlb_comm_set_timeout(c, o->exec.timeout_s);
 	rc = dlb_run_section_read(&doc, &o->exec, o->init_text, &err);
-	if (folder && dlb_comm_rank(c) == 0) {
+	dlb_status_line_open(&line, stderr, TOOL, cli->quiet, cli->verbose);
+	if (folder && dlb_comm_rank(c) == 0)
 		fputs("\1ready\n", stderr);
-		o->exec.progress = worker_progress;
-		o->exec.progress_ctx = &pace;
-	}
+	o->exec.progress = folder ? worker_progress : show_status;
+	o->exec.progress_ctx = &line;
 	rc = rc || dlb_exec_run(c, &doc, &o->exec, &report, &who, &err) ? -1 : 0;
+	dlb_status_line_clear(&line);
 	if (!rc && dlb_comm_rank(c) == 0)
 		warn_discount(cli, &doc, &report);
 	if (!rc && dlb_comm_rank(c) == 0)
@@ -349,30 +366,19 @@ static int run_rank(struct dlb_cli *cli, struct options *o, const char *folder, 
 
 /* ---- started plainly ---- */
 
-struct alone { struct dlb_progress bar; };
-
-static void alone_progress(void *ctx, int64_t done, int64_t total, double loss)
-{
-	struct alone *a = ctx;
-	char text[48];
-
-	snprintf(text, sizeof text, "loss %.4g", loss);
-	dlb_progress_update(&a->bar, done, total, text);
-}
-
 static int run_alone(struct dlb_doc *doc, struct options *o, struct dlb_report *report, struct dlb_error *err)
 {
-	struct alone a;
+	struct dlb_status_line line;
 	struct dlb_comm *c;
 	int who, rc;
 
 	if (dlb_comm_new_alone(&c, err))
 		return -1;
-	dlb_progress_start(&a.bar, "training", o->exec.quiet);
-	o->exec.progress = alone_progress;
-	o->exec.progress_ctx = &a;
+	dlb_status_line_open(&line, stderr, TOOL, o->exec.quiet, o->exec.verbose);
+	o->exec.progress = show_status;
+	o->exec.progress_ctx = &line;
 	rc = dlb_exec_run(c, doc, &o->exec, report, &who, err);
-	dlb_progress_end(&a.bar);
+	dlb_status_line_clear(&line);
 	dlb_comm_free(c);
 	return rc;
 }

@@ -130,6 +130,7 @@ static int run_wait(struct turn *t, const struct act *a, struct dlb_error *err)
 			return -1;
 		waited_s = dlb_slow_waited(&g->slow, dlb_clock_s() - start_s);
 		times->waits_s[a->kind == ACT_WAIT ? DLB_WAIT_STARVED : DLB_WAIT_BACKPRESSURE] += waited_s;
+		t->e->view.wait_for_s[a->peer] += waited_s;
 	}
 	if (a->xfer_s > 0.0 && !t->request->channel) {
 		times->comm_s += a->xfer_s;

@@ -22,6 +22,7 @@ struct dlb_progress_state {		/* where training stands, beside the tensors */
 	int64_t step, epoch, position;	/* steps done; position: samples of the epoch done */
 	uint64_t seed;
 	double best_loss; int64_t since_best;	/* for --patience; best_loss HUGE_VAL: none yet */
+	double best_test_loss; int64_t best_test_step;	/* for --save-best; likewise */
 };
 struct dlb_checkpoint { char *dir; int lock; };
 /* By compression, and by K-FAC; NULL: nothing. */

@@ -40,6 +40,8 @@ static int manifest_read(const char *dir, int64_t step, struct manifest *m, stru
 	p->position = json_integer_value(json_object_get(j, "position"));
 	p->since_best = json_integer_value(json_object_get(j, "since_best"));
 	p->best_loss = json_is_number(v = json_object_get(j, "best_loss")) ? json_number_value(v) : HUGE_VAL;
+	p->best_test_loss = json_is_number(v = json_object_get(j, "best_test_loss")) ? json_number_value(v) : HUGE_VAL;
+	p->best_test_step = json_integer_value(json_object_get(j, "best_test_step"));
 	seed = json_string_value(json_object_get(j, "seed"));
 	m->optimizer = json_string_value(json_object_get(j, "optimizer"));
 	if (!seed || !m->optimizer || !json_is_object(json_object_get(j, "tensors")) || p->step != step || p->epoch < 0 ||

@@ -92,6 +92,10 @@ int dlb_checkpoint_write_manifest(const char *dir, const struct dlb_state *s, co
 	json_object_set_new(m, "seed", json_sprintf("%llu", (unsigned long long)p->seed));
 	if (isfinite(p->best_loss))
 		json_object_set_new(m, "best_loss", json_real(p->best_loss));
+	if (isfinite(p->best_test_loss)) {
+		json_object_set_new(m, "best_test_loss", json_real(p->best_test_loss));
+		json_object_set_new(m, "best_test_step", json_integer((json_int_t)p->best_test_step));
+	}
 	for (int t = 0; t < s->graph->n_tensors; t++) {
 		const struct dlb_tensor *x = &s->graph->tensor[t];
 		int home = x->kind == DLB_T_WEIGHT || x->kind == DLB_T_BUFFER ? dlb_state_home(s->graph, s->first_placement, t) : -1;

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "exec/job.h"
+#include "exec/step_log.h"
 #include "util/mem.h"
 
 static void ops_of(const struct dlb_job *j, const struct dlb_program *p, const double *scale, struct dlb_report *r)
@@ -89,6 +90,28 @@ static void timeline_of(const struct dlb_timeline *t, struct dlb_report *r)
 	}
 }
 
+/* Steps of the simulator are all alike; the log is for whoever reads such logs. */
+static int log_steps(const struct dlb_exec_options *o, const struct dlb_timeline *t, const struct dlb_report *r, struct dlb_error *err)
+{
+	struct dlb_node_step *node = dlb_xcalloc((size_t)r->n_nodes + 1, sizeof *node);
+	struct dlb_step_row row = { .simulated = true, .step_s = r->step_s, .node = node, .n_nodes = r->n_nodes, .eval_s = NAN };
+	struct dlb_step_log *log = NULL;
+	int rc = dlb_step_log_open(&log, o->step_log, 0, r->n_nodes, err);
+
+	for (int i = 0; i < r->n_nodes; i++) {
+		node[i] = (struct dlb_node_step){ .busy_s = t->node[i].busy_s, .bytes_sent = r->node[i].bytes_sent,
+						  .sum_bytes = r->node[i].bytes_sent - t->node[i].bytes_sent };
+		memcpy(node[i].waits_s, t->node[i].waits_s, sizeof node[i].waits_s);
+	}
+	for (row.step = 1; row.step <= r->steps && !rc; row.step++) {
+		row.wall_s = r->step_s * (double)row.step;
+		rc = dlb_step_log_write(log, &row, err);
+	}
+	dlb_step_log_close(log);
+	free(node);
+	return rc;
+}
+
 int dlb_exec_dry_run(const struct dlb_doc *doc, const struct dlb_exec_options *o, struct dlb_report *report,
 		     struct dlb_error *err)
 {
@@ -128,9 +151,9 @@ int dlb_exec_dry_run(const struct dlb_doc *doc, const struct dlb_exec_options *o
 	ops_of(&j, &p, scale, report);
 	sums_of(&j, &p, &t, report);
 	timeline_of(&t, report);
-	dlb_timeline_release(&t, report->n_nodes);
 	dlb_report_conclude(report);
-	rc = 0;
+	rc = o->step_log ? log_steps(o, &t, report, err) : 0;
+	dlb_timeline_release(&t, report->n_nodes);
 out:
 	free(scale);
 	dlb_program_release(&p);

@@ -59,6 +59,8 @@ int dlb_engine_new(struct dlb_engine **out, struct dlb_ground *ground, const str
 	e->view.compute_is_op = dlb_xcalloc(n, sizeof *e->view.compute_is_op);
 	e->view.start_s = dlb_xcalloc(n, sizeof *e->view.start_s);
 	e->view.end_s = dlb_xcalloc(n, sizeof *e->view.end_s);
+	e->view.n_peers = dlb_comm_size(ground->comm);
+	e->view.wait_for_s = dlb_xcalloc((size_t)e->view.n_peers, sizeof *e->view.wait_for_s);
 	e->least = dlb_xcalloc(n, sizeof *e->least);
 	e->took_s = dlb_xcalloc(n, sizeof *e->took_s);
 	if (dlb_acts_prepare(e, optimizer ? optimizer : &none, err)) {
@@ -106,6 +108,7 @@ void dlb_engine_free(struct dlb_engine *e)
 	free(e->view.compute_is_op);
 	free(e->view.start_s);
 	free(e->view.end_s);
+	free(e->view.wait_for_s);
 	free(e->least);
 	free(e->took_s);
 	dlb_exchange_free(e->exchange);
@@ -187,6 +190,7 @@ int dlb_engine_run_iteration(struct dlb_engine *e, const struct dlb_window *w, s
 		return -1;
 	turn.run.scratch = g->scratch;
 	begin_times(&e->view.times);
+	memset(e->view.wait_for_s, 0, (size_t)e->view.n_peers * sizeof *e->view.wait_for_s);
 	copied_before_s = copied_s(e);
 	if (e->exchange)
 		dlb_exchange_begin(e->exchange, w->iteration);

@@ -120,6 +120,7 @@ struct dlb_engine_program {			/* what others may know of it */
 	int *compute_op, *compute_m;		/* [n_computes]; op: the graph's, accumulate: its update op */
 	bool *compute_is_op;			/* false: accumulate, or the first half of an op: the next compute is its second */
 	double *start_s, *end_s;		/* [n_computes] of the last step, from its start */
+	double *wait_for_s; int n_peers;	/* [rank] of the last step's waits for messages: for those of that node, or for it to take them */
 	int64_t shrunk;				/* what updates counted so far (dlb_update_desc) */
 	int not_finite;				/* weight of a convolution that an update left not finite, the first one; -1: none */
 	struct dlb_step_times times;		/* of the last step; step_s, collective and data_wait_s are the caller's */

@@ -14,11 +14,14 @@
 #include "comm/comm.h"
 #include "data/data.h"
 #include "optim/optim.h"
+#include "exec/status.h"
 #include "plan/report.h"
 
 struct dlb_exec_options {
 	int64_t steps, epochs, until_step;	/* -1: not asked. None asked: one epoch, or 100 steps of endless data */
 	const char *data, *test_data, *transform, *checkpoint, *save, *loss_log;
+	const char *step_log, *save_best;	/* see watch.h, evaluate.c */
+	int64_t eval_every;			/* 0: only at the end */
 	const char *init;			/* seed of fresh weights, NULL: those of the model */
 	bool shuffled, dry_run, allow_nonfinite, torch_batchnorm;
 	int64_t checkpoint_every;		/* 0: only at the end */
@@ -28,7 +31,7 @@ struct dlb_exec_options {
 	const double *slow; int n_slow;		/* [node] factor >= 1; NULL: none */
 	bool quiet, verbose;
 	const volatile sig_atomic_t *stop;	/* set from outside: stop after this step; may be NULL */
-	void (*progress)(void *ctx, int64_t done, int64_t total, double loss);	/* rank 0; may be NULL */
+	void (*progress)(void *ctx, const struct dlb_status_told *told);	/* rank 0; may be NULL */
 	void *progress_ctx;
 };
 /* Runs the whole job on this rank; rank 0's report is filled. All ranks return the same status, with the

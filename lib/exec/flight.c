@@ -58,7 +58,7 @@ static void start_end(struct run *r, struct flight *f, int64_t step)
 {
 	struct flight_end *x = &f->at_end[step % f->n];
 	const struct dlb_step *s = &f->step[step % f->n];
-	const int n = N_ENDING + r->job.plan.n_replicas;
+	const int n = dlb_run_ending_length(r), R = r->job.plan.n_replicas;
 
 	if (!x->wrong && f->condemned) {
 		x->wrong = -1;
@@ -70,11 +70,12 @@ static void start_end(struct run *r, struct flight *f, int64_t step)
 	if (!x->wrong && dlb_run_weights_finite(r, f->e, step, &x->why))
 		x->x[ENDING_SPOILT] = x->wrong = 1;
 	x->x[N_ENDING + r->replica] = s->fed->weight * dlb_engine_loss_of(f->e, s);
+	dlb_watch_put(r->watch, x->x + N_ENDING + R);
 	if (r->all)
 		dlb_comm_isum(r->comm, r->all, x->x, n, true, &x->sum);
 }
 
-static int look_at_end(struct run *r, struct flight *f, int64_t step, int64_t total, struct dlb_error *err)
+static int look_at_end(struct run *r, struct flight *f, int64_t step, struct dlb_error *err)
 {
 	struct flight_end *x = &f->at_end[step % f->n];
 	bool has_loss = r->job.graph.loss >= 0;
@@ -84,6 +85,7 @@ static int look_at_end(struct run *r, struct flight *f, int64_t step, int64_t to
 		return -1;
 	for (int k = 0; k < r->job.plan.n_replicas; k++)
 		loss += x->x[N_ENDING + k];
+	dlb_watch_take(r->watch, x->x + N_ENDING + r->job.plan.n_replicas);
 	dlb_engine_view(f->e)->times.waits_s[DLB_WAIT_COLLECTIVE] += dlb_clock_s() - start_s;
 	if (f->failed >= 0 || f->nonfinite)		/* what follows a step that failed does not count */
 		return 0;
@@ -111,12 +113,11 @@ static int look_at_end(struct run *r, struct flight *f, int64_t step, int64_t to
 	}
 	if (x->x[ENDING_STOP] > 0.0)
 		f->stopped = "signal";
-	if (r->o->progress && r->rank == 0)
-		r->o->progress(r->o->progress_ctx, r->at.step - r->first_step, total, loss);
+	dlb_watch_step(r->watch, r->size[f->which], loss);
 	return 0;
 }
 
-static int fly(struct run *r, struct flight *f, int64_t total, struct dlb_error *err)
+static int fly(struct run *r, struct flight *f, struct dlb_error *err)
 {
 	double start_s = dlb_clock_s();
 
@@ -137,12 +138,14 @@ static int fly(struct run *r, struct flight *f, int64_t total, struct dlb_error 
 			f->condemned = dlb_exchange_verdict(dlb_engine_exchange(f->e), &f->verdict) != 0;
 		if (i - f->depth >= f->first && i - f->depth < f->end)
 			start_end(r, f, i - f->depth);
-		if (i - lag >= f->first && i - lag < f->end && look_at_end(r, f, i - lag, total, err))
+		if (i - lag >= f->first && i - lag < f->end && look_at_end(r, f, i - lag, err))
 			return -1;
 		now_s = dlb_clock_s();
 		t->step_s = now_s - f->before_s;
 		t->data_wait_s = wait_s;
 		f->before_s = now_s;
+		if (i - f->depth >= f->first && i - f->depth < f->end)
+			dlb_watch_times(r->watch, f->e);
 		if (i >= f->first + f->depth && i < f->end)
 			dlb_run_keep_times(r, f->which, f->steady += f->which == 0);
 	}
@@ -155,7 +158,7 @@ static int fly(struct run *r, struct flight *f, int64_t total, struct dlb_error 
 
 int dlb_run_flight(struct run *r, int *who, struct dlb_error *err)
 {
-	int64_t total = dlb_run_total_steps(r), most = 0;
+	int64_t most = 0;
 	struct flight f = { .failed = -1, .before_s = dlb_clock_s(), .asked = r->at };
 	double start_s = f.before_s;
 	int rc = 0;
@@ -166,7 +169,8 @@ int dlb_run_flight(struct run *r, int *who, struct dlb_error *err)
 	f.step = dlb_xcalloc((size_t)f.n, sizeof *f.step);
 	f.at_end = dlb_xcalloc((size_t)f.n, sizeof *f.at_end);
 	for (int64_t i = 0; i < f.n; i++)
-		f.at_end[i].x = dlb_xcalloc((size_t)N_ENDING + (size_t)r->job.plan.n_replicas, sizeof *f.at_end[i].x);
+		f.at_end[i].x = dlb_xcalloc((size_t)dlb_run_ending_length(r), sizeof *f.at_end[i].x);
+	dlb_watch_start(r->watch);
 	r->stopped = dlb_run_limit_reached(r, &r->at);
 	rc = dlb_run_ask_ahead(r, r->at.step, &f.asked, err);
 	while (!r->stopped && !rc) {
@@ -176,7 +180,7 @@ int dlb_run_flight(struct run *r, int *who, struct dlb_error *err)
 		f.which = dlb_run_engine_for(r, dlb_run_batch_at(r, &r->at));
 		f.e = r->engine[f.which];
 		f.depth = r->program[f.which].depth;
-		rc = fly(r, &f, total, err);
+		rc = fly(r, &f, err);
 		if (rc || f.nonfinite) {
 			rc = -1;
 		} else if (f.failed >= 0) {
@@ -186,7 +190,9 @@ int dlb_run_flight(struct run *r, int *who, struct dlb_error *err)
 			rc = dlb_comm_agree(r->comm, x->wrong, err, who);
 		} else {
 			r->stopped = f.stopped ? f.stopped : dlb_run_limit_reached(r, &r->at);
-			if (r->o->checkpoint && r->o->checkpoint_every && !r->stopped && r->at.step % r->o->checkpoint_every == 0)
+			if (!r->stopped && dlb_evaluate_is_due(r))
+				rc = dlb_evaluate(r, true, who, err);
+			if (!rc && r->o->checkpoint && r->o->checkpoint_every && !r->stopped && r->at.step % r->o->checkpoint_every == 0)
 				rc = dlb_run_save_checkpoint(r, err);
 			f.before_s = dlb_clock_s();
 		}

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "comm/allreduce.h"
-#include "exec/job.h"
+#include "exec/run.h"
 #include "optim/kfac.h"
 #include "util/mem.h"
 
@@ -306,7 +306,7 @@ int dlb_exec_check(const struct dlb_doc *doc, const struct dlb_exec_options *o, 
 	if (!rc)
 		rc = dlb_job_compile(&j, j.plan.batch, &p, err);
 	if (!rc)
-		rc = dlb_graph_check_runnable(&j.graph, p.size[0], err);
+		rc = dlb_graph_check_runnable(&j.graph, p.size[0], err) || dlb_evaluate_fits(o, &p, err) ? -1 : 0;
 	if (!rc)
 		*n_nodes = j.plan.n_nodes;
 	dlb_program_release(&p);

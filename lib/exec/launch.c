@@ -12,6 +12,7 @@
 #include <unistd.h>
 #include "comm/comm.h"
 #include "exec/launch.h"
+#include "exec/status.h"
 #include "util/cores.h"
 #include "util/mem.h"
 
@@ -51,37 +52,26 @@ struct ears {
 	int lost_rank, lost_signal, lost_exit;	/* from mpiexec's own words; -1: not heard */
 	char first[200];		/* its first words, when nothing else is known */
 	char memory[200];		/* what a worker says that finds none (util/mem.h) */
-	bool progress;			/* a line of progress stands on the terminal */
+	struct dlb_status_line shown;	/* how far it is */
 };
-
-static void clear_progress(struct ears *e)
-{
-	if (e->progress)
-		fputs("\r\033[K", stderr);
-	e->progress = false;
-}
 
 static void hear_worker(struct ears *e, const char *s)
 {
 	int status, at = 0;
 	long long done, total;
-	double loss;
+	int stays;
 
 	if (!strcmp(s, "ready")) {
 		e->ready = true;
 	} else if (sscanf(s, "error %d %n", &status, &at) == 1 && at) {
 		if (!e->said) {
-			clear_progress(e);
+			dlb_status_line_clear(&e->shown);
 			fprintf(stderr, "%s\n", s + at);
 		}
 		e->said = true;
 		e->status = status;
-	} else if (sscanf(s, "progress %lld %lld %lf", &done, &total, &loss) == 3 && isatty(2) && !e->l->quiet) {
-		fprintf(stderr, "\rstep %lld", done);
-		if (total)
-			fprintf(stderr, " of %lld", total);
-		fprintf(stderr, "  loss %.4g\033[K", loss);
-		e->progress = true;
+	} else if (sscanf(s, "progress %lld %lld %d %n", &done, &total, &stays, &at) == 3 && at) {
+		dlb_status_line_show(&e->shown, &(struct dlb_status_told){ done, total, stays != 0, s + at });
 	}
 }
 
@@ -112,7 +102,7 @@ static void hear(struct ears *e, char *s)
 	if (!e->first[0] && s[0] && s[0] != '-' && s[0] != '=')
 		snprintf(e->first, sizeof e->first, "%.199s", s);
 	if (e->l->verbose || !strncmp(s, e->l->tool, tool)) {
-		clear_progress(e);
+		dlb_status_line_clear(&e->shown);
 		fprintf(stderr, "%s\n", s);
 	}
 }
@@ -310,10 +300,11 @@ static int run_in(const struct dlb_launch *l, const struct dlb_doc *doc, const c
 		dlb_fail(err, NULL, "cannot start a process: %s", strerror(errno));
 		goto out;
 	}
+	dlb_status_line_open(&e.shown, stderr, l->tool, l->quiet, l->verbose);
 	watch(&e, pid, pipes[0]);
 	while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
 		;
-	clear_progress(&e);
+	dlb_status_line_clear(&e.shown);
 	rc = verdict(&e, status, err);
 	if (!rc)
 		rc = copy_out(out_path, out, err);

@@ -9,7 +9,7 @@
  * Between worker and parent, lines on stderr that begin with byte 1:
  *     \1ready                  handlers stand: signals may be passed on
  *     \1error STATUS LINE      the one line that explains the end
- *     \1progress DONE TOTAL LOSS                                                                    */
+ *     \1progress DONE TOTAL STAYS TEXT    rank 0's line of what it does (status.h)                   */
 #ifndef DLB_EXEC_LAUNCH_H
 #define DLB_EXEC_LAUNCH_H
 #include <signal.h>

@@ -60,7 +60,7 @@ static int open_state(struct run *r, const struct dlb_doc *doc, struct dlb_error
 	if (o->init && !path ? dlb_graph_load_constants(&j->graph, err) : dlb_graph_load_weights(&j->graph, path, err))
 		return -1;
 	r->replica = dlb_plan_replica_of(&j->plan, r->rank);
-	r->ending = dlb_xcalloc((size_t)j->plan.n_replicas + N_ENDING, sizeof *r->ending);
+	r->ending = dlb_xcalloc((size_t)dlb_run_ending_length(r), sizeof *r->ending);
 	r->placement = j->plan.placement;
 	if (r->replica) {
 		r->placement = dlb_arena_array(&j->plan.arena, (size_t)j->graph.n_ops + 1, sizeof *r->placement);
@@ -284,7 +284,17 @@ static int place_log(struct run *r, struct dlb_error *err)
 
 static int check_save(const struct run *r, struct dlb_error *err)
 {
-	return r->o->save && !r->rank ? dlb_weights_check_path(r->o->save, &r->job.graph, err) : 0;
+	const char *const path[] = { r->o->save, r->o->save_best };
+	int rc = 0;
+
+	for (int i = 0; i < DLB_LEN(path) && !rc && !r->rank; i++)
+		rc = path[i] ? dlb_weights_check_path(path[i], &r->job.graph, err) : 0;
+	return rc;
+}
+
+int dlb_run_ending_length(const struct run *r)
+{
+	return N_ENDING + r->job.plan.n_replicas + dlb_watch_length(r->o, r->job.plan.n_nodes);
 }
 
 struct dlb_checkpoint_kept dlb_run_kept(const struct run *r)
@@ -311,7 +321,7 @@ int dlb_run_open(struct run *r, const struct dlb_doc *doc, int *who, struct dlb_
 	rc = rc || open_device(r, err) || open_state(r, doc, err) || open_data(r, err) ? -1 : 0;
 	if (dlb_comm_agree(r->comm, rc, err, who) || dlb_comm_bcast(r->comm, &r->count, sizeof r->count, 0, err))
 		return -1;
-	r->at = (struct dlb_progress_state){ .seed = r->o->seed, .best_loss = HUGE_VAL };
+	r->at = (struct dlb_progress_state){ .seed = r->o->seed, .best_loss = HUGE_VAL, .best_test_loss = HUGE_VAL };
 	r->kept = dlb_kept_new();
 	if (r->o->checkpoint && (dlb_checkpoint_open(&r->checkpoint, r->o->checkpoint, r->comm, err) ||
 				 dlb_checkpoint_load(&r->checkpoint, r->comm, &r->state, &r->at, &found, err)))
@@ -321,9 +331,11 @@ int dlb_run_open(struct run *r, const struct dlb_doc *doc, int *who, struct dlb_
 			      (long long)r->at.position, (long long)r->count);
 	} else {
 		find_limits(r);
-		rc = open_engines(r, err) || (found && load_kept(r, err)) || open_log(r, err) || check_save(r, err) ? -1 : 0;
+		rc = open_engines(r, err) || dlb_evaluate_fits(r->o, &r->program[0], err) || (found && load_kept(r, err)) ||
+		     open_log(r, err) || check_save(r, err) ? -1 : 0;
 	}
-	if (dlb_comm_agree(r->comm, rc, err, who) || dlb_comm_agree(r->comm, open_feed(r, err) || place_log(r, err) ? -1 : 0, err, who))
+	if (dlb_comm_agree(r->comm, rc, err, who) || dlb_evaluate_resume(r, err) ||
+	    dlb_comm_agree(r->comm, open_feed(r, err) || place_log(r, err) || dlb_watch_new(&r->watch, r, err) ? -1 : 0, err, who))
 		return -1;
 	if (r->program[0].async && r->job.plan.clip && dlb_comm_size(r->comm) > 1 &&
 	    dlb_subset_new(&r->ground.norms, r->comm, NULL, dlb_comm_size(r->comm), 1, err))
@@ -340,6 +352,7 @@ void dlb_run_close(struct run *r)
 	dlb_output_abort(&r->log);
 	if (!dlb_comm_broken(r->comm))
 		dlb_feed_settle(r->feed, &ignored);
+	dlb_watch_free(r->watch);
 	dlb_feed_free(r->feed);
 	dlb_dispatch_free(r->dispatch);
 	dlb_eval_free(r->eval);
@@ -365,4 +378,5 @@ void dlb_run_close(struct run *r)
 	free(r->checkpoint_path);
 	free(r->loss);
 	free(r->ending);
+	free(r->evals);
 }

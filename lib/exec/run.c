@@ -65,11 +65,12 @@ int dlb_run_save_checkpoint(struct run *r, struct dlb_error *err)
 	const struct dlb_checkpoint_kept kept = dlb_run_kept(r);
 	double ignored;
 
-	if (dlb_average_all(r->average, r->comm, &r->job.plan, &ignored, err) ||
+	if (dlb_watch_fetch(r->watch, r->comm, err) || dlb_average_all(r->average, r->comm, &r->job.plan, &ignored, err) ||
 	    dlb_checkpoint_save(&r->checkpoint, r->comm, &r->state, &kept, &r->at, &path, err))
 		return -1;
 	free(r->checkpoint_path);
 	r->checkpoint_path = path;
+	dlb_watch_event(r->watch, "checkpoint '%s'", path ? path : "");
 	return 0;
 }
 
@@ -114,8 +115,10 @@ static int step_end(struct run *r, struct dlb_engine *e, const struct dlb_step *
 	x[ENDING_FAILED] = wrong ? 1.0 : 0.0;
 	x[ENDING_SPOILT] = spoilt ? 1.0 : 0.0;
 	x[N_ENDING + r->replica] = step->fed->weight * dlb_engine_loss_of(e, step);
-	if (dlb_comm_allreduce_f64(r->comm, x, R + N_ENDING, DLB_COMM_SUM, err))
+	dlb_watch_put(r->watch, x + N_ENDING + R);
+	if (dlb_comm_allreduce_f64(r->comm, x, dlb_run_ending_length(r), DLB_COMM_SUM, err))
 		return -1;
+	dlb_watch_take(r->watch, x + N_ENDING + R);
 	dlb_engine_view(e)->times.waits_s[DLB_WAIT_COLLECTIVE] += dlb_clock_s() - start_s;
 	*end = (struct step_end){ .stop = x[ENDING_STOP] > 0.0, .failed = x[ENDING_FAILED] > 0.0, .spoilt = x[ENDING_SPOILT] > 0.0 };
 	for (int k = 0; k < R; k++)
@@ -138,7 +141,9 @@ void dlb_run_keep_loss(struct run *r, double loss)
 
 bool dlb_run_wants_end(const struct run *r)
 {
-	return (r->o->stop && *r->o->stop) || r->log_lost.what[0];
+	struct dlb_error ignored;
+
+	return (r->o->stop && *r->o->stop) || r->log_lost.what[0] || dlb_watch_wrong(r->watch, &ignored);
 }
 
 /* The first full step is slower (caches, first touches): it counts only when there is no other. */
@@ -168,11 +173,14 @@ int dlb_run_not_finite(const struct run *r, int64_t step, double loss, struct dl
 
 int64_t dlb_run_total_steps(const struct run *r)
 {
+	const int64_t of_epoch = (r->count + r->size[0] - 1) / r->size[0];
+	int64_t steps = INT64_MAX;
+
 	if (r->end_step != INT64_MAX)
-		return r->end_step - r->first_step;
-	if (r->end_epoch != INT64_MAX)
-		return (r->end_epoch - r->at.epoch) * ((r->count + r->size[0] - 1) / r->size[0]);
-	return 0;
+		steps = r->end_step - r->first_step;
+	if (r->end_epoch != INT64_MAX && (r->end_epoch - r->at.epoch) * of_epoch < steps)
+		steps = (r->end_epoch - r->at.epoch) * of_epoch;
+	return steps == INT64_MAX ? 0 : steps;
 }
 
 static int fetch(struct run *r, struct dlb_error *err)
@@ -191,7 +199,7 @@ static int fetch(struct run *r, struct dlb_error *err)
 static int train(struct run *r, int *who, struct dlb_error *err)
 {
 	bool has_loss = r->job.graph.loss >= 0;
-	int64_t full_steps = 0, total = dlb_run_total_steps(r);
+	int64_t full_steps = 0;
 	double start_s, before_s;
 	struct dlb_progress_state asked = r->at;
 
@@ -200,6 +208,7 @@ static int train(struct run *r, int *who, struct dlb_error *err)
 	if (r->program[0].depth)
 		return dlb_run_flight(r, who, err);
 	start_s = before_s = dlb_clock_s();
+	dlb_watch_start(r->watch);
 	r->stopped = dlb_run_limit_reached(r, &r->at);
 	if (dlb_run_ask_ahead(r, r->at.step, &asked, err))
 		return -1;
@@ -240,6 +249,7 @@ static int train(struct run *r, int *who, struct dlb_error *err)
 		dlb_engine_view(e)->times.data_wait_s = fed_s - asked_s;
 		before_s = now_s;
 		dlb_run_keep_times(r, which, full_steps += which == 0);
+		dlb_watch_times(r->watch, e);
 		if (has_loss && !isfinite(end.loss) && !r->o->allow_nonfinite)
 			return dlb_run_not_finite(r, r->at.step, end.loss, err);
 		if (end.spoilt) {
@@ -257,8 +267,12 @@ static int train(struct run *r, int *who, struct dlb_error *err)
 			r->stopped = "signal";
 		else if (!r->stopped)
 			r->stopped = dlb_run_limit_reached(r, &r->at);
-		if (r->o->progress && r->rank == 0)
-			r->o->progress(r->o->progress_ctx, r->at.step - r->first_step, total, end.loss);
+		dlb_watch_step(r->watch, r->size[which], end.loss);
+		if (!r->stopped && dlb_evaluate_is_due(r)) {
+			if (dlb_evaluate(r, true, who, err))
+				return -1;
+			before_s = dlb_clock_s();
+		}
 		if (r->o->checkpoint && r->o->checkpoint_every && !r->stopped && r->at.step % r->o->checkpoint_every == 0) {
 			if (dlb_run_save_checkpoint(r, err))
 				return -1;
@@ -288,20 +302,27 @@ static int close_log(struct run *r, struct dlb_error *err)
 static int finish(struct run *r, struct dlb_report *report, int *who, struct dlb_error *err)
 {
 	const struct dlb_exec_options *o = r->o;
+	const bool in_haste = !strcmp(r->stopped, "signal");	/* who was told to stop may be killed soon: the checkpoint comes first */
 
 	*who = 0;			/* and again what all find alike */
 	if (dlb_average_all(r->average, r->comm, &r->job.plan, &r->apart, err))
+		return -1;
+	if (!in_haste && dlb_evaluate(r, r->at.step > r->first_step, who, err))
+		return -1;
+	if (dlb_watch_fetch(r->watch, r->comm, err))
 		return -1;
 	if (o->checkpoint && (r->at.step > r->first_step || !r->checkpoint_path) && dlb_run_save_checkpoint(r, err))
 		return -1;
 	if (dlb_run_report(r, report, err))
 		return -1;
-	if (r->eval && dlb_eval_run(r->eval, r->comm, (uint64_t)r->at.step + 1, &report->accuracy, &report->test_loss, who, err))
+	if (in_haste && dlb_evaluate(r, false, who, err))
 		return -1;
+	dlb_evaluate_report(r, report);
 	if (o->save && dlb_weights_save(o->save, r->comm, &r->state, err))
 		return -1;
-	if (close_log(r, err))
+	if (close_log(r, err) || dlb_comm_agree(r->comm, dlb_watch_wrong(r->watch, err), err, NULL))
 		return -1;
+	dlb_watch_event(r->watch, "ended: %s", r->stopped);
 	if (o->save)
 		report->saved = dlb_arena_strdup(&report->arena, o->save);
 	if (r->checkpoint_path)

@@ -6,11 +6,12 @@
 #include "exec/checkpoint.h"
 #include "exec/exchange.h"
 #include "exec/job.h"
+#include "exec/watch.h"
 #include "util/output.h"
 
 enum { MAX_BATCHES = 3 };
 /* What the ranks tell each other at the end of a step: whether to stop; samples that could not be read; weights that are not
- * finite; then each replica's loss. */
+ * finite; then each replica's loss; then what nodes say of the step before (watch.h). */
 enum { ENDING_STOP, ENDING_FAILED, ENDING_SPOILT, N_ENDING };
 
 struct run {
@@ -37,6 +38,9 @@ struct run {
 	struct dlb_feed *feed;
 	struct dlb_dispatch *dispatch;			/* rank 0 reads for all; NULL: each for itself */
 	struct dlb_eval *eval;
+	struct dlb_report_eval *evals; int n_evals, cap_evals;	/* measured so far */
+	int64_t eval_version; bool saved_best;
+	struct dlb_watch *watch;
 	struct dlb_checkpoint checkpoint;
 	char *checkpoint_path;
 	struct dlb_progress_state at;			/* where training stands */
@@ -48,7 +52,7 @@ struct run {
 	struct dlb_error log_lost;			/* what empty: all of it could be written */
 	const char *stopped;
 	double wall_s;
-	double *ending;					/* [N_ENDING + replicas] what the ranks tell each other at the end of a step */
+	double *ending;					/* [dlb_run_ending_length] what the ranks tell each other at the end of a step */
 };
 
 /* ---- opening.c ---- */
@@ -59,6 +63,18 @@ void dlb_run_close(struct run *r);
 int64_t dlb_run_left_of_epoch(const struct run *r, const struct dlb_progress_state *at);
 /* What compression keeps from step to step, for checkpoints. */
 struct dlb_checkpoint_kept dlb_run_kept(const struct run *r);
+
+int dlb_run_ending_length(const struct run *r);
+
+/* ---- evaluate.c ---- */
+/* Whether measuring every so many steps leaves this program alone. */
+int dlb_evaluate_fits(const struct dlb_exec_options *o, const struct dlb_program *p, struct dlb_error *err);
+/* After a checkpoint was loaded; all ranks. */
+int dlb_evaluate_resume(struct run *r, struct dlb_error *err);
+bool dlb_evaluate_is_due(const struct run *r);
+/* Measures after the step that has ended, if there are test data and it was not done; saves what is best. Collective. */
+int dlb_evaluate(struct run *r, bool may_be_best, int *who, struct dlb_error *err);
+void dlb_evaluate_report(const struct run *r, struct dlb_report *report);
 
 /* ---- run.c ---- */
 /* Why training must not go on from there: "steps", "epochs"; NULL: it may. */

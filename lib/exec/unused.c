@@ -4,11 +4,12 @@
 
 /* What only a run of real steps does, and leaves nothing of in the document. */
 static const char *const of_steps[] = { "epochs", "until-step", "until", "patience", "readers", "checkpoint", "checkpoint-every", "save", "loss-log",
+					"eval-every", "save-best",
 					"timeout", "allow-nonfinite" };
 /* What the run section keeps, and a printed program does not show. */
 static const char *const of_training[] = { "steps", "data", "test-data", "transform", "order", "lr", "momentum", "alpha", "beta1", "beta2", "eps",
 					   "weight-decay", "group", "damping", "factor-decay", "kl-clip", "variant", "warmup", "lr-schedule",
-					   "delay-discount", "seed", "init", "torch-batchnorm", "slow", "dry-run", "max-state" };
+					   "delay-discount", "seed", "init", "torch-batchnorm", "slow", "dry-run", "max-state", "step-log" };
 
 struct facts {
 	int n_nodes, n_replicas;

@@ -38,6 +38,9 @@ struct dlb_report_kfac {
 	struct dlb_report_left { const char *weight, *why; } *left; int n_left;	/* matrices and kernels among these */
 	int64_t inverses, shifted, kept, not_finite, held_back, exchanges, not_symmetric, not_definite, hops_failed;
 };
+/* Measured on the test data after so many steps; NAN: could not be. Best: by test loss, whose weights were saved. */
+struct dlb_report_eval { int64_t step; double test_loss, accuracy, time_s; };
+struct dlb_report_best { int64_t step; double test_loss; const char *saved; };	/* saved NULL: none was asked for */
 struct dlb_report {
 	struct dlb_arena arena;
 	bool dry_run;
@@ -45,6 +48,8 @@ struct dlb_report {
 	const char *optimizer, *stopped;		/* stopped: "steps", "epochs", "loss", "patience", "signal" */
 	double *loss; int n_losses;
 	double accuracy, test_loss;			/* NAN: not measured */
+	struct dlb_report_eval *eval; int n_evals;	/* during training */
+	struct dlb_report_best best;
 	double optimizer_violations;			/* NAN: not counted; see report.json */
 	double step_s, step_se_s, predicted_step_s, wall_s, imbalance, prediction_error;
 	struct dlb_report_node *node; int n_nodes;
@@ -67,6 +72,9 @@ int dlb_report_ranks_read(const struct dlb_ref *allreduce, struct dlb_report *ou
 /* report_kfac.c: of .report.kfac; r: the report. */
 json_t *dlb_report_kfac_write(const struct dlb_report_kfac *k);
 int dlb_report_kfac_read(const struct dlb_ref *r, struct dlb_report *out, struct dlb_error *err);
+/* report_evals.c: .report.evaluations and .report.best; report: the section. */
+void dlb_report_evals_write(const struct dlb_report *r, json_t *report);
+int dlb_report_evals_read(const struct dlb_ref *report, struct dlb_report *out, struct dlb_error *err);
 json_t *dlb_report_write(const struct dlb_report *r);
 int dlb_report_read(const struct dlb_doc *d, struct dlb_report *r, struct dlb_error *err);
 #endif

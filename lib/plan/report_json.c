@@ -2,6 +2,7 @@
  *
  *     {"dry_run": false, "first_step": 0, "steps": 100, "batch": 64, "micro_batches": 8, "optimizer": "sgd",
  *      "stopped": "steps", "losses": [...], "accuracy": 0.9, "test_loss": 0.3,
+ *      "evaluations": [...], "best": {...},                              see report_evals.c; absent: none during training
  *      "step_s", "step_se_s", "predicted_step_s", "wall_s", "imbalance", "prediction_error",
  *      "nodes": [{"host", "busy_s", "busy_se_s", "predicted_busy_s", "wait_s", "idle_s", "data_wait_s", "bytes_sent", "peak_bytes",
  *                 "waits": {"starved", "backpressure", "collective", "structural"}}],
@@ -115,6 +116,7 @@ json_t *dlb_report_write(const struct dlb_report *r)
 	json_object_set_new(o, "losses", losses);
 	set(o, "accuracy", r->accuracy);
 	set(o, "test_loss", r->test_loss);
+	dlb_report_evals_write(r, o);
 	set(o, "optimizer_violations", r->optimizer_violations);
 	set(o, "step_s", r->step_s);
 	set(o, "step_se_s", r->step_se_s);
@@ -382,7 +384,8 @@ static int read_lists(const struct dlb_ref *r, struct dlb_report *out, struct dl
 		if (read_op(&e, out, &out->op[i], err))
 			return -1;
 	}
-	if (read_feed(r, out, err) || read_communication(r, out, err) || read_allreduce(r, out, err) || read_delays(r, out, err) || dlb_report_kfac_read(r, out, err))
+	if (read_feed(r, out, err) || read_communication(r, out, err) || read_allreduce(r, out, err) || read_delays(r, out, err) || dlb_report_kfac_read(r, out, err) ||
+	    dlb_report_evals_read(r, out, err))
 		return -1;
 	return dlb_spans_read(r, out->n_nodes, -1, &out->arena, &out->timeline, &out->n_spans, err);
 }
@@ -390,7 +393,7 @@ static int read_lists(const struct dlb_ref *r, struct dlb_report *out, struct dl
 static int read_report(const struct dlb_doc *d, struct dlb_report *out, struct dlb_error *err)
 {
 	static const char *const known[] = { "inputs", "dry_run", "first_step", "steps", "batch", "micro_batches", "optimizer",
-		"stopped", "losses", "accuracy", "test_loss", "optimizer_violations", "step_s", "step_se_s", "predicted_step_s", "wall_s", "imbalance",
+		"stopped", "losses", "accuracy", "test_loss", "evaluations", "best", "optimizer_violations", "step_s", "step_se_s", "predicted_step_s", "wall_s", "imbalance",
 		"prediction_error", "nodes", "communication", "feed", "allreduce", "batch_statistics", "delays", "kfac", "ops", "timeline", "saved", "checkpoint", "plan_hash", NULL };
 	json_t *section;
 	int64_t M = 1;

@@ -1,0 +1,100 @@
+/* Measuring on the test data while training (--eval-every), keeping the weights that did best (--save-best), and the measurement
+ * at the end.
+ *
+ * It happens between two steps, when no message is under way, over the weights and running statistics where they lie, and writes
+ * none of them; samples come from the test data's own reader. So training goes on as if nothing had happened. What it takes is
+ * no part of a step's time. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include "exec/run.h"
+#include "util/clock.h"
+#include "util/mem.h"
+
+int dlb_evaluate_fits(const struct dlb_exec_options *o, const struct dlb_program *p, struct dlb_error *err)
+{
+	if (!o->eval_every || !p->depth || (o->checkpoint && o->checkpoint_every && o->eval_every % o->checkpoint_every == 0))
+		return 0;
+	return dlb_refuse(err, NULL, "give --checkpoint DIR and --checkpoint-every K, and a multiple of K to --eval-every",
+			  "--eval-every %lld: several steps of this asynchronous plan are under way at a time, but at checkpoints",
+			  (long long)o->eval_every);
+}
+
+bool dlb_evaluate_is_due(const struct run *r)
+{
+	return r->eval && r->o->eval_every > 0 && r->at.step % r->o->eval_every == 0;
+}
+
+/* A run that goes on keeps the best of before for as long as its file is there. */
+int dlb_evaluate_resume(struct run *r, struct dlb_error *err)
+{
+	struct stat st;
+	bool there = r->o->save_best && !r->rank && !stat(r->o->save_best, &st);
+
+	if (!r->o->save_best)
+		return 0;
+	if (dlb_comm_bcast(r->comm, &there, sizeof there, 0, err))
+		return -1;
+	if (!there)
+		r->at.best_test_loss = HUGE_VAL;
+	return 0;
+}
+
+static void keep(struct run *r, const struct dlb_report_eval *e)
+{
+	DLB_GROW(r->evals, r->n_evals, r->cap_evals);
+	r->evals[r->n_evals++] = *e;
+}
+
+static int save_best(struct run *r, const struct dlb_report_eval *e, struct dlb_error *err)
+{
+	r->at.best_test_loss = e->test_loss;
+	r->at.best_test_step = e->step;
+	if (dlb_weights_save(r->o->save_best, r->comm, &r->state, err))
+		return -1;
+	r->saved_best = true;
+	return 0;
+}
+
+int dlb_evaluate(struct run *r, bool may_be_best, int *who, struct dlb_error *err)
+{
+	struct dlb_report_eval e = { .step = r->at.step };
+	const double start_s = dlb_clock_s();
+	char took[32];
+	bool best;
+
+	if (!r->eval || (r->n_evals && r->evals[r->n_evals - 1].step == r->at.step && !r->average))
+		return 0;
+	if (dlb_eval_run(r->eval, r->comm, (uint64_t)++r->eval_version, &e.accuracy, &e.test_loss, who, err))
+		return -1;
+	e.time_s = dlb_clock_s() - start_s;
+	if (r->n_evals && r->evals[r->n_evals - 1].step == e.step)	/* replicas have met since */
+		r->n_evals--;
+	keep(r, &e);
+	best = r->o->save_best && may_be_best && e.test_loss < r->at.best_test_loss;	/* alike on all ranks: it is of a sum over them */
+	if (best && save_best(r, &e, err))
+		return -1;
+	dlb_watch_measured(r->watch, e.test_loss, e.accuracy, e.time_s);
+	dlb_watch_event(r->watch, "test loss %.4g, accuracy %.4g, took %s%s%s%s", e.test_loss, e.accuracy, dlb_status_seconds(e.time_s, took),
+			best ? ", the best so far: saved '" : "", best ? r->o->save_best : "", best ? "'" : "");
+	return 0;
+}
+
+void dlb_evaluate_report(const struct run *r, struct dlb_report *report)
+{
+	const struct dlb_report_eval *last = r->n_evals ? &r->evals[r->n_evals - 1] : NULL;
+
+	if (!last || last->step != r->at.step)
+		return;
+	report->accuracy = last->accuracy;
+	report->test_loss = last->test_loss;
+	if (!r->o->eval_every)
+		return;
+	report->eval = dlb_arena_array(&report->arena, (size_t)r->n_evals + 1, sizeof *report->eval);
+	memcpy(report->eval, r->evals, (size_t)r->n_evals * sizeof *report->eval);
+	report->n_evals = r->n_evals;
+	if (!r->o->save_best || !isfinite(r->at.best_test_loss))
+		return;
+	report->best = (struct dlb_report_best){ r->at.best_test_step, r->at.best_test_loss, dlb_arena_strdup(&report->arena, r->o->save_best) };
+}

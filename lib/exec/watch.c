@@ -1,0 +1,272 @@
+/* See watch.h. */
+#include "exec/watch.h"
+
+#include <math.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "exec/dispatch.h"
+#include "exec/run.h"
+#include "exec/status.h"
+#include "util/clock.h"
+#include "util/mem.h"
+
+enum { NUMBERS = sizeof(struct dlb_node_step) / sizeof(double) };
+#define MEMORY_S 5.0			/* over which the line's means are taken: what is older counts less and less */
+#define TELL_EVERY_S 0.2
+#define WORTH_SAYING 0.02		/* of a step, that a node waits for another */
+
+/* Means that forget: sums in which every step's part shrinks by exp(-t / MEMORY_S). */
+struct means {
+	double steps, samples, step_s;
+	struct node_mean { double message_s, collective_s, longest_s; int longest; } *node;	/* longest: for whose messages; -1 */
+};
+
+struct dlb_watch {
+	const struct run *r;
+	int n_nodes, length;
+	struct dlb_node_step mine;		/* of the last step that ended here */
+	bool has_mine;				/* and are not told yet: alike on all ranks */
+	struct dlb_step_row row;		/* of the last step; times of its nodes are still to come */
+	bool has_row;
+	struct dlb_node_step *node;		/* [n_nodes], rank 0 */
+	double *fetched;
+	struct dlb_step_log *log;
+	struct dlb_error wrong; bool is_wrong;
+	struct means mean;
+	double predicted_s, start_s, first_s, told_s;	/* first_s: when the first step had ended */
+	int64_t total;
+};
+
+int dlb_watch_length(const struct dlb_exec_options *o, int n_nodes)
+{
+	return o->step_log || (o->verbose && !o->quiet) ? n_nodes * NUMBERS : 0;
+}
+
+/* For the line alone: the report simulates the program again. */
+static int predict(struct dlb_watch *w, struct dlb_error *err)
+{
+	const struct run *r = w->r;
+	struct dlb_timeline t;
+
+	if (dlb_program_simulate(&r->program[0], &r->job.cost, r->job.kappa, 0.0, 0, false, &t, err))
+		return -1;
+	w->predicted_s = t.step_s;
+	dlb_timeline_release(&t, r->job.plan.n_nodes);
+	return 0;
+}
+
+int dlb_watch_new(struct dlb_watch **out, const struct run *r, struct dlb_error *err)
+{
+	struct dlb_watch *w = *out = dlb_xcalloc(1, sizeof *w);
+	const size_t n = (size_t)r->job.plan.n_nodes;
+
+	w->r = r;
+	w->n_nodes = (int)n;
+	w->length = dlb_watch_length(r->o, w->n_nodes);
+	w->predicted_s = NAN;
+	w->node = dlb_xcalloc(n + 1, sizeof *w->node);
+	w->fetched = dlb_xcalloc((size_t)w->length + 1, sizeof *w->fetched);
+	w->mean.node = dlb_xcalloc(n + 1, sizeof *w->mean.node);
+	for (size_t i = 0; i < n; i++)
+		w->mean.node[i].longest = -1;
+	if (r->rank)
+		return 0;
+	if (r->o->progress && r->o->verbose && !r->o->quiet && predict(w, err))
+		return -1;
+	return r->o->step_log ? dlb_step_log_open(&w->log, r->o->step_log, r->at.step, w->n_nodes, err) : 0;
+}
+
+void dlb_watch_free(struct dlb_watch *w)
+{
+	if (!w)
+		return;
+	dlb_step_log_close(w->log);
+	free(w->node);
+	free(w->fetched);
+	free(w->mean.node);
+	free(w);
+}
+
+void dlb_watch_start(struct dlb_watch *w)
+{
+	w->start_s = dlb_clock_s();
+	w->total = dlb_run_total_steps(w->r);
+}
+
+/* ---- what nodes tell each other ---- */
+
+void dlb_watch_times(struct dlb_watch *w, struct dlb_engine *e)
+{
+	const struct dlb_engine_program *v = dlb_engine_view(e);
+	const struct dlb_exchange *x = dlb_engine_exchange(e);
+	struct dlb_node_step *m = &w->mine;
+
+	w->row.step_s = v->times.step_s;
+	if (!w->length)
+		return;
+	*m = (struct dlb_node_step){ .busy_s = v->times.busy_s, .data_wait_s = v->times.data_wait_s, .bytes_sent = v->times.bytes_sent };
+	memcpy(m->waits_s, v->times.waits_s, sizeof m->waits_s);
+	for (int k = 0; x && k < DLB_N_SUM_CLASSES; k++)
+		m->sum_bytes += dlb_exchange_times(x)->bytes[k];
+	m->bytes_sent += m->sum_bytes + (w->r->dispatch ? dlb_dispatch_bytes(w->r->dispatch) : 0.0);
+	for (int i = 0; i < w->n_nodes; i++) {
+		if (v->wait_for_s[i] <= m->waited_for_s)
+			continue;
+		m->waited_for = 1.0 + i;
+		m->waited_for_s = v->wait_for_s[i];
+	}
+	w->has_mine = true;
+}
+
+void dlb_watch_put(struct dlb_watch *w, double *x)
+{
+	if (!w->length)
+		return;
+	memset(x, 0, (size_t)w->length * sizeof *x);
+	if (w->has_mine)
+		memcpy(x + w->r->rank * NUMBERS, &w->mine, sizeof w->mine);
+	w->has_mine = false;
+}
+
+static void mean_of_node(struct node_mean *m, const struct dlb_node_step *n, double keep)
+{
+	const int who = (int)n->waited_for - 1;
+
+	m->message_s = m->message_s * keep + n->waits_s[DLB_WAIT_STARVED] + n->waits_s[DLB_WAIT_BACKPRESSURE];
+	m->collective_s = m->collective_s * keep + n->waits_s[DLB_WAIT_COLLECTIVE];
+	m->longest_s *= keep;
+	if (who == m->longest)
+		m->longest_s += n->waited_for_s;
+	else if (n->waited_for_s > m->longest_s) {
+		m->longest = who;
+		m->longest_s = n->waited_for_s;
+	}
+}
+
+void dlb_watch_take(struct dlb_watch *w, const double *x)
+{
+	if (!w->length || !w->has_row || w->r->rank)
+		return;
+	memcpy(w->node, x, (size_t)w->n_nodes * sizeof *w->node);
+	for (int i = 0; i < w->n_nodes; i++)
+		mean_of_node(&w->mean.node[i], &w->node[i], exp(-w->row.step_s / MEMORY_S));
+	w->has_row = false;
+	w->row.node = w->node;
+	w->row.n_nodes = w->n_nodes;
+	if (w->log && !w->is_wrong)
+		w->is_wrong = dlb_step_log_write(w->log, &w->row, &w->wrong) != 0;
+}
+
+int dlb_watch_fetch(struct dlb_watch *w, struct dlb_comm *comm, struct dlb_error *err)
+{
+	if (!w->has_mine)
+		return 0;
+	dlb_watch_put(w, w->fetched);
+	if (dlb_comm_allreduce_f64(comm, w->fetched, w->length, DLB_COMM_SUM, err))
+		return -1;
+	dlb_watch_take(w, w->fetched);
+	return 0;
+}
+
+int dlb_watch_wrong(const struct dlb_watch *w, struct dlb_error *err)
+{
+	if (!w->is_wrong)
+		return 0;
+	*err = w->wrong;
+	return -1;
+}
+
+/* ---- what rank 0 tells ---- */
+
+/* The node that waits most, and for whom: for the one whose messages it waited longest for, or, in sums over all, for the one
+ * that came last, which is the one that waited least itself. */
+static void find_waiting(const struct dlb_watch *w, struct dlb_status *s)
+{
+	const struct node_mean *m = w->mean.node;
+	int most = 0, last = 0;
+
+	for (int i = 1; i < w->n_nodes; i++) {
+		if (m[i].message_s + m[i].collective_s > m[most].message_s + m[most].collective_s)
+			most = i;
+		if (m[i].collective_s < m[last].collective_s)
+			last = i;
+	}
+	s->waits = s->waited_for = -1;
+	if (w->n_nodes < 2 || !(w->mean.steps > 0.0) || m[most].message_s + m[most].collective_s < WORTH_SAYING * w->mean.step_s)
+		return;
+	s->waited_for = m[most].longest_s >= m[most].collective_s ? m[most].longest : last;
+	if (s->waited_for < 0 || s->waited_for == most)
+		return;
+	s->waits = most;
+	s->wait_s = (m[most].message_s + m[most].collective_s) / w->mean.steps;
+}
+
+static double left_s(const struct dlb_watch *w, int64_t done, double now_s)
+{
+	const double each = done > 1 ? (now_s - w->first_s) / (double)(done - 1) : now_s - w->start_s;
+
+	return w->total > done ? each * (double)(w->total - done) : w->total ? 0.0 : NAN;
+}
+
+static void tell(struct dlb_watch *w, const char *event)
+{
+	const struct run *r = w->r;
+	const int64_t done = r->at.step - r->first_step;
+	const double now_s = dlb_clock_s();
+	struct dlb_status s = { .step = r->at.step, .last_step = w->total ? r->first_step + w->total : 0, .waits = -1, .event = event,
+				.loss = w->row.has_loss ? w->row.loss : NAN, .samples_per_s = w->mean.samples / w->mean.step_s,
+				.step_s = w->mean.step_s / w->mean.steps, .predicted_s = w->predicted_s, .left_s = left_s(w, done, now_s) };
+	char text[DLB_STATUS_BYTES];
+
+	if (w->length)
+		find_waiting(w, &s);
+	dlb_status_text(&s, !r->o->verbose, text);
+	r->o->progress(r->o->progress_ctx, &(struct dlb_status_told){ done, w->total, event != NULL, text });
+	w->told_s = now_s;
+}
+
+void dlb_watch_step(struct dlb_watch *w, int64_t samples, double loss)
+{
+	const struct run *r = w->r;
+	const double now_s = dlb_clock_s(), keep = exp(-w->row.step_s / MEMORY_S);
+
+	w->has_row = w->length > 0;
+	w->row.step = r->at.step;
+	w->row.epoch = r->at.position ? r->at.epoch : r->at.epoch - 1;		/* of the samples of this step */
+	w->row.has_loss = r->job.graph.loss >= 0;
+	w->row.loss = loss;
+	w->row.rate = dlb_optimizer_rate(&r->job.optimizer, r->at.step - 1);
+	w->row.wall_s = now_s - w->start_s;
+	w->row.test_loss = w->row.accuracy = w->row.eval_s = NAN;
+	if (r->rank || !r->o->progress)
+		return;
+	if (r->at.step - r->first_step == 1)
+		w->first_s = now_s;
+	w->mean.steps = w->mean.steps * keep + 1.0;
+	w->mean.samples = w->mean.samples * keep + (double)samples;
+	w->mean.step_s = w->mean.step_s * keep + w->row.step_s;
+	if (now_s - w->told_s >= TELL_EVERY_S)
+		tell(w, NULL);
+}
+
+void dlb_watch_measured(struct dlb_watch *w, double test_loss, double accuracy, double eval_s)
+{
+	w->row.test_loss = test_loss;
+	w->row.accuracy = accuracy;
+	w->row.eval_s = eval_s;
+}
+
+void dlb_watch_event(struct dlb_watch *w, const char *fmt, ...)
+{
+	char event[DLB_STATUS_BYTES];
+	va_list ap;
+
+	if (w->r->rank || !w->r->o->progress || !w->r->o->verbose)
+		return;
+	va_start(ap, fmt);
+	vsnprintf(event, sizeof event, fmt, ap);
+	va_end(ap);
+	tell(w, event);
+}
