@@ -1,0 +1,328 @@
+#!/usr/bin/env bats
+# What a run tells while it runs: the line of -v, the log of steps, measuring on the test data and keeping the best weights.
+# None of it changes what is learnt.
+load helper
+
+steps=24 samples=16
+test_data=(--test-data digits:test)
+setup() { tmp=$BATS_TEST_TMPDIR; }
+
+train() { # DOCUMENT NAME DLB-RUN-OPTION...: $tmp/NAME.json, NAME.err
+	local doc=$1 name=$2
+	shift 2
+	dlb-run --steps "$steps" "${digits[@]}" --optimizer momentum --lr 0.02 "$@" "$doc" >"$tmp/$name.json" 2>"$tmp/$name.err"
+}
+
+losses_of() { jq -c .report.losses "$tmp/$1.json"; }
+
+everything() { # NAME: options that have everything told
+	told=(-v --step-log "$tmp/$1.jsonl" --eval-every 5 --save-best "$tmp/$1.best.safetensors" "${test_data[@]}")
+}
+
+valid_log() { # FILE: each line against its schema
+	/usr/bin/python3 - "$root/share/schemas/step-log.json" "$1" <<-'END'
+		import json, jsonschema, sys
+		schema = json.load(open(sys.argv[1]))
+		jsonschema.Draft202012Validator.check_schema(schema)
+		check = jsonschema.Draft202012Validator(schema)
+		for line in open(sys.argv[2]):
+		    assert line.endswith('\n'), line
+		    check.validate(json.loads(line))
+	END
+}
+
+@test "losses, weights, running statistics and optimizer state are the same bits with everything told" {
+	for how in '-m 4' '-m 2 --replicas 2' '-m 2 --replicas 2 --gossip 0.5' '-m 2 --replicas 2 --param-server 0'; do
+		# shellcheck disable=SC2086
+		plan cpu:2 $how >"$tmp/doc.json"
+		train "$tmp/doc.json" plain --checkpoint "$tmp/plain"
+		everything all
+		train "$tmp/doc.json" all --checkpoint "$tmp/all" "${told[@]}"
+		echo "$how"
+		[ "$(losses_of plain)" = "$(losses_of all)" ]
+		for part in "$tmp/plain/step-$steps"/*.safetensors; do
+			cmp "$part" "$tmp/all/step-$steps/$(basename "$part")"
+		done
+		validates "$tmp/all.json"
+		valid_log "$tmp/all.jsonl"
+		rm -rf "$tmp/plain" "$tmp/all"
+	done
+}
+
+@test "batch normalization's running statistics are not touched by measuring" {
+	dlb-profile --analytic --batch 8 "$models/resnet8.onnx" | dlb-costmodel -c cpu:2 | dlb-place -m 2 >"$tmp/doc.json"
+	idx 24 "$tmp/x" "$tmp/y"
+	for name in plain all; do
+		told=()
+		[ $name = plain ] || told=(--eval-every 2 --test-data "idx:$tmp/x,$tmp/y")
+		dlb-run --steps 6 --data "idx:$tmp/x,$tmp/y" --transform scale=1/255 --checkpoint "$tmp/$name" "${told[@]}" \
+			"$tmp/doc.json" >"$tmp/$name.json"
+	done
+	[ "$(losses_of plain)" = "$(losses_of all)" ]
+	jq -e '.report.evaluations | map(.step) == [2, 4, 6]' "$tmp/all.json"
+	for part in "$tmp/plain/step-6"/*.safetensors; do
+		cmp "$part" "$tmp/all/step-6/$(basename "$part")"
+	done
+}
+
+idx() { # COUNT IMAGES LABELS: grey images of 28 x 28, random and always the same
+	/usr/bin/python3 - "$@" <<-'END'
+		import random, struct, sys
+		n, draw = int(sys.argv[1]), random.Random(1)
+		open(sys.argv[2], 'wb').write(struct.pack('>IIII', 2051, n, 28, 28) + bytes(draw.randrange(256) for _ in range(n * 784)))
+		open(sys.argv[3], 'wb').write(struct.pack('>II', 2049, n) + bytes(i % 10 for i in range(n)))
+	END
+}
+
+@test "a run that goes on gives the same losses, whether it measures or not" {
+	plan cpu:2 -m 4 >"$tmp/doc.json"
+	train "$tmp/doc.json" whole
+	steps=10 train "$tmp/doc.json" first --checkpoint "$tmp/ck"
+	cp -r "$tmp/ck" "$tmp/ck2"
+	steps=14 train "$tmp/doc.json" second --checkpoint "$tmp/ck"
+	everything told
+	steps=14 train "$tmp/doc.json" told --checkpoint "$tmp/ck2" "${told[@]}"
+	[ "$(losses_of second)" = "$(losses_of told)" ]
+	[ "$(jq -c '.report.losses[10:]' "$tmp/whole.json")" = "$(losses_of told)" ]
+}
+
+@test "--step-log: a line a step, valid, with the losses of the loss log, and every node's times and bytes" {
+	for doc in 'cpu:1 -m 2' 'cpu:2 -m 4' 'cpu:2 -m 2 --replicas 2' 'cpu:2 -a even -m 4 --schedule async'; do
+		# shellcheck disable=SC2086
+		plan $doc >"$tmp/doc.json"
+		train "$tmp/doc.json" out --step-log "$tmp/steps" --loss-log "$tmp/losses"
+		echo "$doc"
+		valid_log "$tmp/steps"
+		jq -es "map(.step) == [range(1; $steps + 1)]" "$tmp/steps"
+		cmp <(jq -c .loss "$tmp/steps") <(jq -c . "$tmp/losses")
+		jq -es --slurpfile out "$tmp/out.json" '
+			($out[0].report.nodes | length) as $n |
+			all(.nodes | length == $n) and all(.bytes == (.nodes | map(.bytes_sent) | add)) and
+			all(.[].nodes[]; .busy_s > 0) and all(.step_s > 0) and
+			(.[-1].nodes | map(.bytes_sent)) == ($out[0].report.nodes | map(.bytes_sent)) and
+			any(.[].nodes[]; .waited_for != null) == ($n > 1 and $out[0].report.allreduce == null) and
+			any(.[].nodes[]; .sum_bytes > 0) == ($out[0].report.allreduce != null) and
+			all(.[].nodes | to_entries[]; .key != .value.waited_for)' "$tmp/steps"
+		rm "$tmp/steps" "$tmp/losses"
+	done
+}
+
+@test "the log of steps can be read while it is written: only whole lines" {
+	plan cpu:2 -m 4 >"$tmp/doc.json"
+	dlb-run -q --until 'loss<-1' "${digits[@]}" --step-log "$tmp/log" "$tmp/doc.json" >"$tmp/out" 2>"$tmp/err" 3>&- &
+	pid=$!
+	wait_for_lines "$tmp/log" 20
+	for _ in 1 2 3 4 5 6 7 8; do
+		cp "$tmp/log" "$tmp/copy"
+		jq -es 'length >= 20 and map(.step) == [range(1; length + 1)]' "$tmp/copy" >/dev/null
+	done
+	kill -TERM $pid
+	wait $pid
+	jq -es --slurpfile out "$tmp/out" '(map(.loss) == $out[0].report.losses)' "$tmp/log"
+}
+
+@test "who waits for whom: the node that is made slow is waited for" {
+	plan cpu:2 -a even -m 4 >"$tmp/doc.json"
+	for slow in 0 1; do
+		train "$tmp/doc.json" out -v --step-log "$tmp/log" --slow "$slow:30"
+		cat "$tmp/out.err"
+		tail -1 "$tmp/out.err" | grep -q "node $((1 - slow)) waits .* for node $slow"
+		jq -es "map(.nodes[$slow].busy_s) | add" "$tmp/log"
+	done
+}
+
+@test "a run that goes on cuts the log of steps back to its checkpoint" {
+	plan cpu:2 -m 4 >"$tmp/doc.json"
+	steps=10 train "$tmp/doc.json" first --checkpoint "$tmp/ck" --step-log "$tmp/log"
+	cp -r "$tmp/ck" "$tmp/kept"
+	steps=7 train "$tmp/doc.json" second --checkpoint "$tmp/ck" --step-log "$tmp/log"
+	jq -es 'map(.step) == [range(1; 18)]' "$tmp/log"
+	head -c -20 "$tmp/log" >"$tmp/torn"			# as a crash leaves it
+	cp "$tmp/torn" "$tmp/log"
+	steps=5 train "$tmp/doc.json" third --checkpoint "$tmp/kept" --step-log "$tmp/log"
+	jq -es 'map(.step) == [range(1; 16)]' "$tmp/log"
+	valid_log "$tmp/log"
+	# one that begins with the second run has the steps of that one
+	steps=2 train "$tmp/doc.json" fourth --checkpoint "$tmp/kept" --step-log "$tmp/late"
+	steps=2 train "$tmp/doc.json" fifth --checkpoint "$tmp/kept" --step-log "$tmp/late"
+	jq -es 'map(.step) == [16, 17, 18, 19]' "$tmp/late"
+	# and what is no such log is left as it is
+	echo 'my diary' >"$tmp/diary"
+	run -2 --separate-stderr dlb-run --steps 2 "${digits[@]}" --optimizer momentum --checkpoint "$tmp/kept" --step-log "$tmp/diary" "$tmp/doc.json"
+	one_line dlb-run "$tmp/diary" 'line 1'
+	[ "$(cat "$tmp/diary")" = 'my diary' ]
+}
+
+@test "a log of steps that cannot be written: one line, status 2, and the checkpoint is left" {
+	plan cpu:2 -m 4 >"$tmp/doc.json"
+	run -2 --separate-stderr dlb-run --steps 50 "${digits[@]}" --step-log /dev/full --checkpoint "$tmp/ck" "$tmp/doc.json"
+	one_line dlb-run /dev/full 'No space left on device'
+	[ -c /dev/full ]
+	find "$tmp/ck" -name manifest.json | grep -q .
+	plan cpu:1 >"$tmp/one.json"
+	for doc in one doc; do
+		run -2 --separate-stderr dlb-run --dry-run --steps 5 --step-log /dev/full "$tmp/$doc.json"
+		one_line dlb-run /dev/full 'No space left on device'
+	done
+	run -2 --separate-stderr dlb-run --steps 5 "${digits[@]}" --step-log /dev/full "$tmp/one.json"
+	one_line dlb-run /dev/full 'No space left on device'
+	for where in "$tmp/nowhere/log" "$tmp"; do
+		run -2 --separate-stderr dlb-run --steps 5 "${digits[@]}" --step-log "$where" "$tmp/doc.json"
+		one_line dlb-run "$where"
+	done
+	mkfifo "$tmp/fifo"
+	run -2 --separate-stderr dlb-run --steps 5 "${digits[@]}" --step-log "$tmp/fifo" "$tmp/doc.json"
+	one_line dlb-run "$tmp/fifo"
+	[ -p "$tmp/fifo" ]
+}
+
+@test "a disk that fills up while steps are logged leaves whole lines" {
+	[ "$(id -u)" -eq 0 ] || skip 'needs root to mount a small disk'
+	mkdir "$tmp/disk"
+	mount -t tmpfs -o size=64k none "$tmp/disk" 2>/dev/null || skip 'cannot mount a small disk'
+	plan cpu:2 -m 4 >"$tmp/doc.json"
+	run -2 --separate-stderr dlb-run --steps 2000 "${digits[@]}" --step-log "$tmp/disk/log" "$tmp/doc.json"
+	cp "$tmp/disk/log" "$tmp/log"
+	umount "$tmp/disk"
+	one_line dlb-run "$tmp/disk/log" 'No space left on device'
+	valid_log "$tmp/log"
+	[ "$(wc -l <"$tmp/log")" -gt 20 ]
+}
+
+@test "--dry-run logs simulated steps" {
+	plan cpu:2 -m 2 --replicas 2 >"$tmp/doc.json"
+	dlb-run --dry-run --steps 5 --step-log "$tmp/log" "$tmp/doc.json" >"$tmp/out.json"
+	valid_log "$tmp/log"
+	jq -es --slurpfile out "$tmp/out.json" 'map(.step) == [range(1; 6)] and all(.simulated) and all(.loss == null) and
+		all((.step_s - $out[0].report.step_s | fabs) < 1e-9) and
+		all(.[].nodes[0]; (.bytes_sent - $out[0].report.nodes[0].bytes_sent | fabs) < 1 and .sum_bytes > 0)' "$tmp/log"
+}
+
+@test "--eval-every measures what a run that ends there measures" {
+	plan cpu:2 -m 4 >"$tmp/doc.json"
+	train "$tmp/doc.json" out --eval-every 10 --step-log "$tmp/log" "${test_data[@]}"
+	validates "$tmp/out.json"
+	jq -e '.report | (.evaluations | map(.step)) == [10, 20, 24] and .test_loss == .evaluations[2].test_loss and
+		.accuracy == .evaluations[2].accuracy and .best == null' "$tmp/out.json"
+	for k in 0 1; do
+		steps=$((10 * k + 10)) train "$tmp/doc.json" short "${test_data[@]}"
+		jq -e '.report.evaluations == null' "$tmp/short.json"
+		jq -en --slurpfile a "$tmp/out.json" --slurpfile b "$tmp/short.json" "
+			\$a[0].report.evaluations[$k] as \$e | \$b[0].report | .test_loss == \$e.test_loss and .accuracy == \$e.accuracy"
+	done
+	jq -es --slurpfile out "$tmp/out.json" 'map(select(.test_loss) | {step, test_loss, accuracy}) ==
+		($out[0].report.evaluations | map(del(.time_s)))' "$tmp/log"
+	dlb-view "$tmp/out.json" >/dev/null
+}
+
+@test "--save-best keeps the weights of the least test loss" {
+	plan cpu:2 -m 4 >"$tmp/doc.json"
+	# so large a rate that the test loss goes up and down
+	steps=60 train "$tmp/doc.json" out --lr 0.3 --eval-every 4 --save-best "$tmp/best.safetensors" "${test_data[@]}"
+	best=$(jq '.report.evaluations | min_by(.test_loss).step' "$tmp/out.json")
+	jq -c .report.evaluations "$tmp/out.json"
+	jq -e ".report.best.step == $best and (.report.evaluations | map(.test_loss) | min) == .report.best.test_loss" "$tmp/out.json"
+	jq -e '.report.best.step < 60' "$tmp/out.json"		# else it shows nothing
+	steps=$best train "$tmp/doc.json" short --lr 0.3 --save "$tmp/short.safetensors"
+	cmp "$tmp/best.safetensors" "$tmp/short.safetensors"
+	steps=$best train "$tmp/doc.json" short --lr 0.3 --eval-every "$best" --save-best "$tmp/short.onnx" "${test_data[@]}"
+	[ -s "$tmp/short.onnx" ]
+}
+
+@test "--save-best of a run that goes on: only by better ones, unless the file is gone" {
+	plan cpu:2 -m 4 >"$tmp/doc.json"
+	best=(--eval-every 5 --save-best "$tmp/best.safetensors" "${test_data[@]}")
+	steps=20 train "$tmp/doc.json" first --checkpoint "$tmp/ck" "${best[@]}"
+	[ "$(jq .report.best.step "$tmp/first.json")" -eq 20 ]
+	cp "$tmp/best.safetensors" "$tmp/was"
+	cp -r "$tmp/ck" "$tmp/ck2"
+	steps=5 train "$tmp/doc.json" worse --lr 2 --checkpoint "$tmp/ck" "${best[@]}"
+	jq -e '.report.best.step == 20 and .report.best.test_loss < .report.evaluations[0].test_loss' "$tmp/worse.json"
+	cmp "$tmp/was" "$tmp/best.safetensors"
+	rm "$tmp/best.safetensors"
+	steps=5 train "$tmp/doc.json" anew --lr 2 --checkpoint "$tmp/ck2" "${best[@]}"
+	jq -e '.report.best.step == 25' "$tmp/anew.json"
+	[ -s "$tmp/best.safetensors" ]
+}
+
+@test "asynchronous plans are measured where their pipeline is drained" {
+	plan cpu:2 -a even -m 4 --schedule async >"$tmp/doc.json"
+	for without in '' "--checkpoint $tmp/ck --checkpoint-every 4"; do
+		# shellcheck disable=SC2086
+		run -2 --separate-stderr dlb-run --steps 9 "${digits[@]}" "${test_data[@]}" --eval-every 6 $without "$tmp/doc.json"
+		one_line dlb-run --eval-every asynchronous --checkpoint-every
+	done
+	[ ! -e "$tmp/ck" ]
+	train "$tmp/doc.json" plain --checkpoint "$tmp/plain" --checkpoint-every 6
+	train "$tmp/doc.json" told --checkpoint "$tmp/told" --checkpoint-every 6 --eval-every 12 "${test_data[@]}" -v --step-log "$tmp/log"
+	[ "$(losses_of plain)" = "$(losses_of told)" ]
+	jq -e '.report.evaluations | map(.step) == [12, 24]' "$tmp/told.json"
+	jq -es "map(.step) == [range(1; $steps + 1)]" "$tmp/log"
+	cmp "$tmp/plain/step-$steps/part-0.safetensors" "$tmp/told/step-$steps/part-0.safetensors"
+}
+
+@test "options that would do nothing are refused, or said to" {
+	plan cpu:2 -m 4 >"$tmp/doc.json"
+	run -2 --separate-stderr dlb-run --steps 2 "${digits[@]}" --eval-every 1 "$tmp/doc.json"
+	one_line dlb-run --eval-every --test-data
+	run -2 --separate-stderr dlb-run --steps 2 "${digits[@]}" "${test_data[@]}" --save-best "$tmp/b.safetensors" "$tmp/doc.json"
+	one_line dlb-run --save-best --eval-every
+	run -2 --separate-stderr dlb-run --steps 2 "${digits[@]}" "${test_data[@]}" --eval-every 1 --save-best "$tmp/b" --save "$tmp/b" "$tmp/doc.json"
+	one_line dlb-run --save-best "$tmp/b"
+	run -2 --separate-stderr dlb-run --steps 2 "${digits[@]}" "${test_data[@]}" --eval-every 1 --save-best "$tmp/no/b" "$tmp/doc.json"
+	one_line dlb-run "$tmp/no/b"
+	run -0 --separate-stderr dlb-run --dry-run --steps 2 --eval-every 1 "$tmp/doc.json"
+	[ "${#stderr_lines[@]}" -eq 1 ]
+	[[ $stderr == "dlb-run: --eval-every has no effect"* ]]
+}
+
+@test "-v: lines with step, loss, speed beside the prediction and time left; at checkpoints and measurements" {
+	line='^dlb-run: step [0-9]+ of 24, loss [0-9.]+, [0-9.]+ samples/s, [0-9.]+ [mu]?s a step \(predicted [0-9.]+ [mu]?s\), 0:00 left'
+	for doc in 'cpu:1 -m 2' 'cpu:2 -m 4'; do
+		# shellcheck disable=SC2086
+		plan $doc >"$tmp/doc.json"
+		train "$tmp/doc.json" out -v --checkpoint "$tmp/ck" --checkpoint-every 10 --eval-every 8 "${test_data[@]}"
+		cat "$tmp/out.err"
+		run ! grep -Ev "$line" "$tmp/out.err"
+		grep -q "^dlb-run: step 10 of .*; checkpoint '$tmp/ck/step-10'$" "$tmp/out.err"
+		grep -q '^dlb-run: step 8 of .*; test loss [0-9.]*, accuracy 0[0-9.]*, took ' "$tmp/out.err"
+		[[ $(tail -1 "$tmp/out.err") == 'dlb-run: step 24 of 24, '*'; ended: steps' ]]
+		run ! grep -q $'[\r\033]' "$tmp/out.err"
+		rm -r "$tmp/ck"
+	done
+	train "$tmp/doc.json" quiet
+	[ ! -s "$tmp/quiet.err" ]
+	mpirun --oversubscribe --bind-to none -np 2 dlb-run -v --steps 3 "${digits[@]}" "$tmp/doc.json" >"$tmp/out.json" 2>"$tmp/err"
+	validates "$tmp/out.json"
+	grep -q '^dlb-run: step 3 of 3, .*; ended: steps' "$tmp/err"
+}
+
+# On a terminal of 100 columns; $output is what it was sent.
+on_terminal() { # DLB-RUN-OPTION...
+	run -0 script -qec "stty cols 100; dlb-run --until 'loss<-1' --patience 100000000 ${digits[*]} $* '$tmp/doc.json' >'$tmp/out.json'" /dev/null
+}
+
+@test "on a terminal: one line that is rewritten, with a bar when the end is known" {
+	command -v script >/dev/null || skip 'no script'
+	for doc in 'cpu:1 -m 2' 'cpu:2 -m 4'; do
+		# shellcheck disable=SC2086
+		plan $doc >"$tmp/doc.json"
+		on_terminal -v --steps 8000
+		printf '%s\n' "$output" | grep -Eq $'\r\\[#*\\.*\\] +[0-9]+ % step [0-9]+ of 8000, loss .*\033\\[K'
+		[[ $output == *$'\r\033[K'"dlb-run: step 8000 of 8000,"*'; ended: steps'* ]]
+		# what is rewritten never reaches the last column
+		printf '%s\n' "$output" | tr '\r' '\n' | grep '^\[' | sed 's/\x1b\[K.*//' | awk 'length > 99 { exit 1 }'
+	done
+}
+
+@test "-v and the log of steps cost no more than a hundredth of a step" {
+	[ -n "${DLB_TIMING:-}" ] || skip 'timing: set DLB_TIMING=1 on a quiet machine'
+	plan cpu:2 -m 4 >"$tmp/doc.json"
+	for _ in 1 2 3 4 5; do
+		steps=4000 train "$tmp/doc.json" plain
+		steps=4000 train "$tmp/doc.json" told -v --step-log "$tmp/log"
+		jq -s '.[1].report.wall_s / .[0].report.wall_s' "$tmp/plain.json" "$tmp/told.json" >>"$tmp/ratios"
+	done
+	sort -n "$tmp/ratios"
+	[ "$(sort -n "$tmp/ratios" | sed -n 3p | awk '{ print ($1 < 1.01) }')" = 1 ]
+}
