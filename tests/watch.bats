@@ -274,6 +274,9 @@ idx() { # COUNT IMAGES LABELS: grey images of 28 x 28, random and always the sam
 	run -0 --separate-stderr dlb-run --dry-run --steps 2 --eval-every 1 "$tmp/doc.json"
 	[ "${#stderr_lines[@]}" -eq 1 ]
 	[[ $stderr == "dlb-run: --eval-every has no effect"* ]]
+	run -0 --separate-stderr dlb-run --dry-run --steps 2 --eval-every 1 --save-best "$tmp/b" "$tmp/doc.json"
+	[ "${#stderr_lines[@]}" -eq 1 ]
+	[[ $stderr == "dlb-run: --eval-every and --save-best have no effect"* ]]
 }
 
 @test "-v: lines with step, loss, speed beside the prediction and time left; at checkpoints and measurements" {
@@ -283,7 +286,8 @@ idx() { # COUNT IMAGES LABELS: grey images of 28 x 28, random and always the sam
 		plan $doc >"$tmp/doc.json"
 		train "$tmp/doc.json" out -v --checkpoint "$tmp/ck" --checkpoint-every 10 --eval-every 8 "${test_data[@]}"
 		cat "$tmp/out.err"
-		run ! grep -Ev "$line" "$tmp/out.err"
+		grep '^dlb-run: step' "$tmp/out.err" >"$tmp/lines"
+		run ! grep -Ev "$line" "$tmp/lines"
 		grep -q "^dlb-run: step 10 of .*; checkpoint '$tmp/ck/step-10'$" "$tmp/out.err"
 		grep -q '^dlb-run: step 8 of .*; test loss [0-9.]*, accuracy 0[0-9.]*, took ' "$tmp/out.err"
 		[[ $(tail -1 "$tmp/out.err") == 'dlb-run: step 24 of 24, '*'; ended: steps' ]]

@@ -1,6 +1,36 @@
 /* A program as text: what dlb-run --print-program shows. One line an instruction. */
 #include "comm/allreduce.h"
 #include "plan/program.h"
+#include "util/escape.h"
+
+/* "WHAT ID 'NAME'" */
+static void named(FILE *f, const char *what, int id, const char *name)
+{
+	fprintf(f, " %s %d '", what, id);
+	dlb_put_escaped(f, name);
+	fputc('\'', f);
+}
+
+static void print_statistics(const struct dlb_node_program *np, const struct dlb_instr *in, const char *op, FILE *f)
+{
+	fprintf(f, " bucket %d: %lld sums of", in->tag, (long long)np->bucket[in->tag].n);
+	named(f, "op", in->op, op);
+	fprintf(f, " m=%d", in->micro_batch);
+}
+
+static void print_compute(const struct dlb_graph *g, const struct dlb_instr *in, FILE *f)
+{
+	if (in->what == DLB_RUN_ACCUMULATE) {
+		named(f, "accumulate tensor", in->tensor, g->tensor[in->tensor].name);
+		fprintf(f, " for op %d", in->op);
+		return;
+	}
+	named(f, in->what == DLB_RUN_UPDATE ? "update op" : in->what == DLB_RUN_SUMS ? "sums op" :
+	      in->what == DLB_RUN_PRECONDITION ? "precondition op" : "run op", in->op, g->op[in->op].name);
+	fputs(" (", f);
+	dlb_put_escaped(f, g->op[in->op].type);
+	fputc(')', f);
+}
 
 static void print_instr(const struct dlb_program *g, const struct dlb_node_program *np, const struct dlb_instr *in, FILE *f)
 {
@@ -13,8 +43,7 @@ static void print_instr(const struct dlb_program *g, const struct dlb_node_progr
 	if (in->verb == DLB_COLLECTIVE) {
 		fprintf(f, " %s", collectives[in->what]);
 		if (in->tag >= 0 && np->bucket[in->tag].cls == DLB_SUM_STATISTICS)
-			fprintf(f, " bucket %d: %lld sums of op %d '%s' m=%d", in->tag, (long long)np->bucket[in->tag].n, in->op,
-				gr->op[in->op].name, in->micro_batch);
+			print_statistics(np, in, gr->op[in->op].name, f);
 		else if (in->tag >= 0)
 			fprintf(f, " bucket %d: %d %s, %lld elements", in->tag, np->bucket[in->tag].n_ops,
 				dlb_sharing_averages(&g->whole->sharing) ? "weights" :
@@ -24,14 +53,10 @@ static void print_instr(const struct dlb_program *g, const struct dlb_node_progr
 		fprintf(f, "\n");
 		return;
 	}
-	if (in->verb == DLB_COMPUTE && in->what == DLB_RUN_ACCUMULATE)
-		fprintf(f, " accumulate tensor %d '%s' for op %d", in->tensor, gr->tensor[in->tensor].name, in->op);
-	else if (in->verb == DLB_COMPUTE)
-		fprintf(f, " %s op %d '%s' (%s)", in->what == DLB_RUN_UPDATE ? "update" : in->what == DLB_RUN_SUMS ? "sums" :
-			in->what == DLB_RUN_PRECONDITION ? "precondition" : "run", in->op, gr->op[in->op].name,
-			gr->op[in->op].type);
+	if (in->verb == DLB_COMPUTE)
+		print_compute(gr, in, f);
 	else
-		fprintf(f, " tensor %d '%s'", in->tensor, gr->tensor[in->tensor].name);
+		named(f, "tensor", in->tensor, gr->tensor[in->tensor].name);
 	if (in->micro_batch >= 0)
 		fprintf(f, " m=%d", in->micro_batch);
 	if (in->peer >= 0)

@@ -1,6 +1,7 @@
-/* Errors and bugs: see error.h. What comes from a file may be anything, so what is printed is cleaned:
+/* Errors and bugs: see error.h. What comes from a file may be anything, so what is printed is escaped:
  * one error is one line, whatever names it quotes. */
 #include "util/error.h"
+#include "util/escape.h"
 
 #include <ctype.h>
 #include <stdarg.h>
@@ -84,12 +85,6 @@ int dlb_error_at(struct dlb_error *err, const char *prefix)
 	return -1;
 }
 
-static void put_clean(FILE *f, const char *s)
-{
-	for (; *s; s++)
-		fputc((unsigned char)*s < 0x20 || *s == 0x7f ? '?' : *s, f);
-}
-
 void dlb_error_print(FILE *f, const char *tool, int rank, const struct dlb_error *err)
 {
 	fputs(tool, f);
@@ -97,13 +92,13 @@ void dlb_error_print(FILE *f, const char *tool, int rank, const struct dlb_error
 		fprintf(f, "[%d]", rank);
 	fputs(": ", f);
 	if (err->where[0]) {
-		put_clean(f, err->where);
+		dlb_put_escaped(f, err->where);
 		fputs(": ", f);
 	}
-	put_clean(f, err->what[0] ? err->what : "failed");
+	dlb_put_escaped(f, err->what[0] ? err->what : "failed");
 	if (err->hint[0]) {
 		fputs("; ", f);
-		put_clean(f, err->hint);
+		dlb_put_escaped(f, err->hint);
 	}
 	fputc('\n', f);
 }

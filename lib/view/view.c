@@ -1,6 +1,8 @@
 /* Reading what there is to see, the table of formats, and "why". */
 #include "optim/kfac.h"
 #include "optim/optim.h"
+#include "util/escape.h"
+#include "util/mem.h"
 #include "view/view.h"
 #include <errno.h>
 #include <stdlib.h>
@@ -72,6 +74,7 @@ int dlb_view_read(const struct dlb_doc *d, struct dlb_view *v, struct dlb_error 
 			return -1;
 		v->has_report = true;
 	}
+	dlb_view_show_names(v);
 	return 0;
 }
 
@@ -89,12 +92,18 @@ void dlb_view_release(struct dlb_view *v)
 
 static int find_op(const struct dlb_graph *g, const char *op, struct dlb_error *err)
 {
-	char *end;
+	const size_t bytes = strlen(op) * DLB_SHOWN_BYTES + 1;
+	char *end, *shown = dlb_xmalloc(bytes);
+	int found = -1;
 	long id;
 
-	for (int i = 0; i < g->n_ops; i++)
-		if (!strcmp(g->op[i].name, op))
-			return i;
+	dlb_escape(op, shown, bytes);		/* as the graph's names are by now */
+	for (int i = 0; i < g->n_ops && found < 0; i++)
+		if (!strcmp(g->op[i].name, shown))
+			found = i;
+	free(shown);
+	if (found >= 0)
+		return found;
 	errno = 0;
 	id = strtol(op, &end, 10);
 	if (!errno && *op && !*end && id >= 0 && id < g->n_ops)

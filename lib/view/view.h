@@ -50,6 +50,8 @@ int dlb_view_problem(const struct dlb_view *v, struct dlb_problem *p, struct dlb
 const char *dlb_view_seconds(double s, char *buf, size_t n);
 const char *dlb_view_bytes(double bytes, char *buf, size_t n);
 const char *dlb_view_flop(double flop, char *buf, size_t n);
+/* Every name in v as people may see it; the last step of dlb_view_read (names.c). */
+void dlb_view_show_names(struct dlb_view *v);
 /* Text as XML has it (svg.c). */
 void dlb_view_escaped(FILE *f, const char *s);
 /* The program of the document's plan (memory.c). */

@@ -1,0 +1,91 @@
+#!/usr/bin/env bats
+# Names come from files and may hold anything: people see control characters as \n, \x1b, \u202e, in every output of every tool.
+load helper
+
+evil=$'first\\nsecond\\u001b[31mred\\u0007\\u009bC1\\u202eback\\u2028'	# as JSON has it
+shown='first\nsecond\x1b[31mred\x07\u009bC1\u202eback\u2028'
+
+setup() {
+	tmp=$BATS_TEST_TMPDIR doc=$tmp/doc.json
+	planned "$tmp/plain.json"
+	# every op, tensor, host and group; hashes would tell
+	jq -c --argjson evil "\"$evil\"" '
+		del(.profile.inputs, .cost.inputs, .plan.inputs) |
+		.graph.ops |= map(.name = $evil + .name) | .graph.tensors |= map(.name = $evil + .name) |
+		.graph.model.path = $evil |
+		.cluster.nodes |= map(.host = $evil)' "$tmp/plain.json" >"$doc"
+}
+
+# No control characters but line feeds, no C1, no marks of direction, and valid UTF-8.
+is_clean() { # FILE
+	/usr/bin/python3 - "$1" <<-'END'
+		import sys
+		text = open(sys.argv[1], 'rb').read().decode()
+		bad = [c for c in text if (ord(c) < 32 and c != '\n') or 127 <= ord(c) < 160 or 0x2028 <= ord(c) <= 0x202e or 0x2066 <= ord(c) <= 0x2069]
+		assert text and not bad, bad[:5]
+	END
+}
+
+shows() { # FILE [TEXT]: clean, and the name is there; its lines are as many as without
+	is_clean "$1"
+	grep -qF "${2:-$shown}" "$1"
+}
+
+@test "dlb-view: every format" {
+	dlb-run --dry-run --steps 2 "$doc" >"$tmp/out.json"
+	dlb-run --dry-run --steps 2 "$tmp/plain.json" >"$tmp/plain-out.json"
+	for format in $(dlb-view --list | awk '{ print $1 }'); do
+		echo "$format"
+		dlb-view -f "$format" "$tmp/out.json" >"$tmp/text"
+		is_clean "$tmp/text"
+		case $format in
+		dot) grep -qF "${shown//\\/\\\\}" "$tmp/text" ;;
+		trace) jq -e . "$tmp/text" >/dev/null ;;
+		*) grep -qF "$shown" "$tmp/text" ;;
+		esac
+		dlb-view -f "$format" "$tmp/plain-out.json" >"$tmp/plain-text"
+		[ "$(wc -l <"$tmp/text")" -eq "$(wc -l <"$tmp/plain-text")" ]
+	done
+}
+
+@test "dlb-view --why, asked for by id and by name" {
+	dlb-view --why 0 "$doc" >"$tmp/text"
+	shows "$tmp/text"
+	name=$(jq -r '.graph.ops[0].name' "$doc")
+	dlb-view --why "$name" "$doc" | cmp - "$tmp/text"
+	run -2 --separate-stderr dlb-view --why $'none\e[31m\nof these' "$doc"
+	one_line dlb-view 'none\x1b[31m\nof these'
+}
+
+@test "dlb-run --print-program" {
+	dlb-run --print-program "$doc" >"$tmp/text"
+	shows "$tmp/text"
+	dlb-run --print-program "$tmp/plain.json" | wc -l | diff - <(wc -l <"$tmp/text")
+}
+
+@test "messages that quote names: every tool" {
+	for tool in dlb-costmodel dlb-place dlb-run dlb-view; do
+		jq -c '.graph.ops[1].name = .graph.ops[0].name' "$doc" >"$tmp/bad.json"
+		run -2 --separate-stderr "$tool" "$tmp/bad.json"
+		one_line "$tool" "$shown"
+		printf '%s\n' "$stderr" >"$tmp/text"
+		is_clean "$tmp/text"
+	done
+	for tool in dlb-profile dlb-costmodel dlb-place dlb-run dlb-rebalance dlb-view dlb-convert; do
+		how=()
+		[ "$tool" != dlb-convert ] || how=(--from "$(dlb-convert --list | awk '/ from/ { print $1; exit }')")
+		run -2 --separate-stderr "$tool" "${how[@]}" $'/no/such\e[2J\nfile'
+		[[ $stderr == *'/no/such\x1b[2J\nfile'* ]]
+		[ "${#stderr_lines[@]}" -eq 1 ]
+		run -2 --separate-stderr "$tool" $'--no\e[2J\n'
+		[[ $stderr == *'--no\x1b[2J\n'* ]]
+		[ "${#stderr_lines[@]}" -eq 1 ]
+	done
+}
+
+@test "dlb-run -v, and a rank's own messages" {
+	dlb-run -v --steps 3 "${digits[@]}" --checkpoint "$tmp/"$'ck\e[31m' "$tmp/plain.json" >"$tmp/out.json" 2>"$tmp/err"
+	shows "$tmp/err" "checkpoint '$tmp/ck\\x1b[31m/step-3'"
+	run -2 --separate-stderr dlb-run --steps 3 "${digits[@]}" --save "$tmp/"$'no\e[31m/w.safetensors' "$tmp/plain.json"
+	one_line dlb-run 'no\x1b[31m/w.safetensors'
+}
