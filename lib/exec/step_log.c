@@ -3,88 +3,65 @@
 #include "exec/step_log.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "util/mem.h"
+#include "util/output.h"
 
 enum { ROW_BYTES = 512, NODE_BYTES = 400 };	/* at most; numbers have at most 24 */
 
 struct dlb_step_log {
+	struct dlb_output file;
 	int fd;
-	bool regular;				/* can be cut */
 	off_t end;				/* of what is whole */
-	char *path, *text;
+	char *text;
 	size_t n;
 };
 
 /* ---- opening ---- */
 
-static int cannot(const char *what, const char *path, struct dlb_error *err)
+/* The lines of steps up to `step` in the file that has the name now. */
+static int lines_up_to(const char *path, int64_t step, int64_t *lines, struct dlb_error *err)
 {
-	return dlb_fail(err, NULL, "cannot %s '%s': %s", what, path, strerror(errno));
-}
-
-/* Where the lines of steps up to `step` end. */
-static int find_end(FILE *f, const char *path, int64_t step, off_t *end, struct dlb_error *err)
-{
+	FILE *f = step > 0 ? fopen(path, "r") : NULL;
 	char *line = NULL;
 	size_t cap = 0;
 	ssize_t n;
-	int64_t number = 0, at;
+	int64_t at;
 	int rc = 0;
 
-	*end = 0;
-	while (!rc && (n = getline(&line, &cap, f)) > 0 && line[n - 1] == '\n') {
-		number++;
+	*lines = 0;
+	while (f && !rc && (n = getline(&line, &cap, f)) > 0 && line[n - 1] == '\n') {
 		if (sscanf(line, "{\"step\":%" SCNd64 ",", &at) != 1)
-			rc = dlb_refuse(err, path, "give another name", "line %" PRId64 " is none of a log of steps", number);
+			rc = dlb_refuse(err, path, "give another name", "line %" PRId64 " is none of a log of steps", *lines + 1);
 		else if (at > step)
 			break;
 		else
-			*end += n;
+			++*lines;
 	}
 	free(line);
-	return rc;
-}
-
-static int cut_back(struct dlb_step_log *l, int64_t step, struct dlb_error *err)
-{
-	int copy, rc = 0;
-	FILE *f;
-
-	if (step > 0) {
-		copy = dup(l->fd);
-		f = copy < 0 ? NULL : fdopen(copy, "r");
-		if (!f)
-			return cannot("read", l->path, err);
-		rc = find_end(f, l->path, step, &l->end, err);
+	if (f)
 		fclose(f);
-	}
-	if (!rc && (ftruncate(l->fd, l->end) || lseek(l->fd, l->end, SEEK_SET) < 0))
-		rc = cannot("cut back", l->path, err);
 	return rc;
 }
 
-/* A device is written to; a FIFO or socket is not: nobody knows whether there is a reader. */
-static int open_file(struct dlb_step_log *l, struct dlb_error *err)
+static int open_file(struct dlb_step_log *l, const char *path, int64_t step, struct dlb_error *err)
 {
-	struct stat st;
+	int64_t lines;
 
-	l->fd = open(l->path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOCTTY | O_NONBLOCK, 0666);
-	if (l->fd < 0)
-		return cannot("open", l->path, err);
-	if (fstat(l->fd, &st))
-		return cannot("read", l->path, err);
-	l->regular = S_ISREG(st.st_mode);
-	if (!l->regular && !S_ISCHR(st.st_mode))
-		return dlb_refuse(err, NULL, "give a file, and follow it with tail -f", "cannot log to '%s': it is no file", l->path);
+	if (dlb_output_open(&l->file, path, err))	/* refuses what is neither a file nor a device, before it is read */
+		return -1;
+	if (l->file.aside && (lines_up_to(path, step, &lines, err) || dlb_output_keep_lines(&l->file, lines, err)))
+		return -1;
+	if (dlb_output_place(&l->file, err) || dlb_output_flush(&l->file, err))
+		return -1;
+	l->fd = fileno(l->file.f);			/* a line is one call: the stream stays empty from here on */
+	l->end = lseek(l->fd, 0, SEEK_CUR);
 	return 0;
 }
 
@@ -92,9 +69,8 @@ int dlb_step_log_open(struct dlb_step_log **out, const char *path, int64_t step,
 {
 	struct dlb_step_log *l = dlb_xcalloc(1, sizeof *l);
 
-	l->path = dlb_xstrdup(path);
 	l->text = dlb_xmalloc(ROW_BYTES + (size_t)n_nodes * NODE_BYTES);
-	if (open_file(l, err) || (l->regular && cut_back(l, step, err))) {
+	if (open_file(l, path, step, err)) {
 		dlb_step_log_close(l);
 		return -1;
 	}
@@ -106,9 +82,7 @@ void dlb_step_log_close(struct dlb_step_log *l)
 {
 	if (!l)
 		return;
-	if (l->fd >= 0)
-		close(l->fd);
-	free(l->path);
+	dlb_output_abort(&l->file);			/* what is in place stays */
 	free(l->text);
 	free(l);
 }
@@ -231,8 +205,8 @@ int dlb_step_log_write(struct dlb_step_log *l, const struct dlb_step_row *row, s
 		if (n < 0 && errno == EINTR)
 			continue;
 		if (n <= 0) {
-			cannot("write", l->path, err);
-			if (l->regular && ftruncate(l->fd, l->end))
+			dlb_fail(err, NULL, "cannot write '%s': %s", l->file.path, strerror(errno));
+			if (l->file.name && ftruncate(l->fd, l->end))
 				dlb_hint(err, "its last line is not whole");
 			return -1;
 		}
