@@ -120,8 +120,8 @@ static bool run(struct trial *v, int op, int lane)
 	for (int i = 0; i < o->n_out && good; i++)
 		good = o->out[i] < 0 || (put(v, l, o->out[i], NULL) && (at[o->n_in + i] = l->value[o->out[i]]));
 	good = good && io.cls && io.cls->kernel && !io.cls->kernel(v->be, &io, &k, &ignored);
-	void *scratch = good && k->scratch_bytes ? v->be->ops->alloc(v->be, k->scratch_bytes) : NULL;
-	if (good && (scratch || !k->scratch_bytes)) {
+	void *scratch = good ? v->be->ops->alloc(v->be, k->scratch_bytes + 1) : NULL;
+	if (scratch) {
 		const struct dlb_run r = { .in = at, .out = at + o->n_in, .scratch = scratch, .seed = 1, .vertex = (uint64_t)op,
 					   .first_sample = l->first };
 		k->run(k, &r);

@@ -524,15 +524,15 @@ static bool own_rows(struct fold *f, struct wish *w, int64_t n)
 /* Indices along dimension k of the data, which follows the batch, are made to follow it. */
 static void gather(struct fold *f, int op, int k, bool nd)
 {
-	const struct dlb_op *o = &f->g->op[op];
-	const struct dlb_tensor *x = &f->g->tensor[o->in[0]], *index = &f->g->tensor[o->in[1]];
-	const int n = index->n_dims - nd;
+	const int from = f->g->op[op].in[0], by = f->g->op[op].in[1];
+	const struct dlb_tensor x = f->g->tensor[from], index = f->g->tensor[by];	/* copies: what is made moves the arrays */
+	const int n = index.n_dims - nd;
 
-	if (k < 0 || k >= x->n_dims || !x->dim[k].mul || f->outer[o->in[0]][k] != 1 || dlb_tensor_follows_batch(index))
+	if (k < 0 || k >= x.n_dims || !x.dim[k].mul || f->outer[from][k] != 1 || dlb_tensor_follows_batch(&index))
 		return;
 	for (int d = 0; d < n; d++) {
-		struct wish w = { .t = o->in[1], .k = d, .outer = 1, .each = nd ? index->dim[n].add : 1 };
-		const bool own = index->kind == DLB_T_CONSTANT ? own_rows(f, &w, x->dim[k].mul) : index->dim[d].add == f->wired;
+		struct wish w = { .t = by, .k = d, .outer = 1, .each = nd ? index.dim[n].add : 1 };
+		const bool own = index.kind == DLB_T_CONSTANT ? own_rows(f, &w, x.dim[k].mul) : index.dim[d].add == f->wired;
 		const int t = own ? made_for(f, op, w) : -1;
 		if (t < 0)
 			continue;

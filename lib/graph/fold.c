@@ -124,8 +124,8 @@ int dlb_graph_run_op(struct dlb_backend *be, const struct dlb_op_io *io, struct 
 		else if (host)
 			ops->upload(be, dev[i], host, bytes);
 	}
-	void *scratch = !rc && k->scratch_bytes ? ops->alloc(be, k->scratch_bytes) : NULL;
-	if (!rc && k->scratch_bytes && !scratch)
+	void *scratch = !rc ? ops->alloc(be, k->scratch_bytes + 1) : NULL;
+	if (!rc && !scratch)
 		rc = no_memory(io, k->scratch_bytes, err);
 	if (!rc) {
 		const struct dlb_run run = { .in = dev, .out = dev + io->n_in, .scratch = scratch };

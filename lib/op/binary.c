@@ -30,7 +30,7 @@ static int infer(struct dlb_op_io *io, struct dlb_error *err)
 	if (io->opset < 7 && dlb_attr_find(io->attr, io->n_attr, "axis") && !io->cls->domain) {
 		int64_t axis = dlb_io_int(io, "axis", 0);
 
-		if (axis + io->in[1].n_dims != io->in[0].n_dims && axis != -io->in[1].n_dims)
+		if (axis != io->in[0].n_dims - io->in[1].n_dims && axis != -io->in[1].n_dims)
 			return dlb_op_fail(io, err, "attribute 'axis' asks for broadcasting in the middle, which only "
 					   "opset 6 has; convert the model to opset 7 or later");
 	}

@@ -89,12 +89,10 @@ static int parse_center(const struct dlb_op_io *io, struct pad *p, struct dlb_er
 	memcpy(p->x, d->dim, sizeof p->x);
 	memcpy(p->y, d->dim, sizeof p->y);
 	for (int j = 0; j < n; j++) {
-		int64_t more = shape[j] - d->dim[axis[j]];
-
 		if (shape[j] < 0 || shape[j] > MOST)
 			return dlb_op_fail(io, err, "size %lld is not possible", (long long)shape[j]);
 		p->y[axis[j]] = shape[j];
-		p->begin[axis[j]] = more / 2;
+		p->begin[axis[j]] = (shape[j] - d->dim[axis[j]]) / 2;
 	}
 	if (dlb_checked_count(p->y, p->n_dims) < 0)
 		return dlb_op_fail(io, err, "the output would be too large");

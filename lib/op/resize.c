@@ -252,7 +252,8 @@ static int64_t count_taps(const struct request *q, int axis)
 {
 	const double half = q->mode == CUBIC ? 2 : 1;
 
-	return q->mode == NEAREST ? 1 : 2 * (int64_t)ceil(half / sharpness(q, axis));
+	/* at most two or four for each input element; a scale that leaves no element has no bound */
+	return q->mode == NEAREST ? 1 : 2 * (int64_t)fmin(ceil(half / sharpness(q, axis)), 1 << 30);
 }
 
 /* The taps of an element that lies at v among n inputs. Outside of them is the nearest one, or nothing with exclude. */

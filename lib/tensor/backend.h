@@ -21,7 +21,7 @@
 /* What a kernel is told at each run. Pointers are borrowed; in[i]/out[i] NULL when absent. */
 struct dlb_run {
 	void *const *in, *const *out;
-	void *scratch;			/* kernel->scratch_bytes, 64-byte aligned */
+	void *scratch;			/* kernel->scratch_bytes, 64-byte aligned; never NULL */
 	uint64_t seed, step;		/* for random ops: key = (seed, vertex, step, sample) */
 	uint64_t vertex;
 	int64_t first_sample;		/* index in the step's global batch of this micro-batch's sample 0 */

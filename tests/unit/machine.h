@@ -71,7 +71,7 @@ static int run_kernel(struct machine *m, const struct dlb_op *o, struct dlb_op_i
 	}
 	if (!rc) {
 		const struct dlb_run r = { .in = p, .out = p + io->n_in, .seed = 1, .vertex = 7, .weight_version = 0,
-			.scratch = k->scratch_bytes ? (scratch = m->be.ops->alloc(&m->be, k->scratch_bytes)) : NULL };
+			.scratch = (scratch = m->be.ops->alloc(&m->be, k->scratch_bytes + 1)) };
 
 		k->run(k, &r);
 		m->be.ops->sync(&m->be);

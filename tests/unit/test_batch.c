@@ -152,6 +152,32 @@ static void flattened(int64_t B)
 	dlb_graph_release(&g);
 }
 
+/* Gather and GatherND by small constants of all kinds: what cannot follow is tried too, which moves the arrays of ops and
+ * tensors. Each is folded or refused with a word. */
+static void any_indices(int64_t B)
+{
+	static const enum dlb_dtype types[] = { DLB_I64, DLB_I32, DLB_U8 };
+	static const int64_t sizes[] = { 0, 1, 2, 4, 8 };
+	enum { KINDS = 2 * 3 * 5 * 5 * 5 };
+
+	for (int kind = 0; kind < KINDS; kind++) {
+		const int64_t dim[] = { sizes[kind / 6 % 5], sizes[kind / 30 % 5], sizes[kind / 150] };
+		const enum dlb_dtype type = types[kind / 2 % 3];
+		int64_t at[512] = { 0 };
+		struct dlb_graph g;
+		struct dlb_error err = { .what = "" };
+		for (int64_t i = 0; i < dim[0] * dim[1] * dim[2]; i++)
+			dlb_value_set(at, type, i, (double)(i / (dim[1] * dim[2]) % B));
+		begin_graph(&g, 17);
+		const int x = fixed_input(&g, "x", DLB_F64, (int64_t[]){ B, 5 }, 2);
+		const int by = constant(&g, type, dim, 3, at);
+		g.output[g.n_outputs++] = op(&g, kind % 2 ? "Gather" : "GatherND", (int[]){ x, by }, 2, NULL, 0);
+		if (dlb_graph_fold(&g, 0, &be, &err))
+			assert(err.what[0]);
+		dlb_graph_release(&g);
+	}
+}
+
 /* x - mean of x over the batch, whose size is open: the check says which vertex mixes samples. */
 static void mixes(void)
 {
@@ -281,6 +307,7 @@ int main(void)
 		heads(batches[i], 5, 4, 3);
 		token(batches[i]);
 		flattened(batches[i]);
+		any_indices(batches[i]);
 	}
 	stays();
 	masks(true);

@@ -1,5 +1,6 @@
 /* Walks the table of operators: every class is found by its name, infers, and has a kernel or says why not; every
- * class with a gradient has a case below, whose gradient is compared with central differences in double. */
+ * class with a gradient has a case below, whose gradient is compared with central differences in double. Every case is
+ * also run with dimensions of nothing, without one of its operands, and with integers at the ends of their range. */
 #include <assert.h>
 #include <ctype.h>
 #include <math.h>
@@ -192,7 +193,16 @@ static const char *const works[] = { "conv", "dense", "pool", "norm", "activatio
 
 /* -- a case as a graph -- */
 
+enum { MAX_IN = 8, MAX_ATTR = 8, MAX_BYTES = 1 << 20 };
+
 static struct dlb_rng rng;
+
+/* How a case is changed: every dimension (at < 0), or dimension `at` of every operand, of `gone` elements has none; operand
+ * `absent` is not there, and the integers of operand or attribute `odd` (attributes count on from MAX_IN) are `value`; floats
+ * are of type `real`. */
+struct twist { int64_t gone; int at, absent, odd; int64_t value; enum dlb_dtype real; };
+static const struct twist as_it_is = { .gone = -1, .at = -1, .absent = -1, .odd = -1, .real = DLB_F64 };
+static struct twist twist;
 
 static double number(char kind)
 {
@@ -205,27 +215,30 @@ static const char *read_shape(const char *s, struct dlb_desc *d)
 {
 	d->n_dims = 0;
 	while (isdigit((unsigned char)*s)) {
-		d->dim[d->n_dims++] = strtol(s, (char **)&s, 10);
+		const int64_t n = strtol(s, (char **)&s, 10);
+		d->dim[d->n_dims] = n == twist.gone && (twist.at < 0 || twist.at == d->n_dims) ? 0 : n;
+		d->n_dims++;
 		s += *s == 'x';
 	}
 	return s;
 }
 
-/* Adds the input that `s` describes; *wanted when it is to be differentiated. */
-static int add_input(struct dlb_graph *g, const char *s, bool *wanted)
+/* Adds operand k, which `s` describes; *wanted when it is to be differentiated. */
+static int add_input(struct dlb_graph *g, int k, const char *s, bool *wanted)
 {
 	static const char letters[] = "fpgkrqilb";
 	char name[32], kind = *s;
-	struct dlb_desc d = { .dtype = kind == 'b' ? DLB_BOOL : kind == 'i' || kind == 'l' ? DLB_I64 : DLB_F64 };
+	struct dlb_desc d = { .dtype = kind == 'b' ? DLB_BOOL : kind == 'i' || kind == 'l' ? DLB_I64 : twist.real };
 	struct dlb_tensor *t;
 	double value[16] = { 0 };
 	long bound = 0;
 	char *data;
 	int id, n = 0;
 
-	*wanted = kind == 'f' || kind == 'p' || kind == 'g';
-	if (kind == '-')
+	*wanted = false;
+	if (kind == '-' || k == twist.absent)
 		return -1;
+	*wanted = kind == 'f' || kind == 'p' || kind == 'g';
 	assert(strchr(letters, kind));
 	s = read_shape(s + 1, &d);
 	if (*s == '<')
@@ -247,11 +260,13 @@ static int add_input(struct dlb_graph *g, const char *s, bool *wanted)
 	for (int64_t i = 0; i < dlb_desc_count(&d); i++)
 		dlb_value_set(data, d.dtype, i, n ? value[i] : kind == 'l' ? (double)dlb_rng_below(&rng, (uint64_t)bound) :
 			      kind == 'b' ? (double)dlb_rng_below(&rng, 2) : number(kind));
+	for (int64_t i = 0; i < dlb_desc_count(&d) && k == twist.odd && kind != 'b' && d.dtype == DLB_I64; i++)
+		((int64_t *)data)[i] = twist.value;
 	t->data = data;
 	return id;
 }
 
-static struct dlb_attr read_attr(struct dlb_graph *g, const char *word)
+static struct dlb_attr read_attr(struct dlb_graph *g, int k, const char *word)
 {
 	const char *v = strchr(word, '=') + 1;
 	struct dlb_attr a = { .name = dlb_arena_strdup(&g->arena, word) };
@@ -266,6 +281,8 @@ static struct dlb_attr read_attr(struct dlb_graph *g, const char *word)
 		a.ints = ints = dlb_arena_array(&g->arena, 16, sizeof *ints);
 		while (*v) {
 			ints[a.n++] = strtol(v, (char **)&v, 10);
+			if (k == twist.odd - MAX_IN)
+				ints[a.n - 1] = twist.value;
 			v += *v == ',';
 		}
 	} else if (strchr(v, '.')) {
@@ -273,19 +290,19 @@ static struct dlb_attr read_attr(struct dlb_graph *g, const char *word)
 		a.f = strtod(v, NULL);
 	} else {
 		a.type = DLB_ATTR_INT;
-		a.i = strtol(v, NULL, 10);
+		a.i = k == twist.odd - MAX_IN ? twist.value : strtol(v, NULL, 10);
 	}
 	return a;
 }
 
-struct built { int wanted[8], n_wanted; };
+struct built { int wanted[MAX_IN], n_wanted, n_in, n_attr; };
 
 static void build(struct dlb_graph *g, const struct test_case *c, struct built *b)
 {
 	const struct dlb_op_class *cls;
-	int kind = dlb_op_kind_find(c->type, NULL), in[8], out[8], n_in = 0, n_attr = 0, n_out, op;
+	int kind = dlb_op_kind_find(c->type, NULL), in[MAX_IN], out[8], n_in = 0, n_attr = 0, n_out, op;
 	char text[256], *word, *rest;
-	struct dlb_attr attr[8];
+	struct dlb_attr attr[MAX_ATTR];
 
 	kind = kind < 0 ? dlb_op_kind_find(c->type, "dlb") : kind;
 	cls = dlb_op_class_of(kind);
@@ -296,14 +313,14 @@ static void build(struct dlb_graph *g, const struct test_case *c, struct built *
 	for (word = strtok_r(text, " ", &rest); word; word = strtok_r(NULL, " ", &rest)) {
 		bool wanted;
 
-		in[n_in] = add_input(g, word, &wanted);
+		in[n_in] = add_input(g, n_in, word, &wanted);
 		if (wanted)
 			b->wanted[b->n_wanted++] = in[n_in];
 		n_in++;
 	}
 	snprintf(text, sizeof text, "%s", c->attr);
 	for (word = strtok_r(text, " ", &rest); word; word = strtok_r(NULL, " ", &rest))
-		attr[n_attr++] = read_attr(g, word);
+		attr[n_attr] = read_attr(g, n_attr, word), n_attr++;
 	n_out = c->n_out ? c->n_out : cls->n_out[0];
 	for (int i = 0; i < n_out; i++) {
 		char name[32];
@@ -313,12 +330,14 @@ static void build(struct dlb_graph *g, const struct test_case *c, struct built *
 	}
 	op = dlb_graph_add_op(g, "op", c->type, cls->domain ? cls->domain : "", DLB_FORWARD, in, n_in, out, n_out, attr, n_attr);
 	g->op[op].opset = c->opset;
-	g->input = dlb_arena_array(&g->arena, 8, sizeof *g->input);
+	g->input = dlb_arena_array(&g->arena, MAX_IN, sizeof *g->input);
 	for (int i = 0; i < b->n_wanted; i++)
 		g->input[g->n_inputs++] = b->wanted[i];
 	g->output = dlb_arena_array(&g->arena, 1, sizeof *g->output);
 	g->output[g->n_outputs++] = out[c->y];
-	g->dtype = DLB_F64;
+	b->n_in = n_in;
+	b->n_attr = n_attr;
+	g->dtype = twist.real;
 	g->training = false;
 	g->opset = c->opset;
 }
@@ -397,13 +416,32 @@ static int check_gradients(struct machine *m, const struct test_case *c, const i
 	return checked;
 }
 
+/* The backward of y for the inputs `wanted`, with values for all that runs. */
+static int differentiate(struct machine *m, int y, const int *wanted, int n, int *grad, struct dlb_error *err)
+{
+	const int seed = dlb_graph_add_tensor(&m->g, "seed", DLB_T_SEED);
+	struct dlb_tensor *t = &m->g.tensor[seed];
+
+	t->dtype = m->g.tensor[y].dtype;
+	t->n_dims = m->g.tensor[y].n_dims;
+	memcpy(t->dim, m->g.tensor[y].dim, sizeof t->dim);
+	if (dlb_graph_differentiate_from(&m->g, y, seed, wanted, n, grad, err))
+		return -1;
+	machine_values(m);
+	struct dlb_desc d = dlb_tensor_desc(&m->g.tensor[seed], 1);
+	m->g.tensor[seed].layout = d.layout = DLB_PLAIN;
+	m->v[seed] = (struct value){ .d = d, .data = dlb_xcalloc((size_t)dlb_desc_count(&d) + 1, sizeof(double)) };
+	for (int64_t i = 0; i < dlb_desc_count(&d); i++)
+		dlb_value_set(m->v[seed].data, d.dtype, i, weight_of(i));
+	return 0;
+}
+
 static int run_case(struct dlb_backend be, const struct test_case *c)
 {
 	struct machine m = { .be = be };
 	struct dlb_error err = { 0 };
 	struct built b;
-	int grad[8], seed, n, y;
-	struct dlb_desc d;
+	int grad[MAX_IN], n, y;
 
 	build(&m.g, c, &b);
 	if (dlb_graph_fold(&m.g, -1, &m.be, &err))
@@ -413,23 +451,70 @@ static int run_case(struct dlb_backend be, const struct test_case *c)
 	assert(m.g.op[0].flop >= 0 && m.g.op[0].bytes > 0);
 	for (int i = 0; i < m.g.n_inputs; i++)
 		b.wanted[i] = m.g.input[i];
-	seed = dlb_graph_add_tensor(&m.g, "seed", DLB_T_SEED);
-	m.g.tensor[seed].dtype = DLB_F64;
-	m.g.tensor[seed].n_dims = m.g.tensor[y].n_dims;
-	memcpy(m.g.tensor[seed].dim, m.g.tensor[y].dim, sizeof m.g.tensor[y].dim);
-	if (dlb_graph_differentiate_from(&m.g, y, seed, b.wanted, b.n_wanted, grad, &err))
-		die(c, &err);
-	machine_values(&m);
-	d = dlb_tensor_desc(&m.g.tensor[seed], 1);
-	m.v[seed] = (struct value){ .d = d, .data = dlb_xcalloc((size_t)dlb_desc_count(&d) + 1, sizeof(double)) };
-	m.g.tensor[seed].layout = d.layout = DLB_PLAIN;
-	for (int64_t i = 0; i < dlb_desc_count(&d); i++)
-		((double *)m.v[seed].data)[i] = weight_of(i);
-	if (run_all(&m, &err))
+	if (differentiate(&m, y, b.wanted, b.n_wanted, grad, &err) || run_all(&m, &err))
 		die(c, &err);
 	n = check_gradients(&m, c, b.wanted, grad, b.n_wanted, y);
 	machine_reset(&m);
 	return n;
+}
+
+/* -- changed cases: they run, or are refused with a word -- */
+
+static double bytes_of(const struct dlb_graph *g)
+{
+	double sum = 0;
+
+	for (int t = 0; t < g->n_tensors; t++)
+		sum += dlb_tensor_bytes(&g->tensor[t], 1);
+	return sum;
+}
+
+/* 1 when the case ran to its end. */
+static int run_twisted(struct dlb_backend be, const struct test_case *c)
+{
+	struct machine m = { .be = be };
+	struct dlb_error err = { 0 };
+	int grad[MAX_IN], done = 0;
+	struct built b;
+
+	build(&m.g, c, &b);
+	const bool made = !dlb_graph_fold(&m.g, -1, &m.be, &err);
+	for (int i = 0; i < m.g.n_inputs; i++)
+		b.wanted[i] = m.g.input[i];
+	if (made && bytes_of(&m.g) < MAX_BYTES && !differentiate(&m, m.g.output[0], b.wanted, m.g.n_inputs, grad, &err))
+		done = bytes_of(&m.g) >= MAX_BYTES || !run_all(&m, &err);
+	if (!done && !err.what[0] && bytes_of(&m.g) < MAX_BYTES)
+		fprintf(stderr, "%s (%s; %s): refused without a word\n", c->type, c->in, c->attr);
+	assert(done || err.what[0] || bytes_of(&m.g) >= MAX_BYTES);
+	machine_reset(&m);
+	return done;
+}
+
+static int run_twists(struct dlb_backend be, const struct test_case *c)
+{
+	static const int64_t ends[] = { INT64_MAX, INT64_MIN, INT32_MAX, INT64_C(1) << 40, -1, 0 };
+	static const enum dlb_dtype types[] = { DLB_F64, DLB_F32, DLB_BF16 };
+	int done = 0;
+
+	for (int i = 0; i < DLB_LEN(types); i++) {
+		twist = as_it_is;
+		twist.real = types[i];
+		done += run_twisted(be, c);
+		for (twist.at = -1; twist.at < 4; twist.at++)
+			for (twist.gone = 1; twist.gone < 10; twist.gone++)
+				done += run_twisted(be, c);
+		twist.gone = as_it_is.gone;
+		for (twist.absent = 0; twist.absent < MAX_IN; twist.absent++)
+			done += run_twisted(be, c);
+		twist.absent = as_it_is.absent;
+		for (twist.odd = 0; twist.odd < MAX_IN + MAX_ATTR; twist.odd++)
+			for (int k = 0; k < DLB_LEN(ends); k++) {
+				twist.value = ends[k];
+				done += run_twisted(be, c);
+			}
+	}
+	twist = as_it_is;
+	return done;
 }
 
 /* -- the table -- */
@@ -494,8 +579,9 @@ int main(void)
 	struct dlb_backend be;
 	struct dlb_error err = { 0 };
 	uint64_t seed = 20;
-	int n = 0;
+	int n = 0, twisted = 0;
 
+	twist = as_it_is;
 	dlb_rng_init(&rng, seed);
 	assert(ops && !ops->open(0, 1, &be, &err));
 	for (int i = 0; i < DLB_N_OPS; i++)
@@ -506,7 +592,10 @@ int main(void)
 	assert(!strcmp(dlb_op_work("Conv2D"), "conv") && !strcmp(dlb_op_work("no such"), "other"));
 	for (int i = 0; i < DLB_LEN(cases); i++)
 		n += run_case(be, &cases[i]);
+	for (int i = 0; i < DLB_LEN(cases); i++)
+		twisted += run_twists(be, &cases[i]);
 	ops->close(&be);
+	printf("%d changed cases ran, the others were refused\n", twisted);
 	printf("%d classes, %d cases, %d gradient elements against central differences (seed %llu)\n", DLB_N_OPS,
 	       DLB_LEN(cases), n, (unsigned long long)seed);
 	return 0;

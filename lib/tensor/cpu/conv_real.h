@@ -58,7 +58,7 @@ static void S(conv_forward)(struct dlb_kernel *k, const struct dlb_run *r)
 		for (int64_t o = 0; o < c->mg; o++)
 			for (int64_t q = 0; q < c->positions; q++)
 				y[o * c->ym + q * c->yp] = bias ? bias[g * c->mg + o] : 0;
-		if (!p)
+		if (!p || !m || !t)
 			continue;
 		S(im2col)(c, (const T *)r->in[0] + n * c->xn + g * c->cg * c->xc, col, p);
 		if (c->yp == 1)
@@ -75,7 +75,7 @@ static void S(conv_grad_input)(struct dlb_kernel *k, const struct dlb_run *r)
 	T *col = r->scratch, *dx = r->out[0];
 
 	memset(dx, 0, dlb_desc_bytes(&c->d.x));
-	for (int64_t i = 0; i < c->n * c->g && p; i++) {
+	for (int64_t i = 0; i < c->n * c->g && p && m && t; i++) {
 		int64_t n = i / c->g, g = i % c->g;
 		const T *w = (const T *)r->in[1] + g * c->mg * c->taps;
 		const T *dy = (const T *)r->in[0] + n * c->yn + g * c->mg * c->ym;
@@ -93,7 +93,7 @@ static void S(conv_grad_weight)(struct dlb_kernel *k, const struct dlb_run *r)
 	T *col = r->scratch, *dw = r->out[0], *db = c->d.has_bias ? r->out[1] : NULL;
 
 	memset(dw, 0, dlb_desc_bytes(&c->d.w));
-	for (int64_t i = 0; i < c->n * c->g && p; i++) {
+	for (int64_t i = 0; i < c->n * c->g && p && m && t; i++) {
 		int64_t n = i / c->g, g = i % c->g;
 		const T *dy = (const T *)r->in[0] + n * c->yn + g * c->mg * c->ym;
 

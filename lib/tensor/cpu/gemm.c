@@ -196,8 +196,10 @@ static const int64_t *copy_offsets(const int64_t *off, int64_t n)
 /* Elements from the first to the last that is read of an operand of n_batch matrices. */
 static int64_t extent(int64_t matrix, int64_t step, const int64_t *off, int64_t n_batch)
 {
-	int64_t last = n_batch > 0 ? (n_batch - 1) * step : 0;
+	int64_t last = (n_batch - 1) * step;
 
+	if (n_batch < 1 || matrix < 1)
+		return 0;
 	for (int64_t i = 0; off && i < n_batch; i++)
 		last = i && off[i] <= last ? last : off[i];
 	return last + matrix;

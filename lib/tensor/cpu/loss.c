@@ -17,6 +17,14 @@ static inline int64_t label_at(const struct dlb_loss_desc *d, const void *t, int
 	return d->label == DLB_I64 ? ((const int64_t *)t)[i] : ((const int32_t *)t)[i];
 }
 
+/* Of a part of the classes, counted from its first; -1: below them. */
+static inline int64_t own_label_at(const struct dlb_loss_desc *d, const void *t, int64_t i)
+{
+	const int64_t c = label_at(d, t, i);
+
+	return c < d->first ? -1 : c - d->first;
+}
+
 static inline bool ignored(const struct dlb_loss_desc *d, int64_t t)
 {
 	return d->has_ignore && t == d->ignore;

@@ -161,7 +161,7 @@ static void S(part_forward)(struct dlb_kernel *k, const struct dlb_run *r)
 		for (int64_t i = 0; i < in; i++) {
 			const T *row = x + n * d->classes * in + i;
 			T *to = stats + n * DLB_LOSS_STATS * in + i;
-			const int64_t c = label_at(d, r->in[1], n * in + i) - d->first;
+			const int64_t c = own_label_at(d, r->in[1], n * in + i);
 
 			to[in] = (T)(in == 1 ? S(sum_exp)(row, d->classes, 1, to) : S(sum_exp)(row, d->classes, in, to));
 			to[2 * in] = c >= 0 && c < d->classes ? row[c * in] : 0;
@@ -177,7 +177,7 @@ static void S(part_grad)(struct dlb_kernel *k, const struct dlb_run *r)
 
 	for (int64_t n = 0; n < d->n; n++)
 		for (int64_t i = 0; i < in; i++) {
-			const int64_t at = n * DLB_LOSS_STATS * in + i, c = label_at(d, r->in[2], n * in + i) - d->first;
+			const int64_t at = n * DLB_LOSS_STATS * in + i, c = own_label_at(d, r->in[2], n * in + i);
 			const T *up = (const T *)r->in[0] + at, *stats = (const T *)r->in[3] + at, *x = (const T *)r->in[1] + n * d->classes * in + i;
 			const T m = stats[0], by = up[in], left = up[0] - by * stats[in];
 			T *dx = (T *)r->out[0] + n * d->classes * in + i;

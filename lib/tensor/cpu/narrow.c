@@ -100,7 +100,8 @@ static void lay_out(struct narrow_kernel *n)
 		if (o->absent || (o->dtype != DLB_BF16 && !o->sum))
 			continue;
 		*(is_in ? &n->in_at[i] : &n->out_at[i - n->n_in]) = n->own_bytes;
-		n->own_bytes += cpu_round64((size_t)elements(o, n->block) * sizeof(float));
+		const size_t bytes = cpu_round64((size_t)elements(o, n->block) * sizeof(float));
+		n->own_bytes += bytes ? bytes : 64;	/* nothing has an address too */
 	}
 }
 

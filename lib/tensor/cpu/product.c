@@ -119,10 +119,13 @@ static bool lies(const int64_t *stride, int n, int64_t rows, int64_t columns, bo
 static int64_t extent(const int64_t *dim, const int64_t *stride, int n, int64_t rows, int64_t columns)
 {
 	int64_t last = (rows - 1) * stride[n - 2] + (columns - 1) * stride[n - 1];
+	bool any = rows > 0 && columns > 0;
 
-	for (int i = 0; i < n - 2; i++)
+	for (int i = 0; i < n - 2; i++) {
 		last += (dim[i] - 1) * stride[i];
-	return last + 1;
+		any = any && dim[i] > 0;
+	}
+	return any ? last + 1 : 0;
 }
 
 static int prepare_f32(struct dlb_backend *b, const void *ctx, int64_t rows, struct dlb_kernel **k, struct dlb_error *err)
