@@ -21,9 +21,24 @@ void *dlb_xrealloc(void *p, size_t n, size_t size);
 char *dlb_xstrdup(const char *s);
 char *dlb_xprintf(const char *fmt, ...) __attribute__((format(printf, 1, 2)));	/* returns new */
 
+/* The next capacity of an array of n elements. Under AddressSanitizer, small arrays move at every element that is added:
+ * a test then finds any pointer into one that is used after it has grown. */
+#if defined __SANITIZE_ADDRESS__
+#define DLB_MOVES_OFTEN 1
+#elif defined __has_feature
+#if __has_feature(address_sanitizer)
+#define DLB_MOVES_OFTEN 1
+#endif
+#endif
+#ifdef DLB_MOVES_OFTEN
+#define DLB_MORE(n, cap) ((n) < 512 ? (n) + 1 : 2 * (n))
+#else
+#define DLB_MORE(n, cap) ((cap) ? 2 * (cap) : 16)
+#endif
+
 /* Grows array `p` of n elements (capacity *cap) so that one more fits. */
 #define DLB_GROW(p, n, cap) \
-	do { if ((n) >= (cap)) { (cap) = (cap) ? 2 * (cap) : 16; \
+	do { if ((n) >= (cap)) { (cap) = DLB_MORE(n, cap); \
 		(p) = dlb_xrealloc((p), (size_t)(cap), sizeof *(p)); } } while (0)
 #define DLB_LEN(a) ((int)(sizeof(a) / sizeof((a)[0])))
 #endif
