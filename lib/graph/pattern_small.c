@@ -1,4 +1,5 @@
 /* Vertices that change nothing, and the cross-entropy that is spelt out. */
+#include <stdlib.h>
 #include <string.h>
 #include "graph/pattern.h"
 #include "graph/rewrites.h"
@@ -37,16 +38,33 @@ static bool is_no_op(const struct dlb_graph *g, int i)
 	return false;
 }
 
+/* Op o reads, for each tensor that has another in its place (instead[t] >= 0), the last of those. */
+static void read_instead(struct dlb_op *o, const int *instead)
+{
+	for (int k = 0; k < o->n_in; k++)
+		while (o->in[k] >= 0 && instead[o->in[k]] >= 0)
+			o->in[k] = instead[o->in[k]];
+}
+
+/* Each op is looked at once, after those that it reads: a pass over all readers for each that goes would be quadratic. */
 int dlb_rewrite_no_ops(struct dlb_graph *g, int64_t *count, struct dlb_error *err)
 {
+	int *instead = dlb_xcalloc((size_t)g->n_tensors + 1, sizeof *instead);
+
 	(void)err;
+	for (int t = 0; t < g->n_tensors; t++)
+		instead[t] = -1;
 	for (int i = 0; i < g->n_ops; i++) {
+		read_instead(&g->op[i], instead);
 		if (!is_no_op(g, i) || dlb_graph_is_output(g, g->op[i].out[0]) || g->op[i].out[0] == g->loss)
 			continue;
-		dlb_graph_replace(g, g->op[i].out[0], g->op[i].in[0], false);
+		instead[g->op[i].out[0]] = g->op[i].in[0];
 		g->op[i].n_in = g->op[i].n_out = 0;
 		(*count)++;
 	}
+	for (int i = 0; i < g->n_ops; i++)
+		read_instead(&g->op[i], instead);
+	free(instead);
 	dlb_graph_index(g);
 	return 0;
 }
