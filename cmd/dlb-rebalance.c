@@ -35,6 +35,8 @@ static void tell(const struct dlb_cli *cli, const struct dlb_balance *b)
 		    "max %.1f%%; rounds differ by %.1f%%%s%s%s", r->round, t, r->predicted_step_s, 100 * r->mean_excess_s / t,
 		    100 * r->max_excess_s / t, 100 * b->spread, r->held ? "; the model moved, weights held" : "",
 		    r->rolled_back ? "; worse than the best, rolled back" : "", r->changed ? "; something changed" : "");
+	if (!b->converged && b->reason)
+		dlb_cli_say(cli, "it goes round in a circle (%s): back at a plan or a time of an earlier round", b->reason);
 	if (!b->converged)
 		return;
 	dlb_cli_say(cli, "converged after %d rounds (%s), %.6g s a step", b->round, b->reason, b->best_step_s);

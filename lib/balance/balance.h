@@ -38,7 +38,7 @@ struct dlb_balance {
 	double *kappa_rounds;			/* [node]: how many rounds it is the mean of; 0: not yet measured */
 	double spread; int spread_rounds;	/* s, and rounds that it was learnt from (what is taken for it at first counts as one) */
 	double eta; double *last_sign;
-	bool converged; const char *reason;	/* "balanced", "unchanged", "cycle", "floor", "rounds" or NULL */
+	bool converged; const char *reason;	/* "balanced", "unchanged", "cycle" (patent: while it goes on, too), "floor", "rounds" or NULL */
 	bool keep;				/* the next round runs best_placement, whatever the weights say */
 	const char *rule;
 	double best_step_s, best_se_s; char best_plan_hash[17]; int best_rounds;	/* measured so often */

@@ -4,11 +4,43 @@
  *     update     w_i *= 1 + u_i / sum(u) - 1/n, rescaled to sum n (unchanged when nobody waits)
  *     stop       after the plan stayed the same for N rounds
  *
+ * Nothing damps the update, so it may never settle. A round that goes back to an earlier one, its plan or its time, with
+ * another in between has the reason "cycle"; it changes nothing else.
+ *
  * u_i are raw waiting times of all nodes; the cost model is not corrected; no plan is ever taken back. */
 #include "balance/rules.h"
 #include <math.h>
+#include <string.h>
 
-static const double balanced_within = 0.02;
+static const double balanced_within = 0.02, same_time = 0.005;
+
+static bool same_plan(const struct dlb_balance_round *a, const struct dlb_balance_round *b)
+{
+	return !strcmp(a->plan_hash, b->plan_hash);
+}
+
+static bool near(const struct dlb_balance_round *a, const struct dlb_balance_round *b, double within)
+{
+	return fabs(a->step_s - b->step_s) <= within * a->step_s;
+}
+
+/* Whether the present plan is an earlier one's return: the same, or one that takes as long, after another that did not. */
+static bool cycles(const struct dlb_balance *b)
+{
+	const struct dlb_balance_round *h = b->history;
+	int now = b->n_history - 1;
+
+	while (now > 0 && same_plan(&h[now - 1], &h[now]))
+		now--;
+	for (int i = 0; i < now; i++) {
+		bool left = false;
+		for (int k = i + 1; k < now; k++)
+			left |= !near(&h[i], &h[k], balanced_within) && !same_plan(&h[i], &h[k]);
+		if (same_plan(&h[i], &h[now]) || (left && near(&h[i], &h[now], same_time)))
+			return true;
+	}
+	return false;
+}
 
 int dlb_rule_patent(const struct dlb_load *l, const struct dlb_balance_options *o, struct dlb_balance *b, struct dlb_error *err)
 {
@@ -33,7 +65,7 @@ int dlb_rule_patent(const struct dlb_load *l, const struct dlb_balance_options *
 	}
 	b->best_step_s = l->round_s;		/* of the plan that is kept at the end: the last one */
 	b->converged = b->stable >= o->stable || b->round >= o->max_rounds;
-	b->reason = !b->converged ? NULL : b->stable >= o->stable ? "unchanged" : "rounds";
+	b->reason = b->stable >= o->stable ? "unchanged" : cycles(b) ? "cycle" : b->converged ? "rounds" : NULL;
 	b->keep = b->converged;
 	if (b->converged)
 		dlb_balance_hold_plan(b, l);

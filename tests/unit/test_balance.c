@@ -350,6 +350,29 @@ static void test_formulas(void)
 	assert(!strcmp(b.reason, "unchanged") && b.keep && b.best_placement && b.best_placement[1] == 1);
 	dlb_balance_release(&b);
 
+	/* patent: back at a plan (a), then at a time (e and g, with f in between): the reason says so and nothing else
+	 * changes; the limit of rounds ends it with that reason */
+	static const struct { const char *plan; double step_s; const char *reason; } turn[] = {
+		{ "a", 10, NULL }, { "b", 9.5, NULL }, { "a", 10, "cycle" }, { "b", 9.5, "cycle" }, { "b", 9.5, "cycle" },
+		{ "e", 12, NULL }, { "d", 10.04, "cycle" }, { "f", 11, NULL }, { "g", 12.05, "cycle" },
+	};
+	double w = 1, other = 1, scale;
+	dlb_balance_init(&b, 2);
+	for (size_t i = 0; i < sizeof turn / sizeof *turn; i++) {
+		const struct dlb_balance_options nine = { .stable = 3, .max_rounds = 9 };
+		l = two(room, turn[i].step_s, turn[i].step_s, turn[i].step_s - 1, turn[i].plan, placement);
+		assert(!patent->update(&l, &nine, &b, NULL));
+		assert(turn[i].reason ? b.reason && !strcmp(b.reason, turn[i].reason) : !b.reason);
+		w = fmax(w * 0.5, 1e-3);
+		other *= 1.5;
+		scale = 2 / (w + other);
+		w *= scale;
+		other *= scale;
+		assert(near(b.weight[0], w) && near(b.weight[1], other));
+		assert(b.converged == (i == 8) && b.keep == b.converged);
+	}
+	dlb_balance_release(&b);
+
 	/* patent: nobody waits */
 	dlb_balance_init(&b, 2);
 	l = two(room, 10, 10, 10, "a", placement);
