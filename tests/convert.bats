@@ -358,8 +358,25 @@ PY
 		| .plan |= del(.nodes, .timeline)' "$tmp/gpt.json" | dlb-convert --to megatron; }
 	jq -c '.graph.ops |= [.[] | del(.colocate)]' "$tmp/gpt.json" >"$tmp/free.json" && mv "$tmp/free.json" "$tmp/gpt.json"
 	jq -e '.graph.ops[0:6] | all(.phase == "forward")' "$tmp/gpt.json"
-	run -0 layout '[0,0,0,0,0,0,0]'
-	[ "$output" = 'Et*2L' ]
+	# names alone make no transformer
+	run -1 --separate-stderr layout '[0,0,0,0,0,0,0]'
+	one_line dlb-convert 'no stack of transformer layers: layer 0 has no attention'
+}
+
+@test "megatron: what is no stack of transformer layers is refused, numbered blocks too" {
+	local vit=$DLB_TEST_DATA/onnx/models/vit_b_16.train.op17.dyn.light.onnx bert=$DLB_TEST_DATA/onnx/models/bert_4l.train.op17.dyn.onnx
+	[ -e "$vit" ] || skip "no models (DLB_TEST_DATA=$DLB_TEST_DATA)"
+	dlb-profile -q --analytic --batch 2 "$bert" | dlb-costmodel -c cpu:2 | dlb-place -q -a even >"$tmp/bert.json"
+	[ "$(dlb-convert --to megatron "$tmp/bert.json" | tr -d '|')" = "Et*2t*2L" ]
+	# mlp.0, mlp.3 are numbered parts of a block, no layers
+	dlb-profile -q --analytic --batch 2 "$vit" | dlb-costmodel -c cpu:2 | dlb-place -q -a even >"$tmp/vit.json"
+	run -1 --separate-stderr dlb-convert --to megatron "$tmp/vit.json"
+	one_line dlb-convert 'no stack of transformer layers' 'no attention'
+	# two layers that are not alike
+	jq -c '(.graph.ops[] | select(.name == "/enc/layers.2/Mul_1") | .name) = "/enc/layers.3/other"
+		| del(.plan.inputs, .cost.inputs, .profile.inputs)' "$tmp/bert.json" >"$tmp/odd.json"
+	run -1 --separate-stderr dlb-convert --to megatron "$tmp/odd.json"
+	one_line dlb-convert 'has other ops than layer 0'
 }
 
 @test "megatron: GPT-2's twelve layers, each once, embedding first and loss last" {

@@ -4,12 +4,17 @@
  *
  * A layer is what has the same number in its ops' names: a part between slashes that ends in a dot and a number
  * ("/h.3/attn/MatMul", "/layers.3/mlp"). Megatron keeps layers whole: each counts where most of its forward FLOP are.
- * What comes before the first is the embedding, what comes after the last the loss. */
+ * What comes before the first is the embedding, what comes after the last the loss.
+ *
+ * Megatron builds the layers itself, all alike, from its own description of a transformer. So what is no stack of such layers is
+ * refused: each layer has to multiply matrices and to mix tokens by attention, and to have the same ops as the others. */
 #include <ctype.h>
 #include <stdlib.h>
 #include <string.h>
 #include "convert/formats.h"
 #include "convert/planned.h"
+#include "op/op.h"
+#include "util/hash.h"
 
 enum { MAX_LAYERS = 100000 };
 
@@ -58,6 +63,47 @@ static int find_nodes(const struct dlb_planned *x, int n, int *at, struct dlb_er
 			rc = dlb_fail_no(err, NULL, "there is no layer %d below layer %d", k - 1, n - 1);
 	}
 	free(flop);
+	return rc;
+}
+
+/* Attention as one op, or as a product, a Softmax and a product. */
+static bool mixes_tokens(const struct dlb_op *o)
+{
+	return strstr(o->type, "Attention") != NULL || !strcmp(o->type, "Softmax");
+}
+
+static bool multiplies(const struct dlb_op *o)
+{
+	return !strcmp(dlb_op_work(o->type), "dense");
+}
+
+/* Forward ops of each layer, by type: alike where their counts and a sum over hashes of types are. */
+struct census { int n, n_dense, n_mixing; uint64_t types; };
+
+static int check_stack(const struct dlb_graph *g, int n, struct dlb_error *err)
+{
+	struct census *c = dlb_xcalloc((size_t)n + 1, sizeof *c);
+	int rc = 0;
+	for (int i = 0; i < g->n_ops; i++) {
+		const struct dlb_op *o = &g->op[i];
+		const int layer = o->phase == DLB_FORWARD ? layer_of(o->name) : -1;
+		if (layer < 0 || dlb_graph_is_view(g, i))
+			continue;
+		c[layer].n++;
+		c[layer].n_dense += multiplies(o);
+		c[layer].n_mixing += mixes_tokens(o);
+		c[layer].types += dlb_hash_bytes(DLB_HASH_INIT, o->type, strlen(o->type));
+	}
+	for (int k = 0; k < n && rc == 0; k++) {
+		if (!c[k].n)
+			rc = dlb_fail_no(err, NULL, "there is no layer %d below layer %d", k, n - 1);
+		else if (!c[k].n_mixing || c[k].n_dense < 2)
+			rc = dlb_fail_no(err, NULL, "no stack of transformer layers: layer %d has %s; Megatron's layers are attention and products of "
+					 "matrices", k, c[k].n_mixing ? "not two products of matrices" : "no attention");
+		else if (c[k].n != c[0].n || c[k].types != c[0].types)
+			rc = dlb_fail_no(err, NULL, "no stack of transformer layers: layer %d has other ops than layer 0; Megatron's layers are alike", k);
+	}
+	free(c);
 	return rc;
 }
 
@@ -113,7 +159,7 @@ char *dlb_export_megatron(const struct dlb_doc *d, const struct dlb_convert_opti
 	int *at = dlb_xcalloc((size_t)n + 2, sizeof *at);
 	if (!n)
 		dlb_fail_no(err, NULL, "no layers: no op is named as in '/h.3/attn/MatMul'");
-	else if (find_nodes(&x, n, at, err) == 0)
+	else if (check_stack(&x.g, n, err) == 0 && find_nodes(&x, n, at, err) == 0)
 		rc = write_layout(at, n, x.cl.n_nodes, &t, err);
 	free(at);
 	dlb_planned_release(&x);
