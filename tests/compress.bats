@@ -72,7 +72,7 @@ run_it() { # DOCUMENT STEPS [DLB-RUN OPTION...]
 
 @test "a gradient that is not finite ends all ranks with one line that names it" {
 	doc 3 >"$tmp/doc.json"
-	for how in lowrank:2,start=0 lowrank:2 bf16; do
+	for how in lowrank:2,start=0 lowrank:2 bf16 cholesky cholesky:3; do
 		run -2 --separate-stderr run_it "$tmp/doc.json" 50 --lr 1e30 --compress "$how"
 		[ -z "$output" ]
 		[ "${#stderr_lines[@]}" = 1 ]
@@ -80,9 +80,75 @@ run_it() { # DOCUMENT STEPS [DLB-RUN OPTION...]
 	done
 }
 
+@test "cholesky sends less than dense with every optimizer, learns, and the report has the ranks" {
+	dlb-profile --analytic --batch 24 "$models/digits_mlp.onnx" | dlb-costmodel -c cpu:2 |
+		dlb-place -a single --replicas 2 --allreduce ring >"$tmp/doc.json"
+	for o in 'sgd --lr 0.1' 'momentum --lr 0.02' 'adam --lr 0.003' 'adamw --lr 0.003' 'rmsprop --lr 0.001' 'max-adabelief --lr 0.003'; do
+		echo "$o"
+		# shellcheck disable=SC2086	# words
+		dlb-run -q --steps 150 "${digits[@]}" --optimizer $o --compress cholesky "$tmp/doc.json" >"$tmp/out.json"
+		validates "$tmp/out.json"
+		jq -e '.report.allreduce | .bytes < .dense_bytes / 9 and .classes.gradient.bytes < .classes.gradient.dense_bytes / 20' "$tmp/out.json"
+		jq -e '.report.losses | (.[:10] | add) * 0.8 > (.[-10:] | add)' "$tmp/out.json"
+		jq -e '.report.allreduce.ranks | map(.weight) | sort == ["1.weight", "3.weight"]' "$tmp/out.json"
+		jq -e '.report.allreduce.ranks | all(1 <= .min and .min <= .median and .median <= .max and .max <= .most)' "$tmp/out.json"
+	done
+}
+
+@test "cholesky: the rank adapts between 1 and R, and bytes with it; what is predicted is the most" {
+	doc 2 >"$tmp/doc.json"
+	dlb-run -q --dry-run --compress cholesky:8 "$tmp/doc.json" >"$tmp/dry.json"
+	validates "$tmp/dry.json"
+	most=$(jq .report.allreduce.bytes "$tmp/dry.json")
+	for how in cholesky:8 cholesky:1 cholesky:0.3; do
+		run_it "$tmp/doc.json" 30 --compress "$how" >"$tmp/out.json"
+		validates "$tmp/out.json"
+		jq -c .report.allreduce.ranks "$tmp/out.json"
+		jq -e '.report.allreduce.bytes' "$tmp/out.json" >>"$tmp/bytes"
+		jq -e '.report.allreduce.ranks | length > 0 and all(.min >= 1 and .max <= 8)' "$tmp/out.json"
+	done
+	jq -es --argjson most "$most" '.[0] <= $most * 1.01 and .[1] < .[0] and .[2] < .[0]' "$tmp/bytes"
+	run_it "$tmp/doc.json" 30 --compress cholesky:1 | jq -e '.report.allreduce.ranks | all(.max == 1)'
+	dlb-run -q --dry-run --compress cholesky "$tmp/doc.json" | jq -e '.report.allreduce.ranks | length > 0 and all(.min == .most and .max == .most)'
+}
+
+@test "cholesky: the same bits again, wherever ops stand, and from a checkpoint" {
+	for o in 'momentum --lr 0.02' 'adam --lr 0.003'; do
+		plan 'cpu:4' -a single --replicas 2 --allreduce ring >"$tmp/one.json"
+		plan 'cpu:4' -a even --replicas 2 --allreduce ring >"$tmp/two.json"
+		[ "$(jq -c '.plan.placement | [.[]] | unique | length' "$tmp/two.json")" -gt 1 ]
+		for d in one one two; do
+			# shellcheck disable=SC2086	# words
+			dlb-run -q --steps 12 "${digits[@]}" --optimizer $o --compress cholesky,start=2 "$tmp/$d.json" >"$tmp/out.json"
+			jq -c .report.losses "$tmp/out.json" >>"$tmp/losses"
+			jq -e '.report.allreduce.ranks | length == 3' "$tmp/out.json"		# of both parts
+		done
+		[ "$(sort -u "$tmp/losses" | wc -l)" = 1 ]
+		# shellcheck disable=SC2086	# words
+		gone_on() { dlb-run -q --steps "$1" "${digits[@]}" --optimizer $o --compress cholesky,start=2 --checkpoint "$tmp/ckpt" "$tmp/two.json"; }
+		gone_on 7 >"$tmp/first.json"
+		[ "$(gone_on 5 | jq -c .report.losses)" = "$(head -n 1 "$tmp/losses" | jq -c '.[7:]')" ]
+		rm -r "$tmp/ckpt" "$tmp/losses"
+	done
+}
+
+@test "cholesky: three replicas with shares by power, by every algorithm, and gradients of any size" {
+	doc 3 >"$tmp/doc.json"
+	for how in ring tree host doubling; do
+		dlb-run -q --steps 8 "${digits[@]}" --optimizer momentum --lr 0.02 --allreduce $how --compress cholesky,start=1 "$tmp/doc.json" |
+			jq -e '.report.losses | all(. < 4)'
+	done
+	# Eight bits are scaled: a loss a million times greater, with a learning rate as much smaller, is the same run.
+	plan cpu:2 -a single --replicas 2 --allreduce ring >"$tmp/doc.json"
+	for lr in 0.1 1e-7; do
+		dlb-run -q --steps 40 "${digits[@]}" --optimizer sgd --lr $lr --compress cholesky "$tmp/doc.json" | jq -e '.report.losses | all(. < 4)'
+	done
+}
+
 @test "what makes no sense is one line" {
 	doc 2 >"$tmp/doc.json"
-	for how in lowrank lowrank:0 lowrank:99 zip bf16,start=1 lowrank:2,wire=f8; do
+	for how in cholesky:0 cholesky:1.5 cholesky:-1 cholesky:x cholesky:1.0 cholesky:65 cholesky: cholesky:0.0 cholesky:1e-3x cholesky,wire=f8 \
+		cholesky:per-hop,start=1 lowrank lowrank:0 lowrank:99 zip bf16,start=1 lowrank:2,wire=f8; do
 		run -2 --separate-stderr run_it "$tmp/doc.json" 1 --compress "$how"
 		[ "${#stderr_lines[@]}" = 1 ]
 	done

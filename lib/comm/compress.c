@@ -20,10 +20,10 @@ const struct dlb_compress_name dlb_compress_names[] = {
 const char *const dlb_traffic_names[DLB_N_TRAFFIC] = { "factor", "gradient", "small" };
 
 enum { USUAL_RANK = 4, USUAL_START = 100, LEAST_RATE = 2 };
-/* Of cholesky without R: no matrix travels in more than a USUAL_RATE-th of its bytes (but in rank 1 at least), and a tensor
- * of any rank is dense in one step of USUAL_SHARE. */
+/* Of cholesky without R: no matrix travels in more than a USUAL_RATE-th of its bytes (but in rank 1 at least). One step in
+ * USUAL_SHARE is dense; of a run whose end is not known, the first FEW_STEPS. */
 enum { USUAL_RATE = 26, USUAL_SHARE = 400, FEW_STEPS = 4 };
-static const double usual_tolerance = 1e-2;
+static const double usual_tolerance = 1e-4;
 
 static int bad(const char *text, struct dlb_error *err)
 {
@@ -63,7 +63,7 @@ static int parse_option(const char *s, size_t n, struct dlb_compress_choice *c, 
 	} else if ((is(s, n, "error=local") || is(s, n, "error=global")) && thin) {
 		c->local_error = is(s, n, "error=local");
 	} else if ((is(s, n, "wire=f32") || is(s, n, "wire=bf16")) && thin) {
-		c->wire = c->thin_wire = is(s, n, "wire=f32") ? DLB_WIRE_PLAIN : DLB_WIRE_BF16;
+		c->wire = c->p_wire = c->q_wire = is(s, n, "wire=f32") ? DLB_WIRE_PLAIN : DLB_WIRE_BF16;
 	} else {
 		dlb_fail(err, NULL, "no option '%.*s' of compression '%s'", (int)n, s, dlb_compress_names[c->how].name);
 		return dlb_hint(err, "start=N, wire=f32|bf16, error=global|local of cholesky and lowrank");
@@ -96,7 +96,7 @@ static bool parse_cholesky(const char *s, size_t n, struct dlb_compress_choice *
 int dlb_compress_parse(const char *text, struct dlb_compress_choice *out, struct dlb_error *err)
 {
 	struct dlb_compress_choice c = { .how = DLB_COMPRESS_NONE };
-	struct dlb_compress_choice cholesky = { .how = DLB_COMPRESS_CHOLESKY, .wire = DLB_WIRE_BF16, .thin_wire = DLB_WIRE_F8,
+	struct dlb_compress_choice cholesky = { .how = DLB_COMPRESS_CHOLESKY, .wire = DLB_WIRE_BF16, .p_wire = DLB_WIRE_BF16, .q_wire = DLB_WIRE_F8,
 						.tolerance = usual_tolerance, .local_error = true, .start = -1 };
 	size_t n;
 	int64_t rank;
@@ -106,8 +106,8 @@ int dlb_compress_parse(const char *text, struct dlb_compress_choice *out, struct
 	n = strcspn(text, ",");
 	rank = number_after(text, n, "lowrank:");
 	if (rank >= 1 && rank <= DLB_MOST_RANK) {
-		c = (struct dlb_compress_choice){ .how = DLB_COMPRESS_LOWRANK, .rank = (int)rank, .wire = DLB_WIRE_BF16, .thin_wire = DLB_WIRE_BF16,
-						  .start = -1 };
+		c = (struct dlb_compress_choice){ .how = DLB_COMPRESS_LOWRANK, .rank = (int)rank, .wire = DLB_WIRE_BF16, .p_wire = DLB_WIRE_BF16,
+						  .q_wire = DLB_WIRE_BF16, .start = -1 };
 	} else if (parse_cholesky(text, n, &cholesky)) {
 		c = cholesky;
 	} else {
@@ -140,10 +140,15 @@ void dlb_compress_settle(struct dlb_compress_choice *c, int64_t last)
 		c->start = last != INT64_MAX && last / 10 > USUAL_START ? last / 10 : USUAL_START;
 }
 
+int64_t dlb_compress_column_bytes(const struct dlb_compress_choice *c, const struct dlb_addend *a)
+{
+	return a->rows * (int64_t)dlb_wire_bytes(c->p_wire, DLB_F32) + a->cols * (int64_t)dlb_wire_bytes(c->q_wire, DLB_F32);
+}
+
 int dlb_compress_rank(const struct dlb_compress_choice *c, const struct dlb_addend *a)
 {
 	int64_t least = a->rows < a->cols ? a->rows : a->cols, dense = a->rows * a->cols * (int64_t)dlb_wire_bytes(DLB_WIRE_PLAIN, DLB_F32);
-	int64_t column = (a->rows + a->cols) * (int64_t)dlb_wire_bytes(c->thin_wire, DLB_F32), rank = c->rank;
+	int64_t column = dlb_compress_column_bytes(c, a), rank = c->rank;
 
 	if (a->factor || (c->how != DLB_COMPRESS_LOWRANK && (c->how != DLB_COMPRESS_CHOLESKY || c->gradients_dense)))
 		return 0;
@@ -228,10 +233,10 @@ void dlb_compress_bytes(const struct dlb_compress_choice *c, const struct dlb_al
 
 		dense_bytes[t] += dense;
 		if (rank) {
-			size_t wire = dlb_wire_bytes(c->thin_wire, DLB_F32);
+			size_t p = dlb_wire_bytes(c->p_wire, DLB_F32), q = dlb_wire_bytes(c->q_wire, DLB_F32);
 
-			bytes[t] += (double)(dlb_allreduce_bytes(how, r, member, a[i].rows * rank, NULL, wire, NULL) +
-					     dlb_allreduce_bytes(how, r, member, a[i].cols * rank, NULL, wire, NULL));
+			bytes[t] += (double)(dlb_allreduce_bytes(how, r, member, a[i].rows * rank, NULL, p, NULL) +
+					     dlb_allreduce_bytes(how, r, member, a[i].cols * rank, NULL, q, NULL));
 		} else if (a[i].factor && c->how == DLB_COMPRESS_CHOLESKY) {
 			bytes[t] += half_ring(r, member, owner[i], (double)triangle, false) +
 				half_ring(r, member, owner[i], 4.0 * (double)dlb_factor_words(c, a[i].rows), true);
@@ -253,7 +258,7 @@ static int64_t thin_words(const struct dlb_compress_choice *c, const struct dlb_
 {
 	int64_t bases = rank * dlb_skinny_stride(a->cols) * (c->local_error ? 3 : 2);
 
-	return a->rows * a->cols * (c->start == 0 && c->thin_wire != DLB_WIRE_F8 ? 1 : 2) + bases + 2 * rank * (a->rows + a->cols);
+	return a->rows * a->cols * (c->start == 0 ? 1 : 2) + bases + 2 * rank * (a->rows + a->cols);
 }
 
 /* Of a factor: as it travels whole, and as its triangle there and back. */

@@ -10,9 +10,10 @@
  *     cholesky:per-hop  factors as first published: every hop restores, adds, factors and sends L; gradients dense
  *     lowrank:R         gradients of two dimensions and more as P and Q of rank R with error feedback; small ones dense
  *
- * and after the name, by commas: wire=f32 (P, Q and L travel as floats; bf16 otherwise), start=N (gradients are dense for
- * the first N steps; otherwise, of lowrank, a tenth of the run, at least a hundred; of cholesky, a hundredth), error=local
- * (what is kept back is what each rank did not send itself, rather than an equal share of what all did not).
+ * and after the name, by commas: wire=f32 (P, Q and L travel as floats; bf16 otherwise, but Q of cholesky in 8 bits), start=N (gradients are dense for
+ * the first N steps; otherwise, of lowrank, a tenth of the run, at least a hundred; of cholesky, one step in 400), error=local
+ * (what is kept back is what each rank did not send itself, as of cholesky, or, error=global, as of lowrank, an equal share of
+ * what all did not).
  *
  * A dlb_compressor sums a list of tensors over some ranks in place of a dlb_collective, and is driven like one: start,
  * test until done, wait. All ranks end with the same bits and the same verdict. What it keeps from step to step (errors kept
@@ -36,7 +37,8 @@ struct dlb_compress_choice {
 	int rank;			/* of lowrank; of cholesky the most, 0: what `USUAL_RATE` leaves room for (compress.c) */
 	double tolerance;		/* cholesky: what may be left of a sketch's trace, relative */
 	bool gradients_dense;		/* cholesky: factors alone */
-	enum dlb_wire wire, thin_wire;	/* of L, and of all with bf16; of P and Q */
+	enum dlb_wire wire;		/* of L, and of all with bf16 */
+	enum dlb_wire p_wire, q_wire;	/* of P and Q */
 	bool local_error;
 	int64_t start;			/* of gradients: the first step that is compressed; -1: the usual (dlb_compress_settle) */
 };
@@ -62,6 +64,8 @@ struct dlb_addend {
 enum dlb_traffic_class dlb_traffic_class_of(const struct dlb_compress_choice *c, const struct dlb_addend *a);
 /* Greatest rank with which `a` travels; 0: dense (small, or that rank would save less than half of the bytes). */
 int dlb_compress_rank(const struct dlb_compress_choice *c, const struct dlb_addend *a);
+/* Bytes of one column of P and of Q together. */
+int64_t dlb_compress_column_bytes(const struct dlb_compress_choice *c, const struct dlb_addend *a);
 /* Floats in which the Cholesky factor of a factor of order n comes back from its owner. */
 int64_t dlb_factor_words(const struct dlb_compress_choice *c, int64_t n);
 /* owner[i] of the n_owners for each factor; -1: addend i is none. */

@@ -64,8 +64,8 @@ static int ready(struct dlb_compressor *k, struct dlb_error *err)
 	return dlb_fused_ready(&k->dense, k, k->how, dense, k->tag, NULL, err) ||
 		dlb_fused_ready(&k->flags, k, k->how, DLB_WIRE_PLAIN, k->tag + 1, NULL, err) ||
 		dlb_fused_ready(&k->warm, k, k->how, DLB_WIRE_PLAIN, k->tag + 4, NULL, err) ||
-		dlb_fused_ready(&k->p, k, k->how, k->choice.thin_wire, k->tag + 2, NULL, err) ||
-		dlb_fused_ready(&k->q, k, k->how, k->choice.thin_wire, k->tag + 3, NULL, err) ? -1 : 0;
+		dlb_fused_ready(&k->p, k, k->how, k->choice.p_wire, k->tag + 2, NULL, err) ||
+		dlb_fused_ready(&k->q, k, k->how, k->choice.q_wire, k->tag + 3, NULL, err) ? -1 : 0;
 }
 
 int dlb_compressor_new(struct dlb_compressor **out, struct dlb_comm *c, const struct dlb_compressor_desc *d, struct dlb_error *err)
@@ -158,7 +158,7 @@ void dlb_compressor_start(struct dlb_compressor *k, int64_t step)
 	k->verdict = (struct dlb_verdict){ .rank = -1 };
 	k->step = step;
 	k->hops_due = false;
-	k->thin_now = k->n_thin && step >= k->choice.start && dlb_thin_ready(k);
+	k->thin_now = k->n_thin && step >= k->choice.start;
 	k->phase = DLB_PHASE_DONE;
 	if (k->member < 0 || k->ranks.n < 2)
 		return;
@@ -216,7 +216,6 @@ static void second(struct dlb_compressor *k)
 		send(k, &k->q);
 	} else if (k->n_thin) {
 		dlb_fused_unload(&k->warm);
-		dlb_thin_watch(k);
 	}
 	if (!k->n_triangles)
 		return;

@@ -44,7 +44,7 @@ struct dlb_kept_thin {			/* what is kept of one */
 	float *error;			/* (rows, cols) */
 	float *basis;			/* what the next sketch is of, Q^T of the last step that counted: (most, stride) */
 	float *next;			/* Q^T of this one */
-	float *sketch;			/* of a rank that adapts, [1 + most]: columns of the next sketch; how long each may be, 0: unknown */
+	float width;			/* of a rank that adapts: columns of the next sketch; a float, as checkpoints have it */
 	int64_t *seen;			/* [most + 1] steps with that rank */
 };
 struct dlb_kept { struct dlb_kept_thin **thin; int n, cap; };
@@ -53,7 +53,7 @@ struct dlb_kept_thin *dlb_kept_of(struct dlb_kept *k, const struct dlb_addend *a
 struct dlb_thin {			/* a gradient that travels as P and Q */
 	int addend, most;
 	int width, rank;		/* of this step: columns of P on the wire, of Q; at most `most` */
-	int shift[DLB_MOST_RANK];	/* columns travel times two to these, in few bits */
+	int shift[DLB_MOST_RANK];	/* Q's columns travel times two to these, in few bits */
 	double length[DLB_MOST_RANK];	/* of P's columns beyond those before them */
 	struct dlb_kept_thin *kept;
 	float *mine;			/* local errors: this rank's own Q^T; else NULL */
@@ -91,12 +91,8 @@ void dlb_thin_free(struct dlb_compressor *k);
 void dlb_thin_project(struct dlb_compressor *k);	/* x += error, P; notes what is not finite */
 void dlb_thin_back(struct dlb_compressor *k);		/* the sum of P becomes a basis; Q */
 void dlb_thin_restore(struct dlb_compressor *k);	/* x, error and basis from the sum of Q */
-void dlb_thin_watch(struct dlb_compressor *k);		/* the sums of a dense step are here */
-bool dlb_thin_ready(const struct dlb_compressor *k);	/* all that P and Q need is known */
 /* sketch.c: of a tensor whose rank adapts */
 void dlb_sketch_init(struct dlb_kept_thin *t);
-void dlb_sketch_watch(struct dlb_kept_thin *t, const float *x);		/* x: a sum that came dense */
-void dlb_sketch_shift_p(const struct dlb_compressor *k, struct dlb_thin *t);		/* before P travels */
 int dlb_sketch_basis(const struct dlb_compressor *k, struct dlb_thin *t);		/* P's sum becomes a basis: t->rank, -1: not finite */
 void dlb_sketch_shift_q(const struct dlb_compressor *k, struct dlb_thin *t);		/* before Q travels; mine: what of it arrives */
 void dlb_sketch_unshift_q(const struct dlb_compressor *k, struct dlb_thin *t);

@@ -18,7 +18,6 @@ void dlb_kept_free(struct dlb_kept *k)
 		free(k->thin[i]->basis);
 		free(k->thin[i]->next);
 		free(k->thin[i]->seen);
-		free(k->thin[i]->sketch);
 		free(k->thin[i]);
 	}
 	if (k)
@@ -63,7 +62,7 @@ bool dlb_kept_state(struct dlb_kept *k, int i, struct dlb_kept_state *s)
 	else if (i == 1)
 		*s = (struct dlb_kept_state){ t->name, "basis", t->basis, t->most * dlb_skinny_stride(t->cols), false, DLB_F32, false };
 	else
-		*s = (struct dlb_kept_state){ t->name, "sketch", t->sketch, 1 + t->most, false, DLB_F32, false };
+		*s = (struct dlb_kept_state){ t->name, "width", &t->width, 1, false, DLB_F32, false };
 	return true;
 }
 
@@ -110,7 +109,7 @@ void dlb_thin_new(struct dlb_compressor *k)
 		t->q = dlb_xcalloc((size_t)(a->cols * r), sizeof *t->q);
 		dlb_fused_add(&k->p, t->p, a->rows * r, -1, DLB_TRAFFIC_GRADIENT);
 		dlb_fused_add(&k->q, t->q, a->cols * r, -1, DLB_TRAFFIC_GRADIENT);
-		if (k->choice.start || k->choice.thin_wire == DLB_WIRE_F8)
+		if (k->choice.start)
 			dlb_fused_add(&k->warm, a->x, a->rows * a->cols, -1, DLB_TRAFFIC_GRADIENT);
 		most = a->rows * r > most ? a->rows * r : most;
 	}
@@ -126,21 +125,6 @@ void dlb_thin_free(struct dlb_compressor *k)
 	}
 	free(k->thin);
 	free(k->work);
-}
-
-void dlb_thin_watch(struct dlb_compressor *k)
-{
-	for (int i = 0; i < k->n_thin; i++)
-		if (k->thin[i].kept->adapts)
-			dlb_sketch_watch(k->thin[i].kept, k->addend[k->thin[i].addend].x);
-}
-
-bool dlb_thin_ready(const struct dlb_compressor *k)
-{
-	for (int i = 0; i < k->n_thin; i++)
-		if (k->choice.thin_wire == DLB_WIRE_F8 && !(k->thin[i].kept->sketch[1] > 0))
-			return false;
-	return true;
 }
 
 /* Part i of P, of Q, is of thin tensor i. */
@@ -166,12 +150,10 @@ void dlb_thin_project(struct dlb_compressor *k)
 		struct dlb_thin *t = &k->thin[i];
 		const struct dlb_addend *a = &k->addend[t->addend];
 
-		t->width = t->kept->adapts ? (int)t->kept->sketch[0] : t->most;
+		t->width = t->kept->adapts ? (int)t->kept->width : t->most;
 		dlb_skinny()->project(a->rows, a->cols, t->width, a->x, t->kept->error, t->kept->basis, t->p);
 		if (!dlb_all_finite(t->p, a->rows * t->width))		/* as it is when any number of x is not */
 			dlb_compressor_note(k, k->not_finite, t->addend);
-		if (t->kept->adapts)
-			dlb_sketch_shift_p(k, t);
 	}
 	resize(k, &k->p, false);
 }

@@ -3,9 +3,9 @@
  * A step's sketch P = sum M W has as many columns as the last step's rank, and some more where that may grow. W's columns
  * have length 1: those of the last Q, then random ones. Pivoted Cholesky of P's Gram matrix takes a basis out of it.
  *
- * In 8 bits (f8.h) columns travel times a power of two that makes them about as long as those numbers are fine, by what all
- * ranks know of their length: of P's, Q's of the step before, or the dense sum before the first sketch; of Q's, P's. What is
- * too large for that travels as the largest number, and is kept back. */
+ * Q travels in 8 bits (f8.h), its columns times a power of two that makes them about as long as those numbers are fine: by
+ * what P says of their length. What is too large for that travels as the largest number, and is kept back. P does not: its
+ * columns lean towards the same few directions, and what they differ by would be lost. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -19,7 +19,7 @@ enum { MOST_SHIFT = 100, SHORTER = 256 };
 
 static bool in_8_bits(const struct dlb_compressor *k)
 {
-	return k->choice.thin_wire == DLB_WIRE_F8;
+	return k->choice.q_wire == DLB_WIRE_F8;
 }
 
 /* Makes a column of that length one of length 4 to 8. */
@@ -49,37 +49,15 @@ void dlb_sketch_init(struct dlb_kept_thin *t)
 {
 	const int64_t stride = dlb_skinny_stride(t->cols);
 
-	t->sketch = dlb_xcalloc(1 + (size_t)t->most, sizeof *t->sketch);
-	t->sketch[0] = (float)t->most;
+	t->width = (float)t->most;
 	for (int r = 0; r < t->most; r++)
 		normalise(t->basis + r * stride, t->cols, length_of(t->basis + r * stride, t->cols));
 }
 
-void dlb_sketch_watch(struct dlb_kept_thin *t, const float *x)
-{
-	const double length = length_of(x, t->rows * t->cols) / sqrt((double)t->cols);	/* x times a random column of length 1 */
-
-	for (int r = 0; r < t->most && isfinite(length) && t->sketch[1 + r] <= 0; r++)
-		t->sketch[1 + r] = (float)length;
-}
-
-void dlb_sketch_shift_p(const struct dlb_compressor *k, struct dlb_thin *t)
-{
-	const int64_t n = t->kept->rows * t->width;
-
-	for (int r = 0; r < t->width; r++)
-		t->shift[r] = in_8_bits(k) ? shift_of((double)t->kept->sketch[1 + r]) : 0;
-	for (int64_t i = 0; i < n && in_8_bits(k); i++)
-		t->p[i] = ldexpf(t->p[i], t->shift[i % t->width]);
-}
-
 int dlb_sketch_basis(const struct dlb_compressor *k, struct dlb_thin *t)
 {
-	const int64_t n = t->kept->rows * t->width;
 	const uint64_t key = dlb_lowrank_key((uint64_t)t->kept->id, (uint64_t)k->step);
 
-	for (int64_t i = 0; i < n && in_8_bits(k); i++)
-		t->p[i] = ldexpf(t->p[i], -t->shift[i % t->width]);
 	t->rank = dlb_pivoted_basis(t->p, t->kept->rows, t->width, t->most, k->choice.tolerance, key, t->length, k->work);
 	return t->rank;
 }
@@ -92,10 +70,11 @@ void dlb_sketch_shift_q(const struct dlb_compressor *k, struct dlb_thin *t)
 		float *row = t->q + r * cols;
 
 		t->shift[r] = shift_of(fmax(t->length[r], t->length[0] / SHORTER));
+		const float by = ldexpf(1, t->shift[r]), back = ldexpf(1, -t->shift[r]);
 		for (int64_t j = 0; j < cols; j++) {
-			row[j] = dlb_f8_widen(dlb_f8_round(ldexpf(row[j], t->shift[r])));
+			row[j] = dlb_f8_widen(dlb_f8_round(row[j] * by));
 			if (t->mine)
-				t->mine[r * stride + j] = ldexpf(row[j], -t->shift[r]);
+				t->mine[r * stride + j] = row[j] * back;
 		}
 	}
 }
@@ -104,9 +83,12 @@ void dlb_sketch_unshift_q(const struct dlb_compressor *k, struct dlb_thin *t)
 {
 	const int64_t cols = t->kept->cols;
 
-	for (int r = 0; r < t->rank && in_8_bits(k); r++)
+	for (int r = 0; r < t->rank && in_8_bits(k); r++) {
+		const float back = ldexpf(1, -t->shift[r]);
+
 		for (int64_t j = 0; j < cols; j++)
-			t->q[r * cols + j] = ldexpf(t->q[r * cols + j], -t->shift[r]);
+			t->q[r * cols + j] *= back;
+	}
 }
 
 /* A column that nothing is known of. */
@@ -126,7 +108,6 @@ void dlb_sketch_next(const struct dlb_compressor *k, struct dlb_thin *t)
 	struct dlb_kept_thin *kept = t->kept;
 	const int64_t stride = dlb_skinny_stride(kept->cols);
 	const int more = t->rank + 1 + t->rank / 8, width = more < kept->most ? more : kept->most;
-	double last = (double)kept->sketch[1] / SHORTER;
 
 	for (int r = 0; r < width; r++) {
 		float *row = kept->basis + r * stride;
@@ -136,8 +117,6 @@ void dlb_sketch_next(const struct dlb_compressor *k, struct dlb_thin *t)
 			normalise(row, kept->cols, length);
 		else
 			draw(k, kept, r, row);
-		last = length > 0 ? length : last;
-		kept->sketch[1 + r] = (float)fmax(last, 1e-30);
 	}
-	kept->sketch[0] = (float)width;
+	kept->width = (float)width;
 }

@@ -295,15 +295,19 @@ static int collect_ranks(struct run *r, struct dlb_report *report, struct dlb_er
 		n++;
 	rc = dlb_comm_gather(r->comm, &n, sizeof n, all, 0, err);
 	report->allreduce.rank = dlb_arena_array(&report->arena, (size_t)r->job.graph.n_tensors + 1, sizeof *report->allreduce.rank);
-	for (int i = 0; i < n_nodes && !rc && (r->rank == 0 || i == r->rank); i++) {
+	if (r->rank && n && !rc) {
 		struct dlb_request q = { 0 };
 
-		if (r->rank && n)
-			dlb_comm_isend(r->comm, seen, (size_t)n * sizeof *seen, 0, 3, &q);
-		if (r->rank == 0 && i && all[i])
-			dlb_comm_irecv(r->comm, seen, (size_t)all[i] * sizeof *seen, i, 3, &q);
+		dlb_comm_isend(r->comm, seen, (size_t)n * sizeof *seen, 0, 3, &q);
 		rc = dlb_comm_wait(r->comm, &q, err);
-		for (int k = 0; r->rank == 0 && k < all[i] && !rc; k++)
+	}
+	for (int i = 0; r->rank == 0 && i < n_nodes && !rc; i++) {
+		struct dlb_request q = { 0 };
+
+		if (i && all[i])
+			dlb_comm_irecv(r->comm, seen, (size_t)all[i] * sizeof *seen, i, 3, &q);
+		rc = all[i] ? dlb_comm_wait(r->comm, &q, err) : 0;
+		for (int k = 0; k < all[i] && !rc; k++)
 			report->allreduce.rank[report->allreduce.n_ranks++] = (struct dlb_report_rank){
 				dlb_arena_strdup(&report->arena, r->job.graph.tensor[seen[k].id].name), seen[k].least, seen[k].median, seen[k].most,
 				seen[k].bound };

@@ -134,11 +134,10 @@ static double travels(const struct compiler *c, int update, const struct dlb_com
 {
 	const struct dlb_bucket alone = { .op = &update, .n_ops = 1, .cls = DLB_SUM_GRADIENT };
 	double bytes = dlb_tensor_bytes(&c->g->tensor[dlb_update_gradient(c->g, update)], 1) * dlb_sharing_tensors(&c->p->sharing);
-	double wire = (double)dlb_wire_bytes(choice->thin_wire, DLB_F32);
 	struct dlb_addend a;
 	dlb_bucket_addend(c->g, &alone, 0, &a);
 	int rank = dlb_compress_rank(choice, &a);
-	return rank ? wire * rank * (double)(a.rows + a.cols) : choice->how == DLB_COMPRESS_BF16 ? bytes / 2 : bytes;
+	return rank ? rank * (double)dlb_compress_column_bytes(choice, &a) : choice->how == DLB_COMPRESS_BF16 ? bytes / 2 : bytes;
 }
 
 static double small_travel(const struct compiler *c, const struct dlb_compress_choice *choice)

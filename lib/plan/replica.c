@@ -368,8 +368,8 @@ double dlb_plan_bucket_s(const struct dlb_program *g, const struct dlb_cost *c, 
 		q += rank * a.cols;
 		passes += rank ? 7 * 4 * a.rows * a.cols : 0;		/* bytes that the three passes read and write */
 	}
-	p = (p * (int64_t)dlb_wire_bytes(choice.thin_wire, DLB_F32) + 3) / 4;
-	q = (q * (int64_t)dlb_wire_bytes(choice.thin_wire, DLB_F32) + 3) / 4;
+	p = (p * (int64_t)dlb_wire_bytes(choice.p_wire, DLB_F32) + 3) / 4;
+	q = (q * (int64_t)dlb_wire_bytes(choice.q_wire, DLB_F32) + 3) / 4;
 	s = dense ? dlb_plan_sum_s(g->whole, c, u->how, k, dense, 4) : 0;
 	if (p) {
 		double there = dlb_plan_sum_s(g->whole, c, u->how, k, p, 4);

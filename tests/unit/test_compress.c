@@ -231,8 +231,8 @@ static void trial(struct dlb_comm *c, const char *name, const struct dlb_allredu
 
 	assert(!dlb_compress_parse(name, &t.choice, &err));
 	dlb_compress_settle(&t.choice, 8);
-	const bool adapts = t.choice.how == DLB_COMPRESS_CHOLESKY, in_8_bits = adapts && t.choice.thin_wire == DLB_WIRE_F8;
-	const int64_t start = in_8_bits && t.choice.start < 1 ? 1 : t.choice.start;		/* 8 bits want one dense sum */
+	const bool adapts = t.choice.how == DLB_COMPRESS_CHOLESKY, in_8_bits = adapts && t.choice.q_wire == DLB_WIRE_F8;
+	const int64_t start = t.choice.start;
 	for (int i = 0; i < N_ADDENDS; i++) {
 		size_t n = (size_t)(shape[i].rows * shape[i].cols);
 
