@@ -23,7 +23,7 @@ enum { USUAL_RANK = 4, USUAL_START = 100, LEAST_RATE = 2 };
 /* Of cholesky without R: no matrix travels in more than a USUAL_RATE-th of its bytes (but in rank 1 at least). One step in
  * USUAL_SHARE is dense; of a run whose end is not known, the first FEW_STEPS. */
 enum { USUAL_RATE = 26, USUAL_SHARE = 400, FEW_STEPS = 4 };
-static const double usual_tolerance = 1e-4;
+static const double usual_tolerance = 1e-6;
 
 static int bad(const char *text, struct dlb_error *err)
 {
@@ -64,9 +64,12 @@ static int parse_option(const char *s, size_t n, struct dlb_compress_choice *c, 
 		c->local_error = is(s, n, "error=local");
 	} else if ((is(s, n, "wire=f32") || is(s, n, "wire=bf16")) && thin) {
 		c->wire = c->p_wire = c->q_wire = is(s, n, "wire=f32") ? DLB_WIRE_PLAIN : DLB_WIRE_BF16;
+	} else if (is(s, n, "wire=f8") && c->how == DLB_COMPRESS_CHOLESKY) {
+		c->wire = c->p_wire = DLB_WIRE_BF16;
+		c->q_wire = DLB_WIRE_F8;
 	} else {
 		dlb_fail(err, NULL, "no option '%.*s' of compression '%s'", (int)n, s, dlb_compress_names[c->how].name);
-		return dlb_hint(err, "start=N, wire=f32|bf16, error=global|local of cholesky and lowrank");
+		return dlb_hint(err, "start=N, wire=f32|bf16, error=global|local of cholesky and lowrank; wire=f8 of cholesky");
 	}
 	return 0;
 }
@@ -96,7 +99,7 @@ static bool parse_cholesky(const char *s, size_t n, struct dlb_compress_choice *
 int dlb_compress_parse(const char *text, struct dlb_compress_choice *out, struct dlb_error *err)
 {
 	struct dlb_compress_choice c = { .how = DLB_COMPRESS_NONE };
-	struct dlb_compress_choice cholesky = { .how = DLB_COMPRESS_CHOLESKY, .wire = DLB_WIRE_BF16, .p_wire = DLB_WIRE_BF16, .q_wire = DLB_WIRE_F8,
+	struct dlb_compress_choice cholesky = { .how = DLB_COMPRESS_CHOLESKY, .wire = DLB_WIRE_BF16, .p_wire = DLB_WIRE_BF16, .q_wire = DLB_WIRE_BF16,
 						.tolerance = usual_tolerance, .local_error = true, .start = -1 };
 	size_t n;
 	int64_t rank;

@@ -10,7 +10,7 @@
  *     cholesky:per-hop  factors as first published: every hop restores, adds, factors and sends L; gradients dense
  *     lowrank:R         gradients of two dimensions and more as P and Q of rank R with error feedback; small ones dense
  *
- * and after the name, by commas: wire=f32 (P, Q and L travel as floats; bf16 otherwise, but Q of cholesky in 8 bits), start=N (gradients are dense for
+ * and after the name, by commas: wire=f32 (P, Q and L travel as floats; bf16 otherwise; wire=f8, of cholesky: Q in 8 bits), start=N (gradients are dense for
  * the first N steps; otherwise, of lowrank, a tenth of the run, at least a hundred; of cholesky, one step in 400), error=local
  * (what is kept back is what each rank did not send itself, as of cholesky, or, error=global, as of lowrank, an equal share of
  * what all did not).

@@ -327,7 +327,7 @@ static void trial(struct dlb_comm *c, const char *name, const struct dlb_allredu
 static int rank_main(void)
 {
 	static const char *const choice[] = { "none", "lowrank:2,start=2", "cholesky", "bf16", "cholesky,wire=f32", "cholesky:per-hop",
-					      "lowrank:4,start=0,wire=f32", "lowrank:3,start=0,error=local", "cholesky:1e-6,start=0", "cholesky:4,start=0",
+					      "lowrank:4,start=0,wire=f32", "lowrank:3,start=0,error=local", "cholesky:1e-6,start=0", "cholesky:4,start=0,wire=f8",
 					      "cholesky:8,start=2,wire=f32", "cholesky:3,start=0,error=local" };	/* every fourth: all algorithms */
 	struct dlb_comm *c;
 	struct dlb_error err;
