@@ -1,13 +1,16 @@
 # dlb: make, make check, make install. Everything built lies under build/ (or BUILD=...).
 #   make SAN=address,undefined   the same in build/san-address,undefined
 #   make CC=clang WERROR=1       as CI does
+#   make MPI=mpich               the same with MPICH in build/mpich
 PREFIX  ?= /usr/local
 DESTDIR ?=
 SAN     ?=
-BUILD   ?= build$(if $(SAN),/san-$(SAN))
+MPI     ?= openmpi
+BUILD   ?= build$(if $(filter-out openmpi,$(MPI)),/$(MPI))$(if $(SAN),/san-$(SAN))
 CC      ?= gcc
-MPICC_FLAGS := $(shell pkg-config --cflags ompi-c 2>/dev/null)
-MPI_LIBS    := $(shell pkg-config --libs ompi-c 2>/dev/null)
+MPI_PACKAGE := $(if $(filter openmpi,$(MPI)),ompi-c,$(MPI))
+MPICC_FLAGS := $(shell pkg-config --cflags $(MPI_PACKAGE) 2>/dev/null)
+MPI_LIBS    := $(shell pkg-config --libs $(MPI_PACKAGE) 2>/dev/null)
 IMAGE_LIBS  := $(shell pkg-config --libs libjpeg libpng 2>/dev/null || echo -ljpeg -lpng)
 BLAS_LIBS   := $(shell pkg-config --libs openblas 2>/dev/null || echo -lopenblas)
 ONNX_PROTO  ?= lib/model/onnx.proto

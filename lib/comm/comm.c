@@ -27,12 +27,17 @@
 #include "util/awake.h"
 #include "util/clock.h"
 #include "util/cores.h"
+#include "util/deadline.h"
 #include "util/mem.h"
 
 _Static_assert(sizeof(MPI_Request) <= sizeof(void *), "an MPI_Request must fit struct dlb_request");
 
 #define BLOCK_BYTES ((size_t)1 << 30)
+#define SUSPENDED_S 1.0			/* between two looks at the clock, a thousand times what they take */
 #define LONGEST_SLEEP_S 1e-3		/* until MPI and the clock are looked at again */
+
+enum subject { PROGRAM, FEED, SUM, N_SUBJECTS };
+static const int first_tag[] = { [PROGRAM] = DLB_TAG_PROGRAM, [FEED] = DLB_TAG_FEED, [SUM] = DLB_TAG_WEIGHTS };
 
 struct dlb_comm {
 	bool mpi, broken;
@@ -40,6 +45,8 @@ struct dlb_comm {
 	int rank, size, local_size;
 	double timeout_s;
 	MPI_Comm world, local;		/* local: this host's */
+	MPI_Comm subject[N_SUBJECTS];	/* [PROGRAM]: the world */
+	int last_tag;			/* the greatest that MPI takes */
 	int *local_rank;		/* [local_size] ranks of the world */
 	int n_active;			/* requests of MPI's under way */
 	struct dlb_region *region;	/* NULL: no shared memory */
@@ -167,6 +174,21 @@ out:
 	return rc;
 }
 
+static int open_subjects(struct dlb_comm *c, struct dlb_error *err)
+{
+	int *most = NULL, found = 0;
+
+	MPI_Comm_get_attr(c->world, MPI_TAG_UB, &most, &found);
+	c->last_tag = found ? *most : 32767;
+	c->subject[PROGRAM] = c->world;
+	for (int s = PROGRAM + 1; s < N_SUBJECTS; s++) {
+		if (MPI_Comm_dup(c->world, &c->subject[s]) != MPI_SUCCESS)
+			return dlb_fail(err, NULL, "MPI makes no second communicator of all ranks");
+		MPI_Comm_set_errhandler(c->subject[s], MPI_ERRORS_RETURN);
+	}
+	return 0;
+}
+
 /* Whether the ranks of this host are more than the cores that they may run on, each its own or all the same ones. */
 static int find_cores(struct dlb_comm *c, struct dlb_error *err)
 {
@@ -241,6 +263,7 @@ int dlb_comm_new(struct dlb_comm **out, double timeout_s, struct dlb_error *err)
 		prefer_fragments();
 		c->awake = dlb_awake_new();	/* before MPI's shared memory is there: it has none of that */
 	}
+	dlb_deadline_begin(timeout_s, "the start of MPI, in which all ranks meet, is");
 	if (!up && MPI_Init_thread(NULL, NULL, MPI_THREAD_FUNNELED, &provided) != MPI_SUCCESS) {
 		dlb_awake_free(c->awake);
 		free(c);
@@ -252,8 +275,9 @@ int dlb_comm_new(struct dlb_comm **out, double timeout_s, struct dlb_error *err)
 	c->base = dlb_xcalloc((size_t)c->size, sizeof *c->base);
 	if (gethostname(c->host, sizeof c->host - 1))
 		strcpy(c->host, "localhost");
-	if (meet_neighbours(c, err) || find_cores(c, err))
+	if (open_subjects(c, err) || meet_neighbours(c, err) || find_cores(c, err))
 		return -1;
+	dlb_deadline_end();
 	if (c->crowded)
 		sleep_sharply();
 	if (!c->crowded || !dlb_awake_keep(c->awake, c->nth_alike)) {
@@ -292,11 +316,15 @@ void dlb_comm_free(struct dlb_comm *c)
 	free(c->base);
 	free(c->local_rank);
 	if (c->mpi) {
+		dlb_deadline_begin(c->timeout_s, "the end of MPI, which all ranks leave together, is");
 		MPI_Finalized(&done);
 		if (!done && !c->broken)
 			MPI_Comm_free(&c->local);
+		for (int s = PROGRAM + 1; !done && !c->broken && s < N_SUBJECTS; s++)
+			MPI_Comm_free(&c->subject[s]);
 		if (!done)
 			MPI_Finalize();
+		dlb_deadline_end();
 	}
 	free(c);
 }
@@ -386,6 +414,7 @@ void dlb_channel_lend(struct dlb_comm *c, struct dlb_channel *ch, const void *p,
 int dlb_comm_idle(struct dlb_comm *c, struct dlb_idle *i, int peer, const char *what, struct dlb_error *err)
 {
 	unsigned n = ++i->n;
+	double now_s;
 
 	if (c->broken)
 		return fault(c, err);
@@ -405,9 +434,13 @@ int dlb_comm_idle(struct dlb_comm *c, struct dlb_idle *i, int peer, const char *
 	}
 	if (n % 16)
 		return 0;
+	now_s = dlb_clock_s();
 	if (i->since_s == 0.0)
-		i->since_s = dlb_clock_s();
-	if (c->timeout_s <= 0 || dlb_clock_s() - i->since_s <= c->timeout_s)
+		i->since_s = now_s;
+	else if (now_s - i->last_s > SUSPENDED_S)	/* this process did not run: it does not know what others did meanwhile */
+		i->since_s += now_s - i->last_s;
+	i->last_s = now_s;
+	if (c->timeout_s <= 0 || now_s - i->since_s <= c->timeout_s)
 		return 0;
 	if (peer >= 0)
 		dlb_fail(&c->fault, NULL, "lost rank %d: nothing heard for %g s", peer, c->timeout_s);
@@ -458,8 +491,24 @@ static int wait_for(struct dlb_comm *c, MPI_Request *q, int peer, const char *wh
 	}
 }
 
+/* The communicator of a tag, and the number that the tag has there. */
+static MPI_Comm subject_of(struct dlb_comm *c, int *tag)
+{
+	int s = N_SUBJECTS - 1;
+
+	while (*tag < first_tag[s])
+		s--;
+	*tag -= first_tag[s];
+	if (*tag > c->last_tag) {
+		dlb_comm_break(c, "%d kinds of messages, and MPI tells only %d apart: fewer micro-batches or larger ops", *tag + 1, c->last_tag + 1);
+		*tag = 0;
+	}
+	return c->subject[s];
+}
+
 static void start(struct dlb_comm *c, void *p, size_t bytes, int peer, int tag, struct dlb_request *r, bool send)
 {
+	MPI_Comm subject = subject_of(c, &tag);
 	MPI_Datatype type = MPI_BYTE;
 	int count = 1, rc = MPI_SUCCESS;
 
@@ -469,8 +518,8 @@ static void start(struct dlb_comm *c, void *p, size_t bytes, int peer, int tag, 
 	else
 		rc = big_type(bytes, &type);
 	if (rc == MPI_SUCCESS)
-		rc = send ? MPI_Isend(p, count, type, peer, tag, c->world, request(r))
-			  : MPI_Irecv(p, count, type, peer, tag, c->world, request(r));
+		rc = send ? MPI_Isend(p, count, type, peer, tag, subject, request(r))
+			  : MPI_Irecv(p, count, type, peer, tag, subject, request(r));
 	if (type != MPI_BYTE)
 		MPI_Type_free(&type);
 	if (rc != MPI_SUCCESS) {
@@ -588,12 +637,15 @@ int dlb_subset_new(struct dlb_subset **out, struct dlb_comm *c, const int *rank,
 	MPI_Group all, some;
 	MPI_Comm made = MPI_COMM_NULL;
 	int *ranks = dlb_xcalloc((size_t)n + 1, sizeof *ranks), rc;
+	MPI_Comm of = subject_of(c, &tag);
 
 	for (int i = 0; i < n; i++)
 		ranks[i] = rank ? rank[i] : i;
-	MPI_Comm_group(c->world, &all);
+	MPI_Comm_group(of, &all);
 	MPI_Group_incl(all, n, ranks, &some);
-	rc = MPI_Comm_create_group(c->world, some, tag, &made);
+	dlb_deadline_begin(c->timeout_s, "a communicator of some ranks is");
+	rc = MPI_Comm_create_group(of, some, tag, &made);
+	dlb_deadline_end();
 	MPI_Group_free(&some);
 	MPI_Group_free(&all);
 	free(ranks);

@@ -25,7 +25,8 @@ struct dlb_request {
 	struct dlb_request *later;
 };
 
-int dlb_comm_new(struct dlb_comm **c, double timeout_s, struct dlb_error *err);	/* MPI_Init_thread */
+/* MPI_Init_thread. Where the ranks do not meet in timeout_s, or do not leave together, deadline.h has the last words. */
+int dlb_comm_new(struct dlb_comm **c, double timeout_s, struct dlb_error *err);
 int dlb_comm_new_alone(struct dlb_comm **c, struct dlb_error *err);		/* one rank, no MPI */
 void dlb_comm_free(struct dlb_comm *c);			/* MPI_Finalize */
 int dlb_comm_rank(const struct dlb_comm *c);
@@ -35,6 +36,9 @@ int dlb_comm_local_size(const struct dlb_comm *c);
 bool dlb_comm_crowded(const struct dlb_comm *c);
 void dlb_comm_set_timeout(struct dlb_comm *c, double timeout_s);	/* 0: wait for ever */
 bool dlb_comm_broken(const struct dlb_comm *c);
+/* A message's tag: the first one of its subject plus a number. Each subject has a communicator of its own, where tags count
+ * from 0, since MPI promises no more than 32768 of them (MPICH has 2^28). One that is too large breaks the comm. */
+enum { DLB_TAG_PROGRAM = 0, DLB_TAG_FEED = 1 << 27, DLB_TAG_WEIGHTS = 1 << 28, DLB_TAG_SUM = DLB_TAG_WEIGHTS + 2 };
 /* Breaks it, for a caller that found out something which leaves the ranks at odds; the first reason is kept. */
 void dlb_comm_break(struct dlb_comm *c, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 /* Starting a message never fails at once: what went wrong is told by the wait for it. A message of another size
@@ -45,7 +49,7 @@ bool dlb_comm_test(struct dlb_comm *c, struct dlb_request *r);	/* true: done (or
 int dlb_comm_wait(struct dlb_comm *c, struct dlb_request *r, struct dlb_error *err);
 /* For loops that poll on their own: called each time that nothing has moved, it offers the core to others, and
  * fails when nothing has moved for timeout_s. Start from zero, and again whenever something moved. */
-struct dlb_idle { unsigned n; double since_s; bool rings; uint32_t heard; };	/* rings: what is waited for rings this rank's bell */
+struct dlb_idle { unsigned n; double since_s, last_s; bool rings; uint32_t heard; };	/* rings: what is waited for rings this rank's bell */
 int dlb_comm_idle(struct dlb_comm *c, struct dlb_idle *i, int peer, const char *what, struct dlb_error *err);
 /* What such loops call between pieces of other work: it moves what waits to be moved. */
 void dlb_comm_progress(struct dlb_comm *c);
@@ -54,7 +58,7 @@ int dlb_comm_barrier(struct dlb_comm *c, struct dlb_error *err);
 enum dlb_comm_op { DLB_COMM_SUM, DLB_COMM_MAX, DLB_COMM_MIN };
 int dlb_comm_allreduce_f64(struct dlb_comm *c, double *x, int n, enum dlb_comm_op op, struct dlb_error *err);
 /* Some ranks of the world (NULL: 0 .. n - 1), for sums of MPI's own over them. Those ranks, all of them and no
- * other, make it together (without a time-out), several of them in the same order. NULL: alone. */
+ * other, make it together, several of them in the same order. NULL: alone. */
 struct dlb_subset;
 int dlb_subset_new(struct dlb_subset **s, struct dlb_comm *c, const int *rank, int n, int tag, struct dlb_error *err);
 void dlb_subset_free(struct dlb_subset *s, struct dlb_comm *c);

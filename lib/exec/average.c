@@ -9,7 +9,7 @@
 #include "util/mem.h"
 #include "util/rng.h"
 
-enum { FIRST_TAG = 1 << 28 };			/* as exchange.c's, which has none under way then */
+enum { FIRST_TAG = DLB_TAG_SUM };			/* as exchange.c's, which has none under way then */
 enum how { IDLE, GOSSIP, MEAN, PUSH };
 
 /* Tensors of one type that travel together, packed chunk by chunk (exchange.c says why). */
@@ -602,7 +602,7 @@ static int average_of(struct dlb_average *a, enum dlb_dtype dtype, double *apart
 	add_state(a, dtype, &f);
 	f.packed = dlb_arena_alloc(&arena, (size_t)f.count * dlb_dtype_bytes(dtype) + 1);
 	pack(&f, f.packed, false);
-	if (f.count && !(rc = collective_of(a, how, &f, FIRST_TAG - 1, &k, err))) {
+	if (f.count && !(rc = collective_of(a, how, &f, DLB_TAG_WEIGHTS + 1, &k, err))) {
 		dlb_collective_start(k);
 		rc = dlb_collective_wait(k, err);
 		dlb_collective_free(k);

@@ -4,7 +4,7 @@
 #include "exec/dispatch.h"
 #include "util/mem.h"
 
-enum { FIRST_TAG = 1 << 27 };			/* + the node fed; above messages of programs, below sums */
+enum { FIRST_TAG = DLB_TAG_FEED };		/* + the node fed */
 
 struct fed_node {
 	int via;				/* the rank that rank 0 sends its shares to */

@@ -19,7 +19,7 @@
 #include "util/clock.h"
 #include "util/mem.h"
 
-enum { FIRST_TAG = 1 << 28, TAGS = DLB_COMPRESSOR_TAGS };			/* above those of all messages */
+enum { FIRST_TAG = DLB_TAG_SUM, TAGS = DLB_COMPRESSOR_TAGS };
 
 _Static_assert((int)DLB_N_TRAFFIC == (int)DLB_SUM_STATISTICS && (int)DLB_TRAFFIC_SMALL == (int)DLB_SUM_SMALL, "classes in one order");
 

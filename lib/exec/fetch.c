@@ -4,7 +4,7 @@
 #include "util/hash.h"
 #include "util/mem.h"
 
-enum { TAG = (1 << 28) - 2 };
+enum { TAG = DLB_TAG_WEIGHTS };
 
 /* The node that holds tensor t in replica r; -1: none does. */
 static int holder(const struct dlb_plan *p, const struct dlb_graph *g, int t, int r)

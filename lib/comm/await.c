@@ -1,0 +1,119 @@
+/* See await.h. */
+#include <pthread.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <time.h>
+#include "comm/await.h"
+#include "util/mem.h"
+
+#define BEATS 4				/* in the time after which rank 0 is given up */
+#define LONGEST_S 5.0			/* between two of them */
+
+struct worker {
+	int (*work)(void *ctx, struct dlb_error *err);
+	void *ctx;
+	struct dlb_error err;
+	int rc;
+	bool done;
+	pthread_mutex_t lock;
+	pthread_cond_t changed;
+};
+
+static void *run(void *arg)
+{
+	struct worker *w = arg;
+	int rc = w->work(w->ctx, &w->err);
+
+	pthread_mutex_lock(&w->lock);
+	w->rc = rc;
+	w->done = true;
+	pthread_cond_signal(&w->changed);
+	pthread_mutex_unlock(&w->lock);
+	return NULL;
+}
+
+/* Signals are for the thread that was there before: this one is not to be disturbed in what it reads. */
+static int start(struct worker *w, pthread_t *thread)
+{
+	sigset_t all, before;
+	int rc;
+
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, &before);
+	rc = pthread_create(thread, NULL, run, w);
+	pthread_sigmask(SIG_SETMASK, &before, NULL);
+	return rc;
+}
+
+/* Until it is done, but at most s seconds. */
+static bool wait_for(struct worker *w, double s)
+{
+	struct timespec until;
+	bool done;
+	int rc = 0;
+
+	clock_gettime(CLOCK_REALTIME, &until);
+	s += (double)until.tv_nsec * 1e-9;
+	until.tv_sec += (time_t)s;
+	until.tv_nsec = (long)((s - (double)(time_t)s) * 1e9);
+	pthread_mutex_lock(&w->lock);
+	while (!w->done && rc == 0)
+		rc = pthread_cond_timedwait(&w->changed, &w->lock, &until);
+	done = w->done;
+	pthread_mutex_unlock(&w->lock);
+	return done;
+}
+
+/* Where others are lost the thread is left to itself: it may wait for its pipe for ever. */
+static int work_and_tell(struct dlb_comm *c, double every_s, struct worker *w, struct dlb_error *err)
+{
+	const bool alone = dlb_comm_size(c) == 1;
+	bool done = false;
+	pthread_t thread;
+	int rc;
+
+	if (alone || start(w, &thread)) {
+		rc = w->work(w->ctx, &w->err);
+		done = true;
+		if (!alone && dlb_comm_bcast(c, &done, sizeof done, 0, err))
+			return -1;
+	} else {
+		while (!done) {
+			done = wait_for(w, every_s);
+			if (dlb_comm_bcast(c, &done, sizeof done, 0, err)) {
+				pthread_detach(thread);
+				return -1;
+			}
+		}
+		pthread_join(thread, NULL);
+		rc = w->rc;
+	}
+	if (rc)
+		*err = w->err;
+	return rc;
+}
+
+int dlb_comm_await(struct dlb_comm *c, double timeout_s, int (*work)(void *ctx, struct dlb_error *err), void *ctx,
+		   struct dlb_error *err)
+{
+	const double every_s = timeout_s > 0 && timeout_s / BEATS < LONGEST_S ? timeout_s / BEATS : LONGEST_S;
+	struct worker *w;
+	bool done = false;
+	int rc;
+
+	while (dlb_comm_rank(c) && !done)
+		if (dlb_comm_bcast(c, &done, sizeof done, 0, err))
+			return -1;
+	if (dlb_comm_rank(c))
+		return 0;
+	w = dlb_xcalloc(1, sizeof *w);
+	w->work = work;
+	w->ctx = ctx;
+	pthread_mutex_init(&w->lock, NULL);
+	pthread_cond_init(&w->changed, NULL);
+	rc = work_and_tell(c, every_s, w, err);
+	if (!dlb_comm_broken(c))	/* else the thread may still have it */
+		free(w);
+	return rc;
+}

@@ -1,0 +1,107 @@
+/* See process.h. Linux: /proc, PR_SET_CHILD_SUBREAPER. */
+#define _GNU_SOURCE
+#include <ctype.h>
+#include <dirent.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include "util/mem.h"
+#include "util/process.h"
+
+struct entry { pid_t pid, parent; char state; };
+
+/* "PID (NAME) STATE PARENT ...", where NAME may hold anything. */
+static int read_entry(const char *pid, struct entry *e)
+{
+	char path[64], line[1024], *after;
+	FILE *f;
+	size_t n;
+	int parent;
+
+	snprintf(path, sizeof path, "/proc/%.20s/stat", pid);
+	f = fopen(path, "r");
+	if (!f)
+		return -1;
+	n = fread(line, 1, sizeof line - 1, f);
+	fclose(f);
+	line[n] = '\0';
+	after = strrchr(line, ')');
+	if (!after || sscanf(after + 1, " %c %d", &e->state, &parent) != 2)
+		return -1;
+	e->pid = (pid_t)atoi(pid);
+	e->parent = (pid_t)parent;
+	return 0;
+}
+
+char dlb_process_state(pid_t pid)
+{
+	struct entry e;
+	char text[24];
+
+	snprintf(text, sizeof text, "%lld", (long long)pid);
+	return read_entry(text, &e) ? '\0' : e.state;
+}
+
+void dlb_process_adopt(void)
+{
+	prctl(PR_SET_CHILD_SUBREAPER, 1UL, 0UL, 0UL, 0UL);
+}
+
+static struct entry *read_all(int *n)
+{
+	struct entry *all = NULL;
+	DIR *dir = opendir("/proc");
+	int cap = 0;
+
+	*n = 0;
+	for (struct dirent *d; dir && (d = readdir(dir));) {
+		if (!isdigit((unsigned char)d->d_name[0]))
+			continue;
+		DLB_GROW(all, *n, cap);
+		*n += read_entry(d->d_name, &all[*n]) == 0;
+	}
+	if (dir)
+		closedir(dir);
+	return all;
+}
+
+/* Returns new: what descends from pid, *n of them. */
+static struct entry *read_descendants(pid_t pid, int *n)
+{
+	int n_all;
+	struct entry *all = read_all(&n_all), *found = dlb_xcalloc((size_t)n_all + 1, sizeof *found);
+
+	*n = 0;
+	for (int i = -1; i < *n; i++)
+		for (int k = 0; k < n_all && *n < n_all; k++)
+			if (all[k].parent == (i < 0 ? pid : found[i].pid))
+				found[(*n)++] = all[k];
+	free(all);
+	return found;
+}
+
+int dlb_process_signal_descendants(pid_t pid, int sig)
+{
+	int n, n_living = 0;
+	struct entry *e = read_descendants(pid, &n);
+
+	for (int i = 0; i < n; i++)
+		n_living += e[i].state != 'Z' && kill(e[i].pid, sig) == 0;
+	free(e);
+	return n_living;
+}
+
+bool dlb_process_has_stopped(pid_t pid)
+{
+	int n;
+	struct entry *e = read_descendants(pid, &n);
+	bool stopped = false;
+
+	for (int i = 0; i < n; i++)
+		stopped = stopped || e[i].state == 'T';
+	free(e);
+	return stopped;
+}
