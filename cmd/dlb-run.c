@@ -6,16 +6,20 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
+#include "comm/await.h"
 #include "exec/exec.h"
 #include "exec/launch.h"
 #include "exec/section.h"
 #include "exec/unused.h"
 #include "util/cli.h"
+#include "util/deadline.h"
 #include "util/input.h"
 #include "util/mem.h"
 
 #define TOOL "dlb-run"
+#define SAY_AFTER_S 0.4			/* each rank after the one before */
 
 static volatile sig_atomic_t told_to_stop;
 
@@ -285,14 +289,38 @@ static void say(const char *folder, int rank, const struct dlb_error *err)
 	fputs(line, stderr);
 }
 
+/* A task of srun's that found no other: the first one says it. */
+static int alone_in_step(struct dlb_comm *c, const struct dlb_error *err)
+{
+	const char *task = getenv("SLURM_PROCID");
+
+	if (!task || atoi(task) == 0)
+		say(NULL, -1, err);
+	dlb_comm_free(c);
+	return status_of(err);
+}
+
+/* Open MPI 4.1's mpirun waits for a daemon that it cannot reach, for minutes, and that one for mpirun. */
+static void tell_of_daemons(const struct dlb_comm *c)
+{
+	if (!dlb_comm_is_open_mpi() || dlb_comm_local_size(c) == dlb_comm_size(c) || getenv("SLURM_STEP_ID"))
+		return;
+	fprintf(stderr, "%s[%d]: if a host is cut off, mpirun here and orted there may stay for minutes: end them with kill -KILL\n", TOOL,
+		dlb_comm_rank(c));
+}
+
 /* The one line of a failed run. Ranks that agree leave it to the one that knows; a rank that has lost
  * touch says it for itself and takes the job down. */
 static int rank_failed(struct dlb_comm *c, const char *folder, const struct dlb_error *err, int who)
 {
 	int status = status_of(err);
 
+	if (!folder && dlb_comm_broken(c))	/* the first one's end mostly ends the others before they say the same */
+		dlb_sleep_s(SAY_AFTER_S * (dlb_comm_rank(c) < 5 ? dlb_comm_rank(c) : 5));
 	if (dlb_comm_broken(c) || dlb_comm_rank(c) == who)
 		say(folder, dlb_comm_rank(c), err);
+	if (!folder && dlb_comm_broken(c))
+		tell_of_daemons(c);
 	if (dlb_comm_broken(c))
 		dlb_comm_abort(c, status);
 	dlb_comm_free(c);
@@ -313,6 +341,53 @@ static int write_rank0(struct dlb_doc *doc, const struct dlb_report *report, con
 	return rc;
 }
 
+/* What a signal handler says when MPI does not come back, and how. Lower ranks first, so that one line mostly is enough:
+ * the end of a rank ends the others. */
+static struct { char before[64], after[160]; int rank; } last_words;
+
+static void hung(const char *what)
+{
+	const double s = SAY_AFTER_S * (last_words.rank < 5 ? last_words.rank : 5);
+	const struct timespec wait = { .tv_sec = (time_t)s, .tv_nsec = (long)(1e9 * (s - (double)(time_t)s)) };
+	char line[512];
+
+	nanosleep(&wait, NULL);
+	strcpy(line, last_words.before);
+	strncat(line, what, sizeof line / 2);
+	strcat(line, last_words.after);
+	if (write(2, line, strlen(line)))
+		_exit(2);
+	_exit(2);
+}
+
+static void prepare_last_words(const char *folder, double timeout_s)
+{
+	last_words.rank = dlb_launch_rank() < 0 ? 0 : dlb_launch_rank();
+	snprintf(last_words.before, sizeof last_words.before, "%s%s[%d]: ", folder ? "\1error 2 " : "", TOOL, last_words.rank);
+	snprintf(last_words.after, sizeof last_words.after,
+		 " not complete after %g s: is a rank stopped, or a host cut off? A longer --timeout helps when one is only slow\n", timeout_s);
+	dlb_deadline_words(hung);
+}
+
+/* Rank 0's document: from the parent's file, or from a pipe whose writer may take its time. */
+struct source { struct dlb_doc *doc; const struct dlb_cli *cli; struct options *o; const char *folder; int argc; char **argv; };
+
+static int read_source(void *ctx, struct dlb_error *err)
+{
+	const struct source *s = ctx;
+	char *in;
+	int rc;
+
+	if (!s->folder)
+		return open_doc(s->doc, s->cli, s->o, s->argc, s->argv, err);
+	in = dlb_launch_in(s->folder);
+	dlb_input_set_max_text(UINT64_MAX);	/* what our parent has read, and made longer */
+	rc = dlb_doc_read(s->doc, in, err);
+	unlink(in);		/* nothing is left behind should the parent be killed */
+	free(in);
+	return rc;
+}
+
 /* folder: that of our parent, or NULL under somebody else's mpirun. */
 static int run_rank(struct dlb_cli *cli, struct options *o, const char *folder, int argc, char **argv)
 {
@@ -321,27 +396,22 @@ static int run_rank(struct dlb_cli *cli, struct options *o, const char *folder, 
 	struct dlb_doc doc = { .root = NULL };
 	struct dlb_comm *c;
 	struct dlb_status_line line;
-	int rc = 0, who = 0;
+	struct source source = { &doc, cli, o, folder, argc, argv };
+	int rc, who = 0;
 
+	prepare_last_words(folder, o->exec.timeout_s);
 	if (folder)
-		dlb_launch_worker_init();
-	if (dlb_comm_new(&c, 0, &err)) {	/* no time-out yet: rank 0 may wait for a slow filter before it */
+		dlb_launch_worker_init(folder);
+	if (dlb_comm_new(&c, folder ? 0 : o->exec.timeout_s, &err)) {	/* the parent knows better who is missing */
 		say(folder, dlb_launch_rank(), &err);
 		dlb_comm_abort(NULL, status_of(&err));	/* at exit OpenBLAS waits for threads that it had no memory to start */
 	}
-	if (dlb_comm_rank(c) == 0) {
-		char *in = folder ? dlb_launch_in(folder) : NULL;
-
-		if (in)
-			dlb_input_set_max_text(UINT64_MAX);	/* what our parent has read, and made longer */
-		rc = in ? dlb_doc_read(&doc, in, &err) : open_doc(&doc, cli, o, argc, argv, &err);
-		if (in)
-			unlink(in);	/* nothing is left behind should the parent be killed */
-		free(in);
-	}
+	dlb_comm_set_timeout(c, o->exec.timeout_s);
+	if (dlb_launch_check(dlb_comm_size(c), &err))
+		return alone_in_step(c, &err);
+	rc = dlb_comm_await(c, o->exec.timeout_s, read_source, &source, &err);
 	if (dlb_comm_agree(c, rc, &err, &who) || share_doc(c, &doc, &err))
 		return rank_failed(c, folder, &err, who);
-	dlb_comm_set_timeout(c, o->exec.timeout_s);
 	rc = dlb_run_section_read(&doc, &o->exec, o->init_text, &err);
 	dlb_status_line_open(&line, stderr, TOOL, cli->quiet, cli->verbose);
 	if (folder && dlb_comm_rank(c) == 0)
@@ -360,6 +430,10 @@ static int run_rank(struct dlb_cli *cli, struct options *o, const char *folder, 
 	dlb_doc_release(&doc);
 	if (rc)
 		return rank_failed(c, folder, &err, who);
+	if (folder && dlb_comm_rank(c) == 0)
+		fputs("\1done\n", stderr);
+	if (folder)
+		dlb_comm_set_timeout(c, 0);	/* the parent ends who does not end, and has the result */
 	dlb_comm_free(c);
 	return 0;
 }
@@ -400,7 +474,7 @@ static double threads_in_all(const struct dlb_doc *doc)
 static int run_plain(struct dlb_cli *cli, struct options *o, struct dlb_doc *doc, int argc, char **argv, struct dlb_error *err)
 {
 	struct dlb_launch l = { .tool = TOOL, .argc = argc, .argv = argv, .quiet = cli->quiet, .verbose = cli->verbose,
-				.stop = &told_to_stop };
+				.stop = &told_to_stop, .timeout_s = o->exec.timeout_s };
 	struct dlb_report report = { .n_nodes = 0 };
 	int rc;
 
@@ -446,7 +520,9 @@ int main(int argc, char **argv)
 		return cli.status;
 	}
 	catch_signals();
-	if (folder || (dlb_launch_joined() && !o.exec.dry_run && !o.print_program)) {
+	if (!folder && dlb_launch_check(0, &err)) {
+		status = alone_in_step(NULL, &err);
+	} else if (folder || (dlb_launch_joined() && !o.exec.dry_run && !o.print_program)) {
 		status = run_rank(&cli, &o, folder, argc, argv);
 	} else if (open_doc(&doc, &cli, &o, argc, argv, &err)) {
 		status = dlb_cli_die(&cli, &err);

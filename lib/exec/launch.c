@@ -6,18 +6,24 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
-#include <sys/stat.h>
-#include <sys/vfs.h>
 #include <sys/wait.h>
 #include <unistd.h>
 #include "comm/comm.h"
+#include "exec/brief.h"
 #include "exec/launch.h"
 #include "exec/status.h"
+#include "util/clock.h"
 #include "util/cores.h"
 #include "util/mem.h"
+#include "util/process.h"
 
-#define TMPFS 0x01021994		/* statfs(2): files in memory */
-#define MEMORY_ROOM 1e9			/* bytes: far more than documents take, and not all that a container has */
+#define ELSEWHERE ((pid_t)-1)
+#define TICK_S 0.1			/* between two looks at the children */
+#define LONGEST_LOOK_S 1.0		/* between two of them, where this process has not been stopped itself */
+#define SCAN_S 1.0			/* between two looks at all processes */
+#define LEAST_START_S 10.0		/* that ranks have to start which run, however short --timeout is */
+#define LAST_S 5.0			/* that mpiexec has for its end once a rank has said why */
+#define TERM_S 2.0			/* from SIGTERM to SIGKILL */
 
 int dlb_launch_rank(void)
 {
@@ -33,13 +39,32 @@ int dlb_launch_rank(void)
 
 bool dlb_launch_joined(void) { return dlb_launch_rank() >= 0; }
 
-void dlb_launch_worker_init(void)
+void dlb_launch_worker_init(const char *folder)
 {
+	char host[256] = "";
+
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	if (getppid() == 1)		/* it has died before that */
+		_exit(2);
+	dlb_brief_note_job(folder);
+	gethostname(host, sizeof host - 1);
+	dprintf(2, "\1rank %d %lld %s\n", dlb_launch_rank(), (long long)getpid(), host);
 }
 
 char *dlb_launch_in(const char *folder) { return dlb_xprintf("%s/in.json", folder); }
 char *dlb_launch_out(const char *folder) { return dlb_xprintf("%s/out.json", folder); }
+
+int dlb_launch_check(int size, struct dlb_error *err)
+{
+	const char *tasks = getenv("SLURM_STEP_NUM_TASKS");
+	const int n = tasks && getenv("SLURM_PROCID") ? atoi(tasks) : 0;
+	const bool known = dlb_comm_is_open_mpi() ? getenv("OMPI_COMM_WORLD_RANK") || getenv("PMIX_RANK") : dlb_launch_joined();
+
+	if (n < 2 || size > 1 || (size == 0 && known))
+		return 0;
+	dlb_fail(err, NULL, "srun has started %d tasks that do not find each other", n);
+	return dlb_hint(err, dlb_comm_is_open_mpi() ? "start them with srun --mpi=pmix" : "start them with srun --mpi=pmi2");
+}
 
 /* ---- what the children say ---- */
 
@@ -47,7 +72,13 @@ struct ears {
 	const struct dlb_launch *l;
 	char line[4096];
 	size_t n;
-	bool ready, said;		/* said: a worker's error line was passed on */
+	bool ready, said, done;		/* said: a worker's error line was passed on; done: the result is there */
+	pid_t *rank;			/* [n_ranks] 0: it has not been heard; ELSEWHERE: on another host */
+	double silent_s, scanned_s;	/* since a rank was last heard; since all processes were looked at */
+	double stopped_s, launcher_s;	/* since when a rank, mpiexec is stopped */
+	int stopped;			/* which rank; -1: one that has not been heard */
+	struct dlb_error fault;		/* why all were ended here */
+	bool ended;
 	int status;			/* of that line */
 	int lost_rank, lost_signal, lost_exit;	/* from mpiexec's own words; -1: not heard */
 	char first[200];		/* its first words, when nothing else is known */
@@ -57,12 +88,20 @@ struct ears {
 
 static void hear_worker(struct ears *e, const char *s)
 {
-	int status, at = 0;
+	int status, at = 0, rank;
+	char host[256] = "";
 	long long done, total;
 	int stays;
 
+	e->silent_s = 0;
 	if (!strcmp(s, "ready")) {
 		e->ready = true;
+	} else if (!strcmp(s, "done")) {
+		e->done = true;
+	} else if (sscanf(s, "rank %d %lld %n", &rank, &done, &at) == 2 && at) {
+		gethostname(host, sizeof host - 1);
+		if (rank >= 0 && rank < e->l->n_ranks)
+			e->rank[rank] = strcmp(s + at, host) ? ELSEWHERE : (pid_t)done;
 	} else if (sscanf(s, "error %d %n", &status, &at) == 1 && at) {
 		if (!e->said) {
 			dlb_status_line_clear(&e->shown);
@@ -72,6 +111,22 @@ static void hear_worker(struct ears *e, const char *s)
 		e->status = status;
 	} else if (sscanf(s, "progress %lld %lld %d %n", &done, &total, &stays, &at) == 3 && at) {
 		dlb_status_line_show(&e->shown, &(struct dlb_status_told){ done, total, stays != 0, s + at });
+	}
+}
+
+/* MPICH's words of a death:
+ *   =   PID 77 RUNNING AT h  /  =   EXIT CODE: 9  /  YOUR APPLICATION TERMINATED WITH THE EXIT STRING: Killed (signal 9) */
+static void hear_mpich(struct ears *e, const char *s)
+{
+	const char *p;
+	long long pid;
+
+	if (sscanf(s, "= PID %lld RUNNING AT", &pid) == 1) {
+		for (int r = 0; r < e->l->n_ranks && e->lost_rank < 0; r++)
+			if (e->rank[r] == (pid_t)pid)
+				e->lost_rank = r;
+	} else if (sscanf(s, "= EXIT CODE: %d", &e->lost_exit) != 1 && strstr(s, "EXIT STRING:") && (p = strstr(s, "(signal "))) {
+		e->lost_signal = atoi(p + strlen("(signal "));
 	}
 }
 
@@ -97,6 +152,8 @@ static void hear(struct ears *e, char *s)
 	} else if ((p = strstr(s, "Exit code:"))) {
 		e->lost_exit = atoi(p + strlen("Exit code:"));
 	}
+	if (!dlb_comm_is_open_mpi())
+		hear_mpich(e, s);
 	if (!e->memory[0] && (p = strstr(s, "out of memory: ")))
 		snprintf(e->memory, sizeof e->memory, "%.199s", p);
 	if (!e->first[0] && s[0] && s[0] != '-' && s[0] != '=')
@@ -130,40 +187,27 @@ static void set_root_env(void)
 	}
 }
 
-/* The folder for files that live as long as a run, ours and mpiexec's: TMPDIR; memory, where it has room; /tmp. mpiexec deletes a
- * dozen of them, 8 MB, before it ends, and a disk that is busy may take a second for each (ext4 that is mounted "discard" and
- * keeps no journal waits for the disk at every one). */
-static const char *brief_folder(void)
-{
-	static const char memory[] = "/dev/shm";
-	const char *tmp = getenv("TMPDIR");
-	struct statfs fs;
-
-	if (tmp && *tmp)
-		return tmp;
-	if (statfs(memory, &fs) == 0 && fs.f_type == TMPFS && (double)fs.f_bavail * (double)fs.f_bsize >= MEMORY_ROOM &&
-	    access(memory, W_OK | X_OK) == 0)
-		return memory;
-	return "/tmp";
-}
-
 /* In the child: mpiexec of ourselves; never returns. Own process group, so that a terminal's ^C reaches the
  * parent alone, which then asks the ranks to stop. */
-static void exec_mpiexec(const struct dlb_launch *l, const char *self, const char *folder, int out)
+static void exec_mpiexec(const struct dlb_launch *l, const char *self, const char *folder, pid_t parent, int out)
 {
 	char n[16];
 	const char **argv = dlb_xcalloc((size_t)l->argc + 24, sizeof *argv);
+	static const char *const open_mpi[] = { "mpiexec.openmpi", "mpiexec", NULL }, *const mpich[] = { "mpiexec.mpich", "mpiexec.hydra", "mpiexec", NULL };
 	int k = 0, null = open("/dev/null", O_RDONLY);
 
 	prctl(PR_SET_PDEATHSIG, SIGTERM);
+	if (getppid() != parent)
+		_exit(2);
 	setpgid(0, 0);
+	dlb_brief_note_launcher(folder);
 	if (null >= 0)
 		dup2(null, 0);
 	dup2(out, 1);
 	dup2(out, 2);
-	setenv("TMPDIR", brief_folder(), 1);
+	setenv("TMPDIR", dlb_brief_place(), 1);
 	snprintf(n, sizeof n, "%d", l->n_ranks);
-	argv[k++] = "mpiexec";
+	k++;
 	argv[k++] = "-n";
 	argv[k++] = n;
 	if (dlb_comm_is_open_mpi()) {
@@ -183,9 +227,10 @@ static void exec_mpiexec(const struct dlb_launch *l, const char *self, const cha
 	for (int i = 1; i < l->argc; i++)
 		argv[k++] = l->argv[i];
 	argv[k] = NULL;
-	if (dlb_comm_is_open_mpi())
-		execvp("mpiexec.openmpi", (char *const *)argv);
-	execvp("mpiexec", (char *const *)argv);
+	for (const char *const *name = dlb_comm_is_open_mpi() ? open_mpi : mpich; *name; name++) {
+		argv[0] = *name;	/* MPICH's looks for its other programs beside it */
+		execvp(*name, (char *const *)argv);
+	}
 	dprintf(2, "\1error 2 %s: cannot start mpiexec: %s\n", l->tool, strerror(errno));
 	_exit(127);
 }
@@ -219,32 +264,145 @@ static int write_doc(const struct dlb_doc *doc, const char *path, struct dlb_err
 	return rc;
 }
 
-/* Listens until the children have closed the pipe, passing on requests to stop. */
+/* ---- watching ---- */
+
+/* Reads what there is, for at most s seconds. false: the children have closed the pipe. */
+static bool listen_for(struct ears *e, int in, double s)
+{
+	struct pollfd p = { .fd = in, .events = POLLIN };
+	char buf[4096];
+	ssize_t n;
+
+	if (poll(&p, 1, (int)(s * 1e3)) <= 0)
+		return true;
+	n = read(in, buf, sizeof buf);
+	if (n < 0 && errno == EINTR)
+		return true;
+	if (n > 0)
+		hear_bytes(e, buf, (size_t)n);
+	return n > 0;
+}
+
+static void pass_signals(const struct ears *e, pid_t pid, int *passed)
+{
+	int told = e->l->stop ? (int)*e->l->stop : 0;
+
+	if (told && !*passed && e->ready) {
+		kill(pid, SIGUSR1);	/* Open MPI's mpiexec forwards it to every rank */
+		*passed = told;
+	} else if (told > 1 && *passed != told) {
+		kill(pid, SIGTERM);
+		*passed = told;
+	}
+}
+
+/* Ends mpiexec and all that it has started: first as it wishes, then as the system does. */
+static void end_all(struct ears *e, pid_t pid, int in)
+{
+	bool open = true;
+
+	e->ended = true;
+	kill(pid, SIGCONT);
+	dlb_process_signal_descendants(getpid(), SIGTERM);
+	for (double s = 0; s < TERM_S && dlb_process_state(pid) != 'Z'; s += TICK_S) {
+		double start_s = dlb_clock_s();
+
+		open = open && listen_for(e, in, TICK_S);
+		start_s += TICK_S - dlb_clock_s();
+		if (start_s > 0)
+			dlb_sleep_s(start_s);
+	}
+	for (int i = 0; i < 100 && dlb_process_signal_descendants(getpid(), SIGKILL) > 0; i++)
+		dlb_sleep_s(0.02);
+}
+
+static int silent_rank(const struct ears *e)
+{
+	int r = 0;
+
+	while (r < e->l->n_ranks && e->rank[r])
+		r++;
+	return r < e->l->n_ranks ? r : -1;
+}
+
+/* Is a rank stopped? Those that have not said who they are are looked for only as long as there are such: it takes a
+ * look at all processes. */
+static bool find_stopped(struct ears *e, pid_t pid)
+{
+	e->stopped = -1;
+	for (int r = 0; r < e->l->n_ranks; r++)
+		if (e->rank[r] > 0 && dlb_process_state(e->rank[r]) == 'T') {
+			e->stopped = r;
+			return true;
+		}
+	e->stopped = silent_rank(e);
+	return e->stopped >= 0 && dlb_process_has_stopped(pid);
+}
+
+/* Has something been silent for too long? Its reason is then in e->fault. s: since the last look. */
+static bool is_late(struct ears *e, pid_t pid, double s)
+{
+	const double limit = e->l->timeout_s, start = limit > LEAST_START_S ? limit : LEAST_START_S;
+	int silent;
+
+	e->silent_s += s;
+	if (limit <= 0)
+		return false;
+	e->launcher_s = dlb_process_state(pid) == 'T' ? e->launcher_s + s : 0;
+	if (e->launcher_s > limit / 2) {	/* nobody else would let it go on, and nothing is lost by it */
+		kill(pid, SIGCONT);
+		if (!e->l->quiet)
+			fprintf(stderr, "%s: mpiexec was stopped for %g s; it goes on now\n", e->l->tool, limit / 2);
+		e->launcher_s = e->silent_s = 0;
+	}
+	e->scanned_s += s;
+	if (e->scanned_s >= (limit < 4 * SCAN_S ? limit / 4 : SCAN_S)) {
+		e->stopped_s = find_stopped(e, pid) ? e->stopped_s + e->scanned_s : 0;
+		e->scanned_s = 0;
+	}
+	if (e->said || e->done) {
+		if (e->silent_s <= (e->said && limit > LAST_S ? LAST_S : limit))
+			return false;
+		dlb_fail(&e->fault, NULL, "mpiexec did not end");
+		return true;
+	}
+	if (e->stopped_s > limit) {
+		dlb_fail(&e->fault, NULL, "lost rank %d: it has been stopped for %g s", e->stopped, limit);
+		return true;
+	}
+	if (e->ready || e->silent_s <= start)
+		return false;
+	silent = silent_rank(e);
+	if (silent >= 0)
+		dlb_fail(&e->fault, NULL, "lost rank %d: it has not started after %g s", silent, start);
+	else
+		dlb_fail(&e->fault, NULL, "lost a rank: the %d ranks have not met after %g s", e->l->n_ranks, start);
+	dlb_hint(&e->fault, "a longer --timeout helps when this host is only slow");
+	return true;
+}
+
+/* Listens until the children have closed the pipe, passing on requests to stop; ends them where they would stay. Time is
+ * counted in looks, so that a parent that was stopped itself does not take that for their silence. */
 static void watch(struct ears *e, pid_t pid, int in)
 {
 	int passed = 0;
+	double last_s = dlb_clock_s();
 
-	for (;;) {
-		struct pollfd p = { .fd = in, .events = POLLIN };
-		char buf[4096];
-		ssize_t n;
-		int told = e->l->stop ? (int)*e->l->stop : 0;
+	while (listen_for(e, in, TICK_S)) {
+		const double now_s = dlb_clock_s(), passed_s = now_s - last_s;
 
-		if (told && !passed && e->ready) {
-			kill(pid, SIGUSR1);	/* Open MPI's mpiexec forwards it to every rank */
-			passed = told;
-		} else if (told > 1 && passed != told) {
-			kill(pid, SIGTERM);
-			passed = told;
-		}
-		if (poll(&p, 1, 100) <= 0)
-			continue;
-		n = read(in, buf, sizeof buf);
-		if (n < 0 && errno == EINTR)
-			continue;
-		if (n <= 0)
+		pass_signals(e, pid, &passed);
+		last_s = now_s;
+		if (dlb_process_state(pid) == 'Z') {	/* others may still have the pipe */
+			for (int i = 0; i < 5 && listen_for(e, in, TICK_S); i++)
+				;
 			return;
-		hear_bytes(e, buf, (size_t)n);
+		}
+		if (is_late(e, pid, passed_s < LONGEST_LOOK_S ? passed_s : LONGEST_LOOK_S)) {
+			clear_progress(e);
+			end_all(e, pid, in);
+			return;
+		}
 	}
 }
 
@@ -254,6 +412,15 @@ static int verdict(const struct ears *e, int status, struct dlb_error *err)
 	if (e->said) {			/* ranks that leave together do so without a status */
 		err->what[0] = '\0';
 		err->status = e->status;
+		return -1;
+	}
+	if (e->ended && e->done) {
+		if (!e->l->quiet)
+			fprintf(stderr, "%s: the result is complete; a rank did not end after it, and was killed\n", e->l->tool);
+		return 0;
+	}
+	if (e->ended) {
+		*err = e->fault;
 		return -1;
 	}
 	if (WIFEXITED(status) && WEXITSTATUS(status) == 0)
@@ -276,8 +443,9 @@ static int run_in(const struct dlb_launch *l, const struct dlb_doc *doc, const c
 	struct ears e = { .l = l, .lost_rank = -1, .lost_exit = -1 };
 	ssize_t n = readlink("/proc/self/exe", self, sizeof self - 1);
 	int pipes[2] = { -1, -1 }, status = 0, rc = -1;
-	pid_t pid;
+	pid_t pid, parent = getpid();
 
+	e.rank = dlb_xcalloc((size_t)l->n_ranks, sizeof *e.rank);
 	if (n < 0) {
 		dlb_fail(err, NULL, "cannot find this program's file: %s", strerror(errno));
 		goto out;
@@ -290,10 +458,11 @@ static int run_in(const struct dlb_launch *l, const struct dlb_doc *doc, const c
 		goto out;
 	}
 	fflush(NULL);
+	dlb_process_adopt();
 	pid = fork();
 	if (pid == 0) {
 		close(pipes[0]);
-		exec_mpiexec(l, self, folder, pipes[1]);
+		exec_mpiexec(l, self, folder, parent, pipes[1]);
 	}
 	close(pipes[1]);
 	if (pid < 0) {
@@ -303,6 +472,9 @@ static int run_in(const struct dlb_launch *l, const struct dlb_doc *doc, const c
 	dlb_status_line_open(&e.shown, stderr, l->tool, l->quiet, l->verbose);
 	watch(&e, pid, pipes[0]);
 	while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
+		;
+	dlb_process_signal_descendants(getpid(), SIGKILL);	/* of an mpiexec that was killed */
+	while (waitpid(-1, NULL, WNOHANG) > 0)
 		;
 	dlb_status_line_clear(&e.shown);
 	rc = verdict(&e, status, err);
@@ -315,20 +487,18 @@ out:
 	unlink(out_path);
 	free(in_path);
 	free(out_path);
+	free(e.rank);
 	return rc;
 }
 
 int dlb_launch(const struct dlb_launch *l, const struct dlb_doc *doc, FILE *out, struct dlb_error *err)
 {
-	char *folder = dlb_xprintf("%s/%s.XXXXXX", brief_folder(), l->tool);
-	int rc;
+	int lock, rc;
+	char *folder = dlb_brief_new(l->tool, &lock, err);
 
-	if (!mkdtemp(folder)) {
-		rc = dlb_fail(err, NULL, "cannot make a folder like '%s': %s", folder, strerror(errno));
-	} else {
-		rc = run_in(l, doc, folder, out, err);
-		rmdir(folder);
-	}
-	free(folder);
+	if (!folder)
+		return -1;
+	rc = run_in(l, doc, folder, out, err);
+	dlb_brief_free(folder, lock);
 	return rc;
 }

@@ -1,0 +1,318 @@
+/* See brief.h. */
+#define _GNU_SOURCE
+#include <ctype.h>
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <sys/vfs.h>
+#include <unistd.h>
+#include "exec/brief.h"
+#include "util/mem.h"
+#include "util/process.h"
+
+#define TMPFS 0x01021994		/* statfs(2): files in memory */
+#define MEMORY_ROOM 1e9			/* bytes: far more than documents take, and not all that a container has */
+#define MEMORY "/dev/shm"
+#define LOCK "lock"
+#define JOBS "jobs"
+#define LAUNCHER "launcher"
+enum { RANDOM = 6, DEEPEST = 32 };	/* letters that mkdtemp chooses; folders in folders */
+
+/* mpiexec deletes a dozen files, 8 MB, before it ends, and a disk that is busy may take a second for each (ext4 that is
+ * mounted "discard" and keeps no journal waits for the disk at every one). */
+const char *dlb_brief_place(void)
+{
+	const char *tmp = getenv("TMPDIR");
+	struct statfs fs;
+
+	if (tmp && *tmp)
+		return tmp;
+	if (statfs(MEMORY, &fs) == 0 && fs.f_type == TMPFS && (double)fs.f_bavail * (double)fs.f_bsize >= MEMORY_ROOM &&
+	    access(MEMORY, W_OK | X_OK) == 0)
+		return MEMORY;
+	return "/tmp";
+}
+
+/* ---- removing ---- */
+
+static void host_name(char *name, size_t bytes)
+{
+	memset(name, 0, bytes);
+	if (gethostname(name, bytes - 1))
+		name[0] = '\0';
+}
+
+static bool is_own(int folder)
+{
+	struct stat st;
+
+	return fstat(folder, &st) == 0 && st.st_uid == geteuid() && !(st.st_mode & 022);
+}
+
+/* All that is in a folder, following no link. Takes fd. */
+static void empty(int fd, int depth)
+{
+	DIR *dir = fdopendir(fd);
+
+	if (!dir) {
+		close(fd);
+		return;
+	}
+	for (struct dirent *d; (d = readdir(dir));) {
+		int inner;
+
+		if (!strcmp(d->d_name, ".") || !strcmp(d->d_name, ".."))
+			continue;
+		if (unlinkat(fd, d->d_name, 0) == 0 || depth == DEEPEST)
+			continue;
+		inner = openat(fd, d->d_name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+		if (inner < 0)
+			continue;
+		empty(inner, depth + 1);
+		unlinkat(fd, d->d_name, AT_REMOVEDIR);
+	}
+	closedir(dir);
+}
+
+/* Open MPI 4's vader_segment.HOST.UID.JOB.RANK, the job in hexadecimal. */
+static bool is_segment(const char *name, unsigned long job)
+{
+	static const char first[] = "vader_segment.";
+	char middle[64];
+	const char *p;
+
+	if (strncmp(name, first, sizeof first - 1))
+		return false;
+	snprintf(middle, sizeof middle, ".%u.%lx.", (unsigned)geteuid(), job);
+	p = strstr(name + sizeof first - 1, middle);
+	if (!p)
+		return false;
+	p += strlen(middle);
+	return isdigit((unsigned char)*p) && p[strspn(p, "0123456789")] == '\0';
+}
+
+static void remove_segments(unsigned long job)
+{
+	DIR *dir = opendir(MEMORY);
+	struct stat st;
+
+	for (struct dirent *d; dir && (d = readdir(dir));)
+		if (is_segment(d->d_name, job) && fstatat(dirfd(dir), d->d_name, &st, AT_SYMLINK_NOFOLLOW) == 0 &&
+		    S_ISREG(st.st_mode) && st.st_uid == geteuid())
+			unlinkat(dirfd(dir), d->d_name, 0);
+	if (dir)
+		closedir(dir);
+}
+
+static FILE *open_note(int folder, const char *name)
+{
+	int fd = openat(folder, name, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
+	FILE *f = fd < 0 ? NULL : fdopen(fd, "r");
+
+	if (!f && fd >= 0)
+		close(fd);
+	return f;
+}
+
+/* Every rank has noted its job: mostly the same number many times. */
+static void remove_shared_memory(int folder)
+{
+	FILE *f = open_note(folder, JOBS);
+	unsigned long job, last = ULONG_MAX;
+
+	while (f && fscanf(f, "%lu", &job) == 1) {
+		if (job != last)
+			remove_segments(job);
+		last = job;
+	}
+	if (f)
+		fclose(f);
+}
+
+/* ompi.HOST.UID/pid.NUMBER, unless another process has that number now (a dead one that nobody waits for has it too). */
+static void remove_session(int place, long long number)
+{
+	char host[256], *of_user, *of_run;
+	int user, run;
+
+	if (number <= 1 || (dlb_process_state((pid_t)number) && dlb_process_state((pid_t)number) != 'Z'))
+		return;
+	host_name(host, sizeof host);
+	of_user = dlb_xprintf("ompi.%s.%u", host, (unsigned)geteuid());
+	of_run = dlb_xprintf("pid.%lld", number);
+	user = openat(place, of_user, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	run = user < 0 ? -1 : openat(user, of_run, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	if (run >= 0 && is_own(run)) {
+		empty(run, 0);
+		unlinkat(user, of_run, AT_REMOVEDIR);
+		unlinkat(place, of_user, AT_REMOVEDIR);		/* if no other run has anything there */
+	} else if (run >= 0) {
+		close(run);
+	}
+	if (user >= 0)
+		close(user);
+	free(of_user);
+	free(of_run);
+}
+
+static void remove_files_of_launcher(int place, int folder)
+{
+	FILE *f = open_note(folder, LAUNCHER);
+	long long number;
+
+	if (f && fscanf(f, "%lld", &number) == 1)
+		remove_session(place, number);
+	if (f)
+		fclose(f);
+}
+
+/* Takes fd, which is the folder. */
+static void remove_folder(int place, const char *name, int fd)
+{
+	remove_shared_memory(fd);
+	remove_files_of_launcher(place, fd);
+	empty(fd, 0);
+	unlinkat(place, name, AT_REMOVEDIR);
+}
+
+/* ---- what dead runs have left ---- */
+
+/* The lock of a folder of ours: free, and taken here; -1: it is not, or is not ours to take. */
+static int take_lock(int folder)
+{
+	char here[256], there[256] = "";
+	struct stat st;
+	int lock;
+
+	if (!is_own(folder))
+		return -1;
+	lock = openat(folder, LOCK, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
+	if (lock < 0)
+		return -1;
+	host_name(here, sizeof here);
+	if (fstat(lock, &st) == 0 && S_ISREG(st.st_mode) && st.st_uid == geteuid() && read(lock, there, sizeof there - 1) >= 0 &&
+	    !strcmp(here, there) && flock(lock, LOCK_EX | LOCK_NB) == 0)
+		return lock;
+	close(lock);
+	return -1;
+}
+
+static void sweep(const char *place, const char *tool)
+{
+	const size_t n = strlen(tool);
+	DIR *dir = opendir(place);
+
+	for (struct dirent *d; dir && (d = readdir(dir));) {
+		int folder, lock;
+
+		if (strncmp(d->d_name, tool, n) || d->d_name[n] != '.' || strlen(d->d_name) != n + 1 + RANDOM)
+			continue;
+		folder = openat(dirfd(dir), d->d_name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+		if (folder < 0)
+			continue;
+		lock = take_lock(folder);
+		if (lock >= 0) {
+			remove_folder(dirfd(dir), d->d_name, folder);
+			close(lock);
+		} else {
+			close(folder);
+		}
+	}
+	if (dir)
+		closedir(dir);
+}
+
+/* ---- one's own ---- */
+
+/* It is locked before it has its name: who sees it sees it locked. */
+static int make_lock(const char *folder)
+{
+	char *early = dlb_xprintf("%s/.%s", folder, LOCK), *path = dlb_xprintf("%s/%s", folder, LOCK), host[256];
+	int fd = open(early, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW, 0600);
+
+	host_name(host, sizeof host);
+	if (fd >= 0 && (flock(fd, LOCK_EX | LOCK_NB) || write(fd, host, strlen(host)) != (ssize_t)strlen(host) || rename(early, path))) {
+		close(fd);
+		fd = -1;
+	}
+	free(early);
+	free(path);
+	return fd;
+}
+
+char *dlb_brief_new(const char *tool, int *lock, struct dlb_error *err)
+{
+	const char *place = dlb_brief_place();
+	char *folder = dlb_xprintf("%s/%s.XXXXXX", place, tool);
+
+	sweep(place, tool);
+	if (mkdtemp(folder)) {
+		*lock = make_lock(folder);
+		if (*lock >= 0)
+			return folder;
+		dlb_fail(err, NULL, "cannot write in '%s': %s", folder, strerror(errno));
+		dlb_brief_free(folder, -1);
+		return NULL;
+	}
+	dlb_fail(err, NULL, "cannot make a folder like '%s': %s", folder, strerror(errno));
+	free(folder);
+	return NULL;
+}
+
+void dlb_brief_free(char *folder, int lock)
+{
+	char *name = strrchr(folder, '/') + 1;
+	int place, fd;
+
+	name[-1] = '\0';
+	place = open(folder[0] ? folder : "/", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	fd = place < 0 ? -1 : openat(place, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	if (fd >= 0)
+		remove_folder(place, name, fd);
+	if (place >= 0)
+		close(place);
+	if (lock >= 0)
+		close(lock);
+	free(folder);
+}
+
+static void note(const char *folder, const char *name, const char *line)
+{
+	char *path = dlb_xprintf("%s/%s", folder, name);
+	int fd = open(path, O_WRONLY | O_CREAT | O_APPEND | O_NOFOLLOW | O_CLOEXEC, 0600);
+
+	if (fd >= 0) {
+		ssize_t ignored = write(fd, line, strlen(line));
+
+		(void)ignored;		/* a full disk: then files of a killed run stay */
+		close(fd);
+	}
+	free(path);
+}
+
+void dlb_brief_note_launcher(const char *folder)
+{
+	char line[24];
+
+	snprintf(line, sizeof line, "%lld\n", (long long)getpid());
+	note(folder, LAUNCHER, line);
+}
+
+/* Open MPI 4 has its number as PMIx's name of the job. */
+void dlb_brief_note_job(const char *folder)
+{
+	const char *job = getenv("PMIX_NAMESPACE");
+	char line[24];
+
+	if (!job || !*job || job[strspn(job, "0123456789")])
+		return;
+	snprintf(line, sizeof line, "%.20s\n", job);
+	note(folder, JOBS, line);
+}
