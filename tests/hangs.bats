@@ -1,0 +1,257 @@
+#!/usr/bin/env bats
+# Nothing is waited for for ever, and nothing is left behind: ranks, mpiexec and the parent stopped or killed at any time,
+# ranks that do not find each other, tags that MPI does not have.
+load helper
+
+setup() {
+	tmp=$BATS_TEST_TMPDIR
+	export TMPDIR=$tmp/brief
+	mkdir "$TMPDIR"
+	doc=$BATS_FILE_TMPDIR/replicas.json
+	[ -s "$doc" ] || dlb-profile --analytic --batch 24 "$model" | dlb-costmodel -c cpu:3 | dlb-place --replicas 3 >"$doc"
+	command -v mpiexec.openmpi >/dev/null || skip 'no Open MPI'
+}
+
+teardown() { # nothing survives a test
+	local stat pid
+	for stat in /proc/[0-9]*/environ; do
+		grep -qzsx "TMPDIR=$TMPDIR" "$stat" || continue
+		pid=${stat#/proc/} pid=${pid%/environ}
+		[ "$(cat "/proc/$pid/comm" 2>/dev/null)" = dlb-run ] && kill -KILL "$pid" 2>/dev/null
+	done
+	return 0
+}
+
+# as-rank COMMAND...: does SETUP on rank RANK first: as_rank RANK SETUP
+as_rank() {
+	printf '#!/bin/bash\n[ "$OMPI_COMM_WORLD_RANK" = %s ] && { %s; }\nexec "$@"\n' "$1" "$2" >"$tmp/as-rank"
+	chmod +x "$tmp/as-rank"
+}
+
+# dlb-run's own mpiexec starts its ranks through as-rank.
+own_launch() {
+	mkdir -p "$tmp/bin"
+	cat >"$tmp/bin/mpiexec.openmpi" <<-END
+		#!/bin/bash
+		options=()
+		while [ "\$1" != "$(command -v dlb-run)" ]; do options+=("\$1"); shift; done
+		exec $(command -v mpiexec.openmpi) "\${options[@]}" "$tmp/as-rank" "\$@"
+	END
+	chmod +x "$tmp/bin/mpiexec.openmpi"
+	PATH=$tmp/bin:$PATH
+}
+
+foreign() { # DLB-RUN-OPTION...
+	mpirun --oversubscribe --bind-to none -n 3 "$tmp/as-rank" dlb-run -q "$@"
+}
+
+# A library that stops the process where MPI_Finalize begins.
+stop_at_end() {
+	command -v mpicc >/dev/null || skip 'no mpicc'
+	mpicc -shared -fPIC -o "$tmp/end.so" -x c - <<-'END'
+		#include <mpi.h>
+		#include <signal.h>
+		int MPI_Finalize(void)
+		{
+		        raise(SIGSTOP);
+		        return PMPI_Finalize();
+		}
+	END
+}
+
+took() { # MOST: seconds since `start`, at most
+	local s=$((($(date +%s%N) - start) / 1000000))
+	echo "$s ms"
+	[ "$s" -le $(($1 * 1000)) ]
+}
+
+nothing_left() {
+	local left
+	left=$(find "$TMPDIR" -mindepth 1)
+	[ -z "$left" ] || { echo "left: $left"; return 1; }
+}
+
+segments_of() { # JOB...: what Open MPI has of them in /dev/shm
+	local job
+	for job; do find /dev/shm -name "$(printf 'vader_segment.*.%x.*' "$job")"; done
+}
+
+@test "a rank stopped before it begins: the parent names it after --timeout" {
+	for rank in 0 1 2; do
+		as_rank $rank 'kill -STOP $$'
+		(
+			own_launch
+			start=$(date +%s%N)
+			run -2 --separate-stderr timeout 60 dlb-run -q --timeout 4 --steps 5 "${digits[@]}" "$doc"
+			one_line dlb-run "lost rank $rank: it has been stopped for 4 s"
+			took 25
+		)
+		nothing_left
+	done
+}
+
+@test "the same under somebody's mpirun: at most three lines of ours, status 2" {
+	for rank in 0 2; do
+		as_rank $rank 'kill -STOP $$'
+		start=$(date +%s%N)
+		run -2 --separate-stderr timeout 60 mpirun --oversubscribe --bind-to none -n 3 "$tmp/as-rank" dlb-run -q --timeout 4 --steps 5 "${digits[@]}" "$doc"
+		[ -z "$output" ]
+		took 25
+		ours=$(grep -c '^dlb-run\[[0-9]\]: the start of MPI.* not complete after 4 s' <<<"$stderr")
+		[ "$ours" -ge 1 ] && [ "$ours" -le 3 ]
+		[[ ${stderr_lines[0]} == dlb-run* ]]
+	done
+}
+
+@test "rank 0 waits for a slow pipe longer than --timeout; stopped there, the others give it up" {
+	as_rank 9 :
+	(sleep 5 && cat "$doc") | foreign --timeout 1 --steps 3 "${digits[@]}" | jq -e '.report.losses | length == 3'
+	as_rank 0 "echo \$\$ >'$tmp/pid'"
+	start=$(date +%s%N)
+	(
+		while [ ! -s "$tmp/pid" ]; do sleep 0.05; done
+		sleep 1.5
+		kill -STOP "$(cat "$tmp/pid")"
+	) &
+	mkfifo "$tmp/pipe"
+	sleep 60 >"$tmp/pipe" &
+	writer=$!
+	status=0
+	timeout 60 mpirun --oversubscribe --bind-to none -n 3 "$tmp/as-rank" dlb-run -q --timeout 1 --steps 3 "${digits[@]}" <"$tmp/pipe" >"$tmp/out" 2>"$tmp/err" || status=$?
+	kill "$writer"
+	[ "$status" -eq 2 ]
+	took 25
+	grep -q '^dlb-run\[[12]\]: lost rank 0: nothing heard for 1 s' "$tmp/err"
+}
+
+@test "a rank stopped where MPI ends: the result is complete and passed on" {
+	stop_at_end
+	as_rank 1 "export LD_PRELOAD=$tmp/end.so"
+	start=$(date +%s%N)
+	run -2 --separate-stderr timeout 60 mpirun --oversubscribe --bind-to none -n 3 "$tmp/as-rank" dlb-run -q --timeout 4 --steps 5 "${digits[@]}" "$doc"
+	took 25
+	[[ $stderr == *'the end of MPI'* ]]
+	own_launch
+	start=$(date +%s%N)
+	run -0 --separate-stderr timeout 60 dlb-run --timeout 4 --steps 5 "${digits[@]}" "$doc"
+	took 25
+	[[ $stderr == *'the result is complete'* ]]
+	jq -e '.report.losses | length == 5' <<<"$output"
+	nothing_left
+}
+
+@test "mpiexec stopped: it goes on, and nothing is lost" {
+	started --timeout 4 --steps 1000000 "${digits[@]}" "$doc"
+	wait_for_lines "$tmp/log" 5
+	kill -STOP "$(children "$parent")"
+	kill -TERM "$parent"		# which has to come through mpiexec
+	wait "$parent"
+	jq -e '.report.stopped == "signal" and .report.steps >= 5' "$tmp/out"
+	nothing_left
+}
+
+@test "all of a run stopped for longer than --timeout, then continued, as a batch system does" {
+	started --timeout 2 --steps 1000000 "${digits[@]}" "$doc"
+	wait_for_lines "$tmp/log" 5
+	ranks_of "$parent"
+	mapfile -t all < <(children "$parent")
+	all+=("$parent" "${ranks[@]}")
+	kill -STOP "${all[@]}"
+	sleep 5
+	far=$(wc -l <"$tmp/log")
+	kill -CONT "${all[@]}"
+	wait_for_lines "$tmp/log" $((far + 500))
+	kill -TERM "$parent"
+	wait "$parent"
+	jq -e '.report.stopped == "signal"' "$tmp/out"
+}
+
+@test "what a killed run leaves, the next start removes; not what a living one has" {
+	for what in both mpiexec parent; do
+		started --steps 1000000 "${digits[@]}" "$doc"
+		wait_for_lines "$tmp/log" 5
+		mpiexec=$(children "$parent")
+		mapfile -t jobs <"$(echo "$TMPDIR"/dlb-run.*/jobs)"
+		[ "${#jobs[@]}" -eq 3 ] && [ "$(segments_of "${jobs[0]}" | wc -l)" -eq 3 ]
+		[ -d "$TMPDIR/ompi.$(hostname).$(id -u)/pid.$mpiexec" ]
+		case $what in
+		both) kill -KILL "$parent" "$mpiexec" ;;
+		mpiexec) kill -KILL "$mpiexec" ;;
+		parent) kill -KILL "$parent" ;;
+		esac
+		wait "$parent" 2>/dev/null || true
+		for _ in $(seq 200); do	# an orphaned mpiexec ends its ranks first
+			grep -qs '^State:.[^Z]' "/proc/$mpiexec/status" || break
+			sleep 0.05
+		done
+		dlb-run -q --steps 2 "${digits[@]}" "$doc" >/dev/null
+		nothing_left
+		[ -z "$(segments_of "${jobs[0]}")" ]
+	done
+	started --steps 1000000 "${digits[@]}" "$doc"
+	wait_for_lines "$tmp/log" 5
+	mkdir "$TMPDIR/dlb-run.ABCDEF" "$tmp/theirs"		# no lock: nobody knows whose it is
+	touch "$tmp/theirs/file"
+	ln -s "$tmp/theirs" "$TMPDIR/dlb-run.GHIJKL"
+	dlb-run -q --steps 2 "${digits[@]}" "$doc" >/dev/null
+	[ -d "$TMPDIR/dlb-run.ABCDEF" ] && [ -f "$tmp/theirs/file" ] && [ -L "$TMPDIR/dlb-run.GHIJKL" ]
+	kill -TERM "$parent"
+	wait "$parent"
+	jq -e '.report.stopped == "signal"' "$tmp/out"
+}
+
+@test "srun without --mpi=pmix: one line with the cure" {
+	run -2 --separate-stderr env SLURM_STEP_NUM_TASKS=2 SLURM_PROCID=0 dlb-run -q --steps 2 "${digits[@]}" "$doc"
+	one_line dlb-run 'srun has started 2 tasks that do not find each other' 'srun --mpi=pmix'
+	run -2 --separate-stderr env SLURM_STEP_NUM_TASKS=2 SLURM_PROCID=1 dlb-run -q --steps 2 "${digits[@]}" "$doc"
+	[ -z "$output$stderr" ]
+	run -2 --separate-stderr env SLURM_STEP_NUM_TASKS=2 SLURM_PROCID=0 PMI_RANK=0 dlb-run -q --steps 2 "${digits[@]}" "$doc"
+	one_line dlb-run 'srun --mpi=pmix'
+	SLURM_NTASKS=2 SLURM_PROCID=0 dlb-run -q --steps 2 "${digits[@]}" "$doc" | jq -e '.report.losses | length == 2'	# a batch script
+}
+
+@test "no tag is above what every MPI has" {
+	command -v mpicc >/dev/null || skip 'no mpicc'
+	mpicc -shared -fPIC -o "$tmp/tags.so" -x c - <<-'END'
+		#include <mpi.h>
+		int MPI_Isend(const void *p, int n, MPI_Datatype t, int to, int tag, MPI_Comm c, MPI_Request *q)
+		{
+		        return tag > 32767 ? MPI_ERR_TAG : PMPI_Isend(p, n, t, to, tag, c, q);
+		}
+		int MPI_Irecv(void *p, int n, MPI_Datatype t, int from, int tag, MPI_Comm c, MPI_Request *q)
+		{
+		        return tag > 32767 ? MPI_ERR_TAG : PMPI_Irecv(p, n, t, from, tag, c, q);
+		}
+		int MPI_Comm_create_group(MPI_Comm c, MPI_Group g, int tag, MPI_Comm *out)
+		{
+		        return tag > 32767 ? MPI_ERR_TAG : PMPI_Comm_create_group(c, g, tag, out);
+		}
+	END
+	# on every rank; without shared memory everything goes through MPI
+	as_rank 9 :
+	sed -i "2c ulimit -v 20000000; export LD_PRELOAD=$tmp/tags.so" "$tmp/as-rank"
+	own_launch
+	while read -r options; do
+		echo "$options"
+		# shellcheck disable=SC2086
+		dlb-run -q --steps 5 "${digits[@]}" $options "$doc" | jq -e '.report.losses | length == 5'
+	done <<-'END'
+
+		--allreduce mpi
+		--gossip 0.5
+		--param-server 0
+		--sync-every 2
+		--feed host
+		--compress lowrank:2,start=2
+		--optimizer max-adabelief --reduce moments
+	END
+}
+
+@test "faults at random moments: one of each kind" {
+	"$root/tests/faults" 9
+}
+
+@test "a hundred faults at random moments" {
+	[ -n "$DLB_TEST_LONG" ] || skip 'takes minutes: set DLB_TEST_LONG'
+	"$root/tests/faults" 100 "${DLB_TEST_SEED:-1}"
+}
