@@ -149,7 +149,7 @@ on_rank() {
 	ranks_of "$parent"
 	touch "$tmp/began"
 	kill -STOP "${ranks[1]}"
-	ends "$tmp/began" 'lost (rank 1|a rank)'
+	ends "$tmp/began" 'lost rank 1: it has been stopped'
 	kill -KILL "${ranks[1]}" 2>/dev/null || true
 }
 

@@ -86,6 +86,27 @@ struct ears {
 	struct dlb_status_line shown;	/* how far it is */
 };
 
+/* A rank of this host that is stopped; -1: none that is known. */
+static int stopped_rank(const struct ears *e)
+{
+	for (int r = 0; r < e->l->n_ranks; r++)
+		if (e->rank[r] > 0 && dlb_process_state(e->rank[r]) == 'T')
+			return r;
+	return -1;
+}
+
+/* Ranks know whom they have not heard, who may have waited for another; which one is stopped is seen here. */
+static void pass_on(struct ears *e, const char *line)
+{
+	const int stopped = strstr(line, ": lost ") ? stopped_rank(e) : -1;
+
+	dlb_status_line_clear(&e->shown);
+	if (stopped >= 0)
+		fprintf(stderr, "%s: lost rank %d: it has been stopped; nothing heard for %g s\n", e->l->tool, stopped, e->l->timeout_s);
+	else
+		fprintf(stderr, "%s\n", line);
+}
+
 static void hear_worker(struct ears *e, const char *s)
 {
 	int status, at = 0, rank;
@@ -103,10 +124,8 @@ static void hear_worker(struct ears *e, const char *s)
 		if (rank >= 0 && rank < e->l->n_ranks)
 			e->rank[rank] = strcmp(s + at, host) ? ELSEWHERE : (pid_t)done;
 	} else if (sscanf(s, "error %d %n", &status, &at) == 1 && at) {
-		if (!e->said) {
-			dlb_status_line_clear(&e->shown);
-			fprintf(stderr, "%s\n", s + at);
-		}
+		if (!e->said)
+			pass_on(e, s + at);
 		e->said = true;
 		e->status = status;
 	} else if (sscanf(s, "progress %lld %lld %d %n", &done, &total, &stays, &at) == 3 && at) {
@@ -329,12 +348,9 @@ static int silent_rank(const struct ears *e)
  * look at all processes. */
 static bool find_stopped(struct ears *e, pid_t pid)
 {
-	e->stopped = -1;
-	for (int r = 0; r < e->l->n_ranks; r++)
-		if (e->rank[r] > 0 && dlb_process_state(e->rank[r]) == 'T') {
-			e->stopped = r;
-			return true;
-		}
+	e->stopped = stopped_rank(e);
+	if (e->stopped >= 0)
+		return true;
 	e->stopped = silent_rank(e);
 	return e->stopped >= 0 && dlb_process_has_stopped(pid);
 }
@@ -399,7 +415,7 @@ static void watch(struct ears *e, pid_t pid, int in)
 			return;
 		}
 		if (is_late(e, pid, passed_s < LONGEST_LOOK_S ? passed_s : LONGEST_LOOK_S)) {
-			clear_progress(e);
+			dlb_status_line_clear(&e->shown);
 			end_all(e, pid, in);
 			return;
 		}
