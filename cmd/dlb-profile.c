@@ -537,6 +537,8 @@ int main(int argc, char **argv)
 		return status;
 	if (o.list)
 		return list(&cli);
+	if (dlb_launch_check(0, &err))
+		return dlb_launch_speaks() ? dlb_cli_die(&cli, &err) : 2;
 	dlb_graph_init(&w.training);
 	dlb_graph_init(&w.eval);
 	int rc = dlb_launch_joined() ? dlb_comm_new(&w.comm, 0, &err) : 0;

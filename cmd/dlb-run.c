@@ -292,9 +292,7 @@ static void say(const char *folder, int rank, const struct dlb_error *err)
 /* A task of srun's that found no other: the first one says it. */
 static int alone_in_step(struct dlb_comm *c, const struct dlb_error *err)
 {
-	const char *task = getenv("SLURM_PROCID");
-
-	if (!task || atoi(task) == 0)
+	if (dlb_launch_speaks())
 		say(NULL, -1, err);
 	dlb_comm_free(c);
 	return status_of(err);
@@ -520,7 +518,7 @@ int main(int argc, char **argv)
 		return cli.status;
 	}
 	catch_signals();
-	if (!folder && dlb_launch_check(0, &err)) {
+	if (!folder && !o.exec.dry_run && !o.print_program && dlb_launch_check(0, &err)) {
 		status = alone_in_step(NULL, &err);
 	} else if (folder || (dlb_launch_joined() && !o.exec.dry_run && !o.print_program)) {
 		status = run_rank(&cli, &o, folder, argc, argv);

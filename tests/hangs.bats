@@ -207,6 +207,8 @@ segments_of() { # JOB...: what Open MPI has of them in /dev/shm
 	[ -z "$output$stderr" ]
 	run -2 --separate-stderr env SLURM_STEP_NUM_TASKS=2 SLURM_PROCID=0 PMI_RANK=0 dlb-run -q --steps 2 "${digits[@]}" "$doc"
 	one_line dlb-run 'srun --mpi=pmix'
+	run -2 --separate-stderr env SLURM_STEP_NUM_TASKS=2 SLURM_PROCID=0 dlb-profile --analytic "$model"
+	one_line dlb-profile 'srun --mpi=pmix'
 	SLURM_NTASKS=2 SLURM_PROCID=0 dlb-run -q --steps 2 "${digits[@]}" "$doc" | jq -e '.report.losses | length == 2'	# a batch script
 }
 

@@ -66,6 +66,13 @@ int dlb_launch_check(int size, struct dlb_error *err)
 	return dlb_hint(err, dlb_comm_is_open_mpi() ? "start them with srun --mpi=pmix" : "start them with srun --mpi=pmi2");
 }
 
+bool dlb_launch_speaks(void)
+{
+	const char *task = getenv("SLURM_PROCID");
+
+	return !task || atoi(task) == 0;
+}
+
 /* ---- what the children say ---- */
 
 struct ears {
@@ -212,7 +219,8 @@ static void exec_mpiexec(const struct dlb_launch *l, const char *self, const cha
 {
 	char n[16];
 	const char **argv = dlb_xcalloc((size_t)l->argc + 24, sizeof *argv);
-	static const char *const open_mpi[] = { "mpiexec.openmpi", "mpiexec", NULL }, *const mpich[] = { "mpiexec.mpich", "mpiexec.hydra", "mpiexec", NULL };
+	static const char *const open_mpi[] = { "mpiexec.openmpi", "mpiexec", NULL };
+	static const char *const mpich[] = { "mpiexec.mpich", "mpiexec.hydra", "mpiexec", NULL };
 	int k = 0, null = open("/dev/null", O_RDONLY);
 
 	prctl(PR_SET_PDEATHSIG, SIGTERM);

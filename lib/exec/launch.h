@@ -40,6 +40,7 @@ void dlb_launch_worker_init(const char *folder);
 /* Whether srun has started several of this tool that know nothing of each other (no --mpi=pmix). size: ranks that MPI has
  * found; 0: it has not been asked, since nothing names this process a rank. -1 with err. */
 int dlb_launch_check(int size, struct dlb_error *err);
+bool dlb_launch_speaks(void);			/* of such tasks one says it */
 /* The document's file and the result's in a worker's folder: returns new. */
 char *dlb_launch_in(const char *folder);
 char *dlb_launch_out(const char *folder);
