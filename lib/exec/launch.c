@@ -140,20 +140,14 @@ static void hear_worker(struct ears *e, const char *s)
 	}
 }
 
-/* MPICH's words of a death:
- *   =   PID 77 RUNNING AT h  /  =   EXIT CODE: 9  /  YOUR APPLICATION TERMINATED WITH THE EXIT STRING: Killed (signal 9) */
+/* MPICH's words of a death, which name the lowest rank, not the one that died first (the others are killed for it):
+ *   =   EXIT CODE: 9  /  YOUR APPLICATION TERMINATED WITH THE EXIT STRING: Killed (signal 9) */
 static void hear_mpich(struct ears *e, const char *s)
 {
-	const char *p;
-	long long pid;
+	const char *p = strstr(s, "EXIT STRING:") ? strstr(s, "(signal ") : NULL;
 
-	if (sscanf(s, "= PID %lld RUNNING AT", &pid) == 1) {
-		for (int r = 0; r < e->l->n_ranks && e->lost_rank < 0; r++)
-			if (e->rank[r] == (pid_t)pid)
-				e->lost_rank = r;
-	} else if (sscanf(s, "= EXIT CODE: %d", &e->lost_exit) != 1 && strstr(s, "EXIT STRING:") && (p = strstr(s, "(signal "))) {
+	if (p)
 		e->lost_signal = atoi(p + strlen("(signal "));
-	}
 }
 
 /* One line from a worker or from mpiexec. Open MPI says of a death:
@@ -455,6 +449,8 @@ static int verdict(const struct ears *e, int status, struct dlb_error *err)
 		return dlb_fail(err, NULL, "lost rank %d: %s", e->lost_rank, e->memory);
 	if (e->lost_rank >= 0)
 		return dlb_fail(err, NULL, "lost rank %d: it ended with status %d", e->lost_rank, e->lost_exit);
+	if (e->lost_signal > 0)
+		return dlb_fail(err, NULL, "lost a rank: killed by signal %d", e->lost_signal);
 	if (WIFSIGNALED(status))
 		return dlb_fail(err, NULL, "mpiexec was killed by signal %d", WTERMSIG(status));
 	dlb_fail(err, NULL, "mpiexec ended with status %d: %s", WEXITSTATUS(status), e->first);
