@@ -89,6 +89,11 @@ static int parse_until(const struct dlb_cli *cli, struct options *o)
 	return 0;
 }
 
+static void warn(void *ctx, const char *line)
+{
+	dlb_cli_warn(ctx, "%s", line);
+}
+
 static int parse(struct dlb_cli *cli, int argc, char **argv, struct options *o)
 {
 	struct dlb_exec_options *x = &o->exec;
@@ -154,6 +159,8 @@ static int parse(struct dlb_cli *cli, int argc, char **argv, struct options *o)
 		return 1;
 	x->quiet = cli->quiet;
 	x->verbose = cli->verbose;
+	x->warn = warn;
+	x->warn_ctx = cli;
 	cli->status = 2;
 	e->steps = x->steps;
 	e->group = o->groups.item;

@@ -337,13 +337,16 @@ near() { # FILE FILE RELATIVE-ERROR: number by number, and as many
 	steps=2 losses --checkpoint "$tmp/ckpt" <"$tmp/doc.json" >"$tmp/split"
 	m=$tmp/ckpt/step-2/manifest.json
 	cp "$m" "$tmp/manifest.json"
+	sums() { (cd "${m%/*}" && sha256sum -- *.safetensors manifest.json >SHA256SUMS); }
 	for change in '.count = 1000' '.axis = -1' '.units = 0' '.shape = [1]' '.name = "no"' '.part = "../x"' 'del(.part)'; do
 		jq "(.tensors[] | select(type == \"array\"))[0] |= ($change)" "$tmp/manifest.json" >"$m"
+		sums
 		run -2 --separate-stderr dlb-run -q "${data[@]}" --steps 1 --checkpoint "$tmp/ckpt" "$tmp/whole.json"
 		one_line dlb-run
 	done
 	# a part that is not there
 	jq '.tensors |= map_values(if type == "array" then .[1:] else . end)' "$tmp/manifest.json" >"$m"
+	sums
 	run -2 --separate-stderr dlb-run -q "${data[@]}" --steps 1 --checkpoint "$tmp/ckpt" "$tmp/whole.json"
 	one_line dlb-run 'has not all of'
 }

@@ -1,15 +1,16 @@
 /* See checkpoint.h: the folder, and what all ranks do together. Errors of one rank are everyone's: each stage ends in
  * dlb_comm_agree. */
 #define _XOPEN_SOURCE 700
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 #include "exec/checkpoint_files.h"
 #include "util/clock.h"
+#include "util/output.h"
 
 /* ---- the folder ---- */
 
@@ -44,26 +45,75 @@ static int take_lock(int fd, struct flock *l)
 	return rc;
 }
 
-static int lock(struct dlb_checkpoint *c, const char *dir, struct dlb_error *err)
+static int lock(struct dlb_checkpoint *c, struct dlb_error *err)
 {
 	struct flock l = { .l_type = F_WRLCK, .l_whence = SEEK_SET };
-	char *path;
-	int rc = -1;
 
-	if (make_dirs(dir, err))
-		return -1;
-	path = dlb_xprintf("%s/lock", dir);
-	c->lock = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
-	if (c->lock < 0) {
-		dlb_fail(err, NULL, "cannot open '%s': %s", path, strerror(errno));
-	} else if (take_lock(c->lock, &l)) {
+	c->folder = open(c->dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	if (c->folder < 0)
+		return dlb_fail(err, NULL, "cannot open '%s': %s", c->dir, strerror(errno));
+	c->lock = openat(c->folder, "lock", O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0666);
+	if (c->lock < 0)
+		return dlb_fail(err, NULL, "cannot open '%s/lock': %s", c->dir, errno == ELOOP ? "it is a symbolic link" : strerror(errno));
+	if (take_lock(c->lock, &l)) {
 		long pid = fcntl(c->lock, F_GETLK, &l) == 0 && l.l_type != F_UNLCK ? (long)l.l_pid : 0;
 
-		dlb_fail(err, NULL, "checkpoint folder '%s' is in use by another run (process %ld)", dir, pid);
-	} else {
-		rc = 0;
+		return dlb_fail(err, NULL, "checkpoint folder '%s' is in use by another run (process %ld)", c->dir, pid);
 	}
-	free(path);
+	return 0;
+}
+
+/* ---- is it one folder for all ranks? ---- */
+
+/* Another rank: it sees what rank 0 has made, after a while at most, and can write there. */
+static int see(const char *dir, const char *name, const struct dlb_comm *comm, struct dlb_error *err)
+{
+	char *theirs = dlb_xprintf("%s/%s", dir, name), *mine = dlb_xprintf("%s/%s-%d", dir, name, dlb_comm_rank(comm));
+	int rc = 0, fd;
+
+	for (int i = 0; access(theirs, F_OK) && i < 40; i++)
+		dlb_sleep_s(0.05);		/* a folder over a network may need a moment */
+	if (access(theirs, F_OK)) {
+		dlb_fail(err, NULL, "checkpoint folder '%s' is not shared: node %d (host %s) does not see what node 0 writes there", dir,
+			 dlb_comm_rank(comm), dlb_comm_host(comm));
+		rc = dlb_hint(err, "give a folder that all hosts have");
+	} else {
+		fd = open(mine, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666);
+		if (fd < 0)
+			rc = dlb_fail(err, NULL, "node %d (host %s) cannot write to checkpoint folder '%s': %s", dlb_comm_rank(comm),
+				      dlb_comm_host(comm), dir, strerror(errno));
+		else
+			close(fd);
+		if (fd >= 0)
+			unlink(mine);
+	}
+	free(theirs);
+	free(mine);
+	return rc;
+}
+
+static int check_shared(struct dlb_checkpoint *c, struct dlb_comm *comm, struct dlb_error *err)
+{
+	char name[40] = "";
+	uint64_t number = 0;
+	int rc = 0, fd = -1;
+
+	if (dlb_comm_rank(comm) == 0) {
+		if (!dlb_output_number(&number))
+			rc = dlb_fail(err, NULL, "no random numbers for a temporary name in '%s'", c->dir);
+		snprintf(name, sizeof name, ".shared-%016" PRIx64, number);
+		if (!rc && (fd = openat(c->folder, name, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666)) < 0)
+			rc = dlb_fail(err, NULL, "cannot write to '%s': %s", c->dir, strerror(errno));
+		if (fd >= 0)
+			close(fd);
+	}
+	if (dlb_comm_agree(comm, rc, err, NULL) || dlb_comm_bcast(comm, name, sizeof name, 0, err))
+		return -1;
+	if (dlb_comm_rank(comm))
+		rc = see(c->dir, name, comm, err);
+	rc = dlb_comm_agree(comm, rc, err, NULL);
+	if (fd >= 0)
+		unlinkat(c->folder, name, 0);
 	return rc;
 }
 
@@ -71,11 +121,14 @@ int dlb_checkpoint_open(struct dlb_checkpoint *c, const char *dir, struct dlb_co
 {
 	int rc = 0;
 
-	c->lock = -1;
-	c->dir = dlb_xstrdup(dir);
+	*c = (struct dlb_checkpoint){ .dir = dlb_xstrdup(dir), .lock = -1, .folder = -1 };
 	if (dlb_comm_rank(comm) == 0)
-		rc = lock(c, dir, err);
-	return dlb_comm_agree(comm, rc, err, NULL);
+		rc = make_dirs(dir, err) || lock(c, err) ? -1 : 0;
+	if (dlb_comm_agree(comm, rc, err, NULL) || check_shared(c, comm, err))
+		return -1;
+	if (dlb_comm_rank(comm) == 0)
+		dlb_checkpoint_sweep(c->folder);
+	return 0;
 }
 
 void dlb_checkpoint_close(struct dlb_checkpoint *c)
@@ -84,166 +137,158 @@ void dlb_checkpoint_close(struct dlb_checkpoint *c)
 		return;
 	if (c->lock >= 0)
 		close(c->lock);
+	if (c->folder >= 0)
+		close(c->folder);
+	free(c->damaged);
 	free(c->dir);
 	c->dir = NULL;
 }
 
-/* "step-120" -> 120, else -1. */
-static int64_t step_of(const char *name)
-{
-	char *end;
-	long long v;
+/* ---- saving ---- */
 
-	if (strncmp(name, "step-", 5) || name[5] < '0' || name[5] > '9')
-		return -1;
-	errno = 0;
-	v = strtoll(name + 5, &end, 10);
-	return *end || errno ? -1 : v;
+/* Rank 0 makes a folder with an unforeseeable name, whose manifest says already what may come to lie in it; all get the name. */
+static int make_aside(const struct dlb_checkpoint *c, struct dlb_comm *comm, char name[32], struct dlb_error *err)
+{
+	uint64_t number = 0;
+	int rc = 0;
+
+	if (dlb_comm_rank(comm) == 0) {
+		if (!dlb_output_number(&number))
+			rc = dlb_fail(err, NULL, "no random numbers for a temporary name in '%s'", c->dir);
+		snprintf(name, 32, DLB_CHECKPOINT_NEW "%016" PRIx64, number);
+		char *path = dlb_xprintf("%s/%s", c->dir, name);
+		if (!rc && mkdirat(c->folder, name, 0777))
+			rc = dlb_fail(err, NULL, "cannot make folder '%s': %s", path, strerror(errno));
+		else if (!rc)
+			rc = dlb_checkpoint_write_names(path, dlb_comm_size(comm), err);
+		free(path);
+	}
+	return dlb_comm_agree(comm, rc, err, NULL) || dlb_comm_bcast(comm, name, 32, 0, err) ? -1 : 0;
 }
 
-static int descending(const void *a, const void *b)
+/* What a rank has written. */
+struct written { char part[65], kept[65]; };
+
+/* The sums of all ranks' files to rank 0: *sum is new, on all. */
+static int gather_sums(struct dlb_comm *comm, const struct written *mine, struct dlb_sum **sum, int *n, struct dlb_error *err)
 {
-	const int64_t *x = a, *y = b;
+	const int size = dlb_comm_size(comm);
+	struct written *all = dlb_xcalloc((size_t)size, sizeof *all);
+	int rc = dlb_comm_gather(comm, mine, sizeof *mine, all, 0, err);
 
-	return (*y > *x) - (*y < *x);
-}
-
-/* The steps that have a checkpoint, newest first: returns new. */
-static int64_t *steps_in(const char *dir, int *n)
-{
-	DIR *d = opendir(dir);
-	int64_t *step = NULL;
-	int cap = 0;
-
+	*sum = dlb_xcalloc(2 * (size_t)size, sizeof **sum);
 	*n = 0;
-	for (struct dirent *e; d && (e = readdir(d));) {
-		if (step_of(e->d_name) < 0)
-			continue;
-		DLB_GROW(step, *n, cap);
-		step[(*n)++] = step_of(e->d_name);
-	}
-	if (d)
-		closedir(d);
-	if (*n)
-		qsort(step, (size_t)*n, sizeof *step, descending);
-	return step;
-}
+	for (int i = 0; i < size && !rc && dlb_comm_rank(comm) == 0; i++)
+		for (int k = 0; k < 2; k++) {
+			const char *sha256 = k ? all[i].kept : all[i].part;
+			struct dlb_sum *s = &(*sum)[*n];
 
-/* Removes a folder of plain files. */
-static void remove_dir(const char *path)
-{
-	DIR *d = opendir(path);
-
-	for (struct dirent *e; d && (e = readdir(d));) {
-		char *p;
-
-		if (!strcmp(e->d_name, ".") || !strcmp(e->d_name, ".."))
-			continue;
-		p = dlb_xprintf("%s/%s", path, e->d_name);
-		unlink(p);
-		free(p);
-	}
-	if (d)
-		closedir(d);
-	rmdir(path);
-}
-
-static void sync_dir(const char *path)
-{
-	int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-
-	if (fd >= 0) {
-		fsync(fd);
-		close(fd);
-	}
-}
-
-/* ---- saving and loading ---- */
-
-/* Renames the complete folder into place and removes all but the newest two. */
-static int settle(const char *dir, const char *aside, int64_t step, char **path, struct dlb_error *err)
-{
-	char *final = dlb_xprintf("%s/step-%lld", dir, (long long)step), *old = dlb_xprintf("%s/.old-%ld", dir, (long)getpid());
-	int rc = 0, n;
-	int64_t *steps;
-
-	sync_dir(aside);
-	if (rename(final, old) && errno != ENOENT)
-		rc = dlb_fail(err, NULL, "cannot replace '%s': %s", final, strerror(errno));
-	else if (rename(aside, final))
-		rc = dlb_fail(err, NULL, "cannot rename '%s' to '%s': %s", aside, final, strerror(errno));
-	sync_dir(dir);
-	remove_dir(old);
-	steps = rc ? NULL : steps_in(dir, &n);
-	for (int i = 2; steps && i < n; i++) {
-		char *p = dlb_xprintf("%s/step-%lld", dir, (long long)steps[i]);
-
-		remove_dir(p);
-		free(p);
-	}
-	free(steps);
-	free(old);
-	if (!rc && path)
-		*path = final;
-	else
-		free(final);
+			if (!sha256[0])
+				continue;
+			snprintf(s->name, sizeof s->name, "%s-%d.safetensors", k ? "kept" : "part", i);
+			memcpy(s->sha256, sha256, sizeof s->sha256);
+			++*n;
+		}
+	free(all);
 	return rc;
 }
 
 int dlb_checkpoint_save(struct dlb_checkpoint *c, struct dlb_comm *comm, const struct dlb_state *s,
 			const struct dlb_checkpoint_kept *kept, const struct dlb_progress_state *p, char **path, struct dlb_error *err)
 {
-	char *aside = dlb_xprintf("%s/.new-step-%lld", c->dir, (long long)p->step);
-	int rank = dlb_comm_rank(comm), rc = 0;
+	struct written mine = { .part = "" };
+	struct dlb_sum *sum = NULL;
+	char name[32] = "", *aside;
+	int rank = dlb_comm_rank(comm), rc, n = 0;
 
 	if (path)
 		*path = NULL;
-	if (rank == 0) {
-		remove_dir(aside);		/* left by a run that was killed */
-		if (mkdir(aside, 0777))
-			rc = dlb_fail(err, NULL, "cannot make folder '%s': %s", aside, strerror(errno));
-	}
-	rc = dlb_comm_agree(comm, rc, err, NULL);
+	rc = make_aside(c, comm, name, err);
+	aside = dlb_xprintf("%s/%s", c->dir, name);
 	if (!rc) {
-		rc = dlb_checkpoint_write_part(aside, rank, s, err);
+		rc = dlb_checkpoint_write_part(aside, rank, s, mine.part, err);
 		if (!rc)
-			rc = dlb_checkpoint_write_kept(aside, rank, kept, err);
+			rc = dlb_checkpoint_write_kept(aside, rank, kept, mine.kept, err);
 		rc = dlb_comm_agree(comm, rc, err, NULL);
 	}
+	if (!rc)
+		rc = gather_sums(comm, &mine, &sum, &n, err);
 	if (!rc) {
-		if (rank == 0 && !(rc = dlb_checkpoint_write_manifest(aside, s, p, err)))
-			rc = settle(c->dir, aside, p->step, path, err);
+		if (rank == 0 && !(rc = dlb_checkpoint_write_manifest(aside, s, p, sum, n, err)))
+			rc = dlb_checkpoint_settle(c, name, p->step, path, err);
 		rc = dlb_comm_agree(comm, rc, err, NULL);
 	}
 	if (rc && rank == 0)
-		remove_dir(aside);
+		dlb_checkpoint_remove(c->folder, name);
+	free(sum);
 	free(aside);
 	return rc;
 }
 
+/* ---- loading ---- */
+
+/* The newest whole one; -1: there is none at all. *said: in what it, or all, are damaged that are newer. */
+static int find_whole(struct dlb_checkpoint *c, struct dlb_comm *comm, int64_t *step, struct dlb_error *said, struct dlb_error *err)
+{
+	const bool first = dlb_comm_rank(comm) == 0;
+	int64_t *steps = NULL;
+	int n = 0, cap = 0, rc = 0;
+
+	if (first)
+		steps = dlb_checkpoint_steps(c->folder, &n);
+	if (dlb_comm_bcast(comm, &n, sizeof n, 0, err)) {
+		free(steps);
+		return -1;
+	}
+	*step = -1;
+	for (int i = 0; i < n; i++) {
+		struct dlb_error why = { .what = "" };
+
+		*step = first ? steps[i] : 0;
+		if (dlb_comm_bcast(comm, step, sizeof *step, 0, err)) {
+			rc = -1;
+			break;
+		}
+		rc = dlb_checkpoint_check(c->dir, *step, dlb_comm_rank(comm), dlb_comm_size(comm), &why);
+		rc = dlb_comm_agree(comm, rc, &why, NULL);
+		if (!rc)
+			break;
+		if (dlb_comm_broken(comm)) {
+			*err = why;
+			break;
+		}
+		if (!c->n_damaged)
+			*said = why;
+		DLB_GROW(c->damaged, c->n_damaged, cap);
+		c->damaged[c->n_damaged++] = *step;
+	}
+	free(steps);
+	if (rc && !dlb_comm_broken(comm)) {
+		*err = *said;
+		dlb_hint(err, n > 1 ? "none of the %d checkpoints in '%.150s' is whole: give another --checkpoint folder" :
+			 "give another --checkpoint folder", n, c->dir);
+	}
+	return rc;
+}
+
 int dlb_checkpoint_load(struct dlb_checkpoint *c, struct dlb_comm *comm, struct dlb_state *s, struct dlb_progress_state *p,
-			bool *found, struct dlb_error *err)
+			bool *found, char **warning, struct dlb_error *err)
 {
 	struct dlb_progress_state read = { 0 };
-	int64_t newest = -1;
-	int rc;
+	struct dlb_error said = { .what = "" };
+	int64_t step;
+	int rc = find_whole(c, comm, &step, &said, err);
 
-	if (dlb_comm_rank(comm) == 0) {
-		int n;
-		int64_t *steps = steps_in(c->dir, &n);
-
-		if (n)
-			newest = steps[0];
-		free(steps);
-	}
-	if (dlb_comm_bcast(comm, &newest, sizeof newest, 0, err))
-		return -1;
-	*found = newest >= 0;
-	if (!*found)
-		return 0;
-	rc = dlb_checkpoint_read(c->dir, newest, s, &read, err);
+	*warning = NULL;
+	*found = !rc && step >= 0;
+	if (rc || !*found)
+		return rc;
+	rc = dlb_checkpoint_read(c->dir, step, s, &read, err);
 	rc = dlb_comm_agree(comm, rc, err, NULL);
 	if (!rc)
 		*p = read;
+	if (!rc && c->n_damaged)
+		*warning = dlb_xprintf("%s%s%s; training goes on from the checkpoint before, %s/step-%lld", said.where,
+				       said.where[0] ? ": " : "", said.what, c->dir, (long long)step);
 	return rc;
 }

@@ -22,13 +22,14 @@ static bool kept_at(const struct dlb_checkpoint_kept *k, int i, int *first_kfac,
 	return true;
 }
 
-int dlb_checkpoint_write_kept(const char *dir, int rank, const struct dlb_checkpoint_kept *kept, struct dlb_error *err)
+int dlb_checkpoint_write_kept(const char *dir, int rank, const struct dlb_checkpoint_kept *kept, char sha256[65], struct dlb_error *err)
 {
 	struct dlb_arena a = { 0 };
 	struct dlb_st_tensor *st = NULL;
 	struct dlb_kept_state s;
 	int n = 0, cap = 0, rc = 0;
 
+	sha256[0] = 0;
 	for (int i = 0, k = 0; kept && kept_at(kept, i, &k, &s); i++) {
 		DLB_GROW(st, n, cap);
 		st[n++] = (struct dlb_st_tensor){ .name = kept_name(&a, &s, kept->replica), .data = s.p,
@@ -37,7 +38,7 @@ int dlb_checkpoint_write_kept(const char *dir, int rank, const struct dlb_checkp
 	if (n) {
 		char *path = dlb_xprintf("%s/kept-%d.safetensors", dir, rank);
 
-		rc = dlb_safetensors_write(path, st, n, NULL, err);
+		rc = dlb_safetensors_write_summed(path, st, n, NULL, sha256, err);
 		free(path);
 	}
 	free(st);

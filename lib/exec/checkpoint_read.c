@@ -7,49 +7,153 @@
 #include <string.h>
 #include "exec/checkpoint_files.h"
 #include "model/safetensors.h"
+#include "util/input.h"
+
+/* Beyond any training, and far enough from the ends of int64_t to be added to. */
+#define MOST_STEPS INT64_C(1000000000000000)
 
 struct manifest {
 	char dir[4096];
 	json_t *json;			/* owned */
 	struct dlb_progress_state p;
 	const char *optimizer;
+	bool foreign;			/* of a format that is not known; the rest is not filled */
 };
 
-static int manifest_read(const char *dir, int64_t step, struct manifest *m, struct dlb_error *err)
+/* Member `key`, an integer from 0 to MOST_STEPS, as all that count something. */
+static bool read_count(const json_t *j, const char *key, bool needed, int64_t *out)
 {
-	char path[4200];
-	json_error_t je;
-	json_t *j, *v;
-	struct dlb_progress_state *p = &m->p;
-	const char *seed;
+	const json_t *v = json_object_get(j, key);
 
-	if (snprintf(m->dir, sizeof m->dir, "%s/step-%lld", dir, (long long)step) >= (int)sizeof m->dir)
-		return dlb_fail(err, NULL, "the name of checkpoint folder '%.100s...' is too long", dir);
-	snprintf(path, sizeof path, "%s/" DLB_CHECKPOINT_MANIFEST, m->dir);
-	j = json_load_file(path, 0, &je);
-	if (!j)
-		return dlb_fail(err, path, "%d:%d: %s", je.line, je.column, je.text);
-	m->json = j;
-	v = json_object_get(j, "dlb-checkpoint");
-	if (!json_is_string(v))
-		return dlb_fail(err, path, "not a checkpoint's manifest");
-	if (strncmp(json_string_value(v), "1.", 2))
-		return dlb_fail(err, path, "checkpoint format %.20s; this is %s", json_string_value(v), DLB_CHECKPOINT_FORMAT);
-	p->step = json_integer_value(json_object_get(j, "step"));
-	p->epoch = json_integer_value(json_object_get(j, "epoch"));
-	p->position = json_integer_value(json_object_get(j, "position"));
-	p->since_best = json_integer_value(json_object_get(j, "since_best"));
-	p->best_loss = json_is_number(v = json_object_get(j, "best_loss")) ? json_number_value(v) : HUGE_VAL;
-	p->best_test_loss = json_is_number(v = json_object_get(j, "best_test_loss")) ? json_number_value(v) : HUGE_VAL;
-	p->best_test_step = json_integer_value(json_object_get(j, "best_test_step"));
-	seed = json_string_value(json_object_get(j, "seed"));
+	*out = json_integer_value(v);
+	return (json_is_integer(v) || (!v && !needed)) && *out >= 0 && *out <= MOST_STEPS;
+}
+
+static int read_members(const char *path, int64_t step, struct manifest *m, struct dlb_error *err)
+{
+	const json_t *j = m->json, *best = json_object_get(j, "best_loss"),
+		     *best_test = json_object_get(j, "best_test_loss");
+	struct dlb_progress_state *p = &m->p;
+	const char *seed = json_string_value(json_object_get(j, "seed"));
+	bool ok = read_count(j, "step", true, &p->step) && read_count(j, "epoch", true, &p->epoch) &&
+		  read_count(j, "position", true, &p->position) && read_count(j, "since_best", false, &p->since_best) &&
+		  read_count(j, "best_test_step", false, &p->best_test_step);
+
+	p->best_loss = json_is_number(best) ? json_number_value(best) : HUGE_VAL;
+	p->best_test_loss = json_is_number(best_test) ? json_number_value(best_test) : HUGE_VAL;
 	m->optimizer = json_string_value(json_object_get(j, "optimizer"));
-	if (!seed || !m->optimizer || !json_is_object(json_object_get(j, "tensors")) || p->step != step || p->epoch < 0 ||
-	    p->position < 0 || p->since_best < 0)
+	if (!ok || !seed || !m->optimizer || !json_is_object(json_object_get(j, "tensors")) || p->step != step)
 		return dlb_fail(err, path, "a member is missing or out of range");
 	p->seed = strtoull(seed, NULL, 10);
 	return 0;
 }
+
+static int manifest_read(const char *dir, int64_t step, struct manifest *m, struct dlb_error *err)
+{
+	char path[4200];
+	unsigned char *text;
+	const char *format;
+	json_error_t je;
+	size_t n;
+
+	if (snprintf(m->dir, sizeof m->dir, "%s/step-%lld", dir, (long long)step) >= (int)sizeof m->dir)
+		return dlb_fail(err, NULL, "the name of checkpoint folder '%.100s...' is too long", dir);
+	snprintf(path, sizeof path, "%s/" DLB_CHECKPOINT_MANIFEST, m->dir);
+	if (dlb_input_read(path, &text, &n, err))
+		return -1;
+	m->json = json_loadb((const char *)text, n, 0, &je);
+	free(text);
+	if (!m->json)
+		return dlb_fail(err, path, "%d:%d: %s", je.line, je.column, je.text);
+	format = json_string_value(json_object_get(m->json, "dlb-checkpoint"));
+	if (!format)
+		return dlb_fail(err, path, "not a checkpoint's manifest");
+	m->foreign = strncmp(format, "1.", 2) != 0;
+	return m->foreign ? 0 : read_members(path, step, m, err);
+}
+
+bool dlb_checkpoint_manifest_list(const char *text, size_t n, struct dlb_checkpoint_list *list)
+{
+	json_t *j = json_loadb(text, n, 0, &(json_error_t){ .line = 0 });
+	const bool ours = json_is_string(json_object_get(j, "dlb-checkpoint"));
+	const json_t *files = json_object_get(j, "files"), *name;
+	size_t i;
+
+	list->old = !json_is_array(files);
+	list->name = dlb_arena_array(&list->arena, json_array_size(files) + 1, sizeof *list->name);
+	json_array_foreach(files, i, name)
+		if (json_is_string(name) && !strchr(json_string_value(name), '/'))
+			list->name[list->n++] = dlb_arena_strdup(&list->arena, json_string_value(name));
+	json_decref(j);
+	return ours;
+}
+
+/* ---- whether it is whole ---- */
+
+/* Formats before 1.2: all parts that the manifest names are safetensors files from end to end. */
+static int check_parts(const struct manifest *m, struct dlb_error *err)
+{
+	json_t *tensors = json_object_get(m->json, "tensors"), *place, *e;
+	const char *key, *last = "";
+	size_t i;
+	int rc = 0;
+
+	json_object_foreach(tensors, key, place) {
+		for (i = 0; i < (json_is_array(place) ? json_array_size(place) : 1) && !rc; i++) {
+			e = json_is_array(place) ? json_object_get(json_array_get(place, i), "part") : place;
+			struct dlb_safetensors st;
+			const char *name = json_string_value(e);
+
+			if (!name || strchr(name, '/') || !strcmp(name, last))
+				continue;	/* said where it is read; seen */
+			char *path = dlb_xprintf("%s/%s", m->dir, name);
+			rc = dlb_safetensors_read(path, &st, err);
+			dlb_safetensors_release(&st);
+			free(path);
+			last = name;
+		}
+	}
+	return rc;
+}
+
+static int check_sums(const struct manifest *m, int rank, int n_ranks, struct dlb_error *err)
+{
+	const json_t *files = json_object_get(m->json, "files"), *e;
+	struct dlb_sum *sum;
+	bool found;
+	size_t i;
+	int n, rc = dlb_sums_read(m->dir, &sum, &n, &found, err);
+
+	if (!rc && !found && !files)
+		rc = check_parts(m, err);
+	else if (!rc && !found)
+		rc = dlb_fail(err, m->dir, "no file " DLB_CHECKPOINT_SUMS);
+	else if (!rc && !dlb_sums_have(sum, n, DLB_CHECKPOINT_MANIFEST))
+		rc = dlb_fail(err, m->dir, "no checksum of " DLB_CHECKPOINT_MANIFEST " in " DLB_CHECKPOINT_SUMS);
+	if (!rc && found)
+		rc = dlb_sums_check(m->dir, sum, n, rank, n_ranks, err);
+	json_array_foreach(files, i, e) {
+		const char *name = json_string_value(e);
+
+		if (!rc && (!name || (strcmp(name, DLB_CHECKPOINT_SUMS) && !dlb_sums_have(sum, n, name))))
+			rc = dlb_fail(err, m->dir, "no checksum of '%.60s' in " DLB_CHECKPOINT_SUMS, name ? name : "?");
+	}
+	free(sum);
+	return rc;
+}
+
+int dlb_checkpoint_check(const char *dir, int64_t step, int rank, int n_ranks, struct dlb_error *err)
+{
+	struct manifest m = { .json = NULL };
+	int rc = manifest_read(dir, step, &m, err);
+
+	if (!rc && !m.foreign)
+		rc = check_sums(&m, rank, n_ranks, err);
+	json_decref(m.json);
+	return rc;
+}
+
+/* ---- reading ---- */
 
 /* Parts opened so far. */
 struct part { char name[64]; struct dlb_safetensors st; };
@@ -218,6 +322,9 @@ int dlb_checkpoint_read(const char *dir, int64_t step, struct dlb_state *s, stru
 	struct manifest m = { .json = NULL };
 	int rc = manifest_read(dir, step, &m, err);
 
+	if (!rc && m.foreign)
+		rc = dlb_fail(err, m.dir, "checkpoint format %.20s; this is %s",
+			      json_string_value(json_object_get(m.json, "dlb-checkpoint")), DLB_CHECKPOINT_FORMAT);
 	if (!rc)
 		rc = tensors_load(&m, s, err);
 	if (!rc)

@@ -1,13 +1,13 @@
 /* See checkpoint_files.h: what is written of weights, buffers and optimizer state, and where the manifest says it is. */
 #define _XOPEN_SOURCE 700
-#include <errno.h>
 #include <jansson.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 #include "exec/checkpoint_files.h"
 #include "model/safetensors.h"
+#include "util/hash.h"
+#include "util/output.h"
 
 struct list { struct dlb_st_tensor *t; int n, cap; struct dlb_arena arena; void **own; int n_own, cap_own; };
 
@@ -37,12 +37,13 @@ const char *dlb_checkpoint_slot_name(struct dlb_arena *a, int rule, int k, const
 	return dlb_arena_printf(a, "optimizer/%s/%s", dlb_optimizers[rule].state_name[k], weight);
 }
 
-int dlb_checkpoint_write_part(const char *dir, int rank, const struct dlb_state *s, struct dlb_error *err)
+int dlb_checkpoint_write_part(const char *dir, int rank, const struct dlb_state *s, char sha256[65], struct dlb_error *err)
 {
 	struct list l = { 0 };
 	char *path = dlb_xprintf("%s/part-%d.safetensors", dir, rank);
 	int rc = 0;
 
+	sha256[0] = 0;
 	for (int t = 0; t < s->graph->n_tensors && dlb_state_is_kept(s); t++) {
 		const struct dlb_tensor *x = &s->graph->tensor[t];
 
@@ -54,7 +55,7 @@ int dlb_checkpoint_write_part(const char *dir, int rank, const struct dlb_state 
 				list_add(&l, s, dlb_checkpoint_slot_name(&l.arena, s->rule, k, x->name), x, s->slot[k][t]);
 	}
 	if (l.n)
-		rc = dlb_safetensors_write(path, l.t, l.n, NULL, err);
+		rc = dlb_safetensors_write_summed(path, l.t, l.n, NULL, sha256, err);
 	list_release(&l);
 	free(path);
 	return rc;
@@ -78,15 +79,51 @@ static void put_place(json_t *tensors, const struct dlb_tensor *x, int home)
 	json_array_append_new(list, o);
 }
 
-int dlb_checkpoint_write_manifest(const char *dir, const struct dlb_state *s, const struct dlb_progress_state *p, struct dlb_error *err)
+/* Releases m. sha256: of the file; may be NULL. */
+static int write_json(const char *path, json_t *m, char *sha256, struct dlb_error *err)
+{
+	char *text = json_dumps(m, JSON_INDENT(1) | JSON_REAL_PRECISION(17));
+	struct dlb_output o;
+	int rc = text ? dlb_output_open(&o, path, err) : dlb_fail(err, path, "a name is not UTF-8 text");
+
+	if (!rc) {
+		fprintf(o.f, "%s\n", text);
+		rc = dlb_output_commit(&o, err);
+	}
+	if (!rc && sha256) {
+		struct dlb_sha256 *sum = dlb_sha256_new();
+
+		dlb_sha256_add(sum, text, strlen(text));
+		dlb_sha256_add(sum, "\n", 1);
+		dlb_sha256_end(sum, sha256);
+	}
+	free(text);
+	json_decref(m);
+	return rc;
+}
+
+int dlb_checkpoint_write_names(const char *dir, int n_ranks, struct dlb_error *err)
 {
 	char *path = dlb_xprintf("%s/" DLB_CHECKPOINT_MANIFEST, dir);
+	json_t *files = json_array();
+	int rc;
+
+	for (int i = 0; i < n_ranks; i++) {
+		json_array_append_new(files, json_sprintf("part-%d.safetensors", i));
+		json_array_append_new(files, json_sprintf("kept-%d.safetensors", i));
+	}
+	json_array_append_new(files, json_string(DLB_CHECKPOINT_SUMS));
+	rc = write_json(path, json_pack("{s:s, s:o}", "dlb-checkpoint", DLB_CHECKPOINT_FORMAT, "files", files), NULL, err);
+	free(path);
+	return rc;
+}
+
+/* Where training stands. */
+static json_t *progress_json(const struct dlb_state *s, const struct dlb_progress_state *p)
+{
 	json_t *m = json_pack("{s:s, s:I, s:I, s:I, s:s, s:I}", "dlb-checkpoint", DLB_CHECKPOINT_FORMAT, "step", (json_int_t)p->step, "epoch",
 			      (json_int_t)p->epoch, "position", (json_int_t)p->position, "optimizer",
 			      s->rule >= 0 ? dlb_optimizers[s->rule].name : "none", "since_best", (json_int_t)p->since_best);
-	json_t *tensors = json_object();
-	FILE *f = fopen(path, "w");
-	int rc = 0;
 
 	/* 64 bits of seed do not fit a JSON integer's sign; as text they do. */
 	json_object_set_new(m, "seed", json_sprintf("%llu", (unsigned long long)p->seed));
@@ -96,6 +133,23 @@ int dlb_checkpoint_write_manifest(const char *dir, const struct dlb_state *s, co
 		json_object_set_new(m, "best_test_loss", json_real(p->best_test_loss));
 		json_object_set_new(m, "best_test_step", json_integer((json_int_t)p->best_test_step));
 	}
+	return m;
+}
+
+int dlb_checkpoint_write_manifest(const char *dir, const struct dlb_state *s, const struct dlb_progress_state *p,
+				  const struct dlb_sum *sum, int n, struct dlb_error *err)
+{
+	char *path = dlb_xprintf("%s/" DLB_CHECKPOINT_MANIFEST, dir);
+	struct dlb_sum *all = dlb_xcalloc((size_t)n + 1, sizeof *all);
+	json_t *m = progress_json(s, p), *tensors = json_object(), *files = json_array();
+	int rc;
+
+	for (int i = 0; i < n; i++) {
+		all[i] = sum[i];
+		json_array_append_new(files, json_string(sum[i].name));
+	}
+	json_array_append_new(files, json_string(DLB_CHECKPOINT_SUMS));
+	json_object_set_new(m, "files", files);
 	for (int t = 0; t < s->graph->n_tensors; t++) {
 		const struct dlb_tensor *x = &s->graph->tensor[t];
 		int home = x->kind == DLB_T_WEIGHT || x->kind == DLB_T_BUFFER ? dlb_state_home(s->graph, s->first_placement, t) : -1;
@@ -104,12 +158,9 @@ int dlb_checkpoint_write_manifest(const char *dir, const struct dlb_state *s, co
 			put_place(tensors, x, home);
 	}
 	json_object_set_new(m, "tensors", tensors);
-	if (!f || json_dumpf(m, f, JSON_INDENT(1) | JSON_REAL_PRECISION(17)) || fputc('\n', f) == EOF || fflush(f) ||
-	    fsync(fileno(f)))
-		rc = dlb_fail(err, NULL, "cannot write '%s': %s", path, strerror(errno));
-	if (f && fclose(f) && !rc)
-		rc = dlb_fail(err, NULL, "cannot write '%s': %s", path, strerror(errno));
-	json_decref(m);
+	strcpy(all[n].name, DLB_CHECKPOINT_MANIFEST);
+	rc = write_json(path, m, all[n].sha256, err) || dlb_sums_write(dir, all, n + 1, err) ? -1 : 0;
+	free(all);
 	free(path);
 	return rc;
 }

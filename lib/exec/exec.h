@@ -33,6 +33,8 @@ struct dlb_exec_options {
 	const volatile sig_atomic_t *stop;	/* set from outside: stop after this step; may be NULL */
 	void (*progress)(void *ctx, const struct dlb_status_told *told);	/* rank 0; may be NULL */
 	void *progress_ctx;
+	void (*warn)(void *ctx, const char *line);	/* rank 0: what the user should know of, though the run goes on; may be NULL */
+	void *warn_ctx;
 };
 /* Runs the whole job on this rank; rank 0's report is filled. All ranks return the same status, with the
  * failing rank's err and its number in *who. */

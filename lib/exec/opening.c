@@ -309,6 +309,19 @@ static int load_kept(struct run *r, struct dlb_error *err)
 	return dlb_checkpoint_load_kept(&r->checkpoint, r->at.step, &kept, err);
 }
 
+static int open_checkpoint(struct run *r, bool *found, struct dlb_error *err)
+{
+	char *warning = NULL;
+	int rc = dlb_checkpoint_open(&r->checkpoint, r->o->checkpoint, r->comm, err);
+
+	if (!rc)
+		rc = dlb_checkpoint_load(&r->checkpoint, r->comm, &r->state, &r->at, found, &warning, err);
+	if (warning && !r->rank && r->o->warn)
+		r->o->warn(r->o->warn_ctx, warning);
+	free(warning);
+	return rc;
+}
+
 int dlb_run_open(struct run *r, const struct dlb_doc *doc, int *who, struct dlb_error *err)
 {
 	bool found = false;
@@ -323,8 +336,7 @@ int dlb_run_open(struct run *r, const struct dlb_doc *doc, int *who, struct dlb_
 		return -1;
 	r->at = (struct dlb_progress_state){ .seed = r->o->seed, .best_loss = HUGE_VAL, .best_test_loss = HUGE_VAL };
 	r->kept = dlb_kept_new();
-	if (r->o->checkpoint && (dlb_checkpoint_open(&r->checkpoint, r->o->checkpoint, r->comm, err) ||
-				 dlb_checkpoint_load(&r->checkpoint, r->comm, &r->state, &r->at, &found, err)))
+	if (r->o->checkpoint && open_checkpoint(r, &found, err))
 		return -1;
 	if (found && r->at.position >= r->count) {
 		rc = dlb_fail(err, r->checkpoint.dir, "the checkpoint stands at sample %lld of an epoch of %lld",

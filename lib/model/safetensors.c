@@ -12,6 +12,7 @@
 #include <string.h>
 #include "graph/name_map.h"
 #include "model/file.h"
+#include "util/hash.h"
 #include "util/mem.h"
 #include "util/output.h"
 
@@ -262,29 +263,58 @@ static char *make_header(const char *path, const struct row *row, int n, const c
 	return text;
 }
 
-int dlb_safetensors_write(const char *path, const struct dlb_st_tensor *t, int n, const char *const *metadata,
-			  struct dlb_error *err)
+static void put(struct dlb_output *out, struct dlb_sha256 *sum, const void *p, size_t n)
+{
+	fwrite(p, 1, n, out->f);
+	if (sum)
+		dlb_sha256_add(sum, p, n);
+}
+
+static int write_rows(const char *path, const struct row *row, int n, const char *header, struct dlb_sha256 *sum, struct dlb_error *err)
+{
+	const size_t length = strlen(header), padded = (length + 7) / 8 * 8;
+	unsigned char size[8];
+	struct dlb_output out;
+
+	if (dlb_output_open(&out, path, err))
+		return -1;
+	for (int i = 0; i < 8; i++)
+		size[i] = (unsigned char)(padded >> 8 * i & 0xff);
+	put(&out, sum, size, sizeof size);
+	put(&out, sum, header, length);
+	put(&out, sum, "       ", padded - length);
+	for (int i = 0; i < n; i++)
+		put(&out, sum, row[i].t->data, dlb_desc_bytes(&row[i].t->desc));
+	return dlb_output_commit(&out, err);	/* looks at ferror */
+}
+
+static int write_file(const char *path, const struct dlb_st_tensor *t, int n, const char *const *metadata, struct dlb_sha256 *sum,
+		      struct dlb_error *err)
 {
 	struct row *row = dlb_xcalloc((size_t)n + 1, sizeof *row);
-	struct dlb_output out;
-	int rc = -1;
 
 	for (int i = 0; i < n; i++)
 		row[i] = (struct row){ &t[i], i };
 	qsort(row, (size_t)n, sizeof *row, by_width);
 	char *header = make_header(path, row, n, metadata, err);
-	if (header && dlb_output_open(&out, path, err) == 0) {
-		const size_t length = strlen(header), padded = (length + 7) / 8 * 8;
-		for (int i = 0; i < 8; i++)
-			fputc((int)(padded >> 8 * i & 0xff), out.f);
-		fwrite(header, 1, length, out.f);
-		for (size_t i = length; i < padded; i++)
-			fputc(' ', out.f);
-		for (int i = 0; i < n; i++)
-			fwrite(row[i].t->data, 1, dlb_desc_bytes(&row[i].t->desc), out.f);
-		rc = dlb_output_commit(&out, err);	/* looks at ferror */
-	}
+	const int rc = header ? write_rows(path, row, n, header, sum, err) : -1;
 	free(header);
 	free(row);
+	return rc;
+}
+
+int dlb_safetensors_write(const char *path, const struct dlb_st_tensor *t, int n, const char *const *metadata,
+			  struct dlb_error *err)
+{
+	return write_file(path, t, n, metadata, NULL, err);
+}
+
+int dlb_safetensors_write_summed(const char *path, const struct dlb_st_tensor *t, int n, const char *const *metadata, char sha256[65],
+				 struct dlb_error *err)
+{
+	struct dlb_sha256 *sum = dlb_sha256_new();
+	const int rc = write_file(path, t, n, metadata, sum, err);
+
+	dlb_sha256_end(sum, sha256);
 	return rc;
 }

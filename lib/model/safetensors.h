@@ -20,4 +20,7 @@ void dlb_safetensors_release(struct dlb_safetensors *s);
 const struct dlb_st_tensor *dlb_safetensors_find(const struct dlb_safetensors *s, const char *name);
 /* metadata: pairs key, value, ..., NULL; may be NULL. */
 int dlb_safetensors_write(const char *path, const struct dlb_st_tensor *t, int n, const char *const *metadata, struct dlb_error *err);
+/* The same, and the file's SHA-256, of what was meant to be written. */
+int dlb_safetensors_write_summed(const char *path, const struct dlb_st_tensor *t, int n, const char *const *metadata, char sha256[65],
+				 struct dlb_error *err);
 #endif

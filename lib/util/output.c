@@ -53,6 +53,16 @@ static int open_folder(struct dlb_output *o, const char *target, struct dlb_erro
 	return o->folder < 0 ? cannot_write(o->path, err, strerror(errno)) : 0;
 }
 
+bool dlb_output_number(uint64_t *number)
+{
+	return getrandom(number, sizeof *number, 0) == (ssize_t)sizeof *number;
+}
+
+bool dlb_output_is_aside(const char *name)
+{
+	return !strncmp(name, ".dlb-", 5) && strspn(name + 5, "0123456789abcdef") == 16 && !strcmp(name + 21, ".part");
+}
+
 /* A name that nobody can foresee, and a file there that was not before. */
 static int open_aside(struct dlb_output *o, const struct stat *old, struct dlb_error *err)
 {
@@ -61,7 +71,7 @@ static int open_aside(struct dlb_output *o, const struct stat *old, struct dlb_e
 	for (int i = 0; fd < 0 && i < 100; i++) {
 		uint64_t number;
 
-		if (getrandom(&number, sizeof number, 0) != (ssize_t)sizeof number)
+		if (!dlb_output_number(&number))
 			return cannot_write(o->path, err, "no random numbers for a temporary name");
 		free(o->aside);
 		o->aside = dlb_xprintf(".dlb-%016" PRIx64 ".part", number);

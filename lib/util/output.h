@@ -42,4 +42,8 @@ int dlb_output_flush(struct dlb_output *o, struct dlb_error *err);
 int dlb_output_commit(struct dlb_output *o, struct dlb_error *err);
 /* Closes and removes what has not been put in place. Accepts zeroed and committed. */
 void dlb_output_abort(struct dlb_output *o);
+/* Whether a file of that name in a folder is a temporary one, left by a process that was killed. */
+bool dlb_output_is_aside(const char *name);
+/* 64 bits that nobody can foresee, for other temporary names; false: the system has none. */
+bool dlb_output_number(uint64_t *number);
 #endif

@@ -1,0 +1,247 @@
+/* See checkpoint_files.h: the folder of checkpoints on rank 0. It may be shared with others and hold what is not ours, so
+ * folders are walked by their descriptors, links are never followed, and nothing is removed but regular files under names
+ * that a manifest of ours lists. */
+#define _XOPEN_SOURCE 700
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include "exec/checkpoint_files.h"
+#include "util/output.h"
+
+int64_t dlb_checkpoint_step_of(const char *name)
+{
+	char *end;
+	long long v;
+
+	if (strncmp(name, "step-", 5) || name[5] < '0' || name[5] > '9')
+		return -1;
+	errno = 0;
+	v = strtoll(name + 5, &end, 10);
+	return *end || errno ? -1 : v;
+}
+
+static int descending(const void *a, const void *b)
+{
+	const int64_t *x = a, *y = b;
+
+	return (*y > *x) - (*y < *x);
+}
+
+/* A stream over folder fd, which stays open. */
+static DIR *entries_of(int folder)
+{
+	const int fd = openat(folder, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	DIR *d = fd < 0 ? NULL : fdopendir(fd);
+
+	if (fd >= 0 && !d)
+		close(fd);
+	return d;
+}
+
+int64_t *dlb_checkpoint_steps(int folder, int *n)
+{
+	DIR *d = entries_of(folder);
+	int64_t *step = NULL;
+	int cap = 0;
+
+	*n = 0;
+	for (struct dirent *e; d && (e = readdir(d));) {
+		if (dlb_checkpoint_step_of(e->d_name) < 0)
+			continue;
+		DLB_GROW(step, *n, cap);
+		step[(*n)++] = dlb_checkpoint_step_of(e->d_name);
+	}
+	if (d)
+		closedir(d);
+	if (*n)
+		qsort(step, (size_t)*n, sizeof *step, descending);
+	return step;
+}
+
+/* ---- removing ---- */
+
+/* NAME-NUMBER.safetensors */
+static bool numbered(const char *name, const char *what)
+{
+	const size_t n = strlen(what);
+	const char *end;
+
+	if (strncmp(name, what, n) || name[n] < '0' || name[n] > '9')
+		return false;
+	end = name + n + strspn(name + n, "0123456789");
+	return !strcmp(end, ".safetensors");
+}
+
+static bool is_regular(int folder, const char *name)
+{
+	struct stat st;
+
+	return fstatat(folder, name, &st, AT_SYMLINK_NOFOLLOW) == 0 && S_ISREG(st.st_mode);
+}
+
+/* What the manifest in folder fd lists; false: there is none of ours. */
+static bool read_list(int folder, struct dlb_checkpoint_list *list)
+{
+	const int fd = openat(folder, DLB_CHECKPOINT_MANIFEST, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+	struct stat st;
+	bool ours = false;
+
+	*list = (struct dlb_checkpoint_list){ .n = 0 };
+	if (fd >= 0 && fstat(fd, &st) == 0 && S_ISREG(st.st_mode) && st.st_size < INT32_MAX) {
+		char *text = dlb_xmalloc((size_t)st.st_size + 1);
+		const ssize_t n = pread(fd, text, (size_t)st.st_size, 0);
+
+		ours = n == st.st_size && dlb_checkpoint_manifest_list(text, (size_t)n, list);
+		free(text);
+	}
+	if (fd >= 0)
+		close(fd);
+	return ours;
+}
+
+static bool listed(const struct dlb_checkpoint_list *list, const char *name)
+{
+	if (dlb_output_is_aside(name))		/* ours, of a run that was killed */
+		return true;
+	for (int i = 0; i < list->n; i++)
+		if (!strcmp(list->name[i], name))
+			return true;
+	/* Manifests before 1.2 have no list; these are the names that were written. */
+	return list->old && (numbered(name, "part-") || numbered(name, "kept-"));
+}
+
+/* Opens folder `name` where a manifest of ours is in it; else -1. */
+static int open_ours(int folder, const char *name, struct dlb_checkpoint_list *list)
+{
+	int fd = openat(folder, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+
+	if (fd >= 0 && !read_list(fd, list)) {
+		dlb_arena_release(&list->arena);
+		close(fd);
+		fd = -1;
+	}
+	return fd;
+}
+
+bool dlb_checkpoint_remove(int folder, const char *name)
+{
+	struct dlb_checkpoint_list list;
+	const int fd = open_ours(folder, name, &list);
+	DIR *d = fd < 0 ? NULL : entries_of(fd);
+
+	for (struct dirent *e; d && (e = readdir(d));)
+		if (listed(&list, e->d_name) && strcmp(e->d_name, DLB_CHECKPOINT_MANIFEST) && is_regular(fd, e->d_name))
+			unlinkat(fd, e->d_name, 0);
+	if (d)
+		closedir(d);
+	if (fd < 0)
+		return false;
+	unlinkat(fd, DLB_CHECKPOINT_MANIFEST, 0);	/* the last: who is killed before can go on from it */
+	close(fd);
+	dlb_arena_release(&list.arena);
+	return unlinkat(folder, name, AT_REMOVEDIR) == 0;
+}
+
+void dlb_checkpoint_sweep(int folder)
+{
+	DIR *d = entries_of(folder);
+
+	for (struct dirent *e; d && (e = readdir(d));)
+		if (!strncmp(e->d_name, DLB_CHECKPOINT_NEW, strlen(DLB_CHECKPOINT_NEW)) ||
+		    !strncmp(e->d_name, DLB_CHECKPOINT_OLD, strlen(DLB_CHECKPOINT_OLD)))
+			dlb_checkpoint_remove(folder, e->d_name);
+	if (d)
+		closedir(d);
+}
+
+/* ---- putting in place ---- */
+
+static bool is_ours(int folder, const char *name)
+{
+	struct dlb_checkpoint_list list;
+	const int fd = open_ours(folder, name, &list);
+
+	if (fd < 0)
+		return false;
+	close(fd);
+	dlb_arena_release(&list.arena);
+	return true;
+}
+
+/* Whatever has the name: our own checkpoint goes, anything else gets another name beside it. */
+static int make_way(const struct dlb_checkpoint *c, const char *name, uint64_t number, char *old, size_t cap, struct dlb_error *err)
+{
+	struct stat st;
+
+	old[0] = '\0';
+	if (fstatat(c->folder, name, &st, AT_SYMLINK_NOFOLLOW) != 0 && errno == ENOENT)
+		return 0;
+	if (is_ours(c->folder, name))
+		snprintf(old, cap, DLB_CHECKPOINT_OLD "%016" PRIx64, number);
+	else
+		snprintf(old, cap, "%s.aside-%016" PRIx64, name, number);
+	if (renameat(c->folder, name, c->folder, old) != 0)
+		return dlb_fail(err, NULL, "cannot rename '%s/%s': %s", c->dir, name, strerror(errno));
+	return 0;
+}
+
+static bool is_damaged(const struct dlb_checkpoint *c, int64_t step)
+{
+	for (int i = 0; i < c->n_damaged; i++)
+		if (c->damaged[i] == step)
+			return true;
+	return false;
+}
+
+/* All but this one and the newest whole one before it. Those after it are damaged: this run began before them. */
+static void remove_older(const struct dlb_checkpoint *c, int64_t step)
+{
+	int n, kept = 0;
+	int64_t *steps = dlb_checkpoint_steps(c->folder, &n);
+
+	for (int i = 0; i < n; i++) {
+		char name[40];
+
+		if (steps[i] > step || (steps[i] != step && is_damaged(c, steps[i])) || kept++ < 2)
+			continue;
+		snprintf(name, sizeof name, "step-%lld", (long long)steps[i]);
+		dlb_checkpoint_remove(c->folder, name);
+	}
+	free(steps);
+}
+
+int dlb_checkpoint_settle(struct dlb_checkpoint *c, const char *aside, int64_t step, char **path, struct dlb_error *err)
+{
+	char name[40], old[80];
+	uint64_t number;
+	int fd;
+
+	snprintf(name, sizeof name, "step-%lld", (long long)step);
+	if (!dlb_output_number(&number))
+		return dlb_fail(err, NULL, "no random numbers for a temporary name in '%s'", c->dir);
+	fd = openat(c->folder, aside, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	if (fd >= 0) {
+		fsync(fd);
+		close(fd);
+	}
+	if (make_way(c, name, number, old, sizeof old, err))
+		return -1;
+	if (renameat(c->folder, aside, c->folder, name) != 0)
+		return dlb_fail(err, NULL, "cannot rename '%s/%s' to '%s': %s", c->dir, aside, name, strerror(errno));
+	fsync(c->folder);
+	if (!strncmp(old, DLB_CHECKPOINT_OLD, strlen(DLB_CHECKPOINT_OLD)) && !dlb_checkpoint_remove(c->folder, old)) {
+		char kept[80];			/* something in it is not ours: let it be seen */
+
+		snprintf(kept, sizeof kept, "%s.aside-%016" PRIx64, name, number);
+		renameat(c->folder, old, c->folder, kept);
+	}
+	remove_older(c, step);
+	if (path)
+		*path = dlb_xprintf("%s/%s", c->dir, name);
+	return 0;
+}
