@@ -215,6 +215,7 @@ static struct dlb_replicas_choice replicas_choice(const struct options *o, const
 	if (!was || was->n_replicas < 2)
 		c.sharing.allreduce = DLB_ALLREDUCE_AUTO;
 	c.sharing.n_by_size = 0;			/* between what replicas there are now */
+	memset(c.sharing.compress_of, 0, sizeof c.sharing.compress_of);
 	dlb_sharing_apply(&o->sharing, &c.sharing, NULL);	/* main has seen that they are right */
 	return c;
 }
@@ -300,6 +301,36 @@ static void compare_with_one(const struct options *o, const struct dlb_problem *
 	dlb_plan_release(&one);
 }
 
+/* --compress auto: what is made is weighed, and made again as it came out. */
+static int compress(const struct dlb_problem *p, struct dlb_plan *plan, struct dlb_error *err)
+{
+	struct dlb_plan whole = *plan;
+	struct dlb_problem again = *p;
+
+	if (plan->n_replicas < 2 || strcmp(plan->sharing.compress, DLB_COMPRESS_AUTO))
+		return 0;
+	if (dlb_plan_advise(&whole, p->cost, p->n_state, p->stated_scale, err)) {
+		*plan = whole;
+		return -1;
+	}
+	again.replicas = &whole;
+	memset(plan, 0, sizeof *plan);
+	int rc = dlb_plan_make(&again, whole.placement, plan, NULL, err);
+	if (rc == 0) {
+		plan->winner = whole.winner;
+		plan->algorithm = whole.algorithm;
+		plan->algorithm_given = whole.algorithm_given;
+		plan->effort = whole.effort;
+		plan->moved_ops = whole.moved_ops;
+		plan->moved_bytes = whole.moved_bytes;
+		plan->n_advice = whole.n_advice;
+		plan->advice = dlb_arena_array(&plan->arena, (size_t)whole.n_advice + 1, sizeof *plan->advice);
+		memcpy(plan->advice, whole.advice, (size_t)whole.n_advice * sizeof *plan->advice);
+	}
+	dlb_plan_release(&whole);
+	return rc;
+}
+
 struct making { const struct options *o; const struct input *in; };
 static int make_one(void *arg, const struct dlb_problem *p, struct dlb_plan *plan, struct dlb_error *err)
 {
@@ -375,6 +406,9 @@ static int place(struct dlb_doc *doc, struct options *o, struct dlb_error *err)
 	if (make_plan(o, in, &p, &plan, err))
 		goto out;
 	compare_with_one(o, &p, &plan);
+	plan.optimizer = dlb_optimizers[in->optimizer].name;
+	if (compress(&p, &plan, err))
+		goto out;
 	plan.chunks = p.chunks;
 	plan.optimizer = dlb_optimizers[in->optimizer].name;
 	plan.clip_norm = in->clip_norm;

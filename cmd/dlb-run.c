@@ -224,6 +224,14 @@ static int check_measuring(const struct options *o, struct dlb_error *err)
 	return 0;
 }
 
+/* The optimizer that runs, by the document as it is. */
+static const char *optimizer_of(const struct dlb_doc *doc)
+{
+	json_t *o = json_object_get(dlb_doc_section(doc, "run"), "optimizer");
+
+	return json_string_value(json_object_get(o ? o : dlb_doc_section(doc, "plan"), o ? "name" : "optimizer"));
+}
+
 /* Reads the document, applies the options to it, reads them back. */
 static int open_doc(struct dlb_doc *doc, const struct dlb_cli *cli, struct options *o, int argc, char **argv, struct dlb_error *err)
 {
@@ -232,7 +240,10 @@ static int open_doc(struct dlb_doc *doc, const struct dlb_cli *cli, struct optio
 
 	if (dlb_doc_read(doc, cli->n_operands ? cli->operands[0] : NULL, err))
 		return -1;
+	char before[32];
+	snprintf(before, sizeof before, "%s", optimizer_of(doc) ? optimizer_of(doc) : "");
 	if (dlb_sharing_edit(doc, &o->sharing, &advice, err) || dlb_run_section_edit(doc, &o->edit, err) || dlb_run_section_read(doc, &o->exec, o->init_text, err) ||
+	    dlb_exec_advise(doc, &o->exec, optimizer_of(doc) && strcmp(before, optimizer_of(doc)), err) ||
 	    check_measuring(o, err)) {
 		dlb_doc_release(doc);
 		return -1;

@@ -250,3 +250,58 @@ kfac() { # DOCUMENT STEPS [DLB-RUN OPTION...]
 		done
 	done
 }
+
+# auto GB_PER_S OPTIMIZER >FILE: lenet5, four replicas, links of that bandwidth that move bytes by themselves
+auto() {
+	dlb-profile --analytic --batch 64 "$models/lenet5.onnx" | dlb-costmodel -c cpu:4 |
+		jq --argjson b "$1" '.cluster.links |= map(.bandwidth_Bps = $b * 1e9 | .latency_s = 2e-5 | .overlap = true) | del(.cost)' |
+		dlb-costmodel | dlb-place -q -a single --replicas 4 --optimizer "$2" --compress auto
+}
+
+@test "auto: on slow links less is sent and the step is shorter, on fast ones all goes whole; dlb-view says what each way costs" {
+	auto 0.1 momentum >"$tmp/slow.json"
+	validates "$tmp/slow.json"
+	jq -e '.plan | .compress == "auto" and .compress_by_class.small == "lowrank:4"' "$tmp/slow.json"
+	jq '.plan.compress = "none" | .plan |= del(.compress_by_class, .compress_advice)' "$tmp/slow.json" >"$tmp/none.json"
+	none=$(dlb-run -q --dry-run "$tmp/none.json" | jq .report.predicted_step_s)
+	dlb-run -q --dry-run "$tmp/slow.json" >"$tmp/dry.json"
+	jq -e --argjson none "$none" '.report.predicted_step_s == .plan.value_s and .report.predicted_step_s < 0.95 * $none' "$tmp/dry.json"
+	# what was weighed is what runs: the row that was chosen has its step and its bytes, the dense row that of a plan without compression
+	jq -e --argjson none "$none" '.plan.value_s as $step | .report.allreduce.bytes as $bytes | .plan.compress_advice |
+		.[0].compress == "none" and (.[0].step_s - $none | fabs) < 1e-9 and
+		(.[] | select(.chosen) | (.step_s - $step | fabs) < 1e-9 and (.bytes - $bytes | fabs) < 1)' "$tmp/dry.json"
+	dlb-view "$tmp/slow.json" | grep -Eq 'lowrank:4 .* 1.1 % of loss  <- chosen'
+	auto 100 momentum >"$tmp/fast.json"
+	jq -e '.plan.compress_by_class == {small: "none"}' "$tmp/fast.json"
+	dlb-view "$tmp/fast.json" | grep -Eq 'bf16 .* -[0-9.]+ us .*; costs more than it saves'
+	# an optimizer that divides by second moments wants more rank; K-FAC's factors are a class of their own
+	auto 0.1 adam | jq -e '.plan.compress_by_class.small == "lowrank:16"'
+	auto 0.1 kfac | jq -e '.plan.compress_by_class == {factor: "cholesky", small: "lowrank:4"}'
+}
+
+@test "auto: a run does by class what the plan says, and chooses where none says" {
+	doc 2 | jq '.cluster.links |= map(.bandwidth_Bps = 1e6 | .overlap = true) | del(.cost, .plan)' | dlb-costmodel |
+		dlb-place -q -a single --replicas 2 --allreduce ring >"$tmp/doc.json"
+	run_it "$tmp/doc.json" 4 --compress auto >"$tmp/auto.json"
+	validates "$tmp/auto.json"
+	how=$(jq -r .plan.compress_by_class.small "$tmp/auto.json")
+	[ "$how" = lowrank:4 ]
+	# losses and bytes are those of that way by its name; a document with the choice is run as it says
+	one=$(run_it "$tmp/doc.json" 4 --compress "$how" | jq -c '[.report.losses, .report.allreduce.bytes]')
+	[ "$one" = "$(jq -c '[.report.losses, .report.allreduce.bytes]' "$tmp/auto.json")" ]
+	jq '.plan.compress_by_class.small = "bf16"' "$tmp/auto.json" >"$tmp/edited.json"
+	[ "$(run_it "$tmp/edited.json" 4 | jq -c .report.losses)" = "$(run_it "$tmp/doc.json" 4 --compress bf16 | jq -c .report.losses)" ]
+	# another optimizer: chosen anew
+	dlb-run -q --steps 1 "${digits[@]}" --optimizer adam "$tmp/auto.json" | jq -e '.plan.compress_advice | all(.compress != "lowrank:4")'
+	# named, it is no more auto
+	run_it "$tmp/auto.json" 1 --compress none | jq -e '.plan | .compress == "none" and (has("compress_by_class") or has("compress_advice") | not)'
+	# where nothing pays, a line says so; what is no choice is refused with its place
+	run -0 --separate-stderr dlb-place -a single --replicas 2 --compress auto <(doc 2)
+	[[ $stderr == *'--compress has no effect'*'costs more than it saves'* ]]
+	jq '.plan.compress_by_class.small = "zip"' "$tmp/auto.json" >"$tmp/bad.json"
+	run -2 --separate-stderr dlb-run --dry-run "$tmp/bad.json"
+	[[ $stderr == *'/plan/compress_by_class/small'*"'zip'"* ]]
+	jq '.plan.compress = "bf16"' "$tmp/auto.json" >"$tmp/bad.json"
+	run -2 --separate-stderr dlb-run --dry-run "$tmp/bad.json"
+	[[ $stderr == *'/plan/compress_by_class'* ]]
+}

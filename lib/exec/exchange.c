@@ -48,7 +48,7 @@ struct dlb_exchange {
 	const struct dlb_program *program;
 	struct bucket *bucket;
 	int n_buckets, n_active;
-	struct dlb_compress_choice choice;
+	struct dlb_compress_choice choice[DLB_N_COMPRESSED];	/* by class of sum */
 	struct dlb_kept *kept;
 	struct dlb_kfac *kfac;
 	int64_t step, every;			/* every: steps from one exchange of factors to the next */
@@ -87,7 +87,7 @@ static bool moves(const struct bucket *b)
 static int new_compressor(struct dlb_exchange *x, struct bucket *b, struct dlb_comm *c, const struct dlb_program *p,
 			  const struct dlb_bucket *from, const struct dlb_collective_desc *sum, struct dlb_error *err)
 {
-	struct dlb_compressor_desc d = { .choice = x->choice, .how = sum->how, .ranks = sum->ranks, .n_addends = b->n_summands, .tag = sum->tag,
+	struct dlb_compressor_desc d = { .choice = x->choice[b->cls], .how = sum->how, .ranks = sum->ranks, .n_addends = b->n_summands, .tag = sum->tag,
 					 .kept = x->kept };
 	int64_t at = 0;
 
@@ -173,7 +173,7 @@ static int new_bucket(struct dlb_exchange *x, struct dlb_comm *c, const struct d
 		for (int k = 0; k <= b->n_chunks; k++)
 			at[k] += dlb_chunk_at(b->n[i], b->n_chunks, k);
 	}
-	if (x->choice.how != DLB_COMPRESS_NONE && !statistics) {
+	if (!statistics && x->choice[from->cls].how != DLB_COMPRESS_NONE) {
 		free(at);
 		return new_compressor(x, b, c, p, from, &d, err);
 	}
@@ -226,8 +226,10 @@ int dlb_exchange_new(struct dlb_exchange **out, struct dlb_comm *c, const struct
 	x->kept = kept;
 	x->kfac = kfac;
 	x->every = plan->inverse_every > 1 ? plan->inverse_every : 1;
-	x->choice = dlb_plan_compress(plan);
-	dlb_compress_settle(&x->choice, last_step);
+	for (int k = 0; k < DLB_N_COMPRESSED; k++) {
+		x->choice[k] = dlb_plan_compress(plan, k);
+		dlb_compress_settle(&x->choice[k], last_step);
+	}
 	peer = dlb_xcalloc((size_t)ranks.n, sizeof *peer);
 	group = dlb_xcalloc((size_t)ranks.n, sizeof *group);
 	dlb_plan_peers(plan, part, peer);

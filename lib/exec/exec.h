@@ -42,6 +42,8 @@ int dlb_exec_run(struct dlb_comm *comm, const struct dlb_doc *doc, const struct 
 		 struct dlb_report *report, int *who, struct dlb_error *err);
 /* Everything that can be known to be wrong before a rank is started: sections, program, its proof. */
 int dlb_exec_check(const struct dlb_doc *doc, const struct dlb_exec_options *o, int *n_nodes, struct dlb_error *err);
+/* --compress auto, where the plan does not say yet how sums travel, or `again`: writes that into its section. */
+int dlb_exec_advise(struct dlb_doc *doc, const struct dlb_exec_options *o, bool again, struct dlb_error *err);
 /* Prints the compiled programs as text. */
 int dlb_exec_print_program(const struct dlb_doc *doc, const struct dlb_exec_options *o, FILE *f, struct dlb_error *err);
 /* The same report from the simulator. */

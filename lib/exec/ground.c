@@ -89,7 +89,7 @@ static void add_messages(const struct dlb_ground *g, const struct dlb_node_progr
 /* Where gradients are summed that lie in the arena, in buckets of their own, as they are. */
 static void add_sums(const struct dlb_program *p, const struct dlb_node_program *np, struct ranges *r)
 {
-	if (strcmp(p->whole->sharing.compress, "none"))
+	if (dlb_sharing_compresses(&p->whole->sharing))
 		return;
 	for (int b = 0; b < np->n_buckets; b++) {
 		int op = np->bucket[b].op[0], at;

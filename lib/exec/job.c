@@ -314,6 +314,27 @@ int dlb_exec_check(const struct dlb_doc *doc, const struct dlb_exec_options *o, 
 	return rc;
 }
 
+int dlb_exec_advise(struct dlb_doc *doc, const struct dlb_exec_options *o, bool again, struct dlb_error *err)
+{
+	json_t *plan = dlb_doc_section(doc, "plan");
+	const char *how = json_string_value(json_object_get(plan, "compress"));
+	struct dlb_job j = { .kappa = NULL };
+	int rc = 0;
+
+	if (!how || strcmp(how, DLB_COMPRESS_AUTO) || !json_object_get(plan, "replicas") || (json_object_get(plan, "compress_by_class") && !again))
+		return 0;
+	if (!(rc = dlb_job_read(&j, doc, o, err))) {
+		j.plan.optimizer = dlb_optimizers[j.optimizer.rule].name;
+		rc = dlb_plan_advise(&j.plan, &j.cost, j.n_state, j.kappa, err);
+	}
+	if (!rc) {
+		dlb_sharing_write_compression(&j.plan.sharing, plan);
+		dlb_advice_write(&j.plan, plan);
+	}
+	dlb_job_release(&j);
+	return rc;
+}
+
 int dlb_exec_print_program(const struct dlb_doc *doc, const struct dlb_exec_options *o, FILE *f, struct dlb_error *err)
 {
 	struct dlb_job j = { .kappa = NULL };

@@ -165,14 +165,15 @@ static double factor_travel(const struct compiler *c)
 static void choose_algorithms(const struct compiler *c, struct dlb_node_program *np)
 {
 	const struct dlb_sharing *s = &c->p->sharing;
-	const struct dlb_compress_choice choice = dlb_plan_compress(c->p);
-	double small = small_travel(c, &choice);
+	const struct dlb_compress_choice large = dlb_plan_compress(c->p, DLB_SUM_GRADIENT), shared = dlb_plan_compress(c->p, DLB_SUM_SMALL);
+	const bool factored = dlb_plan_compress(c->p, DLB_SUM_FACTOR).how == DLB_COMPRESS_CHOLESKY;
+	double small = small_travel(c, &shared);
 	for (int i = 0; i < np->n_buckets; i++) {
 		struct dlb_bucket *b = &np->bucket[i];
 		double bytes = b->cls == DLB_SUM_SMALL ? small : b->cls == DLB_SUM_FACTOR ? factor_travel(c) :	/* one a node */
-			       b->cls == DLB_SUM_STATISTICS ? (double)b->n * b->element_bytes : travels(c, b->op[0], &choice);
+			       b->cls == DLB_SUM_STATISTICS ? (double)b->n * b->element_bytes : travels(c, b->op[0], &large);
 		b->how = dlb_sharing_sum(s, bytes);
-		if (b->cls == DLB_SUM_FACTOR && choice.how == DLB_COMPRESS_CHOLESKY)
+		if (b->cls == DLB_SUM_FACTOR && factored)
 			b->how = &dlb_allreduce_ring;		/* whose halves scatter triangles and gather factors */
 	}
 }
@@ -377,13 +378,14 @@ static double served_bytes(const struct dlb_program *g, int k)
 void dlb_compile_count_sums(struct dlb_program *g)
 {
 	const struct dlb_plan *p = g->whole;
-	const struct dlb_compress_choice choice = dlb_plan_compress(p);
 	for (int node = 0; node < p->n_nodes; node++) {
 		const struct dlb_program *own = dlb_program_of(g, node);
 		struct dlb_node_program *np = &own->node[node];
 		double bytes = 0;
-		for (int b = 0; b < np->n_buckets; b++)
+		for (int b = 0; b < np->n_buckets; b++) {
+			const struct dlb_compress_choice choice = dlb_plan_compress(p, (int)np->bucket[b].cls);
 			bytes += bucket_bytes(own, np, &np->bucket[b], &choice);
+		}
 		for (int k = 0; k < p->n_nodes && node == p->sharing.param_server; k++)
 			bytes += p->replica[0][k] >= 0 ? served_bytes(g, k) : 0;
 		np->state_bytes += (size_t)bytes;

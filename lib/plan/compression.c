@@ -1,4 +1,4 @@
-/* What of a plan's sums travels compressed, and the ranks of what does in the report:
+/* The ranks of compressed sums, in the report:
  *
  *     "ranks": [{"weight": "fc1.weight", "min": 12, "median": 30, "max": 31, "most": 31}, ...]
  *
@@ -6,18 +6,8 @@
 #include "comm/compress.h"
 #include "plan/report.h"
 
-struct dlb_compress_choice dlb_plan_compress(const struct dlb_plan *p)
-{
-	struct dlb_compress_choice choice;
-
-	dlb_compress_parse(dlb_sharing_averages(&p->sharing) ? "none" : p->sharing.compress, &choice, NULL);	/* checked where it came from */
-	choice.gradients_dense = p->inverse_every > 0;
-	return choice;
-}
-
 void dlb_report_expect_ranks(struct dlb_report *r, const struct dlb_program *g)
 {
-	const struct dlb_compress_choice choice = dlb_plan_compress(g->whole);
 	struct dlb_report_allreduce *a = &r->allreduce;
 
 	a->rank = dlb_arena_array(&r->arena, (size_t)g->graph->n_ops + 1, sizeof *a->rank);
@@ -27,6 +17,7 @@ void dlb_report_expect_ranks(struct dlb_report *r, const struct dlb_program *g)
 
 		for (int b = 0; dlb_plan_replica_of(g->whole, node) == 0 && b < np->n_buckets; b++)
 			for (int i = 0; np->bucket[b].cls <= DLB_SUM_SMALL && np->bucket[b].cls != DLB_SUM_FACTOR && i < np->bucket[b].n_ops; i++) {
+				const struct dlb_compress_choice choice = dlb_plan_compress(g->whole, (int)np->bucket[b].cls);
 				struct dlb_addend x;
 				int most;
 

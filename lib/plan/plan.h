@@ -25,6 +25,7 @@ struct dlb_node_plan {
 };
 #define DLB_ALLREDUCE_AUTO "auto"		/* each sum by its size, as the plan says */
 enum { DLB_MOST_SIZES = 8 };
+enum { DLB_N_COMPRESSED = 3 };			/* classes of sums that can be compressed: factor, gradient, small */
 /* How replicas share what they learn (sharing.c): members of the plan section of the same names. */
 struct dlb_sharing {
 	const char *allreduce;			/* how gradients are summed: a row of dlb_allreduces, or DLB_ALLREDUCE_AUTO */
@@ -33,7 +34,8 @@ struct dlb_sharing {
 	bool sync;				/* no sum starts before every node has computed its step */
 	bool sync_batchnorm;			/* statistics over a batch are those of all replicas' micro-batches m together */
 	bool by_power;				/* "split": shares of the batch by predicted speed, not even */
-	char compress[48];			/* as dlb_compress_parse reads it */
+	char compress[48];			/* as dlb_compress_parse reads it, or "auto" */
+	char compress_of[DLB_N_COMPRESSED][48];	/* auto: what was chosen, by enum dlb_sum_class; "": nothing yet */
 	const char *reduce;			/* what is summed, "gradients:mean" ... (optim.h); NULL: not said here */
 	const char *max_state;			/* "local", "merged": the running maximum of what is summed; NULL: not said here */
 	/* Or each replica updates by its own gradient, and weights are averaged (dlb_sharing_averages). */
@@ -44,6 +46,15 @@ struct dlb_sharing {
 	const char *shards;			/* "even", "sorted": each replica draws from its own; NULL: none has its own */
 	double exchange_data;			/* share of each shard that changes hands after an epoch */
 	bool feed_host;				/* rank 0 reads and prepares for all */
+};
+/* A way to send sums of a class, as --compress auto weighed it (advise.c); times and bytes of a step that compresses, the classes
+ * before this one as they were chosen, those after it sent whole. */
+struct dlb_advice {
+	int cls;				/* enum dlb_sum_class */
+	char how[48];
+	double bytes, step_s;			/* that all nodes send of this class in a step; the simulated step */
+	double error; const char *error_of;	/* stated in dlb-place(1): of "sums" a bound, of "loss" a measured figure; 0, NULL: none */
+	bool chosen;
 };
 struct dlb_plan {
 	struct dlb_arena arena;
@@ -72,6 +83,7 @@ struct dlb_plan {
 	int *replica_of, *part_of;		/* [node] its row and column there, -1: none; made by dlb_plan_set_replicas */
 	double *power;				/* [r] shares of a batch are as these; NULL: even */
 	struct dlb_sharing sharing;
+	struct dlb_advice *advice; int n_advice;	/* of --compress auto, in the arena */
 	bool clip;				/* gradients are clipped by their global norm (program.h) */
 	double clip_norm;			/* the norm that was planned for; 0: not said */
 	int inverse_every;			/* K-FAC: steps from one inversion to the next; 0: another optimizer */
@@ -118,7 +130,7 @@ struct dlb_sharing_options {
 };
 #define DLB_SHARING_OPTS(o) \
 	{ 0, "allreduce", DLB_OPT_STR, &(o)->allreduce, "NAME", "how replicas sum gradients: auto (default), ring, tree, host, hierarchical, doubling or mpi", NULL, 0, 0 }, \
-	{ 0, "compress", DLB_OPT_STR, &(o)->compress, "HOW", "what they send less: none (default), bf16, cholesky[:TOL|:R|:per-hop], lowrank:R", NULL, 0, 0 }, \
+	{ 0, "compress", DLB_OPT_STR, &(o)->compress, "HOW", "what they send less: none (default), bf16, cholesky[:TOL|:R|:per-hop], lowrank:R or auto", NULL, 0, 0 }, \
 	{ 0, "reduce", DLB_OPT_STR, &(o)->reduce, "WHAT", "what replicas sum: gradients or moments, :mean (default) or :sum", NULL, 0, 0 }, \
 	{ 0, "max-state", DLB_OPT_STR, &(o)->max_state, "WHOSE", "running maximum of moments: merged (default) or local, each replica's own", NULL, 0, 0 }, \
 	{ 0, "sync", DLB_OPT_FLAG, &(o)->sync, NULL, "sum when every node has computed its step", NULL, 0, 0 }, \
@@ -135,6 +147,17 @@ struct dlb_sharing_options {
 struct dlb_unused;				/* row[DLB_SHARING_UNUSED] */
 enum { DLB_SHARING_UNUSED = 24 };
 void dlb_sharing_unused(const struct dlb_sharing *s, int n_replicas, const char *optimizer, bool statistics, struct dlb_unused *row);
+/* ---- compression (by_class.c, advise.c) ---- */
+#define DLB_COMPRESS_AUTO "auto"		/* each class of sums as the plan says */
+extern const char *const dlb_compressed_names[DLB_N_COMPRESSED];
+bool dlb_sharing_compresses(const struct dlb_sharing *s);	/* auto counts */
+void dlb_sharing_write_compression(const struct dlb_sharing *s, json_t *plan);
+int dlb_sharing_read_compression(const struct dlb_ref *plan, struct dlb_sharing *s, struct dlb_error *err);
+void dlb_advice_write(const struct dlb_plan *p, json_t *plan);
+int dlb_advice_read(const struct dlb_ref *plan, struct dlb_plan *p, struct dlb_error *err);
+/* Where p is compressed by "auto": simulates the candidates of each class, chooses by seconds saved and stated error, and fills
+ * compress_of and advice. node_scale: as dlb_program_simulate; n_state: as dlb_program_compile. */
+int dlb_plan_advise(struct dlb_plan *p, const struct dlb_cost *c, int n_state, const double *node_scale, struct dlb_error *err);
 /* Where sums go by DLB_ALLREDUCE_AUTO and the plan does not say yet how (sums.c): for each size the algorithm that is
  * predicted to be fastest between its replicas. By their nodes and links alone, so that it stays the same wherever ops
  * stand within them. */

@@ -96,6 +96,7 @@ static void write_replicas(const struct dlb_plan *p, json_t *o)
 {
 	dlb_plan_write_teams(p, o);
 	dlb_sharing_write(&p->sharing, o);
+	dlb_advice_write(p, o);
 }
 
 json_t *dlb_plan_write(const struct dlb_plan *p)
@@ -488,7 +489,7 @@ static int read_plan(const struct dlb_doc *d, const struct dlb_cost *c, struct d
 	static const char *const known[] = { "inputs", "algorithm", "algorithm_given", "schedule", "micro_batches", "in_flight", "chunks", "schedules_tried", "batch", "in_place",
 		"staleness", "staleness_given", "fill_s",
 		"seed", "objective", "effort", "optimizer", "clip", "clip_norm", "inverse_every", "placement", "hash", "value_s", "bound_s", "gap", "imbalance", "moved_ops", "moved_bytes",
-		"migration_s", "pins", "exclude", "priority", "affinity", "nodes", "replicas", "power", "allreduce", "allreduce_by_size", "compress", "sync", "sync_batchnorm", "split",
+		"migration_s", "pins", "exclude", "priority", "affinity", "nodes", "replicas", "power", "allreduce", "allreduce_by_size", "compress", "compress_by_class", "compress_advice", "sync", "sync_batchnorm", "split",
 		"gossip", "sync_every", "param_server", "shards", "reduce", "max_state", "exchange_data", "feed",
 		"timeline", NULL };
 	json_t *section;
@@ -498,7 +499,7 @@ static int read_plan(const struct dlb_doc *d, const struct dlb_cost *c, struct d
 		return -1;
 	struct dlb_ref r = dlb_ref_root(d, "plan");
 	if (dlb_ref_known(&r, known, err) || read_options(&r, c->graph, p, err) || read_placement(&r, p, err) ||
-	    read_numbers(&r, p, err) || dlb_get_array(&r, "nodes", DLB_OPT, &nodes, &n, err))
+	    read_numbers(&r, p, err) || dlb_advice_read(&r, p, err) || dlb_get_array(&r, "nodes", DLB_OPT, &nodes, &n, err))
 		return -1;
 	if (nodes.v && n != p->n_nodes)
 		return dlb_ref_fail(&nodes, err, "%d nodes, the cluster has %d", n, p->n_nodes);

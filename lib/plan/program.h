@@ -259,7 +259,8 @@ struct dlb_addend;
  * layer's). */
 void dlb_bucket_addend(const struct dlb_graph *g, const struct dlb_bucket *b, int i, struct dlb_addend *a);
 /* Whether K-FAC's factors come back from the other replicas as their Cholesky factors. */
-struct dlb_compress_choice dlb_plan_compress(const struct dlb_plan *p);		/* comm/compress.h; where it starts is not settled */
+/* How sums of a class (enum dlb_sum_class) travel: comm/compress.h; where it starts is not settled. Whole where auto has not chosen. */
+struct dlb_compress_choice dlb_plan_compress(const struct dlb_plan *p, int cls);
 bool dlb_plan_factors_come_factored(const struct dlb_plan *p);
 /* bytes[class] that `node` sends for its buckets in a step. */
 void dlb_plan_sum_bytes(const struct dlb_program *g, const struct dlb_cluster *c, int node, double bytes[DLB_N_SUM_CLASSES],

@@ -296,6 +296,14 @@ void dlb_bucket_addend(const struct dlb_graph *g, const struct dlb_bucket *b, in
 	a->cols = a->rows > 0 ? all / a->rows : 0;
 }
 
+/* Bytes that a node reads and writes to make 16 bits of n sums and floats of them again: what a sum of floats does not do. Each
+ * way an element is rounded (4 read, 2 and 4 written) as often as it is sent, and widened (2 read, 4 written) as often as it comes;
+ * n (R - 1) / R each way. */
+static double rounding_bytes(int n_replicas, int64_t n)
+{
+	return 2 * (10 + 6) * (double)n * (n_replicas - 1) / n_replicas;
+}
+
 /* K-FAC's factors go out when an inverse is due; a step takes the mean. As triangles: to the owners, factored there, and L
  * back; what of the inversion that saves, preconditioning saves (dlb_cost_precondition_s). On fast links this alone takes
  * longer than the sum of whole factors, but with the inversion that follows never: the busiest owner factors no more than
@@ -308,7 +316,8 @@ static double factors_s(const struct dlb_program *g, const struct dlb_cost *c, i
 	if (choice->how == DLB_COMPRESS_NONE || choice->how == DLB_COMPRESS_LOWRANK) {
 		s = dlb_plan_sum_s(g->whole, c, u->how, k, u->n, u->element_bytes);
 	} else if (choice->how == DLB_COMPRESS_BF16) {
-		s = dlb_plan_sum_s(g->whole, c, u->how, k, (u->n + 1) / 2, 4);
+		double Bps = c->accumulate_Bps ? c->accumulate_Bps[c->cluster->node[k].kind] * c->cluster->node[k].speed : 0;
+		s = dlb_plan_sum_s(g->whole, c, u->how, k, (u->n + 1) / 2, 4) + (Bps > 0 ? rounding_bytes(R, u->n) / Bps : 0);
 	} else {
 		struct dlb_addend *a = dlb_xcalloc((size_t)n, sizeof *a);
 		double *flop = dlb_xcalloc((size_t)R, sizeof *flop), most = 0, all = 0;
@@ -341,7 +350,7 @@ static double factors_s(const struct dlb_program *g, const struct dlb_cost *c, i
 /* Whether factors come back as L. */
 bool dlb_plan_factors_come_factored(const struct dlb_plan *p)
 {
-	const struct dlb_compress_choice choice = dlb_plan_compress(p);
+	const struct dlb_compress_choice choice = dlb_plan_compress(p, DLB_SUM_FACTOR);
 	return p->n_replicas > 1 && choice.how == DLB_COMPRESS_CHOLESKY;
 }
 
@@ -352,13 +361,13 @@ double dlb_plan_bucket_s(const struct dlb_program *g, const struct dlb_cost *c, 
 	const struct dlb_node *node = &c->cluster->node[k];
 	double Bps = c->accumulate_Bps ? c->accumulate_Bps[node->kind] * node->speed : 0, s = 0;
 	int64_t dense = 0, p = 0, q = 0, passes = 0;
-	const struct dlb_compress_choice choice = dlb_plan_compress(g->whole);
+	const struct dlb_compress_choice choice = dlb_plan_compress(g->whole, (int)u->cls);
 	if (u->cls == DLB_SUM_FACTOR)
 		return factors_s(g, c, k, u, &choice);
 	if (choice.how == DLB_COMPRESS_NONE || u->cls == DLB_SUM_STATISTICS)
 		return dlb_plan_sum_s(g->whole, c, u->how, k, u->n, u->element_bytes);
 	if (choice.how == DLB_COMPRESS_BF16)
-		return dlb_plan_sum_s(g->whole, c, u->how, k, (u->n + 1) / 2, 4);
+		return dlb_plan_sum_s(g->whole, c, u->how, k, (u->n + 1) / 2, 4) + (Bps > 0 ? rounding_bytes(g->whole->n_replicas, u->n) / Bps : 0);
 	for (int i = 0; i < u->n_ops; i++) {
 		struct dlb_addend a;
 		dlb_bucket_addend(g->graph, u, i, &a);
@@ -402,7 +411,6 @@ void dlb_plan_sum_bytes(const struct dlb_program *g, const struct dlb_cluster *c
 	const struct dlb_program *own = dlb_program_of(g, node);
 	const struct dlb_node_program *np = &own->node[node];
 	const struct dlb_plan *p = g->whole;
-	const struct dlb_compress_choice choice = dlb_plan_compress(p);
 	int k = dlb_plan_part_of(p, node), *group = dlb_xcalloc((size_t)p->n_replicas, sizeof *group);
 	struct dlb_ranks ranks = { .n = p->n_replicas, .group = group };
 	if (k >= 0)
@@ -410,6 +418,7 @@ void dlb_plan_sum_bytes(const struct dlb_program *g, const struct dlb_cluster *c
 	for (int b = 0; b < np->n_buckets && k >= 0; b++) {
 		const struct dlb_bucket *u = &np->bucket[b];
 		const struct dlb_allreduce *how = u->how;
+		const struct dlb_compress_choice choice = dlb_plan_compress(p, (int)u->cls);
 		double sum = (double)dlb_allreduce_bytes(how, &ranks, own->replica, u->n, NULL, (size_t)u->element_bytes, NULL);
 		double every = u->cls == DLB_SUM_FACTOR && p->inverse_every > 1 ? p->inverse_every : 1;
 		sum *= u->cls == DLB_SUM_STATISTICS ? own->micro_batches : 1;

@@ -228,7 +228,8 @@ static int take_allreduce(const char *name, struct dlb_sharing *s)
 static int take_compress(struct dlb_sharing *s, const char *text, struct dlb_error *err)
 {
 	struct dlb_compress_choice c;
-	if (dlb_compress_parse(text, &c, err))
+	memset(s->compress_of, 0, sizeof s->compress_of);
+	if (strcmp(text, DLB_COMPRESS_AUTO) && dlb_compress_parse(text, &c, err))
 		return -1;
 	if (strlen(text) >= sizeof s->compress)
 		return dlb_fail(err, NULL, "compression '%.60s...' is too long", text);
@@ -284,7 +285,7 @@ void dlb_sharing_write(const struct dlb_sharing *s, json_t *plan)
 	put(plan, "allreduce_by_size", s->n_by_size > 0, by_size);
 	json_object_set_new(plan, "sync", json_boolean(s->sync));
 	json_object_set_new(plan, "sync_batchnorm", json_boolean(s->sync_batchnorm));
-	json_object_set_new(plan, "compress", json_string(s->compress));
+	dlb_sharing_write_compression(s, plan);
 	json_object_set_new(plan, "split", json_string(s->by_power ? "power" : "even"));
 	put(plan, "reduce", s->reduce != NULL, json_string(s->reduce ? s->reduce : ""));
 	put(plan, "max_state", s->max_state != NULL, json_string(s->max_state ? s->max_state : ""));
@@ -362,9 +363,8 @@ static int read_by_size(const struct dlb_ref *plan, struct dlb_sharing *s, struc
 int dlb_sharing_read(const struct dlb_ref *plan, struct dlb_sharing *s, struct dlb_error *err)
 {
 	int64_t server = -1;
-	const char *how = NULL, *split = NULL, *compress = NULL;
-	struct dlb_error why = { .what = "" };
-	if (dlb_get_str(plan, "compress", DLB_OPT, &compress, err) || dlb_get_str(plan, "allreduce", DLB_OPT, &how, err) || dlb_get_bool(plan, "sync", DLB_OPT, &s->sync, err) ||
+	const char *how = NULL, *split = NULL;
+	if (dlb_get_str(plan, "allreduce", DLB_OPT, &how, err) || dlb_get_bool(plan, "sync", DLB_OPT, &s->sync, err) ||
 	    dlb_get_bool(plan, "sync_batchnorm", DLB_OPT, &s->sync_batchnorm, err) ||
 	    dlb_get_real(plan, "gossip", DLB_OPT, 0, 1, &s->gossip, err) ||
 	    dlb_get_int(plan, "sync_every", DLB_OPT, 0, 1000000000, &s->sync_every, err) ||
@@ -383,11 +383,8 @@ int dlb_sharing_read(const struct dlb_ref *plan, struct dlb_sharing *s, struct d
 	}
 	if (read_by_size(plan, s, err))
 		return -1;
-	if (compress && take_compress(s, compress, &why)) {
-		struct dlb_ref at = dlb_ref_at(plan, "compress");
-		dlb_ref_fail(&at, err, "%s", why.what);
-		return dlb_hint(err, "%s", why.hint);
-	}
+	if (dlb_sharing_read_compression(plan, s, err))
+		return -1;
 	return read_reduce(plan, s, err);
 }
 

@@ -9,8 +9,11 @@ static const char *const options[] = { "allreduce", "compress", "reduce", "max-s
 void dlb_sharing_unused(const struct dlb_sharing *s, int n_replicas, const char *optimizer, bool statistics, struct dlb_unused *row)
 {
 	const bool kfac = optimizer && !strcmp(optimizer, "kfac");
+	bool whole = !strcmp(s->compress, DLB_COMPRESS_AUTO);
 	int n = 0;
 
+	for (int k = 0; k < DLB_N_COMPRESSED; k++)
+		whole &= !s->compress_of[k][0] || !strcmp(s->compress_of[k], "none");
 	for (int i = 0; i < DLB_LEN(options); i++)
 		row[n++] = (struct dlb_unused){ options[i], n_replicas < 2, "the plan has one replica, which shares nothing; dlb-place --replicas makes several" };
 	if (n_replicas > 1) {
@@ -18,6 +21,7 @@ void dlb_sharing_unused(const struct dlb_sharing *s, int n_replicas, const char 
 		row[n++] = (struct dlb_unused){ "allreduce", s->param_server >= 0, "a parameter server makes the mean, and nothing is summed" };
 		row[n++] = (struct dlb_unused){ "compress", !strncmp(s->compress, "cholesky:per-hop", 16) && !kfac,
 					      "cholesky:per-hop is for the factors of --optimizer kfac" };
+		row[n++] = (struct dlb_unused){ "compress", whole, "on these links compressing costs more than it saves (dlb-view has the figures)" };
 		row[n++] = (struct dlb_unused){ "max-state", dlb_sharing_tensors(s) < 2, "it is for --reduce moments" };
 	}
 	row[n] = (struct dlb_unused){ .option = NULL };

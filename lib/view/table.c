@@ -157,6 +157,28 @@ static void replicas_table(const struct dlb_plan *p, FILE *f)
 	free(share);
 }
 
+/* What --compress auto weighed: bytes and step of each way, and a word where whole sums are best. */
+static void advice_table(const struct dlb_plan *p, FILE *f)
+{
+	char a[32], b[32], c[32];
+	double dense_s = 0;
+
+	if (p->n_advice)
+		fprintf(f, "  %-11s %-12s %11s %10s %10s  %s\n", "compression", "", "bytes", "step", "saves", "error");
+	for (int i = 0; i < p->n_advice; i++) {
+		const struct dlb_advice *x = &p->advice[i];
+		const bool first = !i || x[-1].cls != x->cls;
+
+		dense_s = first ? x->step_s : dense_s;
+		fprintf(f, "  %-11s %-12s %11s %10s %10s  ", first ? dlb_compressed_names[x->cls] : "", x->how, dlb_view_bytes(x->bytes, a, sizeof a),
+			dlb_view_seconds(x->step_s, b, sizeof b), first ? "" : dlb_view_seconds(dense_s - x->step_s, c, sizeof c));
+		if (x->error_of)
+			fprintf(f, "%.2g %% of %s", 100 * x->error, x->error_of);
+		fprintf(f, "%s%s%s\n", x->error_of ? "" : "none", x->chosen ? "  <- chosen" : "",
+			!first && x->step_s >= dense_s ? "; costs more than it saves" : "");
+	}
+}
+
 /* Where nodes name memories: what lies in which. */
 static void memories_table(const struct dlb_plan *p, FILE *f)
 {
@@ -187,6 +209,7 @@ static void plan_table(const struct dlb_view *v, FILE *f)
 		p->imbalance);
 	if (p->n_replicas > 1)
 		replicas_table(p, f);
+	advice_table(p, f);
 	struct dlb_program g;
 	bool memory = !dlb_view_program(v, &g, NULL);		/* a plan made by other means may have no program */
 

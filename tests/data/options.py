@@ -236,6 +236,8 @@ DOCS = {
     "onecnn.json": "dlb-costmodel -c cpu:1 cnn.json | dlb-place -q",
     "onebn.json": "dlb-costmodel -c cpu:1 bn.json | dlb-place -q",
     "rep.json": "dlb-costmodel -c cpu:2 mlp.json | dlb-place -q -a single --replicas 2 --allreduce ring",
+    "slow.json": "jq '.cluster.links |= map(.bandwidth_Bps = 1e6 | .overlap = true) | del(.cost, .plan)' rep.json | dlb-costmodel | "
+    "dlb-place -q -a single --replicas 2 --allreduce ring",
     "rep4.json": "dlb-place -q -a single --replicas 4 --allreduce ring cost4.json",
     "repbn.json": "dlb-place -q -a single --replicas 2 costbn.json",
     "async.json": "dlb-place -q -a even -m 4 --schedule async --optimizer momentum cost2.json",
@@ -341,6 +343,8 @@ def sharing(tool, run):
         shows(tool, f"--compress {how}", run("rep.json"), f"{bytes_of}, {step}")
     for how in ("cholesky", "cholesky:per-hop"):
         shows(tool, f"--compress {how}", run("rep.json", "--optimizer kfac"), f"{bytes_of}, {step}")
+    shows(tool, "--compress auto", run("slow.json"), f"{bytes_of}, {step}, .plan.compress_by_class")
+    unused(tool, "--compress auto", run("rep.json"), "costs more than it saves")
     shows(tool, "--compress none", run("rep.json"), bytes_of, without="--compress bf16")
     unused(tool, "--compress cholesky:per-hop", run("rep.json"), "kfac")
     shows(tool, "--sync", run("rep.json"), f"{step}, .plan.sync")

@@ -1,0 +1,154 @@
+/* --compress auto: how each class of sums travels, by what the simulator says of it on the links at hand. See plan.h.
+ *
+ * Classes are looked at one after the other. A candidate's price is that of the whole step: the bytes that are left on these links,
+ * what compressing computes, and what of both is hidden behind other work. A way that loses something has to be worth it: one with a
+ * stated bound of its rounding by a hundredth of the step, one whose cost in loss is only known by measurement by a twentieth. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include "comm/compress.h"
+#include "optim/optim.h"
+#include "plan/program.h"
+
+#define GAIN_OF_ROUNDING 0.01
+#define GAIN_OF_LOSS 0.05
+#define BF16_ROUNDING 0x1p-9		/* relative, once: 8 significant bits */
+
+/* sums: a bound, relative to the sum of the addends' sizes. loss: held-out, relative to that of dense sums, as measured (dlb-place(1)). */
+static const char of_sums[] = "sums", of_loss[] = "loss";
+struct candidate {
+	const char *how;
+	bool of_class[DLB_N_COMPRESSED];
+	bool of_moments;			/* only for optimizers that divide by second moments; else only for the others */
+	bool any_optimizer;
+	double roundings;			/* of each element; -1: one a replica */
+	double loss;				/* 0: sums alone */
+};
+static const struct candidate candidates[] = {
+	{ .how = "bf16", .of_class = { true, true, true }, .any_optimizer = true, .roundings = -1 },
+	{ .how = "cholesky", .of_class = { [DLB_SUM_FACTOR] = true }, .any_optimizer = true, .roundings = 2 },	/* L once, and twice in L L' */
+	{ .how = "lowrank:4", .of_class = { [DLB_SUM_GRADIENT] = true, [DLB_SUM_SMALL] = true }, .loss = 0.011 },
+	{ .how = "lowrank:16", .of_class = { [DLB_SUM_GRADIENT] = true, [DLB_SUM_SMALL] = true }, .of_moments = true, .loss = 0.013 },
+};
+
+struct weighing {
+	struct dlb_plan *p;
+	const struct dlb_cost *c;
+	const double *scale;
+	int n_state;
+	bool moments;				/* the optimizer divides by second moments */
+};
+struct outcome { double step_s, bytes, of_class[DLB_N_COMPRESSED]; bool floats[DLB_N_COMPRESSED], there[DLB_N_COMPRESSED]; };
+
+/* The step as the plan compresses it now; -1: it does not fit. */
+static int weigh(const struct weighing *w, struct outcome *o, struct dlb_error *err)
+{
+	struct dlb_program g;
+	struct dlb_timeline t;
+	int rc;
+
+	*o = (struct outcome){ .step_s = INFINITY };
+	if (dlb_program_compile(w->p, w->c, w->p->batch, w->n_state, &g, err))
+		return -1;
+	rc = dlb_program_verify(&g, w->c, err) || dlb_program_simulate(&g, w->c, w->scale, 0, 0, false, &t, err) ? -1 : 0;
+	for (int k = 0; k < w->p->n_nodes && !rc; k++) {
+		double bytes[DLB_N_SUM_CLASSES] = { 0 }, dense[DLB_N_SUM_CLASSES] = { 0 };
+		const struct dlb_node_program *np = &dlb_program_of(&g, k)->node[k];
+
+		dlb_plan_sum_bytes(&g, w->c->cluster, k, bytes, dense);
+		for (int i = 0; i < DLB_N_SUM_CLASSES; i++)
+			o->bytes += bytes[i];
+		for (int i = 0; i < DLB_N_COMPRESSED; i++)
+			o->of_class[i] += bytes[i];
+		for (int b = 0; b < np->n_buckets; b++) {
+			if (np->bucket[b].cls == DLB_SUM_STATISTICS)
+				continue;
+			o->floats[np->bucket[b].cls] = np->bucket[b].element_bytes == 4;
+			o->there[np->bucket[b].cls] = true;
+		}
+	}
+	if (!rc) {
+		o->step_s = t.step_s;
+		dlb_timeline_release(&t, w->p->n_nodes);
+	}
+	dlb_program_release(&g);
+	return rc;
+}
+
+static void add(struct dlb_plan *p, int cls, const char *how, double bytes, double step_s, double error, const char *of)
+{
+	struct dlb_advice *a = &p->advice[p->n_advice++];
+
+	*a = (struct dlb_advice){ .cls = cls, .bytes = bytes, .step_s = step_s, .error = error, .error_of = of };
+	snprintf(a->how, sizeof a->how, "%s", how);
+}
+
+static bool may_try(const struct weighing *w, const struct candidate *x, int cls)
+{
+	return x->of_class[cls] && (x->any_optimizer || x->of_moments == w->moments);
+}
+
+/* The row that is worth its error, of those from `first` on, which is dense. */
+static int best_of(const struct dlb_plan *p, int first)
+{
+	int best = first;
+
+	for (int i = first + 1; i < p->n_advice; i++) {
+		const double gain = p->advice[i].error_of == of_loss ? GAIN_OF_LOSS : GAIN_OF_ROUNDING;
+
+		if (p->advice[i].step_s < p->advice[best].step_s * (1 - gain))
+			best = i;
+	}
+	return best;
+}
+
+/* before: of the step in which this class and those after it travel whole. */
+static void choose(const struct weighing *w, int cls, double dense_bytes, const struct outcome *before)
+{
+	struct dlb_plan *p = w->p;
+	const int first = p->n_advice;
+
+	add(p, cls, "none", dense_bytes, before->step_s, 0, NULL);
+	for (int i = 0; i < DLB_LEN(candidates) && before->floats[cls]; i++) {
+		const struct candidate *x = &candidates[i];
+		const double roundings = x->roundings < 0 ? p->n_replicas : x->roundings;
+		struct outcome o;
+
+		if (!may_try(w, x, cls))
+			continue;
+		strcpy(p->sharing.compress_of[cls], x->how);
+		if (!weigh(w, &o, NULL) && o.bytes < before->bytes)		/* else it does not fit, or saves nothing of this model */
+			add(p, cls, x->how, fmax(0, dense_bytes - (before->bytes - o.bytes)), o.step_s, x->loss > 0 ? x->loss : roundings * BF16_ROUNDING,
+			    x->loss > 0 ? of_loss : of_sums);
+	}
+	const int best = best_of(p, first);
+	p->advice[best].chosen = true;
+	strcpy(p->sharing.compress_of[cls], p->advice[best].how);
+}
+
+int dlb_plan_advise(struct dlb_plan *p, const struct dlb_cost *c, int n_state, const double *node_scale, struct dlb_error *err)
+{
+	static const char *const plain[] = { "sgd", "momentum", "nesterov", "kfac" };
+	struct weighing w = { .p = p, .c = c, .scale = node_scale, .n_state = n_state, .moments = true };
+	struct outcome dense, now;
+
+	for (int i = 0; i < DLB_LEN(plain); i++)
+		w.moments &= strcmp(p->optimizer, plain[i]) != 0;
+	p->n_advice = 0;
+	p->advice = dlb_arena_array(&p->arena, DLB_N_COMPRESSED * (DLB_LEN(candidates) + 1), sizeof *p->advice);
+	for (int k = 0; k < DLB_N_COMPRESSED; k++)
+		strcpy(p->sharing.compress_of[k], "none");
+	if (weigh(&w, &dense, err))
+		return -1;
+	now = dense;
+	for (int k = 0; k < DLB_N_COMPRESSED; k++) {
+		if (!dense.there[k]) {
+			p->sharing.compress_of[k][0] = '\0';
+			continue;
+		}
+		choose(&w, k, dense.of_class[k], &now);
+		if (weigh(&w, &now, err))
+			return -1;
+	}
+	return 0;
+}
