@@ -204,6 +204,8 @@ static void plan_table(const struct dlb_view *v, FILE *f)
 		p->schedule, (long long)p->batch, p->micro_batches, p->micro_batches == 1 ? "" : "es");
 	if (v->edited)
 		fprintf(f, "  the placement was edited since: these times are of the one before; dlb-run --dry-run predicts anew\n");
+	if (v->has_report && v->report.optimizer && p->optimizer && strcmp(v->report.optimizer, p->optimizer))
+		fprintf(f, "  made for %s; what ran was %s, whose step the report predicts\n", p->optimizer, v->report.optimizer);
 	fprintf(f, "  step predicted %s, no plan below %s (gap %.1f%%), imbalance %.3f\n",
 		dlb_view_seconds(p->value_s, a, sizeof a), dlb_view_seconds(p->bound_s, b, sizeof b), 100 * p->gap,
 		p->imbalance);
@@ -232,6 +234,22 @@ static void plan_table(const struct dlb_view *v, FILE *f)
 	memories_table(p, f);
 	if (memory)
 		dlb_program_release(&g);
+}
+
+/* Seconds are of copies; what is read where it was written takes none. */
+static void messages_line(const struct dlb_report *r, FILE *f)
+{
+	const double all = r->communication.bytes, here = r->communication.in_place_bytes, copied = all - here;
+	char a[32], b[32];
+
+	if (here > 0 && copied < 0.5)
+		fprintf(f, "  messages %s, in place: read where they were written, nothing copied\n", dlb_view_bytes(all, a, sizeof a));
+	else if (here > 0)
+		fprintf(f, "  %s of the messages written where they are read, never copied\n", dlb_view_bytes(here, a, sizeof a));
+	if (all > 0 && copied >= 0.5)
+		fprintf(f, "  messages %s in %s, %.0f%% of it beside computing\n", dlb_view_bytes(copied, a, sizeof a),
+			dlb_view_seconds(r->communication.time_s, b, sizeof b),
+			r->communication.time_s > 0 ? 100 * r->communication.hidden_s / r->communication.time_s : 100);
 }
 
 static void report_table(const struct dlb_view *v, FILE *f)
@@ -268,13 +286,7 @@ static void report_table(const struct dlb_view *v, FILE *f)
 		fprintf(f, "  batch statistics of %s\n", strcmp(r->batch_statistics, "all") ? "each replica" : "all replicas together");
 	if (isfinite(r->accuracy))
 		fprintf(f, "  accuracy %.4f\n", r->accuracy);
-	if (r->communication.in_place_bytes > 0)
-		fprintf(f, "  %s of the messages written where they are read, never copied\n",
-			dlb_view_bytes(r->communication.in_place_bytes, a, sizeof a));
-	if (r->communication.bytes > 0)
-		fprintf(f, "  messages %s in %s, %.0f%% of it beside computing\n", dlb_view_bytes(r->communication.bytes, a, sizeof a),
-			dlb_view_seconds(r->communication.time_s, b, sizeof b),
-			r->communication.time_s > 0 ? 100 * r->communication.hidden_s / r->communication.time_s : 100);
+	messages_line(r, f);
 	if (r->saved)
 		fprintf(f, "  saved %s\n", r->saved);
 	fprintf(f, "  %4s %10s %10s %10s %10s %10s %10s\n", "node", "busy", "predicted", "wait", "starved", "held up", "peak");
