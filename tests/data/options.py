@@ -76,6 +76,11 @@ def floats(name, dims):
     return tensor(name, dims, struct.pack("<%df" % n, *((i * 7 % 13 - 6) / 8 for i in range(n))))
 
 
+def halves(name):
+    """(3, 4), the second half of a row as the first."""
+    return tensor(name, [3, 4], struct.pack("<12f", *((i * 7 % 13 - 6) / 8 for row in range(3) for i in 2 * [2 * row, 2 * row + 1])))
+
+
 def ints(name, *v):
     return tensor(name, [len(v)], struct.pack("<%dq" % len(v), *v), dtype=7)
 
@@ -144,6 +149,13 @@ def rewritten():
                            node("Transpose", ["t"], ["k"], attributes=perm(0, 1, 3, 2)) + node("MatMul", ["u", "k"], ["s"]) +
                            node("Mul", ["s", "half"], ["h"], "m2") + node("Softmax", ["h"], ["p"], attributes=attribute_int("axis", -1)) +
                            node("MatMul", ["p", "v"], ["o"], "mm2") + node("Transpose", ["o"], ["z"], "t9", attributes=perm(0, 2, 1, 3)), heads, [192, 2, 4], number("half", .5)),
+        "rotary": small(node("Slice", ["u", "from0", "to2", "last"], ["left"], "s1") + node("Slice", ["u", "from2", "to4", "last"], ["right"], "s2") +
+                        node("Neg", ["right"], ["minus"]) + node("Concat", ["minus", "left"], ["turned"], attributes=attribute_int("axis", -1)) +
+                        node("Mul", ["u", "cos"], ["a"], "m2") + node("Mul", ["turned", "sin"], ["b"], "m3") + node("Add", ["a", "b"], ["z"]),
+                        [2, 3, 4], [2, 3, 4], ints("from0", 0) + ints("to2", 2) + ints("from2", 2) + ints("to4", 4) + ints("last", -1) +
+                        halves("cos") + halves("sin")),
+        "selected-rows": small(node("MatMul", ["u", "m"], ["v"]) + node("Gather", ["v", "i1"], ["z"], attributes=attribute_int("axis", 1)), [4, 6], [6],
+                               floats("m", [6, 6]) + whole("i1", 1)),
         "norm-relu": "resnet8", "conv-relu": "digits_cnn", "add-relu": "resnet8",
         "winograd": model(node("Conv", ["x", "w"], ["u"], attributes=attribute_ints("pads", [1, 1, 1, 1])) + node("Relu", ["u"], ["r"]) +
                           node("Conv", ["r", "v"], ["y"], "c2", attributes=attribute_ints("pads", [1, 1, 1, 1])) +
@@ -270,6 +282,8 @@ def of_all():
         shows(tool, "--verbose", works, "err")
         shows(tool, "--help", works, "out")
         shows(tool, "--version", works, "out")
+        read = "dlb-profile -q --analytic {} $D/mlp.json" if tool == "dlb-profile" else works
+        shows(tool, "--max-document 10", read, "status", status=(0, 2))
 
 
 # ---- dlb-profile ----
@@ -305,7 +319,7 @@ def profile():
     shows(tool, "--untie", "dlb-profile -q --analytic {} $D/tied.onnx", types)
     for name, m in rewritten().items():
         path = f"$MODELS/{m}.onnx" if isinstance(m, str) else f"$D/{name}.onnx"
-        frozen = {"group-norm": "--freeze ones --freeze zeros ", "softmax-guard": "--freeze mask "}.get(name, "")
+        frozen = {"group-norm": "--freeze ones --freeze zeros ", "softmax-guard": "--freeze mask ", "rotary": "--freeze cos --freeze sin "}.get(name, "")
         shows(tool, f"--no-rewrite {name}", f"dlb-profile -q --analytic {frozen}{{}} {path}", "[.graph.ops[]|[.type,.attributes]]")
     shows(tool, "--no-rewrite all", cnn, "[.graph.ops[]|[.type,.attributes]]")
     shows(tool, "--list", "dlb-profile {} $MODELS/digits_cnn.onnx --analytic -q", "out")
