@@ -14,6 +14,7 @@
 #include "exec/section.h"
 #include "exec/unused.h"
 #include "util/cli.h"
+#include "util/clock.h"
 #include "util/deadline.h"
 #include "util/input.h"
 #include "util/mem.h"
