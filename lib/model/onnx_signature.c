@@ -103,7 +103,7 @@ static int read_line(struct list *l, struct span line)
 			break;
 		}
 	struct span none;
-	if (target.n == line.n || (persistent.n && (!cut(&persistent, " persistent=", &none) || none.n)))
+	if (!target.n || target.n == line.n || (persistent.n && (!cut(&persistent, " persistent=", &none) || none.n)))
 		return -1;
 	add(l, kind, copied(l, input), copied(l, target), persistent);
 	return 0;
@@ -217,7 +217,7 @@ static const char *read_spec(struct list *l, const char *p)
 	if (!cut(&arg, "(", &before) || !argument(arg.s, "name", &name, &ignored))
 		return NULL;
 	const char *input = unquoted(l, name), *place = unquoted(l, target);
-	if (!input || !place)
+	if (!input || !place || !*input || !*place)
 		return NULL;
 	add(l, kind, input, place, persistent);
 	return end;

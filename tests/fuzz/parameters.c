@@ -25,7 +25,7 @@ static int below(int n)
 }
 
 static const char *const names[] = { "fc.weight", "fc.bias", "val_1", "val_2", "pos.pe", "cls", "wte.weight", "head.weight", "lstm.weight_ih_l0",
-	"lstm.bias_ih_l0", "norm.weight", "norm.bias", "running_mean", "mask", "[0]*", "" };
+	"lstm.bias_ih_l0", "norm.weight", "norm.bias", "running_mean", "mask", "[0]*" };
 
 /* -- the state_dict -- */
 
@@ -194,7 +194,7 @@ static void make(struct dlb_graph *g, const struct dlb_named *e, int n_entries)
 	for (int i = 0; i < g->tensor[x].n_dims; i++)
 		g->tensor[x].dim[i] = (struct dlb_dim){ i == 0, i ? 1 + below(6) : 0 };
 	for (int i = 0; i < n; i++)
-		weight[i] = initializer(g, names[(first + i) % (DLB_LEN(names) - 1)], e, n_entries);
+		weight[i] = initializer(g, names[(first + i) % DLB_LEN(names)], e, n_entries);
 	int y = x;
 	for (int i = 0; i < n_ops; i++)
 		y = vertex(g, i, y, weight, n);

@@ -95,7 +95,9 @@ static void test_quotes(void)
 static void test_malformed(void)
 {
 	static const char *const texts[] = {
-		"", "x", "# outputs\n", "# inputs\n", "# inputs\np: PARAMETER target='a'", "# inputs\np: PARAMETER\n# outputs\n",
+		"", "x", "# inputs\np: PARAMETER target=''\n# outputs\n",
+		"ExportGraphSignature(input_specs=[InputSpec(kind=<InputKind.PARAMETER: 2>, arg=TensorArgument(name='p'), target='')" OUTPUTS,
+		"# outputs\n", "# inputs\n", "# inputs\np: PARAMETER target='a'", "# inputs\np: PARAMETER\n# outputs\n",
 		"# inputs\np: PARAMETER target='a\n# outputs\n", "# inputs\np: PARAMETER target='a' x=1\n# outputs\n",
 		"# inputs\n: PARAMETER target='a'\n# outputs\n", "p: PARAMETER target='a'\n# inputs\n# outputs\n",
 		"# inputs\np: PARAMETER target='\xff'\n# outputs\n", "ExportGraphSignature(input_specs=[",
