@@ -211,7 +211,7 @@ static void test_error(void)
 	print(&err, 3, "dlb-x[3]: graph.json:12:5: '}' expected\n");
 	dlb_fail_no(&err, NULL, "%s\nand\033[2J", "two lines");
 	assert(err.status == 1);
-	print(&err, -1, "dlb-x: two lines?and?[2J\n");
+	print(&err, -1, "dlb-x: two lines\\nand\\x1b[2J\n");
 	dlb_fail(&err, err.what, "wrapped: %s", err.what);
 	assert(!strncmp(err.what, "wrapped: two lines", 18) && !strncmp(err.where, "two lines", 9));
 	memset(big, 'x', sizeof big - 1);
