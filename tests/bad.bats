@@ -48,9 +48,9 @@ refused() { # NAME TOOL [OPTION...]
 
 @test "more memory than a node has: refused with the numbers" {
 	jq -c '.cluster.nodes[].memory_bytes = 1000 | del(.plan.inputs, .cost.inputs)' "$doc" >"$tmp/hostile.json"
-	for how in '--dry-run' '--print-program' '--data random'; do
+	for how in '--steps 1 --dry-run' '--print-program' '--steps 1 --data random'; do
 		# shellcheck disable=SC2086
-		refused "memory $how" dlb-run --steps 1 $how "$tmp/hostile.json"
+		refused "memory $how" dlb-run $how "$tmp/hostile.json"
 		grep -q "^dlb-run: $tmp/hostile.json: node [01] .* needs .* of 0.001 MB" "$tmp/err" || { cat "$tmp/err"; false; }
 	done
 	[ "$faults" -eq 0 ]
