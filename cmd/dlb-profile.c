@@ -428,7 +428,7 @@ static int list(const struct dlb_cli *cli)
 /* The first option given that --cluster has no use for; NULL: none. */
 static const char *not_of_cluster(const struct dlb_cli *cli)
 {
-	static const char *const taken[] = { "cluster", "topology", "device", "quiet", "verbose" };
+	static const char *const taken[] = { "cluster", "topology", "device", "max-document", "quiet", "verbose" };
 
 	for (int i = 0; i < cli->n_given; i++) {
 		bool known = false;
