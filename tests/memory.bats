@@ -9,7 +9,7 @@ with_memory() {
 	dlb-profile --analytic --batch 24 "$model" | dlb-costmodel -c cpu:2 |
 		jq -c ".cluster.memories = [{name: \"here\", class: \"dram\", group: .cluster.groups[0].name, os_index: 0, bytes: 1e9},
 			{name: \"there\", class: \"cxl\", group: .cluster.groups[0].name, os_index: 77, bytes: 1e9, bandwidth_Bps: 1e6}] |
-			del(.cost.inputs) | $1" | dlb-place --replicas 2
+			del(.cost.inputs) | $1" | dlb-place --replicas 2 --split even
 }
 
 @test "dlb-profile says the system's numbers of NUMA nodes" {
