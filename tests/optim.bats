@@ -386,6 +386,13 @@ made_for_kfac() { # KIND
 	jq -e -s '.[-1] < .[0]' "$tmp/whole"
 	rm "$tmp"/ck/step-*/kept-*
 	run -2 --separate-stderr dlb-run --steps 1 "${digits[@]}" --optimizer kfac --checkpoint "$tmp/ck" "$tmp/plan.json"
+	one_line dlb-run 'kept-'
+	for manifest in "$tmp"/ck/step-*/manifest.json; do	# as before there were checksums
+		rm "${manifest%/*}/SHA256SUMS"
+		jq '.["dlb-checkpoint"] = "1.1" | del(.files)' "$manifest" >"$tmp/manifest"
+		mv "$tmp/manifest" "$manifest"
+	done
+	run -2 --separate-stderr dlb-run --steps 1 "${digits[@]}" --optimizer kfac --checkpoint "$tmp/ck" "$tmp/plan.json"
 	[[ $stderr == *"the checkpoint has no tensor 'average_A/0/"* ]]
 }
 
