@@ -211,6 +211,23 @@ static void want(struct narrowing *n, int t, const struct rows *r)
 	}
 }
 
+/* Rows share their dimension with others. */
+static bool is_merged(const struct dlb_tensor *x, const struct rows *r)
+{
+	return x->dim[r->dim].mul || x->dim[r->dim].add != r->of;
+}
+
+/* A Slice can take these rows out of x: merged rows need Reshapes to dimensions that are products of those of x. */
+static bool can_cut(const struct dlb_tensor *x, const struct rows *r)
+{
+	struct dlb_size s;
+
+	for (int d = 0; d < x->n_dims && is_merged(x, r); d++)
+		if (!dlb_size_of(x->dim[d], &s))
+			return false;
+	return true;
+}
+
 /* Of op i nothing but some rows of output 0 is read, and there is a rule for them. */
 static bool can_narrow(const struct narrowing *n, int i, struct rows *need)
 {
@@ -224,7 +241,12 @@ static bool can_narrow(const struct narrowing *n, int i, struct rows *need)
 		if (o->out[k] >= 0 && n->wanted[o->out[k]] != WANTED_BY_NONE)
 			return false;
 	memset(need, 0, (size_t)o->n_in * sizeof *need);
-	return rules[r].rule(g, o, &n->rows[o->out[0]], need);
+	if (!rules[r].rule(g, o, &n->rows[o->out[0]], need))
+		return false;
+	for (int k = 0; k < o->n_in; k++)
+		if (need[k].count && !can_cut(&g->tensor[o->in[k]], &need[k]))
+			return false;
+	return true;
 }
 
 /* To make fewer rows of op i costs less: it is a product, does work and wants no more than one operand cut, or comes behind
@@ -286,35 +308,40 @@ static int reshape(struct dlb_graph *g, int t, const char *name, const struct dl
 	return dlb_graph_add_forward(g, name, "Reshape", "", in, 2, NULL, 0, err);
 }
 
-/* Rows r of tensor t, whose dimension holds r->of rows, by a Slice, between Reshapes where rows share it. -1 with err. */
+static struct dlb_dim dim_of(struct dlb_size s)
+{
+	return s.e ? (struct dlb_dim){ .mul = s.c } : (struct dlb_dim){ .add = s.c };
+}
+
+/* The dimensions of x as (all before, rows, what each holds), for merged rows. */
+static void take_apart(const struct dlb_tensor *x, const struct rows *r, struct dlb_dim apart[3])
+{
+	struct dlb_size all = { 1, 0 }, step, one;
+
+	for (int d = 0; d < x->n_dims; d++) {
+		dlb_size_of(x->dim[d], &one);
+		all = (struct dlb_size){ all.c * one.c, all.e + one.e };
+	}
+	behind(x, r->dim, &step);
+	step = (struct dlb_size){ step.c * r->inner.c, step.e + r->inner.e };
+	apart[0] = dim_of(dlb_size_quotient(all, (struct dlb_size){ step.c * r->of, step.e }));
+	apart[1] = (struct dlb_dim){ .add = r->of };
+	apart[2] = dim_of(step);
+}
+
+/* Rows r of tensor t, whose dimension holds r->of rows, by a Slice, between Reshapes where rows are merged. -1 with err. */
 static int slice(struct dlb_graph *g, int t, const struct rows *r, struct dlb_error *err)
 {
 	const struct dlb_tensor x = g->tensor[t];
+	const bool merged = is_merged(&x, r);
 	const char *name = dlb_arena_printf(&g->arena, "%s.rows", x.name);
 	const struct dlb_desc one = { .dtype = DLB_I64, .n_dims = 1, .dim = { 1 } };
+	const int64_t axis = merged ? 1 : r->dim, end = r->first + r->count;
 	struct dlb_dim apart[3], dim[DLB_MAX_DIMS];
-	struct dlb_size all = { 1, 0 }, step, d;
-	int64_t axis = r->dim;
-	const int64_t end = r->first + r->count;
 
-	if (!dlb_size_of(x.dim[r->dim], &d) || !behind(&x, r->dim, &step))
-		return dlb_fail(err, name, "rows of a dimension without a size");
-	const bool merged = d.c != r->of || d.e;
-	if (merged) {		/* (all before, rows, what each holds) */
-		const struct dlb_size outer = dlb_size_quotient(d, (struct dlb_size){ r->inner.c * r->of, r->inner.e });
-		for (int i = 0; i < r->dim; i++) {
-			struct dlb_size s;
-			if (!dlb_size_of(x.dim[i], &s))
-				return dlb_fail(err, name, "rows of a dimension without a size");
-			all = (struct dlb_size){ all.c * s.c, all.e + s.e };
-		}
-		all = (struct dlb_size){ all.c * outer.c, all.e + outer.e };
-		step = (struct dlb_size){ step.c * r->inner.c, step.e + r->inner.e };
-		apart[0] = all.e ? (struct dlb_dim){ .mul = all.c } : (struct dlb_dim){ .add = all.c };
-		apart[1] = (struct dlb_dim){ .add = r->of };
-		apart[2] = step.e ? (struct dlb_dim){ .mul = step.c } : (struct dlb_dim){ .add = step.c };
+	if (merged) {
+		take_apart(&x, r, apart);
 		t = reshape(g, t, name, apart, 3, err);
-		axis = 1;
 	}
 	if (t < 0)
 		return -1;

@@ -130,7 +130,7 @@ struct dlb_sharing_options {
 };
 #define DLB_SHARING_OPTS(o) \
 	{ 0, "allreduce", DLB_OPT_STR, &(o)->allreduce, "NAME", "how replicas sum gradients: auto (default), ring, tree, host, hierarchical, doubling or mpi", NULL, 0, 0 }, \
-	{ 0, "compress", DLB_OPT_STR, &(o)->compress, "HOW", "what they send less: none (default), bf16, cholesky[:TOL|:R|:per-hop], lowrank:R or auto", NULL, 0, 0 }, \
+	{ 0, "compress", DLB_OPT_STR, &(o)->compress, "HOW", "what they send less: none (default), bf16, cholesky[:TOL], cholesky:R, cholesky:per-hop, lowrank:R or auto", NULL, 0, 0 }, \
 	{ 0, "reduce", DLB_OPT_STR, &(o)->reduce, "WHAT", "what replicas sum: gradients or moments, :mean (default) or :sum", NULL, 0, 0 }, \
 	{ 0, "max-state", DLB_OPT_STR, &(o)->max_state, "WHOSE", "running maximum of moments: merged (default) or local, each replica's own", NULL, 0, 0 }, \
 	{ 0, "sync", DLB_OPT_FLAG, &(o)->sync, NULL, "sum when every node has computed its step", NULL, 0, 0 }, \

@@ -14,6 +14,7 @@ UNREACHABLE = {
     "gradient of input %d": "a mistake of dlb's own, which its unit tests look for",
     "the parts that it is made of do not fit": "likewise: what makes them checks them",
     "a model cannot be decoded": "the check of the wire format comes before, and says more",
+    "lie in another file, which only a model on disk can have": "a model in memory, for other callers of dlb_onnx_parse",
     "cannot read data of": "a data file that gets shorter while it is read",
     "no memory for": "memory runs out",
     "than the 2 GB that": "a model of 2 GB",
