@@ -243,7 +243,7 @@ setup() { planned "$BATS_TEST_TMPDIR/doc.json"; doc=$BATS_TEST_TMPDIR/doc.json; 
 		assert not re.search(r'[\x00-\x08\x0b-\x1f\x7f]', text)
 		assert '\u2028' not in ''.join(page.texts['script1'])		# escaped there; in the title it is text like any other
 		data = json.loads(''.join(page.texts['script1']))
-		assert data['ops']['name'][0].startswith(sys.argv[2]) and data['ops']['name'][0].endswith('\u2028')
+		assert data['ops']['name'][0].startswith(sys.argv[2]) and data['ops']['name'][0].endswith(r'\x07\x1b[31m\u2028')
 		assert sys.argv[2].split('/')[-1] in ''.join(page.texts['title0'])
 		assert not re.search(r'(src|href)="?https?:|@import|url\((?!#)|fetch\(|XMLHttpRequest|innerHTML|insertAdjacent|document\.write|eval\(', text)
 	END
