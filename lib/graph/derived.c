@@ -250,6 +250,8 @@ int dlb_graph_collapse(struct dlb_graph *g, int t, struct dlb_error *err)
 	const char *v = x->data;
 	size_t block = dlb_desc_bytes(&all);
 
+	if (x->in_state)		/* that shape is the parameter's own, whatever its values are */
+		return 0;
 	memcpy(d.dim, all.dim, sizeof d.dim);
 	memcpy(d.base, all.dim, sizeof d.base);
 	for (int k = 0; k + 1 < x->n_dims; k++) {

@@ -74,13 +74,13 @@ static void write_rows(const struct scatter *s, const struct dlb_run *r, char *c
 	for (int64_t k = 0; k < s->samples * s->outer; k++)
 		for (int64_t j = 0; j < s->fresh; j++) {
 			const int64_t to = target(s, r->in[INDICES], k / s->outer, j);
-			char *row = cache + (size_t)(k * s->rows + to) * s->row_bytes;
 			const size_t at = (size_t)(k * s->fresh + j) * s->row_bytes;
 
 			if (to < 0 && taken)
 				memset(taken + at, 0, s->row_bytes);
 			if (to < 0)
 				continue;
+			char *row = cache + (size_t)(k * s->rows + to) * s->row_bytes;
 			if (taken)
 				memcpy(taken + at, row, s->row_bytes);
 			if (update)

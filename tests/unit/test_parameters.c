@@ -354,6 +354,24 @@ static void test_in_place(void)
 	dlb_graph_release(&g);
 }
 
+/* Rows that are alike become one, unless the state_dict has them all: a parameter of zeros keeps its shape. */
+static void test_collapse(void)
+{
+	static const float zeros[36];
+
+	for (int in_state = 0; in_state < 2; in_state++) {
+		struct dlb_graph g;
+		dlb_graph_init(&g);
+		const int w = constant(&g, "w", zeros, DIMS(6, 6)), x = input(&g, "x");
+		output(&g, OP(&g, "sum", "Add", x, w));
+		g.tensor[w].in_state = in_state;
+		assert(!dlb_graph_index(&g) && !dlb_graph_collapse(&g, w, &err));
+		const struct dlb_tensor *found = find(&g, "w");
+		assert(found->dim[0].add == (in_state ? 6 : 1) && g.n_derived == !in_state);
+		dlb_graph_release(&g);
+	}
+}
+
 /* In a branch of constants alone all ways lead to a product; a mask on one of them is no weight. */
 static void test_mask_before_product(void)
 {
@@ -493,6 +511,7 @@ int main(void)
 	test_copies();
 	test_computed();
 	test_in_place();
+	test_collapse();
 	test_mask_before_product();
 	test_mask_of_constant_query();
 	test_merged_with_ones();
