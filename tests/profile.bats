@@ -120,3 +120,22 @@ setup() { tmp=$BATS_TEST_TMPDIR; }
 	run -2 --separate-stderr dlb-profile --cluster --topology /nonexistent.xml
 	[ -z "$output" ]
 }
+
+@test "150 tensors in one Concat: the sum of their products" {
+	PYTHONPATH=$root/tests/data python3 -B - >"$BATS_TEST_TMPDIR/many.onnx" <<-'END'
+		import struct, sys
+		from onnx_file import attribute_int, model, node, tensor, value
+		n = 150
+		parts = [node("Mul", ["x", f"c{i}"], [f"m{i}"], f"mul{i}") + tensor(f"c{i}", [1, 1], struct.pack("<f", i + 1)) for i in range(n)]
+		sys.stdout.buffer.write(model(b"".join(parts) + node("Concat", [f"m{i}" for i in range(n)], ["z"], attributes=attribute_int("axis", 1)) +
+			node("MatMul", ["z", "w"], ["y"]) + tensor("w", [n, 1], struct.pack("<f", 1.0) * n) + value(11, "x", ["N", 1]) + value(12, "y", ["N", 1])))
+	END
+	dlb-profile -q --batch 2 --loss sum "$BATS_TEST_TMPDIR/many.onnx" | dlb-costmodel -q -c cpu:1 | dlb-place -q >"$BATS_TEST_TMPDIR/doc.json"
+	PYTHONPATH=$root/tests/data python3 -B - "$BATS_TEST_TMPDIR/x.npy" <<-'END'
+		import struct, sys
+		head = "{'descr': '<f4', 'fortran_order': False, 'shape': (2, 1), }"
+		head = head.ljust(117) + "\n"
+		open(sys.argv[1], "wb").write(b"\x93NUMPY\x01\x00" + struct.pack("<H", len(head)) + head.encode() + struct.pack("<2f", 1, 3))
+	END
+	dlb-run -q --steps 1 --data "npy:$BATS_TEST_TMPDIR/x.npy" "$BATS_TEST_TMPDIR/doc.json" | jq -e '.report.losses[0] == 22650'
+}

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include "util/mem.h"
 
-enum { MAX_REFS = 8, TEMP = 1000 };
+enum { MAX_REFS = 8, TEMP = 1 << 25 };
 struct step {
 	struct dlb_kernel *k;
 	int in[MAX_REFS], out[MAX_REFS];

@@ -118,6 +118,8 @@ static int parse(const struct dlb_op_io *io, struct equation *e, struct dlb_erro
 	for (int i = 0; i < e->n; i++) {
 		struct term *t = &e->term[i];
 
+		if (io->in[i].n_dims < 0)
+			return dlb_op_fail(io, err, "operand %d is missing", i);
 		if (read_term(io, e, e->in[i], io->in[i].n_dims, t, err))
 			return -1;
 		for (int j = 0; j < t->n; j++) {

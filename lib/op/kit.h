@@ -100,7 +100,7 @@ int dlb_window_read(const struct dlb_op_io *io, const int64_t *in, int n, const 
 
 /* -- kernels -- */
 #define DLB_IN(i) (i)
-#define DLB_OUT(i) (100 + (i))
+#define DLB_OUT(i) ((1 << 24) + (i))	/* behind the inputs of any op */
 #define DLB_NOTHING (-1)
 #define DLB_REFS(...) (const int[]){ __VA_ARGS__ }
 struct dlb_chain;

@@ -243,7 +243,7 @@ static void copy_part(const void *ctx, int part, int parts)
 	const int64_t t0 = c->by_tile ? cpu_cut(tiles, part, parts) * TILE : 0;
 	const int64_t t1 = c->by_tile && part + 1 < parts ? cpu_cut(tiles, part + 1, parts) * TILE : c->tiled ? n->dim[last - 1] : 0;
 
-	if (!outer || !len)		/* nothing to copy, and perhaps nowhere */
+	if (!cpu_iterations(n, n->n_dims))	/* nothing to copy, and perhaps nowhere */
 		return;
 	char *out = (char *)job->run->out[0] + c->d.out_offset * out_bytes;
 	const char *in = (const char *)job->run->in[0] + c->d.in_offset * in_bytes;
