@@ -32,6 +32,7 @@ bool dlb_is_range(const struct dlb_graph *g, int i, int *axis, int64_t *first, i
  * both in it. (pattern_views.c) */
 struct dlb_size { int64_t c; int e; };
 bool dlb_size_of(struct dlb_dim d, struct dlb_size *s);
+struct dlb_dim dlb_size_dim(struct dlb_size s);		/* e is 0 or 1 */
 bool dlb_size_divides(struct dlb_size a, struct dlb_size b);
 struct dlb_size dlb_size_quotient(struct dlb_size b, struct dlb_size a);	/* b / a */
 /* The op of `type` that makes tensor t, noted as one to be swallowed; -1: made by another, or too many. */

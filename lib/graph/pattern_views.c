@@ -51,7 +51,7 @@ struct dlb_size dlb_size_quotient(struct dlb_size b, struct dlb_size a)
 	return (struct dlb_size){ b.c / a.c, b.e - a.e };
 }
 
-static struct dlb_dim dim_of(struct dlb_size s)
+struct dlb_dim dlb_size_dim(struct dlb_size s)
 {
 	return s.e ? (struct dlb_dim){ .mul = s.c } : (struct dlb_dim){ .add = s.c };
 }
@@ -189,7 +189,7 @@ static bool conclude(const struct chain *c, struct outcome *y)
 			s[y->n++] = a;
 		}
 	for (int i = 0; i < y->n; i++) {
-		y->dim[i] = dim_of(s[i]);
+		y->dim[i] = dlb_size_dim(s[i]);
 		y->perm[i] = 0;
 		for (int k = 0; k < y->n; k++)
 			y->perm[i] += first[k] < first[i];

@@ -308,11 +308,6 @@ static int reshape(struct dlb_graph *g, int t, const char *name, const struct dl
 	return dlb_graph_add_forward(g, name, "Reshape", "", in, 2, NULL, 0, err);
 }
 
-static struct dlb_dim dim_of(struct dlb_size s)
-{
-	return s.e ? (struct dlb_dim){ .mul = s.c } : (struct dlb_dim){ .add = s.c };
-}
-
 /* The dimensions of x as (all before, rows, what each holds), for merged rows. */
 static void take_apart(const struct dlb_tensor *x, const struct rows *r, struct dlb_dim apart[3])
 {
@@ -324,9 +319,9 @@ static void take_apart(const struct dlb_tensor *x, const struct rows *r, struct 
 	}
 	behind(x, r->dim, &step);
 	step = (struct dlb_size){ step.c * r->inner.c, step.e + r->inner.e };
-	apart[0] = dim_of(dlb_size_quotient(all, (struct dlb_size){ step.c * r->of, step.e }));
+	apart[0] = dlb_size_dim(dlb_size_quotient(all, (struct dlb_size){ step.c * r->of, step.e }));
 	apart[1] = (struct dlb_dim){ .add = r->of };
-	apart[2] = dim_of(step);
+	apart[2] = dlb_size_dim(step);
 }
 
 /* Rows r of tensor t, whose dimension holds r->of rows, by a Slice, between Reshapes where rows are merged. -1 with err. */

@@ -236,6 +236,8 @@ static void copy_part(const void *ctx, int part, int parts)
 	const struct cpu_nest *n = &c->nest;
 	const int last = n->n_dims - 1;
 	const int64_t in_bytes = (int64_t)c->in_bytes, out_bytes = (int64_t)c->out_bytes;
+	char *out = (char *)job->run->out[0] + c->d.out_offset * out_bytes;
+	const char *in = (const char *)job->run->in[0] + c->d.in_offset * in_bytes;
 	int64_t len = last < 0 ? 1 : n->dim[last], so = last < 0 ? 1 : n->stride[0][last], si = last < 0 ? 1 : n->stride[1][last];
 	int64_t pos[DLB_MAX_DIMS] = { 0 }, at[CPU_MAX_OPERANDS] = { 0 };
 	const int64_t outer = cpu_iterations(n, c->outer), tiles = c->tiled ? (n->dim[last - 1] + TILE - 1) / TILE : 0;
@@ -243,10 +245,6 @@ static void copy_part(const void *ctx, int part, int parts)
 	const int64_t t0 = c->by_tile ? cpu_cut(tiles, part, parts) * TILE : 0;
 	const int64_t t1 = c->by_tile && part + 1 < parts ? cpu_cut(tiles, part + 1, parts) * TILE : c->tiled ? n->dim[last - 1] : 0;
 
-	if (!cpu_iterations(n, n->n_dims))	/* nothing to copy, and perhaps nowhere */
-		return;
-	char *out = (char *)job->run->out[0] + c->d.out_offset * out_bytes;
-	const char *in = (const char *)job->run->in[0] + c->d.in_offset * in_bytes;
 	cpu_seek(n, c->outer, from, pos, at);
 	for (int64_t i = from; i < end; i++) {
 		char *o = out + at[0] * out_bytes;
