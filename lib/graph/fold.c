@@ -534,6 +534,16 @@ out:
 	return rc;
 }
 
+/* Shapes were inferred at the batch of the model and its multiples; an operand of fixed size may fit there and not at the batch asked for. */
+static int fold_for_batch(struct dlb_graph *g, int64_t batch, struct dlb_backend *be, struct dlb_error *err)
+{
+	if (fold_all(g, batch, be, err))
+		return -1;
+	if (!dlb_graph_check_runnable(g, g->batch, err))
+		return 0;
+	return dlb_hint(err, "batches of other sizes fit: give another --batch than %" PRId64, g->batch);
+}
+
 /* The graph as it was read (`read`, a copy made then) in place of g, which folding left half done. */
 static void start_again(struct dlb_graph *g, struct dlb_graph *read)
 {
@@ -565,9 +575,9 @@ int dlb_graph_fold(struct dlb_graph *g, int64_t batch, struct dlb_backend *be, s
 		return 0;
 	}
 	if (wired < 1)
-		return fold_all(g, batch, be, err);
+		return fold_for_batch(g, batch, be, err);
 	dlb_graph_copy(g, &read);
-	if (!fold_all(g, batch, be, err)) {
+	if (!fold_for_batch(g, batch, be, err)) {
 		dlb_graph_release(&read);
 		return 0;
 	}

@@ -71,6 +71,26 @@ static void shapes_that_follow(void)
 	dlb_graph_release(&g);
 }
 
+/* Exported for three samples: indices of three rows fit at that batch, and not at two. */
+static void fixed_operands_that_do_not_fit(void)
+{
+	const int64_t rows[] = { 0, 1, 0 }, dim[] = { 3, 1 };
+
+	for (int64_t batch = 2; batch <= 3; batch++) {
+		struct dlb_graph g;
+		struct dlb_error err = { .what = "" };
+		const struct dlb_attr axis = { .name = "axis", .type = DLB_ATTR_INT, .i = 1 };
+
+		start(&g);
+		const int x = input(&g, "x", DLB_F32, (struct dlb_dim[]){ { 0, 3 }, { 0, 2 } }, 2);
+		const int at = constant(&g, "at", DLB_I64, dim, 2, rows);
+		output(&g, op(&g, "GatherElements", (int[]){ x, at }, 2, &axis, 1));
+		const int rc = dlb_graph_fold(&g, batch, &be, &err);
+		assert(batch == 3 ? !rc : rc == -1 && strstr(err.what, "does not fit") && strstr(err.hint, "another --batch than 2"));
+		dlb_graph_release(&g);
+	}
+}
+
 /* A literal batch in a Reshape follows it; the batch asked for may be another. */
 static void wired(const int64_t *target, int n_target, int which)
 {
@@ -252,6 +272,7 @@ int main(void)
 
 	test_backend(&be);
 	shapes_that_follow();
+	fixed_operands_that_do_not_fit();
 	wired((const int64_t[]){ 8, 6 }, 2, 0);
 	wired((const int64_t[]){ 8, -1 }, 2, 0);
 	wired((const int64_t[]){ -1, 6 }, 2, 0);
