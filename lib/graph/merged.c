@@ -20,6 +20,7 @@ struct merging {
 	struct dlb_roles roles;
 	int *place;			/* [index of the list] the tensor of that name, -1: none */
 	int *listed;			/* [tensor, as read] its index in the list, -1 */
+	bool *weight;			/* [tensor, as read] an initializer that the list does not name and that has the role of a parameter */
 	int n_copies;
 };
 
@@ -154,10 +155,9 @@ static void split_nameless(struct merging *m, int t)
 	struct dlb_graph *g = m->g;
 	const int start = g->reader_start[t], end = g->reader_start[t + 1];
 	struct { int p, c; } *done = dlb_xcalloc((size_t)(end - start) + 1, sizeof *done);
-	const char *why;
 	int n = 0;
 
-	if (end - start > 1 && dlb_role_find(&m->roles, t, &why))
+	if (end - start > 1)
 		for (int r = start; r < end; r++) {
 			const int i = g->reader[r];
 			for (int k = 0; k < g->op[i].n_in; k++) {
@@ -253,9 +253,8 @@ static int join(struct merging *m, int t, int *first, struct dlb_error *err)
 {
 	struct dlb_graph *g = m->g;
 	const int p = use_of(m, t);
-	const char *why;
 
-	if (p < 0 || !dlb_role_find(&m->roles, t, &why))
+	if (p < 0)
 		return 0;
 	if (first[p] < 0 || !same_tensor(g, first[p], t)) {
 		first[p] = first[p] < 0 ? t : first[p];
@@ -281,10 +280,21 @@ static int join_all(struct merging *m, int n, struct dlb_error *err)
 	for (int i = 0; i < g->n_listed; i++)
 		first[i] = -1;
 	for (int t = 0; t < n && !rc; t++)
-		if (dlb_role_is_candidate(g, t) && g->tensor[t].kind == DLB_T_CONSTANT && m->listed[t] < 0 && g->tensor[t].n_dims > 0)
+		if (m->weight[t])
 			rc = join(m, t, first, err);
 	free(first);
 	return rc;
+}
+
+/* Before anything is copied: roles are those of the graph as it was read. */
+static void find_weights(struct merging *m, int n)
+{
+	const struct dlb_graph *g = m->g;
+	const char *why;
+
+	for (int t = 0; t < n; t++)
+		m->weight[t] = dlb_role_is_candidate(g, t) && g->tensor[t].kind == DLB_T_CONSTANT && m->listed[t] < 0 &&
+			g->tensor[t].n_dims > 0 && dlb_role_find(&m->roles, t, &why);
 }
 
 int dlb_graph_unmerge(struct dlb_graph *g, struct dlb_error *err)
@@ -300,6 +310,7 @@ int dlb_graph_unmerge(struct dlb_graph *g, struct dlb_error *err)
 	dlb_roles_init(&m.roles, g);
 	m.place = dlb_xcalloc((size_t)g->n_listed + 1, sizeof *m.place);
 	m.listed = dlb_xcalloc((size_t)n + 1, sizeof *m.listed);
+	m.weight = dlb_xcalloc((size_t)n + 1, sizeof *m.weight);
 	for (int i = 0; i < g->n_listed; i++) {
 		m.place[i] = -1;
 		dlb_name_map_add(&names, g->listed[i].name, i);
@@ -309,11 +320,12 @@ int dlb_graph_unmerge(struct dlb_graph *g, struct dlb_error *err)
 		if (m.listed[t] >= 0)
 			m.place[m.listed[t]] = t;
 	}
+	find_weights(&m, n);
 	for (int t = 0; t < n; t++)
 		if (dlb_role_is_candidate(g, t) && g->tensor[t].kind == DLB_T_CONSTANT && m.listed[t] >= 0)
 			split_named(&m, t);
 	for (int t = 0; t < n; t++)
-		if (dlb_role_is_candidate(g, t) && g->tensor[t].kind == DLB_T_CONSTANT && m.listed[t] < 0 && g->tensor[t].n_dims > 0)
+		if (m.weight[t])
 			split_nameless(&m, t);
 	rc = join_all(&m, n, err);
 	for (int i = 0; i < g->n_ops && !rc; i++)
@@ -328,6 +340,7 @@ int dlb_graph_unmerge(struct dlb_graph *g, struct dlb_error *err)
 	dlb_name_map_release(&names);
 	free(m.place);
 	free(m.listed);
+	free(m.weight);
 	dlb_graph_index(g);
 	return rc;
 }

@@ -501,6 +501,31 @@ static void test_merged(void)
 	dlb_graph_release(&g);
 }
 
+/* Three layers with one weight, the last two with one bias: that it is a bias is known by the weights of its layers, which are
+ * copies by then. */
+static void test_merged_twice(void)
+{
+	static const struct dlb_listed listed[] = { { "p.weight", "p_p", DLB_LISTED_PARAMETER, true }, { "q.weight", "p_q", DLB_LISTED_PARAMETER, true },
+						    { "s.weight", "p_s", DLB_LISTED_PARAMETER, true }, { "q.bias", "p_qb", DLB_LISTED_PARAMETER, true },
+						    { "s.bias", "p_sb", DLB_LISTED_PARAMETER, true } };
+	static const int uses[] = { 0, 1, 3, 2, 4 };
+	struct dlb_graph g;
+
+	dlb_graph_init(&g);
+	list(&g, listed, 5);
+	const int x = input(&g, "x"), w = constant(&g, "val_1", numbers(16, 91), DIMS(4, 4)), b = constant(&g, "val_2", numbers(4, 92), DIMS(4));
+	const int y = OP(&g, "m2", "MatMul", OP(&g, "m1", "MatMul", x, w), w);
+	output(&g, OP(&g, "a3", "Add", OP(&g, "m3", "MatMul", OP(&g, "a2", "Add", y, b), w), b));
+	for (int i = 0; i < 5; i++) {
+		g.op[i].uses = &uses[i];
+		g.op[i].n_uses = 1;
+	}
+	assert(!dlb_graph_unmerge(&g, &err) && g.n_unmerged == 3);
+	assert(g.op[0].in[1] == w && g.op[1].in[1] != w && g.op[3].in[1] != w && g.op[3].in[1] != g.op[1].in[1]);
+	assert(g.op[2].in[1] == b && g.op[4].in[1] != b && g.tensor[g.op[4].in[1]].initial);
+	dlb_graph_release(&g);
+}
+
 int main(void)
 {
 	test_roles();
@@ -518,5 +543,6 @@ int main(void)
 	test_second_name();
 	test_merged_in_cell();
 	test_merged();
+	test_merged_twice();
 	return 0;
 }
