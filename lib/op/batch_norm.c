@@ -191,7 +191,7 @@ const struct dlb_op_class dlb_op_BatchNormalization = { .name = "BatchNormalizat
 	.infer = infer, .flops = flops, .gradient = gradient, .kernel = kernel, .sums = sums, .half = half };
 const struct dlb_op_class dlb_op_BatchNormalizationGrad = { .name = "BatchNormalizationGrad", .domain = "dlb",
 	.n_in = { 5, 6 }, .n_out = { 1, 3 }, .layout = DLB_LAYOUT_WANTS_CHANNELS_LAST, .flags = DLB_OP_MIXES_BATCH,
-	.overwrite = 3, .work = "norm", .infer = grad_infer, .flops = grad_flops, .kernel = grad_kernel, .sums = grad_sums, .half = grad_half };
+	.f32_in = 28, .overwrite = 3, .work = "norm", .infer = grad_infer, .flops = grad_flops, .kernel = grad_kernel, .sums = grad_sums, .half = grad_half };
 const struct dlb_op_class dlb_op_BatchNormalizationGradInfer = { .name = "BatchNormalizationGradInfer", .domain = "dlb",
-	.n_in = { 5, 6 }, .n_out = { 1, 3 }, .layout = DLB_LAYOUT_WANTS_CHANNELS_LAST, .work = "norm",
+	.n_in = { 5, 6 }, .n_out = { 1, 3 }, .layout = DLB_LAYOUT_WANTS_CHANNELS_LAST, .f32_in = 28, .work = "norm",
 	.infer = grad_infer, .flops = grad_flops, .kernel = grad_infer_kernel };

@@ -413,11 +413,11 @@ const struct dlb_op_class dlb_op_Conv = { .name = "Conv", .n_in = { 2, 3 }, .n_o
 	.layout = DLB_LAYOUT_WANTS_CHANNELS_LAST, .bf16 = DLB_BF16_WEIGHTS, .f32_in = 6, .work = "conv", .infer = conv_infer, .flops = conv_flops,
 	.gradient = conv_gradient, .kernel = conv_kernel };
 const struct dlb_op_class dlb_op_ConvGradInput = { .name = "ConvGradInput", .domain = "dlb", .n_in = { 2, 2 }, .n_out = { 1, 1 },
-	.layout = DLB_LAYOUT_WANTS_CHANNELS_LAST, .work = "conv", .infer = grad_input_infer, .flops = grad_input_flops,
+	.layout = DLB_LAYOUT_WANTS_CHANNELS_LAST, .f32_in = 2, .work = "conv", .infer = grad_input_infer, .flops = grad_input_flops,
 	.kernel = grad_input_kernel };
 const struct dlb_op_class dlb_op_ConvGradWeight = { .name = "ConvGradWeight", .domain = "dlb", .n_in = { 2, 2 }, .n_out = { 1, 2 },
 	.layout = DLB_LAYOUT_WANTS_CHANNELS_LAST, .work = "conv", .infer = grad_weight_infer, .flops = grad_weight_flops,
 	.kernel = grad_weight_kernel };
 const struct dlb_op_class dlb_op_ConvTranspose = { .name = "ConvTranspose", .n_in = { 2, 3 }, .n_out = { 1, 1 },
-	.layout = DLB_LAYOUT_WANTS_CHANNELS_LAST, .work = "conv", .infer = transpose_infer, .flops = transpose_flops,
+	.layout = DLB_LAYOUT_WANTS_CHANNELS_LAST, .f32_in = 6, .work = "conv", .infer = transpose_infer, .flops = transpose_flops,
 	.gradient = transpose_gradient, .kernel = transpose_kernel };

@@ -245,7 +245,7 @@ static double grad_flops(const struct dlb_op_io *io)
 		.kernel = kernel };
 #define GRAD(n, least) \
 	const struct dlb_op_class dlb_op_##n = { .name = #n, .domain = "dlb", .n_in = { least, 5 }, .n_out = { 1, 3 }, \
-		.overwrite = 3, .work = "norm", .infer = grad_infer, .flops = grad_flops, .kernel = grad_kernel };
+		.f32_in = 28, .overwrite = 3, .work = "norm", .infer = grad_infer, .flops = grad_flops, .kernel = grad_kernel };
 NORM(LayerNormalization, 2, 3, 3)
 NORM(RMSNormalization, 2, 2, 2)
 NORM(InstanceNormalization, 3, 3, 3)

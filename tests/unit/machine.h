@@ -17,7 +17,7 @@ struct machine {
 
 static inline struct value copy_of(const struct dlb_desc *d, const void *data)
 {
-	struct value v = { .d = *d, .data = dlb_xmalloc(dlb_desc_bytes(d) + 64) };
+	struct value v = { .d = *d, .data = dlb_xmalloc(dlb_desc_bytes(d)) };
 
 	memcpy(v.data, data, dlb_desc_bytes(d));
 	return v;
@@ -65,7 +65,7 @@ static int run_kernel(struct machine *m, const struct dlb_op *o, struct dlb_op_i
 
 		if (!v)
 			continue;
-		*v = (struct value){ .d = io->out[i], .data = dlb_xmalloc(dlb_desc_bytes(&io->out[i]) + 64) };
+		*v = (struct value){ .d = io->out[i], .data = dlb_xmalloc(dlb_desc_bytes(&io->out[i])) };
 		memset(v->data, 0xA5, dlb_desc_bytes(&io->out[i]));	/* kernels must not rely on zeros */
 		p[io->n_in + i] = v->data;
 	}

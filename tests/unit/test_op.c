@@ -200,9 +200,20 @@ static struct dlb_rng rng;
 /* How a case is changed: every dimension (at < 0), or dimension `at` of every operand, of `gone` elements has none; operand
  * `absent` is not there, and the integers of operand or attribute `odd` (attributes count on from MAX_IN) are `value`; floats
  * are of type `real`. */
-struct twist { int64_t gone; int at, absent, odd; int64_t value; enum dlb_dtype real; };
+struct twist { int64_t gone; int at, absent, odd; int64_t value; enum dlb_dtype real; bool rounded; };
 static const struct twist as_it_is = { .gone = -1, .at = -1, .absent = -1, .odd = -1, .real = DLB_F64 };
 static struct twist twist;
+
+/* To bf16, where both the case in bf16 and the one in f32 are to have the same values. */
+static double rounded(double x)
+{
+	uint16_t half;
+
+	if (!twist.rounded)
+		return x;
+	dlb_value_set(&half, DLB_BF16, 0, x);
+	return dlb_value_real(&half, DLB_BF16, 0);
+}
 
 static double number(char kind)
 {
@@ -258,8 +269,8 @@ static int add_input(struct dlb_graph *g, int k, const char *s, bool *wanted)
 		t->dim[i] = (struct dlb_dim){ 0, d.dim[i] };
 	data = dlb_arena_alloc(&g->arena, dlb_desc_bytes(&d) + 8);
 	for (int64_t i = 0; i < dlb_desc_count(&d); i++)
-		dlb_value_set(data, d.dtype, i, n ? value[i] : kind == 'l' ? (double)dlb_rng_below(&rng, (uint64_t)bound) :
-			      kind == 'b' ? (double)dlb_rng_below(&rng, 2) : number(kind));
+		dlb_value_set(data, d.dtype, i, rounded(n ? value[i] : kind == 'l' ? (double)dlb_rng_below(&rng, (uint64_t)bound) :
+			      kind == 'b' ? (double)dlb_rng_below(&rng, 2) : number(kind)));
 	for (int64_t i = 0; i < dlb_desc_count(&d) && k == twist.odd && kind != 'b' && d.dtype == DLB_I64; i++)
 		((int64_t *)data)[i] = twist.value;
 	t->data = data;
@@ -432,7 +443,7 @@ static int differentiate(struct machine *m, int y, const int *wanted, int n, int
 	m->g.tensor[seed].layout = d.layout = DLB_PLAIN;
 	m->v[seed] = (struct value){ .d = d, .data = dlb_xcalloc((size_t)dlb_desc_count(&d) + 1, sizeof(double)) };
 	for (int64_t i = 0; i < dlb_desc_count(&d); i++)
-		dlb_value_set(m->v[seed].data, d.dtype, i, weight_of(i));
+		dlb_value_set(m->v[seed].data, d.dtype, i, rounded(weight_of(i)));
 	return 0;
 }
 
@@ -488,6 +499,65 @@ static int run_twisted(struct dlb_backend be, const struct test_case *c)
 	assert(done || err.what[0] || bytes_of(&m.g) >= MAX_BYTES);
 	machine_reset(&m);
 	return done;
+}
+
+/* The case in `type`, forward and backward, on values that bf16 holds; false where it is refused. */
+static bool run_rounded(struct dlb_backend be, const struct test_case *c, enum dlb_dtype type, struct machine *m, int *grad, struct built *b)
+{
+	struct dlb_error err = { 0 };
+
+	*m = (struct machine){ .be = be };
+	twist = as_it_is;
+	twist.real = type;
+	twist.rounded = true;
+	build(&m->g, c, b);
+	const bool done = !dlb_graph_fold(&m->g, -1, &m->be, &err) &&
+		!differentiate(m, m->g.output[0], b->wanted, b->n_wanted, grad, &err) && !run_all(m, &err);
+	twist = as_it_is;
+	return done;
+}
+
+/* Elements of a, of bf16 throughout, against b, of f32: within a few roundings of b's largest or, where sums cancel, of the operands, which are about 1. */
+static void check_near(const struct test_case *c, const struct value *a, const struct value *b, int grad)
+{
+	const int64_t n = dlb_desc_count(&b->d);
+	double most = 0;
+
+	assert(dlb_desc_same_shape(&a->d, &b->d));
+	for (int64_t i = 0; i < n; i++)
+		most = fmax(most, fabs(dlb_value_real(b->data, b->d.dtype, i)));
+	for (int64_t i = 0; i < n; i++) {
+		const double got = dlb_value_real(a->data, a->d.dtype, i), want = dlb_value_real(b->data, b->d.dtype, i);
+
+		if (!(fabs(got - want) <= 0x1p-5 * fmax(most, 1)) && !(isnan(got) && isnan(want)) && !(isinf(want) && got == want)) {
+			fprintf(stderr, "%s (%s; %s) in bf16: element %lld of %s %d is %g, in f32 %g\n", c->type, c->in, c->attr,
+				(long long)i, grad < 0 ? "output" : "gradient", grad < 0 ? c->y : grad, got, want);
+			abort();
+		}
+	}
+}
+
+/* A file that is bf16 throughout, its parameters too; 1 when the case ran. */
+static int run_bf16(struct dlb_backend be, const struct test_case *c)
+{
+	struct machine narrow, wide;
+	int of_narrow[MAX_IN], of_wide[MAX_IN];
+	const struct dlb_rng state = rng;
+	struct built b;
+	const bool one = run_rounded(be, c, DLB_BF16, &narrow, of_narrow, &b);
+
+	rng = state;
+	const bool both = one && run_rounded(be, c, DLB_F32, &wide, of_wide, &b);
+	if (both) {
+		check_near(c, &narrow.v[narrow.g.output[0]], &wide.v[wide.g.output[0]], -1);
+		for (int i = 0; i < b.n_wanted; i++)
+			if (of_narrow[i] >= 0 && of_wide[i] >= 0)
+				check_near(c, &narrow.v[of_narrow[i]], &wide.v[of_wide[i]], i);
+	}
+	machine_reset(&narrow);
+	if (one)
+		machine_reset(&wide);
+	return both;
 }
 
 static int run_twists(struct dlb_backend be, const struct test_case *c)
@@ -579,7 +649,7 @@ int main(void)
 	struct dlb_backend be;
 	struct dlb_error err = { 0 };
 	uint64_t seed = 20;
-	int n = 0, twisted = 0;
+	int n = 0, narrow = 0, twisted = 0;
 
 	twist = as_it_is;
 	dlb_rng_init(&rng, seed);
@@ -593,8 +663,11 @@ int main(void)
 	for (int i = 0; i < DLB_LEN(cases); i++)
 		n += run_case(be, &cases[i]);
 	for (int i = 0; i < DLB_LEN(cases); i++)
+		narrow += run_bf16(be, &cases[i]);
+	for (int i = 0; i < DLB_LEN(cases); i++)
 		twisted += run_twists(be, &cases[i]);
 	ops->close(&be);
+	printf("%d cases run in bf16 as in f32\n", narrow);
 	printf("%d changed cases ran, the others were refused\n", twisted);
 	printf("%d classes, %d cases, %d gradient elements against central differences (seed %llu)\n", DLB_N_OPS,
 	       DLB_LEN(cases), n, (unsigned long long)seed);
