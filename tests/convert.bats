@@ -225,11 +225,11 @@ PY
 	done
 }
 
-@test "lonely ops cost dp little and change no optimum where there is room" {
+@test "isolated ops cost dp little and change no optimum where there is room" {
 	jq -c '.nodes += [range(100; 118) | {id: ., supportedOnFpga: 1, cpuLatency: 0.1, fpgaLatency: 0.01, isBackwardNode: 0, size: 0.1}]' \
-		"$net" >"$tmp/lonely.json"
+		"$net" >"$tmp/isolated.json"
 	dlb-convert --from dnn-partitioning "$net" | dlb-place -q -a dp >"$tmp/without.json"
-	dlb-convert --from dnn-partitioning "$tmp/lonely.json" | timeout 20 dlb-place -a dp >"$tmp/with.json" 2>"$tmp/err"
+	dlb-convert --from dnn-partitioning "$tmp/isolated.json" | timeout 20 dlb-place -a dp >"$tmp/with.json" 2>"$tmp/err"
 	run ! grep 'too many ideals' "$tmp/err"
 	run -0 jq -n -e --slurpfile a "$tmp/without.json" --slurpfile b "$tmp/with.json" '$a[0].plan.value_s == $b[0].plan.value_s'
 }

@@ -41,7 +41,7 @@ own_launch() {
 	PATH=$tmp/bin:$PATH
 }
 
-foreign() { # DLB-RUN-OPTION...
+without_dlb_launch() { # DLB-RUN-OPTION...
 	mpirun --oversubscribe --bind-to none -n 3 "$tmp/as-rank" dlb-run -q "$@"
 }
 
@@ -105,7 +105,7 @@ segments_of() { # JOB...: what Open MPI has of them in /dev/shm
 
 @test "rank 0 waits for a slow pipe longer than --timeout; stopped there, the others give it up" {
 	as_rank 9 :
-	(sleep 5 && cat "$doc") | foreign --timeout 1 --steps 3 "${digits[@]}" | jq -e '.report.losses | length == 3'
+	(sleep 5 && cat "$doc") | without_dlb_launch --timeout 1 --steps 3 "${digits[@]}" | jq -e '.report.losses | length == 3'
 	as_rank 0 "echo \$\$ >'$tmp/pid'"
 	start=$(date +%s%N)
 	(

@@ -150,10 +150,10 @@ log() {
 	jq -c '.plan.placement = ([.graph.ops[] | {key: (.id | tostring), value: (if .name | test("^/(5|6|7)/|^loss|^7[.]|plain") then 1 else 0 end)}] | from_entries)' \
 		"$tmp/even.json" >"$tmp/doc.json"
 	dlb-run --print-program --steps 1 "${digits[@]}" "$tmp/doc.json" >"$tmp/program"
-	[ "$(grep -c 'SEND .*/4/Relu_output_0. .*lent' "$tmp/program")" -eq 4 ]
-	lent=$(sed -n 's/.* POST .* lent at .*, \([0-9]*\) bytes$/\1/p' "$tmp/program" | jq -s add)
+	[ "$(grep -c 'SEND .*/4/Relu_output_0. .*zero-copy' "$tmp/program")" -eq 4 ]
+	shared=$(sed -n 's/.* POST .* zero-copy at .*, \([0-9]*\) bytes$/\1/p' "$tmp/program" | jq -s add)
 	dlb-run -q --steps 4 "${digits[@]}" "$tmp/doc.json" >"$tmp/run.json"	# the faster way is chosen after so many
-	jq -e ".report.communication.in_place_bytes >= $lent and $lent > 0" "$tmp/run.json"
+	jq -e ".report.communication.in_place_bytes >= $shared and $shared > 0" "$tmp/run.json"
 	plan cpu:1 -m 4 >"$tmp/one.json"
 	log "$tmp/one.json" "$tmp/truth"
 	log "$tmp/doc.json" "$tmp/log"
@@ -167,7 +167,7 @@ log() {
 	plan cpu:2 -a even -m 4 --in-place off >"$tmp/off.json"
 	jq -c --slurpfile p "$tmp/doc.json" '.plan.placement = $p[0].plan.placement' "$tmp/off.json" >"$tmp/copied.json"
 	dlb-run --print-program --steps 1 "${digits[@]}" "$tmp/copied.json" >"$tmp/program"
-	run ! grep -q lent "$tmp/program"
+	run ! grep -q zero-copy "$tmp/program"
 	log "$tmp/copied.json" "$tmp/log"
 	cmp "$tmp/truth" "$tmp/log"
 	# asynchronous, over many steps in which both ways are tried; what two other nodes read
@@ -178,7 +178,7 @@ log() {
 		plan $how --schedule async --staleness none -m 2 --in-place off >"$tmp/off.json"
 		for x in on off; do
 			dlb-run --print-program --steps 1 "${digits[@]}" "$tmp/$x.json" >"$tmp/program"
-			[ $x = off ] || grep -q 'SEND .*lent' "$tmp/program"
+			[ $x = off ] || grep -q 'SEND .*zero-copy' "$tmp/program"
 			dlb-run -q --steps 40 "${digits[@]}" --optimizer momentum --lr 0.02 --loss-log "$tmp/$x" "$tmp/$x.json" >"$tmp/out.json"
 		done
 		cmp "$tmp/on" "$tmp/off"

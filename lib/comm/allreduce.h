@@ -41,7 +41,7 @@ struct dlb_allreduce {
 	/* All that a rank sends is part of a sum that comes back to it, and no hop adds to what it sends: ranks of one host may
 	 * then read and write each other's arrays (collective.c). */
 	bool in_place;
-	bool foreign;			/* MPI sums as it likes: the hops are the ring's, for predictions; cuts mean nothing */
+	bool external;			/* MPI sums as it likes: the hops are the ring's, for predictions; cuts mean nothing */
 };
 extern const struct dlb_allreduce *const dlb_allreduces[];	/* ring first; ends with NULL */
 extern const struct dlb_allreduce dlb_allreduce_ring, dlb_allreduce_tree, dlb_allreduce_host, dlb_allreduce_hierarchical,

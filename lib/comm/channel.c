@@ -1,8 +1,8 @@
 /* Channels between ranks of one host. See comm.h.
  *
  * Each end counts; the cell holds what the other end must know. A place that was posted is the sender's to write
- * until `filled` says so, and the receiver's again from then on. A message that stays needs no place: it is there at
- * once, unless so many are ahead of the receiver that its `stays` would be written over one that is still to be read. */
+ * until `filled` says so, and the receiver's again from then on. A message read in place needs no place of the receiver's: it has arrived at
+ * once, unless the sender is so far ahead that its entry of `in_place` would overwrite one that the receiver has not read. */
 #include <stdatomic.h>
 #include "comm/shared.h"
 #include "util/clock.h"
@@ -17,8 +17,8 @@ void dlb_channel_post(struct dlb_channel *ch, int peer, struct dlb_request *r)
 {
 	*r = (struct dlb_request){ .peer = peer, .active = true, .receives = true, .channel = ch, .nth = ++ch->n };
 	atomic_store_explicit(&ch->cell->posted, ch->n, memory_order_release);
-	if (ch->bell)
-		dlb_bell_ring(ch->bell);
+	if (ch->wakeup)
+		dlb_wakeup_send(ch->wakeup);
 }
 
 bool dlb_channel_ready(const struct dlb_channel *ch)
@@ -39,16 +39,16 @@ bool dlb_channel_push(struct dlb_channel *ch)
 {
 	struct dlb_request *r;
 
-	while ((r = ch->first) && reached(&ch->cell->posted, r->stays ? r->nth - (DLB_CELL_WAYS - 1) : r->nth)) {
-		if (r->from != r->to && !r->stays) {
+	while ((r = ch->first) && reached(&ch->cell->posted, r->in_place ? r->nth - (DLB_CELL_WAYS - 1) : r->nth)) {
+		if (r->from != r->to && !r->in_place) {
 			double from_s = dlb_clock_s();
-			dlb_copy_there(&ch->pace, r->to, r->from, r->bytes);
+			dlb_copy_there(&ch->copy_tuner, r->to, r->from, r->bytes);
 			ch->copied_s += dlb_clock_s() - from_s;
 		}
-		atomic_store_explicit(&ch->cell->stays[r->nth % DLB_CELL_WAYS], r->stays, memory_order_relaxed);
+		atomic_store_explicit(&ch->cell->in_place[r->nth % DLB_CELL_WAYS], r->in_place, memory_order_relaxed);
 		atomic_store_explicit(&ch->cell->filled, r->nth, memory_order_release);
-		if (ch->bell)
-			dlb_bell_ring(ch->bell);
+		if (ch->wakeup)
+			dlb_wakeup_send(ch->wakeup);
 		ch->first = r->later;
 		r->active = r->returned;
 	}
@@ -64,14 +64,14 @@ bool dlb_channel_test(struct dlb_request *r)
 	return !r->active;
 }
 
-bool dlb_channel_stays(const struct dlb_request *r)
+bool dlb_channel_is_in_place(const struct dlb_request *r)
 {
-	return atomic_load_explicit(&r->channel->cell->stays[r->nth % DLB_CELL_WAYS], memory_order_relaxed);
+	return atomic_load_explicit(&r->channel->cell->in_place[r->nth % DLB_CELL_WAYS], memory_order_relaxed);
 }
 
 void dlb_channel_return(struct dlb_channel *ch)
 {
 	atomic_store_explicit(&ch->cell->returned, ++ch->n_returned, memory_order_release);
-	if (ch->bell)
-		dlb_bell_ring(ch->bell);
+	if (ch->wakeup)
+		dlb_wakeup_send(ch->wakeup);
 }

@@ -69,7 +69,7 @@ struct link {
 	uint32_t n;			/* segments so far, at this end */
 	struct whereabouts mine, theirs;
 	struct dlb_request told, heard;	/* of them */
-	struct dlb_pace copy, pass;
+	struct dlb_copy_tuner copy, pass;
 	struct stream stream;
 };
 /* A segment of a hop may move when the one like it of an earlier hop, on another link, has; `same`: of the same chunks. */
@@ -281,9 +281,9 @@ static void write_there(struct dlb_collective *k, struct link *l, char *p, int64
 		dlb_copy_there(&l->copy, to, p, bytes);
 		return;
 	}
-	way = dlb_pace_begin(&l->pass, bytes, &start_s);
+	way = dlb_copy_tuner_begin(&l->pass, bytes, &start_s);
 	k->loops->pass(p, w, to, n, way == DLB_COPY_FAR);
-	dlb_pace_end(&l->pass, way, bytes, start_s);
+	dlb_copy_tuner_end(&l->pass, way, bytes, start_s);
 }
 
 static void sent_in_lane(struct dlb_collective *k, struct link *l)
@@ -570,7 +570,7 @@ static void choose_blocks(struct dlb_collective *k)
 }
 
 /* Segments no longer than the longest chunk; lanes of 3/4 of a second-level cache, but for small arrays. */
-static void choose_segments(struct dlb_collective *k, const struct dlb_ranks *r, bool foreign)
+static void choose_segments(struct dlb_collective *k, const struct dlb_ranks *r, bool external)
 {
 	long cache = sysconf(_SC_LEVEL2_CACHE_SIZE);
 	size_t lane = (cache > 0 ? (size_t)cache : (size_t)1 << 20) / 4 * 3, most = 4 * (size_t)k->n * k->wire_bytes, n;
@@ -586,7 +586,7 @@ static void choose_segments(struct dlb_collective *k, const struct dlb_ranks *r,
 	n = (most < lane ? most : lane) / ((size_t)k->segment * k->wire_bytes);
 	k->n_slots = n < LEAST_SLOTS ? LEAST_SLOTS : n > MOST_SLOTS ? MOST_SLOTS : (uint32_t)n;
 	choose_blocks(k);
-	k->n_blocks = foreign ? 0 : k->n_blocks;
+	k->n_blocks = external ? 0 : k->n_blocks;
 }
 
 /* The link from or to peer; a new one when there is none. Who receives offers a lane to those who are near. */
@@ -680,7 +680,7 @@ int dlb_collective_new(struct dlb_collective **out, struct dlb_comm *c, const st
 
 	if (!dlb_wire_loops(d->wire, d->dtype))
 		return dlb_fail(err, NULL, "allreduce: no sum of %s%s", dlb_dtype_name(d->dtype), d->wire == DLB_WIRE_BF16 ? " sent as bf16" : d->wire == DLB_WIRE_F8 ? " sent in 8 bits" : "");
-	if (d->how->foreign && d->wire != DLB_WIRE_PLAIN)
+	if (d->how->external && d->wire != DLB_WIRE_PLAIN)
 		return dlb_fail(err, NULL, "allreduce '%s' cannot send %s", d->how->name, d->wire == DLB_WIRE_F8 ? "8 bits" : "bf16");
 	k = dlb_xcalloc(1, sizeof *k);
 	k->c = c;
@@ -694,7 +694,7 @@ int dlb_collective_new(struct dlb_collective **out, struct dlb_comm *c, const st
 	k->at = dlb_xcalloc((size_t)k->n_chunks + 1, sizeof *k->at);
 	for (int i = 0; i <= k->n_chunks; i++)
 		k->at[i] = d->at ? d->at[i] : dlb_chunk_at(d->n, k->n_chunks, i);
-	choose_segments(k, r, d->how->foreign);
+	choose_segments(k, r, d->how->external);
 	k->mine = (struct terms){ .n = d->n, .how = index_of(d->how), .dtype = (int)d->dtype, .wire = (int)d->wire, .n_members = r->n };
 	k->mine.cuts = dlb_hash_bytes(DLB_HASH_INIT, k->at, ((size_t)k->n_chunks + 1) * sizeof *k->at);
 	k->before = k->after = -1;
@@ -702,7 +702,7 @@ int dlb_collective_new(struct dlb_collective **out, struct dlb_comm *c, const st
 		k->before = rank_of(r, (member + r->n - 1) % r->n);
 		k->after = rank_of(r, (member + 1) % r->n);
 		k->bytes_sent = dlb_allreduce_bytes(d->how, r, member, d->n, k->at, k->wire_bytes, NULL);
-		if (!d->how->foreign) {
+		if (!d->how->external) {
 			lay_out(k, d, member);
 		} else if (dlb_subset_new(&k->subset, c, r->rank, r->n, d->tag, err)) {
 			dlb_collective_free(k);

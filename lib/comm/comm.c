@@ -4,7 +4,7 @@
  * Open MPI notices nothing when a link goes down in the middle of a transfer, so the time-out has to be
  * ours. A rank that has polled for a while offers its core to whoever wants it (sched_yield); where the
  * host has more ranks than cores it soon sleeps, since a spinning rank would take the time of the one it
- * waits for: until it is rung (shared.h), or a little between polls, where what it waits for is MPI's. The cores
+ * waits for: until its wakeup is sent (shared.h), or a little between polls, where what it waits for is MPI's. The cores
  * themselves are kept awake meanwhile (awake.h).
  *
  * Sizes above 2^30 bytes go as a derived type (blocks of 2^30 and a rest): MPI counts are ints.
@@ -405,10 +405,10 @@ void dlb_channel_send(struct dlb_comm *c, struct dlb_channel *ch, const void *p,
 	send_by_channel(c, ch, (struct dlb_request){ .bytes = bytes, .peer = peer, .from = p, .to = there }, r);
 }
 
-void dlb_channel_lend(struct dlb_comm *c, struct dlb_channel *ch, const void *p, void *there, size_t bytes, int peer,
-		      bool stays, struct dlb_request *r)
+void dlb_channel_send_zero_copy(struct dlb_comm *c, struct dlb_channel *ch, const void *p, void *there, size_t bytes, int peer,
+		      bool in_place, struct dlb_request *r)
 {
-	send_by_channel(c, ch, (struct dlb_request){ .bytes = bytes, .peer = peer, .from = p, .to = there, .stays = stays, .returned = true }, r);
+	send_by_channel(c, ch, (struct dlb_request){ .bytes = bytes, .peer = peer, .from = p, .to = there, .in_place = in_place, .returned = true }, r);
 }
 
 int dlb_comm_idle(struct dlb_comm *c, struct dlb_idle *i, int peer, const char *what, struct dlb_error *err)
@@ -424,11 +424,11 @@ int dlb_comm_idle(struct dlb_comm *c, struct dlb_idle *i, int peer, const char *
 	if (c->crowded) {
 		if (n == 1)
 			sched_yield();
-		else if (i->rings && c->region && !c->n_active)
-			dlb_bell_wait(dlb_bell_of(c->base[c->rank]), i->heard, LONGEST_SLEEP_S);
+		else if (i->sends_wakeup && c->region && !c->n_active)
+			dlb_wakeup_wait(dlb_wakeup_of(c->base[c->rank]), i->wakeups_seen, LONGEST_SLEEP_S);
 		else
 			dlb_sleep_s(20e-6);
-		i->heard = i->rings && c->region ? dlb_bell_heard(dlb_bell_of(c->base[c->rank])) : 0;
+		i->wakeups_seen = i->sends_wakeup && c->region ? dlb_wakeup_count(dlb_wakeup_of(c->base[c->rank])) : 0;
 	} else if (n > 256) {
 		sched_yield();		/* costs little when nobody else wants the core */
 	}
@@ -564,7 +564,7 @@ bool dlb_comm_test(struct dlb_comm *c, struct dlb_request *r)
 
 int dlb_comm_wait(struct dlb_comm *c, struct dlb_request *r, struct dlb_error *err)
 {
-	struct dlb_idle idle = { .rings = r->channel && r->channel->bell };
+	struct dlb_idle idle = { .sends_wakeup = r->channel && r->channel->wakeup };
 
 	while (!dlb_comm_test(c, r))
 		if (dlb_comm_idle(c, &idle, r->peer, "message", err))
@@ -766,9 +766,9 @@ bool dlb_comm_shares(const struct dlb_comm *c, const void *p, size_t bytes)
 	return dlb_comm_offset(c, p) != SIZE_MAX && dlb_region_shares(c->region, p, bytes);
 }
 
-struct dlb_bell *dlb_comm_bell(const struct dlb_comm *c, int rank)
+struct dlb_wakeup *dlb_comm_wakeup(const struct dlb_comm *c, int rank)
 {
-	return c->crowded && c->base[rank] ? dlb_bell_of(c->base[rank]) : NULL;
+	return c->crowded && c->base[rank] ? dlb_wakeup_of(c->base[rank]) : NULL;
 }
 
 void *dlb_comm_there(const struct dlb_comm *c, int rank, size_t offset)

@@ -20,7 +20,7 @@ struct dlb_request {
 	bool active, receives;
 	struct dlb_channel *channel;	/* NULL: a message of MPI's */
 	uint32_t nth;			/* of a channel's messages */
-	bool stays, returned;		/* of a channel's: it is read where it lies; it is over when the receiver has returned it */
+	bool in_place, returned;		/* of a channel's: read in the sender's memory; complete when the receiver has returned it */
 	const void *from; void *to;	/* of a channel's message that waits for its place */
 	struct dlb_request *later;
 };
@@ -49,7 +49,7 @@ bool dlb_comm_test(struct dlb_comm *c, struct dlb_request *r);	/* true: done (or
 int dlb_comm_wait(struct dlb_comm *c, struct dlb_request *r, struct dlb_error *err);
 /* For loops that poll on their own: called each time that nothing has moved, it offers the core to others, and
  * fails when nothing has moved for timeout_s. Start from zero, and again whenever something moved. */
-struct dlb_idle { unsigned n; double since_s, last_s; bool rings; uint32_t heard; };	/* rings: what is waited for rings this rank's bell */
+struct dlb_idle { unsigned n; double since_s, last_s; bool sends_wakeup; uint32_t wakeups_seen; };	/* sends_wakeup: the peer wakes this rank */
 int dlb_comm_idle(struct dlb_comm *c, struct dlb_idle *i, int peer, const char *what, struct dlb_error *err);
 /* What such loops call between pieces of other work: it moves what waits to be moved. */
 void dlb_comm_progress(struct dlb_comm *c);
@@ -89,31 +89,31 @@ void dlb_comm_private(struct dlb_comm *c, void *p, size_t bytes);
 bool dlb_comm_near(const struct dlb_comm *c, int rank);			/* shares memory with this one (itself too) */
 size_t dlb_comm_offset(const struct dlb_comm *c, const void *p);	/* SIZE_MAX: not of this rank's region */
 bool dlb_comm_shares(const struct dlb_comm *c, const void *p, size_t bytes);	/* all of it is in such a piece, and nothing private */
-/* A near rank's bell, which wakes it from its wait for a message; NULL: ranks have cores enough to look themselves. */
-struct dlb_bell *dlb_comm_bell(const struct dlb_comm *c, int rank);
+/* The wakeup of a rank of this host, which ends its sleep in a wait; NULL: there are cores enough for all ranks to poll. */
+struct dlb_wakeup *dlb_comm_wakeup(const struct dlb_comm *c, int rank);
 void *dlb_comm_there(const struct dlb_comm *c, int rank, size_t offset);	/* a near rank's place, as seen from here */
 
 /* A channel: messages of one kind from one near rank to another, in order, into memory of the receiver that the
  * sender can write. The receiver posts a place; the sender copies the message there as soon as it is posted (while
  * it waits for anything, or when it tests), or has written it there in the first place, and no copy is made at all.
- * Nor is one where the sender lends the message: it stays where it lies and is read there (where both can tell), until
- * the receiver returns it. Of a channel that lends, every message is returned, those that were copied too.
+ * Nor does a zero-copy message need one: the receiver reads it in the sender's memory (if both can address it) and then
+ * returns it. Every message of a zero-copy channel is returned, copied ones too.
  * The cell lies in the receiver's region, zeroed. One end each holds a struct dlb_channel, zeroed but for `cell`. */
 enum { DLB_CELL_WAYS = 8 };
 struct dlb_cell {
 	_Alignas(64) _Atomic uint32_t posted, returned;	/* by the receiver: how many places, messages so far */
 	_Alignas(64) _Atomic uint32_t filled;		/* by the sender */
-	_Atomic unsigned char stays[DLB_CELL_WAYS];	/* of the last messages: number n's is n mod so many */
+	_Atomic unsigned char in_place[DLB_CELL_WAYS];	/* of the last messages: number n's is n mod so many */
 };
-struct dlb_pace { double s[2], last[2]; unsigned n; };	/* comm/shared.h */
+struct dlb_copy_tuner { double s[2], last[2]; unsigned n; };	/* comm/shared.h */
 struct dlb_channel {
 	struct dlb_cell *cell;
-	struct dlb_bell *bell;		/* the other end's, dlb_comm_bell; NULL: it need not be woken */
+	struct dlb_wakeup *wakeup;		/* of the other end, dlb_comm_wakeup; NULL: it polls */
 	uint32_t n, n_returned;		/* messages so far, at this end; returned (receiver) */
 	struct dlb_request *first;	/* the oldest message that waits for its place (sender) */
 	struct dlb_channel *next;	/* with such messages */
 	double copied_s;		/* seconds spent copying, so far (sender) */
-	struct dlb_pace pace;		/* of that */
+	struct dlb_copy_tuner copy_tuner;		/* of that */
 };
 void dlb_channel_post(struct dlb_channel *ch, int peer, struct dlb_request *r);
 /* Whether the place of the next message is posted, so that it may be made there. */
@@ -121,11 +121,11 @@ bool dlb_channel_ready(const struct dlb_channel *ch);
 /* Sends `bytes` at p to `there`, the place posted; p = there: it lies there. */
 void dlb_channel_send(struct dlb_comm *c, struct dlb_channel *ch, const void *p, void *there, size_t bytes, int peer,
 		      struct dlb_request *r);
-/* The same of a channel that lends: with `stays` it is read where it lies, else copied; either way r is over when the
+/* The same on a zero-copy channel: in_place: the receiver reads the message at p; else it is copied. r completes when the
  * receiver has returned the message. */
-void dlb_channel_lend(struct dlb_comm *c, struct dlb_channel *ch, const void *p, void *there, size_t bytes, int peer,
-		      bool stays, struct dlb_request *r);
-/* Receiver: whether the message of r, which has come, stays where it lies; and the oldest one is read no more. */
-bool dlb_channel_stays(const struct dlb_request *r);
+void dlb_channel_send_zero_copy(struct dlb_comm *c, struct dlb_channel *ch, const void *p, void *there, size_t bytes, int peer,
+		      bool in_place, struct dlb_request *r);
+/* Receiver: whether message r, which has arrived, is read in the sender's memory; and: return the oldest message. */
+bool dlb_channel_is_in_place(const struct dlb_request *r);
 void dlb_channel_return(struct dlb_channel *ch);
 #endif

@@ -72,7 +72,7 @@ int dlb_compressor_new(struct dlb_compressor **out, struct dlb_comm *c, const st
 {
 	struct dlb_compressor *k;
 
-	if (d->how->foreign && d->choice.how != DLB_COMPRESS_NONE) {
+	if (d->how->external && d->choice.how != DLB_COMPRESS_NONE) {
 		dlb_fail(err, NULL, "allreduce '%s' cannot compress", d->how->name);
 		return dlb_hint(err, "try --allreduce ring");
 	}

@@ -69,7 +69,7 @@ void dlb_copy_far(void *to, const void *from, size_t bytes)
 
 enum { SAMPLES = 4, AGAIN = 256 };	/* both ways in turn the first few times of so many */
 
-enum dlb_copy_way dlb_pace_begin(const struct dlb_pace *p, size_t bytes, double *start_s)
+enum dlb_copy_way dlb_copy_tuner_begin(const struct dlb_copy_tuner *p, size_t bytes, double *start_s)
 {
 	unsigned n = p->n % AGAIN;
 
@@ -81,7 +81,7 @@ enum dlb_copy_way dlb_pace_begin(const struct dlb_pace *p, size_t bytes, double 
 	return p->s[DLB_COPY_FAR] < 0.7 * p->s[DLB_COPY_NEAR] ? DLB_COPY_FAR : DLB_COPY_NEAR;
 }
 
-void dlb_pace_end(struct dlb_pace *p, enum dlb_copy_way way, size_t bytes, double start_s)
+void dlb_copy_tuner_end(struct dlb_copy_tuner *p, enum dlb_copy_way way, size_t bytes, double start_s)
 {
 	double last = p->last[way], now;
 
@@ -93,14 +93,14 @@ void dlb_pace_end(struct dlb_pace *p, enum dlb_copy_way way, size_t bytes, doubl
 	p->n++;
 }
 
-void dlb_copy_there(struct dlb_pace *p, void *to, const void *from, size_t bytes)
+void dlb_copy_there(struct dlb_copy_tuner *p, void *to, const void *from, size_t bytes)
 {
 	double start_s;
-	enum dlb_copy_way way = dlb_pace_begin(p, bytes, &start_s);
+	enum dlb_copy_way way = dlb_copy_tuner_begin(p, bytes, &start_s);
 
 	if (way == DLB_COPY_FAR)
 		dlb_copy_far(to, from, bytes);
 	else if (bytes)
 		memcpy(to, from, bytes);
-	dlb_pace_end(p, way, bytes, start_s);
+	dlb_copy_tuner_end(p, way, bytes, start_s);
 }

@@ -27,9 +27,9 @@ struct dlb_region {
 	struct block *own; int n_own, cap_own;			/* made private, of those */
 };
 
-/* The secret, then the bell. */
-struct dlb_bell { _Alignas(64) _Atomic uint32_t rung; _Atomic uint32_t sleeps; };
-enum { BELL_AT = 64 };
+/* The first page: the secret, then the wakeup. */
+struct dlb_wakeup { _Alignas(64) _Atomic uint32_t sent; _Atomic uint32_t asleep; };
+enum { WAKEUP_AT = 64 };
 
 static size_t up(size_t n, size_t to)
 {
@@ -206,29 +206,29 @@ void dlb_region_touch(void *p, size_t bytes)
 		(void)byte[i];
 }
 
-struct dlb_bell *dlb_bell_of(char *base)
+struct dlb_wakeup *dlb_wakeup_of(char *base)
 {
-	return (struct dlb_bell *)(void *)(base + BELL_AT);
+	return (struct dlb_wakeup *)(void *)(base + WAKEUP_AT);
 }
 
-uint32_t dlb_bell_heard(const struct dlb_bell *b)
+uint32_t dlb_wakeup_count(const struct dlb_wakeup *b)
 {
-	return atomic_load(&b->rung);
+	return atomic_load(&b->sent);
 }
 
-/* All four accesses are in one order: who rings and sees nobody asleep has counted before the other looks at the count. */
-void dlb_bell_ring(struct dlb_bell *b)
+/* All four accesses are sequentially consistent: a sender that sees no sleeper has counted before the waiter reads the count. */
+void dlb_wakeup_send(struct dlb_wakeup *b)
 {
-	atomic_fetch_add(&b->rung, 1);
-	if (atomic_load(&b->sleeps))
-		syscall(SYS_futex, &b->rung, FUTEX_WAKE, 1, NULL, NULL, 0);
+	atomic_fetch_add(&b->sent, 1);
+	if (atomic_load(&b->asleep))
+		syscall(SYS_futex, &b->sent, FUTEX_WAKE, 1, NULL, NULL, 0);
 }
 
-void dlb_bell_wait(struct dlb_bell *b, uint32_t heard, double s)
+void dlb_wakeup_wait(struct dlb_wakeup *b, uint32_t seen, double s)
 {
 	const struct timespec t = { .tv_sec = (time_t)s, .tv_nsec = (long)((s - (double)(time_t)s) * 1e9) };
 
-	atomic_store(&b->sleeps, 1);
-	syscall(SYS_futex, &b->rung, FUTEX_WAIT, heard, &t, NULL, 0);
-	atomic_store(&b->sleeps, 0);
+	atomic_store(&b->asleep, 1);
+	syscall(SYS_futex, &b->sent, FUTEX_WAIT, seen, &t, NULL, 0);
+	atomic_store(&b->asleep, 0);
 }

@@ -33,22 +33,22 @@ void dlb_region_touch(void *p, size_t bytes);
  * own cache waits until it is taken from there, line by line (measured between two cores of an EPYC: 2 GB/s, against
  * 20 this way). What is stored is visible before anything that is stored after the call. */
 void dlb_copy_far(void *to, const void *from, size_t bytes);
-/* Which is better, through the caches or past them, depends on the cores, which of them hold the lines, and the size; virtual
- * cores move from one case to another. So both are timed now and then (dlb_pace, zeroed at first, of stores of one kind), and
- * past the caches it goes where that takes less than .7 of the time: the receiver reads faster from caches. */
+/* Whether stores through the caches or past them are faster depends on the cores, on which of them hold the lines, and on the
+ * size; virtual cores move. So a dlb_copy_tuner (zeroed at first; one for each kind of stores) times both at intervals. It chooses
+ * stores past the caches if they take less than .7 of the time: the receiver reads faster from caches. */
 enum dlb_copy_way { DLB_COPY_NEAR, DLB_COPY_FAR };
-enum dlb_copy_way dlb_pace_begin(const struct dlb_pace *p, size_t bytes, double *start_s);	/* the way to store so many */
-void dlb_pace_end(struct dlb_pace *p, enum dlb_copy_way way, size_t bytes, double start_s);	/* they are stored */
-void dlb_copy_there(struct dlb_pace *p, void *to, const void *from, size_t bytes);
+enum dlb_copy_way dlb_copy_tuner_begin(const struct dlb_copy_tuner *p, size_t bytes, double *start_s);	/* the way to store `bytes` */
+void dlb_copy_tuner_end(struct dlb_copy_tuner *p, enum dlb_copy_way way, size_t bytes, double start_s);	/* the bytes are stored */
+void dlb_copy_there(struct dlb_copy_tuner *p, void *to, const void *from, size_t bytes);
 
-/* Where ranks are more than cores, one that waits must leave its core to the others, and looking again and again takes time of
- * theirs: it sleeps until its bell, in the first page of its region, is rung. */
-struct dlb_bell;
-struct dlb_bell *dlb_bell_of(char *base);
-void dlb_bell_ring(struct dlb_bell *b);		/* after what was rung for can be seen */
-uint32_t dlb_bell_heard(const struct dlb_bell *b);
-/* Returns when it has been rung since `heard`, or after s seconds, or before. */
-void dlb_bell_wait(struct dlb_bell *b, uint32_t heard, double s);
+/* Where ranks are more than cores, a rank that waits leaves its core to the others, and polling would take their time: it sleeps
+ * until another rank sends its wakeup, which lies in the first page of its region. */
+struct dlb_wakeup;
+struct dlb_wakeup *dlb_wakeup_of(char *base);
+void dlb_wakeup_send(struct dlb_wakeup *b);		/* after the data that the receiver waits for are visible */
+uint32_t dlb_wakeup_count(const struct dlb_wakeup *b);	/* sent so far */
+/* Returns when one was sent after the first `seen`, after s seconds, or spuriously. */
+void dlb_wakeup_wait(struct dlb_wakeup *b, uint32_t seen, double s);
 
 /* channel.c: what needs no MPI. */
 void dlb_channel_queue(struct dlb_channel *ch, struct dlb_request *r);

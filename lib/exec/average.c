@@ -261,7 +261,7 @@ static void new_served(struct dlb_average *a, const struct dlb_program *p, int p
 			s->from[r] = dlb_arena_alloc(&a->arena, size);
 }
 
-/* ---- opening ---- */
+/* ---- set-up ---- */
 
 static int weight_of(const struct dlb_graph *g, int update)
 {

@@ -17,7 +17,7 @@ struct manifest {
 	json_t *json;			/* owned */
 	struct dlb_progress_state p;
 	const char *optimizer;
-	bool foreign;			/* of a format that is not known; the rest is not filled */
+	bool external;			/* of a format that is not known; the rest is not filled */
 };
 
 /* Member `key`, an integer from 0 to MOST_STEPS, as all that count something. */
@@ -68,8 +68,8 @@ static int manifest_read(const char *dir, int64_t step, struct manifest *m, stru
 	format = json_string_value(json_object_get(m->json, "dlb-checkpoint"));
 	if (!format)
 		return dlb_fail(err, path, "not a checkpoint's manifest");
-	m->foreign = strncmp(format, "1.", 2) != 0;
-	return m->foreign ? 0 : read_members(path, step, m, err);
+	m->external = strncmp(format, "1.", 2) != 0;
+	return m->external ? 0 : read_members(path, step, m, err);
 }
 
 bool dlb_checkpoint_manifest_list(const char *text, size_t n, struct dlb_checkpoint_list *list)
@@ -147,7 +147,7 @@ int dlb_checkpoint_check(const char *dir, int64_t step, int rank, int n_ranks, s
 	struct manifest m = { .json = NULL };
 	int rc = manifest_read(dir, step, &m, err);
 
-	if (!rc && !m.foreign)
+	if (!rc && !m.external)
 		rc = check_sums(&m, rank, n_ranks, err);
 	json_decref(m.json);
 	return rc;
@@ -322,7 +322,7 @@ int dlb_checkpoint_read(const char *dir, int64_t step, struct dlb_state *s, stru
 	struct manifest m = { .json = NULL };
 	int rc = manifest_read(dir, step, &m, err);
 
-	if (!rc && m.foreign)
+	if (!rc && m.external)
 		rc = dlb_fail(err, m.dir, "checkpoint format %.20s; this is %s",
 			      json_string_value(json_object_get(m.json, "dlb-checkpoint")), DLB_CHECKPOINT_FORMAT);
 	if (!rc)

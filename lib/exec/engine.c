@@ -1,19 +1,19 @@
-/* The step loop. A compiled program becomes a flat list of acts in which nothing is left to look up:
+/* The step loop. A compiled program becomes a flat list of step operations in which nothing is left to look up:
  * kernels are prepared once for each (op, size of micro-batch), operands are pointers into the arena or
  * the state, requests have their place by tag. Running it is one pass over the list.
  *
- * Asynchronous programs (plan/async.c): an iteration of the loop holds acts of several steps. Each one works for the
+ * Asynchronous programs (plan/async.c): an iteration of the loop holds operations of several steps. Each one works for the
  * step it belongs to; where that is none, it is left out. What differs from step to step, the copy of a place or the
- * version of a weight, is set right before the act is run: its picks.
- * What each act does: act.c. */
+ * version of a weight, is set right before the operation runs: its dynamic operands.
+ * What each operation does: step_op.c. */
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
-#include "exec/acts.h"
+#include "exec/step_ops.h"
 #include "util/clock.h"
 #include "util/mem.h"
 
-int dlb_engine_new(struct dlb_engine **out, struct dlb_ground *ground, const struct dlb_program *p, int node,
+int dlb_engine_new(struct dlb_engine **out, struct dlb_runtime *runtime, const struct dlb_program *p, int node,
 		   const struct dlb_optimizer_choice *optimizer, const int *tensor_of, struct dlb_error *err)
 {
 	static const struct dlb_optimizer_choice none = { .rule = 0 };
@@ -22,14 +22,14 @@ int dlb_engine_new(struct dlb_engine **out, struct dlb_ground *ground, const str
 	size_t n = (size_t)p->node[node].n_instr + 1;
 	struct dlb_error ignored;
 
-	assert(ground->arena || !p->node[node].arena_bytes);
+	assert(runtime->arena || !p->node[node].arena_bytes);
 	/* kernels trust shapes; micro-batches have at most two sizes */
 	if (dlb_graph_check_runnable(g, p->size[0], err) ||
 	    (p->size[p->micro_batches - 1] != p->size[0] && dlb_graph_check_runnable(g, p->size[p->micro_batches - 1], err))) {
 		free(e);
 		return -1;
 	}
-	e->ground = ground;
+	e->runtime = runtime;
 	e->graph = g;
 	e->np = &p->node[node];
 	e->tensor_of = tensor_of;
@@ -37,9 +37,9 @@ int dlb_engine_new(struct dlb_engine **out, struct dlb_ground *ground, const str
 	e->view.node = node;
 	e->view.not_finite = -1;
 	e->size[0].n = p->size[0];
-	e->cell = dlb_ground_first_cell(ground, p, node);
+	e->cell = dlb_runtime_first_cell(runtime, p, node);
 	e->channel = dlb_xcalloc(n, sizeof *e->channel);
-	e->act = dlb_xcalloc(n, sizeof *e->act);
+	e->step_op = dlb_xcalloc(n, sizeof *e->step_op);
 	e->ring = p->depth + 1;
 	e->request = dlb_xcalloc(n * (size_t)e->ring, sizeof *e->request);
 	e->loss_sum = dlb_xcalloc((size_t)e->ring, sizeof *e->loss_sum);
@@ -51,7 +51,7 @@ int dlb_engine_new(struct dlb_engine **out, struct dlb_ground *ground, const str
 		e->newest[i] = -1;
 	e->kernel = dlb_xcalloc(n, sizeof *e->kernel);
 	e->of_op = dlb_xcalloc(4 * (size_t)g->n_ops + 1, sizeof *e->of_op);
-	dlb_acts_make_sums(e);
+	dlb_step_ops_make_sums(e);
 	e->loss = dlb_xcalloc((size_t)p->micro_batches + 1, sizeof *e->loss);
 	e->view.feed = dlb_xcalloc(n, sizeof *e->view.feed);
 	e->view.compute_op = dlb_xcalloc(n, sizeof *e->view.compute_op);
@@ -59,26 +59,26 @@ int dlb_engine_new(struct dlb_engine **out, struct dlb_ground *ground, const str
 	e->view.compute_is_op = dlb_xcalloc(n, sizeof *e->view.compute_is_op);
 	e->view.start_s = dlb_xcalloc(n, sizeof *e->view.start_s);
 	e->view.end_s = dlb_xcalloc(n, sizeof *e->view.end_s);
-	e->view.n_peers = dlb_comm_size(ground->comm);
+	e->view.n_peers = dlb_comm_size(runtime->comm);
 	e->view.wait_for_s = dlb_xcalloc((size_t)e->view.n_peers, sizeof *e->view.wait_for_s);
 	e->least = dlb_xcalloc(n, sizeof *e->least);
 	e->took_s = dlb_xcalloc(n, sizeof *e->took_s);
-	if (dlb_acts_prepare(e, optimizer ? optimizer : &none, err)) {
+	if (dlb_step_ops_prepare(e, optimizer ? optimizer : &none, err)) {
 		dlb_engine_free(e);
 		return -1;
 	}
-	if (dlb_acts_open_exchange(e, err)) {
+	if (dlb_step_ops_open_exchange(e, err)) {
 		dlb_engine_free(e);
 		return -1;
 	}
 	if (g->loss >= 0 && g->tensor[g->loss].producer >= 0 && p->plan->placement[g->tensor[g->loss].producer] == node) {
 		e->loss_dtype = g->tensor[g->loss].dtype;
 		for (int m = 0; m < p->micro_batches; m++)
-			e->loss[m] = dlb_act_resolve(e, g->loss, m, &ignored);
+			e->loss[m] = dlb_step_op_resolve(e, g->loss, m, &ignored);
 	}
-	for (int i = 0; i < e->n_acts; i++)
-		if (e->act[i].kind == ACT_SEND)
-			e->view.times.bytes_sent += (double)e->act[i].bytes;
+	for (int i = 0; i < e->n_step_ops; i++)
+		if (e->step_op[i].kind == STEP_SEND)
+			e->view.times.bytes_sent += (double)e->step_op[i].bytes;
 	*out = e;
 	return 0;
 }
@@ -90,12 +90,12 @@ void dlb_engine_free(struct dlb_engine *e)
 	for (int i = 0; i < e->n_kernels; i++)
 		dlb_kernel_free(e->kernel[i]);
 	dlb_clip_release(&e->clip);
-	free(e->act);
+	free(e->step_op);
 	free(e->request);
 	free(e->loss_sum);
 	free(e->grad_scale);
 	free(e->update_at);
-	free(e->pick);
+	free(e->dynamic);
 	free(e->channel);
 	free(e->older);
 	free(e->newest);
@@ -123,14 +123,14 @@ struct dlb_engine_program *dlb_engine_view(struct dlb_engine *e)
 
 const struct dlb_kernel *dlb_engine_kernel(const struct dlb_engine *e, int i)
 {
-	for (int k = 0; k < e->n_acts; k++)
-		if (e->act[k].kind == ACT_RUN && e->act[k].compute == i)
-			return e->act[k].kernel;
+	for (int k = 0; k < e->n_step_ops; k++)
+		if (e->step_op[k].kind == STEP_RUN && e->step_op[k].compute == i)
+			return e->step_op[k].kernel;
 	dlb_bug("no compute %d", i);
 }
 
 /* Scratch grows while engines are prepared; it is taken when the first step needs it. */
-static int scratch_ready(struct dlb_ground *g, struct dlb_error *err)
+static int scratch_ready(struct dlb_runtime *g, struct dlb_error *err)
 {
 	if (g->scratch || !g->scratch_bytes)
 		return 0;
@@ -146,7 +146,7 @@ static double copied_s(const struct dlb_engine *e)
 {
 	double s = 0.0;
 
-	for (int i = 0; i < e->n_acts; i++)
+	for (int i = 0; i < e->n_step_ops; i++)
 		s += e->channel[i].copied_s;
 	return s;
 }
@@ -184,7 +184,7 @@ static _Alignas(64) char nothing[64];	/* scratch of kernels that need none: no N
 
 int dlb_engine_run_iteration(struct dlb_engine *e, const struct dlb_window *w, struct dlb_error *err)
 {
-	struct dlb_ground *g = e->ground;
+	struct dlb_runtime *g = e->runtime;
 	struct turn turn = { .e = e, .w = w, .trust = 1.0, .origin_s = dlb_clock_s(), .run = { .shrunk = &e->view.shrunk } };
 	double copied_before_s;
 
@@ -196,10 +196,10 @@ int dlb_engine_run_iteration(struct dlb_engine *e, const struct dlb_window *w, s
 	copied_before_s = copied_s(e);
 	if (e->exchange)
 		dlb_exchange_begin(e->exchange, w->iteration);
-	for (int i = 0; i < e->n_acts; i++) {
-		const int64_t step = w->iteration - e->act[i].iteration;
+	for (int i = 0; i < e->n_step_ops; i++) {
+		const int64_t step = w->iteration - e->step_op[i].iteration;
 
-		if (step >= w->first && step < w->end && dlb_act_run(&turn, &e->act[i], step, err))
+		if (step >= w->first && step < w->end && dlb_step_op_run(&turn, &e->step_op[i], step, err))
 			return -1;
 	}
 	dlb_slow_settle(&g->slow);
@@ -227,7 +227,7 @@ double dlb_engine_loss(const struct dlb_engine *e, const double *seed)
 
 		if (!e->loss[m])
 			return 0.0;
-		e->ground->be->ops->download(e->ground->be, raw, e->loss[m], dlb_dtype_bytes(e->loss_dtype));
+		e->runtime->be->ops->download(e->runtime->be, raw, e->loss[m], dlb_dtype_bytes(e->loss_dtype));
 		value = dlb_value_real(raw, e->loss_dtype, 0);
 		sum += seed[m] * value;
 	}
@@ -239,5 +239,5 @@ const void *dlb_engine_at(const struct dlb_engine *e, int tensor, int m)
 	struct dlb_error ignored;
 
 	/* resolve only reads, but for constants, which nobody asks for here */
-	return dlb_act_resolve((struct dlb_engine *)(uintptr_t)e, tensor, m, &ignored);
+	return dlb_step_op_resolve((struct dlb_engine *)(uintptr_t)e, tensor, m, &ignored);
 }

@@ -2,13 +2,13 @@
  *
  *     state     weights, buffers, gradient sums, optimizer state of this node, constants (state.c)
  *     memories  where its buffers lie, of the node's memories (memories.c)
- *     ground    the back end, the messages, one arena and one scratch area that all programs share
- *     engine    a compiled program with its kernels prepared and every pointer fixed (engine.c, act.c)
+ *     runtime   the back end, the messages, one arena and one scratch area that all programs share
+ *     engine    a compiled program with its kernels prepared and every pointer fixed (engine.c, step_op.c)
  *     slow      a node that is to be slower than it is (slow.h)
  *     feed      the thread that prepares the next step's samples (feed.c)
  *     record    times of the steps, thinned out as they grow many (record.c)
  *
- * A run has a few engines over the same ground: full batches, the epoch's short last one, evaluation. */
+ * A run has a few engines over the same runtime: full batches, the epoch's short last one, evaluation. */
 #ifndef DLB_EXEC_ENGINE_H
 #define DLB_EXEC_ENGINE_H
 #include "comm/comm.h"
@@ -68,7 +68,7 @@ int dlb_memories_put_state(struct dlb_memories *m, const struct dlb_state *s, st
 struct dlb_exchange;				/* exchange.h */
 struct dlb_average;
 struct dlb_kfac;
-struct dlb_ground {
+struct dlb_runtime {
 	struct dlb_backend *be;
 	struct dlb_comm *comm;
 	struct dlb_state *state;
@@ -125,9 +125,9 @@ struct dlb_engine_program {			/* what others may know of it */
 	int not_finite;				/* weight of a convolution that an update left not finite, the first one; -1: none */
 	struct dlb_step_times times;		/* of the last step; step_s, collective and data_wait_s are the caller's */
 };
-/* Prepares every kernel and pointer of ground->comm's rank. graph ids of state are those of tensor_of[] (NULL:
- * the same graph). ground->arena must hold the program's arena by the time it runs; scratch_bytes grows. */
-int dlb_engine_new(struct dlb_engine **out, struct dlb_ground *ground, const struct dlb_program *p, int node,
+/* Prepares every kernel and pointer of runtime->comm's rank. graph ids of state are those of tensor_of[] (NULL:
+ * the same graph). runtime->arena must hold the program's arena by the time it runs; scratch_bytes grows. */
+int dlb_engine_new(struct dlb_engine **out, struct dlb_runtime *runtime, const struct dlb_program *p, int node,
 		   const struct dlb_optimizer_choice *optimizer, const int *tensor_of, struct dlb_error *err);
 void dlb_engine_free(struct dlb_engine *e);
 struct dlb_engine_program *dlb_engine_view(struct dlb_engine *e);
@@ -145,18 +145,18 @@ double dlb_engine_loss(const struct dlb_engine *e, const double *seed);
 /* Where (tensor, m) lies on this node after a run; NULL when it is not here. */
 const void *dlb_engine_at(const struct dlb_engine *e, int tensor, int m);
 
-/* ---- ground.c ---- */
+/* ---- runtime.c ---- */
 /* Memory that other ranks of this host see where there are some and kernels compute in the host's, else the back end's;
  * c: NULL: nobody needs to see it. Zeroed. NULL: there is none left. */
 void *dlb_visible_alloc(struct dlb_comm *c, struct dlb_backend *be, size_t bytes);
 void dlb_visible_free(struct dlb_comm *c, struct dlb_backend *be, void *p);
 /* Allocates the arena for what the engines over it need. All ranks call it together, with the same programs (borrowed
- * as long as the ground; n = 0: none), whose messages then take the shortest way. */
-int dlb_ground_ready(struct dlb_ground *g, size_t arena_bytes, const struct dlb_program *p, int n_programs, int node,
+ * as long as the runtime; n = 0: none), whose messages then take the shortest way. */
+int dlb_runtime_ready(struct dlb_runtime *g, size_t arena_bytes, const struct dlb_program *p, int n_programs, int node,
 		     struct dlb_error *err);
-void dlb_ground_release(struct dlb_ground *g);
-/* Of node's program p the cell of tag 0; -1: it is not one of the ground's. */
-int dlb_ground_first_cell(const struct dlb_ground *g, const struct dlb_program *p, int node);
+void dlb_runtime_release(struct dlb_runtime *g);
+/* Of node's program p the cell of tag 0; -1: it is not one of the runtime's. */
+int dlb_runtime_first_cell(const struct dlb_runtime *g, const struct dlb_program *p, int node);
 
 /* ---- feed.c ---- */
 struct dlb_feed;

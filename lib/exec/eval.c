@@ -128,12 +128,12 @@ size_t dlb_eval_arena_bytes(const struct dlb_eval *e)
 	return most;
 }
 
-int dlb_eval_ready(struct dlb_eval *e, struct dlb_ground *ground, struct dlb_error *err)
+int dlb_eval_ready(struct dlb_eval *e, struct dlb_runtime *runtime, struct dlb_error *err)
 {
 	size_t most = 64;
 
 	for (int i = 0; i < e->n; i++) {
-		if (dlb_engine_new(&e->engine[i], ground, &e->program[i], e->node, NULL, e->tensor_of, err))
+		if (dlb_engine_new(&e->engine[i], runtime, &e->program[i], e->node, NULL, e->tensor_of, err))
 			return -1;
 		if (dlb_engine_view(e->engine[i])->feed_bytes > most)
 			most = dlb_engine_view(e->engine[i])->feed_bytes;

@@ -32,7 +32,7 @@ struct dlb_eval;
 /* choice: of the test data, `like` the data trained on. */
 int dlb_eval_new(struct dlb_eval **out, const struct dlb_job *j, int node, const struct dlb_data_choice *choice, struct dlb_error *err);
 size_t dlb_eval_arena_bytes(const struct dlb_eval *e);
-int dlb_eval_ready(struct dlb_eval *e, struct dlb_ground *ground, struct dlb_error *err);
+int dlb_eval_ready(struct dlb_eval *e, struct dlb_runtime *runtime, struct dlb_error *err);
 /* Collective. A sample that cannot be read ends it on all ranks; *who: on which. */
 int dlb_eval_run(struct dlb_eval *e, struct dlb_comm *comm, uint64_t version, double *accuracy, double *loss, int *who,
 		 struct dlb_error *err);

@@ -15,7 +15,7 @@ struct dlb_measurement {
 	struct dlb_backend *be;
 	struct dlb_comm *comm;
 	struct dlb_state state;
-	struct dlb_ground ground;
+	struct dlb_runtime runtime;
 	struct dlb_engine *engine;
 	struct dlb_data *data;
 	struct dlb_fed fed;
@@ -86,7 +86,7 @@ void dlb_measurement_free(struct dlb_measurement *m)
 	dlb_data_close(m->data);
 	free(m->fed.base);
 	free(m->fed.seed);
-	dlb_ground_release(&m->ground);
+	dlb_runtime_release(&m->runtime);
 	dlb_state_release(&m->state);
 	dlb_comm_free(m->comm);
 	dlb_program_release(&m->program);
@@ -124,9 +124,9 @@ static int make_ready(struct dlb_measurement *m, const struct dlb_graph *g, stru
 				np->arena_bytes + np->state_bytes, free_bytes());
 	if (dlb_state_init(&m->state, g, be, m->plan.placement, 0, DLB_RULE_SGD, false, NULL, err) || fill_state(m, g, err))
 		return -1;
-	m->ground = (struct dlb_ground){ .be = be, .comm = m->comm, .state = &m->state, .slow.factor = 1.0 };
-	if (dlb_ground_ready(&m->ground, np->arena_bytes, NULL, 0, 0, err) ||
-	    dlb_engine_new(&m->engine, &m->ground, &m->program, 0, &sgd, NULL, err))
+	m->runtime = (struct dlb_runtime){ .be = be, .comm = m->comm, .state = &m->state, .slow.factor = 1.0 };
+	if (dlb_runtime_ready(&m->runtime, np->arena_bytes, NULL, 0, 0, err) ||
+	    dlb_engine_new(&m->engine, &m->runtime, &m->program, 0, &sgd, NULL, err))
 		return -1;
 	return fill_inputs(m, g, err);
 }

@@ -7,70 +7,70 @@ static bool lives_here(const struct dlb_engine *e, int t)
 	const struct dlb_tensor *x = &e->graph->tensor[t];
 	int own = e->tensor_of ? e->tensor_of[t] : t;
 
-	return (x->kind == DLB_T_WEIGHT || x->kind == DLB_T_BUFFER) && own >= 0 && e->ground->state->value[own];
+	return (x->kind == DLB_T_WEIGHT || x->kind == DLB_T_BUFFER) && own >= 0 && e->runtime->state->value[own];
 }
 
-int dlb_act_place_of(const struct dlb_engine *e, int t, int m)
+int dlb_step_op_place_of(const struct dlb_engine *e, int t, int m)
 {
 	return dlb_program_place_of(e->np, e->graph, t, m);
 }
 
-void *dlb_act_resolve(struct dlb_engine *e, int t, int m, struct dlb_error *err)
+void *dlb_step_op_resolve(struct dlb_engine *e, int t, int m, struct dlb_error *err)
 {
 	const struct dlb_tensor *x = &e->graph->tensor[t];
-	struct dlb_state *s = e->ground->state;
+	struct dlb_state *s = e->runtime->state;
 	int at;
 
 	if (x->kind == DLB_T_CONSTANT)
 		return dlb_state_constant(s, e->graph, t, e->view.program->size[m < 0 ? 0 : m], err);
 	if (lives_here(e, t))
 		return s->value[e->tensor_of ? e->tensor_of[t] : t];
-	at = dlb_act_place_of(e, t, m);
+	at = dlb_step_op_place_of(e, t, m);
 	if (at >= 0)
-		return e->ground->arena + e->np->place[at].offset;
+		return e->runtime->arena + e->np->place[at].offset;
 	dlb_fail(err, NULL, "tensor '%s' of micro-batch %d has no place on node %d", x->name, m, e->view.node);
 	return NULL;
 }
 
-struct pick *dlb_act_add_pick(struct dlb_engine *e, struct act *a, void **at)
+struct dynamic_operand *dlb_step_op_add_dynamic(struct dlb_engine *e, struct step_op *a, void **at)
 {
-	DLB_GROW(e->pick, e->n_picks, e->cap_picks);
-	e->pick[e->n_picks] = (struct pick){ .at = at, .next = a->pick };
-	a->pick = e->n_picks;
-	return &e->pick[e->n_picks++];
+	DLB_GROW(e->dynamic, e->n_dynamic, e->cap_dynamic);
+	e->dynamic[e->n_dynamic] = (struct dynamic_operand){ .at = at, .next = a->dynamic };
+	a->dynamic = e->n_dynamic;
+	return &e->dynamic[e->n_dynamic++];
 }
 
-/* *at is in a place of np whose arena begins at `arena`; landing: or on another node; NULL. */
-static void pick_place(struct dlb_engine *e, struct act *a, void **at, const struct dlb_node_program *np, int place, char *arena,
-		       const struct landing *landing)
+/* *at is in a place of np whose arena begins at `arena`; remote_src: where it lies on another node, or NULL. */
+static void dynamic_place(struct dlb_engine *e, struct step_op *a, void **at, const struct dlb_node_program *np, int place, char *arena,
+			  const struct remote_src *remote_src)
 {
-	struct pick *p;
+	struct dynamic_operand *p;
 
-	if (place < 0 || (np->place[place].copies < 2 && !landing))
+	if (place < 0 || (np->place[place].copies < 2 && !remote_src))
 		return;
-	p = dlb_act_add_pick(e, a, at);
-	p->landing = landing;
+	p = dlb_step_op_add_dynamic(e, a, at);
+	p->remote_src = remote_src;
 	p->base = arena + np->place[place].offset;
 	p->stride = dlb_place_bytes(np->place[place].bytes);
 	p->copies = np->place[place].copies;
 }
 
-void dlb_act_pick_copy(struct dlb_engine *e, struct act *a, void **at, const struct dlb_node_program *np, int place, char *arena)
+void dlb_step_op_dynamic_copy(struct dlb_engine *e, struct step_op *a, void **at, const struct dlb_node_program *np, int place, char *arena)
 {
-	pick_place(e, a, at, np, place, arena, NULL);
+	dynamic_place(e, a, at, np, place, arena, NULL);
 }
 
 /* Where what lies in that place here may lie instead; NULL: nowhere. */
-static const struct landing *landing_of(const struct dlb_engine *e, int place)
+static const struct remote_src *remote_src_of(const struct dlb_engine *e, int place)
 {
 	const struct dlb_place *p = e->np->place;
 
-	while (e->landing && place >= 0 && p[place].of >= 0)
+	while (e->remote_src && place >= 0 && p[place].of >= 0)
 		place = dlb_program_find_place(e->np, p[place].of, p[place].micro_batch);
-	return e->landing && place >= 0 ? e->landing[place] : NULL;
+	return e->remote_src && place >= 0 ? e->remote_src[place] : NULL;
 }
 
-const struct dlb_weight_copies *dlb_act_copies_of(const struct dlb_engine *e, int t)
+const struct dlb_weight_copies *dlb_step_op_copies_of(const struct dlb_engine *e, int t)
 {
 	for (int k = 0; k < e->np->n_weights; k++)
 		if (e->np->weight[k].tensor == t)
@@ -79,43 +79,43 @@ const struct dlb_weight_copies *dlb_act_copies_of(const struct dlb_engine *e, in
 }
 
 /* *at is tensor t of instruction `in`'s micro-batch; what of it follows the step? */
-void dlb_act_pick_tensor(struct dlb_engine *e, struct act *a, void **at, int t, const struct dlb_instr *in)
+void dlb_step_op_dynamic_tensor(struct dlb_engine *e, struct step_op *a, void **at, int t, const struct dlb_instr *in)
 {
 	const struct dlb_program *p = e->view.program;
 	const struct dlb_weight_copies *w;
-	struct pick *k;
+	struct dynamic_operand *k;
 	int i = (int)(in - e->np->instr);
 
 	if (e->graph->tensor[t].kind == DLB_T_CONSTANT)
 		return;
 	if (!lives_here(e, t)) {
-		int place = dlb_act_place_of(e, t, in->micro_batch);
+		int place = dlb_step_op_place_of(e, t, in->micro_batch);
 
-		pick_place(e, a, at, e->np, place, e->ground->arena, landing_of(e, place));
+		dynamic_place(e, a, at, e->np, place, e->runtime->arena, remote_src_of(e, place));
 		return;
 	}
-	if (!p->depth || e->update_at[t] < 0 || !(w = dlb_act_copies_of(e, t)))
+	if (!p->depth || e->update_at[t] < 0 || !(w = dlb_step_op_copies_of(e, t)))
 		return;
-	k = dlb_act_add_pick(e, a, at);
+	k = dlb_step_op_add_dynamic(e, a, at);
 	k->weight = true;
 	k->now = *at;
 	k->live = e->np->instr[e->update_at[t]].iteration - in->iteration - (i > e->update_at[t]);
 	k->version = p->staleness == DLB_STALE_STASH || p->staleness == DLB_STALE_2BW ? in->version : k->live;
 	k->expected = p->staleness == DLB_STALE_PREDICT && k->live > 0 && e->graph->op[in->op].phase == DLB_FORWARD;
-	k->base = e->ground->state->copy[t];
+	k->base = e->runtime->state->copy[t];
 	k->copies = w->n;
 	k->stride = dlb_place_bytes((size_t)dlb_tensor_bytes(&e->graph->tensor[t], 1));
 }
 
-void dlb_act_pick_sum(struct dlb_engine *e, struct act *a, void **at, int op)
+void dlb_step_op_dynamic_sum(struct dlb_engine *e, struct step_op *a, void **at, int op)
 {
 	const int places = dlb_program_sum_places(e->np, op), weight = e->graph->op[op].in[0];
-	struct pick *p;
+	struct dynamic_operand *p;
 
 	if (places < 2)
 		return;
-	p = dlb_act_add_pick(e, a, at);
-	p->base = e->ground->state->sum[op];
+	p = dlb_step_op_add_dynamic(e, a, at);
+	p->base = e->runtime->state->sum[op];
 	p->stride = dlb_place_bytes((size_t)dlb_tensor_bytes(&e->graph->tensor[weight], 1));
 	p->copies = places;
 }

@@ -9,27 +9,27 @@ static int size_class(const struct dlb_engine *e, int m)
 	return e->view.program->size[m < 0 ? 0 : m] != e->size[0].n;
 }
 
-int dlb_act_keep_kernel(struct dlb_engine *e, struct dlb_kernel *k)
+int dlb_step_op_keep_kernel(struct dlb_engine *e, struct dlb_kernel *k)
 {
-	if (k->scratch_bytes > e->ground->scratch_bytes)
-		e->ground->scratch_bytes = k->scratch_bytes;
+	if (k->scratch_bytes > e->runtime->scratch_bytes)
+		e->runtime->scratch_bytes = k->scratch_bytes;
 	e->kernel[e->n_kernels++] = k;
 	return 0;
 }
 
-int dlb_act_no_kernel(const struct dlb_engine *e, int op, struct dlb_error *err)
+int dlb_step_op_no_kernel(const struct dlb_engine *e, int op, struct dlb_error *err)
 {
 	const struct dlb_op *o = &e->graph->op[op];
 
 	return dlb_fail(err, NULL, "no kernel for %s '%s' on node %d", o->type, o->name, e->view.node);
 }
 
-static int prepare_op(struct dlb_engine *e, const struct dlb_instr *in, struct act *a, struct dlb_error *err)
+static int prepare_op(struct dlb_engine *e, const struct dlb_instr *in, struct step_op *a, struct dlb_error *err)
 {
 	const struct dlb_op *o = &e->graph->op[in->op];
 	const bool halves = e->view.program->statistics && e->view.program->statistics[in->op] >= 0, first = in->what == DLB_RUN_SUMS;
 	struct dlb_kernel **k = &e->of_op[2 * (in->op + (first ? e->graph->n_ops : 0)) + size_class(e, in->micro_batch)];
-	struct dlb_backend *be = e->ground->be;
+	struct dlb_backend *be = e->runtime->be;
 	int rc = 0;
 
 	if (!*k) {
@@ -40,8 +40,8 @@ static int prepare_op(struct dlb_engine *e, const struct dlb_instr *in, struct a
 		dlb_graph_io(e->graph, in->op, e->view.program->size[in->micro_batch < 0 ? 0 : in->micro_batch], &e->arena, io);
 		rc = halves ? io->cls->half(be, io, !first, k, err) : dlb_op_kernel(be, io, k, err);
 		if (rc == DLB_NO_KERNEL)
-			return dlb_act_no_kernel(e, in->op, err);
-		if (rc || dlb_act_keep_kernel(e, *k))
+			return dlb_step_op_no_kernel(e, in->op, err);
+		if (rc || dlb_step_op_keep_kernel(e, *k))
 			return -1;
 	}
 	a->kernel = *k;
@@ -54,18 +54,18 @@ static int prepare_op(struct dlb_engine *e, const struct dlb_instr *in, struct a
 	for (int i = 0; i < o->n_out && !first; i++) {
 		if (o->out[i] < 0)
 			continue;
-		if (!(a->out[i] = dlb_act_resolve(e, o->out[i], in->micro_batch, err)))
+		if (!(a->out[i] = dlb_step_op_resolve(e, o->out[i], in->micro_batch, err)))
 			return -1;
-		dlb_act_pick_tensor(e, a, &a->out[i], o->out[i], in);
+		dlb_step_op_dynamic_tensor(e, a, &a->out[i], o->out[i], in);
 	}
 	if (halves)
 		*(first ? a->out : a->in + o->n_in) = e->sums[in->op];
-	for (int i = 0; i < o->n_in; i++) {	/* the first weight's pick is set last, and says which version is packed */
+	for (int i = 0; i < o->n_in; i++) {	/* the first weight's operand is set last, and says which version is packed */
 		if (o->in[i] < 0)
 			continue;
-		if (!(a->in[i] = dlb_act_resolve(e, o->in[i], in->micro_batch, err)))
+		if (!(a->in[i] = dlb_step_op_resolve(e, o->in[i], in->micro_batch, err)))
 			return -1;
-		dlb_act_pick_tensor(e, a, &a->in[i], o->in[i], in);
+		dlb_step_op_dynamic_tensor(e, a, &a->in[i], o->in[i], in);
 	}
 	return 0;
 }
@@ -86,13 +86,13 @@ static int loss_output(const struct dlb_engine *e, int op)
 static int prepare_compute(struct dlb_engine *e, const struct dlb_instr *in, const struct dlb_optimizer_choice *c,
 			   struct dlb_error *err)
 {
-	struct act *a = &e->act[e->n_acts];
+	struct step_op *a = &e->step_op[e->n_step_ops];
 	struct dlb_engine_program *v = &e->view;
 	const int moment = in->what == DLB_RUN_ACCUMULATE ? dlb_kfac_moment_of(e->graph, in->op, in->tensor) : -1;
 
 	if (in->what == DLB_RUN_STEP_END || (in->what == DLB_RUN_OP && dlb_graph_is_view(e->graph, in->op)))
 		return 0;
-	a->kind = ACT_RUN;
+	a->kind = STEP_RUN;
 	a->m = in->micro_batch;
 	a->op = -1;
 	a->loss = in->what == DLB_RUN_OP ? loss_output(e, in->op) : -1;
@@ -106,7 +106,7 @@ static int prepare_compute(struct dlb_engine *e, const struct dlb_instr *in, con
 	v->compute_op[a->compute] = in->op;
 	v->compute_m[a->compute] = in->micro_batch;
 	v->compute_is_op[a->compute] = in->what == DLB_RUN_OP || in->what == DLB_RUN_UPDATE;
-	e->n_acts++;
+	e->n_step_ops++;
 	return 0;
 }
 
@@ -117,7 +117,7 @@ static int prepare_norm(struct dlb_engine *e, const struct dlb_instr *in, const 
 	const bool own = p->n_replicas > 1 && dlb_sharing_averages(&p->whole->sharing);
 	struct dlb_gradient_places *gradient;
 
-	e->act[e->n_acts++].kind = in->what == DLB_RUN_SQUARES ? ACT_SQUARES : ACT_NORM;
+	e->step_op[e->n_step_ops++].kind = in->what == DLB_RUN_SQUARES ? STEP_SQUARES : STEP_NORM;
 	if (e->clip.n_ways)			/* of the other half */
 		return 0;
 	gradient = dlb_arena_array(&e->arena, (size_t)g->n_ops + 1, sizeof *gradient);
@@ -126,18 +126,18 @@ static int prepare_norm(struct dlb_engine *e, const struct dlb_instr *in, const 
 
 		if (g->op[op].phase != DLB_UPDATE || p->plan->placement[op] != e->view.node)
 			continue;
-		*x = (struct dlb_gradient_places){ dlb_act_gradient_at(e, op, err), 0, dlb_program_sum_places(e->np, op) };
+		*x = (struct dlb_gradient_places){ dlb_step_op_gradient_at(e, op, err), 0, dlb_program_sum_places(e->np, op) };
 		x->stride = dlb_place_bytes((size_t)dlb_tensor_bytes(&g->tensor[g->op[op].in[0]], 1));
 		if (!x->p)
 			return -1;
 	}
-	return dlb_clip_init(&e->clip, g, e->ground->be, c->clip_norm, gradient, own ? p->n_replicas : 1, own ? p->replica : 0, e->ring,
+	return dlb_clip_init(&e->clip, g, e->runtime->be, c->clip_norm, gradient, own ? p->n_replicas : 1, own ? p->replica : 0, e->ring,
 			     &e->arena, err);
 }
 
 static int prepare_trust(struct dlb_engine *e, const struct dlb_optimizer_choice *c)
 {
-	e->act[e->n_acts++].kind = ACT_TRUST;
+	e->step_op[e->n_step_ops++].kind = STEP_TRUST;
 	dlb_trust_init(&e->trust, e->graph, c->hyper[DLB_HYPER_KL_CLIP], e->view.program->plan->placement, e->view.node, &e->arena);
 	return 0;
 }
@@ -147,21 +147,21 @@ static int prepare_copy(struct dlb_engine *e, const struct dlb_instr *in, struct
 {
 	const struct dlb_program *p = e->view.program;
 	const struct dlb_tensor *x = &e->graph->tensor[in->tensor];
-	struct act *a = &e->act[e->n_acts];
+	struct step_op *a = &e->step_op[e->n_step_ops];
 	int m = in->micro_batch < 0 ? 0 : in->micro_batch;
 	struct dlb_feed_item *f;
 
-	if (!(a->p = dlb_act_resolve(e, in->tensor, in->micro_batch, err)))
+	if (!(a->p = dlb_step_op_resolve(e, in->tensor, in->micro_batch, err)))
 		return -1;
-	dlb_act_pick_tensor(e, a, &a->p, in->tensor, in);
+	dlb_step_op_dynamic_tensor(e, a, &a->p, in->tensor, in);
 	a->m = m;
-	e->n_acts++;
+	e->n_step_ops++;
 	if (x->kind == DLB_T_SEED || in->tensor == e->graph->seed) {
-		a->kind = ACT_SEED;
+		a->kind = STEP_SEED;
 		a->dtype = x->dtype;
 		return 0;
 	}
-	a->kind = ACT_COPY;
+	a->kind = STEP_COPY;
 	a->bytes = (size_t)dlb_tensor_bytes(x, p->size[m]);
 	a->offset = e->view.feed_bytes;
 	f = &e->view.feed[e->view.n_feed++];
@@ -174,29 +174,29 @@ static int prepare_copy(struct dlb_engine *e, const struct dlb_instr *in, struct
 /* Of the replicas; the end of the step is run.c's. */
 static int prepare_collective(struct dlb_engine *e, const struct dlb_instr *in)
 {
-	static const enum act_kind kind[] = { [DLB_RUN_COMPUTED] = ACT_COMPUTED, [DLB_RUN_REDUCE] = ACT_REDUCE,
-					      [DLB_RUN_REDUCED] = ACT_REDUCED };
+	static const enum step_op_kind kind[] = { [DLB_RUN_COMPUTED] = STEP_COMPUTED, [DLB_RUN_REDUCE] = STEP_REDUCE,
+					      [DLB_RUN_REDUCED] = STEP_REDUCED };
 
 	if (in->what == DLB_RUN_STEP_END)
 		return 0;
-	e->act[e->n_acts] = (struct act){ .kind = kind[in->what], .tag = in->tag, .iteration = in->iteration, .pick = -1 };
+	e->step_op[e->n_step_ops] = (struct step_op){ .kind = kind[in->what], .tag = in->tag, .iteration = in->iteration, .dynamic = -1 };
 	if (in->what == DLB_RUN_COMPUTED)
-		e->act[e->n_acts].p = dlb_arena_alloc(&e->arena, (size_t)dlb_comm_size(e->ground->comm));
-	e->n_acts++;
+		e->step_op[e->n_step_ops].p = dlb_arena_alloc(&e->arena, (size_t)dlb_comm_size(e->runtime->comm));
+	e->n_step_ops++;
 	return 0;
 }
 
-int dlb_acts_prepare(struct dlb_engine *e, const struct dlb_optimizer_choice *c, struct dlb_error *err)
+int dlb_step_ops_prepare(struct dlb_engine *e, const struct dlb_optimizer_choice *c, struct dlb_error *err)
 {
 	if (e->view.program->depth)
 		dlb_prepare_find_updates(e);
-	dlb_prepare_find_landings(e);
+	dlb_prepare_find_remote_srcs(e);
 	for (int i = 0; i < e->np->n_instr; i++) {
 		const struct dlb_instr *in = &e->np->instr[i];
 		int rc = 0;
 
-		e->act[e->n_acts].iteration = in->iteration;
-		e->act[e->n_acts].pick = -1;
+		e->step_op[e->n_step_ops].iteration = in->iteration;
+		e->step_op[e->n_step_ops].dynamic = -1;
 
 		switch (in->verb) {
 		case DLB_POST:
@@ -214,9 +214,9 @@ int dlb_acts_prepare(struct dlb_engine *e, const struct dlb_optimizer_choice *c,
 			rc = in->what == DLB_RUN_NORM || in->what == DLB_RUN_SQUARES ? prepare_norm(e, in, c, err) :
 				in->what == DLB_RUN_TRUST ? prepare_trust(e, c) : prepare_collective(e, in);
 			break;
-		default:			/* FREE: places were fixed when the program was compiled; who lent this one is told */
-			if (in->verb == DLB_FREE && in->lent)
-				e->act[e->n_acts++] = (struct act){ .kind = ACT_RETURN, .iteration = in->iteration, .pick = -1, .peer = in->peer,
+		default:			/* FREE: places are fixed at compile time; the owner of a zero-copy source is told */
+			if (in->verb == DLB_FREE && in->zero_copy)
+				e->step_op[e->n_step_ops++] = (struct step_op){ .kind = STEP_RETURN, .iteration = in->iteration, .dynamic = -1, .peer = in->peer,
 					.tag = in->tag };
 			break;
 		}
@@ -227,9 +227,9 @@ int dlb_acts_prepare(struct dlb_engine *e, const struct dlb_optimizer_choice *c,
 }
 
 /* Room for the sums of ops that run in halves. */
-void dlb_acts_make_sums(struct dlb_engine *e)
+void dlb_step_ops_make_sums(struct dlb_engine *e)
 {
-	if (dlb_act_sums_moments(e))
+	if (dlb_step_op_sums_moments(e))
 		e->half = dlb_arena_array(&e->arena, (size_t)e->graph->n_ops + 1, sizeof *e->half);
 	if (!e->view.program->statistics)
 		return;
@@ -243,7 +243,7 @@ void dlb_acts_make_sums(struct dlb_engine *e)
 }
 
 /* What the buckets sum, where it lies. */
-int dlb_acts_open_exchange(struct dlb_engine *e, struct dlb_error *err)
+int dlb_step_ops_open_exchange(struct dlb_engine *e, struct dlb_error *err)
 {
 	const struct dlb_program *p = e->view.program;
 	void **summand = dlb_arena_array(&e->arena, (size_t)e->graph->n_ops + 1, sizeof *summand);
@@ -253,12 +253,12 @@ int dlb_acts_open_exchange(struct dlb_engine *e, struct dlb_error *err)
 			int op = e->np->bucket[b].op[i];
 
 			summand[op] = e->np->bucket[b].cls == DLB_SUM_STATISTICS ? e->sums[op] : e->half ? e->half[op].moments :
-				      dlb_program_sums(p, op) ? e->ground->state->sum[op] :
-				      dlb_act_resolve(e, dlb_update_gradient(e->graph, op), 0, err);
+				      dlb_program_sums(p, op) ? e->runtime->state->sum[op] :
+				      dlb_step_op_resolve(e, dlb_update_gradient(e->graph, op), 0, err);
 			if (!summand[op])
 				return -1;
 		}
 	}
-	return dlb_exchange_new(&e->exchange, e->ground->comm, p, e->view.node, e->ground->cluster, summand, e->ground->kfac, e->ground->average,
-				e->ground->kept, e->ground->last_step, err);
+	return dlb_exchange_new(&e->exchange, e->runtime->comm, p, e->view.node, e->runtime->cluster, summand, e->runtime->kfac, e->runtime->average,
+				e->runtime->kept, e->runtime->last_step, err);
 }

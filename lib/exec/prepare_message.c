@@ -3,141 +3,141 @@
 #include "exec/prepare.h"
 #include "util/mem.h"
 
-/* The kernel that has just made what act a sends may write it over there. */
-static void make_there(struct dlb_engine *e, struct act *a, int t, const struct dlb_node_program *there, int place, char *arena)
+/* The kernel that made the message of operation a may write it directly to the receiver's memory. */
+static void make_there(struct dlb_engine *e, struct step_op *a, int t, const struct dlb_node_program *there, int place, char *arena)
 {
 	const struct dlb_op *o;
-	struct act *made = a;
+	struct step_op *made = a;
 
-	while (made > e->act && made->kind == ACT_SEND)
+	while (made > e->step_op && made->kind == STEP_SEND)
 		made--;
-	if (made->kind != ACT_RUN || made->update || made->op != e->graph->tensor[t].producer || made->m != a->m || made->making ||
+	if (made->kind != STEP_RUN || made->update || made->op != e->graph->tensor[t].producer || made->m != a->m || made->dest_choice ||
 	    !dlb_tensor_goes_only_to(e->graph, e->view.program->plan->placement, t, a->peer))
 		return;
 	o = &e->graph->op[made->op];
 	for (int k = 0; k < o->n_out; k++)
 		if (o->out[k] == t && made->out[k] == a->p) {
-			made->making = a->making = dlb_arena_alloc(&e->arena, sizeof *a->making);
-			*a->making = (struct making){ .out = &made->out[k], .here = a->p, .there = a->there, .channel = a->channel };
-			dlb_act_pick_copy(e, made, &made->making->here, e->np, dlb_act_place_of(e, t, a->m), e->ground->arena);
-			dlb_act_pick_copy(e, made, &made->making->there, there, place, arena);
+			made->dest_choice = a->dest_choice = dlb_arena_alloc(&e->arena, sizeof *a->dest_choice);
+			*a->dest_choice = (struct dest_choice){ .out = &made->out[k], .here = a->p, .there = a->there, .channel = a->channel };
+			dlb_step_op_dynamic_copy(e, made, &made->dest_choice->here, e->np, dlb_step_op_place_of(e, t, a->m), e->runtime->arena);
+			dlb_step_op_dynamic_copy(e, made, &made->dest_choice->there, there, place, arena);
 		}
 }
 
-/* What act a sends stays here, or is copied. */
-static void lend(struct dlb_engine *e, struct act *a, int t)
+/* The message of operation a is read in place by the receiver, or copied. */
+static void prepare_zero_copy(struct dlb_engine *e, struct step_op *a, int t)
 {
-	const struct act *made = a;
+	const struct step_op *made = a;
 
-	while (made > e->act && made->kind == ACT_SEND)
+	while (made > e->step_op && made->kind == STEP_SEND)
 		made--;
-	a->lending = dlb_arena_alloc(&e->arena, sizeof *a->lending);
-	*a->lending = (struct lending){ .compute = made->kind == ACT_RUN && !made->update && made->op == e->graph->tensor[t].producer &&
+	a->zero_copy = dlb_arena_alloc(&e->arena, sizeof *a->zero_copy);
+	*a->zero_copy = (struct zero_copy){ .compute = made->kind == STEP_RUN && !made->update && made->op == e->graph->tensor[t].producer &&
 		made->m == a->m ? made->compute : -1 };
 }
 
-void dlb_prepare_find_landings(struct dlb_engine *e)
+void dlb_prepare_find_remote_srcs(struct dlb_engine *e)
 {
-	const struct dlb_ground *g = e->ground;
+	const struct dlb_runtime *g = e->runtime;
 
 	for (int i = 0; i < e->np->n_instr && e->cell >= 0; i++) {
 		const struct dlb_instr *in = &e->np->instr[i];
 		const struct dlb_node_program *from;
-		struct landing *l;
+		struct remote_src *l;
 		int place;
 
-		if (in->verb != DLB_POST || !in->lent || !g->cell_of[in->peer])
+		if (in->verb != DLB_POST || !in->zero_copy || !g->cell_of[in->peer])
 			continue;
-		if (!e->landing)
-			e->landing = dlb_arena_array(&e->arena, (size_t)e->np->n_places + 1, sizeof *e->landing);
+		if (!e->remote_src)
+			e->remote_src = dlb_arena_array(&e->arena, (size_t)e->np->n_places + 1, sizeof *e->remote_src);
 		from = &e->view.program->node[in->peer];
 		place = dlb_program_find_place(from, in->tensor, in->micro_batch);
 		assert(place >= 0);
 		l = dlb_arena_alloc(&e->arena, sizeof *l);
-		*l = (struct landing){ g->arena_of[in->peer] + from->place[place].offset, dlb_place_bytes(from->place[place].bytes),
+		*l = (struct remote_src){ g->arena_of[in->peer] + from->place[place].offset, dlb_place_bytes(from->place[place].bytes),
 			from->place[place].copies, dlb_arena_array(&e->arena, (size_t)e->ring, sizeof(bool)) };
-		e->landing[dlb_program_find_place(e->np, in->tensor, in->micro_batch)] = l;
+		e->remote_src[dlb_program_find_place(e->np, in->tensor, in->micro_batch)] = l;
 	}
 }
 
 /* Gives a message that is started its channel, where there is one. */
-static void find_channel(struct dlb_engine *e, const struct dlb_instr *in, struct act *a)
+static void find_channel(struct dlb_engine *e, const struct dlb_instr *in, struct step_op *a)
 {
-	struct dlb_ground *g = e->ground;
+	struct dlb_runtime *g = e->runtime;
 	int at = e->newest[in->tag], post = in->verb == DLB_POST, place;
 	const struct dlb_node_program *np = &e->view.program->node[in->peer];
 
 	if (e->cell < 0 || !g->cell_of[in->peer])
 		return;
-	while (at >= 0 && (e->act[at].peer != in->peer || e->act[at].kind != a->kind))
+	while (at >= 0 && (e->step_op[at].peer != in->peer || e->step_op[at].kind != a->kind))
 		at = e->older[at];
-	a->channel = at >= 0 ? e->act[at].channel : &e->channel[e->n_acts];
-	a->channel->bell = dlb_comm_bell(g->comm, in->peer);
+	a->channel = at >= 0 ? e->step_op[at].channel : &e->channel[e->n_step_ops];
+	a->channel->wakeup = dlb_comm_wakeup(g->comm, in->peer);
 	a->channel->cell = g->cell_of[post ? e->view.node : in->peer] + e->cell + in->tag;
 	if (post) {
-		if (e->landing)
-			a->landing = e->landing[dlb_program_find_place(e->np, in->tensor, in->micro_batch)];
+		if (e->remote_src)
+			a->remote_src = e->remote_src[dlb_program_find_place(e->np, in->tensor, in->micro_batch)];
 		return;
 	}
 	place = dlb_program_find_place(np, in->tensor, in->micro_batch);
 	assert(place >= 0);
 	a->there = g->arena_of[in->peer] + np->place[place].offset;
-	dlb_act_pick_copy(e, a, &a->there, np, place, g->arena_of[in->peer]);
-	if (in->lent)
-		lend(e, a, in->tensor);
+	dlb_step_op_dynamic_copy(e, a, &a->there, np, place, g->arena_of[in->peer]);
+	if (in->zero_copy)
+		prepare_zero_copy(e, a, in->tensor);
 	else
 		make_there(e, a, in->tensor, np, place, g->arena_of[in->peer]);
 }
 
 int dlb_prepare_message(struct dlb_engine *e, const struct dlb_instr *in, struct dlb_error *err)
 {
-	struct act *a = &e->act[e->n_acts];
+	struct step_op *a = &e->step_op[e->n_step_ops];
 
-	a->kind = in->verb == DLB_POST ? ACT_POST : in->verb == DLB_SEND ? ACT_SEND : in->sent ? ACT_WAIT_SENT : ACT_WAIT;
+	a->kind = in->verb == DLB_POST ? STEP_POST : in->verb == DLB_SEND ? STEP_SEND : in->sent ? STEP_WAIT_SENT : STEP_WAIT;
 	a->peer = in->peer;
 	a->tag = in->tag;
 	a->m = in->micro_batch;
 	if (in->verb == DLB_WAIT) {
-		if (!in->sent && e->ground->cost)
-			a->xfer_s = dlb_cost_xfer_s(e->ground->cost, dlb_tensor_bytes(&e->graph->tensor[in->tensor],
+		if (!in->sent && e->runtime->cost)
+			a->xfer_s = dlb_cost_xfer_s(e->runtime->cost, dlb_tensor_bytes(&e->graph->tensor[in->tensor],
 						    e->view.program->size[in->micro_batch < 0 ? 0 : in->micro_batch]), in->peer, e->view.node);
 	} else {
 		int64_t n = e->view.program->size[in->micro_batch < 0 ? 0 : in->micro_batch];
 
 		a->bytes = (size_t)dlb_tensor_bytes(&e->graph->tensor[in->tensor], n);
-		if (!(a->p = dlb_act_resolve(e, in->tensor, in->micro_batch, err)))
+		if (!(a->p = dlb_step_op_resolve(e, in->tensor, in->micro_batch, err)))
 			return -1;
 		if (in->micro_batch >= 0 || in->verb == DLB_POST)
-			dlb_act_pick_tensor(e, a, &a->p, in->tensor, in);
-		a->request = &e->request[(size_t)e->n_acts * (size_t)e->ring];
+			dlb_step_op_dynamic_tensor(e, a, &a->p, in->tensor, in);
+		a->request = &e->request[(size_t)e->n_step_ops * (size_t)e->ring];
 		find_channel(e, in, a);
-		e->older[e->n_acts] = e->newest[in->tag];
-		e->newest[in->tag] = e->n_acts;
+		e->older[e->n_step_ops] = e->newest[in->tag];
+		e->newest[in->tag] = e->n_step_ops;
 	}
-	e->n_acts++;
+	e->n_step_ops++;
 	return 0;
 }
 
 int dlb_prepare_match_waits(struct dlb_engine *e, struct dlb_error *err)
 {
-	for (int i = 0; i < e->n_acts; i++) {
-		struct act *a = &e->act[i];
+	for (int i = 0; i < e->n_step_ops; i++) {
+		struct step_op *a = &e->step_op[i];
 		int at;
 
-		if (a->kind != ACT_WAIT && a->kind != ACT_WAIT_SENT && a->kind != ACT_RETURN)
+		if (a->kind != STEP_WAIT && a->kind != STEP_WAIT_SENT && a->kind != STEP_RETURN)
 			continue;
 		/* One tensor may go to several nodes under one tag: the peer tells them apart. */
 		for (at = e->newest[a->tag]; at >= 0; at = e->older[at])
-			if (e->act[at].peer == a->peer && (e->act[at].kind == ACT_SEND) == (a->kind == ACT_WAIT_SENT))
+			if (e->step_op[at].peer == a->peer && (e->step_op[at].kind == STEP_SEND) == (a->kind == STEP_WAIT_SENT))
 				break;
 		if (at < 0)
 			return dlb_fail(err, NULL, "node %d waits for a message that it never starts", e->view.node);
-		if (a->kind == ACT_RETURN) {
-			a->channel = e->act[at].channel;
+		if (a->kind == STEP_RETURN) {
+			a->channel = e->step_op[at].channel;
 			continue;
 		}
-		a->request = e->act[at].request;
-		a->landing = a->kind == ACT_WAIT ? e->act[at].landing : NULL;
+		a->request = e->step_op[at].request;
+		a->remote_src = a->kind == STEP_WAIT ? e->step_op[at].remote_src : NULL;
 	}
 	return 0;
 }

@@ -34,57 +34,57 @@ void dlb_prepare_find_updates(struct dlb_engine *e)
 	}
 }
 
-void *dlb_act_gradient_at(struct dlb_engine *e, int op, struct dlb_error *err)
+void *dlb_step_op_gradient_at(struct dlb_engine *e, int op, struct dlb_error *err)
 {
 	int weight, gradient;
 
 	if (dlb_program_sums(e->view.program, op))
-		return e->ground->state->sum[op];
+		return e->runtime->state->sum[op];
 	update_operands(e->graph, &e->graph->op[op], &weight, &gradient);
-	return dlb_act_resolve(e, gradient, 0, err);
+	return dlb_step_op_resolve(e, gradient, 0, err);
 }
 
-int dlb_prepare_moment(struct dlb_engine *e, const struct dlb_instr *in, int moment, struct act *a, struct dlb_error *err)
+int dlb_prepare_moment(struct dlb_engine *e, const struct dlb_instr *in, int moment, struct step_op *a, struct dlb_error *err)
 {
-	if (dlb_kfac_prepare_sum(e->ground->kfac, e->view.program, in->op, moment, in->micro_batch, &a->kernel, err))
+	if (dlb_kfac_prepare_sum(e->runtime->kfac, e->view.program, in->op, moment, in->micro_batch, &a->kernel, err))
 		return -1;
-	dlb_act_keep_kernel(e, a->kernel);
+	dlb_step_op_keep_kernel(e, a->kernel);
 	a->in = dlb_arena_array(&e->arena, 1, sizeof *a->in);
-	return (a->in[0] = dlb_act_resolve(e, in->tensor, in->micro_batch, err)) ? 0 : -1;
+	return (a->in[0] = dlb_step_op_resolve(e, in->tensor, in->micro_batch, err)) ? 0 : -1;
 }
 
-int dlb_prepare_precondition(struct dlb_engine *e, const struct dlb_instr *in, struct act *a, struct dlb_error *err)
+int dlb_prepare_precondition(struct dlb_engine *e, const struct dlb_instr *in, struct step_op *a, struct dlb_error *err)
 {
 	const struct dlb_kfac_layer l = dlb_kfac_layer_at(e->graph, in->op);
 
-	if (dlb_kfac_prepare_apply(e->ground->kfac, in->op, &a->kernel, err))
+	if (dlb_kfac_prepare_apply(e->runtime->kfac, in->op, &a->kernel, err))
 		return -1;
-	dlb_act_keep_kernel(e, a->kernel);
+	dlb_step_op_keep_kernel(e, a->kernel);
 	a->out = dlb_arena_array(&e->arena, 2, sizeof *a->out);
-	a->out[0] = e->ground->state->sum[l.update];
-	a->out[1] = l.bias_update < 0 ? NULL : e->ground->state->sum[l.bias_update];
+	a->out[0] = e->runtime->state->sum[l.update];
+	a->out[1] = l.bias_update < 0 ? NULL : e->runtime->state->sum[l.bias_update];
 	assert(a->out[0] && (l.bias_update < 0 || a->out[1]));
 	return 0;
 }
 
-int dlb_prepare_accumulate(struct dlb_engine *e, const struct dlb_instr *in, struct act *a, struct dlb_error *err)
+int dlb_prepare_accumulate(struct dlb_engine *e, const struct dlb_instr *in, struct step_op *a, struct dlb_error *err)
 {
 	const struct dlb_tensor *x = &e->graph->tensor[in->tensor];
 	struct dlb_desc d = dlb_tensor_desc(x, e->view.program->batch);
 	const struct dlb_accumulate_desc desc = { .dtype = d.dtype, .count = dlb_desc_count(&d), .first = in->micro_batch == 0 };
-	int rc = e->ground->be->ops->accumulate(e->ground->be, &desc, &a->kernel, err);
+	int rc = e->runtime->be->ops->accumulate(e->runtime->be, &desc, &a->kernel, err);
 
 	if (rc)
-		return rc == DLB_NO_KERNEL ? dlb_act_no_kernel(e, in->op, err) : -1;
-	dlb_act_keep_kernel(e, a->kernel);
+		return rc == DLB_NO_KERNEL ? dlb_step_op_no_kernel(e, in->op, err) : -1;
+	dlb_step_op_keep_kernel(e, a->kernel);
 	a->in = dlb_arena_array(&e->arena, 1, sizeof *a->in);
 	a->out = dlb_arena_array(&e->arena, 1, sizeof *a->out);
-	a->out[0] = e->ground->state->sum[in->op];
+	a->out[0] = e->runtime->state->sum[in->op];
 	assert(a->out[0]);
-	dlb_act_pick_sum(e, a, &a->out[0], in->op);
-	if (!(a->in[0] = dlb_act_resolve(e, in->tensor, in->micro_batch, err)))
+	dlb_step_op_dynamic_sum(e, a, &a->out[0], in->op);
+	if (!(a->in[0] = dlb_step_op_resolve(e, in->tensor, in->micro_batch, err)))
 		return -1;
-	dlb_act_pick_tensor(e, a, &a->in[0], in->tensor, in);
+	dlb_step_op_dynamic_tensor(e, a, &a->in[0], in->tensor, in);
 	return 0;
 }
 
@@ -101,16 +101,16 @@ static bool hides_nan(const struct dlb_graph *g, int weight)
 	return false;
 }
 
-bool dlb_act_sums_moments(const struct dlb_engine *e)
+bool dlb_step_op_sums_moments(const struct dlb_engine *e)
 {
 	return e->view.program->n_replicas > 1 && dlb_sharing_tensors(&e->view.program->whole->sharing) > 1;
 }
 
 /* A replica's own moments are of its own gradient; `a` is left to go on from what comes back. */
-static int prepare_half(struct dlb_engine *e, int op, int weight, const struct dlb_optimizer_choice *c, struct act *a, struct dlb_error *err)
+static int prepare_half(struct dlb_engine *e, int op, int weight, const struct dlb_optimizer_choice *c, struct step_op *a, struct dlb_error *err)
 {
 	const struct dlb_program *p = e->view.program;
-	const struct dlb_state *s = e->ground->state;
+	const struct dlb_state *s = e->runtime->state;
 	const struct dlb_desc d = dlb_tensor_desc(&e->graph->tensor[weight], 1);
 	struct first_half *h = &e->half[op];
 	struct dlb_optimizer_exchange x;
@@ -119,9 +119,9 @@ static int prepare_half(struct dlb_engine *e, int op, int weight, const struct d
 	dlb_optimizer_exchange(c, (double)p->batch / (double)p->step_batch, &x);
 	x.in = 1;			/* what is fed sees to it that the gradient is that of the own samples' mean */
 	desc = dlb_optimizer_desc(c, d.dtype, dlb_desc_count(&d), DLB_UPDATE_LOCAL, &x);
-	if (e->ground->be->ops->update(e->ground->be, &desc, &h->kernel, err))
+	if (e->runtime->be->ops->update(e->runtime->be, &desc, &h->kernel, err))
 		return -1;
-	dlb_act_keep_kernel(e, h->kernel);
+	dlb_step_op_keep_kernel(e, h->kernel);
 	h->bytes = (size_t)dlb_desc_bytes(&d);
 	h->moments = dlb_arena_alloc(&e->arena, 2 * h->bytes);
 	h->in[0] = a->in[0];
@@ -138,7 +138,7 @@ static int prepare_half(struct dlb_engine *e, int op, int weight, const struct d
 /* What is foreseen is not late. */
 static double rate_scale(const struct dlb_engine *e, const struct dlb_optimizer_choice *c, int weight)
 {
-	const struct dlb_weight_copies *w = dlb_act_copies_of(e, weight);
+	const struct dlb_weight_copies *w = dlb_step_op_copies_of(e, weight);
 
 	return c->delay_discount && w && w->most > 1 && e->view.program->staleness != DLB_STALE_PREDICT ? 2.0 / (1.0 + w->most) : 1.0;
 }
@@ -157,10 +157,10 @@ static const struct dlb_optimizer_choice *of_group(struct dlb_engine *e, const s
 }
 
 int dlb_prepare_update(struct dlb_engine *e, const struct dlb_instr *in, const struct dlb_optimizer_choice *c,
-			  struct act *a, struct dlb_error *err)
+			  struct step_op *a, struct dlb_error *err)
 {
 	const struct dlb_op *o = &e->graph->op[in->op];
-	struct dlb_state *s = e->ground->state;
+	struct dlb_state *s = e->runtime->state;
 	struct dlb_update_desc desc;
 	struct dlb_desc d;
 	int weight, gradient, rc;
@@ -171,11 +171,11 @@ int dlb_prepare_update(struct dlb_engine *e, const struct dlb_instr *in, const s
 		return dlb_fail(err, NULL, "update '%s' has no weight and gradient on node %d", o->name, e->view.node);
 	c = of_group(e, c, weight, &scale);
 	d = dlb_tensor_desc(&e->graph->tensor[weight], 1);
-	desc = dlb_optimizer_desc(c, d.dtype, dlb_desc_count(&d), dlb_act_sums_moments(e) ? DLB_UPDATE_APPLY : DLB_UPDATE_WHOLE, NULL);
-	rc = e->ground->be->ops->update(e->ground->be, &desc, &a->kernel, err);
+	desc = dlb_optimizer_desc(c, d.dtype, dlb_desc_count(&d), dlb_step_op_sums_moments(e) ? DLB_UPDATE_APPLY : DLB_UPDATE_WHOLE, NULL);
+	rc = e->runtime->be->ops->update(e->runtime->be, &desc, &a->kernel, err);
 	if (rc)
-		return rc == DLB_NO_KERNEL ? dlb_act_no_kernel(e, in->op, err) : -1;
-	dlb_act_keep_kernel(e, a->kernel);
+		return rc == DLB_NO_KERNEL ? dlb_step_op_no_kernel(e, in->op, err) : -1;
+	dlb_step_op_keep_kernel(e, a->kernel);
 	a->update = true;
 	a->rate_scale = scale * rate_scale(e, c, weight);
 	a->preconditioned = dlb_kfac_layer_of(e->graph, in->op) >= 0;
@@ -185,25 +185,25 @@ int dlb_prepare_update(struct dlb_engine *e, const struct dlb_instr *in, const s
 	a->out[0] = s->value[weight];
 	for (int k = 0; k < s->n_slots; k++)
 		a->out[1 + k] = s->slot[k][weight];
-	if (!(a->in[0] = dlb_act_gradient_at(e, in->op, err)))
+	if (!(a->in[0] = dlb_step_op_gradient_at(e, in->op, err)))
 		return -1;
 	if (dlb_program_sums(e->view.program, in->op))
-		dlb_act_pick_sum(e, a, &a->in[0], in->op);
+		dlb_step_op_dynamic_sum(e, a, &a->in[0], in->op);
 	else
-		dlb_act_pick_copy(e, a, &a->in[0], e->np, dlb_act_place_of(e, gradient, 0), e->ground->arena);
-	return dlb_act_sums_moments(e) ? prepare_half(e, in->op, weight, c, a, err) : 0;
+		dlb_step_op_dynamic_copy(e, a, &a->in[0], e->np, dlb_step_op_place_of(e, gradient, 0), e->runtime->arena);
+	return dlb_step_op_sums_moments(e) ? prepare_half(e, in->op, weight, c, a, err) : 0;
 }
 
 int dlb_prepare_copy_of_weight(struct dlb_engine *e, const struct dlb_instr *in, const struct dlb_optimizer_choice *c,
-				  struct act *a, struct dlb_error *err)
+				  struct step_op *a, struct dlb_error *err)
 {
 	const struct dlb_op *o = &e->graph->op[in->op];
-	struct dlb_state *s = e->ground->state;
-	const struct dlb_backend_ops *ops = e->ground->be->ops;
+	struct dlb_state *s = e->runtime->state;
+	const struct dlb_backend_ops *ops = e->runtime->be->ops;
 	bool predict = in->what == DLB_RUN_PREDICT;
 	int weight, gradient, rc;
 	struct dlb_desc d;
-	struct pick *p;
+	struct dynamic_operand *p;
 
 	update_operands(e->graph, o, &weight, &gradient);
 	if (weight < 0 || !s->value[weight] || !s->copy[weight])
@@ -213,18 +213,18 @@ int dlb_prepare_copy_of_weight(struct dlb_engine *e, const struct dlb_instr *in,
 	if (predict) {
 		const struct dlb_update_desc desc = dlb_optimizer_desc(c, d.dtype, dlb_desc_count(&d), DLB_UPDATE_PREDICT, NULL);
 
-		rc = ops->update(e->ground->be, &desc, &a->kernel, err);
+		rc = ops->update(e->runtime->be, &desc, &a->kernel, err);
 		if (rc == DLB_NO_KERNEL)
 			return dlb_fail(err, "/plan/staleness", "predict needs an optimizer that keeps a smoothed gradient, not %s",
 					dlb_optimizers[c->rule].name);
 	} else {
 		const struct dlb_accumulate_desc desc = { .dtype = d.dtype, .count = dlb_desc_count(&d), .first = true };
 
-		rc = ops->accumulate(e->ground->be, &desc, &a->kernel, err);
+		rc = ops->accumulate(e->runtime->be, &desc, &a->kernel, err);
 	}
 	if (rc)
-		return rc == DLB_NO_KERNEL ? dlb_act_no_kernel(e, in->op, err) : -1;
-	dlb_act_keep_kernel(e, a->kernel);
+		return rc == DLB_NO_KERNEL ? dlb_step_op_no_kernel(e, in->op, err) : -1;
+	dlb_step_op_keep_kernel(e, a->kernel);
 	a->predict = predict ? in->version : 0;
 	a->in = dlb_arena_array(&e->arena, 1 + DLB_MAX_STATES, sizeof *a->in);
 	a->out = dlb_arena_array(&e->arena, 1, sizeof *a->out);
@@ -232,9 +232,9 @@ int dlb_prepare_copy_of_weight(struct dlb_engine *e, const struct dlb_instr *in,
 	for (int k = 0; k < s->n_slots && predict; k++)
 		a->in[1 + k] = s->slot[k][weight];
 	a->out[0] = s->copy[weight];
-	p = dlb_act_add_pick(e, a, &a->out[0]);
+	p = dlb_step_op_add_dynamic(e, a, &a->out[0]);
 	p->base = s->copy[weight];
 	p->stride = dlb_place_bytes(dlb_desc_bytes(&d));
-	p->copies = dlb_act_copies_of(e, weight)->n;
+	p->copies = dlb_step_op_copies_of(e, weight)->n;
 	return 0;
 }

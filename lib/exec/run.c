@@ -1,11 +1,11 @@
-/* The job around the step loop: opening, stepping until a limit, checkpoints, the report.
+/* The job around the step loop: set-up, stepping until a limit, checkpoints, the report.
  *
  * Every rank runs this same code over its own part. Where one may fail and others not, the stage ends in
  * dlb_comm_agree, so all leave together; decisions (stop, signal, a loss that is not finite) are made on
  * numbers that one small sum over the ranks at the end of each step has made equal everywhere. Only the
  * rank that computes the loss contributes to it, so the sum is exact.
  *
- * opening.c opens all that a run needs, flight.c is the loop where several steps are under way, summary.c makes the report. */
+ * run_init.c opens all that a run needs, async_loop.c is the loop where several steps are under way, summary.c makes the report. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -206,7 +206,7 @@ static int train(struct run *r, int *who, struct dlb_error *err)
 	if (dlb_comm_barrier(r->comm, err))
 		return -1;
 	if (r->program[0].depth)
-		return dlb_run_flight(r, who, err);
+		return dlb_run_async_loop(r, who, err);
 	start_s = before_s = dlb_clock_s();
 	dlb_watch_start(r->watch);
 	r->stopped = dlb_run_limit_reached(r, &r->at);

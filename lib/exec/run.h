@@ -25,7 +25,7 @@ struct run {
 	struct dlb_memories *memories;
 	int replica, *placement;			/* this rank's, and where its replica's ops stand */
 	struct dlb_state state;
-	struct dlb_ground ground;
+	struct dlb_runtime runtime;
 	struct dlb_program program[MAX_BATCHES];	/* [0]: full batches */
 	struct dlb_engine *engine[MAX_BATCHES];
 	int64_t size[MAX_BATCHES];
@@ -55,7 +55,7 @@ struct run {
 	double *ending;					/* [dlb_run_ending_length] what the ranks tell each other at the end of a step */
 };
 
-/* ---- opening.c ---- */
+/* ---- run_init.c ---- */
 /* Opens everything, on all ranks or on none: -1 with err, of rank *who. What is open is closed by dlb_run_close. */
 int dlb_run_open(struct run *r, const struct dlb_doc *doc, int *who, struct dlb_error *err);
 void dlb_run_close(struct run *r);
@@ -103,8 +103,8 @@ bool dlb_run_wants_end(const struct run *r);
 /* Steps from start to limit, for the progress line; 0: not known. */
 int64_t dlb_run_total_steps(const struct run *r);
 
-/* ---- flight.c ---- */
-int dlb_run_flight(struct run *r, int *who, struct dlb_error *err);
+/* ---- async_loop.c ---- */
+int dlb_run_async_loop(struct run *r, int *who, struct dlb_error *err);
 
 /* ---- summary.c ---- */
 /* Gathers what all ranks saw into the report, on rank 0. */

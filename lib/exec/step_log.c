@@ -23,7 +23,7 @@ struct dlb_step_log {
 	size_t n;
 };
 
-/* ---- opening ---- */
+/* ---- set-up ---- */
 
 /* The lines of steps up to `step` in the file that has the name now. */
 static int lines_up_to(const char *path, int64_t step, int64_t *lines, struct dlb_error *err)

@@ -3,7 +3,7 @@
  * dimension first, as in the grid). AffineGridGrad (dgrid) -> dtheta.
  *
  * The samples and channels that `size` names are not looked at: the former are theta's, the latter do not matter. */
-#include "op/kit.h"
+#include "op/op_util.h"
 
 #include <string.h>
 

@@ -10,7 +10,7 @@
  * StridedAttention (domain dlb) reads its operands and writes its result as they lie: the dimensions of batch, heads, rows and width
  * of Q, K, V and Y are the attributes axesQ, axesK, axesV and axesY; that of the width is 3. It has no past.
  * A. Vaswani et al., Attention Is All You Need, 2017; T. Dao et al., FlashAttention, 2022. */
-#include "op/kit.h"
+#include "op/op_util.h"
 
 #include <math.h>
 #include <string.h>

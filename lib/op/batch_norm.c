@@ -7,7 +7,7 @@
  * (inputs 3, 4) are state: they are written in place; outputs 1 and 2 receive copies where somebody asks for them.
  * Outputs 3 and 4 are the saved mean and 1/sqrt(var + epsilon) that BatchNormalizationGrad reads.
  * Sergey Ioffe, Christian Szegedy, Batch Normalization, ICML 2015. */
-#include "op/kit.h"
+#include "op/op_util.h"
 
 #include <string.h>
 

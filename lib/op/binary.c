@@ -1,5 +1,5 @@
 /* Elementwise operators of several inputs with NumPy's broadcasting: arithmetic, comparison, choice. */
-#include "op/kit.h"
+#include "op/op_util.h"
 
 #include <math.h>
 #include <string.h>

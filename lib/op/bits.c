@@ -1,7 +1,7 @@
 /* Operators on the bits of integers: BitwiseAnd, BitwiseOr, BitwiseXor, BitwiseNot, BitShift. None has a gradient.
  * A shift by a negative number, or by all bits or more, leaves what the fill alone gives (opset 28; earlier versions
  * have unsigned types and leave it open). */
-#include "op/kit.h"
+#include "op/op_util.h"
 
 #include <string.h>
 

@@ -3,7 +3,7 @@
  * y = z, or z sigmoid(z) (activation silu, swish); present_state is the last k - 1 elements of p.
  * CausalConvWithStateGrad (dy, x, w, bias, past_state, dpresent) -> dx, dw, dbias, dpast makes z again.
  * A. Gu, T. Dao, Mamba, 2023; S. Yang et al., Gated Delta Networks, 2024. */
-#include "op/kit.h"
+#include "op/op_util.h"
 
 #include <math.h>
 #include <string.h>

@@ -1,5 +1,5 @@
 /* Kernels made of kernels, and the commonest single ones. */
-#include "op/kit.h"
+#include "op/op_util.h"
 
 #include <assert.h>
 #include <stdlib.h>

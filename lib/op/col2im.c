@@ -1,7 +1,7 @@
 /* Col2Im: data (N, C K, L), image_shape (D..), block_shape (K..) -> image (N, C, D..): each of the L places of the block on
  * the image adds its K elements to those of the image below it. Col2ImGrad (dimage) reads them back (im2col); its
  * attributes are those of the forward vertex, and "block_shape". */
-#include "op/kit.h"
+#include "op/op_util.h"
 
 #include <string.h>
 

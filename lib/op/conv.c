@@ -4,7 +4,7 @@
  * ConvGradWeight (dy, x) -> dw, db  db only when asked for (two outputs)
  * ConvTranspose is the gradient of a convolution with respect to its input, and the other way round. */
 #include "op/conv.h"
-#include "op/kit.h"
+#include "op/op_util.h"
 
 #include <string.h>
 

@@ -2,7 +2,7 @@
  * start or from the end (reverse). The gradient of a running sum is the running sum the other way; that of a running
  * product (CumProdGrad: dy, x, axis) divides by nothing, so zeros are no exception:
  *     dx[k] = p[k] s[k],  p[k] = x[0] .. x[k-1],  s[k] = dy[k] + x[k+1] s[k+1]    (exclusive: s[k] = dy[k+1] + x[k+1] s[k+1]) */
-#include "op/kit.h"
+#include "op/op_util.h"
 
 struct running { enum dlb_dtype type; int64_t outer, n, inner; bool exclusive, reverse; };
 

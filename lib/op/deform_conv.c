@@ -10,7 +10,7 @@
  *     DeformColumnsGradOffset (dcolumns, x, offset, mask?) -> doffset, dmask
  *
  * Dai et al., Deformable Convolutional Networks, 2017; mask: Zhu et al., Deformable ConvNets v2, 2019. */
-#include "op/kit.h"
+#include "op/op_util.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -7,7 +7,7 @@
  *
  * Our own attribute "slice" {axis, units, unit, first, count} says that x is that part of a tensor (struct dlb_slice): the
  * mask is then that part of the tensor's. */
-#include "op/kit.h"
+#include "op/op_util.h"
 
 #include <string.h>
 

@@ -7,7 +7,7 @@
  * that one operand alone has and nobody needs are summed before. The dimensions of an ellipsis are letters of their
  * own, counted from the right, and broadcast. The gradient of operand i puts dy in its place:
  *     y = einsum("A,B->Y", a, b):   da = einsum("Y,B->A", dy, b). */
-#include "op/kit.h"
+#include "op/op_util.h"
 
 #include <ctype.h>
 #include <stdio.h>

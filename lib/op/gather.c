@@ -4,7 +4,7 @@
  * Our own attributes "first" and "of" say that the table is the rows from `first` on of one that has `of`, which the
  * indices count in: rows that are not here are zeros, so that the outputs of all parts add up to that of the whole. A third
  * one, "padding", is a row (of the whole table) that gets no gradient, as torch.nn.Embedding's padding_idx. */
-#include "op/kit.h"
+#include "op/op_util.h"
 
 #include <string.h>
 

@@ -1,6 +1,6 @@
 /* Gelu, exact (by erf) or by tanh as attribute "approximate" says, and its gradient, which keeps x alone.
  * D. Hendrycks, K. Gimpel, Gaussian Error Linear Units, 2016. */
-#include "op/kit.h"
+#include "op/op_util.h"
 
 #include <string.h>
 

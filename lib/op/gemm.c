@@ -7,7 +7,7 @@
  *
  * Where one factor is bf16 and the other f32 (a weight), the product is one of bf16, and so is what comes out, unless
  * attribute "dtype" says f32, as the gradient of an f32 factor does. A bias beside bf16 factors is f32. */
-#include "op/kit.h"
+#include "op/op_util.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -8,7 +8,7 @@
  * GridSampleGrad     (dy, grid, shape of x) -> dx
  * GridSampleGradGrid (dy, x, grid)          -> dgrid
  * Cubic: R. Keys, Cubic Convolution Interpolation, IEEE TASSP 29(6), 1981, with a = -0.75. */
-#include "op/kit.h"
+#include "op/op_util.h"
 
 #include <math.h>
 #include <string.h>

@@ -3,7 +3,7 @@
  * Every one of them is a list of pairs (element of the table, element of the updates or the output); what differs is how
  * the pair is found. Gradients are the same pairs the other way round: GatherElementsGrad, GatherNDGrad (dy, indices,
  * shape) add to zeros; ScatterElements and ScatterND give x dy (zeros where it was overwritten) and gather for updates. */
-#include "op/kit.h"
+#include "op/op_util.h"
 
 #include <math.h>
 #include <string.h>

@@ -7,7 +7,7 @@
  *     dx = invstd (g - mean(g) - x^ mean(g x^)),   for RMS without mean(g)
  * J. L. Ba, J. R. Kiros, G. E. Hinton, Layer Normalization, 2016; B. Zhang, R. Sennrich, Root Mean Square Layer
  * Normalization, 2019; D. Ulyanov et al., Instance Normalization, 2016; Y. Wu, K. He, Group Normalization, 2018. */
-#include "op/kit.h"
+#include "op/op_util.h"
 
 #include <string.h>
 

@@ -1,6 +1,6 @@
 /* LayoutView (domain dlb): the same bytes under another layout's name, where both coincide: one channel (N,1,H,W)
  * or one pixel (N,C,1,1). A view, so it costs nothing; Layout, its neighbour, moves bytes. */
-#include "op/kit.h"
+#include "op/op_util.h"
 
 #include <string.h>
 

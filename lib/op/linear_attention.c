@@ -5,7 +5,7 @@
  * the rows: it keeps the state before every sqrt(rows)-th row and makes those between two of them again.
  * A. Katharopoulos et al., Transformers are RNNs, 2020; S. Yang et al., Gated Delta Networks, 2024; T. Chen et al.,
  * Training Deep Nets with Sublinear Memory Cost, 2016. */
-#include "op/kit.h"
+#include "op/op_util.h"
 
 #include <math.h>
 #include <string.h>

@@ -3,7 +3,7 @@
  *     NegativeLogLikelihoodLossGrad (dy, labels[, weights]) -> dx, attribute "classes"
  * The former reads the forward's output 1, log_prob. It has an attribute of our own, "smoothing" in [0, 1): PyTorch's
  * label_smoothing (struct dlb_loss_desc says what it does). */
-#include "op/kit.h"
+#include "op/op_util.h"
 
 #include <string.h>
 

@@ -11,7 +11,7 @@
  *
  * These are PyTorch's BCEWithLogitsLoss, MSELoss, L1Loss, HuberLoss, SmoothL1Loss and KLDivLoss("batchmean").
  * LOSSGrad (dy, x, t[, w]) -> dx is the terms' slope in x, times dy and divided likewise. */
-#include "op/kit.h"
+#include "op/op_util.h"
 
 #include <float.h>
 #include <math.h>

@@ -8,7 +8,7 @@
  * What the numbers are says struct dlb_loss_desc. */
 #include <stdlib.h>
 #include <string.h>
-#include "op/kit.h"
+#include "op/op_util.h"
 
 /* x (N, C, ...) with labels (N, ...); d's classes are x's own. */
 static int fill(const struct dlb_op_io *io, const struct dlb_desc *x, const struct dlb_desc *t, struct dlb_loss_desc *d,

@@ -1,6 +1,6 @@
 /* LpNormalization: y = x / n, n the L1 or L2 norm along an axis; 0 where n is 0. Its gradient reads x and y:
  *     dx = (dy - v sum(dy y)) / n,  v = y for L2, sign(x) for L1 */
-#include "op/kit.h"
+#include "op/op_util.h"
 
 struct lines { int p, axis; struct dlb_desc norm; };	/* norm: 1 along the axis */
 

@@ -1,6 +1,6 @@
 /* LpPool and GlobalLpPool: y = (sum |x|^p)^(1/p) over each window; padding adds nothing.
  * LpPoolGrad (dy, x, y) -> dx, dx = dy sign(x) (|x| / y)^(p - 1), summed over the windows; 0 where y is. */
-#include "op/kit.h"
+#include "op/op_util.h"
 
 #include <math.h>
 #include <string.h>

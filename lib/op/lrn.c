@@ -3,7 +3,7 @@
  *     y = x s^-beta
  * LRNGrad (dy, x):  dx_i = dy_i s_i^-beta - 2 alpha beta / size x_i (sum over j whose window holds i: dy_j x_j s_j^(-beta-1))
  * A. Krizhevsky, I. Sutskever, G. Hinton, ImageNet Classification with Deep CNNs, NIPS 2012. */
-#include "op/kit.h"
+#include "op/op_util.h"
 
 #include <math.h>
 

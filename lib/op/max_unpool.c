@@ -2,7 +2,7 @@
  * output says they came from: indices count the elements of the whole tensor that a pool of this window would have
  * had. A larger output_shape holds that tensor at its beginning along every dimension.
  * MaxUnpoolGrad (dy, indices): as PyTorch, every element gets the gradient of the place it was put, overwritten or not. */
-#include "op/kit.h"
+#include "op/op_util.h"
 
 #include <string.h>
 

@@ -1,6 +1,6 @@
 /* MeanVarianceNormalization: y = (x - mean) / (s + 1e-9), with mean and standard deviation s over `axes` (all but the
  * channels). With d = s + 1e-9:   dx = (dy - mean(dy)) / d - y mean(dy y) / s. */
-#include "op/kit.h"
+#include "op/op_util.h"
 
 static const double epsilon = 1e-9;
 

@@ -1,7 +1,7 @@
 /* Operators that move elements by strides: Transpose, Slice, Concat, Split, Expand, Tile, Pad.
  *
  * SliceGrad (dy, shape[, starts, ends, axes, steps]) puts dy into zeros of that shape, where Slice took it. */
-#include "op/kit.h"
+#include "op/op_util.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -6,7 +6,7 @@
  *
  * length is the number of elements of x / "divisor" (default 1): n must never be more. A padding column is one that counts, so
  * whatever is computed of the rows that it picks is as finite as theirs. lib/graph/ragged.c makes these. */
-#include "op/kit.h"
+#include "op/op_util.h"
 
 static double flops(const struct dlb_op_io *io)
 {

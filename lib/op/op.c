@@ -34,7 +34,7 @@ int dlb_op_kind_find(const char *type, const char *domain)
 }
 
 /* Names that TensorFlow, PyTorch and published placement graphs use for what has an ONNX name too. */
-static const struct { const char *type, *work; } foreign[] = {
+static const struct { const char *type, *work; } external[] = {
 	{ "Conv2D", "conv" }, { "Conv2DBackpropInput", "conv" }, { "Conv2DBackpropFilter", "conv" },
 	{ "DepthwiseConv2dNative", "conv" }, { "Conv2d", "conv" }, { "convolution", "conv" },
 	{ "BatchMatMul", "dense" }, { "BatchMatMulV2", "dense" }, { "Linear", "dense" }, { "dense", "dense" },
@@ -53,9 +53,9 @@ const char *dlb_op_work(const char *type)
 	for (int i = 0; i < DLB_N_OPS; i++)
 		if (!strcmp(classes[i]->name, type))
 			return classes[i]->work ? classes[i]->work : "other";
-	for (size_t i = 0; i < sizeof foreign / sizeof foreign[0]; i++)
-		if (!strcmp(foreign[i].type, type))
-			return foreign[i].work;
+	for (size_t i = 0; i < sizeof external / sizeof external[0]; i++)
+		if (!strcmp(external[i].type, type))
+			return external[i].work;
 	return "other";
 }
 

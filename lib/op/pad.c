@@ -3,7 +3,7 @@
  *
  * Zeros around a box are strided copies. Else a table says for each index along each dimension of y which index of x
  * it shows; rows of y are filled by the table of the last dimension. */
-#include "op/kit.h"
+#include "op/op_util.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -3,7 +3,7 @@
  * MaxPool's backward needs to know which element of each window won: output 2 of the forward vertex (ours,
  * behind ONNX's Indices) holds its position inside the window, one byte where windows have up to 255 elements.
  * MaxPoolGrad (dy, pos) and AveragePoolGrad (dy) have the forward's attributes and "spatial", x's sizes. */
-#include "op/kit.h"
+#include "op/op_util.h"
 
 #include <string.h>
 

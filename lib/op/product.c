@@ -5,7 +5,7 @@
  * as attention has it: heads are a dimension in the middle of memory and a batch of the product. No copy is made, the
  * kernel gets strides. All three have one number of dimensions, at least 3, and the batches of A and B are the same
  * (nothing broadcasts). A missing perm changes nothing. The gradients are Products again. */
-#include "op/kit.h"
+#include "op/op_util.h"
 
 #include <string.h>
 

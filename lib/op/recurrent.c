@@ -6,7 +6,7 @@
  * LSTM: i o f g c h. Backwards the gradients of all gates are kept, so that those of W, R and X are single products too.
  * A sample that ended (sequence_lens) keeps its state; its outputs are zero. Gates lie as in ONNX: iofc, zrh.
  * S. Hochreiter, J. Schmidhuber, Long Short-Term Memory, 1997; K. Cho et al., 2014. */
-#include "op/kit.h"
+#include "op/op_util.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -3,7 +3,7 @@
  * axes of a sum or mean; ReduceExtremeGrad (dy, x, y) gives it to the elements that are y, in equal parts; ReduceProdGrad
  * (dy, x) multiplies it by all elements but the one, so that zeros are no exception.
  * What is reduced from bf16 is f32: sums of many terms. */
-#include "op/kit.h"
+#include "op/op_util.h"
 
 #include <float.h>
 #include <string.h>

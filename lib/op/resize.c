@@ -5,7 +5,7 @@
  * kernel is prepared; the axes that change are applied one after the other, and backwards
  * (ResizeGrad (dy, shape, roi, scales, sizes)) the same taps scatter instead of gather.
  * Cubic: R. Keys, Cubic Convolution Interpolation, IEEE TASSP 29(6), 1981. */
-#include "op/kit.h"
+#include "op/op_util.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -1,6 +1,6 @@
 /* ReverseSequence: the first sequence_lens[n] steps of sample n in reverse order, the rest as they are. It is its own
  * inverse, so the gradient is the same reversal of dy. */
-#include "op/kit.h"
+#include "op/op_util.h"
 
 #include <string.h>
 

@@ -4,7 +4,7 @@
  *
  * RoiAlignGrad (dy, rois, batch_indices, shape of x, x in mode max) -> dx. Regions have no gradient, as in torchvision.
  * A region of a sample that is not there, or of more than 2^12 places a bin and dimension, gives NaN. */
-#include "op/kit.h"
+#include "op/op_util.h"
 
 #include <math.h>
 #include <string.h>

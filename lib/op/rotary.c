@@ -5,7 +5,7 @@
  * in the table gives zeros. The gradient of x is dy turned back: our own attribute "inverse".
  * RotaryEmbeddingGradTables (dy, x, cos, position_ids) -> dcos, dsin.
  * J. Su et al., RoFormer: Enhanced Transformer with Rotary Position Embedding, 2021. */
-#include "op/kit.h"
+#include "op/op_util.h"
 
 #include <string.h>
 

@@ -3,7 +3,7 @@
  *     SampleConcat (shares...) -> x
  * Samples lie along `axis`, `unit` elements each. Sizes follow the batch, which those of Split cannot. */
 #include <stdlib.h>
-#include "op/kit.h"
+#include "op/op_util.h"
 
 int64_t dlb_samples_count(struct dlb_samples s, int64_t n)
 {

@@ -1,6 +1,6 @@
 /* Choosing by value: TopK, ArgMax, ArgMin, Hardmax, OneHot. Ties go to the lower index (ArgMax, ArgMin: to the higher
  * one with select_last_index). TopK's gradient puts dy where its values came from. */
-#include "op/kit.h"
+#include "op/op_util.h"
 
 #include <stdlib.h>
 #include <string.h>

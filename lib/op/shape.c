@@ -1,5 +1,5 @@
 /* Shapes as values, and tensors made from shapes: Shape, Size, Constant, ConstantOfShape, Range, EyeLike, Cast. */
-#include "op/kit.h"
+#include "op/op_util.h"
 
 #include <math.h>
 #include <stdlib.h>

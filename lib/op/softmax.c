@@ -1,6 +1,6 @@
 /* Softmax and LogSoftmax. Before opset 13 the input is seen as a matrix, cut at `axis` (default 1); since then
  * it is one axis (default the last). The gradients say which by "flatten", so that they need no opset. */
-#include "op/kit.h"
+#include "op/op_util.h"
 
 #include <math.h>
 #include <string.h>

@@ -2,7 +2,7 @@
  * `update` goes to row write_indices[sample] + j of the cache (modulo its length where mode is circular; rows beyond the
  * end are left out). TensorScatterGrad (dy, update, write_indices) -> dpast, which is dy without the rows written, and
  * dupdate, which is those rows. */
-#include "op/kit.h"
+#include "op/op_util.h"
 
 #include <string.h>
 

@@ -3,7 +3,7 @@
  * Inputs {R, T, X 1..n, G 1..n, state}, outputs {X' 1..n, state'}: R the learning rate, T the number of updates so far,
  * per tensor one state (Momentum V, Adagrad H) or two (Adam V then H). They stand in models that hold their own
  * training step; dlb-run's optimizers (lib/optim) are others. Formulas: the ONNX operator specification, version 1. */
-#include "op/kit.h"
+#include "op/op_util.h"
 
 #include <math.h>
 #include <string.h>

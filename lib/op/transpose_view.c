@@ -1,7 +1,7 @@
 /* TransposeView (domain dlb): a Transpose between (N,C,...) that lies channels-last and (N,...,C) that lies plain. Both are
  * the same bytes, so it is a view and costs nothing. lib/graph/layout.c puts it in the place of such Transposes. Attribute
  * perm, as Transpose has it: 0,2,..,1 (channels to the end) or 0,n-1,1,.. (channels to the front). */
-#include "op/kit.h"
+#include "op/op_util.h"
 
 static bool moves_channels(const int64_t *perm, int n, bool to_end)
 {

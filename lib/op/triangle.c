@@ -1,5 +1,5 @@
 /* Trilu: a triangle of the last two dimensions. Its gradient is the same triangle of dy. */
-#include "op/kit.h"
+#include "op/op_util.h"
 
 #include <string.h>
 

@@ -3,7 +3,7 @@
  * A row gives the ONNX type, the function of map_list.h, which of x and y the gradient reads, the
  * gradient's function (dy first) and the attributes that stand for alpha and beta. Each row makes two
  * classes: NAME, and NAMEGrad in domain dlb with inputs {dy, x or y} and the same attributes. */
-#include "op/kit.h"
+#include "op/op_util.h"
 
 #include <string.h>
 

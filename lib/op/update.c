@@ -2,7 +2,7 @@
  * for each op that reads the weight its input and the gradient of its output; no outputs. Which optimizer it
  * stands for is dlb-run's choice, and its state is not in the graph: the executor makes the kernel itself, through
  * the back end's update. */
-#include "op/kit.h"
+#include "op/op_util.h"
 
 static int infer(struct dlb_op_io *io, struct dlb_error *err)
 {

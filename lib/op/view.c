@@ -1,6 +1,6 @@
 /* Operators that move nothing: output 0 is input 0's bytes with another shape. The compiler gives both one place;
  * the kernel, a plain copy, runs only where it could not. Layout (domain dlb) changes the physical layout. */
-#include "op/kit.h"
+#include "op/op_util.h"
 
 #include <string.h>
 

@@ -533,8 +533,8 @@ static double count_states(const struct dlb_port *port)
 static void say_beyond(const struct dlb_problem *p, enum dlb_dp_beyond beyond)
 {
 	static const char *const line[] = {
-		[DLB_DP_IDEALS] = "dp: more than 400000 ideals; this is the best of the prefixes of a few orders, or lonely ops stand where there was room",
-		[DLB_DP_STEPS] = "dp: given up over all ideals, which takes long; this is the best of the prefixes of a few orders, or lonely ops "
+		[DLB_DP_IDEALS] = "dp: more than 400000 ideals; this is the best of the prefixes of a few orders, or isolated ops stand where there was room",
+		[DLB_DP_STEPS] = "dp: given up over all ideals, which takes long; this is the best of the prefixes of a few orders, or isolated ops "
 				 "stand where there was room; --effort N or --time S let it go on",
 	};
 	void (*tell)(void *arg, const char *line) = p->most_ideals > 0 ? p->said : p->warned;

@@ -41,7 +41,7 @@ struct dlb_dp_limits {
  * would go beyond the limits (NULL: none). */
 double dlb_dp(const struct dlb_ideals *s, const struct dlb_port *port, bool latency, double bound, const struct dlb_dp_limits *limits,
 	      int *at);
-/* From a port problem to its best contiguous placement (lonely.c): over all ideals within the limits (*beyond DLB_DP_NOTHING),
+/* From a port problem to its best contiguous placement (isolated.c): over all ideals within the limits (*beyond DLB_DP_NOTHING),
  * else over a few orders. INFINITY: nothing fits. */
 enum dlb_dp_beyond { DLB_DP_NOTHING, DLB_DP_IDEALS, DLB_DP_STEPS };
 double dlb_contiguous(const struct dlb_port *port, bool latency, const struct dlb_dp_limits *limits, int *at,

@@ -16,7 +16,7 @@
  *      there (at the end of the step where there is none): a sender that is ahead of the plan does not stop
  *      for a reader that is still computing.
  *   4. Outputs that may overwrite an input take over its place (share_places); messages that need no copy where nodes
- *      share memory are lent (lend.c).
+ *      share memory are read without a copy (zero_copy.c).
  *      (Under an asynchronous schedule the five passes are made for one step by itself, whose actions have keys by
  *      half-slot; then it is folded: emission goes round the loop once, async.c.)
  *   5. Notes and actions in order are the program; intervals in it are the lifetimes of places (memory.c).
@@ -143,7 +143,7 @@ static void count_tensor(struct dlb_node_program *np, double bytes, double weigh
 	np->weights_bytes += (size_t)weights;
 }
 
-/* What stays on each node from step to step, and the largest scratch a kernel of its asks for. */
+/* Bytes that each node holds from step to step, and the largest scratch that one of its kernels needs. */
 static void count_state(struct compiler *c, const struct dlb_cost *cost, int n_state)
 {
 	const struct dlb_graph *g = c->g;
@@ -248,7 +248,7 @@ static void set_lags(struct compiler *c)
 }
 
 /* One pipeline: of a plan without replicas, or of one replica (member: whose nodes it is made for; first: its first
- * sample; walk: where replicas wait for each other; longer: lend.c's). */
+ * sample; walk: where replicas wait for each other; longer: zero_copy.c's). */
 static int compile(const struct dlb_plan *p, const struct dlb_cost *cost, int64_t batch, int n_state, const bool *member,
 		   int64_t first, struct walk *walk, bool longer, struct dlb_program *out, struct dlb_error *err)
 {
@@ -292,7 +292,7 @@ static int compile(const struct dlb_plan *p, const struct dlb_cost *cost, int64_
 		dlb_compile_note_messages(&c);
 		if (p->in_place) {
 			dlb_compile_share_places(&c);
-			dlb_compile_lend(&c, cost ? cost->cluster : NULL, longer);
+			dlb_compile_zero_copy(&c, cost ? cost->cluster : NULL, longer);
 		}
 		dlb_compile_note_frees(&c);
 		rc = c.lag ? dlb_compile_async(&c, n_state, err) : 0;
@@ -400,12 +400,12 @@ static int compile_all(const struct dlb_plan *p, const struct dlb_cost *cost, in
 }
 
 /* Places are kept longer for those that read them elsewhere, and some node has no memory for that. */
-static bool lends_too_much(const struct dlb_program *g, const struct dlb_cost *cost)
+static bool keeps_too_much(const struct dlb_program *g, const struct dlb_cost *cost)
 {
-	bool lends = false, lacks = false;
+	bool keeps = false, lacks = false;
 	for (int r = 0; r < g->n_replicas; r++)
-		lends |= dlb_program_replica(g, r)->lends_longer;
-	for (int node = 0; node < g->n_nodes && lends && !lacks; node++) {
+		keeps |= dlb_program_replica(g, r)->keeps_longer;
+	for (int node = 0; node < g->n_nodes && keeps && !lacks; node++) {
 		const struct dlb_node_program *np = &dlb_program_of(g, node)->node[node];
 		lacks = (double)np->arena_bytes + (double)np->scratch_bytes + (double)np->state_bytes > dlb_cluster_node_memory(cost->cluster, node);
 	}
@@ -422,7 +422,7 @@ int dlb_program_compile(const struct dlb_plan *p, const struct dlb_cost *cost, i
 	}
 	int rc = compile_all(p, cost, batch, n_state, true, out, err);
 
-	if (!rc && lends_too_much(out, cost)) {
+	if (!rc && keeps_too_much(out, cost)) {
 		dlb_program_release(out);
 		rc = compile_all(p, cost, batch, n_state, false, out, err);
 	}

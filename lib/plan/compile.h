@@ -11,13 +11,13 @@ enum { RANK_WAIT_SENT, RANK_FREE_BEFORE, RANK_POST, RANK_COPY, RANK_WAIT, RANK_R
 enum { NO_NORM, NORM, SQUARES, TRUST };
 struct action { int64_t key; int op, m, tensor, norm; };	/* tensor >= 0: accumulate; op < 0: start, norm, end of the step, or
 								 * start of a half-slot */
-struct note { int action, rank; int slot, tensor, m, peer, tag; bool lent; };
+struct note { int action, rank; int slot, tensor, m, peer, tag; bool zero_copy; };
 struct slot {						/* (tensor, node, m) */
 	int first, last, sent;				/* actions; -1: none */
 	int begin, end;					/* instructions */
 	int begin_at, end_at;				/* their iterations */
 	int place;
-	int lender;					/* received: the node whose own place is read where memory is shared; -1 */
+	int source_node;					/* received: the node whose own place is read where memory is shared; -1 */
 };
 struct received { int slot, tensor, m, action, from, note_post, note_wait, note_send, note_sent; };	/* notes: of the node; of `from` */
 struct lane {						/* one node */
@@ -70,9 +70,9 @@ int dlb_compile_first_after(const struct lane *l, int64_t key);
 /* [instance] Places that are read when the step is over. Returns new. */
 bool *dlb_compile_find_kept(const struct compiler *c);
 
-/* ---- lend.c ---- */
+/* ---- zero_copy.c ---- */
 /* longer: also where the sender must keep its place longer than it would. */
-void dlb_compile_lend(struct compiler *c, const struct dlb_cluster *cluster, bool longer);
+void dlb_compile_zero_copy(struct compiler *c, const struct dlb_cluster *cluster, bool longer);
 
 /* ---- buckets.c ---- */
 /* Ops of the node whose sums over a batch go over the replicas. */

@@ -28,7 +28,7 @@ static void emit_note(struct compiler *c, struct dlb_node_program *np, const str
 	np->instr[np->n_instr++] = (struct dlb_instr){ .verb = of_rank[x->rank].verb, .sent = of_rank[x->rank].sent, .op = -1,
 		.what = x->rank == RANK_REDUCED ? DLB_RUN_REDUCED : x->rank == RANK_REDUCE ? DLB_RUN_REDUCE :
 			x->rank == RANK_COMPUTED ? DLB_RUN_COMPUTED : 0,
-		.lent = x->lent, .tensor = x->tensor, .micro_batch = x->m, .iteration = iteration, .version = old, .peer = x->peer, .tag = x->tag };
+		.zero_copy = x->zero_copy, .tensor = x->tensor, .micro_batch = x->m, .iteration = iteration, .version = old, .peer = x->peer, .tag = x->tag };
 }
 
 /* The first half of an op, and the sum of what it made over the replicas. */

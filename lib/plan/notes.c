@@ -281,8 +281,8 @@ void dlb_compile_note_frees(struct compiler *c)
 				int node = c->inst_node[i], end = c->lane[node].n_act - 1, m_or_step = once_a_step(&g->tensor[t]) ? -1 : m;
 				if (c->root[i] != i || s->first < 0)
 					continue;
-				bool lent = s->lender >= 0;
-				struct note x = { s->last, RANK_FREE_AFTER, i * c->M + m, t, m_or_step, s->lender, lent ? c->tag[t] + m : -1, lent };
+				bool zero_copy = s->source_node >= 0;
+				struct note x = { s->last, RANK_FREE_AFTER, i * c->M + m, t, m_or_step, s->source_node, zero_copy ? c->tag[t] + m : -1, zero_copy };
 				if (keep[i])
 					x.action = end;
 				else if (s->sent > s->last)

@@ -63,8 +63,8 @@ static void print_instr(const struct dlb_program *g, const struct dlb_node_progr
 		fprintf(f, in->verb == DLB_SEND || in->sent ? " to %d tag %d" : " from %d tag %d", in->peer, in->tag);
 	if (in->verb == DLB_WAIT && in->sent)
 		fprintf(f, " sent");
-	if (in->lent)
-		fprintf(f, " lent");
+	if (in->zero_copy)
+		fprintf(f, " zero-copy");
 	int k = in->verb == DLB_POST || in->verb == DLB_COPY ? dlb_program_find_place(np, in->tensor, in->micro_batch) : -1;
 	if (in->verb == DLB_COMPUTE && in->what == DLB_RUN_OP && gr->op[in->op].n_out > 0)
 		k = dlb_program_find_place(np, gr->op[in->op].out[0], in->micro_batch);

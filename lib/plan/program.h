@@ -25,9 +25,9 @@
  * depends on placement and schedule which ops those are, hence it is decided here and not on the graph; the bits
  * do not depend on it.
  *
- * A message between nodes that share memory, of a tensor that others read too, is lent: nothing is moved, the receiver reads
- * it in the sender's place, and its FREE (peer: the sender, and the message's tag) is what the sender's WAIT sent waits for.
- * The receiver has a place for it all the same, for a run where memory is not shared; nothing writes over that.
+ * A message between nodes that share memory, of a tensor that other ops read too, is zero-copy: the receiver reads it
+ * in the sender's memory. The sender's WAIT sent ends with the receiver's FREE (peer: the sender, and the message's tag).
+ * The receiver has a place for it too, for a run where memory is not shared; no op overwrites that place.
  *
  * In the loop, sends of state (m = -1) come first; each (op, m) is preceded by the COPYs and WAITs it needs and
  * followed by its SENDs; WAIT sent stands just before the FREE of what was sent, where the schedule expects the
@@ -76,7 +76,7 @@ enum dlb_what { DLB_RUN_OP, DLB_RUN_ACCUMULATE, DLB_RUN_UPDATE, DLB_RUN_STEP_END
 struct dlb_instr {
 	unsigned char verb, what;
 	bool sent;			/* WAIT: for a send of ours to have left */
-	bool lent;			/* of a message that may stay where it lies: SEND, POST, both WAITs, and the FREE of its place */
+	bool zero_copy;			/* of a message that the receiver may read in the sender's memory: SEND, POST, both WAITs, and the FREE of its place */
 	int op, tensor;			/* -1 when not meant; ACCUMULATE: op = update op, tensor = the gradient */
 	int micro_batch, iteration, version;
 	int peer, tag;			/* messages */
@@ -137,7 +137,7 @@ struct dlb_program {
 	struct dlb_arena arena;
 	int n_nodes, micro_batches, n_messages;
 	bool async;			/* by an asynchronous schedule: losses are not kept to the end of the step */
-	bool lends_longer;		/* places are kept until others have read them there (lend.c) */
+	bool keeps_longer;		/* places are kept until others have read them there (zero_copy.c) */
 	int depth;			/* iterations that a step is spread over, less one; 0: nothing of two steps meets */
 	int steps;			/* 1; of dlb_program_unroll's */
 	enum dlb_staleness staleness;	/* the rule in use */

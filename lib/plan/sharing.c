@@ -247,7 +247,7 @@ int dlb_sharing_apply(const struct dlb_sharing_options *o, struct dlb_sharing *s
 		return -1;
 	s->sync = o->sync || (s->sync && !o->async);
 	s->sync_batchnorm |= o->sync_batchnorm;
-	if (dlb_sharing_sum(s, 0)->foreign && strcmp(s->compress, "none"))
+	if (dlb_sharing_sum(s, 0)->external && strcmp(s->compress, "none"))
 		return dlb_fail(err, NULL, "--allreduce %s sums by itself: it cannot compress", s->allreduce);
 	if (o->gossip_given)
 		s->gossip = o->gossip;
@@ -352,7 +352,7 @@ static int read_by_size(const struct dlb_ref *plan, struct dlb_sharing *s, struc
 		    dlb_get_int(&row, "from_bytes", DLB_NEED, i ? s->by_size[i - 1].from_bytes + 1 : 0, i ? INT64_C(1) << 60 : 0, &to->from_bytes, err) ||
 		    dlb_get_str(&row, "allreduce", DLB_NEED, &how, err))
 			return -1;
-		if (!dlb_allreduce_find(how) || dlb_allreduce_find(how)->foreign)
+		if (!dlb_allreduce_find(how) || dlb_allreduce_find(how)->external)
 			return dlb_ref_fail(&row, err, "no way to sum '%s'", how);
 		to->allreduce = dlb_allreduce_find(how)->name;
 	}

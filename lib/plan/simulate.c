@@ -4,7 +4,7 @@
  * A node's own clock runs ahead through COMPUTEs; at every instruction that others can see it steps into the
  * event queue, so that messages meet in order of time.
  *
- * What is lent (program.h) is reckoned as a copy: the executor chooses what is faster.
+ * A zero-copy message (program.h) is priced as a copy: the executor chooses the faster of the two.
  *
  * busy is the time in COMPUTE (ops, sums of gradients, updates); everything else in the step but what the node copies
  * is waiting: starved (in WAIT for a message), back-pressure (in WAIT sent), collective (at the step's end).
@@ -112,7 +112,7 @@ static void advance(struct sim *s, int node)
 				keep_span(s, node, in, n->now, n->now + t);
 			n->now += t;
 			s->t->node[node].busy_s += t;
-		} else if (in->verb != DLB_COPY && (in->verb != DLB_FREE || in->lent)) {
+		} else if (in->verb != DLB_COPY && (in->verb != DLB_FREE || in->zero_copy)) {
 			if (s->event.n && s->event.item[0].key < n->now) {	/* let the others catch up */
 				dlb_heap_push(&s->event, n->now, node * 4 + EV_NODE);
 				return;

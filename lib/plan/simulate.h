@@ -22,7 +22,7 @@ struct flow {
 struct message {
 	struct flow flow;
 	int from, to, route;
-	bool sent, posted, started, returned;		/* returned: by its receiver, or not lent */
+	bool sent, posted, started, returned;		/* returned: by its receiver, or copied */
 	int next;					/* in the sender's list of what it must copy */
 };
 /* What flows on a lane. bytes: as a message's, but at the lane's `since`, for all that flow on this lane alone do so at one
@@ -80,7 +80,7 @@ void dlb_sim_begin_copy(struct sim *s, int k, double now);	/* the sender begins 
 void dlb_sim_flow(struct sim *s, int k, double now);		/* message k: its first byte is through */
 void dlb_sim_begin_sum(struct sim *s, struct sum *x, double now);	/* with its bytes and passages */
 void dlb_sim_end(struct sim *s, int k, double now);		/* of flow k the last byte may be */
-void dlb_sim_return(struct sim *s, int k, double now);		/* what was lent is read no more; k -1: nothing was */
+void dlb_sim_return(struct sim *s, int k, double now);		/* the last reader of zero-copy message k has run; -1: no message */
 
 /* ---- simulate_collective.c ---- */
 void dlb_sim_find_sums(struct sim *s);

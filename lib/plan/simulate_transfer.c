@@ -50,7 +50,7 @@ void dlb_sim_find_messages(struct sim *s)
 			if (in->verb != DLB_POST)
 				continue;
 			struct message *m = &s->msg[s->tag_start[in->tag + 1]++];
-			*m = (struct message){ .from = in->peer, .to = n, .route = dlb_sim_route(s, in->peer, n), .next = -1, .returned = !in->lent };
+			*m = (struct message){ .from = in->peer, .to = n, .route = dlb_sim_route(s, in->peer, n), .next = -1, .returned = !in->zero_copy };
 			m->flow.bytes = dlb_tensor_bytes(&g->graph->tensor[in->tensor], own->size[in->micro_batch < 0 ? 0 : in->micro_batch]);
 			n_passages += (size_t)s->route[m->route].n;
 		}

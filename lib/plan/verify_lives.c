@@ -11,7 +11,7 @@ enum life { UNBORN, OPEN, WRITTEN, FREED };		/* OPEN: posted, the message has no
 struct dlb_lives {				/* of one node, but for first_moment all 0 between two */
 	const struct dlb_program *g; const struct dlb_plan *p; int node;
 	char *life;
-	bool *lent;					/* [place] received, and perhaps another node's own */
+	bool *zero_copy;					/* [place] received, and perhaps another node's own */
 	int *written, *version;				/* [place] of the bytes it was given; [root] of the bytes there now */
 	int *sum, *moment, *first_moment;		/* [update op]; [first_moment[op] + moment] of K-FAC: micro-batches summed */
 	char *bucket;					/* [update op, op in halves] 0: in none, else how far its bucket is */
@@ -212,8 +212,8 @@ static const char *compute(struct dlb_lives *l, const struct dlb_instr *in)
 		int r = dlb_program_root_place(&l->g->node[l->node], np->place[k].tensor, np->place[k].micro_batch);
 		if (r < 0 || (r != k && l->life[r] != WRITTEN))
 			return "writes into a place that is not alive";
-		if (overwrites && l->lent[r])
-			return "writes over what is lent";
+		if (overwrites && l->zero_copy[r])
+			return "writes over a zero-copy message";
 		l->life[k] = WRITTEN;
 		l->written[k] = l->version[r] += overwrites;
 	}
@@ -319,15 +319,15 @@ static const char *live(struct dlb_lives *l, const struct dlb_instr *in)
 		if (k < 0 || l->life[k] != OPEN)
 			return "waits for a message that is not posted";
 		l->life[k] = WRITTEN;
-		l->lent[k] = in->lent;
+		l->zero_copy[k] = in->zero_copy;
 		return NULL;
 	case DLB_SEND:
 		return readable(l, in->tensor, in);
 	case DLB_FREE:
 		if (k < 0 || l->life[k] != WRITTEN)
 			return "frees what is not alive";
-		if (l->lent[k] != in->lent)
-			return "returns what is not lent, or keeps what is";
+		if (l->zero_copy[k] != in->zero_copy)
+			return "returns a message that is not zero-copy, or keeps one that is";
 		l->life[k] = FREED;
 		return NULL;
 	case DLB_COMPUTE:
@@ -391,7 +391,7 @@ static void begin(struct dlb_lives *l, const struct dlb_program *g, int node)
 	l->p = g->plan;
 	l->node = node;
 	l->life = dlb_xcalloc(n, sizeof *l->life);
-	l->lent = dlb_xcalloc(n, sizeof *l->lent);
+	l->zero_copy = dlb_xcalloc(n, sizeof *l->zero_copy);
 	l->written = dlb_xcalloc(n, sizeof *l->written);
 	l->version = dlb_xcalloc(n, sizeof *l->version);
 	l->averages = dlb_sharing_averages(&g->whole->sharing);
@@ -429,7 +429,7 @@ static void end(struct dlb_lives *l)
 		for (int i = 0; i < np->bucket[b].n_ops; i++)
 			forget(l, np->bucket[b].op[i]);
 	free(l->life);
-	free(l->lent);
+	free(l->zero_copy);
 	free(l->written);
 	free(l->version);
 	for (int k = 0; l->of_weight && k < np->n_weights; k++)

@@ -1,13 +1,13 @@
-/* Proof of messages (verify.h): every SEND has one POST, of the same size, and one WAIT on either side, and what is lent is
+/* Proof of messages (verify.h): every SEND has one POST, of the same size, and one WAIT on either side, and a zero-copy message is
  * returned once; and of progress: all programs are run in the abstract, a send leaving only when its receiver has posted, and
- * where it is lent when it was returned. Who is first does not matter to what
+ * a zero-copy one when it was returned. Who is first does not matter to what
  * can run (each message has one sender and one receiver), so one order that ends shows that all do. */
 #include <stdlib.h>
 #include <string.h>
 #include "plan/flow.h"
 #include "plan/verify.h"
 
-struct message { int from, to, tag, tensor, m; size_t bytes; int node, at; bool lent; };
+struct message { int from, to, tag, tensor, m; size_t bytes; int node, at; bool zero_copy; };
 static int by_message(const void *a, const void *b)
 {
 	const struct message *x = a, *y = b;
@@ -23,7 +23,7 @@ static size_t bytes_of(const struct dlb_program *g, const struct dlb_instr *in)
 	return (size_t)dlb_tensor_bytes(&g->graph->tensor[in->tensor], g->size[in->micro_batch < 0 ? 0 : in->micro_batch]);
 }
 
-/* kind: 0 SEND, 1 POST, 2 WAIT, 3 WAIT sent, 4 FREE of what is lent. Sorted by message; returns new. */
+/* kind: 0 SEND, 1 POST, 2 WAIT, 3 WAIT sent, 4 FREE of a zero-copy message. Sorted by message; returns new. */
 static struct message *collect(const struct dlb_program *g, int kind, int *n)
 {
 	int cap = 16;
@@ -34,7 +34,7 @@ static struct message *collect(const struct dlb_program *g, int kind, int *n)
 		const struct dlb_node_program *np = &own->node[node];
 		for (int i = 0; i < np->n_instr; i++) {
 			const struct dlb_instr *in = &np->instr[i];
-			int k = in->verb == DLB_SEND ? 0 : in->verb == DLB_POST ? 1 : in->verb == DLB_FREE && in->lent ? 4 :
+			int k = in->verb == DLB_SEND ? 0 : in->verb == DLB_POST ? 1 : in->verb == DLB_FREE && in->zero_copy ? 4 :
 				in->verb != DLB_WAIT ? -1 : in->sent ? 3 : 2;
 			if (k != kind)
 				continue;
@@ -42,19 +42,19 @@ static struct message *collect(const struct dlb_program *g, int kind, int *n)
 			int place = ours ? -1 : dlb_program_find_place(np, in->tensor, in->micro_batch);
 			DLB_GROW(list, *n, cap);
 			list[(*n)++] = (struct message){ ours ? node : in->peer, ours ? in->peer : node, in->tag, in->tensor,
-				in->micro_batch, place < 0 ? bytes_of(own, in) : np->place[place].bytes, node, i, in->lent };
+				in->micro_batch, place < 0 ? bytes_of(own, in) : np->place[place].bytes, node, i, in->zero_copy };
 		}
 	}
 	qsort(list, (size_t)*n, sizeof *list, by_message);
 	return list;
 }
 
-/* What is lent, of a; their number. */
-static int keep_lent(struct message *a, int n)
+/* Keeps the zero-copy messages of a; returns their number. */
+static int keep_zero_copy(struct message *a, int n)
 {
 	int kept = 0;
 	for (int i = 0; i < n; i++)
-		if (a[i].lent)
+		if (a[i].zero_copy)
 			a[kept++] = a[i];
 	return kept;
 }
@@ -69,8 +69,8 @@ static int same_messages(const struct dlb_program *g, const struct message *a, i
 			return dlb_verify_fault(g, b[i].node, b[i].at, err, "has no counterpart on the other side");
 		if (a[i].bytes != b[i].bytes || a[i].tensor != b[i].tensor || a[i].m != b[i].m)
 			return dlb_verify_fault(g, a[i].node, a[i].at, err, "the two sides do not mean the same tensor or size");
-		if (a[i].lent != b[i].lent)
-			return dlb_verify_fault(g, b[i].node, b[i].at, err, "the two sides do not agree on what is lent");
+		if (a[i].zero_copy != b[i].zero_copy)
+			return dlb_verify_fault(g, b[i].node, b[i].at, err, "one side has zero-copy, the other a copy");
 		if (i > 0 && by_message(&a[i - 1], &a[i]) == 0)
 			return dlb_verify_fault(g, a[i].node, a[i].at, err, "is there twice");
 	}
@@ -81,7 +81,7 @@ static int same_messages(const struct dlb_program *g, const struct message *a, i
  * every node has computed its step is met by all in one place, before any sum: it holds up nobody for ever. */
 struct run {
 	const struct dlb_program *g; const struct message *message; int n;
-	bool *sent, *posted, *returned;		/* returned: or not lent */
+	bool *sent, *posted, *returned;		/* returned: or copied */
 	int *pc, *waiter;
 	int **started, *part, *peer, n_at_norm;
 	bool *at_norm;
@@ -152,7 +152,7 @@ static void advance(struct run *r, int node)
 		const bool all = in->verb == DLB_COLLECTIVE && (in->what == DLB_RUN_NORM || in->what == DLB_RUN_SQUARES || in->what == DLB_RUN_TRUST);
 		if (in->verb == DLB_COLLECTIVE && !(!all ? meet_others(r, node, in) : r->g->async ? meet_norm(r, in) : meet_all(r, node)))
 			return;
-		if (in->verb != DLB_SEND && in->verb != DLB_POST && in->verb != DLB_WAIT && !(in->verb == DLB_FREE && in->lent))
+		if (in->verb != DLB_SEND && in->verb != DLB_POST && in->verb != DLB_WAIT && !(in->verb == DLB_FREE && in->zero_copy))
 			continue;
 		bool ours = in->verb == DLB_SEND || in->sent;
 		int k = find_message(r, ours ? node : in->peer, ours ? in->peer : node, in->tag);
@@ -191,7 +191,7 @@ static int prove_progress(const struct dlb_program *g, const struct message *mes
 	r.n_squared = dlb_xcalloc((size_t)g->steps, sizeof(int));
 	for (int k = 0; k < n; k++) {
 		r.waiter[k] = -1;
-		r.returned[k] = !message[k].lent;
+		r.returned[k] = !message[k].zero_copy;
 	}
 	for (int node = g->n_nodes - 1; node >= 0; node--) {
 		r.part[node] = dlb_plan_part_of(g->whole, node);
@@ -234,7 +234,7 @@ int dlb_verify_messages(const struct dlb_program *g, struct dlb_error *err)
 	if (rc == 0)
 		rc = prove_progress(g, list[0], n[0], err);
 	if (rc == 0)
-		rc = same_messages(g, list[0], keep_lent(list[0], n[0]), list[4], n[4], err);
+		rc = same_messages(g, list[0], keep_zero_copy(list[0], n[0]), list[4], n[4], err);
 	for (int k = 0; k < 5; k++)
 		free(list[k]);
 	return rc;

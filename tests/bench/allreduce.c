@@ -126,7 +126,7 @@ static void print_line(int64_t bytes, double t[][MOST_ROUNDS], int rounds, int n
 	for (int w = 0; w < n_ways; w++)
 		m[w] = dlb_median(t[w], rounds);
 	for (int w = OURS; w < n_ways; w++)
-		if (!dlb_allreduces[w - OURS]->foreign && m[w] < m[least])
+		if (!dlb_allreduces[w - OURS]->external && m[w] < m[least])
 			least = w;
 	best = has_peer && m[GLOO] < m[MPI_WAY] ? m[GLOO] : m[MPI_WAY];
 	printf("%-10lld", (long long)bytes);

@@ -137,7 +137,7 @@ int main(int argc, char **argv)
 		printf("%-9s %9s %9s %9s %10s %10s | %9s %9s %9s %10s\n", "bytes", "mpi_s", "copied_s", "there_s", "copied/mpi",
 		       "there/mpi", "mpi_all_s", "cop_all_s", "the_all_s", "the/mpi_all");
 	for (size_t bytes = 1 << 10; bytes <= most; bytes *= 4) {
-		e.channel.pace = (struct dlb_pace){ .n = 0 };	/* a channel's messages are of one size */
+		e.channel.copy_tuner = (struct dlb_copy_tuner){ .n = 0 };	/* a channel's messages are of one size */
 		for (int r = -2; r < rounds; r++)
 			for (int way = 0; way < N_WAYS; way++) {
 				double m = 0, a = 0;

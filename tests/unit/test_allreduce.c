@@ -294,7 +294,7 @@ static void subsets(struct dlb_comm *c)
 	if (dlb_comm_size(c) < 4)
 		return;
 	for (int a = 0; dlb_allreduces[a]; a++)
-		for (int t = 0; t < DLB_LEN(kinds) - dlb_allreduces[a]->foreign; t++) {
+		for (int t = 0; t < DLB_LEN(kinds) - dlb_allreduces[a]->external; t++) {
 			struct dlb_collective_desc d = { .how = dlb_allreduces[a], .n = 70001 };
 			double *x = dlb_xcalloc(70001, sizeof *x);
 			struct dlb_collective *k;
@@ -329,7 +329,7 @@ static void narrow(struct dlb_comm *c)
 		struct dlb_collective *k;
 
 		d.how = dlb_allreduces[a];
-		if (d.how->foreign) {
+		if (d.how->external) {
 			assert(dlb_collective_new(&k, c, &d, &err) == -1 && strstr(err.what, "bf16"));
 			continue;
 		}
@@ -458,7 +458,7 @@ static int rank_main(void)
 		return 1;
 	for (int a = 0; dlb_allreduces[a]; a++)
 		for (int i = 0; i < DLB_LEN(length); i++)
-			for (int t = 0; t < DLB_LEN(kinds) - dlb_allreduces[a]->foreign; t++)
+			for (int t = 0; t < DLB_LEN(kinds) - dlb_allreduces[a]->external; t++)
 				sum(c, (struct dlb_collective_desc){ .how = dlb_allreduces[a], .n = length[i],
 								     .ranks = { .n = dlb_comm_size(c), .group = group } }, &kinds[t]);
 	for (int a = 0; dlb_allreduces[a]; a++) {

@@ -104,9 +104,9 @@ static void channels(struct dlb_comm *c, int rank, int size)
 	mine[1] = dlb_comm_offset(c, place);
 	assert(dlb_comm_gather_local(c, mine, sizeof mine, all, &err) == 0 && dlb_comm_local(c, to) == to && dlb_comm_near(c, to));
 	out.cell = dlb_comm_there(c, to, all[to][0]);
-	in.bell = dlb_comm_bell(c, from);
-	out.bell = dlb_comm_bell(c, to);
-	assert(!in.bell == !dlb_comm_crowded(c) && !out.bell == !in.bell);
+	in.wakeup = dlb_comm_wakeup(c, from);
+	out.wakeup = dlb_comm_wakeup(c, to);
+	assert(!in.wakeup == !dlb_comm_crowded(c) && !out.wakeup == !in.wakeup);
 	there = dlb_comm_there(c, to, all[to][1]);
 	for (int i = 0; i < ROUNDS; i++) {
 		struct dlb_request recv = { .active = false }, send = { .active = false };
@@ -140,9 +140,9 @@ static void channels(struct dlb_comm *c, int rank, int size)
 	free(own);
 }
 
-/* The same where the sender reads its numbers too: they stay, or are copied, by turns of its own. They are read behind the
+/* The same where the sender reads its numbers too: they are read in place, or copied, by turns of its own. They are read behind the
  * sender's back up to the return, which it waits for before it writes the next ones; the post comes before the send or after. */
-static void lending(struct dlb_comm *c, int rank, int size)
+static void test_zero_copy(struct dlb_comm *c, int rank, int size)
 {
 	enum { N = 3000, ROUNDS = 300 };
 	int to = (rank + 1) % size, from = (rank + size - 1) % size, stayed = 0;
@@ -159,9 +159,9 @@ static void lending(struct dlb_comm *c, int rank, int size)
 	mine[1] = dlb_comm_offset(c, own);
 	assert(dlb_comm_gather_local(c, mine, sizeof mine, all, &err) == 0);
 	out.cell = dlb_comm_there(c, to, all[to][0]);
-	in.bell = dlb_comm_bell(c, from);
-	out.bell = dlb_comm_bell(c, to);
-	assert(!in.bell == !dlb_comm_crowded(c) && !out.bell == !in.bell);
+	in.wakeup = dlb_comm_wakeup(c, from);
+	out.wakeup = dlb_comm_wakeup(c, to);
+	assert(!in.wakeup == !dlb_comm_crowded(c) && !out.wakeup == !in.wakeup);
 	theirs = dlb_comm_there(c, from, all[from][1]);
 	for (int i = 0; i < ROUNDS; i++) {
 		struct dlb_request recv = { .active = false }, send = { .active = false };
@@ -171,13 +171,13 @@ static void lending(struct dlb_comm *c, int rank, int size)
 			dlb_channel_post(&in, from, &recv);
 		for (int k = 0; k < N; k++)
 			own[k] = i * N + k + rank;
-		dlb_channel_lend(c, &out, own, (int *)dlb_comm_there(c, to, all[to][1]) + N, N * sizeof *own, to, i / 5 % 2 == 0, &send);
+		dlb_channel_send_zero_copy(c, &out, own, (int *)dlb_comm_there(c, to, all[to][1]) + N, N * sizeof *own, to, i / 5 % 2 == 0, &send);
 		if (i % 3 == 0)
 			dlb_channel_post(&in, from, &recv);
 		assert(dlb_comm_wait(c, &recv, &err) == 0);
-		assert(dlb_channel_stays(&recv) == (i / 5 % 2 == 0));
-		read = dlb_channel_stays(&recv) ? theirs : place;
-		stayed += dlb_channel_stays(&recv);
+		assert(dlb_channel_is_in_place(&recv) == (i / 5 % 2 == 0));
+		read = dlb_channel_is_in_place(&recv) ? theirs : place;
+		stayed += dlb_channel_is_in_place(&recv);
 		if (i % 50 == 0) {
 			assert(!dlb_comm_test(c, &send));	/* nobody has returned it: all meet before any does */
 			assert(dlb_comm_barrier(c, &err) == 0);
@@ -298,7 +298,7 @@ static int rank_main(bool quiet_peer)
 	messages(c, dlb_comm_rank(c), dlb_comm_size(c));
 	collectives(c, dlb_comm_rank(c), dlb_comm_size(c));
 	channels(c, dlb_comm_rank(c), dlb_comm_size(c));
-	lending(c, dlb_comm_rank(c), dlb_comm_size(c));
+	test_zero_copy(c, dlb_comm_rank(c), dlb_comm_size(c));
 	if (quiet_peer)
 		silence(c, dlb_comm_rank(c), dlb_comm_size(c));
 	dlb_comm_free(c);

@@ -336,7 +336,7 @@ static int rank_main(void)
 		return 1;
 	for (size_t i = 0; i < sizeof choice / sizeof *choice; i++)
 		for (int a = 0; dlb_allreduces[a]; a++)
-			if (!dlb_allreduces[a]->foreign && (i % 4 == 1 || dlb_allreduces[a] == &dlb_allreduce_ring))
+			if (!dlb_allreduces[a]->external && (i % 4 == 1 || dlb_allreduces[a] == &dlb_allreduce_ring))
 				trial(c, choice[i], dlb_allreduces[a]);
 	dlb_comm_free(c);
 	return 0;

@@ -409,10 +409,10 @@ static void test_prices(void)
 			const struct dlb_ranks ranks = { .n = n, .group = group };
 			double segment = section == memory ? DLB_LOCAL_SEGMENT_BYTES : DLB_SEGMENT_BYTES;
 			double bytes = how->n_chunks(&ranks) * rows[k].blocks * segment * floor(DLB_BLOCK_BYTES / segment);
-			double want = how->foreign ? 0 : played(&c, how, &ranks, bytes, segment), got = price(&c, how, n, bytes);
+			double want = how->external ? 0 : played(&c, how, &ranks, bytes, segment), got = price(&c, how, n, bytes);
 			bool busy = how == &dlb_allreduce_ring || n == 2;
 			double off = busy ? .005 : rows[k].off;
-			if (how->foreign || (want <= 0 && got <= 0))		/* nodes 0 and 1 may share a group that has no link */
+			if (how->external || (want <= 0 && got <= 0))		/* nodes 0 and 1 may share a group that has no link */
 				continue;
 			if (fabs(got / want - 1) > off) {
 				fprintf(stderr, "%s: %s of %d ranks, %d blocks: %g s, played %g s\n", section, how->name, n, rows[k].blocks, got, want);

@@ -288,7 +288,7 @@ static void test_contiguous(uint64_t seed)
 	dlb_rng_init(&r, seed);
 	draw(&t, &r, 2 + (int)dlb_rng_below(&r, 6), false);
 	t.n.n_accelerators += (int)dlb_rng_below(&r, 2);
-	if (seed % 2)					/* many lonely ones */
+	if (seed % 2)					/* many isolated ones */
 		t.n.n_edges /= 3;
 	make(&m, &t, DLB_THROUGHPUT, seed);
 	double best = brute_force(&t, &m, false, true);

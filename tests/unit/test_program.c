@@ -180,9 +180,9 @@ static void test_spoilt(uint64_t seed)
 	end(&d, &p);
 }
 
-/* What is lent: one side that says so alone, a return that comes before the receiver's last reader or goes to another node are
- * refused. Returns how many messages were lent. */
-static int test_lent(uint64_t seed)
+/* Zero-copy messages: refused are one that only one side has as zero-copy, a return before the receiver's last reader, and a
+ * return to another node. Returns the number of zero-copy messages. */
+static int test_zero_copy(uint64_t seed)
 {
 	struct dag_options o = { .seed = seed, .n_forward = 12, .training = true, .cluster = "cpu:3", .batch = 8 };
 	struct dlb_rng r;
@@ -190,7 +190,7 @@ static int test_lent(uint64_t seed)
 	struct dlb_plan p;
 	struct dlb_program g;
 	struct dlb_error err;
-	int lent = 0;
+	int n_zero_copy = 0;
 	begin(&d, &p, &o, 2, seed % 3 ? "1f1b" : "async", seed + 7000, &r);
 	for (int spoil = 0; spoil < 5; spoil++) {
 		compile(&d, &p, 8, &g, seed);
@@ -198,10 +198,10 @@ static int test_lent(uint64_t seed)
 			struct dlb_node_program *np = &g.node[node];
 			for (int i = 0; i < np->n_instr; i++) {
 				struct dlb_instr *in = &np->instr[i];
-				if (!in->lent || in->verb != (spoil == 1 ? DLB_SEND : spoil == 2 ? DLB_POST : DLB_FREE))
+				if (!in->zero_copy || in->verb != (spoil == 1 ? DLB_SEND : spoil == 2 ? DLB_POST : DLB_FREE))
 					continue;
 				const int k = dlb_program_find_place(np, in->tensor, in->micro_batch);
-				lent += spoil == 0;
+				n_zero_copy += spoil == 0;
 				assert(d.g.tensor[in->tensor].producer >= 0 && in->micro_batch >= 0 && np->place[k].of < 0);
 				if (spoil == 0)
 					continue;
@@ -222,9 +222,9 @@ static int test_lent(uint64_t seed)
 					*in = np->instr[i - 1];
 					np->instr[i - 1] = x;
 				} else if (spoil < 3) {
-					in->lent = false;
+					in->zero_copy = false;
 					assert(dlb_program_verify(&g, &d.c, &err));
-					in->lent = true;
+					in->zero_copy = true;
 				}
 			}
 		}
@@ -235,10 +235,10 @@ static int test_lent(uint64_t seed)
 		fail(&err, seed);
 	for (int node = 0; node < 3; node++)
 		for (int i = 0; i < g.node[node].n_instr; i++)
-			assert(!g.node[node].instr[i].lent);
+			assert(!g.node[node].instr[i].zero_copy);
 	dlb_program_release(&g);
 	end(&d, &p);
-	return lent;
+	return n_zero_copy;
 }
 
 /* Several groups of three nodes hold the model under an asynchronous schedule, clipped or not: every proof holds and the
@@ -515,10 +515,10 @@ int main(void)
 		test_replicas_moved(seed);
 	for (uint64_t seed = 1; seed <= 20; seed++)
 		test_norm(seed);
-	int lent = 0;
+	int n_zero_copy = 0;
 	for (uint64_t seed = 1; seed <= 15; seed++)
-		lent += test_lent(seed);
-	assert(lent > 50);
+		n_zero_copy += test_zero_copy(seed);
+	assert(n_zero_copy > 50);
 	test_deadlock();
 	test_memory();
 	test_pipeline();

@@ -1,6 +1,6 @@
 /* A step allocates nothing of ours: the same measurement with more steps makes not one call more to malloc and its
  * like. Calls are told apart by who makes them: oneDNN's execute allocates for its list of arguments, every time, and
- * gives no way around it; those are counted in `foreign` and printed. */
+ * gives no way around it; those are counted in `external` and printed. */
 #include <stdio.h>
 #include <stdlib.h>
 #include "exec/exec.h"
@@ -18,13 +18,13 @@
 #endif
 #if HAS_ASAN || !defined(__GLIBC__)
 #define COUNTED 0
-static int calls, foreign;
+static int calls, external;
 #else
 #define COUNTED 1
 #endif
 
 #if COUNTED
-static int calls, foreign;
+static int calls, external;
 extern char __executable_start, etext;		/* the linker's: our code lies between */
 void *__libc_malloc(size_t n);
 void *__libc_calloc(size_t n, size_t m);
@@ -32,7 +32,7 @@ void *__libc_realloc(void *p, size_t n);
 void *__libc_memalign(size_t align, size_t n);
 static void count(const char *caller)
 {
-	__atomic_add_fetch(caller >= &__executable_start && caller < &etext ? &calls : &foreign, 1, __ATOMIC_RELAXED);
+	__atomic_add_fetch(caller >= &__executable_start && caller < &etext ? &calls : &external, 1, __ATOMIC_RELAXED);
 }
 void *malloc(size_t n) { count(__builtin_return_address(0)); return __libc_malloc(n); }
 void *calloc(size_t n, size_t m) { count(__builtin_return_address(0)); return __libc_calloc(n, m); }
@@ -46,7 +46,7 @@ int posix_memalign(void **p, size_t align, size_t n)
 }
 #endif
 
-static int foreign_a_step;
+static int external_per_step;
 
 static void must(int rc, const struct dlb_error *err)
 {
@@ -81,9 +81,9 @@ static void test_model(const char *path, struct dlb_backend *be)
 	     dlb_graph_choose_layout(&g, &err) || dlb_graph_differentiate(&g, &err) || dlb_graph_index(&g), &err);
 	calls_for(&g, be, 4, 2);			/* libraries keep what they made the first time */
 	int few = calls_for(&g, be, 4, 2);
-	foreign = 0;
+	external = 0;
 	int many = calls_for(&g, be, 4, 12);
-	foreign_a_step += foreign / 13;
+	external_per_step += external / 13;
 	if (few <= 0 || many != few) {
 		fprintf(stderr, "%s: %d calls with 3 steps, %d with 13\n", path, few, many);
 		abort();
@@ -107,6 +107,6 @@ int main(void)
 		test_model(path, &be);
 	}
 	be.ops->close(&be);
-	printf("test_step_alloc: %d models; a step of each makes no call of ours, %d of libraries in all\n", DLB_LEN(models), foreign_a_step);
+	printf("test_step_alloc: %d models; a step of each makes no call of ours, %d of libraries in all\n", DLB_LEN(models), external_per_step);
 	return 0;
 }

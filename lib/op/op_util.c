@@ -1,5 +1,5 @@
 /* Attributes, descriptors and windows that operators share. */
-#include "op/kit.h"
+#include "op/op_util.h"
 
 #include <string.h>
 

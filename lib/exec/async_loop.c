@@ -13,12 +13,12 @@
 enum { ASYNC_SLACK = 2 };			/* iterations from the end of a step to the look at its sum */
 
 /* Steps from an empty pipeline to an empty one; step s is at s % n of each list. */
-struct flight {
+struct async_loop {
 	struct dlb_engine *e;
 	int which, depth;
 	int64_t first, end, n;			/* end: INT64_MAX until it is known */
 	struct dlb_step *step;
-	struct flight_end { double *x; struct dlb_request sum; int wrong; struct dlb_error why; struct dlb_progress_state next; } *at_end;
+	struct async_end { double *x; struct dlb_request sum; int wrong; struct dlb_error why; struct dlb_progress_state next; } *at_end;
 	struct dlb_progress_state head, asked;	/* the next step to begin; whose samples are to be asked for */
 	struct dlb_error verdict; bool condemned;	/* a gradient was not finite, as sums over replicas know */
 	const char *stopped;
@@ -28,7 +28,7 @@ struct flight {
 };
 
 /* What all ranks know alike decides. */
-static bool may_begin(const struct run *r, const struct flight *f)
+static bool may_begin(const struct run *r, const struct async_loop *f)
 {
 	int64_t every = r->o->checkpoint ? r->o->checkpoint_every : 0;
 
@@ -37,10 +37,10 @@ static bool may_begin(const struct run *r, const struct flight *f)
 	return f->head.step == f->first || (dlb_run_engine_for(r, dlb_run_batch_at(r, &f->head)) == 0 && f->which == 0 && (!every || f->head.step % every));
 }
 
-static int begin_step(struct run *r, struct flight *f, double *wait_s, struct dlb_error *err)
+static int begin_step(struct run *r, struct async_loop *f, double *wait_s, struct dlb_error *err)
 {
 	const int64_t step = f->head.step;
-	struct flight_end *x = &f->at_end[step % f->n];
+	struct async_end *x = &f->at_end[step % f->n];
 	double asked_s = dlb_clock_s();
 	const struct dlb_fed *fed;
 
@@ -54,9 +54,9 @@ static int begin_step(struct run *r, struct flight *f, double *wait_s, struct dl
 	return dlb_run_ask_ahead(r, step, &f->asked, err);
 }
 
-static void start_end(struct run *r, struct flight *f, int64_t step)
+static void start_end(struct run *r, struct async_loop *f, int64_t step)
 {
-	struct flight_end *x = &f->at_end[step % f->n];
+	struct async_end *x = &f->at_end[step % f->n];
 	const struct dlb_step *s = &f->step[step % f->n];
 	const int n = dlb_run_ending_length(r), R = r->job.plan.n_replicas;
 
@@ -75,9 +75,9 @@ static void start_end(struct run *r, struct flight *f, int64_t step)
 		dlb_comm_isum(r->comm, r->all, x->x, n, true, &x->sum);
 }
 
-static int look_at_end(struct run *r, struct flight *f, int64_t step, struct dlb_error *err)
+static int look_at_end(struct run *r, struct async_loop *f, int64_t step, struct dlb_error *err)
 {
-	struct flight_end *x = &f->at_end[step % f->n];
+	struct async_end *x = &f->at_end[step % f->n];
 	bool has_loss = r->job.graph.loss >= 0;
 	double start_s = dlb_clock_s(), loss = 0.0;
 
@@ -117,7 +117,7 @@ static int look_at_end(struct run *r, struct flight *f, int64_t step, struct dlb
 	return 0;
 }
 
-static int fly(struct run *r, struct flight *f, struct dlb_error *err)
+static int fly(struct run *r, struct async_loop *f, struct dlb_error *err)
 {
 	double start_s = dlb_clock_s();
 
@@ -156,10 +156,10 @@ static int fly(struct run *r, struct flight *f, struct dlb_error *err)
 	return 0;
 }
 
-int dlb_run_flight(struct run *r, int *who, struct dlb_error *err)
+int dlb_run_async_loop(struct run *r, int *who, struct dlb_error *err)
 {
 	int64_t most = 0;
-	struct flight f = { .failed = -1, .before_s = dlb_clock_s(), .asked = r->at };
+	struct async_loop f = { .failed = -1, .before_s = dlb_clock_s(), .asked = r->at };
 	double start_s = f.before_s;
 	int rc = 0;
 
@@ -184,7 +184,7 @@ int dlb_run_flight(struct run *r, int *who, struct dlb_error *err)
 		if (rc || f.nonfinite) {
 			rc = -1;
 		} else if (f.failed >= 0) {
-			const struct flight_end *x = &f.at_end[f.failed % f.n];
+			const struct async_end *x = &f.at_end[f.failed % f.n];
 
 			*err = x->why;
 			rc = dlb_comm_agree(r->comm, x->wrong, err, who);

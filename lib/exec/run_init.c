@@ -110,8 +110,8 @@ static int put_buffers(struct run *r, struct dlb_error *err)
 	const struct dlb_node_program *np = &dlb_program_of(&r->program[0], r->rank)->node[r->rank];
 
 	dlb_memories_new(&r->memories, r->binder, r->job.cluster.node[r->rank].n_memories, np->use);
-	r->ground.memories = r->memories;
-	return dlb_memories_put(r->memories, DLB_BUF_ACTIVATIONS, r->ground.arena, r->ground.arena_bytes, err) ||
+	r->runtime.memories = r->memories;
+	return dlb_memories_put(r->memories, DLB_BUF_ACTIVATIONS, r->runtime.arena, r->runtime.arena_bytes, err) ||
 	       dlb_memories_put_state(r->memories, &r->state, err) || dlb_kfac_put(r->kfac, r->memories, err) ? -1 : 0;
 }
 
@@ -137,24 +137,24 @@ static int open_engines(struct run *r, struct dlb_error *err)
 	}
 	if (r->eval && dlb_eval_arena_bytes(r->eval) > arena)
 		arena = dlb_eval_arena_bytes(r->eval);
-	r->ground = (struct dlb_ground){ .be = &r->be, .cost = &r->job.cost, .comm = r->comm, .state = &r->state, .slow.factor = 1.0, .cluster = &r->job.cluster,
+	r->runtime = (struct dlb_runtime){ .be = &r->be, .cost = &r->job.cost, .comm = r->comm, .state = &r->state, .slow.factor = 1.0, .cluster = &r->job.cluster,
 		.kept = r->kept, .kfac = r->kfac, .last_step = r->end_step };
 	if (r->o->slow && r->rank < r->o->n_slow)
-		r->ground.slow.factor = r->o->slow[r->rank];
-	r->ground.slow.sleeps = dlb_comm_crowded(r->comm);
-	if (dlb_ground_ready(&r->ground, arena, r->program, r->n_engines, r->rank, err))
+		r->runtime.slow.factor = r->o->slow[r->rank];
+	r->runtime.slow.sleeps = dlb_comm_crowded(r->comm);
+	if (dlb_runtime_ready(&r->runtime, arena, r->program, r->n_engines, r->rank, err))
 		return -1;
 	if (dlb_average_new(&r->average, r->comm, dlb_program_of(&r->program[0], r->rank), r->rank, &r->job.cluster, &r->state, r->o->seed, err))
 		return -1;
-	r->ground.average = dlb_sharing_averages(&r->job.plan.sharing) ? r->average : NULL;
+	r->runtime.average = dlb_sharing_averages(&r->job.plan.sharing) ? r->average : NULL;
 	if (dlb_state_add_copies(&r->state, r->program, r->n_engines, err) || put_buffers(r, err))
 		return -1;
 	for (int i = 0; i < r->n_engines; i++)
-		if (dlb_engine_new(&r->engine[i], &r->ground, dlb_program_of(&r->program[i], r->rank), r->rank, &r->job.optimizer, NULL,
+		if (dlb_engine_new(&r->engine[i], &r->runtime, dlb_program_of(&r->program[i], r->rank), r->rank, &r->job.optimizer, NULL,
 				   err) ||
 		    dlb_exchange_put(dlb_engine_exchange(r->engine[i]), r->memories, err))
 			return -1;
-	if (r->eval && dlb_eval_ready(r->eval, &r->ground, err))
+	if (r->eval && dlb_eval_ready(r->eval, &r->runtime, err))
 		return -1;
 	dlb_record_init(&r->record, dlb_engine_view(r->engine[0])->n_computes);
 	return 0;
@@ -350,7 +350,7 @@ int dlb_run_open(struct run *r, const struct dlb_doc *doc, int *who, struct dlb_
 	    dlb_comm_agree(r->comm, open_feed(r, err) || place_log(r, err) || dlb_watch_new(&r->watch, r, err) ? -1 : 0, err, who))
 		return -1;
 	if (r->program[0].async && r->job.plan.clip && dlb_comm_size(r->comm) > 1 &&
-	    dlb_subset_new(&r->ground.norms, r->comm, NULL, dlb_comm_size(r->comm), 1, err))
+	    dlb_subset_new(&r->runtime.norms, r->comm, NULL, dlb_comm_size(r->comm), 1, err))
 		return -1;
 	if (r->program[0].depth && dlb_comm_size(r->comm) > 1)
 		return dlb_subset_new(&r->all, r->comm, NULL, dlb_comm_size(r->comm), 0, err);
@@ -377,9 +377,9 @@ void dlb_run_close(struct run *r)
 	dlb_kept_free(r->kept);
 	dlb_kfac_free(r->kfac);
 	dlb_subset_free(r->all, r->comm);
-	dlb_subset_free(r->ground.norms, r->comm);
+	dlb_subset_free(r->runtime.norms, r->comm);
 	dlb_data_close(r->data);
-	dlb_ground_release(&r->ground);
+	dlb_runtime_release(&r->runtime);
 	dlb_state_release(&r->state);
 	dlb_memories_free(r->memories);
 	dlb_binder_free(r->binder);

@@ -1,42 +1,42 @@
-/* Inside the engine: what a compiled program becomes. prepare.c and what it calls (prepare.h) make the acts,
- * act.c runs them, engine.c in their order. Private to lib/exec. */
-#ifndef DLB_EXEC_ACTS_H
-#define DLB_EXEC_ACTS_H
+/* Inside the engine: what a compiled program becomes. prepare.c and what it calls (prepare.h) make the step
+ * operations, engine.c calls them in order, step_op.c runs one. Private to lib/exec. */
+#ifndef DLB_EXEC_STEP_OPS_H
+#define DLB_EXEC_STEP_OPS_H
 #include "exec/clip.h"
 #include "exec/engine.h"
 #include "exec/exchange.h"
 
-enum act_kind { ACT_POST, ACT_WAIT, ACT_WAIT_SENT, ACT_SEND, ACT_RETURN, ACT_RUN, ACT_COPY, ACT_SEED, ACT_COMPUTED, ACT_REDUCE, ACT_REDUCED, ACT_SQUARES,
-		ACT_NORM, ACT_TRUST };
+enum step_op_kind { STEP_POST, STEP_WAIT, STEP_WAIT_SENT, STEP_SEND, STEP_RETURN, STEP_RUN, STEP_COPY, STEP_SEED, STEP_COMPUTED, STEP_REDUCE, STEP_REDUCED, STEP_SQUARES,
+		STEP_NORM, STEP_TRUST };
 
-/* A kernel's output that can be made here or over there. */
-struct making {
+/* A kernel's output that can be written to this rank's memory or to the receiver's: the faster destination is chosen. */
+struct dest_choice {
 	void **out;			/* the kernel's pointer to it */
 	void *here, *there;
 	struct dlb_channel *channel;
-	double kernel_s, best_s[2];	/* of the last run; least so far of kernel and sending: made here, there */
+	double kernel_s, best_s[2];	/* of the last run; least so far of kernel and sending: written here, there */
 	int n_tried[2];
 	bool is_there;
 };
 
-/* A message that can be read where it lies or be copied (program.h: lent). Sender: */
-struct lending {
+/* A message that the receiver can read in the sender's memory (program.h: zero-copy), or that is copied. Sender: */
+struct zero_copy {
 	int compute;			/* of the kernel that makes it; -1: not known */
-	double copied_s, best_s[2];	/* the channel's when it was last sent; least so far of kernel and sending: copied, left there */
+	double copied_s, best_s[2];	/* the channel's when it was last sent; least so far of kernel and sending: copied, in place */
 	int n, n_tried[2];
-	bool stays;			/* the last one */
+	bool in_place;			/* the last one */
 };
-/* Receiver: where that is, as seen from here, and which of the messages under way stay. */
-struct landing { char *there; size_t stride; int copies; bool *stays; };	/* stays: [ring] */
+/* Receiver: the sender's memory as mapped here, and which of the messages in flight are read there. */
+struct remote_src { char *there; size_t stride; int copies; bool *in_place; };	/* in_place: [ring] */
 
-struct act {
-	enum act_kind kind;
+struct step_op {
+	enum step_op_kind kind;
 	struct dlb_request *request;
 	struct dlb_channel *channel;	/* of a message through shared memory; NULL: MPI's */
 	void *there;			/* where it goes, on the other side */
-	struct making *making;		/* of a kernel and of the send of what it makes; NULL: it is made here */
-	struct lending *lending;	/* of a send; NULL: it is not lent */
-	struct landing *landing;	/* of a message received; NULL: it comes to its place here */
+	struct dest_choice *dest_choice;		/* of a kernel and of the send of its output; NULL: it is written here */
+	struct zero_copy *zero_copy;	/* of a send; NULL: always copied */
+	struct remote_src *remote_src;	/* of a message received; NULL: it is copied to its place here */
 	int peer, tag, m, compute, op;
 	void *p;			/* where: message, copy */
 	double xfer_s;			/* of a wait for what MPI brings: what that should take */
@@ -49,7 +49,7 @@ struct act {
 	double rate_scale;		/* of an update: times the learning rate */
 	int watched;			/* weight of an update that is to stay finite, -1 */
 	enum dlb_dtype dtype;		/* of a seed */
-	int iteration, pick;		/* of instruction; first of its picks, -1 */
+	int iteration, dynamic;		/* of instruction; first of its dynamic operands, -1 */
 	int predict;			/* updates to foresee, at most; 0: not a prediction */
 	int loss;			/* the output that is the loss of its micro-batch, -1: none */
 };
@@ -57,22 +57,22 @@ struct act {
 /* A pointer that follows the step: to copy (step mod copies) of a place; or to a weight, whose newest version is that of
  * `live` updates before the step's, `version` the one wanted, and old or expected ones lie in copies; or to what was received,
  * here or there. */
-struct pick { const struct landing *landing; void **at; char *base, *now; size_t stride; int copies, live, version, next; bool weight, expected; };
+struct dynamic_operand { const struct remote_src *remote_src; void **at; char *base, *now; size_t stride; int copies, live, version, next; bool weight, expected; };
 
 /* The first half of an update whose moments are summed over the replicas: they lie one behind the other. */
 struct first_half { struct dlb_kernel *kernel; void *in[1], *out[2 + DLB_MAX_STATES]; char *moments; size_t bytes; };
 
 struct dlb_engine {
 	struct dlb_engine_program view;	/* first: dlb_engine_view */
-	struct dlb_ground *ground;
+	struct dlb_runtime *runtime;
 	const struct dlb_graph *graph;
 	const struct dlb_node_program *np;
 	const int *tensor_of;
-	struct act *act; int n_acts;
-	struct dlb_request *request;	/* [n_acts]; used by the acts that start a message */
-	struct dlb_channel *channel;	/* [n_acts] likewise */
-	int cell;			/* of tag 0 among the ground's; -1: all messages are MPI's */
-	int *newest, *older;		/* [tag] newest act that starts such a message; [act] the one before; preparing */
+	struct step_op *step_op; int n_step_ops;
+	struct dlb_request *request;	/* [n_step_ops]; used by the operations that start a message */
+	struct dlb_channel *channel;	/* [n_step_ops] likewise */
+	int cell;			/* of tag 0 among the runtime's; -1: all messages are MPI's */
+	int *newest, *older;		/* [tag] newest operation that starts such a message; [operation] the one before; preparing */
 	struct dlb_kernel **kernel; int n_kernels;
 	struct dlb_kernel **of_op;	/* [first half?][op][class of size] while preparing */
 	struct first_half *half;	/* [op] of updates; NULL: gradients are summed */
@@ -81,10 +81,10 @@ struct dlb_engine {
 	const void **loss;		/* [m], NULL: made elsewhere */
 	struct dlb_least *least;	/* [compute] */
 	double *took_s;			/* [compute] when it last ran, without what --slow made of it */
-	struct pick *pick; int n_picks, cap_picks;
-	struct landing **landing;	/* [place] of messages that are lent; NULL: none is, or it comes here */
+	struct dynamic_operand *dynamic; int n_dynamic, cap_dynamic;
+	struct remote_src **remote_src;	/* [place] of messages with zero-copy; NULL: copied to its place */
 	int *update_at;			/* [tensor] asynchronous: instruction that updates the weight, -1 */
-	int ring;			/* steps that may be under way: requests of an act, sums of losses */
+	int ring;			/* steps that may be under way: requests of an operation, sums of losses */
 	double *loss_sum;		/* [ring] */
 	double *grad_scale;		/* [ring] asynchronous, clipped: of the step's gradients */
 	enum dlb_dtype loss_dtype;
@@ -95,10 +95,10 @@ struct dlb_engine {
 };
 
 /* Where tensor t of micro-batch m lies on this rank. NULL with err: nowhere, or no memory for a constant. operands.c */
-void *dlb_act_resolve(struct dlb_engine *e, int t, int m, struct dlb_error *err);
+void *dlb_step_op_resolve(struct dlb_engine *e, int t, int m, struct dlb_error *err);
 
-/* ---- act.c ---- */
-/* One pass over the acts. */
+/* ---- step_op.c ---- */
+/* One pass over the operations. */
 struct turn {
 	struct dlb_engine *e;
 	const struct dlb_window *w;
@@ -106,19 +106,19 @@ struct turn {
 	struct dlb_run run;		/* what kernels are told; grad_scale: 0, or what clipping multiplies gradients by */
 	double trust;			/* what updates multiply by what was preconditioned */
 	int64_t not_finite;
-	/* of the act that is run */
+	/* of the operation that runs */
 	const struct dlb_step *s;
 	int64_t step;
 	struct dlb_request *request;
 };
 /* Runs a for `step`. -1 with err. */
-int dlb_act_run(struct turn *t, const struct act *a, int64_t step, struct dlb_error *err);
+int dlb_step_op_run(struct turn *t, const struct step_op *a, int64_t step, struct dlb_error *err);
 
 /* ---- prepare.c ---- */
-/* Instructions become acts, with their kernels and pointers. -1 with err. */
-int dlb_acts_prepare(struct dlb_engine *e, const struct dlb_optimizer_choice *c, struct dlb_error *err);
+/* Makes step operations of the instructions, with their kernels and pointers. -1 with err. */
+int dlb_step_ops_prepare(struct dlb_engine *e, const struct dlb_optimizer_choice *c, struct dlb_error *err);
 /* Places for the sums of ops that run in halves, and for halves of updates. */
-void dlb_acts_make_sums(struct dlb_engine *e);
+void dlb_step_ops_make_sums(struct dlb_engine *e);
 /* The exchange with the other replicas, where there are any. -1 with err. */
-int dlb_acts_open_exchange(struct dlb_engine *e, struct dlb_error *err);
+int dlb_step_ops_open_exchange(struct dlb_engine *e, struct dlb_error *err);
 #endif

@@ -9,8 +9,8 @@
  *     dlb_chain_map(c, DLB_MAP_mul, 0, 0, REFS(t, t), ...);
  *     return dlb_chain_finish(c, k);
  */
-#ifndef DLB_OP_KIT_H
-#define DLB_OP_KIT_H
+#ifndef DLB_OP_UTIL_H
+#define DLB_OP_UTIL_H
 #include "op/op.h"
 #include "util/mem.h"
 

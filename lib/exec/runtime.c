@@ -56,7 +56,7 @@ static int n_cells(const struct dlb_program *p, int n)
 	return sum;
 }
 
-int dlb_ground_first_cell(const struct dlb_ground *g, const struct dlb_program *p, int node)
+int dlb_runtime_first_cell(const struct dlb_runtime *g, const struct dlb_program *p, int node)
 {
 	for (int i = 0; g->cell_of && i < g->n_programs; i++)
 		if (p == dlb_program_of(&g->program[i], node))
@@ -75,13 +75,13 @@ static void add_place(struct ranges *r, const struct dlb_node_program *np, int p
 	r->range[r->n++] = (struct range){ p->offset, p->offset + (size_t)p->copies * dlb_place_bytes(p->bytes) };
 }
 
-/* Where messages from near ranks land, and what is lent to them. */
-static void add_messages(const struct dlb_ground *g, const struct dlb_node_program *np, struct ranges *r)
+/* Memory that messages from ranks of this host are written to, and memory that they read in place. */
+static void add_messages(const struct dlb_runtime *g, const struct dlb_node_program *np, struct ranges *r)
 {
 	for (int i = 0; i < np->n_instr; i++) {
 		const struct dlb_instr *in = &np->instr[i];
 
-		if ((in->verb == DLB_POST || (in->verb == DLB_SEND && in->lent)) && dlb_comm_near(g->comm, in->peer))
+		if ((in->verb == DLB_POST || (in->verb == DLB_SEND && in->zero_copy)) && dlb_comm_near(g->comm, in->peer))
 			add_place(r, np, dlb_program_find_place(np, in->tensor, in->micro_batch));
 	}
 }
@@ -103,7 +103,7 @@ static void add_sums(const struct dlb_program *p, const struct dlb_node_program 
 }
 
 /* What other ranks of this host read or write in the arena, in order. */
-static struct ranges find_shared(const struct dlb_ground *g, int node)
+static struct ranges find_shared(const struct dlb_runtime *g, int node)
 {
 	struct ranges r = { NULL, 0, 0 };
 
@@ -118,7 +118,7 @@ static struct ranges find_shared(const struct dlb_ground *g, int node)
 	return r;
 }
 
-static void keep_private(struct dlb_ground *g, const struct ranges *r, size_t bytes)
+static void keep_private(struct dlb_runtime *g, const struct ranges *r, size_t bytes)
 {
 	size_t at = 0;
 
@@ -134,7 +134,7 @@ static void keep_private(struct dlb_ground *g, const struct ranges *r, size_t by
 struct whereabouts { size_t arena, cells; };
 
 /* Tells the ranks of this host where arena and cells are, and learns theirs. */
-static int introduce(struct dlb_ground *g, struct dlb_cell *cells, struct dlb_error *err)
+static int introduce(struct dlb_runtime *g, struct dlb_cell *cells, struct dlb_error *err)
 {
 	struct whereabouts mine = { SIZE_MAX, SIZE_MAX }, *all;
 	int n = dlb_comm_local_size(g->comm);
@@ -160,7 +160,7 @@ static int introduce(struct dlb_ground *g, struct dlb_cell *cells, struct dlb_er
 	return 0;
 }
 
-int dlb_ground_ready(struct dlb_ground *g, size_t arena_bytes, const struct dlb_program *p, int n_programs, int node,
+int dlb_runtime_ready(struct dlb_runtime *g, size_t arena_bytes, const struct dlb_program *p, int n_programs, int node,
 		     struct dlb_error *err)
 {
 	size_t bytes = arena_bytes ? arena_bytes : 64;
@@ -186,7 +186,7 @@ int dlb_ground_ready(struct dlb_ground *g, size_t arena_bytes, const struct dlb_
 	return g->arena ? rc : dlb_fail(err, NULL, "no memory for an arena of %zu bytes on this device", arena_bytes);
 }
 
-void dlb_ground_release(struct dlb_ground *g)
+void dlb_runtime_release(struct dlb_runtime *g)
 {
 	if (!g->be)
 		return;

@@ -1,12 +1,13 @@
 /* Between passes 4 and 5 of the compiler (compile.c): messages between nodes that share memory, of tensors that others read
- * too, the sender itself or a third node. Such a tensor cannot be made in the receiver's place alone; it is lent instead: it
- * stays where the sender made it, the receiver reads it there, and its FREE tells the sender, who waits for that before
- * it frees the place or writes over it. (The receiver keeps a place of its own: memory may turn out not to be shared, or a
- * copy to be faster.)
+ * too, the sender itself or a third node. The kernel cannot write such a tensor to the receiver's place alone. It becomes
+ * zero-copy instead: the receiver reads it in the sender's memory, and the receiver's FREE tells the sender, who waits for
+ * that before it frees or overwrites the place. (The receiver has a place of its own too: at run time the memory may not be
+ * shared, or a copy may be faster.)
  *
- * The send is waited for when its place is to be overwritten, else after the sender's own last use of it, where the plan
- * has the receiver through by then. Where it has not, the sender keeps the place longer, which takes memory: `longer` allows it.
- * No message is lent that the receiver writes over, nor a gradient that an update reads; and only what the sender has made. */
+ * The sender waits for the return when the place is to be overwritten, else after its own last use, if the plan has the
+ * receiver's last use before that. If not, the sender keeps the place longer, which takes memory: `longer` allows that.
+ * These are always copied: a message that the receiver overwrites, a gradient that an update reads, a tensor that the sender
+ * has received itself. */
 #include <limits.h>
 #include <stdlib.h>
 #include "plan/compile.h"
@@ -116,7 +117,7 @@ static int is_returned_at(const struct compiler *c, int node, const struct recei
 	return at;
 }
 
-static void lend(struct compiler *c, const struct lying *l, int node, struct received *r, bool longer)
+static void mark_zero_copy(struct compiler *c, const struct lying *l, int node, struct received *r, bool longer)
 {
 	int source = c->inst_start[r->tensor], x = c->root[source], back = is_returned_at(c, node, r), rank = RANK_WAIT_SENT;
 	int over = overwritten_at(c, l, x, r->m, c->slot[source * c->M + r->m].first), wait = over;
@@ -129,19 +130,19 @@ static void lend(struct compiler *c, const struct lying *l, int node, struct rec
 	} else if (over == INT_MAX) {
 		if (!longer && back > place->sent)
 			return;
-		c->out->lends_longer |= back > place->sent;
+		c->out->keeps_longer |= back > place->sent;
 		wait = back > place->sent ? back : place->sent;
 		place->sent = wait;
 	}
 	struct note *sent = &c->lane[r->from].note[r->note_sent];
 	sent->action = wait;
 	sent->rank = rank;
-	sent->lent = c->lane[r->from].note[r->note_send].lent = true;
-	c->lane[node].note[r->note_post].lent = c->lane[node].note[r->note_wait].lent = true;
-	c->slot[r->slot].lender = r->from;
+	sent->zero_copy = c->lane[r->from].note[r->note_send].zero_copy = true;
+	c->lane[node].note[r->note_post].zero_copy = c->lane[node].note[r->note_wait].zero_copy = true;
+	c->slot[r->slot].source_node = r->from;
 }
 
-void dlb_compile_lend(struct compiler *c, const struct dlb_cluster *cluster, bool longer)
+void dlb_compile_zero_copy(struct compiler *c, const struct dlb_cluster *cluster, bool longer)
 {
 	struct lying l;
 	if (!cluster || !c->p->in_place)
@@ -152,7 +153,7 @@ void dlb_compile_lend(struct compiler *c, const struct dlb_cluster *cluster, boo
 			struct received *r = &c->lane[node].recv[k];
 			if (r->m >= 0 && share_memory(cluster, r->from, node) && !l.lands[c->root[c->inst_start[r->tensor]]] &&
 			    !dlb_tensor_goes_only_to(c->g, c->p->placement, r->tensor, node) && is_only_read(c, &l, r->slot / c->M))
-				lend(c, &l, node, r, longer);
+				mark_zero_copy(c, &l, node, r, longer);
 		}
 	}
 	lying_release(&l);

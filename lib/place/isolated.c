@@ -1,4 +1,4 @@
-/* The best contiguous placement of a port problem, lonely classes apart.
+/* The best contiguous placement of a port problem, isolated classes apart.
  *
  * A class that no edge and no net joins to another may stand in any difference of a chain of ideals, so each doubles
  * their number: a dozen are too many for dp. They are left out of it and put, the longest first, where there is room.
@@ -15,9 +15,9 @@
 #include <string.h>
 #include "place/ideals.h"
 
-enum { LONELY_STEPS = 100000000 /* a few seconds */ };
+enum { ISOLATED_STEPS = 100000000 /* a few seconds */ };
 
-struct lonely { int class; double s, bytes; };		/* s: where it is fastest */
+struct isolated { int class; double s, bytes; };		/* s: where it is fastest */
 
 static bool *find_joined(const struct dlb_port *port)
 {
@@ -32,13 +32,13 @@ static bool *find_joined(const struct dlb_port *port)
 
 static int longest_first(const void *a, const void *b)
 {
-	const struct lonely *x = a, *y = b;
+	const struct isolated *x = a, *y = b;
 	return x->s != y->s ? (x->s > y->s ? -1 : 1) : (x->class > y->class) - (x->class < y->class);
 }
 
 static int largest_first(const void *a, const void *b)
 {
-	const struct lonely *x = a, *y = b;
+	const struct isolated *x = a, *y = b;
 	return x->bytes != y->bytes ? (x->bytes > y->bytes ? -1 : 1) : longest_first(a, b);
 }
 
@@ -51,9 +51,9 @@ static double with(const struct dlb_port *port, bool latency, const double *load
 	return port->host[port->place[d]] ? fmax(s, value) : value + s;
 }
 
-/* Puts what is lonely into at[]; the others, `rest`, stand in rest_at with that value. Returns the value with it, INFINITY:
+/* Puts what is isolated into at[]; the others, `rest`, stand in rest_at with that value. Returns the value with it, INFINITY:
  * there is no room. */
-static double fill(const struct dlb_port *port, bool latency, const struct lonely *list, int n, const struct dlb_port *rest,
+static double fill(const struct dlb_port *port, bool latency, const struct isolated *list, int n, const struct dlb_port *rest,
 		   const int *rest_at, double value, int *at)
 {
 	size_t D = (size_t)port->n_nodes;
@@ -119,8 +119,8 @@ static double parts(const struct dlb_port *port, bool latency, const struct dlb_
 	return value;
 }
 
-/* The same with lonely classes apart; only where that is not known to be the best, all together. */
-static double parts_and_lonely(const struct dlb_port *port, bool latency, const struct dlb_dp_limits *limits, struct lonely *list, int n,
+/* The same with isolated classes apart; only where that is not known to be the best, all together. */
+static double parts_and_isolated(const struct dlb_port *port, bool latency, const struct dlb_dp_limits *limits, struct isolated *list, int n,
 			       int *at, enum dlb_dp_beyond *beyond)
 {
 	struct dlb_port rest;
@@ -144,8 +144,8 @@ static double parts_and_lonely(const struct dlb_port *port, bool latency, const 
 	}
 	if (*beyond == DLB_DP_NOTHING && !(value <= alone)) {
 		struct dlb_dp_limits fewer = *limits;
-		if (fewer.most_steps <= 0 || fewer.most_steps > LONELY_STEPS)
-			fewer.most_steps = LONELY_STEPS;
+		if (fewer.most_steps <= 0 || fewer.most_steps > ISOLATED_STEPS)
+			fewer.most_steps = ISOLATED_STEPS;
 		value = parts(port, latency, &fewer, value, at, beyond);
 	}
 	dlb_port_release(&rest);
@@ -162,15 +162,15 @@ double dlb_contiguous(const struct dlb_port *port, bool latency, const struct dl
 	dlb_port_glue(port, &coarse, map);
 	int *where = dlb_xcalloc((size_t)coarse.n + 1, sizeof *where);
 	bool *joined = find_joined(&coarse);
-	struct lonely *list = dlb_xcalloc((size_t)coarse.n + 1, sizeof *list);
+	struct isolated *list = dlb_xcalloc((size_t)coarse.n + 1, sizeof *list);
 	for (int c = 0; c < coarse.n; c++) {
 		double least = INFINITY;
 		for (int d = 0; d < coarse.n_nodes; d++)
 			least = fmin(least, coarse.work_s[(size_t)c * (size_t)coarse.n_nodes + (size_t)d]);
 		if (!joined[c] && n < coarse.n - 1)	/* one at least stays */
-			list[n++] = (struct lonely){ c, least, coarse.bytes[c] };
+			list[n++] = (struct isolated){ c, least, coarse.bytes[c] };
 	}
-	double value = n ? parts_and_lonely(&coarse, latency, limits, list, n, where, beyond) :
+	double value = n ? parts_and_isolated(&coarse, latency, limits, list, n, where, beyond) :
 			   parts(&coarse, latency, limits, INFINITY, where, beyond);
 	for (int c = 0; c < port->n; c++)
 		at[c] = where[map[c]];

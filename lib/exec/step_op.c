@@ -1,21 +1,21 @@
-/* The acts of the step loop, a function each and a row each (rule).
+/* The operations of the step loop: one function and one row (rule) for each kind.
  *
- * Between ranks of one host a message is written into the receiver's place, in its arena (ground.c): copied there
- * once, or where nobody here reads the tensor and the place is posted in time, made there by the kernel itself. Stores
- * to lines that another core's cache holds may take longer than making it here and copying (comm/shared.h), so each
- * way is tried a few times now and then, and the faster one kept. What somebody else reads too, this rank or a third one, may
- * stay where it was made and be read there (program.h: lent); what the sender's kernel then takes to write over lines that the
- * reader's core has decides, in the same manner, whether it does or is copied.
+ * Between ranks of one host a message is written into the receiver's place, in its arena (runtime.c): by one copy or, where
+ * no op of this rank reads the tensor and the place is posted in time, by the kernel itself. Stores to cache lines that another
+ * core holds may take longer than local stores and a copy (comm/shared.h). So both ways are timed a few times, at intervals,
+ * and the faster one is used. A tensor that another op reads too, here or on a third rank, may be read in the sender's memory
+ * (program.h: zero-copy). The kernel then overwrites lines that the reader's core holds; the same timing chooses between that
+ * and a copy.
  *
  * Time is taken around each kernel and each wait that really waits (about 25 ns a reading). */
 #include <math.h>
 #include <string.h>
-#include "exec/acts.h"
+#include "exec/step_ops.h"
 #include "util/clock.h"
 
 enum { TRIES = 4, TRY_AGAIN = 512 };		/* each way; after so many sends: virtual cores move */
 
-static void choose_place(struct making *w)
+static void choose_place(struct dest_choice *w)
 {
 	bool there = w->n_tried[1] < TRIES ? w->n_tried[1] <= w->n_tried[0] :
 		     w->n_tried[0] < TRIES ? false : w->best_s[1] <= w->best_s[0];
@@ -24,14 +24,14 @@ static void choose_place(struct making *w)
 	*w->out = w->is_there ? w->there : w->here;
 }
 
-static void run_kernel(struct turn *t, const struct act *a, struct dlb_run *r)
+static void run_kernel(struct turn *t, const struct step_op *a, struct dlb_run *r)
 {
 	struct dlb_engine *e = t->e;
-	struct dlb_ground *g = e->ground;
+	struct dlb_runtime *g = e->runtime;
 	struct dlb_stretch time = dlb_slow_start(&g->slow);
 
-	if (a->making)
-		choose_place(a->making);
+	if (a->dest_choice)
+		choose_place(a->dest_choice);
 	r->in = a->in;
 	r->out = a->out;
 	r->vertex = a->vertex;
@@ -43,40 +43,40 @@ static void run_kernel(struct turn *t, const struct act *a, struct dlb_run *r)
 	e->view.end_s[a->compute] = time.end_s - t->origin_s;
 	e->view.times.busy_s += time.end_s - time.start_s;
 	e->took_s[a->compute] = time.took_s;
-	if (a->making)
-		a->making->kernel_s = time.took_s;
+	if (a->dest_choice)
+		a->dest_choice->kernel_s = time.took_s;
 }
 
-/* Both the copy of the last message and what its way made of this kernel are known now. */
-static bool choose_to_stay(struct lending *w, double s)
+/* By now the times are known of the last message's copy and of the kernel that ran after it. */
+static bool choose_in_place(struct zero_copy *w, double s)
 {
-	if (w->n > 0 && (!w->n_tried[w->stays]++ || s < w->best_s[w->stays]))
-		w->best_s[w->stays] = s;
+	if (w->n > 0 && (!w->n_tried[w->in_place]++ || s < w->best_s[w->in_place]))
+		w->best_s[w->in_place] = s;
 	if (++w->n == TRY_AGAIN)
 		w->n = w->n_tried[0] = w->n_tried[1] = 0;
 	return w->n_tried[1] < TRIES || (w->n_tried[0] >= TRIES && w->best_s[1] <= w->best_s[0]);
 }
 
-static void lend(struct turn *t, const struct act *a)
+static void send_zero_copy(struct turn *t, const struct step_op *a)
 {
 	struct dlb_engine *e = t->e;
-	struct lending *w = a->lending;
+	struct zero_copy *w = a->zero_copy;
 	double kernel_s = w->compute < 0 ? 0 : e->took_s[w->compute];
 
-	w->stays = w->compute < 0 || choose_to_stay(w, kernel_s + a->channel->copied_s - w->copied_s);
+	w->in_place = w->compute < 0 || choose_in_place(w, kernel_s + a->channel->copied_s - w->copied_s);
 	w->copied_s = a->channel->copied_s;
-	dlb_channel_lend(e->ground->comm, a->channel, a->p, a->there, a->bytes, a->peer, w->stays, t->request);
-	if (w->stays)
+	dlb_channel_send_zero_copy(e->runtime->comm, a->channel, a->p, a->there, a->bytes, a->peer, w->in_place, t->request);
+	if (w->in_place)
 		e->view.times.in_place_bytes += (double)a->bytes;
 }
 
-/* By a channel that is not lent to; what ways the kernel before it tried is known now. */
-static void send_made(struct turn *t, const struct act *a)
+/* By a channel without zero-copy; the kernel has chosen its destination by now. */
+static void send_made(struct turn *t, const struct step_op *a)
 {
-	struct making *w = a->making;
+	struct dest_choice *w = a->dest_choice;
 	double start_s = w ? dlb_clock_s() : 0.0, s;
 
-	dlb_channel_send(t->e->ground->comm, a->channel, w ? *w->out : a->p, a->there, a->bytes, a->peer, t->request);
+	dlb_channel_send(t->e->runtime->comm, a->channel, w ? *w->out : a->p, a->there, a->bytes, a->peer, t->request);
 	if (w && w->is_there)
 		t->e->view.times.in_place_bytes += (double)a->bytes;
 	if (!w || t->request->active)
@@ -88,29 +88,29 @@ static void send_made(struct turn *t, const struct act *a)
 		w->n_tried[0] = w->n_tried[1] = 0;
 }
 
-static int run_send(struct turn *t, const struct act *a, struct dlb_error *err)
+static int run_send(struct turn *t, const struct step_op *a, struct dlb_error *err)
 {
 	(void)err;
 	if (!a->channel)
-		dlb_comm_isend(t->e->ground->comm, a->p, a->bytes, a->peer, a->tag, t->request);
-	else if (a->lending)
-		lend(t, a);
+		dlb_comm_isend(t->e->runtime->comm, a->p, a->bytes, a->peer, a->tag, t->request);
+	else if (a->zero_copy)
+		send_zero_copy(t, a);
 	else
 		send_made(t, a);
 	return 0;
 }
 
-static int run_post(struct turn *t, const struct act *a, struct dlb_error *err)
+static int run_post(struct turn *t, const struct step_op *a, struct dlb_error *err)
 {
 	(void)err;
 	if (a->channel)
 		dlb_channel_post(a->channel, a->peer, t->request);
 	else
-		dlb_comm_irecv(t->e->ground->comm, a->p, a->bytes, a->peer, a->tag, t->request);
+		dlb_comm_irecv(t->e->runtime->comm, a->p, a->bytes, a->peer, a->tag, t->request);
 	return 0;
 }
 
-static int run_return(struct turn *t, const struct act *a, struct dlb_error *err)
+static int run_return(struct turn *t, const struct step_op *a, struct dlb_error *err)
 {
 	(void)t, (void)err;
 	if (a->channel)
@@ -118,9 +118,9 @@ static int run_return(struct turn *t, const struct act *a, struct dlb_error *err
 	return 0;
 }
 
-static int run_wait(struct turn *t, const struct act *a, struct dlb_error *err)
+static int run_wait(struct turn *t, const struct step_op *a, struct dlb_error *err)
 {
-	struct dlb_ground *g = t->e->ground;
+	struct dlb_runtime *g = t->e->runtime;
 	struct dlb_step_times *times = &t->e->view.times;
 	double start_s, waited_s = 0.0;
 
@@ -129,30 +129,30 @@ static int run_wait(struct turn *t, const struct act *a, struct dlb_error *err)
 		if (dlb_comm_wait(g->comm, t->request, err))
 			return -1;
 		waited_s = dlb_slow_waited(&g->slow, dlb_clock_s() - start_s);
-		times->waits_s[a->kind == ACT_WAIT ? DLB_WAIT_STARVED : DLB_WAIT_BACKPRESSURE] += waited_s;
+		times->waits_s[a->kind == STEP_WAIT ? DLB_WAIT_STARVED : DLB_WAIT_BACKPRESSURE] += waited_s;
 		t->e->view.wait_for_s[a->peer] += waited_s;
 	}
 	if (a->xfer_s > 0.0 && !t->request->channel) {
 		times->comm_s += a->xfer_s;
 		times->comm_hidden_s += waited_s < a->xfer_s ? a->xfer_s - waited_s : 0.0;
 	}
-	if (a->landing)
-		a->landing->stays[(t->request - a->request) % t->e->ring] = dlb_channel_stays(t->request);
+	if (a->remote_src)
+		a->remote_src->in_place[(t->request - a->request) % t->e->ring] = dlb_channel_is_in_place(t->request);
 	return 0;
 }
 
-static int run_copy(struct turn *t, const struct act *a, struct dlb_error *err)
+static int run_copy(struct turn *t, const struct step_op *a, struct dlb_error *err)
 {
-	struct dlb_backend *be = t->e->ground->be;
+	struct dlb_backend *be = t->e->runtime->be;
 
 	(void)err;
 	be->ops->upload(be, a->p, t->s->fed->base + a->offset, a->bytes);
 	return 0;
 }
 
-static int run_seed(struct turn *t, const struct act *a, struct dlb_error *err)
+static int run_seed(struct turn *t, const struct step_op *a, struct dlb_error *err)
 {
-	struct dlb_backend *be = t->e->ground->be;
+	struct dlb_backend *be = t->e->runtime->be;
 	double seed = 0.0;	/* bytes for any float type */
 
 	(void)err;
@@ -164,37 +164,37 @@ static int run_seed(struct turn *t, const struct act *a, struct dlb_error *err)
 /* What has run since *time was taken is work of this node's. */
 static void end_work(struct dlb_engine *e, struct dlb_stretch *time)
 {
-	dlb_slow_end(&e->ground->slow, time, NULL);
+	dlb_slow_end(&e->runtime->slow, time, NULL);
 	e->view.times.busy_s += time->end_s - time->start_s;
 }
 
 /* Squares of a step's gradients, on their way to all; asynchronous programs. */
-static int run_squares(struct turn *t, const struct act *a, struct dlb_error *err)
+static int run_squares(struct turn *t, const struct step_op *a, struct dlb_error *err)
 {
 	struct dlb_engine *e = t->e;
-	struct dlb_stretch time = dlb_slow_start(&e->ground->slow);
+	struct dlb_stretch time = dlb_slow_start(&e->runtime->slow);
 
 	(void)a, (void)err;
-	dlb_clip_start(&e->clip, e->ground->comm, e->ground->norms, e->view.program->replica == 0, t->step);
+	dlb_clip_start(&e->clip, e->runtime->comm, e->runtime->norms, e->view.program->replica == 0, t->step);
 	end_work(e, &time);
 	return 0;
 }
 
 /* What the updates multiply gradients by. */
-static int run_norm(struct turn *t, const struct act *a, struct dlb_error *err)
+static int run_norm(struct turn *t, const struct step_op *a, struct dlb_error *err)
 {
 	struct dlb_engine *e = t->e;
 	double *collective_s = &e->view.times.waits_s[DLB_WAIT_COLLECTIVE], sum_s;
-	struct dlb_stretch time = dlb_slow_start(&e->ground->slow);
+	struct dlb_stretch time = dlb_slow_start(&e->runtime->slow);
 
 	(void)a;
 	if (e->view.program->async)
-		return dlb_clip_wait(&e->clip, e->ground->comm, t->step, &e->grad_scale[t->step % e->ring], collective_s, err);
+		return dlb_clip_wait(&e->clip, e->runtime->comm, t->step, &e->grad_scale[t->step % e->ring], collective_s, err);
 	dlb_clip_here(&e->clip, t->step);
 	end_work(e, &time);
-	dlb_slow_settle(&e->ground->slow);
+	dlb_slow_settle(&e->runtime->slow);
 	sum_s = dlb_clock_s();
-	if (dlb_clip_scale(&e->clip, e->ground->comm, e->clip.way[0].square.n_sets > 1 || e->view.program->replica == 0, t->step,
+	if (dlb_clip_scale(&e->clip, e->runtime->comm, e->clip.way[0].square.n_sets > 1 || e->view.program->replica == 0, t->step,
 			   &t->run.grad_scale, err))
 		return -1;
 	*collective_s += dlb_clock_s() - sum_s;
@@ -202,31 +202,31 @@ static int run_norm(struct turn *t, const struct act *a, struct dlb_error *err)
 }
 
 /* What updates multiply by what was preconditioned, beside that. */
-static int run_trust(struct turn *t, const struct act *a, struct dlb_error *err)
+static int run_trust(struct turn *t, const struct step_op *a, struct dlb_error *err)
 {
 	struct dlb_engine *e = t->e;
 	const struct dlb_run *r = &t->run;
 	const double start_s = dlb_clock_s(), rate = r->rate * (r->grad_scale > 0 ? r->grad_scale : 1);
-	int rc = dlb_trust_scale(&e->trust, e->ground->kfac, e->ground->comm, e->view.program->replica == 0, rate, &t->trust, err);
+	int rc = dlb_trust_scale(&e->trust, e->runtime->kfac, e->runtime->comm, e->view.program->replica == 0, rate, &t->trust, err);
 
 	(void)a;
 	e->view.times.waits_s[DLB_WAIT_COLLECTIVE] += dlb_clock_s() - start_s;
 	return rc;
 }
 
-/* Points act a's pointers at what they are in `step` of a run (or what followed a drain) that began with step `first`. Returns
+/* Sets operation a's dynamic operands for `step` of a run (or what followed a drain) that began with step `first`. Returns
  * a number for the weights read, another one for other values: 2 v + 2 for those that v updates made, 2 v + 3 for those
  * expected of them; that of the step's own where it reads none of here. */
-static uint64_t set_picks(struct dlb_engine *e, const struct act *a, int64_t step, int64_t first)
+static uint64_t set_dynamic_operands(struct dlb_engine *e, const struct step_op *a, int64_t step, int64_t first)
 {
 	uint64_t version = 2 * (uint64_t)step + 2;
 
-	for (int i = a->pick; i >= 0; i = e->pick[i].next) {
-		const struct pick *p = &e->pick[i];
+	for (int i = a->dynamic; i >= 0; i = e->dynamic[i].next) {
+		const struct dynamic_operand *p = &e->dynamic[i];
 		int64_t live = step - p->live, want = step - p->version;
 
 		if (!p->weight) {
-			const struct landing *l = p->landing && p->landing->stays[step % e->ring] ? p->landing : NULL;
+			const struct remote_src *l = p->remote_src && p->remote_src->in_place[step % e->ring] ? p->remote_src : NULL;
 
 			*p->at = l ? l->there + (size_t)(step % l->copies) * l->stride : p->base + (size_t)(step % p->copies) * p->stride;
 			continue;
@@ -240,7 +240,7 @@ static uint64_t set_picks(struct dlb_engine *e, const struct act *a, int64_t ste
 }
 
 /* Weights `distance` steps on: by the smoothed gradient as it is now. */
-static void predict(struct turn *t, const struct act *a)
+static void predict(struct turn *t, const struct step_op *a)
 {
 	int64_t live = t->step - a->predict < t->w->first ? t->w->first : t->step - a->predict;
 	struct dlb_run r = t->run;
@@ -252,16 +252,16 @@ static void predict(struct turn *t, const struct act *a)
 	run_kernel(t, a, &r);
 }
 
-static void add_loss(struct dlb_engine *e, const struct act *a, const struct dlb_step *s)
+static void add_loss(struct dlb_engine *e, const struct step_op *a, const struct dlb_step *s)
 {
 	double *sum = &e->loss_sum[s->step % e->ring];
 	char raw[8] = { 0 };
 
-	e->ground->be->ops->download(e->ground->be, raw, a->out[a->loss], dlb_dtype_bytes(e->loss_dtype));
+	e->runtime->be->ops->download(e->runtime->be, raw, a->out[a->loss], dlb_dtype_bytes(e->loss_dtype));
 	*sum = (a->m ? *sum : 0.0) + s->fed->seed[a->m] * dlb_value_real(raw, e->loss_dtype, 0);
 }
 
-static int run_op(struct turn *t, const struct act *a, struct dlb_error *err)
+static int run_op(struct turn *t, const struct step_op *a, struct dlb_error *err)
 {
 	struct dlb_engine *e = t->e;
 	const double clip = t->run.grad_scale;
@@ -283,7 +283,7 @@ static int run_op(struct turn *t, const struct act *a, struct dlb_error *err)
 	if (e->view.program->async && a->loss >= 0)
 		add_loss(e, a, t->s);
 	/* a long kernel would otherwise hold up a transfer that only needs a nudge */
-	dlb_comm_progress(e->ground->comm);
+	dlb_comm_progress(e->runtime->comm);
 	if (e->exchange)
 		dlb_exchange_nudge(e->exchange);
 	return 0;
@@ -293,7 +293,7 @@ static int run_op(struct turn *t, const struct act *a, struct dlb_error *err)
 static void make_halves(struct dlb_engine *e, int b, struct dlb_run r, int64_t step)
 {
 	const struct dlb_bucket *k = &e->np->bucket[b];
-	struct dlb_stretch time = dlb_slow_start(&e->ground->slow);
+	struct dlb_stretch time = dlb_slow_start(&e->runtime->slow);
 
 	r.step = (uint64_t)step + 1;
 	r.not_finite = NULL;
@@ -307,51 +307,51 @@ static void make_halves(struct dlb_engine *e, int b, struct dlb_run r, int64_t s
 		else
 			h->kernel->run(h->kernel, &r);
 	}
-	e->ground->be->ops->sync(e->ground->be);
+	e->runtime->be->ops->sync(e->runtime->be);
 	end_work(e, &time);
 }
 
-static int run_computed(struct turn *t, const struct act *a, struct dlb_error *err)
+static int run_computed(struct turn *t, const struct step_op *a, struct dlb_error *err)
 {
 	struct dlb_step_times *times = &t->e->view.times;
 
-	return dlb_exchange_command(t->e->ground->comm, a->p, &times->waits_s[DLB_WAIT_COLLECTIVE], &times->command_s, err);
+	return dlb_exchange_command(t->e->runtime->comm, a->p, &times->waits_s[DLB_WAIT_COLLECTIVE], &times->command_s, err);
 }
 
-static int run_reduce(struct turn *t, const struct act *a, struct dlb_error *err)
+static int run_reduce(struct turn *t, const struct step_op *a, struct dlb_error *err)
 {
 	(void)err;
 	if (t->e->half)
 		make_halves(t->e, a->tag, t->run, t->step);
-	dlb_slow_settle(&t->e->ground->slow);
+	dlb_slow_settle(&t->e->runtime->slow);
 	dlb_exchange_start(t->e->exchange, a->tag, t->step);
 	return 0;
 }
 
-static int run_reduced(struct turn *t, const struct act *a, struct dlb_error *err)
+static int run_reduced(struct turn *t, const struct step_op *a, struct dlb_error *err)
 {
 	return dlb_exchange_wait(t->e->exchange, a->tag, &t->e->view.times.waits_s[DLB_WAIT_COLLECTIVE], err);
 }
 
 /* settles: others can tell when it begins (slow.h) */
-static const struct { int (*run)(struct turn *t, const struct act *a, struct dlb_error *err); bool settles; } rule[] = {
-	[ACT_POST]	= { .run = run_post },
-	[ACT_WAIT]	= { .run = run_wait },
-	[ACT_WAIT_SENT]	= { .run = run_wait },
-	[ACT_SEND]	= { .run = run_send, .settles = true },
-	[ACT_RETURN]	= { .run = run_return, .settles = true },
-	[ACT_RUN]	= { .run = run_op },
-	[ACT_COPY]	= { .run = run_copy },
-	[ACT_SEED]	= { .run = run_seed },
-	[ACT_SQUARES]	= { .run = run_squares, .settles = true },
-	[ACT_NORM]	= { .run = run_norm },
-	[ACT_TRUST]	= { .run = run_trust, .settles = true },
-	[ACT_COMPUTED]	= { .run = run_computed, .settles = true },
-	[ACT_REDUCE]	= { .run = run_reduce },
-	[ACT_REDUCED]	= { .run = run_reduced, .settles = true },
+static const struct { int (*run)(struct turn *t, const struct step_op *a, struct dlb_error *err); bool settles; } rule[] = {
+	[STEP_POST]	= { .run = run_post },
+	[STEP_WAIT]	= { .run = run_wait },
+	[STEP_WAIT_SENT]	= { .run = run_wait },
+	[STEP_SEND]	= { .run = run_send, .settles = true },
+	[STEP_RETURN]	= { .run = run_return, .settles = true },
+	[STEP_RUN]	= { .run = run_op },
+	[STEP_COPY]	= { .run = run_copy },
+	[STEP_SEED]	= { .run = run_seed },
+	[STEP_SQUARES]	= { .run = run_squares, .settles = true },
+	[STEP_NORM]	= { .run = run_norm },
+	[STEP_TRUST]	= { .run = run_trust, .settles = true },
+	[STEP_COMPUTED]	= { .run = run_computed, .settles = true },
+	[STEP_REDUCE]	= { .run = run_reduce },
+	[STEP_REDUCED]	= { .run = run_reduced, .settles = true },
 };
 
-int dlb_act_run(struct turn *t, const struct act *a, int64_t step, struct dlb_error *err)
+int dlb_step_op_run(struct turn *t, const struct step_op *a, int64_t step, struct dlb_error *err)
 {
 	struct dlb_engine *e = t->e;
 	const struct dlb_step *s = &t->w->step[step > 0 ? step % t->w->n : 0];
@@ -359,9 +359,9 @@ int dlb_act_run(struct turn *t, const struct act *a, int64_t step, struct dlb_er
 	uint64_t version = s->version;
 
 	if (several)
-		version = set_picks(e, a, step, t->w->first);
-	else if (a->pick >= 0)					/* of messages alone */
-		set_picks(e, a, step, t->w->first);
+		version = set_dynamic_operands(e, a, step, t->w->first);
+	else if (a->dynamic >= 0)					/* of messages alone */
+		set_dynamic_operands(e, a, step, t->w->first);
 	t->s = s;
 	t->step = step;
 	t->request = a->request ? a->request + (several ? step % e->ring : 0) : NULL;
@@ -371,6 +371,6 @@ int dlb_act_run(struct turn *t, const struct act *a, int64_t step, struct dlb_er
 	t->run.has_rate = s->has_rate;
 	t->run.weight_version = version;
 	if (rule[a->kind].settles)
-		dlb_slow_settle(&e->ground->slow);
+		dlb_slow_settle(&e->runtime->slow);
 	return rule[a->kind].run(t, a, err);
 }
