@@ -4,14 +4,14 @@
 /* sum_c exp(x[c * stride] - max) of one sample. */
 static inline __attribute__((always_inline)) double S(sum_exp)(const T *x, int64_t classes, int64_t stride, T *max)
 {
-	T m = x[0];
+	T m = (T)-INFINITY;
 	double lane[16] = { 0 }, s = 0;
 	int64_t c = 0;
 
 	if (stride == 1)
 		m = S(largest)(x, classes);
 	else
-		for (int64_t i = 1; i < classes; i++)
+		for (int64_t i = 0; i < classes; i++)
 			m = (x[i * stride] > m || x[i * stride] != x[i * stride]) ? x[i * stride] : m;
 	if (m == (T)-INFINITY || m == (T)INFINITY)
 		m = m > 0 ? m : 0;

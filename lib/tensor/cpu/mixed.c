@@ -78,11 +78,6 @@ static bool flat_map(const struct dlb_map_desc *d, const struct cpu_nest *n, str
 	return true;
 }
 
-static int64_t storage(const struct dlb_desc *d)
-{
-	return at_least_1(dlb_desc_count(d));
-}
-
 /* All at once, whatever the strides. */
 static int prepare_whole_map(struct dlb_backend *b, const void *ctx, int64_t rows, struct dlb_kernel **k, struct dlb_error *err)
 {
@@ -99,9 +94,9 @@ static int whole_map(struct dlb_backend *b, const struct dlb_map_desc *d, struct
 {
 	struct narrow_desc n = { .rows = 1, .block = 1, .n_in = d->n_in, .n_out = 1, .prepare = prepare_whole_map, .ctx = d };
 
-	n.out[0] = (struct narrow_operand){ .dtype = d->out.dtype, .count = storage(&d->out) };
+	n.out[0] = (struct narrow_operand){ .dtype = d->out.dtype, .count = dlb_desc_count(&d->out) };
 	for (int i = 0; i < d->n_in; i++)
-		n.in[i] = (struct narrow_operand){ .dtype = d->in[i].dtype, .count = storage(&d->in[i]) };
+		n.in[i] = (struct narrow_operand){ .dtype = d->in[i].dtype, .count = dlb_desc_count(&d->in[i]) };
 	return dlb_cpu_narrow(b, &n, k, err);
 }
 

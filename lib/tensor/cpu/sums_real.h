@@ -44,13 +44,15 @@ static inline double S(dot)(const T *x, const T *y, int64_t n)
 	return join_lanes(lane);
 }
 
-/* n >= 1; NaN when there is one. */
+/* Of n elements, -infinity of none; NaN when there is one. */
 static inline T S(largest)(const T *x, int64_t n)
 {
 	S(lanes_t) most, v;
 	T lane[LANES], m;
 	int64_t i = 0;
 
+	if (n <= 0)
+		return -INFINITY;
 	for (int j = 0; j < LANES; j++)
 		lane[j] = x[0];
 	memcpy(&most, lane, sizeof most);
