@@ -82,3 +82,21 @@ run_examples() { # PAGE
 		[ -f "$root/$page" ]
 	done < <(grep -o 'man/[a-z0-9.-]*\.[157]' "$root/README.md")
 }
+
+@test "CONTRIBUTING.md names files and functions that are there" {
+	run /usr/bin/python3 - "$root" <<-'END'
+		import os, re, sys
+		os.chdir(sys.argv[1])
+		text = open('CONTRIBUTING.md').read()
+		source = ''.join(open(os.path.join(d, f)).read() for top in ('lib', 'cmd') for d, _, fs in os.walk(top)
+		                 for f in fs if f.endswith(('.c', '.h')))
+		names = sorted(set(re.findall(r'`([^`\n]+)`', text)))
+		files = [p for w in names for p in w.split() if re.match(r'(lib|cmd|tests|scripts|man)/', p) and 'NAME' not in p]
+		functions = [w for w in names if re.fullmatch(r'(dlb|conv|run)_\w+', w)]
+		assert len(files) > 30 and len(functions) > 20, (files, functions)
+		bad = [p for p in files if not os.path.exists(p)] + [w for w in functions if not re.search(r'\b' + w + r'\(', source)]
+		assert not bad, bad
+	END
+	echo "$output"
+	[ "$status" = 0 ]
+}
