@@ -31,15 +31,23 @@ $(BUILD)/lib/comm/%.o $(BUILD)/lib/exec/%.o: DLB_CFLAGS += $(MPICC_FLAGS)
 $(BUILD)/gen/%.o: DLB_CFLAGS += -Wno-missing-prototypes -Wno-shadow -Wno-unused-parameter
 LDLIBS  = -Wl,--as-needed $(MPI_LIBS) -ldnnl $(BLAS_LIBS) -lhwloc $(IMAGE_LIBS) -lprotobuf-c -ljansson -lmd -lz -lgomp -lpthread -lm
 
+# Objects depend on $(BUILD)/flags, which changes when the compiler or its flags do; -Werror changes no object.
+FLAGS  := $(CC) $(filter-out -Werror,$(DLB_CFLAGS)) $(MPICC_FLAGS) $(LDFLAGS)
+
 TOOLS   = $(patsubst cmd/%.c,%,$(wildcard cmd/dlb-*.c))
 LIB_C   = $(wildcard lib/*/*.c lib/tensor/cpu/*.c)
 LIB_O   = $(LIB_C:%.c=$(BUILD)/%.o) $(foreach l,$(LEVELS),$(LEVEL_C:%.c=$(BUILD)/%.$l.o)) $(BUILD)/gen/onnx.pb-c.o $(BUILD)/gen/page.o
 UNIT    = $(patsubst tests/unit/%.c,%,$(wildcard tests/unit/*.c))
 FUZZ    = $(patsubst tests/fuzz/%.c,%,$(wildcard tests/fuzz/*.c))
 
-.PHONY: all check unit golden install clean compile_commands.json fuzz
+.PHONY: all tools check install clean compile_commands.json fuzz fuzz-bins always
 .SECONDARY:
-all: $(TOOLS:%=$(BUILD)/bin/%) $(UNIT:%=$(BUILD)/tests/%)
+all: tools $(UNIT:%=$(BUILD)/tests/%)
+tools: $(TOOLS:%=$(BUILD)/bin/%)
+
+$(BUILD)/flags: always
+	@mkdir -p $(@D)
+	@printf '%s\n' "$(FLAGS)" | cmp -s - $@ || printf '%s\n' "$(FLAGS)" >$@
 
 $(BUILD)/bin/%: $(BUILD)/cmd/%.o $(BUILD)/libdlb.a
 	@mkdir -p $(@D)
@@ -50,16 +58,16 @@ $(BUILD)/tests/%: $(BUILD)/tests/unit/%.o $(BUILD)/libdlb.a
 $(BUILD)/libdlb.a: $(LIB_O)
 	@rm -f $@
 	ar rcs $@ $^
-$(BUILD)/%.o: %.c | $(BUILD)/gen/onnx.pb-c.h
+$(BUILD)/%.o: %.c $(BUILD)/flags | $(BUILD)/gen/onnx.pb-c.h
 	@mkdir -p $(@D)
 	$(CC) $(DLB_CFLAGS) -MMD -MP -c -o $@ $<
 define level_rule
-$(BUILD)/lib/tensor/cpu/%.$1.o: lib/tensor/cpu/%.c
+$(BUILD)/lib/tensor/cpu/%.$1.o: lib/tensor/cpu/%.c $(BUILD)/flags
 	@mkdir -p $$(@D)
 	$$(CC) $$(DLB_CFLAGS) -march=x86-64-$1 $$($1_FLAGS) -DDLB_LEVEL=$1 -MMD -MP -c -o $$@ $$<
 endef
 $(foreach l,$(LEVELS),$(eval $(call level_rule,$l)))
-$(BUILD)/gen/%.o: $(BUILD)/gen/%.c
+$(BUILD)/gen/%.o: $(BUILD)/gen/%.c $(BUILD)/flags
 	$(CC) $(DLB_CFLAGS) -MMD -MP -c -o $@ $<
 $(BUILD)/gen/onnx.pb-c.c $(BUILD)/gen/onnx.pb-c.h &: $(ONNX_PROTO)
 	@mkdir -p $(BUILD)/gen
@@ -84,7 +92,7 @@ build/fuzz/%: $(BUILD)/tests/fuzz/%.o $(BUILD)/libdlb.a
 
 check: all
 	BUILD=$(BUILD) tests/run
-install: all
+install: tools
 	install -d $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(PREFIX)/share/dlb $(DESTDIR)$(PREFIX)/share/man/man1 \
 		$(DESTDIR)$(PREFIX)/share/man/man5 $(DESTDIR)$(PREFIX)/share/man/man7
 	install -m 755 $(TOOLS:%=$(BUILD)/bin/%) $(DESTDIR)$(PREFIX)/bin
