@@ -42,7 +42,7 @@ FUZZ    = $(patsubst tests/fuzz/%.c,%,$(wildcard tests/fuzz/*.c))
 
 .PHONY: all tools check install clean compile_commands.json fuzz fuzz-bins always
 .SECONDARY:
-all: tools $(UNIT:%=$(BUILD)/tests/%)
+all: tools $(UNIT:%=$(BUILD)/tests/%) share/schemas/document.json
 tools: $(TOOLS:%=$(BUILD)/bin/%)
 
 $(BUILD)/flags: always
@@ -83,6 +83,13 @@ $(BUILD)/gen/page.c: lib/view/page/page.css $(PAGE_JS) Makefile
 		echo '0 };'; \
 	done; } >$@
 
+# The schema of whole documents: the envelope with the sections' schemas in it, since validators read no file beside the one
+# that they are given. It is kept in the repository, so that it is there without a build.
+SECTIONS = graph profile cluster cost balance plan run report
+share/schemas/document.json: $(patsubst %,share/schemas/%.json,envelope $(SECTIONS))
+	jq -s '.[0] + {"$$defs": (.[1:] | map({(."$$id" | split("/")[-1] | rtrimstr(".json")): .}) | add)}' $^ >$@.new
+	mv $@.new $@
+
 # libFuzzer drivers, clang only: tests/fuzz/NAME.c -> build/fuzz/NAME
 fuzz: ; $(MAKE) CC=clang SAN=fuzzer-no-link,address,undefined BUILD=build/fuzz-obj OPT='-O1 -fno-sanitize-recover=all' fuzz-bins
 fuzz-bins: $(FUZZ:%=build/fuzz/%)
@@ -92,7 +99,7 @@ build/fuzz/%: $(BUILD)/tests/fuzz/%.o $(BUILD)/libdlb.a
 
 check: all
 	BUILD=$(BUILD) tests/run
-install: tools
+install: tools share/schemas/document.json
 	install -d $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(PREFIX)/share/dlb $(DESTDIR)$(PREFIX)/share/man/man1 \
 		$(DESTDIR)$(PREFIX)/share/man/man5 $(DESTDIR)$(PREFIX)/share/man/man7
 	install -m 755 $(TOOLS:%=$(BUILD)/bin/%) $(DESTDIR)$(PREFIX)/bin

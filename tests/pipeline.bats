@@ -23,6 +23,23 @@ truth() {
 	[ "$output" = '["dlb-profile","dlb-costmodel","dlb-place","dlb-run","dlb-rebalance","dlb-place"]' ]
 }
 
+@test "document.json has every section's schema and is all that a validator needs" {
+	cd "$root/share/schemas"
+	for section in $(jq -r '.properties[]["$ref"] // empty' envelope.json); do
+		cmp <(jq --arg name "${section%.json}" '."$defs"[$name]' document.json) <(jq . "$section")
+	done
+	cmp <(jq 'del(."$defs")' document.json) <(jq . envelope.json)
+	reported "$tmp/doc.json"
+	cp document.json "$tmp/schema.json"
+	cd "$tmp"
+	/usr/bin/python3 -m jsonschema -i doc.json schema.json
+	jq '.graph.ops[3].name = 1' doc.json >bad.json
+	run -1 /usr/bin/python3 -m jsonschema -i bad.json schema.json
+	[[ $output == *"1 is not of type 'string'"* ]]
+	run -1 "$root/tests/validate" bad.json
+	[ "$output" = "bad.json: /graph/ops/3/name: 1 is not of type 'string'" ]
+}
+
 @test "jq may reprint a document anywhere in the pipe" {
 	plan cpu:2 | jq . | jq -c . >"$tmp/doc.json"
 	[ "$(losses "$tmp/doc.json")" = "$(truth)" ]
