@@ -45,16 +45,16 @@ without_dlb_launch() { # DLB-RUN-OPTION...
 	mpirun --oversubscribe --bind-to none -n 3 "$tmp/as-rank" dlb-run -q "$@"
 }
 
-# A library that stops the process where MPI_Finalize begins.
-stop_at_end() {
+# A library, stops.so, that stops the process where a function of MPI begins: stops_in FUNCTION PARAMETERS ARGUMENTS
+stops_in() {
 	command -v mpicc >/dev/null || skip 'no mpicc'
-	mpicc -shared -fPIC -o "$tmp/end.so" -x c - <<-'END'
+	mpicc -shared -fPIC -o "$tmp/stops.so" -x c - <<-END
 		#include <mpi.h>
 		#include <signal.h>
-		int MPI_Finalize(void)
+		int $1($2)
 		{
 		        raise(SIGSTOP);
-		        return PMPI_Finalize();
+		        return P$1($3);
 		}
 	END
 }
@@ -83,6 +83,21 @@ segments_of() { # JOB...: what Open MPI has of them in /dev/shm
 			own_launch
 			start=$(date +%s%N)
 			run -2 --separate-stderr timeout 60 dlb-run -q --timeout 4 --steps 5 "${digits[@]}" "$doc"
+			one_line dlb-run "lost rank $rank: it has been stopped for 4 s"
+			took 25
+		)
+		nothing_left
+	done
+}
+
+@test "a rank stopped while MPI starts: what the others did after all were told to end is no result" {
+	stops_in MPI_Init_thread 'int *n, char ***v, int want, int *got' 'n, v, want, got'
+	for rank in 0 1; do
+		as_rank $rank "export LD_PRELOAD=$tmp/stops.so"
+		(
+			own_launch
+			start=$(date +%s%N)
+			run -2 --separate-stderr timeout 60 dlb-run -q --timeout 4 --steps 300 "${digits[@]}" "$doc"
 			one_line dlb-run "lost rank $rank: it has been stopped for 4 s"
 			took 25
 		)
@@ -125,11 +140,12 @@ segments_of() { # JOB...: what Open MPI has of them in /dev/shm
 }
 
 @test "a rank stopped where MPI ends: the result is complete and passed on" {
-	stop_at_end
-	as_rank 1 "export LD_PRELOAD=$tmp/end.so"
+	stops_in MPI_Finalize void ''
+	as_rank 1 "export LD_PRELOAD=$tmp/stops.so"
 	start=$(date +%s%N)
 	run -2 --separate-stderr timeout 60 mpirun --oversubscribe --bind-to none -n 3 "$tmp/as-rank" dlb-run -q --timeout 4 --steps 5 "${digits[@]}" "$doc"
 	took 25
+	echo "$stderr"
 	[[ $stderr == *'the end of MPI'* ]]
 	own_launch
 	start=$(date +%s%N)

@@ -122,6 +122,8 @@ static void hear_worker(struct ears *e, const char *s)
 	int stays;
 
 	e->silent_s = 0;
+	if (e->ended)			/* a stopped rank goes on when it is told to end: its result is not the run's */
+		return;
 	if (!strcmp(s, "ready")) {
 		e->ready = true;
 	} else if (!strcmp(s, "done")) {
