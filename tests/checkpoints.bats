@@ -199,17 +199,8 @@ unlist() { # FOLDER
 }
 
 @test "a folder that the nodes do not share is found before the first step" {
-	mkdir -p "$tmp/bin" "$tmp/there"
-	real=$(command -v mpiexec.openmpi) || skip 'no Open MPI'
-	printf '#!/bin/bash\n[ "$OMPI_COMM_WORLD_RANK" = 1 ] && cd "%s"\nexec "$@"\n' "$tmp/there" >"$tmp/bin/as-rank"
-	cat >"$tmp/bin/mpiexec.openmpi" <<-END
-		#!/bin/bash
-		options=()
-		while [ "\$1" != "$(command -v dlb-run)" ]; do options+=("\$1"); shift; done
-		exec $real "\${options[@]}" "$tmp/bin/as-rank" "\$@"
-	END
-	chmod +x "$tmp"/bin/*
-	PATH=$tmp/bin:$PATH
+	mkdir -p "$tmp/there"
+	on_rank 1 "cd '$tmp/there'"
 	cd "$tmp"
 	for made in no yes; do
 		[ $made = no ] || mkdir -p "$tmp/there/here"

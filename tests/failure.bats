@@ -17,21 +17,6 @@ samples() {
 	data=(--order sequential --data "npy:$tmp/$1.x.npy,$tmp/$1.y.npy")
 }
 
-# A launcher that does SETUP on rank RANK before it becomes the rank: on_rank RANK SETUP
-on_rank() {
-	mkdir -p "$tmp/bin"
-	printf '#!/bin/bash\n[ "$OMPI_COMM_WORLD_RANK" = %s ] && { %s; }\nexec "$@"\n' "$1" "$2" >"$tmp/bin/as-rank"
-	[ -n "${real:=$(command -v mpiexec.openmpi)}" ] || skip 'no Open MPI'
-	cat >"$tmp/bin/mpiexec.openmpi" <<-END
-		#!/bin/bash
-		options=()
-		while [ "\$1" != "$(command -v dlb-run)" ]; do options+=("\$1"); shift; done
-		exec $real "\${options[@]}" "$tmp/bin/as-rank" "\$@"
-	END
-	chmod +x "$tmp"/bin/*
-	[[ $PATH == $tmp/bin:* ]] || PATH=$tmp/bin:$PATH
-}
-
 @test "NaN in one replica's samples, whatever the model makes of it" {
 	samples spoilt 800		# step 33, replica 1's or 2's
 	for file in digits_mlp digits_cnn; do
@@ -193,7 +178,7 @@ shorten() { # BYTES
 			shorten $bytes
 			# without shared memory everything goes through MPI
 			on_rank 1 "export LD_PRELOAD=$tmp/shorten.so"
-			sed -i '2i ulimit -v 20000000' "$tmp/bin/as-rank"
+			sed -i '2i ulimit -v 20000000' "$tmp/as-rank"
 			started --steps 1000000 "${digits[@]}" "$tmp/$doc.json"
 			wait_for_lines "$tmp/log" 1
 			ends "$tmp/log" "rank 1 sent"

@@ -22,25 +22,6 @@ teardown() { # nothing survives a test
 	return 0
 }
 
-# as-rank COMMAND...: does SETUP on rank RANK first: as_rank RANK SETUP
-as_rank() {
-	printf '#!/bin/bash\n[ "$OMPI_COMM_WORLD_RANK" = %s ] && { %s; }\nexec "$@"\n' "$1" "$2" >"$tmp/as-rank"
-	chmod +x "$tmp/as-rank"
-}
-
-# dlb-run's own mpiexec starts its ranks through as-rank.
-own_launch() {
-	mkdir -p "$tmp/bin"
-	cat >"$tmp/bin/mpiexec.openmpi" <<-END
-		#!/bin/bash
-		options=()
-		while [ "\$1" != "$(command -v dlb-run)" ]; do options+=("\$1"); shift; done
-		exec $(command -v mpiexec.openmpi) "\${options[@]}" "$tmp/as-rank" "\$@"
-	END
-	chmod +x "$tmp/bin/mpiexec.openmpi"
-	PATH=$tmp/bin:$PATH
-}
-
 without_dlb_launch() { # DLB-RUN-OPTION...
 	mpirun --oversubscribe --bind-to none -n 3 "$tmp/as-rank" dlb-run -q "$@"
 }

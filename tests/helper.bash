@@ -122,6 +122,33 @@ started() { # DLB-RUN-OPTION...
 	parent=$!
 }
 
+# A wrapper, $tmp/as-rank COMMAND...: it does SETUP on rank RANK, then becomes the command: as_rank RANK SETUP
+as_rank() {
+	printf '#!/bin/bash\n[ "$OMPI_COMM_WORLD_RANK" = %s ] && { %s; }\nexec "$@"\n' "$1" "$2" >"$tmp/as-rank"
+	chmod +x "$tmp/as-rank"
+}
+
+# From here on dlb-run's own mpiexec starts its ranks through that wrapper.
+own_launch() {
+	local real
+	[[ $PATH != "$tmp/bin:"* ]] || return 0
+	real=$(command -v mpiexec.openmpi) || skip 'no Open MPI'
+	mkdir -p "$tmp/bin"
+	cat >"$tmp/bin/mpiexec.openmpi" <<-END
+		#!/bin/bash
+		options=()
+		while [ "\$1" != "$(command -v dlb-run)" ]; do options+=("\$1"); shift; done
+		exec $real "\${options[@]}" "$tmp/as-rank" "\$@"
+	END
+	chmod +x "$tmp/bin/mpiexec.openmpi"
+	PATH=$tmp/bin:$PATH
+}
+
+on_rank() { # RANK SETUP: both
+	as_rank "$@"
+	own_launch
+}
+
 # It ends within 3 s of the last change of FILE, and MORE ms, with status 2, one line that matches WORDS, and no document.
 ends() { # FILE WORDS [MORE]
 	local status=0 took end
