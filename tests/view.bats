@@ -175,6 +175,41 @@ setup() { planned "$BATS_TEST_TMPDIR/doc.json"; doc=$BATS_TEST_TMPDIR/doc.json; 
 	END
 }
 
+@test "one step has one predicted time: the title's is the report's, of the optimizer that ran" {
+	dlb-run -q --dry-run --optimizer kfac "$doc" >"$BATS_TEST_TMPDIR/kfac.json"
+	dlb-view "$BATS_TEST_TMPDIR/kfac.json" >"$BATS_TEST_TMPDIR/table"
+	planned=$(sed -n '/^plan /,/^report /s/.*step predicted \([^,]*\),.*/\1/p' "$BATS_TEST_TMPDIR/table")
+	line=$(sed -n '/^report /,$s/^  step \([^,]*\), predicted \(.*\) (off by.*/\2, simulated \1/p' "$BATS_TEST_TMPDIR/table")
+	[ -n "$planned" ] && [ -n "$line" ] && [[ $line != "$planned",* ]]
+	dlb-view -f svg "$BATS_TEST_TMPDIR/kfac.json" >"$BATS_TEST_TMPDIR/kfac.svg"
+	grep -q "step predicted $line<" "$BATS_TEST_TMPDIR/kfac.svg"
+	grep -q "the plan's, made for sgd ($planned a step); what ran was kfac<" "$BATS_TEST_TMPDIR/kfac.svg"
+	dlb-view -f svg "$doc" | grep -q "step predicted $planned<"
+}
+
+@test "one micro-batch is singular" {
+	for m in 1:micro-batch 2:micro-batches; do
+		dlb-place -m ${m%:*} "$doc" >"$BATS_TEST_TMPDIR/m.json"
+		dlb-view "$BATS_TEST_TMPDIR/m.json" | grep -q "^plan .* in ${m/:/ }\$"
+		dlb-view -f svg "$BATS_TEST_TMPDIR/m.json" | grep -q ", ${m/:/ };"
+	done
+}
+
+@test "the table has what was measured on the test data while training, at most 20 rows of it, the first and the last among them" {
+	reported "$BATS_TEST_TMPDIR/reported.json"
+	jq -c '.report.evaluations = [range(1; 101) | {step: (10 * .), test_loss: (1 / .), accuracy: (. / 100), time_s: 0.25}] |
+		.report.best = {step: 1000, test_loss: 0.01, saved: "best.safetensors"}' "$BATS_TEST_TMPDIR/reported.json" >"$BATS_TEST_TMPDIR/evals.json"
+	dlb-view "$BATS_TEST_TMPDIR/evals.json" | sed -n '/evaluation/,/best after/p' >"$BATS_TEST_TMPDIR/table"
+	[[ $(sed -n 1p "$BATS_TEST_TMPDIR/table") == '  100 evaluations on the test data, some of them' ]]
+	[ "$(sed -n '3p;$p' "$BATS_TEST_TMPDIR/table" | tr -s ' ')" = ' 10 1 0.0100 250 ms
+ best after step 1000, test loss 0.01, saved best.safetensors' ]
+	[ "$(tail -n 2 "$BATS_TEST_TMPDIR/table" | head -n 1 | tr -s ' ')" = ' 1000 0.01 1.0000 250 ms' ]
+	[ "$(wc -l <"$BATS_TEST_TMPDIR/table")" -eq 23 ]
+	jq -c '.report.evaluations = [{step: 5, test_loss: 2.5, time_s: 0.25}] | del(.report.best)' "$BATS_TEST_TMPDIR/evals.json" | dlb-view >"$BATS_TEST_TMPDIR/table"
+	grep -q '^  1 evaluation on the test data$' "$BATS_TEST_TMPDIR/table"
+	grep -Eq '^ +5 +2.5 +- +250 ms$' "$BATS_TEST_TMPDIR/table"
+}
+
 @test "SVG: a measured step far from the predicted one has a scale of its own, and both fill the width" {
 	reported "$BATS_TEST_TMPDIR/round.json"
 	jq -c '.report.timeline[] |= map([.[0], .[1], .[2] * 40, .[3] * 40])' "$BATS_TEST_TMPDIR/round.json" >"$BATS_TEST_TMPDIR/far.json"

@@ -298,10 +298,11 @@ static double heading(const struct dlb_view *v, FILE *f)
 	double x = LEFT, y = 28;
 
 	if (v->has_plan) {
+		/* What ran may have another optimizer than the plan was made for: the report predicts that step. */
 		snprintf(line, sizeof line, "%s, schedule %s, %d micro-batch%s; step predicted %s",
 			 v->plan.winner ? v->plan.winner : v->plan.algorithm, v->plan.schedule, v->plan.micro_batches,
 			 v->plan.micro_batches == 1 ? "" : "es",
-			 dlb_view_seconds(v->plan.value_s, a, sizeof a));
+			 dlb_view_seconds(v->has_report ? v->report.predicted_step_s : v->plan.value_s, a, sizeof a));
 		if (v->has_report)
 			snprintf(line + strlen(line), sizeof line - strlen(line), ", %s %s",
 				 v->report.dry_run ? "simulated" : "measured",
@@ -309,6 +310,12 @@ static double heading(const struct dlb_view *v, FILE *f)
 		fprintf(f, "<g font-size=\"15\">");
 		text(f, 12, y, "start", line);
 		fprintf(f, "</g>\n");
+		y += 18;
+	}
+	if (dlb_view_other_optimizer(v)) {
+		snprintf(line, sizeof line, "the time-line called predicted is the plan's, made for %s (%s a step); what ran was %s",
+			 v->plan.optimizer, dlb_view_seconds(v->plan.value_s, a, sizeof a), v->report.optimizer);
+		text(f, 12, y, "start", line);
 		y += 18;
 	}
 	for (int i = 0; i < DLB_N_PHASES; i++, x += 110) {

@@ -6,6 +6,8 @@
 
 int dlb_view_table(const struct dlb_view *v, FILE *f, struct dlb_error *err);
 
+#define MOST_EVALUATIONS 20		/* rows */
+
 struct work { const char *name; double flop, time_s; int n; };
 
 static int by_time(const void *a, const void *b)
@@ -204,7 +206,7 @@ static void plan_table(const struct dlb_view *v, FILE *f)
 		p->schedule, (long long)p->batch, p->micro_batches, p->micro_batches == 1 ? "" : "es");
 	if (v->edited)
 		fprintf(f, "  the placement was edited since: these times are of the one before; dlb-run --dry-run predicts anew\n");
-	if (v->has_report && v->report.optimizer && p->optimizer && strcmp(v->report.optimizer, p->optimizer))
+	if (dlb_view_other_optimizer(v))
 		fprintf(f, "  made for %s; what ran was %s, whose step the report predicts\n", p->optimizer, v->report.optimizer);
 	fprintf(f, "  step predicted %s, no plan below %s (gap %.1f%%), imbalance %.3f\n",
 		dlb_view_seconds(p->value_s, a, sizeof a), dlb_view_seconds(p->bound_s, b, sizeof b), 100 * p->gap,
@@ -252,6 +254,33 @@ static void messages_line(const struct dlb_report *r, FILE *f)
 			r->communication.time_s > 0 ? 100 * r->communication.hidden_s / r->communication.time_s : 100);
 }
 
+/* "-" for what was not measured. buf: 32 bytes. */
+static const char *number(const char *format, double x, char *buf)
+{
+	snprintf(buf, 32, isfinite(x) ? format : "-", x);
+	return buf;
+}
+
+/* What was measured on the test data while training (--eval-every); of many, evenly spaced ones with the first and the last. */
+static void evaluations_table(const struct dlb_report *r, FILE *f)
+{
+	const int n = r->n_evals, rows = n < MOST_EVALUATIONS ? n : MOST_EVALUATIONS;
+	char a[32], b[32], c[32];
+
+	if (!n)
+		return;
+	fprintf(f, "  %d evaluation%s on the test data%s\n  %8s %12s %10s %10s\n", n, n == 1 ? "" : "s",
+		rows < n ? ", some of them" : "", "step", "test loss", "accuracy", "took");
+	for (int i = 0; i < rows; i++) {
+		const struct dlb_report_eval *e = &r->eval[rows > 1 ? (int)((int64_t)i * (n - 1) / (rows - 1)) : 0];
+
+		fprintf(f, "  %8lld %12s %10s %10s\n", (long long)e->step, number("%.6g", e->test_loss, a), number("%.4f", e->accuracy, b),
+			dlb_view_seconds(e->time_s, c, sizeof c));
+	}
+	if (r->best.saved)
+		fprintf(f, "  best after step %lld, test loss %.6g, saved %s\n", (long long)r->best.step, r->best.test_loss, r->best.saved);
+}
+
 static void report_table(const struct dlb_view *v, FILE *f)
 {
 	const struct dlb_report *r = &v->report;
@@ -286,6 +315,7 @@ static void report_table(const struct dlb_view *v, FILE *f)
 		fprintf(f, "  batch statistics of %s\n", strcmp(r->batch_statistics, "all") ? "each replica" : "all replicas together");
 	if (isfinite(r->accuracy))
 		fprintf(f, "  accuracy %.4f\n", r->accuracy);
+	evaluations_table(r, f);
 	messages_line(r, f);
 	if (r->saved)
 		fprintf(f, "  saved %s\n", r->saved);

@@ -148,3 +148,10 @@ int dlb_view_why(const struct dlb_view *v, const char *op, FILE *f, struct dlb_e
 	dlb_problem_release(&p);
 	return rc;
 }
+
+bool dlb_view_other_optimizer(const struct dlb_view *v)
+{
+	const char *planned = v->has_plan ? v->plan.optimizer : NULL, *ran = v->has_report ? v->report.optimizer : NULL;
+
+	return planned && ran && strcmp(planned, ran);
+}

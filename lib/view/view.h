@@ -62,4 +62,5 @@ static inline double dlb_view_over(const struct dlb_node_program *np)
 	return np->bound_bytes ? 100 * ((double)np->arena_bytes / (double)np->bound_bytes - 1) : 0;
 }
 const char *dlb_view_phase_name(const struct dlb_view *v, int op);
+bool dlb_view_other_optimizer(const struct dlb_view *v);	/* the report is of another than the plan was made for */
 #endif
