@@ -12,7 +12,8 @@ setup_file() {
 		dlb-run --dry-run --slow 1:3 --steps 10 "$pages/small.json" | dlb-rebalance | dlb-place >"$pages/next.json" || return
 		mv "$pages/next.json" "$pages/small.json"
 	done
-	dlb-run --dry-run --steps 10 "$pages/small.json" | jq -c '.report.losses = [range(200) | 2 / (1 + . / 20) + . % 7 / 50] | .report.accuracy = 0.9731' >"$pages/run.json"
+	dlb-run --dry-run --steps 10 "$pages/small.json" | jq -c '.report.losses = [range(200) | 2 / (1 + . / 20) + . % 7 / 50] | .report.accuracy = 0.9731 |
+		.report.evaluations = [range(20; 201; 20) | {step: ., test_loss: (2.1 / (1 + . / 20)), accuracy: (. / 205), time_s: 0.1}]' >"$pages/run.json"
 	dlb-view -f html "$pages/run.json" >"$pages/small.html" || return
 	"$root/tests/deep" 1000 >"$pages/deep.onnx" || return
 	dlb-profile -q --analytic --batch 32 --loss mse "$pages/deep.onnx" >"$pages/deep.json" || return
@@ -20,7 +21,7 @@ setup_file() {
 	dlb-view -f html "$pages/deep-run.json" >"$pages/deep.html"
 }
 
-setup() { [ -s "$pages/small.html" ] || skip 'no chromium (apt-get install chromium)'; }
+setup() { [ -s "$pages/small.html" ] || skip 'no headless browser'; }
 
 # browse PAGE [OPTION...]: what tests/browser says in $output; no errors, no requests.
 browse() {
@@ -38,13 +39,17 @@ result() { jq -r ".results[$1]" <<<"$output"; }
 			--eval '[...document.querySelectorAll("canvas")].map((c) => { const d = c.getContext("2d").getImageData(0, 0, c.width, c.height).data, seen = new Set();
 				for (let i = 0; i < d.length; i += 4 * 7) seen.add(d[i] << 16 | d[i + 1] << 8 | d[i + 2]); return seen.size; }).every((n) => n > 6)' \
 			--eval 'document.querySelectorAll("#learning svg path").length > 0 && document.querySelectorAll("#rounds svg circle").length >= 4' \
-			--eval 'document.querySelector("#learning").textContent.includes("97.31 %")' --screenshot "$pages/small$scheme.png"
+			--eval 'document.querySelector("#learning").textContent.includes("97.31 %")' \
+			--eval '(() => { const [loss, accuracy] = document.querySelectorAll("#learning svg"), dots = (s) => s.querySelectorAll("circle").length;
+				return [dots(loss), [...loss.parentElement.querySelectorAll(".legend span")].map((s) => s.textContent).join(), accuracy.getAttribute("aria-label"), dots(accuracy)].join(" "); })()' \
+			--full "$pages/small$scheme-full.png" --screenshot "$pages/small$scheme.png"
 		[ "$(result 0)" = 'overview timeline waits learning rounds memory graph machine commands' ]
 		[ "$(result 1)" = "${scheme#--}" ]
 		[ "$(result 2)" = 0 ]
 		[ "$(result 3)" = true ]
 		[ "$(result 4)" = true ]
 		[ "$(result 5)" = true ]
+		[ "$(result 6)" = '10 loss of the step,running mean,loss on the test data Accuracy on the test data 10' ]
 		[ -s "$pages/small$scheme.png" ]
 	done
 	run ! cmp -s "$pages/small--light.png" "$pages/small--dark.png"

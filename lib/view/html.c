@@ -21,6 +21,7 @@ static void data(const struct dlb_view *v, FILE *f)
 	dlb_page_nodes(v, &e);
 	dlb_page_times(v, has_program ? &program : NULL, &e);
 	dlb_page_losses(v, &e);
+	dlb_page_evaluations(v, &e);
 	dlb_page_memory(v, has_program ? &program : NULL, &e);
 	dlb_page_rounds(v, &e);
 	dlb_page_graph(v, &e);

@@ -240,6 +240,24 @@ void dlb_page_losses(const struct dlb_view *v, struct dlb_emit *e)
 	dlb_emit_close(e, '}');
 }
 
+/* [step, loss, accuracy] of each measurement on the test data while training; of very many, evenly spaced ones. */
+void dlb_page_evaluations(const struct dlb_view *v, struct dlb_emit *e)
+{
+	int n = v->has_report ? v->report.n_evals : 0, stride = (n + MOST_LOSSES - 1) / MOST_LOSSES;
+
+	if (!n)
+		return;
+	dlb_emit_open(e, "evaluations", '[');
+	for (int i = (n - 1) % stride; i < n; i += stride) {	/* the last one is among them */
+		dlb_emit_open(e, NULL, '[');
+		dlb_emit_int(e, NULL, v->report.eval[i].step);
+		dlb_emit_real(e, NULL, v->report.eval[i].test_loss);
+		dlb_emit_real(e, NULL, v->report.eval[i].accuracy);
+		dlb_emit_close(e, ']');
+	}
+	dlb_emit_close(e, ']');
+}
+
 void dlb_page_rounds(const struct dlb_view *v, struct dlb_emit *e)
 {
 	const struct dlb_balance *b = &v->balance;

@@ -1,8 +1,11 @@
 /* Loss, step by step, and what was measured on test data. */
 const learning_section = () => {
-	const r = data.report, l = data.losses;
+	const r = data.report, l = data.losses, measured = data.evaluations || [];
 	if (!r || (!l && r.accuracy == null)) return null;
 	const body = [];
+	/* [step, value] of column k: 1, the loss; 2, the accuracy. */
+	const on_test_data = (k) => measured.filter((m) => m[k] != null).map((m) => [m[0], m[k]]);
+	const test_losses = on_test_data(1), accuracies = on_test_data(2);
 	if (l) {
 		const wide = l.stride > 1 ? 3 : 1, points = [], band = [];
 		for (let i = 0; i < l.values.length; i += wide) {
@@ -43,9 +46,29 @@ const learning_section = () => {
 					colour: () => palette.forward,
 					points: smooth
 				}]
-						  : [])
+						  : []),
+				...(test_losses.length ? [{
+					name: 'loss on the test data',
+					colour: () => palette.starved,
+					points: test_losses,
+					dots: true
+				}]
+						       : [])
 			]
 		}));
+		if (accuracies.length)
+			body.push(chart({
+				title: 'Accuracy on the test data',
+				x_name: 'step',
+				y_format: (y) => `${digits(100 * y, 4)} %`,
+				whole: true,
+				lines: [{
+					name: 'accuracy',
+					colour: () => palette.backward,
+					points: accuracies,
+					dots: true
+				}]
+			}));
 		if (finite.length)
 			body.push(el('div', {}, el('h3', {}, 'In numbers'), table(['', '#'], [
 				['first loss', digits(finite[0], 5)],
