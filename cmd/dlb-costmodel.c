@@ -29,23 +29,6 @@ static int get_cluster(struct dlb_doc *doc, const char *from, const struct dlb_p
 	return dlb_cluster_read(doc, cl, err);
 }
 
-/* Members that are not ours, the user's or those of a newer version, stay. */
-static json_t *with_members_of(json_t *was, json_t *graph)
-{
-	static const char *const ours[] = { "loss", "label", "seed", "rewrites", "split" };
-	const char *key;
-	json_t *v;
-
-	json_object_foreach(was, key, v) {
-		bool own = json_object_get(graph, key);
-		for (size_t i = 0; i < sizeof ours / sizeof *ours; i++)
-			own |= !strcmp(key, ours[i]);
-		if (!own)
-			json_object_set(graph, key, v);
-	}
-	return graph;
-}
-
 /* What the options ask for; with "auto" among them, what is worth splitting too. Strings live in `a`. */
 static int find_asks(const struct dlb_doc *doc, const struct dlb_strlist *asked, const struct dlb_profile *p,
 		     const struct dlb_cluster *cl, struct dlb_arena *a, struct dlb_split_ask **ask, int *n, struct dlb_error *err)
@@ -86,7 +69,6 @@ static int pair_sums(struct dlb_graph *g, const struct dlb_profile *carried, con
 static int split(struct dlb_doc *doc, const struct dlb_strlist *asked, struct dlb_graph *g, struct dlb_profile *p, bool profiled,
 		 const struct dlb_cluster *cl, struct dlb_error *err)
 {
-	static const char *const inputs[] = { "graph", NULL };
 	struct dlb_graph was = { .n_ops = 0 };
 	struct dlb_split_ask *ask;
 	struct dlb_arena a = { 0 };
@@ -100,17 +82,8 @@ static int split(struct dlb_doc *doc, const struct dlb_strlist *asked, struct dl
 	if (!rc && n)
 		rc = pair_sums(g, profiled ? &carried : NULL, cl, err);
 	dlb_profile_release(&carried);
-	if (!rc && n) {
-		dlb_doc_set(doc, "graph", with_members_of(dlb_doc_section(doc, "graph"), dlb_graph_write(g)));
-		if (profiled) {
-			dlb_profile_carry(p, &was, g, &carried);
-			dlb_profile_release(p);
-			*p = carried;
-			json_t *section = dlb_profile_write(p);
-			json_object_set_new(section, "inputs", dlb_doc_input_hashes(doc, inputs));
-			dlb_doc_set(doc, "profile", section);
-		}
-	}
+	if (!rc && n)
+		dlb_profile_put_graph(doc, &was, g, profiled ? p : NULL);
 	dlb_graph_release(&was);
 	dlb_arena_release(&a);
 	return rc;

@@ -7,6 +7,7 @@
 #include "balance/balance.h"
 #include "optim/kfac.h"
 #include "optim/optim.h"
+#include "place/affinity.h"
 #include "place/wishes.h"
 #include "util/cli.h"
 #include "util/clock.h"
@@ -25,6 +26,7 @@ struct options {
 	int64_t micro_batches, chunks, seed;
 	bool micro_batches_given, seed_given, no_timeline;
 	struct dlb_wishes wishes;
+	int n_estranged;					/* ops fused with an activation that the table puts elsewhere, before it is seen to */
 	struct told told;
 	struct dlb_cli *cli;
 };
@@ -149,6 +151,70 @@ static int read_input(const struct dlb_doc *doc, const struct options *o, struct
 	return 0;
 }
 
+static bool is_any(const char *name, const char *const *list)
+{
+	for (; *list; list++)
+		if (!strcmp(name, *list))
+			return true;
+	return false;
+}
+
+/* The table of affinity that the algorithm will look at; NULL: none. */
+static const char *table_of(const struct options *o, const struct input *in)
+{
+	static const char *const look[] = { "by-kind", "auto", "refine", "anneal", NULL };
+	const char *by = o->algorithm ? o->algorithm : in->has_plan && in->plan.algorithm_given ? in->plan.algorithm : "auto";
+
+	if (!is_any(by, look))
+		return NULL;
+	if (o->wishes.affinity)
+		return o->wishes.affinity;
+	if (in->has_plan && in->plan.affinity)
+		return in->plan.affinity;
+	return o->algorithm && !strcmp(o->algorithm, "by-kind") ? "default" : NULL;
+}
+
+static void release_input(struct input *in)
+{
+	dlb_plan_release(&in->plan);
+	dlb_balance_release(&in->balance);
+	dlb_cost_release(&in->cost);
+	dlb_cluster_release(&in->cluster);
+	dlb_graph_release(&in->graph);
+	memset(in, 0, sizeof *in);
+	dlb_graph_init(&in->graph);
+}
+
+/* Where the table has a kind of its own for activations that are fused into other ops, they are ops again, or -v says so. */
+static int keep_affinity(struct dlb_doc *doc, struct options *o, struct input *in, struct dlb_error *err)
+{
+	const char *table = table_of(o, in);
+	struct dlb_affinity a;
+	int n_unmeasured, rc = 0;
+
+	if (!table)
+		return 0;
+	if (dlb_affinity_read(&a, table, err))
+		return -1;
+	const struct dlb_estranged e = dlb_affinity_estranged(&a, &in->graph, &in->cluster);
+	const bool keep = strcmp(dlb_wishes_rewrites(&o->wishes, in->has_plan ? &in->plan : NULL), "all");
+	o->n_estranged = e.n;
+	if (e.n)
+		dlb_cli_say(o->cli, "%d fused activation%s of %s, unlike the op%s fused into (first: '%s', of %s): %s", e.n, e.n > 1 ? "s are" : " is",
+			    e.activation_kind, e.n > 1 ? "s they are" : " it is", e.op, e.kind ? e.kind : "the fastest kind",
+			    keep ? "now ops of their own" : "left fused");
+	if (e.n && keep) {
+		rc = dlb_affinity_part(doc, &a, &n_unmeasured, err);
+		release_input(in);
+		if (!rc && n_unmeasured)
+			dlb_cli_warn(o->cli, "%d kinds of op were not measured by themselves, and are estimated; dlb-profile --no-rewrite conv-relu "
+				     "(norm-relu, add-relu) measures them", n_unmeasured);
+		rc = rc || read_input(doc, o, in, err) ? -1 : 0;
+	}
+	dlb_affinity_release(&a);
+	return rc;
+}
+
 static int set_up(const struct dlb_doc *doc, struct options *o, struct input *in, struct dlb_problem *p, struct dlb_error *err)
 {
 	const char *schedule = o->schedule ? o->schedule : in->has_plan ? in->plan.schedule : dlb_schedules[0].name;
@@ -190,8 +256,10 @@ static int set_up(const struct dlb_doc *doc, struct options *o, struct input *in
 		dlb_fail(err, NULL, "--schedule auto compares simulated steps, and --objective %s simulates none", objective);
 		return dlb_hint(err, "name a schedule for the plan to state");
 	}
-	if (o->algorithm && !strcmp(o->algorithm, "by-kind") && !o->wishes.affinity && !(in->has_plan && in->plan.affinity))
-		o->wishes.affinity = "default";
+	const char *table = table_of(o, in);
+	if (!o->wishes.affinity)
+		o->wishes.affinity = table;
+	o->wishes.rewrites = table ? dlb_wishes_rewrites(&o->wishes, in->has_plan ? &in->plan : NULL) : NULL;
 	if (dlb_wishes_read(&o->wishes, doc, in->has_plan ? &in->plan : NULL, p, err))
 		return -1;
 	return dlb_problem_init(p, err);
@@ -350,14 +418,6 @@ static json_t *write_trials(const struct dlb_trial *trial, int n)
 	return list;
 }
 
-static bool is_any(const char *name, const char *const *list)
-{
-	for (; *list; list++)
-		if (!strcmp(name, *list))
-			return true;
-	return false;
-}
-
 /* Options that have nothing to do in this plan, a line each. */
 static void warn_unused(const struct options *o, const struct dlb_problem *p, const struct dlb_plan *plan)
 {
@@ -372,6 +432,8 @@ static void warn_unused(const struct options *o, const struct dlb_problem *p, co
 		{ "seed", !any && strcmp(by, "random"), not_searched },
 		{ "priority", !any && strcmp(by, "greedy"), not_looked_at },
 		{ "affinity", !any && strcmp(by, "by-kind"), not_looked_at },
+		{ "rewrites", !o->wishes.rewrites, "no table of affinity is looked at" },
+		{ "rewrites", o->wishes.rewrites && !o->n_estranged, "no op is fused with an activation that the table has on another kind" },
 		{ "chunks", strcmp(by, "interleaved") && !dlb_schedule_in_parts(p->schedule), not_chunks },
 		{ "schedule", o->schedule && strcmp(o->schedule, "auto") && p->micro_batches < 2 && !p->schedule->async && !dlb_schedule_fills(p->schedule),
 		  "one micro-batch goes through the nodes in one order; the name is kept for plans with more of them" },
@@ -398,7 +460,7 @@ static int place(struct dlb_doc *doc, struct options *o, struct dlb_error *err)
 	struct making making = { o, in };
 	int rc = -1, n_trials = 0;
 	dlb_graph_init(&in->graph);
-	if (read_input(doc, o, in, err) || set_up(doc, o, in, &p, err))
+	if (read_input(doc, o, in, err) || keep_affinity(doc, o, in, err) || set_up(doc, o, in, &p, err))
 		goto out;
 	if (o->schedule && !strcmp(o->schedule, "auto") && p.objective == DLB_STEP &&
 	    dlb_place_schedule(&p, o->micro_batches_given, make_one, &making, &trial, &n_trials, err))
@@ -430,11 +492,7 @@ out:
 	dlb_plan_release(&plan);
 	dlb_problem_release(&p);
 	dlb_wishes_release(&o->wishes);
-	dlb_plan_release(&in->plan);
-	dlb_balance_release(&in->balance);
-	dlb_cost_release(&in->cost);
-	dlb_cluster_release(&in->cluster);
-	dlb_graph_release(&in->graph);
+	release_input(in);
 	free(in);
 	return rc;
 }
@@ -476,6 +534,8 @@ int main(int argc, char **argv)
 		{ 0, "exclude", DLB_OPT_LIST, &o.wishes.exclude, "NODE", "a node that does no work; none: all may; repeatable", NULL, 0, 0 },
 		{ 0, "priority", DLB_OPT_STR, &o.wishes.priority, "NAME", "order in which greedy takes ready ops: graph, upward-rank or given", NULL, 0, 0 },
 		{ 0, "affinity", DLB_OPT_STR, &o.wishes.affinity, "TABLE", "of by-kind: a file, or one of share/affinity (default: default)", NULL, 0, 0 },
+		{ 0, "rewrites", DLB_OPT_STR, &o.wishes.rewrites, "WHICH", "keep-affinity: activations that the table has on another kind are ops of "
+		  "their own; all: they stay fused (default: keep-affinity)", NULL, 0, 0 },
 		{ 0, "from", DLB_OPT_STR, &o.wishes.from, "FILE", "document whose plan is moved from (default: the one there is)", NULL, 0, 0 },
 		{ 0, "max-moves", DLB_OPT_INT, &o.wishes.max_moves, "N", "ops that may stand elsewhere than in that plan", NULL, 0, 1 << 30 },
 		{ 0, "serve", DLB_OPT_REAL, &o.wishes.serve_steps, "STEPS", "steps that what moving costs is spread over (default 1000)", NULL, 1, 1e15 },
@@ -507,6 +567,8 @@ int main(int argc, char **argv)
 	if (o.wishes.priority && strcmp(o.wishes.priority, "graph") && strcmp(o.wishes.priority, "upward-rank") &&
 	    strcmp(o.wishes.priority, "given"))
 		return dlb_cli_usage(&cli, "no priority '%s'; there are graph, upward-rank and given", o.wishes.priority);
+	if (o.wishes.rewrites && strcmp(o.wishes.rewrites, "keep-affinity") && strcmp(o.wishes.rewrites, "all"))
+		return dlb_cli_usage(&cli, "--rewrites wants keep-affinity or all, not '%s'", o.wishes.rewrites);
 	if (o.in_place && strcmp(o.in_place, "on") && strcmp(o.in_place, "off"))
 		return dlb_cli_usage(&cli, "--in-place wants on or off, not '%s'", o.in_place);
 	if (usage_of_replicas(&cli, &o))

@@ -265,6 +265,88 @@ algorithms() { dlb-place --list | awk '{ print $1 }'; }
 	jq -e '[.cluster.nodes[].kind] as $kind | .plan.placement as $p | [.graph.ops[] | {type, at: $kind[$p[.id | tostring]]}] |
 		all(if .type | test("^Conv") then .at == "fpga" elif .type == "Gemm" then .at == "gpu"
 		    elif .type | test("^Relu") then .at == "asic" else true end)' "$tmp/by-kind.json"
+	jq -e '[.graph.ops[] | select(.type == "Relu")] | length == 4' "$tmp/by-kind.json"
+}
+
+# Dense layers, convolutions and activations each at home on a kind of device, which here are all this machine's.
+three_kinds() { # MODEL [DLB-PROFILE OPTION...] >DOCUMENT
+	local path=$1
+	shift
+	echo '{"classes": {"dense": ["gpu"], "conv": ["fpga"], "activation": ["asic"]}}' >"$tmp/home.json"
+	dlb-profile -q --batch 16 "$@" "$path" | jq -c '.cluster = {kinds: ["gpu", "fpga", "asic"] | map({name: ., backend: "cpu", threads: 1}),
+		groups: [{name: "box", class: "host"}], links: [], nodes: [range(3) as $i |
+		{id: $i, kind: ["gpu", "fpga", "asic"][$i], group: "box", speed: 1, host: "h0", device: $i}]}' | dlb-costmodel
+}
+stands() { # DOCUMENT: "Conv@fpga": 3 ...
+	jq -c '[.cluster.nodes[].kind] as $kind | .plan.placement as $p | [.graph.ops[] | select(.type | test("Relu|^Conv$|^Gemm$|^BatchN")) |
+		.type + (.attributes.activation // "" | tostring) + "@" + $kind[$p[.id | tostring]]] | group_by(.) | map({(.[0]): length}) | add' "$1"
+}
+
+@test "activations stand on their own kind where a table is given, fused on request; the losses are the same bits" {
+	three_kinds "$model" --analytic >"$tmp/doc.json"
+	table=(--affinity "$tmp/home.json")
+	dlb-place -q -m 4 -a by-kind "${table[@]}" "$tmp/doc.json" >"$tmp/keep.json"
+	dlb-place -q -m 4 -a by-kind "${table[@]}" --rewrites all "$tmp/doc.json" >"$tmp/all.json"
+	dlb-place -q -m 4 -a single "$tmp/doc.json" >"$tmp/single.json"
+	validates "$tmp/keep.json"
+	validates "$tmp/all.json"
+	[ "$(stands "$tmp/keep.json")" = '{"Conv@fpga":2,"Gemm@gpu":3,"Relu@asic":2,"ReluGrad@asic":2}' ]
+	jq -e '.plan.rewrites == "keep-affinity" and (.graph.rewrites[] | select(.name == "conv-relu") | .count == 0)' "$tmp/keep.json"
+	jq -e '.plan.rewrites == "all" and (.graph.rewrites[] | select(.name == "conv-relu") | .count == 2)' "$tmp/all.json"
+	jq -e '[.graph.ops[] | select(.phase == "forward") | .type] | index("Relu") == null' "$tmp/all.json"
+	jq -e '.plan | has("rewrites") | not' "$tmp/single.json"
+	for which in keep all single; do losses "$tmp/$which.json" -q >"$tmp/$which.losses"; done
+	[ "$(jq length "$tmp/single.losses")" -eq "$steps" ]
+	cmp "$tmp/keep.losses" "$tmp/all.losses"
+	cmp "$tmp/keep.losses" "$tmp/single.losses"
+	# the next plan is of the same graph, and keeps the choice; a plan of before loses its placement and keeps its options
+	dlb-place -q "$tmp/keep.json" >"$tmp/again.json"
+	cmp <(jq '[.graph, .cost, .plan.placement, .plan.rewrites]' "$tmp/keep.json") <(jq '[.graph, .cost, .plan.placement, .plan.rewrites]' "$tmp/again.json")
+	dlb-place -q "$tmp/all.json" | jq -e '.plan.rewrites == "all"'
+	dlb-place -q --rewrites keep-affinity "$tmp/all.json" >"$tmp/again.json"
+	[ "$(stands "$tmp/again.json")" = "$(stands "$tmp/keep.json")" ]
+	jq -e '.plan.micro_batches == 4' "$tmp/again.json"
+	run -0 --separate-stderr dlb-place -a by-kind --rewrites all "${table[@]}" "$tmp/keep.json"
+	[[ $stderr == *"--rewrites has no effect: no op is fused"* ]]
+	run -2 --separate-stderr dlb-place --rewrites some "$tmp/doc.json"
+	one_line dlb-place "'some'" keep-affinity
+}
+
+@test "a fused op goes by the row of both types, else by its own class: convolutions, normalizations, sums" {
+	three_kinds "$models/resnet8.onnx" --analytic >"$tmp/doc.json"
+	place() { # TABLE
+		echo "$1" >"$tmp/table.json"
+		dlb-place -q -a by-kind --affinity "$tmp/table.json" "$tmp/doc.json" >"$tmp/plan.json"
+	}
+	place '{"classes": {"conv": ["fpga"], "norm": ["gpu"], "elementwise": ["gpu"], "activation": ["asic"]}}'
+	run -0 stands "$tmp/plan.json"
+	[[ $output == *'"BatchNormalization@gpu":9,'*'"Relu@asic":7,'* ]]
+	# sums at home where activations are: left as they are
+	place '{"classes": {"norm": ["gpu"], "elementwise": ["asic"], "activation": ["asic"]}}'
+	run -0 stands "$tmp/plan.json"
+	[[ $output == *'"AddRelu@asic":3,'*'"Relu@asic":4,'* ]]
+	# named with their activation: as the table says
+	place '{"classes": {"norm": ["gpu"], "BatchNormalizationRelu": ["fpga"], "AddRelu": ["gpu"], "activation": ["asic"]}}'
+	run -0 stands "$tmp/plan.json"
+	[[ $output == *'"AddRelu@gpu":3,'*'"BatchNormalizationGradRelu@fpga":4,"BatchNormalizationRelu@fpga":4,'* ]]
+	# no node of the kind that activations are at home on
+	place '{"classes": {"norm": ["gpu"], "activation": ["tpu"]}}'
+	run -0 stands "$tmp/plan.json"
+	[[ $output == *'"BatchNormalizationRelu@gpu":4'* ]]
+}
+
+@test "costs of activations by themselves: a line where they were not measured, a refusal where the costs are not ours" {
+	three_kinds "$model" -b 4 >"$tmp/doc.json"
+	run -0 --separate-stderr dlb-place -a by-kind --affinity "$tmp/home.json" "$tmp/doc.json"
+	[ "${#stderr_lines[@]}" -eq 1 ]
+	[[ $stderr == *"not measured by themselves"*"--no-rewrite conv-relu"* ]]
+	three_kinds "$model" -b 4 --no-rewrite conv-relu >"$tmp/apart.json"
+	run -0 --separate-stderr dlb-place -a by-kind --affinity "$tmp/home.json" "$tmp/apart.json"
+	[ -z "$stderr" ]
+	jq -c '.cost.rows[0].time_s.fpga[0] *= 2' "$tmp/doc.json" >"$tmp/edited.json"
+	run -2 --separate-stderr dlb-place -a by-kind --affinity "$tmp/home.json" "$tmp/edited.json"
+	one_line dlb-place 'costs' '--rewrites all'
+	dlb-place -q -a by-kind --affinity "$tmp/home.json" --rewrites all "$tmp/edited.json" | jq -e '.plan.rewrites == "all"'
 }
 
 # OPS in WIDTH chains from one op to one, of random work, in the published benchmark's format.

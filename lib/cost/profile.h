@@ -37,6 +37,9 @@ int dlb_profile_add_kind(struct dlb_profile *p, const char *name);
 /* The profile of g, which has come of `was` by a rewrite (a split, say), from p, the profile of `was`: ops of signatures
  * that were measured have their times, the others none. Overwrites *out. */
 void dlb_profile_carry(const struct dlb_profile *p, const struct dlb_graph *was, const struct dlb_graph *g, struct dlb_profile *out);
+/* Puts g, which has come of `was` (the document's graph) by a rewrite, into the document, with what of the profile *p still holds
+ * (p NULL: there is none), which *p becomes. Members of the graph section that are not ours stay. */
+void dlb_profile_put_graph(struct dlb_doc *doc, const struct dlb_graph *was, const struct dlb_graph *g, struct dlb_profile *p);
 /* A message between nodes of one host is copied by its sender: links of such hosts that nobody stated or measured
  * (dlb_link.usual) carry half the memory bandwidth measured of the slowest kind of device there, since that counts what is
  * read and what is written. Returns how many links changed. */

@@ -265,3 +265,36 @@ out:
 		dlb_profile_release(p);
 	return rc;
 }
+
+/* Members that are not ours, the user's or those of a newer version, stay. */
+static json_t *with_members_of(json_t *was, json_t *graph)
+{
+	static const char *const ours[] = { "loss", "label", "seed", "rewrites", "split" };
+	const char *key;
+	json_t *v;
+
+	json_object_foreach(was, key, v) {
+		bool own = json_object_get(graph, key);
+		for (int i = 0; i < DLB_LEN(ours); i++)
+			own |= !strcmp(key, ours[i]);
+		if (!own)
+			json_object_set(graph, key, v);
+	}
+	return graph;
+}
+
+void dlb_profile_put_graph(struct dlb_doc *doc, const struct dlb_graph *was, const struct dlb_graph *g, struct dlb_profile *p)
+{
+	static const char *const inputs[] = { "graph", NULL };
+	struct dlb_profile carried;
+
+	dlb_doc_set(doc, "graph", with_members_of(dlb_doc_section(doc, "graph"), dlb_graph_write(g)));
+	if (!p)
+		return;
+	dlb_profile_carry(p, was, g, &carried);
+	dlb_profile_release(p);
+	*p = carried;
+	json_t *section = dlb_profile_write(p);
+	json_object_set_new(section, "inputs", dlb_doc_input_hashes(doc, inputs));
+	dlb_doc_set(doc, "profile", section);
+}

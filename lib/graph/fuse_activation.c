@@ -1,9 +1,11 @@
 /* Relu in the pass that makes what it is applied to: in an Add, in a batch normalization, and
- * in a convolution by the kernel library's own means.
+ * in a convolution by the kernel library's own means; and out of it again.
  * Relu's gradient works from its output, so nothing else has to be kept. */
+#include <stdlib.h>
 #include <string.h>
 #include "graph/pattern.h"
 #include "graph/rewrites.h"
+#include "graph/split.h"
 
 int dlb_rewrite_add_relu(struct dlb_graph *g, int64_t *count, struct dlb_error *err)
 {
@@ -61,4 +63,86 @@ int dlb_rewrite_conv_relu(struct dlb_graph *g, int64_t *count, struct dlb_error 
 int dlb_rewrite_norm_relu(struct dlb_graph *g, int64_t *count, struct dlb_error *err)
 {
 	return take_relu(g, "BatchNormalization", count, err);
+}
+
+struct dlb_fused dlb_graph_fused(const struct dlb_op *o)
+{
+	static const struct { const char *type, *domain; struct dlb_fused of; } row[] = {
+		{ "AddRelu", "dlb", { "Add", "Relu", "add-relu" } },
+		{ "Conv", "", { "Conv", "Relu", "conv-relu" } },
+		{ "BatchNormalization", "", { "BatchNormalization", "Relu", "norm-relu" } },
+	};
+
+	for (int i = 0; i < DLB_LEN(row); i++)
+		if (o->phase == DLB_FORWARD && !strcmp(o->type, row[i].type) && !strcmp(o->domain, row[i].domain) &&
+		    (*row[i].domain || !strcmp(dlb_attr_str(o->attr, o->n_attr, "activation", ""), "Relu")))
+			return row[i].of;
+	return (struct dlb_fused){ .type = NULL };
+}
+
+/* Op i makes what its activation is applied to, a new tensor like its output, and a new op at the end applies it. */
+static void part(struct dlb_graph *g, int i, struct dlb_fused f)
+{
+	const char *name = dlb_graph_op_name(g, dlb_arena_printf(&g->arena, "%s.relu", g->op[i].name));
+	const int y = g->op[i].out[0];
+	const int x = dlb_graph_add_tensor(g, dlb_graph_tensor_name(g, dlb_arena_printf(&g->arena, "%s.before", name)), DLB_T_ACTIVATION);
+	struct dlb_tensor *t = &g->tensor[x];
+	const char *tensor_name = t->name;
+	int *out = dlb_arena_array(&g->arena, (size_t)g->op[i].n_out, sizeof *out);
+	struct dlb_attr *attr = dlb_arena_array(&g->arena, (size_t)g->op[i].n_attr + 1, sizeof *attr);
+	int n_attr = 0;
+
+	*t = g->tensor[y];
+	t->name = tensor_name;
+	t->kind = DLB_T_ACTIVATION;
+	t->producer = i;
+	memcpy(out, g->op[i].out, (size_t)g->op[i].n_out * sizeof *out);
+	out[0] = x;
+	for (int k = 0; k < g->op[i].n_attr; k++)
+		if (strcmp(g->op[i].attr[k].name, "activation"))
+			attr[n_attr++] = g->op[i].attr[k];
+	const int relu = dlb_graph_add_op(g, name, f.activation, "", DLB_FORWARD, &x, 1, &y, 1, NULL, 0);
+	struct dlb_op *o = &g->op[i];
+	g->op[relu].opset = 14;
+	g->tensor[y].producer = relu;
+	if (strcmp(o->type, f.type)) {
+		o->type = f.type;
+		o->domain = "";
+		o->opset = 14;
+		o->kind = dlb_op_kind_find(o->type, o->domain);
+	}
+	o->out = out;
+	o->attr = attr;
+	o->n_attr = n_attr;
+}
+
+int dlb_graph_part_activations(struct dlb_graph *g, bool (*apart)(const void *ctx, const struct dlb_op *o), const void *ctx,
+			       struct dlb_error *err)
+{
+	const bool trains = g->training && g->loss >= 0;
+	int *order, n = 0, parted = 0;
+
+	for (int i = 0; i < g->n_ops; i++)
+		if (g->op[i].kind < 0)
+			return dlb_vertex_fail(&g->op[i], err, "take the operator out of the model",
+					       "a graph with operators that are not known (%s) cannot be rewritten", g->op[i].type);
+	dlb_graph_undifferentiate(g);
+	dlb_split_keep_vertices(g);
+	const int n_ops = g->n_ops;
+	order = dlb_xcalloc((size_t)n_ops * 2 + 1, sizeof *order);
+	for (int i = 0; i < n_ops; i++) {
+		const struct dlb_fused f = dlb_graph_fused(&g->op[i]);
+		order[n++] = i;
+		if (!f.type || !apart(ctx, &g->op[i]))
+			continue;
+		order[n++] = g->n_ops;
+		part(g, i, f);
+		parted++;
+		for (int k = 0; k < g->n_rewritten; k++)
+			if (!strcmp(g->rewritten[k].name, f.rewrite) && g->rewritten[k].count)
+				g->rewritten[k].count--;
+	}
+	dlb_graph_reorder(g, order, n);
+	free(order);
+	return dlb_split_finish(g, trains, err) ? -1 : parted;
 }

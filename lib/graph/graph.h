@@ -332,6 +332,16 @@ extern const struct dlb_rewrite dlb_rewrites[];
 int dlb_graph_no_rewrite(struct dlb_graph *g, const char *name, struct dlb_error *err);
 int dlb_graph_rewrite(struct dlb_graph *g, struct dlb_error *err);
 
+/* What a forward op was fused of by the rewrites that take an activation in (fuse_activation.c); type NULL: nothing of the
+ * kind. The op computes `activation` of what an op of `type` would make. */
+struct dlb_fused { const char *type, *activation, *rewrite; };
+struct dlb_fused dlb_graph_fused(const struct dlb_op *o);
+/* Undoes that for the forward ops that `apart` names: the activation is an op of its own again, called OP.relu, and backward
+ * ops and updates are derived anew; the counts of `rewritten` follow. No loss changes by a bit but those of a convolution,
+ * whose kernel library may choose other code without the activation. Ids change. Returns how many were undone, -1 with err. */
+int dlb_graph_part_activations(struct dlb_graph *g, bool (*apart)(const void *ctx, const struct dlb_op *o), const void *ctx,
+			       struct dlb_error *err);
+
 /* -- splitting ops over nodes (split.c) -- */
 /* OP=PARTS[:AXIS]: OP is an op's name, or a pattern as of the shell; axis NULL: whichever fits best. */
 struct dlb_split_ask { const char *op, *axis, *why; int parts; };

@@ -461,8 +461,7 @@ void dlb_graph_undifferentiate(struct dlb_graph *g)
 	free(read);
 }
 
-/* Ops that draw random numbers are known by their ids, which change. */
-static void keep_vertices(struct dlb_graph *g)
+void dlb_split_keep_vertices(struct dlb_graph *g)
 {
 	for (int i = 0; i < g->n_ops; i++) {
 		struct dlb_op *o = &g->op[i];
@@ -553,7 +552,7 @@ int dlb_graph_split(struct dlb_graph *g, const struct dlb_split_ask *ask, int n,
 			return dlb_vertex_fail(&g->op[i], err, "take the operator out of the model",
 					       "a graph with operators that are not known (%s) cannot be split", g->op[i].type);
 	dlb_graph_undifferentiate(g);
-	keep_vertices(g);
+	dlb_split_keep_vertices(g);
 	struct splitting s = { .g = g, .ask = ask, .n_ask = n, .err = &scratch };
 	s.asked = dlb_xcalloc((size_t)g->n_ops + 1, sizeof *s.asked);
 	s.exact = dlb_xcalloc((size_t)g->n_ops + 1, sizeof *s.exact);

@@ -74,6 +74,8 @@ int dlb_split_make(struct dlb_graph *g, const struct dlb_assigned *assigned, con
 		   struct dlb_error *err);
 
 /* The forward graph is made: the backward one of it, work, homes. (split.c) */
+/* Ops that draw random numbers are known by their ids, which are about to change: they keep the present ones. */
+void dlb_split_keep_vertices(struct dlb_graph *g);
 int dlb_split_finish(struct dlb_graph *g, bool trains, struct dlb_error *err);
 
 /* -- sums over shards --

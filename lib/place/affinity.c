@@ -91,6 +91,38 @@ const struct dlb_affinity_row *dlb_affinity_find(const struct dlb_affinity *a, c
 	return row;
 }
 
+const struct dlb_affinity_row *dlb_affinity_find_fused(const struct dlb_affinity *a, const struct dlb_op *o)
+{
+	const struct dlb_fused f = dlb_graph_fused(o);
+	char both[100];
+
+	for (int i = 0; f.type && i < a->n; i++) {
+		snprintf(both, sizeof both, "%s%s", f.type, f.activation);
+		if (!strcmp(a->row[i].work, both))
+			return &a->row[i];
+	}
+	return NULL;
+}
+
+static bool has_kernel(const struct dlb_device_kind *k, const char *type)
+{
+	for (int i = 0; i < k->n_without; i++)
+		if (!strcmp(k->without[i], type) || !strcmp(k->without[i], dlb_op_work(type)))
+			return false;
+	return true;
+}
+
+const struct dlb_device_kind *dlb_affinity_home(const struct dlb_affinity_row *row, const char *type, const struct dlb_cluster *c)
+{
+	for (int i = 0; row && i < row->n; i++)
+		for (int d = 0; d < c->n_nodes; d++) {
+			const struct dlb_device_kind *k = &c->kind[c->node[d].kind];
+			if (dlb_affinity_means(row->kind[i], k) && has_kernel(k, type))
+				return k;
+		}
+	return NULL;
+}
+
 bool dlb_affinity_means(const char *word, const struct dlb_device_kind *kind)
 {
 	size_t n = strcspn(kind->name, "/");

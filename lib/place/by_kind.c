@@ -1,5 +1,6 @@
 /* By kind: each group of ops to the kind of device that its class of work is at home on (affinity.h), and there to
- * the node with the least work so far. A group's class is that of its op with the most FLOP. Where the table has no
+ * the node with the least work so far. A group's class is that of its op with the most FLOP, or
+ * of one that the table names with the activation that it has taken in. Where the table has no
  * row, or no kind of the row has kernel and room, the kind that is fastest for the group is meant. */
 #include <math.h>
 #include <stdlib.h>
@@ -19,15 +20,18 @@ static bool able(const struct state *s, int group, int node)
 	return isfinite(time_s(s, group, node)) && s->used_bytes[node] + dlb_group_bytes(s->p, group) <= s->p->memory_bytes[node];
 }
 
-static const char *type_of(const struct dlb_problem *p, int group)
+static const struct dlb_affinity_row *row_of(const struct dlb_problem *p, int group)
 {
 	const struct dlb_op *most = NULL;
 	for (int k = p->group_start[group]; k < p->group_start[group + 1]; k++) {
 		const struct dlb_op *o = &p->graph->op[p->group_op[k]];
+		const struct dlb_affinity_row *row = dlb_affinity_find_fused(p->affinity, o);
+		if (row)
+			return row;
 		if (!most || o->flop > most->flop)
 			most = o;
 	}
-	return most->type;
+	return dlb_affinity_find(p->affinity, most->type);
 }
 
 /* The able node that would be done first among those of a kind; kind NULL: of any, the fastest kind first. */
@@ -54,7 +58,7 @@ int dlb_place_by_kind(const struct dlb_problem *p, int *placement, struct dlb_er
 	struct state s = { p, dlb_xcalloc(n_nodes, sizeof(double)), dlb_xcalloc(n_nodes, sizeof(double)) };
 	int rc = 0;
 	for (int g = 0; g < p->n_groups && rc == 0; g++) {
-		const struct dlb_affinity_row *row = p->affinity ? dlb_affinity_find(p->affinity, type_of(p, g)) : NULL;
+		const struct dlb_affinity_row *row = p->affinity ? row_of(p, g) : NULL;
 		int to = -1;
 		for (int k = 0; row && k < row->n && to < 0; k++)
 			to = choose(&s, g, row->kind[k]);

@@ -165,6 +165,11 @@ int dlb_wishes_read(struct dlb_wishes *w, const struct dlb_doc *d, const struct 
 	return 0;
 }
 
+const char *dlb_wishes_rewrites(const struct dlb_wishes *w, const struct dlb_plan *there_is)
+{
+	return w->rewrites ? w->rewrites : there_is && there_is->rewrites ? there_is->rewrites : "keep-affinity";
+}
+
 void dlb_wishes_release(struct dlb_wishes *w)
 {
 	if (w->table)
@@ -200,4 +205,5 @@ void dlb_wishes_keep(const struct dlb_wishes *w, struct dlb_plan *plan)
 		plan->priority = dlb_arena_strdup(&plan->arena, w->priority);
 	if (w->affinity && !strcmp(plan->winner, "by-kind"))
 		plan->affinity = dlb_arena_strdup(&plan->arena, w->affinity);
+	plan->rewrites = w->rewrites;
 }

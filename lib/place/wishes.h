@@ -10,7 +10,7 @@
 struct dlb_wishes {
 	/* options, as given; NULL, 0 or -1: not given */
 	struct dlb_strlist pin, exclude;		/* "OP=NODE", by id or name; "NODE" */
-	const char *priority, *affinity, *from;
+	const char *priority, *affinity, *rewrites, *from;
 	int64_t max_moves;				/* ops; -1: any number */
 	double serve_steps;				/* what moving costs is spread over so many; 0: it costs nothing */
 	/* made by dlb_wishes_read */
@@ -24,6 +24,8 @@ struct dlb_wishes {
  * borrows lives until release. */
 int dlb_wishes_read(struct dlb_wishes *w, const struct dlb_doc *d, const struct dlb_plan *there_is, struct dlb_problem *p,
 		    struct dlb_error *err);
+/* "keep-affinity" or "all": as asked for, else as in the plan there is, else the former. */
+const char *dlb_wishes_rewrites(const struct dlb_wishes *w, const struct dlb_plan *there_is);
 void dlb_wishes_release(struct dlb_wishes *w);
 /* What the next plan has to know of them. */
 void dlb_wishes_keep(const struct dlb_wishes *w, struct dlb_plan *plan);

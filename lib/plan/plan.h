@@ -93,6 +93,7 @@ struct dlb_plan {
 	double migration_s;			/* of moving them, where that was counted */
 	int *pin; bool *excluded;		/* [op] node it must be on, or -1; [node] does no work; NULL: none */
 	const char *affinity;			/* table of by-kind; NULL: another algorithm */
+	const char *rewrites;			/* "keep-affinity", "all": fused activations of another kind of device; NULL: no table */
 	const char *priority;			/* "upward-rank", "given": order of ready ops; NULL: the graph's */
 	struct dlb_span **timeline; int *n_spans;	/* [node], may be NULL */
 	char hash[17];				/* of the placement, replicas and shares */

@@ -13,7 +13,7 @@
  *      "value_s":   predicted step,  "bound_s": no plan can be shorter,  "gap": value_s / bound_s - 1,
  *      "imbalance": max / mean busy, "moved_ops": 0, "moved_bytes": 0,   against the plan it replaced
  *      "migration_s": of moving them, where counted
- *      "pins": {"name of an op": node}, "exclude": [node],  "priority", "affinity"    wishes that hold on
+ *      "pins": {"name of an op": node}, "exclude": [node],  "priority", "affinity", "rewrites"    wishes that hold on
  *      "nodes":     [{"busy_s", "wait_s", "peak_bytes", "memories": [{"name", "weights", "state", "activations"}],
  *                     "order": [[op, micro_batch], ...]}],
  *      "timeline":  [[[op, micro_batch, start_s, end_s], ...], ...]}     a list per node
@@ -69,6 +69,8 @@ static void write_wishes(const struct dlb_plan *p, json_t *o)
 		json_object_set_new(o, "priority", json_string(p->priority));
 	if (p->affinity)
 		json_object_set_new(o, "affinity", json_string(p->affinity));
+	if (p->rewrites)
+		json_object_set_new(o, "rewrites", json_string(p->rewrites));
 	json_decref(pins);
 	json_decref(exclude);
 }
@@ -278,12 +280,13 @@ static int read_pins(const struct dlb_ref *r, const struct dlb_graph *g, struct 
 
 static int read_wishes(const struct dlb_ref *r, const struct dlb_graph *g, struct dlb_plan *p, struct dlb_error *err)
 {
-	static const char *const priorities[] = { "graph", "upward-rank", "given" };
-	struct dlb_ref exclude = { .v = NULL }, at = dlb_ref_at(r, "priority");
-	const char *s = NULL;
+	static const char *const priorities[] = { "graph", "upward-rank", "given" }, *const rewrites[] = { "keep-affinity", "all" };
+	struct dlb_ref exclude = { .v = NULL }, at = dlb_ref_at(r, "priority"), fused = dlb_ref_at(r, "rewrites");
+	const char *s = NULL, *which = NULL;
 	int n = 0;
 	if (read_pins(r, g, p, err) || dlb_get_array(r, "exclude", DLB_OPT, &exclude, &n, err) ||
-	    dlb_get_str(r, "affinity", DLB_OPT, &p->affinity, err) || dlb_get_str(r, "priority", DLB_OPT, &s, err))
+	    dlb_get_str(r, "affinity", DLB_OPT, &p->affinity, err) || dlb_get_str(r, "rewrites", DLB_OPT, &which, err) ||
+	    dlb_get_str(r, "priority", DLB_OPT, &s, err))
 		return -1;
 	if (p->affinity)
 		p->affinity = dlb_arena_strdup(&p->arena, p->affinity);
@@ -292,6 +295,11 @@ static int read_wishes(const struct dlb_ref *r, const struct dlb_graph *g, struc
 			p->priority = priorities[i];
 	if (s && !p->priority)
 		return dlb_ref_fail(&at, err, "no priority '%s'; there are graph, upward-rank and given", s);
+	for (int i = 0; which && i < DLB_LEN(rewrites); i++)
+		if (!strcmp(which, rewrites[i]))
+			p->rewrites = rewrites[i];
+	if (which && !p->rewrites)
+		return dlb_ref_fail(&fused, err, "no '%s'; there are keep-affinity and all", which);
 	if (!exclude.v)
 		return 0;
 	p->excluded = dlb_arena_array(&p->arena, (size_t)p->n_nodes + 1, sizeof *p->excluded);
@@ -489,7 +497,7 @@ static int read_plan(const struct dlb_doc *d, const struct dlb_cost *c, struct d
 	static const char *const known[] = { "inputs", "algorithm", "algorithm_given", "schedule", "micro_batches", "in_flight", "chunks", "schedules_tried", "batch", "in_place",
 		"staleness", "staleness_given", "fill_s",
 		"seed", "objective", "effort", "optimizer", "clip", "clip_norm", "inverse_every", "placement", "hash", "value_s", "bound_s", "gap", "imbalance", "moved_ops", "moved_bytes",
-		"migration_s", "pins", "exclude", "priority", "affinity", "nodes", "replicas", "power", "allreduce", "allreduce_by_size", "compress", "compress_by_class", "compress_advice", "sync", "sync_batchnorm", "split",
+		"migration_s", "pins", "exclude", "priority", "affinity", "rewrites", "nodes", "replicas", "power", "allreduce", "allreduce_by_size", "compress", "compress_by_class", "compress_advice", "sync", "sync_batchnorm", "split",
 		"gossip", "sync_every", "param_server", "shards", "reduce", "max_state", "exchange_data", "feed",
 		"timeline", NULL };
 	json_t *section;

@@ -243,6 +243,7 @@ DOCS = {
     "cost4.json": "dlb-costmodel -c 'cpu:2 host cpu:2' mlp.json",
     "costbn.json": "dlb-costmodel -c cpu:2 bn.json",
     "kinds.json": "dlb-costmodel -c 'cpu:1 host cpu/2:1' mlp.json",
+    "cnn-kinds.json": "dlb-costmodel -c 'cpu:1 host cpu/2:1' cnn.json",
     "two.json": "dlb-place -q -a even -m 4 cost2.json",
     "one.json": "dlb-costmodel -c cpu:1 mlp.json | dlb-place -q",
     "onecnn.json": "dlb-costmodel -c cpu:1 cnn.json | dlb-place -q",
@@ -444,6 +445,11 @@ def place():
     shows(tool, "--affinity $D/a.json", "echo '{\"classes\": {\"dense\": [\"cpu/2\"], \"activation\": [\"cpu\"]}}' >$D/a.json && "
           "dlb-place -q -a by-kind {} $D/kinds.json", ".plan.placement, .plan.affinity")
     unused(tool, "--affinity default", "dlb-place -a even {} $D/cost.json", "even")
+    home = "echo '{\"classes\": {\"activation\": [\"cpu/2\"], \"conv\": [\"cpu\"]}}' >$D/h.json && dlb-place -a by-kind --affinity $D/h.json {} $D/%s"
+    shows(tool, "--rewrites all", home % "cnn-kinds.json", ".plan.rewrites, .plan.placement")
+    shows(tool, "--rewrites keep-affinity", home % "cnn-kinds.json", ".plan.rewrites, .plan.placement", without="--rewrites all")
+    unused(tool, "--rewrites all", "dlb-place {} $D/cost.json", "no table")
+    unused(tool, "--rewrites keep-affinity", home % "kinds.json", "no op is fused")
     shows(tool, "--from $D/two.json", "dlb-place -q -a single {} $D/cost2.json", ".plan.migration_s, .plan.moved_ops")
     shows(tool, "--max-moves 2", "dlb-place -q -a random --from $D/two.json {} $D/cost2.json", ".plan.moved_ops")
     refuses(tool, "--max-moves 2", two, "--from")
