@@ -20,9 +20,9 @@ const struct dlb_compress_name dlb_compress_names[] = {
 const char *const dlb_traffic_names[DLB_N_TRAFFIC] = { "factor", "gradient", "small" };
 
 enum { USUAL_RANK = 4, USUAL_START = 100, LEAST_RATE = 2 };
-/* Of cholesky without R: no matrix travels in more than a USUAL_RATE-th of its bytes (but in rank 1 at least). One step in
- * USUAL_SHARE is dense; of a run whose end is not known, the first FEW_STEPS. */
-enum { USUAL_RATE = 26, USUAL_SHARE = 400, FEW_STEPS = 4 };
+/* Of cholesky without R: a step sends a USUAL_RATE-th of its dense bytes at most (but rank 1 at least). One step in USUAL_SHARE is
+ * dense, so that a run sends a twentieth: 1/400 + 399/400 / 21; of a run whose end is not known, the first FEW_STEPS. */
+enum { USUAL_RATE = 21, USUAL_SHARE = 400, FEW_STEPS = 4 };
 static const double usual_tolerance = 1e-6;
 
 static int bad(const char *text, struct dlb_error *err)
@@ -99,7 +99,7 @@ static bool parse_cholesky(const char *s, size_t n, struct dlb_compress_choice *
 int dlb_compress_parse(const char *text, struct dlb_compress_choice *out, struct dlb_error *err)
 {
 	struct dlb_compress_choice c = { .how = DLB_COMPRESS_NONE };
-	struct dlb_compress_choice cholesky = { .how = DLB_COMPRESS_CHOLESKY, .wire = DLB_WIRE_BF16, .p_wire = DLB_WIRE_BF16, .q_wire = DLB_WIRE_BF16,
+	struct dlb_compress_choice cholesky = { .how = DLB_COMPRESS_CHOLESKY, .wire = DLB_WIRE_BF16, .p_wire = DLB_WIRE_BF16, .q_wire = DLB_WIRE_F8,
 						.tolerance = usual_tolerance, .local_error = true, .start = -1 };
 	size_t n;
 	int64_t rank;
@@ -143,21 +143,60 @@ void dlb_compress_settle(struct dlb_compress_choice *c, int64_t last)
 		c->start = last != INT64_MAX && last / 10 > USUAL_START ? last / 10 : USUAL_START;
 }
 
+bool dlb_compress_turned(const struct dlb_compress_choice *c, const struct dlb_addend *a)
+{
+	return c->how == DLB_COMPRESS_CHOLESKY && a->rows > a->cols;
+}
+
+int64_t dlb_compress_p_length(const struct dlb_compress_choice *c, const struct dlb_addend *a)
+{
+	return dlb_compress_turned(c, a) ? a->cols : a->rows;
+}
+
+int64_t dlb_compress_q_length(const struct dlb_compress_choice *c, const struct dlb_addend *a)
+{
+	return dlb_compress_turned(c, a) ? a->rows : a->cols;
+}
+
 int64_t dlb_compress_column_bytes(const struct dlb_compress_choice *c, const struct dlb_addend *a)
 {
-	return a->rows * (int64_t)dlb_wire_bytes(c->p_wire, DLB_F32) + a->cols * (int64_t)dlb_wire_bytes(c->q_wire, DLB_F32);
+	return dlb_compress_p_length(c, a) * (int64_t)dlb_wire_bytes(c->p_wire, DLB_F32) +
+		dlb_compress_q_length(c, a) * (int64_t)dlb_wire_bytes(c->q_wire, DLB_F32);
+}
+
+static int64_t dense_bytes_of(const struct dlb_addend *a)
+{
+	return a->rows * a->cols * (int64_t)dlb_wire_bytes(DLB_WIRE_PLAIN, DLB_F32);
+}
+
+int dlb_compress_budget(const struct dlb_compress_choice *c, const struct dlb_addend *a, int n)
+{
+	struct dlb_compress_choice with = *c;
+
+	for (with.rank = DLB_MOST_RANK; with.rank > 1; with.rank--) {
+		int64_t dense = 0, sent = 0;
+
+		for (int i = 0; i < n; i++) {
+			int rank = dlb_compress_rank(&with, &a[i]);
+
+			dense += dense_bytes_of(&a[i]);
+			sent += rank ? rank * dlb_compress_column_bytes(c, &a[i]) : dense_bytes_of(&a[i]);
+		}
+		if (sent * USUAL_RATE <= dense)
+			break;
+	}
+	return with.rank;
 }
 
 int dlb_compress_rank(const struct dlb_compress_choice *c, const struct dlb_addend *a)
 {
-	int64_t least = a->rows < a->cols ? a->rows : a->cols, dense = a->rows * a->cols * (int64_t)dlb_wire_bytes(DLB_WIRE_PLAIN, DLB_F32);
-	int64_t column = dlb_compress_column_bytes(c, a), rank = c->rank;
+	int64_t least = a->rows < a->cols ? a->rows : a->cols, dense = dense_bytes_of(a), column = dlb_compress_column_bytes(c, a), rank = c->rank;
 
 	if (a->factor || (c->how != DLB_COMPRESS_LOWRANK && (c->how != DLB_COMPRESS_CHOLESKY || c->gradients_dense)))
 		return 0;
 	if (c->how == DLB_COMPRESS_CHOLESKY) {
 		if (!rank)
-			rank = dense < USUAL_RATE * column ? 1 : dense / (USUAL_RATE * column);
+			rank = dlb_compress_budget(c, a, 1);
 		rank = rank < least ? rank : least - 1;
 		rank = rank < DLB_MOST_RANK ? rank : DLB_MOST_RANK;
 		rank = rank * LEAST_RATE * column > dense ? dense / (LEAST_RATE * column) : rank;
@@ -238,8 +277,8 @@ void dlb_compress_bytes(const struct dlb_compress_choice *c, const struct dlb_al
 		if (rank) {
 			size_t p = dlb_wire_bytes(c->p_wire, DLB_F32), q = dlb_wire_bytes(c->q_wire, DLB_F32);
 
-			bytes[t] += (double)(dlb_allreduce_bytes(how, r, member, a[i].rows * rank, NULL, p, NULL) +
-					     dlb_allreduce_bytes(how, r, member, a[i].cols * rank, NULL, q, NULL));
+			bytes[t] += (double)(dlb_allreduce_bytes(how, r, member, dlb_compress_p_length(c, &a[i]) * rank, NULL, p, NULL) +
+					     dlb_allreduce_bytes(how, r, member, dlb_compress_q_length(c, &a[i]) * rank, NULL, q, NULL));
 		} else if (a[i].factor && c->how == DLB_COMPRESS_CHOLESKY) {
 			bytes[t] += half_ring(r, member, owner[i], (double)triangle, false) +
 				half_ring(r, member, owner[i], 4.0 * (double)dlb_factor_words(c, a[i].rows), true);
@@ -255,11 +294,16 @@ void dlb_compress_bytes(const struct dlb_compress_choice *c, const struct dlb_al
 	free(owner);
 }
 
+int64_t dlb_turned_words(const struct dlb_addend *a, int rank)
+{
+	return rank * (a->rows + dlb_skinny_stride(a->cols));
+}
+
 /* Of one that travels as P and Q: the error, two bases, P and Q by themselves and as they travel; and the whole, for as
  * long as it is dense. */
 static int64_t thin_words(const struct dlb_compress_choice *c, const struct dlb_addend *a, int rank)
 {
-	int64_t bases = rank * dlb_skinny_stride(a->cols) * (c->local_error ? 3 : 2);
+	int64_t bases = rank * dlb_skinny_stride(dlb_compress_q_length(c, a)) * (c->local_error ? 3 : 2);
 
 	return a->rows * a->cols * (c->start == 0 ? 1 : 2) + bases + 2 * rank * (a->rows + a->cols);
 }
@@ -274,14 +318,17 @@ static int64_t factor_words(const struct dlb_compress_choice *c, const struct dl
 
 double dlb_compress_memory_bytes(const struct dlb_compress_choice *c, int n_ranks, const struct dlb_addend *a, int n)
 {
-	int64_t words = 4 * (int64_t)n_ranks, basis = 0, triangle = 0, matrix = 0;	/* flags, here and as they travel */
+	int64_t words = 4 * (int64_t)n_ranks, basis = 0, turned = 0, triangle = 0, matrix = 0;	/* flags, here and as they travel */
 
 	for (int i = 0; i < n; i++) {
 		int rank = dlb_compress_rank(c, &a[i]);
 
 		if (rank) {
 			words += thin_words(c, &a[i], rank);
-			basis = a[i].rows * rank > basis ? a[i].rows * rank : basis;
+			int64_t p = dlb_compress_p_length(c, &a[i]) * rank, both = dlb_compress_turned(c, &a[i]) ? dlb_turned_words(&a[i], rank) : 0;
+
+			basis = p > basis ? p : basis;
+			turned = both > turned ? both : turned;
 		} else if (a[i].factor && (c->how == DLB_COMPRESS_CHOLESKY || c->how == DLB_COMPRESS_PER_HOP)) {
 			int64_t count = dlb_rfp_count((int)a[i].rows), all = a[i].rows * a[i].cols;
 
@@ -292,7 +339,7 @@ double dlb_compress_memory_bytes(const struct dlb_compress_choice *c, int n_rank
 			words += a[i].rows * a[i].cols;
 		}
 	}
-	words += 2 * triangle + (c->how == DLB_COMPRESS_PER_HOP ? matrix : 0);
+	words += turned + 2 * triangle + (c->how == DLB_COMPRESS_PER_HOP ? matrix : 0);
 	return 4.0 * (double)words + 8.0 * (double)basis;
 }
 

@@ -10,7 +10,7 @@
  *     cholesky:per-hop  factors as first published: every hop restores, adds, factors and sends L; gradients dense
  *     lowrank:R         gradients of two dimensions and more as P and Q of rank R with error feedback; small ones dense
  *
- * and after the name, by commas: wire=f32 (P, Q and L travel as floats; bf16 otherwise; wire=f8, of cholesky: Q in 8 bits), start=N (gradients are dense for
+ * and after the name, by commas: wire=f32 (P, Q and L travel as floats; bf16 otherwise; wire=f8, as of cholesky: Q in 8 bits), start=N (gradients are dense for
  * the first N steps; otherwise, of lowrank, a tenth of the run, at least a hundred; of cholesky, one step in 400), error=local
  * (what is kept back is what each rank did not send itself, as of cholesky, or, error=global, as of lowrank, an equal share of
  * what all did not).
@@ -34,7 +34,7 @@ struct dlb_compress_name { const char *name, *summary; };	/* "lowrank:R": a numb
 extern const struct dlb_compress_name dlb_compress_names[];	/* by enum dlb_compress; ends with NULL */
 struct dlb_compress_choice {
 	enum dlb_compress how;
-	int rank;			/* of lowrank; of cholesky the most, 0: what `USUAL_RATE` leaves room for (compress.c) */
+	int rank;			/* of lowrank; of cholesky the most, 0: what the bytes of a tensor alone have room for (dlb_compress_budget) */
 	double tolerance;		/* cholesky: what may be left of a sketch's trace, relative */
 	bool gradients_dense;		/* cholesky: factors alone */
 	enum dlb_wire wire;		/* of L, and of all with bf16 */
@@ -64,6 +64,15 @@ struct dlb_addend {
 enum dlb_traffic_class dlb_traffic_class_of(const struct dlb_compress_choice *c, const struct dlb_addend *a);
 /* Greatest rank with which `a` travels; 0: dense (small, or that rank would save less than half of the bytes). */
 int dlb_compress_rank(const struct dlb_compress_choice *c, const struct dlb_addend *a);
+/* cholesky: one of more rows than columns travels as its transpose does, so that P, which has to be exact, is the shorter one. */
+bool dlb_compress_turned(const struct dlb_compress_choice *c, const struct dlb_addend *a);
+int64_t dlb_compress_p_length(const struct dlb_compress_choice *c, const struct dlb_addend *a);	/* of a column */
+int64_t dlb_compress_q_length(const struct dlb_compress_choice *c, const struct dlb_addend *a);
+/* Floats of the two thin matrices by which one is turned. */
+int64_t dlb_turned_words(const struct dlb_addend *a, int rank);
+/* cholesky: the greatest rank for all n gradients with which they travel, those too that stay dense, in a 21st of their dense bytes; 1 where
+ * none is low enough. One rank, not one share of the bytes: an error left by a tensor of few rows costs as much as another's. */
+int dlb_compress_budget(const struct dlb_compress_choice *c, const struct dlb_addend *a, int n);
 /* Bytes of one column of P and of Q together. */
 int64_t dlb_compress_column_bytes(const struct dlb_compress_choice *c, const struct dlb_addend *a);
 /* Floats in which the Cholesky factor of a factor of order n comes back from its owner. */

@@ -38,17 +38,19 @@ extern const struct dlb_allreduce dlb_ring_scatter, dlb_ring_gather;
 
 struct dlb_kept_thin {			/* what is kept of one */
 	int id, most;
-	bool adapts;
+	bool adapts, turned;		/* turned: its transpose is what travels as P and Q */
 	int64_t rows, cols;
+	int64_t p_length, q_length;	/* of columns of P, of Q: rows and cols, or turned */
 	const char *name;
 	float *error;			/* (rows, cols) */
-	float *basis;			/* what the next sketch is of, Q^T of the last step that counted: (most, stride) */
+	float *basis;			/* what the next sketch is of, Q^T of the last step that counted: (most, stride of q_length) */
 	float *next;			/* Q^T of this one */
 	float width;			/* of a rank that adapts: columns of the next sketch; a float, as checkpoints have it */
 	int64_t *seen;			/* [most + 1] steps with that rank */
 };
 struct dlb_kept { struct dlb_kept_thin **thin; int n, cap; };
-struct dlb_kept_thin *dlb_kept_of(struct dlb_kept *k, const struct dlb_addend *a, int most, bool adapts);	/* made when first asked for */
+/* Made when first asked for. */
+struct dlb_kept_thin *dlb_kept_of(struct dlb_kept *k, const struct dlb_compress_choice *c, const struct dlb_addend *a, int most);
 
 struct dlb_thin {			/* a gradient that travels as P and Q */
 	int addend, most;
@@ -57,7 +59,7 @@ struct dlb_thin {			/* a gradient that travels as P and Q */
 	double length[DLB_MOST_RANK];	/* of P's columns beyond those before them */
 	struct dlb_kept_thin *kept;
 	float *mine;			/* local errors: this rank's own Q^T; else NULL */
-	float *p, *q;			/* what travels: (rows, rank), and (rank, cols) without padding */
+	float *p, *q;			/* what travels: (p_length, rank), and (rank, q_length) without padding */
 };
 struct dlb_triangle { int addend, owner; bool taken, factored; };
 struct dlb_compressor {
@@ -77,6 +79,7 @@ struct dlb_compressor {
 	struct dlb_thin *thin; int n_thin;
 	struct dlb_triangle *triangle; int n_triangles;
 	double *work;			/* of dlb_orthonormal_f32 */
+	float *turned;			/* P and Q of a tensor that is turned, as the passes over it want them */
 	float *factor_work;		/* two triangles of the largest */
 	struct dlb_hops *hops;		/* per_hop.c */
 	struct dlb_verdict verdict;

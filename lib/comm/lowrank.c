@@ -25,21 +25,24 @@ void dlb_kept_free(struct dlb_kept *k)
 	free(k);
 }
 
-struct dlb_kept_thin *dlb_kept_of(struct dlb_kept *k, const struct dlb_addend *a, int most, bool adapts)
+struct dlb_kept_thin *dlb_kept_of(struct dlb_kept *k, const struct dlb_compress_choice *c, const struct dlb_addend *a, int most)
 {
-	size_t back = (size_t)(most * dlb_skinny_stride(a->cols));
+	const int64_t p = dlb_compress_p_length(c, a), q = dlb_compress_q_length(c, a);
+	const bool adapts = c->how == DLB_COMPRESS_CHOLESKY;
+	size_t back = (size_t)(most * dlb_skinny_stride(q));
 	struct dlb_kept_thin *t;
 
 	for (int i = 0; i < k->n; i++)
 		if (k->thin[i]->id == a->id)
 			return k->thin[i];
 	t = dlb_xcalloc(1, sizeof *t);
-	*t = (struct dlb_kept_thin){ .id = a->id, .most = most, .adapts = adapts, .rows = a->rows, .cols = a->cols, .name = a->name };
+	*t = (struct dlb_kept_thin){ .id = a->id, .most = most, .adapts = adapts, .turned = dlb_compress_turned(c, a), .rows = a->rows, .cols = a->cols,
+				     .p_length = p, .q_length = q, .name = a->name };
 	t->error = dlb_xcalloc((size_t)(a->rows * a->cols), sizeof *t->error);
 	t->basis = dlb_xcalloc(back, sizeof *t->basis);
 	t->next = dlb_xcalloc(back, sizeof *t->next);
 	t->seen = dlb_xcalloc((size_t)most + 1, sizeof *t->seen);
-	dlb_lowrank_first_q(t->basis, a->cols, most, (uint64_t)a->id);
+	dlb_lowrank_first_q(t->basis, q, most, (uint64_t)a->id);
 	if (adapts)
 		dlb_sketch_init(t);
 	DLB_GROW(k->thin, k->n, k->cap);
@@ -60,7 +63,7 @@ bool dlb_kept_state(struct dlb_kept *k, int i, struct dlb_kept_state *s)
 	if (i == 0)
 		*s = (struct dlb_kept_state){ t->name, "error", t->error, t->rows * t->cols, true, DLB_F32, false };
 	else if (i == 1)
-		*s = (struct dlb_kept_state){ t->name, "basis", t->basis, t->most * dlb_skinny_stride(t->cols), false, DLB_F32, false };
+		*s = (struct dlb_kept_state){ t->name, "basis", t->basis, t->most * dlb_skinny_stride(t->q_length), false, DLB_F32, false };
 	else
 		*s = (struct dlb_kept_state){ t->name, "width", &t->width, 1, false, DLB_F32, false };
 	return true;
@@ -89,31 +92,34 @@ bool dlb_kept_ranks(const struct dlb_kept *k, int i, struct dlb_ranks_seen *r)
 
 void dlb_thin_new(struct dlb_compressor *k)
 {
-	int64_t most = 0;
+	int64_t most = 0, turned = 0;
 
 	k->thin = dlb_xcalloc((size_t)k->n_addends + 1, sizeof *k->thin);
 	for (int i = 0; i < k->n_addends; i++) {
 		const struct dlb_addend *a = &k->addend[i];
 		int r = dlb_compress_rank(&k->choice, a);
-		bool adapts = k->choice.how == DLB_COMPRESS_CHOLESKY;
+		const int64_t p = dlb_compress_p_length(&k->choice, a), q = dlb_compress_q_length(&k->choice, a);
 		struct dlb_thin *t = &k->thin[k->n_thin];
-		size_t back = (size_t)(r * dlb_skinny_stride(a->cols));
+		size_t back = (size_t)(r * dlb_skinny_stride(q));
 
 		if (!r)
 			continue;
 		k->n_thin++;
 		*t = (struct dlb_thin){ .addend = i, .most = r, .width = r, .rank = r };
-		t->kept = dlb_kept_of(k->kept, a, r, adapts);
+		t->kept = dlb_kept_of(k->kept, &k->choice, a, r);
 		t->mine = k->choice.local_error ? dlb_xcalloc(back, sizeof *t->mine) : NULL;
-		t->p = dlb_xcalloc((size_t)(a->rows * r), sizeof *t->p);
-		t->q = dlb_xcalloc((size_t)(a->cols * r), sizeof *t->q);
-		dlb_fused_add(&k->p, t->p, a->rows * r, -1, DLB_TRAFFIC_GRADIENT);
-		dlb_fused_add(&k->q, t->q, a->cols * r, -1, DLB_TRAFFIC_GRADIENT);
+		t->p = dlb_xcalloc((size_t)(p * r), sizeof *t->p);
+		t->q = dlb_xcalloc((size_t)(q * r), sizeof *t->q);
+		dlb_fused_add(&k->p, t->p, p * r, -1, DLB_TRAFFIC_GRADIENT);
+		dlb_fused_add(&k->q, t->q, q * r, -1, DLB_TRAFFIC_GRADIENT);
 		if (k->choice.start)
 			dlb_fused_add(&k->warm, a->x, a->rows * a->cols, -1, DLB_TRAFFIC_GRADIENT);
-		most = a->rows * r > most ? a->rows * r : most;
+		most = p * r > most ? p * r : most;
+		if (t->kept->turned && dlb_turned_words(a, r) > turned)
+			turned = dlb_turned_words(a, r);
 	}
 	k->work = dlb_xcalloc((size_t)most + 1, sizeof *k->work);
+	k->turned = dlb_xcalloc((size_t)turned + 1, sizeof *k->turned);
 }
 
 void dlb_thin_free(struct dlb_compressor *k)
@@ -125,6 +131,7 @@ void dlb_thin_free(struct dlb_compressor *k)
 	}
 	free(k->thin);
 	free(k->work);
+	free(k->turned);
 }
 
 /* Part i of P, of Q, is of thin tensor i. */
@@ -134,14 +141,80 @@ static void resize(const struct dlb_compressor *k, struct dlb_fused *f, bool bac
 
 	for (int i = 0; i < k->n_thin; i++) {
 		const struct dlb_thin *t = &k->thin[i];
-		const struct dlb_addend *a = &k->addend[t->addend];
-		int64_t n = back ? a->cols * t->rank : a->rows * t->width;
+		int64_t n = back ? t->kept->q_length * t->rank : t->kept->p_length * t->width;
 
 		other |= f->part[i].n != n;
 		f->part[i].n = n;
 	}
 	if (other)
 		dlb_fused_resize(f);
+}
+
+/* ---- the three passes over a tensor ----
+ *
+ * Of one that is turned, P = X^T W and Q = X P^, and X^ = Q P^^T: the same passes with P and Q in each other's place, and so in each
+ * other's layout, in k->turned. */
+
+/* by_row (n, r) is the transpose of padded (r, stride of n), which is zero beyond n. */
+static void to_rows(const float *padded, int64_t n, int r, float *by_row)
+{
+	for (int c = 0; c < r; c++)
+		for (int64_t i = 0; i < n; i++)
+			by_row[i * r + c] = padded[c * dlb_skinny_stride(n) + i];
+}
+
+static void from_rows(const float *by_row, int64_t n, int r, float *padded)
+{
+	memset(padded, 0, (size_t)(r * dlb_skinny_stride(n)) * sizeof *padded);
+	for (int c = 0; c < r; c++)
+		for (int64_t i = 0; i < n; i++)
+			padded[c * dlb_skinny_stride(n) + i] = by_row[i * r + c];
+}
+
+/* x += error, P = x basis */
+static void sketch(const struct dlb_compressor *k, struct dlb_thin *t, const struct dlb_addend *a)
+{
+	const struct dlb_skinny *s = dlb_skinny();
+	float *w = k->turned, *pt = w + t->width * a->rows;
+
+	if (!t->kept->turned) {
+		s->project(a->rows, a->cols, t->width, a->x, t->kept->error, t->kept->basis, t->p);
+		return;
+	}
+	s->project(a->rows, a->cols, 0, a->x, t->kept->error, NULL, NULL);
+	to_rows(t->kept->basis, a->rows, t->width, w);
+	s->project_back(a->rows, a->cols, t->width, a->x, w, pt);
+	to_rows(pt, a->cols, t->width, t->p);
+}
+
+/* next = Q^T of x in the basis P */
+static void coefficients(const struct dlb_compressor *k, struct dlb_thin *t, const struct dlb_addend *a)
+{
+	const struct dlb_skinny *s = dlb_skinny();
+	float *w = k->turned, *pt = w + t->rank * a->rows;
+
+	if (!t->kept->turned) {
+		s->project_back(a->rows, a->cols, t->rank, a->x, t->p, t->kept->next);
+		return;
+	}
+	from_rows(t->p, a->cols, t->rank, pt);
+	s->project(a->rows, a->cols, t->rank, a->x, NULL, pt, w);
+	from_rows(w, a->rows, t->rank, t->kept->next);
+}
+
+/* x = what P and qt stand for, error (NULL: none) what it was, less share of that */
+static void restore(const struct dlb_compressor *k, struct dlb_thin *t, const struct dlb_addend *a, float *error, const float *qt, float share)
+{
+	const struct dlb_skinny *s = dlb_skinny();
+	float *w = k->turned, *pt = w + t->rank * a->rows;
+
+	if (!t->kept->turned) {
+		s->restore(a->rows, a->cols, t->rank, a->x, error, t->p, qt, share);
+		return;
+	}
+	from_rows(t->p, a->cols, t->rank, pt);
+	to_rows(qt, a->rows, t->rank, w);
+	s->restore(a->rows, a->cols, t->rank, a->x, error, w, pt, share);
 }
 
 void dlb_thin_project(struct dlb_compressor *k)
@@ -151,17 +224,17 @@ void dlb_thin_project(struct dlb_compressor *k)
 		const struct dlb_addend *a = &k->addend[t->addend];
 
 		t->width = t->kept->adapts ? (int)t->kept->width : t->most;
-		dlb_skinny()->project(a->rows, a->cols, t->width, a->x, t->kept->error, t->kept->basis, t->p);
-		if (!dlb_all_finite(t->p, a->rows * t->width))		/* as it is when any number of x is not */
+		sketch(k, t, a);
+		if (!dlb_all_finite(t->p, t->kept->p_length * t->width))		/* as it is when any number of x is not */
 			dlb_compressor_note(k, k->not_finite, t->addend);
 	}
 	resize(k, &k->p, false);
 }
 
 /* Between (rank, stride) in memory and (rank, cols) on the wire. */
-static void repack(const struct dlb_thin *t, int64_t cols, float *padded, bool out)
+static void repack(const struct dlb_thin *t, float *padded, bool out)
 {
-	int64_t stride = dlb_skinny_stride(cols);
+	const int64_t cols = t->kept->q_length, stride = dlb_skinny_stride(cols);
 
 	for (int r = 0; r < t->rank; r++) {
 		float *wire = t->q + r * cols, *own = padded + r * stride;
@@ -176,7 +249,7 @@ static int find_basis(struct dlb_compressor *k, struct dlb_thin *t)
 	const struct dlb_addend *a = &k->addend[t->addend];
 	uint64_t key = dlb_lowrank_key((uint64_t)a->id, (uint64_t)k->step);
 
-	return t->kept->adapts ? dlb_sketch_basis(k, t) : dlb_orthonormal_f32(t->p, a->rows, t->rank, key, k->work, NULL);
+	return t->kept->adapts ? dlb_sketch_basis(k, t) : dlb_orthonormal_f32(t->p, t->kept->p_length, t->rank, key, k->work, NULL);
 }
 
 void dlb_thin_back(struct dlb_compressor *k)
@@ -190,10 +263,10 @@ void dlb_thin_back(struct dlb_compressor *k)
 			k->verdict.rank = -1;
 			return;
 		}
-		dlb_skinny()->project_back(a->rows, a->cols, t->rank, a->x, t->p, t->kept->next);
+		coefficients(k, t, a);
 		if (t->mine)
-			memcpy(t->mine, t->kept->next, (size_t)(t->rank * dlb_skinny_stride(a->cols)) * sizeof *t->mine);
-		repack(t, a->cols, t->kept->next, false);
+			memcpy(t->mine, t->kept->next, (size_t)(t->rank * dlb_skinny_stride(t->kept->q_length)) * sizeof *t->mine);
+		repack(t, t->kept->next, false);
 		if (t->kept->adapts)
 			dlb_sketch_shift_q(k, t);
 	}
@@ -203,7 +276,7 @@ void dlb_thin_back(struct dlb_compressor *k)
 static bool sums_are_finite(struct dlb_compressor *k)
 {
 	for (int i = 0; i < k->n_thin; i++)
-		if (!dlb_all_finite(k->thin[i].q, k->addend[k->thin[i].addend].cols * k->thin[i].rank)) {
+		if (!dlb_all_finite(k->thin[i].q, k->thin[i].kept->q_length * k->thin[i].rank)) {
 			k->verdict.not_finite = k->addend[k->thin[i].addend].name;
 			k->verdict.rank = -1;
 			return false;
@@ -222,12 +295,12 @@ void dlb_thin_restore(struct dlb_compressor *k)
 
 		if (t->kept->adapts)
 			dlb_sketch_unshift_q(k, t);
-		repack(t, a->cols, t->kept->next, true);
+		repack(t, t->kept->next, true);
 		if (t->mine) {				/* what was not sent from here; then the sum */
-			dlb_skinny()->restore(a->rows, a->cols, t->rank, a->x, t->kept->error, t->p, t->mine, 1);
-			dlb_skinny()->restore(a->rows, a->cols, t->rank, a->x, NULL, t->p, t->kept->next, 0);
+			restore(k, t, a, t->kept->error, t->mine, 1);
+			restore(k, t, a, NULL, t->kept->next, 0);
 		} else {
-			dlb_skinny()->restore(a->rows, a->cols, t->rank, a->x, t->kept->error, t->p, t->kept->next, 1.0f / (float)k->ranks.n);
+			restore(k, t, a, t->kept->error, t->kept->next, 1.0f / (float)k->ranks.n);
 		}
 		t->kept->basis = t->kept->next;
 		t->kept->next = last;

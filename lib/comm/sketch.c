@@ -47,24 +47,24 @@ static double length_of(const float *row, int64_t n)
 
 void dlb_sketch_init(struct dlb_kept_thin *t)
 {
-	const int64_t stride = dlb_skinny_stride(t->cols);
+	const int64_t stride = dlb_skinny_stride(t->q_length);
 
 	t->width = (float)t->most;
 	for (int r = 0; r < t->most; r++)
-		normalise(t->basis + r * stride, t->cols, length_of(t->basis + r * stride, t->cols));
+		normalise(t->basis + r * stride, t->q_length, length_of(t->basis + r * stride, t->q_length));
 }
 
 int dlb_sketch_basis(const struct dlb_compressor *k, struct dlb_thin *t)
 {
 	const uint64_t key = dlb_lowrank_key((uint64_t)t->kept->id, (uint64_t)k->step);
 
-	t->rank = dlb_pivoted_basis(t->p, t->kept->rows, t->width, t->most, k->choice.tolerance, key, t->length, k->work);
+	t->rank = dlb_pivoted_basis(t->p, t->kept->p_length, t->width, t->most, k->choice.tolerance, key, t->length, k->work);
 	return t->rank;
 }
 
 void dlb_sketch_shift_q(const struct dlb_compressor *k, struct dlb_thin *t)
 {
-	const int64_t cols = t->kept->cols, stride = dlb_skinny_stride(cols);
+	const int64_t cols = t->kept->q_length, stride = dlb_skinny_stride(cols);
 
 	for (int r = 0; r < t->rank && in_8_bits(k); r++) {
 		float *row = t->q + r * cols;
@@ -81,7 +81,7 @@ void dlb_sketch_shift_q(const struct dlb_compressor *k, struct dlb_thin *t)
 
 void dlb_sketch_unshift_q(const struct dlb_compressor *k, struct dlb_thin *t)
 {
-	const int64_t cols = t->kept->cols;
+	const int64_t cols = t->kept->q_length;
 
 	for (int r = 0; r < t->rank && in_8_bits(k); r++) {
 		const float back = ldexpf(1, -t->shift[r]);
@@ -94,27 +94,27 @@ void dlb_sketch_unshift_q(const struct dlb_compressor *k, struct dlb_thin *t)
 /* A column that nothing is known of. */
 static void draw(const struct dlb_compressor *k, const struct dlb_kept_thin *t, int r, float *row)
 {
-	double *x = dlb_xmalloc((size_t)t->cols * sizeof *x);
+	double *x = dlb_xmalloc((size_t)t->q_length * sizeof *x);
 
-	dlb_splitmix_fill(x, t->cols, 1, dlb_lowrank_key((uint64_t)t->id, ~(uint64_t)k->step) + (uint64_t)r);
-	for (int64_t j = 0; j < t->cols; j++)
+	dlb_splitmix_fill(x, t->q_length, 1, dlb_lowrank_key((uint64_t)t->id, ~(uint64_t)k->step) + (uint64_t)r);
+	for (int64_t j = 0; j < t->q_length; j++)
 		row[j] = (float)x[j];
-	normalise(row, t->cols, length_of(row, t->cols));
+	normalise(row, t->q_length, length_of(row, t->q_length));
 	free(x);
 }
 
 void dlb_sketch_next(const struct dlb_compressor *k, struct dlb_thin *t)
 {
 	struct dlb_kept_thin *kept = t->kept;
-	const int64_t stride = dlb_skinny_stride(kept->cols);
+	const int64_t stride = dlb_skinny_stride(kept->q_length);
 	const int more = t->rank + 1 + t->rank / 8, width = more < kept->most ? more : kept->most;
 
 	for (int r = 0; r < width; r++) {
 		float *row = kept->basis + r * stride;
-		const double length = r < t->rank ? length_of(row, kept->cols) : 0;
+		const double length = r < t->rank ? length_of(row, kept->q_length) : 0;
 
 		if (length > 0)
-			normalise(row, kept->cols, length);
+			normalise(row, kept->q_length, length);
 		else
 			draw(k, kept, r, row);
 	}

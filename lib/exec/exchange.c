@@ -227,7 +227,7 @@ int dlb_exchange_new(struct dlb_exchange **out, struct dlb_comm *c, const struct
 	x->kfac = kfac;
 	x->every = plan->inverse_every > 1 ? plan->inverse_every : 1;
 	for (int k = 0; k < DLB_N_COMPRESSED; k++) {
-		x->choice[k] = dlb_plan_compress(plan, k);
+		x->choice[k] = dlb_program_compress(p, k);
 		dlb_compress_settle(&x->choice[k], last_step);
 	}
 	peer = dlb_xcalloc((size_t)ranks.n, sizeof *peer);

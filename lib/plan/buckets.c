@@ -149,6 +149,25 @@ static double small_travel(const struct compiler *c, const struct dlb_compress_c
 	return bytes < DLB_BUCKET_BYTES ? bytes : DLB_BUCKET_BYTES;
 }
 
+int dlb_compile_most_rank(const struct compiler *c)
+{
+	struct dlb_compress_choice choice = dlb_plan_compress(c->p, DLB_SUM_GRADIENT);
+	if (choice.how != DLB_COMPRESS_CHOLESKY)
+		choice = dlb_plan_compress(c->p, DLB_SUM_SMALL);
+	if (choice.how != DLB_COMPRESS_CHOLESKY || choice.rank || choice.gradients_dense)
+		return 0;
+	struct dlb_addend *a = dlb_xcalloc((size_t)c->g->n_ops + 1, sizeof *a);
+	int n = 0;
+	for (int i = 0; i < c->g->n_ops; i++) {
+		const struct dlb_bucket alone = { .op = &i, .n_ops = 1, .cls = DLB_SUM_GRADIENT };
+		if (c->g->op[i].phase == DLB_UPDATE && dlb_update_gradient(c->g, i) >= 0)
+			dlb_bucket_addend(c->g, &alone, 0, &a[n++]);
+	}
+	int rank = dlb_compress_budget(&choice, a, n);
+	free(a);
+	return rank;
+}
+
 static double factor_travel(const struct compiler *c)
 {
 	double bytes = 0;
@@ -165,7 +184,7 @@ static double factor_travel(const struct compiler *c)
 static void choose_algorithms(const struct compiler *c, struct dlb_node_program *np)
 {
 	const struct dlb_sharing *s = &c->p->sharing;
-	const struct dlb_compress_choice large = dlb_plan_compress(c->p, DLB_SUM_GRADIENT), shared = dlb_plan_compress(c->p, DLB_SUM_SMALL);
+	const struct dlb_compress_choice large = dlb_program_compress(c->out, DLB_SUM_GRADIENT), shared = dlb_program_compress(c->out, DLB_SUM_SMALL);
 	const bool factored = dlb_plan_compress(c->p, DLB_SUM_FACTOR).how == DLB_COMPRESS_CHOLESKY;
 	double small = small_travel(c, &shared);
 	for (int i = 0; i < np->n_buckets; i++) {
@@ -383,7 +402,7 @@ void dlb_compile_count_sums(struct dlb_program *g)
 		struct dlb_node_program *np = &own->node[node];
 		double bytes = 0;
 		for (int b = 0; b < np->n_buckets; b++) {
-			const struct dlb_compress_choice choice = dlb_plan_compress(p, (int)np->bucket[b].cls);
+			const struct dlb_compress_choice choice = dlb_program_compress(g, (int)np->bucket[b].cls);
 			bytes += bucket_bytes(own, np, &np->bucket[b], &choice);
 		}
 		for (int k = 0; k < p->n_nodes && node == p->sharing.param_server; k++)

@@ -27,6 +27,15 @@ struct dlb_compress_choice dlb_plan_compress(const struct dlb_plan *p, int cls)
 	return choice;
 }
 
+struct dlb_compress_choice dlb_program_compress(const struct dlb_program *g, int cls)
+{
+	struct dlb_compress_choice choice = dlb_plan_compress(g->whole, cls);
+
+	if (choice.how == DLB_COMPRESS_CHOLESKY && !choice.rank)
+		choice.rank = g->most_rank;
+	return choice;
+}
+
 void dlb_sharing_write_compression(const struct dlb_sharing *s, json_t *plan)
 {
 	json_t *by_class = json_object();

@@ -262,6 +262,7 @@ static int compile(const struct dlb_plan *p, const struct dlb_cost *cost, int64_
 	c.M = c.f.M;
 	*out = (struct dlb_program){ .n_nodes = p->n_nodes, .micro_batches = c.M, .batch = batch, .graph = c.g, .plan = p,
 		.async = async, .steps = 1, .staleness = p->staleness, .replicated = member != NULL, .n_replicas = 1, .step_batch = batch, .whole = p };
+	out->most_rank = dlb_compile_most_rank(&c);
 	size_t n_items = (size_t)c.g->n_ops * (size_t)c.M + 1;
 	c.start = dlb_xcalloc(n_items, sizeof(double));
 	c.seq = dlb_xcalloc(n_items, sizeof(int));

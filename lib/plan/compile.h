@@ -80,6 +80,7 @@ int dlb_compile_count_statistics(const struct compiler *c, int node);
 void dlb_compile_note_reductions(struct compiler *c, int node);
 /* Adds to each node's state the buffers of its sums, and what compression keeps; g: of all replicas. */
 void dlb_compile_count_sums(struct dlb_program *g);
+int dlb_compile_most_rank(const struct compiler *c);		/* dlb_program's */
 
 /* The action of this node that first changes or reads the sum of update's gradient. */
 int dlb_compile_first_use(const struct compiler *c, int update);

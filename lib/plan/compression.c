@@ -17,7 +17,7 @@ void dlb_report_expect_ranks(struct dlb_report *r, const struct dlb_program *g)
 
 		for (int b = 0; dlb_plan_replica_of(g->whole, node) == 0 && b < np->n_buckets; b++)
 			for (int i = 0; np->bucket[b].cls <= DLB_SUM_SMALL && np->bucket[b].cls != DLB_SUM_FACTOR && i < np->bucket[b].n_ops; i++) {
-				const struct dlb_compress_choice choice = dlb_plan_compress(g->whole, (int)np->bucket[b].cls);
+				const struct dlb_compress_choice choice = dlb_program_compress(g, (int)np->bucket[b].cls);
 				struct dlb_addend x;
 				int most;
 

@@ -155,6 +155,7 @@ struct dlb_program {
 	int64_t step_batch;		/* samples of the whole step; `batch` is this replica's share */
 	bool weightless;		/* fewer samples than replicas: computes a sample that counts nothing */
 	int *statistics;		/* [op] the bucket of its sums, which makes it run in halves, or -1; NULL: none does */
+	int most_rank;			/* of all gradients, by a compression that has one budget for them (dlb_compress_budget); else 0 */
 	struct dlb_plan *part;		/* owned; plan points here */
 	const struct dlb_plan *whole;	/* borrowed: the plan of all replicas; plan itself where there is one */
 };
@@ -261,6 +262,8 @@ void dlb_bucket_addend(const struct dlb_graph *g, const struct dlb_bucket *b, in
 /* Whether K-FAC's factors come back from the other replicas as their Cholesky factors. */
 /* How sums of a class (enum dlb_sum_class) travel: comm/compress.h; where it starts is not settled. Whole where auto has not chosen. */
 struct dlb_compress_choice dlb_plan_compress(const struct dlb_plan *p, int cls);
+/* The same, with the rank that the model's gradients together have room for where the plan says none. */
+struct dlb_compress_choice dlb_program_compress(const struct dlb_program *g, int cls);
 bool dlb_plan_factors_come_factored(const struct dlb_plan *p);
 /* bytes[class] that `node` sends for its buckets in a step. */
 void dlb_plan_sum_bytes(const struct dlb_program *g, const struct dlb_cluster *c, int node, double bytes[DLB_N_SUM_CLASSES],

@@ -361,7 +361,7 @@ double dlb_plan_bucket_s(const struct dlb_program *g, const struct dlb_cost *c, 
 	const struct dlb_node *node = &c->cluster->node[k];
 	double Bps = c->accumulate_Bps ? c->accumulate_Bps[node->kind] * node->speed : 0, s = 0;
 	int64_t dense = 0, p = 0, q = 0, passes = 0;
-	const struct dlb_compress_choice choice = dlb_plan_compress(g->whole, (int)u->cls);
+	const struct dlb_compress_choice choice = dlb_program_compress(g, (int)u->cls);
 	if (u->cls == DLB_SUM_FACTOR)
 		return factors_s(g, c, k, u, &choice);
 	if (choice.how == DLB_COMPRESS_NONE || u->cls == DLB_SUM_STATISTICS)
@@ -373,8 +373,8 @@ double dlb_plan_bucket_s(const struct dlb_program *g, const struct dlb_cost *c, 
 		dlb_bucket_addend(g->graph, u, i, &a);
 		int rank = dlb_compress_rank(&choice, &a);
 		dense += rank ? 0 : a.rows * a.cols;
-		p += rank * a.rows;
-		q += rank * a.cols;
+		p += rank * dlb_compress_p_length(&choice, &a);
+		q += rank * dlb_compress_q_length(&choice, &a);
 		passes += rank ? 7 * 4 * a.rows * a.cols : 0;		/* bytes that the three passes read and write */
 	}
 	p = (p * (int64_t)dlb_wire_bytes(choice.p_wire, DLB_F32) + 3) / 4;
@@ -418,7 +418,7 @@ void dlb_plan_sum_bytes(const struct dlb_program *g, const struct dlb_cluster *c
 	for (int b = 0; b < np->n_buckets && k >= 0; b++) {
 		const struct dlb_bucket *u = &np->bucket[b];
 		const struct dlb_allreduce *how = u->how;
-		const struct dlb_compress_choice choice = dlb_plan_compress(p, (int)u->cls);
+		const struct dlb_compress_choice choice = dlb_program_compress(g, (int)u->cls);
 		double sum = (double)dlb_allreduce_bytes(how, &ranks, own->replica, u->n, NULL, (size_t)u->element_bytes, NULL);
 		double every = u->cls == DLB_SUM_FACTOR && p->inverse_every > 1 ? p->inverse_every : 1;
 		sum *= u->cls == DLB_SUM_STATISTICS ? own->micro_batches : 1;
