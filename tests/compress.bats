@@ -261,7 +261,8 @@ auto() {
 @test "auto: on slow links less is sent and the step is shorter, on fast ones all goes whole; dlb-view says what each way costs" {
 	auto 0.1 momentum >"$tmp/slow.json"
 	validates "$tmp/slow.json"
-	jq -e '.plan | .compress == "auto" and .compress_by_class.small == "lowrank:4"' "$tmp/slow.json"
+	jq -e '.plan | .compress == "auto" and .compress_by_class.small == "cholesky"' "$tmp/slow.json"
+	jq -e '[.plan.compress_advice[] | select(.class == "small") | .compress] == ["none", "bf16", "cholesky", "lowrank:4"]' "$tmp/slow.json"
 	jq '.plan.compress = "none" | .plan |= del(.compress_by_class, .compress_advice)' "$tmp/slow.json" >"$tmp/none.json"
 	none=$(dlb-run -q --dry-run "$tmp/none.json" | jq .report.predicted_step_s)
 	dlb-run -q --dry-run "$tmp/slow.json" >"$tmp/dry.json"
@@ -270,12 +271,13 @@ auto() {
 	jq -e --argjson none "$none" '.plan.value_s as $step | .report.allreduce.bytes as $bytes | .plan.compress_advice |
 		.[0].compress == "none" and (.[0].step_s - $none | fabs) < 1e-9 and
 		(.[] | select(.chosen) | (.step_s - $step | fabs) < 1e-9 and (.bytes - $bytes | fabs) < 1)' "$tmp/dry.json"
-	dlb-view "$tmp/slow.json" | grep -Eq 'lowrank:4 .* 1.1 % of loss  <- chosen'
+	dlb-view "$tmp/slow.json" | grep -Eq 'cholesky .* 0.4 % of loss  <- chosen'
+	dlb-view "$tmp/slow.json" | grep -Eq 'lowrank:4 .* 1.1 % of loss$'
 	auto 100 momentum >"$tmp/fast.json"
 	jq -e '.plan.compress_by_class == {small: "none"}' "$tmp/fast.json"
 	dlb-view "$tmp/fast.json" | grep -Eq 'bf16 .* -[0-9.]+ us .*; costs more than it saves'
-	# an optimizer that divides by second moments wants more rank; K-FAC's factors are a class of their own
-	auto 0.1 adam | jq -e '.plan.compress_by_class.small == "lowrank:16"'
+	# an optimizer that divides by second moments wants more rank of lowrank; K-FAC's factors are a class of their own, gradients beside them dense
+	auto 0.1 adam | jq -e '.plan | .compress_by_class.small == "cholesky" and [.compress_advice[].compress] == ["none", "bf16", "cholesky", "lowrank:16"]'
 	auto 0.1 kfac | jq -e '.plan.compress_by_class == {factor: "cholesky", small: "lowrank:4"}'
 }
 
@@ -285,7 +287,7 @@ auto() {
 	run_it "$tmp/doc.json" 4 --compress auto >"$tmp/auto.json"
 	validates "$tmp/auto.json"
 	how=$(jq -r .plan.compress_by_class.small "$tmp/auto.json")
-	[ "$how" = lowrank:4 ]
+	[ "$how" = cholesky ]
 	# losses and bytes are those of that way by its name; a document with the choice is run as it says
 	one=$(run_it "$tmp/doc.json" 4 --compress "$how" | jq -c '[.report.losses, .report.allreduce.bytes]')
 	[ "$one" = "$(jq -c '[.report.losses, .report.allreduce.bytes]' "$tmp/auto.json")" ]

@@ -27,6 +27,8 @@ struct candidate {
 static const struct candidate candidates[] = {
 	{ .how = "bf16", .of_class = { true, true, true }, .any_optimizer = true, .roundings = -1 },
 	{ .how = "cholesky", .of_class = { [DLB_SUM_FACTOR] = true }, .any_optimizer = true, .roundings = 2 },	/* L once, and twice in L L' */
+	/* By rising loss: what loses more has to be worth it beside what loses less. */
+	{ .how = "cholesky", .of_class = { [DLB_SUM_GRADIENT] = true, [DLB_SUM_SMALL] = true }, .any_optimizer = true, .loss = 0.004 },
 	{ .how = "lowrank:4", .of_class = { [DLB_SUM_GRADIENT] = true, [DLB_SUM_SMALL] = true }, .loss = 0.011 },
 	{ .how = "lowrank:16", .of_class = { [DLB_SUM_GRADIENT] = true, [DLB_SUM_SMALL] = true }, .of_moments = true, .loss = 0.013 },
 };
