@@ -10,6 +10,7 @@
 #include <unistd.h>
 #include "comm/await.h"
 #include "exec/exec.h"
+#include "exec/host_differs.h"
 #include "exec/launch.h"
 #include "exec/section.h"
 #include "exec/unused.h"
@@ -474,6 +475,15 @@ static int run_alone(struct dlb_doc *doc, struct options *o, struct dlb_report *
 	return rc;
 }
 
+/* A plan that was made for more than this host, on which all its nodes run: one line. */
+static void warn_host(const struct dlb_cli *cli, const struct dlb_doc *doc)
+{
+	char text[512];
+
+	if (dlb_host_differs(doc, dlb_host_has(), text, sizeof text))
+		dlb_cli_warn(cli, "%s", text);
+}
+
 static double threads_in_all(const struct dlb_doc *doc)
 {
 	struct dlb_cluster cl;
@@ -503,6 +513,7 @@ static int run_plain(struct dlb_cli *cli, struct options *o, struct dlb_doc *doc
 		if (dlb_exec_check(doc, &o->exec, &l.n_ranks, err))
 			return -1;
 		l.total_threads = threads_in_all(doc);
+		warn_host(cli, doc);
 		if (l.n_ranks > 1)
 			return dlb_launch(&l, doc, stdout, err);
 		rc = run_alone(doc, o, &report, err);

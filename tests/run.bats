@@ -145,3 +145,22 @@ EOS
 	run -2 --separate-stderr dlb-run --steps 1 --data "idx:$tmp/x,$tmp/x" "$doc"
 	one_line dlb-run
 }
+
+@test "a plan for more cores, hosts or memory than this host has: one line that says what to expect" {
+	cores=$(nproc)
+	dlb-costmodel -c "cpu:$((2 * cores))" "$doc" | dlb-place -q -a even >"$tmp/wide.json"
+	run -0 --separate-stderr dlb-run --steps 1 "${digits[@]}" "$tmp/wide.json"
+	[ "${#stderr_lines[@]}" -eq 1 ]
+	[[ $stderr == "dlb-run: the plan has $((2 * cores)) nodes of $((2 * cores)) cores in all, this host has $cores: expect steps up to about 2 times the predicted" ]]
+	run -0 --separate-stderr dlb-run -q --steps 1 "${digits[@]}" "$tmp/wide.json"
+	[ -z "$stderr" ]
+	dlb-costmodel -c 'cpu:1 host cpu:1' "$doc" | dlb-place -q -a even >"$tmp/apart.json"
+	run -0 --separate-stderr dlb-run --steps 1 "${digits[@]}" "$tmp/apart.json"
+	[[ $stderr == *'2 hosts, all nodes run on this one: expect other times of transfers than predicted' && ${#stderr_lines[@]} -eq 1 ]]
+	# nothing is said where the machine is what was planned for, nor of a simulated run
+	dlb-costmodel -c cpu:1 "$doc" | dlb-place -q >"$tmp/one.json"
+	run -0 --separate-stderr dlb-run --steps 1 "${digits[@]}" "$tmp/one.json"
+	[ -z "$stderr" ]
+	run -0 --separate-stderr dlb-run --dry-run --steps 1 "$tmp/wide.json"
+	[ -z "$stderr" ]
+}
