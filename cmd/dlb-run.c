@@ -475,7 +475,10 @@ static int run_alone(struct dlb_doc *doc, struct options *o, struct dlb_report *
 	return rc;
 }
 
-/* A plan that was made for more than this host, on which all its nodes run: one line. */
+/* A plan that was made for more than this host, on which all its nodes run: one line. Before the start where a person reads
+ * along; in a log after it, so that a run that fails has its one line alone. */
+static bool at_start(const struct dlb_cli *cli) { return cli->verbose || isatty(2); }
+
 static void warn_host(const struct dlb_cli *cli, const struct dlb_doc *doc)
 {
 	char text[512];
@@ -513,10 +516,13 @@ static int run_plain(struct dlb_cli *cli, struct options *o, struct dlb_doc *doc
 		if (dlb_exec_check(doc, &o->exec, &l.n_ranks, err))
 			return -1;
 		l.total_threads = threads_in_all(doc);
-		warn_host(cli, doc);
+		if (at_start(cli))
+			warn_host(cli, doc);
+		rc = l.n_ranks > 1 ? dlb_launch(&l, doc, stdout, err) : run_alone(doc, o, &report, err);
+		if (!rc && !at_start(cli))
+			warn_host(cli, doc);
 		if (l.n_ranks > 1)
-			return dlb_launch(&l, doc, stdout, err);
-		rc = run_alone(doc, o, &report, err);
+			return rc;
 	}
 	if (!rc)
 		warn_discount(cli, doc, &report);
