@@ -218,3 +218,22 @@ shorten() { # BYTES
 		done
 	done
 }
+
+@test "a disk that takes longer than --timeout for a checkpoint: the others wait" {
+	command -v gcc >/dev/null || skip 'no gcc'
+	plan cpu:2 digits_cnn 24 --replicas 2 >"$tmp/doc.json"
+	gcc -shared -fPIC -o "$tmp/slow.so" -x c - <<-'END'
+		#include <unistd.h>
+		int fsync(int file)
+		{
+		        (void)file;
+		        usleep(1500000);
+		        return 0;
+		}
+	END
+	for rank in 0 1; do
+		on_rank $rank "export LD_PRELOAD=$tmp/slow.so"
+		run -0 --separate-stderr dlb-run -q --timeout 1 --steps 2 --checkpoint "$tmp/ck$rank" "${digits[@]}" "$tmp/doc.json"
+		[ -f "$tmp/ck$rank/step-2/manifest.json" ]
+	done
+}

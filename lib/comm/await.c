@@ -94,10 +94,52 @@ static int work_and_tell(struct dlb_comm *c, double every_s, struct worker *w, s
 	return rc;
 }
 
+static struct worker *worker_new(int (*work)(void *ctx, struct dlb_error *err), void *ctx)
+{
+	struct worker *w = dlb_xcalloc(1, sizeof *w);
+
+	w->work = work;
+	w->ctx = ctx;
+	pthread_mutex_init(&w->lock, NULL);
+	pthread_cond_init(&w->changed, NULL);
+	return w;
+}
+
+static double beat_s(double timeout_s)
+{
+	return timeout_s > 0 && timeout_s / BEATS < LONGEST_S ? timeout_s / BEATS : LONGEST_S;
+}
+
+int dlb_comm_await_all(struct dlb_comm *c, int (*work)(void *ctx, struct dlb_error *err), void *ctx,
+		       struct dlb_error *err)
+{
+	struct worker *w = worker_new(work, ctx);
+	pthread_t thread;
+	const bool threaded = dlb_comm_size(c) > 1 && !start(w, &thread);
+	double all_done = 0;
+	int rc = 0;
+
+	if (!threaded) {
+		w->rc = work(ctx, &w->err);
+		w->done = true;
+	}
+	while (!rc && all_done < 1) {
+		all_done = wait_for(w, beat_s(dlb_comm_timeout_s(c)));
+		rc = dlb_comm_allreduce_f64(c, &all_done, 1, DLB_COMM_MIN, err);
+	}
+	if (threaded)
+		pthread_join(thread, NULL);	/* it has what is the caller's */
+	if (!rc && w->rc) {
+		rc = w->rc;
+		*err = w->err;
+	}
+	free(w);
+	return rc;
+}
+
 int dlb_comm_await(struct dlb_comm *c, double timeout_s, int (*work)(void *ctx, struct dlb_error *err), void *ctx,
 		   struct dlb_error *err)
 {
-	const double every_s = timeout_s > 0 && timeout_s / BEATS < LONGEST_S ? timeout_s / BEATS : LONGEST_S;
 	struct worker *w;
 	bool done = false;
 	int rc;
@@ -107,12 +149,8 @@ int dlb_comm_await(struct dlb_comm *c, double timeout_s, int (*work)(void *ctx, 
 			return -1;
 	if (dlb_comm_rank(c))
 		return 0;
-	w = dlb_xcalloc(1, sizeof *w);
-	w->work = work;
-	w->ctx = ctx;
-	pthread_mutex_init(&w->lock, NULL);
-	pthread_cond_init(&w->changed, NULL);
-	rc = work_and_tell(c, every_s, w, err);
+	w = worker_new(work, ctx);
+	rc = work_and_tell(c, beat_s(timeout_s), w, err);
 	if (!dlb_comm_broken(c))	/* else the thread may still have it */
 		free(w);
 	return rc;

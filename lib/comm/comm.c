@@ -343,6 +343,8 @@ int dlb_comm_size(const struct dlb_comm *c) { return c->size; }
 int dlb_comm_local_size(const struct dlb_comm *c) { return c->local_size; }
 bool dlb_comm_crowded(const struct dlb_comm *c) { return c->crowded; }
 bool dlb_comm_broken(const struct dlb_comm *c) { return c->broken; }
+double dlb_comm_timeout_s(const struct dlb_comm *c) { return c->timeout_s; }
+
 void dlb_comm_set_timeout(struct dlb_comm *c, double timeout_s) { c->timeout_s = timeout_s; }
 const char *dlb_comm_host(const struct dlb_comm *c) { return c->host; }
 

@@ -35,6 +35,7 @@ int dlb_comm_size(const struct dlb_comm *c);
 int dlb_comm_local_size(const struct dlb_comm *c);
 bool dlb_comm_crowded(const struct dlb_comm *c);
 void dlb_comm_set_timeout(struct dlb_comm *c, double timeout_s);	/* 0: wait for ever */
+double dlb_comm_timeout_s(const struct dlb_comm *c);
 bool dlb_comm_broken(const struct dlb_comm *c);
 /* A message's tag: the first one of its subject plus a number. Each subject has a communicator of its own, where tags count
  * from 0, since MPI promises no more than 32768 of them (MPICH has 2^28). One that is too large breaks the comm. */

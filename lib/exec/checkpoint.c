@@ -8,6 +8,7 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
+#include "comm/await.h"
 #include "exec/checkpoint_files.h"
 #include "util/clock.h"
 #include "util/output.h"
@@ -146,26 +147,6 @@ void dlb_checkpoint_close(struct dlb_checkpoint *c)
 
 /* ---- saving ---- */
 
-/* Rank 0 makes a folder with an unforeseeable name, whose manifest says already what may come to lie in it; all get the name. */
-static int make_aside(const struct dlb_checkpoint *c, struct dlb_comm *comm, char name[32], struct dlb_error *err)
-{
-	uint64_t number = 0;
-	int rc = 0;
-
-	if (dlb_comm_rank(comm) == 0) {
-		if (!dlb_output_number(&number))
-			rc = dlb_fail(err, NULL, "no random numbers for a temporary name in '%s'", c->dir);
-		snprintf(name, 32, DLB_CHECKPOINT_NEW "%016" PRIx64, number);
-		char *path = dlb_xprintf("%s/%s", c->dir, name);
-		if (!rc && mkdirat(c->folder, name, 0777))
-			rc = dlb_fail(err, NULL, "cannot make folder '%s': %s", path, strerror(errno));
-		else if (!rc)
-			rc = dlb_checkpoint_write_names(path, dlb_comm_size(comm), err);
-		free(path);
-	}
-	return dlb_comm_agree(comm, rc, err, NULL) || dlb_comm_bcast(comm, name, 32, 0, err) ? -1 : 0;
-}
-
 /* What a rank has written. */
 struct written { char part[65], kept[65]; };
 
@@ -193,35 +174,79 @@ static int gather_sums(struct dlb_comm *comm, const struct written *mine, struct
 	return rc;
 }
 
-int dlb_checkpoint_save(struct dlb_checkpoint *c, struct dlb_comm *comm, const struct dlb_state *s,
+/* One checkpoint that is being written. */
+struct saving {
+	struct dlb_checkpoint *c;
+	const struct dlb_state *state;
+	const struct dlb_checkpoint_kept *kept;
+	const struct dlb_progress_state *at;
+	int rank, n_ranks;
+	char name[32], *aside;		/* the folder, and its path */
+	struct written mine;
+	struct dlb_sum *sum; int n_sums;
+	char **path;
+};
+
+/* A folder with an unforeseeable name, whose manifest says already what may come to lie in it. */
+static int make_aside(void *ctx, struct dlb_error *err)
+{
+	struct saving *s = ctx;
+	uint64_t number = 0;
+	char *path;
+	int rc = 0;
+
+	if (s->rank)
+		return 0;
+	if (!dlb_output_number(&number))
+		rc = dlb_fail(err, NULL, "no random numbers for a temporary name in '%s'", s->c->dir);
+	snprintf(s->name, sizeof s->name, DLB_CHECKPOINT_NEW "%016" PRIx64, number);
+	path = dlb_xprintf("%s/%s", s->c->dir, s->name);
+	if (!rc && mkdirat(s->c->folder, s->name, 0777))
+		rc = dlb_fail(err, NULL, "cannot make folder '%s': %s", path, strerror(errno));
+	else if (!rc)
+		rc = dlb_checkpoint_write_names(path, s->n_ranks, err);
+	free(path);
+	return rc;
+}
+
+static int write_mine(void *ctx, struct dlb_error *err)
+{
+	struct saving *s = ctx;
+
+	return dlb_checkpoint_write_part(s->aside, s->rank, s->state, s->mine.part, err) ||
+	       dlb_checkpoint_write_kept(s->aside, s->rank, s->kept, s->mine.kept, err) ? -1 : 0;
+}
+
+static int settle(void *ctx, struct dlb_error *err)
+{
+	struct saving *s = ctx;
+
+	return s->rank == 0 && (dlb_checkpoint_write_manifest(s->aside, s->state, s->at, s->sum, s->n_sums, err) ||
+				dlb_checkpoint_settle(s->c, s->name, s->at->step, s->path, err)) ? -1 : 0;
+}
+
+/* A disk may take longer than --timeout, on one rank alone. */
+static int on_disk(struct saving *s, struct dlb_comm *comm, int (*work)(void *ctx, struct dlb_error *err), struct dlb_error *err)
+{
+	return dlb_comm_agree(comm, dlb_comm_await_all(comm, work, s, err), err, NULL);
+}
+
+int dlb_checkpoint_save(struct dlb_checkpoint *c, struct dlb_comm *comm, const struct dlb_state *state,
 			const struct dlb_checkpoint_kept *kept, const struct dlb_progress_state *p, char **path, struct dlb_error *err)
 {
-	struct written mine = { .part = "" };
-	struct dlb_sum *sum = NULL;
-	char name[32] = "", *aside;
-	int rank = dlb_comm_rank(comm), rc, n = 0;
+	struct saving s = { .c = c, .state = state, .kept = kept, .at = p, .rank = dlb_comm_rank(comm), .n_ranks = dlb_comm_size(comm), .path = path };
+	int rc;
 
 	if (path)
 		*path = NULL;
-	rc = make_aside(c, comm, name, err);
-	aside = dlb_xprintf("%s/%s", c->dir, name);
-	if (!rc) {
-		rc = dlb_checkpoint_write_part(aside, rank, s, mine.part, err);
-		if (!rc)
-			rc = dlb_checkpoint_write_kept(aside, rank, kept, mine.kept, err);
-		rc = dlb_comm_agree(comm, rc, err, NULL);
-	}
+	rc = on_disk(&s, comm, make_aside, err) || dlb_comm_bcast(comm, s.name, sizeof s.name, 0, err) ? -1 : 0;
+	s.aside = dlb_xprintf("%s/%s", c->dir, s.name);
 	if (!rc)
-		rc = gather_sums(comm, &mine, &sum, &n, err);
-	if (!rc) {
-		if (rank == 0 && !(rc = dlb_checkpoint_write_manifest(aside, s, p, sum, n, err)))
-			rc = dlb_checkpoint_settle(c, name, p->step, path, err);
-		rc = dlb_comm_agree(comm, rc, err, NULL);
-	}
-	if (rc && rank == 0)
-		dlb_checkpoint_remove(c->folder, name);
-	free(sum);
-	free(aside);
+		rc = on_disk(&s, comm, write_mine, err) || gather_sums(comm, &s.mine, &s.sum, &s.n_sums, err) || on_disk(&s, comm, settle, err) ? -1 : 0;
+	if (rc && s.rank == 0)
+		dlb_checkpoint_remove(c->folder, s.name);
+	free(s.sum);
+	free(s.aside);
 	return rc;
 }
 
