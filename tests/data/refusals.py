@@ -250,6 +250,12 @@ COMMANDS = {
                          "dlb-costmodel -q -c cpu:2 --split '/7/Gemm@0=2:batch' shares.json",
     "shares-of-1": "jq '.graph.batch = 1' shares.json >1.json; dlb-place 1.json",
     "split-unknown": "jq 'del(.profile) | .graph.ops[2].type = \"Frobnicate\"' graph.json >1.json; dlb-costmodel -q -c cpu:2 --split '/7/Gemm=2' 1.json",
+    "affinity-unknown": "echo '{\"classes\": {\"dense\": [\"gpu\"], \"conv\": [\"fpga\"], \"activation\": [\"asic\"]}}' >home.json; "
+                        "jq -c 'del(.profile) | (.graph.ops[] | select(.type == \"MaxPool\") | .type) = \"Frobnicate\" | "
+                        ".cluster = {kinds: [\"gpu\", \"fpga\", \"asic\"] | map({name: ., backend: \"cpu\", threads: 1}), "
+                        "groups: [{name: \"box\", class: \"host\"}], links: [], nodes: [range(3) as $i | {id: $i, "
+                        "kind: [\"gpu\", \"fpga\", \"asic\"][$i], group: \"box\", speed: 1, host: \"h0\", device: $i}]}' graph.json | "
+                        "dlb-costmodel -q >1.json; dlb-place -q -a by-kind --affinity home.json 1.json",
     "split-many": "dlb-profile -q --analytic --batch 100000 model.onnx >1.json; "
                   "dlb-costmodel -q -c cpu:2 --split /0/Conv=4093:batch --split /3/Conv=4091:batch --split /7/Gemm=4079:batch 1.json",
     "split-by-itself": "dlb-profile -q --analytic --loss sum product.onnx >1.json; dlb-costmodel -q -c cpu:2 --split MatMul=2:batch 1.json",
