@@ -57,17 +57,22 @@ segments_of() { # JOB...: what Open MPI has of them in /dev/shm
 	for job; do find /dev/shm -name "$(printf 'vader_segment.*.%x.*' "$job")"; done
 }
 
+# dlb-run ends in time and names the rank that as_rank stops, and leaves nothing behind.
+names_stopped() { # RANK STEPS
+	(
+		own_launch
+		start=$(date +%s%N)
+		run -2 --separate-stderr timeout 60 dlb-run -q --timeout 4 --steps "$2" "${digits[@]}" "$doc"
+		one_line dlb-run "lost rank $1: it has been stopped for 4 s"
+		took 25
+	)
+	nothing_left
+}
+
 @test "a rank stopped before it begins: the parent names it after --timeout" {
 	for rank in 0 1 2; do
 		as_rank $rank 'kill -STOP $$'
-		(
-			own_launch
-			start=$(date +%s%N)
-			run -2 --separate-stderr timeout 60 dlb-run -q --timeout 4 --steps 5 "${digits[@]}" "$doc"
-			one_line dlb-run "lost rank $rank: it has been stopped for 4 s"
-			took 25
-		)
-		nothing_left
+		names_stopped $rank 5
 	done
 }
 
@@ -75,14 +80,7 @@ segments_of() { # JOB...: what Open MPI has of them in /dev/shm
 	stops_in MPI_Init_thread 'int *n, char ***v, int want, int *got' 'n, v, want, got'
 	for rank in 0 1; do
 		as_rank $rank "export LD_PRELOAD=$tmp/stops.so"
-		(
-			own_launch
-			start=$(date +%s%N)
-			run -2 --separate-stderr timeout 60 dlb-run -q --timeout 4 --steps 300 "${digits[@]}" "$doc"
-			one_line dlb-run "lost rank $rank: it has been stopped for 4 s"
-			took 25
-		)
-		nothing_left
+		names_stopped $rank 300
 	done
 }
 

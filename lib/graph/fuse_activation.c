@@ -122,12 +122,8 @@ int dlb_graph_part_activations(struct dlb_graph *g, bool (*apart)(const void *ct
 	const bool trains = g->training && g->loss >= 0;
 	int *order, n = 0, parted = 0;
 
-	for (int i = 0; i < g->n_ops; i++)
-		if (g->op[i].kind < 0)
-			return dlb_vertex_fail(&g->op[i], err, "take the operator out of the model",
-					       "a graph with operators that are not known (%s) cannot be rewritten", g->op[i].type);
-	dlb_graph_undifferentiate(g);
-	dlb_split_keep_vertices(g);
+	if (dlb_split_start(g, "rewritten", err))
+		return -1;
 	const int n_ops = g->n_ops;
 	order = dlb_xcalloc((size_t)n_ops * 2 + 1, sizeof *order);
 	for (int i = 0; i < n_ops; i++) {

@@ -461,7 +461,8 @@ void dlb_graph_undifferentiate(struct dlb_graph *g)
 	free(read);
 }
 
-void dlb_split_keep_vertices(struct dlb_graph *g)
+/* Ops that draw random numbers are known by their ids, which change. */
+static void keep_vertices(struct dlb_graph *g)
 {
 	for (int i = 0; i < g->n_ops; i++) {
 		struct dlb_op *o = &g->op[i];
@@ -474,6 +475,17 @@ void dlb_split_keep_vertices(struct dlb_graph *g)
 		attr[o->n_attr++] = (struct dlb_attr){ .name = DLB_ATTR_VERTEX, .type = DLB_ATTR_INT, .i = i };
 		o->attr = attr;
 	}
+}
+
+int dlb_split_start(struct dlb_graph *g, const char *what, struct dlb_error *err)
+{
+	for (int i = 0; i < g->n_ops; i++)
+		if (g->op[i].kind < 0)
+			return dlb_vertex_fail(&g->op[i], err, "take the operator out of the model",
+					       "a graph with operators that are not known (%s) cannot be %s", g->op[i].type, what);
+	dlb_graph_undifferentiate(g);
+	keep_vertices(g);
+	return 0;
 }
 
 static void record(struct splitting *s)
@@ -547,12 +559,8 @@ int dlb_graph_split(struct dlb_graph *g, const struct dlb_split_ask *ask, int n,
 	struct dlb_error scratch = { .what = "" };
 	int rc = -1;
 
-	for (int i = 0; i < g->n_ops; i++)
-		if (g->op[i].kind < 0)
-			return dlb_vertex_fail(&g->op[i], err, "take the operator out of the model",
-					       "a graph with operators that are not known (%s) cannot be split", g->op[i].type);
-	dlb_graph_undifferentiate(g);
-	dlb_split_keep_vertices(g);
+	if (dlb_split_start(g, "split", err))
+		return -1;
 	struct splitting s = { .g = g, .ask = ask, .n_ask = n, .err = &scratch };
 	s.asked = dlb_xcalloc((size_t)g->n_ops + 1, sizeof *s.asked);
 	s.exact = dlb_xcalloc((size_t)g->n_ops + 1, sizeof *s.exact);

@@ -73,9 +73,10 @@ struct dlb_assigned { int region; struct dlb_spread spread; };		/* region -1: it
 int dlb_split_make(struct dlb_graph *g, const struct dlb_assigned *assigned, const struct dlb_region *region,
 		   struct dlb_error *err);
 
+/* Begins a change of forward ops: backward ops and updates go, and ops that draw random numbers keep the ids that they draw by.
+ * -1: an operator is not known; the message says that the graph cannot be `what` ("split"). (split.c) */
+int dlb_split_start(struct dlb_graph *g, const char *what, struct dlb_error *err);
 /* The forward graph is made: the backward one of it, work, homes. (split.c) */
-/* Ops that draw random numbers are known by their ids, which are about to change: they keep the present ones. */
-void dlb_split_keep_vertices(struct dlb_graph *g);
 int dlb_split_finish(struct dlb_graph *g, bool trains, struct dlb_error *err);
 
 /* -- sums over shards --
