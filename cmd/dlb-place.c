@@ -26,7 +26,7 @@ struct options {
 	int64_t micro_batches, chunks, seed;
 	bool micro_batches_given, seed_given, no_timeline;
 	struct dlb_wishes wishes;
-	int n_estranged;					/* ops fused with an activation that the table puts elsewhere, before it is seen to */
+	int n_fused_elsewhere;					/* ops whose fused activation the table has on another kind, in the graph as read */
 	struct told told;
 	struct dlb_cli *cli;
 };
@@ -196,9 +196,9 @@ static int keep_affinity(struct dlb_doc *doc, struct options *o, struct input *i
 		return 0;
 	if (dlb_affinity_read(&a, table, err))
 		return -1;
-	const struct dlb_estranged e = dlb_affinity_estranged(&a, &in->graph, &in->cluster);
+	const struct dlb_fused_elsewhere e = dlb_affinity_fused_elsewhere(&a, &in->graph, &in->cluster);
 	const bool keep = strcmp(dlb_wishes_rewrites(&o->wishes, in->has_plan ? &in->plan : NULL), "all");
-	o->n_estranged = e.n;
+	o->n_fused_elsewhere = e.n;
 	if (e.n)
 		dlb_cli_say(o->cli, "%d fused activation%s of %s, unlike the op%s fused into (first: '%s', of %s): %s", e.n, e.n > 1 ? "s are" : " is",
 			    e.activation_kind, e.n > 1 ? "s they are" : " it is", e.op, e.kind ? e.kind : "the fastest kind",
@@ -433,7 +433,7 @@ static void warn_unused(const struct options *o, const struct dlb_problem *p, co
 		{ "priority", !any && strcmp(by, "greedy"), not_looked_at },
 		{ "affinity", !any && strcmp(by, "by-kind"), not_looked_at },
 		{ "rewrites", !o->wishes.rewrites, "no table of affinity is looked at" },
-		{ "rewrites", o->wishes.rewrites && !o->n_estranged, "no op is fused with an activation that the table has on another kind" },
+		{ "rewrites", o->wishes.rewrites && !o->n_fused_elsewhere, "no op is fused with an activation that the table has on another kind" },
 		{ "chunks", strcmp(by, "interleaved") && !dlb_schedule_in_parts(p->schedule), not_chunks },
 		{ "schedule", o->schedule && strcmp(o->schedule, "auto") && p->micro_batches < 2 && !p->schedule->async && !dlb_schedule_fills(p->schedule),
 		  "one micro-batch goes through the nodes in one order; the name is kept for plans with more of them" },

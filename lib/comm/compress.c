@@ -143,19 +143,19 @@ void dlb_compress_settle(struct dlb_compress_choice *c, int64_t last)
 		c->start = last != INT64_MAX && last / 10 > USUAL_START ? last / 10 : USUAL_START;
 }
 
-bool dlb_compress_turned(const struct dlb_compress_choice *c, const struct dlb_addend *a)
+bool dlb_compress_transposed(const struct dlb_compress_choice *c, const struct dlb_addend *a)
 {
 	return c->how == DLB_COMPRESS_CHOLESKY && a->rows > a->cols;
 }
 
 int64_t dlb_compress_p_length(const struct dlb_compress_choice *c, const struct dlb_addend *a)
 {
-	return dlb_compress_turned(c, a) ? a->cols : a->rows;
+	return dlb_compress_transposed(c, a) ? a->cols : a->rows;
 }
 
 int64_t dlb_compress_q_length(const struct dlb_compress_choice *c, const struct dlb_addend *a)
 {
-	return dlb_compress_turned(c, a) ? a->rows : a->cols;
+	return dlb_compress_transposed(c, a) ? a->rows : a->cols;
 }
 
 int64_t dlb_compress_column_bytes(const struct dlb_compress_choice *c, const struct dlb_addend *a)
@@ -294,7 +294,7 @@ void dlb_compress_bytes(const struct dlb_compress_choice *c, const struct dlb_al
 	free(owner);
 }
 
-int64_t dlb_turned_words(const struct dlb_addend *a, int rank)
+int64_t dlb_transposed_words(const struct dlb_addend *a, int rank)
 {
 	return rank * (a->rows + dlb_skinny_stride(a->cols));
 }
@@ -318,17 +318,17 @@ static int64_t factor_words(const struct dlb_compress_choice *c, const struct dl
 
 double dlb_compress_memory_bytes(const struct dlb_compress_choice *c, int n_ranks, const struct dlb_addend *a, int n)
 {
-	int64_t words = 4 * (int64_t)n_ranks, basis = 0, turned = 0, triangle = 0, matrix = 0;	/* flags, here and as they travel */
+	int64_t words = 4 * (int64_t)n_ranks, basis = 0, transposed = 0, triangle = 0, matrix = 0;	/* flags, here and as they travel */
 
 	for (int i = 0; i < n; i++) {
 		int rank = dlb_compress_rank(c, &a[i]);
 
 		if (rank) {
 			words += thin_words(c, &a[i], rank);
-			int64_t p = dlb_compress_p_length(c, &a[i]) * rank, both = dlb_compress_turned(c, &a[i]) ? dlb_turned_words(&a[i], rank) : 0;
+			int64_t p = dlb_compress_p_length(c, &a[i]) * rank, both = dlb_compress_transposed(c, &a[i]) ? dlb_transposed_words(&a[i], rank) : 0;
 
 			basis = p > basis ? p : basis;
-			turned = both > turned ? both : turned;
+			transposed = both > transposed ? both : transposed;
 		} else if (a[i].factor && (c->how == DLB_COMPRESS_CHOLESKY || c->how == DLB_COMPRESS_PER_HOP)) {
 			int64_t count = dlb_rfp_count((int)a[i].rows), all = a[i].rows * a[i].cols;
 
@@ -339,7 +339,7 @@ double dlb_compress_memory_bytes(const struct dlb_compress_choice *c, int n_rank
 			words += a[i].rows * a[i].cols;
 		}
 	}
-	words += turned + 2 * triangle + (c->how == DLB_COMPRESS_PER_HOP ? matrix : 0);
+	words += transposed + 2 * triangle + (c->how == DLB_COMPRESS_PER_HOP ? matrix : 0);
 	return 4.0 * (double)words + 8.0 * (double)basis;
 }
 

@@ -65,11 +65,11 @@ enum dlb_traffic_class dlb_traffic_class_of(const struct dlb_compress_choice *c,
 /* Greatest rank with which `a` travels; 0: dense (small, or that rank would save less than half of the bytes). */
 int dlb_compress_rank(const struct dlb_compress_choice *c, const struct dlb_addend *a);
 /* cholesky: one of more rows than columns travels as its transpose does, so that P, which has to be exact, is the shorter one. */
-bool dlb_compress_turned(const struct dlb_compress_choice *c, const struct dlb_addend *a);
+bool dlb_compress_transposed(const struct dlb_compress_choice *c, const struct dlb_addend *a);
 int64_t dlb_compress_p_length(const struct dlb_compress_choice *c, const struct dlb_addend *a);	/* of a column */
 int64_t dlb_compress_q_length(const struct dlb_compress_choice *c, const struct dlb_addend *a);
-/* Floats of the two thin matrices by which one is turned. */
-int64_t dlb_turned_words(const struct dlb_addend *a, int rank);
+/* Floats of P and Q of a tensor that travels as its transpose, in the layout that the passes over it read. */
+int64_t dlb_transposed_words(const struct dlb_addend *a, int rank);
 /* cholesky: the greatest rank for all n gradients with which they travel, those too that stay dense, in a 21st of their dense bytes; 1 where
  * none is low enough. One rank, not one share of the bytes: an error left by a tensor of few rows costs as much as another's. */
 int dlb_compress_budget(const struct dlb_compress_choice *c, const struct dlb_addend *a, int n);

@@ -38,9 +38,9 @@ extern const struct dlb_allreduce dlb_ring_scatter, dlb_ring_gather;
 
 struct dlb_kept_thin {			/* what is kept of one */
 	int id, most;
-	bool adapts, turned;		/* turned: its transpose is what travels as P and Q */
+	bool adapts, transposed;	/* transposed: P and Q are those of the transpose */
 	int64_t rows, cols;
-	int64_t p_length, q_length;	/* of columns of P, of Q: rows and cols, or turned */
+	int64_t p_length, q_length;	/* of columns of P, of Q: rows and cols, or transposed */
 	const char *name;
 	float *error;			/* (rows, cols) */
 	float *basis;			/* what the next sketch is of, Q^T of the last step that counted: (most, stride of q_length) */
@@ -79,7 +79,7 @@ struct dlb_compressor {
 	struct dlb_thin *thin; int n_thin;
 	struct dlb_triangle *triangle; int n_triangles;
 	double *work;			/* of dlb_orthonormal_f32 */
-	float *turned;			/* P and Q of a tensor that is turned, as the passes over it want them */
+	float *transposed;			/* P and Q of a transposed tensor, in the layout that the passes read */
 	float *factor_work;		/* two triangles of the largest */
 	struct dlb_hops *hops;		/* per_hop.c */
 	struct dlb_verdict verdict;

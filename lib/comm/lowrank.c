@@ -36,7 +36,7 @@ struct dlb_kept_thin *dlb_kept_of(struct dlb_kept *k, const struct dlb_compress_
 		if (k->thin[i]->id == a->id)
 			return k->thin[i];
 	t = dlb_xcalloc(1, sizeof *t);
-	*t = (struct dlb_kept_thin){ .id = a->id, .most = most, .adapts = adapts, .turned = dlb_compress_turned(c, a), .rows = a->rows, .cols = a->cols,
+	*t = (struct dlb_kept_thin){ .id = a->id, .most = most, .adapts = adapts, .transposed = dlb_compress_transposed(c, a), .rows = a->rows, .cols = a->cols,
 				     .p_length = p, .q_length = q, .name = a->name };
 	t->error = dlb_xcalloc((size_t)(a->rows * a->cols), sizeof *t->error);
 	t->basis = dlb_xcalloc(back, sizeof *t->basis);
@@ -92,7 +92,7 @@ bool dlb_kept_ranks(const struct dlb_kept *k, int i, struct dlb_ranks_seen *r)
 
 void dlb_thin_new(struct dlb_compressor *k)
 {
-	int64_t most = 0, turned = 0;
+	int64_t most = 0, transposed = 0;
 
 	k->thin = dlb_xcalloc((size_t)k->n_addends + 1, sizeof *k->thin);
 	for (int i = 0; i < k->n_addends; i++) {
@@ -115,11 +115,11 @@ void dlb_thin_new(struct dlb_compressor *k)
 		if (k->choice.start)
 			dlb_fused_add(&k->warm, a->x, a->rows * a->cols, -1, DLB_TRAFFIC_GRADIENT);
 		most = p * r > most ? p * r : most;
-		if (t->kept->turned && dlb_turned_words(a, r) > turned)
-			turned = dlb_turned_words(a, r);
+		if (t->kept->transposed && dlb_transposed_words(a, r) > transposed)
+			transposed = dlb_transposed_words(a, r);
 	}
 	k->work = dlb_xcalloc((size_t)most + 1, sizeof *k->work);
-	k->turned = dlb_xcalloc((size_t)turned + 1, sizeof *k->turned);
+	k->transposed = dlb_xcalloc((size_t)transposed + 1, sizeof *k->transposed);
 }
 
 void dlb_thin_free(struct dlb_compressor *k)
@@ -131,7 +131,7 @@ void dlb_thin_free(struct dlb_compressor *k)
 	}
 	free(k->thin);
 	free(k->work);
-	free(k->turned);
+	free(k->transposed);
 }
 
 /* Part i of P, of Q, is of thin tensor i. */
@@ -152,8 +152,8 @@ static void resize(const struct dlb_compressor *k, struct dlb_fused *f, bool bac
 
 /* ---- the three passes over a tensor ----
  *
- * Of one that is turned, P = X^T W and Q = X P^, and X^ = Q P^^T: the same passes with P and Q in each other's place, and so in each
- * other's layout, in k->turned. */
+ * Of a transposed tensor P = X^T W, Q = X P^ and X^ = Q P^^T: the same passes with P and Q exchanged. Each then has the other's
+ * layout, in k->transposed. */
 
 /* by_row (n, r) is the transpose of padded (r, stride of n), which is zero beyond n. */
 static void to_rows(const float *padded, int64_t n, int r, float *by_row)
@@ -175,9 +175,9 @@ static void from_rows(const float *by_row, int64_t n, int r, float *padded)
 static void sketch(const struct dlb_compressor *k, struct dlb_thin *t, const struct dlb_addend *a)
 {
 	const struct dlb_skinny *s = dlb_skinny();
-	float *w = k->turned, *pt = w + t->width * a->rows;
+	float *w = k->transposed, *pt = w + t->width * a->rows;
 
-	if (!t->kept->turned) {
+	if (!t->kept->transposed) {
 		s->project(a->rows, a->cols, t->width, a->x, t->kept->error, t->kept->basis, t->p);
 		return;
 	}
@@ -191,9 +191,9 @@ static void sketch(const struct dlb_compressor *k, struct dlb_thin *t, const str
 static void coefficients(const struct dlb_compressor *k, struct dlb_thin *t, const struct dlb_addend *a)
 {
 	const struct dlb_skinny *s = dlb_skinny();
-	float *w = k->turned, *pt = w + t->rank * a->rows;
+	float *w = k->transposed, *pt = w + t->rank * a->rows;
 
-	if (!t->kept->turned) {
+	if (!t->kept->transposed) {
 		s->project_back(a->rows, a->cols, t->rank, a->x, t->p, t->kept->next);
 		return;
 	}
@@ -206,9 +206,9 @@ static void coefficients(const struct dlb_compressor *k, struct dlb_thin *t, con
 static void restore(const struct dlb_compressor *k, struct dlb_thin *t, const struct dlb_addend *a, float *error, const float *qt, float share)
 {
 	const struct dlb_skinny *s = dlb_skinny();
-	float *w = k->turned, *pt = w + t->rank * a->rows;
+	float *w = k->transposed, *pt = w + t->rank * a->rows;
 
-	if (!t->kept->turned) {
+	if (!t->kept->transposed) {
 		s->restore(a->rows, a->cols, t->rank, a->x, error, t->p, qt, share);
 		return;
 	}

@@ -27,8 +27,8 @@ const struct dlb_device_kind *dlb_affinity_home(const struct dlb_affinity_row *r
 /* -- ops whose activation is at home on another kind than they are (keep_affinity.c) -- */
 /* Forward ops of g that are fused so: how many, and the kinds of the first one; n 0: none. Ops that a row of the table names
  * with their activation ("ConvRelu") are not among them. */
-struct dlb_estranged { int n; const char *op, *kind, *activation_kind; };
-struct dlb_estranged dlb_affinity_estranged(const struct dlb_affinity *a, const struct dlb_graph *g, const struct dlb_cluster *c);
+struct dlb_fused_elsewhere { int n; const char *op, *kind, *activation_kind; };
+struct dlb_fused_elsewhere dlb_affinity_fused_elsewhere(const struct dlb_affinity *a, const struct dlb_graph *g, const struct dlb_cluster *c);
 /* In the document each of their activations becomes an op by itself (dlb_graph_part_activations). The profile keeps what was measured
  * of the other ops, the costs are made anew, the plan is left as it was: for another graph. *n_unmeasured: op signatures that the
  * profile has no times of though it has some of others. Refuses costs that dlb-costmodel would not make of the document. */

@@ -11,7 +11,7 @@
 struct table { const struct dlb_affinity *a; const struct dlb_cluster *c; };
 
 /* The kinds that op and activation would go to, where these differ. */
-static bool differ(const void *ctx, const struct dlb_op *o, struct dlb_estranged *e)
+static bool differ(const void *ctx, const struct dlb_op *o, struct dlb_fused_elsewhere *e)
 {
 	const struct table *t = ctx;
 	const struct dlb_fused f = dlb_graph_fused(o);
@@ -35,10 +35,10 @@ static bool apart(const void *ctx, const struct dlb_op *o)
 	return differ(ctx, o, NULL);
 }
 
-struct dlb_estranged dlb_affinity_estranged(const struct dlb_affinity *a, const struct dlb_graph *g, const struct dlb_cluster *c)
+struct dlb_fused_elsewhere dlb_affinity_fused_elsewhere(const struct dlb_affinity *a, const struct dlb_graph *g, const struct dlb_cluster *c)
 {
 	const struct table t = { a, c };
-	struct dlb_estranged e = { .n = 0 };
+	struct dlb_fused_elsewhere e = { .n = 0 };
 
 	for (int i = 0; i < g->n_ops; i++)
 		differ(&t, &g->op[i], &e);
