@@ -195,6 +195,16 @@ names_stopped() { # RANK STEPS
 	jq -e '.report.stopped == "signal"' "$tmp/out"
 }
 
+@test "an mpiexec that is killed between its folder and that of the user: neither is left" {
+	local real
+	real=$(command -v mpiexec.openmpi) || skip 'no Open MPI'
+	mkdir -p "$tmp/bin"
+	printf '#!/bin/bash\n%s "$@"\nmkdir "$TMPDIR/ompi.$(hostname).$(id -u)"\n' "$real" >"$tmp/bin/mpiexec.openmpi"
+	chmod +x "$tmp/bin/mpiexec.openmpi"
+	PATH=$tmp/bin:$PATH dlb-run -q --steps 2 "${digits[@]}" "$doc" >/dev/null
+	nothing_left
+}
+
 @test "srun without --mpi=pmix: one line with the cure" {
 	run -2 --separate-stderr env SLURM_STEP_NUM_TASKS=2 SLURM_PROCID=0 dlb-run -q --steps 2 "${digits[@]}" "$doc"
 	one_line dlb-run 'srun has started 2 tasks that do not find each other' 'srun --mpi=pmix'

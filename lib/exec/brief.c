@@ -152,12 +152,14 @@ static void remove_session(int place, long long number)
 	if (run >= 0 && is_own(run)) {
 		empty(run, 0);
 		unlinkat(user, of_run, AT_REMOVEDIR);
-		unlinkat(place, of_user, AT_REMOVEDIR);		/* if no other run has anything there */
 	} else if (run >= 0) {
 		close(run);
 	}
-	if (user >= 0)
+	if (user >= 0) {
+		/* fails where another run has anything there; an mpiexec that is killed while it cleans leaves it without its own folder */
+		unlinkat(place, of_user, AT_REMOVEDIR);
 		close(user);
+	}
 	free(of_user);
 	free(of_run);
 }
