@@ -14,6 +14,15 @@ struct dlb_backend_ops;
 /* The levels that this processor can run, highest first; NULL after the last one. */
 const struct dlb_backend_ops *dlb_cpu_level(int i);
 
+/* Bytes of a vector register of the level that is compiled. */
+#if defined __AVX512F__
+#define VECTOR_BYTES 64
+#elif defined __AVX2__
+#define VECTOR_BYTES 32
+#else
+#define VECTOR_BYTES 16
+#endif
+
 #ifdef DLB_LEVEL
 #define LEVEL_PASTE(name, level) name##_##level
 #define LEVEL_EXPAND(name, level) LEVEL_PASTE(name, level)

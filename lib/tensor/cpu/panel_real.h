@@ -3,17 +3,15 @@
  * b (k, n) lies in panels of PANEL columns, [panel][row][column], the last one filled up with zeros; a lies by any two
  * strides. A tile of TILE rows of y by one panel stands in registers while it is summed over PANEL_DEPTH rows of b, so that
  * the part of the panel stays in the first cache. Each element is summed in the order of k, whatever m and n are. */
+#include "tensor/cpu/level.h"
 #ifndef PANEL_DEPTH
 #define PANEL_DEPTH 256
-/* Bytes of a vector, and rows of a tile: as many as there are registers for, two vectors each, beside those for b and a. */
-#if defined __AVX512F__
-#define PANEL_BYTES 64
+/* Rows of a tile: as many as there are registers for, two vectors each, beside those for b and a. */
+#if VECTOR_BYTES == 64
 #define TILE 12
-#elif defined __AVX2__
-#define PANEL_BYTES 32
+#elif VECTOR_BYTES == 32
 #define TILE 6
 #else
-#define PANEL_BYTES 16
 #define TILE 4
 #endif
 /* A product and the sum that follows it are one operation here where the processor has it. */
@@ -27,10 +25,10 @@
 #endif
 #undef PANEL
 #undef PANEL_HALF
-#define PANEL_HALF ((int64_t)(PANEL_BYTES / sizeof(T)))
+#define PANEL_HALF ((int64_t)(VECTOR_BYTES / sizeof(T)))
 #define PANEL (2 * PANEL_HALF)
 
-typedef T S(panel_t) __attribute__((vector_size(PANEL_BYTES)));
+typedef T S(panel_t) __attribute__((vector_size(VECTOR_BYTES)));
 
 static int64_t S(panel_count)(int64_t k, int64_t n)	/* elements of b in panels */
 {
@@ -98,7 +96,7 @@ static inline __attribute__((always_inline)) PANEL_FUSED void S(panel_tile)(int 
 	S(panel_t) sum[TILE][2];
 	const int64_t row = p->row, column = p->column, ldy = p->ldy, columns = p->columns;
 	const T *a = p->a + first * row, *b = p->b, alpha = p->alpha;
-	T *y = p->y + first * ldy, part[2 * PANEL_BYTES / sizeof(T)] = { 0 };
+	T *y = p->y + first * ldy, part[2 * VECTOR_BYTES / sizeof(T)] = { 0 };
 	const bool whole = columns == PANEL, add = p->add;
 
 #pragma GCC unroll 12

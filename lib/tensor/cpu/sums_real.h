@@ -1,5 +1,6 @@
 /* Sums, maxima and the like over contiguous memory for type T, in a fixed order: LANES partial results (lane
  * i takes elements i, i + LANES, ...), then the lanes, halves to halves. */
+#include "tensor/cpu/level.h"
 #ifndef LANES
 #define LANES 16
 static inline double join_lanes(double *lane)
@@ -11,9 +12,9 @@ static inline double join_lanes(double *lane)
 }
 #endif
 
-/* LANES elements as one vector (an extension that gcc and clang share). */
-typedef T S(lanes_t) __attribute__((vector_size(LANES * sizeof(T))));
-typedef T_INT S(lanes_mask) __attribute__((vector_size(LANES * sizeof(T))));
+/* A vector of this level (an extension that gcc and clang share): gcc compares wider ones element by element. */
+typedef T S(vector_t) __attribute__((vector_size(VECTOR_BYTES)));
+typedef T_INT S(vector_mask) __attribute__((vector_size(VECTOR_BYTES)));
 
 /* Double partial sums: exact enough for any length that training meets. */
 static inline double S(sum)(const T *x, int64_t n)
@@ -47,7 +48,8 @@ static inline double S(dot)(const T *x, const T *y, int64_t n)
 /* Of n elements, -infinity of none; NaN when there is one. */
 static inline T S(largest)(const T *x, int64_t n)
 {
-	S(lanes_t) most, v;
+	enum { WIDTH = VECTOR_BYTES / sizeof(T), VECTORS = LANES / WIDTH };
+	S(vector_t) most[VECTORS], v;
 	T lane[LANES], m;
 	int64_t i = 0;
 
@@ -55,15 +57,17 @@ static inline T S(largest)(const T *x, int64_t n)
 		return -INFINITY;
 	for (int j = 0; j < LANES; j++)
 		lane[j] = x[0];
-	memcpy(&most, lane, sizeof most);
-	for (; i + LANES <= n; i += LANES) {
-		S(lanes_mask) better;
+	memcpy(most, lane, sizeof most);
+	for (; i + LANES <= n; i += LANES)
+#pragma GCC unroll 8
+		for (int k = 0; k < VECTORS; k++) {
+			S(vector_mask) better;
 
-		memcpy(&v, x + i, sizeof v);
-		better = (v > most) | (v != v);
-		most = (S(lanes_t))((better & (S(lanes_mask))v) | (~better & (S(lanes_mask))most));
-	}
-	memcpy(lane, &most, sizeof lane);
+			memcpy(&v, x + i + k * WIDTH, sizeof v);
+			better = (v > most[k]) | (v != v);
+			most[k] = (S(vector_t))((better & (S(vector_mask))v) | (~better & (S(vector_mask))most[k]));
+		}
+	memcpy(lane, most, sizeof lane);
 	m = lane[0];
 	for (int j = 1; j < LANES; j++)
 		m = (lane[j] > m || lane[j] != lane[j]) ? lane[j] : m;
