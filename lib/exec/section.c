@@ -61,7 +61,7 @@ static int edit_groups(json_t *o, const struct dlb_run_edit *e, struct dlb_error
 		json_t *one = json_pack("{s:s}", "glob", g.glob);
 		for (int h = 0; h < DLB_N_HYPER; h++)
 			if (g.given[h])
-				json_object_set_new(one, dlb_hyper_names[h], json_real(g.hyper[h]));
+				json_object_set_new(one, dlb_hypers[h].key, json_real(g.hyper[h]));
 		json_array_append_new(all, one);
 	}
 	if (all)
@@ -91,10 +91,10 @@ static int edit_optimizer(json_t *run, const json_t *plan, const struct dlb_run_
 		if (!e->hyper_given[h])
 			continue;
 		if (!dlb_optimizer_uses(rule, h))
-			return dlb_fail(err, NULL, "optimizer %s has no %s", name, dlb_hyper_names[h]);
+			return dlb_fail(err, NULL, "optimizer %s has no %s", name, dlb_hypers[h].key);
 		if (h == DLB_HYPER_INVERSE_EVERY && e->hyper[h] != floor(e->hyper[h]))
 			return dlb_fail(err, NULL, "--inverse-every %g is not a whole number of steps", e->hyper[h]);
-		json_object_set_new(o, dlb_hyper_names[h], h == DLB_HYPER_INVERSE_EVERY ? json_integer((json_int_t)e->hyper[h]) : json_real(e->hyper[h]));
+		json_object_set_new(o, dlb_hypers[h].key, h == DLB_HYPER_INVERSE_EVERY ? json_integer((json_int_t)e->hyper[h]) : json_real(e->hyper[h]));
 	}
 	if (e->variant)
 		json_object_set_new(o, "variant", json_string(e->variant));

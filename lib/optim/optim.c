@@ -2,6 +2,7 @@
  * AdaBelief, its authors'), lr 0.01 and momentum 0.9 where PyTorch has none (CONTRACT). */
 #include "optim/optim.h"
 
+#include <math.h>
 #include <string.h>
 
 #define COMMON [DLB_HYPER_MOMENTUM] = 0.9, [DLB_HYPER_ALPHA] = 0.99, [DLB_HYPER_BETA1] = 0.9, [DLB_HYPER_BETA2] = 0.999, [DLB_HYPER_EPS] = 1e-8
@@ -70,11 +71,20 @@ const struct dlb_optimizer dlb_optimizers[] = {
 	[DLB_N_RULES] = { .name = NULL },
 };
 
-const char *const dlb_hyper_names[DLB_N_HYPER] = {
-	[DLB_HYPER_LR] = "lr", [DLB_HYPER_MOMENTUM] = "momentum", [DLB_HYPER_ALPHA] = "alpha", [DLB_HYPER_BETA1] = "beta1",
-	[DLB_HYPER_BETA2] = "beta2", [DLB_HYPER_EPS] = "eps", [DLB_HYPER_DECAY] = "weight_decay",
-	[DLB_HYPER_DAMPING] = "damping", [DLB_HYPER_FACTOR_DECAY] = "factor_decay", [DLB_HYPER_INVERSE_EVERY] = "inverse_every",
-	[DLB_HYPER_KL_CLIP] = "kl_clip",
+const struct dlb_hyper dlb_hypers[DLB_N_HYPER] = {
+	[DLB_HYPER_LR] = { "lr", 0, HUGE_VAL, "lr", 1e38, "X", "learning rate" },
+	[DLB_HYPER_MOMENTUM] = { "momentum", 0, 1, "momentum", 1, "X", "of momentum and nesterov" },
+	[DLB_HYPER_ALPHA] = { "alpha", 0, 1, "alpha", 1, "X", "of rmsprop" },
+	[DLB_HYPER_BETA1] = { "beta1", 0, 1 - 0x1p-53, "beta1", 1, "X", "of the adams and adabeliefs" },
+	[DLB_HYPER_BETA2] = { "beta2", 0, 1 - 0x1p-53, "beta2", 1, "X", "of the adams and adabeliefs" },
+	[DLB_HYPER_EPS] = { "eps", 0, HUGE_VAL, "eps", 1, "X", "keeps denominators from 0" },
+	[DLB_HYPER_DECAY] = { "weight_decay", 0, HUGE_VAL, "weight-decay", 1e9, "X", "weight decay" },
+	[DLB_HYPER_DAMPING] = { "damping", 0, HUGE_VAL, "damping", 1e38, "X", "of kfac: on the diagonal of its factors (default 0.01)" },
+	[DLB_HYPER_FACTOR_DECAY] = { "factor_decay", 0, 1, "factor-decay", 1, "X", "of kfac's factors' averages (default 0.95)" },
+	[DLB_HYPER_INVERSE_EVERY] = { "inverse_every", 1, 1e9, "inverse-every", 1e9, "N",
+				      "of kfac: steps from one inversion to the next (default 10)" },
+	[DLB_HYPER_KL_CLIP] = { "kl_clip", 0, HUGE_VAL, "kl-clip", 1e38, "X",
+				"of kfac: how far a step may go, 0: no limit (default 0.001)" },
 };
 
 const char *const dlb_optimizer_variants[DLB_N_VARIANTS + 1] = {

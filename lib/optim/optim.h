@@ -48,7 +48,10 @@ struct dlb_optimizer {
 };
 extern const struct dlb_optimizer dlb_optimizers[];	/* ends with name NULL */
 int dlb_optimizer_find(const char *name);		/* row, -1: none */
-extern const char *const dlb_hyper_names[DLB_N_HYPER];			/* "lr", "momentum", ... */
+/* Hyper-parameters by DLB_HYPER_...: member of .run.optimizer with its least and largest value; option of dlb-run, which allows up to
+ * option_max, with its --help line. */
+struct dlb_hyper { const char *key; double min, max; const char *option; double option_max; const char *arg, *help; };
+extern const struct dlb_hyper dlb_hypers[DLB_N_HYPER];
 extern const char *const dlb_optimizer_variants[DLB_N_VARIANTS + 1];	/* ends with NULL */
 bool dlb_optimizer_uses(int rule, int hyper);		/* does the rule make use of it? */
 

@@ -7,20 +7,6 @@
 #include "optim/optim.h"
 #include "util/mem.h"
 
-static const struct { const char *key; int hyper; double min, max; } members[] = {
-	{ "lr", DLB_HYPER_LR, 0, HUGE_VAL },
-	{ "momentum", DLB_HYPER_MOMENTUM, 0, 1 },
-	{ "alpha", DLB_HYPER_ALPHA, 0, 1 },
-	{ "beta1", DLB_HYPER_BETA1, 0, 1 - 0x1p-53 },
-	{ "beta2", DLB_HYPER_BETA2, 0, 1 - 0x1p-53 },
-	{ "eps", DLB_HYPER_EPS, 0, HUGE_VAL },
-	{ "weight_decay", DLB_HYPER_DECAY, 0, HUGE_VAL },
-	{ "damping", DLB_HYPER_DAMPING, 0, HUGE_VAL },
-	{ "factor_decay", DLB_HYPER_FACTOR_DECAY, 0, 1 },
-	{ "inverse_every", DLB_HYPER_INVERSE_EVERY, 1, 1e9 },
-	{ "kl_clip", DLB_HYPER_KL_CLIP, 0, HUGE_VAL },
-};
-
 void dlb_optimizer_defaults(int rule, struct dlb_optimizer_choice *o)
 {
 	memset(o, 0, sizeof *o);
@@ -182,12 +168,12 @@ int dlb_optimizer_read(const struct dlb_doc *d, struct dlb_optimizer_choice *o, 
 	if (rule < 0)
 		return -1;
 	dlb_optimizer_defaults(rule, &c);
-	for (int i = 0; i < DLB_LEN(members); i++)
-		if (dlb_get_real(&r, members[i].key, DLB_OPT, members[i].min, members[i].max, &c.hyper[members[i].hyper], err))
+	for (int h = 0; h < DLB_N_HYPER; h++)
+		if (dlb_get_real(&r, dlb_hypers[h].key, DLB_OPT, dlb_hypers[h].min, dlb_hypers[h].max, &c.hyper[h], err))
 			return -1;
-	for (int h = 0; h < DLB_LEN(members); h++)
-		if (json_object_get(r.v, members[h].key) && members[h].hyper >= DLB_HYPER_DAMPING && !dlb_optimizer_uses(rule, members[h].hyper))
-			return dlb_ref_fail(&r, err, "optimizer %s has no %s", name, members[h].key);
+	for (int h = DLB_HYPER_DAMPING; h < DLB_N_HYPER; h++)
+		if (json_object_get(r.v, dlb_hypers[h].key) && !dlb_optimizer_uses(rule, h))
+			return dlb_ref_fail(&r, err, "optimizer %s has no %s", name, dlb_hypers[h].key);
 	if (c.hyper[DLB_HYPER_INVERSE_EVERY] != floor(c.hyper[DLB_HYPER_INVERSE_EVERY]))
 		return dlb_ref_fail(&r, err, "inverse_every is %g, not a whole number of steps", c.hyper[DLB_HYPER_INVERSE_EVERY]);
 	if (read_variant(&r, &c, err) || read_rate(&r, &c, err) || read_groups(&r, &c, err))

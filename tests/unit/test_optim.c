@@ -265,7 +265,7 @@ static bool read_story(struct story *s)
 				s->g[t][k][i] = number_at(json_array_get(json_array_get(grads, (size_t)t), (size_t)k), (size_t)i);
 	hyper = json_object_get(s->root, "hyper");
 	for (int h = 0; h < DLB_N_HYPER; h++)
-		s->hyper[h] = json_number_value(json_object_get(hyper, dlb_hyper_names[h]));
+		s->hyper[h] = json_number_value(json_object_get(hyper, dlb_hypers[h].key));
 	return true;
 }
 

@@ -1,0 +1,112 @@
+/* Reads the document, applies the options of dlb-run to it, and writes it with its report. */
+#include <stdlib.h>
+#include <string.h>
+#include "exec/command.h"
+#include "exec/unused.h"
+
+/* With -v: batch, schedule, optimizer and predicted time of the run that is about to start. */
+static void say_run(const struct dlb_cli *cli, const struct dlb_doc *doc)
+{
+	const json_t *plan = dlb_doc_section(doc, "plan"), *optimizer = json_object_get(dlb_doc_section(doc, "run"), "optimizer");
+	const char *schedule = json_string_value(json_object_get(plan, "schedule")), *rule = json_string_value(json_object_get(optimizer, "name"));
+	const json_int_t M = json_integer_value(json_object_get(plan, "micro_batches"));
+
+	dlb_cli_say(cli, "%lld samples a step in %lld micro-batch%s, schedule %s, optimizer %s; predicted %.6g ms a step",
+		    (long long)json_integer_value(json_object_get(plan, "batch")), (long long)M, M == 1 ? "" : "es", schedule ? schedule : "not said",
+		    rule ? rule : "not said", json_number_value(json_object_get(plan, "value_s")) * 1e3);
+}
+
+/* Measuring while training needs test data and an interval; c: with the document's settings. */
+static int check_measuring(const struct dlb_run_command *c, struct dlb_error *err)
+{
+	const struct dlb_exec_options *x = &c->exec;
+
+	if (x->save_best && !x->eval_every)
+		return dlb_refuse(err, NULL, "give --eval-every N", "--save-best '%s': nothing is measured during training", x->save_best);
+	if (x->save_best && x->save && !strcmp(x->save_best, x->save))
+		return dlb_refuse(err, NULL, "give another name", "--save-best and --save name the same file '%s'", x->save);
+	if (x->eval_every && !x->test_data && !x->dry_run && !c->print_program)
+		return dlb_refuse(err, NULL, "give --test-data SPEC", "--eval-every %lld: there are no test data", (long long)x->eval_every);
+	return 0;
+}
+
+/* The optimizer that runs, by the document as it is. */
+static const char *optimizer_of(const struct dlb_doc *doc)
+{
+	json_t *o = json_object_get(dlb_doc_section(doc, "run"), "optimizer");
+
+	return json_string_value(json_object_get(o ? o : dlb_doc_section(doc, "plan"), o ? "name" : "optimizer"));
+}
+
+int dlb_command_open(struct dlb_run_command *c, struct dlb_doc *doc, struct dlb_error *err)
+{
+	const struct dlb_cli *cli = c->cli;
+	struct dlb_unused unused[DLB_RUN_UNUSED];
+	const char *advice;
+	char before[32];
+
+	if (dlb_doc_read(doc, cli->n_operands ? cli->operands[0] : NULL, err))
+		return -1;
+	snprintf(before, sizeof before, "%s", optimizer_of(doc) ? optimizer_of(doc) : "");
+	if (dlb_sharing_edit(doc, &c->sharing, &advice, err) || dlb_run_section_edit(doc, &c->edit, err) ||
+	    dlb_run_section_read(doc, &c->exec, c->init_text, err) ||
+	    dlb_exec_advise(doc, &c->exec, optimizer_of(doc) && strcmp(before, optimizer_of(doc)), err) || check_measuring(c, err)) {
+		dlb_doc_release(doc);
+		return -1;
+	}
+	if (advice)
+		dlb_cli_warn(cli, "%s", advice);
+	dlb_run_unused(doc, &c->exec, c->print_program, unused);
+	dlb_cli_warn_unused(cli, unused);
+	say_run(cli, doc);
+	dlb_doc_provenance(doc, cli->tool, c->argc, c->argv);
+	return 0;
+}
+
+static void set_report(struct dlb_doc *doc, const struct dlb_report *report)
+{
+	static const char *const inputs[] = { "plan", NULL };
+	json_t *section = dlb_report_write(report);
+
+	json_object_set_new(section, "inputs", dlb_doc_input_hashes(doc, inputs));
+	dlb_doc_set(doc, "report", section);
+}
+
+/* --delay-discount has no effect where no weight is read more than one update late; only the program tells. */
+static void warn_discount(const struct dlb_cli *cli, const struct dlb_doc *doc, const struct dlb_report *report)
+{
+	const char *rule = json_string_value(json_object_get(dlb_doc_section(doc, "plan"), "staleness"));
+	struct dlb_unused row[] = { { "delay-discount", rule && (!strcmp(rule, "stash") || !strcmp(rule, "none")),
+				      "no weight of this plan is read more than one update late" }, { NULL, false, NULL } };
+
+	for (int i = 0; i < report->n_delays; i++)
+		row[0].unused &= report->delay[i].most <= 1;
+	dlb_cli_warn_unused(cli, row);
+}
+
+int dlb_command_write(const struct dlb_run_command *c, struct dlb_doc *doc, const struct dlb_report *report, FILE *f,
+		      struct dlb_error *err)
+{
+	warn_discount(c->cli, doc, report);
+	set_report(doc, report);
+	return dlb_doc_write(doc, f, err);
+}
+
+void dlb_command_show_status(void *ctx, const struct dlb_status_told *told)
+{
+	dlb_status_line_show(ctx, told);
+}
+
+int dlb_command_print_error(const struct dlb_run_command *c, int rank, const struct dlb_error *err)
+{
+	const int status = err->status ? err->status : 2;
+	char line[1200] = "";
+	FILE *f = fmemopen(line, sizeof line - 1, "w");	/* one write: ranks share this stderr */
+
+	if (c->folder)
+		fprintf(f, "\1error %d ", status);
+	dlb_error_print(f, c->cli->tool, rank, err);
+	fclose(f);
+	fputs(line, stderr);
+	return status;
+}

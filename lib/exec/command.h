@@ -1,0 +1,36 @@
+/* The command dlb-run, from its parsed options to its exit status: command.c reads the document and writes the result, rank.c is
+ * one of several ranks, plain.c is the process that was started without mpirun or srun. */
+#ifndef DLB_EXEC_COMMAND_H
+#define DLB_EXEC_COMMAND_H
+#include "exec/exec.h"
+#include "exec/section.h"
+#include "plan/plan.h"
+#include "util/cli.h"
+
+struct dlb_run_command {
+	const struct dlb_cli *cli;
+	int argc; char **argv;
+	const char *folder;			/* of the parent that started this rank (launch.h); NULL: there is none */
+	struct dlb_exec_options exec;
+	struct dlb_run_edit edit;		/* options that are written into the document */
+	struct dlb_sharing_options sharing;
+	bool print_program;
+	char init_text[32];			/* exec.init */
+};
+
+/* Reads the document from the operand or standard input, writes the options into it and fills c->exec from it, whose strings doc
+ * owns. Warns of options without effect. 0, or -1 with err and doc released. */
+int dlb_command_open(struct dlb_run_command *c, struct dlb_doc *doc, struct dlb_error *err);
+/* Puts the report into doc and writes doc to f. */
+int dlb_command_write(const struct dlb_run_command *c, struct dlb_doc *doc, const struct dlb_report *report, FILE *f,
+		      struct dlb_error *err);
+/* A line of progress on standard error; ctx: a struct dlb_status_line. */
+void dlb_command_show_status(void *ctx, const struct dlb_status_told *told);
+/* Prints err as the line of rank `rank` (-1: of none), for the parent if there is one. Returns the exit status. */
+int dlb_command_print_error(const struct dlb_run_command *c, int rank, const struct dlb_error *err);
+
+/* The whole run of one of several ranks, or of a process that was started plainly. Both return the exit status; the one line of
+ * an error is printed. */
+int dlb_command_rank(struct dlb_run_command *c);
+int dlb_command_plain(struct dlb_run_command *c);
+#endif

@@ -1,0 +1,97 @@
+/* dlb-run that was started without mpirun or srun: the parent of its ranks, or a plan of one node run here, or a simulated run. */
+#include <string.h>
+#include <unistd.h>
+#include "exec/command.h"
+#include "exec/host_differs.h"
+#include "exec/launch.h"
+
+static int run_alone(struct dlb_run_command *c, struct dlb_doc *doc, struct dlb_report *report, struct dlb_error *err)
+{
+	struct dlb_status_line line;
+	struct dlb_comm *comm;
+	int who, rc;
+
+	if (dlb_comm_new_alone(&comm, err))
+		return -1;
+	dlb_status_line_open(&line, stderr, c->cli->tool, c->exec.quiet, c->exec.verbose);
+	c->exec.progress = dlb_command_show_status;
+	c->exec.progress_ctx = &line;
+	rc = dlb_exec_run(comm, doc, &c->exec, report, &who, err);
+	dlb_status_line_clear(&line);
+	dlb_comm_free(comm);
+	return rc;
+}
+
+/* One line where the plan was made for more than this host, on which all its nodes run: before the start where a person reads
+ * along, after it in a log, so that a run that fails prints its one line alone. */
+static bool warns_at_start(const struct dlb_run_command *c) { return c->cli->verbose || isatty(2); }
+
+static void warn_host(const struct dlb_run_command *c, const struct dlb_doc *doc)
+{
+	char text[512];
+
+	if (dlb_host_differs(doc, dlb_host_has(), text, sizeof text))
+		dlb_cli_warn(c->cli, "%s", text);
+}
+
+static double threads_in_all(const struct dlb_doc *doc)
+{
+	struct dlb_cluster cl;
+	struct dlb_error err;
+	double sum = 0;
+
+	if (dlb_cluster_read(doc, &cl, &err))
+		return 0;
+	for (int i = 0; i < cl.n_nodes; i++)
+		sum += cl.kind[cl.node[i].kind].threads;
+	dlb_cluster_release(&cl);
+	return sum;
+}
+
+/* Real ranks: the result is written by the time that it returns, or stands in report (*written). */
+static int run_ranks(struct dlb_run_command *c, struct dlb_doc *doc, struct dlb_report *report, bool *written, struct dlb_error *err)
+{
+	struct dlb_launch l = { .tool = c->cli->tool, .argc = c->argc, .argv = c->argv, .quiet = c->cli->quiet, .verbose = c->cli->verbose,
+				.stop = c->exec.stop, .timeout_s = c->exec.timeout_s };
+	int rc;
+
+	if (dlb_exec_check(doc, &c->exec, &l.n_ranks, err))
+		return -1;
+	l.total_threads = threads_in_all(doc);
+	if (warns_at_start(c))
+		warn_host(c, doc);
+	*written = l.n_ranks > 1;
+	rc = *written ? dlb_launch(&l, doc, stdout, err) : run_alone(c, doc, report, err);
+	if (!rc && !warns_at_start(c))
+		warn_host(c, doc);
+	return rc;
+}
+
+static int run(struct dlb_run_command *c, struct dlb_doc *doc, struct dlb_error *err)
+{
+	struct dlb_report report = { .n_nodes = 0 };
+	bool written = false;
+	int rc;
+
+	if (c->print_program)
+		return dlb_exec_print_program(doc, &c->exec, stdout, err);
+	rc = c->exec.dry_run ? dlb_exec_dry_run(doc, &c->exec, &report, err) : run_ranks(c, doc, &report, &written, err);
+	if (!rc && !written)
+		rc = dlb_command_write(c, doc, &report, stdout, err);
+	dlb_report_release(&report);
+	return rc;
+}
+
+int dlb_command_plain(struct dlb_run_command *c)
+{
+	struct dlb_error err = { .what = "" };
+	struct dlb_doc doc;
+	int status = 0;
+
+	if (dlb_command_open(c, &doc, &err))
+		return dlb_cli_die(c->cli, &err);
+	if (run(c, &doc, &err))		/* without words where a rank has printed the line */
+		status = err.what[0] ? dlb_cli_die(c->cli, &err) : err.status ? err.status : 2;
+	dlb_doc_release(&doc);
+	return status;
+}

@@ -1,0 +1,211 @@
+/* dlb-run as one of several ranks: started by our parent (launch.h) with --worker FOLDER, or by somebody's mpirun or srun.
+ *
+ * A failed run prints one line. The parent passes on the first line that a rank gives it. Without a parent, ranks that agree leave
+ * the line to the rank that knows the cause, and ranks that have lost touch wait for each other's end before they print. */
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+#include "comm/await.h"
+#include "exec/command.h"
+#include "exec/launch.h"
+#include "util/clock.h"
+#include "util/deadline.h"
+#include "util/input.h"
+#include "util/mem.h"
+
+#define PRINT_AFTER_S 0.4	/* each rank after the one before, up to the sixth */
+
+static double print_after_s(int rank) { return PRINT_AFTER_S * (rank < 5 ? rank : 5); }
+
+/* ---- MPI that does not return ---- */
+
+/* The line that a signal handler prints then: before, the call, after. */
+static struct { char before[64], after[160]; int rank; } last_words;
+
+/* Lower ranks first: the end of a rank mostly ends the others before they print. */
+static void hung(const char *call)
+{
+	const double s = print_after_s(last_words.rank);
+	const struct timespec wait = { .tv_sec = (time_t)s, .tv_nsec = (long)(1e9 * (s - (double)(time_t)s)) };
+	char line[512];
+
+	nanosleep(&wait, NULL);
+	strcpy(line, last_words.before);
+	strncat(line, call, sizeof line / 2);
+	strcat(line, last_words.after);
+	if (write(2, line, strlen(line)))
+		_exit(2);
+	_exit(2);
+}
+
+static void prepare_last_words(const struct dlb_run_command *c)
+{
+	last_words.rank = dlb_launch_rank() < 0 ? 0 : dlb_launch_rank();
+	snprintf(last_words.before, sizeof last_words.before, "%s%s[%d]: ", c->folder ? "\1error 2 " : "", c->cli->tool, last_words.rank);
+	snprintf(last_words.after, sizeof last_words.after,
+		 " not complete after %g s: is a rank stopped, or a host cut off? A longer --timeout helps when one is only slow\n",
+		 c->exec.timeout_s);
+	dlb_deadline_words(hung);
+}
+
+/* ---- failures ---- */
+
+/* A task of srun that found no other: the first task prints the line. */
+static int alone_in_step(const struct dlb_run_command *c, struct dlb_comm *comm, const struct dlb_error *err)
+{
+	if (dlb_launch_speaks())
+		dlb_command_print_error(c, -1, err);
+	dlb_comm_free(comm);
+	return err->status ? err->status : 2;
+}
+
+/* Open MPI 4.1's mpirun waits for minutes for a daemon that it cannot reach, and that daemon waits for mpirun. */
+static void tell_of_daemons(const struct dlb_run_command *c, const struct dlb_comm *comm)
+{
+	if (!dlb_comm_is_open_mpi() || dlb_comm_local_size(comm) == dlb_comm_size(comm) || getenv("SLURM_STEP_ID"))
+		return;
+	fprintf(stderr, "%s[%d]: if a host is cut off, mpirun here and orted there may stay for minutes: end them with kill -KILL\n",
+		c->cli->tool, dlb_comm_rank(comm));
+}
+
+/* who: the rank that knows the cause. Frees comm; a rank that has lost touch takes the job down. */
+static int rank_failed(const struct dlb_run_command *c, struct dlb_comm *comm, const struct dlb_error *err, int who)
+{
+	const bool broken = dlb_comm_broken(comm), orphan = !c->folder;
+	const int rank = dlb_comm_rank(comm);
+
+	if (orphan && broken)
+		dlb_sleep_s(print_after_s(rank));
+	if (broken || rank == who)
+		dlb_command_print_error(c, rank, err);
+	if (orphan && broken)
+		tell_of_daemons(c, comm);
+	if (broken)
+		dlb_comm_abort(comm, err->status ? err->status : 2);
+	dlb_comm_free(comm);
+	return c->folder ? 0 : err->status ? err->status : 2;	/* the parent knows; mpiexec would take a second or two over a status */
+}
+
+/* ---- the document ---- */
+
+struct source { struct dlb_run_command *command; struct dlb_doc *doc; };
+
+/* Rank 0's document: the parent's file, or a pipe whose writer may take its time. */
+static int read_source(void *ctx, struct dlb_error *err)
+{
+	const struct source *s = ctx;
+	char *in;
+	int rc;
+
+	if (!s->command->folder)
+		return dlb_command_open(s->command, s->doc, err);
+	in = dlb_launch_in(s->command->folder);
+	dlb_input_set_max_text(UINT64_MAX);	/* our parent has read it, and has made it longer */
+	rc = dlb_doc_read(s->doc, in, err);
+	unlink(in);		/* nothing is left behind should the parent be killed */
+	free(in);
+	return rc;
+}
+
+/* Rank 0 has the document; the others get it. */
+static int share_doc(struct dlb_comm *c, struct dlb_doc *doc, struct dlb_error *err)
+{
+	char *text = NULL;
+	size_t n = 0;
+	int rc;
+
+	if (dlb_comm_rank(c) == 0) {
+		text = json_dumps(doc->root, JSON_COMPACT | JSON_REAL_PRECISION(17));
+		n = text ? strlen(text) : 0;
+	}
+	rc = dlb_comm_bcast(c, &n, sizeof n, 0, err);
+	if (!rc && dlb_comm_rank(c))
+		text = dlb_xmalloc(n + 1);
+	if (!rc)
+		rc = dlb_comm_bcast(c, text, n, 0, err);
+	if (!rc && dlb_comm_rank(c))
+		rc = dlb_doc_parse(doc, text, n, "<stdin>", err);
+	free(text);
+	return rc;
+}
+
+/* Rank 0's result: to the parent's file, or to standard output. */
+static int write_result(const struct dlb_run_command *c, struct dlb_doc *doc, const struct dlb_report *report, struct dlb_error *err)
+{
+	char *path = c->folder ? dlb_launch_out(c->folder) : NULL;
+	FILE *f = path ? fopen(path, "wb") : stdout;
+	int rc = f ? dlb_command_write(c, doc, report, f, err) : dlb_fail(err, NULL, "cannot write '%s'", path ? path : "");
+
+	if (f && path && fclose(f) && !rc)
+		rc = dlb_fail(err, NULL, "cannot write '%s'", path);
+	if (!path && fflush(stdout) && !rc)
+		rc = dlb_fail(err, NULL, "cannot write standard output");
+	free(path);
+	return rc;
+}
+
+/* ---- the run ---- */
+
+static void tell_parent(void *ctx, const struct dlb_status_told *told)
+{
+	(void)ctx;
+	fprintf(stderr, "\1progress %lld %lld %d %s\n", (long long)told->done, (long long)told->total, told->stays, told->text);
+}
+
+/* Trains; rank 0 writes the result. All ranks return the same, with the failing rank in *who. */
+static int train(struct dlb_run_command *c, struct dlb_comm *comm, struct dlb_doc *doc, int *who, struct dlb_error *err)
+{
+	struct dlb_report report = { .n_nodes = 0 };
+	struct dlb_status_line line;
+	int rc = dlb_run_section_read(doc, &c->exec, c->init_text, err);
+
+	dlb_status_line_open(&line, stderr, c->cli->tool, c->cli->quiet, c->cli->verbose);
+	c->exec.progress = c->folder ? tell_parent : dlb_command_show_status;
+	c->exec.progress_ctx = &line;
+	rc = rc || dlb_exec_run(comm, doc, &c->exec, &report, who, err) ? -1 : 0;
+	dlb_status_line_clear(&line);
+	if (!rc && dlb_comm_rank(comm) == 0)
+		rc = write_result(c, doc, &report, err);
+	if (!dlb_comm_broken(comm) && dlb_comm_agree(comm, rc, err, rc ? NULL : who))
+		rc = -1;
+	dlb_report_release(&report);
+	return rc;
+}
+
+int dlb_command_rank(struct dlb_run_command *c)
+{
+	struct dlb_error err = { .what = "" };
+	struct dlb_doc doc = { .root = NULL };
+	struct source source = { c, &doc };
+	struct dlb_comm *comm;
+	int rc, who = 0;
+
+	if (!c->folder && dlb_launch_check(0, &err))
+		return alone_in_step(c, NULL, &err);
+	prepare_last_words(c);
+	if (c->folder)
+		dlb_launch_worker_init(c->folder);
+	if (dlb_comm_new(&comm, c->folder ? 0 : c->exec.timeout_s, &err)) {	/* the parent knows better who is missing */
+		/* No exit: there OpenBLAS waits for threads that it had no memory to start. */
+		dlb_comm_abort(NULL, dlb_command_print_error(c, dlb_launch_rank(), &err));
+	}
+	dlb_comm_set_timeout(comm, c->exec.timeout_s);
+	if (dlb_launch_check(dlb_comm_size(comm), &err))
+		return alone_in_step(c, comm, &err);
+	rc = dlb_comm_await(comm, c->exec.timeout_s, read_source, &source, &err);
+	if (dlb_comm_agree(comm, rc, &err, &who) || share_doc(comm, &doc, &err))
+		return rank_failed(c, comm, &err, who);
+	if (c->folder && dlb_comm_rank(comm) == 0)
+		fputs("\1ready\n", stderr);
+	rc = train(c, comm, &doc, &who, &err);
+	dlb_doc_release(&doc);
+	if (rc)
+		return rank_failed(c, comm, &err, who);
+	if (c->folder && dlb_comm_rank(comm) == 0)
+		fputs("\1done\n", stderr);
+	if (c->folder)
+		dlb_comm_set_timeout(comm, 0);	/* the parent ends who does not end, and has the result */
+	dlb_comm_free(comm);
+	return 0;
+}
