@@ -1,10 +1,10 @@
-/* The training graph: backward ops by reverse-mode differentiation, and one update per weight.
+/* The training graph: backward ops by reverse-mode differentiation, and one update op per weight.
  *
- * Forward ops are walked from the last to the first. When an op's turn comes, every reader of its outputs
- * has had its own, so the gradients of its outputs are complete; its class then adds the ops that turn them
- * into gradients of its inputs (builder.c). A tensor with several readers sums what they gave in the order of
- * their ids, whatever the order of the walk: the sum is part of the graph, so its bits are the same under
- * every placement. Gradients nobody needs (towards the samples) are not asked for.
+ * Forward ops are visited from the last to the first. When an op is visited, all readers of its outputs have
+ * been visited, so the gradients of its outputs are complete. Its class then adds the ops that compute the
+ * gradients of its inputs (builder.c). A tensor with several readers sums their contributions in the order of
+ * the readers' ids, not of the walk: the sum is part of the graph, so its bits are the same under every
+ * placement. Gradients that no op needs (those of the samples) are not computed.
  *
  *     forward   0 Conv   1 Relu   2 Loss
  *     backward  3 Loss' (of 2)   4 Relu' (of 1)   5 Conv' weight (of 0)
@@ -15,7 +15,7 @@
 #include "graph/autodiff.h"
 #include "graph/split.h"
 
-/* -- what is needed -- */
+/* -- which gradients are needed -- */
 
 static bool is_float(const struct dlb_graph *g, int t)
 {
@@ -47,7 +47,7 @@ static void mark_needed(struct dlb_autodiff *ad, const int *wrt, int n_wrt)
 	}
 }
 
-/* -- sums -- */
+/* -- sums of contributions -- */
 
 static void contribute(struct dlb_autodiff *ad, int t, int grad, int op)
 {
@@ -57,7 +57,7 @@ static void contribute(struct dlb_autodiff *ad, int t, int grad, int op)
 	c->c[c->n++] = (struct dlb_contribution){ grad, op };
 }
 
-/* By op id; stable, so an op that reads the tensor twice keeps its own order. */
+/* By op id. The sort is stable: contributions of one op keep their order. */
 static void sort_contributions(struct dlb_contributions *c)
 {
 	for (int i = 1; i < c->n; i++) {
@@ -69,7 +69,7 @@ static void sort_contributions(struct dlb_contributions *c)
 	}
 }
 
-/* One op that adds n gradients of tensor t, and belongs to op `of`. */
+/* Adds a Sum op, which belongs to op `of`, over n gradients of tensor t. Returns its output, -1 with err. */
 static int add_sum(struct dlb_autodiff *ad, int t, const int *grad, int n, int of, struct dlb_error *err)
 {
 	struct dlb_builder b = { .graph = ad, .op = of, .err = err };
@@ -77,8 +77,8 @@ static int add_sum(struct dlb_autodiff *ad, int t, const int *grad, int n, int o
 	return dlb_b_op(&b, "Sum", NULL, 0, grad, n, 1, NULL, t);
 }
 
-/* What the shards of each index gave is summed first, where that shard is: c[] becomes one contribution an index (what whole
- * ops gave comes first). Returns their number, -1 with err. */
+/* Sums the contributions of each shard index first, on that shard's node: c[] becomes one contribution per
+ * index, where all ops that are not split count as one index. Returns their number, -1 with err. */
 static int sum_each_shard(struct dlb_autodiff *ad, int t, struct dlb_contributions *c, struct dlb_error *err)
 {
 	const struct dlb_graph *g = ad->g;
@@ -103,7 +103,8 @@ static int sum_each_shard(struct dlb_autodiff *ad, int t, struct dlb_contributio
 	return c->n = n_groups;
 }
 
-/* In pairs: split.h. The sum belongs to op `of`, those that it is made of to the first shard that they add. */
+/* Adds up contributions in pairs (split.h). The last sum belongs to op `of`, each partial sum to the op of
+ * its first contribution. */
 static int sum_in_pairs(struct dlb_autodiff *ad, int t, const struct dlb_contribution *c, int n, int of, struct dlb_error *err)
 {
 	int half[2];
@@ -115,7 +116,8 @@ static int sum_in_pairs(struct dlb_autodiff *ad, int t, const struct dlb_contrib
 	return half[0] < 0 || half[1] < 0 ? -1 : add_sum(ad, t, half, 2, of, err);
 }
 
-/* The gradient of tensor t, its contributions summed; -1 when none came. `op` is what the Sum belongs to. */
+/* The gradient of tensor t: the sum of its contributions, added as an op that belongs to
+ * `op`. -1: there are none. */
 static int collect(struct dlb_autodiff *ad, int t, int op, struct dlb_error *err)
 {
 	struct dlb_contributions *c = &ad->of[t];
@@ -145,7 +147,8 @@ static int collect(struct dlb_autodiff *ad, int t, int op, struct dlb_error *err
 
 /* -- one op -- */
 
-/* conv1.weight -> "weight"; inputs that are no weights: "input", "input2", ... */
+/* The role of input k in gradient names: conv1.weight -> "weight"; inputs that are no
+ * weights: "input", "input2", ... */
 static const char *role_of(struct dlb_autodiff *ad, int op, int k)
 {
 	const struct dlb_graph *g = ad->g;
@@ -157,7 +160,7 @@ static const char *role_of(struct dlb_autodiff *ad, int op, int k)
 	return dot && dot[1] ? dot + 1 : t->name;
 }
 
-/* Renames the ops that make the gradients of the inputs: "conv1.grad_weight". */
+/* Names the ops that compute the gradients of the inputs, such as "conv1.grad_weight". */
 static void name_gradients(struct dlb_autodiff *ad, int op, int first, const int *din)
 {
 	struct dlb_graph *g = ad->g;
@@ -173,7 +176,7 @@ static void name_gradients(struct dlb_autodiff *ad, int op, int first, const int
 	}
 }
 
-/* A gradient lies in memory as its tensor does. */
+/* A gradient has the layout of its tensor: adds a Layout op where it differs. */
 static int match_layout(struct dlb_autodiff *ad, struct dlb_builder *b, int grad, int t, int first)
 {
 	struct dlb_graph *g = ad->g;
@@ -190,7 +193,8 @@ static int match_layout(struct dlb_autodiff *ad, struct dlb_builder *b, int grad
 	return dlb_b_op(b, dlb_layouts_coincide(x) ? "LayoutView" : "Layout", &to, 1, &grad, 1, 1, NULL, t);
 }
 
-/* And is of its type: an operator that reads f32 beside bf16 gives its gradient in bf16. */
+/* A gradient has the type of its tensor: an operator with f32 and bf16 inputs gives bf16
+ * gradients to the latter. */
 static int match_dtype(struct dlb_autodiff *ad, struct dlb_builder *b, int grad, int t)
 {
 	const enum dlb_dtype want = ad->g->tensor[t].dtype;
@@ -266,7 +270,7 @@ static int differentiate_op(struct dlb_autodiff *ad, int op, struct dlb_error *e
 	return take_gradients(ad, &b, first, err);
 }
 
-/* A weight's gradient is a tensor of its own: the program adds up micro-batches there. */
+/* Each weight's gradient is a tensor of its own, since the program sums micro-batches in it. */
 static int own_gradient(struct dlb_autodiff *ad, int w, int op, struct dlb_error *err)
 {
 	struct dlb_graph *g = ad->g;
@@ -287,7 +291,7 @@ static int own_gradient(struct dlb_autodiff *ad, int w, int op, struct dlb_error
 	return grad;
 }
 
-/* Weights whose first reader has just been walked have all their gradients. */
+/* The gradients of a weight are complete once its first reader has been visited. */
 static int finish_weights(struct dlb_autodiff *ad, int op, struct dlb_error *err)
 {
 	struct dlb_graph *g = ad->g;
@@ -298,7 +302,7 @@ static int finish_weights(struct dlb_autodiff *ad, int op, struct dlb_error *err
 			continue;
 		const int grad = ad->of[t].c[0].grad;
 		if (ad->of[t].n == 1 && g->tensor[grad].kind == DLB_T_WEIGHT_GRADIENT && g->tensor[grad].of == t)
-			continue;		/* read twice by this op */
+			continue;		/* this op reads it twice */
 		if (own_gradient(ad, t, op, err) < 0)
 			return -1;
 	}
@@ -324,7 +328,8 @@ static void finish(struct dlb_autodiff *ad)
 	dlb_arena_release(&ad->a);
 }
 
-/* Backward ops that read what their forward op saved for them share its node: its form is the kernel's own. */
+/* A backward op that reads tensors saved by its forward op shares its node: their format
+ * is private to the kernel. */
 static void colocate_readers(struct dlb_autodiff *ad)
 {
 	struct dlb_graph *g = ad->g;

@@ -1,17 +1,18 @@
 /* nn.EmbeddingBag: a Loop over bags becomes one reduction.
  *
- * PyTorch's exporter writes a bag after another: iteration i takes the rows [offsets[i], offsets[i + 1]) of the looked-up
- * vectors, reduces them (sum, mean or max over axis 0) and puts the result at the end of a sequence, which is joined after
- * the loop. There are as many iterations as bags, so their number follows the batch and the loop cannot be unrolled. Where
- * every bag has L rows (offsets are 0, L, 2L ...), it is Reshape to (bags, L, ...) and a reduction over axis 1.
+ * PyTorch's exporter computes one bag per iteration: iteration i slices rows [offsets[i], offsets[i + 1]) of
+ * the looked-up vectors, reduces them over axis 0 (sum, mean or max) and appends the result to a sequence,
+ * which is concatenated after the loop. The number of iterations is the number of bags, which follows the
+ * batch, so the loop cannot be unrolled. Where all bags have L rows (offsets are 0, L, 2L ...), the loop
+ * equals a Reshape to (bags, L, ...) and a reduction over axis 1.
  *
- * The body is recognised by what it is made of: only vertices that cut rows, choose and reduce them, wired as said. */
+ * The body matches if it has only ops that slice, select and reduce rows, connected in this way. */
 #include <string.h>
 #include "graph/fold.h"
 
 struct bags { int rows, offsets; int64_t length; const char *reduce; };
 
-/* The graph in attribute `name` of a vertex; NULL: none. */
+/* The body in attribute `name` of a vertex; NULL: none. */
 static const struct dlb_body *body_of(const struct fold *f, const struct dlb_op *o, const char *name)
 {
 	const int64_t i = dlb_attr_int(o->attr, o->n_attr, name, -1);
@@ -20,7 +21,8 @@ static const struct dlb_body *body_of(const struct fold *f, const struct dlb_op 
 	return b && b->first_capture + b->g.n_inputs - b->n_formal <= o->n_in ? b : NULL;
 }
 
-/* Which operand of the vertex around it body tensor t is; -1: it is made inside. */
+/* The operand of `around`, the enclosing vertex, that tensor t of the body captures; -1:
+ * computed inside the body. */
 static int captured(const struct dlb_body *b, const struct dlb_op *around, int t)
 {
 	for (int i = b->n_formal; i < b->g.n_inputs; i++)
@@ -29,7 +31,8 @@ static int captured(const struct dlb_body *b, const struct dlb_op *around, int t
 	return -1;
 }
 
-/* What reduces, over all bodies below: the last row of a mean is a sum that is divided. false: something else is done. */
+/* Finds the reduction in the body and in its branches. A ReduceSum beside a ReduceMean is part of the mean.
+ * false: the body contains other ops. */
 static bool find_reduction(const struct fold *f, const struct dlb_body *b, const char **reduce, int depth)
 {
 	static const char *const harmless[] = { "Reshape", "CastLike", "Cast", "Add", "Sub", "Slice", "Equal", "SequenceInsert", "Less",
@@ -56,8 +59,8 @@ static bool find_reduction(const struct fold *f, const struct dlb_body *b, const
 	return true;
 }
 
-/* The rows that a Slice in the body, or in a branch inside it, cuts, as an operand of the vertex around: the one tensor cut
- * besides the offsets; -1: none, or made inside. */
+/* The operand of `around` whose rows are sliced by a branch of the body; -1: none, or
+ * computed inside the body. */
 static int cut_rows(const struct fold *f, const struct dlb_body *b, const struct dlb_op *around, int depth)
 {
 	for (int i = 0; i < b->g.n_ops; i++) {
@@ -72,7 +75,7 @@ static int cut_rows(const struct fold *f, const struct dlb_body *b, const struct
 	return -1;
 }
 
-/* The tensor from which the body cuts where a bag starts and ends; -1: two different ones, or none. */
+/* The tensor from which the body slices the start and the end of a bag; -1: none, or two different ones. */
 static int cut_offsets(const struct dlb_body *b, const struct dlb_op *loop)
 {
 	int found = -1, n = 0;
@@ -88,7 +91,8 @@ static int cut_offsets(const struct dlb_body *b, const struct dlb_op *loop)
 	return n == 2 ? found : -1;
 }
 
-/* Offsets 0, L, 2L ... up to the number of rows, at every size at which they are known. */
+/* Are the offsets 0, L, 2L ... up to the number of rows, at every size at which they are
+ * known? Sets length to L. */
 static bool even_offsets(struct fold *f, struct bags *bags)
 {
 	const struct dlb_tensor *x = &f->g->tensor[bags->offsets], *rows = &f->g->tensor[bags->rows];
@@ -112,7 +116,7 @@ static bool even_offsets(struct fold *f, struct bags *bags)
 	return rows->dim[0].mul % bags->length == 0 && rows->dim[0].add % bags->length == 0;
 }
 
-/* All that is read of the loop is its sequence, joined along axis 0. */
+/* The loop's sequence is its only output that is read, and its only reader concatenates it along axis 0. */
 static bool only_joined(const struct fold *f, const struct dlb_op *loop)
 {
 	const struct dlb_graph *g = f->g;
@@ -150,7 +154,7 @@ static bool match(struct fold *f, const struct dlb_op *loop, struct bags *bags)
 		even_offsets(f, bags);
 }
 
-/* Rows of the batch of bags, (bags * length, ...), as (bags, length, ...). */
+/* Reshapes the rows of all bags, (bags * length, ...), to (bags, length, ...). */
 static int by_bag(struct fold *f, int op, const struct bags *bags, struct dlb_error *err)
 {
 	const struct dlb_tensor *x = &f->g->tensor[bags->rows];
@@ -170,19 +174,19 @@ static int by_bag(struct fold *f, int op, const struct bags *bags, struct dlb_er
 	return dlb_fold_emit(f, op, "Reshape", (int[]){ bags->rows, shape }, 2, NULL, 0, 1, NULL, err);
 }
 
-/* Reduced over the rows of each bag, axis 1 of t. */
+/* Reduces t over axis 1, the rows of each bag. */
 static int reduced(struct fold *f, int op, const struct bags *bags, int t, struct dlb_error *err)
 {
 	const int64_t axis = 1;
 	const struct dlb_attr attr[] = { { .name = "keepdims", .type = DLB_ATTR_INT, .i = 0 },
 					 { .name = "axes", .type = DLB_ATTR_INTS, .ints = &axis, .n = 1 } };
 
-	if (!strcmp(bags->reduce, "ReduceSum"))		/* axes are an input of this one alone (opset 13) */
+	if (!strcmp(bags->reduce, "ReduceSum"))		/* only ReduceSum has axes as an input (opset 13) */
 		return dlb_fold_emit(f, op, "ReduceSum", (int[]){ t, dlb_fold_ints(f, op, &axis, 1) }, 2, attr, 1, 1, NULL, err);
 	return dlb_fold_emit(f, op, bags->reduce, &t, 1, attr, 2, 1, NULL, err);
 }
 
-/* -- as torch.onnx.export(dynamo=False) writes it: the indices are cut, looked up and reduced, results stacked -- */
+/* -- as torch.onnx.export(dynamo=False) writes it: slices indices, looks up, reduces, stacks results -- */
 
 /* The vertex of the body that makes t; NULL: none. */
 static const struct dlb_op *maker(const struct dlb_body *b, int t)
@@ -193,7 +197,8 @@ static const struct dlb_op *maker(const struct dlb_body *b, int t)
 	return NULL;
 }
 
-/* Tensor t of the body is element i, the iteration's number, of an operand of the loop, unsqueezed; which one, -1: it is not. */
+/* The operand of the loop of which tensor t of the body is element i, i being the iteration number
+ * (perhaps unsqueezed); -1: none. */
 static int element_of(const struct dlb_body *b, const struct dlb_op *loop, int t)
 {
 	const struct dlb_op *o = maker(b, t);
@@ -204,7 +209,7 @@ static int element_of(const struct dlb_body *b, const struct dlb_op *loop, int t
 	return captured(b, loop, o->in[0]);
 }
 
-/* ends[i] is (i + 1) L at the size at which the model was exported, or at all. */
+/* Is ends[i] = (i + 1) L at every size at which it is known? */
 static bool even_ends(struct fold *f, const struct bags *bags, int ends)
 {
 	const struct dlb_tensor *x = &f->g->tensor[ends];

@@ -1,20 +1,21 @@
-/* Where the batch stands in a tensor, and the constants that have to say so.
+/* The position of the batch in each tensor, and the constant operands that contain the batch size.
  *
- * A dimension that follows the batch is outer * n * inner: (batch, tokens) flattened has outer 1 and inner `tokens`,
- * (tokens, batch) flattened has outer `tokens`. With `outer` known for every tensor, the batch has one place in the
- * row-major order of the elements: `front` steps of it stand before one another, front being the product of the
- * dimensions before it times outer. A Reshape keeps the order of elements, so exactly those target shapes are right in
- * which some dimension begins at or before that place and ends behind it; with a batch of 2 or more there is at most one
- * such dimension, and the entry of a constant shape that holds it is found without a guess. A Transpose moves dimensions
- * as they are. At a batch of 1 several dimensions may do: see better().
+ * A dimension that follows the batch is outer * n * inner: (batch, tokens) flattened has outer 1 and inner
+ * `tokens`, (tokens, batch) flattened has outer `tokens`. Once `outer` is known, the batch has a position
+ * in the row-major order of elements: `front`, the product of the dimensions before it times outer, counts
+ * the blocks that each hold all samples. A Reshape keeps the order of elements, so a target shape is right
+ * exactly if one of its dimensions begins at or before that position and ends after it. With a batch of 2
+ * or more there is at most one such dimension, so the entry of a constant shape that holds the batch is
+ * found without guessing. A Transpose permutes dimensions and changes none. At a batch of 1 several
+ * dimensions may match: see better().
  *
- * Constants that are operands of shape (of Reshape, Expand, Resize, Slice, Split) and hold the batch that the model was
- * exported with are replaced here, before the vertex is inferred, by ones that follow it. */
+ * Constant shape operands (of Reshape, Expand, Resize, Slice, Split) that contain the batch size of the
+ * export are replaced here, before the vertex is inferred, by constants that follow the batch. */
 #include <inttypes.h>
 #include <string.h>
 #include "graph/fold.h"
 
-/* -- places -- */
+/* -- positions -- */
 
 static int64_t at_reference(const struct fold *f, struct dlb_dim d)
 {
@@ -40,9 +41,9 @@ int64_t dlb_batch_front(const struct fold *f, int t, int *dim)
 	return front ? front * f->outer[t][*dim] : -1;
 }
 
-/* At a batch of 1, is entry j of shape v a better place than entry `best`, which stands before it? A dimension of the batch
- * alone is best; the last one, which holds features, is worst; of the others the one that leaves more of the fixed
- * dimensions of x as they are; then the first. */
+/* At a batch of 1: is entry j of shape v a better position of the batch than the earlier entry `best`? An
+ * entry of 1 is best; the last entry, which holds features, is worst; otherwise the entry that keeps more of
+ * x's fixed dimensions wins, and the earlier one if equal. */
 static bool better(const struct dlb_tensor *x, int dim, const int64_t *v, int n, int j, int best)
 {
 	int kept[2] = { 0, 0 };
@@ -78,9 +79,9 @@ int dlb_batch_entry(const struct fold *f, int t, int dim, int64_t front, const i
 	return best;
 }
 
-/* -- through vertices -- */
+/* -- positions in outputs: `outer` of dimension k of output y, 0: unknown -- */
 
-/* Row-major order stays: Reshape, Flatten, Squeeze, Unsqueeze. */
+/* Reshape, Flatten, Squeeze, Unsqueeze keep the row-major order. */
 static int64_t through_view(const struct fold *f, const struct dlb_op *o, int y, int k)
 {
 	int dim;
@@ -103,7 +104,8 @@ static int64_t through_transpose(const struct fold *f, const struct dlb_op *o, i
 	return f->outer[o->in[0]][listed == n ? perm[k] : n - 1 - k];
 }
 
-/* (n) after (n) after (n) is 3 times the batch; nothing else that grows along the batch has its form. */
+/* Concat or Tile of (n) three times has 3 * batch elements with outer 3. Other growth
+ * along the batch is unknown. */
 static int64_t through_repeat(const struct fold *f, const struct dlb_op *o, int y, int k)
 {
 	const struct dlb_tensor *x = &f->g->tensor[o->in[0]];
@@ -119,8 +121,8 @@ static int64_t through_repeat(const struct fold *f, const struct dlb_op *o, int 
 	return f->outer[o->in[0]][k] == 1 ? mul / x->dim[k].mul : 0;
 }
 
-/* Any other vertex: as in the operand's dimension that this one comes from, which has its size. Aligned at the right
- * as in broadcasting, at the left, else anywhere. */
+/* Other operators: `outer` of the operand's dimension of the same size, aligned at the right as in
+ * broadcasting, else at the left, else anywhere. */
 static int64_t through(const struct fold *f, const struct dlb_op *o, int y, int k)
 {
 	const struct dlb_tensor *out = &f->g->tensor[y];
@@ -168,7 +170,7 @@ int dlb_batch_place(struct fold *f, int op, struct dlb_error *err)
 	return 0;
 }
 
-/* -- operands that hold the batch -- */
+/* -- operands that contain the batch size -- */
 
 struct ints { int n; int64_t v[DLB_MAX_DIMS], mul[DLB_MAX_DIMS]; };
 
@@ -177,7 +179,7 @@ static const struct dlb_tensor *input_of(const struct fold *f, const struct dlb_
 	return k < o->n_in && o->in[k] >= 0 ? &f->g->tensor[o->in[k]] : NULL;
 }
 
-/* Operand k as constant integers, the same for every batch; false when it is none. */
+/* Operand k as constant integers that do not follow the batch; false: it is not constant. */
 static bool fixed_ints(const struct fold *f, const struct dlb_op *o, int k, struct ints *out)
 {
 	const struct dlb_tensor *x = input_of(f, o, k);
@@ -191,7 +193,7 @@ static bool fixed_ints(const struct fold *f, const struct dlb_op *o, int k, stru
 	return true;
 }
 
-/* Entry i, a multiple of the batch, follows it. */
+/* Makes entry i, a multiple of the batch, follow the batch. */
 static void follow(const struct fold *f, struct ints *s, int i)
 {
 	s->mul[i] = s->v[i] / f->wired;
@@ -230,7 +232,7 @@ static void reshape(struct fold *f, int op)
 		if (s.v[i] == -1)
 			gap = i;
 		else if (full.v[i] < 1 || total % full.v[i])
-			return;				/* whatever it is, inference says it better */
+			return;				/* inference reports the error better */
 		else
 			total /= full.v[i];
 	}
@@ -239,7 +241,7 @@ static void reshape(struct fold *f, int op)
 	const int entry = dlb_batch_entry(f, o->in[0], dim, front, full.v, s.n, &outer);
 	if (entry < 0)
 		return;
-	/* a 0 that would copy the batch to where it does not stand, and a constant where it does */
+	/* where a 0 would copy the batch to a wrong position, and a constant stands at the right one */
 	bool changed = s.v[entry] > 0 && (follow(f, &s, entry), true);
 	if (s.v[entry] == 0 && !s.mul[entry] && entry != dim) {
 		s.v[entry] = full.v[entry];
@@ -274,7 +276,7 @@ static void expand(struct fold *f, int op)
 		set_operand(f, op, 1, &s);
 }
 
-/* The sizes that Resize makes: those of dimensions that follow the batch are not resized. */
+/* Output sizes of Resize: dimensions that follow the batch are not resized. */
 static void resize(struct fold *f, int op)
 {
 	const struct dlb_op *o = &f->g->op[op];
@@ -297,7 +299,8 @@ static void resize(struct fold *f, int op)
 		set_operand(f, op, 3, &s);
 }
 
-/* Slice: all of a dimension that follows the batch, or whole batches of several that stand one after the other. */
+/* Slice: a range that covers a whole dimension that follows the batch, or whole
+ * batches of one with outer > 1. */
 static void slice(struct fold *f, int op)
 {
 	const struct dlb_op *o = &f->g->op[op];
@@ -321,7 +324,7 @@ static void slice(struct fold *f, int op)
 			follow(f, &start, i);
 			follow(f, &end, i);
 		} else if (batches && start.v[i] && start.v[i] > -size && start.v[i] < size && x->dim[k].mul > 1)
-			follow(f, &start, i);	/* to the end, however that is written */
+			follow(f, &start, i);	/* the end, however it is written */
 		else
 			continue;
 		changed = true;

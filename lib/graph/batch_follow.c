@@ -1,28 +1,29 @@
-/* What a fixed batch left in constants, and in what is made of constants and weights alone.
+/* Makes constants, and tensors computed from constants and weights alone, follow the batch.
  *
- * Exporters write out what they can compute: an initial state of zeros becomes a constant of shape (layers, 8, hidden),
- * a mask one of (8, 1, T, T), positions one of (8, T) that an embedding is looked up with. Nothing says that these 8 are
- * the batch until a vertex reads one beside a tensor that follows it, and agrees at 8 samples alone. Then the operand is
- * made again so that the dimension has one row, which broadcasts, or else follows the batch (dlb_batch_follow): from the
- * constants on through every vertex between them and this one. A constant can follow the batch when its rows are equal
- * along that dimension or, of integers, go up by the same steps (arange). What makes the shapes agree is kept; what
- * stood there before is dead. */
+ * Exporters precompute: an initial state of zeros becomes a constant of shape (layers, 8, hidden), a mask one
+ * of (8, 1, T, T), position ids one of (8, T). Only a vertex that reads such a tensor beside one that follows
+ * the batch shows that this 8 is the batch: their shapes agree at 8 samples alone. The operand is then
+ * rebuilt so that the dimension has either one row, which broadcasts, or follows the batch
+ * (dlb_batch_follow): from its constants through every vertex between them and this one. A constant can
+ * follow the batch if its rows are equal along that dimension or, for integers, increase by a constant step
+ * (arange). A rebuilt operand is kept if the shapes then agree; the vertices that it replaces become dead. */
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 #include "graph/fold.h"
 
-enum { MAX_TRIALS = 400 };	/* of one vertex: it has few operands that could hold the batch */
+enum { MAX_TRIALS = 400 };	/* per vertex: few of its operands can contain the batch */
 
-/* Dimension k of tensor t, outer * batch * inner as the model was exported, is to have outer * inner elements (one) or
- * to follow the batch. step: of integers exported at a batch of 1, which show no other row, the first of each `each` goes up
- * by so much from one sample to the next; 0: all rows are equal. */
+/* A request: dimension k of tensor t, which is outer * batch * inner as exported, shall have
+ * outer * inner elements (`one`) or follow the batch. `step` is for integers exported at a batch of 1,
+ * which show no second row: the first of each `each` elements increases by `step` from one sample to the
+ * next; 0: all rows are equal. */
 struct wish { int t, k; int64_t outer; bool one; int64_t step, each; };
 struct dlb_batch_made { struct wish wish; int made; };
 
 /* -- constants -- */
 
-/* A constant as rows of the batch: (front, batch, behind) in row-major order. */
+/* A constant viewed as (front, batch, behind) in row-major order. */
 struct rows { const struct dlb_tensor *x; int64_t front, batch, behind; size_t size; };
 
 static struct rows rows_of(const struct fold *f, const struct wish *w)
@@ -65,7 +66,7 @@ static int64_t element(const struct rows *r, int64_t front, int64_t b, int64_t i
 	return dlb_value_int(row(r, front, b), r->x->dtype, i);
 }
 
-/* From row b - 1 to b; false where it is too large for a number. */
+/* The difference between rows b - 1 and b; false if it overflows. */
 static bool step_to(const struct rows *r, int64_t front, int64_t b, int64_t i, int64_t *step)
 {
 	const int64_t to = element(r, front, b, i), from = element(r, front, b - 1, i);
@@ -76,7 +77,8 @@ static bool step_to(const struct rows *r, int64_t front, int64_t b, int64_t i, i
 	return true;
 }
 
-/* Integers that go up by the same step from each row to the next; *step has front * behind of them, in f->a. */
+/* Do the integers increase by the same step from each row to the next? *step:
+ * front * behind steps, in f->a. */
 static bool steady_rows(struct fold *f, const struct rows *r, const struct wish *w, int64_t **step)
 {
 	if ((r->batch < 2 && !w->step) || !dlb_dtype_is_int(r->x->dtype) || r->x->dtype == DLB_BOOL)
@@ -98,7 +100,7 @@ static bool steady_rows(struct fold *f, const struct rows *r, const struct wish 
 	return true;
 }
 
-/* The first rows, (front, 1, behind). */
+/* A copy of the first rows: (front, 1, behind). */
 static void *first_rows(struct fold *f, const struct rows *r)
 {
 	const size_t bytes = (size_t)r->behind * r->size;
@@ -109,7 +111,7 @@ static void *first_rows(struct fold *f, const struct rows *r)
 	return copy;
 }
 
-/* A constant in place of constant `of`: a weight when that was one, of which the exporter had repeated the rows. */
+/* A constant that replaces constant `of`; a weight if that was one (the exporter had repeated its rows). */
 static int new_constant(struct fold *f, int of, const struct dlb_desc *d, const void *data)
 {
 	const int t = dlb_graph_add_constant(f->g, f->g->tensor[of].name, d, data, NULL);
@@ -119,7 +121,7 @@ static int new_constant(struct fold *f, int of, const struct dlb_desc *d, const 
 	return t;
 }
 
-/* A constant of shapes and indices. */
+/* An integer constant, for shapes and indices. */
 static int new_ints(struct fold *f, const char *name, const struct dlb_desc *d, const int64_t *v, const int64_t *mul)
 {
 	const int t = dlb_graph_add_constant(f->g, name, d, v, mul);
@@ -129,7 +131,7 @@ static int new_ints(struct fold *f, const char *name, const struct dlb_desc *d, 
 	return t;
 }
 
-/* A shape: x's, but entry k is one (outer * inner) or follows the batch. */
+/* The shape of x with entry k one (outer * inner) or following the batch. */
 static int new_shape(struct fold *f, const struct wish *w)
 {
 	const struct dlb_tensor *x = &f->g->tensor[w->t];
@@ -146,7 +148,7 @@ static int new_shape(struct fold *f, const struct wish *w)
 	return new_ints(f, x->name, &d, v, w->one ? NULL : mul);
 }
 
-/* A constant with the shape asked for and one value. */
+/* A constant of the requested shape with all elements `value`. */
 static int new_fill(struct fold *f, const struct wish *w, double value)
 {
 	const struct dlb_tensor x = f->g->tensor[w->t];
@@ -165,7 +167,7 @@ static int new_fill(struct fold *f, const struct wish *w, double value)
 	return t;
 }
 
-/* (front, n, behind) by Expand or, with steps, base + step * (0 .. n-1), in the shape asked for. */
+/* (front, n, behind) in the requested shape: by Expand or, with steps, by base + step * (0 .. n-1). */
 static int along_batch(struct fold *f, int op, const struct wish *w, const struct rows *r, const int64_t *step,
 		       struct dlb_error *err)
 {
@@ -203,7 +205,7 @@ static int constant_that_follows(struct fold *f, int op, const struct wish *w)
 	int64_t *step;
 
 	if (x->data_mul || (f->trained[w->t] && f->wired == 1 && x->dim[w->k].add != 1))
-		return -1;			/* any dimension of a weight is one row of more */
+		return -1;			/* more than one row of a weight */
 	if (x->is_fill && !f->trained[w->t])
 		return new_fill(f, w, x->fill);
 	if (!x->data)
@@ -225,7 +227,8 @@ static int constant_that_follows(struct fold *f, int op, const struct wish *w)
 
 static int made_for(struct fold *f, int op, struct wish w);
 
-/* Does vertex p, with the operands in[], make dimension w->k of w->t as wished, and all else as it was? */
+/* Does vertex p, given operands in[], make dimension w->k of w->t as requested and
+ * leave the other dimensions? */
 static bool makes(struct fold *f, int p, int *in, const struct wish *w)
 {
 	struct dlb_op *o = &f->g->op[p];
@@ -248,8 +251,8 @@ static bool makes(struct fold *f, int p, int *in, const struct wish *w)
 	return good;
 }
 
-/* The dimension of operand i that is dimension k of w->t, aligned at the right as in broadcasting, or at the left; -1:
- * none of its size. */
+/* The dimension of the operand that corresponds to dimension k of w->t, aligned at the right (as in
+ * broadcasting) or at the left; -1: none of that size. */
 static int aligned(const struct fold *f, const struct wish *w, int operand, bool right)
 {
 	const struct dlb_tensor *x = &f->g->tensor[operand], *y = &f->g->tensor[w->t];
@@ -258,7 +261,8 @@ static int aligned(const struct fold *f, const struct wish *w, int operand, bool
 	return d >= 0 && d < x->n_dims && !x->dim[d].mul && x->dim[d].add == y->dim[w->k].add ? d : -1;
 }
 
-/* Vertex p once more, with operands that make it as wished: all that are aligned with the dimension, else any one. */
+/* A copy of vertex p whose operands give the requested dimension: rebuilds all aligned
+ * operands, else a single one. */
 static int through_operands(struct fold *f, int op, int p, const struct wish *w)
 {
 	const int n_in = f->g->op[p].n_in;
@@ -291,7 +295,7 @@ static int through_operands(struct fold *f, int op, int p, const struct wish *w)
 	return -1;
 }
 
-/* Reshape, Flatten, Squeeze, Unsqueeze: the place in row-major order is the same in the operand. */
+/* Reshape, Flatten, Squeeze, Unsqueeze: the operand has the batch at the same position in row-major order. */
 static int through_view(struct fold *f, int op, int p, const struct wish *w)
 {
 	const int from = f->g->op[p].in[0];
@@ -337,7 +341,8 @@ static int vertex_that_follows(struct fold *f, int op, const struct wish *w)
 	return through_operands(f, op, p, w);
 }
 
-/* The tensor that stands for w.t as wished; -1: there is none. Made once. `op` names what is made of constants. */
+/* The tensor that fulfils request w, made once per request; -1: impossible. `op` names the
+ * constants that are added. */
 static int made_for(struct fold *f, int op, struct wish w)
 {
 	const struct dlb_tensor *x = &f->g->tensor[w.t];
@@ -360,9 +365,9 @@ int dlb_batch_made(struct fold *f, int op, int t, int k)
 	return made_for(f, op, (struct wish){ .t = t, .k = k, .outer = 1 });
 }
 
-/* -- the vertex that does not agree -- */
+/* -- the vertex whose shapes do not agree -- */
 
-/* These broadcast: an operand of one row is as good as one that follows the batch. */
+/* Operators that broadcast: an operand of one row serves as well as one that follows the batch. */
 static bool broadcasts(const struct dlb_op *o)
 {
 	static const char *const types[] = { "Add", "Sub", "Mul", "Div", "Pow", "Mod", "And", "Or", "Xor", "BitwiseAnd",
@@ -375,8 +380,9 @@ static bool broadcasts(const struct dlb_op *o)
 	return false;
 }
 
-/* Could dimension d of operand i hold the batch? *outer: as in a dimension of another operand that follows it, stands
- * where this one does, and has its size; without one 1 if `any`. */
+/* Can dimension d of operand i hold the batch? Yes if an aligned dimension of another operand
+ * follows the batch and has its size: *outer is that dimension's. Otherwise, with `any`, if it
+ * equals the batch: *outer is 1. */
 static bool may_hold(const struct fold *f, const struct dlb_op *o, int i, int d, bool any, int64_t *outer)
 {
 	const struct dlb_tensor *x = &f->g->tensor[o->in[i]];
@@ -398,7 +404,8 @@ static bool may_hold(const struct fold *f, const struct dlb_op *o, int i, int d,
 
 struct search { int op, left; bool any; };
 
-/* Operands from i on, each as it is or made to follow in one of its dimensions: the first choice that agrees. */
+/* Tries operands i and later, each unchanged or rebuilt in one of its dimensions; stops
+ * where the shapes agree. */
 static bool search(struct fold *f, struct search *s, int i)
 {
 	struct dlb_error ignored = { .what = "" };
@@ -410,7 +417,7 @@ static bool search(struct fold *f, struct search *s, int i)
 		return !dlb_graph_infer(f->g, s->op, f->n, &f->known, &ignored);
 	if (search(f, s, i + 1))
 		return true;
-	const int t = f->g->op[s->op].in[i];	/* what is made for an operand may move the array of ops */
+	const int t = f->g->op[s->op].in[i];	/* rebuilding an operand may move the array of ops */
 	for (int d = 0; t >= 0 && d < f->g->tensor[t].n_dims; d++) {
 		if (!may_hold(f, &f->g->op[s->op], i, d, s->any, &outer))
 			continue;
@@ -425,7 +432,7 @@ static bool search(struct fold *f, struct search *s, int i)
 	return false;
 }
 
-/* A constant that the operand t is made of, with the batch in a dimension of that size; -1. */
+/* A constant that operand t is computed from and that has a dimension of this size; -1: none. */
 static int holder(const struct fold *f, int t, int64_t size, int *left)
 {
 	const struct dlb_tensor *x = &f->g->tensor[t];
@@ -445,7 +452,7 @@ static int holder(const struct fold *f, int t, int64_t size, int *left)
 	return -1;
 }
 
-/* "export with dynamic_shapes={...}": the inputs whose first dimension is the batch. */
+/* Hint "export with dynamic_shapes={...}", listing the inputs whose first dimension is the batch. */
 void dlb_batch_hint(const struct fold *f, struct dlb_error *err)
 {
 	const struct dlb_graph *g = f->g;
@@ -460,7 +467,7 @@ void dlb_batch_hint(const struct fold *f, struct dlb_error *err)
 	dlb_hint(err, "torch.onnx.export(..., dynamic_shapes={%s}) leaves the batch open", list);
 }
 
-/* Says in err which constant holds the batch, when it can be told. */
+/* Names in err the constant that holds the batch, if one is found. */
 static void blame(const struct fold *f, int op, struct dlb_error *err)
 {
 	const struct dlb_op *o = &f->g->op[op];
@@ -498,9 +505,10 @@ int dlb_batch_unwire(struct fold *f, int op, struct dlb_error *err)
 
 /* -- indices along the batch -- */
 
-/* Constant indices into (batch, rows) flattened, n rows a sample, each sample's into its own: they go up by n from one
- * sample to the next. Of several coordinates (GatherND, ScatterND: w->each of them) that holds for the first. From a batch of
- * 1 it is taken to hold where they name rows of that sample. */
+/* Constant indices into a flattened (batch, rows), n rows per sample: does each sample index its own
+ * rows, so that the indices increase by n from one sample to the next? With several coordinates
+ * (GatherND, ScatterND: w->each of them) only the first increases. At a batch of 1 it is assumed if the
+ * indices lie in that sample's rows. */
 static bool own_rows(struct fold *f, struct wish *w, int64_t n)
 {
 	const struct dlb_tensor *x = &f->g->tensor[w->t];
@@ -521,11 +529,11 @@ static bool own_rows(struct fold *f, struct wish *w, int64_t n)
 	return own;
 }
 
-/* Indices along dimension k of the data, which follows the batch, are made to follow it. */
+/* Makes indices into dimension k of the data follow the batch, where the data do. */
 static void gather(struct fold *f, int op, int k, bool nd)
 {
 	const int from = f->g->op[op].in[0], by = f->g->op[op].in[1];
-	const struct dlb_tensor x = f->g->tensor[from], index = f->g->tensor[by];	/* copies: what is made moves the arrays */
+	const struct dlb_tensor x = f->g->tensor[from], index = f->g->tensor[by];	/* copies: making tensors moves the arrays */
 	const int n = index.n_dims - nd;
 
 	if (k < 0 || k >= x.n_dims || !x.dim[k].mul || f->outer[from][k] != 1 || dlb_tensor_follows_batch(&index))
@@ -541,7 +549,7 @@ static void gather(struct fold *f, int op, int k, bool nd)
 	}
 }
 
-/* Updates that follow the batch, into constant data by constant indices: both follow it too. */
+/* Updates follow the batch but data and indices are constant: makes both follow it. */
 static void scatter(struct fold *f, int op, bool nd)
 {
 	const struct dlb_op *o = &f->g->op[op];
@@ -559,8 +567,9 @@ static void scatter(struct fold *f, int op, bool nd)
 	f->g->op[op].in[1] = by;
 }
 
-/* These agree at any size, whatever their indices are: those of one for each sample, or of each sample's own rows, are
- * made to follow the batch before the vertex is inferred. */
+/* Gather and scatter infer at any size, whatever their indices, so no error shows that the indices
+ * hold the batch. Makes indices of one per sample, or into each sample's own rows, follow the
+ * batch before inference. */
 void dlb_batch_indices(struct fold *f, int op)
 {
 	const struct dlb_op *o = &f->g->op[op];

@@ -1,11 +1,11 @@
-/* What a gradient function calls to add backward ops (struct dlb_builder in op/op.h). Every op is inferred as
- * it is added, at three batch sizes like the forward ones, so shapes of gradients follow the batch too. The
- * first failure sticks: what comes after it does nothing and returns -1. */
+/* Functions that gradient functions call to add backward ops (struct dlb_builder in op/op.h). Every op is
+ * inferred when it is added, at three batch sizes like forward ops, so shapes of gradients follow the batch
+ * too. After the first failure, all later calls do nothing and return -1. */
 #include <assert.h>
 #include <string.h>
 #include "graph/autodiff.h"
 
-enum { BACKWARD_OPSET = 17 };	/* ops we add mean what they mean here, whatever the model's opset */
+enum { BACKWARD_OPSET = 17 };	/* opset of added ops, whatever the model's */
 
 const struct dlb_desc *dlb_b_desc(struct dlb_builder *b, int tensor)
 {
@@ -129,14 +129,14 @@ int dlb_b_unbroadcast(struct dlb_builder *b, int grad, int like)
 	if (ad->failed || grad < 0 || like < 0)
 		return -1;
 	const struct dlb_tensor from = ad->g->tensor[grad], to = ad->g->tensor[like];
-	const int lead = from.n_dims - to.n_dims;	/* dimensions that broadcasting put in front */
+	const int lead = from.n_dims - to.n_dims;	/* dimensions that broadcasting prepended */
 	int64_t axes[DLB_MAX_DIMS];
 	int n = 0;
 
 	for (int i = 0; i < from.n_dims; i++)
 		if (i < lead || !same_dim(from.dim[i], to.dim[i - lead]))
 			axes[n++] = i;
-	const bool keeps = n > lead;		/* some are summed that stay, with size 1 */
+	const bool keeps = n > lead;		/* some summed dimensions stay, with size 1 */
 	if (n) {
 		const int in[2] = { grad, dlb_b_const_ints(b, axes, n) };
 		const struct dlb_attr keep = { .name = "keepdims", .type = DLB_ATTR_INT, .i = keeps };
@@ -168,7 +168,7 @@ int dlb_b_extra_output(struct dlb_builder *b, int index)
 	const int t = dlb_graph_add_tensor(g, dlb_graph_tensor_name(g, name), DLB_T_ACTIVATION);
 	o->out[index] = t;
 	g->tensor[t].producer = b->op;
-	/* inferred anew, but the layouts chosen before stay */
+	/* infers again, but keeps the chosen layouts */
 	enum dlb_layout *layout = dlb_arena_array(&ad->a, (size_t)o->n_out, sizeof *layout);
 	for (int k = 0; k < o->n_out; k++)
 		layout[k] = o->out[k] >= 0 ? g->tensor[o->out[k]].layout : DLB_PLAIN;

@@ -1,4 +1,4 @@
-/* Initializers that are made of parameters: struct dlb_derived in graph.h. */
+/* Initializers computed from parameters: struct dlb_derived in graph.h. */
 #include <stdlib.h>
 #include <string.h>
 #include "graph/rewrite.h"
@@ -87,10 +87,10 @@ void dlb_part_next(struct dlb_part_walk *w)
 	}
 }
 
-/* The part's elements in their order, written one row of the result after another. */
+/* Writes the part's elements in their order, one row of the result after another. */
 static void put_part(const struct dlb_derived *d, const struct dlb_part *p, int64_t at, const void *source, size_t size, char *out)
 {
-	const int64_t inner = product(d->base, d->axis + 1, d->n_dims);	/* elements of one step along the axis */
+	const int64_t inner = product(d->base, d->axis + 1, d->n_dims);	/* elements per index of the axis */
 	const int64_t length = inner * p->length, row = inner * d->base[d->axis];
 	struct dlb_part_walk w;
 
@@ -139,14 +139,14 @@ static int ints(struct dlb_graph *g, const char *name, const int64_t *v, int n)
 	return dlb_graph_add_constant(g, dlb_graph_tensor_name(g, name), &d, v, NULL);
 }
 
-/* One op that makes tensor `out`, a new one when it is -1. */
+/* Adds an op that makes tensor `out`; -1: a new tensor. Returns its id. */
 static int add(struct dlb_graph *g, const char *name, const char *type, const int *in, int n_in, const struct dlb_attr *attr, int n_attr)
 {
 	const char *op = dlb_graph_op_name(g, dlb_arena_printf(&g->arena, "%s.%s", name, type));
 	const int out = dlb_graph_add_tensor(g, dlb_graph_tensor_name(g, op), DLB_T_ACTIVATION);
 	const int id = dlb_graph_add_op(g, op, type, "", DLB_FORWARD, in, n_in, &out, 1, attr, n_attr);
 
-	g->op[id].opset = 17;		/* whatever the model's: the operators made here are of this version */
+	g->op[id].opset = 17;		/* version of the operators added here, whatever the model's */
 	g->tensor[out].producer = id;
 	g->tensor[out].dtype = g->tensor[in[0]].dtype;
 	return out;
@@ -229,7 +229,7 @@ int dlb_derived_add(struct dlb_graph *g, int x, const struct dlb_derived *d, con
 	return 0;
 }
 
-/* Tensor `to` becomes what `from` is; `from` is read no more. */
+/* Tensor `to` takes over the content of `from`, which then has no readers. */
 static int swap(struct dlb_graph *g, int from, int to)
 {
 	const char *name = g->tensor[to].name;
@@ -250,7 +250,7 @@ int dlb_graph_collapse(struct dlb_graph *g, int t, struct dlb_error *err)
 	const char *v = x->data;
 	size_t block = dlb_desc_bytes(&all);
 
-	if (x->in_state)		/* that shape is the parameter's own, whatever its values are */
+	if (x->in_state)		/* a parameter's shape is not changed, whatever its values */
 		return 0;
 	memcpy(d.dim, all.dim, sizeof d.dim);
 	memcpy(d.base, all.dim, sizeof d.base);
@@ -275,7 +275,7 @@ int dlb_graph_collapse(struct dlb_graph *g, int t, struct dlb_error *err)
 		x->dim[k] = (struct dlb_dim){ 0, d.base[k] };
 	}
 	x->in_model = false;		/* the model has it in another shape */
-	/* readers but the new Expand read what that makes */
+	/* existing readers now read the output of the new Expand */
 	const int row = dlb_graph_add_tensor(g, dlb_graph_tensor_name(g, dlb_arena_printf(&g->arena, "%s.row", x->name)), DLB_T_CONSTANT);
 	return dlb_derived_add(g, t, &d, &row, err) ? -1 : swap(g, t, row);
 }

@@ -1,9 +1,9 @@
-/* The member "derived" of the section "graph": initializers that are made of parameters.
+/* The member "derived" of the section "graph": initializers computed from parameters.
  *
  *     [{"name":"val_12", "shape":[64,192], "axis":0,
  *       "parts":[{"of":"in_proj.weight", "shape":[192,64], "axis":0, "first":0, "count":192, "perm":[1,0], "length":64}]}]
  *
- * "base", where it is there, is the shape before it is repeated. */
+ * "base", if present, is the shape before it is repeated. */
 #include <string.h>
 #include "graph/graph.h"
 

@@ -1,9 +1,10 @@
-/* Dimensions of inputs that the model names and does not size.
+/* Dimensions of inputs that the model names without giving a size.
  *
- * One of them is the batch: the one called so ("batch", "batch_size", "N"), wherever it stands, else the first of each
- * input. The others get a size by dlb_graph_set_dim (dlb-profile --dim NAME=N); a dimension without a name is called
- * INPUT:AXIS. An expression of names ("2*s0 + 1", "s0 // 2") follows from theirs. An input whose batch is not its first
- * dimension is fed with the batch first, and transposed. */
+ * One of them is the batch: the dimension called so ("batch", "batch_size", "N"), at any position, else the
+ * first dimension of each input. The others get a size by dlb_graph_set_dim (dlb-profile --dim NAME=N); a
+ * dimension without a name is called INPUT:AXIS. An expression of names ("2*s0 + 1", "s0 // 2") is
+ * evaluated from their sizes. An input whose batch is not its first dimension is fed with the batch first,
+ * and a Transpose is added. */
 #include <ctype.h>
 #include <inttypes.h>
 #include <stdlib.h>
@@ -38,15 +39,15 @@ int dlb_graph_set_dim(struct dlb_graph *g, const char *text, struct dlb_error *e
 	return 0;
 }
 
-/* -- expressions: sums of products of names, whole numbers and parentheses, as ONNX's exporters write them -- */
+/* -- expressions: sums of products of names, integers and parentheses, as ONNX's exporters write them -- */
 
 struct expression {
 	const char *at;
 	struct dlb_graph *g;
-	const char *batch;		/* the name that stands for it, and the number */
+	const char *batch;		/* the batch's name, and its size */
 	int64_t n;
 	int depth;
-	bool is_batch;			/* it has been read */
+	bool is_batch;			/* the batch's name occurred */
 	char missing[MAX_NAME];		/* first name without a size */
 	bool wrong;
 };
@@ -121,7 +122,8 @@ static int64_t sum(struct expression *e)
 	return v;
 }
 
-/* Dimension `text` at n samples; false when it cannot be read, or a name has no size (then *missing). */
+/* Evaluates dimension `text` at n samples; false if it cannot be parsed, or a name has
+ * no size (then *missing). */
 static bool evaluate(struct dlb_graph *g, const char *text, const char *batch, int64_t n, struct expression *e)
 {
 	*e = (struct expression){ .at = text, .g = g, .batch = batch, .n = n };
@@ -145,8 +147,8 @@ static bool is_called_batch(const char *name)
 	return false;
 }
 
-/* What stands for the batch in an input: a dimension called so, else its first, else, when that was given a size, the one
- * dimension left without; NULL: none. */
+/* The name of the batch dimension of an input: one called so, else its first dimension, else, if the first
+ * was given a size, the only dimension without one; NULL: none. */
 static const char *batch_of(const struct dlb_graph *g, const struct dlb_tensor *x)
 {
 	const char *left = NULL;
@@ -181,7 +183,7 @@ static int resolve(struct dlb_graph *g, struct dlb_tensor *x, int k, const char 
 	return 0;
 }
 
-/* The input in place of `t`, with its batch, dimension k there, in front. */
+/* Replaces an input by one whose batch, dimension k of the old input, comes first. */
 static void put_batch_first(struct dlb_graph *g, int i, int k)
 {
 	const int t = g->input[i];
@@ -216,7 +218,7 @@ int dlb_graph_size_inputs(struct dlb_graph *g, struct dlb_error *err)
 		if (!x->dim_name)
 			continue;
 		const char *batch = batch_of(g, x);
-		for (int other = 0; other < g->n_inputs && !batch; other++)	/* none of its own: an expression of another's */
+		for (int other = 0; other < g->n_inputs && !batch; other++)	/* none of its own: take an expression of another input's */
 			if (g->tensor[g->input[other]].dim_name)
 				batch = batch_of(g, &g->tensor[g->input[other]]);
 		int first = -1;

@@ -1,6 +1,6 @@
-/* The inference graph of a training graph: the forward ops alone, with what differs between training and use set
- * to use: BatchNormalization by its running statistics, Dropout out, nothing saved for a backward pass.
- * Names and data are borrowed from the graph it is made of. */
+/* The inference graph of a training graph: the forward ops alone, in their inference mode: BatchNormalization
+ * by its running statistics, Dropout removed, nothing saved for a backward pass.
+ * Names and data are borrowed from the training graph. */
 #include <stdlib.h>
 #include <string.h>
 #include "graph/rewrite.h"
@@ -10,7 +10,7 @@ static bool is_type(const struct dlb_op *o, const char *type)
 	return !strcmp(o->type, type) && !*o->domain;
 }
 
-/* Attributes with `name` set to an integer. */
+/* Copies the attributes with `name` set to v. */
 static struct dlb_attr *with_int(struct dlb_arena *a, const struct dlb_op *o, const char *name, int64_t v, int *n)
 {
 	struct dlb_attr *attr = dlb_arena_array(a, (size_t)o->n_attr + 1, sizeof *attr);
@@ -42,13 +42,13 @@ static void add_eval_op(struct dlb_graph *out, const struct dlb_op *o, const int
 	out->op[id].kind = o->kind;
 }
 
-/* to[] of tensors after dlb_graph_drop_dead renumbered them: found again by name. */
+/* The old ids of the tensors (ops) that dlb_graph_drop_dead renumbered, found by name. */
 static int *origins(const struct dlb_graph *g, struct dlb_graph *out, bool ops)
 {
 	const int n = ops ? out->n_ops : out->n_tensors, n_from = ops ? g->n_ops : g->n_tensors;
 	int *of = dlb_arena_array(&out->arena, (size_t)n + 1, sizeof *of);
 
-	for (int i = 0, k = 0; i < n; i++) {	/* both in the same order */
+	for (int i = 0, k = 0; i < n; i++) {	/* both have the same order */
 		const char *name = ops ? out->op[i].name : out->tensor[i].name;
 		while (k < n_from && strcmp(ops ? g->op[k].name : g->tensor[k].name, name))
 			k++;

@@ -1,23 +1,23 @@
-/* Folding: every shape, every constant, and what of the model follows the batch.
+/* Folding: infers shapes, evaluates constants, and finds which dimensions follow the batch.
  *
- * The vertices are visited once, in topological order. Each one's outputs are inferred at N, 2N and 3N
- * samples (rewrite.h). Where all its inputs are known at these sizes it is computed there and then, by
- * its own kernel, and the three results say what it is:
+ * Vertices are visited once, in topological order. The outputs of each are inferred at N, 2N and 3N samples
+ * (rewrite.h). A vertex whose inputs are known at these sizes is evaluated at once by its own kernel, and the
+ * three results are classified:
  *
- *     the same at every size                      a constant
- *     integers on a line through the three        a constant with value_mul (shapes that hold the batch)
- *     one value all over, shape follows batch     a fill
- *     anything else                               stays a vertex; its values are still known below
+ *     equal at all sizes                          a constant
+ *     integers, affine in the batch size          a constant with value_mul (shapes that contain the batch)
+ *     all elements equal, shape follows batch     a fill
+ *     anything else                               the vertex stays; later vertices can still use its values
  *
- * A vertex that a trainable initializer reaches through differentiable ones is not folded: the transpose
- * of a weight is not a constant. In exported transformers most vertices are shape arithmetic and vanish.
+ * A vertex that a trainable initializer reaches through differentiable ones is not folded: the transpose of a
+ * weight is not a constant. In exported transformers most vertices compute shapes, and disappear.
  *
- * Branches, loops and sequences are put into the graph as plain vertices when their turn comes: by then what decides
- * them is known, or never (structure.c, sequence.c). The vertices that they become are visited on the spot.
+ * If, Loop, Scan and sequences are replaced by plain vertices when they are visited: conditions and lengths
+ * that can be known are known by then (structure.c, sequence.c). The new vertices are visited immediately.
  *
- * Models exported with a fixed batch hold it in two places: in the shape of their inputs, and in constants. The first
- * is taken for the batch; of the second those are found that must follow it (batch_at.c, batch_follow.c). At N = the
- * model's own batch nothing changes. */
+ * Models exported with a fixed batch contain it in the shapes of their inputs and in constants. The former
+ * define the batch; the constants that must follow it are found by batch_at.c and batch_follow.c. At N equal
+ * to the model's own batch nothing changes. */
 #include <assert.h>
 #include <inttypes.h>
 #include <stdlib.h>
@@ -25,8 +25,8 @@
 #include "graph/fold.h"
 #include "graph/rewrites.h"
 
-enum { MAX_FOLD = 1 << 24 };		/* elements: larger results stay vertices */
-#define MAX_FOLDED ((size_t)4 << 30)	/* bytes of all results; what comes later stays a vertex */
+enum { MAX_FOLD = 1 << 24 };		/* elements: larger results are not folded */
+#define MAX_FOLDED ((size_t)4 << 30)	/* bytes of all results; later vertices are not folded */
 
 /* -- inputs -- */
 
@@ -166,7 +166,7 @@ void dlb_fold_constant(struct dlb_graph *g, int t)
 	g->tensor[t].producer = -1;
 }
 
-/* Integers a + b n through the three sizes; false when they are not on a line. */
+/* Fits integers a + b n through the three sizes; false if they are not affine. */
 static bool take_line(struct fold *f, int t, void *const v[DLB_N_SIZES], int64_t count)
 {
 	struct dlb_tensor *x = &f->g->tensor[t];
@@ -183,7 +183,7 @@ static bool take_line(struct fold *f, int t, void *const v[DLB_N_SIZES], int64_t
 		if (!dlb_dim_fit(at, f->n, &line))
 			return false;
 		mul[i] = line.mul;
-		if (x->dtype == DLB_I64)	/* INT64_MAX ends a Slice: not through a double */
+		if (x->dtype == DLB_I64)	/* INT64_MAX, the end of a Slice, must not be rounded to a double */
 			((int64_t *)data)[i] = line.add;
 		else
 			dlb_value_set(data, x->dtype, i, (double)line.add);
@@ -194,7 +194,7 @@ static bool take_line(struct fold *f, int t, void *const v[DLB_N_SIZES], int64_t
 	return true;
 }
 
-/* What the values v[size] of tensor t make of it: see the top of the file. */
+/* Classifies tensor t by its values v[size]: see the top of the file. */
 static void take_values(struct fold *f, int t, void *const v[DLB_N_SIZES])
 {
 	struct dlb_tensor *x = &f->g->tensor[t];
@@ -235,8 +235,8 @@ static bool reached_by_weights(const struct fold *f, const struct dlb_op *o, con
 	return false;
 }
 
-/* With folding switched off: no operator reads what this vertex makes as a shape, a scale or a setting, for those
- * are scalars and vectors. */
+/* With folding switched off: may the vertex stay? Yes unless an output is a scalar or vector, which an
+ * operator may need as a constant shape, scale or setting. */
 static bool may_stay(const struct dlb_graph *g, const struct dlb_op *o)
 {
 	for (int i = 0; i < o->n_out; i++)
@@ -314,7 +314,8 @@ static int fold_op(struct fold *f, int op, struct dlb_error *err)
 	return rc;
 }
 
-/* ConstantOfShape is never spelt out: "light" models hold a hundred million weights in a line. */
+/* ConstantOfShape stays a fill: weight-free ("light") models describe a hundred
+ * million weights in one vertex. */
 static bool fold_fill(struct fold *f, int op)
 {
 	struct dlb_graph *g = f->g;
@@ -334,7 +335,7 @@ static bool fold_fill(struct fold *f, int op)
 
 /* -- all -- */
 
-/* An Identity is another name; its readers read what it names. So is a Cast to the type that is there already. */
+/* Readers of an Identity, or of a Cast to the type that its input has, read its input instead. */
 static bool fold_identity(struct fold *f, const struct dlb_op *o)
 {
 	const struct dlb_tensor *x = o->n_in == 1 && o->in[0] >= 0 ? &f->g->tensor[o->in[0]] : NULL;
@@ -346,7 +347,8 @@ static bool fold_identity(struct fold *f, const struct dlb_op *o)
 	return true;
 }
 
-/* CastLike reads its second operand's type and nothing else, and that is known here: a Cast does not depend on its values. */
+/* CastLike uses only the type of its second operand, which is known: it becomes a Cast, independent
+ * of that operand's values. */
 static void name_type(struct dlb_graph *g, int op)
 {
 	struct dlb_op *o = &g->op[op];
@@ -364,7 +366,7 @@ static void name_type(struct dlb_graph *g, int op)
 	o->n_in = 1;
 }
 
-/* The tables by tensor hold what the graph has, and one more: a vertex may get a patched constant. */
+/* Grows the tables by tensor to the graph's size and one more: a vertex may get a replaced constant. */
 void dlb_fold_room(struct fold *f)
 {
 	const int n = f->g->n_tensors + 1, old = f->cap;
@@ -439,7 +441,7 @@ int dlb_fold_visit(struct fold *f, int op, struct dlb_error *err)
 	return 0;
 }
 
-/* Vertices all of whose outputs became constants go; how many. */
+/* Drops vertices whose outputs are all constants; returns their number. */
 static int64_t drop_folded(struct dlb_graph *g)
 {
 	int64_t folded = 0;
@@ -459,8 +461,8 @@ static int64_t drop_folded(struct dlb_graph *g)
 	return folded;
 }
 
-/* Which initializers may be trained, as params.c will say: those from which a differentiable path leads to an output,
- * and those that only the inside of a loop or branch reads. A mask of floats that a comparison reads is not one. */
+/* Finds the initializers that may be trained, by params.c's rule: those with a differentiable path to an
+ * output, and those read only inside a loop or branch. A float mask that a comparison reads is not one. */
 static void find_trained(struct fold *f)
 {
 	const struct dlb_graph *g = f->g;
@@ -503,7 +505,7 @@ static int fold_all(struct dlb_graph *g, int64_t batch, struct dlb_backend *be, 
 	find_trained(&f);
 	if (take_batch(&f, batch, err))
 		goto out;
-	const int n_ops = g->n_ops;	/* structure adds more, and visits them itself */
+	const int n_ops = g->n_ops;	/* structure.c adds more, and visits them itself */
 	for (int i = 0; i < n_ops; i++)
 		if (dlb_fold_visit(&f, i, err))
 			goto out;
@@ -534,7 +536,8 @@ out:
 	return rc;
 }
 
-/* Shapes were inferred at the batch of the model and its multiples; an operand of fixed size may fit there and not at the batch asked for. */
+/* Shapes were inferred at multiples of the model's batch; an operand of fixed size may fit there and not
+ * at the requested batch. */
 static int fold_for_batch(struct dlb_graph *g, int64_t batch, struct dlb_backend *be, struct dlb_error *err)
 {
 	if (fold_all(g, batch, be, err))
@@ -544,7 +547,7 @@ static int fold_for_batch(struct dlb_graph *g, int64_t batch, struct dlb_backend
 	return dlb_hint(err, "batches of other sizes fit: give another --batch than %" PRId64, g->batch);
 }
 
-/* The graph as it was read (`read`, a copy made then) in place of g, which folding left half done. */
+/* Restores g from `read`, the copy made when it was read, after folding failed. */
 static void start_again(struct dlb_graph *g, struct dlb_graph *read)
 {
 	struct dlb_graph half = *g;
@@ -581,7 +584,7 @@ int dlb_graph_fold(struct dlb_graph *g, int64_t batch, struct dlb_backend *be, s
 		dlb_graph_release(&read);
 		return 0;
 	}
-	/* a batch that cannot follow: at the model's own, in one piece, it needs not */
+	/* a batch that cannot follow: keep the model's own batch, in one micro-batch */
 	start_again(g, &read);
 	if (fold_all(g, -1, be, &again) || (batch && batch != wired))
 		return -1;

@@ -1,9 +1,9 @@
-/* Folding between its files (private to lib/graph): fold.c visits the vertices, batch_at.c and batch_follow.c find
- * the batch that a model was exported with, ragged.c gives lengths that follow values a bound, structure.c resolves branches
- * and loops, sequence.c lists of tensors.
+/* Folding: what its files share (private to lib/graph). fold.c visits the vertices; batch_at.c and
+ * batch_follow.c find the batch that a model was exported with; ragged.c bounds lengths that depend on
+ * values; structure.c replaces If, Loop and Scan; sequence.c replaces sequences of tensors.
  *
- * A sequence is a list of tensor ids, known while folding and gone afterwards. A tensor that is another name for one
- * (of an Identity, an If) has it in stands_for; whoever is visited later reads that one. */
+ * A sequence is a list of tensor ids; it exists only while folding. stands_for[t] is the tensor that vertices
+ * visited later read instead of t, the output of an Identity or If. */
 #ifndef DLB_GRAPH_FOLD_H
 #define DLB_GRAPH_FOLD_H
 #include "graph/name_map.h"
@@ -11,106 +11,119 @@
 
 struct dlb_sequence { int n; int *item; };	/* tensor ids */
 
-/* Dimension `dim` of a tensor, or (size) entry `dim` of a shape, has a length that follows values: `times` rows for each value
- * of tensor `mask` that is not zero; -1: no dimension has. coordinate: the tensor is indices, the first of them where along that
- * dimension of tensor `picked` the value stood; -1: it is anything. (ragged.c) */
+/* Marks a ragged dimension: dimension `dim` of a tensor or, with `size`, entry `dim` of a shape, has
+ * `times` rows for each non-zero value of tensor `mask`; mask -1: none. If `coordinate` is not -1, the
+ * tensor holds indices of rows, the first being the row's position along dimension `coordinate` of
+ * tensor `picked`. (ragged.c) */
 struct dlb_ragged { int mask; int64_t times; int dim; bool size; int coordinate, picked; };
-struct dlb_selection { int mask; int64_t divisor; };	/* as many rows as mask has elements, divided by divisor, are enough */
+struct dlb_selection { int mask; int64_t divisor; };	/* bound on the rows that `mask` selects: its elements / divisor */
 struct dlb_unpadded { int from; double value; int made; };	/* tensor `made` is `from` with `value` in place of padding */
 
 struct fold {
 	struct dlb_graph *g;
 	struct dlb_backend *be;
-	struct dlb_arena a;			/* values while folding */
+	struct dlb_arena a;			/* temporary values */
 	struct dlb_known known;
-	bool *varies;				/* [tensor] known, and not the same at every size */
-	bool *trained;				/* [tensor] an initializer reaches it differentiably */
-	int64_t n, wired;			/* reference size; the model's own fixed batch, 0: none */
-	int64_t (*outer)[DLB_MAX_DIMS];		/* [tensor] dimension k is outer * batch * the rest; 0: it is not (batch_at.c) */
-	int *made_by;				/* [tensor] op, -1: none */
-	struct dlb_batch_made *made;		/* what batch_follow.c has made */
+	bool *varies;				/* [tensor] its values are known, and differ between sizes */
+	bool *trained;				/* [tensor] depends differentiably on a trainable initializer */
+	int64_t n, wired;			/* reference batch N; the fixed batch that the model
+						 * was exported with, 0: none */
+	int64_t (*outer)[DLB_MAX_DIMS];		/* [tensor] dimension k is outer * batch * inner; 0: unknown,
+						 * or without batch (batch_at.c) */
+	int *made_by;				/* [tensor] the op that computes it, -1: none */
+	struct dlb_batch_made *made;		/* tensors that batch_follow.c rebuilt */
 	int n_made, cap_made;
-	int *stands_for;			/* [tensor] what is read in its place; -1: itself */
-	struct dlb_sequence **sequence;		/* [tensor] the list that it is; NULL: a tensor like others */
+	int *stands_for;			/* [tensor] the tensor to read instead; -1: itself */
+	struct dlb_sequence **sequence;		/* [tensor] its items; NULL: no sequence */
 	struct dlb_ragged *ragged;		/* [tensor] */
 	struct dlb_selection *selection;
 	int n_selections, cap_selections;
 	struct dlb_unpadded *unpadded;
 	int n_unpadded, cap_unpadded;
-	int n_padded, first_padded, selected_rows;	/* vertices NonZero that got a bound, the first one, and what it became */
-	int cap;				/* of the tables by tensor */
-	int *order, n_order, cap_order;		/* ops as they were visited: what stays, in topological order */
+	int n_padded, first_padded, selected_rows;	/* NonZero vertices that got a bound, the
+							 * first one, and its new output */
+	int cap;				/* length of the tables by tensor */
+	int *order, n_order, cap_order;		/* ops in the order of their visits, which is topological */
 	size_t folded_bytes;
-	bool resolved;				/* structure has been put into the graph */
+	bool resolved;				/* control flow or sequences were replaced */
 	int64_t spent;				/* see dlb_fold_spend */
 	struct dlb_name_map op_names, tensor_names;
-	int n_renamed, n_op_names, n_tensor_names;		/* that many of the graph's are in the maps */
+	int n_renamed, n_op_names, n_tensor_names;		/* how many of the graph's names are in the maps */
 };
 
 /* fold.c */
 int dlb_fold_visit(struct fold *f, int op, struct dlb_error *err);
-void dlb_fold_room(struct fold *f);			/* the tables hold what the graph has */
+void dlb_fold_room(struct fold *f);			/* grows the tables to the size of the graph */
 int dlb_fold_actual(const struct fold *f, int t);
 bool dlb_fold_is_known(struct fold *f, int t);
 const void *dlb_fold_value(struct fold *f, int t, int size);
 void dlb_fold_constant(struct dlb_graph *g, int t);	/* t has data or a fill now, and no producer */
 
-/* batch_at.c. Before inference: operands of shape that hold the model's batch are replaced by ones that follow it. After:
- * where the batch stands in the outputs; -1 with err when samples come to stand inside one another's elements. */
+/* batch_at.c. dlb_batch_decide, before inference: replaces shape operands that contain the model's batch by
+ * ones that follow it. dlb_batch_place, after inference: finds the batch in the outputs; -1 with err if
+ * samples would be interleaved. */
 void dlb_batch_decide(struct fold *f, int op);
 int dlb_batch_place(struct fold *f, int op, struct dlb_error *err);
-/* The elements of t before which (times the batch) the batch stands, and its one dimension there; -1: not known, none. */
+/* The product of all dimensions of t before the batch, including `outer` of *dim, the only dimension that
+ * holds the batch; -1: unknown, or none. */
 int64_t dlb_batch_front(const struct fold *f, int t, int *dim);
-/* The entry of shape v that holds the batch when the elements of t, in whose dimension dim it stands, are shaped so: -1
- * when none does. */
+/* The entry of shape v that holds the batch when t, which has it in dimension dim after `front`, is reshaped
+ * to v. -1: none. *outer: that entry's `outer`. */
 int dlb_batch_entry(const struct fold *f, int t, int dim, int64_t front, const int64_t *v, int n, int64_t *outer);
 
-/* batch_follow.c. Before inference: indices of one for each sample follow the batch. After it failed with err: constants
- * that hold the model's batch are let follow it; -1 when that does not help, and err names one that does not. */
+/* batch_follow.c. dlb_batch_indices, before inference: makes indices of one per sample follow the batch.
+ * dlb_batch_unwire, after inference failed with err: makes constants that contain the model's batch follow
+ * it; 0 when the vertex can then be inferred, else -1, and err names such a constant. */
 void dlb_batch_indices(struct fold *f, int op);
 int dlb_batch_unwire(struct fold *f, int op, struct dlb_error *err);
-void dlb_batch_hint(const struct fold *f, struct dlb_error *err);	/* how to export with the batch open */
+void dlb_batch_hint(const struct fold *f, struct dlb_error *err);	/* how to export with a dynamic batch */
 
-/* The constant, or what is made of constants, tensor t, with dimension k following the batch; -1: it cannot. */
+/* A copy of tensor t, computed from constants alone, whose dimension k follows the batch; -1: impossible. */
 int dlb_batch_made(struct fold *f, int op, int t, int k);
 
-/* ragged.c. Before inference: 1 when the vertex has become another one, -1 with err. After it (ragged_pass.c): what is ragged in
- * the outputs; 1 when the vertex has become others. At the end: no output of the model is ragged. */
+/* ragged.c. dlb_ragged_bound, before inference: 1 if it replaced the vertex, 0 if not, -1 with err.
+ * dlb_ragged_pass, after inference (ragged_pass.c): marks ragged outputs; 1 if it replaced the vertex.
+ * dlb_ragged_end: refuses ragged outputs of the model. */
 int dlb_ragged_bound(struct fold *f, int op, struct dlb_error *err);
 int dlb_ragged_pass(struct fold *f, int op, struct dlb_error *err);
 int dlb_ragged_end(struct fold *f, struct dlb_error *err);
-/* -1: the vertex would look at padding of tensor t, which `why` says in the line. */
+/* Refuses the vertex because it would read padding of tensor t; `why` is part of the message. Returns -1. */
 int dlb_ragged_refuse_at(struct fold *f, int op, int t, const char *why, struct dlb_error *err);
-int dlb_ragged_blame(struct fold *f, int op, struct dlb_error *err);	/* -1: inference failed with err, which may get another cause */
+int dlb_ragged_blame(struct fold *f, int op, struct dlb_error *err);	/* -1: keeps err, or names a better cause */
 
-/* structure.c: what a vertex of control flow or sequences becomes; at the end, the graph without them */
+/* structure.c: replaces a vertex of control flow or sequences; at the end, removes what is left of them. */
 int dlb_fold_structure(struct fold *f, int op, struct dlb_error *err);
 int dlb_fold_end_structure(struct fold *f, struct dlb_error *err);
-/* Counts `n` vertices that structure makes: -1 with err when the model has become too large. */
+/* Counts `n` vertices made by unrolling; -1 with err when the model has become too large. */
 int dlb_fold_spend(struct fold *f, int op, int64_t n, struct dlb_error *err);
-/* The integer or truth value of tensor t of vertex `op`, the same for every batch; -1 with err. */
+/* The integer or truth value of tensor t, which must not follow the batch, for vertex `op`; -1 with err. */
 int dlb_fold_decide(struct fold *f, int op, int t, const char *what, int64_t *v, struct dlb_error *err);
-/* A vertex in place of `op`, visited. n_out outputs, in out[] (NULL: one); returns output 0, -1 with err. */
+/* Adds a vertex in place of `op` and visits it. n_out outputs, stored in out[] (NULL: one);
+ * returns output 0, -1 with err. */
 int dlb_fold_emit(struct fold *f, int op, const char *type, const int *in, int n_in, const struct dlb_attr *attr, int n_attr,
 		  int n_out, int *out, struct dlb_error *err);
-/* Vertex `op` once more, with other operands; returns what is output t there, -1 when it cannot be. */
+/* Adds a copy of vertex `op` with other operands; returns its output in place of t, -1
+ * if it cannot be inferred. */
 int dlb_fold_again(struct fold *f, int op, const int *in, int t);
 /* An i64 constant of n elements; n -1: a scalar. */
 int dlb_fold_ints(struct fold *f, int op, const int64_t *v, int n);
-/* Output k of `op` is tensor t. */
+/* Replaces output k of `op` by tensor t. */
 int dlb_fold_bind(struct fold *f, int op, int k, int t, struct dlb_error *err);
-/* Dimension `axis` of tensor t, which must not follow the batch; -1 with err. axis is made non-negative. */
+/* Length of dimension `axis` of tensor t, which must not follow the batch; -1 with err.
+ * Makes axis non-negative. */
 int dlb_fold_length(struct fold *f, int op, int t, int64_t *axis, int64_t *length, struct dlb_error *err);
-/* The pieces of t along `axis`: of size[i], or (size NULL) of 1, and then, if !keep, without the axis. */
+/* Splits t along `axis` into n pieces: of size[i], or (size NULL) of 1, whose axis is
+ * then dropped unless `keep`. */
 int dlb_fold_split(struct fold *f, int op, int t, int64_t axis, const int64_t *size, int n, bool keep, int *piece,
 		   struct dlb_error *err);
-/* One tensor of n: joined along an axis that they have, or (new_axis) along one more. -1 with err. */
+/* Concatenates n tensors along `axis`, or stacks them along a new one (new_axis). Returns
+ * the result, -1 with err. */
 int dlb_fold_join(struct fold *f, int op, const int *t, int n, int64_t axis, bool new_axis, struct dlb_error *err);
 
-/* bags.c: 1 when the Loop `op` goes over bags of equal length and has become a reduction, 0 when not, -1 with err */
+/* bags.c: 1 if Loop `op` was a reduction over bags of equal length and was replaced, 0 if not, -1 with err */
 int dlb_fold_bags(struct fold *f, int op, struct dlb_error *err);
 
-/* sequence.c: the row of a type, -1: none */
+/* sequence.c: the table row of an op type, -1: none */
 int dlb_sequence_find(const char *type);
 int dlb_sequence_resolve(struct fold *f, int op, int row, struct dlb_error *err);
 #endif

@@ -1,6 +1,5 @@
-/* Relu in the pass that makes what it is applied to: in an Add, in a batch normalization, and
- * in a convolution by the kernel library's own means; and out of it again.
- * Relu's gradient works from its output, so nothing else has to be kept. */
+/* Fuses Relu into the op before it: an Add, a BatchNormalization, or a Conv (by the kernel library); and
+ * undoes it. Relu's gradient is computed from its output, so nothing else is kept. */
 #include <stdlib.h>
 #include <string.h>
 #include "graph/pattern.h"
@@ -22,8 +21,8 @@ int dlb_rewrite_add_relu(struct dlb_graph *g, int64_t *count, struct dlb_error *
 	return 0;
 }
 
-/* The operands and attributes of op i, and Relu as its activation, become the root's; outputs of i that nobody reads stay
- * absent ones: before opset 14 their number tells training from use. */
+/* The root takes the operands and attributes of op i, with Relu as its activation. Outputs of i without
+ * readers stay as absent ones: before opset 14 their number distinguishes training from inference. */
 static int take_in(struct dlb_match *m, int i, int64_t *count, struct dlb_error *err)
 {
 	struct dlb_graph *g = m->g;
@@ -80,7 +79,8 @@ struct dlb_fused dlb_graph_fused(const struct dlb_op *o)
 	return (struct dlb_fused){ .type = NULL };
 }
 
-/* Op i makes what its activation is applied to, a new tensor like its output, and a new op at the end applies it. */
+/* Undoes the fusion of op i: it writes a new tensor, to which a new Relu at the end
+ * of the graph is applied. */
 static void part(struct dlb_graph *g, int i, struct dlb_fused f)
 {
 	const char *name = dlb_graph_op_name(g, dlb_arena_printf(&g->arena, "%s.relu", g->op[i].name));

@@ -1,9 +1,9 @@
-/* The layer that PyTorch calls Linear, as exporters spell it for inputs of more than two dimensions:
+/* PyTorch's Linear, as exporters write it for inputs of more than two dimensions, becomes a Gemm:
  *
  *     Transpose(w)   MatMul(x, w')   Add(b, .)      ->     Reshape(x)   Gemm(x2, w, b)   Reshape(.)
  *
- * Gemm adds the bias in the product and reads w as it lies, and its gradients are products with nothing transposed in
- * memory and one sum over rows; the two Reshapes are views and cost nothing. */
+ * Gemm adds the bias within the product and reads w untransposed. Its gradients are products without
+ * transposed copies and one sum over rows. The two Reshapes are views and cost nothing. */
 #include <stdlib.h>
 #include <string.h>
 #include "graph/pattern.h"
@@ -27,7 +27,7 @@ static bool fixed(const struct dlb_tensor *t, int n_dims)
 
 struct linear { int x, w, bias, matmul; bool transposed; };
 
-/* The product of something by a matrix. */
+/* Matches a product of a tensor by a matrix. */
 static bool by_matrix(const struct dlb_graph *g, struct linear *l)
 {
 	const struct dlb_op *o = &g->op[l->matmul];
@@ -35,13 +35,13 @@ static bool by_matrix(const struct dlb_graph *g, struct linear *l)
 
 	l->x = o->in[0];
 	l->w = o->in[1];
-	l->transposed = dlb_is_op(g, t, "Transpose") && swaps_two(&g->op[t]);	/* stays, if somebody else reads it too */
+	l->transposed = dlb_is_op(g, t, "Transpose") && swaps_two(&g->op[t]);	/* kept if it has another reader */
 	if (l->transposed)
 		l->w = g->op[t].in[0];
 	return fixed(&g->tensor[l->w], 2) && g->tensor[l->x].n_dims >= 2 && dlb_dtype_is_float(g->tensor[l->w].dtype);
 }
 
-/* Operand k of the root, an Add, is such a product, the other operand a vector as wide as it. */
+/* Operand k of the root, an Add, is such a product; the other operand is a vector of its width. */
 static bool match_add(struct dlb_match *m, int k, struct linear *l)
 {
 	const struct dlb_graph *g = m->g;
@@ -52,7 +52,8 @@ static bool match_add(struct dlb_match *m, int k, struct linear *l)
 		g->tensor[l->bias].dim[0].add == g->tensor[l->w].dim[!l->transposed].add && dlb_match_closed(m);
 }
 
-/* Without a bias it is worth it for the Transpose, or for a weight that Gemm keeps packed over the rows of all samples. */
+/* Without a bias: worth fusing if it removes a Transpose, or if Gemm can keep the weight packed for
+ * the rows of all samples. */
 static bool match_product(struct dlb_match *m, struct linear *l)
 {
 	l->bias = -1;
@@ -61,7 +62,7 @@ static bool match_product(struct dlb_match *m, struct linear *l)
 		(l->transposed || (m->g->tensor[l->x].n_dims > 2 && m->g->tensor[l->w].kind == DLB_T_WEIGHT));
 }
 
-/* With more than two dimensions: Reshape and Gemm are added at the end, the root becomes the Reshape back. */
+/* Beyond two dimensions: Reshape and Gemm are added at the end, and the root becomes the Reshape back. */
 static int fuse(struct dlb_match *m, const struct linear *l, int64_t *count, struct dlb_error *err)
 {
 	struct dlb_graph *g = m->g;

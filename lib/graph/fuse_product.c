@@ -1,6 +1,6 @@
-/* Attention's products: MatMul takes in the Transposes of its operands and of its result, and scalar factors between.
- * Nothing is broadcast in what is matched, and the fastest dimension stays a row or a column: the kernel wants strides
- * of 1 there. */
+/* Attention's products: fuses into MatMul the Transposes of its operands and result, and scalar factors
+ * between them. Matched operands do not broadcast, and rows or columns stay the fastest dimension, because
+ * the kernel needs a stride of 1 there. */
 #include <string.h>
 #include "graph/pattern.h"
 #include "graph/rewrites.h"
@@ -8,7 +8,7 @@
 struct side { int t; int64_t perm[DLB_MAX_DIMS]; };		/* tensor t, read transposed */
 struct product { struct side in[2]; int64_t out[DLB_MAX_DIMS]; double alpha; int n, taken; };
 
-/* Op i multiplies by a scalar what has its own shape: which tensor; -1: it does not. */
+/* The tensor that op i multiplies by a scalar, without changing its shape; -1: op i does not. */
 static int scaled(const struct dlb_graph *g, int i, double *alpha)
 {
 	const struct dlb_op *o = &g->op[i];
@@ -35,7 +35,7 @@ static bool fastest_inside(const int64_t *perm, int n)
 	return perm[n - 1] == n - 1 || perm[n - 2] == n - 1;
 }
 
-/* Walks from an operand of the product towards the samples. */
+/* Follows an operand of the product backwards, collecting Transposes and scalar factors. */
 static void take_operand(struct dlb_match *m, struct product *p, struct side *s)
 {
 	const struct dlb_graph *g = m->g;
@@ -62,7 +62,7 @@ static void take_operand(struct dlb_match *m, struct product *p, struct side *s)
 	}
 }
 
-/* Walks from the product towards the loss; the last op taken is the root. */
+/* Follows the product's result forwards; the last op taken is the root. */
 static void take_result(struct dlb_match *m, struct product *p)
 {
 	const struct dlb_graph *g = m->g;
@@ -91,7 +91,7 @@ static void take_result(struct dlb_match *m, struct product *p)
 	}
 }
 
-/* MatMul i of operands with the same batches, at every size. */
+/* Op i is a MatMul of operands with the same batch dimensions, at every batch size. */
 static bool plain_product(const struct dlb_graph *g, int i, struct product *p)
 {
 	const struct dlb_op *o = &g->op[i];
@@ -112,7 +112,7 @@ static bool plain_product(const struct dlb_graph *g, int i, struct product *p)
 
 int dlb_rewrite_products(struct dlb_graph *g, int64_t *count, struct dlb_error *err)
 {
-	if (g->dtype != DLB_F32 && g->dtype != DLB_F64)		/* the kernel has these */
+	if (g->dtype != DLB_F32 && g->dtype != DLB_F64)		/* the types that the kernel supports */
 		return 0;
 	for (int i = 0; i < g->n_ops; i++) {
 		struct dlb_match m = { .g = g, .root = i };

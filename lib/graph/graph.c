@@ -1,8 +1,8 @@
-/* The graph: building it, and looking at it at a batch size. See graph.h; order, checks and colocation
- * are in order.c.
+/* The graph: building it, and evaluating it at a batch size. See graph.h; order, checks and
+ * colocation are in order.c.
  *
- * The op and tensor arrays grow and live on the heap; everything that hangs on them (names, operand
- * lists, attributes, the lists of inputs and outputs) lives in the graph's arena. */
+ * The op and tensor arrays grow and live on the heap. Everything they point to (names, operand lists,
+ * attributes, the lists of inputs and outputs) lives in the graph's arena. */
 #include "graph/rewrite.h"
 #include <inttypes.h>
 #include <math.h>
@@ -11,8 +11,8 @@
 #include <string.h>
 #include "util/hash.h"
 
-/* Values of constants are made on demand up to this many elements: shape arithmetic needs few, and a
- * filled weight of a large model must not be spelt out each time somebody looks at its reader. */
+/* Fills of more elements than this have no values in dlb_op_io: shape arithmetic needs few, and a fill of a
+ * large weight must not be written out for each reader. */
 #define MAX_VALUE_COUNT 65536
 
 void dlb_graph_init(struct dlb_graph *g)
@@ -239,7 +239,7 @@ const void *dlb_tensor_value(const struct dlb_tensor *t, int64_t n, struct dlb_a
 	for (int64_t i = 0; i < count; i++) {
 		if (t->is_fill)
 			dlb_value_set(v, t->dtype, i, t->fill);
-		else if (t->dtype == DLB_I64)	/* beyond 2^53 a double would round: INT64_MAX ends a Slice */
+		else if (t->dtype == DLB_I64)	/* not rounded to a double: INT64_MAX ends a Slice */
 			((int64_t *)v)[i] = ((const int64_t *)t->data)[i] + t->data_mul[i] * n;
 		else
 			dlb_value_set(v, t->dtype, i, dlb_value_real(t->data, t->dtype, i) +
@@ -276,8 +276,8 @@ void dlb_graph_io(const struct dlb_graph *g, int op, int64_t n, struct dlb_arena
 	};
 }
 
-/* What follows the batch follows it linearly (graph.h): fixed + (at batch - fixed) * n / batch, where `whole` is what
- * comes of sharing the batch out evenly, whatever its size. */
+/* Work at n samples: fixed + (whole - fixed) * n / batch. `whole` is the work at graph.batch; for a shard of
+ * the samples it assumes equal shares, so n is replaced by the share's samples times the number of shares. */
 static double at_batch(const struct dlb_graph *g, int op, double whole, double fixed, int64_t n)
 {
 	const struct dlb_samples s = whole > fixed ? dlb_op_samples(g, op) : (struct dlb_samples){ 0 };
@@ -333,7 +333,7 @@ static void print_attr(FILE *f, const struct dlb_attr *a)
 	}
 }
 
-/* ";f32[32,1,28,28],w:f32[6,1,5,5],-" : operands in order; w: marks a weight, whose packed form is kept. */
+/* ";f32[32,1,28,28],w:f32[6,1,5,5],-": operands in order; "w:" marks a weight, whose packed form is kept. */
 static void print_operands(FILE *f, const struct dlb_graph *g, const int *id, int n, int64_t batch, char first)
 {
 	char text[200];
@@ -369,7 +369,7 @@ char *dlb_op_signature(const struct dlb_graph *g, int op, int64_t n, struct dlb_
 		attr[i] = &o->attr[i];
 	qsort(attr, (size_t)o->n_attr, sizeof *attr, by_attr_name);
 	for (int i = 0; i < o->n_attr; i++)
-		if (strcmp(attr[i]->name, DLB_ATTR_VERTEX) != 0)	/* which numbers are drawn costs nothing */
+		if (strcmp(attr[i]->name, DLB_ATTR_VERTEX) != 0)	/* the drawn numbers do not change the cost */
 			print_attr(f, attr[i]);
 	print_operands(f, g, o->in, o->n_in, n, ';');
 	print_operands(f, g, o->out, o->n_out, n, '>');

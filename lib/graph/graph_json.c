@@ -1,5 +1,4 @@
-/* The document's section "graph" to struct dlb_graph and back: see graph.h, dlb-document(5) and
- * share/schemas/graph.json.
+/* Reads and writes the document's section "graph": see graph.h, dlb-document(5) and share/schemas/graph.json.
  *
  *     {"batch":32, "dtype":"f32", "training":true, "opset":17, "model":{"path","sha256","format"},
  *      "inputs":[0], "outputs":[12], "loss":13, "label":14, "seed":15,
@@ -7,17 +6,17 @@
  *              "attributes":{"strides":[2,2]}, "of":3, "colocate":2, "flop":1e6, "flop_fixed":0, ...}],
  *      "tensors":[{"id":0, "name":"x", "kind":"input", "dtype":"f32", "shape":["N",1,28,28], "size_bytes":100352}]}
  *
- * Ids are positions. Members that say nothing (of, colocate, home ... of nothing; no domain; the graph's own
- * opset) are left out. Weights' data stay in the model's file (lib/model/weights.h); what the file does not have
- * under the tensor's name, such as a folded constant, and small constants are written as `value`.
- * Reading and writing are linear in the size of the document. */
+ * Ids are positions. Members with default values (no `of`, colocate, home or domain; the graph's opset) are
+ * omitted. Data of weights stay in the model's file (lib/model/weights.h); data that the file does not hold
+ * under the tensor's name, such as a folded constant, and small constants are written as `value`. Time is
+ * linear in the document's size. */
 #include <assert.h>
 #include <math.h>
 #include <string.h>
 #include "graph/graph.h"
 #include "graph/value_json.h"
 
-#define SMALL_COUNT 64			/* values of constants up to here are always written, for people */
+#define SMALL_COUNT 64			/* values of constants up to this many elements are always written, for readability */
 
 static const char *const kind_names[DLB_N_T_KINDS] = {
 	[DLB_T_INPUT] = "input", [DLB_T_LABEL] = "label", [DLB_T_SEED] = "seed", [DLB_T_WEIGHT] = "weight",
@@ -45,7 +44,7 @@ const char *dlb_phase_name(enum dlb_phase phase) { return phase_names[phase]; }
 static void set_int(json_t *o, const char *key, int64_t v) { json_object_set_new(o, key, json_integer(v)); }
 static void set_str(json_t *o, const char *key, const char *v) { json_object_set_new(o, key, json_string(v)); }
 
-/* Work is counted in whole FLOP and bytes, mostly; whole numbers are written as such. */
+/* Work is mostly a whole number of FLOP or bytes; whole numbers are written as integers. */
 static void set_count(json_t *o, const char *key, double v)
 {
 	assert(isfinite(v));
@@ -323,7 +322,7 @@ static int find_name(const char *const *names, int n, const char *name)
 	return -1;
 }
 
-/* Member `key` as one of `names`. */
+/* Member `key`, one of `names`, as its index. */
 static int get_name(const struct dlb_ref *r, const char *key, int opt, const char *const *names, int n, int *out,
 		    struct dlb_error *err)
 {
@@ -354,7 +353,7 @@ static int get_dtype(const struct dlb_ref *r, enum dlb_dtype *out, struct dlb_er
 	return 0;
 }
 
-/* An optional id below n; absent or null: stays. */
+/* An optional id below n; *out is unchanged if absent or null. */
 static int get_id(const struct dlb_ref *r, const char *key, int64_t n, int *out, struct dlb_error *err)
 {
 	const struct dlb_ref at = dlb_ref_at(r, key);
@@ -386,7 +385,7 @@ static int get_ids(const struct dlb_ref *r, const char *key, struct dlb_arena *a
 	return 0;
 }
 
-/* Ids are positions, so that ids elsewhere in the document can be used as they are. */
+/* Ids must be positions, so that ids elsewhere in the document can be used directly. */
 static int check_position(const struct dlb_ref *r, int i, struct dlb_error *err)
 {
 	int64_t id = i;
@@ -434,7 +433,7 @@ static int read_op(const struct dlb_ref *r, struct dlb_graph *g, int i, int n_op
 	return 0;
 }
 
-/* `shape`, or where it is null or absent the size as it is given. */
+/* Reads `shape` or, if it is null or absent, the size in bytes. */
 static int read_shape(const struct dlb_ref *r, struct dlb_tensor *t, int64_t batch, struct dlb_error *err)
 {
 	const struct dlb_ref at = dlb_ref_at(r, "shape");
@@ -501,7 +500,7 @@ static int read_data(const struct dlb_ref *r, struct dlb_graph *g, struct dlb_te
 	return 0;
 }
 
-/* The slice fits the tensor, and the tensor it is of has a size that can be reckoned with. */
+/* Checks that the slice fits the tensor, and that the size of its whole does not overflow. */
 static int read_slice(const struct dlb_ref *r, struct dlb_graph *g, struct dlb_tensor *t, struct dlb_error *err)
 {
 	static const char *const known[] = { "of", "shape", "axis", "units", "unit", "first", "count", NULL };
@@ -541,7 +540,7 @@ static int read_slice(const struct dlb_ref *r, struct dlb_graph *g, struct dlb_t
 	return 0;
 }
 
-/* Which of the samples; before the shape, whose size follows from it. */
+/* Reads the samples of the tensor; before its shape, whose size depends on them. */
 static int read_samples(const struct dlb_ref *r, struct dlb_tensor *t, struct dlb_error *err)
 {
 	static const char *const known[] = { "part", "of", NULL };
@@ -557,7 +556,7 @@ static int read_samples(const struct dlb_ref *r, struct dlb_tensor *t, struct dl
 	return 0;
 }
 
-/* Further names of a weight. */
+/* Reads further names of a weight. */
 static int read_names(const struct dlb_ref *r, struct dlb_graph *g, const char *const **out, struct dlb_error *err)
 {
 	struct dlb_ref list = dlb_ref_at(r, "also");
@@ -641,7 +640,7 @@ static int read_model(const struct dlb_ref *r, struct dlb_graph *g, struct dlb_e
 	return 0;
 }
 
-/* Told, not acted upon: names that this version has not are kept too. */
+/* Kept for information: names unknown to this version are kept too. */
 static int read_rewritten(const struct dlb_ref *r, struct dlb_graph *g, struct dlb_error *err)
 {
 	static const char *const known[] = { "name", "count", NULL };

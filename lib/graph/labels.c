@@ -1,5 +1,5 @@
-/* How the loss reads the labels: see labels.h. Where a sample's elements go is found by running the ops between, on one
- * sample whose elements are numbered from 1. */
+/* Finds how the loss reads the labels: see labels.h. The path of a sample's elements is found by running the
+ * ops before the loss on one sample whose elements are numbered from 1. */
 #include <stdlib.h>
 #include <string.h>
 #include "graph/labels.h"
@@ -20,13 +20,13 @@ static bool is_loss(const struct dlb_op *o)
 	return o->phase == DLB_FORWARD && o->kind >= 0 && dlb_op_class_of(o->kind)->flags & DLB_OP_IS_LOSS;
 }
 
-/* The input that holds a loss's labels. */
+/* The index of the loss's input that holds labels. */
 static int label_input(const struct dlb_op *o)
 {
 	return !strcmp(o->type, "CrossEntropyJoin") ? 0 : 1;
 }
 
-/* Outputs are elements of input 0, or of constants. */
+/* Does the op only move elements of input 0 (and of constants) to its outputs? */
 static bool moves(const struct dlb_op *o)
 {
 	const struct dlb_op_class *cls = dlb_op_class_of(o->kind);
@@ -35,7 +35,7 @@ static bool moves(const struct dlb_op *o)
 		(cls->flags & DLB_OP_VIEW || !strcmp(o->type, "Cast") || (cls->work && !strcmp(cls->work, "move")));
 }
 
-/* The numbers in output 0 of op i, whose input 0 holds at[]; NULL: they cannot be told. */
+/* The numbers in output 0 of op i if its input 0 holds at[]; NULL: unknown. */
 static const int64_t *moved(struct walk *w, int i, const int64_t *at)
 {
 	struct dlb_error err = { .what = "" };
@@ -56,7 +56,7 @@ static const int64_t *moved(struct walk *w, int i, const int64_t *at)
 		io.out[k].dtype = DLB_I64;
 	if (!strcmp(io.cls->name, "Cast"))
 		return at;
-	/* the next op reads as many numbers as the graph states, whoever wrote it */
+	/* the next op reads as many numbers as the graph states, which a document may state wrongly */
 	if (io.cls->infer(&io, &err) || io.out[0].dtype != DLB_I64 || !dlb_desc_same_shape(&io.out[0], &stated))
 		return NULL;
 	out = dlb_arena_array(&w->scratch, (size_t)io.n_out + 1, sizeof *out);
@@ -77,7 +77,7 @@ static void take_weights(struct walk *w, const struct dlb_op *o)
 	w->use->weight = weight;
 }
 
-/* The loss o reads labels that are the elements at[] of a sample. */
+/* The walk has reached loss o, whose labels are the elements at[] of a sample: fills w->use. */
 static void arrive(struct walk *w, const struct dlb_op *o, const int64_t *at)
 {
 	const struct dlb_tensor *labels = &w->g->tensor[o->in[label_input(o)]], *x = &w->g->tensor[o->in[0]];
@@ -102,7 +102,7 @@ static void arrive(struct walk *w, const struct dlb_op *o, const int64_t *at)
 	use->shifted = use->n > 1 && !counted[0] && counted[use->n - 1];
 }
 
-/* From tensor t, which holds the elements at[], to a loss. */
+/* Follows tensor t, which holds the elements at[], to a loss; false: it reaches none. */
 static bool walk(struct walk *w, int t, const int64_t *at, int depth)
 {
 	for (int i = 0; i < w->g->n_ops && depth < DEEPEST; i++) {
@@ -145,7 +145,7 @@ bool dlb_graph_label_use(const struct dlb_graph *g, int t, struct dlb_arena *a, 
 	return found;
 }
 
-/* -- bounds of integer inputs: what may be fed without a file -- */
+/* -- bounds of integer inputs, for generated data -- */
 
 static int64_t bound_of(const struct dlb_graph *g, int t, int depth)
 {

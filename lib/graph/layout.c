@@ -1,13 +1,13 @@
-/* One physical layout for every activation, chosen on the forward graph before it is differentiated, so that
- * gradients follow and nothing is left to the moment of running: where a tensor is cut between two nodes,
- * both know how it lies.
+/* Chooses one physical layout for each activation. The forward graph is changed before differentiation, so
+ * gradients follow, and both nodes of a transferred tensor know its layout.
  *
- * Convolutions, pools and batch normalizations run at half speed or less in plain (N,C,H,W) memory, and as
- * fast as in any blocked form in channels-last (N,H,W,C). So their activations are channels-last, elementwise
- * operators pass on what they get, and those that see elements in order (Flatten, Reshape, ...) get plain
- * memory through an explicit Layout op at the border. With one channel or one pixel both are the same bytes:
- * LayoutView, which costs nothing. A Transpose of what lies channels-last to (N,H,W,C), and one back, is a TransposeView,
- * which costs nothing either (ConvNeXt's and Swin's layers have them). f64 runs plain loops and stays plain. */
+ * Convolutions, pools and batch normalizations run at half speed or less on plain (N,C,H,W) memory, and as
+ * fast as in any blocked format on channels-last (N,H,W,C). So their activations are channels-last.
+ * Elementwise operators keep the layout of their input. Operators that depend on the order of elements
+ * (Flatten, Reshape, ...) get plain memory through a Layout op. With one channel or one pixel both layouts
+ * have the same bytes: a LayoutView, which costs nothing. A Transpose of a channels-last tensor to
+ * (N,H,W,C), or back, is a TransposeView, which costs nothing either (ConvNeXt, Swin). f64 is computed by
+ * plain loops and stays plain. */
 #include <stdlib.h>
 #include <string.h>
 #include "graph/rewrite.h"
@@ -24,7 +24,7 @@ static const char *layout_name(enum dlb_layout l)
 	return l == DLB_PLAIN ? "plain" : "channels-last";
 }
 
-/* Tensor t in layout `to`; adds the op at the border, once per tensor. -1 with err. */
+/* Tensor t in layout `to`: adds a Layout op, once per tensor. -1 with err. */
 static int converted(struct dlb_graph *g, struct borders *s, int t, enum dlb_layout to, struct dlb_error *err)
 {
 	if (t < 0 || g->tensor[t].n_dims < 3 || g->tensor[t].layout == to)
@@ -47,8 +47,8 @@ static int converted(struct dlb_graph *g, struct borders *s, int t, enum dlb_lay
 	return other;
 }
 
-/* Does the tensor hold something that lies in the layout: full rank, no weight or constant (they stay as
- * the model's file has them; kernels read them by strides). */
+/* Does the tensor take part in layouts? It must have n_dims dimensions and be no weight or constant: those
+ * keep the layout of the model's file, and kernels read them by strides. */
 static bool has_layout(const struct dlb_graph *g, int t, int n_dims)
 {
 	return t >= 0 && g->tensor[t].n_dims >= 3 && g->tensor[t].n_dims == n_dims &&
@@ -65,7 +65,7 @@ static bool same_dims(const struct dlb_tensor *a, const struct dlb_tensor *b)
 	return true;
 }
 
-/* The layout in which elementwise op `o` works: channels-last if one of its full-size operands is. */
+/* The layout of elementwise op `o`: channels-last if one of its full-size operands is. */
 static enum dlb_layout passed_on(const struct dlb_graph *g, const struct dlb_op *o)
 {
 	const int n_dims = o->n_out && o->out[0] >= 0 ? g->tensor[o->out[0]].n_dims : 0;
@@ -76,7 +76,7 @@ static enum dlb_layout passed_on(const struct dlb_graph *g, const struct dlb_op 
 	return DLB_PLAIN;
 }
 
-/* Tensor t as it lies channels-last, here or on the other side of a border; -1: it does not. */
+/* Tensor t in channels-last: t itself, or the other side of a Layout op; -1: none. */
 static int channels_last(const struct dlb_graph *g, const struct borders *s, int t)
 {
 	if (g->tensor[t].layout == DLB_CHANNELS_LAST)
@@ -89,7 +89,7 @@ static int channels_last(const struct dlb_graph *g, const struct borders *s, int
 	return -1;
 }
 
-/* Does it take channels from place 1 to the end, or back to place 1? */
+/* Does the Transpose move channels from axis 1 to the end (to_end), or back? */
 static bool moves_channels(const struct dlb_op *o, int n_dims, bool to_end)
 {
 	const int64_t *perm;
@@ -102,8 +102,8 @@ static bool moves_channels(const struct dlb_op *o, int n_dims, bool to_end)
 	return true;
 }
 
-/* A Transpose becomes a TransposeView, where it can. Of fewer than four dimensions it is left to those who read through
- * it (products). */
+/* Turns a Transpose into a TransposeView if possible. With fewer than four dimensions it stays, since
+ * products can read through it. */
 static bool views_channels(struct dlb_graph *g, const struct borders *s, int op)
 {
 	struct dlb_op *o = &g->op[op];
@@ -154,7 +154,7 @@ static int choose(struct dlb_graph *g, struct borders *s, int op, struct dlb_err
 		const int t = g->op[op].out[k];
 		if (t < 0 || g->tensor[t].n_dims < 3 || g->tensor[t].kind == DLB_T_BUFFER)
 			continue;
-		/* further outputs (a mask, positions) lie as the first if they have its shape */
+		/* further outputs (a mask, positions) have the layout of the first if they have its shape */
 		g->tensor[t].layout = k == 0 || same_dims(&g->tensor[t], &g->tensor[out0]) ? layout : DLB_PLAIN;
 	}
 	s->order[s->n_order++] = op;
@@ -173,7 +173,7 @@ int dlb_graph_choose_layout(struct dlb_graph *g, struct dlb_error *err)
 	struct borders s = { .order = dlb_xcalloc((size_t)(n_ops + n_operands) + 1, sizeof *s.order) };
 	for (int i = 0; i < n_ops && !rc; i++)
 		rc = choose(g, &s, i, err);
-	for (int i = 0; i < g->n_outputs && !rc; i++) {	/* the model's outputs are read as ONNX means them */
+	for (int i = 0; i < g->n_outputs && !rc; i++) {	/* the model's outputs are plain, as ONNX defines them */
 		const int t = converted(g, &s, g->output[i], DLB_PLAIN, err);
 		rc = t < 0 ? -1 : 0;
 		if (!rc && g->tensor[t].kind != DLB_T_CONSTANT)

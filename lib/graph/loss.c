@@ -1,15 +1,15 @@
-/* The loss, where the model has none, and what feeds it.
+/* Attaches the loss if the model has none, and the inputs that it needs.
  *
- * By default the first float output says which (CONTRACT): a scalar that comes from a loss is taken as it is;
- * (N, C) and (N, T, C) get softmax cross-entropy over the last axis, (N, C, H, W) over axis 1; a class axis of size 1
- * gets binary cross-entropy on logits. A model that ends in Softmax, LogSoftmax or (for binary cross-entropy)
- * Sigmoid is trained on the logits before it: the losses contain that function, in a form that does not
- * overflow, and a second one on top would train something else. Several losses (loss.h) are added up, each with labels of
- * its own, fed in the order of the losses.
+ * By default the first float output decides (CONTRACT): a scalar that comes from a loss is used directly;
+ * (N, C) and (N, T, C) get softmax cross-entropy over the last axis, (N, C, H, W) over axis 1; a class axis
+ * of size 1 gets binary cross-entropy on logits. A model that ends in Softmax, LogSoftmax or (for binary
+ * cross-entropy) Sigmoid is trained on the logits before it, since the loss contains that function in a form
+ * that does not overflow; applying it twice would train another model. Several losses (loss.h) are added up;
+ * each has its own labels, fed in the order of the losses.
  *
- * Labels are the model's last integer input when it holds its own loss; else a new input 'label', or 'OUTPUT.label' for each
- * of several losses. The label -100 counts nowhere, as in PyTorch. The seed is the weight of a micro-batch in the step's
- * loss, fed as the gradient of the loss. */
+ * Labels are the model's last integer input if it contains its loss; else a new input 'label', or
+ * 'OUTPUT.label' for each of several losses. The label -100 is ignored, as in PyTorch. The seed, the weight
+ * of a micro-batch in the step's loss, is fed as the gradient of the loss. */
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,9 +17,9 @@
 #include "graph/loss.h"
 #include "graph/rewrite.h"
 
-enum { IGNORED = -100, LABEL_BOUND_01 = 2 };	/* the latter: class numbers 0 and 1, or floats from 0 to 1 */
+enum { IGNORED = -100, LABEL_BOUND_01 = 2 };	/* LABEL_BOUND_01: class numbers 0 and 1, or floats from 0 to 1 */
 
-/* -- what the model has -- */
+/* -- losses and labels in the model -- */
 
 static int first_float_output(const struct dlb_graph *g)
 {
@@ -37,7 +37,8 @@ static bool is_scalar(const struct dlb_tensor *t)
 	return true;
 }
 
-/* The labels of a model that holds its own loss: the last integer input that the loss reads so; else the last one. */
+/* The labels of a model that contains its loss: the last integer input that the loss reads as
+ * labels; else the last one. */
 static int labels_of_model(struct dlb_graph *g)
 {
 	struct dlb_label_use use;
@@ -66,12 +67,12 @@ static void add_seed(struct dlb_graph *g)
 	g->seed = t;
 }
 
-/* -- attaching: each returns the loss's tensor, -1 with err -- */
+/* -- attaching; each function returns the loss's tensor, -1 with err -- */
 
-/* A loss under way: what is said of it, and whether it is one of several. */
+/* A loss being attached: its description, and whether it is one of several. */
 struct part { struct dlb_graph *g; const struct dlb_loss_choice *c; bool several; };
 
-/* The labels: one per element of x without axis `drop` (-1: of x). */
+/* Adds the labels: one per element of x without axis `drop` (-1: one per element). */
 static int add_label(const struct part *p, int x, int drop, enum dlb_dtype dtype, int64_t bound)
 {
 	struct dlb_graph *g = p->g;
@@ -96,7 +97,7 @@ static int add_label(const struct part *p, int x, int drop, enum dlb_dtype dtype
 	return t;
 }
 
-/* The tensor before a closing `type` (or `other`) over the class axis; x itself when it does not end so. */
+/* The input of a final `type` (or `other`) over the class axis; x itself if it does not end in one. */
 static int before(const struct dlb_graph *g, int x, const char *type, const char *other)
 {
 	const int op = g->tensor[x].producer;
@@ -104,7 +105,7 @@ static int before(const struct dlb_graph *g, int x, const char *type, const char
 	if (op < 0 || *g->op[op].domain || g->tensor[x].n_dims != 2 ||
 	    (strcmp(g->op[op].type, type) && (!other || strcmp(g->op[op].type, other))))
 		return x;
-	const int64_t axis = dlb_attr_int(g->op[op].attr, g->op[op].n_attr, "axis", 1);	/* of 2: 1 or -1 */
+	const int64_t axis = dlb_attr_int(g->op[op].attr, g->op[op].n_attr, "axis", 1);	/* for two dimensions: 1 or -1 */
 	return axis == 1 || axis == -1 ? g->op[op].in[0] : x;
 }
 
@@ -116,7 +117,7 @@ static int reshaped(struct dlb_graph *g, int t, const int64_t *dims, int n, stru
 	return dlb_graph_add_forward(g, "loss.reshape", "Reshape", "", in, 2, NULL, 0, err);
 }
 
-/* The weights that were said, as a constant of x's type and shape (n, 1, ..) with `after` ones; -1: none. */
+/* The given weights, as a constant of x's type and shape (n, 1, ..), with `after` ones; -1: none. */
 static int add_weights(const struct part *p, int x, int after)
 {
 	const struct dlb_loss_choice *c = p->c;
@@ -166,7 +167,7 @@ static int cross_entropy(const struct part *p, int x, int axis, struct dlb_error
 	in[1] = label = add_label(p, x, axis, DLB_I64, classes);
 	if (p->c->kind == DLB_LOSS_NEXT_TOKEN)
 		in[1] = dlb_graph_add_forward(g, "loss.next_token", "NextToken", "dlb", &label, 1, &attr[1], 1, err);
-	if (axis != 1 && in[1] >= 0) {	/* classes last: one row per sample and position */
+	if (axis != 1 && in[1] >= 0) {	/* class axis last: one row per sample and position */
 		in[0] = reshaped(g, x, (const int64_t[]){ -1, classes }, 2, err);
 		in[1] = in[0] < 0 ? -1 : reshaped(g, in[1], (const int64_t[]){ -1 }, 1, err);
 	}
@@ -176,7 +177,7 @@ static int cross_entropy(const struct part *p, int x, int axis, struct dlb_error
 	return dlb_graph_add_forward(g, "loss", "SoftmaxCrossEntropyLoss", "", in, in[2] < 0 ? 2 : 3, attr, p->c->smoothing > 0 ? 3 : 2, err);
 }
 
-/* The class axis, or -1 when the output has none: said, or the default one. */
+/* The class axis, given or by default; -1: the output has none. */
 static int class_axis(const struct part *p, int x)
 {
 	const int n = p->g->tensor[x].n_dims, said = (int)p->c->number;
@@ -216,7 +217,7 @@ static int elementwise(const struct part *p, int x, const char *type, int label,
 				     &attr, width != NULL, err);
 }
 
-/* Labels are floats: 0, 1, or between (soft labels). A class axis of size 1 has no place in them. */
+/* Labels are floats: 0, 1, or between (soft labels). Their shape omits a class axis of size 1. */
 static int binary(const struct part *p, int x, struct dlb_error *err)
 {
 	struct dlb_graph *g = p->g;
@@ -231,7 +232,7 @@ static int binary(const struct part *p, int x, struct dlb_error *err)
 	return elementwise(p, before(g, x, "Sigmoid", NULL), "BinaryCrossEntropyLoss", label, weights, err);
 }
 
-/* The loss that p says, of output x. */
+/* Attaches the loss described by p to output x. */
 static int attach(const struct part *p, int x, struct dlb_error *err)
 {
 	static const char *const types[DLB_N_LOSSES] = {

@@ -1,6 +1,6 @@
-/* What --loss says (private to lib/graph): one item for each loss,
+/* The description of losses in --loss (private to lib/graph), one item per loss:
  *     [OUTPUT=]NAME[:NUMBER][,smoothing=E][,weights=A/B/...][,pos-weight=A/B/...][*FACTOR]
- * The loss of the model is the sum of FACTOR times each. */
+ * The model's loss is the sum of FACTOR times each. */
 #ifndef DLB_GRAPH_LOSS_H
 #define DLB_GRAPH_LOSS_H
 #include "graph/graph.h"
@@ -11,11 +11,11 @@ struct dlb_loss_choice {
 	enum dlb_loss_kind kind;
 	int output;			/* tensor id, -1: the first float output */
 	bool has_number;
-	double number;			/* class axis, delta or beta */
+	double number;			/* class axis, delta or beta, by the loss */
 	double smoothing, factor;
-	const double *weight;		/* one a class; or of positive labels; in the arena */
+	const double *weight;		/* one per class, or of positive labels; in the arena */
 	int n_weights;
 };
-/* text NULL: "auto". The outputs are g's; lists go to g's arena. */
+/* Parses `text` (NULL: "auto"). Outputs are those of g; lists live in g's arena. */
 int dlb_loss_parse(struct dlb_graph *g, const char *text, struct dlb_loss_choice *c, struct dlb_error *err);
 #endif

@@ -1,4 +1,4 @@
-/* What is written after --loss, taken apart: loss.h. */
+/* Parses --loss: see loss.h. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -36,7 +36,7 @@ static int wrong(const struct text *t, const char *what)
 			"loss '%s': %s", t->whole, what);
 }
 
-/* A number at p, which ends where one of `ends` or the text does. */
+/* Parses a number that ends at one of `ends` or at the end of the text. */
 static int number(struct text *t, const char *ends, double *out)
 {
 	char *end;
@@ -51,7 +51,8 @@ static int number(struct text *t, const char *ends, double *out)
 	return 0;
 }
 
-/* "NAME=" of an output before the loss. Names may hold any character, so they are compared, not cut out. */
+/* Parses "OUTPUT=" before the loss. Output names may contain any character, so the text is
+ * compared with each name. */
 static int take_output(struct text *t, struct dlb_loss_choice *c)
 {
 	const struct dlb_graph *g = t->g;

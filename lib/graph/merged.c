@@ -1,15 +1,16 @@
-/* Parameters that the exporter merged are taken apart again.
+/* Separates parameters that the exporter merged.
  *
- * PyTorch's exporter keeps one copy of initializers with equal values, so before training all biases of zeros of one size
- * are one initializer with the name of one of them, and so are the weights of a layer's clones. They are separate
- * parameters. The exporter says of each vertex which parameters it uses (dlb_op.uses): a vertex that reads an initializer
- * and uses a parameter that is not in the file, in place of the one that the initializer is named after, gets a copy with
- * that parameter's name. An initializer without a name of the list is copied for each parameter that its readers use.
+ * PyTorch's exporter keeps one copy of initializers with equal values. Before training, all zero biases of
+ * one size are one initializer, named after one of them, and so are the weights of a layer's clones. They are
+ * separate parameters. The exporter lists the parameters that each vertex uses (dlb_op.uses). A vertex that
+ * reads an initializer, but uses a parameter that is missing in the file instead of the one that the
+ * initializer is named after, gets a copy with the missing parameter's name. An initializer that the list
+ * does not name is copied for each parameter that its readers use.
  *
- * For the same reason Gemm and Conv get back a bias of zeros that they use and do not read, and initializers that were made
- * of one parameter, one for each vertex that uses it, are one.
+ * For the same reason Gemm and Conv get back a zero bias that they use but do not read, and initializers
+ * computed from one parameter, one for each vertex that uses it, become one.
  *
- * Parameters that are one in the framework are one in the list of uses too, and stay one. */
+ * Parameters that are one in the framework are one in the lists of uses too, and stay one. */
 #include <stdlib.h>
 #include <string.h>
 #include "graph/role.h"
@@ -18,9 +19,10 @@
 struct merging {
 	struct dlb_graph *g;
 	struct dlb_roles roles;
-	int *place;			/* [index of the list] the tensor of that name, -1: none */
+	int *place;			/* [index in the list] the tensor of that name, -1: none */
 	int *listed;			/* [tensor, as read] its index in the list, -1 */
-	bool *weight;			/* [tensor, as read] an initializer that the list does not name and that has the role of a parameter */
+	bool *weight;			/* [tensor, as read] an initializer that the list does not name,
+					 * with the role of a parameter */
 	int n_copies;
 };
 
@@ -44,8 +46,8 @@ static bool is_recurrent(const struct dlb_op *o)
 	return !strcmp(o->type, "LSTM") || !strcmp(o->type, "GRU") || !strcmp(o->type, "RNN");
 }
 
-/* Can operand k of the vertex be the parameter? `like`: the name of the initializer, or NULL; `exactly`: with the same last word.
- * A weight is not mistaken for a bias. */
+/* Can operand k of the vertex be `parameter`? `like`: the initializer's name, or NULL; `exactly`: the last
+ * words of both names must be equal. A weight does not match a bias. */
 static bool suits(const struct dlb_op *o, int k, const char *parameter, const char *like, bool exactly)
 {
 	const enum dlb_word word = dlb_role_word(parameter);
@@ -55,7 +57,7 @@ static bool suits(const struct dlb_op *o, int k, const char *parameter, const ch
 	return like || !word || is_recurrent(o) || (word == DLB_WORD_BIAS) == (k == 2 || !strcmp(o->type, "Add"));
 }
 
-/* What operand k of the vertex is used as: the one missing parameter that it can be; -1: none, or several. */
+/* The missing parameter that operand k of the vertex stands for; -1: none, or several candidates. */
 static int missing_use(const struct merging *m, const struct dlb_op *o, int k, const char *like)
 {
 	for (int exactly = like != NULL; exactly >= 0; exactly--) {
@@ -99,7 +101,7 @@ static int copy(struct merging *m, int t, const char *name)
 	return c;
 }
 
-/* Operand k of op i becomes the copy. */
+/* Makes operand k of op i the copy c. */
 static void redirect(struct merging *m, int i, int k, int c)
 {
 	struct dlb_graph *g = m->g;
@@ -109,7 +111,8 @@ static void redirect(struct merging *m, int i, int k, int c)
 	o->in[k] = c;
 }
 
-/* The ones of a GroupNormalization that is spelt out are no parameter, though a parameter has their values. */
+/* The ones of a decomposed GroupNormalization are no parameter, even if a parameter has equal values:
+ * makes a constant of them. */
 static void part_from_ones(struct merging *m, int i, int k)
 {
 	const int t = m->g->op[i].in[k], c = copy(m, t, dlb_arena_printf(&m->g->arena, "%s.constant", m->g->op[i].name));
@@ -119,7 +122,8 @@ static void part_from_ones(struct merging *m, int i, int k)
 	m->n_copies--;
 }
 
-/* An initializer of the list: readers that use another parameter read a copy of that one's name. */
+/* For an initializer of the list: readers that use another parameter read a copy
+ * named after that parameter. */
 static void split_named(struct merging *m, int t)
 {
 	struct dlb_graph *g = m->g;
@@ -138,7 +142,7 @@ static void split_named(struct merging *m, int t)
 			if (p < 0)
 				continue;
 			const int c = copy(m, t, g->listed[p].name);
-			for (int s = r; s < end; s++)		/* all that use it */
+			for (int s = r; s < end; s++)		/* all vertices that use it */
 				for (int n = 0; n < g->op[g->reader[s]].n_in; n++)
 					if (g->op[g->reader[s]].in[n] == t && uses(&g->op[g->reader[s]], p) &&
 					    !dlb_role_is_spelt_group_norm(&m->roles, &g->op[g->reader[s]], t) &&
@@ -149,7 +153,8 @@ static void split_named(struct merging *m, int t)
 	}
 }
 
-/* One that has no name of the list: its readers by the parameter that they use; the first ones keep it. */
+/* For an initializer that the list does not name: one copy for each parameter that readers use; the
+ * first keeps the original. */
 static void split_nameless(struct merging *m, int t)
 {
 	struct dlb_graph *g = m->g;
@@ -179,9 +184,9 @@ static void split_nameless(struct merging *m, int t)
 	free(done);
 }
 
-/* -- biases of zeros, which the exporter leaves out of Gemm and Conv -- */
+/* -- zero biases, which the exporter omits in Gemm and Conv -- */
 
-/* Channels of the output, by the weight; 0: not known. */
+/* Output channels, from the weight's shape; 0: unknown. */
 static int64_t channels(const struct dlb_graph *g, const struct dlb_op *o)
 {
 	const struct dlb_tensor *w = o->n_in > 1 && o->in[1] >= 0 ? &g->tensor[o->in[1]] : NULL;
@@ -221,7 +226,7 @@ static bool add_bias(struct merging *m, int i)
 	return true;
 }
 
-/* -- initializers that the exporter made of one parameter for each of its readers -- */
+/* -- initializers that the exporter computed from one parameter, one for each reader -- */
 
 static bool same_tensor(const struct dlb_graph *g, int a, int b)
 {
@@ -231,7 +236,7 @@ static bool same_tensor(const struct dlb_graph *g, int a, int b)
 		!memcmp(g->tensor[a].data, g->tensor[b].data, dlb_desc_bytes(&x));
 }
 
-/* The missing parameter that all readers of t use it as; -1. */
+/* The missing parameter that t stands for in all its readers; -1: none, or several. */
 static int use_of(const struct merging *m, int t)
 {
 	const struct dlb_graph *g = m->g;
@@ -286,7 +291,7 @@ static int join_all(struct merging *m, int n, struct dlb_error *err)
 	return rc;
 }
 
-/* Before anything is copied: roles are those of the graph as it was read. */
+/* Before copies are made: roles are found on the graph as read. */
 static void find_weights(struct merging *m, int n)
 {
 	const struct dlb_graph *g = m->g;

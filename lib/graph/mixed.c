@@ -1,25 +1,25 @@
-/* Mixed precision: activations in bf16, parameters in f32, on the forward graph before it is differentiated.
+/* Mixed precision: activations in bf16, parameters in f32; on the forward graph, before differentiation.
  *
- * Products (Conv, Gemm, MatMul) read and write bf16 activations; they take their weights as f32 and round them as they
- * pack them, so that a weight is rounded once a step, its gradient is a sum in f32, and what the optimizer updates is
- * exact. What stands between products follows them (activations, normalization with f32 statistics, pools, moves), so
- * that an activation stays bf16 through the network and halves what is moved, kept and sent. The rest (losses, sums of
- * many terms, powers, recurrent layers) is f32; a Cast stands at each border, once per tensor. Which operator does what
- * stands in its class (op.h, bf16 and f32_in). Gradients have the type of what they are the gradient of.
- * P. Micikevicius et al., Mixed Precision Training, ICLR 2018; D. Kalamkar et al., A Study of BFLOAT16 for Deep
- * Learning Training, 2019: bf16 has f32's exponents, so that no loss needs scaling. */
+ * Products (Conv, Gemm, MatMul) read and write bf16 activations. They take weights as f32 and round them
+ * while packing: a weight is rounded once a step, its gradient is summed in f32, and the optimizer updates
+ * the exact value. Ops between products use bf16 too (activations, normalization with f32 statistics, pools,
+ * moves), which halves the bytes that are moved, kept and sent. The rest (losses, long sums, powers,
+ * recurrent layers) is f32, with one Cast per tensor where the type changes. Each operator's class states its
+ * type (op.h, bf16 and f32_in). A gradient has the type of its tensor.
+ * P. Micikevicius et al., Mixed Precision Training, ICLR 2018; D. Kalamkar et al., A Study of BFLOAT16 for
+ * Deep Learning Training, 2019: bf16 has f32's exponent range, so losses need no scaling. */
 #include <stdlib.h>
 #include "graph/rewrite.h"
 
 struct mixing {
 	struct dlb_graph *g;
-	struct cast { int from, to; } *cast;	/* tensor `to` is tensor `from` in the other type */
+	struct cast { int from, to; } *cast;	/* tensor `to` is tensor `from` cast to the other type */
 	int n, cap;
-	bool *is_param;			/* [tensor] made of weights and constants alone */
+	bool *is_param;			/* [tensor] computed from weights and constants alone */
 	int *order, n_order;		/* old and new op ids in their new order */
 };
 
-/* Tensor t in type `to`, by a Cast that is added once. -1 with err. */
+/* Tensor t in type `to`, by a Cast that is added once per tensor. -1 with err. */
 static int converted(struct mixing *m, int t, enum dlb_dtype to, struct dlb_error *err)
 {
 	struct dlb_graph *g = m->g;
@@ -71,13 +71,13 @@ static bool narrow(const struct mixing *m, int op)
 	return cls->bf16 == DLB_BF16_ALWAYS || cls->bf16 == DLB_BF16_WEIGHTS ? !all_params : any;
 }
 
-/* May input k of an op that works in bf16 be f32? */
+/* May input k, tensor t, of an op that works in bf16 be f32? */
 static bool may_differ(const struct mixing *m, const struct dlb_op_class *cls, int k, int t)
 {
 	return cls->bf16 == DLB_BF16_MIXES || (cls->bf16 == DLB_BF16_WEIGHTS && k == 1 && m->is_param[t]);
 }
 
-/* The types of the outputs follow from those of the inputs. */
+/* Infers the output types from the input types. */
 static int set_types(struct dlb_graph *g, int op, struct dlb_error *err)
 {
 	const struct dlb_op_class *cls = dlb_op_class_of(g->op[op].kind);

@@ -1,11 +1,11 @@
-/* Names to ids: see name_map.h. Linear probing, at most half full. */
+/* Names to ids: see name_map.h. Linear probing; the table is at most half full. */
 #include "graph/name_map.h"
 #include <stdlib.h>
 #include <string.h>
 #include "util/hash.h"
 #include "util/mem.h"
 
-/* The slot that holds `name`, or the free one where it belongs. */
+/* The slot that holds `name`, or the free one where it is to be inserted. */
 static struct dlb_name_slot *slot_of(const struct dlb_name_map *m, const char *name)
 {
 	size_t i = (size_t)dlb_hash_str(DLB_HASH_INIT, name) & (m->cap - 1);

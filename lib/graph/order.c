@@ -1,8 +1,7 @@
-/* The graph's order: who makes and who reads a tensor, sorting, the invariants, colocation classes.
+/* The graph's order: producers and readers of tensors, sorting, the invariants, colocation classes.
  *
  * State (weights and buffers) makes no edges: it is written once a step or in micro-batch order, and its
- * readers take a copy (graph.h). So an edge here is a tensor that is not state, from its producer to a
- * reader. */
+ * readers take a copy (graph.h). So an edge is a tensor that is not state, from its producer to a reader. */
 #include "graph/graph.h"
 #include <assert.h>
 #include <inttypes.h>
@@ -12,7 +11,7 @@
 #include "graph/name_map.h"
 #include "graph/rewrite.h"
 
-#define MAX_DIM (INT64_C(1) << 48)	/* of mul and add: their sum over any batch below 2^13 stays exact */
+#define MAX_DIM (INT64_C(1) << 48)	/* for mul and add: their sum stays exact for any batch below 2^13 */
 
 bool dlb_dim_in_range(struct dlb_dim d)
 {
@@ -28,7 +27,7 @@ int dlb_graph_index(struct dlb_graph *g)
 {
 	int rc = 0;
 	int *start = dlb_xrealloc(g->reader_start, (size_t)g->n_tensors + 2, sizeof *start);
-	int *last = dlb_xcalloc((size_t)g->n_tensors + 1, sizeof *last);	/* op + 1 that was counted last */
+	int *last = dlb_xcalloc((size_t)g->n_tensors + 1, sizeof *last);	/* 1 + the last op counted as a reader */
 	memset(start, 0, ((size_t)g->n_tensors + 2) * sizeof *start);
 	g->reader_start = start;
 
@@ -44,7 +43,8 @@ int dlb_graph_index(struct dlb_graph *g)
 			else
 				g->tensor[t].producer = i;
 		}
-		/* counted two further on, so that after the filling pass start[t] is where t begins */
+		/* counts are shifted by two, so that start[t] is the beginning of t's
+		 * readers after the filling pass */
 		for (int k = 0; k < g->op[i].n_in; k++) {
 			const int t = g->op[i].in[k];
 			if (t >= 0 && last[t] != i + 1) {
@@ -69,7 +69,8 @@ int dlb_graph_index(struct dlb_graph *g)
 	return rc;
 }
 
-/* producer of every tensor without touching the graph; state has none. new array */
+/* The producer of each tensor that is not state, -1: none, without changing the
+ * graph. Returns a new array. */
 static int *producers(const struct dlb_graph *g)
 {
 	int *p = dlb_xcalloc((size_t)g->n_tensors + 1, sizeof *p);
@@ -84,8 +85,8 @@ static int *producers(const struct dlb_graph *g)
 	return p;
 }
 
-/* Names one cycle. `stuck[i]`: op i waits for an op that is stuck itself; so walking from producer to
- * producer among the stuck ones must come round. */
+/* Fills err with the ops of one cycle. `stuck[i]`: op i waits for another stuck op, so walking back from a
+ * stuck op to a stuck producer must come to an op twice. */
 static int fail_cycle(const struct dlb_graph *g, const int *producer, const bool *stuck, struct dlb_error *err)
 {
 	bool *seen = dlb_xcalloc((size_t)g->n_ops + 1, sizeof *seen);
@@ -108,7 +109,7 @@ static int fail_cycle(const struct dlb_graph *g, const int *producer, const bool
 	size_t used = 0;
 	const int first = at;
 	int steps = 0;
-	do {	/* reads: `at` reads what `next` makes */
+	do {	/* `at` reads an output of `next` */
 		for (int k = 0; k < g->op[at].n_in; k++) {
 			const int t = g->op[at].in[k];
 			if (t >= 0 && producer[t] >= 0 && stuck[producer[t]]) {
@@ -127,7 +128,7 @@ static int fail_cycle(const struct dlb_graph *g, const int *producer, const bool
 			"cycle of ops: %s'%.40s'", text, g->op[first].name);
 }
 
-/* A binary heap of op ids, least (phase, id) first. */
+/* A binary heap of op ids; the least (phase, id) is first. */
 struct heap { int *op; int n; const struct dlb_graph *g; };
 
 static bool before(const struct heap *h, int a, int b)
@@ -159,8 +160,8 @@ static int heap_pop(struct heap *h)
 	return top;
 }
 
-/* Kahn's algorithm over an indexed graph: fills order[] and returns how many ops could be ordered;
- * waits[i] is then non-zero for the others. */
+/* Kahn's algorithm on an indexed graph: fills order[] and returns how many ops it could order; waits[i] is
+ * non-zero for the others. */
 static int kahn(const struct dlb_graph *g, int *order, int *waits)
 {
 	struct heap h = { dlb_xcalloc((size_t)g->n_ops + 1, sizeof(int)), 0, g };
@@ -231,7 +232,7 @@ int dlb_graph_sort(struct dlb_graph *g, struct dlb_error *err)
 
 /* -- invariants -- */
 
-/* A JSON Pointer, spelt out only for a message. */
+/* A JSON Pointer, formatted only for a message. */
 struct where { char text[80]; };
 
 static struct where at(const char *list, int i, const char *member, int k)
@@ -349,7 +350,7 @@ static int check_names(const struct dlb_graph *g, struct dlb_error *err)
 	return rc;
 }
 
-/* Every tensor made once and before it is read. */
+/* Every tensor is produced once, and before it is read. */
 static int check_order(const struct dlb_graph *g, struct dlb_error *err)
 {
 	int *made = dlb_xcalloc((size_t)g->n_tensors + 1, sizeof *made);	/* producer + 1 */
@@ -373,7 +374,7 @@ static int check_order(const struct dlb_graph *g, struct dlb_error *err)
 	for (int i = 0; i < g->n_ops && !rc; i++)
 		for (int k = 0; k < g->op[i].n_in && !rc; k++) {
 			const int t = g->op[i].in[k];
-			if (t < 0 || made[t] - 1 < i)	/* made earlier, or by nobody */
+			if (t < 0 || made[t] - 1 < i)	/* produced earlier, or without producer */
 				continue;
 			snprintf(where, sizeof where, "/graph/ops/%d/inputs/%d", i, k);
 			rc = dlb_refuse(err, where, "sort the ops",
@@ -381,7 +382,7 @@ static int check_order(const struct dlb_graph *g, struct dlb_error *err)
 				      g->tensor[t].name, g->op[made[t] - 1].name,
 				      made[t] - 1 == i ? "itself: a cycle" : "only later: a cycle or not in order");
 		}
-	/* an activation or gradient that somebody reads must come from somewhere */
+	/* an activation or gradient with readers must have a producer */
 	for (int i = 0; i < g->n_ops && !rc; i++)
 		for (int k = 0; k < g->op[i].n_in && !rc; k++) {
 			const int t = g->op[i].in[k];
@@ -396,7 +397,7 @@ static int check_order(const struct dlb_graph *g, struct dlb_error *err)
 	return rc;
 }
 
-/* Following `colocate` from op to op ends. */
+/* Chains of `colocate` must end. */
 static int check_colocation(const struct dlb_graph *g, struct dlb_error *err)
 {
 	int *mark = dlb_xcalloc((size_t)g->n_ops + 1, sizeof *mark);

@@ -1,10 +1,10 @@
-/* Embeddings whose padding row gets no gradient, as the user names them. */
+/* Gives padding rows of embeddings, named by the user, no gradient. */
 #include <stdlib.h>
 #include <string.h>
 #include "graph/graph.h"
 #include "util/patterns.h"
 
-/* The Gather that reads a table named like `glob`, of as many rows as `row` needs. */
+/* Is the op a Gather from a table whose name matches `glob` and that has row `row`? */
 static bool is_embedding(const struct dlb_graph *g, const struct dlb_op *o, const char *glob)
 {
 	return !strcmp(o->type, "Gather") && !*o->domain && o->n_in == 2 && o->in[0] >= 0 &&

@@ -1,17 +1,19 @@
-/* Which initializers are parameters, and which of them are trained. For every float initializer, in this order:
+/* Decides which initializers are parameters, and which of them are trained. For each float initializer the
+ * first rule that applies counts:
  *
- *     1  --parameters names it: it is one. With that option nothing else is.
- *     2  It was found in the module's state_dict (state_dict.c).
- *     3  The exporter's list has its name: a parameter is one, a buffer or constant is not.
- *     4  Its role (role.h). Where there is no list, a name that is a place in a module ("encoder.pos_embedding") is as good,
- *        unless it is used as no parameter is: a mean that the samples are normalized by, frequencies, a table of sines.
+ *     1  --parameters names it: a parameter. With that option, no others are.
+ *     2  It was found in the module's state_dict (state_dict.c): a parameter.
+ *     3  The exporter's list has its name: a listed parameter is one, a buffer or constant is not.
+ *     4  Its role (role.h). Without a list, a name that is a path in a module ("encoder.pos_embedding") counts
+ *        like a role, unless its use excludes it: a mean that normalizes samples, frequencies, a table of sines.
  *
- * Where there is a list it also bounds what rule 4 may find. If every listed parameter is there by name, what has no name
- * of the list is none. If more are missing than have been found by their role, the others have been folded into
- * initializers without a role (a class token that was expanded, rows of a position table): these are what is left when
- * scalars, masks, tables of sines and uniform ones are taken away, provided they are no more than are missing.
+ * The list also limits rule 4. If every listed parameter is present by name, an initializer without a listed
+ * name is no parameter. If more are missing than were found by role, the others were folded into initializers
+ * without a role (an expanded class token, rows of a position table). These are the remaining initializers
+ * that are no scalars, masks, tables of sines or uniform, provided they are not more than the missing ones.
  *
- * An initializer that is no parameter loses its mark `initial`; folding and autodiff then take it for the constant it is. */
+ * An initializer that is no parameter loses its mark `initial`; folding and autodiff then
+ * treat it as a constant. */
 #include <ctype.h>
 #include <stdlib.h>
 #include <string.h>
@@ -22,14 +24,16 @@ struct choosing {
 	struct dlb_graph *g;
 	const struct dlb_parameter_choice *c;
 	struct dlb_roles roles;
-	struct dlb_name_map listed;	/* names to indices of the list */
-	bool *placed;			/* [index of the list] an initializer has its name */
-	bool *alias;			/* [index of the list] no vertex uses it: the second name of an embedding that is a layer too */
+	struct dlb_name_map listed;	/* names to indices in the list */
+	bool *placed;			/* [index in the list] an initializer has its name */
+	bool *alias;			/* [index in the list] not used by a vertex: the
+					 * second name of a tied embedding */
 	bool *yes;			/* [tensor] a parameter */
-	bool *statistics;		/* [tensor] of a BatchNormalization */
-	bool *lost;			/* [tensor] was computed from a parameter that the model has not */
-	int n_missing, n_lost;		/* parameters of the list without an initializer of their name; that nothing can be seen of */
-	bool told;			/* the exporter says what vertices use */
+	bool *statistics;		/* [tensor] running statistics of a BatchNormalization */
+	bool *lost;			/* [tensor] computed from a parameter that is not in the model */
+	int n_missing, n_lost;		/* listed parameters without an initializer of their name; those of
+					 * them that no initializer accounts for */
+	bool told;			/* the exporter states which parameters vertices use */
 	int n_buffers;			/* buffers of the list without an initializer */
 	int n_by_role;			/* initializers that are parameters by their role */
 };
@@ -43,8 +47,9 @@ static void decide(struct choosing *ch, int t, bool yes, enum dlb_by rule, const
 
 /* -- names -- */
 
-/* A place in a module, as PyTorch's older exporter names parameters and buffers: words with dots between them, none of its
- * own numbering ("onnx::MatMul_203", "/fc/Constant_output_0", "417", "val_12"). */
+/* Is the name a path in a module, such as PyTorch's older exporter gives to parameters and buffers: words
+ * separated by dots, and none of the exporter's numbered names ("onnx::MatMul_203",
+ * "/fc/Constant_output_0", "417", "val_12")? */
 static bool is_place(const char *name)
 {
 	const size_t n = strlen(name);
@@ -108,7 +113,7 @@ static bool by_list(struct choosing *ch, int t)
 	return true;
 }
 
-/* The parameter belongs to a BatchNormalization: where it is missing, it was multiplied into a convolution. */
+/* The parameter belongs to a BatchNormalization. If it is missing, it was folded into a convolution. */
 static bool is_of_batch_norm(struct choosing *ch, int at)
 {
 	const char *name = ch->g->listed[at].name, *dot = strrchr(name, '.');
@@ -124,7 +129,8 @@ static bool uses(const struct dlb_op *o, int at)
 	return false;
 }
 
-/* Operand k is made of initializers that may stand for a parameter that is missing: not of one that the vertex uses by name. */
+/* Is operand k computed from initializers that may replace a missing parameter? Not if the
+ * vertex uses it by its name. */
 static bool stands_in(const struct choosing *ch, const struct dlb_op *o, int k)
 {
 	const int t = o->in[k], at = t < 0 ? -1 : dlb_name_map_get(&ch->listed, ch->g->tensor[t].name);
@@ -134,8 +140,9 @@ static bool stands_in(const struct choosing *ch, const struct dlb_op *o, int k)
 	return ch->yes[t] || (ch->roles.from[t] && !(ch->roles.from[t] & DLB_FROM_SAMPLES));
 }
 
-/* Has the vertex an operand for the parameter, which it uses? A recurrent one has several parameters in one operand; else
- * there are as many operands as parameters, or one for biases where it is a bias, and for others where it is none. */
+/* Does the vertex, which uses the parameter, have an operand for it? A recurrent op packs several
+ * parameters into one operand. Otherwise it needs an operand of its kind (bias or not), or as many
+ * operands as missing parameters. */
 static bool has_operand_for(const struct choosing *ch, const struct dlb_op *o, int at)
 {
 	const bool bias = dlb_role_word(ch->g->listed[at].name) == DLB_WORD_BIAS;
@@ -151,7 +158,7 @@ static bool has_operand_for(const struct choosing *ch, const struct dlb_op *o, i
 	return n_operands && (n_of_kind || n_operands >= n_missing || !strcmp(o->type, "LSTM") || !strcmp(o->type, "GRU"));
 }
 
-/* A vertex uses the parameter, and reads an initializer that can be it under another name. */
+/* Some vertex uses the parameter and reads an initializer that can be it under another name. */
 static bool is_accounted_for(const struct choosing *ch, int at)
 {
 	const struct dlb_graph *g = ch->g;
@@ -162,7 +169,8 @@ static bool is_accounted_for(const struct choosing *ch, int at)
 	return ch->alias[at];
 }
 
-/* Parameter `at` is looked up in one place and multiplied by in another: tied, with a name for each in the module. */
+/* Parameter `at` is an embedding table and a product's operand: it is tied, and has
+ * two names in the module. */
 static bool is_tied(const struct choosing *ch, int at)
 {
 	const struct dlb_graph *g = ch->g;
@@ -175,7 +183,8 @@ static bool is_tied(const struct choosing *ch, int at)
 	return table && layer;
 }
 
-/* The exporter says one of the two names only; the other is a parameter of the list that no vertex uses. */
+/* The exporter's uses mention only one name of a tied parameter; the other is a listed
+ * parameter that no vertex uses. */
 static void find_aliases(struct choosing *ch)
 {
 	const struct dlb_graph *g = ch->g;
@@ -196,7 +205,8 @@ static void find_aliases(struct choosing *ch)
 	free(used);
 }
 
-/* Parameters of the list without an initializer of their name, and those of them that are nowhere to be seen. */
+/* Counts listed parameters without an initializer of their name, and those of them that no
+ * initializer accounts for. */
 static void count_missing(struct choosing *ch)
 {
 	const struct dlb_graph *g = ch->g;
@@ -218,7 +228,7 @@ static void count_missing(struct choosing *ch)
 		ch->n_lost -= ch->n_by_role;
 }
 
-/* Read by nothing but vertices that add or join it to something else, as tokens and tables of positions are. */
+/* All readers add t to another tensor or concatenate it, as they do with tokens and position tables. */
 static bool is_joined(const struct dlb_graph *g, int t)
 {
 	for (int i = g->reader_start[t]; i < g->reader_start[t + 1]; i++)
@@ -227,7 +237,7 @@ static bool is_joined(const struct dlb_graph *g, int t)
 	return g->reader_start[t] < g->reader_start[t + 1];
 }
 
-/* What the exporter computed from a parameter that is missing, perhaps. */
+/* May the exporter have computed t from a missing parameter? */
 static bool may_be_lost(struct choosing *ch, int t)
 {
 	const struct dlb_tensor *x = &ch->g->tensor[t];
@@ -238,7 +248,7 @@ static bool may_be_lost(struct choosing *ch, int t)
 		!dlb_role_is_preprocessing(&ch->roles, t) && !dlb_role_is_frequency(&ch->roles, t);
 }
 
-/* The exporter named the initializer after the operator of torch that it computed it by: `name`, or name_N. */
+/* The exporter named the initializer after the torch operator that computed it: `name`, or name_N. */
 static bool is_called(const struct dlb_tensor *x, const char *name)
 {
 	const size_t n = strlen(name);
@@ -247,13 +257,13 @@ static bool is_called(const struct dlb_tensor *x, const char *name)
 	return !strncmp(x->name, name, n) && (!*end || (*end == '_' && end[1] && strspn(end + 1, "0123456789") == strlen(end + 1)));
 }
 
-/* What torch's embedding gave. */
+/* Output of torch's embedding. */
 static bool is_looked_up(const struct dlb_tensor *x)
 {
 	return is_called(x, "embedding");
 }
 
-/* What operators gave that have parameters: of a recurrent cell's first state, of positions, of tokens that are always the same. */
+/* Output of an operator that has parameters: a recurrent cell's first state, positions, constant tokens. */
 static bool is_computed(const struct dlb_tensor *x)
 {
 	static const char *const by[] = { "embedding", "linear", "conv1d", "conv2d", "conv3d", "layer_norm", "group_norm", "rms_norm" };
@@ -264,7 +274,7 @@ static bool is_computed(const struct dlb_tensor *x)
 	return false;
 }
 
-/* Initializers that the exporter computed from parameters, and that do not follow them. */
+/* Notes initializers that the exporter computed from parameters: they do not change with them. */
 static void say_computed(struct choosing *ch)
 {
 	const struct dlb_graph *g = ch->g;
@@ -284,7 +294,8 @@ static void say_computed(struct choosing *ch)
 			       n == 1 ? "" : " ...", n == 1 ? "is" : "are", n == 1 ? "it stays" : "they stay", n == 1 ? "it is" : "they are");
 }
 
-/* Parameters that the model holds in part or changed: rows in use of a table, a normalization multiplied into a layer. */
+/* Notes parameters that the model holds partly or changed: the used rows of a table, a
+ * normalization folded into a layer. */
 static void say_lost(struct choosing *ch, bool told)
 {
 	struct dlb_graph *g = ch->g;
@@ -304,7 +315,8 @@ static void say_lost(struct choosing *ch, bool told)
 			       n == 1 ? "it is" : "they are", first, n == 1 ? "" : " ...", n == 1 ? "it" : "them");
 }
 
-/* Parameters that are lost: rows that an embedding gave for constant indices, then what is left when it can be nothing else. */
+/* Finds initializers that hold lost parameters: first rows that an embedding looked up by constant indices,
+ * then the rest, if nothing else can hold them. */
 static void find_lost(struct choosing *ch)
 {
 	struct dlb_graph *g = ch->g;
@@ -332,7 +344,8 @@ static void find_lost(struct choosing *ch)
 		}
 }
 
-/* With a state_dict: what is trained and is no tensor of it was computed from one that the model has not. */
+/* With a state_dict: notes trained initializers that are not in it; they were computed from
+ * parameters missing in the model. */
 static void say_in_place(struct choosing *ch)
 {
 	struct dlb_graph *g = ch->g;
@@ -360,7 +373,7 @@ static void bound_by_list(struct choosing *ch)
 	for (int t = 0; t < g->n_tensors && !ch->n_missing; t++)
 		if (ch->yes[t] && g->tensor[t].rule == DLB_BY_ROLE)
 			decide(ch, t, false, DLB_BY_LIST, "every parameter of the list has an initializer of its own");
-	if (!g->state_path) {		/* that would have found them by their values */
+	if (!g->state_path) {		/* which would have found them by their values */
 		find_lost(ch);
 		say_lost(ch, ch->told);
 	}
@@ -428,7 +441,8 @@ static void mark_statistics(struct choosing *ch)
 	}
 }
 
-/* The exporter says of every reader that it uses the parameter of this name: no others of equal values were merged into it. */
+/* The exporter states that every reader uses the parameter of this name: no other of equal
+ * values was merged into it. */
 static bool is_named_by_readers(const struct choosing *ch, int t)
 {
 	const struct dlb_graph *g = ch->g;

@@ -1,9 +1,9 @@
-/* Initializers become weights.
+/* Turns initializers into weights.
  *
- * A float initializer that is to be trained (parameters.c) and has a differentiable path to an output is a weight, minus
- * the running statistics of BatchNormalization, which are buffers: written by their op, in place, in the order of the
- * micro-batches. What this pass takes for a weight and autodiff finds no gradient for (a loss's class weights) becomes a
- * constant again there; one that is frozen stays a constant. */
+ * A float initializer that is to be trained (parameters.c) and has a differentiable path to an output becomes
+ * a weight. Running statistics of BatchNormalization become buffers: their op writes them in place, in the
+ * order of the micro-batches. A weight for which autodiff finds no gradient (a loss's class weights) becomes
+ * a constant again there; a frozen parameter stays a constant. */
 #include <stdlib.h>
 #include "graph/rewrite.h"
 
@@ -35,8 +35,8 @@ static int bounded(int64_t v)
 	return v > 0 && v < INT32_MAX ? (int)v : 0;
 }
 
-/* Fan-in and fan-out of a weight as its first reader uses it (Glorot, Bengio, AISTATS 2010): convolutions
- * (M, C/groups, k...), matrices (in, out) or, transposed, (out, in); none for vectors. */
+/* Fan-in and fan-out of a weight as its first reader uses it (Glorot, Bengio, AISTATS 2010): convolutions (M,
+ * C/groups, k...), matrices (in, out) or, transposed, (out, in); vectors have none. */
 static void set_fans(struct dlb_tensor *t, const struct dlb_op *reader)
 {
 	if (t->n_dims < 2)
@@ -75,7 +75,8 @@ int dlb_graph_find_parameters(struct dlb_graph *g, struct dlb_error *err)
 			if (is_initializer(&g->tensor[t]) && !g->tensor[t].frozen)
 				g->tensor[t].kind = DLB_T_WEIGHT;
 			if (g->tensor[t].kind == DLB_T_WEIGHT)
-				set_fans(&g->tensor[t], o);	/* the first reader comes last here, and stays */
+				set_fans(&g->tensor[t], o);	/* the first reader is visited
+								 * last, so its fans stay */
 		}
 	}
 	free(wanted);

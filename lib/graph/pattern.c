@@ -1,4 +1,4 @@
-/* Matching pieces of the forward graph: see pattern.h. */
+/* Matches patterns of ops in the forward graph: see pattern.h. */
 #include "graph/pattern.h"
 #include <math.h>
 #include <stdlib.h>
@@ -177,10 +177,10 @@ int dlb_match_fuse(struct dlb_match *m, const char *type, const char *domain, co
 	int *operands = dlb_arena_array(&g->arena, (size_t)n_in + 1, sizeof *operands);
 
 	memcpy(operands, in, (size_t)n_in * sizeof *in);
-	const struct dlb_attr *copy = dlb_attr_copy(&g->arena, attr, n_attr);	/* may be one of those that vanish */
+	const struct dlb_attr *copy = dlb_attr_copy(&g->arena, attr, n_attr);	/* attr may belong to an op that is removed */
 	if (name_of >= 0 && name_of != m->root) {
 		const char *name = g->op[name_of].name;
-		dlb_graph_rename_op(g, name_of, o->name);	/* names stay unique until it goes */
+		dlb_graph_rename_op(g, name_of, o->name);	/* keeps names unique until the op is removed */
 		dlb_graph_rename_op(g, m->root, name);
 	}
 	for (int i = 0; i < m->n; i++)

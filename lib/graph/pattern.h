@@ -1,15 +1,17 @@
-/* Matching pieces of the forward graph, for the rewrites that put one op in place of several (private to lib/graph).
+/* Pattern matching in the forward graph, for rewrites that replace several ops by one (private to lib/graph).
  *
- * A pattern is found from its last op, the root, backwards through the producers of its operands. What is to vanish
- * is noted on the way; dlb_match_closed then says whether nobody else reads it, and dlb_match_fuse makes the root the
- * fused op. The root keeps its place in the order and its output tensors, so readers and names stay.
+ * A pattern is matched from its last op, the root, backwards through the producers of its operands. Ops to be
+ * removed are recorded on the way; dlb_match_closed then says whether no other op reads them, and
+ * dlb_match_fuse turns the root into the fused op. The root keeps its place in the order and its output
+ * tensors, so readers and names stay.
  *
  *     struct dlb_match m = { .g = g, .root = i };
  *     int e = dlb_match_op(&m, g->op[i].in[0], "Exp");
  *     if (e >= 0 && dlb_match_closed(&m))
  *             dlb_match_fuse(&m, "ExpNeg", "dlb", &g->op[e].in[0], 1, NULL, 0, -1, err);
  *
- * Ops swallowed lose their operands and outputs, and go with dlb_graph_drop_dead when the rewrite is through. */
+ * Recorded ops lose their operands and outputs; dlb_graph_drop_dead removes them at
+ * the end of the rewrite. */
 #ifndef DLB_GRAPH_PATTERN_H
 #define DLB_GRAPH_PATTERN_H
 #include "graph/rewrite.h"
@@ -18,48 +20,51 @@ enum { DLB_MATCH_MAX = 24 };
 struct dlb_match {
 	struct dlb_graph *g;
 	int root;
-	int op[DLB_MATCH_MAX], n;	/* to be swallowed; the root is not among them */
+	int op[DLB_MATCH_MAX], n;	/* ops to be removed, without the root */
 };
 
-/* Is op i a forward op of ONNX's own type? -1 is none. */
+/* Is op i (-1: none) a forward op of this type of ONNX's own domain? */
 bool dlb_is_op(const struct dlb_graph *g, int i, const char *type);
 /* Is op i one of Reshape, Squeeze, Unsqueeze, Flatten? (pattern_views.c) */
 bool dlb_is_view(const struct dlb_graph *g, int i);
-/* Op i keeps the indices [*first, *first + *count) of its operand 0 along *axis, which does not follow the batch: a Slice with
- * constant operands, one axis and step 1, or a Gather of one constant index. */
+/* Does op i keep the indices [*first, *first + *count) of its operand 0 along *axis, which does not follow
+ * the batch? It is a Slice with constant operands, one axis and step 1, or a Gather of one constant index. */
 bool dlb_is_range(const struct dlb_graph *g, int i, int *axis, int64_t *first, int64_t *count);
-/* c * N^e, N the batch: a dimension (e is 0 or 1), or a product of dimensions. false: the dimension is 0, or mul and add are
- * both in it. (pattern_views.c) */
+/* c * N^e, N the batch: a dimension (e is 0 or 1), or a product of dimensions. The functions return false if
+ * the dimension is 0, or has both mul and add. (pattern_views.c) */
 struct dlb_size { int64_t c; int e; };
 bool dlb_size_of(struct dlb_dim d, struct dlb_size *s);
-struct dlb_dim dlb_size_dim(struct dlb_size s);		/* e is 0 or 1 */
+struct dlb_dim dlb_size_dim(struct dlb_size s);		/* e must be 0 or 1 */
 bool dlb_size_divides(struct dlb_size a, struct dlb_size b);
 struct dlb_size dlb_size_quotient(struct dlb_size b, struct dlb_size a);	/* b / a */
-/* The op of `type` that makes tensor t, noted as one to be swallowed; -1: made by another, or too many. */
+/* The op of `type` that makes tensor t; recorded for removal. -1: another op makes it,
+ * or too many are recorded. */
 int dlb_match_op(struct dlb_match *m, int t, const char *type);
-/* Of op i's two operands one is made by an op of `type` (noted); *other is the other operand. -1: neither. */
+/* The producer, of `type`, of one of op i's two operands (recorded); *other is the other
+ * operand. -1: neither matches. */
 int dlb_match_operand(struct dlb_match *m, int i, const char *type, int *other);
-/* Operand of op i that is not `t`; -1 when it has not two operands, of which one is t. */
+/* The operand of op i that is not `t`; -1 if it does not have two operands of which one is t. */
 int dlb_match_other(const struct dlb_match *m, int i, int t);
-/* A float constant of one value, on one element. */
+/* Is t a float constant of one element? *v is its value. */
 bool dlb_match_scalar(const struct dlb_graph *g, int t, double *v);
-/* One operand of op i is a scalar within 1e-6 (relative) of v; *other is the other operand. */
+/* Is one operand of op i a scalar within 1e-6 (relative) of v? *other is the other operand. */
 bool dlb_match_scalar_operand(const struct dlb_match *m, int i, double v, int *other);
 bool dlb_match_near(double a, double b);
-/* Both tensors have one shape, at every batch size. */
+/* Do both tensors have the same shape, at every batch size? */
 bool dlb_match_same_shape(const struct dlb_graph *g, int a, int b);
-/* One op reads t, which is neither an output nor the loss; false for -1. */
+/* t has one reader, and is neither an output nor the loss; false for -1. */
 bool dlb_match_read_once(const struct dlb_graph *g, int t);
-/* Nothing but the root and the swallowed read what the swallowed make, and none of it is an output. */
+/* Only the root and recorded ops read outputs of recorded ops, and none of them is an output of the graph. */
 bool dlb_match_closed(const struct dlb_match *m);
-/* The root becomes an op of this type over these operands and loses all outputs but the first; infers it. `name_of`: the
- * op whose name it takes (the swallowed convolution's, say), -1: its own. Counts one in *count. */
+/* The root becomes an op of this type with these operands, keeps its first output alone, and is
+ * inferred. `name_of`: the op whose name it takes (such as a removed convolution), -1: its own. Adds one
+ * to *count. -1 with err. */
 int dlb_match_fuse(struct dlb_match *m, const char *type, const char *domain, const int *in, int n_in,
 		   const struct dlb_attr *attr, int n_attr, int name_of, int64_t *count, struct dlb_error *err);
-/* The operand of a Reshape to these dimensions: a constant; `name` is that of the Reshape. */
+/* A constant with these dimensions, for a Reshape called `name`. */
 int dlb_match_shape(struct dlb_graph *g, const char *name, const struct dlb_dim *dim, int n);
-/* Ops [first, first + n) were added at the end for one of the ops that were there: place_added puts those of added[i] in
- * front of op i, for the n_ops that were there. */
+/* Ops [first, first + n) were added at the end of the graph for an existing op. place_added moves those of
+ * added[i] before op i, for the n_ops ops that existed before. */
 struct dlb_added { int first, n; };
 void dlb_graph_place_added(struct dlb_graph *g, const struct dlb_added *added, int n_ops);
 #endif

@@ -1,34 +1,36 @@
-/* Attention over many rows that is spelt out becomes one op:
+/* Attention, written as separate ops, becomes one op if it has enough rows:
  *
  *     Product(Softmax(Product(q, k) + mask), v)   ->   StridedAttention(q, k, v, mask)
  *
- * Its kernel goes by blocks of queries, so that scores stay in the cache, and skips those that are masked by position. The
- * rewrite of products has taken in Transposes before: operands are read as they lie. A constant mask that hides from each row
- * what comes after it is the attribute is_causal. K and V that are repeated for several heads of Q are read once. */
+ * Its kernel works on blocks of queries, so that scores stay in the cache, and skips blocks that are masked
+ * by position. The rewrite of products has removed Transposes before, so operands are read with strides. A
+ * constant mask that hides later positions from each row becomes the attribute is_causal. K and V that are
+ * repeated for several heads of Q are read once. */
 #include <math.h>
 #include <string.h>
 #include "graph/pattern.h"
 #include "graph/rewrites.h"
 
-/* Keys from which one op is faster than the products and the Softmax apart (tests/bench/attention): .97 of their time at 192, and
- * .86 at 128 where half of the scores are masked by position. */
+/* Least number of keys for which one op is faster than separate products and Softmax
+ * (tests/bench/attention): its time is .97 of theirs at 192 keys, and .86 at 128 keys where half of the
+ * scores are masked by position. */
 enum { LEAST_KEYS = 192, LEAST_CAUSAL = 128 };
 enum { DIMS = 4 };		/* batch, heads, rows, width */
 
 static const int64_t in_order[DIMS] = { 0, 1, 2, 3 };
 
-/* Tensor t, and which of its dimensions are batch, heads, rows and width. */
+/* Tensor t, and the indices of its dimensions batch, heads, rows and width. */
 struct side { int t; int64_t axis[DIMS]; };
 struct attention {
 	struct dlb_match m;
 	struct side q, k, v;
-	int64_t out[DIMS];		/* the result is the transpose of (batch, heads, rows, width) by this */
+	int64_t out[DIMS];		/* permutation from (batch, heads, rows, width) to the result's dimensions */
 	double scale;
 	int mask;			/* -1: none */
 	bool causal;
 };
 
-/* -- what is matched -- */
+/* -- matching -- */
 
 static bool read_perm(const struct dlb_op *o, const char *name, int64_t *perm)
 {
@@ -62,7 +64,7 @@ static bool take(struct dlb_match *m, int op)
 	return true;
 }
 
-/* The constant is 0 for a row's own place and those before, and hides what comes after. */
+/* The constant is 0 at each row's own position and earlier ones, and hides later ones. */
 static bool hides_later(const struct dlb_graph *g, int t)
 {
 	const struct dlb_tensor *x = &g->tensor[t];
@@ -79,7 +81,7 @@ static bool hides_later(const struct dlb_graph *g, int t)
 	return true;
 }
 
-/* The mask broadcasts to the scores without making them larger, and has a value for each key. */
+/* The mask broadcasts to the scores without enlarging them, and has a value for each key. */
 static bool fits(const struct dlb_graph *g, int mask, int scores)
 {
 	const struct dlb_tensor *m = &g->tensor[mask], *s = &g->tensor[scores];
@@ -95,7 +97,8 @@ static bool fits(const struct dlb_graph *g, int mask, int scores)
 	return true;
 }
 
-/* The Softmax's operand: scores, or scores and a mask. The op that makes the scores; -1: something else. */
+/* Matches the Softmax's operand t: scores, or scores + mask. Returns the op that makes
+ * the scores; -1: no match. */
 static int take_scores(struct attention *a, int t)
 {
 	const struct dlb_graph *g = a->m.g;
@@ -116,7 +119,7 @@ static int take_scores(struct attention *a, int t)
 	return -1;
 }
 
-/* The scores are (batch, heads, rows, keys), enough of them, and nothing but the batch follows the batch. */
+/* The scores are (batch, heads, rows, keys), large enough, and only the batch dimension follows the batch. */
 static bool has_shape(const struct dlb_graph *g, int scores, bool causal)
 {
 	const struct dlb_tensor *s = &g->tensor[scores];
@@ -126,7 +129,8 @@ static bool has_shape(const struct dlb_graph *g, int scores, bool causal)
 	return !s->dim[1].mul && !s->dim[2].mul && !s->dim[3].mul;
 }
 
-/* The Softmax over keys that makes t, perhaps behind the guard that gives a row without keys zeros, as Attention does; -1: none. */
+/* The Softmax over keys that makes t, perhaps through the guard that gives zeros to rows without keys, as
+ * Attention does; -1: none. */
 static int take_softmax(struct attention *a, int t)
 {
 	const struct dlb_graph *g = a->m.g;
@@ -167,10 +171,10 @@ static bool match(struct attention *a, int root)
 		dlb_match_closed(&a->m);
 }
 
-/* -- heads that K and V have for several of Q -- */
+/* -- heads of K and V that serve several heads of Q -- */
 
-/* (B, heads, rows, width), of which each head is repeated: Reshape(Expand(x as (B, heads, 1, rows, width))). The tensor with each
- * head once, that Expand reads through; -1: another. */
+/* Is s a (B, heads, rows, width) in which each head is repeated: Reshape(Expand(x as (B, heads, 1, rows,
+ * width)))? Returns the operand of Expand, which has each head once; -1: it is not. */
 static int repeated(const struct dlb_graph *g, const struct side *s)
 {
 	const int reshape = g->tensor[s->t].producer, five = dlb_is_op(g, reshape, "Reshape") ? g->op[reshape].in[0] : -1;
@@ -191,9 +195,9 @@ static int repeated(const struct dlb_graph *g, const struct side *s)
 	return g->op[expand].in[0];
 }
 
-/* -- what is put there -- */
+/* -- replacement -- */
 
-/* Each head once, as (batch, heads, rows, width): a Reshape of tensor t in front of the root; its output. */
+/* Adds a Reshape of t to (batch, heads, rows, width), each head once, before the root; returns its output. */
 static int read_once(struct attention *a, const char *name, int t, struct dlb_error *err)
 {
 	struct dlb_graph *g = a->m.g;

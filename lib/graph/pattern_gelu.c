@@ -1,9 +1,10 @@
-/* GELU as exporters spell it, in the exact form and in the one by tanh (Hendrycks, Gimpel, Gaussian Error Linear Units, 2016):
+/* GELU as exporters write it, in the exact form and in the tanh form (Hendrycks, Gimpel, Gaussian
+ * Error Linear Units, 2016):
  *
  *     x * 0.5 * (1 + Erf(x / sqrt(2)))            or Erf(x * sqrt(1/2))
  *     x * 0.5 * (1 + Tanh(sqrt(2/pi) * (x + 0.044715 * x^3)))     or sqrt(2/pi) * x * (1 + 0.044715 * x * x)
  *
- * The products may be associated and ordered in any way: their factors are collected from the tree of Muls first. */
+ * Products may be associated and ordered in any way: the factors of a tree of Muls are collected first. */
 #include <string.h>
 #include "graph/pattern.h"
 #include "graph/rewrites.h"
@@ -12,9 +13,9 @@ enum { MOST = 4 };
 static const double sqrt_half = 0.70710678118654752440, sqrt_2 = 1.41421356237309504880,
 		    sqrt_2_pi = 0.79788456080286535588, cubic = 0.044715;
 
-struct factors { int t[MOST], n; double scale; };	/* tensors, and the product of the scalars */
+struct factors { int t[MOST], n; double scale; };	/* tensor factors, and the product of the scalars */
 
-/* Collects the factors of tensor t, a tree of Muls (and squares and cubes by Pow); false: too many. */
+/* Collects the factors of t, a tree of Muls (and of squares and cubes by Pow); false: too many. */
 static bool collect(struct dlb_match *m, int t, int root, struct factors *f)
 {
 	const struct dlb_graph *g = m->g;
@@ -42,7 +43,7 @@ static bool collect(struct dlb_match *m, int t, int root, struct factors *f)
 	return true;
 }
 
-/* All `n` factors are x, and the scalars make v. */
+/* There are n tensor factors, all of them x, and the scalars multiply to v. */
 static bool are(const struct factors *f, int n, int x, double v)
 {
 	for (int i = 0; i < f->n; i++)
@@ -69,7 +70,7 @@ static bool erf_argument(struct dlb_match *m, int t, int x)
 	return is_product(m, t, 1, x, sqrt_half);
 }
 
-/* t = sqrt(2/pi) (x + 0.044715 x^3), the x taken out of the brackets or not. */
+/* t = sqrt(2/pi) (x + 0.044715 x^3), with x factored out or not. */
 static bool tanh_argument(struct dlb_match *m, int t, int x)
 {
 	struct factors f = { .scale = 1 };
@@ -90,7 +91,7 @@ static bool tanh_argument(struct dlb_match *m, int t, int x)
 	return other >= 0 && is_product(m, other, 3, x, cubic);
 }
 
-/* y = x * 0.5 * (1 + f(...)): x, with *tanh which f; -1: no GELU. */
+/* y = x * 0.5 * (1 + f(...)): returns x, and *tanh: f is Tanh; -1: no GELU. */
 static int match(struct dlb_match *m, bool *tanh)
 {
 	struct dlb_graph *g = m->g;
@@ -126,7 +127,7 @@ int dlb_rewrite_gelu(struct dlb_graph *g, int64_t *count, struct dlb_error *err)
 			continue;
 		if (dlb_match_fuse(&m, "Gelu", "", &x, 1, &by_tanh, tanh, -1, count, err))
 			return -1;
-		g->op[i].opset = 20;		/* where ONNX has it first */
+		g->op[i].opset = 20;		/* the first version that has it */
 	}
 	return 0;
 }

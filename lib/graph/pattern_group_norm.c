@@ -1,14 +1,15 @@
-/* GroupNormalization as exporters spell it before opset 21, by an InstanceNormalization of groups without scale and bias:
+/* GroupNormalization as exporters write it before opset 21, by an InstanceNormalization of
+ * groups without scale and bias:
  *
  *     Reshape(InstanceNormalization(Reshape(x), 1, 0)) * scale + bias   ->   GroupNormalization(x, scale, bias)
  *
- * One op reads x twice where the others move six tensors of its size. */
+ * The fused op reads x twice; the separate ops move six tensors of its size. */
 #include <string.h>
 #include "graph/pattern.h"
 #include "graph/rewrites.h"
 #include "graph/role.h"
 
-/* Constant t is v in each element. */
+/* All elements of constant t are v. */
 static bool is_all(const struct dlb_graph *g, int t, double v)
 {
 	const struct dlb_tensor *x = &g->tensor[t];
@@ -30,7 +31,8 @@ static bool along_channels(const struct dlb_graph *g, int t, const struct dlb_te
 	return true;
 }
 
-/* Tensor t, along channels, as one dimension: what it is a view of, or a Reshape of it. -1 with err. */
+/* Tensor t, which has one value per channel, with one dimension: the source of the view that t is, or a
+ * new Reshape. -1 with err. */
 static int channels(struct dlb_graph *g, int t, struct dlb_dim dim, struct dlb_error *err)
 {
 	const int op = g->tensor[t].producer;
@@ -46,7 +48,8 @@ static int channels(struct dlb_graph *g, int t, struct dlb_dim dim, struct dlb_e
 
 struct groups { struct dlb_match m; int x, scale, bias; int64_t n; double epsilon; };
 
-/* Root = scaled + bias, scaled = Reshape(...) * scale; x is (N, C, ...) and the Reshape before makes (N, groups, rest) of it. */
+/* Matches root = scaled + bias, scaled = Reshape(...) * scale, where the first Reshape makes (N, groups,
+ * rest) of x (N, C, ...). */
 static bool match(struct groups *a)
 {
 	const struct dlb_graph *g = a->m.g;
@@ -78,7 +81,7 @@ static int fuse(struct groups *a, int64_t *count, struct dlb_error *err)
 
 	if (bias < 0)
 		return -1;
-	g->op[a->m.root].opset = 21;		/* where ONNX has a scale for each channel first */
+	g->op[a->m.root].opset = 21;		/* the first version with a scale per channel */
 	return dlb_match_fuse(&a->m, "GroupNormalization", "", (const int[]){ a->x, scale, bias }, 3, attr, 2, -1, count, err);
 }
 

@@ -1,18 +1,19 @@
-/* LayerNormalization as exporters spell it before opset 17, and RMSNormalization before opset 23:
+/* LayerNormalization as exporters write it before opset 17, and RMSNormalization before opset 23:
  *
  *     d = x - ReduceMean(x);   y = d / Sqrt(ReduceMean(d ^ 2) + epsilon) * scale + bias
  *                              y = x / Sqrt(ReduceMean(x ^ 2) + epsilon) * scale
  *
- * over the last dimensions. d may be squared by Pow or by Mul, made twice over, and multiplied by Reciprocal (or by
- * 1 / Sqrt, or by Pow -1/2) in place of divided; scale and bias may be missing; Casts that change nothing have gone before
- * (no-ops). */
+ * over the last dimensions. d may be squared by Pow or Mul, and may be computed twice. The division may
+ * be a product with Reciprocal, 1 / Sqrt or Pow -1/2. Scale and bias may be absent. The rewrite of no-ops
+ * has removed Casts before. */
 #include <string.h>
 #include "graph/pattern.h"
 #include "graph/rewrites.h"
 
 struct norm { int x, axis; double epsilon; bool rms; };
 
-/* Op i reduces the last dimensions and keeps them as 1: the first of them; -1: it does not. */
+/* The first dimension that op i reduces, if it reduces all from there on and keeps
+ * them as 1; -1: it does not. */
 static int reduced_axis(const struct dlb_graph *g, int i)
 {
 	const struct dlb_op *o = &g->op[i];
@@ -51,7 +52,7 @@ static bool is_deviation(struct dlb_match *m, int t, struct norm *n)
 	return n->axis >= 0;
 }
 
-/* t = v ^ 2: v; -1: it is no square. */
+/* If t = v ^ 2, returns v; else -1. */
 static int squared(struct dlb_match *m, int t)
 {
 	const int pow = dlb_match_op(m, t, "Pow"), mul = pow < 0 ? dlb_match_op(m, t, "Mul") : -1;
@@ -63,7 +64,7 @@ static int squared(struct dlb_match *m, int t)
 	return m->g->op[pow >= 0 ? pow : mul].in[0];
 }
 
-/* `of` is the deviation d, n, or another one made alike. */
+/* Is `of` the deviation d, or one computed in the same way? */
 static bool is_same_deviation(struct dlb_match *m, int of, int d, const struct norm *n)
 {
 	struct norm same;
@@ -71,7 +72,7 @@ static bool is_same_deviation(struct dlb_match *m, int of, int d, const struct n
 	return of == d || (is_deviation(m, of, &same) && same.x == n->x && same.axis == n->axis);
 }
 
-/* t = ReduceMean(v ^ 2) + epsilon: v, and n->axis and n->epsilon; -1: it is not. */
+/* If t = ReduceMean(v ^ 2) + epsilon, returns v and sets n->axis and n->epsilon; else -1. */
 static int mean_square(struct dlb_match *m, int t, struct norm *n)
 {
 	const int add = dlb_match_op(m, t, "Add");
@@ -87,7 +88,7 @@ static int mean_square(struct dlb_match *m, int t, struct norm *n)
 	return -1;
 }
 
-/* t = Sqrt(ReduceMean(v ^ 2) + epsilon): as above. */
+/* The same for t = Sqrt(ReduceMean(v ^ 2) + epsilon). */
 static int root_mean_square(struct dlb_match *m, int t, struct norm *n)
 {
 	const int sqrt = dlb_match_op(m, t, "Sqrt");
@@ -95,7 +96,7 @@ static int root_mean_square(struct dlb_match *m, int t, struct norm *n)
 	return sqrt < 0 ? -1 : mean_square(m, m->g->op[sqrt].in[0], n);
 }
 
-/* t = 1 / Sqrt(ReduceMean(v ^ 2) + epsilon): as above. */
+/* The same for t = 1 / Sqrt(ReduceMean(v ^ 2) + epsilon). */
 static int inverse_root(struct dlb_match *m, int t, struct norm *n)
 {
 	double v;
@@ -110,7 +111,8 @@ static int inverse_root(struct dlb_match *m, int t, struct norm *n)
 	return op >= 0 && dlb_match_scalar(m->g, m->g->op[op].in[1], &v) && v == -0.5 ? mean_square(m, m->g->op[op].in[0], n) : -1;
 }
 
-/* d, divided by the root of the mean square of `of`, is x less its mean over the same dimensions, or x itself (rms). */
+/* Is d, which is divided by the root mean square of `of`, x minus its mean over the same
+ * dimensions, or x itself (rms)? */
 static bool fits(struct dlb_match *m, int d, int of, struct norm *n)
 {
 	const int axis = n->axis;
@@ -140,7 +142,7 @@ static bool is_quotient(struct dlb_match *m, int i, struct norm *n)
 	return false;
 }
 
-/* t has the normalized dimensions and no others: a scale or a bias. */
+/* Does t have exactly the normalized dimensions, as a scale or bias has? */
 static bool along_rows(const struct dlb_graph *g, int t, const struct norm *n)
 {
 	const struct dlb_tensor *s = &g->tensor[t], *x = &g->tensor[n->x];
@@ -153,7 +155,7 @@ static bool along_rows(const struct dlb_graph *g, int t, const struct norm *n)
 	return true;
 }
 
-/* The quotient by tensor t: noted, or not at all. */
+/* Matches the quotient that makes tensor t; records its ops only if it matches. */
 static bool quotient_of(struct dlb_match *m, int t, struct norm *n)
 {
 	struct dlb_match try = *m;
@@ -178,7 +180,7 @@ static bool scaled(struct dlb_match *m, int i, struct norm *n, int *scale)
 	return false;
 }
 
-/* With bias, scale; with neither; the operands {x, scale, bias}, -1 where there is none. */
+/* Matches the norm with bias, with scale, or with neither; in[] = {x, scale, bias}, -1 where absent. */
 static bool match(struct dlb_match *m, struct norm *n, int in[3])
 {
 	struct dlb_graph *g = m->g;
@@ -206,7 +208,7 @@ found:
 	return dlb_match_same_shape(g, n->x, g->op[i].out[0]) && dlb_match_closed(m);
 }
 
-/* Ones, where there is no scale. */
+/* A scale of ones, for a norm without scale. */
 static int ones(struct dlb_graph *g, const struct norm *n)
 {
 	const int t = dlb_graph_add_tensor(g, dlb_graph_tensor_name(g, "ones"), DLB_T_CONSTANT);
@@ -237,7 +239,7 @@ static int rewrite(struct dlb_graph *g, bool rms, int64_t *count, struct dlb_err
 		if (dlb_match_fuse(&m, rms ? "RMSNormalization" : "LayerNormalization", "", in, in[2] < 0 ? 2 : 3, attr, 2, -1, count,
 				   err))
 			return -1;
-		g->op[i].opset = rms ? 23 : 17;		/* where ONNX has it first */
+		g->op[i].opset = rms ? 23 : 17;		/* the first version that has it */
 	}
 	return 0;
 }

@@ -1,13 +1,15 @@
-/* RotaryEmbedding as transformers spells it, over heads of width 2h, becomes the operator:
+/* RotaryEmbedding as transformers writes it, over heads of width 2h, becomes the operator:
  *
  *     x * cos + Concat(-x[..., h:], x[..., :h]) * sin   ->   RotaryEmbedding(x, cos[..., :h], sin[..., :h])
  *
- * The tables are constants of one row a position, the same for all samples and heads, whose halves are equal. */
+ * The tables are constants with one row per position, the same for all samples and heads, and both
+ * halves of a row are equal. */
 #include <string.h>
 #include "graph/pattern.h"
 #include "graph/rewrites.h"
 
-/* x[..., 0 : h], second false, or x[..., h : 2h]: made by a Slice or by a Split in two. Returns x, -1: neither. */
+/* If t is x[..., 0 : h] or, with `second`, x[..., h : 2h], by a Slice or a Split in
+ * two, returns x; else -1. */
 static int half_of(struct dlb_match *m, int t, bool second)
 {
 	const struct dlb_graph *g = m->g;
@@ -22,7 +24,7 @@ static int half_of(struct dlb_match *m, int t, bool second)
 		if (o->n_out != 2 || o->out[second] != t || (along != -1 && along != n - 1) || !dlb_match_same_shape(g, o->out[0], o->out[1]))
 			return -1;
 		if (second)
-			m->op[m->n++] = op;		/* once: of the two halves this one is looked at first */
+			m->op[m->n++] = op;		/* recorded once: this half is visited first */
 		return o->in[0];
 	}
 	if (dlb_match_op(m, t, "Slice") < 0 || !dlb_is_range(g, op, &axis, &first, &count))
@@ -31,7 +33,7 @@ static int half_of(struct dlb_match *m, int t, bool second)
 	return axis == x->n_dims - 1 && x->dim[axis].add == 2 * count && first == (second ? count : 0) ? g->op[op].in[0] : -1;
 }
 
-/* t = Concat(-x[..., h:], x[..., :h]); returns x, -1: it is not. */
+/* If t = Concat(-x[..., h:], x[..., :h]), returns x; else -1. */
 static int rotated(struct dlb_match *m, int t)
 {
 	const struct dlb_graph *g = m->g;
@@ -46,7 +48,8 @@ static int rotated(struct dlb_match *m, int t)
 	return x >= 0 && (axis == -1 || axis == g->tensor[x].n_dims - 1) && half_of(m, o->in[1], false) == x ? x : -1;
 }
 
-/* The first half of each row of constant t, as (1, rows, h), for an x of (batch, heads, rows, 2h); -1: no such table. */
+/* The first half of each row of constant t, as (1, rows, h), for x of (batch, heads, rows, 2h);
+ * -1: t is no such table. */
 static int half_table(struct dlb_graph *g, int t, int x)
 {
 	const struct dlb_tensor *table = &g->tensor[t], *of = &g->tensor[x];
@@ -70,7 +73,7 @@ static int half_table(struct dlb_graph *g, int t, int x)
 	return dlb_graph_add_constant(g, dlb_arena_printf(&g->arena, "%s.half", table->name), &to, half, NULL);
 }
 
-/* Operand k of Add i is x * cos, the other one rotated(x) * sin. */
+/* Operand k of Add i is x * cos, the other is rotated(x) * sin. */
 static bool match(struct dlb_match *m, int i, int k, int in[3])
 {
 	const struct dlb_graph *g = m->g;
@@ -102,7 +105,7 @@ int dlb_rewrite_rotary(struct dlb_graph *g, int64_t *count, struct dlb_error *er
 				continue;
 			if (dlb_match_fuse(&m, "RotaryEmbedding", "", in, 3, NULL, 0, -1, count, err))
 				return -1;
-			g->op[i].opset = 23;		/* where ONNX has it first */
+			g->op[i].opset = 23;		/* the first version that has it */
 		}
 	return 0;
 }

@@ -1,4 +1,4 @@
-/* Vertices that change nothing, and the cross-entropy that is spelt out. */
+/* Removes ops that change nothing, and fuses LogSoftmax with NegativeLogLikelihoodLoss. */
 #include <stdlib.h>
 #include <string.h>
 #include "graph/pattern.h"
@@ -15,7 +15,7 @@ static bool keeps_order(const struct dlb_op *o)
 	return n > 0;
 }
 
-/* The one output is the first input over again. */
+/* Is the only output of op i equal to its first input? */
 static bool is_no_op(const struct dlb_graph *g, int i)
 {
 	static const char *const by_shape[] = { "Cast", "Reshape", "Expand", "Slice", "Squeeze", "Unsqueeze", "Flatten", "Identity" };
@@ -25,7 +25,7 @@ static bool is_no_op(const struct dlb_graph *g, int i)
 		return false;
 	if (dlb_is_op(g, i, "Transpose"))
 		return keeps_order(o);
-	if (dlb_is_op(g, i, "Slice")) {		/* backwards it may have the same shape */
+	if (dlb_is_op(g, i, "Slice")) {		/* with a negative step the shape may be equal too */
 		double step = 1;
 		const struct dlb_tensor *t = o->n_in > 4 && o->in[4] >= 0 ? &g->tensor[o->in[4]] : NULL;
 		for (int64_t k = 0; t && t->n_dims == 1 && k < t->dim[0].add && step == 1; k++)
@@ -38,7 +38,8 @@ static bool is_no_op(const struct dlb_graph *g, int i)
 	return false;
 }
 
-/* Op o reads, for each tensor that has another in its place (instead[t] >= 0), the last of those. */
+/* Replaces op o's operands that have a replacement (instead[t] >= 0) by the last of
+ * the chain of replacements. */
 static void read_instead(struct dlb_op *o, const int *instead)
 {
 	for (int k = 0; k < o->n_in; k++)
@@ -46,7 +47,8 @@ static void read_instead(struct dlb_op *o, const int *instead)
 			o->in[k] = instead[o->in[k]];
 }
 
-/* Each op is looked at once, after those that it reads: a pass over all readers for each that goes would be quadratic. */
+/* Each op is visited once, after those that it reads: visiting all readers for each
+ * removed op would be quadratic. */
 int dlb_rewrite_no_ops(struct dlb_graph *g, int64_t *count, struct dlb_error *err)
 {
 	int *instead = dlb_xcalloc((size_t)g->n_tensors + 1, sizeof *instead);
@@ -69,7 +71,8 @@ int dlb_rewrite_no_ops(struct dlb_graph *g, int64_t *count, struct dlb_error *er
 	return 0;
 }
 
-/* NegativeLogLikelihoodLoss of LogSoftmax over axis 1 is SoftmaxCrossEntropyLoss, with the same attributes. */
+/* NegativeLogLikelihoodLoss of LogSoftmax over axis 1 becomes SoftmaxCrossEntropyLoss
+ * with the same attributes. */
 int dlb_rewrite_cross_entropy(struct dlb_graph *g, int64_t *count, struct dlb_error *err)
 {
 	for (int i = g->n_ops - 1; i >= 0; i--) {

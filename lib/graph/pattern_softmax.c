@@ -1,15 +1,16 @@
-/* Softmax behind a guard, as exporters of scaled_dot_product_attention spell it: a row of scores that a mask sets to -inf
- * as a whole has the softmax NaN, and shall have zeros.
+/* Softmax with a guard, as exporters of scaled_dot_product_attention write it: if a mask sets a whole row of
+ * scores to -inf, Softmax gives NaN, which is replaced by zeros.
  *
  *     y = Softmax(scores + mask);   Where(IsNaN(y), 0, y)   ->   y
  *
- * where no row of the mask is -inf as a whole: the mask is a constant and has been looked at, or there is none. */
+ * if no row of the mask is entirely -inf: the mask is a constant whose rows were
+ * checked, or there is none. */
 #include <math.h>
 #include <string.h>
 #include "graph/pattern.h"
 #include "graph/rewrites.h"
 
-/* Each row of constant t, along the last dimension, has a number above -inf. */
+/* Each row of constant t, along the last dimension, has a value above -inf. */
 static bool rows_are_open(const struct dlb_graph *g, int t)
 {
 	const struct dlb_tensor *x = &g->tensor[t];
@@ -30,7 +31,7 @@ static bool rows_are_open(const struct dlb_graph *g, int t)
 	return rows > 0;
 }
 
-/* Products and what scales them are finite as long as their operands are. */
+/* Is t a product, perhaps scaled? It is finite if its operands are. */
 static bool is_score(const struct dlb_graph *g, int t)
 {
 	static const char *const finite[] = { "MatMul", "Mul", "Div", "Gemm", "Einsum" };
@@ -42,7 +43,7 @@ static bool is_score(const struct dlb_graph *g, int t)
 	return op >= 0 && !strcmp(g->op[op].type, "Product") && !strcmp(g->op[op].domain, "dlb");
 }
 
-/* Op i is a Softmax over the last dimension of scores of which no row is -inf as a whole. */
+/* Op i is a Softmax over the last dimension of scores without a row that is entirely -inf. */
 static bool is_open(const struct dlb_graph *g, int i)
 {
 	const struct dlb_op *o = &g->op[i];

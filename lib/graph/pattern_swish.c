@@ -1,8 +1,8 @@
-/* Swish (SiLU) as exporters spell it before opset 24, and the gated unit made with it (opset 28):
+/* Swish (SiLU) as exporters write it before opset 24, and the gated unit made with it (opset 28):
  *
  *     x * Sigmoid(alpha * x)   ->   Swish(x)            Swish(a) * b   ->   SwiGLU(a, b)
  *
- * SwiGLU keeps a and b for its gradient, and neither the sigmoid nor Swish's result. */
+ * SwiGLU keeps a and b for its gradient, but neither the sigmoid nor Swish's result. */
 #include "graph/pattern.h"
 #include "graph/rewrites.h"
 
@@ -30,7 +30,7 @@ int dlb_rewrite_swish(struct dlb_graph *g, int64_t *count, struct dlb_error *err
 				continue;
 			if (dlb_match_fuse(&m, "Swish", "", &x, 1, &alpha, 1, -1, count, err))
 				return -1;
-			g->op[i].opset = 24;		/* where ONNX has it first */
+			g->op[i].opset = 24;		/* the first version that has it */
 		}
 	}
 	return 0;

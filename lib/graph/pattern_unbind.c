@@ -1,27 +1,29 @@
-/* A tensor taken apart index by index along a dimension, as exporters write unbind (queries, keys and values of one product):
+/* unbind as exporters write it: a tensor is taken apart along a dimension, index by index (such as
+ * Q, K and V of one product):
  *
  *     x  Transpose  Gather(0), Gather(1), Gather(2)   ->   x  Split  Reshape (Transpose), thrice
  *
- * Slices of one index do as well. Backwards, a Concat stands where a zeroed tensor for each part and their sum stood. The
- * Split reads x itself: the Transpose of the whole goes, and what is left of it after a part products take in. */
+ * Slices of one index match too. The gradient is a Concat instead of a sum of one zero-padded tensor per
+ * part. The Split reads x itself: the Transpose of the whole is dropped, and products take in the Transpose
+ * of a part that remains. */
 #include <string.h>
 #include "graph/pattern.h"
 #include "graph/rewrites.h"
 
 enum { MOST_PARTS = 16 };
 
-/* Tensor t along `axis`; op[k] takes index k out, or its one reader that drops the dimension does, then slice[k] is the Slice.
- * `source` transposed by perm is t. */
+/* Tensor t along `axis`: op[k] takes index k and drops the dimension, or its only reader drops it and
+ * slice[k] is the Slice. t is `source` transposed by perm. */
 struct unbind {
 	struct dlb_graph *g;
 	int t, axis, n, op[MOST_PARTS], slice[MOST_PARTS];
-	int source, transpose;		/* transpose -1: t itself */
+	int source, transpose;		/* transpose -1: source is t itself */
 	int64_t perm[DLB_MAX_DIMS];
 };
 
-/* -- what is matched -- */
+/* -- matching -- */
 
-/* Op i takes one index out of tensor t: which, and along which axis. false: it does something else. */
+/* Does op i take one index of tensor t? Sets *axis and *index. */
 static bool takes_one(const struct dlb_graph *g, int i, int t, int *axis, int64_t *index)
 {
 	int64_t count;
@@ -39,7 +41,7 @@ static bool drops(const struct dlb_tensor *x, const struct dlb_tensor *y, int ax
 	return y->n_dims == x->n_dims - 1;
 }
 
-/* The one view that reads Slice i and drops the dimension; -1: none. */
+/* The only reader of Slice i if it is a view that drops the dimension; -1: none. */
 static int dropping(const struct unbind *u, int i)
 {
 	static const char *const views[] = { "Squeeze", "Reshape" };
@@ -53,7 +55,7 @@ static int dropping(const struct unbind *u, int i)
 	return -1;
 }
 
-/* Every reader of u->t takes one index of the same axis, and each index is taken once. */
+/* Every reader of u->t takes one index along the same axis, and each index is taken once. */
 static bool match(struct unbind *u)
 {
 	const struct dlb_graph *g = u->g;
@@ -79,7 +81,7 @@ static bool match(struct unbind *u)
 	return true;
 }
 
-/* Looks through a Transpose that nothing else reads. */
+/* Uses the operand of the Transpose that makes t as source, if nothing else reads t. */
 static void find_source(struct unbind *u)
 {
 	const struct dlb_graph *g = u->g;
@@ -97,9 +99,9 @@ static void find_source(struct unbind *u)
 	u->transpose = op;
 }
 
-/* -- what is put there -- */
+/* -- replacement -- */
 
-/* The parts of the source, each with one index of its dimension. -1 with err. */
+/* Splits the source into parts of one index each. -1 with err. */
 static int split(struct unbind *u, int *part, struct dlb_error *err)
 {
 	struct dlb_graph *g = u->g;
@@ -114,13 +116,14 @@ static int split(struct unbind *u, int *part, struct dlb_error *err)
 	for (int k = 0; k < u->n; k++)
 		part[k] = dlb_graph_add_tensor(g, dlb_graph_tensor_name(g, dlb_arena_printf(&g->arena, "%s.%d", name, k)), DLB_T_ACTIVATION);
 	const int op = dlb_graph_add_op(g, name, "Split", "", DLB_FORWARD, in, 2, part, u->n, &axis, 1);
-	g->op[op].opset = 13;		/* of the operand `split` */
+	g->op[op].opset = 13;		/* the version with the operand `split` */
 	for (int k = 0; k < u->n; k++)
 		g->tensor[part[k]].producer = op;
 	return dlb_graph_infer_new(g, op, err);
 }
 
-/* The order of the source's dimensions, but the one that is taken apart, in the result. Returns whether it is theirs. */
+/* Fills perm with the order of the source's dimensions in the result, without the one taken apart. Returns
+ * whether it is ascending. */
 static bool rest(const struct unbind *u, int n, int64_t *perm)
 {
 	bool in_order = true;
@@ -135,7 +138,7 @@ static bool rest(const struct unbind *u, int n, int64_t *perm)
 	return in_order;
 }
 
-/* Op u->op[k] becomes a view of its part, or the Transpose of one. */
+/* Op u->op[k] becomes a view of its part, or a Transpose of a view. */
 static int put_part(struct unbind *u, int k, int part, struct dlb_error *err)
 {
 	struct dlb_graph *g = u->g;
@@ -148,7 +151,7 @@ static int put_part(struct unbind *u, int k, int part, struct dlb_error *err)
 
 	if (u->slice[k] >= 0)
 		m.op[m.n++] = u->slice[k];
-	const bool keeps = result.n_dims == x.n_dims, in_order = rest(u, x.n_dims, perm);	/* keeps the dimension, of one index */
+	const bool keeps = result.n_dims == x.n_dims, in_order = rest(u, x.n_dims, perm);	/* the result keeps it, with size 1 */
 	for (int i = 0; i < x.n_dims; i++)
 		if (i != u->perm[u->axis])
 			dim[n++] = x.dim[i];
@@ -164,7 +167,7 @@ static int put_part(struct unbind *u, int k, int part, struct dlb_error *err)
 	return t < 0 ? -1 : dlb_match_fuse(&m, "Transpose", "", &t, 1, &order, 1, -1, &ignored, err);
 }
 
-/* All that is new comes in front of the first op that took a part. */
+/* Puts all new ops before the first op that took a part. */
 static int replace(struct unbind *u, struct dlb_added *added, int64_t *count, struct dlb_error *err)
 {
 	struct dlb_graph *g = u->g;

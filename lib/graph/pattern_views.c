@@ -1,13 +1,14 @@
-/* Reshapes and Transposes that follow one another: the same order of elements by at most one Transpose, and by none where
- * they undo each other.
+/* Chains of Reshapes and Transposes become one Transpose at most, and none if they cancel.
  *
  *     (N,8,T,32)  Reshape (8N,T,32)  Transpose (8N,32,T)  Reshape (N,8,32,T)   ->   Transpose (N,8,32,T)
  *     (T,8N,32)   Transpose (8N,T,32)  Reshape (N,8,T,32)   ->   Reshape (T,N,8,32)  Transpose (N,8,T,32)
  *
- * The second one costs the same as it stands, but a product reads through a Transpose that is next to it (products).
+ * The second rewrite saves nothing itself, but a product can read through a Transpose
+ * next to it (fuse_product.c).
  *
- * The dimensions of the source are taken apart into atoms, so that each dimension on the way is a row of atoms. The
- * Transpose that is left permutes rows of atoms that lie together in the source and in one dimension of the result. */
+ * The dimensions of the source are divided into atoms such that each dimension of the chain is a sequence of
+ * atoms. The resulting Transpose permutes groups of atoms that are adjacent in the source and in one
+ * dimension of the result. */
 #include <stdlib.h>
 #include <string.h>
 #include "graph/pattern.h"
@@ -19,10 +20,10 @@ struct chain {
 	int n_transposes;
 	struct dlb_size atom[MAX_ATOMS];
 	int n_atoms;
-	int src[MAX_ATOMS], cur[MAX_ATOMS];	/* atoms as they lie in the source, and now */
-	int len[DLB_MAX_DIMS], n_dims;		/* how many atoms each dimension has now */
+	int src[MAX_ATOMS], cur[MAX_ATOMS];	/* order of the atoms in the source, and in the current tensor */
+	int len[DLB_MAX_DIMS], n_dims;		/* number of atoms in each current dimension */
 };
-/* The result: Transpose of n dimensions, of the sizes dim[] in the order of the result. */
+/* The result: a Transpose of n dimensions, whose sizes dim[] are in the order of the result. */
 struct outcome { int n; int64_t perm[DLB_MAX_DIMS]; struct dlb_dim dim[DLB_MAX_DIMS]; bool in_order; };
 
 bool dlb_is_view(const struct dlb_graph *g, int i)
@@ -71,7 +72,7 @@ static void insert_after(int *list, int n, int atom, int more)
 	list[i + 1] = more;
 }
 
-/* Atom a becomes its outer part of this size and, behind it, a new atom. */
+/* Divides atom a into an outer part of this size and a new atom after it. */
 static bool split(struct chain *c, int a, struct dlb_size outer)
 {
 	const int more = c->n_atoms;
@@ -86,7 +87,7 @@ static bool split(struct chain *c, int a, struct dlb_size outer)
 	return true;
 }
 
-/* The atoms as they lie now, in the dimensions of tensor t. */
+/* Groups the atoms, in their current order, into the dimensions of tensor t. */
 static bool regroup(struct chain *c, const struct dlb_tensor *t)
 {
 	int at = 0;
@@ -127,7 +128,8 @@ static bool permute(struct chain *c, const struct dlb_op *o)
 	return true;
 }
 
-/* From root i back to the first tensor that is no view, or that others read too; then forward over the atoms. */
+/* Walks from root i back to the first tensor that no view makes or that has other readers; then applies
+ * the chain to the atoms. */
 static bool follow(const struct dlb_graph *g, int i, struct chain *c)
 {
 	*c = (struct chain){ .source = -1 };
@@ -168,10 +170,10 @@ static int place(const struct chain *c, int atom)
 	return i;
 }
 
-/* Rows of atoms that lie together in the source and in a dimension now; false: too many. */
+/* Groups atoms that are adjacent in the source and in a current dimension; false: too many groups. */
 static bool conclude(const struct chain *c, struct outcome *y)
 {
-	int first[MAX_ATOMS];			/* place in the source of each row's first atom */
+	int first[MAX_ATOMS];			/* position in the source of each group's first atom */
 	struct dlb_size s[MAX_ATOMS];
 
 	*y = (struct outcome){ .in_order = true };
@@ -206,7 +208,7 @@ static bool has_dims(const struct dlb_tensor *t, const struct dlb_dim *dim, int 
 	return t->n_dims == n;
 }
 
-/* The root becomes the Reshape that is left, or the Transpose, with Reshapes added where the dimensions differ. */
+/* The root becomes the remaining Reshape or Transpose; Reshapes are added where the dimensions differ. */
 static int replace(struct dlb_match *m, const struct chain *c, const struct outcome *y, int64_t *count, struct dlb_error *err)
 {
 	struct dlb_graph *g = m->g;
@@ -234,7 +236,7 @@ static int replace(struct dlb_match *m, const struct chain *c, const struct outc
 	return dlb_match_fuse(m, "Reshape", "", in, 2, NULL, 0, -1, count, err);
 }
 
-/* Fewer Transposes, or the one that there is comes last, where products see it. */
+/* Does the result have fewer Transposes, or its one Transpose last, next to a product? */
 static bool is_better(const struct dlb_graph *g, const struct chain *c, const struct outcome *y)
 {
 	const struct dlb_tensor *result = &g->tensor[g->op[c->op[0]].out[0]];
@@ -245,7 +247,7 @@ static bool is_better(const struct dlb_graph *g, const struct chain *c, const st
 				       has_dims(result, y->dim, y->n));
 }
 
-/* Op i is a view that no other view alone reads. */
+/* Op i is a view or Transpose whose only reader is not another one. */
 static bool ends_chain(const struct dlb_graph *g, int i)
 {
 	if (!dlb_is_view(g, i) && !dlb_is_op(g, i, "Transpose"))

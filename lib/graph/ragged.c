@@ -1,26 +1,27 @@
-/* Lengths that follow values: NonZero of what is not known before the run, and whatever is made of the rows that it picks.
+/* Dimensions whose length depends on values: NonZero of a tensor that is only known at run time, and all
+ * tensors computed from the rows that it selects.
  *
- * Such a dimension is called ragged here. It gets the length that it can have at most, its bound: the first rows are those
- * that count, as many as the mask has values that are not zero (times a constant), and the rest is padding that repeats the
- * last one (lib/op/nonzero.c). Values of the padding are never looked at:
+ * Such a dimension is called ragged. It is given the largest length that it can have, its bound. The first
+ * rows count: as many as the mask has non-zero values (times a constant). The others are padding that repeats
+ * the last of them (lib/op/nonzero.c). No result depends on values of the padding:
  *
- *     row by row      elementwise vertices, products, normalizations, reductions along other dimensions: ragged again, and a
- *                     row of padding reaches no other one
- *     scatters        the indices of the padding are moved out of the data, where they write nothing and get no gradient
- *     sums, means     over a ragged dimension: the padding becomes 0 first, and a mean divides by the count
- *     anything else   is refused, outputs of the model too
+ *     row by row    elementwise ops, products, normalizations, reductions along other dimensions: the output
+ *                   is ragged too, and a row of padding affects no other row
+ *     scatters      indices of padding are moved out of the data's range: they write nothing, get no gradient
+ *     sums, means   over a ragged dimension: padding is set to 0 first, and a mean divides by the count
+ *     other ops     are refused, and so are ragged outputs of the model
  *
- * So padding gets a gradient of zero, and passes none on. For each tensor it is known which dimension is ragged, and of which
- * mask: two of them meet only if mask and factor are the same. A length that a vertex Shape reads, or a sum over the mask, is
- * followed to where it is a shape again.
+ * So padding gets a zero gradient and passes none on. For each tensor the ragged dimension and its mask are
+ * recorded; two ragged dimensions are equal only if mask and factor are. A length, read by Shape or computed
+ * as the sum of a mask, is followed until it is used as a shape.
  *
- * torch.where(mask), torch.nonzero, x[mask], index_add, y[mask] = ... and masked_scatter become NonZero, GatherND and
- * ScatterND; experts that a router chooses (mixture of experts) are the case in mind. There the mask says which token has
- * expert e among its k best, so it holds at most once for each token, and the bound is the number of tokens. */
+ * torch.where(mask), torch.nonzero, x[mask], index_add, y[mask] = ... and masked_scatter become NonZero,
+ * GatherND and ScatterND. The main use is mixture of experts: a mask says which tokens have expert e among
+ * their k best. Each token has an expert at most once, so the bound is the number of tokens. */
 #include "graph/ragged.h"
 #include <inttypes.h>
 
-/* -- small -- */
+/* -- helpers -- */
 
 int dlb_ragged_refuse_at(struct fold *f, int op, int t, const char *why, struct dlb_error *err)
 {
@@ -43,7 +44,7 @@ static int64_t size_at(const struct fold *f, struct dlb_dim d, int s)
 	return d.mul * f->n * s + d.add;
 }
 
-/* Product of dimensions [from, to) of t at s times the reference size. */
+/* Product of dimensions [from, to) of t at s times the reference batch. */
 int64_t dlb_ragged_range(const struct fold *f, int t, int from, int to, int s)
 {
 	int64_t n = 1;
@@ -61,7 +62,8 @@ int dlb_ragged_axis(const struct fold *f, int op, int64_t otherwise, int n_dims)
 	return (int)(axis < 0 ? axis + n_dims : axis);
 }
 
-/* Whether dimension pos, counted in an output of n dimensions, is one row of t or none at all: t broadcasts along it. */
+/* Is dimension pos, counted in an output of n dimensions, of size 1 or absent in t, so
+ * that t broadcasts along it? */
 bool dlb_ragged_broadcasts(const struct fold *f, int t, int n, int pos)
 {
 	const struct dlb_tensor *x = t < 0 ? NULL : &f->g->tensor[t];
@@ -70,7 +72,7 @@ bool dlb_ragged_broadcasts(const struct fold *f, int t, int n, int pos)
 	return d < 0 || (!x->dim[d].mul && x->dim[d].add == 1);
 }
 
-/* Operand k as known integers, the same for every batch; the count, -1: it is not. */
+/* Reads operand k as known integers that do not follow the batch; returns their number, -1: unknown. */
 int dlb_ragged_ints(struct fold *f, int op, int k, int64_t v[DLB_MAX_DIMS])
 {
 	const int t = operand(f, op, k);
@@ -87,8 +89,8 @@ int dlb_ragged_ints(struct fold *f, int op, int k, int64_t v[DLB_MAX_DIMS])
 
 /* -- masks -- */
 
-/* The dimension of y into which dimension k of x goes when the elements keep their order; *times is what there are of each
- * row. -1: none, rows are cut up or joined with others. */
+/* The dimension of y, a view of x, into which dimension k of x goes; multiplies *times by the rows of y for
+ * each row of x. -1: none, since rows are divided or joined with others. */
 int dlb_ragged_view(const struct fold *f, int x, int k, int y, int64_t *times)
 {
 	const struct dlb_tensor *from = &f->g->tensor[x], *to = &f->g->tensor[y];
@@ -122,7 +124,7 @@ static const struct dlb_op *maker(const struct fold *f, int t)
 	return o && !*o->domain && o->n_in > 0 && o->in[0] >= 0 ? o : NULL;
 }
 
-/* A Slice of all there is. */
+/* Is op o a Slice that keeps everything? */
 static bool takes_all(const struct fold *f, const struct dlb_op *o, int t)
 {
 	const struct dlb_tensor *x = &f->g->tensor[o->in[0]], *y = &f->g->tensor[t];
@@ -133,8 +135,8 @@ static bool takes_all(const struct fold *f, const struct dlb_op *o, int t)
 	return all;
 }
 
-/* The tensor with as many values that are not zero as t has, divided by *times: t without changes of shape and type that
- * keep them. */
+/* A tensor with the non-zero count of t divided by *times: the source of t through changes of shape and
+ * type that keep the count. */
 static int source(const struct fold *f, int t, int64_t *times)
 {
 	for (const struct dlb_op *o; (o = maker(f, t)); t = o->in[0]) {
@@ -152,8 +154,8 @@ static int source(const struct fold *f, int t, int64_t *times)
 	return t;
 }
 
-/* The axis along which at most one value of t is not zero (one), or all differ (!one); -1: none. What TopK chooses differs,
- * so each token has an expert at most once among those chosen. */
+/* The axis along which at most one value of t is non-zero (one), or all values differ (!one); -1: none.
+ * Indices from TopK differ, so each token selects an expert at most once. */
 static int exclusive_axis(const struct fold *f, int t, bool one, int depth)
 {
 	const struct dlb_op *o = depth < 16 ? maker(f, t) : NULL;
@@ -202,7 +204,7 @@ static int exclusive_axis(const struct fold *f, int t, bool one, int depth)
 	return -1;
 }
 
-/* The selection of the values of `mask`, made when first asked. */
+/* The selection by `mask`, made on first use. */
 static struct dlb_selection *selection_of(struct fold *f, int mask)
 {
 	for (int i = 0; i < f->n_selections; i++)
@@ -215,7 +217,7 @@ static struct dlb_selection *selection_of(struct fold *f, int mask)
 	return &f->selection[f->n_selections++];
 }
 
-/* A constant of tensor t's type with one value. */
+/* A scalar constant of this type. */
 int dlb_ragged_scalar(struct fold *f, enum dlb_dtype type, double v)
 {
 	const struct dlb_desc d = { .dtype = type, .n_dims = 0 };
@@ -227,7 +229,7 @@ int dlb_ragged_scalar(struct fold *f, enum dlb_dtype type, double v)
 	return t;
 }
 
-/* True where a row of the ragged dimension counts; `behind` dimensions come after it. -1 with err. */
+/* A mask that is true for rows that count; `behind` dimensions of size 1 follow. -1 with err. */
 int dlb_ragged_counted(struct fold *f, int op, const struct dlb_ragged *r, int behind, struct dlb_error *err)
 {
 	const struct dlb_attr attr[] = { { .name = "times", .type = DLB_ATTR_INT, .i = r->times },
@@ -243,7 +245,7 @@ int dlb_ragged_counted(struct fold *f, int op, const struct dlb_ragged *r, int b
 	return dlb_fold_emit(f, op, "Unsqueeze", (int[]){ t, dlb_fold_ints(f, op, axes, behind) }, 2, NULL, 0, 1, NULL, err);
 }
 
-/* Tensor t with `v` where its rows are padding, no longer ragged; -1 with err. Made once. */
+/* Tensor t with its padding rows set to `v`, no longer ragged; -1 with err. Made once. */
 int dlb_ragged_unpad(struct fold *f, int op, int t, double v, struct dlb_error *err)
 {
 	const struct dlb_ragged r = f->ragged[t];
@@ -253,7 +255,7 @@ int dlb_ragged_unpad(struct fold *f, int op, int t, double v, struct dlb_error *
 		if (f->unpadded[i].from == t && f->unpadded[i].value == v)
 			return f->unpadded[i].made;
 	const int rows = dlb_ragged_counted(f, op, &r, f->g->tensor[t].n_dims - 1 - r.dim, err);
-	f->ragged[t].mask = -1;			/* this Where is the one vertex that may read it so */
+	f->ragged[t].mask = -1;			/* this Where alone may read padding */
 	if (rows >= 0)
 		made = dlb_fold_emit(f, op, "Where", (int[]){ rows, t, dlb_ragged_scalar(f, f->g->tensor[t].dtype, v) }, 3, NULL, 0, 1,
 				     NULL, err);
@@ -265,12 +267,14 @@ int dlb_ragged_unpad(struct fold *f, int op, int t, double v, struct dlb_error *
 	return made;
 }
 
-/* The mask of a selection of t: what keeps its count, and if that is ragged, without its padding. -1 with err. */
+/* The mask that t selects by: the source of its count, with padding set to zero if it
+ * is ragged. -1 with err. */
 static int mask_of(struct fold *f, int op, int t, int64_t *times, struct dlb_error *err)
 {
 	int from = source(f, t, times);
 
-	for (int i = 0; i < f->n_unpadded; i++)		/* zeros in place of padding: what they were put into */
+	for (int i = 0; i < f->n_unpadded; i++)		/* zeroed padding does not change the
+							 * count: use the tensor before */
 		if (f->unpadded[i].made == from && f->unpadded[i].value == 0)
 			from = source(f, f->unpadded[i].from, times);
 	return ragged(f, from) ? dlb_ragged_unpad(f, op, from, 0, err) : from;
@@ -305,7 +309,7 @@ static int select_rows(struct fold *f, int op, struct dlb_error *err)
 	return dlb_fold_bind(f, op, 0, made, err) ? -1 : 1;
 }
 
-/* Tensor t is how many values of a mask are not zero: a sum of all its values. */
+/* Is tensor t the number of non-zero values of a mask, that is, the sum of all its elements? */
 static bool is_count(struct fold *f, int op, int t, struct dlb_ragged *r)
 {
 	struct dlb_error ignored = { .what = "" };
@@ -323,7 +327,7 @@ static bool is_count(struct fold *f, int op, int t, struct dlb_ragged *r)
 	return r->mask >= 0 && f->g->tensor[r->mask].dtype == DLB_BOOL;
 }
 
-/* A shape, made of one such count and constants: the count becomes its bound. */
+/* In a shape computed from one such count and constants, replaces the count by its bound. */
 static int bound_shape(struct fold *f, int op, int k)
 {
 	const int t = operand(f, op, k);
@@ -370,8 +374,8 @@ static int bound_shape(struct fold *f, int op, int k)
 	return 0;
 }
 
-/* Indices that say where in the batch a value stood go with data that follow it too: constants of the exporter's batch are
- * let follow it. */
+/* Indices of positions in the batch are applied to data with the batch of the export: makes
+ * the data follow the batch. */
 static int follow_batch(struct fold *f, int op, int dim, struct dlb_error *err)
 {
 	const struct dlb_ragged *r = ragged(f, operand(f, op, 1));

@@ -1,5 +1,5 @@
-/* Lengths that follow values, between their two files (private to lib/graph): ragged.c says what is ragged and gives it a bound,
- * ragged_pass.c says what each vertex makes of it. The story is in ragged.c. */
+/* Ragged dimensions, whose length depends on values (private to lib/graph): what ragged.c, which finds and
+ * bounds them, shares with ragged_pass.c, which has a rule for each vertex. ragged.c explains the design. */
 #ifndef DLB_GRAPH_RAGGED_H
 #define DLB_GRAPH_RAGGED_H
 #include <string.h>
@@ -45,23 +45,24 @@ static inline bool dlb_ragged_is_view(const char *type)
 	return is_one_of(type, views, DLB_LEN(views));
 }
 
-/* -1: the vertex would look at padding of its first ragged operand; it has one. */
+/* Refuses a vertex that would read padding of its first ragged operand; it must have one. Returns -1. */
 int dlb_ragged_refuse(struct fold *f, int op, const char *why, struct dlb_error *err);
-/* Product of dimensions [from, to) of t at s times the reference size. */
+/* Product of dimensions [from, to) of t at s times the reference batch. */
 int64_t dlb_ragged_range(const struct fold *f, int t, int from, int to, int s);
-/* The attribute "axis" of the vertex, counted from the front. */
+/* The attribute "axis" of the vertex (default `otherwise`), made non-negative. */
 int dlb_ragged_axis(const struct fold *f, int op, int64_t otherwise, int n_dims);
-/* Whether dimension pos, counted in an output of n dimensions, is one row of t or none at all: t broadcasts along it. */
+/* Is dimension pos, counted in an output of n dimensions, of size 1 or absent in t, so
+ * that t broadcasts along it? */
 bool dlb_ragged_broadcasts(const struct fold *f, int t, int n, int pos);
-/* Operand k as known integers, the same for every batch; the count, -1: it is not. */
+/* Reads operand k as known integers that do not follow the batch; returns their number, -1: unknown. */
 int dlb_ragged_ints(struct fold *f, int op, int k, int64_t v[DLB_MAX_DIMS]);
-/* The dimension of y into which dimension k of x goes when the elements keep their order; *times is what there are of each
- * row. -1: none, rows are cut up or joined with others. */
+/* The dimension of y, a view of x, into which dimension k of x goes; multiplies *times by the rows of y for
+ * each row of x. -1: none, since rows are divided or joined with others. */
 int dlb_ragged_view(const struct fold *f, int x, int k, int y, int64_t *times);
-/* A constant of that type with one value. */
+/* A scalar constant of this type. */
 int dlb_ragged_scalar(struct fold *f, enum dlb_dtype type, double v);
-/* True where a row of the ragged dimension counts; `behind` dimensions come after it. -1 with err. */
+/* A mask that is true for rows that count; `behind` dimensions of size 1 follow. -1 with err. */
 int dlb_ragged_counted(struct fold *f, int op, const struct dlb_ragged *r, int behind, struct dlb_error *err);
-/* Tensor t with `v` where its rows are padding, no longer ragged; -1 with err. Made once. */
+/* Tensor t with its padding rows set to `v`, no longer ragged; -1 with err. Made once. */
 int dlb_ragged_unpad(struct fold *f, int op, int t, double v, struct dlb_error *err);
 #endif

@@ -1,12 +1,12 @@
-/* What each vertex makes of rows whose number follows values: which dimension of its outputs is ragged, what is put in place of
- * padding before a scatter, a sum or a mean, and what is refused (see ragged.c). Each rule has the vertex inferred, and at
- * least one ragged operand; it returns 0, 1 when the vertex has become others, or -1 with err. */
+/* Rules for vertices with ragged operands (see ragged.c): which dimension of the outputs is ragged, what
+ * replaces padding before a scatter, a sum or a mean, and what is refused. A rule is called after inference
+ * of a vertex with at least one ragged operand; it returns 0, 1 if it replaced the vertex, or -1 with err. */
 #include "graph/ragged.h"
 #include <inttypes.h>
 
-/* -- shapes, and vertices by element -- */
+/* -- shapes, and elementwise vertices -- */
 
-/* A shape, or an entry of one, is read as such: by vertices that pick or join entries. */
+/* A shape or an entry of one may only be read by vertices that select or join entries. */
 static int pass_size(struct fold *f, int op, int k, struct dlb_error *err)
 {
 	const struct dlb_op *o = &f->g->op[op];
@@ -52,7 +52,7 @@ static int pass_size(struct fold *f, int op, int k, struct dlb_error *err)
 	return dlb_ragged_refuse(f, op, "it is read as a value", err);
 }
 
-/* Operands aligned at the right, outputs of their shape. */
+/* Operands are aligned at the right and broadcast to the output. */
 static int elementwise(struct fold *f, int op, struct dlb_error *err)
 {
 	const struct dlb_op *o = &f->g->op[op];
@@ -112,7 +112,7 @@ static int transpose(struct fold *f, int op, struct dlb_error *err)
 	return 0;
 }
 
-/* The entry of a shape operand that is the bound must be the dimension that it is the bound of. */
+/* The entry of a shape operand that is a bound must be for the dimension that it bounds. */
 static bool agrees(const struct fold *f, int shape_operand, const struct dlb_ragged *r, int dim, int behind)
 {
 	const struct dlb_ragged *s = ragged(f, shape_operand);
@@ -132,7 +132,7 @@ static int view(struct fold *f, int op, struct dlb_error *err)
 	return 0;
 }
 
-/* Expand, ConstantOfShape: rows of one, or rows there are already, to a shape. */
+/* Expand, ConstantOfShape: to a ragged shape, from one row or from rows of the same count. */
 static int expand(struct fold *f, int op, struct dlb_error *err)
 {
 	const struct dlb_op *o = &f->g->op[op];
@@ -145,7 +145,7 @@ static int expand(struct fold *f, int op, struct dlb_error *err)
 
 	if ((x && x->size) || (s && !s->size) || (x && !agrees(f, o->in[1], x, pos, behind)))
 		return dlb_ragged_refuse(f, op, "it meets rows of another selection", err);
-	if (x && !s && pos - behind >= 0) {	/* a number there must be 1: it has nothing to do with the count */
+	if (x && !s && pos - behind >= 0) {	/* a constant entry must be 1: it is unrelated to the count */
 		int64_t v[DLB_MAX_DIMS];
 		if (dlb_ragged_ints(f, op, 1, v) <= pos - behind || v[pos - behind] != 1)
 			return dlb_ragged_refuse(f, op, "it meets a tensor of a length of its own", err);
@@ -158,7 +158,7 @@ static int expand(struct fold *f, int op, struct dlb_error *err)
 	return 0;
 }
 
-/* Along another axis, all parts ragged alike. */
+/* Concatenates along another axis; all parts are ragged alike. */
 static int concat(struct fold *f, int op, struct dlb_error *err)
 {
 	const struct dlb_op *o = &f->g->op[op];
@@ -191,7 +191,7 @@ static int split(struct fold *f, int op, struct dlb_error *err)
 	return 0;
 }
 
-/* Along other axes; or all of the rows, up to their count. */
+/* Slices other axes, or all rows up to their count. */
 static int slice(struct fold *f, int op, struct dlb_error *err)
 {
 	const struct dlb_op *o = &f->g->op[op];
@@ -218,8 +218,8 @@ static int slice(struct fold *f, int op, struct dlb_error *err)
 	return 0;
 }
 
-/* Indices that say where a mask over the rows of x holds: they name rows that count, never padding. (Where the mask holds
- * nowhere, all indices are padding themselves.) */
+/* Do the indices `at` come from a mask over the rows of x? Then they name rows that count, never padding. (If
+ * the mask is all zero, all indices are padding themselves.) */
 static bool names_rows(const struct fold *f, const struct dlb_ragged *x, const struct dlb_ragged *at, int dim)
 {
 	const struct dlb_ragged *m = at && at->coordinate >= 0 ? ragged(f, at->picked) : NULL;
@@ -251,7 +251,7 @@ static int gather(struct fold *f, int op, struct dlb_error *err)
 	return 0;
 }
 
-/* Whether indices and data stand row beside row in a dimension before `end`, which no index reaches. */
+/* Do indices and data agree row by row in a dimension before `end`, which the indices do not address? */
 static bool side_by_side(const struct dlb_ragged *x, const struct dlb_ragged *at, int axis, int end)
 {
 	return x && at && same(x, at) && x->dim == at->dim && at->dim != axis && at->dim < end;
@@ -286,7 +286,7 @@ static int gather_elements(struct fold *f, int op, struct dlb_error *err)
 	return 0;
 }
 
-/* The indices of padding, input 1, get a value outside of any data: kernels write nothing there. */
+/* Moves the indices of padding, input 1, out of the data's range: kernels write nothing there. */
 static int move_out(struct fold *f, int op, struct dlb_error *err)
 {
 	const double outside = f->g->tensor[operand(f, op, 1)].dtype == DLB_I64 ? (double)(INT64_MIN / 4) : (double)INT32_MIN;
@@ -317,7 +317,7 @@ static int scatter(struct fold *f, int op, struct dlb_error *err)
 	return move_out(f, op, err);
 }
 
-/* -- products: rows of the left and columns of the right side are independent -- */
+/* -- products: rows of the left and columns of the right operand are independent -- */
 
 static int product(struct fold *f, int op, struct dlb_error *err)
 {
@@ -331,11 +331,11 @@ static int product(struct fold *f, int op, struct dlb_error *err)
 		if (!x)
 			continue;
 		const int summed = n[i] == 1 ? 0 : i ? n[1] - 2 : n[0] - 1;
-		const int cut = n[1 - i] == 1;		/* a vector's dimension is left out */
+		const int cut = n[1 - i] == 1;		/* a vector's dimension is dropped */
 		int at = n_out + cut - n[i] + x->dim;
 		if (n[i] == 1 || x->dim == summed || (pos >= 0 && (at != pos || !same(x, &r))))
 			return dlb_ragged_refuse(f, op, "its rows are added up", err);
-		at -= cut && i == 1;		/* (k) (.., k, n): the columns stand one dimension further left */
+		at -= cut && i == 1;		/* (k) (.., k, n): the columns are one dimension further left */
 		r = *x;
 		pos = at;
 	}
@@ -366,7 +366,7 @@ static int gemm(struct fold *f, int op, struct dlb_error *err)
 
 /* -- along one axis -- */
 
-/* Only input 0 is ragged, and not in dimension `first` to `last`. */
+/* Only input 0 is ragged, and not in a dimension from `first` to `last`. */
 static int all_but(struct fold *f, int op, int first, int last, struct dlb_error *err)
 {
 	const struct dlb_op *o = &f->g->op[op];
@@ -396,7 +396,7 @@ static int normalization(struct fold *f, int op, struct dlb_error *err)
 static int softmax(struct fold *f, int op, struct dlb_error *err)
 {
 	const int n = f->g->tensor[operand(f, op, 0)].n_dims;
-	const bool old = f->g->op[op].opset < 13;	/* all from the axis on */
+	const bool old = f->g->op[op].opset < 13;	/* all axes from this one on */
 	const int axis = dlb_ragged_axis(f, op, old ? 1 : -1, n);
 
 	return all_but(f, op, axis, old ? n - 1 : axis, err);
@@ -420,7 +420,7 @@ static int cumulative(struct fold *f, int op, struct dlb_error *err)
 	return all_but(f, op, axis, axis, err);
 }
 
-/* Samples along dimension 0, each for itself. */
+/* Samples along dimension 0 are independent. */
 static int samples(struct fold *f, int op, struct dlb_error *err)
 {
 	return all_but(f, op, 1, DLB_MAX_DIMS, err);
@@ -428,7 +428,7 @@ static int samples(struct fold *f, int op, struct dlb_error *err)
 
 /* -- reductions -- */
 
-/* The axes that are reduced, as bits; -1: not known. */
+/* The axes that are reduced, as bits; -1: unknown. */
 static int64_t reduced_axes(struct fold *f, int op)
 {
 	const struct dlb_op *o = &f->g->op[op];
@@ -449,8 +449,8 @@ static int64_t reduced_axes(struct fold *f, int op)
 	return bits;
 }
 
-/* A mean over ragged rows, too: the sum of those that count, divided by how many they are. Of the parts of a batch it is not
- * the mean of their means. */
+/* A mean over dimensions that include ragged rows: the sum of the rows that count, divided by their number.
+ * With a split batch, the mean is not the mean of the parts' means. */
 static int mean_of_counted(struct fold *f, int op, int t, const struct dlb_ragged *r, int64_t each, struct dlb_error *err)
 {
 	const enum dlb_dtype type = f->g->tensor[t].dtype;

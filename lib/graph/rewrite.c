@@ -1,4 +1,4 @@
-/* What the rewrites share: see rewrite.h. */
+/* Functions shared by the rewrites: see rewrite.h. */
 #include "graph/rewrite.h"
 #include <inttypes.h>
 #include <math.h>
@@ -57,8 +57,8 @@ static int too_large(const struct dlb_op *o, const struct dlb_tensor *x, struct 
 	return dlb_vertex_fail(o, err, "a smaller --batch", "output '%s' of %s is too large", x->name, o->type);
 }
 
-/* Output k as inferred at the three sizes becomes the shape of tensor t. What is made of some of the samples alone is of
- * these samples. */
+/* Sets the shape of tensor t, output k of op, from its inference at three sizes. A tensor computed from a
+ * share of the samples has that share. */
 static int set_shape(struct dlb_graph *g, int op, int k, const struct dlb_desc d[DLB_N_SIZES], int64_t n,
 		     struct dlb_error *err)
 {
@@ -162,7 +162,8 @@ static double default_flop(const struct dlb_op_io *io)
 	return io->n_out > 0 && io->out[0].n_dims >= 0 ? (double)dlb_desc_count(&io->out[0]) : 0;
 }
 
-/* Value at `batch` and the part that stays, from two sizes; what rounding leaves below zero is none. */
+/* From values at two sizes: the value at `batch` and the part that does not follow the batch. Negative
+ * rounding errors become 0. */
 static void split(const double at[2], int64_t n, int64_t batch, double *whole, double *fixed)
 {
 	const double per_sample = (at[1] - at[0]) / (double)n, rest = at[0] - per_sample * (double)n;
@@ -295,7 +296,7 @@ void dlb_graph_drop_dead(struct dlb_graph *g, const int *root, int n_root)
 		if (!live)
 			continue;
 		order[n++] = i;
-		for (int k = 1; k < o->n_out; k++)	/* optional outputs that nobody reads are not made */
+		for (int k = 1; k < o->n_out; k++)	/* drops optional outputs without readers */
 			if (o->out[k] >= 0 && !wanted[o->out[k]] && g->tensor[o->out[k]].kind != DLB_T_BUFFER)
 				o->out[k] = -1;
 		for (int k = 0; k < o->n_in; k++)
@@ -314,7 +315,7 @@ void dlb_graph_drop_dead(struct dlb_graph *g, const int *root, int n_root)
 
 /* -- names -- */
 
-/* How many bear each name: of the first n ops (tensors), and brought up to date when somebody asks. */
+/* Counts how many of the first n ops (tensors) have each name; brought up to date on use. */
 static void count_name(struct dlb_names *x, const char *name, int more)
 {
 	const int n = dlb_name_map_get(&x->count, name);

@@ -1,4 +1,4 @@
-/* The table of rewrites, switching them off, and the record of what was done. */
+/* The table of rewrites, switching them off, and the record of applied rewrites. */
 #include <string.h>
 #include "graph/pattern.h"
 #include "graph/rewrites.h"
@@ -85,7 +85,7 @@ int dlb_graph_rewrite(struct dlb_graph *g, struct dlb_error *err)
 		if (r->run(g, &count, err))
 			return -1;
 		if (count) {
-			dlb_graph_drop_dead(g, NULL, 0);	/* what was swallowed */
+			dlb_graph_drop_dead(g, NULL, 0);	/* removes ops that were fused */
 			dlb_graph_index(g);
 		}
 		dlb_rewrite_done(g, i, count);

@@ -1,12 +1,12 @@
-/* The rewrites behind the rows of dlb_rewrites (rewrites.c), one file a subject (private to lib/graph). */
+/* The functions in the table dlb_rewrites (rewrites.c), one file per subject (private to lib/graph). */
 #ifndef DLB_GRAPH_REWRITES_H
 #define DLB_GRAPH_REWRITES_H
 #include "graph/graph.h"
 
-enum { DLB_REWRITE_FOLDING, DLB_REWRITE_DEAD, DLB_MAX_REWRITES = 64 };	/* rows that fold.c asks for */
+enum { DLB_REWRITE_FOLDING, DLB_REWRITE_DEAD, DLB_MAX_REWRITES = 64 };	/* rows that are part of fold.c */
 
 bool dlb_rewrite_is_on(const struct dlb_graph *g, int row);
-/* Records that row applied `count` times; nothing when it is off. */
+/* Records that rewrite `row` applied `count` times; does nothing if it is off. */
 void dlb_rewrite_done(struct dlb_graph *g, int row, int64_t count);
 
 int dlb_rewrite_no_ops(struct dlb_graph *g, int64_t *count, struct dlb_error *err);		/* pattern_small.c */

@@ -4,7 +4,7 @@
 #include <string.h>
 #include "graph/rewrite.h"
 
-enum { DEPTH = 24 };		/* vertices on the way from an initializer to what uses it */
+enum { DEPTH = 24 };		/* longest path of vertices from an initializer to its use */
 
 bool dlb_role_is_candidate(const struct dlb_graph *g, int t)
 {
@@ -78,7 +78,7 @@ void dlb_roles_init(struct dlb_roles *r, struct dlb_graph *g)
 		for (int k = 0; k < o->n_in && !looks_at_shape(o); k++)
 			from |= o->in[k] < 0 ? 0 : r->from[o->in[k]];
 		if ((from & DLB_FROM_SAMPLES) && (from & DLB_FROM_INITIALIZER) && !strcmp(o->type, "Gather"))
-			from |= DLB_FROM_REALS;		/* an embedding */
+			from |= DLB_FROM_REALS;		/* an embedding lookup */
 		for (int k = 0; k < o->n_out; k++)
 			if (o->out[k] >= 0)
 				r->from[o->out[k]] |= from;
@@ -96,13 +96,13 @@ static bool fed(const struct dlb_roles *r, int t)
 	return t >= 0 && r->from[t] & DLB_FROM_SAMPLES;
 }
 
-/* Made of initializers alone. */
+/* Is t computed from initializers alone? */
 static bool is_weight(const struct dlb_roles *r, int t)
 {
 	return t >= 0 && !fed(r, t) && r->from[t] & DLB_FROM_INITIALIZER;
 }
 
-/* The tensor that t is another view of. */
+/* The source of the views that make t. */
 static int behind_views(const struct dlb_graph *g, int t)
 {
 	static const char *const views[] = { "Reshape", "Transpose", "Squeeze", "Unsqueeze", "Flatten", "Cast", "CastLike",
@@ -135,7 +135,7 @@ static int large_dims(const struct dlb_tensor *x)
 
 static const char *const products[] = { "MatMul", "Gemm", "Einsum", "Conv", "ConvTranspose", "DeformConv", NULL };
 
-/* All ways from t on, over at most DEPTH vertices, come to a Sin or Cos before anything else takes them up. */
+/* Do all paths from t, of at most DEPTH vertices, reach a Sin or Cos before any other use? */
 static bool ends_in_sines(const struct dlb_roles *r, int t, int depth)
 {
 	static const char *const on[] = { "Mul", "Add", "Concat", "Reshape", "Transpose", "Unsqueeze", "Squeeze", "Cast", "Expand",
@@ -160,9 +160,10 @@ bool dlb_role_is_frequency(struct dlb_roles *r, int t)
 	return ends_in_sines(r, t, 8);
 }
 
-/* Operand k of a product is a weight when the other one is an activation, or a weight too. Positions times frequencies,
- * which go into Sin and Cos, are no layer. Nor is what the exporter computed and a layer's weight is then multiplied to (a
- * table of relative positions): operand 0 of a product of constants, by a vertex that the list knows. */
+/* Is operand k of a product a weight? Yes if the other operand is an activation or a weight too. Not if
+ * positions are multiplied by frequencies for Sin and Cos. Nor if it is a tensor that the exporter computed
+ * and that a layer's weight multiplies (a table of relative positions): operand 0 of a product of
+ * constants, by a listed vertex. */
 static bool multiplies(const struct dlb_roles *r, const struct dlb_op *o, int k)
 {
 	unsigned other = 0;
@@ -176,7 +177,7 @@ static bool multiplies(const struct dlb_roles *r, const struct dlb_op *o, int k)
 	return other & (DLB_FROM_SAMPLES | DLB_FROM_INITIALIZER);
 }
 
-/* t is a product by a weight, or a view of one; *width: its last dimension, 0: not known. */
+/* Is t a product by a weight, or a view of one? *width: its last dimension, 0: unknown. */
 static bool is_layer(const struct dlb_roles *r, int t, int64_t *width)
 {
 	const struct dlb_graph *g = r->g;
@@ -209,7 +210,7 @@ static bool is_added(const struct dlb_roles *r, const struct dlb_op *o, int k, i
 
 /* -- normalizations -- */
 
-/* t is 1 / deviation or the deviation itself: a root, or norm, of what was reduced over. */
+/* Is t the deviation or 1 / deviation: a root or norm of a reduction? */
 static bool is_deviation(const struct dlb_graph *g, int t)
 {
 	static const char *const on[] = { "Reciprocal", "Add", "Max", "Clip", "Cast", "Identity", "Expand", "Div", NULL };
@@ -238,7 +239,7 @@ static bool is_deviation(const struct dlb_graph *g, int t)
 	return false;
 }
 
-/* t is something divided by its deviation; with `scaled`, it may have been multiplied by its scale too. */
+/* Is t a tensor divided by its deviation, and with `scaled` perhaps multiplied by its scale? */
 static bool is_normalized(const struct dlb_roles *r, int t, bool scaled)
 {
 	static const char *const ready[] = { "InstanceNormalization", "LayerNormalization", "GroupNormalization", "BatchNormalization",
@@ -265,7 +266,7 @@ static bool is_scale(const struct dlb_roles *r, const struct dlb_op *o, int k, i
 	return o->n_in == 2 && large_dims(&r->g->tensor[x]) == 1 && is_normalized(r, o->in[1 - k], !strcmp(o->type, "Add"));
 }
 
-/* The exporter made both vertices of one operator, with these parameters. */
+/* The exporter made both vertices from one operator, which uses these parameters. */
 static bool uses_the_same(const struct dlb_op *a, const struct dlb_op *b)
 {
 	return a->n_uses > 0 && a->n_uses == b->n_uses && !memcmp(a->uses, b->uses, (size_t)a->n_uses * sizeof *a->uses);
@@ -288,8 +289,8 @@ bool dlb_role_is_spelt_group_norm(const struct dlb_roles *r, const struct dlb_op
 	return false;
 }
 
-/* GatherND reads the weights of the experts that a router chose. Masks are read like that too, and zeros that selected rows
- * are put into (torch.zeros(n, d)[index]): by where a mask holds. */
+/* GatherND reads the weights of experts that a router chose. By the position of non-zero mask values it also
+ * reads masks and zeros into which selected rows are put (torch.zeros(n, d)[index]); those are no weights. */
 static bool is_mask_or_filled(const struct dlb_roles *r, const struct dlb_op *o, int x)
 {
 	static const char *const on[] = { "Reshape", "Transpose", "Squeeze", "Unsqueeze", "Slice", "Gather", "Concat", "Expand", "Max",
@@ -315,7 +316,8 @@ static const struct { const char *type; unsigned operands; } takes[] = {	/* bit 
 	{ "SimplifiedLayerNormalization", 1 << 1 }, { "PRelu", 1 << 1 },
 };
 
-/* What vertex o uses its operand k for, which is t, made of initializer x alone; NULL: for no parameter. */
+/* The use that vertex o makes of its operand k, tensor t, which is computed from initializer x alone;
+ * NULL: not as a parameter. */
 static const char *use(const struct dlb_roles *r, const struct dlb_op *o, int k, int t, int x)
 {
 	struct dlb_graph *g = r->g;
@@ -342,7 +344,7 @@ static const char *use(const struct dlb_roles *r, const struct dlb_op *o, int k,
 	return NULL;
 }
 
-/* Follows t, made of x alone, to what uses it. */
+/* Follows t, computed from x alone, to its use. */
 static const char *follow(struct dlb_roles *r, int t, int x, int depth)
 {
 	const struct dlb_graph *g = r->g;
@@ -373,7 +375,8 @@ bool dlb_role_find(struct dlb_roles *r, int t, const char **why)
 		*why = "a scalar";
 		return false;
 	}
-	if (g->reader_start[t] == g->reader_start[t + 1]) {	/* hoisted out of a branch or loop, or not read at all */
+	if (g->reader_start[t] == g->reader_start[t + 1]) {	/* moved out of a branch or
+								 * loop, or not read at all */
 		*why = "read inside a branch or loop";
 		return dlb_role_count(g, t) != 1;
 	}
@@ -396,7 +399,7 @@ bool dlb_role_find(struct dlb_roles *r, int t, const char **why)
 	return found != NULL;
 }
 
-/* The product of two tensors of the samples, perhaps scaled: attention's scores. */
+/* Is t a product of two activations, perhaps scaled, as attention's scores are? */
 static bool is_scores(const struct dlb_roles *r, int t)
 {
 	const struct dlb_graph *g = r->g;
@@ -407,7 +410,7 @@ static bool is_scores(const struct dlb_roles *r, int t)
 	return o && !strcmp(o->type, "MatMul") && fed(r, o->in[0]) && fed(r, o->in[1]);
 }
 
-/* Tensor t goes into Softmax and nothing else. */
+/* Is Softmax the only use of t? */
 static bool is_normalized_next(const struct dlb_graph *g, int t)
 {
 	for (int i = g->reader_start[t]; i < g->reader_start[t + 1]; i++)
@@ -443,7 +446,7 @@ bool dlb_role_is_preprocessing(struct dlb_roles *r, int t)
 		const int other = o->in[o->in[0] == t];
 		if (other < 0 || !fed(r, other))
 			return false;
-		/* samples that only others of this kind have touched */
+		/* the samples may only have passed ops of this kind before */
 		for (int s = behind_views(g, other), n = 0; ; n++) {
 			const struct dlb_op *p = producer(g, s);
 			if (!p)

@@ -1,5 +1,6 @@
-/* Can the graph be run as it stands: known operators with the operands they need, whose outputs have the types and
- * shapes that the operators give them. Kernels trust this; a document may have been edited, or made to harm. */
+/* Checks that the graph can run: operators are known and have the operands they need; outputs have
+ * the types and shapes that the operators infer. Kernels rely on it; a document may have been
+ * edited, or be malicious. */
 #include <stdlib.h>
 #include <string.h>
 #include "graph/rewrite.h"
@@ -25,12 +26,12 @@ int dlb_graph_check_arity(const struct dlb_graph *g, int op, struct dlb_error *e
 		return dlb_graph_fail_unknown(o, err);
 	if (o->n_in < cls->n_in[0] || (cls->n_in[1] >= 0 && o->n_in > cls->n_in[1]))
 		return wrong_count(o, "inputs", o->n_in, cls->n_in, err);
-	/* no least number of outputs: those that nobody reads are left out */
+	/* no least number of outputs, since outputs without readers are dropped */
 	if (cls->n_out[1] >= 0 && o->n_out > cls->n_out[1])
 		return wrong_count(o, "outputs", o->n_out, cls->n_out, err);
 	if (cls->n_out[0] > 0 && o->n_out < 1)
 		return wrong_count(o, "outputs", o->n_out, cls->n_out, err);
-	const int needed = cls->n_in[1] < 0 ? o->n_in : cls->n_in[0];	/* none of any number may be left out */
+	const int needed = cls->n_in[1] < 0 ? o->n_in : cls->n_in[0];	/* of a variable number, none may be absent */
 	for (int k = 0; k < o->n_in; k++)
 		if (o->in[k] < 0 ? k < needed : g->tensor[o->in[k]].n_dims < 0)
 			return dlb_vertex_fail(o, err, DLB_CURE_CHECK, "input %d of %s %s", k, o->type,
@@ -60,7 +61,7 @@ static int check_op(const struct dlb_graph *g, int op, int64_t n, struct dlb_are
 			return dlb_vertex_fail(o, err, "run dlb-profile again",
 					"output %d of %s is stated as %s, but is %s", k, o->type,
 					dlb_desc_str(&stated[k], is, sizeof is), dlb_desc_str(&io.out[k], should, sizeof should));
-		/* a view's bytes are its input's */
+		/* a view has as many bytes as its input */
 		if (io.cls->flags & DLB_OP_VIEW && k == 0 && dlb_desc_bytes(&io.in[0]) != dlb_desc_bytes(&io.out[0]))
 			return dlb_vertex_fail(o, err, "run dlb-profile again",
 					"%s changes the number of elements", o->type);

@@ -1,19 +1,20 @@
-/* A Gather or Slice that keeps some rows moves towards the inputs, through the ops that treat rows apart: what the others
- * would have come to is not computed. A classifier that reads one token of its last block then has the products of that
- * block for one token, and its attention for one query:
+/* Moves a Gather or Slice of some rows towards the inputs, through ops that compute rows independently, so
+ * that the other rows are not computed. A classifier that reads one token of the last block then computes the
+ * products of that block for one token, and its attention for one query:
  *
  *     x (N,T,E)  MatMul  Add  Gelu  MatMul  Add  Gather(token 0)   ->   x  Slice(token 0)  MatMul  Add  Gelu  MatMul  Add
  *
- * Backwards through the graph each tensor learns which rows its readers want. Where all of them want the same rows, or rows
- * within one range, and its op has a rule, the op makes only that range. Its operands are cut where they are made whole.
- * Rows that a Reshape has merged into a larger dimension are followed, and cut between two Reshapes. */
+ * A backward pass over the graph finds the rows that the readers of each tensor want. If all readers want the
+ * same rows, or rows within one range, and the producer has a rule, it computes that range only; its operands
+ * are sliced where they are computed whole. Rows merged into a larger dimension by a Reshape are followed,
+ * and sliced between two Reshapes. */
 #include <stdlib.h>
 #include <string.h>
 #include "graph/pattern.h"
 #include "graph/rewrites.h"
 
-/* Rows [first, first + count) of the `of` rows that dimension `dim` has; it may hold `inner` elements for each row, and all
- * rows several times over. count 0: all of the tensor. */
+/* Rows [first, first + count) of the `of` rows along dimension `dim`. The dimension may hold `inner` elements
+ * per row, and repeat all rows several times. count 0: the whole tensor. */
 struct rows { int dim; int64_t of, first, count; struct dlb_size inner; };
 enum { WANTED_BY_NONE, WANTED_ROWS, WANTED_WHOLE };
 
@@ -22,14 +23,14 @@ struct narrowing {
 	struct dlb_graph *g;
 	char *wanted;			/* per tensor */
 	struct rows *rows;		/* per tensor, where WANTED_ROWS */
-	char *narrow, *saves;		/* per op: makes only rows[] of its output; and so saves work */
-	struct cut *cut;		/* that were added */
+	char *narrow, *saves;		/* per op: computes only rows[] of its output; this saves work */
+	struct cut *cut;		/* slices that were added */
 	int n_cuts;
 };
 
-/* -- rules: the rows that an op needs of each operand for the rows y of its output -- */
+/* -- rules: the rows of each operand that an op needs for rows y of its output -- */
 
-/* Sets need[k] for the operands (count 0: whole). false: no rule for these rows. */
+/* Sets need[k] for each operand (count 0: whole). Returns false if there is no rule for these rows. */
 typedef bool rule_fn(const struct dlb_graph *g, const struct dlb_op *o, const struct rows *y, struct rows *need);
 
 static int n_dims(const struct dlb_graph *g, int t)
@@ -37,7 +38,7 @@ static int n_dims(const struct dlb_graph *g, int t)
 	return g->tensor[t].n_dims;
 }
 
-/* As numpy broadcasts: dimensions are counted from the last one. */
+/* Broadcasting as in numpy: dimensions correspond from the last one. */
 static bool broadcast(const struct dlb_graph *g, const struct dlb_op *o, const struct rows *y, struct rows *need)
 {
 	const struct dlb_tensor *out = &g->tensor[o->out[0]];
@@ -57,7 +58,8 @@ static bool broadcast(const struct dlb_graph *g, const struct dlb_op *o, const s
 	return true;
 }
 
-/* Operand 0 has the shape of the output; rows lie before `axis`, from which on each row is one. */
+/* Operand 0 has the shape of the output; rows may lie before `axis`, since the dimensions from
+ * there on belong together. */
 static bool rows_before(const struct dlb_graph *g, const struct dlb_op *o, const struct rows *y, struct rows *need)
 {
 	const int n = n_dims(g, o->in[0]);
@@ -101,7 +103,7 @@ static bool transpose(const struct dlb_graph *g, const struct dlb_op *o, const s
 	return true;
 }
 
-/* How many elements lie behind each index of dimension d. */
+/* Elements per index of dimension d. */
 static bool behind(const struct dlb_tensor *t, int d, struct dlb_size *s)
 {
 	*s = (struct dlb_size){ 1, 0 };
@@ -114,7 +116,7 @@ static bool behind(const struct dlb_tensor *t, int d, struct dlb_size *s)
 	return true;
 }
 
-/* The same elements in other dimensions: the one that has the rows, each row with all that it holds. */
+/* Reshapes: the dimension of the operand that contains the rows, each with all its elements. */
 static bool view(const struct dlb_graph *g, const struct dlb_op *o, const struct rows *y, struct rows *need)
 {
 	const struct dlb_tensor *x = &g->tensor[o->in[0]], *out = &g->tensor[o->out[0]];
@@ -122,7 +124,7 @@ static bool view(const struct dlb_graph *g, const struct dlb_op *o, const struct
 
 	if (!behind(out, y->dim, &row) || y->inner.c > INT64_MAX / row.c)
 		return false;
-	row = (struct dlb_size){ row.c * y->inner.c, row.e + y->inner.e };	/* elements of one row */
+	row = (struct dlb_size){ row.c * y->inner.c, row.e + y->inner.e };	/* elements per row */
 	for (int d = x->n_dims - 1; d >= 0; d--) {
 		if (!behind(x, d, &step) || !dlb_size_of(x->dim[d], &dim) || !dlb_size_divides(step, row))
 			return false;
@@ -170,7 +172,7 @@ static bool same_rows(const struct rows *a, const struct rows *b)
 
 /* -- which rows are wanted -- */
 
-/* The rows that op i needs of its operands; need[] is of n_in. false: all of all of them. */
+/* The rows that op i needs of its operands, in need[n_in]; false: all operands whole. */
 static bool needs(const struct narrowing *n, int i, struct rows *need)
 {
 	const struct dlb_graph *g = n->g;
@@ -188,7 +190,7 @@ static bool needs(const struct narrowing *n, int i, struct rows *need)
 	return true;
 }
 
-/* One more reader of tensor t wants these rows: of two ranges of the same rows, what spans both is made. */
+/* Adds the rows that one more reader of tensor t wants: two ranges become the range that spans both. */
 static void want(struct narrowing *n, int t, const struct rows *r)
 {
 	struct rows *have = &n->rows[t];
@@ -211,13 +213,14 @@ static void want(struct narrowing *n, int t, const struct rows *r)
 	}
 }
 
-/* Rows share their dimension with others. */
+/* Do rows share their dimension with other indices? */
 static bool is_merged(const struct dlb_tensor *x, const struct rows *r)
 {
 	return x->dim[r->dim].mul || x->dim[r->dim].add != r->of;
 }
 
-/* A Slice can take these rows out of x: merged rows need Reshapes to dimensions that are products of those of x. */
+/* Can a Slice take these rows of x? Merged rows need Reshapes to dimensions that are
+ * products of those of x. */
 static bool can_cut(const struct dlb_tensor *x, const struct rows *r)
 {
 	struct dlb_size s;
@@ -228,7 +231,7 @@ static bool can_cut(const struct dlb_tensor *x, const struct rows *r)
 	return true;
 }
 
-/* Of op i nothing but some rows of output 0 is read, and there is a rule for them. */
+/* Only some rows of output 0 of op i are read, and there is a rule for them. */
 static bool can_narrow(const struct narrowing *n, int i, struct rows *need)
 {
 	const struct dlb_graph *g = n->g;
@@ -249,8 +252,9 @@ static bool can_narrow(const struct narrowing *n, int i, struct rows *need)
 	return true;
 }
 
-/* To make fewer rows of op i costs less: it is a product, does work and wants no more than one operand cut, or comes behind
- * such an op. An Add without a product before it is cheaper whole: it would have both operands cut in place of its result. */
+/* Does computing fewer rows of op i save work? Yes if it is a product, if it does work and only one operand
+ * is sliced, or if it follows such an op. An Add without a product before it would have two operands sliced
+ * instead of its one result. */
 static bool saves(const struct narrowing *n, int i, const struct rows *need)
 {
 	const struct dlb_op *o = &n->g->op[i];
@@ -294,7 +298,7 @@ static void find(struct narrowing *n)
 	free(need);
 }
 
-/* -- what is put there -- */
+/* -- replacement -- */
 
 static struct dlb_dim times(struct dlb_dim d, int64_t count, int64_t of)
 {
@@ -308,7 +312,7 @@ static int reshape(struct dlb_graph *g, int t, const char *name, const struct dl
 	return dlb_graph_add_forward(g, name, "Reshape", "", in, 2, NULL, 0, err);
 }
 
-/* The dimensions of x as (all before, rows, what each holds), for merged rows. */
+/* The dimensions of x as (all before, rows, elements per row), for merged rows. */
 static void take_apart(const struct dlb_tensor *x, const struct rows *r, struct dlb_dim apart[3])
 {
 	struct dlb_size all = { 1, 0 }, step, one;
@@ -324,7 +328,7 @@ static void take_apart(const struct dlb_tensor *x, const struct rows *r, struct 
 	apart[2] = dlb_size_dim(step);
 }
 
-/* Rows r of tensor t, whose dimension holds r->of rows, by a Slice, between Reshapes where rows are merged. -1 with err. */
+/* Adds a Slice for rows r of tensor t, between Reshapes if rows are merged. -1 with err. */
 static int slice(struct dlb_graph *g, int t, const struct rows *r, struct dlb_error *err)
 {
 	const struct dlb_tensor x = g->tensor[t];
@@ -350,13 +354,13 @@ static int slice(struct dlb_graph *g, int t, const struct rows *r, struct dlb_er
 	return reshape(g, t, name, dim, x.n_dims, err);
 }
 
-/* Rows r of tensor t: t itself, where it has no others; else what cuts them out, made once. -1 with err. */
+/* Rows r of tensor t: t itself if it has no other rows, else a Slice, made once. -1 with err. */
 static int take(struct narrowing *n, int t, struct rows r, struct dlb_error *err)
 {
 	struct dlb_graph *g = n->g;
 	const int before = g->tensor[t].producer;
 
-	if (before >= 0 && n->narrow[before]) {		/* made of n->rows[t] alone */
+	if (before >= 0 && n->narrow[before]) {		/* it computes n->rows[t] only */
 		if (same_rows(&r, &n->rows[t]))
 			return t;
 		r.first -= n->rows[t].first;
@@ -371,7 +375,7 @@ static int take(struct narrowing *n, int t, struct rows r, struct dlb_error *err
 	return result;
 }
 
-/* Op i becomes a Reshape of t to these dimensions. */
+/* Makes op i a Reshape of t to these dimensions. */
 static int become_view(struct dlb_graph *g, int i, int t, const struct dlb_dim *dim, int n, struct dlb_error *err)
 {
 	struct dlb_match m = { .g = g, .root = i };
@@ -381,7 +385,7 @@ static int become_view(struct dlb_graph *g, int i, int t, const struct dlb_dim *
 	return dlb_match_fuse(&m, "Reshape", "", in, 2, NULL, 0, -1, &ignored, err);
 }
 
-/* Op i makes rows y alone, of need[] of its operands. */
+/* Makes op i compute rows y only, from rows need[] of its operands. */
 static int narrow(struct narrowing *n, int i, const struct rows *need, struct dlb_error *err)
 {
 	struct dlb_graph *g = n->g;
@@ -403,7 +407,7 @@ static int narrow(struct narrowing *n, int i, const struct rows *need, struct dl
 	return become_view(g, i, g->op[i].in[0], dim, out.n_dims, err);
 }
 
-/* Rules look at shapes as they were: needs of all ops come first, then the changes. */
+/* Rules use the original shapes: needs of all ops are collected before any change. */
 static int apply(struct narrowing *n, int64_t *count, struct dlb_error *err)
 {
 	struct dlb_graph *g = n->g;
@@ -422,7 +426,7 @@ static int apply(struct narrowing *n, int64_t *count, struct dlb_error *err)
 		const int before = g->op[i].n_in && g->op[i].in[0] >= 0 ? g->tensor[g->op[i].in[0]].producer : -1;
 		if (n->narrow[i]) {
 			rc = narrow(n, i, need[i], err);
-		} else if (g->op[i].n_in && need[i][0].count && before >= 0 && n->narrow[before]) {	/* what selected them */
+		} else if (g->op[i].n_in && need[i][0].count && before >= 0 && n->narrow[before]) {	/* the selecting op */
 			const struct dlb_tensor out = g->tensor[g->op[i].out[0]];
 			const int t = take(n, g->op[i].in[0], need[i][0], err);
 			rc = t < 0 ? -1 : become_view(g, i, t, out.dim, out.n_dims, err);

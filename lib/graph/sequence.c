@@ -1,10 +1,10 @@
-/* Sequences of tensors: lists of tensor ids while the graph is folded, and nothing after it. Lengths are known by
- * construction; positions must be, like everything that decides (structure.c). */
+/* Sequences of tensors: lists of tensor ids, which exist only while the graph is folded. Their lengths are
+ * known by construction; positions in them must be known too, like conditions (structure.c). */
 #include <inttypes.h>
 #include <string.h>
 #include "graph/fold.h"
 
-enum { MAX_LISTED = 64 };	/* items of a list that cost as much as a vertex */
+enum { MAX_LISTED = 64 };	/* list items that count as one vertex for dlb_fold_spend */
 
 static int fail(struct fold *f, int op, struct dlb_error *err, const char *what)
 {
@@ -26,7 +26,7 @@ static const struct dlb_sequence *list_of(struct fold *f, int op, struct dlb_err
 	return s;
 }
 
-/* The list of n items that output 0 is, to be filled; NULL with err. */
+/* Makes output 0 a list of n items, which the caller fills; NULL with err. */
 static int *new_list(struct fold *f, int op, int n, struct dlb_error *err)
 {
 	const int out = f->g->op[op].out[0];
@@ -40,7 +40,8 @@ static int *new_list(struct fold *f, int op, int n, struct dlb_error *err)
 	return s->item;
 }
 
-/* Position in operand k, counted from the end if negative; `otherwise` when it is left out. Least 0, most `last`. */
+/* Position given by operand k, negative ones counted from the end; `otherwise` if absent. At
+ * least 0, at most `last`. */
 static int position(struct fold *f, int op, int k, int n, int otherwise, int last, int *at, struct dlb_error *err)
 {
 	int64_t v = otherwise;
@@ -124,8 +125,8 @@ static int length(struct fold *f, int op, struct dlb_error *err)
 	return s ? dlb_fold_bind(f, op, 0, dlb_fold_ints(f, op, &n, -1), err) : -1;
 }
 
-/* Sizes of the pieces by the split operand: a list of them, or one number that all but the last have. NULL with err.
- * (Which of the two: its number of dimensions.) */
+/* Sizes of the pieces from the operand `split`: a list if it has a dimension, else one size, which only the
+ * last piece may fall below. NULL with err. */
 static const int64_t *piece_sizes(struct fold *f, int op, int64_t total, int *n, struct dlb_error *err)
 {
 	const struct dlb_tensor *split = &f->g->tensor[operand(f, op, 1)];

@@ -1,8 +1,8 @@
-/* Parts of the model's tensors: see struct dlb_slice. Around the axis a tensor is
+/* Parts of the model's tensors: see struct dlb_slice. By its axis the whole is seen as
  *
  *     rows x (units * unit * inner)        rows: dimensions before the axis, times rows of units along it
  *
- * elements, and the part is rows x (count * unit * inner) of them. */
+ * elements, and the part as rows x (count * unit * inner) of them. */
 #include <string.h>
 #include "graph/rewrite.h"
 
@@ -70,7 +70,8 @@ bool dlb_slice_fits(const struct dlb_slice *s, const struct dlb_desc *part)
 	return true;
 }
 
-/* Within each row of the whole, a strip of a strip; rows of s that are no rows of the part's are no strips there. */
+/* Within each row, s is a range of a range. It must have the rows of `part`, else its
+ * elements are no single range. */
 bool dlb_slice_compose(const struct dlb_slice *part, struct dlb_slice *s)
 {
 	const int64_t row = part->units * part->unit, from = part->first * part->unit + s->first * s->unit, length = s->count * s->unit;

@@ -1,13 +1,13 @@
-/* Which ops are split, and how: from what was asked for to a cut of every operand.
+/* Decides which ops are split and how: from the requests to a cut of every operand.
  *
- * The ops asked for are seeds. From a seed the split is carried along the tensors, to producers and to readers, by the
- * rules of the operators (split_rules.c): to other ops that were asked for, and to ops that follow, as Relu or Reshape do.
- * So two products one after the other come to be split so that the first one's outputs are the second one's inputs, shard
- * by shard (Shoeybi et al., Megatron-LM, 2019, for the two of a transformer's MLP and for attention's heads; the rules
- * find them from the shapes). What follows a seed but leads to no other op that is split stays whole in the end: there
- * the parts are put together at once.
+ * The requested ops are seeds. From a seed the split is carried along tensors to producers and readers, by
+ * the rules of the operators (split_rules.c): to other requested ops, and to ops that can follow, such as
+ * Relu or Reshape. So two products in sequence are split such that the first one's outputs are the second
+ * one's inputs, shard by shard (Shoeybi et al., Megatron-LM, 2019, for a transformer's MLP and attention
+ * heads; the rules find these cuts from the shapes). Ops that follow a seed without leading to another split
+ * op stay whole in the end: the parts are joined right after the seed.
  *
- * The graph that training needs is then derived anew: backward ops of shards are those of any op. */
+ * Then backward ops and updates are made anew; backward ops of shards are ordinary backward ops. */
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
@@ -18,15 +18,17 @@ struct splitting {
 	struct dlb_graph *g;
 	const struct dlb_split_ask *ask;
 	int n_ask;
-	int *asked;				/* [op] index of what asked for it, -1: nothing did */
-	bool *exact;				/* [op] by its name */
+	int *asked;				/* [op] index of the request, -1: none */
+	bool *exact;				/* [op] requested by its name, not by a pattern */
 	struct dlb_assigned *assigned;		/* [op] */
-	bool *grown;				/* [op] has weights, and is split for attention's sake without being asked for */
+	bool *grown;				/* [op] has weights, and was split for the sake of
+						 * attention without a request */
 	struct dlb_region *region;
 	int n_regions, cap_regions;
 	int *queue, n_queue;
 	struct dlb_error *err;
-	bool no_axis;			/* err says of an op that it lacks the axis: what one that has it lacks says more */
+	bool no_axis;			/* err says that an op lacks the axis; an error of an op that
+					 * has the axis is more useful */
 };
 
 int dlb_split_shard(const char *name)
@@ -65,7 +67,7 @@ bool dlb_split_in_pairs(const struct dlb_graph *g, int t, const int *op, int n)
 	return least < most;
 }
 
-/* -- what is asked for -- */
+/* -- requests -- */
 
 int dlb_split_parse(const char *text, struct dlb_arena *a, struct dlb_split_ask *ask, struct dlb_error *err)
 {
@@ -108,7 +110,7 @@ static const char *nearest_op(const struct dlb_graph *g, const char *name)
 	return near;
 }
 
-/* Any operator that works on samples one by one can be split so. */
+/* Is the request to split by samples? Every operator that computes samples independently can be. */
 static bool by_batch(const struct dlb_split_ask *ask)
 {
 	return ask->axis && !strcmp(ask->axis, "batch");
@@ -120,7 +122,7 @@ static int find_asked(struct splitting *s, int which)
 	const struct dlb_graph *g = s->g;
 	bool any = false;
 
-	for (int pass = 0; pass < 2 && !any; pass++)	/* a name before a pattern: names have brackets, too */
+	for (int pass = 0; pass < 2 && !any; pass++)	/* names before patterns, since names may contain brackets */
 		for (int i = 0; i < g->n_ops; i++) {
 			if (pass ? !dlb_pattern_matches(ask->op, g->op[i].name) : strcmp(ask->op, g->op[i].name) != 0)
 				continue;
@@ -143,7 +145,7 @@ static int find_asked(struct splitting *s, int which)
 	return near ? dlb_hint(s->err, "did you mean '%s'?", near) : dlb_hint(s->err, "dlb-view lists the ops");
 }
 
-/* -- carrying -- */
+/* -- carrying splits along tensors -- */
 
 static bool has_weight(const struct dlb_graph *g, int op)
 {
@@ -158,9 +160,9 @@ static bool is_head(const struct splitting *s, int region_op)
 	return !strcmp(s->assigned[region_op].spread.axis, "head");
 }
 
-enum { LEAST_SCORES = 8 };			/* in a part, before three numbers in their place are worth an op more */
+enum { LEAST_SCORES = 8 };			/* per label in a part; with fewer, three numbers instead are not worth an op */
 
-/* Parts that are not plain are made by no Reshape. */
+/* Parts whose layout is not plain cannot be made by a Reshape. */
 static bool layouts_allow(const struct dlb_graph *g, const struct dlb_op *o, const struct dlb_spread *sp, int64_t units)
 {
 	if (!units)
@@ -181,7 +183,7 @@ static bool layouts_allow(const struct dlb_graph *g, const struct dlb_op *o, con
 	return true;
 }
 
-/* May op be split as sp says, having been reached from an op of that region? */
+/* May `op`, reached from an op of region r, be split by sp? */
 static bool may_follow(struct splitting *s, int op, const struct dlb_spread *sp, const struct dlb_region *r, bool grow)
 {
 	const struct dlb_graph *g = s->g;
@@ -231,7 +233,7 @@ static int output_index(const struct dlb_op *o, int t)
 	return -1;
 }
 
-/* From the ops in the queue to whatever stands next to them. */
+/* Carries the splits of queued ops to all their neighbours. */
 static void carry_on(struct splitting *s, bool grow)
 {
 	const struct dlb_graph *g = s->g;
@@ -262,7 +264,8 @@ static void carry_on(struct splitting *s, bool grow)
 
 /* -- seeds -- */
 
-/* The first operand that a loop is seen in, -1: none, and where it is cut; its units: 0 samples, -1: nothing to share. */
+/* The number of units of loop l, found at the first operand that has it (*operand, or -1) and cut there; 0:
+ * samples; -1: nothing to divide. */
 static int64_t units_of(const struct dlb_graph *g, const struct dlb_op *o, const struct dlb_loop *l, bool samples, int *operand,
 			struct dlb_cut *cut)
 {
@@ -284,7 +287,7 @@ static int64_t units_of(const struct dlb_graph *g, const struct dlb_op *o, const
 	return -1;
 }
 
-/* Tries one loop of a seed; 1: it is split so, -1: not, and err says why (the first time that one cannot). */
+/* Tries to split a seed by one loop: 1 if done, -1 if not, and err says why (for the first that fails). */
 static int seed_loop(struct splitting *s, int op, const struct dlb_loop *l, bool samples)
 {
 	const struct dlb_split_ask *ask = &s->ask[s->asked[op]];
@@ -370,7 +373,7 @@ static int seed(struct splitting *s, int op)
 	return s->exact[op] ? -1 : 0;
 }
 
-/* -- what only follows is split where it joins two that are -- */
+/* -- ops that only follow stay split if they join two split ops -- */
 
 static bool same_cut(struct dlb_cut a, struct dlb_cut b)
 {
@@ -396,7 +399,7 @@ static bool joined_after(const struct splitting *s, int op)
 	const struct dlb_graph *g = s->g;
 	const struct dlb_assigned *a = &s->assigned[op];
 
-	if (dlb_split_rule_of(&g->op[op])->part)	/* puts together what its shards make, and that is little */
+	if (dlb_split_rule_of(&g->op[op])->part)	/* it joins the results of its shards, which are small */
 		return true;
 	for (int k = 0; k < g->op[op].n_out; k++) {
 		const int t = g->op[op].out[k];
@@ -428,7 +431,7 @@ static void leave_loose_ends(struct splitting *s)
 	}
 }
 
-/* -- the whole of it -- */
+/* -- the whole pass -- */
 
 void dlb_graph_undifferentiate(struct dlb_graph *g)
 {
@@ -443,7 +446,7 @@ void dlb_graph_undifferentiate(struct dlb_graph *g)
 			if (g->op[i].in[k] >= 0)
 				read[g->op[i].in[k]] = true;
 	}
-	for (int i = 0; i < n; i++) {		/* what was saved for the backward pass */
+	for (int i = 0; i < n; i++) {		/* drops outputs that were saved for the backward pass */
 		struct dlb_op *o = &g->op[order[i]];
 		for (int k = 1; k < o->n_out; k++) {
 			const int t = o->out[k];
@@ -451,7 +454,7 @@ void dlb_graph_undifferentiate(struct dlb_graph *g)
 				o->out[k] = -1;
 		}
 		const struct dlb_op_class *cls = dlb_op_class_of(o->kind);
-		while (o->n_out > 1 && o->out[o->n_out - 1] < 0 && cls && cls->n_out[1] >= 0)	/* Split's number of outputs matters */
+		while (o->n_out > 1 && o->out[o->n_out - 1] < 0 && cls && cls->n_out[1] >= 0)	/* Split's must stay */
 			o->n_out--;
 	}
 	for (int t = 0; t < g->n_tensors; t++)
@@ -461,7 +464,7 @@ void dlb_graph_undifferentiate(struct dlb_graph *g)
 	free(read);
 }
 
-/* Ops that draw random numbers are known by their ids, which change. */
+/* Ops that draw random numbers are identified by their ids, which change: records the ids. */
 static void keep_vertices(struct dlb_graph *g)
 {
 	for (int i = 0; i < g->n_ops; i++) {
@@ -493,7 +496,7 @@ static void record(struct splitting *s)
 	struct dlb_graph *g = s->g;
 
 	struct dlb_was_split *all = dlb_arena_array(&g->arena, (size_t)g->n_was_split + (size_t)g->n_ops + 1, sizeof *all);
-	if (g->n_was_split)			/* split before, whole or a shard */
+	if (g->n_was_split)			/* split before: the op, or a shard */
 		memcpy(all, g->was_split, (size_t)g->n_was_split * sizeof *all);
 	g->was_split = all;
 	for (int i = 0; i < g->n_ops; i++) {
@@ -514,7 +517,7 @@ static int choose(struct splitting *s)
 	for (int i = 0; i < s->n_ask; i++)
 		if (find_asked(s, i))
 			return -1;
-	for (int pass = 0; pass < 2; pass++)	/* heads first: the projections around them are split as they are */
+	for (int pass = 0; pass < 2; pass++)	/* heads first: the projections around them follow their split */
 		for (int i = 0; i < g->n_ops; i++)
 			if (s->asked[i] >= 0 && !has_weight(g, i) == !pass && seed(s, i))
 				return -1;
@@ -531,7 +534,7 @@ static int choose(struct splitting *s)
 	return 0;
 }
 
-/* The batches at which shapes are inferred come out even. */
+/* Makes the batches at which shapes are inferred divisible by the shares. */
 static int share_batch(struct splitting *s)
 {
 	for (int i = 0; i < s->g->n_ops; i++) {

@@ -1,4 +1,4 @@
-/* Making the shards: the forward graph is gone through once, and what is split is replaced.
+/* Makes the shards: one pass over the forward graph replaces the split ops.
  *
  *     x ----> Gemm@0 (w rows 0..1365)  --.
  *       `---> Gemm@1 (w rows 1366..)   ---+-> Concat -> y            split along "output"
@@ -6,8 +6,9 @@
  *     Split --> Gemm@0 (w columns 0..) --.
  *       `-----> Gemm@1 (w columns ...) ---+-> Sum -> y               split along "input"
  *
- * A tensor keeps its name and id where it is whole; Concat (or Sum, or Split) comes in only where somebody reads it in
- * another form than it is made in. Parts of weights name the tensor of the model that they are part of (struct dlb_slice). */
+ * A whole tensor keeps its name and id. Concat, Sum or Split is added only where a reader needs
+ * another form than the one that is computed. A part of a weight names the model's tensor that it
+ * belongs to (struct dlb_slice). */
 #include <stdlib.h>
 #include <string.h>
 #include "graph/split.h"
@@ -16,10 +17,10 @@ struct parted { int region, *part; struct dlb_cut cut; bool is_whole; };	/* regi
 struct maker {
 	struct dlb_graph *g;
 	const struct dlb_region *region;
-	struct parted *of;			/* [tensor of the graph as it was] */
+	struct parted *of;			/* [tensor of the original graph] */
 	int n_tensors;
 	int *order, n_order, cap_order;
-	int *output, n_outputs, cap_outputs;	/* besides the model's */
+	int *output, n_outputs, cap_outputs;	/* besides the model's outputs */
 	struct dlb_error *err;
 };
 
@@ -35,7 +36,7 @@ static struct dlb_share share_of(const struct dlb_region *r, int k)
 
 /* -- ops -- */
 
-/* Adds an op that makes the tensors out[], which lie as `like` does, and infers them. */
+/* Adds and infers an op that makes the tensors out[], with the layout of `like`. */
 static int add(struct maker *m, const char *base, const char *type, const char *domain, int opset, const int *in, int n_in,
 	       const int *out, int n_out, const struct dlb_attr *attr, int n_attr, enum dlb_layout layout)
 {
@@ -61,9 +62,9 @@ static int new_tensor(struct maker *m, const char *base)
 	return dlb_graph_add_tensor(m->g, dlb_graph_tensor_name(m->g, base), DLB_T_ACTIVATION);
 }
 
-enum { OPSET = 17 };				/* what is added here means what it means here */
+enum { OPSET = 17 };				/* version of the ops added here */
 
-/* -- rows of units: where an axis holds several, they are an axis of their own while parts are taken or put together -- */
+/* -- an axis with several rows of units becomes two axes while parts are taken or joined -- */
 
 static bool in_rows(const struct dlb_tensor *t, struct dlb_cut c, int64_t units)
 {
@@ -72,7 +73,8 @@ static bool in_rows(const struct dlb_tensor *t, struct dlb_cut c, int64_t units)
 	return units && (d.mul || d.add != units * c.unit);
 }
 
-/* t with the axis of c (of this many units) as two: rows, and a row; returns the new tensor. */
+/* Reshapes t so that the axis of c, with this many units, becomes two: rows, and units in a row;
+ * returns the new tensor. */
 static int with_rows(struct maker *m, int t, struct dlb_cut c, int64_t units)
 {
 	struct dlb_graph *g = m->g;
@@ -96,7 +98,7 @@ static int with_rows(struct maker *m, int t, struct dlb_cut c, int64_t units)
 	return add(m, name, "Reshape", "", OPSET, in, 2, &y, 1, NULL, 0, DLB_PLAIN) ? -1 : y;
 }
 
-/* The tensor `y` (new, or as it was) of this shape is made from t. */
+/* Reshapes t to tensor `y`, with these dimensions; y -1: a new tensor. */
 static int reshape_to(struct maker *m, int t, const struct dlb_dim *dim, int n, int y)
 {
 	struct dlb_graph *g = m->g;
@@ -111,7 +113,7 @@ static int reshape_to(struct maker *m, int t, const struct dlb_dim *dim, int n, 
 	return add(m, g->tensor[y].name, "Reshape", "", OPSET, in, 2, &y, 1, NULL, 0, DLB_PLAIN);
 }
 
-/* -- parts and wholes -- */
+/* -- splitting and joining tensors -- */
 
 static int whole_of(struct maker *m, int t)
 {
@@ -128,7 +130,7 @@ static int whole_of(struct maker *m, int t)
 	int *in = dlb_arena_array(&g->arena, (size_t)r->parts, sizeof *in);
 
 	p->is_whole = true;
-	if (g->tensor[t].kind == DLB_T_WEIGHT) {	/* its name is that of the parts together, in the model */
+	if (g->tensor[t].kind == DLB_T_WEIGHT) {	/* its name in the model is that of the joined parts */
 		g->tensor[t].kind = DLB_T_ACTIVATION;
 		dlb_graph_rename_tensor(g, t, dlb_graph_tensor_name(g, dlb_arena_printf(&g->arena, "%s.whole", was.name)));
 		g->tensor[t].data = NULL;
@@ -150,7 +152,7 @@ static int whole_of(struct maker *m, int t)
 	return t;
 }
 
-/* A part of the data that the document holds. */
+/* Copies the part's data where the document holds them. */
 static void cut_data(struct dlb_graph *g, const struct dlb_slice *s, const struct dlb_tensor *from, struct dlb_tensor *to)
 {
 	const struct dlb_desc d = dlb_tensor_desc(to, 1);
@@ -162,8 +164,8 @@ static void cut_data(struct dlb_graph *g, const struct dlb_slice *s, const struc
 	to->data = data;
 }
 
-/* Parts of something that stands in the model or the document: tensors of the same kind. What is a part itself is cut into
- * smaller ones of the model's tensor. */
+/* Makes parts of a tensor whose data are in the model or the document; they have its kind. A tensor that is a
+ * part itself is divided into smaller parts of the model's tensor. */
 static int cut_state(struct maker *m, int t, struct dlb_cut c, int *part, const struct dlb_region *r)
 {
 	struct dlb_graph *g = m->g;
@@ -180,7 +182,7 @@ static int cut_state(struct maker *m, int t, struct dlb_cut c, int *part, const 
 		x->name = name;
 		x->producer = x->home = -1;
 		x->dim[c.axis] = dlb_split_dim(was.dim[c.axis], &share);
-		if (!r->units) {		/* a constant of one value all over */
+		if (!r->units) {		/* a constant with equal elements */
 			x->samples = (struct dlb_samples){ k, r->parts };
 			continue;
 		}
@@ -204,7 +206,7 @@ static bool same_parts(const struct parted *p, int region, struct dlb_cut c, con
 		p->cut.axis == c.axis && p->cut.unit == c.unit;
 }
 
-/* Tensor t is whole: its samples are shared out. */
+/* Divides the samples of whole tensor t. */
 static const int *share_out(struct maker *m, int t, int region, struct dlb_cut c)
 {
 	struct dlb_graph *g = m->g;
@@ -223,7 +225,7 @@ static const int *share_out(struct maker *m, int t, int region, struct dlb_cut c
 	return part;
 }
 
-/* The parts of tensor t, cut so; NULL with err. */
+/* The parts of tensor t with this cut; NULL with err. */
 static const int *parts_of(struct maker *m, int t, int region, struct dlb_cut c)
 {
 	struct dlb_graph *g = m->g;
@@ -273,7 +275,8 @@ static const int *parts_of(struct maker *m, int t, int region, struct dlb_cut c)
 	return part;
 }
 
-/* Before anybody reads them: what reads a weight whole may stand before what needs its parts. */
+/* Makes all parts of weights first: a reader of the whole weight may come before an
+ * op that needs its parts. */
 static int cut_states(struct maker *m, const struct dlb_assigned *assigned, int n_ops)
 {
 	for (int i = 0; i < n_ops; i++)
@@ -297,7 +300,7 @@ static bool has_relu(const struct dlb_op *o)
 	return !strcmp(dlb_attr_str(o->attr, o->n_attr, "activation", ""), "Relu");
 }
 
-/* The outputs of the shards added up, with the activation that the op had taken in. */
+/* Adds a Sum of the shards' outputs, and the activation that the op contained. */
 static int add_up(struct maker *m, int op, const int *part, int n)
 {
 	struct dlb_graph *g = m->g;
@@ -380,7 +383,8 @@ static int make_shards(struct maker *m, int op, const struct dlb_assigned *a)
 	return 0;
 }
 
-/* A loss of scores in parts: each shard tells of its part, and the loss is made of that. */
+/* A loss of scores that are split by classes: each shard computes values of its part, and one op
+ * computes the loss from them. */
 static int make_loss(struct maker *m, int op, const struct dlb_assigned *a)
 {
 	struct dlb_graph *g = m->g;
@@ -410,8 +414,8 @@ static int make_loss(struct maker *m, int op, const struct dlb_assigned *a)
 	return add(m, dlb_arena_printf(&g->arena, "%s.join", o.name), rule->join, "dlb", OPSET, in, r->parts + 1, o.out, 1, attr, o.n_attr + 1, DLB_PLAIN);
 }
 
-/* The model's outputs, whole. In training nobody reads scores that a loss has taken in parts: whether they were right is
- * told by what the parts tell of themselves, which is kept in their place. */
+/* The model's outputs, whole. In training, scores that only a split loss reads are not assembled; the parts'
+ * values, from which accuracy can be computed, are kept instead. */
 static int make_outputs(struct maker *m)
 {
 	struct dlb_graph *g = m->g;
@@ -469,7 +473,7 @@ int dlb_split_make(struct dlb_graph *g, const struct dlb_assigned *assigned, con
 
 /* -- sums in pairs (split.h) -- */
 
-/* y: n parts, of which the first is shard `lo` of op `of`, added in pairs (split.h). */
+/* Adds n parts, the first of which is shard `lo` of op `of`, in pairs (split.h), into tensor y. */
 static int add_in_pairs(struct maker *m, const char *of, const char *name, const int *part, int lo, int n, int y, enum dlb_layout layout)
 {
 	struct dlb_graph *g = m->g;
@@ -486,7 +490,7 @@ static int add_in_pairs(struct maker *m, const char *of, const char *name, const
 	return add(m, name, "Sum", "", OPSET, half, 2, &y, 1, NULL, 0, layout);
 }
 
-/* Is op the sum of the outputs of one op's shards, and is it to be made in pairs? */
+/* Is op the sum of the outputs of one op's shards, and to be made in pairs? */
 static bool is_paired(const struct dlb_graph *g, int op)
 {
 	const struct dlb_op *o = &g->op[op];

@@ -1,6 +1,6 @@
-/* THE table of how each operator is split: which indices it loops over and where they stand in its operands, and what
- * of a shard's attributes differs. An index that every output has gives shards whose outputs lie side by side; one that
- * is summed over gives shards whose outputs are added up. */
+/* The table of rules for splitting operators: the indices that each loops over, their axes in its operands,
+ * and the changes of a shard's attributes. An index that all outputs have gives shards whose outputs are
+ * concatenated; an index that is summed over gives shards whose outputs are added. */
 #include <string.h>
 #include "graph/split.h"
 
@@ -68,7 +68,8 @@ bool dlb_split_loop(const struct dlb_graph *g, const struct dlb_op *o, const str
 			continue;
 		const struct dlb_dim d = t->dim[c->axis];
 		c->unit = units ? cut.unit : d.mul;
-		if (units && !same_dim(d, whole)) {	/* groups of a convolution: as many channels in as out only in proportion */
+		if (units && !same_dim(d, whole)) {	/* groups of a convolution: input and output channels
+							 * are proportional, not equal */
 			if (d.mul || whole.mul || d.add * cut.unit % whole.add)
 				return false;
 			c->unit = d.add * cut.unit / whole.add;
@@ -102,7 +103,7 @@ bool dlb_split_carry(const struct dlb_graph *g, const struct dlb_op *o, int i, s
 	return false;
 }
 
-/* The shape that Reshape is given is made for each shard. */
+/* The shape operand of Reshape is made anew for each shard. */
 static bool is_shape(const struct dlb_op *o, int i)
 {
 	return i == 1 && !strcmp(o->type, "Reshape");
@@ -126,7 +127,7 @@ bool dlb_split_by_samples(const struct dlb_graph *g, const struct dlb_op *o, con
 	return !s->sum;
 }
 
-/* Every dimension of the output; operands are aligned at the right, and those of size 1 stretch. */
+/* Every dimension of the output; operands are aligned at the right, and size 1 broadcasts. */
 static int elementwise(const struct dlb_graph *g, const struct dlb_op *o, struct dlb_loop *l)
 {
 	const struct dlb_tensor *y = &g->tensor[o->out[0]];
@@ -142,17 +143,17 @@ static int elementwise(const struct dlb_graph *g, const struct dlb_op *o, struct
 	return y->n_dims;
 }
 
-/* The mask is that of the whole; in memory it is cut where samples or channels are. */
+/* The mask is that of the whole tensor; channels-last memory may be cut along samples and channels only. */
 static int dropout(const struct dlb_graph *g, const struct dlb_op *o, struct dlb_loop *l)
 {
 	const int n = elementwise(g, o, l);
 
-	if (dlb_attr_find(o->attr, o->n_attr, "slice"))		/* a part of a part is no slice */
+	if (dlb_attr_find(o->attr, o->n_attr, "slice"))		/* a part of a part is not one slice */
 		return n > 0 && g->tensor[o->in[0]].dim[0].mul ? 1 : 0;
 	return g->tensor[o->in[0]].layout == DLB_CHANNELS_LAST && n > 2 ? 2 : n;
 }
 
-/* Dimensions before the one that is normalized over. */
+/* The dimensions before the normalized ones. */
 static int leading(const struct dlb_graph *g, const struct dlb_op *o, int n, struct dlb_loop *l)
 {
 	for (int a = 0; a < n; a++) {
@@ -177,7 +178,7 @@ static int layer_norm(const struct dlb_graph *g, const struct dlb_op *o, struct 
 	return leading(g, o, axis_attr(g, o, -1), l);
 }
 
-/* Samples and heads of (batch, heads, rows, width), where all samples read one table. */
+/* Samples and heads of (batch, heads, rows, width), if all samples read one table. */
 static int rotary(const struct dlb_graph *g, const struct dlb_op *o, struct dlb_loop *l)
 {
 	const struct dlb_tensor *table = &g->tensor[o->in[1]];
@@ -191,7 +192,7 @@ static int rotary(const struct dlb_graph *g, const struct dlb_op *o, struct dlb_
 	return 2;
 }
 
-/* Before opset 13 everything from the axis on is one dimension. */
+/* Before opset 13 all dimensions from the axis on are one. */
 static int softmax(const struct dlb_graph *g, const struct dlb_op *o, struct dlb_loop *l)
 {
 	const int n = g->tensor[o->in[0]].n_dims;
@@ -205,13 +206,13 @@ static int softmax(const struct dlb_graph *g, const struct dlb_op *o, struct dlb
 	return k;
 }
 
-/* Batch and channels; further outputs (a mask, indices) as the first. */
+/* Batch and channels; further outputs (a mask, indices) are cut like the first. */
 static int pool(const struct dlb_graph *g, const struct dlb_op *o, struct dlb_loop *l)
 {
 	return leading(g, o, 2, l);
 }
 
-/* Samples alone: what an operator does within one of them is its own affair. */
+/* Samples only. */
 static int samples(const struct dlb_graph *g, const struct dlb_op *o, struct dlb_loop *l)
 {
 	const struct dlb_tensor *x = &g->tensor[o->in[0]];
@@ -219,7 +220,7 @@ static int samples(const struct dlb_graph *g, const struct dlb_op *o, struct dlb
 	return x->n_dims > 0 && x->dim[0].mul == 1 ? leading(g, o, 1, l) : 0;
 }
 
-/* Statistics are over all of a channel, so channels alone; samples, where they are given. */
+/* Statistics are per channel over all samples, so channels only; samples too if statistics are given. */
 static int batch_norm(const struct dlb_graph *g, const struct dlb_op *o, struct dlb_loop *l)
 {
 	clear(&l[0], "channel");
@@ -248,7 +249,7 @@ static int transpose(const struct dlb_graph *g, const struct dlb_op *o, struct d
 	return n;
 }
 
-/* Of an index that does not belong to the operator itself. */
+/* Name of an index without a name of its own in the operator. */
 static const char *rows_name(struct dlb_dim d)
 {
 	return d.mul ? "batch" : "rows";
@@ -303,7 +304,8 @@ static int matmul(const struct dlb_graph *g, const struct dlb_op *o, struct dlb_
 	return n;
 }
 
-/* The same, read and written through permutations; attention's products, whose batches are samples and heads. */
+/* Like matmul, but read and written through permutations: attention's products, whose
+ * batches are samples and heads. */
 static int product(const struct dlb_graph *g, const struct dlb_op *o, struct dlb_loop *l)
 {
 	static const char *const names[3] = { "permA", "permB", "permY" };
@@ -321,7 +323,7 @@ static int product(const struct dlb_graph *g, const struct dlb_op *o, struct dlb
 		for (int k = 0; k < n; k++)
 			if (perm[2][k] == i)
 				y[i] = k;
-	for (int d = n - 3; d >= 0; d--, m++) {		/* heads stand nearest to the matrices */
+	for (int d = n - 3; d >= 0; d--, m++) {		/* heads are next to the matrices */
 		const struct dlb_dim dim = g->tensor[o->in[0]].dim[perm[0][d]];
 		clear(&l[m], dim.mul == 1 ? "batch" : "head");
 		l[m].in[0] = perm[0][d];
@@ -345,7 +347,8 @@ static int64_t groups_of(const struct dlb_op *o)
 	return dlb_attr_int(o->attr, o->n_attr, "group", 1);
 }
 
-/* With groups the channels in and out go by groups: split like the batch of a product, not summed over. */
+/* With groups, input and output channels are split together by groups, like the batch of a
+ * product, and not summed over. */
 static int conv(const struct dlb_graph *g, const struct dlb_op *o, struct dlb_loop *l)
 {
 	int n = 1;
@@ -366,7 +369,7 @@ static int conv(const struct dlb_graph *g, const struct dlb_op *o, struct dlb_lo
 	return n + 1;
 }
 
-/* Rows of a table: by the table's rows (each shard gives zeros for rows that it has not) or by its columns. */
+/* By rows of the table (a shard gives zeros for rows that it does not have), or by columns. */
 static int gather(const struct dlb_graph *g, const struct dlb_op *o, struct dlb_loop *l)
 {
 	const struct dlb_tensor *x = &g->tensor[o->in[0]], *index = &g->tensor[o->in[1]];
@@ -392,9 +395,9 @@ static int gather(const struct dlb_graph *g, const struct dlb_op *o, struct dlb_
 	return n;
 }
 
-/* -- carrying through ops that move -- */
+/* -- carrying cuts through ops that move elements -- */
 
-/* Elements behind axis a; -1: they follow the batch. */
+/* Elements per index of axis a; -1: they follow the batch. */
 static int64_t behind(const struct dlb_tensor *t, int a)
 {
 	int64_t n = 1;
@@ -412,8 +415,8 @@ static bool fixed_behind(const struct dlb_tensor *t, int a)
 	return true;
 }
 
-/* Another shape over the same sequence of elements. Units are `stride` elements long there, and element e belongs to unit
- * (e / stride) mod units; the axis of the other shape is the one whose elements are whole units or whole parts of one. */
+/* Reshapes. A unit is `stride` elements long, so element e belongs to unit (e / stride) mod units. The axis
+ * of the other shape is the one whose indices are whole units or equal parts of a unit. */
 static bool reshape(const struct dlb_graph *g, const struct dlb_op *o, int i, struct dlb_cut cut, int64_t units,
 		    struct dlb_spread *s)
 {
@@ -422,7 +425,7 @@ static bool reshape(const struct dlb_graph *g, const struct dlb_op *o, int i, st
 	if ((i && i != o->n_in) || !fixed_behind(from, cut.axis))
 		return false;
 	if (!strcmp(o->type, "Squeeze") && o->n_in < 2 && !dlb_attr_find(o->attr, o->n_attr, "axes"))
-		return false;			/* takes out whatever is 1 */
+		return false;			/* removes all dimensions of size 1 */
 	const int64_t stride = cut.unit * behind(from, cut.axis);
 	for (int a = to->n_dims - 1; a >= 0 && fixed_behind(to, a); a--) {
 		const int64_t step = behind(to, a);
@@ -437,7 +440,8 @@ static bool reshape(const struct dlb_graph *g, const struct dlb_op *o, int i, st
 	return false;
 }
 
-/* Pieces along an axis: along another one all are cut; along the same one, when each holds whole rows of units. */
+/* Pieces along an axis: a cut of another axis cuts all pieces; a cut of the same axis is possible if each
+ * piece has whole rows of units. */
 static bool pieces(const struct dlb_graph *g, const struct dlb_op *o, struct dlb_cut cut, int64_t units, struct dlb_spread *s,
 		   bool many_in)
 {
@@ -462,7 +466,7 @@ static bool pieces(const struct dlb_graph *g, const struct dlb_op *o, struct dlb
 static bool split_op(const struct dlb_graph *g, const struct dlb_op *o, int i, struct dlb_cut cut, int64_t units,
 		     struct dlb_spread *s)
 {
-	if (cut.axis == axis_attr(g, o, 0))	/* each piece is made of shards, so all are needed */
+	if (cut.axis == axis_attr(g, o, 0))	/* each piece contains parts of all shards */
 		for (int k = 0; k < o->n_out; k++)
 			if (o->out[k] < 0)
 				return false;
@@ -476,7 +480,8 @@ static bool concat(const struct dlb_graph *g, const struct dlb_op *o, int i, str
 	return pieces(g, o, cut, units, s, true);
 }
 
-/* The integers of input i, or of the attribute where there is no such input; their number, -1: not known. */
+/* Integers from input i, or from the attribute if there is no such input; returns
+ * their number, -1: unknown. */
 static int integers(const struct dlb_graph *g, const struct dlb_op *o, int i, const char *name, int64_t v[DLB_MAX_DIMS])
 {
 	const struct dlb_tensor *t = i < o->n_in && o->in[i] >= 0 ? &g->tensor[o->in[i]] : NULL;
@@ -497,7 +502,8 @@ static int integers(const struct dlb_graph *g, const struct dlb_op *o, int i, co
 	return n;
 }
 
-/* Which entry of a Slice's lists is for `axis`; start and end are then within [0, length]. -1: none, -2: not clear. */
+/* The entry of a Slice's lists for `axis`, with start and end clamped to [0,
+ * length]. -1: none, -2: unknown. */
 static int slice_entry(const struct dlb_graph *g, const struct dlb_op *o, int axis, int64_t *from, int64_t *to)
 {
 	const struct dlb_tensor *x = &g->tensor[o->in[0]];
@@ -537,8 +543,8 @@ static bool slice(const struct dlb_graph *g, const struct dlb_op *o, int i, stru
 	return dlb_split_divides(x->dim[cut.axis], units, cut.unit) && dlb_split_divides(y->dim[cut.axis], units, cut.unit);
 }
 
-/* Where scores come in parts of the classes, each tells three numbers of a label (op/loss_parts.c). Is that less than what
- * it has of scores, by far? */
+/* If scores are split by classes, each part computes three numbers per label (op/loss_parts.c)
+ * instead of joining the scores. */
 static bool cross_entropy(const struct dlb_graph *g, const struct dlb_op *o, int i, struct dlb_cut cut, int64_t units,
 			  struct dlb_spread *s)
 {
@@ -555,7 +561,7 @@ static bool cross_entropy(const struct dlb_graph *g, const struct dlb_op *o, int
 /* Attention's inputs and outputs (op/attention.c). */
 enum { ATTENTION_Q, ATTENTION_K, ATTENTION_V, ATTENTION_MASK, ATTENTION_LENGTHS = 6, ATTENTION_SAVED = 4 };
 
-/* The dimension of operand i, of four, that samples (0) or heads (1) lie along. */
+/* The dimension of operand i, with four dimensions, that counts samples (0) or heads (1). */
 static int attention_axis(const struct dlb_op *o, int i, int which)
 {
 	static const char *const names[] = { "axesQ", "axesK", "axesV", "axesY" };
@@ -565,7 +571,8 @@ static int attention_axis(const struct dlb_op *o, int i, int which)
 	return name >= 0 && dlb_attr_ints(o->attr, o->n_attr, names[name], &axis) > which ? (int)axis[which] : which;
 }
 
-/* The axis of operand i that counts heads, or that the heads lie side by side along; -1: it has none, or one for all. */
+/* The axis of operand i that counts heads, or in which heads are adjacent; -1: it has
+ * none, or one for all heads. */
 static int heads_axis(const struct dlb_op *o, int i, const struct dlb_tensor *t)
 {
 	if (i == ATTENTION_LENGTHS)
@@ -575,7 +582,7 @@ static int heads_axis(const struct dlb_op *o, int i, const struct dlb_tensor *t)
 	return i == o->n_in + ATTENTION_SAVED ? 1 : t->n_dims == 4 ? attention_axis(o, i, 1) : 2;
 }
 
-/* Heads of Q, or of K and V, of which each serves as many of the former. */
+/* Number of heads of operand i: of Q, or of K and V, each of which serves several of Q. */
 static int64_t heads_of(const struct dlb_graph *g, const struct dlb_op *o, int i, const char *attr)
 {
 	const struct dlb_tensor *t = &g->tensor[o->in[i]];
@@ -583,7 +590,7 @@ static int64_t heads_of(const struct dlb_graph *g, const struct dlb_op *o, int i
 	return t->n_dims == 4 ? t->dim[attention_axis(o, i, 1)].add : dlb_attr_int(o->attr, o->n_attr, attr, 0);
 }
 
-/* Samples, and heads of K and V with those of Q that they serve, where there are several. */
+/* Samples, and heads of K and V, where there are several, with the heads of Q that they serve. */
 static int attention_loops(const struct dlb_graph *g, const struct dlb_op *o, struct dlb_loop *l)
 {
 	const int n = heads_of(g, o, ATTENTION_K, "kv_num_heads") > 1 ? 2 : 1;
@@ -600,7 +607,7 @@ static int attention_loops(const struct dlb_graph *g, const struct dlb_op *o, st
 	return n;
 }
 
-/* The units of another op are heads of K and V, or several of them. */
+/* The units must be heads of K and V, or several of them. */
 static bool attention(const struct dlb_graph *g, const struct dlb_op *o, int i, struct dlb_cut cut, int64_t units,
 		      struct dlb_spread *s)
 {
@@ -615,7 +622,7 @@ static bool attention(const struct dlb_graph *g, const struct dlb_op *o, int i, 
 	return false;
 }
 
-/* -- what a shard's attributes and operands differ in -- */
+/* -- changes of a shard's attributes and operands -- */
 
 static void set_int(struct dlb_attr *attr, int *n, const char *name, int64_t v)
 {
@@ -634,7 +641,7 @@ static void drop_attr(struct dlb_attr *attr, int *n, const char *name)
 			attr[i--] = attr[--*n];
 }
 
-/* What follows the batch follows the samples of this share. */
+/* A constant, whose batch-dependent values count the samples of this share. */
 static int constant(struct dlb_graph *g, const char *op, const struct dlb_share *s, const int64_t *v, const int64_t *mul, int n)
 {
 	const struct dlb_desc d = { .dtype = DLB_I64, .n_dims = 1, .dim = { n } };
@@ -730,7 +737,7 @@ static int fix_conv(struct dlb_graph *g, int op, const struct dlb_spread *s, con
 		set_int(attr, n_attr, "group", groups / share->units * share->count);
 	}
 	if (s->sum)
-		drop_attr(attr, n_attr, "activation");	/* acts on the sum */
+		drop_attr(attr, n_attr, "activation");	/* applied to the sum instead */
 	return 0;
 }
 
@@ -775,7 +782,7 @@ static int fix_dropout(struct dlb_graph *g, int op, const struct dlb_spread *s, 
 	(void)in;
 	(void)n_in;
 	(void)err;
-	if (!share->units)			/* samples are counted anyway */
+	if (!share->units)			/* a share of samples needs no slice */
 		return 0;
 	memcpy(v, (int64_t[]){ s->in[0].axis, share->units, s->in[0].unit, share->first, share->count }, 5 * sizeof *v);
 	attr[(*n_attr)++] = (struct dlb_attr){ .name = "slice", .type = DLB_ATTR_INTS, .ints = v, .n = 5 };

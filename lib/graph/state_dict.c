@@ -1,40 +1,42 @@
-/* Initializers are found in the module's state_dict, by name or by value.
+/* Finds initializers in the module's state_dict, by name or by value.
  *
- * An exporter that folds constants leaves a Linear's weight transposed under a name like val_12, an LSTM's with its gates in
- * ONNX's order and its two biases in one, a class token repeated over the batch, a position table cut to the rows in use.
- * Such an initializer is sought among the entries of the state_dict, and where it is found the graph gets the entry as a
- * tensor, in its own shape, and ops that make the initializer of it (derived.c): Slice, Transpose, Reshape, Concat, Expand.
- * The rewrites after folding swallow most of them. Four searches, each on what the one before has left:
+ * An exporter that folds constants leaves a Linear's weight transposed under a name like val_12, an LSTM's
+ * with its gates in ONNX's order and its two biases joined, a class token repeated over the batch, a position
+ * table cut to the used rows. Such an initializer is searched among the entries of the state_dict. If it is
+ * found, the graph gets the entry as a tensor of its own shape, and ops that compute the initializer from it
+ * (derived.c): Slice, Transpose, Reshape, Concat, Expand. Rewrites after folding remove most of them. There
+ * are four searches; each takes the initializers that the earlier ones left:
  *
  *     name    an entry of its name and shape
- *     whole   all of an entry, transposed or with the blocks of its rows in another order (gates), perhaps repeated
- *     joined  several entries one after another along one dimension
+ *     whole   a whole entry, transposed or with its blocks of rows reordered (gates), perhaps repeated
+ *     joined  several entries concatenated along one dimension
  *     rows    some rows of an entry, perhaps transposed or repeated
  *
- * A sum of hashes of the elements does not depend on their order, so it finds the entries that hold the same elements as
- * (part of) an initializer without trying any arrangement; those are then compared element by element.
+ * A sum of hashes of elements does not depend on their order. It finds the entries with the same elements
+ * as (part of) an initializer without trying arrangements; arrangements of those entries are then
+ * compared element by element.
  *
- * Entries with equal values (norms and biases before training, clones of one layer) are told apart by what the exporter says
- * the vertex uses (dlb_op.uses), else they are taken in the order of the file. An entry that is left and equals one that was
- * found is another name of the same weight. */
+ * Entries with equal values (norms and biases before training, clones of a layer) are distinguished by the
+ * uses that the exporter lists for each vertex (dlb_op.uses), else taken in the order of the file. A
+ * remaining entry that equals a found one is another name of the same weight. */
 #include <stdlib.h>
 #include <string.h>
 #include "graph/role.h"
 #include "graph/rewrite.h"
 
-enum { LEAST_ROWS = 8 };	/* elements: fewer are found in an entry by chance */
+enum { LEAST_ROWS = 8 };	/* elements: fewer may match an entry by chance */
 enum { LEAST_TIED = 16 };
 
 struct entry {
 	const struct dlb_named *e;
-	const float *v;			/* NULL: not sought by value */
+	const float *v;			/* NULL: not searched by value */
 	int64_t count;
 	uint64_t print;			/* sum of hashes */
-	uint64_t *prefix;		/* along `axis`: of the rows before; made when asked */
-	int axis;			/* its first dimension of more than one element */
+	uint64_t *prefix;		/* sums of the rows before each along `axis`; made on first use */
+	int axis;			/* its first dimension with more than one element */
 	bool uniform;
-	int tensor;			/* in the graph, -1: not found there yet */
-	int next;			/* of the same hash, or -1 */
+	int tensor;			/* in the graph, -1: not found yet */
+	int next;			/* entry of the same hash, or -1 */
 };
 struct target { int t; const float *v; int64_t count, dim[DLB_MAX_DIMS], base[DLB_MAX_DIMS]; int n_dims, axis, first_reader; bool uniform; };
 struct matching {
@@ -45,10 +47,11 @@ struct matching {
 	struct entry *entry;
 	int n_entries, *bucket, n_buckets;
 	bool untie, folded_norms;
-	bool own;				/* the entries are the graph's own initializers: only what is one with them is sought */
+	bool own;				/* the entries are initializers of the graph, among which
+						 * equal weights are searched */
 	int n_changed;				/* initializers whose values the exporter changed */
-	int n_indexed;				/* tensors that have readers: those that were there before */
-	struct dlb_part part[256];		/* of the target at hand */
+	int n_indexed;				/* tensors of the graph as read, whose readers are indexed */
+	struct dlb_part part[256];		/* of the current target */
 	int source[256], n_parts;		/* entry of each part */
 };
 
@@ -114,7 +117,8 @@ static void take_entries(struct matching *m, const struct dlb_named *e, int n)
 	m->bucket = dlb_arena_array(&m->a, (size_t)m->n_buckets, sizeof *m->bucket);
 	for (int i = 0; i < m->n_buckets; i++)
 		m->bucket[i] = -1;
-	for (int i = n - 1; i >= 0; i--) {	/* the first of equal ones comes first */
+	for (int i = n - 1; i >= 0; i--) {	/* backwards, so that the first of equal
+						 * entries is first in its bucket */
 		struct entry *x = &m->entry[i];
 		*x = (struct entry){ .e = &e[i], .count = dlb_desc_count(&e[i].desc), .tensor = -1, .next = -1 };
 		dlb_name_map_add(&m->names, e[i].name, i);
@@ -136,7 +140,7 @@ static int64_t rows_of(const struct entry *e)
 	return e->e->desc.n_dims ? e->e->desc.dim[e->axis] : 1;
 }
 
-/* Sums of hashes of the rows before each. */
+/* The sums of hashes of the rows before each row. */
 static const uint64_t *prefix_of(struct matching *m, struct entry *e)
 {
 	const int64_t rows = rows_of(e), row = e->count / rows;
@@ -150,7 +154,7 @@ static const uint64_t *prefix_of(struct matching *m, struct entry *e)
 	return e->prefix;
 }
 
-/* The tensor of the graph that is the entry; a new one when there is none yet. */
+/* The graph's tensor for entry i; a new one if there is none yet. */
 static int tensor_of(struct matching *m, int i)
 {
 	struct entry *e = &m->entry[i];
@@ -168,7 +172,7 @@ static int tensor_of(struct matching *m, int i)
 	for (int k = 0; k < t->n_dims; k++)
 		t->dim[k] = (struct dlb_dim){ 0, e->e->desc.dim[k] };
 	t->data = e->v;
-	if (e->e->desc.dtype != DLB_F32) {	/* the arena of the search goes */
+	if (e->e->desc.dtype != DLB_F32) {	/* copied, since the arena of the search is released */
 		float *copy = dlb_arena_array(&g->arena, (size_t)e->count, sizeof *copy);
 		memcpy(copy, e->v, (size_t)e->count * sizeof *copy);
 		t->data = copy;
@@ -179,7 +183,7 @@ static int tensor_of(struct matching *m, int i)
 
 /* -- which of several entries with equal values -- */
 
-/* The exporter says that a reader of tensor t uses the parameter of that name. */
+/* Does the exporter state that a reader of tensor t uses the parameter of this name? */
 static bool is_used(const struct dlb_graph *g, int t, const char *name)
 {
 	for (int i = g->reader_start[t]; i < g->reader_start[t + 1]; i++) {
@@ -199,14 +203,15 @@ static bool is_table(const struct dlb_graph *g, int t)
 	return g->reader_start[t] < g->reader_start[t + 1];
 }
 
-/* An embedding and the operand of a product that are equal are one weight in all frameworks; clones of a layer are not. */
+/* An embedding and an equal operand of a product are one weight in all frameworks;
+ * clones of a layer are not. */
 static bool is_tied(const struct matching *m, const struct entry *e, int t)
 {
 	return !m->untie && e->tensor >= 0 && e->tensor < m->n_indexed && e->count >= LEAST_TIED && !e->uniform &&
 		is_table(m->g, e->tensor) != is_table(m->g, t);
 }
 
-/* The exporter says that readers of tensor t use parameters, and does not say this one. */
+/* Does the exporter list parameters for readers of tensor t, but not this one? */
 static bool is_of_others(const struct dlb_graph *g, int t, const char *name)
 {
 	bool others = false;
@@ -216,8 +221,9 @@ static bool is_of_others(const struct dlb_graph *g, int t, const char *name)
 	return others && !is_used(g, t, name);
 }
 
-/* With the graph's own initializers as entries: t is tied to the entry, or was made of it by the exporter, as the first hidden
- * bias of a recurrent cell is for each sample; the entry then is a parameter of the list that the model has by its name. */
+/* With the graph's initializers as entries: is t tied to the entry, or computed from it by the exporter,
+ * such as the first hidden bias of a recurrent cell, repeated for each sample? In the latter case the
+ * entry is a listed parameter. */
 static bool is_same_weight(const struct matching *m, const struct entry *e, int t)
 {
 	if (e->uniform || e->tensor == t || !e->v)
@@ -236,7 +242,7 @@ static int rank(const struct matching *m, const struct entry *e, int t)
 	return there ? 1 : 2;
 }
 
-/* The entry with these elements that suits target t best; -1: none. */
+/* The best entry for target t among those with these elements; -1: none. */
 static int find_entry(const struct matching *m, uint64_t print, int64_t count, int t)
 {
 	int best = -1, best_rank = 0;
@@ -277,7 +283,7 @@ static bool next_permutation(int *p, int n)
 	return true;
 }
 
-/* The part's elements in their order are those at v. */
+/* Are the part's elements, in their order, those at v? */
 static bool equals(const struct dlb_part *p, const float *from, const float *v)
 {
 	struct dlb_part_walk w;
@@ -298,7 +304,7 @@ static bool push(struct matching *m, const struct dlb_part *p, int entry)
 	return true;
 }
 
-/* The blocks of the entry's rows in another order: the gates of an LSTM (4), GRU (3), or two directions. */
+/* Tries to reorder the entry's blocks of rows: the gates of an LSTM (4) or GRU (3), or two directions. */
 static bool arrange_blocks(struct matching *m, int i, const float *v, int64_t length, const struct dlb_part *whole)
 {
 	const int before = m->n_parts;
@@ -326,7 +332,8 @@ static bool arrange_blocks(struct matching *m, int i, const float *v, int64_t le
 	return false;
 }
 
-/* How rows [first, first + count) of entry i lie at v, as `length` steps along the target's axis; notes the parts. */
+/* Finds the arrangement of rows [first, first + count) of entry i that gives v, `length` indices of the
+ * target's axis; records the parts. */
 static bool arrange(struct matching *m, int i, int64_t first, int64_t count, const float *v, int64_t length, bool contiguous)
 {
 	const struct entry *e = &m->entry[i];
@@ -347,8 +354,8 @@ static bool arrange(struct matching *m, int i, int64_t first, int64_t count, con
 
 /* -- the four searches -- */
 
-/* The list has running statistics of a BatchNormalization that is not in the model: it was multiplied into a convolution,
- * whose weight has kept its name, and not its values. */
+/* The list has running statistics of a BatchNormalization that is not in the model: it was folded into a
+ * convolution, whose weight has kept its name but not its values. */
 static bool has_folded_norms(const struct dlb_graph *g)
 {
 	static const char end[] = ".running_mean";
@@ -371,7 +378,7 @@ static bool same_values(struct matching *m, const struct dlb_tensor *x, const st
 	return !e->v || !x->data || !memcmp(as_f32(&m->a, x->data, x->dtype, e->count), e->v, (size_t)e->count * sizeof *e->v);
 }
 
-/* The entry's data, and its type, in place of the initializer's. */
+/* Gives initializer t the data and type of the entry of its name. */
 static bool by_name(struct matching *m, int t)
 {
 	struct dlb_tensor *x = &m->g->tensor[t];
@@ -403,7 +410,7 @@ static bool by_name(struct matching *m, int t)
 	return true;
 }
 
-/* The dimensions before `lead` repeat one block: the target without them. */
+/* If the dimensions before `lead` repeat one block, sets base[] to the target without them; else false. */
 static bool reduce(struct target *x, int lead)
 {
 	int64_t block = x->count;
@@ -438,7 +445,7 @@ static bool by_whole(struct matching *m, struct target *x)
 			return false;
 		const int64_t n = base_count(x);
 		if (lead && x->base[lead - 1] == x->dim[lead - 1])
-			continue;			/* one block: as before */
+			continue;			/* one block: same as with the previous `lead` */
 		const int i = find_entry(m, print_of(x->v, n), n, x->t);
 		m->n_parts = 0;
 		if (i >= 0 && arrange(m, i, 0, rows_of(&m->entry[i]), x->v, x->base[x->axis], true))
@@ -447,7 +454,7 @@ static bool by_whole(struct matching *m, struct target *x)
 	return false;
 }
 
-/* Steps [first, first + length) along `axis`, one after another; in m->a. */
+/* Indices [first, first + length) of `axis`, contiguous; in m->a. */
 static const float *cut(struct matching *m, const struct target *x, int axis, int64_t first, int64_t length)
 {
 	int64_t inner = 1, outer = 1;
@@ -462,7 +469,7 @@ static const float *cut(struct matching *m, const struct target *x, int axis, in
 	return v;
 }
 
-/* Entries whose elements are those of steps along the axis, one entry after another until the end. */
+/* Tries to cover all indices of the axis by whole entries, one after another. */
 static bool join_along(struct matching *m, struct target *x, int axis)
 {
 	const int64_t steps = x->dim[axis], step = x->count / steps;
@@ -544,7 +551,8 @@ static bool by_rows(struct matching *m, struct target *x)
 
 /* -- targets -- */
 
-/* One value all over says little: only where a parameter belongs, or where a token or a table is joined or added. */
+/* Uniform values alone are weak evidence: they match only in the role of a parameter, or as a token or table
+ * that is concatenated or added. */
 static bool may_be_uniform(struct matching *m, int t)
 {
 	const struct dlb_graph *g = m->g;
@@ -552,7 +560,7 @@ static bool may_be_uniform(struct matching *m, int t)
 
 	if (dlb_role_find(&m->roles, t, &why))
 		return true;
-	for (int i = g->reader_start[t]; i < g->reader_start[t + 1]; i++)	/* a scale that is none of a normalization */
+	for (int i = g->reader_start[t]; i < g->reader_start[t + 1]; i++)	/* a scale of an op that is no normalization */
 		for (int k = 0; k < g->op[g->reader[i]].n_uses && strcmp(g->op[g->reader[i]].type, "InstanceNormalization"); k++) {
 			const int e = dlb_name_map_get(&m->names, g->listed[g->op[g->reader[i]].uses[k]].name);
 			if (e >= 0 && m->entry[e].v && m->entry[e].tensor < 0 && m->entry[e].count == dlb_role_count(g, t))
@@ -656,7 +664,7 @@ static void add_name(struct dlb_graph *g, struct dlb_tensor *t, const char *name
 	t->also = all;
 }
 
-/* Several vertices read the entry: a weight that is shared in the model. */
+/* Do several vertices read the entry's tensor? */
 static bool is_shared(const struct dlb_graph *g, const struct entry *e)
 {
 	int n = 0;
@@ -667,8 +675,8 @@ static bool is_shared(const struct dlb_graph *g, const struct entry *e)
 	return n > 1;
 }
 
-/* An entry that is left and equals one that was found is another name of the same weight, if that one is shared, or some
- * vertex uses the name. A clone that the model does not run is none. */
+/* A remaining entry that equals a found one is another name of the same weight if that one is shared, or if a
+ * vertex uses the name. Otherwise it is a clone that the model does not run. */
 static void name_aliases(struct matching *m)
 {
 	struct dlb_graph *g = m->g;
@@ -694,7 +702,8 @@ static void name_aliases(struct matching *m)
 	}
 }
 
-/* Parameters of the state_dict that the model does not hold, as a normalization that was folded into a convolution. */
+/* Notes parameters of the state_dict that the model lacks, such as a normalization
+ * folded into a convolution. */
 static void say_missing(struct matching *m)
 {
 	const char *first = NULL;
@@ -763,7 +772,7 @@ static bool is_in_list(const struct dlb_graph *g, const char *name)
 	return false;
 }
 
-/* The initializers that others may be one with: tables that vertices look up, and parameters of the list. */
+/* Takes as entries the initializers that others may equal: tables of lookups, and listed parameters. */
 static void take_own_entries(struct matching *m)
 {
 	struct dlb_graph *g = m->g;
@@ -789,7 +798,8 @@ static bool is_own_target(struct matching *m, int t, struct target *x)
 		(m->g->n_listed || dlb_role_find(&m->roles, t, &why));
 }
 
-/* A product's operand that is the table of a lookup as well was perhaps meant to be apart; copies of a parameter were not. */
+/* An operand of a product that equals a table may be meant as a separate weight, so it is noted; a copy of a
+ * parameter is only counted. */
 static int say_own(struct matching *m, const struct target *x, int n_copies)
 {
 	struct dlb_graph *g = m->g;

@@ -1,24 +1,25 @@
-/* Control flow in the graph: If, Loop and Scan become the vertices that they run.
+/* Control flow: If, Loop and Scan are replaced by the vertices that they run.
  *
- * Folding visits vertices in topological order, so when one of these has its turn, what decides it is a constant by
- * then or never will be: the condition of If, trip count and condition of Loop, the length of Scan's inputs. If is
- * replaced by one branch. Loop and Scan are unrolled, an iteration after the other; a Loop's condition is computed by
- * folding the iteration before. What an iteration gives for each step is stacked with Unsqueeze and Concat, what Scan
- * takes apart with Split and Squeeze. Every vertex that comes of it is an ordinary one, visited at once (so nested
- * bodies and folding inside them need nothing more), and differentiates as such.
+ * Folding visits vertices in topological order. When it visits one of these, the values that control it are
+ * constant, or never will be: the condition of If, trip count and condition of Loop, the length of Scan's
+ * inputs. If is replaced by one branch. Loop and Scan are unrolled; a Loop's condition is computed by folding
+ * the iteration before. Outputs of iterations are stacked by Unsqueeze and Concat; Scan's inputs are divided
+ * by Split and Squeeze. New vertices are ordinary ones and visited at once, so nested bodies and folding
+ * inside them need no further code, and they can be differentiated.
  *
- * What only the data of a run decide is refused, with the vertex and the input it follows. */
+ * Control that depends on the data of a run is refused; the message names the vertex and
+ * the input it depends on. */
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 #include "graph/fold.h"
 
-enum { MAX_SPENT = 1 << 17 };	/* vertices and iterations: more cannot be meant, and a trip count is 8 bytes in a file */
-enum { OPSET = 17 };		/* vertices made here mean what they mean here */
+enum { MAX_SPENT = 1 << 17 };	/* limit on vertices and iterations, since a file can state any trip count */
+enum { OPSET = 17 };		/* version of the vertices made here */
 
 /* -- names -- */
 
-/* The numbers go up over the whole graph: an unrolled loop makes thousands of names from one base. */
+/* Numbers increase over the whole graph: an unrolled loop makes thousands of names from one base. */
 static const char *unique(struct fold *f, struct dlb_name_map *m, const char *base)
 {
 	const char *name = base;
@@ -44,7 +45,7 @@ static int add_tensor(struct fold *f, const char *base, enum dlb_tensor_kind kin
 	return t;
 }
 
-/* -- what is known -- */
+/* -- known values -- */
 
 int dlb_fold_spend(struct fold *f, int op, int64_t n, struct dlb_error *err)
 {
@@ -57,7 +58,7 @@ int dlb_fold_spend(struct fold *f, int op, int64_t n, struct dlb_error *err)
 			"%s unrolls into more than %d vertices", o->type, MAX_SPENT);
 }
 
-/* The fed input that tensor t is computed from, or NULL. */
+/* The name of a fed input that tensor t is computed from; NULL: none. */
 static const char *origin(const struct fold *f, int t)
 {
 	const struct dlb_graph *g = f->g;
@@ -284,14 +285,14 @@ static const struct dlb_body *body_of(const struct fold *f, int op, const char *
 	return b;
 }
 
-/* Operand k of those that ONNX knows, -1: left out. */
+/* Operand k of those that ONNX defines; -1: absent. */
 static int operand(const struct fold *f, int op, const struct dlb_body *b, int k)
 {
 	return k < b->first_capture ? f->g->op[op].in[k] : -1;
 }
 
-/* Puts the body's vertices into the graph, named PREFIX.NAME, its formal inputs being actual[]; result[] is what its
- * outputs are. */
+/* Copies the body's vertices into the graph, named PREFIX.NAME, with actual[] as its formal
+ * inputs; result[]: its outputs. */
 static int run_body(struct fold *f, int op, const struct dlb_body *b, const char *prefix, const int *actual, int *result,
 		    struct dlb_error *err)
 {
@@ -333,7 +334,7 @@ static int run_body(struct fold *f, int op, const struct dlb_body *b, const char
 	return rc;
 }
 
-/* Operands of a vertex end with what its bodies capture, which is no condition. */
+/* A vertex's operands end with those that its bodies capture; none of these is the condition. */
 static bool has_condition(const struct fold *f, int op)
 {
 	static const char *const branches[] = { "then_branch", "else_branch" };
@@ -369,7 +370,7 @@ static int resolve_if(struct fold *f, int op, struct dlb_error *err)
 
 /* -- iterations -- */
 
-/* What iterations leave behind for a scan output: one tensor each. */
+/* Results of the iterations for one scan output: one tensor each. */
 struct trail { int *t, n, cap; };
 
 static void follow(struct trail *trail, int n, const int *t)
@@ -387,7 +388,7 @@ static void free_trails(struct trail *trail, int n)
 	free(trail);
 }
 
-/* No iteration at all: the shape of one is what the body's output states. */
+/* The result of no iteration: an empty tensor with the shape that the body's output states. */
 static int stack_none(struct fold *f, int op, const struct dlb_tensor *each, int64_t axis, struct dlb_error *err)
 {
 	const struct dlb_op *o = &f->g->op[op];
@@ -423,7 +424,7 @@ static int stack(struct fold *f, int op, struct trail *trail, const struct dlb_t
 	return trail->n ? dlb_fold_join(f, op, trail->t, trail->n, axis, true, err) : stack_none(f, op, each, axis, err);
 }
 
-/* A constant for the body's input i: a scalar, or one element where it says so. */
+/* A constant for input i of the body: a scalar, or one element if the body states so. */
 static int one_value(struct fold *f, int op, const struct dlb_body *b, int i, int64_t v, enum dlb_dtype dtype)
 {
 	const int t = dlb_fold_ints(f, op, &v, b->g.tensor[b->g.input[i]].n_dims == 1 ? 1 : -1);
@@ -433,8 +434,9 @@ static int one_value(struct fold *f, int op, const struct dlb_body *b, int i, in
 	return t;
 }
 
-/* Loop: inputs are the trip count and the condition (either may be left out), then what is carried from iteration to
- * iteration; the body takes iteration, condition and these and gives condition, these, and what is stacked. */
+/* Loop: inputs are trip count and condition (either may be absent), then the carried values. The body
+ * takes iteration number, condition and carried values, and returns condition, carried values, and the
+ * outputs that are stacked. */
 static int loop(struct fold *f, int op, const struct dlb_body *b, int n_carried, int *state, struct trail *trail,
 		struct dlb_error *err)
 {
@@ -456,7 +458,8 @@ static int loop(struct fold *f, int op, const struct dlb_body *b, int n_carried,
 		if (n_carried)
 			memcpy(state, result + 1, (size_t)n_carried * sizeof *state);
 		follow(trail, n_stacked, result + 1 + n_carried);
-		/* without a condition before the first iteration there is none after it (ONNX's table of loop kinds) */
+		/* a Loop without an initial condition ignores the body's condition
+		 * (ONNX's table of loop kinds) */
 		if (condition >= 0 && i + 1 < trips && dlb_fold_decide(f, op, result[0], "condition", &go, err))
 			return -1;
 	}
@@ -496,8 +499,8 @@ static int resolve_loop(struct fold *f, int op, struct dlb_error *err)
 	return rc;
 }
 
-/* Scan: n_state inputs are carried, the others taken apart along an axis each. Since opset 9 that is all; in 8 every
- * operand has the batch in front, and the scan is made for each sample. */
+/* Scan: n_state inputs are carried, the others are divided along an axis each. In opset 8 every operand also
+ * has the batch as first dimension, and each sample is scanned. */
 struct scan { const struct dlb_body *b; int op, n_state, n_taken, n_stacked; bool batched; };
 
 static int64_t listed(const struct fold *f, int op, const char *name, int i)
@@ -509,7 +512,7 @@ static int64_t listed(const struct fold *f, int op, const char *name, int i)
 	return i < n ? v[i] : 0;
 }
 
-/* state[]: what is carried, in and out. taken[]: the tensors taken apart. stacked[]: the tensors made. */
+/* state[]: carried values, in and out. taken[]: tensors to divide. stacked[]: results. */
 static int scan_once(struct fold *f, const struct scan *s, int *state, const int *taken, int *stacked, struct dlb_error *err)
 {
 	const int op = s->op, n_in = s->n_state + s->n_taken;
@@ -559,7 +562,7 @@ static int scan_once(struct fold *f, const struct scan *s, int *state, const int
 	return rc;
 }
 
-/* One scan a sample: operands are taken apart along the batch, results joined again. */
+/* Scans each sample: divides operands along the batch, joins the results. */
 static int scan_batch(struct fold *f, const struct scan *s, int *state, const int *taken, int *stacked, struct dlb_error *err)
 {
 	const int n_in = s->n_state + s->n_taken, n_out = s->n_state + s->n_stacked;
@@ -630,7 +633,7 @@ static int resolve_scan(struct fold *f, int op, struct dlb_error *err)
 	return rc;
 }
 
-/* -- all -- */
+/* -- the table -- */
 
 static const struct { const char *type; int (*resolve)(struct fold *f, int op, struct dlb_error *err); } kinds[] = {
 	{ "If", resolve_if }, { "Loop", resolve_loop }, { "Scan", resolve_scan },

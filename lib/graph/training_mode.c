@@ -1,11 +1,12 @@
-/* What an export for inference has lost of training: statistics of the batch in BatchNormalization, and Dropout.
- * Both come after folding (vertices inside branches and functions are plain ones then) and before the parameters are found. */
+/* Restores what an export for inference lacks for training: batch statistics in BatchNormalization, and
+ * Dropout. Applied after folding (vertices inside branches and functions are plain ones then) and
+ * before parameters are found. */
 #include <stdlib.h>
 #include <string.h>
 #include "graph/rewrite.h"
 #include "util/patterns.h"
 
-enum { OPSET_ATTRIBUTES = 11 };		/* of Dropout: the ratio is an attribute, and it trains where the graph does */
+enum { OPSET_ATTRIBUTES = 11 };		/* Dropout's last with `ratio` as attribute, active if the graph trains */
 enum { OPSET_TRAINING_MODE = 14 };	/* of BatchNormalization */
 
 static bool is_type(const struct dlb_op *o, const char *type)
@@ -15,7 +16,7 @@ static bool is_type(const struct dlb_op *o, const char *type)
 
 /* -- BatchNormalization -- */
 
-/* As batch_norm.c has it, in a graph that is trained. */
+/* Does it use batch statistics in a training graph? The rule is that of batch_norm.c. */
 static bool norm_trains(const struct dlb_op *o)
 {
 	if (o->opset >= OPSET_TRAINING_MODE)
@@ -66,7 +67,7 @@ static bool named(const struct dlb_graph *g, const struct dlb_op *o, const char 
 	       (o->n_out > 0 && o->out[0] >= 0 && dlb_pattern_matches(pattern, g->tensor[o->out[0]].name));
 }
 
-/* A vertex that a Dropout can follow: it makes floats of the samples, and somebody reads them. */
+/* Can a Dropout follow the vertex: does it compute floats from the samples, with readers? */
 static bool may_drop(const struct dlb_graph *g, const struct dlb_op *o)
 {
 	const int t = o->phase == DLB_FORWARD && o->n_out > 0 ? o->out[0] : -1;
@@ -103,7 +104,7 @@ static int add_dropout(struct dlb_graph *g, int op, double rate, struct dlb_erro
 	return 0;
 }
 
-/* PATTERN=P of --dropout: the pattern, NULL with err. */
+/* Parses PATTERN=P of --dropout; returns the pattern, NULL with err. */
 static const char *take_rate(struct dlb_graph *g, const char *text, double *rate, struct dlb_error *err)
 {
 	const char *at = strrchr(text, '=');
@@ -149,7 +150,7 @@ int dlb_graph_add_dropout(struct dlb_graph *g, const char *text, struct dlb_erro
 	return dlb_graph_sort(g, err) || dlb_graph_index(g) ? -1 : 0;
 }
 
-/* The value of constant input i of o, or `otherwise`. */
+/* The value of o's constant input i; `otherwise` if absent or not constant. */
 static double setting(const struct dlb_graph *g, const struct dlb_op *o, int i, double otherwise)
 {
 	const struct dlb_tensor *t = i < o->n_in && o->in[i] >= 0 ? &g->tensor[o->in[i]] : NULL;
@@ -157,7 +158,8 @@ static double setting(const struct dlb_graph *g, const struct dlb_op *o, int i, 
 	return !t || (!t->data && !t->is_fill) ? otherwise : t->is_fill ? t->fill : dlb_value_real(t->data, t->dtype, 0);
 }
 
-/* Inputs 1 and 2 of Dropout are the rate and whether it trains; before opset 12 the graph says the latter. */
+/* The rate of a Dropout. Inputs 1 and 2 are the rate and whether it is active; before opset 12 the
+ * graph's `training` decides. */
 static double rate_of(const struct dlb_graph *g, const struct dlb_op *o)
 {
 	return o->opset <= OPSET_ATTRIBUTES ? dlb_attr_real(o->attr, o->n_attr, "ratio", 0.5) : setting(g, o, 1, 0.5);
@@ -168,7 +170,7 @@ static bool dropout_trains(const struct dlb_graph *g, const struct dlb_op *o)
 	return o->opset <= OPSET_ATTRIBUTES ? !dlb_attr_int(o->attr, o->n_attr, "is_test", 0) : setting(g, o, 2, 0) != 0;
 }
 
-/* A Softmax whose output goes into a product, as attention's does. */
+/* Is o a Softmax whose output goes into a product, as in attention? */
 static bool is_attention(const struct dlb_graph *g, const struct dlb_op *o)
 {
 	bool product = false;

@@ -1,9 +1,10 @@
-/* f16 and bf16 to f32: how a model that was exported in half precision is trained.
+/* f16 and bf16 to f32: trains a model that was exported in half precision.
  *
- * Parameters need more digits than 16 bits have (an update of 1e-4 of a weight is lost in f16 and bf16), and the CPU has no
- * arithmetic in f16. So every tensor of these types is read as f32, with the values that the file has, and computed in f32;
- * Casts between them do nothing then. Losses differ from the framework's in half precision by its rounding. The types come
- * back when ONNX is saved (lib/model/onnx_save.c); --dtype bf16 computes activations in bf16 as it does for f32 models. */
+ * Parameters need more than 16 bits (an update of 1e-4 of a weight is lost in f16 and bf16), and the CPU has
+ * no f16 arithmetic. So each tensor of these types is read as f32, with the file's values, and computed in
+ * f32; Casts between the types then do nothing. Losses differ from the framework's half precision by its
+ * rounding. Saving as ONNX restores the types (lib/model/onnx_save.c). --dtype bf16 computes activations in
+ * bf16 as for f32 models. */
 #include <string.h>
 #include "graph/graph.h"
 
@@ -21,7 +22,7 @@ static const void *upcast(struct dlb_arena *a, const void *data, enum dlb_dtype 
 	return v;
 }
 
-/* Attributes that name a type by its number. */
+/* Does the attribute hold the number of a type? */
 static bool names_type(const struct dlb_op *o, const char *name)
 {
 	static const char *const names[] = { "dtype", "stash_type", "softmax_precision" };

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define EXACT (INT64_C(1) << 53)	/* a printer that thinks in doubles keeps integers up to here */
+#define EXACT (INT64_C(1) << 53)	/* up to here readers that store numbers as doubles keep integers exact */
 
 /* -- dimensions -- */
 
@@ -24,7 +24,7 @@ json_t *dlb_dim_write(struct dlb_dim d)
 	return json_string(text);
 }
 
-/* A decimal number at *p, moved behind it. */
+/* Parses a decimal number at *p and moves *p after it. */
 static bool take_int(const char **p, int64_t *v)
 {
 	char *end;
@@ -103,7 +103,7 @@ static int int_read(const struct dlb_ref *r, int64_t min, int64_t max, int64_t *
 	return 0;
 }
 
-/* What an integer type holds; u64 is read separately. */
+/* Range of an integer type; u64 is read separately. */
 static int64_t int_min(enum dlb_dtype t)
 {
 	return t == DLB_I8 ? INT8_MIN : t == DLB_I16 ? INT16_MIN : t == DLB_I32 ? INT32_MIN : t == DLB_I64 ? INT64_MIN : 0;
@@ -165,7 +165,7 @@ static void int_set(void *data, enum dlb_dtype t, int64_t i, int64_t v)
 	if (t == DLB_I64)
 		((int64_t *)data)[i] = v;
 	else
-		dlb_value_set(data, t, i, (double)v);	/* 32 bits and fewer: exact */
+		dlb_value_set(data, t, i, (double)v);	/* exact for 32 bits and fewer */
 }
 
 int dlb_values_read(const struct dlb_ref *r, enum dlb_dtype t, int64_t count, struct dlb_arena *a, void **data,
@@ -183,7 +183,7 @@ int dlb_values_read(const struct dlb_ref *r, enum dlb_dtype t, int64_t count, st
 		if (dlb_dtype_is_float(t)) {
 			if (dlb_real_read(&e, &v, err))
 				return -1;
-			if (t == DLB_F32)	/* dlb_value_set would do; this is the one that can be long */
+			if (t == DLB_F32)	/* like dlb_value_set; a fast path, since f32 lists can be long */
 				((float *)*data)[i] = (float)v;
 			else
 				dlb_value_set(*data, t, i, v);
@@ -247,8 +247,8 @@ json_t *dlb_attrs_write(const struct dlb_attr *attr, int n)
 	return o;
 }
 
-/* An array is one of reals when a real stands in it. For one of integers both arrays are filled: a printer
- * may have left out the fractions of what were reals. */
+/* A list is of reals if one of its numbers is. For integers both arrays are filled, since a printer may have
+ * dropped the fractions of reals. */
 static int list_read(const struct dlb_ref *r, struct dlb_arena *arena, struct dlb_attr *a, struct dlb_error *err)
 {
 	const size_t n = json_array_size(r->v);

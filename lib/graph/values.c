@@ -1,4 +1,4 @@
-/* What the values of a constant say about what it is: see role.h. */
+/* What the values of a constant tell about its kind: see role.h. */
 #include <math.h>
 #include <string.h>
 #include "graph/role.h"
@@ -49,8 +49,8 @@ bool dlb_values_boundless(const struct dlb_tensor *t)
 
 enum { LEAST_ROWS = 5, MOST_ROWS = 12, MOST_COLUMNS = 256 };
 
-/* The column that begins at `at`: n values, `stride` apart. 2 cos(w) is taken where the value is largest. *turns: it does not
- * just stay as it is. */
+/* Is the column at `at`, n values `stride` apart, a sinusoid? 2 cos(w) is estimated where the value is
+ * largest. *turns: the values are not constant. */
 static bool is_sinusoid(const struct dlb_tensor *t, int64_t at, int64_t stride, int64_t n, bool *turns)
 {
 	double v[MOST_ROWS], largest = 0, c = 0, scale = 0;

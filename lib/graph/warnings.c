@@ -1,10 +1,11 @@
-/* What a user should know before training a model that was exported for something else. */
+/* Warnings before training a model that was exported for another purpose. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include "graph/rewrite.h"
 
-/* Tried with PyTorch 2.15: dlb-profile(1), EXPORTING. The former is for its exporter of today, the latter for TorchScript's. */
+/* Tested with PyTorch 2.15: dlb-profile(1), EXPORTING. The first is for the current exporter, the
+ * second for TorchScript's. */
 #define AS_WRITTEN "export with torch.onnx.export(model, args, FILE, optimize=False)"
 #define HOW_TO_EXPORT "export with torch.onnx.export(..., dynamo=False, training=torch.onnx.TrainingMode.TRAINING, do_constant_folding=False)"
 
@@ -28,7 +29,8 @@ static bool has_suffix(const char *s, const char *end)
 	return n >= m && !strcmp(s + n - m, end);
 }
 
-/* Running means that the exporter lists, and that no BatchNormalization of the graph reads: it has folded those norms. */
+/* The number of listed running means that no BatchNormalization of the graph reads: the
+ * exporter folded these norms. */
 static int missing_norms(const struct dlb_graph *g, const char **name)
 {
 	int listed = 0, norms = 0;
@@ -43,7 +45,8 @@ static int missing_norms(const struct dlb_graph *g, const char **name)
 	return listed > norms ? listed - norms : 0;
 }
 
-/* Convolutions with a bias that the legacy exporter made: it names the products of folding by a number, "onnx::Conv_203". */
+/* The number of convolutions with a bias made by the legacy exporter, which gives folded weights a
+ * number: "onnx::Conv_203". */
 static int merged_norms(const struct dlb_graph *g)
 {
 	int convs = 0, biased = 0, norms = 0, merged = 0;
@@ -73,7 +76,8 @@ static void folded_norms(struct lines *l)
 					"training goes on without normalization; " HOW_TO_EXPORT, merged));
 }
 
-/* Forward readers of a weight. Those that each take a part of it (the gates of an LSTM) count as one. */
+/* The number of forward readers of a weight; readers of different parts (the gates
+ * of an LSTM) count as one. */
 static int count_readers(const struct dlb_graph *g, int t, int found[2])
 {
 	int n = 0;
@@ -92,7 +96,7 @@ static int count_readers(const struct dlb_graph *g, int t, int found[2])
 	return n;
 }
 
-/* One value all over, as norms and biases have before training: exporters keep one copy of all such. */
+/* Uniform values, as norms and biases have before training: exporters keep one copy of equal ones. */
 static bool is_uniform(const struct dlb_tensor *t)
 {
 	const struct dlb_desc d = dlb_tensor_desc(t, 1);
@@ -111,7 +115,7 @@ static void tied_weights(struct lines *l)
 
 	for (int t = 0; t < g->n_tensors && g->training; t++) {
 		if (g->tensor[t].kind != DLB_T_WEIGHT && g->tensor[t].kind != DLB_T_BUFFER)
-			continue;		/* statistics merged with scales are not trained at all */
+			continue;		/* statistics that were merged with scales are not trained */
 		const int n = count_readers(g, t, found);
 		if (n < 2)
 			continue;
@@ -160,7 +164,7 @@ static bool is_listed(const struct dlb_graph *g, const char *name)
 	return false;
 }
 
-/* Weights that keep the exporter's names, since the initializers are not the parameters as the module has them. */
+/* Weights with names made by the exporter, since it changed the module's parameters. */
 static void nameless(struct lines *l)
 {
 	const struct dlb_graph *g = l->g;
@@ -180,8 +184,8 @@ static void nameless(struct lines *l)
 					n == 1 ? "it its own" : "them theirs"));
 }
 
-/* How many weights there are by each rule, and how many initializers are none. Old exports, in which every initializer is a
- * parameter or a buffer, need no line. */
+/* Numbers of weights by rule, and of initializers that are no weights. Old exports, in which every
+ * initializer is a parameter or buffer, need no line. */
 static void chosen(struct lines *l)
 {
 	static const char *const by[DLB_N_BY] = { [DLB_BY_OPTION] = "--parameters", [DLB_BY_STATE_DICT] = "the state_dict",
@@ -205,7 +209,7 @@ static void chosen(struct lines *l)
 	say(l, dlb_arena_printf(&l->g->arena, "%s; %d constant%s not trained", text, g->n_untrained, g->n_untrained == 1 ? "" : "s"));
 }
 
-/* The vertex, a function that some loss contains, that ends the model with output t; NULL: none does. */
+/* The last vertex before model output t, if it is a function that a loss contains; NULL: none. */
 static const struct dlb_op *closing(const struct dlb_graph *g, int t)
 {
 	const struct dlb_op *o = g->tensor[t].producer < 0 ? NULL : &g->op[g->tensor[t].producer];
@@ -213,7 +217,7 @@ static const struct dlb_op *closing(const struct dlb_graph *g, int t)
 	return o && o->n_in && (is_forward(o, "Softmax") || is_forward(o, "LogSoftmax") || is_forward(o, "Sigmoid")) ? o : NULL;
 }
 
-/* Float outputs that the loss does not depend on: nothing of them is trained. */
+/* Float outputs that the loss does not use: ops that only they need are not trained. */
 static void untrained_outputs(struct lines *l)
 {
 	struct dlb_graph *g = l->g;

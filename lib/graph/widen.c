@@ -1,12 +1,13 @@
 /* f32 to f64: the same model in double precision, for runs that are compared to the last digits.
  *
- * Weights are what the file says. Scalar constants and attributes were numbers of a program before the exporter rounded
- * them, and a run in double means those: 1e-5, not 9.99999974e-06. Which number it was is told where it can be: a
- * decimal of at most six digits, the square or fourth root of a whole number or its reciprocal (scales of attention), or
- * one of the constants of GELU. All of these lie within the rounding of what the file has.
+ * Weights keep the file's values. Scalar constants and attributes were literals of a program before the
+ * exporter rounded them, and double precision uses the literals: 1e-5, not 9.99999974e-06. A literal is
+ * recognised as a decimal of at most six digits, the square or fourth root of an integer or its reciprocal
+ * (attention's scales), or a constant of GELU, if it rounds to the file's value.
  *
- * What is computed from integers and constants alone (a table of sines by position or time step, a mask) stays f32 up to
- * the vertex that joins it with samples or weights: a module in double has such a table in f32 too, by .float(). */
+ * Tensors computed from integers and constants alone (a table of sines by position or time step, a mask)
+ * stay f32 up to the vertex that combines them with samples or weights: a module in double has such tables
+ * in f32 too, by .float(). */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -68,7 +69,7 @@ static void widen_attr(struct dlb_graph *g, const struct dlb_op *o, struct dlb_a
 		*a = (struct dlb_attr){ .name = "value", .type = DLB_ATTR_TENSOR, .data = v,
 			.desc = { .dtype = DLB_F64, .n_dims = one ? 0 : 1, .dim = { n } } };
 	}
-	/* types named by number: Cast's `to`, RandomNormal's and EyeLike's `dtype` */
+	/* attributes that hold the number of a type: Cast's `to`, RandomNormal's and EyeLike's `dtype` */
 	const bool names_type = !strcmp(a->name, "dtype") || (!strcmp(a->name, "to") && !strcmp(o->type, "Cast"));
 	if (names_type && a->type == DLB_ATTR_INT && a->i == dlb_dtype_to_onnx(DLB_F32))
 		a->i = dlb_dtype_to_onnx(DLB_F64);
@@ -89,16 +90,16 @@ static void widen_default(struct dlb_graph *g, struct dlb_op *o)
 
 /* -- what stays f32 -- */
 
-/* Tensors by what they are made of. */
+/* [tensor] computed from integers; a table */
 struct origin { bool *integer, *table; };
 
-/* No parameter: `initial` is what choosing parameters has left. */
+/* An initializer that is not trained: choosing parameters has cleared `initial`. */
 static bool is_constant(const struct dlb_tensor *t)
 {
 	return t->kind == DLB_T_CONSTANT && !t->initial;
 }
 
-/* State of the module, which .double() widens as it is. */
+/* A parameter or buffer of the module, which .double() widens by value. */
 static bool is_listed(const struct dlb_graph *g, const struct dlb_tensor *t)
 {
 	for (int i = 0; i < g->n_listed; i++)
@@ -107,7 +108,7 @@ static bool is_listed(const struct dlb_graph *g, const struct dlb_tensor *t)
 	return false;
 }
 
-/* Every operand is an integer or a table, or a constant; at least one is of `kind`. */
+/* All operands are integers, tables or constants, and at least one is of `kind`. */
 static bool made_of(const struct dlb_graph *g, const struct dlb_op *o, const bool *kind, const struct origin *from)
 {
 	bool one = false;
@@ -149,7 +150,7 @@ static void find_tables(const struct dlb_graph *g, const struct origin *from)
 	}
 }
 
-/* A further f32 tensor with the constant's values, for the vertices that stay f32. */
+/* Adds an f32 tensor with the constant's values, for the vertices that stay f32. */
 static int narrow_copy(struct dlb_graph *g, int t)
 {
 	const int copy = dlb_graph_add_tensor(g, dlb_graph_tensor_name(g, g->tensor[t].name), DLB_T_CONSTANT);
@@ -163,7 +164,7 @@ static int narrow_copy(struct dlb_graph *g, int t)
 
 static int cast_to_f64(struct dlb_graph *g, int t)
 {
-	const struct dlb_attr to = { .name = "to", .type = DLB_ATTR_INT, .i = dlb_dtype_to_onnx(DLB_F32) };	/* widened below */
+	const struct dlb_attr to = { .name = "to", .type = DLB_ATTR_INT, .i = dlb_dtype_to_onnx(DLB_F32) };	/* becomes f64 below */
 	const char *name = dlb_arena_printf(&g->arena, "%s.f64", g->tensor[t].name);
 	const int out = dlb_graph_add_tensor(g, dlb_graph_tensor_name(g, name), DLB_T_ACTIVATION);
 
@@ -171,13 +172,14 @@ static int cast_to_f64(struct dlb_graph *g, int t)
 	return out;
 }
 
-/* Gives vertices that make tables f32 constants of their own, and the readers of tables a Cast. stays[op]: makes one;
- * narrow[tensor]: is not to be widened. Both are new. */
+/* Vertices that compute tables get f32 copies of their constants; readers of tables get a Cast. stays[op]:
+ * computes a table; narrow[tensor]: stays f32. Both arrays are new. */
 static void keep_tables(struct dlb_graph *g, bool **stays, bool **narrow)
 {
 	const int n_ops = g->n_ops, n = g->n_tensors;
 	struct origin from = { dlb_xcalloc((size_t)n + 1, 1), dlb_xcalloc((size_t)n + 1, 1) };
-	int *other = dlb_xcalloc((size_t)n + 1, sizeof *other);	/* the f32 copy of a constant, the f64 Cast of a table; 0: none */
+	int *other = dlb_xcalloc((size_t)n + 1, sizeof *other);	/* f32 copy of a constant, f64
+								 * Cast of a table; 0: none */
 
 	find_tables(g, &from);
 	*stays = dlb_xcalloc((size_t)n_ops + (size_t)n + 1, 1);

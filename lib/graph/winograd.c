@@ -1,6 +1,6 @@
-/* Convolutions that Winograd's algorithm may compute: marked here, since it rounds otherwise than the direct sum and
- * whatever changes bits is decided on the graph. The back end uses it where its kernel library has it and the work is
- * large enough. */
+/* Marks convolutions that may use Winograd's algorithm. It rounds differently from the direct sum, and
+ * choices that change bits are made on the graph. The back end uses it if its kernel library has it and
+ * the work is large enough. */
 #include <string.h>
 #include "graph/pattern.h"
 #include "graph/rewrites.h"
@@ -16,7 +16,7 @@ static bool all_are(const struct dlb_op *o, const char *name, int64_t value)
 	return true;
 }
 
-/* 3 x 3 windows, all of them, over many channels. */
+/* A 3 x 3 window with strides and dilations of 1, over many channels. */
 static bool fits(const struct dlb_graph *g, const struct dlb_op *o)
 {
 	const struct dlb_tensor *w = &g->tensor[o->in[1]];
