@@ -1,5 +1,5 @@
-/* AddRelu (domain dlb): Relu(a + b) with NumPy's broadcasting, in one pass: the end of a residual block. The gradient works
- * from the output, as Relu's does, and is made once for both operands. */
+/* AddRelu (domain dlb): Relu(a + b) with NumPy's broadcasting, in one pass, as at the end of a residual
+ * block. The gradient uses the output, like Relu's, and is computed once for both operands. */
 #include "op/op_util.h"
 
 static int infer(struct dlb_op_io *io, struct dlb_error *err)

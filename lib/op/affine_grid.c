@@ -1,8 +1,8 @@
-/* AffineGrid: theta (N, n, n + 1), size (N, C, D..) -> grid (N, D.., n), the coordinates that GridSample takes: theta times
- * (.., y, x, 1) of each element of an image of n = 2 or 3 dimensions, whose coordinates go from -1 to 1 (the last
- * dimension first, as in the grid). AffineGridGrad (dgrid) -> dtheta.
+/* AffineGrid: theta (N, n, n + 1), size (N, C, D..) -> grid (N, D.., n), the coordinates that GridSample
+ * reads: theta times (.., y, x, 1) for each element of an image of n = 2 or 3 dimensions. Coordinates range
+ * from -1 to 1, the last dimension first. AffineGridGrad (dgrid) -> dtheta.
  *
- * The samples and channels that `size` names are not looked at: the former are theta's, the latter do not matter. */
+ * The entries N and C of `size` are ignored: N is theta's, C does not matter. */
 #include "op/op_util.h"
 
 #include <string.h>
@@ -78,7 +78,7 @@ static int grad_infer(struct dlb_op_io *io, struct dlb_error *err)
 	return 0;
 }
 
-/* (x, y, z, 1) of element number p of the image, as many of them as there are dimensions. */
+/* (x, y, z, 1) of element p of the image, or (x, y, 1) for two dimensions. */
 static void place(const struct affine *a, int64_t p, double at[4])
 {
 	for (int d = a->n - 1, j = 0; d >= 0; d--, j++) {

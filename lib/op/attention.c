@@ -1,14 +1,17 @@
-/* Attention: y = softmax(cap(scale q k^T) + mask) v by heads, and its gradient.
+/* Attention: y = softmax(cap(scale q k^T) + mask) v for each head, and its gradient.
  *
- * Q, K and V are (batch, heads, rows, width), or (batch, rows, heads width) with the numbers of heads as attributes; K and V
- * may have fewer heads, each of which serves several neighbouring ones of Q. Keys and values of earlier steps (past_key,
- * past_value) are copied before the new ones; after that the back end's kernel does everything in one go, by strides.
- * Outputs of ONNX: Y, present_key, present_value, qk_matmul_output; our own: what AttentionGrad (dy, Q, K, V, saved, mask,
- * lengths) -> dQ, dK, dV, dmask takes the probabilities from, themselves while they are few, else the logarithm of each
- * row's sum of exp(score). Its K and V are the present ones where there is a past; dmask has every head and sample of its own.
+ * Q, K and V are (batch, heads, rows, width), or (batch, rows, heads width) with the numbers of heads as
+ * attributes. K and V may have fewer heads; each serves several neighbouring heads of Q. Keys and values of
+ * earlier steps (past_key, past_value) are copied before the new ones; the back end's kernel then computes
+ * everything in one call, reading by strides. Outputs are ONNX's Y, present_key, present_value,
+ * qk_matmul_output, and our `saved`, from which the gradient takes the probabilities: the probabilities
+ * themselves if they are few, else log(sum of exp(score)) of each row.
+ * AttentionGrad (dy, Q, K, V, saved, mask, lengths) -> dQ, dK, dV, dmask; with a past, its K and V are the
+ * present ones; dmask is per sample and head.
  *
- * StridedAttention (domain dlb) reads its operands and writes its result as they lie: the dimensions of batch, heads, rows and width
- * of Q, K, V and Y are the attributes axesQ, axesK, axesV and axesY; that of the width is 3. It has no past.
+ * StridedAttention (domain dlb) reads and writes operands in any order of dimensions: attributes
+ * axesQ, axesK, axesV and axesY give the dimensions of batch, heads, rows and width; that of
+ * width is 3. It has no past.
  * A. Vaswani et al., Attention Is All You Need, 2017; T. Dao et al., FlashAttention, 2022. */
 #include "op/op_util.h"
 
@@ -20,8 +23,8 @@ enum { Y, PRESENT_K, PRESENT_V, SCORES, SAVED };				/* outputs */
 enum { GRAD_DY, GRAD_Q, GRAD_K, GRAD_V, GRAD_SAVED, GRAD_MASK, GRAD_LENGTHS };	/* inputs of the gradient */
 
 enum { BATCH, HEADS, ROWS, WIDTH, N_AXES };
-/* (batch, heads, rows, width) of an operand, and the dimension that each lies in; flat: heads and width, which is the fastest, are
- * one dimension, the last. */
+/* Sizes of an operand, and the dimension in which each lies. flat: heads and width are one dimension, the
+ * last, with width fastest. */
 struct heads { int64_t batch, heads, rows, width, axis[N_AXES]; bool flat; };
 #define BY_HEADS { BATCH, HEADS, ROWS, WIDTH }
 #define BY_ROWS { BATCH, 2, 1, WIDTH }
@@ -32,7 +35,7 @@ static int64_t product_of(struct heads h)
 	return dlb_checked_count((int64_t[]){ h.batch, h.heads, h.rows, h.width }, 4);
 }
 
-/* The attribute of this name, or axis as it is. */
+/* Reads attribute `name` into axis; leaves axis if there is none. */
 static int read_axes(const struct dlb_op_io *io, const char *name, int64_t axis[N_AXES], struct dlb_error *err)
 {
 	const int64_t *v;
@@ -78,7 +81,7 @@ static int read_heads(const struct dlb_op_io *io, int i, int operand, const char
 	return 0;
 }
 
-/* The sizes in the order in which they lie. */
+/* The sizes in the order of the operand's dimensions. */
 static void dims_of(struct heads h, int64_t dim[N_AXES])
 {
 	const int64_t size[] = { h.batch, h.heads, h.rows, h.width };
@@ -87,7 +90,7 @@ static void dims_of(struct heads h, int64_t dim[N_AXES])
 		dim[h.axis[i]] = size[i];
 }
 
-/* Elements from one sample, head and row to the next. */
+/* Elements between neighbouring samples, heads and rows. */
 static void strides_of(struct heads h, int64_t stride[3])
 {
 	int64_t dim[N_AXES];
@@ -108,17 +111,17 @@ static struct dlb_desc desc_of(enum dlb_dtype t, struct heads h)
 	return h.flat ? dlb_desc_make(t, 3, (int64_t[]){ h.batch, h.rows, h.heads * h.width }) : dlb_desc_make(t, 4, dim);
 }
 
-/* Scores of a head up to which probabilities are kept for the backward pass: kept, they save a sixth of forward and backward
- * together; more of them cost more memory than that is worth. */
+/* Most scores per head for which probabilities are kept for the backward pass. Keeping them saves a sixth of
+ * forward and backward time; beyond this size the memory costs more than that. */
 enum { KEEP_MOST = 512 * 512 };
 
 struct attention {
-	struct heads q, k, v, y;		/* k and v with the past */
-	int64_t fresh;				/* rows of K and V themselves */
+	struct heads q, k, v, y;		/* k and v include the past */
+	int64_t fresh;				/* rows of K and V without the past */
 	struct dlb_attention_desc d;
 };
 
-/* The mask's strides; its last dimension may be shorter than the keys. */
+/* Sets the mask's strides; its last dimension may be shorter than the number of keys. */
 static int read_mask(const struct dlb_op_io *io, int i, struct attention *a, struct dlb_error *err)
 {
 	const struct dlb_desc *m = &io->in[i];
@@ -165,7 +168,7 @@ static int read_attributes(const struct dlb_op_io *io, struct dlb_attention_desc
 	return 0;
 }
 
-/* What the kernel is to do with Q, K, V in inputs q to q + 2; a->k and a->v are theirs. */
+/* Reads Q, K, V from inputs q to q + 2; a->k and a->v describe them without past. */
 static int read_operands(const struct dlb_op_io *io, int q, struct attention *a, struct dlb_error *err)
 {
 	*a = (struct attention){ .fresh = 0 };
@@ -183,7 +186,7 @@ static int read_operands(const struct dlb_op_io *io, int q, struct attention *a,
 	return 0;
 }
 
-/* Earlier keys and values: they count as rows of K and V, which then lie by heads. */
+/* Adds earlier keys and values to the rows of K and V, which then are (batch, heads, rows, width). */
 static int read_past(const struct dlb_op_io *io, struct attention *a, struct dlb_error *err)
 {
 	if (dlb_io_has(io, PAST_K) != dlb_io_has(io, PAST_V))
@@ -219,7 +222,7 @@ static int read_lengths(const struct dlb_op_io *io, int i, const struct attentio
 	return dlb_has_count(io, i, a->q.batch, err);
 }
 
-/* Sizes and strides for the kernel, once the operands are known. */
+/* Sets the kernel's sizes and strides from the operands. */
 static int finish_desc(const struct dlb_op_io *io, struct attention *a, int mask, struct dlb_error *err)
 {
 	a->y = (struct heads){ a->q.batch, a->q.heads, a->q.rows, a->v.width, BY_HEADS, a->q.flat };
@@ -245,7 +248,7 @@ static int finish_desc(const struct dlb_op_io *io, struct attention *a, int mask
 				   (long long)a->d.keys, (long long)a->d.batch, (long long)a->d.heads);
 	if (read_attributes(io, &a->d, err) || read_mask(io, mask, a, err))
 		return -1;
-	a->d.whole = a->d.rows * a->d.keys <= KEEP_MOST && a->d.softcap == 0;	/* a cap's slope is made from the scores */
+	a->d.whole = a->d.rows * a->d.keys <= KEEP_MOST && a->d.softcap == 0;	/* softcap's derivative needs the scores */
 	return 0;
 }
 
@@ -288,7 +291,7 @@ static int infer(struct dlb_op_io *io, struct dlb_error *err)
 	return 0;
 }
 
-/* Copies input i, of `h`, into rows [first, ...) of `to`, which lies by heads with `rows` rows in all. */
+/* Copies input i, with sizes h, into rows [first, ...) of `to`, which is (batch, heads, rows, width). */
 static void put_rows(struct dlb_chain *c, struct dlb_backend *be, int i, const struct dlb_desc *from, struct heads h, int to,
 		     const struct dlb_desc *d_to, int64_t rows, int64_t first, struct dlb_error *err)
 {
@@ -301,8 +304,8 @@ static void put_rows(struct dlb_chain *c, struct dlb_backend *be, int i, const s
 	dlb_chain_add(c, rc, k, DLB_REFS(DLB_IN(i)), 1, DLB_REFS(to), 1);
 }
 
-/* Where the keys (or values) lie that the kernel reads: input i, or the present ones, past and new, in output `present` or
- * scratch. */
+/* The keys (or values) that the kernel reads: input i, or past and new ones joined in output
+ * `present` or in scratch memory. */
 static int gather_rows(struct dlb_chain *c, struct dlb_backend *be, const struct dlb_op_io *io, int i, int past, int present,
 		       struct heads all, int64_t fresh, struct dlb_error *err)
 {
@@ -397,7 +400,7 @@ static int grad_kernel(struct dlb_backend *be, const struct dlb_op_io *io, struc
 	return dlb_chain_finish(c, k);
 }
 
-/* The part of gradient `all` (batch, heads, rows, width) that belongs to rows [from, end), in the shape of tensor `like`. */
+/* Rows [from, end) of gradient `all` (batch, heads, rows, width), in the shape of tensor `like`. */
 static int rows_of(struct dlb_builder *b, int all, int64_t from, int64_t end, int like)
 {
 	const struct dlb_attr perm = dlb_make_ints("perm", (int64_t[]){ 0, 2, 1, 3 }, 4);
@@ -409,7 +412,7 @@ static int rows_of(struct dlb_builder *b, int all, int64_t from, int64_t end, in
 	return dlb_b_op2(b, "Reshape", dlb_b_op(b, "Transpose", &perm, 1, &cut, 1, 1, NULL, -1), dlb_b_const_shape(b, like));
 }
 
-/* Gradients of K and V (i) and of what came before them. */
+/* Splits the gradient of all keys (or values) into those of input i and of input `past`. */
 static void split_past(struct dlb_builder *b, const struct attention *a, int all, int i, int past)
 {
 	if (b->need[i])
@@ -456,7 +459,7 @@ static int gradient(struct dlb_builder *b, struct dlb_error *err)
 
 /* -- costs -- */
 
-/* Scores that are computed: of what is masked by position about nothing. */
+/* Number of computed scores; those masked by position are skipped. */
 static double scores(const struct attention *a)
 {
 	const struct dlb_attention_desc *d = &a->d;

@@ -1,9 +1,9 @@
-/* The attributes of ONNX's operators, opset by opset, as ONNX 1.23 defines them (onnx.defs.get_all_schemas_with_history,
- * opsets 6 to 28; lists of strings are one string with commas here). An attribute that a definition does not have is
- * refused: it would change what the author of the file meant, and be ignored.
+/* The attributes of ONNX's operators by opset, as ONNX 1.23 defines them
+ * (onnx.defs.get_all_schemas_with_history, opsets 6 to 28; a list of strings is one string with commas here).
+ * An attribute that a definition lacks is refused, since ignoring it could change the author's meaning.
  *
- * Operators with subgraphs, Constant and those over sequences and strings are not in the table; lib/model and lib/graph
- * read their attributes one by one. */
+ * Operators with subgraphs, Constant, and operators on sequences and strings are not in the table; lib/model
+ * and lib/graph check their attributes. */
 #include "op/op.h"
 #include "util/mem.h"
 
@@ -11,7 +11,7 @@
 
 enum { INT = DLB_ATTR_INT, REAL = DLB_ATTR_REAL, STR = DLB_ATTR_STR, INTS = DLB_ATTR_INTS, REALS = DLB_ATTR_REALS,
        TENSOR = DLB_ATTR_TENSOR, MOST = DLB_MAX_ATTRIBUTES };
-struct rule { const char *name; int type; bool required; int since, until; };	/* opsets; 0: no bound */
+struct rule { const char *name; int type; bool required; int since, until; };	/* first and last opset; 0: no bound */
 #define MAY(name, type) { name, type, false, 0, 0 }
 #define MAY_TO(last, name, type) { name, type, false, 0, last }
 #define MAY_FROM(first, name, type) { name, type, false, first, 0 }
@@ -209,7 +209,7 @@ static const char *const without[] = {
 static const char *const type_name[] = { [INT] = "an integer", [REAL] = "a real number", [STR] = "a string", [INTS] = "a list of integers",
 					 [REALS] = "a list of real numbers", [TENSOR] = "a tensor" };
 
-/* The rules of an operator, none[0].name NULL when it has no attributes; NULL: not in the table. */
+/* The rules of an operator: none[0].name NULL if it has no attributes; NULL if it is not in the table. */
 static const struct rule *rules_of(const char *op)
 {
 	static const struct rule none[MOST];		/* all NULL */

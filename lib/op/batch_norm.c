@@ -1,10 +1,11 @@
 /* BatchNormalization over all dimensions but 1, and its gradients.
  *
- * It trains (statistics of this batch, running ones moved on) when training_mode says so (opset 14 on); from
- * opset 7 to 13, when the vertex has more than one output; at opset 6, without is_test in a training graph. Then
+ * It uses batch statistics and updates the running ones ("trains") if training_mode is set (opset
+ * 14 and later); in opsets 7 to 13 if the vertex has more than one output; in opset 6 without
+ * is_test in a training graph. Then
  *     running' = running * momentum + batch * (1 - momentum)
- * with the batch's biased variance (attribute "unbiased" of our own: PyTorch's n/(n-1)). The running statistics
- * (inputs 3, 4) are state: they are written in place; outputs 1 and 2 receive copies where somebody asks for them.
+ * with the batch's biased variance (with our attribute "unbiased", PyTorch's n/(n-1)). The running statistics
+ * (inputs 3, 4) are state and are written in place; outputs 1 and 2 receive copies if they have readers.
  * Outputs 3 and 4 are the saved mean and 1/sqrt(var + epsilon) that BatchNormalizationGrad reads.
  * Sergey Ioffe, Christian Szegedy, Batch Normalization, ICML 2015. */
 #include "op/op_util.h"
@@ -46,7 +47,7 @@ static int infer(struct dlb_op_io *io, struct dlb_error *err)
 	return 0;
 }
 
-/* An attribute of our own, set where Relu was fused into the normalization; its gradients read y then. */
+/* Was Relu fused into the normalization? This is an attribute of dlb's; the gradients then read y. */
 static bool has_relu(const struct dlb_op_io *io)
 {
 	return !strcmp(dlb_io_str(io, "activation", ""), "Relu");

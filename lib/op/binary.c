@@ -1,4 +1,4 @@
-/* Elementwise operators of several inputs with NumPy's broadcasting: arithmetic, comparison, choice. */
+/* Elementwise operators with several inputs and NumPy's broadcasting: arithmetic, comparison, choice. */
 #include "op/op_util.h"
 
 #include <math.h>
@@ -23,8 +23,8 @@ static enum dlb_map_fn fn_of(const struct dlb_op_class *cls)
 	dlb_bug("no row for '%s'", cls->name);
 }
 
-/* Opset 6 says by attributes how the second operand of Add, Sub, Mul, Div lies: broadcast=1 with axis.
- * Only the forms that NumPy's rule covers are taken. */
+/* In opset 6, attributes align the second operand of Add, Sub, Mul, Div: broadcast=1 with axis. Only forms
+ * that NumPy's rule covers are accepted. */
 static int infer(struct dlb_op_io *io, struct dlb_error *err)
 {
 	if (io->opset < 7 && dlb_attr_find(io->attr, io->n_attr, "axis") && !io->cls->domain) {
@@ -62,7 +62,7 @@ static int infer_where(struct dlb_op_io *io, struct dlb_error *err)
 	return 0;
 }
 
-/* PRelu's slope broadcasts to x alone; before opset 7 a list is one slope a channel, dimension 1. */
+/* PRelu's slope broadcasts to x only; before opset 7 a one-dimensional slope is per channel, dimension 1. */
 static struct dlb_desc slope_of(const struct dlb_op_io *io, int i)
 {
 	const struct dlb_desc *x = &io->in[0];
@@ -99,7 +99,7 @@ static int kernel(struct dlb_backend *be, const struct dlb_op_io *io, struct dlb
 
 /* -- gradients -- */
 
-/* Sets din[i] to g summed down to the input's shape. */
+/* Sets din[i] to g summed to the input's shape. */
 static void give(struct dlb_builder *b, int i, int g)
 {
 	b->din[i] = dlb_b_unbroadcast(b, g, b->in[i]);
@@ -193,7 +193,7 @@ static int gradient_where(struct dlb_builder *b, struct dlb_error *err)
 	return done(b);
 }
 
-/* Two inputs: the larger one gets it, half each when equal. More go through pairs in no exporter we know. */
+/* For two inputs: the larger gets the gradient, both get half if equal. No known exporter writes more. */
 static int gradient_extreme(struct dlb_builder *b, struct dlb_error *err)
 {
 	const char *type = !strcmp(b->io.cls->name, "Max") ? "MaxGrad" : "MinGrad";
@@ -256,7 +256,7 @@ static const struct { double p; enum dlb_map_fn pow, grad; bool of_ints; } expon
 	{ 0.5, DLB_MAP_sqrt, DLB_MAP_root_grad, false }, { -1, DLB_MAP_reciprocal, DLB_MAP_inverse_grad, false },
 };
 
-/* The row of the exponent, input i, or -1; x and y: shapes of base and result. */
+/* The row for exponent input i, or -1; x and y: shapes of base and result. */
 static int exponent_of(const struct dlb_op_io *io, int i, const struct dlb_desc *x, const struct dlb_desc *y)
 {
 	if (!io->value || !io->value[i] || dlb_desc_count(&io->in[i]) != 1 || !dlb_desc_same_shape(x, y))
@@ -288,7 +288,8 @@ static int kernel_pow(struct dlb_backend *be, const struct dlb_op_io *io, struct
 		return dlb_chain_finish(c, k);
 	}
 	if (p->dtype != x->dtype && !dlb_dtype_is_float(x->dtype) && dlb_dtype_is_float(p->dtype))
-		in = p->dtype;				/* an integer to a real power: as real, cut back */
+		in = p->dtype;				/* an integer to a real power:
+							 * computed in real, then truncated */
 	if (p->dtype != in) {
 		cast_p.dtype = in;
 		rp = dlb_chain_temp(c, &cast_p);
@@ -335,7 +336,7 @@ static int infer_clip(struct dlb_op_io *io, struct dlb_error *err)
 	return dlb_infer_same(io, err);
 }
 
-/* The bounds as numbers; false when they are known only while running. */
+/* Reads the bounds as numbers; false if they are only known at run time. */
 static bool bounds(const struct dlb_op_io *io, int first, double b[2])
 {
 	static const char *const name[2] = { "min", "max" };
@@ -388,7 +389,7 @@ static int gradient_clip(struct dlb_builder *b, struct dlb_error *err)
 		return dlb_op_fail(&b->io, err, "no gradient for bounds that are not constant");
 	if (!b->need[0])
 		return 0;
-	if (isfinite(v[0]))				/* a document cannot say infinite */
+	if (isfinite(v[0]))				/* documents have no infinite attributes */
 		a[n++] = dlb_make_real("min", v[0]);
 	if (isfinite(v[1]))
 		a[n++] = dlb_make_real("max", v[1]);

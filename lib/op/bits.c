@@ -1,6 +1,6 @@
-/* Operators on the bits of integers: BitwiseAnd, BitwiseOr, BitwiseXor, BitwiseNot, BitShift. None has a gradient.
- * A shift by a negative number, or by all bits or more, leaves what the fill alone gives (opset 28; earlier versions
- * have unsigned types and leave it open). */
+/* Operators on the bits of integers: BitwiseAnd, BitwiseOr, BitwiseXor, BitwiseNot, BitShift. They have no
+ * gradient. A shift by a negative number, or by at least the number of bits, gives only fill bits (opset 28;
+ * earlier versions have unsigned types and leave it undefined). */
 #include "op/op_util.h"
 
 #include <string.h>
@@ -14,7 +14,7 @@ static int infer(struct dlb_op_io *io, struct dlb_error *err)
 	return dlb_infer_broadcast(io, err);
 }
 
-/* The direction of a shift: -1 with err when it is neither. */
+/* Is the direction of the shift left? -1 with err if it is neither left nor right. */
 static int to_left(const struct dlb_op_io *io, struct dlb_error *err)
 {
 	const char *direction = dlb_io_str(io, "direction", "");

@@ -1,7 +1,7 @@
-/* CausalConvWithState: each channel convolved with a kernel of its own over what came before it,
+/* CausalConvWithState: convolves each channel with its own kernel over earlier elements,
  *     z_t = bias + sum over j of w_j p_(t + j),  p = past_state (k - 1 elements, else zeros) followed by x,
  * y = z, or z sigmoid(z) (activation silu, swish); present_state is the last k - 1 elements of p.
- * CausalConvWithStateGrad (dy, x, w, bias, past_state, dpresent) -> dx, dw, dbias, dpast makes z again.
+ * CausalConvWithStateGrad (dy, x, w, bias, past_state, dpresent) -> dx, dw, dbias, dpast recomputes z.
  * A. Gu, T. Dao, Mamba, 2023; S. Yang et al., Gated Delta Networks, 2024. */
 #include "op/op_util.h"
 
@@ -16,7 +16,7 @@ struct causal {
 	bool silu;
 };
 
-/* Operands from input `x` on, in the order of CausalConvWithState. */
+/* Reads the operands from input `x` on, in the order of CausalConvWithState. */
 static int parse(const struct dlb_op_io *io, int x, struct causal *c, struct dlb_error *err)
 {
 	const struct dlb_desc *in = &io->in[x], *w = &io->in[x + W];
@@ -71,7 +71,7 @@ static int grad_infer(struct dlb_op_io *io, struct dlb_error *err)
 	return 0;
 }
 
-/* Elements [at, at + n) of a tensor, as T; those of another type are read one by one. */
+/* Reads elements [at, at + n) of a tensor as T, converting other types one by one. */
 #define CAUSAL(T, IS, EXP) \
 	static void read_##T(T *to, const void *from, enum dlb_dtype t, int64_t at, int64_t n) \
 	{ \
@@ -135,7 +135,7 @@ static int grad_infer(struct dlb_op_io *io, struct dlb_error *err)
 			dy[t] *= s * (1 + z[t] * (1 - s)); \
 		} \
 	} \
-	/* One channel of one sample: dp, and what it adds to the channel's sums (taps, then the bias). */ \
+	/* One channel of a sample: dp, and its terms in the channel's sums (taps, bias). */ \
 	static void channel_##T(const struct causal *c, int64_t channel, const void *w, const T *p, const T *dz, T *dp, double *sum) \
 	{ \
 		for (int64_t j = 0; j < c->taps; j++) { \
@@ -210,7 +210,7 @@ static int gradient(struct dlb_builder *b, struct dlb_error *err)
 	static const char *const keep[] = { "activation" };
 	struct dlb_attr a[1];
 	const int n = dlb_keep_attrs(&b->io, keep, 1, a);
-	/* only present_state is looked at: y's gradient is zero */
+	/* only present_state has a gradient; y's is zero */
 	const int dy = dlb_b_dout_or_zeros(b, 0);
 	const int in[] = { dy, b->in[X], b->in[W], dlb_io_has(&b->io, BIAS) ? b->in[BIAS] : -1,
 			   dlb_io_has(&b->io, PAST) ? b->in[PAST] : -1, b->io.n_out > 1 ? b->dout[1] : -1 };

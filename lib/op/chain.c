@@ -1,4 +1,4 @@
-/* Kernels made of kernels, and the commonest single ones. */
+/* Kernels composed of kernels, and the most common single ones. */
 #include "op/op_util.h"
 
 #include <assert.h>
@@ -112,7 +112,7 @@ static void *resolve(const struct dlb_chain *c, const struct dlb_run *r, int ref
 	if (ref < 0)
 		return NULL;
 	if (ref >= TEMP)
-		return r->scratch ? (char *)r->scratch + c->temp[ref - TEMP] : NULL;	/* none: of no elements */
+		return r->scratch ? (char *)r->scratch + c->temp[ref - TEMP] : NULL;	/* NULL without scratch: the temporary has no elements */
 	return ref >= DLB_OUT(0) ? r->out[ref - DLB_OUT(0)] : r->in[ref];
 }
 
@@ -203,7 +203,7 @@ int dlb_kernel_view(struct dlb_backend *be, const struct dlb_op_io *io, struct d
 	return dlb_kernel_strided(be, &io->in[0], &io->out[0], 1, &count, &one, 0, &one, 0, false, k, err);
 }
 
-/* A temporary of type `wide` for operand d when it is of one of the types, else `ref`; *d becomes what the kernel sees. */
+/* A temporary of type `wide` if operand d has one of the types, else `ref`; *d becomes the kernel's view. */
 static int widen(struct dlb_chain *c, struct dlb_desc *d, unsigned types, enum dlb_dtype wide, int ref)
 {
 	if (d->n_dims < 0)
@@ -214,7 +214,7 @@ static int widen(struct dlb_chain *c, struct dlb_desc *d, unsigned types, enum d
 	return dlb_chain_temp(c, d);
 }
 
-/* The constants of the vertex as the kernel sees them; returns new where the type differs. */
+/* A constant of the vertex in the type that the kernel sees; returns new if the type differs. */
 static const void *widen_value(const struct dlb_desc *from, const struct dlb_desc *to, const void *value)
 {
 	if (!value || from->dtype == to->dtype)
@@ -265,7 +265,8 @@ int dlb_kernel_widened(struct dlb_backend *be, const struct dlb_op_io *io, unsig
 	return dlb_chain_finish(c, k);
 }
 
-/* Kernels of bf16 take parameters as f32 (f32_in); in a file that is bf16 throughout they are not. */
+/* Does the vertex have bf16 parameters, as in a model that is bf16 throughout? bf16 kernels
+ * take them as f32 (f32_in). */
 static bool bf16_parameters(const struct dlb_op_io *io)
 {
 	for (int i = 0; i < io->n_in && i < 32; i++)

@@ -1,13 +1,13 @@
-/* Col2Im: data (N, C K, L), image_shape (D..), block_shape (K..) -> image (N, C, D..): each of the L places of the block on
- * the image adds its K elements to those of the image below it. Col2ImGrad (dimage) reads them back (im2col); its
- * attributes are those of the forward vertex, and "block_shape". */
+/* Col2Im: data (N, C K, L), image_shape (D..), block_shape (K..) -> image (N, C, D..): at each of its L
+ * positions the block adds its K elements to the image elements it covers. Col2ImGrad (dimage) reads them
+ * back (im2col); its attributes are those of the forward vertex, and "block_shape". */
 #include "op/op_util.h"
 
 #include <string.h>
 
 struct cols { enum dlb_dtype type; struct dlb_window w; int64_t planes, image[3], block, places; };
 
-/* The window of blocks of `block` on images of size x->dim[2..]; x is (N, C, D..). */
+/* Reads the window of size `block` on images of size x->dim[2..]; x is (N, C, D..). */
 static int parse(const struct dlb_op_io *io, const struct dlb_desc *x, const int64_t *block, struct cols *c, struct dlb_error *err)
 {
 	const int n = x->n_dims - 2;
@@ -59,7 +59,7 @@ static int infer(struct dlb_op_io *io, struct dlb_error *err)
 	return forward_parse(io, &io->out[0], &c, err);
 }
 
-/* Element of the image below element k of the block at place l; -1: none. */
+/* The image element covered by element k of the block at position l; -1: outside. */
 static int64_t below(const struct cols *c, int64_t k, int64_t l)
 {
 	int64_t at = 0, step = 1;

@@ -1,23 +1,23 @@
 /* Conv and ConvTranspose, and the two gradients they share.
  *
- * ConvGradInput  (dy, w) -> dx      attributes of Conv, and "spatial": x's spatial sizes; "winograd" as Conv's
- * ConvGradWeight (dy, x) -> dw, db  db only when asked for (two outputs)
- * ConvTranspose is the gradient of a convolution with respect to its input, and the other way round. */
+ * ConvGradInput  (dy, w) -> dx      attributes of Conv, and "spatial": x's spatial sizes; "winograd" as in Conv
+ * ConvGradWeight (dy, x) -> dw, db  db only if there are two outputs
+ * ConvTranspose is the gradient of a convolution with respect to its input, and vice versa. */
 #include "op/conv.h"
 #include "op/op_util.h"
 
 #include <string.h>
 
-/* The convolution that a vertex of any of the four classes stands for. */
+/* The convolution described by a vertex of any of the four classes. */
 struct conv { struct dlb_conv_desc d; struct dlb_window w; };
 
-enum { MOST = 1 << 24 };			/* of any size along a dimension that is worked out here */
+enum { MOST = 1 << 24 };			/* limit on sizes that are computed here */
 
 static int64_t groups_of(const struct dlb_op_io *io)
 {
 	int64_t g = dlb_io_int(io, "group", 1);
 
-	return g < 0 || g > MOST ? 0 : g;	/* 0 is refused where it is used */
+	return g < 0 || g > MOST ? 0 : g;	/* 0 is refused by the caller */
 }
 
 static int fill(const struct dlb_op_io *io, struct conv *c, const struct dlb_desc *x, const struct dlb_desc *w,
@@ -61,7 +61,7 @@ static int check_bias(const struct dlb_op_io *io, int i, int64_t n, struct dlb_e
 
 /* -- Conv -- */
 
-/* An attribute of our own, set where Relu was fused into the convolution. */
+/* Was Relu fused into the convolution? This is an attribute of dlb's. */
 static bool has_relu(const struct dlb_op_io *io)
 {
 	return !strcmp(dlb_io_str(io, "activation", ""), "Relu");
@@ -109,7 +109,8 @@ static int conv_kernel(struct dlb_backend *be, const struct dlb_op_io *io, struc
 	return be->ops->conv(be, &c.d, k, err);
 }
 
-/* The attributes of the forward vertex that matter, the window's shape and the input's size. */
+/* Attributes for the gradients: the relevant ones of the forward vertex, the window's
+ * shape and the input's size. */
 static int backward_attrs(const struct dlb_op_io *io, const struct dlb_desc *x, struct dlb_attr *a)
 {
 	static const char *const keep[] = { "strides", "dilations", "pads", "auto_pad", "group", "winograd" };
@@ -148,7 +149,7 @@ static int conv_gradient(struct dlb_builder *b, struct dlb_error *err)
 
 /* -- the gradients -- */
 
-/* Spatial sizes or a window's shape from attribute `name`, put behind the first two dims of d. */
+/* Reads spatial sizes or a window's shape from attribute `name` into the dims of d from 2 on. */
 static int sizes(const struct dlb_op_io *io, const char *name, int n, struct dlb_desc *d, struct dlb_error *err)
 {
 	const int64_t *v;
@@ -284,7 +285,7 @@ static int transpose_fill(const struct dlb_op_io *io, struct conv *c, struct dlb
 		    (n_shape && (shape[i] < 1 || shape[i] > MOST)))
 			return dlb_op_fail(io, err, "a size along dimension %d is not possible", 2 + i);
 	}
-	/* Strides and dilations, read with sizes that any window fits; the pads follow. */
+	/* Reads strides and dilations with input sizes that any window fits; pads are computed below. */
 	int64_t huge[3] = { 1 << 25, 1 << 25, 1 << 25 };
 
 	if (dlb_window_read(&bare, huge, n, w->dim + 2, &win, err))
@@ -311,7 +312,7 @@ static int transpose_fill(const struct dlb_op_io *io, struct conv *c, struct dlb
 		if (y->dim[2 + i] < 1 || y->dim[2 + i] > 1 << 24)
 			return dlb_op_fail(io, err, "output size %lld is not possible", (long long)y->dim[2 + i]);
 	}
-	/* As a convolution of y that yields x. */
+	/* The convolution from y to x. */
 	c->d.x = *y;
 	c->d.w = *w;
 	c->d.y = *x;
@@ -321,7 +322,7 @@ static int transpose_fill(const struct dlb_op_io *io, struct conv *c, struct dlb
 		c->d.stride[i] = win.stride[i];
 		c->d.dilation[i] = win.dilation[i];
 		c->d.pad_begin[i] = pads[i];
-		c->d.pad_end[i] = pads[n + i];		/* output_padding is what the last stride leaves over */
+		c->d.pad_end[i] = pads[n + i];		/* output_padding covers the rest of the last stride */
 	}
 	for (int i = n; i < 3; i++)
 		c->d.stride[i] = c->d.dilation[i] = 1;
@@ -371,7 +372,7 @@ static int transpose_kernel(struct dlb_backend *be, const struct dlb_op_io *io, 
 	return dlb_chain_finish(chain, k);
 }
 
-/* dx is a convolution of dy with the same weights; dw the weight gradient with the parts exchanged. */
+/* dx is a convolution of dy with the same weights; dw is the weight gradient with dy and x exchanged. */
 static int transpose_gradient(struct dlb_builder *b, struct dlb_error *err)
 {
 	const struct dlb_desc *w = &b->io.in[1];

@@ -1,12 +1,13 @@
-/* CumSum and CumProd: running sums and products along an axis, with the element itself or without (exclusive), from the
- * start or from the end (reverse). The gradient of a running sum is the running sum the other way; that of a running
- * product (CumProdGrad: dy, x, axis) divides by nothing, so zeros are no exception:
+/* CumSum and CumProd: running sums and products along an axis, including the current element or not
+ * (exclusive), from the start or from the end (reverse). The gradient of a running sum is the running sum in
+ * the other direction. The gradient of a running product (CumProdGrad: dy, x, axis) does not divide, so
+ * zeros need no special case:
  *     dx[k] = p[k] s[k],  p[k] = x[0] .. x[k-1],  s[k] = dy[k] + x[k+1] s[k+1]    (exclusive: s[k] = dy[k+1] + x[k+1] s[k+1]) */
 #include "op/op_util.h"
 
 struct running { enum dlb_dtype type; int64_t outer, n, inner; bool exclusive, reverse; };
 
-/* axis: the input that holds it. */
+/* `input` holds the axis. */
 static int parse(const struct dlb_op_io *io, int input, struct running *s, struct dlb_error *err)
 {
 	const struct dlb_desc *x = &io->in[0];
@@ -35,7 +36,7 @@ static int infer(struct dlb_op_io *io, struct dlb_error *err)
 	return dlb_infer_same(io, err);
 }
 
-/* Line l is one of outer * inner; its element k, counted in the direction of the operator. */
+/* The index of element k, counted in the operator's direction, of line l of outer * inner lines. */
 static int64_t place(const struct running *s, int64_t l, int64_t k)
 {
 	return (l / s->inner * s->n + (s->reverse ? s->n - 1 - k : k)) * s->inner + l % s->inner;
@@ -147,7 +148,7 @@ static void run_grad(const void *ctx, const struct dlb_run *r)
 	for (int64_t l = 0; l < s->outer * s->inner; l++) {
 		double sum = 0, before = 1;
 
-		for (int64_t k = s->n - 1; k >= 0; k--) {		/* s[k], then times p[k] */
+		for (int64_t k = s->n - 1; k >= 0; k--) {		/* s[k], then multiplied by p[k] */
 			const double x = k + 1 < s->n ? dlb_value_real(r->in[1], s->type, place(s, l, k + 1)) : 0;
 			const int64_t from = s->exclusive ? k + 1 : k;
 

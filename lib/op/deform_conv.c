@@ -1,9 +1,10 @@
-/* DeformConv: a convolution whose every sample place is moved by an offset of its own, and weighted by a mask.
+/* DeformConv: a convolution in which each sampling position has its own offset, and a weight from a mask.
  *
  *     x (N, C, H, W), w (M, C / g, kh, kw), offset (N, 2 og K, oh, ow), b (M), mask (N, og K, oh, ow) -> y (N, M, oh, ow)
  *
- * with K = kh kw places, g groups of channels, og groups of offsets (pairs dy, dx). x is read by bilinear interpolation
- * into columns (N, C K, oh ow), which the weights are multiplied with; backwards likewise, by these operators of ours:
+ * with K = kh kw positions, g groups of channels, og groups of offsets (pairs dy, dx). x is read by
+ * bilinear interpolation into columns (N, C K, oh ow), which are multiplied by the weights. The gradient
+ * uses these operators of dlb's:
  *
  *     DeformColumns           (x, offset, mask?) -> columns
  *     DeformColumnsGrad       (dcolumns, offset, shape of x, mask?) -> dx
@@ -16,20 +17,22 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { TILE = 64 };			/* places whose corners are worked out at once, for all channels */
+enum { TILE = 64 };			/* positions whose corners are computed at once, for all channels */
 
 struct deform {
 	enum dlb_dtype type;
 	struct dlb_window w;
 	bool has_mask, wants_mask;		/* wants_mask: its gradient */
-	int64_t batch, channels, h, w_in, places, kernel, offset_groups, group_channels;	/* channels of an offset group */
+	int64_t batch, channels, h, w_in, places, kernel, offset_groups, group_channels;	/* group_channels: of an offset group */
 };
-/* Four elements of a plane (-1: outside), their weights and the derivatives of these by the place's row and column. */
+/* Four elements of a plane (-1: outside), their weights, and the derivatives of the weights by the
+ * position's row and column. */
 struct corners { int64_t at[4]; double w[4], by_row[4], by_col[4]; };
 
-/* -- columns: what is asked for -- */
+/* -- columns: reading the vertex -- */
 
-/* Columns of x moved by `offset`, mask NULL: none; window by the attributes, its shape by kernel_shape or `kernel`. */
+/* Describes the columns of x moved by `offset`; mask NULL: none. The window is read from the attributes, its
+ * shape from kernel_shape or `kernel`. */
 static int parse(const struct dlb_op_io *io, const struct dlb_desc *x, const struct dlb_desc *offset, const struct dlb_desc *mask,
 		 const int64_t *kernel, struct deform *d, struct dlb_error *err)
 {
@@ -67,15 +70,15 @@ static struct dlb_desc columns_of(const struct deform *d)
 	return dlb_desc_make(d->type, 3, (int64_t[]){ d->batch, d->channels * d->kernel, d->places });
 }
 
-/* Input i, NULL when it is absent. */
+/* Input i, or NULL if absent. */
 static const struct dlb_desc *input(const struct dlb_op_io *io, int i)
 {
 	return dlb_io_has(io, i) ? &io->in[i] : NULL;
 }
 
-/* -- columns: running -- */
+/* -- columns: kernels -- */
 
-/* Corners of kernel element k (of K of group g) at place p of sample n. */
+/* Corners for kernel element k (of K in offset group g) at output position p of sample n. */
 static struct corners corners_of(const struct deform *d, const void *offset, int64_t n, int64_t g, int64_t k, int64_t p)
 {
 	const int64_t at = ((n * d->offset_groups + g) * d->kernel + k) * 2 * d->places + p, kw = d->w.kernel[1], ow = d->w.out[1];
@@ -100,7 +103,7 @@ static struct corners corners_of(const struct deform *d, const void *offset, int
 	return c;
 }
 
-/* Work on one kernel element of one offset group of one sample, at places [p, p + count). */
+/* One kernel element of one offset group of one sample, at positions [p, p + count). */
 struct tile { int64_t n, g, k, p, count; struct corners corners[TILE]; double mask[TILE]; };
 
 static void each_tile(const struct deform *d, const void *offset, const void *mask, const struct dlb_run *r,
@@ -123,7 +126,7 @@ static void each_tile(const struct deform *d, const void *offset, const void *ma
 	}
 }
 
-/* Where the tile's part of channel c of its group begins in the columns, and that channel's plane in x. */
+/* Start of the tile's part of the group's channel c in the columns; x's plane is that channel's. */
 static int64_t column_at(const struct deform *d, const struct tile *t, int64_t c)
 {
 	return ((t->n * d->channels + t->g * d->group_channels + c) * d->kernel + t->k) * d->places + t->p;
@@ -170,7 +173,7 @@ static void grad_tile(const struct deform *d, const struct tile *t, const struct
 /* in {dcolumns, x, offset, mask}, out {doffset, dmask} */
 static void grad_offset_tile(const struct deform *d, const struct tile *t, const struct dlb_run *r)
 {
-	double sum[TILE][4] = { { 0 } };		/* over channels, dcolumns times the corner */
+	double sum[TILE][4] = { { 0 } };		/* sum over channels of dcolumns times the corner */
 	const int64_t row = ((t->n * d->offset_groups + t->g) * d->kernel + t->k) * d->places + t->p;
 
 	for (int64_t c = 0; c < d->group_channels; c++) {
@@ -311,7 +314,7 @@ static int grad_offset_kernel(struct dlb_backend *be, const struct dlb_op_io *io
 	return host(be, grad_offset_run, &d, k, err);
 }
 
-/* Input 0 or output 0 is the columns. */
+/* The columns are input 0 or output 0. */
 static double columns_flops(const struct dlb_op_io *io)
 {
 	return 10 * (double)dlb_desc_count(io->in[0].n_dims == 3 ? &io->in[0] : &io->out[0]);
@@ -424,7 +427,7 @@ static int product_t(struct dlb_builder *b, int a, bool ta, int w, bool tw)
 	return dlb_b_op(b, "MatMulT", attr, 2, (int[]){ a, w }, 2, 1, NULL, -1);
 }
 
-/* What DeformColumns and its gradients are told. */
+/* Attributes of DeformColumns and its gradients. */
 static int columns_attrs(const struct dlb_op_io *io, struct dlb_attr a[6])
 {
 	static const char *const keep[] = { "strides", "dilations", "pads", "auto_pad", "offset_group" };
@@ -433,7 +436,7 @@ static int columns_attrs(const struct dlb_op_io *io, struct dlb_attr a[6])
 	return 1 + dlb_keep_attrs(io, keep, DLB_LEN(keep), a + 1);
 }
 
-/* dx, doffset and dmask of what flows to the columns: w^T dy. */
+/* dx, doffset and dmask from the gradient of the columns, w^T dy. */
 static int columns_gradient(struct dlb_builder *b, const struct deform *d, int64_t groups, int dy)
 {
 	const int64_t m = b->io.in[1].dim[0], rows = d->channels / groups * d->kernel;
@@ -462,7 +465,7 @@ static int columns_gradient(struct dlb_builder *b, const struct deform *d, int64
 	return out[0] < 0 ? -1 : 0;
 }
 
-/* dw = dy columns^T, summed over the samples; the columns are made again. */
+/* dw = dy columns^T, summed over the samples; the columns are recomputed. */
 static int weight_gradient(struct dlb_builder *b, const struct deform *d, int64_t groups, int dy)
 {
 	const int64_t rows = d->channels / groups * d->kernel;

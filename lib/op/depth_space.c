@@ -1,5 +1,7 @@
-/* DepthToSpace and SpaceToDepth: blocks of channels to blocks of pixels, and back; each is the other's gradient.
- * x (N, C b b, H, W) <-> y (N, C, H b, W b). Channels of x count (b, b, C) in mode DCR, (C, b, b) in mode CRD. */
+/* DepthToSpace and SpaceToDepth: blocks of channels to blocks of pixels, and back;
+ * each is the other's gradient.
+ * x (N, C b b, H, W) <-> y (N, C, H b, W b). Channels of x are ordered (b, b, C) in mode
+ * DCR, (C, b, b) in mode CRD. */
 #include "op/op_util.h"
 
 #include <string.h>

@@ -1,12 +1,13 @@
-/* Dropout: y = x mask / (1 - ratio), the mask drawn anew each step.
+/* Dropout: y = x mask / (1 - ratio), with a new mask in each step.
  *
- * Opset 12 on has ratio and training_mode as inputs; before that the ratio is an attribute and the graph says whether
- * it trains. The mask comes from the counter-based generator, keyed by (seed, vertex, step) and counted by the
- * sample's index in the global batch, so that it does not depend on where or in how many micro-batches the sample
- * is computed; elements are counted within the sample. The mask is kept for the backward pass as output 1, which ONNX has too.
+ * From opset 12 on, ratio and training_mode are inputs; before, ratio is an attribute and Dropout is
+ * active if the graph is trained. The mask comes from a counter-based generator with the key (seed,
+ * vertex, step); the counter is the sample's index in the global batch and the element's index in the
+ * sample, so the mask does not depend on the sample's node or micro-batch. The mask is saved for the
+ * backward pass as output 1, which ONNX has too.
  *
- * Our own attribute "slice" {axis, units, unit, first, count} says that x is that part of a tensor (struct dlb_slice): the
- * mask is then that part of the tensor's. */
+ * Our attribute "slice" {axis, units, unit, first, count} states that x is such a part of a tensor (struct
+ * dlb_slice); the mask is then the same part of the whole tensor's mask. */
 #include "op/op_util.h"
 
 #include <string.h>
@@ -33,7 +34,7 @@ static int ratio_of(const struct dlb_op_io *io, double *ratio, bool *train, stru
 	return 0;
 }
 
-/* Where in memory the elements of such a part stand in the whole. */
+/* Describes which elements of the whole tensor the part's memory holds. */
 static int slice_of(const struct dlb_op_io *io, struct dlb_dropout_desc *d, struct dlb_error *err)
 {
 	const struct dlb_desc *x = &io->in[0];
@@ -45,7 +46,7 @@ static int slice_of(const struct dlb_op_io *io, struct dlb_dropout_desc *d, stru
 	if (n != 5 || v[0] < 0 || v[0] >= x->n_dims || v[4] < 1 || v[4] > v[1] || v[3] < 0 || v[3] > v[1] - v[4] || v[2] < 1 ||
 	    v[1] > INT32_MAX || v[2] > INT32_MAX || x->dim[v[0]] < 1 || x->dim[v[0]] % (v[4] * v[2]))
 		return dlb_op_fail(io, err, "attribute 'slice' does not say which part this is");
-	const bool last = x->layout == DLB_CHANNELS_LAST && v[0] == 1;	/* channels stand closest in memory */
+	const bool last = x->layout == DLB_CHANNELS_LAST && v[0] == 1;	/* channels are the fastest dimension */
 	if (x->layout == DLB_CHANNELS_LAST && v[0] > 1)
 		return dlb_op_fail(io, err, "attribute 'slice' along axis %lld of a tensor that lies with its channels last", (long long)v[0]);
 	const int64_t inner = v[2] * (last ? 1 : dlb_desc_range(x, (int)v[0] + 1, x->n_dims));
@@ -105,7 +106,7 @@ static int kernel(struct dlb_backend *be, const struct dlb_op_io *io, struct dlb
 		}
 		return dlb_chain_finish(c, k);
 	}
-	/* the first dimension may hold several rows of a sample, as heads x samples */
+	/* the first dimension may hold several rows per sample, such as heads x samples */
 	d.samples = x->n_dims ? x->dim[0] : 1;
 	if (io->samples && d.samples % io->samples == 0)
 		d.samples = io->samples;

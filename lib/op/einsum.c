@@ -1,11 +1,12 @@
-/* Einsum: sums of products named by index letters, "bij,bjk->bik", and EinsumGrad, the same with a letter that may
- * stand twice in the output (a diagonal, zero elsewhere), as the gradient of a diagonal needs it.
+/* Einsum: sums of products named by index letters, "bij,bjk->bik"; and EinsumGrad, which allows a letter
+ * twice in the output (a diagonal, zero elsewhere), for the gradient of a diagonal.
  *
- * Operands are taken from left to right, two at a time. The letters of a pair (A, B) are of four sorts: in both and
- * still needed (batches of a product), in both and not needed any more (summed by the product), in A alone (rows), in
- * B alone (columns). So a pair is one gemm over copies in that order; what lies right already is not copied. Letters
- * that one operand alone has and nobody needs are summed before. The dimensions of an ellipsis are letters of their
- * own, counted from the right, and broadcast. The gradient of operand i puts dy in its place:
+ * Operands are combined from left to right, two at a time. A letter of a pair (A, B) is of one of four
+ * kinds: in both and needed later (a batch of the product), in both and not needed later (summed by the
+ * product), in A alone (rows), in B alone (columns). So a pair is one gemm over copies in that order; an
+ * operand already in order is not copied. Letters of one operand that are not needed are summed before. Each
+ * dimension of an ellipsis is a letter of its own, aligned at the right, and broadcasts. The gradient of
+ * operand i replaces it by dy:
  *     y = einsum("A,B->Y", a, b):   da = einsum("Y,B->A", dy, b). */
 #include "op/op_util.h"
 
@@ -16,9 +17,9 @@
 enum { MAX_OPERANDS = 8, ELLIPSIS = 52, N_IDS = ELLIPSIS + DLB_MAX_DIMS, MAX_TEXT = 256 };
 struct term { int n, id[DLB_MAX_DIMS]; };
 struct equation {
-	char text[MAX_TEXT];			/* without blanks; the pieces below point into it */
+	char text[MAX_TEXT];			/* without blanks; the strings below point into it */
 	const char *in[MAX_OPERANDS], *out;
-	char implied[64];			/* an output that the equation does not say */
+	char implied[64];			/* the output, if the equation does not state it */
 	int n;
 	struct term term[MAX_OPERANDS], y;
 	int64_t extent[N_IDS];			/* 0: the letter does not occur */
@@ -30,7 +31,8 @@ static int letter(char c)
 	return c >= 'a' && c <= 'z' ? c - 'a' : c >= 'A' && c <= 'Z' ? 26 + c - 'A' : -1;
 }
 
-/* Letters of `s` for a tensor of n_dims; -1 (output): as many dimensions in the ellipsis as the inputs have. */
+/* Reads the letters of `s` for a tensor of n_dims dimensions; -1 (output): its ellipsis has
+ * as many as the inputs'. */
 static int read_term(const struct dlb_op_io *io, const struct equation *e, const char *s, int n_dims, struct term *t,
 		     struct dlb_error *err)
 {
@@ -66,7 +68,7 @@ static int read_term(const struct dlb_op_io *io, const struct equation *e, const
 	return 0;
 }
 
-/* Cuts the text into its terms; without "->" the output has the letters that occur once, in order. */
+/* Splits the text into terms. Without "->" the output has the letters that occur once, sorted. */
 static int split(const struct dlb_op_io *io, struct equation *e, struct dlb_error *err)
 {
 	const char *given = dlb_io_str(io, "equation", "");
@@ -159,7 +161,7 @@ static int infer(struct dlb_op_io *io, struct dlb_error *err)
 	return 0;
 }
 
-/* Every letter once, pair after pair: an upper bound that is exact for two operands. */
+/* Counts every letter once per pair: an upper bound that is exact for two operands. */
 static double flops(const struct dlb_op_io *io)
 {
 	struct equation e;
@@ -185,7 +187,7 @@ static int find(const struct operand *o, int id)
 	return -1;
 }
 
-/* A letter that stands twice steps along the diagonal. */
+/* A letter that occurs twice steps along the diagonal. */
 static struct operand make_operand(const struct equation *e, const struct term *t, const struct dlb_desc *d, int ref)
 {
 	struct operand o = { .ref = ref };
@@ -226,7 +228,7 @@ static bool lies(const struct work *w, const struct operand *o, const int *id, i
 	return true;
 }
 
-/* Copies o with its letters in the order id[n] and the strides `to` into `ref`. */
+/* Copies o to `ref`, with its letters in the order id[n] and strides `to`. */
 static void copy(struct work *w, const struct operand *o, const int *id, int n, const int64_t *to, int ref,
 		 const struct dlb_desc *d, bool zero_first)
 {
@@ -274,7 +276,7 @@ static struct operand pack(struct work *w, const struct operand *o, const int *i
 	return p;
 }
 
-/* Sums the letters of o that are not in `keep`. */
+/* Sums o over its letters that are not in `keep`. */
 static struct operand sum_out(struct work *w, const struct operand *o, const bool *keep)
 {
 	int id[2 * DLB_MAX_DIMS] = { 0 }, n = 0, kept;
@@ -298,7 +300,8 @@ static struct operand sum_out(struct work *w, const struct operand *o, const boo
 	return contiguous(w, n, id, kept);
 }
 
-/* Letters of a, in the output's order where it has them, that b has (or has not) and `keep` wants (or not). */
+/* The letters of a that are in b (in_b) or not, and in `keep` (kept) or not; first those of
+ * the output, in its order. */
 static int choose(const struct work *w, const struct operand *a, const struct operand *b, bool in_b, const bool *keep, bool kept,
 		  int *id)
 {
@@ -317,7 +320,7 @@ static int choose(const struct work *w, const struct operand *a, const struct op
 	return n;
 }
 
-/* a, b -> their product over the letters in `keep`. `last`: into output 0 where the order is already right. */
+/* The product of a and b, keeping the letters in `keep`. `last`: into output 0 if the order is right. */
 static struct operand contract(struct work *w, const struct operand *a, const struct operand *b, const bool *keep, bool last)
 {
 	int batch[16], row[16], col[16], sum[16], id[64], nb, nr, nc, ns, n;
@@ -373,7 +376,8 @@ static int kernel(struct dlb_backend *be, const struct dlb_op_io *io, struct dlb
 		return DLB_NO_KERNEL;
 	struct work w = { be, dlb_chain_new(be, err), &e, io->in[0].dtype, err };
 	o = make_operand(&e, &e.term[0], &io->in[0], DLB_IN(0));
-	for (int i = 1; i <= e.n; i++) {		/* the last round sums what a single operand has too much */
+	for (int i = 1; i <= e.n; i++) {		/* the last round sums the remaining
+							 * letters of a single operand */
 		bool keep[N_IDS] = { false };
 		struct operand next;
 
@@ -401,8 +405,8 @@ static int kernel(struct dlb_backend *be, const struct dlb_op_io *io, struct dlb
 
 /* -- gradient -- */
 
-/* The gradient's equation for operand i. Letters that stand in no other term cannot come out of it: their places go to
- * axes[], for the gradient is the same all along them. Returns their number, -1: not available. */
+/* The equation for the gradient of operand i. Letters that occur in no other term have a constant gradient:
+ * their axes go to axes[]. Returns the number of axes, -1: unsupported. */
 static int grad_equation(const struct equation *e, int i, char *text, int64_t *axes)
 {
 	int n_axes = 0, at = 0, n = sprintf(text, "%s", e->out);

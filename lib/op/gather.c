@@ -1,9 +1,10 @@
-/* Gather along an axis (embeddings), and its gradient: GatherGrad (dy, indices, shape; axis) adds each row of dy
- * to the row it was taken from, in the order of the indices.
+/* Gather along an axis (embeddings), and its gradient: GatherGrad (dy, indices, shape; axis) adds each row of
+ * dy to the row that it was read from, in the order of the indices.
  *
- * Our own attributes "first" and "of" say that the table is the rows from `first` on of one that has `of`, which the
- * indices count in: rows that are not here are zeros, so that the outputs of all parts add up to that of the whole. A third
- * one, "padding", is a row (of the whole table) that gets no gradient, as torch.nn.Embedding's padding_idx. */
+ * Our attributes "first" and "of" state that the table holds the rows from `first` on of a table of `of`
+ * rows, to which the indices refer: missing rows give zeros, so the sum of the outputs of all parts is the
+ * output of the whole. Our attribute "padding" is a row (of the whole table) that gets no gradient, like
+ * torch.nn.Embedding's padding_idx. */
 #include "op/op_util.h"
 
 #include <string.h>
@@ -16,7 +17,7 @@ static double no_flops(const struct dlb_op_io *io)
 
 struct gather { enum dlb_dtype type, index; int64_t outer, rows, n_index, bytes, first, of, padding; };	/* padding -1: none */
 
-/* The shape of what is taken from table x. */
+/* The output's shape for table x. */
 static int taken(const struct dlb_op_io *io, const struct dlb_desc *x, const struct dlb_desc *index, struct dlb_desc *out,
 		 struct dlb_error *err)
 {
@@ -62,7 +63,7 @@ static int infer(struct dlb_op_io *io, struct dlb_error *err)
 	return 0;
 }
 
-/* Row of index i, counted from the end when negative; outside the table the row is left out (zeros). */
+/* The table's row for index i, negative indices counted from the end; -1: not in this table (zeros). */
 static int64_t row_of(const struct gather *g, const void *index, int64_t i)
 {
 	int64_t r = g->index == DLB_I64 ? ((const int64_t *)index)[i] : ((const int32_t *)index)[i];

@@ -1,4 +1,4 @@
-/* Gelu, exact (by erf) or by tanh as attribute "approximate" says, and its gradient, which keeps x alone.
+/* Gelu, exact (erf) or tanh by attribute "approximate", and its gradient, which reads only x.
  * D. Hendrycks, K. Gimpel, Gaussian Error Linear Units, 2016. */
 #include "op/op_util.h"
 

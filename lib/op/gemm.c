@@ -1,12 +1,13 @@
 /* Gemm, MatMul and MatMulT: products of matrices.
  *
- * MatMulT (domain dlb) is MatMul with the operands' last two dimensions read transposed (transA, transB),
- * and with flatten=1 the leading dimensions of both merged into the rows: (.., M, K) and (.., M, N) with
- * transA give K x N, the gradient of a weight, as one product. Gradients of all three are made of
- * Gemm and MatMulT, so nothing is ever transposed in memory.
+ * MatMulT (domain dlb) is MatMul with the last two dimensions of the operands read transposed
+ * (transA, transB); with flatten=1 the leading dimensions of both are merged into the rows: (.., M, K) and
+ * (.., M, N) with transA give K x N, the gradient of a weight, as one product. The gradients of all three
+ * consist of Gemm and MatMulT, so no matrix is transposed in memory.
  *
- * Where one factor is bf16 and the other f32 (a weight), the product is one of bf16, and so is what comes out, unless
- * attribute "dtype" says f32, as the gradient of an f32 factor does. A bias beside bf16 factors is f32. */
+ * With one bf16 factor and one f32 factor (a weight), the product is computed in bf16 and its
+ * result is bf16, unless attribute "dtype" is f32, as for the gradient of an f32 factor. A bias
+ * beside bf16 factors is f32. */
 #include "op/op_util.h"
 
 #include <stdlib.h>
@@ -35,7 +36,7 @@ static int gemm_shape(const struct dlb_op_io *io, struct shape *s, struct dlb_er
 	return 0;
 }
 
-/* The type of the factors as they are multiplied, and of what comes out. */
+/* The type in which factors are multiplied, and the result's type. */
 static int product_types(const struct dlb_op_io *io, enum dlb_dtype *in, enum dlb_dtype *out, struct dlb_error *err)
 {
 	if (dlb_mixed_types(io, 0, 2, in, err))
@@ -81,7 +82,7 @@ static double gemm_flops(const struct dlb_op_io *io)
 	return 2.0 * (double)s.m * (double)s.n * (double)s.k;
 }
 
-/* Integer products are no training, but ONNX has them (test data, tokenizers): a plain loop on the host. */
+/* Integer products are not trained, but ONNX has them (test data, tokenizers): a plain loop on the host. */
 struct int_gemm { struct dlb_gemm_desc d; enum dlb_dtype c_type; };
 
 static int64_t scaled(int64_t v, double by)
@@ -154,7 +155,8 @@ static int gemm_kernel(struct dlb_backend *be, const struct dlb_op_io *io, struc
 	return gemm_prepare(be, &d, k, err);
 }
 
-/* Says that the product of x and y, the gradient of `like`, is f32 as that is; the number of attributes. */
+/* Adds the attribute that makes the product of x and y, the gradient of `like`, f32 if `like` is; returns
+ * the number of attributes. */
 static int add_type(struct dlb_builder *b, int x, int y, int like, struct dlb_attr *a)
 {
 	if (dlb_b_desc(b, like)->dtype != DLB_F32 || (dlb_b_desc(b, x)->dtype != DLB_BF16 && dlb_b_desc(b, y)->dtype != DLB_BF16))
@@ -163,7 +165,7 @@ static int add_type(struct dlb_builder *b, int x, int y, int like, struct dlb_at
 	return 1;
 }
 
-/* One product of the backward pass: op(a) op(b) * alpha, as a Gemm without C. */
+/* A product of the backward pass: op(a) op(b) * alpha, as a Gemm without C. */
 static int product(struct dlb_builder *b, int x, bool tx, int y, bool ty, double alpha, int like)
 {
 	struct dlb_attr a[4] = { dlb_make_int("transA", tx), dlb_make_int("transB", ty), dlb_make_real("alpha", alpha) };
@@ -201,7 +203,7 @@ struct product {
 	struct shape s;
 	int n_dims;			/* of the batches' broadcast shape */
 	int64_t dim[DLB_MAX_DIMS], n_batch;
-	struct dlb_desc a, b;		/* with a dimension put before or behind a vector */
+	struct dlb_desc a, b;		/* with a dimension of 1 added before or after a vector */
 	bool flatten;
 };
 
@@ -267,7 +269,8 @@ static double matmul_flops(const struct dlb_op_io *io)
 	return 2.0 * (double)p.n_batch * (double)p.s.m * (double)p.s.n * (double)p.s.k;
 }
 
-/* Offsets of x's matrix for every index of the broadcast batch shape; true when they are 0, step, 2 step, ... */
+/* Offsets of x's matrices for each index of the broadcast batch shape; true if they
+ * are 0, step, 2 step, ... */
 static bool offsets(const struct product *p, const struct dlb_desc *x, int64_t *off, int64_t *step)
 {
 	int64_t size = x->dim[x->n_dims - 1] * x->dim[x->n_dims - 2], stride[DLB_MAX_DIMS], s = size;
@@ -311,7 +314,7 @@ static int matmul_kernel(struct dlb_backend *be, const struct dlb_op_io *io, str
 	d.trans_a = p.s.ta;
 	d.trans_w = p.s.tb;
 	d.n_batch = p.n_batch;
-	if (p.b.n_dims == 2 && !p.s.ta) {		/* one matrix on the right: all rows at once */
+	if (p.b.n_dims == 2 && !p.s.ta) {		/* one matrix on the right: one product for all rows */
 		d.m *= d.n_batch;
 		d.n_batch = 1;
 	}
@@ -343,8 +346,8 @@ static int unsqueeze(struct dlb_builder *b, int t, int64_t axis)
 	return dlb_b_op2(b, "Unsqueeze", t, dlb_b_const_ints(b, &axis, 1));
 }
 
-/* y = op(A) op(B), batches broadcast. A vector on either side is a matrix with a dimension of 1 put in; the
- * gradient takes it out again. Batches that were broadcast are summed by unbroadcast. */
+/* y = op(A) op(B), batches broadcast. A vector becomes a matrix with an added dimension of 1, which the
+ * gradient removes. unbroadcast sums over broadcast batches. */
 static int matmul_gradient(struct dlb_builder *b, struct dlb_error *err)
 {
 	bool ta = dlb_io_int(&b->io, "transA", 0) != 0, tb = dlb_io_int(&b->io, "transB", 0) != 0;

@@ -1,9 +1,9 @@
-/* GridSample: y (N, C, O..) takes its elements from x (N, C, D..) at the places that grid (N, O.., n) names, where n is the
- * number of spatial dimensions and the last of them comes first: (x, y) for (H, W). Coordinates go from -1 to 1.
+/* GridSample: y (N, C, O..) is sampled from x (N, C, D..) at the positions in grid (N, O.., n), n spatial
+ * coordinates from -1 to 1, the last dimension first: (x, y) for (H, W).
  *
- * A place has taps along each dimension, one, two or four of them (nearest, linear, cubic); their products are the
- * place's taps, which all channels share. Places outside the input are treated as PyTorch does: linear and nearest
- * move the place itself inside (border, reflection), cubic moves each tap.
+ * A position has one, two or four taps along each dimension (nearest, linear, cubic). Products of these are
+ * the position's taps, shared by all channels. Positions outside the input are treated as in PyTorch: linear
+ * and nearest move the position inside (border, reflection), cubic moves each tap.
  *
  * GridSampleGrad     (dy, grid, shape of x) -> dx
  * GridSampleGradGrid (dy, x, grid)          -> dgrid
@@ -25,11 +25,12 @@ struct sampler {
 	int n;					/* spatial dimensions */
 	int64_t batch, channels, points, size[MOST_DIMS], plane;
 };
-/* Along one dimension: index times stride (-1: outside, nothing there), weight and its derivative by the coordinate of the grid. */
+/* A tap along one dimension: index times stride (-1: outside, value 0), weight, and its derivative
+ * by the grid's coordinate. */
 struct along { int64_t at[MOST_ALONG]; double w[MOST_ALONG], slope[MOST_ALONG]; };
 struct taps { int n; int64_t at[MOST_TAPS]; double w[MOST_TAPS], slope[MOST_TAPS][MOST_DIMS]; };
 
-/* -- what is asked for -- */
+/* -- reading the vertex -- */
 
 static int parse_names(const struct dlb_op_io *io, struct sampler *s, struct dlb_error *err)
 {
@@ -91,7 +92,7 @@ static struct dlb_desc sampled(const struct dlb_desc *x, const struct dlb_desc *
 
 /* -- taps -- */
 
-/* v moved inside [0, n - 1]; *slope is multiplied by the derivative. */
+/* Moves v into [0, n - 1] and multiplies *slope by the derivative. */
 static double inside(const struct sampler *s, double v, int64_t n, double *slope)
 {
 	const double last = (double)(n - 1), low = s->align ? 0 : -0.5, span = s->align ? last : (double)n;
@@ -133,14 +134,14 @@ static double keys_slope(double d)
 	return m < 2 ? sign * ((3 * a * m - 10 * a) * m + 8 * a) : 0;
 }
 
-/* Taps of coordinate g along dimension d. */
+/* The taps of coordinate g along dimension d. */
 static void make_along(const struct sampler *s, int d, int64_t stride, double g, struct along *t)
 {
 	const int64_t n = s->size[d];
 	double slope = s->align ? (double)(n - 1) / 2 : (double)n / 2, ignored = 1;
 	double v = s->align ? (g + 1) / 2 * (double)(n - 1) : ((g + 1) * (double)n - 1) / 2, base;
 
-	if (!(fabs(v) < INT32_MAX))		/* as PyTorch: not a number is outside */
+	if (!(fabs(v) < INT32_MAX))		/* NaN is outside, as in PyTorch */
 		v = -100;
 	if (s->mode != CUBIC && s->padding != ZEROS)
 		v = inside(s, v, n, &slope);
@@ -156,7 +157,7 @@ static void make_along(const struct sampler *s, int d, int64_t stride, double g,
 	}
 }
 
-/* Taps of the place whose coordinates begin at grid[at]. */
+/* The taps of the position with coordinates grid[at], grid[at + 1] ... */
 static void make_taps(const struct sampler *s, const void *grid, int64_t at, struct taps *t)
 {
 	struct along a[MOST_DIMS];
@@ -189,7 +190,7 @@ static void make_taps(const struct sampler *s, const void *grid, int64_t at, str
 	}
 }
 
-/* -- running -- */
+/* -- kernels -- */
 
 static void run(const void *ctx, const struct dlb_run *r)
 {
@@ -351,7 +352,7 @@ static int grad_grid_kernel(struct dlb_backend *be, const struct dlb_op_io *io, 
 	return has_gradient(&s) ? be->ops->host(be, grad_grid_run, &s, sizeof s, 0, k, err) : DLB_NO_KERNEL;
 }
 
-/* Of input 0 or output 0, whichever is y, 2 for each tap; the taps themselves are shared by the channels. */
+/* 2 per tap and element of y, which is input 0 or output 0; channels share the computation of taps. */
 static double flops(const struct dlb_op_io *io)
 {
 	const struct dlb_desc *y = io->cls->domain ? &io->in[0] : &io->out[0];

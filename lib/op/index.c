@@ -1,8 +1,9 @@
 /* Elements by indices: GatherElements, ScatterElements, GatherND, ScatterND. All run on the host.
  *
- * Every one of them is a list of pairs (element of the table, element of the updates or the output); what differs is how
- * the pair is found. Gradients are the same pairs the other way round: GatherElementsGrad, GatherNDGrad (dy, indices,
- * shape) add to zeros; ScatterElements and ScatterND give x dy (zeros where it was overwritten) and gather for updates. */
+ * Each is a list of pairs (element of the table, element of the updates or output); they differ in how
+ * a pair is found. Gradients use the same pairs reversed: GatherElementsGrad, GatherNDGrad (dy,
+ * indices, shape) add to zeros; ScatterElements and ScatterND give x dy (zeros where it was
+ * overwritten), and gather dy for updates. */
 #include "op/op_util.h"
 
 #include <math.h>
@@ -14,10 +15,10 @@ static const char *const how_name[N_HOWS] = { "none", "add", "mul", "min", "max"
 struct index {
 	enum dlb_dtype type, index;
 	enum how how;
-	int axis, batch, depth;		/* batch, depth: of the ND forms */
+	int axis, batch, depth;		/* batch, depth: of the ND operators */
 	struct dlb_desc x, at;		/* table, indices */
-	int64_t width;			/* elements a pair moves (ND) */
-	bool zeros;			/* write zeros in place of updates */
+	int64_t width;			/* elements per pair (ND) */
+	bool zeros;			/* write zeros instead of updates */
 };
 
 static double no_flops(const struct dlb_op_io *io)
@@ -31,7 +32,7 @@ static bool is_nd(const struct dlb_op_io *io)
 	return strstr(io->cls->name, "ND") != NULL;
 }
 
-/* Checks table x against the indices, input i. */
+/* Checks the indices, input i, for table x. */
 static int parse(const struct dlb_op_io *io, const struct dlb_desc *x, int i, struct index *d, struct dlb_error *err)
 {
 	const struct dlb_desc *at = &io->in[i];
@@ -64,7 +65,7 @@ static int parse(const struct dlb_op_io *io, const struct dlb_desc *x, int i, st
 	return 0;
 }
 
-/* The shape of what is gathered, or of the updates. */
+/* The shape of the gathered output, or of the updates. */
 static struct dlb_desc picked(const struct dlb_op_io *io, const struct index *d)
 {
 	struct dlb_desc y = dlb_desc_make(d->type, d->at.n_dims, d->at.dim);
@@ -88,7 +89,7 @@ static int64_t wrap(int64_t i, int64_t n)
 	return i >= 0 && i < n ? i : -1;
 }
 
-/* Element of the table for pair number p, -1 when an index is out of range. */
+/* The table element of pair p; -1 if an index is out of range. */
 static int64_t element(const struct index *d, const void *at, int64_t p, bool nd)
 {
 	int64_t where = 0, step = 1, rest = p;
@@ -96,7 +97,7 @@ static int64_t element(const struct index *d, const void *at, int64_t p, bool nd
 	if (nd) {
 		int64_t batches = dlb_desc_range(&d->at, 0, d->batch), tuples = dlb_desc_range(&d->at, 0, d->at.n_dims - 1);
 
-		where = batches ? p / (tuples / batches) : 0;		/* number of the batch */
+		where = batches ? p / (tuples / batches) : 0;		/* index of the batch */
 		for (int k = 0; k < d->depth; k++) {
 			int64_t i = wrap(number(d, at, p * d->depth + k), d->x.dim[d->batch + k]);
 
@@ -150,7 +151,7 @@ static double reduced(enum how how, double a, double b)
 	}
 }
 
-/* Sums and products wrap. */
+/* Sums and products wrap around. */
 static int64_t reduced_int(enum how how, int64_t a, int64_t b)
 {
 	switch (how) {
@@ -177,7 +178,7 @@ static void put(const struct index *d, void *to, int64_t i, const void *from, in
 		dlb_value_set(to, d->type, i, reduced(d->how, dlb_value_real(to, d->type, i), dlb_value_real(from, d->type, j)));
 }
 
-/* out is filled already; the updates go in, in the order of the pairs. */
+/* Writes the updates into `out`, which is initialised, in the order of the pairs. */
 static void scatter(const struct index *d, void *out, const void *at, const void *updates, bool nd)
 {
 	for (int64_t p = 0, n = pairs(d, nd); p < n; p++) {
@@ -264,7 +265,7 @@ static int spread_kernel(struct dlb_backend *be, const struct dlb_op_io *io, str
 	return be->ops->host(be, is_nd(io) ? spread_nd : spread_elements, &d, sizeof d, 0, k, err);
 }
 
-/* -- scatters; attribute "zeros" (ours): what the indices name becomes 0, no updates -- */
+/* -- scatters; our attribute "zeros": indexed elements become 0, and there are no updates -- */
 
 static int scatter_infer(struct dlb_op_io *io, struct dlb_error *err)
 {

@@ -1,12 +1,15 @@
-/* LayerNormalization, RMSNormalization, InstanceNormalization and GroupNormalization: all take the mean and variance of rows,
- *     y = (x - mean) / sqrt(var + epsilon) * scale + bias,
- * a row being the dimensions from `axis` on (layer, RMS: scale and bias along the row), one channel of one sample
- * (instance: one scale and bias a channel), or a group of channels of one sample (group: one scale and bias a channel, or
- * a group before opset 21). RMS takes the mean to be 0 and has no bias. Rows do not mix samples.
+/* LayerNormalization, RMSNormalization, InstanceNormalization and GroupNormalization normalize
+ * rows by mean and variance:
+ *     y = (x - mean) / sqrt(var + epsilon) * scale + bias.
+ * A row is the dimensions from `axis` on (layer, RMS; scale and bias have entries along the row), a
+ * channel of a sample (instance; scale and bias per channel), or a group of channels of a sample
+ * (group; scale and bias per channel, before opset 21 per group). RMS uses a mean of 0 and has no bias.
+ * No row spans several samples.
  * Gradients (dy, x, scale, mean, invstd) -> dx, dscale, dbias; with x^ = (x - mean) invstd and g = dy scale:
  *     dx = invstd (g - mean(g) - x^ mean(g x^)),   for RMS without mean(g)
- * J. L. Ba, J. R. Kiros, G. E. Hinton, Layer Normalization, 2016; B. Zhang, R. Sennrich, Root Mean Square Layer
- * Normalization, 2019; D. Ulyanov et al., Instance Normalization, 2016; Y. Wu, K. He, Group Normalization, 2018. */
+ * J. L. Ba, J. R. Kiros, G. E. Hinton, Layer Normalization, 2016; B. Zhang, R. Sennrich, Root Mean
+ * Square Layer Normalization, 2019; D. Ulyanov et al., Instance Normalization, 2016; Y. Wu, K. He,
+ * Group Normalization, 2018. */
 #include "op/op_util.h"
 
 #include <string.h>
@@ -16,7 +19,7 @@ struct rows {
 	enum kind kind;
 	int64_t n, width;
 	int64_t channels, row_channels;		/* see dlb_norm_desc */
-	int first;				/* dimension from which on a row runs */
+	int first;				/* first dimension of a row */
 	double epsilon;
 };
 
@@ -27,7 +30,7 @@ static enum kind kind_of(const struct dlb_op_io *io)
 	return *s == 'L' ? LAYER : *s == 'R' ? RMS : *s == 'I' ? INSTANCE : GROUP;
 }
 
-/* Does parameter i, its dimensions of 1 repeated, cover a row of x? */
+/* Checks that parameter i broadcasts to a row of x. */
 static int covers(const struct dlb_op_io *io, int i, const struct dlb_desc *x, int first, struct dlb_error *err)
 {
 	const struct dlb_desc *p = &io->in[i];
@@ -45,13 +48,13 @@ static int covers(const struct dlb_op_io *io, int i, const struct dlb_desc *x, i
 	return 0;
 }
 
-/* Is parameter i repeated along the row? */
+/* Does parameter i broadcast along the row? */
 static bool repeats(const struct dlb_op_io *io, int i, const struct rows *r)
 {
 	return !r->channels && dlb_io_has(io, i) && dlb_desc_count(&io->in[i]) != r->width;
 }
 
-/* Rows of channels: scale and bias are one of each for a channel, or for a group of them. */
+/* Rows of channels: scale and bias have one entry per channel or per group. */
 static int channels_of(const struct dlb_op_io *io, const struct dlb_desc *x, int scale, struct rows *r, struct dlb_error *err)
 {
 	const int least = r->kind == INSTANCE ? 3 : 2;
@@ -73,7 +76,7 @@ static int channels_of(const struct dlb_op_io *io, const struct dlb_desc *x, int
 	return dlb_has_count(io, scale, r->channels, err);
 }
 
-/* Rows of x, checked against the scale, which is input `scale`. */
+/* Describes the rows of x, and checks the scale, input `scale`. */
 static int rows_of(const struct dlb_op_io *io, const struct dlb_desc *x, int scale, struct rows *r, struct dlb_error *err)
 {
 	*r = (struct rows){ .kind = kind_of(io), .epsilon = dlb_io_real(io, "epsilon", 1e-5) };
@@ -89,7 +92,7 @@ static int rows_of(const struct dlb_op_io *io, const struct dlb_desc *x, int sca
 	return covers(io, scale, x, axis, err);
 }
 
-/* Output i is the mean (0), the inverse deviation (1) of rows, or neither (-1). */
+/* Is output i the mean (0) or the inverse deviation (1) of rows, or neither (-1)? */
 static int stat_of(enum kind kind, int i)
 {
 	return i < 1 ? -1 : kind == RMS ? 1 : i - 1;
@@ -115,7 +118,7 @@ static int infer(struct dlb_op_io *io, struct dlb_error *err)
 	return 0;
 }
 
-/* Parameter i of the vertex as the kernel reads it: one entry for each element of a row. */
+/* Parameter i as the kernel reads it: one entry per element of a row. */
 static int spread(struct dlb_chain *c, struct dlb_backend *be, const struct dlb_op_io *io, const struct rows *r, int i,
 		  struct dlb_error *err)
 {
@@ -137,7 +140,7 @@ static int spread(struct dlb_chain *c, struct dlb_backend *be, const struct dlb_
 	return t;
 }
 
-/* The kernel sees three outputs, whatever the vertex has. */
+/* The kernel has three outputs, even if the vertex has fewer. */
 static int kernel(struct dlb_backend *be, const struct dlb_op_io *io, struct dlb_kernel **k, struct dlb_error *err)
 {
 	struct rows r;
@@ -238,7 +241,7 @@ static double grad_flops(const struct dlb_op_io *io)
 	return (kind_of(io) == RMS ? 11.0 : 14.0) * (double)dlb_desc_count(&io->in[0]);
 }
 
-/* Inputs as in ONNX; outputs: ONNX's and the saved statistics. A gradient's least number of inputs: RMS has no mean. */
+/* Inputs as in ONNX; outputs: ONNX's and the saved statistics. `least` is for a gradient: RMS has no mean. */
 #define NORM(n, least, most, outputs) \
 	const struct dlb_op_class dlb_op_##n = { .name = #n, .n_in = { least, most }, .n_out = { 1, outputs }, \
 		.bf16 = DLB_BF16_FOLLOWS, .f32_in = 6, .work = "norm", .infer = infer, .flops = flops, .gradient = gradient, \

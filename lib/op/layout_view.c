@@ -1,5 +1,5 @@
-/* LayoutView (domain dlb): the same bytes under another layout's name, where both coincide: one channel (N,1,H,W)
- * or one pixel (N,C,1,1). A view, so it costs nothing; Layout, its neighbour, moves bytes. */
+/* LayoutView (domain dlb): changes the layout's name where both layouts have the same bytes: one channel
+ * (N,1,H,W) or one pixel (N,C,1,1). It is a view and costs nothing, unlike Layout, which moves bytes. */
 #include "op/op_util.h"
 
 #include <string.h>

@@ -1,27 +1,29 @@
-/* LinearAttention: for each head a state S (keys' width x values' width) that each row changes and then is read from,
+/* LinearAttention: each head has a state S (width of keys x width of values), which each
+ * row updates and then reads:
  *     S = exp(g) S,   u = v or beta (v - S^T k),   S = S + k u^T,   o = scale S^T q
- * (update_rule: `gated` rules have g, `delta` rules have beta). Several neighbouring heads of the query read one state.
- * LinearAttentionGrad (dy, q, k, v, past_state, decay, beta, dpresent) -> dq, dk, dv, dpast, ddecay, dbeta goes back through
- * the rows: it keeps the state before every sqrt(rows)-th row and makes those between two of them again.
- * A. Katharopoulos et al., Transformers are RNNs, 2020; S. Yang et al., Gated Delta Networks, 2024; T. Chen et al.,
- * Training Deep Nets with Sublinear Memory Cost, 2016. */
+ * (update_rule: `gated` rules have g, `delta` rules have beta). Several neighbouring heads
+ * of the query read one state.
+ * LinearAttentionGrad (dy, q, k, v, past_state, decay, beta, dpresent) -> dq, dk, dv, dpast, ddecay, dbeta
+ * visits rows in reverse: it keeps the state before every sqrt(rows)-th row and recomputes those in between.
+ * A. Katharopoulos et al., Transformers are RNNs, 2020; S. Yang et al., Gated Delta Networks, 2024; T. Chen
+ * et al., Training Deep Nets with Sublinear Memory Cost, 2016. */
 #include "op/op_util.h"
 
 #include <math.h>
 #include <string.h>
 
-enum { Q, K, V, PAST, DECAY, BETA };			/* inputs; of the gradient: dy before them, dpresent after them */
+enum { Q, K, V, PAST, DECAY, BETA };			/* inputs; the gradient has dy before them, dpresent after them */
 enum { GRAD_DY = 0, GRAD_OPERANDS = 1, GRAD_PRESENT = 7, N_OPERANDS = 6 };
 struct linear {
 	enum dlb_dtype type, state;
 	int64_t batch, rows, heads, kv_heads, width, v_width;
-	int64_t decays, betas;			/* entries a row, 0: none */
+	int64_t decays, betas;			/* entries per row, 0: none */
 	double scale;
 	bool gated, delta;
-	int64_t stretch;			/* rows between two states that are kept */
+	int64_t stretch;			/* rows between two kept states */
 };
 
-/* Operands from input `at` on. */
+/* Reads the operands from input `at` on. */
 static int read_rule(const struct dlb_op_io *io, int at, struct linear *l, struct dlb_error *err)
 {
 	static const struct { const char *name; bool gated, delta; } rules[] = {
@@ -91,7 +93,7 @@ static struct dlb_desc state_of(const struct linear *l)
 	return dlb_desc_make(l->state, 4, (int64_t[]){ l->batch, l->kv_heads, l->width, l->v_width });
 }
 
-/* All operands but the state are of one type. */
+/* All operands but the state must have one type. */
 static int check_types(const struct dlb_op_io *io, int at, struct dlb_error *err)
 {
 	for (int i = 0; i < N_OPERANDS; i++)
@@ -126,12 +128,12 @@ static int grad_infer(struct dlb_op_io *io, struct dlb_error *err)
 	if (dlb_io_has(io, GRAD_PRESENT) && (io->in[GRAD_PRESENT].dtype != l.state ||
 					     dlb_has_count(io, GRAD_PRESENT, l.batch * l.kv_heads * l.width * l.v_width, err)))
 		return -1;
-	for (int i = 0; i < io->n_out; i++)	/* of what is not there, nothing */
+	for (int i = 0; i < io->n_out; i++)	/* absent operands have empty outputs */
 		io->out[i] = dlb_io_has(io, GRAD_OPERANDS + i) ? io->in[GRAD_OPERANDS + i] : dlb_desc_1d(l.type, 0);
 	return 0;
 }
 
-/* A row of one head: pointers into operands that lie in T. */
+/* A row of one head: pointers into operands of type T. */
 #define LINEAR(T, EXP) \
 	struct row_##T { const T *q, *k, *v, *decay; T beta; }; \
 	static struct row_##T row_at_##T(const struct linear *l, void *const *in, int64_t b, int64_t h, int64_t t) \
@@ -204,8 +206,8 @@ static int grad_infer(struct dlb_op_io *io, struct dlb_error *err)
 			} \
 		} \
 	} \
-	/* What row t gives: s is the state between decay and writing, e as decay made it; ds comes in as the gradient of \
-	 * the state after the row and leaves as that of the state before it. du: scratch of v_width. */ \
+	/* The gradients of row t. s: the state between decay and update; e: as decay_ left it. ds: the gradient of the \
+	 * state after the row, replaced by that of the state before it. du: scratch of v_width. */ \
 	static void back_##T(const struct linear *l, void *const *in, void *const *out, int64_t b, int64_t h, int64_t t, const T *s, \
 			     const T *e, T *ds, T *du) \
 	{ \
@@ -258,8 +260,8 @@ static int grad_infer(struct dlb_op_io *io, struct dlb_error *err)
 		if (l->decays == 1) \
 			((T *)out[DECAY])[at * l->kv_heads + h] = dgate; \
 	} \
-	/* The rows of one head, back from the last one: s runs forward through a stretch, of which each row's state and e are \
-	 * kept, then ds back through it. */ \
+	/* The rows of one head, in stretches from the last to the first: s is recomputed forward through a stretch, \
+	 * keeping each row's state and e, then ds goes backward through it. */ \
 	static void backward_head_##T(const struct linear *l, void *const *in, void *const *out, int64_t u, T *scratch) \
 	{ \
 		const int64_t size = l->width * l->v_width, n = l->stretch, b = u / l->kv_heads, h = u % l->kv_heads; \
@@ -299,9 +301,9 @@ LINEAR(float, expf)
 LINEAR(double, exp)
 #undef LINEAR
 
-/* -- operands of other types are read as f32 and rounded at the end -- */
+/* -- operands of other types are converted to f32, and results rounded -- */
 
-/* What one call works on: which types it lies in, and where copies of it lie in scratch (in T). */
+/* An operand of one call: its type, and the offset of its converted copy in scratch memory. */
 struct operand { enum dlb_dtype type; int64_t count; size_t at; };
 struct linear_call {
 	struct linear l;
@@ -309,7 +311,7 @@ struct linear_call {
 	bool backward;
 	int n_in, n_out;
 	struct operand in[N_OPERANDS + 2], out[N_OPERANDS];	/* inputs: the operands, dy, dpresent */
-	size_t rest;						/* of scratch, behind the copies */
+	size_t rest;						/* offset in scratch after the copies */
 };
 
 static void convert(const void *from, enum dlb_dtype t, void *to, enum dlb_dtype u, int64_t n)
@@ -359,7 +361,7 @@ static size_t room(size_t *bytes, int64_t count)
 	return at;
 }
 
-/* Places operand i, and a copy of it where one may be needed. */
+/* Describes operand i, and reserves scratch for a copy if one may be needed. */
 static struct operand operand_of(const struct dlb_desc *d, size_t *bytes)
 {
 	const int64_t n = d->n_dims < 0 ? 0 : dlb_desc_count(d);
@@ -414,7 +416,7 @@ static int gradient(struct dlb_builder *b, struct dlb_error *err)
 	struct dlb_attr a[DLB_LEN(keep)];
 	const int n = dlb_keep_attrs(&b->io, keep, DLB_LEN(keep), a);
 	int in[GRAD_PRESENT + 1], out[N_OPERANDS] = { -1, -1, -1, -1, -1, -1 };
-	/* only present_state is looked at: y's gradient is zero */
+	/* only present_state has a gradient; y's is zero */
 	const int dy = dlb_b_dout_or_zeros(b, 0);
 
 	(void)err;

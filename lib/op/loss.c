@@ -1,8 +1,8 @@
-/* Losses of classification: SoftmaxCrossEntropyLoss and NegativeLogLikelihoodLoss as ONNX has them, with
+/* Classification losses: SoftmaxCrossEntropyLoss and NegativeLogLikelihoodLoss as in ONNX, with
  *     SoftmaxCrossEntropyLossGrad   (dy, log_prob, labels[, weights]) -> dx
  *     NegativeLogLikelihoodLossGrad (dy, labels[, weights]) -> dx, attribute "classes"
- * The former reads the forward's output 1, log_prob. It has an attribute of our own, "smoothing" in [0, 1): PyTorch's
- * label_smoothing (struct dlb_loss_desc says what it does). */
+ * The former reads the forward's output 1, log_prob. Our attribute "smoothing" in [0, 1) is PyTorch's
+ * label_smoothing (formula: struct dlb_loss_desc). */
 #include "op/op_util.h"
 
 #include <string.h>

@@ -1,5 +1,5 @@
-/* Losses that add up one term for each element of x, with labels t of any type (domain dlb): what --loss attaches to a
- * model that has no loss. The terms, and what their sum is divided by:
+/* Losses that sum one term per element of x, with labels t of any type (domain dlb), for --loss with a model
+ * without loss. The terms, and the divisor of their sum:
  *
  *     BinaryCrossEntropyLoss (x, t[, w])   softplus(x) - x t, x being logits; with the weights w of positive labels, which
  *                                          broadcast to x: (1 - t) x + (1 + (w - 1) t) softplus(-x)        elements
@@ -10,14 +10,14 @@
  *     KLDivergenceLoss       (x, t)        t (log t - x), 0 where t = 0; x being log-probabilities         samples (dim 0)
  *
  * These are PyTorch's BCEWithLogitsLoss, MSELoss, L1Loss, HuberLoss, SmoothL1Loss and KLDivLoss("batchmean").
- * LOSSGrad (dy, x, t[, w]) -> dx is the terms' slope in x, times dy and divided likewise. */
+ * LOSSGrad (dy, x, t[, w]) -> dx is the derivative of the terms by x, times dy, with the same divisor. */
 #include "op/op_util.h"
 
 #include <float.h>
 #include <math.h>
 #include <string.h>
 
-/* One kernel under way. The terms (or slopes) go to `to`, all of x's shape but w. */
+/* A kernel being built. Terms (or their derivatives) go to `to`; all operands but w have x's shape. */
 struct terms {
 	struct dlb_chain *c;
 	struct dlb_desc x;
@@ -115,7 +115,7 @@ static void signs(const struct terms *s)
 	map(s, DLB_MAP_sign, 0, 0, d, DLB_NOTHING, s->to);
 }
 
-/* m (|d| - m / 2) with m = min(|d|, delta): both branches at once. */
+/* m (|d| - m / 2) with m = min(|d|, delta) covers both cases. */
 static void huber_terms(const struct terms *s)
 {
 	const int d = temp(s), m = temp(s), rest = temp(s);
@@ -139,7 +139,7 @@ static void kl_terms(const struct terms *s)
 {
 	const int u = temp(s), v = temp(s);
 
-	/* t log t is 0 at t = 0: the logarithm is kept finite there */
+	/* t log t is 0 at t = 0: keeps the logarithm finite there */
 	map(s, DLB_MAP_clip, s->x.dtype == DLB_F64 ? DBL_MIN : FLT_MIN, HUGE_VAL, s->t, DLB_NOTHING, u);
 	map(s, DLB_MAP_log, 0, 0, u, DLB_NOTHING, v);
 	map(s, DLB_MAP_sub, 0, 0, v, s->in, u);
@@ -154,11 +154,11 @@ static void kl_slopes(const struct terms *s)
 static const struct mean_loss {
 	const char *name;
 	void (*terms)(const struct terms *s), (*slopes)(const struct terms *s);
-	double flops, slope_flops;		/* an element */
-	double scale;				/* of the slopes */
-	const char *width;			/* the attribute that terms.width is, NULL: none */
-	bool by_width;				/* terms and slopes are also divided by it */
-	bool by_samples;			/* the sum is divided by the samples */
+	double flops, slope_flops;		/* per element */
+	double scale;				/* of the derivatives */
+	const char *width;			/* the attribute for terms.width, NULL: none */
+	bool by_width;				/* terms and derivatives are also divided by it */
+	bool by_samples;			/* the divisor is the number of samples */
 } losses[] = {
 	{ "BinaryCrossEntropyLoss", bce_terms, bce_slopes, 24, 12, 1, NULL, false, false },
 	{ "MeanSquaredErrorLoss", squares, differences, 3, 2, 2, NULL, false, false },
@@ -176,7 +176,7 @@ static const struct mean_loss *loss_of(const struct dlb_op_io *io)
 	dlb_bug("no loss %s", io->cls->name);
 }
 
-/* x, t and w from input `first` on; the attribute that the loss has. */
+/* Checks x, t and w, from input `first` on, and the loss's attribute. */
 static int check(const struct dlb_op_io *io, int first, struct dlb_error *err)
 {
 	const struct mean_loss *l = loss_of(io);
@@ -207,7 +207,7 @@ static int infer(struct dlb_op_io *io, struct dlb_error *err)
 	return 0;
 }
 
-/* The labels as numbers of x's type: themselves or a temporary. */
+/* The labels in x's type: the input, or a temporary. */
 static int labels(struct dlb_chain *c, const struct dlb_op_io *io, int i, const struct dlb_desc *x)
 {
 	int ref;
@@ -231,7 +231,7 @@ static struct terms start(struct dlb_chain *c, const struct dlb_op_io *io, int f
 	return s;
 }
 
-/* What the sum of the terms is divided by. */
+/* The divisor of the sum of terms. */
 static double divisor(const struct mean_loss *l, const struct terms *s)
 {
 	const double n = l->by_samples && s->x.n_dims ? (double)s->x.dim[0] : (double)dlb_desc_count(&s->x);

@@ -1,16 +1,16 @@
-/* Softmax cross-entropy of scores that lie in parts, some classes each (Shoeybi et al., Megatron-LM, 2019, 3: the loss of a
- * vocabulary that is split): the scores are never put together. For each label three numbers go from a part to where the
- * loss is made, and three come back:
+/* Softmax cross-entropy of scores that are split by classes (Shoeybi et al., Megatron-LM, 2019, 3: the loss
+ * of a split vocabulary), without joining the scores. For each label, a part sends three numbers to the node
+ * that computes the loss, and receives three:
  *     CrossEntropyPart     (scores, labels) -> stats       attribute "first" (class of this part)
  *     CrossEntropyJoin     (labels, stats...) -> loss[, norm]     "classes" (of all parts), "reduction", "ignore_index"
  *     CrossEntropyJoinGrad (dloss, labels, norm, stats) -> dstats         likewise
  *     CrossEntropyPartGrad (dstats, scores, labels, stats) -> dscores     as CrossEntropyPart
- * What the numbers are says struct dlb_loss_desc. */
+ * The numbers are defined at struct dlb_loss_desc. */
 #include <stdlib.h>
 #include <string.h>
 #include "op/op_util.h"
 
-/* x (N, C, ...) with labels (N, ...); d's classes are x's own. */
+/* x is (N, C, ...), labels (N, ...); d's classes are those of x. */
 static int fill(const struct dlb_op_io *io, const struct dlb_desc *x, const struct dlb_desc *t, struct dlb_loss_desc *d,
 		struct dlb_error *err)
 {
@@ -34,7 +34,7 @@ static int fill(const struct dlb_op_io *io, const struct dlb_desc *x, const stru
 	return 0;
 }
 
-/* x with so many numbers in the place of its classes. */
+/* The shape of x with n instead of its number of classes. */
 static struct dlb_desc with_classes(const struct dlb_desc *x, int64_t n)
 {
 	struct dlb_desc d = dlb_desc_make(x->dtype, x->n_dims, x->dim);
@@ -98,7 +98,7 @@ static double part_flops(const struct dlb_op_io *io)
 	return 10.0 * (double)dlb_desc_count(&io->in[io->n_in > 2]);
 }
 
-/* -- all of them -- */
+/* -- all parts -- */
 
 static int join_stage(const struct dlb_op_io *io, struct dlb_loss_desc *d, struct dlb_error *err)
 {

@@ -1,8 +1,9 @@
-/* LpNormalization: y = x / n, n the L1 or L2 norm along an axis; 0 where n is 0. Its gradient reads x and y:
+/* LpNormalization: y = x / n, where n is the L1 or L2 norm along an axis; 0 where n is 0.
+ * Its gradient reads x and y:
  *     dx = (dy - v sum(dy y)) / n,  v = y for L2, sign(x) for L1 */
 #include "op/op_util.h"
 
-struct lines { int p, axis; struct dlb_desc norm; };	/* norm: 1 along the axis */
+struct lines { int p, axis; struct dlb_desc norm; };	/* norm: x's shape, with 1 along the axis */
 
 static int parse(const struct dlb_op_io *io, struct lines *l, struct dlb_error *err)
 {
@@ -33,7 +34,7 @@ static int infer(struct dlb_op_io *io, struct dlb_error *err)
 	return dlb_infer_same(io, err);
 }
 
-/* The norm of x (a reference) into a new temporary; `wide`: a temporary of x's shape. */
+/* The norm of x (a reference) in a new temporary; `wide`: a temporary with x's shape. */
 static int norm_of(struct dlb_chain *c, const struct lines *l, int x, int wide, const struct dlb_desc *d)
 {
 	const struct dlb_desc *n = &l->norm;

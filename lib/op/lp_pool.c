@@ -1,12 +1,12 @@
-/* LpPool and GlobalLpPool: y = (sum |x|^p)^(1/p) over each window; padding adds nothing.
- * LpPoolGrad (dy, x, y) -> dx, dx = dy sign(x) (|x| / y)^(p - 1), summed over the windows; 0 where y is. */
+/* LpPool and GlobalLpPool: y = (sum |x|^p)^(1/p) over each window; padding adds 0.
+ * LpPoolGrad (dy, x, y) -> dx, dx = dy sign(x) (|x| / y)^(p - 1), summed over the windows; 0 where y is 0. */
 #include "op/op_util.h"
 
 #include <math.h>
 #include <string.h>
 
 struct lp { enum dlb_dtype type; double p; struct dlb_window w; int64_t planes, in[3]; struct dlb_desc y; };
-/* The elements of one window: along each dimension from `lo` on, every dilation, `n` of them. */
+/* The elements of a window: along each dimension `n` elements from `lo` on, `dilation` apart. */
 struct span { int64_t lo[3], n[3]; };
 
 static int parse(const struct dlb_op_io *io, const struct dlb_desc *x, struct lp *l, struct dlb_error *err)
@@ -43,7 +43,7 @@ static int infer(struct dlb_op_io *io, struct dlb_error *err)
 	return 0;
 }
 
-/* Of output number o of a plane; the elements outside the input are left out. */
+/* The window of output o of a plane, without elements outside the input. */
 static struct span span_of(const struct lp *l, int64_t o)
 {
 	struct span s;
@@ -120,7 +120,7 @@ static int kernel(struct dlb_backend *be, const struct dlb_op_io *io, struct dlb
 	return be->ops->host(be, run, &l, sizeof l, 0, k, err);
 }
 
-/* The forward's attributes, with a global pool's window written out. */
+/* The forward's attributes, with the window of a global pool made explicit. */
 static int gradient(struct dlb_builder *b, struct dlb_error *err)
 {
 	static const char *const keep[] = { "strides", "dilations", "pads", "auto_pad", "ceil_mode", "kernel_shape" };

@@ -35,7 +35,7 @@ static int infer(struct dlb_op_io *io, struct dlb_error *err)
 static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
 static int64_t most(int64_t a, int64_t b) { return a > b ? a : b; }
 
-/* Channels one after the other, pixels innermost: s of channel c for all pixels of a sample. */
+/* s of channel c for all pixels of a sample; pixels are the inner loop. */
 #define LRN(T, POW) \
 	static void sums_##T(const struct lrn *l, const T *x, int64_t c, T *s) \
 	{ \

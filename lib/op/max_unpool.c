@@ -1,7 +1,8 @@
-/* MaxUnpool: x (N, C, D..), indices[, output_shape] -> y, zeros but for the elements of x, which go where MaxPool's second
- * output says they came from: indices count the elements of the whole tensor that a pool of this window would have
- * had. A larger output_shape holds that tensor at its beginning along every dimension.
- * MaxUnpoolGrad (dy, indices): as PyTorch, every element gets the gradient of the place it was put, overwritten or not. */
+/* MaxUnpool: x (N, C, D..), indices[, output_shape] -> y, which is zero except at the elements that MaxPool's
+ * second output names: indices count the elements of the tensor that a pool of this window would have read. A
+ * larger output_shape has that tensor at its start along every dimension.
+ * MaxUnpoolGrad (dy, indices): as in PyTorch, every element gets the gradient at its index,
+ * even if it was overwritten. */
 #include "op/op_util.h"
 
 #include <string.h>
@@ -9,12 +10,12 @@
 struct unpool {
 	enum dlb_dtype type, index;
 	int n_dims;
-	int64_t count, all;		/* elements of x and of the tensor that the indices count */
-	int64_t dim[DLB_MAX_DIMS];	/* the latter's */
+	int64_t count, all;		/* elements of x, and of the tensor that the indices refer to */
+	int64_t dim[DLB_MAX_DIMS];	/* dimensions of that tensor */
 	struct dlb_desc y;
 };
 
-/* For x of shape (N, C, D..): y's shape, by output_shape (input 2) or by itself. */
+/* For x of shape (N, C, D..): the shape of y, from output_shape (input 2) or computed. */
 static int parse(const struct dlb_op_io *io, const struct dlb_desc *x, struct unpool *u, struct dlb_error *err)
 {
 	int64_t room[DLB_MAX_DIMS], shape[DLB_MAX_DIMS];
@@ -27,7 +28,7 @@ static int parse(const struct dlb_op_io *io, const struct dlb_desc *x, struct un
 		return dlb_op_fail(io, err, "the indices must be of type i64 and of the input's shape");
 	*u = (struct unpool){ .type = x->dtype, .n_dims = x->n_dims, .count = dlb_desc_count(x), .y = *x };
 	for (int i = 0; i < x->n_dims - 2; i++)
-		room[i] = 1 << 25;		/* strides and pads are read with sizes that any window fits */
+		room[i] = 1 << 25;		/* strides and pads are read with input sizes that any window fits */
 	if (dlb_window_read(io, room, x->n_dims - 2, NULL, &w, err))
 		return -1;
 	u->dim[0] = x->dim[0];
@@ -67,7 +68,7 @@ static int infer(struct dlb_op_io *io, struct dlb_error *err)
 	return 0;
 }
 
-/* Element of y for one index; -1 when it is out of range. */
+/* The element of y for an index; -1: out of range. */
 static int64_t element(const struct unpool *u, int64_t index)
 {
 	int64_t at = 0, step = 1;

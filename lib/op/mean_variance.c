@@ -1,5 +1,5 @@
-/* MeanVarianceNormalization: y = (x - mean) / (s + 1e-9), with mean and standard deviation s over `axes` (all but the
- * channels). With d = s + 1e-9:   dx = (dy - mean(dy)) / d - y mean(dy y) / s. */
+/* MeanVarianceNormalization: y = (x - mean) / (s + 1e-9), with mean and standard deviation s over `axes`
+ * (default: all but the channels). With d = s + 1e-9: dx = (dy - mean(dy)) / d - y mean(dy y) / s. */
 #include "op/op_util.h"
 
 static const double epsilon = 1e-9;

@@ -1,6 +1,7 @@
-/* Operators that move elements by strides: Transpose, Slice, Concat, Split, Expand, Tile, Pad.
+/* Operators that move elements by strides: Transpose, Slice, Concat, Split, Expand, Tile.
  *
- * SliceGrad (dy, shape[, starts, ends, axes, steps]) puts dy into zeros of that shape, where Slice took it. */
+ * SliceGrad (dy, shape[, starts, ends, axes, steps]) writes dy into zeros of that shape, at the
+ * positions that Slice read. */
 #include "op/op_util.h"
 
 #include <stdlib.h>
@@ -80,7 +81,8 @@ static int64_t clamp(int64_t v, int64_t least, int64_t most)
 	return v < least ? least : v > most ? most : v;
 }
 
-/* What is taken of a tensor shaped as x; starts, ends, axes, steps are attributes or inputs first .. first + 3. */
+/* The range of a tensor with x's shape; starts, ends, axes, steps are attributes, or
+ * inputs first .. first + 3. */
 static int slice_of(const struct dlb_op_io *io, const struct dlb_desc *x, int first, struct slice *s, struct dlb_error *err)
 {
 	int64_t start[DLB_MAX_DIMS], end[DLB_MAX_DIMS], axis[DLB_MAX_DIMS], step[DLB_MAX_DIMS];
@@ -120,7 +122,7 @@ static int slice_of(const struct dlb_op_io *io, const struct dlb_desc *x, int fi
 			s->count[a] = from > to ? (from - to - 1) / -by + 1 : 0;
 		}
 		s->start[a] = from;
-		s->step[a] = s->count[a] > 1 ? by : 1;		/* no stride of a single element can overflow */
+		s->step[a] = s->count[a] > 1 ? by : 1;		/* no overflow by the stride of a single element */
 	}
 	return 0;
 }
@@ -135,7 +137,7 @@ static int slice_infer(struct dlb_op_io *io, struct dlb_error *err)
 	return 0;
 }
 
-/* Strides and offset of the part inside a tensor shaped as x. */
+/* Strides and offset of the range in a tensor with x's shape. */
 static int64_t inside(const struct dlb_desc *x, const struct slice *s, int64_t stride[DLB_MAX_DIMS])
 {
 	int64_t full[DLB_MAX_DIMS], offset = 0;
@@ -249,7 +251,8 @@ static int concat_kernel(struct dlb_backend *be, const struct dlb_op_io *io, str
 	return dlb_chain_finish(c, k);
 }
 
-/* Each input gets its slice of dy. Starts and ends are numbers along the axis, so they cannot follow the batch. */
+/* Each input gets its slice of dy. Starts and ends are constants along the axis, so they
+ * cannot follow the batch. */
 static int concat_gradient(struct dlb_builder *b, struct dlb_error *err)
 {
 	int axis = dlb_axis(&b->io, dlb_io_int(&b->io, "axis", 0), b->io.in[0].n_dims, err);
@@ -290,7 +293,7 @@ static int split_sizes(const struct dlb_op_io *io, int *axis, int64_t size[MAX_S
 		return -1;
 	if (dlb_io_int(io, "num_outputs", io->n_out) != io->n_out)
 		return dlb_op_fail(io, err, "attribute 'num_outputs' is %lld for %d outputs", (long long)dlb_io_int(io, "num_outputs", 0), io->n_out);
-	if (!n) {				/* equal parts, the last may be smaller */
+	if (!n) {				/* equal parts, the last one may be smaller */
 		int64_t part = io->n_out ? (x->dim[*axis] + io->n_out - 1) / io->n_out : 0;
 
 		for (n = 0; n < io->n_out; n++)
@@ -343,7 +346,7 @@ static int split_kernel(struct dlb_backend *be, const struct dlb_op_io *io, stru
 	return dlb_chain_finish(c, k);
 }
 
-/* All parts side by side; where some got no gradient, each of the others in its place among zeros, summed. */
+/* Concatenates the gradients of all parts; if some are missing, sums the others, each padded with zeros. */
 static int split_gradient(struct dlb_builder *b, struct dlb_error *err)
 {
 	int64_t size[MAX_SPLIT], axis64, at = 0;
@@ -427,7 +430,7 @@ static int tile_infer(struct dlb_op_io *io, struct dlb_error *err)
 	return 0;
 }
 
-/* The output seen as (repeats 0, dim 0, repeats 1, dim 1, ...); pairs without repeats count as one. */
+/* The output as (repeats 0, dim 0, repeats 1, dim 1, ...); pairs with repeats 1 are one dimension. */
 static int tile_kernel(struct dlb_backend *be, const struct dlb_op_io *io, struct dlb_kernel **k, struct dlb_error *err)
 {
 	const struct dlb_desc *x = &io->in[0], *y = &io->out[0];
@@ -453,7 +456,8 @@ static int tile_kernel(struct dlb_backend *be, const struct dlb_op_io *io, struc
 	return dlb_kernel_strided(be, x, y, n, dim, from, 0, to, 0, false, k, err);
 }
 
-/* dy as (repeats, dim) pairs, summed over the repeats. Repeats of dimensions of 1 alone may follow the batch. */
+/* Sums dy, as (repeats, dim) pairs, over the repeats. Only repeats of dimensions of
+ * 1 may follow the batch. */
 static int tile_gradient(struct dlb_builder *b, struct dlb_error *err)
 {
 	const struct dlb_desc *x = &b->io.in[0], *y = &b->io.out[0];
@@ -470,7 +474,7 @@ static int tile_gradient(struct dlb_builder *b, struct dlb_error *err)
 			axes[m++] = n;
 			dim[n++] = y->dim[i] / x->dim[i];
 		}
-		dim[n++] = i ? x->dim[i] : -1;			/* the batch, when it is in front */
+		dim[n++] = i ? x->dim[i] : -1;			/* -1: the batch, if it is first */
 	}
 	if (ones) {
 		b->din[0] = dlb_b_unbroadcast(b, b->dout[0], b->in[0]);

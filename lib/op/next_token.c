@@ -1,6 +1,7 @@
-/* NextToken (domain dlb): the labels of a language model, of shape (..., T), from the tokens at the same places:
- *     y[..., i] = x[..., i + 1],  y[..., T - 1] = "ignore_index" (default -100), which the loss does not count
- * The logits keep their T positions, so nothing of their size is cut or padded. */
+/* NextToken (domain dlb): the labels of a language model, of shape (..., T), from the
+ * tokens at the same positions:
+ *     y[..., i] = x[..., i + 1],  y[..., T - 1] = "ignore_index" (default -100), which the loss ignores
+ * The logits keep their T positions, so no tensor of their size is sliced or padded. */
 #include "op/op_util.h"
 
 #include <string.h>

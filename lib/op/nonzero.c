@@ -1,11 +1,12 @@
-/* Where a tensor is not zero: NonZero, and ours of a length that is known before the run.
+/* Indices of non-zero elements: NonZero, and operators of dlb's whose output length is known before the run.
  *
- *     NonZero (x) -> (dims of x, n) i64            n is how many values are not zero, so x must be known
- *     PaddedNonZero (x) -> (dims of x, length)     likewise; behind the n-th column stands the n-th once more (0 where n = 0)
- *     CountedMask (x) -> (times * length) bool     true for the first times * n
+ *     NonZero (x) -> (dims of x, n) i64            n: number of non-zero values, so x must be known
+ *     PaddedNonZero (x) -> (dims of x, length)     columns from the n-th on repeat the n-th (0 if n = 0)
+ *     CountedMask (x) -> (times * length) bool     the first times * n are true
  *
- * length is the number of elements of x / "divisor" (default 1): n must never be more. A padding column is one that counts, so
- * whatever is computed of the rows that it picks is as finite as theirs. lib/graph/ragged.c makes these. */
+ * length is the number of elements of x / "divisor" (default 1); n must not be larger. A padding column
+ * repeats a counted one, so values computed from the rows that it selects are as finite as those.
+ * lib/graph/ragged.c adds these operators. */
 #include "op/op_util.h"
 
 static double flops(const struct dlb_op_io *io)
@@ -25,7 +26,8 @@ static int infer(struct dlb_op_io *io, struct dlb_error *err)
 	return 0;
 }
 
-/* Columns of d[1], of the elements of d[0] that are not zero: as many as there are, and fit. */
+/* Writes the indices of the non-zero elements of d[0] into columns of d[1], as many as fit;
+ * returns how many there are. */
 static int64_t find(const struct dlb_desc *d, const void *x, int64_t *out)
 {
 	const int64_t n = d[1].dim[1];
@@ -63,12 +65,12 @@ static void padded_run(const void *ctx, const struct dlb_run *r)
 
 static int kernel(struct dlb_backend *be, const struct dlb_op_io *io, struct dlb_kernel **k, struct dlb_error *err)
 {
-	const struct dlb_desc d[2] = { io->in[0], io->out[0] };		/* of the input, and behind it of the output */
+	const struct dlb_desc d[2] = { io->in[0], io->out[0] };		/* of the input and of the output */
 
 	return be->ops->host(be, io->cls->domain ? padded_run : run, d, sizeof d, 0, k, err);
 }
 
-/* How many columns there are room for; -1 with err. */
+/* The number of columns; -1 with err. */
 static int64_t length(const struct dlb_op_io *io, struct dlb_error *err)
 {
 	const int64_t count = dlb_desc_count(&io->in[0]), divisor = dlb_io_int(io, "divisor", 1);

@@ -1,4 +1,4 @@
-/* The table of operators, and the pieces their classes share. */
+/* The table of operators, and functions shared by their classes. */
 #include "op/op.h"
 
 #include <stdarg.h>
@@ -33,7 +33,7 @@ int dlb_op_kind_find(const char *type, const char *domain)
 	return -1;
 }
 
-/* Names that TensorFlow, PyTorch and published placement graphs use for what has an ONNX name too. */
+/* Names used by TensorFlow, PyTorch and published placement graphs for operators that ONNX has too. */
 static const struct { const char *type, *work; } external[] = {
 	{ "Conv2D", "conv" }, { "Conv2DBackpropInput", "conv" }, { "Conv2DBackpropFilter", "conv" },
 	{ "DepthwiseConv2dNative", "conv" }, { "Conv2d", "conv" }, { "convolution", "conv" },

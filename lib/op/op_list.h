@@ -1,4 +1,4 @@
-/* Every operator, one line a file. */
+/* All operators, one line per file. */
 /* unary.c */
 OP(Relu) OP(ReluGrad) OP(LeakyRelu) OP(LeakyReluGrad) OP(ThresholdedRelu) OP(ThresholdedReluGrad) OP(Elu) OP(EluGrad)
 OP(Selu) OP(SeluGrad) OP(Celu) OP(CeluGrad) OP(Sigmoid) OP(SigmoidGrad) OP(HardSigmoid) OP(HardSigmoidGrad)

@@ -1,4 +1,4 @@
-/* Attributes, descriptors and windows that operators share. */
+/* Attributes, descs and windows, shared by operators. */
 #include "op/op_util.h"
 
 #include <string.h>
@@ -188,7 +188,8 @@ int64_t dlb_desc_range(const struct dlb_desc *d, int from, int to)
 
 /* -- windows -- */
 
-/* Copies attribute `name` of exactly n entries in [least, 2^24) to out, or fills with `otherwise`. */
+/* Copies attribute `name`, exactly n entries in [least, 2^24), to out; fills out with
+ * `otherwise` if it is absent. */
 static int spatial(const struct dlb_op_io *io, const char *name, int n, int64_t least, int64_t otherwise,
 		   int64_t *out, struct dlb_error *err)
 {
@@ -255,7 +256,7 @@ int dlb_window_read(const struct dlb_op_io *io, const int64_t *in, int n, const 
 			return dlb_op_fail(io, err, "a window of %lld does not fit into %lld", (long long)span,
 					   (long long)(in[i] + w->pad_begin[i] + w->pad_end[i]));
 		w->out[i] = (ceil_mode ? ceil_div(room, w->stride[i]) : room / w->stride[i]) + 1;
-		/* The last window must start inside the input or the padding before it, as everywhere else. */
+		/* the last window must start inside the input or the padding before it, as in ONNX */
 		if (ceil_mode && (w->out[i] - 1) * w->stride[i] >= in[i] + w->pad_begin[i])
 			w->out[i]--;
 	}

@@ -1,14 +1,13 @@
-/* Pieces that operators share: descriptors, windows of convolutions and pools, chains of kernels.
+/* Functions shared by operators: descs, windows of convolutions and pools, chains of kernels.
  *
- * A chain is a kernel made of the back end's kernels, run one after the other; temporaries between
- * them lie in the scratch memory. It is built like this (rc sticks, the first failure wins):
+ * A chain is a sequence of back-end kernels that acts as one kernel; temporaries are in scratch memory. After
+ * the first failure later calls do nothing, and finish returns it:
  *
  *     struct dlb_chain *c = dlb_chain_new(be, err);
  *     int t = dlb_chain_temp(c, &io->out[0]);
  *     dlb_chain_map(c, DLB_MAP_sub, 0, 0, REFS(DLB_IN(0), DLB_IN(1)), descs, 2, t, &io->out[0]);
  *     dlb_chain_map(c, DLB_MAP_mul, 0, 0, REFS(t, t), ...);
- *     return dlb_chain_finish(c, k);
- */
+ *     return dlb_chain_finish(c, k); */
 #ifndef DLB_OP_UTIL_H
 #define DLB_OP_UTIL_H
 #include "op/op.h"
@@ -27,11 +26,11 @@ static inline const char *dlb_io_str(const struct dlb_op_io *io, const char *nam
 {
 	return dlb_attr_str(io->attr, io->n_attr, name, otherwise);
 }
-static inline bool dlb_io_has(const struct dlb_op_io *io, int i)	/* input i is there */
+static inline bool dlb_io_has(const struct dlb_op_io *io, int i)	/* input i is present */
 {
 	return i < io->n_in && io->in[i].n_dims >= 0;
 }
-static inline bool dlb_io_wants(const struct dlb_op_io *io, int i)	/* output i is asked for */
+static inline bool dlb_io_wants(const struct dlb_op_io *io, int i)	/* output i has a reader */
 {
 	return i < io->n_out && io->out[i].n_dims != -1;
 }
@@ -44,24 +43,26 @@ struct dlb_attr dlb_make_real(const char *name, double v);
 struct dlb_attr dlb_make_str(const char *name, const char *v);
 struct dlb_attr dlb_make_ints(const char *name, const int64_t *v, int n);	/* borrows v */
 
-/* Constant integers: of input i when it is there, else of the attribute. At most max; the number, 0 when
- * neither is there, -1 with err (not constant, not integers, too many). */
+/* Constant integers from input i if present, else from the attribute, at most max. Returns their number, 0 if
+ * both are absent, -1 with err (not constant, not integers, too many). */
 int dlb_io_ints(const struct dlb_op_io *io, int i, const char *attr, int64_t *out, int max, struct dlb_error *err);
-/* Axes by input 1 or the attribute "axes" as a mask; none given: `otherwise`. -1 with err. */
+/* Axes from input i or attribute "axes", as a bit mask; `otherwise` if absent. -1 with err. */
 int64_t dlb_io_axes(const struct dlb_op_io *io, int i, int n_dims, int64_t otherwise, struct dlb_error *err);
-/* The same axes in the order given, none twice; none given: 0 to n_dims - 1. Their number, -1 with err. */
+/* The same axes as a list without duplicates, in the given order; if absent, 0 to n_dims - 1. Returns
+ * their number, -1 with err. */
 int dlb_io_axis_list(const struct dlb_op_io *io, int i, int n_dims, int axis[DLB_MAX_DIMS], struct dlb_error *err);
 
-/* What infer checks, for kernels trust it: inputs [first, first + n) that are there are of one type; inputs i and j have
- * one shape; input i has so many elements. 0, or -1 with err. */
+/* Checks for infer, on which kernels rely: present inputs of [first, first + n) have one type; inputs i and j
+ * have one shape; input i has n elements. 0, or -1 with err. */
 int dlb_same_types(const struct dlb_op_io *io, int first, int n, struct dlb_error *err);
-/* Input `first` and those of [from, from + n) that are there are of one type, or the former is bf16 or f16 and the latter f32. */
+/* Input `first` and the present ones of [from, from + n) have one type, or `first` is bf16 or f16
+ * and the others are f32. */
 int dlb_param_types(const struct dlb_op_io *io, int first, int from, int n, struct dlb_error *err);
-/* Inputs [first, first + n) that are there are of one type, or bf16 and f32; *out is the type, or bf16. */
+/* Present inputs of [first, first + n) have one type, or are bf16 and f32; *out is that type, or bf16. */
 int dlb_mixed_types(const struct dlb_op_io *io, int first, int n, enum dlb_dtype *out, struct dlb_error *err);
 int dlb_same_shapes(const struct dlb_op_io *io, int i, int j, struct dlb_error *err);
 int dlb_has_count(const struct dlb_op_io *io, int i, int64_t count, struct dlb_error *err);
-/* The shape that constant input i holds, of input 0's type; sizes are checked. */
+/* The shape that constant input i holds, with input 0's type; checks the sizes. */
 int dlb_io_shape(const struct dlb_op_io *io, int i, struct dlb_desc *out, struct dlb_error *err);
 
 /* -- descriptors -- */
@@ -70,10 +71,10 @@ struct dlb_desc dlb_desc_1d(enum dlb_dtype t, int64_t n);
 struct dlb_desc dlb_desc_scalar(enum dlb_dtype t);
 int64_t dlb_desc_range(const struct dlb_desc *d, int from, int to);	/* product of dims [from, to) */
 
-/* Copies those attributes of the vertex that are named in `keep` to a[]; returns their number. */
+/* Copies the attributes of the vertex whose names are in `keep` to a[]; returns their number. */
 int dlb_keep_attrs(const struct dlb_op_io *io, const char *const *keep, int n_keep, struct dlb_attr *a);
 
-/* -- elements, for kernels on the host that work in double -- */
+/* -- elements, for host kernels that compute in double -- */
 static inline double dlb_real_get(const void *p, enum dlb_dtype t, int64_t i)
 {
 	return t == DLB_F32 ? (double)((const float *)p)[i] : t == DLB_F64 ? ((const double *)p)[i] : dlb_value_real(p, t, i);
@@ -93,20 +94,20 @@ struct dlb_window {
 	int n;					/* spatial dimensions, 1 to 3 */
 	int64_t kernel[3], stride[3], dilation[3], pad_begin[3], pad_end[3], out[3];
 };
-/* Reads strides, dilations, pads, auto_pad, ceil_mode for spatial sizes in[n] and a window of `kernel`
- * (NULL: from kernel_shape); out[] is filled for a convolution or a pool. */
+/* Reads strides, dilations, pads, auto_pad, ceil_mode for spatial sizes in[n] and window `kernel` (NULL: from
+ * kernel_shape); sets out[], the output sizes of a convolution or pool. */
 int dlb_window_read(const struct dlb_op_io *io, const int64_t *in, int n, const int64_t *kernel,
 		    struct dlb_window *w, struct dlb_error *err);
 
 /* -- kernels -- */
 #define DLB_IN(i) (i)
-#define DLB_OUT(i) ((1 << 24) + (i))	/* behind the inputs of any op */
+#define DLB_OUT(i) ((1 << 24) + (i))	/* after the inputs of any op */
 #define DLB_NOTHING (-1)
 #define DLB_REFS(...) (const int[]){ __VA_ARGS__ }
 struct dlb_chain;
 struct dlb_chain *dlb_chain_new(struct dlb_backend *be, struct dlb_error *err);
 int dlb_chain_temp(struct dlb_chain *c, const struct dlb_desc *d);		/* a reference */
-/* Takes the kernel that a preparing call left in *k with status rc. */
+/* Appends the kernel that a prepare call returned in *k with status rc. */
 void dlb_chain_add(struct dlb_chain *c, int rc, struct dlb_kernel *k, const int *in, int n_in, const int *out, int n_out);
 void dlb_chain_map(struct dlb_chain *c, enum dlb_map_fn fn, double alpha, double beta, const int *in,
 		   const struct dlb_desc *const *d, int n_in, int out, const struct dlb_desc *d_out);
@@ -117,20 +118,20 @@ void dlb_chain_reduce(struct dlb_chain *c, enum dlb_reduce_fn fn, unsigned axes,
 void dlb_chain_fail(struct dlb_chain *c, int rc);
 int dlb_chain_finish(struct dlb_chain *c, struct dlb_kernel **k);		/* takes c */
 
-/* One elementwise kernel over the vertex's inputs and output 0. */
+/* An elementwise kernel over the vertex's inputs and output 0. */
 int dlb_kernel_map(struct dlb_backend *be, const struct dlb_op_io *io, enum dlb_map_fn fn, int n_in,
 		   double alpha, double beta, struct dlb_kernel **k, struct dlb_error *err);
-/* `kernel` prepared as if operands of the types in the mask (bit t: type t) were of type `wide`, between casts of them:
- * for types that the back end does not compute in but `wide` holds. */
+/* Prepares `kernel` with operands of the masked types (bit t: type t) converted to type `wide`: for types
+ * that the back end does not compute in, and whose values `wide` represents. */
 int dlb_kernel_widened(struct dlb_backend *be, const struct dlb_op_io *io, unsigned types, enum dlb_dtype wide,
 		       int (*kernel)(struct dlb_backend *be, const struct dlb_op_io *io, struct dlb_kernel **k, struct dlb_error *err),
 		       struct dlb_kernel **k, struct dlb_error *err);
-/* Output 0 = the bytes of input 0 (views that were not aliased). */
+/* Copies input 0 to output 0 (for views whose tensors do not share memory). */
 int dlb_kernel_view(struct dlb_backend *be, const struct dlb_op_io *io, struct dlb_kernel **k, struct dlb_error *err);
-/* A host function that sees n_in inputs and n_out outputs, whatever the vertex has: those that are not there are NULL. */
+/* A host function with n_in inputs and n_out outputs, whatever the vertex has: absent ones are NULL. */
 int dlb_kernel_host(struct dlb_backend *be, const struct dlb_op_io *io, int n_in, int n_out, dlb_host_fn fn, const void *ctx,
 		    size_t ctx_bytes, size_t scratch_bytes, struct dlb_kernel **k, struct dlb_error *err);
-/* Strided copy in `n` loops of `dim`; strides and offsets in elements. */
+/* A strided copy with `n` loops of sizes `dim`; strides and offsets in elements. */
 int dlb_kernel_strided(struct dlb_backend *be, const struct dlb_desc *in, const struct dlb_desc *out, int n, const int64_t *dim,
 		       const int64_t *in_stride, int64_t in_offset, const int64_t *out_stride, int64_t out_offset,
 		       bool zero_first, struct dlb_kernel **k, struct dlb_error *err);

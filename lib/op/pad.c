@@ -1,8 +1,8 @@
-/* Pad (modes constant, edge, reflect, wrap; negative pads crop), CenterCropPad, and PadGrad (dy[, pads[, axes]]; mode), which
- * gives every element of the input the sum of what its copies in the output received.
+/* Pad (modes constant, edge, reflect, wrap; negative pads crop), CenterCropPad, and PadGrad (dy[, pads[,
+ * axes]]; mode), which sums for each input element the gradients of its copies.
  *
- * Zeros around a box are strided copies. Else a table says for each index along each dimension of y which index of x
- * it shows; rows of y are filled by the table of the last dimension. */
+ * Padding with zeros is a strided copy. Otherwise a table gives, for each index along each dimension of y,
+ * the index of x that is copied; the table of the last dimension fills rows of y. */
 #include "op/op_util.h"
 
 #include <stdlib.h>
@@ -20,13 +20,14 @@ struct pad {
 	bool value_is_input;
 	_Alignas(8) unsigned char value[8];		/* one element */
 };
-/* What a kernel gets: index into x, times its stride, of each index of y along dimension d, at from[first[d]]; -1: none. */
+/* Kernel data: from[first[d] + i] is the index into x times its stride for index i of y
+ * along dimension d; -1: none. */
 struct plan {
 	struct pad p;
 	int64_t rows, first[DLB_MAX_DIMS], from[];
 };
 
-/* -- what is asked for -- */
+/* -- reading the vertex -- */
 
 static int parse_mode(const struct dlb_op_io *io, enum mode *mode, struct dlb_error *err)
 {
@@ -40,7 +41,8 @@ static int parse_mode(const struct dlb_op_io *io, enum mode *mode, struct dlb_er
 	return dlb_op_fail(io, err, "attribute 'mode': unknown value '%s'; constant, edge, reflect and wrap are known", name);
 }
 
-/* Reads pads, axes and mode for an input (sign 1) or, backwards, from the output's shape (sign -1). axes is input `axes`. */
+/* Reads pads, axes and mode; sign 1: for an input, -1: backwards from the output's shape.
+ * Input `axes` has the axes. */
 static int parse(const struct dlb_op_io *io, int sign, int axes, struct pad *p, struct dlb_error *err)
 {
 	const struct dlb_desc *d = &io->in[0];
@@ -73,7 +75,8 @@ static int parse(const struct dlb_op_io *io, int sign, int axes, struct pad *p, 
 	return 0;
 }
 
-/* CenterCropPad: sizes for some axes; what is too much goes on both sides, the odd one at the end. */
+/* CenterCropPad: sizes for some axes; the difference is divided between both sides, an odd
+ * element goes to the end. */
 static int parse_center(const struct dlb_op_io *io, struct pad *p, struct dlb_error *err)
 {
 	const struct dlb_desc *d = &io->in[0];
@@ -123,7 +126,8 @@ static int center_infer(struct dlb_op_io *io, struct dlb_error *err)
 
 /* -- by tables -- */
 
-/* Which of n elements the output shows at i places from the input's first one; -1: none. Reflections leave out the border. */
+/* The element of n, at index i relative to the input's first one, that is copied; -1: none. Reflections
+ * do not repeat the border. */
 static int64_t source(enum mode mode, int64_t i, int64_t n)
 {
 	int64_t period = mode == WRAP ? n : 2 * (n - 1);
@@ -164,7 +168,7 @@ static struct plan *make_plan(const struct pad *p, size_t *bytes)
 	return t;
 }
 
-/* Where the row of x that row number i of y shows begins; -1: none. */
+/* The start of the row of x that row i of y copies; -1: none. */
 static int64_t row_from(const struct plan *t, int64_t i)
 {
 	int64_t at = 0;
@@ -251,7 +255,7 @@ static int prepare(struct dlb_backend *be, dlb_host_fn fn, const struct pad *p, 
 
 /* -- by strides -- */
 
-/* The part that both have, copied: what padding with zeros, and its gradient, are. */
+/* Copies the common part: padding with zeros, and its gradient. */
 static int zeros(struct dlb_backend *be, const struct dlb_op_io *io, const struct pad *p, bool backward, struct dlb_kernel **k,
 		 struct dlb_error *err)
 {
@@ -261,7 +265,7 @@ static int zeros(struct dlb_backend *be, const struct dlb_op_io *io, const struc
 	dlb_desc_strides(x, sx);
 	dlb_desc_strides(y, sy);
 	for (int i = 0; i < p->n_dims; i++) {
-		int64_t lo = p->begin[i] < 0 ? -p->begin[i] : 0, hi = p->y[i] - p->begin[i];	/* in x: [lo, hi) */
+		int64_t lo = p->begin[i] < 0 ? -p->begin[i] : 0, hi = p->y[i] - p->begin[i];	/* range in x: [lo, hi) */
 
 		hi = hi < p->x[i] ? hi : p->x[i];
 		dim[i] = hi > lo ? hi - lo : 0;
@@ -318,7 +322,7 @@ static int gradient(struct dlb_builder *b, struct dlb_error *err)
 	return b->din[0] < 0 ? -1 : 0;
 }
 
-/* As pads for the axes that change: those of the batch may be of any size. */
+/* Pads for the axes that change; other axes, such as the batch, may have any size. */
 static int center_gradient(struct dlb_builder *b, struct dlb_error *err)
 {
 	int64_t axes[DLB_MAX_DIMS], pads[2 * DLB_MAX_DIMS];

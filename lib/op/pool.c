@@ -1,8 +1,8 @@
 /* Pools: MaxPool, AveragePool, their global forms, and the two gradients.
  *
- * MaxPool's backward needs to know which element of each window won: output 2 of the forward vertex (ours,
- * behind ONNX's Indices) holds its position inside the window, one byte where windows have up to 255 elements.
- * MaxPoolGrad (dy, pos) and AveragePoolGrad (dy) have the forward's attributes and "spatial", x's sizes. */
+ * MaxPool's gradient needs the position of the maximum in each window: output 2 of the forward vertex (dlb's,
+ * after ONNX's Indices), one byte if windows have up to 255 elements. MaxPoolGrad (dy, pos) and
+ * AveragePoolGrad (dy) have the forward's attributes and "spatial", x's sizes. */
 #include "op/op_util.h"
 
 #include <string.h>
@@ -70,7 +70,7 @@ static double flops(const struct dlb_op_io *io)
 	return fill(io, &io->in[0], &p, NULL) ? 0 : flops_of(&p);
 }
 
-/* ONNX's Indices: where each maximum lies in the flattened input (storage_order 1: columns first). */
+/* ONNX's Indices: the index of each maximum in the flattened input (storage_order 1: column-major). */
 struct indices { struct pool p; struct dlb_desc pos, out; int storage_order; };
 
 static void indices_run(const void *ctx, const struct dlb_run *r)
@@ -108,7 +108,7 @@ static void indices_run(const void *ctx, const struct dlb_run *r)
 	}
 }
 
-/* Types that f32 holds exactly and the back end does not pool. */
+/* Types whose values f32 represents and that the back end does not pool. */
 static bool is_narrow(enum dlb_dtype t)
 {
 	return t == DLB_I8 || t == DLB_U8;
@@ -154,7 +154,7 @@ static int average_kernel(struct dlb_backend *be, const struct dlb_op_io *io, st
 	return be->ops->pool(be, &p.d, k, err);
 }
 
-/* The forward's attributes, with the window and x's sizes written out. */
+/* The forward's attributes, with the window and x's sizes made explicit. */
 static int backward_attrs(const struct dlb_op_io *io, struct dlb_attr *a)
 {
 	static const char *const keep[] = { "strides", "dilations", "pads", "auto_pad", "ceil_mode", "count_include_pad",

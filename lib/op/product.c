@@ -2,17 +2,17 @@
  *
  *     Y = Transpose(alpha Transpose(A, permA) Transpose(B, permB), permY)
  *
- * as attention has it: heads are a dimension in the middle of memory and a batch of the product. No copy is made, the
- * kernel gets strides. All three have one number of dimensions, at least 3, and the batches of A and B are the same
- * (nothing broadcasts). A missing perm changes nothing. The gradients are Products again. */
+ * It serves attention, whose heads are a middle dimension in memory and a batch of the product. It copies
+ * nothing: the kernel gets strides. A, B and Y have the same number of dimensions, at least 3, and A and B
+ * the same batches (no broadcasting). A missing perm is the identity. The gradients are Products too. */
 #include "op/op_util.h"
 
 #include <string.h>
 
 struct product {
-	int n;						/* of dimensions */
+	int n;						/* number of dimensions */
 	int64_t perm[3][DLB_MAX_DIMS];			/* A, B, Y */
-	int64_t dim[3][DLB_MAX_DIMS];			/* of the three as the product sees them */
+	int64_t dim[3][DLB_MAX_DIMS];			/* sizes of A, B, Y in the product's order */
 };
 
 static int read_perm(const struct dlb_op_io *io, const char *name, int n, int64_t *perm, struct dlb_error *err)
@@ -79,7 +79,7 @@ static double flops(const struct dlb_op_io *io)
 	return fill(io, &p, NULL) ? 0 : 2.0 * (double)dlb_desc_count(&io->out[0]) * (double)p.dim[0][p.n - 1];
 }
 
-/* Strides in the order in which the product sees the dimensions. */
+/* Strides in the product's order of dimensions. */
 static void strides(const struct dlb_desc *d, const int64_t *perm, bool inverse, int64_t *out)
 {
 	int64_t s[DLB_MAX_DIMS];
@@ -112,7 +112,8 @@ static int kernel(struct dlb_backend *be, const struct dlb_op_io *io, struct dlb
 	strides(&io->in[0], p.perm[0], false, d.a);
 	strides(&io->in[1], p.perm[1], false, d.w);
 	strides(&io->out[0], p.perm[2], true, d.y);
-	if (d.y[p.n - 1] != 1 && d.y[p.n - 2] == 1) {	/* y lies by columns: y^T = w^T a^T lies by rows */
+	if (d.y[p.n - 1] != 1 && d.y[p.n - 2] == 1) {	/* y is column-major: computes y^T =
+							 * w^T a^T, which is row-major */
 		int64_t x[DLB_MAX_DIMS];
 
 		memcpy(x, d.a, sizeof x);
@@ -147,7 +148,8 @@ static int product_of(struct dlb_builder *b, int x, const int64_t *perm_x, int w
 	return dlb_b_op(b, "Product", a, 4, (int[]){ x, w }, 2, 1, NULL, -1);
 }
 
-/* With A', B', Y' as the product sees them: dA' = alpha dY' B'^T, dB' = alpha A'^T dY', each written back in its own order. */
+/* With A', B', Y' in the product's order: dA' = alpha dY' B'^T, dB' = alpha A'^T dY', each
+ * written in its own order. */
 static int gradient(struct dlb_builder *b, struct dlb_error *err)
 {
 	int64_t back[3][DLB_MAX_DIMS];

@@ -1,10 +1,11 @@
 /* RNN, GRU and LSTM, and their gradients through time.
  *
- * The part of the gates that comes from X is one product for the whole sequence, the part from the state one product a
- * step. What the gradients need is saved as one more output, (directions, steps, planes, samples, hidden): the gates'
- * values and states after each step,  RNN: h;  GRU: z r candidate q h, q = r h or, with linear_before_reset, R h + b;
- * LSTM: i o f g c h. Backwards the gradients of all gates are kept, so that those of W, R and X are single products too.
- * A sample that ended (sequence_lens) keeps its state; its outputs are zero. Gates lie as in ONNX: iofc, zrh.
+ * The contribution of X to the gates is one product for the whole sequence; that of the state is one product
+ * per step. An extra output (directions, steps, planes, samples, hidden) saves the gates and states of each
+ * step for the gradients. Planes: RNN: h; GRU: z r candidate q h, where q = r h or, with linear_before_reset,
+ * R h + b; LSTM: i o f g c h. The backward pass keeps the gradients of all gates, so that those of W, R and X
+ * are single products too. A sample that has ended (sequence_lens) keeps its state, and its outputs are zero.
+ * Gates are in ONNX's order: iofc, zrh.
  * S. Hochreiter, J. Schmidhuber, Long Short-Term Memory, 1997; K. Cho et al., 2014. */
 #include "op/op_util.h"
 
@@ -20,11 +21,11 @@ enum { MAX_IN = 11, MAX_OUT = 7 };
 struct recurrent {
 	struct dlb_kernel kernel;
 	struct dlb_kernel *host, *gemm[N_GEMMS], *cell[N_CELLS], *sum[2];
-	uint64_t version;			/* of the recurrent weight that the products of steps have packed */
+	uint64_t version;			/* of the recurrent weight that is packed for the products of steps */
 	enum kind kind;
 	int64_t t, n, i, h, d;			/* steps, samples, input and hidden size, directions */
-	int gates, joint, planes;		/* joint: gates whose state part is one product */
-	int saved, n_out, n_in;			/* saved: the index of that output */
+	int gates, joint, planes;		/* joint: gates whose product with the state is computed at once */
+	int saved, n_out, n_in;			/* saved: index of the extra output */
 	bool batch_first, reverse, coupled, has_b, has_h, has_c, has_p;
 	int act[2][3];
 	enum dlb_dtype type, len_type;
@@ -141,7 +142,7 @@ static struct dlb_desc state_desc(const struct recurrent *k)
 	return dlb_desc_make(k->type, 3, (int64_t[]){ k->batch_first ? k->n : k->d, k->batch_first ? k->d : k->n, k->h });
 }
 
-/* Where the inputs are: of the forward vertex, or of its gradient's. */
+/* Indices of the inputs: of the forward vertex, or of its gradient. */
 struct places { int x, w, r, b, len, h, c, p; };
 static const struct places forward_places = { 0, 1, 2, 3, 4, 5, 6, 7 }, grad_places = { 1, 2, 3, -1, 4, 5, 6, 7 };
 
@@ -283,7 +284,7 @@ static void release(struct dlb_kernel *kernel)
 	free(k);
 }
 
-/* step: every step's product with the weight of the state, which so is worth packing */
+/* step: a product with the recurrent weight in every step, so packing it is worthwhile */
 struct shape { enum gemm g; int64_t m, n, k; bool ta, tw, add, step; };
 
 static int prepare_cell(struct dlb_backend *be, struct recurrent *k, int which, enum dlb_cell_loop loop, struct dlb_error *err)

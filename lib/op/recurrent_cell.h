@@ -1,6 +1,6 @@
-/* The loops of recurrent.c for one type: included with T (float, double) and NAME(f). */
+/* The loops of recurrent.c for one type: include with T (float, double) and NAME(f) defined. */
 
-/* X with time first, in the scratch memory if it is not so already. */
+/* X with time as first dimension, copied to scratch if it is not. */
 static const T *NAME(time_first)(const struct recurrent *k, const T *x, T *to)
 {
 	if (!k->batch_first)
@@ -11,7 +11,7 @@ static const T *NAME(time_first)(const struct recurrent *k, const T *x, T *to)
 	return to;
 }
 
-/* State 0 of direction d: contiguous, zero where there is none. */
+/* Initial state of direction d, contiguous; zeros if absent. */
 static void NAME(first)(const struct recurrent *k, const T *from, int64_t d, T *to)
 {
 	for (int64_t n = 0; n < k->n; n++)
@@ -19,8 +19,8 @@ static void NAME(first)(const struct recurrent *k, const T *from, int64_t d, T *
 			to[n * k->h + j] = from ? from[at_state(k, d, n) + j] : 0;
 }
 
-/* The biases of direction d as a cell reads them: those of X and of the state added up, but for what GRU's reset gate
- * multiplies, which comes fourth; zeros where there are none. */
+/* The biases of direction d as a cell reads them: those of X and state summed, except those that GRU's reset
+ * gate multiplies, which are fourth; zeros if absent. */
 static void NAME(biases)(const struct recurrent *k, const T *b, int64_t d, T *to)
 {
 	const int64_t h = k->h, all = k->gates * h;
@@ -72,7 +72,7 @@ static void NAME(forward)(const void *ctx, const struct dlb_run *r)
 				if (k->kind == GRU)
 					cell(k, r, CELL_CANDIDATE + d, (const void *const[]){ NULL, rec2 + n * h, b, NULL, hp + n * h }, 5,
 					     (void *const[]){ s + n * h });
-				if (!in_time) {			/* the state stays */
+				if (!in_time) {			/* the state is kept */
 					memcpy(hs + n * h, hp + n * h, (size_t)h * sizeof *hs);
 					if (k->kind == LSTM)
 						memcpy(s + 4 * nh + n * h, cp + n * h, (size_t)h * sizeof *hs);
@@ -91,7 +91,7 @@ static void NAME(forward)(const void *ctx, const struct dlb_run *r)
 	}
 }
 
-/* All steps of direction d, last first; leaves dgates of all of them, and dh, dc of state 0. */
+/* All steps of direction d in reverse; computes the dgates of all steps, and dh, dc of the initial state. */
 static void NAME(back_steps)(const struct recurrent *k, const struct dlb_run *r, int64_t d, const T *rw, const T *peep, T *dp)
 {
 	const int64_t h = k->h, nh = k->n * h, gh = k->gates * h, jh = k->joint * h;
@@ -143,7 +143,7 @@ static void NAME(backward)(const void *ctx, const struct dlb_run *r)
 	for (int64_t d = 0; d < k->d; d++) {
 		const T *w = (const T *)r->in[2] + d * gh * k->i, *rw = (const T *)r->in[3] + d * gh * h;
 		const T *peep = k->has_p ? (const T *)r->in[7] + d * 3 * h : NULL, *dr = k->kind == GRU ? BUF(DJOINT) : dgates;
-		T *dp = k->n_out > 6 && out[6] && k->has_p ? out[6] + d * 3 * h : NULL;	/* only LSTM keeps what it needs */
+		T *dp = k->n_out > 6 && out[6] && k->has_p ? out[6] + d * 3 * h : NULL;	/* only LSTM has peepholes */
 
 		NAME(first)(k, k->has_h ? r->in[5] : NULL, d, BUF(FIRST_H));
 		NAME(first)(k, k->has_c ? r->in[6] : NULL, d, BUF(FIRST_C));

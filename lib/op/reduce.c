@@ -1,14 +1,15 @@
-/* Reductions over axes. The axes are an attribute, or an input since opset 13 (ReduceSum) and 18; none given means
- * all, unless noop_with_empty_axes. ReduceGrad (dy, shape; axes, keepdims, mean) spreads a gradient again over the
- * axes of a sum or mean; ReduceExtremeGrad (dy, x, y) gives it to the elements that are y, in equal parts; ReduceProdGrad
- * (dy, x) multiplies it by all elements but the one, so that zeros are no exception.
- * What is reduced from bf16 is f32: sums of many terms. */
+/* Reductions over axes, given by an attribute, or by an input since opset 13 (ReduceSum) and 18; none given
+ * means all axes, unless noop_with_empty_axes. ReduceGrad (dy, shape; axes, keepdims, mean) broadcasts the
+ * gradient of a sum or mean along its axes;
+ * ReduceExtremeGrad (dy, x, y) gives it in equal parts to the elements that equal y; ReduceProdGrad (dy, x)
+ * multiplies it by the product of the other elements, so zeros need no special case. Reductions of bf16 give
+ * f32, since they are long sums. */
 #include "op/op_util.h"
 
 #include <float.h>
 #include <string.h>
 
-struct reduction { int64_t axes; bool keep; struct dlb_desc kept; };	/* kept: with 1 where reduced */
+struct reduction { int64_t axes; bool keep; struct dlb_desc kept; };	/* kept: output shape with reduced dimensions of 1 */
 
 static int parse(const struct dlb_op_io *io, struct reduction *r, struct dlb_error *err)
 {
@@ -81,7 +82,7 @@ static int kernel(struct dlb_backend *be, const struct dlb_op_io *io, struct dlb
 	return dlb_chain_finish(c, k);
 }
 
-/* A map of x, a sum, a map of the sum: L1, L2, LogSum. LogSumExp takes the maximum out first:
+/* A map of x, a sum, a map of the sum: L1, L2, LogSum. LogSumExp subtracts the maximum first:
  *     log sum exp x = m + log sum exp(x - m). */
 static int kernel_mapped(struct dlb_backend *be, const struct dlb_op_io *io, struct dlb_kernel **k, struct dlb_error *err)
 {
@@ -99,7 +100,7 @@ static int kernel_mapped(struct dlb_backend *be, const struct dlb_op_io *io, str
 	int from = DLB_IN(0), most = -1;
 
 	if (lse) {
-		const double finite = x->dtype == DLB_F64 ? DBL_MAX : FLT_MAX;	/* infinite less infinite is no number */
+		const double finite = x->dtype == DLB_F64 ? DBL_MAX : FLT_MAX;	/* inf - inf would be NaN */
 
 		most = dlb_chain_temp(c, kept);
 		from = dlb_chain_temp(c, x);
@@ -121,7 +122,7 @@ static int kernel_mapped(struct dlb_backend *be, const struct dlb_op_io *io, str
 
 /* -- gradients -- */
 
-/* t, shaped like the output, with the reduced dimensions put back as 1. */
+/* Reshapes t, which has the output's shape, so that reduced dimensions are 1. */
 static int keep_dims(struct dlb_builder *b, const struct reduction *r, int t)
 {
 	int64_t axes[DLB_MAX_DIMS];
@@ -187,7 +188,7 @@ static int gradient(struct dlb_builder *b, struct dlb_error *err)
 	return g < 0 ? -1 : 0;
 }
 
-/* -- ReduceGrad: dy (with or without the reduced dimensions) to the shape given, divided for a mean -- */
+/* -- ReduceGrad: dy, with or without the reduced dimensions, broadcast to a shape; divided for a mean -- */
 
 static int grad_shape(const struct dlb_op_io *io, struct dlb_desc *x, struct dlb_desc *kept, double *count, struct dlb_error *err)
 {
@@ -288,11 +289,11 @@ static int prod_grad_infer(struct dlb_op_io *io, struct dlb_error *err)
 
 struct products {
 	enum dlb_dtype type;
-	int n_kept, n_reduced;			/* dimensions */
+	int n_kept, n_reduced;			/* numbers of dimensions */
 	int64_t kept[DLB_MAX_DIMS], kept_stride[DLB_MAX_DIMS], reduced[DLB_MAX_DIMS], reduced_stride[DLB_MAX_DIMS];
 };
 
-/* Offset of element i of the dimensions dim[0 .. n), row-major. */
+/* Offset of element i, in row-major order, of dimensions dim[0 .. n). */
 static int64_t offset_of(int64_t i, int n, const int64_t *dim, const int64_t *stride)
 {
 	int64_t at = 0;

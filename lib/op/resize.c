@@ -1,9 +1,10 @@
-/* Resize and Upsample: nearest, linear, cubic, with ONNX's coordinate transformations, along each axis apart.
+/* Resize and Upsample: nearest, linear, cubic, with ONNX's coordinate transformations;
+ * axes are resized one by one.
  *
- * Along one axis every output element is a weighted sum of a few input elements (taps): one, two or four, or, with
- * antialias, as many as lie under the filter once it is stretched by 1 / scale. The taps are worked out when the
- * kernel is prepared; the axes that change are applied one after the other, and backwards
- * (ResizeGrad (dy, shape, roi, scales, sizes)) the same taps scatter instead of gather.
+ * Along an axis an output element is a weighted sum of a few input elements (taps): one, two or four, or with
+ * antialias as many as the filter, stretched by 1 / scale, covers. Taps are computed when the kernel is
+ * prepared. Axes that change are resized one after the other; backwards (ResizeGrad (dy, shape, roi, scales,
+ * sizes)) the same taps scatter instead of gather.
  * Cubic: R. Keys, Cubic Convolution Interpolation, IEEE TASSP 29(6), 1981. */
 #include "op/op_util.h"
 
@@ -11,12 +12,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-struct tap { int64_t from; double w; };				/* from -1: the element lies outside (tf_crop_and_resize) */
+struct tap { int64_t from; double w; };				/* from -1: outside the input (tf_crop_and_resize) */
 struct plan {
 	enum dlb_dtype type;
 	int n_dims;
-	int64_t x[DLB_MAX_DIMS], y[DLB_MAX_DIMS], most;		/* most: elements of the largest step between */
-	int64_t first[DLB_MAX_DIMS], taps[DLB_MAX_DIMS];	/* of each element along the axis; the first one's in tap[] */
+	int64_t x[DLB_MAX_DIMS], y[DLB_MAX_DIMS], most;		/* most: elements of the largest
+								 * intermediate tensor */
+	int64_t first[DLB_MAX_DIMS], taps[DLB_MAX_DIMS];	/* index in tap[] of the axis's first
+								 * tap; taps per output element */
 	double extrapolation;
 	bool any_outside;
 	struct tap tap[];
@@ -38,12 +41,12 @@ struct request {
 	enum rounding rounding;
 	enum policy policy;
 	bool old, antialias, exclude;
-	bool fractional;			/* sizes by scale: before they are cut to whole numbers, where ONNX says so */
+	bool fractional;			/* scaled sizes are used before rounding, where ONNX says so */
 	double a;				/* Keys' a */
 	double scale[DLB_MAX_DIMS], roi[2 * DLB_MAX_DIMS];
 };
 
-/* -- what is asked for -- */
+/* -- reading the vertex -- */
 
 static int choice(const struct dlb_op_io *io, const char *name, const char *const *names, int *out, struct dlb_error *err)
 {
@@ -93,14 +96,14 @@ static int reals(const struct dlb_op_io *io, int i, const char *name, double *ou
 	return (int)n;
 }
 
-/* Scales, sizes and the region of interest of the axes that they are given for. */
+/* Scales, sizes and region of interest, for the listed axes. */
 struct operands {
 	int n_axes, axis[DLB_MAX_DIMS], n_scale, n_size, n_roi;
 	double scale[DLB_MAX_DIMS], roi[2 * DLB_MAX_DIMS];
 	int64_t size[DLB_MAX_DIMS];
 };
 
-/* They start at input `first` (roi, scales, sizes; before opset 11 scales alone). */
+/* Reads them from input `first` on (roi, scales, sizes; before opset 11 only scales). */
 static int read_operands(const struct dlb_op_io *io, const struct request *q, int n_dims, int first, struct operands *o,
 			 struct dlb_error *err)
 {
@@ -117,7 +120,7 @@ static int read_operands(const struct dlb_op_io *io, const struct request *q, in
 	}
 	if (o->n_scale < 0 || o->n_size < 0 || o->n_roi < 0)
 		return -1;
-	if (q->old && !o->n_scale && a && a->type == DLB_ATTR_REALS && a->n == n_dims) {	/* Upsample 7 */
+	if (q->old && !o->n_scale && a && a->type == DLB_ATTR_REALS && a->n == n_dims) {	/* Upsample in opset 7 */
 		for (int i = 0; i < n_dims; i++)
 			o->scale[i] = a->reals[i];
 		o->n_scale = n_dims;
@@ -129,7 +132,7 @@ static int read_operands(const struct dlb_op_io *io, const struct request *q, in
 	return 0;
 }
 
-/* The scale that all axes share, so that none is larger, or none smaller, than the size asked for. */
+/* One scale for all axes, such that no axis exceeds (or none falls below) its requested size. */
 static double common_scale(const struct request *q, const struct operands *o, const struct dlb_desc *x)
 {
 	double scale = 1;
@@ -143,7 +146,7 @@ static double common_scale(const struct request *q, const struct operands *o, co
 	return scale;
 }
 
-/* Sizes of y for x, none of whose dimensions is empty. */
+/* The sizes of y for x, which has no empty dimension. */
 static int ask(const struct dlb_op_io *io, const struct dlb_desc *x, int first, struct request *q, int64_t y[DLB_MAX_DIMS],
 	       struct dlb_error *err)
 {
@@ -189,7 +192,7 @@ static int ask(const struct dlb_op_io *io, const struct dlb_desc *x, int first, 
 
 /* -- taps -- */
 
-/* Where output element i lies among the inputs of one axis of n elements, of which it makes n_out. */
+/* The input coordinate of output element i, on an axis of n inputs and n_out outputs. */
 static double coordinate(const struct request *q, int axis, int n_dims, double i, double n, double n_out)
 {
 	const double scale = q->scale[axis], start = q->roi[axis], end = q->roi[n_dims + axis];
@@ -241,22 +244,23 @@ static double keys(double a, double d)
 	return d < 2 ? ((a * d - 5 * a) * d + 8 * a) * d - 4 * a : 0;
 }
 
-/* The filter is stretched by 1 / this. */
+/* 1 / the factor that stretches the filter. */
 static double sharpness(const struct request *q, int axis)
 {
 	return q->antialias && q->scale[axis] < 1 ? q->scale[axis] : 1;
 }
 
-/* How many taps an element of this axis has. */
+/* Taps per output element of this axis. */
 static int64_t count_taps(const struct request *q, int axis)
 {
 	const double half = q->mode == CUBIC ? 2 : 1;
 
-	/* at most two or four for each input element; a scale that leaves no element has no bound */
+	/* bounded, since a tiny scale that leaves no element would give any number */
 	return q->mode == NEAREST ? 1 : 2 * (int64_t)fmin(ceil(half / sharpness(q, axis)), 1 << 30);
 }
 
-/* The taps of an element that lies at v among n inputs. Outside of them is the nearest one, or nothing with exclude. */
+/* The taps of an output element at coordinate v of n inputs. Those outside use the nearest input,
+ * or weight 0 with exclude. */
 static void make_taps(const struct request *q, int axis, double v, int64_t n, int64_t n_taps, struct tap *t)
 {
 	const double s = sharpness(q, axis), last = (double)(n - 1);
@@ -280,7 +284,7 @@ static void make_taps(const struct request *q, int axis, double v, int64_t n, in
 		t[k].w /= sum;
 }
 
-/* The plan with all taps, on the heap; *bytes its size. */
+/* The plan with all taps, on the heap; *bytes is its size. */
 static struct plan *make_plan(const struct dlb_op_io *io, const struct dlb_desc *x, const struct request *q, const int64_t *y,
 			      size_t *bytes)
 {
@@ -312,9 +316,9 @@ static struct plan *make_plan(const struct dlb_op_io *io, const struct dlb_desc 
 	return p;
 }
 
-/* -- running -- */
+/* -- kernels -- */
 
-static bool is_plain(const struct plan *p, int axis)		/* nothing changes along it */
+static bool is_plain(const struct plan *p, int axis)		/* the axis does not change */
 {
 	const struct tap *t = &p->tap[p->first[axis]];
 
@@ -334,7 +338,7 @@ static bool is_plain(const struct plan *p, int axis)		/* nothing changes along i
 	return true;
 }
 
-/* One axis in double: (outer, nx, inner) to (outer, ny, inner). Backwards in and out change their parts. */
+/* Resizes one axis in double: (outer, nx, inner) to (outer, ny, inner); backward: from ny to nx. */
 static void pass(const struct plan *p, int axis, int64_t outer, int64_t inner, const double *in, double *out, bool backward)
 {
 	const int64_t nx = p->x[axis], ny = p->y[axis], taps = p->taps[axis];

@@ -1,4 +1,4 @@
-/* ReverseSequence: the first sequence_lens[n] steps of sample n in reverse order, the rest as they are. It is its own
+/* ReverseSequence: reverses the first sequence_lens[n] steps of sample n and keeps the rest. It is its own
  * inverse, so the gradient is the same reversal of dy. */
 #include "op/op_util.h"
 
@@ -6,7 +6,7 @@
 
 struct reversal { int64_t first, second, inner; bool time_second; size_t size; enum dlb_dtype len_type; };
 
-/* The batch axis and the time axis are 0 and 1, either way around. */
+/* The batch and time axes are 0 and 1, or 1 and 0. */
 static int parse(const struct dlb_op_io *io, struct reversal *r, struct dlb_error *err)
 {
 	const int64_t batch = dlb_io_int(io, "batch_axis", 1), time = dlb_io_int(io, "time_axis", 0);

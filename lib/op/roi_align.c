@@ -1,9 +1,11 @@
-/* RoiAlign: x (N, C, H, W), rois (R, 4) as (x1, y1, x2, y2) in units of 1 / spatial_scale, batch_indices (R) -> y (R, C, oh, ow).
- * Each region is cut into oh times ow bins, each bin sampled at a grid of places, of which y is the mean (mode avg) or the
- * largest weighted corner (mode max, as ONNX defines it). He et al., Mask R-CNN, 2017.
+/* RoiAlign: x (N, C, H, W), rois (R, 4) as (x1, y1, x2, y2) in units of 1 / spatial_scale, batch_indices
+ * (R) -> y (R, C, oh, ow). Each region is divided into oh x ow bins. Each bin is sampled at a grid of
+ * positions; y is their mean (mode avg) or the largest weighted corner (mode max, as ONNX defines it).
+ * He et al., Mask R-CNN, 2017.
  *
- * RoiAlignGrad (dy, rois, batch_indices, shape of x, x in mode max) -> dx. Regions have no gradient, as in torchvision.
- * A region of a sample that is not there, or of more than 2^12 places a bin and dimension, gives NaN. */
+ * RoiAlignGrad (dy, rois, batch_indices, shape of x, x in mode max) -> dx. Regions have no gradient, as
+ * in torchvision. A region of a sample that does not exist, or with more than 2^12 positions per bin
+ * and dimension, gives NaN. */
 #include "op/op_util.h"
 
 #include <math.h>
@@ -12,13 +14,13 @@
 enum { MOST_PLACES = 1 << 12 };
 
 struct align { enum dlb_dtype type; bool max, half_pixel; int64_t places, batch, channels, h, w, oh, ow, regions; double scale; };
-/* The bins of one region: where they begin, how large they are, at how many places they are sampled. */
+/* The bins of a region: origin, size, and number of sampling positions. */
 struct bins { bool valid; double y, x, bin_h, bin_w; int64_t sample, n_h, n_w; };
 struct corners { int64_t at[4]; double w[4]; };
-/* One channel of one bin in mode max: the largest weighted corner so far. */
+/* One channel of a bin in mode max: the largest weighted corner so far. */
 struct best { double value, w; int64_t at; };
 
-/* Where places lie; before opset 16 there was no choice. */
+/* The coordinate transformation; fixed before opset 16. */
 static const char *coordinates(const struct dlb_op_io *io)
 {
 	return dlb_io_str(io, "coordinate_transformation_mode", io->opset < 16 ? "output_half_pixel" : "half_pixel");
@@ -63,7 +65,7 @@ static int infer(struct dlb_op_io *io, struct dlb_error *err)
 	return 0;
 }
 
-/* -- places -- */
+/* -- sampling positions -- */
 
 static struct bins bins_of(const struct align *a, const void *rois, const int64_t *index, int64_t r)
 {
@@ -86,7 +88,7 @@ static struct bins bins_of(const struct align *a, const void *rois, const int64_
 			      n_w > 0 ? (int64_t)n_w : 0 };
 }
 
-/* Bilinear interpolation at (y, x); more than one element outside the image there is nothing: weights of 0. */
+/* Bilinear interpolation at (y, x); weights are 0 more than one element outside the image. */
 static struct corners corners_of(const struct align *a, double y, double x)
 {
 	int64_t y0, x0, y1, x1;
@@ -105,7 +107,7 @@ static struct corners corners_of(const struct align *a, double y, double x)
 				 { (1 - y) * (1 - x), (1 - y) * x, y * (1 - x), y * x } };
 }
 
-/* Corners of place (i, j) of bin number `bin`. */
+/* The corners of sampling position (i, j) of bin `bin`. */
 static struct corners corners_at(const struct align *a, const struct bins *b, int64_t bin, int64_t i, int64_t j)
 {
 	const double row = (double)(bin / a->ow) + ((double)i + 0.5) / (double)b->n_h;
@@ -114,7 +116,7 @@ static struct corners corners_at(const struct align *a, const struct bins *b, in
 	return corners_of(a, b->y + row * b->bin_h, b->x + col * b->bin_w);
 }
 
-/* -- running; the scratch memory holds what is known of each channel of one bin -- */
+/* -- kernels; scratch memory holds the state of each channel of a bin -- */
 
 static double mean_by(const struct bins *b)
 {
@@ -184,7 +186,7 @@ static void add(const struct align *a, void *dx, int64_t i, double v)
 	dlb_real_set(dx, a->type, i, dlb_real_get(dx, a->type, i) + v);
 }
 
-/* The gradients of the channels of one bin, n_bins elements apart from dy on, to those of the sample. */
+/* Adds the gradients of one bin's channels, which are n_bins elements apart from dy on, to the sample's. */
 static void grad_bin(const struct align *a, const struct bins *b, int64_t bin, const struct dlb_run *r, int64_t dy)
 {
 	const int64_t n_bins = a->oh * a->ow, plane = a->h * a->w, first = b->sample * a->channels * plane;
@@ -284,7 +286,7 @@ static int grad_kernel(struct dlb_backend *be, const struct dlb_op_io *io, struc
 	return be->ops->host(be, grad_run, &a, sizeof a, scratch_of(&a), k, err);
 }
 
-/* 8 for each place; where their number follows the regions' sizes, 4 places a bin are assumed. */
+/* 8 per sampling position; assumes 4 positions per bin if their number depends on the regions. */
 static double flops(const struct dlb_op_io *io)
 {
 	const struct dlb_desc *y = io->cls->domain ? &io->in[0] : &io->out[0];

@@ -1,8 +1,10 @@
-/* RotaryEmbedding: pairs of a head's first `rotary_embedding_dim` elements are turned by the angle of their position,
- *     (a, b) -> (a cos - b sin, a sin + b cos),
- * a pair being elements j and j + half, or 2j and 2j + 1 (interleaved); the rest of the head stays. Cosines and sines are
- * tables (positions, half) read by position_ids (batch, rows), or (batch, rows, half) as they are. A position that is not
- * in the table gives zeros. The gradient of x is dy turned back: our own attribute "inverse".
+/* RotaryEmbedding rotates pairs of a head's first `rotary_embedding_dim` elements by an angle
+ * that depends on the position,
+ *     (a, b) -> (a cos - b sin, a sin + b cos).
+ * A pair is elements j and j + half, or 2j and 2j + 1 (interleaved); the rest of the head is copied.
+ * Cosines and sines are tables (positions, half) indexed by position_ids (batch, rows), or tensors
+ * (batch, rows, half). A position outside the table gives zeros. The gradient of x is dy rotated back,
+ * by our attribute "inverse".
  * RotaryEmbeddingGradTables (dy, x, cos, position_ids) -> dcos, dsin.
  * J. Su et al., RoFormer: Enhanced Transformer with Rotary Position Embedding, 2021. */
 #include "op/op_util.h"
@@ -13,9 +15,9 @@ enum { X, COS, SIN, IDS };			/* inputs; of the tables' gradient: dy, x, cos, ids
 struct rotary {
 	int64_t batch, heads, rows, width, half, positions;
 	int64_t x[3];				/* strides of (batch, head, row) */
-	int64_t step, far;			/* from a pair to the next, from its first element to its second */
+	int64_t step, far;			/* distance between pairs, and between the elements of a pair */
 	bool by_id, one_batch;
-	double sign;				/* -1: turned back */
+	double sign;				/* -1: rotates back */
 };
 
 static int read_x(const struct dlb_op_io *io, struct rotary *r, struct dlb_error *err)
@@ -82,7 +84,7 @@ static int infer(struct dlb_op_io *io, struct dlb_error *err)
 	return dlb_infer_same(io, err);
 }
 
-/* Where row i of sample b begins in a table; -1: its position is not there. */
+/* The start of the table entry for row i of sample b; -1: the position is not in the table. */
 static int64_t entry(const struct rotary *r, const int64_t *ids, int64_t b, int64_t i)
 {
 	const int64_t at = r->by_id ? ids[b * r->rows + i] : (r->one_batch ? 0 : b * r->rows) + i;
@@ -95,7 +97,7 @@ static int64_t place(const struct rotary *r, int64_t b, int64_t h, int64_t i)
 	return b * r->x[0] + h * r->x[1] + i * r->x[2];
 }
 
-/* A head of one row, with pairs at constant distances, so that the compiler sees them. */
+/* Rotates one row of a head; inlined with constant distances for the compiler. */
 #define ROTARY(T) \
 	static inline __attribute__((always_inline)) void turn_by_##T(int64_t step, int64_t far, int64_t half, T sign, const T *x, \
 								      const T *c, const T *s, T *y) \

@@ -1,7 +1,8 @@
-/* Sharing out the samples of a tensor, where ops are split by samples, and putting the shares together again:
- *     SampleSplit  (x) -> as many shares as there are outputs (struct dlb_samples)
+/* Splits the samples of a tensor into shares, for ops that are split by samples, and joins shares:
+ *     SampleSplit  (x) -> one share per output (struct dlb_samples)
  *     SampleConcat (shares...) -> x
- * Samples lie along `axis`, `unit` elements each. Sizes follow the batch, which those of Split cannot. */
+ * Samples lie along `axis`, `unit` elements each. Sizes follow the batch, which is
+ * impossible with ONNX's Split. */
 #include <stdlib.h>
 #include "op/op_util.h"
 
@@ -34,7 +35,7 @@ static double no_flops(const struct dlb_op_io *io)
 	return 0;
 }
 
-/* Between the whole (as `whole` describes it) and share i, which begins at element `at` of the axis. */
+/* A copy between the whole and a share that begins at element `at` of the axis. */
 static int strip(struct dlb_backend *be, const struct dlb_desc *whole, const struct dlb_desc *share, int axis, int64_t at,
 		 bool into_whole, struct dlb_kernel **k, struct dlb_error *err)
 {
@@ -90,7 +91,7 @@ static int split_gradient(struct dlb_builder *b, struct dlb_error *err)
 	if (!b->need[0])
 		return 0;
 	in = dlb_xcalloc((size_t)b->io.n_out + 1, sizeof *in);
-	for (int i = 0; i < b->io.n_out; i++)	/* a share without a gradient: zeros of its shape */
+	for (int i = 0; i < b->io.n_out; i++)	/* zeros for shares without a gradient */
 		in[i] = dlb_b_dout_or_zeros(b, i);
 	b->din[0] = dlb_b_op(b, "SampleConcat", b->io.attr, b->io.n_attr, in, b->io.n_out, 1, NULL, b->in[0]);
 	free(in);

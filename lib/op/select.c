@@ -1,5 +1,6 @@
-/* Choosing by value: TopK, ArgMax, ArgMin, Hardmax, OneHot. Ties go to the lower index (ArgMax, ArgMin: to the higher
- * one with select_last_index). TopK's gradient puts dy where its values came from. */
+/* Selection by value: TopK, ArgMax, ArgMin, Hardmax, OneHot. Of equal values the lowest index is
+ * chosen (by ArgMax and ArgMin the highest with select_last_index). TopK's gradient adds dy at
+ * the indices of its values. */
 #include "op/op_util.h"
 
 #include <stdlib.h>
@@ -179,7 +180,7 @@ static int arg_kernel(struct dlb_backend *be, const struct dlb_op_io *io, struct
 	return be->ops->host(be, arg_run, &s, sizeof s, 0, k, err);
 }
 
-/* -- Hardmax: 1 at the largest element of each line, 0 elsewhere; before opset 13 a line is all from `axis` on -- */
+/* -- Hardmax: 1 at a line's largest element, else 0; before opset 13 a line is all from `axis` on -- */
 
 static int hardmax_shape(const struct dlb_op_io *io, struct select *s, struct dlb_error *err)
 {

@@ -1,4 +1,5 @@
-/* Shapes as values, and tensors made from shapes: Shape, Size, Constant, ConstantOfShape, Range, EyeLike, Cast. */
+/* Shapes as values, and tensors made from shapes: Shape, Size, Constant, ConstantOfShape,
+ * Range, EyeLike; and Cast. */
 #include "op/op_util.h"
 
 #include <math.h>
@@ -11,7 +12,7 @@ static double no_flops(const struct dlb_op_io *io)
 	return 0;
 }
 
-/* A kernel that writes the same `bytes` each time. */
+/* Writes the same `bytes` each time. */
 static void literal_run(const void *ctx, const struct dlb_run *r)
 {
 	size_t bytes;
@@ -233,7 +234,7 @@ static int range_kernel(struct dlb_backend *be, const struct dlb_op_io *io, stru
 	return be->ops->host(be, range_run, &io->out[0], sizeof io->out[0], 0, k, err);
 }
 
-/* -- Cast: an elementwise copy into another type -- */
+/* -- Cast: an elementwise copy to another type -- */
 
 static int cast_infer(struct dlb_op_io *io, struct dlb_error *err)
 {

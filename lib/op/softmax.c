@@ -1,5 +1,6 @@
-/* Softmax and LogSoftmax. Before opset 13 the input is seen as a matrix, cut at `axis` (default 1); since then
- * it is one axis (default the last). The gradients say which by "flatten", so that they need no opset. */
+/* Softmax and LogSoftmax. Before opset 13 they act on the input as a matrix, flattened at `axis`
+ * (default 1); later on one axis (default the last). For the gradients "flatten" distinguishes the
+ * two, so they need no opset. */
 #include "op/op_util.h"
 
 #include <math.h>
@@ -40,7 +41,7 @@ static int infer(struct dlb_op_io *io, struct dlb_error *err)
 	return dlb_infer_same(io, err);
 }
 
-/* Softmax of f16 rounds x - max, exp and the sum, as ONNX's definition in the type itself does. */
+/* Softmax of f16 rounds x - max, exp and the sum to f16, as ONNX defines it. */
 static void run_f16(const void *ctx, const struct dlb_run *r)
 {
 	const struct dlb_softmax_desc *s = ctx;

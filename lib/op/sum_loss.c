@@ -1,5 +1,6 @@
-/* SumLoss (domain dlb): x summed over everything but the samples, mean over the samples; the loss that
- * `--loss sum` means. SumLossGrad (dy, x) -> dx is dy / n everywhere. */
+/* SumLoss (domain dlb): the sum of x over all dimensions but the samples, averaged over the
+ * samples; selected by `--loss sum`.
+ * SumLossGrad (dy, x) -> dx is dy / n everywhere. */
 #include "op/op_util.h"
 
 static double per_sample(const struct dlb_desc *x)

@@ -1,5 +1,6 @@
-/* SwiGLU (opset 28): a sigmoid(alpha a) b of a gate a and a value b, in one pass, and its gradients, which keep a and b
- * alone. N. Shazeer, GLU Variants Improve Transformer, 2020. */
+/* SwiGLU (opset 28): a sigmoid(alpha a) b of a gate a and a value b, in one pass, and its
+ * gradients, which read only a and b.
+ * N. Shazeer, GLU Variants Improve Transformer, 2020. */
 #include "op/op_util.h"
 
 static double alpha(const struct dlb_op_io *io)

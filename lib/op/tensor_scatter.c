@@ -1,14 +1,15 @@
-/* TensorScatter: a cache of keys or values with new rows written into it. Along `axis`, which is not the first one, row j of
- * `update` goes to row write_indices[sample] + j of the cache (modulo its length where mode is circular; rows beyond the
- * end are left out). TensorScatterGrad (dy, update, write_indices) -> dpast, which is dy without the rows written, and
- * dupdate, which is those rows. */
+/* TensorScatter writes new rows into a cache of keys or values. Along `axis`, which is not the first one, row
+ * j of `update` goes to row write_indices[sample] + j of the cache (modulo its length in mode circular; rows
+ * beyond the end are dropped).
+ * TensorScatterGrad (dy, update, write_indices) -> dpast, which is dy with zeros in the written rows, and
+ * dupdate, which is dy's written rows. */
 #include "op/op_util.h"
 
 #include <string.h>
 
 enum { PAST, UPDATE, INDICES };
 struct scatter {
-	int64_t samples, outer, rows, fresh;	/* outer: of each sample; rows of the cache, fresh ones */
+	int64_t samples, outer, rows, fresh;	/* outer: per sample; rows of the cache; rows to write */
 	size_t row_bytes;
 	bool circular;
 };
@@ -58,7 +59,7 @@ static int grad_infer(struct dlb_op_io *io, struct dlb_error *err)
 	return 0;
 }
 
-/* Where fresh row j of sample b goes; -1: nowhere. */
+/* The row of the cache for new row j of sample b; -1: none. */
 static int64_t target(const struct scatter *s, const int64_t *indices, int64_t b, int64_t j)
 {
 	const int64_t from = indices ? indices[b] : 0;
@@ -68,7 +69,7 @@ static int64_t target(const struct scatter *s, const int64_t *indices, int64_t b
 	return from < 0 || from > s->rows - 1 - j ? -1 : from + j;
 }
 
-/* The cache with the update's rows in it, or with zeros in their place and these rows in `taken`. */
+/* Writes the update's rows into the cache; or moves the cache's rows to `taken` and writes zeros there. */
 static void write_rows(const struct scatter *s, const struct dlb_run *r, char *cache, const char *update, char *taken)
 {
 	for (int64_t k = 0; k < s->samples * s->outer; k++)
@@ -99,7 +100,7 @@ static void run(const void *ctx, const struct dlb_run *r)
 	write_rows(s, r, r->out[0], r->in[UPDATE], NULL);
 }
 
-/* What is taken lies in the update's shape; dpast in scratch where nobody asks for it. */
+/* dupdate has the update's shape; dpast is in scratch if it has no reader. */
 static void grad_run(const void *ctx, const struct dlb_run *r)
 {
 	const struct scatter *s = ctx;

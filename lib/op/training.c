@@ -1,8 +1,9 @@
 /* ONNX's own optimizers (domain ai.onnx.preview.training): Momentum, Adam, Adagrad.
  *
- * Inputs {R, T, X 1..n, G 1..n, state}, outputs {X' 1..n, state'}: R the learning rate, T the number of updates so far,
- * per tensor one state (Momentum V, Adagrad H) or two (Adam V then H). They stand in models that hold their own
- * training step; dlb-run's optimizers (lib/optim) are others. Formulas: the ONNX operator specification, version 1. */
+ * Inputs {R, T, X 1..n, G 1..n, state}, outputs {X' 1..n, state'}: R is the learning rate, T the number of
+ * updates so far; each tensor has one state (Momentum V, Adagrad H) or two (Adam V then H). They occur in
+ * models that contain their training step; dlb-run's optimizers (lib/optim) are separate. Formulas: the ONNX
+ * operator specification, version 1. */
 #include "op/op_util.h"
 
 #include <math.h>
@@ -11,11 +12,11 @@
 enum rule { MOMENTUM, NESTEROV, ADAGRAD, ADAM };
 struct optimizer {
 	enum rule rule;
-	int n, n_state;			/* tensors, states of each */
+	int n, n_state;			/* tensors, states per tensor */
 	enum dlb_dtype type, rate_type;
 	int64_t count[64];
 	double alpha, beta, epsilon, norm, norm_post, decay;
-	bool standard;			/* Momentum in mode standard: beta is 1 at the first update */
+	bool standard;			/* Momentum in mode standard: beta is 1 in the first update */
 };
 enum { MAX_TENSORS = 64 };
 

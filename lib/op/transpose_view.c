@@ -1,6 +1,6 @@
-/* TransposeView (domain dlb): a Transpose between (N,C,...) that lies channels-last and (N,...,C) that lies plain. Both are
- * the same bytes, so it is a view and costs nothing. lib/graph/layout.c puts it in the place of such Transposes. Attribute
- * perm, as Transpose has it: 0,2,..,1 (channels to the end) or 0,n-1,1,.. (channels to the front). */
+/* TransposeView (domain dlb): a Transpose between channels-last (N,C,...) and plain (N,...,C). Both have the
+ * same bytes, so it is a view and costs nothing. lib/graph/layout.c replaces such Transposes by it. Attribute
+ * perm is Transpose's: 0,2,..,1 (channels to the end) or 0,n-1,1,.. (channels to the front). */
 #include "op/op_util.h"
 
 static bool moves_channels(const int64_t *perm, int n, bool to_end)
@@ -18,7 +18,7 @@ static int infer(struct dlb_op_io *io, struct dlb_error *err)
 	const int64_t *perm;
 	const int n = dlb_attr_ints(io->attr, io->n_attr, "perm", &perm);
 	const bool to_end = n == x->n_dims && moves_channels(perm, n, true);
-	const bool both = n >= 3 && n == x->n_dims && (x->dim[1] == 1 || dlb_desc_range(x, 2, n) == 1);	/* lies as both */
+	const bool both = n >= 3 && n == x->n_dims && (x->dim[1] == 1 || dlb_desc_range(x, 2, n) == 1);	/* both layouts have the same bytes */
 	int64_t dim[DLB_MAX_DIMS];
 
 	if (n != x->n_dims || (!to_end && !moves_channels(perm, n, false)))

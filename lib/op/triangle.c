@@ -1,4 +1,4 @@
-/* Trilu: a triangle of the last two dimensions. Its gradient is the same triangle of dy. */
+/* Trilu: the upper or lower triangle of the last two dimensions. Its gradient is the same triangle of dy. */
 #include "op/op_util.h"
 
 #include <string.h>

@@ -1,8 +1,8 @@
-/* Elementwise operators of one input, and their gradients.
+/* Elementwise operators with one input, and their gradients.
  *
- * A row gives the ONNX type, the function of map_list.h, which of x and y the gradient reads, the
- * gradient's function (dy first) and the attributes that stand for alpha and beta. Each row makes two
- * classes: NAME, and NAMEGrad in domain dlb with inputs {dy, x or y} and the same attributes. */
+ * A row gives the ONNX type, the function in map_list.h, whether the gradient reads x or y, the gradient's
+ * function (dy first) and the attributes for alpha and beta. Each row defines two classes: NAME, and NAMEGrad
+ * in domain dlb with inputs {dy, x or y} and the same attributes. */
 #include "op/op_util.h"
 
 #include <string.h>
@@ -12,7 +12,7 @@ struct row {
 	enum dlb_map_fn fn, grad;
 	bool by_y;			/* the gradient reads y, not x */
 	const char *alpha, *beta;	/* attributes, NULL: none */
-	double alpha_value, beta_value;	/* without the attribute */
+	double alpha_value, beta_value;	/* defaults of the attributes */
 };
 
 #define UNARY(ROW) \
@@ -55,7 +55,7 @@ static const struct row rows[] = {
 #undef ROW
 };
 
-/* The row of a class, by its name with or without "Grad". */
+/* The row of a class, from its name with or without "Grad". */
 static const struct row *row_of(const struct dlb_op_class *cls)
 {
 	size_t n = strlen(cls->name);
@@ -144,7 +144,7 @@ PLAIN(Ceil, ceil, NULL)
 PLAIN(Round, round, NULL)
 PLAIN(Not, not, NULL)
 
-/* -- of a float whether it is one of a kind -- */
+/* -- tests of floats: IsNaN, IsInf -- */
 
 static int infer_test(struct dlb_op_io *io, struct dlb_error *err)
 {

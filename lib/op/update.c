@@ -1,7 +1,7 @@
-/* Update (domain dlb): one optimizer step on one weight; inputs {weight, gradient} and, of a layer of K-FAC (optim/kfac.h),
- * for each op that reads the weight its input and the gradient of its output; no outputs. Which optimizer it
- * stands for is dlb-run's choice, and its state is not in the graph: the executor makes the kernel itself, through
- * the back end's update. */
+/* Update (domain dlb): one optimizer step on one weight. Inputs are {weight, gradient} and, for a K-FAC layer
+ * (optim/kfac.h), for each op that reads the weight its input and the gradient of its output. There are no
+ * outputs. dlb-run chooses the optimizer, whose state is not in the graph: the executor prepares the kernel
+ * itself, by the back end's update. */
 #include "op/op_util.h"
 
 static int infer(struct dlb_op_io *io, struct dlb_error *err)
@@ -11,7 +11,7 @@ static int infer(struct dlb_op_io *io, struct dlb_error *err)
 	return 0;
 }
 
-/* As sgd: w -= lr g. Others are counted again when the optimizer is known. */
+/* For sgd: w -= lr g. Recomputed when the optimizer is known. */
 static double flops(const struct dlb_op_io *io)
 {
 	return 2.0 * (double)dlb_desc_count(&io->in[0]);

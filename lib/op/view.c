@@ -1,5 +1,6 @@
-/* Operators that move nothing: output 0 is input 0's bytes with another shape. The compiler gives both one place;
- * the kernel, a plain copy, runs only where it could not. Layout (domain dlb) changes the physical layout. */
+/* Operators that move nothing: output 0 has the bytes of input 0 and another shape. The compiler
+ * gives both the same memory; the kernel, a copy, runs only where it could not. Layout (domain dlb)
+ * changes the physical layout. */
 #include "op/op_util.h"
 
 #include <string.h>
@@ -47,7 +48,7 @@ static int reshape_infer(struct dlb_op_io *io, struct dlb_error *err)
 	return 0;
 }
 
-/* The gradient of any of them: dy in x's shape. */
+/* The gradient of all of them: dy in x's shape. */
 static int gradient(struct dlb_builder *b, struct dlb_error *err)
 {
 	(void)err;
@@ -128,7 +129,7 @@ static int unsqueeze_infer(struct dlb_op_io *io, struct dlb_error *err)
 	return 0;
 }
 
-/* -- Layout: from the input's physical layout to that of attribute "to" -- */
+/* -- Layout: from the input's physical layout to the one in attribute "to" -- */
 
 static int layout_infer(struct dlb_op_io *io, struct dlb_error *err)
 {
