@@ -1,8 +1,8 @@
-/* Samples and labels as arrays, a sample a row: idx:IMAGES,LABELS, npy:SAMPLES[,...][,LABELS], digits.
+/* The sources idx:IMAGES,LABELS, npy:SAMPLES[,...][,LABELS] and digits: arrays with one sample per row.
  *
- * Gzip and labels are in memory; .npy samples and IDX bytes stay in their files and are read row by row. Those that
- * a float input gets go through the transform, when there is one; others are taken as they are, so that whole
- * numbers stay whole and doubles keep their digits. */
+ * Gzip files and labels are loaded into memory. Samples of .npy files and bytes of plain IDX files stay in
+ * the file and are read row by row. Samples of a float input pass through the transform, if there is one. All
+ * other values are copied unchanged, so integers and doubles lose nothing. */
 #include <stdlib.h>
 #include <string.h>
 #include "data/source.h"
@@ -11,15 +11,15 @@
 struct array {
 	enum dlb_dtype dtype;
 	int n_dims;
-	int64_t dim[DLB_MAX_DIMS], row;		/* row: elements of a sample */
-	const char *name;			/* for messages; of the file */
-	void *data;				/* owned; NULL: read from */
-	struct dlb_data_file file; uint64_t at;	/* whose elements begin at byte `at` */
+	int64_t dim[DLB_MAX_DIMS], row;		/* row: elements per sample */
+	const char *name;			/* file name, for messages */
+	void *data;				/* owned; NULL: the elements are in `file` */
+	struct dlb_data_file file; uint64_t at;	/* elements begin at byte `at` */
 };
 struct arrays {
 	struct array samples[DLB_MAX_SPEC_FILES], labels[DLB_MAX_SPEC_FILES];
-	int n_samples, n_labels;		/* arrays of samples, and of labels */
-	int64_t first;				/* sample 0 of this part of the digits */
+	int n_samples, n_labels;		/* numbers of arrays in use */
+	int64_t first;				/* row of sample 0: digits:test begins at 1437 */
 };
 
 static void row_count(struct array *a)
@@ -71,7 +71,7 @@ static int from_npy(struct array *a, const char *path, struct dlb_error *err)
 	return 0;
 }
 
-/* All of an array from its file into memory. */
+/* Loads an array from its file into memory, unless it is there already. */
 static int load(struct array *a, struct dlb_error *err)
 {
 	size_t bytes = (size_t)(a->dim[0] * a->row) * dlb_dtype_bytes(a->dtype);
@@ -82,7 +82,7 @@ static int load(struct array *a, struct dlb_error *err)
 	return dlb_data_file_get(&a->file, a->at, a->data, bytes, err);
 }
 
-/* Row i: in memory, or read into scratch. NULL with err: it cannot be read. */
+/* Returns row i, in memory or read into scratch; NULL with err if it cannot be read. */
 static const void *row(const struct array *a, int64_t i, struct dlb_scratch *s, struct dlb_error *err)
 {
 	size_t bytes = (size_t)a->row * dlb_dtype_bytes(a->dtype);
@@ -142,7 +142,7 @@ static int digits_open(struct dlb_data *d, const struct dlb_spec *s, struct dlb_
 	return 0;
 }
 
-/* The inputs that take an array, samples or labels, for messages. */
+/* Appends the names of the inputs of a role to `list`, for messages. */
 static void list_inputs(const struct dlb_data *d, enum dlb_role role, char *list, size_t cap)
 {
 	for (int i = 0; i < d->n_fed; i++) {
@@ -153,8 +153,9 @@ static void list_inputs(const struct dlb_data *d, enum dlb_role role, char *list
 	}
 }
 
-/* Where the loss moves the labels by one token, the tokens of an input are labels: that of the first input of integers with
- * as many a sample. -1: there is none. */
+/* Returns the number of the integer input whose tokens also serve as labels, because the loss shifts the
+ * labels by one token itself (next_token): the first with as many values per sample as the label. -1:
+ * none. */
 static int tokens_for_labels(const struct dlb_data *d)
 {
 	const struct dlb_fed_tensor *label = d->label_fed < 0 ? NULL : &d->fed[d->label_fed];
@@ -168,8 +169,8 @@ static int tokens_for_labels(const struct dlb_data *d)
 	return -1;
 }
 
-/* Files come in the order of the model's inputs, then the labels in that of the losses. labels_from: the array of samples
- * that is that of the labels too, -1: none. */
+/* Assigns the files: samples in the order of the model's inputs, then labels in the order of the losses.
+ * *labels_from: the samples' file that also holds the labels; -1: none. */
 static int share_files(struct dlb_data *d, const struct dlb_spec *s, int *labels_from, struct dlb_error *err)
 {
 	struct arrays *a = d->source;
@@ -230,13 +231,13 @@ static void arrays_close(struct dlb_data *d)
 
 /* ---- fitting ---- */
 
-/* Does input f get its samples through the transform? */
+/* True if the samples of input f go through the transform. */
 static bool transformed(const struct dlb_data *d, const struct dlb_fed_tensor *f)
 {
 	return f->number == 0 && dlb_dtype_is_float(f->dtype) && (d->transform.n_steps || d->class != &dlb_source_npy);
 }
 
-/* The shape of an array's samples as channels, height, width. */
+/* Writes the shape of an array's samples as channels, height, width; missing leading dimensions are 1. */
 static int as_image(const struct array *x, int64_t chw[3], struct dlb_error *err)
 {
 	chw[0] = chw[1] = chw[2] = 1;
@@ -256,7 +257,8 @@ static void shape_text(const struct array *x, char *out, size_t cap)
 		n += (size_t)snprintf(out + n, cap - n, "%s%lld", i > 1 ? "x" : "", (long long)x->dim[i]);
 }
 
-/* Rows as they are: as many values as the input wants, in the same shape but for ones. */
+/* Checks rows that are copied unchanged: they have as many values as the input takes, and the same
+ * shape apart from dimensions of 1. */
 static int row_fit(const struct array *x, const struct dlb_graph *g, const struct dlb_fed_tensor *f, struct dlb_error *err)
 {
 	const struct dlb_tensor *t = &g->tensor[f->tensor];
@@ -270,7 +272,8 @@ static int row_fit(const struct array *x, const struct dlb_graph *g, const struc
 	for (int i = 1; i < x->n_dims; i++)
 		if (x->dim[i] != 1)
 			mine[n_mine++] = x->dim[i];
-	/* A batch dimension of several samples each (mul > 1), or rows told otherwise: only the number can be compared. */
+	/* If the number of dimensions differs (batch dimension with mul > 1, flattened
+	 * rows), only the count is compared. */
 	if (f->outer * f->block == x->row &&
 	    (n_mine != n_theirs || !memcmp(mine, theirs, (size_t)n_mine * sizeof *mine)))
 		return 0;
@@ -279,13 +282,13 @@ static int row_fit(const struct array *x, const struct dlb_graph *g, const struc
 			(long long)(f->outer * f->block));
 }
 
-/* One class number a row, or as many values as the label tensor has. */
+/* True if each row is one class number, false if it has all values of the label tensor. */
 static bool is_class(const struct array *labels, const struct dlb_fed_tensor *f)
 {
 	return labels->row == 1 && !(f->outer * f->block == 1 && dlb_dtype_is_float(f->dtype));
 }
 
-/* Where label i of array x stands, for the message in err. */
+/* Puts the byte offset of label i of array x into err->where. */
 static void say_byte(const struct array *x, int64_t i, struct dlb_error *err)
 {
 	if (x->file.path)
@@ -293,7 +296,7 @@ static void say_byte(const struct array *x, int64_t i, struct dlb_error *err)
 			 (unsigned long long)(x->at + (uint64_t)i * dlb_dtype_bytes(x->dtype)));
 }
 
-/* Labels that are shares or probabilities (f->bound) lie between 0 and 1. */
+/* Checks that labels that are probabilities (f->bound > 0) lie between 0 and 1. */
 static int check_reals(const struct dlb_data *d, const struct array *x, const struct dlb_fed_tensor *f, struct dlb_error *err)
 {
 	const struct arrays *a = d->source;

@@ -1,37 +1,39 @@
-/* Byte-pair encoding as GPT-2 has it (Radford et al. 2019; Sennrich, Haddow, Birch, ACL 2016).
+/* Byte-pair encoding as in GPT-2 (Radford et al. 2019; Sennrich, Haddow, Birch, ACL 2016).
  *
  * Text is cut into pieces by GPT-2's pattern
  *     's|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+
- * each piece into bytes; a byte is written in the files as a printable character (bytes that are none stand from
- * U+0100 on). Then the pair whose merge stands first in merges.txt is joined, the leftmost of equals, until none is
- * left; what remains are tokens of vocab.json. No blank is put before the text, and special tokens that stand in it
- * (<|endoftext|>) are text like any other.
+ * and each piece into bytes. vocab.json and merges.txt write a byte as a printable character; bytes
+ * that are not printable are written as U+0100 and up. The encoder joins the pair of tokens whose merge
+ * comes first in merges.txt (the leftmost of equal pairs) until no pair has a merge. The tokens that
+ * remain are in vocab.json. No blank is put before the text. Special tokens in the text (<|endoftext|>)
+ * are encoded like any other text.
  *
- * Tokens are ids from the start: a merge is (left id, right id) -> rank, joined id, in a hash table. A piece of n
- * bytes costs O(n log n) (a heap of pairs over a linked list); short pieces recur, and are remembered. */
+ * Tokens are ids throughout: a hash table maps (left id, right id) to rank and joined id. A piece of n bytes
+ * takes O(n log n): a heap of pairs over a linked list. Encoded short pieces are cached. */
 #include <stdlib.h>
 #include <string.h>
 #include "data/source.h"
 #include "util/hash.h"
 #include "util/mem.h"
 
-enum { NONE = -1, REMEMBERED = 24 };	/* REMEMBERED: longest piece, in bytes, that is kept */
+enum { NONE = -1, REMEMBERED = 24 };	/* REMEMBERED: longest piece that is cached, in bytes */
 
-struct token { const char *text; int32_t id; };	/* of vocab.json, by hash of text; text NULL: free */
+struct token { const char *text; int32_t id; };	/* row of vocab.json, hashed by text; text NULL: free */
 struct merge { int32_t left, right, joined; uint32_t rank; };	/* joined NONE: free */
-struct piece { unsigned char text[REMEMBERED]; uint8_t n, n_ids; uint32_t at; };	/* n 0: free; at: in ids */
+/* n 0: free; at: first id in `kept` */
+struct piece { unsigned char text[REMEMBERED]; uint8_t n, n_ids; uint32_t at; };
 struct node { int32_t id, next, prev; };
 struct pair { uint32_t rank; int32_t at, left, right; };
 
 struct dlb_bpe {
-	struct dlb_arena arena;			/* texts of tokens */
+	struct dlb_arena arena;			/* text of the tokens */
 	struct token *token; size_t n_tokens, token_cap;
 	struct merge *merge; size_t n_merges, merge_cap;
 	int32_t byte_id[256];
 	int64_t vocabulary;
-	const char *name;			/* while vocab.json is read */
+	const char *name;			/* file name while vocab.json is read */
 	struct piece *piece; size_t n_pieces, piece_cap;
-	uint32_t *kept; size_t n_kept, kept_cap;	/* ids of the pieces */
+	uint32_t *kept; size_t n_kept, kept_cap;	/* ids of cached pieces */
 	struct node *node; size_t node_cap;
 	struct pair *heap; size_t n_heap, heap_cap;
 };
@@ -45,7 +47,7 @@ static enum class class_at(const unsigned char *p, size_t n, size_t *length)
 	uint32_t code = 0;
 	int k = dlb_utf8_decode(p, n, &code);
 
-	*length = k ? (size_t)k : 1;	/* checked before; what is not UTF-8 is other */
+	*length = k ? (size_t)k : 1;	/* text was checked as UTF-8; a bad byte counts as OTHER */
 	return !k ? OTHER : dlb_unicode_letter(code) ? LETTER : dlb_unicode_number(code) ? NUMBER : dlb_unicode_space(code) ? SPACE : OTHER;
 }
 
@@ -80,7 +82,7 @@ size_t dlb_bpe_piece(const unsigned char *p, size_t n)
 		last = length;
 		at += length;
 	}
-	/* \s+(?!\S): of several blanks the last one is left to the word after them. */
+	/* \s+(?!\S): the last of several blanks goes to the word after them. */
 	return first == SPACE && at < n && at > last ? at - last : at;
 }
 
@@ -147,7 +149,7 @@ static int add_token(void *ctx, const char *text, int64_t id, struct dlb_error *
 	struct dlb_bpe *b = ctx;
 	struct token *t;
 
-	(void)err;	/* twice the same text is refused by the parser */
+	(void)err;	/* the parser refuses a repeated text */
 	if (4 * (b->n_tokens + 1) > 3 * b->token_cap)
 		tokens_grow(b);
 	t = token_slot(b, text);
@@ -157,7 +159,7 @@ static int add_token(void *ctx, const char *text, int64_t id, struct dlb_error *
 	return 0;
 }
 
-/* Two tokens of one id would make a text that cannot be told back. */
+/* Fails if two tokens have one id: such text could not be decoded. */
 static int ids_differ(const struct dlb_bpe *b, const char *name, struct dlb_error *err)
 {
 	const char **by_id;
@@ -179,7 +181,8 @@ static int ids_differ(const struct dlb_bpe *b, const char *name, struct dlb_erro
 	return rc;
 }
 
-/* GPT-2's bytes_to_unicode: printable bytes stand for themselves, others from U+0100 on, in order. */
+/* GPT-2's bytes_to_unicode: printable bytes are written as themselves, the others as U+0100 and up, in
+ * order. */
 static void find_bytes(struct dlb_bpe *b)
 {
 	uint32_t next = 0x100;
@@ -226,7 +229,7 @@ static int add_merge(struct dlb_bpe *b, const char *left, const char *right, uin
 	return 0;
 }
 
-/* A line "LEFT RIGHT" a merge, the first the strongest. */
+/* Reads merges.txt: one merge per line "LEFT RIGHT"; earlier lines have priority. */
 static int read_merges(struct dlb_bpe *b, const unsigned char *p, size_t n, const char *name, struct dlb_error *err)
 {
 	int64_t number = 0;
@@ -333,7 +336,7 @@ static struct pair heap_pop(struct dlb_bpe *b)
 	return top;
 }
 
-/* Offers the pair that begins at node i, when there is a merge for it. */
+/* Pushes the pair that begins at node i onto the heap, if the pair has a merge. */
 static void offer(struct dlb_bpe *b, int32_t i)
 {
 	const struct node *n = b->node;
@@ -346,7 +349,7 @@ static void offer(struct dlb_bpe *b, int32_t i)
 		heap_push(b, (struct pair){ m->rank, i, n[i].id, n[n[i].next].id });
 }
 
-/* The n bytes at p, merged: leaves the list of tokens in b->node, from 0 on. */
+/* Merges the n bytes at p; leaves the tokens as a list in b->node that starts at node 0. */
 static void merge_piece(struct dlb_bpe *b, const unsigned char *p, size_t n)
 {
 	if (n > b->node_cap) {
@@ -362,7 +365,7 @@ static void merge_piece(struct dlb_bpe *b, const unsigned char *p, size_t n)
 		struct pair x = heap_pop(b);
 		struct node *left = &b->node[x.at], *right;
 
-		/* Is the pair still there? A node that was swallowed has id NONE. */
+		/* Skips a pair that no longer exists; a node joined to its left neighbour has id NONE. */
 		if (left->id != x.left || left->next < 0 || b->node[left->next].id != x.right)
 			continue;
 		right = &b->node[left->next];
@@ -404,7 +407,7 @@ static void pieces_grow(struct dlb_bpe *b)
 	free(old);
 }
 
-/* One piece's tokens onto t. */
+/* Appends the tokens of one piece to t. */
 static void encode_piece(struct dlb_bpe *b, const unsigned char *p, size_t n, struct dlb_tokens *t, size_t *cap)
 {
 	struct piece *known = NULL;

@@ -1,4 +1,4 @@
-/* vocab.json of a byte-pair vocabulary: {"token": id, ...}. */
+/* Reads vocab.json, the vocabulary of byte-pair encoding: {"token": id, ...}. */
 #include <jansson.h>
 #include "data/source.h"
 

@@ -1,8 +1,9 @@
-/* From a spec to filled tensors: which fed tensor gets what, in which order samples come.
+/* Opens data from a spec, assigns samples and labels to the fed tensors, and
+ * fills batches in the epoch's order.
  *
- * The inputs get the samples in the model's order, the label tensor the labels; with `random` every fed tensor
- * gets its own stream. A tensor's batch dimension may be any one (sequence-first models): a sample is
- * then a slab, `outer` pieces of `block` elements. */
+ * Samples go to the inputs in the model's order, labels to the label tensors. With `random`, every fed tensor
+ * has its own random stream. The batch dimension may be any dimension (sequence-first models), so one sample
+ * is `outer` pieces of `block` elements. */
 #include <stdlib.h>
 #include <string.h>
 #include "data/source.h"
@@ -10,7 +11,7 @@
 #include "util/mem.h"
 #include "util/rng.h"
 
-/* ---- the graph's side ---- */
+/* ---- fed tensors of the graph ---- */
 
 static int fed_read(const struct dlb_graph *g, int t, struct dlb_fed_tensor *f, struct dlb_error *err)
 {
@@ -25,7 +26,7 @@ static int fed_read(const struct dlb_graph *g, int t, struct dlb_fed_tensor *f, 
 	f->stream = dlb_hash_str(DLB_HASH_INIT, x->name);
 	f->role = t == g->label || x->kind == DLB_T_LABEL ? DLB_ROLE_LABEL : DLB_ROLE_SAMPLE;
 	if (g->fixed_batch && x->n_dims > 0 && !x->dim[0].mul && x->dim[0].add == g->batch)
-		axis = 0;		/* the samples of every step, though no other number of them is possible */
+		axis = 0;		/* dimension 0 is the fixed batch size; no other size is possible */
 	for (int i = axis + 1; i < x->n_dims; i++) {
 		if (x->dim[i].mul == 0) {
 			*(axis < 0 ? &f->outer : &f->block) *= x->dim[i].add;
@@ -42,7 +43,7 @@ static int fed_read(const struct dlb_graph *g, int t, struct dlb_fed_tensor *f, 
 		f->block = f->outer;
 		f->outer = 1;
 	}
-	/* Lengths of sequences (input 4 of recurrent ops) are always full. */
+	/* Sequence lengths (input 4 of recurrent ops) are always the full length. */
 	for (int o = 0; o < g->n_ops; o++) {
 		const struct dlb_op *op = &g->op[o];
 
@@ -96,13 +97,14 @@ static int roles(struct dlb_data *d, const struct dlb_graph *g, const char *spec
 	return 0;
 }
 
-/* ---- what several sources share ---- */
+/* ---- shared by sources ---- */
 
 int64_t dlb_label_range(const struct dlb_fed_tensor *f)
 {
 	const int64_t per = f->outer * f->block;
 
-	/* one-hot: a float a class. Integers are classes themselves, one for each position where there are several. */
+	/* A float label with several values is one-hot, one value per class.
+	 * Integer labels are class numbers. */
 	return dlb_dtype_is_float(f->dtype) && per > 1 ? per : f->bound;
 }
 
@@ -235,7 +237,7 @@ int64_t dlb_data_count(const struct dlb_data *d)
 
 /* ---- filling ---- */
 
-/* The order of an epoch: Fisher and Yates keyed by seed and epoch. Kept for two epochs. */
+/* Returns the order of an epoch: Fisher-Yates shuffle, keyed by seed and epoch. Two epochs are cached. */
 static const int64_t *order_of(struct dlb_data *d, int64_t epoch)
 {
 	struct dlb_order *o = &d->order[epoch & 1];
@@ -281,7 +283,7 @@ static int sample_fill(struct dlb_data *d, const struct dlb_fed_tensor *f, int64
 	return -1;
 }
 
-/* [count] labels; returns new, NULL with err. */
+/* Returns new array [count] of labels; NULL with err. */
 static double *labels_of(struct dlb_data *d, struct dlb_error *err)
 {
 	const struct dlb_fed_tensor *f = d->label_fed < 0 ? NULL : &d->fed[d->label_fed];
@@ -324,7 +326,8 @@ static const struct dlb_fed_tensor *fed_of(const struct dlb_data *d, int t)
 	dlb_bug("tensor %d is not fed by data", t);
 }
 
-/* A batch under way. Of several faults the first sample's is told, whoever met it. */
+/* A batch that is being filled. If several samples fail, the error of the first is
+ * reported, whichever thread found it. */
 struct filling {
 	struct dlb_data *d;
 	const struct dlb_fed_tensor *f;
@@ -332,7 +335,7 @@ struct filling {
 	int64_t epoch, first, n;
 	char *dst;
 	pthread_mutex_t lock;
-	int64_t failed;				/* sample of err, n: none */
+	int64_t failed;				/* sample of err; n: none */
 	struct dlb_error err;
 };
 
@@ -400,7 +403,7 @@ int dlb_data_label(const struct dlb_data *d, int k)
 	return -1;
 }
 
-/* Of the labels of one sample, those that count, each with its class's weight. */
+/* Sum of class weights over the labels of one sample that count in the loss. */
 static double counted_of(const struct dlb_fed_tensor *f, const void *label)
 {
 	const struct dlb_label_use *u = &f->use;
@@ -420,7 +423,7 @@ double dlb_data_counted(struct dlb_data *d, int t, int64_t epoch, int64_t first,
 {
 	const struct dlb_fed_tensor *f = t < 0 ? NULL : fed_of(d, t);
 	const int64_t *order;
-	struct dlb_error err;		/* what cannot be read is told when the labels are filled */
+	struct dlb_error err;		/* ignored: dlb_data_fill reports unreadable labels */
 	double counted = 0;
 	char *one;
 

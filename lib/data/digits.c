@@ -1,6 +1,6 @@
-/* The 8x8 digits of share/data/digits, carried inside the library so that a pipe works wherever the
- * tools were copied to. The assembler takes the files in as they are (gzip); paths are seen from the
- * top of the source tree, where make runs. */
+/* The 8x8 digits of share/data/digits, built into the library, so they are available wherever the
+ * tools are installed. The assembler includes the gzip files; paths are relative to the top of
+ * the source tree, where make runs. */
 #include "data/source.h"
 
 #define CARRY(symbol, file) \

@@ -1,4 +1,4 @@
-/* Files, whole or piece by piece: over util/input.h. */
+/* Reads a data file whole or in pieces, over util/input.h. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,6 +1,6 @@
-/* IDX files, plain or gzip. The header says how many bytes must follow; neither more nor fewer are
- * accepted, and memory is taken once, for no more than a file of that size can hold. Single bytes of a plain file
- * stay there. */
+/* IDX files, plain or gzip. The file must have exactly the bytes that its header announces.
+ * Memory is allocated once, and never more than a file of its size can hold. Plain files of
+ * one-byte elements are not loaded. */
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -20,7 +20,8 @@ static uint32_t big32(const unsigned char *p)
 	return (uint32_t)p[0] << 24 | (uint32_t)p[1] << 16 | (uint32_t)p[2] << 8 | p[3];
 }
 
-/* Reads the header of the n bytes at p: fills dtype and dims, *bytes what must follow it. */
+/* Reads the header from the n bytes at p: sets dtype and dims of x, the header's size
+ * and the data's size, in bytes. */
 static int header(const unsigned char *p, size_t n, const char *name, struct dlb_idx *x, size_t *head, size_t *bytes,
 		  struct dlb_error *err)
 {
@@ -56,7 +57,7 @@ static int header(const unsigned char *p, size_t n, const char *name, struct dlb
 	return 0;
 }
 
-/* Swaps the bytes of `count` elements of `size` bytes: IDX is big-endian. */
+/* Converts `count` elements of `size` bytes from big-endian to the machine's order. */
 static void swap(unsigned char *p, size_t count, size_t size)
 {
 	const uint16_t probe = 1;
@@ -72,9 +73,9 @@ static void swap(unsigned char *p, size_t count, size_t size)
 		}
 }
 
-/* Where an IDX file comes from: memory, or, in pieces, an open file. */
+/* Source of an IDX file: memory (p), or an open file read in pieces. */
 struct source { const unsigned char *p; size_t n; const struct dlb_data_file *file; };
-enum { PIECE = 1 << 16, HEAD = 4 + 4 * DLB_MAX_DIMS, MOST_INFLATED = 1032 /* bytes for one, by zlib's manual */ };
+enum { PIECE = 1 << 16, HEAD = 4 + 4 * DLB_MAX_DIMS, MOST_INFLATED = 1032 /* largest ratio, by zlib's manual */ };
 
 static int check_memory(size_t bytes, const char *name, struct dlb_error *err)
 {
@@ -87,7 +88,7 @@ static int check_memory(size_t bytes, const char *name, struct dlb_error *err)
 
 struct gzip { const struct source *s; z_stream z; uint64_t at; bool over; unsigned char *piece; };
 
-/* More input, where there is any. */
+/* Reads the next piece of input, if any is left. */
 static int refill(struct gzip *g, struct dlb_error *err)
 {
 	const uint64_t left = g->s->n - g->at;
@@ -103,7 +104,7 @@ static int refill(struct gzip *g, struct dlb_error *err)
 	return 0;
 }
 
-/* Up to cap bytes into q, of one member after another; fewer at the end. */
+/* Unpacks up to cap bytes into q across gzip members; *size is smaller only at the end of the input. */
 static int gunzip(struct gzip *g, const char *name, unsigned char *q, size_t cap, size_t *size, struct dlb_error *err)
 {
 	for (*size = 0; *size < cap && !g->over;) {
@@ -113,7 +114,7 @@ static int gunzip(struct gzip *g, const char *name, unsigned char *q, size_t cap
 		if (refill(g, err))
 			return -1;
 		if (!g->z.avail_in)
-			break;				/* cut off: fewer bytes than the header wants */
+			break;				/* truncated: check_length reports it */
 		g->z.next_out = q + *size;
 		g->z.avail_out = room;
 		rc = inflate(&g->z, Z_NO_FLUSH);
@@ -161,7 +162,7 @@ static int read_gzip(struct gzip *g, const char *name, struct dlb_idx *x, struct
 	return 0;
 }
 
-/* The type, dimensions and, with `all` or where it must be changed, the data. */
+/* Reads type and dimensions, and the data if `all` is set or they must be unpacked or swapped. */
 static int read_source(const struct source *s, const char *name, bool all, struct dlb_idx *x, struct dlb_error *err)
 {
 	unsigned char first[HEAD];

@@ -1,4 +1,4 @@
-/* An image file's bytes to pixels: which format it is, and channels told apart. */
+/* Decodes an image file: detects its format and separates the channels. */
 #include <string.h>
 #include <strings.h>
 #include "data/source.h"
@@ -39,7 +39,7 @@ int dlb_image_decode(const unsigned char *p, size_t n, int64_t max_pixels, struc
 	x->bytes = true;
 	if (x->c == 1)
 		return 0;
-	/* Pixel by pixel to plane by plane. */
+	/* From interleaved channels to one plane per channel. */
 	pixels = x->h * x->w;
 	plane = dlb_scratch(s, DLB_SCRATCH_IMAGE, (size_t)(x->c * pixels));
 	q = x->p;

@@ -1,6 +1,6 @@
-/* images:DIR|FILE.tar[,labels=FILE]: JPEG and PNG files, decoded when wanted. Only the list of them is in memory,
- * and one image a reader. The first image says how many channels and which size the transform begins with; others
- * may differ as long as the same shape comes out. */
+/* The source images:DIR|FILE.tar[,labels=FILE]: JPEG and PNG files, decoded when a batch is filled. Memory
+ * holds their index and one image per reader. The first image sets the number of channels and the input size
+ * of the transform; others may differ if the transform gives the same shape. */
 #include <stdlib.h>
 #include <string.h>
 #include "data/source.h"
@@ -26,7 +26,7 @@ static void close_images(struct dlb_data *d)
 	free(d->source);
 }
 
-/* The file of entry e in scratch. */
+/* Loads the file of entry e into scratch. */
 static int load(const struct dlb_index *x, const struct dlb_index_entry *e, struct dlb_scratch *s, unsigned char **p, size_t *n,
 		struct dlb_error *err)
 {
@@ -47,7 +47,7 @@ static int load(const struct dlb_index *x, const struct dlb_index_entry *e, stru
 	if (!rc && f.size > MAX_FILE_BYTES)
 		rc = dlb_fail(err, NULL, "%llu bytes are too many for an image", (unsigned long long)f.size);
 	if (!rc) {
-		*n = (size_t)f.size;	/* as it is now */
+		*n = (size_t)f.size;	/* its size may have changed since indexing */
 		*p = dlb_scratch(s, DLB_SCRATCH_FILE, *n + 1);
 		rc = dlb_data_file_get(&f, 0, *p, *n, err);
 	}
@@ -55,7 +55,7 @@ static int load(const struct dlb_index *x, const struct dlb_index_entry *e, stru
 	return rc;
 }
 
-/* "ROOT: NAME" or the file's own path before what was found wrong. */
+/* Puts "ROOT: NAME", or the file's own path, before the message in err. */
 static void name_it(const struct dlb_index *x, const struct dlb_index_entry *e, struct dlb_error *err)
 {
 	snprintf(err->where, sizeof err->where, x->is_tar ? "%.120s: %.120s" : "%.120s/%.120s", x->root, e->name);

@@ -1,6 +1,6 @@
-/* The images of a folder or tar file: every name that ends in .jpg, .jpeg or .png, by class, then by name (bytes
- * compared), so that a folder and its tar are the same data. Folders that all names begin with are left out; of what
- * is left the first part is the class. Other files are passed over. */
+/* Index of the images in a folder or tar file: every name ending in .jpg, .jpeg or .png, sorted by class,
+ * then by name (bytes), so a folder and a tar of it give the same data. The folders that all names share are
+ * removed; the first part of the rest is the class. Other files are ignored. */
 #include <dirent.h>
 #include <errno.h>
 #include <stdlib.h>
@@ -17,7 +17,7 @@ static void add(struct dlb_index *x, const char *name, uint64_t at, uint64_t siz
 	x->entry[x->n++] = (struct dlb_index_entry){ .name = dlb_arena_strdup(&x->arena, name), .at = at, .size = size, .label = -1 };
 }
 
-/* ---- where the images are ---- */
+/* ---- finding images ---- */
 
 static int scan(struct dlb_index *x, const char *folder, const char *below, int depth, struct dlb_error *err)
 {
@@ -72,7 +72,7 @@ static int member(void *ctx, const struct dlb_tar_member *m, struct dlb_error *e
 
 /* ---- classes ---- */
 
-/* Length of the folders that all names begin with, with the last '/'. */
+/* Length of the path prefix that all names share, including its last '/'. */
 static size_t common_folders(const struct dlb_index *x)
 {
 	const char *first = x->entry[0].name;
@@ -102,7 +102,7 @@ static int class_find(const struct dlb_index *x, const char *name)
 	return at ? (int)(at - x->class) : -1;
 }
 
-/* x->class: the distinct ones of n names. Takes the array. */
+/* Sets x->class to the distinct ones of n names. Takes the array. */
 static void class_list(struct dlb_index *x, char **name, int64_t n)
 {
 	qsort(name, (size_t)n, sizeof *name, by_text);
@@ -112,7 +112,7 @@ static void class_list(struct dlb_index *x, char **name, int64_t n)
 			x->class[x->n_classes++] = name[i];
 }
 
-/* The classes of the data trained on hold for the test data. */
+/* Test data use the classes of the training data. */
 static void class_copy(struct dlb_index *x, const struct dlb_index *like)
 {
 	x->n_classes = like->n_classes;
@@ -129,7 +129,7 @@ static int unknown_class(const struct dlb_index *x, const char *where, const cha
 	return near ? dlb_hint(err, "did you mean '%s'", near) : -1;
 }
 
-/* Classes by folder. */
+/* Labels each image by its folder. */
 static int by_folder(struct dlb_index *x, const struct dlb_index *like, struct dlb_error *err)
 {
 	char **name = dlb_xcalloc((size_t)x->n + 1, sizeof *name);
@@ -164,7 +164,7 @@ static int by_folder(struct dlb_index *x, const struct dlb_index *like, struct d
 	return 0;
 }
 
-/* ---- a file of labels ---- */
+/* ---- label file ---- */
 
 struct line { char *name, *label; int64_t number; bool used; };
 
@@ -175,7 +175,8 @@ static int by_name(const void *a, const void *b)
 	return strcmp(p->name, q->name);
 }
 
-/* Lines "NAME LABEL", divided at the last blank, tab or comma; empty ones and those that begin with '#' are skipped. */
+/* Reads lines "NAME LABEL", split at the last blank, tab or comma. Empty lines and lines
+ * beginning with '#' are skipped. */
 static int lines_read(char *text, size_t n, const char *path, struct line **out, int64_t *n_out, struct dlb_error *err)
 {
 	struct line *line = NULL;
@@ -195,7 +196,7 @@ static int lines_read(char *text, size_t n, const char *path, struct line **out,
 		}
 		while (end > p && strchr(" \t\r", end[-1]))
 			end--;
-		*end = '\0';		/* text has a byte more */
+		*end = '\0';		/* text has one extra byte at its end */
 		if (end == p || *p == '#')
 			continue;
 		for (cut = end; cut > p && !strchr(" \t,", cut[-1]); cut--)
@@ -217,7 +218,7 @@ static int lines_read(char *text, size_t n, const char *path, struct line **out,
 	return 0;
 }
 
-/* A class's number; -1: it is a word. */
+/* Returns the class number; -1 if the text is not a number. */
 static int64_t as_number(const char *text)
 {
 	char *end;
@@ -304,7 +305,7 @@ static int by_file(struct dlb_index *x, const char *path, const struct dlb_index
 	return rc;
 }
 
-/* ---- all together ---- */
+/* ---- whole index ---- */
 
 static int by_label_and_name(const void *a, const void *b)
 {
@@ -320,7 +321,7 @@ static int by_path(const void *a, const void *b)
 	return strcmp(p->name, q->name);
 }
 
-/* Sorts; a tar file may hold a name twice: as in unpacking, the last one counts. */
+/* Sorts the entries. If a tar file holds a name twice, the last member counts, as when unpacking. */
 static void settle(struct dlb_index *x)
 {
 	int64_t n = 0;
@@ -350,7 +351,8 @@ int dlb_index_read(struct dlb_index *x, const char *path, const char *labels, bo
 		return -1;
 	if (!x->n)
 		return dlb_fail(err, NULL, "no .jpg, .jpeg or .png in '%s'", path);
-	qsort(x->entry, (size_t)x->n, sizeof *x->entry, by_path);	/* so that of several faults the same one is told */
+	/* the same error is reported in any directory order */
+	qsort(x->entry, (size_t)x->n, sizeof *x->entry, by_path);
 	if (labels ? by_file(x, labels, like, err) : classes && by_folder(x, like, err))
 		return -1;
 	settle(x);

@@ -1,6 +1,7 @@
-/* JPEG through libjpeg-turbo (libjpeg's interface: it tells where it stands in the file). Decoded with its defaults,
- * exact integer DCT and smooth upsampling, as Pillow does. What libjpeg would patch up with a warning (a file that
- * ends early, broken codes) is refused; stray bytes between markers are not. EXIF's orientation is not followed. */
+/* JPEG through libjpeg-turbo, by libjpeg's interface, which reports the position in the file. Decoded
+ * with its defaults (exact integer DCT, smooth upsampling), as Pillow does. Damage that libjpeg would
+ * only warn of (truncated file, broken codes) is an error; stray bytes between markers are accepted.
+ * The EXIF orientation is ignored. */
 #include <setjmp.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -9,14 +10,14 @@
 #include "data/source.h"
 #include "util/mem.h"
 
-enum { MAX_SCANS = 200 };	/* of a progressive image: each costs a pass over all of it */
+enum { MAX_SCANS = 200 };	/* of a progressive image: each is a pass over the whole image */
 
 struct decoder {
 	struct jpeg_decompress_struct j;
 	struct jpeg_error_mgr errors;
 	struct jpeg_progress_mgr progress;
 	jmp_buf out;
-	bool at_end;			/* of the file, when it failed */
+	bool at_end;			/* the failure was at the end of the file */
 	char text[JMSG_LENGTH_MAX];
 };
 
@@ -56,7 +57,7 @@ static void quiet(j_common_ptr j)
 	(void)j;
 }
 
-/* The header, and what it promises. */
+/* Reads the header and checks size and colour space. */
 static int begin(struct decoder *d, int64_t max_pixels)
 {
 	jpeg_read_header(&d->j, TRUE);
@@ -75,7 +76,7 @@ static int begin(struct decoder *d, int64_t max_pixels)
 int dlb_jpeg_decode(const unsigned char *p, size_t n, int64_t max_pixels, struct dlb_scratch *s, struct dlb_image *x,
 		    size_t *at, struct dlb_error *err)
 {
-	struct decoder *d = dlb_xcalloc(1, sizeof *d);	/* on the heap: it outlives longjmp */
+	struct decoder *d = dlb_xcalloc(1, sizeof *d);	/* on the heap: a local may change across longjmp */
 	size_t row;
 
 	d->j.err = jpeg_std_error(&d->errors);
@@ -108,7 +109,7 @@ int dlb_jpeg_decode(const unsigned char *p, size_t n, int64_t max_pixels, struct
 	free(d);
 	return 0;
 bad:
-	/* Where the source stands; within compressed data, where the block being decoded begins. */
+	/* Position of the source; within compressed data, the start of the current block. */
 	*at = n;
 	if (!d->at_end && d->j.src && d->j.src->next_input_byte >= p && d->j.src->next_input_byte <= p + n)
 		*at = (size_t)(d->j.src->next_input_byte - p);

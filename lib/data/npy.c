@@ -1,12 +1,12 @@
-/* The header of a .npy file: "\x93NUMPY", version, the header's length, and a Python dictionary with the members
- * descr, fortran_order and shape (numpy.lib.format). Elements follow it, little-endian, last dimension fastest;
- * what lies otherwise is refused with the line of Python that mends it. */
+/* Parses the header of a .npy file: "\x93NUMPY", version, header length, and a Python dictionary with descr,
+ * fortran_order and shape (numpy.lib.format). The elements must follow in C order, little-endian; for any
+ * other file the error gives the line of Python that converts it. */
 #include <string.h>
 #include "data/source.h"
 
 enum { MAX_HEADER = 1 << 16 };
 
-/* Where the parser stands. Offsets in messages are those of the file. */
+/* Parser position. Offsets in messages are relative to the file. */
 struct text { const unsigned char *start, *p, *end; const char *name; struct dlb_error *err; };
 
 static int fault(const struct text *t, const char *what)
@@ -40,7 +40,7 @@ static bool word(struct text *t, const char *w)
 	return true;
 }
 
-/* A quoted string into out. */
+/* Reads a quoted string into out. */
 static int string(struct text *t, char *out, size_t cap)
 {
 	unsigned char quote;
@@ -78,7 +78,7 @@ static int descr(struct text *t, struct dlb_npy *x)
 	}
 	if (string(t, text, sizeof text))
 		return -1;
-	t->p = at;			/* what is said of the type is said of its place */
+	t->p = at;			/* an error about the type names the type's offset */
 	if (strchr(text, 'O') || strchr(text, 'V') || strchr(text, 'U') || strchr(text, 'S')) {
 		dlb_fail(t->err, t->name, "byte %zu: elements of type '%s' are not numbers", (size_t)(at - t->start), text);
 		return dlb_hint(t->err, "save numbers: numpy.save(FILE, x.astype('float32'))");

@@ -1,5 +1,5 @@
-/* PNG through libpng. Palettes become RGB, 16 bits a value 8, alpha is dropped (as Pillow's convert("RGB") does);
- * gamma and colour profiles are not followed. */
+/* PNG through libpng. Palettes become RGB, 16-bit values 8-bit; alpha is dropped, as by Pillow's
+ * convert("RGB"). Gamma and colour profiles are ignored. */
 #include <setjmp.h>
 #include <stdlib.h>
 #include <string.h>
@@ -35,7 +35,7 @@ static void get(png_structp png, png_bytep to, size_t n)
 	d->at += n;
 }
 
-/* Eight bits of grey or RGB, whatever the file has. */
+/* Converts any PNG format to 8-bit grey or RGB. */
 static void convert(struct decoder *d)
 {
 	png_byte type = png_get_color_type(d->png, d->info), depth = png_get_bit_depth(d->png, d->info);
@@ -84,7 +84,7 @@ static void decode(struct decoder *d, int64_t max_pixels, struct dlb_scratch *s,
 int dlb_png_decode(const unsigned char *p, size_t n, int64_t max_pixels, struct dlb_scratch *s, struct dlb_image *x,
 		   size_t *at, struct dlb_error *err)
 {
-	struct decoder *d = dlb_xcalloc(1, sizeof *d);	/* on the heap: it outlives longjmp */
+	struct decoder *d = dlb_xcalloc(1, sizeof *d);	/* on the heap: a local may change across longjmp */
 	int rc = -1;
 
 	d->p = p;

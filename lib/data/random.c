@@ -1,4 +1,5 @@
-/* Random inputs of any shape and type, by counter: the same on every node, in any order. */
+/* The source random: inputs of any shape and type from a counter-based generator, equal
+ * on every node and in any order. */
 #include <string.h>
 #include "data/source.h"
 #include "util/rng.h"

@@ -1,5 +1,5 @@
-/* Threads that fill samples side by side. A batch's samples are handed out one by one, so that an image that
- * takes longer holds nobody up; each has its own place to go to, so their order is what it always is. */
+/* Threads that fill samples in parallel. Samples of a batch are taken one at a time, so a slow image delays
+ * no other. Each has its own destination, so the order of the batch does not change. */
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -24,7 +24,7 @@ void dlb_scratch_release(struct dlb_scratch *s)
 }
 
 struct dlb_readers {
-	int n_threads;				/* beside the caller */
+	int n_threads;				/* besides the caller */
 	pthread_t *thread;
 	struct dlb_scratch *scratch;		/* [n_threads + 1]; the last is the caller's */
 	pthread_mutex_t lock;
@@ -36,7 +36,7 @@ struct dlb_readers {
 	void *ctx;
 };
 
-/* Works until nothing is left to begin. Called and left with the lock held. */
+/* Takes samples until none is left. Called and left with the lock held. */
 static void take(struct dlb_readers *r, struct dlb_scratch *s)
 {
 	while (r->next < r->n) {
@@ -80,7 +80,7 @@ int dlb_readers_new(struct dlb_readers **out, int n, struct dlb_error *err)
 	pthread_cond_init(&r->done, NULL);
 	r->thread = dlb_xcalloc((size_t)n, sizeof *r->thread);
 	r->scratch = dlb_xcalloc((size_t)n, sizeof *r->scratch);
-	/* Signals are for the thread that trains. */
+	/* The training thread handles signals. */
 	sigfillset(&all);
 	pthread_sigmask(SIG_SETMASK, &all, &old);
 	while (r->n_threads < n - 1 && !failed) {

@@ -1,14 +1,14 @@
-/* Resizing, bilinear with antialiasing: the triangle is as wide as the step from pixel to pixel in the source, so
- * that a smaller image is an average of all that was there. Bytes go through fixed point of 22 bits, rows first,
- * rounded between the passes: Pillow's Image.resize(BILINEAR) (Resample.c) to the bit, and so what torchvision's
- * Resize makes of an image file. Floats are resized alike without the rounding. */
+/* Bilinear resizing with antialiasing: the triangle filter is as wide as the source step per output pixel, so
+ * a shrunk image averages all source pixels. Bytes use 22-bit fixed point, rows first, rounded between the
+ * passes: bit-equal to Pillow's Image.resize(BILINEAR) (Resample.c), and so to torchvision's Resize of an
+ * image file. Floats use the same filter without rounding. */
 #include <math.h>
 #include <string.h>
 #include "data/source.h"
 
 enum { BITS = 32 - 8 - 2 };
 
-/* For each of `out` places: the first source place, how many, and `width` weights. */
+/* For each of `out` places: first source place, number of source places, and `width` weights. */
 struct taps { int64_t width; int32_t *from, *n; float *real; int32_t *fixed; };
 
 static size_t taps_bytes(int64_t in, int64_t out, int64_t *width)
@@ -132,7 +132,7 @@ void dlb_resample(const struct dlb_image *x, int64_t oh, int64_t ow, void *dst, 
 	for (int64_t k = 0; k < x->c; k++) {
 		const char *plane = (const char *)x->p + (size_t)(k * x->h * x->w) * each;
 		char *to = (char *)dst + (size_t)(k * oh * ow) * each;
-		/* A pass that changes nothing is left out. */
+		/* A pass that would change nothing is skipped. */
 		const char *half = x->w == ow ? plane : memory;
 		char *first = x->h == oh ? to : memory;
 

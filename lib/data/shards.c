@@ -1,4 +1,4 @@
-/* See shards.h. */
+/* Deals samples to replicas and exchanges them between epochs: see shards.h. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -7,12 +7,12 @@
 #include "util/mem.h"
 #include "util/rng.h"
 
-enum { DEAL, EXCHANGE, ORDER };			/* what a generator is for */
+enum { DEAL, EXCHANGE, ORDER };			/* purpose of a random generator, part of its key */
 
 struct dlb_shards {
 	struct dlb_shards_choice c;
 	int64_t count, *share, *last;
-	int64_t *start;				/* [n + 1] where shards begin in held */
+	int64_t *start;				/* [n + 1] start of each shard in held */
 	int64_t *held, *dealt;			/* [count] samples, shard by shard: at `epoch`; at epoch 0 */
 	int64_t epoch;
 	bool shuffled;
@@ -27,7 +27,7 @@ static void rng_for(const struct dlb_shards *s, int what, int64_t epoch, int sha
 	dlb_rng_init(r, dlb_hash_bytes(DLB_HASH_INIT, key, sizeof key));
 }
 
-/* Fisher and Yates. */
+/* Fisher-Yates. */
 static void shuffle(int64_t *x, int64_t n, struct dlb_rng *r)
 {
 	for (int64_t i = n - 1; i > 0; i--) {
@@ -38,7 +38,8 @@ static void shuffle(int64_t *x, int64_t n, struct dlb_rng *r)
 	}
 }
 
-/* Shards into the order of steps (or back): every step takes its shares, shard by shard. */
+/* Copies between the order by shard and the order of steps (`back`: from steps to shards). Each step takes
+ * its share of every shard, shard by shard. */
 static void lay_out(const struct dlb_shards *s, int64_t *shards, int64_t *steps, bool back)
 {
 	int64_t *next = dlb_xmalloc((size_t)s->c.n * sizeof *next), i = 0;
@@ -123,7 +124,7 @@ void dlb_shards_free(struct dlb_shards *s)
 	free(s);
 }
 
-/* Of every shard some places are drawn; what lies in them is permuted. */
+/* Draws places from every shard and permutes the samples in them. */
 static void exchange(struct dlb_shards *s)
 {
 	int64_t *place = s->scratch, n = 0, *moved;

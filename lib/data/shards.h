@@ -1,6 +1,6 @@
-/* Samples that belong to replicas: each draws from a shard of its own, and after an epoch a random share of every shard
- * changes hands. Who has what, and in which order it comes, is a function of seed and epoch alone, so that a run that was
- * broken off goes on alike and nobody has to tell anybody. */
+/* Shards: each replica draws samples from its own shard, and after an epoch a random share of every shard is
+ * exchanged. Contents and order depend only on seed and epoch, so a restarted run continues identically and
+ * nodes exchange no messages about it. */
 #ifndef DLB_DATA_SHARDS_H
 #define DLB_DATA_SHARDS_H
 #include <stdbool.h>
@@ -8,16 +8,18 @@
 
 struct dlb_shards_choice {
 	int n;				/* shards */
-	int64_t batch;			/* of a step; the epoch's last step has count % batch samples */
-	const int64_t *share, *last;	/* [n] of a full step and of the last one, shard by shard in that order */
-	bool sorted;			/* dealt by label, else evenly */
-	double exchange;		/* share of each that changes hands after an epoch, 0 to 1 */
+	int64_t batch;			/* samples per step; the epoch's last step has count % batch */
+	const int64_t *share, *last;	/* [n] samples from each shard in a full step and in the last one */
+	bool sorted;			/* dealt sorted by label, else evenly */
+	double exchange;		/* share of each shard exchanged after an epoch, 0 to 1 */
 };
 struct dlb_shards;
-/* label: [count] of a sorted deal, else not read. Without `shuffled` an even deal gives everybody what it would have
- * drawn without shards, and a shard's order is that in which it got its samples. Returns new. */
+/* Returns new. label: [count], read only for a sorted deal. Without `shuffled`, an even deal
+ * gives each replica the samples that it would draw without shards, and a shard keeps the
+ * order in which it got its samples. */
 struct dlb_shards *dlb_shards_new(const struct dlb_shards_choice *c, int64_t count, const double *label, bool shuffled, uint64_t seed);
 void dlb_shards_free(struct dlb_shards *s);
-/* The order of an epoch: at[i] for every position, a permutation. Epochs may be asked for in any order; going on is cheap. */
+/* Writes to at[] the sample at each position of an epoch: a permutation. Epochs may come in any
+ * order; the next epoch is cheapest. */
 void dlb_shards_order(struct dlb_shards *s, int64_t epoch, int64_t *at);
 #endif

@@ -1,4 +1,4 @@
-/* What is written after --data: NAME[:FILE[,FILE...][,option=VALUE...]]. */
+/* Parses the argument of --data: NAME[:FILE[,FILE...][,option=VALUE...]]. */
 #define _XOPEN_SOURCE 700	/* realpath */
 #include <errno.h>
 #include <stdlib.h>
@@ -35,7 +35,7 @@ static const struct dlb_source_class *class_of(const char *text, struct dlb_erro
 	return NULL;
 }
 
-/* The row of the option that begins at p, -1: none. */
+/* Returns the row of the option that begins at p; -1: none. */
 static int option_at(const struct dlb_source_class *c, const char *p)
 {
 	for (int i = 0; i < DLB_MAX_SPEC_OPTIONS && c->option[i].name; i++) {
@@ -47,7 +47,7 @@ static int option_at(const struct dlb_source_class *c, const char *p)
 	return -1;
 }
 
-/* Takes options off the end of `rest`; what they are not belongs to a path. */
+/* Removes options from the end of `rest`; the remainder is a path. */
 static int take_options(struct dlb_spec *s, char *rest, struct dlb_error *err)
 {
 	char *comma;
@@ -58,7 +58,8 @@ static int take_options(struct dlb_spec *s, char *rest, struct dlb_error *err)
 		if (k < 0) {
 			size_t word = strspn(comma + 1, "abcdefghijklmnopqrstuvwxyz");
 
-			/* npy and idx have files after commas too; elsewhere "x=" that is in no file's name is misspelt. */
+			/* For sources of one file, "word=" after a comma is a misspelt
+			 * option, unless a file has that name. */
 			if (word && comma[1 + word] == '=' && s->class->max_files == 1 && access(rest, F_OK)) {
 				dlb_fail(err, NULL, "data '%s:' have no option '%.*s'", s->class->name, (int)word, comma + 1);
 				return dlb_hint(err, "they are written %s", s->class->form);

@@ -1,19 +1,19 @@
-/* Tar files as POSIX.1-2001 (ustar, pax) and GNU write them: 512-byte headers, each followed by its member's bytes.
- * Only read, never unpacked: a member's name is a name and nothing else, whatever it says. Nothing is kept of the
- * members' bytes; they are read when wanted, from where the walk found them. */
+/* Walks tar files of POSIX.1-2001 (ustar, pax) and GNU: 512-byte headers, each followed by its member's
+ * bytes. Nothing is unpacked, so a member's name is never used as a path. Members' bytes are read
+ * later, at the offsets found here. */
 #include <stdlib.h>
 #include <string.h>
 #include "data/source.h"
 #include "util/mem.h"
 
-enum { BLOCK = 512, MAX_LONG = 1 << 20 };	/* MAX_LONG: of a pax header or a long name */
+enum { BLOCK = 512, MAX_LONG = 1 << 20 };	/* MAX_LONG: largest pax header or long name, in bytes */
 
 static int fault(const struct dlb_data_file *f, uint64_t at, struct dlb_error *err, const char *what)
 {
 	return dlb_fail(err, f->path, "byte %llu: %s", (unsigned long long)at, what);
 }
 
-/* A number of a header: octal digits, or (GNU) big-endian with the top bit set. -1: neither. */
+/* Parses a number in a header: octal digits, or (GNU) big-endian with the top bit set. -1: neither. */
 static int64_t number(const unsigned char *p, int n)
 {
 	int64_t v = 0;
@@ -47,10 +47,10 @@ static bool checksum_holds(const unsigned char *h)
 	return sum == number(h + 148, 8);
 }
 
-/* What a pax header or a GNU long name says of the next member. */
+/* Path and size that a pax header or a GNU long name gives for the next member. */
 struct said { char *path; int64_t size; };
 
-/* Records "LENGTH KEY=VALUE\n". */
+/* Parses pax records "LENGTH KEY=VALUE\n". */
 static int pax(const struct dlb_data_file *f, uint64_t at, const char *p, size_t n, struct said *said, struct dlb_error *err)
 {
 	size_t i = 0;
@@ -82,7 +82,7 @@ static int pax(const struct dlb_data_file *f, uint64_t at, const char *p, size_t
 	return 0;
 }
 
-/* The name in a header: prefix/name of ustar, name alone of older ones. */
+/* Name in a header: prefix/name in ustar, else name alone. */
 static char *plain_name(const unsigned char *h)
 {
 	bool ustar = !memcmp(h + 257, "ustar\0" "00", 8);
@@ -92,7 +92,7 @@ static char *plain_name(const unsigned char *h)
 	return dlb_xprintf("%.100s", (const char *)h);
 }
 
-/* A member that tells of the next one ('x' pax, 'L' long name). */
+/* Reads a member that describes the next one ('x' pax, 'L' long name). */
 static int extension(const struct dlb_data_file *f, uint64_t at, int64_t size, char type, struct said *said, struct dlb_error *err)
 {
 	char *p;
@@ -114,7 +114,7 @@ static int extension(const struct dlb_data_file *f, uint64_t at, int64_t size, c
 	return rc;
 }
 
-/* What is no tar file at all, with its cure. */
+/* Fails for a file that is not tar, with a cure for known formats. */
 static int not_tar(const struct dlb_data_file *f, const unsigned char *h, struct dlb_error *err)
 {
 	static const struct { const char *magic; size_t n; const char *what, *cure; } others[] = {
@@ -131,7 +131,7 @@ static int not_tar(const struct dlb_data_file *f, const unsigned char *h, struct
 	return fault(f, 0, err, "not a tar file: the first header's checksum is wrong");
 }
 
-/* One header at `at`: the member after it, and *next. */
+/* Handles the header at `at`: visits its member and sets *next to the next header. */
 static int header(const struct dlb_data_file *f, uint64_t at, const unsigned char *h, struct said *said,
 		  int (*visit)(void *ctx, const struct dlb_tar_member *m, struct dlb_error *err), void *ctx, uint64_t *next,
 		  struct dlb_error *err)
@@ -146,7 +146,8 @@ static int header(const struct dlb_data_file *f, uint64_t at, const unsigned cha
 	if (size < 0)
 		return fault(f, at + 124, err, "no number where the member's size should be");
 	if (type == '1' || type == '2' || (type >= '3' && type <= '6'))
-		size = 0;		/* links, devices, folders: what they say of size has no bytes behind it */
+		/* links, devices and folders have no bytes, whatever size they state */
+		size = 0;
 	else if (type != 'x' && type != 'L' && type != 'g' && type != 'K' && said->size >= 0)
 		size = said->size;
 	if ((uint64_t)size > f->size - at - BLOCK)
@@ -156,7 +157,7 @@ static int header(const struct dlb_data_file *f, uint64_t at, const unsigned cha
 	if (type == 'x' || type == 'L')
 		return extension(f, at, size, type, said, err);
 	if (type == 'g' || type == 'K')
-		return 0;		/* of all members, or of a link's target: nothing that is used */
+		return 0;		/* global pax header, long link target: unused */
 	name = said->path ? said->path : plain_name(h);
 	m.name = name;
 	m.size = (uint64_t)size;

@@ -1,5 +1,5 @@
-/* Text one unit a token: bytes, or characters (code points of UTF-8). The vocabulary is the distinct units of the
- * text, sorted; a unit's id is its place there. */
+/* Text with one token per unit: a byte or a character (UTF-8 code point). The vocabulary is the sorted set of
+ * distinct units; the id of a unit is its index. */
 #include <stdlib.h>
 #include <string.h>
 #include "data/source.h"
@@ -31,7 +31,7 @@ int dlb_utf8_decode(const unsigned char *p, size_t n, uint32_t *code)
 	return length;
 }
 
-/* The unit at p and its length; 0 with err: not UTF-8. */
+/* Returns the length of the unit at p; 0 with err: not UTF-8. */
 static int unit(const unsigned char *text, size_t at, size_t n, const char *name, bool bytes, uint32_t *code, struct dlb_error *err)
 {
 	int length = 1;

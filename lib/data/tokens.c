@@ -1,12 +1,13 @@
-/* Sequences of tokens: sample i of T tokens starts at i*T; the labels are the same one further on.
+/* The sources tokens: and text:. Sample i of T tokens starts at token i*T; its
+ * labels are shifted by one token.
  *
- *     tokens:FILE               bytes of a text; the vocabulary is those that occur, in order
- *     tokens:FILE,type=u16      ids as they are, little-endian: u8, u16, u32; read from the file as wanted
+ *     tokens:FILE               bytes of a text; the vocabulary is the bytes that occur, sorted
+ *     tokens:FILE,type=u16      ids, little-endian: u8, u16, u32; read from the file when filled
  *     text:FILE[,level=char]    characters; the vocabulary is those that occur, or those of alphabet=FILE
- *     text:FILE,level=byte      bytes, an id being the byte's value
+ *     text:FILE,level=byte      bytes; the id is the byte's value
  *     text:FILE,vocab=F,merges=F  byte-pair tokens (bpe.c)
  *
- * Test data have the vocabulary of the data trained on. */
+ * Test data use the vocabulary of the training data. */
 #include <stdlib.h>
 #include <string.h>
 #include "data/source.h"
@@ -14,13 +15,13 @@
 #include "util/mem.h"
 
 struct sequence {
-	struct dlb_tokens tokens;		/* in memory, or read from */
+	struct dlb_tokens tokens;		/* in memory, unless `file` is read */
 	struct dlb_data_file file;
-	int width;				/* bytes an id there, 0: in memory */
-	size_t n;				/* tokens */
-	int64_t vocabulary;			/* 0: not known before they are read */
+	int width;				/* bytes per id in the file; 0: in memory */
+	size_t n;				/* number of tokens */
+	int64_t vocabulary;			/* 0: unknown until the file is read */
 	struct dlb_alphabet alphabet; bool has_alphabet, bytes;
-	const char *what;			/* they are: "bytes", for messages */
+	const char *what;			/* unit for messages: "bytes" */
 	char *path;
 };
 
@@ -29,7 +30,7 @@ static int too_short(const struct sequence *q, struct dlb_error *err)
 	return q->n < 2 ? dlb_fail(err, q->path, "a text of %zu %s is too short to learn from", q->n, q->what) : 0;
 }
 
-/* Text that becomes ids in memory takes, with them, five bytes for one. */
+/* Loads a text. Text and 32-bit ids together take five bytes per byte of the file. */
 static int text_read(const char *path, unsigned char **p, size_t *n, struct dlb_error *err)
 {
 	enum { PER_BYTE = 1 + sizeof(uint32_t) };
@@ -65,7 +66,7 @@ static int ids_open(struct sequence *q, const char *type, struct dlb_error *err)
 	return too_short(q, err);
 }
 
-/* Text by its alphabet: that of `like`, of a file, or its own. */
+/* Encodes text with the alphabet of `like`, of a file, or its own. */
 static int by_alphabet(struct sequence *q, const struct sequence *like, const char *alphabet, struct dlb_error *err)
 {
 	unsigned char *p = NULL, *other = NULL;

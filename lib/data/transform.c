@@ -1,16 +1,17 @@
-/* What is done to each image, left to right:
+/* Image transforms, applied left to right:
  *
  *     scale=A/B         x*A/B (1/255: x divided by 255)     scale=X    x*X
- *     normalise=M/S     (x - M)/S; lists with ':' are one a channel: 0.5:0.4:0.4/0.2:0.2:0.2
+ *     normalise=M/S     (x - M)/S; one value per channel, separated by ':': 0.5:0.4:0.4/0.2:0.2:0.2
  *     channels=C        a grey image copied C times; channels=1: RGB to grey, as Pillow's L (ITU-R 601)
  *     pad=P             P rows and columns of zeros on every side
  *     resize=HxW        to that size; resize=S: the shorter side to S, the other in proportion (resample.c)
- *     crop=HxW|S        the middle, as torchvision's CenterCrop
- *     random-crop=HxW|S a part drawn anew for each sample and epoch
- *     flip[=P]          left and right exchanged, with chance P (0.5)
+ *     crop=HxW|S        the centre, as torchvision's CenterCrop
+ *     random-crop=HxW|S a region drawn for each sample and epoch
+ *     flip[=P]          left and right exchanged, with probability P (0.5)
  *
- * Bytes stay bytes through all that moves pixels; values that are changed one by one become f32. The steps after
- * the last one that moves pixels (the tail, most often scale and normalise) are a table of 256 values a channel. */
+ * Steps that move pixels keep bytes as bytes; steps that change values turn them into f32. The
+ * steps after the last one that moves pixels (the tail, usually scale and normalise) are a
+ * table of 256 values per channel. */
 #include <errno.h>
 #include <math.h>
 #include <stdlib.h>
@@ -29,7 +30,7 @@ static const char *const names[DLB_N_TR] = {
 
 /* ---- parsing ---- */
 
-/* Reals separated by ':' up to a '/', a ',' or the end; returns how many, -1 for bad text. */
+/* Reads reals separated by ':' up to '/', ',' or the end; returns their number, -1 for bad text. */
 static int reals(const char **text, float *out, int max)
 {
 	int n = 0;
@@ -87,7 +88,7 @@ static int normalise_parse(const char **text, struct dlb_transform_step *s)
 	return 0;
 }
 
-/* HxW, or one number: w stays 0 of resize, else a square. */
+/* Reads HxW or one number S: w is then 0 for resize, else S. */
 static int size_parse(const char **text, struct dlb_transform_step *s)
 {
 	if (whole(text, 1, MAX_SIDE, &s->h))
@@ -129,7 +130,7 @@ static int value_parse(const char **text, struct dlb_transform_step *s)
 	}
 }
 
-/* The step that is called by the n letters at `key`, -1: none. */
+/* Returns the kind of step with the n-letter name at `key`; -1: none. */
 static int kind_of(const char *key, size_t n)
 {
 	for (int i = 0; i < DLB_N_TR; i++)
@@ -180,7 +181,7 @@ int dlb_transform_parse(const char *text, struct dlb_transform *t, struct dlb_er
 
 /* ---- shapes ---- */
 
-/* What becomes of x in channel c by the steps from `from` up to `to`. */
+/* Applies the value steps in [from, to) to value x of channel c. */
 static float value(const struct dlb_transform *t, int from, int to, int64_t c, float x)
 {
 	for (int i = from; i < to; i++) {
@@ -200,13 +201,14 @@ static float value(const struct dlb_transform *t, int from, int to, int64_t c, f
 	return x;
 }
 
-/* Does step s only change values one by one? Copying a grey plane counts as that: copies are made at the end. */
+/* True if step s only changes values independently. Copying a grey plane counts
+ * too: copies are made at the end. */
 static bool by_value(const struct dlb_transform_step *s)
 {
 	return s->kind == DLB_TR_SCALE || s->kind == DLB_TR_NORMALISE || (s->kind == DLB_TR_CHANNELS && s->amount > 1);
 }
 
-/* The shape that step s makes of (c, h, w). */
+/* Replaces (c, h, w) by the output shape of step s. -1 with err: s cannot take that shape. */
 static int step_shape(const struct dlb_transform_step *s, int64_t *c, int64_t *h, int64_t *w, struct dlb_error *err)
 {
 	const char *name = names[s->kind];
@@ -343,7 +345,7 @@ static void to_floats(const struct dlb_transform *t, int i, const struct dlb_ima
 			dst[j] = value(t, i, i + 1, k, x->bytes ? (float)((const unsigned char *)x->p)[j] : ((const float *)x->p)[j]);
 }
 
-/* Half the difference as Python rounds it (to even): where torchvision's CenterCrop begins. */
+/* Half the difference, rounded to even as in Python: offset of torchvision's CenterCrop. */
 static int64_t middle(int64_t difference)
 {
 	int64_t half = difference / 2;
@@ -351,7 +353,7 @@ static int64_t middle(int64_t difference)
 	return difference % 2 ? half + half % 2 : half;
 }
 
-/* Draws for step i: four words, from [seed][epoch, step][sample]. */
+/* Random words of step i: counter-based, keyed by seed, epoch, step and sample. */
 static void draw(const struct dlb_chance *c, int i, uint32_t out[4])
 {
 	const uint64_t key[2] = { (uint64_t)c->epoch, (uint64_t)i };
@@ -359,12 +361,13 @@ static void draw(const struct dlb_chance *c, int i, uint32_t out[4])
 	dlb_philox(c->seed, dlb_hash_bytes(DLB_HASH_INIT, key, sizeof key), (uint64_t)c->sample, out);
 }
 
-static int64_t pick(uint32_t word, int64_t n)	/* 0 .. n-1 */
+static int64_t pick(uint32_t word, int64_t n)	/* uniform in 0 .. n-1 */
 {
 	return (int64_t)(((uint64_t)word * (uint64_t)n) >> 32);
 }
 
-/* Step i of the ones before the tail: x becomes what lies in `dst`. */
+/* Applies step i (before the tail) to x; the result is in scratch `use`. *moved:
+ * false if the step changed nothing. */
 static int apply_step(const struct dlb_transform *t, int i, struct dlb_image *x, const struct dlb_chance *chance,
 		      struct dlb_scratch *s, enum dlb_scratch_use use, bool *moved, struct dlb_error *err)
 {

@@ -1,6 +1,6 @@
-/* Which code points are letters (general categories L*) and numbers (N*), as ranges: Unicode 14. Tables of our
- * own, because iswalpha depends on the locale and in C.UTF-8 counts other scripts' digits as letters. Made from
- * Python's unicodedata. */
+/* Ranges of code points that are letters (general categories L*) and numbers (N*) in Unicode 14,
+ * generated from Python's unicodedata. iswalpha is not used: it depends on the locale, and in C.UTF-8
+ * counts other scripts' digits as letters. */
 #include <stdlib.h>
 #include "data/source.h"
 #include "util/mem.h"
