@@ -1,4 +1,4 @@
-/* Whole files in memory: see file.h. */
+/* Maps whole files into memory: see file.h. */
 #include "model/file.h"
 #include <errno.h>
 #include <stdlib.h>

@@ -1,15 +1,15 @@
-/* ONNX to graph: see onnx.h. The wire format is onnx_wire.c's, tensors are onnx_tensor.c's,
- * attributes onnx_attribute.c's.
+/* Reads an ONNX model into a graph: see onnx.h. onnx_wire.c checks the wire format, onnx_tensor.c reads
+ * tensors, onnx_attribute.c attributes.
  *
- * What comes out is the file's own graph: its vertices in file order (sorted where they are not), every
- * initializer and every `Constant` a constant tensor, every input that is not an initializer a fed one.
- * A dimension without a number is the batch where it is the first of a fed input, or has the name of such
- * a one; any other keeps its name for the message that dlb_graph_fold gives if it still needs it.
+ * The result is the graph of the file: vertices in file order (sorted if they are not in topological order),
+ * every initializer and every `Constant` a constant tensor, every input that is not an initializer a fed
+ * tensor. A dimension without a number is the batch if it is the first of a fed input, or has the same name
+ * as one. Any other keeps its name, for the message of dlb_graph_fold if it stays unknown.
  *
- * Vertices of a type we do not have, or with an attribute we cannot hold (sparse tensors), are kept with kind -1:
- * they can be planned, and dlb_graph_check_known names them. So are branches, loops and sequences, which
- * dlb_graph_fold resolves; the graphs inside them are onnx_body.c's. A call of a function of the model's own becomes the
- * function's vertices (onnx_function.c). */
+ * Vertices of an unknown type, or with an attribute that a graph cannot hold (sparse tensors), get kind -1:
+ * they can be planned, and dlb_graph_check_known lists them. The same holds for branches, loops and
+ * sequences, which dlb_graph_fold resolves; onnx_body.c reads the graphs inside them. A call of one of the
+ * model's own functions is replaced by the function's vertices (onnx_function.c). */
 #define _XOPEN_SOURCE 700	/* realpath */
 #include "model/onnx.h"
 #include <inttypes.h>
@@ -25,7 +25,7 @@
 
 #define OPSET_MIN 6
 #define OPSET_MAX 28
-#define EXPORT_OPSET 20	/* what PyTorch's exporter writes when it is not told */
+#define EXPORT_OPSET 20	/* default of PyTorch's exporter */
 #define MAX_OPERANDS 1000000
 #define TRAINING_DOMAIN "ai.onnx.preview.training"
 
@@ -55,7 +55,7 @@ struct reader *dlb_reader_around(const struct reader *r)
 	return r->caller ? r->caller : r->outer;
 }
 
-/* A function has imports of its own; what they leave out is as the model says. */
+/* A function has its own opset imports; for domains it does not import, the model's hold. */
 int64_t dlb_reader_opset(const struct reader *r, const char *domain)
 {
 	const Onnx__ModelProto *m = r->all->model;
@@ -80,7 +80,7 @@ int dlb_reader_fail(const struct reader *r, const Onnx__NodeProto *p, const char
 			vertex, dlb_reader_opset(r, domain), what);
 }
 
-/* Operators that mean in opset 1 what they mean in opset 6. */
+/* True for operators that have the same meaning in opset 1 as in opset 6. */
 static bool is_old(const char *type)
 {
 	static const char *const old[] = { "Conv", "ConvTranspose", "Flatten", "GlobalAveragePool", "GlobalMaxPool", "Identity",
@@ -92,7 +92,7 @@ static bool is_old(const char *type)
 	return false;
 }
 
-/* The version of the domain that vertex p is of; domains we do not know pass: their vertices are unknown. */
+/* Checks the opset version of vertex p. Unknown domains pass: their vertices are unknown ops. */
 static int check_opset(const struct reader *r, const Onnx__NodeProto *p, const char *vertex)
 {
 	const char *domain = dlb_reader_domain(p->domain);
@@ -119,7 +119,7 @@ static int check_opset(const struct reader *r, const Onnx__NodeProto *p, const c
 	return 0;
 }
 
-/* Versions of the file format beyond the one that lib/model/onnx.proto describes may hold what it has no fields for. */
+/* Refuses newer versions of the file format: lib/model/onnx.proto may lack their fields. */
 static int check_ir_version(const struct reader *r)
 {
 	const int64_t v = r->all->model->ir_version;
@@ -141,7 +141,7 @@ static struct reader *own_graph(struct reader *r)
 	return r;
 }
 
-/* Functions: "VERTEX/NAME", with a number behind it where the graph has that already. */
+/* Name of a tensor inside a function: "VERTEX/NAME", with a number appended if the graph has that name. */
 static const char *inner_name(struct reader *r, const char *name)
 {
 	const struct reader *base = own_graph(r);
@@ -171,7 +171,7 @@ int dlb_reader_add_tensor(struct reader *r, const char *name, enum dlb_tensor_ki
 	return dlb_name_map_add(&r->tensor, r->caller ? name : r->g->tensor[id].name, id) >= 0 ? twice(r, name) : id;
 }
 
-/* NaN is no weight. Infinity is none either, but a mask of an attention layer is made of 0 and -inf. */
+/* Refuses NaN anywhere and infinity in weights. Attention masks may consist of 0 and -inf. */
 static int check_finite(const struct reader *r, const struct dlb_desc *d, const void *data, const char *name)
 {
 	bool infinite = false, finite = false;
@@ -236,9 +236,9 @@ static int read_initializers(struct reader *r)
 	return 0;
 }
 
-/* Type and shape of a value. The first dimension of a fed one names the batch when it has no number; other
- * dimensions without a number are left unknown, the first one's name in `symbol`. Returns 1 when there is no
- * (usable) shape, -1 on error. */
+/* Sets type and shape of a value. If the first dimension of a fed value has no number, it is the batch.
+ * Other dimensions without a number stay unknown; `symbol` gets the name of the first. Returns 1 if there
+ * is no usable shape, -1 with err. */
 int dlb_reader_set_type(struct reader *r, struct dlb_tensor *t, const Onnx__ValueInfoProto *v, bool fed)
 {
 	const Onnx__TypeProto *type = v->type;
@@ -291,7 +291,7 @@ int dlb_reader_set_type(struct reader *r, struct dlb_tensor *t, const Onnx__Valu
 	return 0;
 }
 
-/* Fed inputs: those that are not initializers. Their first dimensions say what the batch is called. */
+/* Reads the fed inputs: those that are not initializers. Their first dimensions give the batch its names. */
 static int read_inputs(struct reader *r)
 {
 	struct dlb_graph *g = r->g;
@@ -315,7 +315,7 @@ static int read_inputs(struct reader *r)
 		if (rc)
 			return -1;
 	}
-	/* again, now that all names of the batch are known: an earlier input may use a later one's */
+	/* a second pass, with all names of the batch: an earlier input may use a later input's name */
 	for (size_t i = 0; i < r->p->n_input; i++) {
 		struct dlb_tensor *t = &g->tensor[dlb_name_map_get(&r->tensor, r->p->input[i]->name)];
 		if (t->kind == DLB_T_INPUT && dlb_reader_set_type(r, t, r->p->input[i], true))
@@ -324,7 +324,7 @@ static int read_inputs(struct reader *r)
 	return 0;
 }
 
-/* The formal inputs of a body: their types are hints, since the vertex binds them. */
+/* Reads the formal inputs of a body. Their types are only hints: the operands of the vertex decide. */
 static int read_formals(struct reader *r)
 {
 	struct dlb_graph *g = r->g;
@@ -343,7 +343,7 @@ static int read_formals(struct reader *r)
 	return 0;
 }
 
-/* value_info and the types of outputs: hints, taken where they are whole and the tensor is a vertex's. */
+/* Takes the type in value_info or of an output as a hint, if it is complete and a vertex makes the tensor. */
 static int read_hint(struct reader *r, const Onnx__ValueInfoProto *v)
 {
 	const int id = v->name ? dlb_name_map_get(&r->tensor, v->name) : -1;
@@ -370,7 +370,7 @@ const char *dlb_reader_vertex_name(struct reader *r, const char *name)
 	return unique;
 }
 
-/* The vertex's own name, or TYPE_INDEX; a number is put behind a name that is taken. */
+/* Returns the vertex's own name, or TYPE_INDEX; a number is appended if the name is taken. */
 static const char *vertex_name(struct reader *r, const Onnx__NodeProto *p, size_t index)
 {
 	struct dlb_arena *a = &r->g->arena;
@@ -404,7 +404,7 @@ int dlb_reader_operand(struct reader *r, const Onnx__NodeProto *p, const char *n
 	return -2;
 }
 
-/* An attribute that the operator does not have would be ignored, and what its author meant with it. */
+/* Refuses attributes that the operator does not have: ignoring them would change the model's meaning. */
 static int check_attributes(const struct reader *r, const Onnx__NodeProto *p, const char *vertex, const struct dlb_attr *attr, int n)
 {
 	const char *domain = dlb_reader_domain(p->domain);
@@ -433,7 +433,7 @@ static int read_vertex(struct reader *r, const Onnx__NodeProto *p, const char *n
 			rc = -1;
 	for (int i = 0; i < n_out && !rc; i++)
 		out[i] = p->output[i] && *p->output[i] ? dlb_name_map_get(&r->tensor, p->output[i]) : -1;
-	while (n_in > 0 && in[n_in - 1] < 0)	/* trailing operands left out are not there */
+	while (n_in > 0 && in[n_in - 1] < 0)	/* absent trailing operands are dropped */
 		n_in--;
 	while (n_out > 0 && out[n_out - 1] < 0)
 		n_out--;
@@ -458,7 +458,7 @@ static int read_vertex(struct reader *r, const Onnx__NodeProto *p, const char *n
 	return rc;
 }
 
-/* Vertex i of its scope: its name among the vertices of the graph, and that it can be read at all. */
+/* Starts vertex i of its scope: finds its name in the graph and checks that it can be read. */
 static int open_vertex(struct reader *r, const Onnx__NodeProto *p, size_t i, const char **name)
 {
 	if (!p->op_type || !*p->op_type) {
@@ -478,7 +478,7 @@ static int open_vertex(struct reader *r, const Onnx__NodeProto *p, size_t i, con
 	return 0;
 }
 
-/* The tensors that a vertex makes. *id: the last of them. */
+/* Adds the tensors that a vertex makes. *id: the last of them. */
 static int add_made(struct reader *r, const Onnx__NodeProto *p, const char *name, int *id)
 {
 	*id = -1;
@@ -499,7 +499,7 @@ static int add_made(struct reader *r, const Onnx__NodeProto *p, const char *name
 	return dlb_hint(r->err, "remove the vertex");
 }
 
-/* 1: vertex p was a `Constant` and is done; else its tensors are there. */
+/* Returns 1 if vertex p was a `Constant` and is done, else 0: its output tensors are added; -1 with err. */
 static int prepare(struct reader *r, const Onnx__NodeProto *p, const char *name)
 {
 	const bool is_constant = !strcmp(p->op_type, "Constant") && !*dlb_reader_domain(p->domain) && p->n_output == 1 &&
@@ -516,8 +516,8 @@ static int prepare(struct reader *r, const Onnx__NodeProto *p, const char *name)
 	return rc < 0 ? -1 : !rc;
 }
 
-/* Two passes: first all tensors that vertices make, then the vertices that read them; so the order in the
- * file does not matter. `Constant`s are done in the first. */
+/* Two passes, so that the order in the file does not matter: first all tensors that vertices make and all
+ * `Constant`s, then the vertices that read them. */
 int dlb_reader_vertices(struct reader *r, Onnx__NodeProto *const *node, size_t n)
 {
 	bool *constant = dlb_xcalloc(n + 1, sizeof *constant);
@@ -583,7 +583,7 @@ static void release(struct reader *r)
 	dlb_name_map_release(&r->all->listed);
 }
 
-/* The graph of a model that is unpacked; *place: where the data of its tensors stand (new). */
+/* Reads the graph of an unpacked model. *place (new): location of each tensor's data in the file. */
 static int read_model(struct reading *all, const char *name, struct dlb_graph *g, struct dlb_error *err)
 {
 	struct reader r = { .name = name, .all = all, .p = all->model->graph, .g = g, .err = err };

@@ -1,12 +1,12 @@
-/* Attributes of vertices, and `Constant`, which is nothing but one: see onnx_reader.h. */
+/* Reads attributes of vertices, and `Constant`, which consists of one attribute: see onnx_reader.h. */
 #include <stdlib.h>
 #include <string.h>
 #include "model/onnx_reader.h"
 #include "util/utf8.h"
 
-enum { NOT_HELD = 1, LEFT_OUT = 2 };	/* an attribute of a kind that a graph cannot hold; one that is not there */
+enum { NOT_HELD = 1, LEFT_OUT = 2 };	/* NOT_HELD: a graph cannot hold its type; LEFT_OUT: absent */
 
-/* The type of an attribute; files of the first format version do not say it. */
+/* Type of an attribute; the first version of the file format does not store it. */
 static int attribute_type(const Onnx__AttributeProto *p)
 {
 	if (p->has_type && p->type != ONNX__ATTRIBUTE_PROTO__ATTRIBUTE_TYPE__UNDEFINED)
@@ -43,7 +43,7 @@ static int join_words(const Onnx__AttributeProto *p, struct dlb_arena *arena, st
 	return 0;
 }
 
-/* The value p under `name`. 0: read; NOT_HELD; -1: error. */
+/* Reads attribute p under `name`. Returns 0, NOT_HELD, LEFT_OUT, or -1 with err. */
 static int read_attribute(struct reader *r, const Onnx__AttributeProto *p, const char *name, const char *vertex,
 			  struct dlb_attr *a)
 {
@@ -83,7 +83,7 @@ static int read_attribute(struct reader *r, const Onnx__AttributeProto *p, const
 		for (size_t i = 0; i < p->n_floats; i++)
 			reals[i] = (double)p->floats[i];
 		return p->n_floats > INT32_MAX ? 1 : 0;
-	case ONNX__ATTRIBUTE_PROTO__ATTRIBUTE_TYPE__STRINGS:	/* words, joined by commas: "Sigmoid,Tanh,Tanh" */
+	case ONNX__ATTRIBUTE_PROTO__ATTRIBUTE_TYPE__STRINGS:	/* joined by commas: "Sigmoid,Tanh,Tanh" */
 		a->type = DLB_ATTR_STR;
 		return join_words(p, arena, a);
 	case ONNX__ATTRIBUTE_PROTO__ATTRIBUTE_TYPE__TENSOR:
@@ -146,7 +146,7 @@ int dlb_reader_attributes(struct reader *r, const Onnx__NodeProto *p, const char
 
 /* -- Constant -- */
 
-/* Its numbers: value_float(s) are f32, value_int(s) i64. */
+/* The numeric attributes: value_float(s) are f32, value_int(s) i64. */
 static const struct number { const char *name; int type; enum dlb_dtype dtype; } numbers[] = {
 	{ "value_float", ONNX__ATTRIBUTE_PROTO__ATTRIBUTE_TYPE__FLOAT, DLB_F32 },
 	{ "value_floats", ONNX__ATTRIBUTE_PROTO__ATTRIBUTE_TYPE__FLOATS, DLB_F32 },

@@ -1,4 +1,4 @@
-/* Graphs inside vertices: see onnx_reader.h. What becomes of them is lib/graph/structure.c's. */
+/* Reads graphs inside vertices (bodies): see onnx_reader.h. lib/graph/structure.c resolves them. */
 #include <stdlib.h>
 #include <string.h>
 #include "model/onnx_reader.h"
@@ -18,7 +18,7 @@ bool dlb_reader_in_body(const struct reader *r)
 	return false;
 }
 
-/* Tensor `far` of the graph around body r becomes an input of r's graph. */
+/* Makes tensor `far` of the graph around body r an input of r's graph. */
 static int capture(struct reader *r, int far)
 {
 	const int id = dlb_graph_add_tensor(r->g, r->outer->g->tensor[far].name, DLB_T_INPUT);
@@ -43,7 +43,8 @@ int dlb_reader_find(struct reader *r, const char *name)
 	return id;
 }
 
-/* Tensor `id` of the outermost graph in r's graph. */
+/* Returns the tensor of r's graph for tensor `id` of the outermost graph,
+ * captured by every body between them. */
 static int bring(struct reader *r, int id)
 {
 	if (r->caller)
@@ -59,7 +60,7 @@ static bool is_visible(const struct reader *r, const char *name)
 	return false;
 }
 
-/* A name that no scope from here outwards has yet: `name`, or one that tells where it comes from. */
+/* Returns a name that neither this scope nor one around it has: `name`, or `name` after the vertex's name. */
 static const char *hoisted_name(struct reader *r, const struct reader *root, const char *name)
 {
 	struct dlb_arena *a = &root->g->arena;
@@ -71,7 +72,7 @@ static const char *hoisted_name(struct reader *r, const struct reader *root, con
 	return unique;
 }
 
-/* The initializer of a body that several calls of a function have is one tensor. */
+/* Adds an initializer of a body to the outermost graph. Several calls of one function share one tensor. */
 static int hoist_initializer(struct reader *r, struct reader *root, const char *name, Onnx__TensorProto *p)
 {
 	const char *key = dlb_arena_printf(&root->g->arena, "%p", (void *)p);
@@ -119,7 +120,7 @@ bool dlb_reader_is_body(const Onnx__NodeProto *p, const Onnx__AttributeProto *a)
 	return a->g && dlb_graph_is_structure(p->op_type, p->domain);
 }
 
-/* Operands of the vertex from here on are what the body captures. */
+/* Reads a body. The tensors that it captures are appended to the vertex's operands. */
 static int read_body(struct reader *r, const Onnx__GraphProto *p, const char *vertex, struct dlb_body *b, int **in, int *n_in)
 {
 	struct reader inner = { .name = r->name, .all = r->all, .p = p, .g = &b->g, .err = r->err, .outer = r, .vertex = vertex };

@@ -1,6 +1,6 @@
-/* The padding row of an embedding, which ONNX's Gather cannot hold: torch.nn.Embedding(padding_idx=K) gives row K no
- * gradient. PyTorch's exporter (dynamo=True) notes the call that a vertex comes from in the vertex's metadata, under
- * "pkg.torch.onnx.fx_node"; its third argument is the row:
+/* Finds the padding row of an embedding: torch.nn.Embedding(padding_idx=K) gives row K no gradient, which
+ * ONNX's Gather cannot express. PyTorch's exporter (dynamo=True) stores the original call in the vertex's
+ * metadata, under "pkg.torch.onnx.fx_node"; its third argument is the row:
  *
  *     %embedding : ... target=torch.ops.aten.embedding.default](args = (%p_weight, %input_ids, 0), kwargs = {})
  */
@@ -10,7 +10,7 @@
 
 #define CALL "torch.ops.aten.embedding.default](args = ("
 
-/* The third of the arguments in `text`, up to ')'; -1: there is none. */
+/* Returns the third argument in `text`, up to ')'; -1: none. */
 static int64_t third_argument(const char *text)
 {
 	const char *end = strchr(text, ')');

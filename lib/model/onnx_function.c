@@ -1,16 +1,18 @@
-/* The model's own functions: a vertex that calls one is replaced by the function's vertices. See onnx_reader.h.
+/* Functions of the model: a vertex that calls one is replaced by the function's vertices. See onnx_reader.h.
  *
- * A call binds the formal inputs and outputs to tensors of the caller, and the names of attributes to values: the call's
- * own, else the function's defaults. Vertices inside refer to these by ref_attr_name; an attribute that neither gives is
- * left out. Operators mean what the opset_import of the function says. A function may call others, but not itself, and
- * what calls expand into is bounded: a small file of nested calls could name more vertices than any machine holds. */
+ * A call binds formal inputs and outputs to tensors of the caller, and attribute names to values: those of
+ * the call, else the function's defaults. Vertices of the function refer to them by ref_attr_name; an
+ * attribute without a value is left out. Opset versions come from the function's opset_import. A function may
+ * call other functions but not itself. The expansion is limited: a small file of nested calls could expand to
+ * more vertices than memory holds. */
 #include <stdlib.h>
 #include <string.h>
 #include "model/onnx_reader.h"
 
-enum { MAX_SCOPES = 100 };			/* functions and bodies around a vertex */
-enum { MAX_EXPANDED = 250000 };			/* vertices from calls */
-enum { MAX_BYTES = 1 << 22, TIMES_FILE = 16 };	/* bytes of functions copied: the first, and so many times the file's size */
+enum { MAX_SCOPES = 100 };			/* nesting of functions and bodies */
+enum { MAX_EXPANDED = 250000 };			/* vertices that calls may add */
+/* limit of expanded functions: MAX_BYTES + TIMES_FILE * file size */
+enum { MAX_BYTES = 1 << 22, TIMES_FILE = 16 };
 
 static const char *key_of(struct dlb_arena *a, const char *domain, const char *name, const char *overload)
 {
@@ -45,7 +47,7 @@ const Onnx__FunctionProto *dlb_reader_function(const struct reader *r, const Onn
 	return i < 0 ? NULL : r->all->model->functions[i];
 }
 
-/* -- what keeps calls finite -- */
+/* -- limits of expansion -- */
 
 static int check_depth(const struct reader *r, const Onnx__NodeProto *p, const char *vertex, const Onnx__FunctionProto *f)
 {
@@ -80,7 +82,7 @@ static int check_growth(const struct reader *r, const Onnx__NodeProto *p, const 
 
 /* -- attributes -- */
 
-/* The first one of that name holds. */
+/* Binds a name; the first value bound to a name holds. */
 static void bind(struct reader *f, const char *name, const Onnx__AttributeProto *a)
 {
 	if (dlb_name_map_add(&f->bound_name, name, f->n_bound) < 0)
@@ -159,7 +161,7 @@ static int bind_inputs(struct reader *f, const Onnx__NodeProto *p)
 	return 0;
 }
 
-/* The caller's tensor for formal output i, or -1. */
+/* Returns the caller's tensor for formal output i; -1: none. */
 static int wanted(const struct reader *f, const Onnx__NodeProto *p, size_t i)
 {
 	return i < p->n_output && p->output[i] && *p->output[i] ? dlb_name_map_get(&f->caller->tensor, p->output[i]) : -1;
@@ -179,8 +181,8 @@ static int bind_outputs(struct reader *f, const Onnx__NodeProto *p)
 	return 0;
 }
 
-/* Outputs that are not what a vertex inside made for them: an input handed through, the same tensor twice, a constant that
- * a body may not hold. */
+/* Adds an Identity for each output that no vertex of the function made directly: an input passed through, the
+ * same tensor twice, or a constant that a body may not hold. */
 static int hand_through(struct reader *f, const Onnx__NodeProto *p)
 {
 	const Onnx__FunctionProto *d = f->function;

@@ -1,9 +1,10 @@
-/* A trained model back as ONNX: see onnx.h. The model it came from is unpacked, its initializers get their
- * new values, and the whole is packed again; so everything else stays as it was.
+/* Writes a trained model as ONNX: see onnx.h. The original model is unpacked, its initializers get the new
+ * values, and the model is packed again, so everything else stays the same.
  *
- * Constants of bodies and functions are found under the names that the reader gives them. A weight that came out of a
- * vertex (a ConstantOfShape, anything that folding made a constant of) becomes an initializer, and that vertex goes.
- * Initializers keep their own type, f16 and bf16 too. External data are taken in: the new file stands alone. */
+ * Constants of bodies and functions are found under the reader's names for them. A weight that a vertex
+ * made (a ConstantOfShape, or anything that folding made constant) becomes an initializer, and the
+ * vertex is removed. Initializers keep their type, also f16 and bf16. External data are embedded, so the
+ * new file is complete by itself. */
 #define _XOPEN_SOURCE 700	/* realpath */
 #include <libgen.h>
 #include <stdlib.h>
@@ -22,11 +23,12 @@ struct saver {
 	struct dlb_onnx_files *files;
 	struct dlb_arena *a;
 	Onnx__GraphProto *p;
-	const char *const *names;		/* of the weights, and their data */
+	const char *const *names;		/* of the weights; then their data */
 	const void *const *data;
 	const struct dlb_unmerged *apart;
 	int n_apart;
-	struct dlb_name_map filled;		/* tensors of the file ("%p") to the weight that they got */
+	/* tensors of the file ("%p") to the index of the weight stored in them */
+	struct dlb_name_map filled;
 	struct dlb_error *err;
 };
 
@@ -45,7 +47,7 @@ static void set_raw(Onnx__TensorProto *t, const void *data, size_t bytes)
 	t->raw_data = (ProtobufCBinaryData){ bytes, (uint8_t *)data };
 }
 
-/* `data` of type d as the type `to`; the same when it is that already. */
+/* Converts `data` of type d to the type `to`; returns `data` if the type is the same. */
 static const void *converted(struct saver *s, const struct dlb_desc *d, const void *data, enum dlb_dtype to)
 {
 	const int64_t n = dlb_desc_count(d);
@@ -57,7 +59,7 @@ static const void *converted(struct saver *s, const struct dlb_desc *d, const vo
 	return v;
 }
 
-/* Initializers keep their own type and shape; the new values must be as many. */
+/* Stores new values in an initializer, in its own type and shape. -1 with err: another number of elements. */
 static int replace(struct saver *s, Onnx__TensorProto *t, const struct dlb_desc *d, const void *data)
 {
 	const int dtype = t->has_data_type ? dlb_dtype_from_onnx(t->data_type) : -1;
@@ -69,7 +71,7 @@ static int replace(struct saver *s, Onnx__TensorProto *t, const struct dlb_desc 
 	return 0;
 }
 
-/* Takes `name` from the vertex that makes it: the vertex goes when it makes nothing else. */
+/* Removes output `name` from the vertex that makes it; removes the vertex if it has no other output. */
 static bool take_from_vertex(struct saver *s, const char *name)
 {
 	for (size_t i = 0; i < s->p->n_node; i++) {
@@ -98,7 +100,7 @@ static Onnx__TensorProto *new_initializer(struct saver *s, const char *name, con
 {
 	Onnx__TensorProto *t = dlb_arena_alloc(s->a, sizeof *t);
 	int64_t *dims = dlb_arena_array(s->a, (size_t)d->n_dims + 1, sizeof *dims);
-	/* trained in f64 or not, models are f32 */
+	/* models are f32, even if trained in f64 */
 	const enum dlb_dtype dtype = d->dtype == DLB_F64 ? DLB_F32 : d->dtype;
 
 	onnx__tensor_proto__init(t);
@@ -112,7 +114,8 @@ static Onnx__TensorProto *new_initializer(struct saver *s, const char *name, con
 	return t;
 }
 
-/* Weight i goes to place `at`. Several calls of a function share its constants: what was trained apart fits in no file. */
+/* Stores weight i in place `at`. -1 with err if calls of one function share the
+ * constant but their weights differ. */
 static int put_in_place(struct saver *s, const struct dlb_onnx_place *at, const struct dlb_desc *d, const void *data, int i)
 {
 	const int before = dlb_name_map_add(&s->filled, dlb_arena_printf(s->a, "%p", (void *)at->p), i);
@@ -141,7 +144,7 @@ static bool is_apart(const struct saver *s, const char *name)
 	return false;
 }
 
-/* Operand 2 of a vertex that has two, or whose third is absent. */
+/* Sets operand 2 of a vertex that has two operands, or an absent third. */
 static void add_operand(struct saver *s, Onnx__NodeProto *v, char *name)
 {
 	char **input = dlb_arena_array(s->a, v->n_input + 2, sizeof *input);
@@ -153,7 +156,7 @@ static void add_operand(struct saver *s, Onnx__NodeProto *v, char *name)
 	v->input = input;
 }
 
-/* A parameter that the exporter merged with another: its vertex reads it by its own name. */
+/* Gives a parameter that the exporter had merged with another its own name in its vertex. */
 static int rewire(struct saver *s, const struct dlb_unmerged *u)
 {
 	char *name = dlb_arena_strdup(s->a, u->name);
@@ -173,7 +176,8 @@ static int rewire(struct saver *s, const struct dlb_unmerged *u)
 	return dlb_hint(s->err, "save as .safetensors");
 }
 
-/* A constant that the exporter merged with a parameter keeps the values that the model has, under its own name. */
+/* Keeps the model's values of a constant that the exporter had merged with a parameter, under its own
+ * name. */
 static int keep_constant(struct saver *s, const struct dlb_unmerged *u)
 {
 	for (size_t i = 0; i < s->p->n_initializer; i++) {
@@ -211,7 +215,8 @@ static int put_weights(struct saver *s, Onnx__ModelProto *m, const struct dlb_on
 			rc = put_in_place(s, &place[at], &desc[i], s->data[i], i);
 		} else if (is_apart(s, s->names[i]) || take_from_vertex(s, s->names[i])) {
 			list[s->p->n_initializer++] = new_initializer(s, s->names[i], &desc[i], s->data[i]);
-			if (m->ir_version < 4)	/* before 4 an initializer had to be an input too */
+			/* before IR version 4 an initializer also had to be an input */
+			if (m->ir_version < 4)
 				m->ir_version = 4;
 		} else {
 			dlb_fail(s->err, s->source, "no tensor '%s' to save the trained weight in", s->names[i]);
@@ -223,7 +228,7 @@ static int put_weights(struct saver *s, Onnx__ModelProto *m, const struct dlb_on
 	return rc;
 }
 
-/* What is still in other files is read, so that the new file stands alone. */
+/* Embeds data from other files. */
 static int take_in_external(struct saver *s, Onnx__TensorProto *t)
 {
 	char what[160];
@@ -252,7 +257,7 @@ static int take_in_vertices(struct saver *s, Onnx__NodeProto *const *node, size_
 	return rc;
 }
 
-/* Depth is bounded by the check of the wire format. */
+/* The wire format check limits the depth. */
 static int take_in_graph(struct saver *s, const Onnx__GraphProto *p)
 {
 	for (size_t i = 0; i < p->n_initializer; i++)

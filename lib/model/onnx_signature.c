@@ -1,6 +1,6 @@
-/* The list of parameters and buffers that PyTorch's exporter (dynamo=True) leaves in the model's metadata, under the key
- * "pkg.torch.export.ExportedProgram.graph_signature". It is the text of Python's ExportGraphSignature. Newer versions
- * write a line for each input, with its place in the module:
+/* Reads the list of parameters and buffers that PyTorch's exporter (dynamo=True) stores in the model's
+ * metadata, under the key "pkg.torch.export.ExportedProgram.graph_signature": the text of Python's
+ * ExportGraphSignature. Newer versions write one line per input, with its path in the module:
  *
  *     # inputs
  *     p_fc_weight: PARAMETER target='fc.weight'
@@ -11,19 +11,19 @@
  *     # outputs
  *     linear: USER_OUTPUT
  *
- * Older versions write the representation of the object:
+ * Older versions write the repr() of the object:
  *
  *     ExportGraphSignature(input_specs=[InputSpec(kind=<InputKind.PARAMETER: 2>, arg=TensorArgument(name='p_fc_weight'),
  *     target='fc.weight', persistent=None), ...], output_specs=[...])
  *
- * An exporter may have folded a listed parameter, so that no initializer has its name. */
+ * The exporter may have folded a listed parameter; then no initializer has its name. */
 #include <stdlib.h>
 #include <string.h>
 #include "model/onnx_reader.h"
 #include "util/utf8.h"
 
 #define KEY "pkg.torch.export.ExportedProgram.graph_signature"
-#define MAX_INHERITED 4096	/* bytes of a call's text */
+#define MAX_INHERITED 4096	/* longest text of a call that vertices of a function inherit */
 
 struct list {
 	struct dlb_graph *g;
@@ -37,7 +37,7 @@ static const struct { const char *name; enum dlb_listed_kind kind; } kinds[] = {
 	{ "CONSTANT_TENSOR", DLB_LISTED_CONSTANT },
 };
 
-/* A run of the text; the text itself is not changed. */
+/* A part of the text, which is not modified. */
 struct span { const char *s; size_t n; };
 
 static bool is(struct span a, const char *text)
@@ -45,7 +45,8 @@ static bool is(struct span a, const char *text)
 	return a.n == strlen(text) && !memcmp(a.s, text, a.n);
 }
 
-/* Adds an input of that kind; other kinds (USER_INPUT, TOKEN, CUSTOM_OBJ) are no state of the module and are skipped. */
+/* Adds an input to the list. Kinds that are no state of the module (USER_INPUT,
+ * TOKEN, CUSTOM_OBJ) are skipped. */
 static void add(struct list *l, struct span kind, const char *input, const char *target, struct span persistent)
 {
 	for (int i = 0; i < DLB_LEN(kinds); i++) {
@@ -66,9 +67,9 @@ static const char *copied(struct list *l, struct span a)
 	return text;
 }
 
-/* -- a line for each input -- */
+/* -- newer: one line per input -- */
 
-/* What stands before `mark` in *rest, which goes on after it; false when the mark is not there. */
+/* Splits *rest at `mark`: *before is the part before it, *rest the part after it. False: no mark. */
 static bool cut(struct span *rest, const char *mark, struct span *before)
 {
 	const size_t n = strlen(mark);
@@ -82,7 +83,7 @@ static bool cut(struct span *rest, const char *mark, struct span *before)
 	return false;
 }
 
-/* NAME: KIND[ target='...'][ persistent=X]. A target may hold anything but the end of the line. */
+/* Reads NAME: KIND[ target='...'][ persistent=X]. A target may contain anything except a line end. */
 static int read_line(struct list *l, struct span line)
 {
 	struct span input, kind = { NULL, 0 }, target = line, persistent = { NULL, 0 };
@@ -92,7 +93,7 @@ static int read_line(struct list *l, struct span line)
 	if (!cut(&line, " target='", &kind)) {
 		for (int i = 0; i < DLB_LEN(kinds); i++)
 			if (is(line, kinds[i].name))
-				return -1;		/* state of the module without its place in it */
+				return -1;		/* state of the module without a path in it */
 		return 0;
 	}
 	target = line;
@@ -125,9 +126,9 @@ static int read_lines(struct list *l, const char *p)
 	return -1;
 }
 
-/* -- Python's representation of the object -- */
+/* -- older: repr() of the object -- */
 
-/* Past a string in quotes, or NULL. */
+/* Returns the position after a quoted string; NULL: the string does not end. */
 static const char *skip_string(const char *p)
 {
 	const char quote = *p++;
@@ -138,7 +139,7 @@ static const char *skip_string(const char *p)
 	return *p ? p + 1 : NULL;
 }
 
-/* Past one value: up to the comma or bracket that ends it. NULL: the text ends first. */
+/* Returns the comma or bracket that ends a value; NULL: the text ends first. */
 static const char *skip_value(const char *p)
 {
 	for (int depth = 0; *p;) {
@@ -156,8 +157,8 @@ static const char *skip_value(const char *p)
 	return NULL;
 }
 
-/* The string that a value is, in the arena; NULL: it is none, or not that alone, or has an escape other than of quotes and
- * backslashes. */
+/* Returns the string literal v, in the arena. NULL: v is not one literal, or has escapes other
+ * than of quotes and backslashes. */
 static const char *unquoted(struct list *l, struct span v)
 {
 	char *text = dlb_arena_alloc(&l->g->arena, v.n + 1);
@@ -174,7 +175,8 @@ static const char *unquoted(struct list *l, struct span v)
 	return text;
 }
 
-/* The value of `key` among the arguments at p, "key=value, key=value)"; *end: past the bracket that ends them, or NULL. */
+/* Finds the value of `key` in the arguments "key=value, key=value)" at p. *end: position after
+ * the closing bracket; NULL: none. */
 static bool argument(const char *p, const char *key, struct span *value, const char **end)
 {
 	bool found = false;
@@ -200,7 +202,7 @@ static bool argument(const char *p, const char *key, struct span *value, const c
 	}
 }
 
-/* The arguments of one InputSpec; past them, or NULL. */
+/* Reads the arguments of one InputSpec; returns the position after them; NULL: damaged. */
 static const char *read_spec(struct list *l, const char *p)
 {
 	struct span kind, arg, target, persistent = { NULL, 0 }, name, before;
@@ -208,7 +210,7 @@ static const char *read_spec(struct list *l, const char *p)
 
 	if (!argument(p, "kind", &kind, &end) || !argument(p, "arg", &arg, &end) || !argument(p, "target", &target, &end))
 		return NULL;
-	argument(p, "persistent", &persistent, &ignored);		/* PyTorch 2.1 does not write it */
+	argument(p, "persistent", &persistent, &ignored);		/* absent in PyTorch 2.1 */
 	if (!cut(&kind, "InputKind.", &before) || !cut(&kind, ":", &before))
 		return NULL;
 	kind = before;
@@ -236,7 +238,7 @@ static int read_object(struct list *l, const char *p)
 	return *p == ']' ? 0 : -1;
 }
 
-/* -- the metadata -- */
+/* -- model metadata -- */
 
 static void read_signature(struct reader *r, const char *text)
 {
@@ -278,7 +280,8 @@ void dlb_reader_signature(struct reader *r)
 		dlb_name_map_add(&r->all->listed, r->g->listed[i].input, i);
 }
 
-/* "%linear : [num_users=1] = call_function[target=torch.ops.aten.linear.default](args = (%x, %p_fc_weight), kwargs = {})" */
+/* Parses "%linear : [num_users=1] = call_function[target=torch.ops.aten.linear.default](args =
+ * (%x, %p_fc_weight), kwargs = {})". */
 void dlb_reader_uses(struct reader *r, const Onnx__NodeProto *p, int op)
 {
 	struct dlb_op *o = &r->g->op[op];
@@ -287,9 +290,11 @@ void dlb_reader_uses(struct reader *r, const Onnx__NodeProto *p, int op)
 	int *use = NULL, n = 0, cap = 0;
 	char name[256];
 
-	for (; all->n && !text && r->caller; r = r->caller) {		/* of a function: what is said of the call holds */
+	/* inside a function, the text of the calling vertex */
+	for (; all->n && !text && r->caller; r = r->caller) {
 		text = dlb_reader_metadata(r->call->metadata_props, r->call->n_metadata_props, DLB_FX_NODE);
-		if (text && strnlen(text, MAX_INHERITED) == MAX_INHERITED)	/* it is searched for each vertex of the function */
+		/* limits the search, which is repeated for each vertex of the function */
+		if (text && strnlen(text, MAX_INHERITED) == MAX_INHERITED)
 			text = NULL;
 	}
 	for (text = text ? strchr(text, '%') : NULL; text; text = strchr(text, '%')) {

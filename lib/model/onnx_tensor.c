@@ -1,6 +1,6 @@
-/* TensorProto to shape, type and bytes: raw, typed and external data. See onnx_proto.h.
+/* Reads shape, type and data of a TensorProto: raw, typed and external data. See onnx_proto.h.
  *
- * Numbers in raw and external data are little-endian, as are the machines this runs on. */
+ * Raw and external data are little-endian, as the supported machines are. */
 #define _XOPEN_SOURCE 700	/* realpath */
 #include <errno.h>
 #include <fcntl.h>
@@ -27,7 +27,8 @@ static int cannot_open(const struct source *s, const char *location)
 	return dlb_hint(s->err, "the exporter writes the weights to a file of their own: keep it beside the model");
 }
 
-/* The path of an external file, inside the model's folder whatever links say; new, or NULL with err. */
+/* Returns the path of an external file (new), which must be inside the model's folder after
+ * resolving links. NULL with err. */
 static char *external_path(const struct source *s, const char *location)
 {
 	struct dlb_error *err = s->err;
@@ -66,7 +67,7 @@ static char *external_path(const struct source *s, const char *location)
 	return NULL;
 }
 
-/* "123" to a number; -1 when it is none. */
+/* Parses a number such as "123"; -1: not a number. */
 static int64_t offset_number(const char *s)
 {
 	char *end;
@@ -75,7 +76,7 @@ static int64_t offset_number(const char *s)
 	return errno || end == s || *end || v < 0 ? -1 : v;
 }
 
-/* The file at `location` is the one that is open. */
+/* Opens the file at `location`, unless it is open already. */
 static int open_external(const struct source *s, const char *location)
 {
 	struct dlb_onnx_files *f = s->files;
@@ -87,7 +88,7 @@ static int open_external(const struct source *s, const char *location)
 	if (!path)
 		return -1;
 	dlb_onnx_files_close(f);
-	f->fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);	/* a FIFO must not hold us up */
+	f->fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);	/* opening a FIFO must not block */
 	free(path);
 	if (f->fd < 0 || fstat(f->fd, &st) != 0)
 		return cannot_open(s, location);
@@ -128,7 +129,7 @@ static int read_at(const struct source *s, int64_t offset, char *to, size_t byte
 static int read_external(const struct source *s, const Onnx__TensorProto *p, size_t bytes, void **data)
 {
 	const char *location = "";
-	int64_t offset = 0, length = -2;	/* -2: not given */
+	int64_t offset = 0, length = -2;	/* -2: absent */
 	for (size_t i = 0; i < p->n_external_data; i++) {
 		const char *key = p->external_data[i]->key, *value = p->external_data[i]->value;
 		if (!key || !value)
@@ -165,7 +166,7 @@ static int read_external(const struct source *s, const Onnx__TensorProto *p, siz
 	return 0;
 }
 
-/* int32_data holds all the types up to 32 bits, float16 and bfloat16 as their bit patterns. */
+/* Reads a value of int32_data: all types up to 32 bits; float16 and bfloat16 as bit patterns. */
 static bool put_int32(enum dlb_dtype t, int32_t v, void *to, size_t i)
 {
 	switch (t) {
@@ -216,7 +217,7 @@ static int read_typed(const struct source *s, const Onnx__TensorProto *p, enum d
 	return 0;
 }
 
-/* What dlb has no type for, by ONNX's number. */
+/* Refuses a type that dlb does not have, by ONNX's number. */
 static int unknown_type(const struct source *s, int type)
 {
 	static const struct { int type; const char *name, *cure; } known[] = {
@@ -236,7 +237,7 @@ static int unknown_type(const struct source *s, int type)
 	return dlb_hint(s->err, DAMAGED);
 }
 
-/* Shape and type, and their bytes. */
+/* Reads shape and type; *bytes: size of the data. */
 static int read_desc(const struct source *s, const Onnx__TensorProto *p, struct dlb_desc *d, size_t *bytes)
 {
 	const int dtype = p->has_data_type ? dlb_dtype_from_onnx(p->data_type) : -1;
@@ -287,7 +288,7 @@ int dlb_onnx_tensor(const Onnx__TensorProto *p, const char *name, struct dlb_onn
 	} else if (read_typed(&s, p, d.dtype, count, data)) {
 		return -1;
 	}
-	if (d.dtype == DLB_BOOL && *data)	/* any byte but 0 is true; as a C bool it must be 1 */
+	if (d.dtype == DLB_BOOL && *data)	/* in ONNX any byte but 0 is true; a C bool must be 1 */
 		for (size_t i = 0; i < bytes; i++)
 			((uint8_t *)*data)[i] = ((uint8_t *)*data)[i] != 0;
 	*desc = d;

@@ -1,16 +1,16 @@
-/* The protobuf wire format, walked before it is unpacked: lengths, nesting, repetition. See onnx_proto.h.
+/* Checks the protobuf wire format before unpacking: lengths, nesting, repetition. See onnx_proto.h.
  *
- * A message is a run of fields: a varint tag (number * 8 + wire type), then by wire type a varint (0), 8
- * bytes (1), a length and that many bytes (2), or 4 bytes (5). Whether bytes are a message again is known
- * from the descriptor that protobuf-c generated from onnx.proto. */
+ * A message is a sequence of fields: a varint tag (number * 8 + wire type), then by wire type a varint (0), 8
+ * bytes (1), a length and that many bytes (2), or 4 bytes (5). The descriptor that protobuf-c generated from
+ * onnx.proto says which bytes are a nested message. */
 #include <inttypes.h>
 #include "model/onnx_proto.h"
 
-#define MAX_DEPTH 64		/* model, graph, node, attribute, graph, ...: 16 levels of subgraphs */
-#define MAX_MESSAGES 4000000	/* an unpacked message takes up to 400 bytes, on the wire as few as 2 */
+#define MAX_DEPTH 64		/* model, graph, node, attribute, graph, ...: 16 levels of bodies */
+#define MAX_MESSAGES 4000000	/* 2 bytes on the wire may become a message of 400 bytes in memory */
 
 struct wire {
-	const uint8_t *start, *end;	/* of the whole file */
+	const uint8_t *start, *end;	/* the whole file */
 	const char *name;
 	size_t n_messages;
 	struct dlb_error *err;
@@ -22,7 +22,7 @@ static int bad(struct wire *w, const uint8_t *at, const char *what)
 	return dlb_hint(w->err, "is it an ONNX file, and all of it?");
 }
 
-/* A varint of at most 10 bytes; NULL when it does not end before `end`. */
+/* Reads a varint of at most 10 bytes; NULL: it does not end before `end`. */
 static const uint8_t *varint(const uint8_t *p, const uint8_t *end, uint64_t *v)
 {
 	*v = 0;
@@ -36,7 +36,7 @@ static const uint8_t *varint(const uint8_t *p, const uint8_t *end, uint64_t *v)
 
 static int walk(struct wire *w, const ProtobufCMessageDescriptor *d, const uint8_t *p, const uint8_t *end, int depth)
 {
-	uint64_t seen = 0;	/* singular messages met, by field number */
+	uint64_t seen = 0;	/* singular message fields seen, a bit per field number */
 	while (p < end) {
 		const uint8_t *at = p;
 		uint64_t tag, v;

@@ -1,10 +1,10 @@
-/* safetensors in and out: see safetensors.h. The format: github.com/huggingface/safetensors, README.
+/* Reads and writes safetensors: see safetensors.h. Format: github.com/huggingface/safetensors, README.
  *
  *     N (8 bytes)  {"__metadata__":{"k":"v"}, "w":{"dtype":"F32","shape":[2,3],"data_offsets":[0,24]}}  data
  *
- * Offsets count from the end of the header. As the reference reader does, we refuse holes and overlaps:
- * the tensors cover the data exactly. The header is padded with blanks so that data start at a multiple of
- * 8, and wide types are written first, so that nothing we wrote lies crooked. */
+ * Offsets count from the end of the header. As in the reference reader, holes and overlaps are refused: the
+ * tensors cover the data exactly. The header is padded with blanks so that the data begin at a multiple of 8,
+ * and wide types are written first, so all tensors in files that we write are aligned. */
 #include "model/safetensors.h"
 #include <inttypes.h>
 #include <jansson.h>
@@ -16,9 +16,9 @@
 #include "util/mem.h"
 #include "util/output.h"
 
-#define MAX_HEADER 100000000u		/* as the reference implementation */
+#define MAX_HEADER 100000000u		/* as in the reference implementation */
 
-/* What a read file owns: everything but the map lies in the arena. */
+/* Memory of a file read: everything but the mapping is in the arena. */
 struct own { struct dlb_arena arena; struct dlb_name_map names; struct dlb_file file; };
 
 struct extent { uint64_t begin, end; int tensor; };
@@ -34,7 +34,7 @@ static int fail(struct dlb_error *err, const char *name, const char *tensor, con
 	return dlb_fail(err, name, "tensor '%s': %s", tensor, what);
 }
 
-/* One entry of the header; its extent in the data. */
+/* Reads one entry of the header and its extent in the data. */
 static int read_entry(const char *name, const char *key, const json_t *v, uint64_t data_bytes, struct dlb_st_tensor *t,
 		      struct extent *x, struct dlb_error *err)
 {
@@ -68,7 +68,7 @@ static int read_entry(const char *name, const char *key, const json_t *v, uint64
 	return 0;
 }
 
-/* The extents cover [0, data_bytes) without holes or overlaps. */
+/* Checks that the extents cover [0, data_bytes) without holes or overlaps. */
 static int check_cover(const char *name, const struct dlb_safetensors *s, struct extent *x, uint64_t data_bytes,
 		       struct dlb_error *err)
 {
@@ -217,7 +217,7 @@ const struct dlb_st_tensor *dlb_safetensors_find(const struct dlb_safetensors *s
 
 struct row { const struct dlb_st_tensor *t; int i; };
 
-/* Wide types first, else as given. */
+/* Wide types first, else in the given order. */
 static int by_width(const void *a, const void *b)
 {
 	const struct row *x = a, *y = b;
@@ -225,7 +225,7 @@ static int by_width(const void *a, const void *b)
 	return w != v ? (w > v ? -1 : 1) : x->i - y->i;
 }
 
-/* The JSON header of rows in order; NULL with err. */
+/* Returns the JSON header (new) of the rows in order; NULL with err. */
 static char *make_header(const char *path, const struct row *row, int n, const char *const *metadata,
 			 struct dlb_error *err)
 {
@@ -285,7 +285,7 @@ static int write_rows(const char *path, const struct row *row, int n, const char
 	put(&out, sum, "       ", padded - length);
 	for (int i = 0; i < n; i++)
 		put(&out, sum, row[i].t->data, dlb_desc_bytes(&row[i].t->desc));
-	return dlb_output_commit(&out, err);	/* looks at ferror */
+	return dlb_output_commit(&out, err);	/* also checks ferror */
 }
 
 static int write_file(const char *path, const struct dlb_st_tensor *t, int n, const char *const *metadata, struct dlb_sha256 *sum,

@@ -1,4 +1,4 @@
-/* Data of weights from the model's file: see weights.h. */
+/* Loads weights from the model's file: see weights.h. */
 #define _XOPEN_SOURCE 700	/* realpath */
 #include "model/weights.h"
 #include <errno.h>
@@ -9,11 +9,11 @@
 #include "model/safetensors.h"
 #include "util/hash.h"
 
-/* Tensors of a file by name, whatever its format. */
+/* Tensors of a file by name, in either format. */
 struct store {
 	const char *path;
 	struct dlb_graph onnx;
-	struct dlb_name_map names;		/* of onnx's tensors */
+	struct dlb_name_map names;		/* of the tensors in `onnx` */
 	struct dlb_safetensors st;
 	bool is_st;
 };
@@ -40,7 +40,7 @@ static int open_store(struct store *s, const char *path, const char *sha256, str
 	dlb_graph_init(&s->onnx);
 	if (s->is_st ? dlb_safetensors_read(path, &s->st, err) : dlb_onnx_read(path, &s->onnx, err))
 		return -1;
-	/* dlb_onnx_read has hashed what it read */
+	/* dlb_onnx_read has already hashed the file */
 	if (sha256 && !s->onnx.model_sha256 && dlb_sha256_file(path, sha, err)) {
 		close_store(s);
 		return -1;
@@ -58,14 +58,14 @@ static int open_store(struct store *s, const char *path, const char *sha256, str
 	return 0;
 }
 
-/* After take: what lies in the model that was read stays, and is g's. */
+/* Closes s. g keeps the memory of the model that was read: take() uses its data in place. */
 static void keep(struct store *s, struct dlb_graph *g)
 {
 	dlb_arena_give(&s->onnx.arena, &g->arena);
 	close_store(s);
 }
 
-/* 1: there, 0: not there. */
+/* Finds a tensor by name. Returns 1: found, 0: not there. */
 static int look_up(const struct store *s, const char *name, struct dlb_desc *d, const void **data)
 {
 	if (s->is_st) {
@@ -84,7 +84,7 @@ static int look_up(const struct store *s, const char *name, struct dlb_desc *d, 
 	return 1;
 }
 
-/* Element types that differ are converted, one after another. */
+/* Converts `count` elements to another type, one by one. */
 static void convert(void *to, enum dlb_dtype to_type, const void *from, const struct dlb_desc *have, const struct dlb_slice *s,
 		    int64_t count)
 {
@@ -92,7 +92,7 @@ static void convert(void *to, enum dlb_dtype to_type, const void *from, const st
 		dlb_value_set(to, to_type, i, dlb_value_real(from, have->dtype, s ? dlb_slice_index(s, i) : i));
 }
 
-/* What a tensor is, or of what it is a part. */
+/* Name of tensor t in the file, or of the tensor that t is a slice of. */
 static const char *source_name(const struct dlb_tensor *t)
 {
 	return t->slice ? t->slice->of : t->from ? t->from : t->name;
@@ -118,7 +118,8 @@ static int take(struct dlb_graph *g, struct dlb_tensor *t, const struct store *s
 				"tensor '%s' is %s where the graph needs %s", name,
 				dlb_desc_str(&have, a, sizeof a),
 				want.n_dims < 0 ? "?" : dlb_desc_str(&want, b, sizeof b));
-	if (have.dtype == t->dtype && !s->is_st && !t->slice) {	/* used where it lies: the graph gets the arena (keep) */
+	/* used in place: keep() gives the arena to g */
+	if (have.dtype == t->dtype && !s->is_st && !t->slice) {
 		t->data = from;
 		t->is_fill = false;
 		return 0;
@@ -145,7 +146,7 @@ static bool is_state(const struct dlb_tensor *t)
 	return t->kind == DLB_T_WEIGHT || t->kind == DLB_T_BUFFER || t->frozen;
 }
 
-/* Its data stand in the model's file, or (in_state) in that of the module's state_dict. */
+/* True if the data must be loaded from the model's file, or (in_state) from the state_dict file. */
 static bool wanted(const struct dlb_tensor *t, bool in_state, bool constants_only)
 {
 	return (in_state ? t->in_state : t->in_model && !t->in_state) && !t->data && !t->is_fill && !(constants_only && is_state(t) && !t->frozen);
