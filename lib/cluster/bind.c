@@ -1,5 +1,5 @@
-/* Binding memory through hwloc. The policy of the thread holds for whatever is allocated after, by us or by a library; that
- * of an area for its pages alone. */
+/* Binds memory through hwloc. A thread's policy holds for all later allocations, also in libraries; an area's
+ * policy holds for its pages only. */
 #include <errno.h>
 #include <hwloc.h>
 #include <string.h>

@@ -1,12 +1,12 @@
-/* The cluster as a data structure: building it row by row, its invariants, routes and transfers. */
+/* The cluster data structure: adding rows, checking invariants, routes and transfer times. */
 #include "cluster/cluster.h"
 #include <math.h>
 #include <string.h>
 
-enum { MAX_DEPTH = 8 };		/* of the tree of groups: 7 links up, 1 across, 7 down fit a route */
+enum { MAX_DEPTH = 8 };		/* of the group tree: at most 7 links up, 1 across, 7 down a route */
 
-/* What a class of link does when nobody has measured it: shared memory of one host (one copy by the sender, who is
- * busy meanwhile), a 10 Gbit/s switch, a link between buildings. */
+/* Default figures of each class of link, used until measured: shared memory of one host (one copy by the
+ * sender, who is busy meanwhile), a 10 Gbit/s switch, a link between sites. */
 static const struct dlb_link_class link_classes[] = {
 	{ "device", 1e-7, 2e10, false, false },
 	{ "socket", 5e-7, 8e9, false, false },
@@ -20,8 +20,8 @@ static const struct dlb_link_class link_classes[] = {
 	{ NULL, 0, 0, false, false },
 };
 
-/* Figures of back ends other than cpu, so that a synthetic cluster can be planned for without the device;
- * written into the cluster, where an editor can change them. A 2018 data-centre GPU, single precision. */
+/* Default figures of back ends other than cpu (a 2018 data-centre GPU, single precision), so that a synthetic
+ * cluster can be planned for without the device. They are written into the document and can be edited. */
 static const struct { const char *backend; double peak_flops, bandwidth_Bps, memory_bytes; } known_kinds[] = {
 	{ "cuda", 1.4e13, 9e11, 16e9 },
 };
@@ -47,7 +47,7 @@ const struct dlb_link_class *dlb_link_class_find(const char *name)
 	return NULL;
 }
 
-/* An array of n elements, all added through here, is full exactly when n is 0 or a power of two. */
+/* Grows an array before adding element n. It is full exactly when n is 0 or a power of two. */
 static void *grown(struct dlb_cluster *c, void *p, int n, size_t size)
 {
 	if (n & (n - 1))
@@ -125,7 +125,7 @@ int dlb_cluster_add_memory(struct dlb_cluster *c, int group, const char *name, c
 	return c->n_memories++;
 }
 
-/* Number of steps from group g to the root, or -1 when there is none within MAX_DEPTH (a cycle, too deep). */
+/* Depth of group g below the root; -1: more than MAX_DEPTH, or a cycle. */
 static int depth_of(const struct dlb_cluster *c, int g)
 {
 	int d = 0;
@@ -208,7 +208,8 @@ int dlb_cluster_check(const struct dlb_cluster *c, struct dlb_error *err)
 
 /* ---- routes ---- */
 
-/* Ids of lanes: two of each link, then two of each member of a group: its own ways into and out of the inside link. */
+/* Lane ids: two for each link, then two for each member of a group, its lanes
+ * into and out of the inside link. */
 static int lane_of_link(const struct dlb_cluster *c, int link, bool inward)
 {
 	return 2 * link + (c->link[link].duplex && inward);
@@ -222,7 +223,7 @@ int dlb_cluster_n_lanes(const struct dlb_cluster *c)
 	return lane_of_node(c, c->n_nodes);
 }
 
-/* A link of a route and its lanes, the second one -1 where there is one only. */
+/* A link of a route and its lanes; lane[1] is -1 if there is only one. */
 struct step { int link, lane[2]; };
 
 static int walk(const struct dlb_cluster *c, int a, int b, struct step step[DLB_MAX_ROUTE])
@@ -236,7 +237,7 @@ static int walk(const struct dlb_cluster *c, int a, int b, struct step step[DLB_
 	if (ga != gb) {
 		int da = depth_of(c, ga), db = depth_of(c, gb);
 		while (ga != gb) {
-			/* The deeper side climbs; at equal depth both do, one after the other. */
+			/* Climbs from the deeper side; at equal depth from both, a first. */
 			if (da >= db) {
 				int up = c->group[ga].up;
 				if (up >= 0)
@@ -294,7 +295,7 @@ int dlb_cluster_lanes(const struct dlb_cluster *c, int a, int b, struct dlb_lane
 		*way = way_of(c, step, n_steps);
 	for (int i = 0; i < 2 * n_steps; i++) {
 		int id = step[i / 2].lane[i % 2], k = 0;
-		while (k < n && lane[k].id != id)	/* a bus may be the way out of one group and into the other */
+		while (k < n && lane[k].id != id)	/* one bus may be on both sides of the route */
 			k++;
 		if (id >= 0 && k == n)
 			lane[n++] = (struct dlb_lane){ step[i / 2].link, id };
@@ -313,7 +314,7 @@ struct dlb_way dlb_cluster_way(const struct dlb_cluster *c, int a, int b)
 double dlb_cluster_transfer_s(const struct dlb_cluster *c, double bytes, int a, int b)
 {
 	struct dlb_way way = dlb_cluster_way(c, a, b);
-	return way.latency_s + bytes / way.Bps;		/* no link at all: bytes / INFINITY = 0 */
+	return way.latency_s + bytes / way.Bps;		/* no link: bytes / INFINITY = 0 */
 }
 
 struct dlb_memory_share dlb_cluster_memory_share(const struct dlb_cluster *c, int m)

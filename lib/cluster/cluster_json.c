@@ -1,4 +1,5 @@
-/* The cluster section. Rows refer to kinds, groups and links by name, so that an editor can add a node:
+/* Reads and writes the cluster section. Rows refer to kinds, groups and links by name, so
+ * nodes are easy to add by hand:
  *
  *     {"kinds":   [{"name":"cpu", "backend":"cpu", "threads":1, "peak_flops":..., "bandwidth_Bps":...}],
  *      "links":   [{"name":"shm:h0", "class":"shm", "latency_s":1e-6, "bandwidth_Bps":6e9, "overlap":false}],
@@ -6,7 +7,7 @@
  *      "nodes":   [{"id":0, "kind":"cpu", "group":"h0", "speed":1, "host":"h0", "device":0}],
  *      "memories":[{"name":"dram0", "class":"dram", "group":"h0", "bytes":...}]}
  *
- * Members that say nothing (0, unknown, none; "duplex" that is as "overlap") are left out. */
+ * Members with default values are omitted (0, unknown, none; "duplex" equal to "overlap"). */
 #include "cluster/cluster.h"
 #include "util/input.h"
 #include "util/share.h"
@@ -177,7 +178,7 @@ struct reader {
 	json_t *kinds, *groups, *links;		/* name -> index */
 };
 
-/* The array `key` of r, its length checked. An absent one is empty. */
+/* Gets the array `key` of r and checks its length. If absent, it is empty. */
 static int get_rows(struct reader *rd, const struct dlb_ref *r, const char *key, int opt, struct dlb_ref *rows, int *n)
 {
 	*n = 0;
@@ -189,7 +190,7 @@ static int get_rows(struct reader *rd, const struct dlb_ref *r, const char *key,
 	return 0;
 }
 
-/* Notes that row i of its table has this name; a name twice is an error. */
+/* Records the name of row i in its table; a repeated name is an error. */
 static int note_name(struct reader *rd, const struct dlb_ref *row, json_t *table, int i, const char **name)
 {
 	const char *s;
@@ -205,7 +206,7 @@ static int note_name(struct reader *rd, const struct dlb_ref *row, json_t *table
 	return 0;
 }
 
-/* Member `key`, a name in `table`, to its index; -1 stays when it is absent and optional. */
+/* Turns member `key`, a name in `table`, into its index; leaves -1 if it is absent and optional. */
 static int get_name(struct reader *rd, const struct dlb_ref *row, const char *key, int opt, const json_t *table,
 		    const char *what, int *out)
 {
@@ -284,7 +285,7 @@ static int read_kinds(struct reader *rd, const struct dlb_ref *r)
 		    dlb_get_real(&row, "memory_bytes", DLB_OPT, 0, 1e18, &k->memory_bytes, rd->err) ||
 		    dlb_get_bool(&row, "free_port", DLB_OPT, &k->free_port, rd->err))
 			return -1;
-		/* Without "backend" it is what stands before the slash. */
+		/* the default of "backend" is the name up to the slash */
 		k->backend = dlb_arena_strdup(&c->arena, backend ? backend : k->name);
 		if (!backend)
 			*((char *)k->backend + strcspn(k->backend, "/")) = '\0';
@@ -336,7 +337,7 @@ static int read_links(struct reader *rd, const struct dlb_ref *r)
 	return 0;
 }
 
-/* Parents may stand after their children: names first, references after. */
+/* First the names, then the references: parents may follow their children. */
 static int read_groups(struct reader *rd, const struct dlb_ref *r)
 {
 	static const char *const known[] = { "name", "class", "parent", "inside", "up", NULL };
@@ -460,7 +461,7 @@ static int read_home(struct reader *rd, const struct dlb_ref *at, struct dlb_nod
 	return 0;
 }
 
-/* Nodes name the memories of their buffers, one or a list, which stand behind them in the section. */
+/* Nodes name the memories of their buffers, one or a list; the memories follow the nodes in the section. */
 static int read_homes(struct reader *rd, const struct dlb_ref *r)
 {
 	struct dlb_ref rows = dlb_ref_at(r, "nodes");
@@ -529,7 +530,7 @@ int dlb_cluster_read(const struct dlb_doc *d, struct dlb_cluster *c, struct dlb_
 	return dlb_cluster_read_section(&r, c, err);
 }
 
-/* What the user says of the document that a cluster comes from (members x-...) goes with the section. Returns new. */
+/* Returns the section (new) with the document's "x-" members added. */
 static json_t *with_remarks(const struct dlb_doc *d)
 {
 	json_t *section = json_copy(dlb_doc_section(d, "cluster")), *value;

@@ -1,8 +1,8 @@
-/* What this host is made of, through hwloc: packages, cores, caches, memory, memory without cores.
+/* Describes this host through hwloc: packages, cores, caches, memories, memories without cores.
  *
- * The tree of groups is host > package (when there are several) > NUMA domain (when a package has
- * several); nodes hang in the leaf that holds their cores. A NUMA memory whose cores are none (CXL
- * expanders, persistent memory) belongs to the group it is local to, and its class says what it is. */
+ * The tree of groups is host > package (if several) > NUMA domain (if a package has several); nodes belong to
+ * the leaf with their cores. A NUMA memory without cores (CXL expander, persistent memory) belongs to the
+ * group it is local to; its class says which type it is. */
 #include "cluster/cluster.h"
 #include <errno.h>
 #include <hwloc.h>
@@ -19,12 +19,12 @@ static const int deadly[] = { SIGSEGV, SIGABRT, SIGBUS, SIGFPE, SIGILL };
 struct finder {
 	hwloc_topology_t t;
 	struct dlb_cluster *c;
-	int *group_of_pu;			/* os index of a PU -> leaf group */
+	int *group_of_pu;			/* OS index of a PU -> leaf group */
 	int n_pu;
 	int host;
 };
 
-/* Inside a group the medium is shared memory; between packages it is the host's own. */
+/* The medium inside a group is shared memory; between packages it is the host's. */
 static int add_group(struct finder *f, const char *name, const char *cls, int parent)
 {
 	struct dlb_cluster *c = f->c;
@@ -45,7 +45,7 @@ static void claim(struct finder *f, hwloc_const_bitmap_t cpus, int group)
 	hwloc_bitmap_foreach_end();
 }
 
-/* NUMA memories with cores, and how many of them lie in `cpus`. */
+/* Counts the NUMA memories with cores inside `cpus`. */
 static int count_numa(hwloc_topology_t t, hwloc_const_bitmap_t cpus)
 {
 	int n = 0;
@@ -95,7 +95,8 @@ static int group_of(const struct finder *f, hwloc_const_bitmap_t cpus)
 	return first >= 0 && first < f->n_pu ? f->group_of_pu[first] : f->host;
 }
 
-/* Groups that hold all of `cpus`: the leaf of its first core, climbed until it holds the last one too. */
+/* Smallest group that holds all of `cpus`: climbs from the leaf of the first
+ * core until the last one is inside. */
 static int common_group(const struct finder *f, hwloc_const_bitmap_t cpus)
 {
 	int a = group_of(f, cpus), last = hwloc_bitmap_last(cpus);
@@ -108,8 +109,8 @@ static int common_group(const struct finder *f, hwloc_const_bitmap_t cpus)
 	return f->host;
 }
 
-/* Whether cores that this memory is local to have another, earlier one nearer to them: then it is not the
- * memory that their controllers drive. */
+/* True if another memory is local to fewer of m's cores, or to the same ones with a lower index: then m is
+ * not the memory on those cores' controllers. */
 static bool is_second(hwloc_topology_t t, hwloc_obj_t m)
 {
 	for (hwloc_obj_t o = NULL; (o = hwloc_get_next_obj_by_type(t, HWLOC_OBJ_NUMANODE, o));) {
@@ -131,12 +132,12 @@ static const char *memory_class(hwloc_topology_t t, hwloc_obj_t m)
 		return "nvm";
 	if (m->subtype && (!strcmp(m->subtype, "HBM") || !strcmp(m->subtype, "MCDRAM")))
 		return "hbm";
-	/* Memory without cores of its own, attached over a link rather than to a memory controller beside
-	 * cores: on today's servers a CXL expander brought online as system memory. */
+	/* Attached over a link, not to a memory controller beside cores: on today's servers a CXL expander
+	 * that is online as system memory. */
 	return hwloc_bitmap_iszero(m->cpuset) || is_second(t, m) ? "cxl" : "dram";
 }
 
-/* Where a memory without cores is local to: the nearest ancestor with cores. */
+/* CPUs that a memory without cores is local to: those of the nearest ancestor with cores. */
 static hwloc_const_bitmap_t local_cpus(hwloc_obj_t m)
 {
 	while (m->parent && hwloc_bitmap_iszero(m->cpuset))
@@ -186,8 +187,8 @@ static void find_memories(struct finder *f)
 	}
 }
 
-/* One node for every `threads` cores of a leaf group; what is left over makes no node, unless a leaf is
- * smaller than one node: then cores are taken as they come. Memory with cores is shared evenly. */
+/* Makes one node for every `threads` cores of a leaf group. Remaining cores make no node, unless a leaf is
+ * smaller than one node: then cores are taken across leaves. Nodes share memory with cores equally. */
 static void find_nodes(struct finder *f, const char *host, int threads)
 {
 	struct dlb_cluster *c = f->c;
@@ -213,7 +214,7 @@ static void find_nodes(struct finder *f, const char *host, int threads)
 		c->node[i].memory_bytes = (double)(int64_t)(bytes / c->n_nodes);
 }
 
-/* hwloc trusts the XML that it reads, to the point of crashing on a bad one, so a child tries it first. */
+/* hwloc may crash on invalid XML, so a child process loads it first. */
 static bool xml_loads(const char *xml)
 {
 	int status = -1;
@@ -248,7 +249,7 @@ static int load(hwloc_topology_t t, const char *xml, struct dlb_error *err)
 		return dlb_fail(err, xml, "not a topology that hwloc can read");
 	if (xml && hwloc_topology_set_xml(t, xml))
 		return dlb_fail(err, xml, "not a topology that hwloc can read");
-	/* Caches of instructions and groups are of no use to a plan; memory nodes without cores are. */
+	/* Instruction caches and hwloc's groups are filtered out; memory nodes without cores are kept. */
 	if (hwloc_topology_set_flags(t, xml ? HWLOC_TOPOLOGY_FLAG_INCLUDE_DISALLOWED : 0) || hwloc_topology_load(t))
 		return dlb_fail(err, xml, xml ? "not a topology that hwloc can read" : "hwloc cannot read this host");
 	return 0;
@@ -276,7 +277,7 @@ int dlb_cluster_discover(struct dlb_cluster *c, const char *topology, int thread
 		goto out;
 	}
 	const int n_pus = hwloc_get_nbobjs_by_type(f.t, HWLOC_OBJ_PU);
-	if (topology && threads > n_pus) {		/* of the machine it runs on, a node of so many was measured */
+	if (topology && threads > n_pus) {		/* on this machine a node of that size was measured */
 		dlb_fail(err, topology, "a node of %d threads on a machine of %d processing unit%s", threads, n_pus, n_pus == 1 ? "" : "s");
 		dlb_hint(err, "at most as many threads as it has");
 		goto out;

@@ -1,4 +1,4 @@
-/* Synthetic clusters from a line of text; the grammar stands in cluster.h. */
+/* Parses synthetic clusters from a line of text; cluster.h has the grammar. */
 #include "cluster/cluster.h"
 #include <ctype.h>
 #include <math.h>
@@ -11,7 +11,7 @@ struct parser {
 	const char *text, *p;
 	struct dlb_cluster *c;
 	struct dlb_error *err;
-	int site, rack, host;			/* current groups; -1: not begun */
+	int site, rack, host;			/* current groups; -1: none yet */
 	int n_racks, n_hosts, devices;		/* devices: on the current host */
 	struct dlb_link_class socket, shm, rack_link, site_link;
 };
@@ -72,7 +72,7 @@ static int get_real(struct parser *s, const char *what, bool zero_too, double *o
 	return 0;
 }
 
-/* 8GB, 512MiB, 1e9 (bytes). */
+/* Parses bytes: 8GB, 512MiB, 1e9. */
 static int get_bytes(struct parser *s, double *out)
 {
 	static const struct { const char *unit; double times; } units[] = {
@@ -94,7 +94,7 @@ static int get_bytes(struct parser *s, double *out)
 
 static void next_rack(struct parser *s)
 {
-	if (s->rack < 0 || s->host < 0)		/* nothing on the current one yet */
+	if (s->rack < 0 || s->host < 0)		/* the current rack or host is still empty */
 		return;
 	s->rack = s->host = -1;
 }
@@ -104,8 +104,8 @@ static void next_host(struct parser *s)
 	s->host = -1;
 }
 
-/* Groups are made when the first node needs them, so that a leading "host" changes nothing. All of them
- * are made under rack and site; those that hold only one group are taken out at the end. */
+/* Groups are made when the first node needs them, so a leading "host" has no effect. All are made under a
+ * rack and a site; groups with a single child group are removed at the end. */
 static void begin_host(struct parser *s)
 {
 	char name[32];
@@ -235,7 +235,7 @@ static int add_link(struct parser *s, const char *of, const struct dlb_link_clas
 	return l;
 }
 
-/* Takes out the site and rack groups that hold one group only, and gives the rest their links. */
+/* Removes site and rack groups with a single child group, and gives the others their links. */
 static void finish(struct parser *s)
 {
 	struct dlb_cluster *c = s->c;
@@ -248,7 +248,8 @@ static void finish(struct parser *s)
 		to[i] = keep ? n++ : -1;
 		if (keep) {
 			struct dlb_group g = c->group[i];
-			g.parent = g.parent < 0 ? -1 : to[g.parent];	/* parents stand before their children */
+			/* parents come before their children */
+			g.parent = g.parent < 0 ? -1 : to[g.parent];
 			c->group[to[i]] = g;
 		}
 	}
