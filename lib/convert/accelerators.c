@@ -1,8 +1,9 @@
-/* A network on accelerators and a host, as placement benchmarks describe it, to the sections of a document.
+/* Turns a network on accelerators and a host, as placement benchmarks describe
+ * it, into sections of a document.
  *
- * A vertex becomes an op that can be planned, not run (its domain is nobody's), with one output tensor if anyone
- * reads it. Times per kind, the seconds of its output through a port and what it occupies stand in the cost
- * section; the cluster charges transfers by the port model. */
+ * A vertex becomes an op that can be planned but not run (no back end has its domain), with one output tensor
+ * if any vertex reads it. The cost section holds its times per kind, its output's seconds through a port, and
+ * its memory. The cluster charges transfers by the port model. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,7 +17,7 @@ static int by_ends(const void *a, const void *b)
 	return x->from != y->from ? (x->from < y->from ? -1 : 1) : (x->to > y->to) - (x->to < y->to);
 }
 
-/* Names must differ: of vertices that share one, all but the first get their id too. */
+/* Names must be unique: of vertices with the same name, all but the first get their id appended. */
 static const char *unique_name(const struct dlb_vertex *v, json_t *taken, struct dlb_arena *a)
 {
 	const char *name = *v->name ? v->name : dlb_arena_printf(a, "#%lld", (long long)v->id);
@@ -26,7 +27,7 @@ static const char *unique_name(const struct dlb_vertex *v, json_t *taken, struct
 	return name;
 }
 
-/* Phases can be kept where no backward vertex feeds a forward one, which the order of a graph forbids. */
+/* True if phases can be kept: no backward vertex feeds a forward one, which the graph's order forbids. */
 static bool phases_hold(const struct dlb_network *net)
 {
 	for (int i = 0; i < net->n_edges; i++)
@@ -129,7 +130,7 @@ static void make_cluster(const struct dlb_network *net, struct dlb_cluster *cl)
 	}
 }
 
-/* The vertex that op i was: ids are distinct and sorting changed the order. */
+/* Finds the vertex of each op by its unique id: sorting changed the order. */
 static int *vertices_of(const struct dlb_network *net, const struct dlb_graph *g)
 {
 	int *at = dlb_xcalloc((size_t)g->n_ops + 1, sizeof *at);

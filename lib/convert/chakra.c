@@ -1,20 +1,22 @@
-/* MLCommons Chakra execution traces (schema/protobuf/et_def.proto of mlcommons/chakra; Sridharan et al.,
- * arXiv 2305.14516): a file is a run of messages, each after its length as a varint, first a GlobalMetadata, then Nodes.
+/* MLCommons Chakra execution traces (schema/protobuf/et_def.proto of mlcommons/chakra; Sridharan et
+ * al., arXiv 2305.14516). A file is a sequence of messages, each preceded by its length as a varint:
+ * one GlobalMetadata, then Nodes.
  *
  *     Node  1 id  2 name  3 type  4 ctrl_deps  5 data_deps  6 start_time_micros  7 duration_micros
  *           8 inputs  9 outputs (IOInfo: 1 values, 2 shapes, 3 types)  10 attr (AttributeProto)
  *
- * Reading: every node is a vertex, both kinds of dependency are edges. A node whose attribute is_cpu_op is true runs on
- * the host alone, any other on accelerators alone: how long it would take elsewhere the trace does not say. The bytes
- * of its output are its comm_size, else what the shapes and types of its outputs come to. What a document has no words
- * for travels as attributes of the op: the type (chakra_type), the start, both lists of dependencies, and the other
- * fields as they stood, in hexadecimal (chakra_rest); the metadata is x-chakra of the graph section.
+ * Import: every node becomes a vertex; dependencies of both kinds become edges. A node with is_cpu_op true
+ * runs only on the host, any other only on accelerators, because the trace has no time for the other
+ * device. Its output bytes are its comm_size, else computed from the shapes and types of its outputs.
+ * Fields without a counterpart in the document become attributes of the op: the type (chakra_type), the
+ * start time, both lists of dependencies, and all other fields in hexadecimal (chakra_rest). The metadata
+ * are x-chakra of the graph section.
  *
- * Writing a document that came from a trace gives that trace back. Any other document has to have a plan, and --rank
- * says whose trace is meant: a COMP_NODE for each op and micro-batch in the node's order (ctrl_deps), with
- * COMM_RECV_NODEs and COMM_SEND_NODEs for what comes and goes. A node of a replica has that replica's messages and
- * micro-batches, and a COMM_COLL_NODE before each update for the sum with the same node of the others, unless replicas
- * average weights after the step, which a trace of one step does not have. Microseconds are whole ones. */
+ * Export of an imported trace gives the same trace. Any other document needs a plan, and --rank selects the
+ * node: a COMP_NODE for each op and micro-batch in the node's order (ctrl_deps), and COMM_RECV_NODEs and
+ * COMM_SEND_NODEs for its messages. With replicas, the node has its own replica's messages and micro-batches,
+ * and a COMM_COLL_NODE before each update for the sum with the same node of other replicas. If replicas
+ * average weights after the step, there is no such sum in the trace. Microseconds are integers. */
 #include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
@@ -25,7 +27,8 @@
 
 enum { COMP = 4, SEND = 5, RECV = 6, COLL = 7 };	/* NodeType */
 enum { ALL_REDUCE = 0 };				/* CollectiveCommType */
-enum { DOUBLE_VAL = 3, FLOAT_VAL = 5, INT32 = 7, INT64 = 9, UINT64 = 13, BOOL = 27 };	/* of AttributeProto's value */
+/* fields of AttributeProto */
+enum { DOUBLE_VAL = 3, FLOAT_VAL = 5, INT32 = 7, INT64 = 9, UINT64 = 13, BOOL = 27 };
 
 static const char hex[] = "0123456789abcdef";
 
@@ -63,7 +66,7 @@ struct node {
 struct parser {
 	struct dlb_arena arena;
 	struct dlb_network net;
-	struct list *deps;			/* [vertex] both kinds */
+	struct list *deps;			/* [vertex] both kinds of dependency */
 	int cap, cap_deps, cap_edges;
 	json_t *index;				/* id -> vertex */
 	const uint8_t *start;
@@ -83,7 +86,7 @@ static void push(struct list *l, uint64_t v)
 	l->v[l->n++] = (int64_t)v;
 }
 
-/* A repeated varint, packed or one by one. */
+/* Reads a repeated varint, packed or not. */
 static bool read_list(const struct dlb_field *f, struct list *l)
 {
 	uint64_t v;
@@ -105,7 +108,7 @@ static bool named(const struct dlb_field *f, const char *name)
 	return f->n == strlen(name) && !memcmp(f->data, name, f->n);
 }
 
-/* is_cpu_op and comm_size; what is malformed inside an attribute is passed on as it is. */
+/* Reads is_cpu_op and comm_size; malformed attributes are kept unread. */
 static void read_attr(const struct dlb_field *attr, struct node *x)
 {
 	struct dlb_wire w = { attr->data, attr->data + attr->n };
@@ -134,7 +137,7 @@ static double size_of_type(const char *s, size_t n)
 	return 0;
 }
 
-/* "[[64, 128], []]" with "['Tensor(float)', 'Int']": bytes of all tensors. Other texts: 0. */
+/* Total bytes of all tensors in "[[64, 128], []]" with "['Tensor(float)', 'Int']"; 0 for other texts. */
 static double output_bytes(const struct dlb_field *io)
 {
 	struct dlb_wire w = { io->data, io->data + io->n };
@@ -225,7 +228,8 @@ static int add_vertex(struct parser *p, struct node *x)
 	json_object_set_new(p->index, key, json_integer(p->net.n_vertices));
 	if (x->name.n)
 		memcpy(name, x->name.s, x->name.n);
-	json_t *text = json_stringn(name, x->name.n);	/* not UTF-8, or with zero bytes: the id stands for it */
+	/* invalid UTF-8 or zero bytes: the id is used instead */
+	json_t *text = json_stringn(name, x->name.n);
 	bool good = text && strlen(name) == x->name.n;
 	json_decref(text);
 	struct dlb_vertex v = { .name = good ? name : "", .id = (int64_t)x->id, .colour = -1, .output_bytes = x->bytes };
@@ -347,7 +351,7 @@ static void add_value(struct dlb_bytes *b, const char *name, int field, uint64_t
 	free(attr.s);
 }
 
-/* Fields 1 to 3 of a node; proto3 leaves zeros out. */
+/* Begins a node with fields 1 to 3; proto3 omits zeros. */
 static void begin_node(struct dlb_bytes *b, uint64_t id, const char *name, uint64_t type)
 {
 	b->n = 0;
@@ -375,8 +379,8 @@ static int64_t id_of(const struct dlb_op *o)
 	return dlb_attr_int(o->attr, o->n_attr, "id", 0);
 }
 
-/* Dependencies of an op as its trace had them, if they still are those of the graph: both lists together. Else all
- * are data. */
+/* Writes the dependencies of an op: the trace's two lists if together they still equal the graph's,
+ * else all as data dependencies. */
 static void op_deps(const struct dlb_graph *g, const struct dlb_op *o, struct dlb_bytes *b)
 {
 	const int64_t *ctrl, *data;
@@ -395,7 +399,7 @@ static void op_deps(const struct dlb_graph *g, const struct dlb_op *o, struct dl
 	}
 	for (int i = 0; i < n_ctrl + n_data && same; i++) {
 		int64_t id = i < n_ctrl ? ctrl[i] : data[i - n_ctrl];
-		bool found = id == id_of(o);		/* a node that waits for itself waits for nothing */
+		bool found = id == id_of(o);		/* a node's dependency on itself is no edge */
 		for (int k = 0; k < n && !found; k++)
 			found = now[k] == id;
 		same = found;
@@ -405,7 +409,7 @@ static void op_deps(const struct dlb_graph *g, const struct dlb_op *o, struct dl
 	free(now);
 }
 
-/* A document that came from a trace: that trace, in the order of ids. */
+/* Writes the trace that a document was imported from, in the order of ids. */
 static int write_back(const struct dlb_doc *d, struct dlb_bytes *file, struct dlb_error *err)
 {
 	struct dlb_graph g;
@@ -455,19 +459,19 @@ out:
 	return rc;
 }
 
-/* ---- a planned node's trace ---- */
+/* ---- writing the trace of a planned node ---- */
 
 struct tracer {
 	const struct dlb_planned *x;
-	const struct dlb_plan *p;		/* of the node's replica */
+	const struct dlb_plan *p;		/* plan of the node's replica */
 	int node, M;
-	bool sums;				/* with other replicas */
+	bool sums;				/* true: gradients are summed with other replicas */
 	struct dlb_bytes *file, b;
 	struct list data, ctrl;
-	bool *came;				/* [tensor * M + m]: received already */
+	bool *came;				/* [tensor * M + m] already received */
 };
 
-/* Ids: computing op * M + m, then what is received and what is sent, by tensor, micro-batch and who gets it. */
+/* Ids: op * M + m for computing, then receives and sends, by tensor, micro-batch and receiver. */
 static uint64_t comp_id(const struct tracer *t, int op, int m)
 {
 	return (uint64_t)op * (uint64_t)t->M + (uint64_t)m;
@@ -500,7 +504,7 @@ static void write_message(struct tracer *t, int tensor, int m, int from, int to)
 	free(name);
 }
 
-/* What (op, m) waits for; messages that it is the first to need are received before it. */
+/* Writes the dependencies of (op, m); a message that (op, m) needs first is received before it. */
 static void inputs_of(struct tracer *t, int op, int m)
 {
 	const struct dlb_graph *g = &t->x->g;
@@ -541,7 +545,7 @@ static void outputs_of(struct tracer *t, int op, int m)
 	}
 }
 
-/* What an update waits for becomes the sum over replicas of that, and it waits for the sum. */
+/* Adds a sum over replicas of the update's inputs; the update then depends on the sum. */
 static void sum_over_replicas(struct tracer *t, int update)
 {
 	const struct dlb_graph *g = &t->x->g;

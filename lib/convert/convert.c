@@ -1,4 +1,4 @@
-/* The table of formats. */
+/* The table of file formats. */
 #include <string.h>
 #include "convert/formats.h"
 #include "plan/plan.h"

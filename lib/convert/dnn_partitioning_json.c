@@ -1,4 +1,4 @@
-/* The files of msr-fiddle/dnn-partitioning (Tarnawski et al., Efficient Algorithms for Device Placement of DNN
+/* Files of msr-fiddle/dnn-partitioning (Tarnawski et al., Efficient Algorithms for Device Placement of DNN
  * Graph Operators, NeurIPS 2020).
  *
  *     {"maxSizePerFPGA": bytes, "maxFPGAs": k, "maxCPUs": l,
@@ -6,8 +6,9 @@
  *                 "isBackwardNode":0, "colorClass":3, "size":bytes}],
  *      "edges": [{"sourceId":1, "destId":2, "cost":ms, "size":bytes}]}
  *
- * cost belongs to the source: the first of its edges says it, the others agree within 1e-6. Nodes of one
- * colorClass share a device. A split is {"fpgas":[{"nodes":[ids]}, ...], "cpus":[{"nodes":[ids]}, ...]}. */
+ * An edge's cost belongs to its source: the first edge sets it, and the others must agree within 1e-6.
+ * Nodes of one colorClass share a device. A split is {"fpgas":[{"nodes":[ids]}, ...],
+ * "cpus":[{"nodes":[ids]}, ...]}. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -20,12 +21,12 @@ enum { MAX_NODES = 4096, MAX_VERTICES = 1 << 22 };
 struct reader {
 	struct dlb_network net;
 	struct dlb_arena arena;
-	json_t *index, *colours;		/* id, colour (as text) -> number */
+	json_t *index, *colours;		/* id, colour (as text) -> index */
 	bool *has_cost;
 	struct dlb_error *err;
 };
 
-/* A truth value as they write it: 1, 0, true, false. */
+/* Reads a boolean written as 1, 0, true or false. */
 static int get_flag(struct reader *rd, const struct dlb_ref *r, const char *key, bool *out)
 {
 	struct dlb_ref at = dlb_ref_at(r, key);
@@ -38,7 +39,7 @@ static int get_flag(struct reader *rd, const struct dlb_ref *r, const char *key,
 	return 0;
 }
 
-/* An integer that may be written as a real. */
+/* Reads an integer that may be written as a real. */
 static int get_whole(struct reader *rd, const struct dlb_ref *r, const char *key, double least, double most, int64_t *out)
 {
 	double x = 0;

@@ -1,4 +1,4 @@
-/* What the rows of the table point to: one import, one export a format. */
+/* Import and export functions of the formats in the table. */
 #ifndef DLB_CONVERT_FORMATS_H
 #define DLB_CONVERT_FORMATS_H
 #include "convert/convert.h"

@@ -1,11 +1,12 @@
-/* hwloc's XML (lstopo FILE.xml) to a document with the cluster alone: what dlb-profile --cluster --topology makes. */
+/* Imports hwloc's XML (lstopo FILE.xml): makes the cluster section, as dlb-profile --cluster --topology
+ * does. */
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
 #include "convert/formats.h"
 
-/* hwloc keeps sets as bit maps: a core without a number, or with one of ten digits, makes it fill half a gigabyte. Every
- * PU and NUMANode has an os_index of at most six digits; -1 with err otherwise. */
+/* Checks that every PU and NUMANode has an os_index of at most six digits. hwloc stores sets as bitmaps; a
+ * missing number, or one of ten digits, would take half a gigabyte. -1 with err. */
 static int check_numbers(const char *text, size_t n, const char *name, struct dlb_error *err)
 {
 	static const char key[] = "os_index=\"", *const kinds[] = { "type=\"PU\"", "type=\"NUMANode\"" };
@@ -37,7 +38,7 @@ int dlb_import_hwloc(const char *text, size_t n, const char *name, const struct 
 		return dlb_fail(err, name, "not UTF-8 text");
 	if (check_numbers(text, n, name, err))
 		return -1;
-	FILE *f = tmpfile();			/* the text may have come by a pipe; hwloc reads files */
+	FILE *f = tmpfile();			/* hwloc reads files only; the text may come from a pipe */
 	if (!f)
 		return dlb_fail(err, name, "no temporary file: %s", strerror(errno));
 	if (fwrite(text, 1, n, f) != n || fflush(f)) {

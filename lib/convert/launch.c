@@ -1,11 +1,12 @@
-/* What Open MPI launches nodes by: rank i is node i.
+/* Exports files for Open MPI's launcher; rank i is node i.
  *
- *     hostfile     HOST slots=N            in the order in which hosts come, N nodes
+ *     hostfile     HOST slots=N            hosts in order of their first node, N nodes each
  *     rankfile     rank 0=HOST slot=0-3    the cores of a node of kind cpu/4
  *
- * Cores are counted on each host in the order of its nodes of back end cpu. The rank of another device only feeds it
- * and has no core of its own: it may run on all that the host's cpu nodes have (numbers after theirs need not exist,
- * and mpirun ends without a word where one does not). On a host of such devices alone each takes one core. */
+ * Cores of a host are numbered in the order of its nodes of back end cpu. The rank of another device
+ * only feeds it and gets no core of its own: it may run on all cores of the host's cpu nodes, because
+ * higher core numbers may not exist, and mpirun then ends without a message. On a host without cpu
+ * nodes each rank gets one core. */
 #include <stdlib.h>
 #include <string.h>
 #include "convert/formats.h"
@@ -16,7 +17,7 @@ static bool has_cores(const struct dlb_cluster *cl, int node)
 	return !strcmp(cl->kind[cl->node[node].kind].backend, "cpu");
 }
 
-/* Cores of the nodes of back end cpu that are on node i's host and below `end`. */
+/* Number of cores of cpu nodes on node i's host with index below `end`. */
 static int cores_before(const struct dlb_cluster *cl, int i, int end)
 {
 	int n = 0;
@@ -26,7 +27,7 @@ static int cores_before(const struct dlb_cluster *cl, int i, int end)
 	return n;
 }
 
-/* Nodes below i on its host. */
+/* Number of nodes on i's host before i. */
 static int nodes_before(const struct dlb_cluster *cl, int i)
 {
 	int n = 0;
@@ -35,7 +36,7 @@ static int nodes_before(const struct dlb_cluster *cl, int i)
 	return n;
 }
 
-/* Host names go into a line of words. */
+/* A host name becomes one word of a line, so it must be one. */
 static int check_hosts(const struct dlb_cluster *cl, struct dlb_error *err)
 {
 	for (int d = 0; d < cl->n_nodes; d++) {
@@ -46,7 +47,7 @@ static int check_hosts(const struct dlb_cluster *cl, struct dlb_error *err)
 	return 0;
 }
 
-/* The text that `write` makes of the document's nodes, whose hosts all have names. */
+/* Returns the text that `write` makes of the nodes (new); NULL with err if a host has no name. */
 static char *export_nodes(const struct dlb_doc *d, void (*write)(const struct dlb_cluster *, struct dlb_text *), size_t *n,
 			  struct dlb_error *err)
 {

@@ -1,13 +1,13 @@
-/* A plan of a transformer as Megatron-LM's --pipeline-model-parallel-layout:
+/* Exports the plan of a transformer as Megatron-LM's --pipeline-model-parallel-layout:
  *
- *     Et*3|t*4|t*2L        stages apart by |; E embedding, t a layer, L loss, *N so many
+ *     Et*3|t*4|t*2L        stages separated by |; E embedding, t a layer, L loss, *N repetition
  *
- * A layer is what has the same number in its ops' names: a part between slashes that ends in a dot and a number
- * ("/h.3/attn/MatMul", "/layers.3/mlp"). Megatron keeps layers whole: each counts where most of its forward FLOP are.
- * What comes before the first is the embedding, what comes after the last the loss.
+ * The layer of an op is the number in its name: a part between slashes that ends in a dot and a number
+ * ("/h.3/attn/MatMul", "/layers.3/mlp"). Megatron keeps layers whole: a layer counts as on the node with most
+ * of its forward FLOP. Ops before the first layer are the embedding, ops after the last the loss.
  *
- * Megatron builds the layers itself, all alike, from its own description of a transformer. So what is no stack of such layers is
- * refused: each layer has to multiply matrices and to mix tokens by attention, and to have the same ops as the others. */
+ * Megatron builds equal layers from its own description of a transformer. So the export refuses a model
+ * unless each layer has matrix products and attention, and all layers have the same ops. */
 #include <ctype.h>
 #include <stdlib.h>
 #include <string.h>
@@ -18,7 +18,7 @@
 
 enum { MAX_LAYERS = 100000 };
 
-/* -1: the op is of no layer. */
+/* Layer number in an op's name; -1: none. */
 static int layer_of(const char *name)
 {
 	for (const char *s = name; *s; s++) {
@@ -32,7 +32,7 @@ static int layer_of(const char *name)
 	return -1;
 }
 
-/* Node with most of it; -1: there is nothing of it. */
+/* Node with most FLOP; -1: no FLOP anywhere. */
 static int most(const double *flop, int n_nodes)
 {
 	int at = -1;
@@ -42,7 +42,7 @@ static int most(const double *flop, int n_nodes)
 	return at;
 }
 
-/* at[0] embedding, at[1 .. n] layers, at[n + 1] loss: the node of each, -1 where there is nothing. */
+/* Finds the nodes of at[0] embedding, at[1 .. n] layers, at[n + 1] loss; -1: no ops. */
 static int find_nodes(const struct dlb_planned *x, int n, int *at, struct dlb_error *err)
 {
 	size_t D = (size_t)x->cl.n_nodes;
@@ -66,7 +66,7 @@ static int find_nodes(const struct dlb_planned *x, int n, int *at, struct dlb_er
 	return rc;
 }
 
-/* Attention as one op, or as a product, a Softmax and a product. */
+/* True for ops of attention: Attention itself or a Softmax between products. */
 static bool mixes_tokens(const struct dlb_op *o)
 {
 	return strstr(o->type, "Attention") != NULL || !strcmp(o->type, "Softmax");
@@ -77,7 +77,7 @@ static bool multiplies(const struct dlb_op *o)
 	return !strcmp(dlb_op_work(o->type), "dense");
 }
 
-/* The forward ops that compute in each layer, by type: alike where their counts and a sum over hashes of types are. */
+/* Forward ops of a layer. Layers are equal if counts and the sum of hashed op types are. */
 struct census { int n, n_dense, n_mixing; uint64_t types; };
 
 static int check_stack(const struct dlb_graph *g, int n, struct dlb_error *err)
@@ -88,7 +88,7 @@ static int check_stack(const struct dlb_graph *g, int n, struct dlb_error *err)
 		const struct dlb_op *o = &g->op[i];
 		const int layer = o->phase == DLB_FORWARD ? layer_of(o->name) : -1;
 		if (layer < 0 || dlb_graph_is_view(g, i) || !strcmp(dlb_op_work(o->type), "move"))
-			continue;		/* the last layer may have a Slice of its own */
+			continue;		/* the last layer may have an extra Slice */
 		c[layer].n++;
 		c[layer].n_dense += multiplies(o);
 		c[layer].n_mixing += mixes_tokens(o);
@@ -107,7 +107,8 @@ static int check_stack(const struct dlb_graph *g, int n, struct dlb_error *err)
 	return rc;
 }
 
-/* Runs of one node are stages. With more stages than nodes, stage s is of rank s mod P: nodes have to come round. */
+/* Consecutive layers of one node are a stage. With more stages than nodes, stage s must be on rank s mod
+ * P. */
 static int write_layout(const int *at, int n, int n_nodes, struct dlb_text *t, struct dlb_error *err)
 {
 	int *stage = dlb_xcalloc((size_t)n + 2, sizeof *stage), n_stages = 0, last = -1, ranks = 0, run = 0, rc = 0;

@@ -1,12 +1,13 @@
-/* PipeDream's graph.txt (Narayanan et al., SOSP 2019): a profile of a network's layers.
+/* Imports PipeDream's graph.txt (Narayanan et al., SOSP 2019): a profile of a network's layers.
  *
  *     node1 -- Conv2d(3, 64, ...) -- forward_compute_time=1.0, backward_compute_time=2.0, activation_size=100.0, parameter_size=10.0
  *     	node1 -- node2
  *
- * Times are milliseconds, sizes bytes; an activation_size may be a list in brackets, which is summed. As in the
- * published placement benchmark made from such files: an accelerator takes the forward time, a host core ten times as
- * long; memory is activation and parameters; the output's seconds are its bytes over the port's bandwidth. What has no part
- * in these, an op keeps as attributes: description, backward_s, parameter_bytes. Its id is N where all are named nodeN. */
+ * Times are milliseconds, sizes bytes; a list activation_size=[...] is summed. As in the published
+ * placement benchmark from such files, an accelerator takes the forward time and a host core ten
+ * times as long; memory is activation plus parameters; the output takes its bytes over the port's
+ * bandwidth. Other data are attributes of the op: description, backward_s, parameter_bytes. Its id is
+ * N if all vertices are named nodeN. */
 #include <ctype.h>
 #include <math.h>
 #include <stdlib.h>
@@ -18,7 +19,7 @@
 struct parser {
 	struct dlb_network net;
 	struct dlb_arena arena;
-	json_t *index;				/* name -> vertex */
+	json_t *index;				/* name -> vertex index */
 	int cap_vertices, cap_edges, line;
 	const char *file;
 	double bandwidth_Bps;
@@ -32,7 +33,7 @@ static int fail(struct parser *p, const char *what, const char *text)
 	return dlb_fail(p->err, where, what, text);
 }
 
-/* "key=12.5" or "key=[1.0; 2.0]" in text: the number, lists summed. */
+/* Reads "key=12.5" or "key=[1.0; 2.0]" from text; sums a list. */
 static int get_number(struct parser *p, const char *text, const char *key, double *out)
 {
 	const char *s = strstr(text, key);
@@ -58,7 +59,8 @@ static int add_vertex(struct parser *p, char *name, char *rest)
 	struct dlb_vertex v = { .colour = -1 };
 	double forward_ms, backward_ms = 0, activation, parameters;
 	char *numbers = NULL, *description = rest + strspn(rest, " -");
-	for (char *s = rest; (s = strstr(s, " -- ")) != NULL; s += 4)	/* descriptions are free text: the last part counts */
+	/* descriptions may contain " -- ": the last part has the numbers */
+	for (char *s = rest; (s = strstr(s, " -- ")) != NULL; s += 4)
 		numbers = s + 4;
 	if (!numbers)
 		return fail(p, "a node is 'NAME -- DESCRIPTION -- NUMBERS'%s", "");
@@ -125,7 +127,7 @@ static int parse_line(struct parser *p, char *line)
 	return edge ? add_edge(p, line, second + 4) : add_vertex(p, line, second + 3);
 }
 
-/* nodeN is N, where all are named so and none twice. */
+/* Sets id N of vertices nodeN, if all have such names and no two are equal. */
 static void number_vertices(struct parser *p)
 {
 	json_t *seen = json_object();

@@ -1,4 +1,4 @@
-/* Reading what a plan stands on, and text that grows. */
+/* Reads a document with a plan, and builds text. */
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>

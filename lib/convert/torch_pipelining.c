@@ -1,18 +1,19 @@
-/* A plan as the schedule of torch.distributed.pipelining: a CSV with one row a rank, in a cell what the rank does
- * next, in its "compute only" form.
+/* Exports a plan as a schedule of torch.distributed.pipelining, in its "compute only" form: a CSV with one
+ * row per rank, one cell per action.
  *
  *     0F0,0F1,0B0,0F2,0B1,...          cell: stage, F (forward) or B (backward), micro-batch
  *     1F0,1B0,1F1,...
  *
- * Each node that does work is a rank, in the order of node ids; its ops are one stage, numbered along the forward
- * order. Torch runs stages whole: an entry stands where the node begins with that micro-batch, forward or backward.
- * Torch sends between stages that are neighbours, so a plan is refused whose tensors skip a stage or go back. */
+ * Each node with ops is a rank, in the order of node ids; its ops are one stage, numbered in forward
+ * order. Torch runs a stage as a whole, so a cell is where the node begins that micro-batch's
+ * forward or backward part. Torch sends only between neighbouring stages, so a plan is refused if a
+ * tensor skips a stage or goes back. */
 #include <limits.h>
 #include <stdlib.h>
 #include "convert/formats.h"
 #include "convert/planned.h"
 
-struct rank { int node, first, stage; };		/* first: op that it begins with */
+struct rank { int node, first, stage; };		/* first: its first op */
 
 static int by_first(const void *a, const void *b)
 {
@@ -20,7 +21,7 @@ static int by_first(const void *a, const void *b)
 	return x->first - y->first;
 }
 
-/* Fills rank[], by node ids, and stage_of[node] (-1: no work). Returns how many. */
+/* Fills rank[], by node ids, and stage_of[node] (-1: no ops). Returns the number of ranks. */
 static int find_stages(const struct dlb_planned *x, struct rank *rank, int *stage_of)
 {
 	int n = 0;
@@ -51,7 +52,8 @@ static int check_stages(const struct dlb_planned *x, const int *stage_of, struct
 			if (from < 0)
 				continue;
 			int s = stage_of[x->p.placement[from]], step = to - s;
-			bool forward = g->op[from].phase == DLB_FORWARD;	/* what is kept for backward came by then */
+			/* a tensor kept for backward came in the forward phase */
+			bool forward = g->op[from].phase == DLB_FORWARD;
 			if (step == 0 || (forward ? step == 1 : step == -1))
 				continue;
 			dlb_fail_no(err, NULL, "op '%s' of stage %d feeds op '%s' of stage %d: stages of torch pass on to the next",

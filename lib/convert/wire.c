@@ -1,3 +1,4 @@
+/* Protobuf's wire format: see wire.h. */
 #include <string.h>
 #include "convert/wire.h"
 #include "util/mem.h"
