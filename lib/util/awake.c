@@ -1,3 +1,4 @@
+/* Keeps a core awake by a spinning process of lowest priority: see awake.h. */
 #define _GNU_SOURCE	/* SCHED_IDLE, CPU_SET, SYS_clone */
 #include "util/awake.h"
 
@@ -16,12 +17,12 @@
 #include "util/mem.h"
 
 #ifndef SYS_close_range
-#define SYS_close_range 436	/* Linux 5.9, on every processor; an older one refuses it */
+#define SYS_close_range 436	/* Linux 5.9 and later, on all processors */
 #endif
 
-struct dlb_awake { pid_t pid; int tell; bool keeps; };	/* tell: the socket that takes the number of a core */
+struct dlb_awake { pid_t pid; int tell; bool keeps; };	/* tell: socket for the number of the core */
 
-/* A file of a control group that begins with how much of a period it may run: "max", or -1 in the older version, for all. */
+/* True if a control group's file begins with a CPU limit. No limit is "max", or -1 in version 1. */
 static bool is_quota(const char *path)
 {
 	char line[64];
@@ -33,7 +34,7 @@ static bool is_quota(const char *path)
 	return quota;
 }
 
-/* That of the group which /proc/self/cgroup names ("0::/a/b"), and that of a container, which sees its own as the top. */
+/* Checks the group in /proc/self/cgroup ("0::/a/b"), and the root, which in a container is its own group. */
 static bool has_quota(void)
 {
 	char line[512], path[600] = "";
@@ -47,8 +48,9 @@ static bool has_quota(void)
 	return is_quota(path) || is_quota("/sys/fs/cgroup/cpu.max") || is_quota("/sys/fs/cgroup/cpu/cpu.cfs_quota_us");
 }
 
-/* The process: waits for the number of a core, then spins, since whatever gave the core back would let it sleep. Of the files of
- * its parent it keeps none but the socket: whoever reads what the parent writes waits for the last that could write. */
+/* The child process: waits for the number of a core, then spins, because every call that yields the
+ * core could let it sleep. It closes all inherited files but the socket; an inherited pipe end would
+ * keep the parent's readers waiting. */
 static _Noreturn void stay_awake(pid_t parent, int told)
 {
 	struct sched_param none = { .sched_priority = 0 };
@@ -66,18 +68,18 @@ static _Noreturn void stay_awake(pid_t parent, int told)
 	if (sched_setaffinity(0, sizeof set, &set) || sched_setscheduler(0, SCHED_IDLE, &none))
 		_exit(0);
 	for (;;)
-		__asm__ volatile("" ::: "memory");	/* a loop that does nothing may be left out */
+		__asm__ volatile("" ::: "memory");	/* keeps the compiler from removing the loop */
 }
 
-/* Not fork(): what libraries do around it (OpenBLAS ends its threads) is of no use to a process that calls none of them. No
- * signal at its end either, so that nobody waits for it by mistake. */
+/* Does not use fork(): its handlers in libraries (OpenBLAS ends its threads) are useless for a child that
+ * calls no library. The child sends no signal when it ends, so a plain wait() ignores it. */
 static pid_t start(int told)
 {
 	const pid_t parent = getpid();
 	sigset_t all, before;
 	pid_t pid;
 
-	sigfillset(&all);			/* signals to the group are the parent's */
+	sigfillset(&all);			/* signals to the process group are for the parent */
 	pthread_sigmask(SIG_SETMASK, &all, &before);
 	pid = (pid_t)syscall(SYS_clone, 0UL, NULL, NULL, NULL, 0UL);
 	if (pid == 0)
@@ -114,7 +116,7 @@ bool dlb_awake_keep(struct dlb_awake *a, int nth)
 	return send(a->tell, &core, sizeof core, MSG_NOSIGNAL) == sizeof core;
 }
 
-/* Once it has the lowest priority, it ends when its core has nobody better to run: not waited for. */
+/* A child of the lowest priority ends only when its core is free, so it is not waited for. */
 void dlb_awake_free(struct dlb_awake *a)
 {
 	if (!a)

@@ -1,20 +1,20 @@
-/* Keeps a core from falling asleep. One that does takes long to wake, above all in a virtual machine, whose host must run it
- * again: measured on one of two cores, a sleep ends .1 ms late, .025 where the core was kept awake, and a message that wakes
- * its reader takes 10 to 15 us, there 3.4. */
+/* Keeps a core from entering sleep states. A sleeping core wakes slowly, above all in a virtual machine,
+ * whose host must schedule it again. Measured on one of two cores: a sleep ends 0.1 ms late, 0.025 ms on a
+ * core kept awake; a message that wakes its reader takes 10 to 15 us, 3.4 us on a core kept awake. */
 #ifndef DLB_UTIL_AWAKE_H
 #define DLB_UTIL_AWAKE_H
 #include <stdbool.h>
 struct dlb_awake;
-/* A process that can be bound to a core and does nothing there, at the lowest of all priorities (SCHED_IDLE: anybody else of its
- * session or control group who wants the core has it; other sessions share the core with it as with anybody who is busy, where
- * the system goes by sessions, sched_autogroup_enabled). Not a thread: whoever is killed is gone only when its last thread is,
- * and a thread of this priority takes seconds to die where others want its core; all that while it would hold the memory and
- * files of the rest. It has what memory the caller has now, so it is to be started early; it dies with the caller's thread.
- * NULL: it cannot be had, or what it takes would be taken off what this process may have (a quota of its control group). Owned
- * by the caller. */
+/* Starts a process that can be bound to a core and spins there at the lowest priority (SCHED_IDLE). Any other
+ * process of its session or control group takes the core from it; processes of other sessions share the core
+ * with it if the system schedules by session (sched_autogroup_enabled). It is a process, not a thread: a
+ * killed process keeps its memory and files until its last thread ends, and a thread of this priority can
+ * take seconds to end on a busy core. Start it early: it inherits the caller's memory map. It dies with the
+ * caller's thread. NULL: it cannot start, or its time would count against a CPU quota of this process's
+ * control group. The caller owns it. */
 struct dlb_awake *dlb_awake_new(void);
-/* From now on it keeps the nth (from 0) core that this process may run on; to be called once. False: there is no such core, or
- * a is NULL. */
+/* Binds it to the nth (from 0) core that this process may run on; call this once.
+ * False: no such core, or a is NULL. */
 bool dlb_awake_keep(struct dlb_awake *a, int nth);
-void dlb_awake_free(struct dlb_awake *a);	/* NULL too */
+void dlb_awake_free(struct dlb_awake *a);	/* a may be NULL */
 #endif

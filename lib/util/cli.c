@@ -1,5 +1,5 @@
-/* Options, and the start and end of a tool: see cli.h. The table is searched in order, the tool's own
- * rows first; --help prints the same rows, so that parser, help and manual cannot drift apart. */
+/* Parses options and prints the messages of a tool: see cli.h. The table is searched in order, the tool's own
+ * rows first. --help prints the same rows, so parser, help and manual agree. */
 #include "util/cli.h"
 
 #include <errno.h>
@@ -77,7 +77,7 @@ int dlb_cli_usage(const struct dlb_cli *cli, const char *fmt, ...)
 	return status;
 }
 
-/* "--name" or "-n", as the user knows it. */
+/* "--name", or "-n" if there is no long name. */
 static const char *shown(const struct dlb_opt *o, char buf[64])
 {
 	snprintf(buf, 64, "--%s", o->name);
@@ -131,7 +131,7 @@ static int set_bytes(const struct dlb_cli *cli, const struct dlb_opt *o, const c
 	return 0;
 }
 
-/* Stores text (NULL for a flag) in o's value; 0 or the exit status. */
+/* Stores text (NULL for a flag) in o's value. Returns 0 or the exit status. */
 static int set(struct dlb_cli *cli, const struct dlb_opt *o, const char *text)
 {
 	if (!dlb_cli_given(cli, o->name) && cli->n_given < DLB_MOST_GIVEN)
@@ -178,7 +178,7 @@ static int unknown_long(const struct parse *p, const char *word, size_t n)
 	return status;
 }
 
-/* "--name", "--name=value", "--name value". Advances *i past a value that was the next word. */
+/* Parses "--name", "--name=value", "--name value". Advances *i past a value in the next word. */
 static int parse_long(const struct parse *p, int argc, char **argv, int *i)
 {
 	const char *word = argv[*i] + 2, *value = strchr(word, '=');
@@ -198,7 +198,7 @@ static int parse_long(const struct parse *p, int argc, char **argv, int *i)
 	return unknown_long(p, word, n);
 }
 
-/* "-m8", "-m 8", "-qv". */
+/* Parses "-m8", "-m 8", "-qv". */
 static int parse_short(const struct parse *p, int argc, char **argv, int *i)
 {
 	for (const char *c = argv[*i] + 1; *c; c++) {
@@ -244,7 +244,7 @@ static int parse_words(struct parse *p, int argc, char **argv)
 		if (status)
 			return status;
 		if (p->help || p->version)
-			return 0;	/* what follows does not matter any more */
+			return 0;	/* later arguments have no effect */
 	}
 	return 0;
 }
@@ -344,7 +344,7 @@ int dlb_cli_close_stdout(const struct dlb_cli *cli)
 	return dlb_cli_die(cli, &err);
 }
 
-/* Frees what LIST options collected. */
+/* Frees the values of LIST options. */
 void dlb_cli_release(struct dlb_cli *cli)
 {
 	for (int i = 0; i < cli->n_opts; i++) {

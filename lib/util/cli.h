@@ -1,6 +1,6 @@
-/* Options and the start and end of a tool.
+/* Options, messages, start and end of a tool.
  *
- * One table of rows is the parser, the --help text and what the manual is tested against:
+ * One table of rows defines the parser and the --help text; tests compare the manual with it:
  *
  *     const char *algorithm = NULL; bool list = false;
  *     const struct dlb_opt opts[] = {
@@ -11,8 +11,9 @@
  *             .summary = "place every op on a node", .opts = opts, .n_opts = DLB_LEN(opts), .max_operands = 1 };
  *     if (dlb_cli_parse(&cli, argc, argv)) return cli.status;
  *
- * --help, --version, -q/--quiet, -v/--verbose, --max-document (util/input.h) are added to every table. Long options take =VALUE or
- * the next word; unique prefixes are not accepted. "--" ends options; "-" is an operand. */
+ * --help, --version, -q/--quiet, -v/--verbose and --max-document (util/input.h) are added to
+ * every table. Long options take =VALUE or the next word; abbreviations are not accepted. "--"
+ * ends the options; "-" is an operand. */
 #ifndef DLB_UTIL_CLI_H
 #define DLB_UTIL_CLI_H
 #include <stdbool.h>
@@ -27,7 +28,7 @@ enum dlb_opt_type {
 	DLB_OPT_STR,		/* const char *, borrowed from argv */
 	DLB_OPT_INT,		/* int64_t */
 	DLB_OPT_REAL,		/* double */
-	DLB_OPT_BYTES,		/* int64_t; 500, 64K, 10M, 2G, by 1024 */
+	DLB_OPT_BYTES,		/* int64_t; 500, 64K, 10M, 2G; K is 1024 */
 	DLB_OPT_LIST,		/* struct dlb_strlist: every occurrence is appended */
 };
 struct dlb_strlist { const char **item; int n; };
@@ -36,10 +37,10 @@ struct dlb_opt {
 	char letter;			/* 0: none */
 	const char *name;		/* long name without dashes */
 	enum dlb_opt_type type;
-	void *value;			/* where it goes; holds the default before */
+	void *value;			/* where the value goes; holds the default before */
 	const char *arg;		/* name of the argument in --help; NULL for flags */
 	const char *help;		/* one line, lower case, no full stop */
-	bool *given;			/* may be NULL; set true when the option was given */
+	bool *given;			/* NULL, or set true if the option was given */
 	double min, max;		/* for INT and REAL; both 0: no limits */
 };
 
@@ -53,31 +54,32 @@ struct dlb_cli {
 	const char *operands[8];
 	int n_operands;
 	bool quiet, verbose;
-	const char *given[DLB_MOST_GIVEN];	/* names of options that were given, in their order */
+	const char *given[DLB_MOST_GIVEN];	/* names of given options, in order */
 	int n_given;
 	int status;			/* exit status when parse returned non-zero (0 after --help) */
 };
 
-/* 0: go on. Non-zero: main returns cli->status (help or version was printed, or a usage error
- * as one line on stderr that ends in "; try 'TOOL --help'", status 2). */
+/* Returns 0 to go on. Otherwise main returns cli->status: help or version was printed (0), or a usage error
+ * as one line on stderr that ends in "; try 'TOOL --help'" (2). */
 int dlb_cli_parse(struct dlb_cli *cli, int argc, char **argv);
 /* Prints a usage error found after parsing; returns 2. */
 int dlb_cli_usage(const struct dlb_cli *cli, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 /* Prints err as the tool's line on stderr; returns err->status (1 or 2). */
 int dlb_cli_die(const struct dlb_cli *cli, const struct dlb_error *err);
-/* Unless quiet: "TOOL: message" on stderr; dlb_cli_say only with -v. */
+/* Prints "TOOL: message" on stderr unless quiet; dlb_cli_say needs -v. */
 void dlb_cli_warn(const struct dlb_cli *cli, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 void dlb_cli_say(const struct dlb_cli *cli, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
-/* An option that has nothing to do in the plan or run at hand, if `unused`, and why. A table of rows ends with option NULL. */
+/* An option that has no effect in this plan or run if `unused`, and why. A table ends with option NULL. */
 struct dlb_unused { const char *option; bool unused; const char *why; };
 bool dlb_cli_given(const struct dlb_cli *cli, const char *option);
-/* A warning for each option that was given and whose first row with `unused` says why: "--chunks has no effect: the schedule is 1f1b". */
+/* Warns of each given option that has a row with `unused`, with the first such row's reason: "--chunks has no
+ * effect: the schedule is 1f1b". */
 void dlb_cli_warn_unused(const struct dlb_cli *cli, const struct dlb_unused *row);
-/* Flushes and closes stdout; a full disk is an error: one line and 2. Else 0. */
+/* Flushes and closes stdout. Returns 0; 2 after one line on stderr if that fails (full disk). */
 int dlb_cli_close_stdout(const struct dlb_cli *cli);
 void dlb_cli_release(struct dlb_cli *cli);
 
-/* One \r line on stderr, only on a terminal and after a second. total 0: unknown. */
+/* Progress line (\r) on stderr, only on a terminal and after a second. total 0: unknown. */
 struct dlb_progress { const char *what; double start_s, last_s; bool shown, off; };
 void dlb_progress_start(struct dlb_progress *p, const char *what, bool quiet);
 void dlb_progress_update(struct dlb_progress *p, int64_t done, int64_t total, const char *extra);

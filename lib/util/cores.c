@@ -1,3 +1,4 @@
+/* Cores by sched_getaffinity: see cores.h. */
 #define _GNU_SOURCE	/* sched_getaffinity */
 #include "util/cores.h"
 

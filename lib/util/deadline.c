@@ -1,4 +1,4 @@
-/* See deadline.h. What a signal handler needs has to be global. */
+/* Limits the time of blocking calls: see deadline.h. The signal handler needs global variables. */
 #define _XOPEN_SOURCE 700	/* setitimer */
 #include <math.h>
 #include <signal.h>

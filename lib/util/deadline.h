@@ -1,15 +1,15 @@
-/* A limit for calls that may never come back and take no time-out themselves (MPI_Init, MPI_Finalize): when it has passed,
- * the tool's own last words are called, which end the process.
+/* A time limit for calls that may block for ever and have no time-out (MPI_Init, MPI_Finalize). When it has
+ * passed, a function of the tool is called, which prints a message and ends the process.
  *
  *     dlb_deadline_words(hung);                  once: void hung(const char *what), called in a signal handler (SIGALRM)
  *     dlb_deadline_begin(30, "the start of MPI");
  *     MPI_Init(...);
  *     dlb_deadline_end();
  *
- * One at a time in a process. Without words, or with 0 s, nothing happens. */
+ * One limit at a time per process. Without such a function, or with 0 s, there is no limit. */
 #ifndef DLB_UTIL_DEADLINE_H
 #define DLB_UTIL_DEADLINE_H
 void dlb_deadline_words(void (*expired)(const char *what));
-void dlb_deadline_begin(double s, const char *what);	/* borrows what until the end */
+void dlb_deadline_begin(double s, const char *what);	/* `what` must live until the end */
 void dlb_deadline_end(void);
 #endif

@@ -1,5 +1,4 @@
-/* Errors and bugs: see error.h. What comes from a file may be anything, so what is printed is escaped:
- * one error is one line, whatever names it quotes. */
+/* Errors and bugs: see error.h. Text from files is escaped when printed, so one error is always one line. */
 #include "util/error.h"
 #include "util/escape.h"
 
@@ -10,7 +9,7 @@
 
 static void fill(struct dlb_error *err, int status, const char *where, const char *fmt, va_list ap)
 {
-	/* `where` and the arguments may lie in err itself (a message that wraps another one). */
+	/* `where` and the arguments may be in err itself (a message that wraps another) */
 	struct dlb_error e = { .status = status };
 
 	snprintf(e.where, sizeof e.where, "%s", where ? where : "");
@@ -115,8 +114,8 @@ void dlb_bug_at(const char *file, int line, const char *fmt, ...)
 	abort();
 }
 
-/* Edit distance with neighbours' exchange as one edit, case ignored (optimal string alignment). Names
- * longer than LONG are not compared. O(|a| |b|). */
+/* Edit distance that counts a swap of neighbours as one edit and ignores case (optimal string alignment).
+ * Names longer than LONG are not compared. O(|a| |b|). */
 enum { LONG = 63 };
 static int distance(const char *a, int n, const char *b, int m, int limit)
 {

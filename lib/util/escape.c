@@ -1,11 +1,11 @@
-/* See escape.h. */
+/* Escapes names for display: see escape.h. */
 #include "util/escape.h"
 
 #include <string.h>
 
 #include "util/utf8.h"
 
-/* Bytes of the UTF-8 character at s and its number; 0: there is none. */
+/* Length in bytes of the UTF-8 character at s, and its code point; 0: not UTF-8. */
 static size_t decode(const char *s, unsigned long *code)
 {
 	const unsigned char *u = (const unsigned char *)s;
@@ -20,7 +20,7 @@ static size_t decode(const char *s, unsigned long *code)
 	return n == 1 || dlb_is_utf8(s, n) ? n : 0;
 }
 
-/* Controls of both sets, separators of lines and paragraphs, embeddings, overrides and isolates of writing direction. */
+/* True for control characters (C0, C1), line and paragraph separators, and marks of writing direction. */
 static bool is_control(unsigned long code)
 {
 	return code < 0x20 || (code >= 0x7f && code < 0xa0) || (code >= 0x2028 && code <= 0x202e) || (code >= 0x2066 && code <= 0x2069);

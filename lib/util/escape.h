@@ -1,19 +1,19 @@
-/* Names from files, as people may see them. A name can hold anything that is UTF-8 text: a line feed breaks a table, an escape
- * sequence moves the cursor or colours the terminal, a mark of writing direction turns what follows around. Each such character
- * is shown as what C source would have: \n, \t, \x1b, \u202e; a byte that is no UTF-8 as \xff. A backslash stays as it is, so
- * the result is for reading, not for parsing. */
+/* Escapes names from files for display. A name can hold any UTF-8 text: a line feed would break a table, an
+ * escape sequence control the terminal, a direction mark reverse the text after it. Each such character is
+ * shown as in C source: \n, \t, \x1b, \u202e; a byte that is not UTF-8 as \xff. A backslash is not escaped,
+ * so the result cannot be parsed back. */
 #ifndef DLB_UTIL_ESCAPE_H
 #define DLB_UTIL_ESCAPE_H
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdio.h>
 
-/* The next character of s, as it may be shown: its bytes, from 1 to 8, with a zero after them. Returns how many bytes of s it
- * stands for; 0 at the end. */
+/* Escapes the next character of s: 1 to 8 bytes and a zero. Returns its length in s in bytes; 0 at the
+ * end. */
 enum { DLB_SHOWN_BYTES = 9 };
 size_t dlb_escape_next(const char *s, char shown[DLB_SHOWN_BYTES]);
 bool dlb_needs_escape(const char *s);
-/* The whole of s; what does not fit into buf is left out, by whole characters. Returns buf. */
+/* Escapes all of s into buf, as many whole characters as fit. Returns buf. */
 const char *dlb_escape(const char *s, char *buf, size_t n);
 void dlb_put_escaped(FILE *f, const char *s);
 #endif

@@ -1,5 +1,5 @@
-/* Hashes: see hash.h. FNV-1a takes its input byte by byte in any portions; what is written in documents
- * goes through a finalizer (the last steps of MurmurHash3's 64-bit mixer), for FNV's high bits are weak. */
+/* Hashes: see hash.h. FNV-1a takes its input byte by byte, in portions of any size. Its high bits are weak,
+ * so hashes in documents also go through a finalizer (the last steps of MurmurHash3's 64-bit mixer). */
 #include "util/hash.h"
 
 #include <stdio.h>
@@ -25,12 +25,13 @@ uint64_t dlb_hash_u64(uint64_t h, uint64_t v)
 
 	for (; v; v >>= 8, left--)
 		h = (h ^ (v & 0xff)) * PRIME;
-	return h * power[left];				/* zeros only multiply */
+	return h * power[left];				/* a zero byte only multiplies */
 }
 
 uint64_t dlb_hash_str(uint64_t h, const char *s)
 {
-	do						/* with the NUL, so that "a","bc" is not "ab","c" */
+	/* includes the NUL, so that "a","bc" differs from "ab","c" */
+	do
 		h = (h ^ (unsigned char)*s) * PRIME;
 	while (*s++);
 	return h;

@@ -1,4 +1,4 @@
-/* See input.h. */
+/* Reads files with limits on time and memory: see input.h. */
 #define _XOPEN_SOURCE 700
 #include "util/input.h"
 
@@ -33,8 +33,9 @@ int dlb_input_open(const char *path, uint64_t *bytes, struct dlb_error *err)
 	int fd;
 
 	do {
-		fd = open(path, O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);	/* a FIFO is refused, not waited for */
-	} while (fd < 0 && errno == EINTR);	/* a signal that asks for the end is no fault of the file */
+		/* does not block on a FIFO, which is refused */
+		fd = open(path, O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
+	} while (fd < 0 && errno == EINTR);	/* a signal is no fault of the file */
 	if (fd < 0 && errno == ENXIO)
 		return dlb_fail(err, NULL, "'%s' is not a file but a socket", path);
 	if (fd < 0 || fstat(fd, &st) != 0) {
@@ -86,12 +87,12 @@ int dlb_input_read(const char *path, unsigned char **data, size_t *n, struct dlb
 		return -1;
 	}
 	close(fd);
-	p[*n] = '\0';				/* a file that got shorter is what there is of it */
+	p[*n] = '\0';				/* the file may have become shorter */
 	*data = p;
 	return 0;
 }
 
-/* Whether the text begins with that character, or may yet. */
+/* True if the text begins with that character, or has only blanks so far. */
 static bool may_be(const char *text, size_t n, char begins)
 {
 	size_t blank = 0;
@@ -142,7 +143,7 @@ int dlb_input_read_text(const char *path, char begins, char **out, size_t *n, st
 
 /* ---- memory ---- */
 
-/* A number in a file of one line; infinity: none, or "max". */
+/* Reads a number from a file of one line; infinity: no number, or "max". */
 static double number_in(const char *path)
 {
 	FILE *f = fopen(path, "r");
@@ -154,7 +155,8 @@ static double number_in(const char *path)
 	return found ? x : HUGE_VAL;
 }
 
-/* That of the group which /proc/self/cgroup names ("0::/a/b"), and that of a container, which sees its own as the top. */
+/* Memory limit of the group in /proc/self/cgroup ("0::/a/b"), and of the root, which
+ * in a container is its own group. */
 static double group_bytes(void)
 {
 	char line[512], path[600] = "";

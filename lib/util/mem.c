@@ -1,5 +1,5 @@
-/* Checked allocation and the arena: see mem.h. Blocks grow with the arena, so that a document of a
- * hundred thousand ops takes a few dozen of them. */
+/* Checked allocation and the arena: see mem.h. Blocks grow with the arena, so a document of a hundred
+ * thousand ops needs a few dozen. */
 #include "util/mem.h"
 
 #include <stdarg.h>
@@ -57,7 +57,7 @@ char *dlb_xstrdup(const char *s)
 	return memcpy(dlb_xmalloc(n), s, n);
 }
 
-/* Text of the format by way of `take`, which gives n bytes of `from`. */
+/* Formats text; `take` allocates n bytes from `from`. */
 __attribute__((format(printf, 3, 0), nonnull(3)))
 static char *print(void *(*take)(void *from, size_t n), void *from, const char *fmt, va_list ap)
 {
@@ -127,7 +127,8 @@ void *dlb_arena_alloc(struct dlb_arena *a, size_t bytes)
 	need = bytes ? (bytes + 15) / 16 * 16 : 16;
 	if (!b || b->size - b->used < need) {
 		size = a->used_bytes < 4096 ? 4096 : a->used_bytes > 1 << 20 ? 1 << 20 : a->used_bytes;
-		if (need > size / 4 && b) {	/* a large piece gets its own block behind the current one */
+		/* a large piece gets a block of its own behind the current one */
+		if (need > size / 4 && b) {
 			struct dlb_arena_block *own = new_block(need);
 
 			own->next = b->next;

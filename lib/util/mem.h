@@ -1,7 +1,7 @@
-/* Memory: checked allocation (out of host memory reports and exits 2) and an arena.
+/* Memory: checked allocation (running out of host memory prints an error and exits 2), and an arena.
  *
- * An arena owns everything that was taken from it and is released once; dlb_arena_alloc returns
- * zeroed memory aligned to 16 bytes. dlb_xmalloc and friends are for the heap. */
+ * An arena owns everything allocated from it and is released once. dlb_arena_alloc returns zeroed memory
+ * aligned to 16 bytes. dlb_xmalloc and the like use the heap. */
 #ifndef DLB_UTIL_MEM_H
 #define DLB_UTIL_MEM_H
 #include <stddef.h>
@@ -9,11 +9,13 @@
 struct dlb_arena { struct dlb_arena_block *head; size_t used_bytes; };
 
 void *dlb_arena_alloc(struct dlb_arena *a, size_t bytes);
-void *dlb_arena_array(struct dlb_arena *a, size_t n, size_t size);	/* overflow: exits like out of memory */
+/* overflow: exits, as out of memory */
+void *dlb_arena_array(struct dlb_arena *a, size_t n, size_t size);
 char *dlb_arena_strdup(struct dlb_arena *a, const char *s);
 char *dlb_arena_printf(struct dlb_arena *a, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 void dlb_arena_release(struct dlb_arena *a);
-void dlb_arena_give(struct dlb_arena *from, struct dlb_arena *to);	/* all that `from` owns is `to`'s from now on */
+/* `to` now owns all memory of `from` */
+void dlb_arena_give(struct dlb_arena *from, struct dlb_arena *to);
 
 void *dlb_xmalloc(size_t bytes);
 void *dlb_xcalloc(size_t n, size_t size);
@@ -21,8 +23,8 @@ void *dlb_xrealloc(void *p, size_t n, size_t size);
 char *dlb_xstrdup(const char *s);
 char *dlb_xprintf(const char *fmt, ...) __attribute__((format(printf, 1, 2)));	/* returns new */
 
-/* The next capacity of an array of n elements. Under AddressSanitizer, small arrays move at every element that is added:
- * a test then finds any pointer into one that is used after it has grown. */
+/* Next capacity of an array of n elements. Under AddressSanitizer small arrays move with every element, so
+ * that tests find pointers used after the array has grown. */
 #if defined __SANITIZE_ADDRESS__
 #define DLB_MOVES_OFTEN 1
 #elif defined __has_feature
@@ -36,7 +38,7 @@ char *dlb_xprintf(const char *fmt, ...) __attribute__((format(printf, 1, 2)));	/
 #define DLB_MORE(n, cap) ((cap) ? 2 * (cap) : 16)
 #endif
 
-/* Grows array `p` of n elements (capacity *cap) so that one more fits. */
+/* Makes space for one more element in array `p` of n elements and capacity `cap`. */
 #define DLB_GROW(p, n, cap) \
 	do { if ((n) >= (cap)) { (cap) = DLB_MORE(n, cap); \
 		(p) = dlb_xrealloc((p), (size_t)(cap), sizeof *(p)); } } while (0)

@@ -1,4 +1,5 @@
-/* See output.h. All is done relative to the folder, opened once, so that a rename of the folder changes nothing. */
+/* Writes output files: see output.h. All operations are relative to the folder, opened once, so
+ * renaming the folder has no effect. */
 #define _XOPEN_SOURCE 700	/* realpath */
 #include "util/output.h"
 
@@ -24,7 +25,7 @@ static const char *type_of(mode_t mode)
 	       S_ISBLK(mode) ? "it is a block device" : "it is no regular file";
 }
 
-/* A device is opened as it is: renaming something over it would replace it. */
+/* A device is opened directly: a rename would replace it by a file. */
 static int open_device(struct dlb_output *o, struct dlb_error *err)
 {
 	struct stat st;
@@ -39,7 +40,7 @@ static int open_device(struct dlb_output *o, struct dlb_error *err)
 	return 0;
 }
 
-/* The folder of `target`, and its name there. */
+/* Opens the folder of `target`; the file's name in it is o->name. */
 static int open_folder(struct dlb_output *o, const char *target, struct dlb_error *err)
 {
 	const char *slash = strrchr(target, '/');
@@ -63,7 +64,7 @@ bool dlb_output_is_aside(const char *name)
 	return !strncmp(name, ".dlb-", 5) && strspn(name + 5, "0123456789abcdef") == 16 && !strcmp(name + 21, ".part");
 }
 
-/* A name that nobody can foresee, and a file there that was not before. */
+/* Creates a temporary file with an unpredictable name. */
 static int open_aside(struct dlb_output *o, const struct stat *old, struct dlb_error *err)
 {
 	int fd = -1;
@@ -82,10 +83,10 @@ static int open_aside(struct dlb_output *o, const struct stat *old, struct dlb_e
 	if (fd < 0) {
 		cannot_write(o->path, err, strerror(errno));
 		free(o->aside);
-		o->aside = NULL;	/* not ours to remove */
+		o->aside = NULL;	/* not this process's file */
 		return -1;
 	}
-	/* Root writes over a user's file: it stays the user's. */
+	/* if root writes over a user's file, the user still owns it */
 	if (old && (old->st_uid != geteuid() || old->st_gid != getegid()) && fchown(fd, old->st_uid, old->st_gid) != 0)
 		errno = 0;
 	if ((old && fchmod(fd, old->st_mode & 0777) != 0) || !(o->f = fdopen(fd, "wb"))) {
@@ -96,7 +97,7 @@ static int open_aside(struct dlb_output *o, const struct stat *old, struct dlb_e
 	return 0;
 }
 
-/* `path` names a regular file or nothing. */
+/* Opens for `path` that is a regular file or does not exist. */
 static int open_file(struct dlb_output *o, const struct stat *old, struct dlb_error *err)
 {
 	char *target = old ? realpath(o->path, NULL) : dlb_xstrdup(o->path);
@@ -175,7 +176,7 @@ int dlb_output_keep_lines(struct dlb_output *o, int64_t n, struct dlb_error *err
 	return why ? dlb_fail(err, NULL, "cannot read '%s': %s", o->path, strerror(why)) : 0;
 }
 
-/* The name may have become something else meanwhile, which a rename would replace. */
+/* Checks that the name is still the same object before the rename replaces it. */
 static int rename_it(struct dlb_output *o)
 {
 	struct stat st;
@@ -205,7 +206,8 @@ int dlb_output_place(struct dlb_output *o, struct dlb_error *err)
 	return o->name && rename_it(o) != 0 ? cannot_write(o->path, err, strerror(errno)) : 0;
 }
 
-/* The rename is only safe on disk when the folder is; some file systems cannot sync one, which is theirs to answer for. */
+/* The folder must be synced too for the rename to be durable. File systems that
+ * cannot sync a folder are accepted. */
 static int sync_folder(int folder)
 {
 	return fsync(folder) != 0 && errno != EINVAL && errno != ENOTSUP ? -1 : 0;

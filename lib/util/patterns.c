@@ -1,3 +1,4 @@
+/* Name patterns from the command line: see patterns.h. */
 #include "util/patterns.h"
 #include <fnmatch.h>
 #include <stdio.h>

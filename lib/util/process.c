@@ -1,4 +1,4 @@
-/* See process.h. Linux: /proc, PR_SET_CHILD_SUBREAPER. */
+/* Finds and signals other processes: see process.h. Linux only: /proc, PR_SET_CHILD_SUBREAPER. */
 #define _GNU_SOURCE
 #include <ctype.h>
 #include <dirent.h>
@@ -13,7 +13,7 @@
 
 struct entry { pid_t pid, parent; char state; };
 
-/* "PID (NAME) STATE PARENT ...", where NAME may hold anything. */
+/* Parses "PID (NAME) STATE PARENT ...", where NAME may contain anything. */
 static int read_entry(const char *pid, struct entry *e)
 {
 	char path[64], line[1024], *after;
@@ -68,7 +68,7 @@ static struct entry *read_all(int *n)
 	return all;
 }
 
-/* Returns new: what descends from pid, *n of them. */
+/* Returns the *n descendants of pid: new. */
 static struct entry *read_descendants(pid_t pid, int *n)
 {
 	int n_all;

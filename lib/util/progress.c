@@ -1,5 +1,5 @@
-/* Progress of long work: one line on stderr that is written over, only on a terminal, only after a
- * second, ten times a second at most. */
+/* Progress of long work: one line on stderr that is overwritten, only on a terminal, only after a
+ * second, at most ten times a second. */
 #include "util/cli.h"
 
 #include <inttypes.h>

@@ -1,6 +1,6 @@
-/* Random numbers without hidden state: a counter-based generator (Philox 4x32-10; Salmon et al.,
- * SC 2011) keyed by (seed, stream), so that any element can be drawn in any order on any node,
- * and a small sequential one (xoshiro256**; Blackman and Vigna, 2018) for search algorithms. */
+/* Random numbers without hidden state: a counter-based generator (Philox 4x32-10; Salmon et al., SC 2011)
+ * keyed by (seed, stream), so that any element can be drawn in any order on any node; and a sequential
+ * generator (xoshiro256**; Blackman and Vigna, 2018) for search algorithms. */
 #ifndef DLB_UTIL_RNG_H
 #define DLB_UTIL_RNG_H
 #include <stdint.h>
@@ -10,8 +10,8 @@ void dlb_philox(uint64_t seed, uint64_t stream, uint64_t i, uint32_t out[4]);
 double dlb_philox_uniform(uint64_t seed, uint64_t stream, uint64_t i);	/* [0,1), 53 bits */
 double dlb_philox_normal(uint64_t seed, uint64_t stream, uint64_t i);	/* Box-Muller */
 
-/* Normals in single precision for filling tensors: draws i .. i + n - 1 give four each (both results of two Box-Muller pairs),
- * out[4 n]; each draw's do not depend on which others are asked for. */
+/* Single-precision normals for filling tensors: draws i .. i + n - 1 give four each (two Box-Muller pairs),
+ * out[4 n]. A draw gives the same values whichever others are computed. */
 void dlb_philox_normals(uint64_t seed, uint64_t stream, uint64_t i, int64_t n, float *out);
 
 struct dlb_rng { uint64_t s[4]; };

@@ -1,6 +1,6 @@
-/* SHA-256, by libmd, and by the processor's own instructions where it has them: eight times as fast, which
- * shows in the start of a run, whose model may be hundreds of megabytes. Apart from hash.c, so that only those who
- * need it are linked with it. */
+/* SHA-256 by the processor's SHA instructions if it has them, else by libmd. The instructions are eight times
+ * as fast, which shortens the start of a run with a model of hundreds of megabytes. A file apart from hash.c,
+ * so that only tools that need it link libmd. */
 #include <errno.h>
 #include <sha2.h>
 #include <stdbool.h>
@@ -31,7 +31,8 @@ static const uint32_t round_constant[64] = {
 	0x748f82ee, 0x78a5636f, 0x84c87814, 0x8cc70208, 0x90befffa, 0xa4506ceb, 0xbef9a3f7, 0xc67178f2,
 };
 
-/* n blocks of 64 bytes. The instructions want the state as words A B E F and C D G H, highest first. */
+/* Hashes n blocks of 64 bytes. The instructions need the state as words A B E F and C D G H, highest
+ * first. */
 __attribute__((target("sha,sse4.1,ssse3"))) static void blocks(uint32_t state[8], const unsigned char *p, size_t n)
 {
 	const __m128i swap = _mm_set_epi64x(0x0c0d0e0f08090a0b, 0x0405060700010203);
@@ -47,7 +48,7 @@ __attribute__((target("sha,sse4.1,ssse3"))) static void blocks(uint32_t state[8]
 		for (int i = 0; i < 4; i++)
 			w[i] = _mm_shuffle_epi8(_mm_loadu_si128((const __m128i *)(const void *)(p + 16 * i)), swap);
 #pragma GCC unroll 16
-		for (int i = 0; i < 16; i++) {		/* four rounds, then the words of the rounds 16 later */
+		for (int i = 0; i < 16; i++) {		/* four rounds, then the words for 16 rounds later */
 			const __m128i k = _mm_loadu_si128((const __m128i *)(const void *)(round_constant + 4 * i));
 			const __m128i wk = _mm_add_epi32(w[i % 4], k);
 

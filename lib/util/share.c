@@ -1,4 +1,5 @@
-/* Looks upward from where the running program lies, then where packages put things: a tool that was copied elsewhere. */
+/* Finds files of share/: first in folders above the running program, then where packages
+ * install them, for a copied tool. */
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -6,7 +7,7 @@
 
 static const char *const installed[] = { "/usr/local/share/dlb", "/usr/share/dlb" };
 
-/* The folder of the running program, links followed; false: not known. */
+/* Folder of the running program, links resolved; false: unknown. */
 static bool find_here(char *here, size_t size)
 {
 	const ssize_t n = readlink("/proc/self/exe", here, size - 1);
@@ -31,7 +32,8 @@ static bool there(const char *root, const char *share, const char *folder, const
 
 bool dlb_share_find(const char *folder, const char *name, char *path, size_t size)
 {
-	enum { LEVELS = 4 };			/* build/san-x/bin/tool is three below the tree's root */
+	/* build/san-x/bin/tool is three levels below the root of the tree */
+	enum { LEVELS = 4 };
 	char here[3000];
 
 	if (!*name || strchr(name, '/'))

@@ -1,4 +1,4 @@
-/* Medians and friends: see stats.h. */
+/* Median, quantiles and errors: see stats.h. */
 #include "util/stats.h"
 
 #include <math.h>
@@ -45,7 +45,7 @@ double dlb_mean(const double *x, int n)
 	return n > 0 ? sum / n : 0;
 }
 
-/* For normal noise the median's standard error is sqrt(pi/2) sigma / sqrt(n); sigma = 1.4826 MAD. */
+/* For normal noise the standard error of the median is sqrt(pi/2) sigma / sqrt(n); sigma = 1.4826 MAD. */
 double dlb_median_se(const double *x, int n)
 {
 	double *d, m, mad;

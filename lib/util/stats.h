@@ -1,4 +1,4 @@
-/* Medians and friends over small arrays. Each works on a copy; n = 0 gives 0. */
+/* Median, quantiles and errors of small arrays. Each function works on a copy; n = 0 gives 0. */
 #ifndef DLB_UTIL_STATS_H
 #define DLB_UTIL_STATS_H
 double dlb_median(const double *x, int n);

@@ -1,9 +1,10 @@
+/* The UTF-8 check: see utf8.h. */
 #include "util/utf8.h"
 #include <stdint.h>
 
 bool dlb_is_utf8(const char *text, size_t n)
 {
-	const uint8_t *s = (const uint8_t *)text, *end = n ? s + n : s;	/* an empty string may have no bytes at all */
+	const uint8_t *s = (const uint8_t *)text, *end = n ? s + n : s;	/* text may be NULL if n is 0 */
 	while (s < end) {
 		const int more = *s < 0x80 ? 0 : *s >= 0xc2 && *s < 0xe0 ? 1 : *s >= 0xe0 && *s < 0xf0 ? 2 :
 				 *s >= 0xf0 && *s < 0xf5 ? 3 : -1;
