@@ -1,8 +1,8 @@
-/* The envelope: reading, writing, versions, sections and what stands on them. See doc.h.
+/* The envelope of a document: reading, writing, versions, sections and their dependencies. See doc.h.
  *
- * Text is parsed by jansson as a whole and printed by our own few lines on top of print.c: one member
- * or array element a line down to the elements of a section's arrays, each of those compact. So diff shows
- * the op that changed, and a hundred thousand ops are a hundred thousand lines, not millions. */
+ * jansson parses the whole text. print.c and the functions here write it: one line per member or array
+ * element, down to the elements of a section's arrays, which are compact. So a diff shows the changed op, and
+ * a hundred thousand ops are a hundred thousand lines, not millions. */
 #include "doc/doc.h"
 
 #include <errno.h>
@@ -18,8 +18,8 @@
 
 enum { OUR_MAJOR = 1, OUR_MINOR = 0 };
 
-/* The envelope, in the order in which it is written. `on` names the sections whose replacement drops this
- * one (the balance section's own rule is in dlb_doc_set); `maker` is the tool that writes it. */
+/* Members of the envelope in writing order. `on`: replacing one of these sections drops this one (dlb_doc_set
+ * has the rule for balance); `maker`: the tool that writes it. */
 static const struct section { const char *name, *on, *maker; } sections[] = {
 	{ "graph", "", "dlb-profile MODEL.onnx" },
 	{ "profile", " graph ", "dlb-profile MODEL.onnx" },
@@ -183,7 +183,7 @@ static bool holds_containers(const json_t *array)
 	return false;
 }
 
-/* Objects, and arrays of containers, take a line per member down to depth 3 (root 0, section 1). */
+/* Objects, and arrays of containers, get a line per member down to depth 3 (root 0, section 1). */
 static int put(struct dlb_printer *p, json_t *v, int depth)
 {
 	const char *key;
@@ -295,7 +295,7 @@ void dlb_doc_set(struct dlb_doc *d, const char *section, json_t *value)
 	for (int i = 0; i < DLB_LEN(sections); i++)
 		if (strstr(sections[i].on, word))
 			json_object_del(d->root, sections[i].name);
-	/* Weights belong to node ids (0 .. count - 1), which a cluster of another size does not have. */
+	/* weights belong to node ids 0 .. count - 1, which a cluster of another size does not have */
 	if (!strcmp(section, "cluster") && n_nodes(value) != n_nodes(dlb_doc_section(d, "cluster")))
 		json_object_del(d->root, "balance");
 	dlb_doc_put(d, section, value);

@@ -1,7 +1,7 @@
-/* Hashes of parts of a document, by value: what was made from what, whoever reprinted it in between.
+/* Hashes parts of a document by value, so that reformatting changes no hash.
  *
- * Members are taken in sorted order; a number is an int64 when it has an integer's value (1 and 1.0 are
- * equal, as jq makes no difference), else the bits of its double. */
+ * Members are sorted. A number with an integer's value is hashed as int64 (1 and 1.0 are equal, as in jq),
+ * any other as the bits of its double. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,7 +10,8 @@
 #include "util/hash.h"
 #include "util/mem.h"
 
-struct member { uint64_t head; const char *name; const json_t *value; };	/* head: how the name begins, sorted alike */
+/* head: first bytes of the name, in the same order */
+struct member { uint64_t head; const char *name; const json_t *value; };
 
 static uint64_t head_of(const char *name)
 {
@@ -31,7 +32,7 @@ static int by_name(const void *a, const void *b)
 	return before(a, b) ? -1 : before(b, a);
 }
 
-/* Most objects have a handful of members, nearly sorted: qsort would cost more than hashing them. */
+/* Insertion sort: most objects have few members, nearly sorted; qsort would cost more than the hash. */
 static void sort(struct member *m, size_t n)
 {
 	if (n > 32) {
@@ -126,12 +127,10 @@ uint64_t dlb_doc_hash(const json_t *v, const char *const *skip)
 	return v ? hash(DLB_HASH_INIT, v, skip) : DLB_HASH_INIT;
 }
 
-/* What an input's hash leaves out at every depth: the optimizer is chosen when the plan runs, and changes no
- * op id. */
+/* Members that input hashes skip at every depth: the optimizer is chosen for the run and changes no op id. */
 static const char *const not_hashed[] = { "optimizer", "hyper", NULL };
 
-/* The hashes of a section's own inputs (an object at its top) say nothing new and are left out too; the
- * operands of an op, which have the same name, count. */
+/* Hashes a section. Its own "inputs" (an object at its top) is skipped; "inputs" of an op are hashed. */
 static void hash_section(const struct dlb_doc *d, const char *section, char out[17])
 {
 	json_t *v = dlb_doc_section(d, section), *own = NULL;
@@ -178,7 +177,8 @@ int dlb_doc_check_inputs(const struct dlb_doc *d, const char *section, struct dl
 		hash_section(d, names[i], is);
 		if (strcmp(was, is)) {
 			dlb_ref_fail(&r, err, "made from another %s than the document has", names[i]);
-			if (!strcmp(section, "cost") && !dlb_doc_section(d, "profile"))	/* another tool's file has nothing to make it of */
+			/* another tool's file has no profile to make costs from */
+			if (!strcmp(section, "cost") && !dlb_doc_section(d, "profile"))
 				return dlb_hint(err, "make it again: run the tools from dlb-costmodel on; costs that dlb-convert "
 						"brought hold on without the member: jq 'del(.cost.inputs)'");
 			return dlb_hint(err, "make it again: run the tools from %s on",

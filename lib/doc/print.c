@@ -1,5 +1,6 @@
-/* Compact JSON, byte for byte as jansson's json_dumps(JSON_COMPACT | JSON_ENCODE_ANY | JSON_REAL_PRECISION(17))
- * prints it, in a tenth of its time: it hands every token to a function, prints every number by printf. */
+/* Compact JSON, byte for byte as jansson's json_dumps(JSON_COMPACT | JSON_ENCODE_ANY |
+ * JSON_REAL_PRECISION(17)), in a tenth of its time: jansson passes every token to a function and
+ * prints every number by printf. */
 #include "doc/print.h"
 
 #include <errno.h>
@@ -9,7 +10,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { FLAGS = JSON_COMPACT | JSON_ENCODE_ANY | JSON_REAL_PRECISION(17), MOST = 32 };	/* MOST: bytes of a number */
+/* MOST: bytes of a number */
+enum { FLAGS = JSON_COMPACT | JSON_ENCODE_ANY | JSON_REAL_PRECISION(17), MOST = 32 };
 typedef unsigned __int128 wide;
 
 static void put_out(struct dlb_printer *p, const char *s, size_t n)
@@ -24,7 +26,7 @@ void dlb_print_flush(struct dlb_printer *p)
 	p->n = 0;
 }
 
-/* Where n more bytes may be put. */
+/* Returns space for n more bytes. */
 static char *room(struct dlb_printer *p, size_t n)
 {
 	if (sizeof p->text - p->n < n)
@@ -62,7 +64,7 @@ static void put_int(struct dlb_printer *p, int64_t i)
 	dlb_print_text(p, at, (size_t)(text + sizeof text - at));
 }
 
-/* What only jansson knows how to print. */
+/* Prints through jansson what the code here does not handle. */
 static int put_odd(struct dlb_printer *p, const json_t *v)
 {
 	char *text = v ? json_dumps(v, FLAGS) : NULL;
@@ -73,7 +75,7 @@ static int put_odd(struct dlb_printer *p, const json_t *v)
 	return text ? 0 : -1;
 }
 
-/* Text that needs no escapes; jansson sees to the rest. */
+/* Prints a string that needs no escapes; passes others to jansson. */
 int dlb_print_string(struct dlb_printer *p, const char *s, size_t n)
 {
 	bool plain = true;
@@ -106,8 +108,8 @@ static wide power_of_ten(int k)				/* 0 .. 38: below 2^127 */
 	return k < 20 ? few[k] : (wide)few[k - 19] * few[19];
 }
 
-/* x * 10^k, x = m / 2^s with 1 <= s <= 126 and m < 2^53, the result below 2^64: rounded down, and whether up is
- * nearer (ties to even). Exact: the product has at most 180 bits. */
+/* Computes x * 10^k for x = m / 2^s with 1 <= s <= 126 and m < 2^53, result below 2^64, rounded down; *up:
+ * rounding up is nearer (ties to even). Exact: the product has at most 180 bits. */
 static uint64_t scale(uint64_t m, int s, int k, bool *up)
 {
 	wide ten = power_of_ten(k), low = (wide)m * (uint64_t)ten, high = (wide)m * (uint64_t)(ten >> 64) + (low >> 64), rest, half;
@@ -125,8 +127,8 @@ static uint64_t scale(uint64_t m, int s, int k, bool *up)
 	return q;
 }
 
-/* The 17 digits of x > 0 as a number from 10^16 to below 10^17, and the exponent of the first; false: x is too large or
- * too small for the arithmetic here. */
+/* Returns the 17 digits of x > 0 as an integer in [10^16, 10^17), and the exponent of the first digit; false:
+ * x is too large or too small for this arithmetic. */
 static bool digits_of(double x, uint64_t *digits, int *exponent)
 {
 	const uint64_t least = UINT64_C(10000000000000000);
@@ -137,7 +139,8 @@ static bool digits_of(double x, uint64_t *digits, int *exponent)
 	if (!(x >= 1e-21 && x < 1e15))
 		return false;
 	m = (uint64_t)(frexp(x, &two) * 0x1p53);
-	ten = ((two - 1) * 78913) >> 18;		/* floor(log10(2^(two - 1))): the exponent, or one less */
+	/* floor(log10(2^(two - 1))): the exponent, or one less */
+	ten = ((two - 1) * 78913) >> 18;
 	while ((q = scale(m, 53 - two, 16 - ten, &up)) >= 10 * least)
 		ten++;
 	if (q < least)
@@ -152,7 +155,8 @@ static bool digits_of(double x, uint64_t *digits, int *exponent)
 	return true;
 }
 
-/* As "%.17g" prints it, without the zeros and the plus of an exponent, with ".0" where it would look like an integer. */
+/* Prints as "%.17g", without zeros and plus in the exponent, and with ".0" if it would look like an
+ * integer. */
 static int put_real(struct dlb_printer *p, const json_t *v)
 {
 	double x = json_real_value(v);
@@ -190,7 +194,8 @@ static int put_real(struct dlb_printer *p, const json_t *v)
 		at += 1 - e;
 		memcpy(at, digit, (size_t)n);
 		at += n;
-	} else {					/* below 10^15 and no integer: there are digits after the point */
+	/* below 10^15 and not an integer: has digits after the point */
+	} else {
 		memcpy(at, digit, (size_t)e + 1);
 		at[e + 1] = '.';
 		memcpy(at + e + 2, digit + e + 1, (size_t)(n - e - 1));

@@ -1,5 +1,5 @@
-/* References into a document: a value, and the JSON Pointer (RFC 6901) that leads to it, made only when a
- * message needs it. See doc.h. */
+/* References into a document: a value, and its JSON Pointer (RFC 6901), which is built
+ * only for a message. See doc.h. */
 #include <math.h>
 #include <stdarg.h>
 #include <string.h>
@@ -95,7 +95,7 @@ int dlb_ref_int(const struct dlb_ref *r, int64_t min, int64_t max, int64_t *out,
 	if (json_is_integer(r->v))
 		i = json_integer_value(r->v);
 	else if (json_is_real(r->v) && x == floor(x) && fabs(x) < 0x1p63)
-		i = (int64_t)x;		/* 3.0, as some printers write 3 */
+		i = (int64_t)x;		/* some printers write 3 as 3.0 */
 	else
 		return wrong_type(r, "an integer", err);
 	if (i < min)
@@ -123,7 +123,7 @@ int dlb_ref_real(const struct dlb_ref *r, double min, double max, double *out, s
 
 /* ---- members ---- */
 
-/* 1: r has the member, in *m; 0: it has not and need not; -1: error. */
+/* Returns 1: r has the member, in *m; 0: it is absent and optional; -1 with err. */
 static int member(const struct dlb_ref *r, const char *key, int opt, struct dlb_ref *m, struct dlb_error *err)
 {
 	*m = dlb_ref_at(r, key);
@@ -216,7 +216,8 @@ int dlb_ref_known(const struct dlb_ref *r, const char *const *known, struct dlb_
 {
 	const char *key, *near;
 	json_t *v;
-	int n = 0, next = 0;				/* next: members mostly come in the order of `known` */
+	/* next: members are usually in the order of `known` */
+	int n = 0, next = 0;
 
 	if (!json_is_object(r->v))
 		return wrong_type(r, "an object", err);
