@@ -1,4 +1,4 @@
-/* The balance section:
+/* Reads and writes the balance section:
  *
  *     {"rule": "log", "round": 3, "stable": 2, "converged": false, "keep": false, "reason": null,
  *      "weights": [1.2, 0.8], "kappa": [1, 2], "kappa_mean": [1, 2], "kappa_rounds": [3, 1],
@@ -9,8 +9,8 @@
  *      "best_placement": [0, 0, 1, ...],
  *      "history": [{"round": 1, "step_s": ..., "plan_hash": "...", "weights": [...], ...}]}
  *
- * weights, round and converged are what scripts may rely on; a section written by hand may hold only
- * weights. Sizes are checked against the cluster: weights belong to its node ids. */
+ * weights, round and converged are stable for scripts. A section written by hand may have only weights. Sizes
+ * are checked against the cluster: weights belong to its node ids. */
 #include "balance/rules.h"
 #include <math.h>
 #include <string.h>
@@ -110,7 +110,7 @@ json_t *dlb_balance_write(const struct dlb_balance *b)
 
 /* ---- reading ---- */
 
-/* n numbers in [min, max] as a new array in *out; an absent one leaves *out. */
+/* Reads n numbers in [min, max] into a new array *out; if absent, *out is unchanged. */
 static int get_reals(const struct dlb_ref *r, const char *key, int opt, double min, double max, struct dlb_balance *b,
 		     double **out, struct dlb_error *err)
 {
@@ -155,7 +155,7 @@ static int get_hash(const struct dlb_ref *r, char out[17], struct dlb_error *err
 	return 0;
 }
 
-/* A string that may be null. */
+/* Reads a string or null. */
 static int get_word(const struct dlb_ref *r, const char *key, struct dlb_balance *b, const char **out, struct dlb_error *err)
 {
 	struct dlb_ref at = dlb_ref_at(r, key);

@@ -1,16 +1,16 @@
-/* The gate: is the plan that the new weights lead to worth its while? And the whole turn of the wheel.
+/* The gate decides whether a new plan is worth the change; and dlb_rebalance, one whole
+ * balancing round. A plan is adopted if
  *
  *     rounds_left * (T_now - T_predicted (1 + err)) > t_plan + t_drain + moved_bytes/bandwidth + t_warmup
  *
- * T_now is the best plan's measured time, for that is what keeping it would give. T_predicted is this
- * round's time less what the two plans' simulated steps (under kappa and weights) differ by: time that the
- * model does not explain stays; where the model takes too much, the difference shrinks in proportion. err is
- * the 90th percentile of how much longer than such a prediction the rounds that followed one have taken (the drift
- * that all nodes have in common taken off); not less than what noise makes of T_now, nor than the greatest standard
- * error of a kappa, by which the planner sees gains that are none, nor than 2 %. Rounds are counted in steps, of as many a round as this
- * one had. Planning happens beside the run and costs it nothing (t_plan = 0); draining and warming up cost a
- * step each.
- */
+ * T_now is the best plan's measured time: the alternative is to keep that plan. T_predicted is this round's
+ * time minus the difference of both plans' simulated steps (under kappa and weights). So time that the
+ * model does not explain stays in the prediction; if the model predicts too much, the difference is scaled
+ * down. err is the largest of: the 90th percentile of (measured / predicted - 1) over earlier predictions,
+ * with the drift common to all nodes removed; 3 standard errors of T_now; the largest standard error of a
+ * kappa, because such errors let the planner see gains that do not exist; 2 %. Rounds are counted in steps,
+ * as many per round as in this one. Planning runs beside the training and costs nothing (t_plan = 0);
+ * draining and warm-up cost one step each. */
 #include "balance/rules.h"
 #include "place/place.h"
 #include "util/stats.h"
@@ -20,8 +20,8 @@
 
 static const double least_error = 0.02;
 
-/* Of step / expected - 1, over rounds since the last change point in which the model held: what one foretold that was
- * mended since says nothing of the next. */
+/* err of the formula above. Uses rounds since the last change point, except those with corrected kappa: their
+ * predictions came from another model. */
 static double prediction_error(const struct dlb_balance *b, const struct dlb_load *l)
 {
 	double *e = dlb_xcalloc((size_t)b->n_history + 1, sizeof *e), q;
@@ -64,7 +64,7 @@ static void keep_best(struct dlb_balance *b)
 	b->expected_s = b->best_step_s;
 }
 
-/* The planner has another plan to offer. */
+/* Decides between the present plan and another one that the planner offers. */
 static void judge(const struct dlb_scene *s, const struct dlb_load *l, const struct dlb_balance_options *o,
 		  const struct dlb_plan *next, double ranked_now_s, double ranked_next_s, struct dlb_balance *b)
 {
@@ -74,12 +74,12 @@ static void judge(const struct dlb_scene *s, const struct dlb_load *l, const str
 	double price = 2 * l->round_s + next->moved_bytes / least_bandwidth(&s->cluster);
 
 	if (!isfinite(ranked_now_s)) {
-		/* What runs would not fit any more: anything that does is better. */
+		/* the present plan no longer fits: any plan that fits is better */
 		b->keep = false;
 		b->expected_s = next->value_s;
 	} else if (ran_before(b, next->hash)) {
-		/* It would go round in a circle: the best of what has been measured it is. The first two rounds
-		 * teach the model what the nodes are like; a return then is not yet a circle. */
+		/* A cycle: keep the best measured plan. In the first two rounds the model is still learning
+		 * the nodes' speeds, so a return there is no cycle. */
 		keep_best(b);
 		if (b->n_history > 2 || !b->history[b->n_history - 1].held) {
 			b->converged = true;
@@ -93,7 +93,8 @@ static void judge(const struct dlb_scene *s, const struct dlb_load *l, const str
 	}
 }
 
-/* What would be planned now; *same: what runs. Else the steps of both by the model as it is. */
+/* Plans again. *same: the result is the present plan. Otherwise both plans' simulated
+ * steps under the present model. */
 static int plan_again(const struct dlb_scene *s, const struct dlb_problem *p, struct dlb_plan *next, bool *same, double *now_s,
 		      double *next_s, struct dlb_error *err)
 {
@@ -104,7 +105,8 @@ static int plan_again(const struct dlb_scene *s, const struct dlb_problem *p, st
 	if (shared ? dlb_place_replicas(p, &choice, algorithm, s->plan.placement, next, &kept, err) :
 		     dlb_place_again(p, algorithm, s->plan.placement, next, &kept, err))
 		return -1;
-	*same = (kept && !shared) || !strcmp(next->hash, s->plan.hash);	/* shares change where the placement is kept */
+	/* shares may change though the placement is kept */
+	*same = (kept && !shared) || !strcmp(next->hash, s->plan.hash);
 	if (*same)
 		return 0;
 	*next_s = dlb_place_plan_s(p, next);
@@ -130,7 +132,7 @@ int dlb_balance_gate(const struct dlb_scene *s, const struct dlb_load *l, const 
 	if (dlb_problem_init(&p, err))
 		return -1;
 	if (plan_again(s, &p, &next, &same, &now_s, &next_s, &why)) {
-		/* No other plan fits; the one that runs does. */
+		/* no other plan fits; the present one does */
 		dlb_problem_release(&p);
 		if (why.status == 1) {
 			keep_best(b);
@@ -141,7 +143,7 @@ int dlb_balance_gate(const struct dlb_scene *s, const struct dlb_load *l, const 
 		return -1;
 	}
 	if (same) {
-		/* The plan stays, and its order too when it is the best one. */
+		/* The plan stays; if it is the best one, its order too. */
 		b->keep = !strcmp(s->plan.hash, b->best_plan_hash);
 		b->expected_s = l->round_s;
 	} else {

@@ -1,18 +1,20 @@
-/* Mending the cost model: kappa_i from what was measured, round by round.
+/* Corrects the cost model: estimates kappa_i from the measurements of each round.
  *
- * Runs of one plan differ by more than the steps within a run say (a neighbour on the host, memory that came to lie
- * elsewhere): by s, which is learnt here too. With m_i = measured busy / predicted busy under the costs alone, k_i the
- * mean so far, over n_i rounds, N nodes measured in this round, and e_i the relative standard error of busy_i within it:
+ * Rounds with the same plan differ by more than the steps within a round (a neighbour on the host, another
+ * memory placement): by s, which is estimated here too. With m_i = measured busy / predicted busy by the
+ * costs alone, k_i the mean so far over n_i rounds, N nodes measured in this round, and e_i the relative
+ * standard error of busy_i within it:
  *
- *     drift    c = median of ln m_i - ln k_i over the nodes: a clock that all have in common shifts no load; every k_i
- *              takes it at once, those of nodes without work too (they stay as much faster or slower than the others as they
- *              were), and so do the times that plans have been measured to take
+ *     drift    c = median over the nodes of ln m_i - ln k_i. A common change of clock moves no load, so it
+ *              is applied at once to every k_i, also of nodes without ops (their relative speed stays), and
+ *              to the measured times of earlier plans
  *     mean     d_i = ln m_i - ln k_i - c;  ln k_i += c + d_i / (n_i + 1), n_i <= 4
  *     jump     |d_i| > max(0.05, 3 sqrt((s^2 + e_i^2) (1 + 1/n_i) (1 - 1/N))): k_i = m_i, n_i = 1
- *     spread   E d_i^2 = (s^2 + e_i^2) (1 + 1/n_i) (1 - 1/N): s^2 is the mean of what rounds say by that (jumps counted as
- *              what would just not be one), not below 0; what is usual counts as one round
+ *     spread   E d_i^2 = (s^2 + e_i^2) (1 + 1/n_i) (1 - 1/N): s^2 is the mean over rounds of its estimates
+ *              from this equation, at least 0; a jump counts as the largest deviation that is none, the
+ *              initial value as one round
  *
- * kappa_i is k_i, but for nodes of a kind whose k lie within their noise of one another: they get their geometric mean. */
+ * kappa_i is k_i, except that nodes of a kind with k equal within their noise get their geometric mean. */
 #include "balance/rules.h"
 #include "util/stats.h"
 #include <math.h>
@@ -22,7 +24,7 @@ static const double kappa_moved = 0.05, most_rounds = 4;
 
 struct kappa { double deviation, value, se; int node, kind; };	/* deviation: d_i; se: relative */
 
-/* The nodes that computed in this round, and the drift. */
+/* Collects the nodes that computed in this round, and the drift. */
 static int measure(const struct dlb_load *l, const struct dlb_balance *b, struct kappa *k, double *ln_drift)
 {
 	double *off = dlb_xcalloc((size_t)b->n_nodes + 1, sizeof *off);
@@ -43,7 +45,7 @@ static int measure(const struct dlb_load *l, const struct dlb_balance *b, struct
 	return n;
 }
 
-/* d_i^2 for a spread of 1: of a mean of n_i rounds, N nodes and their common drift. */
+/* Expected d_i^2 for a spread of 1: deviation from a mean of n_i rounds, N nodes, common drift removed. */
 static double deviation2_of_one(const struct dlb_balance *b, int node, int n)
 {
 	return n > 1 ? (1 + 1 / b->kappa_rounds[node]) * (1 - 1.0 / n) : 0;
@@ -54,7 +56,7 @@ static double least_jump(const struct dlb_balance *b, const struct kappa *k, int
 	return fmax(kappa_moved, 3 * hypot(b->spread, k->se) * sqrt(deviation2_of_one(b, k->node, n)));
 }
 
-/* s by this round's deviations, as they were under the s so far. */
+/* Estimates s from this round's deviations. */
 static double learn_spread(const struct dlb_balance *b, const struct kappa *k, int n, int *rounds)
 {
 	double sum = 0, s2 = b->spread * b->spread;
@@ -98,8 +100,8 @@ static bool alike(const struct kappa *a, const struct kappa *b)
 	return a->kind == b->kind && b->value <= (1 + fmax(kappa_moved, 3 * hypot(a->se, b->se))) * a->value;
 }
 
-/* Nodes of a kind whose kappas lie within 5 %, or within their noise, are alike. What is left of the noise then cannot
- * move work between equal nodes. */
+/* Nodes of a kind with kappas within 5 %, or within their noise, are equal: they share one kappa, so that
+ * noise moves no work between them. */
 static void pool(struct kappa *k, int n)
 {
 	qsort(k, (size_t)n, sizeof *k, by_kind_then_value);

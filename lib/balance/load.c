@@ -1,13 +1,13 @@
-/* A round's load, from the report; and what the simulator says of the plan that ran: its busy times under
- * the costs alone, its step under the corrected costs, and the waiting that even a balanced replay has. */
+/* Reads a round's load from the report, and simulates the plan that ran: its busy times by the costs alone,
+ * its step by the corrected costs, and the waiting that remains when all nodes are balanced. */
 #include "balance/balance.h"
 #include "optim/kfac.h"
 #include "optim/optim.h"
 #include <math.h>
 #include <string.h>
 
-static const double at_limit = 0.98;	/* of a node's memory: no op of any size would still fit */
-static const double usual_spread = 0.04;	/* between rounds: in the middle of what hosts with neighbours have shown */
+static const double at_limit = 0.98;	/* fraction of a node's memory: beyond it no op fits */
+static const double usual_spread = 0.04;	/* between rounds: typical of shared hosts */
 
 int dlb_scene_read(const struct dlb_doc *d, struct dlb_scene *s, struct dlb_error *err)
 {
@@ -16,7 +16,7 @@ int dlb_scene_read(const struct dlb_doc *d, struct dlb_scene *s, struct dlb_erro
 	json_t *section;
 
 	memset(s, 0, sizeof *s);
-	/* The last section first: what is missing is then named by the tool that has not been run. */
+	/* Last section first, so the error names the last tool that was not run. */
 	if (dlb_doc_need(d, "report", &section, err) || dlb_doc_need(d, "plan", &section, err) ||
 	    dlb_optimizer_read(d, &o, err) || dlb_graph_read(d, &s->graph, err) || dlb_optimizer_bind(&s->graph, o.rule, err) ||
 	    dlb_cluster_read(d, &s->cluster, err) ||
@@ -55,7 +55,7 @@ static int check_report(const struct dlb_scene *s, struct dlb_error *err)
 	return 0;
 }
 
-/* Whether a kind has a kernel for some op that stands on another node. */
+/* True if the node's kind has a kernel for some op on another node. */
 static bool could_take(const struct dlb_scene *s, int node)
 {
 	for (int i = 0; i < s->plan.n_ops; i++)
@@ -69,7 +69,7 @@ static double peak_bytes(const struct dlb_scene *s, int i)
 	return s->report.node[i].peak_bytes > 0 ? s->report.node[i].peak_bytes : s->plan.node[i].peak_bytes;
 }
 
-/* Simulates under `scale`, NULL for the costs alone; busy and wait may be NULL. */
+/* Simulates with times multiplied by `scale` (NULL: the costs alone). busy and wait may be NULL. */
 static int replay(const struct dlb_scene *s, const struct dlb_program *g, const double *scale, double *step_s,
 		  double *busy_s, double *wait_s, struct dlb_error *err)
 {
@@ -88,7 +88,7 @@ static int replay(const struct dlb_scene *s, const struct dlb_program *g, const 
 	return 0;
 }
 
-/* The three replays; `scale` is room for one number a node. */
+/* Runs the three simulations; `scale` has space for one number per node. */
 static int simulate(const struct dlb_scene *s, const struct dlb_program *g, const double *kappa, double *scale,
 		    struct dlb_load *l, struct dlb_error *err)
 {

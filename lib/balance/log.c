@@ -1,21 +1,21 @@
-/* The rule `log`, the default: first mend the model, then the weights.
+/* The rule `log`, the default: corrects the cost model first, then the weights.
  *
- *     kappa_i     measured busy / predicted busy, mean over rounds (kappa.c). In a round in which some kappa moved
- *                 against the others by more than 5 % the weights are held: nothing is corrected twice.
- *     times       of plans measured before follow the drift that all nodes have in common
- *     SE          of busy times and of T: what the steps within the round say, and the spread between rounds
- *     weights     move only when the round took longer than the corrected model foresaw, and some node's
+ *     kappa_i     measured busy / predicted busy, mean over rounds (kappa.c). If a kappa moved by more than
+ *                 5 % against the others, the weights are held in that round: nothing is corrected twice.
+ *     times       of earlier plans are multiplied by the drift common to all nodes
+ *     SE          of busy times and of T: standard error within the round, plus the spread between rounds
+ *     weights     change only if the round took longer than the corrected model predicted, and some node's
  *                 waiting is more than 0.02 T from the mean
- *     dead band   act on i only if |v_i - vbar| > max(2 SE_i, 0.005 T)
- *     gain        one eta for all nodes, 0.8 at first; halved, floor 0.1, when a node's significant
- *                 v_i - vbar changes sign; back to 0.8 at a change point
+ *     dead band   node i changes only if |v_i - vbar| > max(2 SE_i, 0.005 T)
+ *     gain        one eta for all nodes, initially 0.8; halved (at least 0.1) if a node's significant
+ *                 v_i - vbar changes sign; 0.8 again at a change point
  *     update      ln w_i += eta * clip(ln((T - vbar) / (T - v_i)), -ln 2, +ln 2)
  *     stop        A: max v - vbar <= 0.02 T and B: vbar <= 0.03 T for two rounds, or the plan unchanged for
- *                 N rounds, or a plan seen before (a cycle), or the limit of rounds; on the best plan.
+ *                 N rounds, or an earlier plan again (a cycle), or the limit of rounds; keeps the best plan
  *
  * To first order the update is w_i *= 1 + eta (v_i - vbar) / T. With shares of load in proportion to the
- * weights and elasticity e of busy time in share, the spread of the log-weights shrinks by 1 - eta e_min a
- * round whenever eta e_max <= 1 (Hilbert's projective metric). */
+ * weights and elasticity e of busy time in share, the spread of the log-weights shrinks by a factor 1 - eta
+ * e_min per round if eta e_max <= 1 (Hilbert's projective metric). */
 #include "balance/rules.h"
 #include <math.h>
 #include <stdlib.h>
@@ -26,13 +26,13 @@ static const double ln2 = 0.69314718055994530942;
 static const double test_a_within = 0.02, test_b_within = 0.03, dead_band = 0.005,
 		    foreseen = 0.03;
 
-/* Standard error of the round's T as a measurement of its plan. */
+/* Standard error of the round's T as a measurement of its plan, including the spread between rounds. */
 static double step_se_s(const struct dlb_load *l, const struct dlb_balance *b)
 {
 	return hypot(l->round_se_s, b->spread * l->round_s);
 }
 
-/* The same plan (the best one, or the last round's) suddenly takes another time than before. */
+/* True if the same plan (the best one, or the last round's) suddenly takes another time. */
 static bool change_point(const struct dlb_load *l, const struct dlb_balance *b)
 {
 	const struct dlb_balance_round *now = &b->history[b->n_history - 1];
@@ -49,8 +49,8 @@ static bool change_point(const struct dlb_load *l, const struct dlb_balance *b)
 	       fabs(l->round_s - was) > 3 * hypot(step_se_s(l, b), was_se);
 }
 
-/* Whether no node's waiting is far from the mean: nothing that weights could even out. (Test A alone would
- * say so of one slow node among many, too.) */
+/* True if no node's waiting is far from the mean: weights cannot improve it. (Test A alone would also pass
+ * with one slow node among many.) */
 static bool is_even(const struct dlb_load *l, const double *v, double vbar)
 {
 	for (int i = 0; i < l->n_nodes; i++)
@@ -59,9 +59,8 @@ static bool is_even(const struct dlb_load *l, const double *v, double vbar)
 	return true;
 }
 
-/* Whether the model foresaw this round. Then the waiting that is left is the plan's own (ops that cannot be
- * cut, a graph too narrow), which the planner knew of: weights are for what the model cannot express, and
- * would only stir. */
+/* True if the model predicted this round. Then the remaining waiting belongs to the plan (ops that cannot be
+ * split, a narrow graph), and the planner knew it. Weights correct only what the model cannot express. */
 static bool is_foreseen(const struct dlb_load *l, const struct dlb_balance *b)
 {
 	double predicted_s = l->predicted_s * b->history[b->n_history - 1].drift;
@@ -69,7 +68,7 @@ static bool is_foreseen(const struct dlb_load *l, const struct dlb_balance *b)
 	return predicted_s > 0 && l->round_s - predicted_s <= fmax(3 * step_se_s(l, b), foreseen * l->round_s);
 }
 
-/* v_i, their mean and greatest over F. */
+/* Computes v_i, and their mean and maximum over F. */
 static void find_excess(const struct dlb_load *l, double *v, struct dlb_balance_round *r)
 {
 	double sum = 0;
@@ -98,7 +97,7 @@ static void update_weights(const struct dlb_load *l, const double *v, double vba
 			double d = v[i] - vbar, se = hypot(l->busy_se_s[i], step_se_s(l, b));
 			if (!l->free_node[i] || fabs(d) <= fmax(2 * se, dead_band * T))
 				continue;
-			if (pass == 0) {	/* the gain first: one for all nodes */
+			if (pass == 0) {	/* first the gain: one for all nodes */
 				turned |= b->last_sign[i] * d < 0;
 				b->last_sign[i] = d > 0 ? 1 : -1;
 				continue;
@@ -114,7 +113,7 @@ static void update_weights(const struct dlb_load *l, const double *v, double vba
 		dlb_balance_rescale(b);
 }
 
-/* The least time measured wins; a plan measured again has the mean of its rounds. */
+/* The plan with the shortest measured time is best; a plan measured again gets the mean of its rounds. */
 static void note_best(const struct dlb_load *l, struct dlb_balance *b)
 {
 	if (b->best_rounds && !strcmp(b->best_plan_hash, l->plan_hash)) {
@@ -134,7 +133,7 @@ static void note_best(const struct dlb_load *l, struct dlb_balance *b)
 	dlb_balance_hold_plan(b, l);
 }
 
-/* Whether this round's plan ran before, with another in between, since the last change point. */
+/* True if this round's plan ran before, with another plan between, since the last change point. */
 static bool is_cycle(const struct dlb_balance *b)
 {
 	const struct dlb_balance_round *now = &b->history[b->n_history - 1];
@@ -163,7 +162,7 @@ static void stop(struct dlb_balance *b, const char *reason)
 	b->expected_s = b->best_step_s;
 }
 
-/* Whether this round is the last; kept: this round's plan was held, so a return to it is no cycle. */
+/* True if this round is the last. kept: the plan was held, so its return is no cycle. */
 static bool stops(const struct dlb_balance_options *o, struct dlb_balance *b, bool kept)
 {
 	const struct dlb_balance_round *r = &b->history[b->n_history - 1];
@@ -171,7 +170,7 @@ static bool stops(const struct dlb_balance_options *o, struct dlb_balance *b, bo
 
 	if (!r->held && balanced && b->n_history > 1 && r[-1].test_a && r[-1].test_b && !r[-1].held && !r->changed)
 		stop(b, "balanced");
-	else if (b->stable >= o->stable)	/* planned again N times, and the same plan each time */
+	else if (b->stable >= o->stable)	/* the planner chose the same plan N times */
 		stop(b, r->test_b ? "unchanged" : "floor");
 	else if (!kept && is_cycle(b))
 		stop(b, "cycle");
@@ -192,14 +191,15 @@ int dlb_rule_log(const struct dlb_load *l, const struct dlb_balance_options *o, 
 	b->best_se_s *= r->drift;
 	r->changed = change_point(l, b);
 	if (r->changed) {
-		if (b->converged)		/* a jump opens the question again; on the way it is noise like other */
+		/* a jump restarts balancing; before convergence it is treated as noise */
+		if (b->converged)
 			b->stable = 1;
 		dlb_balance_forget(b);
 	}
 	find_excess(l, v, r);
 	note_best(l, b);
 	b->expected_s = 0;
-	if (b->converged) {		/* a balanced run goes on under its plan until something changes */
+	if (b->converged) {		/* a balanced run keeps its plan until something changes */
 		b->expected_s = b->best_step_s;
 		return 0;
 	}

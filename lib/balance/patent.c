@@ -1,13 +1,13 @@
-/* The rule `patent`: steps S5 and S6 of the method as it is written, and no more, to be compared with.
+/* The rule `patent`: steps S5 and S6 of the method exactly as published, for comparison.
  *
- *     balanced   max u - mean u <= 0.02 T: the weights, hence the plan, stay
- *     update     w_i *= 1 + u_i / sum(u) - 1/n, rescaled to sum n (unchanged when nobody waits)
- *     stop       after the plan stayed the same for N rounds
+ *     balanced   max u - mean u <= 0.02 T: weights and plan stay
+ *     update     w_i *= 1 + u_i / sum(u) - 1/n, rescaled to sum n (unchanged if no node waits)
+ *     stop       after N rounds with the same plan
  *
- * Nothing damps the update, so it may never settle. A round that goes back to an earlier one, its plan or its time, with
- * another in between has the reason "cycle"; it changes nothing else.
+ * The update is not damped, so it may never settle. A round that returns to an earlier plan or step time,
+ * with another between, gets the reason "cycle", which has no other effect.
  *
- * u_i are raw waiting times of all nodes; the cost model is not corrected; no plan is ever taken back. */
+ * u_i are raw waiting times of all nodes. The cost model is not corrected, and no plan is rolled back. */
 #include "balance/rules.h"
 #include <math.h>
 #include <string.h>
@@ -24,7 +24,8 @@ static bool near(const struct dlb_balance_round *a, const struct dlb_balance_rou
 	return fabs(a->step_s - b->step_s) <= within * a->step_s;
 }
 
-/* Whether the present plan is an earlier one's return: the same, or one that takes as long, after another that did not. */
+/* True if the present plan returns to an earlier one: the same plan, or the same time after a different
+ * time. */
 static bool cycles(const struct dlb_balance *b)
 {
 	const struct dlb_balance_round *h = b->history;

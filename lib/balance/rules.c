@@ -1,4 +1,4 @@
-/* The table of rules, and the book-keeping that they share. */
+/* The table of balancing rules, and the state handling that they share. */
 #include "balance/rules.h"
 #include <string.h>
 
@@ -70,7 +70,7 @@ struct dlb_balance_round *dlb_balance_begin(struct dlb_balance *b, const struct 
 {
 	struct dlb_balance_round *h, *r;
 
-	if (b->rule && strcmp(b->rule, rule)) {		/* what another rule has learnt is not ours */
+	if (b->rule && strcmp(b->rule, rule)) {		/* state of another rule does not apply */
 		forget_nodes(b);
 		dlb_balance_forget(b);
 		b->stable = 0;
