@@ -1,14 +1,14 @@
-/* What differs between two documents of one model: settings, the machine, weights, the plan's moves and what each was to
- * gain, and times. A gain is what the planner reckons with, the simulated step under the second document's costs, kappa and
- * weights: `alone`, made in the first placement and nothing else; `without`, what the step is longer by when it alone is
- * taken back from the second. */
+/* Compares two documents of one model: settings, cluster, weights, times, and the plan's moves with the gain
+ * of each. A gain is the planner's prediction: the difference of simulated steps by the second document's
+ * costs, kappa and weights. `alone`: this move only, made in the first placement. `without`: how much longer
+ * the step is if this move is undone in the second placement. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include "view/view.h"
 
 enum { MOST_ROWS = 40, MOST_NODES = 64 };
-/* Items, ops times micro-batches, that may be simulated for the gains of moves: about five seconds' worth. */
+/* Limit of simulated items (ops times micro-batches) for the gains of moves: about five seconds. */
 static const double most_items = 5e6;
 
 /* ---- refusals ---- */
@@ -26,7 +26,7 @@ static int other_graphs(const struct dlb_view *a, const struct dlb_view *b, stru
 		bool same = !strcmp(g->op[i].name, h->op[i].name) && !strcmp(g->op[i].type, h->op[i].type) && g->op[i].n_out == h->op[i].n_out &&
 			    g->op[i].phase == h->op[i].phase && (g->op[i].phase == DLB_UPDATE || g->op[i].n_in == h->op[i].n_in);
 
-		/* Optimizers add inputs to updates, at their ends. */
+		/* optimizers append inputs to updates */
 		for (int k = 0; same && k < g->op[i].n_in && k < h->op[i].n_in; k++)
 			same = g->op[i].in[k] == h->op[i].in[k];
 		if (!same)
@@ -40,7 +40,7 @@ static int other_graphs(const struct dlb_view *a, const struct dlb_view *b, stru
 	return 0;
 }
 
-/* ---- lines: a name, both values; those that are the same are left out ---- */
+/* ---- lines with a name and both values; equal values are omitted ---- */
 
 struct lines { FILE *f; const char *title; int n; };
 
@@ -71,7 +71,7 @@ static void integer(struct lines *l, const char *name, int64_t a, int64_t b)
 	text(l, name, x, y);
 }
 
-/* With a change in percent, where both are there. */
+/* Adds the change in percent if both values exist. */
 static void amount(struct lines *l, const char *name, double a, double b, const char *(*format)(double, char *, size_t))
 {
 	char x[32], y[32];
@@ -230,9 +230,9 @@ static void times(const struct dlb_view *a, const struct dlb_view *b, struct lin
 	}
 }
 
-/* ---- moves ---- */
+/* ---- shares, weights, times of the nodes ---- */
 
-/* A group of ops that moved together. Gains are NAN where they were not worked out or one of the placements cannot run. */
+/* A group of ops that moved together. A gain is NAN if it was not computed or a placement cannot run. */
 struct move { int group, n_ops, op, from, to; double work_s, alone_s, without_s; };
 
 static int by_work(const void *x, const void *y)
@@ -270,7 +270,8 @@ static int find_moves(const struct dlb_problem *p, const int *before, const int 
 
 		if (before[op] == after[op])
 			continue;
-		for (int k = p->group_start[g]; k < p->group_start[g + 1]; k++)		/* the first forward op names it best */
+		/* named by its first forward op, if any */
+		for (int k = p->group_start[g]; k < p->group_start[g + 1]; k++)
 			op = p->group_op[k] < op ? p->group_op[k] : op;
 		m[n++] = (struct move){ g, p->group_start[g + 1] - p->group_start[g], op, before[op], after[op], dlb_time_s(p, g, after[op]), NAN, NAN };
 	}
@@ -337,7 +338,8 @@ static int moves(const struct dlb_view *a, const struct dlb_view *b, FILE *f, in
 		return 0;
 	for (int i = 0; i < a->graph.n_ops; i++) {
 		*n += a->plan.placement[i] != b->plan.placement[i];
-		if (a->plan.placement[i] >= b->plan.n_nodes) {		/* those nodes are gone: nothing to reckon with */
+		/* the node does not exist in the second plan: no gain */
+		if (a->plan.placement[i] >= b->plan.n_nodes) {
 			fprintf(f, "\nmoves    the first plan has ops on nodes that the second document does not have\n");
 			*n = 1;
 			return 0;

@@ -1,9 +1,9 @@
-/* The graph for Graphviz: ops as boxes, coloured by node where there is a plan, else by phase. */
+/* Writes the graph for Graphviz: ops as boxes, coloured by node if there is a plan, else by phase. */
 #include "view/view.h"
 
 int dlb_view_dot(const struct dlb_view *v, FILE *f, struct dlb_error *err);
 
-/* Okabe and Ito's palette, told apart by everybody; lighter tints for fills. */
+/* Lighter tints of Okabe and Ito's palette, which is safe for colour-blind readers. */
 static const char *const fill[] = { "#cfe3f5", "#fde2b8", "#cdebdd", "#f6d3e4", "#fff6b0", "#d5ecfb", "#f5cdb8", "#e0e0e0" };
 
 static void label(FILE *f, const char *s)
@@ -15,7 +15,7 @@ static void label(FILE *f, const char *s)
 	}
 }
 
-/* Edges between nodes are thick, dashed and vermilion, and their labels name both. */
+/* Edges between nodes are thick, dashed and vermilion, with both nodes in the label. */
 static void edges(const struct dlb_view *v, int op, FILE *f)
 {
 	const struct dlb_graph *g = &v->graph;

@@ -1,4 +1,4 @@
-/* JSON for a page's script element: see emit.h. */
+/* Writes JSON for a page's script element: see emit.h. */
 #include "view/emit.h"
 #include <math.h>
 #include <string.h>

@@ -1,19 +1,20 @@
-/* The page: a document that needs nothing else to be looked at. Its style and script (page/, put into the library by the
- * Makefile) come first, then the data as JSON in a script element that no browser runs, then the script. Texts of the
- * document are in the data only, where nothing can end the element (emit.h); the script shows them as text, never as
- * markup, and the page's policy lets it fetch nothing. */
+/* Writes a document as one self-contained HTML page: first style and script (page/, built into the library by
+ * the Makefile), then the data as JSON in a script element that browsers do not run, then the drawing code.
+ * Text of the document is only in the data, where nothing can end the element (emit.h). The script shows it
+ * as text, never as markup, and the page's policy forbids it to fetch anything. */
 #include <string.h>
 #include "view/page.h"
 
 int dlb_view_html(const struct dlb_view *v, FILE *f, struct dlb_error *err);
 
-extern const char dlb_page_css[], dlb_page_js[];	/* made of page/ */
+extern const char dlb_page_css[], dlb_page_js[];	/* built from page/ */
 
 static void data(const struct dlb_view *v, FILE *f)
 {
 	struct dlb_emit e = { .f = f };
 	struct dlb_program program;
-	bool has_program = v->has_plan && !dlb_view_program(v, &program, NULL);	/* a plan made by other means may have none */
+	/* a plan of another tool may have no program */
+	bool has_program = v->has_plan && !dlb_view_program(v, &program, NULL);
 
 	dlb_emit_open(&e, NULL, '{');
 	dlb_page_summary(v, &e);

@@ -1,10 +1,11 @@
-/* The memory plan as a picture: a panel a node. Along x the node's instructions, upwards bytes: at the bottom what
- * stays from step to step (weights, optimizer states, gradient sums, packed copies), then the workspace of kernels,
- * then the arena, where each rectangle is a place from the instruction that opens it to the one that frees it. The
- * line is what is alive, the dashed one the most that is: no arena can be lower. Where what stays is most of the peak, it is
- * drawn lower than it is, with a break. What overwrites an input in place,
- * and views, lie in the rectangle of what was there first. Under an asynchronous schedule the instructions go round: a
- * place that reaches into the next round is two rectangles, and one with copies is as high as all of them all the time. */
+/* Draws the memory plan, one panel per node: instructions along x, bytes along y. At the bottom is memory
+ * that stays from step to step (weights, optimizer states, gradient sums, packed copies), then the
+ * workspace of kernels, then the arena, where each place is a rectangle from the instruction that opens it
+ * to the one that frees it. The solid line is the memory alive, the dashed line its maximum: no arena can
+ * be smaller. If permanent memory is most of the peak, it is drawn at a smaller scale, with a break.
+ * Outputs in place, and views, share the rectangle of their input. Under an asynchronous schedule the
+ * instructions repeat: a place that reaches into the next round is two rectangles, and a place with copies
+ * always has the height of all copies. */
 #include <stdlib.h>
 #include <string.h>
 #include "optim/optim.h"
@@ -16,7 +17,7 @@ int dlb_view_memory(const struct dlb_view *v, FILE *f, struct dlb_error *err);
 
 enum { WIDTH = 1200, LEFT = 110, RIGHT = 30, PLOT = WIDTH - LEFT - RIGHT, HEIGHT = 340, MOST_PANELS = 16, CUT = 44 };
 
-/* Okabe and Ito's palette, told apart by everybody. */
+/* Okabe and Ito's palette, safe for colour-blind readers. */
 static const struct { const char *name, *colour; } class[DLB_N_HELD] = {
 	[DLB_HELD_STATE] = { "weights and state", "#999999" }, [DLB_HELD_WORKSPACE] = { "workspace", "#d5d5d5" },
 	[DLB_HELD_ACTIVATION] = { "activations", "#0072b2" }, [DLB_HELD_GRADIENT] = { "gradients", "#e69f00" },
@@ -48,7 +49,8 @@ static void rect(FILE *f, double x, double y, double w, double h, enum dlb_held 
 	fprintf(f, "<rect x=\"%.2f\" y=\"%.2f\" width=\"%.2f\" height=\"%.2f\" fill=\"%s\"", x, y, w, h, class[c].colour);
 }
 
-/* Bytes upwards: what stays lies below `base` pixels, at its own scale where that would leave the arena no room. */
+/* Scale of the y axis: permanent memory takes kept_px pixels, at a scale of its own
+ * if the arena would be too small. */
 struct scale { double bottom, kept_bytes, kept_px, px_per_byte; };
 
 static double height_of(const struct scale *s, double bytes)
@@ -86,7 +88,7 @@ static void band(FILE *f, const struct scale *s, double from, double bytes, enum
 	fprintf(f, "><title>%s, %s%s</title></rect>\n", class[c].name, dlb_view_bytes(bytes, b, sizeof b), is_cut(s) ? ", drawn lower than it is" : "");
 }
 
-/* A zigzag across what is drawn lower than it is. */
+/* A zigzag across the part drawn at a smaller scale. */
 static void broken(FILE *f, const struct scale *s)
 {
 	double y = s->bottom - s->kept_px * 0.55;
@@ -101,7 +103,7 @@ static void broken(FILE *f, const struct scale *s)
 		dlb_view_bytes(s->kept_bytes, b, sizeof b));
 }
 
-/* When a place takes room: from[i] to to[i]; returns how many stretches, 1 or 2. */
+/* Instructions at which a place takes memory: from[i] to to[i]. Returns the number of intervals, 1 or 2. */
 int dlb_place_stretches(const struct dlb_node_program *np, const struct dlb_place *x, int from[2], int to[2])
 {
 	bool wraps = x->last < x->first, whole = x->copies > 1;
@@ -125,7 +127,7 @@ static void place(const struct dlb_view *v, FILE *f, int node, const struct dlb_
 	int from[2], to[2], n = dlb_place_stretches(np, x, from, to);
 	char b[32];
 
-	if (x->of >= 0 || h < 0.15)			/* a hair's breadth: the picture would only grow */
+	if (x->of >= 0 || h < 0.15)			/* too small to be seen */
 		return;
 	for (int i = 0; i < n; i++) {
 		rect(f, LEFT + from[i] * px_per_instr, s->bottom - height_of(s, s->kept_bytes + (double)x->offset) - h,
@@ -158,7 +160,7 @@ double *dlb_places_alive(const struct dlb_node_program *np)
 	return live;
 }
 
-/* What is alive after each instruction. */
+/* Memory alive after each instruction. */
 static void alive(FILE *f, const struct dlb_node_program *np, const struct scale *s)
 {
 	double *live = dlb_places_alive(np), last = -1;

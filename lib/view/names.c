@@ -1,5 +1,6 @@
-/* Names of the document as people may see them (util/escape.h). They are replaced once, when everything has been read and
- * checked, so that every format, those to come too, shows them alike. Names that are shown as they are stay where they are. */
+/* Replaces the names of the document by their escaped form for display (util/escape.h). This is done once,
+ * after reading and checking, so all formats show the same names. Names that need no escape are not
+ * copied. */
 #include <string.h>
 #include "util/escape.h"
 #include "view/view.h"

@@ -1,5 +1,6 @@
-/* The data of dlb-view -f html: one JSON object, a member a function here, that the scripts in lib/view/page draw. Long lists are
- * columns of numbers. What would make the page too large or the tool too slow is cut, and the object says by how much. */
+/* Writes the data of dlb-view -f html: one JSON object, one member per function below, drawn by the scripts
+ * in lib/view/page. Long lists are columns of numbers. Lists that would make the page too large or the tool
+ * too slow are cut, and the object has the number left out. */
 #ifndef DLB_VIEW_PAGE_H
 #define DLB_VIEW_PAGE_H
 #include "view/emit.h"
@@ -15,6 +16,6 @@ void dlb_page_rounds(const struct dlb_view *v, struct dlb_emit *e);
 void dlb_page_provenance(const struct dlb_view *v, struct dlb_emit *e);
 void dlb_page_times(const struct dlb_view *v, const struct dlb_program *p, struct dlb_emit *e);	/* "predicted", "measured" */
 void dlb_page_memory(const struct dlb_view *v, const struct dlb_program *p, struct dlb_emit *e);
-/* What each op would have cost elsewhere: what --why says. */
+/* Predicted step of each op on other nodes, as --why prints. */
 void dlb_page_why(const struct dlb_view *v, struct dlb_emit *e);
 #endif

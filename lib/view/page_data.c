@@ -1,4 +1,4 @@
-/* The page's data: the model, its graph, the machine, the nodes' times, losses and rounds. */
+/* Data of the page: model, graph, cluster, times of nodes, losses and rounds. */
 #include "view/page.h"
 #include <math.h>
 #include <stdlib.h>
@@ -69,7 +69,7 @@ void dlb_page_summary(const struct dlb_view *v, struct dlb_emit *e)
 	}
 }
 
-/* Index of `s` in table[0 .. *n), added when it is new. */
+/* Index of `s` in table[0 .. *n); appends it if it is new. */
 static int number_of(const char *s, const char **table, int *n)
 {
 	int i = 0;
@@ -99,7 +99,7 @@ static void tensors(const struct dlb_graph *g, struct dlb_emit *e)
 	dlb_emit_close(e, '}');
 }
 
-/* Measured seconds of a micro-batch per op, where the report has them. */
+/* Measured seconds of each op for a micro-batch, if the report has them. */
 static void measured(const struct dlb_view *v, struct dlb_emit *e)
 {
 	double *s = dlb_xmalloc(((size_t)v->graph.n_ops + 1) * sizeof *s);
@@ -210,7 +210,7 @@ void dlb_page_nodes(const struct dlb_view *v, struct dlb_emit *e)
 	dlb_emit_close(e, ']');
 }
 
-/* A loss a step; of long runs mean, least and greatest of as many steps together as it takes. */
+/* The loss of each step; for long runs mean, minimum and maximum of several steps at a time. */
 void dlb_page_losses(const struct dlb_view *v, struct dlb_emit *e)
 {
 	int n = v->has_report ? v->report.n_losses : 0, stride = (n + MOST_LOSSES - 1) / MOST_LOSSES;
@@ -240,7 +240,8 @@ void dlb_page_losses(const struct dlb_view *v, struct dlb_emit *e)
 	dlb_emit_close(e, '}');
 }
 
-/* [step, loss, accuracy] of each measurement on the test data while training; of very many, evenly spaced ones. */
+/* [step, loss, accuracy] of each measurement on test data during training; of
+ * many, an evenly spaced selection. */
 void dlb_page_evaluations(const struct dlb_view *v, struct dlb_emit *e)
 {
 	int n = v->has_report ? v->report.n_evals : 0, stride = (n + MOST_LOSSES - 1) / MOST_LOSSES;
@@ -248,7 +249,7 @@ void dlb_page_evaluations(const struct dlb_view *v, struct dlb_emit *e)
 	if (!n)
 		return;
 	dlb_emit_open(e, "evaluations", '[');
-	for (int i = (n - 1) % stride; i < n; i += stride) {	/* the last one is among them */
+	for (int i = (n - 1) % stride; i < n; i += stride) {	/* includes the last one */
 		dlb_emit_open(e, NULL, '[');
 		dlb_emit_int(e, NULL, v->report.eval[i].step);
 		dlb_emit_real(e, NULL, v->report.eval[i].test_loss);

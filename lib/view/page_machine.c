@@ -1,4 +1,4 @@
-/* The page's data: the machine. */
+/* Data of the page: the cluster. */
 #include "view/page.h"
 #include <math.h>
 

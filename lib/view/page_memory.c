@@ -1,5 +1,5 @@
-/* The page's data: the memory plan of each node, as -f memory draws it. A place is [tensor, micro-batch, class, copies,
- * offset, bytes, first, last]; `alive` is [instruction, bytes from there on]. */
+/* Data of the page: the memory plan of each node, as -f memory draws it. A place is [tensor, micro-batch,
+ * class, copies, offset, bytes, first, last]; `alive` is [instruction, bytes alive from it on]. */
 #include "view/page.h"
 #include "view/places.h"
 #include <math.h>
@@ -19,7 +19,7 @@ static int by_area(const void *a, const void *b)
 	return x->place - y->place;
 }
 
-/* The largest places, bytes times instructions; the others would be hairs. */
+/* Writes the largest places by bytes times instructions; smaller ones would be invisible. */
 static void places(const struct dlb_view *v, const struct dlb_node_program *np, int node, int most, struct dlb_emit *e)
 {
 	struct ranked *r = dlb_xmalloc(((size_t)np->n_places + 1) * sizeof *r);
@@ -54,7 +54,7 @@ static void places(const struct dlb_view *v, const struct dlb_node_program *np, 
 	free(r);
 }
 
-/* Of long programs the most that is alive within each stretch of instructions. */
+/* Memory alive; in a long program the maximum over each interval of instructions. */
 static void alive(const struct dlb_node_program *np, struct dlb_emit *e)
 {
 	double *live = dlb_places_alive(np), last = -1;

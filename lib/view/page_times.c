@@ -1,6 +1,7 @@
-/* The page's data: time-lines. Times are integers, in ticks of a power of ten seconds; a span is five numbers, [op,
- * micro-batch, ticks since the end of the span before, ticks, further spans drawn with it], a gap [kind, peer, start, ticks], a
- * message [from, to, tensor, micro-batch, start, end, bytes]. */
+/* Data of the page: time-lines. Times are integers, in ticks of a power of ten seconds. A span is five
+ * numbers, [op, micro-batch, ticks since the end of the previous span, ticks, number of further spans
+ * merged into it]; a gap [kind, peer, start, ticks]; a message [from, to, tensor, micro-batch, start, end,
+ * bytes]. */
 #include "view/page.h"
 #include <math.h>
 #include <stdlib.h>
@@ -12,14 +13,14 @@ static int64_t ticks(double s, double tick_s)
 	return (int64_t)llround(s / tick_s);
 }
 
-/* Spans of one phase and micro-batch that are nearer than this to the one before are drawn with it. */
+/* True if span b is merged with the previous one: same phase and micro-batch, and closer than near_s. */
 static bool joins(const struct dlb_view *v, const struct dlb_span *a, const struct dlb_span *b, double end_s, double near_s)
 {
 	return near_s > 0 && b->micro_batch == a->micro_batch && b->start_s - end_s < near_s && v->has_graph &&
 	       a->op < v->graph.n_ops && b->op < v->graph.n_ops && v->graph.op[a->op].phase == v->graph.op[b->op].phase;
 }
 
-/* The spans of a node; e NULL: only counts them. */
+/* Writes the spans of a node, merged; e NULL: only counts them. */
 static int64_t spans(const struct dlb_view *v, const struct dlb_span *s, int n, double near_s, double tick_s, struct dlb_emit *e)
 {
 	int64_t count = 0, now = 0;
@@ -43,7 +44,7 @@ static int64_t spans(const struct dlb_view *v, const struct dlb_span *s, int n, 
 	return count;
 }
 
-/* The least nearness at which no more than MOST_SPANS are left, 0 where they are that few; tried in doubling steps. */
+/* Smallest near_s, by doubling, that leaves at most MOST_SPANS spans; 0 if there are no more than that. */
 static double nearness(const struct dlb_view *v, const struct dlb_source *s)
 {
 	double near_s = 0;

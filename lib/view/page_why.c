@@ -1,12 +1,12 @@
-/* The page's data: why ops are where they are. Ops that must share a node are a group; for each, its work on every class of
- * nodes, and the step that would be had it gone to another node, as --why says it. Each of these is a simulated step: in
- * large graphs only the groups with the most work have them. */
+/* Data of the page: why ops are on their nodes. For each group of ops that must share a node: its work on
+ * every class of nodes, and the predicted step with the group on another node, as --why prints. Each
+ * prediction is a simulation, so in large graphs only the groups with the most work have them. */
 #include "view/page.h"
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* Items, ops times micro-batches, that may be simulated for one page: about two seconds' worth. */
+/* Limit of simulated items (ops times micro-batches) per page: about two seconds. */
 static const double most_items = 2e6;
 
 struct ranked { int group; double work_s; };
@@ -20,7 +20,7 @@ static int by_work(const void *a, const void *b)
 	return x->group - y->group;
 }
 
-/* Nodes that a group may go to: all, or those of the first replica. */
+/* Nodes that a group may move to: all, or those of the first replica. */
 static bool may_go(const struct dlb_plan *plan, int node)
 {
 	return plan->n_replicas <= 1 || plan->replica[0][node] >= 0;
@@ -42,7 +42,7 @@ static void steps(const struct dlb_view *v, const struct dlb_problem *p, struct 
 	memcpy(placement, plan->placement, n_ops * sizeof *placement);
 	now = dlb_place_value_s(p, placement);
 	dlb_emit_real(e, "now_s", now);
-	dlb_emit_open(e, "steps_s", '[');		/* [group, seconds of each node that it may go to] */
+	dlb_emit_open(e, "steps_s", '[');		/* [group, predicted step on each node] */
 	for (int i = 0; i < p->n_groups && left >= item * (targets - 1); i++) {
 		int first = p->group_start[r[i].group], end = p->group_start[r[i].group + 1], here = plan->placement[p->group_op[first]];
 

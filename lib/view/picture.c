@@ -1,4 +1,4 @@
-/* Time-lines, gaps and messages for the pictures: see picture.h. */
+/* Time-lines, gaps and messages for the drawings: see picture.h. */
 #include "view/picture.h"
 #include <math.h>
 #include <stdlib.h>
@@ -33,7 +33,7 @@ bool dlb_view_measured(const struct dlb_view *v, struct dlb_source *s)
 	return s->end_s > 0;
 }
 
-/* Where (op, m) of replica r stands in the arrays; -1: not a part of one step. */
+/* Index of (op, m) of replica r in the arrays; -1: not part of one step. */
 static ptrdiff_t at(const struct dlb_when *w, int r, int op, int m)
 {
 	if (op < 0 || op >= w->n_ops || m < -1 || m >= w->micro_batches)
@@ -84,7 +84,7 @@ void dlb_when_release(struct dlb_when *w)
 
 /* ---- gaps ---- */
 
-/* For each (op, m) the first instruction of node's program that computes it; -1: none. Returns new. */
+/* For each (op, m) the first instruction of the node's program that computes it; -1: none. Returns new. */
 static int *computes(const struct dlb_when *w, const struct dlb_node_program *np)
 {
 	size_t n = (size_t)w->n_ops * ((size_t)w->micro_batches + 1) + 1;
@@ -101,8 +101,8 @@ static int *computes(const struct dlb_when *w, const struct dlb_node_program *np
 	return where;
 }
 
-/* Why nothing was computed between two instructions of a node, from the waits there. A message counts as waited for when
- * its producer ended after the gap began. */
+/* Finds why a node computed nothing between two instructions, from the waits between them. A wait for a
+ * message counts if its producer ended after the gap began. */
 static void explain(const struct dlb_when *w, const struct dlb_program *p, const struct dlb_node_program *np, int node, int from,
 		    int to, struct dlb_gap *gap)
 {
@@ -182,7 +182,7 @@ static int by_bytes(const void *a, const void *b)
 	return x->micro_batch != y->micro_batch ? x->micro_batch - y->micro_batch : x->to - y->to;
 }
 
-/* Those of tensor t and micro-batch m in replica r: one to each node that reads it elsewhere. */
+/* Messages of tensor t and micro-batch m in replica r: one to each other node that reads it. */
 static void sendings_of(const struct dlb_view *v, const struct dlb_when *w, int r, int t, int m, struct dlb_sending **out, int *n, int *cap)
 {
 	const struct dlb_graph *g = &v->graph;

@@ -1,8 +1,8 @@
-/* Time-lines as a picture. One row a node and source: what was predicted above what was measured, on one
- * scale, so that an error of the prediction is a shift that the eye sees. Where one is much longer, each has a scale of its
- * own, and all that was predicted stands above all that was measured. Forward, backward and update have their colours; a gap
- * is a thin bar in the colour of its wait; with view->transfers messages are arrows. Below: busy and waiting time per node,
- * and the loss curve. Nodes without work are one line. */
+/* Draws time-lines as SVG: one row per node and source, the prediction above the measurement on one scale, so
+ * a prediction error is a visible shift. If one is much longer, each gets its own scale, and all predictions
+ * are above all measurements. Forward, backward and update have their own colours; a gap is a thin bar in the
+ * colour of its wait; with view->transfers messages are arrows. Below are busy and waiting time per node, and
+ * the loss curve. Nodes without work share one line. */
 #include "view/picture.h"
 #include <math.h>
 #include <stdlib.h>
@@ -12,7 +12,7 @@ int dlb_view_svg(const struct dlb_view *v, FILE *f, struct dlb_error *err);
 
 enum { WIDTH = 1200, LEFT = 150, RIGHT = 30, LANE = 22, GAP = 8, PLOT = WIDTH - LEFT - RIGHT, MOST_ARROWS = 5000 };
 
-/* Okabe and Ito: blue, bluish green, orange; busy, which is all three, in slate. */
+/* Okabe and Ito: blue, bluish green, orange. Busy time, which is all three, is slate. */
 static const char *const colour[] = { "#0072b2", "#009e73", "#e69f00" };
 static const char *const phase_name[] = { "forward", "backward", "update" };
 static const char *const wait_name[] = { "starved", "backpressure", "collective", "structural" };
@@ -43,7 +43,7 @@ static int phase_of(const struct dlb_view *v, int op)
 	return v->has_graph && op >= 0 && op < v->graph.n_ops ? (int)v->graph.op[op].phase : DLB_FORWARD;
 }
 
-/* Neighbouring spans of one phase and micro-batch closer than a third of a pixel are drawn as one. */
+/* Neighbouring spans of one phase and micro-batch closer than a third of a pixel are merged. */
 static void spans(const struct dlb_view *v, FILE *f, const struct dlb_span *s, int n, double y, double px_per_s)
 {
 	for (int i = 0; i < n;) {
@@ -73,7 +73,7 @@ static void spans(const struct dlb_view *v, FILE *f, const struct dlb_span *s, i
 	}
 }
 
-/* Gaps wide enough to be seen, each in the colour of its wait. */
+/* Draws the gaps that are wide enough to be seen, in the colour of their wait. */
 static void gaps(FILE *f, const struct dlb_gap *gap, int n, double y, double px_per_s)
 {
 	for (int i = 0; i < n; i++) {
@@ -100,7 +100,7 @@ static void axis(FILE *f, double y, double end_s, double px_per_s)
 	}
 }
 
-/* The lanes of one source: where each node's lies, in what scale. y < 0: it has none. */
+/* The rows of one source: scale, and y position per node (below 0: no row). */
 struct lanes { const struct dlb_source *s; struct dlb_when when; double px_per_s, *y; };
 
 static void lanes_init(struct lanes *l, const struct dlb_view *v, const struct dlb_source *s, double longest_s)
@@ -133,7 +133,8 @@ static double lane(const struct dlb_view *v, const struct dlb_program *p, FILE *
 	return y + LANE + 2;
 }
 
-/* An arrow a message, from where its tensor is made to where it is first read. Those that would lie on others are left out. */
+/* Draws an arrow per message, from the op that makes its tensor to the first reader.
+ * Overlapping arrows are left out. */
 static void arrows(const struct dlb_view *v, FILE *f, const struct lanes *l)
 {
 	struct dlb_sending *x;
@@ -157,7 +158,7 @@ static void arrows(const struct dlb_view *v, FILE *f, const struct lanes *l)
 	free(x);
 }
 
-/* Node after node, the sources of each together. */
+/* Draws node by node, with all sources of a node together. */
 static double together(const struct dlb_view *v, const struct dlb_program *p, FILE *f, struct lanes *l, int n, double y)
 {
 	int n_nodes = 0;
@@ -223,8 +224,8 @@ static double bar(FILE *f, double x, double y, double width, const char *fill, c
 	return x + fmax(0, width);
 }
 
-/* Where each node's step went: busy, then its waits by kind, then what is left of the step: copying to other nodes of the
- * host, and what no clock was put to. */
+/* Draws the parts of each node's step: busy, waits by kind, and the rest: copies to other nodes of
+ * the host, and unmeasured time. */
 static double bars(const struct dlb_view *v, FILE *f, double y)
 {
 	const struct dlb_report *r = &v->report;
@@ -298,7 +299,8 @@ static double heading(const struct dlb_view *v, FILE *f)
 	double x = LEFT, y = 28;
 
 	if (v->has_plan) {
-		/* What ran may have another optimizer than the plan was made for: the report predicts that step. */
+		/* the run may use another optimizer than the plan: the report's prediction is for the
+		 * run's */
 		snprintf(line, sizeof line, "%s, schedule %s, %d micro-batch%s; step predicted %s",
 			 v->plan.winner ? v->plan.winner : v->plan.algorithm, v->plan.schedule, v->plan.micro_batches,
 			 v->plan.micro_batches == 1 ? "" : "es",

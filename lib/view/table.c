@@ -1,4 +1,4 @@
-/* The table a person reads first: one block a section, in the order of the pipe. */
+/* Writes the document as a table: one block per section, in the order of the pipe. */
 #include "view/view.h"
 #include <math.h>
 #include <stdlib.h>
@@ -19,7 +19,7 @@ static int by_time(const void *a, const void *b)
 	return x->flop < y->flop ? 1 : x->flop > y->flop ? -1 : strcmp(x->name, y->name);
 }
 
-/* Seconds of each op on the first kind: as costed, else as profiled, else NAN. */
+/* Seconds of each op on the first kind: from the cost section, else the profile, else NAN. */
 static double *op_times(const struct dlb_view *v)
 {
 	double *s = dlb_xcalloc((size_t)v->graph.n_ops + 1, sizeof *s);
@@ -34,7 +34,7 @@ static double *op_times(const struct dlb_view *v)
 	return s;
 }
 
-/* Work by op type: count, FLOP, and seconds where they are known. */
+/* Work by op type: count, FLOP, and seconds if known. */
 static void work_table(const struct dlb_view *v, FILE *f)
 {
 	const struct dlb_graph *g = &v->graph;
@@ -159,7 +159,7 @@ static void replicas_table(const struct dlb_plan *p, FILE *f)
 	free(share);
 }
 
-/* What --compress auto weighed: bytes and step of each way, and a word where whole sums are best. */
+/* The choices that --compress auto compared: bytes and step of each, and a note if no compression is best. */
 static void advice_table(const struct dlb_plan *p, FILE *f)
 {
 	char a[32], b[32], c[32];
@@ -181,7 +181,7 @@ static void advice_table(const struct dlb_plan *p, FILE *f)
 	}
 }
 
-/* Where nodes name memories: what lies in which. */
+/* Contents of each memory, if nodes name memories. */
 static void memories_table(const struct dlb_plan *p, FILE *f)
 {
 	char a[DLB_N_BUFFERS][32];
@@ -215,7 +215,8 @@ static void plan_table(const struct dlb_view *v, FILE *f)
 		replicas_table(p, f);
 	advice_table(p, f);
 	struct dlb_program g;
-	bool memory = !dlb_view_program(v, &g, NULL);		/* a plan made by other means may have no program */
+	/* a plan of another tool may have no program */
+	bool memory = !dlb_view_program(v, &g, NULL);
 
 	fprintf(f, "  %4s %6s %10s %10s %10s", "node", "ops", "busy", "wait", "peak");
 	fprintf(f, memory ? " %10s %10s %6s\n" : "\n", "arena", "least", "over");
@@ -238,7 +239,7 @@ static void plan_table(const struct dlb_view *v, FILE *f)
 		dlb_program_release(&g);
 }
 
-/* Seconds are of copies; what is read where it was written takes none. */
+/* Seconds are those of copies; a tensor read in place takes none. */
 static void messages_line(const struct dlb_report *r, FILE *f)
 {
 	const double all = r->communication.bytes, here = r->communication.in_place_bytes, copied = all - here;
@@ -254,14 +255,15 @@ static void messages_line(const struct dlb_report *r, FILE *f)
 			r->communication.time_s > 0 ? 100 * r->communication.hidden_s / r->communication.time_s : 100);
 }
 
-/* "-" for what was not measured. buf: 32 bytes. */
+/* "-" for a value that was not measured. buf: 32 bytes. */
 static const char *number(const char *format, double x, char *buf)
 {
 	snprintf(buf, 32, isfinite(x) ? format : "-", x);
 	return buf;
 }
 
-/* What was measured on the test data while training (--eval-every); of many, evenly spaced ones with the first and the last. */
+/* Measurements on test data during training (--eval-every); of many, an evenly spaced
+ * selection with the first and the last. */
 static void evaluations_table(const struct dlb_report *r, FILE *f)
 {
 	const int n = r->n_evals, rows = n < MOST_EVALUATIONS ? n : MOST_EVALUATIONS;

@@ -1,5 +1,5 @@
-/* Chrome trace events (the JSON array format): process 0 is what was predicted, process 1 what was
- * measured, a thread a node; times in microseconds as the format asks. */
+/* Writes Chrome trace events (JSON array format): process 0 is the prediction, process 1 the measurement,
+ * with a thread per node. Times are microseconds, as the format requires. */
 #include <errno.h>
 #include <string.h>
 #include "view/view.h"

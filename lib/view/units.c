@@ -1,4 +1,4 @@
-/* Numbers with units, for people: three significant digits and the unit that keeps them readable. */
+/* Formats numbers with units for people: three significant digits and a suitable unit. */
 #include "view/view.h"
 #include <math.h>
 

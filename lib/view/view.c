@@ -1,4 +1,4 @@
-/* Reading what there is to see, the table of formats, and "why". */
+/* Reads the sections to view; the table of formats; and the answer to --why. */
 #include "optim/kfac.h"
 #include "optim/optim.h"
 #include "util/escape.h"
@@ -97,7 +97,7 @@ static int find_op(const struct dlb_graph *g, const char *op, struct dlb_error *
 	int found = -1;
 	long id;
 
-	dlb_escape(op, shown, bytes);		/* as the graph's names are by now */
+	dlb_escape(op, shown, bytes);		/* names of the graph are already escaped */
 	for (int i = 0; i < g->n_ops && found < 0; i++)
 		if (!strcmp(g->op[i].name, shown))
 			found = i;

@@ -1,10 +1,10 @@
 'use strict';
-/* The page of dlb-view -f html. The files of this folder are one script, in the order that the Makefile gives; this one has
- * the data and what all others use: elements, numbers with units, colours, the theme, the tooltip. Whatever the document says
- * reaches the page as text (textContent, fillText), never as markup. */
+/* The page of dlb-view -f html. The Makefile joins the files of this folder into one script, in its order;
+ * this file has the data and the functions shared by all: elements, numbers with units, colours, theme,
+ * tooltip. Text of the document enters the page as text (textContent, fillText), never as markup. */
 
 const data = JSON.parse(document.getElementById('document').textContent);
-const failures = []; /* what a section's drawing threw; the page says so at its end */
+const failures = []; /* exceptions of sections; the page lists them at its end */
 
 /* ---- elements ---- */
 const make = (ns, tag, attributes, children) => {
@@ -93,7 +93,7 @@ const node_swatch = (n) => {
 const legend = (...items) => el(
 	'div', {class: 'legend'}, items.map(([colour, text]) => el('span', {}, swatch(colour), text)));
 
-/* ---- theme: the reader's own unless chosen; paper is light ---- */
+/* ---- theme: the reader's setting unless chosen; paper is light ---- */
 const redraws = [];
 const themed = (redraw) => {
 	redraws.push(redraw);
@@ -116,7 +116,7 @@ const theme = {
 		this.chosen = this.choices.includes(what) ? what : 'auto';
 		try {
 			localStorage.setItem('dlb-theme', this.chosen);
-		} catch { /* a page from a file may have no storage */
+		} catch { /* a page opened from a file may have no storage */
 		}
 		this.apply();
 	},
@@ -175,7 +175,7 @@ const table = (head, rows, attributes) => el('div', {class: 'scroll'},
 						.map((c, i) => el('td',
 							     {class: head[i].startsWith('#') ? 'num' : null},
 							     c)))))));
-/* "0, 3-7" of ascending numbers. */
+/* Formats ascending numbers as "0, 3-7". */
 const ranges = (list) => {
 	const out = [];
 	for (let i = 0, j; i < list.length; i = j + 1) {

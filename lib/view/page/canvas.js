@@ -1,4 +1,5 @@
-/* A canvas that is sharp on every screen, follows the theme, and can be zoomed and moved by pointer, wheel and keys. */
+/* A canvas that is sharp on every screen, follows the theme, and can be zoomed and
+ * moved by pointer, wheel and keys. */
 const canvases = [];
 const canvas = (label, height, draw) => {
 	const c = el('canvas', {tabindex: 0, role: 'img', 'aria-label': label});
@@ -34,7 +35,7 @@ const canvas = (label, height, draw) => {
 			requestAnimationFrame(() => asked && self.now());
 		}
 	};
-	themed(() => self.width && self.now()); /* at once: paper does not wait for a frame */
+	themed(() => self.width && self.now()); /* immediately: printing does not wait for a frame */
 	new ResizeObserver(() => {
 		if (frame.clientWidth !== self.width && !theme.printing) self.redraw();
 	}).observe(frame);
@@ -42,7 +43,7 @@ const canvas = (label, height, draw) => {
 	return self;
 };
 
-/* Panning and zooming of `view` = { x, y, scale_x, scale_y } of a canvas: world times scale plus offset is pixels. */
+/* Panning and zooming of `view` = { x, y, scale_x, scale_y } of a canvas: pixels = world * scale + offset. */
 const pan_zoom = (self, {view, clamp_view, vertical, click, hover, reset, key}) => {
 	const c = self.canvas;
 	c.classList.add('pan');

@@ -1,6 +1,7 @@
-/* The graph. Forward ops go down, one row a step of the longest path; the backward op of each stands in its row, to the
- * right, and updates to the right of that, so that a training step reads as down on the left and up on the right. Deep
- * graphs are cut into columns that stand side by side. A click, or a name typed, tells why the op is where it is. */
+/* The graph. Forward ops run down, one row per step of the longest path. A backward op is in the row
+ * of its forward op, to the right, and updates are further right, so a training step reads down on the
+ * left and up on the right. Deep graphs are cut into columns side by side. Click an op or type its
+ * name to see why it is on its node. */
 const box = {
 	width: 148,
 	height: 30,
@@ -16,7 +17,7 @@ const layout_graph = (aspect_width, aspect_height) => {
 	const row = new Int32Array(n), place = new Float64Array(n), x = new Float64Array(n),
 	      y = new Float64Array(n);
 	const producers = (i) => ops.inputs[i].map((t) => tensors.producer[t]).filter((p) => p >= 0);
-	for (let i = 0; i < n; i++) { /* ops come in an order in which every one follows its producers */
+	for (let i = 0; i < n; i++) { /* ops are in topological order */
 		const from = producers(i);
 		if (ops.phase[i] === 0)
 			row[i] = from.reduce((m, p) => ops.phase[p] === 0 ? Math.max(m, row[p] + 1) : m, 0);
@@ -26,7 +27,7 @@ const layout_graph = (aspect_width, aspect_height) => {
 	const n_rows = row.reduce((a, b) => Math.max(a, b), 0) + 1, training = ops.phase.some((p) => p > 0);
 	const rows = Array.from({length: n_rows}, () => [[], [], []]);
 	for (let i = 0; i < n; i++) rows[row[i]][ops.phase[i]].push(i);
-	const settle = (list, near) => { /* by the mean place of what each is joined with */
+	const settle = (list, near) => { /* at the mean position of its neighbours */
 		const key = new Map(list.map((i) => {
 			const k = near(i);
 			return [i, k.length ? sum(k.map((j) => place[j])) / k.length : place[i]];
@@ -102,7 +103,7 @@ const node_traffic = () => {
 const why = data.why && {...data.why, steps: new Map(data.why.steps_s.map((s) => [s[0], s.slice(1)]))};
 const work_of = (op, node) => why ? why.work_s[why.group[op] * why.classes + why.class[node]] : null;
 
-/* What is said of an op: what it is, why it is on its node, whom it talks to. */
+/* Text on an op: what it is, why it is on its node, and the ops it is connected to. */
 const op_panel = (op, traffic, select) => {
 	const {ops, tensors} = data, here = ops.node ? ops.node[op] : null;
 	const link = (i) => el('button', {type: 'button', onclick: () => select(i)}, ops.name[i]);
@@ -344,7 +345,7 @@ const graph_section = () => {
 					return i;
 		return -1;
 	};
-	const bring = (i) => { /* the op into the picture, large enough to be read */
+	const bring = (i) => { /* moves and zooms so that the op is visible and readable */
 		if (!self.width) self.now();
 		view.fitted = false;
 		if (view.scale_x < 0.55) view.scale_x = view.scale_y = 0.8;
@@ -365,7 +366,7 @@ const graph_section = () => {
 		}
 		try {
 			history.replaceState(null, '', `#op=${i}`);
-		} catch { /* a page from a file may have no history */
+		} catch { /* a page opened from a file may have no history */
 		}
 		self.redraw();
 	};

@@ -1,4 +1,4 @@
-/* Loss, step by step, and what was measured on test data. */
+/* Loss per step, and measurements on test data. */
 const learning_section = () => {
 	const r = data.report, l = data.losses, measured = data.evaluations || [];
 	if (!r || (!l && r.accuracy == null)) return null;

@@ -1,4 +1,4 @@
-/* The machine: groups within groups, as links join them, with the nodes in their colours. */
+/* The cluster: nested groups, as links join them, with nodes in their colours. */
 const machine_section = () => {
 	const c = data.cluster;
 	if (!c) return null;

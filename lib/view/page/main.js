@@ -1,4 +1,4 @@
-/* The page, top to bottom. A section that cannot be drawn leaves the others be. */
+/* Draws the page from top to bottom. If a section fails, the others are still drawn. */
 const overview_section = () => {
 	const {model, plan, report, losses} = data, tiles = [];
 	const tile = (what, value, more) => tiles.push(

@@ -1,5 +1,5 @@
-/* The memory plan: along x the instructions of a node's program, upwards bytes. What stays from step to step lies at the
- * bottom, drawn lower than it is where it would leave the rest no room. */
+/* The memory plan: instructions of a node's program along x, bytes along y. Permanent memory is at the
+ * bottom, at a smaller scale if the rest would be too small. */
 const memory_section = () => {
 	if (!data.memory) return null;
 	const peak = (m) => m.state + m.scratch + m.arena;

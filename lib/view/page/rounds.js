@@ -1,4 +1,4 @@
-/* The rounds of the loop: what each was predicted to take and took, which weights and plan it had. */
+/* The rounds: predicted and measured step, weights and plan of each. */
 const rounds_section = () => {
 	const b = data.balance;
 	if (!b || !b.history.length) return null;

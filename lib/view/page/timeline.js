@@ -1,5 +1,6 @@
-/* The time-line: a lane a node and source, predicted over measured. One unit along x is the longer of the two, or, on scales of
- * their own, each of them. What is computed fills the lane; a wait is a thin bar in its kind's colour. */
+/* The time-line: a row per node and source, prediction above measurement. One unit along x is the longer
+ * of the two, or each of them if they have scales of their own. Computation fills the row; a wait is a
+ * thin bar in its kind's colour. */
 const read_timeline = (t) => {
 	if (!t) return null;
 	const tick = t.tick_s,
@@ -73,7 +74,7 @@ const timeline_section = () => {
 	const px = (s, time) => label_width + view.x + time / unit(s) * view.scale_x;
 	const time_at = (s, x) => (x - label_width - view.x) / view.scale_x * unit(s);
 	const visible = () => sources.filter((s) => shown.has(s));
-	const rows = () => { /* where each lane lies */
+	const rows = () => { /* position of each row */
 		const list = [];
 		let y = 6 + (own && visible().length === 2 ? axis_height : 0);
 		for (const node of working_nodes) {
@@ -151,7 +152,7 @@ const timeline_section = () => {
 		c.lineTo(x1, y1);
 		c.lineTo(x1 - head * Math.cos(angle + 0.45), y1 - head * Math.sin(angle + 0.45));
 	};
-	const ends_of = (list, s, x) => { /* pixels of a message's arrow, lane edge to lane edge */
+	const ends_of = (list, s, x) => { /* pixels of a message's arrow, from row edge to row edge */
 		const from = list.find((r) => r.s === s && r.node === x.from),
 		      to = list.find((r) => r.s === s && r.node === x.to);
 		if (!from || !to) return null;
@@ -207,7 +208,7 @@ const timeline_section = () => {
 			axis(c, predicted, 2, predicted.name);
 			axis(c, measured, list.bottom - 3, measured.name);
 		} else axis(c, visible()[0] || sources[0], list.bottom - 3, null);
-		if (view.scale_x > plot() * 1.01) { /* where in the step the window is */
+		if (view.scale_x > plot() * 1.01) { /* visible part of the step */
 			c.fillStyle = palette.faint;
 			c.fillRect(label_width + -view.x / view.scale_x * plot(), me.height - 3,
 				plot() * plot() / view.scale_x, 3);

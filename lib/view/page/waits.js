@@ -1,4 +1,5 @@
-/* Where each node's step goes: busy, waiting by kind, the rest; predicted over measured, all on one scale. */
+/* Parts of each node's step: busy, waiting by kind, the rest; prediction above measurement, all on one
+ * scale. */
 const waits_section = () => {
 	const nodes = working_nodes.map((i) => ({i, ...data.nodes[i]})).filter((n) => n.plan || n.report);
 	if (!nodes.length) return null;
@@ -14,7 +15,7 @@ const waits_section = () => {
 		themed(() => { e.style.background = palette[colour]; });
 		return e;
 	})();
-	/* The plan has no waits by kind; the gaps of its time-line have. */
+	/* The plan has no waits by kind, but the gaps of its time-line have kinds. */
 	const foreseen = (node, kind) => predicted && predicted.lanes[node]
 		? sum(predicted.lanes[node].gaps.filter((g) => g.kind === kind).map((g) => g.end - g.start))
 		: 0;
