@@ -1,52 +1,54 @@
 /* Back ends: one constant table each (cpu, later cuda), found through dlb_backends[].
  *
- * A back end owns memory and makes *kernels*. A kernel is prepared once for concrete shapes
- * (primitives, descriptors, strides are all fixed then) and run many times; running allocates
- * nothing. Operators (lib/op) are written once over the short closed set below and never name a
- * library; oneDNN and OpenBLAS live in lib/tensor/cpu only. Preparing returns 0, -1 with err, or
- * DLB_NO_KERNEL when this back end cannot do it (that is how "no kernel on this kind" is known).
+ * A back end owns memory and makes *kernels*. A kernel is prepared once for concrete shapes (primitives,
+ * descriptors, strides) and run many times; a run allocates nothing. Operators (lib/op) are written once over
+ * the short closed set of kernels below and never name a library; oneDNN and OpenBLAS are used only in
+ * lib/tensor/cpu. Preparing returns 0; -1 with err; or DLB_NO_KERNEL if this back end cannot do it (this is
+ * how a kind is known to lack a kernel).
  *
- * dtypes: every kernel below works in f32 and f64 alike (f64: dgemm and plain loops; convolution as
- * im2col + gemm or a plain loop); map, reduce, copy and fill also in the integers and bool.
- * Bits: a kernel gives the same bits for the same shapes, thread count and values, whatever the
- * addresses. No -ffast-math reassociation may depend on alignment of the buffers.
- * Gradients w.r.t. weights are overwritten, not accumulated (accumulating is an op of its own).
- * All tensors of rank >= 3 carry their layout in the desc; kernels honour it through strides. */
+ * Types: every kernel below works in f32 and f64 (f64: dgemm and plain loops; convolution as im2col + gemm
+ * or a plain loop); map, reduce, copy and fill also in the integers and bool. Bits: a kernel gives the same
+ * bits for the same shapes, thread count and values, whatever the addresses. So no -ffast-math reassociation
+ * may depend on the alignment of buffers. Gradients of weights are overwritten, not accumulated
+ * (accumulating is an op of its own). Descriptors of tensors with three or more dimensions have a layout;
+ * kernels follow it through strides. */
 #ifndef DLB_TENSOR_BACKEND_H
 #define DLB_TENSOR_BACKEND_H
 #include "tensor/tensor.h"
 
 #define DLB_NO_KERNEL 1
 
-/* What a kernel is told at each run. Pointers are borrowed; in[i]/out[i] NULL when absent. */
+/* Arguments of one run. Pointers are borrowed; in[i] and out[i] are NULL if absent. */
 struct dlb_run {
 	void *const *in, *const *out;
 	void *scratch;			/* kernel->scratch_bytes, 64-byte aligned; never NULL */
-	uint64_t seed, step;		/* for random ops: key = (seed, vertex, step, sample) */
+	uint64_t seed, step;		/* random ops: key = (seed, vertex, step, sample) */
 	uint64_t vertex;
-	int64_t first_sample;		/* index in the step's global batch of this micro-batch's sample 0 */
-	uint64_t weight_version;	/* packed weights are made again when this changes; 0: always */
-	double distance;		/* DLB_UPDATE_PREDICT: updates on */
-	double rate, rate_before;	/* update kernels, with has_rate: learning rates of this step and of the one before */
+	int64_t first_sample;		/* sample 0 of this micro-batch in the step's global batch */
+	uint64_t weight_version;	/* weights are packed again if this changes; 0: always */
+	double distance;		/* DLB_UPDATE_PREDICT: number of updates ahead */
+	/* update kernels, with has_rate: learning rates of this step and of the one before */
+	double rate, rate_before;
 	bool has_rate;
-	double grad_scale;		/* update kernels: what gradients are multiplied by (clipping); 0: 1 */
-	int64_t *shrunk;		/* update kernels that count (see dlb_update_desc) add here; NULL: not asked */
-	int64_t *not_finite;		/* update kernels add to it when what they made is not finite; NULL: not asked */
+	double grad_scale;		/* update kernels: factor of gradients (clipping); 0: 1 */
+	/* update kernels that count (see dlb_update_desc) add their count here; NULL: not wanted */
+	int64_t *shrunk;
+	/* update kernels add here if a result is not finite; NULL: not wanted */
+	int64_t *not_finite;
 };
 struct dlb_kernel {
 	void (*run)(struct dlb_kernel *k, const struct dlb_run *r);
 	void (*free)(struct dlb_kernel *k);
-	size_t scratch_bytes;		/* needed during run only */
-	size_t packed_bytes;		/* kept from run to run (packed weights) */
+	size_t scratch_bytes;		/* needed during a run only */
+	size_t packed_bytes;		/* kept between runs (packed weights) */
 	const char *impl;		/* "dnnl", "blas", "loop": for the profile */
 };
 
-/* y[b] = alpha * op(a[b]) op(w[b]) + beta * c;  op(a) is m x k, op(w) k x n, y m x n, all row-major.
- * in = {a, w, c or NULL}; c broadcasts by strides (c_row, c_col in elements: 0 or the real stride).
- * Batches: a_batch/w_batch = elements between matrices of neighbouring batches, list of n_batch offsets
- * when broadcasting is irregular (a_off, w_off: NULL when regular). w_is_weight: may be kept packed.
- * bf16 products sum in f32; a_f32 and w_f32 say that an operand lies in memory as f32 and is rounded for the product,
- * y_f32 that y is not rounded; c is f32. */
+/* y[b] = alpha * op(a[b]) op(w[b]) + beta * c;  op(a) is m x k, op(w) k x n, y m x n, all row-major. in = {a,
+ * w, c or NULL}; c broadcasts by strides (c_row, c_col in elements: 0 or the real stride). Batches: a_batch,
+ * w_batch = elements between neighbouring matrices, or lists of n_batch offsets if broadcasting is irregular
+ * (a_off, w_off: NULL if regular). w_is_weight: w may be kept packed. Products of bf16 sum in f32. a_f32,
+ * w_f32: the operand is f32 in memory and rounded for the product; y_f32: y is not rounded; c is f32. */
 struct dlb_gemm_desc {
 	enum dlb_dtype dtype;
 	int64_t m, n, k, n_batch;
@@ -56,9 +58,9 @@ struct dlb_gemm_desc {
 	int64_t a_batch, w_batch;
 	const int64_t *a_off, *w_off;	/* copied */
 };
-/* y = alpha a w, matrices the last two of n_dims dimensions (3 or more), the others batches: dim[] is y's shape, a is
- * (.., m, k), w (.., k, n), each operand with its own element strides. Of a's and w's last two strides one is 1, y's last
- * one is. in {a, w}, out {y}. */
+/* y = alpha a w. The last two of n_dims dimensions (3 or more) are matrices, the others batches: dim[] is the
+ * shape of y, a is (.., m, k), w (.., k, n). Each operand has its own element strides; one of the last two
+ * strides of a and of w is 1, and so is the last stride of y. in {a, w}, out {y}. */
 struct dlb_product_desc {
 	enum dlb_dtype dtype;
 	int n_dims;
@@ -68,19 +70,20 @@ struct dlb_product_desc {
 /* Convolution, 1 to 3 spatial dimensions. x (N,C,D..) , w (M,C/groups,K..) plain, b (M), y (N,M,O..).
  *   FORWARD      in {x, w, b|NULL}      out {y}
  *   GRAD_INPUT   in {dy, w}             out {dx}
- *   GRAD_WEIGHT  in {dy, x}             out {dw, db|NULL} */
+ *   GRAD_WEIGHT  in {dy, x}             out {dw, db|NULL}
+ */
 enum dlb_conv_dir { DLB_CONV_FORWARD, DLB_CONV_GRAD_INPUT, DLB_CONV_GRAD_WEIGHT };
 struct dlb_conv_desc {
 	enum dlb_conv_dir dir;
 	struct dlb_desc x, w, y;
 	bool has_bias;
-	bool relu;			/* FORWARD: y is Relu of it */
-	bool winograd;			/* may be used where it fits and pays */
+	bool relu;			/* FORWARD: y = Relu of the result */
+	bool winograd;			/* allowed where it applies and is faster */
 	int64_t groups, stride[3], dilation[3], pad_begin[3], pad_end[3];
 };
-/* Pooling. FORWARD in {x} out {y, pos|NULL}: pos = u8 position of the maximum inside its window
- * (first one wins; windows of up to 255 elements, else i32). BACKWARD max: in {dy, pos} out {dx};
- * average: in {dy} out {dx}. count_include_pad as ONNX. */
+/* Pooling. FORWARD: in {x}, out {y, pos|NULL}; pos = position of the maximum in its window, the first of
+ * equals (u8; i32 for windows of more than 255 elements). BACKWARD max: in {dy, pos}, out {dx}; average: in
+ * {dy}, out {dx}. count_include_pad as in ONNX. */
 struct dlb_pool_desc {
 	bool max, backward, count_include_pad;
 	struct dlb_desc x, y;
@@ -90,60 +93,63 @@ struct dlb_pool_desc {
 /* Batch normalization over all dimensions but 1.
  *   TRAIN     in {x, scale, bias, mean, var}   out {y, mean', var', saved_mean, saved_invstd}
  *             mean' = mean*momentum + batch_mean*(1-momentum); var likewise with the biased variance
- *             (times n/(n-1) when unbiased); mean' and var' may be mean and var themselves
+ *             (times n/(n-1) if unbiased); mean' and var' may alias mean and var
  *   INFER     in {x, scale, bias, mean, var}   out {y}
  *   GRAD      in {dy, x, scale, saved_mean, saved_invstd}   out {dx, dscale, dbias}
  *   GRAD_INFER in {dy, x, scale, mean, var}    out {dx, dscale, dbias}   (statistics are constants)
- * relu: y is Relu of it; the gradients then read y as a sixth input.
- * TRAIN and GRAD also come in two halves, between which somebody may add up the sums of several batches, so that the
- * statistics are those of all of them. Sums are f64, one array {N, a[c], b[c]}, of channels c:
- *   TRAIN  N elements a channel, their sum, the sum of their squares
- *   GRAD   N, sum dy, sum dy (x - saved_mean); behind them a and b once more, which are not added up: dscale and dbias
+ * relu: y = Relu of the result; the gradients then read y as a sixth input. TRAIN and GRAD can also run in
+ * two halves. Between them the caller may add up the sums of several batches, so that the statistics are
+ * those of all of them. Sums are f64, one array {N, a[c], b[c]} of channels c:
+ *   TRAIN  N elements per channel, their sum, the sum of their squares
+ *   GRAD   N, sum dy, sum dy (x - saved_mean); then a and b again, which are not added up: dscale and dbias
  *          are those of this batch
  * SUMS: the same inputs, out {sums}. REST: the same inputs and sums as one more, the same outputs. */
 enum dlb_bn_dir { DLB_BN_TRAIN, DLB_BN_INFER, DLB_BN_GRAD, DLB_BN_GRAD_INFER };
 enum dlb_bn_half { DLB_BN_WHOLE, DLB_BN_SUMS, DLB_BN_REST };
 struct dlb_bn_desc { enum dlb_bn_dir dir; enum dlb_bn_half half; struct dlb_desc x; double epsilon, momentum; bool unbiased, relu; };
-/* Softmax or its logarithm along one axis of (outer, axis, inner). GRAD in {dy, y} out {dx}. */
+/* Softmax or its logarithm along one axis of (outer, axis, inner). GRAD: in {dy, y}, out {dx}. */
 struct dlb_softmax_desc { enum dlb_dtype dtype; bool log, backward; int64_t outer, axis, inner; };
-/* Attention: heads of queries q (rows of `width`), each with the keys and values of one of kv_heads (several neighbouring
- * heads share one), y = softmax(cap(scale q k^T) + mask) v, cap(s) = softcap tanh(s / softcap) if softcap > 0. Operands lie
- * by strides of {batch, head, row} in elements, each row dense; dk, dv and dq lie as k, v and q do, dy as y.
- * Query i stands at position i + past, or i + length - rows where in[4] gives each sample's length (i64). It sees the keys
- * j < length, with `causal` those up to its own position, with left (right) not -1 those at most so far before (after) it, and
- * those that the mask allows: bool, or a number that is added (-inf: not seen), by strides of {batch, head, row} with the
- * keys side by side; keys from mask_keys on are not seen. A query that sees none gives zeros.
+/* Attention: heads of queries q (rows of `width`); several neighbouring heads share the keys and values of
+ * one of kv_heads. y = softmax(cap(scale q k^T) + mask) v; cap(s) = softcap tanh(s / softcap) if softcap > 0.
+ * Operands have strides of {batch, head, row} in elements and dense rows; dk, dv and dq have the strides of
+ * k, v and q, dy those of y. Query i is at position i + past, or i + length - rows if in[4] gives each
+ * sample's length (i64). It sees keys j < length; with `causal` only up to its own position; with left
+ * (right) other than -1 at most so many before (after) it; and only keys that the mask allows. The mask is
+ * bool, or a number that is added (-inf: not seen), with strides of {batch, head, row} and dense keys; keys
+ * from mask_keys on are not seen. A query that sees no key gives zeros.
  *   forward  in {q, k, v, mask|NULL, lengths|NULL}             out {y, saved|NULL, scores|NULL}
  *   backward in {q, k, v, mask|NULL, lengths|NULL, dy, saved}  out {dq|NULL, dk|NULL, dv|NULL, dmask|NULL}
- * saved: what the backward pass takes the probabilities from: with `whole` these themselves (batch, heads, rows, keys), which
- * is faster and larger; else the logarithm of the sum of each row's exp(score) (batch, heads, rows), from which it makes
- * them again. scores and dmask (batch, heads, rows, keys or mask_keys). */
+ * saved: input of the backward pass. With `whole` the probabilities (batch, heads, rows, keys), which is
+ * faster and larger; else the logarithm of each row's sum of exp(score) (batch, heads, rows), from which the
+ * probabilities are computed again. scores and dmask (batch, heads, rows, keys or mask_keys). */
 enum dlb_scores { DLB_SCORES_RAW, DLB_SCORES_CAPPED, DLB_SCORES_MASKED, DLB_SCORES_SOFTMAX };
 struct dlb_attention_desc {
 	enum dlb_dtype dtype, mask_type;
 	bool backward, causal, whole;
-	enum dlb_scores scores;		/* what the third output is */
+	enum dlb_scores scores;		/* content of the third output */
 	int64_t batch, heads, kv_heads, rows, keys, mask_keys, width, v_width, past, left, right;
 	int64_t q[3], k[3], v[3], y[3], mask[3];
 	double scale, softcap;
 };
-/* Rows normalized, y = (x - mean) / sqrt(var + epsilon) * scale + bias, the variance biased: scale and bias along the
- * row (layer normalization), or one of each for a channel. A row then has row_channels channels side by side (0: one, as
- * in instance normalization; more in group normalization), and channel s of row r is (r row_channels + s) % channels.
- * rms: the mean is taken to be 0, so that the variance is the mean square; mean and dbias are then absent.
+/* Normalization of rows: y = (x - mean) / sqrt(var + epsilon) * scale + bias, biased variance. scale and
+ * bias run along the row (layer normalization), or there is one of each per channel. A row then has
+ * row_channels channels side by side (0: one, as in instance normalization; more in group normalization);
+ * channel s of row r is (r row_channels + s) % channels. rms: the mean is taken as 0, so the variance is the
+ * mean square; mean and dbias are absent.
  *   forward  in {x, scale, bias|NULL}           out {y, mean|NULL, invstd|NULL}
- *   backward in {dy, x, scale, mean, invstd}    out {dx|NULL, dscale|NULL, dbias|NULL} */
+ *   backward in {dy, x, scale, mean, invstd}    out {dx|NULL, dscale|NULL, dbias|NULL}
+ */
 struct dlb_norm_desc {
 	enum dlb_dtype dtype;
 	bool backward, has_bias, rms;
 	int64_t rows, width, channels, row_channels;
 	double epsilon;
 };
-/* y = x mask / (1 - ratio): in {x}, out {y, mask|NULL} (bool). Word j of counter i of dlb_philox with key seed + run->seed
- * and a stream made of (vertex, step) is for element 4 (i - index * ceil(per_sample / 4)) + j of the sample with
- * that index in the step's global batch; it is kept if the word is at least ratio 2^32.
- * part not 0: x is a part of a tensor whose samples have per_whole elements: of every `whole` elements of that one the
- * `part` from `first` on; the words are those of the elements there.
+/* y = x mask / (1 - ratio): in {x}, out {y, mask|NULL} (bool). Random words are those of dlb_philox with key
+ * seed + run->seed and a stream made of (vertex, step). Word j of counter i belongs to element 4 (i - index *
+ * ceil(per_sample / 4)) + j of the sample with that index in the step's global batch. The element is kept if
+ * its word is at least ratio 2^32. part not 0: x is a part of a tensor whose samples have per_whole elements:
+ * of every `whole` elements the `part` from `first` on; words are those of the whole tensor's elements.
  * Sample 0 is sample first_sample of the micro-batch. */
 struct dlb_dropout_desc {
 	enum dlb_dtype dtype;
@@ -151,37 +157,38 @@ struct dlb_dropout_desc {
 	double ratio;
 	int64_t seed, part, whole, first, per_whole;
 };
-/* One step of one sample of a recurrent cell with h units, apart from the products; gates as in ONNX (iofc, zrh). x, rec:
- * the gates' parts of the input and of the state; b: the biases that are added to them, one list a gate (GRU: a
- * fourth, for what the reset gate multiplies); s: the planes i o f g c h, or z r candidate q h, or h, `plane` elements apart;
- * hp, cp: the state before. joint: the reset gate multiplies the product (linear_before_reset); else the
- * candidate's product comes between GRU and GRU_CANDIDATE, and that of its gradient before GRU_GRAD_RESET.
+/* One step of one sample of a recurrent cell with h units, without the products; gates as in ONNX (iofc,
+ * zrh). x, rec: the gates' parts from the input and from the state. b: biases added to them, one list per
+ * gate (GRU: a fourth, for the part that the reset gate multiplies). s: the planes i o f g c h, or z r
+ * candidate q h, or h, `plane` elements apart. hp, cp: the previous state. joint: the reset gate multiplies
+ * the product (linear_before_reset); else the candidate's product is computed between GRU and GRU_CANDIDATE,
+ * and that of its gradient before GRU_GRAD_RESET.
  *   RNN, GRU, GRU_CANDIDATE, LSTM   in {x, rec, b, peepholes|NULL, hp, cp}   out {s}
  *   gradients                       in {s, hp, cp, peepholes|NULL, drh}      out {dh, dc, dx, dr}
- * dh, dc come in as the gradients of the state after the step, and leave as what goes straight to the one before; dx, dr
- * are those of x and rec (the same for RNN and LSTM, where dr is not written). */
+ * dh, dc: on entry the gradients of the state after the step, on return their direct contribution to the
+ * previous state. dx, dr: gradients of x and rec (equal for RNN and LSTM, where dr is not written). */
 enum dlb_cell_act { DLB_CELL_SIGMOID, DLB_CELL_TANH, DLB_CELL_RELU };
 enum dlb_cell_loop { DLB_CELL_RNN, DLB_CELL_RNN_GRAD, DLB_CELL_GRU, DLB_CELL_GRU_CANDIDATE, DLB_CELL_GRU_GRAD,
 		     DLB_CELL_GRU_GRAD_RESET, DLB_CELL_LSTM, DLB_CELL_LSTM_GRAD };
 struct dlb_cell_desc { enum dlb_dtype dtype; enum dlb_cell_loop loop; int64_t h, plane; int act[3]; bool coupled, joint, peepholes; };
-/* Classification losses. x (N,C,inner) log-probabilities (nll) or logits (sce), t (N,inner) i32 or i64,
- * w (C) or NULL. reduction none: y (N,inner); sum, mean: scalar (mean divides by the summed weights of
- * the labels that are not ignored; none counted: 0).
+/* Classification losses. x (N,C,inner) log-probabilities (nll) or logits (sce), t (N,inner) i32 or i64, w (C)
+ * or NULL. reduction none: y (N,inner); sum, mean: scalar. mean divides by the summed weights of the labels
+ * that are not ignored; if there are none, it is 0.
  *   forward  in {x, t, w|NULL}               out {y, log_prob|NULL}
- *   backward in {dy, x or log_prob, t, w|NULL} out {dx}; dy shaped as y. sce reads log_prob.
- * A label outside [0, classes) that is not the ignored one makes the loss (and its gradient) NaN.
- * smoothing e (sce alone): a label's loss is (1 - e) times that plus e / classes times the sum of the weighted losses of all
- * classes; the divisor of mean stays the weights of the labels (PyTorch's label_smoothing).
+ *   backward in {dy, x or log_prob, t, w|NULL} out {dx}; dy has the shape of y. sce reads log_prob.
+ * A label outside [0, classes) that is not the ignored one makes the loss and its gradient NaN. smoothing e
+ * (sce only): the loss of a label is (1 - e) times the above plus e / classes times the sum of the weighted
+ * losses of all classes; the divisor of mean is still the weights of the labels (PyTorch's label_smoothing).
  *
- * Or of classes in parts, of which x is one, whose class 0 is class `first`. For each label, stats (N,3,inner) is what a
- * part tells of itself: its largest score m, the sum of exp(x - m) over its classes, and the label's score (0 if it is not
- * in this part). norm (N,2,inner) is what there is of all together: the largest m, and the logarithm of the sum of
- * exp(x - m) over all classes.
+ * The classes may be split into parts; x is then one part, whose class 0 is class `first`. For each label, a
+ * part writes stats (N,3,inner): its largest score m, the sum of exp(x - m) over its classes, and the label's
+ * score (0 if the label is in another part). norm (N,2,inner) is for all classes: the largest m, and the
+ * logarithm of the sum of exp(x - m).
  *   PART  forward  in {x, t}                       out {stats}
  *         backward in {dstats, x, t, stats}        out {dx}; may be x
  *   JOIN  forward  in {t, stats of each part}      out {y, norm|NULL}
  *         backward in {dy, t, norm, stats}         out {dstats} of one part
- * classes are the part's in the former, all in the latter; there are no weights. */
+ * `classes` is the part's in PART and the total in JOIN; there are no weights. */
 enum dlb_reduction { DLB_REDUCE_NONE, DLB_REDUCE_SUM, DLB_REDUCE_MEAN };
 enum dlb_loss_stage { DLB_LOSS_WHOLE, DLB_LOSS_PART, DLB_LOSS_JOIN };
 enum { DLB_LOSS_STATS = 3, DLB_LOSS_NORM = 2 };
@@ -196,10 +203,10 @@ struct dlb_loss_desc {
 	enum dlb_reduction reduction;
 	int64_t n, classes, inner;
 };
-/* Elementwise: out = f(in...), with broadcasting by shape; the list of functions is map_list.h:
- * MAP(name, n_inputs, expression in a, b, c, alpha, beta). Comparison functions write bool. Operands of
- * lower rank align at the last dimension and are row-major; those of full rank have their own layout.
- * out may be one of the inputs of the same shape and type. */
+/* Elementwise: out = f(in...), with broadcasting by shape. map_list.h lists the functions: MAP(name,
+ * n_inputs, expression in a, b, c, alpha, beta). Comparisons write bool. Operands with fewer dimensions
+ * align at the last dimension and are row-major; the others have their own layout. out may be one of the
+ * inputs of the same shape and type. */
 enum dlb_map_fn {
 #define MAP(name, n, expr) DLB_MAP_##name,
 #include "tensor/map_list.h"
@@ -207,14 +214,14 @@ enum dlb_map_fn {
 	DLB_N_MAPS
 };
 struct dlb_map_desc { enum dlb_map_fn fn; int n_in; struct dlb_desc in[3], out; double alpha, beta; };
-/* Reduction over the axes of the mask (bit i: dimension i), keeping or dropping them is a matter of
- * shape only: out has 1 where a dimension is reduced. Sums run in a fixed order. */
+/* Reduction over the axes of the mask (bit i: dimension i). out has 1 in each reduced dimension; dropping it
+ * only changes the shape. Sums run in a fixed order. */
 enum dlb_reduce_fn { DLB_REDUCE_FN_SUM, DLB_REDUCE_FN_MEAN, DLB_REDUCE_FN_MAX, DLB_REDUCE_FN_MIN,
 		     DLB_REDUCE_FN_PROD, DLB_REDUCE_FN_SUMSQ };
 struct dlb_reduce_desc { enum dlb_reduce_fn fn; struct dlb_desc in, out; unsigned axes; };
-/* out[i] = in[i] over `n_dims` loops with an element stride for each side (transpose, slice, expand,
- * change of layout); dtypes may differ (a cast). in_offset/out_offset in elements. `out` is written only
- * where it is addressed; zero_first clears it before. accumulate: out += (scatter of slices). */
+/* out[i] = in[i] over `n_dims` loops with an element stride for each side (transpose, slice, expand, change
+ * of layout); the types may differ (a cast). in_offset, out_offset in elements. Only the addressed elements
+ * of out are written; zero_first clears all of it first. accumulate: out += (scatter of slices). */
 struct dlb_copy_desc {
 	enum dlb_dtype in, out;
 	int n_dims;
@@ -223,29 +230,30 @@ struct dlb_copy_desc {
 	bool zero_first, accumulate;
 	int64_t out_count;		/* elements of out, for zero_first */
 };
-/* acc = x (first) or acc += x:  in {x}, out {acc}. Used to sum micro-batches' gradients. */
+/* acc = x (first) or acc += x:  in {x}, out {acc}. Sums the gradients of micro-batches. */
 struct dlb_accumulate_desc { enum dlb_dtype dtype; int64_t count; bool first; };
-/* in {x} (count of f32 or f64), out {f64 scalar in host memory}: the sum of squares, added in double. */
+/* in {x} (count of f32 or f64), out {f64 scalar in host memory}: sum of squares, added in double. */
 struct dlb_square_sum_desc { enum dlb_dtype dtype; int64_t count; };
-/* One optimizer step on one parameter, fused in one pass (lib/optim/optim.h says what each rule means and
- * has the rows of its table in this order): in {gradient}, out {weight, state 0, state 1, ...}.
- * run->step is the number of this step, from 1 (bias correction); run->rate, with has_rate, replaces hyper's.
+/* One optimizer step on one parameter, fused in one pass (lib/optim/optim.h defines the rules; its table has
+ * this order): in {gradient}, out {weight, state 0, state 1, ...}. run->step is the number of this step, from
+ * 1 (bias correction); run->rate, with has_rate, replaces hyper's.
  *
- * Rules whose row says n_moments may be done in two stages, so that replicas can exchange moments in place of gradients:
+ * Rules with n_moments can run in two stages, so that replicas exchange moments instead of gradients:
  *   LOCAL  in {gradient, weight}, out {moments to exchange ..., states ...}
- *   APPLY  in {moments as they came back ...}, out {weight, states ...}
- * One replica's LOCAL and APPLY have the bits of WHOLE. LOCAL multiplies the gradient by scale[0] and what it gives out
- * by scale[1], scale[2] (0 stands for 1). keep_local: the running maximum that LOCAL compares with is what LOCAL made
- * before, not what came back. Such a rule counts in *run->shrunk the elements whose denominator over the step size is
- * less than a step before.
+ *   APPLY  in {exchanged moments ...}, out {weight, states ...}
+ * With one replica LOCAL and APPLY give the bits of WHOLE. LOCAL multiplies the gradient by scale[0] and its
+ * outputs by scale[1], scale[2] (0 means 1). keep_local: LOCAL compares with its own earlier running maximum,
+ * not with the exchanged one. Such a rule counts in *run->shrunk the elements whose quotient of denominator
+ * and step size is smaller than in the previous step.
  *
- * Rules that keep a smoothed gradient have another stage:
- *   PREDICT  in {weight, states ...}, out {what the weight is expected to be run->distance updates on}
- * If the smoothed gradient stays as it is, that is w - distance rate v (momentum: Chen et al., SpecTrain, 2018) or
- * w - distance rate m^ / (sqrt(v^) + eps) (the Adam family: Guan et al., XPipe, 2019), decoupled decay added. */
+ * Rules with a smoothed gradient have one more stage:
+ *   PREDICT  in {weight, states ...}, out {predicted weight, run->distance updates ahead}
+ * If the smoothed gradient stays constant, that is w - distance rate v (momentum: Chen et al.,
+ * SpecTrain, 2018) or w - distance rate m^ / (sqrt(v^) + eps) (the Adam family: Guan et al.,
+ * XPipe, 2019), plus decoupled decay. */
 enum dlb_update_rule { DLB_RULE_SGD, DLB_RULE_MOMENTUM, DLB_RULE_NESTEROV, DLB_RULE_ADAGRAD, DLB_RULE_RMSPROP, DLB_RULE_ADAM,
 		       DLB_RULE_ADAMW, DLB_RULE_ADABELIEF, DLB_RULE_MAX_ADABELIEF,
-		       DLB_RULE_KFAC,		/* of a gradient that is preconditioned already (optim/kfac.h): sgd */
+		       DLB_RULE_KFAC,		/* sgd on a preconditioned gradient (optim/kfac.h) */
 		       DLB_N_RULES };
 enum { DLB_HYPER_LR, DLB_HYPER_MOMENTUM, DLB_HYPER_ALPHA, DLB_HYPER_BETA1, DLB_HYPER_BETA2, DLB_HYPER_EPS, DLB_HYPER_DECAY,
        DLB_HYPER_DAMPING, DLB_HYPER_FACTOR_DECAY, DLB_HYPER_INVERSE_EVERY, DLB_HYPER_KL_CLIP, DLB_N_HYPER };
@@ -262,14 +270,14 @@ struct dlb_update_desc {
 	double scale[3];
 	bool keep_local;
 };
-/* A plain C function over host memory, for ops whose work is too small or odd for the set above.
- * Only back ends with host-visible memory have it. ctx is copied (ctx_bytes). */
+/* A plain C function over host memory, for ops too small or unusual for the kernels above. Only back ends
+ * with host-visible memory have it. ctx is copied (ctx_bytes). */
 typedef void (*dlb_host_fn)(const void *ctx, const struct dlb_run *r);
 
 struct dlb_backend {
 	const struct dlb_backend_ops *ops;
 	int device, n_threads;
-	bool fast_bf16;			/* multiplies bf16 by instructions of its own; else bf16 works, slower than f32 */
+	bool fast_bf16;			/* has bf16 instructions; else bf16 works, slower than f32 */
 	void *self;
 };
 struct dlb_backend_ops {
@@ -277,11 +285,12 @@ struct dlb_backend_ops {
 	int (*n_devices)(void);
 	int (*open)(int device, int n_threads, struct dlb_backend *out, struct dlb_error *err);
 	void (*close)(struct dlb_backend *b);
-	void *(*alloc)(struct dlb_backend *b, size_t bytes);	/* 64-byte aligned, zeroed; NULL: none left */
+	/* 64-byte aligned, zeroed; NULL: no memory left */
+	void *(*alloc)(struct dlb_backend *b, size_t bytes);
 	void (*free)(struct dlb_backend *b, void *p);
 	void (*upload)(struct dlb_backend *b, void *dst, const void *host, size_t bytes);
 	void (*download)(struct dlb_backend *b, void *host, const void *src, size_t bytes);
-	void (*sync)(struct dlb_backend *b);		/* wait for everything queued */
+	void (*sync)(struct dlb_backend *b);		/* waits for everything queued */
 	int (*gemm)(struct dlb_backend *b, const struct dlb_gemm_desc *d, struct dlb_kernel **k, struct dlb_error *err);
 	int (*product)(struct dlb_backend *b, const struct dlb_product_desc *d, struct dlb_kernel **k, struct dlb_error *err);
 	int (*conv)(struct dlb_backend *b, const struct dlb_conv_desc *d, struct dlb_kernel **k, struct dlb_error *err);

@@ -1,11 +1,11 @@
-/* The back ends there are: one row each. The only file that asks what was built in. */
+/* The table of back ends. Only this file depends on which are built. */
 #include <string.h>
 
 #include "tensor/backend.h"
 #include "tensor/cpu/cpu.h"
 
 const struct dlb_backend_ops *const dlb_backends[] = {
-	&dlb_cpu_ops,			/* opening it takes the best of its levels */
+	&dlb_cpu_ops,			/* when opened, uses the best level of the processor */
 	NULL,
 };
 

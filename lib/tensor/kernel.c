@@ -1,5 +1,5 @@
-/* Kernels, whichever back end made them. Apart from the table of back ends, so that a tool that only plans is
- * not linked with their libraries. */
+/* Functions for kernels of any back end. Apart from backends.c, so that planning tools do not
+ * link the back ends' libraries. */
 #include "tensor/backend.h"
 
 void dlb_kernel_free(struct dlb_kernel *k)

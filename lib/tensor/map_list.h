@@ -1,4 +1,4 @@
-/* The elementwise functions: one line each, included with different meanings of the six macros.
+/* The elementwise functions, one per line; included with different definitions of the six macros.
  *
  *     MAP(name, n_inputs, expression)      every number type; a, b, c and the result share it
  *     MAP_INT(name, n, expression)         integers only
@@ -7,15 +7,15 @@
  *     MAP_LOGIC(name, n, expression)       bool to bool
  *     MAP_SELECT(name, n, expression)      a is bool; b, c and the result share any type
  *
- * Whoever wants the names only (the enum in backend.h) defines MAP alone: the others default to it.
- * Whoever instantiates the expressions defines for each type
+ * To get only the names (the enum in backend.h), define only MAP: the others default to it. To instantiate
+ * the expressions, define for each type
  *     T                        the type of a, b, c, alpha and beta
  *     ADD SUB MUL DIV NEG      arithmetic that wraps in integers (no undefined overflow, x/0 = 0)
  *     MOD FMOD POW             Python's and C's remainder, powers
  *     NEGATIVE                 a < 0
- *     SHIFTS_ALL               b is no number of bits to shift T by: negative, or all of them (integers)
+ *     SHIFTS_ALL               integers: b is negative or at least the number of bits of T
  *     F(exp)                   expf or exp, for float types
- * Gradients take dy first: relu_grad(dy, y), clip_grad(dy, x). NaN goes through min, max and clip. */
+ * Gradients take dy first: relu_grad(dy, y), clip_grad(dy, x). min, max and clip return NaN for NaN. */
 #ifndef MAP_INT
 #define MAP_INT MAP
 #endif
@@ -60,8 +60,9 @@ MAP(max, 2, (a > b || a != a) ? a : b)
 MAP(mod, 2, MOD(a, b))							/* sign of b */
 MAP(fmod, 2, FMOD(a, b))						/* sign of a */
 MAP(pow, 2, POW(a, b))
-MAP(clip, 1, (a < alpha ? alpha : a) > beta ? beta : (a < alpha ? alpha : a))	/* alpha = least, beta = most, which prevails */
-MAP(clip_between, 3, (a < b ? b : a) > c ? c : (a < b ? b : a))		/* x, least, most */
+/* alpha = minimum, beta = maximum, which wins */
+MAP(clip, 1, (a < alpha ? alpha : a) > beta ? beta : (a < alpha ? alpha : a))
+MAP(clip_between, 3, (a < b ? b : a) > c ? c : (a < b ? b : a))		/* x, minimum, maximum */
 MAP(prelu, 2, NEGATIVE(a) ? MUL(a, b) : a)				/* x, slope */
 MAP(relu, 1, NEGATIVE(a) ? (T)0 : a)
 MAP(shrink, 1, (T)-1 < 1 && a < NEG(alpha) ? ADD(a, beta) : a > alpha ? SUB(a, beta) : 0)	/* alpha = lambda, beta = bias */
@@ -93,7 +94,7 @@ MAP_FLOAT(atanh, 1, F(atanh)(a))
 MAP_FLOAT(erf, 1, F(erf)(a))
 MAP_FLOAT(floor, 1, F(floor)(a))
 MAP_FLOAT(ceil, 1, F(ceil)(a))
-MAP_FLOAT(round, 1, F(rint)(a))						/* halves to even */
+MAP_FLOAT(round, 1, F(rint)(a))						/* ties to even */
 
 /* activations */
 MAP_FLOAT(sigmoid, 1, F(sigmoid)(a))
@@ -135,7 +136,8 @@ MAP_FLOAT(atanh_grad, 2, a / (1 - b * b))
 MAP_FLOAT(leaky_relu_grad, 2, b > 0 ? a : alpha * a)			/* dy, x */
 MAP_FLOAT(thresholded_relu_grad, 2, b > alpha ? a : 0)			/* dy, x */
 MAP_FLOAT(prelu_grad, 3, b > 0 ? a : a * c)				/* dy, x, slope: dx */
-MAP_FLOAT(prelu_grad_slope, 2, b > 0 ? 0 : a * b)			/* dy, x: dslope before unbroadcast */
+/* dy, x: dslope before the sum over broadcast dimensions */
+MAP_FLOAT(prelu_grad_slope, 2, b > 0 ? 0 : a * b)
 MAP_FLOAT(elu_grad, 2, b > 0 ? a : a * alpha * F(exp)(b))		/* dy, x */
 MAP_FLOAT(selu_grad, 2, beta * (b > 0 ? a : a * alpha * F(exp)(b)))	/* dy, x */
 MAP_FLOAT(celu_grad, 2, b > 0 ? a : a * F(exp)(b / alpha))		/* dy, x */
@@ -156,13 +158,14 @@ MAP_FLOAT(swiglu_grad_value, 2, a * b * F(sigmoid)(alpha * b))		/* dy, gate */
 MAP_FLOAT(shrink_grad, 2, b < -alpha || b > alpha ? a : 0)		/* dy, x */
 MAP_FLOAT(clip_grad, 2, (b > alpha && b < beta) ? a : 0)		/* dy, x */
 MAP_FLOAT(div_grad_b, 3, -a * b / c)					/* dy, y, divisor */
-MAP_FLOAT(square_grad, 2, 2 * a * b)					/* dy, x; so are the next three */
+MAP_FLOAT(square_grad, 2, 2 * a * b)					/* dy, x; also the next three */
 MAP_FLOAT(cube_grad, 2, 3 * a * b * b)
 MAP_FLOAT(root_grad, 2, (T)0.5 * a / F(sqrt)(b))
 MAP_FLOAT(inverse_grad, 2, -a / (b * b))
 MAP_FLOAT(pow_grad, 3, c == 0 ? 0 : a * c * F(pow)(b, c - 1))		/* dy, x, p: dx */
-MAP_FLOAT(pow_grad_p, 3, (b == 0 || c <= 0) ? 0 : a * b * F(log)(c))	/* dy, y, x: dp before unbroadcast */
-MAP_FLOAT(max_grad, 3, b > c ? a : b == c ? a / 2 : 0)			/* dy, x, the other one: dx */
+/* dy, y, x: dp before the sum over broadcast dimensions */
+MAP_FLOAT(pow_grad_p, 3, (b == 0 || c <= 0) ? 0 : a * b * F(log)(c))
+MAP_FLOAT(max_grad, 3, b > c ? a : b == c ? a / 2 : 0)			/* dy, x, other operand: dx */
 MAP_FLOAT(min_grad, 3, b < c ? a : b == c ? a / 2 : 0)
 
 /* choice and logic */
@@ -176,7 +179,8 @@ MAP_COMPARE(less_or_equal, 2, a <= b)
 MAP_COMPARE(greater, 2, a > b)
 MAP_COMPARE(greater_or_equal, 2, a >= b)
 MAP_COMPARE(is_nan, 1, a != a)
-MAP_COMPARE(is_inf, 1, a == a && a - a != 0 && (a > 0 ? beta : alpha) != 0)	/* alpha: count -inf, beta: +inf */
+/* alpha: count -inf, beta: +inf */
+MAP_COMPARE(is_inf, 1, a == a && a - a != 0 && (a > 0 ? beta : alpha) != 0)
 MAP_LOGIC(not, 1, !a)
 MAP_LOGIC(and, 2, a && b)
 MAP_LOGIC(or, 2, a || b)

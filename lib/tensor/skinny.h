@@ -1,9 +1,10 @@
-/* Products of a large matrix with r thin vectors, at the speed of the memory: the three passes of low-rank compression
- * over an (n, m) float32 matrix (lib/comm/lowrank.c), each of which reads and writes every number once.
+/* Products of a large matrix with r thin vectors, limited by memory bandwidth: the three
+ * passes of low-rank compression over an (n, m) float32 matrix (lib/comm/lowrank.c). Each pass
+ * reads and writes every number once.
  *
- * Vectors of length m lie one after the other in `qt` (r, dlb_skinny_stride(m)), zero beyond m; those of length n
- * by rows in p (n, r). Sums run in an order that depends on the shape alone; `restore` gives the same bits at
- * every level of the instruction set, for every rank has to make the same matrix of the same p and qt. */
+ * Vectors of length m are in `qt` (r, dlb_skinny_stride(m)), zero beyond m; those of length n are the columns
+ * of p (n, r). The order of sums depends only on the shape. `restore` gives the same bits at every level of
+ * the instruction set, because every rank must compute the same matrix from the same p and qt. */
 #ifndef DLB_TENSOR_SKINNY_H
 #define DLB_TENSOR_SKINNY_H
 #include <stdint.h>
@@ -12,13 +13,13 @@ enum { DLB_SKINNY_LANES = 16 };
 static inline int64_t dlb_skinny_stride(int64_t m) { return (m + DLB_SKINNY_LANES - 1) / DLB_SKINNY_LANES * DLB_SKINNY_LANES; }
 
 struct dlb_skinny {
-	/* x += e (NULL: nothing), p = x q. */
+	/* x += e (if e is not NULL), p = x q. */
 	void (*project)(int64_t n, int64_t m, int r, float *x, const float *e, const float *qt, float *p);
 	/* qt = x^T p, transposed. */
 	void (*project_back)(int64_t n, int64_t m, int r, const float *x, const float *p, float *qt);
-	/* y = p q^T;  e (NULL: none) = x - share y;  x = y. */
+	/* y = p q^T;  e = x - share y (if e is not NULL);  x = y. */
 	void (*restore)(int64_t n, int64_t m, int r, float *x, float *e, const float *p, const float *qt, float share);
 };
-/* Those of the highest level that the processor has. */
+/* The functions for the highest level of this processor. */
 const struct dlb_skinny *dlb_skinny(void);
 #endif

@@ -1,4 +1,4 @@
-/* Shapes and types: the table of dtypes, strides under a layout, NumPy's broadcasting. */
+/* Shapes and types: the table of types, strides of a layout, NumPy broadcasting. */
 #include "tensor/tensor.h"
 
 #include <assert.h>
@@ -36,7 +36,7 @@ bool dlb_dtype_is_float(enum dlb_dtype t) { return types[t].cls == FLOAT; }
 bool dlb_dtype_is_int(enum dlb_dtype t) { return types[t].cls == INT; }
 int dlb_dtype_to_onnx(enum dlb_dtype t) { return types[t].onnx; }
 
-/* Our name or safetensors' name: "f32" and "F32". */
+/* By our name or safetensors': "f32" or "F32". */
 int dlb_dtype_find(const char *name)
 {
 	for (int i = 0; i < DLB_N_DTYPES; i++)
@@ -171,7 +171,8 @@ static float from_bf16(uint16_t h)
 	return v;
 }
 
-/* Nearest half, ties to even: scaled so that the half's last place is 1, rounded, put together. */
+/* Rounds to the nearest half, ties to even: scales so that the half's last bit is
+ * 1, rounds, assembles the bits. */
 static uint16_t to_f16(double v)
 {
 	uint16_t sign = signbit(v) ? 0x8000 : 0;
@@ -211,7 +212,7 @@ double dlb_value_real(const void *data, enum dlb_dtype t, int64_t i)
 	}
 }
 
-/* As a C cast of what is in range; NaN is 0, too large or small is the end of int64. */
+/* As a C cast if v is in range; NaN gives 0, values out of range the end of int64. */
 static int64_t real_to_int(double v)
 {
 	if (isnan(v))

@@ -1,25 +1,28 @@
-/* Attention and its gradient, one head after the other, by blocks of queries against all the keys that they see: a block's
- * scores stay in the cache, what is masked by position is not computed, and the softmax of a row is made in one go.
+/* Attention and its gradient, head by head, in blocks of queries against all keys that they see.
+ * A block's scores stay in cache, positions that are masked by position are not computed, and
+ * the softmax of a row is one pass.
  *   s = scale q k^T, p = softmax(s), y = p v
  *   dv = p^T dy, dp = dy v^T, ds = p (dp - sum p dp), dq = scale ds k, dk = scale ds^T q
- * Products run over operands packed once for a head (panel_real.h): these heads are too small for a library's calls.
- * The backward pass reads p, or makes it again from s and the rows' log sums (T. Dao et al., FlashAttention, 2022). Heads that share
- * keys are done one after the other by one thread, so that sums into dk and dv keep their order. */
+ * Products use operands packed once per head (panel_real.h), because these heads are too small
+ * for library calls. The backward pass reads p, or computes it again from s and the rows' log
+ * sums (T. Dao et al., FlashAttention, 2022). One thread handles all heads that share keys, so
+ * sums into dk and dv keep their order. */
 #include <math.h>
 
 #include "tensor/cpu/cpu.h"
 #include "tensor/cpu/real_math.h"
 #include "tensor/cpu/threads.h"
 
-/* Queries in a block: as many as make the products efficient, fewer where their scores would not stay in the cache. */
+/* Queries per block: enough for efficient products, fewer if their scores would not stay in cache. */
 enum { ATTENTION_ROWS = 96, ATTENTION_USUAL = 64, ATTENTION_LEAST = 16, ATTENTION_SCORES = 1 << 17 };
-/* Elements that pieces of scratch, rows of scores and the first key of a block are aligned to: a multiple of every panel. */
+/* Alignment in elements of scratch arrays, score rows and a block's first key: a
+ * multiple of every panel width. */
 enum { ATTENTION_ALIGN = 32 };
 
-/* Where the pieces of a part's scratch begin, in elements: the head's keys and values packed for the products, the block's
- * queries and dy, its scores and their gradients, the slopes of the cap (0: none). */
+/* Offsets, in elements, of the arrays in a part's scratch: the head's keys and values packed for the
+ * products, the block's queries and dy, its scores and their gradients, the slopes of the cap (0: none). */
 struct attention_room { int64_t kt, vt, k, v, q, dy, s, g, slope; size_t bytes; };
-/* ld: elements from a row of scores to the next. */
+/* ld: elements between score rows. */
 struct attention_part {
 	const struct dlb_attention_desc *d;
 	const struct dlb_run *run;
@@ -29,7 +32,7 @@ struct attention_part {
 };
 /* Queries [row, row + n) of one head, keys [lo, lo + columns). */
 struct attention_block { int64_t batch, head, kv_head, row, n, lo, columns; };
-/* For one type. */
+/* Functions for one type. */
 struct attention_loops {
 	struct attention_room (*room)(const struct dlb_attention_desc *d, int64_t rows, int64_t ld);
 	void (*pack)(const struct attention_part *p, int64_t batch, int64_t head);
@@ -40,7 +43,7 @@ struct attention_kernel {
 	struct dlb_attention_desc d;
 	int parts, n_blocks;
 	int64_t ld;
-	struct attention_room room;		/* of a part */
+	struct attention_room room;		/* of one part */
 	const struct attention_loops *loops;
 };
 struct attention_job { const struct attention_kernel *a; const struct dlb_run *run; };
@@ -50,7 +53,7 @@ static int64_t at_most(int64_t v, int64_t most)
 	return v < most ? v : most;
 }
 
-/* Keys [*lo, *hi) that query i may see by its position; neither bound falls from one query to the next. */
+/* Keys [*lo, *hi) that query i may see by position. Neither bound decreases from one query to the next. */
 static void attention_span(const struct attention_part *p, int64_t batch, int64_t i, int64_t *lo, int64_t *hi)
 {
 	const struct dlb_attention_desc *d = p->d;
@@ -73,7 +76,7 @@ static void attention_span(const struct attention_part *p, int64_t batch, int64_
 	*hi = end > from ? end : from;
 }
 
-/* Keys that some query of the block sees; all of them when the scores are to be told. */
+/* Keys that any query of the block sees; all keys if the scores are an output. */
 static void attention_columns(const struct attention_part *p, struct attention_block *x)
 {
 	int64_t end, other;
@@ -96,7 +99,7 @@ static void attention_columns(const struct attention_part *p, struct attention_b
 static const struct attention_loops loops_f32 = { attention_room_f32, attention_pack_f32, attention_block_f32 };
 static const struct attention_loops loops_f64 = { attention_room_f64, attention_pack_f64, attention_block_f64 };
 
-/* Gradients of keys and values are added to block by block. */
+/* Clears gradients of keys and values, to which blocks are added. */
 static void clear_rows(void *base, const int64_t *stride, int64_t batch, int64_t head, int64_t rows, int64_t width, size_t size)
 {
 	char *to = base;
@@ -152,9 +155,10 @@ int dlb_cpu_attention(struct dlb_backend *b, const struct dlb_attention_desc *d,
 	a->loops = d->dtype == DLB_F32 ? &loops_f32 : &loops_f64;
 	while (rows > ATTENTION_LEAST && rows * d->keys > ATTENTION_SCORES)
 		rows /= 2;
-	a->n_blocks = d->rows > rows ? (int)((d->rows + rows / 2) / rows) : 1;		/* of up to half as many more */
+	/* blocks of up to one and a half times as many */
+	a->n_blocks = d->rows > rows ? (int)((d->rows + rows / 2) / rows) : 1;
 	rows += rows / 2;
-	/* beside the alignment, so that a column of scores is not all in one set of the cache */
+	/* beyond the alignment, so that a column of scores is not in a single cache set */
 	a->ld = (d->keys / ATTENTION_ALIGN + 1) * ATTENTION_ALIGN + ATTENTION_ALIGN / 2;
 	a->parts = dlb_cpu_parts(b, d->batch * d->heads * d->rows * d->keys, d->batch * d->kv_heads);
 	a->room = a->loops->room(d, rows, a->ld);

@@ -50,7 +50,8 @@ static void S(attention_pack)(const struct attention_part *p, int64_t batch, int
 	}
 }
 
-/* Row i's scores where output `scores` wants them, if stage is the one that is asked for; beyond the block: `rest`. */
+/* Copies row i's scores to output `scores` if `stage` is the requested one;
+ * keys outside the block get `rest`. */
 static void S(attention_tell)(const struct attention_part *p, const struct attention_block *x, int64_t i, enum dlb_scores stage,
 			      const T *s, T rest)
 {
@@ -64,7 +65,7 @@ static void S(attention_tell)(const struct attention_part *p, const struct atten
 		to[j] = j >= x->lo && j < x->lo + x->columns ? s[j - x->lo] : rest;
 }
 
-/* c = cap tanh(s / cap); *slope (NULL: not asked) its derivative. */
+/* c = cap tanh(s / cap); *slope: its derivative (NULL: not wanted). */
 static void S(attention_cap)(T cap, int64_t n, T *s, T *slope)
 {
 	const T by = 1 / cap;
@@ -79,7 +80,7 @@ static void S(attention_cap)(T cap, int64_t n, T *s, T *slope)
 	}
 }
 
-/* Adds the mask to row i; what may not be attended to becomes -inf whatever it was. False: no key may be. */
+/* Adds the mask to row i; masked keys become -inf whatever their score. False: no key is left. */
 static bool S(attention_mask)(const struct attention_part *p, const struct attention_block *x, int64_t i, T *s)
 {
 	const struct dlb_attention_desc *d = p->d;
@@ -116,8 +117,8 @@ static bool S(attention_mask)(const struct attention_part *p, const struct atten
 	return any;
 }
 
-/* s = exp(s - its largest) and the factor that makes its sum 1; *log_sum the logarithm of the sum of exp(s). A row without
- * keys is zeros, and so it is again where exp(s - *log_sum) is taken. */
+/* s = exp(s - max); returns the factor that makes its sum 1. *log_sum: logarithm of the sum of exp(s). A row
+ * without keys is zeros, also when exp(s - *log_sum) is computed from it. */
 static T S(attention_softmax)(int64_t n, bool any, T *s, T *log_sum)
 {
 	const T m = any ? S(largest)(s, n) : 0;
@@ -172,7 +173,7 @@ static void S(attention_forward_block)(const struct attention_part *p, const str
 			by[i] = 1;
 			S(attention_tell)(p, x, x->row + i, DLB_SCORES_SOFTMAX, row, 0);
 		}
-		if (saved && d->whole)		/* what lies beside the block's columns nobody reads */
+		if (saved && d->whole)		/* columns outside the block are not read */
 			memcpy(saved + (at + i) * d->keys + x->lo, row, (size_t)x->columns * sizeof *row);
 	}
 	S(panel_product)(x->n, d->v_width, x->columns, 1, s, p->ld, 1, base + p->room->v + x->lo * PANEL, d->keys, y, d->y[2], false);
@@ -183,7 +184,8 @@ static void S(attention_forward_block)(const struct attention_part *p, const str
 			memset(y + i * d->y[2], 0, (size_t)d->v_width * sizeof *y);
 }
 
-/* From probabilities s, their gradient g and the slope of the cap (NULL: none) of row i: what the scores' gradient is. */
+/* Computes the gradient of the scores of row i from probabilities s, their gradient g and the
+ * slope of the cap (NULL: none). */
 static void S(attention_row_gradient)(const struct attention_part *p, const struct attention_block *x, int64_t i, const T *s,
 				      const T *slope, T *g)
 {
@@ -205,7 +207,7 @@ static void S(attention_row_gradient)(const struct attention_part *p, const stru
 			g[j] *= slope[j];
 }
 
-/* The scores of a block, to be made probabilities, and the slopes of the cap. */
+/* Computes the scores of a block again, for the probabilities, and the slopes of the cap. */
 static void S(attention_again)(const struct attention_part *p, const struct attention_block *x, T *s)
 {
 	const struct dlb_attention_desc *d = p->d;
@@ -227,7 +229,7 @@ static void S(attention_again)(const struct attention_part *p, const struct atte
 	}
 }
 
-/* Adds what the queries of one block of one head give to the gradients of their keys and values. */
+/* Adds the contribution of one block of queries to the gradients of keys and values. */
 static void S(attention_backward_block)(const struct attention_part *p, const struct attention_block *x)
 {
 	const struct dlb_attention_desc *d = p->d;
@@ -261,7 +263,7 @@ static void S(attention_backward_block)(const struct attention_part *p, const st
 	}
 }
 
-/* The same where no key may be attended to: the queries' gradients are zero. */
+/* As above for a block that sees no key: the queries' gradients are zero. */
 static void S(attention_backward_empty)(const struct attention_part *p, const struct attention_block *x)
 {
 	const struct dlb_attention_desc *d = p->d;

@@ -1,16 +1,17 @@
 /* Batch normalization: plain loops over rows of channels (channels-last, and 2-D tensors), or over
  * planes of one channel (row-major).
  *
- * Rows: mean and variance come from one pass over memory. Each block of BN_ROWS rows has its mean and sum
- * of squared deviations made while it lies in cache; blocks are joined in double (Chan, Golub, LeVeque,
- * "Updating formulae and a pairwise algorithm for computing sample variances", 1979). Few channels make
- * short rows, so neighbouring rows are taken together as one row of several times as many columns.
+ * Rows: mean and variance take one pass over memory. For each block of BN_ROWS rows, mean and sum of squared
+ * deviations are computed while it is in cache; blocks are combined in double (Chan, Golub, LeVeque,
+ * "Updating formulae and a pairwise algorithm for computing sample variances", 1979). Few channels make short
+ * rows, so neighbouring rows are joined into one row of several times as many columns.
  *
- * Halves: what several batches add up must combine by plain sums, so a batch's moments travel as N, the sum and the
- * sum of squares about 0, in double:   sum = N mean,  squares = N (var + mean^2);   mean = sum / N,
- * var = squares / N - mean^2. The textbook formula loses about log2(1 + mean^2 / var) bits of the 53 (Chan, Golub,
- * LeVeque, "Algorithms for computing the sample variance", The American Statistician 37(3), 1983, table 1) - only in joining a few
- * batches, since each batch's own variance is made about its own mean: with |mean| = 1000 std 1e-10 of var is lost. */
+ * Halves: the moments of several batches must combine by plain sums, so they are exchanged as N, the sum and
+ * the sum of squares about 0, in double:   sum = N mean,  squares = N (var + mean^2);   mean = sum / N, var =
+ * squares / N - mean^2. This textbook formula loses about log2(1 + mean^2 / var) of 53 bits (Chan, Golub,
+ * LeVeque, "Algorithms for computing the sample variance", The American Statistician 37(3), 1983, table 1),
+ * but only when a few batches are combined, since each batch computes its variance about its own mean: with
+ * |mean| = 1000 std, 1e-10 of var is lost. */
 #include <math.h>
 #include <stdlib.h>
 
@@ -24,9 +25,9 @@
 struct bn_kernel {
 	struct dlb_kernel k;
 	struct dlb_bn_desc d;
-	int64_t n, c, s;		/* batch, channels, elements of a plane */
+	int64_t n, c, s;		/* batch, channels, elements per plane */
 	int64_t rows, columns;		/* columns = c * joined rows */
-	size_t part_bytes;		/* of one scratch array of `columns` doubles */
+	size_t part_bytes;		/* one scratch array of `columns` doubles */
 };
 
 static double *part(const struct bn_kernel *b, const struct dlb_run *r, int i)
@@ -41,14 +42,14 @@ static void bn_set_moments(const struct bn_kernel *b, double *sums, int64_t c, d
 	sums[1 + b->c + c] = n * (var + mean * mean);
 }
 
-/* Biased variance of channel c, and its mean. */
+/* Returns the biased variance of channel c; *mean: its mean. */
 static double bn_variance(const struct bn_kernel *b, const double *sums, int64_t c, double *mean)
 {
 	double n = sums[0], var;
 
 	*mean = n > 0 ? sums[1 + c] / n : 0;
 	var = n > 0 ? sums[1 + b->c + c] / n - *mean * *mean : 0;
-	return var < 0 ? 0 : var;		/* NaN stays NaN */
+	return var < 0 ? 0 : var;		/* keeps NaN */
 }
 
 static void bn_set_grad_sums(const struct bn_kernel *b, double *sums, int64_t c, double n, double sum, double dot)
@@ -81,7 +82,7 @@ static void bn_get_grad_sums(const struct bn_kernel *b, const double *sums, int6
 #define E uint16_t
 #define X(e) bf16_widen(e)
 #define Y(t) bf16_round(t)
-#define ROWS_ONLY			/* planes of bf16 are widened */
+#define ROWS_ONLY			/* planes of bf16 are converted to f32 */
 #include "tensor/cpu/f32.h"
 #undef S
 #define S(name) S_PASTE(name, _bf16)

@@ -1,7 +1,9 @@
-/* Batch normalization for type T; included by batch_norm.c. Scratch is six arrays of `columns` doubles, used
- * as T where that is enough. Activations lie in memory as E: X(e) is the T of an E, Y(t) the E of a T; all else is T. */
+/* Batch normalization for type T; included by batch_norm.c. Scratch is six arrays of `columns`
+ * doubles, used as T where that is enough. Activations have type E in memory: X(e) converts E to T,
+ * Y(t) T to E; everything else is T. */
 
-/* Running statistics and what the gradient wants, from the mean and biased variance of n elements. */
+/* Updates running statistics and writes the gradient's inputs, from mean and biased variance of n
+ * elements. */
 static void S(bn_statistics)(const struct bn_kernel *b, const struct dlb_run *r, int64_t c, double n, double mean, double var)
 {
 	double m = b->d.momentum, v = b->d.unbiased && n > 1 ? var * n / (n - 1) : var;
@@ -16,13 +18,13 @@ static void S(bn_statistics)(const struct bn_kernel *b, const struct dlb_run *r,
 		((T *)r->out[4])[c] = (T)(1 / sqrt(var + b->d.epsilon));
 }
 
-/* The least that comes out: 0 with Relu. */
+/* Lower limit of the output: 0 with Relu. */
 static T S(bn_least)(const struct bn_kernel *b)
 {
 	return b->d.relu ? 0 : -(T)INFINITY;
 }
 
-/* y = (x - mean) scale + bias, columns repeat every c channels. */
+/* y = (x - mean) scale + bias; columns repeat every c channels. */
 static void S(bn_apply_rows)(const struct bn_kernel *b, const E *x, E *y, const T *mean, const T *scale, const T *bias)
 {
 	const T least = S(bn_least)(b);
@@ -46,7 +48,8 @@ static void S(bn_coefficients)(const struct bn_kernel *b, const struct dlb_run *
 	bias[j] = ((const T *)r->in[2])[c];
 }
 
-/* Mean and sum of squared deviations of each channel, in parts 0 and 1; returns the number of elements. */
+/* Mean and sum of squared deviations of each channel, in parts 0 and 1; returns the
+ * number of elements per channel. */
 static double S(bn_moments_rows)(const struct bn_kernel *b, const struct dlb_run *r)
 {
 	const E *x = r->in[0];
@@ -84,7 +87,7 @@ static double S(bn_moments_rows)(const struct bn_kernel *b, const struct dlb_run
 			m2[j] += (double)dev[j] + delta * delta * (before * (double)len / total);
 		}
 	}
-	for (int64_t c = 0; c < b->c; c++) {		/* join the columns of each channel */
+	for (int64_t c = 0; c < b->c; c++) {		/* combine the columns of each channel */
 		double n = (double)b->rows;
 
 		all = n;
@@ -139,7 +142,7 @@ static void S(bn_infer_rows)(struct dlb_kernel *k, const struct dlb_run *r)
 	S(bn_apply_rows)(b, r->in[0], r->out[0], m, s, bias);
 }
 
-/* Standard deviation's inverse that the gradient uses: saved, or from the running variance. */
+/* Inverse standard deviation for the gradient: saved, or from the running variance. */
 static double S(bn_invstd)(const struct bn_kernel *b, const struct dlb_run *r, int64_t c)
 {
 	double v = ((const T *)r->in[4])[c];
@@ -147,8 +150,8 @@ static double S(bn_invstd)(const struct bn_kernel *b, const struct dlb_run *r, i
 	return b->d.dir == DLB_BN_GRAD ? v : 1 / sqrt(v + b->d.epsilon);
 }
 
-/* sum dy and sum dy (x - mean) of each channel, in parts 0 and 1. Block sums in T, joined in double. With Relu dy counts
- * where y > 0. */
+/* sum dy and sum dy (x - mean) of each channel, in parts 0 and 1. Blocks sum in T and are combined in double.
+ * With Relu, dy counts only where y > 0. */
 static inline void S(bn_grad_sums_rows)(const struct bn_kernel *b, const struct dlb_run *r, const T *mean, const bool relu)
 {
 	const E *dy = r->in[0], *x = r->in[1], *y = relu ? r->in[5] : dy;
@@ -184,7 +187,7 @@ static inline void S(bn_grad_sums_rows)(const struct bn_kernel *b, const struct 
 		}
 }
 
-/* The gradients of scale and bias: of this batch, also where the sums that dx needs are of more. */
+/* Gradients of scale and bias of this batch, even if the sums for dx are over several batches. */
 static void S(bn_grad_parameters)(const struct bn_kernel *b, const struct dlb_run *r, int64_t c, double sum, double dot)
 {
 	if (r->out[1])
@@ -193,9 +196,8 @@ static void S(bn_grad_parameters)(const struct bn_kernel *b, const struct dlb_ru
 		((T *)r->out[2])[c] = (T)sum;
 }
 
-/* dbias = sum dy; dscale = invstd sum dy (x - mean);
- * dx = scale invstd (dy - dbias/n - (x - mean) invstd dscale/n), without the last two when the statistics are
- * constants. */
+/* dbias = sum dy; dscale = invstd sum dy (x - mean); dx = scale invstd (dy - dbias/n - (x - mean) invstd
+ * dscale/n), without the last two terms if the statistics are constants. */
 static inline void S(bn_grad_rows_of)(const struct bn_kernel *b, const struct dlb_run *r, const bool relu)
 {
 	const E *dy = r->in[0], *x = r->in[1], *y = relu ? r->in[5] : dy;
@@ -224,7 +226,8 @@ static inline void S(bn_grad_rows_of)(const struct bn_kernel *b, const struct dl
 	}
 	if (!dx)
 		return;
-	for (int64_t j = w - 1; j >= 0; j--) {			/* downwards: sum[c], dot[c] are read by all */
+	/* downwards, because all read sum[c] and dot[c] */
+	for (int64_t j = w - 1; j >= 0; j--) {
 		int64_t c = j % b->c;
 		double invstd = S(bn_invstd)(b, r, c);
 		bool batch = b->d.dir == DLB_BN_GRAD;
@@ -274,7 +277,7 @@ static void S(bn_apply_planes)(const struct bn_kernel *b, const struct dlb_run *
 	}
 }
 
-/* Biased variance of channel c, and its mean. */
+/* Returns the biased variance of channel c; *mean_out: its mean. */
 static double S(bn_moments_planes)(const struct bn_kernel *b, const struct dlb_run *r, int64_t c, double *mean_out)
 {
 	double n = (double)(b->n * b->s), mean = 0, var = 0;

@@ -1,5 +1,6 @@
-/* bf16: the upper half of a float. Rounding is to nearest, ties to even; NaN stays NaN (quiet), infinities and
- * denormals are exact. In integers, so that every level and compiler gives the same bits; both loops vectorize. */
+/* bf16: the upper half of a float. Rounds to nearest, ties to even; NaN stays NaN (quiet), infinities and
+ * denormals are exact. Integer code, so every level and compiler gives the same bits; both loops
+ * vectorize. */
 #ifndef DLB_TENSOR_CPU_BF16_H
 #define DLB_TENSOR_CPU_BF16_H
 #include <stdint.h>

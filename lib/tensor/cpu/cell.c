@@ -1,4 +1,4 @@
-/* Cells of recurrent networks: what happens to one sample in one step apart from the products. */
+/* Cells of recurrent networks: one step of one sample without the products. */
 #include <math.h>
 
 #include "tensor/cpu/cpu.h"

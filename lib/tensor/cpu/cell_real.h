@@ -1,10 +1,12 @@
-/* Cells of recurrent networks for type T; included by cell.c. One sample, h units; s: its planes, d->plane apart. */
+/* Cells of recurrent networks for type T; included by cell.c. One sample, h units;
+ * s: its planes, d->plane apart. */
 static inline __attribute__((always_inline)) T S(act)(int f, T x)
 {
 	return f == DLB_CELL_RELU ? (x > 0 ? x : 0) : f == DLB_CELL_TANH ? F(tanh)(x) : F(sigmoid)(x);
 }
 
-static inline __attribute__((always_inline)) T S(slope)(int f, T y)		/* the derivative, by the result */
+/* Derivative, as a function of the result y. */
+static inline __attribute__((always_inline)) T S(slope)(int f, T y)
 {
 	return f == DLB_CELL_RELU ? (y > 0 ? 1 : 0) : f == DLB_CELL_TANH ? 1 - y * y : y * (1 - y);
 }
@@ -75,7 +77,7 @@ static inline __attribute__((always_inline)) void S(gru)(const struct dlb_cell_d
 	}
 }
 
-/* The candidate and the new state; rec: (r h) R^T when the reset comes first. */
+/* Candidate and new state. If the reset comes first, rec is (r h) R^T. */
 static inline __attribute__((always_inline)) void S(gru_candidate)(const struct dlb_cell_desc *d, const struct dlb_run *r, int f1, bool joint)
 {
 	const int64_t h = d->h, p = d->plane;
@@ -113,7 +115,7 @@ static inline __attribute__((always_inline)) void S(gru_grad)(const struct dlb_c
 	}
 }
 
-/* With the reset first: the rest, once the gradient of r h is known (in[4]). */
+/* If the reset comes first: the remaining gradients, from the gradient of r h (in[4]). */
 static void S(gru_grad_reset)(const struct dlb_cell_desc *d, const struct dlb_run *r)
 {
 	const int64_t h = d->h, p = d->plane;
@@ -151,7 +153,7 @@ static inline __attribute__((always_inline)) void S(rnn_grad)(const struct dlb_c
 	}
 }
 
-/* The usual activations are constants, so that their loops have no choice inside. */
+/* The usual activations are constants here, so that their loops have no branch. */
 static void S(cell_run)(struct dlb_kernel *k, const struct dlb_run *r)
 {
 	const struct dlb_cell_desc *d = &((struct cell_kernel *)k)->d;

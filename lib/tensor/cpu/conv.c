@@ -1,13 +1,13 @@
 /* Convolution: forward, gradient of the input, gradient of the weight (and bias).
  *
- * float32 goes to oneDNN; activations lie as their descriptors say (channels-last is the fast way), weights
- * are plain (M, C/groups, K...) outside and reordered into what the primitive likes, kept packed until
- * the run's weight version changes; a weight's gradient is reordered back to plain. Convolutions of 3x3 with
- * many channels go by Winograd's algorithm where the library has it, their activations moved into its
- * blocked layout and back, which the saving pays for. float64, and what
- * oneDNN has only its reference loop for, is im2col and a matrix product (conv_real.h). bf16 activations go to oneDNN
- * too, weights (f32) being rounded as they are packed, their gradients f32; where it has no such primitive, activations
- * are widened. The weight's gradient of a depthwise convolution has a loop of our own (conv_depthwise.h). */
+ * float32 uses oneDNN. Activations have the layout of their descriptors (channels-last is fastest). Weights
+ * are plain (M, C/groups, K...) outside; they are reordered into the primitive's layout and kept packed until
+ * the run's weight version changes. A weight's gradient is reordered back to plain. 3x3 convolutions with
+ * many channels use Winograd's algorithm if the library has it; it pays for moving the activations to a
+ * blocked layout and back. float64, and cases for which oneDNN has only its reference loop, use im2col and a
+ * matrix product (conv_real.h). bf16 activations use oneDNN too: weights (f32) are rounded when packed, and
+ * their gradients are f32. Without a bf16 primitive, activations are converted to f32. The weight's gradient
+ * of a depthwise convolution is a loop of our own (conv_depthwise.h). */
 #include <cblas.h>
 #include <stdlib.h>
 
@@ -20,19 +20,22 @@ struct conv_kernel {
 	struct dlb_conv_desc d;
 	/* oneDNN */
 	struct cpu_prim prim;
-	void (*loop)(struct dlb_kernel *k, const struct dlb_run *r);	/* where oneDNN has none, before Relu */
-	struct cpu_packed packed;	/* weight, forward and gradient of the input */
-	struct cpu_staged x, w, y;	/* w: the weight's gradient */
-	dnnl_dims_t strides, dilates, begin, end;	/* as the library counts them: no dilation is 0 */
-	/* im2col: the geometry with three spatial dimensions (missing ones are 1, first) */
-	int64_t n, g, cg, mg;		/* batch, groups, channels and outputs per group */
+	/* used if oneDNN has no primitive; before Relu */
+	void (*loop)(struct dlb_kernel *k, const struct dlb_run *r);
+	struct cpu_packed packed;	/* weight, for forward and gradient of the input */
+	struct cpu_staged x, w, y;	/* w: gradient of the weight */
+	dnnl_dims_t strides, dilates, begin, end;	/* oneDNN's convention: dilation 0 means none */
+	/* im2col: always three spatial dimensions; missing ones are 1, first */
+	int64_t n, g, cg, mg;		/* batch, groups, channels per group, outputs per group */
 	int64_t in[3], out[3], size[3], step[3], dil[3], pad[3];
-	int64_t xn, xc, xs[3], yn, ym, yp;	/* strides of x; of y: batch, channel, position */
-	int64_t positions, taps;	/* outputs of one image and channel; cg * kernel elements */
-	int parts;			/* depthwise: threads */
+	/* strides of x (batch, channel, spatial) and of y (batch, channel, position) */
+	int64_t xn, xc, xs[3], yn, ym, yp;
+	/* positions: outputs per image and channel; taps: cg * kernel elements */
+	int64_t positions, taps;
+	int parts;			/* depthwise: number of threads */
 };
 
-/* Input coordinate, or -1 outside, of output o and kernel position k along dimension i. */
+/* Input coordinate of output o and kernel position k along dimension i; -1: outside. */
 static inline int64_t conv_source(const struct conv_kernel *c, int i, int64_t o, int64_t k)
 {
 	int64_t x = o * c->step[i] - c->pad[i] + k * c->dil[i];
@@ -123,14 +126,14 @@ static bool is_last(const struct dlb_desc *d, const struct dlb_desc *other)
 
 	for (int i = 2; i < d->n_dims; i++)
 		places *= d->dim[i];
-	if (d->dim[1] == 1 || places == 1)	/* both layouts are the same bytes: as the other side */
+	if (d->dim[1] == 1 || places == 1)	/* both layouts have the same bytes: use the other side's */
 		return other ? is_last(other, NULL) : true;
 	return d->layout == DLB_CHANNELS_LAST;
 }
 
-/* Winograd's F(4x4, 3x3) (Lavin and Gray, CVPR 2016) does a quarter of the multiplications, at a relative
- * error of 1e-6 in place of 2e-7, and wants channels in blocks of 16. Measured to win two to one with 32
- * channels; with fewer tiles of 4x4 than about 32, transforming the weights costs more than it saves. */
+/* Winograd's F(4x4, 3x3) (Lavin and Gray, CVPR 2016) needs a quarter of the multiplications, with a relative
+ * error of 1e-6 instead of 2e-7, and channels in blocks of 16. With 32 channels it was measured twice as
+ * fast; with fewer than about 32 tiles of 4x4, transforming the weights costs more than it saves. */
 static bool winograd_pays(const struct conv_kernel *c)
 {
 	const struct dlb_conv_desc *d = &c->d;
@@ -164,7 +167,8 @@ static int dnnl_descriptor(const struct conv_kernel *c, dnnl_alg_kind_t how, enu
 	return s == dnnl_success ? 0 : DLB_NO_KERNEL;
 }
 
-/* The primitive that computes `how`, from memories x, y in the layouts given and a weight in any; so is its gradient. */
+/* Makes the primitive for `how`, with the given layouts of x and y and any layout of
+ * the weight; also its gradient. */
 static int primitive(struct conv_kernel *c, dnnl_alg_kind_t how, const dnnl_memory_desc_t *x, const dnnl_memory_desc_t *any,
 		     const dnnl_memory_desc_t *grad, const dnnl_memory_desc_t *b, const dnnl_memory_desc_t *y,
 		     dnnl_primitive_desc_t *pd)
@@ -189,7 +193,7 @@ static int primitive(struct conv_kernel *c, dnnl_alg_kind_t how, const dnnl_memo
 	return rc;
 }
 
-/* Puts the operands that are moved behind what the primitives scribble on, which they do in turn. */
+/* Places the staged operands in scratch behind the primitives' scratchpads, which are used one at a time. */
 static void lay_out_scratch(struct conv_kernel *c)
 {
 	struct cpu_staged *const staged[] = { &c->x, &c->w, &c->y };
@@ -321,7 +325,7 @@ static void geometry(struct conv_kernel *c)
 	}
 }
 
-/* Of another group than the first: x points to its first channel. */
+/* For a group other than the first, x points to the group's first channel. */
 void dlb_cpu_patches(const struct dlb_conv_desc *d, int64_t image, const void *x, void *col, int64_t row)
 {
 	struct conv_kernel c = { .d = *d };

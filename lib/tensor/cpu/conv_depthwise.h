@@ -1,15 +1,16 @@
-/* The weight's gradient of a depthwise convolution, channels last, float; included by conv.c.
+/* The weight's gradient of a depthwise convolution, channels-last, float; included by conv.c.
  *
  *     dw[c][tap] = sum over images and outputs o of dy[o][c] x[o at tap][c]
  *
- * oneDNN takes this for one product of 1 x 1 for each channel, at a thirtieth of the processor's speed. Neighbouring
- * channels fill the vectors here: VECTORS of them, whose sums stand in registers for a row of outputs at one tap (four
- * chains of additions hide each other's latency). The last block of channels reaches back over those of the one before
- * rather than end early; it stores its own. Sums run over images and rows, then columns, whatever the number of threads. */
+ * oneDNN computes a 1 x 1 product per channel, at a thirtieth of the processor's speed. Here
+ * neighbouring channels fill the vectors: VECTORS of them, with sums in registers for a row of outputs
+ * at one tap (four chains of additions hide each other's latency). The last block of channels overlaps
+ * the one before to stay full, and stores only its own channels. Sums run over images and rows, then
+ * columns, for any number of threads. */
 enum { DW_LANES = 16, DW_VECTORS = 4 };
 typedef float dw_lanes __attribute__((vector_size(DW_LANES * sizeof(float)), aligned(sizeof(float))));
 
-/* sum += dy x over `n` outputs of a row, those of x xs apart and those of dy ys. */
+/* sum += dy x over `n` outputs of a row; x elements are xs apart, dy elements ys. */
 static inline __attribute__((always_inline)) void dw_row(int vectors, int64_t n, const float *x, int64_t xs, const float *dy, int64_t ys,
 							 float *sum)
 {
@@ -27,7 +28,7 @@ static inline __attribute__((always_inline)) void dw_row(int vectors, int64_t n,
 		memcpy(sum + v * DW_LANES, &s[v], sizeof s[v]);
 }
 
-/* Outputs [*lo, *hi) along dimension i meet the input at kernel position k. */
+/* Outputs [*lo, *hi) along dimension i whose kernel position k is inside the input. */
 static void dw_span(const struct conv_kernel *c, int i, int64_t k, int64_t *lo, int64_t *hi)
 {
 	*lo = 0;
@@ -38,7 +39,7 @@ static void dw_span(const struct conv_kernel *c, int i, int64_t k, int64_t *lo, 
 		(*hi)--;
 }
 
-/* One tap of a block of channels, of which x and dy point to the first. */
+/* One tap of a block of channels; x and dy point to the first channel. */
 static inline __attribute__((always_inline)) void dw_tap(const struct conv_kernel *c, int vectors, const int64_t *k, const float *x,
 							 const float *dy, float *sum)
 {
@@ -116,7 +117,7 @@ static void run_depthwise(struct dlb_kernel *k, const struct dlb_run *r)
 		}
 }
 
-/* A weight's gradient, one channel a group, channels next to each other in memory. */
+/* True for a depthwise convolution: one channel per group, channels adjacent in memory. */
 static bool is_depthwise(const struct conv_kernel *c)
 {
 	return c->d.dir == DLB_CONV_GRAD_WEIGHT && c->d.x.dtype == DLB_F32 && c->cg == 1 && c->mg == 1 && c->g >= DW_LANES &&

@@ -1,9 +1,9 @@
-/* Convolution of type T by im2col and GEMM, image by image and group by group; included by conv.c.
- * col is (taps, positions): col[t][p] = the input that tap t of the kernel meets at output position p.
+/* Convolution of type T by im2col and GEMM, image by image and group by group; included by conv.c. col is
+ * (taps, positions): col[t][p] = the input under tap t of the kernel at output position p.
  *   y (mg,P) = w (mg,taps) col;   dcol = w^T dy;   dw += dy col^T
- * y's channels may be the faster dimension (channels-last): then the same products are made transposed. */
+ * If y's channels are the faster dimension (channels-last), the same products are computed transposed. */
 
-/* Rows of col are `row` elements apart, positions or more. */
+/* Rows of col are `row` elements apart, at least `positions`. */
 static void S(im2col)(const struct conv_kernel *c, const T *x, T *col, int64_t row)
 {
 	for (int64_t ch = 0; ch < c->cg; ch++)

@@ -4,8 +4,9 @@
 #include "tensor/cpu/threads.h"
 
 #define CHUNK 256			/* elements of a cast at a time */
-#define TILE 32				/* transposes go by tiles, so that both sides use whole cache lines */
-#define SHORT 1024			/* bytes of a row up to which copying it ourselves beats a call of memcpy */
+#define TILE 32				/* transposes use tiles, so both sides use whole cache lines */
+/* rows up to this many bytes are copied faster by a loop than by memcpy */
+#define SHORT 1024
 
 struct copy_kernel {
 	struct dlb_kernel k;
@@ -14,13 +15,13 @@ struct copy_kernel {
 	size_t in_bytes, out_bytes;
 	bool tiled;			/* the last two loops are a transpose */
 	bool rows;			/* the last two loops are short rows, contiguous on both sides */
-	bool empty, by_tile;		/* by_tile: parts of the transpose's rows */
-	int outer, parts;		/* loops outside of what is moved at once; cut into parts */
+	bool empty, by_tile;		/* by_tile: parts cut the transpose's rows */
+	int outer, parts;		/* loops outside the inner copy; parts they are cut into */
 };
 struct copy_job { const struct copy_kernel *c; const struct dlb_run *run; };
 
 /* ---- same type: by size ---- */
-/* n rows of `bytes`. */
+/* n rows of `bytes` each. */
 static void move_rows(char *o, int64_t so, const char *x, int64_t si, int64_t n, size_t bytes)
 {
 	const size_t whole = bytes & ~(size_t)31;
@@ -72,7 +73,7 @@ TRANSPOSE(uint64_t, 8)
 #endif
 #endif
 #ifdef BLOCK_8x8
-/* o[a][b] = x[b][a], 8 x 8: pairs, then pairs of pairs, then halves change places. */
+/* o[a][b] = x[b][a], 8 x 8: swaps elements, then pairs, then halves. */
 typedef uint32_t eight __attribute__((vector_size(32)));
 static inline void block_8x8(uint32_t *o, int64_t so, const uint32_t *x, int64_t si)
 {
@@ -136,7 +137,7 @@ static void tile(size_t bytes, void *o, int64_t so, const void *x, int64_t si, i
 	}
 }
 
-/* ---- other types, and adding: through double or, between integers, int64 ---- */
+/* ---- other types, and adding: through double, or int64 between integers ---- */
 union chunk { double real[CHUNK]; int64_t whole[CHUNK]; };
 
 static void load(union chunk *c, bool real, enum dlb_dtype t, const void *x, int64_t s, int64_t n)
@@ -200,7 +201,7 @@ static void store(const union chunk *c, bool real, enum dlb_dtype t, void *o, in
 	}
 }
 
-/* The two casts that every step of mixed precision makes; false for all others. */
+/* The two casts of every mixed-precision step; false for all others. */
 static bool convert_bf16(const struct copy_kernel *c, void *o, int64_t so, const void *x, int64_t si, int64_t n)
 {
 	if (so != 1 || si != 1 || c->d.accumulate)
@@ -275,7 +276,7 @@ static void copy_run(struct dlb_kernel *k, const struct dlb_run *r)
 		dlb_cpu_parallel(c->parts, copy_part, &job);
 }
 
-/* Where out is contiguous in the last loop and in in another one, that one becomes the last but one. */
+/* If out is contiguous in the last loop and in in another, moves that one before the last. */
 static bool make_tiled(struct cpu_nest *n)
 {
 	int last = n->n_dims - 1;
@@ -323,7 +324,7 @@ int dlb_cpu_copy(struct dlb_backend *b, const struct dlb_copy_desc *d, struct dl
 		c->rows = !c->tiled && last > 0 && d->in == d->out && !d->accumulate && c->nest.stride[0][last] == 1 &&
 			c->nest.stride[1][last] == 1 && c->nest.dim[last] * (int64_t)c->in_bytes <= SHORT;
 		c->outer = last < 0 ? 0 : last - (c->tiled || c->rows);
-		/* adding may meet an element twice (a stride of 0): in order, then */
+		/* adding may address an element twice (stride 0), so it keeps the order */
 		c->by_tile = c->tiled && cpu_iterations(&c->nest, c->outer) < b->n_threads;
 		c->parts = d->accumulate ? 1 : dlb_cpu_parts(b, cpu_iterations(&c->nest, last + 1),
 			c->by_tile ? c->nest.dim[last - 1] / TILE : cpu_iterations(&c->nest, c->outer));

@@ -6,7 +6,7 @@
 
 #include "tensor/cpu/cpu.h"
 
-/* libgomp's and OpenBLAS's own; declared here because <omp.h> belongs to one compiler only. */
+/* Functions of libgomp and OpenBLAS; declared here because <omp.h> belongs to one compiler. */
 void omp_set_num_threads(int n);
 void openblas_set_num_threads(int n);
 
@@ -14,9 +14,10 @@ void openblas_set_num_threads(int n);
 
 int dlb_cpu_n_devices(void) { return 1; }
 
-/* No AMX: oneDNN's products of bf16 have ended in SIGILL there (tilezero, Debian 12's 2.6.3 on a virtual machine that has AMX
- * and allows it), and they need not add up in the order of those of AVX-512, so that losses would hang on which of the two a
- * processor has. Before oneDNN is asked for anything, which would settle it; who sets its variable has chosen. */
+/* Turns off AMX: oneDNN's bf16 products crashed with SIGILL there (tilezero, Debian 12's 2.6.3 in a
+ * virtual machine that has and allows AMX). They may also add in another order than AVX-512, so that
+ * losses would depend on the processor. This must be set before the first use of oneDNN. A user's
+ * setting of oneDNN's variable is kept. */
 static void do_without_amx(void)
 {
 	if (!getenv("ONEDNN_MAX_CPU_ISA") && !getenv("DNNL_MAX_CPU_ISA"))
@@ -62,8 +63,8 @@ void dlb_cpu_close(struct dlb_backend *b)
 	memset(b, 0, sizeof *b);
 }
 
-/* Zeros; NULL: there is no memory. Large blocks ask for huge pages: the first touch of small ones runs at a fifth of the
- * bandwidth, and what is read in one go later meets an address in 4 KB that has to be looked up. */
+/* Returns zeroed memory; NULL: none left. Large blocks request huge pages: the first touch of small pages
+ * runs at a fifth of the bandwidth, and later sequential reads need an address translation every 4 KB. */
 static void *zeros(size_t bytes)
 {
 	void *p;
@@ -105,7 +106,7 @@ void *dlb_cpu_aligned(size_t bytes)
 {
 	void *p = zeros(bytes);
 
-	return p ? p : dlb_xcalloc(1, SIZE_MAX);	/* reports that there is no memory and exits */
+	return p ? p : dlb_xcalloc(1, SIZE_MAX);	/* reports that memory is out and exits */
 }
 
 void dlb_cpu_kernel_free(struct dlb_kernel *k)
@@ -113,7 +114,7 @@ void dlb_cpu_kernel_free(struct dlb_kernel *k)
 	free(k);
 }
 
-/* Orders loops a before b when a is the outer one: the first operand that tells them apart decides. */
+/* True if loop a is outside loop b: the first operand with different strides decides. */
 static bool outer(const struct cpu_nest *n, int a, int b)
 {
 	for (int o = 0; o < n->n_operands; o++) {
@@ -144,7 +145,7 @@ void dlb_cpu_nest(struct cpu_nest *n)
 {
 	int m = 0;
 
-	for (int i = 0; i < n->n_dims; i++)		/* drop loops of length 1 */
+	for (int i = 0; i < n->n_dims; i++)		/* drops loops of length 1 */
 		if (n->dim[i] != 1) {
 			if (m != i)
 				swap_loops(n, m, i);
@@ -155,7 +156,7 @@ void dlb_cpu_nest(struct cpu_nest *n)
 		for (int j = i; j > 0 && outer(n, j, j - 1) && !outer(n, j - 1, j); j--)
 			swap_loops(n, j, j - 1);
 	m = 0;
-	for (int i = 1; i < n->n_dims; i++) {		/* merge i into m where all strides continue */
+	for (int i = 1; i < n->n_dims; i++) {		/* merges i into m where all strides continue */
 		bool merges = true;
 
 		for (int o = 0; o < n->n_operands; o++)

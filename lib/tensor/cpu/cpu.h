@@ -1,8 +1,8 @@
-/* The cpu back end, inside: what its files share. One file a subject (gemm.c, conv.c, ...).
+/* Internal to the cpu back end. One file per subject (gemm.c, conv.c, ...).
  *
- * float32 work goes to oneDNN where it was measured to be the faster, all else is plain loops,
- * written once over T in a *_real.h and included for float and double (f32.h, f64.h say what T, S and
- * F mean). Sums keep a fixed number of partial sums, so that bits never follow from an address. */
+ * float32 uses oneDNN where it was measured to be faster. Everything else is plain loops, written once over T
+ * in a *_real.h and included for float and double (f32.h and f64.h define T, S and F). Sums have a fixed
+ * number of partial sums, so bits never depend on an address. */
 #ifndef DLB_TENSOR_CPU_CPU_H
 #define DLB_TENSOR_CPU_CPU_H
 #include <cblas.h>
@@ -52,7 +52,7 @@ int dlb_cpu_accumulate(struct dlb_backend *b, const struct dlb_accumulate_desc *
 int dlb_cpu_update(struct dlb_backend *b, const struct dlb_update_desc *d, struct dlb_kernel **k, struct dlb_error *err);
 int dlb_cpu_host(struct dlb_backend *b, dlb_host_fn fn, const void *ctx, size_t ctx_bytes, size_t scratch_bytes,
 		 struct dlb_kernel **k, struct dlb_error *err);
-/* As those without "mixed", with bf16 operands too (mixed.c). */
+/* As those without "mixed", but bf16 operands are allowed (mixed.c). */
 int dlb_cpu_mixed_map(struct dlb_backend *b, const struct dlb_map_desc *d, struct dlb_kernel **k, struct dlb_error *err);
 int dlb_cpu_mixed_softmax(struct dlb_backend *b, const struct dlb_softmax_desc *d, struct dlb_kernel **k, struct dlb_error *err);
 int dlb_cpu_mixed_norm(struct dlb_backend *b, const struct dlb_norm_desc *d, struct dlb_kernel **k, struct dlb_error *err);
@@ -60,18 +60,19 @@ int dlb_cpu_mixed_dropout(struct dlb_backend *b, const struct dlb_dropout_desc *
 int dlb_cpu_mixed_pool(struct dlb_backend *b, const struct dlb_pool_desc *d, struct dlb_kernel **k, struct dlb_error *err);
 int dlb_cpu_mixed_reduce(struct dlb_backend *b, const struct dlb_reduce_desc *d, struct dlb_kernel **k, struct dlb_error *err);
 
-/* col (taps, positions), rows `row` elements apart: what each tap of the convolution's kernel (one group) meets at each
- * position of an image of x, taps in the weight's order. */
+/* Writes col (taps, positions), rows `row` elements apart: the input under each tap of one group's kernel at
+ * each output position of an image of x; taps in the weight's order. */
 void dlb_cpu_patches(const struct dlb_conv_desc *d, int64_t image, const void *x, void *col, int64_t row);
 
-/* ---- small things ---- */
+/* ---- helpers ---- */
 void dlb_cpu_sgemm(CBLAS_LAYOUT order, CBLAS_TRANSPOSE ta, CBLAS_TRANSPOSE tb, int m, int n, int k, float alpha,
 		   const float *a, int lda, const float *b, int ldb, float beta, float *c, int ldc);
 static inline size_t cpu_round64(size_t n) { return (n + 63) & ~(size_t)63; }
-void *dlb_cpu_aligned(size_t bytes);		/* 64-byte aligned, zeroed; exits when there is none; free() */
-void dlb_cpu_kernel_free(struct dlb_kernel *k);	/* for kernels that own nothing but themselves */
-/* A loop nest in canonical form: loops of length 1 dropped, neighbours merged where every operand allows
- * it, the loop with the least strides (first operand first) innermost. stride[operand][loop]. */
+/* 64-byte aligned, zeroed; exits if out of memory; use free() */
+void *dlb_cpu_aligned(size_t bytes);
+void dlb_cpu_kernel_free(struct dlb_kernel *k);	/* for kernels that own nothing else */
+/* A loop nest in canonical form: loops of length 1 dropped, neighbours merged if the strides of every operand
+ * allow it, the loop with the smallest strides (first operand first) innermost. stride[operand][loop]. */
 #define CPU_MAX_OPERANDS 4
 struct cpu_nest {
 	int n_dims, n_operands;
@@ -79,7 +80,7 @@ struct cpu_nest {
 	int64_t stride[CPU_MAX_OPERANDS][DLB_MAX_DIMS];
 };
 void dlb_cpu_nest(struct cpu_nest *n);
-/* Iterations of loops [0, n_loops), and the odometer (see cpu_step) at iteration `index` of them. */
+/* Number of iterations of loops [0, n_loops); and the odometer (see cpu_step) at iteration `index`. */
 static inline int64_t cpu_iterations(const struct cpu_nest *n, int n_loops)
 {
 	int64_t count = 1;
@@ -97,8 +98,8 @@ static inline void cpu_seek(const struct cpu_nest *n, int n_loops, int64_t index
 			at[o] += n->stride[o][i] * pos[i];
 	}
 }
-/* Steps the odometer over loops [0, n_loops): pos[] counts, at[] are the operands' offsets in elements.
- * false when it has wrapped round. */
+/* Steps the odometer over loops [0, n_loops): pos[] counts, at[] are the operands' offsets in
+ * elements. False: it wrapped around. */
 static inline bool cpu_step(const struct cpu_nest *n, int n_loops, int64_t *pos, int64_t *at)
 {
 	for (int i = n_loops - 1; i >= 0; i--) {
@@ -114,7 +115,7 @@ static inline bool cpu_step(const struct cpu_nest *n, int n_loops, int64_t *pos,
 }
 
 /* ---- oneDNN (onednn.c) ---- */
-/* A primitive with the memories it runs on. Arguments are given by index in the order they were added. */
+/* A primitive with its memories. Arguments are given by index, in the order they were added. */
 struct cpu_prim {
 	dnnl_primitive_t prim;
 	dnnl_exec_arg_t arg[8];
@@ -122,38 +123,38 @@ struct cpu_prim {
 	size_t scratch_bytes;
 };
 const char *dlb_cpu_dnnl_text(dnnl_status_t s);
-/* Creates the primitive from an operation descriptor with a user scratchpad. 0, or DLB_NO_KERNEL when
- * oneDNN has none (or only its reference loop). `pd` is returned new, for queries. */
+/* Creates the primitive descriptor *pd (new) of an operation, with a user scratchpad. Returns 0, or
+ * DLB_NO_KERNEL if oneDNN has none, or only its reference loop. */
 int dlb_cpu_pd(struct cpu *c, const_dnnl_op_desc_t od, const_dnnl_primitive_desc_t hint, dnnl_primitive_desc_t *pd);
-/* The same with what it makes multiplied by `scale`; with Relu of it. */
+/* As above with the result multiplied by `scale`; with Relu of the result. */
 int dlb_cpu_pd_scaled(struct cpu *c, const_dnnl_op_desc_t od, float scale, dnnl_primitive_desc_t *pd);
 int dlb_cpu_pd_relu(struct cpu *c, const_dnnl_op_desc_t od, const_dnnl_primitive_desc_t hint, dnnl_primitive_desc_t *pd);
 int dlb_cpu_prim(struct cpu *c, const_dnnl_primitive_desc_t pd, struct cpu_prim *p);
 const dnnl_memory_desc_t *dlb_cpu_md(const_dnnl_primitive_desc_t pd, dnnl_query_t what, int index);
 void dlb_cpu_prim_arg(struct cpu *c, struct cpu_prim *p, int dnnl_arg, const dnnl_memory_desc_t *md);
-/* ptr[i]: memory of argument i; scratch: scratch_bytes. */
+/* ptr[i]: memory of argument i; scratch: of scratch_bytes. */
 void dlb_cpu_prim_run(struct cpu *c, struct cpu_prim *p, void *const *ptr, void *scratch);
 void dlb_cpu_prim_release(struct cpu_prim *p);
-/* Reorder from md to md; prim NULL (and nothing to run) when they are the same. */
+/* Reorder between descriptors; prim NULL (nothing to run) if they are equal. */
 int dlb_cpu_reorder(struct cpu *c, const dnnl_memory_desc_t *from, const dnnl_memory_desc_t *to, struct cpu_prim *p);
-/* An operand that a primitive wants otherwise than it lies: moved into scratch before the run (stage_in), or
- * out of scratch after it (stage, then stage_out). move.prim NULL: used where it lies. */
+/* An operand that a primitive needs in another layout: reordered into scratch before the run (stage_in), or
+ * out of scratch after it (stage, then stage_out). move.prim NULL: used in place. */
 struct cpu_staged {
 	struct cpu_prim move;
-	size_t bytes, at;		/* in scratch; `at` is the owner's to set */
+	size_t bytes, at;		/* in scratch; the owner sets `at` */
 };
-/* `staged`: which of the two is the one in scratch. */
+/* `staged`: the descriptor of the side in scratch. */
 int dlb_cpu_staged(struct cpu *c, const dnnl_memory_desc_t *from, const dnnl_memory_desc_t *to, const dnnl_memory_desc_t *staged,
 		   struct cpu_staged *s);
 void *dlb_cpu_stage_in(struct cpu *c, struct cpu_staged *s, void *operand, char *scratch);
 void *dlb_cpu_stage(const struct cpu_staged *s, void *operand, char *scratch);
 void dlb_cpu_stage_out(struct cpu *c, struct cpu_staged *s, void *operand, char *scratch);
-/* A weight kept in the layout a primitive likes, made again when the version changes. */
+/* A weight kept in a primitive's layout, and packed again when its version changes. */
 struct cpu_packed {
-	struct cpu_prim reorder;	/* prim NULL: used as it is */
+	struct cpu_prim reorder;	/* prim NULL: used unchanged */
 	void *data;
 	size_t bytes;
-	uint64_t version;		/* of what lies in data; 0: nothing */
+	uint64_t version;		/* version of the weight in data; 0: none */
 };
 int dlb_cpu_packed(struct cpu *c, const dnnl_memory_desc_t *plain, const dnnl_memory_desc_t *want, struct cpu_packed *p);
 void *dlb_cpu_packed_get(struct cpu *c, struct cpu_packed *p, void *plain, uint64_t version, void *scratch);

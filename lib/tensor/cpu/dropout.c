@@ -1,10 +1,10 @@
-/* Dropout: mask and product in one pass. The mask's words are those of dlb_philox (util/rng.h), sixteen counters side
- * by side, so that the rounds are vector operations. */
+/* Dropout: mask and product in one pass. The mask's words are those of dlb_philox (util/rng.h), for sixteen
+ * counters at a time, so that the rounds are vector operations. */
 #include "tensor/cpu/cpu.h"
 #include "tensor/cpu/threads.h"
 
 #define WIDE 16				/* counters at a time */
-#define DRAWN (4 * WIDE)		/* elements they are good for */
+#define DRAWN (4 * WIDE)		/* elements per WIDE counters */
 #if __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
 #define FOUR(a, b, c, d) ((a) | (b) << 8 | (c) << 16 | (d) << 24)
 #else
@@ -15,11 +15,11 @@ struct dropout_kernel {
 	struct dlb_kernel k;
 	struct dlb_dropout_desc d;
 	int parts;
-	int64_t blocks;			/* of DRAWN elements, in a sample */
+	int64_t blocks;			/* blocks of DRAWN elements per sample */
 };
 struct dropout_job { const struct dropout_kernel *k; const struct dlb_run *run; };
 
-static uint64_t mix(uint64_t x)			/* splitmix64's finalizer */
+static uint64_t mix(uint64_t x)			/* finalizer of splitmix64 */
 {
 	x += 0x9E3779B97F4A7C15u;
 	x = (x ^ x >> 30) * 0xBF58476D1CE4E5B9u;
@@ -27,7 +27,7 @@ static uint64_t mix(uint64_t x)			/* splitmix64's finalizer */
 	return x ^ x >> 31;
 }
 
-/* Philox 4x32-10 of counters [first, first + WIDE): keep[4 i + j] = word j of counter i is at least `least`. */
+/* Philox 4x32-10 of counters [first, first + WIDE): keep[4 i + j] = (word j of counter i >= least). */
 static inline void draw(uint64_t seed, uint64_t stream, uint64_t first, uint32_t least, uint8_t keep[DRAWN])
 {
 	uint32_t c[4][WIDE], four[WIDE], k0 = (uint32_t)seed, k1 = (uint32_t)(seed >> 32);
@@ -53,7 +53,8 @@ static inline void draw(uint64_t seed, uint64_t stream, uint64_t first, uint32_t
 		k1 += UINT32_C(0xBB67AE85);
 	}
 #pragma omp simd
-	for (int i = 0; i < WIDE; i++)			/* a counter's four bytes as one word, the first one lowest */
+	/* four bytes of a counter as one word, first one lowest */
+	for (int i = 0; i < WIDE; i++)
 		four[i] = FOUR((uint32_t)(c[0][i] >= least), (uint32_t)(c[1][i] >= least), (uint32_t)(c[2][i] >= least),
 			       (uint32_t)(c[3][i] >= least));
 	memcpy(keep, four, DRAWN);
@@ -70,7 +71,8 @@ static inline void apply_##T(T *y, const T *x, const uint8_t *keep, double scale
 APPLY(float)
 APPLY(double)
 
-/* n elements from `at` on get what is drawn for those of `block` of a sample (of so many elements) from `skip` on. */
+/* Drops n elements from `at` on, with the words drawn for `block` of a sample (of per_sample
+ * elements), from element `skip` on. */
 static inline void dropout_block(const struct dropout_job *job, int64_t at, int64_t n, int64_t sample, int64_t per_sample,
 				 int64_t block, int64_t skip)
 {
@@ -112,7 +114,8 @@ static void dropout_part(const void *ctx, int part, int parts)
 	}
 }
 
-/* A part of a tensor, strip by strip; blocks are cut where strips and the whole's samples begin and end. */
+/* A part of a tensor, strip by strip; blocks are cut at the ends of strips and of the whole tensor's
+ * samples. */
 static void strips_part(const void *ctx, int part, int parts)
 {
 	const struct dropout_job *job = ctx;

@@ -8,7 +8,7 @@
 #define T_INT int64_t
 #define S(name) S_PASTE(name, _f64)
 #ifndef S_PASTE
-#define S_PASTE(a, b) a##b		/* through two macros, so that S(P(name)) works too */
+#define S_PASTE(a, b) a##b		/* two macros, so that S(P(name)) works too */
 #endif
 #define F(name) f64_##name
 #define T_IS_F64 1

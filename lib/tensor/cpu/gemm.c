@@ -1,18 +1,19 @@
 /* Matrix products: y = alpha op(a) op(w) + beta c.
  *
- * float32 goes to oneDNN's matmul; a weight is kept packed in the layout that matmul likes best, made
- * again when the run's weight version changes. Batches at irregular offsets go matrix by matrix to an sgemm,
- * float64 to OpenBLAS, and float32 where that is faster. c is added by the primitive where it is a plain bias, else afterwards.
+ * float32 uses oneDNN's matmul; a weight is kept packed in matmul's preferred layout until the run's weight
+ * version changes. Batches at irregular offsets use sgemm, one matrix at a time; float64 uses OpenBLAS, and
+ * so does float32 where it is faster. The primitive adds c if it is a plain bias, else c is added afterwards.
  *
- * bf16 goes to the same matmul, which sums in f32: an operand that lies in memory as f32 is rounded before, a weight
- * as it is packed. What the primitive does not do (batches at irregular offsets, alpha, another c; any processor
- * without bf16 in oneDNN) is done in f32, operands widened before and the result rounded once. */
+ * bf16 uses the same matmul, which sums in f32. An operand that is f32 in memory is rounded first,
+ * a weight when it is packed. Cases that the primitive does not support (batches at irregular
+ * offsets, alpha, another c, a processor without bf16 in oneDNN) run in f32: operands are converted
+ * first and the result is rounded once. */
 #include <cblas.h>
 #include <stdlib.h>
 
 #include "tensor/cpu/narrow.h"
 
-/* Packing a weight moves it twice, and saves a tenth of the product: not worth it for fewer rows than these. */
+/* Packing moves a weight twice and saves a tenth of the product: not worth it for fewer rows than this. */
 enum { PACK_ROWS = 512 };
 
 struct gemm_kernel {
@@ -23,10 +24,10 @@ struct gemm_kernel {
 	struct cpu_packed packed;
 	struct cpu_staged a;		/* rounded to bf16 */
 	int n_threads;
-	bool bias, after;		/* c goes into the primitive; alpha and c come after it */
+	bool bias, after;		/* bias: the primitive adds c; after: alpha and c are applied later */
 };
 
-/* As cblas_sgemm, through oneDNN: it knows processors that are younger than OpenBLAS. */
+/* As cblas_sgemm, through oneDNN, which supports newer processors than OpenBLAS. */
 void dlb_cpu_sgemm(CBLAS_LAYOUT order, CBLAS_TRANSPOSE ta, CBLAS_TRANSPOSE tb, int m, int n, int k, float alpha,
 		   const float *a, int lda, const float *b, int ldb, float beta, float *c, int ldc)
 {
@@ -111,7 +112,7 @@ static bool openblas_is_faster(const struct gemm_kernel *g, const_dnnl_primitive
 	return dnnl_primitive_desc_query(pd, dnnl_query_impl_info_str, 0, &impl) == dnnl_success && !strncmp(impl, "gemm:", 5);
 }
 
-/* No terms (k = 0), or no result. */
+/* No terms (k = 0), or an empty result. */
 static void run_empty(struct dlb_kernel *k, const struct dlb_run *r)
 {
 	const struct dlb_gemm_desc *d = &((struct gemm_kernel *)k)->d;
@@ -138,7 +139,8 @@ static void gemm_free(struct dlb_kernel *k)
 	free(g);
 }
 
-/* Dimensions {batch, rows, columns} or {rows, columns} of one operand; a batch stride of 0 broadcasts. */
+/* Describes an operand with dimensions {batch, rows, columns} or {rows, columns};
+ * a batch stride of 0 broadcasts. */
 static void operand(dnnl_memory_desc_t *md, const struct dlb_gemm_desc *d, dnnl_data_type_t type, int64_t rows, int64_t cols,
 		    bool trans, int64_t batch)
 {
@@ -224,7 +226,7 @@ static const int64_t *copy_offsets(const int64_t *off, int64_t n)
 	return p;
 }
 
-/* Elements from the first to the last that is read of an operand of n_batch matrices. */
+/* Number of elements from the first to the last one read, of an operand of n_batch matrices. */
 static int64_t extent(int64_t matrix, int64_t step, const int64_t *off, int64_t n_batch)
 {
 	int64_t last = (n_batch - 1) * step;
@@ -277,7 +279,7 @@ int dlb_cpu_gemm(struct dlb_backend *b, const struct dlb_gemm_desc *d, struct dl
 	g->d.w_off = copy_offsets(d->w_off, d->n_batch);
 	if (regular && d->n_batch > 1 && !d->has_c && !d->trans_a && d->w_batch == 0 && d->a_batch == d->m * d->k &&
 	    d->m * d->n_batch <= INT32_MAX) {
-		g->d.m *= d->n_batch;			/* one weight for all: one tall product */
+		g->d.m *= d->n_batch;			/* one weight for all batches: one tall product */
 		g->d.n_batch = 1;
 	}
 	plain_bias = d->has_c && d->alpha == 1 && d->beta == 1 && d->c_row == 0 && d->c_col == 1;

@@ -1,5 +1,5 @@
-/* Includes the file named by BODY once for each integer type, with T, S(name), T_LEAST and T_MOST (as far as
- * int64 goes) and A (the widest type of its sign) defined. */
+/* Includes the file named by BODY once per integer type, with T, S(name), T_LEAST and T_MOST (limited to
+ * int64) and A (the widest type of the same sign) defined. */
 #undef T
 #undef S
 #undef F

@@ -1,5 +1,5 @@
-/* K-FAC's matrices through OpenBLAS and its LAPACK: see tensor/kfac.h. LAPACK counts by columns: our row-major lower
- * triangle is its upper one. */
+/* K-FAC's matrix operations through OpenBLAS and its LAPACK: see tensor/kfac.h. LAPACK is column-major, so
+ * our row-major lower triangle is its upper one. */
 #include <cblas.h>
 #include <lapack.h>
 #include <math.h>
@@ -10,7 +10,7 @@
 
 static inline size_t at(int i, int j, int n) { return (size_t)i * (size_t)n + (size_t)j; }
 
-/* Images whose patches are made at once: positions enough for a product to be worth its reading of the sum. */
+/* Images whose patches are built at once: enough positions to amortize reading the sum. */
 static int64_t images_at_once(const struct dlb_kfac_vectors *v)
 {
 	enum { ENOUGH = 512 };
@@ -19,7 +19,7 @@ static int64_t images_at_once(const struct dlb_kfac_vectors *v)
 	return n < v->images ? n : v->images;
 }
 
-/* Where a group's channels begin in an image of patches. */
+/* First channel of a group in an image of patches. */
 static int64_t first_channel(const struct dlb_kfac_vectors *v, int group)
 {
 	int64_t stride[DLB_MAX_DIMS];

@@ -1,17 +1,17 @@
-/* Our own loops, compiled once for each level of the instruction set.
+/* Loops compiled once for each level of the instruction set.
  *
- * The Makefile compiles the files of this folder that hold loops without any level (what every processor of
- * the architecture has), and on x86-64 again with DLB_LEVEL=v3 (AVX2, FMA) and v4 (AVX-512), the levels of the
- * System V ABI. One binary so runs everywhere and fast; dlb_cpu_open takes the highest level that the
- * processor has. Each level has a table of kernels of its own (table.c), and names that the macros below make
- * distinct: whatever a file with loops exports stands in this list, or linking ends with "multiple
- * definition". Contraction to FMA is off everywhere but where a loop asks for it (real_math.h), so all
- * loops of a machine round alike, whichever compiler made them; bits may differ between levels. */
+ * The Makefile compiles the files with loops in this folder without a level (for every processor of the
+ * architecture), and on x86-64 again with DLB_LEVEL=v3 (AVX2, FMA) and v4 (AVX-512), the levels of the System
+ * V ABI. So one binary runs everywhere and is fast: dlb_cpu_open uses the highest level of the processor.
+ * Each level has its own kernel table (table.c) and its own names by the macros below. A file with loops must
+ * list its exported names here, else linking fails with "multiple definition". Contraction to FMA is off
+ * except where a loop requests it (real_math.h), so all loops on one machine round the same with any
+ * compiler; bits may differ between levels. */
 #ifndef DLB_TENSOR_CPU_LEVEL_H
 #define DLB_TENSOR_CPU_LEVEL_H
 struct dlb_backend_ops;
 
-/* The levels that this processor can run, highest first; NULL after the last one. */
+/* The ith level that this processor can run, highest first; NULL after the last. */
 const struct dlb_backend_ops *dlb_cpu_level(int i);
 
 /* Bytes of a vector register of the level that is compiled. */

@@ -1,5 +1,5 @@
-/* Classification losses: negative log-likelihood of given log-probabilities (nll), and softmax
- * cross-entropy of logits (sce). x is (N, classes, inner) row-major, labels (N, inner).
+/* Classification losses: negative log-likelihood of given log-probabilities (nll), and softmax cross-entropy
+ * of logits (sce). x is (N, classes, inner) row-major, labels (N, inner).
  *   loss[i] = -w[t_i] log p[i, t_i];  mean: sum loss / sum w[t_i] over labels that are not ignored
  * A label outside [0, classes) that is not the ignored one makes its loss and gradient NaN. */
 #include <math.h>
@@ -17,7 +17,7 @@ static inline int64_t label_at(const struct dlb_loss_desc *d, const void *t, int
 	return d->label == DLB_I64 ? ((const int64_t *)t)[i] : ((const int32_t *)t)[i];
 }
 
-/* Of a part of the classes, counted from its first; -1: below them. */
+/* Index of the label in a part of the classes; -1: before the part. */
 static inline int64_t own_label_at(const struct dlb_loss_desc *d, const void *t, int64_t i)
 {
 	const int64_t c = label_at(d, t, i);

@@ -33,7 +33,7 @@ static inline __attribute__((always_inline)) double S(sum_exp)(const T *x, int64
 	return s;
 }
 
-/* Weights of the labels counted, summed in order of the samples. */
+/* Sum of the weights of labels that count, in sample order. */
 static double S(counted_weight)(const struct dlb_loss_desc *d, const void *t, const T *w)
 {
 	double sum = 0;
@@ -47,7 +47,7 @@ static double S(counted_weight)(const struct dlb_loss_desc *d, const void *t, co
 	return sum;
 }
 
-/* -sum_c w_c log p_c of one sample, log p_c being x[c * stride] - norm. */
+/* -sum_c w_c log p_c of one sample; log p_c = x[c * stride] - norm. */
 static double S(loss_of_all)(const T *x, const T *w, int64_t classes, int64_t stride, T norm)
 {
 	double sum = 0;
@@ -127,7 +127,8 @@ static void S(loss_grad)(struct dlb_kernel *k, const struct dlb_run *r)
 			int64_t at = n * d->classes * d->inner + i, c = label_at(d, t, n * d->inner + i), s = d->inner;
 			bool skip = ignored(d, c), wrong = !skip && (c < 0 || c >= d->classes);
 			double up = dy[d->reduction == DLB_REDUCE_NONE ? n * d->inner + i : 0];
-			const double share = up / divisor;	/* of the classes' losses, where labels are smoothed */
+			/* of the losses of all classes, with label smoothing */
+			const double share = up / divisor;
 			T scale = skip || divisor == 0 ? 0 : wrong ? (T)NAN : (T)((1 - d->smoothing) * up * (w ? (double)w[c] : 1) / divisor);
 
 			if (d->softmax && s == 1) {
@@ -138,7 +139,7 @@ static void S(loss_grad)(struct dlb_kernel *k, const struct dlb_run *r)
 				for (int64_t j = 0; j < d->classes; j++)
 					dx[at + j * s] = d->softmax ? F(exp)(log_prob[at + j * s]) * scale : wrong ? scale : 0;
 			}
-			if (skip)			/* also where exp(log_prob) is not finite */
+			if (skip)			/* also if exp(log_prob) is not finite */
 				for (int64_t j = 0; j < d->classes; j++)
 					dx[at + j * s] = 0;
 			else if (!wrong)
@@ -148,7 +149,7 @@ static void S(loss_grad)(struct dlb_kernel *k, const struct dlb_run *r)
 		}
 }
 
-/* -- classes in parts -- */
+/* -- classes split into parts -- */
 
 static void S(part_forward)(struct dlb_kernel *k, const struct dlb_run *r)
 {
@@ -168,8 +169,8 @@ static void S(part_forward)(struct dlb_kernel *k, const struct dlb_run *r)
 		}
 }
 
-/* The sum moves with the scores, the label's score is one of them, and the largest is one of them too: of what it gets,
- * what comes by way of the sum is taken off. Of a loss, which knows only m + log(sum), nothing is left. */
+/* The sum depends on all scores, and both the label's score and the largest score m are among them. `left` is
+ * m's gradient minus its share through the sum; it is 0 for a loss, which depends only on m + log(sum). */
 static void S(part_grad)(struct dlb_kernel *k, const struct dlb_run *r)
 {
 	const struct dlb_loss_desc *d = &((struct loss_kernel *)k)->d;
@@ -185,7 +186,8 @@ static void S(part_grad)(struct dlb_kernel *k, const struct dlb_run *r)
 
 			while (left != 0 && largest < d->classes && x[largest * in] != m)
 				largest++;
-			if (by == 0 && up[2 * in] == 0 && left == 0) {		/* also where the scores are not finite */
+			/* also if the scores are not finite */
+			if (by == 0 && up[2 * in] == 0 && left == 0) {
 				for (int64_t j = 0; j < d->classes; j++)
 					dx[j * in] = 0;
 				continue;

@@ -1,10 +1,11 @@
 /* Elementwise functions with broadcasting.
  *
- * Every function of map_list.h becomes, per type, one loop over contiguous rows (map_row.h); the odometer here
- * feeds it rows. Operands that are not contiguous along the innermost loop (a scalar, a stride) are laid
- * out in a small buffer first, which stays in L1. */
-#ifdef __clang__			/* loops over the C library's functions cannot be vectorized: no news, and
-				 * told of the place where the list was read first */
+ * Each function of map_list.h becomes, per type, one loop over contiguous rows (map_row.h), which the
+ * odometer here feeds. Operands that are not contiguous along the innermost loop (a scalar, a stride) are
+ * first copied to a small buffer that stays in L1. */
+/* clang warns that loops over C library functions cannot be vectorized, at the place
+ * where the list was first included. */
+#ifdef __clang__
 #pragma clang diagnostic ignored "-Wpass-failed"
 #endif
 
@@ -14,7 +15,7 @@
 #include "tensor/cpu/real_math.h"
 #include "tensor/cpu/threads.h"
 
-#define ROW 512				/* elements of a chunk */
+#define ROW 512				/* elements per chunk */
 
 struct params { double alpha, beta; };
 typedef void row_fn(void *o, const void *a, const void *b, const void *c, const struct params *p, int64_t n);
@@ -68,7 +69,7 @@ static inline double remainder_of_python_f64(double a, double b)
 #undef FMOD
 #undef MOD
 
-/* ---- integers: wrap like two's complement; x/0 = 0. Never the slow part: one level of them serves all ---- */
+/* ---- integers: wrap as two's complement; x/0 = 0. Never the slow part, so all levels share one copy ---- */
 extern row_fn *const *const dlb_cpu_int_rows[DLB_N_DTYPES];
 #ifndef DLB_LEVEL
 #define PARAM(x) ((T)saturate(x, T_LEAST, T_MOST))
@@ -76,7 +77,7 @@ extern row_fn *const *const dlb_cpu_int_rows[DLB_N_DTYPES];
 #define SUB(a, b) ((T)((uint64_t)(a) - (uint64_t)(b)))
 #define MUL(a, b) ((T)((uint64_t)(a) * (uint64_t)(b)))
 #define NEG(a) ((T)(0 - (uint64_t)(a)))
-#define NEGATIVE(a) (!((a) > 0) && (a) != 0)		/* said so that unsigned types draw no warning */
+#define NEGATIVE(a) (!((a) > 0) && (a) != 0)		/* avoids a warning for unsigned types */
 #define IS_MINUS_1(b) ((b) == (T)-1 && (T)-1 < 1)
 #define DIV(a, b) ((b) == 0 ? 0 : IS_MINUS_1(b) ? NEG(a) : (T)((a) / (b)))
 #define FMOD(a, b) ((b) == 0 || IS_MINUS_1(b) ? 0 : (T)((a) % (b)))
@@ -84,7 +85,7 @@ extern row_fn *const *const dlb_cpu_int_rows[DLB_N_DTYPES];
 #define SHIFTS_ALL(b) (NEGATIVE(b) || (b) >= 8 * (int)sizeof(T))
 #define POW(a, b) ((T)int_pow((uint64_t)(a), (b) < 1 && (b) != 0 ? -1 : (int64_t)(b)))
 
-/* a^b modulo 2^64; negative powers as the integer part of the real one (1, -1 or 0). */
+/* a^b modulo 2^64; negative powers give the integer part of the real result (1, -1 or 0). */
 static uint64_t int_pow(uint64_t a, int64_t b)
 {
 	uint64_t r = 1;
@@ -112,7 +113,7 @@ static row_fn *const *rows_of(enum dlb_dtype t)
 	return t == DLB_F32 ? rows_f32 : t == DLB_F64 ? rows_f64 : dlb_cpu_int_rows[t];
 }
 
-/* ---- which types a function takes ---- */
+/* ---- types that a function takes ---- */
 enum shape_of_fn { NUMBERS, INTEGERS, REALS, COMPARES, LOGIC, SELECTS };
 static const struct { const char *name; int n_in; enum shape_of_fn shape; } functions[] = {
 #define MAP(name, n, expr) { #name, n, NUMBERS },
@@ -130,14 +131,14 @@ struct map_kernel {
 	struct dlb_kernel k;
 	row_fn *row;
 	struct params p;
-	struct cpu_nest nest;		/* operand 0 is out */
+	struct cpu_nest nest;		/* operand 0 is the output */
 	size_t bytes[CPU_MAX_OPERANDS];
-	int parts;			/* of the outer loops; by_row: of the innermost one */
+	int parts;			/* of the outer loops; with by_row, of the innermost */
 	bool empty, by_row;
 };
 struct map_job { const struct map_kernel *m; const struct dlb_run *run; };
 
-/* Lays n elements with a stride out contiguously. */
+/* Copies n elements with a stride to a contiguous buffer. */
 static void gather(void *to, const char *from, size_t bytes, int64_t stride, int64_t n)
 {
 	switch (bytes) {
@@ -213,7 +214,7 @@ static void map_run(struct dlb_kernel *k, const struct dlb_run *r)
 		dlb_cpu_parallel(job.m->parts, map_part, &job);
 }
 
-/* The row function for these types, or NULL. */
+/* Returns the row function for these types; NULL: none. */
 static row_fn *choose(const struct dlb_map_desc *d, struct dlb_error *err)
 {
 	enum shape_of_fn shape = functions[d->fn].shape;

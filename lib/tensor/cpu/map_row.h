@@ -1,5 +1,5 @@
-/* One row function per line of map_list.h for the type T, and their table; included by map.c for each type.
- * Rows are contiguous; the result may be one of the operands. */
+/* One row function per line of map_list.h for type T, and their table; included by map.c for each type. Rows
+ * are contiguous; the result may alias an operand. */
 #ifndef OPERANDS_1
 #define OPERANDS_1(TB)
 #define OPERANDS_2(TB) const TB b = pb[i];

@@ -1,5 +1,5 @@
-/* What stands in the back end's table for the kernels that are written for f32 and f64: descriptors with bf16 in them
- * go by blocks through the f32 kernel (narrow.h), all others straight to it. */
+/* Table entries for kernels that are written for f32 and f64: descriptors with bf16 run in blocks through the
+ * f32 kernel (narrow.h), all others go straight to it. */
 #include <stdlib.h>
 
 #include "tensor/cpu/narrow.h"
@@ -17,7 +17,7 @@ static int64_t at_least_1(int64_t n)
 	return n > 0 ? n : 1;
 }
 
-/* ---- map: blocks of the outermost loop that is left when loops are merged ---- */
+/* ---- map: blocks of the outermost loop after merging ---- */
 
 static int prepare_map(struct dlb_backend *b, const void *ctx, int64_t rows, struct dlb_kernel **k, struct dlb_error *err)
 {
@@ -33,7 +33,8 @@ static int prepare_map(struct dlb_backend *b, const void *ctx, int64_t rows, str
 	return dlb_cpu_map(b, &d, k, err);
 }
 
-/* Strides of the operands over the result's loops; false when one does not broadcast (the f32 kernel says so). */
+/* Strides of the operands over the result's loops; false if one does not
+ * broadcast (the f32 kernel reports it). */
 static bool map_nest(const struct dlb_map_desc *d, struct cpu_nest *n)
 {
 	*n = (struct cpu_nest){ .n_dims = d->out.n_dims, .n_operands = d->n_in + 1 };
@@ -56,8 +57,8 @@ static bool map_nest(const struct dlb_map_desc *d, struct cpu_nest *n)
 	return true;
 }
 
-/* The same map over merged loops: row-major all of it, dimensions of 1 where an operand is repeated. False when an
- * operand does not lie in the order of the result. */
+/* The same map over merged loops: all row-major, dimensions of 1 where an operand is repeated. False if an
+ * operand's order in memory differs from the result's. */
 static bool flat_map(const struct dlb_map_desc *d, const struct cpu_nest *n, struct dlb_map_desc *flat)
 {
 	*flat = *d;
@@ -78,7 +79,7 @@ static bool flat_map(const struct dlb_map_desc *d, const struct cpu_nest *n, str
 	return true;
 }
 
-/* All at once, whatever the strides. */
+/* Prepares the whole map at once, for any strides. */
 static int prepare_whole_map(struct dlb_backend *b, const void *ctx, int64_t rows, struct dlb_kernel **k, struct dlb_error *err)
 {
 	struct dlb_map_desc d = *(const struct dlb_map_desc *)ctx;
@@ -155,7 +156,7 @@ int dlb_cpu_mixed_softmax(struct dlb_backend *b, const struct dlb_softmax_desc *
 	return dlb_cpu_narrow(b, &n, k, err);
 }
 
-/* ---- norm: rows, or samples where scale and bias belong to the row ---- */
+/* ---- norm: rows, or samples if scale and bias run along the row ---- */
 
 static int64_t rows_together(const struct dlb_norm_desc *d)
 {
@@ -203,7 +204,7 @@ static int prepare_dropout(struct dlb_backend *b, const void *ctx, int64_t rows,
 int dlb_cpu_mixed_dropout(struct dlb_backend *b, const struct dlb_dropout_desc *d, struct dlb_kernel **k, struct dlb_error *err)
 {
 	const struct narrow_operand x = { .dtype = DLB_BF16, .per_row = d->per_sample };
-	/* strips of whole samples are counted from the first one: all in one block */
+	/* strips of whole samples are counted from the first sample, so all are one block */
 	const int64_t block = d->part >= d->per_sample && d->part ? at_least_1(d->samples)
 		: dlb_cpu_narrow_block(at_least_1(d->samples), 2 * d->per_sample, NARROW_L1);
 	const struct narrow_desc n = { .rows = d->samples, .block = block,
@@ -251,7 +252,7 @@ int dlb_cpu_mixed_pool(struct dlb_backend *b, const struct dlb_pool_desc *d, str
 	return dlb_cpu_narrow(b, &n, k, err);
 }
 
-/* ---- reduce: sums of bf16 come out as f32, or rounded once ---- */
+/* ---- reduce: sums of bf16 are f32, or rounded once ---- */
 
 static int prepare_reduce(struct dlb_backend *b, const void *ctx, int64_t rows, struct dlb_kernel **k, struct dlb_error *err)
 {
@@ -265,7 +266,7 @@ static int prepare_reduce(struct dlb_backend *b, const void *ctx, int64_t rows, 
 	return dlb_cpu_reduce(b, &d, k, err);
 }
 
-/* Neighbouring dimensions that are all reduced, or all kept, become one. */
+/* Merges neighbouring dimensions that are all reduced or all kept. */
 static struct dlb_reduce_desc merged(const struct dlb_reduce_desc *d)
 {
 	struct dlb_reduce_desc m = *d;

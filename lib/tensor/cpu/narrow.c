@@ -1,4 +1,4 @@
-/* bf16 by blocks through f32 kernels: see narrow.h. */
+/* Runs f32 kernels on bf16 operands in blocks: see narrow.h. */
 #include <stdlib.h>
 
 #include "tensor/cpu/bf16.h"
@@ -8,9 +8,9 @@ struct narrow_kernel {
 	struct dlb_kernel k;
 	int64_t rows, block;
 	struct narrow_operand in[NARROW_MOST], out[NARROW_MOST];
-	size_t in_at[NARROW_MOST], out_at[NARROW_MOST];		/* in scratch */
+	size_t in_at[NARROW_MOST], out_at[NARROW_MOST];		/* offsets in scratch */
 	int n_in, n_out;
-	struct dlb_kernel *whole, *rest;	/* for a block, and for the rows that are left over */
+	struct dlb_kernel *whole, *rest;	/* for a full block, and for the remaining rows */
 	size_t own_bytes;			/* of scratch, before the f32 kernel's */
 };
 
@@ -62,7 +62,8 @@ static void narrow_run(struct dlb_kernel *k, const struct dlb_run *r)
 		part.in = in;
 		part.out = out;
 		part.scratch = scratch + n->own_bytes;
-		part.first_sample = r->first_sample + at;	/* where that matters (dropout), rows are samples */
+		/* where it matters (dropout), rows are samples */
+		part.first_sample = r->first_sample + at;
 		sub->run(sub, &part);
 		for (int i = 0; i < n->n_out; i++) {
 			const struct narrow_operand *o = &n->out[i];
@@ -90,7 +91,7 @@ static void narrow_free(struct dlb_kernel *k)
 	free(n);
 }
 
-/* Gives every operand that is widened (or summed) its place in scratch. */
+/* Assigns scratch to every operand that is converted or summed. */
 static void lay_out(struct narrow_kernel *n)
 {
 	for (int i = 0; i < n->n_in + n->n_out; i++) {
@@ -101,7 +102,7 @@ static void lay_out(struct narrow_kernel *n)
 			continue;
 		*(is_in ? &n->in_at[i] : &n->out_at[i - n->n_in]) = n->own_bytes;
 		const size_t bytes = cpu_round64((size_t)elements(o, n->block) * sizeof(float));
-		n->own_bytes += bytes ? bytes : 64;	/* nothing has an address too */
+		n->own_bytes += bytes ? bytes : 64;	/* an empty operand needs an address too */
 	}
 }
 

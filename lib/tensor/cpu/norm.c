@@ -1,6 +1,6 @@
-/* Normalization of rows (layer, RMS, instance and group normalization) and its gradient: plain loops over rows that stay
- * in cache; with x^ = (x - mean) invstd and g = dy scale:   dx = invstd (g - mean(g) - x^ mean(g x^)). Where the mean is
- * taken to be 0 (RMS), mean(g) falls away. */
+/* Normalization of rows (layer, RMS, instance and group normalization) and its gradient: plain loops over
+ * rows that stay in cache. With x^ = (x - mean) invstd and g = dy scale:   dx = invstd (g - mean(g) - x^
+ * mean(g x^)). If the mean is taken as 0 (RMS), mean(g) is left out. */
 #include <math.h>
 
 #include "tensor/cpu/cpu.h"
@@ -11,7 +11,8 @@ struct norm_kernel {
 	struct dlb_norm_desc d;
 	int parts;
 	dlb_cpu_part_fn *part;
-	void (*finish)(const struct dlb_norm_desc *d, const struct dlb_run *run, int parts);	/* of a gradient */
+	/* for a gradient */
+	void (*finish)(const struct dlb_norm_desc *d, const struct dlb_run *run, int parts);
 };
 struct norm_job { const struct dlb_norm_desc *d; const struct dlb_run *run; };
 
@@ -20,13 +21,13 @@ static int64_t norm_entries(const struct dlb_norm_desc *d)
 	return d->channels ? d->channels : d->width;
 }
 
-/* Channels that lie side by side in a row. */
+/* Channels side by side in a row. */
 static int64_t norm_row_channels(const struct dlb_norm_desc *d)
 {
 	return d->row_channels ? d->row_channels : 1;
 }
 
-/* A part's sums: two arrays of doubles, and as many in the tensor's type. */
+/* Sums of a part: two arrays of doubles, and two in the tensor's type. */
 static size_t norm_sums_bytes(const struct dlb_norm_desc *d)
 {
 	return cpu_round64(4 * (size_t)norm_entries(d) * sizeof(double));

@@ -1,8 +1,9 @@
-/* Normalization of rows for type T; included by norm.c. Sums run over blocks of NORM_BLOCK in T, as the compiler lays
- * out a vector's partial sums (which follows from no address), and in double over the blocks: accurate for rows of any width. */
+/* Normalization of rows for type T; included by norm.c. Blocks of NORM_BLOCK are summed in T, in the
+ * compiler's order of vector partial sums (which does not depend on addresses), and combined in double:
+ * accurate for rows of any width. */
 #define NORM_BLOCK 256
 
-/* sum (x - m)^power, power 1 or 2; two halves side by side, for a sum of one waits for the addition before */
+/* sum (x - m)^power, power 1 or 2; in two independent halves, so that additions overlap */
 static inline __attribute__((always_inline)) double S(norm_moment)(const T *x, T m, int power, int64_t n)
 {
 	double sum = 0;
@@ -73,8 +74,8 @@ static void S(norm_part)(const void *ctx, int part, int parts)
 	}
 }
 
-/* Sums of a row: *s = sum g, *t = sum g x^; for a list of scales g = dy scale, and each entry adds dy x^ to ds, dy to db
- * (which is NULL where nobody asks for it: `s` is then not made either). */
+/* Sums of a row: *s = sum g, *t = sum g x^. With scales along the row, g = dy scale, and each element adds dy
+ * x^ to ds and dy to db (db NULL: not wanted; *s is then not computed). */
 static inline __attribute__((always_inline)) void S(norm_row_sums)(const T *dy, const T *x, const T *scale, T mean, T inv, T *ds, T *db,
 								    int64_t n, double *s, double *t)
 {
@@ -100,7 +101,7 @@ static inline __attribute__((always_inline)) void S(norm_row_sums)(const T *dy, 
 	}
 }
 
-/* The gradient of one row of channels; what it adds to dscale and dbias goes to ds and db. */
+/* Gradient of one row of channels; adds its part of dscale and dbias to ds and db. */
 static void S(norm_grad_channels)(const struct dlb_norm_desc *d, int64_t row, const T *dy, const T *x, const T *scale, T mean, T inv,
 				  double *ds, double *db, T *dx)
 {
@@ -130,7 +131,7 @@ static void S(norm_grad_channels)(const struct dlb_norm_desc *d, int64_t row, co
 	}
 }
 
-/* The gradient of one row with scales along it; what it adds to dscale and dbias goes to ds and db. */
+/* Gradient of one row with scales along it; adds its part of dscale and dbias to ds and db. */
 static void S(norm_grad_row)(const struct dlb_norm_desc *d, const T *dy, const T *x, const T *scale, T mean, T inv, T *ds, T *db, T *dx)
 {
 	const int64_t w = d->width;

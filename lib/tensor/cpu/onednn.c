@@ -1,5 +1,5 @@
-/* oneDNN's C API in the small: primitives with user scratchpads, reorders, packed weights.
- * Everything that oneDNN allocates is allocated when a kernel is prepared. */
+/* Wraps oneDNN's C API: primitives with user scratchpads, reorders, packed weights. oneDNN allocates
+ * only while a kernel is prepared. */
 #include <stdlib.h>
 
 #include "tensor/cpu/cpu.h"
@@ -16,7 +16,7 @@ const char *dlb_cpu_dnnl_text(dnnl_status_t s)
 	}
 }
 
-/* What must work once a primitive descriptor exists: only host memory can be short. */
+/* For calls that fail only if host memory is out. */
 static void must(dnnl_status_t s)
 {
 	if (s != dnnl_success)

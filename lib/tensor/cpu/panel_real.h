@@ -1,12 +1,13 @@
-/* Small matrix products for type T against an operand that was packed once and is used many times:
+/* Small matrix products for type T with an operand that is packed once and used many times:
  *     y (m, n) = alpha a b, or y += alpha a b
- * b (k, n) lies in panels of PANEL columns, [panel][row][column], the last one filled up with zeros; a lies by any two
- * strides. A tile of TILE rows of y by one panel stands in registers while it is summed over PANEL_DEPTH rows of b, so that
- * the part of the panel stays in the first cache. Each element is summed in the order of k, whatever m and n are. */
+ * b (k, n) is stored in panels of PANEL columns, [panel][row][column], the last one padded with
+ * zeros; a has any two strides. A tile of TILE rows of y by one panel is summed in registers over
+ * PANEL_DEPTH rows of b, so that this part of the panel stays in the L1 cache. Each element is summed
+ * in the order of k for any m and n. */
 #include "tensor/cpu/level.h"
 #ifndef PANEL_DEPTH
 #define PANEL_DEPTH 256
-/* Rows of a tile: as many as there are registers for, two vectors each, beside those for b and a. */
+/* Rows per tile: as many as fit the registers, two vectors each, besides those for b and a. */
 #if VECTOR_BYTES == 64
 #define TILE 12
 #elif VECTOR_BYTES == 32
@@ -14,7 +15,7 @@
 #else
 #define TILE 4
 #endif
-/* A product and the sum that follows it are one operation here where the processor has it. */
+/* Here a product and the following sum are fused (FMA) if the processor has it. */
 #ifdef __clang__
 #define PANEL_FUSED
 #define PANEL_FUSED_BODY _Pragma("clang fp contract(fast)")
@@ -30,7 +31,8 @@
 
 typedef T S(panel_t) __attribute__((vector_size(VECTOR_BYTES)));
 
-static int64_t S(panel_count)(int64_t k, int64_t n)	/* elements of b in panels */
+/* elements of b in panels */
+static int64_t S(panel_count)(int64_t k, int64_t n)
 {
 	return (n + PANEL - 1) / PANEL * PANEL * k;
 }
@@ -53,7 +55,7 @@ static void S(panel_pack)(int64_t k, int64_t n, const T *x, int64_t stride, T *b
 
 typedef T S(panel_quad_t) __attribute__((vector_size(4 * sizeof(T))));
 
-/* Four rows of four elements, `stride` apart, to columns of a panel. */
+/* Transposes four rows of four elements, `stride` apart, into columns of a panel. */
 static inline __attribute__((always_inline)) void S(panel_turn)(const T *x, int64_t stride, T *b)
 {
 	S(panel_quad_t) r[4], u[4];
@@ -89,7 +91,7 @@ static void S(panel_pack_transposed)(int64_t k, int64_t n, const T *x, int64_t s
 
 struct S(panel_job) { int64_t k, row, column, ldy, columns; T alpha; const T *a, *b; T *y; bool add; };
 
-/* `rows` rows of y from row i on by `vectors` halves of one panel, both constant where this is inlined. */
+/* `rows` rows of y from row `first` on by `vectors` halves of one panel; both are constant after inlining. */
 static inline __attribute__((always_inline)) PANEL_FUSED void S(panel_tile)(int rows, int vectors, int64_t first, const struct S(panel_job) *p)
 {
 	PANEL_FUSED_BODY
@@ -154,7 +156,7 @@ static inline __attribute__((always_inline)) PANEL_FUSED void S(panel_tiles)(int
 }
 #undef PANEL_CASE
 
-/* m rows of y, in tiles of about one size, by one panel. */
+/* m rows of y by one panel, in tiles of nearly equal size. */
 static PANEL_FUSED void S(panel_rows)(int64_t m, const struct S(panel_job) *p)
 {
 	const int tiles = (int)((m + TILE - 1) / TILE);
@@ -169,7 +171,7 @@ static PANEL_FUSED void S(panel_rows)(int64_t m, const struct S(panel_job) *p)
 	}
 }
 
-/* a: element (i, l) at a[i * row + l * column]. b has k_all rows in each panel, of which this reads k. */
+/* a: element (i, l) at a[i * row + l * column]. b has k_all rows per panel, of which k are read. */
 static void S(panel_product)(int64_t m, int64_t n, int64_t k, T alpha, const T *a, int64_t row, int64_t column, const T *b, int64_t k_all,
 			     T *y, int64_t ldy, bool add)
 {

@@ -1,13 +1,13 @@
 /* Max and average pooling, 1 to 3 spatial dimensions, plain loops.
  *
  * Channels-last: the innermost loop runs over channels, so every window position is a vector operation.
- * Otherwise channels are an outer loop. Which kernel positions fall inside the input is worked out
- * once per coordinate when the kernel is prepared. Gradients are gathered: each input element sums the
- * windows it lies in, in order, and is written once.
+ * Otherwise channels are an outer loop. The kernel positions inside the input are computed once per
+ * coordinate when the kernel is prepared. Gradients are gathered: each input element sums the windows it is
+ * in, in order, and is written once.
  *
- * With few neighbouring channels (or one) those vectors are too short. Max pooling then takes a whole row
- * of outputs (or, for the gradient, inputs) as the vector, and finds the other side's elements through
- * a table of indices. */
+ * With few adjacent channels (or one) those vectors are too short. Max pooling then uses a whole
+ * row of outputs (for the gradient, inputs) as the vector, and finds the elements of the other
+ * side through a table of indices. */
 #include <math.h>
 #include <stdlib.h>
 
@@ -17,39 +17,43 @@
 
 #define BLOCK 64			/* elements of a vector at a time */
 #define EIGHT 8				/* divides BLOCK */
-#define FEW 16				/* fewer channels than this: by rows */
-#define MEETS 32			/* windows that an input element lies in, at a time */
-#define NO_K (-(1 << 30))		/* a kernel position that no window has */
+#define FEW 16				/* with fewer channels, rows are used */
+#define MEETS 32			/* windows of one input element, at a time */
+#define NO_K (-(1 << 30))		/* a kernel position in no window */
 
-struct span { int64_t lo, hi; };	/* kernel positions [lo, hi) inside the input, of an output coordinate */
-struct pair { int64_t k, o; };		/* kernel position and output coordinate that meet an input coordinate */
-struct meet { int64_t y; int32_t here; };	/* a window's place in the output, and the element's position in it */
+/* kernel positions [lo, hi) of an output coordinate inside the input */
+struct span { int64_t lo, hi; };
+/* kernel position and output coordinate that meet at an input coordinate */
+struct pair { int64_t k, o; };
+/* index of a window in the output, and the element's position in it */
+struct meet { int64_t y; int32_t here; };
 struct pool_kernel;
-/* Images [from, end) of one sample and, unless they are neighbours, one channel. */
+/* Images [from, end) of one sample and, unless channels are adjacent, one channel. */
 typedef void pool_fn(const struct pool_kernel *p, const struct dlb_run *r, int64_t from, int64_t end, void *scratch);
 struct pool_kernel {
 	struct dlb_kernel k;
 	pool_fn *fn;
 	int parts;
-	size_t part_bytes;				/* of scratch */
+	size_t part_bytes;				/* scratch per part */
 	int64_t n, c_outer, c_inner;
 	int64_t xn, xc, xs[3], yn, yc, ys[3];		/* strides */
 	int64_t in[3], out[3], size[3], step[3], pad[3], dil[3];
 	struct span *span[3];				/* [out] */
-	double *divisor[3];				/* [out]: factors of an average's divisor */
-	int64_t *first[3];				/* [in + 1]: pairs of input i are pair[first[i]] .. */
+	double *divisor[3];				/* [out] factors of an average's divisor */
+	int64_t *first[3];				/* [in + 1] pairs of input i are pair[first[i]] .. */
 	struct pair *pair[3];
-	/* by rows: columns [whole_lo, whole_hi) of the output have their window inside the input; from[j] is the
-	 * input element under kernel position 0 of element j of these, from the row's start */
+	/* by rows: the windows of output columns [whole_lo, whole_hi) are inside the input; from[j] is the
+	 * input element under kernel position 0 of the jth of these, from the row's start */
 	int64_t whole_lo, whole_hi;
-	int32_t *from;					/* and the last one again up to the next eight */
-	/* gradient: element j of an input row lies in at most n_to windows; the p-th one's output element and
-	 * kernel column are to[p * row + j], column[p * row + j] */
+	/* padded to a multiple of eight with its last entry */
+	int32_t *from;
+	/* gradient: element j of an input row is in at most n_to windows; the pth has output element to[p *
+	 * row + j] and kernel column column[p * row + j] */
 	int64_t n_to, row;
 	int32_t *to, *column;
 };
 
-/* Sixteen positions; bytes widen in two steps, for in one gcc takes them one by one. */
+/* Sixteen positions; bytes are widened in two steps, because gcc does one step element by element. */
 typedef int32_t sixteen __attribute__((vector_size(16 * sizeof(int32_t))));
 static inline void load_16_u8(const uint8_t *p, sixteen *v)
 {
@@ -98,7 +102,7 @@ static void pool_free(struct dlb_kernel *k)
 	free(p);
 }
 
-/* Output coordinate o reads input o step - pad + k dil for k in [lo, hi). */
+/* Output coordinate o reads inputs o step - pad + k dil for k in [lo, hi). */
 static void index_dimension(struct pool_kernel *p, int i, int64_t pad_end, bool include_pad)
 {
 	int64_t n_pairs = 0;
@@ -134,7 +138,7 @@ static void index_dimension(struct pool_kernel *p, int i, int64_t pad_end, bool 
 	p->first[i][p->in[i]] = n_pairs;
 }
 
-/* The tables for rows. */
+/* Builds the index tables for rows. */
 static void index_rows(struct pool_kernel *p, bool backward)
 {
 	int64_t c = p->c_inner, j = 0;
@@ -238,7 +242,7 @@ int dlb_cpu_pool(struct dlb_backend *b, const struct dlb_pool_desc *d, struct dl
 		p->c_outer = 1;
 	}
 	for (int i = 0; i < 3; i++) {
-		int j = i - (3 - n_sp);			/* dimensions that are not there: 1, first */
+		int j = i - (3 - n_sp);			/* missing dimensions are 1, first */
 
 		p->in[i] = j < 0 ? 1 : d->x.dim[j + 2];
 		p->out[i] = j < 0 ? 1 : d->y.dim[j + 2];

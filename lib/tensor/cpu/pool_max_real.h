@@ -1,10 +1,10 @@
 /* Max pooling of type T with positions of type POS; included by pool.c. */
 
-/* One window, channels [0, n) with n <= BLOCK. NaN wins, the first of equals wins. */
+/* One window, channels [0, n) with n <= BLOCK. NaN wins; the first of equals wins. */
 static inline void S(P(max_window))(const struct pool_kernel *p, const T *x, const int64_t o[3], T *y, POS *pos, int64_t n)
 {
 	const struct span d = p->span[0][o[0]], h = p->span[1][o[1]], w = p->span[2][o[2]];
-	bool none = d.lo >= d.hi || h.lo >= h.hi || w.lo >= w.hi;	/* all padding */
+	bool none = d.lo >= d.hi || h.lo >= h.hi || w.lo >= w.hi;	/* only padding */
 	T most[BLOCK];
 	int32_t at[BLOCK];
 
@@ -35,9 +35,9 @@ static inline void S(P(max_window))(const struct pool_kernel *p, const T *x, con
 			pos[c] = (POS)at[c];
 }
 
-/* The same for n elements of a row of outputs; v: the input under the window's first column, at depth and height 0. By eights,
- * of which the last one may hold elements that nobody asked for (`from` has some more): what is left of a vector would be done
- * one by one, with jumps that no processor foresees, as which is the largest is chance. */
+/* As above for n elements of an output row; v: the input under the window's first column, at depth and height
+ * 0. Works in groups of eight, the last with unused elements (`from` is padded): a scalar remainder loop
+ * would have unpredictable branches, because which element is largest is random. */
 static inline void S(P(max_row))(const struct pool_kernel *p, const T *x, const int32_t *from, int64_t od, int64_t oh, T *y,
 				 POS *pos, int64_t n)
 {
@@ -96,11 +96,11 @@ static void S(P(max))(const struct pool_kernel *p, const struct dlb_run *r, int6
 	}
 }
 
-/* Sixteen neighbouring channels as one vector (an extension that gcc and clang share). */
+/* Sixteen adjacent channels as one vector (an extension of gcc and clang). */
 typedef T S(P(lanes)) __attribute__((vector_size(16 * sizeof(T))));
 typedef T_INT S(P(mask)) __attribute__((vector_size(16 * sizeof(T))));
 
-/* to = (first) or += the gradients of the windows met, in order. */
+/* to = (first) or += the gradients of the windows, in order. */
 static inline void S(P(add_meets))(const T *dy, const POS *pos, const struct meet *m, int n, T *to, int64_t channels, bool first)
 {
 	int64_t c = 0;

@@ -1,5 +1,5 @@
-/* Batched matrix products over strided memory: oneDNN's matmul where it has a kernel for these strides, else matrix by
- * matrix (sgemm; dgemm for float64). bf16 is oneDNN's too, or widened. */
+/* Batched matrix products over strided memory: oneDNN's matmul if it has a kernel for the strides, else sgemm
+ * (dgemm for float64) per matrix. bf16 uses oneDNN, or is converted to f32. */
 #include <cblas.h>
 #include <stdlib.h>
 
@@ -72,7 +72,7 @@ static int prepare_dnnl(struct product_kernel *p)
 		{ &a, d->a, p->m, d->k }, { &w, d->w, d->k, p->n }, { &y, d->y, p->m, p->n },
 	};
 
-	/* three dimensions go as four: the library knows more orders of those */
+	/* three dimensions are passed as four: oneDNN supports more orders of those */
 	const int lead = n == 3;
 	for (int k = 0; k < 3; k++) {
 		for (int i = 0; i < n; i++) {
@@ -101,7 +101,8 @@ static int prepare_dnnl(struct product_kernel *p)
 	return 0;
 }
 
-/* A matrix by rows (false) or by columns (true) with its leading dimension; false: neither stride is 1. */
+/* Finds if a matrix is stored by rows (*trans false) or columns (true), and its leading
+ * dimension; false: neither stride is 1. */
 static bool lies(const int64_t *stride, int n, int64_t rows, int64_t columns, bool *trans, int64_t *ld)
 {
 	const int64_t row = stride[n - 2], column = stride[n - 1];
@@ -115,7 +116,7 @@ static bool lies(const int64_t *stride, int n, int64_t rows, int64_t columns, bo
 	return *ld <= INT32_MAX;
 }
 
-/* Elements from the first to the last of an operand. */
+/* Number of elements from the first to the last of an operand. */
 static int64_t extent(const int64_t *dim, const int64_t *stride, int n, int64_t rows, int64_t columns)
 {
 	int64_t last = (rows - 1) * stride[n - 2] + (columns - 1) * stride[n - 1];

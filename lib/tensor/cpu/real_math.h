@@ -1,9 +1,9 @@
 /* Mathematical functions of float and double for F(...).
  *
- * The float ones that training meets in inner loops (exp, log, erf and what stands on them) are written here
- * without branches, so that the compiler vectorizes them and a vector lane and a loop's tail give the
- * same bits; the rest and all of double are the C library's. Polynomials without a source were fitted for this
- * file (least greatest error, by iterated weights); errors in ulp are bounds that test_loops checks over the
+ * The float functions of training's inner loops (exp, log, erf and those built on them) are written here
+ * without branches, so that the compiler vectorizes them, and a vector lane and a loop's tail give the
+ * same bits. The others, and all of double, are the C library's. Polynomials without a source were fitted
+ * for this file (minimax, by iterated weights). Errors in ulp are bounds that test_loops checks over the
  * whole range, with FMA and without. */
 #ifndef DLB_TENSOR_CPU_REAL_MATH_H
 #define DLB_TENSOR_CPU_REAL_MATH_H
@@ -11,8 +11,8 @@
 #include <stdint.h>
 #include <string.h>
 
-/* Functions with polynomials are inlined whatever the compiler's budget says: one call in a loop, and it runs by single
- * elements (LSTM's cell did, at a fifth of the speed). */
+/* Functions with polynomials are always inlined: a single call in a loop prevents its vectorization (LSTM's
+ * cell ran at a fifth of the speed). */
 #define INLINED static inline __attribute__((always_inline))
 
 #ifdef __FMA__
@@ -44,7 +44,8 @@ static inline float f32_of_bits(uint32_t u)
 	return v;
 }
 
-/* 2^n in two factors, so that results below 2^-126 and near the largest come out right. n in [-151, 128]. */
+/* v 2^n with 2^n in two factors, so that results below 2^-126 and near the
+ * largest are right. n in [-151, 128]. */
 static inline float f32_scale2(float v, int32_t n)
 {
 	int32_t h = n >> 1;
@@ -60,8 +61,8 @@ static inline uint32_t f32_bits(float v)
 	return u;
 }
 
-/* x = n ln2 + r, n = round(x log2 e), |r| <= ln2/2. Adding 1.5 2^23 rounds to an integer, which then stands in
- * the low bits; the upper part of ln2 has so few bits that its product with n is exact. */
+/* x = n ln2 + r, n = round(x log2 e), |r| <= ln2/2. Adding 1.5 2^23 rounds to an integer in the low bits; the
+ * upper part of ln2 has so few bits that its product with n is exact. */
 INLINED int32_t f32_reduce(float x, float *r)
 {
 	const float magic = 12582912.0f;
@@ -84,7 +85,7 @@ INLINED float f32_exp_part(float r)
 	return f32_fma(p, r, 1.0f);
 }
 
-/* e^x = 2^n e^r; 1.5 ulp. Far below the least number nothing is computed: underflow is slow. */
+/* e^x = 2^n e^r; 1.5 ulp. Far below the smallest number nothing is computed, because underflow is slow. */
 INLINED float f32_exp(float x)
 {
 	int nothing = x < -104.0f;
@@ -95,7 +96,7 @@ INLINED float f32_exp(float x)
 	return x != x ? x : nothing ? 0 : p;
 }
 
-/* The same where neither overflow nor results below 2^-126 can be: x in [-87, 88], or NaN. */
+/* e^x without overflow or results below 2^-126: x in [-87, 88], or NaN. */
 INLINED float f32_exp_inside(float x)
 {
 	float r;
@@ -104,7 +105,7 @@ INLINED float f32_exp_inside(float x)
 	return f32_exp_part(r) * f32_of_bits((uint32_t)(n + 127) << 23);
 }
 
-/* The same for x <= 0, as softmax has it, 0 below 2^-126: masks of -inf cost nothing. */
+/* e^x for x <= 0, as in softmax; 0 below 2^-126, so masks of -inf are not slow. */
 INLINED float f32_exp_down(float x)
 {
 	float v = f32_exp_inside(x < -87.0f ? -87.0f : x);
@@ -130,8 +131,8 @@ INLINED float f32_expm1(float x)
 	return x != x ? x : x > 87.0f ? f32_exp(x) : p;
 }
 
-/* x = 2^k m, m in [sqrt(1/2), sqrt(2)), f = m - 1: log x = k ln2 + f - f^2/2 + f^3 P(f), P's error 8e-10 of the
- * logarithm; 1.5 ulp. */
+/* x = 2^k m, m in [sqrt(1/2), sqrt(2)), f = m - 1: log x = k ln2 + f - f^2/2 + f^3 P(f). Relative error of
+ * P's term 8e-10 of the logarithm; 1.5 ulp. */
 INLINED float f32_log(float x)
 {
 	int tiny = x < 1.17549435e-38f;
@@ -161,7 +162,7 @@ INLINED float f32_log1p(float x)
 	return w > 0 && w < INFINITY ? v : f32_log(w);
 }
 
-/* Below 0.92 x + x P(x^2); above 1 - e^-(x + x R(x)) for x to 4.05, where it is 1; 2 ulp. */
+/* Below 0.92 x + x P(x^2); above 1 - e^-(x + x R(x)) up to x = 4.05, then 1; 2 ulp. */
 INLINED float f32_erf(float x)
 {
 	float a = x < 0 ? -x : x, t = a > 4.05f ? 4.05f : a, s = x * x, p, r, big;
@@ -184,7 +185,7 @@ INLINED float f32_erf(float x)
 	return a < 0.92f ? p : x != x ? x : big;
 }
 
-/* Nothing is kept below 2^-126. */
+/* Results below 2^-126 are 0. */
 INLINED float f32_sigmoid(float x)
 {
 	float c = x < -88.0f ? -88.0f : x > 87.0f ? 87.0f : x;

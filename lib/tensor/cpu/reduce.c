@@ -1,19 +1,19 @@
-/* Reductions over any axes. Loops are split into those that stay and those that are reduced, each in memory
- * order of the input; sums of floats run in double, in an order that follows from the shape alone. */
+/* Reductions over any axes. Loops are split into kept and reduced ones, each in memory order of the input.
+ * Sums of floats run in double, in an order that depends only on the shape. */
 #include <math.h>
 
 #include "tensor/cpu/cpu.h"
 #include "tensor/cpu/threads.h"
 
-#define STRIP 256			/* neighbouring results made side by side */
+#define STRIP 256			/* adjacent results computed side by side */
 
 struct reduce_kernel {
 	struct dlb_kernel k;
 	enum dlb_reduce_fn fn;
 	struct cpu_nest kept, reduced;	/* kept: operands in, out; reduced: in */
-	int64_t count;			/* elements that make one result */
-	bool empty, strips;		/* empty: no result at all */
-	int parts;			/* of the kept loops; by_block: of the innermost one */
+	int64_t count;			/* elements per result */
+	bool empty, strips;		/* empty: no results */
+	int parts;			/* of the kept loops; with by_block, of the innermost */
 	bool by_block;
 	dlb_cpu_part_fn *part;
 };

@@ -1,5 +1,5 @@
-/* Reductions of type T with accumulators of type A; included by reduce.c.
- * row: n elements with a stride to one value, in 16 partial results; strip: n neighbours side by side. */
+/* Reductions of type T with accumulators of type A; included by reduce.c. row: n elements with a stride to
+ * one value, in 16 partial results; strip: n adjacent results side by side. */
 #define REDUCE_LANES 16
 
 #ifdef T_IS_FLOAT
@@ -7,7 +7,7 @@
 #define LOWEST ((A)-INFINITY)
 #define HIGHEST ((A)INFINITY)
 #else
-#define WRAP(x) ((A)(x))		/* of uint64 arithmetic */
+#define WRAP(x) ((A)(x))		/* wraps in uint64 */
 #define LOWEST ((A)(T_LEAST))
 #define HIGHEST ((A)((T)-1 < 1 ? (uint64_t)(T_MOST) : (uint64_t)(T)-1))
 #endif
@@ -89,7 +89,7 @@ static void S(reduce_part)(const void *ctx, int part, int parts)
 	int64_t pos[DLB_MAX_DIMS] = { 0 }, at[CPU_MAX_OPERANDS] = { 0 };
 	int64_t width = r->strips ? STRIP : 1;
 
-	/* this part: kept iterations [o0, o1), and of the innermost loop blocks [j0, j1) of `width` */
+	/* this part: kept iterations [o0, o1), and blocks [j0, j1) of `width` in the innermost loop */
 	const int64_t outer = cpu_iterations(kept, in_k), blocks = (n_k + width - 1) / width;
 	const int64_t o0 = r->by_block ? 0 : cpu_cut(outer, part, parts), o1 = r->by_block ? outer : cpu_cut(outer, part + 1, parts);
 	const int64_t j0 = r->by_block ? cpu_cut(blocks, part, parts) * width : 0;
@@ -99,7 +99,8 @@ static void S(reduce_part)(const void *ctx, int part, int parts)
 	for (int64_t o = o0; o < o1; o++, cpu_step(kept, in_k, pos, at))
 	    for (int64_t j = j0; j < j1; j += width) {
 		int64_t n = j1 - j < width ? j1 - j : width;
-		const T *from = r->count ? x + at[0] + j * s_k : x;	/* of no elements there is no x */
+		/* x may be NULL if there are no elements */
+		const T *from = r->count ? x + at[0] + j * s_k : x;
 		int64_t pos_r[DLB_MAX_DIMS] = { 0 }, at_r[CPU_MAX_OPERANDS] = { 0 };
 		A acc[STRIP];
 

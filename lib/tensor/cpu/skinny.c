@@ -1,5 +1,5 @@
-/* See tensor/skinny.h. Rows are taken four at a time, so that what is read of qt serves four of them; partial sums stand
- * in registers: 4 rows x 4 vectors of DLB_SKINNY_LANES. */
+/* Products with thin vectors: see tensor/skinny.h. Four rows at a time share each load of qt; partial sums
+ * are in registers: 4 rows x 4 vectors of DLB_SKINNY_LANES. */
 #include <string.h>
 
 #include "tensor/cpu/level.h"
@@ -22,7 +22,7 @@ static void add_row(int64_t m, float *restrict x, const float *restrict e)
 		x[j] += e[j];
 }
 
-/* In a fixed order, by halves. */
+/* Sums the lanes in a fixed order, by halves. */
 static float total(const lanes *v)
 {
 	float t[LANES];

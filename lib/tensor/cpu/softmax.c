@@ -1,7 +1,7 @@
 /* Softmax and log-softmax along one axis of (outer, axis, inner), and their gradients.
  *   y = exp(x - max) / sum exp(x - max);   dx = y (dy - sum dy y)
  *   y = x - max - log sum exp(x - max);    dx = dy - exp(y) sum dy
- * Plain loops: measured faster than oneDNN's. Sums run in SUM_LANES partial sums, added in order. */
+ * Plain loops, measured faster than oneDNN's. Sums run in SUM_LANES partial sums, added in order. */
 #include "tensor/cpu/cpu.h"
 #include "tensor/cpu/real_math.h"
 #include "tensor/cpu/threads.h"
@@ -12,7 +12,7 @@ struct softmax_kernel {
 	struct dlb_softmax_desc d;
 	softmax_fn *fn;			/* outer iterations [from, end) */
 	int parts;
-	size_t part_bytes;		/* of scratch */
+	size_t part_bytes;		/* scratch per part */
 };
 struct softmax_job { const struct softmax_kernel *s; const struct dlb_run *run; };
 

@@ -1,7 +1,7 @@
 /* Softmax for type T; included by softmax.c. */
 #include "tensor/cpu/sums_real.h"
 
-/* sum exp(x - m); exponentials apart from the sum, for together they are not vectorized. */
+/* sum exp(x - m); the exponentials are a loop of their own, else they would not be vectorized. */
 static double S(exp_sum)(const T *x, T m, int64_t n)
 {
 	double s = 0;
@@ -70,7 +70,7 @@ static void S(softmax_rows_grad)(const struct dlb_softmax_desc *d, const struct 
 	}
 }
 
-/* inner > 1: each of `inner` neighbours is a row of its own; scratch keeps their maxima and sums. */
+/* inner > 1: each of `inner` neighbours is a row; scratch holds their maxima and sums. */
 static void S(softmax_planes)(const struct dlb_softmax_desc *d, const struct dlb_run *r, int64_t from, int64_t end, void *scratch)
 {
 	int64_t in = d->inner;

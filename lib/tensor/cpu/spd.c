@@ -1,5 +1,5 @@
-/* SPD matrices through OpenBLAS's LAPACK: see spd.h. LAPACK counts by columns: our row-major lower triangle is its
- * upper one, and a symmetric matrix is the same either way. */
+/* SPD matrices through OpenBLAS's LAPACK: see spd.h. LAPACK is column-major: our row-major lower triangle is
+ * its upper one, and a symmetric matrix is the same either way. */
 #include <lapack.h>
 #include <math.h>
 
@@ -17,7 +17,7 @@ void dlb_rfp_pack(int n, const float *a, bool reversed, float *rfp)
 	int first = n - n / 2, down = n % 2 ? 0 : 1;
 	int64_t stride = n + down;
 
-	/* Rows of a are columns of LAPACK's, by symmetry: (i, j) is read as (j, i), so that both sides run on. */
+	/* By symmetry (i, j) is read as (j, i), so that both sides are accessed sequentially. */
 	for (int j = 0; j < first; j++) {
 		float *to = rfp + j * stride + down;
 
@@ -53,7 +53,7 @@ static void mirror(int n, float *a, bool lower_is_filled)
 						a[(int64_t)i * n + j] = a[(int64_t)j * n + i];
 }
 
-/* The triangle alone: element (i, j), i >= j, to a's (j, i), or to its (n-1-j, n-1-i) when reversed. */
+/* Writes only the triangle: element (i, j), i >= j, to a's (j, i), or to (n-1-j, n-1-i) if reversed. */
 static void spread(int n, const float *rfp, bool reversed, float *a)
 {
 	int first = n - n / 2, down = n % 2 ? 0 : 1;
@@ -81,7 +81,7 @@ void dlb_rfp_unpack(int n, const float *rfp, bool reversed, float *a)
 
 float dlb_asymmetry(int n, const float *a, float *largest, bool *finite)
 {
-	float off = 0, most = 0, zero = 0;		/* zero turns NaN when anything is not finite */
+	float off = 0, most = 0, zero = 0;		/* zero becomes NaN if an element is not finite */
 
 	for (int bi = 0; bi < n; bi += TILE)
 		for (int bj = 0; bj <= bi; bj += TILE)

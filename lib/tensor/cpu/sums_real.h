@@ -1,5 +1,5 @@
-/* Sums, maxima and the like over contiguous memory for type T, in a fixed order: LANES partial results (lane
- * i takes elements i, i + LANES, ...), then the lanes, halves to halves. */
+/* Sums and maxima over contiguous memory for type T, in a fixed order: LANES partial results (lane i takes
+ * elements i, i + LANES, ...), then the lanes by halves. */
 #include "tensor/cpu/level.h"
 #ifndef LANES
 #define LANES 16
@@ -16,7 +16,7 @@ static inline double join_lanes(double *lane)
 typedef T S(vector_t) __attribute__((vector_size(VECTOR_BYTES)));
 typedef T_INT S(vector_mask) __attribute__((vector_size(VECTOR_BYTES)));
 
-/* Double partial sums: exact enough for any length that training meets. */
+/* Partial sums in double, exact enough for any length in training. */
 static inline double S(sum)(const T *x, int64_t n)
 {
 	double lane[LANES] = { 0 };
@@ -45,7 +45,7 @@ static inline double S(dot)(const T *x, const T *y, int64_t n)
 	return join_lanes(lane);
 }
 
-/* Of n elements, -infinity of none; NaN when there is one. */
+/* Maximum of n elements, -infinity if n is 0; NaN if any element is NaN. */
 static inline T S(largest)(const T *x, int64_t n)
 {
 	enum { WIDTH = VECTOR_BYTES / sizeof(T), VECTORS = LANES / WIDTH };

@@ -1,4 +1,4 @@
-/* The table of the cpu back end, one for each level (level.h). */
+/* The kernel table of the cpu back end, compiled once per level (level.h). */
 #include "tensor/cpu/cpu.h"
 
 const struct dlb_backend_ops dlb_cpu_ops = {

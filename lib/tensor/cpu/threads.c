@@ -1,8 +1,9 @@
-/* Our own loops on the node's threads: libgomp's, which oneDNN uses too, so that nothing runs beside them.
- * Called by name and not by "#pragma omp parallel", because clang would bring in a second library of threads. */
+/* Runs our loops on the node's threads: libgomp's, which oneDNN uses too, so there is only one
+ * set of threads. libgomp is called by name, not by "#pragma omp parallel", because clang
+ * would link a second thread library. */
 #include "tensor/cpu/threads.h"
 
-#define GRAIN 16384			/* elements that are worth a thread: starting them takes some microseconds */
+#define GRAIN 16384			/* elements worth a thread: starting threads takes microseconds */
 
 void GOMP_parallel(void (*fn)(void *), void *data, unsigned n_threads, unsigned flags);
 int omp_get_thread_num(void);
@@ -10,7 +11,7 @@ int omp_get_num_threads(void);
 
 struct team { int parts; dlb_cpu_part_fn *fn; const void *ctx; };
 
-/* Whichever threads there are, all parts are done. */
+/* Does all parts, however many threads there are. */
 static void member(void *data)
 {
 	const struct team *t = data;

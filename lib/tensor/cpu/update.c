@@ -1,5 +1,6 @@
-/* Optimizer steps, fused: one pass over weight, gradient and state. PyTorch's formulas in its order of
- * operations (torch/optim/{sgd,adagrad,rmsprop,adam,adamw}.py); scalars are made in double and rounded once. */
+/* Optimizer steps, fused: one pass over weight, gradient and state. PyTorch's formulas in
+ * its order of operations (torch/optim/{sgd,adagrad,rmsprop,adam,adamw}.py); scalars are
+ * computed in double and rounded once. */
 #include <math.h>
 
 #include "tensor/cpu/cpu.h"
@@ -98,7 +99,7 @@ int dlb_cpu_accumulate(struct dlb_backend *b, const struct dlb_accumulate_desc *
 	return 0;
 }
 
-/* ---- the sum of squares, in double: 8 lanes a part, so that every level adds in one order ---- */
+/* ---- sum of squares, in double: 8 lanes per part, so that every level adds in the same order ---- */
 enum { LANES = 8, MOST_PARTS = 64 };
 struct square_sum_kernel { struct dlb_kernel k; int64_t count; int parts; dlb_cpu_part_fn *part; double sum[MOST_PARTS]; };
 struct square_sum_job { struct square_sum_kernel *s; const void *x; };

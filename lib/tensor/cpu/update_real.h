@@ -1,4 +1,4 @@
-/* The update rules for type T; included by update.c. c: what gradients are multiplied by. */
+/* The update rules for type T; included by update.c. c: factor of gradients. */
 static void S(update_sgd)(T *w, const T *g, T c, T lr, T decay, int64_t n)
 {
 #pragma omp simd
@@ -25,7 +25,7 @@ static void S(update_momentum)(T *w, T *v, const T *g, T c, T lr, T mu, T decay,
 	}
 }
 
-/* shrink: 1 - lr wd of the decoupled decay (1: none); decay: the L2 term. */
+/* shrink: 1 - lr wd of decoupled decay (1: none); decay: factor of L2 decay. */
 static void S(update_adam)(T *w, T *m, T *v, const T *g, T c, T shrink, T decay, T beta1, T rest1, T beta2, T rest2,
 			   T step_size, T root_bias2, T eps, int64_t n)
 {
@@ -39,7 +39,7 @@ static void S(update_adam)(T *w, T *m, T *v, const T *g, T c, T shrink, T decay,
 	}
 }
 
-/* As adamw, but v is the moment of how far g is from m, and eps stays in it. */
+/* As adamw, but v is the moment of (g - m), and eps is added to it. */
 static void S(update_adabelief)(T *w, T *m, T *v, const T *g, T c, T shrink, T beta1, T rest1, T beta2, T rest2, T step_size,
 				T root_bias2, T eps, int64_t n)
 {
@@ -77,11 +77,12 @@ static void S(update_rmsprop)(T *w, T *v, const T *g, T c, T lr, T decay, T alph
 	}
 }
 
-/* Max-AdaBelief's scalars for one step. Of two steps the one with the greater q s^ has the greater quotient of
- * denominator and step size, sqrt(s^ / bias2) / lr. */
+/* Max-AdaBelief's scalars of one step. Between two steps, the one with the larger q s^ has the larger
+ * quotient of denominator and step size, sqrt(s^ / bias2) / lr. */
 struct S(belief) { T beta1, rest1, beta2, rest2, over_bias1, over_bias2, root_bias2, eps, seps, shrink, lr, q, q_before, scale[3]; };
 
-/* m, s and what is exchanged: a = m / (1 - beta1^t), y the larger of s (or of s corrected) and x, the maximum so far. */
+/* Computes m, s and the exchanged moments: a = m / (1 - beta1^t), y = max of s (or
+ * corrected s) and the maximum so far, x. */
 static int64_t S(update_belief_local)(const struct S(belief) *c, T *a, T *y, T *m, T *s, T *x, const T *g, bool keep, int64_t n)
 {
 	const struct S(belief) k = *c;
@@ -103,7 +104,7 @@ static int64_t S(update_belief_local)(const struct S(belief) *c, T *a, T *y, T *
 	return shrunk;
 }
 
-/* A mean of what is no less than x may still be, by rounding: hence the maximum again. */
+/* Rounding can make a mean smaller than x although no term is, so the maximum is taken again. */
 static int64_t S(update_belief_apply)(const struct S(belief) *c, T *w, T *x, const T *a, const T *y, bool keep, int64_t n)
 {
 	const struct S(belief) k = *c;
@@ -173,7 +174,7 @@ static void S(update_belief)(const struct update_job *job, int64_t from, int64_t
 		__atomic_fetch_add(r->shrunk, shrunk, __ATOMIC_RELAXED);
 }
 
-/* What the weights are expected to be, w and the states read only. Scalars as in the updates. */
+/* Predicts the weights; w and the states are only read. Scalars as in the updates. */
 static void S(predict_part)(const struct dlb_update_desc *d, const struct dlb_run *r, double lr, double bias1, double bias2,
 			    int64_t from, int64_t n)
 {
@@ -194,7 +195,7 @@ static void S(predict_part)(const struct dlb_update_desc *d, const struct dlb_ru
 		y[i] = w[i] * shrink - far * (m[i] / (F(sqrt)(v[i]) / root_bias2 + eps));
 }
 
-/* NaN or infinity among them? Where no such thing is, the sum of zeros is zero. */
+/* True if any element is NaN or infinite: otherwise the sum of w * 0 is zero. */
 static bool S(any_not_finite)(const T *w, int64_t n)
 {
 	T sum = 0;
@@ -245,7 +246,7 @@ static void S(update_block)(const struct update_job *job, const struct S(scalars
 	}
 }
 
-/* One part; where it is looked at what was made, block by block, while that is in the cache. */
+/* Updates one part; checks results block by block while they are in cache. */
 static void S(update_part)(const void *ctx, int part, int parts)
 {
 	const struct update_job *job = ctx;
