@@ -194,8 +194,8 @@ static int put_real(struct dlb_printer *p, const json_t *v)
 		at += 1 - e;
 		memcpy(at, digit, (size_t)n);
 		at += n;
-	/* below 10^15 and not an integer: has digits after the point */
 	} else {
+		/* below 10^15 and not an integer: has digits after the point */
 		memcpy(at, digit, (size_t)e + 1);
 		at[e + 1] = '.';
 		memcpy(at + e + 2, digit + e + 1, (size_t)(n - e - 1));

@@ -1,4 +1,4 @@
-/* Groups of weights with hyper-parameters of their own: GLOB:lr=X,weight-decay=Y. */
+/* Groups of weights with their own hyper-parameters: GLOB:lr=X,weight-decay=Y. */
 #include <stdlib.h>
 #include <string.h>
 #include "optim/optim.h"
@@ -7,7 +7,7 @@
 
 static const struct { const char *option; int hyper; } settings[] = { { "lr", DLB_HYPER_LR }, { "weight-decay", DLB_HYPER_DECAY } };
 
-/* One NAME=X of the n characters at `text`. */
+/* Reads one setting NAME=X from the n characters at `text`. */
 static int read_setting(const char *text, size_t n, struct dlb_optimizer_group *g)
 {
 	for (int i = 0; i < DLB_LEN(settings); i++) {

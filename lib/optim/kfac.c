@@ -1,4 +1,4 @@
-/* Which layers K-FAC knows, and what they cost. See kfac.h. */
+/* Finds the layers that K-FAC supports, and their costs: see kfac.h. */
 #include "op/conv.h"
 #include "optim/kfac.h"
 #include "optim/optim.h"
@@ -29,7 +29,7 @@ static int update_of(const struct dlb_graph *g, int weight)
 	return home >= 0 && g->op[home].phase == DLB_UPDATE && g->op[home].in[0] == weight ? home : -1;
 }
 
-/* How often an op of the forward phase reads tensor t. */
+/* Number of reads of tensor t by forward ops. */
 static int readers(const struct dlb_graph *g, int t)
 {
 	int n = 0;
@@ -46,7 +46,7 @@ static int64_t last_dim(const struct dlb_tensor *t)
 	return t->n_dims >= 2 && d->mul == 0 ? d->add : 0;
 }
 
-/* ---- kinds of layers: each finds the bias (a tensor, -1), n[] and by_input; why not, or NULL ---- */
+/* ---- kinds of layers: each sets bias (a tensor, -1), n[] and by_input; returns why not, or NULL ---- */
 
 static const char *is_gemm(const struct dlb_graph *g, const struct dlb_op *o, struct dlb_kfac_layer *l, int *bias)
 {
@@ -59,7 +59,7 @@ static const char *is_gemm(const struct dlb_graph *g, const struct dlb_op *o, st
 	return NULL;
 }
 
-/* The bias that an Add puts to tensor y, which nothing else reads; -1: none. */
+/* The bias that an Add, the only reader of tensor y, adds to y; -1: none. */
 static int added(const struct dlb_graph *g, int y)
 {
 	const struct dlb_op *o;
@@ -100,7 +100,8 @@ static const char *is_conv(const struct dlb_graph *g, const struct dlb_op *o, st
 }
 
 static const struct layer_kind {
-	const char *type, *gradient;		/* of the op; of the op that makes the weight's gradient */
+	/* type of the op; type of the op that makes the weight's gradient */
+	const char *type, *gradient;
 	const char *(*is)(const struct dlb_graph *g, const struct dlb_op *o, struct dlb_kfac_layer *l, int *bias);
 } kinds[] = {
 	{ "Gemm", "Gemm", is_gemm },
@@ -116,7 +117,8 @@ static const struct layer_kind *kind_of(const struct dlb_op *o)
 	return NULL;
 }
 
-/* The use whose product of input and output gradient op `make` is; false: it is none of a layer of this kind and weight. */
+/* Finds the use for which op `make` multiplies input and output gradient;
+ * false: none of this kind and weight. */
 static bool use_of(const struct dlb_graph *g, const struct layer_kind *kind, int weight, int make, struct dlb_kfac_use *u)
 {
 	const struct dlb_op *o = make < 0 ? NULL : &g->op[make], *f;
@@ -131,7 +133,7 @@ static bool use_of(const struct dlb_graph *g, const struct layer_kind *kind, int
 	return u->x[DLB_KFAC_G] >= 0 && g->tensor[u->x[DLB_KFAC_G]].producer >= 0;
 }
 
-/* The uses whose gradients make up tensor dw, in the order of their ops. */
+/* Finds the uses whose gradients are summed in tensor dw, in op order. Returns why not, or NULL. */
 static const char *find_uses(const struct dlb_graph *g, const struct layer_kind *kind, int dw, struct dlb_kfac_layer *l)
 {
 	const int weight = g->op[l->update].in[0], n_readers = readers(g, weight);
@@ -140,7 +142,7 @@ static const char *find_uses(const struct dlb_graph *g, const struct layer_kind 
 	if (n_readers > DLB_KFAC_MOST_USES)
 		return "more than 32 ops read it";
 	part[0] = dw;
-	for (int i = 0; i < n; i++) {			/* sums, of sums too, give way to what they add */
+	for (int i = 0; i < n; i++) {			/* replaces a sum, also nested, by its terms */
 		const int from = n_readers > 1 && part[i] >= 0 ? g->tensor[part[i]].producer : -1;
 		const struct dlb_op *o = from < 0 ? NULL : &g->op[from];
 
@@ -168,7 +170,8 @@ static const char *find_uses(const struct dlb_graph *g, const struct layer_kind 
 	return NULL;
 }
 
-/* Each use as a layer by itself is the same, but for how many rows it has; and none reads what another reads. */
+/* Checks that the uses, each taken as a layer, differ only in their number of rows, and
+ * that no two read the same tensor. */
 static const char *compare_uses(const struct dlb_graph *g, const struct layer_kind *kind, struct dlb_kfac_layer *l, int *bias)
 {
 	for (int i = 0; i < l->n_uses; i++) {
@@ -193,8 +196,8 @@ static const char *compare_uses(const struct dlb_graph *g, const struct layer_ki
 	return NULL;
 }
 
-/* Rows of t may be padding of a selection by value (PaddedNonZero), of which the factors know nothing. Scatters leave it out,
- * and so does a Where by CountedMask. */
+/* True if rows of t may be padding from a selection by value (PaddedNonZero), which the factors would count.
+ * Scatters drop the padding, and so does a Where by CountedMask. */
 static bool has_padding(const struct dlb_graph *g, int t)
 {
 	enum { PADDED = 1, COUNTED = 2 };
@@ -223,7 +226,7 @@ static bool has_padding(const struct dlb_graph *g, int t)
 	return padded;
 }
 
-/* The layer that forward op `op` is a use of; NULL, or why it is none. */
+/* Describes the layer that forward op `op` is a use of. Returns NULL, or why there is none. */
 static const char *match(const struct dlb_graph *g, int op, struct dlb_kfac_layer *l)
 {
 	const struct dlb_op *o = op < 0 ? NULL : &g->op[op];
@@ -299,7 +302,7 @@ int dlb_kfac_moment_of(const struct dlb_graph *g, int update, int tensor)
 	return -1;
 }
 
-/* The op of the forward phase that reads a weight; -1: none. */
+/* The forward op that reads a weight; -1: none. */
 static int reader_of(const struct dlb_graph *g, int weight)
 {
 	for (int r = g->reader_start[weight]; r < g->reader_start[weight + 1]; r++)
@@ -308,7 +311,7 @@ static int reader_of(const struct dlb_graph *g, int weight)
 	return -1;
 }
 
-/* The forward op as whose weight or bias K-FAC would see it. */
+/* The forward op for which this tensor would be the weight or the bias of a K-FAC layer. */
 static int op_of(const struct dlb_graph *g, int weight)
 {
 	int op = reader_of(g, weight), t;
@@ -423,7 +426,7 @@ double dlb_kfac_sum_flop(const struct dlb_kfac_layer *l, int k, double rows)
 {
 	const double n = (double)l->n[k % DLB_KFAC_FACTORS];
 
-	return rows * l->groups * n * n;			/* a triangle */
+	return rows * l->groups * n * n;			/* one triangle */
 }
 
 double dlb_kfac_apply_flop(const struct dlb_kfac_layer *l, double inverse_every, bool factored)

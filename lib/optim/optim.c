@@ -1,5 +1,5 @@
-/* The table of optimizers, in the order of enum dlb_update_rule. Defaults are PyTorch's (torch.optim; of
- * AdaBelief, its authors'), lr 0.01 and momentum 0.9 where PyTorch has none (CONTRACT). */
+/* The table of optimizers, in the order of enum dlb_update_rule. Defaults are PyTorch's (torch.optim;
+ * AdaBelief: its authors'); lr 0.01 and momentum 0.9 where PyTorch has none. */
 #include "optim/optim.h"
 
 #include <math.h>
@@ -66,7 +66,8 @@ const struct dlb_optimizer dlb_optimizers[] = {
 		.name = "kfac", .summary = "K-FAC (Martens, Grosse, 2015) where it knows the layer, sgd elsewhere",
 		.hyper = { [DLB_HYPER_LR] = 0.01, [DLB_HYPER_DAMPING] = 1e-2, [DLB_HYPER_FACTOR_DECAY] = 0.95, [DLB_HYPER_INVERSE_EVERY] = 10,
 			   [DLB_HYPER_KL_CLIP] = 1e-3 },
-		.flop_per_element = 2, .bytes_per_element = 12,		/* without what kfac.h says of matrices */
+		/* without K-FAC's matrices (kfac.h) */
+		.flop_per_element = 2, .bytes_per_element = 12,
 	},
 	[DLB_N_RULES] = { .name = NULL },
 };

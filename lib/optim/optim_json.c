@@ -1,6 +1,7 @@
-/* .run.optimizer: {"name":"adam", "lr":0.001, "beta1":0.9, ..., "warmup":30, "lr_schedule":"cosine:1000:1e-05",
- * "clip_norm":1.0}; of max-adabelief also "variant":"corrected", "reduce":"moments:mean", "max_state":"local"; of kfac
- * "damping":0.01, "factor_decay":0.95, "inverse_every":10, "kl_clip":0.001. What is not there is the optimizer's default. */
+/* Reads .run.optimizer: {"name":"adam", "lr":0.001, "beta1":0.9, ..., "warmup":30,
+ * "lr_schedule":"cosine:1000:1e-05", "clip_norm":1.0}; for max-adabelief also "variant":"corrected",
+ * "reduce":"moments:mean", "max_state":"local"; for kfac "damping":0.01, "factor_decay":0.95,
+ * "inverse_every":10, "kl_clip":0.001. Absent members have the optimizer's defaults. */
 #include <math.h>
 #include <string.h>
 
@@ -37,7 +38,7 @@ int dlb_optimizer_hint(const char *name, struct dlb_error *err)
 	return near ? dlb_hint(err, "did you mean '%s'?", near) : dlb_hint(err, "there are %.200s", all);
 }
 
-/* What a parser of text says is wrong, is wrong at member `key`. */
+/* Moves an error of a text parser to member `key`. */
 static int at_member(const struct dlb_ref *r, const char *key, struct dlb_error *err)
 {
 	struct dlb_ref at = dlb_ref_at(r, key);

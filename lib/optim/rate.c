@@ -1,4 +1,4 @@
-/* Learning rates over the steps, and what replicas exchange: see optim.h. */
+/* Learning-rate schedules, and the exchange between replicas: see optim.h. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,7 +10,7 @@ static int wrong(const char *text, struct dlb_error *err)
 	return dlb_fail(err, NULL, "no learning-rate schedule '%.100s'; there are constant, cosine[:STEPS[:MIN]] and step:N:FACTOR", text);
 }
 
-/* :NUMBER at *p, which moves behind it. */
+/* Reads :NUMBER at *p and advances *p. */
 static bool number(const char **p, double least, double most, double *x)
 {
 	char *end;
