@@ -1,4 +1,4 @@
-/* Choosing what to split: see auto_split.h. */
+/* Chooses the ops to split: see auto_split.h. */
 #include "cost/auto_split.h"
 #include "cost/pair_sums.h"
 #include <math.h>
@@ -8,25 +8,25 @@
 
 enum { MAX_CLASSES = 40, MAX_SHARDS = 16 };
 
-/* Whole, along whichever axis fits best, or by samples. */
+/* Not split; along the axis that fits best; by samples. */
 enum way { WHOLE, FITTING, SAMPLES, N_WAYS };
 static const char *const axis_of[N_WAYS] = { [SAMPLES] = "batch" };
 
-/* Ops that cost the same are split alike: layers of a network repeat. */
+/* A class of ops with the same signature, which are split the same way: layers of a network repeat. */
 struct alike { const char *key; int *op, n; double flop; enum way way; bool can[N_WAYS]; };
 struct search {
 	const struct dlb_profile *p;
 	const struct dlb_cluster *cl;
-	const struct dlb_graph *g;		/* as it is */
+	const struct dlb_graph *g;		/* unsplit */
 	struct dlb_arena *a;
-	struct dlb_split_ask *sure;		/* asked for, or does not fit: split in any case */
+	struct dlb_split_ask *sure;		/* split in any case: requested, or too large for a node */
 	int n_sure;
 	struct alike *alike;
 	int n_alike;
-	int *fastest;				/* nodes, the fastest first */
+	int *fastest;				/* nodes, fastest first */
 };
 
-/* An op of the forward phase that can be split by itself, and is not yet. */
+/* True for a forward op that can be split by itself and is not yet. */
 static bool is_open(const struct search *s, const struct dlb_op *o)
 {
 	const struct dlb_split_rule *r = o->phase == DLB_FORWARD ? dlb_split_rule_of(o) : NULL;
@@ -37,9 +37,9 @@ static bool is_open(const struct search *s, const struct dlb_op *o)
 	return r && r->alone;
 }
 
-/* -- what a split would bring -- */
+/* -- the effect of a split -- */
 
-/* NAME@k, or a backward op or an update of such a one: k. -1: whole. */
+/* Returns k for shard NAME@k, or for a backward op or update of that shard; -1: whole. */
 static int shard_of(const struct dlb_graph *g, int op)
 {
 	const struct dlb_op *o = &g->op[op];
@@ -63,7 +63,7 @@ static double finish_of(const struct dlb_cost *c, int op, const int *where, cons
 	return start + dlb_cost_op_s(c, op, where[op], (double)g->batch);
 }
 
-/* Seconds of a step, shard k on the k-th fastest of n nodes and what is whole on the first, in the graph's order. */
+/* Seconds of a step in graph order, shard k on the kth fastest of n nodes, whole ops on the fastest. */
 static double schedule_s(const struct search *s, const struct dlb_cost *c, int n)
 {
 	const struct dlb_graph *g = c->graph;
@@ -83,7 +83,7 @@ static double schedule_s(const struct search *s, const struct dlb_cost *c, int n
 	return end;
 }
 
-/* Seconds of a step with these ops split over n nodes; INFINITY: it cannot be done. */
+/* Seconds of a step with these ops split over n nodes; INFINITY: impossible. */
 static double with_split_s(const struct search *s, const struct dlb_split_ask *ask, int n_ask, int n)
 {
 	struct dlb_graph g;
@@ -105,9 +105,10 @@ static double with_split_s(const struct search *s, const struct dlb_split_ask *a
 	return end;
 }
 
-/* -- what does not fit -- */
+/* -- ops that do not fit -- */
 
-/* Of one of k shards: its part of the weights with all that goes with them and of the output, and the input. */
+/* Memory of one of k shards of an op: its share of the output and of the weights with their gradients
+ * and states, and the whole input. */
 static double need_bytes(const struct dlb_graph *g, int op, int k, int n_state)
 {
 	const struct dlb_op *o = &g->op[op];
@@ -132,7 +133,7 @@ static int descending(const void *a, const void *b)
 	return (*y > *x) - (*y < *x);
 }
 
-/* Some room is left for what else a node has to do. */
+/* The rest of a node's memory is left for its other ops. */
 static const double most_of_a_node = 0.9;
 
 static void split_what_does_not_fit(struct search *s, int n_state)
@@ -158,7 +159,7 @@ static void split_what_does_not_fit(struct search *s, int n_state)
 	free(memory);
 }
 
-/* -- what makes the step shorter -- */
+/* -- splits that shorten the step -- */
 
 static int by_flop(const void *a, const void *b)
 {
@@ -195,7 +196,7 @@ static void find_alike(struct search *s)
 	s->n_alike = s->n_alike < MAX_CLASSES ? s->n_alike : MAX_CLASSES;
 }
 
-/* What is sure and what is on, in n shards. */
+/* Collects the splits: those needed in any case, and the classes switched on, in n shards. */
 static int collect(const struct search *s, int n, const char *why, struct dlb_split_ask *ask)
 {
 	int m = s->n_sure;
@@ -209,7 +210,7 @@ static int collect(const struct search *s, int n, const char *why, struct dlb_sp
 	return m;
 }
 
-/* Can the op be split into n so at all? */
+/* True if the op can be split into n shards this way. */
 static bool can_split(const struct search *s, int op, int n, enum way way)
 {
 	const struct dlb_split_ask one = { .op = s->g->op[op].name, .parts = n, .axis = axis_of[way], .why = "" };
@@ -222,7 +223,7 @@ static bool can_split(const struct search *s, int op, int n, enum way way)
 	return can;
 }
 
-/* All that can be split one way is split so; seconds of the step. */
+/* Splits all classes that can be split this way; returns the seconds of a step. */
 static double start_with(struct search *s, int n, enum way way, struct dlb_split_ask *ask)
 {
 	for (int k = 0; k < s->n_alike; k++)
@@ -230,8 +231,8 @@ static double start_with(struct search *s, int n, enum way way, struct dlb_split
 	return with_split_s(s, ask, collect(s, n, "", ask), n);
 }
 
-/* From the better start, class by class, the least first, to what makes the step shorter, or as short with less that is
- * split; returns its seconds. */
+/* Starts from the better of both ways. Class by class, smallest first, takes the way that makes the step
+ * shorter, or equally short with fewer splits. Returns the seconds of a step. */
 static double improve(struct search *s, int n, struct dlb_split_ask *ask)
 {
 	bool changed = true;
@@ -268,7 +269,7 @@ static double improve(struct search *s, int n, struct dlb_split_ask *ask)
 
 static const double least_gain = 0.02;
 
-/* 2, 4, 8 ..., and at last as many as there are nodes. */
+/* 2, 4, 8 ..., and finally the number of nodes. */
 static int next_count(int k, int n_nodes)
 {
 	return k < n_nodes && 2 * k > n_nodes ? n_nodes : 2 * k;
@@ -317,7 +318,7 @@ int dlb_auto_split(const struct dlb_doc *doc, const struct dlb_profile *p, const
 		shorten(&s, ask, n);
 		rc = 0;
 	}
-	for (int i = 0; i < *n && !rc; i++)		/* names outlive the graph */
+	for (int i = 0; i < *n && !rc; i++)		/* names must outlive the graph */
 		(*ask)[i].op = dlb_arena_strdup(a, (*ask)[i].op);
 	dlb_cost_release(&c);
 	dlb_graph_release(&g);

@@ -1,4 +1,4 @@
-/* Looking costs up: seconds of ops, of transfers, of what goes on inside a split op; bytes of weights. */
+/* Looks up costs: seconds of ops, transfers and communication inside a split op; bytes of weights. */
 #include "cost/cost.h"
 #include "optim/kfac.h"
 #include "optim/optim.h"
@@ -13,7 +13,7 @@ void dlb_cost_release(struct dlb_cost *c)
 	memset(c, 0, sizeof *c);
 }
 
-/* Large: at least a tenth of the largest op's FLOP. */
+/* Finds the FLOP/s of the fastest op with at least a tenth of the largest op's FLOP. */
 static void find_matrix_flops(struct dlb_cost *c)
 {
 	double n = (double)c->batch[0], most = 0;
@@ -43,8 +43,8 @@ void dlb_cost_set_optimizer(struct dlb_cost *c, int rule)
 		c->update_scale = dlb_optimizers[rule].bytes_per_element / dlb_optimizers[sgd].bytes_per_element;
 }
 
-/* The line through (n0, t0) and (n1, t1), n1 > n0, for n outside: never less than what a proportional
- * cost would give below n0 when the line has no fixed part, never falling when noise made it fall. */
+/* Extends the line through (n0, t0) and (n1, t1), n1 > n0, to n outside. Below n0, a line without a fixed
+ * part gives at least the proportional cost; a line that falls because of noise is made flat. */
 static double outside(double n, double n0, double t0, double n1, double t1)
 {
 	double slope = (t1 - t0) / (n1 - n0);
@@ -56,7 +56,7 @@ static double outside(double n, double n0, double t0, double n1, double t1)
 	return t0 - slope * n0 >= 0 ? t0 + slope * (n - n0) : t0 * n / n0;
 }
 
-/* Only one size is known: what follows the batch is scaled by the op's memory traffic. */
+/* With a single measured size, the time is scaled by the op's memory traffic. */
 static double scaled(const struct dlb_cost *c, int op, double n, double t)
 {
 	const struct dlb_op *o = &c->graph->op[op];
@@ -93,7 +93,7 @@ double dlb_cost_kind_s(const struct dlb_cost *c, int op, int kind, double n)
 	return s > 0 ? s : 0;
 }
 
-/* What reads the gradient t is its update: the same bytes, at hand or not as they are between an op and its update. */
+/* The update that reads gradient t moves as many bytes, and they are in cache or not as in that update. */
 static double plain_update_s(const struct dlb_cost *c, int t, int kind)
 {
 	const struct dlb_graph *g = c->graph;
@@ -117,7 +117,8 @@ const char *const dlb_buffers_names[DLB_N_BUFFERS] = {
 	[DLB_BUF_WEIGHTS] = "weights", [DLB_BUF_STATE] = "state", [DLB_BUF_ACTIVATIONS] = "activations",
 };
 
-/* An update reads and writes its weight, reads a gradient of that size, and moves state for the rest. */
+/* An update reads and writes its weight, reads a gradient of the same size, and
+ * the rest of its traffic is state. */
 void dlb_cost_traffic(const struct dlb_cost *c, int op, double n, double bytes[DLB_N_BUFFERS])
 {
 	const struct dlb_op *o = &c->graph->op[op];
@@ -136,7 +137,7 @@ void dlb_cost_traffic(const struct dlb_cost *c, int op, double n, double bytes[D
 	bytes[DLB_BUF_STATE] = all - bytes[DLB_BUF_WEIGHTS] - bytes[DLB_BUF_ACTIVATIONS];
 }
 
-/* Seconds that `bytes` to and from a node's share of a memory take. */
+/* Seconds to move `bytes` to and from a node's share of a memory. */
 static double moved_s(const struct dlb_memory_share *m, double bytes)
 {
 	return m->bandwidth_Bps > 0 && bytes > 0 ? m->latency_s + bytes / m->bandwidth_Bps : 0;
@@ -217,7 +218,7 @@ double dlb_cost_split_s(const struct dlb_cost *c, int op, int64_t n, const int *
 
 	if (k < 2)
 		return 0;
-	for (int i = 0; i < o->n_in; i++)	/* weights are split and stay where they are */
+	for (int i = 0; i < o->n_in; i++)	/* weights are split and not sent */
 		if (o->in[i] >= 0 && c->graph->tensor[o->in[i]].kind != DLB_T_WEIGHT)
 			in += dlb_tensor_bytes(&c->graph->tensor[o->in[i]], n);
 	for (int i = 0; i < k; i++) {

@@ -1,4 +1,5 @@
-/* The cost section. Ops that cost the same share a row, so that it stays small for any graph:
+/* Reads and writes the cost section. Ops with equal costs share a row, which keeps
+ * the section small for any graph:
  *
  *     {"inputs":  {"graph":"...", "profile":"...", "cluster":"..."},
  *      "kinds":   ["cpu"],  "batches": [32, 16, 8, 4, 2],
@@ -9,8 +10,8 @@
  *      "transfers":[{"route":["shm"], "from":0, "to":1, "latency_s":1e-6, "bandwidth_Bps":6e9}],
  *      "fit":     [{"kind":"cpu", "work":"conv", ...}]}
  *
- * time_s is null for a kind that has no kernel. state_bytes is one optimizer state; the optimizer says how
- * many there are. "memory", "split", "transfers" and "fit" tell people; the reader works them out again. */
+ * time_s is null for a kind without a kernel. state_bytes is for one optimizer state; the optimizer sets
+ * their number. "memory", "split", "transfers" and "fit" inform people; the reader computes them again. */
 #include "cost/cost.h"
 #include "optim/optim.h"
 #include "util/hash.h"
@@ -26,12 +27,12 @@ static void set_known(json_t *o, const char *key, double x)
 		json_object_set_new(o, key, dlb_doc_number(x));
 }
 
-/* ---- rows: ops grouped by everything the row says ---- */
+/* ---- rows: ops grouped by all members of a row ---- */
 
 struct memory { double output, weight, gradient, state, buffer; };
 
-/* What an op leaves on its node: its outputs (of one pass over the whole batch), and the state it is the
- * home of. */
+/* Memory that an op needs on its node: its outputs (one pass over the whole
+ * batch) and the state stored with it. */
 static struct memory memory_of(const struct dlb_graph *g, int op, int64_t batch)
 {
 	struct memory m = { .output = dlb_cost_out_bytes(g, op, batch) };
@@ -117,7 +118,7 @@ static json_t *write_memory(const struct dlb_cost *c, int op)
 	return o;
 }
 
-/* Split over all nodes (16 at most), as an example of what would be said inside the op. */
+/* As an example, the communication of the op split over all nodes (at most 16). */
 static void write_split(json_t *row, const struct dlb_cost *c, int op)
 {
 	const char *work = dlb_op_work(c->graph->op[op].type);
@@ -201,7 +202,7 @@ static json_t *write_rows(const struct dlb_cost *c)
 	return rows;
 }
 
-/* ---- for people: the distinct kinds of route, the fit ---- */
+/* ---- for people: distinct routes, quality of the fit ---- */
 
 static json_t *write_route(const struct dlb_cluster *cl, int a, int b)
 {
@@ -231,7 +232,7 @@ static uint64_t route_hash(const struct dlb_cluster *cl, int a, int b)
 	return h;
 }
 
-/* An example of each distinct route among the leaves' first two nodes (of 512 leaves at most). */
+/* One example per distinct route, between the first two nodes of each leaf (at most 512 leaves). */
 static json_t *write_transfers(const struct dlb_cluster *cl)
 {
 	json_t *a = json_array();
@@ -312,7 +313,7 @@ json_t *dlb_cost_write(const struct dlb_cost *c)
 struct reader {
 	struct dlb_cost *c;
 	struct dlb_error *err;
-	const char **kind;			/* cluster kinds' names, closed by NULL */
+	const char **kind;			/* names of the cluster's kinds, ends with NULL */
 	bool *seen;				/* [op] */
 };
 
@@ -355,7 +356,7 @@ static int read_per_kind(struct reader *rd, const struct dlb_ref *r, const char 
 	return 0;
 }
 
-/* Times of the row's first op; the others get copies. */
+/* Reads the times of the row's first op; the other ops get copies. */
 static int read_times(struct reader *rd, const struct dlb_ref *row, int op)
 {
 	struct dlb_cost *c = rd->c;
@@ -494,7 +495,7 @@ static int read_rows(struct reader *rd, const struct dlb_ref *r)
 	return 0;
 }
 
-/* The kinds must be the cluster's, in any order. */
+/* Checks that the kinds are those of the cluster, in any order. */
 static int read_kinds(struct reader *rd, const struct dlb_ref *r)
 {
 	struct dlb_cost *c = rd->c;

@@ -1,18 +1,18 @@
-/* Making costs: the roofline of each class of work, and the time of every op on every kind of device.
+/* Fits the costs: the roofline of each class of work, and the time of every op on every kind of device.
  *
- * For one kind and one class of work, over the samples (flop, bytes, seconds) that were measured, find
- * launch, a and b >= 0 that minimise the squared relative errors of launch + max(a flop, b bytes). Which
- * side of the max a sample lies on depends on a and b, so the two steps alternate until the sides stay
- * the same (as in k-means; 20 times at most). Classes nobody measured have the efficiencies that the cluster states
- * for the kind, else the usual ones. */
+ * For one kind and one class of work, with measured samples (flop, bytes, seconds), finds launch, a and b
+ * >= 0 that minimise the squared relative errors of launch + max(a flop, b bytes). The side of the max of
+ * each sample depends on a and b, so assigning sides and fitting alternate until the sides stay the same
+ * (as in k-means; at most 20 times). Classes without measurements use the efficiencies that the cluster
+ * states for the kind, else defaults. */
 #include "cost/cost.h"
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include "util/share.h"
 
-/* Assumed where nothing is known: one core of a server of today, and how near to its peak each class of
- * work usually comes. A profile replaces all of it. */
+/* Defaults without any measurement: one core of a current server, and typical efficiencies of each class of
+ * work. A profile replaces all of them. */
 static const double default_peak_flops = 1e11, default_bandwidth_Bps = 1e10, default_launch_s = 2e-6;
 static const struct { const char *work; double flop_efficiency, bytes_efficiency; } works[] = {
 	{ "conv", 0.6, 0.6 }, { "dense", 0.6, 0.6 }, { "pool", 0.05, 0.5 }, { "norm", 0.1, 0.4 },
@@ -21,8 +21,8 @@ static const struct { const char *work; double flop_efficiency, bytes_efficiency
 };
 enum { N_WORKS = sizeof works / sizeof *works, MAX_BLIND = 100 };
 
-/* More threads than were measured: a guess until they are measured, written down here. Work bound by
- * arithmetic keeps 90 % of the added threads; memory bandwidth grows as their square root. */
+/* Estimate for more threads than were measured: work bound by arithmetic gains 90 % of each added thread;
+ * memory bandwidth grows as the square root of the number of threads. */
 static const double thread_efficiency = 0.9;
 
 double dlb_roofline_s(const struct dlb_roofline *r, double flop, double bytes)
@@ -30,7 +30,7 @@ double dlb_roofline_s(const struct dlb_roofline *r, double flop, double bytes)
 	return r->launch_s + fmax(flop * r->flop_s, bytes * r->byte_s);
 }
 
-/* Solves the m x m system in place by Gauss with pivoting; false when it is singular. */
+/* Solves the m x m system in place by Gaussian elimination with pivoting; false if it is singular. */
 static bool solve(double a[3][4], int m)
 {
 	for (int i = 0; i < m; i++) {
@@ -54,8 +54,8 @@ static bool solve(double a[3][4], int m)
 	return true;
 }
 
-/* One least-squares step over the columns in `use` (0 launch, 1 flop, 2 bytes): weights 1/t^2 make the
- * errors relative. Columns are scaled to unit length first. A negative result drops its column. */
+/* One least-squares step over the columns in `use` (0 launch, 1 flop, 2 bytes): weights 1/t^2 make the errors
+ * relative. Columns are first scaled to unit length. A column with a negative result is dropped. */
 static void least_squares(struct dlb_roofline *r, const double *flop, const double *bytes, const double *t,
 			  const double *weight, int n, const bool *memory_side, bool use[3])
 {
@@ -75,7 +75,7 @@ static void least_squares(struct dlb_roofline *r, const double *flop, const doub
 				double x[3] = { 1, memory_side[i] ? 0 : flop[i], memory_side[i] ? bytes[i] : 0 };
 				for (int k = 0; k < 3; k++)
 					if (!use[k])
-						rest -= x[k] * *out[k];	/* held as it is */
+						rest -= x[k] * *out[k];	/* a fixed coefficient */
 				for (int p = 0; p < m; p++) {
 					if (!pass) {
 						length[p] += w * x[col[p]] * x[col[p]];
@@ -87,7 +87,7 @@ static void least_squares(struct dlb_roofline *r, const double *flop, const doub
 				}
 			}
 		if (!solve(a, m)) {
-			/* Launch and work cannot be told apart: all samples have the same size. */
+			/* All samples have the same size: launch and work cannot be separated. */
 			if (!use[0] || m < 2)
 				return;
 			use[0] = false;
@@ -109,7 +109,7 @@ static void least_squares(struct dlb_roofline *r, const double *flop, const doub
 	}
 }
 
-/* Alternates from where *r stands; returns the sum of squared relative errors. */
+/* Alternates from the start *r; returns the sum of squared relative errors. */
 static double descend(struct dlb_roofline *r, const double *flop, const double *bytes, const double *t,
 		      const double *weight, int n, bool *side)
 {
@@ -138,7 +138,7 @@ static double descend(struct dlb_roofline *r, const double *flop, const double *
 	return sum;
 }
 
-/* The alternation finds the nearest optimum; several first guesses of where the roof's ridge lies are tried. */
+/* Alternation finds a local optimum, so several starting positions of the roofline's ridge are tried. */
 void dlb_roofline_fit(struct dlb_roofline *r, const double *flop, const double *bytes, const double *time_s,
 		      const double *weight, int n)
 {
@@ -153,7 +153,8 @@ void dlb_roofline_fit(struct dlb_roofline *r, const double *flop, const double *
 		bool memory = false;
 		for (int i = 0; i < n; i++)
 			memory |= side[i];
-		/* No sample is bound by memory: as it was, unless that would bind one. */
+		/* No sample is bound by memory: keeps the coefficient, unless a sample would then be
+		 * bound. */
 		if (!memory)
 			x.byte_s = r->byte_s;
 		for (int i = 0; i < n && !memory; i++)
@@ -173,12 +174,12 @@ void dlb_roofline_fit(struct dlb_roofline *r, const double *flop, const double *
 struct samples {
 	double *flop, *bytes, *time_s, *weight;
 	int *row, n;
-	int *work;				/* [row of the profile] its class of work */
+	int *work;				/* [row of the profile] class of work */
 };
 struct kind_model {
 	double peak_flops, bandwidth_Bps;
-	struct dlb_roofline of[N_WORKS];		/* at that peak and bandwidth */
-	bool fitted[N_WORKS];				/* to measurements of this very kind */
+	struct dlb_roofline of[N_WORKS];		/* for this peak and bandwidth */
+	bool fitted[N_WORKS];				/* to measurements on this kind */
 	bool stated[N_WORKS];				/* from the cluster's efficiencies, not fitted */
 };
 
@@ -192,7 +193,7 @@ static int work_of(const char *type)
 	return N_WORKS - 1;
 }
 
-/* The classes that the kind states efficiencies for, unless they were measured on it. */
+/* Applies the efficiencies that the kind states, for classes that were not measured on it. */
 static void state_model(const struct dlb_device_kind *d, struct kind_model *m)
 {
 	for (int w = 0; w < N_WORKS; w++) {
@@ -215,7 +216,8 @@ static void default_model(struct kind_model *m)
 						  1 / (m->bandwidth_Bps * works[w].bytes_efficiency) };
 }
 
-/* The measured samples of profile kind q, of one class of work (or all, w < 0). Arrays hold rows x batches. */
+/* Collects the measured samples of profile kind q and one class of work (w < 0:
+ * all). Arrays hold rows x batches. */
 static void take_samples(const struct dlb_graph *g, const struct dlb_profile *p, int q, int w, struct samples *s)
 {
 	s->n = 0;
@@ -252,8 +254,8 @@ static double relative_error(const struct dlb_roofline *r, const struct samples 
 	return fabs(dlb_roofline_s(r, s->flop[i], s->bytes[i]) - s->time_s[i]) / s->time_s[i];
 }
 
-/* How well a signature is predicted by the fit to the others: the error that matters for ops that were
- * not measured. Costs one fit a signature, so large classes are not asked. */
+/* Error of predicting each signature from a fit to the others: the relevant error for ops that were not
+ * measured. It needs a fit per signature, so large classes are skipped. */
 static double blind_error(const struct dlb_roofline *start, struct samples *s)
 {
 	int n_rows = 0, n = 0;
@@ -302,8 +304,9 @@ static void describe_fit(struct dlb_cost *c, const struct dlb_profile *p, int q,
 	free(e);
 }
 
-/* Fits profile kind q. Peak and bandwidth: as measured, else as the cluster states them, else the best rates seen
- * among the ops. How well it fits is told to `c`, unless that is NULL: fits to all but one signature take most of the time. */
+/* Fits profile kind q. Peak and bandwidth are measured, else stated by the cluster, else the best rates
+ * among the ops. Writes the quality of the fit to `c`, unless that is NULL: the fits without one
+ * signature take most of the time. */
 static void fit_kind(struct dlb_cost *c, const struct dlb_graph *g, const struct dlb_profile *p, int q,
 		     const struct dlb_device_kind *stated, struct samples *s, struct kind_model *m)
 {
@@ -333,7 +336,7 @@ static void fit_kind(struct dlb_cost *c, const struct dlb_graph *g, const struct
 		struct dlb_roofline start = m->of[w];
 		take_samples(g, p, q, w, s);
 		if (!s->n) {
-			/* Not measured: the usual efficiency, with this kind's cost of a call. */
+			/* not measured: default efficiency, with this kind's launch time */
 			m->of[w].launch_s = all.launch_s;
 			continue;
 		}
@@ -352,11 +355,11 @@ struct fitter {
 	const struct dlb_profile *p;		/* may be NULL */
 	const struct dlb_cluster *cl;
 	struct kind_model *model;		/* [profile kind] */
-	int *row_of;				/* [op], -1: in no row */
+	int *row_of;				/* [op] row; -1: none */
 };
 
-/* The profile's kind that stands for cluster kind k: its own (*exact), else the same back end with the
- * nearest number of threads, else the first. -1: nothing is profiled. */
+/* The profile's kind used for cluster kind k: the same (*exact), else the same back end with the nearest
+ * number of threads, else the first. -1: the profile has none. */
 static int base_kind(const struct fitter *f, int k, bool *exact)
 {
 	const struct dlb_device_kind *d = &f->cl->kind[k];
@@ -386,7 +389,7 @@ static bool same_backend(const char *kind_name, const char *backend)
 	return strlen(backend) == n && !strncmp(kind_name, backend, n);
 }
 
-/* The rooflines of cluster kind k: the base's efficiencies at k's own peak and bandwidth. */
+/* The rooflines of cluster kind k: efficiencies of the base kind with k's own peak and bandwidth. */
 static int model_of(const struct fitter *f, int k, int base, bool exact, struct kind_model *m, struct dlb_error *err)
 {
 	const struct dlb_device_kind *d = &f->cl->kind[k];
@@ -446,8 +449,8 @@ static bool is_without(const struct dlb_device_kind *d, const char *type)
 	return false;
 }
 
-/* Times of one op on one kind at every batch size. Measured ones stand; a size that was not measured, or a
- * kind that was not, takes the nearest measurement times the ratio of the rooflines. */
+/* Times of one op on one kind at every batch size. Measurements are used as they are. For a batch size or
+ * kind without one, the nearest measurement is multiplied by the ratio of the rooflines. */
 static void op_times(const struct fitter *f, int op, int k, int base, bool exact, const struct kind_model *m,
 		     double *t, bool *measured)
 {
@@ -518,7 +521,7 @@ static int fill_kind(struct fitter *f, int k, struct dlb_error *err)
 	for (int i = 0; i < c->n_ops; i++) {
 		size_t at = (size_t)k * (size_t)c->n_ops + (size_t)i;
 		double *t = &c->op_s[at * (size_t)c->n_batches];
-		/* Ops of one row cost the same, whatever they are called. */
+		/* Ops of one row cost the same, whatever their names. */
 		int r = f->row_of[i], first = r < 0 ? i : f->p->row[r].op[0];
 		if (first < i) {
 			size_t from = (size_t)k * (size_t)c->n_ops + (size_t)first;
@@ -612,7 +615,7 @@ int dlb_cost_estimate(struct dlb_cost *c, const struct dlb_graph *g, const struc
 	return fit(c, g, p, cl, false, err);
 }
 
-/* ---- what -v shows ---- */
+/* ---- output of -v ---- */
 
 static void print_percent(FILE *f, double x)
 {

@@ -1,4 +1,4 @@
-/* What K-FAC's matrices take: FLOP (optim/kfac.h) over the rate of the kind's fastest large op. */
+/* Time of K-FAC's matrix operations: FLOP (optim/kfac.h) over the rate of the kind's fastest large op. */
 #include "cost/cost.h"
 #include "optim/kfac.h"
 

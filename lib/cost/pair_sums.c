@@ -1,4 +1,4 @@
-/* Choosing which sums are added in pairs: see pair_sums.h. */
+/* Chooses the sums to add in pairs: see pair_sums.h. */
 #include "cost/pair_sums.h"
 #include <math.h>
 #include <stdlib.h>
@@ -10,7 +10,7 @@ struct chooser {
 	const struct dlb_graph *g;
 	struct dlb_arena a;
 	int *fastest;				/* nodes */
-	double *load;				/* [lane] seconds */
+	double *load;				/* [lane] in seconds */
 	int n_lanes;
 };
 
@@ -32,7 +32,7 @@ int *dlb_cost_fastest_nodes(const struct dlb_cost *c, struct dlb_arena *a)
 	return fastest;
 }
 
-/* The forward op that op is, or that it differentiates. */
+/* The forward op of op: itself, or the one it differentiates. */
 static int forward_of(const struct dlb_graph *g, int op)
 {
 	return g->op[op].phase == DLB_FORWARD || g->op[op].of < 0 ? op : g->op[op].of;
@@ -43,7 +43,7 @@ static int node_of(const struct chooser *x, int shard)
 	return x->fastest[shard % x->c->cluster->n_nodes];
 }
 
-/* One more transfer at the same time as those before it; returns its latency. */
+/* Adds a transfer that starts together with the earlier ones; returns its latency. */
 static double send(struct chooser *x, double bytes, int from, int to)
 {
 	const struct dlb_cluster *cl = x->c->cluster;
@@ -56,7 +56,7 @@ static double send(struct chooser *x, double bytes, int from, int to)
 	return way.latency_s;
 }
 
-/* Until all that was sent has arrived. */
+/* Seconds until all these transfers have arrived; clears the loads. */
 static double arrive(struct chooser *x, double latency)
 {
 	double most = 0;
@@ -68,7 +68,7 @@ static double arrive(struct chooser *x, double latency)
 	return latency + most;
 }
 
-/* What each of the shards of these ops has to do besides: its longest op of the sum's phase that makes no part of it. */
+/* Longest op of the shards, in the sum's phase, that contributes to no part of the sum. */
 static double longest_besides(const struct chooser *x, int sum, const int *op, int n)
 {
 	const struct dlb_graph *g = x->g;
@@ -86,12 +86,14 @@ static double longest_besides(const struct chooser *x, int sum, const int *op, i
 	return longest;
 }
 
-/* Seconds by one op less seconds in pairs, of a sum of n parts that these ops make; least: as a part of the former. */
+/* Relative gain of adding in pairs a sum of n parts made by these ops: (seconds by one op - seconds
+ * in pairs) / seconds by one op. */
 static double gain(struct chooser *x, int sum, const int *op, int n)
 {
 	const struct dlb_graph *g = x->g;
 	const double bytes = dlb_tensor_bytes(&g->tensor[g->op[sum].out[0]], g->batch);
-	const double add_s = dlb_cost_op_s(x->c, sum, node_of(x, 0), (double)g->batch) / (n + 1);	/* a tensor read or written */
+	/* time per tensor read or written */
+	const double add_s = dlb_cost_op_s(x->c, sum, node_of(x, 0), (double)g->batch) / (n + 1);
 	int *count = dlb_xcalloc((size_t)n + 1, sizeof *count), *shard = dlb_xcalloc((size_t)n + 1, sizeof *shard), K = 0, most = 1;
 	double latency = 0, one = 0, pairs = 0;
 
@@ -106,7 +108,7 @@ static double gain(struct chooser *x, int sum, const int *op, int n)
 		latency = fmax(latency, send(x, bytes, node_of(x, s < 0 ? 0 : s), node_of(x, 0)));
 	}
 	one = arrive(x, latency) + add_s * (n + 1);
-	if (most > 1)				/* those of each shard first */
+	if (most > 1)				/* first the parts of each shard */
 		pairs += add_s * (most + 1);
 	const double wait = longest_besides(x, sum, op, n) / 2;
 	for (int step = 1; step < K; step *= 2) {

@@ -1,23 +1,25 @@
-/* Which sums over the shards of a split are added in pairs (dlb-costmodel --split; the order is graph/split.h's).
+/* Chooses the sums over the shards of a split that are added in pairs (dlb-costmodel --split;
+ * graph/split.h defines the order).
  *
- * The nodes are taken fastest first, shard k on the k-th, and the sum where shard 0 is. Transfers that start together share
- * links: they take as long as the link that has the most bytes to carry. Added by one op,
+ * Nodes are taken fastest first, shard k on the kth, and the sum on shard 0's node. Transfers that start
+ * together share links: they take as long as the most loaded link. Added by one op, the sum takes
  *
  *     all parts but its own to one node + adding them
  *
- * and in pairs, as many times as the parts can be halved,
+ * and in pairs, repeated until one part is left,
  *
  *     a part to each pair's first node + adding two
  *
- * with what a node may be about when the part arrives in between: half of the longest op besides of these shards. Where the
- * second is shorter by a fiftieth, pairs it is: on three nodes hardly ever, on more over a slow network. With the port model
- * of links (a device pays for each tensor) it is always one op. */
+ * plus the work that a node may be busy with when the part arrives: half of the longest other op of these
+ * shards. Pairs are chosen if they are faster by 2 %: rarely on three nodes, often on more over a slow
+ * network. With the port model of links (a node pays for each tensor) one op is always used. */
 #ifndef DLB_COST_PAIR_SUMS_H
 #define DLB_COST_PAIR_SUMS_H
 #include "cost/cost.h"
 
-/* Marks those of g->was_split[], none of which is yet, whose sums are best added in pairs; returns how many. g is c's graph. */
+/* Marks the entries of g->was_split[] whose sums are better added in pairs; none may be marked yet.
+ * Returns their number. g is c's graph. */
 int dlb_cost_choose_pairs(const struct dlb_cost *c, struct dlb_graph *g);
-/* Node ids by the seconds that the whole graph takes on each, least first; in `a`. */
+/* Node ids by the seconds of the whole graph on each, fastest first; in `a`. */
 int *dlb_cost_fastest_nodes(const struct dlb_cost *c, struct dlb_arena *a);
 #endif

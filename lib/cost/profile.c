@@ -1,12 +1,12 @@
-/* Which ops need measuring, and at which batch sizes; the storage for what was measured. */
+/* Selects the ops and batch sizes to measure; stores the measurements. */
 #include "cost/profile.h"
 #include "util/hash.h"
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* Ops that look alike at one batch size may differ at another (a fixed dimension that happens to equal
- * the batch), so two sizes make the key. */
+/* Ops with equal signatures at one batch size may differ at another (a fixed dimension may equal the
+ * batch), so the key has two sizes. */
 struct keyed { uint64_t hash; int op; };
 
 static int by_key_then_op(const void *a, const void *b)
@@ -65,7 +65,8 @@ void dlb_profile_init(struct dlb_profile *p, const struct dlb_graph *g, int64_t 
 		qsort(p->row, (size_t)p->n_rows, sizeof *p->row, by_first_op);
 }
 
-/* Half the least memory bandwidth measured of kinds with nodes in group g or below; INFINITY: of none. */
+/* Half the smallest measured memory bandwidth of kinds with nodes in group g or
+ * below; INFINITY: none measured. */
 static double slowest_copy_Bps(const struct dlb_profile *p, const struct dlb_cluster *c, int group)
 {
 	double least = INFINITY;
@@ -107,7 +108,7 @@ int dlb_profile_find_kind(const struct dlb_profile *p, const char *name)
 	return -1;
 }
 
-/* A copy of n elements with room for one more and a closing zero. */
+/* A copy of n elements with space for one more and a closing zero. */
 static void *one_more(struct dlb_arena *a, const void *p, int n, size_t size)
 {
 	void *q = dlb_arena_array(a, (size_t)n + 2, size);

@@ -1,12 +1,12 @@
-/* The profile section:
+/* Reads and writes the profile section:
  *
  *     {"batches": [32, 16, 8, 4, 2],
  *      "kinds":   [{"name":"cpu", "peak_flops":..., "bandwidth_Bps":..., "step_s":...}],
  *      "rows":    [{"type":"Conv", "key":"...", "ops":[0, 7],
  *                   "time_s":{"cpu":[1e-3, 6e-4, ...]}, "workspace_bytes":{"cpu":0}, ...}]}
  *
- * Element b of time_s is for batches[b]: null where it was not measured, false where the kind has no
- * kernel. A kind that a row does not name was not measured for it. */
+ * Element b of time_s is for batches[b]: null if not measured, false if the kind has no kernel. A kind that a
+ * row does not name was not measured for that row. */
 #include "cost/profile.h"
 #include <math.h>
 #include <stdlib.h>
@@ -176,7 +176,7 @@ static int read_sizes(const struct dlb_ref *row, const char *key, const struct d
 	return 0;
 }
 
-/* Ops of a row must exist and belong to no other row (owner[op] = row + 1). */
+/* Reads a row's ops: they must exist and belong to no other row (owner[op] = row + 1). */
 static int read_ops(const struct dlb_ref *row, const struct dlb_graph *g, int index, struct dlb_profile *p, int *owner,
 		    struct dlb_error *err)
 {
@@ -251,7 +251,8 @@ int dlb_profile_read(const struct dlb_doc *d, const struct dlb_graph *g, struct 
 		dlb_ref_fail(&rows, err, "%d rows for %d ops", n, g->n_ops);
 		goto out;
 	}
-	/* Rows before kinds: adding a kind gives every row its storage. The list of names ends with NULL. */
+	/* Rows before kinds: adding a kind allocates storage in every row. The list of names ends with
+	 * NULL. */
 	p->row = dlb_arena_array(&p->arena, (size_t)n + 1, sizeof *p->row);
 	p->n_rows = n;
 	if (read_kinds(&r, p, err))
@@ -266,7 +267,8 @@ out:
 	return rc;
 }
 
-/* Members that are not ours, the user's or those of a newer version, stay. */
+/* Returns the graph section with the members of the old one that are not ours: the
+ * user's, or of a newer version. */
 static json_t *with_members_of(json_t *was, json_t *graph)
 {
 	static const char *const ours[] = { "loss", "label", "seed", "rewrites", "split" };
