@@ -135,7 +135,7 @@ int dlb_cluster_add_link(struct dlb_cluster *c, const char *name, const char *cl
 int dlb_cluster_add_memory(struct dlb_cluster *c, int group, const char *name, const char *cls, double bytes);
 /* "cpu" for one thread, else "cpu/4". */
 const char *dlb_cluster_kind_name(struct dlb_arena *a, const char *backend, int threads);
-/* Default figures of a class of link, used until measured or stated; NULL: no such class. */
-struct dlb_link_class { const char *name; double latency_s, bandwidth_Bps; bool overlap, stated; };	/* stated: by the user */
+/* Default figures of a class of link, used until measured or stated (by the user); NULL: no such class. */
+struct dlb_link_class { const char *name; double latency_s, bandwidth_Bps; bool overlap, stated; };
 const struct dlb_link_class *dlb_link_class_find(const char *name);
 #endif

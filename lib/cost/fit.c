@@ -1,7 +1,7 @@
 /* Fits the costs: the roofline of each class of work, and the time of every op on every kind of device.
  *
- * For one kind and one class of work, with measured samples (flop, bytes, seconds), finds launch, a and b
- * >= 0 that minimise the squared relative errors of launch + max(a flop, b bytes). The side of the max of
+ * For one kind and one class of work, with measured samples (flop, bytes, seconds), finds launch, a, b >= 0
+ * that minimise the squared relative errors of launch + max(a flop, b bytes). The side of the max of
  * each sample depends on a and b, so assigning sides and fitting alternate until the sides stay the same
  * (as in k-means; at most 20 times). Classes without measurements use the efficiencies that the cluster
  * states for the kind, else defaults. */

@@ -1,7 +1,7 @@
 /* Training data: fills samples and labels of a step by index, with equal results on every node.
  *
- *   SPEC   idx:IMAGES,LABELS (gzip or not)      npy:SAMPLES[,...],LABELS      digits | digits:train | digits:test
- *          images:DIR|FILE.tar[,labels=FILE]    random                        tokens:FILE[,type=u8|u16|u32]
+ *   SPEC   idx:IMAGES,LABELS (gzip or not)   npy:SAMPLES[,...],LABELS   digits | digits:train | digits:test
+ *          images:DIR|FILE.tar[,labels=FILE]   random   tokens:FILE[,type=u8|u16|u32]
  *          text:FILE[,level=char|byte][,alphabet=FILE] | text:FILE,vocab=FILE,merges=FILE
  *   order  shuffled (by seed and epoch) or sequential: sample i of step s is s*batch+i
  *   transform of images, left to right: see transform.c

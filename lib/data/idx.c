@@ -75,7 +75,7 @@ static void swap(unsigned char *p, size_t count, size_t size)
 
 /* Source of an IDX file: memory (p), or an open file read in pieces. */
 struct source { const unsigned char *p; size_t n; const struct dlb_data_file *file; };
-enum { PIECE = 1 << 16, HEAD = 4 + 4 * DLB_MAX_DIMS, MOST_INFLATED = 1032 /* largest ratio, by zlib's manual */ };
+enum { PIECE = 1 << 16, HEAD = 4 + 4 * DLB_MAX_DIMS, MOST_INFLATED = 1032 /* zlib's limit */ };
 
 static int check_memory(size_t bytes, const char *name, struct dlb_error *err)
 {

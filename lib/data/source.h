@@ -157,7 +157,7 @@ void dlb_data_file_close(struct dlb_data_file *f);
 
 /* An IDX file (Y. LeCun's format of MNIST): two zero bytes, a type, the number of dimensions, each dimension
  * as 32 bits, then the elements; all big-endian. Here in the machine's byte order. */
-struct dlb_idx { enum dlb_dtype dtype; int n_dims; int64_t dim[DLB_MAX_DIMS]; void *data; /* owned, malloc */ uint64_t at; };
+struct dlb_idx { enum dlb_dtype dtype; int n_dims; int64_t dim[DLB_MAX_DIMS]; void *data; /* owned */ uint64_t at; };
 /* Opens an IDX file. One-byte elements of a plain file are not loaded: data is NULL, they begin at
  * byte `at`, and *file stays open. */
 int dlb_idx_open(const char *path, struct dlb_idx *x, struct dlb_data_file *file, struct dlb_error *err);

@@ -83,7 +83,8 @@ enum { DLB_NEED = 0, DLB_OPT = 1 };
 int dlb_get_int(const struct dlb_ref *r, const char *key, int opt, int64_t min, int64_t max, int64_t *out, struct dlb_error *err);
 int dlb_get_real(const struct dlb_ref *r, const char *key, int opt, double min, double max, double *out, struct dlb_error *err);
 int dlb_get_bool(const struct dlb_ref *r, const char *key, int opt, bool *out, struct dlb_error *err);
-int dlb_get_str(const struct dlb_ref *r, const char *key, int opt, const char **out, struct dlb_error *err);	/* borrowed */
+/* *out is borrowed. */
+int dlb_get_str(const struct dlb_ref *r, const char *key, int opt, const char **out, struct dlb_error *err);
 int dlb_get_array(const struct dlb_ref *r, const char *key, int opt, struct dlb_ref *out, int *n, struct dlb_error *err);
 int dlb_get_object(const struct dlb_ref *r, const char *key, int opt, struct dlb_ref *out, struct dlb_error *err);
 /* Checks that members of r are in `known` (NULL-terminated) or start with x-; the error suggests the closest

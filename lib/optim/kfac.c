@@ -12,7 +12,8 @@ static double attr_real(const struct dlb_op *o, const char *name, double otherwi
 {
 	const struct dlb_attr *a = dlb_attr_find(o->attr, o->n_attr, name);
 
-	return !a ? otherwise : a->type == DLB_ATTR_INT ? (double)a->i : a->f;		/* jq writes 1.0 as 1 */
+	/* jq writes 1.0 as 1 */
+	return !a ? otherwise : a->type == DLB_ATTR_INT ? (double)a->i : a->f;
 }
 
 static int64_t attr_int(const struct dlb_op *o, const char *name)
@@ -433,7 +434,8 @@ double dlb_kfac_apply_flop(const struct dlb_kfac_layer *l, double inverse_every,
 {
 	double a = (double)l->n[DLB_KFAC_A], g = (double)l->n[DLB_KFAC_G];
 
-	double inverse = 2 * (a * a * a + g * g * g) * (factored ? 2 : 3) / 3;		/* potri 2 n^3 / 3, potrf n^3 / 3 */
+	/* potri 2 n^3 / 3, potrf n^3 / 3 */
+	double inverse = 2 * (a * a * a + g * g * g) * (factored ? 2 : 3) / 3;
 
 	return l->groups * (2 * a * g * (a + g) + inverse / inverse_every);
 }

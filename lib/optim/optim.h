@@ -64,7 +64,7 @@ bool dlb_optimizer_uses(int rule, int hyper);		/* does the rule use it? */
 /* Learning-rate schedule. During the first `warmup` steps the rate grows linearly: step
  * i has lr (i + 1) / warmup. Then
  *   constant                lr
- *   cosine:STEPS[:MIN]      min + (lr - min) (1 + cos(pi (i - warmup) / (STEPS - warmup))) / 2; min from step STEPS on
+ *   cosine:STEPS[:MIN]      min + (lr - min) (1 + cos(pi (i - warmup) / (STEPS - warmup))) / 2; min from STEPS on
  *   step:N:FACTOR           lr FACTOR^floor(i / N)
  */
 enum dlb_rate_kind { DLB_RATE_CONSTANT, DLB_RATE_COSINE, DLB_RATE_STEP };

@@ -8,7 +8,8 @@
  *             { 0, "list", DLB_OPT_FLAG, &list, NULL, "list the algorithms" },
  *     };
  *     struct dlb_cli cli = { .tool = "dlb-place", .usage = "[OPTION...] [FILE]",
- *             .summary = "place every op on a node", .opts = opts, .n_opts = DLB_LEN(opts), .max_operands = 1 };
+ *             .summary = "place every op on a node", .opts = opts, .n_opts = DLB_LEN(opts),
+ *             .max_operands = 1 };
  *     if (dlb_cli_parse(&cli, argc, argv)) return cli.status;
  *
  * --help, --version, -q/--quiet, -v/--verbose and --max-document (util/input.h) are added to

@@ -1,7 +1,7 @@
 /* A time limit for calls that may block for ever and have no time-out (MPI_Init, MPI_Finalize). When it has
  * passed, a function of the tool is called, which prints a message and ends the process.
  *
- *     dlb_deadline_words(hung);                  once: void hung(const char *what), called in a signal handler (SIGALRM)
+ *     dlb_deadline_words(hung);            once: void hung(const char *what), called in SIGALRM's handler
  *     dlb_deadline_begin(30, "the start of MPI");
  *     MPI_Init(...);
  *     dlb_deadline_end();

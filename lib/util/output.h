@@ -13,7 +13,8 @@
  *
  * A log is renamed before it is complete, so that others can read it as it grows:
  *
- *     if (dlb_output_open(&o, path, err) || dlb_output_keep_lines(&o, n, err) || dlb_output_place(&o, err)) ...
+ *     if (dlb_output_open(&o, path, err) || dlb_output_keep_lines(&o, n, err) ||
+ *         dlb_output_place(&o, err)) ...
  *     fprintf(o.f, "%.17g\n", loss); if (dlb_output_flush(&o, err)) ...		per line
  *     dlb_output_commit(&o, err);
  */

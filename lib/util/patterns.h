@@ -3,7 +3,8 @@
  * that begin with # are skipped.
  *
  *     struct dlb_patterns p = { .what = "--freeze" };
- *     if (dlb_patterns_add(&p, "backbone.*", &arena, err) || dlb_patterns_check(&p, names, n_names, err)) return -1;
+ *     if (dlb_patterns_add(&p, "backbone.*", &arena, err) || dlb_patterns_check(&p, names, n_names, err))
+ *             return -1;
  *     if (dlb_patterns_match(&p, "backbone.0.weight") >= 0) ...
  */
 #ifndef DLB_UTIL_PATTERNS_H

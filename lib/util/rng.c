@@ -50,8 +50,8 @@ double dlb_philox_normal(uint64_t seed, uint64_t stream, uint64_t i)
 
 /* ---- many normals ---- */
 
-/* Loops without branches over a block of draws, so that a compiler makes vectors of them: feeding random data must not take
- * time that is worth mentioning beside a step. Logarithm and sine after S. L. Moshier's Cephes (single precision). */
+/* Branch-free loops over a block of draws, which the compiler vectorizes: filling random data must take much
+ * less time than a step. Logarithm and sine after S. L. Moshier's Cephes (single precision). */
 enum { DRAWS = 64 };
 
 /* Philox of draws i .. i + DRAWS - 1 of a stream; x[k][j]: word k of draw i + j. */
@@ -83,7 +83,8 @@ static void draw_block(uint64_t seed, uint64_t stream, uint64_t i, uint32_t x[4]
 static inline float log_unit(uint32_t k)
 {
 	union { float f; uint32_t u; } v = { .f = (float)(int32_t)k };
-	uint32_t above = v.u - 0x3f3504f3u;		/* of sqrt(1/2): m comes out in [sqrt(1/2), sqrt(2)) */
+	/* relative to sqrt(1/2): m is in [sqrt(1/2), sqrt(2)) */
+	uint32_t above = v.u - 0x3f3504f3u;
 	float e = (float)((int32_t)(above >> 23) - 24), m, z, p;
 
 	v.u = (above & 0x7fffff) + 0x3f3504f3u;
@@ -100,7 +101,7 @@ static inline float log_unit(uint32_t k)
 	return m + (p * m * z - 2.12194440e-4f * e - 0.5f * z) + 0.693359375f * e;
 }
 
-/* Box-Muller: the logarithm of a number in (0,1], an angle of 24 bits, of which the upper ones say the quadrant. */
+/* Box-Muller: logarithm of a number in (0,1], and a 24-bit angle, whose upper bits are the quadrant. */
 static inline void box_muller(uint32_t x, uint32_t y, float *a, float *b)
 {
 	static const float unit = 6.2831853f / 16777216.0f;
@@ -170,7 +171,7 @@ double dlb_rng_uniform(struct dlb_rng *r)
 
 uint64_t dlb_rng_below(struct dlb_rng *r, uint64_t n)
 {
-	uint64_t least = n ? (0 - n) % n : 0, x;	/* 2^64 mod n values are drawn again */
+	uint64_t least = n ? (0 - n) % n : 0, x;	/* redraws 2^64 mod n of the values */
 
 	if (n < 2)
 		return 0;

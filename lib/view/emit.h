@@ -1,7 +1,8 @@
 /* Writes JSON that is safe between <script> and </script>: text from a document can neither end the element
  * nor start another, and control characters are escaped. Commas are written automatically:
  *
- *     dlb_emit_open(e, NULL, '{');  dlb_emit_int(e, "id", 3);  dlb_emit_str(e, "name", "</script>");  dlb_emit_close(e, '}');
+ *     dlb_emit_open(e, NULL, '{');  dlb_emit_int(e, "id", 3);
+ *     dlb_emit_str(e, "name", "</script>");  dlb_emit_close(e, '}');
  *     {"id":3,"name":"\u003c/script\u003e"}
  *
  * Reals have 7 digits: they are for display. */

@@ -1,8 +1,8 @@
 /* Shared by the drawings of a step: time-lines of the document, the reason of each gap, and messages between
  * nodes. Spans show only computation; the program shows what a node did between two spans:
  *
- *     COMPUTE a | WAIT t from 1 | WAIT sent | COMPUTE b       the gap between a and b: starved, if t's producer ended
- *                                                             after a did; else backpressure
+ *     COMPUTE a | WAIT t from 1 | WAIT sent | COMPUTE b    the gap between a and b: starved, if t's producer
+ *                                                          ended after a did; else backpressure
  *
  * Times are in seconds from the start of the step. */
 #ifndef DLB_VIEW_PICTURE_H

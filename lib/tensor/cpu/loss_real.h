@@ -57,7 +57,8 @@ static double S(loss_of_all)(const T *x, const T *w, int64_t classes, int64_t st
 	return sum;
 }
 
-/* Adds to dx[c], for each class of one sample, share * (p_c sum_k w_k - w_c): the gradient of share * loss_of_all. */
+/* Adds to dx[c], for each class of one sample, share * (p_c sum_k w_k - w_c): the
+ * gradient of share * loss_of_all. */
 static void S(grad_of_all)(const T *log_prob, const T *w, int64_t classes, int64_t stride, double share, T *dx)
 {
 	double sum = w ? 0 : (double)classes;
