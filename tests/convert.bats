@@ -156,12 +156,12 @@ PY
 	one_line dlb-convert 'graph.txt:1' "'node1'"
 }
 
-@test "what a format has no words for is said, in a line" {
+@test "what a format cannot express is reported in one line" {
 	dlb-profile -q --analytic --batch 16 "$models/digits_mlp.onnx" | dlb-costmodel -q -c cpu:4 >"$tmp/cost.json"
 	dlb-place -q -a even -m 2 --replicas 2 "$tmp/cost.json" >"$tmp/replicas.json"
 	dlb-place -q -a even -m 2 --schedule async "$tmp/cost.json" >"$tmp/async.json"
 	dlb-place -q -a even "$tmp/cost.json" >"$tmp/plain.json"
-	unsaid() { run -0 --separate-stderr dlb-convert --to "$1" "$tmp/$2.json"; [ -n "$output" ]; [ "$stderr" = "${3:+dlb-convert: $1 has no words for $3}" ]; }
+	unsaid() { run -0 --separate-stderr dlb-convert --to "$1" "$tmp/$2.json"; [ -n "$output" ]; [ "$stderr" = "${3:+dlb-convert: $1 cannot express $3}" ]; }
 	unsaid dnn-partitioning replicas '2 replicas (written is the first), 2 micro-batches and their order'
 	unsaid torch-pipelining replicas '2 replicas (written is the first)'
 	unsaid torch-pipelining async "that steps overlap (schedule 'async')"

@@ -136,7 +136,7 @@ log() {
 	[ "$(jq .report.communication.bytes "$tmp/run.json")" = "$(jq .report.communication.bytes "$tmp/dry.json")" ]
 	jq -e '.report.communication | .in_place_bytes >= 0 and .in_place_bytes <= .bytes' "$tmp/run.json"
 	jq -e '.report.communication | has("in_place_bytes") | not' "$tmp/dry.json"
-	dlb-view "$tmp/dry.json" | grep -E '^  messages .* beside computing$'
+	dlb-view "$tmp/dry.json" | grep -E '^  messages .* while computing$'
 	# Links that work by themselves hide what nobody waits for; memory that is copied by a core hides nothing.
 	jq -e '.report.communication.hidden_s == 0' "$tmp/dry.json"
 	jq -c 'del(.plan) | .cluster.links[].overlap = true' "$tmp/doc.json" | dlb-costmodel | dlb-place -a even -m 4 >"$tmp/apart.json"

@@ -224,7 +224,7 @@ static int add_vertex(struct parser *p, struct node *x)
 	char key[32], *name = dlb_arena_alloc(&p->arena, x->name.n + 1);
 	snprintf(key, sizeof key, "%" PRIu64, x->id);
 	if (json_object_get(p->index, key))
-		return dlb_fail(p->err, p->file, "node %s stands twice", key);
+		return dlb_fail(p->err, p->file, "node %s is given twice", key);
 	json_object_set_new(p->index, key, json_integer(p->net.n_vertices));
 	if (x->name.n)
 		memcpy(name, x->name.s, x->name.n);
@@ -263,7 +263,7 @@ static int add_edges(struct parser *p)
 			snprintf(key, sizeof key, "%" PRIu64, (uint64_t)p->deps[v].v[i]);
 			json_t *from = json_object_get(p->index, key);
 			if (!from)
-				return dlb_fail(p->err, p->file, "node %" PRId64 " waits for node %s, which is not there", p->net.vertex[v].id, key);
+				return dlb_fail(p->err, p->file, "node %" PRId64 " waits for node %s, which does not exist", p->net.vertex[v].id, key);
 			DLB_GROW(p->net.edge, p->net.n_edges, p->cap_edges);
 			p->net.edge[p->net.n_edges++] = (struct dlb_edge){ (int)json_integer_value(from), v };
 		}

@@ -45,7 +45,7 @@ bool dlb_format_unsaid(const struct dlb_format *f, const struct dlb_doc *d, char
 		snprintf(text[1], sizeof text[1], ", %lld micro-batches and their order", M);
 	if (f->unsaid & DLB_UNSAID_ASYNC && s && s->async)
 		snprintf(text[2], sizeof text[2], ", that steps overlap (schedule '%.40s')", s->name);
-	snprintf(line, size, "%s has no words for%s%s%s", f->name, *text[0] ? text[0] + 1 : "", *text[0] || !*text[1] ? text[1] : text[1] + 1,
+	snprintf(line, size, "%s cannot express%s%s%s", f->name, *text[0] ? text[0] + 1 : "", *text[0] || !*text[1] ? text[1] : text[1] + 1,
 		 *text[0] || *text[1] || !*text[2] ? text[2] : text[2] + 1);
 	return *text[0] || *text[1] || *text[2];
 }

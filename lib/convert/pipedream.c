@@ -69,7 +69,7 @@ static int add_vertex(struct parser *p, char *name, char *rest)
 	    (strstr(numbers, "backward_compute_time") && get_number(p, numbers, "backward_compute_time", &backward_ms)))
 		return -1;
 	if (json_object_get(p->index, name))
-		return fail(p, "node '%.80s' stands twice", name);
+		return fail(p, "node '%.80s' is given twice", name);
 	json_object_set_new(p->index, name, json_integer(p->net.n_vertices));
 	v.name = dlb_arena_strdup(&p->arena, name);
 	v.id = p->net.n_vertices;

@@ -289,7 +289,7 @@ static void shorten(struct search *s, struct dlb_split_ask **ask, int *n)
 			continue;
 		best = t;
 		struct dlb_split_ask *keep = dlb_arena_array(s->a, (size_t)s->g->n_ops + 1, sizeof *keep);
-		*n = collect(s, k, dlb_arena_printf(s->a, "the step is predicted at %.4g s in place of %.4g s, scheduled in the graph's order",
+		*n = collect(s, k, dlb_arena_printf(s->a, "the step is predicted at %.4g s instead of %.4g s, scheduled in the graph's order",
 						    t, whole), keep);
 		*ask = keep;
 	}

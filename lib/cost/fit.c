@@ -418,7 +418,7 @@ static int model_of(const struct fitter *f, int k, int base, bool exact, struct 
 	}
 	if (!(m->peak_flops > 0) || !(m->bandwidth_Bps > 0)) {
 		snprintf(where, sizeof where, "/cluster/kinds/%d", k);
-		dlb_fail(err, where, "nothing is known of the kind '%s': it is not in the profile and has no "
+		dlb_fail(err, where, "there are no figures for the kind '%s': it is not in the profile and has no "
 			 "peak_flops and bandwidth_Bps", d->name);
 		const char *known[1] = { "cpu" };
 		char places[200];

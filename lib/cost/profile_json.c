@@ -124,7 +124,7 @@ static int read_kinds(const struct dlb_ref *r, struct dlb_profile *p, struct dlb
 		if (dlb_ref_known(&e, known, err) || dlb_get_str(&e, "name", DLB_NEED, &name, err))
 			return -1;
 		if (dlb_profile_find_kind(p, name) >= 0)
-			return dlb_ref_fail(&e, err, "the kind '%s' is there twice", name);
+			return dlb_ref_fail(&e, err, "the kind '%s' is given twice", name);
 		int k = dlb_profile_add_kind(p, name);
 		if (dlb_get_real(&e, "peak_flops", DLB_OPT, 0, 1e24, &p->peak_flops[k], err) ||
 		    dlb_get_real(&e, "bandwidth_Bps", DLB_OPT, 0, 1e24, &p->bandwidth_Bps[k], err) ||

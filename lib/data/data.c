@@ -33,7 +33,7 @@ static int fed_read(const struct dlb_graph *g, int t, struct dlb_fed_tensor *f, 
 			continue;
 		}
 		if (axis >= 0 || x->dim[i].add)
-			return dlb_fail(err, NULL, "input '%s' follows the batch size in a way that data cannot", x->name);
+			return dlb_fail(err, NULL, "input '%s' depends on the batch size in several dimensions, or not in proportion", x->name);
 		axis = i;
 		f->block *= x->dim[i].mul;
 	}
@@ -310,7 +310,7 @@ int dlb_data_shard(struct dlb_data *d, const struct dlb_shards_choice *c, struct
 	double *label = NULL;
 
 	if (d->count == DLB_DATA_ENDLESS)
-		return dlb_fail(err, NULL, "data without end cannot be dealt into shards");
+		return dlb_fail(err, NULL, "endless data cannot be dealt into shards");
 	if (c->sorted && !(label = labels_of(d, err)))
 		return -1;
 	d->shards = dlb_shards_new(c, d->count, label, d->shuffled, d->seed);

@@ -142,7 +142,7 @@ static int by_folder(struct dlb_index *x, const struct dlb_index *like, struct d
 		if (slash)
 			name[i] = dlb_arena_printf(&x->arena, "%.*s", (int)(slash - below), below);
 		else
-			rc = dlb_hint((dlb_fail(err, NULL, "image '%s' of '%s' lies in no class's folder", x->entry[i].name, x->root), err),
+			rc = dlb_hint((dlb_fail(err, NULL, "image '%s' of '%s' is in no class folder", x->entry[i].name, x->root), err),
 				      "one folder a class, or images:PATH,labels=FILE with a line \"NAME LABEL\" an image");
 	}
 	if (rc) {

@@ -195,7 +195,7 @@ static int sequence_fit(struct dlb_data *d, const struct dlb_graph *g, struct dl
 		if (f->role == DLB_ROLE_LENGTH)
 			continue;
 		if (f->role == DLB_ROLE_LABEL && f->use.shifted) {
-			dlb_fail(err, NULL, "data '%s:' bring labels that are one token further on, and the model's loss moves them once more",
+			dlb_fail(err, NULL, "data '%s:' give labels shifted by one token, and the model's loss shifts them again",
 				 d->class->name);
 			return dlb_hint(err, f->use.next_token ? "profile the model with --loss cross-entropy, or feed the tokens as npy:" :
 					"feed the tokens as npy:, as inputs and as labels");
@@ -210,7 +210,7 @@ static int sequence_fit(struct dlb_data *d, const struct dlb_graph *g, struct dl
 	}
 	d->count = length > 0 ? (int64_t)(q->n - 1) / length : 0;
 	if (d->count < 1)
-		return dlb_fail(err, q->path, "%zu %s are fewer than one sample of %lld and the one after", q->n, q->what, (long long)length);
+		return dlb_fail(err, q->path, "%zu %s are too few for one sample of %lld and the next token", q->n, q->what, (long long)length);
 	return 0;
 }
 

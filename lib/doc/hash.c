@@ -179,8 +179,8 @@ int dlb_doc_check_inputs(const struct dlb_doc *d, const char *section, struct dl
 			dlb_ref_fail(&r, err, "made from another %s than the document has", names[i]);
 			/* another tool's file has no profile to make costs from */
 			if (!strcmp(section, "cost") && !dlb_doc_section(d, "profile"))
-				return dlb_hint(err, "make it again: run the tools from dlb-costmodel on; costs that dlb-convert "
-						"brought hold on without the member: jq 'del(.cost.inputs)'");
+				return dlb_hint(err, "make it again: run the tools from dlb-costmodel on; costs imported by dlb-convert "
+						"stay valid without this member: jq 'del(.cost.inputs)'");
 			return dlb_hint(err, "make it again: run the tools from %s on",
 					!strcmp(section, "cost") ? "dlb-costmodel" :
 					!strcmp(section, "profile") ? "dlb-profile" : "dlb-place");

@@ -487,7 +487,7 @@ static int add_made(struct reader *r, const Onnx__NodeProto *p, const char *name
 		if (!made || !*made)
 			continue;
 		if (dlb_name_map_get(&r->tensor, made) >= 0 || dlb_name_map_get(&r->absent, made) >= 0) {
-			dlb_reader_fail(r, p, name, "makes tensor '%s', which is there already", made);
+			dlb_reader_fail(r, p, name, "makes tensor '%s', which exists already", made);
 			return dlb_hint(r->err, "every tensor is made once: rename one of them");
 		}
 		if ((*id = dlb_reader_add_tensor(r, made, DLB_T_ACTIVATION, "a tensor")) < 0)

@@ -112,7 +112,7 @@ static int read_one(struct reader *r, const Onnx__NodeProto *p, const Onnx__Attr
 	if (dlb_reader_check_name(r, a->name, "an attribute"))
 		return -1;
 	if (dlb_name_map_add(seen, a->name, 0) >= 0) {
-		dlb_reader_fail(r, p, vertex, "attribute '%s' stands there twice", a->name);
+		dlb_reader_fail(r, p, vertex, "attribute '%s' is given twice", a->name);
 		return dlb_hint(r->err, "remove one of them");
 	}
 	if (!strcmp(a->name, "doc_string") || dlb_reader_is_body(p, a))

@@ -74,7 +74,7 @@ static int check_growth(const struct reader *r, const Onnx__NodeProto *p, const 
 	all->expanded_bytes += protobuf_c_message_get_packed_size(&f->base);
 	if (all->n_expanded <= MAX_EXPANDED && all->expanded_bytes / TIMES_FILE <= all->bytes + MAX_BYTES / TIMES_FILE)
 		return 0;
-	dlb_reader_fail(r, p, vertex, "calls of functions expand into too much (%zu vertices, %zu bytes)", all->n_expanded,
+	dlb_reader_fail(r, p, vertex, "calls of functions expand too far (%zu vertices, %zu bytes)", all->n_expanded,
 			all->expanded_bytes);
 	return dlb_hint(r->err, "at most %d vertices and %d bytes more than %d times the file are read", MAX_EXPANDED, MAX_BYTES,
 			TIMES_FILE);
@@ -141,7 +141,7 @@ int dlb_reader_refer(struct reader *r, const Onnx__NodeProto *p, const char *ver
 
 static int wrong_formal(struct reader *f, const Onnx__NodeProto *p, const char *what)
 {
-	dlb_reader_fail(f->caller, p, f->vertex, "%s of function '%s' has no name, or one that is there already", what, f->function->name);
+	dlb_reader_fail(f->caller, p, f->vertex, "%s of function '%s' has no name, or a name that is in use", what, f->function->name);
 	return dlb_hint(f->err, "the function is damaged: export the model again");
 }
 

@@ -121,7 +121,7 @@ static int put_in_place(struct saver *s, const struct dlb_onnx_place *at, const 
 	const int before = dlb_name_map_add(&s->filled, dlb_arena_printf(s->a, "%p", (void *)at->p), i);
 
 	if (before >= 0 && s->data[before] != data) {
-		dlb_fail(s->err, s->source, "tensors '%s' and '%s' are one constant of a function, but were trained apart", s->names[before],
+		dlb_fail(s->err, s->source, "tensors '%s' and '%s' share one constant of a function, but their trained values differ", s->names[before],
 			 at->name);
 		return dlb_hint(s->err, "save as .safetensors");
 	}

@@ -251,7 +251,7 @@ static char *make_header(const char *path, const struct row *row, int n, const c
 		const bool twice = json_object_get(root, t->name) != NULL;
 		if (json_object_set_new(root, t->name, entry) != 0 || twice) {
 			dlb_refuse(err, path, "give the tensors of the model other names",
-				   "cannot save tensor '%s': its name is there already or is not UTF-8 text", t->name);
+				   "cannot save tensor '%s': its name is in use or is not UTF-8 text", t->name);
 			json_decref(root);
 			return NULL;
 		}

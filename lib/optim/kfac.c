@@ -163,7 +163,7 @@ static const char *find_uses(const struct dlb_graph *g, const struct layer_kind 
 
 		if (part[i] < 0 || !use_of(g, kind, weight, g->tensor[part[i]].producer, &u))
 			return n > 1 ? "several ops read it, not all of them layers of one kind" :
-				"its gradient is no product of its layer's input and output gradient";
+				"its gradient is not a product of its layer's input and output gradient";
 		for (; at > 0 && l->use[at - 1].op > u.op; at--)
 			l->use[at] = l->use[at - 1];
 		l->use[at] = u;
@@ -184,7 +184,7 @@ static const char *compare_uses(const struct dlb_graph *g, const struct layer_ki
 			return why;
 		*bias = i ? *bias : b;
 		if (i && (b != *bias || one.by_input != l->by_input || one.groups != l->groups || memcmp(one.n, l->n, sizeof one.n)))
-			return "several ops read it, each in its own way";
+			return "several ops read it, with different shapes or biases";
 		l->by_input = one.by_input;
 		l->conv = one.conv;
 		l->groups = one.groups;
@@ -236,10 +236,10 @@ static const char *match(const struct dlb_graph *g, int op, struct dlb_kfac_laye
 	const char *why;
 
 	if (!kind || o->n_in < 2 || o->in[0] < 0 || o->in[1] < 0)
-		return "no layer that K-FAC knows reads it";
+		return "no layer that K-FAC supports reads it";
 	*l = (struct dlb_kfac_layer){ .update = update_of(g, o->in[1]), .bias_update = -1, .groups = 1 };
 	if (l->update < 0)
-		return "no layer that K-FAC knows reads it";
+		return "no layer that K-FAC supports reads it";
 	if ((why = find_uses(g, kind, g->op[l->update].in[1], l)) || (why = compare_uses(g, kind, l, &bias)))
 		return why;
 	if (bias >= 0 && ((l->bias_update = update_of(g, bias)) < 0 || readers(g, bias) != l->n_uses || g->tensor[bias].n_dims != 1))
@@ -452,6 +452,6 @@ int dlb_optimizer_bind(struct dlb_graph *g, int rule, struct dlb_error *err)
 	free(all);
 	if (n)
 		return 0;
-	dlb_fail(err, "/run/optimizer/name", "kfac knows no layer of this model: no Gemm, MatMul or Conv of f32 or f64 has a weight of its own");
+	dlb_fail(err, "/run/optimizer/name", "kfac supports no layer of this model: no Gemm, MatMul or Conv of f32 or f64 has a weight of its own");
 	return dlb_hint(err, "take another optimizer");
 }

@@ -124,7 +124,7 @@ static int read_group(const struct dlb_ref *r, const struct dlb_optimizer_choice
 	if (g->given[DLB_HYPER_LR] && c->rule == DLB_RULE_KFAC)
 		return dlb_ref_fail(r, err, "kfac's trust region is of one learning rate: a group of its weights has no lr of its own");
 	if (g->given[DLB_HYPER_LR] && c->hyper[DLB_HYPER_LR] <= 0)
-		return dlb_ref_fail(r, err, "a group's lr is reckoned by the optimizer's, which is 0");
+		return dlb_ref_fail(r, err, "a group's lr is relative to the optimizer's, which is 0");
 	return 0;
 }
 

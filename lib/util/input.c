@@ -138,7 +138,7 @@ int dlb_input_read_text(const char *path, char begins, char **out, size_t *n, st
 	if (*n <= most)
 		return dlb_fail(err, name, "it does not begin with '%c'", begins);
 	dlb_fail(err, name, "more than %zu bytes", most);
-	return dlb_hint(err, "where it is meant to be so long, --max-document allows more");
+	return dlb_hint(err, "if it is meant to be so long, allow more with --max-document");
 }
 
 /* ---- memory ---- */

@@ -250,7 +250,7 @@ static void messages_line(const struct dlb_report *r, FILE *f)
 	else if (here > 0)
 		fprintf(f, "  %s of the messages written where they are read, never copied\n", dlb_view_bytes(here, a, sizeof a));
 	if (all > 0 && copied >= 0.5)
-		fprintf(f, "  messages %s in %s, %.0f%% of it beside computing\n", dlb_view_bytes(copied, a, sizeof a),
+		fprintf(f, "  messages %s in %s, %.0f%% of it while computing\n", dlb_view_bytes(copied, a, sizeof a),
 			dlb_view_seconds(r->communication.time_s, b, sizeof b),
 			r->communication.time_s > 0 ? 100 * r->communication.hidden_s / r->communication.time_s : 100);
 }

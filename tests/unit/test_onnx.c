@@ -162,8 +162,8 @@ static void test_refused(void)
 	start(&m); m.g.n_output = 0; refused(&m, "no outputs");
 	start(&m); m.node[0]->n_output = 0; refused(&m, "makes nothing");
 	start(&m); m.node[0]->op_type = NULL; refused(&m, "no op type");
-	start(&m); vertex(&m, "Relu", "x", NULL, "y"); refused(&m, "makes tensor 'y', which is there already");
-	start(&m); vertex(&m, "Relu", "x", NULL, "w"); refused(&m, "which is there already");
+	start(&m); vertex(&m, "Relu", "x", NULL, "y"); refused(&m, "makes tensor 'y', which exists already");
+	start(&m); vertex(&m, "Relu", "x", NULL, "w"); refused(&m, "which exists already");
 	start(&m); raw(initializer(&m, "w", 1, 2), two, 8); refused(&m, "two tensors have the name 'w'");
 	start(&m); m.in[m.g.n_input++] = m.in[0]; refused(&m, "two tensors have the name 'x'");
 	start(&m); m.in[0]->type = NULL; refused(&m, "no tensor of a known type");
@@ -189,7 +189,7 @@ static void test_refused(void)
 	m.init[0]->data_location = ONNX__TENSOR_PROTO__DATA_LOCATION__EXTERNAL; refused(&m, "which only a model on disk");
 	Onnx__SparseTensorProto sparse = ONNX__SPARSE_TENSOR_PROTO__INIT, *sparses[] = { &sparse };
 	start(&m); m.g.n_sparse_initializer = 1; m.g.sparse_initializer = sparses; refused(&m, "sparse initializers");
-	start(&m); attribute(&m, m.node[0], "a", 2); attribute(&m, m.node[0], "a", 2); refused(&m, "attribute 'a' stands there twice");
+	start(&m); attribute(&m, m.node[0], "a", 2); attribute(&m, m.node[0], "a", 2); refused(&m, "attribute 'a' is given twice");
 	start(&m); attribute(&m, m.node[0], "", 2); refused(&m, "has no name");
 	int32_t big[] = { 1000, 0 };
 	start(&m); m.init[0]->data_type = 3; m.init[0]->has_raw_data = 0; m.init[0]->n_int32_data = 2;

@@ -335,7 +335,7 @@ static void test_refused(void)
 		[NO_NAME] = "function 1 has no name", [NO_OUTPUT] = "nothing in function 'f' makes its output 'r'",
 		[NO_VALUE] = "attribute 'alpha' of the function is not given", [OTHER_TYPE] = "attribute 'alpha' is of type 2",
 		[OUTSIDE] = "but is in none", [GRAPH] = "gives a graph", [FORMAL] = "an input of function 'f' has no name",
-		[MADE] = "makes tensor 'b', which is there already", [READS] = "reads tensor 'w', which nothing makes",
+		[MADE] = "makes tensor 'b', which exists already", [READS] = "reads tensor 'w', which nothing makes",
 	};
 
 	for (int w = 0; w < N_WRONG; w++) {
@@ -368,7 +368,7 @@ static void test_growth(void)
 	}
 	start_call(&m, "f0")->n_input = 1;
 	add_functions(&m, f, 20);
-	refused(&m, "calls of functions expand into too much");
+	refused(&m, "calls of functions expand too far");
 	release_functions(f, 20);
 	free(f);
 }
