@@ -8,7 +8,7 @@
 #include "optim/kfac.h"
 #include "optim/optim.h"
 #include "place/affinity.h"
-#include "place/wishes.h"
+#include "place/constraints.h"
 #include "util/cli.h"
 #include "util/clock.h"
 
@@ -25,7 +25,7 @@ struct options {
 	struct dlb_sharing_options sharing;
 	int64_t micro_batches, chunks, seed;
 	bool micro_batches_given, seed_given, no_timeline;
-	struct dlb_wishes wishes;
+	struct dlb_constraints constraints;
 	int n_fused_elsewhere;					/* ops whose fused activation the table has on another kind, in the graph as read */
 	struct told told;
 	struct dlb_cli *cli;
@@ -167,8 +167,8 @@ static const char *table_of(const struct options *o, const struct input *in)
 
 	if (!is_any(by, look))
 		return NULL;
-	if (o->wishes.affinity)
-		return o->wishes.affinity;
+	if (o->constraints.affinity)
+		return o->constraints.affinity;
 	if (in->has_plan && in->plan.affinity)
 		return in->plan.affinity;
 	return o->algorithm && !strcmp(o->algorithm, "by-kind") ? "default" : NULL;
@@ -197,7 +197,7 @@ static int keep_affinity(struct dlb_doc *doc, struct options *o, struct input *i
 	if (dlb_affinity_read(&a, table, err))
 		return -1;
 	const struct dlb_fused_elsewhere e = dlb_affinity_fused_elsewhere(&a, &in->graph, &in->cluster);
-	const bool keep = strcmp(dlb_wishes_rewrites(&o->wishes, in->has_plan ? &in->plan : NULL), "all");
+	const bool keep = strcmp(dlb_constraints_rewrites(&o->constraints, in->has_plan ? &in->plan : NULL), "all");
 	o->n_fused_elsewhere = e.n;
 	if (e.n)
 		dlb_cli_say(o->cli, "%d fused activation%s of %s, unlike the op%s fused into (first: '%s', of %s): %s", e.n, e.n > 1 ? "s are" : " is",
@@ -257,10 +257,10 @@ static int set_up(const struct dlb_doc *doc, struct options *o, struct input *in
 		return dlb_hint(err, "name a schedule for the plan to state");
 	}
 	const char *table = table_of(o, in);
-	if (!o->wishes.affinity)
-		o->wishes.affinity = table;
-	o->wishes.rewrites = table ? dlb_wishes_rewrites(&o->wishes, in->has_plan ? &in->plan : NULL) : NULL;
-	if (dlb_wishes_read(&o->wishes, doc, in->has_plan ? &in->plan : NULL, p, err))
+	if (!o->constraints.affinity)
+		o->constraints.affinity = table;
+	o->constraints.rewrites = table ? dlb_constraints_rewrites(&o->constraints, in->has_plan ? &in->plan : NULL) : NULL;
+	if (dlb_constraints_read(&o->constraints, doc, in->has_plan ? &in->plan : NULL, p, err))
 		return -1;
 	return dlb_problem_init(p, err);
 }
@@ -327,7 +327,7 @@ static int make_plan(const struct options *o, const struct input *in, const stru
 {
 	const char *algorithm = o->algorithm ? o->algorithm : in->has_plan && in->plan.algorithm_given ? in->plan.algorithm : NULL;
 	bool kept = false;
-	bool moved = p->before && (o->wishes.from || !in->has_plan || in->stale);
+	bool moved = p->before && (o->constraints.from || !in->has_plan || in->stale);
 	if (o->algorithm || !in->has_plan || in->stale || moved) {	/* asked for: exactly that one */
 		if (place_anew(o, in, p, algorithm, NULL, plan, &kept, err))
 			return -1;
@@ -432,8 +432,8 @@ static void warn_unused(const struct options *o, const struct dlb_problem *p, co
 		{ "seed", !any && strcmp(by, "random"), not_searched },
 		{ "priority", !any && strcmp(by, "greedy"), not_looked_at },
 		{ "affinity", !any && strcmp(by, "by-kind"), not_looked_at },
-		{ "rewrites", !o->wishes.rewrites, "no table of affinity is looked at" },
-		{ "rewrites", o->wishes.rewrites && !o->n_fused_elsewhere, "no op is fused with an activation that the table has on another kind" },
+		{ "rewrites", !o->constraints.rewrites, "no table of affinity is looked at" },
+		{ "rewrites", o->constraints.rewrites && !o->n_fused_elsewhere, "no op is fused with an activation that the table has on another kind" },
 		{ "chunks", strcmp(by, "interleaved") && !dlb_schedule_in_parts(p->schedule), not_chunks },
 		{ "schedule", o->schedule && strcmp(o->schedule, "auto") && p->micro_batches < 2 && !p->schedule->async && !dlb_schedule_fills(p->schedule),
 		  "one micro-batch goes through the nodes in one order; the name is kept for plans with more of them" },
@@ -475,7 +475,7 @@ static int place(struct dlb_doc *doc, struct options *o, struct dlb_error *err)
 	plan.optimizer = dlb_optimizers[in->optimizer].name;
 	plan.clip_norm = in->clip_norm;
 	plan.migration_s = p.before ? dlb_place_migration_s(&p, plan.placement) : 0;
-	dlb_wishes_keep(&o->wishes, &plan);
+	dlb_constraints_keep(&o->constraints, &plan);
 	warn_unused(o, &p, &plan);
 	if (o->no_timeline)
 		plan.timeline = NULL;
@@ -491,7 +491,7 @@ out:
 	free(trial);
 	dlb_plan_release(&plan);
 	dlb_problem_release(&p);
-	dlb_wishes_release(&o->wishes);
+	dlb_constraints_release(&o->constraints);
 	release_input(in);
 	free(in);
 	return rc;
@@ -515,7 +515,7 @@ static int usage_of_replicas(struct dlb_cli *cli, const struct options *o)
 
 int main(int argc, char **argv)
 {
-	struct options o = { .micro_batches = 1, .seed = 1, .wishes.max_moves = -1, .told.started_s = dlb_clock_s() };
+	struct options o = { .micro_batches = 1, .seed = 1, .constraints.max_moves = -1, .told.started_s = dlb_clock_s() };
 	bool list_them = false;
 	const struct dlb_opt opts[] = {
 		{ 'a', "algorithm", DLB_OPT_STR, &o.algorithm, "NAME", "placement algorithm (default: auto)", NULL, 0, 0 },
@@ -530,15 +530,15 @@ int main(int argc, char **argv)
 		{ 0, "seed", DLB_OPT_INT, &o.seed, "N", "for random placements and searches (default 1)", &o.seed_given, 0, 0 },
 		{ 0, "optimizer", DLB_OPT_STR, &o.optimizer, "NAME", "optimizer that is planned for, and run unless dlb-run says otherwise (default sgd)", NULL, 0, 0 },
 		{ 0, "clip-norm", DLB_OPT_REAL, &o.clip_norm, "X", "clip gradients by their global norm, as dlb-run does; 0: no more", &o.clip_given, 0, 1e38 },
-		{ 0, "pin", DLB_OPT_LIST, &o.wishes.pin, "OP=NODE", "this op, by name or id, on that node; none: no pins; repeatable", NULL, 0, 0 },
-		{ 0, "exclude", DLB_OPT_LIST, &o.wishes.exclude, "NODE", "a node that does no work; none: all may; repeatable", NULL, 0, 0 },
-		{ 0, "priority", DLB_OPT_STR, &o.wishes.priority, "NAME", "order in which greedy takes ready ops: graph, upward-rank or given", NULL, 0, 0 },
-		{ 0, "affinity", DLB_OPT_STR, &o.wishes.affinity, "TABLE", "of by-kind: a file, or one of share/affinity (default: default)", NULL, 0, 0 },
-		{ 0, "rewrites", DLB_OPT_STR, &o.wishes.rewrites, "WHICH", "keep-affinity: activations that the table has on another kind are ops of "
+		{ 0, "pin", DLB_OPT_LIST, &o.constraints.pin, "OP=NODE", "this op, by name or id, on that node; none: no pins; repeatable", NULL, 0, 0 },
+		{ 0, "exclude", DLB_OPT_LIST, &o.constraints.exclude, "NODE", "a node that does no work; none: all may; repeatable", NULL, 0, 0 },
+		{ 0, "priority", DLB_OPT_STR, &o.constraints.priority, "NAME", "order in which greedy takes ready ops: graph, upward-rank or given", NULL, 0, 0 },
+		{ 0, "affinity", DLB_OPT_STR, &o.constraints.affinity, "TABLE", "of by-kind: a file, or one of share/affinity (default: default)", NULL, 0, 0 },
+		{ 0, "rewrites", DLB_OPT_STR, &o.constraints.rewrites, "WHICH", "keep-affinity: activations that the table has on another kind are ops of "
 		  "their own; all: they stay fused (default: keep-affinity)", NULL, 0, 0 },
-		{ 0, "from", DLB_OPT_STR, &o.wishes.from, "FILE", "document whose plan is moved from (default: the one there is)", NULL, 0, 0 },
-		{ 0, "max-moves", DLB_OPT_INT, &o.wishes.max_moves, "N", "ops that may stand elsewhere than in that plan", NULL, 0, 1 << 30 },
-		{ 0, "serve", DLB_OPT_REAL, &o.wishes.serve_steps, "STEPS", "steps that what moving costs is spread over (default 1000)", NULL, 1, 1e15 },
+		{ 0, "from", DLB_OPT_STR, &o.constraints.from, "FILE", "document whose plan is moved from (default: the one there is)", NULL, 0, 0 },
+		{ 0, "max-moves", DLB_OPT_INT, &o.constraints.max_moves, "N", "ops that may stand elsewhere than in that plan", NULL, 0, 1 << 30 },
+		{ 0, "serve", DLB_OPT_REAL, &o.constraints.serve_steps, "STEPS", "steps that what moving costs is spread over (default 1000)", NULL, 1, 1e15 },
 		{ 0, "replicas", DLB_OPT_STR, &o.replicas, "R", "groups of nodes that each hold the model: a number or auto (default 1)", NULL, 0, 0 },
 		{ 0, "split", DLB_OPT_STR, &o.split, "HOW", "the batch over replicas: even or power, by predicted speed (default even; power where nodes differ and it is faster)", NULL, 0, 0 },
 		DLB_SHARING_OPTS(&o.sharing),
@@ -564,11 +564,11 @@ int main(int argc, char **argv)
 		return dlb_cli_usage(&cli, "--effort and --time exclude each other");
 	if (o.objective && find_objective(o.objective) < 0)
 		return dlb_cli_usage(&cli, "no objective '%s'; there are step, throughput and latency", o.objective);
-	if (o.wishes.priority && strcmp(o.wishes.priority, "graph") && strcmp(o.wishes.priority, "upward-rank") &&
-	    strcmp(o.wishes.priority, "given"))
-		return dlb_cli_usage(&cli, "no priority '%s'; there are graph, upward-rank and given", o.wishes.priority);
-	if (o.wishes.rewrites && strcmp(o.wishes.rewrites, "keep-affinity") && strcmp(o.wishes.rewrites, "all"))
-		return dlb_cli_usage(&cli, "--rewrites wants keep-affinity or all, not '%s'", o.wishes.rewrites);
+	if (o.constraints.priority && strcmp(o.constraints.priority, "graph") && strcmp(o.constraints.priority, "upward-rank") &&
+	    strcmp(o.constraints.priority, "given"))
+		return dlb_cli_usage(&cli, "no priority '%s'; there are graph, upward-rank and given", o.constraints.priority);
+	if (o.constraints.rewrites && strcmp(o.constraints.rewrites, "keep-affinity") && strcmp(o.constraints.rewrites, "all"))
+		return dlb_cli_usage(&cli, "--rewrites wants keep-affinity or all, not '%s'", o.constraints.rewrites);
 	if (o.in_place && strcmp(o.in_place, "on") && strcmp(o.in_place, "off"))
 		return dlb_cli_usage(&cli, "--in-place wants on or off, not '%s'", o.in_place);
 	if (usage_of_replicas(&cli, &o))

@@ -319,7 +319,7 @@ static void pass_signals(const struct ears *e, pid_t pid, int *passed)
 	}
 }
 
-/* Ends mpiexec and all that it has started: first as it wishes, then as the system does. */
+/* Ends mpiexec and all that it has started: SIGTERM first, SIGKILL after TERM_S seconds. */
 static void end_all(struct ears *e, pid_t pid, int in)
 {
 	bool open = true;

@@ -18,22 +18,22 @@ enum { MAX_TRIALS = 400 };	/* per vertex: few of its operands can contain the ba
  * outer * inner elements (`one`) or follow the batch. `step` is for integers exported at a batch of 1,
  * which show no second row: the first of each `each` elements increases by `step` from one sample to the
  * next; 0: all rows are equal. */
-struct wish { int t, k; int64_t outer; bool one; int64_t step, each; };
-struct dlb_batch_made { struct wish wish; int made; };
+struct target { int t, k; int64_t outer; bool one; int64_t step, each; };
+struct dlb_batch_made { struct target target; int made; };
 
 /* -- constants -- */
 
 /* A constant viewed as (front, batch, behind) in row-major order. */
 struct rows { const struct dlb_tensor *x; int64_t front, batch, behind; size_t size; };
 
-static struct rows rows_of(const struct fold *f, const struct wish *w)
+static struct rows rows_of(const struct fold *f, const struct target *want)
 {
-	const struct dlb_tensor *x = &f->g->tensor[w->t];
-	struct rows r = { x, w->outer, f->wired, x->dim[w->k].add / (w->outer * f->wired), dlb_dtype_bytes(x->dtype) };
+	const struct dlb_tensor *x = &f->g->tensor[want->t];
+	struct rows r = { x, want->outer, f->wired, x->dim[want->k].add / (want->outer * f->wired), dlb_dtype_bytes(x->dtype) };
 
 	for (int k = 0; k < x->n_dims; k++)
-		if (k != w->k)
-			*(k < w->k ? &r.front : &r.behind) *= x->dim[k].add;
+		if (k != want->k)
+			*(k < want->k ? &r.front : &r.behind) *= x->dim[k].add;
 	return r;
 }
 
@@ -79,14 +79,14 @@ static bool step_to(const struct rows *r, int64_t front, int64_t b, int64_t i, i
 
 /* Do the integers increase by the same step from each row to the next? *step:
  * front * behind steps, in f->a. */
-static bool steady_rows(struct fold *f, const struct rows *r, const struct wish *w, int64_t **step)
+static bool steady_rows(struct fold *f, const struct rows *r, const struct target *want, int64_t **step)
 {
-	if ((r->batch < 2 && !w->step) || !dlb_dtype_is_int(r->x->dtype) || r->x->dtype == DLB_BOOL)
+	if ((r->batch < 2 && !want->step) || !dlb_dtype_is_int(r->x->dtype) || r->x->dtype == DLB_BOOL)
 		return false;
 	*step = dlb_arena_array(&f->a, (size_t)(r->front * r->behind) + 1, sizeof **step);
-	for (int64_t i = 0; i < r->front * r->behind && w->step; i++)
-		(*step)[i] = i % w->each ? 0 : w->step;
-	if (w->step)
+	for (int64_t i = 0; i < r->front * r->behind && want->step; i++)
+		(*step)[i] = i % want->each ? 0 : want->step;
+	if (want->step)
 		return true;
 	for (int64_t o = 0; o < r->front; o++)
 		for (int64_t i = 0; i < r->behind; i++) {
@@ -132,43 +132,43 @@ static int new_ints(struct fold *f, const char *name, const struct dlb_desc *d, 
 }
 
 /* The shape of x with entry k one (outer * inner) or following the batch. */
-static int new_shape(struct fold *f, const struct wish *w)
+static int new_shape(struct fold *f, const struct target *want)
 {
-	const struct dlb_tensor *x = &f->g->tensor[w->t];
+	const struct dlb_tensor *x = &f->g->tensor[want->t];
 	const struct dlb_desc d = { .dtype = DLB_I64, .n_dims = 1, .dim = { x->n_dims } };
 	int64_t v[DLB_MAX_DIMS], mul[DLB_MAX_DIMS] = { 0 };
 
 	for (int k = 0; k < x->n_dims; k++)
 		v[k] = x->dim[k].add;
-	v[w->k] /= f->wired;
-	if (!w->one) {
-		mul[w->k] = v[w->k];
-		v[w->k] = 0;
+	v[want->k] /= f->wired;
+	if (!want->one) {
+		mul[want->k] = v[want->k];
+		v[want->k] = 0;
 	}
-	return new_ints(f, x->name, &d, v, w->one ? NULL : mul);
+	return new_ints(f, x->name, &d, v, want->one ? NULL : mul);
 }
 
 /* A constant of the requested shape with all elements `value`. */
-static int new_fill(struct fold *f, const struct wish *w, double value)
+static int new_fill(struct fold *f, const struct target *want, double value)
 {
-	const struct dlb_tensor x = f->g->tensor[w->t];
+	const struct dlb_tensor x = f->g->tensor[want->t];
 	const int t = dlb_graph_add_tensor(f->g, dlb_graph_tensor_name(f->g, x.name), DLB_T_CONSTANT);
 	struct dlb_tensor *fill = &f->g->tensor[t];
-	const int64_t each = x.dim[w->k].add / f->wired;
+	const int64_t each = x.dim[want->k].add / f->wired;
 
 	fill->dtype = x.dtype;
 	fill->n_dims = x.n_dims;
 	memcpy(fill->dim, x.dim, sizeof fill->dim);
-	fill->dim[w->k] = w->one ? (struct dlb_dim){ 0, each } : (struct dlb_dim){ each, 0 };
+	fill->dim[want->k] = want->one ? (struct dlb_dim){ 0, each } : (struct dlb_dim){ each, 0 };
 	fill->is_fill = true;
 	fill->fill = value;
 	dlb_fold_room(f);
-	f->outer[t][w->k] = w->one ? 0 : w->outer;
+	f->outer[t][want->k] = want->one ? 0 : want->outer;
 	return t;
 }
 
 /* (front, n, behind) in the requested shape: by Expand or, with steps, by base + step * (0 .. n-1). */
-static int along_batch(struct fold *f, int op, const struct wish *w, const struct rows *r, const int64_t *step,
+static int along_batch(struct fold *f, int op, const struct target *want, const struct rows *r, const int64_t *step,
 		       struct dlb_error *err)
 {
 	const struct dlb_desc d = { .dtype = r->x->dtype, .n_dims = 3, .dim = { r->front, 1, r->behind } };
@@ -176,7 +176,7 @@ static int along_batch(struct fold *f, int op, const struct wish *w, const struc
 	const int64_t to[3] = { r->front, 0, r->behind }, n[3] = { 0, 1, 0 }, column[3] = { 1, -1, 1 }, zero = 0, one = 1;
 	const char *name = r->x->name;
 	const enum dlb_dtype type = r->x->dtype;
-	int t = new_constant(f, w->t, &d, first_rows(f, r));
+	int t = new_constant(f, want->t, &d, first_rows(f, r));
 
 	if (!step) {
 		t = dlb_fold_emit(f, op, "Expand", (int[]){ t, new_ints(f, name, &three, to, n) }, 2, NULL, 0, 1, NULL, err);
@@ -195,54 +195,54 @@ static int along_batch(struct fold *f, int op, const struct wish *w, const struc
 	}
 	if (t < 0)
 		return -1;
-	return dlb_fold_emit(f, op, "Reshape", (int[]){ t, new_shape(f, w) }, 2, NULL, 0, 1, NULL, err);
+	return dlb_fold_emit(f, op, "Reshape", (int[]){ t, new_shape(f, want) }, 2, NULL, 0, 1, NULL, err);
 }
 
-static int constant_that_follows(struct fold *f, int op, const struct wish *w)
+static int constant_that_follows(struct fold *f, int op, const struct target *want)
 {
-	const struct dlb_tensor *x = &f->g->tensor[w->t];
+	const struct dlb_tensor *x = &f->g->tensor[want->t];
 	struct dlb_error ignored = { .what = "" };
 	int64_t *step;
 
-	if (x->data_mul || (f->trained[w->t] && f->wired == 1 && x->dim[w->k].add != 1))
+	if (x->data_mul || (f->trained[want->t] && f->wired == 1 && x->dim[want->k].add != 1))
 		return -1;			/* more than one row of a weight */
-	if (x->is_fill && !f->trained[w->t])
-		return new_fill(f, w, x->fill);
+	if (x->is_fill && !f->trained[want->t])
+		return new_fill(f, want, x->fill);
 	if (!x->data)
 		return -1;
-	const struct rows r = rows_of(f, w);
-	if (w->step)
-		return steady_rows(f, &r, w, &step) ? along_batch(f, op, w, &r, step, &ignored) : -1;
-	if (uniform(&r) && !f->trained[w->t])
-		return new_fill(f, w, dlb_value_real(x->data, x->dtype, 0));
+	const struct rows r = rows_of(f, want);
+	if (want->step)
+		return steady_rows(f, &r, want, &step) ? along_batch(f, op, want, &r, step, &ignored) : -1;
+	if (uniform(&r) && !f->trained[want->t])
+		return new_fill(f, want, dlb_value_real(x->data, x->dtype, 0));
 	if (equal_rows(&r)) {
 		struct dlb_desc d = dlb_tensor_desc(x, f->n);
-		d.dim[w->k] /= f->wired;
-		return w->one ? new_constant(f, w->t, &d, first_rows(f, &r)) : along_batch(f, op, w, &r, NULL, &ignored);
+		d.dim[want->k] /= f->wired;
+		return want->one ? new_constant(f, want->t, &d, first_rows(f, &r)) : along_batch(f, op, want, &r, NULL, &ignored);
 	}
-	return !w->one && steady_rows(f, &r, w, &step) ? along_batch(f, op, w, &r, step, &ignored) : -1;
+	return !want->one && steady_rows(f, &r, want, &step) ? along_batch(f, op, want, &r, step, &ignored) : -1;
 }
 
 /* -- vertices -- */
 
-static int made_for(struct fold *f, int op, struct wish w);
+static int made_for(struct fold *f, int op, struct target want);
 
-/* Does vertex p, given operands in[], make dimension w->k of w->t as requested and
+/* Does vertex p, given operands in[], make dimension want->k of want->t as requested and
  * leave the other dimensions? */
-static bool makes(struct fold *f, int p, int *in, const struct wish *w)
+static bool makes(struct fold *f, int p, int *in, const struct target *want)
 {
 	struct dlb_op *o = &f->g->op[p];
 	int *const before = o->in;
-	const struct dlb_tensor was = f->g->tensor[w->t];
-	const int64_t each = was.dim[w->k].add / f->wired;
+	const struct dlb_tensor was = f->g->tensor[want->t];
+	const int64_t each = was.dim[want->k].add / f->wired;
 	struct dlb_error ignored = { .what = "" };
 
 	o->in = in;
 	bool good = !dlb_graph_infer(f->g, p, f->n, &f->known, &ignored);
-	const struct dlb_tensor *y = &f->g->tensor[w->t];
+	const struct dlb_tensor *y = &f->g->tensor[want->t];
 	good = good && y->n_dims == was.n_dims;
 	for (int k = 0; k < was.n_dims && good; k++) {
-		const struct dlb_dim as = k != w->k ? was.dim[k] : w->one ? (struct dlb_dim){ 0, each } : (struct dlb_dim){ each, 0 };
+		const struct dlb_dim as = k != want->k ? was.dim[k] : want->one ? (struct dlb_dim){ 0, each } : (struct dlb_dim){ each, 0 };
 		good = y->dim[k].mul == as.mul && y->dim[k].add == as.add;
 	}
 	o->in = before;
@@ -251,19 +251,19 @@ static bool makes(struct fold *f, int p, int *in, const struct wish *w)
 	return good;
 }
 
-/* The dimension of the operand that corresponds to dimension k of w->t, aligned at the right (as in
+/* The dimension of the operand that corresponds to dimension k of want->t, aligned at the right (as in
  * broadcasting) or at the left; -1: none of that size. */
-static int aligned(const struct fold *f, const struct wish *w, int operand, bool right)
+static int aligned(const struct fold *f, const struct target *want, int operand, bool right)
 {
-	const struct dlb_tensor *x = &f->g->tensor[operand], *y = &f->g->tensor[w->t];
-	const int d = right ? x->n_dims - (y->n_dims - w->k) : w->k;
+	const struct dlb_tensor *x = &f->g->tensor[operand], *y = &f->g->tensor[want->t];
+	const int d = right ? x->n_dims - (y->n_dims - want->k) : want->k;
 
-	return d >= 0 && d < x->n_dims && !x->dim[d].mul && x->dim[d].add == y->dim[w->k].add ? d : -1;
+	return d >= 0 && d < x->n_dims && !x->dim[d].mul && x->dim[d].add == y->dim[want->k].add ? d : -1;
 }
 
 /* A copy of vertex p whose operands give the requested dimension: rebuilds all aligned
  * operands, else a single one. */
-static int through_operands(struct fold *f, int op, int p, const struct wish *w)
+static int through_operands(struct fold *f, int op, int p, const struct target *want)
 {
 	const int n_in = f->g->op[p].n_in;
 	int *in = dlb_arena_array(&f->a, (size_t)n_in + 1, sizeof *in);
@@ -273,96 +273,96 @@ static int through_operands(struct fold *f, int op, int p, const struct wish *w)
 		int changed = 0;
 		for (int i = 0; i < n_in; i++) {
 			in[i] = f->g->op[p].in[i];
-			if (in[i] < 0 || (d = aligned(f, w, in[i], way == 0)) < 0)
+			if (in[i] < 0 || (d = aligned(f, want, in[i], way == 0)) < 0)
 				continue;
-			const int t = made_for(f, op, (struct wish){ .t = in[i], .k = d, .outer = w->outer, .one = w->one });
+			const int t = made_for(f, op, (struct target){ .t = in[i], .k = d, .outer = want->outer, .one = want->one });
 			in[i] = t < 0 ? in[i] : t;
 			changed += t >= 0;
 		}
-		if (changed && makes(f, p, in, w))
-			return dlb_fold_again(f, p, in, w->t);
+		if (changed && makes(f, p, in, want))
+			return dlb_fold_again(f, p, in, want->t);
 	}
 	for (int i = 0; i < n_in; i++)
 		for (d = 0; f->g->op[p].in[i] >= 0 && d < f->g->tensor[f->g->op[p].in[i]].n_dims; d++) {
 			memcpy(in, f->g->op[p].in, (size_t)n_in * sizeof *in);
 			const struct dlb_dim at = f->g->tensor[in[i]].dim[d];
-			if (at.mul || at.add != f->g->tensor[w->t].dim[w->k].add ||
-			    (in[i] = made_for(f, op, (struct wish){ .t = in[i], .k = d, .outer = w->outer, .one = w->one })) < 0)
+			if (at.mul || at.add != f->g->tensor[want->t].dim[want->k].add ||
+			    (in[i] = made_for(f, op, (struct target){ .t = in[i], .k = d, .outer = want->outer, .one = want->one })) < 0)
 				continue;
-			if (makes(f, p, in, w))
-				return dlb_fold_again(f, p, in, w->t);
+			if (makes(f, p, in, want))
+				return dlb_fold_again(f, p, in, want->t);
 		}
 	return -1;
 }
 
 /* Reshape, Flatten, Squeeze, Unsqueeze: the operand has the batch at the same position in row-major order. */
-static int through_view(struct fold *f, int op, int p, const struct wish *w)
+static int through_view(struct fold *f, int op, int p, const struct target *want)
 {
 	const int from = f->g->op[p].in[0];
-	const struct dlb_tensor *x = &f->g->tensor[from], *y = &f->g->tensor[w->t];
+	const struct dlb_tensor *x = &f->g->tensor[from], *y = &f->g->tensor[want->t];
 	struct dlb_error ignored = { .what = "" };
-	int64_t v[DLB_MAX_DIMS], front = w->outer, outer = 1;
+	int64_t v[DLB_MAX_DIMS], front = want->outer, outer = 1;
 
-	for (int k = 0; k < w->k; k++)
+	for (int k = 0; k < want->k; k++)
 		front *= y->dim[k].add;
 	for (int k = 0; k < x->n_dims; k++)
 		v[k] = x->dim[k].mul ? 0 : x->dim[k].add;
-	const int d = front > 0 ? dlb_batch_entry(f, w->t, w->k, front, v, x->n_dims, &outer) : -1;
-	const int t = d < 0 ? -1 : made_for(f, op, (struct wish){ .t = from, .k = d, .outer = outer, .one = w->one });
-	return t < 0 ? -1 : dlb_fold_emit(f, p, "Reshape", (int[]){ t, new_shape(f, w) }, 2, NULL, 0, 1, NULL, &ignored);
+	const int d = front > 0 ? dlb_batch_entry(f, want->t, want->k, front, v, x->n_dims, &outer) : -1;
+	const int t = d < 0 ? -1 : made_for(f, op, (struct target){ .t = from, .k = d, .outer = outer, .one = want->one });
+	return t < 0 ? -1 : dlb_fold_emit(f, p, "Reshape", (int[]){ t, new_shape(f, want) }, 2, NULL, 0, 1, NULL, &ignored);
 }
 
-static int through_expand(struct fold *f, int op, int p, const struct wish *w)
+static int through_expand(struct fold *f, int op, int p, const struct target *want)
 {
-	const struct dlb_tensor *x = &f->g->tensor[f->g->op[p].in[0]], *y = &f->g->tensor[w->t];
-	const int d = w->k - (y->n_dims - x->n_dims);
+	const struct dlb_tensor *x = &f->g->tensor[f->g->op[p].in[0]], *y = &f->g->tensor[want->t];
+	const int d = want->k - (y->n_dims - x->n_dims);
 	struct dlb_error ignored = { .what = "" };
 	int t = f->g->op[p].in[0];
 
 	if (d >= 0 && x->dim[d].add != 1)
-		t = x->dim[d].mul ? -1 : made_for(f, op, (struct wish){ .t = t, .k = d, .outer = w->outer, .one = w->one });
-	return t < 0 ? -1 : dlb_fold_emit(f, p, "Expand", (int[]){ t, new_shape(f, w) }, 2, NULL, 0, 1, NULL, &ignored);
+		t = x->dim[d].mul ? -1 : made_for(f, op, (struct target){ .t = t, .k = d, .outer = want->outer, .one = want->one });
+	return t < 0 ? -1 : dlb_fold_emit(f, p, "Expand", (int[]){ t, new_shape(f, want) }, 2, NULL, 0, 1, NULL, &ignored);
 }
 
-static const struct { const char *type; int (*through)(struct fold *f, int op, int p, const struct wish *w); } ways[] = {
+static const struct { const char *type; int (*through)(struct fold *f, int op, int p, const struct target *want); } ways[] = {
 	{ "Reshape", through_view }, { "Flatten", through_view }, { "Squeeze", through_view }, { "Unsqueeze", through_view },
 	{ "Expand", through_expand },
 };
 
-static int vertex_that_follows(struct fold *f, int op, const struct wish *w)
+static int vertex_that_follows(struct fold *f, int op, const struct target *want)
 {
-	const int p = f->made_by[w->t];
+	const int p = f->made_by[want->t];
 
 	if (p < 0)
 		return -1;
 	for (int i = 0; i < DLB_LEN(ways) && !*f->g->op[p].domain; i++)
 		if (!strcmp(f->g->op[p].type, ways[i].type))
-			return ways[i].through(f, op, p, w);
-	return through_operands(f, op, p, w);
+			return ways[i].through(f, op, p, want);
+	return through_operands(f, op, p, want);
 }
 
-/* The tensor that fulfils request w, made once per request; -1: impossible. `op` names the
+/* The tensor that fulfils request want, made once per request; -1: impossible. `op` names the
  * constants that are added. */
-static int made_for(struct fold *f, int op, struct wish w)
+static int made_for(struct fold *f, int op, struct target want)
 {
-	const struct dlb_tensor *x = &f->g->tensor[w.t];
+	const struct dlb_tensor *x = &f->g->tensor[want.t];
 
-	if (x->kind == DLB_T_INPUT || x->dim[w.k].mul || x->dim[w.k].add < 1 || x->dim[w.k].add % (w.outer * f->wired))
+	if (x->kind == DLB_T_INPUT || x->dim[want.k].mul || x->dim[want.k].add < 1 || x->dim[want.k].add % (want.outer * f->wired))
 		return -1;
 	for (int i = 0; i < f->n_made; i++) {
-		const struct wish *m = &f->made[i].wish;
-		if (m->t == w.t && m->k == w.k && m->outer == w.outer && m->one == w.one && m->step == w.step)
+		const struct target *m = &f->made[i].target;
+		if (m->t == want.t && m->k == want.k && m->outer == want.outer && m->one == want.one && m->step == want.step)
 			return f->made[i].made;
 	}
-	const int t = x->kind == DLB_T_CONSTANT ? constant_that_follows(f, op, &w) : vertex_that_follows(f, op, &w);
+	const int t = x->kind == DLB_T_CONSTANT ? constant_that_follows(f, op, &want) : vertex_that_follows(f, op, &want);
 	DLB_GROW(f->made, f->n_made, f->cap_made);
-	f->made[f->n_made++] = (struct dlb_batch_made){ w, t };
+	f->made[f->n_made++] = (struct dlb_batch_made){ want, t };
 	return t;
 }
 
 int dlb_batch_made(struct fold *f, int op, int t, int k)
 {
-	return made_for(f, op, (struct wish){ .t = t, .k = k, .outer = 1 });
+	return made_for(f, op, (struct target){ .t = t, .k = k, .outer = 1 });
 }
 
 /* -- the vertex whose shapes do not agree -- */
@@ -422,7 +422,7 @@ static bool search(struct fold *f, struct search *s, int i)
 		if (!may_hold(f, &f->g->op[s->op], i, d, s->any, &outer))
 			continue;
 		for (int one = broadcasts(&f->g->op[s->op]); one >= 0; one--) {
-			const int made = made_for(f, s->op, (struct wish){ .t = t, .k = d, .outer = outer, .one = one });
+			const int made = made_for(f, s->op, (struct target){ .t = t, .k = d, .outer = outer, .one = one });
 			f->g->op[s->op].in[i] = made < 0 ? t : made;
 			if (made >= 0 && search(f, s, i + 1))
 				return true;
@@ -507,24 +507,24 @@ int dlb_batch_unwire(struct fold *f, int op, struct dlb_error *err)
 
 /* Constant indices into a flattened (batch, rows), n rows per sample: does each sample index its own
  * rows, so that the indices increase by n from one sample to the next? With several coordinates
- * (GatherND, ScatterND: w->each of them) only the first increases. At a batch of 1 it is assumed if the
+ * (GatherND, ScatterND: want->each of them) only the first increases. At a batch of 1 it is assumed if the
  * indices lie in that sample's rows. */
-static bool own_rows(struct fold *f, struct wish *w, int64_t n)
+static bool own_rows(struct fold *f, struct target *want, int64_t n)
 {
-	const struct dlb_tensor *x = &f->g->tensor[w->t];
+	const struct dlb_tensor *x = &f->g->tensor[want->t];
 
-	if (x->kind != DLB_T_CONSTANT || x->data_mul || !x->data || x->dim[w->k].mul || x->dim[w->k].add % f->wired || w->each < 1 ||
+	if (x->kind != DLB_T_CONSTANT || x->data_mul || !x->data || x->dim[want->k].mul || x->dim[want->k].add % f->wired || want->each < 1 ||
 	    n < 1)
 		return false;
-	const struct rows r = rows_of(f, w);
+	const struct rows r = rows_of(f, want);
 	int64_t *step;
 
-	w->step = r.batch == 1 ? n : 0;
-	bool own = steady_rows(f, &r, w, &step);
+	want->step = r.batch == 1 ? n : 0;
+	bool own = steady_rows(f, &r, want, &step);
 	for (int64_t o = 0; o < r.front && own; o++)
 		for (int64_t i = 0; i < r.behind && own; i++) {
 			const int64_t at = element(&r, o, 0, i);
-			own = step[o * r.behind + i] == (i % w->each ? 0 : n) && (i % w->each || (at >= 0 && at < n));
+			own = step[o * r.behind + i] == (i % want->each ? 0 : n) && (i % want->each || (at >= 0 && at < n));
 		}
 	return own;
 }
@@ -539,9 +539,9 @@ static void gather(struct fold *f, int op, int k, bool nd)
 	if (k < 0 || k >= x.n_dims || !x.dim[k].mul || f->outer[from][k] != 1 || dlb_tensor_follows_batch(&index))
 		return;
 	for (int d = 0; d < n; d++) {
-		struct wish w = { .t = by, .k = d, .outer = 1, .each = nd ? index.dim[n].add : 1 };
-		const bool own = index.kind == DLB_T_CONSTANT ? own_rows(f, &w, x.dim[k].mul) : index.dim[d].add == f->wired;
-		const int t = own ? made_for(f, op, w) : -1;
+		struct target want = { .t = by, .k = d, .outer = 1, .each = nd ? index.dim[n].add : 1 };
+		const bool own = index.kind == DLB_T_CONSTANT ? own_rows(f, &want, x.dim[k].mul) : index.dim[d].add == f->wired;
+		const int t = own ? made_for(f, op, want) : -1;
 		if (t < 0)
 			continue;
 		f->g->op[op].in[1] = t;
@@ -554,8 +554,8 @@ static void scatter(struct fold *f, int op, bool nd)
 {
 	const struct dlb_op *o = &f->g->op[op];
 	const struct dlb_tensor *x = &f->g->tensor[o->in[0]], *index = &f->g->tensor[o->in[1]];
-	const struct wish data = { .t = o->in[0], .outer = 1 };
-	struct wish indices = { .t = o->in[1], .outer = 1, .each = nd && index->n_dims ? index->dim[index->n_dims - 1].add : 1 };
+	const struct target data = { .t = o->in[0], .outer = 1 };
+	struct target indices = { .t = o->in[1], .outer = 1, .each = nd && index->n_dims ? index->dim[index->n_dims - 1].add : 1 };
 
 	if (o->n_in < 3 || o->in[2] < 0 || x->n_dims < 1 || x->dim[0].mul || x->dim[0].add % f->wired || index->n_dims < 1 ||
 	    !dlb_tensor_follows_batch(&f->g->tensor[o->in[2]]) || !own_rows(f, &indices, x->dim[0].add / f->wired))

@@ -130,21 +130,21 @@ static int choose(struct dlb_graph *g, struct borders *s, int op, struct dlb_err
 		return 0;
 	}
 	const struct dlb_op_class *cls = dlb_op_class_of(g->op[op].kind);
-	const enum dlb_op_layout wish = cls ? cls->layout : DLB_LAYOUT_PLAIN_ONLY;
+	const enum dlb_op_layout preference = cls ? cls->layout : DLB_LAYOUT_PLAIN_ONLY;
 	const int n_in = g->op[op].n_in, out0 = g->op[op].n_out ? g->op[op].out[0] : -1;
 	int *in = g->op[op].in;
 	const int n_dims = out0 >= 0 ? g->tensor[out0].n_dims : 0;
 	enum dlb_layout layout = DLB_PLAIN;
 
-	if (wish == DLB_LAYOUT_WANTS_CHANNELS_LAST && n_in && in[0] >= 0 && g->tensor[in[0]].n_dims >= 3)
+	if (preference == DLB_LAYOUT_WANTS_CHANNELS_LAST && n_in && in[0] >= 0 && g->tensor[in[0]].n_dims >= 3)
 		layout = DLB_CHANNELS_LAST;
-	else if (wish == DLB_LAYOUT_ANY)
+	else if (preference == DLB_LAYOUT_ANY)
 		layout = passed_on(g, &g->op[op]);
 	for (int k = 0; k < n_in; k++) {
 		if (in[k] < 0)
 			continue;
-		const bool moves = wish == DLB_LAYOUT_WANTS_CHANNELS_LAST ? k == 0
-			: wish == DLB_LAYOUT_ANY ? has_layout(g, in[k], n_dims) : true;
+		const bool moves = preference == DLB_LAYOUT_WANTS_CHANNELS_LAST ? k == 0
+			: preference == DLB_LAYOUT_ANY ? has_layout(g, in[k], n_dims) : true;
 		const int t = moves ? converted(g, s, in[k], layout, err) : in[k];
 		if (t < 0)
 			return -1;

@@ -37,8 +37,8 @@ static void set_up(const struct dlb_problem *p, const int *placement, struct dlb
 	dlb_plan_hash(plan);
 }
 
-/* An op stands where it may: what the costs allow is dlb_plan_check's to see. */
-static int check_wishes(const struct dlb_problem *p, const int *placement, struct dlb_error *err)
+/* Pins and excluded nodes are respected. dlb_plan_check checks that a node has a kernel for its ops. */
+static int check_constraints(const struct dlb_problem *p, const int *placement, struct dlb_error *err)
 {
 	for (int i = 0; i < p->graph->n_ops; i++) {
 		int d = placement[i];
@@ -115,7 +115,7 @@ static int make_port_plan(const struct dlb_problem *p, const int *placement, str
 	double *load = dlb_xcalloc((size_t)p->cluster->n_nodes, sizeof *load), sum = 0, most = 0;
 	set_up(p, placement, plan);
 	port_orders(p, plan);
-	if (check_wishes(p, placement, err) || dlb_plan_check(plan, p->cost, err))
+	if (check_constraints(p, placement, err) || dlb_plan_check(plan, p->cost, err))
 		goto out;
 	double value = port_value_s(p, at, true, NULL);
 	if (isinf(value)) {
@@ -380,7 +380,7 @@ int dlb_plan_make(const struct dlb_problem *p, const int *placement, struct dlb_
 	if (p->objective != DLB_STEP)
 		return make_port_plan(p, placement, plan, ranked, err);
 	set_up(p, placement, plan);
-	if (check_wishes(p, placement, err))
+	if (check_constraints(p, placement, err))
 		goto no_plan;
 	order(p, plan, 0);
 	if (dlb_plan_check(plan, p->cost, err) ||

@@ -30,7 +30,7 @@ struct dlb_problem {
 	bool clip;					/* gradients are clipped by their global norm */
 	int inverse_every;				/* of K-FAC's factors; 0: another optimizer */
 	enum dlb_objective objective;
-	/* wishes (wishes.h); all NULL or 0: none */
+	/* constraints (constraints.h); all NULL or 0: none */
 	const int *pin; const bool *excluded;		/* [op] its node or -1; [node] does no work */
 	bool by_upward_rank; const double *number;	/* order in which greedy takes ready ops; [op], the greatest first */
 	const struct dlb_affinity *affinity;		/* of by-kind */

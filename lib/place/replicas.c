@@ -32,7 +32,7 @@ static int part_of(const int *node, int n, int x)
 }
 
 /* Pins and the placement that is moved from, in parts. */
-static int team_wishes(struct team_problem *t, const struct dlb_problem *whole, const int *node, int n, struct dlb_error *err)
+static int team_constraints(struct team_problem *t, const struct dlb_problem *whole, const int *node, int n, struct dlb_error *err)
 {
 	int n_ops = whole->graph->n_ops;
 	if (whole->pin) {
@@ -92,7 +92,7 @@ static int team_init(struct team_problem *t, const struct dlb_problem *whole, co
 	t->p.kappa = t->kappa;
 	t->p.batch = batch;
 	t->p.excluded = NULL;
-	if (team_wishes(t, whole, node, n, err))
+	if (team_constraints(t, whole, node, n, err))
 		return -1;
 	return dlb_problem_init(&t->p, err);
 }
@@ -185,7 +185,7 @@ double dlb_replicas_bound_s(const struct dlb_problem *p)
 		for (int k = 0; k < s->n_nodes; k++)
 			if (s->replica[r][k] >= 0)
 				node[n++] = s->replica[r][k];
-		struct dlb_problem unbound = *p;		/* wishes only raise it */
+		struct dlb_problem unbound = *p;		/* constraints only raise it */
 		unbound.pin = NULL;
 		unbound.before = NULL;
 		if (share[r] && team_init(&t, &unbound, node, NULL, n, share[r], NULL) == 0) {

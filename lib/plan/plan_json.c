@@ -13,7 +13,7 @@
  *      "value_s":   predicted step,  "bound_s": no plan can be shorter,  "gap": value_s / bound_s - 1,
  *      "imbalance": max / mean busy, "moved_ops": 0, "moved_bytes": 0,   against the plan it replaced
  *      "migration_s": of moving them, where counted
- *      "pins": {"name of an op": node}, "exclude": [node],  "priority", "affinity", "rewrites"    wishes that hold on
+ *      "pins": {"name of an op": node}, "exclude": [node],  "priority", "affinity", "rewrites"    constraints
  *      "nodes":     [{"busy_s", "wait_s", "peak_bytes", "memories": [{"name", "weights", "state", "activations"}],
  *                     "order": [[op, micro_batch], ...]}],
  *      "timeline":  [[[op, micro_batch, start_s, end_s], ...], ...]}     a list per node
@@ -52,7 +52,7 @@ static json_t *write_node(const struct dlb_node_plan *np)
 	return o;
 }
 
-static void write_wishes(const struct dlb_plan *p, json_t *o)
+static void write_constraints(const struct dlb_plan *p, json_t *o)
 {
 	json_t *pins = json_object(), *exclude = json_array();
 	for (int i = 0; p->pin && i < p->n_ops; i++)
@@ -148,7 +148,7 @@ json_t *dlb_plan_write(const struct dlb_plan *p)
 	json_object_set_new(o, "moved_bytes", dlb_doc_number(p->moved_bytes));
 	if (p->migration_s > 0)
 		json_object_set_new(o, "migration_s", dlb_doc_number(p->migration_s));
-	write_wishes(p, o);
+	write_constraints(p, o);
 	for (int n = 0; n < p->n_nodes; n++)
 		json_array_append_new(nodes, write_node(&p->node[n]));
 	json_object_set_new(o, "nodes", nodes);
@@ -278,7 +278,7 @@ static int read_pins(const struct dlb_ref *r, const struct dlb_graph *g, struct 
 	return 0;
 }
 
-static int read_wishes(const struct dlb_ref *r, const struct dlb_graph *g, struct dlb_plan *p, struct dlb_error *err)
+static int read_constraints(const struct dlb_ref *r, const struct dlb_graph *g, struct dlb_plan *p, struct dlb_error *err)
 {
 	static const char *const priorities[] = { "graph", "upward-rank", "given" }, *const rewrites[] = { "keep-affinity", "all" };
 	struct dlb_ref exclude = { .v = NULL }, at = dlb_ref_at(r, "priority"), fused = dlb_ref_at(r, "rewrites");
@@ -438,7 +438,7 @@ static int read_options(const struct dlb_ref *r, const struct dlb_graph *g, stru
 		return -1;
 	if (s)
 		p->optimizer = dlb_arena_strdup(&p->arena, s);
-	return read_wishes(r, g, p, err) || read_replicas(r, p, err) ? -1 : 0;
+	return read_constraints(r, g, p, err) || read_replicas(r, p, err) ? -1 : 0;
 }
 
 static int read_numbers(const struct dlb_ref *r, struct dlb_plan *p, struct dlb_error *err)
