@@ -48,10 +48,10 @@ run_it() { # DOCUMENT STEPS [DLB-RUN OPTION...]
 	none=$(peak)
 	# 1.weight (32, 64), 3.weight (10, 32) and 42 biases, in one bucket; dense: packed.
 	packed=$((4 * (2048 + 320 + 42)))
-	thin=$((4 * (2048 + 320 + 2 * 2 * (64 + 32) + 2 * 2 * (32 + 64 + 10 + 32) + 42 + 4 * 2) + 8 * 2 * 32))
-	[ "$(peak --compress lowrank:2,start=0)" -eq $((none - packed + thin)) ]
-	[ "$(peak --compress lowrank:2)" -eq $((none - packed + thin + 4 * (2048 + 320))) ]	# dense at first
-	[ "$(peak --compress lowrank:2,start=0,error=local)" -eq $((none - packed + thin + 4 * 2 * (64 + 32))) ]
+	low_rank=$((4 * (2048 + 320 + 2 * 2 * (64 + 32) + 2 * 2 * (32 + 64 + 10 + 32) + 42 + 4 * 2) + 8 * 2 * 32))
+	[ "$(peak --compress lowrank:2,start=0)" -eq $((none - packed + low_rank)) ]
+	[ "$(peak --compress lowrank:2)" -eq $((none - packed + low_rank + 4 * (2048 + 320))) ]	# dense at first
+	[ "$(peak --compress lowrank:2,start=0,error=local)" -eq $((none - packed + low_rank + 4 * 2 * (64 + 32))) ]
 	[ "$(peak --gossip 0.5)" -eq $((none + packed * 3 / 2)) ]
 	[ "$(peak --param-server 0)" -eq $((none + packed * 3)) ]		# its own, what comes from one other, the mean
 }

@@ -55,14 +55,14 @@ static bool is(const char *s, size_t n, const char *word)
 
 static int parse_option(const char *s, size_t n, struct dlb_compress_choice *c, struct dlb_error *err)
 {
-	const bool thin = c->how == DLB_COMPRESS_LOWRANK || c->how == DLB_COMPRESS_CHOLESKY;
+	const bool low_rank = c->how == DLB_COMPRESS_LOWRANK || c->how == DLB_COMPRESS_CHOLESKY;
 	int64_t start = number_after(s, n, "start=");
 
-	if (start >= 0 && thin) {
+	if (start >= 0 && low_rank) {
 		c->start = start;
-	} else if ((is(s, n, "error=local") || is(s, n, "error=global")) && thin) {
+	} else if ((is(s, n, "error=local") || is(s, n, "error=global")) && low_rank) {
 		c->local_error = is(s, n, "error=local");
-	} else if ((is(s, n, "wire=f32") || is(s, n, "wire=bf16")) && thin) {
+	} else if ((is(s, n, "wire=f32") || is(s, n, "wire=bf16")) && low_rank) {
 		c->wire = c->p_wire = c->q_wire = is(s, n, "wire=f32") ? DLB_WIRE_PLAIN : DLB_WIRE_BF16;
 	} else if (is(s, n, "wire=f8") && c->how == DLB_COMPRESS_CHOLESKY) {
 		c->wire = c->p_wire = DLB_WIRE_BF16;
@@ -301,7 +301,7 @@ int64_t dlb_transposed_words(const struct dlb_addend *a, int rank)
 
 /* Of one that travels as P and Q: the error, two bases, P and Q by themselves and as they travel; and the whole, for as
  * long as it is dense. */
-static int64_t thin_words(const struct dlb_compress_choice *c, const struct dlb_addend *a, int rank)
+static int64_t low_rank_words(const struct dlb_compress_choice *c, const struct dlb_addend *a, int rank)
 {
 	int64_t bases = rank * dlb_skinny_stride(dlb_compress_q_length(c, a)) * (c->local_error ? 3 : 2);
 
@@ -324,7 +324,7 @@ double dlb_compress_memory_bytes(const struct dlb_compress_choice *c, int n_rank
 		int rank = dlb_compress_rank(c, &a[i]);
 
 		if (rank) {
-			words += thin_words(c, &a[i], rank);
+			words += low_rank_words(c, &a[i], rank);
 			int64_t p = dlb_compress_p_length(c, &a[i]) * rank, both = dlb_compress_transposed(c, &a[i]) ? dlb_transposed_words(&a[i], rank) : 0;
 
 			basis = p > basis ? p : basis;

@@ -60,7 +60,7 @@ static int ready(struct dlb_compressor *k, struct dlb_error *err)
 		return -1;
 	if (k->choice.how == DLB_COMPRESS_PER_HOP)
 		k->hops = dlb_hops_new(k);
-	dlb_thin_new(k);
+	dlb_low_rank_new(k);
 	return dlb_fused_ready(&k->dense, k, k->how, dense, k->tag, NULL, err) ||
 		dlb_fused_ready(&k->flags, k, k->how, DLB_WIRE_PLAIN, k->tag + 1, NULL, err) ||
 		dlb_fused_ready(&k->warm, k, k->how, DLB_WIRE_PLAIN, k->tag + 4, NULL, err) ||
@@ -110,7 +110,7 @@ void dlb_compressor_free(struct dlb_compressor *k)
 	k->third.buffer = NULL;			/* scatter's */
 	for (int i = 0; i < DLB_LEN(all); i++)
 		dlb_fused_free(all[i]);
-	dlb_thin_free(k);
+	dlb_low_rank_free(k);
 	dlb_hops_free(k->hops);
 	free(k->triangle);
 	free(k->factor_work);
@@ -133,7 +133,7 @@ static void check_dense(struct dlb_compressor *k)
 	for (int i = 0; i < k->n_addends; i++) {
 		const struct dlb_addend *a = &k->addend[i];
 
-		if ((k->thin_now && dlb_compress_rank(&k->choice, a)) || (a->factor && takes_triangles(k)))
+		if ((k->low_rank_now && dlb_compress_rank(&k->choice, a)) || (a->factor && takes_triangles(k)))
 			continue;
 		if (!dlb_all_finite(a->x, a->rows * a->cols))
 			dlb_compressor_note(k, k->not_finite, i);
@@ -158,7 +158,7 @@ void dlb_compressor_start(struct dlb_compressor *k, int64_t step)
 	k->verdict = (struct dlb_verdict){ .rank = -1 };
 	k->step = step;
 	k->hops_due = false;
-	k->thin_now = k->n_thin && step >= k->choice.start;
+	k->low_rank_now = k->n_low_rank && step >= k->choice.start;
 	k->phase = DLB_PHASE_DONE;
 	if (k->member < 0 || k->ranks.n < 2)
 		return;
@@ -167,13 +167,13 @@ void dlb_compressor_start(struct dlb_compressor *k, int64_t step)
 	count_dense(k);
 	check_dense(k);
 	dlb_triangles_check(k);
-	if (k->thin_now)
-		dlb_thin_project(k);
+	if (k->low_rank_now)
+		dlb_low_rank_project(k);
 	send(k, &k->dense);
 	send(k, &k->flags);
-	if (k->thin_now)
+	if (k->low_rank_now)
 		send(k, &k->p);
-	else if (k->n_thin)
+	else if (k->n_low_rank)
 		send(k, &k->warm);
 	if (k->choice.how == DLB_COMPRESS_CHOLESKY && k->n_triangles) {
 		dlb_triangles_load(k);
@@ -206,15 +206,15 @@ static void second(struct dlb_compressor *k)
 		return;
 	}
 	dlb_fused_unload(&k->dense);
-	if (k->thin_now) {
+	if (k->low_rank_now) {
 		dlb_fused_unload(&k->p);
-		dlb_thin_back(k);
+		dlb_low_rank_back(k);
 		if (k->verdict.not_finite) {
 			k->phase = DLB_PHASE_DONE;
 			return;
 		}
 		send(k, &k->q);
-	} else if (k->n_thin) {
+	} else if (k->n_low_rank) {
 		dlb_fused_unload(&k->warm);
 	}
 	if (!k->n_triangles)
@@ -232,9 +232,9 @@ static void second(struct dlb_compressor *k)
 static void third(struct dlb_compressor *k)
 {
 	k->phase = DLB_PHASE_DONE;
-	if (k->thin_now) {
+	if (k->low_rank_now) {
 		dlb_fused_unload(&k->q);
-		dlb_thin_restore(k);
+		dlb_low_rank_restore(k);
 	}
 	if (k->n_triangles && k->verdict.n_asymmetric) {
 		dlb_fused_unload(&k->whole);

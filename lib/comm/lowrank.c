@@ -14,29 +14,29 @@ struct dlb_kept *dlb_kept_new(void)
 void dlb_kept_free(struct dlb_kept *k)
 {
 	for (int i = 0; k && i < k->n; i++) {
-		free(k->thin[i]->error);
-		free(k->thin[i]->basis);
-		free(k->thin[i]->next);
-		free(k->thin[i]->seen);
-		free(k->thin[i]);
+		free(k->low_rank[i]->error);
+		free(k->low_rank[i]->basis);
+		free(k->low_rank[i]->next);
+		free(k->low_rank[i]->seen);
+		free(k->low_rank[i]);
 	}
 	if (k)
-		free(k->thin);
+		free(k->low_rank);
 	free(k);
 }
 
-struct dlb_kept_thin *dlb_kept_of(struct dlb_kept *k, const struct dlb_compress_choice *c, const struct dlb_addend *a, int most)
+struct dlb_low_rank_state *dlb_low_rank_state_of(struct dlb_kept *k, const struct dlb_compress_choice *c, const struct dlb_addend *a, int most)
 {
 	const int64_t p = dlb_compress_p_length(c, a), q = dlb_compress_q_length(c, a);
 	const bool adapts = c->how == DLB_COMPRESS_CHOLESKY;
 	size_t back = (size_t)(most * dlb_skinny_stride(q));
-	struct dlb_kept_thin *t;
+	struct dlb_low_rank_state *t;
 
 	for (int i = 0; i < k->n; i++)
-		if (k->thin[i]->id == a->id)
-			return k->thin[i];
+		if (k->low_rank[i]->id == a->id)
+			return k->low_rank[i];
 	t = dlb_xcalloc(1, sizeof *t);
-	*t = (struct dlb_kept_thin){ .id = a->id, .most = most, .adapts = adapts, .transposed = dlb_compress_transposed(c, a), .rows = a->rows, .cols = a->cols,
+	*t = (struct dlb_low_rank_state){ .id = a->id, .most = most, .adapts = adapts, .transposed = dlb_compress_transposed(c, a), .rows = a->rows, .cols = a->cols,
 				     .p_length = p, .q_length = q, .name = a->name };
 	t->error = dlb_xcalloc((size_t)(a->rows * a->cols), sizeof *t->error);
 	t->basis = dlb_xcalloc(back, sizeof *t->basis);
@@ -45,21 +45,21 @@ struct dlb_kept_thin *dlb_kept_of(struct dlb_kept *k, const struct dlb_compress_
 	dlb_lowrank_first_q(t->basis, q, most, (uint64_t)a->id);
 	if (adapts)
 		dlb_sketch_init(t);
-	DLB_GROW(k->thin, k->n, k->cap);
-	k->thin[k->n++] = t;
+	DLB_GROW(k->low_rank, k->n, k->cap);
+	k->low_rank[k->n++] = t;
 	return t;
 }
 
 bool dlb_kept_state(struct dlb_kept *k, int i, struct dlb_kept_state *s)
 {
-	struct dlb_kept_thin *t;
+	struct dlb_low_rank_state *t;
 	int at = 0;
 
-	while (at < k->n && i >= 2 + k->thin[at]->adapts)
-		i -= 2 + k->thin[at++]->adapts;
+	while (at < k->n && i >= 2 + k->low_rank[at]->adapts)
+		i -= 2 + k->low_rank[at++]->adapts;
 	if (at >= k->n)
 		return false;
-	t = k->thin[at];
+	t = k->low_rank[at];
 	if (i == 0)
 		*s = (struct dlb_kept_state){ t->name, "error", t->error, t->rows * t->cols, true, DLB_F32, false };
 	else if (i == 1)
@@ -71,7 +71,7 @@ bool dlb_kept_state(struct dlb_kept *k, int i, struct dlb_kept_state *s)
 
 bool dlb_kept_ranks(const struct dlb_kept *k, int i, struct dlb_ranks_seen *r)
 {
-	const struct dlb_kept_thin *t = i < k->n ? k->thin[i] : NULL;
+	const struct dlb_low_rank_state *t = i < k->n ? k->low_rank[i] : NULL;
 	int64_t all = 0, so_far = 0;
 
 	if (!t)
@@ -90,23 +90,23 @@ bool dlb_kept_ranks(const struct dlb_kept *k, int i, struct dlb_ranks_seen *r)
 	return true;
 }
 
-void dlb_thin_new(struct dlb_compressor *k)
+void dlb_low_rank_new(struct dlb_compressor *k)
 {
 	int64_t most = 0, transposed = 0;
 
-	k->thin = dlb_xcalloc((size_t)k->n_addends + 1, sizeof *k->thin);
+	k->low_rank = dlb_xcalloc((size_t)k->n_addends + 1, sizeof *k->low_rank);
 	for (int i = 0; i < k->n_addends; i++) {
 		const struct dlb_addend *a = &k->addend[i];
 		int r = dlb_compress_rank(&k->choice, a);
 		const int64_t p = dlb_compress_p_length(&k->choice, a), q = dlb_compress_q_length(&k->choice, a);
-		struct dlb_thin *t = &k->thin[k->n_thin];
+		struct dlb_low_rank *t = &k->low_rank[k->n_low_rank];
 		size_t back = (size_t)(r * dlb_skinny_stride(q));
 
 		if (!r)
 			continue;
-		k->n_thin++;
-		*t = (struct dlb_thin){ .addend = i, .most = r, .width = r, .rank = r };
-		t->kept = dlb_kept_of(k->kept, &k->choice, a, r);
+		k->n_low_rank++;
+		*t = (struct dlb_low_rank){ .addend = i, .most = r, .width = r, .rank = r };
+		t->kept = dlb_low_rank_state_of(k->kept, &k->choice, a, r);
 		t->mine = k->choice.local_error ? dlb_xcalloc(back, sizeof *t->mine) : NULL;
 		t->p = dlb_xcalloc((size_t)(p * r), sizeof *t->p);
 		t->q = dlb_xcalloc((size_t)(q * r), sizeof *t->q);
@@ -122,25 +122,25 @@ void dlb_thin_new(struct dlb_compressor *k)
 	k->transposed = dlb_xcalloc((size_t)transposed + 1, sizeof *k->transposed);
 }
 
-void dlb_thin_free(struct dlb_compressor *k)
+void dlb_low_rank_free(struct dlb_compressor *k)
 {
-	for (int i = 0; i < k->n_thin; i++) {
-		free(k->thin[i].mine);
-		free(k->thin[i].p);
-		free(k->thin[i].q);
+	for (int i = 0; i < k->n_low_rank; i++) {
+		free(k->low_rank[i].mine);
+		free(k->low_rank[i].p);
+		free(k->low_rank[i].q);
 	}
-	free(k->thin);
+	free(k->low_rank);
 	free(k->work);
 	free(k->transposed);
 }
 
-/* Part i of P, of Q, is of thin tensor i. */
+/* Part i of P, of Q, is of low-rank tensor i. */
 static void resize(const struct dlb_compressor *k, struct dlb_fused *f, bool back)
 {
 	bool other = false;
 
-	for (int i = 0; i < k->n_thin; i++) {
-		const struct dlb_thin *t = &k->thin[i];
+	for (int i = 0; i < k->n_low_rank; i++) {
+		const struct dlb_low_rank *t = &k->low_rank[i];
 		int64_t n = back ? t->kept->q_length * t->rank : t->kept->p_length * t->width;
 
 		other |= f->part[i].n != n;
@@ -172,7 +172,7 @@ static void from_rows(const float *by_row, int64_t n, int r, float *padded)
 }
 
 /* x += error, P = x basis */
-static void sketch(const struct dlb_compressor *k, struct dlb_thin *t, const struct dlb_addend *a)
+static void sketch(const struct dlb_compressor *k, struct dlb_low_rank *t, const struct dlb_addend *a)
 {
 	const struct dlb_skinny *s = dlb_skinny();
 	float *w = k->transposed, *pt = w + t->width * a->rows;
@@ -188,7 +188,7 @@ static void sketch(const struct dlb_compressor *k, struct dlb_thin *t, const str
 }
 
 /* next = Q^T of x in the basis P */
-static void coefficients(const struct dlb_compressor *k, struct dlb_thin *t, const struct dlb_addend *a)
+static void coefficients(const struct dlb_compressor *k, struct dlb_low_rank *t, const struct dlb_addend *a)
 {
 	const struct dlb_skinny *s = dlb_skinny();
 	float *w = k->transposed, *pt = w + t->rank * a->rows;
@@ -203,7 +203,7 @@ static void coefficients(const struct dlb_compressor *k, struct dlb_thin *t, con
 }
 
 /* x = what P and qt stand for, error (NULL: none) what it was, less share of that */
-static void restore(const struct dlb_compressor *k, struct dlb_thin *t, const struct dlb_addend *a, float *error, const float *qt, float share)
+static void restore(const struct dlb_compressor *k, struct dlb_low_rank *t, const struct dlb_addend *a, float *error, const float *qt, float share)
 {
 	const struct dlb_skinny *s = dlb_skinny();
 	float *w = k->transposed, *pt = w + t->rank * a->rows;
@@ -217,10 +217,10 @@ static void restore(const struct dlb_compressor *k, struct dlb_thin *t, const st
 	s->restore(a->rows, a->cols, t->rank, a->x, error, w, pt, share);
 }
 
-void dlb_thin_project(struct dlb_compressor *k)
+void dlb_low_rank_project(struct dlb_compressor *k)
 {
-	for (int i = 0; i < k->n_thin; i++) {
-		struct dlb_thin *t = &k->thin[i];
+	for (int i = 0; i < k->n_low_rank; i++) {
+		struct dlb_low_rank *t = &k->low_rank[i];
 		const struct dlb_addend *a = &k->addend[t->addend];
 
 		t->width = t->kept->adapts ? (int)t->kept->width : t->most;
@@ -232,7 +232,7 @@ void dlb_thin_project(struct dlb_compressor *k)
 }
 
 /* Between (rank, stride) in memory and (rank, cols) on the wire. */
-static void repack(const struct dlb_thin *t, float *padded, bool out)
+static void repack(const struct dlb_low_rank *t, float *padded, bool out)
 {
 	const int64_t cols = t->kept->q_length, stride = dlb_skinny_stride(cols);
 
@@ -244,7 +244,7 @@ static void repack(const struct dlb_thin *t, float *padded, bool out)
 }
 
 /* The sum of P becomes a basis of t->rank columns; -1: it is not finite. */
-static int find_basis(struct dlb_compressor *k, struct dlb_thin *t)
+static int find_basis(struct dlb_compressor *k, struct dlb_low_rank *t)
 {
 	const struct dlb_addend *a = &k->addend[t->addend];
 	uint64_t key = dlb_lowrank_key((uint64_t)a->id, (uint64_t)k->step);
@@ -252,10 +252,10 @@ static int find_basis(struct dlb_compressor *k, struct dlb_thin *t)
 	return t->kept->adapts ? dlb_sketch_basis(k, t) : dlb_orthonormal_f32(t->p, t->kept->p_length, t->rank, key, k->work, NULL);
 }
 
-void dlb_thin_back(struct dlb_compressor *k)
+void dlb_low_rank_back(struct dlb_compressor *k)
 {
-	for (int i = 0; i < k->n_thin; i++) {
-		struct dlb_thin *t = &k->thin[i];
+	for (int i = 0; i < k->n_low_rank; i++) {
+		struct dlb_low_rank *t = &k->low_rank[i];
 		const struct dlb_addend *a = &k->addend[t->addend];
 
 		if (find_basis(k, t) < 0) {
@@ -275,21 +275,21 @@ void dlb_thin_back(struct dlb_compressor *k)
 
 static bool sums_are_finite(struct dlb_compressor *k)
 {
-	for (int i = 0; i < k->n_thin; i++)
-		if (!dlb_all_finite(k->thin[i].q, k->thin[i].kept->q_length * k->thin[i].rank)) {
-			k->verdict.not_finite = k->addend[k->thin[i].addend].name;
+	for (int i = 0; i < k->n_low_rank; i++)
+		if (!dlb_all_finite(k->low_rank[i].q, k->low_rank[i].kept->q_length * k->low_rank[i].rank)) {
+			k->verdict.not_finite = k->addend[k->low_rank[i].addend].name;
 			k->verdict.rank = -1;
 			return false;
 		}
 	return true;
 }
 
-void dlb_thin_restore(struct dlb_compressor *k)
+void dlb_low_rank_restore(struct dlb_compressor *k)
 {
 	if (!sums_are_finite(k))
 		return;
-	for (int i = 0; i < k->n_thin; i++) {
-		struct dlb_thin *t = &k->thin[i];
+	for (int i = 0; i < k->n_low_rank; i++) {
+		struct dlb_low_rank *t = &k->low_rank[i];
 		const struct dlb_addend *a = &k->addend[t->addend];
 		float *last = t->kept->basis;
 

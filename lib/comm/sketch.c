@@ -45,7 +45,7 @@ static double length_of(const float *row, int64_t n)
 	return sqrt(square);
 }
 
-void dlb_sketch_init(struct dlb_kept_thin *t)
+void dlb_sketch_init(struct dlb_low_rank_state *t)
 {
 	const int64_t stride = dlb_skinny_stride(t->q_length);
 
@@ -54,7 +54,7 @@ void dlb_sketch_init(struct dlb_kept_thin *t)
 		normalise(t->basis + r * stride, t->q_length, length_of(t->basis + r * stride, t->q_length));
 }
 
-int dlb_sketch_basis(const struct dlb_compressor *k, struct dlb_thin *t)
+int dlb_sketch_basis(const struct dlb_compressor *k, struct dlb_low_rank *t)
 {
 	const uint64_t key = dlb_lowrank_key((uint64_t)t->kept->id, (uint64_t)k->step);
 
@@ -62,7 +62,7 @@ int dlb_sketch_basis(const struct dlb_compressor *k, struct dlb_thin *t)
 	return t->rank;
 }
 
-void dlb_sketch_shift_q(const struct dlb_compressor *k, struct dlb_thin *t)
+void dlb_sketch_shift_q(const struct dlb_compressor *k, struct dlb_low_rank *t)
 {
 	const int64_t cols = t->kept->q_length, stride = dlb_skinny_stride(cols);
 
@@ -79,7 +79,7 @@ void dlb_sketch_shift_q(const struct dlb_compressor *k, struct dlb_thin *t)
 	}
 }
 
-void dlb_sketch_unshift_q(const struct dlb_compressor *k, struct dlb_thin *t)
+void dlb_sketch_unshift_q(const struct dlb_compressor *k, struct dlb_low_rank *t)
 {
 	const int64_t cols = t->kept->q_length;
 
@@ -92,7 +92,7 @@ void dlb_sketch_unshift_q(const struct dlb_compressor *k, struct dlb_thin *t)
 }
 
 /* A column that nothing is known of. */
-static void draw(const struct dlb_compressor *k, const struct dlb_kept_thin *t, int r, float *row)
+static void draw(const struct dlb_compressor *k, const struct dlb_low_rank_state *t, int r, float *row)
 {
 	double *x = dlb_xmalloc((size_t)t->q_length * sizeof *x);
 
@@ -103,9 +103,9 @@ static void draw(const struct dlb_compressor *k, const struct dlb_kept_thin *t, 
 	free(x);
 }
 
-void dlb_sketch_next(const struct dlb_compressor *k, struct dlb_thin *t)
+void dlb_sketch_next(const struct dlb_compressor *k, struct dlb_low_rank *t)
 {
-	struct dlb_kept_thin *kept = t->kept;
+	struct dlb_low_rank_state *kept = t->kept;
 	const int64_t stride = dlb_skinny_stride(kept->q_length);
 	const int more = t->rank + 1 + t->rank / 8, width = more < kept->most ? more : kept->most;
 
