@@ -143,33 +143,33 @@ void dlb_compress_settle(struct dlb_compress_choice *c, int64_t last)
 		c->start = last != INT64_MAX && last / 10 > USUAL_START ? last / 10 : USUAL_START;
 }
 
-bool dlb_compress_transposed(const struct dlb_compress_choice *c, const struct dlb_addend *a)
+bool dlb_compress_transposed(const struct dlb_compress_choice *c, const struct dlb_sum_tensor *a)
 {
 	return c->how == DLB_COMPRESS_CHOLESKY && a->rows > a->cols;
 }
 
-int64_t dlb_compress_p_length(const struct dlb_compress_choice *c, const struct dlb_addend *a)
+int64_t dlb_compress_p_length(const struct dlb_compress_choice *c, const struct dlb_sum_tensor *a)
 {
 	return dlb_compress_transposed(c, a) ? a->cols : a->rows;
 }
 
-int64_t dlb_compress_q_length(const struct dlb_compress_choice *c, const struct dlb_addend *a)
+int64_t dlb_compress_q_length(const struct dlb_compress_choice *c, const struct dlb_sum_tensor *a)
 {
 	return dlb_compress_transposed(c, a) ? a->rows : a->cols;
 }
 
-int64_t dlb_compress_column_bytes(const struct dlb_compress_choice *c, const struct dlb_addend *a)
+int64_t dlb_compress_column_bytes(const struct dlb_compress_choice *c, const struct dlb_sum_tensor *a)
 {
 	return dlb_compress_p_length(c, a) * (int64_t)dlb_wire_bytes(c->p_wire, DLB_F32) +
 		dlb_compress_q_length(c, a) * (int64_t)dlb_wire_bytes(c->q_wire, DLB_F32);
 }
 
-static int64_t dense_bytes_of(const struct dlb_addend *a)
+static int64_t dense_bytes_of(const struct dlb_sum_tensor *a)
 {
 	return a->rows * a->cols * (int64_t)dlb_wire_bytes(DLB_WIRE_PLAIN, DLB_F32);
 }
 
-int dlb_compress_budget(const struct dlb_compress_choice *c, const struct dlb_addend *a, int n)
+int dlb_compress_budget(const struct dlb_compress_choice *c, const struct dlb_sum_tensor *a, int n)
 {
 	struct dlb_compress_choice with = *c;
 
@@ -188,7 +188,7 @@ int dlb_compress_budget(const struct dlb_compress_choice *c, const struct dlb_ad
 	return with.rank;
 }
 
-int dlb_compress_rank(const struct dlb_compress_choice *c, const struct dlb_addend *a)
+int dlb_compress_rank(const struct dlb_compress_choice *c, const struct dlb_sum_tensor *a)
 {
 	int64_t least = a->rows < a->cols ? a->rows : a->cols, dense = dense_bytes_of(a), column = dlb_compress_column_bytes(c, a), rank = c->rank;
 
@@ -204,7 +204,7 @@ int dlb_compress_rank(const struct dlb_compress_choice *c, const struct dlb_adde
 	return rank < 1 || least <= rank || dense < LEAST_RATE * rank * column ? 0 : (int)rank;
 }
 
-enum dlb_traffic_class dlb_traffic_class_of(const struct dlb_compress_choice *c, const struct dlb_addend *a)
+enum dlb_traffic_class dlb_traffic_class_of(const struct dlb_compress_choice *c, const struct dlb_sum_tensor *a)
 {
 	int rank = c->how == DLB_COMPRESS_LOWRANK ? c->rank : USUAL_RANK;
 
@@ -225,7 +225,7 @@ int64_t dlb_factor_words(const struct dlb_compress_choice *c, int64_t n)
 
 /* Largest first, each to whom has least so far; ties to the lower id, the lower owner. Ids, not places in the list,
  * break ties, so that the order of the list does not count. */
-void dlb_factor_owners(const struct dlb_addend *a, int n, int n_owners, int *owner)
+void dlb_factor_owners(const struct dlb_sum_tensor *a, int n, int n_owners, int *owner)
 {
 	int64_t *load = dlb_xcalloc((size_t)n_owners, sizeof *load);
 
@@ -260,7 +260,7 @@ static double half_ring(const struct dlb_ranks *r, int member, int chunk, double
 }
 
 void dlb_compress_bytes(const struct dlb_compress_choice *c, const struct dlb_allreduce *how, const struct dlb_ranks *r, int member,
-			const struct dlb_addend *a, int n, double bytes[DLB_N_TRAFFIC], double dense_bytes[DLB_N_TRAFFIC])
+			const struct dlb_sum_tensor *a, int n, double bytes[DLB_N_TRAFFIC], double dense_bytes[DLB_N_TRAFFIC])
 {
 	int *owner = dlb_xcalloc((size_t)n + 1, sizeof *owner);
 
@@ -294,14 +294,14 @@ void dlb_compress_bytes(const struct dlb_compress_choice *c, const struct dlb_al
 	free(owner);
 }
 
-int64_t dlb_transposed_words(const struct dlb_addend *a, int rank)
+int64_t dlb_transposed_words(const struct dlb_sum_tensor *a, int rank)
 {
 	return rank * (a->rows + dlb_skinny_stride(a->cols));
 }
 
 /* Of one that travels as P and Q: the error, two bases, P and Q by themselves and as they travel; and the whole, for as
  * long as it is dense. */
-static int64_t low_rank_words(const struct dlb_compress_choice *c, const struct dlb_addend *a, int rank)
+static int64_t low_rank_words(const struct dlb_compress_choice *c, const struct dlb_sum_tensor *a, int rank)
 {
 	int64_t bases = rank * dlb_skinny_stride(dlb_compress_q_length(c, a)) * (c->local_error ? 3 : 2);
 
@@ -309,14 +309,14 @@ static int64_t low_rank_words(const struct dlb_compress_choice *c, const struct 
 }
 
 /* Of a factor: as it travels whole, and as its triangle there and back. */
-static int64_t factor_words(const struct dlb_compress_choice *c, const struct dlb_addend *a)
+static int64_t factor_words(const struct dlb_compress_choice *c, const struct dlb_sum_tensor *a)
 {
 	int64_t triangle = dlb_rfp_count((int)a->rows);
 
 	return a->rows * a->cols + (c->how == DLB_COMPRESS_PER_HOP ? 3 * triangle + 2 : triangle + dlb_factor_words(c, a->rows));
 }
 
-double dlb_compress_memory_bytes(const struct dlb_compress_choice *c, int n_ranks, const struct dlb_addend *a, int n)
+double dlb_compress_memory_bytes(const struct dlb_compress_choice *c, int n_ranks, const struct dlb_sum_tensor *a, int n)
 {
 	int64_t words = 4 * (int64_t)n_ranks, basis = 0, transposed = 0, triangle = 0, matrix = 0;	/* flags, here and as they travel */
 

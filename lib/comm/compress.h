@@ -51,7 +51,7 @@ void dlb_compress_settle(struct dlb_compress_choice *c, int64_t last);
 enum dlb_traffic_class { DLB_TRAFFIC_FACTOR, DLB_TRAFFIC_GRADIENT, DLB_TRAFFIC_SMALL, DLB_N_TRAFFIC };
 extern const char *const dlb_traffic_names[DLB_N_TRAFFIC];
 /* One tensor: a gradient as (first dimension, all others), or a factor. */
-struct dlb_addend {
+struct dlb_sum_tensor {
 	float *x;			/* row-major, borrowed; summed in place */
 	int64_t rows, cols;
 	int id;				/* the same on all ranks, and whatever else travels */
@@ -61,41 +61,41 @@ struct dlb_addend {
 	bool as_factor;			/* x is to have what comes back from the owner as it comes, not the sum that it stands for: L of the
 					 * reversed matrix with damping, RFP (tensor/spd.h). dlb_compressor_factored tells whether it has */
 };
-enum dlb_traffic_class dlb_traffic_class_of(const struct dlb_compress_choice *c, const struct dlb_addend *a);
+enum dlb_traffic_class dlb_traffic_class_of(const struct dlb_compress_choice *c, const struct dlb_sum_tensor *a);
 /* Greatest rank with which `a` travels; 0: dense (small, or that rank would save less than half of the bytes). */
-int dlb_compress_rank(const struct dlb_compress_choice *c, const struct dlb_addend *a);
+int dlb_compress_rank(const struct dlb_compress_choice *c, const struct dlb_sum_tensor *a);
 /* cholesky: one of more rows than columns travels as its transpose does, so that P, which has to be exact, is the shorter one. */
-bool dlb_compress_transposed(const struct dlb_compress_choice *c, const struct dlb_addend *a);
-int64_t dlb_compress_p_length(const struct dlb_compress_choice *c, const struct dlb_addend *a);	/* of a column */
-int64_t dlb_compress_q_length(const struct dlb_compress_choice *c, const struct dlb_addend *a);
+bool dlb_compress_transposed(const struct dlb_compress_choice *c, const struct dlb_sum_tensor *a);
+int64_t dlb_compress_p_length(const struct dlb_compress_choice *c, const struct dlb_sum_tensor *a);	/* of a column */
+int64_t dlb_compress_q_length(const struct dlb_compress_choice *c, const struct dlb_sum_tensor *a);
 /* Floats of P and Q of a tensor that travels as its transpose, in the layout that the passes over it read. */
-int64_t dlb_transposed_words(const struct dlb_addend *a, int rank);
+int64_t dlb_transposed_words(const struct dlb_sum_tensor *a, int rank);
 /* cholesky: the greatest rank for all n gradients with which they travel, those too that stay dense, in a 21st of their dense bytes; 1 where
  * none is low enough. One rank, not one share of the bytes: an error left by a tensor of few rows costs as much as another's. */
-int dlb_compress_budget(const struct dlb_compress_choice *c, const struct dlb_addend *a, int n);
+int dlb_compress_budget(const struct dlb_compress_choice *c, const struct dlb_sum_tensor *a, int n);
 /* Bytes of one column of P and of Q together. */
-int64_t dlb_compress_column_bytes(const struct dlb_compress_choice *c, const struct dlb_addend *a);
+int64_t dlb_compress_column_bytes(const struct dlb_compress_choice *c, const struct dlb_sum_tensor *a);
 /* Floats in which the Cholesky factor of a factor of order n comes back from its owner. */
 int64_t dlb_factor_words(const struct dlb_compress_choice *c, int64_t n);
-/* owner[i] of the n_owners for each factor; -1: addend i is none. */
-void dlb_factor_owners(const struct dlb_addend *a, int n, int n_owners, int *owner);
+/* owner[i] of the n_owners for each factor; -1: tensor i is none. */
+void dlb_factor_owners(const struct dlb_sum_tensor *a, int n, int n_owners, int *owner);
 /* Bytes that `member` sends of each class for these tensors once compressed (bytes), and dense. */
 void dlb_compress_bytes(const struct dlb_compress_choice *c, const struct dlb_allreduce *how, const struct dlb_ranks *r, int member,
-			const struct dlb_addend *a, int n, double bytes[DLB_N_TRAFFIC], double dense_bytes[DLB_N_TRAFFIC]);
+			const struct dlb_sum_tensor *a, int n, double bytes[DLB_N_TRAFFIC], double dense_bytes[DLB_N_TRAFFIC]);
 
 /* Bytes that a compressor of these tensors takes on each of n_ranks: what is kept from step to step, and its buffers. */
-double dlb_compress_memory_bytes(const struct dlb_compress_choice *c, int n_ranks, const struct dlb_addend *a, int n);
+double dlb_compress_memory_bytes(const struct dlb_compress_choice *c, int n_ranks, const struct dlb_sum_tensor *a, int n);
 
 /* And beside them, what every rank says of its own. */
 double dlb_compress_flag_bytes(const struct dlb_allreduce *how, const struct dlb_ranks *r, int member);
 
-/* What compression keeps from step to step, by addend's id; compressors that take turns (full batches, the epoch's short
+/* What compression keeps from step to step, by tensor's id; compressors that take turns (full batches, the epoch's short
  * last one) share one. A checkpoint holds it: an error is of one rank alone, and their sum is what counts; a basis is
  * the same on all. */
 struct dlb_kept;
 struct dlb_kept *dlb_kept_new(void);
 void dlb_kept_free(struct dlb_kept *k);
-/* name: the addend's; f32 or f64. needed: without it no checkpoint is gone on with. */
+/* name: the tensor's; f32 or f64. needed: without it no checkpoint is gone on with. */
 struct dlb_kept_state { const char *name, *what; void *p; int64_t n; bool summed; enum dlb_dtype dtype; bool needed; };
 bool dlb_kept_state(struct dlb_kept *k, int i, struct dlb_kept_state *s);	/* i from 0; false: no more */
 
@@ -103,8 +103,8 @@ struct dlb_compressor_desc {
 	struct dlb_compress_choice choice;
 	const struct dlb_allreduce *how;
 	struct dlb_ranks ranks;			/* its arrays are borrowed during the call */
-	const struct dlb_addend *addend;	/* copied; x is borrowed for good */
-	int n_addends;
+	const struct dlb_sum_tensor *tensor;	/* copied; x is borrowed for good */
+	int n_tensors;
 	int tag;				/* and the DLB_COMPRESSOR_TAGS - 1 after it */
 	struct dlb_kept *kept;			/* borrowed: outlives the compressor */
 };
@@ -122,7 +122,7 @@ struct dlb_verdict {
 	int n_hops_failed;			/* per-hop: factors that travelled as the sum, here */
 };
 const struct dlb_verdict *dlb_compressor_verdict(const struct dlb_compressor *k);
-/* Whether the last step left addend i as its factor. */
+/* Whether the last step left tensor i as its factor. */
 bool dlb_compressor_factored(const struct dlb_compressor *k, int i);
 /* 0, or -1 with a line that names tensor and rank. */
 int dlb_verdict_error(const struct dlb_verdict *v, struct dlb_error *err);

@@ -22,12 +22,12 @@ bool dlb_all_finite(const float *x, int64_t n)
 	return !bad;
 }
 
-void dlb_compressor_note(struct dlb_compressor *k, float *flags, int addend)
+void dlb_compressor_note(struct dlb_compressor *k, float *flags, int tensor)
 {
 	float *own = &flags[k->member];
 
-	if (*own == 0.0f || *own > (float)(addend + 1))
-		*own = (float)(addend + 1);
+	if (*own == 0.0f || *own > (float)(tensor + 1))
+		*own = (float)(tensor + 1);
 }
 
 static int *copied(const int *x, int n)
@@ -48,8 +48,8 @@ static int ready(struct dlb_compressor *k, struct dlb_error *err)
 {
 	enum dlb_wire dense = k->choice.how == DLB_COMPRESS_BF16 ? DLB_WIRE_BF16 : DLB_WIRE_PLAIN;
 
-	for (int i = 0; i < k->n_addends; i++) {
-		const struct dlb_addend *a = &k->addend[i];
+	for (int i = 0; i < k->n_tensors; i++) {
+		const struct dlb_sum_tensor *a = &k->tensor[i];
 
 		if (!dlb_compress_rank(&k->choice, a) && !(a->factor && takes_triangles(k)))
 			dlb_fused_add(&k->dense, a->x, a->rows * a->cols, -1, dlb_traffic_class_of(&k->choice, a));
@@ -86,9 +86,9 @@ int dlb_compressor_new(struct dlb_compressor **out, struct dlb_comm *c, const st
 	k->group_ = d->ranks.group ? copied(d->ranks.group, d->ranks.n) : NULL;
 	k->ranks = (struct dlb_ranks){ .n = d->ranks.n, .rank = k->rank_, .group = k->group_ };
 	k->member = dlb_ranks_member(&k->ranks, dlb_comm_rank(c));
-	k->n_addends = d->n_addends;
-	k->addend = dlb_xcalloc((size_t)d->n_addends + 1, sizeof *k->addend);
-	memcpy(k->addend, d->addend, (size_t)d->n_addends * sizeof *k->addend);
+	k->n_tensors = d->n_tensors;
+	k->tensor = dlb_xcalloc((size_t)d->n_tensors + 1, sizeof *k->tensor);
+	memcpy(k->tensor, d->tensor, (size_t)d->n_tensors * sizeof *k->tensor);
 	k->not_finite = dlb_xcalloc(2 * (size_t)k->ranks.n + 2, sizeof *k->not_finite);
 	k->asymmetric = k->not_finite + k->ranks.n;
 	if (k->member >= 0 && ready(k, err)) {
@@ -115,7 +115,7 @@ void dlb_compressor_free(struct dlb_compressor *k)
 	free(k->triangle);
 	free(k->factor_work);
 	free(k->not_finite);
-	free(k->addend);
+	free(k->tensor);
 	free(k->rank_);
 	free(k->group_);
 	free(k);
@@ -130,8 +130,8 @@ static void send(struct dlb_compressor *k, struct dlb_fused *f)
 /* Addends that travel dense in this step. */
 static void check_dense(struct dlb_compressor *k)
 {
-	for (int i = 0; i < k->n_addends; i++) {
-		const struct dlb_addend *a = &k->addend[i];
+	for (int i = 0; i < k->n_tensors; i++) {
+		const struct dlb_sum_tensor *a = &k->tensor[i];
 
 		if ((k->low_rank_now && dlb_compress_rank(&k->choice, a)) || (a->factor && takes_triangles(k)))
 			continue;
@@ -142,8 +142,8 @@ static void check_dense(struct dlb_compressor *k)
 
 static void count_dense(struct dlb_compressor *k)
 {
-	for (int i = 0; i < k->n_addends; i++) {
-		const struct dlb_addend *a = &k->addend[i];
+	for (int i = 0; i < k->n_tensors; i++) {
+		const struct dlb_sum_tensor *a = &k->tensor[i];
 
 		k->traffic.dense_bytes[dlb_traffic_class_of(&k->choice, a)] +=
 			(double)dlb_allreduce_bytes(k->how, &k->ranks, k->member, a->rows * a->cols, NULL, sizeof(float), NULL);
@@ -189,8 +189,8 @@ static bool all_finite(struct dlb_compressor *k)
 	for (int m = 0; m < k->ranks.n; m++) {
 		int bad = (int)k->not_finite[m], off = (int)k->asymmetric[m];
 
-		if (bad > 0 && bad <= k->n_addends && !k->verdict.not_finite) {
-			k->verdict.not_finite = k->addend[bad - 1].name;
+		if (bad > 0 && bad <= k->n_tensors && !k->verdict.not_finite) {
+			k->verdict.not_finite = k->tensor[bad - 1].name;
 			k->verdict.rank = k->ranks.rank[m];
 		}
 		k->verdict.n_asymmetric += off > 0;

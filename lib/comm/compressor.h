@@ -50,10 +50,10 @@ struct dlb_low_rank_state {			/* what is kept of one */
 };
 struct dlb_kept { struct dlb_low_rank_state **low_rank; int n, cap; };
 /* Made when first asked for. */
-struct dlb_low_rank_state *dlb_low_rank_state_of(struct dlb_kept *k, const struct dlb_compress_choice *c, const struct dlb_addend *a, int most);
+struct dlb_low_rank_state *dlb_low_rank_state_of(struct dlb_kept *k, const struct dlb_compress_choice *c, const struct dlb_sum_tensor *a, int most);
 
 struct dlb_low_rank {			/* a gradient that travels as P and Q */
-	int addend, most;
+	int tensor, most;
 	int width, rank;		/* of this step: columns of P on the wire, of Q; at most `most` */
 	int shift[DLB_MOST_RANK];	/* Q's columns travel times two to these, in few bits */
 	double length[DLB_MOST_RANK];	/* of P's columns beyond those before them */
@@ -61,15 +61,15 @@ struct dlb_low_rank {			/* a gradient that travels as P and Q */
 	float *mine;			/* local errors: this rank's own Q^T; else NULL */
 	float *p, *q;			/* what travels: (p_length, rank), and (rank, q_length) without padding */
 };
-struct dlb_triangle { int addend, owner; bool taken, factored; };
+struct dlb_triangle { int tensor, owner; bool taken, factored; };
 struct dlb_compressor {
 	struct dlb_comm *c;
 	struct dlb_compress_choice choice;
 	const struct dlb_allreduce *how;
 	struct dlb_ranks ranks; int *rank_, *group_;	/* copies that ranks points to */
 	int member, tag;
-	struct dlb_addend *addend; int n_addends;
-	/* [member] + 1 of the first addend there that is not finite; that is not symmetric */
+	struct dlb_sum_tensor *tensor; int n_tensors;
+	/* [member] + 1 of the first tensor there that is not finite; that is not symmetric */
 	float *not_finite, *asymmetric;
 	int64_t step;
 	enum { DLB_PHASE_DONE, DLB_PHASE_FIRST, DLB_PHASE_SECOND, DLB_PHASE_THIRD } phase;
@@ -112,5 +112,5 @@ struct dlb_hops *dlb_hops_new(struct dlb_compressor *k);
 void dlb_hops_free(struct dlb_hops *h);
 int dlb_hops_run(struct dlb_hops *h, struct dlb_compressor *k, struct dlb_error *err);
 bool dlb_all_finite(const float *x, int64_t n);
-void dlb_compressor_note(struct dlb_compressor *k, float *flags, int addend);
+void dlb_compressor_note(struct dlb_compressor *k, float *flags, int tensor);
 #endif

@@ -25,7 +25,7 @@ void dlb_kept_free(struct dlb_kept *k)
 	free(k);
 }
 
-struct dlb_low_rank_state *dlb_low_rank_state_of(struct dlb_kept *k, const struct dlb_compress_choice *c, const struct dlb_addend *a, int most)
+struct dlb_low_rank_state *dlb_low_rank_state_of(struct dlb_kept *k, const struct dlb_compress_choice *c, const struct dlb_sum_tensor *a, int most)
 {
 	const int64_t p = dlb_compress_p_length(c, a), q = dlb_compress_q_length(c, a);
 	const bool adapts = c->how == DLB_COMPRESS_CHOLESKY;
@@ -94,9 +94,9 @@ void dlb_low_rank_new(struct dlb_compressor *k)
 {
 	int64_t most = 0, transposed = 0;
 
-	k->low_rank = dlb_xcalloc((size_t)k->n_addends + 1, sizeof *k->low_rank);
-	for (int i = 0; i < k->n_addends; i++) {
-		const struct dlb_addend *a = &k->addend[i];
+	k->low_rank = dlb_xcalloc((size_t)k->n_tensors + 1, sizeof *k->low_rank);
+	for (int i = 0; i < k->n_tensors; i++) {
+		const struct dlb_sum_tensor *a = &k->tensor[i];
 		int r = dlb_compress_rank(&k->choice, a);
 		const int64_t p = dlb_compress_p_length(&k->choice, a), q = dlb_compress_q_length(&k->choice, a);
 		struct dlb_low_rank *t = &k->low_rank[k->n_low_rank];
@@ -105,7 +105,7 @@ void dlb_low_rank_new(struct dlb_compressor *k)
 		if (!r)
 			continue;
 		k->n_low_rank++;
-		*t = (struct dlb_low_rank){ .addend = i, .most = r, .width = r, .rank = r };
+		*t = (struct dlb_low_rank){ .tensor = i, .most = r, .width = r, .rank = r };
 		t->kept = dlb_low_rank_state_of(k->kept, &k->choice, a, r);
 		t->mine = k->choice.local_error ? dlb_xcalloc(back, sizeof *t->mine) : NULL;
 		t->p = dlb_xcalloc((size_t)(p * r), sizeof *t->p);
@@ -172,7 +172,7 @@ static void from_rows(const float *by_row, int64_t n, int r, float *padded)
 }
 
 /* x += error, P = x basis */
-static void sketch(const struct dlb_compressor *k, struct dlb_low_rank *t, const struct dlb_addend *a)
+static void sketch(const struct dlb_compressor *k, struct dlb_low_rank *t, const struct dlb_sum_tensor *a)
 {
 	const struct dlb_skinny *s = dlb_skinny();
 	float *w = k->transposed, *pt = w + t->width * a->rows;
@@ -188,7 +188,7 @@ static void sketch(const struct dlb_compressor *k, struct dlb_low_rank *t, const
 }
 
 /* next = Q^T of x in the basis P */
-static void coefficients(const struct dlb_compressor *k, struct dlb_low_rank *t, const struct dlb_addend *a)
+static void coefficients(const struct dlb_compressor *k, struct dlb_low_rank *t, const struct dlb_sum_tensor *a)
 {
 	const struct dlb_skinny *s = dlb_skinny();
 	float *w = k->transposed, *pt = w + t->rank * a->rows;
@@ -203,7 +203,7 @@ static void coefficients(const struct dlb_compressor *k, struct dlb_low_rank *t,
 }
 
 /* x = what P and qt stand for, error (NULL: none) what it was, less share of that */
-static void restore(const struct dlb_compressor *k, struct dlb_low_rank *t, const struct dlb_addend *a, float *error, const float *qt, float share)
+static void restore(const struct dlb_compressor *k, struct dlb_low_rank *t, const struct dlb_sum_tensor *a, float *error, const float *qt, float share)
 {
 	const struct dlb_skinny *s = dlb_skinny();
 	float *w = k->transposed, *pt = w + t->rank * a->rows;
@@ -221,12 +221,12 @@ void dlb_low_rank_project(struct dlb_compressor *k)
 {
 	for (int i = 0; i < k->n_low_rank; i++) {
 		struct dlb_low_rank *t = &k->low_rank[i];
-		const struct dlb_addend *a = &k->addend[t->addend];
+		const struct dlb_sum_tensor *a = &k->tensor[t->tensor];
 
 		t->width = t->kept->adapts ? (int)t->kept->width : t->most;
 		sketch(k, t, a);
 		if (!dlb_all_finite(t->p, t->kept->p_length * t->width))		/* as it is when any number of x is not */
-			dlb_compressor_note(k, k->not_finite, t->addend);
+			dlb_compressor_note(k, k->not_finite, t->tensor);
 	}
 	resize(k, &k->p, false);
 }
@@ -246,7 +246,7 @@ static void repack(const struct dlb_low_rank *t, float *padded, bool out)
 /* The sum of P becomes a basis of t->rank columns; -1: it is not finite. */
 static int find_basis(struct dlb_compressor *k, struct dlb_low_rank *t)
 {
-	const struct dlb_addend *a = &k->addend[t->addend];
+	const struct dlb_sum_tensor *a = &k->tensor[t->tensor];
 	uint64_t key = dlb_lowrank_key((uint64_t)a->id, (uint64_t)k->step);
 
 	return t->kept->adapts ? dlb_sketch_basis(k, t) : dlb_orthonormal_f32(t->p, t->kept->p_length, t->rank, key, k->work, NULL);
@@ -256,7 +256,7 @@ void dlb_low_rank_back(struct dlb_compressor *k)
 {
 	for (int i = 0; i < k->n_low_rank; i++) {
 		struct dlb_low_rank *t = &k->low_rank[i];
-		const struct dlb_addend *a = &k->addend[t->addend];
+		const struct dlb_sum_tensor *a = &k->tensor[t->tensor];
 
 		if (find_basis(k, t) < 0) {
 			k->verdict.not_finite = a->name;	/* finite on every rank, but not their sum */
@@ -277,7 +277,7 @@ static bool sums_are_finite(struct dlb_compressor *k)
 {
 	for (int i = 0; i < k->n_low_rank; i++)
 		if (!dlb_all_finite(k->low_rank[i].q, k->low_rank[i].kept->q_length * k->low_rank[i].rank)) {
-			k->verdict.not_finite = k->addend[k->low_rank[i].addend].name;
+			k->verdict.not_finite = k->tensor[k->low_rank[i].tensor].name;
 			k->verdict.rank = -1;
 			return false;
 		}
@@ -290,7 +290,7 @@ void dlb_low_rank_restore(struct dlb_compressor *k)
 		return;
 	for (int i = 0; i < k->n_low_rank; i++) {
 		struct dlb_low_rank *t = &k->low_rank[i];
-		const struct dlb_addend *a = &k->addend[t->addend];
+		const struct dlb_sum_tensor *a = &k->tensor[t->tensor];
 		float *last = t->kept->basis;
 
 		if (t->kept->adapts)

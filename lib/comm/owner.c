@@ -13,18 +13,18 @@ static const float asymmetry = 1e-5f;		/* of the largest number: beyond it a mat
 
 int dlb_triangles_new(struct dlb_compressor *k, struct dlb_error *err)
 {
-	int *owner = dlb_xcalloc((size_t)k->n_addends + 1, sizeof *owner);
+	int *owner = dlb_xcalloc((size_t)k->n_tensors + 1, sizeof *owner);
 	int64_t most = 0;
 
-	dlb_factor_owners(k->addend, k->n_addends, k->ranks.n, owner);
-	k->triangle = dlb_xcalloc((size_t)k->n_addends + 1, sizeof *k->triangle);
-	for (int i = 0; i < k->n_addends; i++) {
-		const struct dlb_addend *a = &k->addend[i];
+	dlb_factor_owners(k->tensor, k->n_tensors, k->ranks.n, owner);
+	k->triangle = dlb_xcalloc((size_t)k->n_tensors + 1, sizeof *k->triangle);
+	for (int i = 0; i < k->n_tensors; i++) {
+		const struct dlb_sum_tensor *a = &k->tensor[i];
 		int64_t count = dlb_rfp_count((int)a->rows);
 
 		if (!a->factor)
 			continue;
-		k->triangle[k->n_triangles++] = (struct dlb_triangle){ .addend = i, .owner = owner[i] };
+		k->triangle[k->n_triangles++] = (struct dlb_triangle){ .tensor = i, .owner = owner[i] };
 		dlb_fused_add(&k->scatter, NULL, count, owner[i], DLB_TRAFFIC_FACTOR);
 		dlb_fused_add(&k->third, NULL, count, owner[i], DLB_TRAFFIC_FACTOR);
 		dlb_fused_add(&k->gather, NULL, dlb_factor_words(&k->choice, a->rows), owner[i], DLB_TRAFFIC_FACTOR);
@@ -45,15 +45,15 @@ int dlb_triangles_new(struct dlb_compressor *k, struct dlb_error *err)
 void dlb_triangles_check(struct dlb_compressor *k)
 {
 	for (int i = 0; i < k->n_triangles; i++) {
-		const struct dlb_addend *a = &k->addend[k->triangle[i].addend];
+		const struct dlb_sum_tensor *a = &k->tensor[k->triangle[i].tensor];
 		float largest, off;
 		bool finite;
 
 		off = dlb_asymmetry((int)a->rows, a->x, &largest, &finite);
 		if (!finite)
-			dlb_compressor_note(k, k->not_finite, k->triangle[i].addend);
+			dlb_compressor_note(k, k->not_finite, k->triangle[i].tensor);
 		else if (off > asymmetry * largest)
-			dlb_compressor_note(k, k->asymmetric, k->triangle[i].addend);
+			dlb_compressor_note(k, k->asymmetric, k->triangle[i].tensor);
 	}
 }
 
@@ -67,7 +67,7 @@ static float *triangle_at(const struct dlb_compressor *k, const struct dlb_fused
 void dlb_triangles_load(struct dlb_compressor *k)
 {
 	for (int i = 0; i < k->n_triangles; i++) {
-		const struct dlb_addend *a = &k->addend[k->triangle[i].addend];
+		const struct dlb_sum_tensor *a = &k->tensor[k->triangle[i].tensor];
 
 		dlb_rfp_pack((int)a->rows, a->x, true, triangle_at(k, &k->scatter, i));
 	}
@@ -76,7 +76,7 @@ void dlb_triangles_load(struct dlb_compressor *k)
 void dlb_triangles_factor(struct dlb_compressor *k)
 {
 	for (int i = 0; i < k->n_triangles; i++) {
-		const struct dlb_addend *a = &k->addend[k->triangle[i].addend];
+		const struct dlb_sum_tensor *a = &k->tensor[k->triangle[i].tensor];
 		int64_t count = dlb_rfp_count((int)a->rows);
 		float *l = k->factor_work, *work = l + count, *out = triangle_at(k, &k->gather, i);
 		double added;
@@ -92,7 +92,7 @@ void dlb_triangles_factor(struct dlb_compressor *k)
 	}
 }
 
-static void undamp(const struct dlb_addend *a)
+static void undamp(const struct dlb_sum_tensor *a)
 {
 	for (int64_t i = 0; i < a->rows && a->damping != 0; i++)
 		a->x[i * a->rows + i] -= (float)a->damping;
@@ -101,7 +101,7 @@ static void undamp(const struct dlb_addend *a)
 bool dlb_compressor_factored(const struct dlb_compressor *k, int i)
 {
 	for (int t = 0; t < k->n_triangles; t++)
-		if (k->triangle[t].addend == i)
+		if (k->triangle[t].tensor == i)
 			return k->triangle[t].factored;
 	return false;
 }
@@ -111,7 +111,7 @@ bool dlb_triangles_restore(struct dlb_compressor *k)
 	bool more = false;
 
 	for (int i = 0; i < k->n_triangles; i++) {
-		const struct dlb_addend *a = &k->addend[k->triangle[i].addend];
+		const struct dlb_sum_tensor *a = &k->tensor[k->triangle[i].tensor];
 		const float *in = triangle_at(k, &k->gather, i);
 		float *l = k->factor_work;
 
@@ -138,7 +138,7 @@ bool dlb_triangles_restore(struct dlb_compressor *k)
 void dlb_triangles_take_sums(struct dlb_compressor *k)
 {
 	for (int i = 0; i < k->n_triangles; i++) {
-		const struct dlb_addend *a = &k->addend[k->triangle[i].addend];
+		const struct dlb_sum_tensor *a = &k->tensor[k->triangle[i].tensor];
 
 		if (!k->triangle[i].taken)
 			dlb_rfp_unpack((int)a->rows, triangle_at(k, &k->scatter, i), true, a->x);

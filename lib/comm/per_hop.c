@@ -9,7 +9,7 @@
 #include "util/mem.h"
 
 /* One matrix: its sum so far, and how that travels: a word (0: L; 1: the sum), then the triangle. */
-struct matrix { int addend, n; int64_t count; float *sum, *message; bool encoded; };
+struct matrix { int tensor, n; int64_t count; float *sum, *message; bool encoded; };
 struct dlb_hops {
 	struct matrix *matrix; int n_matrices;		/* in order of chunks */
 	int n_chunks;
@@ -22,23 +22,23 @@ struct dlb_hops {
 struct dlb_hops *dlb_hops_new(struct dlb_compressor *k)
 {
 	struct dlb_hops *h = dlb_xcalloc(1, sizeof *h);
-	int n = k->n_triangles, *chunk = dlb_xcalloc((size_t)k->n_addends + 1, sizeof *chunk);
+	int n = k->n_triangles, *chunk = dlb_xcalloc((size_t)k->n_tensors + 1, sizeof *chunk);
 	int64_t most = 0, sums = 0;
 	float *sum;
 
 	h->n_chunks = k->how->n_chunks(&k->ranks);
-	dlb_factor_owners(k->addend, k->n_addends, h->n_chunks, chunk);
+	dlb_factor_owners(k->tensor, k->n_tensors, h->n_chunks, chunk);
 	h->matrix = dlb_xcalloc((size_t)n + 1, sizeof *h->matrix);
 	h->first = dlb_xcalloc((size_t)h->n_chunks + 1, sizeof *h->first);
 	h->at = dlb_xcalloc((size_t)n + 1, sizeof *h->at);
 	for (int c = 0; c < h->n_chunks; c++) {
 		for (int i = 0; i < n; i++) {
-			const struct dlb_addend *a = &k->addend[k->triangle[i].addend];
+			const struct dlb_sum_tensor *a = &k->tensor[k->triangle[i].tensor];
 			struct matrix *m = &h->matrix[h->n_matrices];
 
-			if (chunk[k->triangle[i].addend] != c)
+			if (chunk[k->triangle[i].tensor] != c)
 				continue;
-			*m = (struct matrix){ .addend = k->triangle[i].addend, .n = (int)a->rows, .count = dlb_rfp_count((int)a->rows) };
+			*m = (struct matrix){ .tensor = k->triangle[i].tensor, .n = (int)a->rows, .count = dlb_rfp_count((int)a->rows) };
 			h->at[h->n_matrices + 1] = h->at[h->n_matrices] + 1 + m->count;
 			h->n_matrices++;
 			sums += m->count;
@@ -156,7 +156,7 @@ int dlb_hops_run(struct dlb_hops *h, struct dlb_compressor *k, struct dlb_error 
 	for (int i = 0; i < h->n_matrices; i++) {
 		struct matrix *m = &h->matrix[i];
 
-		dlb_rfp_pack(m->n, k->addend[m->addend].x, true, m->sum);
+		dlb_rfp_pack(m->n, k->tensor[m->tensor].x, true, m->sum);
 		m->encoded = false;
 	}
 	for (int i = 0; i < h->n_hops; i++)
@@ -167,7 +167,7 @@ int dlb_hops_run(struct dlb_hops *h, struct dlb_compressor *k, struct dlb_error 
 
 		encode(k, m);
 		k->verdict.n_not_definite += m->message[0] != 0;
-		decode(m, m->message, k->addend[m->addend].x);
+		decode(m, m->message, k->tensor[m->tensor].x);
 	}
 	k->traffic.time_s[DLB_TRAFFIC_FACTOR] += dlb_clock_s() - start_s;
 	return 0;

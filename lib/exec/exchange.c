@@ -26,10 +26,10 @@ _Static_assert((int)DLB_N_TRAFFIC == (int)DLB_SUM_STATISTICS && (int)DLB_TRAFFIC
 struct bucket {
 	struct dlb_collective *sum;
 	struct dlb_compressor *less;		/* in place of sum */
-	struct dlb_addend *addend;		/* [n_summands] of it */
-	int n_summands, n_chunks;
-	char **x; int64_t *n;			/* [n_summands] what is summed, its elements */
-	int *places; size_t *stride;		/* [n_summands] of x, one behind the other: step s is in number s mod places */
+	struct dlb_sum_tensor *tensor;		/* [n_tensors] of it */
+	int n_tensors, n_chunks;
+	char **x; int64_t *n;			/* [n_tensors] what is summed, its elements */
+	int *places; size_t *stride;		/* [n_tensors] of x, one behind the other: step s is in number s mod places */
 	int64_t step;				/* that it is of */
 	const int *update;			/* of factors: the updates of the layers' weights, one for two summands; else NULL */
 	int *group;				/* [of those] as dlb_bucket_group says */
@@ -65,7 +65,7 @@ static void pack(const struct bucket *b, bool out)
 	const size_t size = b->element_bytes;
 
 	for (int c = 0; c < b->n_chunks; c++) {
-		for (int i = 0; i < b->n_summands; i++) {
+		for (int i = 0; i < b->n_tensors; i++) {
 			int64_t from = dlb_chunk_at(b->n[i], b->n_chunks, c), to = dlb_chunk_at(b->n[i], b->n_chunks, c + 1);
 			size_t bytes = (size_t)(to - from) * size;
 			char *own = b->x[i] + (size_t)(b->step % b->places[i]) * b->stride[i] + (size_t)from * size;
@@ -78,7 +78,7 @@ static void pack(const struct bucket *b, bool out)
 
 static bool moves(const struct bucket *b)
 {
-	for (int i = 0; i < b->n_summands; i++)
+	for (int i = 0; i < b->n_tensors; i++)
 		if (b->places[i] > 1)
 			return true;
 	return false;
@@ -87,28 +87,28 @@ static bool moves(const struct bucket *b)
 static int new_compressor(struct dlb_exchange *x, struct bucket *b, struct dlb_comm *c, const struct dlb_program *p,
 			  const struct dlb_bucket *from, const struct dlb_collective_desc *sum, struct dlb_error *err)
 {
-	struct dlb_compressor_desc d = { .choice = x->choice[b->cls], .how = sum->how, .ranks = sum->ranks, .n_addends = b->n_summands, .tag = sum->tag,
+	struct dlb_compressor_desc d = { .choice = x->choice[b->cls], .how = sum->how, .ranks = sum->ranks, .n_tensors = b->n_tensors, .tag = sum->tag,
 					 .kept = x->kept };
 	int64_t at = 0;
 
 	if (sum->dtype != DLB_F32)
 		return dlb_fail(err, NULL, "--compress works on float32; gradients are %s", dlb_dtype_name(sum->dtype));
-	b->addend = dlb_arena_array(&x->arena, (size_t)b->n_summands, sizeof *b->addend);
+	b->tensor = dlb_arena_array(&x->arena, (size_t)b->n_tensors, sizeof *b->tensor);
 	if (moves(b)) {
 		b->element_bytes = sizeof(float);
 		b->n_chunks = 1;
 		b->packed = dlb_arena_alloc(&x->arena, (size_t)from->n * sizeof(float));
 	}
-	for (int i = 0; i < b->n_summands; i++) {
-		dlb_bucket_addend(p->graph, from, i, &b->addend[i]);
-		b->addend[i].x = b->packed ? (float *)(void *)b->packed + at : (float *)(void *)b->x[i];
+	for (int i = 0; i < b->n_tensors; i++) {
+		dlb_bucket_tensor(p->graph, from, i, &b->tensor[i]);
+		b->tensor[i].x = b->packed ? (float *)(void *)b->packed + at : (float *)(void *)b->x[i];
 		at += b->n[i];
-		b->addend[i].as_factor = b->addend[i].factor;
-		b->addend[i].damping = b->addend[i].factor ? dlb_kfac_damping(x->kfac) : 0;
+		b->tensor[i].as_factor = b->tensor[i].factor;
+		b->tensor[i].damping = b->tensor[i].factor ? dlb_kfac_damping(x->kfac) : 0;
 		b->dense_bytes += (double)dlb_allreduce_bytes(sum->how, &sum->ranks, dlb_ranks_member(&sum->ranks, dlb_comm_rank(c)), b->n[i],
 							      NULL, sizeof(float), NULL);
 	}
-	d.addend = b->addend;
+	d.tensor = b->tensor;
 	return dlb_compressor_new(&b->less, c, &d, err);
 }
 
@@ -150,19 +150,19 @@ static int new_bucket(struct dlb_exchange *x, struct dlb_comm *c, const struct d
 	int64_t *at;
 	int rc;
 
-	b->n_summands = dlb_bucket_summands(from);
+	b->n_tensors = dlb_bucket_n_tensors(from);
 	b->update = from->cls == DLB_SUM_FACTOR ? from->op : NULL;
 	b->group = dlb_arena_array(&x->arena, (size_t)from->n_ops + 1, sizeof *b->group);
 	for (int i = 0; i < from->n_ops && b->update; i++)
 		b->group[i] = dlb_bucket_group(from, i);
 	b->cls = from->cls;
 	b->n_chunks = how->n_chunks(ranks);
-	b->x = dlb_arena_array(&x->arena, (size_t)b->n_summands, sizeof *b->x);
-	b->n = dlb_arena_array(&x->arena, (size_t)b->n_summands, sizeof *b->n);
-	b->places = dlb_arena_array(&x->arena, (size_t)b->n_summands, sizeof *b->places);
-	b->stride = dlb_arena_array(&x->arena, (size_t)b->n_summands, sizeof *b->stride);
+	b->x = dlb_arena_array(&x->arena, (size_t)b->n_tensors, sizeof *b->x);
+	b->n = dlb_arena_array(&x->arena, (size_t)b->n_tensors, sizeof *b->n);
+	b->places = dlb_arena_array(&x->arena, (size_t)b->n_tensors, sizeof *b->places);
+	b->stride = dlb_arena_array(&x->arena, (size_t)b->n_tensors, sizeof *b->stride);
 	at = dlb_xcalloc((size_t)b->n_chunks + 1, sizeof *at);
-	for (int i = 0; i < b->n_summands; i++) {
+	for (int i = 0; i < b->n_tensors; i++) {
 		struct dlb_desc desc = find_summand(x, p, from, i, summand, &b->x[i]);
 
 		d.dtype = desc.dtype;
@@ -179,7 +179,7 @@ static int new_bucket(struct dlb_exchange *x, struct dlb_comm *c, const struct d
 	}
 	b->element_bytes = dlb_dtype_bytes(d.dtype);
 	b->counts_nothing = statistics && p->weightless;
-	if (b->n_summands > 1 || moves(b))
+	if (b->n_tensors > 1 || moves(b))
 		make_packed(x, b, (size_t)from->n * b->element_bytes);
 	d.x = b->packed ? b->packed : b->x[0];
 	d.at = at;
@@ -256,7 +256,7 @@ int dlb_exchange_put(const struct dlb_exchange *x, struct dlb_memories *m, struc
 		const struct bucket *b = &x->bucket[i];
 		int64_t n = 0;
 
-		for (int k = 0; k < b->n_summands; k++)
+		for (int k = 0; k < b->n_tensors; k++)
 			n += b->n[k];
 		if (dlb_memories_put(m, DLB_BUF_STATE, b->packed, (size_t)n * b->element_bytes, err))
 			return -1;
@@ -331,7 +331,7 @@ static void take_factors(struct dlb_exchange *x, struct bucket *k)
 {
 	const struct dlb_verdict *v = k->less ? dlb_compressor_verdict(k->less) : NULL;
 
-	for (int i = 0; i < k->n_summands; i++)
+	for (int i = 0; i < k->n_tensors; i++)
 		dlb_kfac_came(x->kfac, k->update[i / DLB_KFAC_FACTORS], i % DLB_KFAC_FACTORS, k->group[i / DLB_KFAC_FACTORS],
 			      v && dlb_compressor_factored(k->less, i));
 	x->times.factor_exchanges++;

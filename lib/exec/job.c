@@ -213,7 +213,7 @@ static void report_sums(const struct dlb_job *j, const struct dlb_program *p, st
 		for (int k = 0; k < p->node[i].n_buckets; k++) {
 			const struct dlb_bucket *b = &p->node[i].bucket[k];
 
-			a->bucket[a->n_buckets++] = (struct dlb_report_bucket){ i, (int)b->cls, dlb_bucket_summands(b),
+			a->bucket[a->n_buckets++] = (struct dlb_report_bucket){ i, (int)b->cls, dlb_bucket_n_tensors(b),
 										(double)b->n * b->element_bytes, b->how->name };
 		}
 	}

@@ -36,7 +36,7 @@ bool dlb_kfac_due(const struct dlb_kfac *k, int64_t step);		/* a new inverse is 
 /* What is summed over the replicas, of one group: its order squared elements, symmetric. */
 void *dlb_kfac_summand(struct dlb_kfac *k, int update, int factor, int group);
 double dlb_kfac_damping(const struct dlb_kfac *k);
-/* It came back as its Cholesky factor (dlb_addend.as_factor), or as the sum. */
+/* It came back as its Cholesky factor (dlb_sum_tensor.as_factor), or as the sum. */
 void dlb_kfac_came(struct dlb_kfac *k, int update, int factor, int group, bool factored);
 
 /* ---- for checkpoints and reports ---- */

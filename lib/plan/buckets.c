@@ -134,8 +134,8 @@ static double travels(const struct compiler *c, int update, const struct dlb_com
 {
 	const struct dlb_bucket alone = { .op = &update, .n_ops = 1, .cls = DLB_SUM_GRADIENT };
 	double bytes = dlb_tensor_bytes(&c->g->tensor[dlb_update_gradient(c->g, update)], 1) * dlb_sharing_tensors(&c->p->sharing);
-	struct dlb_addend a;
-	dlb_bucket_addend(c->g, &alone, 0, &a);
+	struct dlb_sum_tensor a;
+	dlb_bucket_tensor(c->g, &alone, 0, &a);
 	int rank = dlb_compress_rank(choice, &a);
 	return rank ? rank * (double)dlb_compress_column_bytes(choice, &a) : choice->how == DLB_COMPRESS_BF16 ? bytes / 2 : bytes;
 }
@@ -156,12 +156,12 @@ int dlb_compile_most_rank(const struct compiler *c)
 		choice = dlb_plan_compress(c->p, DLB_SUM_SMALL);
 	if (choice.how != DLB_COMPRESS_CHOLESKY || choice.rank || choice.gradients_dense)
 		return 0;
-	struct dlb_addend *a = dlb_xcalloc((size_t)c->g->n_ops + 1, sizeof *a);
+	struct dlb_sum_tensor *a = dlb_xcalloc((size_t)c->g->n_ops + 1, sizeof *a);
 	int n = 0;
 	for (int i = 0; i < c->g->n_ops; i++) {
 		const struct dlb_bucket alone = { .op = &i, .n_ops = 1, .cls = DLB_SUM_GRADIENT };
 		if (c->g->op[i].phase == DLB_UPDATE && dlb_update_gradient(c->g, i) >= 0)
-			dlb_bucket_addend(c->g, &alone, 0, &a[n++]);
+			dlb_bucket_tensor(c->g, &alone, 0, &a[n++]);
 	}
 	int rank = dlb_compress_budget(&choice, a, n);
 	free(a);
@@ -351,11 +351,11 @@ void dlb_compile_note_reductions(struct compiler *c, int node)
 
 static double compressed_bytes(const struct dlb_program *g, const struct dlb_bucket *b, const struct dlb_compress_choice *choice)
 {
-	int n = dlb_bucket_summands(b);
-	struct dlb_addend *a = dlb_xcalloc((size_t)n + 1, sizeof *a);
+	int n = dlb_bucket_n_tensors(b);
+	struct dlb_sum_tensor *a = dlb_xcalloc((size_t)n + 1, sizeof *a);
 	double bytes;
 	for (int i = 0; i < n; i++)
-		dlb_bucket_addend(g->graph, b, i, &a[i]);
+		dlb_bucket_tensor(g->graph, b, i, &a[i]);
 	bytes = dlb_compress_memory_bytes(choice, g->whole->n_replicas, a, n);
 	free(a);
 	return bytes;
@@ -377,8 +377,8 @@ static double bucket_bytes(const struct dlb_program *g, const struct dlb_node_pr
 	if (choice->how != DLB_COMPRESS_NONE)
 		return compressed_bytes(g, b, choice) + (moves ? own : 0);
 	if (dlb_sharing_tensors(s) > 1)			/* moments have places of their own */
-		return dlb_bucket_summands(b) > 1 ? 2 * own : own;
-	return dlb_bucket_summands(b) > 1 || moves ? own : 0;
+		return dlb_bucket_n_tensors(b) > 1 ? 2 * own : own;
+	return dlb_bucket_n_tensors(b) > 1 || moves ? own : 0;
 }
 
 /* What a parameter server keeps for part k: what comes from every replica but its own, and the mean. */

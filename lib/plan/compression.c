@@ -18,10 +18,10 @@ void dlb_report_expect_ranks(struct dlb_report *r, const struct dlb_program *g)
 		for (int b = 0; dlb_plan_replica_of(g->whole, node) == 0 && b < np->n_buckets; b++)
 			for (int i = 0; np->bucket[b].cls <= DLB_SUM_SMALL && np->bucket[b].cls != DLB_SUM_FACTOR && i < np->bucket[b].n_ops; i++) {
 				const struct dlb_compress_choice choice = dlb_program_compress(g, (int)np->bucket[b].cls);
-				struct dlb_addend x;
+				struct dlb_sum_tensor x;
 				int most;
 
-				dlb_bucket_addend(own->graph, &np->bucket[b], i, &x);
+				dlb_bucket_tensor(own->graph, &np->bucket[b], i, &x);
 				most = dlb_compress_rank(&choice, &x);
 				if (most)
 					a->rank[a->n_ranks++] = (struct dlb_report_rank){ dlb_arena_strdup(&r->arena, x.name), most, most, most, most };

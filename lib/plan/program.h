@@ -120,7 +120,7 @@ static inline int dlb_bucket_group(const struct dlb_bucket *b, int i)	/* of fact
 		group++;
 	return group;
 }
-static inline int dlb_bucket_summands(const struct dlb_bucket *b) { return b->cls == DLB_SUM_FACTOR ? 2 * b->n_ops : b->n_ops; }
+static inline int dlb_bucket_n_tensors(const struct dlb_bucket *b) { return b->cls == DLB_SUM_FACTOR ? 2 * b->n_ops : b->n_ops; }
 #define DLB_BUCKET_BYTES (256 * 1024)		/* smaller gradients share buckets of about this size */
 struct dlb_node_program {
 	struct dlb_instr *instr; int n_instr;
@@ -255,10 +255,10 @@ int dlb_plan_sum_lanes(const struct dlb_plan *p, const struct dlb_cost *c, const
 		       int element_bytes, struct dlb_lane_load *busy);
 /* The seconds of bucket b of part k, as the plan compresses it. */
 double dlb_plan_bucket_s(const struct dlb_program *g, const struct dlb_cost *c, int k, int b);
-struct dlb_addend;
+struct dlb_sum_tensor;
 /* What is known of a bucket's i-th summand before it runs: shape as a matrix, id and name of its weight (of a factor: the
  * layer's). */
-void dlb_bucket_addend(const struct dlb_graph *g, const struct dlb_bucket *b, int i, struct dlb_addend *a);
+void dlb_bucket_tensor(const struct dlb_graph *g, const struct dlb_bucket *b, int i, struct dlb_sum_tensor *a);
 /* Whether K-FAC's factors come back from the other replicas as their Cholesky factors. */
 /* How sums of a class (enum dlb_sum_class) travel: comm/compress.h; where it starts is not settled. Whole where auto has not chosen. */
 struct dlb_compress_choice dlb_plan_compress(const struct dlb_plan *p, int cls);

@@ -268,18 +268,18 @@ static double averaged_bytes(const struct dlb_plan *p, int node, int64_t n, doub
 	return sum_bytes / every + 4.0 * p->sharing.gossip * (double)n * (p->n_replicas > 2 ? 2 : 1) * (1 - 1 / every);
 }
 
-static void factor_addend(const struct dlb_graph *g, int update, int k, int group, struct dlb_addend *a)
+static void factor_tensor(const struct dlb_graph *g, int update, int k, int group, struct dlb_sum_tensor *a)
 {
 	const struct dlb_kfac_layer l = dlb_kfac_layer_at(g, update);
-	*a = (struct dlb_addend){ .rows = l.n[k], .cols = l.n[k], .factor = true,
+	*a = (struct dlb_sum_tensor){ .rows = l.n[k], .cols = l.n[k], .factor = true,
 				  .id = g->n_tensors + DLB_KFAC_FACTORS * (g->n_ops * group + update) + k,
 				  .name = g->tensor[g->op[update].in[0]].name };
 }
 
-void dlb_bucket_addend(const struct dlb_graph *g, const struct dlb_bucket *b, int i, struct dlb_addend *a)
+void dlb_bucket_tensor(const struct dlb_graph *g, const struct dlb_bucket *b, int i, struct dlb_sum_tensor *a)
 {
 	if (b->cls == DLB_SUM_FACTOR) {
-		factor_addend(g, b->op[i / DLB_KFAC_FACTORS], i % DLB_KFAC_FACTORS, dlb_bucket_group(b, i / DLB_KFAC_FACTORS), a);
+		factor_tensor(g, b->op[i / DLB_KFAC_FACTORS], i % DLB_KFAC_FACTORS, dlb_bucket_group(b, i / DLB_KFAC_FACTORS), a);
 		return;
 	}
 	const struct dlb_op *update = &g->op[b->op[i]];
@@ -289,7 +289,7 @@ void dlb_bucket_addend(const struct dlb_graph *g, const struct dlb_bucket *b, in
 	for (int j = 0; j < update->n_in; j++)
 		if (update->in[j] >= 0 && g->tensor[update->in[j]].kind == DLB_T_WEIGHT)
 			w = &g->tensor[update->in[j]];
-	*a = (struct dlb_addend){ .id = (int)(w - g->tensor), .name = w->name };
+	*a = (struct dlb_sum_tensor){ .id = (int)(w - g->tensor), .name = w->name };
 	/* Of a graph that has sizes but no shapes: one element.
 	 * (out, all others), or (all others, out) where a layout has put it last: whichever is nearer to a square. */
 	a->rows = first > 0 && last > 0 && first + all / first <= last + all / last ? first : last > 0 ? all / last : 0;
@@ -312,19 +312,19 @@ static double factors_s(const struct dlb_program *g, const struct dlb_cost *c, i
 			const struct dlb_compress_choice *choice)
 {
 	double s = 0, flops = c->matrix_flops ? c->matrix_flops[c->cluster->node[k].kind] * c->cluster->node[k].speed : 0;
-	int R = g->whole->n_replicas, n = dlb_bucket_summands(u);
+	int R = g->whole->n_replicas, n = dlb_bucket_n_tensors(u);
 	if (choice->how == DLB_COMPRESS_NONE || choice->how == DLB_COMPRESS_LOWRANK) {
 		s = dlb_plan_sum_s(g->whole, c, u->how, k, u->n, u->element_bytes);
 	} else if (choice->how == DLB_COMPRESS_BF16) {
 		double Bps = c->accumulate_Bps ? c->accumulate_Bps[c->cluster->node[k].kind] * c->cluster->node[k].speed : 0;
 		s = dlb_plan_sum_s(g->whole, c, u->how, k, (u->n + 1) / 2, 4) + (Bps > 0 ? rounding_bytes(R, u->n) / Bps : 0);
 	} else {
-		struct dlb_addend *a = dlb_xcalloc((size_t)n, sizeof *a);
+		struct dlb_sum_tensor *a = dlb_xcalloc((size_t)n, sizeof *a);
 		double *flop = dlb_xcalloc((size_t)R, sizeof *flop), most = 0, all = 0;
 		int *owner = dlb_xcalloc((size_t)n, sizeof *owner);
 		int64_t words[2] = { 0, 0 };
 		for (int i = 0; i < n; i++) {
-			dlb_bucket_addend(g->graph, u, i, &a[i]);
+			dlb_bucket_tensor(g->graph, u, i, &a[i]);
 			words[0] += a[i].rows * (a[i].rows + 1) / 2;
 			words[1] += choice->how == DLB_COMPRESS_PER_HOP ? a[i].rows * (a[i].rows + 1) / 2 : dlb_factor_words(choice, a[i].rows);
 		}
@@ -369,8 +369,8 @@ double dlb_plan_bucket_s(const struct dlb_program *g, const struct dlb_cost *c, 
 	if (choice.how == DLB_COMPRESS_BF16)
 		return dlb_plan_sum_s(g->whole, c, u->how, k, (u->n + 1) / 2, 4) + (Bps > 0 ? rounding_bytes(g->whole->n_replicas, u->n) / Bps : 0);
 	for (int i = 0; i < u->n_ops; i++) {
-		struct dlb_addend a;
-		dlb_bucket_addend(g->graph, u, i, &a);
+		struct dlb_sum_tensor a;
+		dlb_bucket_tensor(g->graph, u, i, &a);
 		int rank = dlb_compress_rank(&choice, &a);
 		dense += rank ? 0 : a.rows * a.cols;
 		p += rank * dlb_compress_p_length(&choice, &a);
@@ -392,10 +392,10 @@ static void compressed_bytes(const struct dlb_graph *g, const struct dlb_bucket 
 			     double bytes[DLB_N_SUM_CLASSES], double dense_bytes[DLB_N_SUM_CLASSES])
 {
 	double sent[DLB_N_TRAFFIC], whole[DLB_N_TRAFFIC];
-	int n = dlb_bucket_summands(b);
-	struct dlb_addend *a = dlb_xcalloc((size_t)n + 1, sizeof *a);
+	int n = dlb_bucket_n_tensors(b);
+	struct dlb_sum_tensor *a = dlb_xcalloc((size_t)n + 1, sizeof *a);
 	for (int i = 0; i < n; i++)
-		dlb_bucket_addend(g, b, i, &a[i]);
+		dlb_bucket_tensor(g, b, i, &a[i]);
 	dlb_compress_bytes(choice, how, ranks, member, a, n, sent, whole);	/* together: owners of factors are chosen among all */
 	sent[DLB_TRAFFIC_SMALL] += dlb_compress_flag_bytes(how, ranks, member);
 	for (int t = 0; t < DLB_N_TRAFFIC; t++) {

@@ -41,12 +41,12 @@ static void names(void)
 
 /* ---- on ranks ---- */
 
-enum { N_ADDENDS = 8 };
-static const struct { int rows, cols; bool factor; } shape[N_ADDENDS] = {
+enum { N_TENSORS = 8 };
+static const struct { int rows, cols; bool factor; } shape[N_TENSORS] = {
 	{ 96, 64, false }, { 40, 150, false }, { 7, 1, false }, { 1, 333, false }, { 10, 10, false },
 	{ 64, 64, true }, { 33, 33, true }, { 1, 1, true },
 };
-static const char *const tensor_names[N_ADDENDS] = { "w0", "w1", "b0", "b1", "w2", "f0", "f1", "f2" };
+static const char *const tensor_names[N_TENSORS] = { "w0", "w1", "b0", "b1", "w2", "f0", "f1", "f2" };
 
 /* What rank adds at a step: gradients of low rank and some noise, factors positive definite. */
 static void give(float *const *x, int rank, int64_t step)
@@ -54,7 +54,7 @@ static void give(float *const *x, int rank, int64_t step)
 	struct dlb_rng rng;
 
 	dlb_rng_init(&rng, (uint64_t)(rank * 1000 + step));
-	for (int i = 0; i < N_ADDENDS; i++) {
+	for (int i = 0; i < N_TENSORS; i++) {
 		int n = shape[i].rows, m = shape[i].cols;
 
 		if (shape[i].factor) {
@@ -69,11 +69,11 @@ static void give(float *const *x, int rank, int64_t step)
 
 static void dense_sum(double **want, float *const *x, int size, int64_t step)
 {
-	for (int i = 0; i < N_ADDENDS; i++)
+	for (int i = 0; i < N_TENSORS; i++)
 		memset(want[i], 0, (size_t)(shape[i].rows * shape[i].cols) * sizeof **want);
 	for (int r = 0; r < size; r++) {
 		give(x, r, step);
-		for (int i = 0; i < N_ADDENDS; i++)
+		for (int i = 0; i < N_TENSORS; i++)
 			for (int j = 0; j < shape[i].rows * shape[i].cols; j++)
 				want[i][j] += (double)x[i][j];
 	}
@@ -118,9 +118,9 @@ struct trial {
 	struct dlb_comm *c;
 	struct dlb_compressor *k;
 	struct dlb_kept *kept;
-	struct dlb_addend addend[N_ADDENDS];
-	float *x[N_ADDENDS];
-	double *want[N_ADDENDS];
+	struct dlb_sum_tensor tensor[N_TENSORS];
+	float *x[N_TENSORS];
+	double *want[N_TENSORS];
 	struct dlb_compress_choice choice;
 	const struct dlb_allreduce *how;
 	int rank, size;
@@ -138,7 +138,7 @@ static void multiply_out(struct trial *t)
 	memcpy(l, x, (size_t)dlb_rfp_count(n) * sizeof *l);
 	dlb_rfp_restore(n, l, x);
 	for (int i = 0; i < n; i++)
-		x[i * n + i] -= (float)t->addend[AS_FACTOR].damping;
+		x[i * n + i] -= (float)t->tensor[AS_FACTOR].damping;
 	free(l);
 }
 
@@ -211,7 +211,7 @@ static void odd_factors(struct trial *t)
 		}
 		run(t, 60 + kind);
 		assert(kind == 0 ? v->n_asymmetric == 1 : v->n_asymmetric == 0 && v->n_not_definite == 1);
-		for (int i = f; i < N_ADDENDS; i++) {
+		for (int i = f; i < N_TENSORS; i++) {
 			int count = shape[i].rows * shape[i].cols;
 
 			assert(distance(t->x[i], t->want[i], count) <= (kind == 0 || i == f ? 1e-6 : t->choice.wire == DLB_WIRE_BF16 ? 8e-3 : 1e-5));
@@ -226,26 +226,26 @@ static void trial(struct dlb_comm *c, const char *name, const struct dlb_allredu
 	const int group[] = { 0, 1, 0, 1 };
 	double predicted[DLB_N_TRAFFIC], dense[DLB_N_TRAFFIC], sum_want = 0, sum_error = 0;
 	double *given[2] = { NULL }, *got[2] = { NULL };
-	struct dlb_compressor_desc d = { .how = how, .ranks = { .n = t.size, .group = group }, .n_addends = N_ADDENDS, .tag = 40 };
+	struct dlb_compressor_desc d = { .how = how, .ranks = { .n = t.size, .group = group }, .n_tensors = N_TENSORS, .tag = 40 };
 	struct dlb_error err;
 
 	assert(!dlb_compress_parse(name, &t.choice, &err));
 	dlb_compress_settle(&t.choice, 8);
 	const bool adapts = t.choice.how == DLB_COMPRESS_CHOLESKY, in_8_bits = adapts && t.choice.q_wire == DLB_WIRE_F8;
 	const int64_t start = t.choice.start;
-	for (int i = 0; i < N_ADDENDS; i++) {
+	for (int i = 0; i < N_TENSORS; i++) {
 		size_t n = (size_t)(shape[i].rows * shape[i].cols);
 
 		t.x[i] = dlb_xcalloc(n, sizeof(float));
 		t.want[i] = dlb_xcalloc(n, sizeof(double));
-		t.addend[i] = (struct dlb_addend){ t.x[i], shape[i].rows, shape[i].cols, 100 + i, tensor_names[i], shape[i].factor, 0.01, i == AS_FACTOR };
+		t.tensor[i] = (struct dlb_sum_tensor){ t.x[i], shape[i].rows, shape[i].cols, 100 + i, tensor_names[i], shape[i].factor, 0.01, i == AS_FACTOR };
 	}
 	for (int i = 0; i < 2; i++) {
 		given[i] = dlb_xcalloc((size_t)(shape[i].rows * shape[i].cols), sizeof(double));
 		got[i] = dlb_xcalloc((size_t)(shape[i].rows * shape[i].cols), sizeof(double));
 	}
 	d.choice = t.choice;
-	d.addend = t.addend;
+	d.tensor = t.tensor;
 	d.kept = t.kept = dlb_kept_new();
 	assert(dlb_compressor_new(&t.k, c, &d, &err) == 0);
 	for (int64_t step = 0; step < 8; step++) {
@@ -255,8 +255,8 @@ static void trial(struct dlb_comm *c, const char *name, const struct dlb_allredu
 		give(t.x, t.rank, step);
 		run(&t, step);
 		assert(!dlb_compressor_verdict(t.k)->not_finite);
-		for (int i = 0; i < N_ADDENDS; i++) {
-			int n = shape[i].rows * shape[i].cols, rank = dlb_compress_rank(&t.choice, &t.addend[i]);
+		for (int i = 0; i < N_TENSORS; i++) {
+			int n = shape[i].rows * shape[i].cols, rank = dlb_compress_rank(&t.choice, &t.tensor[i]);
 			double off = distance(t.x[i], t.want[i], n);
 			bool triangle = shape[i].factor && (t.choice.how == DLB_COMPRESS_CHOLESKY || t.choice.how == DLB_COMPRESS_PER_HOP);
 
@@ -268,7 +268,7 @@ static void trial(struct dlb_comm *c, const char *name, const struct dlb_allredu
 				got[i][j] += (double)t.x[i][j];
 			}
 		}
-		dlb_compress_bytes(&t.choice, how, &d.ranks, t.rank, t.addend, N_ADDENDS, predicted, dense);
+		dlb_compress_bytes(&t.choice, how, &d.ranks, t.rank, t.tensor, N_TENSORS, predicted, dense);
 		for (int class = 0; class < DLB_N_TRAFFIC && step >= start && t.size > 1; class++) {
 			/* The flags come on top; a rank that adapts may be less than was predicted. Per hop, the matrices of a chunk are not cut: exact for the ring. */
 			double flags = class == DLB_TRAFFIC_SMALL ? 64.0 * t.size : 1;
@@ -302,7 +302,7 @@ static void trial(struct dlb_comm *c, const char *name, const struct dlb_allredu
 		sum_error = 0;
 		for (int j = 0; j < n; j++)
 			sum_error += rest[j] * rest[j];
-		assert(sqrt(sum_error / sum_want) < (dlb_compress_rank(&t.choice, &t.addend[i]) > 1 ? 0.05 : 0.6));
+		assert(sqrt(sum_error / sum_want) < (dlb_compress_rank(&t.choice, &t.tensor[i]) > 1 ? 0.05 : 0.6));
 		sum_want = sum_error = 0;
 		free(rest);
 	}
@@ -314,7 +314,7 @@ static void trial(struct dlb_comm *c, const char *name, const struct dlb_allredu
 		odd_factors(&t);
 	dlb_compressor_free(t.k);
 	dlb_kept_free(t.kept);
-	for (int i = 0; i < N_ADDENDS; i++) {
+	for (int i = 0; i < N_TENSORS; i++) {
 		free(t.x[i]);
 		free(t.want[i]);
 	}
@@ -329,8 +329,8 @@ static void rank_one(struct dlb_comm *c, const char *name, double most)
 {
 	static const int size[2][2] = { { 96, 64 }, { 40, 150 } };
 	const int n_ranks = dlb_comm_size(c), group[] = { 0, 1, 0, 1 };
-	struct dlb_addend addend[2];
-	struct dlb_compressor_desc d = { .how = &dlb_allreduce_ring, .ranks = { .n = n_ranks, .group = group }, .addend = addend, .n_addends = 2, .tag = 40,
+	struct dlb_sum_tensor tensor[2];
+	struct dlb_compressor_desc d = { .how = &dlb_allreduce_ring, .ranks = { .n = n_ranks, .group = group }, .tensor = tensor, .n_tensors = 2, .tag = 40,
 					 .kept = dlb_kept_new() };
 	struct dlb_compressor *k;
 	double *want[2];
@@ -350,8 +350,8 @@ static void rank_one(struct dlb_comm *c, const char *name, double most)
 				x[r * cols + j] = (float)((dlb_comm_rank(c) + 1) * one);
 				want[i][r * cols + j] = n_ranks * (n_ranks + 1) / 2 * one;
 			}
-		addend[i] = (struct dlb_addend){ x, rows, cols, 100 + i, tensor_names[i], false, 0, false };
-		assert(dlb_compress_rank(&d.choice, &addend[i]) > 0);
+		tensor[i] = (struct dlb_sum_tensor){ x, rows, cols, 100 + i, tensor_names[i], false, 0, false };
+		assert(dlb_compress_rank(&d.choice, &tensor[i]) > 0);
 	}
 	assert(dlb_compressor_new(&k, c, &d, &err) == 0);
 	dlb_compressor_start(k, 0);
@@ -359,9 +359,9 @@ static void rank_one(struct dlb_comm *c, const char *name, double most)
 	for (int i = 0; i < 2; i++) {
 		const int n = size[i][0] * size[i][1];
 
-		assert(distance(addend[i].x, want[i], n) <= most);
-		same_everywhere(c, addend[i].x, (size_t)n * sizeof(float));
-		free(addend[i].x);
+		assert(distance(tensor[i].x, want[i], n) <= most);
+		same_everywhere(c, tensor[i].x, (size_t)n * sizeof(float));
+		free(tensor[i].x);
 		free(want[i]);
 	}
 	dlb_compressor_free(k);
