@@ -89,15 +89,16 @@ double dlb_compress_memory_bytes(const struct dlb_compress_choice *c, int n_rank
 /* And beside them, what every rank says of its own. */
 double dlb_compress_flag_bytes(const struct dlb_allreduce *how, const struct dlb_ranks *r, int member);
 
-/* What compression keeps from step to step, by tensor's id; compressors that take turns (full batches, the epoch's short
- * last one) share one. A checkpoint holds it: an error is of one rank alone, and their sum is what counts; a basis is
- * the same on all. */
-struct dlb_kept;
-struct dlb_kept *dlb_kept_new(void);
-void dlb_kept_free(struct dlb_kept *k);
-/* name: the tensor's; f32 or f64. needed: without it no checkpoint is gone on with. */
-struct dlb_kept_state { const char *name, *what; void *p; int64_t n; bool summed; enum dlb_dtype dtype; bool needed; };
-bool dlb_kept_state(struct dlb_kept *k, int i, struct dlb_kept_state *s);	/* i from 0; false: no more */
+/* State of compression from step to step, keyed by the tensors' ids: residuals, bases, ranks. Compressors that take turns
+ * (full batches, the epoch's short last one) share one. Checkpoints hold it: each rank has its own residuals, whose sum
+ * over the ranks matters; a basis is the same on all. */
+struct dlb_compress_state;
+struct dlb_compress_state *dlb_compress_state_new(void);
+void dlb_compress_state_free(struct dlb_compress_state *k);
+/* One tensor of state that a rank has alone; `name` of the model's tensor, `what` it is. f32 or f64. summed: the sum over the
+ * replicas matters. needed: a checkpoint without it is refused. */
+struct dlb_local_tensor { const char *name, *what; void *p; int64_t n; bool summed; enum dlb_dtype dtype; bool needed; };
+bool dlb_compress_state_tensor(struct dlb_compress_state *k, int i, struct dlb_local_tensor *s);	/* i from 0; false: no more */
 
 struct dlb_compressor_desc {
 	struct dlb_compress_choice choice;
@@ -106,7 +107,7 @@ struct dlb_compressor_desc {
 	const struct dlb_sum_tensor *tensor;	/* copied; x is borrowed for good */
 	int n_tensors;
 	int tag;				/* and the DLB_COMPRESSOR_TAGS - 1 after it */
-	struct dlb_kept *kept;			/* borrowed: outlives the compressor */
+	struct dlb_compress_state *state;			/* borrowed: outlives the compressor */
 };
 enum { DLB_COMPRESSOR_TAGS = 6 };
 struct dlb_compressor;
@@ -128,7 +129,7 @@ bool dlb_compressor_factored(const struct dlb_compressor *k, int i);
 int dlb_verdict_error(const struct dlb_verdict *v, struct dlb_error *err);
 /* Ranks with which a tensor travelled, in all steps since the start in which it did so. */
 struct dlb_ranks_seen { int id, least, median, most, bound; };
-bool dlb_kept_ranks(const struct dlb_kept *k, int i, struct dlb_ranks_seen *r);		/* i from 0; false: no more */
+bool dlb_compress_state_ranks(const struct dlb_compress_state *k, int i, struct dlb_ranks_seen *r);		/* i from 0; false: no more */
 /* Of the last step, by this rank. */
 struct dlb_traffic { double bytes[DLB_N_TRAFFIC], dense_bytes[DLB_N_TRAFFIC], time_s[DLB_N_TRAFFIC]; };
 const struct dlb_traffic *dlb_compressor_traffic(const struct dlb_compressor *k);

@@ -81,7 +81,7 @@ int dlb_compressor_new(struct dlb_compressor **out, struct dlb_comm *c, const st
 	k->choice = d->choice;
 	k->how = d->how;
 	k->tag = d->tag;
-	k->kept = d->kept;
+	k->state = d->state;
 	k->rank_ = copied(d->ranks.rank, d->ranks.n);
 	k->group_ = d->ranks.group ? copied(d->ranks.group, d->ranks.n) : NULL;
 	k->ranks = (struct dlb_ranks){ .n = d->ranks.n, .rank = k->rank_, .group = k->group_ };

@@ -36,28 +36,28 @@ bool dlb_fused_done(struct dlb_compressor *k, struct dlb_fused *f);	/* or never 
 /* The two halves of a ring, for what is summed and what is passed on apart; member m completes chunk m + 1. */
 extern const struct dlb_allreduce dlb_ring_scatter, dlb_ring_gather;
 
-struct dlb_low_rank_state {			/* what is kept of one */
+struct dlb_low_rank_state {			/* state from step to step of one low-rank gradient */
 	int id, most;
 	bool adapts, transposed;	/* transposed: P and Q are those of the transpose */
 	int64_t rows, cols;
 	int64_t p_length, q_length;	/* of columns of P, of Q: rows and cols, or transposed */
 	const char *name;
-	float *error;			/* (rows, cols) */
+	float *residual;			/* (rows, cols) */
 	float *basis;			/* what the next sketch is of, Q^T of the last step that counted: (most, stride of q_length) */
 	float *next;			/* Q^T of this one */
 	float width;			/* of a rank that adapts: columns of the next sketch; a float, as checkpoints have it */
 	int64_t *seen;			/* [most + 1] steps with that rank */
 };
-struct dlb_kept { struct dlb_low_rank_state **low_rank; int n, cap; };
+struct dlb_compress_state { struct dlb_low_rank_state **low_rank; int n, cap; };
 /* Made when first asked for. */
-struct dlb_low_rank_state *dlb_low_rank_state_of(struct dlb_kept *k, const struct dlb_compress_choice *c, const struct dlb_sum_tensor *a, int most);
+struct dlb_low_rank_state *dlb_low_rank_state_of(struct dlb_compress_state *k, const struct dlb_compress_choice *c, const struct dlb_sum_tensor *a, int most);
 
 struct dlb_low_rank {			/* a gradient that travels as P and Q */
 	int tensor, most;
 	int width, rank;		/* of this step: columns of P on the wire, of Q; at most `most` */
 	int shift[DLB_MOST_RANK];	/* Q's columns travel times two to these, in few bits */
 	double length[DLB_MOST_RANK];	/* of P's columns beyond those before them */
-	struct dlb_low_rank_state *kept;
+	struct dlb_low_rank_state *state;
 	float *mine;			/* local errors: this rank's own Q^T; else NULL */
 	float *p, *q;			/* what travels: (p_length, rank), and (rank, q_length) without padding */
 };
@@ -75,7 +75,7 @@ struct dlb_compressor {
 	enum { DLB_PHASE_DONE, DLB_PHASE_FIRST, DLB_PHASE_SECOND, DLB_PHASE_THIRD } phase;
 	bool low_rank_now;			/* past lowrank's start */
 	struct dlb_fused dense, flags, warm, p, q, scatter, gather, third, whole;
-	struct dlb_kept *kept;
+	struct dlb_compress_state *state;
 	struct dlb_low_rank *low_rank; int n_low_rank;
 	struct dlb_triangle *triangle; int n_triangles;
 	double *work;			/* of dlb_orthonormal_f32 */
@@ -91,15 +91,15 @@ struct dlb_compressor {
 /* lowrank.c */
 void dlb_low_rank_new(struct dlb_compressor *k);
 void dlb_low_rank_free(struct dlb_compressor *k);
-void dlb_low_rank_project(struct dlb_compressor *k);	/* x += error, P; notes what is not finite */
+void dlb_low_rank_project(struct dlb_compressor *k);	/* x += residual, P; notes what is not finite */
 void dlb_low_rank_back(struct dlb_compressor *k);		/* the sum of P becomes a basis; Q */
-void dlb_low_rank_restore(struct dlb_compressor *k);	/* x, error and basis from the sum of Q */
+void dlb_low_rank_restore(struct dlb_compressor *k);	/* x, residual and basis from the sum of Q */
 /* sketch.c: of a tensor whose rank adapts */
 void dlb_sketch_init(struct dlb_low_rank_state *t);
 int dlb_sketch_basis(const struct dlb_compressor *k, struct dlb_low_rank *t);		/* P's sum becomes a basis: t->rank, -1: not finite */
 void dlb_sketch_shift_q(const struct dlb_compressor *k, struct dlb_low_rank *t);		/* before Q travels; mine: what of it arrives */
 void dlb_sketch_unshift_q(const struct dlb_compressor *k, struct dlb_low_rank *t);
-void dlb_sketch_next(const struct dlb_compressor *k, struct dlb_low_rank *t);		/* from Q in kept->basis */
+void dlb_sketch_next(const struct dlb_compressor *k, struct dlb_low_rank *t);		/* from Q in state->basis */
 /* owner.c */
 int dlb_triangles_new(struct dlb_compressor *k, struct dlb_error *err);
 void dlb_triangles_check(struct dlb_compressor *k);	/* notes what is not finite, not symmetric */

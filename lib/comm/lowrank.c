@@ -6,15 +6,15 @@
 #include "tensor/skinny.h"
 #include "util/mem.h"
 
-struct dlb_kept *dlb_kept_new(void)
+struct dlb_compress_state *dlb_compress_state_new(void)
 {
-	return dlb_xcalloc(1, sizeof(struct dlb_kept));
+	return dlb_xcalloc(1, sizeof(struct dlb_compress_state));
 }
 
-void dlb_kept_free(struct dlb_kept *k)
+void dlb_compress_state_free(struct dlb_compress_state *k)
 {
 	for (int i = 0; k && i < k->n; i++) {
-		free(k->low_rank[i]->error);
+		free(k->low_rank[i]->residual);
 		free(k->low_rank[i]->basis);
 		free(k->low_rank[i]->next);
 		free(k->low_rank[i]->seen);
@@ -25,7 +25,7 @@ void dlb_kept_free(struct dlb_kept *k)
 	free(k);
 }
 
-struct dlb_low_rank_state *dlb_low_rank_state_of(struct dlb_kept *k, const struct dlb_compress_choice *c, const struct dlb_sum_tensor *a, int most)
+struct dlb_low_rank_state *dlb_low_rank_state_of(struct dlb_compress_state *k, const struct dlb_compress_choice *c, const struct dlb_sum_tensor *a, int most)
 {
 	const int64_t p = dlb_compress_p_length(c, a), q = dlb_compress_q_length(c, a);
 	const bool adapts = c->how == DLB_COMPRESS_CHOLESKY;
@@ -38,7 +38,7 @@ struct dlb_low_rank_state *dlb_low_rank_state_of(struct dlb_kept *k, const struc
 	t = dlb_xcalloc(1, sizeof *t);
 	*t = (struct dlb_low_rank_state){ .id = a->id, .most = most, .adapts = adapts, .transposed = dlb_compress_transposed(c, a), .rows = a->rows, .cols = a->cols,
 				     .p_length = p, .q_length = q, .name = a->name };
-	t->error = dlb_xcalloc((size_t)(a->rows * a->cols), sizeof *t->error);
+	t->residual = dlb_xcalloc((size_t)(a->rows * a->cols), sizeof *t->residual);
 	t->basis = dlb_xcalloc(back, sizeof *t->basis);
 	t->next = dlb_xcalloc(back, sizeof *t->next);
 	t->seen = dlb_xcalloc((size_t)most + 1, sizeof *t->seen);
@@ -50,7 +50,7 @@ struct dlb_low_rank_state *dlb_low_rank_state_of(struct dlb_kept *k, const struc
 	return t;
 }
 
-bool dlb_kept_state(struct dlb_kept *k, int i, struct dlb_kept_state *s)
+bool dlb_compress_state_tensor(struct dlb_compress_state *k, int i, struct dlb_local_tensor *s)
 {
 	struct dlb_low_rank_state *t;
 	int at = 0;
@@ -61,15 +61,15 @@ bool dlb_kept_state(struct dlb_kept *k, int i, struct dlb_kept_state *s)
 		return false;
 	t = k->low_rank[at];
 	if (i == 0)
-		*s = (struct dlb_kept_state){ t->name, "error", t->error, t->rows * t->cols, true, DLB_F32, false };
+		*s = (struct dlb_local_tensor){ t->name, "error", t->residual, t->rows * t->cols, true, DLB_F32, false };
 	else if (i == 1)
-		*s = (struct dlb_kept_state){ t->name, "basis", t->basis, t->most * dlb_skinny_stride(t->q_length), false, DLB_F32, false };
+		*s = (struct dlb_local_tensor){ t->name, "basis", t->basis, t->most * dlb_skinny_stride(t->q_length), false, DLB_F32, false };
 	else
-		*s = (struct dlb_kept_state){ t->name, "width", &t->width, 1, false, DLB_F32, false };
+		*s = (struct dlb_local_tensor){ t->name, "width", &t->width, 1, false, DLB_F32, false };
 	return true;
 }
 
-bool dlb_kept_ranks(const struct dlb_kept *k, int i, struct dlb_ranks_seen *r)
+bool dlb_compress_state_ranks(const struct dlb_compress_state *k, int i, struct dlb_ranks_seen *r)
 {
 	const struct dlb_low_rank_state *t = i < k->n ? k->low_rank[i] : NULL;
 	int64_t all = 0, so_far = 0;
@@ -106,7 +106,7 @@ void dlb_low_rank_new(struct dlb_compressor *k)
 			continue;
 		k->n_low_rank++;
 		*t = (struct dlb_low_rank){ .tensor = i, .most = r, .width = r, .rank = r };
-		t->kept = dlb_low_rank_state_of(k->kept, &k->choice, a, r);
+		t->state = dlb_low_rank_state_of(k->state, &k->choice, a, r);
 		t->mine = k->choice.local_error ? dlb_xcalloc(back, sizeof *t->mine) : NULL;
 		t->p = dlb_xcalloc((size_t)(p * r), sizeof *t->p);
 		t->q = dlb_xcalloc((size_t)(q * r), sizeof *t->q);
@@ -115,7 +115,7 @@ void dlb_low_rank_new(struct dlb_compressor *k)
 		if (k->choice.start)
 			dlb_fused_add(&k->warm, a->x, a->rows * a->cols, -1, DLB_TRAFFIC_GRADIENT);
 		most = p * r > most ? p * r : most;
-		if (t->kept->transposed && dlb_transposed_words(a, r) > transposed)
+		if (t->state->transposed && dlb_transposed_words(a, r) > transposed)
 			transposed = dlb_transposed_words(a, r);
 	}
 	k->work = dlb_xcalloc((size_t)most + 1, sizeof *k->work);
@@ -141,7 +141,7 @@ static void resize(const struct dlb_compressor *k, struct dlb_fused *f, bool bac
 
 	for (int i = 0; i < k->n_low_rank; i++) {
 		const struct dlb_low_rank *t = &k->low_rank[i];
-		int64_t n = back ? t->kept->q_length * t->rank : t->kept->p_length * t->width;
+		int64_t n = back ? t->state->q_length * t->rank : t->state->p_length * t->width;
 
 		other |= f->part[i].n != n;
 		f->part[i].n = n;
@@ -171,18 +171,18 @@ static void from_rows(const float *by_row, int64_t n, int r, float *padded)
 			padded[c * dlb_skinny_stride(n) + i] = by_row[i * r + c];
 }
 
-/* x += error, P = x basis */
+/* x += residual, P = x basis */
 static void sketch(const struct dlb_compressor *k, struct dlb_low_rank *t, const struct dlb_sum_tensor *a)
 {
 	const struct dlb_skinny *s = dlb_skinny();
 	float *w = k->transposed, *pt = w + t->width * a->rows;
 
-	if (!t->kept->transposed) {
-		s->project(a->rows, a->cols, t->width, a->x, t->kept->error, t->kept->basis, t->p);
+	if (!t->state->transposed) {
+		s->project(a->rows, a->cols, t->width, a->x, t->state->residual, t->state->basis, t->p);
 		return;
 	}
-	s->project(a->rows, a->cols, 0, a->x, t->kept->error, NULL, NULL);
-	to_rows(t->kept->basis, a->rows, t->width, w);
+	s->project(a->rows, a->cols, 0, a->x, t->state->residual, NULL, NULL);
+	to_rows(t->state->basis, a->rows, t->width, w);
 	s->project_back(a->rows, a->cols, t->width, a->x, w, pt);
 	to_rows(pt, a->cols, t->width, t->p);
 }
@@ -193,28 +193,28 @@ static void coefficients(const struct dlb_compressor *k, struct dlb_low_rank *t,
 	const struct dlb_skinny *s = dlb_skinny();
 	float *w = k->transposed, *pt = w + t->rank * a->rows;
 
-	if (!t->kept->transposed) {
-		s->project_back(a->rows, a->cols, t->rank, a->x, t->p, t->kept->next);
+	if (!t->state->transposed) {
+		s->project_back(a->rows, a->cols, t->rank, a->x, t->p, t->state->next);
 		return;
 	}
 	from_rows(t->p, a->cols, t->rank, pt);
 	s->project(a->rows, a->cols, t->rank, a->x, NULL, pt, w);
-	from_rows(w, a->rows, t->rank, t->kept->next);
+	from_rows(w, a->rows, t->rank, t->state->next);
 }
 
-/* x = what P and qt stand for, error (NULL: none) what it was, less share of that */
-static void restore(const struct dlb_compressor *k, struct dlb_low_rank *t, const struct dlb_sum_tensor *a, float *error, const float *qt, float share)
+/* x = P qt; residual (NULL: none) = x as it was - share * P qt */
+static void restore(const struct dlb_compressor *k, struct dlb_low_rank *t, const struct dlb_sum_tensor *a, float *residual, const float *qt, float share)
 {
 	const struct dlb_skinny *s = dlb_skinny();
 	float *w = k->transposed, *pt = w + t->rank * a->rows;
 
-	if (!t->kept->transposed) {
-		s->restore(a->rows, a->cols, t->rank, a->x, error, t->p, qt, share);
+	if (!t->state->transposed) {
+		s->restore(a->rows, a->cols, t->rank, a->x, residual, t->p, qt, share);
 		return;
 	}
 	from_rows(t->p, a->cols, t->rank, pt);
 	to_rows(qt, a->rows, t->rank, w);
-	s->restore(a->rows, a->cols, t->rank, a->x, error, w, pt, share);
+	s->restore(a->rows, a->cols, t->rank, a->x, residual, w, pt, share);
 }
 
 void dlb_low_rank_project(struct dlb_compressor *k)
@@ -223,9 +223,9 @@ void dlb_low_rank_project(struct dlb_compressor *k)
 		struct dlb_low_rank *t = &k->low_rank[i];
 		const struct dlb_sum_tensor *a = &k->tensor[t->tensor];
 
-		t->width = t->kept->adapts ? (int)t->kept->width : t->most;
+		t->width = t->state->adapts ? (int)t->state->width : t->most;
 		sketch(k, t, a);
-		if (!dlb_all_finite(t->p, t->kept->p_length * t->width))		/* as it is when any number of x is not */
+		if (!dlb_all_finite(t->p, t->state->p_length * t->width))		/* as it is when any number of x is not */
 			dlb_compressor_note(k, k->not_finite, t->tensor);
 	}
 	resize(k, &k->p, false);
@@ -234,7 +234,7 @@ void dlb_low_rank_project(struct dlb_compressor *k)
 /* Between (rank, stride) in memory and (rank, cols) on the wire. */
 static void repack(const struct dlb_low_rank *t, float *padded, bool out)
 {
-	const int64_t cols = t->kept->q_length, stride = dlb_skinny_stride(cols);
+	const int64_t cols = t->state->q_length, stride = dlb_skinny_stride(cols);
 
 	for (int r = 0; r < t->rank; r++) {
 		float *wire = t->q + r * cols, *own = padded + r * stride;
@@ -249,7 +249,7 @@ static int find_basis(struct dlb_compressor *k, struct dlb_low_rank *t)
 	const struct dlb_sum_tensor *a = &k->tensor[t->tensor];
 	uint64_t key = dlb_lowrank_key((uint64_t)a->id, (uint64_t)k->step);
 
-	return t->kept->adapts ? dlb_sketch_basis(k, t) : dlb_orthonormal_f32(t->p, t->kept->p_length, t->rank, key, k->work, NULL);
+	return t->state->adapts ? dlb_sketch_basis(k, t) : dlb_orthonormal_f32(t->p, t->state->p_length, t->rank, key, k->work, NULL);
 }
 
 void dlb_low_rank_back(struct dlb_compressor *k)
@@ -265,9 +265,9 @@ void dlb_low_rank_back(struct dlb_compressor *k)
 		}
 		coefficients(k, t, a);
 		if (t->mine)
-			memcpy(t->mine, t->kept->next, (size_t)(t->rank * dlb_skinny_stride(t->kept->q_length)) * sizeof *t->mine);
-		repack(t, t->kept->next, false);
-		if (t->kept->adapts)
+			memcpy(t->mine, t->state->next, (size_t)(t->rank * dlb_skinny_stride(t->state->q_length)) * sizeof *t->mine);
+		repack(t, t->state->next, false);
+		if (t->state->adapts)
 			dlb_sketch_shift_q(k, t);
 	}
 	resize(k, &k->q, true);
@@ -276,7 +276,7 @@ void dlb_low_rank_back(struct dlb_compressor *k)
 static bool sums_are_finite(struct dlb_compressor *k)
 {
 	for (int i = 0; i < k->n_low_rank; i++)
-		if (!dlb_all_finite(k->low_rank[i].q, k->low_rank[i].kept->q_length * k->low_rank[i].rank)) {
+		if (!dlb_all_finite(k->low_rank[i].q, k->low_rank[i].state->q_length * k->low_rank[i].rank)) {
 			k->verdict.not_finite = k->tensor[k->low_rank[i].tensor].name;
 			k->verdict.rank = -1;
 			return false;
@@ -291,21 +291,21 @@ void dlb_low_rank_restore(struct dlb_compressor *k)
 	for (int i = 0; i < k->n_low_rank; i++) {
 		struct dlb_low_rank *t = &k->low_rank[i];
 		const struct dlb_sum_tensor *a = &k->tensor[t->tensor];
-		float *last = t->kept->basis;
+		float *last = t->state->basis;
 
-		if (t->kept->adapts)
+		if (t->state->adapts)
 			dlb_sketch_unshift_q(k, t);
-		repack(t, t->kept->next, true);
+		repack(t, t->state->next, true);
 		if (t->mine) {				/* what was not sent from here; then the sum */
-			restore(k, t, a, t->kept->error, t->mine, 1);
-			restore(k, t, a, NULL, t->kept->next, 0);
+			restore(k, t, a, t->state->residual, t->mine, 1);
+			restore(k, t, a, NULL, t->state->next, 0);
 		} else {
-			restore(k, t, a, t->kept->error, t->kept->next, 1.0f / (float)k->ranks.n);
+			restore(k, t, a, t->state->residual, t->state->next, 1.0f / (float)k->ranks.n);
 		}
-		t->kept->basis = t->kept->next;
-		t->kept->next = last;
-		t->kept->seen[t->rank]++;
-		if (t->kept->adapts)
+		t->state->basis = t->state->next;
+		t->state->next = last;
+		t->state->seen[t->rank]++;
+		if (t->state->adapts)
 			dlb_sketch_next(k, t);
 	}
 }

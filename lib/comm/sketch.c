@@ -56,15 +56,15 @@ void dlb_sketch_init(struct dlb_low_rank_state *t)
 
 int dlb_sketch_basis(const struct dlb_compressor *k, struct dlb_low_rank *t)
 {
-	const uint64_t key = dlb_lowrank_key((uint64_t)t->kept->id, (uint64_t)k->step);
+	const uint64_t key = dlb_lowrank_key((uint64_t)t->state->id, (uint64_t)k->step);
 
-	t->rank = dlb_pivoted_basis(t->p, t->kept->p_length, t->width, t->most, k->choice.tolerance, key, t->length, k->work);
+	t->rank = dlb_pivoted_basis(t->p, t->state->p_length, t->width, t->most, k->choice.tolerance, key, t->length, k->work);
 	return t->rank;
 }
 
 void dlb_sketch_shift_q(const struct dlb_compressor *k, struct dlb_low_rank *t)
 {
-	const int64_t cols = t->kept->q_length, stride = dlb_skinny_stride(cols);
+	const int64_t cols = t->state->q_length, stride = dlb_skinny_stride(cols);
 
 	for (int r = 0; r < t->rank && in_8_bits(k); r++) {
 		float *row = t->q + r * cols;
@@ -81,7 +81,7 @@ void dlb_sketch_shift_q(const struct dlb_compressor *k, struct dlb_low_rank *t)
 
 void dlb_sketch_unshift_q(const struct dlb_compressor *k, struct dlb_low_rank *t)
 {
-	const int64_t cols = t->kept->q_length;
+	const int64_t cols = t->state->q_length;
 
 	for (int r = 0; r < t->rank && in_8_bits(k); r++) {
 		const float back = ldexpf(1, -t->shift[r]);
@@ -105,18 +105,18 @@ static void draw(const struct dlb_compressor *k, const struct dlb_low_rank_state
 
 void dlb_sketch_next(const struct dlb_compressor *k, struct dlb_low_rank *t)
 {
-	struct dlb_low_rank_state *kept = t->kept;
-	const int64_t stride = dlb_skinny_stride(kept->q_length);
-	const int more = t->rank + 1 + t->rank / 8, width = more < kept->most ? more : kept->most;
+	struct dlb_low_rank_state *state = t->state;
+	const int64_t stride = dlb_skinny_stride(state->q_length);
+	const int more = t->rank + 1 + t->rank / 8, width = more < state->most ? more : state->most;
 
 	for (int r = 0; r < width; r++) {
-		float *row = kept->basis + r * stride;
-		const double length = r < t->rank ? length_of(row, kept->q_length) : 0;
+		float *row = state->basis + r * stride;
+		const double length = r < t->rank ? length_of(row, state->q_length) : 0;
 
 		if (length > 0)
-			normalise(row, kept->q_length, length);
+			normalise(row, state->q_length, length);
 		else
-			draw(k, kept, r, row);
+			draw(k, state, r, row);
 	}
-	kept->width = (float)width;
+	state->width = (float)width;
 }

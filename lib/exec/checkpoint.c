@@ -148,7 +148,7 @@ void dlb_checkpoint_close(struct dlb_checkpoint *c)
 /* ---- saving ---- */
 
 /* What a rank has written. */
-struct written { char part[65], kept[65]; };
+struct written { char part[65], local[65]; };
 
 /* The sums of all ranks' files to rank 0: *sum is new, on all. */
 static int gather_sums(struct dlb_comm *comm, const struct written *mine, struct dlb_sum **sum, int *n, struct dlb_error *err)
@@ -161,7 +161,7 @@ static int gather_sums(struct dlb_comm *comm, const struct written *mine, struct
 	*n = 0;
 	for (int i = 0; i < size && !rc && dlb_comm_rank(comm) == 0; i++)
 		for (int k = 0; k < 2; k++) {
-			const char *sha256 = k ? all[i].kept : all[i].part;
+			const char *sha256 = k ? all[i].local : all[i].part;
 			struct dlb_sum *s = &(*sum)[*n];
 
 			if (!sha256[0])
@@ -178,7 +178,7 @@ static int gather_sums(struct dlb_comm *comm, const struct written *mine, struct
 struct saving {
 	struct dlb_checkpoint *c;
 	const struct dlb_state *state;
-	const struct dlb_checkpoint_kept *kept;
+	const struct dlb_local_state *local;
 	const struct dlb_progress_state *at;
 	int rank, n_ranks;
 	char name[32], *aside;		/* the folder, and its path */
@@ -214,7 +214,7 @@ static int write_mine(void *ctx, struct dlb_error *err)
 	struct saving *s = ctx;
 
 	return dlb_checkpoint_write_part(s->aside, s->rank, s->state, s->mine.part, err) ||
-	       dlb_checkpoint_write_kept(s->aside, s->rank, s->kept, s->mine.kept, err) ? -1 : 0;
+	       dlb_checkpoint_write_local(s->aside, s->rank, s->local, s->mine.local, err) ? -1 : 0;
 }
 
 static int settle(void *ctx, struct dlb_error *err)
@@ -232,9 +232,9 @@ static int on_disk(struct saving *s, struct dlb_comm *comm, int (*work)(void *ct
 }
 
 int dlb_checkpoint_save(struct dlb_checkpoint *c, struct dlb_comm *comm, const struct dlb_state *state,
-			const struct dlb_checkpoint_kept *kept, const struct dlb_progress_state *p, char **path, struct dlb_error *err)
+			const struct dlb_local_state *local, const struct dlb_progress_state *p, char **path, struct dlb_error *err)
 {
-	struct saving s = { .c = c, .state = state, .kept = kept, .at = p, .rank = dlb_comm_rank(comm), .n_ranks = dlb_comm_size(comm), .path = path };
+	struct saving s = { .c = c, .state = state, .local = local, .at = p, .rank = dlb_comm_rank(comm), .n_ranks = dlb_comm_size(comm), .path = path };
 	int rc;
 
 	if (path)

@@ -5,7 +5,7 @@
  *     DIR/step-120/SHA256SUMS       of all files and the manifest, for sha256sum -c too
  *     DIR/step-120/part-0.safetensors ...   one a node that has state
  *
- *     DIR/step-120/kept-0.safetensors ...   one a node: what compression of sums over replicas kept back, K-FAC's
+ *     DIR/step-120/kept-0.safetensors ...   one a node: residuals of compressed sums, K-FAC's
  *                                   averages and inverses
  *
  * Tensors are named: a weight or buffer by its name in the model, an optimizer state by
@@ -32,7 +32,7 @@ struct dlb_checkpoint {
 	int64_t *damaged; int n_damaged;	/* steps whose checkpoints were found so: not counted among the newest two */
 };
 /* By compression, and by K-FAC; NULL: nothing. */
-struct dlb_checkpoint_kept { struct dlb_kept *kept; struct dlb_kfac *kfac; int replica, n_replicas; };
+struct dlb_local_state { struct dlb_compress_state *compress; struct dlb_kfac *kfac; int replica, n_replicas; };
 
 /* Rank 0 makes DIR and locks it, the others see whether it is theirs too. Every rank calls with its comm. */
 int dlb_checkpoint_open(struct dlb_checkpoint *c, const char *dir, struct dlb_comm *comm, struct dlb_error *err);
@@ -43,10 +43,10 @@ int dlb_checkpoint_load(struct dlb_checkpoint *c, struct dlb_comm *comm, struct 
 			bool *found, char **warning, struct dlb_error *err);
 /* Collective; a checkpoint of the same step is replaced. Returns the folder in *path (new, may be NULL). */
 int dlb_checkpoint_save(struct dlb_checkpoint *c, struct dlb_comm *comm, const struct dlb_state *s,
-			const struct dlb_checkpoint_kept *kept, const struct dlb_progress_state *p, char **path, struct dlb_error *err);
-/* What compression and K-FAC kept, out of the checkpoint of that step: each replica's own where there are as many as then, else
+			const struct dlb_local_state *local, const struct dlb_progress_state *p, char **path, struct dlb_error *err);
+/* The state of compression and K-FAC, read from the checkpoint of that step: each replica's own where there are as many as then, else
  * an equal share of the sum. Nothing there: nothing to do. */
-int dlb_checkpoint_load_kept(struct dlb_checkpoint *c, int64_t step, const struct dlb_checkpoint_kept *kept, struct dlb_error *err);
+int dlb_checkpoint_load_local(struct dlb_checkpoint *c, int64_t step, const struct dlb_local_state *local, struct dlb_error *err);
 /* Whether that file can be written, found out before hours of training. -1 with err. */
 int dlb_weights_check_path(const char *path, const struct dlb_graph *g, struct dlb_error *err);
 /* Weights and buffers of all nodes to rank 0, which writes them to path (.onnx: the model again). Collective. */

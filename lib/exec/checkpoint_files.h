@@ -11,13 +11,13 @@
 #define DLB_CHECKPOINT_NEW ".new-"
 #define DLB_CHECKPOINT_OLD ".old-"
 
-/* ---- checkpoint_write.c, checkpoint_kept.c ---- */
+/* ---- checkpoint_write.c, checkpoint_local.c ---- */
 /* The name of an optimizer's k-th state of a weight; lives in a. */
 const char *dlb_checkpoint_slot_name(struct dlb_arena *a, int rule, int k, const char *weight);
 /* part-RANK.safetensors: weights, buffers and optimizer state of this node; none, no file and sha256 "". */
 int dlb_checkpoint_write_part(const char *dir, int rank, const struct dlb_state *s, char sha256[65], struct dlb_error *err);
-/* kept-RANK.safetensors, likewise; kept may be NULL. */
-int dlb_checkpoint_write_kept(const char *dir, int rank, const struct dlb_checkpoint_kept *kept, char sha256[65], struct dlb_error *err);
+/* kept-RANK.safetensors, likewise; local may be NULL. */
+int dlb_checkpoint_write_local(const char *dir, int rank, const struct dlb_local_state *local, char sha256[65], struct dlb_error *err);
 /* What the files of the ranks will be called, so that they can be removed should the run be killed before they are complete. */
 int dlb_checkpoint_write_names(const char *dir, int n_ranks, struct dlb_error *err);
 /* The manifest and, with its own, the sums of n files. */

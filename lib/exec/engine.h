@@ -75,7 +75,7 @@ struct dlb_runtime {
 	struct dlb_memories *memories;
 	const struct dlb_cost *cost;		/* how long messages take; NULL: not told */
 	struct dlb_kfac *kfac;			/* K-FAC's layers here (kfac.h); NULL: none */
-	struct dlb_kept *kept;			/* what compression of sums keeps from step to step; borrowed */
+	struct dlb_compress_state *compress;		/* what compression of sums keeps from step to step; borrowed */
 	int64_t last_step;			/* that the run ends with; INT64_MAX: not known */
 	struct dlb_subset *norms;		/* all ranks, for the norms of asynchronous steps; NULL: alone, or there are none */
 	const struct dlb_cluster *cluster;	/* for sums that go by groups; NULL where there are no replicas */

@@ -49,7 +49,7 @@ struct dlb_exchange {
 	struct bucket *bucket;
 	int n_buckets, n_active;
 	struct dlb_compress_choice choice[DLB_N_COMPRESSED];	/* by class of sum */
-	struct dlb_kept *kept;
+	struct dlb_compress_state *compress;
 	struct dlb_kfac *kfac;
 	int64_t step, every;			/* every: steps from one exchange of factors to the next */
 	struct dlb_exchange_times fixed, factors;	/* bytes of each step, known before; of the last exchange of factors */
@@ -88,7 +88,7 @@ static int new_compressor(struct dlb_exchange *x, struct bucket *b, struct dlb_c
 			  const struct dlb_bucket *from, const struct dlb_collective_desc *sum, struct dlb_error *err)
 {
 	struct dlb_compressor_desc d = { .choice = x->choice[b->cls], .how = sum->how, .ranks = sum->ranks, .n_tensors = b->n_tensors, .tag = sum->tag,
-					 .kept = x->kept };
+					 .state = x->compress };
 	int64_t at = 0;
 
 	if (sum->dtype != DLB_F32)
@@ -200,7 +200,7 @@ static int new_bucket(struct dlb_exchange *x, struct dlb_comm *c, const struct d
 
 int dlb_exchange_new(struct dlb_exchange **out, struct dlb_comm *c, const struct dlb_program *p, int node,
 		     const struct dlb_cluster *cluster, void *const *summand, struct dlb_kfac *kfac, struct dlb_average *average,
-		     struct dlb_kept *kept, int64_t last_step, struct dlb_error *err)
+		     struct dlb_compress_state *compress, int64_t last_step, struct dlb_error *err)
 {
 	const struct dlb_plan *plan = p->whole;
 	int part = dlb_plan_part_of(plan, node), rc = 0;
@@ -223,7 +223,7 @@ int dlb_exchange_new(struct dlb_exchange **out, struct dlb_comm *c, const struct
 	x = dlb_xcalloc(1, sizeof *x);
 	x->comm = c;
 	x->bucket = dlb_xcalloc((size_t)np->n_buckets, sizeof *x->bucket);
-	x->kept = kept;
+	x->compress = compress;
 	x->kfac = kfac;
 	x->every = plan->inverse_every > 1 ? plan->inverse_every : 1;
 	for (int k = 0; k < DLB_N_COMPRESSED; k++) {

@@ -18,12 +18,12 @@ struct dlb_exchange_times {
 	int64_t factor_exchanges, not_symmetric, not_definite, shifted, hops_failed;
 };
 /* summand[op]: where the gradient of an update op lies, or the sums of an op in halves; borrowed, as p is; kfac: whose factors
- * are exchanged when a new inverse is due, or NULL; average: in place of sums, or NULL. kept: what
- * compression keeps from step to step, shared by all programs of a run; last_step: the one that the run ends with,
- * INT64_MAX: not known. *out is NULL where there is nothing to exchange. */
+ * are exchanged when a new inverse is due, or NULL; average: in place of sums, or NULL. compress: its state
+ * from step to step, shared by all programs of a run. last_step: of the run; INT64_MAX: not known. *out is NULL when
+ * nothing is exchanged. */
 int dlb_exchange_new(struct dlb_exchange **out, struct dlb_comm *c, const struct dlb_program *p, int node,
-		     const struct dlb_cluster *cluster, void *const *summand, struct dlb_kfac *kfac, struct dlb_average *average, struct dlb_kept *kept,
-		     int64_t last_step, struct dlb_error *err);
+		     const struct dlb_cluster *cluster, void *const *summand, struct dlb_kfac *kfac, struct dlb_average *average,
+		     struct dlb_compress_state *compress, int64_t last_step, struct dlb_error *err);
 void dlb_exchange_free(struct dlb_exchange *x);
 int dlb_exchange_put(const struct dlb_exchange *x, struct dlb_memories *m, struct dlb_error *err);	/* what it packs, into memories */
 /* A step; of an asynchronous program, an iteration of its loop, where buckets may be under way from the one before. */

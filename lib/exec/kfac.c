@@ -272,7 +272,7 @@ void dlb_kfac_came(struct dlb_kfac *k, int update, int factor, int group, bool f
 	layer_of(k, update)->f[factor].factored[group] = factored;
 }
 
-bool dlb_kfac_state(struct dlb_kfac *k, int i, struct dlb_kept_state *s)
+bool dlb_kfac_state(struct dlb_kfac *k, int i, struct dlb_local_tensor *s)
 {
 	static const char *const what[DLB_KFAC_FACTORS][2] = { [DLB_KFAC_A] = { "average_A", "inverse_A" },
 							       [DLB_KFAC_G] = { "average_G", "inverse_G" } };
@@ -282,7 +282,7 @@ bool dlb_kfac_state(struct dlb_kfac *k, int i, struct dlb_kept_state *s)
 	if (!k || i >= 2 * DLB_KFAC_FACTORS * k->n_layers)
 		return false;
 	f = &k->layer[i / (2 * DLB_KFAC_FACTORS)].f[factor];
-	*s = (struct dlb_kept_state){ .name = f->name, .what = what[factor][inverse], .p = inverse ? f->inverse : f->average,
+	*s = (struct dlb_local_tensor){ .name = f->name, .what = what[factor][inverse], .p = inverse ? f->inverse : f->average,
 				      .n = (int64_t)f->groups * f->n * f->n, .summed = !inverse, .dtype = k->dtype, .needed = true };
 	return true;
 }

@@ -41,7 +41,7 @@ void dlb_kfac_came(struct dlb_kfac *k, int update, int factor, int group, bool f
 
 /* ---- for checkpoints and reports ---- */
 /* Averages, each replica's own, and inverses; i from 0, false: no more. */
-bool dlb_kfac_state(struct dlb_kfac *k, int i, struct dlb_kept_state *s);
+bool dlb_kfac_state(struct dlb_kfac *k, int i, struct dlb_local_tensor *s);
 /* Inverses so far; of those, made with more on the diagonal; left as they were. Steps whose moments were not finite; that the
  * trust region shortened. */
 struct dlb_kfac_counts { int64_t inverses, shifted, kept, not_finite, held_back; };

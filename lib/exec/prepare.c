@@ -260,5 +260,5 @@ int dlb_step_ops_open_exchange(struct dlb_engine *e, struct dlb_error *err)
 		}
 	}
 	return dlb_exchange_new(&e->exchange, e->runtime->comm, p, e->view.node, e->runtime->cluster, summand, e->runtime->kfac, e->runtime->average,
-				e->runtime->kept, e->runtime->last_step, err);
+				e->runtime->compress, e->runtime->last_step, err);
 }

@@ -62,11 +62,11 @@ int dlb_run_ask_ahead(struct run *r, int64_t step, struct dlb_progress_state *as
 int dlb_run_save_checkpoint(struct run *r, struct dlb_error *err)
 {
 	char *path = NULL;
-	const struct dlb_checkpoint_kept kept = dlb_run_kept(r);
+	const struct dlb_local_state local = dlb_run_local_state(r);
 	double ignored;
 
 	if (dlb_watch_fetch(r->watch, r->comm, err) || dlb_average_all(r->average, r->comm, &r->job.plan, &ignored, err) ||
-	    dlb_checkpoint_save(&r->checkpoint, r->comm, &r->state, &kept, &r->at, &path, err))
+	    dlb_checkpoint_save(&r->checkpoint, r->comm, &r->state, &local, &r->at, &path, err))
 		return -1;
 	free(r->checkpoint_path);
 	r->checkpoint_path = path;

@@ -31,7 +31,7 @@ struct run {
 	int64_t size[MAX_BATCHES];
 	int n_engines;
 	struct dlb_average *average;			/* of weights over the replicas; NULL: none */
-	struct dlb_kept *kept;				/* by compression of sums */
+	struct dlb_compress_state *compress;		/* by compression of sums */
 	struct dlb_kfac *kfac;				/* NULL: another optimizer, or no layer of it here */
 	double apart;					/* how far they were apart at the end; NAN: not at all */
 	struct dlb_data *data;
@@ -62,7 +62,7 @@ void dlb_run_close(struct run *r);
 /* Samples that the epoch still has. */
 int64_t dlb_run_left_of_epoch(const struct run *r, const struct dlb_progress_state *at);
 /* What compression keeps from step to step, for checkpoints. */
-struct dlb_checkpoint_kept dlb_run_kept(const struct run *r);
+struct dlb_local_state dlb_run_local_state(const struct run *r);
 
 int dlb_run_ending_length(const struct run *r);
 

@@ -138,7 +138,7 @@ static int open_engines(struct run *r, struct dlb_error *err)
 	if (r->eval && dlb_eval_arena_bytes(r->eval) > arena)
 		arena = dlb_eval_arena_bytes(r->eval);
 	r->runtime = (struct dlb_runtime){ .be = &r->be, .cost = &r->job.cost, .comm = r->comm, .state = &r->state, .slow.factor = 1.0, .cluster = &r->job.cluster,
-		.kept = r->kept, .kfac = r->kfac, .last_step = r->end_step };
+		.compress = r->compress, .kfac = r->kfac, .last_step = r->end_step };
 	if (r->o->slow && r->rank < r->o->n_slow)
 		r->runtime.slow.factor = r->o->slow[r->rank];
 	r->runtime.slow.sleeps = dlb_comm_crowded(r->comm);
@@ -297,16 +297,16 @@ int dlb_run_ending_length(const struct run *r)
 	return N_ENDING + r->job.plan.n_replicas + dlb_watch_length(r->o, r->job.plan.n_nodes);
 }
 
-struct dlb_checkpoint_kept dlb_run_kept(const struct run *r)
+struct dlb_local_state dlb_run_local_state(const struct run *r)
 {
-	return (struct dlb_checkpoint_kept){ r->kept, r->kfac, r->replica, r->job.plan.n_replicas };
+	return (struct dlb_local_state){ r->compress, r->kfac, r->replica, r->job.plan.n_replicas };
 }
 
-static int load_kept(struct run *r, struct dlb_error *err)
+static int load_local(struct run *r, struct dlb_error *err)
 {
-	const struct dlb_checkpoint_kept kept = dlb_run_kept(r);
+	const struct dlb_local_state local = dlb_run_local_state(r);
 
-	return dlb_checkpoint_load_kept(&r->checkpoint, r->at.step, &kept, err);
+	return dlb_checkpoint_load_local(&r->checkpoint, r->at.step, &local, err);
 }
 
 static int open_checkpoint(struct run *r, bool *found, struct dlb_error *err)
@@ -335,7 +335,7 @@ int dlb_run_open(struct run *r, const struct dlb_doc *doc, int *who, struct dlb_
 	if (dlb_comm_agree(r->comm, rc, err, who) || dlb_comm_bcast(r->comm, &r->count, sizeof r->count, 0, err))
 		return -1;
 	r->at = (struct dlb_progress_state){ .seed = r->o->seed, .best_loss = HUGE_VAL, .best_test_loss = HUGE_VAL };
-	r->kept = dlb_kept_new();
+	r->compress = dlb_compress_state_new();
 	if (r->o->checkpoint && open_checkpoint(r, &found, err))
 		return -1;
 	if (found && r->at.position >= r->count) {
@@ -343,7 +343,7 @@ int dlb_run_open(struct run *r, const struct dlb_doc *doc, int *who, struct dlb_
 			      (long long)r->at.position, (long long)r->count);
 	} else {
 		find_limits(r);
-		rc = open_engines(r, err) || dlb_evaluate_fits(r->o, &r->program[0], err) || (found && load_kept(r, err)) ||
+		rc = open_engines(r, err) || dlb_evaluate_fits(r->o, &r->program[0], err) || (found && load_local(r, err)) ||
 		     open_log(r, err) || check_save(r, err) ? -1 : 0;
 	}
 	if (dlb_comm_agree(r->comm, rc, err, who) || dlb_evaluate_resume(r, err) ||
@@ -374,7 +374,7 @@ void dlb_run_close(struct run *r)
 		dlb_program_release(&r->program[i]);
 	}
 	dlb_average_free(r->average);
-	dlb_kept_free(r->kept);
+	dlb_compress_state_free(r->compress);
 	dlb_kfac_free(r->kfac);
 	dlb_subset_free(r->all, r->comm);
 	dlb_subset_free(r->runtime.norms, r->comm);

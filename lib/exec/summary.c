@@ -291,7 +291,7 @@ static int collect_ranks(struct run *r, struct dlb_report *report, struct dlb_er
 	struct dlb_ranks_seen *seen = dlb_xcalloc((size_t)r->job.graph.n_tensors + 1, sizeof *seen);
 	int n = 0, *all = dlb_xcalloc((size_t)n_nodes + 1, sizeof *all), rc;
 
-	while (dlb_plan_replica_of(&r->job.plan, r->rank) == 0 && dlb_kept_ranks(r->kept, n, &seen[n]))
+	while (dlb_plan_replica_of(&r->job.plan, r->rank) == 0 && dlb_compress_state_ranks(r->compress, n, &seen[n]))
 		n++;
 	rc = dlb_comm_gather(r->comm, &n, sizeof n, all, 0, err);
 	report->allreduce.rank = dlb_arena_array(&report->arena, (size_t)r->job.graph.n_tensors + 1, sizeof *report->allreduce.rank);

@@ -101,12 +101,12 @@ static void same_everywhere(struct dlb_comm *c, const void *p, size_t bytes)
 	free(first);
 }
 
-static int64_t state_bytes(struct dlb_kept *k, char *to)
+static int64_t state_bytes(struct dlb_compress_state *k, char *to)
 {
-	struct dlb_kept_state s;
+	struct dlb_local_tensor s;
 	int64_t n = 0;
 
-	for (int i = 0; dlb_kept_state(k, i, &s); i++) {
+	for (int i = 0; dlb_compress_state_tensor(k, i, &s); i++) {
 		if (to)
 			memcpy(to + n, s.p, (size_t)s.n * sizeof(float));
 		n += s.n * (int64_t)sizeof(float);
@@ -117,7 +117,7 @@ static int64_t state_bytes(struct dlb_kept *k, char *to)
 struct trial {
 	struct dlb_comm *c;
 	struct dlb_compressor *k;
-	struct dlb_kept *kept;
+	struct dlb_compress_state *state;
 	struct dlb_sum_tensor tensor[N_TENSORS];
 	float *x[N_TENSORS];
 	double *want[N_TENSORS];
@@ -164,12 +164,12 @@ static void spoilt(struct trial *t, int which, float by)
 {
 	struct dlb_compress_choice *c = &t->choice;
 	const struct dlb_verdict *v = dlb_compressor_verdict(t->k);
-	char *before = dlb_xmalloc((size_t)state_bytes(t->kept, NULL) + 1), *after = dlb_xmalloc((size_t)state_bytes(t->kept, NULL) + 1);
+	char *before = dlb_xmalloc((size_t)state_bytes(t->state, NULL) + 1), *after = dlb_xmalloc((size_t)state_bytes(t->state, NULL) + 1);
 	struct dlb_error err;
 
 	if (t->size < 2)
 		goto out;
-	state_bytes(t->kept, before);
+	state_bytes(t->state, before);
 	give(t->x, t->rank, 50);
 	if (t->rank == t->size - 1)
 		t->x[which][shape[which].rows * shape[which].cols / 2] = by;
@@ -177,8 +177,8 @@ static void spoilt(struct trial *t, int which, float by)
 	assert(v->not_finite == tensor_names[which] && v->rank == t->size - 1);
 	assert(dlb_verdict_error(v, &err) == -1 && strstr(err.what, tensor_names[which]));
 	same_everywhere(t->c, err.what, sizeof err.what);
-	state_bytes(t->kept, after);
-	assert(!memcmp(before, after, (size_t)state_bytes(t->kept, NULL)));
+	state_bytes(t->state, after);
+	assert(!memcmp(before, after, (size_t)state_bytes(t->state, NULL)));
 	/* The next one is as if nothing had been. */
 	give(t->x, t->rank, 51);
 	run(t, 51);
@@ -246,7 +246,7 @@ static void trial(struct dlb_comm *c, const char *name, const struct dlb_allredu
 	}
 	d.choice = t.choice;
 	d.tensor = t.tensor;
-	d.kept = t.kept = dlb_kept_new();
+	d.state = t.state = dlb_compress_state_new();
 	assert(dlb_compressor_new(&t.k, c, &d, &err) == 0);
 	for (int64_t step = 0; step < 8; step++) {
 		const struct dlb_traffic *traffic = dlb_compressor_traffic(t.k);
@@ -282,10 +282,10 @@ static void trial(struct dlb_comm *c, const char *name, const struct dlb_allredu
 	/* What was not sent yet is what the errors hold: nothing is lost. */
 	for (int i = 0; i < 2 && (adapts || t.choice.how == DLB_COMPRESS_LOWRANK) && t.size > 1; i++) {
 		int n = shape[i].rows * shape[i].cols;
-		struct dlb_kept_state s;
+		struct dlb_local_tensor s;
 		double *rest = dlb_xcalloc((size_t)n, sizeof *rest);
 
-		assert(dlb_kept_state(t.kept, (2 + adapts) * i, &s) && s.name == tensor_names[i] && s.summed && s.n == n);
+		assert(dlb_compress_state_tensor(t.state, (2 + adapts) * i, &s) && s.name == tensor_names[i] && s.summed && s.n == n);
 		for (int j = 0; j < n; j++)
 			rest[j] = (double)((const float *)s.p)[j];
 		assert(dlb_comm_allreduce_f64(c, rest, n, DLB_COMM_SUM, &err) == 0);
@@ -296,7 +296,7 @@ static void trial(struct dlb_comm *c, const char *name, const struct dlb_allredu
 			sum_error += lost * lost;
 		}
 		assert(sqrt(sum_error / sum_want) <= (in_8_bits ? 5e-2 : t.choice.local_error && t.choice.wire == DLB_WIRE_BF16 ? 1e-2 : 1e-5));
-		assert(dlb_kept_state(t.kept, (2 + adapts) * i + 1, &s));
+		assert(dlb_compress_state_tensor(t.state, (2 + adapts) * i + 1, &s));
 		same_everywhere(c, s.p, (size_t)s.n * sizeof(float));
 		/* The gradients' two strong directions are caught: what stays behind is not growing with the steps. */
 		sum_error = 0;
@@ -313,7 +313,7 @@ static void trial(struct dlb_comm *c, const char *name, const struct dlb_allredu
 	if (t.choice.how == DLB_COMPRESS_CHOLESKY || t.choice.how == DLB_COMPRESS_PER_HOP)
 		odd_factors(&t);
 	dlb_compressor_free(t.k);
-	dlb_kept_free(t.kept);
+	dlb_compress_state_free(t.state);
 	for (int i = 0; i < N_TENSORS; i++) {
 		free(t.x[i]);
 		free(t.want[i]);
@@ -331,7 +331,7 @@ static void rank_one(struct dlb_comm *c, const char *name, double most)
 	const int n_ranks = dlb_comm_size(c), group[] = { 0, 1, 0, 1 };
 	struct dlb_sum_tensor tensor[2];
 	struct dlb_compressor_desc d = { .how = &dlb_allreduce_ring, .ranks = { .n = n_ranks, .group = group }, .tensor = tensor, .n_tensors = 2, .tag = 40,
-					 .kept = dlb_kept_new() };
+					 .state = dlb_compress_state_new() };
 	struct dlb_compressor *k;
 	double *want[2];
 	struct dlb_error err;
@@ -365,7 +365,7 @@ static void rank_one(struct dlb_comm *c, const char *name, double most)
 		free(want[i]);
 	}
 	dlb_compressor_free(k);
-	dlb_kept_free(d.kept);
+	dlb_compress_state_free(d.state);
 }
 
 static int rank_main(void)

@@ -1,4 +1,4 @@
-/* See checkpoint_files.h: what compression of sums, and K-FAC, kept back: each replica's own. */
+/* See checkpoint_files.h: reads and writes the state that each replica has alone: residuals of compression, K-FAC. */
 #define _XOPEN_SOURCE 700
 #include <dirent.h>
 #include <stdlib.h>
@@ -7,32 +7,32 @@
 #include "model/safetensors.h"
 
 /* "error/R/NAME" of replica R; "basis/NAME", the same on all. */
-static const char *kept_name(struct dlb_arena *a, const struct dlb_kept_state *s, int replica)
+static const char *local_name(struct dlb_arena *a, const struct dlb_local_tensor *s, int replica)
 {
 	return s->summed ? dlb_arena_printf(a, "%s/%d/%s", s->what, replica, s->name) : dlb_arena_printf(a, "%s/%s", s->what, s->name);
 }
 
-/* What compression keeps, then K-FAC; i from 0, *first_kfac from 0 too. */
-static bool kept_at(const struct dlb_checkpoint_kept *k, int i, int *first_kfac, struct dlb_kept_state *s)
+/* Tensor i of the state: those of compression, then those of K-FAC. *first_kfac starts as 0. */
+static bool local_tensor(const struct dlb_local_state *k, int i, int *first_kfac, struct dlb_local_tensor *s)
 {
-	if (*first_kfac == i && k->kept && dlb_kept_state(k->kept, i, s))
+	if (*first_kfac == i && k->compress && dlb_compress_state_tensor(k->compress, i, s))
 		*first_kfac = i + 1;
 	else
 		return dlb_kfac_state(k->kfac, i - *first_kfac, s);
 	return true;
 }
 
-int dlb_checkpoint_write_kept(const char *dir, int rank, const struct dlb_checkpoint_kept *kept, char sha256[65], struct dlb_error *err)
+int dlb_checkpoint_write_local(const char *dir, int rank, const struct dlb_local_state *local, char sha256[65], struct dlb_error *err)
 {
 	struct dlb_arena a = { 0 };
 	struct dlb_st_tensor *st = NULL;
-	struct dlb_kept_state s;
+	struct dlb_local_tensor s;
 	int n = 0, cap = 0, rc = 0;
 
 	sha256[0] = 0;
-	for (int i = 0, k = 0; kept && kept_at(kept, i, &k, &s); i++) {
+	for (int i = 0, k = 0; local && local_tensor(local, i, &k, &s); i++) {
 		DLB_GROW(st, n, cap);
-		st[n++] = (struct dlb_st_tensor){ .name = kept_name(&a, &s, kept->replica), .data = s.p,
+		st[n++] = (struct dlb_st_tensor){ .name = local_name(&a, &s, local->replica), .data = s.p,
 						  .desc = { .dtype = s.dtype, .n_dims = 1, .dim = { s.n } } };
 	}
 	if (n) {
@@ -46,8 +46,8 @@ int dlb_checkpoint_write_kept(const char *dir, int rank, const struct dlb_checkp
 	return rc;
 }
 
-/* All such files of a checkpoint. */
-static int kept_open(const char *dir, struct dlb_safetensors **st, int *n, struct dlb_error *err)
+/* All kept-RANK.safetensors of a checkpoint. */
+static int open_files(const char *dir, struct dlb_safetensors **st, int *n, struct dlb_error *err)
 {
 	DIR *d = opendir(dir);
 	int rc = 0, cap = 0;
@@ -68,7 +68,7 @@ static int kept_open(const char *dir, struct dlb_safetensors **st, int *n, struc
 	return rc;
 }
 
-static const struct dlb_st_tensor *kept_find(const struct dlb_safetensors *st, int n, const char *name)
+static const struct dlb_st_tensor *find_tensor(const struct dlb_safetensors *st, int n, const char *name)
 {
 	for (int i = 0; i < n; i++)
 		if (dlb_safetensors_find(&st[i], name))
@@ -77,21 +77,21 @@ static const struct dlb_st_tensor *kept_find(const struct dlb_safetensors *st, i
 }
 
 /* Replica r's, or every replica's of those there were, divided by how many there are now. */
-static int kept_take(const struct dlb_safetensors *st, int n, const char *dir, struct dlb_kept_state *s, int replica, int n_replicas,
+static int load_tensor(const struct dlb_safetensors *st, int n, const char *dir, struct dlb_local_tensor *s, int replica, int n_replicas,
 			 struct dlb_error *err)
 {
 	struct dlb_arena a = { 0 };
 	const struct dlb_st_tensor *t;
 	int before = 0, rc = 0;
 
-	if (s->needed && !kept_find(st, n, kept_name(&a, s, 0)))
-		rc = dlb_fail(err, dir, "the checkpoint has no tensor '%s'", kept_name(&a, s, 0));
-	while (s->summed && kept_find(st, n, kept_name(&a, s, before)))
+	if (s->needed && !find_tensor(st, n, local_name(&a, s, 0)))
+		rc = dlb_fail(err, dir, "the checkpoint has no tensor '%s'", local_name(&a, s, 0));
+	while (s->summed && find_tensor(st, n, local_name(&a, s, before)))
 		before++;
 	for (int r = 0; r < (s->summed ? before : 1) && !rc; r++) {
 		const bool shared_out = s->summed && before != n_replicas;
 
-		t = kept_find(st, n, kept_name(&a, s, r));
+		t = find_tensor(st, n, local_name(&a, s, r));
 		if (!t || (s->summed && before == n_replicas && r != replica))
 			continue;
 		if (t->desc.dtype != s->dtype || dlb_desc_count(&t->desc) != s->n) {
@@ -109,17 +109,17 @@ static int kept_take(const struct dlb_safetensors *st, int n, const char *dir, s
 	return rc;
 }
 
-int dlb_checkpoint_load_kept(struct dlb_checkpoint *c, int64_t step, const struct dlb_checkpoint_kept *kept, struct dlb_error *err)
+int dlb_checkpoint_load_local(struct dlb_checkpoint *c, int64_t step, const struct dlb_local_state *local, struct dlb_error *err)
 {
 	struct dlb_safetensors *st = NULL;
-	struct dlb_kept_state s;
+	struct dlb_local_tensor s;
 	char *dir;
 	int n = 0, rc;
 
 	dir = dlb_xprintf("%s/step-%lld", c->dir, (long long)step);
-	rc = kept_open(dir, &st, &n, err);
-	for (int i = 0, k = 0; !rc && kept_at(kept, i, &k, &s); i++)
-		rc = kept_take(st, n, dir, &s, kept->replica, kept->n_replicas, err);
+	rc = open_files(dir, &st, &n, err);
+	for (int i = 0, k = 0; !rc && local_tensor(local, i, &k, &s); i++)
+		rc = load_tensor(st, n, dir, &s, local->replica, local->n_replicas, err);
 	for (int i = 0; i < n; i++)
 		dlb_safetensors_release(&st[i]);
 	free(st);
