@@ -1,5 +1,5 @@
 /* Inside compression: what the files of a dlb_compressor share (compressor.c the order of things, fused.c arrays that
- * travel together, lowrank.c P and Q, owner.c factors, per_hop.c factors as first published). */
+ * travel together, lowrank.c P and Q, cholesky_reduce.c factors, per_hop.c factors as first published). */
 #ifndef DLB_COMM_COMPRESSOR_H
 #define DLB_COMM_COMPRESSOR_H
 #include "comm/compress.h"
@@ -100,7 +100,7 @@ int dlb_sketch_basis(const struct dlb_compressor *k, struct dlb_low_rank *t);		/
 void dlb_sketch_shift_q(const struct dlb_compressor *k, struct dlb_low_rank *t);		/* before Q travels; mine: what of it arrives */
 void dlb_sketch_unshift_q(const struct dlb_compressor *k, struct dlb_low_rank *t);
 void dlb_sketch_next(const struct dlb_compressor *k, struct dlb_low_rank *t);		/* from Q in state->basis */
-/* owner.c */
+/* cholesky_reduce.c */
 int dlb_triangles_new(struct dlb_compressor *k, struct dlb_error *err);
 void dlb_triangles_check(struct dlb_compressor *k);	/* notes what is not finite, not symmetric */
 void dlb_triangles_load(struct dlb_compressor *k);
