@@ -210,26 +210,26 @@ int dlb_cluster_check(const struct dlb_cluster *c, struct dlb_error *err)
 
 /* Lane ids: two for each link, then two for each member of a group, its lanes
  * into and out of the inside link. */
-static int lane_of_link(const struct dlb_cluster *c, int link, bool inward)
+static int direction_of_link(const struct dlb_cluster *c, int link, bool inward)
 {
 	return 2 * link + (c->link[link].duplex && inward);
 }
 
-static int lane_of_group(const struct dlb_cluster *c, int group) { return 2 * (c->n_links + group); }
-static int lane_of_node(const struct dlb_cluster *c, int node) { return 2 * (c->n_links + c->n_groups + node); }
+static int direction_of_group(const struct dlb_cluster *c, int group) { return 2 * (c->n_links + group); }
+static int direction_of_node(const struct dlb_cluster *c, int node) { return 2 * (c->n_links + c->n_groups + node); }
 
-int dlb_cluster_n_lanes(const struct dlb_cluster *c)
+int dlb_cluster_n_directions(const struct dlb_cluster *c)
 {
-	return lane_of_node(c, c->n_nodes);
+	return direction_of_node(c, c->n_nodes);
 }
 
-/* A link of a route and its lanes; lane[1] is -1 if there is only one. */
-struct step { int link, lane[2]; };
+/* A link of a route and its lanes; direction[1] is -1 if there is only one. */
+struct step { int link, direction[2]; };
 
 static int walk(const struct dlb_cluster *c, int a, int b, struct step step[DLB_MAX_ROUTE])
 {
 	int ga = c->node[a].group, gb = c->node[b].group, n = 0, n_down = 0;
-	int out = lane_of_node(c, a), in = lane_of_node(c, b) + 1;
+	int out = direction_of_node(c, a), in = direction_of_node(c, b) + 1;
 	struct step down[MAX_DEPTH];
 
 	if (a == b)
@@ -241,14 +241,14 @@ static int walk(const struct dlb_cluster *c, int a, int b, struct step step[DLB_
 			if (da >= db) {
 				int up = c->group[ga].up;
 				if (up >= 0)
-					step[n++] = (struct step){ up, { lane_of_link(c, up, false), -1 } };
-				out = lane_of_group(c, ga);
+					step[n++] = (struct step){ up, { direction_of_link(c, up, false), -1 } };
+				out = direction_of_group(c, ga);
 				ga = c->group[ga].parent, da--;
 			} else {
 				int up = c->group[gb].up;
 				if (up >= 0)
-					down[n_down++] = (struct step){ up, { lane_of_link(c, up, true), -1 } };
-				in = lane_of_group(c, gb) + 1;
+					down[n_down++] = (struct step){ up, { direction_of_link(c, up, true), -1 } };
+				in = direction_of_group(c, gb) + 1;
 				gb = c->group[gb].parent, db--;
 			}
 		}
@@ -257,7 +257,7 @@ static int walk(const struct dlb_cluster *c, int a, int b, struct step step[DLB_
 	if (inside >= 0 && c->link[inside].duplex)
 		step[n++] = (struct step){ inside, { out, in } };
 	else if (inside >= 0)
-		step[n++] = (struct step){ inside, { lane_of_link(c, inside, false), -1 } };
+		step[n++] = (struct step){ inside, { direction_of_link(c, inside, false), -1 } };
 	while (n_down)
 		step[n++] = down[--n_down];
 	return n;
@@ -286,7 +286,7 @@ static struct dlb_way way_of(const struct dlb_cluster *c, const struct step *ste
 	return way;
 }
 
-int dlb_cluster_lanes(const struct dlb_cluster *c, int a, int b, struct dlb_lane lane[DLB_MAX_ROUTE], struct dlb_way *way)
+int dlb_cluster_directions(const struct dlb_cluster *c, int a, int b, struct dlb_direction direction[DLB_MAX_ROUTE], struct dlb_way *way)
 {
 	struct step step[DLB_MAX_ROUTE];
 	int n_steps = walk(c, a, b, step), n = 0;
@@ -294,11 +294,11 @@ int dlb_cluster_lanes(const struct dlb_cluster *c, int a, int b, struct dlb_lane
 	if (way)
 		*way = way_of(c, step, n_steps);
 	for (int i = 0; i < 2 * n_steps; i++) {
-		int id = step[i / 2].lane[i % 2], k = 0;
-		while (k < n && lane[k].id != id)	/* one bus may be on both sides of the route */
+		int id = step[i / 2].direction[i % 2], k = 0;
+		while (k < n && direction[k].id != id)	/* one bus may be on both sides of the route */
 			k++;
 		if (id >= 0 && k == n)
-			lane[n++] = (struct dlb_lane){ step[i / 2].link, id };
+			direction[n++] = (struct dlb_direction){ step[i / 2].link, id };
 	}
 	return n;
 }

@@ -117,10 +117,10 @@ int dlb_cluster_route(const struct dlb_cluster *c, int a, int b, int link[DLB_MA
  * link). copies: the sender copies. */
 struct dlb_way { double latency_s, Bps; bool copies; };
 struct dlb_way dlb_cluster_way(const struct dlb_cluster *c, int a, int b);
-/* Lanes of a transfer from a to b, each once; ids are below dlb_cluster_n_lanes. *way: as above, or NULL. */
-struct dlb_lane { int link, id; };
-int dlb_cluster_lanes(const struct dlb_cluster *c, int a, int b, struct dlb_lane lane[DLB_MAX_ROUTE], struct dlb_way *way);
-int dlb_cluster_n_lanes(const struct dlb_cluster *c);
+/* Lanes of a transfer from a to b, each once; ids are below dlb_cluster_n_directions. *way: as above, or NULL. */
+struct dlb_direction { int link, id; };
+int dlb_cluster_directions(const struct dlb_cluster *c, int a, int b, struct dlb_direction direction[DLB_MAX_ROUTE], struct dlb_way *way);
+int dlb_cluster_n_directions(const struct dlb_cluster *c);
 double dlb_cluster_transfer_s(const struct dlb_cluster *c, double bytes, int a, int b);	/* single transfer */
 /* Memory of a node in bytes: of the memories that it names, else stated for the node or its
  * kind. INFINITY: no known limit. */

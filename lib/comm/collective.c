@@ -4,13 +4,13 @@
  * where its owner has it, and what replaces is written to its place, in one pass with the addition that it comes from. Nobody
  * writes too early so, and nobody asks whether what it sent has been read: that is part of the sum, and comes back with it.
  * (It is not so where both ends add to what they send, nor in the halves of a ring: see `in_place`.) 64 KB to 256 MB took a
- * quarter to two fifths of what they take through lanes.
+ * quarter to two fifths of what they take through shared-memory rings.
  *
- * Where an x is not in shared memory, or elements travel packed, they go in lanes: slots in the receiver's shared memory,
+ * Where an x is not in shared memory, or elements travel packed, they go through a ring: slots in the receiver's shared memory,
  * filled and emptied in turn. A store to a line that another core holds in its own cache is slow (comm/shared.h), so
- * a lane is nearly as long as a second-level cache: by the time that a slot's turn comes again, other slots and x have
+ * a ring is nearly as long as a second-level cache: by the time that a slot's turn comes again, other slots and x have
  * driven it out of there (half or twice as long took up to a third more). Between cores with a cache in common 18 GB/s each
- * way were measured so (7 with short lanes, 12 past the caches); between others 2, but 12 past the caches. Virtual cores
+ * way were measured so (7 with short rings, 12 past the caches); between others 2, but 12 past the caches. Virtual cores
  * move from one case to the other, so each link times both ways of writing now and then, and takes the better one.
  *
  * Long arrays go block by block: all hops for the first part of every chunk, then all for the next, so that what a hop
@@ -53,18 +53,18 @@ struct stream {
 	char *slot;			/* [depth] segments as they travel; NULL: they travel from and to x itself */
 };
 /* Segments from one rank to another of this host. Each count is written by one side. */
-struct lane {
+struct shm_ring {
 	_Alignas(64) _Atomic uint32_t sent;
 	_Alignas(64) _Atomic uint32_t taken;	/* out of slots */
 	_Alignas(64) char slot[];	/* k->n_slots of them */
 };
 /* Where things lie in the region of who tells it; UINT64_MAX: not there. */
-struct whereabouts { uint64_t lane, x; };
+struct whereabouts { uint64_t shm_ring, x; };
 /* A rank that segments come from, or go to. */
 struct link {
 	int peer;
 	bool in;
-	struct lane *lane;		/* NULL: by MPI */
+	struct shm_ring *shm_ring;		/* NULL: by MPI */
 	char *there;			/* the other end's x; NULL: it cannot be seen, and segments travel in slots */
 	uint32_t n;			/* segments so far, at this end */
 	struct whereabouts mine, theirs;
@@ -84,7 +84,7 @@ struct terms {
 struct dlb_collective {
 	struct dlb_comm *c;
 	int tag, n_hops, n_chunks;
-	uint32_t n_slots;		/* of a lane */
+	uint32_t n_slots;		/* of a shared-memory ring */
 	int n_in_flight;		/* of a stream that needs no slots */
 	char *x;
 	int64_t n, n_most, segment;	/* elements: of x, of x when it was made, of a segment */
@@ -222,14 +222,14 @@ static bool direct(const struct dlb_collective *k, const struct dlb_hop *h)
 	return !h->add && !k->loops->pack;
 }
 
-static size_t lane_bytes(const struct dlb_collective *k)
+static size_t shm_ring_bytes(const struct dlb_collective *k)
 {
-	return sizeof(struct lane) + k->n_slots * (size_t)k->segment * k->wire_bytes;
+	return sizeof(struct shm_ring) + k->n_slots * (size_t)k->segment * k->wire_bytes;
 }
 
-static char *lane_slot(const struct dlb_collective *k, const struct link *l)
+static char *shm_ring_slot(const struct dlb_collective *k, const struct link *l)
 {
-	return l->lane->slot + (size_t)(l->n % k->n_slots) * (size_t)k->segment * k->wire_bytes;
+	return l->shm_ring->slot + (size_t)(l->n % k->n_slots) * (size_t)k->segment * k->wire_bytes;
 }
 
 /* The other end's element i. */
@@ -244,7 +244,7 @@ static bool is_read_here(const struct dlb_collective *k, const struct link *l, c
 	return l->there && k->is_added[p->hop];
 }
 
-/* What has come: in its lane, where it lies at the other end, or by the message whose turn it is; *w is where, NULL: in x already. */
+/* Has the next segment arrived: in its ring, at its place at the other end, or by the message whose turn it is; *w is where, NULL: in x already. */
 static bool arrived(struct dlb_collective *k, struct link *l, const char **w)
 {
 	struct stream *s = &l->stream;
@@ -252,9 +252,9 @@ static bool arrived(struct dlb_collective *k, struct link *l, const char **w)
 
 	if (h->add && !are_met(k, &k->to_write[s->done.hop], &s->done))
 		return false;
-	if (l->lane) {
-		*w = !l->there ? lane_slot(k, l) : h->add ? element_there(k, l, s->done.from) : NULL;
-		return (int32_t)(atomic_load_explicit(&l->lane->sent, memory_order_acquire) - l->n) > 0;
+	if (l->shm_ring) {
+		*w = !l->there ? shm_ring_slot(k, l) : h->add ? element_there(k, l, s->done.from) : NULL;
+		return (int32_t)(atomic_load_explicit(&l->shm_ring->sent, memory_order_acquire) - l->n) > 0;
 	}
 	*w = direct(k, h) ? NULL : slot(k, s, s->n_done);
 	return dlb_comm_test(k->c, &s->request[s->n_done % IN_FLIGHT]);
@@ -265,14 +265,14 @@ static bool has_room(const struct dlb_collective *k, const struct link *l)
 	const struct stream *s = &l->stream;
 
 	return s->n_posted - s->n_done < s->depth &&
-		(!l->lane || l->there || l->n - atomic_load_explicit(&l->lane->taken, memory_order_acquire) < k->n_slots);
+		(!l->shm_ring || l->there || l->n - atomic_load_explicit(&l->shm_ring->taken, memory_order_acquire) < k->n_slots);
 }
 
 /* Writes p, the n elements from `from` on as they travel, to where the other end has them, or into the next slot; with w, what
  * is there is added to them first. */
 static void write_there(struct dlb_collective *k, struct link *l, char *p, int64_t from, const char *w, int64_t n)
 {
-	char *to = l->there ? element_there(k, l, from) : lane_slot(k, l);
+	char *to = l->there ? element_there(k, l, from) : shm_ring_slot(k, l);
 	size_t bytes = (size_t)n * k->wire_bytes;
 	enum dlb_copy_way way;
 	double start_s;
@@ -286,9 +286,9 @@ static void write_there(struct dlb_collective *k, struct link *l, char *p, int64
 	dlb_copy_tuner_end(&l->pass, way, bytes, start_s);
 }
 
-static void sent_in_lane(struct dlb_collective *k, struct link *l)
+static void sent_in_shm_ring(struct dlb_collective *k, struct link *l)
 {
-	atomic_store_explicit(&l->lane->sent, ++l->n, memory_order_release);
+	atomic_store_explicit(&l->shm_ring->sent, ++l->n, memory_order_release);
 	l->stream.n_posted++;
 	advance(k, l, &l->stream.next);
 }
@@ -300,7 +300,7 @@ static struct link *onward(const struct dlb_collective *k, const struct place *h
 	struct link *l = hop < k->n_hops && k->to[hop] >= 0 ? &k->link[k->to[hop]] : NULL;
 	const struct place *next = l ? &l->stream.next : NULL;
 
-	return k->loops->pass && l && l->lane && next->block == here->block && next->hop == hop && next->from == here->from &&
+	return k->loops->pass && l && l->shm_ring && next->block == here->block && next->hop == hop && next->from == here->from &&
 		next->n == here->n && !is_read_here(k, l, next) && has_room(k, l) ? l : NULL;
 }
 
@@ -311,17 +311,17 @@ static void add_segment(struct dlb_collective *k, const char *w, const struct pl
 
 	if (l) {
 		write_there(k, l, element(k, here->from), here->from, w, here->n);
-		sent_in_lane(k, l);
+		sent_in_shm_ring(k, l);
 	} else {
 		k->loops->add(element(k, here->from), w, here->n);
 	}
 }
 
-static void took_from_lane(struct link *l)
+static void took_from_shm_ring(struct link *l)
 {
 	l->n++;
 	if (!l->there)
-		atomic_store_explicit(&l->lane->taken, l->n, memory_order_release);
+		atomic_store_explicit(&l->shm_ring->taken, l->n, memory_order_release);
 }
 
 static bool receive_from(struct dlb_collective *k, struct link *l)
@@ -339,8 +339,8 @@ static bool receive_from(struct dlb_collective *k, struct link *l)
 			k->loops->round(element(k, p->from), p->n);
 		if (!k->hop[p->hop].add && w)
 			k->loops->take(element(k, p->from), w, p->n);
-		if (l->lane)
-			took_from_lane(l);
+		if (l->shm_ring)
+			took_from_shm_ring(l);
 		s->n_done++;
 		advance(k, l, &s->done);
 		moved = true;
@@ -350,7 +350,7 @@ static bool receive_from(struct dlb_collective *k, struct link *l)
 
 		if (!h->add && !are_met(k, &k->to_write[s->next.hop], &s->next))
 			break;
-		if (!l->lane)
+		if (!l->shm_ring)
 			dlb_comm_irecv(k->c, direct(k, h) ? element(k, s->next.from) : slot(k, s, s->n_posted),
 				       (size_t)s->next.n * k->wire_bytes, l->peer, k->tag, &s->request[s->n_posted % IN_FLIGHT]);
 		s->n_posted++;
@@ -376,10 +376,10 @@ static bool send_to(struct dlb_collective *k, struct link *l, int64_t last)
 			k->loops->pack(p, slot(k, s, s->n_posted), n);
 			p = slot(k, s, s->n_posted);
 		}
-		if (l->lane) {
+		if (l->shm_ring) {
 			if (!is_read_here(k, l, &s->next))
 				write_there(k, l, p, s->next.from, NULL, n);
-			sent_in_lane(k, l);
+			sent_in_shm_ring(k, l);
 			continue;
 		}
 		dlb_comm_isend(k->c, p, (size_t)n * k->wire_bytes, l->peer, k->tag, &s->request[s->n_posted % IN_FLIGHT]);
@@ -426,22 +426,22 @@ static bool sum_more(struct dlb_collective *k)
 /* Both ends have told each other where things lie. */
 static void join(struct dlb_collective *k, struct link *l)
 {
-	if (!l->in && l->theirs.lane != UINT64_MAX)
-		l->lane = dlb_comm_there(k->c, l->peer, l->theirs.lane);
-	if (l->lane && l->mine.x != UINT64_MAX && l->theirs.x != UINT64_MAX)
+	if (!l->in && l->theirs.shm_ring != UINT64_MAX)
+		l->shm_ring = dlb_comm_there(k->c, l->peer, l->theirs.shm_ring);
+	if (l->shm_ring && l->mine.x != UINT64_MAX && l->theirs.x != UINT64_MAX)
 		l->there = dlb_comm_there(k->c, l->peer, l->theirs.x);
-	if (l->lane)
-		dlb_region_touch(l->lane, l->there ? sizeof *l->lane : lane_bytes(k));
+	if (l->shm_ring)
+		dlb_region_touch(l->shm_ring, l->there ? sizeof *l->shm_ring : shm_ring_bytes(k));
 	if (l->there)
 		dlb_region_touch(l->there, (size_t)k->n * k->bytes);
 }
 
-/* Whether what travels on link l does not do so from or to x itself, nor through a lane. */
+/* Whether what travels on link l does not do so from or to x itself, nor through a ring. */
 static bool needs_slots(const struct dlb_collective *k, const struct link *l)
 {
 	if (!l->in)
 		return k->loops->pack;
-	for (int i = 0; i < k->n_hops && !l->lane; i++)
+	for (int i = 0; i < k->n_hops && !l->shm_ring; i++)
 		if (k->hop[i].from == l->peer && !direct(k, &k->hop[i]))
 			return true;
 	return false;
@@ -569,11 +569,11 @@ static void choose_blocks(struct dlb_collective *k)
 	k->per_block = k->n_blocks == 1 ? INT64_MAX : k->per_block;
 }
 
-/* Segments no longer than the longest chunk; lanes of 3/4 of a second-level cache, but for small arrays. */
+/* Segments no longer than the longest chunk; rings of 3/4 of a second-level cache, but for small arrays. */
 static void choose_segments(struct dlb_collective *k, const struct dlb_ranks *r, bool external)
 {
 	long cache = sysconf(_SC_LEVEL2_CACHE_SIZE);
-	size_t lane = (cache > 0 ? (size_t)cache : (size_t)1 << 20) / 4 * 3, most = 4 * (size_t)k->n * k->wire_bytes, n;
+	size_t ring = (cache > 0 ? (size_t)cache : (size_t)1 << 20) / 4 * 3, most = 4 * (size_t)k->n * k->wire_bytes, n;
 	int64_t longest = longest_chunk(k), eager = (int64_t)dlb_comm_eager_bytes() - DLB_SEGMENT_HEADER_BYTES;
 	bool local = true;
 
@@ -583,13 +583,13 @@ static void choose_segments(struct dlb_collective *k, const struct dlb_ranks *r,
 	k->n_in_flight = IN_FLIGHT_BYTES / (int)(k->segment * (int64_t)k->bytes);
 	k->n_in_flight = k->n_in_flight < IN_FLIGHT ? k->n_in_flight : IN_FLIGHT;
 	k->segment = k->segment < longest ? k->segment : longest;
-	n = (most < lane ? most : lane) / ((size_t)k->segment * k->wire_bytes);
+	n = (most < ring ? most : ring) / ((size_t)k->segment * k->wire_bytes);
 	k->n_slots = n < LEAST_SLOTS ? LEAST_SLOTS : n > MOST_SLOTS ? MOST_SLOTS : (uint32_t)n;
 	choose_blocks(k);
 	k->n_blocks = external ? 0 : k->n_blocks;
 }
 
-/* The link from or to peer; a new one when there is none. Who receives offers a lane to those who are near. */
+/* The link from or to peer; a new one when there is none. The receiver offers a ring to a sender of its host. */
 static int find_link(struct dlb_collective *k, int peer, bool in)
 {
 	struct link *l;
@@ -602,9 +602,9 @@ static int find_link(struct dlb_collective *k, int peer, bool in)
 	l = &k->link[k->n_links++];
 	*l = (struct link){ .peer = peer, .in = in, .mine = { UINT64_MAX, UINT64_MAX } };
 	if (in && dlb_comm_near(k->c, peer))
-		l->lane = dlb_comm_alloc(k->c, lane_bytes(k));
-	if (l->lane)
-		l->mine.lane = dlb_comm_offset(k->c, l->lane);
+		l->shm_ring = dlb_comm_alloc(k->c, shm_ring_bytes(k));
+	if (l->shm_ring)
+		l->mine.shm_ring = dlb_comm_offset(k->c, l->shm_ring);
 	if (k->in_place)
 		l->mine.x = dlb_comm_offset(k->c, k->x);
 	return i;
@@ -720,7 +720,7 @@ void dlb_collective_free(struct dlb_collective *k)
 	dlb_subset_free(k->subset, k->c);
 	for (int i = 0; i < k->n_links; i++) {
 		if (k->link[i].in)
-			dlb_comm_release(k->c, k->link[i].lane);
+			dlb_comm_release(k->c, k->link[i].shm_ring);
 		free(k->link[i].stream.slot);
 	}
 	for (int i = 0; i < k->n_hops; i++) {

@@ -10,8 +10,8 @@ struct chooser {
 	const struct dlb_graph *g;
 	struct dlb_arena a;
 	int *fastest;				/* nodes */
-	double *load;				/* [lane] in seconds */
-	int n_lanes;
+	double *load;				/* [direction] in seconds */
+	int n_directions;
 };
 
 int *dlb_cost_fastest_nodes(const struct dlb_cost *c, struct dlb_arena *a)
@@ -47,12 +47,12 @@ static int node_of(const struct chooser *x, int shard)
 static double send(struct chooser *x, double bytes, int from, int to)
 {
 	const struct dlb_cluster *cl = x->c->cluster;
-	struct dlb_lane lane[DLB_MAX_ROUTE];
+	struct dlb_direction direction[DLB_MAX_ROUTE];
 	struct dlb_way way;
-	const int n = dlb_cluster_lanes(cl, from, to, lane, &way);
+	const int n = dlb_cluster_directions(cl, from, to, direction, &way);
 
 	for (int i = 0; i < n; i++)
-		x->load[lane[i].id] += bytes / cl->link[lane[i].link].bandwidth_Bps;
+		x->load[direction[i].id] += bytes / cl->link[direction[i].link].bandwidth_Bps;
 	return way.latency_s;
 }
 
@@ -61,7 +61,7 @@ static double arrive(struct chooser *x, double latency)
 {
 	double most = 0;
 
-	for (int l = 0; l < x->n_lanes; l++) {
+	for (int l = 0; l < x->n_directions; l++) {
 		most = fmax(most, x->load[l]);
 		x->load[l] = 0;
 	}
@@ -131,8 +131,8 @@ int dlb_cost_choose_pairs(const struct dlb_cost *c, struct dlb_graph *g)
 	const bool routes = c->cluster->link_model == DLB_LINKS_ROUTES;
 
 	x.fastest = dlb_cost_fastest_nodes(c, &x.a);
-	x.n_lanes = dlb_cluster_n_lanes(c->cluster);
-	x.load = dlb_arena_array(&x.a, (size_t)x.n_lanes + 1, sizeof *x.load);
+	x.n_directions = dlb_cluster_n_directions(c->cluster);
+	x.load = dlb_arena_array(&x.a, (size_t)x.n_directions + 1, sizeof *x.load);
 	for (int i = 0; i < g->n_ops && routes; i++) {
 		const struct dlb_op *o = &g->op[i];
 		int *op = dlb_arena_array(&x.a, (size_t)o->n_in + 1, sizeof *op), n_shards = 0;

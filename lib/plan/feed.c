@@ -41,34 +41,34 @@ size_t dlb_feed_bytes(const struct dlb_program *g, int node)
 	return bytes;
 }
 
-/* A share goes over the lanes between two nodes. */
-static void carry(const struct dlb_cluster *c, struct dlb_feed_load *load, double *lane_s, int from, int to, double bytes)
+/* A share goes over the directions between two nodes. */
+static void carry(const struct dlb_cluster *c, struct dlb_feed_load *load, double *direction_s, int from, int to, double bytes)
 {
-	struct dlb_lane lane[DLB_MAX_ROUTE];
+	struct dlb_direction direction[DLB_MAX_ROUTE];
 	struct dlb_way way;
-	int n = dlb_cluster_lanes(c, from, to, lane, &way);
+	int n = dlb_cluster_directions(c, from, to, direction, &way);
 	load->bytes[from] += bytes;
 	for (int i = 0; i < n; i++)
-		lane_s[lane[i].id] += bytes / c->link[lane[i].link].bandwidth_Bps;
+		direction_s[direction[i].id] += bytes / c->link[direction[i].link].bandwidth_Bps;
 	load->copy_s[from] += way.copies ? bytes / way.Bps : 0;
 }
 
 void dlb_feed_load_init(struct dlb_feed_load *load, const struct dlb_program *g, const struct dlb_cluster *c)
 {
-	int n_lanes = dlb_cluster_n_lanes(c);
-	double *lane_s = dlb_xcalloc((size_t)n_lanes + 1, sizeof *lane_s);
+	int n_directions = dlb_cluster_n_directions(c);
+	double *direction_s = dlb_xcalloc((size_t)n_directions + 1, sizeof *direction_s);
 	*load = (struct dlb_feed_load){ .bytes = dlb_xcalloc((size_t)g->n_nodes, sizeof *load->bytes),
 		.copy_s = dlb_xcalloc((size_t)g->n_nodes, sizeof *load->copy_s) };
 	for (int k = 1; k < g->n_nodes; k++) {
 		int via = dlb_feed_via(c, g->n_nodes, k);
 		double bytes = (double)dlb_feed_bytes(g, k);
-		carry(c, load, lane_s, 0, via, bytes);
+		carry(c, load, direction_s, 0, via, bytes);
 		if (via != k)
-			carry(c, load, lane_s, via, k, bytes);
+			carry(c, load, direction_s, via, k, bytes);
 	}
-	for (int i = 0; i < n_lanes; i++)
-		load->least_s = fmax(load->least_s, lane_s[i]);
-	free(lane_s);
+	for (int i = 0; i < n_directions; i++)
+		load->least_s = fmax(load->least_s, direction_s[i]);
+	free(direction_s);
 }
 
 void dlb_feed_load_release(struct dlb_feed_load *load)

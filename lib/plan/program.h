@@ -248,11 +248,11 @@ struct dlb_timeline {
 /* Seconds that the sum of n elements by `how` takes alone between the nodes of node k's part; where weights are averaged
  * (plan->sharing), a step's part of that. */
 double dlb_plan_sum_s(const struct dlb_plan *p, const struct dlb_cost *c, const struct dlb_allreduce *how, int k, int64_t n, int element_bytes);
-/* The lanes that the sum keeps busy, and the share of that time in which it does, up to 1. Returns how many; busy has room for
- * all lanes of the cluster. Averages come in bursts, of which a step's part is not anywhere: none. */
-struct dlb_lane_load { struct dlb_lane lane; double load; };
-int dlb_plan_sum_lanes(const struct dlb_plan *p, const struct dlb_cost *c, const struct dlb_allreduce *how, int k, int64_t n,
-		       int element_bytes, struct dlb_lane_load *busy);
+/* The directions that the sum keeps busy, and the share of that time in which it does, up to 1. Returns how many; busy has room for
+ * all directions of the cluster. Averages come in bursts, of which a step's part is not anywhere: none. */
+struct dlb_direction_load { struct dlb_direction direction; double load; };
+int dlb_plan_sum_directions(const struct dlb_plan *p, const struct dlb_cost *c, const struct dlb_allreduce *how, int k, int64_t n,
+		       int element_bytes, struct dlb_direction_load *busy);
 /* The seconds of bucket b of part k, as the plan compresses it. */
 double dlb_plan_bucket_s(const struct dlb_program *g, const struct dlb_cost *c, int k, int b);
 struct dlb_sum_tensor;

@@ -12,7 +12,7 @@
  * draining; times are means over these.
  *
  * Where rank 0 reads for all, shares of later steps are on their way beside the step's own messages: who sends them
- * copies them first where links do not overlap with work, and no step is shorter than the busiest lane needs for them. */
+ * copies them first where links do not overlap with work, and no step is shorter than the busiest direction needs for them. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -219,8 +219,8 @@ static int simulate(const struct dlb_program *g, const struct dlb_cost *c, const
 	}
 	s.span_cap = dlb_xcalloc(n_nodes, sizeof(int));
 	s.route_of = dlb_xcalloc(n_nodes * n_nodes, sizeof(int));
-	s.n_lanes = s.c && s.c->cluster ? dlb_cluster_n_lanes(s.c->cluster) : 0;
-	s.lane = dlb_xcalloc((size_t)s.n_lanes + 1, sizeof *s.lane);
+	s.n_directions = s.c && s.c->cluster ? dlb_cluster_n_directions(s.c->cluster) : 0;
+	s.direction = dlb_xcalloc((size_t)s.n_directions + 1, sizeof *s.direction);
 	s.node = dlb_xcalloc(n_nodes, sizeof *s.node);
 	dlb_sim_find_messages(&s);
 	dlb_sim_find_sums(&s);
@@ -260,11 +260,11 @@ static int simulate(const struct dlb_program *g, const struct dlb_cost *c, const
 		rc = dlb_fail(err, NULL, "the programs deadlock: %d of %d nodes reach the end of the step", s.at_end, g->n_nodes);
 		dlb_timeline_release(t, g->n_nodes);
 	}
-	for (int i = 0; i < s.n_lanes; i++) {
-		free(s.lane[i].flow);
-		free(s.lane[i].bytes);
+	for (int i = 0; i < s.n_directions; i++) {
+		free(s.direction[i].flow);
+		free(s.direction[i].bytes);
 	}
-	free(s.lane);
+	free(s.direction);
 	free(s.msg);
 	free(s.passage);
 	free(s.tag_start);

@@ -7,14 +7,14 @@
 
 enum { EV_NODE, EV_FLOW, EV_END };			/* event id: index * 4 + one of these */
 
-struct route { int from, to, n; struct dlb_lane lane[DLB_MAX_ROUTE]; double latency_s; bool copies; };
-/* Where a flow goes: a lane, its place in the lane's list, and how much of a flow it is there: a sum keeps some of its lanes
+struct route { int from, to, n; struct dlb_direction direction[DLB_MAX_ROUTE]; double latency_s; bool copies; };
+/* Where a flow goes: a direction, its place in the direction's list, and how much of a flow it is there: a sum keeps some of its directions
  * busy for a part of its time only. */
-struct passage { struct dlb_lane lane; double load; int pos; };
+struct passage { struct dlb_direction direction; double load; int pos; };
 /* A message, or a sum: its bytes are the seconds that it takes alone, its rate is 1 then. */
 struct flow {
 	struct passage *passage; int n;			/* while it flows */
-	double bytes, rate, since, end_s;		/* bytes: still to flow at time `since`; on one lane alone it keeps them */
+	double bytes, rate, since, end_s;		/* bytes: still to flow at time `since`; on one direction alone it keeps them */
 	double event_s;					/* when its one valid EV_END comes: not after end_s */
 	double begin_s;
 	bool is_sum, done;
@@ -25,7 +25,7 @@ struct message {
 	bool sent, posted, started, returned;		/* returned: by its receiver, or copied */
 	int next;					/* in the sender's list of what it must copy */
 };
-/* What flows on a lane. bytes: as a message's, but at the lane's `since`, for all that flow on this lane alone do so at one
+/* What flows on a direction. bytes: as a message's, but at the direction's `since`, for all that flow on this direction alone do so at one
  * rate; INFINITY for the n_wide others. share: of a message; sums_load, sums_squares: of their loads
  * there, and of the squares of these. */
 struct flows { int *flow; double *bytes; int n, n_wide, n_sums, cap; double sums_load, sums_squares, share, rate, since; };
@@ -53,7 +53,7 @@ struct sim {
 	struct message *msg; int n_msgs; struct passage *passage;
 	int *tag_start;					/* messages of tag k: tag_start[k] .. tag_start[k+1] */
 	struct route *route; int n_routes, cap_routes; int *route_of;	/* [from * nodes + to]: index + 1 */
-	struct flows *lane; int n_lanes;
+	struct flows *direction; int n_directions;
 	struct sim_node *node;
 	struct dlb_heap event;
 	struct dlb_timeline *t; int *span_cap;

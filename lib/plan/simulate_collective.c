@@ -66,7 +66,7 @@ static const struct dlb_bucket *bucket_of(const struct sim *s, int part, int ind
 	return &dlb_program_of(s->g, part)->node[part].bucket[index / s->g->micro_batches];
 }
 
-/* How long a sum takes once it may run, alone, and where else something may flow: the lanes that it keeps busy (sums.c). */
+/* How long a sum takes once it may run, alone, and where else something may flow: the directions that it keeps busy (sums.c). */
 static void price_sum(struct sim *s, struct sum *x)
 {
 	const struct dlb_bucket *u = bucket_of(s, x->part, x->index);
@@ -75,11 +75,11 @@ static void price_sum(struct sim *s, struct sum *x)
 	x->flow.bytes = dlb_plan_bucket_s(s->g, s->c, x->part, x->index / s->g->micro_batches);
 	if (x->needs_cores || (!s->n_msgs && s->n_parts < 2))
 		return;
-	struct dlb_lane_load *busy = dlb_xcalloc((size_t)s->n_lanes + 1, sizeof *busy);
-	x->flow.n = dlb_plan_sum_lanes(s->g->whole, s->c, u->how, x->part, u->n, u->element_bytes, busy);
+	struct dlb_direction_load *busy = dlb_xcalloc((size_t)s->n_directions + 1, sizeof *busy);
+	x->flow.n = dlb_plan_sum_directions(s->g->whole, s->c, u->how, x->part, u->n, u->element_bytes, busy);
 	x->flow.passage = dlb_xcalloc((size_t)x->flow.n + 1, sizeof *x->flow.passage);
 	for (int i = 0; i < x->flow.n; i++)
-		x->flow.passage[i] = (struct passage){ .lane = busy[i].lane, .load = busy[i].load };
+		x->flow.passage[i] = (struct passage){ .direction = busy[i].direction, .load = busy[i].load };
 	free(busy);
 }
 

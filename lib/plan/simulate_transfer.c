@@ -1,12 +1,12 @@
 /* Messages and sums over links (simulate.h). A transfer starts when it is sent and posted; where a link on its route does
  * not overlap with work (shared memory: the sender writes into the receiver's place), also not before the sender waits or
  * stands between two ops, and the sender does nothing else until it has ended. It first takes the latencies of its route,
- * then its bytes flow at the least of bandwidth / flows over its lanes (cluster.h); whenever a flow begins or ends on a lane,
- * the flows of that lane are reckoned anew.
+ * then its bytes flow at the least of bandwidth / flows over its directions (cluster.h); whenever a flow begins or ends on a direction,
+ * the flows of that direction are reckoned anew.
  *
- * A sum flows over all lanes that its hops keep busy, for a part u of its time each (load). With others there that part
+ * A sum flows over all directions that its hops keep busy, for a part u of its time each (load). With others there that part
  * lasts so many times as long as they and it are, so that it takes 1 + u others times as long in all, and what it leaves of
- * the lane, 1 - u / (1 + u others), is for the messages, evenly. Of several sums on a lane the u that is meant is the mean,
+ * the direction, 1 - u / (1 + u others), is for the messages, evenly. Of several sums on a direction the u that is meant is the mean,
  * each counted by its u; many that are seldom there leave no less than so many flows would. */
 #include <math.h>
 #include "plan/simulate.h"
@@ -21,7 +21,7 @@ int dlb_sim_route(struct sim *s, int from, int to)
 	*r = (struct route){ .from = from, .to = to };
 	if (s->c && s->c->cluster) {
 		struct dlb_way way;
-		r->n = dlb_cluster_lanes(s->c->cluster, from, to, r->lane, &way);
+		r->n = dlb_cluster_directions(s->c->cluster, from, to, r->direction, &way);
 		r->latency_s = way.latency_s;
 		r->copies = way.copies;
 	}
@@ -77,7 +77,7 @@ static struct flow *flow_of(struct sim *s, int k)
 	return k < s->n_msgs ? &s->msg[k].flow : &s->all_sums[k - s->n_msgs].flow;
 }
 
-/* Times that a sum of load u takes for others on lane l. */
+/* Times that a sum of load u takes for others on direction l. */
 static double stretch(const struct flows *l, double u)
 {
 	return fmax(1 + u * fmax(0, l->n - l->n_sums + l->sums_load - u), l->sums_load);
@@ -88,7 +88,7 @@ static double rate_of(const struct sim *s, const struct flow *f)
 	double rate = f->is_sum ? 1 : INFINITY;
 	for (int i = 0; i < f->n; i++) {
 		const struct passage *p = &f->passage[i];
-		const struct flows *l = &s->lane[p->lane.id];
+		const struct flows *l = &s->direction[p->direction.id];
 		rate = fmin(rate, f->is_sum ? 1 / stretch(l, p->load) : l->share);
 	}
 	return rate;
@@ -101,17 +101,17 @@ static void expect_end(struct sim *s, int k)
 	dlb_heap_push(&s->event, f->end_s, k * 4 + EV_END);
 }
 
-static void share_out(struct sim *s, const struct dlb_lane *lane)
+static void share_out(struct sim *s, const struct dlb_direction *direction)
 {
-	struct flows *l = &s->lane[lane->id];
+	struct flows *l = &s->direction[direction->id];
 	double n = l->n - l->n_sums, left = 1;
 	if (l->n_sums)
 		left = fmax(1 - l->sums_load / stretch(l, l->sums_squares / l->sums_load), n / l->n);
-	double share = s->c->cluster->link[lane->link].bandwidth_Bps / n * left;
+	double share = s->c->cluster->link[direction->link].bandwidth_Bps / n * left;
 	l->share = share > 0 ? share : INFINITY;
 }
 
-/* What flows on this lane alone has flowed at the old rate until now. */
+/* What flows on this direction alone has flowed at the old rate until now. */
 static void settle(struct flows *l, double now)
 {
 	if (l->share == l->rate)
@@ -125,7 +125,7 @@ static void settle(struct flows *l, double now)
 
 static double end_on(const struct flows *l, int i) { return l->since + l->bytes[i] / l->rate; }
 
-/* The first of those that end first on lane l alone; -1: there are none. Who has least bytes ends first, but so may others
+/* The first of those that end first on direction l alone; -1: there are none. Who has least bytes ends first, but so may others
  * with hardly more, by rounding. */
 static int first_to_end(const struct flows *l)
 {
@@ -148,11 +148,11 @@ static int first_to_end(const struct flows *l)
 	return -1;
 }
 
-/* A flow began or ended on lane l: what flows there goes on at its new rate. Of flows that use this lane alone
+/* A flow began or ended on direction l: what flows there goes on at its new rate. Of flows that use this direction alone
  * only the one that ends first needs an event: its end leads back here. */
 static void reckon(struct sim *s, int id, double now)
 {
-	struct flows *l = &s->lane[id];
+	struct flows *l = &s->direction[id];
 	settle(l, now);
 	for (int i = 0; i < l->n && l->n_wide; i++) {
 		if (isfinite(l->bytes[i]))
@@ -207,7 +207,7 @@ static void join(struct flows *l, int k, const struct flow *f, double load)
 /* The flow at i; the last one takes its place. */
 static void leave(struct sim *s, int id, int i, const struct flow *f, double load)
 {
-	struct flows *l = &s->lane[id];
+	struct flows *l = &s->direction[id];
 	struct flow *last = flow_of(s, l->flow[--l->n]);
 	l->n_wide -= isinf(l->bytes[i]);
 	l->flow[i] = l->flow[l->n];
@@ -218,11 +218,11 @@ static void leave(struct sim *s, int id, int i, const struct flow *f, double loa
 		l->sums_squares = l->n_sums ? l->sums_squares - load * load : 0;
 	}
 	for (int j = 0; j < last->n; j++)
-		if (last->passage[j].lane.id == id)
+		if (last->passage[j].direction.id == id)
 			last->passage[j].pos = i;
 }
 
-/* Its passages are known. What goes over one lane alone keeps no account of its own. */
+/* Its passages are known. What goes over one direction alone keeps no account of its own. */
 static void begin_flow(struct sim *s, int k, double now)
 {
 	struct flow *f = flow_of(s, k);
@@ -231,13 +231,13 @@ static void begin_flow(struct sim *s, int k, double now)
 	f->event_s = INFINITY;
 	for (int i = 0; i < f->n; i++) {
 		struct passage *p = &f->passage[i];
-		struct flows *l = &s->lane[p->lane.id];
+		struct flows *l = &s->direction[p->direction.id];
 		p->pos = l->n;
 		join(l, k, f, p->load);
-		share_out(s, &p->lane);
+		share_out(s, &p->direction);
 	}
 	if (alone) {
-		struct flows *l = &s->lane[f->passage[0].lane.id];
+		struct flows *l = &s->direction[f->passage[0].direction.id];
 		settle(l, now);
 		l->bytes[f->passage[0].pos] = f->bytes;
 		l->n_wide--;
@@ -247,18 +247,18 @@ static void begin_flow(struct sim *s, int k, double now)
 		expect_end(s, k);
 	}
 	for (int i = 0; i < f->n; i++)
-		reckon(s, f->passage[i].lane.id, now);
+		reckon(s, f->passage[i].direction.id, now);
 }
 
 static void end_flow(struct sim *s, struct flow *f, double now)
 {
 	f->done = true;
 	for (int i = 0; i < f->n; i++) {
-		leave(s, f->passage[i].lane.id, f->passage[i].pos, f, f->passage[i].load);
-		share_out(s, &f->passage[i].lane);
+		leave(s, f->passage[i].direction.id, f->passage[i].pos, f, f->passage[i].load);
+		share_out(s, &f->passage[i].direction);
 	}
 	for (int i = 0; i < f->n; i++)
-		reckon(s, f->passage[i].lane.id, now);
+		reckon(s, f->passage[i].direction.id, now);
 }
 
 void dlb_sim_flow(struct sim *s, int k, double now)
@@ -267,7 +267,7 @@ void dlb_sim_flow(struct sim *s, int k, double now)
 	const struct route *r = &s->route[s->msg[k].route];
 	f->n = r->n;
 	for (int i = 0; i < r->n; i++)
-		f->passage[i] = (struct passage){ .lane = r->lane[i], .load = 1 };
+		f->passage[i] = (struct passage){ .direction = r->direction[i], .load = 1 };
 	begin_flow(s, k, now);
 }
 
@@ -309,7 +309,7 @@ void dlb_sim_end(struct sim *s, int k, double now)
 	if (f->done || f->event_s != now)		/* an earlier end was expected after this event was made */
 		return;
 	if (f->n == 1 && !f->is_sum)
-		f->end_s = end_on(&s->lane[f->passage[0].lane.id], f->passage[0].pos);
+		f->end_s = end_on(&s->direction[f->passage[0].direction.id], f->passage[0].pos);
 	if (f->end_s > now) {				/* it was slowed down since */
 		expect_end(s, k);
 		return;

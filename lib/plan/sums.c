@@ -16,13 +16,13 @@
  *
  *     walk(n / S) + (S - 1) busiest(n / S)		S: segments of a chunk
  *
- * with one segment hop by hop. Busy are lanes, with the bytes that all ranks send over them, and ranks, with the longer of sending
+ * with one segment hop by hop. Busy are directions, with the bytes that all ranks send over them, and ranks, with the longer of sending
  * and getting, and with adding: a rank has one thread. So a tree of two sends up and down at once where links are duplex.
  * Where ranks copy, elements as they are in memory travel in place (comm/collective.c), and adding is part of reading them.
  * tests/unit/test_links.c plays sums message by message beside it. */
 
 /* Where a rank's hops lead to, as a rule to one other. */
-struct road { int to, n_lanes; struct dlb_lane lane[DLB_MAX_ROUTE]; struct dlb_way way; };
+struct road { int to, n_directions; struct dlb_direction direction[DLB_MAX_ROUTE]; struct dlb_way way; };
 /* One rank's way through its list, and the seconds that it is busy on it. */
 struct way { struct dlb_hop *hop; struct road road; double out_s, in_s, add_s; int n_hops, at; bool sent, got; };
 /* Rounds in which every rank sends and gets what its present hop says, if the other side is there too. */
@@ -34,9 +34,9 @@ struct rounds {
 	bool in_place;				/* as far as ranks copy */
 	struct way *way;			/* [rank] */
 	int *to;				/* [rank] who takes what it sends in this round; -1: it does not */
-	int *flows;				/* [lane] of this round */
-	double *lane_s;				/* [lane] busy */
-	int *link;				/* [lane] whose it is, where it was busy */
+	int *flows;				/* [direction] of this round */
+	double *direction_s;				/* [direction] busy */
+	int *link;				/* [direction] whose it is, where it was busy */
 };
 
 static void find_road(const struct rounds *x, int r)
@@ -47,26 +47,26 @@ static void find_road(const struct rounds *x, int r)
 	if (road->to == x->to[r])
 		return;
 	road->to = x->to[r];
-	road->n_lanes = dlb_cluster_lanes(c, x->node[r], x->node[road->to], road->lane, &road->way);
+	road->n_directions = dlb_cluster_directions(c, x->node[r], x->node[road->to], road->direction, &road->way);
 	if (c->link_model != DLB_LINKS_ROUTES)
-		road->n_lanes = 0;
+		road->n_directions = 0;
 }
 
 /* Only links over which bytes move by themselves are shared, where ranks copy each has its own core. */
 static void count_flow(const struct rounds *x, const struct road *road, int by)
 {
-	for (int i = 0; i < road->n_lanes; i++)
-		if (x->c->cluster->link[road->lane[i].link].overlap)
-			x->flows[road->lane[i].id] += by;
+	for (int i = 0; i < road->n_directions; i++)
+		if (x->c->cluster->link[road->direction[i].link].overlap)
+			x->flows[road->direction[i].id] += by;
 }
 
 static double flow_s(const struct rounds *x, const struct road *road, double bytes)
 {
 	double byte_s = 1 / road->way.Bps;
 
-	for (int i = 0; i < road->n_lanes; i++) {
-		const struct dlb_link *l = &x->c->cluster->link[road->lane[i].link];
-		byte_s = fmax(byte_s, (l->overlap ? x->flows[road->lane[i].id] : 1) / l->bandwidth_Bps);
+	for (int i = 0; i < road->n_directions; i++) {
+		const struct dlb_link *l = &x->c->cluster->link[road->direction[i].link];
+		byte_s = fmax(byte_s, (l->overlap ? x->flows[road->direction[i].id] : 1) / l->bandwidth_Bps);
 	}
 	return road->way.latency_s + bytes * byte_s;
 }
@@ -106,10 +106,10 @@ static double hop_s(struct rounds *x, int r)
 	from->out_s += bytes / from->road.way.Bps;
 	to->in_s += from->road.way.copies ? 0 : bytes / from->road.way.Bps;
 	to->add_s += add_s;
-	for (int i = 0; i < from->road.n_lanes; i++) {
-		const struct dlb_link *l = &x->c->cluster->link[from->road.lane[i].link];
-		x->lane_s[from->road.lane[i].id] += l->overlap ? bytes / l->bandwidth_Bps : 0;
-		x->link[from->road.lane[i].id] = from->road.lane[i].link;
+	for (int i = 0; i < from->road.n_directions; i++) {
+		const struct dlb_link *l = &x->c->cluster->link[from->road.direction[i].link];
+		x->direction_s[from->road.direction[i].id] += l->overlap ? bytes / l->bandwidth_Bps : 0;
+		x->link[from->road.direction[i].id] = from->road.direction[i].link;
 	}
 	return flow_s(x, &from->road, bytes) + add_s;
 }
@@ -152,8 +152,8 @@ static double busiest_s(const struct rounds *x)
 {
 	double most_s = 0;
 
-	for (int i = 0; i < dlb_cluster_n_lanes(x->c->cluster); i++)
-		most_s = fmax(most_s, x->lane_s[i]);
+	for (int i = 0; i < dlb_cluster_n_directions(x->c->cluster); i++)
+		most_s = fmax(most_s, x->direction_s[i]);
 	for (int r = 0; r < x->n_ranks; r++)
 		most_s = fmax(most_s, fmax(x->way[r].out_s, x->way[r].in_s) + x->way[r].add_s);
 	return most_s;
@@ -168,14 +168,14 @@ static double segment_bytes(const struct dlb_cluster *c, const int *node, int n_
 	return DLB_LOCAL_SEGMENT_BYTES;
 }
 
-/* busy: list of the lanes that are, for what share of that time; NULL: not asked for. */
+/* busy: list of the directions that are, for what share of that time; NULL: not asked for. */
 static double hops_s(const struct dlb_cost *c, const struct dlb_allreduce *how, const struct dlb_ranks *ranks, const int *node,
-		     int64_t n, int element_bytes, struct dlb_lane_load *busy, int *n_busy)
+		     int64_t n, int element_bytes, struct dlb_direction_load *busy, int *n_busy)
 {
-	size_t R = (size_t)ranks->n, n_lanes = (size_t)dlb_cluster_n_lanes(c->cluster);
+	size_t R = (size_t)ranks->n, n_directions = (size_t)dlb_cluster_n_directions(c->cluster);
 	struct rounds x = { .c = c, .node = node, .n_ranks = ranks->n, .in_place = element_bytes >= 4 && how->in_place,
-			    .way = dlb_xcalloc(R, sizeof *x.way), .to = dlb_xcalloc(R, sizeof *x.to), .flows = dlb_xcalloc(n_lanes + 1, sizeof *x.flows),
-			    .lane_s = dlb_xcalloc(n_lanes + 1, sizeof *x.lane_s), .link = dlb_xcalloc(n_lanes + 1, sizeof *x.link) };
+			    .way = dlb_xcalloc(R, sizeof *x.way), .to = dlb_xcalloc(R, sizeof *x.to), .flows = dlb_xcalloc(n_directions + 1, sizeof *x.flows),
+			    .direction_s = dlb_xcalloc(n_directions + 1, sizeof *x.direction_s), .link = dlb_xcalloc(n_directions + 1, sizeof *x.link) };
 	double chunk_bytes = (double)n * element_bytes / how->n_chunks(ranks), all_s = 0, S, s;
 
 	make_ways(how, ranks, x.way);
@@ -184,15 +184,15 @@ static double hops_s(const struct dlb_cost *c, const struct dlb_allreduce *how, 
 	while ((s = round_s(&x)) >= 0)
 		all_s += s;
 	all_s += (S - 1) * busiest_s(&x);
-	for (int i = 0; busy && i < (int)n_lanes; i++)
-		if (x.lane_s[i] > 0)
-			busy[(*n_busy)++] = (struct dlb_lane_load){ { x.link[i], i }, fmin(1, S * x.lane_s[i] / all_s) };
+	for (int i = 0; busy && i < (int)n_directions; i++)
+		if (x.direction_s[i] > 0)
+			busy[(*n_busy)++] = (struct dlb_direction_load){ { x.link[i], i }, fmin(1, S * x.direction_s[i] / all_s) };
 	for (size_t r = 0; r < R; r++)
 		free(x.way[r].hop);
 	free(x.way);
 	free(x.to);
 	free(x.flows);
-	free(x.lane_s);
+	free(x.direction_s);
 	free(x.link);
 	return all_s;
 }
@@ -200,7 +200,7 @@ static double hops_s(const struct dlb_cost *c, const struct dlb_allreduce *how, 
 /* ---- of a part ---- */
 
 static double part_s(const struct dlb_plan *p, const struct dlb_cost *c, const struct dlb_allreduce *how, int k, int64_t n, int size,
-		     struct dlb_lane_load *busy, int *n_busy)
+		     struct dlb_direction_load *busy, int *n_busy)
 {
 	int *peer = dlb_xcalloc((size_t)p->n_replicas, sizeof *peer), *group = dlb_xcalloc((size_t)p->n_replicas, sizeof *group);
 	struct dlb_ranks ranks = { .n = p->n_replicas, .group = group };
@@ -250,8 +250,8 @@ double dlb_plan_sum_s(const struct dlb_plan *p, const struct dlb_cost *c, const 
 	return part_s(p, c, how, k, n, size, NULL, NULL) / every + (p->sharing.gossip > 0 ? gossip_s(p, c, k, n) * (1 - 1 / every) : 0);
 }
 
-int dlb_plan_sum_lanes(const struct dlb_plan *p, const struct dlb_cost *c, const struct dlb_allreduce *how, int k, int64_t n,
-		       int size, struct dlb_lane_load *busy)
+int dlb_plan_sum_directions(const struct dlb_plan *p, const struct dlb_cost *c, const struct dlb_allreduce *how, int k, int64_t n,
+		       int size, struct dlb_direction_load *busy)
 {
 	int n_busy = 0;
 

@@ -1,4 +1,4 @@
-/* Who shares a link: lanes of routes, transfers that are simulated, and prices of sums, in clusters made by hand whose links
+/* Who shares a link: directions of routes, transfers that are simulated, and prices of sums, in clusters made by hand whose links
  * carry 1e6 bytes/s at no latency, so that a message of 1e6 bytes takes a second alone. */
 #include <assert.h>
 #include <math.h>
@@ -133,7 +133,7 @@ static void test_messages(void)
 		{ "through one", 2, { { 0, 1, EVEN }, { 1, 2, EVEN } }, 1, 1, 2, 2, 1 },
 		{ "apart", 2, { { 0, 1, EVEN }, { 2, 3, EVEN } }, 1, 1, 2, 2, 1 },
 		{ "around", 4, { { 0, 1, EVEN }, { 1, 2, EVEN }, { 2, 3, EVEN }, { 3, 0, EVEN } }, 1, 1, 4, 4, 1 },
-		/* the small one has half of its lane until it is through: .5 s; then the other has it all */
+		/* the small one has half of its direction until it is through: .5 s; then the other has it all */
 		{ "unequal, the same way", 2, { { 0, 1, EVEN }, { 0, 2, EVEN / 4 } }, 1.25, 1.25, 1.25, 1.25, 1.25 },
 		{ "unequal, opposite ways", 2, { { 0, 1, EVEN }, { 1, 0, EVEN / 4 } }, 1, 1, 1.25, 1.25, 1 },
 	};
@@ -163,7 +163,7 @@ static void test_between_groups(void)
 	}
 }
 
-/* A message alone takes what dlb_cluster_transfer_s says, over whatever links; lanes are of the route's links, none twice. */
+/* A message alone takes what dlb_cluster_transfer_s says, over whatever links; directions are of the route's links, none twice. */
 static void test_lanes(void)
 {
 	static const char *const *const all[] = { &hosts, &two_hosts, &taking_turns, &a_switch, &bus, &trunk, &one_bus };
@@ -172,15 +172,15 @@ static void test_lanes(void)
 		read_cluster(*all[i], &c);
 		for (int a = 0; a < 4; a++) {
 			for (int b = 0; b < 4; b++) {
-				struct dlb_lane lane[DLB_MAX_ROUTE];
-				int link[DLB_MAX_ROUTE], n_links = dlb_cluster_route(&c, a, b, link), n = dlb_cluster_lanes(&c, a, b, lane, NULL);
+				struct dlb_direction direction[DLB_MAX_ROUTE];
+				int link[DLB_MAX_ROUTE], n_links = dlb_cluster_route(&c, a, b, link), n = dlb_cluster_directions(&c, a, b, direction, NULL);
 				for (int k = 0; k < n; k++) {
 					int on = 0;
 					for (int j = 0; j < n_links; j++)
-						on += link[j] == lane[k].link;
+						on += link[j] == direction[k].link;
 					for (int j = 0; j < k; j++)
-						assert(lane[j].id != lane[k].id);
-					assert(on && lane[k].id >= 0 && lane[k].id < dlb_cluster_n_lanes(&c));
+						assert(direction[j].id != direction[k].id);
+					assert(on && direction[k].id >= 0 && direction[k].id < dlb_cluster_n_directions(&c));
 				}
 				assert(n || !n_links);
 				if (a != b)
@@ -195,7 +195,7 @@ static void test_lanes(void)
 
 /* A sum played message by message: to each other rank, and from each, goes a stream of segments, one at a time, in the order of
  * the list, block by block, as soon as what they hold is there; they are taken as they arrive, once what earlier hops do to the
- * same elements is done. Messages share lanes while they last. Adding is free. */
+ * same elements is done. Messages share directions while they last. Adding is free. */
 enum { RANKS = 8, HOPS = 4 * RANKS + 4, MOST_MAIL = 1 << 14 };
 struct spot { int block, hop, seg; };
 struct player {
@@ -268,27 +268,27 @@ static bool read_mail(struct table *t, int r, double now)
 /* Bytes a second of what rank r sends to q, as the links are shared now; what it copies itself shares its core. */
 static double rate(const struct dlb_cluster *c, const struct table *t, int r, int q, const int *flows)
 {
-	struct dlb_lane lane[DLB_MAX_ROUTE];
+	struct dlb_direction direction[DLB_MAX_ROUTE];
 	struct dlb_way way;
-	int n = dlb_cluster_lanes(c, r, q, lane, &way);
+	int n = dlb_cluster_directions(c, r, q, direction, &way);
 	int copied = 0;
 	for (int other = 0; other < t->n; other++)
 		copied += t->p[r].left[other] > 0 && dlb_cluster_way(c, r, other).copies;
 	double Bps = way.copies ? way.Bps / copied : way.Bps;
 	for (int i = 0; i < n; i++)
-		if (c->link[lane[i].link].overlap)
-			Bps = fmin(Bps, c->link[lane[i].link].bandwidth_Bps / flows[lane[i].id]);
+		if (c->link[direction[i].link].overlap)
+			Bps = fmin(Bps, c->link[direction[i].link].bandwidth_Bps / flows[direction[i].id]);
 	return Bps;
 }
 
 static void count(const struct dlb_cluster *c, const struct table *t, int *flows)
 {
-	struct dlb_lane lane[DLB_MAX_ROUTE];
-	memset(flows, 0, (size_t)dlb_cluster_n_lanes(c) * sizeof *flows);
+	struct dlb_direction direction[DLB_MAX_ROUTE];
+	memset(flows, 0, (size_t)dlb_cluster_n_directions(c) * sizeof *flows);
 	for (int r = 0; r < t->n; r++)
 		for (int q = 0; q < t->n; q++)
-			for (int i = t->p[r].left[q] > 0 ? dlb_cluster_lanes(c, r, q, lane, NULL) : 0; i-- > 0;)
-				flows[lane[i].id]++;
+			for (int i = t->p[r].left[q] > 0 ? dlb_cluster_directions(c, r, q, direction, NULL) : 0; i-- > 0;)
+				flows[direction[i].id]++;
 }
 
 static void start_messages(struct table *t, double segment)
@@ -336,7 +336,7 @@ static void move_messages(const struct dlb_cluster *c, struct table *t, const in
 static double played(const struct dlb_cluster *c, const struct dlb_allreduce *how, const struct dlb_ranks *ranks, double bytes, double segment)
 {
 	static struct table t;
-	int *flows = dlb_xcalloc((size_t)dlb_cluster_n_lanes(c) + 1, sizeof *flows);
+	int *flows = dlb_xcalloc((size_t)dlb_cluster_n_directions(c) + 1, sizeof *flows);
 	double now = 0, chunk = bytes / how->n_chunks(ranks), s = 0;
 	memset(t.n_mail, 0, sizeof t.n_mail);
 	memset(t.n_read, 0, sizeof t.n_read);
@@ -388,7 +388,7 @@ static double price(const struct dlb_cluster *cl, const struct dlb_allreduce *ho
 	return s;
 }
 
-/* The price of a sum is what comes out when it is played: nearly exactly where all lanes are busy from the first segment on, and
+/* The price of a sum is what comes out when it is played: nearly exactly where all directions are busy from the first segment on, and
  * to a few parts in a hundred elsewhere. */
 static void test_prices(void)
 {
@@ -446,6 +446,6 @@ int main(void)
 	test_lanes();
 	test_sums();
 	test_prices();
-	puts("links: lanes, messages both ways and one way, rings, prices of sums beside sums played message by message");
+	puts("links: directions, messages both ways and one way, rings, prices of sums beside sums played message by message");
 	return 0;
 }
