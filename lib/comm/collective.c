@@ -244,7 +244,7 @@ static bool is_read_here(const struct dlb_collective *k, const struct link *l, c
 	return l->there && k->is_added[p->hop];
 }
 
-/* Has the next segment arrived: in its ring, at its place at the other end, or by the message whose turn it is; *w is where, NULL: in x already. */
+/* Whether the next segment of l has arrived. *w: where it lies (a slot of the ring, the other end's x); NULL: in x already. */
 static bool arrived(struct dlb_collective *k, struct link *l, const char **w)
 {
 	struct stream *s = &l->stream;

@@ -6,13 +6,13 @@
 #include "data/data.h"
 #include "exec/engine.h"
 
-enum { N_LANES = 3 };			/* two samples together, the first, the second */
-struct lane { int64_t first, n; void **value; };	/* value[t]: on the device; NULL: not made, or read by all */
+enum { N_BATCHES = 3 };			/* two samples together, the first, the second */
+struct batch { int64_t first, n; void **value; };	/* value[t]: on the device; NULL: not made, or read by all */
 struct trial {
 	const struct dlb_graph *g;
 	struct dlb_backend *be;
 	struct dlb_data *data;
-	struct lane lane[N_LANES];
+	struct batch batch[N_BATCHES];
 	int *last;			/* [tensor] last op that reads it; n_ops: it is an output */
 	int suspect;			/* first op whose output differs, -1 */
 	double off;			/* by how much of the largest value */
@@ -28,7 +28,7 @@ static bool is_shared(const struct dlb_tensor *x)
 }
 
 /* The value of a tensor that no op makes, on the host; returns new, NULL: it has none. */
-static void *given(struct trial *v, int t, const struct lane *l)
+static void *given(struct trial *v, int t, const struct batch *l)
 {
 	const struct dlb_tensor *x = &v->g->tensor[t];
 	const struct dlb_desc d = dlb_tensor_desc(x, l->n);
@@ -56,7 +56,7 @@ static void *given(struct trial *v, int t, const struct lane *l)
 	return host;
 }
 
-static bool put(struct trial *v, struct lane *l, int t, const void *host)
+static bool put(struct trial *v, struct batch *l, int t, const void *host)
 {
 	const struct dlb_desc d = dlb_tensor_desc(&v->g->tensor[t], l->n);
 	const size_t bytes = dlb_desc_bytes(&d);
@@ -67,19 +67,19 @@ static bool put(struct trial *v, struct lane *l, int t, const void *host)
 	return l->value[t];
 }
 
-static void *get(struct trial *v, int lane, int t)
+static void *get(struct trial *v, int batch, int t)
 {
-	const struct dlb_desc d = dlb_tensor_desc(&v->g->tensor[t], v->lane[lane].n);
+	const struct dlb_desc d = dlb_tensor_desc(&v->g->tensor[t], v->batch[batch].n);
 	void *host = dlb_xmalloc(dlb_desc_bytes(&d) + 1);
 
-	v->be->ops->download(v->be, host, v->lane[lane].value[t], dlb_desc_bytes(&d));
+	v->be->ops->download(v->be, host, v->batch[batch].value[t], dlb_desc_bytes(&d));
 	return host;
 }
 
-/* Operand t of a lane, made when it is first read; NULL: it cannot be. */
-static void *operand(struct trial *v, int lane, int t)
+/* Operand t of a batch, made when it is first read; NULL: it cannot be. */
+static void *operand(struct trial *v, int batch, int t)
 {
-	struct lane *l = &v->lane[is_shared(&v->g->tensor[t]) ? 0 : lane];
+	struct batch *l = &v->batch[is_shared(&v->g->tensor[t]) ? 0 : batch];
 
 	if (!l->value[t]) {
 		void *host = given(v, t, l);
@@ -93,19 +93,19 @@ static void *operand(struct trial *v, int lane, int t)
 
 static void drop(struct trial *v, int t)
 {
-	for (int i = 0; i < N_LANES; i++) {
-		if (v->lane[i].value[t])
-			v->be->ops->free(v->be, v->lane[i].value[t]);
-		v->lane[i].value[t] = NULL;
+	for (int i = 0; i < N_BATCHES; i++) {
+		if (v->batch[i].value[t])
+			v->be->ops->free(v->be, v->batch[i].value[t]);
+		v->batch[i].value[t] = NULL;
 	}
 }
 
 /* -- one vertex -- */
 
-static bool run(struct trial *v, int op, int lane)
+static bool run(struct trial *v, int op, int batch)
 {
 	const struct dlb_op *o = &v->g->op[op];
-	struct lane *l = &v->lane[lane];
+	struct batch *l = &v->batch[batch];
 	void **at = dlb_xcalloc((size_t)(o->n_in + o->n_out) + 1, sizeof *at);
 	struct dlb_error ignored = { .what = "" };
 	struct dlb_kernel *k = NULL;
@@ -116,7 +116,7 @@ static bool run(struct trial *v, int op, int lane)
 	dlb_graph_io(v->g, op, l->n, &a, &io);
 	io.weight = NULL;
 	for (int i = 0; i < o->n_in && good; i++)
-		good = o->in[i] < 0 || (at[i] = operand(v, lane, o->in[i]));
+		good = o->in[i] < 0 || (at[i] = operand(v, batch, o->in[i]));
 	for (int i = 0; i < o->n_out && good; i++)
 		good = o->out[i] < 0 || (put(v, l, o->out[i], NULL) && (at[o->n_in + i] = l->value[o->out[i]]));
 	good = good && io.cls && io.cls->kernel && !io.cls->kernel(v->be, &io, &k, &ignored);
@@ -171,7 +171,7 @@ static double apart_as_mean(void *const *x, enum dlb_dtype type, int64_t count, 
 	return most;
 }
 
-/* The difference of tensor t between the lanes, in units of its largest value; 0 too where it cannot be told. The
+/* The difference of tensor t between the batches, in units of its largest value; 0 too where it cannot be told. The
  * dimension of the batch is outer * n * inner; which part of it stands in front is tried. */
 static double difference(struct trial *v, int t)
 {
@@ -189,10 +189,10 @@ static double difference(struct trial *v, int t)
 		}
 	if (!dlb_dtype_is_float(x->dtype) || n > 1 || count < 1 || (n && x->dim[dim].add) || (dim > 0 && x->layout != DLB_PLAIN))
 		return 0;
-	void *host[N_LANES];
-	for (int i = 0; i < N_LANES; i++)
+	void *host[N_BATCHES];
+	for (int i = 0; i < N_BATCHES; i++)
 		host[i] = get(v, i, t);
-	for (int s = 1; s < N_LANES; s++)
+	for (int s = 1; s < N_BATCHES; s++)
 		for (int64_t i = 0; i < count; i++)
 			if (isfinite(dlb_value_real(host[s], x->dtype, i)))
 				scale = fmax(scale, fabs(dlb_value_real(host[s], x->dtype, i)));
@@ -203,7 +203,7 @@ static double difference(struct trial *v, int t)
 			least = fmin(least, apart(host, x->dtype, before * outer, count / (before * outer), scale));
 	if (!n)
 		least = apart_as_mean(host, x->dtype, count, scale);
-	for (int i = 0; i < N_LANES; i++)
+	for (int i = 0; i < N_BATCHES; i++)
 		free(host[i]);
 	return least;
 }
@@ -238,7 +238,7 @@ static bool walk(struct trial *v)
 {
 	for (int op = 0; op < v->g->n_ops; op++) {
 		const struct dlb_op *o = &v->g->op[op];
-		for (int l = 0; l < N_LANES; l++)
+		for (int l = 0; l < N_BATCHES; l++)
 			if (!run(v, op, l))
 				return false;
 		for (int k = 0; k < o->n_out && v->suspect < 0; k++) {
@@ -266,7 +266,7 @@ static int judge(struct trial *v, int t, struct dlb_error *err)
 {
 	const struct dlb_tensor *x = &v->g->tensor[t];
 
-	if (!v->lane[0].value[t] || !v->lane[1].value[t] || !v->lane[2].value[t] || !dlb_dtype_is_float(x->dtype))
+	if (!v->batch[0].value[t] || !v->batch[1].value[t] || !v->batch[2].value[t] || !dlb_dtype_is_float(x->dtype))
 		return 0;
 	const double off = difference(v, t);
 	if (off <= tolerance[x->dtype])
@@ -284,7 +284,7 @@ static int judge(struct trial *v, int t, struct dlb_error *err)
 
 int dlb_samples_agree(const struct dlb_graph *g, struct dlb_backend *be, struct dlb_error *err)
 {
-	struct trial v = { .be = be, .suspect = -1, .lane = { { 0, 2, NULL }, { 0, 1, NULL }, { 1, 1, NULL } } };
+	struct trial v = { .be = be, .suspect = -1, .batch = { { 0, 2, NULL }, { 0, 1, NULL }, { 1, 1, NULL } } };
 	struct dlb_error ignored = { .what = "" };
 	int *op_of, *tensor_of, rc = 0;
 	struct dlb_graph use;
@@ -300,8 +300,8 @@ int dlb_samples_agree(const struct dlb_graph *g, struct dlb_backend *be, struct 
 	v.last = dlb_xcalloc((size_t)use.n_tensors + 1, sizeof *v.last);
 	for (int t = 0; t < use.n_tensors; t++)
 		v.last[t] = -1;
-	for (int i = 0; i < N_LANES; i++)
-		v.lane[i].value = dlb_xcalloc((size_t)use.n_tensors + 1, sizeof *v.lane[i].value);
+	for (int i = 0; i < N_BATCHES; i++)
+		v.batch[i].value = dlb_xcalloc((size_t)use.n_tensors + 1, sizeof *v.batch[i].value);
 	find_last(&v);
 	if (can_tell(&use) && !dlb_data_open(&v.data, &(struct dlb_data_choice){ .spec = "random", .seed = 1 }, &use, &ignored) &&
 	    walk(&v)) {
@@ -312,8 +312,8 @@ int dlb_samples_agree(const struct dlb_graph *g, struct dlb_backend *be, struct 
 	}
 	for (int t = 0; t < use.n_tensors; t++)
 		drop(&v, t);
-	for (int i = 0; i < N_LANES; i++)
-		free(v.lane[i].value);
+	for (int i = 0; i < N_BATCHES; i++)
+		free(v.batch[i].value);
 	free(v.last);
 	dlb_data_close(v.data);
 	dlb_graph_release(&use);

@@ -24,7 +24,7 @@ int64_t dlb_compile_key(const struct compiler *c, int op, int m)		/* m -1: an up
 
 int dlb_compile_half_slot(const struct compiler *c, int node, int action)
 {
-	return (int)(c->lane[node].act[action].key / c->slot_keys);
+	return (int)(c->code[node].act[action].key / c->slot_keys);
 }
 
 /* The key for the sum of a gradient into update op u, which nothing but u awaits: before the first item of u's node that
@@ -69,7 +69,7 @@ static int64_t norm_key(const struct compiler *c) { return 2 * late(c) - 2; }
 
 /* Asynchronous: between all else of the half-slot and its updates; squares before that, in the one where the last gradient
  * is summed. */
-static void add_norm_async(const struct compiler *c, struct lane *l)
+static void add_norm_async(const struct compiler *c, struct node_code *l)
 {
 	const struct dlb_graph *g = c->g;
 	int64_t last = 0, update = 0;
@@ -109,7 +109,7 @@ void dlb_compile_actions(struct compiler *c)
 	const struct dlb_graph *g = c->g;
 	for (int node = 0; node < c->p->n_nodes; node++) {
 		const struct dlb_node_plan *np = &c->p->node[node];
-		struct lane *l = &c->lane[node];
+		struct node_code *l = &c->code[node];
 		size_t most = (size_t)np->n_order + 4 + (size_t)c->n_ticks;
 		for (int i = 0; i < np->n_order; i++)
 			if (g->op[np->order[i].op].phase == DLB_UPDATE)

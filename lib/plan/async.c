@@ -189,20 +189,20 @@ double dlb_async_order(struct dlb_plan *p, const struct dlb_cost *c, const doubl
 
 struct reads {
 	const struct dlb_flow *f;
-	struct dlb_async_lane *lane; int n_lanes;
-	int *weight_of, *update_of;		/* [tensor], [op]: index in the lane, -1 */
+	struct dlb_async_node *node; int n_nodes;
+	int *weight_of, *update_of;		/* [tensor], [op]: index in its node's list, -1 */
 	int *version_of;			/* [op * M + m] of forward ops */
 };
 
 /* How many updates the newest weights are behind those of the step of item i, when it runs: the update of step s
  * stands `u->offset` iterations after its step's first, item i `offset` after it; rank is the order within one. */
-static int behind(const struct dlb_async_lane *l, int i, int update)
+static int behind(const struct dlb_async_node *l, int i, int update)
 {
 	return l->item[update].offset - l->item[i].offset - (i > update);
 }
 
-/* Calls for every weight that item i reads: its index in lane->weight. Returns the next input to look at, -1: none. */
-static int next_read(const struct reads *r, const struct dlb_async_lane *l, int i, int input, int *weight)
+/* Calls for every weight that item i reads: its index in node->weight. Returns the next input to look at, -1: none. */
+static int next_read(const struct reads *r, const struct dlb_async_node *l, int i, int input, int *weight)
 {
 	const struct dlb_async_item *x = &l->item[i];
 	const struct dlb_op *o = x->op < 0 ? NULL : &r->f->g->op[x->op];
@@ -221,8 +221,8 @@ static int next_read(const struct reads *r, const struct dlb_async_lane *l, int 
 static void find_weights(struct reads *r)
 {
 	const struct dlb_graph *g = r->f->g;
-	for (int d = 0; d < r->n_lanes; d++) {
-		struct dlb_async_lane *l = &r->lane[d];
+	for (int d = 0; d < r->n_nodes; d++) {
+		struct dlb_async_node *l = &r->node[d];
 		for (int i = 0; i < l->n; i++)
 			if (l->item[i].op >= 0 && g->op[l->item[i].op].phase == DLB_UPDATE)
 				r->update_of[l->item[i].op] = i;
@@ -232,7 +232,7 @@ static void find_weights(struct reads *r)
 		r->weight_of[t] = -1;
 		if (home < 0 || g->op[home].phase != DLB_UPDATE)
 			continue;
-		struct dlb_async_lane *l = &r->lane[r->f->placement[home]];
+		struct dlb_async_node *l = &r->node[r->f->placement[home]];
 		r->weight_of[t] = l->n_weights;
 		l->weight[l->n_weights++] = (struct dlb_weight_copies){ .tensor = t, .update = home, .first = -1, .next = -1, .least = -1 };
 	}
@@ -245,8 +245,8 @@ static void survey(const struct reads *r, int *most, int *most_node, int *afar, 
 	*most_node = 0;
 	*afar = -1;
 	*afar_by_one = true;
-	for (int d = 0; d < r->n_lanes; d++) {
-		const struct dlb_async_lane *l = &r->lane[d];
+	for (int d = 0; d < r->n_nodes; d++) {
+		const struct dlb_async_node *l = &r->node[d];
 		for (int i = 0; i < l->n; i++) {
 			for (int k = 0, w; (k = next_read(r, l, i, k, &w)) >= 0;) {
 				int b = behind(l, i, r->update_of[l->weight[w].update]);
@@ -310,7 +310,7 @@ static void saw(struct dlb_weight_copies *w, int delay)
 }
 
 /* Predictions are made before the first that reads them, in order of time, and live up to the last. */
-static void foresee(struct dlb_async_lane *l, struct dlb_weight_copies *w, int i, int late)
+static void foresee(struct dlb_async_node *l, struct dlb_weight_copies *w, int i, int late)
 {
 	struct dlb_async_item *x = &l->item[i];
 	const struct dlb_async_item *first = w->first >= 0 ? &l->item[w->first] : NULL;
@@ -322,7 +322,7 @@ static void foresee(struct dlb_async_lane *l, struct dlb_weight_copies *w, int i
 		w->last = i;
 }
 
-static void find_versions(struct reads *r, struct dlb_async_lane *l, enum dlb_staleness rule, bool backward)
+static void find_versions(struct reads *r, struct dlb_async_node *l, enum dlb_staleness rule, bool backward)
 {
 	const struct dlb_graph *g = r->f->g;
 	for (int i = 0; i < l->n; i++) {
@@ -354,17 +354,17 @@ static void find_versions(struct reads *r, struct dlb_async_lane *l, enum dlb_st
 	}
 }
 
-int dlb_async_versions(const struct dlb_flow *f, struct dlb_async_lane *lane, int depth, int n_state, enum dlb_staleness *rule,
+int dlb_async_versions(const struct dlb_flow *f, struct dlb_async_node *node, int depth, int n_state, enum dlb_staleness *rule,
 		       struct dlb_error *err)
 {
-	struct reads r = { .f = f, .lane = lane, .n_lanes = f->n_nodes };
+	struct reads r = { .f = f, .node = node, .n_nodes = f->n_nodes };
 	r.weight_of = dlb_xcalloc((size_t)f->g->n_tensors + 1, sizeof(int));
 	r.update_of = dlb_xcalloc((size_t)f->g->n_ops + 1, sizeof(int));
 	r.version_of = dlb_xcalloc((size_t)f->g->n_ops * (size_t)f->M + 1, sizeof(int));
 	find_weights(&r);
 	int rc = choose(&r, n_state, rule, err);
 	for (int d = 0; d < f->n_nodes && rc == 0; d++) {
-		struct dlb_async_lane *l = &lane[d];
+		struct dlb_async_node *l = &node[d];
 		for (int j = 0; j < l->n_weights; j++)
 			l->weight[j].last = -1;
 		for (int backward = 0; backward < 2 && depth; backward++)	/* which looks up what forward read */

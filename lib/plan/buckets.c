@@ -282,7 +282,7 @@ static void find_buckets(struct compiler *c, int node)
 /* The action that sums the last micro-batch of update op's gradient, or makes the only one. */
 static int last_sum(const struct compiler *c, int node, int op)
 {
-	const struct lane *l = &c->lane[node];
+	const struct node_code *l = &c->code[node];
 	int last = c->act_of[c->g->tensor[dlb_update_gradient(c->g, op)].producer * c->M];
 	if (!dlb_program_sums(c->out, op))
 		return last;
@@ -310,13 +310,13 @@ int dlb_compile_first_use(const struct compiler *c, int update)
 static int before_next(const struct compiler *c, int node, int start, int norm)
 {
 	int slot = c->lag ? dlb_compile_half_slot(c, node, start) + 2 : 0;
-	return c->lag && slot < c->n_ticks && c->lane[node].tick[slot] < norm ? c->lane[node].tick[slot] : norm;
+	return c->lag && slot < c->n_ticks && c->code[node].tick[slot] < norm ? c->code[node].tick[slot] : norm;
 }
 
 void dlb_compile_note_reductions(struct compiler *c, int node)
 {
 	struct dlb_node_program *np = &c->out->node[node];
-	const struct lane *l = &c->lane[node];
+	const struct node_code *l = &c->code[node];
 	bool averages = dlb_sharing_averages(&c->p->sharing);
 	int computed = 0, norm = -1, trust = -1;
 	find_buckets(c, node);

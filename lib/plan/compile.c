@@ -185,11 +185,11 @@ static void count_state(struct compiler *c, const struct dlb_cost *cost, int n_s
 static void compiler_release(struct compiler *c)
 {
 	for (int i = 0; i < c->p->n_nodes; i++) {
-		free(c->lane[i].act);
-		free(c->lane[i].note);
-		free(c->lane[i].recv);
-		free(c->lane[i].tick);
-		free(c->lane[i].fold);
+		free(c->code[i].act);
+		free(c->code[i].note);
+		free(c->code[i].recv);
+		free(c->code[i].tick);
+		free(c->code[i].fold);
 		if (c->item_of) {
 			free(c->item_of[i]);
 			free(c->versions[i].item);
@@ -199,7 +199,7 @@ static void compiler_release(struct compiler *c)
 	free(c->item_of);
 	free(c->versions);
 	free(c->lag);
-	free(c->lane);
+	free(c->code);
 	free(c->inst_start);
 	free(c->inst_node);
 	free(c->root);
@@ -244,7 +244,7 @@ static void set_lags(struct compiler *c)
 	c->slot_keys = 4 * ((int64_t)c->g->n_ops + 2);		/* updates in the second half of them */
 	c->n_ticks = 2 * (c->M - 1) + most + 3;
 	for (int i = 0; i < c->p->n_nodes; i++)
-		c->lane[i].tick = dlb_xcalloc((size_t)c->n_ticks, sizeof(int));
+		c->code[i].tick = dlb_xcalloc((size_t)c->n_ticks, sizeof(int));
 }
 
 /* One pipeline: of a plan without replicas, or of one replica (member: whose nodes it is made for; first: its first
@@ -267,7 +267,7 @@ static int compile(const struct dlb_plan *p, const struct dlb_cost *cost, int64_
 	c.start = dlb_xcalloc(n_items, sizeof(double));
 	c.seq = dlb_xcalloc(n_items, sizeof(int));
 	c.act_of = dlb_xcalloc(n_items, sizeof(int));
-	c.lane = dlb_xcalloc((size_t)p->n_nodes, sizeof *c.lane);
+	c.code = dlb_xcalloc((size_t)p->n_nodes, sizeof *c.code);
 	out->node = dlb_arena_array(&out->arena, (size_t)p->n_nodes, sizeof *out->node);
 	out->size = dlb_arena_array(&out->arena, (size_t)c.M, sizeof *out->size);
 	out->first = dlb_arena_array(&out->arena, (size_t)c.M, sizeof *out->first);

@@ -20,7 +20,7 @@ struct slot {						/* (tensor, node, m) */
 	int source_node;					/* received: the node whose own place is read where memory is shared; -1 */
 };
 struct received { int slot, tensor, m, action, from, note_post, note_wait, note_send, note_sent; };	/* notes: of the node; of `from` */
-struct lane {						/* one node */
+struct node_code {						/* one node */
 	struct action *act; int n_act;
 	struct note *note; int n_notes, cap_notes;
 	struct received *recv; int n_recv, cap_recv;
@@ -41,10 +41,10 @@ struct compiler {
 	int *tag;					/* [tensor] tag of micro-batch 0; -1: never sent */
 	struct slot *slot;				/* [instance * M + m] */
 	double *start; int *seq, *act_of;		/* [item] */
-	struct lane *lane;
+	struct node_code *code;
 	int *lag, n_ticks;				/* asynchronous, else NULL: [op] in half-slots */
 	int64_t slot_keys;				/* keys in a half-slot */
-	struct dlb_async_lane *versions;		/* [node] */
+	struct dlb_async_node *versions;		/* [node] */
 	int **item_of;					/* [node][action] -> item of versions, -1 */
 };
 
@@ -66,7 +66,7 @@ void dlb_compile_note_messages(struct compiler *c);
 void dlb_compile_share_places(struct compiler *c);
 void dlb_compile_note_frees(struct compiler *c);
 /* The first action of greater key; the last one, the end of the step, is none of less. */
-int dlb_compile_first_after(const struct lane *l, int64_t key);
+int dlb_compile_first_after(const struct node_code *l, int64_t key);
 /* [instance] Places that are read when the step is over. Returns new. */
 bool *dlb_compile_find_kept(const struct compiler *c);
 

@@ -120,7 +120,7 @@ static int by_fold(const void *a, const void *b)
 
 static void fold(struct compiler *c, int node)
 {
-	struct lane *l = &c->lane[node];
+	struct node_code *l = &c->code[node];
 	struct folded *list = dlb_xcalloc((size_t)l->n_act + 1, sizeof *list);
 	bool *used = dlb_xcalloc((size_t)l->n_act + 1, sizeof *used);
 	int64_t period = 2 * c->M * c->slot_keys;
@@ -140,9 +140,9 @@ static void fold(struct compiler *c, int node)
 }
 
 /* What reads and changes weights, in the order of the loop. */
-static void list_items(struct compiler *c, int node, struct dlb_async_lane *v)
+static void list_items(struct compiler *c, int node, struct dlb_async_node *v)
 {
-	struct lane *l = &c->lane[node];
+	struct node_code *l = &c->code[node];
 	v->node = node;
 	v->item = dlb_xcalloc((size_t)(l->n_act + l->n_notes) + 1, sizeof *v->item);
 	v->weight = dlb_xcalloc((size_t)c->g->n_tensors + 1, sizeof *v->weight);
@@ -185,7 +185,7 @@ int dlb_compile_async(struct compiler *c, int n_state, struct dlb_error *err)
 	if (dlb_async_versions(&c->f, c->versions, c->out->depth, n_state, &c->out->staleness, err))
 		return -1;
 	for (int node = 0; node < c->p->n_nodes; node++) {
-		struct dlb_async_lane *v = &c->versions[node];
+		struct dlb_async_node *v = &c->versions[node];
 		struct dlb_node_program *np = &c->out->node[node];
 		np->n_weights = v->n_weights;
 		np->weight = dlb_arena_array(&c->out->arena, (size_t)v->n_weights + 1, sizeof *np->weight);
@@ -206,14 +206,14 @@ static void emit_copy_of_weight(struct dlb_node_program *np, int what, int updat
 /* An item with the copies of weights that are made before it. */
 static void emit_item(struct compiler *c, int node, int a, bool end)
 {
-	const struct action *x = &c->lane[node].act[a];
+	const struct action *x = &c->code[node].act[a];
 	struct dlb_node_program *np = &c->out->node[node];
 	int iteration = iteration_of(c, x), at;
 	if (!c->lag || x->op < 0 || x->tensor >= 0) {
 		emit_action(c, node, x, end, iteration);
 		return;
 	}
-	const struct dlb_async_lane *v = &c->versions[node];
+	const struct dlb_async_node *v = &c->versions[node];
 	const struct dlb_async_item *item = &v->item[c->item_of[node][a]];
 	if (item->keep)
 		emit_copy_of_weight(np, DLB_RUN_KEEP, item->op, iteration, 0);
@@ -228,7 +228,7 @@ static void emit_item(struct compiler *c, int node, int a, bool end)
 
 void dlb_compile_emit(struct compiler *c, int node)
 {
-	struct lane *l = &c->lane[node];
+	struct node_code *l = &c->code[node];
 	struct dlb_node_program *np = &c->out->node[node];
 	int n_keys = l->n_act * N_RANKS;
 	int *start = dlb_xcalloc((size_t)n_keys + 2, sizeof(int)), *by = dlb_xcalloc((size_t)l->n_notes + 1, sizeof(int));

@@ -51,12 +51,12 @@ double dlb_async_order(struct dlb_plan *p, const struct dlb_cost *c, const doubl
  * version, keep (a copy of the weight must be kept before this update) and predict (index of the first weight that is to be
  * predicted before this item, then weight[].next; -1: none). */
 struct dlb_async_item { int op, m, tensor, offset, version, predict; bool keep; };
-struct dlb_async_lane {
+struct dlb_async_node {
 	int node, n, n_weights;
 	struct dlb_async_item *item;
 	struct dlb_weight_copies *weight;	/* room for all weights of the graph */
 };
-int dlb_async_versions(const struct dlb_flow *f, struct dlb_async_lane *lane, int depth, int n_state, enum dlb_staleness *rule,
+int dlb_async_versions(const struct dlb_flow *f, struct dlb_async_node *node, int depth, int n_state, enum dlb_staleness *rule,
 		       struct dlb_error *err);
 
 /* A binary heap of (key, id), least first; ties by id. */

@@ -10,7 +10,7 @@ enum { DLB_LOOK_AHEAD = 4, DLB_SEND_SLACK = 2 };
 
 void dlb_compile_note(struct compiler *c, int node, struct note x)
 {
-	struct lane *l = &c->lane[node];
+	struct node_code *l = &c->code[node];
 	DLB_GROW(l->note, l->n_notes, l->cap_notes);
 	l->note[l->n_notes++] = x;
 }
@@ -18,7 +18,7 @@ void dlb_compile_note(struct compiler *c, int node, struct note x)
 static void use(struct compiler *c, int node, int t, int m, int action)
 {
 	const struct dlb_tensor *x = &c->g->tensor[t];
-	struct lane *l = &c->lane[node];
+	struct node_code *l = &c->code[node];
 	if (x->kind == DLB_T_CONSTANT)
 		return;
 	if (once_a_step(x)) {
@@ -59,8 +59,8 @@ void dlb_compile_note_uses(struct compiler *c)
 {
 	const struct dlb_graph *g = c->g;
 	for (int node = 0; node < c->p->n_nodes; node++) {
-		for (int a = 0; a < c->lane[node].n_act; a++) {
-			const struct action *x = &c->lane[node].act[a];
+		for (int a = 0; a < c->code[node].n_act; a++) {
+			const struct action *x = &c->code[node].act[a];
 			if (x->norm)
 				use_gradients(c, node, a);
 			if (x->op < 0)
@@ -89,7 +89,7 @@ void dlb_compile_note_uses(struct compiler *c)
 	}
 }
 
-int dlb_compile_first_after(const struct lane *l, int64_t key)
+int dlb_compile_first_after(const struct node_code *l, int64_t key)
 {
 	int lo = 0, hi = l->n_act - 1;			/* the last one, the end of the step, always is */
 	while (lo < hi) {
@@ -107,7 +107,7 @@ static int first_write(const struct compiler *c, int t)
 {
 	int home = dlb_graph_home(c->g, t);
 	bool writes = c->g->op[home].phase == DLB_UPDATE || c->g->tensor[t].kind == DLB_T_BUFFER;
-	return writes ? c->act_of[home * c->M] : c->lane[c->p->placement[home]].n_act - 1;
+	return writes ? c->act_of[home * c->M] : c->code[c->p->placement[home]].n_act - 1;
 }
 
 /* Weights leave before their owner's next update, whatever step that is of. */
@@ -126,13 +126,13 @@ static bool leaves_at_once(const struct compiler *c, int t, int send_slot)
 static void note_message(struct compiler *c, int node, struct received *r, int post, int send, int sent, int rank)
 {
 	int tag = c->tag[r->tensor] + (r->m < 0 ? 0 : r->m);
-	r->note_post = c->lane[node].n_notes;
+	r->note_post = c->code[node].n_notes;
 	dlb_compile_note(c, node, (struct note){ post, RANK_POST, r->slot, r->tensor, r->m, r->from, tag, false });
-	r->note_wait = c->lane[node].n_notes;
+	r->note_wait = c->code[node].n_notes;
 	dlb_compile_note(c, node, (struct note){ r->action, RANK_WAIT, r->slot, r->tensor, r->m, r->from, tag, false });
-	r->note_send = c->lane[r->from].n_notes;
+	r->note_send = c->code[r->from].n_notes;
 	dlb_compile_note(c, r->from, (struct note){ send, RANK_SEND, -1, r->tensor, r->m, node, tag, false });
-	r->note_sent = c->lane[r->from].n_notes;
+	r->note_sent = c->code[r->from].n_notes;
 	dlb_compile_note(c, r->from, (struct note){ sent, rank, -1, r->tensor, r->m, node, tag, false });
 	if (r->m >= 0) {
 		struct slot *root = &c->slot[c->root[c->inst_start[r->tensor]] * c->M + r->m];
@@ -143,27 +143,27 @@ static void note_message(struct compiler *c, int node, struct received *r, int p
 static void note_message_async(struct compiler *c, int node, struct received *r)
 {
 	int m = r->m < 0 ? 0 : r->m, used = dlb_compile_half_slot(c, node, r->action), rank = RANK_WAIT_SENT;
-	struct lane *from = &c->lane[r->from];
+	struct node_code *from = &c->code[r->from];
 	int source = c->inst_start[r->tensor], send = r->m < 0 ? from->tick[used - 1] : c->slot[source * c->M + m].first;
 	int sent = from->tick[used + 1];
 	if (r->m < 0 && leaves_at_once(c, r->tensor, used - 1)) {
 		rank = RANK_SENT_AFTER;
 		sent = send;
 	}
-	note_message(c, node, r, c->lane[node].tick[used - 1], send, sent, rank);
+	note_message(c, node, r, c->code[node].tick[used - 1], send, sent, rank);
 }
 
 void dlb_compile_note_messages(struct compiler *c)
 {
 	for (int node = 0; node < c->p->n_nodes; node++) {
-		struct lane *l = &c->lane[node];
+		struct node_code *l = &c->code[node];
 		for (int i = 0, open = 0; i < l->n_recv; i++) {
 			struct received *r = &l->recv[i];
 			if (c->lag) {
 				note_message_async(c, node, r);
 				continue;
 			}
-			struct lane *from = &c->lane[r->from];
+			struct node_code *from = &c->code[r->from];
 			int m = r->m < 0 ? 0 : r->m, post = 0, send = 0, limit = from->n_act - 1;
 			if (r->m >= 0) {			/* weights are posted at the start of the step */
 				static const int ahead = DLB_LOOK_AHEAD;
@@ -278,7 +278,7 @@ void dlb_compile_note_frees(struct compiler *c)
 		for (int i = c->inst_start[t]; i < c->inst_start[t + 1]; i++) {
 			for (int m = 0; m < c->M; m++) {
 				struct slot *s = &c->slot[i * c->M + m];
-				int node = c->inst_node[i], end = c->lane[node].n_act - 1, m_or_step = once_a_step(&g->tensor[t]) ? -1 : m;
+				int node = c->inst_node[i], end = c->code[node].n_act - 1, m_or_step = once_a_step(&g->tensor[t]) ? -1 : m;
 				if (c->root[i] != i || s->first < 0)
 					continue;
 				bool zero_copy = s->source_node >= 0;

@@ -81,8 +81,8 @@ const char *dlb_schedule_names(char *out, size_t size)
 	return out;
 }
 
-/* What has arrived on a node. Keys: see priority(). */
-struct lane {
+/* Items that have arrived on a node and wait for their turn. Keys: see priority(). */
+struct node_queues {
 	struct dlb_heap forward, entering;	/* of units that have entered; of those that have not */
 	struct dlb_heap backward, late;		/* late: what fills idle time, then updates */
 	int limit, in_flight;			/* in units; a unit is (chunk, micro-batch) */
@@ -95,7 +95,7 @@ struct sched {
 	struct dlb_plan *p;
 	const double *scale;
 	int rule;
-	struct lane *lane;
+	struct node_queues *node;
 	bool *awaited;				/* [op] another node waits for it */
 	int *chunk, n_chunks;			/* [op] its chunk, of all nodes' */
 	int n_stages;				/* nodes that do anything forward */
@@ -119,7 +119,7 @@ static int unit_of(const struct sched *s, int op, int m) { return s->chunk[op] *
  * in groups of as many micro-batches as there are stages, one chunk after the other. The last group may be smaller. */
 static double turn_of(const struct sched *s, int op, int m)
 {
-	const struct lane *l = &s->lane[s->p->placement[op]];
+	const struct node_queues *l = &s->node[s->p->placement[op]];
 	int p = s->n_stages, group = m / p, chunk = s->chunk[op] - l->first_chunk, v = l->n_chunks;
 	if (v < 2)
 		return m;
@@ -193,7 +193,7 @@ static void find_chunks(struct sched *s)
 		at[i] = (struct place){ s->p->placement[i], 2 * depth[i] + (g->op[i].phase != DLB_FORWARD), i };
 	qsort(at, (size_t)g->n_ops, sizeof *at, by_place);
 	for (int i = 0; i < g->n_ops; i++) {
-		struct lane *l = &s->lane[at[i].node];
+		struct node_queues *l = &s->node[at[i].node];
 		if (at[i].node != node || (at[i].depth % 2 == 0 && at[i].depth > deepest)) {
 			if (at[i].node != node)
 				l->first_chunk = s->n_chunks;
@@ -251,7 +251,7 @@ static void find_round_trips(struct sched *s, const int *stage, double *round, d
 	free(own);
 }
 
-static int own_limit(const struct sched *s, const struct lane *l, int stage, double round_s, double most_s)
+static int own_limit(const struct sched *s, const struct node_queues *l, int stage, double round_s, double most_s)
 {
 	int stages = s->n_stages - stage, limit = stages;
 	double wanted = most_s > 0 ? ceil(round_s / most_s - 1e-6) : 0;
@@ -273,7 +273,7 @@ static void set_limits(struct sched *s)
 		for (int m = 0; m < s->f.M && g->op[i].phase == DLB_BACKWARD; m++)
 			s->left[unit_of(s, i, m)]++;
 	for (int i = 0; i < n_nodes; i++) {
-		struct lane *l = &s->lane[i];
+		struct node_queues *l = &s->node[i];
 		l->limit = own_limit(s, l, stage[i], round[stage[i]], most);
 		int batches = (l->limit + (l->n_chunks ? l->n_chunks : 1) - 1) / (l->n_chunks ? l->n_chunks : 1);
 		if (batches > largest)
@@ -282,7 +282,7 @@ static void set_limits(struct sched *s)
 	if (s->rule & RULE_FORWARD_FIRST || largest > s->f.M)
 		largest = s->f.M;
 	for (int i = 0; i < n_nodes; i++) {
-		struct lane *l = &s->lane[i];
+		struct node_queues *l = &s->node[i];
 		int given = s->p->in_flight > 0 ? s->p->in_flight : s->rule & RULE_WEIGHTS_LATE ? largest : 0;
 		if (s->rule & RULE_FORWARD_FIRST)
 			l->limit = s->f.M;
@@ -298,8 +298,8 @@ static void set_limits(struct sched *s)
 
 static void touch(struct sched *s, int node)
 {
-	if (!s->lane[node].touched) {
-		s->lane[node].touched = true;
+	if (!s->node[node].touched) {
+		s->node[node].touched = true;
 		s->touched[s->n_touched++] = node;
 	}
 }
@@ -307,7 +307,7 @@ static void touch(struct sched *s, int node)
 static void arrive(struct sched *s, int item)
 {
 	int op = item / s->f.M, m = item % s->f.M, node = s->p->placement[op], phase = s->f.g->op[op].phase;
-	struct lane *l = &s->lane[node];
+	struct node_queues *l = &s->node[node];
 	bool late = phase == DLB_UPDATE || (phase == DLB_BACKWARD && s->rule & RULE_WEIGHTS_LATE && !s->awaited[op]);
 	struct dlb_heap *h = late ? &l->late : phase == DLB_BACKWARD ? &l->backward :
 			     s->entered[unit_of(s, op, m)] ? &l->forward : &l->entering;
@@ -339,7 +339,7 @@ static void finish(struct sched *s, int item, double t)
 {
 	const struct dlb_flow *f = &s->f;
 	int op = item / f->M, m = item % f->M, node = s->p->placement[op], unit = unit_of(s, op, m);
-	struct lane *l = &s->lane[node];
+	struct node_queues *l = &s->node[node];
 	l->busy = false;
 	touch(s, node);
 	if (f->g->op[op].phase == DLB_BACKWARD && --s->left[unit] == 0 && s->entered[unit])
@@ -363,7 +363,7 @@ static void run(struct sched *s, int node, int item, double t)
 	int op = item / s->f.M, m = item % s->f.M;
 	struct dlb_node_plan *np = &s->p->node[node];
 	np->order[np->n_order++] = (struct dlb_item){ op, s->f.g->op[op].phase == DLB_UPDATE ? -1 : m };
-	s->lane[node].busy = true;
+	s->node[node].busy = true;
 	double end = t + seconds(s, op, m);
 	if (end > s->end)
 		s->end = end;
@@ -371,7 +371,7 @@ static void run(struct sched *s, int node, int item, double t)
 }
 
 /* The unit of the first item that waits to enter does: all that has arrived of it may run. */
-static void enter(struct sched *s, struct lane *l)
+static void enter(struct sched *s, struct node_queues *l)
 {
 	int first = l->entering.item[0].id, unit = unit_of(s, first / s->f.M, first % s->f.M), n = l->entering.n;
 	struct dlb_heap rest = { 0 };
@@ -388,7 +388,7 @@ static void enter(struct sched *s, struct lane *l)
 
 /* Whether the limit lets the first item that waits enter. Out of turn, because others have not arrived yet, a unit may
  * enter one group early if the deeper chunks can still follow. */
-static bool has_room(const struct sched *s, const struct lane *l)
+static bool has_room(const struct sched *s, const struct node_queues *l)
 {
 	int item = l->entering.item[0].id, v = l->n_chunks;
 	double ahead = v < 2 ? 0 : turn_of(s, item / s->f.M, item % s->f.M) - l->n_entered;
@@ -404,7 +404,7 @@ static bool open(const struct sched *s, const struct dlb_heap *h)
 
 static void dispatch(struct sched *s, int node, double t)
 {
-	struct lane *l = &s->lane[node];
+	struct node_queues *l = &s->node[node];
 	if (l->busy)
 		return;
 	if (open(s, &l->entering) && has_room(s, l) &&
@@ -428,13 +428,13 @@ static bool loosen(struct sched *s, double t)
 {
 	int best = -1;
 	for (int i = 0; i < s->p->n_nodes; i++) {
-		const struct dlb_heap *h = &s->lane[i].entering;
-		if (h->n && (best < 0 || h->item[0].key < s->lane[best].entering.item[0].key))
+		const struct dlb_heap *h = &s->node[i].entering;
+		if (h->n && (best < 0 || h->item[0].key < s->node[best].entering.item[0].key))
 			best = i;
 	}
 	if (best < 0)
 		return false;
-	enter(s, &s->lane[best]);
+	enter(s, &s->node[best]);
 	dispatch(s, best, t);
 	return true;
 }
@@ -447,7 +447,7 @@ static void sched_init(struct sched *s, const struct dlb_cost *c)
 	dlb_flow_init(&s->f, p, c, p->batch);
 	size_t n_ops = (size_t)s->f.g->n_ops, M = (size_t)s->f.M, n_nodes = (size_t)p->n_nodes;
 	int *n = dlb_xcalloc(n_nodes, sizeof(int));
-	s->lane = dlb_xcalloc(n_nodes, sizeof *s->lane);
+	s->node = dlb_xcalloc(n_nodes, sizeof *s->node);
 	s->touched = dlb_xcalloc(n_nodes, sizeof(int));
 	s->awaited = dlb_xcalloc(n_ops + 1, sizeof(bool));
 	s->unmet = dlb_xcalloc(n_ops * M + 1, sizeof(int));
@@ -473,13 +473,13 @@ static void sched_init(struct sched *s, const struct dlb_cost *c)
 static void sched_release(struct sched *s)
 {
 	for (int i = 0; i < s->p->n_nodes; i++) {
-		dlb_heap_release(&s->lane[i].forward);
-		dlb_heap_release(&s->lane[i].entering);
-		dlb_heap_release(&s->lane[i].backward);
-		dlb_heap_release(&s->lane[i].late);
+		dlb_heap_release(&s->node[i].forward);
+		dlb_heap_release(&s->node[i].entering);
+		dlb_heap_release(&s->node[i].backward);
+		dlb_heap_release(&s->node[i].late);
 	}
 	dlb_heap_release(&s->event);
-	free(s->lane);
+	free(s->node);
 	free(s->chunk);
 	free(s->entered);
 	free(s->left);
@@ -517,7 +517,7 @@ double dlb_schedule_order(struct dlb_plan *p, const struct dlb_cost *c, const st
 				arrive(&s, id >> 1);
 		}
 		for (int i = 0; i < s.n_touched; i++) {
-			s.lane[s.touched[i]].touched = false;
+			s.node[s.touched[i]].touched = false;
 			dispatch(&s, s.touched[i], t);
 		}
 		s.n_touched = 0;

@@ -43,8 +43,8 @@ static void lying_init(struct lying *l, const struct compiler *c)
 		}
 	}
 	for (int node = 0; node < c->p->n_nodes; node++)
-		for (int k = 0; k < c->lane[node].n_recv; k++)
-			l->lands[c->lane[node].recv[k].slot / c->M] = true;
+		for (int k = 0; k < c->code[node].n_recv; k++)
+			l->lands[c->code[node].recv[k].slot / c->M] = true;
 }
 
 static void lying_release(struct lying *l)
@@ -101,8 +101,8 @@ static double start_of(const struct compiler *c, const struct action *x)
 static int is_returned_at(const struct compiler *c, int node, const struct received *r)
 {
 	const struct slot *s = &c->slot[r->slot];
-	const struct lane *from = &c->lane[r->from];
-	const struct action *through = &c->lane[node].act[s->sent > s->last ? s->sent : s->last];
+	const struct node_code *from = &c->code[r->from];
+	const struct action *through = &c->code[node].act[s->sent > s->last ? s->sent : s->last];
 	int at = dlb_compile_first_after(from, through->key);
 	double end_s;
 	if (c->lag) {
@@ -134,11 +134,11 @@ static void mark_zero_copy(struct compiler *c, const struct lying *l, int node, 
 		wait = back > place->sent ? back : place->sent;
 		place->sent = wait;
 	}
-	struct note *sent = &c->lane[r->from].note[r->note_sent];
+	struct note *sent = &c->code[r->from].note[r->note_sent];
 	sent->action = wait;
 	sent->rank = rank;
-	sent->zero_copy = c->lane[r->from].note[r->note_send].zero_copy = true;
-	c->lane[node].note[r->note_post].zero_copy = c->lane[node].note[r->note_wait].zero_copy = true;
+	sent->zero_copy = c->code[r->from].note[r->note_send].zero_copy = true;
+	c->code[node].note[r->note_post].zero_copy = c->code[node].note[r->note_wait].zero_copy = true;
 	c->slot[r->slot].source_node = r->from;
 }
 
@@ -149,8 +149,8 @@ void dlb_compile_zero_copy(struct compiler *c, const struct dlb_cluster *cluster
 		return;
 	lying_init(&l, c);
 	for (int node = 0; node < c->p->n_nodes; node++) {
-		for (int k = 0; k < c->lane[node].n_recv; k++) {
-			struct received *r = &c->lane[node].recv[k];
+		for (int k = 0; k < c->code[node].n_recv; k++) {
+			struct received *r = &c->code[node].recv[k];
 			if (r->m >= 0 && share_memory(cluster, r->from, node) && !l.lands[c->root[c->inst_start[r->tensor]]] &&
 			    !dlb_tensor_goes_only_to(c->g, c->p->placement, r->tensor, node) && is_only_read(c, &l, r->slot / c->M))
 				mark_zero_copy(c, &l, node, r, longer);
