@@ -51,9 +51,9 @@ void dlb_triangles_check(struct dlb_compressor *k)
 
 		off = dlb_asymmetry((int)a->rows, a->x, &largest, &finite);
 		if (!finite)
-			dlb_compressor_note(k, k->not_finite, k->triangle[i].tensor);
+			dlb_compressor_flag(k, k->not_finite, k->triangle[i].tensor);
 		else if (off > asymmetry * largest)
-			dlb_compressor_note(k, k->asymmetric, k->triangle[i].tensor);
+			dlb_compressor_flag(k, k->asymmetric, k->triangle[i].tensor);
 	}
 }
 

@@ -22,7 +22,7 @@ bool dlb_all_finite(const float *x, int64_t n)
 	return !bad;
 }
 
-void dlb_compressor_note(struct dlb_compressor *k, float *flags, int tensor)
+void dlb_compressor_flag(struct dlb_compressor *k, float *flags, int tensor)
 {
 	float *own = &flags[k->member];
 
@@ -136,7 +136,7 @@ static void check_dense(struct dlb_compressor *k)
 		if ((k->low_rank_now && dlb_compress_rank(&k->choice, a)) || (a->factor && takes_triangles(k)))
 			continue;
 		if (!dlb_all_finite(a->x, a->rows * a->cols))
-			dlb_compressor_note(k, k->not_finite, i);
+			dlb_compressor_flag(k, k->not_finite, i);
 	}
 }
 

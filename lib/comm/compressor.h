@@ -91,7 +91,7 @@ struct dlb_compressor {
 /* lowrank.c */
 void dlb_low_rank_new(struct dlb_compressor *k);
 void dlb_low_rank_free(struct dlb_compressor *k);
-void dlb_low_rank_project(struct dlb_compressor *k);	/* x += residual, P; notes what is not finite */
+void dlb_low_rank_project(struct dlb_compressor *k);	/* x += residual, P; flags what is not finite */
 void dlb_low_rank_back(struct dlb_compressor *k);		/* the sum of P becomes a basis; Q */
 void dlb_low_rank_restore(struct dlb_compressor *k);	/* x, residual and basis from the sum of Q */
 /* sketch.c: of a tensor whose rank adapts */
@@ -102,7 +102,7 @@ void dlb_sketch_unshift_q(const struct dlb_compressor *k, struct dlb_low_rank *t
 void dlb_sketch_next(const struct dlb_compressor *k, struct dlb_low_rank *t);		/* from Q in state->basis */
 /* cholesky_reduce.c */
 int dlb_triangles_new(struct dlb_compressor *k, struct dlb_error *err);
-void dlb_triangles_check(struct dlb_compressor *k);	/* notes what is not finite, not symmetric */
+void dlb_triangles_check(struct dlb_compressor *k);	/* flags what is not finite, not symmetric */
 void dlb_triangles_load(struct dlb_compressor *k);
 void dlb_triangles_factor(struct dlb_compressor *k);	/* those that this rank owns */
 bool dlb_triangles_restore(struct dlb_compressor *k);	/* true: some have to come as the sum */
@@ -112,5 +112,5 @@ struct dlb_hops *dlb_hops_new(struct dlb_compressor *k);
 void dlb_hops_free(struct dlb_hops *h);
 int dlb_hops_run(struct dlb_hops *h, struct dlb_compressor *k, struct dlb_error *err);
 bool dlb_all_finite(const float *x, int64_t n);
-void dlb_compressor_note(struct dlb_compressor *k, float *flags, int tensor);
+void dlb_compressor_flag(struct dlb_compressor *k, float *flags, int tensor);
 #endif

@@ -226,7 +226,7 @@ void dlb_low_rank_project(struct dlb_compressor *k)
 		t->width = t->state->adapts ? (int)t->state->width : t->most;
 		sketch(k, t, a);
 		if (!dlb_all_finite(t->p, t->state->p_length * t->width))		/* as it is when any number of x is not */
-			dlb_compressor_note(k, k->not_finite, t->tensor);
+			dlb_compressor_flag(k, k->not_finite, t->tensor);
 	}
 	resize(k, &k->p, false);
 }

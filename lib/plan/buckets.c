@@ -313,7 +313,7 @@ static int before_next(const struct compiler *c, int node, int start, int norm)
 	return c->lag && slot < c->n_ticks && c->code[node].tick[slot] < norm ? c->code[node].tick[slot] : norm;
 }
 
-void dlb_compile_note_reductions(struct compiler *c, int node)
+void dlb_compile_hook_reductions(struct compiler *c, int node)
 {
 	struct dlb_node_program *np = &c->out->node[node];
 	const struct node_code *l = &c->code[node];
@@ -328,7 +328,7 @@ void dlb_compile_note_reductions(struct compiler *c, int node)
 		if (l->act[a].op >= 0 && (l->act[a].tensor >= 0 || c->g->op[l->act[a].op].phase != DLB_UPDATE))
 			computed = a;
 	if (c->p->sharing.sync)
-		dlb_compile_note(c, node, (struct note){ computed, RANK_COMPUTED, -1, -1, -1, -1, -1, false });
+		dlb_compile_add_hook(c, node, (struct hook){ computed, HOOK_COMPUTED, -1, -1, -1, -1, -1, false });
 	for (int b = 0; b < np->n_buckets && np->bucket[b].cls != DLB_SUM_STATISTICS; b++) {
 		int start = 0, first = l->n_act - 1;
 		for (int i = 0; i < np->bucket[b].n_ops; i++) {
@@ -344,8 +344,8 @@ void dlb_compile_note_reductions(struct compiler *c, int node)
 		int all = norm >= 0 && np->bucket[b].cls != DLB_SUM_FACTOR ? norm : trust;	/* what reads all of them */
 		if (all >= 0 && !averages)
 			first = before_next(c, node, start, all);
-		dlb_compile_note(c, node, (struct note){ c->p->sharing.sync ? computed : start, RANK_REDUCE, -1, -1, -1, -1, b, false });
-		dlb_compile_note(c, node, (struct note){ first, RANK_REDUCED, -1, -1, -1, -1, b, false });
+		dlb_compile_add_hook(c, node, (struct hook){ c->p->sharing.sync ? computed : start, HOOK_REDUCE, -1, -1, -1, -1, b, false });
+		dlb_compile_add_hook(c, node, (struct hook){ first, HOOK_REDUCED, -1, -1, -1, -1, b, false });
 	}
 }
 

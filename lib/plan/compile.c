@@ -1,32 +1,32 @@
 /* The compiler: a plan's order becomes one program per node. See program.h for what a program is.
  *
- * It goes in five passes (actions.c, notes.c, buckets.c, emit.c; the places at the end here).
+ * It goes in five passes (actions.c, hooks.c, buckets.c, emit.c; the places at the end here).
  *
- *   1. dlb_flow_walk gives every (op, m) a rank in one legal order of the whole cluster, close to time order,
- *      and finds orders that wait for each other for ever.
- *   2. Each node's actions: its items, and the sums of gradients. A gradient made here is summed at once; one
- *      made elsewhere before the first item that starts after it is expected. Every action carries its key,
- *      its place in the order of the whole cluster.
- *   3. Notes: what must happen just before or after an action.
+ *   1. dlb_flow_walk gives every (op, m) a position in one legal order of the whole cluster, close to time order,
+ *      and finds orders that deadlock.
+ *   2. Each node's actions: its items, and the sums of gradients. A gradient made here is summed at once; one made
+ *      elsewhere is summed before the first item that starts after its expected arrival. Every action has a key,
+ *      its position in the order of the whole cluster.
+ *   3. Hooks: instructions that run just before or after an action.
  *          before   WAIT sent, FREE, POST, COPY, WAIT, reduced        (in this order)
  *          after    SEND, FREE, computed, reduce
  *      A receive is posted when the receive DLB_LOOK_AHEAD before it is waited for, so that at most so many
- *      places stand open on a node. The send is waited for, and its place freed, before the first action whose
- *      key is greater than that of the action that reads the message of DLB_SEND_SLACK micro-batches later over
- *      there (at the end of the step where there is none): a sender that is ahead of the plan does not stop
- *      for a reader that is still computing.
- *   4. Outputs that may overwrite an input take over its place (share_places); messages that need no copy where nodes
- *      share memory are read without a copy (zero_copy.c).
- *      (Under an asynchronous schedule the five passes are made for one step by itself, whose actions have keys by
- *      half-slot; then it is folded: emission goes round the loop once, async.c.)
- *   5. Notes and actions in order are the program; intervals in it are the lifetimes of places (memory.c).
+ *      receives are open on a node. The sender waits for its send, and frees the place, before its first action of a
+ *      greater key than the action that reads the message of DLB_SEND_SLACK micro-batches later at the receiver
+ *      (at the end of the step if there is none). So a sender ahead of the plan does not stop for a reader that is
+ *      still computing.
+ *   4. Outputs that may overwrite an input take over its place (share_places). Messages between nodes that share
+ *      memory are read in place where that is safe (zero_copy.c).
+ *      (Under an asynchronous schedule the passes compile one step by itself, with keys in half-slots; then the step
+ *      is folded into a loop, async.c.)
+ *   5. Hooks and actions in order are the program. Intervals in it are the lifetimes of places (memory.c).
  *
- * No deadlock, whatever the plan: run all actions in the order of their keys. POST stands before the WAIT it
- * belongs to on the same node, SEND after an action of a lower key than the one that waits for it, WAIT sent
- * before one of a higher key than the one that has the message. So that order completes, and a network of
- * such programs, where nothing depends on who is faster, completes in every order if it does in one. The order of
- * half-slots is such an order for asynchronous programs, over all steps: a message is posted when the half-slot
- * before its use begins, and its send waited for when the one after its use begins. */
+ * No plan deadlocks. Run all actions in the order of their keys: POST comes before its WAIT on the same node, SEND
+ * after an action of a lower key than the action that waits for the message, WAIT sent before one of a higher key
+ * than the action that has received it. So this order completes. A network of such programs, in which nothing
+ * depends on relative speed, completes in every order if it completes in one. For asynchronous programs the order of
+ * half-slots is such an order, over all steps: a receive is posted when the half-slot before its use begins, and its
+ * send is waited for when the half-slot after its use begins. */
 #include <stdlib.h>
 #include <string.h>
 #include "optim/kfac.h"
@@ -186,7 +186,7 @@ static void compiler_release(struct compiler *c)
 {
 	for (int i = 0; i < c->p->n_nodes; i++) {
 		free(c->code[i].act);
-		free(c->code[i].note);
+		free(c->code[i].hook);
 		free(c->code[i].recv);
 		free(c->code[i].tick);
 		free(c->code[i].fold);
@@ -289,19 +289,19 @@ static int compile(const struct dlb_plan *p, const struct dlb_cost *cost, int64_
 	if (rc == 0) {
 		find_instances(&c);
 		dlb_compile_actions(&c);
-		dlb_compile_note_uses(&c);
-		dlb_compile_note_messages(&c);
+		dlb_compile_find_uses(&c);
+		dlb_compile_hook_messages(&c);
 		if (p->in_place) {
 			dlb_compile_share_places(&c);
 			dlb_compile_zero_copy(&c, cost ? cost->cluster : NULL, longer);
 		}
-		dlb_compile_note_frees(&c);
+		dlb_compile_hook_frees(&c);
 		rc = c.lag ? dlb_compile_async(&c, n_state, err) : 0;
 	}
 	if (rc == 0) {
 		for (int node = 0; node < p->n_nodes; node++) {
 			if (member && member[node])
-				dlb_compile_note_reductions(&c, node);
+				dlb_compile_hook_reductions(&c, node);
 			if (!member || member[node])
 				dlb_compile_emit(&c, node);
 		}

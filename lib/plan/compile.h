@@ -3,15 +3,16 @@
 #define DLB_PLAN_COMPILE_H
 #include "plan/flow.h"
 
-enum { RANK_WAIT_SENT, RANK_FREE_BEFORE, RANK_POST, RANK_COPY, RANK_WAIT, RANK_REDUCED, RANK_SEND, RANK_SENT_AFTER, RANK_FREE_AFTER,
-       RANK_COMPUTED, RANK_REDUCE, N_RANKS };
+/* Instructions around an action, in their order; those from HOOK_SEND on run after it. */
+enum { HOOK_WAIT_SENT, HOOK_FREE_BEFORE, HOOK_POST, HOOK_COPY, HOOK_WAIT, HOOK_REDUCED, HOOK_SEND, HOOK_SENT_AFTER, HOOK_FREE_AFTER,
+       HOOK_COMPUTED, HOOK_REDUCE, N_HOOKS };
 
 /* What an action has to do with all nodes: it waits for the global norm (and makes it, under synchronous schedules), makes the
  * squares of what is here, or K-FAC's trust region. */
 enum { NO_NORM, NORM, SQUARES, TRUST };
 struct action { int64_t key; int op, m, tensor, norm; };	/* tensor >= 0: accumulate; op < 0: start, norm, end of the step, or
 								 * start of a half-slot */
-struct note { int action, rank; int slot, tensor, m, peer, tag; bool zero_copy; };
+struct hook { int action, type; int slot, tensor, m, peer, tag; bool zero_copy; };
 struct slot {						/* (tensor, node, m) */
 	int first, last, sent;				/* actions; -1: none */
 	int begin, end;					/* instructions */
@@ -19,10 +20,10 @@ struct slot {						/* (tensor, node, m) */
 	int place;
 	int source_node;					/* received: the node whose own place is read where memory is shared; -1 */
 };
-struct received { int slot, tensor, m, action, from, note_post, note_wait, note_send, note_sent; };	/* notes: of the node; of `from` */
+struct received { int slot, tensor, m, action, from, hook_post, hook_wait, hook_send, hook_sent; };	/* hooks: of the node; of `from` */
 struct node_code {						/* one node */
 	struct action *act; int n_act;
-	struct note *note; int n_notes, cap_notes;
+	struct hook *hook; int n_hooks, cap_hooks;
 	struct received *recv; int n_recv, cap_recv;
 	int *tick;					/* asynchronous: [half-slot] action at its beginning */
 	int *fold;					/* actions in the order of the loop */
@@ -59,12 +60,12 @@ int64_t dlb_compile_key(const struct compiler *c, int op, int m);
 int dlb_compile_half_slot(const struct compiler *c, int node, int action);
 void dlb_compile_actions(struct compiler *c);
 
-/* ---- notes.c ---- */
-void dlb_compile_note(struct compiler *c, int node, struct note x);
-void dlb_compile_note_uses(struct compiler *c);
-void dlb_compile_note_messages(struct compiler *c);
+/* ---- hooks.c ---- */
+void dlb_compile_add_hook(struct compiler *c, int node, struct hook x);
+void dlb_compile_find_uses(struct compiler *c);
+void dlb_compile_hook_messages(struct compiler *c);
 void dlb_compile_share_places(struct compiler *c);
-void dlb_compile_note_frees(struct compiler *c);
+void dlb_compile_hook_frees(struct compiler *c);
 /* The first action of greater key; the last one, the end of the step, is none of less. */
 int dlb_compile_first_after(const struct node_code *l, int64_t key);
 /* [instance] Places that are read when the step is over. Returns new. */
@@ -77,7 +78,7 @@ void dlb_compile_zero_copy(struct compiler *c, const struct dlb_cluster *cluster
 /* ---- buckets.c ---- */
 /* Ops of the node whose sums over a batch go over the replicas. */
 int dlb_compile_count_statistics(const struct compiler *c, int node);
-void dlb_compile_note_reductions(struct compiler *c, int node);
+void dlb_compile_hook_reductions(struct compiler *c, int node);
 /* Adds to each node's state the buffers of its sums, and what compression keeps; g: of all replicas. */
 void dlb_compile_count_sums(struct dlb_program *g);
 int dlb_compile_most_rank(const struct compiler *c);		/* dlb_program's */

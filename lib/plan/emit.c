@@ -1,4 +1,4 @@
-/* Pass 5 of the compiler (compile.c): notes and actions in order are the program of a node; under an asynchronous
+/* Pass 5 of the compiler (compile.c): hooks and actions in order are the program of a node; under an asynchronous
  * schedule, the order in which the loop goes round (async.c). */
 #include <stdlib.h>
 #include <string.h>
@@ -7,27 +7,27 @@
 
 /* ---- instructions ---- */
 
-static const struct { unsigned char verb; bool sent; } of_rank[N_RANKS] = {
-	[RANK_WAIT_SENT] = { DLB_WAIT, true }, [RANK_FREE_BEFORE] = { DLB_FREE, false }, [RANK_POST] = { DLB_POST, false },
-	[RANK_COPY] = { DLB_COPY, false }, [RANK_WAIT] = { DLB_WAIT, false }, [RANK_SEND] = { DLB_SEND, false },
-	[RANK_SENT_AFTER] = { DLB_WAIT, true }, [RANK_FREE_AFTER] = { DLB_FREE, false }, [RANK_REDUCED] = { DLB_COLLECTIVE, false },
-	[RANK_COMPUTED] = { DLB_COLLECTIVE, false }, [RANK_REDUCE] = { DLB_COLLECTIVE, false },
+static const struct { unsigned char verb; bool sent; } of_hook[N_HOOKS] = {
+	[HOOK_WAIT_SENT] = { DLB_WAIT, true }, [HOOK_FREE_BEFORE] = { DLB_FREE, false }, [HOOK_POST] = { DLB_POST, false },
+	[HOOK_COPY] = { DLB_COPY, false }, [HOOK_WAIT] = { DLB_WAIT, false }, [HOOK_SEND] = { DLB_SEND, false },
+	[HOOK_SENT_AFTER] = { DLB_WAIT, true }, [HOOK_FREE_AFTER] = { DLB_FREE, false }, [HOOK_REDUCED] = { DLB_COLLECTIVE, false },
+	[HOOK_COMPUTED] = { DLB_COLLECTIVE, false }, [HOOK_REDUCE] = { DLB_COLLECTIVE, false },
 };
 
-static void emit_note(struct compiler *c, struct dlb_node_program *np, const struct note *x, int iteration)
+static void emit_hook(struct compiler *c, struct dlb_node_program *np, const struct hook *x, int iteration)
 {
-	if (x->rank == RANK_POST || x->rank == RANK_COPY) {
+	if (x->type == HOOK_POST || x->type == HOOK_COPY) {
 		c->slot[x->slot].begin = np->n_instr;
 		c->slot[x->slot].begin_at = iteration;
 	}
-	if (x->rank == RANK_FREE_BEFORE || x->rank == RANK_FREE_AFTER) {
+	if (x->type == HOOK_FREE_BEFORE || x->type == HOOK_FREE_AFTER) {
 		c->slot[x->slot].end = np->n_instr;
 		c->slot[x->slot].end_at = iteration;
 	}
-	bool old = c->out->depth && c->out->staleness == DLB_STALE_2BW && x->m < 0 && (of_rank[x->rank].sent || x->rank == RANK_SEND);
-	np->instr[np->n_instr++] = (struct dlb_instr){ .verb = of_rank[x->rank].verb, .sent = of_rank[x->rank].sent, .op = -1,
-		.what = x->rank == RANK_REDUCED ? DLB_RUN_REDUCED : x->rank == RANK_REDUCE ? DLB_RUN_REDUCE :
-			x->rank == RANK_COMPUTED ? DLB_RUN_COMPUTED : 0,
+	bool old = c->out->depth && c->out->staleness == DLB_STALE_2BW && x->m < 0 && (of_hook[x->type].sent || x->type == HOOK_SEND);
+	np->instr[np->n_instr++] = (struct dlb_instr){ .verb = of_hook[x->type].verb, .sent = of_hook[x->type].sent, .op = -1,
+		.what = x->type == HOOK_REDUCED ? DLB_RUN_REDUCED : x->type == HOOK_REDUCE ? DLB_RUN_REDUCE :
+			x->type == HOOK_COMPUTED ? DLB_RUN_COMPUTED : 0,
 		.zero_copy = x->zero_copy, .tensor = x->tensor, .micro_batch = x->m, .iteration = iteration, .version = old, .peer = x->peer, .tag = x->tag };
 }
 
@@ -124,8 +124,8 @@ static void fold(struct compiler *c, int node)
 	struct folded *list = dlb_xcalloc((size_t)l->n_act + 1, sizeof *list);
 	bool *used = dlb_xcalloc((size_t)l->n_act + 1, sizeof *used);
 	int64_t period = 2 * c->M * c->slot_keys;
-	for (int i = 0; i < l->n_notes; i++)
-		used[l->note[i].action] = true;
+	for (int i = 0; i < l->n_hooks; i++)
+		used[l->hook[i].action] = true;
 	for (int a = 0; a < l->n_act; a++) {
 		list[a] = (struct folded){ l->act[a].key % period, iteration_of(c, &l->act[a]), a };
 		if ((used[a] || l->act[a].op >= 0 || l->act[a].norm) && list[a].iteration > c->out->depth)
@@ -144,12 +144,12 @@ static void list_items(struct compiler *c, int node, struct dlb_async_node *v)
 {
 	struct node_code *l = &c->code[node];
 	v->node = node;
-	v->item = dlb_xcalloc((size_t)(l->n_act + l->n_notes) + 1, sizeof *v->item);
+	v->item = dlb_xcalloc((size_t)(l->n_act + l->n_hooks) + 1, sizeof *v->item);
 	v->weight = dlb_xcalloc((size_t)c->g->n_tensors + 1, sizeof *v->weight);
 	c->item_of[node] = dlb_xcalloc((size_t)l->n_act + 1, sizeof(int));
-	int *send = dlb_xcalloc((size_t)l->n_notes + 1, sizeof(int)), n_sends = 0;
-	for (int k = 0; k < l->n_notes; k++)
-		if (l->note[k].rank == RANK_SEND && l->note[k].m < 0)
+	int *send = dlb_xcalloc((size_t)l->n_hooks + 1, sizeof(int)), n_sends = 0;
+	for (int k = 0; k < l->n_hooks; k++)
+		if (l->hook[k].type == HOOK_SEND && l->hook[k].m < 0)
 			send[n_sends++] = k;
 	for (int i = 0; i < l->n_act; i++) {
 		int a = l->fold[i];
@@ -158,8 +158,8 @@ static void list_items(struct compiler *c, int node, struct dlb_async_node *v)
 		if (x->op >= 0 && x->tensor < 0)
 			v->item[v->n++] = (struct dlb_async_item){ x->op, x->m < 0 ? 0 : x->m, -1, iteration_of(c, x), 0, -1, false };
 		for (int k = 0; k < n_sends && x->op < 0; k++)
-			if (l->note[send[k]].action == a)
-				v->item[v->n++] = (struct dlb_async_item){ -1, 0, l->note[send[k]].tensor, iteration_of(c, x), 0, -1, false };
+			if (l->hook[send[k]].action == a)
+				v->item[v->n++] = (struct dlb_async_item){ -1, 0, l->hook[send[k]].tensor, iteration_of(c, x), 0, -1, false };
 	}
 	free(send);
 }
@@ -230,23 +230,23 @@ void dlb_compile_emit(struct compiler *c, int node)
 {
 	struct node_code *l = &c->code[node];
 	struct dlb_node_program *np = &c->out->node[node];
-	int n_keys = l->n_act * N_RANKS;
-	int *start = dlb_xcalloc((size_t)n_keys + 2, sizeof(int)), *by = dlb_xcalloc((size_t)l->n_notes + 1, sizeof(int));
-	for (int i = 0; i < l->n_notes; i++)
-		start[l->note[i].action * N_RANKS + l->note[i].rank + 2]++;
+	int n_keys = l->n_act * N_HOOKS;
+	int *start = dlb_xcalloc((size_t)n_keys + 2, sizeof(int)), *by = dlb_xcalloc((size_t)l->n_hooks + 1, sizeof(int));
+	for (int i = 0; i < l->n_hooks; i++)
+		start[l->hook[i].action * N_HOOKS + l->hook[i].type + 2]++;
 	for (int i = 0; i < n_keys; i++)
 		start[i + 2] += start[i + 1];
-	for (int i = 0; i < l->n_notes; i++)
-		by[start[l->note[i].action * N_RANKS + l->note[i].rank + 1]++] = i;
-	np->instr = dlb_arena_array(&c->out->arena, (size_t)l->n_notes + (size_t)l->n_act + 2 * (size_t)np->n_weights +
+	for (int i = 0; i < l->n_hooks; i++)
+		by[start[l->hook[i].action * N_HOOKS + l->hook[i].type + 1]++] = i;
+	np->instr = dlb_arena_array(&c->out->arena, (size_t)l->n_hooks + (size_t)l->n_act + 2 * (size_t)np->n_weights +
 				    (size_t)count_layers(c, node) + 3 * (size_t)dlb_compile_count_statistics(c, node) * (size_t)c->M + 2, sizeof *np->instr);
 	for (int i = 0; i < l->n_act; i++) {
-		int a = l->fold ? l->fold[i] : i, k = start[a * N_RANKS], iteration = iteration_of(c, &l->act[a]);
-		for (; k < start[a * N_RANKS + RANK_SEND]; k++)
-			emit_note(c, np, &l->note[by[k]], iteration);
+		int a = l->fold ? l->fold[i] : i, k = start[a * N_HOOKS], iteration = iteration_of(c, &l->act[a]);
+		for (; k < start[a * N_HOOKS + HOOK_SEND]; k++)
+			emit_hook(c, np, &l->hook[by[k]], iteration);
 		emit_item(c, node, a, a == l->n_act - 1 && !c->lag);
-		for (; k < start[(a + 1) * N_RANKS]; k++)
-			emit_note(c, np, &l->note[by[k]], iteration);
+		for (; k < start[(a + 1) * N_HOOKS]; k++)
+			emit_hook(c, np, &l->hook[by[k]], iteration);
 	}
 	if (c->lag)
 		emit_step_end(c, np);

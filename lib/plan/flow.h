@@ -39,7 +39,7 @@ static inline int dlb_flow_from(const struct dlb_flow *f, int op, int m)	/* whos
 double dlb_flow_s(const struct dlb_flow *f, int op, int m);
 
 /* A legal order of all items that respects each node's order, close to that of time: start[item], and seq[item]
- * its rank. -1: no such order, the programs would wait for each other for ever; err names node and op. */
+ * its position. -1: no such order, the programs would deadlock; err names node and op. */
 int dlb_flow_walk(const struct dlb_flow *f, const struct dlb_plan *p, double *start, int *seq, struct dlb_error *err);
 
 /* ---- async.c: asynchronous schedules ---- */

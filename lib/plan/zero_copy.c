@@ -119,14 +119,14 @@ static int is_returned_at(const struct compiler *c, int node, const struct recei
 
 static void mark_zero_copy(struct compiler *c, const struct lying *l, int node, struct received *r, bool longer)
 {
-	int source = c->inst_start[r->tensor], x = c->root[source], back = is_returned_at(c, node, r), rank = RANK_WAIT_SENT;
+	int source = c->inst_start[r->tensor], x = c->root[source], back = is_returned_at(c, node, r), type = HOOK_WAIT_SENT;
 	int over = overwritten_at(c, l, x, r->m, c->slot[source * c->M + r->m].first), wait = over;
 	struct slot *place = &c->slot[x * c->M + r->m];
 	if (back < 0 || back > over)
 		return;
 	if (over == INT_MAX && back <= place->last) {
 		wait = place->last;
-		rank = RANK_SENT_AFTER;
+		type = HOOK_SENT_AFTER;
 	} else if (over == INT_MAX) {
 		if (!longer && back > place->sent)
 			return;
@@ -134,11 +134,11 @@ static void mark_zero_copy(struct compiler *c, const struct lying *l, int node, 
 		wait = back > place->sent ? back : place->sent;
 		place->sent = wait;
 	}
-	struct note *sent = &c->code[r->from].note[r->note_sent];
+	struct hook *sent = &c->code[r->from].hook[r->hook_sent];
 	sent->action = wait;
-	sent->rank = rank;
-	sent->zero_copy = c->code[r->from].note[r->note_send].zero_copy = true;
-	c->code[node].note[r->note_post].zero_copy = c->code[node].note[r->note_wait].zero_copy = true;
+	sent->type = type;
+	sent->zero_copy = c->code[r->from].hook[r->hook_send].zero_copy = true;
+	c->code[node].hook[r->hook_post].zero_copy = c->code[node].hook[r->hook_wait].zero_copy = true;
 	c->slot[r->slot].source_node = r->from;
 }
 

@@ -1,5 +1,5 @@
-/* Passes 3 and 4 of the compiler (compile.c): what must happen just before or after an action: messages and their places,
- * and the outputs that take over the place of an input. */
+/* Passes 3 and 4 of the compiler (compile.c): hooks, the instructions that run just before or after an action (messages,
+ * copies, frees), and outputs that take over the place of an input. */
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
@@ -8,11 +8,11 @@
 
 enum { DLB_LOOK_AHEAD = 4, DLB_SEND_SLACK = 2 };
 
-void dlb_compile_note(struct compiler *c, int node, struct note x)
+void dlb_compile_add_hook(struct compiler *c, int node, struct hook x)
 {
 	struct node_code *l = &c->code[node];
-	DLB_GROW(l->note, l->n_notes, l->cap_notes);
-	l->note[l->n_notes++] = x;
+	DLB_GROW(l->hook, l->n_hooks, l->cap_hooks);
+	l->hook[l->n_hooks++] = x;
 }
 
 static void use(struct compiler *c, int node, int t, int m, int action)
@@ -31,7 +31,7 @@ static void use(struct compiler *c, int node, int t, int m, int action)
 	if (s->first < 0) {
 		s->first = action;
 		if (dlb_tensor_is_fed(x)) {
-			dlb_compile_note(c, node, (struct note){ action, RANK_COPY, slot, t, m, -1, -1, false });
+			dlb_compile_add_hook(c, node, (struct hook){ action, HOOK_COPY, slot, t, m, -1, -1, false });
 		} else {
 			DLB_GROW(l->recv, l->n_recv, l->cap_recv);
 			l->recv[l->n_recv++] = (struct received){ .slot = slot, .tensor = t, .m = m, .action = action, .from = c->inst_node[c->inst_start[t]] };
@@ -55,7 +55,7 @@ static void use_gradients(struct compiler *c, int node, int action)
 	}
 }
 
-void dlb_compile_note_uses(struct compiler *c)
+void dlb_compile_find_uses(struct compiler *c)
 {
 	const struct dlb_graph *g = c->g;
 	for (int node = 0; node < c->p->n_nodes; node++) {
@@ -123,44 +123,44 @@ static bool leaves_at_once(const struct compiler *c, int t, int send_slot)
 }
 
 /* What both ends of a message do, and where they do it. */
-static void note_message(struct compiler *c, int node, struct received *r, int post, int send, int sent, int rank)
+static void hook_message(struct compiler *c, int node, struct received *r, int post, int send, int sent, int type)
 {
 	int tag = c->tag[r->tensor] + (r->m < 0 ? 0 : r->m);
-	r->note_post = c->code[node].n_notes;
-	dlb_compile_note(c, node, (struct note){ post, RANK_POST, r->slot, r->tensor, r->m, r->from, tag, false });
-	r->note_wait = c->code[node].n_notes;
-	dlb_compile_note(c, node, (struct note){ r->action, RANK_WAIT, r->slot, r->tensor, r->m, r->from, tag, false });
-	r->note_send = c->code[r->from].n_notes;
-	dlb_compile_note(c, r->from, (struct note){ send, RANK_SEND, -1, r->tensor, r->m, node, tag, false });
-	r->note_sent = c->code[r->from].n_notes;
-	dlb_compile_note(c, r->from, (struct note){ sent, rank, -1, r->tensor, r->m, node, tag, false });
+	r->hook_post = c->code[node].n_hooks;
+	dlb_compile_add_hook(c, node, (struct hook){ post, HOOK_POST, r->slot, r->tensor, r->m, r->from, tag, false });
+	r->hook_wait = c->code[node].n_hooks;
+	dlb_compile_add_hook(c, node, (struct hook){ r->action, HOOK_WAIT, r->slot, r->tensor, r->m, r->from, tag, false });
+	r->hook_send = c->code[r->from].n_hooks;
+	dlb_compile_add_hook(c, r->from, (struct hook){ send, HOOK_SEND, -1, r->tensor, r->m, node, tag, false });
+	r->hook_sent = c->code[r->from].n_hooks;
+	dlb_compile_add_hook(c, r->from, (struct hook){ sent, type, -1, r->tensor, r->m, node, tag, false });
 	if (r->m >= 0) {
 		struct slot *root = &c->slot[c->root[c->inst_start[r->tensor]] * c->M + r->m];
 		root->sent = root->sent < sent ? sent : root->sent;
 	}
 }
 
-static void note_message_async(struct compiler *c, int node, struct received *r)
+static void hook_message_async(struct compiler *c, int node, struct received *r)
 {
-	int m = r->m < 0 ? 0 : r->m, used = dlb_compile_half_slot(c, node, r->action), rank = RANK_WAIT_SENT;
+	int m = r->m < 0 ? 0 : r->m, used = dlb_compile_half_slot(c, node, r->action), type = HOOK_WAIT_SENT;
 	struct node_code *from = &c->code[r->from];
 	int source = c->inst_start[r->tensor], send = r->m < 0 ? from->tick[used - 1] : c->slot[source * c->M + m].first;
 	int sent = from->tick[used + 1];
 	if (r->m < 0 && leaves_at_once(c, r->tensor, used - 1)) {
-		rank = RANK_SENT_AFTER;
+		type = HOOK_SENT_AFTER;
 		sent = send;
 	}
-	note_message(c, node, r, c->code[node].tick[used - 1], send, sent, rank);
+	hook_message(c, node, r, c->code[node].tick[used - 1], send, sent, type);
 }
 
-void dlb_compile_note_messages(struct compiler *c)
+void dlb_compile_hook_messages(struct compiler *c)
 {
 	for (int node = 0; node < c->p->n_nodes; node++) {
 		struct node_code *l = &c->code[node];
 		for (int i = 0, open = 0; i < l->n_recv; i++) {
 			struct received *r = &l->recv[i];
 			if (c->lag) {
-				note_message_async(c, node, r);
+				hook_message_async(c, node, r);
 				continue;
 			}
 			struct node_code *from = &c->code[r->from];
@@ -187,7 +187,7 @@ void dlb_compile_note_messages(struct compiler *c)
 				sent = send + 1;
 			if (sent > limit)
 				sent = limit;
-			note_message(c, node, r, post, send, sent, RANK_WAIT_SENT);
+			hook_message(c, node, r, post, send, sent, HOOK_WAIT_SENT);
 		}
 	}
 }
@@ -270,7 +270,7 @@ void dlb_compile_share_places(struct compiler *c)
 	free(keep);
 }
 
-void dlb_compile_note_frees(struct compiler *c)
+void dlb_compile_hook_frees(struct compiler *c)
 {
 	const struct dlb_graph *g = c->g;
 	bool *keep = dlb_compile_find_kept(c);
@@ -282,12 +282,12 @@ void dlb_compile_note_frees(struct compiler *c)
 				if (c->root[i] != i || s->first < 0)
 					continue;
 				bool zero_copy = s->source_node >= 0;
-				struct note x = { s->last, RANK_FREE_AFTER, i * c->M + m, t, m_or_step, s->source_node, zero_copy ? c->tag[t] + m : -1, zero_copy };
+				struct hook x = { s->last, HOOK_FREE_AFTER, i * c->M + m, t, m_or_step, s->source_node, zero_copy ? c->tag[t] + m : -1, zero_copy };
 				if (keep[i])
 					x.action = end;
 				else if (s->sent > s->last)
-					x.action = s->sent, x.rank = RANK_FREE_BEFORE;
-				dlb_compile_note(c, node, x);
+					x.action = s->sent, x.type = HOOK_FREE_BEFORE;
+				dlb_compile_add_hook(c, node, x);
 			}
 		}
 	}
