@@ -103,7 +103,7 @@ int dlb_rebalance(struct dlb_doc *d, const struct dlb_rule *rule, const struct d
 
 /* ---- inside lib/balance ---- */
 /* All sections of a document that a round needs; owned; in reading order. */
-struct dlb_scene {
+struct dlb_balance_inputs {
 	struct dlb_graph graph;
 	struct dlb_cluster cluster;
 	struct dlb_cost cost;
@@ -111,12 +111,12 @@ struct dlb_scene {
 	struct dlb_report report;
 	int n_state;				/* optimizer states per weight */
 };
-int dlb_scene_read(const struct dlb_doc *d, struct dlb_scene *s, struct dlb_error *err);
-void dlb_scene_release(struct dlb_scene *s);
-int dlb_load_of(const struct dlb_scene *s, const double *kappa, struct dlb_arena *a, struct dlb_load *l,
+int dlb_balance_inputs_read(const struct dlb_doc *d, struct dlb_balance_inputs *s, struct dlb_error *err);
+void dlb_balance_inputs_release(struct dlb_balance_inputs *s);
+int dlb_load_of(const struct dlb_balance_inputs *s, const double *kappa, struct dlb_arena *a, struct dlb_load *l,
 		struct dlb_error *err);
 /* The gate: decides whether the plan that the new weights give is worth the change. Sets keep, expected_s
  * and, if the plan would repeat an earlier one, converged. -1 with err. */
-int dlb_balance_gate(const struct dlb_scene *s, const struct dlb_load *l, const struct dlb_balance_options *o,
+int dlb_balance_gate(const struct dlb_balance_inputs *s, const struct dlb_load *l, const struct dlb_balance_options *o,
 		     struct dlb_balance *b, struct dlb_error *err);
 #endif

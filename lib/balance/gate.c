@@ -65,7 +65,7 @@ static void keep_best(struct dlb_balance *b)
 }
 
 /* Decides between the present plan and another one that the planner offers. */
-static void judge(const struct dlb_scene *s, const struct dlb_load *l, const struct dlb_balance_options *o,
+static void judge(const struct dlb_balance_inputs *s, const struct dlb_load *l, const struct dlb_balance_options *o,
 		  const struct dlb_plan *next, double ranked_now_s, double ranked_next_s, struct dlb_balance *b)
 {
 	double expected = l->round_s - (ranked_now_s - ranked_next_s) * fmin(1, l->round_s / ranked_now_s);
@@ -95,7 +95,7 @@ static void judge(const struct dlb_scene *s, const struct dlb_load *l, const str
 
 /* Plans again. *same: the result is the present plan. Otherwise both plans' simulated
  * steps under the present model. */
-static int plan_again(const struct dlb_scene *s, const struct dlb_problem *p, struct dlb_plan *next, bool *same, double *now_s,
+static int plan_again(const struct dlb_balance_inputs *s, const struct dlb_problem *p, struct dlb_plan *next, bool *same, double *now_s,
 		      double *next_s, struct dlb_error *err)
 {
 	const char *algorithm = s->plan.algorithm_given ? s->plan.algorithm : NULL;
@@ -114,7 +114,7 @@ static int plan_again(const struct dlb_scene *s, const struct dlb_problem *p, st
 	return 0;
 }
 
-int dlb_balance_gate(const struct dlb_scene *s, const struct dlb_load *l, const struct dlb_balance_options *o,
+int dlb_balance_gate(const struct dlb_balance_inputs *s, const struct dlb_load *l, const struct dlb_balance_options *o,
 		     struct dlb_balance *b, struct dlb_error *err)
 {
 	struct dlb_problem p = { .graph = &s->graph, .cluster = &s->cluster, .cost = &s->cost,
@@ -158,14 +158,14 @@ int dlb_rebalance(struct dlb_doc *d, const struct dlb_rule *rule, const struct d
 		  struct dlb_balance *out, struct dlb_error *err)
 {
 	struct dlb_arena scratch = { 0 };
-	struct dlb_scene s;
+	struct dlb_balance_inputs s;
 	struct dlb_load l;
 	int rc = -1;
 
-	if (dlb_scene_read(d, &s, err))
+	if (dlb_balance_inputs_read(d, &s, err))
 		return -1;
 	if (dlb_balance_read(d, s.cluster.n_nodes, out, err)) {
-		dlb_scene_release(&s);
+		dlb_balance_inputs_release(&s);
 		return -1;
 	}
 	if (!dlb_load_of(&s, out->kappa, &scratch, &l, err) && !rule->update(&l, o, out, err) &&
@@ -176,6 +176,6 @@ int dlb_rebalance(struct dlb_doc *d, const struct dlb_rule *rule, const struct d
 	if (rc)
 		dlb_balance_release(out);
 	dlb_arena_release(&scratch);
-	dlb_scene_release(&s);
+	dlb_balance_inputs_release(&s);
 	return rc;
 }

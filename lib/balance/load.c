@@ -9,7 +9,7 @@
 static const double at_limit = 0.98;	/* fraction of a node's memory: beyond it no op fits */
 static const double usual_spread = 0.04;	/* between rounds: typical of shared hosts */
 
-int dlb_scene_read(const struct dlb_doc *d, struct dlb_scene *s, struct dlb_error *err)
+int dlb_balance_inputs_read(const struct dlb_doc *d, struct dlb_balance_inputs *s, struct dlb_error *err)
 {
 	struct dlb_optimizer_choice o;
 	bool rescheduled;
@@ -22,7 +22,7 @@ int dlb_scene_read(const struct dlb_doc *d, struct dlb_scene *s, struct dlb_erro
 	    dlb_cluster_read(d, &s->cluster, err) ||
 	    dlb_cost_read(d, &s->graph, &s->cluster, &s->cost, err) ||
 	    dlb_plan_read(d, &s->cost, &s->plan, &rescheduled, err) || dlb_report_read(d, &s->report, err)) {
-		dlb_scene_release(s);
+		dlb_balance_inputs_release(s);
 		return -1;
 	}
 	s->n_state = dlb_optimizers[o.rule].n_state;
@@ -31,7 +31,7 @@ int dlb_scene_read(const struct dlb_doc *d, struct dlb_scene *s, struct dlb_erro
 	return 0;
 }
 
-void dlb_scene_release(struct dlb_scene *s)
+void dlb_balance_inputs_release(struct dlb_balance_inputs *s)
 {
 	dlb_report_release(&s->report);
 	dlb_plan_release(&s->plan);
@@ -40,7 +40,7 @@ void dlb_scene_release(struct dlb_scene *s)
 	dlb_graph_release(&s->graph);
 }
 
-static int check_report(const struct dlb_scene *s, struct dlb_error *err)
+static int check_report(const struct dlb_balance_inputs *s, struct dlb_error *err)
 {
 	const struct dlb_report *r = &s->report;
 
@@ -56,7 +56,7 @@ static int check_report(const struct dlb_scene *s, struct dlb_error *err)
 }
 
 /* True if the node's kind has a kernel for some op on another node. */
-static bool could_take(const struct dlb_scene *s, int node)
+static bool could_take(const struct dlb_balance_inputs *s, int node)
 {
 	for (int i = 0; i < s->plan.n_ops; i++)
 		if (s->plan.placement[i] != node && isfinite(dlb_cost_op_s(&s->cost, i, node, 1)))
@@ -64,13 +64,13 @@ static bool could_take(const struct dlb_scene *s, int node)
 	return s->plan.n_nodes == 1;
 }
 
-static double peak_bytes(const struct dlb_scene *s, int i)
+static double peak_bytes(const struct dlb_balance_inputs *s, int i)
 {
 	return s->report.node[i].peak_bytes > 0 ? s->report.node[i].peak_bytes : s->plan.node[i].peak_bytes;
 }
 
 /* Simulates with times multiplied by `scale` (NULL: the costs alone). busy and wait may be NULL. */
-static int replay(const struct dlb_scene *s, const struct dlb_program *g, const double *scale, double *step_s,
+static int replay(const struct dlb_balance_inputs *s, const struct dlb_program *g, const double *scale, double *step_s,
 		  double *busy_s, double *wait_s, struct dlb_error *err)
 {
 	struct dlb_timeline t;
@@ -89,7 +89,7 @@ static int replay(const struct dlb_scene *s, const struct dlb_program *g, const 
 }
 
 /* Runs the three simulations; `scale` has space for one number per node. */
-static int simulate(const struct dlb_scene *s, const struct dlb_program *g, const double *kappa, double *scale,
+static int simulate(const struct dlb_balance_inputs *s, const struct dlb_program *g, const double *kappa, double *scale,
 		    struct dlb_load *l, struct dlb_error *err)
 {
 	double sum = 0, unused;
@@ -108,7 +108,7 @@ static int simulate(const struct dlb_scene *s, const struct dlb_program *g, cons
 	return replay(s, g, scale, &unused, NULL, l->structural_s, err);
 }
 
-int dlb_load_of(const struct dlb_scene *s, const double *kappa, struct dlb_arena *a, struct dlb_load *l,
+int dlb_load_of(const struct dlb_balance_inputs *s, const double *kappa, struct dlb_arena *a, struct dlb_load *l,
 		struct dlb_error *err)
 {
 	const struct dlb_report *r = &s->report;
@@ -154,16 +154,16 @@ int dlb_load_of(const struct dlb_scene *s, const double *kappa, struct dlb_arena
 
 int dlb_load_read(const struct dlb_doc *d, struct dlb_arena *a, struct dlb_load *l, struct dlb_error *err)
 {
-	struct dlb_scene s;
+	struct dlb_balance_inputs s;
 	struct dlb_balance b;
 	int rc = -1;
 
-	if (dlb_scene_read(d, &s, err))
+	if (dlb_balance_inputs_read(d, &s, err))
 		return -1;
 	if (!dlb_balance_read(d, s.cluster.n_nodes, &b, err)) {
 		rc = dlb_load_of(&s, b.kappa, a, l, err);
 		dlb_balance_release(&b);
 	}
-	dlb_scene_release(&s);
+	dlb_balance_inputs_release(&s);
 	return rc;
 }
