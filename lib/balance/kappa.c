@@ -119,7 +119,7 @@ double dlb_balance_kappa_se(const struct dlb_balance *b, int node, double busy_s
 	return hypot(b->spread, busy_se) / sqrt(fmax(1, b->kappa_rounds[node]));
 }
 
-bool dlb_balance_mend(const struct dlb_load *l, struct dlb_balance *b)
+bool dlb_balance_correct_kappa(const struct dlb_load *l, struct dlb_balance *b)
 {
 	struct kappa *k = dlb_arena_array(&b->arena, (size_t)b->n_nodes + 1, sizeof *k);
 	double ln_drift, spread;

@@ -186,7 +186,7 @@ int dlb_rule_log(const struct dlb_load *l, const struct dlb_balance_options *o, 
 	bool kept = b->keep;
 
 	(void)err;
-	r->held = dlb_balance_mend(l, b);
+	r->held = dlb_balance_correct_kappa(l, b);
 	b->best_step_s *= r->drift;
 	b->best_se_s *= r->drift;
 	r->changed = change_point(l, b);

@@ -16,7 +16,7 @@ struct dlb_balance_round *dlb_balance_begin(struct dlb_balance *b, const struct 
 void dlb_balance_forget(struct dlb_balance *b);
 /* Corrects kappa and s by the round's busy times; sets the history's drift. Returns true if a kappa moved by
  * more than 5 % against the others (kappa.c). */
-bool dlb_balance_mend(const struct dlb_load *l, struct dlb_balance *b);
+bool dlb_balance_correct_kappa(const struct dlb_load *l, struct dlb_balance *b);
 /* Relative standard error of kappa. busy_se: relative standard error of the node's
  * busy time within the last round. */
 double dlb_balance_kappa_se(const struct dlb_balance *b, int node, double busy_se);

@@ -270,7 +270,7 @@ static int check_one(const struct rule *rule, int opset, const struct dlb_attr *
 		if ((int)a->type == r->type || (r->type == REAL && a->type == DLB_ATTR_INT))
 			return 0;
 		dlb_fail(err, NULL, "attribute '%s' is %s, not %s", a->name, type_name[a->type], type_name[r->type]);
-		return dlb_hint(err, "export the model again, or mend it with onnx.helper");
+		return dlb_hint(err, "export the model again, or correct it with onnx.helper");
 	}
 	return unknown(rule, a, err);
 }

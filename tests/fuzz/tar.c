@@ -1,4 +1,4 @@
-/* Fuzzer of the tar reader and of the list of images made from it. The header's checksums are mended first, or
+/* Fuzzer of the tar reader and of the list of images made from it. The header's checksums are corrected first, or
  * nothing else would ever be reached.
  *     make fuzz && build/fuzz/tar -max_total_time=300 CORPUS */
 #define _GNU_SOURCE	/* memfd_create */
@@ -9,7 +9,7 @@
 #include <unistd.h>
 #include "data/source.h"
 
-static void mend(unsigned char *h)
+static void write_checksum(unsigned char *h)
 {
 	unsigned sum = 0;
 	char text[16];
@@ -38,7 +38,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		memcpy(block, data + i, n);
 		/* Blocks that begin with a letter are taken for headers. */
 		if (n == sizeof block && ((block[0] | 0x20) >= 'a' && (block[0] | 0x20) <= 'z'))
-			mend(block);
+			write_checksum(block);
 		if (write(fd, block, n) != (ssize_t)n)
 			break;
 	}

@@ -151,7 +151,7 @@ static int loop(struct world *w, const struct dlb_rule *rule, const struct dlb_b
 
 enum setting { SPREAD, NOISY, CLIFF, ONE_SLOW, KNOWN, ALIKE };
 static const char *const setting_name[] = { "8 nodes, 5x spread", "the same, 5% noise", "cost cliff", "64 nodes, one 2x slow",
-					    "8 nodes, wrong model mended", "8 nodes alike, 1% noise" };
+					    "8 nodes, wrong model corrected", "8 nodes alike, 1% noise" };
 
 static void set_up(struct world *w, enum setting s, uint64_t seed)
 {
