@@ -201,7 +201,7 @@ static void search(const struct dlb_problem *p, const struct dlb_port *port, str
 	struct dlb_port coarse;
 	int *map = dlb_xmalloc(((size_t)port->n + 1) * sizeof *map), *start[MAX_STARTS], n = 0;
 	int64_t effort = p->effort > 0 ? p->effort : 1;
-	dlb_port_glue(port, &coarse, map);
+	dlb_port_contract(port, &coarse, map);
 	struct dlb_search x = { .port = &coarse, .latency = latency, .deadline_s = deadline_s,
 				.budget = effort * unit_of(&coarse, latency), .best_s = INFINITY };
 	dlb_rng_init(&x.rng, p->seed);
@@ -209,7 +209,7 @@ static void search(const struct dlb_problem *p, const struct dlb_port *port, str
 	x.best = dlb_xcalloc((size_t)coarse.n + 1, sizeof *x.best);
 	for (int i = 0; i < s->n; i++) {
 		start[n] = dlb_xcalloc((size_t)coarse.n + 1, sizeof **start);
-		for (int turn = 0; turn < 2; turn++)	/* what was glued follows those that have work or size */
+		for (int turn = 0; turn < 2; turn++)	/* a class without work or size goes where the others of its contracted class are */
 			for (int c = 0; c < port->n; c++)
 				if (turn == heavy(port, c))
 					start[n][map[c]] = s->at[i][c];

@@ -159,7 +159,7 @@ double dlb_contiguous(const struct dlb_port *port, bool latency, const struct dl
 {
 	struct dlb_port coarse;
 	int *map = dlb_xmalloc(((size_t)port->n + 1) * sizeof *map), n = 0;
-	dlb_port_glue(port, &coarse, map);
+	dlb_port_contract(port, &coarse, map);
 	int *where = dlb_xcalloc((size_t)coarse.n + 1, sizeof *where);
 	bool *joined = find_joined(&coarse);
 	struct isolated *list = dlb_xcalloc((size_t)coarse.n + 1, sizeof *list);

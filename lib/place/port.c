@@ -589,7 +589,7 @@ static void find_neighbours(const struct dlb_port *port, const int *to, int (*ne
 	}
 }
 
-void dlb_port_glue(const struct dlb_port *port, struct dlb_port *coarse, int *map)
+void dlb_port_contract(const struct dlb_port *port, struct dlb_port *coarse, int *map)
 {
 	enum { FREE, HOST, GONE };			/* in this round: untouched; somebody joined it; it joined */
 	size_t n_classes = (size_t)port->n + 1, D = (size_t)port->n_nodes;

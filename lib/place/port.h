@@ -60,9 +60,9 @@ bool dlb_port_alike(const struct dlb_port *port, int a, int b);
 /* Sorts nodes into kinds of nodes alike: kind_of[node], first[kind] the first of it. How many kinds. */
 int dlb_port_kinds(const struct dlb_port *port, int *kind_of, int *first);
 
-/* Classes that lose nothing by standing with their only neighbour (no work, no one else to talk to) are one
- * with it in `coarse`: map[class] -> class of coarse. Where memory might bind, only those of no size. */
-void dlb_port_glue(const struct dlb_port *port, struct dlb_port *coarse, int *map);
+/* Contracts each class that loses nothing on the node of its only neighbour (it has no work and no other neighbour) into
+ * that neighbour: map[class] -> class of `coarse`. Where memory might bind, only classes of no size. */
+void dlb_port_contract(const struct dlb_port *port, struct dlb_port *coarse, int *map);
 /* Classes that become one of n; map -1: left out, which a class without edges and nets may be (its ops then have class_of -1). */
 void dlb_port_coarsen(const struct dlb_port *port, const int *map, int n, struct dlb_port *coarse);
 
