@@ -399,10 +399,10 @@ static int compress(const struct dlb_problem *p, struct dlb_plan *plan, struct d
 	return rc;
 }
 
-struct making { const struct options *o; const struct input *in; };
+struct schedule_trial { const struct options *o; const struct input *in; };
 static int make_one(void *arg, const struct dlb_problem *p, struct dlb_plan *plan, struct dlb_error *err)
 {
-	const struct making *m = arg;
+	const struct schedule_trial *m = arg;
 	return make_plan(m->o, m->in, p, plan, err);
 }
 
@@ -457,13 +457,13 @@ static int place(struct dlb_doc *doc, struct options *o, struct dlb_error *err)
 	struct dlb_problem p = { .n_groups = 0 };
 	struct dlb_plan plan = { .n_ops = 0 };
 	struct dlb_trial *trial = NULL;
-	struct making making = { o, in };
+	struct schedule_trial trial_args = { o, in };
 	int rc = -1, n_trials = 0;
 	dlb_graph_init(&in->graph);
 	if (read_input(doc, o, in, err) || keep_affinity(doc, o, in, err) || set_up(doc, o, in, &p, err))
 		goto out;
 	if (o->schedule && !strcmp(o->schedule, "auto") && p.objective == DLB_STEP &&
-	    dlb_place_schedule(&p, o->micro_batches_given, make_one, &making, &trial, &n_trials, err))
+	    dlb_place_schedule(&p, o->micro_batches_given, make_one, &trial_args, &trial, &n_trials, err))
 		goto out;
 	if (make_plan(o, in, &p, &plan, err))
 		goto out;

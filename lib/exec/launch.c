@@ -119,7 +119,7 @@ static void hear_worker(struct ears *e, const char *s)
 	int status, at = 0, rank;
 	char host[256] = "";
 	long long done, total;
-	int stays;
+	int permanent;
 
 	e->silent_s = 0;
 	if (e->ended)			/* a stopped rank goes on when it is told to end: its result is not the run's */
@@ -137,8 +137,8 @@ static void hear_worker(struct ears *e, const char *s)
 			pass_on(e, s + at);
 		e->said = true;
 		e->status = status;
-	} else if (sscanf(s, "progress %lld %lld %d %n", &done, &total, &stays, &at) == 3 && at) {
-		dlb_status_line_show(&e->shown, &(struct dlb_status_told){ done, total, stays != 0, s + at });
+	} else if (sscanf(s, "progress %lld %lld %d %n", &done, &total, &permanent, &at) == 3 && at) {
+		dlb_status_line_show(&e->shown, &(struct dlb_status_told){ done, total, permanent != 0, s + at });
 	}
 }
 

@@ -145,12 +145,12 @@ void dlb_status_line_show(struct dlb_status_line *l, const struct dlb_status_tol
 
 	if (l->off)
 		return;
-	if (l->verbose && (told->stays || (!l->terminal && now_s - l->last_s >= LOG_EVERY_S))) {
+	if (l->verbose && (told->permanent || (!l->terminal && now_s - l->last_s >= LOG_EVERY_S))) {
 		dlb_status_line_clear(l);
 		fprintf(l->f, "%s: %s\n", l->tool, told->text);
 		fflush(l->f);
 		l->last_s = now_s;
-	} else if (l->terminal && !told->stays && (l->verbose || now_s - l->start_s >= FIRST_AFTER_S)) {
+	} else if (l->terminal && !told->permanent && (l->verbose || now_s - l->start_s >= FIRST_AFTER_S)) {
 		rewrite(l, told);
 	}
 }

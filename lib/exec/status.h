@@ -27,8 +27,8 @@ void dlb_status_text(const struct dlb_status *s, bool brief, char text[DLB_STATU
 /* "34.9 ms", in buf. */
 const char *dlb_status_seconds(double s, char buf[32]);
 
-/* What is handed on to be shown: `stays` for a line that must not be written over. */
-struct dlb_status_told { int64_t done, total; bool stays; const char *text; };	/* done: of this run's `total` steps, 0: not known */
+/* What is handed on to be shown: `permanent` for a line that must not be written over. */
+struct dlb_status_told { int64_t done, total; bool permanent; const char *text; };	/* done: of this run's `total` steps, 0: not known */
 
 /* The place where it is shown. */
 struct dlb_status_line {

@@ -172,9 +172,9 @@ static int cast_to_f64(struct dlb_graph *g, int t)
 	return out;
 }
 
-/* Vertices that compute tables get f32 copies of their constants; readers of tables get a Cast. stays[op]:
- * computes a table; narrow[tensor]: stays f32. Both arrays are new. */
-static void keep_tables(struct dlb_graph *g, bool **stays, bool **narrow)
+/* Vertices that compute tables get f32 copies of their constants; readers of tables get a Cast. keeps_f32[op]:
+ * computes a table; narrow[tensor]: keeps_f32 f32. Both arrays are new. */
+static void keep_tables(struct dlb_graph *g, bool **keeps_f32, bool **narrow)
 {
 	const int n_ops = g->n_ops, n = g->n_tensors;
 	struct origin from = { dlb_xcalloc((size_t)n + 1, 1), dlb_xcalloc((size_t)n + 1, 1) };
@@ -182,16 +182,16 @@ static void keep_tables(struct dlb_graph *g, bool **stays, bool **narrow)
 								 * Cast of a table; 0: none */
 
 	find_tables(g, &from);
-	*stays = dlb_xcalloc((size_t)n_ops + (size_t)n + 1, 1);
+	*keeps_f32 = dlb_xcalloc((size_t)n_ops + (size_t)n + 1, 1);
 	for (int i = 0; i < n_ops; i++) {
-		(*stays)[i] = g->op[i].n_out > 0 && g->op[i].out[0] >= 0 && from.table[g->op[i].out[0]];
+		(*keeps_f32)[i] = g->op[i].n_out > 0 && g->op[i].out[0] >= 0 && from.table[g->op[i].out[0]];
 		for (int k = 0; k < g->op[i].n_in; k++) {
 			const int t = g->op[i].in[k];
 			const bool constant = t >= 0 && g->tensor[t].kind == DLB_T_CONSTANT && g->tensor[t].dtype == DLB_F32;
-			if (t < 0 || ((*stays)[i] ? !constant : !from.table[t]))
+			if (t < 0 || ((*keeps_f32)[i] ? !constant : !from.table[t]))
 				continue;
 			if (!other[t])
-				other[t] = (*stays)[i] ? narrow_copy(g, t) : cast_to_f64(g, t);
+				other[t] = (*keeps_f32)[i] ? narrow_copy(g, t) : cast_to_f64(g, t);
 			g->op[i].in[k] = other[t];
 		}
 	}
@@ -208,9 +208,9 @@ static void keep_tables(struct dlb_graph *g, bool **stays, bool **narrow)
 
 void dlb_graph_widen(struct dlb_graph *g)
 {
-	bool *stays, *narrow;
+	bool *keeps_f32, *narrow;
 
-	keep_tables(g, &stays, &narrow);
+	keep_tables(g, &keeps_f32, &narrow);
 	for (int i = 0; i < g->n_tensors; i++) {
 		struct dlb_tensor *t = &g->tensor[i];
 		const struct dlb_desc d = dlb_tensor_desc(t, 1);
@@ -223,14 +223,14 @@ void dlb_graph_widen(struct dlb_graph *g)
 		t->dtype = DLB_F64;
 	}
 	for (int i = 0; i < g->n_ops; i++) {
-		for (int k = 0; k < g->op[i].n_attr && !stays[i]; k++)
+		for (int k = 0; k < g->op[i].n_attr && !keeps_f32[i]; k++)
 			widen_attr(g, &g->op[i], &g->op[i].attr[k]);
-		if (!stays[i])
+		if (!keeps_f32[i])
 			widen_default(g, &g->op[i]);
 	}
 	for (int i = 0; i < g->n_bodies; i++)
 		dlb_graph_widen(&g->body[i]->g);
 	g->dtype = DLB_F64;
-	free(stays);
+	free(keeps_f32);
 	free(narrow);
 }

@@ -47,7 +47,7 @@ struct dlb_problem {
 	int *group_start, *group_op;			/* ops of group g */
 	int n_classes, *class_of, *class_count;		/* [node] -> class, numbered by their first nodes: alike in all their times */
 	double *time_s;					/* [group][class]: all M micro-batches, kappa / weight; INFINITY: cannot */
-	double *stays_bytes;				/* [group]: weights, states, ... wherever it is */
+	double *state_bytes;				/* [group]: weights, states, ... wherever it is */
 	double *activation_bytes;			/* [group]: of one micro-batch, kept till backward */
 	double *memory_bytes;				/* [node] limit, INFINITY: none */
 	double *stated_scale, *ranked_scale;		/* [node] kappa; kappa / weight: what multiplies compute times */

@@ -145,15 +145,15 @@ static void find_bytes(struct dlb_problem *p)
 {
 	const struct dlb_graph *g = p->graph;
 	int64_t n = dlb_micro_batch_size(p->batch, p->micro_batches, 0);
-	p->stays_bytes = dlb_arena_array(&p->arena, (size_t)p->n_groups + 1, sizeof(double));
+	p->state_bytes = dlb_arena_array(&p->arena, (size_t)p->n_groups + 1, sizeof(double));
 	p->activation_bytes = dlb_arena_array(&p->arena, (size_t)p->n_groups + 1, sizeof(double));
 	for (int t = 0; t < g->n_tensors; t++) {
 		const struct dlb_tensor *x = &g->tensor[t];
 		int home = dlb_tensor_is_state(x) ? dlb_graph_home(g, t) : -1;
 		if (home >= 0 && x->kind == DLB_T_WEIGHT && g->op[home].phase == DLB_UPDATE)
-			p->stays_bytes[p->group_of[home]] += dlb_cost_weight_bytes(g, t, p->n_state);
+			p->state_bytes[p->group_of[home]] += dlb_cost_weight_bytes(g, t, p->n_state);
 		else if (home >= 0)
-			p->stays_bytes[p->group_of[home]] += dlb_tensor_bytes(x, n);
+			p->state_bytes[p->group_of[home]] += dlb_tensor_bytes(x, n);
 		if (x->producer < 0 || g->op[x->producer].phase != DLB_FORWARD || dlb_graph_view_of(g, t) >= 0)
 			continue;
 		for (int r = g->reader_start[t]; r < g->reader_start[t + 1]; r++) {
@@ -166,7 +166,7 @@ static void find_bytes(struct dlb_problem *p)
 	for (int i = 0; i < g->n_ops; i++) {		/* what is given is all there is */
 		if (isnan(p->cost->resident_bytes[i]))
 			continue;
-		p->stays_bytes[p->group_of[i]] += p->cost->resident_bytes[i];
+		p->state_bytes[p->group_of[i]] += p->cost->resident_bytes[i];
 		p->activation_bytes[p->group_of[i]] = 0;
 	}
 	p->memory_bytes = dlb_arena_array(&p->arena, (size_t)p->cluster->n_nodes + 1, sizeof(double));
@@ -236,7 +236,7 @@ double dlb_group_bytes(const struct dlb_problem *p, int group)
 		in_flight = p->cluster->n_nodes;
 	else if (dlb_schedule_bounded(p->schedule) && p->cluster->n_nodes < M)
 		in_flight = p->cluster->n_nodes;
-	return p->stays_bytes[group] + in_flight * p->activation_bytes[group];
+	return p->state_bytes[group] + in_flight * p->activation_bytes[group];
 }
 
 int dlb_no_room(const struct dlb_problem *p, int group, struct dlb_error *err)

@@ -10,7 +10,7 @@ int dlb_place_single(const struct dlb_problem *p, int *placement, struct dlb_err
 		double s = 0, bytes = 0;
 		for (int g = 0; g < p->n_groups; g++) {
 			s += dlb_time_s(p, g, d);
-			bytes += p->stays_bytes[g] + p->activation_bytes[g];
+			bytes += p->state_bytes[g] + p->activation_bytes[g];
 		}
 		if (isfinite(s) && (largest < 0 || p->memory_bytes[d] > p->memory_bytes[largest]))
 			largest = d;

@@ -24,7 +24,7 @@ int64_t dlb_compile_key(const struct compiler *c, int op, int m)		/* m -1: an up
 
 int dlb_compile_half_slot(const struct compiler *c, int node, int action)
 {
-	return (int)(c->code[node].act[action].key / c->slot_keys);
+	return (int)(c->code[node].action[action].key / c->slot_keys);
 }
 
 /* The key for the sum of a gradient into update op u, which nothing but u awaits: before the first item of u's node that
@@ -83,8 +83,8 @@ static void add_norm_async(const struct compiler *c, struct node_code *l)
 			last = summed > last ? summed : last;
 		}
 	}
-	l->act[l->n_act++] = (struct action){ last * c->slot_keys + c->slot_keys / 2 - 2, -1, -1, -1, SQUARES };
-	l->act[l->n_act++] = (struct action){ update * c->slot_keys + c->slot_keys / 2 - 1, -1, -1, -1, NORM };
+	l->action[l->n_actions++] = (struct action){ last * c->slot_keys + c->slot_keys / 2 - 2, -1, -1, -1, SQUARES };
+	l->action[l->n_actions++] = (struct action){ update * c->slot_keys + c->slot_keys / 2 - 1, -1, -1, -1, NORM };
 }
 
 /* The node's items, updates after the others where they stand last: *n_before of them, then. Returns how many. */
@@ -115,21 +115,21 @@ void dlb_compile_actions(struct compiler *c)
 			if (g->op[np->order[i].op].phase == DLB_UPDATE)
 				most += (size_t)g->op[np->order[i].op].n_in * (size_t)c->M;
 		struct action *items = dlb_xcalloc((size_t)np->n_order + 1, sizeof *items);
-		l->act = dlb_xcalloc(most, sizeof *l->act);
+		l->action = dlb_xcalloc(most, sizeof *l->action);
 		if (!c->lag)
-			l->act[l->n_act++] = (struct action){ -1, -1, -1, -1, NO_NORM };
+			l->action[l->n_actions++] = (struct action){ -1, -1, -1, -1, NO_NORM };
 		for (int i = 0; i < c->n_ticks; i++)
-			l->act[l->n_act++] = (struct action){ i * c->slot_keys, -1, -1, -1, NO_NORM };
+			l->action[l->n_actions++] = (struct action){ i * c->slot_keys, -1, -1, -1, NO_NORM };
 		if (c->p->clip && c->lag)
 			add_norm_async(c, l);
 		else if (c->p->clip)
-			l->act[l->n_act++] = (struct action){ norm_key(c), -1, -1, -1, NORM };
+			l->action[l->n_actions++] = (struct action){ norm_key(c), -1, -1, -1, NORM };
 		if (c->kfac)
-			l->act[l->n_act++] = (struct action){ norm_key(c) + 1, -1, -1, -1, TRUST };
+			l->action[l->n_actions++] = (struct action){ norm_key(c) + 1, -1, -1, -1, TRUST };
 		int n_before, n_items = find_items(c, node, items, &n_before);
 		for (int i = 0; i < n_items; i++) {
 			int op = items[i].op;
-			l->act[l->n_act++] = items[i];
+			l->action[l->n_actions++] = items[i];
 			for (int j = 0; j < g->op[op].n_in && g->op[op].phase == DLB_UPDATE && dlb_program_sums(c->out, op); j++) {
 				int t = g->op[op].in[j];
 				const bool fed = t >= 0 && dlb_tensor_is_fed(&g->tensor[t]);
@@ -144,19 +144,19 @@ void dlb_compile_actions(struct compiler *c)
 						key_of_arrival(c, items, c->updates_last ? n_before + 1 : i + 1, edge, m + 1, key);
 					if (c->updates_last && key >= norm_key(c))
 						key = norm_key(c) - 1;
-					l->act[l->n_act++] = (struct action){ key, op, m, t, NO_NORM };
+					l->action[l->n_actions++] = (struct action){ key, op, m, t, NO_NORM };
 				}
 			}
 		}
 		if (!c->lag)
-			l->act[l->n_act++] = (struct action){ INT64_MAX, -1, -1, -1, NO_NORM };
-		qsort(l->act, (size_t)l->n_act, sizeof *l->act, by_key);
-		for (int a = 0, i = 0; a < l->n_act && c->lag; a++)
-			if (l->act[a].op < 0 && !l->act[a].norm)
+			l->action[l->n_actions++] = (struct action){ INT64_MAX, -1, -1, -1, NO_NORM };
+		qsort(l->action, (size_t)l->n_actions, sizeof *l->action, by_key);
+		for (int a = 0, i = 0; a < l->n_actions && c->lag; a++)
+			if (l->action[a].op < 0 && !l->action[a].norm)
 				l->tick[i++] = a;
-		for (int a = 0; a < l->n_act; a++)
-			if (l->act[a].op >= 0 && l->act[a].tensor < 0)
-				c->act_of[l->act[a].op * c->M + (l->act[a].m < 0 ? 0 : l->act[a].m)] = a;
+		for (int a = 0; a < l->n_actions; a++)
+			if (l->action[a].op >= 0 && l->action[a].tensor < 0)
+				c->action_of[l->action[a].op * c->M + (l->action[a].m < 0 ? 0 : l->action[a].m)] = a;
 		free(items);
 	}
 }

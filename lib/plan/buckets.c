@@ -283,24 +283,24 @@ static void find_buckets(struct compiler *c, int node)
 static int last_sum(const struct compiler *c, int node, int op)
 {
 	const struct node_code *l = &c->code[node];
-	int last = c->act_of[c->g->tensor[dlb_update_gradient(c->g, op)].producer * c->M];
+	int last = c->action_of[c->g->tensor[dlb_update_gradient(c->g, op)].producer * c->M];
 	if (!dlb_program_sums(c->out, op))
 		return last;
-	for (int a = 0; a < l->n_act; a++)
-		if (l->act[a].op == op && l->act[a].tensor >= 0)
+	for (int a = 0; a < l->n_actions; a++)
+		if (l->action[a].op == op && l->action[a].tensor >= 0)
 			last = a;
 	return last;
 }
 
 int dlb_compile_first_use(const struct compiler *c, int update)
 {
-	int at = c->act_of[update * c->M], layer = dlb_kfac_layer_of(c->g, update);
+	int at = c->action_of[update * c->M], layer = dlb_kfac_layer_of(c->g, update);
 	if (layer >= 0) {
 		const struct dlb_kfac_layer l = dlb_kfac_layer_at(c->g, layer);
 		const int op[] = { l.update, l.bias_update };
 		for (int i = 0; i < DLB_LEN(op); i++)
-			if (op[i] >= 0 && c->act_of[op[i] * c->M] < at)
-				at = c->act_of[op[i] * c->M];
+			if (op[i] >= 0 && c->action_of[op[i] * c->M] < at)
+				at = c->action_of[op[i] * c->M];
 	}
 	return at;
 }
@@ -320,17 +320,17 @@ void dlb_compile_hook_reductions(struct compiler *c, int node)
 	bool averages = dlb_sharing_averages(&c->p->sharing);
 	int computed = 0, norm = -1, trust = -1;
 	find_buckets(c, node);
-	for (int a = l->n_act - 1; a >= 0; a--) {
-		norm = l->act[a].norm == NORM || l->act[a].norm == SQUARES ? a : norm;	/* the first of them */
-		trust = l->act[a].norm == TRUST ? a : trust;
+	for (int a = l->n_actions - 1; a >= 0; a--) {
+		norm = l->action[a].norm == NORM || l->action[a].norm == SQUARES ? a : norm;	/* the first of them */
+		trust = l->action[a].norm == TRUST ? a : trust;
 	}
-	for (int a = 0; a < l->n_act; a++)
-		if (l->act[a].op >= 0 && (l->act[a].tensor >= 0 || c->g->op[l->act[a].op].phase != DLB_UPDATE))
+	for (int a = 0; a < l->n_actions; a++)
+		if (l->action[a].op >= 0 && (l->action[a].tensor >= 0 || c->g->op[l->action[a].op].phase != DLB_UPDATE))
 			computed = a;
 	if (c->p->sharing.sync)
 		dlb_compile_add_hook(c, node, (struct hook){ computed, HOOK_COMPUTED, -1, -1, -1, -1, -1, false });
 	for (int b = 0; b < np->n_buckets && np->bucket[b].cls != DLB_SUM_STATISTICS; b++) {
-		int start = 0, first = l->n_act - 1;
+		int start = 0, first = l->n_actions - 1;
 		for (int i = 0; i < np->bucket[b].n_ops; i++) {
 			if (i && np->bucket[b].op[i] == np->bucket[b].op[i - 1])
 				continue;

@@ -185,7 +185,7 @@ static void count_state(struct compiler *c, const struct dlb_cost *cost, int n_s
 static void compiler_release(struct compiler *c)
 {
 	for (int i = 0; i < c->p->n_nodes; i++) {
-		free(c->code[i].act);
+		free(c->code[i].action);
 		free(c->code[i].hook);
 		free(c->code[i].recv);
 		free(c->code[i].tick);
@@ -208,7 +208,7 @@ static void compiler_release(struct compiler *c)
 	free(c->slot);
 	free(c->start);
 	free(c->seq);
-	free(c->act_of);
+	free(c->action_of);
 	dlb_flow_release(&c->f);
 }
 
@@ -266,7 +266,7 @@ static int compile(const struct dlb_plan *p, const struct dlb_cost *cost, int64_
 	size_t n_items = (size_t)c.g->n_ops * (size_t)c.M + 1;
 	c.start = dlb_xcalloc(n_items, sizeof(double));
 	c.seq = dlb_xcalloc(n_items, sizeof(int));
-	c.act_of = dlb_xcalloc(n_items, sizeof(int));
+	c.action_of = dlb_xcalloc(n_items, sizeof(int));
 	c.code = dlb_xcalloc((size_t)p->n_nodes, sizeof *c.code);
 	out->node = dlb_arena_array(&out->arena, (size_t)p->n_nodes, sizeof *out->node);
 	out->size = dlb_arena_array(&out->arena, (size_t)c.M, sizeof *out->size);

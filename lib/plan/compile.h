@@ -22,7 +22,7 @@ struct slot {						/* (tensor, node, m) */
 };
 struct received { int slot, tensor, m, action, from, hook_post, hook_wait, hook_send, hook_sent; };	/* hooks: of the node; of `from` */
 struct node_code {						/* one node */
-	struct action *act; int n_act;
+	struct action *action; int n_actions;
 	struct hook *hook; int n_hooks, cap_hooks;
 	struct received *recv; int n_recv, cap_recv;
 	int *tick;					/* asynchronous: [half-slot] action at its beginning */
@@ -41,7 +41,7 @@ struct compiler {
 	int *of;					/* instance -> tensor whose place it shares at once; -1: its own */
 	int *tag;					/* [tensor] tag of micro-batch 0; -1: never sent */
 	struct slot *slot;				/* [instance * M + m] */
-	double *start; int *seq, *act_of;		/* [item] */
+	double *start; int *seq, *action_of;		/* [item] */
 	struct node_code *code;
 	int *lag, n_ticks;				/* asynchronous, else NULL: [op] in half-slots */
 	int64_t slot_keys;				/* keys in a half-slot */
@@ -68,8 +68,8 @@ void dlb_compile_share_places(struct compiler *c);
 void dlb_compile_hook_frees(struct compiler *c);
 /* The first action of greater key; the last one, the end of the step, is none of less. */
 int dlb_compile_first_after(const struct node_code *l, int64_t key);
-/* [instance] Places that are read when the step is over. Returns new. */
-bool *dlb_compile_find_kept(const struct compiler *c);
+/* [instance] Whether its place is read after the step. Returns new. */
+bool *dlb_compile_live_at_end(const struct compiler *c);
 
 /* ---- zero_copy.c ---- */
 /* longer: also where the sender must keep its place longer than it would. */

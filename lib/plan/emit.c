@@ -121,19 +121,19 @@ static int by_fold(const void *a, const void *b)
 static void fold(struct compiler *c, int node)
 {
 	struct node_code *l = &c->code[node];
-	struct folded *list = dlb_xcalloc((size_t)l->n_act + 1, sizeof *list);
-	bool *used = dlb_xcalloc((size_t)l->n_act + 1, sizeof *used);
+	struct folded *list = dlb_xcalloc((size_t)l->n_actions + 1, sizeof *list);
+	bool *used = dlb_xcalloc((size_t)l->n_actions + 1, sizeof *used);
 	int64_t period = 2 * c->M * c->slot_keys;
 	for (int i = 0; i < l->n_hooks; i++)
 		used[l->hook[i].action] = true;
-	for (int a = 0; a < l->n_act; a++) {
-		list[a] = (struct folded){ l->act[a].key % period, iteration_of(c, &l->act[a]), a };
-		if ((used[a] || l->act[a].op >= 0 || l->act[a].norm) && list[a].iteration > c->out->depth)
+	for (int a = 0; a < l->n_actions; a++) {
+		list[a] = (struct folded){ l->action[a].key % period, iteration_of(c, &l->action[a]), a };
+		if ((used[a] || l->action[a].op >= 0 || l->action[a].norm) && list[a].iteration > c->out->depth)
 			c->out->depth = list[a].iteration;
 	}
-	qsort(list, (size_t)l->n_act, sizeof *list, by_fold);
-	l->fold = dlb_xcalloc((size_t)l->n_act + 1, sizeof(int));
-	for (int a = 0; a < l->n_act; a++)
+	qsort(list, (size_t)l->n_actions, sizeof *list, by_fold);
+	l->fold = dlb_xcalloc((size_t)l->n_actions + 1, sizeof(int));
+	for (int a = 0; a < l->n_actions; a++)
 		l->fold[a] = list[a].action;
 	free(list);
 	free(used);
@@ -144,16 +144,16 @@ static void list_items(struct compiler *c, int node, struct dlb_async_node *v)
 {
 	struct node_code *l = &c->code[node];
 	v->node = node;
-	v->item = dlb_xcalloc((size_t)(l->n_act + l->n_hooks) + 1, sizeof *v->item);
+	v->item = dlb_xcalloc((size_t)(l->n_actions + l->n_hooks) + 1, sizeof *v->item);
 	v->weight = dlb_xcalloc((size_t)c->g->n_tensors + 1, sizeof *v->weight);
-	c->item_of[node] = dlb_xcalloc((size_t)l->n_act + 1, sizeof(int));
+	c->item_of[node] = dlb_xcalloc((size_t)l->n_actions + 1, sizeof(int));
 	int *send = dlb_xcalloc((size_t)l->n_hooks + 1, sizeof(int)), n_sends = 0;
 	for (int k = 0; k < l->n_hooks; k++)
 		if (l->hook[k].type == HOOK_SEND && l->hook[k].m < 0)
 			send[n_sends++] = k;
-	for (int i = 0; i < l->n_act; i++) {
+	for (int i = 0; i < l->n_actions; i++) {
 		int a = l->fold[i];
-		const struct action *x = &l->act[a];
+		const struct action *x = &l->action[a];
 		c->item_of[node][a] = v->n;
 		if (x->op >= 0 && x->tensor < 0)
 			v->item[v->n++] = (struct dlb_async_item){ x->op, x->m < 0 ? 0 : x->m, -1, iteration_of(c, x), 0, -1, false };
@@ -206,7 +206,7 @@ static void emit_copy_of_weight(struct dlb_node_program *np, int what, int updat
 /* An item with the copies of weights that are made before it. */
 static void emit_item(struct compiler *c, int node, int a, bool end)
 {
-	const struct action *x = &c->code[node].act[a];
+	const struct action *x = &c->code[node].action[a];
 	struct dlb_node_program *np = &c->out->node[node];
 	int iteration = iteration_of(c, x), at;
 	if (!c->lag || x->op < 0 || x->tensor >= 0) {
@@ -230,7 +230,7 @@ void dlb_compile_emit(struct compiler *c, int node)
 {
 	struct node_code *l = &c->code[node];
 	struct dlb_node_program *np = &c->out->node[node];
-	int n_keys = l->n_act * N_HOOKS;
+	int n_keys = l->n_actions * N_HOOKS;
 	int *start = dlb_xcalloc((size_t)n_keys + 2, sizeof(int)), *by = dlb_xcalloc((size_t)l->n_hooks + 1, sizeof(int));
 	for (int i = 0; i < l->n_hooks; i++)
 		start[l->hook[i].action * N_HOOKS + l->hook[i].type + 2]++;
@@ -238,13 +238,13 @@ void dlb_compile_emit(struct compiler *c, int node)
 		start[i + 2] += start[i + 1];
 	for (int i = 0; i < l->n_hooks; i++)
 		by[start[l->hook[i].action * N_HOOKS + l->hook[i].type + 1]++] = i;
-	np->instr = dlb_arena_array(&c->out->arena, (size_t)l->n_hooks + (size_t)l->n_act + 2 * (size_t)np->n_weights +
+	np->instr = dlb_arena_array(&c->out->arena, (size_t)l->n_hooks + (size_t)l->n_actions + 2 * (size_t)np->n_weights +
 				    (size_t)count_layers(c, node) + 3 * (size_t)dlb_compile_count_statistics(c, node) * (size_t)c->M + 2, sizeof *np->instr);
-	for (int i = 0; i < l->n_act; i++) {
-		int a = l->fold ? l->fold[i] : i, k = start[a * N_HOOKS], iteration = iteration_of(c, &l->act[a]);
+	for (int i = 0; i < l->n_actions; i++) {
+		int a = l->fold ? l->fold[i] : i, k = start[a * N_HOOKS], iteration = iteration_of(c, &l->action[a]);
 		for (; k < start[a * N_HOOKS + HOOK_SEND]; k++)
 			emit_hook(c, np, &l->hook[by[k]], iteration);
-		emit_item(c, node, a, a == l->n_act - 1 && !c->lag);
+		emit_item(c, node, a, a == l->n_actions - 1 && !c->lag);
 		for (; k < start[(a + 1) * N_HOOKS]; k++)
 			emit_hook(c, np, &l->hook[by[k]], iteration);
 	}

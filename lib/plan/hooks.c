@@ -59,8 +59,8 @@ void dlb_compile_find_uses(struct compiler *c)
 {
 	const struct dlb_graph *g = c->g;
 	for (int node = 0; node < c->p->n_nodes; node++) {
-		for (int a = 0; a < c->code[node].n_act; a++) {
-			const struct action *x = &c->code[node].act[a];
+		for (int a = 0; a < c->code[node].n_actions; a++) {
+			const struct action *x = &c->code[node].action[a];
 			if (x->norm)
 				use_gradients(c, node, a);
 			if (x->op < 0)
@@ -91,10 +91,10 @@ void dlb_compile_find_uses(struct compiler *c)
 
 int dlb_compile_first_after(const struct node_code *l, int64_t key)
 {
-	int lo = 0, hi = l->n_act - 1;			/* the last one, the end of the step, always is */
+	int lo = 0, hi = l->n_actions - 1;			/* the last one, the end of the step, always is */
 	while (lo < hi) {
 		int mid = (lo + hi) / 2;
-		if (l->act[mid].key > key)
+		if (l->action[mid].key > key)
 			hi = mid;
 		else
 			lo = mid + 1;
@@ -107,7 +107,7 @@ static int first_write(const struct compiler *c, int t)
 {
 	int home = dlb_graph_home(c->g, t);
 	bool writes = c->g->op[home].phase == DLB_UPDATE || c->g->tensor[t].kind == DLB_T_BUFFER;
-	return writes ? c->act_of[home * c->M] : c->code[c->p->placement[home]].n_act - 1;
+	return writes ? c->action_of[home * c->M] : c->code[c->p->placement[home]].n_actions - 1;
 }
 
 /* Weights leave before their owner's next update, whatever step that is of. */
@@ -164,7 +164,7 @@ void dlb_compile_hook_messages(struct compiler *c)
 				continue;
 			}
 			struct node_code *from = &c->code[r->from];
-			int m = r->m < 0 ? 0 : r->m, post = 0, send = 0, limit = from->n_act - 1;
+			int m = r->m < 0 ? 0 : r->m, post = 0, send = 0, limit = from->n_actions - 1;
 			if (r->m >= 0) {			/* weights are posted at the start of the step */
 				static const int ahead = DLB_LOOK_AHEAD;
 				for (int k = i, seen = 0; open >= ahead && k >= 0; k--) {
@@ -180,9 +180,9 @@ void dlb_compile_hook_messages(struct compiler *c)
 			}
 			int sent = limit;
 			if (r->m < 0)
-				sent = dlb_compile_first_after(from, l->act[r->action].key);
+				sent = dlb_compile_first_after(from, l->action[r->action].key);
 			else if (r->m + DLB_SEND_SLACK < c->M)
-				sent = dlb_compile_first_after(from, l->act[c->slot[r->slot + DLB_SEND_SLACK].first].key);
+				sent = dlb_compile_first_after(from, l->action[c->slot[r->slot + DLB_SEND_SLACK].first].key);
 			if (sent <= send)
 				sent = send + 1;
 			if (sent > limit)
@@ -192,7 +192,7 @@ void dlb_compile_hook_messages(struct compiler *c)
 	}
 }
 
-bool *dlb_compile_find_kept(const struct compiler *c)
+bool *dlb_compile_live_at_end(const struct compiler *c)
 {
 	const struct dlb_graph *g = c->g;
 	bool *keep = dlb_xcalloc((size_t)c->inst_start[g->n_tensors] + 1, sizeof *keep), trains = false;
@@ -212,7 +212,7 @@ static bool reads_last(const struct compiler *c, int op, int x)
 {
 	for (int m = 0; m < c->M; m++) {
 		const struct slot *s = &c->slot[x * c->M + m];
-		int action = c->act_of[op * c->M + m];
+		int action = c->action_of[op * c->M + m];
 		if (s->first < 0 || s->last != action || s->sent > action)
 			return false;
 	}
@@ -246,7 +246,7 @@ static void take_over(struct compiler *c, int op, int x, int y, int input)
 void dlb_compile_share_places(struct compiler *c)
 {
 	const struct dlb_graph *g = c->g;
-	bool *keep = dlb_compile_find_kept(c);
+	bool *keep = dlb_compile_live_at_end(c);
 	for (int op = 0; op < g->n_ops; op++) {
 		const struct dlb_op *o = &g->op[op];
 		int node = c->p->placement[op];
@@ -273,12 +273,12 @@ void dlb_compile_share_places(struct compiler *c)
 void dlb_compile_hook_frees(struct compiler *c)
 {
 	const struct dlb_graph *g = c->g;
-	bool *keep = dlb_compile_find_kept(c);
+	bool *keep = dlb_compile_live_at_end(c);
 	for (int t = 0; t < g->n_tensors; t++) {
 		for (int i = c->inst_start[t]; i < c->inst_start[t + 1]; i++) {
 			for (int m = 0; m < c->M; m++) {
 				struct slot *s = &c->slot[i * c->M + m];
-				int node = c->inst_node[i], end = c->code[node].n_act - 1, m_or_step = once_a_step(&g->tensor[t]) ? -1 : m;
+				int node = c->inst_node[i], end = c->code[node].n_actions - 1, m_or_step = once_a_step(&g->tensor[t]) ? -1 : m;
 				if (c->root[i] != i || s->first < 0)
 					continue;
 				bool zero_copy = s->source_node >= 0;

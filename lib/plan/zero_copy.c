@@ -22,17 +22,17 @@ static bool share_memory(const struct dlb_cluster *c, int a, int b)
 	return n > 0;
 }
 
-/* Instances by the place they lie in. */
-struct lying { int *head, *next, *tensor; bool *lands, *kept; };
+/* Instances listed by their place. */
+struct by_place { int *head, *next, *tensor; bool *received, *live_at_end; };
 
-static void lying_init(struct lying *l, const struct compiler *c)
+static void by_place_init(struct by_place *l, const struct compiler *c)
 {
 	int n = c->inst_start[c->g->n_tensors];
 	l->head = dlb_xmalloc(((size_t)n + 1) * sizeof(int));
 	l->next = dlb_xcalloc((size_t)n + 1, sizeof(int));
 	l->tensor = dlb_xcalloc((size_t)n + 1, sizeof(int));
-	l->lands = dlb_xcalloc((size_t)n + 1, sizeof(bool));
-	l->kept = dlb_compile_find_kept(c);
+	l->received = dlb_xcalloc((size_t)n + 1, sizeof(bool));
+	l->live_at_end = dlb_compile_live_at_end(c);
 	for (int i = 0; i < n; i++)
 		l->head[i] = -1;
 	for (int t = 0; t < c->g->n_tensors; t++) {
@@ -44,29 +44,29 @@ static void lying_init(struct lying *l, const struct compiler *c)
 	}
 	for (int node = 0; node < c->p->n_nodes; node++)
 		for (int k = 0; k < c->code[node].n_recv; k++)
-			l->lands[c->code[node].recv[k].slot / c->M] = true;
+			l->received[c->code[node].recv[k].slot / c->M] = true;
 }
 
-static void lying_release(struct lying *l)
+static void by_place_release(struct by_place *l)
 {
 	free(l->head);
 	free(l->next);
 	free(l->tensor);
-	free(l->lands);
-	free(l->kept);
+	free(l->received);
+	free(l->live_at_end);
 }
 
 /* Whether instance i was written over what lay in its place before. */
-static bool overwrites(const struct compiler *c, const struct lying *l, int i)
+static bool overwrites(const struct compiler *c, const struct by_place *l, int i)
 {
 	return c->root[i] != i && c->of[i] >= 0 && dlb_graph_view_of(c->g, l->tensor[i]) != c->of[i];
 }
 
 /* The receiver's instance y of a message is read by ops alone, which leave it as it is. */
-static bool is_only_read(const struct compiler *c, const struct lying *l, int y)
+static bool is_only_read(const struct compiler *c, const struct by_place *l, int y)
 {
 	const struct dlb_graph *g = c->g;
-	if (c->root[y] != y || l->kept[y])
+	if (c->root[y] != y || l->live_at_end[y])
 		return false;
 	for (int i = l->head[y]; i >= 0; i = l->next[i]) {
 		if (l->tensor[i] == g->loss || overwrites(c, l, i))
@@ -79,7 +79,7 @@ static bool is_only_read(const struct compiler *c, const struct lying *l, int y)
 }
 
 /* The first action behind `send` that writes over what lies in the place of instance x; INT_MAX: none. */
-static int overwritten_at(const struct compiler *c, const struct lying *l, int x, int m, int send)
+static int overwritten_at(const struct compiler *c, const struct by_place *l, int x, int m, int send)
 {
 	int first = INT_MAX;
 	for (int i = l->head[x]; i >= 0; i = l->next[i]) {
@@ -102,7 +102,7 @@ static int is_returned_at(const struct compiler *c, int node, const struct recei
 {
 	const struct slot *s = &c->slot[r->slot];
 	const struct node_code *from = &c->code[r->from];
-	const struct action *through = &c->code[node].act[s->sent > s->last ? s->sent : s->last];
+	const struct action *through = &c->code[node].action[s->sent > s->last ? s->sent : s->last];
 	int at = dlb_compile_first_after(from, through->key);
 	double end_s;
 	if (c->lag) {
@@ -112,12 +112,12 @@ static int is_returned_at(const struct compiler *c, int node, const struct recei
 	if (through->op < 0)
 		return at;
 	end_s = start_of(c, through) + dlb_flow_s(&c->f, through->op, through->m < 0 ? 0 : through->m);
-	while (at < from->n_act - 1 && (from->act[at].op < 0 || from->act[at].tensor >= 0 || start_of(c, &from->act[at]) < end_s))
+	while (at < from->n_actions - 1 && (from->action[at].op < 0 || from->action[at].tensor >= 0 || start_of(c, &from->action[at]) < end_s))
 		at++;
 	return at;
 }
 
-static void mark_zero_copy(struct compiler *c, const struct lying *l, int node, struct received *r, bool longer)
+static void mark_zero_copy(struct compiler *c, const struct by_place *l, int node, struct received *r, bool longer)
 {
 	int source = c->inst_start[r->tensor], x = c->root[source], back = is_returned_at(c, node, r), type = HOOK_WAIT_SENT;
 	int over = overwritten_at(c, l, x, r->m, c->slot[source * c->M + r->m].first), wait = over;
@@ -144,17 +144,17 @@ static void mark_zero_copy(struct compiler *c, const struct lying *l, int node, 
 
 void dlb_compile_zero_copy(struct compiler *c, const struct dlb_cluster *cluster, bool longer)
 {
-	struct lying l;
+	struct by_place l;
 	if (!cluster || !c->p->in_place)
 		return;
-	lying_init(&l, c);
+	by_place_init(&l, c);
 	for (int node = 0; node < c->p->n_nodes; node++) {
 		for (int k = 0; k < c->code[node].n_recv; k++) {
 			struct received *r = &c->code[node].recv[k];
-			if (r->m >= 0 && share_memory(cluster, r->from, node) && !l.lands[c->root[c->inst_start[r->tensor]]] &&
+			if (r->m >= 0 && share_memory(cluster, r->from, node) && !l.received[c->root[c->inst_start[r->tensor]]] &&
 			    !dlb_tensor_goes_only_to(c->g, c->p->placement, r->tensor, node) && is_only_read(c, &l, r->slot / c->M))
 				mark_zero_copy(c, &l, node, r, longer);
 		}
 	}
-	lying_release(&l);
+	by_place_release(&l);
 }
