@@ -14,7 +14,7 @@
 
 struct told { const struct dlb_cli *cli; double started_s; struct dlb_progress progress; };	/* whom candidates are told of */
 
-struct options {
+struct place_options {
 	const char *objective;
 	int64_t effort;
 	double search_s;
@@ -87,7 +87,7 @@ static int list(const struct dlb_cli *cli)
 
 /* The optimizer that memory and updates are counted for, and whether gradients are clipped: the options, the run
  * section's, the plan's, sgd. */
-static int find_optimizer(const struct dlb_doc *doc, const struct options *o, struct input *in, struct dlb_error *err)
+static int find_optimizer(const struct dlb_doc *doc, const struct place_options *o, struct input *in, struct dlb_error *err)
 {
 	struct dlb_optimizer_choice choice;
 	const char *name = o->optimizer;
@@ -124,7 +124,7 @@ static int find_optimizer(const struct dlb_doc *doc, const struct options *o, st
 	return dlb_optimizer_hint(name, err);
 }
 
-static int read_input(const struct dlb_doc *doc, const struct options *o, struct input *in, struct dlb_error *err)
+static int read_input(const struct dlb_doc *doc, const struct place_options *o, struct input *in, struct dlb_error *err)
 {
 	if (dlb_graph_read(doc, &in->graph, err) || dlb_cluster_read(doc, &in->cluster, err) ||
 	    dlb_cost_read(doc, &in->graph, &in->cluster, &in->cost, err))
@@ -160,7 +160,7 @@ static bool is_any(const char *name, const char *const *list)
 }
 
 /* The table of affinity that the algorithm will look at; NULL: none. */
-static const char *table_of(const struct options *o, const struct input *in)
+static const char *table_of(const struct place_options *o, const struct input *in)
 {
 	static const char *const look[] = { "by-kind", "auto", "refine", "anneal", NULL };
 	const char *by = o->algorithm ? o->algorithm : in->has_plan && in->plan.algorithm_given ? in->plan.algorithm : "auto";
@@ -186,7 +186,7 @@ static void release_input(struct input *in)
 }
 
 /* Where the table has a kind of its own for activations that are fused into other ops, they are ops again, or -v says so. */
-static int keep_affinity(struct dlb_doc *doc, struct options *o, struct input *in, struct dlb_error *err)
+static int keep_affinity(struct dlb_doc *doc, struct place_options *o, struct input *in, struct dlb_error *err)
 {
 	const char *table = table_of(o, in);
 	struct dlb_affinity a;
@@ -215,7 +215,7 @@ static int keep_affinity(struct dlb_doc *doc, struct options *o, struct input *i
 	return rc;
 }
 
-static int set_up(const struct dlb_doc *doc, struct options *o, struct input *in, struct dlb_problem *p, struct dlb_error *err)
+static int set_up(const struct dlb_doc *doc, struct place_options *o, struct input *in, struct dlb_problem *p, struct dlb_error *err)
 {
 	const char *schedule = o->schedule ? o->schedule : in->has_plan ? in->plan.schedule : dlb_schedules[0].name;
 	*p = (struct dlb_problem){ .graph = &in->graph, .cluster = &in->cluster, .cost = &in->cost };
@@ -266,7 +266,7 @@ static int set_up(const struct dlb_doc *doc, struct options *o, struct input *in
 }
 
 /* What of the replicas is asked for, else as in the plan there is. n: 1 without. */
-static struct dlb_replicas_choice replicas_choice(const struct options *o, const struct input *in)
+static struct dlb_replicas_choice replicas_choice(const struct place_options *o, const struct input *in)
 {
 	const struct dlb_plan *was = in->has_plan ? &in->plan : NULL;
 	struct dlb_replicas_choice c = { .n = was ? was->n_replicas : 1, .now = was };
@@ -289,7 +289,7 @@ static struct dlb_replicas_choice replicas_choice(const struct options *o, const
 }
 
 /* As dlb_place and dlb_place_again, also for several replicas. current: NULL, none. */
-static int place_anew(const struct options *o, const struct input *in, const struct dlb_problem *p, const char *algorithm,
+static int place_anew(const struct place_options *o, const struct input *in, const struct dlb_problem *p, const char *algorithm,
 		      const int *current, struct dlb_plan *plan, bool *kept, struct dlb_error *err)
 {
 	struct dlb_replicas_choice c = replicas_choice(o, in);
@@ -322,7 +322,7 @@ static int keep(const struct dlb_problem *p, const struct input *in, struct dlb_
 	return 0;
 }
 
-static int make_plan(const struct options *o, const struct input *in, const struct dlb_problem *p, struct dlb_plan *plan,
+static int make_plan(const struct place_options *o, const struct input *in, const struct dlb_problem *p, struct dlb_plan *plan,
 		     struct dlb_error *err)
 {
 	const char *algorithm = o->algorithm ? o->algorithm : in->has_plan && in->plan.algorithm_given ? in->plan.algorithm : NULL;
@@ -352,7 +352,7 @@ static int make_plan(const struct options *o, const struct input *in, const stru
 }
 
 /* Replicas that are asked for by number may well be slower than one node by itself. */
-static void compare_with_one(const struct options *o, const struct dlb_problem *p, const struct dlb_plan *plan)
+static void compare_with_one(const struct place_options *o, const struct dlb_problem *p, const struct dlb_plan *plan)
 {
 	struct dlb_plan one;
 	struct dlb_problem quiet = *p;
@@ -399,7 +399,7 @@ static int compress(const struct dlb_problem *p, struct dlb_plan *plan, struct d
 	return rc;
 }
 
-struct schedule_trial { const struct options *o; const struct input *in; };
+struct schedule_trial { const struct place_options *o; const struct input *in; };
 static int make_one(void *arg, const struct dlb_problem *p, struct dlb_plan *plan, struct dlb_error *err)
 {
 	const struct schedule_trial *m = arg;
@@ -419,7 +419,7 @@ static json_t *write_trials(const struct dlb_trial *trial, int n)
 }
 
 /* Options that have nothing to do in this plan, a line each. */
-static void warn_unused(const struct options *o, const struct dlb_problem *p, const struct dlb_plan *plan)
+static void warn_unused(const struct place_options *o, const struct dlb_problem *p, const struct dlb_plan *plan)
 {
 	static const char *const searches[] = { "auto", "refine", "anneal", NULL };
 	const char *by = plan->algorithm_given ? plan->algorithm : "auto";
@@ -450,7 +450,7 @@ static void warn_unused(const struct options *o, const struct dlb_problem *p, co
 	dlb_cli_warn_unused(o->cli, sharing);
 }
 
-static int place(struct dlb_doc *doc, struct options *o, struct dlb_error *err)
+static int place(struct dlb_doc *doc, struct place_options *o, struct dlb_error *err)
 {
 	static const char *const inputs[] = { "graph", "cluster", "cost", NULL };
 	struct input *in = dlb_xcalloc(1, sizeof *in);
@@ -497,7 +497,7 @@ out:
 	return rc;
 }
 
-static int usage_of_replicas(struct dlb_cli *cli, const struct options *o)
+static int usage_of_replicas(struct dlb_cli *cli, const struct place_options *o)
 {
 	char *end;
 	if (o->replicas && strcmp(o->replicas, "auto")) {
@@ -515,7 +515,7 @@ static int usage_of_replicas(struct dlb_cli *cli, const struct options *o)
 
 int main(int argc, char **argv)
 {
-	struct options o = { .micro_batches = 1, .seed = 1, .constraints.max_moves = -1, .told.started_s = dlb_clock_s() };
+	struct place_options o = { .micro_batches = 1, .seed = 1, .constraints.max_moves = -1, .told.started_s = dlb_clock_s() };
 	bool list_them = false;
 	const struct dlb_opt opts[] = {
 		{ 'a', "algorithm", DLB_OPT_STR, &o.algorithm, "NAME", "placement algorithm (default: auto)", NULL, 0, 0 },

@@ -22,7 +22,7 @@
 enum { MAX_DEVICES = 16 };
 
 struct device { struct dlb_backend be; const char *name; };
-struct options {
+struct profile_options {
 	int64_t batch;
 	const char *dtype, *topology, *weights, *batchnorm;
 	struct dlb_strlist devices, no_rewrite, padding_rows, loss, dropout, dims;
@@ -30,10 +30,10 @@ struct options {
 	bool inference, analytic, cluster, list;
 	bool untie;
 };
-struct work {
+struct profile_work {
 	const struct dlb_cli *cli;
 	struct dlb_comm *comm;			/* NULL: not under mpirun */
-	const struct options *o;
+	const struct profile_options *o;
 	struct device device[MAX_DEVICES];
 	int n_devices;
 	struct dlb_arena arena;
@@ -44,14 +44,14 @@ struct work {
 	int who;				/* the rank that failed */
 };
 
-static int rank_of(const struct work *w)
+static int rank_of(const struct profile_work *w)
 {
 	return w->comm ? dlb_comm_rank(w->comm) : 0;
 }
 
 /* -- devices: "cpu" is one thread, "cpu/4" four -- */
 
-static int open_device(struct work *w, const char *text, struct dlb_error *err)
+static int open_device(struct profile_work *w, const char *text, struct dlb_error *err)
 {
 	char backend[32] = "";
 	int threads = 1, used = 0;
@@ -76,7 +76,7 @@ static int open_device(struct work *w, const char *text, struct dlb_error *err)
 	return 0;
 }
 
-static int open_devices(struct work *w, struct dlb_error *err)
+static int open_devices(struct profile_work *w, struct dlb_error *err)
 {
 	if (!w->o->devices.n)
 		return open_device(w, "cpu", err);
@@ -96,7 +96,7 @@ static bool is_state_dict(const char *path)
 }
 
 /* As read, so that initializers are found in it. */
-static int use_state_dict(struct work *w, struct dlb_error *err)
+static int use_state_dict(struct profile_work *w, struct dlb_error *err)
 {
 	const char *path = w->o->weights;
 
@@ -104,7 +104,7 @@ static int use_state_dict(struct work *w, struct dlb_error *err)
 }
 
 /* Of another model: once the graph's weights are known, all of which must be there. */
-static int use_weights(struct work *w, struct dlb_doc *doc, struct dlb_error *err)
+static int use_weights(struct profile_work *w, struct dlb_doc *doc, struct dlb_error *err)
 {
 	char sha[65];
 
@@ -125,7 +125,7 @@ static int use_weights(struct work *w, struct dlb_doc *doc, struct dlb_error *er
 	return rc;
 }
 
-static int set_padding_rows(const struct options *o, struct dlb_graph *g, struct dlb_error *err)
+static int set_padding_rows(const struct profile_options *o, struct dlb_graph *g, struct dlb_error *err)
 {
 	for (int i = 0; i < o->padding_rows.n; i++)
 		if (dlb_graph_set_padding_row(g, o->padding_rows.item[i], err))
@@ -133,7 +133,7 @@ static int set_padding_rows(const struct options *o, struct dlb_graph *g, struct
 	return 0;
 }
 
-static int set_dims(const struct options *o, struct dlb_graph *g, struct dlb_error *err)
+static int set_dims(const struct profile_options *o, struct dlb_graph *g, struct dlb_error *err)
 {
 	for (int i = 0; i < o->dims.n; i++)
 		if (dlb_graph_set_dim(g, o->dims.item[i], err))
@@ -142,7 +142,7 @@ static int set_dims(const struct options *o, struct dlb_graph *g, struct dlb_err
 }
 
 /* Attention as one op has no kernel for bf16; its products have. */
-static int switch_rewrites(const struct options *o, struct dlb_graph *g, struct dlb_error *err)
+static int switch_rewrites(const struct profile_options *o, struct dlb_graph *g, struct dlb_error *err)
 {
 	if (!strcmp(o->dtype, "bf16") && dlb_graph_no_rewrite(g, "attention", err))
 		return -1;
@@ -152,7 +152,7 @@ static int switch_rewrites(const struct options *o, struct dlb_graph *g, struct 
 	return 0;
 }
 
-static int take_patterns(struct work *w, const struct dlb_strlist *given, const char *option, struct dlb_patterns *p, struct dlb_error *err)
+static int take_patterns(struct profile_work *w, const struct dlb_strlist *given, const char *option, struct dlb_patterns *p, struct dlb_error *err)
 {
 	*p = (struct dlb_patterns){ .what = option };
 	for (int i = 0; i < given->n; i++)
@@ -161,7 +161,7 @@ static int take_patterns(struct work *w, const struct dlb_strlist *given, const 
 	return 0;
 }
 
-static int choose_parameters(struct work *w, struct dlb_error *err)
+static int choose_parameters(struct profile_work *w, struct dlb_error *err)
 {
 	struct dlb_parameter_choice c = { .untie = w->o->untie };
 
@@ -174,13 +174,13 @@ static int choose_parameters(struct work *w, struct dlb_error *err)
 	return dlb_graph_choose_parameters(&w->training, &c, err);
 }
 
-static int attach_losses(const struct options *o, struct dlb_graph *g, struct dlb_error *err)
+static int attach_losses(const struct profile_options *o, struct dlb_graph *g, struct dlb_error *err)
 {
 	return o->inference ? dlb_graph_attach_loss(g, "none", err) : dlb_graph_attach_losses(g, o->loss.item, o->loss.n, err);
 }
 
 /* What an export for inference lost. */
-static int set_training_mode(const struct options *o, struct dlb_graph *g, struct dlb_error *err)
+static int set_training_mode(const struct profile_options *o, struct dlb_graph *g, struct dlb_error *err)
 {
 	bool norms = false;
 
@@ -199,9 +199,9 @@ static int set_training_mode(const struct options *o, struct dlb_graph *g, struc
 }
 
 /* As read, the graph is ONNX's; what is done to it stands in lib/graph, one file a step. */
-static int rewrite(struct work *w, struct dlb_error *err)
+static int rewrite(struct profile_work *w, struct dlb_error *err)
 {
-	const struct options *o = w->o;
+	const struct profile_options *o = w->o;
 	struct dlb_graph *g = &w->training;
 	int *op_of, *tensor_of;
 
@@ -228,7 +228,7 @@ static int rewrite(struct work *w, struct dlb_error *err)
 	return dlb_graph_check(w->g, err) || dlb_graph_index(w->g) ? -1 : 0;
 }
 
-static void say_warnings(struct work *w)
+static void say_warnings(struct profile_work *w)
 {
 	const char **line;
 	const int n = dlb_graph_warnings(w->g, &line);
@@ -261,7 +261,7 @@ static void show_warning(void *ctx, const char *kind, int64_t batch, const struc
 	dlb_cli_warn(s->cli, "batch %lld is not measured on %s: %s", (long long)batch, kind, err->what);
 }
 
-static int measure(struct work *w, struct dlb_error *err)
+static int measure(struct profile_work *w, struct dlb_error *err)
 {
 	struct shown s = { .cli = w->cli };
 	const struct dlb_profile_watch watch = { .progress = show_progress, .warn = show_warning, .ctx = &s };
@@ -282,7 +282,7 @@ static int measure(struct work *w, struct dlb_error *err)
 
 /* -- what -v shows -- */
 
-static void print_summary(const struct work *w)
+static void print_summary(const struct profile_work *w)
 {
 	static const char *const phase[] = { "forward", "backward", "update" };
 	double flop[DLB_N_PHASES] = { 0 }, weights = 0;
@@ -307,7 +307,7 @@ static void print_summary(const struct work *w)
 
 /* -- --cluster -- */
 
-static int make_cluster(struct work *w, const char *path, struct dlb_doc *doc, struct dlb_error *err)
+static int make_cluster(struct profile_work *w, const char *path, struct dlb_doc *doc, struct dlb_error *err)
 {
 	const char *topology = w->o->topology;
 	struct dlb_cluster c;
@@ -341,7 +341,7 @@ static bool is_document(const char *path)
 	return !path || !strcmp(path, "-") || (n > 5 && !strcmp(path + n - 5, ".json"));
 }
 
-static int take_model(struct work *w, const char *path, struct dlb_doc *doc, struct dlb_error *err)
+static int take_model(struct profile_work *w, const char *path, struct dlb_doc *doc, struct dlb_error *err)
 {
 	if (dlb_onnx_read(path, &w->training, err))
 		return -1;
@@ -353,7 +353,7 @@ static int take_model(struct work *w, const char *path, struct dlb_doc *doc, str
 /* Two samples together must give what each gives alone. If they do not, either the model means that, and is trained in one
  * micro-batch, or its batch was found in the wrong dimension: then it is read again and left at the batch that it was
  * exported with. */
-static int check_samples(struct work *w, const char *path, struct dlb_doc *doc, struct dlb_error *err)
+static int check_samples(struct profile_work *w, const char *path, struct dlb_doc *doc, struct dlb_error *err)
 {
 	struct dlb_error ignored = { .what = "" };
 
@@ -371,7 +371,7 @@ static int check_samples(struct work *w, const char *path, struct dlb_doc *doc, 
 }
 
 /* A model starts a document; a document with a graph gets further devices measured. */
-static int take_input(struct work *w, const char *path, struct dlb_doc *doc, struct dlb_error *err)
+static int take_input(struct profile_work *w, const char *path, struct dlb_doc *doc, struct dlb_error *err)
 {
 	if (!is_document(path)) {
 		dlb_doc_init(doc, path);
@@ -383,7 +383,7 @@ static int take_input(struct work *w, const char *path, struct dlb_doc *doc, str
 	if (dlb_doc_read(doc, path, err) || dlb_graph_read(doc, &w->training, err))
 		return -1;
 	w->g = &w->training;
-	const struct options *o = w->o;
+	const struct profile_options *o = w->o;
 	if (o->batch || o->loss.n || o->inference || o->weights || o->no_rewrite.n || o->padding_rows.n || o->dims.n || strcmp(o->dtype, "f32") ||
 	    o->batchnorm || o->dropout.n ||
 	    o->parameters.n || o->freeze.n || o->train_only.n || o->untie) {
@@ -396,7 +396,7 @@ static int take_input(struct work *w, const char *path, struct dlb_doc *doc, str
 	return dlb_doc_section(doc, "profile") ? dlb_profile_read(doc, w->g, &w->p, err) : 0;
 }
 
-static int make_profile(struct work *w, const char *path, struct dlb_doc *doc, struct dlb_error *err)
+static int make_profile(struct profile_work *w, const char *path, struct dlb_doc *doc, struct dlb_error *err)
 {
 	static const char *const inputs[] = { "graph", NULL };
 
@@ -441,7 +441,7 @@ static const char *not_of_cluster(const struct dlb_cli *cli)
 }
 
 /* Options that have nothing to do, a line each. */
-static void warn_unused(const struct dlb_cli *cli, const struct options *o)
+static void warn_unused(const struct dlb_cli *cli, const struct profile_options *o)
 {
 	static const char nothing[] = "--inference trains nothing";
 	const struct dlb_unused row[] = {
@@ -456,7 +456,7 @@ static void warn_unused(const struct dlb_cli *cli, const struct options *o)
 	dlb_cli_warn_unused(cli, row);
 }
 
-static int check_options(const struct dlb_cli *cli, const struct options *o)
+static int check_options(const struct dlb_cli *cli, const struct profile_options *o)
 {
 	if (strcmp(o->dtype, "f32") && strcmp(o->dtype, "f64") && strcmp(o->dtype, "bf16"))
 		return dlb_cli_usage(cli, "no dtype '%s': f32, bf16 or f64", o->dtype);
@@ -479,7 +479,7 @@ static int check_options(const struct dlb_cli *cli, const struct options *o)
 	return 0;
 }
 
-static void release(struct work *w, struct dlb_doc *doc)
+static void release(struct profile_work *w, struct dlb_doc *doc)
 {
 	dlb_doc_release(doc);
 	dlb_profile_release(&w->p);
@@ -494,7 +494,7 @@ static void release(struct work *w, struct dlb_doc *doc)
 
 int main(int argc, char **argv)
 {
-	struct options o = { .dtype = "f32" };
+	struct profile_options o = { .dtype = "f32" };
 	const struct dlb_opt opts[] = {
 		{ 'b', "batch", DLB_OPT_INT, &o.batch, "N", "global batch size (default: the model's own, else 32)", NULL, 1, 1 << 24 },
 		{ 0, "loss", DLB_OPT_LIST, &o.loss, "LOSS", "[OUTPUT=]NAME[*FACTOR]: cross-entropy, next-token, bce, mse, l1, huber, "
@@ -526,7 +526,7 @@ int main(int argc, char **argv)
 	struct dlb_cli cli = { .tool = "dlb-profile", .usage = "[OPTION...] [MODEL.onnx | FILE]",
 			       .summary = "what a model computes and how long each op takes", .opts = opts,
 			       .n_opts = DLB_LEN(opts), .max_operands = 1 };
-	struct work w = { .cli = &cli, .o = &o };
+	struct profile_work w = { .cli = &cli, .o = &o };
 	struct dlb_error err = { .what = "" };
 	struct dlb_doc doc = { .root = NULL };
 	int status;

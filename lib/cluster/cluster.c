@@ -224,13 +224,13 @@ int dlb_cluster_n_directions(const struct dlb_cluster *c)
 }
 
 /* A link of a route and its lanes; direction[1] is -1 if there is only one. */
-struct step { int link, direction[2]; };
+struct route_step { int link, direction[2]; };
 
-static int walk(const struct dlb_cluster *c, int a, int b, struct step step[DLB_MAX_ROUTE])
+static int walk(const struct dlb_cluster *c, int a, int b, struct route_step step[DLB_MAX_ROUTE])
 {
 	int ga = c->node[a].group, gb = c->node[b].group, n = 0, n_down = 0;
 	int out = direction_of_node(c, a), in = direction_of_node(c, b) + 1;
-	struct step down[MAX_DEPTH];
+	struct route_step down[MAX_DEPTH];
 
 	if (a == b)
 		return 0;
@@ -241,13 +241,13 @@ static int walk(const struct dlb_cluster *c, int a, int b, struct step step[DLB_
 			if (da >= db) {
 				int up = c->group[ga].up;
 				if (up >= 0)
-					step[n++] = (struct step){ up, { direction_of_link(c, up, false), -1 } };
+					step[n++] = (struct route_step){ up, { direction_of_link(c, up, false), -1 } };
 				out = direction_of_group(c, ga);
 				ga = c->group[ga].parent, da--;
 			} else {
 				int up = c->group[gb].up;
 				if (up >= 0)
-					down[n_down++] = (struct step){ up, { direction_of_link(c, up, true), -1 } };
+					down[n_down++] = (struct route_step){ up, { direction_of_link(c, up, true), -1 } };
 				in = direction_of_group(c, gb) + 1;
 				gb = c->group[gb].parent, db--;
 			}
@@ -255,9 +255,9 @@ static int walk(const struct dlb_cluster *c, int a, int b, struct step step[DLB_
 	}
 	int inside = c->group[ga].inside;
 	if (inside >= 0 && c->link[inside].duplex)
-		step[n++] = (struct step){ inside, { out, in } };
+		step[n++] = (struct route_step){ inside, { out, in } };
 	else if (inside >= 0)
-		step[n++] = (struct step){ inside, { direction_of_link(c, inside, false), -1 } };
+		step[n++] = (struct route_step){ inside, { direction_of_link(c, inside, false), -1 } };
 	while (n_down)
 		step[n++] = down[--n_down];
 	return n;
@@ -265,7 +265,7 @@ static int walk(const struct dlb_cluster *c, int a, int b, struct step step[DLB_
 
 int dlb_cluster_route(const struct dlb_cluster *c, int a, int b, int link[DLB_MAX_ROUTE])
 {
-	struct step step[DLB_MAX_ROUTE];
+	struct route_step step[DLB_MAX_ROUTE];
 	int n = walk(c, a, b, step);
 
 	for (int i = 0; i < n; i++)
@@ -273,7 +273,7 @@ int dlb_cluster_route(const struct dlb_cluster *c, int a, int b, int link[DLB_MA
 	return n;
 }
 
-static struct dlb_way way_of(const struct dlb_cluster *c, const struct step *step, int n)
+static struct dlb_way way_of(const struct dlb_cluster *c, const struct route_step *step, int n)
 {
 	struct dlb_way way = { .Bps = INFINITY };
 
@@ -288,7 +288,7 @@ static struct dlb_way way_of(const struct dlb_cluster *c, const struct step *ste
 
 int dlb_cluster_directions(const struct dlb_cluster *c, int a, int b, struct dlb_direction direction[DLB_MAX_ROUTE], struct dlb_way *way)
 {
-	struct step step[DLB_MAX_ROUTE];
+	struct route_step step[DLB_MAX_ROUTE];
 	int n_steps = walk(c, a, b, step), n = 0;
 
 	if (way)
@@ -305,7 +305,7 @@ int dlb_cluster_directions(const struct dlb_cluster *c, int a, int b, struct dlb
 
 struct dlb_way dlb_cluster_way(const struct dlb_cluster *c, int a, int b)
 {
-	struct step step[DLB_MAX_ROUTE];
+	struct route_step step[DLB_MAX_ROUTE];
 	int n = walk(c, a, b, step);
 
 	return way_of(c, step, n);

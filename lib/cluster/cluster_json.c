@@ -172,14 +172,14 @@ json_t *dlb_cluster_write(const struct dlb_cluster *c)
 
 /* ---- reading ---- */
 
-struct reader {
+struct cluster_reader {
 	struct dlb_cluster *c;
 	struct dlb_error *err;
 	json_t *kinds, *groups, *links;		/* name -> index */
 };
 
 /* Gets the array `key` of r and checks its length. If absent, it is empty. */
-static int get_rows(struct reader *rd, const struct dlb_ref *r, const char *key, int opt, struct dlb_ref *rows, int *n)
+static int get_rows(struct cluster_reader *rd, const struct dlb_ref *r, const char *key, int opt, struct dlb_ref *rows, int *n)
 {
 	*n = 0;
 	rows->v = NULL;
@@ -191,7 +191,7 @@ static int get_rows(struct reader *rd, const struct dlb_ref *r, const char *key,
 }
 
 /* Records the name of row i in its table; a repeated name is an error. */
-static int note_name(struct reader *rd, const struct dlb_ref *row, json_t *table, int i, const char **name)
+static int note_name(struct cluster_reader *rd, const struct dlb_ref *row, json_t *table, int i, const char **name)
 {
 	const char *s;
 
@@ -207,7 +207,7 @@ static int note_name(struct reader *rd, const struct dlb_ref *row, json_t *table
 }
 
 /* Turns member `key`, a name in `table`, into its index; leaves -1 if it is absent and optional. */
-static int get_name(struct reader *rd, const struct dlb_ref *row, const char *key, int opt, const json_t *table,
+static int get_name(struct cluster_reader *rd, const struct dlb_ref *row, const char *key, int opt, const json_t *table,
 		    const char *what, int *out)
 {
 	const char *s = NULL, *near = NULL;
@@ -235,7 +235,7 @@ static int get_name(struct reader *rd, const struct dlb_ref *row, const char *ke
 	return near ? dlb_hint(rd->err, "did you mean '%s'?", near) : -1;
 }
 
-static int read_efficiencies(struct reader *rd, const struct dlb_ref *row, struct dlb_device_kind *k)
+static int read_efficiencies(struct cluster_reader *rd, const struct dlb_ref *row, struct dlb_device_kind *k)
 {
 	static const char *const known[] = { "flops", "bandwidth", NULL };
 	struct dlb_ref all = { .v = NULL };
@@ -261,7 +261,7 @@ static int read_efficiencies(struct reader *rd, const struct dlb_ref *row, struc
 	return 0;
 }
 
-static int read_kinds(struct reader *rd, const struct dlb_ref *r)
+static int read_kinds(struct cluster_reader *rd, const struct dlb_ref *r)
 {
 	static const char *const known[] = { "name", "backend", "threads", "peak_flops", "bandwidth_Bps",
 					     "memory_bytes", "without", "free_port", "launch_s", "efficiency", NULL };
@@ -307,7 +307,7 @@ static int read_kinds(struct reader *rd, const struct dlb_ref *r)
 	return 0;
 }
 
-static int read_links(struct reader *rd, const struct dlb_ref *r)
+static int read_links(struct cluster_reader *rd, const struct dlb_ref *r)
 {
 	static const char *const known[] = { "name", "class", "latency_s", "bandwidth_Bps", "overlap", "duplex", NULL };
 	struct dlb_cluster *c = rd->c;
@@ -338,7 +338,7 @@ static int read_links(struct reader *rd, const struct dlb_ref *r)
 }
 
 /* First the names, then the references: parents may follow their children. */
-static int read_groups(struct reader *rd, const struct dlb_ref *r)
+static int read_groups(struct cluster_reader *rd, const struct dlb_ref *r)
 {
 	static const char *const known[] = { "name", "class", "parent", "inside", "up", NULL };
 	struct dlb_cluster *c = rd->c;
@@ -368,7 +368,7 @@ static int read_groups(struct reader *rd, const struct dlb_ref *r)
 	return 0;
 }
 
-static int read_nodes(struct reader *rd, const struct dlb_ref *r)
+static int read_nodes(struct cluster_reader *rd, const struct dlb_ref *r)
 {
 	static const char *const known[] = { "id", "kind", "group", "speed", "memory_bytes", "host", "device", "memory", NULL };
 	struct dlb_cluster *c = rd->c;
@@ -404,7 +404,7 @@ static int read_nodes(struct reader *rd, const struct dlb_ref *r)
 	return 0;
 }
 
-static int read_memories(struct reader *rd, const struct dlb_ref *r)
+static int read_memories(struct cluster_reader *rd, const struct dlb_ref *r)
 {
 	static const char *const known[] = { "name", "class", "group", "os_index", "bytes", "count", "bandwidth_Bps", "latency_s", "link", NULL };
 	struct dlb_cluster *c = rd->c;
@@ -440,7 +440,7 @@ static int read_memories(struct reader *rd, const struct dlb_ref *r)
 	return 0;
 }
 
-static int read_home(struct reader *rd, const struct dlb_ref *at, struct dlb_node *d)
+static int read_home(struct cluster_reader *rd, const struct dlb_ref *at, struct dlb_node *d)
 {
 	struct dlb_cluster *c = rd->c;
 	int k = 0;
@@ -462,7 +462,7 @@ static int read_home(struct reader *rd, const struct dlb_ref *at, struct dlb_nod
 }
 
 /* Nodes name the memories of their buffers, one or a list; the memories follow the nodes in the section. */
-static int read_homes(struct reader *rd, const struct dlb_ref *r)
+static int read_homes(struct cluster_reader *rd, const struct dlb_ref *r)
 {
 	struct dlb_ref rows = dlb_ref_at(r, "nodes");
 
@@ -482,7 +482,7 @@ static int read_homes(struct reader *rd, const struct dlb_ref *r)
 	return 0;
 }
 
-static int read_link_model(struct reader *rd, const struct dlb_ref *r)
+static int read_link_model(struct cluster_reader *rd, const struct dlb_ref *r)
 {
 	struct dlb_ref at = dlb_ref_at(r, "link_model");
 	const char *s = link_models[DLB_LINKS_ROUTES];
@@ -500,7 +500,7 @@ static int read_link_model(struct reader *rd, const struct dlb_ref *r)
 int dlb_cluster_read_section(const struct dlb_ref *r, struct dlb_cluster *c, struct dlb_error *err)
 {
 	static const char *const known[] = { "link_model", "kinds", "links", "groups", "nodes", "memories", NULL };
-	struct reader rd = { .c = c, .err = err, .kinds = json_object(), .groups = json_object(), .links = json_object() };
+	struct cluster_reader rd = { .c = c, .err = err, .kinds = json_object(), .groups = json_object(), .links = json_object() };
 	int rc = -1;
 
 	dlb_cluster_init(c);

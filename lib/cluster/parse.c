@@ -7,7 +7,7 @@
 
 enum { MAX_NODES = 1 << 20, MAX_THREADS = 1 << 16 };
 
-struct parser {
+struct cluster_parser {
 	const char *text, *p;
 	struct dlb_cluster *c;
 	struct dlb_error *err;
@@ -16,7 +16,7 @@ struct parser {
 	struct dlb_link_class socket, shm, rack_link, site_link;
 };
 
-static int fail(const struct parser *s, const char *expected)
+static int fail(const struct cluster_parser *s, const char *expected)
 {
 	dlb_fail(s->err, NULL, "cluster '%s': %s expected at '%s'", s->text, expected, *s->p ? s->p : "the end");
 	return dlb_hint(s->err, "the form is [GROUP=]KIND[/THREADS][:COUNT][*SPEED][@MEMORY], "
@@ -28,7 +28,7 @@ static bool is_name(int ch)
 	return isalnum((unsigned char)ch) || ch == '_' || ch == '-' || ch == '.';
 }
 
-static int get_name(struct parser *s, char *out, size_t size)
+static int get_name(struct cluster_parser *s, char *out, size_t size)
 {
 	size_t n = 0;
 
@@ -42,7 +42,7 @@ static int get_name(struct parser *s, char *out, size_t size)
 	return 0;
 }
 
-static int get_int(struct parser *s, const char *what, long max, int *out)
+static int get_int(struct cluster_parser *s, const char *what, long max, int *out)
 {
 	char *end;
 	long v;
@@ -57,7 +57,7 @@ static int get_int(struct parser *s, const char *what, long max, int *out)
 	return 0;
 }
 
-static int get_real(struct parser *s, const char *what, bool zero_too, double *out)
+static int get_real(struct cluster_parser *s, const char *what, bool zero_too, double *out)
 {
 	char *end;
 	double v;
@@ -73,7 +73,7 @@ static int get_real(struct parser *s, const char *what, bool zero_too, double *o
 }
 
 /* Parses bytes: 8GB, 512MiB, 1e9. */
-static int get_bytes(struct parser *s, double *out)
+static int get_bytes(struct cluster_parser *s, double *out)
 {
 	static const struct { const char *unit; double times; } units[] = {
 		{ "KiB", 1024.0 }, { "MiB", 1048576.0 }, { "GiB", 1073741824.0 }, { "TiB", 1099511627776.0 },
@@ -92,21 +92,21 @@ static int get_bytes(struct parser *s, double *out)
 	return *out >= 1 && *out < 1e18 ? 0 : fail(s, "an amount of memory such as 8GB");
 }
 
-static void next_rack(struct parser *s)
+static void next_rack(struct cluster_parser *s)
 {
 	if (s->rack < 0 || s->host < 0)		/* the current rack or host is still empty */
 		return;
 	s->rack = s->host = -1;
 }
 
-static void next_host(struct parser *s)
+static void next_host(struct cluster_parser *s)
 {
 	s->host = -1;
 }
 
 /* Groups are made when the first node needs them, so a leading "host" has no effect. All are made under a
  * rack and a site; groups with a single child group are removed at the end. */
-static void begin_host(struct parser *s)
+static void begin_host(struct cluster_parser *s)
 {
 	char name[32];
 
@@ -123,7 +123,7 @@ static void begin_host(struct parser *s)
 	s->devices = 0;
 }
 
-static int subgroup(struct parser *s, const char *name)
+static int subgroup(struct cluster_parser *s, const char *name)
 {
 	struct dlb_cluster *c = s->c;
 	char full[160];
@@ -135,7 +135,7 @@ static int subgroup(struct parser *s, const char *name)
 	return dlb_cluster_add_group(c, full, "socket", s->host);
 }
 
-static int get_link(struct parser *s)
+static int get_link(struct cluster_parser *s)
 {
 	struct dlb_link_class *const classes[] = { &s->socket, &s->shm, &s->rack_link, &s->site_link };
 	char name[32];
@@ -156,7 +156,7 @@ static int get_link(struct parser *s)
 	return fail(s, "a class of link (socket, shm, rack, site) before this");
 }
 
-static int get_nodes(struct parser *s, const char *first)
+static int get_nodes(struct cluster_parser *s, const char *first)
 {
 	char kind[64], group[64] = "";
 	int threads = 1, count = 1;
@@ -203,7 +203,7 @@ static int get_nodes(struct parser *s, const char *first)
 	return 0;
 }
 
-static int get_word(struct parser *s)
+static int get_word(struct cluster_parser *s)
 {
 	char word[64];
 
@@ -225,7 +225,7 @@ static int get_word(struct parser *s)
 	return 0;
 }
 
-static int add_link(struct parser *s, const char *of, const struct dlb_link_class *k, double latency_times)
+static int add_link(struct cluster_parser *s, const char *of, const struct dlb_link_class *k, double latency_times)
 {
 	int l = dlb_cluster_add_link(s->c, dlb_arena_printf(&s->c->arena, "%s:%s", k->name, of), k->name);
 
@@ -236,7 +236,7 @@ static int add_link(struct parser *s, const char *of, const struct dlb_link_clas
 }
 
 /* Removes site and rack groups with a single child group, and gives the others their links. */
-static void finish(struct parser *s)
+static void finish(struct cluster_parser *s)
 {
 	struct dlb_cluster *c = s->c;
 	int n = 0, *to = dlb_xmalloc((size_t)c->n_groups * sizeof *to);
@@ -275,7 +275,7 @@ static void finish(struct parser *s)
 
 int dlb_cluster_parse(const char *text, struct dlb_cluster *c, struct dlb_error *err)
 {
-	struct parser s = { .text = text, .p = text, .c = c, .err = err, .site = -1, .rack = -1, .host = -1,
+	struct cluster_parser s = { .text = text, .p = text, .c = c, .err = err, .site = -1, .rack = -1, .host = -1,
 			    .socket = *dlb_link_class_find("socket"), .shm = *dlb_link_class_find("shm"),
 			    .rack_link = *dlb_link_class_find("rack"), .site_link = *dlb_link_class_find("site") };
 

@@ -43,10 +43,10 @@ enum {
 };
 
 /* A place in the list: segment `seg` of the `chunk`-th chunk of hop `hop`, of block `block`; its n elements from `from` on. */
-struct place { int64_t block, seg, from, n; int hop, chunk; };
+struct segment_position { int64_t block, seg, from, n; int hop, chunk; };
 /* Segments to or from one rank: posted in the order of the list, and done in that order. */
 struct stream {
-	struct place next, done;
+	struct segment_position next, done;
 	struct dlb_request request[IN_FLIGHT];
 	int64_t n_posted, n_done;
 	int depth;			/* the most that are posted and not done */
@@ -59,7 +59,7 @@ struct shm_ring {
 	_Alignas(64) char slot[];	/* k->n_slots of them */
 };
 /* Where things lie in the region of who tells it; UINT64_MAX: not there. */
-struct whereabouts { uint64_t shm_ring, x; };
+struct region_offsets { uint64_t shm_ring, x; };
 /* A rank that segments come from, or go to. */
 struct link {
 	int peer;
@@ -67,7 +67,7 @@ struct link {
 	struct shm_ring *shm_ring;		/* NULL: by MPI */
 	char *there;			/* the other end's x; NULL: it cannot be seen, and segments travel in slots */
 	uint32_t n;			/* segments so far, at this end */
-	struct whereabouts mine, theirs;
+	struct region_offsets mine, theirs;
 	struct dlb_request told, heard;	/* of them */
 	struct dlb_copy_tuner copy, pass;
 	struct stream stream;
@@ -76,7 +76,7 @@ struct link {
 struct need { int hop, link; bool same; };
 struct needs { struct need *need; int n; };
 /* What all members must give alike; each compares its own with that of the member before it. */
-struct terms {
+struct agreed_terms {
 	int64_t n;
 	uint64_t cuts;
 	int how, dtype, wire, n_members;
@@ -98,7 +98,7 @@ struct dlb_collective {
 	bool *is_added;			/* [hop] what it sends is added where it comes; of sums in place */
 	bool in_place;			/* x may be read and written by those who see it */
 	struct needs *to_send, *to_write;	/* [hop] before it sends; before it adds or replaces */
-	struct terms mine, theirs;
+	struct agreed_terms mine, theirs;
 	int before, after;		/* ranks whose terms come here, where mine go; -1: nobody sums here */
 	struct dlb_request terms_in, terms_out;
 	struct link *link; int n_links;
@@ -125,14 +125,14 @@ static struct chunks chunks_of(const struct dlb_hop *h, bool sending)
 	return sending ? (struct chunks){ h->send, h->n_send } : (struct chunks){ h->recv, h->n_recv };
 }
 
-static bool at_end(const struct dlb_collective *k, const struct place *p)
+static bool at_end(const struct dlb_collective *k, const struct segment_position *p)
 {
 	return p->block == k->n_blocks;
 }
 
 /* Which elements of chunks c p stands for: of several blocks each chunk has its own part in each, of a single one they are
  * taken as one. False: p is past what hop p->hop has in its block. */
-static bool find_elements(const struct dlb_collective *k, struct chunks c, struct place *p)
+static bool find_elements(const struct dlb_collective *k, struct chunks c, struct segment_position *p)
 {
 	const bool single = k->n_blocks == 1;
 	const int n_parts = single && c.n ? 1 : c.n;
@@ -155,16 +155,16 @@ static struct chunks carried(const struct link *l, const struct dlb_hop *h)
 }
 
 /* Moves p to the next segment there is on link l, or to the end. */
-static void settle(const struct dlb_collective *k, const struct link *l, struct place *p)
+static void settle(const struct dlb_collective *k, const struct link *l, struct segment_position *p)
 {
 	while (!at_end(k, p)) {
 		if (find_elements(k, carried(l, &k->hop[p->hop]), p))
 			return;
-		*p = p->hop + 1 < k->n_hops ? (struct place){ .block = p->block, .hop = p->hop + 1 } : (struct place){ .block = p->block + 1 };
+		*p = p->hop + 1 < k->n_hops ? (struct segment_position){ .block = p->block, .hop = p->hop + 1 } : (struct segment_position){ .block = p->block + 1 };
 	}
 }
 
-static void advance(const struct dlb_collective *k, const struct link *l, struct place *p)
+static void advance(const struct dlb_collective *k, const struct link *l, struct segment_position *p)
 {
 	p->seg++;
 	settle(k, l, p);
@@ -172,7 +172,7 @@ static void advance(const struct dlb_collective *k, const struct link *l, struct
 
 /* Whether a stream that stands at `at` is past the segment of hop `hop` that is like p, one of p's block; where that hop moves
  * other chunks than p's, past all of the hop. */
-static bool is_past(const struct place *at, const struct place *p, int hop, bool same)
+static bool is_past(const struct segment_position *at, const struct segment_position *p, int hop, bool same)
 {
 	if (at->block != p->block)
 		return at->block > p->block;
@@ -181,7 +181,7 @@ static bool is_past(const struct place *at, const struct place *p, int hop, bool
 	return at->chunk > p->chunk || (at->chunk == p->chunk && at->seg > p->seg);
 }
 
-static bool are_met(const struct dlb_collective *k, const struct needs *needs, const struct place *p)
+static bool are_met(const struct dlb_collective *k, const struct needs *needs, const struct segment_position *p)
 {
 	for (int i = 0; i < needs->n; i++) {
 		const struct need *need = &needs->need[i];
@@ -198,7 +198,7 @@ static const struct link *awaited(const struct dlb_collective *k)
 	const struct link *first = NULL;
 
 	for (const struct link *l = k->link; l < k->link + k->n_links; l++) {
-		const struct place *a = &l->stream.done, *b = first ? &first->stream.done : NULL;
+		const struct segment_position *a = &l->stream.done, *b = first ? &first->stream.done : NULL;
 
 		if (l->in && !at_end(k, a) && (!b || a->block < b->block || (a->block == b->block && a->hop < b->hop)))
 			first = l;
@@ -239,7 +239,7 @@ static char *element_there(const struct dlb_collective *k, const struct link *l,
 }
 
 /* Whether what the hop at p sends stays in x, where the receiver reads it. */
-static bool is_read_here(const struct dlb_collective *k, const struct link *l, const struct place *p)
+static bool is_read_here(const struct dlb_collective *k, const struct link *l, const struct segment_position *p)
 {
 	return l->there && k->is_added[p->hop];
 }
@@ -294,18 +294,18 @@ static void sent_in_shm_ring(struct dlb_collective *k, struct link *l)
 }
 
 /* Where the segment at `here`, which is added, is what the next hop sends next, and writes there; NULL: it is not. */
-static struct link *onward(const struct dlb_collective *k, const struct place *here)
+static struct link *onward(const struct dlb_collective *k, const struct segment_position *here)
 {
 	int hop = here->hop + 1;
 	struct link *l = hop < k->n_hops && k->to[hop] >= 0 ? &k->link[k->to[hop]] : NULL;
-	const struct place *next = l ? &l->stream.next : NULL;
+	const struct segment_position *next = l ? &l->stream.next : NULL;
 
 	return k->loops->pass && l && l->shm_ring && next->block == here->block && next->hop == hop && next->from == here->from &&
 		next->n == here->n && !is_read_here(k, l, next) && has_room(k, l) ? l : NULL;
 }
 
 /* Adds the segment at w to x; it goes on at once where it can. */
-static void add_segment(struct dlb_collective *k, const char *w, const struct place *here)
+static void add_segment(struct dlb_collective *k, const char *w, const struct segment_position *here)
 {
 	struct link *l = onward(k, here);
 
@@ -331,7 +331,7 @@ static bool receive_from(struct dlb_collective *k, struct link *l)
 	const char *w;
 
 	while (s->n_done < s->n_posted && arrived(k, l, &w)) {
-		const struct place *p = &s->done;
+		const struct segment_position *p = &s->done;
 
 		if (k->hop[p->hop].add)
 			add_segment(k, w, p);
@@ -469,7 +469,7 @@ static void share_slots(struct dlb_collective *k)
 /* Before the first element moves: does the member before this one mean the same? */
 static bool agree(struct dlb_collective *k)
 {
-	const struct terms *a = &k->mine, *b = &k->theirs;
+	const struct agreed_terms *a = &k->mine, *b = &k->theirs;
 
 	if (k->agreed)
 		return true;
@@ -695,7 +695,7 @@ int dlb_collective_new(struct dlb_collective **out, struct dlb_comm *c, const st
 	for (int i = 0; i <= k->n_chunks; i++)
 		k->at[i] = d->at ? d->at[i] : dlb_chunk_at(d->n, k->n_chunks, i);
 	choose_segments(k, r, d->how->external);
-	k->mine = (struct terms){ .n = d->n, .how = index_of(d->how), .dtype = (int)d->dtype, .wire = (int)d->wire, .n_members = r->n };
+	k->mine = (struct agreed_terms){ .n = d->n, .how = index_of(d->how), .dtype = (int)d->dtype, .wire = (int)d->wire, .n_members = r->n };
 	k->mine.cuts = dlb_hash_bytes(DLB_HASH_INIT, k->at, ((size_t)k->n_chunks + 1) * sizeof *k->at);
 	k->before = k->after = -1;
 	if (r->n > 1 && member >= 0) {

@@ -18,13 +18,13 @@
 #define HUGE_PAGE ((size_t)2 << 20)
 #define MOST_ADDRESSES ((size_t)1 << 45)	/* for all regions of a host together: a quarter of what x86-64 has */
 
-struct block { size_t begin, end; };
+struct shm_block { size_t begin, end; };
 struct dlb_region {
 	int fd;
 	char *base;
 	size_t bytes;
-	struct block *block; int n_blocks, cap_blocks;		/* taken, by address; block 0 is the secret's page */
-	struct block *own; int n_own, cap_own;			/* made private, of those */
+	struct shm_block *block; int n_blocks, cap_blocks;		/* taken, by address; block 0 is the secret's page */
+	struct shm_block *own; int n_own, cap_own;			/* made private, of those */
 };
 
 /* The first page: the secret, then the wakeup. */
@@ -64,7 +64,7 @@ struct dlb_region *dlb_region_new(int n_local, struct dlb_region_key *key)
 	key->bytes = r->bytes;
 	*(uint64_t *)(void *)r->base = key->secret;
 	DLB_GROW(r->block, r->n_blocks, r->cap_blocks);
-	r->block[r->n_blocks++] = (struct block){ 0, PAGE };
+	r->block[r->n_blocks++] = (struct shm_block){ 0, PAGE };
 	return r;
 }
 
@@ -129,11 +129,11 @@ void *dlb_region_alloc(struct dlb_region *r, size_t bytes)
 	DLB_GROW(r->block, r->n_blocks, r->cap_blocks);
 	for (int k = r->n_blocks++; k > i + 1; k--)
 		r->block[k] = r->block[k - 1];
-	r->block[i + 1] = (struct block){ at, at + n };
+	r->block[i + 1] = (struct shm_block){ at, at + n };
 	return r->base + at;
 }
 
-static void forget_own(struct dlb_region *r, struct block b)
+static void forget_own(struct dlb_region *r, struct shm_block b)
 {
 	int n = 0;
 
@@ -175,7 +175,7 @@ bool dlb_region_private(struct dlb_region *r, void *p, size_t bytes)
 		return false;
 	madvise(r->base + from, to - from, MADV_HUGEPAGE);
 	DLB_GROW(r->own, r->n_own, r->cap_own);
-	r->own[r->n_own++] = (struct block){ from, to };
+	r->own[r->n_own++] = (struct shm_block){ from, to };
 	return true;
 }
 

@@ -55,18 +55,18 @@ static bool add_hex(struct dlb_bytes *b, const char *s)
 
 /* ---- reading ---- */
 
-struct list { int64_t *v; int n, cap; };
-struct node {
+struct id_list { int64_t *v; int n, cap; };
+struct chakra_node {
 	uint64_t id, type, start_us, duration_us;
-	struct list ctrl, data;
+	struct id_list ctrl, data;
 	struct dlb_bytes name, rest;
 	double bytes;
 	bool host;
 };
-struct parser {
+struct chakra_parser {
 	struct dlb_arena arena;
 	struct dlb_network net;
-	struct list *deps;			/* [vertex] both kinds of dependency */
+	struct id_list *deps;			/* [vertex] both kinds of dependency */
 	int cap, cap_deps, cap_edges;
 	json_t *index;				/* id -> vertex */
 	const uint8_t *start;
@@ -74,20 +74,20 @@ struct parser {
 	struct dlb_error *err;
 };
 
-static int fail(const struct parser *p, const uint8_t *at, const char *what)
+static int fail(const struct chakra_parser *p, const uint8_t *at, const char *what)
 {
 	dlb_fail(p->err, p->file, "%s at byte %zu", what, (size_t)(at - p->start));
 	return dlb_hint(p->err, "is it a Chakra execution trace, and all of it?");
 }
 
-static void push(struct list *l, uint64_t v)
+static void push(struct id_list *l, uint64_t v)
 {
 	DLB_GROW(l->v, l->n, l->cap);
 	l->v[l->n++] = (int64_t)v;
 }
 
 /* Reads a repeated varint, packed or not. */
-static bool read_list(const struct dlb_field *f, struct list *l)
+static bool read_list(const struct dlb_field *f, struct id_list *l)
 {
 	uint64_t v;
 	if (f->type == 0) {
@@ -109,7 +109,7 @@ static bool named(const struct dlb_field *f, const char *name)
 }
 
 /* Reads is_cpu_op and comm_size; malformed attributes are kept unread. */
-static void read_attr(const struct dlb_field *attr, struct node *x)
+static void read_attr(const struct dlb_field *attr, struct chakra_node *x)
 {
 	struct dlb_wire w = { attr->data, attr->data + attr->n };
 	struct dlb_field f, name = { .n = 0 };
@@ -176,7 +176,7 @@ static double output_bytes(const struct dlb_field *io)
 	return sum < 1e18 ? sum : 0;
 }
 
-static int read_node(struct parser *p, const struct dlb_field *message, struct node *x)
+static int read_node(struct chakra_parser *p, const struct dlb_field *message, struct chakra_node *x)
 {
 	struct dlb_wire w = { message->data, message->data + message->n };
 	struct dlb_field f;
@@ -210,7 +210,7 @@ static void add_attr(struct dlb_vertex *v, struct dlb_attr *attr, const char *na
 	attr[v->n_attr++] = (struct dlb_attr){ .name = name, .type = DLB_ATTR_INT, .i = i };
 }
 
-static void add_list(struct parser *p, struct dlb_vertex *v, struct dlb_attr *attr, const char *name, const struct list *l)
+static void add_list(struct chakra_parser *p, struct dlb_vertex *v, struct dlb_attr *attr, const char *name, const struct id_list *l)
 {
 	if (!l->n)
 		return;
@@ -219,7 +219,7 @@ static void add_list(struct parser *p, struct dlb_vertex *v, struct dlb_attr *at
 	attr[v->n_attr++] = (struct dlb_attr){ .name = name, .type = DLB_ATTR_INTS, .ints = ints, .n = l->n };
 }
 
-static int add_vertex(struct parser *p, struct node *x)
+static int add_vertex(struct chakra_parser *p, struct chakra_node *x)
 {
 	char key[32], *name = dlb_arena_alloc(&p->arena, x->name.n + 1);
 	snprintf(key, sizeof key, "%" PRIu64, x->id);
@@ -247,7 +247,7 @@ static int add_vertex(struct parser *p, struct node *x)
 	if (good)
 		attr[v.n_attr++] = (struct dlb_attr){ .name = "chakra_name", .type = DLB_ATTR_STR, .s = name };
 	DLB_GROW(p->deps, p->net.n_vertices, p->cap_deps);
-	p->deps[p->net.n_vertices] = (struct list){ .n = 0 };
+	p->deps[p->net.n_vertices] = (struct id_list){ .n = 0 };
 	for (int i = 0; i < x->ctrl.n + x->data.n; i++)
 		push(&p->deps[p->net.n_vertices], (uint64_t)(i < x->ctrl.n ? x->ctrl.v[i] : x->data.v[i - x->ctrl.n]));
 	DLB_GROW(p->net.vertex, p->net.n_vertices, p->cap);
@@ -255,7 +255,7 @@ static int add_vertex(struct parser *p, struct node *x)
 	return 0;
 }
 
-static int add_edges(struct parser *p)
+static int add_edges(struct chakra_parser *p)
 {
 	char key[32];
 	for (int v = 0; v < p->net.n_vertices; v++) {
@@ -271,7 +271,7 @@ static int add_edges(struct parser *p)
 	return 0;
 }
 
-static int read_all(struct parser *p, const char *text, size_t n, json_t **metadata)
+static int read_all(struct chakra_parser *p, const char *text, size_t n, json_t **metadata)
 {
 	struct dlb_wire w = { (const uint8_t *)text, (const uint8_t *)text + n };
 	for (bool first = true; w.p < w.end; first = false) {
@@ -285,7 +285,7 @@ static int read_all(struct parser *p, const char *text, size_t n, json_t **metad
 			*metadata = json_string(to_hex(&p->arena, message.data, message.n));
 			continue;
 		}
-		struct node x = { .id = 0 };
+		struct chakra_node x = { .id = 0 };
 		int rc = read_node(p, &message, &x) || add_vertex(p, &x);
 		free(x.ctrl.v);
 		free(x.data.v);
@@ -300,7 +300,7 @@ static int read_all(struct parser *p, const char *text, size_t n, json_t **metad
 int dlb_import_chakra(const char *text, size_t n, const char *name, const struct dlb_convert_options *o, struct dlb_doc *d,
 		      struct dlb_error *err)
 {
-	struct parser p = { .index = json_object(), .start = (const uint8_t *)text, .file = name, .err = err };
+	struct chakra_parser p = { .index = json_object(), .start = (const uint8_t *)text, .file = name, .err = err };
 	json_t *metadata = NULL;
 	p.net.n_accelerators = (int)(o->accelerators ? o->accelerators : 6);
 	p.net.n_hosts = (int)(o->hosts ? o->hosts : 1);
@@ -467,7 +467,7 @@ struct tracer {
 	int node, M;
 	bool sums;				/* true: gradients are summed with other replicas */
 	struct dlb_bytes *file, b;
-	struct list data, ctrl;
+	struct id_list data, ctrl;
 	bool *came;				/* [tensor * M + m] already received */
 };
 

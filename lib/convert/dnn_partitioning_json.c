@@ -18,7 +18,7 @@
 
 enum { MAX_NODES = 4096, MAX_VERTICES = 1 << 22 };
 
-struct reader {
+struct network_reader {
 	struct dlb_network net;
 	struct dlb_arena arena;
 	json_t *index, *colours;		/* id, colour (as text) -> index */
@@ -27,7 +27,7 @@ struct reader {
 };
 
 /* Reads a boolean written as 1, 0, true or false. */
-static int get_flag(struct reader *rd, const struct dlb_ref *r, const char *key, bool *out)
+static int get_flag(struct network_reader *rd, const struct dlb_ref *r, const char *key, bool *out)
 {
 	struct dlb_ref at = dlb_ref_at(r, key);
 	int64_t i = *out;
@@ -40,7 +40,7 @@ static int get_flag(struct reader *rd, const struct dlb_ref *r, const char *key,
 }
 
 /* Reads an integer that may be written as a real. */
-static int get_whole(struct reader *rd, const struct dlb_ref *r, const char *key, double least, double most, int64_t *out)
+static int get_whole(struct network_reader *rd, const struct dlb_ref *r, const char *key, double least, double most, int64_t *out)
 {
 	double x = 0;
 	struct dlb_ref at = dlb_ref_at(r, key);
@@ -52,7 +52,7 @@ static int get_whole(struct reader *rd, const struct dlb_ref *r, const char *key
 	return 0;
 }
 
-static int read_colour(struct reader *rd, const struct dlb_ref *r, int *colour)
+static int read_colour(struct network_reader *rd, const struct dlb_ref *r, int *colour)
 {
 	struct dlb_ref at = dlb_ref_at(r, "colorClass");
 	char number[32], *key = number;
@@ -76,7 +76,7 @@ static int read_colour(struct reader *rd, const struct dlb_ref *r, int *colour)
 	return 0;
 }
 
-static int read_vertex(struct reader *rd, const struct dlb_ref *r, int i)
+static int read_vertex(struct network_reader *rd, const struct dlb_ref *r, int i)
 {
 	struct dlb_vertex *v = &rd->net.vertex[i];
 	double cpu_ms, acc_ms;
@@ -102,7 +102,7 @@ static int read_vertex(struct reader *rd, const struct dlb_ref *r, int i)
 	return 0;
 }
 
-static int read_end(struct reader *rd, const struct dlb_ref *r, const char *key, int *out)
+static int read_end(struct network_reader *rd, const struct dlb_ref *r, const char *key, int *out)
 {
 	int64_t id = 0;
 	char text[32];
@@ -117,7 +117,7 @@ static int read_end(struct reader *rd, const struct dlb_ref *r, const char *key,
 	return 0;
 }
 
-static int read_edge(struct reader *rd, const struct dlb_ref *r, int i)
+static int read_edge(struct network_reader *rd, const struct dlb_ref *r, int i)
 {
 	struct dlb_edge *e = &rd->net.edge[i];
 	double cost_ms, size = 0;
@@ -140,7 +140,7 @@ static int read_edge(struct reader *rd, const struct dlb_ref *r, int i)
 	return 0;
 }
 
-static int read_file(struct reader *rd, const struct dlb_ref *r)
+static int read_file(struct network_reader *rd, const struct dlb_ref *r)
 {
 	struct dlb_ref nodes, edges;
 	int64_t k = 0, l = 0;
@@ -181,7 +181,7 @@ int dlb_import_dnn_partitioning(const char *text, size_t n, const char *name, co
 {
 	json_error_t e;
 	char where[300];
-	struct reader rd = { .err = err };
+	struct network_reader rd = { .err = err };
 	(void)o;
 	json_t *root = json_loadb(text, n, JSON_REJECT_DUPLICATES, &e);
 	if (!root) {

@@ -16,7 +16,7 @@
 
 #define HOST_FACTOR 10
 
-struct parser {
+struct pipedream_parser {
 	struct dlb_network net;
 	struct dlb_arena arena;
 	json_t *index;				/* name -> vertex index */
@@ -26,7 +26,7 @@ struct parser {
 	struct dlb_error *err;
 };
 
-static int fail(struct parser *p, const char *what, const char *text)
+static int fail(struct pipedream_parser *p, const char *what, const char *text)
 {
 	char where[256];
 	snprintf(where, sizeof where, "%.200s:%d", p->file, p->line);
@@ -34,7 +34,7 @@ static int fail(struct parser *p, const char *what, const char *text)
 }
 
 /* Reads "key=12.5" or "key=[1.0; 2.0]" from text; sums a list. */
-static int get_number(struct parser *p, const char *text, const char *key, double *out)
+static int get_number(struct pipedream_parser *p, const char *text, const char *key, double *out)
 {
 	const char *s = strstr(text, key);
 	char *end;
@@ -54,7 +54,7 @@ static int get_number(struct parser *p, const char *text, const char *key, doubl
 	return 0;
 }
 
-static int add_vertex(struct parser *p, char *name, char *rest)
+static int add_vertex(struct pipedream_parser *p, char *name, char *rest)
 {
 	struct dlb_vertex v = { .colour = -1 };
 	double forward_ms, backward_ms = 0, activation, parameters;
@@ -92,7 +92,7 @@ static int add_vertex(struct parser *p, char *name, char *rest)
 	return 0;
 }
 
-static int add_edge(struct parser *p, char *from, char *to)
+static int add_edge(struct pipedream_parser *p, char *from, char *to)
 {
 	json_t *a = json_object_get(p->index, from), *b = json_object_get(p->index, to);
 	if (!a || !b)
@@ -109,7 +109,7 @@ static bool is_utf8(const char *line)
 	return text != NULL;
 }
 
-static int parse_line(struct parser *p, char *line)
+static int parse_line(struct pipedream_parser *p, char *line)
 {
 	bool edge = *line == '\t' || *line == ' ';
 	if (!is_utf8(line))
@@ -128,7 +128,7 @@ static int parse_line(struct parser *p, char *line)
 }
 
 /* Sets id N of vertices nodeN, if all have such names and no two are equal. */
-static void number_vertices(struct parser *p)
+static void number_vertices(struct pipedream_parser *p)
 {
 	json_t *seen = json_object();
 	int64_t *id = dlb_xcalloc((size_t)p->net.n_vertices + 1, sizeof *id);
@@ -154,7 +154,7 @@ static void number_vertices(struct parser *p)
 int dlb_import_pipedream(const char *text, size_t n, const char *name, const struct dlb_convert_options *o,
 			 struct dlb_doc *d, struct dlb_error *err)
 {
-	struct parser p = { .index = json_object(), .file = name, .err = err };
+	struct pipedream_parser p = { .index = json_object(), .file = name, .err = err };
 	int rc = 0;
 	p.net.n_accelerators = (int)(o->accelerators ? o->accelerators : 6);
 	p.net.n_hosts = (int)(o->hosts ? o->hosts : 1);

@@ -13,16 +13,16 @@
 #include "convert/formats.h"
 #include "convert/planned.h"
 
-struct rank { int node, first, stage; };		/* first: its first op */
+struct rank_stage { int node, first, stage; };		/* first: its first op */
 
 static int by_first(const void *a, const void *b)
 {
-	const struct rank *x = a, *y = b;
+	const struct rank_stage *x = a, *y = b;
 	return x->first - y->first;
 }
 
-/* Fills rank[], by node ids, and stage_of[node] (-1: no ops). Returns the number of ranks. */
-static int find_stages(const struct dlb_planned *x, struct rank *rank, int *stage_of)
+/* Fills rank_stage[], by node ids, and stage_of[node] (-1: no ops). Returns the number of ranks. */
+static int find_stages(const struct dlb_planned *x, struct rank_stage *rank_stage, int *stage_of)
 {
 	int n = 0;
 	for (int d = 0; d < x->cl.n_nodes; d++) {
@@ -32,7 +32,7 @@ static int find_stages(const struct dlb_planned *x, struct rank *rank, int *stag
 			if (x->p.placement[i] == d && x->g.op[i].phase == DLB_FORWARD && i < first)
 				first = i;
 		if (first < INT_MAX)
-			rank[n++] = (struct rank){ .node = d, .first = first };
+			rank[n++] = (struct rank_stage){ .node = d, .first = first };
 	}
 	qsort(rank, (size_t)n, sizeof *rank, by_first);
 	for (int k = 0; k < n; k++)
@@ -88,7 +88,7 @@ char *dlb_export_torch_pipelining(const struct dlb_doc *d, const struct dlb_conv
 	(void)o;
 	if (dlb_planned_read(d, &x, err))
 		return NULL;
-	struct rank *rank = dlb_xcalloc((size_t)x.cl.n_nodes, sizeof *rank);
+	struct rank_stage *rank = dlb_xcalloc((size_t)x.cl.n_nodes, sizeof *rank);
 	int *stage_of = dlb_xcalloc((size_t)x.cl.n_nodes, sizeof *stage_of);
 	find_stages(&x, rank, stage_of);
 	if (check_stages(&x, stage_of, err) == 0)

@@ -14,7 +14,7 @@ static const char *const axis_of[N_WAYS] = { [SAMPLES] = "batch" };
 
 /* A class of ops with the same signature, which are split the same way: layers of a network repeat. */
 struct alike { const char *key; int *op, n; double flop; enum way way; bool can[N_WAYS]; };
-struct search {
+struct split_search {
 	const struct dlb_profile *p;
 	const struct dlb_cluster *cl;
 	const struct dlb_graph *g;		/* unsplit */
@@ -27,7 +27,7 @@ struct search {
 };
 
 /* True for a forward op that can be split by itself and is not yet. */
-static bool is_open(const struct search *s, const struct dlb_op *o)
+static bool is_open(const struct split_search *s, const struct dlb_op *o)
 {
 	const struct dlb_split_rule *r = o->phase == DLB_FORWARD ? dlb_split_rule_of(o) : NULL;
 
@@ -64,7 +64,7 @@ static double finish_of(const struct dlb_cost *c, int op, const int *where, cons
 }
 
 /* Seconds of a step in graph order, shard k on the kth fastest of n nodes, whole ops on the fastest. */
-static double schedule_s(const struct search *s, const struct dlb_cost *c, int n)
+static double schedule_s(const struct split_search *s, const struct dlb_cost *c, int n)
 {
 	const struct dlb_graph *g = c->graph;
 	int *where = dlb_xcalloc((size_t)g->n_ops + 1, sizeof *where);
@@ -84,7 +84,7 @@ static double schedule_s(const struct search *s, const struct dlb_cost *c, int n
 }
 
 /* Seconds of a step with these ops split over n nodes; INFINITY: impossible. */
-static double with_split_s(const struct search *s, const struct dlb_split_ask *ask, int n_ask, int n)
+static double with_split_s(const struct split_search *s, const struct dlb_split_ask *ask, int n_ask, int n)
 {
 	struct dlb_graph g;
 	struct dlb_profile p = { .n_kinds = 0 };
@@ -136,7 +136,7 @@ static int descending(const void *a, const void *b)
 /* The rest of a node's memory is left for its other ops. */
 static const double most_of_a_node = 0.9;
 
-static void split_what_does_not_fit(struct search *s, int n_state)
+static void split_what_does_not_fit(struct split_search *s, int n_state)
 {
 	const int n = s->cl->n_nodes;
 	double *memory = dlb_xcalloc((size_t)n + 1, sizeof *memory);
@@ -170,7 +170,7 @@ static int by_flop(const void *a, const void *b)
 	return x->op[0] - y->op[0];
 }
 
-static void find_alike(struct search *s)
+static void find_alike(struct split_search *s)
 {
 	const struct dlb_graph *g = s->g;
 
@@ -197,7 +197,7 @@ static void find_alike(struct search *s)
 }
 
 /* Collects the splits: those needed in any case, and the classes switched on, in n shards. */
-static int collect(const struct search *s, int n, const char *why, struct dlb_split_ask *ask)
+static int collect(const struct split_search *s, int n, const char *why, struct dlb_split_ask *ask)
 {
 	int m = s->n_sure;
 
@@ -211,7 +211,7 @@ static int collect(const struct search *s, int n, const char *why, struct dlb_sp
 }
 
 /* True if the op can be split into n shards this way. */
-static bool can_split(const struct search *s, int op, int n, enum way way)
+static bool can_split(const struct split_search *s, int op, int n, enum way way)
 {
 	const struct dlb_split_ask one = { .op = s->g->op[op].name, .parts = n, .axis = axis_of[way], .why = "" };
 	struct dlb_error err = { .what = "" };
@@ -224,7 +224,7 @@ static bool can_split(const struct search *s, int op, int n, enum way way)
 }
 
 /* Splits all classes that can be split this way; returns the seconds of a step. */
-static double start_with(struct search *s, int n, enum way way, struct dlb_split_ask *ask)
+static double start_with(struct split_search *s, int n, enum way way, struct dlb_split_ask *ask)
 {
 	for (int k = 0; k < s->n_alike; k++)
 		s->alike[k].way = s->alike[k].can[way] ? way : WHOLE;
@@ -233,7 +233,7 @@ static double start_with(struct search *s, int n, enum way way, struct dlb_split
 
 /* Starts from the better of both ways. Class by class, smallest first, takes the way that makes the step
  * shorter, or equally short with fewer splits. Returns the seconds of a step. */
-static double improve(struct search *s, int n, struct dlb_split_ask *ask)
+static double improve(struct split_search *s, int n, struct dlb_split_ask *ask)
 {
 	bool changed = true;
 
@@ -275,7 +275,7 @@ static int next_count(int k, int n_nodes)
 	return k < n_nodes && 2 * k > n_nodes ? n_nodes : 2 * k;
 }
 
-static void shorten(struct search *s, struct dlb_split_ask **ask, int *n)
+static void shorten(struct split_search *s, struct dlb_split_ask **ask, int *n)
 {
 	struct dlb_split_ask *now = dlb_arena_array(s->a, (size_t)s->g->n_ops + 1, sizeof *now);
 	const double whole = with_split_s(s, s->sure, s->n_sure, s->cl->n_nodes);
@@ -299,7 +299,7 @@ int dlb_auto_split(const struct dlb_doc *doc, const struct dlb_profile *p, const
 		   const struct dlb_split_ask *fixed, int n_fixed, struct dlb_arena *a, struct dlb_split_ask **ask, int *n,
 		   struct dlb_error *err)
 {
-	struct search s = { .p = p, .cl = cl, .a = a };
+	struct split_search s = { .p = p, .cl = cl, .a = a };
 	struct dlb_cost c = { .n_ops = 0 };
 	struct dlb_graph g;
 	int rc = -1;

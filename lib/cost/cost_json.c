@@ -53,11 +53,11 @@ static struct memory memory_of(const struct dlb_graph *g, int op, int64_t batch)
 	return m;
 }
 
-struct keyed { uint64_t hash; int op; };
+struct cost_key { uint64_t hash; int op; };
 
 static int by_hash(const void *a, const void *b)
 {
-	const struct keyed *x = a, *y = b;
+	const struct cost_key *x = a, *y = b;
 
 	if (x->hash != y->hash)
 		return x->hash < y->hash ? -1 : 1;
@@ -136,7 +136,7 @@ static void write_split(json_t *row, const struct dlb_cost *c, int op)
 	json_object_set_new(row, "split", o);
 }
 
-static json_t *write_row(const struct dlb_cost *c, const struct keyed *ops, int n)
+static json_t *write_row(const struct dlb_cost *c, const struct cost_key *ops, int n)
 {
 	json_t *o = json_object(), *ids = json_array(), *times = json_object(), *measured = json_array();
 	int op = ops[0].op;
@@ -171,14 +171,14 @@ static json_t *write_row(const struct dlb_cost *c, const struct keyed *ops, int 
 
 static int by_first_op(const void *a, const void *b)
 {
-	const struct keyed *const *x = a, *const *y = b;
+	const struct cost_key *const *x = a, *const *y = b;
 
 	return (*x)->op < (*y)->op ? -1 : (*x)->op > (*y)->op;
 }
 
 static json_t *write_rows(const struct dlb_cost *c)
 {
-	struct keyed *k = dlb_xcalloc((size_t)c->n_ops + 1, sizeof *k), **start = dlb_xcalloc((size_t)c->n_ops + 1, sizeof *start);
+	struct cost_key *k = dlb_xcalloc((size_t)c->n_ops + 1, sizeof *k), **start = dlb_xcalloc((size_t)c->n_ops + 1, sizeof *start);
 	json_t *rows = json_array();
 	int n = 0;
 
@@ -310,14 +310,14 @@ json_t *dlb_cost_write(const struct dlb_cost *c)
 
 /* ---- reading ---- */
 
-struct reader {
+struct cost_reader {
 	struct dlb_cost *c;
 	struct dlb_error *err;
 	const char **kind;			/* names of the cluster's kinds, ends with NULL */
 	bool *seen;				/* [op] */
 };
 
-static int read_batches(struct reader *rd, const struct dlb_ref *r)
+static int read_batches(struct cost_reader *rd, const struct dlb_ref *r)
 {
 	struct dlb_cost *c = rd->c;
 	struct dlb_ref a;
@@ -339,7 +339,7 @@ static int read_batches(struct reader *rd, const struct dlb_ref *r)
 	return 0;
 }
 
-static int read_per_kind(struct reader *rd, const struct dlb_ref *r, const char *key, int opt, double least, double *x)
+static int read_per_kind(struct cost_reader *rd, const struct dlb_ref *r, const char *key, int opt, double least, double *x)
 {
 	struct dlb_ref o;
 
@@ -357,7 +357,7 @@ static int read_per_kind(struct reader *rd, const struct dlb_ref *r, const char 
 }
 
 /* Reads the times of the row's first op; the other ops get copies. */
-static int read_times(struct reader *rd, const struct dlb_ref *row, int op)
+static int read_times(struct cost_reader *rd, const struct dlb_ref *row, int op)
 {
 	struct dlb_cost *c = rd->c;
 	struct dlb_ref times, a;
@@ -388,7 +388,7 @@ static int read_times(struct reader *rd, const struct dlb_ref *row, int op)
 	return 0;
 }
 
-static int read_measured(struct reader *rd, const struct dlb_ref *row, int op)
+static int read_measured(struct cost_reader *rd, const struct dlb_ref *row, int op)
 {
 	struct dlb_cost *c = rd->c;
 	struct dlb_ref a;
@@ -411,7 +411,7 @@ static int read_measured(struct reader *rd, const struct dlb_ref *row, int op)
 	return 0;
 }
 
-static int read_sizes(struct reader *rd, const struct dlb_ref *row, const char *key, double *x, int op)
+static int read_sizes(struct cost_reader *rd, const struct dlb_ref *row, const char *key, double *x, int op)
 {
 	struct dlb_cost *c = rd->c;
 	double *v = dlb_xcalloc((size_t)c->n_kinds + 1, sizeof *v);
@@ -438,7 +438,7 @@ static void copy_op(struct dlb_cost *c, int from, int to)
 	}
 }
 
-static int read_row(struct reader *rd, const struct dlb_ref *row)
+static int read_row(struct cost_reader *rd, const struct dlb_ref *row)
 {
 	static const char *const known[] = { "type", "ops", "time_s", "measured", "memory", "scratch_bytes", "packed_bytes",
 					     "workspace_bytes", "split", "output_s", "resident_bytes", NULL };
@@ -474,7 +474,7 @@ static int read_row(struct reader *rd, const struct dlb_ref *row)
 	return 0;
 }
 
-static int read_rows(struct reader *rd, const struct dlb_ref *r)
+static int read_rows(struct cost_reader *rd, const struct dlb_ref *r)
 {
 	struct dlb_cost *c = rd->c;
 	struct dlb_ref rows;
@@ -496,7 +496,7 @@ static int read_rows(struct reader *rd, const struct dlb_ref *r)
 }
 
 /* Checks that the kinds are those of the cluster, in any order. */
-static int read_kinds(struct reader *rd, const struct dlb_ref *r)
+static int read_kinds(struct cost_reader *rd, const struct dlb_ref *r)
 {
 	struct dlb_cost *c = rd->c;
 	struct dlb_ref a;
@@ -518,7 +518,7 @@ static int read_kinds(struct reader *rd, const struct dlb_ref *r)
 	return 0;
 }
 
-static int read_section(struct reader *rd, const struct dlb_ref *r)
+static int read_section(struct cost_reader *rd, const struct dlb_ref *r)
 {
 	static const char *const known[] = { "inputs", "kinds", "batches", "accumulate_Bps", "fit_error", "rows",
 					     "transfers", "fit", NULL };
@@ -540,7 +540,7 @@ static int read_section(struct reader *rd, const struct dlb_ref *r)
 int dlb_cost_read(const struct dlb_doc *d, const struct dlb_graph *g, const struct dlb_cluster *cl,
 		  struct dlb_cost *c, struct dlb_error *err)
 {
-	struct reader rd = { .c = c, .err = err };
+	struct cost_reader rd = { .c = c, .err = err };
 	struct dlb_optimizer_choice o;
 	json_t *section;
 	int rc;

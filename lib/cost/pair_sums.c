@@ -5,7 +5,7 @@
 #include <string.h>
 #include "graph/split.h"
 
-struct chooser {
+struct pair_sum_search {
 	const struct dlb_cost *c;
 	const struct dlb_graph *g;
 	struct dlb_arena a;
@@ -38,13 +38,13 @@ static int forward_of(const struct dlb_graph *g, int op)
 	return g->op[op].phase == DLB_FORWARD || g->op[op].of < 0 ? op : g->op[op].of;
 }
 
-static int node_of(const struct chooser *x, int shard)
+static int node_of(const struct pair_sum_search *x, int shard)
 {
 	return x->fastest[shard % x->c->cluster->n_nodes];
 }
 
 /* Adds a transfer that starts together with the earlier ones; returns its latency. */
-static double send(struct chooser *x, double bytes, int from, int to)
+static double send(struct pair_sum_search *x, double bytes, int from, int to)
 {
 	const struct dlb_cluster *cl = x->c->cluster;
 	struct dlb_direction direction[DLB_MAX_ROUTE];
@@ -57,7 +57,7 @@ static double send(struct chooser *x, double bytes, int from, int to)
 }
 
 /* Seconds until all these transfers have arrived; clears the loads. */
-static double arrive(struct chooser *x, double latency)
+static double arrive(struct pair_sum_search *x, double latency)
 {
 	double most = 0;
 
@@ -69,7 +69,7 @@ static double arrive(struct chooser *x, double latency)
 }
 
 /* Longest op of the shards, in the sum's phase, that contributes to no part of the sum. */
-static double longest_besides(const struct chooser *x, int sum, const int *op, int n)
+static double longest_besides(const struct pair_sum_search *x, int sum, const int *op, int n)
 {
 	const struct dlb_graph *g = x->g;
 	double longest = 0;
@@ -88,7 +88,7 @@ static double longest_besides(const struct chooser *x, int sum, const int *op, i
 
 /* Relative gain of adding in pairs a sum of n parts made by these ops: (seconds by one op - seconds
  * in pairs) / seconds by one op. */
-static double gain(struct chooser *x, int sum, const int *op, int n)
+static double gain(struct pair_sum_search *x, int sum, const int *op, int n)
 {
 	const struct dlb_graph *g = x->g;
 	const double bytes = dlb_tensor_bytes(&g->tensor[g->op[sum].out[0]], g->batch);
@@ -126,7 +126,7 @@ static const double least_gain = 0.02;
 
 int dlb_cost_choose_pairs(const struct dlb_cost *c, struct dlb_graph *g)
 {
-	struct chooser x = { .c = c, .g = g };
+	struct pair_sum_search x = { .c = c, .g = g };
 	int n_marked = 0;
 	const bool routes = c->cluster->link_model == DLB_LINKS_ROUTES;
 

@@ -7,11 +7,11 @@
 
 /* Ops with equal signatures at one batch size may differ at another (a fixed dimension may equal the
  * batch), so the key has two sizes. */
-struct keyed { uint64_t hash; int op; };
+struct profile_key { uint64_t hash; int op; };
 
 static int by_key_then_op(const void *a, const void *b)
 {
-	const struct keyed *x = a, *y = b;
+	const struct profile_key *x = a, *y = b;
 
 	if (x->hash != y->hash)
 		return x->hash < y->hash ? -1 : 1;
@@ -37,14 +37,14 @@ static uint64_t key_of(const struct dlb_graph *g, int op, int64_t batch)
 
 void dlb_profile_init(struct dlb_profile *p, const struct dlb_graph *g, int64_t batch)
 {
-	struct keyed *k = dlb_xcalloc((size_t)g->n_ops + 1, sizeof *k);
+	struct profile_key *k = dlb_xcalloc((size_t)g->n_ops + 1, sizeof *k);
 
 	memset(p, 0, sizeof *p);
 	p->batch = dlb_arena_array(&p->arena, 5, sizeof *p->batch);
 	for (int64_t n = batch; n >= dlb_graph_least_samples(g) && n * 16 >= batch && p->n_batches < (g->fixed_batch ? 1 : 5); n /= 2)
 		p->batch[p->n_batches++] = n;
 	for (int i = 0; i < g->n_ops; i++)
-		k[i] = (struct keyed){ .op = i, .hash = key_of(g, i, batch) };
+		k[i] = (struct profile_key){ .op = i, .hash = key_of(g, i, batch) };
 	qsort(k, (size_t)g->n_ops, sizeof *k, by_key_then_op);
 	for (int i = 0; i < g->n_ops; i++)
 		p->n_rows += !i || k[i].hash != k[i - 1].hash;

@@ -21,9 +21,9 @@ enum { NONE = -1, REMEMBERED = 24 };	/* REMEMBERED: longest piece that is cached
 struct token { const char *text; int32_t id; };	/* row of vocab.json, hashed by text; text NULL: free */
 struct merge { int32_t left, right, joined; uint32_t rank; };	/* joined NONE: free */
 /* n 0: free; at: first id in `kept` */
-struct piece { unsigned char text[REMEMBERED]; uint8_t n, n_ids; uint32_t at; };
-struct node { int32_t id, next, prev; };
-struct pair { uint32_t rank; int32_t at, left, right; };
+struct bpe_piece { unsigned char text[REMEMBERED]; uint8_t n, n_ids; uint32_t at; };
+struct bpe_node { int32_t id, next, prev; };
+struct bpe_pair { uint32_t rank; int32_t at, left, right; };
 
 struct dlb_bpe {
 	struct dlb_arena arena;			/* text of the tokens */
@@ -32,10 +32,10 @@ struct dlb_bpe {
 	int32_t byte_id[256];
 	int64_t vocabulary;
 	const char *name;			/* file name while vocab.json is read */
-	struct piece *piece; size_t n_pieces, piece_cap;
+	struct bpe_piece *bpe_piece; size_t n_pieces, piece_cap;
 	uint32_t *kept; size_t n_kept, kept_cap;	/* ids of cached pieces */
-	struct node *node; size_t node_cap;
-	struct pair *heap; size_t n_heap, heap_cap;
+	struct bpe_node *bpe_node; size_t node_cap;
+	struct bpe_pair *heap; size_t n_heap, heap_cap;
 };
 
 /* ---- the pattern ---- */
@@ -303,12 +303,12 @@ int64_t dlb_bpe_vocabulary(const struct dlb_bpe *b)
 
 /* ---- merging ---- */
 
-static bool before(const struct pair *a, const struct pair *b)
+static bool before(const struct bpe_pair *a, const struct bpe_pair *b)
 {
 	return a->rank != b->rank ? a->rank < b->rank : a->at < b->at;
 }
 
-static void heap_push(struct dlb_bpe *b, struct pair x)
+static void heap_push(struct dlb_bpe *b, struct bpe_pair x)
 {
 	size_t i = b->n_heap;
 
@@ -319,9 +319,9 @@ static void heap_push(struct dlb_bpe *b, struct pair x)
 	b->heap[i] = x;
 }
 
-static struct pair heap_pop(struct dlb_bpe *b)
+static struct bpe_pair heap_pop(struct dlb_bpe *b)
 {
-	struct pair top = b->heap[0], x = b->heap[--b->n_heap];
+	struct bpe_pair top = b->heap[0], x = b->heap[--b->n_heap];
 	size_t i = 0, k;
 
 	while ((k = 2 * i + 1) < b->n_heap) {
@@ -339,14 +339,14 @@ static struct pair heap_pop(struct dlb_bpe *b)
 /* Pushes the pair that begins at node i onto the heap, if the pair has a merge. */
 static void offer(struct dlb_bpe *b, int32_t i)
 {
-	const struct node *n = b->node;
+	const struct bpe_node *n = b->node;
 	const struct merge *m;
 
 	if (i < 0 || n[i].next < 0)
 		return;
 	m = merge_slot(b, n[i].id, n[n[i].next].id);
 	if (m->joined != NONE)
-		heap_push(b, (struct pair){ m->rank, i, n[i].id, n[n[i].next].id });
+		heap_push(b, (struct bpe_pair){ m->rank, i, n[i].id, n[n[i].next].id });
 }
 
 /* Merges the n bytes at p; leaves the tokens as a list in b->node that starts at node 0. */
@@ -358,12 +358,12 @@ static void merge_piece(struct dlb_bpe *b, const unsigned char *p, size_t n)
 	}
 	b->n_heap = 0;
 	for (size_t i = 0; i < n; i++)
-		b->node[i] = (struct node){ b->byte_id[p[i]], i + 1 < n ? (int32_t)i + 1 : NONE, (int32_t)i - 1 };
+		b->node[i] = (struct bpe_node){ b->byte_id[p[i]], i + 1 < n ? (int32_t)i + 1 : NONE, (int32_t)i - 1 };
 	for (size_t i = 0; i + 1 < n; i++)
 		offer(b, (int32_t)i);
 	while (b->n_heap) {
-		struct pair x = heap_pop(b);
-		struct node *left = &b->node[x.at], *right;
+		struct bpe_pair x = heap_pop(b);
+		struct bpe_node *left = &b->node[x.at], *right;
 
 		/* Skips a pair that no longer exists; a node joined to its left neighbour has id NONE. */
 		if (left->id != x.left || left->next < 0 || b->node[left->next].id != x.right)
@@ -385,7 +385,7 @@ static void emit(struct dlb_tokens *t, size_t *cap, uint32_t id)
 	t->id[t->n++] = id;
 }
 
-static struct piece *piece_slot(struct dlb_bpe *b, const unsigned char *p, size_t n)
+static struct bpe_piece *piece_slot(struct dlb_bpe *b, const unsigned char *p, size_t n)
 {
 	size_t i = dlb_hash_bytes(DLB_HASH_INIT, p, n) & (b->piece_cap - 1);
 
@@ -396,7 +396,7 @@ static struct piece *piece_slot(struct dlb_bpe *b, const unsigned char *p, size_
 
 static void pieces_grow(struct dlb_bpe *b)
 {
-	struct piece *old = b->piece;
+	struct bpe_piece *old = b->piece;
 	size_t n = b->piece_cap;
 
 	b->piece_cap = n ? 2 * n : 1 << 12;
@@ -410,7 +410,7 @@ static void pieces_grow(struct dlb_bpe *b)
 /* Appends the tokens of one piece to t. */
 static void encode_piece(struct dlb_bpe *b, const unsigned char *p, size_t n, struct dlb_tokens *t, size_t *cap)
 {
-	struct piece *known = NULL;
+	struct bpe_piece *known = NULL;
 	size_t first = t->n;
 
 	if (n <= REMEMBERED) {

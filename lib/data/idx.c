@@ -74,7 +74,7 @@ static void swap(unsigned char *p, size_t count, size_t size)
 }
 
 /* Source of an IDX file: memory (p), or an open file read in pieces. */
-struct source { const unsigned char *p; size_t n; const struct dlb_data_file *file; };
+struct idx_source { const unsigned char *p; size_t n; const struct dlb_data_file *file; };
 enum { PIECE = 1 << 16, HEAD = 4 + 4 * DLB_MAX_DIMS, MOST_INFLATED = 1032 /* zlib's limit */ };
 
 static int check_memory(size_t bytes, const char *name, struct dlb_error *err)
@@ -86,7 +86,7 @@ static int check_memory(size_t bytes, const char *name, struct dlb_error *err)
 
 /* ---- gzip ---- */
 
-struct gzip { const struct source *s; z_stream z; uint64_t at; bool over; unsigned char *piece; };
+struct gzip { const struct idx_source *s; z_stream z; uint64_t at; bool over; unsigned char *piece; };
 
 /* Reads the next piece of input, if any is left. */
 static int refill(struct gzip *g, struct dlb_error *err)
@@ -163,7 +163,7 @@ static int read_gzip(struct gzip *g, const char *name, struct dlb_idx *x, struct
 }
 
 /* Reads type and dimensions, and the data if `all` is set or they must be unpacked or swapped. */
-static int read_source(const struct source *s, const char *name, bool all, struct dlb_idx *x, struct dlb_error *err)
+static int read_source(const struct idx_source *s, const char *name, bool all, struct dlb_idx *x, struct dlb_error *err)
 {
 	unsigned char first[HEAD];
 	const size_t n = s->n < HEAD ? s->n : HEAD;
@@ -211,7 +211,7 @@ static int read_source(const struct source *s, const char *name, bool all, struc
 
 int dlb_idx_parse(const void *data, size_t n, const char *name, struct dlb_idx *x, struct dlb_error *err)
 {
-	return read_source(&(struct source){ .p = data, .n = n }, name, true, x, err);
+	return read_source(&(struct idx_source){ .p = data, .n = n }, name, true, x, err);
 }
 
 int dlb_idx_open(const char *path, struct dlb_idx *x, struct dlb_data_file *file, struct dlb_error *err)
@@ -219,7 +219,7 @@ int dlb_idx_open(const char *path, struct dlb_idx *x, struct dlb_data_file *file
 	memset(x, 0, sizeof *x);
 	if (dlb_data_file_open(file, path, err))
 		return -1;
-	if (read_source(&(struct source){ .n = (size_t)file->size, .file = file }, path, false, x, err)) {
+	if (read_source(&(struct idx_source){ .n = (size_t)file->size, .file = file }, path, false, x, err)) {
 		dlb_data_file_close(file);
 		return -1;
 	}

@@ -12,7 +12,7 @@
 
 enum { MAX_SCANS = 200 };	/* of a progressive image: each is a pass over the whole image */
 
-struct decoder {
+struct jpeg_decoder {
 	struct jpeg_decompress_struct j;
 	struct jpeg_error_mgr errors;
 	struct jpeg_progress_mgr progress;
@@ -23,7 +23,7 @@ struct decoder {
 
 static void fail(j_common_ptr j)
 {
-	struct decoder *d = j->client_data;
+	struct jpeg_decoder *d = j->client_data;
 
 	j->err->format_message(j, d->text);
 	d->at_end = j->err->msg_code == JWRN_JPEG_EOF || j->err->msg_code == JERR_INPUT_EOF || j->err->msg_code == JERR_INPUT_EMPTY;
@@ -44,7 +44,7 @@ static void message(j_common_ptr j, int level)
 
 static void scans(j_common_ptr j)
 {
-	struct decoder *d = j->client_data;
+	struct jpeg_decoder *d = j->client_data;
 
 	if (d->j.input_scan_number <= MAX_SCANS)
 		return;
@@ -58,7 +58,7 @@ static void quiet(j_common_ptr j)
 }
 
 /* Reads the header and checks size and colour space. */
-static int begin(struct decoder *d, int64_t max_pixels)
+static int begin(struct jpeg_decoder *d, int64_t max_pixels)
 {
 	jpeg_read_header(&d->j, TRUE);
 	if ((int64_t)d->j.image_width * d->j.image_height > max_pixels)
@@ -76,7 +76,7 @@ static int begin(struct decoder *d, int64_t max_pixels)
 int dlb_jpeg_decode(const unsigned char *p, size_t n, int64_t max_pixels, struct dlb_scratch *s, struct dlb_image *x,
 		    size_t *at, struct dlb_error *err)
 {
-	struct decoder *d = dlb_xcalloc(1, sizeof *d);	/* on the heap: a local may change across longjmp */
+	struct jpeg_decoder *d = dlb_xcalloc(1, sizeof *d);	/* on the heap: a local may change across longjmp */
 	size_t row;
 
 	d->j.err = jpeg_std_error(&d->errors);

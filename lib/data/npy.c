@@ -7,20 +7,20 @@
 enum { MAX_HEADER = 1 << 16 };
 
 /* Parser position. Offsets in messages are relative to the file. */
-struct text { const unsigned char *start, *p, *end; const char *name; struct dlb_error *err; };
+struct npy_text { const unsigned char *start, *p, *end; const char *name; struct dlb_error *err; };
 
-static int fault(const struct text *t, const char *what)
+static int fault(const struct npy_text *t, const char *what)
 {
 	return dlb_fail(t->err, t->name, "byte %zu: %s", (size_t)(t->p - t->start), what);
 }
 
-static void blanks(struct text *t)
+static void blanks(struct npy_text *t)
 {
 	while (t->p < t->end && (*t->p == ' ' || *t->p == '\t' || *t->p == '\n' || *t->p == '\r'))
 		t->p++;
 }
 
-static bool sign(struct text *t, char c)
+static bool sign(struct npy_text *t, char c)
 {
 	blanks(t);
 	if (t->p == t->end || *t->p != c)
@@ -29,7 +29,7 @@ static bool sign(struct text *t, char c)
 	return true;
 }
 
-static bool word(struct text *t, const char *w)
+static bool word(struct npy_text *t, const char *w)
 {
 	size_t n = strlen(w);
 
@@ -41,7 +41,7 @@ static bool word(struct text *t, const char *w)
 }
 
 /* Reads a quoted string into out. */
-static int string(struct text *t, char *out, size_t cap)
+static int string(struct npy_text *t, char *out, size_t cap)
 {
 	unsigned char quote;
 	size_t n = 0;
@@ -61,7 +61,7 @@ static int string(struct text *t, char *out, size_t cap)
 	return 0;
 }
 
-static int descr(struct text *t, struct dlb_npy *x)
+static int descr(struct npy_text *t, struct dlb_npy *x)
 {
 	static const struct { const char *name; enum dlb_dtype dtype; } types[] = {
 		{ "f4", DLB_F32 }, { "f8", DLB_F64 }, { "f2", DLB_F16 }, { "i1", DLB_I8 }, { "i2", DLB_I16 }, { "i4", DLB_I32 },
@@ -97,7 +97,7 @@ static int descr(struct text *t, struct dlb_npy *x)
 	return dlb_hint(t->err, "f2, f4, f8, i1 to i8, u1 to u8 and b1 are; save it as numpy.save(FILE, x.astype('float32'))");
 }
 
-static int fortran_order(struct text *t)
+static int fortran_order(struct npy_text *t)
 {
 	if (word(t, "False"))
 		return 0;
@@ -107,7 +107,7 @@ static int fortran_order(struct text *t)
 	return dlb_hint(t->err, "save it as numpy.save(FILE, numpy.ascontiguousarray(x))");
 }
 
-static int shape(struct text *t, struct dlb_npy *x)
+static int shape(struct npy_text *t, struct dlb_npy *x)
 {
 	x->n_dims = 0;
 	if (!sign(t, '('))
@@ -135,7 +135,7 @@ static int shape(struct text *t, struct dlb_npy *x)
 	return 0;
 }
 
-static int dictionary(struct text *t, struct dlb_npy *x)
+static int dictionary(struct npy_text *t, struct dlb_npy *x)
 {
 	enum { DESCR = 1, ORDER = 2, SHAPE = 4 };
 	int seen = 0;
@@ -167,7 +167,7 @@ static int dictionary(struct text *t, struct dlb_npy *x)
 
 int dlb_npy_parse(const unsigned char *p, size_t n, uint64_t size, const char *name, struct dlb_npy *x, struct dlb_error *err)
 {
-	struct text t = { .start = p, .name = name, .err = err };
+	struct npy_text t = { .start = p, .name = name, .err = err };
 	size_t length, head;
 	int64_t count;
 	uint64_t bytes;

@@ -7,11 +7,11 @@
 #include "data/source.h"
 #include "util/mem.h"
 
-struct decoder { const unsigned char *p; size_t n, at; char text[128]; jmp_buf out; png_structp png; png_infop info; png_bytep *row; };
+struct png_decoder { const unsigned char *p; size_t n, at; char text[128]; jmp_buf out; png_structp png; png_infop info; png_bytep *row; };
 
 static void fail(png_structp png, png_const_charp text)
 {
-	struct decoder *d = png_get_error_ptr(png);
+	struct png_decoder *d = png_get_error_ptr(png);
 
 	snprintf(d->text, sizeof d->text, "%s", text);
 	longjmp(d->out, 1);
@@ -25,7 +25,7 @@ static void warn(png_structp png, png_const_charp text)
 
 static void get(png_structp png, png_bytep to, size_t n)
 {
-	struct decoder *d = png_get_io_ptr(png);
+	struct png_decoder *d = png_get_io_ptr(png);
 
 	if (n > d->n - d->at) {
 		d->at = d->n;
@@ -36,7 +36,7 @@ static void get(png_structp png, png_bytep to, size_t n)
 }
 
 /* Converts any PNG format to 8-bit grey or RGB. */
-static void convert(struct decoder *d)
+static void convert(struct png_decoder *d)
 {
 	png_byte type = png_get_color_type(d->png, d->info), depth = png_get_bit_depth(d->png, d->info);
 
@@ -52,7 +52,7 @@ static void convert(struct decoder *d)
 	png_read_update_info(d->png, d->info);
 }
 
-static void decode(struct decoder *d, int64_t max_pixels, struct dlb_scratch *s, struct dlb_image *x)
+static void decode(struct png_decoder *d, int64_t max_pixels, struct dlb_scratch *s, struct dlb_image *x)
 {
 	size_t row;
 
@@ -84,7 +84,7 @@ static void decode(struct decoder *d, int64_t max_pixels, struct dlb_scratch *s,
 int dlb_png_decode(const unsigned char *p, size_t n, int64_t max_pixels, struct dlb_scratch *s, struct dlb_image *x,
 		   size_t *at, struct dlb_error *err)
 {
-	struct decoder *d = dlb_xcalloc(1, sizeof *d);	/* on the heap: a local may change across longjmp */
+	struct png_decoder *d = dlb_xcalloc(1, sizeof *d);	/* on the heap: a local may change across longjmp */
 	int rc = -1;
 
 	d->p = p;

@@ -9,7 +9,7 @@
 enum { BITS = 32 - 8 - 2 };
 
 /* For each of `out` places: first source place, number of source places, and `width` weights. */
-struct taps { int64_t width; int32_t *from, *n; float *real; int32_t *fixed; };
+struct resample_taps { int64_t width; int32_t *from, *n; float *real; int32_t *fixed; };
 
 static size_t taps_bytes(int64_t in, int64_t out, int64_t *width)
 {
@@ -19,7 +19,7 @@ static size_t taps_bytes(int64_t in, int64_t out, int64_t *width)
 	return (size_t)out * (2 * sizeof(int32_t) + (size_t)*width * (sizeof(float) + sizeof(int32_t)));
 }
 
-static void taps_make(struct taps *t, int64_t in, int64_t out, void *memory)
+static void taps_make(struct resample_taps *t, int64_t in, int64_t out, void *memory)
 {
 	double scale = (double)in / (double)out, support = scale < 1.0 ? 1.0 : scale;
 
@@ -56,7 +56,7 @@ static unsigned char clip(int32_t v)
 	return (unsigned char)(v < 0 ? 0 : v > 255 ? 255 : v);
 }
 
-static void rows_bytes(const unsigned char *src, int64_t rows, int64_t in, int64_t out, const struct taps *t, unsigned char *dst)
+static void rows_bytes(const unsigned char *src, int64_t rows, int64_t in, int64_t out, const struct resample_taps *t, unsigned char *dst)
 {
 	for (int64_t y = 0; y < rows; y++)
 		for (int64_t x = 0; x < out; x++) {
@@ -70,7 +70,7 @@ static void rows_bytes(const unsigned char *src, int64_t rows, int64_t in, int64
 		}
 }
 
-static void columns_bytes(const unsigned char *src, int64_t width, int64_t out, const struct taps *t, unsigned char *dst,
+static void columns_bytes(const unsigned char *src, int64_t width, int64_t out, const struct resample_taps *t, unsigned char *dst,
 			  int32_t *sum)
 {
 	for (int64_t y = 0; y < out; y++) {
@@ -88,7 +88,7 @@ static void columns_bytes(const unsigned char *src, int64_t width, int64_t out, 
 	}
 }
 
-static void rows_floats(const float *src, int64_t rows, int64_t in, int64_t out, const struct taps *t, float *dst)
+static void rows_floats(const float *src, int64_t rows, int64_t in, int64_t out, const struct resample_taps *t, float *dst)
 {
 	for (int64_t y = 0; y < rows; y++)
 		for (int64_t x = 0; x < out; x++) {
@@ -101,7 +101,7 @@ static void rows_floats(const float *src, int64_t rows, int64_t in, int64_t out,
 		}
 }
 
-static void columns_floats(const float *src, int64_t width, int64_t out, const struct taps *t, float *dst)
+static void columns_floats(const float *src, int64_t width, int64_t out, const struct resample_taps *t, float *dst)
 {
 	for (int64_t y = 0; y < out; y++) {
 		memset(dst + y * width, 0, (size_t)width * sizeof *dst);
@@ -118,7 +118,7 @@ static void columns_floats(const float *src, int64_t width, int64_t out, const s
 void dlb_resample(const struct dlb_image *x, int64_t oh, int64_t ow, void *dst, struct dlb_scratch *s)
 {
 	size_t each = x->bytes ? 1 : sizeof(float), across, down, middle = (size_t)(x->h * ow) * each;
-	struct taps h, v;
+	struct resample_taps h, v;
 	char *memory;
 	int32_t *sum;
 

@@ -129,7 +129,7 @@ static int fly(struct run *r, struct async_loop *f, struct dlb_error *err)
 			f->end = i;
 		else if (f->end == INT64_MAX && begin_step(r, f, &wait_s, err))
 			return -1;
-		const struct dlb_window w = { .iteration = i, .first = f->first, .end = f->end < i + 1 ? f->end : i + 1, .step = f->step,
+		const struct dlb_iteration w = { .iteration = i, .first = f->first, .end = f->end < i + 1 ? f->end : i + 1, .step = f->step,
 					      .n = f->n };
 
 		if (i - f->depth < f->end && dlb_engine_run_iteration(f->e, &w, err))

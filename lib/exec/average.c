@@ -20,7 +20,7 @@ struct flat {
 	enum dlb_dtype dtype;
 	char *packed;
 };
-struct bucket {
+struct average_bucket {
 	struct flat flat;
 	struct dlb_collective *mean;
 	enum dlb_sum_class cls;
@@ -51,7 +51,7 @@ struct dlb_average {
 	struct dlb_ranks peers;
 	uint64_t seed;
 	int64_t step, steps;
-	struct bucket *bucket; int n_buckets;
+	struct average_bucket *bucket; int n_buckets;
 	struct served *served; int n_served;
 	double *share;				/* [replica] of the batch, adds up to 1 */
 	double bytes[DLB_N_SUM_CLASSES];	/* sent so far */
@@ -164,7 +164,7 @@ static int64_t most_masked(const struct dlb_average *a, const struct flat *f)
 }
 
 /* mine = mean of mine and of the k neighbours'. */
-static void mix(struct bucket *b, int k)
+static void mix(struct average_bucket *b, int k)
 {
 	if (b->flat.dtype == DLB_F64) {
 		double *x = (void *)b->part[0], *y = (void *)b->part[1], *z = (void *)b->part[2];
@@ -276,7 +276,7 @@ static int weight_of(const struct dlb_graph *g, int update)
 static int new_bucket(struct dlb_average *a, const struct dlb_program *p, const struct dlb_bucket *from, int index, struct dlb_error *err)
 {
 	const struct dlb_allreduce *how = from->how;
-	struct bucket *b = &a->bucket[index];
+	struct average_bucket *b = &a->bucket[index];
 	size_t size;
 
 	b->cls = from->cls;
@@ -387,12 +387,12 @@ void dlb_average_begin(struct dlb_average *a, int64_t step, const struct dlb_pro
 	}
 }
 
-static void sent(struct dlb_average *a, const struct bucket *b, double bytes)
+static void sent(struct dlb_average *a, const struct average_bucket *b, double bytes)
 {
 	a->bytes[b->cls] += bytes;
 }
 
-static void start_push(struct dlb_average *a, struct bucket *b, int index)
+static void start_push(struct dlb_average *a, struct average_bucket *b, int index)
 {
 	size_t bytes = (size_t)b->flat.count * dlb_dtype_bytes(b->flat.dtype);
 
@@ -406,7 +406,7 @@ static void start_push(struct dlb_average *a, struct bucket *b, int index)
 	sent(a, b, (double)bytes);
 }
 
-static void start_gossip(struct dlb_average *a, struct bucket *b, int index)
+static void start_gossip(struct dlb_average *a, struct average_bucket *b, int index)
 {
 	size_t bytes;
 
@@ -424,7 +424,7 @@ static void start_gossip(struct dlb_average *a, struct bucket *b, int index)
 
 void dlb_average_start(struct dlb_average *a, int index)
 {
-	struct bucket *b = &a->bucket[index];
+	struct average_bucket *b = &a->bucket[index];
 	bool meet = dlb_sharing_meets(&a->plan->sharing, a->step);
 
 	b->how = meet ? (a->server >= 0 ? PUSH : MEAN) : a->plan->sharing.gossip > 0.0 ? GOSSIP : IDLE;
@@ -445,7 +445,7 @@ void dlb_average_start(struct dlb_average *a, int index)
 	}
 }
 
-static void end(struct dlb_average *a, struct bucket *b)
+static void end(struct dlb_average *a, struct average_bucket *b)
 {
 	double s = dlb_clock_s() - b->start_s;
 
@@ -468,7 +468,7 @@ static void end(struct dlb_average *a, struct bucket *b)
 }
 
 /* Whether everything of bucket b has come and gone. */
-static bool come(struct dlb_average *a, struct bucket *b, int index)
+static bool come(struct dlb_average *a, struct average_bucket *b, int index)
 {
 	bool all = true;
 
@@ -497,7 +497,7 @@ void dlb_average_nudge(struct dlb_average *a)
 
 int dlb_average_wait(struct dlb_average *a, int index, double *waited_s, struct dlb_error *err)
 {
-	struct bucket *b = &a->bucket[index];
+	struct average_bucket *b = &a->bucket[index];
 	double start_s = dlb_clock_s(), s;
 	struct dlb_idle idle = { 0 };
 	enum dlb_sum_class cls = b->cls;

@@ -156,10 +156,10 @@ int dlb_checkpoint_check(const char *dir, int64_t step, int rank, int n_ranks, s
 /* ---- reading ---- */
 
 /* Parts opened so far. */
-struct part { char name[64]; struct dlb_safetensors st; };
-struct parts { struct part *part; int n, cap; };
+struct part_file { char name[64]; struct dlb_safetensors st; };
+struct part_files { struct part_file *part; int n, cap; };
 
-static struct dlb_safetensors *part_open(struct parts *ps, const char *dir, const char *name, struct dlb_error *err)
+static struct dlb_safetensors *part_open(struct part_files *ps, const char *dir, const char *name, struct dlb_error *err)
 {
 	char *path;
 	int rc;
@@ -221,7 +221,7 @@ static bool read_place(const json_t *e, struct dlb_slice *s, const char **name, 
 	return dlb_slice_fits(s, d);
 }
 
-struct loading { const struct manifest *m; struct parts *parts; const struct dlb_state *s; int slot; struct dlb_arena *a; };
+struct loading { const struct manifest *m; struct part_files *parts; const struct dlb_state *s; int slot; struct dlb_arena *a; };
 
 /* As a checkpoint names it: itself, or the optimizer's state of it. */
 static const char *kept_as(const struct loading *l, const char *name)
@@ -291,7 +291,7 @@ static int tensor_load(const struct loading *l, const struct dlb_tensor *x, void
 static int tensors_load(const struct manifest *m, struct dlb_state *s, struct dlb_error *err)
 {
 	struct dlb_arena a = { 0 };
-	struct parts ps = { 0 };
+	struct part_files ps = { 0 };
 	int rc = 0;
 
 	if (s->rule >= 0 && strcmp(m->optimizer, dlb_optimizers[s->rule].name)) {

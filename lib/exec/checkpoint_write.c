@@ -9,9 +9,9 @@
 #include "util/hash.h"
 #include "util/output.h"
 
-struct list { struct dlb_st_tensor *t; int n, cap; struct dlb_arena arena; void **own; int n_own, cap_own; };
+struct tensor_list { struct dlb_st_tensor *t; int n, cap; struct dlb_arena arena; void **own; int n_own, cap_own; };
 
-static void list_add(struct list *l, const struct dlb_state *s, const char *name, const struct dlb_tensor *x, const void *p)
+static void list_add(struct tensor_list *l, const struct dlb_state *s, const char *name, const struct dlb_tensor *x, const void *p)
 {
 	struct dlb_desc d = dlb_tensor_desc(x, 1);
 	void *host = dlb_xmalloc(dlb_desc_bytes(&d) + 1);
@@ -23,7 +23,7 @@ static void list_add(struct list *l, const struct dlb_state *s, const char *name
 	l->t[l->n++] = (struct dlb_st_tensor){ .name = name, .desc = d, .data = host };
 }
 
-static void list_release(struct list *l)
+static void list_release(struct tensor_list *l)
 {
 	for (int i = 0; i < l->n_own; i++)
 		free(l->own[i]);
@@ -39,7 +39,7 @@ const char *dlb_checkpoint_slot_name(struct dlb_arena *a, int rule, int k, const
 
 int dlb_checkpoint_write_part(const char *dir, int rank, const struct dlb_state *s, char sha256[65], struct dlb_error *err)
 {
-	struct list l = { 0 };
+	struct tensor_list l = { 0 };
 	char *path = dlb_xprintf("%s/part-%d.safetensors", dir, rank);
 	int rc = 0;
 

@@ -8,7 +8,7 @@ enum { FIRST_TAG = DLB_TAG_FEED };		/* + the node fed */
 
 struct fed_node {
 	int via;				/* the rank that rank 0 sends its shares to */
-	struct dlb_share *share;		/* [engine] */
+	struct dlb_dispatch_share *share;		/* [engine] */
 	char **place;				/* [slot] NULL: they do not pass here */
 	struct dlb_request *in, *out;		/* [slot] */
 };
@@ -29,7 +29,7 @@ int dlb_dispatch_levels_of(const struct dlb_cluster *c, int n_ranks)
 	return 1;
 }
 
-static size_t message_bytes(const struct dlb_share *x)
+static size_t message_bytes(const struct dlb_dispatch_share *x)
 {
 	return dlb_feed_header_bytes(x->program) + x->bytes;
 }
@@ -45,14 +45,14 @@ static int learn(struct dlb_dispatch *d, const struct dlb_program *program, stru
 		if (dlb_comm_gather(d->c, mine, sizeof mine, all, 0, err) || dlb_comm_bcast(d->c, all, 2 * (size_t)d->n_nodes * sizeof *all, 0, err))
 			return -1;
 		for (int k = 0; k < d->n_nodes; k++)
-			d->node[k].share[i] = (struct dlb_share){ .program = dlb_program_of(&program[i], k), .bytes = (size_t)all[2 * k] };
+			d->node[k].share[i] = (struct dlb_dispatch_share){ .program = dlb_program_of(&program[i], k), .bytes = (size_t)all[2 * k] };
 		if (d->rank && mine[1]) {
 			dlb_comm_isend(d->c, v->feed, (size_t)mine[1] * sizeof *v->feed, 0, FIRST_TAG + d->rank, &q);
 			if (dlb_comm_wait(d->c, &q, err))
 				return -1;
 		}
 		for (int k = 1; k < d->n_nodes && !d->rank; k++) {
-			struct dlb_share *x = &d->node[k].share[i];
+			struct dlb_dispatch_share *x = &d->node[k].share[i];
 			struct dlb_feed_item *item = dlb_arena_array(&d->arena, (size_t)all[2 * k + 1] + 1, sizeof *item);
 
 			x->item = item;
@@ -118,7 +118,7 @@ int dlb_dispatch_nodes(const struct dlb_dispatch *d) { return d->n_nodes; }
 char *dlb_dispatch_place(const struct dlb_dispatch *d, int node, int slot) { return d->node[node].place[slot]; }
 char *dlb_dispatch_own(const struct dlb_dispatch *d, int slot) { return d->node[d->rank].place[slot]; }
 
-const struct dlb_share *dlb_dispatch_share(const struct dlb_dispatch *d, int node, int which)
+const struct dlb_dispatch_share *dlb_dispatch_share(const struct dlb_dispatch *d, int node, int which)
 {
 	return &d->node[node].share[which];
 }

@@ -16,7 +16,7 @@
 
 /* What a node is fed in a step. As it travels (plan/feed.c): weight, seeds, then from the next multiple of 64 on the items at
  * their offsets. */
-struct dlb_share { const struct dlb_program *program; const struct dlb_feed_item *item; int n_items; size_t bytes; };
+struct dlb_dispatch_share { const struct dlb_program *program; const struct dlb_feed_item *item; int n_items; size_t bytes; };
 
 struct dlb_dispatch;
 /* Collective. Engine i is of program[i] (of the whole plan). Borrows all but err. */
@@ -27,7 +27,7 @@ void dlb_dispatch_free(struct dlb_dispatch *d);
 int dlb_dispatch_levels_of(const struct dlb_cluster *cluster, int n_ranks);
 int dlb_dispatch_levels(const struct dlb_dispatch *d);
 int dlb_dispatch_nodes(const struct dlb_dispatch *d);
-const struct dlb_share *dlb_dispatch_share(const struct dlb_dispatch *d, int node, int which);
+const struct dlb_dispatch_share *dlb_dispatch_share(const struct dlb_dispatch *d, int node, int which);
 char *dlb_dispatch_place(const struct dlb_dispatch *d, int node, int slot);	/* NULL: passes by here not */
 char *dlb_dispatch_own(const struct dlb_dispatch *d, int slot);
 /* The next share is for engine `which`; its slot is free by then. */

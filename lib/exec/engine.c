@@ -153,7 +153,7 @@ static double copied_s(const struct dlb_engine *e)
 
 int dlb_engine_run(struct dlb_engine *e, const struct dlb_step *s, struct dlb_error *err)
 {
-	const struct dlb_window w = { .iteration = s->step, .first = s->step, .end = s->step + 1, .step = s, .n = 1 };
+	const struct dlb_iteration w = { .iteration = s->step, .first = s->step, .end = s->step + 1, .step = s, .n = 1 };
 
 	return dlb_engine_run_iteration(e, &w, err);
 }
@@ -182,7 +182,7 @@ static int end_exchange(struct dlb_engine *e, struct dlb_error *err)
 
 static _Alignas(64) char nothing[64];	/* scratch of kernels that need none: no NULL to count from */
 
-int dlb_engine_run_iteration(struct dlb_engine *e, const struct dlb_window *w, struct dlb_error *err)
+int dlb_engine_run_iteration(struct dlb_engine *e, const struct dlb_iteration *w, struct dlb_error *err)
 {
 	struct dlb_runtime *g = e->runtime;
 	struct turn turn = { .e = e, .w = w, .trust = 1.0, .origin_s = dlb_clock_s(), .run = { .shrunk = &e->view.shrunk } };

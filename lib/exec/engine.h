@@ -109,7 +109,7 @@ struct dlb_step_times {
 };
 /* An iteration of the loop, of a run of steps from `first` up to before `end` with an empty pipeline before and after. Step s is
  * step[s % n]; n covers those that the iteration has to do with. */
-struct dlb_window { int64_t iteration, first, end; const struct dlb_step *step; int64_t n; };
+struct dlb_iteration { int64_t iteration, first, end; const struct dlb_step *step; int64_t n; };
 
 struct dlb_engine;				/* engine.c */
 struct dlb_engine_program {			/* what others may know of it */
@@ -137,7 +137,7 @@ const struct dlb_kernel *dlb_engine_kernel(const struct dlb_engine *e, int i);
 int dlb_engine_run(struct dlb_engine *e, const struct dlb_step *s, struct dlb_error *err);
 const struct dlb_exchange *dlb_engine_exchange(const struct dlb_engine *e);	/* NULL: there is nothing to exchange */
 /* One iteration of an asynchronous program (of any other: its one step). */
-int dlb_engine_run_iteration(struct dlb_engine *e, const struct dlb_window *w, struct dlb_error *err);
+int dlb_engine_run_iteration(struct dlb_engine *e, const struct dlb_iteration *w, struct dlb_error *err);
 /* The loss of a step whose last iteration has been run, as dlb_engine_loss has it. */
 double dlb_engine_loss_of(const struct dlb_engine *e, const struct dlb_step *s);
 /* Sum over m of seed_m * loss_m in double, of the losses made here; 0 when they are made elsewhere. */

@@ -23,7 +23,7 @@ enum { FIRST_TAG = DLB_TAG_SUM, TAGS = DLB_COMPRESSOR_TAGS };
 
 _Static_assert((int)DLB_N_TRAFFIC == (int)DLB_SUM_STATISTICS && (int)DLB_TRAFFIC_SMALL == (int)DLB_SUM_SMALL, "classes in one order");
 
-struct bucket {
+struct exchange_bucket {
 	struct dlb_collective *sum;
 	struct dlb_compressor *less;		/* in place of sum */
 	struct dlb_sum_tensor *tensor;		/* [n_tensors] of it */
@@ -46,7 +46,7 @@ struct dlb_exchange {
 	struct dlb_average *average;		/* in place of sums, borrowed; NULL: none */
 	struct dlb_comm *comm;
 	const struct dlb_program *program;
-	struct bucket *bucket;
+	struct exchange_bucket *bucket;
 	int n_buckets, n_active;
 	struct dlb_compress_choice choice[DLB_N_COMPRESSED];	/* by class of sum */
 	struct dlb_compress_state *compress;
@@ -59,7 +59,7 @@ struct dlb_exchange {
 };
 
 /* Copies between the gradients and the packed array. */
-static void pack(const struct bucket *b, bool out)
+static void pack(const struct exchange_bucket *b, bool out)
 {
 	char *at = b->packed;
 	const size_t size = b->element_bytes;
@@ -76,7 +76,7 @@ static void pack(const struct bucket *b, bool out)
 	}
 }
 
-static bool moves(const struct bucket *b)
+static bool moves(const struct exchange_bucket *b)
 {
 	for (int i = 0; i < b->n_tensors; i++)
 		if (b->places[i] > 1)
@@ -84,7 +84,7 @@ static bool moves(const struct bucket *b)
 	return false;
 }
 
-static int new_compressor(struct dlb_exchange *x, struct bucket *b, struct dlb_comm *c, const struct dlb_program *p,
+static int new_compressor(struct dlb_exchange *x, struct exchange_bucket *b, struct dlb_comm *c, const struct dlb_program *p,
 			  const struct dlb_bucket *from, const struct dlb_collective_desc *sum, struct dlb_error *err)
 {
 	struct dlb_compressor_desc d = { .choice = x->choice[b->cls], .how = sum->how, .ranks = sum->ranks, .n_tensors = b->n_tensors, .tag = sum->tag,
@@ -132,7 +132,7 @@ static struct dlb_desc find_summand(struct dlb_exchange *x, const struct dlb_pro
 }
 
 /* Where ranks of this host see it. */
-static void make_packed(struct dlb_exchange *x, struct bucket *b, size_t bytes)
+static void make_packed(struct dlb_exchange *x, struct exchange_bucket *b, size_t bytes)
 {
 	b->packed = dlb_comm_alloc(x->comm, bytes);
 	if (!b->packed)
@@ -141,7 +141,7 @@ static void make_packed(struct dlb_exchange *x, struct bucket *b, size_t bytes)
 
 static int new_bucket(struct dlb_exchange *x, struct dlb_comm *c, const struct dlb_program *p, int node, int index, const struct dlb_ranks *ranks, void *const *summand, struct dlb_error *err)
 {
-	struct bucket *b = &x->bucket[index];
+	struct exchange_bucket *b = &x->bucket[index];
 	const struct dlb_bucket *from = &p->node[node].bucket[index];
 	const struct dlb_allreduce *how = from->how;
 	struct dlb_collective_desc d = { .how = how, .ranks = *ranks, .n = from->n, .tag = FIRST_TAG + index * TAGS };
@@ -253,7 +253,7 @@ int dlb_exchange_new(struct dlb_exchange **out, struct dlb_comm *c, const struct
 int dlb_exchange_put(const struct dlb_exchange *x, struct dlb_memories *m, struct dlb_error *err)
 {
 	for (int i = 0; x && i < x->n_buckets; i++) {
-		const struct bucket *b = &x->bucket[i];
+		const struct exchange_bucket *b = &x->bucket[i];
 		int64_t n = 0;
 
 		for (int k = 0; k < b->n_tensors; k++)
@@ -302,7 +302,7 @@ void dlb_exchange_begin(struct dlb_exchange *x, int64_t step)
 
 void dlb_exchange_start(struct dlb_exchange *x, int b, int64_t step)
 {
-	struct bucket *k = &x->bucket[b];
+	struct exchange_bucket *k = &x->bucket[b];
 
 	if (x->average) {
 		dlb_average_start(x->average, b);
@@ -327,7 +327,7 @@ void dlb_exchange_start(struct dlb_exchange *x, int b, int64_t step)
 }
 
 /* How the factors of bucket k came: as factors, or what went otherwise than it should. */
-static void take_factors(struct dlb_exchange *x, struct bucket *k)
+static void take_factors(struct dlb_exchange *x, struct exchange_bucket *k)
 {
 	const struct dlb_verdict *v = k->less ? dlb_compressor_verdict(k->less) : NULL;
 
@@ -343,7 +343,7 @@ static void take_factors(struct dlb_exchange *x, struct bucket *k)
 	x->times.hops_failed += v->n_hops_failed;
 }
 
-static void end(struct dlb_exchange *x, struct bucket *k)
+static void end(struct dlb_exchange *x, struct exchange_bucket *k)
 {
 	struct dlb_exchange_times *to = k->update ? &x->factors : &x->times;
 
@@ -377,7 +377,7 @@ static void end(struct dlb_exchange *x, struct bucket *k)
 	}
 }
 
-static bool moved_all(struct bucket *k)
+static bool moved_all(struct exchange_bucket *k)
 {
 	return k->less ? dlb_compressor_test(k->less) : dlb_collective_test(k->sum);
 }
@@ -392,7 +392,7 @@ void dlb_exchange_nudge(struct dlb_exchange *x)
 }
 
 /* The seconds that bucket k was waited for are of its class, or of what travels in it by its share of the time. */
-static void count_wait(struct dlb_exchange *x, const struct bucket *k, double s)
+static void count_wait(struct dlb_exchange *x, const struct exchange_bucket *k, double s)
 {
 	struct dlb_exchange_times *to = k->update ? &x->factors : &x->times;
 	const struct dlb_traffic *t = k->less ? dlb_compressor_traffic(k->less) : NULL;
@@ -410,7 +410,7 @@ static void count_wait(struct dlb_exchange *x, const struct bucket *k, double s)
 
 int dlb_exchange_wait(struct dlb_exchange *x, int b, double *waited_s, struct dlb_error *err)
 {
-	struct bucket *k = &x->bucket[b];
+	struct exchange_bucket *k = &x->bucket[b];
 	double start_s = dlb_clock_s(), waited = 0, s;
 
 	if (x->average)

@@ -13,13 +13,13 @@
 #include "exec/dispatch.h"
 #include "util/mem.h"
 
-struct slot { struct dlb_fed fed; int which, rc; int64_t epoch, first; struct dlb_error err; };
+struct feed_slot { struct dlb_fed fed; int which, rc; int64_t epoch, first; struct dlb_error err; };
 
 struct dlb_feed {
 	struct dlb_data *data;
 	struct dlb_engine *const *engine;
 	struct dlb_dispatch *dispatch;		/* NULL: each node reads its own */
-	struct slot *slot; int n_slots;
+	struct feed_slot *slot; int n_slots;
 	char **own;				/* [slot] this node's share */
 	int64_t asked, filled, taken;		/* counts; slot = count % n_slots */
 	bool stop, started;
@@ -30,7 +30,7 @@ struct dlb_feed {
 
 /* seed[m]: the share of micro-batch m in a loss that counts the labels of tensor `label` (-1: samples). Returns this
  * replica's share, where its gradient is its own, else 1. */
-static double shares(struct dlb_feed *f, const struct slot *s, const struct dlb_program *p, int label, double *seed)
+static double shares(struct dlb_feed *f, const struct feed_slot *s, const struct dlb_program *p, int label, double *seed)
 {
 	double total = dlb_data_counted(f->data, label, s->epoch, s->first, p->step_batch), weight = 1.0;
 
@@ -50,7 +50,7 @@ static double shares(struct dlb_feed *f, const struct slot *s, const struct dlb_
 }
 
 /* Several losses share one seed, so labels of each must count in proportion to the samples of the micro-batches. */
-static void check_shares(struct dlb_feed *f, struct slot *s, const struct dlb_program *p, const struct dlb_fed *fed)
+static void check_shares(struct dlb_feed *f, struct feed_slot *s, const struct dlb_program *p, const struct dlb_fed *fed)
 {
 	double *seed = dlb_xcalloc((size_t)p->micro_batches + 1, sizeof *seed);
 	int label;
@@ -69,7 +69,7 @@ static void check_shares(struct dlb_feed *f, struct slot *s, const struct dlb_pr
 	free(seed);
 }
 
-static void set_seeds(struct dlb_feed *f, struct slot *s, const struct dlb_program *p, struct dlb_fed *fed)
+static void set_seeds(struct dlb_feed *f, struct feed_slot *s, const struct dlb_program *p, struct dlb_fed *fed)
 {
 	const bool several = dlb_data_losses(f->data) > 1;
 
@@ -84,7 +84,7 @@ static struct dlb_fed fed_at(char *share, const struct dlb_program *p)
 				 .weight = *(const double *)(const void *)share };
 }
 
-static void fill_share(struct dlb_feed *f, struct slot *s, const struct dlb_share *x, char *share)
+static void fill_share(struct dlb_feed *f, struct feed_slot *s, const struct dlb_dispatch_share *x, char *share)
 {
 	struct dlb_fed fed = fed_at(share, x->program);
 	struct dlb_error err;
@@ -101,18 +101,18 @@ static void fill_share(struct dlb_feed *f, struct slot *s, const struct dlb_shar
 	*(double *)(void *)share = fed.weight;
 }
 
-static struct dlb_share own_share(const struct dlb_feed *f, int which)
+static struct dlb_dispatch_share own_share(const struct dlb_feed *f, int which)
 {
 	const struct dlb_engine_program *v = dlb_engine_view(f->engine[which]);
 
-	return (struct dlb_share){ .program = v->program, .item = v->feed, .n_items = v->n_feed, .bytes = v->feed_bytes };
+	return (struct dlb_dispatch_share){ .program = v->program, .item = v->feed, .n_items = v->n_feed, .bytes = v->feed_bytes };
 }
 
 static void fill(struct dlb_feed *f, int64_t n)
 {
 	const int at = (int)(n % f->n_slots);
-	struct slot *s = &f->slot[at];
-	const struct dlb_share own = own_share(f, s->which);
+	struct feed_slot *s = &f->slot[at];
+	const struct dlb_dispatch_share own = own_share(f, s->which);
 
 	s->rc = 0;
 	fill_share(f, s, &own, f->own[at]);
@@ -154,7 +154,7 @@ int dlb_feed_new(struct dlb_feed **out, struct dlb_data *data, struct dlb_engine
 	f->slot = dlb_xcalloc((size_t)slots, sizeof *f->slot);
 	f->own = dlb_xcalloc((size_t)slots, sizeof *f->own);
 	for (int i = 0; i < n; i++) {
-		const struct dlb_share own = own_share(f, i);
+		const struct dlb_dispatch_share own = own_share(f, i);
 		const size_t b = dlb_feed_header_bytes(own.program) + own.bytes;
 
 		bytes = b > bytes ? b : bytes;
@@ -202,7 +202,7 @@ int dlb_feed_ahead(const struct dlb_feed *f)
 
 int dlb_feed_ask(struct dlb_feed *f, int which, int64_t epoch, int64_t first, struct dlb_error *err)
 {
-	struct slot *s = &f->slot[f->asked % f->n_slots];
+	struct feed_slot *s = &f->slot[f->asked % f->n_slots];
 
 	if (f->dispatch && dlb_dispatch_ask(f->dispatch, which, err))	/* until what was there is on its way */
 		return -1;
@@ -231,7 +231,7 @@ static int64_t prepared(struct dlb_feed *f, int64_t n)
 int dlb_feed_take(struct dlb_feed *f, const struct dlb_fed **fed, int *wrong, struct dlb_error *why, struct dlb_error *err)
 {
 	const int at = (int)(f->taken % f->n_slots);
-	struct slot *s = &f->slot[at];
+	struct feed_slot *s = &f->slot[at];
 	int64_t filled = 0;
 
 	if (!f->dispatch && !f->started) {

@@ -31,7 +31,7 @@ struct dlb_kfac {
 };
 
 /* What a kernel works on. */
-struct work { struct dlb_kfac *k; struct layer *layer; int factor, use; struct dlb_kfac_vectors x; double scale; bool first, last; };
+struct factor_work { struct dlb_kfac *k; struct layer *layer; int factor, use; struct dlb_kfac_vectors x; double scale; bool first, last; };
 
 static void *matrix(const struct factor *f, void *all, int group)
 {
@@ -185,7 +185,7 @@ static void average(struct dlb_kfac *k, struct factor *f, double scale, bool goe
 
 static void sum(const void *ctx, const struct dlb_run *r)
 {
-	const struct work *w = ctx;
+	const struct factor_work *w = ctx;
 	struct dlb_kfac *k = w->k;
 	struct factor *f = &w->layer->f[w->factor];
 
@@ -203,7 +203,7 @@ int dlb_kfac_prepare_sum(struct dlb_kfac *k, const struct dlb_program *p, int up
 	const int factor = moment % DLB_KFAC_FACTORS;
 	const int64_t all = factor == DLB_KFAC_A ? dlb_kfac_rows(k->graph, &l->l, p->step_batch) : dlb_kfac_terms(k->graph, p->step_batch);
 	/* A replica that has no samples computes one that counts nothing. */
-	const struct work w = { .k = k, .layer = l, .factor = factor, .use = moment / DLB_KFAC_FACTORS,
+	const struct factor_work w = { .k = k, .layer = l, .factor = factor, .use = moment / DLB_KFAC_FACTORS,
 				.x = dlb_kfac_vectors(k->graph, &l->l, moment, p->size[m]), .first = m == 0, .last = m == p->micro_batches - 1,
 				.scale = p->weightless ? 0 : factor == DLB_KFAC_A ? 1 / (double)all : (double)all };
 
@@ -223,7 +223,7 @@ static void invert(struct dlb_kfac *k, struct factor *f, int group, void *scratc
 
 static void apply(const void *ctx, const struct dlb_run *r)
 {
-	const struct work *w = ctx;
+	const struct factor_work *w = ctx;
 	struct dlb_kfac *k = w->k;
 	struct factor *a = &w->layer->f[DLB_KFAC_A], *g = &w->layer->f[DLB_KFAC_G];
 	const size_t size = dlb_dtype_bytes(k->dtype), rows = (size_t)g->n;
@@ -243,7 +243,7 @@ static void apply(const void *ctx, const struct dlb_run *r)
 int dlb_kfac_prepare_apply(struct dlb_kfac *k, int update, struct dlb_kernel **out, struct dlb_error *err)
 {
 	struct layer *l = layer_of(k, update);
-	const struct work w = { .k = k, .layer = l };
+	const struct factor_work w = { .k = k, .layer = l };
 	size_t a = (size_t)l->f[DLB_KFAC_A].n, g = (size_t)l->f[DLB_KFAC_G].n, most = a > g ? a : g;
 	size_t inverting = most * most * sizeof(double), applying = 2 * a * g * dlb_dtype_bytes(k->dtype);
 

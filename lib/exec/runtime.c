@@ -10,7 +10,7 @@
 #include "exec/engine.h"
 #include "util/mem.h"
 
-struct range { size_t begin, end; };
+struct byte_range { size_t begin, end; };
 
 static bool is_host_memory(const struct dlb_backend *be)
 {
@@ -34,7 +34,7 @@ void dlb_visible_free(struct dlb_comm *c, struct dlb_backend *be, void *p)
 
 static int by_begin(const void *a, const void *b)
 {
-	const struct range *x = a, *y = b;
+	const struct byte_range *x = a, *y = b;
 
 	return (x->begin > y->begin) - (x->begin < y->begin);
 }
@@ -64,7 +64,7 @@ int dlb_runtime_first_cell(const struct dlb_runtime *g, const struct dlb_program
 	return -1;
 }
 
-struct ranges { struct range *range; int n, cap; };
+struct ranges { struct byte_range *range; int n, cap; };
 
 static void add_place(struct ranges *r, const struct dlb_node_program *np, int place)
 {
@@ -72,7 +72,7 @@ static void add_place(struct ranges *r, const struct dlb_node_program *np, int p
 
 	assert(place >= 0);
 	DLB_GROW(r->range, r->n, r->cap);
-	r->range[r->n++] = (struct range){ p->offset, p->offset + (size_t)p->copies * dlb_place_bytes(p->bytes) };
+	r->range[r->n++] = (struct byte_range){ p->offset, p->offset + (size_t)p->copies * dlb_place_bytes(p->bytes) };
 }
 
 /* Memory that messages from ranks of this host are written to, and memory that they read in place. */
@@ -131,16 +131,16 @@ static void keep_private(struct dlb_runtime *g, const struct ranges *r, size_t b
 		dlb_comm_private(g->comm, g->arena + at, bytes - at);
 }
 
-struct whereabouts { size_t arena, cells; };
+struct arena_offsets { size_t arena, cells; };
 
 /* Tells the ranks of this host where arena and cells are, and learns theirs. */
 static int introduce(struct dlb_runtime *g, struct dlb_cell *cells, struct dlb_error *err)
 {
-	struct whereabouts mine = { SIZE_MAX, SIZE_MAX }, *all;
+	struct arena_offsets mine = { SIZE_MAX, SIZE_MAX }, *all;
 	int n = dlb_comm_local_size(g->comm);
 
 	if (g->arena_is_shared && cells)
-		mine = (struct whereabouts){ dlb_comm_offset(g->comm, g->arena), dlb_comm_offset(g->comm, cells) };
+		mine = (struct arena_offsets){ dlb_comm_offset(g->comm, g->arena), dlb_comm_offset(g->comm, cells) };
 	all = dlb_xcalloc((size_t)n, sizeof *all);
 	if (dlb_comm_gather_local(g->comm, &mine, sizeof mine, all, err)) {
 		free(all);

@@ -101,7 +101,7 @@ void *dlb_step_op_resolve(struct dlb_engine *e, int t, int m, struct dlb_error *
 /* One pass over the operations. */
 struct turn {
 	struct dlb_engine *e;
-	const struct dlb_window *w;
+	const struct dlb_iteration *w;
 	double origin_s;		/* clock time at which it began */
 	struct dlb_run run;		/* what kernels are told; grad_scale: 0, or what clipping multiplies gradients by */
 	double trust;			/* what updates multiply by what was preconditioned */

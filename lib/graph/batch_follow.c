@@ -24,12 +24,12 @@ struct dlb_batch_made { struct target target; int made; };
 /* -- constants -- */
 
 /* A constant viewed as (front, batch, behind) in row-major order. */
-struct rows { const struct dlb_tensor *x; int64_t front, batch, behind; size_t size; };
+struct batch_rows { const struct dlb_tensor *x; int64_t front, batch, behind; size_t size; };
 
-static struct rows rows_of(const struct fold *f, const struct target *want)
+static struct batch_rows rows_of(const struct fold *f, const struct target *want)
 {
 	const struct dlb_tensor *x = &f->g->tensor[want->t];
-	struct rows r = { x, want->outer, f->wired, x->dim[want->k].add / (want->outer * f->wired), dlb_dtype_bytes(x->dtype) };
+	struct batch_rows r = { x, want->outer, f->wired, x->dim[want->k].add / (want->outer * f->wired), dlb_dtype_bytes(x->dtype) };
 
 	for (int k = 0; k < x->n_dims; k++)
 		if (k != want->k)
@@ -37,12 +37,12 @@ static struct rows rows_of(const struct fold *f, const struct target *want)
 	return r;
 }
 
-static const char *row(const struct rows *r, int64_t front, int64_t b)
+static const char *row(const struct batch_rows *r, int64_t front, int64_t b)
 {
 	return (const char *)r->x->data + (size_t)((front * r->batch + b) * r->behind) * r->size;
 }
 
-static bool equal_rows(const struct rows *r)
+static bool equal_rows(const struct batch_rows *r)
 {
 	for (int64_t i = 0; i < r->front; i++)
 		for (int64_t b = 1; b < r->batch; b++)
@@ -51,7 +51,7 @@ static bool equal_rows(const struct rows *r)
 	return true;
 }
 
-static bool uniform(const struct rows *r)
+static bool uniform(const struct batch_rows *r)
 {
 	const int64_t n = r->front * r->batch * r->behind;
 
@@ -61,13 +61,13 @@ static bool uniform(const struct rows *r)
 	return n > 0;
 }
 
-static int64_t element(const struct rows *r, int64_t front, int64_t b, int64_t i)
+static int64_t element(const struct batch_rows *r, int64_t front, int64_t b, int64_t i)
 {
 	return dlb_value_int(row(r, front, b), r->x->dtype, i);
 }
 
-/* The difference between rows b - 1 and b; false if it overflows. */
-static bool step_to(const struct rows *r, int64_t front, int64_t b, int64_t i, int64_t *step)
+/* The difference between batch_rows b - 1 and b; false if it overflows. */
+static bool step_to(const struct batch_rows *r, int64_t front, int64_t b, int64_t i, int64_t *step)
 {
 	const int64_t to = element(r, front, b, i), from = element(r, front, b - 1, i);
 
@@ -79,7 +79,7 @@ static bool step_to(const struct rows *r, int64_t front, int64_t b, int64_t i, i
 
 /* Do the integers increase by the same step from each row to the next? *step:
  * front * behind steps, in f->a. */
-static bool steady_rows(struct fold *f, const struct rows *r, const struct target *want, int64_t **step)
+static bool steady_rows(struct fold *f, const struct batch_rows *r, const struct target *want, int64_t **step)
 {
 	if ((r->batch < 2 && !want->step) || !dlb_dtype_is_int(r->x->dtype) || r->x->dtype == DLB_BOOL)
 		return false;
@@ -100,8 +100,8 @@ static bool steady_rows(struct fold *f, const struct rows *r, const struct targe
 	return true;
 }
 
-/* A copy of the first rows: (front, 1, behind). */
-static void *first_rows(struct fold *f, const struct rows *r)
+/* A copy of the first batch_rows: (front, 1, behind). */
+static void *first_rows(struct fold *f, const struct batch_rows *r)
 {
 	const size_t bytes = (size_t)r->behind * r->size;
 	char *copy = dlb_arena_alloc(&f->a, (size_t)r->front * bytes + 1);
@@ -168,7 +168,7 @@ static int new_fill(struct fold *f, const struct target *want, double value)
 }
 
 /* (front, n, behind) in the requested shape: by Expand or, with steps, by base + step * (0 .. n-1). */
-static int along_batch(struct fold *f, int op, const struct target *want, const struct rows *r, const int64_t *step,
+static int along_batch(struct fold *f, int op, const struct target *want, const struct batch_rows *r, const int64_t *step,
 		       struct dlb_error *err)
 {
 	const struct dlb_desc d = { .dtype = r->x->dtype, .n_dims = 3, .dim = { r->front, 1, r->behind } };
@@ -210,7 +210,7 @@ static int constant_that_follows(struct fold *f, int op, const struct target *wa
 		return new_fill(f, want, x->fill);
 	if (!x->data)
 		return -1;
-	const struct rows r = rows_of(f, want);
+	const struct batch_rows r = rows_of(f, want);
 	if (want->step)
 		return steady_rows(f, &r, want, &step) ? along_batch(f, op, want, &r, step, &ignored) : -1;
 	if (uniform(&r) && !f->trained[want->t])
@@ -402,11 +402,11 @@ static bool may_hold(const struct fold *f, const struct dlb_op *o, int i, int d,
 	return any && x->dim[d].add == f->wired;
 }
 
-struct search { int op, left; bool any; };
+struct operand_search { int op, left; bool any; };
 
 /* Tries operands i and later, each unchanged or rebuilt in one of its dimensions; stops
  * where the shapes agree. */
-static bool search(struct fold *f, struct search *s, int i)
+static bool operand_search(struct fold *f, struct operand_search *s, int i)
 {
 	struct dlb_error ignored = { .what = "" };
 	int64_t outer;
@@ -493,7 +493,7 @@ static void blame(const struct fold *f, int op, struct dlb_error *err)
 int dlb_batch_unwire(struct fold *f, int op, struct dlb_error *err)
 {
 	for (int any = 0; any < 2; any++) {
-		struct search s = { .op = op, .left = MAX_TRIALS, .any = any };
+		struct operand_search s = { .op = op, .left = MAX_TRIALS, .any = any };
 		if (search(f, &s, 0)) {
 			*err = (struct dlb_error){ .what = "" };
 			return 0;
@@ -516,7 +516,7 @@ static bool own_rows(struct fold *f, struct target *want, int64_t n)
 	if (x->kind != DLB_T_CONSTANT || x->data_mul || !x->data || x->dim[want->k].mul || x->dim[want->k].add % f->wired || want->each < 1 ||
 	    n < 1)
 		return false;
-	const struct rows r = rows_of(f, want);
+	const struct batch_rows r = rows_of(f, want);
 	int64_t *step;
 
 	want->step = r.batch == 1 ? n : 0;

@@ -25,10 +25,10 @@ static bool fixed(const struct dlb_tensor *t, int n_dims)
 	return t->n_dims == n_dims;
 }
 
-struct linear { int x, w, bias, matmul; bool transposed; };
+struct linear_match { int x, w, bias, matmul; bool transposed; };
 
 /* Matches a product of a tensor by a matrix. */
-static bool by_matrix(const struct dlb_graph *g, struct linear *l)
+static bool by_matrix(const struct dlb_graph *g, struct linear_match *l)
 {
 	const struct dlb_op *o = &g->op[l->matmul];
 	const int t = g->tensor[o->in[1]].producer;
@@ -42,7 +42,7 @@ static bool by_matrix(const struct dlb_graph *g, struct linear *l)
 }
 
 /* Operand k of the root, an Add, is such a product; the other operand is a vector of its width. */
-static bool match_add(struct dlb_match *m, int k, struct linear *l)
+static bool match_add(struct dlb_match *m, int k, struct linear_match *l)
 {
 	const struct dlb_graph *g = m->g;
 
@@ -54,7 +54,7 @@ static bool match_add(struct dlb_match *m, int k, struct linear *l)
 
 /* Without a bias: worth fusing if it removes a Transpose, or if Gemm can keep the weight packed for
  * the rows of all samples. */
-static bool match_product(struct dlb_match *m, struct linear *l)
+static bool match_product(struct dlb_match *m, struct linear_match *l)
 {
 	l->bias = -1;
 	l->matmul = m->root;
@@ -63,7 +63,7 @@ static bool match_product(struct dlb_match *m, struct linear *l)
 }
 
 /* Beyond two dimensions: Reshape and Gemm are added at the end, and the root becomes the Reshape back. */
-static int fuse(struct dlb_match *m, const struct linear *l, int64_t *count, struct dlb_error *err)
+static int fuse(struct dlb_match *m, const struct linear_match *l, int64_t *count, struct dlb_error *err)
 {
 	struct dlb_graph *g = m->g;
 	const char *name = g->op[l->matmul].name;
@@ -96,7 +96,7 @@ int dlb_rewrite_linear(struct dlb_graph *g, int64_t *count, struct dlb_error *er
 		bool done = false;
 		for (int k = 0; k < 3 && !done; k++) {
 			struct dlb_match m = { .g = g, .root = i };
-			struct linear l;
+			struct linear_match l;
 			done = k < 2 ? dlb_is_op(g, i, "Add") && g->op[i].n_in == 2 && match_add(&m, k, &l)
 				: dlb_is_op(g, i, "MatMul") && match_product(&m, &l);
 			added[i].first = g->n_ops;

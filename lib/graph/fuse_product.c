@@ -5,8 +5,8 @@
 #include "graph/pattern.h"
 #include "graph/rewrites.h"
 
-struct side { int t; int64_t perm[DLB_MAX_DIMS]; };		/* tensor t, read transposed */
-struct product { struct side in[2]; int64_t out[DLB_MAX_DIMS]; double alpha; int n, taken; };
+struct product_side { int t; int64_t perm[DLB_MAX_DIMS]; };		/* tensor t, read transposed */
+struct product_match { struct product_side in[2]; int64_t out[DLB_MAX_DIMS]; double alpha; int n, taken; };
 
 /* The tensor that op i multiplies by a scalar, without changing its shape; -1: op i does not. */
 static int scaled(const struct dlb_graph *g, int i, double *alpha)
@@ -35,8 +35,8 @@ static bool fastest_inside(const int64_t *perm, int n)
 	return perm[n - 1] == n - 1 || perm[n - 2] == n - 1;
 }
 
-/* Follows an operand of the product backwards, collecting Transposes and scalar factors. */
-static void take_operand(struct dlb_match *m, struct product *p, struct side *s)
+/* Follows an operand of the product_match backwards, collecting Transposes and scalar factors. */
+static void take_operand(struct dlb_match *m, struct product_match *p, struct product_side *s)
 {
 	const struct dlb_graph *g = m->g;
 
@@ -62,8 +62,8 @@ static void take_operand(struct dlb_match *m, struct product *p, struct side *s)
 	}
 }
 
-/* Follows the product's result forwards; the last op taken is the root. */
-static void take_result(struct dlb_match *m, struct product *p)
+/* Follows the product_match's result forwards; the last op taken is the root. */
+static void take_result(struct dlb_match *m, struct product_match *p)
 {
 	const struct dlb_graph *g = m->g;
 
@@ -92,12 +92,12 @@ static void take_result(struct dlb_match *m, struct product *p)
 }
 
 /* Op i is a MatMul of operands with the same batch dimensions, at every batch size. */
-static bool plain_product(const struct dlb_graph *g, int i, struct product *p)
+static bool plain_product(const struct dlb_graph *g, int i, struct product_match *p)
 {
 	const struct dlb_op *o = &g->op[i];
 	const struct dlb_tensor *a = &g->tensor[o->in[0]], *b = &g->tensor[o->in[1]];
 
-	*p = (struct product){ .alpha = 1, .n = a->n_dims };
+	*p = (struct product_match){ .alpha = 1, .n = a->n_dims };
 	if (a->n_dims < 3 || a->n_dims != b->n_dims || a->kind != DLB_T_ACTIVATION || b->kind != DLB_T_ACTIVATION)
 		return false;
 	for (int k = 0; k < p->n - 2; k++)
@@ -116,7 +116,7 @@ int dlb_rewrite_products(struct dlb_graph *g, int64_t *count, struct dlb_error *
 		return 0;
 	for (int i = 0; i < g->n_ops; i++) {
 		struct dlb_match m = { .g = g, .root = i };
-		struct product p;
+		struct product_match p;
 		if (!dlb_is_op(g, i, "MatMul") || !plain_product(g, i, &p))
 			continue;
 		for (int k = 0; k < 2; k++)

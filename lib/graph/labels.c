@@ -8,7 +8,7 @@
 
 enum { DEEPEST = 32 };
 
-struct walk {
+struct label_walk {
 	const struct dlb_graph *g;
 	struct dlb_backend be;
 	struct dlb_arena *a, scratch;
@@ -36,7 +36,7 @@ static bool moves(const struct dlb_op *o)
 }
 
 /* The numbers in output 0 of op i if its input 0 holds at[]; NULL: unknown. */
-static const int64_t *moved(struct walk *w, int i, const int64_t *at)
+static const int64_t *moved(struct label_walk *w, int i, const int64_t *at)
 {
 	struct dlb_error err = { .what = "" };
 	struct dlb_op_io io;
@@ -63,7 +63,7 @@ static const int64_t *moved(struct walk *w, int i, const int64_t *at)
 	return dlb_graph_run_op(&w->be, &io, &w->scratch, out, &err) ? NULL : out[0];
 }
 
-static void take_weights(struct walk *w, const struct dlb_op *o)
+static void take_weights(struct label_walk *w, const struct dlb_op *o)
 {
 	const struct dlb_tensor *t = o->n_in > 2 && o->in[2] >= 0 && !*o->domain ? &w->g->tensor[o->in[2]] : NULL;
 	const void *value = t && (t->data || t->is_fill) ? dlb_tensor_value(t, 1, &w->scratch) : NULL;
@@ -77,8 +77,8 @@ static void take_weights(struct walk *w, const struct dlb_op *o)
 	w->use->weight = weight;
 }
 
-/* The walk has reached loss o, whose labels are the elements at[] of a sample: fills w->use. */
-static void arrive(struct walk *w, const struct dlb_op *o, const int64_t *at)
+/* The label_walk has reached loss o, whose labels are the elements at[] of a sample: fills w->use. */
+static void arrive(struct label_walk *w, const struct dlb_op *o, const int64_t *at)
 {
 	const struct dlb_tensor *labels = &w->g->tensor[o->in[label_input(o)]], *x = &w->g->tensor[o->in[0]];
 	const struct dlb_attr *ignore = dlb_attr_find(o->attr, o->n_attr, "ignore_index");
@@ -103,7 +103,7 @@ static void arrive(struct walk *w, const struct dlb_op *o, const int64_t *at)
 }
 
 /* Follows tensor t, which holds the elements at[], to a loss; false: it reaches none. */
-static bool walk(struct walk *w, int t, const int64_t *at, int depth)
+static bool label_walk(struct label_walk *w, int t, const int64_t *at, int depth)
 {
 	for (int i = 0; i < w->g->n_ops && depth < DEEPEST; i++) {
 		const struct dlb_op *o = &w->g->op[i];
@@ -123,7 +123,7 @@ static bool walk(struct walk *w, int t, const int64_t *at, int depth)
 
 bool dlb_graph_label_use(const struct dlb_graph *g, int t, struct dlb_arena *a, struct dlb_label_use *use)
 {
-	struct walk w = { .g = g, .a = a, .use = use };
+	struct label_walk w = { .g = g, .a = a, .use = use };
 	const struct dlb_desc d = dlb_tensor_desc(&g->tensor[t], 1);
 	struct dlb_error err;
 	int64_t *at = NULL;

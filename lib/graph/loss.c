@@ -70,10 +70,10 @@ static void add_seed(struct dlb_graph *g)
 /* -- attaching; each function returns the loss's tensor, -1 with err -- */
 
 /* A loss being attached: its description, and whether it is one of several. */
-struct part { struct dlb_graph *g; const struct dlb_loss_choice *c; bool several; };
+struct loss_builder { struct dlb_graph *g; const struct dlb_loss_choice *c; bool several; };
 
 /* Adds the labels: one per element of x without axis `drop` (-1: one per element). */
-static int add_label(const struct part *p, int x, int drop, enum dlb_dtype dtype, int64_t bound)
+static int add_label(const struct loss_builder *p, int x, int drop, enum dlb_dtype dtype, int64_t bound)
 {
 	struct dlb_graph *g = p->g;
 	const char *name = p->several ? dlb_arena_printf(&g->arena, "%s.label", g->tensor[x].name) : "label";
@@ -118,7 +118,7 @@ static int reshaped(struct dlb_graph *g, int t, const int64_t *dims, int n, stru
 }
 
 /* The given weights, as a constant of x's type and shape (n, 1, ..), with `after` ones; -1: none. */
-static int add_weights(const struct part *p, int x, int after)
+static int add_weights(const struct loss_builder *p, int x, int after)
 {
 	const struct dlb_loss_choice *c = p->c;
 	struct dlb_desc d = { .dtype = p->g->tensor[x].dtype, .n_dims = 1 + after, .dim = { c->n_weights } };
@@ -134,7 +134,7 @@ static int add_weights(const struct part *p, int x, int after)
 	return dlb_graph_add_constant(p->g, "loss.weights", &d, value, NULL);
 }
 
-static int check_weights(const struct part *p, int x, int64_t classes, struct dlb_error *err)
+static int check_weights(const struct loss_builder *p, int x, int64_t classes, struct dlb_error *err)
 {
 	if (!p->c->n_weights || p->c->n_weights == classes)
 		return 0;
@@ -143,7 +143,7 @@ static int check_weights(const struct part *p, int x, int64_t classes, struct dl
 			(long long)classes);
 }
 
-static int cross_entropy(const struct part *p, int x, int axis, struct dlb_error *err)
+static int cross_entropy(const struct loss_builder *p, int x, int axis, struct dlb_error *err)
 {
 	struct dlb_graph *g = p->g;
 	const struct dlb_tensor *t = &g->tensor[x];
@@ -178,7 +178,7 @@ static int cross_entropy(const struct part *p, int x, int axis, struct dlb_error
 }
 
 /* The class axis, given or by default; -1: the output has none. */
-static int class_axis(const struct part *p, int x)
+static int class_axis(const struct loss_builder *p, int x)
 {
 	const int n = p->g->tensor[x].n_dims, said = (int)p->c->number;
 	const bool has = p->c->kind == DLB_LOSS_CROSS_ENTROPY && p->c->has_number;
@@ -187,7 +187,7 @@ static int class_axis(const struct part *p, int x)
 	return axis >= 1 && axis < n ? axis : -1;
 }
 
-static int classified(const struct part *p, int x, struct dlb_error *err)
+static int classified(const struct loss_builder *p, int x, struct dlb_error *err)
 {
 	struct dlb_graph *g = p->g;
 	const int axis = class_axis(p, x), n_dims = g->tensor[x].n_dims;
@@ -208,7 +208,7 @@ static int classified(const struct part *p, int x, struct dlb_error *err)
 	return cross_entropy(p, before(g, x, "Softmax", "LogSoftmax"), axis, err);
 }
 
-static int elementwise(const struct part *p, int x, const char *type, int label, int weights, struct dlb_error *err)
+static int elementwise(const struct loss_builder *p, int x, const char *type, int label, int weights, struct dlb_error *err)
 {
 	const char *width = p->c->kind == DLB_LOSS_HUBER ? "delta" : p->c->kind == DLB_LOSS_SMOOTH_L1 ? "beta" : NULL;
 	const struct dlb_attr attr = { .name = width, .type = DLB_ATTR_REAL, .f = p->c->number };
@@ -218,7 +218,7 @@ static int elementwise(const struct part *p, int x, const char *type, int label,
 }
 
 /* Labels are floats: 0, 1, or between (soft labels). Their shape omits a class axis of size 1. */
-static int binary(const struct part *p, int x, struct dlb_error *err)
+static int binary(const struct loss_builder *p, int x, struct dlb_error *err)
 {
 	struct dlb_graph *g = p->g;
 	const int axis = class_axis(p, x), n = p->c->n_weights;
@@ -233,7 +233,7 @@ static int binary(const struct part *p, int x, struct dlb_error *err)
 }
 
 /* Attaches the loss described by p to output x. */
-static int attach(const struct part *p, int x, struct dlb_error *err)
+static int attach(const struct loss_builder *p, int x, struct dlb_error *err)
 {
 	static const char *const types[DLB_N_LOSSES] = {
 		[DLB_LOSS_MSE] = "MeanSquaredErrorLoss", [DLB_LOSS_L1] = "MeanAbsoluteErrorLoss", [DLB_LOSS_HUBER] = "HuberLoss",
@@ -281,7 +281,7 @@ int dlb_graph_attach_losses(struct dlb_graph *g, const char *const *text, int n,
 
 	dlb_graph_index(g);
 	for (int i = 0; i < (n ? n : 1); i++) {
-		const struct part p = { .g = g, .c = &c, .several = n > 1 };
+		const struct loss_builder p = { .g = g, .c = &c, .several = n > 1 };
 		if (dlb_loss_parse(g, n ? text[i] : NULL, &c, err))
 			return -1;
 		if (c.kind == DLB_LOSS_OFF && n > 1)

@@ -28,16 +28,16 @@ static const struct { const char *name; unsigned bit; } options[] = {
 	{ "smoothing", SMOOTHING }, { "weights", WEIGHTS }, { "pos-weight", POS_WEIGHT },
 };
 
-struct text { const char *whole, *p; struct dlb_graph *g; struct dlb_error *err; };
+struct loss_text { const char *whole, *p; struct dlb_graph *g; struct dlb_error *err; };
 
-static int wrong(const struct text *t, const char *what)
+static int wrong(const struct loss_text *t, const char *what)
 {
 	return dlb_refuse(t->err, NULL, "dlb-profile(1) has the forms of --loss",
 			"loss '%s': %s", t->whole, what);
 }
 
-/* Parses a number that ends at one of `ends` or at the end of the text. */
-static int number(struct text *t, const char *ends, double *out)
+/* Parses a number that ends at one of `ends` or at the end of the loss_text. */
+static int number(struct loss_text *t, const char *ends, double *out)
 {
 	char *end;
 
@@ -51,9 +51,9 @@ static int number(struct text *t, const char *ends, double *out)
 	return 0;
 }
 
-/* Parses "OUTPUT=" before the loss. Output names may contain any character, so the text is
+/* Parses "OUTPUT=" before the loss. Output names may contain any character, so the loss_text is
  * compared with each name. */
-static int take_output(struct text *t, struct dlb_loss_choice *c)
+static int take_output(struct loss_text *t, struct dlb_loss_choice *c)
 {
 	const struct dlb_graph *g = t->g;
 	const size_t word = strcspn(t->p, "=,*");
@@ -87,7 +87,7 @@ static int take_output(struct text *t, struct dlb_loss_choice *c)
 		dlb_hint(t->err, "the model's first float output is '%s'", n ? names[0] : "");
 }
 
-static int unknown(const struct text *t, size_t n)
+static int unknown(const struct loss_text *t, size_t n)
 {
 	const char *names[DLB_N_LOSSES], *near;
 	char word[64];
@@ -101,7 +101,7 @@ static int unknown(const struct text *t, size_t n)
 		dlb_hint(t->err, "cross-entropy[:AXIS], next-token, bce, mse, l1, huber[:DELTA], smooth-l1[:BETA], kl, sum or none");
 }
 
-static int take_name(struct text *t, struct dlb_loss_choice *c)
+static int take_name(struct loss_text *t, struct dlb_loss_choice *c)
 {
 	const size_t n = strcspn(t->p, ":,*");
 	int kind = 0;
@@ -127,7 +127,7 @@ static int take_name(struct text *t, struct dlb_loss_choice *c)
 	return 0;
 }
 
-static int take_list(struct text *t, struct dlb_loss_choice *c)
+static int take_list(struct loss_text *t, struct dlb_loss_choice *c)
 {
 	int n = 1;
 	double *w;
@@ -147,7 +147,7 @@ static int take_list(struct text *t, struct dlb_loss_choice *c)
 	return 0;
 }
 
-static int take_option(struct text *t, struct dlb_loss_choice *c)
+static int take_option(struct loss_text *t, struct dlb_loss_choice *c)
 {
 	const size_t n = strcspn(t->p, "=,*");
 	int i = 0;
@@ -170,7 +170,7 @@ static int take_option(struct text *t, struct dlb_loss_choice *c)
 
 int dlb_loss_parse(struct dlb_graph *g, const char *text, struct dlb_loss_choice *c, struct dlb_error *err)
 {
-	struct text t = { .whole = text, .p = text, .g = g, .err = err };
+	struct loss_text t = { .whole = text, .p = text, .g = g, .err = err };
 
 	*c = (struct dlb_loss_choice){ .kind = DLB_LOSS_AUTO, .output = -1, .number = 1, .factor = 1 };
 	if (!text)

@@ -20,10 +20,10 @@ enum { DIMS = 4 };		/* batch, heads, rows, width */
 static const int64_t in_order[DIMS] = { 0, 1, 2, 3 };
 
 /* Tensor t, and the indices of its dimensions batch, heads, rows and width. */
-struct side { int t; int64_t axis[DIMS]; };
-struct attention {
+struct attention_side { int t; int64_t axis[DIMS]; };
+struct attention_match {
 	struct dlb_match m;
-	struct side q, k, v;
+	struct attention_side q, k, v;
 	int64_t out[DIMS];		/* permutation from (batch, heads, rows, width) to the result's dimensions */
 	double scale;
 	int mask;			/* -1: none */
@@ -99,7 +99,7 @@ static bool fits(const struct dlb_graph *g, int mask, int scores)
 
 /* Matches the Softmax's operand t: scores, or scores + mask. Returns the op that makes
  * the scores; -1: no match. */
-static int take_scores(struct attention *a, int t)
+static int take_scores(struct attention_match *a, int t)
 {
 	const struct dlb_graph *g = a->m.g;
 	const int op = g->tensor[t].producer;
@@ -131,7 +131,7 @@ static bool has_shape(const struct dlb_graph *g, int scores, bool causal)
 
 /* The Softmax over keys that makes t, perhaps through the guard that gives zeros to rows without keys, as
  * Attention does; -1: none. */
-static int take_softmax(struct attention *a, int t)
+static int take_softmax(struct attention_match *a, int t)
 {
 	const struct dlb_graph *g = a->m.g;
 	const int guard = g->tensor[t].producer;
@@ -148,7 +148,7 @@ static int take_softmax(struct attention *a, int t)
 	return op >= 0 && g->op[op].opset >= 13 && (axis == -1 || axis == DIMS - 1) ? op : -1;
 }
 
-static bool match(struct attention *a, int root)
+static bool match(struct attention_match *a, int root)
 {
 	struct dlb_graph *g = a->m.g;
 	const struct dlb_op *o = &g->op[root];
@@ -165,7 +165,7 @@ static bool match(struct attention *a, int root)
 	if (!read_perm(s, "permY", perm) || !changes_nothing(perm) || !read_perm(s, "permA", a->q.axis) || !read_perm(s, "permB", perm))
 		return false;
 	a->q.t = s->in[0];
-	a->k = (struct side){ s->in[1], { perm[0], perm[1], perm[3], perm[2] } };
+	a->k = (struct attention_side){ s->in[1], { perm[0], perm[1], perm[3], perm[2] } };
 	a->scale = dlb_attr_real(s->attr, s->n_attr, "alpha", 1);
 	return has_shape(g, s->out[0], a->causal) && a->q.axis[3] == 3 && a->k.axis[3] == 3 && a->v.axis[3] == 3 && a->out[3] == 3 &&
 		dlb_match_closed(&a->m);
@@ -175,7 +175,7 @@ static bool match(struct attention *a, int root)
 
 /* Is s a (B, heads, rows, width) in which each head is repeated: Reshape(Expand(x as (B, heads, 1, rows,
  * width)))? Returns the operand of Expand, which has each head once; -1: it is not. */
-static int repeated(const struct dlb_graph *g, const struct side *s)
+static int repeated(const struct dlb_graph *g, const struct attention_side *s)
 {
 	const int reshape = g->tensor[s->t].producer, five = dlb_is_op(g, reshape, "Reshape") ? g->op[reshape].in[0] : -1;
 	const int expand = five < 0 ? -1 : g->tensor[five].producer;
@@ -198,7 +198,7 @@ static int repeated(const struct dlb_graph *g, const struct side *s)
 /* -- replacement -- */
 
 /* Adds a Reshape of t to (batch, heads, rows, width), each head once, before the root; returns its output. */
-static int read_once(struct attention *a, const char *name, int t, struct dlb_error *err)
+static int read_once(struct attention_match *a, const char *name, int t, struct dlb_error *err)
 {
 	struct dlb_graph *g = a->m.g;
 	const struct dlb_dim *d = g->tensor[t].dim, dim[DIMS] = { d[0], d[1], d[3], d[4] };
@@ -208,7 +208,7 @@ static int read_once(struct attention *a, const char *name, int t, struct dlb_er
 	return dlb_graph_add_forward(g, base, "Reshape", "", in, 2, NULL, 0, err);
 }
 
-static int fuse(struct attention *a, int64_t *count, struct dlb_error *err)
+static int fuse(struct attention_match *a, int64_t *count, struct dlb_error *err)
 {
 	struct dlb_graph *g = a->m.g;
 	const int k = repeated(g, &a->k), v = repeated(g, &a->v);
@@ -240,7 +240,7 @@ int dlb_rewrite_attention(struct dlb_graph *g, int64_t *count, struct dlb_error 
 
 	memset(added, 0, (size_t)n_ops * sizeof *added);
 	for (int i = 0; i < n_ops && !rc; i++) {
-		struct attention a = { .m = { .g = g, .root = i } };
+		struct attention_match a = { .m = { .g = g, .root = i } };
 		if (!match(&a, i))
 			continue;
 		added[i].first = g->n_ops;

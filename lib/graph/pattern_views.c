@@ -24,7 +24,7 @@ struct chain {
 	int len[DLB_MAX_DIMS], n_dims;		/* number of atoms in each current dimension */
 };
 /* The result: a Transpose of n dimensions, whose sizes dim[] are in the order of the result. */
-struct outcome { int n; int64_t perm[DLB_MAX_DIMS]; struct dlb_dim dim[DLB_MAX_DIMS]; bool in_order; };
+struct view_result { int n; int64_t perm[DLB_MAX_DIMS]; struct dlb_dim dim[DLB_MAX_DIMS]; bool in_order; };
 
 bool dlb_is_view(const struct dlb_graph *g, int i)
 {
@@ -171,12 +171,12 @@ static int place(const struct chain *c, int atom)
 }
 
 /* Groups atoms that are adjacent in the source and in a current dimension; false: too many groups. */
-static bool conclude(const struct chain *c, struct outcome *y)
+static bool conclude(const struct chain *c, struct view_result *y)
 {
 	int first[MAX_ATOMS];			/* position in the source of each group's first atom */
 	struct dlb_size s[MAX_ATOMS];
 
-	*y = (struct outcome){ .in_order = true };
+	*y = (struct view_result){ .in_order = true };
 	for (int i = 0, at = 0; i < c->n_dims; i++)
 		for (int k = 0; k < c->len[i]; k++, at++) {
 			const int p = place(c, c->cur[at]);
@@ -209,7 +209,7 @@ static bool has_dims(const struct dlb_tensor *t, const struct dlb_dim *dim, int 
 }
 
 /* The root becomes the remaining Reshape or Transpose; Reshapes are added where the dimensions differ. */
-static int replace(struct dlb_match *m, const struct chain *c, const struct outcome *y, int64_t *count, struct dlb_error *err)
+static int replace(struct dlb_match *m, const struct chain *c, const struct view_result *y, int64_t *count, struct dlb_error *err)
 {
 	struct dlb_graph *g = m->g;
 	const char *name = g->op[m->root].name;
@@ -237,7 +237,7 @@ static int replace(struct dlb_match *m, const struct chain *c, const struct outc
 }
 
 /* Does the result have fewer Transposes, or its one Transpose last, next to a product? */
-static bool is_better(const struct dlb_graph *g, const struct chain *c, const struct outcome *y)
+static bool is_better(const struct dlb_graph *g, const struct chain *c, const struct view_result *y)
 {
 	const struct dlb_tensor *result = &g->tensor[g->op[c->op[0]].out[0]];
 
@@ -265,7 +265,7 @@ int dlb_rewrite_transposes(struct dlb_graph *g, int64_t *count, struct dlb_error
 	for (int i = n_ops - 1; i >= 0 && !rc; i--) {
 		struct dlb_match m = { .g = g, .root = i };
 		struct chain c;
-		struct outcome y;
+		struct view_result y;
 		if (!ends_chain(g, i) || !follow(g, i, &c) || !conclude(&c, &y) || !is_better(g, &c, &y))
 			continue;
 		for (int k = 1; k < c.n; k++)

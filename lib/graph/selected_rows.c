@@ -13,25 +13,25 @@
 #include "graph/pattern.h"
 #include "graph/rewrites.h"
 
-/* Rows [first, first + count) of the `of` rows along dimension `dim`. The dimension may hold `inner` elements
- * per row, and repeat all rows several times. count 0: the whole tensor. */
-struct rows { int dim; int64_t of, first, count; struct dlb_size inner; };
+/* Rows [first, first + count) of the `of` row_range along dimension `dim`. The dimension may hold `inner` elements
+ * per row, and repeat all row_range several times. count 0: the whole tensor. */
+struct row_range { int dim; int64_t of, first, count; struct dlb_size inner; };
 enum { WANTED_BY_NONE, WANTED_ROWS, WANTED_WHOLE };
 
-struct cut { int tensor, result; struct rows rows; };
+struct row_cut { int tensor, result; struct row_range rows; };
 struct narrowing {
 	struct dlb_graph *g;
 	char *wanted;			/* per tensor */
-	struct rows *rows;		/* per tensor, where WANTED_ROWS */
-	char *narrow, *saves;		/* per op: computes only rows[] of its output; this saves work */
-	struct cut *cut;		/* slices that were added */
+	struct row_range *row_range;		/* per tensor, where WANTED_ROWS */
+	char *narrow, *saves;		/* per op: computes only row_range[] of its output; this saves work */
+	struct row_cut *row_cut;		/* slices that were added */
 	int n_cuts;
 };
 
 /* -- rules: the rows of each operand that an op needs for rows y of its output -- */
 
-/* Sets need[k] for each operand (count 0: whole). Returns false if there is no rule for these rows. */
-typedef bool rule_fn(const struct dlb_graph *g, const struct dlb_op *o, const struct rows *y, struct rows *need);
+/* Sets need[k] for each operand (count 0: whole). Returns false if there is no rule for these row_range. */
+typedef bool rule_fn(const struct dlb_graph *g, const struct dlb_op *o, const struct row_range *y, struct row_range *need);
 
 static int n_dims(const struct dlb_graph *g, int t)
 {
@@ -39,7 +39,7 @@ static int n_dims(const struct dlb_graph *g, int t)
 }
 
 /* Broadcasting as in numpy: dimensions correspond from the last one. */
-static bool broadcast(const struct dlb_graph *g, const struct dlb_op *o, const struct rows *y, struct rows *need)
+static bool broadcast(const struct dlb_graph *g, const struct dlb_op *o, const struct row_range *y, struct row_range *need)
 {
 	const struct dlb_tensor *out = &g->tensor[o->out[0]];
 
@@ -58,9 +58,9 @@ static bool broadcast(const struct dlb_graph *g, const struct dlb_op *o, const s
 	return true;
 }
 
-/* Operand 0 has the shape of the output; rows may lie before `axis`, since the dimensions from
+/* Operand 0 has the shape of the output; row_range may lie before `axis`, since the dimensions from
  * there on belong together. */
-static bool rows_before(const struct dlb_graph *g, const struct dlb_op *o, const struct rows *y, struct rows *need)
+static bool rows_before(const struct dlb_graph *g, const struct dlb_op *o, const struct row_range *y, struct row_range *need)
 {
 	const int n = n_dims(g, o->in[0]);
 	const int64_t axis = dlb_attr_int(o->attr, o->n_attr, "axis", -1);
@@ -69,7 +69,7 @@ static bool rows_before(const struct dlb_graph *g, const struct dlb_op *o, const
 	return y->dim < (axis < 0 ? axis + n : axis) && (o->opset >= 13 || strstr(o->type, "Softmax") == NULL);
 }
 
-static bool matmul(const struct dlb_graph *g, const struct dlb_op *o, const struct rows *y, struct rows *need)
+static bool matmul(const struct dlb_graph *g, const struct dlb_op *o, const struct row_range *y, struct row_range *need)
 {
 	const int n = n_dims(g, o->out[0]), a = n_dims(g, o->in[0]), b = n_dims(g, o->in[1]);
 
@@ -82,7 +82,7 @@ static bool matmul(const struct dlb_graph *g, const struct dlb_op *o, const stru
 	return true;
 }
 
-static bool gemm(const struct dlb_graph *g, const struct dlb_op *o, const struct rows *y, struct rows *need)
+static bool gemm(const struct dlb_graph *g, const struct dlb_op *o, const struct row_range *y, struct row_range *need)
 {
 	const struct dlb_tensor *c = o->n_in > 2 && o->in[2] >= 0 ? &g->tensor[o->in[2]] : NULL;
 
@@ -93,7 +93,7 @@ static bool gemm(const struct dlb_graph *g, const struct dlb_op *o, const struct
 	return true;
 }
 
-static bool transpose(const struct dlb_graph *g, const struct dlb_op *o, const struct rows *y, struct rows *need)
+static bool transpose(const struct dlb_graph *g, const struct dlb_op *o, const struct row_range *y, struct row_range *need)
 {
 	const int64_t *perm;
 	const int n = dlb_attr_ints(o->attr, o->n_attr, "perm", &perm);
@@ -116,8 +116,8 @@ static bool behind(const struct dlb_tensor *t, int d, struct dlb_size *s)
 	return true;
 }
 
-/* Reshapes: the dimension of the operand that contains the rows, each with all its elements. */
-static bool view(const struct dlb_graph *g, const struct dlb_op *o, const struct rows *y, struct rows *need)
+/* Reshapes: the dimension of the operand that contains the row_range, each with all its elements. */
+static bool view(const struct dlb_graph *g, const struct dlb_op *o, const struct row_range *y, struct row_range *need)
 {
 	const struct dlb_tensor *x = &g->tensor[o->in[0]], *out = &g->tensor[o->out[0]];
 	struct dlb_size row, step, dim;
@@ -164,7 +164,7 @@ static int rule_of(const struct dlb_graph *g, int i)
 	return -1;
 }
 
-static bool same_rows(const struct rows *a, const struct rows *b)
+static bool same_rows(const struct row_range *a, const struct row_range *b)
 {
 	return a->dim == b->dim && a->of == b->of && a->first == b->first && a->count == b->count && a->inner.c == b->inner.c &&
 		a->inner.e == b->inner.e;
@@ -172,8 +172,8 @@ static bool same_rows(const struct rows *a, const struct rows *b)
 
 /* -- which rows are wanted -- */
 
-/* The rows that op i needs of its operands, in need[n_in]; false: all operands whole. */
-static bool needs(const struct narrowing *n, int i, struct rows *need)
+/* The row_range that op i needs of its operands, in need[n_in]; false: all operands whole. */
+static bool needs(const struct narrowing *n, int i, struct row_range *need)
 {
 	const struct dlb_graph *g = n->g;
 	const struct dlb_op *o = &g->op[i];
@@ -185,15 +185,15 @@ static bool needs(const struct narrowing *n, int i, struct rows *need)
 		return rules[rule_of(g, i)].rule(g, o, &n->rows[o->out[0]], need);
 	if (!dlb_is_range(g, i, &axis, &first, &count) || g->tensor[o->in[0]].dim[axis].add == count)
 		return false;
-	need[0] = (struct rows){ .dim = axis, .of = g->tensor[o->in[0]].dim[axis].add, .first = first, .count = count,
+	need[0] = (struct row_range){ .dim = axis, .of = g->tensor[o->in[0]].dim[axis].add, .first = first, .count = count,
 				 .inner = { 1, 0 } };
 	return true;
 }
 
-/* Adds the rows that one more reader of tensor t wants: two ranges become the range that spans both. */
-static void want(struct narrowing *n, int t, const struct rows *r)
+/* Adds the row_range that one more reader of tensor t wants: two ranges become the range that spans both. */
+static void want(struct narrowing *n, int t, const struct row_range *r)
 {
-	struct rows *have = &n->rows[t];
+	struct row_range *have = &n->rows[t];
 
 	if (!r->count || n->wanted[t] == WANTED_WHOLE) {
 		n->wanted[t] = WANTED_WHOLE;
@@ -201,11 +201,11 @@ static void want(struct narrowing *n, int t, const struct rows *r)
 		n->wanted[t] = WANTED_ROWS;
 		*have = *r;
 	} else {
-		struct rows both = *r;
+		struct row_range both = *r;
 		const int64_t end = r->first + r->count > have->first + have->count ? r->first + r->count : have->first + have->count;
 		both.first = r->first < have->first ? r->first : have->first;
 		both.count = end - both.first;
-		struct rows as_have = *have;
+		struct row_range as_have = *have;
 		as_have.first = both.first;
 		as_have.count = both.count;
 		n->wanted[t] = same_rows(&both, &as_have) && both.count < both.of ? WANTED_ROWS : WANTED_WHOLE;
@@ -213,15 +213,15 @@ static void want(struct narrowing *n, int t, const struct rows *r)
 	}
 }
 
-/* Do rows share their dimension with other indices? */
-static bool is_merged(const struct dlb_tensor *x, const struct rows *r)
+/* Do row_range share their dimension with other indices? */
+static bool is_merged(const struct dlb_tensor *x, const struct row_range *r)
 {
 	return x->dim[r->dim].mul || x->dim[r->dim].add != r->of;
 }
 
-/* Can a Slice take these rows of x? Merged rows need Reshapes to dimensions that are
+/* Can a Slice take these row_range of x? Merged row_range need Reshapes to dimensions that are
  * products of those of x. */
-static bool can_cut(const struct dlb_tensor *x, const struct rows *r)
+static bool can_cut(const struct dlb_tensor *x, const struct row_range *r)
 {
 	struct dlb_size s;
 
@@ -231,8 +231,8 @@ static bool can_cut(const struct dlb_tensor *x, const struct rows *r)
 	return true;
 }
 
-/* Only some rows of output 0 of op i are read, and there is a rule for them. */
-static bool can_narrow(const struct narrowing *n, int i, struct rows *need)
+/* Only some row_range of output 0 of op i are read, and there is a rule for them. */
+static bool can_narrow(const struct narrowing *n, int i, struct row_range *need)
 {
 	const struct dlb_graph *g = n->g;
 	const struct dlb_op *o = &g->op[i];
@@ -252,10 +252,10 @@ static bool can_narrow(const struct narrowing *n, int i, struct rows *need)
 	return true;
 }
 
-/* Does computing fewer rows of op i save work? Yes if it is a product, if it does work and only one operand
+/* Does computing fewer row_range of op i save work? Yes if it is a product, if it does work and only one operand
  * is sliced, or if it follows such an op. An Add without a product before it would have two operands sliced
  * instead of its one result. */
-static bool saves(const struct narrowing *n, int i, const struct rows *need)
+static bool saves(const struct narrowing *n, int i, const struct row_range *need)
 {
 	const struct dlb_op *o = &n->g->op[i];
 	int n_cut = 0;
@@ -278,7 +278,7 @@ static void find(struct narrowing *n)
 
 	for (int i = 0; i < g->n_ops; i++)
 		most = g->op[i].n_in > most ? g->op[i].n_in : most;
-	struct rows *need = dlb_xcalloc((size_t)most + 1, sizeof *need);
+	struct row_range *need = dlb_xcalloc((size_t)most + 1, sizeof *need);
 	for (int i = 0; i < g->n_outputs; i++)
 		n->wanted[g->output[i]] = WANTED_WHOLE;
 	if (g->loss >= 0)
@@ -312,8 +312,8 @@ static int reshape(struct dlb_graph *g, int t, const char *name, const struct dl
 	return dlb_graph_add_forward(g, name, "Reshape", "", in, 2, NULL, 0, err);
 }
 
-/* The dimensions of x as (all before, rows, elements per row), for merged rows. */
-static void take_apart(const struct dlb_tensor *x, const struct rows *r, struct dlb_dim apart[3])
+/* The dimensions of x as (all before, row_range, elements per row), for merged row_range. */
+static void take_apart(const struct dlb_tensor *x, const struct row_range *r, struct dlb_dim apart[3])
 {
 	struct dlb_size all = { 1, 0 }, step, one;
 
@@ -328,8 +328,8 @@ static void take_apart(const struct dlb_tensor *x, const struct rows *r, struct 
 	apart[2] = dlb_size_dim(step);
 }
 
-/* Adds a Slice for rows r of tensor t, between Reshapes if rows are merged. -1 with err. */
-static int slice(struct dlb_graph *g, int t, const struct rows *r, struct dlb_error *err)
+/* Adds a Slice for row_range r of tensor t, between Reshapes if row_range are merged. -1 with err. */
+static int slice(struct dlb_graph *g, int t, const struct row_range *r, struct dlb_error *err)
 {
 	const struct dlb_tensor x = g->tensor[t];
 	const bool merged = is_merged(&x, r);
@@ -354,8 +354,8 @@ static int slice(struct dlb_graph *g, int t, const struct rows *r, struct dlb_er
 	return reshape(g, t, name, dim, x.n_dims, err);
 }
 
-/* Rows r of tensor t: t itself if it has no other rows, else a Slice, made once. -1 with err. */
-static int take(struct narrowing *n, int t, struct rows r, struct dlb_error *err)
+/* Rows r of tensor t: t itself if it has no other row_range, else a Slice, made once. -1 with err. */
+static int take(struct narrowing *n, int t, struct row_range r, struct dlb_error *err)
 {
 	struct dlb_graph *g = n->g;
 	const int before = g->tensor[t].producer;
@@ -371,7 +371,7 @@ static int take(struct narrowing *n, int t, struct rows r, struct dlb_error *err
 			return n->cut[i].result;
 	const int result = slice(g, t, &r, err);
 	if (result >= 0)
-		n->cut[n->n_cuts++] = (struct cut){ t, result, r };
+		n->cut[n->n_cuts++] = (struct row_cut){ t, result, r };
 	return result;
 }
 
@@ -385,11 +385,11 @@ static int become_view(struct dlb_graph *g, int i, int t, const struct dlb_dim *
 	return dlb_match_fuse(&m, "Reshape", "", in, 2, NULL, 0, -1, &ignored, err);
 }
 
-/* Makes op i compute rows y only, from rows need[] of its operands. */
-static int narrow(struct narrowing *n, int i, const struct rows *need, struct dlb_error *err)
+/* Makes op i compute row_range y only, from row_range need[] of its operands. */
+static int narrow(struct narrowing *n, int i, const struct row_range *need, struct dlb_error *err)
 {
 	struct dlb_graph *g = n->g;
-	const struct rows *y = &n->rows[g->op[i].out[0]];
+	const struct row_range *y = &n->rows[g->op[i].out[0]];
 
 	for (int k = 0; k < g->op[i].n_in; k++)
 		if (g->op[i].in[k] >= 0 && need[k].count) {
@@ -413,7 +413,7 @@ static int apply(struct narrowing *n, int64_t *count, struct dlb_error *err)
 	struct dlb_graph *g = n->g;
 	const int n_ops = g->n_ops;
 	struct dlb_added *added = dlb_xcalloc((size_t)n_ops + 1, sizeof *added);
-	struct rows **need = dlb_xcalloc((size_t)n_ops + 1, sizeof *need);
+	struct row_range **need = dlb_xcalloc((size_t)n_ops + 1, sizeof *need);
 	int rc = 0;
 
 	for (int i = 0; i < n_ops; i++) {

@@ -23,7 +23,7 @@ struct splitting {
 	struct dlb_assigned *assigned;		/* [op] */
 	bool *grown;				/* [op] has weights, and was split for the sake of
 						 * attention without a request */
-	struct dlb_region *region;
+	struct dlb_split_region *region;
 	int n_regions, cap_regions;
 	int *queue, n_queue;
 	struct dlb_error *err;
@@ -168,7 +168,7 @@ static bool layouts_allow(const struct dlb_graph *g, const struct dlb_op *o, con
 	if (!units)
 		return dlb_split_by_samples(g, o, sp);
 	for (int i = 0; i < o->n_in + o->n_out; i++) {
-		const struct dlb_cut *c = i < o->n_in ? &sp->in[i] : &sp->out[i - o->n_in];
+		const struct dlb_split_axis *c = i < o->n_in ? &sp->in[i] : &sp->out[i - o->n_in];
 		const int t = i < o->n_in ? o->in[i] : o->out[i - o->n_in];
 		if (t < 0 || c->axis < 0)
 			continue;
@@ -184,7 +184,7 @@ static bool layouts_allow(const struct dlb_graph *g, const struct dlb_op *o, con
 }
 
 /* May `op`, reached from an op of region r, be split by sp? */
-static bool may_follow(struct splitting *s, int op, const struct dlb_spread *sp, const struct dlb_region *r, bool grow)
+static bool may_follow(struct splitting *s, int op, const struct dlb_spread *sp, const struct dlb_split_region *r, bool grow)
 {
 	const struct dlb_graph *g = s->g;
 	const struct dlb_op *o = &g->op[op];
@@ -211,9 +211,9 @@ static void assign(struct splitting *s, int op, int region, const struct dlb_spr
 	s->queue[s->n_queue++] = op;
 }
 
-static void try_carry(struct splitting *s, int op, int operand, struct dlb_cut cut, int region, bool grow)
+static void try_carry(struct splitting *s, int op, int operand, struct dlb_split_axis cut, int region, bool grow)
 {
-	const struct dlb_region *r = &s->region[region];
+	const struct dlb_split_region *r = &s->region[region];
 	struct dlb_spread sp;
 
 	if (op < 0 || s->assigned[op].region >= 0 || !dlb_split_rule_of(&s->g->op[op]) ||
@@ -267,7 +267,7 @@ static void carry_on(struct splitting *s, bool grow)
 /* The number of units of loop l, found at the first operand that has it (*operand, or -1) and cut there; 0:
  * samples; -1: nothing to divide. */
 static int64_t units_of(const struct dlb_graph *g, const struct dlb_op *o, const struct dlb_loop *l, bool samples, int *operand,
-			struct dlb_cut *cut)
+			struct dlb_split_axis *cut)
 {
 	for (int i = 0; i < o->n_in + o->n_out; i++) {
 		const int t = i < o->n_in ? o->in[i] : o->out[i - o->n_in];
@@ -281,7 +281,7 @@ static int64_t units_of(const struct dlb_graph *g, const struct dlb_op *o, const
 			units = dlb_split_groups(g, o);
 		}
 		*operand = i;
-		*cut = (struct dlb_cut){ axis, samples ? d.mul : unit };
+		*cut = (struct dlb_split_axis){ axis, samples ? d.mul : unit };
 		return samples ? (d.mul && !d.add ? 0 : -1) : units ? units : -1;
 	}
 	return -1;
@@ -292,7 +292,7 @@ static int seed_loop(struct splitting *s, int op, const struct dlb_loop *l, bool
 {
 	const struct dlb_split_ask *ask = &s->ask[s->asked[op]];
 	const struct dlb_op *o = &s->g->op[op];
-	struct dlb_cut cut = { -1, 0 };
+	struct dlb_split_axis cut = { -1, 0 };
 	struct dlb_spread sp;
 	int operand = -1;
 	const int64_t units = units_of(s->g, o, l, samples, &operand, &cut), count = samples ? s->g->batch : units;
@@ -315,7 +315,7 @@ static int seed_loop(struct splitting *s, int op, const struct dlb_loop *l, bool
 		return -1;
 	}
 	DLB_GROW(s->region, s->n_regions, s->cap_regions);
-	s->region[s->n_regions] = (struct dlb_region){ units, ask->parts };
+	s->region[s->n_regions] = (struct dlb_split_region){ units, ask->parts };
 	if (samples)
 		sp.axis = "batch";
 	assign(s, op, s->n_regions++, &sp);
@@ -375,7 +375,7 @@ static int seed(struct splitting *s, int op)
 
 /* -- ops that only follow stay split if they join two split ops -- */
 
-static bool same_cut(struct dlb_cut a, struct dlb_cut b)
+static bool same_cut(struct dlb_split_axis a, struct dlb_split_axis b)
 {
 	return a.axis == b.axis && a.unit == b.unit;
 }

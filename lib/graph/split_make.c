@@ -13,10 +13,10 @@
 #include <string.h>
 #include "graph/split.h"
 
-struct parted { int region, *part; struct dlb_cut cut; bool is_whole; };	/* region -1: no parts */
+struct parted { int region, *part; struct dlb_split_axis cut; bool is_whole; };	/* region -1: no parts */
 struct maker {
 	struct dlb_graph *g;
-	const struct dlb_region *region;
+	const struct dlb_split_region *region;
 	struct parted *of;			/* [tensor of the original graph] */
 	int n_tensors;
 	int *order, n_order, cap_order;
@@ -24,13 +24,13 @@ struct maker {
 	struct dlb_error *err;
 };
 
-static struct dlb_share share_of(const struct dlb_region *r, int k)
+static struct dlb_split_share share_of(const struct dlb_split_region *r, int k)
 {
 	const int64_t each = r->units / r->parts, more = r->units % r->parts;
 
 	if (!r->units)
-		return (struct dlb_share){ .parts = r->parts, .index = k };
-	return (struct dlb_share){ .units = r->units, .parts = r->parts, .index = k, .count = each + (k < more),
+		return (struct dlb_split_share){ .parts = r->parts, .index = k };
+	return (struct dlb_split_share){ .units = r->units, .parts = r->parts, .index = k, .count = each + (k < more),
 				   .first = k * each + (k < more ? k : more) };
 }
 
@@ -66,7 +66,7 @@ enum { OPSET = 17 };				/* version of the ops added here */
 
 /* -- an axis with several rows of units becomes two axes while parts are taken or joined -- */
 
-static bool in_rows(const struct dlb_tensor *t, struct dlb_cut c, int64_t units)
+static bool in_rows(const struct dlb_tensor *t, struct dlb_split_axis c, int64_t units)
 {
 	const struct dlb_dim d = t->dim[c.axis];
 
@@ -75,7 +75,7 @@ static bool in_rows(const struct dlb_tensor *t, struct dlb_cut c, int64_t units)
 
 /* Reshapes t so that the axis of c, with this many units, becomes two: rows, and units in a row;
  * returns the new tensor. */
-static int with_rows(struct maker *m, int t, struct dlb_cut c, int64_t units)
+static int with_rows(struct maker *m, int t, struct dlb_split_axis c, int64_t units)
 {
 	struct dlb_graph *g = m->g;
 	int64_t add_[DLB_MAX_DIMS], mul[DLB_MAX_DIMS], row = units * c.unit;
@@ -122,7 +122,7 @@ static int whole_of(struct maker *m, int t)
 
 	if (!p || p->region < 0 || p->is_whole)
 		return t;
-	const struct dlb_region *r = &m->region[p->region];
+	const struct dlb_split_region *r = &m->region[p->region];
 	const bool rows = in_rows(&g->tensor[t], p->cut, r->units);
 	const struct dlb_attr where[2] = { { .name = "axis", .type = DLB_ATTR_INT, .i = p->cut.axis + rows },
 					   { .name = "unit", .type = DLB_ATTR_INT, .i = p->cut.unit } };
@@ -137,7 +137,7 @@ static int whole_of(struct maker *m, int t)
 		g->tensor[t].is_fill = g->tensor[t].in_model = g->tensor[t].in_state = g->tensor[t].initial = false;
 	}
 	for (int k = 0; k < r->parts; k++) {
-		const struct dlb_share s = share_of(r, k);
+		const struct dlb_split_share s = share_of(r, k);
 		in[k] = rows ? with_rows(m, p->part[k], p->cut, s.count) : p->part[k];
 		if (in[k] < 0)
 			return -1;
@@ -166,12 +166,12 @@ static void cut_data(struct dlb_graph *g, const struct dlb_slice *s, const struc
 
 /* Makes parts of a tensor whose data are in the model or the document; they have its kind. A tensor that is a
  * part itself is divided into smaller parts of the model's tensor. */
-static int cut_state(struct maker *m, int t, struct dlb_cut c, int *part, const struct dlb_region *r)
+static int cut_state(struct maker *m, int t, struct dlb_split_axis c, int *part, const struct dlb_split_region *r)
 {
 	struct dlb_graph *g = m->g;
 
 	for (int k = 0; k < r->parts; k++) {
-		const struct dlb_share share = share_of(r, k);
+		const struct dlb_split_share share = share_of(r, k);
 		const struct dlb_tensor was = g->tensor[t];
 		struct dlb_slice *s = dlb_arena_alloc(&g->arena, sizeof *s);
 
@@ -200,14 +200,14 @@ static int cut_state(struct maker *m, int t, struct dlb_cut c, int *part, const 
 	return 0;
 }
 
-static bool same_parts(const struct parted *p, int region, struct dlb_cut c, const struct dlb_region *r)
+static bool same_parts(const struct parted *p, int region, struct dlb_split_axis c, const struct dlb_split_region *r)
 {
 	return p->region >= 0 && r[p->region].units == r[region].units && r[p->region].parts == r[region].parts &&
 		p->cut.axis == c.axis && p->cut.unit == c.unit;
 }
 
 /* Divides the samples of whole tensor t. */
-static const int *share_out(struct maker *m, int t, int region, struct dlb_cut c)
+static const int *share_out(struct maker *m, int t, int region, struct dlb_split_axis c)
 {
 	struct dlb_graph *g = m->g;
 	const struct dlb_tensor was = g->tensor[t];
@@ -226,10 +226,10 @@ static const int *share_out(struct maker *m, int t, int region, struct dlb_cut c
 }
 
 /* The parts of tensor t with this cut; NULL with err. */
-static const int *parts_of(struct maker *m, int t, int region, struct dlb_cut c)
+static const int *parts_of(struct maker *m, int t, int region, struct dlb_split_axis c)
 {
 	struct dlb_graph *g = m->g;
-	const struct dlb_region *r = &m->region[region];
+	const struct dlb_split_region *r = &m->region[region];
 	struct parted *p = &m->of[t];
 	const enum dlb_tensor_kind kind = g->tensor[t].kind;
 
@@ -261,7 +261,7 @@ static const int *parts_of(struct maker *m, int t, int region, struct dlb_cut c)
 	if (in[0] < 0 || add(m, name, "Split", "", OPSET, in, 2, part, r->parts, &axis, 1, was.layout))
 		return NULL;
 	for (int k = 0; k < r->parts && rows; k++) {
-		const struct dlb_share s = share_of(r, k);
+		const struct dlb_split_share s = share_of(r, k);
 		struct dlb_dim dim[DLB_MAX_DIMS];
 		memcpy(dim, was.dim, sizeof dim);
 		dim[c.axis] = dlb_split_dim(dim[c.axis], &s);
@@ -320,7 +320,7 @@ static int make_shard(struct maker *m, int op, const struct dlb_assigned *a, con
 	struct dlb_graph *g = m->g;
 	const struct dlb_op o = g->op[op];
 	const struct dlb_split_rule *rule = dlb_split_rule_of(&o);
-	const struct dlb_share share = share_of(&m->region[a->region], k);
+	const struct dlb_split_share share = share_of(&m->region[a->region], k);
 	struct dlb_attr *attr = dlb_arena_array(&g->arena, (size_t)o.n_attr + 4, sizeof *attr);
 	int in[DLB_SPLIT_OPERANDS], n_in = o.n_in, n_attr = o.n_attr;
 
@@ -345,7 +345,7 @@ static int make_shards(struct maker *m, int op, const struct dlb_assigned *a)
 {
 	struct dlb_graph *g = m->g;
 	const struct dlb_op o = g->op[op];
-	const struct dlb_region *r = &m->region[a->region];
+	const struct dlb_split_region *r = &m->region[a->region];
 	const int *part_in[DLB_SPLIT_OPERANDS] = { NULL };
 	int *part[DLB_SPLIT_OPERANDS] = { NULL };
 
@@ -390,7 +390,7 @@ static int make_loss(struct maker *m, int op, const struct dlb_assigned *a)
 	struct dlb_graph *g = m->g;
 	const struct dlb_op o = g->op[op];
 	const struct dlb_split_rule *rule = dlb_split_rule_of(&o);
-	const struct dlb_region *r = &m->region[a->region];
+	const struct dlb_split_region *r = &m->region[a->region];
 	const int64_t classes = g->tensor[o.in[0]].dim[a->spread.in[0].axis].add;
 	const int *part = parts_of(m, o.in[0], a->region, a->spread.in[0]);
 	int *in = dlb_arena_array(&g->arena, (size_t)r->parts + 1, sizeof *in);
@@ -447,7 +447,7 @@ static int keep_whole(struct maker *m, int op)
 	return 0;
 }
 
-int dlb_split_make(struct dlb_graph *g, const struct dlb_assigned *assigned, const struct dlb_region *region,
+int dlb_split_make(struct dlb_graph *g, const struct dlb_assigned *assigned, const struct dlb_split_region *region,
 		   struct dlb_error *err)
 {
 	struct maker m = { .g = g, .region = region, .n_tensors = g->n_tensors, .err = err };

@@ -25,7 +25,7 @@ bool dlb_split_divides(struct dlb_dim d, int64_t units, int64_t unit)
 	return row > 0 && (d.mul || d.add) && d.mul % row == 0 && d.add % row == 0;
 }
 
-struct dlb_dim dlb_split_dim(struct dlb_dim d, const struct dlb_share *s)
+struct dlb_dim dlb_split_dim(struct dlb_dim d, const struct dlb_split_share *s)
 {
 	return !s->units ? d : (struct dlb_dim){ d.mul / s->units * s->count, d.add / s->units * s->count };
 }
@@ -52,7 +52,7 @@ static int *axis_of(struct dlb_loop *l, const struct dlb_op *o, int i)
 }
 
 bool dlb_split_loop(const struct dlb_graph *g, const struct dlb_op *o, const struct dlb_loop *given, int reference,
-		    struct dlb_cut cut, int64_t units, struct dlb_spread *s)
+		    struct dlb_split_axis cut, int64_t units, struct dlb_spread *s)
 {
 	struct dlb_loop l = *given;
 	const struct dlb_dim whole = operand(g, o, reference)->dim[cut.axis];
@@ -61,9 +61,9 @@ bool dlb_split_loop(const struct dlb_graph *g, const struct dlb_op *o, const str
 	memset(s, 0, sizeof *s);
 	s->axis = l.name;
 	for (int i = 0; i < o->n_in + o->n_out; i++) {
-		struct dlb_cut *c = i < o->n_in ? &s->in[i] : &s->out[i - o->n_in];
+		struct dlb_split_axis *c = i < o->n_in ? &s->in[i] : &s->out[i - o->n_in];
 		const struct dlb_tensor *t = operand(g, o, i);
-		*c = (struct dlb_cut){ .axis = t ? *axis_of(&l, o, i) : -1 };
+		*c = (struct dlb_split_axis){ .axis = t ? *axis_of(&l, o, i) : -1 };
 		if (c->axis < 0)
 			continue;
 		const struct dlb_dim d = t->dim[c->axis];
@@ -82,7 +82,7 @@ bool dlb_split_loop(const struct dlb_graph *g, const struct dlb_op *o, const str
 	return true;
 }
 
-bool dlb_split_carry(const struct dlb_graph *g, const struct dlb_op *o, int i, struct dlb_cut cut, int64_t units,
+bool dlb_split_carry(const struct dlb_graph *g, const struct dlb_op *o, int i, struct dlb_split_axis cut, int64_t units,
 		     struct dlb_spread *s)
 {
 	const struct dlb_split_rule *r = dlb_split_rule_of(o);
@@ -114,7 +114,7 @@ bool dlb_split_by_samples(const struct dlb_graph *g, const struct dlb_op *o, con
 	const struct dlb_op_class *cls = dlb_op_class_of(o->kind);
 
 	for (int i = 0; i < o->n_in + o->n_out; i++) {
-		const struct dlb_cut c = i < o->n_in ? s->in[i] : s->out[i - o->n_in];
+		const struct dlb_split_axis c = i < o->n_in ? s->in[i] : s->out[i - o->n_in];
 		const struct dlb_tensor *t = operand(g, o, i);
 		if (!t)
 			continue;
@@ -417,7 +417,7 @@ static bool fixed_behind(const struct dlb_tensor *t, int a)
 
 /* Reshapes. A unit is `stride` elements long, so element e belongs to unit (e / stride) mod units. The axis
  * of the other shape is the one whose indices are whole units or equal parts of a unit. */
-static bool reshape(const struct dlb_graph *g, const struct dlb_op *o, int i, struct dlb_cut cut, int64_t units,
+static bool reshape(const struct dlb_graph *g, const struct dlb_op *o, int i, struct dlb_split_axis cut, int64_t units,
 		    struct dlb_spread *s)
 {
 	const struct dlb_tensor *from = operand(g, o, i), *to = operand(g, o, i ? 0 : o->n_in);
@@ -431,7 +431,7 @@ static bool reshape(const struct dlb_graph *g, const struct dlb_op *o, int i, st
 		const int64_t step = behind(to, a);
 		if (step < 1 || stride % step || !dlb_split_divides(to->dim[a], units, stride / step))
 			continue;
-		const struct dlb_cut there = { a, stride / step };
+		const struct dlb_split_axis there = { a, stride / step };
 		s->in[0] = i ? there : cut;
 		s->out[0] = i ? cut : there;
 		s->axis = "channel";
@@ -442,7 +442,7 @@ static bool reshape(const struct dlb_graph *g, const struct dlb_op *o, int i, st
 
 /* Pieces along an axis: a cut of another axis cuts all pieces; a cut of the same axis is possible if each
  * piece has whole rows of units. */
-static bool pieces(const struct dlb_graph *g, const struct dlb_op *o, struct dlb_cut cut, int64_t units, struct dlb_spread *s,
+static bool pieces(const struct dlb_graph *g, const struct dlb_op *o, struct dlb_split_axis cut, int64_t units, struct dlb_spread *s,
 		   bool many_in)
 {
 	const int n = many_in ? o->n_in : o->n_out;
@@ -463,7 +463,7 @@ static bool pieces(const struct dlb_graph *g, const struct dlb_op *o, struct dlb
 	return true;
 }
 
-static bool split_op(const struct dlb_graph *g, const struct dlb_op *o, int i, struct dlb_cut cut, int64_t units,
+static bool split_op(const struct dlb_graph *g, const struct dlb_op *o, int i, struct dlb_split_axis cut, int64_t units,
 		     struct dlb_spread *s)
 {
 	if (cut.axis == axis_attr(g, o, 0))	/* each piece contains parts of all shards */
@@ -473,7 +473,7 @@ static bool split_op(const struct dlb_graph *g, const struct dlb_op *o, int i, s
 	return (!i || i >= o->n_in) && pieces(g, o, cut, units, s, false);
 }
 
-static bool concat(const struct dlb_graph *g, const struct dlb_op *o, int i, struct dlb_cut cut, int64_t units,
+static bool concat(const struct dlb_graph *g, const struct dlb_op *o, int i, struct dlb_split_axis cut, int64_t units,
 		   struct dlb_spread *s)
 {
 	(void)i;
@@ -527,7 +527,7 @@ static int slice_entry(const struct dlb_graph *g, const struct dlb_op *o, int ax
 	return -1;
 }
 
-static bool slice(const struct dlb_graph *g, const struct dlb_op *o, int i, struct dlb_cut cut, int64_t units,
+static bool slice(const struct dlb_graph *g, const struct dlb_op *o, int i, struct dlb_split_axis cut, int64_t units,
 		  struct dlb_spread *s)
 {
 	const struct dlb_tensor *x = &g->tensor[o->in[0]], *y = &g->tensor[o->out[0]];
@@ -545,7 +545,7 @@ static bool slice(const struct dlb_graph *g, const struct dlb_op *o, int i, stru
 
 /* If scores are split by classes, each part computes three numbers per label (op/loss_parts.c)
  * instead of joining the scores. */
-static bool cross_entropy(const struct dlb_graph *g, const struct dlb_op *o, int i, struct dlb_cut cut, int64_t units,
+static bool cross_entropy(const struct dlb_graph *g, const struct dlb_op *o, int i, struct dlb_split_axis cut, int64_t units,
 			  struct dlb_spread *s)
 {
 	const struct dlb_tensor *x = &g->tensor[o->in[0]];
@@ -608,7 +608,7 @@ static int attention_loops(const struct dlb_graph *g, const struct dlb_op *o, st
 }
 
 /* The units must be heads of K and V, or several of them. */
-static bool attention(const struct dlb_graph *g, const struct dlb_op *o, int i, struct dlb_cut cut, int64_t units,
+static bool attention(const struct dlb_graph *g, const struct dlb_op *o, int i, struct dlb_split_axis cut, int64_t units,
 		      struct dlb_spread *s)
 {
 	if (units && (heads_of(g, o, ATTENTION_Q, "q_num_heads") % units || heads_of(g, o, ATTENTION_K, "kv_num_heads") % units))
@@ -642,7 +642,7 @@ static void drop_attr(struct dlb_attr *attr, int *n, const char *name)
 }
 
 /* A constant, whose batch-dependent values count the samples of this share. */
-static int constant(struct dlb_graph *g, const char *op, const struct dlb_share *s, const int64_t *v, const int64_t *mul, int n)
+static int constant(struct dlb_graph *g, const char *op, const struct dlb_split_share *s, const int64_t *v, const int64_t *mul, int n)
 {
 	const struct dlb_desc d = { .dtype = DLB_I64, .n_dims = 1, .dim = { n } };
 	bool follows = false;
@@ -655,7 +655,7 @@ static int constant(struct dlb_graph *g, const char *op, const struct dlb_share 
 	return t;
 }
 
-static int fix_reshape(struct dlb_graph *g, int op, const struct dlb_spread *s, const struct dlb_share *share,
+static int fix_reshape(struct dlb_graph *g, int op, const struct dlb_spread *s, const struct dlb_split_share *share,
 		       struct dlb_attr *attr, int *n_attr, int *in, int *n_in, struct dlb_error *err)
 {
 	const struct dlb_tensor *y = &g->tensor[g->op[op].out[0]];
@@ -673,7 +673,7 @@ static int fix_reshape(struct dlb_graph *g, int op, const struct dlb_spread *s, 
 	return 0;
 }
 
-static int fix_split(struct dlb_graph *g, int op, const struct dlb_spread *s, const struct dlb_share *share,
+static int fix_split(struct dlb_graph *g, int op, const struct dlb_spread *s, const struct dlb_split_share *share,
 		     struct dlb_attr *attr, int *n_attr, int *in, int *n_in, struct dlb_error *err)
 {
 	const struct dlb_op *o = &g->op[op];
@@ -692,7 +692,7 @@ static int fix_split(struct dlb_graph *g, int op, const struct dlb_spread *s, co
 	return 0;
 }
 
-static int fix_slice(struct dlb_graph *g, int op, const struct dlb_spread *s, const struct dlb_share *share,
+static int fix_slice(struct dlb_graph *g, int op, const struct dlb_spread *s, const struct dlb_split_share *share,
 		     struct dlb_attr *attr, int *n_attr, int *in, int *n_in, struct dlb_error *err)
 {
 	const struct dlb_op *o = &g->op[op];
@@ -722,7 +722,7 @@ static int fix_slice(struct dlb_graph *g, int op, const struct dlb_spread *s, co
 }
 
 /* Channels are cut between groups. */
-static int fix_conv(struct dlb_graph *g, int op, const struct dlb_spread *s, const struct dlb_share *share,
+static int fix_conv(struct dlb_graph *g, int op, const struct dlb_spread *s, const struct dlb_split_share *share,
 		    struct dlb_attr *attr, int *n_attr, int *in, int *n_in, struct dlb_error *err)
 {
 	const int64_t groups = groups_of(&g->op[op]);
@@ -741,7 +741,7 @@ static int fix_conv(struct dlb_graph *g, int op, const struct dlb_spread *s, con
 	return 0;
 }
 
-static int fix_attention(struct dlb_graph *g, int op, const struct dlb_spread *s, const struct dlb_share *share,
+static int fix_attention(struct dlb_graph *g, int op, const struct dlb_spread *s, const struct dlb_split_share *share,
 			 struct dlb_attr *attr, int *n_attr, int *in, int *n_in, struct dlb_error *err)
 {
 	static const char *const names[] = { "q_num_heads", "kv_num_heads" };
@@ -758,7 +758,7 @@ static int fix_attention(struct dlb_graph *g, int op, const struct dlb_spread *s
 	return 0;
 }
 
-static int fix_gather(struct dlb_graph *g, int op, const struct dlb_spread *s, const struct dlb_share *share,
+static int fix_gather(struct dlb_graph *g, int op, const struct dlb_spread *s, const struct dlb_split_share *share,
 		      struct dlb_attr *attr, int *n_attr, int *in, int *n_in, struct dlb_error *err)
 {
 	const struct dlb_tensor *x = &g->tensor[g->op[op].in[0]];
@@ -773,7 +773,7 @@ static int fix_gather(struct dlb_graph *g, int op, const struct dlb_spread *s, c
 	return 0;
 }
 
-static int fix_dropout(struct dlb_graph *g, int op, const struct dlb_spread *s, const struct dlb_share *share,
+static int fix_dropout(struct dlb_graph *g, int op, const struct dlb_spread *s, const struct dlb_split_share *share,
 		       struct dlb_attr *attr, int *n_attr, int *in, int *n_in, struct dlb_error *err)
 {
 	int64_t *v = dlb_arena_array(&g->arena, 5, sizeof *v);

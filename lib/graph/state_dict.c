@@ -27,7 +27,7 @@
 enum { LEAST_ROWS = 8 };	/* elements: fewer may match an entry by chance */
 enum { LEAST_TIED = 16 };
 
-struct entry {
+struct dict_entry {
 	const struct dlb_named *e;
 	const float *v;			/* NULL: not searched by value */
 	int64_t count;
@@ -39,12 +39,12 @@ struct entry {
 	int next;			/* entry of the same hash, or -1 */
 };
 struct target { int t; const float *v; int64_t count, dim[DLB_MAX_DIMS], base[DLB_MAX_DIMS]; int n_dims, axis, first_reader; bool uniform; };
-struct matching {
+struct dict_matching {
 	struct dlb_graph *g;
 	struct dlb_arena a;
 	struct dlb_roles roles;
 	struct dlb_name_map names;		/* of entries */
-	struct entry *entry;
+	struct dict_entry *entry;
 	int n_entries, *bucket, n_buckets;
 	bool untie, folded_norms;
 	bool own;				/* the entries are initializers of the graph, among which
@@ -104,12 +104,12 @@ static bool is_listed_parameter(const struct dlb_graph *g, const char *name)
 	return !g->n_listed;
 }
 
-static int bucket_of(const struct matching *m, uint64_t print, int64_t count)
+static int bucket_of(const struct dict_matching *m, uint64_t print, int64_t count)
 {
 	return (int)((print ^ (uint64_t)count * UINT64_C(0x9e3779b97f4a7c15)) % (uint64_t)m->n_buckets);
 }
 
-static void take_entries(struct matching *m, const struct dlb_named *e, int n)
+static void take_entries(struct dict_matching *m, const struct dlb_named *e, int n)
 {
 	m->entry = dlb_arena_array(&m->a, (size_t)n + 1, sizeof *m->entry);
 	m->n_entries = n;
@@ -119,8 +119,8 @@ static void take_entries(struct matching *m, const struct dlb_named *e, int n)
 		m->bucket[i] = -1;
 	for (int i = n - 1; i >= 0; i--) {	/* backwards, so that the first of equal
 						 * entries is first in its bucket */
-		struct entry *x = &m->entry[i];
-		*x = (struct entry){ .e = &e[i], .count = dlb_desc_count(&e[i].desc), .tensor = -1, .next = -1 };
+		struct dict_entry *x = &m->dict_entry[i];
+		*x = (struct dict_entry){ .e = &e[i], .count = dlb_desc_count(&e[i].desc), .tensor = -1, .next = -1 };
 		dlb_name_map_add(&m->names, e[i].name, i);
 		if (!dlb_dtype_is_float(e[i].desc.dtype) || x->count < 1 || !is_listed_parameter(m->g, e[i].name))
 			continue;
@@ -135,13 +135,13 @@ static void take_entries(struct matching *m, const struct dlb_named *e, int n)
 	}
 }
 
-static int64_t rows_of(const struct entry *e)
+static int64_t rows_of(const struct dict_entry *e)
 {
 	return e->e->desc.n_dims ? e->e->desc.dim[e->axis] : 1;
 }
 
 /* The sums of hashes of the rows before each row. */
-static const uint64_t *prefix_of(struct matching *m, struct entry *e)
+static const uint64_t *prefix_of(struct dict_matching *m, struct dict_entry *e)
 {
 	const int64_t rows = rows_of(e), row = e->count / rows;
 
@@ -155,9 +155,9 @@ static const uint64_t *prefix_of(struct matching *m, struct entry *e)
 }
 
 /* The graph's tensor for entry i; a new one if there is none yet. */
-static int tensor_of(struct matching *m, int i)
+static int tensor_of(struct dict_matching *m, int i)
 {
-	struct entry *e = &m->entry[i];
+	struct dict_entry *e = &m->entry[i];
 	struct dlb_graph *g = m->g;
 
 	if (e->tensor >= 0)
@@ -205,7 +205,7 @@ static bool is_table(const struct dlb_graph *g, int t)
 
 /* An embedding and an equal operand of a product are one weight in all frameworks;
  * clones of a layer are not. */
-static bool is_tied(const struct matching *m, const struct entry *e, int t)
+static bool is_tied(const struct dict_matching *m, const struct dict_entry *e, int t)
 {
 	return !m->untie && e->tensor >= 0 && e->tensor < m->n_indexed && e->count >= LEAST_TIED && !e->uniform &&
 		is_table(m->g, e->tensor) != is_table(m->g, t);
@@ -221,17 +221,17 @@ static bool is_of_others(const struct dlb_graph *g, int t, const char *name)
 	return others && !is_used(g, t, name);
 }
 
-/* With the graph's initializers as entries: is t tied to the entry, or computed from it by the exporter,
+/* With the graph's initializers as entries: is t tied to the dict_entry, or computed from it by the exporter,
  * such as the first hidden bias of a recurrent cell, repeated for each sample? In the latter case the
- * entry is a listed parameter. */
-static bool is_same_weight(const struct matching *m, const struct entry *e, int t)
+ * dict_entry is a listed parameter. */
+static bool is_same_weight(const struct dict_matching *m, const struct dict_entry *e, int t)
 {
 	if (e->uniform || e->tensor == t || !e->v)
 		return false;
 	return is_tied(m, e, t) || (m->g->n_listed && e->count >= LEAST_ROWS && !is_of_others(m->g, t, e->e->name));
 }
 
-static int rank(const struct matching *m, const struct entry *e, int t)
+static int rank(const struct dict_matching *m, const struct dict_entry *e, int t)
 {
 	const bool used = is_used(m->g, t, e->e->name), there = e->tensor >= 0;
 
@@ -243,12 +243,12 @@ static int rank(const struct matching *m, const struct entry *e, int t)
 }
 
 /* The best entry for target t among those with these elements; -1: none. */
-static int find_entry(const struct matching *m, uint64_t print, int64_t count, int t)
+static int find_entry(const struct dict_matching *m, uint64_t print, int64_t count, int t)
 {
 	int best = -1, best_rank = 0;
 
 	for (int i = m->bucket[bucket_of(m, print, count)]; i >= 0; i = m->entry[i].next) {
-		const struct entry *e = &m->entry[i];
+		const struct dict_entry *e = &m->entry[i];
 		if (e->print != print || e->count != count)
 			continue;
 		const int r = m->own && !is_same_weight(m, e, t) ? 0 : rank(m, e, t);
@@ -295,7 +295,7 @@ static bool equals(const struct dlb_part *p, const float *from, const float *v)
 	return true;
 }
 
-static bool push(struct matching *m, const struct dlb_part *p, int entry)
+static bool push(struct dict_matching *m, const struct dlb_part *p, int entry)
 {
 	if (m->n_parts == DLB_LEN(m->part))
 		return false;
@@ -305,7 +305,7 @@ static bool push(struct matching *m, const struct dlb_part *p, int entry)
 }
 
 /* Tries to reorder the entry's blocks of rows: the gates of an LSTM (4) or GRU (3), or two directions. */
-static bool arrange_blocks(struct matching *m, int i, const float *v, int64_t length, const struct dlb_part *whole)
+static bool arrange_blocks(struct dict_matching *m, int i, const float *v, int64_t length, const struct dlb_part *whole)
 {
 	const int before = m->n_parts;
 
@@ -334,9 +334,9 @@ static bool arrange_blocks(struct matching *m, int i, const float *v, int64_t le
 
 /* Finds the arrangement of rows [first, first + count) of entry i that gives v, `length` indices of the
  * target's axis; records the parts. */
-static bool arrange(struct matching *m, int i, int64_t first, int64_t count, const float *v, int64_t length, bool contiguous)
+static bool arrange(struct dict_matching *m, int i, int64_t first, int64_t count, const float *v, int64_t length, bool contiguous)
 {
-	const struct entry *e = &m->entry[i];
+	const struct dict_entry *e = &m->entry[i];
 	struct dlb_part p = { .of = e->e->name, .n_dims = e->e->desc.n_dims, .axis = e->axis, .first = first, .count = count, .length = length };
 
 	for (int k = 0; k < p.n_dims; k++) {
@@ -373,13 +373,13 @@ static bool has_folded_norms(const struct dlb_graph *g)
 	return folded;
 }
 
-static bool same_values(struct matching *m, const struct dlb_tensor *x, const struct entry *e)
+static bool same_values(struct dict_matching *m, const struct dlb_tensor *x, const struct dict_entry *e)
 {
 	return !e->v || !x->data || !memcmp(as_f32(&m->a, x->data, x->dtype, e->count), e->v, (size_t)e->count * sizeof *e->v);
 }
 
 /* Gives initializer t the data and type of the entry of its name. */
-static bool by_name(struct matching *m, int t)
+static bool by_name(struct dict_matching *m, int t)
 {
 	struct dlb_tensor *x = &m->g->tensor[t];
 	const int i = dlb_name_map_get(&m->names, x->name);
@@ -438,7 +438,7 @@ static int64_t base_count(const struct target *x)
 	return n;
 }
 
-static bool by_whole(struct matching *m, struct target *x)
+static bool by_whole(struct dict_matching *m, struct target *x)
 {
 	for (int lead = 0; lead < x->n_dims; lead++) {
 		if (!reduce(x, lead))
@@ -455,7 +455,7 @@ static bool by_whole(struct matching *m, struct target *x)
 }
 
 /* Indices [first, first + length) of `axis`, contiguous; in m->a. */
-static const float *cut(struct matching *m, const struct target *x, int axis, int64_t first, int64_t length)
+static const float *cut(struct dict_matching *m, const struct target *x, int axis, int64_t first, int64_t length)
 {
 	int64_t inner = 1, outer = 1;
 
@@ -470,7 +470,7 @@ static const float *cut(struct matching *m, const struct target *x, int axis, in
 }
 
 /* Tries to cover all indices of the axis by whole entries, one after another. */
-static bool join_along(struct matching *m, struct target *x, int axis)
+static bool join_along(struct dict_matching *m, struct target *x, int axis)
 {
 	const int64_t steps = x->dim[axis], step = x->count / steps;
 	uint64_t *before = dlb_arena_array(&m->a, (size_t)steps + 1, sizeof *before);
@@ -483,7 +483,7 @@ static bool join_along(struct matching *m, struct target *x, int axis)
 	while (at < steps) {
 		bool found = false;
 		for (int i = 0; i < m->n_entries && !found; i++) {
-			const struct entry *e = &m->entry[i];
+			const struct dict_entry *e = &m->entry[i];
 			const int64_t length = e->count / step;
 			if (!e->v || e->count % step || length < 1 || length > steps - at || before[at + length] - before[at] != e->print)
 				continue;
@@ -498,7 +498,7 @@ static bool join_along(struct matching *m, struct target *x, int axis)
 	return m->n_parts > 1;
 }
 
-static bool by_joined(struct matching *m, struct target *x)
+static bool by_joined(struct dict_matching *m, struct target *x)
 {
 	if (x->uniform || !reduce(x, 0))
 		return false;
@@ -513,9 +513,9 @@ static bool by_joined(struct matching *m, struct target *x)
 	return false;
 }
 
-static bool rows_at(struct matching *m, struct target *x, int i, int64_t n, uint64_t print)
+static bool rows_at(struct dict_matching *m, struct target *x, int i, int64_t n, uint64_t print)
 {
-	struct entry *e = &m->entry[i];
+	struct dict_entry *e = &m->entry[i];
 
 	if (!e->v || e->uniform || e->count <= n || !e->e->desc.n_dims)
 		return false;
@@ -531,7 +531,7 @@ static bool rows_at(struct matching *m, struct target *x, int i, int64_t n, uint
 	return false;
 }
 
-static bool by_rows(struct matching *m, struct target *x)
+static bool by_rows(struct dict_matching *m, struct target *x)
 {
 	for (int lead = 0; lead < x->n_dims && !x->uniform; lead++) {
 		if (!reduce(x, lead))
@@ -553,7 +553,7 @@ static bool by_rows(struct matching *m, struct target *x)
 
 /* Uniform values alone are weak evidence: they match only in the role of a parameter, or as a token or table
  * that is concatenated or added. */
-static bool may_be_uniform(struct matching *m, int t)
+static bool may_be_uniform(struct dict_matching *m, int t)
 {
 	const struct dlb_graph *g = m->g;
 	const char *why;
@@ -572,7 +572,7 @@ static bool may_be_uniform(struct matching *m, int t)
 	return dlb_role_count(g, t) > 1;
 }
 
-static bool is_target(struct matching *m, int t, struct target *x)
+static bool is_target(struct dict_matching *m, int t, struct target *x)
 {
 	const struct dlb_tensor *d = &m->g->tensor[t];
 
@@ -589,7 +589,7 @@ static bool is_target(struct matching *m, int t, struct target *x)
 	return !x->uniform || may_be_uniform(m, t);
 }
 
-static int replace(struct matching *m, const struct target *x, struct dlb_error *err)
+static int replace(struct dict_matching *m, const struct target *x, struct dlb_error *err)
 {
 	struct dlb_derived d = { .name = m->g->tensor[x->t].name, .n_dims = x->n_dims, .axis = x->axis, .part = m->part, .n_parts = m->n_parts };
 	int source[DLB_LEN(m->source)];
@@ -612,9 +612,9 @@ static int by_first_reader(const void *a, const void *b)
 		: (x->t > y->t) - (x->t < y->t);
 }
 
-static int by_value(struct matching *m, struct dlb_error *err)
+static int by_value(struct dict_matching *m, struct dlb_error *err)
 {
-	static bool (*const searches[])(struct matching *m, struct target *x) = { by_whole, by_joined, by_rows };
+	static bool (*const searches[])(struct dict_matching *m, struct target *x) = { by_whole, by_joined, by_rows };
 	const int n_tensors = m->g->n_tensors;
 	struct target *x = dlb_xcalloc((size_t)n_tensors + 1, sizeof *x);
 	int n = 0, rc = 0;
@@ -664,8 +664,8 @@ static void add_name(struct dlb_graph *g, struct dlb_tensor *t, const char *name
 	t->also = all;
 }
 
-/* Do several vertices read the entry's tensor? */
-static bool is_shared(const struct dlb_graph *g, const struct entry *e)
+/* Do several vertices read the dict_entry's tensor? */
+static bool is_shared(const struct dlb_graph *g, const struct dict_entry *e)
 {
 	int n = 0;
 
@@ -677,19 +677,19 @@ static bool is_shared(const struct dlb_graph *g, const struct entry *e)
 
 /* A remaining entry that equals a found one is another name of the same weight if that one is shared, or if a
  * vertex uses the name. Otherwise it is a clone that the model does not run. */
-static void name_aliases(struct matching *m)
+static void name_aliases(struct dict_matching *m)
 {
 	struct dlb_graph *g = m->g;
 	const bool told = uses_anything(g);
 	int n = 0;
 
 	for (int i = 0; i < m->n_entries && !m->untie; i++) {
-		struct entry *e = &m->entry[i];
+		struct dict_entry *e = &m->entry[i];
 		if (!e->v || e->tensor >= 0 || e->uniform || e->count < LEAST_TIED)
 			continue;
 		const bool used = !told || is_used_anywhere(g, e->e->name);
 		for (int k = m->bucket[bucket_of(m, e->print, e->count)]; k >= 0; k = m->entry[k].next) {
-			struct entry *same = &m->entry[k];
+			struct dict_entry *same = &m->entry[k];
 			if (k == i || same->tensor < 0 || same->print != e->print || !dlb_desc_same_shape(&same->e->desc, &e->e->desc) ||
 			    memcmp(same->v, e->v, (size_t)e->count * sizeof *e->v) || (!used && !is_shared(g, same)))
 				continue;
@@ -704,14 +704,14 @@ static void name_aliases(struct matching *m)
 
 /* Notes parameters of the state_dict that the model lacks, such as a normalization
  * folded into a convolution. */
-static void say_missing(struct matching *m)
+static void say_missing(struct dict_matching *m)
 {
 	const char *first = NULL;
 	int64_t elements = 0;
 	int n = 0;
 
 	for (int i = 0; i < m->n_entries; i++) {
-		const struct entry *e = &m->entry[i];
+		const struct dict_entry *e = &m->entry[i];
 		if (e->tensor >= 0 || !e->v || !m->g->n_listed)
 			continue;
 		first = first ? first : e->e->name;
@@ -727,7 +727,7 @@ static void say_missing(struct matching *m)
 
 int dlb_graph_take_state(struct dlb_graph *g, const struct dlb_named *entry, int n, bool untie, struct dlb_error *err)
 {
-	struct matching *m = dlb_xcalloc(1, sizeof *m);
+	struct dict_matching *m = dlb_xcalloc(1, sizeof *m);
 	int found = 0, rc;
 
 	m->g = g;
@@ -773,7 +773,7 @@ static bool is_in_list(const struct dlb_graph *g, const char *name)
 }
 
 /* Takes as entries the initializers that others may equal: tables of lookups, and listed parameters. */
-static void take_own_entries(struct matching *m)
+static void take_own_entries(struct dict_matching *m)
 {
 	struct dlb_graph *g = m->g;
 	struct dlb_named *entry = dlb_arena_array(&m->a, (size_t)g->n_tensors + 1, sizeof *entry);
@@ -790,7 +790,7 @@ static void take_own_entries(struct matching *m)
 		m->entry[i].tensor = tensor[i];
 }
 
-static bool is_own_target(struct matching *m, int t, struct target *x)
+static bool is_own_target(struct dict_matching *m, int t, struct target *x)
 {
 	const char *why;
 
@@ -800,7 +800,7 @@ static bool is_own_target(struct matching *m, int t, struct target *x)
 
 /* An operand of a product that equals a table may be meant as a separate weight, so it is noted; a copy of a
  * parameter is only counted. */
-static int say_own(struct matching *m, const struct target *x, int n_copies)
+static int say_own(struct dict_matching *m, const struct target *x, int n_copies)
 {
 	struct dlb_graph *g = m->g;
 
@@ -814,7 +814,7 @@ static int say_own(struct matching *m, const struct target *x, int n_copies)
 
 int dlb_graph_tie(struct dlb_graph *g, struct dlb_error *err)
 {
-	struct matching *m = dlb_xcalloc(1, sizeof *m);
+	struct dict_matching *m = dlb_xcalloc(1, sizeof *m);
 	const char *first = NULL;
 	int n_copies = 0, rc = 0;
 

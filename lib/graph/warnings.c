@@ -9,9 +9,9 @@
 #define AS_WRITTEN "export with torch.onnx.export(model, args, FILE, optimize=False)"
 #define HOW_TO_EXPORT "export with torch.onnx.export(..., dynamo=False, training=torch.onnx.TrainingMode.TRAINING, do_constant_folding=False)"
 
-struct lines { struct dlb_graph *g; const char **line; int n, cap; };
+struct warning_list { struct dlb_graph *g; const char **line; int n, cap; };
 
-static void say(struct lines *l, const char *text)
+static void say(struct warning_list *l, const char *text)
 {
 	DLB_GROW(l->line, l->n, l->cap);
 	l->line[l->n++] = text;
@@ -62,7 +62,7 @@ static int merged_norms(const struct dlb_graph *g)
 	return convs && biased == convs && !norms ? merged : 0;
 }
 
-static void folded_norms(struct lines *l)
+static void folded_norms(struct warning_list *l)
 {
 	const char *name = "";
 	const int missing = l->g->training ? missing_norms(l->g, &name) : 0, merged = missing ? 0 : merged_norms(l->g);
@@ -108,7 +108,7 @@ static bool is_uniform(const struct dlb_tensor *t)
 	return t->is_fill || n > 0;
 }
 
-static void tied_weights(struct lines *l)
+static void tied_weights(struct warning_list *l)
 {
 	const struct dlb_graph *g = l->g;
 	int n_merged = 0, n_shared = 0, merged = -1, shared = -1, readers = 0, by[2] = { 0 }, found[2] = { 0 };
@@ -141,7 +141,7 @@ static void tied_weights(struct lines *l)
 }
 
 /* Embeddings with a row that gets no gradient: see gather.c. */
-static void padding_rows(struct lines *l)
+static void padding_rows(struct warning_list *l)
 {
 	const struct dlb_graph *g = l->g;
 	int n = 0, first = -1;
@@ -165,7 +165,7 @@ static bool is_listed(const struct dlb_graph *g, const char *name)
 }
 
 /* Weights with names made by the exporter, since it changed the module's parameters. */
-static void nameless(struct lines *l)
+static void nameless(struct warning_list *l)
 {
 	const struct dlb_graph *g = l->g;
 	const char *first = NULL;
@@ -186,7 +186,7 @@ static void nameless(struct lines *l)
 
 /* Numbers of weights by rule, and of initializers that are no weights. Old exports, in which every
  * initializer is a parameter or buffer, need no line. */
-static void chosen(struct lines *l)
+static void chosen(struct warning_list *l)
 {
 	static const char *const by[DLB_N_BY] = { [DLB_BY_OPTION] = "--parameters", [DLB_BY_STATE_DICT] = "the state_dict",
 		[DLB_BY_LIST] = "the exporter's list", [DLB_BY_ROLE] = "their role" };
@@ -218,7 +218,7 @@ static const struct dlb_op *closing(const struct dlb_graph *g, int t)
 }
 
 /* Float outputs that the loss does not use: ops that only they need are not trained. */
-static void untrained_outputs(struct lines *l)
+static void untrained_outputs(struct warning_list *l)
 {
 	struct dlb_graph *g = l->g;
 	bool *reached = dlb_arena_array(&g->arena, (size_t)g->n_tensors + 1, sizeof *reached);
@@ -251,7 +251,7 @@ static void untrained_outputs(struct lines *l)
 }
 
 /* Outputs that end in a function that their loss contains: see loss.c. */
-static void bypassed(struct lines *l)
+static void bypassed(struct warning_list *l)
 {
 	const struct dlb_graph *g = l->g;
 
@@ -266,7 +266,7 @@ static void bypassed(struct lines *l)
 
 int dlb_graph_warnings(struct dlb_graph *g, const char ***lines)
 {
-	struct lines l = { .g = g };
+	struct warning_list l = { .g = g };
 
 	dlb_graph_index(g);
 	for (int i = 0; i < g->n_notes; i++)

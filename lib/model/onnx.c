@@ -29,7 +29,7 @@
 #define MAX_OPERANDS 1000000
 #define TRAINING_DOMAIN "ai.onnx.preview.training"
 
-int dlb_reader_check_name(const struct reader *r, const char *name, const char *what)
+int dlb_reader_check_name(const struct onnx_reader *r, const char *name, const char *what)
 {
 	if (!dlb_is_utf8(name, strlen(name)))
 		return dlb_refuse(r->err, r->name, "the file is damaged: export the model again",
@@ -50,13 +50,13 @@ static int64_t imported(Onnx__OperatorSetIdProto *const *o, size_t n, const char
 	return -1;
 }
 
-struct reader *dlb_reader_around(const struct reader *r)
+struct onnx_reader *dlb_reader_around(const struct onnx_reader *r)
 {
 	return r->caller ? r->caller : r->outer;
 }
 
 /* A function has its own opset imports; for domains it does not import, the model's hold. */
-int64_t dlb_reader_opset(const struct reader *r, const char *domain)
+int64_t dlb_reader_opset(const struct onnx_reader *r, const char *domain)
 {
 	const Onnx__ModelProto *m = r->all->model;
 
@@ -67,7 +67,7 @@ int64_t dlb_reader_opset(const struct reader *r, const char *domain)
 	return v >= 0 ? v : imported(m->opset_import, m->n_opset_import, domain);
 }
 
-int dlb_reader_fail(const struct reader *r, const Onnx__NodeProto *p, const char *vertex, const char *fmt, ...)
+int dlb_reader_fail(const struct onnx_reader *r, const Onnx__NodeProto *p, const char *vertex, const char *fmt, ...)
 {
 	const char *domain = dlb_reader_domain(p->domain);
 	char what[400];
@@ -93,7 +93,7 @@ static bool is_old(const char *type)
 }
 
 /* Checks the opset version of vertex p. Unknown domains pass: their vertices are unknown ops. */
-static int check_opset(const struct reader *r, const Onnx__NodeProto *p, const char *vertex)
+static int check_opset(const struct onnx_reader *r, const Onnx__NodeProto *p, const char *vertex)
 {
 	const char *domain = dlb_reader_domain(p->domain);
 	const int64_t v = dlb_reader_opset(r, domain);
@@ -120,7 +120,7 @@ static int check_opset(const struct reader *r, const Onnx__NodeProto *p, const c
 }
 
 /* Refuses newer versions of the file format: lib/model/onnx.proto may lack their fields. */
-static int check_ir_version(const struct reader *r)
+static int check_ir_version(const struct onnx_reader *r)
 {
 	const int64_t v = r->all->model->ir_version;
 
@@ -134,7 +134,7 @@ static int check_ir_version(const struct reader *r)
 
 /* -- tensors -- */
 
-static struct reader *own_graph(struct reader *r)
+static struct onnx_reader *own_graph(struct onnx_reader *r)
 {
 	while (r->caller)
 		r = r->caller;
@@ -142,9 +142,9 @@ static struct reader *own_graph(struct reader *r)
 }
 
 /* Name of a tensor inside a function: "VERTEX/NAME", with a number appended if the graph has that name. */
-static const char *inner_name(struct reader *r, const char *name)
+static const char *inner_name(struct onnx_reader *r, const char *name)
 {
-	const struct reader *base = own_graph(r);
+	const struct onnx_reader *base = own_graph(r);
 	const char *unique = dlb_arena_printf(&r->g->arena, "%s/%s", r->vertex, name);
 
 	for (int i = 2; dlb_name_map_get(&base->tensor, unique) >= 0; i++)
@@ -152,13 +152,13 @@ static const char *inner_name(struct reader *r, const char *name)
 	return unique;
 }
 
-static int twice(const struct reader *r, const char *name)
+static int twice(const struct onnx_reader *r, const char *name)
 {
 	dlb_fail(r->err, r->name, "two tensors have the name '%s'", name);
 	return dlb_hint(r->err, "every tensor is made once: rename one of them");
 }
 
-int dlb_reader_add_tensor(struct reader *r, const char *name, enum dlb_tensor_kind kind, const char *what)
+int dlb_reader_add_tensor(struct onnx_reader *r, const char *name, enum dlb_tensor_kind kind, const char *what)
 {
 	if (dlb_reader_check_name(r, name, what))
 		return -1;
@@ -172,7 +172,7 @@ int dlb_reader_add_tensor(struct reader *r, const char *name, enum dlb_tensor_ki
 }
 
 /* Refuses NaN anywhere and infinity in weights. Attention masks may consist of 0 and -inf. */
-static int check_finite(const struct reader *r, const struct dlb_desc *d, const void *data, const char *name)
+static int check_finite(const struct onnx_reader *r, const struct dlb_desc *d, const void *data, const char *name)
 {
 	bool infinite = false, finite = false;
 	const int64_t n = dlb_dtype_is_float(d->dtype) ? dlb_desc_count(d) : 0;
@@ -190,7 +190,7 @@ static int check_finite(const struct reader *r, const struct dlb_desc *d, const 
 	return 0;
 }
 
-int dlb_reader_set_constant(struct reader *r, int id, Onnx__TensorProto *p, bool initializer)
+int dlb_reader_set_constant(struct onnx_reader *r, int id, Onnx__TensorProto *p, bool initializer)
 {
 	struct dlb_tensor *t = &r->g->tensor[id];
 	char what[160];
@@ -214,7 +214,7 @@ int dlb_reader_set_constant(struct reader *r, int id, Onnx__TensorProto *p, bool
 	return 0;
 }
 
-static int read_initializers(struct reader *r)
+static int read_initializers(struct onnx_reader *r)
 {
 	if (r->p->n_sparse_initializer)
 		return dlb_refuse(r->err, r->name, "make them dense before the export: torch.Tensor.to_dense",
@@ -239,7 +239,7 @@ static int read_initializers(struct reader *r)
 /* Sets type and shape of a value. If the first dimension of a fed value has no number, it is the batch.
  * Other dimensions without a number stay unknown; `symbol` gets the name of the first. Returns 1 if there
  * is no usable shape, -1 with err. */
-int dlb_reader_set_type(struct reader *r, struct dlb_tensor *t, const Onnx__ValueInfoProto *v, bool fed)
+int dlb_reader_set_type(struct onnx_reader *r, struct dlb_tensor *t, const Onnx__ValueInfoProto *v, bool fed)
 {
 	const Onnx__TypeProto *type = v->type;
 	if (!type || type->value_case != ONNX__TYPE_PROTO__VALUE_TENSOR_TYPE || !type->tensor_type)
@@ -292,7 +292,7 @@ int dlb_reader_set_type(struct reader *r, struct dlb_tensor *t, const Onnx__Valu
 }
 
 /* Reads the fed inputs: those that are not initializers. Their first dimensions give the batch its names. */
-static int read_inputs(struct reader *r)
+static int read_inputs(struct onnx_reader *r)
 {
 	struct dlb_graph *g = r->g;
 	g->input = dlb_arena_array(&g->arena, r->p->n_input + 1, sizeof *g->input);
@@ -325,7 +325,7 @@ static int read_inputs(struct reader *r)
 }
 
 /* Reads the formal inputs of a body. Their types are only hints: the operands of the vertex decide. */
-static int read_formals(struct reader *r)
+static int read_formals(struct onnx_reader *r)
 {
 	struct dlb_graph *g = r->g;
 
@@ -344,7 +344,7 @@ static int read_formals(struct reader *r)
 }
 
 /* Takes the type in value_info or of an output as a hint, if it is complete and a vertex makes the tensor. */
-static int read_hint(struct reader *r, const Onnx__ValueInfoProto *v)
+static int read_hint(struct onnx_reader *r, const Onnx__ValueInfoProto *v)
 {
 	const int id = v->name ? dlb_name_map_get(&r->tensor, v->name) : -1;
 	if (id < 0 || r->g->tensor[id].kind != DLB_T_ACTIVATION)
@@ -360,7 +360,7 @@ static int read_hint(struct reader *r, const Onnx__ValueInfoProto *v)
 	return 0;
 }
 
-const char *dlb_reader_vertex_name(struct reader *r, const char *name)
+const char *dlb_reader_vertex_name(struct onnx_reader *r, const char *name)
 {
 	struct dlb_name_map *taken = &own_graph(r)->vertices;
 	const char *unique = name;
@@ -371,7 +371,7 @@ const char *dlb_reader_vertex_name(struct reader *r, const char *name)
 }
 
 /* Returns the vertex's own name, or TYPE_INDEX; a number is appended if the name is taken. */
-static const char *vertex_name(struct reader *r, const Onnx__NodeProto *p, size_t index)
+static const char *vertex_name(struct onnx_reader *r, const Onnx__NodeProto *p, size_t index)
 {
 	struct dlb_arena *a = &r->g->arena;
 	const bool named = p->name && *p->name;
@@ -382,14 +382,14 @@ static const char *vertex_name(struct reader *r, const Onnx__NodeProto *p, size_
 	return dlb_reader_vertex_name(r, name);
 }
 
-int dlb_reader_operand(struct reader *r, const Onnx__NodeProto *p, const char *name, const char *vertex)
+int dlb_reader_operand(struct onnx_reader *r, const Onnx__NodeProto *p, const char *name, const char *vertex)
 {
 	if (!name || !*name)
 		return -1;
 	const int id = dlb_reader_find(r, name);
 	if (id >= 0)
 		return id;
-	for (const struct reader *at = r; at; at = at->outer)
+	for (const struct onnx_reader *at = r; at; at = at->outer)
 		if (dlb_name_map_get(&at->absent, name) >= 0)
 			return -1;
 	dlb_reader_fail(r, p, vertex, "reads tensor '%s', which nothing makes", name);
@@ -405,7 +405,7 @@ int dlb_reader_operand(struct reader *r, const Onnx__NodeProto *p, const char *n
 }
 
 /* Refuses attributes that the operator does not have: ignoring them would change the model's meaning. */
-static int check_attributes(const struct reader *r, const Onnx__NodeProto *p, const char *vertex, const struct dlb_attr *attr, int n)
+static int check_attributes(const struct onnx_reader *r, const Onnx__NodeProto *p, const char *vertex, const struct dlb_attr *attr, int n)
 {
 	const char *domain = dlb_reader_domain(p->domain);
 	struct dlb_error err = { 0 };
@@ -416,7 +416,7 @@ static int check_attributes(const struct reader *r, const Onnx__NodeProto *p, co
 	return dlb_hint(r->err, "%s", err.hint);
 }
 
-static int read_vertex(struct reader *r, const Onnx__NodeProto *p, const char *name)
+static int read_vertex(struct onnx_reader *r, const Onnx__NodeProto *p, const char *name)
 {
 	const char *domain = dlb_reader_domain(p->domain);
 	const Onnx__FunctionProto *function = dlb_reader_function(r, p);
@@ -459,7 +459,7 @@ static int read_vertex(struct reader *r, const Onnx__NodeProto *p, const char *n
 }
 
 /* Starts vertex i of its scope: finds its name in the graph and checks that it can be read. */
-static int open_vertex(struct reader *r, const Onnx__NodeProto *p, size_t i, const char **name)
+static int open_vertex(struct onnx_reader *r, const Onnx__NodeProto *p, size_t i, const char **name)
 {
 	if (!p->op_type || !*p->op_type) {
 		dlb_fail(r->err, r->name, "vertex %zu%s%s has no op type", i, r->vertex ? " in " : "", r->vertex ? r->vertex : "");
@@ -479,7 +479,7 @@ static int open_vertex(struct reader *r, const Onnx__NodeProto *p, size_t i, con
 }
 
 /* Adds the tensors that a vertex makes. *id: the last of them. */
-static int add_made(struct reader *r, const Onnx__NodeProto *p, const char *name, int *id)
+static int add_made(struct onnx_reader *r, const Onnx__NodeProto *p, const char *name, int *id)
 {
 	*id = -1;
 	for (size_t k = 0; k < p->n_output; k++) {
@@ -500,7 +500,7 @@ static int add_made(struct reader *r, const Onnx__NodeProto *p, const char *name
 }
 
 /* Returns 1 if vertex p was a `Constant` and is done, else 0: its output tensors are added; -1 with err. */
-static int prepare(struct reader *r, const Onnx__NodeProto *p, const char *name)
+static int prepare(struct onnx_reader *r, const Onnx__NodeProto *p, const char *name)
 {
 	const bool is_constant = !strcmp(p->op_type, "Constant") && !*dlb_reader_domain(p->domain) && p->n_output == 1 &&
 		p->output[0] && *p->output[0] && !dlb_reader_function(r, p);
@@ -518,7 +518,7 @@ static int prepare(struct reader *r, const Onnx__NodeProto *p, const char *name)
 
 /* Two passes, so that the order in the file does not matter: first all tensors that vertices make and all
  * `Constant`s, then the vertices that read them. */
-int dlb_reader_vertices(struct reader *r, Onnx__NodeProto *const *node, size_t n)
+int dlb_reader_vertices(struct onnx_reader *r, Onnx__NodeProto *const *node, size_t n)
 {
 	bool *constant = dlb_xcalloc(n + 1, sizeof *constant);
 	const char **name = dlb_xcalloc(n + 1, sizeof *name);
@@ -537,7 +537,7 @@ int dlb_reader_vertices(struct reader *r, Onnx__NodeProto *const *node, size_t n
 	return rc;
 }
 
-static int read_outputs(struct reader *r)
+static int read_outputs(struct onnx_reader *r)
 {
 	struct dlb_graph *g = r->g;
 	g->output = dlb_arena_array(&g->arena, r->p->n_output + 1, sizeof *g->output);
@@ -555,7 +555,7 @@ static int read_outputs(struct reader *r)
 	return 0;
 }
 
-int dlb_reader_graph(struct reader *r)
+int dlb_reader_graph(struct onnx_reader *r)
 {
 	const int64_t opset = dlb_reader_opset(r, "");
 	r->g->opset = opset >= OPSET_MIN && opset <= OPSET_MAX ? (int)opset : OPSET_MAX;
@@ -573,7 +573,7 @@ int dlb_reader_graph(struct reader *r)
 	return 0;
 }
 
-static void release(struct reader *r)
+static void release(struct onnx_reader *r)
 {
 	dlb_name_map_release(&r->tensor);
 	dlb_name_map_release(&r->batch);
@@ -586,7 +586,7 @@ static void release(struct reader *r)
 /* Reads the graph of an unpacked model. *place (new): location of each tensor's data in the file. */
 static int read_model(struct reading *all, const char *name, struct dlb_graph *g, struct dlb_error *err)
 {
-	struct reader r = { .name = name, .all = all, .p = all->model->graph, .g = g, .err = err };
+	struct onnx_reader r = { .name = name, .all = all, .p = all->model->graph, .g = g, .err = err };
 	int rc = -1;
 
 	if (!r.p) {

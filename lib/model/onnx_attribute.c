@@ -44,7 +44,7 @@ static int join_words(const Onnx__AttributeProto *p, struct dlb_arena *arena, st
 }
 
 /* Reads attribute p under `name`. Returns 0, NOT_HELD, LEFT_OUT, or -1 with err. */
-static int read_attribute(struct reader *r, const Onnx__AttributeProto *p, const char *name, const char *vertex,
+static int read_attribute(struct onnx_reader *r, const Onnx__AttributeProto *p, const char *name, const char *vertex,
 			  struct dlb_attr *a)
 {
 	struct dlb_arena *arena = &r->g->arena;
@@ -100,7 +100,7 @@ static int read_attribute(struct reader *r, const Onnx__AttributeProto *p, const
 	}
 }
 
-static int read_one(struct reader *r, const Onnx__NodeProto *p, const Onnx__AttributeProto *a, const char *vertex,
+static int read_one(struct onnx_reader *r, const Onnx__NodeProto *p, const Onnx__AttributeProto *a, const char *vertex,
 		    struct dlb_name_map *seen, struct dlb_attr *attr)
 {
 	const Onnx__AttributeProto *to;
@@ -122,7 +122,7 @@ static int read_one(struct reader *r, const Onnx__NodeProto *p, const Onnx__Attr
 	return to ? read_attribute(r, to, a->name, vertex, attr) : LEFT_OUT;
 }
 
-int dlb_reader_attributes(struct reader *r, const Onnx__NodeProto *p, const char *vertex, struct dlb_attr *attr)
+int dlb_reader_attributes(struct onnx_reader *r, const Onnx__NodeProto *p, const char *vertex, struct dlb_attr *attr)
 {
 	struct dlb_name_map seen = { 0 };
 	const char *unsupported = NULL;
@@ -173,7 +173,7 @@ static void set_numbers(struct dlb_graph *g, struct dlb_tensor *t, const struct 
 	t->in_model = true;
 }
 
-int dlb_reader_constant(struct reader *r, const Onnx__NodeProto *p, const char *vertex, struct reader *to, int id)
+int dlb_reader_constant(struct onnx_reader *r, const Onnx__NodeProto *p, const char *vertex, struct onnx_reader *to, int id)
 {
 	const Onnx__AttributeProto *a = p->n_attribute == 1 ? p->attribute[0] : NULL;
 	const char *name = a && a->name ? a->name : "";

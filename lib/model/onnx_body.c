@@ -3,14 +3,14 @@
 #include <string.h>
 #include "model/onnx_reader.h"
 
-static struct reader *outermost(struct reader *r)
+static struct onnx_reader *outermost(struct onnx_reader *r)
 {
-	for (struct reader *around; (around = dlb_reader_around(r));)
+	for (struct onnx_reader *around; (around = dlb_reader_around(r));)
 		r = around;
 	return r;
 }
 
-bool dlb_reader_in_body(const struct reader *r)
+bool dlb_reader_in_body(const struct onnx_reader *r)
 {
 	for (; r; r = dlb_reader_around(r))
 		if (r->outer)
@@ -19,7 +19,7 @@ bool dlb_reader_in_body(const struct reader *r)
 }
 
 /* Makes tensor `far` of the graph around body r an input of r's graph. */
-static int capture(struct reader *r, int far)
+static int capture(struct onnx_reader *r, int far)
 {
 	const int id = dlb_graph_add_tensor(r->g, r->outer->g->tensor[far].name, DLB_T_INPUT);
 
@@ -29,7 +29,7 @@ static int capture(struct reader *r, int far)
 	return id;
 }
 
-int dlb_reader_find(struct reader *r, const char *name)
+int dlb_reader_find(struct onnx_reader *r, const char *name)
 {
 	int id = dlb_name_map_get(&r->tensor, name);
 
@@ -45,14 +45,14 @@ int dlb_reader_find(struct reader *r, const char *name)
 
 /* Returns the tensor of r's graph for tensor `id` of the outermost graph,
  * captured by every body between them. */
-static int bring(struct reader *r, int id)
+static int bring(struct onnx_reader *r, int id)
 {
 	if (r->caller)
 		return bring(r->caller, id);
 	return r->outer ? capture(r, bring(r->outer, id)) : id;
 }
 
-static bool is_visible(const struct reader *r, const char *name)
+static bool is_visible(const struct onnx_reader *r, const char *name)
 {
 	for (; r; r = dlb_reader_around(r))
 		if (dlb_name_map_get(&r->tensor, name) >= 0)
@@ -61,7 +61,7 @@ static bool is_visible(const struct reader *r, const char *name)
 }
 
 /* Returns a name that neither this scope nor one around it has: `name`, or `name` after the vertex's name. */
-static const char *hoisted_name(struct reader *r, const struct reader *root, const char *name)
+static const char *hoisted_name(struct onnx_reader *r, const struct onnx_reader *root, const char *name)
 {
 	struct dlb_arena *a = &root->g->arena;
 	const char *unique = name;
@@ -73,7 +73,7 @@ static const char *hoisted_name(struct reader *r, const struct reader *root, con
 }
 
 /* Adds an initializer of a body to the outermost graph. Several calls of one function share one tensor. */
-static int hoist_initializer(struct reader *r, struct reader *root, const char *name, Onnx__TensorProto *p)
+static int hoist_initializer(struct onnx_reader *r, struct onnx_reader *root, const char *name, Onnx__TensorProto *p)
 {
 	const char *key = dlb_arena_printf(&root->g->arena, "%p", (void *)p);
 	int id = dlb_name_map_get(&r->all->hoisted, key);
@@ -87,7 +87,7 @@ static int hoist_initializer(struct reader *r, struct reader *root, const char *
 	return id;
 }
 
-static int hoist_constant(struct reader *r, struct reader *root, const char *name, const Onnx__NodeProto *vertex,
+static int hoist_constant(struct onnx_reader *r, struct onnx_reader *root, const char *name, const Onnx__NodeProto *vertex,
 			  const char *vertex_name)
 {
 	const int id = dlb_reader_add_tensor(root, hoisted_name(r, root, name), DLB_T_CONSTANT, "a constant");
@@ -99,10 +99,10 @@ static int hoist_constant(struct reader *r, struct reader *root, const char *nam
 	return dlb_hint(r->err, "numbers are held; strings and sparse tensors are not: remove what reads it before the export");
 }
 
-int dlb_reader_hoist(struct reader *r, const char *name, Onnx__TensorProto *p, const Onnx__NodeProto *vertex,
+int dlb_reader_hoist(struct onnx_reader *r, const char *name, Onnx__TensorProto *p, const Onnx__NodeProto *vertex,
 		     const char *vertex_name)
 {
-	struct reader *root = outermost(r);
+	struct onnx_reader *root = outermost(r);
 
 	if (dlb_name_map_get(&r->tensor, name) >= 0) {
 		dlb_fail(r->err, r->name, "two tensors in a body of '%s' have the name '%s'", r->vertex, name);
@@ -121,9 +121,9 @@ bool dlb_reader_is_body(const Onnx__NodeProto *p, const Onnx__AttributeProto *a)
 }
 
 /* Reads a body. The tensors that it captures are appended to the vertex's operands. */
-static int read_body(struct reader *r, const Onnx__GraphProto *p, const char *vertex, struct dlb_body *b, int **in, int *n_in)
+static int read_body(struct onnx_reader *r, const Onnx__GraphProto *p, const char *vertex, struct dlb_body *b, int **in, int *n_in)
 {
-	struct reader inner = { .name = r->name, .all = r->all, .p = p, .g = &b->g, .err = r->err, .outer = r, .vertex = vertex };
+	struct onnx_reader inner = { .name = r->name, .all = r->all, .p = p, .g = &b->g, .err = r->err, .outer = r, .vertex = vertex };
 	struct dlb_graph *g = &b->g;
 	int rc = dlb_reader_graph(&inner);
 
@@ -151,7 +151,7 @@ static int read_body(struct reader *r, const Onnx__GraphProto *p, const char *ve
 	return rc;
 }
 
-int dlb_reader_bodies(struct reader *r, const Onnx__NodeProto *p, const char *vertex, int **in, int *n_in,
+int dlb_reader_bodies(struct onnx_reader *r, const Onnx__NodeProto *p, const char *vertex, int **in, int *n_in,
 		      struct dlb_attr *attr, int *n_attr)
 {
 	for (size_t i = 0; i < p->n_attribute; i++) {

@@ -19,7 +19,7 @@ static const char *key_of(struct dlb_arena *a, const char *domain, const char *n
 	return dlb_arena_printf(a, "%s\n%s\n%s", dlb_reader_domain(domain), name, overload ? overload : "");
 }
 
-int dlb_reader_list_functions(struct reader *r)
+int dlb_reader_list_functions(struct onnx_reader *r)
 {
 	const Onnx__ModelProto *m = r->all->model;
 
@@ -39,7 +39,7 @@ int dlb_reader_list_functions(struct reader *r)
 	return 0;
 }
 
-const Onnx__FunctionProto *dlb_reader_function(const struct reader *r, const Onnx__NodeProto *p)
+const Onnx__FunctionProto *dlb_reader_function(const struct onnx_reader *r, const Onnx__NodeProto *p)
 {
 	const struct dlb_name_map *all = &r->all->function;
 	const int i = all->n ? dlb_name_map_get(all, key_of(&r->g->arena, p->domain, p->op_type, p->overload)) : -1;
@@ -49,11 +49,11 @@ const Onnx__FunctionProto *dlb_reader_function(const struct reader *r, const Onn
 
 /* -- limits of expansion -- */
 
-static int check_depth(const struct reader *r, const Onnx__NodeProto *p, const char *vertex, const Onnx__FunctionProto *f)
+static int check_depth(const struct onnx_reader *r, const Onnx__NodeProto *p, const char *vertex, const Onnx__FunctionProto *f)
 {
 	int n = 0;
 
-	for (const struct reader *at = r; at; at = dlb_reader_around(at)) {
+	for (const struct onnx_reader *at = r; at; at = dlb_reader_around(at)) {
 		if (at->function == f) {
 			dlb_reader_fail(r, p, vertex, "function '%s' calls itself", f->name);
 			return dlb_hint(r->err, "ONNX has no recursion: write it as a Loop");
@@ -66,7 +66,7 @@ static int check_depth(const struct reader *r, const Onnx__NodeProto *p, const c
 	return 0;
 }
 
-static int check_growth(const struct reader *r, const Onnx__NodeProto *p, const char *vertex, const Onnx__FunctionProto *f)
+static int check_growth(const struct onnx_reader *r, const Onnx__NodeProto *p, const char *vertex, const Onnx__FunctionProto *f)
 {
 	struct reading *all = r->all;
 
@@ -83,13 +83,13 @@ static int check_growth(const struct reader *r, const Onnx__NodeProto *p, const 
 /* -- attributes -- */
 
 /* Binds a name; the first value bound to a name holds. */
-static void bind(struct reader *f, const char *name, const Onnx__AttributeProto *a)
+static void bind(struct onnx_reader *f, const char *name, const Onnx__AttributeProto *a)
 {
 	if (dlb_name_map_add(&f->bound_name, name, f->n_bound) < 0)
 		f->bound[f->n_bound++] = a;
 }
 
-static int bind_attributes(struct reader *f, const Onnx__NodeProto *p)
+static int bind_attributes(struct onnx_reader *f, const Onnx__NodeProto *p)
 {
 	const Onnx__FunctionProto *d = f->function;
 	const size_t n = p->n_attribute + d->n_attribute_proto;
@@ -113,7 +113,7 @@ static int bind_attributes(struct reader *f, const Onnx__NodeProto *p)
 	return 0;
 }
 
-int dlb_reader_refer(struct reader *r, const Onnx__NodeProto *p, const char *vertex, const Onnx__AttributeProto *a,
+int dlb_reader_refer(struct onnx_reader *r, const Onnx__NodeProto *p, const char *vertex, const Onnx__AttributeProto *a,
 		     const Onnx__AttributeProto **to)
 {
 	const char *name = a->ref_attr_name;
@@ -139,13 +139,13 @@ int dlb_reader_refer(struct reader *r, const Onnx__NodeProto *p, const char *ver
 
 /* -- operands -- */
 
-static int wrong_formal(struct reader *f, const Onnx__NodeProto *p, const char *what)
+static int wrong_formal(struct onnx_reader *f, const Onnx__NodeProto *p, const char *what)
 {
 	dlb_reader_fail(f->caller, p, f->vertex, "%s of function '%s' has no name, or a name that is in use", what, f->function->name);
 	return dlb_hint(f->err, "the function is damaged: export the model again");
 }
 
-static int bind_inputs(struct reader *f, const Onnx__NodeProto *p)
+static int bind_inputs(struct onnx_reader *f, const Onnx__NodeProto *p)
 {
 	const Onnx__FunctionProto *d = f->function;
 
@@ -162,12 +162,12 @@ static int bind_inputs(struct reader *f, const Onnx__NodeProto *p)
 }
 
 /* Returns the caller's tensor for formal output i; -1: none. */
-static int wanted(const struct reader *f, const Onnx__NodeProto *p, size_t i)
+static int wanted(const struct onnx_reader *f, const Onnx__NodeProto *p, size_t i)
 {
 	return i < p->n_output && p->output[i] && *p->output[i] ? dlb_name_map_get(&f->caller->tensor, p->output[i]) : -1;
 }
 
-static int bind_outputs(struct reader *f, const Onnx__NodeProto *p)
+static int bind_outputs(struct onnx_reader *f, const Onnx__NodeProto *p)
 {
 	const Onnx__FunctionProto *d = f->function;
 
@@ -183,7 +183,7 @@ static int bind_outputs(struct reader *f, const Onnx__NodeProto *p)
 
 /* Adds an Identity for each output that no vertex of the function made directly: an input passed through, the
  * same tensor twice, or a constant that a body may not hold. */
-static int hand_through(struct reader *f, const Onnx__NodeProto *p)
+static int hand_through(struct onnx_reader *f, const Onnx__NodeProto *p)
 {
 	const Onnx__FunctionProto *d = f->function;
 
@@ -208,7 +208,7 @@ static size_t count_given(char *const *name, size_t n)
 	return n;
 }
 
-static int check_operands(const struct reader *r, const Onnx__NodeProto *p, const char *vertex, const Onnx__FunctionProto *f)
+static int check_operands(const struct onnx_reader *r, const Onnx__NodeProto *p, const char *vertex, const Onnx__FunctionProto *f)
 {
 	const size_t n_in = count_given(p->input, p->n_input), n_out = count_given(p->output, p->n_output);
 
@@ -219,9 +219,9 @@ static int check_operands(const struct reader *r, const Onnx__NodeProto *p, cons
 	return dlb_hint(r->err, "call it with the operands that it has");
 }
 
-int dlb_reader_call(struct reader *r, const Onnx__NodeProto *p, const char *vertex, const Onnx__FunctionProto *f)
+int dlb_reader_call(struct onnx_reader *r, const Onnx__NodeProto *p, const char *vertex, const Onnx__FunctionProto *f)
 {
-	struct reader in = { .name = r->name, .all = r->all, .g = r->g, .err = r->err, .caller = r, .function = f,
+	struct onnx_reader in = { .name = r->name, .all = r->all, .g = r->g, .err = r->err, .caller = r, .function = f,
 			     .call = p, .vertex = vertex };
 
 	int rc = check_depth(r, p, vertex, f) || check_growth(r, p, vertex, f) || check_operands(r, p, vertex, f) ||

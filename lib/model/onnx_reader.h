@@ -34,7 +34,7 @@ struct reading {
 	size_t bytes;				/* size of the file */
 };
 
-struct reader {
+struct onnx_reader {
 	const char *name;			/* file name, for messages */
 	struct reading *all;
 	const Onnx__GraphProto *p;		/* NULL: a function */
@@ -45,11 +45,11 @@ struct reader {
 	/* body: the vertex that contains it; function: the vertex that calls it */
 	const char *vertex;
 	/* for a body */
-	struct reader *outer;			/* NULL: not a body */
+	struct onnx_reader *outer;			/* NULL: not a body */
 	struct { int in, out; } *capture;	/* tensor in this graph, and in outer's graph */
 	int n_captures, cap_captures;
 	/* for a function */
-	struct reader *caller;			/* NULL: not a function */
+	struct onnx_reader *caller;			/* NULL: not a function */
 	const Onnx__FunctionProto *function;
 	const Onnx__NodeProto *call;
 	/* formal outputs to the caller's tensors; absent formal inputs */
@@ -60,59 +60,59 @@ struct reader {
 };
 
 /* -- onnx.c -- */
-int dlb_reader_graph(struct reader *r);
-int dlb_reader_vertices(struct reader *r, Onnx__NodeProto *const *node, size_t n);
+int dlb_reader_graph(struct onnx_reader *r);
+int dlb_reader_vertices(struct onnx_reader *r, Onnx__NodeProto *const *node, size_t n);
 /* Adds a tensor to r's scope. In a function it is the caller's tensor of a formal output, or
  * VERTEX/NAME. Returns its id; -1 with err. */
-int dlb_reader_add_tensor(struct reader *r, const char *name, enum dlb_tensor_kind kind, const char *what);
-int dlb_reader_set_constant(struct reader *r, int id, Onnx__TensorProto *p, bool initializer);
-int dlb_reader_set_type(struct reader *r, struct dlb_tensor *t, const Onnx__ValueInfoProto *v, bool fed);
-int dlb_reader_check_name(const struct reader *r, const char *name, const char *what);
+int dlb_reader_add_tensor(struct onnx_reader *r, const char *name, enum dlb_tensor_kind kind, const char *what);
+int dlb_reader_set_constant(struct onnx_reader *r, int id, Onnx__TensorProto *p, bool initializer);
+int dlb_reader_set_type(struct onnx_reader *r, struct dlb_tensor *t, const Onnx__ValueInfoProto *v, bool fed);
+int dlb_reader_check_name(const struct onnx_reader *r, const char *name, const char *what);
 /* Returns the tensor id of an operand; -1: absent; -2 with err: nothing makes it. */
-int dlb_reader_operand(struct reader *r, const Onnx__NodeProto *p, const char *name, const char *vertex);
+int dlb_reader_operand(struct onnx_reader *r, const Onnx__NodeProto *p, const char *name, const char *vertex);
 /* Returns `name`, with a number appended if the graph has a vertex of that name, and reserves it. */
-const char *dlb_reader_vertex_name(struct reader *r, const char *name);
+const char *dlb_reader_vertex_name(struct onnx_reader *r, const char *name);
 const char *dlb_reader_domain(const char *domain);		/* "" for ONNX's own */
 /* Opset version of a domain in r's scope; -1: not imported. */
-int64_t dlb_reader_opset(const struct reader *r, const char *domain);
+int64_t dlb_reader_opset(const struct onnx_reader *r, const char *domain);
 /* Fails with "TYPE 'VERTEX' (opset N): ..." at the file's name; returns -1. */
-int dlb_reader_fail(const struct reader *r, const Onnx__NodeProto *p, const char *vertex, const char *fmt, ...)
+int dlb_reader_fail(const struct onnx_reader *r, const Onnx__NodeProto *p, const char *vertex, const char *fmt, ...)
 	__attribute__((format(printf, 4, 5)));
 /* The scope around r: a body's or a caller's; NULL: r reads the model's graph. */
-struct reader *dlb_reader_around(const struct reader *r);
+struct onnx_reader *dlb_reader_around(const struct onnx_reader *r);
 
 /* -- onnx_attribute.c -- */
 /* Reads the attributes of vertex p, references resolved, into attr[n_attribute + 1]. If a graph cannot hold
  * one, it becomes DLB_ATTR_UNSUPPORTED, which makes the op unknown. Returns their number; -1 with err. */
-int dlb_reader_attributes(struct reader *r, const Onnx__NodeProto *p, const char *vertex, struct dlb_attr *attr);
+int dlb_reader_attributes(struct onnx_reader *r, const Onnx__NodeProto *p, const char *vertex, struct dlb_attr *attr);
 /* Sets tensor id of to's graph to the value of a `Constant` in r's scope. Returns 1 if a graph cannot hold
  * the value (strings, sparse values); -1 with err. */
-int dlb_reader_constant(struct reader *r, const Onnx__NodeProto *p, const char *vertex, struct reader *to, int id);
+int dlb_reader_constant(struct onnx_reader *r, const Onnx__NodeProto *p, const char *vertex, struct onnx_reader *to, int id);
 /* Resolves attribute a: *to is a itself, or the call's value for its ref_attr_name; NULL: the call has
  * none. */
-int dlb_reader_refer(struct reader *r, const Onnx__NodeProto *p, const char *vertex, const Onnx__AttributeProto *a,
+int dlb_reader_refer(struct onnx_reader *r, const Onnx__NodeProto *p, const char *vertex, const Onnx__AttributeProto *a,
 		     const Onnx__AttributeProto **to);
 
 /* -- onnx_body.c -- */
 /* Returns the tensor of that name, captured from an outer scope if necessary; -1: none. */
-int dlb_reader_find(struct reader *r, const char *name);
+int dlb_reader_find(struct onnx_reader *r, const char *name);
 /* Adds a constant of an inner scope to the outermost graph under `name`: p, or the
  * value of the `Constant` vertex. */
-int dlb_reader_hoist(struct reader *r, const char *name, Onnx__TensorProto *p, const Onnx__NodeProto *vertex,
+int dlb_reader_hoist(struct onnx_reader *r, const char *name, Onnx__TensorProto *p, const Onnx__NodeProto *vertex,
 		     const char *vertex_name);
-bool dlb_reader_in_body(const struct reader *r);
+bool dlb_reader_in_body(const struct onnx_reader *r);
 bool dlb_reader_is_body(const Onnx__NodeProto *p, const Onnx__AttributeProto *a);
 /* Reads the bodies of vertex p. `in` has its n_in operands; captures are appended (new, in the graph's
  * arena). attr needs space for one more per body. */
-int dlb_reader_bodies(struct reader *r, const Onnx__NodeProto *p, const char *vertex, int **in, int *n_in,
+int dlb_reader_bodies(struct onnx_reader *r, const Onnx__NodeProto *p, const char *vertex, int **in, int *n_in,
 		      struct dlb_attr *attr, int *n_attr);
 
 /* -- onnx_function.c -- */
-int dlb_reader_list_functions(struct reader *r);		/* fills all->function */
+int dlb_reader_list_functions(struct onnx_reader *r);		/* fills all->function */
 /* the one p calls; NULL: none */
-const Onnx__FunctionProto *dlb_reader_function(const struct reader *r, const Onnx__NodeProto *p);
+const Onnx__FunctionProto *dlb_reader_function(const struct onnx_reader *r, const Onnx__NodeProto *p);
 /* Replaces vertex p by the vertices of function f. */
-int dlb_reader_call(struct reader *r, const Onnx__NodeProto *p, const char *vertex, const Onnx__FunctionProto *f);
+int dlb_reader_call(struct onnx_reader *r, const Onnx__NodeProto *p, const char *vertex, const Onnx__FunctionProto *f);
 
 /* -- onnx_signature.c -- */
 /* metadata key of a vertex: its call in PyTorch's graph */
@@ -121,9 +121,9 @@ int dlb_reader_call(struct reader *r, const Onnx__NodeProto *p, const char *vert
 const char *dlb_reader_metadata(Onnx__StringStringEntryProto *const *p, size_t n, const char *key);
 /* Stores the exporter's list of parameters and buffers in the graph's `listed`. An
  * unreadable list is ignored with a note. */
-void dlb_reader_signature(struct reader *r);
+void dlb_reader_signature(struct onnx_reader *r);
 /* Sets the `uses` of op, made of vertex p: the listed tensors in the exporter's call for the vertex. */
-void dlb_reader_uses(struct reader *r, const Onnx__NodeProto *p, int op);
+void dlb_reader_uses(struct onnx_reader *r, const Onnx__NodeProto *p, int op);
 
 /* -- onnx_embedding.c -- */
 /* Row of the table that gets no gradient from a Gather; -1: every row gets one. */

@@ -25,7 +25,7 @@
 #define KEY "pkg.torch.export.ExportedProgram.graph_signature"
 #define MAX_INHERITED 4096	/* longest text of a call that vertices of a function inherit */
 
-struct list {
+struct parameter_list {
 	struct dlb_graph *g;
 	struct dlb_listed *item;
 	int n, cap;
@@ -38,16 +38,16 @@ static const struct { const char *name; enum dlb_listed_kind kind; } kinds[] = {
 };
 
 /* A part of the text, which is not modified. */
-struct span { const char *s; size_t n; };
+struct text_span { const char *s; size_t n; };
 
-static bool is(struct span a, const char *text)
+static bool is(struct text_span a, const char *text)
 {
 	return a.n == strlen(text) && !memcmp(a.s, text, a.n);
 }
 
-/* Adds an input to the list. Kinds that are no state of the module (USER_INPUT,
+/* Adds an input to the parameter_list. Kinds that are no state of the module (USER_INPUT,
  * TOKEN, CUSTOM_OBJ) are skipped. */
-static void add(struct list *l, struct span kind, const char *input, const char *target, struct span persistent)
+static void add(struct parameter_list *l, struct text_span kind, const char *input, const char *target, struct text_span persistent)
 {
 	for (int i = 0; i < DLB_LEN(kinds); i++) {
 		if (!is(kind, kinds[i].name))
@@ -59,7 +59,7 @@ static void add(struct list *l, struct span kind, const char *input, const char 
 	}
 }
 
-static const char *copied(struct list *l, struct span a)
+static const char *copied(struct parameter_list *l, struct text_span a)
 {
 	char *text = dlb_arena_alloc(&l->g->arena, a.n + 1);
 
@@ -70,23 +70,23 @@ static const char *copied(struct list *l, struct span a)
 /* -- newer: one line per input -- */
 
 /* Splits *rest at `mark`: *before is the part before it, *rest the part after it. False: no mark. */
-static bool cut(struct span *rest, const char *mark, struct span *before)
+static bool cut(struct text_span *rest, const char *mark, struct text_span *before)
 {
 	const size_t n = strlen(mark);
 
 	for (size_t i = 0; i + n <= rest->n; i++)
 		if (!memcmp(rest->s + i, mark, n)) {
-			*before = (struct span){ rest->s, i };
-			*rest = (struct span){ rest->s + i + n, rest->n - i - n };
+			*before = (struct text_span){ rest->s, i };
+			*rest = (struct text_span){ rest->s + i + n, rest->n - i - n };
 			return true;
 		}
 	return false;
 }
 
 /* Reads NAME: KIND[ target='...'][ persistent=X]. A target may contain anything except a line end. */
-static int read_line(struct list *l, struct span line)
+static int read_line(struct parameter_list *l, struct text_span line)
 {
-	struct span input, kind = { NULL, 0 }, target = line, persistent = { NULL, 0 };
+	struct text_span input, kind = { NULL, 0 }, target = line, persistent = { NULL, 0 };
 
 	if (!cut(&line, ": ", &input) || !input.n)
 		return -1;
@@ -99,22 +99,22 @@ static int read_line(struct list *l, struct span line)
 	target = line;
 	for (size_t i = target.n; i-- > 0;)
 		if (target.s[i] == '\'') {
-			persistent = (struct span){ target.s + i + 1, target.n - i - 1 };
+			persistent = (struct text_span){ target.s + i + 1, target.n - i - 1 };
 			target.n = i;
 			break;
 		}
-	struct span none;
+	struct text_span none;
 	if (!target.n || target.n == line.n || (persistent.n && (!cut(&persistent, " persistent=", &none) || none.n)))
 		return -1;
 	add(l, kind, copied(l, input), copied(l, target), persistent);
 	return 0;
 }
 
-static int read_lines(struct list *l, const char *p)
+static int read_lines(struct parameter_list *l, const char *p)
 {
 	for (bool inputs = false; *p;) {
 		const char *end = strchr(p, '\n');
-		const struct span line = { p, end ? (size_t)(end - p) : strlen(p) };
+		const struct text_span line = { p, end ? (size_t)(end - p) : strlen(p) };
 		if (is(line, "# inputs"))
 			inputs = true;
 		else if (is(line, "# outputs"))
@@ -159,7 +159,7 @@ static const char *skip_value(const char *p)
 
 /* Returns the string literal v, in the arena. NULL: v is not one literal, or has escapes other
  * than of quotes and backslashes. */
-static const char *unquoted(struct list *l, struct span v)
+static const char *unquoted(struct parameter_list *l, struct text_span v)
 {
 	char *text = dlb_arena_alloc(&l->g->arena, v.n + 1);
 	size_t n = 0;
@@ -177,13 +177,13 @@ static const char *unquoted(struct list *l, struct span v)
 
 /* Finds the value of `key` in the arguments "key=value, key=value)" at p. *end: position after
  * the closing bracket; NULL: none. */
-static bool argument(const char *p, const char *key, struct span *value, const char **end)
+static bool argument(const char *p, const char *key, struct text_span *value, const char **end)
 {
 	bool found = false;
 
 	for (;; p += strspn(p, ", ")) {
 		const size_t n = strcspn(p, "=,)]");
-		const struct span name = { p, n };
+		const struct text_span name = { p, n };
 		if (*p == ')' || p[n] != '=') {
 			*end = *p == ')' ? p + 1 : NULL;
 			return found && *end;
@@ -195,7 +195,7 @@ static bool argument(const char *p, const char *key, struct span *value, const c
 			return false;
 		}
 		if (is(name, key)) {
-			*value = (struct span){ p, (size_t)(stop - p) };
+			*value = (struct text_span){ p, (size_t)(stop - p) };
 			found = true;
 		}
 		p = stop;
@@ -203,9 +203,9 @@ static bool argument(const char *p, const char *key, struct span *value, const c
 }
 
 /* Reads the arguments of one InputSpec; returns the position after them; NULL: damaged. */
-static const char *read_spec(struct list *l, const char *p)
+static const char *read_spec(struct parameter_list *l, const char *p)
 {
-	struct span kind, arg, target, persistent = { NULL, 0 }, name, before;
+	struct text_span kind, arg, target, persistent = { NULL, 0 }, name, before;
 	const char *end, *ignored;
 
 	if (!argument(p, "kind", &kind, &end) || !argument(p, "arg", &arg, &end) || !argument(p, "target", &target, &end))
@@ -225,7 +225,7 @@ static const char *read_spec(struct list *l, const char *p)
 	return end;
 }
 
-static int read_object(struct list *l, const char *p)
+static int read_object(struct parameter_list *l, const char *p)
 {
 	static const char spec[] = "InputSpec(";
 
@@ -240,10 +240,10 @@ static int read_object(struct list *l, const char *p)
 
 /* -- model metadata -- */
 
-static void read_signature(struct reader *r, const char *text)
+static void read_signature(struct onnx_reader *r, const char *text)
 {
 	static const char object[] = "ExportGraphSignature(input_specs=[";
-	struct list l = { .g = r->g };
+	struct parameter_list l = { .g = r->g };
 	const bool is_object = !strncmp(text, object, sizeof object - 1);
 	const bool is_text = dlb_is_utf8(text, strlen(text));
 
@@ -267,7 +267,7 @@ const char *dlb_reader_metadata(Onnx__StringStringEntryProto *const *p, size_t n
 	return NULL;
 }
 
-void dlb_reader_signature(struct reader *r)
+void dlb_reader_signature(struct onnx_reader *r)
 {
 	const Onnx__ModelProto *m = r->all->model;
 	const char *text = dlb_reader_metadata(m->graph->metadata_props, m->graph->n_metadata_props, KEY);
@@ -282,7 +282,7 @@ void dlb_reader_signature(struct reader *r)
 
 /* Parses "%linear : [num_users=1] = call_function[target=torch.ops.aten.linear.default](args =
  * (%x, %p_fc_weight), kwargs = {})". */
-void dlb_reader_uses(struct reader *r, const Onnx__NodeProto *p, int op)
+void dlb_reader_uses(struct onnx_reader *r, const Onnx__NodeProto *p, int op)
 {
 	struct dlb_op *o = &r->g->op[op];
 	const struct dlb_name_map *all = &r->all->listed;

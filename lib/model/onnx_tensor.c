@@ -19,9 +19,9 @@ _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "raw tensor data are u
 #define DAMAGED "the file is damaged: export the model again"
 #define TO_FLOAT "export the model in f32 or f16, before it is quantized"
 
-struct source { const char *name, *what; struct dlb_onnx_files *files; struct dlb_arena *a; struct dlb_error *err; };
+struct tensor_source { const char *name, *what; struct dlb_onnx_files *files; struct dlb_arena *a; struct dlb_error *err; };
 
-static int cannot_open(const struct source *s, const char *location)
+static int cannot_open(const struct tensor_source *s, const char *location)
 {
 	dlb_fail(s->err, s->name, "cannot open data of %s in '%s': %s", s->what, location, strerror(errno));
 	return dlb_hint(s->err, "the exporter writes the weights to a file of their own: keep it beside the model");
@@ -29,7 +29,7 @@ static int cannot_open(const struct source *s, const char *location)
 
 /* Returns the path of an external file (new), which must be inside the model's folder after
  * resolving links. NULL with err. */
-static char *external_path(const struct source *s, const char *location)
+static char *external_path(const struct tensor_source *s, const char *location)
 {
 	struct dlb_error *err = s->err;
 	char *path = NULL, *real = NULL, *folder = NULL;
@@ -77,7 +77,7 @@ static int64_t offset_number(const char *s)
 }
 
 /* Opens the file at `location`, unless it is open already. */
-static int open_external(const struct source *s, const char *location)
+static int open_external(const struct tensor_source *s, const char *location)
 {
 	struct dlb_onnx_files *f = s->files;
 	struct stat st;
@@ -110,7 +110,7 @@ void dlb_onnx_files_close(struct dlb_onnx_files *f)
 	f->fd = -1;
 }
 
-static int read_at(const struct source *s, int64_t offset, char *to, size_t bytes)
+static int read_at(const struct tensor_source *s, int64_t offset, char *to, size_t bytes)
 {
 	for (size_t done = 0; done < bytes;) {
 		const ssize_t got = pread(s->files->fd, to + done, bytes - done, (off_t)offset + (off_t)done);
@@ -126,7 +126,7 @@ static int read_at(const struct source *s, int64_t offset, char *to, size_t byte
 	return 0;
 }
 
-static int read_external(const struct source *s, const Onnx__TensorProto *p, size_t bytes, void **data)
+static int read_external(const struct tensor_source *s, const Onnx__TensorProto *p, size_t bytes, void **data)
 {
 	const char *location = "";
 	int64_t offset = 0, length = -2;	/* -2: absent */
@@ -179,7 +179,7 @@ static bool put_int32(enum dlb_dtype t, int32_t v, void *to, size_t i)
 	}
 }
 
-static int read_typed(const struct source *s, const Onnx__TensorProto *p, enum dlb_dtype t, size_t count, void **data)
+static int read_typed(const struct tensor_source *s, const Onnx__TensorProto *p, enum dlb_dtype t, size_t count, void **data)
 {
 	const size_t size = dlb_dtype_bytes(t);
 	const void *from = NULL;
@@ -218,7 +218,7 @@ static int read_typed(const struct source *s, const Onnx__TensorProto *p, enum d
 }
 
 /* Refuses a type that dlb does not have, by ONNX's number. */
-static int unknown_type(const struct source *s, int type)
+static int unknown_type(const struct tensor_source *s, int type)
 {
 	static const struct { int type; const char *name, *cure; } known[] = {
 		{ 8, "strings", "look the text up before the model: it takes numbers" },
@@ -238,7 +238,7 @@ static int unknown_type(const struct source *s, int type)
 }
 
 /* Reads shape and type; *bytes: size of the data. */
-static int read_desc(const struct source *s, const Onnx__TensorProto *p, struct dlb_desc *d, size_t *bytes)
+static int read_desc(const struct tensor_source *s, const Onnx__TensorProto *p, struct dlb_desc *d, size_t *bytes)
 {
 	const int dtype = p->has_data_type ? dlb_dtype_from_onnx(p->data_type) : -1;
 
@@ -268,7 +268,7 @@ static int read_desc(const struct source *s, const Onnx__TensorProto *p, struct 
 int dlb_onnx_tensor(const Onnx__TensorProto *p, const char *name, struct dlb_onnx_files *files, const char *what,
 		    struct dlb_arena *a, struct dlb_desc *desc, void **data, struct dlb_error *err)
 {
-	const struct source s = { name, what, files, a, err };
+	const struct tensor_source s = { name, what, files, a, err };
 	struct dlb_desc d;
 	size_t bytes = 0;
 

@@ -215,18 +215,18 @@ const struct dlb_st_tensor *dlb_safetensors_find(const struct dlb_safetensors *s
 
 /* -- writing -- */
 
-struct row { const struct dlb_st_tensor *t; int i; };
+struct st_row { const struct dlb_st_tensor *t; int i; };
 
 /* Wide types first, else in the given order. */
 static int by_width(const void *a, const void *b)
 {
-	const struct row *x = a, *y = b;
+	const struct st_row *x = a, *y = b;
 	const size_t w = dlb_dtype_bytes(x->t->desc.dtype), v = dlb_dtype_bytes(y->t->desc.dtype);
 	return w != v ? (w > v ? -1 : 1) : x->i - y->i;
 }
 
 /* Returns the JSON header (new) of the rows in order; NULL with err. */
-static char *make_header(const char *path, const struct row *row, int n, const char *const *metadata,
+static char *make_header(const char *path, const struct st_row *st_row, int n, const char *const *metadata,
 			 struct dlb_error *err)
 {
 	json_t *root = json_object();
@@ -270,7 +270,7 @@ static void put(struct dlb_output *out, struct dlb_sha256 *sum, const void *p, s
 		dlb_sha256_add(sum, p, n);
 }
 
-static int write_rows(const char *path, const struct row *row, int n, const char *header, struct dlb_sha256 *sum, struct dlb_error *err)
+static int write_rows(const char *path, const struct st_row *row, int n, const char *header, struct dlb_sha256 *sum, struct dlb_error *err)
 {
 	const size_t length = strlen(header), padded = (length + 7) / 8 * 8;
 	unsigned char size[8];
@@ -291,10 +291,10 @@ static int write_rows(const char *path, const struct row *row, int n, const char
 static int write_file(const char *path, const struct dlb_st_tensor *t, int n, const char *const *metadata, struct dlb_sha256 *sum,
 		      struct dlb_error *err)
 {
-	struct row *row = dlb_xcalloc((size_t)n + 1, sizeof *row);
+	struct st_row *row = dlb_xcalloc((size_t)n + 1, sizeof *row);
 
 	for (int i = 0; i < n; i++)
-		row[i] = (struct row){ &t[i], i };
+		row[i] = (struct st_row){ &t[i], i };
 	qsort(row, (size_t)n, sizeof *row, by_width);
 	char *header = make_header(path, row, n, metadata, err);
 	const int rc = header ? write_rows(path, row, n, header, sum, err) : -1;

@@ -6,7 +6,7 @@
 #include "util/mem.h"
 
 enum { MAX_REFS = 8, TEMP = 1 << 25 };
-struct step {
+struct chain_step {
 	struct dlb_kernel *k;
 	int in[MAX_REFS], out[MAX_REFS];
 	int n_in, n_out;
@@ -16,7 +16,7 @@ struct dlb_chain {
 	struct dlb_backend *be;
 	struct dlb_error *err;
 	int rc;
-	struct step *step;
+	struct chain_step *step;
 	size_t *temp;			/* offsets in the scratch memory */
 	int n_steps, cap_steps, n_temps, cap_temps;
 	size_t temp_bytes;
@@ -47,7 +47,7 @@ void dlb_chain_fail(struct dlb_chain *c, int rc)
 
 void dlb_chain_add(struct dlb_chain *c, int rc, struct dlb_kernel *k, const int *in, int n_in, const int *out, int n_out)
 {
-	struct step *s;
+	struct chain_step *s;
 
 	if (rc || c->rc) {
 		if (!rc)
@@ -58,7 +58,7 @@ void dlb_chain_add(struct dlb_chain *c, int rc, struct dlb_kernel *k, const int 
 	assert(n_in <= MAX_REFS && n_out <= MAX_REFS);
 	DLB_GROW(c->step, c->n_steps, c->cap_steps);
 	s = &c->step[c->n_steps++];
-	*s = (struct step){ .k = k, .n_in = n_in, .n_out = n_out };
+	*s = (struct chain_step){ .k = k, .n_in = n_in, .n_out = n_out };
 	for (int i = 0; i < n_in; i++)
 		s->in[i] = in[i];
 	for (int i = 0; i < n_out; i++)
@@ -121,7 +121,7 @@ static void chain_run(struct dlb_kernel *k, const struct dlb_run *r)
 	const struct dlb_chain *c = (const struct dlb_chain *)k;
 
 	for (int i = 0; i < c->n_steps; i++) {
-		const struct step *s = &c->step[i];
+		const struct chain_step *s = &c->step[i];
 		void *in[MAX_REFS], *out[MAX_REFS];
 		struct dlb_run sub = *r;
 

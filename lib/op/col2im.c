@@ -5,7 +5,7 @@
 
 #include <string.h>
 
-struct cols { enum dlb_dtype type; struct dlb_window w; int64_t planes, image[3], block, places; };
+struct cols { enum dlb_dtype type; struct dlb_kernel_window w; int64_t planes, image[3], block, places; };
 
 /* Reads the window of size `block` on images of size x->dim[2..]; x is (N, C, D..). */
 static int parse(const struct dlb_op_io *io, const struct dlb_desc *x, const int64_t *block, struct cols *c, struct dlb_error *err)

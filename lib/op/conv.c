@@ -9,7 +9,7 @@
 #include <string.h>
 
 /* The convolution described by a vertex of any of the four classes. */
-struct conv { struct dlb_conv_desc d; struct dlb_window w; };
+struct conv { struct dlb_conv_desc d; struct dlb_kernel_window w; };
 
 enum { MOST = 1 << 24 };			/* limit on sizes that are computed here */
 
@@ -267,7 +267,7 @@ static int transpose_fill(const struct dlb_op_io *io, struct conv *c, struct dlb
 	int64_t extra[3] = { 0 }, groups = groups_of(io);
 	const int64_t *v, *shape, *explicit_pads;
 	int n_extra, n_shape, n_pads;
-	struct dlb_window win;
+	struct dlb_kernel_window win;
 	struct dlb_op_io bare = *io;
 
 	if (x->n_dims < 3 || x->n_dims > 5 || w->n_dims != x->n_dims || groups < 1 || w->dim[1] > MOST || x->dim[1] != w->dim[0] || w->dim[0] % groups)

@@ -21,13 +21,13 @@ enum { TILE = 64 };			/* positions whose corners are computed at once, for all c
 
 struct deform {
 	enum dlb_dtype type;
-	struct dlb_window w;
+	struct dlb_kernel_window w;
 	bool has_mask, wants_mask;		/* wants_mask: its gradient */
 	int64_t batch, channels, h, w_in, places, kernel, offset_groups, group_channels;	/* group_channels: of an offset group */
 };
 /* Four elements of a plane (-1: outside), their weights, and the derivatives of the weights by the
  * position's row and column. */
-struct corners { int64_t at[4]; double w[4], by_row[4], by_col[4]; };
+struct deform_corners { int64_t at[4]; double w[4], by_row[4], by_col[4]; };
 
 /* -- columns: reading the vertex -- */
 
@@ -79,17 +79,17 @@ static const struct dlb_desc *input(const struct dlb_op_io *io, int i)
 /* -- columns: kernels -- */
 
 /* Corners for kernel element k (of K in offset group g) at output position p of sample n. */
-static struct corners corners_of(const struct deform *d, const void *offset, int64_t n, int64_t g, int64_t k, int64_t p)
+static struct deform_corners corners_of(const struct deform *d, const void *offset, int64_t n, int64_t g, int64_t k, int64_t p)
 {
 	const int64_t at = ((n * d->offset_groups + g) * d->kernel + k) * 2 * d->places + p, kw = d->w.kernel[1], ow = d->w.out[1];
 	const double y = (double)(p / ow * d->w.stride[0] - d->w.pad_begin[0] + k / kw * d->w.dilation[0]) +
 		dlb_real_get(offset, d->type, at);
 	const double x = (double)(p % ow * d->w.stride[1] - d->w.pad_begin[1] + k % kw * d->w.dilation[1]) +
 		dlb_real_get(offset, d->type, at + d->places);
-	struct corners c;
+	struct deform_corners c;
 
 	if (!(y > -1 && y < (double)d->h && x > -1 && x < (double)d->w_in))
-		return (struct corners){ .at = { -1, -1, -1, -1 } };
+		return (struct deform_corners){ .at = { -1, -1, -1, -1 } };
 	const double y0 = floor(y), x0 = floor(x), ty = y - y0, tx = x - x0;
 	for (int q = 0; q < 4; q++) {
 		const int64_t i = (int64_t)y0 + q / 2, j = (int64_t)x0 + q % 2;
@@ -104,7 +104,7 @@ static struct corners corners_of(const struct deform *d, const void *offset, int
 }
 
 /* One kernel element of one offset group of one sample, at positions [p, p + count). */
-struct tile { int64_t n, g, k, p, count; struct corners corners[TILE]; double mask[TILE]; };
+struct tile { int64_t n, g, k, p, count; struct deform_corners deform_corners[TILE]; double mask[TILE]; };
 
 static void each_tile(const struct deform *d, const void *offset, const void *mask, const struct dlb_run *r,
 		      void (*work)(const struct deform *d, const struct tile *t, const struct dlb_run *r))
@@ -143,7 +143,7 @@ static void read_tile(const struct deform *d, const struct tile *t, const struct
 		const int64_t to = column_at(d, t, c), from = plane_at(d, t, c);
 
 		for (int64_t j = 0; j < t->count; j++) {
-			const struct corners *k = &t->corners[j];
+			const struct deform_corners *k = &t->corners[j];
 			double v = 0;
 
 			for (int q = 0; q < 4; q++)
@@ -159,7 +159,7 @@ static void grad_tile(const struct deform *d, const struct tile *t, const struct
 		const int64_t from = column_at(d, t, c), to = plane_at(d, t, c);
 
 		for (int64_t j = 0; j < t->count; j++) {
-			const struct corners *k = &t->corners[j];
+			const struct deform_corners *k = &t->corners[j];
 			const double v = t->mask[j] * dlb_real_get(r->in[0], d->type, from + j);
 
 			for (int q = 0; q < 4; q++)
@@ -188,7 +188,7 @@ static void grad_offset_tile(const struct deform *d, const struct tile *t, const
 		}
 	}
 	for (int64_t j = 0; j < t->count; j++) {
-		const struct corners *k = &t->corners[j];
+		const struct deform_corners *k = &t->corners[j];
 		const int64_t at = 2 * (row - t->p) + t->p + j;
 		double by_row = 0, by_col = 0, value = 0;
 

@@ -176,10 +176,10 @@ static double flops(const struct dlb_op_io *io)
 
 /* -- kernel -- */
 
-struct operand { int ref, n, id[2 * DLB_MAX_DIMS]; int64_t stride[2 * DLB_MAX_DIMS]; };
-struct work { struct dlb_backend *be; struct dlb_chain *c; const struct equation *e; enum dlb_dtype type; struct dlb_error *err; };
+struct einsum_operand { int ref, n, id[2 * DLB_MAX_DIMS]; int64_t stride[2 * DLB_MAX_DIMS]; };
+struct einsum_work { struct dlb_backend *be; struct dlb_chain *c; const struct equation *e; enum dlb_dtype type; struct dlb_error *err; };
 
-static int find(const struct operand *o, int id)
+static int find(const struct einsum_operand *o, int id)
 {
 	for (int i = 0; i < o->n; i++)
 		if (o->id[i] == id)
@@ -188,9 +188,9 @@ static int find(const struct operand *o, int id)
 }
 
 /* A letter that occurs twice steps along the diagonal. */
-static struct operand make_operand(const struct equation *e, const struct term *t, const struct dlb_desc *d, int ref)
+static struct einsum_operand make_operand(const struct equation *e, const struct term *t, const struct dlb_desc *d, int ref)
 {
-	struct operand o = { .ref = ref };
+	struct einsum_operand o = { .ref = ref };
 	int64_t stride[DLB_MAX_DIMS];
 
 	dlb_desc_strides(d, stride);
@@ -207,7 +207,7 @@ static struct operand make_operand(const struct equation *e, const struct term *
 	return o;
 }
 
-static int64_t extent_of(const struct work *w, const int *id, int n)
+static int64_t extent_of(const struct einsum_work *w, const int *id, int n)
 {
 	int64_t count = 1;
 
@@ -216,7 +216,7 @@ static int64_t extent_of(const struct work *w, const int *id, int n)
 	return count;
 }
 
-static bool lies(const struct work *w, const struct operand *o, const int *id, int n)
+static bool lies(const struct einsum_work *w, const struct einsum_operand *o, const int *id, int n)
 {
 	int64_t step = 1;
 
@@ -229,7 +229,7 @@ static bool lies(const struct work *w, const struct operand *o, const int *id, i
 }
 
 /* Copies o to `ref`, with its letters in the order id[n] and strides `to`. */
-static void copy(struct work *w, const struct operand *o, const int *id, int n, const int64_t *to, int ref,
+static void copy(struct einsum_work *w, const struct einsum_operand *o, const int *id, int n, const int64_t *to, int ref,
 		 const struct dlb_desc *d, bool zero_first)
 {
 	struct dlb_copy_desc copies = { .in = w->type, .out = w->type, .n_dims = n, .zero_first = zero_first,
@@ -251,9 +251,9 @@ static void copy(struct work *w, const struct operand *o, const int *id, int n, 
 }
 
 /* A new operand over contiguous memory `ref` with the letters in this order. */
-static struct operand contiguous(const struct work *w, int ref, const int *id, int n)
+static struct einsum_operand contiguous(const struct einsum_work *w, int ref, const int *id, int n)
 {
-	struct operand o = { .ref = ref, .n = n };
+	struct einsum_operand o = { .ref = ref, .n = n };
 	int64_t step = 1;
 
 	for (int i = n - 1; i >= 0; i--) {
@@ -264,10 +264,10 @@ static struct operand contiguous(const struct work *w, int ref, const int *id, i
 	return o;
 }
 
-static struct operand pack(struct work *w, const struct operand *o, const int *id, int n)
+static struct einsum_operand pack(struct einsum_work *w, const struct einsum_operand *o, const int *id, int n)
 {
 	struct dlb_desc d = dlb_desc_1d(w->type, extent_of(w, id, n));
-	struct operand p;
+	struct einsum_operand p;
 
 	if (lies(w, o, id, n))
 		return contiguous(w, o->ref, id, n);
@@ -277,11 +277,11 @@ static struct operand pack(struct work *w, const struct operand *o, const int *i
 }
 
 /* Sums o over its letters that are not in `keep`. */
-static struct operand sum_out(struct work *w, const struct operand *o, const bool *keep)
+static struct einsum_operand sum_out(struct einsum_work *w, const struct einsum_operand *o, const bool *keep)
 {
 	int id[2 * DLB_MAX_DIMS] = { 0 }, n = 0, kept;
 	struct dlb_desc in, out;
-	struct operand p;
+	struct einsum_operand p;
 
 	for (int i = 0; i < o->n; i++)
 		if (keep[o->id[i]])
@@ -302,7 +302,7 @@ static struct operand sum_out(struct work *w, const struct operand *o, const boo
 
 /* The letters of a that are in b (in_b) or not, and in `keep` (kept) or not; first those of
  * the output, in its order. */
-static int choose(const struct work *w, const struct operand *a, const struct operand *b, bool in_b, const bool *keep, bool kept,
+static int choose(const struct einsum_work *w, const struct einsum_operand *a, const struct einsum_operand *b, bool in_b, const bool *keep, bool kept,
 		  int *id)
 {
 	int n = 0;
@@ -321,11 +321,11 @@ static int choose(const struct work *w, const struct operand *a, const struct op
 }
 
 /* The product of a and b, keeping the letters in `keep`. `last`: into output 0 if the order is right. */
-static struct operand contract(struct work *w, const struct operand *a, const struct operand *b, const bool *keep, bool last)
+static struct einsum_operand contract(struct einsum_work *w, const struct einsum_operand *a, const struct einsum_operand *b, const bool *keep, bool last)
 {
 	int batch[16], row[16], col[16], sum[16], id[64], nb, nr, nc, ns, n;
 	bool need_a[N_IDS], need_b[N_IDS], direct;
-	struct operand x, y, z;
+	struct einsum_operand x, y, z;
 	struct dlb_gemm_desc g = { .dtype = w->type, .alpha = 1 };
 	struct dlb_kernel *k = NULL;
 
@@ -366,7 +366,7 @@ static struct operand contract(struct work *w, const struct operand *a, const st
 static int kernel(struct dlb_backend *be, const struct dlb_op_io *io, struct dlb_kernel **k, struct dlb_error *err)
 {
 	struct equation e;
-	struct operand o, to;
+	struct einsum_operand o, to;
 
 	if (dlb_dtype_is_int(io->in[0].dtype))		/* exact up to 2^53 */
 		return dlb_kernel_widened(be, io, 1u << io->in[0].dtype, DLB_F64, kernel, k, err);
@@ -374,12 +374,12 @@ static int kernel(struct dlb_backend *be, const struct dlb_op_io *io, struct dlb
 		return -1;
 	if (io->in[0].dtype != DLB_F32 && io->in[0].dtype != DLB_F64)
 		return DLB_NO_KERNEL;
-	struct work w = { be, dlb_chain_new(be, err), &e, io->in[0].dtype, err };
+	struct einsum_work w = { be, dlb_chain_new(be, err), &e, io->in[0].dtype, err };
 	o = make_operand(&e, &e.term[0], &io->in[0], DLB_IN(0));
 	for (int i = 1; i <= e.n; i++) {		/* the last round sums the remaining
 							 * letters of a single operand */
 		bool keep[N_IDS] = { false };
-		struct operand next;
+		struct einsum_operand next;
 
 		for (int j = 0; j < e.y.n; j++)
 			keep[e.y.id[j]] = true;

@@ -15,9 +15,9 @@
 
 /* -- Gemm -- */
 
-struct shape { int64_t m, n, k; bool ta, tb; };
+struct gemm_dims { int64_t m, n, k; bool ta, tb; };
 
-static int gemm_shape(const struct dlb_op_io *io, struct shape *s, struct dlb_error *err)
+static int gemm_shape(const struct dlb_op_io *io, struct gemm_dims *s, struct dlb_error *err)
 {
 	const struct dlb_desc *a = &io->in[0], *b = &io->in[1];
 	char x[128], y[128];
@@ -60,7 +60,7 @@ static int gemm_infer(struct dlb_op_io *io, struct dlb_error *err)
 {
 	enum dlb_dtype in, out;
 	struct dlb_desc all;
-	struct shape s;
+	struct gemm_dims s;
 
 	if (gemm_shape(io, &s, err) || product_types(io, &in, &out, err))
 		return -1;
@@ -75,7 +75,7 @@ static int gemm_infer(struct dlb_op_io *io, struct dlb_error *err)
 
 static double gemm_flops(const struct dlb_op_io *io)
 {
-	struct shape s = { .m = 0 };
+	struct gemm_dims s = { .m = 0 };
 
 	if (gemm_shape(io, &s, NULL))
 		return 0;
@@ -132,7 +132,7 @@ static int gemm_kernel(struct dlb_backend *be, const struct dlb_op_io *io, struc
 {
 	struct dlb_gemm_desc d = { .n_batch = 1, .alpha = dlb_io_real(io, "alpha", 1),
 				   .beta = dlb_io_real(io, "beta", 1), .w_is_weight = dlb_io_weight(io, 1) };
-	struct shape s;
+	struct gemm_dims s;
 
 	if (gemm_shape(io, &s, err))
 		return -1;
@@ -199,15 +199,15 @@ static int gemm_gradient(struct dlb_builder *b, struct dlb_error *err)
 
 /* -- MatMul, MatMulT -- */
 
-struct product {
-	struct shape s;
+struct matmul {
+	struct gemm_dims s;
 	int n_dims;			/* of the batches' broadcast shape */
 	int64_t dim[DLB_MAX_DIMS], n_batch;
 	struct dlb_desc a, b;		/* with a dimension of 1 added before or after a vector */
 	bool flatten;
 };
 
-static int product_shape(const struct dlb_op_io *io, struct product *p, struct dlb_error *err)
+static int product_shape(const struct dlb_op_io *io, struct matmul *p, struct dlb_error *err)
 {
 	struct dlb_desc *a = &p->a, *b = &p->b, ba, bb, batch;
 	char x[128], y[128];
@@ -245,7 +245,7 @@ static int product_shape(const struct dlb_op_io *io, struct product *p, struct d
 static int matmul_infer(struct dlb_op_io *io, struct dlb_error *err)
 {
 	enum dlb_dtype in, out;
-	struct product p;
+	struct matmul p;
 	struct dlb_desc *y = &io->out[0];
 
 	if (product_shape(io, &p, err) || product_types(io, &in, &out, err))
@@ -262,7 +262,7 @@ static int matmul_infer(struct dlb_op_io *io, struct dlb_error *err)
 
 static double matmul_flops(const struct dlb_op_io *io)
 {
-	struct product p;
+	struct matmul p;
 
 	if (product_shape(io, &p, NULL))
 		return 0;
@@ -271,7 +271,7 @@ static double matmul_flops(const struct dlb_op_io *io)
 
 /* Offsets of x's matrices for each index of the broadcast batch shape; true if they
  * are 0, step, 2 step, ... */
-static bool offsets(const struct product *p, const struct dlb_desc *x, int64_t *off, int64_t *step)
+static bool offsets(const struct matmul *p, const struct dlb_desc *x, int64_t *off, int64_t *step)
 {
 	int64_t size = x->dim[x->n_dims - 1] * x->dim[x->n_dims - 2], stride[DLB_MAX_DIMS], s = size;
 	int lead = p->n_dims - (x->n_dims - 2);
@@ -300,7 +300,7 @@ static bool offsets(const struct product *p, const struct dlb_desc *x, int64_t *
 
 static int matmul_kernel(struct dlb_backend *be, const struct dlb_op_io *io, struct dlb_kernel **k, struct dlb_error *err)
 {
-	struct product p;
+	struct matmul p;
 	struct dlb_gemm_desc d = { .alpha = 1, .w_is_weight = dlb_io_weight(io, 1) };
 	int64_t *a_off, *b_off;
 	int rc;

@@ -28,7 +28,7 @@ struct sampler {
 /* A tap along one dimension: index times stride (-1: outside, value 0), weight, and its derivative
  * by the grid's coordinate. */
 struct along { int64_t at[MOST_ALONG]; double w[MOST_ALONG], slope[MOST_ALONG]; };
-struct taps { int n; int64_t at[MOST_TAPS]; double w[MOST_TAPS], slope[MOST_TAPS][MOST_DIMS]; };
+struct grid_taps { int n; int64_t at[MOST_TAPS]; double w[MOST_TAPS], slope[MOST_TAPS][MOST_DIMS]; };
 
 /* -- reading the vertex -- */
 
@@ -157,8 +157,8 @@ static void make_along(const struct sampler *s, int d, int64_t stride, double g,
 	}
 }
 
-/* The taps of the position with coordinates grid[at], grid[at + 1] ... */
-static void make_taps(const struct sampler *s, const void *grid, int64_t at, struct taps *t)
+/* The grid_taps of the position with coordinates grid[at], grid[at + 1] ... */
+static void make_taps(const struct sampler *s, const void *grid, int64_t at, struct grid_taps *t)
 {
 	struct along a[MOST_DIMS];
 	int64_t stride = 1;
@@ -195,7 +195,7 @@ static void make_taps(const struct sampler *s, const void *grid, int64_t at, str
 static void run(const void *ctx, const struct dlb_run *r)
 {
 	const struct sampler *s = ctx;
-	struct taps t;
+	struct grid_taps t;
 
 	for (int64_t p = 0; p < s->batch * s->points; p++) {
 		const int64_t first = p / s->points * s->channels;
@@ -214,7 +214,7 @@ static void run(const void *ctx, const struct dlb_run *r)
 static void grad_run(const void *ctx, const struct dlb_run *r)		/* in {dy, grid} */
 {
 	const struct sampler *s = ctx;
-	struct taps t;
+	struct grid_taps t;
 
 	memset(r->out[0], 0, (size_t)(s->batch * s->channels * s->plane) * dlb_dtype_bytes(s->x_type));
 	for (int64_t p = 0; p < s->batch * s->points; p++) {
@@ -236,7 +236,7 @@ static void grad_run(const void *ctx, const struct dlb_run *r)		/* in {dy, grid}
 static void grad_grid_run(const void *ctx, const struct dlb_run *r)	/* in {dy, x, grid} */
 {
 	const struct sampler *s = ctx;
-	struct taps t;
+	struct grid_taps t;
 
 	for (int64_t p = 0; p < s->batch * s->points; p++) {
 		const int64_t first = p / s->points * s->channels;

@@ -15,7 +15,7 @@
 #include <string.h>
 
 enum kind { LAYER, RMS, INSTANCE, GROUP };
-struct rows {
+struct norm_rows {
 	enum kind kind;
 	int64_t n, width;
 	int64_t channels, row_channels;		/* see dlb_norm_desc */
@@ -49,13 +49,13 @@ static int covers(const struct dlb_op_io *io, int i, const struct dlb_desc *x, i
 }
 
 /* Does parameter i broadcast along the row? */
-static bool repeats(const struct dlb_op_io *io, int i, const struct rows *r)
+static bool repeats(const struct dlb_op_io *io, int i, const struct norm_rows *r)
 {
 	return !r->channels && dlb_io_has(io, i) && dlb_desc_count(&io->in[i]) != r->width;
 }
 
 /* Rows of channels: scale and bias have one entry per channel or per group. */
-static int channels_of(const struct dlb_op_io *io, const struct dlb_desc *x, int scale, struct rows *r, struct dlb_error *err)
+static int channels_of(const struct dlb_op_io *io, const struct dlb_desc *x, int scale, struct norm_rows *r, struct dlb_error *err)
 {
 	const int least = r->kind == INSTANCE ? 3 : 2;
 	const int64_t entries = dlb_desc_count(&io->in[scale]);
@@ -76,10 +76,10 @@ static int channels_of(const struct dlb_op_io *io, const struct dlb_desc *x, int
 	return dlb_has_count(io, scale, r->channels, err);
 }
 
-/* Describes the rows of x, and checks the scale, input `scale`. */
-static int rows_of(const struct dlb_op_io *io, const struct dlb_desc *x, int scale, struct rows *r, struct dlb_error *err)
+/* Describes the norm_rows of x, and checks the scale, input `scale`. */
+static int rows_of(const struct dlb_op_io *io, const struct dlb_desc *x, int scale, struct norm_rows *r, struct dlb_error *err)
 {
-	*r = (struct rows){ .kind = kind_of(io), .epsilon = dlb_io_real(io, "epsilon", 1e-5) };
+	*r = (struct norm_rows){ .kind = kind_of(io), .epsilon = dlb_io_real(io, "epsilon", 1e-5) };
 	if (r->kind == INSTANCE || r->kind == GROUP)
 		return channels_of(io, x, scale, r, err);
 	const int axis = dlb_axis(io, dlb_io_int(io, "axis", -1), x->n_dims, err);
@@ -100,7 +100,7 @@ static int stat_of(enum kind kind, int i)
 
 static int infer(struct dlb_op_io *io, struct dlb_error *err)
 {
-	struct rows r;
+	struct norm_rows r;
 	struct dlb_desc stat;
 
 	if (rows_of(io, &io->in[0], 1, &r, err) || dlb_param_types(io, 0, 1, 2, err))
@@ -119,7 +119,7 @@ static int infer(struct dlb_op_io *io, struct dlb_error *err)
 }
 
 /* Parameter i as the kernel reads it: one entry per element of a row. */
-static int spread(struct dlb_chain *c, struct dlb_backend *be, const struct dlb_op_io *io, const struct rows *r, int i,
+static int spread(struct dlb_chain *c, struct dlb_backend *be, const struct dlb_op_io *io, const struct norm_rows *r, int i,
 		  struct dlb_error *err)
 {
 	const struct dlb_desc *p = &io->in[i], *x = &io->in[0];
@@ -143,7 +143,7 @@ static int spread(struct dlb_chain *c, struct dlb_backend *be, const struct dlb_
 /* The kernel has three outputs, even if the vertex has fewer. */
 static int kernel(struct dlb_backend *be, const struct dlb_op_io *io, struct dlb_kernel **k, struct dlb_error *err)
 {
-	struct rows r;
+	struct norm_rows r;
 
 	if (rows_of(io, &io->in[0], 1, &r, err))
 		return -1;
@@ -169,7 +169,7 @@ static int gradient(struct dlb_builder *b, struct dlb_error *err)
 		[INSTANCE] = "InstanceNormalizationGrad", [GROUP] = "GroupNormalizationGrad" };
 	static const char *const keep[] = { "axis", "num_groups" };
 	struct dlb_attr a[2];
-	struct rows r;
+	struct norm_rows r;
 	int out[3] = { -1, -1, -1 }, in[5] = { b->dout[0], b->in[0], b->in[1], -1, -1 };
 
 	if (rows_of(&b->io, &b->io.in[0], 1, &r, err))
@@ -193,7 +193,7 @@ static int gradient(struct dlb_builder *b, struct dlb_error *err)
 
 static int grad_infer(struct dlb_op_io *io, struct dlb_error *err)
 {
-	struct rows r;
+	struct norm_rows r;
 
 	if (dlb_same_shapes(io, 0, 1, err) || dlb_same_types(io, 0, 2, err) || dlb_param_types(io, 0, 2, 3, err))
 		return -1;
@@ -213,7 +213,7 @@ static int grad_infer(struct dlb_op_io *io, struct dlb_error *err)
 
 static int grad_kernel(struct dlb_backend *be, const struct dlb_op_io *io, struct dlb_kernel **k, struct dlb_error *err)
 {
-	struct rows r;
+	struct norm_rows r;
 
 	if (rows_of(io, &io->in[1], 2, &r, err))
 		return -1;

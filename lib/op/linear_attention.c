@@ -14,7 +14,7 @@
 
 enum { Q, K, V, PAST, DECAY, BETA };			/* inputs; the gradient has dy before them, dpresent after them */
 enum { GRAD_DY = 0, GRAD_OPERANDS = 1, GRAD_PRESENT = 7, N_OPERANDS = 6 };
-struct linear {
+struct linear_attention {
 	enum dlb_dtype type, state;
 	int64_t batch, rows, heads, kv_heads, width, v_width;
 	int64_t decays, betas;			/* entries per row, 0: none */
@@ -24,7 +24,7 @@ struct linear {
 };
 
 /* Reads the operands from input `at` on. */
-static int read_rule(const struct dlb_op_io *io, int at, struct linear *l, struct dlb_error *err)
+static int read_rule(const struct dlb_op_io *io, int at, struct linear_attention *l, struct dlb_error *err)
 {
 	static const struct { const char *name; bool gated, delta; } rules[] = {
 		{ "linear", false, false }, { "gated", true, false }, { "delta", false, true }, { "gated_delta", true, true },
@@ -43,7 +43,7 @@ static int read_rule(const struct dlb_op_io *io, int at, struct linear *l, struc
 	return 0;
 }
 
-static int shaped(const struct dlb_op_io *io, int i, const struct linear *l, int64_t width, struct dlb_error *err)
+static int shaped(const struct dlb_op_io *io, int i, const struct linear_attention *l, int64_t width, struct dlb_error *err)
 {
 	const struct dlb_desc *d = &io->in[i];
 	char s[128];
@@ -54,12 +54,12 @@ static int shaped(const struct dlb_op_io *io, int i, const struct linear *l, int
 	return 0;
 }
 
-static int parse(const struct dlb_op_io *io, int at, struct linear *l, struct dlb_error *err)
+static int parse(const struct dlb_op_io *io, int at, struct linear_attention *l, struct dlb_error *err)
 {
 	const struct dlb_desc *q = &io->in[at + Q], *v = &io->in[at + V];
 	const int64_t heads = dlb_io_int(io, "q_num_heads", 0), kv = dlb_io_int(io, "kv_num_heads", 0);
 
-	*l = (struct linear){ .type = q->dtype, .state = dlb_io_has(io, at + PAST) ? io->in[at + PAST].dtype : q->dtype, .heads = heads,
+	*l = (struct linear_attention){ .type = q->dtype, .state = dlb_io_has(io, at + PAST) ? io->in[at + PAST].dtype : q->dtype, .heads = heads,
 		.kv_heads = kv };
 	if (q->n_dims != 3 || v->n_dims != 3 || heads < 1 || kv < 1 || heads % kv || q->dim[2] % heads || v->dim[2] % kv || !q->dim[2])
 		return dlb_op_fail(io, err, "q_num_heads %lld and kv_num_heads %lld do not fit [batch,rows,heads width] operands",
@@ -88,7 +88,7 @@ static int parse(const struct dlb_op_io *io, int at, struct linear *l, struct dl
 	return dlb_io_has(io, at + PAST) ? dlb_has_count(io, at + PAST, l->batch * kv * l->width * l->v_width, err) : 0;
 }
 
-static struct dlb_desc state_of(const struct linear *l)
+static struct dlb_desc state_of(const struct linear_attention *l)
 {
 	return dlb_desc_make(l->state, 4, (int64_t[]){ l->batch, l->kv_heads, l->width, l->v_width });
 }
@@ -107,7 +107,7 @@ static int check_types(const struct dlb_op_io *io, int at, struct dlb_error *err
 
 static int infer(struct dlb_op_io *io, struct dlb_error *err)
 {
-	struct linear l;
+	struct linear_attention l;
 
 	if (check_types(io, 0, err) || parse(io, 0, &l, err))
 		return -1;
@@ -119,7 +119,7 @@ static int infer(struct dlb_op_io *io, struct dlb_error *err)
 
 static int grad_infer(struct dlb_op_io *io, struct dlb_error *err)
 {
-	struct linear l;
+	struct linear_attention l;
 
 	if (check_types(io, GRAD_OPERANDS, err) || parse(io, GRAD_OPERANDS, &l, err) || shaped(io, GRAD_DY, &l, l.heads * l.v_width, err))
 		return -1;
@@ -136,7 +136,7 @@ static int grad_infer(struct dlb_op_io *io, struct dlb_error *err)
 /* A row of one head: pointers into operands of type T. */
 #define LINEAR(T, EXP) \
 	struct row_##T { const T *q, *k, *v, *decay; T beta; }; \
-	static struct row_##T row_at_##T(const struct linear *l, void *const *in, int64_t b, int64_t h, int64_t t) \
+	static struct row_##T row_at_##T(const struct linear_attention *l, void *const *in, int64_t b, int64_t h, int64_t t) \
 	{ \
 		const int64_t at = b * l->rows + t, share = l->heads / l->kv_heads; \
 		struct row_##T r = { (const T *)in[Q] + (at * l->heads + h * share) * l->width, \
@@ -148,12 +148,12 @@ static int grad_infer(struct dlb_op_io *io, struct dlb_error *err)
 			r.beta = ((const T *)in[BETA])[at * l->betas + (l->betas > 1 ? h : 0)]; \
 		return r; \
 	} \
-	static T gate_##T(const struct linear *l, const struct row_##T *r, int64_t d) \
+	static T gate_##T(const struct linear_attention *l, const struct row_##T *r, int64_t d) \
 	{ \
 		return l->gated ? EXP(r->decay[l->decays > 1 ? d : 0]) : 1; \
 	} \
 	/* s = exp(g) s; e = v - s^T k, or v */ \
-	static void decay_##T(const struct linear *l, const struct row_##T *r, T *s, T *e) \
+	static void decay_##T(const struct linear_attention *l, const struct row_##T *r, T *s, T *e) \
 	{ \
 		const int64_t n = l->v_width; \
 		memcpy(e, r->v, (size_t)n * sizeof *e); \
@@ -166,7 +166,7 @@ static int grad_infer(struct dlb_op_io *io, struct dlb_error *err)
 		} \
 	} \
 	/* s += k (beta e)^T */ \
-	static void write_##T(const struct linear *l, const struct row_##T *r, const T *e, T *s) \
+	static void write_##T(const struct linear_attention *l, const struct row_##T *r, const T *e, T *s) \
 	{ \
 		const int64_t n = l->v_width; \
 		for (int64_t d = 0; d < l->width; d++) { \
@@ -175,7 +175,7 @@ static int grad_infer(struct dlb_op_io *io, struct dlb_error *err)
 				s[d * n + m] += by * e[m]; \
 		} \
 	} \
-	static void read_##T(const struct linear *l, const T *q, const T *s, T *o) \
+	static void read_##T(const struct linear_attention *l, const T *q, const T *s, T *o) \
 	{ \
 		const int64_t n = l->v_width; \
 		memset(o, 0, (size_t)n * sizeof *o); \
@@ -185,7 +185,7 @@ static int grad_infer(struct dlb_op_io *io, struct dlb_error *err)
 				o[m] += by * s[d * n + m]; \
 		} \
 	} \
-	static void forward_##T(const struct linear *l, void *const *in, void *const *out, T *e) \
+	static void forward_##T(const struct linear_attention *l, void *const *in, void *const *out, T *e) \
 	{ \
 		const int64_t size = l->width * l->v_width, share = l->heads / l->kv_heads; \
 		T *const scratch = e + l->v_width; \
@@ -208,7 +208,7 @@ static int grad_infer(struct dlb_op_io *io, struct dlb_error *err)
 	} \
 	/* The gradients of row t. s: the state between decay and update; e: as decay_ left it. ds: the gradient of the \
 	 * state after the row, replaced by that of the state before it. du: scratch of v_width. */ \
-	static void back_##T(const struct linear *l, void *const *in, void *const *out, int64_t b, int64_t h, int64_t t, const T *s, \
+	static void back_##T(const struct linear_attention *l, void *const *in, void *const *out, int64_t b, int64_t h, int64_t t, const T *s, \
 			     const T *e, T *ds, T *du) \
 	{ \
 		const int64_t n = l->v_width, share = l->heads / l->kv_heads, at = b * l->rows + t; \
@@ -262,7 +262,7 @@ static int grad_infer(struct dlb_op_io *io, struct dlb_error *err)
 	} \
 	/* The rows of one head, in stretches from the last to the first: s is recomputed forward through a stretch, \
 	 * keeping each row's state and e, then ds goes backward through it. */ \
-	static void backward_head_##T(const struct linear *l, void *const *in, void *const *out, int64_t u, T *scratch) \
+	static void backward_head_##T(const struct linear_attention *l, void *const *in, void *const *out, int64_t u, T *scratch) \
 	{ \
 		const int64_t size = l->width * l->v_width, n = l->stretch, b = u / l->kv_heads, h = u % l->kv_heads; \
 		T *ds = scratch, *s = ds + size, *du = s + size, *e = du + l->v_width, *kept = e + n * l->v_width, *own = kept + n * size; \
@@ -303,14 +303,14 @@ LINEAR(double, exp)
 
 /* -- operands of other types are converted to f32, and results rounded -- */
 
-/* An operand of one call: its type, and the offset of its converted copy in scratch memory. */
-struct operand { enum dlb_dtype type; int64_t count; size_t at; };
+/* An attention_operand of one call: its type, and the offset of its converted copy in scratch memory. */
+struct attention_operand { enum dlb_dtype type; int64_t count; size_t at; };
 struct linear_call {
-	struct linear l;
+	struct linear_attention l;
 	enum dlb_dtype work;
 	bool backward;
 	int n_in, n_out;
-	struct operand in[N_OPERANDS + 2], out[N_OPERANDS];	/* inputs: the operands, dy, dpresent */
+	struct attention_operand in[N_OPERANDS + 2], out[N_OPERANDS];	/* inputs: the operands, dy, dpresent */
 	size_t rest;						/* offset in scratch after the copies */
 };
 
@@ -361,12 +361,12 @@ static size_t room(size_t *bytes, int64_t count)
 	return at;
 }
 
-/* Describes operand i, and reserves scratch for a copy if one may be needed. */
-static struct operand operand_of(const struct dlb_desc *d, size_t *bytes)
+/* Describes attention_operand i, and reserves scratch for a copy if one may be needed. */
+static struct attention_operand operand_of(const struct dlb_desc *d, size_t *bytes)
 {
 	const int64_t n = d->n_dims < 0 ? 0 : dlb_desc_count(d);
 
-	return (struct operand){ d->dtype, n, room(bytes, n) };
+	return (struct attention_operand){ d->dtype, n, room(bytes, n) };
 }
 
 static int prepare(struct dlb_backend *be, const struct dlb_op_io *io, bool backward, struct dlb_kernel **k, struct dlb_error *err)
@@ -379,7 +379,7 @@ static int prepare(struct dlb_backend *be, const struct dlb_op_io *io, bool back
 	if (parse(io, first, &c.l, err))
 		return -1;
 	c.work = c.l.type == DLB_F64 ? DLB_F64 : DLB_F32;
-	const struct linear *l = &c.l;
+	const struct linear_attention *l = &c.l;
 	const int64_t state = l->batch * l->kv_heads * l->width * l->v_width, size = l->width * l->v_width;
 
 	for (int i = 0; i < c.n_in; i++) {
@@ -391,9 +391,9 @@ static int prepare(struct dlb_backend *be, const struct dlb_op_io *io, bool back
 		for (int i = 0; i < N_OPERANDS; i++)
 			c.out[i] = operand_of(dlb_io_has(io, first + i) ? &io->in[first + i] : &absent, &bytes);
 	} else {
-		c.out[0] = (struct operand){ l->type, l->batch * l->rows * l->heads * l->v_width, 0 };
+		c.out[0] = (struct attention_operand){ l->type, l->batch * l->rows * l->heads * l->v_width, 0 };
 		c.out[0].at = room(&bytes, c.out[0].count);
-		c.out[1] = (struct operand){ l->state, state, room(&bytes, state) };
+		c.out[1] = (struct attention_operand){ l->state, state, room(&bytes, state) };
 	}
 	c.rest = bytes;
 	room(&bytes, backward ? (2 * l->stretch + 2) * size + (l->stretch + 1) * l->v_width : size + l->v_width);

@@ -18,7 +18,7 @@
 #include <string.h>
 
 /* A kernel being built. Terms (or their derivatives) go to `to`; all operands but w have x's shape. */
-struct terms {
+struct loss_terms {
 	struct dlb_chain *c;
 	struct dlb_desc x;
 	const struct dlb_desc *w_desc;		/* NULL: no w */
@@ -26,20 +26,20 @@ struct terms {
 	double width;				/* delta or beta */
 };
 
-static void map(const struct terms *s, enum dlb_map_fn fn, double alpha, double beta, int a, int b, int to)
+static void map(const struct loss_terms *s, enum dlb_map_fn fn, double alpha, double beta, int a, int b, int to)
 {
 	const struct dlb_desc *d[2] = { &s->x, b == s->w && s->w_desc ? s->w_desc : &s->x };
 
 	dlb_chain_map(s->c, fn, alpha, beta, DLB_REFS(a, b), d, b == DLB_NOTHING ? 1 : 2, to, &s->x);
 }
 
-static int temp(const struct terms *s)
+static int temp(const struct loss_terms *s)
 {
 	return dlb_chain_temp(s->c, &s->x);
 }
 
 /* u = 1 + (w - 1) t, the weight of softplus(-x). */
-static int positive_weight(const struct terms *s)
+static int positive_weight(const struct loss_terms *s)
 {
 	const int u = temp(s), v = temp(s);
 
@@ -49,7 +49,7 @@ static int positive_weight(const struct terms *s)
 	return u;
 }
 
-static void bce_terms(const struct terms *s)
+static void bce_terms(const struct loss_terms *s)
 {
 	const int u = temp(s), v = temp(s);
 
@@ -69,7 +69,7 @@ static void bce_terms(const struct terms *s)
 }
 
 /* sigmoid(x) - t; with w: (1 - t) - u sigmoid(-x). */
-static void bce_slopes(const struct terms *s)
+static void bce_slopes(const struct loss_terms *s)
 {
 	const int u = temp(s), v = temp(s);
 
@@ -86,7 +86,7 @@ static void bce_slopes(const struct terms *s)
 	map(s, DLB_MAP_sub, 0, 0, u, weighted, s->to);
 }
 
-static void squares(const struct terms *s)
+static void squares(const struct loss_terms *s)
 {
 	const int d = temp(s);
 
@@ -94,12 +94,12 @@ static void squares(const struct terms *s)
 	map(s, DLB_MAP_square, 0, 0, d, DLB_NOTHING, s->to);
 }
 
-static void differences(const struct terms *s)
+static void differences(const struct loss_terms *s)
 {
 	map(s, DLB_MAP_sub, 0, 0, s->in, s->t, s->to);
 }
 
-static void absolutes(const struct terms *s)
+static void absolutes(const struct loss_terms *s)
 {
 	const int d = temp(s);
 
@@ -107,7 +107,7 @@ static void absolutes(const struct terms *s)
 	map(s, DLB_MAP_abs, 0, 0, d, DLB_NOTHING, s->to);
 }
 
-static void signs(const struct terms *s)
+static void signs(const struct loss_terms *s)
 {
 	const int d = temp(s);
 
@@ -116,7 +116,7 @@ static void signs(const struct terms *s)
 }
 
 /* m (|d| - m / 2) with m = min(|d|, delta) covers both cases. */
-static void huber_terms(const struct terms *s)
+static void huber_terms(const struct loss_terms *s)
 {
 	const int d = temp(s), m = temp(s), rest = temp(s);
 
@@ -127,7 +127,7 @@ static void huber_terms(const struct terms *s)
 	map(s, DLB_MAP_mul, 0, 0, m, rest, s->to);
 }
 
-static void huber_slopes(const struct terms *s)
+static void huber_slopes(const struct loss_terms *s)
 {
 	const int d = temp(s);
 
@@ -135,7 +135,7 @@ static void huber_slopes(const struct terms *s)
 	map(s, DLB_MAP_clip, -s->width, s->width, d, DLB_NOTHING, s->to);
 }
 
-static void kl_terms(const struct terms *s)
+static void kl_terms(const struct loss_terms *s)
 {
 	const int u = temp(s), v = temp(s);
 
@@ -146,18 +146,18 @@ static void kl_terms(const struct terms *s)
 	map(s, DLB_MAP_mul, 0, 0, s->t, u, s->to);
 }
 
-static void kl_slopes(const struct terms *s)
+static void kl_slopes(const struct loss_terms *s)
 {
 	map(s, DLB_MAP_neg, 0, 0, s->t, DLB_NOTHING, s->to);
 }
 
 static const struct mean_loss {
 	const char *name;
-	void (*terms)(const struct terms *s), (*slopes)(const struct terms *s);
+	void (*loss_terms)(const struct loss_terms *s), (*slopes)(const struct loss_terms *s);
 	double flops, slope_flops;		/* per element */
 	double scale;				/* of the derivatives */
-	const char *width;			/* the attribute for terms.width, NULL: none */
-	bool by_width;				/* terms and derivatives are also divided by it */
+	const char *width;			/* the attribute for loss_terms.width, NULL: none */
+	bool by_width;				/* loss_terms and derivatives are also divided by it */
 	bool by_samples;			/* the divisor is the number of samples */
 } losses[] = {
 	{ "BinaryCrossEntropyLoss", bce_terms, bce_slopes, 24, 12, 1, NULL, false, false },
@@ -219,10 +219,10 @@ static int labels(struct dlb_chain *c, const struct dlb_op_io *io, int i, const 
 	return ref;
 }
 
-static struct terms start(struct dlb_chain *c, const struct dlb_op_io *io, int first)
+static struct loss_terms start(struct dlb_chain *c, const struct dlb_op_io *io, int first)
 {
 	const struct dlb_desc *x = &io->in[first];
-	struct terms s = { .c = c, .x = dlb_desc_make(x->dtype, x->n_dims, x->dim), .in = DLB_IN(first), .w = DLB_IN(first + 2) };
+	struct loss_terms s = { .c = c, .x = dlb_desc_make(x->dtype, x->n_dims, x->dim), .in = DLB_IN(first), .w = DLB_IN(first + 2) };
 
 	s.t = labels(c, io, first + 1, &s.x);
 	if (dlb_io_has(io, first + 2))
@@ -231,8 +231,8 @@ static struct terms start(struct dlb_chain *c, const struct dlb_op_io *io, int f
 	return s;
 }
 
-/* The divisor of the sum of terms. */
-static double divisor(const struct mean_loss *l, const struct terms *s)
+/* The divisor of the sum of loss_terms. */
+static double divisor(const struct mean_loss *l, const struct loss_terms *s)
 {
 	const double n = l->by_samples && s->x.n_dims ? (double)s->x.dim[0] : (double)dlb_desc_count(&s->x);
 
@@ -243,7 +243,7 @@ static int kernel(struct dlb_backend *be, const struct dlb_op_io *io, struct dlb
 {
 	const struct mean_loss *l = loss_of(io);
 	struct dlb_chain *c = dlb_chain_new(be, err);
-	struct terms s = start(c, io, 0);
+	struct loss_terms s = start(c, io, 0);
 	const struct dlb_desc flat = dlb_desc_1d(s.x.dtype, dlb_desc_count(&s.x)), one = dlb_desc_1d(s.x.dtype, 1), *d[1] = { &one };
 	int sum = DLB_OUT(0);
 
@@ -291,7 +291,7 @@ static int grad_kernel(struct dlb_backend *be, const struct dlb_op_io *io, struc
 {
 	const struct mean_loss *l = loss_of(io);
 	struct dlb_chain *c = dlb_chain_new(be, err);
-	struct terms s = start(c, io, 1);
+	struct loss_terms s = start(c, io, 1);
 	const struct dlb_desc one = dlb_desc_1d(s.x.dtype, 1), *scalar = &one, *d[2] = { &s.x, &one };
 	const int dy = dlb_chain_temp(c, &one);
 

@@ -3,9 +3,9 @@
  *     dx = (dy - v sum(dy y)) / n,  v = y for L2, sign(x) for L1 */
 #include "op/op_util.h"
 
-struct lines { int p, axis; struct dlb_desc norm; };	/* norm: x's shape, with 1 along the axis */
+struct lp_norm { int p, axis; struct dlb_desc norm; };	/* norm: x's shape, with 1 along the axis */
 
-static int parse(const struct dlb_op_io *io, struct lines *l, struct dlb_error *err)
+static int parse(const struct dlb_op_io *io, struct lp_norm *l, struct dlb_error *err)
 {
 	const struct dlb_desc *x = &io->in[0];
 
@@ -22,7 +22,7 @@ static int parse(const struct dlb_op_io *io, struct lines *l, struct dlb_error *
 
 static int infer(struct dlb_op_io *io, struct dlb_error *err)
 {
-	struct lines l;
+	struct lp_norm l;
 
 	if (!dlb_dtype_is_float(io->in[0].dtype))
 		return dlb_op_fail(io, err, "the input is of type %s, not a float", dlb_dtype_name(io->in[0].dtype));
@@ -35,7 +35,7 @@ static int infer(struct dlb_op_io *io, struct dlb_error *err)
 }
 
 /* The norm of x (a reference) in a new temporary; `wide`: a temporary with x's shape. */
-static int norm_of(struct dlb_chain *c, const struct lines *l, int x, int wide, const struct dlb_desc *d)
+static int norm_of(struct dlb_chain *c, const struct lp_norm *l, int x, int wide, const struct dlb_desc *d)
 {
 	const struct dlb_desc *n = &l->norm;
 	const int norm = dlb_chain_temp(c, n);
@@ -53,7 +53,7 @@ static int norm_of(struct dlb_chain *c, const struct lines *l, int x, int wide, 
 static int kernel(struct dlb_backend *be, const struct dlb_op_io *io, struct dlb_kernel **k, struct dlb_error *err)
 {
 	const struct dlb_desc *x = &io->in[0];
-	struct lines l;
+	struct lp_norm l;
 
 	if (parse(io, &l, err))
 		return -1;
@@ -78,7 +78,7 @@ static int gradient(struct dlb_builder *b, struct dlb_error *err)
 static int grad_kernel(struct dlb_backend *be, const struct dlb_op_io *io, struct dlb_kernel **k, struct dlb_error *err)
 {
 	const struct dlb_desc *x = &io->in[1];
-	struct lines l;
+	struct lp_norm l;
 
 	if (parse(io, &l, err))
 		return -1;

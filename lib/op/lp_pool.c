@@ -5,9 +5,9 @@
 #include <math.h>
 #include <string.h>
 
-struct lp { enum dlb_dtype type; double p; struct dlb_window w; int64_t planes, in[3]; struct dlb_desc y; };
+struct lp { enum dlb_dtype type; double p; struct dlb_kernel_window w; int64_t planes, in[3]; struct dlb_desc y; };
 /* The elements of a window: along each dimension `n` elements from `lo` on, `dilation` apart. */
-struct span { int64_t lo[3], n[3]; };
+struct window_span { int64_t lo[3], n[3]; };
 
 static int parse(const struct dlb_op_io *io, const struct dlb_desc *x, struct lp *l, struct dlb_error *err)
 {
@@ -44,9 +44,9 @@ static int infer(struct dlb_op_io *io, struct dlb_error *err)
 }
 
 /* The window of output o of a plane, without elements outside the input. */
-static struct span span_of(const struct lp *l, int64_t o)
+static struct window_span span_of(const struct lp *l, int64_t o)
 {
-	struct span s;
+	struct window_span s;
 
 	for (int d = 2; d >= 0; d--) {
 		const int64_t dil = l->w.dilation[d], start = o % l->w.out[d] * l->w.stride[d] - l->w.pad_begin[d];
@@ -60,7 +60,7 @@ static struct span span_of(const struct lp *l, int64_t o)
 	return s;
 }
 
-static int64_t place(const struct lp *l, const struct span *s, int64_t i, int64_t j, int64_t k)
+static int64_t place(const struct lp *l, const struct window_span *s, int64_t i, int64_t j, int64_t k)
 {
 	return ((s->lo[0] + i * l->w.dilation[0]) * l->in[1] + s->lo[1] + j * l->w.dilation[1]) * l->in[2] + s->lo[2] + k * l->w.dilation[2];
 }
@@ -81,7 +81,7 @@ static void run(const void *ctx, const struct dlb_run *r)
 	const int64_t plane = l->in[0] * l->in[1] * l->in[2], outs = l->w.out[0] * l->w.out[1] * l->w.out[2];
 
 	for (int64_t at = 0; at < l->planes * outs; at++) {
-		const struct span s = span_of(l, at % outs);
+		const struct window_span s = span_of(l, at % outs);
 		double sum = 0;
 
 		EACH(s, i, j, k)
@@ -97,7 +97,7 @@ static void grad_run(const void *ctx, const struct dlb_run *r)		/* in {dy, x, y}
 
 	memset(r->out[0], 0, (size_t)(l->planes * plane) * dlb_dtype_bytes(l->type));
 	for (int64_t at = 0; at < l->planes * outs; at++) {
-		const struct span s = span_of(l, at % outs);
+		const struct window_span s = span_of(l, at % outs);
 		const double dy = dlb_real_get(r->in[0], l->type, at), y = dlb_real_get(r->in[2], l->type, at);
 
 		if (y == 0)

@@ -19,7 +19,7 @@ struct unpool {
 static int parse(const struct dlb_op_io *io, const struct dlb_desc *x, struct unpool *u, struct dlb_error *err)
 {
 	int64_t room[DLB_MAX_DIMS], shape[DLB_MAX_DIMS];
-	struct dlb_window w;
+	struct dlb_kernel_window w;
 	int n_shape;
 
 	if (x->n_dims < 3 || x->n_dims > 5)

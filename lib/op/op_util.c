@@ -212,7 +212,7 @@ static int64_t ceil_div(int64_t a, int64_t b)
 }
 
 int dlb_window_read(const struct dlb_op_io *io, const int64_t *in, int n, const int64_t *kernel,
-		    struct dlb_window *w, struct dlb_error *err)
+		    struct dlb_kernel_window *w, struct dlb_error *err)
 {
 	const char *auto_pad = dlb_io_str(io, "auto_pad", "NOTSET");
 	bool ceil_mode = dlb_io_int(io, "ceil_mode", 0) != 0;
@@ -220,7 +220,7 @@ int dlb_window_read(const struct dlb_op_io *io, const int64_t *in, int n, const 
 
 	if (n < 1 || n > 3)
 		return dlb_op_fail(io, err, "%d spatial dimensions; 1 to 3 are possible", n);
-	*w = (struct dlb_window){ .n = n };
+	*w = (struct dlb_kernel_window){ .n = n };
 	for (int i = 0; i < 3; i++)
 		w->kernel[i] = w->stride[i] = w->dilation[i] = w->out[i] = 1;
 	if (spatial(io, "strides", n, 1, 1, w->stride, err) || spatial(io, "dilations", n, 1, 1, w->dilation, err) ||

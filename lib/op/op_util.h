@@ -90,14 +90,14 @@ static inline void dlb_real_set(void *p, enum dlb_dtype t, int64_t i, double v)
 }
 
 /* -- windows -- */
-struct dlb_window {
+struct dlb_kernel_window {
 	int n;					/* spatial dimensions, 1 to 3 */
 	int64_t kernel[3], stride[3], dilation[3], pad_begin[3], pad_end[3], out[3];
 };
 /* Reads strides, dilations, pads, auto_pad, ceil_mode for spatial sizes in[n] and window `kernel` (NULL: from
  * kernel_shape); sets out[], the output sizes of a convolution or pool. */
 int dlb_window_read(const struct dlb_op_io *io, const int64_t *in, int n, const int64_t *kernel,
-		    struct dlb_window *w, struct dlb_error *err);
+		    struct dlb_kernel_window *w, struct dlb_error *err);
 
 /* -- kernels -- */
 #define DLB_IN(i) (i)

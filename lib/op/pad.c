@@ -22,7 +22,7 @@ struct pad {
 };
 /* Kernel data: from[first[d] + i] is the index into x times its stride for index i of y
  * along dimension d; -1: none. */
-struct plan {
+struct pad_plan {
 	struct pad p;
 	int64_t rows, first[DLB_MAX_DIMS], from[];
 };
@@ -143,10 +143,10 @@ static int64_t source(enum mode mode, int64_t i, int64_t n)
 	return i < n ? i : period - i;
 }
 
-static struct plan *make_plan(const struct pad *p, size_t *bytes)
+static struct pad_plan *make_plan(const struct pad *p, size_t *bytes)
 {
 	int64_t n = 0, stride = 1;
-	struct plan *t;
+	struct pad_plan *t;
 
 	for (int d = 0; d < p->n_dims; d++)
 		n += p->y[d];
@@ -169,7 +169,7 @@ static struct plan *make_plan(const struct pad *p, size_t *bytes)
 }
 
 /* The start of the row of x that row i of y copies; -1: none. */
-static int64_t row_from(const struct plan *t, int64_t i)
+static int64_t row_from(const struct pad_plan *t, int64_t i)
 {
 	int64_t at = 0;
 
@@ -190,7 +190,7 @@ static int64_t row_from(const struct plan *t, int64_t i)
 
 static void run(const void *ctx, const struct dlb_run *r)
 {
-	const struct plan *t = ctx;
+	const struct pad_plan *t = ctx;
 	const int last = t->p.n_dims - 1;
 	const int64_t n = last < 0 ? 1 : t->p.y[last], zero = 0, *from = last < 0 ? &zero : t->from + t->first[last];
 	const size_t size = dlb_dtype_bytes(t->p.type);
@@ -225,7 +225,7 @@ static void run(const void *ctx, const struct dlb_run *r)
 
 static void grad_run(const void *ctx, const struct dlb_run *r)
 {
-	const struct plan *t = ctx;
+	const struct pad_plan *t = ctx;
 	const int last = t->p.n_dims - 1;
 	const int64_t n = last < 0 ? 1 : t->p.y[last], zero = 0, *from = last < 0 ? &zero : t->from + t->first[last];
 	int64_t count = 1;
@@ -246,7 +246,7 @@ static void grad_run(const void *ctx, const struct dlb_run *r)
 static int prepare(struct dlb_backend *be, dlb_host_fn fn, const struct pad *p, struct dlb_kernel **k, struct dlb_error *err)
 {
 	size_t bytes;
-	struct plan *t = make_plan(p, &bytes);
+	struct pad_plan *t = make_plan(p, &bytes);
 	int rc = be->ops->host(be, fn, t, bytes, 0, k, err);
 
 	free(t);

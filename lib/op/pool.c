@@ -7,7 +7,7 @@
 
 #include <string.h>
 
-struct pool { struct dlb_pool_desc d; struct dlb_window w; };
+struct pool { struct dlb_pool_desc d; struct dlb_kernel_window w; };
 
 static bool is_global(const struct dlb_op_class *cls)
 {
@@ -77,7 +77,7 @@ static void indices_run(const void *ctx, const struct dlb_run *r)
 {
 	const struct indices *c = ctx;
 	const struct dlb_desc *x = &c->p.d.x, *y = &c->p.d.y;
-	const struct dlb_window *w = &c->p.w;
+	const struct dlb_kernel_window *w = &c->p.w;
 	int64_t stride[DLB_MAX_DIMS], to[DLB_MAX_DIMS], count = dlb_desc_count(y), plane = dlb_desc_range(x, 2, x->n_dims);
 	int64_t *out = r->out[0];
 	int n = w->n;

@@ -9,7 +9,7 @@
 
 #include <string.h>
 
-struct product {
+struct permuted_product {
 	int n;						/* number of dimensions */
 	int64_t perm[3][DLB_MAX_DIMS];			/* A, B, Y */
 	int64_t dim[3][DLB_MAX_DIMS];			/* sizes of A, B, Y in the product's order */
@@ -31,13 +31,13 @@ static int read_perm(const struct dlb_op_io *io, const char *name, int n, int64_
 	return seen == (1u << n) - 1 ? 0 : dlb_op_fail(io, err, "attribute '%s' is no order of %d dimensions", name, n);
 }
 
-static int fill(const struct dlb_op_io *io, struct product *p, struct dlb_error *err)
+static int fill(const struct dlb_op_io *io, struct permuted_product *p, struct dlb_error *err)
 {
 	static const char *const names[] = { "permA", "permB", "permY" };
 	char x[128], y[128];
 	const int n = io->in[0].n_dims;
 
-	*p = (struct product){ .n = n };
+	*p = (struct permuted_product){ .n = n };
 	if (n < 3 || n != io->in[1].n_dims)
 		goto differ;
 	for (int k = 0; k < 3; k++)
@@ -61,7 +61,7 @@ differ:
 
 static int infer(struct dlb_op_io *io, struct dlb_error *err)
 {
-	struct product p;
+	struct permuted_product p;
 	int64_t dim[DLB_MAX_DIMS];
 
 	if (dlb_same_types(io, 0, 2, err) || fill(io, &p, err))
@@ -74,7 +74,7 @@ static int infer(struct dlb_op_io *io, struct dlb_error *err)
 
 static double flops(const struct dlb_op_io *io)
 {
-	struct product p;
+	struct permuted_product p;
 
 	return fill(io, &p, NULL) ? 0 : 2.0 * (double)dlb_desc_count(&io->out[0]) * (double)p.dim[0][p.n - 1];
 }
@@ -100,7 +100,7 @@ static void swap(int64_t *v, int i, int j)
 static int kernel(struct dlb_backend *be, const struct dlb_op_io *io, struct dlb_kernel **k, struct dlb_error *err)
 {
 	struct dlb_product_desc d = { .dtype = io->in[0].dtype, .alpha = dlb_io_real(io, "alpha", 1) };
-	struct product p;
+	struct permuted_product p;
 	struct dlb_kernel *sub = NULL;
 	int rc, a = 0, w = 1;
 
@@ -153,7 +153,7 @@ static int product_of(struct dlb_builder *b, int x, const int64_t *perm_x, int w
 static int gradient(struct dlb_builder *b, struct dlb_error *err)
 {
 	int64_t back[3][DLB_MAX_DIMS];
-	struct product p;
+	struct permuted_product p;
 
 	if (fill(&b->io, &p, err))
 		return -1;

@@ -285,7 +285,7 @@ static void release(struct dlb_kernel *kernel)
 }
 
 /* step: a product with the recurrent weight in every step, so packing it is worthwhile */
-struct shape { enum gemm g; int64_t m, n, k; bool ta, tw, add, step; };
+struct cell_gemm { enum gemm g; int64_t m, n, k; bool ta, tw, add, step; };
 
 static int prepare_cell(struct dlb_backend *be, struct recurrent *k, int which, enum dlb_cell_loop loop, struct dlb_error *err)
 {
@@ -325,7 +325,7 @@ static int prepare_loops(struct dlb_backend *be, struct recurrent *k, bool backw
 	return rc;
 }
 
-static int prepare(struct dlb_backend *be, struct recurrent *k, dlb_host_fn fn, const int64_t *size, const struct shape *s, int n,
+static int prepare(struct dlb_backend *be, struct recurrent *k, dlb_host_fn fn, const int64_t *size, const struct cell_gemm *s, int n,
 		   struct dlb_kernel **out, struct dlb_error *err)
 {
 	size_t bytes = 0, most = 0, packed = 0;
@@ -372,7 +372,7 @@ static int kernel(struct dlb_backend *be, const struct dlb_op_io *io, struct dlb
 	const int64_t size[N_BUFFERS] = { [X_FIRST] = k->batch_first ? rows * k->i : 0,
 		[SAVED] = dlb_io_wants(io, k->saved) ? 0 : k->d * k->t * k->planes * nh,
 		[PART] = rows * gh, [REC] = k->n * gh, [REC2] = nh, [FIRST_H] = nh, [FIRST_C] = nh, [BIAS] = 4 * k->h };
-	const struct shape s[] = { { G_INPUT, rows, gh, k->i, false, true, false, false },
+	const struct cell_gemm s[] = { { G_INPUT, rows, gh, k->i, false, true, false, false },
 		{ G_STEP, k->n, k->joint * k->h, k->h, false, true, false, true },
 		{ G_STEP2, k->n, k->h, k->h, false, true, false, true } };
 
@@ -394,7 +394,7 @@ static int grad_kernel(struct dlb_backend *be, const struct dlb_op_io *io, struc
 		[DH] = nh, [DC] = nh, [DH_NEXT] = nh, [H_PREV] = rows * k->h, [DGATES] = rows * gh,
 		[DJOINT] = k->kind == GRU ? rows * jh : 0, [DCAND] = rows * k->h, [RESET_H] = rows * k->h,
 		[DX] = k->batch_first ? rows * k->i : 0, [DX_FIRST] = k->d == 2 ? rows * k->i : 0 };
-	const struct shape s[] = { { G_DSTEP, k->n, k->h, jh, false, false, true, true },
+	const struct cell_gemm s[] = { { G_DSTEP, k->n, k->h, jh, false, false, true, true },
 		{ G_DSTEP2, k->n, k->h, k->h, false, false, false, true },
 		{ G_DX, rows, k->i, gh, false, false, false, false }, { G_DX_ADD, rows, k->i, gh, false, false, true, false },
 		{ G_DW, gh, k->i, rows, true, false, false, false }, { G_DR, jh, k->h, rows, true, false, false, false },

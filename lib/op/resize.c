@@ -13,7 +13,7 @@
 #include <string.h>
 
 struct tap { int64_t from; double w; };				/* from -1: outside the input (tf_crop_and_resize) */
-struct plan {
+struct resize_plan {
 	enum dlb_dtype type;
 	int n_dims;
 	int64_t x[DLB_MAX_DIMS], y[DLB_MAX_DIMS], most;		/* most: elements of the largest
@@ -284,11 +284,11 @@ static void make_taps(const struct request *q, int axis, double v, int64_t n, in
 		t[k].w /= sum;
 }
 
-/* The plan with all taps, on the heap; *bytes is its size. */
-static struct plan *make_plan(const struct dlb_op_io *io, const struct dlb_desc *x, const struct request *q, const int64_t *y,
+/* The resize_plan with all taps, on the heap; *bytes is its size. */
+static struct resize_plan *make_plan(const struct dlb_op_io *io, const struct dlb_desc *x, const struct request *q, const int64_t *y,
 			      size_t *bytes)
 {
-	struct plan *p;
+	struct resize_plan *p;
 	int64_t n = 0, count = 1;
 
 	for (int i = 0; i < x->n_dims; i++)
@@ -318,7 +318,7 @@ static struct plan *make_plan(const struct dlb_op_io *io, const struct dlb_desc 
 
 /* -- kernels -- */
 
-static bool is_plain(const struct plan *p, int axis)		/* the axis does not change */
+static bool is_plain(const struct resize_plan *p, int axis)		/* the axis does not change */
 {
 	const struct tap *t = &p->tap[p->first[axis]];
 
@@ -339,7 +339,7 @@ static bool is_plain(const struct plan *p, int axis)		/* the axis does not chang
 }
 
 /* Resizes one axis in double: (outer, nx, inner) to (outer, ny, inner); backward: from ny to nx. */
-static void pass(const struct plan *p, int axis, int64_t outer, int64_t inner, const double *in, double *out, bool backward)
+static void pass(const struct resize_plan *p, int axis, int64_t outer, int64_t inner, const double *in, double *out, bool backward)
 {
 	const int64_t nx = p->x[axis], ny = p->y[axis], taps = p->taps[axis];
 
@@ -361,7 +361,7 @@ static void pass(const struct plan *p, int axis, int64_t outer, int64_t inner, c
 			}
 }
 
-static bool outside(const struct plan *p, int64_t at)
+static bool outside(const struct resize_plan *p, int64_t at)
 {
 	for (int d = p->n_dims - 1; d >= 0; d--) {
 		if (p->tap[p->first[d] + at % p->y[d] * p->taps[d]].from < 0)
@@ -380,7 +380,7 @@ static int64_t product(const int64_t *d, int from, int to)
 	return n;
 }
 
-static void run_either(const struct plan *p, const struct dlb_run *r, bool backward)
+static void run_either(const struct resize_plan *p, const struct dlb_run *r, bool backward)
 {
 	double *a = r->scratch, *b = a + p->most, *swap;
 	const int64_t *from = backward ? p->y : p->x, *to = backward ? p->x : p->y;
@@ -419,7 +419,7 @@ static int prepare(struct dlb_backend *be, const struct dlb_op_io *io, const str
 {
 	int64_t y[DLB_MAX_DIMS], between[DLB_MAX_DIMS];
 	struct request q;
-	struct plan *p;
+	struct resize_plan *p;
 	size_t bytes;
 	int rc;
 

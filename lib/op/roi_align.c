@@ -16,7 +16,7 @@ enum { MOST_PLACES = 1 << 12 };
 struct align { enum dlb_dtype type; bool max, half_pixel; int64_t places, batch, channels, h, w, oh, ow, regions; double scale; };
 /* The bins of a region: origin, size, and number of sampling positions. */
 struct bins { bool valid; double y, x, bin_h, bin_w; int64_t sample, n_h, n_w; };
-struct corners { int64_t at[4]; double w[4]; };
+struct roi_corners { int64_t at[4]; double w[4]; };
 /* One channel of a bin in mode max: the largest weighted corner so far. */
 struct best { double value, w; int64_t at; };
 
@@ -89,12 +89,12 @@ static struct bins bins_of(const struct align *a, const void *rois, const int64_
 }
 
 /* Bilinear interpolation at (y, x); weights are 0 more than one element outside the image. */
-static struct corners corners_of(const struct align *a, double y, double x)
+static struct roi_corners corners_of(const struct align *a, double y, double x)
 {
 	int64_t y0, x0, y1, x1;
 
 	if (!(y >= -1 && y <= (double)a->h && x >= -1 && x <= (double)a->w))
-		return (struct corners){ .w = { 0 } };
+		return (struct roi_corners){ .w = { 0 } };
 	y = y < 0 ? 0 : y > (double)(a->h - 1) ? (double)(a->h - 1) : y;
 	x = x < 0 ? 0 : x > (double)(a->w - 1) ? (double)(a->w - 1) : x;
 	y0 = (int64_t)y;
@@ -103,12 +103,12 @@ static struct corners corners_of(const struct align *a, double y, double x)
 	x1 = x0 < a->w - 1 ? x0 + 1 : x0;
 	y -= (double)y0;
 	x -= (double)x0;
-	return (struct corners){ { y0 * a->w + x0, y0 * a->w + x1, y1 * a->w + x0, y1 * a->w + x1 },
+	return (struct roi_corners){ { y0 * a->w + x0, y0 * a->w + x1, y1 * a->w + x0, y1 * a->w + x1 },
 				 { (1 - y) * (1 - x), (1 - y) * x, y * (1 - x), y * x } };
 }
 
-/* The corners of sampling position (i, j) of bin `bin`. */
-static struct corners corners_at(const struct align *a, const struct bins *b, int64_t bin, int64_t i, int64_t j)
+/* The roi_corners of sampling position (i, j) of bin `bin`. */
+static struct roi_corners corners_at(const struct align *a, const struct bins *b, int64_t bin, int64_t i, int64_t j)
 {
 	const double row = (double)(bin / a->ow) + ((double)i + 0.5) / (double)b->n_h;
 	const double col = (double)(bin % a->ow) + ((double)j + 0.5) / (double)b->n_w;
@@ -128,7 +128,7 @@ static void average_bin(const struct align *a, const struct bins *b, int64_t bin
 	for (int64_t c = 0; c < a->channels; c++)
 		sum[c] = 0;
 	for (int64_t i = 0; i < b->n_h * b->n_w; i++) {
-		const struct corners k = corners_at(a, b, bin, i / b->n_w, i % b->n_w);
+		const struct roi_corners k = corners_at(a, b, bin, i / b->n_w, i % b->n_w);
 
 		for (int64_t c = 0; c < a->channels; c++)
 			for (int q = 0; q < 4; q++)
@@ -143,7 +143,7 @@ static void largest_in_bin(const struct align *a, const struct bins *b, int64_t 
 	for (int64_t c = 0; c < a->channels; c++)
 		best[c] = (struct best){ b->n_h * b->n_w > 0 ? -INFINITY : 0, 0, 0 };
 	for (int64_t i = 0; i < b->n_h * b->n_w; i++) {
-		const struct corners k = corners_at(a, b, bin, i / b->n_w, i % b->n_w);
+		const struct roi_corners k = corners_at(a, b, bin, i / b->n_w, i % b->n_w);
 
 		for (int64_t c = 0; c < a->channels; c++) {
 			const int64_t plane = (b->sample * a->channels + c) * a->h * a->w;
@@ -199,7 +199,7 @@ static void grad_bin(const struct align *a, const struct bins *b, int64_t bin, c
 		return;
 	}
 	for (int64_t i = 0; i < b->n_h * b->n_w; i++) {
-		const struct corners k = corners_at(a, b, bin, i / b->n_w, i % b->n_w);
+		const struct roi_corners k = corners_at(a, b, bin, i / b->n_w, i % b->n_w);
 
 		for (int64_t c = 0; c < a->channels; c++) {
 			const double v = mean_by(b) * dlb_real_get(r->in[0], a->type, dy + c * n_bins);

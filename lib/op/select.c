@@ -56,18 +56,18 @@ static int topk_infer(struct dlb_op_io *io, struct dlb_error *err)
 	return 0;
 }
 
-struct entry { double v; int64_t i; };
+struct sort_entry { double v; int64_t i; };
 
 static int down(const void *a, const void *b)
 {
-	const struct entry *x = a, *y = b;
+	const struct sort_entry *x = a, *y = b;
 
 	return x->v != y->v ? (x->v < y->v) - (x->v > y->v) : (x->i > y->i) - (x->i < y->i);
 }
 
 static int up(const void *a, const void *b)
 {
-	const struct entry *x = a, *y = b;
+	const struct sort_entry *x = a, *y = b;
 
 	return x->v != y->v ? (x->v > y->v) - (x->v < y->v) : (x->i > y->i) - (x->i < y->i);
 }
@@ -76,12 +76,12 @@ static void topk_run(const void *ctx, const struct dlb_run *r)
 {
 	const struct select *s = ctx;
 	size_t size = dlb_dtype_bytes(s->type);
-	struct entry *e = r->scratch;
+	struct sort_entry *e = r->scratch;
 
 	for (int64_t o = 0; o < s->outer; o++)
 		for (int64_t p = 0; p < s->inner; p++) {
 			for (int64_t i = 0; i < s->n; i++)
-				e[i] = (struct entry){ dlb_value_real(r->in[0], s->type, (o * s->n + i) * s->inner + p), i };
+				e[i] = (struct sort_entry){ dlb_value_real(r->in[0], s->type, (o * s->n + i) * s->inner + p), i };
 			qsort(e, (size_t)s->n, sizeof *e, s->largest ? down : up);
 			for (int64_t i = 0; i < s->m; i++) {
 				int64_t to = (o * s->m + i) * s->inner + p, from = (o * s->n + e[i].i) * s->inner + p;
@@ -104,7 +104,7 @@ static int topk_kernel(struct dlb_backend *be, const struct dlb_op_io *io, struc
 	if (topk_shape(io, &s, &axis, err))
 		return -1;
 	c = dlb_chain_new(be, err);
-	rc = be->ops->host(be, topk_run, &s, sizeof s, (size_t)s.n * sizeof(struct entry) + 64, &sub, err);
+	rc = be->ops->host(be, topk_run, &s, sizeof s, (size_t)s.n * sizeof(struct sort_entry) + 64, &sub, err);
 	dlb_chain_add(c, rc, sub, DLB_REFS(DLB_IN(0)), 1, DLB_REFS(dlb_io_wants(io, 0) ? DLB_OUT(0) : DLB_NOTHING,
 		      dlb_io_wants(io, 1) ? DLB_OUT(1) : DLB_NOTHING), 2);
 	return dlb_chain_finish(c, k);

@@ -7,7 +7,7 @@
 
 #include <string.h>
 
-struct row {
+struct unary_op {
 	const char *name;
 	enum dlb_map_fn fn, grad;
 	bool by_y;			/* the gradient reads y, not x */
@@ -49,14 +49,14 @@ struct row {
 	ROW(Swish, swish, swish_grad, false, "alpha", 1, NULL, 0, "activation", 12, FOLLOWS) \
 	ROW(Shrink, shrink, shrink_grad, false, "lambd", 0.5, "bias", 0, "activation", 2, FOLLOWS)
 
-static const struct row rows[] = {
+static const struct unary_op rows[] = {
 #define ROW(n, f, g, y, a, av, b, bv, work, flop, bf) { #n, DLB_MAP_##f, DLB_MAP_##g, y, a, b, av, bv },
 	UNARY(ROW)
 #undef ROW
 };
 
-/* The row of a class, from its name with or without "Grad". */
-static const struct row *row_of(const struct dlb_op_class *cls)
+/* The unary_op of a class, from its name with or without "Grad". */
+static const struct unary_op *row_of(const struct dlb_op_class *cls)
 {
 	size_t n = strlen(cls->name);
 
@@ -75,7 +75,7 @@ static double attr(const struct dlb_op_io *io, const char *name, double otherwis
 
 static int kernel(struct dlb_backend *be, const struct dlb_op_io *io, struct dlb_kernel **k, struct dlb_error *err)
 {
-	const struct row *r = row_of(io->cls);
+	const struct unary_op *r = row_of(io->cls);
 
 	return dlb_kernel_map(be, io, r->fn, 1, attr(io, r->alpha, r->alpha_value),
 			      attr(io, r->beta, r->beta_value), k, err);
@@ -83,7 +83,7 @@ static int kernel(struct dlb_backend *be, const struct dlb_op_io *io, struct dlb
 
 static int grad_kernel(struct dlb_backend *be, const struct dlb_op_io *io, struct dlb_kernel **k, struct dlb_error *err)
 {
-	const struct row *r = row_of(io->cls);
+	const struct unary_op *r = row_of(io->cls);
 
 	return dlb_kernel_map(be, io, r->grad, 2, attr(io, r->alpha, r->alpha_value),
 			      attr(io, r->beta, r->beta_value), k, err);
@@ -98,7 +98,7 @@ static int grad_infer(struct dlb_op_io *io, struct dlb_error *err)
 
 static int gradient(struct dlb_builder *b, struct dlb_error *err)
 {
-	const struct row *r = row_of(b->io.cls);
+	const struct unary_op *r = row_of(b->io.cls);
 	char type[64];
 	int in[2] = { b->dout[0], r->by_y ? b->out[0] : b->in[0] };
 

@@ -8,7 +8,7 @@
 
 enum { CLUMP = 60, CHECK = 64 };
 
-struct state {
+struct latency_anneal {
 	struct dlb_search *s;
 	const struct dlb_port *port;
 	struct dlb_calls calls;
@@ -20,12 +20,12 @@ struct state {
 	int *seen, stamp;
 };
 
-static int below(struct state *a, int n)
+static int below(struct latency_anneal *a, int n)
 {
 	return (int)((dlb_rng_next(&a->s->rng) >> 32) * (uint64_t)n >> 32);
 }
 
-static void find_near(struct state *a)
+static void find_near(struct latency_anneal *a)
 {
 	const struct dlb_port *port = a->port;
 	size_t n = (size_t)port->n;
@@ -53,14 +53,14 @@ static void find_near(struct state *a)
 	free(fill);
 }
 
-static int neighbour(struct state *a, int c)
+static int neighbour(struct latency_anneal *a, int c)
 {
 	int n = a->near_start[c + 1] - a->near_start[c];
 	return n ? a->near[a->near_start[c] + below(a, n)] : -1;
 }
 
 /* Moves c and remembers; a class is moved once a proposal. Memory is checked when all has moved. */
-static bool push(struct state *a, int c, int to)
+static bool push(struct latency_anneal *a, int c, int to)
 {
 	const struct dlb_port *port = a->port;
 	if (a->seen[c] == a->stamp || a->at[c] == to || isinf(port->work_s[(size_t)c * (size_t)port->n_nodes + (size_t)to]))
@@ -74,7 +74,7 @@ static bool push(struct state *a, int c, int to)
 	return true;
 }
 
-static void undo(struct state *a)
+static void undo(struct latency_anneal *a)
 {
 	while (a->n) {
 		int c = a->changed[--a->n];
@@ -84,7 +84,7 @@ static void undo(struct state *a)
 	}
 }
 
-static bool fits(const struct state *a)
+static bool fits(const struct latency_anneal *a)
 {
 	for (int i = 0; i < a->n; i++) {
 		int d = a->at[a->changed[i]];
@@ -94,7 +94,7 @@ static bool fits(const struct state *a)
 	return true;
 }
 
-static void clump(struct state *a, int c, int to, int want)
+static void clump(struct latency_anneal *a, int c, int to, int want)
 {
 	int from = a->at[c];
 	if (!push(a, c, to))
@@ -106,7 +106,7 @@ static void clump(struct state *a, int c, int to, int want)
 	}
 }
 
-static void propose(struct state *a)
+static void propose(struct latency_anneal *a)
 {
 	const struct dlb_port *port = a->port;
 	int kind = below(a, 100), c = below(a, port->n), to = below(a, port->n_nodes), o = neighbour(a, c);
@@ -132,7 +132,7 @@ static void propose(struct state *a)
 void dlb_anneal_latency(struct dlb_search *s, int *from, int64_t proposals, double hot)
 {
 	const struct dlb_port *port = s->port;
-	struct state a = { .s = s, .port = port, .at = from };
+	struct latency_anneal a = { .s = s, .port = port, .at = from };
 	a.used = dlb_xcalloc((size_t)port->n_nodes, sizeof *a.used);
 	a.seen = dlb_xcalloc((size_t)port->n + 1, sizeof *a.seen);
 	for (int c = 0; c < port->n; c++)

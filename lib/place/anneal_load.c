@@ -7,16 +7,16 @@
 
 enum { CLUMP = 8, CHECK = 1024 };
 
-struct step { int class, from; };
+struct load_move { int class, from; };
 
 /* Moves c, notes it; false when it may not. */
-static bool push(struct dlb_loads *a, struct step *done, int *n, int c, int to)
+static bool push(struct dlb_loads *a, struct load_move *done, int *n, int c, int to)
 {
 	double df, dt;
 	if (a->at[c] == to || !dlb_loads_may(a, c, to))
 		return false;
 	dlb_loads_gains(a, c, to, &df, &dt);
-	done[(*n)++] = (struct step){ c, a->at[c] };
+	done[(*n)++] = (struct load_move){ c, a->at[c] };
 	dlb_loads_move(a, c, to, df, dt);
 	return true;
 }
@@ -47,7 +47,7 @@ static bool try_one(struct dlb_loads *a, int c, int to, double hot)
 }
 
 /* Several moves at once; undone together when they do not please. */
-static bool try_many(struct dlb_loads *a, struct step *done, int n, double before, double hot)
+static bool try_many(struct dlb_loads *a, struct load_move *done, int n, double before, double hot)
 {
 	double after = a->energy;
 	a->energy = before;
@@ -64,7 +64,7 @@ static bool try_many(struct dlb_loads *a, struct step *done, int n, double befor
 
 static bool try_swap(struct dlb_loads *a, int c, int to, double hot)
 {
-	struct step done[2];
+	struct load_move done[2];
 	int n = 0, from = a->at[c];
 	double before = a->energy;
 	if (to == from || !a->size[to])
@@ -81,7 +81,7 @@ static bool try_swap(struct dlb_loads *a, int c, int to, double hot)
 /* A clump of 2 .. CLUMP - 1 neighbours of one node. */
 static bool try_clump(struct dlb_loads *a, int c, int to, double hot)
 {
-	struct step done[CLUMP];
+	struct load_move done[CLUMP];
 	int n = 0, from = a->at[c], want = 2 + dlb_loads_below(a, CLUMP - 2);
 	double before = a->energy;
 	if (to == from || !push(a, done, &n, c, to))

@@ -20,7 +20,7 @@ enum { CHECK = 48, MOST_RUN = 24, SIMULATE = 12 };	/* SIMULATE: what a simulatio
 enum { BLIND = 32 };					/* one in so many proposals is ordered whatever its estimate */
 static const double SLACK = 2, LEARN = 0.05;
 
-struct state {
+struct step_anneal {
 	const struct dlb_problem *p;
 	struct dlb_step_search *s;
 	struct dlb_units u;
@@ -38,18 +38,18 @@ struct state {
 	double slack_s;				/* by how much estimates were too high of late */
 };
 
-static int below(struct state *a, int n)
+static int below(struct step_anneal *a, int n)
 {
 	return n < 1 ? 0 : (int)dlb_rng_below(&a->s->rng, (uint64_t)n);
 }
 
-static void place_ops(const struct state *a, const int *at)
+static void place_ops(const struct step_anneal *a, const int *at)
 {
 	for (int i = 0; i < a->p->graph->n_ops; i++)
 		a->placement[i] = at[a->p->group_of[i]];
 }
 
-static double order_s(struct state *a)
+static double order_s(struct step_anneal *a)
 {
 	place_ops(a, a->at);
 	a->s->budget -= (int64_t)a->p->graph->n_ops * a->p->micro_batches;
@@ -57,7 +57,7 @@ static double order_s(struct state *a)
 }
 
 /* Simulates what has been best by order since the last time. */
-static void confirm(struct state *a)
+static void confirm(struct step_anneal *a)
 {
 	if (isinf(a->pending_s))
 		return;
@@ -73,12 +73,12 @@ static void confirm(struct state *a)
 	memcpy(a->s->best, a->pending, (size_t)a->p->n_groups * sizeof *a->pending);
 }
 
-static bool able(const struct state *a, int group, int node)
+static bool able(const struct step_anneal *a, int group, int node)
 {
 	return isfinite(dlb_time_s(a->p, group, node));
 }
 
-static void push(struct state *a, int group, int node)
+static void push(struct step_anneal *a, int group, int node)
 {
 	if (a->at[group] == node || !able(a, group, node))
 		return;
@@ -92,7 +92,7 @@ static void push(struct state *a, int group, int node)
 	a->at[group] = node;
 }
 
-static void undo(struct state *a)
+static void undo(struct step_anneal *a)
 {
 	while (a->n) {
 		int g = a->changed[--a->n];
@@ -102,19 +102,19 @@ static void undo(struct state *a)
 	}
 }
 
-static void push_unit(struct state *a, int unit, int node)
+static void push_unit(struct step_anneal *a, int unit, int node)
 {
 	for (int k = a->unit_start[unit]; k < a->unit_start[unit + 1]; k++)
 		push(a, a->unit_group[k], node);
 }
 
-static int node_of_unit(const struct state *a, int unit)
+static int node_of_unit(const struct step_anneal *a, int unit)
 {
 	return a->at[a->unit_group[a->unit_start[unit]]];
 }
 
 /* A node that holds something the group talks to; its own when there is none. */
-static int near_node(struct state *a, int group)
+static int near_node(struct step_anneal *a, int group)
 {
 	int n = a->near_start[group + 1] - a->near_start[group];
 	for (int tries = 0; tries < 4 && n; tries++) {
@@ -125,7 +125,7 @@ static int near_node(struct state *a, int group)
 	return a->at[group];
 }
 
-static void propose(struct state *a)
+static void propose(struct step_anneal *a)
 {
 	int kind = below(a, 100), unit = below(a, a->u.n), group = below(a, a->p->n_groups);
 	int n_nodes = a->p->cluster->n_nodes, any = below(a, n_nodes);
@@ -155,7 +155,7 @@ static void propose(struct state *a)
 	}
 }
 
-static bool fits(const struct state *a)
+static bool fits(const struct step_anneal *a)
 {
 	int64_t moved = 0;
 	for (int i = 0; !a->any_size && i < a->n; i++) {
@@ -170,7 +170,7 @@ static bool fits(const struct state *a)
 	return moved <= a->p->max_moves;
 }
 
-static bool over(const struct state *a)
+static bool over(const struct step_anneal *a)
 {
 	return dlb_step_search_over(a->s);
 }
@@ -180,7 +180,7 @@ bool dlb_step_search_over(const struct dlb_step_search *s)
 	return (s->deadline_s > 0 ? dlb_clock_s() >= s->deadline_s : s->budget <= 0) || s->best_s <= s->bound_s;
 }
 
-static void find_near(struct state *a)
+static void find_near(struct step_anneal *a)
 {
 	const struct dlb_graph *g = a->p->graph;
 	size_t n = (size_t)a->p->n_groups;
@@ -210,7 +210,7 @@ static void find_near(struct state *a)
 	free(fill);
 }
 
-static void find_units(struct state *a)
+static void find_units(struct step_anneal *a)
 {
 	size_t n = (size_t)a->p->n_groups;
 	dlb_units_init(&a->u, a->p);
@@ -226,10 +226,10 @@ static void find_units(struct state *a)
 	free(fill);
 }
 
-static void init(struct state *a, const struct dlb_problem *p, struct dlb_step_search *s, int *from)
+static void init(struct step_anneal *a, const struct dlb_problem *p, struct dlb_step_search *s, int *from)
 {
 	size_t n = (size_t)p->n_groups;
-	*a = (struct state){ .p = p, .s = s, .at = from, .margin = 1, .pending_s = INFINITY };
+	*a = (struct step_anneal){ .p = p, .s = s, .at = from, .margin = 1, .pending_s = INFINITY };
 	find_units(a);
 	find_near(a);
 	a->placement = dlb_xcalloc((size_t)p->graph->n_ops + 1, sizeof *a->placement);
@@ -243,7 +243,7 @@ static void init(struct state *a, const struct dlb_problem *p, struct dlb_step_s
 		a->any_size |= a->used[d] > p->memory_bytes[d];
 }
 
-static void release(struct state *a)
+static void release(struct step_anneal *a)
 {
 	void *all[] = { a->unit_start, a->unit_group, a->near_start, a->near, a->placement, a->used, a->changed, a->before, a->pending };
 	for (int i = 0; i < DLB_LEN(all); i++)
@@ -253,7 +253,7 @@ static void release(struct state *a)
 
 /* Whether the order may find the proposal short enough, by the estimate. Now and then it may without: then how wrong
  * estimates are is learnt where they are believed, too. */
-static bool promises(struct state *a, double limit_s, double *guess_s)
+static bool promises(struct step_anneal *a, double limit_s, double *guess_s)
 {
 	*guess_s = NAN;
 	if (!a->estimates)
@@ -267,7 +267,7 @@ static bool promises(struct state *a, double limit_s, double *guess_s)
 	return blind || change <= most;
 }
 
-static void learn(struct state *a, double guess_s, double value_s)
+static void learn(struct step_anneal *a, double guess_s, double value_s)
 {
 	if (isfinite(guess_s))
 		a->slack_s += LEARN * (fmax(guess_s - value_s, 0) - a->slack_s);
@@ -275,7 +275,7 @@ static void learn(struct state *a, double guess_s, double value_s)
 
 void dlb_anneal_step(const struct dlb_problem *p, struct dlb_step_search *s, int *from, int64_t items, double hot)
 {
-	struct state a;
+	struct step_anneal a;
 	int64_t end = s->budget - items, start = s->budget;
 	double ref = s->best_s;
 	init(&a, p, s, from);
@@ -320,7 +320,7 @@ void dlb_anneal_step(const struct dlb_problem *p, struct dlb_step_search *s, int
 
 /* ---- what is simulated is what is judged ---- */
 
-static bool look(struct state *a)
+static bool look(struct step_anneal *a)
 {
 	place_ops(a, a->at);
 	a->s->budget -= SIMULATE * (int64_t)a->p->graph->n_ops * a->p->micro_batches;
@@ -337,7 +337,7 @@ static bool look(struct state *a)
 
 void dlb_refine_step(const struct dlb_problem *p, struct dlb_step_search *s, int64_t items)
 {
-	struct state a;
+	struct step_anneal a;
 	int *from = dlb_xmalloc(((size_t)p->n_groups + 1) * sizeof *from), idle = 0;
 	int64_t end = s->budget - items;
 	memcpy(from, s->best, (size_t)p->n_groups * sizeof *from);
@@ -369,7 +369,7 @@ bool dlb_exhaust_step(const struct dlb_problem *p, struct dlb_step_search *s, in
 {
 	if (placements(p) > most || s->best_s <= s->bound_s)
 		return s->best_s <= s->bound_s;
-	struct state a;
+	struct step_anneal a;
 	int *at = dlb_xcalloc((size_t)p->n_groups + 1, sizeof *at), g = 0;
 	init(&a, p, s, at);
 	while (g < p->n_groups) {

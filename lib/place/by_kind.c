@@ -8,14 +8,14 @@
 #include "place/affinity.h"
 #include "place/place.h"
 
-struct state { const struct dlb_problem *p; double *used_bytes, *load_s; };
+struct node_loads { const struct dlb_problem *p; double *used_bytes, *load_s; };
 
-static double time_s(const struct state *s, int group, int node)
+static double time_s(const struct node_loads *s, int group, int node)
 {
 	return dlb_time_s(s->p, group, node);
 }
 
-static bool able(const struct state *s, int group, int node)
+static bool able(const struct node_loads *s, int group, int node)
 {
 	return isfinite(time_s(s, group, node)) && s->used_bytes[node] + dlb_group_bytes(s->p, group) <= s->p->memory_bytes[node];
 }
@@ -35,7 +35,7 @@ static const struct dlb_affinity_row *row_of(const struct dlb_problem *p, int gr
 }
 
 /* The able node that would be done first among those of a kind; kind NULL: of any, the fastest kind first. */
-static int choose(const struct state *s, int group, const char *kind)
+static int choose(const struct node_loads *s, int group, const char *kind)
 {
 	const struct dlb_cluster *cl = s->p->cluster;
 	double fastest = INFINITY;
@@ -55,7 +55,7 @@ static int choose(const struct state *s, int group, const char *kind)
 int dlb_place_by_kind(const struct dlb_problem *p, int *placement, struct dlb_error *err)
 {
 	size_t n_nodes = (size_t)p->cluster->n_nodes;
-	struct state s = { p, dlb_xcalloc(n_nodes, sizeof(double)), dlb_xcalloc(n_nodes, sizeof(double)) };
+	struct node_loads s = { p, dlb_xcalloc(n_nodes, sizeof(double)), dlb_xcalloc(n_nodes, sizeof(double)) };
 	int rc = 0;
 	for (int g = 0; g < p->n_groups && rc == 0; g++) {
 		const struct dlb_affinity_row *row = p->affinity ? row_of(p, g) : NULL;

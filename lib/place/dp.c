@@ -22,15 +22,15 @@
 enum { MAX_IDEALS = 400000, MAX_STATES = 1 << 14 };
 static const int64_t MOST_STEPS = 1000000000;		/* a minute or two */
 
-struct kind { int node, count, stride; bool host; };	/* devices alike; node: the first of them */
+struct node_kind { int node, count, stride; bool host; };	/* devices alike; node: the first of them */
 
-struct walk {
+struct dp_walk {
 	const struct dlb_ideals *s;
 	const struct dlb_port *port;
 	bool latency;
 	double bound, reach;			/* reach: no stage of the ideal at hand that takes longer is of use; <= bound */
 	int *open, n_open;			/* states of it that may be of use */
-	struct kind *kind; int n_kinds, n_states, *kind_of;	/* [node] */
+	struct node_kind *kind; int n_kinds, n_states, *kind_of;	/* [node] */
 	unsigned char *left;			/* [state][kind]: one more can be used */
 	double *best;				/* [ideal][state] */
 	bool *live;				/* [ideal]: some state is reached */
@@ -53,7 +53,7 @@ struct walk {
 	double want;
 };
 
-static bool find_kinds(struct walk *w)
+static bool find_kinds(struct dp_walk *w)
 {
 	const struct dlb_port *port = w->port;
 	double states = 1;
@@ -62,7 +62,7 @@ static bool find_kinds(struct walk *w)
 	int *first = dlb_xcalloc((size_t)port->n_nodes, sizeof *first);
 	w->n_kinds = dlb_port_kinds(port, w->kind_of, first);
 	for (int k = 0; k < w->n_kinds; k++)
-		w->kind[k] = (struct kind){ .node = first[k], .host = port->host[port->place[first[k]]] };
+		w->kind[k] = (struct node_kind){ .node = first[k], .host = port->host[port->place[first[k]]] };
 	for (int d = 0; d < port->n_nodes; d++)
 		w->kind[w->kind_of[d]].count++;
 	free(first);
@@ -81,14 +81,14 @@ static bool find_kinds(struct walk *w)
 	return true;
 }
 
-static int used(const struct walk *w, int state, int k)
+static int used(const struct dp_walk *w, int state, int k)
 {
 	return w->kind[k].stride ? state / w->kind[k].stride % (w->kind[k].count + 1) : 0;
 }
 
 /* Prices y(t) per second of kind t: whatever is done costs at least share(item) = min over t of y(t) work(t), and
  * the devices of a state can do capacity * value in all. So a state with less than what is left is of no use. */
-static void prices(struct walk *w)
+static void prices(struct dp_walk *w)
 {
 	const struct dlb_port *port = w->port;
 	size_t D = (size_t)port->n_nodes, K = (size_t)w->n_kinds, n = (size_t)port->n;
@@ -120,7 +120,7 @@ static void prices(struct walk *w)
 
 /* A net is paid for while it has pins on both sides of the border of the difference. With readers above I it
  * stays so once its source is in, whatever comes in further down. */
-static void touch_nets(struct walk *w, int c, int sign)
+static void touch_nets(struct dp_walk *w, int c, int sign)
 {
 	const struct dlb_port *port = w->port;
 	for (int i = port->touch_start[c]; i < port->touch_start[c + 1]; i++) {
@@ -145,7 +145,7 @@ static void touch_nets(struct walk *w, int c, int sign)
 }
 
 /* Host ops of a class enter the difference, last first; each begins the longest chain among those after it. */
-static void chain_up(struct walk *w, const int *op, int n)
+static void chain_up(struct dp_walk *w, const int *op, int n)
 {
 	const struct dlb_port *port = w->port;
 	int host = -1;
@@ -165,7 +165,7 @@ static void chain_up(struct walk *w, const int *op, int n)
 
 struct ops { int *start, *list; };			/* [class], ascending */
 
-static void add_item(struct walk *w, const struct ops *ops, int item)
+static void add_item(struct dp_walk *w, const struct ops *ops, int item)
 {
 	for (int i = w->s->class_start[item + 1] - 1; i >= w->s->class_start[item]; i--) {
 		int c = w->s->class_list[i];
@@ -176,7 +176,7 @@ static void add_item(struct walk *w, const struct ops *ops, int item)
 }
 
 /* Takes nets and ops of an item out; sums are put back as they were by the caller, to the bit. */
-static void drop_item(struct walk *w, const struct ops *ops, int item)
+static void drop_item(struct dp_walk *w, const struct ops *ops, int item)
 {
 	for (int i = w->s->class_start[item]; i < w->s->class_start[item + 1]; i++) {
 		int c = w->s->class_list[i];
@@ -186,21 +186,21 @@ static void drop_item(struct walk *w, const struct ops *ops, int item)
 	}
 }
 
-static double stage_s(const struct walk *w, int k)
+static double stage_s(const struct dp_walk *w, int k)
 {
 	if (w->latency && w->kind[k].host)
 		return w->chain;
 	return w->work[k] + (w->send[k] > 0 ? w->send[k] : 0);
 }
 
-static bool holds(const struct walk *w, int k)
+static bool holds(const struct dp_walk *w, int k)
 {
 	return w->bytes <= w->port->room_bytes[w->kind[k].node] &&
 	       (w->latency && w->kind[k].host ? w->chain : w->work[k] + w->fixed[k]) <= w->reach;
 }
 
 /* Adds what needs no look at nets; false: no kind of device holds that much. */
-static bool weigh(struct walk *w, int item)
+static bool weigh(struct dp_walk *w, int item)
 {
 	bool some = false;
 	w->bytes += w->item_bytes[item];
@@ -213,7 +213,7 @@ static bool weigh(struct walk *w, int item)
 
 /* What is there to be bettered: the greatest value among the states of the ideal at hand. Values below the least load that
  * there can be need not get better. */
-static void find_reach(struct walk *w)
+static void find_reach(struct dp_walk *w)
 {
 	const double *b = &w->best[(size_t)w->top * (size_t)w->n_states];
 	double most = 0;
@@ -223,7 +223,7 @@ static void find_reach(struct walk *w)
 	w->reach = most < w->bound ? most : w->bound;
 }
 
-static void offer(struct walk *w, int ideal, int k)
+static void offer(struct dp_walk *w, int ideal, int k)
 {
 	double t = stage_s(w, k), *to = &w->best[(size_t)w->top * (size_t)w->n_states];
 	const double *from = &w->best[(size_t)ideal * (size_t)w->n_states];
@@ -245,7 +245,7 @@ static void offer(struct walk *w, int ideal, int k)
 }
 
 /* Is this the stage by which the state wanted was reached? */
-static void match(struct walk *w, int ideal, int k)
+static void match(struct dp_walk *w, int ideal, int k)
 {
 	int s = w->want_state - w->kind[k].stride;
 	double t = stage_s(w, k);
@@ -264,7 +264,7 @@ static void copy(double *to, const double *from, size_t n)
 		to[i] = from[i];
 }
 
-static void go_down(struct walk *w, const struct ops *ops, int ideal, bool look)
+static void go_down(struct dp_walk *w, const struct ops *ops, int ideal, bool look)
 {
 	enum { FEW = 8 };
 	size_t K = (size_t)w->n_kinds;
@@ -306,7 +306,7 @@ static void go_down(struct walk *w, const struct ops *ops, int ideal, bool look)
 		free(sums);
 }
 
-static void restart(struct walk *w, int top)
+static void restart(struct dp_walk *w, int top)
 {
 	w->top = top;
 	w->n_path = 0;
@@ -325,7 +325,7 @@ static void restart(struct walk *w, int top)
 }
 
 /* States of an ideal in which what is done and what is left both fit; false: there is none. */
-static bool open_states(struct walk *w, int ideal)
+static bool open_states(struct dp_walk *w, int ideal)
 {
 	const double all = w->ideal_share[w->s->n - 1], done = w->ideal_share[ideal], most = w->capacity[w->n_states - 1];
 	const double can = w->bound * (1 + 1e-9);
@@ -339,7 +339,7 @@ static bool open_states(struct walk *w, int ideal)
 }
 
 /* States of no use: what is left to do is more than the devices left can do. */
-static void close_ideal(struct walk *w, int ideal)
+static void close_ideal(struct dp_walk *w, int ideal)
 {
 	double *b = &w->best[(size_t)ideal * (size_t)w->n_states], all = w->ideal_share[w->s->n - 1];
 	for (int s = 0; s < w->n_states; s++) {
@@ -373,7 +373,7 @@ static void find_ops(const struct dlb_port *port, struct ops *ops)
 }
 
 /* From the last ideal down: which stage made it, and so on. Stages of one kind take its nodes in turn. */
-static void trace_back(struct walk *w, const struct ops *ops, int state, int *at)
+static void trace_back(struct dp_walk *w, const struct ops *ops, int state, int *at)
 {
 	int *next = dlb_xcalloc((size_t)w->n_kinds, sizeof *next), ideal = w->s->n - 1;
 	memset(w->stamp, -1, (size_t)w->s->n * sizeof *w->stamp);
@@ -399,7 +399,7 @@ static void trace_back(struct walk *w, const struct ops *ops, int state, int *at
 	free(next);
 }
 
-static void init_items(struct walk *w)
+static void init_items(struct dp_walk *w)
 {
 	const struct dlb_port *port = w->port;
 	size_t K = (size_t)w->n_kinds, P = (size_t)port->n_places;
@@ -420,7 +420,7 @@ static void init_items(struct walk *w)
 	}
 }
 
-static void init_walk(struct walk *w)
+static void init_walk(struct dp_walk *w)
 {
 	size_t S = (size_t)w->n_states, n = (size_t)w->s->n;
 	w->left = dlb_xcalloc((size_t)w->n_kinds * S, 1);
@@ -451,7 +451,7 @@ static void init_walk(struct walk *w)
 	w->live[0] = true;
 }
 
-static void release_walk(struct walk *w)
+static void release_walk(struct dp_walk *w)
 {
 	void *all[] = { w->left, w->best, w->live, w->low, w->high, w->share, w->ideal_share, w->capacity, w->open, w->work, w->send, w->fixed, w->net,
 			w->net_s, w->item_work_s, w->item_bytes, w->tail, w->in, w->stamp, w->path, w->kind, w->kind_of };
@@ -460,7 +460,7 @@ static void release_walk(struct walk *w)
 }
 
 /* The least value below w->bound, and the state of it; INFINITY: none, or given up. */
-static double run(struct walk *w, const struct ops *ops, const struct dlb_dp_limits *limits, int *state)
+static double run(struct dp_walk *w, const struct ops *ops, const struct dlb_dp_limits *limits, int *state)
 {
 	const size_t S = (size_t)w->n_states, n = (size_t)w->s->n;
 	double value = INFINITY;
@@ -496,7 +496,7 @@ static double run(struct walk *w, const struct ops *ops, const struct dlb_dp_lim
 double dlb_dp(const struct dlb_ideals *s, const struct dlb_port *port, bool latency, double bound, const struct dlb_dp_limits *limits,
 	      int *at)
 {
-	struct walk w = { .s = s, .port = port, .latency = latency, .bound = bound,
+	struct dp_walk w = { .s = s, .port = port, .latency = latency, .bound = bound,
 			  .most_steps = limits && limits->most_steps > 0 ? limits->most_steps : INT64_MAX };
 	struct ops ops;
 	double value;
@@ -519,7 +519,7 @@ double dlb_dp(const struct dlb_ideals *s, const struct dlb_port *port, bool late
 /* How many ways there are to have used nodes, kinds alike in all; more than MAX_STATES are not looked at. */
 static double count_states(const struct dlb_port *port)
 {
-	struct walk w = { .port = port };
+	struct dp_walk w = { .port = port };
 	double states = 1;
 	find_kinds(&w);
 	for (int k = 0; k < w.n_kinds; k++)

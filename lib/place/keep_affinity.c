@@ -8,12 +8,12 @@
 #include "cost/cost.h"
 #include "place/affinity.h"
 
-struct table { const struct dlb_affinity *a; const struct dlb_cluster *c; };
+struct kind_table { const struct dlb_affinity *a; const struct dlb_cluster *c; };
 
 /* The kinds that op and activation would go to, where these differ. */
 static bool differ(const void *ctx, const struct dlb_op *o, struct dlb_fused_elsewhere *e)
 {
-	const struct table *t = ctx;
+	const struct kind_table *t = ctx;
 	const struct dlb_fused f = dlb_graph_fused(o);
 
 	if (!f.type || dlb_affinity_find_fused(t->a, o))
@@ -37,7 +37,7 @@ static bool apart(const void *ctx, const struct dlb_op *o)
 
 struct dlb_fused_elsewhere dlb_affinity_fused_elsewhere(const struct dlb_affinity *a, const struct dlb_graph *g, const struct dlb_cluster *c)
 {
-	const struct table t = { a, c };
+	const struct kind_table t = { a, c };
 	struct dlb_fused_elsewhere e = { .n = 0 };
 
 	for (int i = 0; i < g->n_ops; i++)
@@ -95,7 +95,7 @@ int dlb_affinity_part(struct dlb_doc *doc, const struct dlb_affinity *a, int *n_
 	struct dlb_cost cost = { .n_ops = 0 };
 	const bool profiled = dlb_doc_section(doc, "profile");
 	json_t *plan = json_incref(dlb_doc_section(doc, "plan"));
-	const struct table t = { a, &c };
+	const struct kind_table t = { a, &c };
 	int rc = -1;
 
 	if (dlb_graph_read(doc, &was, err) || dlb_graph_read(doc, &g, err) || dlb_cluster_read(doc, &c, err) ||

@@ -4,10 +4,10 @@
 #include <stdlib.h>
 #include "place/place.h"
 
-struct rank { double bytes, time_s; int node; };
+struct node_size { double bytes, time_s; int node; };
 static int larger(const void *a, const void *b)
 {
-	const struct rank *x = a, *y = b;
+	const struct node_size *x = a, *y = b;
 	if (x->bytes != y->bytes)
 		return x->bytes > y->bytes ? -1 : 1;
 	if (x->time_s != y->time_s)
@@ -18,10 +18,10 @@ static int larger(const void *a, const void *b)
 int dlb_place_largest_first(const struct dlb_problem *p, int *placement, struct dlb_error *err)
 {
 	int n_nodes = p->cluster->n_nodes, rc = 0;
-	struct rank *order = dlb_xcalloc((size_t)n_nodes, sizeof *order);
+	struct node_size *order = dlb_xcalloc((size_t)n_nodes, sizeof *order);
 	double *used = dlb_xcalloc((size_t)n_nodes, sizeof *used);
 	for (int d = 0; d < n_nodes; d++) {
-		order[d] = (struct rank){ p->memory_bytes[d], 0, d };
+		order[d] = (struct node_size){ p->memory_bytes[d], 0, d };
 		for (int g = 0; g < p->n_groups; g++)
 			if (isfinite(dlb_time_s(p, g, d)))
 				order[d].time_s += dlb_time_s(p, g, d);

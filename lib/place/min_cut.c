@@ -6,10 +6,10 @@
 #include <string.h>
 #include "util/mem.h"
 
-void dlb_cut_init(struct dlb_cut *c, int n_vertices)
+void dlb_min_cut_init(struct dlb_min_cut *c, int n_vertices)
 {
 	size_t n = (size_t)n_vertices + 1;
-	*c = (struct dlb_cut){ .n = n_vertices };
+	*c = (struct dlb_min_cut){ .n = n_vertices };
 	c->first = dlb_xmalloc(n * sizeof *c->first);
 	memset(c->first, -1, n * sizeof *c->first);
 	c->level = dlb_xcalloc(n, sizeof *c->level);
@@ -18,14 +18,14 @@ void dlb_cut_init(struct dlb_cut *c, int n_vertices)
 	c->path = dlb_xcalloc(n, sizeof *c->path);
 }
 
-void dlb_cut_release(struct dlb_cut *c)
+void dlb_min_cut_release(struct dlb_min_cut *c)
 {
 	void *all[] = { c->first, c->next, c->to, c->room, c->given, c->level, c->queue, c->at, c->path };
 	for (size_t i = 0; i < sizeof all / sizeof *all; i++)
 		free(all[i]);
 }
 
-void dlb_cut_arc(struct dlb_cut *c, int from, int to, double capacity)
+void dlb_min_cut_arc(struct dlb_min_cut *c, int from, int to, double capacity)
 {
 	if (c->n_arcs + 2 > c->cap_arcs) {
 		size_t cap = (size_t)(c->cap_arcs = c->cap_arcs ? 2 * c->cap_arcs : 64);
@@ -44,7 +44,7 @@ void dlb_cut_arc(struct dlb_cut *c, int from, int to, double capacity)
 }
 
 /* level[v]: arcs with room on the shortest way from the source; whether the sink is reached. */
-static bool find_levels(struct dlb_cut *c, int source, int sink, int64_t *budget)
+static bool find_levels(struct dlb_min_cut *c, int source, int sink, int64_t *budget)
 {
 	int head = 0, tail = 0;
 	memset(c->level, -1, (size_t)c->n * sizeof *c->level);
@@ -63,7 +63,7 @@ static bool find_levels(struct dlb_cut *c, int source, int sink, int64_t *budget
 }
 
 /* One way with room along rising levels, filled; 0: there is none left. */
-static double push(struct dlb_cut *c, int source, int sink, int64_t *budget)
+static double push(struct dlb_min_cut *c, int source, int sink, int64_t *budget)
 {
 	int n = 0, v = source;
 	while (v != sink) {
@@ -93,7 +93,7 @@ static double push(struct dlb_cut *c, int source, int sink, int64_t *budget)
 	return least;
 }
 
-double dlb_cut_value(struct dlb_cut *c, int source, int sink, int64_t *budget)
+double dlb_min_cut_value(struct dlb_min_cut *c, int source, int sink, int64_t *budget)
 {
 	double flow = 0, more;
 	if (c->n_arcs)

@@ -42,7 +42,7 @@ static bool may_be_one(const struct dlb_port *port, int a, int b)
 	return false;
 }
 
-struct matching {
+struct class_matching {
 	const struct dlb_port *port;
 	const int *at;				/* NULL: any; else only what stands together */
 	double *work, *rating;			/* [class] */
@@ -51,7 +51,7 @@ struct matching {
 };
 
 /* The neighbour that class c is bound to most for its weight, still single; -1: none. */
-static int heaviest(struct matching *m, int c)
+static int heaviest(struct class_matching *m, int c)
 {
 	const struct dlb_port *port = m->port;
 	int n = 0, to = -1;
@@ -103,7 +103,7 @@ static void shuffle(struct dlb_rng *rng, int *order, int n)
 static int match(const struct dlb_port *port, struct dlb_rng *rng, const int *at, double most_work, double most_bytes, int *map)
 {
 	size_t n = (size_t)port->n;
-	struct matching m = { .port = port, .at = at, .most_work = most_work, .most_bytes = most_bytes };
+	struct class_matching m = { .port = port, .at = at, .most_work = most_work, .most_bytes = most_bytes };
 	int *order = dlb_xmalloc((n + 1) * sizeof *order), k = 0;
 
 	m.work = dlb_xmalloc((n + 1) * sizeof *m.work);

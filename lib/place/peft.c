@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include "place/list.h"
 
-struct table {
+struct oct_table {
 	const struct dlb_problem *p;
 	int64_t n;				/* samples of a micro-batch */
 	double *rest;				/* [op][node] OCT(j,w) + t(j,w); INFINITY: no kernel */
@@ -17,7 +17,7 @@ struct table {
 };
 
 /* OCT(i,.) from the rows of its readers. */
-static void look_ahead(const struct table *x, int i, double *oct)
+static void look_ahead(const struct oct_table *x, int i, double *oct)
 {
 	const struct dlb_graph *g = x->p->graph;
 	int n_nodes = x->p->cluster->n_nodes;
@@ -40,7 +40,7 @@ static void look_ahead(const struct table *x, int i, double *oct)
 int dlb_place_peft(const struct dlb_problem *p, int *placement, struct dlb_error *err)
 {
 	size_t n_nodes = (size_t)p->cluster->n_nodes, n_ops = (size_t)p->graph->n_ops;
-	struct table x = { .p = p, .n = dlb_micro_batch_size(p->batch, p->micro_batches, 0) };
+	struct oct_table x = { .p = p, .n = dlb_micro_batch_size(p->batch, p->micro_batches, 0) };
 	x.rest = dlb_xcalloc(n_ops * n_nodes, sizeof *x.rest);
 	x.least = dlb_xcalloc(n_ops, sizeof *x.least);
 	double *oct = dlb_xcalloc(n_nodes, sizeof *oct), *priority = dlb_xcalloc((size_t)p->n_groups + 1, sizeof *priority);

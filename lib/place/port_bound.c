@@ -24,33 +24,33 @@
 
 /* ---- cuts ---- */
 
-struct cuts { int n_kinds, *kind, *kind_of; struct dlb_cut *net; };	/* [kind] a node of it; [node]; [kind], sink n + 2 n_nets */
+struct cuts { int n_kinds, *kind, *kind_of; struct dlb_min_cut *net; };	/* [kind] a node of it; [node]; [kind], sink n + 2 n_nets */
 
-static void make_network(const struct dlb_port *port, int d, struct dlb_cut *c)
+static void make_network(const struct dlb_port *port, int d, struct dlb_min_cut *c)
 {
 	int sink = port->n + 2 * port->n_nets;
-	dlb_cut_init(c, sink + 1);
+	dlb_min_cut_init(c, sink + 1);
 	for (int v = 0; v < port->n; v++)		/* arc 2 v */
-		dlb_cut_arc(c, v, sink, port->work_s[(size_t)v * (size_t)port->n_nodes + (size_t)d]);
+		dlb_min_cut_arc(c, v, sink, port->work_s[(size_t)v * (size_t)port->n_nodes + (size_t)d]);
 	for (int e = 0; e < port->n_nets; e++) {
 		int tail = port->n + 2 * e, head = tail + 1;
-		dlb_cut_arc(c, tail, head, port->net_s[(size_t)e * (size_t)port->n_places + (size_t)port->place[d]]);
+		dlb_min_cut_arc(c, tail, head, port->net_s[(size_t)e * (size_t)port->n_places + (size_t)port->place[d]]);
 		for (int k = port->sink_start[e] - 1; k < port->sink_start[e + 1]; k++) {
 			int pin = k < port->sink_start[e] ? port->source[e] : port->sink[k];
-			dlb_cut_arc(c, pin, tail, INFINITY);
-			dlb_cut_arc(c, head, pin, INFINITY);
+			dlb_min_cut_arc(c, pin, tail, INFINITY);
+			dlb_min_cut_arc(c, head, pin, INFINITY);
 		}
 	}
 }
 
 /* Of g on node d, whose network c is. What has no room there beside g is not in S: its arc to the sink is endless. */
-static double least_cut(const struct dlb_port *port, int d, struct dlb_cut *c, int g, int64_t *budget)
+static double least_cut(const struct dlb_port *port, int d, struct dlb_min_cut *c, int g, int64_t *budget)
 {
 	const double *work = &port->work_s[d], room = port->room_bytes[d], own = port->bytes[g];
 	for (int v = 0; v < port->n; v++)
 		c->given[2 * v] = v != g && own + port->bytes[v] > room ? INFINITY : work[(size_t)v * (size_t)port->n_nodes];
 	*budget -= port->n;
-	return dlb_cut_value(c, g, port->n + 2 * port->n_nets, budget);
+	return dlb_min_cut_value(c, g, port->n + 2 * port->n_nets, budget);
 }
 
 /* The load of g's node, could it stand alone: what the cut is at most. */
@@ -153,7 +153,7 @@ static double throughput_bound(const struct dlb_port *port)
 			high = mid;
 	}
 	for (int k = 0; k < c.n_kinds; k++)
-		dlb_cut_release(&c.net[k]);
+		dlb_min_cut_release(&c.net[k]);
 	free(c.net);
 	free(c.kind);
 	free(c.kind_of);

@@ -21,8 +21,8 @@
 /* (op, micro-batch) pairs simulated, and beyond how many ops ever fewer; calls, most and least. */
 enum { WORK = 1500000, MANY_OPS = 2000, MOST = 600, LEAST = 12 };
 
-struct cut { double value; int *node, *start; };	/* n_parts nodes, n_parts + 1 borders */
-struct search {
+struct partition { double value; int *node, *start; };	/* n_parts nodes, n_parts + 1 borders */
+struct partition_search {
 	const struct dlb_problem *p;
 	struct dlb_units u;
 	int n_ids, n;					/* nodes that can run anything; parts: so many, or a multiple of it */
@@ -30,16 +30,16 @@ struct search {
 	int budget;
 	bool any_size;					/* pay no heed to memory */
 	int *placement;
-	struct cut best;
-	struct cut *list; int n_list, cap_list;		/* candidates by estimate */
+	struct partition best;
+	struct partition *list; int n_list, cap_list;		/* candidates by estimate */
 };
 
-static double unit_s(const struct search *s, int unit, int node)
+static double unit_s(const struct partition_search *s, int unit, int node)
 {
 	return dlb_unit_s(&s->u, s->p, unit, node);
 }
 
-static double simulate(struct search *s, const int *node, const int *start)
+static double simulate(struct partition_search *s, const int *node, const int *start)
 {
 	if (s->budget-- <= 0)
 		return INFINITY;
@@ -47,7 +47,7 @@ static double simulate(struct search *s, const int *node, const int *start)
 	return dlb_place_value_s(s->p, s->placement);
 }
 
-static void keep(struct search *s, const int *node, const int *start, double value)
+static void keep(struct partition_search *s, const int *node, const int *start, double value)
 {
 	if (!(value < s->best.value))
 		return;
@@ -58,12 +58,12 @@ static void keep(struct search *s, const int *node, const int *start, double val
 
 /* ---- estimates ---- */
 
-static double message_s(const struct search *s, double bytes, int from, int to)
+static double message_s(const struct partition_search *s, double bytes, int from, int to)
 {
 	return bytes > 0 ? dlb_cost_xfer_s(s->p->cost, bytes, from, to) : 0;
 }
 
-static double estimate(const struct search *s, const int *node, const int *start)
+static double estimate(const struct partition_search *s, const int *node, const int *start)
 {
 	double most = 0, sum = 0, messages = 0;
 	int before = -1, M = s->p->micro_batches;
@@ -83,9 +83,9 @@ static double estimate(const struct search *s, const int *node, const int *start
 	return most + (sum - most) / M + messages;
 }
 
-static void candidate(struct search *s, const int *node, const int *start)
+static void candidate(struct partition_search *s, const int *node, const int *start)
 {
-	struct cut c = { estimate(s, node, start), NULL, NULL };
+	struct partition c = { estimate(s, node, start), NULL, NULL };
 	if (!isfinite(c.value))
 		return;
 	c.node = dlb_xmalloc((size_t)s->n * sizeof(int));
@@ -97,7 +97,7 @@ static void candidate(struct search *s, const int *node, const int *start)
 }
 
 /* Fills nodes in order, each up to T seconds and its memory; whether all units found a place. */
-static bool fill(const struct search *s, const int *node, double T, int *start)
+static bool fill(const struct partition_search *s, const int *node, double T, int *start)
 {
 	int i = 0;
 	for (int k = 0; k < s->n; k++) {
@@ -115,7 +115,7 @@ static bool fill(const struct search *s, const int *node, double T, int *start)
 }
 
 /* order: of nodes; parts are dealt to them in turn. */
-static void balance(struct search *s, const int *order)
+static void balance(struct partition_search *s, const int *order)
 {
 	int *node = dlb_xcalloc((size_t)s->n, sizeof(int));
 	for (int k = 0; k < s->n; k++)
@@ -160,7 +160,7 @@ static void balance(struct search *s, const int *order)
 
 /* ---- orders of nodes ---- */
 
-static void all_cuts_of_two(struct search *s)
+static void all_cuts_of_two(struct partition_search *s)
 {
 	for (int turn = 0; turn < 2; turn++) {
 		int node[2] = { s->ids[turn], s->ids[1 - turn] };
@@ -171,7 +171,7 @@ static void all_cuts_of_two(struct search *s)
 	}
 }
 
-static void permute(struct search *s, int *node, int k)
+static void permute(struct partition_search *s, int *node, int k)
 {
 	if (k == s->n_ids) {
 		balance(s, node);
@@ -194,7 +194,7 @@ static int by_speed(const void *a, const void *b)
 	return x->s != y->s ? (x->s > y->s ? 1 : -1) : x->node - y->node;
 }
 
-static void some_orders(struct search *s)
+static void some_orders(struct partition_search *s)
 {
 	struct speed *by = dlb_xcalloc((size_t)s->n_ids, sizeof *by);
 	int *node = dlb_xcalloc((size_t)s->n_ids, sizeof(int));
@@ -220,12 +220,12 @@ static void some_orders(struct search *s)
 
 static int by_value(const void *a, const void *b)
 {
-	const struct cut *x = a, *y = b;
+	const struct partition *x = a, *y = b;
 	return (x->value > y->value) - (x->value < y->value);
 }
 
 /* Moves borders of the best cut while that helps. */
-static void improve(struct search *s)
+static void improve(struct partition_search *s)
 {
 	int *start = dlb_xcalloc((size_t)s->n + 1, sizeof(int)), *node = dlb_xcalloc((size_t)s->n, sizeof(int));
 	bool better = true;
@@ -249,7 +249,7 @@ static void improve(struct search *s)
 	free(node);
 }
 
-static int search(struct search *s, int *placement, struct dlb_error *err)
+static int search(struct partition_search *s, int *placement, struct dlb_error *err)
 {
 	int *node = dlb_xcalloc((size_t)s->n_ids, sizeof(int));
 	memcpy(node, s->ids, (size_t)s->n_ids * sizeof(int));
@@ -280,7 +280,7 @@ static int search(struct search *s, int *placement, struct dlb_error *err)
 
 static int place_parts(const struct dlb_problem *p, int per_node, int *placement, struct dlb_error *err)
 {
-	struct search s = { .p = p, .best.value = INFINITY };
+	struct partition_search s = { .p = p, .best.value = INFINITY };
 	int64_t items = (int64_t)p->graph->n_ops * p->micro_batches, calls = WORK / items;
 	if (p->graph->n_ops > MANY_OPS)
 		calls = calls * MANY_OPS / p->graph->n_ops;

@@ -208,7 +208,7 @@ struct task {
 	const int *current;			/* the placement to stay near; NULL: none */
 	struct dlb_teams teams;
 };
-struct candidate { struct dlb_plan plan; double ranked_s; bool kept; };
+struct replica_candidate { struct dlb_plan plan; double ranked_s; bool kept; };
 
 /* A plan of R replicas without placement and shares. */
 static void share_out(const struct task *t, int R, int K, const int *team, struct dlb_plan *shared)
@@ -235,7 +235,7 @@ static void share_out(const struct task *t, int R, int K, const int *team, struc
 
 /* The model over one team of K nodes: placement[op] is a node of team 0. like: as slow as these; NULL: as team 0. */
 static int place_team(const struct task *t, const struct dlb_team_way *way, int R, int K, const int *team, const int *like, int *placement,
-		      struct candidate *c, struct dlb_error *err)
+		      struct replica_candidate *c, struct dlb_error *err)
 {
 	struct team_problem one = { .node = NULL };
 	struct dlb_plan first = { .n_ops = 0 };
@@ -263,7 +263,7 @@ out:
 }
 
 /* Shares and sums, then the whole plan. */
-static int make(const struct task *t, const struct dlb_plan *teams, bool by_power, const int *placement, struct candidate *c,
+static int make(const struct task *t, const struct dlb_plan *teams, bool by_power, const int *placement, struct replica_candidate *c,
 		struct dlb_error *err)
 {
 	struct dlb_plan shared = *teams, of_team = c->plan;
@@ -289,7 +289,7 @@ static int make(const struct task *t, const struct dlb_plan *teams, bool by_powe
 }
 
 /* Takes `other` where it is better by more than `gain` of it. */
-static void better(struct candidate *best, struct candidate *other, double gain)
+static void better(struct replica_candidate *best, struct replica_candidate *other, double gain)
 {
 	if (best->plan.n_ops && !(other->ranked_s < best->ranked_s * (1 - gain))) {
 		dlb_plan_release(&other->plan);
@@ -300,7 +300,7 @@ static void better(struct candidate *best, struct candidate *other, double gain)
 }
 
 /* The best plan of a way; 1: there is none such, as all teams are alike. */
-static int place_teams(const struct task *t, int R, const struct dlb_team_way *way, struct candidate *best, struct dlb_error *err)
+static int place_teams(const struct task *t, int R, const struct dlb_team_way *way, struct replica_candidate *best, struct dlb_error *err)
 {
 	const struct dlb_replicas_choice *choice = t->choice;
 	const size_t n_nodes = (size_t)t->p->cluster->n_nodes;
@@ -308,9 +308,9 @@ static int place_teams(const struct task *t, int R, const struct dlb_team_way *w
 	int *placement = dlb_xcalloc((size_t)t->p->graph->n_ops + 1, sizeof *placement);
 	int K = dlb_teams_form(&t->teams, R, way, team), rc = 1;
 	bool unlike = dlb_teams_slowest(&t->teams, team, R, K, like);
-	struct candidate one = { .kept = false };
+	struct replica_candidate one = { .kept = false };
 	struct dlb_plan teams;
-	*best = (struct candidate){ .kept = false };
+	*best = (struct replica_candidate){ .kept = false };
 	if (way->slowest && !unlike)
 		goto out;
 	rc = place_team(t, way, R, K, team, way->slowest ? like : NULL, placement, &one, err);
@@ -318,7 +318,7 @@ static int place_teams(const struct task *t, int R, const struct dlb_team_way *w
 		goto out;
 	share_out(t, R, K, team, &teams);
 	for (int power = 0; power < 2; power++) {
-		struct candidate c = one;
+		struct replica_candidate c = one;
 		struct dlb_error why = { .status = 0 };
 		if (choice->any_split ? power && !unlike : choice->sharing.by_power != (bool)power)
 			continue;
@@ -336,7 +336,7 @@ out:
 	return rc;
 }
 
-static void say(const struct task *t, int R, const struct dlb_team_way *way, const struct candidate *c, const struct dlb_error *err)
+static void say(const struct task *t, int R, const struct dlb_team_way *way, const struct replica_candidate *c, const struct dlb_error *err)
 {
 	char line[320], how[120] = "";
 	if (!t->p->said)
@@ -353,9 +353,9 @@ static void say(const struct task *t, int R, const struct dlb_team_way *way, con
 }
 
 /* Plan without replicas, as a candidate of auto. */
-static int place_one(const struct task *t, struct candidate *c, struct dlb_error *err)
+static int place_one(const struct task *t, struct replica_candidate *c, struct dlb_error *err)
 {
-	*c = (struct candidate){ .kept = false };
+	*c = (struct replica_candidate){ .kept = false };
 	int rc = t->current ? dlb_place_again(t->p, t->algorithm, t->current, &c->plan, &c->kept, err) :
 			      dlb_place(t->p, t->algorithm, &c->plan, err);
 	if (rc == 0)
@@ -364,12 +364,12 @@ static int place_one(const struct task *t, struct candidate *c, struct dlb_error
 }
 
 /* Whatever is tried for R replicas; *best has the best so far. */
-static void try_ways(const struct task *t, int R, struct candidate *best, struct dlb_error *err)
+static void try_ways(const struct task *t, int R, struct replica_candidate *best, struct dlb_error *err)
 {
 	struct dlb_team_way way[DLB_MOST_WAYS] = { { .group = -1 } };
 	int n = R == 1 ? 1 : dlb_teams_ways(&t->teams, R, t->algorithm != NULL, way);
 	for (int i = 0; i < n; i++) {
-		struct candidate c;
+		struct replica_candidate c;
 		struct dlb_error why = { .status = 0 };
 		int rc = R == 1 ? place_one(t, &c, &why) : place_teams(t, R, &way[i], &c, &why);
 		if (rc > 0)
@@ -386,7 +386,7 @@ int dlb_place_replicas(const struct dlb_problem *p, const struct dlb_replicas_ch
 		       struct dlb_plan *plan, bool *kept, struct dlb_error *err)
 {
 	struct task t = { .p = p, .choice = choice, .algorithm = algorithm, .current = current };
-	struct candidate best = { .kept = false };
+	struct replica_candidate best = { .kept = false };
 	int n = dlb_teams_free_nodes(p), R = choice->n;
 	struct dlb_error local = { .status = 0 };
 	err = err ? err : &local;

@@ -7,7 +7,7 @@
 #include "place/place.h"
 
 enum { MOST_MICRO_BATCHES = 256, ROUNDS_BETWEEN = 2 };
-struct chooser {
+struct schedule_search {
 	struct dlb_problem *p;
 	int (*place)(void *arg, const struct dlb_problem *p, struct dlb_plan *plan, struct dlb_error *err);
 	void *arg;
@@ -28,7 +28,7 @@ static int with(const struct dlb_problem *p, int M, const struct dlb_schedule *s
 }
 
 /* ranked: INFINITY where it does not fit, with err. */
-static void keep(struct chooser *c, const struct dlb_problem *q, double ranked, double value, const struct dlb_error *err)
+static void keep(struct schedule_search *c, const struct dlb_problem *q, double ranked, double value, const struct dlb_error *err)
 {
 	char line[160];
 	int i = 0;
@@ -56,7 +56,7 @@ static void keep(struct chooser *c, const struct dlb_problem *q, double ranked, 
 }
 
 /* One schedule over a placement (NULL: that of placer interleaved), shared out as `like` is. */
-static int one(struct chooser *c, int M, const struct dlb_schedule *s, const int *placement, const struct dlb_plan *like,
+static int one(struct schedule_search *c, int M, const struct dlb_schedule *s, const int *placement, const struct dlb_plan *like,
 	       struct dlb_error *err)
 {
 	struct dlb_problem q;
@@ -83,7 +83,7 @@ static int one(struct chooser *c, int M, const struct dlb_schedule *s, const int
 	return 0;
 }
 
-static int all(struct chooser *c, int M, struct dlb_error *err)
+static int all(struct schedule_search *c, int M, struct dlb_error *err)
 {
 	struct dlb_problem q;
 	struct dlb_plan plan;
@@ -109,7 +109,7 @@ static int all(struct chooser *c, int M, struct dlb_error *err)
 }
 
 /* 1, 2, 4 ... up to a few for each node, or to the batch; where none of them fits on to the batch. */
-static int doubled(struct chooser *c, int most, struct dlb_error *err)
+static int doubled(struct schedule_search *c, int most, struct dlb_error *err)
 {
 	const int64_t batch = c->p->batch;
 	const int limit = batch > MOST_MICRO_BATCHES ? MOST_MICRO_BATCHES : (int)batch;
@@ -123,7 +123,7 @@ static int doubled(struct chooser *c, int most, struct dlb_error *err)
 }
 
 /* Half-way from the best number of micro-batches to those next to it that were tried, and once more. */
-static int between(struct chooser *c, struct dlb_error *err)
+static int between(struct schedule_search *c, struct dlb_error *err)
 {
 	int rc = 0;
 	for (int round = 0; round < ROUNDS_BETWEEN && !rc; round++) {
@@ -142,7 +142,7 @@ static int between(struct chooser *c, struct dlb_error *err)
 	return rc;
 }
 
-static int anew(struct chooser *c, int M, const struct dlb_schedule *s, struct dlb_error *err)
+static int anew(struct schedule_search *c, int M, const struct dlb_schedule *s, struct dlb_error *err)
 {
 	struct dlb_problem q;
 	struct dlb_plan plan;
@@ -161,7 +161,7 @@ static int anew(struct chooser *c, int M, const struct dlb_schedule *s, struct d
 
 /* Placements made for the schedule itself: of each with the best number of micro-batches so far, then of the best one
  * with each number. */
-static int refine(struct chooser *c, struct dlb_error *err)
+static int refine(struct schedule_search *c, struct dlb_error *err)
 {
 	int M = c->micro_batches, n = c->n, rc = 0;
 	for (const struct dlb_schedule *s = dlb_schedules; s->name && !rc; s++)
@@ -177,7 +177,7 @@ int dlb_place_schedule(struct dlb_problem *p, bool micro_batches_given,
 		       int (*place)(void *arg, const struct dlb_problem *p, struct dlb_plan *plan, struct dlb_error *err), void *arg,
 		       struct dlb_trial **trial, int *n_trials, struct dlb_error *err)
 {
-	struct chooser c = { .p = p, .place = place, .arg = arg, .best = INFINITY };
+	struct schedule_search c = { .p = p, .place = place, .arg = arg, .best = INFINITY };
 	int most = 4 * p->cluster->n_nodes > 16 ? 4 * p->cluster->n_nodes : 16;
 	int rc = micro_batches_given ? all(&c, p->micro_batches, err) : doubled(&c, most, err);
 	if (!rc && c.schedule && !micro_batches_given)

@@ -15,9 +15,9 @@
 #define DLB_PLACE_TEAMS_H
 #include "place/place.h"
 
-enum dlb_cut { DLB_CUT_NOW, DLB_CUT_INSIDE, DLB_CUT_ACROSS, DLB_CUT_ALIKE };
+enum dlb_team_cut { DLB_CUT_NOW, DLB_CUT_INSIDE, DLB_CUT_ACROSS, DLB_CUT_ALIKE };
 struct dlb_team_way {
-	enum dlb_cut cut;
+	enum dlb_team_cut cut;
 	int group;				/* of the cluster, whose nodes alone are cut; -1: all */
 	bool one;				/* one node a team, however many there are */
 	bool slowest;				/* placed over nodes as slow as the slowest of each part, else over team 0's */

@@ -16,7 +16,7 @@
 
 /* sums: a bound, relative to the sum of the addends' sizes. loss: held-out, relative to that of dense sums, as measured (dlb-place(1)). */
 static const char of_sums[] = "sums", of_loss[] = "loss";
-struct candidate {
+struct compression_candidate {
 	const char *how;
 	bool of_class[DLB_N_COMPRESSED];
 	bool of_moments;			/* only for optimizers that divide by second moments; else only for the others */
@@ -24,7 +24,7 @@ struct candidate {
 	double roundings;			/* of each element; -1: one a replica */
 	double loss;				/* 0: sums alone */
 };
-static const struct candidate candidates[] = {
+static const struct compression_candidate candidates[] = {
 	{ .how = "bf16", .of_class = { true, true, true }, .any_optimizer = true, .roundings = -1 },
 	{ .how = "cholesky", .of_class = { [DLB_SUM_FACTOR] = true }, .any_optimizer = true, .roundings = 2 },	/* L once, and twice in L L' */
 	/* By rising loss: what loses more has to be worth it beside what loses less. */
@@ -40,16 +40,16 @@ struct weighing {
 	int n_state;
 	bool moments;				/* the optimizer divides by second moments */
 };
-struct outcome { double step_s, bytes, of_class[DLB_N_COMPRESSED]; bool floats[DLB_N_COMPRESSED], there[DLB_N_COMPRESSED]; };
+struct compression_result { double step_s, bytes, of_class[DLB_N_COMPRESSED]; bool floats[DLB_N_COMPRESSED], there[DLB_N_COMPRESSED]; };
 
 /* The step as the plan compresses it now; -1: it does not fit. */
-static int weigh(const struct weighing *w, struct outcome *o, struct dlb_error *err)
+static int weigh(const struct weighing *w, struct compression_result *o, struct dlb_error *err)
 {
 	struct dlb_program g;
 	struct dlb_timeline t;
 	int rc;
 
-	*o = (struct outcome){ .step_s = INFINITY };
+	*o = (struct compression_result){ .step_s = INFINITY };
 	if (dlb_program_compile(w->p, w->c, w->p->batch, w->n_state, &g, err))
 		return -1;
 	rc = dlb_program_verify(&g, w->c, err) || dlb_program_simulate(&g, w->c, w->scale, 0, 0, false, &t, err) ? -1 : 0;
@@ -85,7 +85,7 @@ static void add(struct dlb_plan *p, int cls, const char *how, double bytes, doub
 	snprintf(a->how, sizeof a->how, "%s", how);
 }
 
-static bool may_try(const struct weighing *w, const struct candidate *x, int cls)
+static bool may_try(const struct weighing *w, const struct compression_candidate *x, int cls)
 {
 	return x->of_class[cls] && (x->any_optimizer || x->of_moments == w->moments);
 }
@@ -105,16 +105,16 @@ static int best_of(const struct dlb_plan *p, int first)
 }
 
 /* before: of the step in which this class and those after it travel whole. */
-static void choose(const struct weighing *w, int cls, double dense_bytes, const struct outcome *before)
+static void choose(const struct weighing *w, int cls, double dense_bytes, const struct compression_result *before)
 {
 	struct dlb_plan *p = w->p;
 	const int first = p->n_advice;
 
 	add(p, cls, "none", dense_bytes, before->step_s, 0, NULL);
 	for (int i = 0; i < DLB_LEN(candidates) && before->floats[cls]; i++) {
-		const struct candidate *x = &candidates[i];
+		const struct compression_candidate *x = &candidates[i];
 		const double roundings = x->roundings < 0 ? p->n_replicas : x->roundings;
-		struct outcome o;
+		struct compression_result o;
 
 		if (!may_try(w, x, cls))
 			continue;
@@ -132,7 +132,7 @@ int dlb_plan_advise(struct dlb_plan *p, const struct dlb_cost *c, int n_state, c
 {
 	static const char *const plain[] = { "sgd", "momentum", "nesterov", "kfac" };
 	struct weighing w = { .p = p, .c = c, .scale = node_scale, .n_state = n_state, .moments = true };
-	struct outcome dense, now;
+	struct compression_result dense, now;
 
 	for (int i = 0; i < DLB_LEN(plain); i++)
 		w.moments &= strcmp(p->optimizer, plain[i]) != 0;

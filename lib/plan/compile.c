@@ -215,9 +215,9 @@ static void compiler_release(struct compiler *c)
 /* Replicas that wait for each other in the middle of a step must place every instruction alike: they take the order of
  * the whole from replica 0, the first one compiled, whatever their own speeds. Run all of them in that order, step by step
  * side by side: none waits for ever. */
-struct walk { double *start; int *seq; };
+struct legal_order { double *start; int *seq; };
 
-static void take_walk(struct compiler *c, struct walk *w, size_t n_items)
+static void take_walk(struct compiler *c, struct legal_order *w, size_t n_items)
 {
 	bool first = !w->seq;
 	w->start = first ? dlb_xcalloc(n_items, sizeof *w->start) : w->start;
@@ -250,7 +250,7 @@ static void set_lags(struct compiler *c)
 /* One pipeline: of a plan without replicas, or of one replica (member: whose nodes it is made for; first: its first
  * sample; walk: where replicas wait for each other; longer: zero_copy.c's). */
 static int compile(const struct dlb_plan *p, const struct dlb_cost *cost, int64_t batch, int n_state, const bool *member,
-		   int64_t first, struct walk *walk, bool longer, struct dlb_program *out, struct dlb_error *err)
+		   int64_t first, struct legal_order *walk, bool longer, struct dlb_program *out, struct dlb_error *err)
 {
 	const bool async = dlb_plan_is_async(p);
 	struct compiler c = { .p = p, .out = out, .updates_last = !async && (member || p->clip) };
@@ -336,7 +336,7 @@ static int compile_replicas(const struct dlb_plan *p, const struct dlb_cost *cos
 	int64_t *share = dlb_xcalloc((size_t)R, sizeof *share), first = 0;
 	bool *member = dlb_xcalloc((size_t)p->n_nodes, sizeof *member);
 	struct dlb_program *other = dlb_xcalloc((size_t)R, sizeof *other);
-	struct walk walk = { .start = NULL };
+	struct legal_order walk = { .start = NULL };
 	int M = dlb_plan_micro_batches(p, batch);
 	dlb_plan_shares(p, batch, share);
 	for (int node = 0; node < p->n_nodes; node++)

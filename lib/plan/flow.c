@@ -253,7 +253,7 @@ void dlb_heap_release(struct dlb_heap *h)
 
 /* ---- the walk ---- */
 
-struct walk {
+struct flow_walk {
 	const struct dlb_flow *f;
 	const struct dlb_plan *p;
 	double *start, *finish, *avail;
@@ -263,7 +263,7 @@ struct walk {
 };
 
 /* Looks at node's next item: queues it when all it waits for is done, parks the node otherwise. */
-static void look(struct walk *w, int node)
+static void look(struct flow_walk *w, int node)
 {
 	const struct dlb_flow *f = w->f;
 	const struct dlb_node_plan *np = &w->p->node[node];
@@ -293,7 +293,7 @@ static void look(struct walk *w, int node)
 	}
 }
 
-static int stuck(const struct walk *w, struct dlb_error *err)
+static int stuck(const struct flow_walk *w, struct dlb_error *err)
 {
 	const struct dlb_flow *f = w->f;
 	for (int n = 0; n < w->p->n_nodes; n++) {
@@ -320,7 +320,7 @@ static int stuck(const struct walk *w, struct dlb_error *err)
 int dlb_flow_walk(const struct dlb_flow *f, const struct dlb_plan *p, double *start, int *seq, struct dlb_error *err)
 {
 	int n_items = f->g->n_ops * f->M, done = 0, want = 0;
-	struct walk w = { .f = f, .p = p, .start = start, .seq = seq };
+	struct flow_walk w = { .f = f, .p = p, .start = start, .seq = seq };
 	w.finish = dlb_xcalloc((size_t)n_items + 1, sizeof(double));
 	w.parked = dlb_xmalloc(((size_t)n_items + 1) * sizeof(int));
 	w.avail = dlb_xcalloc((size_t)p->n_nodes, sizeof(double));

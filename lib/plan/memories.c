@@ -4,13 +4,13 @@
 #include <math.h>
 #include "plan/flow.h"
 
-struct kind { enum dlb_buffers what; double size, moved; };
+struct buffer_kind { enum dlb_buffers what; double size, moved; };
 struct room { int i; double bytes, Bps; };
 
-static double heat(const struct kind *k) { return k->size > 0 ? k->moved / k->size : 0; }
+static double heat(const struct buffer_kind *k) { return k->size > 0 ? k->moved / k->size : 0; }
 
 /* What a step moves: each op's traffic, and gradients as they are added up. */
-static void count_traffic(const struct dlb_program *g, int node, const struct dlb_cost *c, struct kind *k)
+static void count_traffic(const struct dlb_program *g, int node, const struct dlb_cost *c, struct buffer_kind *k)
 {
 	const struct dlb_node_program *np = &g->node[node];
 
@@ -32,11 +32,11 @@ static void count_traffic(const struct dlb_program *g, int node, const struct dl
 }
 
 /* Few of each: sorted by insertion, hottest and fastest first, ties as they come. A memory of unknown speed is taken to be fast. */
-static void sort_kinds(struct kind *k, int n)
+static void sort_kinds(struct buffer_kind *k, int n)
 {
 	for (int i = 1; i < n; i++)
 		for (int j = i; j && heat(&k[j]) > heat(&k[j - 1]); j--) {
-			struct kind other = k[j];
+			struct buffer_kind other = k[j];
 			k[j] = k[j - 1];
 			k[j - 1] = other;
 		}
@@ -56,7 +56,7 @@ static void put_node(struct dlb_program *g, int node, const struct dlb_cost *c)
 {
 	struct dlb_node_program *np = &g->node[node];
 	const struct dlb_node *d = &c->cluster->node[node];
-	struct kind k[DLB_N_BUFFERS] = {
+	struct buffer_kind k[DLB_N_BUFFERS] = {
 		{ DLB_BUF_WEIGHTS, (double)np->weights_bytes, 0 }, { DLB_BUF_STATE, (double)(np->state_bytes - np->weights_bytes), 0 },
 		{ DLB_BUF_ACTIVATIONS, (double)(np->arena_bytes + np->scratch_bytes), 0 },
 	};

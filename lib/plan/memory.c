@@ -44,7 +44,7 @@ static int last_of(const struct dlb_place *p, int n_instr) { return p->copies > 
 
 /* ---- program order ---- */
 
-struct blocks { struct block { size_t offset, bytes; } *at; int n, cap; };	/* sorted by offset, none touch */
+struct blocks { struct free_block { size_t offset, bytes; } *at; int n, cap; };	/* sorted by offset, none touch */
 
 static size_t take(struct blocks *b, size_t bytes, size_t *end)
 {
@@ -97,7 +97,7 @@ static void give(struct blocks *b, size_t offset, size_t bytes)
 	} else {
 		DLB_GROW(b->at, b->n, b->cap);
 		memmove(b->at + lo + 1, b->at + lo, (size_t)(b->n - lo) * sizeof *b->at);
-		b->at[lo] = (struct block){ offset, bytes };
+		b->at[lo] = (struct free_block){ offset, bytes };
 		b->n++;
 	}
 }
@@ -168,7 +168,7 @@ static size_t in_program_order(struct dlb_place *place, int n, int n_instr)
 
 /* ---- by order ---- */
 
-struct piece {
+struct memory_piece {
 	size_t bytes, offset;
 	int first, last;					/* last < first: wraps */
 	int slot[2];						/* it is kept in: [0] to [1] */
@@ -177,7 +177,7 @@ struct piece {
 struct spot { size_t offset, end; int first, last, piece; };
 struct shelf { struct spot *spot; int n, cap; };		/* sorted by offset */
 struct packing {
-	struct piece *piece; int n;
+	struct memory_piece *piece; int n;
 	int *order, *best;					/* pieces by turn: now, and of the lowest packing */
 	struct shelf all, slot[MAX_SLOTS];
 	int n_instr, n_slots, slot_instrs;				/* slot s: instructions from s * slot_instrs, twice as many */
@@ -207,7 +207,7 @@ static int seek(const struct shelf *s, size_t offset)
 	return lo;
 }
 
-static void shelve(struct packing *k, struct shelf *s, const struct piece *p)
+static void shelve(struct packing *k, struct shelf *s, const struct memory_piece *p)
 {
 	int at = seek(s, p->offset), stretches = p->last < p->first ? 2 : 1;
 	for (int i = 0; i < stretches; i++) {
@@ -234,7 +234,7 @@ static void clear_out(struct packing *k, struct shelf *s)
 /* Puts piece i at the lowest offset where it meets no other; false when that ends above the ceiling. */
 static bool put(struct packing *k, int i, size_t ceiling)
 {
-	struct piece *p = &k->piece[i];
+	struct memory_piece *p = &k->piece[i];
 	const bool around = p->last < p->first;
 	const struct shelf *s = !around && p->last - p->first < k->slot_instrs ? &k->slot[p->first / k->slot_instrs] : &k->all;
 	size_t top = 0;
@@ -359,24 +359,24 @@ static size_t squeak(struct packing *k, size_t best, size_t bound, size_t *out)
 
 /* ---- all of it ---- */
 
-struct ranked { double key[2]; int piece; };
+struct piece_rank { double key[2]; int piece; };
 static int by_rank(const void *a, const void *b)
 {
-	const struct ranked *x = a, *y = b;
+	const struct piece_rank *x = a, *y = b;
 	for (int i = 0; i < 2; i++)
 		if (x->key[i] != y->key[i])
 			return x->key[i] > y->key[i] ? -1 : 1;
 	return (x->piece > y->piece) - (x->piece < y->piece);
 }
 
-static void rank(struct packing *k, int rule, struct ranked *r)
+static void rank(struct packing *k, int rule, struct piece_rank *r)
 {
 	for (int i = 0; i < k->n; i++) {
 		double bytes = (double)k->piece[i].bytes, life = k->piece[i].last - k->piece[i].first + 1.0;
 		if (life < 1)
 			life += k->n_instr;
-		r[i] = rule == 0 ? (struct ranked){ { bytes, life }, i } : rule == 1 ? (struct ranked){ { bytes * life, life }, i } :
-			(struct ranked){ { life, bytes }, i };
+		r[i] = rule == 0 ? (struct piece_rank){ { bytes, life }, i } : rule == 1 ? (struct piece_rank){ { bytes * life, life }, i } :
+			(struct piece_rank){ { life, bytes }, i };
 	}
 	qsort(r, (size_t)k->n, sizeof *r, by_rank);
 	for (int i = 0; i < k->n; i++)
@@ -395,8 +395,8 @@ static void packing_init(struct packing *k, const struct dlb_place *place, int n
 	for (int i = 0; i < n; i++) {
 		if (place[i].offset == SIZE_MAX)
 			continue;
-		struct piece *p = &k->piece[k->n++];
-		*p = (struct piece){ bytes_of(&place[i]), 0, place[i].first, place[i].last, { 0, k->n_slots - 1 }, false };
+		struct memory_piece *p = &k->piece[k->n++];
+		*p = (struct memory_piece){ bytes_of(&place[i]), 0, place[i].first, place[i].last, { 0, k->n_slots - 1 }, false };
 		if (wraps(&place[i]))
 			continue;
 		p->first = first_of(&place[i]);
@@ -421,7 +421,7 @@ static size_t pack(struct dlb_place *place, int n, int n_instr, size_t height_be
 {
 	struct packing k;
 	packing_init(&k, place, n, n_instr);
-	struct ranked *r = dlb_xcalloc((size_t)k.n + 1, sizeof *r);
+	struct piece_rank *r = dlb_xcalloc((size_t)k.n + 1, sizeof *r);
 	size_t *offset = dlb_xcalloc((size_t)k.n + 1, sizeof *offset), best = SIZE_MAX;
 	for (int rule = 0; rule < 3; rule++) {
 		rank(&k, rule, r);

@@ -173,10 +173,10 @@ static void find_depths(const struct sched *s, int *depth)
 	}
 }
 
-struct place { int node, depth, op; };
+struct node_depth { int node, depth, op; };
 static int by_place(const void *a, const void *b)
 {
-	const struct place *x = a, *y = b;
+	const struct node_depth *x = a, *y = b;
 	return x->node != y->node ? (x->node > y->node ? 1 : -1) : x->depth != y->depth ? (x->depth > y->depth ? 1 : -1) : x->op - y->op;
 }
 
@@ -184,13 +184,13 @@ static int by_place(const void *a, const void *b)
 static void find_chunks(struct sched *s)
 {
 	const struct dlb_graph *g = s->f.g;
-	struct place *at = dlb_xcalloc((size_t)g->n_ops + 1, sizeof *at);
+	struct node_depth *at = dlb_xcalloc((size_t)g->n_ops + 1, sizeof *at);
 	int *depth = dlb_xcalloc((size_t)g->n_ops + 1, sizeof(int)), node = -1, deepest = -1;
 	s->chunk = dlb_xcalloc((size_t)g->n_ops + 1, sizeof(int));
 	if (s->rule & RULE_CHUNKS)
 		find_depths(s, depth);
 	for (int i = 0; i < g->n_ops; i++)		/* forward first: 2 depth, else 2 depth + 1 */
-		at[i] = (struct place){ s->p->placement[i], 2 * depth[i] + (g->op[i].phase != DLB_FORWARD), i };
+		at[i] = (struct node_depth){ s->p->placement[i], 2 * depth[i] + (g->op[i].phase != DLB_FORWARD), i };
 	qsort(at, (size_t)g->n_ops, sizeof *at, by_place);
 	for (int i = 0; i < g->n_ops; i++) {
 		struct node_queues *l = &s->node[at[i].node];

@@ -7,10 +7,10 @@
 #include "plan/flow.h"
 #include "plan/verify.h"
 
-struct message { int from, to, tag, tensor, m; size_t bytes; int node, at; bool zero_copy; };
+struct message_end { int from, to, tag, tensor, m; size_t bytes; int node, at; bool zero_copy; };
 static int by_message(const void *a, const void *b)
 {
-	const struct message *x = a, *y = b;
+	const struct message_end *x = a, *y = b;
 	if (x->tag != y->tag)
 		return x->tag < y->tag ? -1 : 1;
 	if (x->from != y->from)
@@ -24,10 +24,10 @@ static size_t bytes_of(const struct dlb_program *g, const struct dlb_instr *in)
 }
 
 /* kind: 0 SEND, 1 POST, 2 WAIT, 3 WAIT sent, 4 FREE of a zero-copy message. Sorted by message; returns new. */
-static struct message *collect(const struct dlb_program *g, int kind, int *n)
+static struct message_end *collect(const struct dlb_program *g, int kind, int *n)
 {
 	int cap = 16;
-	struct message *list = dlb_xmalloc((size_t)cap * sizeof *list);
+	struct message_end *list = dlb_xmalloc((size_t)cap * sizeof *list);
 	*n = 0;
 	for (int node = 0; node < g->n_nodes; node++) {
 		const struct dlb_program *own = dlb_program_of(g, node);
@@ -41,7 +41,7 @@ static struct message *collect(const struct dlb_program *g, int kind, int *n)
 			bool ours = k == 0 || k == 3;
 			int place = ours ? -1 : dlb_program_find_place(np, in->tensor, in->micro_batch);
 			DLB_GROW(list, *n, cap);
-			list[(*n)++] = (struct message){ ours ? node : in->peer, ours ? in->peer : node, in->tag, in->tensor,
+			list[(*n)++] = (struct message_end){ ours ? node : in->peer, ours ? in->peer : node, in->tag, in->tensor,
 				in->micro_batch, place < 0 ? bytes_of(own, in) : np->place[place].bytes, node, i, in->zero_copy };
 		}
 	}
@@ -50,7 +50,7 @@ static struct message *collect(const struct dlb_program *g, int kind, int *n)
 }
 
 /* Keeps the zero-copy messages of a; returns their number. */
-static int keep_zero_copy(struct message *a, int n)
+static int keep_zero_copy(struct message_end *a, int n)
 {
 	int kept = 0;
 	for (int i = 0; i < n; i++)
@@ -59,7 +59,7 @@ static int keep_zero_copy(struct message *a, int n)
 	return kept;
 }
 
-static int same_messages(const struct dlb_program *g, const struct message *a, int n, const struct message *b, int k,
+static int same_messages(const struct dlb_program *g, const struct message_end *a, int n, const struct message_end *b, int k,
 			 struct dlb_error *err)
 {
 	for (int i = 0; i < n || i < k; i++) {
@@ -79,8 +79,8 @@ static int same_messages(const struct dlb_program *g, const struct message *a, i
 
 /* Sums over replicas: how many of the nodes of one part have started bucket b of m (of a step), started[part][b * M + m]. That
  * every node has computed its step is met by all in one place, before any sum: it holds up nobody for ever. */
-struct run {
-	const struct dlb_program *g; const struct message *message; int n;
+struct message_check {
+	const struct dlb_program *g; const struct message_end *message; int n;
 	bool *sent, *posted, *returned;		/* returned: or copied */
 	int *pc, *waiter;
 	int **started, *part, *peer, n_at_norm;
@@ -89,14 +89,14 @@ struct run {
 	bool *stacked; int *stack, top;
 };
 
-static int find_message(const struct run *r, int from, int to, int tag)
+static int find_message(const struct message_check *r, int from, int to, int tag)
 {
-	struct message key = { .from = from, .to = to, .tag = tag };
-	const struct message *x = bsearch(&key, r->message, (size_t)r->n, sizeof key, by_message);
+	struct message_end key = { .from = from, .to = to, .tag = tag };
+	const struct message_end *x = bsearch(&key, r->message, (size_t)r->n, sizeof key, by_message);
 	return x ? (int)(x - r->message) : -1;
 }
 
-static void wake(struct run *r, int node)
+static void wake(struct message_check *r, int node)
 {
 	if (!r->stacked[node])
 		r->stack[r->top++] = node;
@@ -104,7 +104,7 @@ static void wake(struct run *r, int node)
 }
 
 /* Whether node may go on behind this instruction. */
-static bool meet_others(struct run *r, int node, const struct dlb_instr *in)
+static bool meet_others(struct message_check *r, int node, const struct dlb_instr *in)
 {
 	int R = r->g->n_replicas, M = r->g->micro_batches, m = in->micro_batch < 0 ? in->iteration : in->micro_batch >= M ? 0 : in->micro_batch;
 	int *started = in->tag < 0 ? NULL : &r->started[r->part[node]][in->tag * M + m];
@@ -117,7 +117,7 @@ static bool meet_others(struct run *r, int node, const struct dlb_instr *in)
 }
 
 /* The global norm of an asynchronous step: none waits before it has made its squares. */
-static bool meet_norm(struct run *r, const struct dlb_instr *in)
+static bool meet_norm(struct message_check *r, const struct dlb_instr *in)
 {
 	if (in->what == DLB_RUN_SQUARES && ++r->n_squared[in->iteration] == r->g->n_nodes)
 		for (int n = 0; n < r->g->n_nodes; n++)
@@ -126,7 +126,7 @@ static bool meet_norm(struct run *r, const struct dlb_instr *in)
 }
 
 /* The global norm, where all wait for all: whether node may go on. The last one sets the others free. */
-static bool meet_all(struct run *r, int node)
+static bool meet_all(struct message_check *r, int node)
 {
 	r->n_at_norm += !r->at_norm[node];
 	r->at_norm[node] = true;
@@ -144,7 +144,7 @@ static bool meet_all(struct run *r, int node)
 }
 
 /* Runs node until it must wait; nodes that this sets free are stacked. */
-static void advance(struct run *r, int node)
+static void advance(struct message_check *r, int node)
 {
 	const struct dlb_node_program *np = &dlb_program_of(r->g, node)->node[node];
 	for (; r->pc[node] < np->n_instr; r->pc[node]++) {
@@ -172,9 +172,9 @@ static void advance(struct run *r, int node)
 	}
 }
 
-static int prove_progress(const struct dlb_program *g, const struct message *message, int n, struct dlb_error *err)
+static int prove_progress(const struct dlb_program *g, const struct message_end *message, int n, struct dlb_error *err)
 {
-	struct run r = { .g = g, .message = message, .n = n };
+	struct message_check r = { .g = g, .message = message, .n = n };
 	int rc = 0;
 	size_t n_nodes = (size_t)g->n_nodes;
 	r.sent = dlb_xcalloc((size_t)n + 1, sizeof(bool));
@@ -225,7 +225,7 @@ static int prove_progress(const struct dlb_program *g, const struct message *mes
 
 int dlb_verify_messages(const struct dlb_program *g, struct dlb_error *err)
 {
-	struct message *list[5];
+	struct message_end *list[5];
 	int n[5], rc = 0;
 	for (int k = 0; k < 5; k++)
 		list[k] = collect(g, k, &n[k]);

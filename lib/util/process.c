@@ -11,10 +11,10 @@
 #include "util/mem.h"
 #include "util/process.h"
 
-struct entry { pid_t pid, parent; char state; };
+struct proc_entry { pid_t pid, parent; char state; };
 
 /* Parses "PID (NAME) STATE PARENT ...", where NAME may contain anything. */
-static int read_entry(const char *pid, struct entry *e)
+static int read_entry(const char *pid, struct proc_entry *e)
 {
 	char path[64], line[1024], *after;
 	FILE *f;
@@ -38,7 +38,7 @@ static int read_entry(const char *pid, struct entry *e)
 
 char dlb_process_state(pid_t pid)
 {
-	struct entry e;
+	struct proc_entry e;
 	char text[24];
 
 	snprintf(text, sizeof text, "%lld", (long long)pid);
@@ -50,9 +50,9 @@ void dlb_process_adopt(void)
 	prctl(PR_SET_CHILD_SUBREAPER, 1UL, 0UL, 0UL, 0UL);
 }
 
-static struct entry *read_all(int *n)
+static struct proc_entry *read_all(int *n)
 {
-	struct entry *all = NULL;
+	struct proc_entry *all = NULL;
 	DIR *dir = opendir("/proc");
 	int cap = 0;
 
@@ -69,10 +69,10 @@ static struct entry *read_all(int *n)
 }
 
 /* Returns the *n descendants of pid: new. */
-static struct entry *read_descendants(pid_t pid, int *n)
+static struct proc_entry *read_descendants(pid_t pid, int *n)
 {
 	int n_all;
-	struct entry *all = read_all(&n_all), *found = dlb_xcalloc((size_t)n_all + 1, sizeof *found);
+	struct proc_entry *all = read_all(&n_all), *found = dlb_xcalloc((size_t)n_all + 1, sizeof *found);
 
 	*n = 0;
 	for (int i = -1; i < *n; i++)
@@ -86,7 +86,7 @@ static struct entry *read_descendants(pid_t pid, int *n)
 int dlb_process_signal_descendants(pid_t pid, int sig)
 {
 	int n, n_living = 0;
-	struct entry *e = read_descendants(pid, &n);
+	struct proc_entry *e = read_descendants(pid, &n);
 
 	for (int i = 0; i < n; i++)
 		n_living += e[i].state != 'Z' && kill(e[i].pid, sig) == 0;
@@ -97,7 +97,7 @@ int dlb_process_signal_descendants(pid_t pid, int sig)
 bool dlb_process_has_stopped(pid_t pid)
 {
 	int n;
-	struct entry *e = read_descendants(pid, &n);
+	struct proc_entry *e = read_descendants(pid, &n);
 	bool stopped = false;
 
 	for (int i = 0; i < n; i++)

@@ -42,9 +42,9 @@ static int other_graphs(const struct dlb_view *a, const struct dlb_view *b, stru
 
 /* ---- lines with a name and both values; equal values are omitted ---- */
 
-struct lines { FILE *f; const char *title; int n; };
+struct diff_lines { FILE *f; const char *title; int n; };
 
-static void line(struct lines *l, const char *name, const char *a, const char *b)
+static void line(struct diff_lines *l, const char *name, const char *a, const char *b)
 {
 	if (!strcmp(a, b))
 		return;
@@ -53,7 +53,7 @@ static void line(struct lines *l, const char *name, const char *a, const char *b
 	fprintf(l->f, "  %-26s %14s -> %s", name, a, b);
 }
 
-static void text(struct lines *l, const char *name, const char *a, const char *b)
+static void text(struct diff_lines *l, const char *name, const char *a, const char *b)
 {
 	int before = l->n;
 
@@ -62,7 +62,7 @@ static void text(struct lines *l, const char *name, const char *a, const char *b
 		fputc('\n', l->f);
 }
 
-static void integer(struct lines *l, const char *name, int64_t a, int64_t b)
+static void integer(struct diff_lines *l, const char *name, int64_t a, int64_t b)
 {
 	char x[32], y[32];
 
@@ -72,7 +72,7 @@ static void integer(struct lines *l, const char *name, int64_t a, int64_t b)
 }
 
 /* Adds the change in percent if both values exist. */
-static void amount(struct lines *l, const char *name, double a, double b, const char *(*format)(double, char *, size_t))
+static void amount(struct diff_lines *l, const char *name, double a, double b, const char *(*format)(double, char *, size_t))
 {
 	char x[32], y[32];
 	int before = l->n;
@@ -105,7 +105,7 @@ static void replicas_of(const struct dlb_plan *p, char *buf, size_t n)
 		snprintf(buf, n, "one");
 }
 
-static void settings(const struct dlb_view *a, const struct dlb_view *b, struct lines *l)
+static void settings(const struct dlb_view *a, const struct dlb_view *b, struct diff_lines *l)
 {
 	char x[80], y[80];
 
@@ -132,7 +132,7 @@ static void settings(const struct dlb_view *a, const struct dlb_view *b, struct 
 
 /* ---- shares, weights, the nodes' times ---- */
 
-static void shares(const struct dlb_view *a, const struct dlb_view *b, struct lines *l)
+static void shares(const struct dlb_view *a, const struct dlb_view *b, struct diff_lines *l)
 {
 	int n = a->has_plan && b->has_plan ? a->plan.n_replicas > b->plan.n_replicas ? a->plan.n_replicas : b->plan.n_replicas : 0;
 	int64_t *x, *y;
@@ -157,7 +157,7 @@ static double of_node(const double *x, int n_nodes, int i)
 	return x && i < n_nodes ? x[i] : 1;
 }
 
-static void weights(const struct dlb_view *a, const struct dlb_view *b, struct lines *l)
+static void weights(const struct dlb_view *a, const struct dlb_view *b, struct diff_lines *l)
 {
 	int n = a->balance.n_nodes > b->balance.n_nodes ? a->balance.n_nodes : b->balance.n_nodes;
 	char name[48];
@@ -176,7 +176,7 @@ static void weights(const struct dlb_view *a, const struct dlb_view *b, struct l
 	}
 }
 
-static void machine(const struct dlb_view *a, const struct dlb_view *b, struct lines *l)
+static void machine(const struct dlb_view *a, const struct dlb_view *b, struct diff_lines *l)
 {
 	int n = a->cluster.n_nodes < b->cluster.n_nodes ? a->cluster.n_nodes : b->cluster.n_nodes;
 	char name[48];
@@ -194,7 +194,7 @@ static void machine(const struct dlb_view *a, const struct dlb_view *b, struct l
 	}
 }
 
-static void times(const struct dlb_view *a, const struct dlb_view *b, struct lines *l)
+static void times(const struct dlb_view *a, const struct dlb_view *b, struct diff_lines *l)
 {
 	int n = a->has_plan && b->has_plan ? a->plan.n_nodes < b->plan.n_nodes ? a->plan.n_nodes : b->plan.n_nodes : 0;
 	char name[64];
@@ -358,7 +358,7 @@ static int moves(const struct dlb_view *a, const struct dlb_view *b, FILE *f, in
 
 int dlb_view_diff(const struct dlb_view *a, const struct dlb_view *b, FILE *f, struct dlb_error *err)
 {
-	struct lines l[] = { { f, "made otherwise", 0 }, { f, "machine", 0 }, { f, "balance", 0 }, { f, "shares of a batch", 0 }, { f, "times", 0 } };
+	struct diff_lines l[] = { { f, "made otherwise", 0 }, { f, "machine", 0 }, { f, "balance", 0 }, { f, "shares of a batch", 0 }, { f, "times", 0 } };
 	int differ = 0, n_moves;
 
 	if (other_graphs(a, b, err))

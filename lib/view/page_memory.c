@@ -8,11 +8,11 @@
 
 enum { MOST_PLACES = 30000, MOST_A_NODE = 4000, MOST_POINTS = 1500 };
 
-struct ranked { int place; double area; };
+struct place_area { int place; double area; };
 
 static int by_area(const void *a, const void *b)
 {
-	const struct ranked *x = a, *y = b;
+	const struct place_area *x = a, *y = b;
 
 	if (x->area != y->area)
 		return x->area < y->area ? 1 : -1;
@@ -22,7 +22,7 @@ static int by_area(const void *a, const void *b)
 /* Writes the largest places by bytes times instructions; smaller ones would be invisible. */
 static void places(const struct dlb_view *v, const struct dlb_node_program *np, int node, int most, struct dlb_emit *e)
 {
-	struct ranked *r = dlb_xmalloc(((size_t)np->n_places + 1) * sizeof *r);
+	struct place_area *r = dlb_xmalloc(((size_t)np->n_places + 1) * sizeof *r);
 	int n = 0;
 
 	for (int i = 0; i < np->n_places; i++) {
@@ -33,7 +33,7 @@ static void places(const struct dlb_view *v, const struct dlb_node_program *np, 
 			continue;
 		while (k-- > 0)
 			length += to[k] - from[k];
-		r[n++] = (struct ranked){ i, dlb_place_room(x) * (length + 1) };
+		r[n++] = (struct place_area){ i, dlb_place_room(x) * (length + 1) };
 	}
 	qsort(r, (size_t)n, sizeof *r, by_area);
 	dlb_emit_int(e, "left_out", n > most ? n - most : 0);

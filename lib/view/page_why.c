@@ -9,11 +9,11 @@
 /* Limit of simulated items (ops times micro-batches) per page: about two seconds. */
 static const double most_items = 2e6;
 
-struct ranked { int group; double work_s; };
+struct group_work { int group; double work_s; };
 
 static int by_work(const void *a, const void *b)
 {
-	const struct ranked *x = a, *y = b;
+	const struct group_work *x = a, *y = b;
 
 	if (x->work_s != y->work_s)
 		return x->work_s < y->work_s ? 1 : -1;
@@ -31,13 +31,13 @@ static void steps(const struct dlb_view *v, const struct dlb_problem *p, struct 
 	const struct dlb_plan *plan = &v->plan;
 	size_t n_ops = (size_t)v->graph.n_ops;
 	int *placement = dlb_xmalloc((n_ops + 1) * sizeof *placement), targets = 0;
-	struct ranked *r = dlb_xmalloc(((size_t)p->n_groups + 1) * sizeof *r);
+	struct group_work *r = dlb_xmalloc(((size_t)p->n_groups + 1) * sizeof *r);
 	double left = most_items, item = (double)n_ops * plan->micro_batches, now;
 
 	for (int d = 0; d < plan->n_nodes; d++)
 		targets += may_go(plan, d);
 	for (int g = 0; g < p->n_groups; g++)
-		r[g] = (struct ranked){ g, dlb_time_s(p, g, plan->placement[p->group_op[p->group_start[g]]]) };
+		r[g] = (struct group_work){ g, dlb_time_s(p, g, plan->placement[p->group_op[p->group_start[g]]]) };
 	qsort(r, (size_t)p->n_groups, sizeof *r, by_work);
 	memcpy(placement, plan->placement, n_ops * sizeof *placement);
 	now = dlb_place_value_s(p, placement);

@@ -8,11 +8,11 @@ int dlb_view_table(const struct dlb_view *v, FILE *f, struct dlb_error *err);
 
 #define MOST_EVALUATIONS 20		/* rows */
 
-struct work { const char *name; double flop, time_s; int n; };
+struct work_times { const char *name; double flop, time_s; int n; };
 
 static int by_time(const void *a, const void *b)
 {
-	const struct work *x = a, *y = b;
+	const struct work_times *x = a, *y = b;
 
 	if (x->time_s != y->time_s)
 		return x->time_s < y->time_s ? 1 : -1;
@@ -38,7 +38,7 @@ static double *op_times(const struct dlb_view *v)
 static void work_table(const struct dlb_view *v, FILE *f)
 {
 	const struct dlb_graph *g = &v->graph;
-	struct work *w = dlb_xcalloc((size_t)g->n_ops + 1, sizeof *w);
+	struct work_times *w = dlb_xcalloc((size_t)g->n_ops + 1, sizeof *w);
 	double total_s = 0, *time_s = op_times(v);
 	int n = 0, k;
 

@@ -386,17 +386,17 @@ static void test_bounds(uint64_t seed)
 static void test_min_cut(uint64_t seed)
 {
 	struct dlb_rng r;
-	struct dlb_cut c;
+	struct dlb_min_cut c;
 	int n = 2 + (int)(seed % 7), m = 0, from[40], to[40];
 	double room[40], best = INFINITY;
 	int64_t budget = 1 << 20;
 	dlb_rng_init(&r, seed);
-	dlb_cut_init(&c, n);
+	dlb_min_cut_init(&c, n);
 	for (; m < 3 * n; m++) {
 		from[m] = (int)dlb_rng_below(&r, (uint64_t)n);
 		to[m] = (int)dlb_rng_below(&r, (uint64_t)n);
 		room[m] = dlb_rng_below(&r, 8) ? dlb_rng_uniform(&r) : m % 2 ? 0 : 100;
-		dlb_cut_arc(&c, from[m], to[m], room[m]);
+		dlb_min_cut_arc(&c, from[m], to[m], room[m]);
 	}
 	for (int set = 0; set < 1 << n; set++) {	/* 0 is the source, 1 the sink */
 		double s = 0;
@@ -406,13 +406,13 @@ static void test_min_cut(uint64_t seed)
 			best = fmin(best, s);
 	}
 	for (int turn = 0; turn < 2; turn++) {		/* a second time the same */
-		double flow = dlb_cut_value(&c, 0, 1, &budget);
+		double flow = dlb_min_cut_value(&c, 0, 1, &budget);
 		if (fabs(flow - best) > 1e-12 * (1 + best)) {
 			fprintf(stderr, "seed %llu: flow %.17g, least cut %.17g\n", (unsigned long long)seed, flow, best);
 			abort();
 		}
 	}
-	dlb_cut_release(&c);
+	dlb_min_cut_release(&c);
 }
 
 int main(void)

@@ -22,9 +22,9 @@
 #define NO_K (-(1 << 30))		/* a kernel position in no window */
 
 /* kernel positions [lo, hi) of an output coordinate inside the input */
-struct span { int64_t lo, hi; };
+struct kernel_span { int64_t lo, hi; };
 /* kernel position and output coordinate that meet at an input coordinate */
-struct pair { int64_t k, o; };
+struct pool_pair { int64_t k, o; };
 /* index of a window in the output, and the element's position in it */
 struct meet { int64_t y; int32_t here; };
 struct pool_kernel;
@@ -38,10 +38,10 @@ struct pool_kernel {
 	int64_t n, c_outer, c_inner;
 	int64_t xn, xc, xs[3], yn, yc, ys[3];		/* strides */
 	int64_t in[3], out[3], size[3], step[3], pad[3], dil[3];
-	struct span *span[3];				/* [out] */
+	struct kernel_span *kernel_span[3];				/* [out] */
 	double *divisor[3];				/* [out] factors of an average's divisor */
-	int64_t *first[3];				/* [in + 1] pairs of input i are pair[first[i]] .. */
-	struct pair *pair[3];
+	int64_t *first[3];				/* [in + 1] pairs of input i are pool_pair[first[i]] .. */
+	struct pool_pair *pool_pair[3];
 	/* by rows: the windows of output columns [whole_lo, whole_hi) are inside the input; from[j] is the
 	 * input element under kernel position 0 of the jth of these, from the row's start */
 	int64_t whole_lo, whole_hi;
@@ -123,7 +123,7 @@ static void index_dimension(struct pool_kernel *p, int i, int64_t pad_end, bool 
 			lo = k < lo ? k : lo;
 			hi = k + 1;
 		}
-		p->span[i][o] = (struct span){ lo < hi ? lo : 0, hi };
+		p->span[i][o] = (struct kernel_span){ lo < hi ? lo : 0, hi };
 		p->divisor[i][o] = (double)(include_pad ? padded : hi > lo ? hi - lo : 1);
 	}
 	for (int64_t x = 0; x < p->in[i]; x++) {
@@ -132,7 +132,7 @@ static void index_dimension(struct pool_kernel *p, int i, int64_t pad_end, bool 
 			int64_t t = x + p->pad[i] - k * p->dil[i];
 
 			if (t >= 0 && t % p->step[i] == 0 && t / p->step[i] < p->out[i])
-				p->pair[i][n_pairs++] = (struct pair){ k, t / p->step[i] };
+				p->pair[i][n_pairs++] = (struct pool_pair){ k, t / p->step[i] };
 		}
 	}
 	p->first[i][p->in[i]] = n_pairs;
@@ -167,7 +167,7 @@ static void index_rows(struct pool_kernel *p, bool backward)
 		for (int64_t x = 0; x < p->in[2]; x++)
 			for (int64_t i = 0; i < c; i++) {
 				bool have = p->first[2][x] + n < p->first[2][x + 1];
-				struct pair w = have ? p->pair[2][p->first[2][x] + n] : (struct pair){ NO_K, 0 };
+				struct pool_pair w = have ? p->pair[2][p->first[2][x] + n] : (struct pool_pair){ NO_K, 0 };
 
 				p->to[n * p->row + x * c + i] = (int32_t)(w.o * c + i);
 				p->column[n * p->row + x * c + i] = (int32_t)w.k;

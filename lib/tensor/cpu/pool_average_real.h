@@ -11,7 +11,7 @@ static void S(average)(const struct pool_kernel *p, const struct dlb_run *r, int
 		for (o[0] = 0; o[0] < p->out[0]; o[0]++)
 			for (o[1] = 0; o[1] < p->out[1]; o[1]++)
 				for (o[2] = 0; o[2] < p->out[2]; o[2]++) {
-					const struct span d = p->span[0][o[0]], h = p->span[1][o[1]], w = p->span[2][o[2]];
+					const struct kernel_span d = p->span[0][o[0]], h = p->span[1][o[1]], w = p->span[2][o[2]];
 					T *to = y + o[0] * p->ys[0] + o[1] * p->ys[1] + o[2] * p->ys[2];
 					T scale = (T)(1 / (p->divisor[0][o[0]] * p->divisor[1][o[1]] * p->divisor[2][o[2]]));
 

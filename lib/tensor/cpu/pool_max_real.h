@@ -3,7 +3,7 @@
 /* One window, channels [0, n) with n <= BLOCK. NaN wins; the first of equals wins. */
 static inline void S(P(max_window))(const struct pool_kernel *p, const T *x, const int64_t o[3], T *y, POS *pos, int64_t n)
 {
-	const struct span d = p->span[0][o[0]], h = p->span[1][o[1]], w = p->span[2][o[2]];
+	const struct kernel_span d = p->kernel_span[0][o[0]], h = p->kernel_span[1][o[1]], w = p->kernel_span[2][o[2]];
 	bool none = d.lo >= d.hi || h.lo >= h.hi || w.lo >= w.hi;	/* only padding */
 	T most[BLOCK];
 	int32_t at[BLOCK];
@@ -41,7 +41,7 @@ static inline void S(P(max_window))(const struct pool_kernel *p, const T *x, con
 static inline void S(P(max_row))(const struct pool_kernel *p, const T *x, const int32_t *from, int64_t od, int64_t oh, T *y,
 				 POS *pos, int64_t n)
 {
-	const struct span d = p->span[0][od], h = p->span[1][oh];
+	const struct kernel_span d = p->span[0][od], h = p->span[1][oh];
 	bool none = d.lo >= d.hi || h.lo >= h.hi;
 	T most[BLOCK];
 	int32_t at[BLOCK];
@@ -148,7 +148,7 @@ static void S(P(max_grad))(const struct pool_kernel *p, const struct dlb_run *r,
 					for (int64_t a = p->first[0][x[0]]; a < p->first[0][x[0] + 1]; a++)
 						for (int64_t b = p->first[1][x[1]]; b < p->first[1][x[1] + 1]; b++)
 							for (int64_t e = p->first[2][x[2]]; e < p->first[2][x[2] + 1]; e++) {
-								const struct pair u = p->pair[0][a], v = p->pair[1][b], w = p->pair[2][e];
+								const struct pool_pair u = p->pair[0][a], v = p->pair[1][b], w = p->pair[2][e];
 
 								if (n == MEETS) {
 									S(P(add_meets))(dy, pos, m, n, to, p->c_inner, first);
@@ -209,7 +209,7 @@ static void S(P(max_grad_rows))(const struct pool_kernel *p, const struct dlb_ru
 					to[j] = 0;
 				for (int64_t a = p->first[0][x[0]]; a < p->first[0][x[0] + 1]; a++)
 					for (int64_t b = p->first[1][x[1]]; b < p->first[1][x[1] + 1]; b++) {
-						const struct pair u = p->pair[0][a], v = p->pair[1][b];
+						const struct pool_pair u = p->pair[0][a], v = p->pair[1][b];
 						int64_t y = at + u.o * p->ys[0] + v.o * p->ys[1];
 						const T *dy = (const T *)r->in[0] + y;
 						const POS *pos = (const POS *)r->in[1] + y;
