@@ -25,21 +25,21 @@ int dlb_triangles_new(struct dlb_compressor *k, struct dlb_error *err)
 		if (!a->factor)
 			continue;
 		k->triangle[k->n_triangles++] = (struct dlb_triangle){ .tensor = i, .owner = owner[i] };
-		dlb_fused_add(&k->scatter, NULL, count, owner[i], DLB_TRAFFIC_FACTOR);
-		dlb_fused_add(&k->third, NULL, count, owner[i], DLB_TRAFFIC_FACTOR);
-		dlb_fused_add(&k->gather, NULL, dlb_factor_words(&k->choice, a->rows), owner[i], DLB_TRAFFIC_FACTOR);
-		dlb_fused_add(&k->whole, a->x, a->rows * a->cols, -1, DLB_TRAFFIC_FACTOR);
+		dlb_fusion_add(&k->scatter, NULL, count, owner[i], DLB_TRAFFIC_FACTOR);
+		dlb_fusion_add(&k->third, NULL, count, owner[i], DLB_TRAFFIC_FACTOR);
+		dlb_fusion_add(&k->gather, NULL, dlb_factor_words(&k->choice, a->rows), owner[i], DLB_TRAFFIC_FACTOR);
+		dlb_fusion_add(&k->whole, a->x, a->rows * a->cols, -1, DLB_TRAFFIC_FACTOR);
 		most = count > most ? count : most;
 	}
 	free(owner);
 	k->factor_work = dlb_xcalloc(2 * (size_t)most + 1, sizeof *k->factor_work);
-	if (dlb_fused_ready(&k->whole, k, k->how, DLB_WIRE_PLAIN, k->tag + 5, NULL, err))
+	if (dlb_fusion_ready(&k->whole, k, k->how, DLB_WIRE_PLAIN, k->tag + 5, NULL, err))
 		return -1;
 	if (k->choice.how == DLB_COMPRESS_PER_HOP)
 		return 0;
-	return dlb_fused_ready(&k->scatter, k, &dlb_ring_scatter, DLB_WIRE_PLAIN, k->tag + 2, NULL, err) ||
-		dlb_fused_ready(&k->gather, k, &dlb_ring_gather, DLB_WIRE_PLAIN, k->tag + 3, NULL, err) ||
-		dlb_fused_ready(&k->third, k, &dlb_ring_gather, DLB_WIRE_PLAIN, k->tag + 4, k->scatter.buffer, err) ? -1 : 0;
+	return dlb_fusion_ready(&k->scatter, k, &dlb_ring_scatter, DLB_WIRE_PLAIN, k->tag + 2, NULL, err) ||
+		dlb_fusion_ready(&k->gather, k, &dlb_ring_gather, DLB_WIRE_PLAIN, k->tag + 3, NULL, err) ||
+		dlb_fusion_ready(&k->third, k, &dlb_ring_gather, DLB_WIRE_PLAIN, k->tag + 4, k->scatter.buffer, err) ? -1 : 0;
 }
 
 void dlb_triangles_check(struct dlb_compressor *k)
@@ -57,11 +57,11 @@ void dlb_triangles_check(struct dlb_compressor *k)
 	}
 }
 
-static float *triangle_at(const struct dlb_compressor *k, const struct dlb_fused *f, int i)
+static float *triangle_at(const struct dlb_compressor *k, const struct dlb_fusion_buffer *f, int i)
 {
 	int64_t n;
 
-	return dlb_fused_at(f, i, k->triangle[i].owner, &n);
+	return dlb_fusion_at(f, i, k->triangle[i].owner, &n);
 }
 
 void dlb_triangles_load(struct dlb_compressor *k)

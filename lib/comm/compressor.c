@@ -52,20 +52,20 @@ static int ready(struct dlb_compressor *k, struct dlb_error *err)
 		const struct dlb_sum_tensor *a = &k->tensor[i];
 
 		if (!dlb_compress_rank(&k->choice, a) && !(a->factor && takes_triangles(k)))
-			dlb_fused_add(&k->dense, a->x, a->rows * a->cols, -1, dlb_traffic_class_of(&k->choice, a));
+			dlb_fusion_add(&k->dense, a->x, a->rows * a->cols, -1, dlb_traffic_class_of(&k->choice, a));
 	}
 	/* Flags count by units: never in 16 bits. */
-	dlb_fused_add(dense == DLB_WIRE_PLAIN ? &k->dense : &k->flags, k->not_finite, 2 * k->ranks.n, -1, DLB_TRAFFIC_SMALL);
+	dlb_fusion_add(dense == DLB_WIRE_PLAIN ? &k->dense : &k->flags, k->not_finite, 2 * k->ranks.n, -1, DLB_TRAFFIC_SMALL);
 	if (takes_triangles(k) && dlb_triangles_new(k, err))
 		return -1;
 	if (k->choice.how == DLB_COMPRESS_PER_HOP)
 		k->hops = dlb_hops_new(k);
 	dlb_low_rank_new(k);
-	return dlb_fused_ready(&k->dense, k, k->how, dense, k->tag, NULL, err) ||
-		dlb_fused_ready(&k->flags, k, k->how, DLB_WIRE_PLAIN, k->tag + 1, NULL, err) ||
-		dlb_fused_ready(&k->warm, k, k->how, DLB_WIRE_PLAIN, k->tag + 4, NULL, err) ||
-		dlb_fused_ready(&k->p, k, k->how, k->choice.p_wire, k->tag + 2, NULL, err) ||
-		dlb_fused_ready(&k->q, k, k->how, k->choice.q_wire, k->tag + 3, NULL, err) ? -1 : 0;
+	return dlb_fusion_ready(&k->dense, k, k->how, dense, k->tag, NULL, err) ||
+		dlb_fusion_ready(&k->flags, k, k->how, DLB_WIRE_PLAIN, k->tag + 1, NULL, err) ||
+		dlb_fusion_ready(&k->warm, k, k->how, DLB_WIRE_PLAIN, k->tag + 4, NULL, err) ||
+		dlb_fusion_ready(&k->p, k, k->how, k->choice.p_wire, k->tag + 2, NULL, err) ||
+		dlb_fusion_ready(&k->q, k, k->how, k->choice.q_wire, k->tag + 3, NULL, err) ? -1 : 0;
 }
 
 int dlb_compressor_new(struct dlb_compressor **out, struct dlb_comm *c, const struct dlb_compressor_desc *d, struct dlb_error *err)
@@ -101,15 +101,15 @@ int dlb_compressor_new(struct dlb_compressor **out, struct dlb_comm *c, const st
 
 void dlb_compressor_free(struct dlb_compressor *k)
 {
-	struct dlb_fused *all[9];
+	struct dlb_fusion_buffer *all[9];
 
 	if (!k)
 		return;
-	memcpy(all, (struct dlb_fused *[]){ &k->dense, &k->flags, &k->warm, &k->p, &k->q, &k->scatter, &k->gather, &k->third, &k->whole },
+	memcpy(all, (struct dlb_fusion_buffer *[]){ &k->dense, &k->flags, &k->warm, &k->p, &k->q, &k->scatter, &k->gather, &k->third, &k->whole },
 	       sizeof all);
 	k->third.buffer = NULL;			/* scatter's */
 	for (int i = 0; i < DLB_LEN(all); i++)
-		dlb_fused_free(all[i]);
+		dlb_fusion_free(all[i]);
 	dlb_low_rank_free(k);
 	dlb_hops_free(k->hops);
 	free(k->triangle);
@@ -121,10 +121,10 @@ void dlb_compressor_free(struct dlb_compressor *k)
 	free(k);
 }
 
-static void send(struct dlb_compressor *k, struct dlb_fused *f)
+static void send(struct dlb_compressor *k, struct dlb_fusion_buffer *f)
 {
-	dlb_fused_load(f);
-	dlb_fused_start(k, f);
+	dlb_fusion_load(f);
+	dlb_fusion_start(k, f);
 }
 
 /* Addends that travel dense in this step. */
@@ -177,7 +177,7 @@ void dlb_compressor_start(struct dlb_compressor *k, int64_t step)
 		send(k, &k->warm);
 	if (k->choice.how == DLB_COMPRESS_CHOLESKY && k->n_triangles) {
 		dlb_triangles_load(k);
-		dlb_fused_start(k, &k->scatter);
+		dlb_fusion_start(k, &k->scatter);
 	}
 	dlb_compressor_test(k);
 }
@@ -185,7 +185,7 @@ void dlb_compressor_start(struct dlb_compressor *k, int64_t step)
 /* The flags of all ranks are here: each in its own place. */
 static bool all_finite(struct dlb_compressor *k)
 {
-	dlb_fused_unload(k->flags.n ? &k->flags : &k->dense);
+	dlb_fusion_unload(k->flags.n ? &k->flags : &k->dense);
 	for (int m = 0; m < k->ranks.n; m++) {
 		int bad = (int)k->not_finite[m], off = (int)k->asymmetric[m];
 
@@ -205,9 +205,9 @@ static void second(struct dlb_compressor *k)
 		k->phase = DLB_PHASE_DONE;
 		return;
 	}
-	dlb_fused_unload(&k->dense);
+	dlb_fusion_unload(&k->dense);
 	if (k->low_rank_now) {
-		dlb_fused_unload(&k->p);
+		dlb_fusion_unload(&k->p);
 		dlb_low_rank_back(k);
 		if (k->verdict.not_finite) {
 			k->phase = DLB_PHASE_DONE;
@@ -215,7 +215,7 @@ static void second(struct dlb_compressor *k)
 		}
 		send(k, &k->q);
 	} else if (k->n_low_rank) {
-		dlb_fused_unload(&k->warm);
+		dlb_fusion_unload(&k->warm);
 	}
 	if (!k->n_triangles)
 		return;
@@ -225,7 +225,7 @@ static void second(struct dlb_compressor *k)
 		k->hops_due = true;		/* they block: in _wait, which all ranks call in one order */
 	} else {
 		dlb_triangles_factor(k);
-		dlb_fused_start(k, &k->gather);
+		dlb_fusion_start(k, &k->gather);
 	}
 }
 
@@ -233,47 +233,47 @@ static void third(struct dlb_compressor *k)
 {
 	k->phase = DLB_PHASE_DONE;
 	if (k->low_rank_now) {
-		dlb_fused_unload(&k->q);
+		dlb_fusion_unload(&k->q);
 		dlb_low_rank_restore(k);
 	}
 	if (k->n_triangles && k->verdict.n_asymmetric) {
-		dlb_fused_unload(&k->whole);
+		dlb_fusion_unload(&k->whole);
 	} else if (k->n_triangles && !k->hops && dlb_triangles_restore(k)) {
 		k->phase = DLB_PHASE_THIRD;
-		dlb_fused_start(k, &k->third);
+		dlb_fusion_start(k, &k->third);
 	}
 }
 
 bool dlb_compressor_test(struct dlb_compressor *k)
 {
-	struct dlb_fused *first[] = { &k->dense, &k->flags, &k->p, &k->warm, &k->scatter }, *then[] = { &k->q, &k->whole, &k->gather };
+	struct dlb_fusion_buffer *first[] = { &k->dense, &k->flags, &k->p, &k->warm, &k->scatter }, *then[] = { &k->q, &k->whole, &k->gather };
 	bool done = true;
 
 	if (dlb_comm_broken(k->c) || k->phase == DLB_PHASE_DONE)
 		return true;
 	if (k->phase == DLB_PHASE_FIRST) {
 		for (int i = 0; i < DLB_LEN(first); i++)
-			done = dlb_fused_done(k, first[i]) && done;
+			done = dlb_fusion_done(k, first[i]) && done;
 		if (done)
 			second(k);
 	}
 	if (k->phase == DLB_PHASE_SECOND && !k->failed && !k->hops_due) {
 		done = true;
 		for (int i = 0; i < DLB_LEN(then); i++)
-			done = dlb_fused_done(k, then[i]) && done;
+			done = dlb_fusion_done(k, then[i]) && done;
 		if (done)
 			third(k);
 	}
-	if (k->phase == DLB_PHASE_THIRD && dlb_fused_done(k, &k->third)) {
+	if (k->phase == DLB_PHASE_THIRD && dlb_fusion_done(k, &k->third)) {
 		dlb_triangles_take_sums(k);
 		k->phase = DLB_PHASE_DONE;
 	}
 	return k->phase == DLB_PHASE_DONE || dlb_comm_broken(k->c);
 }
 
-static struct dlb_fused *under_way(struct dlb_compressor *k)
+static struct dlb_fusion_buffer *under_way(struct dlb_compressor *k)
 {
-	struct dlb_fused *all[] = { &k->dense, &k->flags, &k->p, &k->warm, &k->scatter, &k->q, &k->whole, &k->gather, &k->third };
+	struct dlb_fusion_buffer *all[] = { &k->dense, &k->flags, &k->p, &k->warm, &k->scatter, &k->q, &k->whole, &k->gather, &k->third };
 
 	for (int i = 0; i < DLB_LEN(all); i++)
 		if (all[i]->active)
@@ -284,7 +284,7 @@ static struct dlb_fused *under_way(struct dlb_compressor *k)
 int dlb_compressor_wait(struct dlb_compressor *k, struct dlb_error *err)
 {
 	while (!dlb_compressor_test(k) || dlb_comm_broken(k->c)) {
-		struct dlb_fused *f = under_way(k);
+		struct dlb_fusion_buffer *f = under_way(k);
 
 		if (k->hops_due) {
 			k->hops_due = false;

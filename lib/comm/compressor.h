@@ -1,15 +1,15 @@
-/* Inside compression: what the files of a dlb_compressor share (compressor.c the order of things, fused.c arrays that
+/* Inside compression: what the files of a dlb_compressor share (compressor.c the order of things, fusion_buffer.c arrays that
  * travel together, lowrank.c P and Q, cholesky_reduce.c factors, per_hop.c factors as first published). */
 #ifndef DLB_COMM_COMPRESSOR_H
 #define DLB_COMM_COMPRESSOR_H
 #include "comm/compress.h"
 #include "comm/lowrank.h"
 
-/* Arrays that travel as one. Each is cut into as many chunks as the algorithm has, whatever else travels along, or is
- * all in the chunk of its owner. `buffer` holds chunk after chunk, and in each the arrays in order. */
-struct dlb_part { float *x; int64_t n; int owner; enum dlb_traffic_class class; };	/* owner -1: cut */
-struct dlb_fused {
-	struct dlb_part *part; int n_parts, cap_parts;
+/* A fusion buffer: arrays that travel as one message. Each array is cut into as many chunks as the algorithm has, whatever
+ * else travels along, or lies whole in the chunk of its owner. `buffer` holds chunk after chunk, each with its arrays in order. */
+struct dlb_fusion_part { float *x; int64_t n; int owner; enum dlb_traffic_class class; };	/* owner -1: cut */
+struct dlb_fusion_buffer {
+	struct dlb_fusion_part *part; int n_parts, cap_parts;
 	float *buffer;
 	int64_t n;
 	int n_chunks;
@@ -19,19 +19,19 @@ struct dlb_fused {
 	bool active;
 	double since_s;
 };
-void dlb_fused_add(struct dlb_fused *f, float *x, int64_t n, int owner, enum dlb_traffic_class class);
+void dlb_fusion_add(struct dlb_fusion_buffer *f, float *x, int64_t n, int owner, enum dlb_traffic_class class);
 /* buffer: of another that is laid out alike (borrowed), or NULL. */
-int dlb_fused_ready(struct dlb_fused *f, struct dlb_compressor *k, const struct dlb_allreduce *how, enum dlb_wire wire, int tag,
+int dlb_fusion_ready(struct dlb_fusion_buffer *f, struct dlb_compressor *k, const struct dlb_allreduce *how, enum dlb_wire wire, int tag,
 		    float *buffer, struct dlb_error *err);
 /* After parts were given other lengths, none longer than it was made with: what the next start sends. */
-void dlb_fused_resize(struct dlb_fused *f);
-void dlb_fused_free(struct dlb_fused *f);
+void dlb_fusion_resize(struct dlb_fusion_buffer *f);
+void dlb_fusion_free(struct dlb_fusion_buffer *f);
 /* Where slice `chunk` of part i lies in the buffer; *n: its length. */
-float *dlb_fused_at(const struct dlb_fused *f, int i, int chunk, int64_t *n);
-void dlb_fused_load(struct dlb_fused *f);
-void dlb_fused_unload(const struct dlb_fused *f);
-void dlb_fused_start(struct dlb_compressor *k, struct dlb_fused *f);
-bool dlb_fused_done(struct dlb_compressor *k, struct dlb_fused *f);	/* or never started; then the traffic is counted */
+float *dlb_fusion_at(const struct dlb_fusion_buffer *f, int i, int chunk, int64_t *n);
+void dlb_fusion_load(struct dlb_fusion_buffer *f);
+void dlb_fusion_unload(const struct dlb_fusion_buffer *f);
+void dlb_fusion_start(struct dlb_compressor *k, struct dlb_fusion_buffer *f);
+bool dlb_fusion_done(struct dlb_compressor *k, struct dlb_fusion_buffer *f);	/* or never started; then the traffic is counted */
 
 /* The two halves of a ring, for what is summed and what is passed on apart; member m completes chunk m + 1. */
 extern const struct dlb_allreduce dlb_ring_scatter, dlb_ring_gather;
@@ -74,7 +74,7 @@ struct dlb_compressor {
 	int64_t step;
 	enum { DLB_PHASE_DONE, DLB_PHASE_FIRST, DLB_PHASE_SECOND, DLB_PHASE_THIRD } phase;
 	bool low_rank_now;			/* past lowrank's start */
-	struct dlb_fused dense, flags, warm, p, q, scatter, gather, third, whole;
+	struct dlb_fusion_buffer dense, flags, warm, p, q, scatter, gather, third, whole;
 	struct dlb_compress_state *state;
 	struct dlb_low_rank *low_rank; int n_low_rank;
 	struct dlb_triangle *triangle; int n_triangles;

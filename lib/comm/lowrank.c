@@ -110,10 +110,10 @@ void dlb_low_rank_new(struct dlb_compressor *k)
 		t->mine = k->choice.local_error ? dlb_xcalloc(back, sizeof *t->mine) : NULL;
 		t->p = dlb_xcalloc((size_t)(p * r), sizeof *t->p);
 		t->q = dlb_xcalloc((size_t)(q * r), sizeof *t->q);
-		dlb_fused_add(&k->p, t->p, p * r, -1, DLB_TRAFFIC_GRADIENT);
-		dlb_fused_add(&k->q, t->q, q * r, -1, DLB_TRAFFIC_GRADIENT);
+		dlb_fusion_add(&k->p, t->p, p * r, -1, DLB_TRAFFIC_GRADIENT);
+		dlb_fusion_add(&k->q, t->q, q * r, -1, DLB_TRAFFIC_GRADIENT);
 		if (k->choice.start)
-			dlb_fused_add(&k->warm, a->x, a->rows * a->cols, -1, DLB_TRAFFIC_GRADIENT);
+			dlb_fusion_add(&k->warm, a->x, a->rows * a->cols, -1, DLB_TRAFFIC_GRADIENT);
 		most = p * r > most ? p * r : most;
 		if (t->state->transposed && dlb_transposed_words(a, r) > transposed)
 			transposed = dlb_transposed_words(a, r);
@@ -135,7 +135,7 @@ void dlb_low_rank_free(struct dlb_compressor *k)
 }
 
 /* Part i of P, of Q, is of low-rank tensor i. */
-static void resize(const struct dlb_compressor *k, struct dlb_fused *f, bool back)
+static void resize(const struct dlb_compressor *k, struct dlb_fusion_buffer *f, bool back)
 {
 	bool other = false;
 
@@ -147,7 +147,7 @@ static void resize(const struct dlb_compressor *k, struct dlb_fused *f, bool bac
 		f->part[i].n = n;
 	}
 	if (other)
-		dlb_fused_resize(f);
+		dlb_fusion_resize(f);
 }
 
 /* ---- the three passes over a tensor ----

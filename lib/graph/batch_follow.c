@@ -18,15 +18,15 @@ enum { MAX_TRIALS = 400 };	/* per vertex: few of its operands can contain the ba
  * outer * inner elements (`one`) or follow the batch. `step` is for integers exported at a batch of 1,
  * which show no second row: the first of each `each` elements increases by `step` from one sample to the
  * next; 0: all rows are equal. */
-struct target { int t, k; int64_t outer; bool one; int64_t step, each; };
-struct dlb_batch_made { struct target target; int made; };
+struct batch_target { int t, k; int64_t outer; bool one; int64_t step, each; };
+struct dlb_batch_made { struct batch_target batch_target; int made; };
 
 /* -- constants -- */
 
 /* A constant viewed as (front, batch, behind) in row-major order. */
 struct batch_rows { const struct dlb_tensor *x; int64_t front, batch, behind; size_t size; };
 
-static struct batch_rows rows_of(const struct fold *f, const struct target *want)
+static struct batch_rows rows_of(const struct fold *f, const struct batch_target *want)
 {
 	const struct dlb_tensor *x = &f->g->tensor[want->t];
 	struct batch_rows r = { x, want->outer, f->wired, x->dim[want->k].add / (want->outer * f->wired), dlb_dtype_bytes(x->dtype) };
@@ -79,7 +79,7 @@ static bool step_to(const struct batch_rows *r, int64_t front, int64_t b, int64_
 
 /* Do the integers increase by the same step from each row to the next? *step:
  * front * behind steps, in f->a. */
-static bool steady_rows(struct fold *f, const struct batch_rows *r, const struct target *want, int64_t **step)
+static bool steady_rows(struct fold *f, const struct batch_rows *r, const struct batch_target *want, int64_t **step)
 {
 	if ((r->batch < 2 && !want->step) || !dlb_dtype_is_int(r->x->dtype) || r->x->dtype == DLB_BOOL)
 		return false;
@@ -132,7 +132,7 @@ static int new_ints(struct fold *f, const char *name, const struct dlb_desc *d, 
 }
 
 /* The shape of x with entry k one (outer * inner) or following the batch. */
-static int new_shape(struct fold *f, const struct target *want)
+static int new_shape(struct fold *f, const struct batch_target *want)
 {
 	const struct dlb_tensor *x = &f->g->tensor[want->t];
 	const struct dlb_desc d = { .dtype = DLB_I64, .n_dims = 1, .dim = { x->n_dims } };
@@ -149,7 +149,7 @@ static int new_shape(struct fold *f, const struct target *want)
 }
 
 /* A constant of the requested shape with all elements `value`. */
-static int new_fill(struct fold *f, const struct target *want, double value)
+static int new_fill(struct fold *f, const struct batch_target *want, double value)
 {
 	const struct dlb_tensor x = f->g->tensor[want->t];
 	const int t = dlb_graph_add_tensor(f->g, dlb_graph_tensor_name(f->g, x.name), DLB_T_CONSTANT);
@@ -168,7 +168,7 @@ static int new_fill(struct fold *f, const struct target *want, double value)
 }
 
 /* (front, n, behind) in the requested shape: by Expand or, with steps, by base + step * (0 .. n-1). */
-static int along_batch(struct fold *f, int op, const struct target *want, const struct batch_rows *r, const int64_t *step,
+static int along_batch(struct fold *f, int op, const struct batch_target *want, const struct batch_rows *r, const int64_t *step,
 		       struct dlb_error *err)
 {
 	const struct dlb_desc d = { .dtype = r->x->dtype, .n_dims = 3, .dim = { r->front, 1, r->behind } };
@@ -198,7 +198,7 @@ static int along_batch(struct fold *f, int op, const struct target *want, const 
 	return dlb_fold_emit(f, op, "Reshape", (int[]){ t, new_shape(f, want) }, 2, NULL, 0, 1, NULL, err);
 }
 
-static int constant_that_follows(struct fold *f, int op, const struct target *want)
+static int constant_that_follows(struct fold *f, int op, const struct batch_target *want)
 {
 	const struct dlb_tensor *x = &f->g->tensor[want->t];
 	struct dlb_error ignored = { .what = "" };
@@ -225,11 +225,11 @@ static int constant_that_follows(struct fold *f, int op, const struct target *wa
 
 /* -- vertices -- */
 
-static int made_for(struct fold *f, int op, struct target want);
+static int made_for(struct fold *f, int op, struct batch_target want);
 
 /* Does vertex p, given operands in[], make dimension want->k of want->t as requested and
  * leave the other dimensions? */
-static bool makes(struct fold *f, int p, int *in, const struct target *want)
+static bool makes(struct fold *f, int p, int *in, const struct batch_target *want)
 {
 	struct dlb_op *o = &f->g->op[p];
 	int *const before = o->in;
@@ -253,7 +253,7 @@ static bool makes(struct fold *f, int p, int *in, const struct target *want)
 
 /* The dimension of the operand that corresponds to dimension k of want->t, aligned at the right (as in
  * broadcasting) or at the left; -1: none of that size. */
-static int aligned(const struct fold *f, const struct target *want, int operand, bool right)
+static int aligned(const struct fold *f, const struct batch_target *want, int operand, bool right)
 {
 	const struct dlb_tensor *x = &f->g->tensor[operand], *y = &f->g->tensor[want->t];
 	const int d = right ? x->n_dims - (y->n_dims - want->k) : want->k;
@@ -263,7 +263,7 @@ static int aligned(const struct fold *f, const struct target *want, int operand,
 
 /* A copy of vertex p whose operands give the requested dimension: rebuilds all aligned
  * operands, else a single one. */
-static int through_operands(struct fold *f, int op, int p, const struct target *want)
+static int through_operands(struct fold *f, int op, int p, const struct batch_target *want)
 {
 	const int n_in = f->g->op[p].n_in;
 	int *in = dlb_arena_array(&f->a, (size_t)n_in + 1, sizeof *in);
@@ -275,7 +275,7 @@ static int through_operands(struct fold *f, int op, int p, const struct target *
 			in[i] = f->g->op[p].in[i];
 			if (in[i] < 0 || (d = aligned(f, want, in[i], way == 0)) < 0)
 				continue;
-			const int t = made_for(f, op, (struct target){ .t = in[i], .k = d, .outer = want->outer, .one = want->one });
+			const int t = made_for(f, op, (struct batch_target){ .t = in[i], .k = d, .outer = want->outer, .one = want->one });
 			in[i] = t < 0 ? in[i] : t;
 			changed += t >= 0;
 		}
@@ -287,7 +287,7 @@ static int through_operands(struct fold *f, int op, int p, const struct target *
 			memcpy(in, f->g->op[p].in, (size_t)n_in * sizeof *in);
 			const struct dlb_dim at = f->g->tensor[in[i]].dim[d];
 			if (at.mul || at.add != f->g->tensor[want->t].dim[want->k].add ||
-			    (in[i] = made_for(f, op, (struct target){ .t = in[i], .k = d, .outer = want->outer, .one = want->one })) < 0)
+			    (in[i] = made_for(f, op, (struct batch_target){ .t = in[i], .k = d, .outer = want->outer, .one = want->one })) < 0)
 				continue;
 			if (makes(f, p, in, want))
 				return dlb_fold_again(f, p, in, want->t);
@@ -296,7 +296,7 @@ static int through_operands(struct fold *f, int op, int p, const struct target *
 }
 
 /* Reshape, Flatten, Squeeze, Unsqueeze: the operand has the batch at the same position in row-major order. */
-static int through_view(struct fold *f, int op, int p, const struct target *want)
+static int through_view(struct fold *f, int op, int p, const struct batch_target *want)
 {
 	const int from = f->g->op[p].in[0];
 	const struct dlb_tensor *x = &f->g->tensor[from], *y = &f->g->tensor[want->t];
@@ -308,11 +308,11 @@ static int through_view(struct fold *f, int op, int p, const struct target *want
 	for (int k = 0; k < x->n_dims; k++)
 		v[k] = x->dim[k].mul ? 0 : x->dim[k].add;
 	const int d = front > 0 ? dlb_batch_entry(f, want->t, want->k, front, v, x->n_dims, &outer) : -1;
-	const int t = d < 0 ? -1 : made_for(f, op, (struct target){ .t = from, .k = d, .outer = outer, .one = want->one });
+	const int t = d < 0 ? -1 : made_for(f, op, (struct batch_target){ .t = from, .k = d, .outer = outer, .one = want->one });
 	return t < 0 ? -1 : dlb_fold_emit(f, p, "Reshape", (int[]){ t, new_shape(f, want) }, 2, NULL, 0, 1, NULL, &ignored);
 }
 
-static int through_expand(struct fold *f, int op, int p, const struct target *want)
+static int through_expand(struct fold *f, int op, int p, const struct batch_target *want)
 {
 	const struct dlb_tensor *x = &f->g->tensor[f->g->op[p].in[0]], *y = &f->g->tensor[want->t];
 	const int d = want->k - (y->n_dims - x->n_dims);
@@ -320,16 +320,16 @@ static int through_expand(struct fold *f, int op, int p, const struct target *wa
 	int t = f->g->op[p].in[0];
 
 	if (d >= 0 && x->dim[d].add != 1)
-		t = x->dim[d].mul ? -1 : made_for(f, op, (struct target){ .t = t, .k = d, .outer = want->outer, .one = want->one });
+		t = x->dim[d].mul ? -1 : made_for(f, op, (struct batch_target){ .t = t, .k = d, .outer = want->outer, .one = want->one });
 	return t < 0 ? -1 : dlb_fold_emit(f, p, "Expand", (int[]){ t, new_shape(f, want) }, 2, NULL, 0, 1, NULL, &ignored);
 }
 
-static const struct { const char *type; int (*through)(struct fold *f, int op, int p, const struct target *want); } ways[] = {
+static const struct { const char *type; int (*through)(struct fold *f, int op, int p, const struct batch_target *want); } ways[] = {
 	{ "Reshape", through_view }, { "Flatten", through_view }, { "Squeeze", through_view }, { "Unsqueeze", through_view },
 	{ "Expand", through_expand },
 };
 
-static int vertex_that_follows(struct fold *f, int op, const struct target *want)
+static int vertex_that_follows(struct fold *f, int op, const struct batch_target *want)
 {
 	const int p = f->made_by[want->t];
 
@@ -343,14 +343,14 @@ static int vertex_that_follows(struct fold *f, int op, const struct target *want
 
 /* The tensor that fulfils request want, made once per request; -1: impossible. `op` names the
  * constants that are added. */
-static int made_for(struct fold *f, int op, struct target want)
+static int made_for(struct fold *f, int op, struct batch_target want)
 {
 	const struct dlb_tensor *x = &f->g->tensor[want.t];
 
 	if (x->kind == DLB_T_INPUT || x->dim[want.k].mul || x->dim[want.k].add < 1 || x->dim[want.k].add % (want.outer * f->wired))
 		return -1;
 	for (int i = 0; i < f->n_made; i++) {
-		const struct target *m = &f->made[i].target;
+		const struct batch_target *m = &f->made[i].target;
 		if (m->t == want.t && m->k == want.k && m->outer == want.outer && m->one == want.one && m->step == want.step)
 			return f->made[i].made;
 	}
@@ -362,7 +362,7 @@ static int made_for(struct fold *f, int op, struct target want)
 
 int dlb_batch_made(struct fold *f, int op, int t, int k)
 {
-	return made_for(f, op, (struct target){ .t = t, .k = k, .outer = 1 });
+	return made_for(f, op, (struct batch_target){ .t = t, .k = k, .outer = 1 });
 }
 
 /* -- the vertex whose shapes do not agree -- */
@@ -422,7 +422,7 @@ static bool operand_search(struct fold *f, struct operand_search *s, int i)
 		if (!may_hold(f, &f->g->op[s->op], i, d, s->any, &outer))
 			continue;
 		for (int one = broadcasts(&f->g->op[s->op]); one >= 0; one--) {
-			const int made = made_for(f, s->op, (struct target){ .t = t, .k = d, .outer = outer, .one = one });
+			const int made = made_for(f, s->op, (struct batch_target){ .t = t, .k = d, .outer = outer, .one = one });
 			f->g->op[s->op].in[i] = made < 0 ? t : made;
 			if (made >= 0 && search(f, s, i + 1))
 				return true;
@@ -509,7 +509,7 @@ int dlb_batch_unwire(struct fold *f, int op, struct dlb_error *err)
  * rows, so that the indices increase by n from one sample to the next? With several coordinates
  * (GatherND, ScatterND: want->each of them) only the first increases. At a batch of 1 it is assumed if the
  * indices lie in that sample's rows. */
-static bool own_rows(struct fold *f, struct target *want, int64_t n)
+static bool own_rows(struct fold *f, struct batch_target *want, int64_t n)
 {
 	const struct dlb_tensor *x = &f->g->tensor[want->t];
 
@@ -539,7 +539,7 @@ static void gather(struct fold *f, int op, int k, bool nd)
 	if (k < 0 || k >= x.n_dims || !x.dim[k].mul || f->outer[from][k] != 1 || dlb_tensor_follows_batch(&index))
 		return;
 	for (int d = 0; d < n; d++) {
-		struct target want = { .t = by, .k = d, .outer = 1, .each = nd ? index.dim[n].add : 1 };
+		struct batch_target want = { .t = by, .k = d, .outer = 1, .each = nd ? index.dim[n].add : 1 };
 		const bool own = index.kind == DLB_T_CONSTANT ? own_rows(f, &want, x.dim[k].mul) : index.dim[d].add == f->wired;
 		const int t = own ? made_for(f, op, want) : -1;
 		if (t < 0)
@@ -554,8 +554,8 @@ static void scatter(struct fold *f, int op, bool nd)
 {
 	const struct dlb_op *o = &f->g->op[op];
 	const struct dlb_tensor *x = &f->g->tensor[o->in[0]], *index = &f->g->tensor[o->in[1]];
-	const struct target data = { .t = o->in[0], .outer = 1 };
-	struct target indices = { .t = o->in[1], .outer = 1, .each = nd && index->n_dims ? index->dim[index->n_dims - 1].add : 1 };
+	const struct batch_target data = { .t = o->in[0], .outer = 1 };
+	struct batch_target indices = { .t = o->in[1], .outer = 1, .each = nd && index->n_dims ? index->dim[index->n_dims - 1].add : 1 };
 
 	if (o->n_in < 3 || o->in[2] < 0 || x->n_dims < 1 || x->dim[0].mul || x->dim[0].add % f->wired || index->n_dims < 1 ||
 	    !dlb_tensor_follows_batch(&f->g->tensor[o->in[2]]) || !own_rows(f, &indices, x->dim[0].add / f->wired))

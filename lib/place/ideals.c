@@ -113,7 +113,7 @@ struct family {
 	uint64_t *bits, *hash, *zobrist;
 	const struct dag *dag; const uint64_t *before;	/* [item][words] that it waits for; NULL: nobody asks what is ready */
 	uint64_t *ready;				/* [ideal][words] items whose predecessors are all in it */
-	struct link { int ideal, below, item; } *link;
+	struct ideal_link { int ideal, below, item; } *link;
 };
 
 static void init_family(struct family *f, int n_items, uint64_t seed)
@@ -228,7 +228,7 @@ static int join(struct family *f, int below, int item)
 static void link_down(struct family *f, int ideal, int below, int item)
 {
 	DLB_GROW(f->link, f->n_links, f->cap_links);
-	f->link[f->n_links++] = (struct link){ ideal, below, item };
+	f->link[f->n_links++] = (struct ideal_link){ ideal, below, item };
 }
 
 static int size_of(const struct family *f, int i)

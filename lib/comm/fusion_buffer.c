@@ -1,4 +1,4 @@
-/* Arrays that travel as one: see compressor.h. */
+/* Fusion buffers, in which several arrays travel as one message: see compressor.h. */
 #include <stdlib.h>
 #include <string.h>
 #include "comm/compressor.h"
@@ -31,14 +31,14 @@ const struct dlb_allreduce dlb_ring_gather = {
 	.name = "ring's second half", .summary = "owners' chunks go to all", .n_chunks = ring_chunks, .hops = gather_hops,
 };
 
-static int64_t cut(const struct dlb_fused *f, int i, int chunk)
+static int64_t cut(const struct dlb_fusion_buffer *f, int i, int chunk)
 {
-	const struct dlb_part *p = &f->part[i];
+	const struct dlb_fusion_part *p = &f->part[i];
 
 	return p->owner < 0 ? dlb_chunk_at(p->n, f->n_chunks, chunk) : chunk > p->owner ? p->n : 0;
 }
 
-static int64_t begin(const struct dlb_fused *f, int chunk)
+static int64_t begin(const struct dlb_fusion_buffer *f, int chunk)
 {
 	int64_t n = 0;
 
@@ -47,7 +47,7 @@ static int64_t begin(const struct dlb_fused *f, int chunk)
 	return n;
 }
 
-float *dlb_fused_at(const struct dlb_fused *f, int i, int chunk, int64_t *n)
+float *dlb_fusion_at(const struct dlb_fusion_buffer *f, int i, int chunk, int64_t *n)
 {
 	int64_t at = begin(f, chunk);
 
@@ -57,13 +57,13 @@ float *dlb_fused_at(const struct dlb_fused *f, int i, int chunk, int64_t *n)
 	return f->buffer + at;
 }
 
-void dlb_fused_add(struct dlb_fused *f, float *x, int64_t n, int owner, enum dlb_traffic_class class)
+void dlb_fusion_add(struct dlb_fusion_buffer *f, float *x, int64_t n, int owner, enum dlb_traffic_class class)
 {
 	DLB_GROW(f->part, f->n_parts, f->cap_parts);
-	f->part[f->n_parts++] = (struct dlb_part){ x, n, owner, class };
+	f->part[f->n_parts++] = (struct dlb_fusion_part){ x, n, owner, class };
 }
 
-static void lay_out(struct dlb_fused *f)
+static void lay_out(struct dlb_fusion_buffer *f)
 {
 	f->n = 0;
 	for (int i = 0; i < f->n_parts; i++)
@@ -72,7 +72,7 @@ static void lay_out(struct dlb_fused *f)
 		f->at[c] = begin(f, c);
 }
 
-static void count_bytes(struct dlb_fused *f)
+static void count_bytes(struct dlb_fusion_buffer *f)
 {
 	const double sent = (double)dlb_collective_bytes_sent(f->sum);
 	int64_t of_class[DLB_N_TRAFFIC] = { 0 };
@@ -83,7 +83,7 @@ static void count_bytes(struct dlb_fused *f)
 		f->bytes[t] = f->n ? sent * (double)of_class[t] / (double)f->n : 0;
 }
 
-int dlb_fused_ready(struct dlb_fused *f, struct dlb_compressor *k, const struct dlb_allreduce *how, enum dlb_wire wire, int tag,
+int dlb_fusion_ready(struct dlb_fusion_buffer *f, struct dlb_compressor *k, const struct dlb_allreduce *how, enum dlb_wire wire, int tag,
 		    float *buffer, struct dlb_error *err)
 {
 	struct dlb_collective_desc d = { .how = how, .ranks = k->ranks, .dtype = DLB_F32, .wire = wire, .tag = tag };
@@ -101,14 +101,14 @@ int dlb_fused_ready(struct dlb_fused *f, struct dlb_compressor *k, const struct 
 	return 0;
 }
 
-void dlb_fused_resize(struct dlb_fused *f)
+void dlb_fusion_resize(struct dlb_fusion_buffer *f)
 {
 	lay_out(f);
 	dlb_collective_resize(f->sum, f->at);
 	count_bytes(f);
 }
 
-void dlb_fused_free(struct dlb_fused *f)
+void dlb_fusion_free(struct dlb_fusion_buffer *f)
 {
 	dlb_collective_free(f->sum);
 	free(f->part);
@@ -117,7 +117,7 @@ void dlb_fused_free(struct dlb_fused *f)
 }
 
 /* In the order of the buffer. */
-static void copy(const struct dlb_fused *f, bool in)
+static void copy(const struct dlb_fusion_buffer *f, bool in)
 {
 	float *at = f->buffer;
 
@@ -132,17 +132,17 @@ static void copy(const struct dlb_fused *f, bool in)
 		}
 }
 
-void dlb_fused_load(struct dlb_fused *f)
+void dlb_fusion_load(struct dlb_fusion_buffer *f)
 {
 	copy(f, true);
 }
 
-void dlb_fused_unload(const struct dlb_fused *f)
+void dlb_fusion_unload(const struct dlb_fusion_buffer *f)
 {
 	copy(f, false);
 }
 
-void dlb_fused_start(struct dlb_compressor *k, struct dlb_fused *f)
+void dlb_fusion_start(struct dlb_compressor *k, struct dlb_fusion_buffer *f)
 {
 	(void)k;
 	if (!f->n)
@@ -152,7 +152,7 @@ void dlb_fused_start(struct dlb_compressor *k, struct dlb_fused *f)
 	dlb_collective_start(f->sum);
 }
 
-bool dlb_fused_done(struct dlb_compressor *k, struct dlb_fused *f)
+bool dlb_fusion_done(struct dlb_compressor *k, struct dlb_fusion_buffer *f)
 {
 	double s, all = 0;
 
