@@ -5,7 +5,7 @@ load helper
 
 setup() {
 	tmp=$BATS_TEST_TMPDIR
-	export TMPDIR=$tmp/brief
+	export TMPDIR=$tmp/run
 	mkdir "$TMPDIR"
 	doc=$BATS_FILE_TMPDIR/replicas.json
 	[ -s "$doc" ] || dlb-profile --analytic --batch 24 "$model" | dlb-costmodel -c cpu:3 | dlb-place --replicas 3 >"$doc"

@@ -9,7 +9,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 #include "comm/comm.h"
-#include "exec/brief.h"
+#include "exec/run_folder.h"
 #include "exec/launch.h"
 #include "exec/status.h"
 #include "util/clock.h"
@@ -46,7 +46,7 @@ void dlb_launch_worker_init(const char *folder)
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
 	if (getppid() == 1)		/* it has died before that */
 		_exit(2);
-	dlb_brief_note_job(folder);
+	dlb_run_folder_record_job(folder);
 	gethostname(host, sizeof host - 1);
 	dprintf(2, "\1rank %d %lld %s\n", dlb_launch_rank(), (long long)getpid(), host);
 }
@@ -75,7 +75,7 @@ bool dlb_launch_speaks(void)
 
 /* ---- what the children say ---- */
 
-struct ears {
+struct worker_output {
 	const struct dlb_launch *l;
 	char line[4096];
 	size_t n;
@@ -94,7 +94,7 @@ struct ears {
 };
 
 /* A rank of this host that is stopped; -1: none that is known. */
-static int stopped_rank(const struct ears *e)
+static int stopped_rank(const struct worker_output *e)
 {
 	for (int r = 0; r < e->l->n_ranks; r++)
 		if (e->rank[r] > 0 && dlb_process_state(e->rank[r]) == 'T')
@@ -103,7 +103,7 @@ static int stopped_rank(const struct ears *e)
 }
 
 /* Ranks know whom they have not heard, who may have waited for another; which one is stopped is seen here. */
-static void pass_on(struct ears *e, const char *line)
+static void pass_on(struct worker_output *e, const char *line)
 {
 	const int stopped = strstr(line, ": lost ") ? stopped_rank(e) : -1;
 
@@ -114,7 +114,7 @@ static void pass_on(struct ears *e, const char *line)
 		fprintf(stderr, "%s\n", line);
 }
 
-static void hear_worker(struct ears *e, const char *s)
+static void hear_worker(struct worker_output *e, const char *s)
 {
 	int status, at = 0, rank;
 	char host[256] = "";
@@ -144,7 +144,7 @@ static void hear_worker(struct ears *e, const char *s)
 
 /* MPICH's words of a death, which name the lowest rank, not the one that died first (the others are killed for it):
  *   =   EXIT CODE: 9  /  YOUR APPLICATION TERMINATED WITH THE EXIT STRING: Killed (signal 9) */
-static void hear_mpich(struct ears *e, const char *s)
+static void hear_mpich(struct worker_output *e, const char *s)
 {
 	const char *p = strstr(s, "EXIT STRING:") ? strstr(s, "(signal ") : NULL;
 
@@ -155,7 +155,7 @@ static void hear_mpich(struct ears *e, const char *s)
 /* One line from a worker or from mpiexec. Open MPI says of a death:
  *   mpirun noticed that process rank 1 with PID 77 on node h exited on signal 9 (Killed).
  *   Process name: [[4711,1],1]  /  Exit code:    3                                        */
-static void hear(struct ears *e, char *s)
+static void hear(struct worker_output *e, char *s)
 {
 	const char *p;
 	size_t tool = strlen(e->l->tool);
@@ -186,7 +186,7 @@ static void hear(struct ears *e, char *s)
 	}
 }
 
-static void hear_bytes(struct ears *e, const char *p, size_t n)
+static void hear_bytes(struct worker_output *e, const char *p, size_t n)
 {
 	for (size_t i = 0; i < n; i++) {
 		if (p[i] != '\n' && e->n < sizeof e->line - 1) {
@@ -223,12 +223,12 @@ static void exec_mpiexec(const struct dlb_launch *l, const char *self, const cha
 	if (getppid() != parent)
 		_exit(2);
 	setpgid(0, 0);
-	dlb_brief_note_launcher(folder);
+	dlb_run_folder_record_launcher(folder);
 	if (null >= 0)
 		dup2(null, 0);
 	dup2(out, 1);
 	dup2(out, 2);
-	setenv("TMPDIR", dlb_brief_place(), 1);
+	setenv("TMPDIR", dlb_run_folder_parent(), 1);
 	snprintf(n, sizeof n, "%d", l->n_ranks);
 	k++;
 	argv[k++] = "-n";
@@ -290,7 +290,7 @@ static int write_doc(const struct dlb_doc *doc, const char *path, struct dlb_err
 /* ---- watching ---- */
 
 /* Reads what there is, for at most s seconds. false: the children have closed the pipe. */
-static bool listen_for(struct ears *e, int in, double s)
+static bool listen_for(struct worker_output *e, int in, double s)
 {
 	struct pollfd p = { .fd = in, .events = POLLIN };
 	char buf[4096];
@@ -306,7 +306,7 @@ static bool listen_for(struct ears *e, int in, double s)
 	return n > 0;
 }
 
-static void pass_signals(const struct ears *e, pid_t pid, int *passed)
+static void pass_signals(const struct worker_output *e, pid_t pid, int *passed)
 {
 	int told = e->l->stop ? (int)*e->l->stop : 0;
 
@@ -320,7 +320,7 @@ static void pass_signals(const struct ears *e, pid_t pid, int *passed)
 }
 
 /* Ends mpiexec and all that it has started: SIGTERM first, SIGKILL after TERM_S seconds. */
-static void end_all(struct ears *e, pid_t pid, int in)
+static void end_all(struct worker_output *e, pid_t pid, int in)
 {
 	bool open = true;
 
@@ -339,7 +339,7 @@ static void end_all(struct ears *e, pid_t pid, int in)
 		dlb_sleep_s(0.02);
 }
 
-static int silent_rank(const struct ears *e)
+static int silent_rank(const struct worker_output *e)
 {
 	int r = 0;
 
@@ -350,7 +350,7 @@ static int silent_rank(const struct ears *e)
 
 /* Is a rank stopped? Those that have not said who they are are looked for only as long as there are such: it takes a
  * look at all processes. */
-static bool find_stopped(struct ears *e, pid_t pid)
+static bool find_stopped(struct worker_output *e, pid_t pid)
 {
 	e->stopped = stopped_rank(e);
 	if (e->stopped >= 0)
@@ -360,7 +360,7 @@ static bool find_stopped(struct ears *e, pid_t pid)
 }
 
 /* Has something been silent for too long? Its reason is then in e->fault. s: since the last look. */
-static bool is_late(struct ears *e, pid_t pid, double s)
+static bool is_late(struct worker_output *e, pid_t pid, double s)
 {
 	const double limit = e->l->timeout_s, start = limit > LEAST_START_S ? limit : LEAST_START_S;
 	int silent;
@@ -403,7 +403,7 @@ static bool is_late(struct ears *e, pid_t pid, double s)
 
 /* Listens until the children have closed the pipe, passing on requests to stop; ends them where they would stay. Time is
  * counted in looks, so that a parent that was stopped itself does not take that for their silence. */
-static void watch(struct ears *e, pid_t pid, int in)
+static void watch(struct worker_output *e, pid_t pid, int in)
 {
 	int passed = 0;
 	double last_s = dlb_clock_s();
@@ -427,7 +427,7 @@ static void watch(struct ears *e, pid_t pid, int in)
 }
 
 /* What came of it, in one line. */
-static int verdict(const struct ears *e, int status, struct dlb_error *err)
+static int verdict(const struct worker_output *e, int status, struct dlb_error *err)
 {
 	if (e->said) {			/* ranks that leave together do so without a status */
 		err->what[0] = '\0';
@@ -462,7 +462,7 @@ static int verdict(const struct ears *e, int status, struct dlb_error *err)
 static int run_in(const struct dlb_launch *l, const struct dlb_doc *doc, const char *folder, FILE *out, struct dlb_error *err)
 {
 	char self[4096], *in_path = dlb_launch_in(folder), *out_path = dlb_launch_out(folder);
-	struct ears e = { .l = l, .lost_rank = -1, .lost_exit = -1 };
+	struct worker_output e = { .l = l, .lost_rank = -1, .lost_exit = -1 };
 	ssize_t n = readlink("/proc/self/exe", self, sizeof self - 1);
 	int pipes[2] = { -1, -1 }, status = 0, rc = -1;
 	pid_t pid, parent = getpid();
@@ -516,11 +516,11 @@ out:
 int dlb_launch(const struct dlb_launch *l, const struct dlb_doc *doc, FILE *out, struct dlb_error *err)
 {
 	int lock, rc;
-	char *folder = dlb_brief_new(l->tool, &lock, err);
+	char *folder = dlb_run_folder_new(l->tool, &lock, err);
 
 	if (!folder)
 		return -1;
 	rc = run_in(l, doc, folder, out, err);
-	dlb_brief_free(folder, lock);
+	dlb_run_folder_free(folder, lock);
 	return rc;
 }

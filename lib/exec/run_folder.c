@@ -1,4 +1,4 @@
-/* See brief.h. */
+/* See run_folder.h. */
 #define _GNU_SOURCE
 #include <ctype.h>
 #include <dirent.h>
@@ -13,7 +13,7 @@
 #include <sys/stat.h>
 #include <sys/vfs.h>
 #include <unistd.h>
-#include "exec/brief.h"
+#include "exec/run_folder.h"
 #include "util/mem.h"
 #include "util/process.h"
 
@@ -27,7 +27,7 @@ enum { RANDOM = 6, DEEPEST = 32 };	/* letters that mkdtemp chooses; folders in f
 
 /* mpiexec deletes a dozen files, 8 MB, before it ends, and a disk that is busy may take a second for each (ext4 that is
  * mounted "discard" and keeps no journal waits for the disk at every one). */
-const char *dlb_brief_place(void)
+const char *dlb_run_folder_parent(void)
 {
 	const char *tmp = getenv("TMPDIR");
 	struct statfs fs;
@@ -249,9 +249,9 @@ static int make_lock(const char *folder)
 	return fd;
 }
 
-char *dlb_brief_new(const char *tool, int *lock, struct dlb_error *err)
+char *dlb_run_folder_new(const char *tool, int *lock, struct dlb_error *err)
 {
-	const char *place = dlb_brief_place();
+	const char *place = dlb_run_folder_parent();
 	char *folder = dlb_xprintf("%s/%s.XXXXXX", place, tool);
 
 	sweep(place, tool);
@@ -260,7 +260,7 @@ char *dlb_brief_new(const char *tool, int *lock, struct dlb_error *err)
 		if (*lock >= 0)
 			return folder;
 		dlb_fail(err, NULL, "cannot write in '%s': %s", folder, strerror(errno));
-		dlb_brief_free(folder, -1);
+		dlb_run_folder_free(folder, -1);
 		return NULL;
 	}
 	dlb_fail(err, NULL, "cannot make a folder like '%s': %s", folder, strerror(errno));
@@ -268,7 +268,7 @@ char *dlb_brief_new(const char *tool, int *lock, struct dlb_error *err)
 	return NULL;
 }
 
-void dlb_brief_free(char *folder, int lock)
+void dlb_run_folder_free(char *folder, int lock)
 {
 	char *name = strrchr(folder, '/') + 1;
 	int place, fd;
@@ -299,7 +299,7 @@ static void note(const char *folder, const char *name, const char *line)
 	free(path);
 }
 
-void dlb_brief_note_launcher(const char *folder)
+void dlb_run_folder_record_launcher(const char *folder)
 {
 	char line[24];
 
@@ -308,7 +308,7 @@ void dlb_brief_note_launcher(const char *folder)
 }
 
 /* Open MPI 4 has its number as PMIx's name of the job. */
-void dlb_brief_note_job(const char *folder)
+void dlb_run_folder_record_job(const char *folder)
 {
 	const char *job = getenv("PMIX_NAMESPACE");
 	char line[24];
