@@ -9,11 +9,11 @@
 enum { MAX_CLASSES = 40, MAX_SHARDS = 16 };
 
 /* Not split; along the axis that fits best; by samples. */
-enum way { WHOLE, FITTING, SAMPLES, N_WAYS };
+enum split_way { WHOLE, FITTING, SAMPLES, N_WAYS };
 static const char *const axis_of[N_WAYS] = { [SAMPLES] = "batch" };
 
-/* A class of ops with the same signature, which are split the same way: layers of a network repeat. */
-struct alike { const char *key; int *op, n; double flop; enum way way; bool can[N_WAYS]; };
+/* A class of ops with the same signature, which are split the same split_way: layers of a network repeat. */
+struct alike { const char *key; int *op, n; double flop; enum split_way split_way; bool can[N_WAYS]; };
 struct split_search {
 	const struct dlb_profile *p;
 	const struct dlb_cluster *cl;
@@ -210,8 +210,8 @@ static int collect(const struct split_search *s, int n, const char *why, struct 
 	return m;
 }
 
-/* True if the op can be split into n shards this way. */
-static bool can_split(const struct split_search *s, int op, int n, enum way way)
+/* True if the op can be split into n shards this split_way. */
+static bool can_split(const struct split_search *s, int op, int n, enum split_way split_way)
 {
 	const struct dlb_split_ask one = { .op = s->g->op[op].name, .parts = n, .axis = axis_of[way], .why = "" };
 	struct dlb_error err = { .what = "" };
@@ -223,8 +223,8 @@ static bool can_split(const struct split_search *s, int op, int n, enum way way)
 	return can;
 }
 
-/* Splits all classes that can be split this way; returns the seconds of a step. */
-static double start_with(struct split_search *s, int n, enum way way, struct dlb_split_ask *ask)
+/* Splits all classes that can be split this split_way; returns the seconds of a step. */
+static double start_with(struct split_search *s, int n, enum split_way split_way, struct dlb_split_ask *ask)
 {
 	for (int k = 0; k < s->n_alike; k++)
 		s->alike[k].way = s->alike[k].can[way] ? way : WHOLE;
@@ -239,7 +239,7 @@ static double improve(struct split_search *s, int n, struct dlb_split_ask *ask)
 
 	for (int k = 0; k < s->n_alike; k++)
 		for (int w = 0; w < N_WAYS; w++)
-			s->alike[k].can[w] = w == WHOLE || can_split(s, s->alike[k].op[0], n, (enum way)w);
+			s->alike[k].can[w] = w == WHOLE || can_split(s, s->alike[k].op[0], n, (enum split_way)w);
 	double best = start_with(s, n, SAMPLES, ask);
 	const double fitting = start_with(s, n, FITTING, ask);
 	if (fitting <= best)
@@ -249,15 +249,15 @@ static double improve(struct split_search *s, int n, struct dlb_split_ask *ask)
 	for (int pass = 0; pass < 3 && changed; pass++) {
 		changed = false;
 		for (int k = s->n_alike - 1; k >= 0; k--) {
-			enum way keep = s->alike[k].way;
+			enum split_way keep = s->alike[k].way;
 			for (int w = 0; w < N_WAYS; w++) {
 				if (w == (int)keep || !s->alike[k].can[w])
 					continue;
-				s->alike[k].way = (enum way)w;
+				s->alike[k].way = (enum split_way)w;
 				const double t = with_split_s(s, ask, collect(s, n, "", ask), n);
 				if (t < best || (t <= best && w == WHOLE)) {
 					best = t;
-					keep = (enum way)w;
+					keep = (enum split_way)w;
 					changed = true;
 				}
 			}

@@ -5,11 +5,11 @@
 #include "graph/loss.h"
 
 enum { SMOOTHING = 1, WEIGHTS = 2, POS_WEIGHT = 4 };		/* options of a loss */
-enum number { NO_NUMBER, AXIS, WIDTH };
+enum number_kind { NO_NUMBER, AXIS, WIDTH };
 
 static const struct form {
 	const char *name;
-	enum number number;
+	enum number_kind number;
 	unsigned options;
 } forms[DLB_N_LOSSES] = {
 	[DLB_LOSS_OFF] = { "none", NO_NUMBER, 0 },

@@ -147,14 +147,14 @@ int dlb_reader_attributes(struct onnx_reader *r, const Onnx__NodeProto *p, const
 /* -- Constant -- */
 
 /* The numeric attributes: value_float(s) are f32, value_int(s) i64. */
-static const struct number { const char *name; int type; enum dlb_dtype dtype; } numbers[] = {
+static const struct attribute_type { const char *name; int type; enum dlb_dtype dtype; } numbers[] = {
 	{ "value_float", ONNX__ATTRIBUTE_PROTO__ATTRIBUTE_TYPE__FLOAT, DLB_F32 },
 	{ "value_floats", ONNX__ATTRIBUTE_PROTO__ATTRIBUTE_TYPE__FLOATS, DLB_F32 },
 	{ "value_int", ONNX__ATTRIBUTE_PROTO__ATTRIBUTE_TYPE__INT, DLB_I64 },
 	{ "value_ints", ONNX__ATTRIBUTE_PROTO__ATTRIBUTE_TYPE__INTS, DLB_I64 },
 };
 
-static void set_numbers(struct dlb_graph *g, struct dlb_tensor *t, const struct number *k, const Onnx__AttributeProto *a)
+static void set_numbers(struct dlb_graph *g, struct dlb_tensor *t, const struct attribute_type *k, const Onnx__AttributeProto *a)
 {
 	const bool list = k->type == ONNX__ATTRIBUTE_PROTO__ATTRIBUTE_TYPE__FLOATS ||
 			  k->type == ONNX__ATTRIBUTE_PROTO__ATTRIBUTE_TYPE__INTS;

@@ -11,7 +11,7 @@
 
 enum { INT = DLB_ATTR_INT, REAL = DLB_ATTR_REAL, STR = DLB_ATTR_STR, INTS = DLB_ATTR_INTS, REALS = DLB_ATTR_REALS,
        TENSOR = DLB_ATTR_TENSOR, MOST = DLB_MAX_ATTRIBUTES };
-struct rule { const char *name; int type; bool required; int since, until; };	/* first and last opset; 0: no bound */
+struct attribute_rule { const char *name; int type; bool required; int since, until; };	/* first and last opset; 0: no bound */
 #define MAY(name, type) { name, type, false, 0, 0 }
 #define MAY_TO(last, name, type) { name, type, false, 0, last }
 #define MAY_FROM(first, name, type) { name, type, false, first, 0 }
@@ -19,7 +19,7 @@ struct rule { const char *name; int type; bool required; int since, until; };	/*
 #define NEEDS_TO(last, name, type) { name, type, true, 0, last }
 #define NEEDS_FROM(first, name, type) { name, type, true, first, 0 }
 #define NEEDS_IN(first, last, name, type) { name, type, true, first, last }
-static const struct { const char *op; struct rule rule[MOST]; } rows[] = {
+static const struct { const char *op; struct attribute_rule rule[MOST]; } rows[] = {
 	{ "Add", { MAY_TO(6, "axis", INT), MAY_TO(6, "broadcast", INT) } },
 	{ "AffineGrid", { MAY("align_corners", INT) } },
 	{ "And", { MAY_TO(6, "axis", INT), MAY_TO(6, "broadcast", INT) } },
@@ -210,9 +210,9 @@ static const char *const type_name[] = { [INT] = "an integer", [REAL] = "a real 
 					 [REALS] = "a list of real numbers", [TENSOR] = "a tensor" };
 
 /* The rules of an operator: none[0].name NULL if it has no attributes; NULL if it is not in the table. */
-static const struct rule *rules_of(const char *op)
+static const struct attribute_rule *rules_of(const char *op)
 {
-	static const struct rule none[MOST];		/* all NULL */
+	static const struct attribute_rule none[MOST];		/* all NULL */
 
 	for (int i = 0; i < DLB_LEN(rows); i++)
 		if (!strcmp(rows[i].op, op))
@@ -228,7 +228,7 @@ bool dlb_op_attributes_known(const char *op)
 	return rules_of(op) != NULL;
 }
 
-static bool holds(const struct rule *r, int opset)
+static bool holds(const struct attribute_rule *r, int opset)
 {
 	return opset >= r->since && (!r->until || opset <= r->until);
 }
@@ -237,7 +237,7 @@ int dlb_op_attributes(const char *op, int opset, const char **name, enum dlb_att
 {
 	int n = 0;
 
-	for (const struct rule *r = rules_of(op), *end = r ? r + MOST : r; r < end && r->name; r++)
+	for (const struct attribute_rule *r = rules_of(op), *end = r ? r + MOST : r; r < end && r->name; r++)
 		if (holds(r, opset)) {
 			name[n] = r->name;
 			type[n++] = (enum dlb_attr_type)r->type;
@@ -245,12 +245,12 @@ int dlb_op_attributes(const char *op, int opset, const char **name, enum dlb_att
 	return n;
 }
 
-static int unknown(const struct rule *rule, const struct dlb_attr *a, struct dlb_error *err)
+static int unknown(const struct attribute_rule *rule, const struct dlb_attr *a, struct dlb_error *err)
 {
 	const char *names[MOST];
 	int n = 0;
 
-	for (const struct rule *r = rule; r < rule + MOST && r->name; r++) {
+	for (const struct attribute_rule *r = rule; r < rule + MOST && r->name; r++) {
 		names[n++] = r->name;
 		if (strcmp(r->name, a->name))
 			continue;
@@ -262,9 +262,9 @@ static int unknown(const struct rule *rule, const struct dlb_attr *a, struct dlb
 	return near ? dlb_hint(err, "did you mean '%s'?", near) : dlb_hint(err, "remove it, or export the model again");
 }
 
-static int check_one(const struct rule *rule, int opset, const struct dlb_attr *a, struct dlb_error *err)
+static int check_one(const struct attribute_rule *rule, int opset, const struct dlb_attr *a, struct dlb_error *err)
 {
-	for (const struct rule *r = rule; r < rule + MOST && r->name; r++) {
+	for (const struct attribute_rule *r = rule; r < rule + MOST && r->name; r++) {
 		if (strcmp(r->name, a->name) || !holds(r, opset))
 			continue;
 		if ((int)a->type == r->type || (r->type == REAL && a->type == DLB_ATTR_INT))
@@ -277,12 +277,12 @@ static int check_one(const struct rule *rule, int opset, const struct dlb_attr *
 
 int dlb_op_check_attributes(const char *op, int opset, const struct dlb_attr *attr, int n, struct dlb_error *err)
 {
-	const struct rule *rule = rules_of(op);
+	const struct attribute_rule *rule = rules_of(op);
 
 	for (int i = 0; rule && i < n; i++)
 		if (strcmp(attr[i].name, "consumed_inputs") && check_one(rule, opset, &attr[i], err))
 			return -1;
-	for (const struct rule *r = rule; rule && r < rule + MOST && r->name; r++)
+	for (const struct attribute_rule *r = rule; rule && r < rule + MOST && r->name; r++)
 		if (r->required && holds(r, opset) && !dlb_attr_find(attr, n, r->name)) {
 			dlb_fail(err, NULL, "attribute '%s' is missing", r->name);
 			return dlb_hint(err, "the operator needs it: export the model again");

@@ -9,9 +9,9 @@
 #include <math.h>
 #include <string.h>
 
-enum rule { MOMENTUM, NESTEROV, ADAGRAD, ADAM };
+enum update_rule { MOMENTUM, NESTEROV, ADAGRAD, ADAM };
 struct optimizer {
-	enum rule rule;
+	enum update_rule update_rule;
 	int n, n_state;			/* tensors, states per tensor */
 	enum dlb_dtype type, rate_type;
 	int64_t count[64];

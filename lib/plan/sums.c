@@ -22,9 +22,9 @@
  * tests/unit/test_links.c plays sums message by message beside it. */
 
 /* Where a rank's hops lead to, as a rule to one other. */
-struct road { int to, n_directions; struct dlb_direction direction[DLB_MAX_ROUTE]; struct dlb_way way; };
+struct sum_route { int to, n_directions; struct dlb_direction direction[DLB_MAX_ROUTE]; struct dlb_way way; };
 /* One rank's way through its list, and the seconds that it is busy on it. */
-struct way { struct dlb_hop *hop; struct road road; double out_s, in_s, add_s; int n_hops, at; bool sent, got; };
+struct sum_member { struct dlb_hop *hop; struct sum_route route; double out_s, in_s, add_s; int n_hops, at; bool sent, got; };
 /* Rounds in which every rank sends and gets what its present hop says, if the other side is there too. */
 struct rounds {
 	const struct dlb_cost *c;
@@ -32,61 +32,61 @@ struct rounds {
 	int n_ranks;
 	double chunk_bytes;			/* in each message; chunks are alike but for an element */
 	bool in_place;				/* as far as ranks copy */
-	struct way *way;			/* [rank] */
+	struct sum_member *way;			/* [rank] */
 	int *to;				/* [rank] who takes what it sends in this round; -1: it does not */
 	int *flows;				/* [direction] of this round */
 	double *direction_s;				/* [direction] busy */
 	int *link;				/* [direction] whose it is, where it was busy */
 };
 
-static void find_road(const struct rounds *x, int r)
+static void find_route(const struct rounds *x, int r)
 {
 	const struct dlb_cluster *c = x->c->cluster;
-	struct road *road = &x->way[r].road;
+	struct sum_route *route = &x->way[r].route;
 
-	if (road->to == x->to[r])
+	if (route->to == x->to[r])
 		return;
-	road->to = x->to[r];
-	road->n_directions = dlb_cluster_directions(c, x->node[r], x->node[road->to], road->direction, &road->way);
+	route->to = x->to[r];
+	route->n_directions = dlb_cluster_directions(c, x->node[r], x->node[route->to], route->direction, &route->way);
 	if (c->link_model != DLB_LINKS_ROUTES)
-		road->n_directions = 0;
+		route->n_directions = 0;
 }
 
 /* Only links over which bytes move by themselves are shared, where ranks copy each has its own core. */
-static void count_flow(const struct rounds *x, const struct road *road, int by)
+static void count_flow(const struct rounds *x, const struct sum_route *route, int by)
 {
-	for (int i = 0; i < road->n_directions; i++)
-		if (x->c->cluster->link[road->direction[i].link].overlap)
-			x->flows[road->direction[i].id] += by;
+	for (int i = 0; i < route->n_directions; i++)
+		if (x->c->cluster->link[route->direction[i].link].overlap)
+			x->flows[route->direction[i].id] += by;
 }
 
-static double flow_s(const struct rounds *x, const struct road *road, double bytes)
+static double flow_s(const struct rounds *x, const struct sum_route *route, double bytes)
 {
-	double byte_s = 1 / road->way.Bps;
+	double byte_s = 1 / route->way.Bps;
 
-	for (int i = 0; i < road->n_directions; i++) {
-		const struct dlb_link *l = &x->c->cluster->link[road->direction[i].link];
-		byte_s = fmax(byte_s, (l->overlap ? x->flows[road->direction[i].id] : 1) / l->bandwidth_Bps);
+	for (int i = 0; i < route->n_directions; i++) {
+		const struct dlb_link *l = &x->c->cluster->link[route->direction[i].link];
+		byte_s = fmax(byte_s, (l->overlap ? x->flows[route->direction[i].id] : 1) / l->bandwidth_Bps);
 	}
-	return road->way.latency_s + bytes * byte_s;
+	return route->way.latency_s + bytes * byte_s;
 }
 
 /* The rank that takes what `r` has to send now; -1: none is ready to. */
-static int taker(const struct way *way, int r)
+static int taker(const struct sum_member *way, int r)
 {
-	const struct way *w = &way[r], *other;
+	const struct sum_member *w = &way[r], *other;
 	if (w->at == w->n_hops || w->sent || w->hop[w->at].to < 0)
 		return -1;
 	other = &way[w->hop[w->at].to];
 	return other->at < other->n_hops && !other->got && other->hop[other->at].from == r ? w->hop[w->at].to : -1;
 }
 
-static void make_ways(const struct dlb_allreduce *how, const struct dlb_ranks *ranks, struct way *way)
+static void make_ways(const struct dlb_allreduce *how, const struct dlb_ranks *ranks, struct sum_member *way)
 {
 	struct dlb_hop *hop = dlb_xcalloc((size_t)dlb_allreduce_most_hops(ranks) + 1, sizeof *hop);
 	for (int r = 0; r < ranks->n; r++) {
 		int n = how->hops(ranks, r, hop);
-		way[r] = (struct way){ .hop = dlb_xcalloc((size_t)n + 1, sizeof *hop), .n_hops = n, .road.to = -1 };
+		way[r] = (struct sum_member){ .hop = dlb_xcalloc((size_t)n + 1, sizeof *hop), .n_hops = n, .route.to = -1 };
 		memcpy(way[r].hop, hop, (size_t)n * sizeof *hop);
 	}
 	free(hop);
@@ -95,26 +95,26 @@ static void make_ways(const struct dlb_allreduce *how, const struct dlb_ranks *r
 /* A transfer and adding what it brought; who is busy with it. */
 static double hop_s(struct rounds *x, int r)
 {
-	struct way *from = &x->way[r], *to = &x->way[x->to[r]];
+	struct sum_member *from = &x->way[r], *to = &x->way[x->to[r]];
 	const struct dlb_hop *h = &from->hop[from->at];
 	const struct dlb_node *taking = &x->c->cluster->node[x->node[x->to[r]]];
 	double Bps = x->c->accumulate_Bps ? x->c->accumulate_Bps[taking->kind] * taking->speed : 0;
 	double bytes = x->chunk_bytes * h->n_send;
-	bool read_there = x->in_place && from->road.way.copies;
+	bool read_there = x->in_place && from->route.way.copies;
 	double add_s = to->hop[to->at].add && !read_there && Bps > 0 ? 3 * bytes / Bps : 0;
 
-	from->out_s += bytes / from->road.way.Bps;
-	to->in_s += from->road.way.copies ? 0 : bytes / from->road.way.Bps;
+	from->out_s += bytes / from->route.way.Bps;
+	to->in_s += from->route.way.copies ? 0 : bytes / from->route.way.Bps;
 	to->add_s += add_s;
-	for (int i = 0; i < from->road.n_directions; i++) {
-		const struct dlb_link *l = &x->c->cluster->link[from->road.direction[i].link];
-		x->direction_s[from->road.direction[i].id] += l->overlap ? bytes / l->bandwidth_Bps : 0;
-		x->link[from->road.direction[i].id] = from->road.direction[i].link;
+	for (int i = 0; i < from->route.n_directions; i++) {
+		const struct dlb_link *l = &x->c->cluster->link[from->route.direction[i].link];
+		x->direction_s[from->route.direction[i].id] += l->overlap ? bytes / l->bandwidth_Bps : 0;
+		x->link[from->route.direction[i].id] = from->route.direction[i].link;
 	}
-	return flow_s(x, &from->road, bytes) + add_s;
+	return flow_s(x, &from->route, bytes) + add_s;
 }
 
-static void advance(struct way *w)
+static void advance(struct sum_member *w)
 {
 	if (w->at == w->n_hops || (!w->sent && w->hop[w->at].to >= 0) || (!w->got && w->hop[w->at].from >= 0))
 		return;
@@ -131,8 +131,8 @@ static double round_s(struct rounds *x)
 		x->to[r] = taker(x->way, r);
 		if (x->to[r] < 0)
 			continue;
-		find_road(x, r);
-		count_flow(x, &x->way[r].road, 1);
+		find_route(x, r);
+		count_flow(x, &x->way[r].route, 1);
 	}
 	for (int r = 0; r < x->n_ranks; r++)
 		if (x->to[r] >= 0)
@@ -140,7 +140,7 @@ static double round_s(struct rounds *x)
 	for (int r = 0; r < x->n_ranks; r++) {
 		if (x->to[r] < 0)
 			continue;
-		count_flow(x, &x->way[r].road, -1);
+		count_flow(x, &x->way[r].route, -1);
 		x->way[r].sent = x->way[x->to[r]].got = true;
 	}
 	for (int r = 0; r < x->n_ranks; r++)
