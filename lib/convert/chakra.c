@@ -23,7 +23,7 @@
 #include <string.h>
 #include "convert/formats.h"
 #include "convert/planned.h"
-#include "convert/wire.h"
+#include "convert/protobuf.h"
 
 enum { COMP = 4, SEND = 5, RECV = 6, COLL = 7 };	/* NodeType */
 enum { ALL_REDUCE = 0 };				/* CollectiveCommType */
@@ -94,9 +94,9 @@ static bool read_list(const struct dlb_field *f, struct id_list *l)
 		push(l, f->v);
 		return true;
 	}
-	struct dlb_wire w = { f->data, f->data + f->n };
+	struct dlb_protobuf w = { f->data, f->data + f->n };
 	while (f->type == 2 && w.p < w.end) {
-		if (!dlb_wire_varint(&w, &v))
+		if (!dlb_protobuf_varint(&w, &v))
 			return false;
 		push(l, v);
 	}
@@ -111,10 +111,10 @@ static bool named(const struct dlb_field *f, const char *name)
 /* Reads is_cpu_op and comm_size; malformed attributes are kept unread. */
 static void read_attr(const struct dlb_field *attr, struct chakra_node *x)
 {
-	struct dlb_wire w = { attr->data, attr->data + attr->n };
+	struct dlb_protobuf w = { attr->data, attr->data + attr->n };
 	struct dlb_field f, name = { .n = 0 };
 	bool bad = false;
-	while (dlb_wire_next(&w, &f, &bad)) {
+	while (dlb_protobuf_next(&w, &f, &bad)) {
 		if (f.number == 1 && f.type == 2)
 			name = f;
 		else if (f.type == 0 && name.n && named(&name, "is_cpu_op"))
@@ -140,11 +140,11 @@ static double size_of_type(const char *s, size_t n)
 /* Total bytes of all tensors in "[[64, 128], []]" with "['Tensor(float)', 'Int']"; 0 for other texts. */
 static double output_bytes(const struct dlb_field *io)
 {
-	struct dlb_wire w = { io->data, io->data + io->n };
+	struct dlb_protobuf w = { io->data, io->data + io->n };
 	struct dlb_field f, shapes = { .n = 0 }, types = { .n = 0 };
 	bool bad = false;
 	double sum = 0;
-	while (dlb_wire_next(&w, &f, &bad)) {
+	while (dlb_protobuf_next(&w, &f, &bad)) {
 		shapes = f.number == 2 && f.type == 2 ? f : shapes;
 		types = f.number == 3 && f.type == 2 ? f : types;
 	}
@@ -178,11 +178,11 @@ static double output_bytes(const struct dlb_field *io)
 
 static int read_node(struct chakra_parser *p, const struct dlb_field *message, struct chakra_node *x)
 {
-	struct dlb_wire w = { message->data, message->data + message->n };
+	struct dlb_protobuf w = { message->data, message->data + message->n };
 	struct dlb_field f;
 	uint64_t *const number[] = { [1] = &x->id, [3] = &x->type, [6] = &x->start_us, [7] = &x->duration_us };
 	bool bad = false;
-	while (dlb_wire_next(&w, &f, &bad)) {
+	while (dlb_protobuf_next(&w, &f, &bad)) {
 		if (f.type == 0 && f.number < DLB_LEN(number) && number[f.number])
 			*number[f.number] = f.v;
 		else if (f.number == 2 && f.type == 2)
@@ -273,11 +273,11 @@ static int add_edges(struct chakra_parser *p)
 
 static int read_all(struct chakra_parser *p, const char *text, size_t n, json_t **metadata)
 {
-	struct dlb_wire w = { (const uint8_t *)text, (const uint8_t *)text + n };
+	struct dlb_protobuf w = { (const uint8_t *)text, (const uint8_t *)text + n };
 	for (bool first = true; w.p < w.end; first = false) {
 		uint64_t length;
 		const uint8_t *at = w.p;
-		if (!dlb_wire_varint(&w, &length) || length > (uint64_t)(w.end - w.p))
+		if (!dlb_protobuf_varint(&w, &length) || length > (uint64_t)(w.end - w.p))
 			return fail(p, at, "no message");
 		struct dlb_field message = { .data = w.p, .n = (size_t)length };
 		w.p += length;

@@ -14,7 +14,7 @@
 #define DLB_EXEC_DISPATCH_H
 #include "exec/engine.h"
 
-/* What a node is fed in a step. As it travels (plan/feed.c): weight, seeds, then from the next multiple of 64 on the items at
+/* What a node is fed in a step. As it travels (plan/feed_load.c): weight, seeds, then from the next multiple of 64 on the items at
  * their offsets. */
 struct dlb_dispatch_share { const struct dlb_program *program; const struct dlb_feed_item *item; int n_items; size_t bytes; };
 

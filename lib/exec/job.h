@@ -27,7 +27,7 @@ void dlb_job_report(const struct dlb_job *j, const struct dlb_program *p, struct
 /* imbalance, idle and the error of the prediction, from what the report holds. */
 void dlb_report_conclude(struct dlb_report *r);
 
-/* ---- eval.c: loss and accuracy on test data, with the weights where they lie ---- */
+/* ---- test_loss.c: loss and accuracy on test data, with the weights where they lie ---- */
 struct dlb_eval;
 /* choice: of the test data, `like` the data trained on. */
 int dlb_eval_new(struct dlb_eval **out, const struct dlb_job *j, int node, const struct dlb_data_choice *choice, struct dlb_error *err);

@@ -461,7 +461,7 @@ static int64_t drop_folded(struct dlb_graph *g)
 	return folded;
 }
 
-/* Finds the initializers that may be trained, by params.c's rule: those with a differentiable path to an
+/* Finds the initializers that may be trained, by make_weights.c's rule: those with a differentiable path to an
  * output, and those read only inside a loop or branch. A float mask that a comparison reads is not one. */
 static void find_trained(struct fold *f)
 {

@@ -313,7 +313,7 @@ int dlb_graph_size_inputs(struct dlb_graph *g, struct dlb_error *err);
  * makes dims affine in the batch, makes fixed batch dimensions follow the batch. batch 0: the model's own,
  * else 32; -1: no dimension follows the batch (single operators in tests). */
 int dlb_graph_fold(struct dlb_graph *g, int64_t batch, struct dlb_backend *be, struct dlb_error *err);
-/* params.c: float initializers to be trained with a differentiable path to the output become weights, running
+/* make_weights.c: float initializers to be trained with a differentiable path to the output become weights, running
  * statistics buffers, the rest constants. */
 int dlb_graph_find_parameters(struct dlb_graph *g, struct dlb_error *err);
 /* training_mode.c: all BatchNormalizations of a training graph normalize by the statistics of the micro-batch
@@ -339,7 +339,7 @@ int dlb_graph_differentiate(struct dlb_graph *g, struct dlb_error *err);
  * the gradient of tensor wrt[i] (-1: none). For tests of single operators. */
 int dlb_graph_differentiate_from(struct dlb_graph *g, int tensor, int seed, const int *wrt, int n_wrt, int *grad,
 				 struct dlb_error *err);
-/* eval.c: the inference graph of a training graph, for test accuracy: forward ops only, with the loss if
+/* inference.c: the inference graph of a training graph, for test accuracy: forward ops only, with the loss if
  * there is one, BatchNormalization by its running statistics, Dropout removed. op_of[i], tensor_of[i]: ids in
  * g (arrays in out's arena). */
 int dlb_graph_eval(const struct dlb_graph *g, struct dlb_graph *out, int **op_of, int **tensor_of, struct dlb_error *err);

@@ -19,7 +19,7 @@
  *      memory are read in place where that is safe (zero_copy.c).
  *      (Under an asynchronous schedule the passes compile one step by itself, with keys in half-slots; then the step
  *      is folded into a loop, async.c.)
- *   5. Hooks and actions in order are the program. Intervals in it are the lifetimes of places (memory.c).
+ *   5. Hooks and actions in order are the program. Intervals in it are the lifetimes of places (arena.c).
  *
  * No plan deadlocks. Run all actions in the order of their keys: POST comes before its WAIT on the same node, SEND
  * after an action of a lower key than the action that waits for the message, WAIT sent before one of a higher key

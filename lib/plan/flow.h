@@ -65,7 +65,7 @@ void dlb_heap_push(struct dlb_heap *h, double key, int id);
 struct dlb_heap_item dlb_heap_pop(struct dlb_heap *h);
 void dlb_heap_release(struct dlb_heap *h);
 
-/* Offsets for places (memory.c says how). n_instr: of the loop, which places may wrap around. Places with offset SIZE_MAX share another's and are left alone. draft: best
+/* Offsets for places (arena.c says how). n_instr: of the loop, which places may wrap around. Places with offset SIZE_MAX share another's and are left alone. draft: best
  * fit in program order, nothing better is looked for. Returns the arena's size; *bound: the most bytes alive at any
  * time. */
 size_t dlb_memory_plan(struct dlb_place *place, int n, int n_instr, bool draft, size_t *bound);

@@ -217,7 +217,7 @@ bool dlb_tensor_goes_only_to(const struct dlb_graph *g, const int *placement, in
 bool dlb_tensor_is_fed(const struct dlb_tensor *t);		/* every node that reads it brings it itself (COPY) */
 bool dlb_tensor_is_state(const struct dlb_tensor *t);		/* weight, buffer, constant: no place in the arena at home */
 
-/* ---- rank 0 reads for all (feed.c) ---- */
+/* ---- rank 0 reads for all (feed_load.c) ---- */
 /* The rank to which rank 0 sends node's share: the first of its group, or the node itself. */
 int dlb_feed_via(const struct dlb_cluster *c, int n_nodes, int node);
 /* A share as it travels: weight and seeds, then the samples of a step, each tensor from a multiple of 64 bytes on. */

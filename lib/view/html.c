@@ -1,6 +1,6 @@
 /* Writes a document as one self-contained HTML page: first style and script (page/, built into the library by
  * the Makefile), then the data as JSON in a script element that browsers do not run, then the drawing code.
- * Text of the document is only in the data, where nothing can end the element (emit.h). The script shows it
+ * Text of the document is only in the data, where nothing can end the element (page_json.h). The script shows it
  * as text, never as markup, and the page's policy forbids it to fetch anything. */
 #include <string.h>
 #include "view/page.h"

@@ -3,7 +3,7 @@
  * too slow are cut, and the object has the number left out. */
 #ifndef DLB_VIEW_PAGE_H
 #define DLB_VIEW_PAGE_H
-#include "view/emit.h"
+#include "view/page_json.h"
 #include "view/picture.h"
 
 void dlb_page_summary(const struct dlb_view *v, struct dlb_emit *e);

@@ -1,9 +1,9 @@
 /* Protobuf's wire format: see wire.h. */
 #include <string.h>
-#include "convert/wire.h"
+#include "convert/protobuf.h"
 #include "util/mem.h"
 
-bool dlb_wire_varint(struct dlb_wire *w, uint64_t *v)
+bool dlb_protobuf_varint(struct dlb_protobuf *w, uint64_t *v)
 {
 	*v = 0;
 	for (int shift = 0; w->p < w->end && shift < 70; shift += 7) {
@@ -14,21 +14,21 @@ bool dlb_wire_varint(struct dlb_wire *w, uint64_t *v)
 	return false;
 }
 
-bool dlb_wire_next(struct dlb_wire *w, struct dlb_field *f, bool *bad)
+bool dlb_protobuf_next(struct dlb_protobuf *w, struct dlb_field *f, bool *bad)
 {
 	uint64_t tag;
 	*f = (struct dlb_field){ .start = w->p };
 	if (w->p == w->end)
 		return false;
 	*bad = true;
-	if (!dlb_wire_varint(w, &tag) || !(tag >> 3) || tag >> 3 > 0x1fffffff)
+	if (!dlb_protobuf_varint(w, &tag) || !(tag >> 3) || tag >> 3 > 0x1fffffff)
 		return false;
 	f->number = (int)(tag >> 3);
 	f->type = (int)(tag & 7);
 	size_t fixed = f->type == 1 ? 8 : f->type == 5 ? 4 : 0;
-	if (f->type == 0 && !dlb_wire_varint(w, &f->v))
+	if (f->type == 0 && !dlb_protobuf_varint(w, &f->v))
 		return false;
-	if (f->type == 2 && (!dlb_wire_varint(w, &f->v) || f->v > (uint64_t)(w->end - w->p)))
+	if (f->type == 2 && (!dlb_protobuf_varint(w, &f->v) || f->v > (uint64_t)(w->end - w->p)))
 		return false;
 	if ((f->type != 0 && f->type != 2 && !fixed) || fixed > (size_t)(w->end - w->p))
 		return false;

@@ -1,5 +1,5 @@
-/* Writes JSON for a page's script element: see emit.h. */
-#include "view/emit.h"
+/* Writes JSON for a page's script element: see page_json.h. */
+#include "view/page_json.h"
 #include <math.h>
 #include <string.h>
 

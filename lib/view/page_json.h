@@ -6,8 +6,8 @@
  *     {"id":3,"name":"\u003c/script\u003e"}
  *
  * Reals have 7 digits: they are for display. */
-#ifndef DLB_VIEW_EMIT_H
-#define DLB_VIEW_EMIT_H
+#ifndef DLB_VIEW_PAGE_JSON_H
+#define DLB_VIEW_PAGE_JSON_H
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
