@@ -31,7 +31,7 @@ static int get_cluster(struct dlb_doc *doc, const char *from, const struct dlb_p
 
 /* What the options ask for; with "auto" among them, what is worth splitting too. Strings live in `a`. */
 static int find_asks(const struct dlb_doc *doc, const struct dlb_strlist *asked, const struct dlb_profile *p,
-		     const struct dlb_cluster *cl, struct dlb_arena *a, struct dlb_split_ask **ask, int *n, struct dlb_error *err)
+		     const struct dlb_cluster *cl, struct dlb_arena *a, struct dlb_split_request **ask, int *n, struct dlb_error *err)
 {
 	struct dlb_optimizer_choice choice;
 	bool choose = false;
@@ -70,7 +70,7 @@ static int split(struct dlb_doc *doc, const struct dlb_strlist *asked, struct dl
 		 const struct dlb_cluster *cl, struct dlb_error *err)
 {
 	struct dlb_graph was = { .n_ops = 0 };
-	struct dlb_split_ask *ask;
+	struct dlb_split_request *ask;
 	struct dlb_arena a = { 0 };
 	struct dlb_profile carried = { .n_kinds = 0 };
 	int n, rc = find_asks(doc, asked, profiled ? p : NULL, cl, &a, &ask, &n, err);

@@ -12,7 +12,7 @@
 #include "util/cli.h"
 #include "util/clock.h"
 
-struct told { const struct dlb_cli *cli; double started_s; struct dlb_progress progress; };	/* whom candidates are told of */
+struct candidate_log { const struct dlb_cli *cli; double started_s; struct dlb_progress progress; };	/* whom candidates are told of */
 
 struct place_options {
 	const char *objective;
@@ -27,7 +27,7 @@ struct place_options {
 	bool micro_batches_given, seed_given, no_timeline;
 	struct dlb_constraints constraints;
 	int n_fused_elsewhere;					/* ops whose fused activation the table has on another kind, in the graph as read */
-	struct told told;
+	struct candidate_log told;
 	struct dlb_cli *cli;
 };
 struct input {
@@ -42,7 +42,7 @@ struct input {
 
 static void tried(void *arg, const char *name, double ranked_s, double value_s, const struct dlb_error *err)
 {
-	const struct told *told = arg;
+	const struct candidate_log *told = arg;
 	const struct dlb_cli *cli = told->cli;
 	if (err)
 		dlb_cli_say(cli, "%-14s %s", name, err->what);
@@ -53,17 +53,17 @@ static void tried(void *arg, const char *name, double ranked_s, double value_s, 
 
 static void said(void *arg, const char *line)
 {
-	dlb_cli_say(((const struct told *)arg)->cli, "%s", line);
+	dlb_cli_say(((const struct candidate_log *)arg)->cli, "%s", line);
 }
 
 static void warned(void *arg, const char *line)
 {
-	dlb_cli_warn(((const struct told *)arg)->cli, "%s", line);
+	dlb_cli_warn(((const struct candidate_log *)arg)->cli, "%s", line);
 }
 
 static void progress(void *arg, int64_t done, int64_t total)
 {
-	struct told *told = arg;
+	struct candidate_log *told = arg;
 
 	dlb_progress_update(&told->progress, done, total, "ideals");
 	if (done >= total)

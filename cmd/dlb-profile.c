@@ -242,11 +242,11 @@ static void say_warnings(struct profile_work *w)
 
 /* -- measuring -- */
 
-struct shown { struct dlb_progress bar; const struct dlb_cli *cli; int done, total; };
+struct progress_bar { struct dlb_progress bar; const struct dlb_cli *cli; int done, total; };
 
 static void show_progress(void *ctx, const char *kind, int64_t batch)
 {
-	struct shown *s = ctx;
+	struct progress_bar *s = ctx;
 	char what[100];
 
 	snprintf(what, sizeof what, "%s, batch %lld", kind, (long long)batch);
@@ -256,14 +256,14 @@ static void show_progress(void *ctx, const char *kind, int64_t batch)
 
 static void show_warning(void *ctx, const char *kind, int64_t batch, const struct dlb_error *err)
 {
-	struct shown *s = ctx;
+	struct progress_bar *s = ctx;
 
 	dlb_cli_warn(s->cli, "batch %lld is not measured on %s: %s", (long long)batch, kind, err->what);
 }
 
 static int measure(struct profile_work *w, struct dlb_error *err)
 {
-	struct shown s = { .cli = w->cli };
+	struct progress_bar s = { .cli = w->cli };
 	const struct dlb_profile_watch watch = { .progress = show_progress, .warn = show_warning, .ctx = &s };
 	struct dlb_profile_device d[MAX_DEVICES];
 

@@ -19,7 +19,7 @@ struct split_search {
 	const struct dlb_cluster *cl;
 	const struct dlb_graph *g;		/* unsplit */
 	struct dlb_arena *a;
-	struct dlb_split_ask *sure;		/* split in any case: requested, or too large for a node */
+	struct dlb_split_request *sure;		/* split in any case: requested, or too large for a node */
 	int n_sure;
 	struct alike *alike;
 	int n_alike;
@@ -84,7 +84,7 @@ static double schedule_s(const struct split_search *s, const struct dlb_cost *c,
 }
 
 /* Seconds of a step with these ops split over n nodes; INFINITY: impossible. */
-static double with_split_s(const struct split_search *s, const struct dlb_split_ask *ask, int n_ask, int n)
+static double with_split_s(const struct split_search *s, const struct dlb_split_request *ask, int n_ask, int n)
 {
 	struct dlb_graph g;
 	struct dlb_profile p = { .n_kinds = 0 };
@@ -153,7 +153,7 @@ static void split_what_does_not_fit(struct split_search *s, int n_state)
 			continue;
 		while (k < n && need_bytes(s->g, i, k, n_state) > most_of_a_node * memory[k - 1])
 			k++;
-		s->sure[s->n_sure++] = (struct dlb_split_ask){ .op = o->name, .parts = k,
+		s->sure[s->n_sure++] = (struct dlb_split_request){ .op = o->name, .parts = k,
 			.why = dlb_arena_printf(s->a, "whole it needs %.4g MB, and no node has more than %.4g MB", need / 1e6, memory[0] / 1e6) };
 	}
 	free(memory);
@@ -197,7 +197,7 @@ static void find_alike(struct split_search *s)
 }
 
 /* Collects the splits: those needed in any case, and the classes switched on, in n shards. */
-static int collect(const struct split_search *s, int n, const char *why, struct dlb_split_ask *ask)
+static int collect(const struct split_search *s, int n, const char *why, struct dlb_split_request *ask)
 {
 	int m = s->n_sure;
 
@@ -205,7 +205,7 @@ static int collect(const struct split_search *s, int n, const char *why, struct 
 		memcpy(ask, s->sure, (size_t)m * sizeof *ask);
 	for (int k = 0; k < s->n_alike; k++)
 		for (int i = 0; i < s->alike[k].n && s->alike[k].way != WHOLE; i++)
-			ask[m++] = (struct dlb_split_ask){ .op = s->g->op[s->alike[k].op[i]].name, .parts = n, .why = why,
+			ask[m++] = (struct dlb_split_request){ .op = s->g->op[s->alike[k].op[i]].name, .parts = n, .why = why,
 							   .axis = axis_of[s->alike[k].way] };
 	return m;
 }
@@ -213,7 +213,7 @@ static int collect(const struct split_search *s, int n, const char *why, struct 
 /* True if the op can be split into n shards this split_way. */
 static bool can_split(const struct split_search *s, int op, int n, enum split_way split_way)
 {
-	const struct dlb_split_ask one = { .op = s->g->op[op].name, .parts = n, .axis = axis_of[way], .why = "" };
+	const struct dlb_split_request one = { .op = s->g->op[op].name, .parts = n, .axis = axis_of[way], .why = "" };
 	struct dlb_error err = { .what = "" };
 	struct dlb_graph g;
 
@@ -224,7 +224,7 @@ static bool can_split(const struct split_search *s, int op, int n, enum split_wa
 }
 
 /* Splits all classes that can be split this split_way; returns the seconds of a step. */
-static double start_with(struct split_search *s, int n, enum split_way split_way, struct dlb_split_ask *ask)
+static double start_with(struct split_search *s, int n, enum split_way split_way, struct dlb_split_request *ask)
 {
 	for (int k = 0; k < s->n_alike; k++)
 		s->alike[k].way = s->alike[k].can[way] ? way : WHOLE;
@@ -233,7 +233,7 @@ static double start_with(struct split_search *s, int n, enum split_way split_way
 
 /* Starts from the better of both ways. Class by class, smallest first, takes the way that makes the step
  * shorter, or equally short with fewer splits. Returns the seconds of a step. */
-static double improve(struct split_search *s, int n, struct dlb_split_ask *ask)
+static double improve(struct split_search *s, int n, struct dlb_split_request *ask)
 {
 	bool changed = true;
 
@@ -275,9 +275,9 @@ static int next_count(int k, int n_nodes)
 	return k < n_nodes && 2 * k > n_nodes ? n_nodes : 2 * k;
 }
 
-static void shorten(struct split_search *s, struct dlb_split_ask **ask, int *n)
+static void shorten(struct split_search *s, struct dlb_split_request **ask, int *n)
 {
-	struct dlb_split_ask *now = dlb_arena_array(s->a, (size_t)s->g->n_ops + 1, sizeof *now);
+	struct dlb_split_request *now = dlb_arena_array(s->a, (size_t)s->g->n_ops + 1, sizeof *now);
 	const double whole = with_split_s(s, s->sure, s->n_sure, s->cl->n_nodes);
 	double best = whole * (1 - least_gain);
 
@@ -288,7 +288,7 @@ static void shorten(struct split_search *s, struct dlb_split_ask **ask, int *n)
 		if (!(t < best))
 			continue;
 		best = t;
-		struct dlb_split_ask *keep = dlb_arena_array(s->a, (size_t)s->g->n_ops + 1, sizeof *keep);
+		struct dlb_split_request *keep = dlb_arena_array(s->a, (size_t)s->g->n_ops + 1, sizeof *keep);
 		*n = collect(s, k, dlb_arena_printf(s->a, "the step is predicted at %.4g s instead of %.4g s, scheduled in the graph's order",
 						    t, whole), keep);
 		*ask = keep;
@@ -296,7 +296,7 @@ static void shorten(struct split_search *s, struct dlb_split_ask **ask, int *n)
 }
 
 int dlb_auto_split(const struct dlb_doc *doc, const struct dlb_profile *p, const struct dlb_cluster *cl, int n_state,
-		   const struct dlb_split_ask *fixed, int n_fixed, struct dlb_arena *a, struct dlb_split_ask **ask, int *n,
+		   const struct dlb_split_request *fixed, int n_fixed, struct dlb_arena *a, struct dlb_split_request **ask, int *n,
 		   struct dlb_error *err)
 {
 	struct split_search s = { .p = p, .cl = cl, .a = a };

@@ -160,7 +160,7 @@ int dlb_image_fit(const struct dlb_data *d, const struct dlb_graph *g, const str
 int dlb_image_set(const struct dlb_data *d, const struct dlb_fed_tensor *f, const struct dlb_image *x, int64_t epoch,
 		  int64_t sample, struct dlb_scratch *s, void *flat, struct dlb_error *err)
 {
-	const struct dlb_chance chance = { .seed = d->seed, .epoch = epoch, .sample = sample };
+	const struct dlb_sample_seed chance = { .seed = d->seed, .epoch = epoch, .sample = sample };
 	int64_t count = f->outer * f->block;
 	float *out = f->dtype == DLB_F32 ? flat : dlb_scratch(s, DLB_SCRATCH_SAMPLE, (size_t)count * sizeof *out);
 

@@ -354,7 +354,7 @@ static int64_t middle(int64_t difference)
 }
 
 /* Random words of step i: counter-based, keyed by seed, epoch, step and sample. */
-static void draw(const struct dlb_chance *c, int i, uint32_t out[4])
+static void draw(const struct dlb_sample_seed *c, int i, uint32_t out[4])
 {
 	const uint64_t key[2] = { (uint64_t)c->epoch, (uint64_t)i };
 
@@ -368,7 +368,7 @@ static int64_t pick(uint32_t word, int64_t n)	/* uniform in 0 .. n-1 */
 
 /* Applies step i (before the tail) to x; the result is in scratch `use`. *moved:
  * false if the step changed nothing. */
-static int apply_step(const struct dlb_transform *t, int i, struct dlb_image *x, const struct dlb_chance *chance,
+static int apply_step(const struct dlb_transform *t, int i, struct dlb_image *x, const struct dlb_sample_seed *chance,
 		      struct dlb_scratch *s, enum dlb_scratch_use use, bool *moved, struct dlb_error *err)
 {
 	const struct dlb_transform_step *step = &t->step[i];
@@ -424,7 +424,7 @@ static int apply_step(const struct dlb_transform *t, int i, struct dlb_image *x,
 	return 0;
 }
 
-int dlb_transform_apply(const struct dlb_transform *t, const struct dlb_image *image, const struct dlb_chance *chance,
+int dlb_transform_apply(const struct dlb_transform *t, const struct dlb_image *image, const struct dlb_sample_seed *chance,
 			struct dlb_scratch *s, float *dst, struct dlb_error *err)
 {
 	struct dlb_image x = *image;

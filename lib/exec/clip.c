@@ -6,14 +6,14 @@
 #include "exec/kfac.h"
 #include "util/clock.h"
 
-static void tally_init(struct dlb_tally *t, size_t most, int n_sets, int set, struct dlb_arena *a)
+static void tally_init(struct dlb_partial_sums *t, size_t most, int n_sets, int set, struct dlb_arena *a)
 {
-	*t = (struct dlb_tally){ .n_sets = n_sets, .set = set, .part = dlb_arena_array(a, most * (size_t)n_sets + 1, sizeof *t->part) };
+	*t = (struct dlb_partial_sums){ .n_sets = n_sets, .set = set, .part = dlb_arena_array(a, most * (size_t)n_sets + 1, sizeof *t->part) };
 }
 
-static void tally_clear(struct dlb_tally *t) { memset(t->part, 0, (size_t)t->n * (size_t)t->n_sets * sizeof *t->part); }
+static void tally_clear(struct dlb_partial_sums *t) { memset(t->part, 0, (size_t)t->n * (size_t)t->n_sets * sizeof *t->part); }
 
-static double total(const struct dlb_tally *t)
+static double total(const struct dlb_partial_sums *t)
 {
 	double sum = 0;
 
@@ -22,7 +22,7 @@ static double total(const struct dlb_tally *t)
 	return sum;
 }
 
-int dlb_tally_sum(struct dlb_tally *t, struct dlb_comm *comm, bool contributes, double *sum, struct dlb_error *err)
+int dlb_partial_sums_add(struct dlb_partial_sums *t, struct dlb_comm *comm, bool contributes, double *sum, struct dlb_error *err)
 {
 	if (!contributes)
 		tally_clear(t);
@@ -91,7 +91,7 @@ void dlb_clip_release(struct dlb_clip *c)
 
 void dlb_clip_here(struct dlb_clip *c, int64_t step)
 {
-	struct dlb_tally *t = &c->way[step % c->n_ways].square;
+	struct dlb_partial_sums *t = &c->way[step % c->n_ways].square;
 
 	tally_clear(t);
 	for (int i = 0; i < c->n_here; i++) {
@@ -112,7 +112,7 @@ int dlb_clip_scale(struct dlb_clip *c, struct dlb_comm *comm, bool contributes, 
 {
 	double sum;
 
-	if (dlb_tally_sum(&c->way[step % c->n_ways].square, comm, contributes, &sum, err))
+	if (dlb_partial_sums_add(&c->way[step % c->n_ways].square, comm, contributes, &sum, err))
 		return -1;
 	*scale = scale_of(c, sum);
 	return 0;
@@ -120,7 +120,7 @@ int dlb_clip_scale(struct dlb_clip *c, struct dlb_comm *comm, bool contributes, 
 
 void dlb_clip_start(struct dlb_clip *c, struct dlb_comm *comm, struct dlb_subset *norms, bool contributes, int64_t step)
 {
-	struct dlb_tally *t = &c->way[step % c->n_ways].square;
+	struct dlb_partial_sums *t = &c->way[step % c->n_ways].square;
 
 	dlb_clip_here(c, step);
 	if (!contributes)
@@ -140,16 +140,16 @@ int dlb_clip_wait(struct dlb_clip *c, struct dlb_comm *comm, int64_t step, doubl
 	return 0;
 }
 
-void dlb_trust_init(struct dlb_trust *t, const struct dlb_graph *g, double kl_clip, const int *placement, int node, struct dlb_arena *a)
+void dlb_trust_region_init(struct dlb_trust_region *t, const struct dlb_graph *g, double kl_clip, const int *placement, int node, struct dlb_arena *a)
 {
-	*t = (struct dlb_trust){ .kl_clip = kl_clip, .update = dlb_arena_array(a, (size_t)g->n_ops + 1, sizeof *t->update) };
+	*t = (struct dlb_trust_region){ .kl_clip = kl_clip, .update = dlb_arena_array(a, (size_t)g->n_ops + 1, sizeof *t->update) };
 	tally_init(&t->along, (size_t)g->n_ops, 1, 0, a);
 	for (int op = 0; op < g->n_ops; op++)
 		if (dlb_kfac_layer_of(g, op) == op)
 			t->update[t->along.n++] = placement[op] == node ? op : -1;
 }
 
-int dlb_trust_scale(struct dlb_trust *t, struct dlb_kfac *kfac, struct dlb_comm *comm, bool contributes, double rate, double *scale,
+int dlb_trust_region_scale(struct dlb_trust_region *t, struct dlb_kfac *kfac, struct dlb_comm *comm, bool contributes, double rate, double *scale,
 		    struct dlb_error *err)
 {
 	double sum, limit;
@@ -159,7 +159,7 @@ int dlb_trust_scale(struct dlb_trust *t, struct dlb_kfac *kfac, struct dlb_comm 
 		return 0;
 	for (int i = 0; i < t->along.n; i++)
 		t->along.part[i] = t->update[i] < 0 ? 0 : dlb_kfac_along(kfac, t->update[i]);
-	if (dlb_tally_sum(&t->along, comm, contributes, &sum, err))
+	if (dlb_partial_sums_add(&t->along, comm, contributes, &sum, err))
 		return -1;
 	limit = sqrt(t->kl_clip / (rate * rate * sum));
 	if (limit < 1) {			/* not so where the sum is 0 or not a number */

@@ -16,16 +16,16 @@
 #include "exec/engine.h"
 
 /* Numbers of which each rank has some. n_sets: replicas that have numbers of their own (1: all have the same), ours is `set`. */
-struct dlb_tally { int n, n_sets, set; double *part; };		/* part[set][n] */
+struct dlb_partial_sums { int n, n_sets, set; double *part; };		/* part[set][n] */
 /* The sum of ours over all ranks, which call it together. contributes: false on replicas that hold what another one has told. */
-int dlb_tally_sum(struct dlb_tally *t, struct dlb_comm *comm, bool contributes, double *sum, struct dlb_error *err);
+int dlb_partial_sums_add(struct dlb_partial_sums *t, struct dlb_comm *comm, bool contributes, double *sum, struct dlb_error *err);
 
 struct dlb_clip {
 	double norm;			/* largest */
 	int n_here; int *slot;		/* of those here: where in square */
 	struct dlb_kernel **kernel;
 	struct dlb_gradient_places *gradient;
-	struct { struct dlb_tally square; struct dlb_request sum; } *way; int n_ways;	/* [step mod n_ways]; of all parameters, by tensor id */
+	struct { struct dlb_partial_sums square; struct dlb_request sum; } *way; int n_ways;	/* [step mod n_ways]; of all parameters, by tensor id */
 };
 /* Where the gradient of an update lies: of step s at p + s mod n * stride. */
 struct dlb_gradient_places { char *p; size_t stride; int n; };
@@ -42,14 +42,14 @@ int dlb_clip_scale(struct dlb_clip *c, struct dlb_comm *comm, bool contributes, 
 void dlb_clip_start(struct dlb_clip *c, struct dlb_comm *comm, struct dlb_subset *norms, bool contributes, int64_t step);
 int dlb_clip_wait(struct dlb_clip *c, struct dlb_comm *comm, int64_t step, double *scale, double *waited_s, struct dlb_error *err);
 
-struct dlb_trust {
+struct dlb_trust_region {
 	double kl_clip;			/* 0: no trust region */
-	struct dlb_tally along;		/* of all layers, by the op of their weight's update: u . g */
+	struct dlb_partial_sums along;		/* of all layers, by the op of their weight's update: u . g */
 	int *update;			/* [along.n] that op; -1: it is on another node */
 };
-void dlb_trust_init(struct dlb_trust *t, const struct dlb_graph *g, double kl_clip, const int *placement, int node, struct dlb_arena *a);
+void dlb_trust_region_init(struct dlb_trust_region *t, const struct dlb_graph *g, double kl_clip, const int *placement, int node, struct dlb_arena *a);
 /* All ranks: the factor for what was preconditioned. rate: lr, times what gradients are multiplied by otherwise. kfac: the
  * layers here, which count it when the factor is less than 1. */
-int dlb_trust_scale(struct dlb_trust *t, struct dlb_kfac *kfac, struct dlb_comm *comm, bool contributes, double rate, double *scale,
+int dlb_trust_region_scale(struct dlb_trust_region *t, struct dlb_kfac *kfac, struct dlb_comm *comm, bool contributes, double rate, double *scale,
 		    struct dlb_error *err);
 #endif

@@ -185,7 +185,7 @@ static _Alignas(64) char nothing[64];	/* scratch of kernels that need none: no N
 int dlb_engine_run_iteration(struct dlb_engine *e, const struct dlb_iteration *w, struct dlb_error *err)
 {
 	struct dlb_runtime *g = e->runtime;
-	struct turn turn = { .e = e, .w = w, .trust = 1.0, .origin_s = dlb_clock_s(), .run = { .shrunk = &e->view.shrunk } };
+	struct op_pass turn = { .e = e, .w = w, .trust = 1.0, .origin_s = dlb_clock_s(), .run = { .shrunk = &e->view.shrunk } };
 	double copied_before_s;
 
 	if (scratch_ready(g, err))

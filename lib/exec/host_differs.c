@@ -8,11 +8,11 @@
 
 struct planned { int nodes, hosts, cores; double memory_bytes; };
 
-struct dlb_host_has dlb_host_has(void)
+struct dlb_host_resources dlb_host_resources(void)
 {
 	const long pages = sysconf(_SC_PHYS_PAGES), page = sysconf(_SC_PAGESIZE);
 
-	return (struct dlb_host_has){ .cores = dlb_cores(), .memory_bytes = pages > 0 && page > 0 ? (double)pages * (double)page : 0.0 };
+	return (struct dlb_host_resources){ .cores = dlb_cores(), .memory_bytes = pages > 0 && page > 0 ? (double)pages * (double)page : 0.0 };
 }
 
 static struct planned planned_for(const struct dlb_cluster *c, const json_t *plan)
@@ -35,7 +35,7 @@ static struct planned planned_for(const struct dlb_cluster *c, const json_t *pla
 	return p;
 }
 
-bool dlb_host_differs(const struct dlb_doc *doc, struct dlb_host_has has, char *text, size_t n)
+bool dlb_host_differs(const struct dlb_doc *doc, struct dlb_host_resources has, char *text, size_t n)
 {
 	struct dlb_cluster c;
 	struct dlb_error err;

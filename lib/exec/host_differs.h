@@ -6,9 +6,9 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-struct dlb_host_has { int cores; double memory_bytes; };	/* memory 0: not known */
-struct dlb_host_has dlb_host_has(void);
+struct dlb_host_resources { int cores; double memory_bytes; };	/* memory 0: not known */
+struct dlb_host_resources dlb_host_resources(void);
 /* All nodes of the document's plan run on one host, which has `has`: is it less than they were planned for? text[n]: one line
  * without its end, what differs and what to expect. Nodes that are no CPU's ask for no cores and no memory of the host. */
-bool dlb_host_differs(const struct dlb_doc *doc, struct dlb_host_has has, char *text, size_t n);
+bool dlb_host_differs(const struct dlb_doc *doc, struct dlb_host_resources has, char *text, size_t n);
 #endif

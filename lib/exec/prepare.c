@@ -138,7 +138,7 @@ static int prepare_norm(struct dlb_engine *e, const struct dlb_instr *in, const 
 static int prepare_trust(struct dlb_engine *e, const struct dlb_optimizer_choice *c)
 {
 	e->step_op[e->n_step_ops++].kind = STEP_TRUST;
-	dlb_trust_init(&e->trust, e->graph, c->hyper[DLB_HYPER_KL_CLIP], e->view.program->plan->placement, e->view.node, &e->arena);
+	dlb_trust_region_init(&e->trust, e->graph, c->hyper[DLB_HYPER_KL_CLIP], e->view.program->plan->placement, e->view.node, &e->arena);
 	return 0;
 }
 

@@ -9,12 +9,12 @@
 #define MOST_LATE_S 50e-6			/* of a sleep, that is spent awake instead */
 enum { LEAST_OF = 128 };			/* runs of a kernel; and as many before them */
 
-struct dlb_stretch dlb_slow_start(const struct dlb_slow *w)
+struct dlb_op_time dlb_slow_start(const struct dlb_slow *w)
 {
-	return (struct dlb_stretch){ .start_s = dlb_clock_s(), .cpu_s = w->factor > 1.0 ? dlb_clock_thread_cpu_s() : 0.0 };
+	return (struct dlb_op_time){ .start_s = dlb_clock_s(), .cpu_s = w->factor > 1.0 ? dlb_clock_thread_cpu_s() : 0.0 };
 }
 
-static double least_of(struct dlb_least *l, double cpu_s)
+static double least_of(struct dlb_least_cpu *l, double cpu_s)
 {
 	if (l->n++ % LEAST_OF == 0) {			/* machines slow down for good, too */
 		l->before_s = l->now_s;
@@ -32,7 +32,7 @@ static void spin(double s)
 		;
 }
 
-void dlb_slow_end(struct dlb_slow *w, struct dlb_stretch *t, struct dlb_least *least)
+void dlb_slow_end(struct dlb_slow *w, struct dlb_op_time *t, struct dlb_least_cpu *least)
 {
 	double lasts_s;
 

@@ -21,13 +21,13 @@ struct dlb_slow {
 	double late_s;			/* how late sleeps end, lately */
 };
 /* The least CPU time of a kernel's runs, now and before. Zeros: none yet. */
-struct dlb_least { uint64_t n; double now_s, before_s; };
+struct dlb_least_cpu { uint64_t n; double now_s, before_s; };
 /* What is measured of an op: clock times, of the op as it was to last; what it took in truth, and its CPU time. */
-struct dlb_stretch { double start_s, end_s, took_s, cpu_s; };
+struct dlb_op_time { double start_s, end_s, took_s, cpu_s; };
 
-struct dlb_stretch dlb_slow_start(const struct dlb_slow *w);
+struct dlb_op_time dlb_slow_start(const struct dlb_slow *w);
 /* least: of this kernel; NULL: what it took now. */
-void dlb_slow_end(struct dlb_slow *w, struct dlb_stretch *t, struct dlb_least *least);
+void dlb_slow_end(struct dlb_slow *w, struct dlb_op_time *t, struct dlb_least_cpu *least);
 /* Before anything that others can see. */
 void dlb_slow_settle(struct dlb_slow *w);
 /* After a wait of s seconds; returns those that are none of an op's. */

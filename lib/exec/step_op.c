@@ -24,11 +24,11 @@ static void choose_place(struct dest_choice *w)
 	*w->out = w->is_there ? w->there : w->here;
 }
 
-static void run_kernel(struct turn *t, const struct step_op *a, struct dlb_run *r)
+static void run_kernel(struct op_pass *t, const struct step_op *a, struct dlb_run *r)
 {
 	struct dlb_engine *e = t->e;
 	struct dlb_runtime *g = e->runtime;
-	struct dlb_stretch time = dlb_slow_start(&g->slow);
+	struct dlb_op_time time = dlb_slow_start(&g->slow);
 
 	if (a->dest_choice)
 		choose_place(a->dest_choice);
@@ -57,7 +57,7 @@ static bool choose_in_place(struct zero_copy *w, double s)
 	return w->n_tried[1] < TRIES || (w->n_tried[0] >= TRIES && w->best_s[1] <= w->best_s[0]);
 }
 
-static void send_zero_copy(struct turn *t, const struct step_op *a)
+static void send_zero_copy(struct op_pass *t, const struct step_op *a)
 {
 	struct dlb_engine *e = t->e;
 	struct zero_copy *w = a->zero_copy;
@@ -71,7 +71,7 @@ static void send_zero_copy(struct turn *t, const struct step_op *a)
 }
 
 /* By a channel without zero-copy; the kernel has chosen its destination by now. */
-static void send_made(struct turn *t, const struct step_op *a)
+static void send_made(struct op_pass *t, const struct step_op *a)
 {
 	struct dest_choice *w = a->dest_choice;
 	double start_s = w ? dlb_clock_s() : 0.0, s;
@@ -88,7 +88,7 @@ static void send_made(struct turn *t, const struct step_op *a)
 		w->n_tried[0] = w->n_tried[1] = 0;
 }
 
-static int run_send(struct turn *t, const struct step_op *a, struct dlb_error *err)
+static int run_send(struct op_pass *t, const struct step_op *a, struct dlb_error *err)
 {
 	(void)err;
 	if (!a->channel)
@@ -100,7 +100,7 @@ static int run_send(struct turn *t, const struct step_op *a, struct dlb_error *e
 	return 0;
 }
 
-static int run_post(struct turn *t, const struct step_op *a, struct dlb_error *err)
+static int run_post(struct op_pass *t, const struct step_op *a, struct dlb_error *err)
 {
 	(void)err;
 	if (a->channel)
@@ -110,7 +110,7 @@ static int run_post(struct turn *t, const struct step_op *a, struct dlb_error *e
 	return 0;
 }
 
-static int run_return(struct turn *t, const struct step_op *a, struct dlb_error *err)
+static int run_return(struct op_pass *t, const struct step_op *a, struct dlb_error *err)
 {
 	(void)t, (void)err;
 	if (a->channel)
@@ -118,7 +118,7 @@ static int run_return(struct turn *t, const struct step_op *a, struct dlb_error 
 	return 0;
 }
 
-static int run_wait(struct turn *t, const struct step_op *a, struct dlb_error *err)
+static int run_wait(struct op_pass *t, const struct step_op *a, struct dlb_error *err)
 {
 	struct dlb_runtime *g = t->e->runtime;
 	struct dlb_step_times *times = &t->e->view.times;
@@ -141,7 +141,7 @@ static int run_wait(struct turn *t, const struct step_op *a, struct dlb_error *e
 	return 0;
 }
 
-static int run_copy(struct turn *t, const struct step_op *a, struct dlb_error *err)
+static int run_copy(struct op_pass *t, const struct step_op *a, struct dlb_error *err)
 {
 	struct dlb_backend *be = t->e->runtime->be;
 
@@ -150,7 +150,7 @@ static int run_copy(struct turn *t, const struct step_op *a, struct dlb_error *e
 	return 0;
 }
 
-static int run_seed(struct turn *t, const struct step_op *a, struct dlb_error *err)
+static int run_seed(struct op_pass *t, const struct step_op *a, struct dlb_error *err)
 {
 	struct dlb_backend *be = t->e->runtime->be;
 	double seed = 0.0;	/* bytes for any float type */
@@ -162,17 +162,17 @@ static int run_seed(struct turn *t, const struct step_op *a, struct dlb_error *e
 }
 
 /* What has run since *time was taken is work of this node's. */
-static void end_work(struct dlb_engine *e, struct dlb_stretch *time)
+static void end_work(struct dlb_engine *e, struct dlb_op_time *time)
 {
 	dlb_slow_end(&e->runtime->slow, time, NULL);
 	e->view.times.busy_s += time->end_s - time->start_s;
 }
 
 /* Squares of a step's gradients, on their way to all; asynchronous programs. */
-static int run_squares(struct turn *t, const struct step_op *a, struct dlb_error *err)
+static int run_squares(struct op_pass *t, const struct step_op *a, struct dlb_error *err)
 {
 	struct dlb_engine *e = t->e;
-	struct dlb_stretch time = dlb_slow_start(&e->runtime->slow);
+	struct dlb_op_time time = dlb_slow_start(&e->runtime->slow);
 
 	(void)a, (void)err;
 	dlb_clip_start(&e->clip, e->runtime->comm, e->runtime->norms, e->view.program->replica == 0, t->step);
@@ -181,11 +181,11 @@ static int run_squares(struct turn *t, const struct step_op *a, struct dlb_error
 }
 
 /* What the updates multiply gradients by. */
-static int run_norm(struct turn *t, const struct step_op *a, struct dlb_error *err)
+static int run_norm(struct op_pass *t, const struct step_op *a, struct dlb_error *err)
 {
 	struct dlb_engine *e = t->e;
 	double *collective_s = &e->view.times.waits_s[DLB_WAIT_COLLECTIVE], sum_s;
-	struct dlb_stretch time = dlb_slow_start(&e->runtime->slow);
+	struct dlb_op_time time = dlb_slow_start(&e->runtime->slow);
 
 	(void)a;
 	if (e->view.program->async)
@@ -202,12 +202,12 @@ static int run_norm(struct turn *t, const struct step_op *a, struct dlb_error *e
 }
 
 /* What updates multiply by what was preconditioned, beside that. */
-static int run_trust(struct turn *t, const struct step_op *a, struct dlb_error *err)
+static int run_trust(struct op_pass *t, const struct step_op *a, struct dlb_error *err)
 {
 	struct dlb_engine *e = t->e;
 	const struct dlb_run *r = &t->run;
 	const double start_s = dlb_clock_s(), rate = r->rate * (r->grad_scale > 0 ? r->grad_scale : 1);
-	int rc = dlb_trust_scale(&e->trust, e->runtime->kfac, e->runtime->comm, e->view.program->replica == 0, rate, &t->trust, err);
+	int rc = dlb_trust_region_scale(&e->trust, e->runtime->kfac, e->runtime->comm, e->view.program->replica == 0, rate, &t->trust, err);
 
 	(void)a;
 	e->view.times.waits_s[DLB_WAIT_COLLECTIVE] += dlb_clock_s() - start_s;
@@ -240,7 +240,7 @@ static uint64_t set_dynamic_operands(struct dlb_engine *e, const struct step_op 
 }
 
 /* Weights `distance` steps on: by the smoothed gradient as it is now. */
-static void predict(struct turn *t, const struct step_op *a)
+static void predict(struct op_pass *t, const struct step_op *a)
 {
 	int64_t live = t->step - a->predict < t->w->first ? t->w->first : t->step - a->predict;
 	struct dlb_run r = t->run;
@@ -261,7 +261,7 @@ static void add_loss(struct dlb_engine *e, const struct step_op *a, const struct
 	*sum = (a->m ? *sum : 0.0) + s->fed->seed[a->m] * dlb_value_real(raw, e->loss_dtype, 0);
 }
 
-static int run_op(struct turn *t, const struct step_op *a, struct dlb_error *err)
+static int run_op(struct op_pass *t, const struct step_op *a, struct dlb_error *err)
 {
 	struct dlb_engine *e = t->e;
 	const double clip = t->run.grad_scale;
@@ -293,7 +293,7 @@ static int run_op(struct turn *t, const struct step_op *a, struct dlb_error *err
 static void make_halves(struct dlb_engine *e, int b, struct dlb_run r, int64_t step)
 {
 	const struct dlb_bucket *k = &e->np->bucket[b];
-	struct dlb_stretch time = dlb_slow_start(&e->runtime->slow);
+	struct dlb_op_time time = dlb_slow_start(&e->runtime->slow);
 
 	r.step = (uint64_t)step + 1;
 	r.not_finite = NULL;
@@ -311,14 +311,14 @@ static void make_halves(struct dlb_engine *e, int b, struct dlb_run r, int64_t s
 	end_work(e, &time);
 }
 
-static int run_computed(struct turn *t, const struct step_op *a, struct dlb_error *err)
+static int run_computed(struct op_pass *t, const struct step_op *a, struct dlb_error *err)
 {
 	struct dlb_step_times *times = &t->e->view.times;
 
 	return dlb_exchange_command(t->e->runtime->comm, a->p, &times->waits_s[DLB_WAIT_COLLECTIVE], &times->command_s, err);
 }
 
-static int run_reduce(struct turn *t, const struct step_op *a, struct dlb_error *err)
+static int run_reduce(struct op_pass *t, const struct step_op *a, struct dlb_error *err)
 {
 	(void)err;
 	if (t->e->half)
@@ -328,13 +328,13 @@ static int run_reduce(struct turn *t, const struct step_op *a, struct dlb_error 
 	return 0;
 }
 
-static int run_reduced(struct turn *t, const struct step_op *a, struct dlb_error *err)
+static int run_reduced(struct op_pass *t, const struct step_op *a, struct dlb_error *err)
 {
 	return dlb_exchange_wait(t->e->exchange, a->tag, &t->e->view.times.waits_s[DLB_WAIT_COLLECTIVE], err);
 }
 
 /* settles: others can tell when it begins (slow.h) */
-static const struct { int (*run)(struct turn *t, const struct step_op *a, struct dlb_error *err); bool settles; } rule[] = {
+static const struct { int (*run)(struct op_pass *t, const struct step_op *a, struct dlb_error *err); bool settles; } rule[] = {
 	[STEP_POST]	= { .run = run_post },
 	[STEP_WAIT]	= { .run = run_wait },
 	[STEP_WAIT_SENT]	= { .run = run_wait },
@@ -351,7 +351,7 @@ static const struct { int (*run)(struct turn *t, const struct step_op *a, struct
 	[STEP_REDUCED]	= { .run = run_reduced, .settles = true },
 };
 
-int dlb_step_op_run(struct turn *t, const struct step_op *a, int64_t step, struct dlb_error *err)
+int dlb_step_op_run(struct op_pass *t, const struct step_op *a, int64_t step, struct dlb_error *err)
 {
 	struct dlb_engine *e = t->e;
 	const struct dlb_step *s = &t->w->step[step > 0 ? step % t->w->n : 0];

@@ -79,7 +79,7 @@ struct dlb_engine {
 	double **sums;			/* [op] of those in halves; NULL: none is */
 	struct { int64_t n; } size[2];
 	const void **loss;		/* [m], NULL: made elsewhere */
-	struct dlb_least *least;	/* [compute] */
+	struct dlb_least_cpu *least;	/* [compute] */
 	double *took_s;			/* [compute] when it last ran, without what --slow made of it */
 	struct dynamic_operand *dynamic; int n_dynamic, cap_dynamic;
 	struct remote_src **remote_src;	/* [place] of messages with zero-copy; NULL: copied to its place */
@@ -90,7 +90,7 @@ struct dlb_engine {
 	enum dlb_dtype loss_dtype;
 	struct dlb_exchange *exchange;	/* with the other replicas; NULL: none */
 	struct dlb_clip clip;
-	struct dlb_trust trust;
+	struct dlb_trust_region trust;
 	struct dlb_arena arena;
 };
 
@@ -99,7 +99,7 @@ void *dlb_step_op_resolve(struct dlb_engine *e, int t, int m, struct dlb_error *
 
 /* ---- step_op.c ---- */
 /* One pass over the operations. */
-struct turn {
+struct op_pass {
 	struct dlb_engine *e;
 	const struct dlb_iteration *w;
 	double origin_s;		/* clock time at which it began */
@@ -112,7 +112,7 @@ struct turn {
 	struct dlb_request *request;
 };
 /* Runs a for `step`. -1 with err. */
-int dlb_step_op_run(struct turn *t, const struct step_op *a, int64_t step, struct dlb_error *err);
+int dlb_step_op_run(struct op_pass *t, const struct step_op *a, int64_t step, struct dlb_error *err);
 
 /* ---- prepare.c ---- */
 /* Makes step operations of the instructions, with their kernels and pointers. -1 with err. */

@@ -18,7 +18,7 @@ enum { NUMBERS = sizeof(struct dlb_node_step) / sizeof(double) };
 #define WORTH_SAYING 0.02		/* of a step, that a node waits for another */
 
 /* Means that forget: sums in which every step's part shrinks by exp(-t / MEMORY_S). */
-struct means {
+struct decayed_means {
 	double steps, samples, step_s;
 	struct node_mean { double message_s, collective_s, longest_s; int longest; } *node;	/* longest: for whose messages; -1 */
 };
@@ -34,7 +34,7 @@ struct dlb_watch {
 	double *fetched;
 	struct dlb_step_log *log;
 	struct dlb_error wrong; bool is_wrong;
-	struct means mean;
+	struct decayed_means mean;
 	double predicted_s, start_s, first_s, told_s;	/* first_s: when the first step had ended */
 	int64_t total;
 };

@@ -23,7 +23,7 @@ struct fold {
 	struct dlb_graph *g;
 	struct dlb_backend *be;
 	struct dlb_arena a;			/* temporary values */
-	struct dlb_known known;
+	struct dlb_known_values known;
 	bool *varies;				/* [tensor] its values are known, and differ between sizes */
 	bool *trained;				/* [tensor] depends differentiably on a trainable initializer */
 	int64_t n, wired;			/* reference batch N; the fixed batch that the model

@@ -373,13 +373,13 @@ int dlb_graph_part_activations(struct dlb_graph *g, bool (*apart)(const void *ct
 
 /* -- splitting ops over nodes (split.c) -- */
 /* OP=PARTS[:AXIS]: OP is an op's name, or a shell pattern; axis NULL: the best one. */
-struct dlb_split_ask { const char *op, *axis, *why; int parts; };
+struct dlb_split_request { const char *op, *axis, *why; int parts; };
 /* Parses "OP=PARTS[:AXIS]"; strings live in `a`. */
-int dlb_split_parse(const char *text, struct dlb_arena *a, struct dlb_split_ask *ask, struct dlb_error *err);
+int dlb_split_parse(const char *text, struct dlb_arena *a, struct dlb_split_request *ask, struct dlb_error *err);
 /* Replaces the requested forward ops by shards: ops of the same type on parts of the operands, with parts of
  * the weights. Backward ops and updates are made anew. Ops between two that are split alike are split too, so
  * that no tensor is assembled between them. Ids change; names of unsplit ops and tensors do not. */
-int dlb_graph_split(struct dlb_graph *g, const struct dlb_split_ask *ask, int n, struct dlb_error *err);
+int dlb_graph_split(struct dlb_graph *g, const struct dlb_split_request *ask, int n, struct dlb_error *err);
 /* From now on, sums over the shards of was_split[] entries marked `pairs`, of outputs and of gradients, are
  * made in pairs. Ids change. */
 int dlb_graph_pair_sums(struct dlb_graph *g, struct dlb_error *err);

@@ -24,7 +24,7 @@ bool dlb_dim_fit(const int64_t at[DLB_N_SIZES], int64_t n, struct dlb_dim *out)
 
 /* -- shapes -- */
 
-void dlb_graph_known_io(const struct dlb_graph *g, int op, int64_t n, int s, const struct dlb_known *known,
+void dlb_graph_known_io(const struct dlb_graph *g, int op, int64_t n, int s, const struct dlb_known_values *known,
 			struct dlb_arena *a, struct dlb_op_io *io)
 {
 	const struct dlb_op *o = &g->op[op];
@@ -101,7 +101,7 @@ static int set_shape(struct dlb_graph *g, int op, int k, const struct dlb_desc d
 	return 0;
 }
 
-int dlb_graph_infer(struct dlb_graph *g, int op, int64_t n, const struct dlb_known *known, struct dlb_error *err)
+int dlb_graph_infer(struct dlb_graph *g, int op, int64_t n, const struct dlb_known_values *known, struct dlb_error *err)
 {
 	const struct dlb_op_class *cls = dlb_op_class_of(g->op[op].kind);
 	const int n_out = g->op[op].n_out;

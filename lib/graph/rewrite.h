@@ -11,7 +11,7 @@ enum { DLB_N_SIZES = 3 };
 
 /* Values known at N, 2N and 3N samples that are no constants of the graph, such as those whose
  * shape follows the batch. */
-struct dlb_known { const void *(*value)[DLB_N_SIZES]; int n; };
+struct dlb_known_values { const void *(*value)[DLB_N_SIZES]; int n; };
 
 /* The reference batch N of a graph: its batch, but at least 2 (at 1 every dimension broadcasts). */
 int64_t dlb_graph_reference(const struct dlb_graph *g);
@@ -21,13 +21,13 @@ bool dlb_dim_in_range(struct dlb_dim d);		/* order.c: in the range that dlb_grap
  * not affine with integers. */
 bool dlb_dim_fit(const int64_t at[DLB_N_SIZES], int64_t n, struct dlb_dim *out);
 /* Fills io of `op` at (s + 1) * n samples, including the values of `known` (may be NULL). */
-void dlb_graph_known_io(const struct dlb_graph *g, int op, int64_t n, int s, const struct dlb_known *known,
+void dlb_graph_known_io(const struct dlb_graph *g, int op, int64_t n, int s, const struct dlb_known_values *known,
 			struct dlb_arena *a, struct dlb_op_io *io);
 /* Checks that the op is known, has as many operands as its class allows, and has all
  * compulsory ones (runnable.c). */
 int dlb_graph_check_arity(const struct dlb_graph *g, int op, struct dlb_error *err);
 /* Infers the outputs of `op` and sets their type, layout and dims; -1 with err. */
-int dlb_graph_infer(struct dlb_graph *g, int op, int64_t n, const struct dlb_known *known, struct dlb_error *err);
+int dlb_graph_infer(struct dlb_graph *g, int op, int64_t n, const struct dlb_known_values *known, struct dlb_error *err);
 /* Like dlb_graph_infer, for a new op (dlb_graph_add_op), at the graph's reference batch. */
 int dlb_graph_infer_new(struct dlb_graph *g, int op, struct dlb_error *err);
 /* Runs the op's kernel on the host values in io->value; out[k] is new memory in `a`, NULL for an

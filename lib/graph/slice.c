@@ -6,22 +6,22 @@
 #include <string.h>
 #include "graph/rewrite.h"
 
-struct strip { int64_t rows, whole, part, first; };	/* elements */
+struct slice_rows { int64_t rows, whole, part, first; };	/* elements */
 
-static struct strip strip_of(const struct dlb_slice *s)
+static struct slice_rows strip_of(const struct dlb_slice *s)
 {
 	int64_t before = 1, inner = 1;
 
 	for (int i = 0; i < s->n_dims; i++)
 		*(i < s->axis ? &before : &inner) *= i == s->axis ? 1 : s->dim[i];
 	const int64_t row = s->units * s->unit;
-	return (struct strip){ .rows = before * (s->dim[s->axis] / row), .whole = row * inner,
+	return (struct slice_rows){ .rows = before * (s->dim[s->axis] / row), .whole = row * inner,
 			       .part = s->count * s->unit * inner, .first = s->first * s->unit * inner };
 }
 
 void dlb_slice_take(const struct dlb_slice *s, size_t size, const void *whole, void *part)
 {
-	const struct strip p = strip_of(s);
+	const struct slice_rows p = strip_of(s);
 
 	for (int64_t r = 0; r < p.rows; r++)
 		memcpy((char *)part + (size_t)(r * p.part) * size, (const char *)whole + (size_t)(r * p.whole + p.first) * size,
@@ -30,7 +30,7 @@ void dlb_slice_take(const struct dlb_slice *s, size_t size, const void *whole, v
 
 void dlb_slice_put(const struct dlb_slice *s, size_t size, const void *part, void *whole)
 {
-	const struct strip p = strip_of(s);
+	const struct slice_rows p = strip_of(s);
 
 	for (int64_t r = 0; r < p.rows; r++)
 		memcpy((char *)whole + (size_t)(r * p.whole + p.first) * size, (const char *)part + (size_t)(r * p.part) * size,
@@ -39,7 +39,7 @@ void dlb_slice_put(const struct dlb_slice *s, size_t size, const void *part, voi
 
 int64_t dlb_slice_index(const struct dlb_slice *s, int64_t i)
 {
-	const struct strip p = strip_of(s);
+	const struct slice_rows p = strip_of(s);
 
 	return i / p.part * p.whole + p.first + i % p.part;
 }

@@ -16,7 +16,7 @@
 
 struct splitting {
 	struct dlb_graph *g;
-	const struct dlb_split_ask *ask;
+	const struct dlb_split_request *ask;
 	int n_ask;
 	int *asked;				/* [op] index of the request, -1: none */
 	bool *exact;				/* [op] requested by its name, not by a pattern */
@@ -69,7 +69,7 @@ bool dlb_split_in_pairs(const struct dlb_graph *g, int t, const int *op, int n)
 
 /* -- requests -- */
 
-int dlb_split_parse(const char *text, struct dlb_arena *a, struct dlb_split_ask *ask, struct dlb_error *err)
+int dlb_split_parse(const char *text, struct dlb_arena *a, struct dlb_split_request *ask, struct dlb_error *err)
 {
 	static const char *const axes[] = { "output", "input", "batch", "rows", "head", "vocabulary" };
 	const char *eq = strrchr(text, '=');
@@ -84,7 +84,7 @@ int dlb_split_parse(const char *text, struct dlb_arena *a, struct dlb_split_ask 
 	if (parts < 2 || parts > 4096)
 		return dlb_refuse(err, NULL, "as in conv1=2 or conv1=4:output",
 				"'%.100s': an op is split into 2 to 4096 shards", text);
-	*ask = (struct dlb_split_ask){ .parts = (int)parts, .axis = *end ? dlb_arena_strdup(a, end + 1) : NULL, .why = "asked for" };
+	*ask = (struct dlb_split_request){ .parts = (int)parts, .axis = *end ? dlb_arena_strdup(a, end + 1) : NULL, .why = "asked for" };
 	char *op = dlb_arena_strdup(a, text);
 	op[eq - text] = '\0';
 	ask->op = op;
@@ -111,14 +111,14 @@ static const char *nearest_op(const struct dlb_graph *g, const char *name)
 }
 
 /* Is the request to split by samples? Every operator that computes samples independently can be. */
-static bool by_batch(const struct dlb_split_ask *ask)
+static bool by_batch(const struct dlb_split_request *ask)
 {
 	return ask->axis && !strcmp(ask->axis, "batch");
 }
 
 static int find_asked(struct splitting *s, int which)
 {
-	const struct dlb_split_ask *ask = &s->ask[which];
+	const struct dlb_split_request *ask = &s->ask[which];
 	const struct dlb_graph *g = s->g;
 	bool any = false;
 
@@ -163,7 +163,7 @@ static bool is_head(const struct splitting *s, int region_op)
 enum { LEAST_SCORES = 8 };			/* per label in a part; with fewer, three numbers instead are not worth an op */
 
 /* Parts whose layout is not plain cannot be made by a Reshape. */
-static bool layouts_allow(const struct dlb_graph *g, const struct dlb_op *o, const struct dlb_spread *sp, int64_t units)
+static bool layouts_allow(const struct dlb_graph *g, const struct dlb_op *o, const struct dlb_op_split *sp, int64_t units)
 {
 	if (!units)
 		return dlb_split_by_samples(g, o, sp);
@@ -184,12 +184,12 @@ static bool layouts_allow(const struct dlb_graph *g, const struct dlb_op *o, con
 }
 
 /* May `op`, reached from an op of region r, be split by sp? */
-static bool may_follow(struct splitting *s, int op, const struct dlb_spread *sp, const struct dlb_split_region *r, bool grow)
+static bool may_follow(struct splitting *s, int op, const struct dlb_op_split *sp, const struct dlb_split_region *r, bool grow)
 {
 	const struct dlb_graph *g = s->g;
 	const struct dlb_op *o = &g->op[op];
 	const struct dlb_split_rule *rule = dlb_split_rule_of(o);
-	const struct dlb_split_ask *ask = s->asked[op] >= 0 ? &s->ask[s->asked[op]] : NULL;
+	const struct dlb_split_request *ask = s->asked[op] >= 0 ? &s->ask[s->asked[op]] : NULL;
 
 	if (!layouts_allow(g, o, sp, r->units))
 		return false;
@@ -205,7 +205,7 @@ static bool may_follow(struct splitting *s, int op, const struct dlb_spread *sp,
 	return !sp->sum;
 }
 
-static void assign(struct splitting *s, int op, int region, const struct dlb_spread *sp)
+static void assign(struct splitting *s, int op, int region, const struct dlb_op_split *sp)
 {
 	s->assigned[op] = (struct dlb_assigned){ region, *sp };
 	s->queue[s->n_queue++] = op;
@@ -214,7 +214,7 @@ static void assign(struct splitting *s, int op, int region, const struct dlb_spr
 static void try_carry(struct splitting *s, int op, int operand, struct dlb_split_axis cut, int region, bool grow)
 {
 	const struct dlb_split_region *r = &s->region[region];
-	struct dlb_spread sp;
+	struct dlb_op_split sp;
 
 	if (op < 0 || s->assigned[op].region >= 0 || !dlb_split_rule_of(&s->g->op[op]) ||
 	    !dlb_split_carry(s->g, &s->g->op[op], operand, cut, r->units, &sp) || !may_follow(s, op, &sp, r, grow))
@@ -290,10 +290,10 @@ static int64_t units_of(const struct dlb_graph *g, const struct dlb_op *o, const
 /* Tries to split a seed by one loop: 1 if done, -1 if not, and err says why (for the first that fails). */
 static int seed_loop(struct splitting *s, int op, const struct dlb_loop *l, bool samples)
 {
-	const struct dlb_split_ask *ask = &s->ask[s->asked[op]];
+	const struct dlb_split_request *ask = &s->ask[s->asked[op]];
 	const struct dlb_op *o = &s->g->op[op];
 	struct dlb_split_axis cut = { -1, 0 };
-	struct dlb_spread sp;
+	struct dlb_op_split sp;
 	int operand = -1;
 	const int64_t units = units_of(s->g, o, l, samples, &operand, &cut), count = samples ? s->g->batch : units;
 
@@ -325,7 +325,7 @@ static int seed_loop(struct splitting *s, int op, const struct dlb_loop *l, bool
 static int seed(struct splitting *s, int op)
 {
 	const struct dlb_op *o = &s->g->op[op];
-	const struct dlb_split_ask *ask = &s->ask[s->asked[op]];
+	const struct dlb_split_request *ask = &s->ask[s->asked[op]];
 	const bool weights = has_weight(s->g, op);
 	struct dlb_loop l[DLB_SPLIT_OPERANDS];
 	const int n = dlb_split_rule_of(o)->loops(s->g, o, l);
@@ -556,7 +556,7 @@ int dlb_split_finish(struct dlb_graph *g, bool trains, struct dlb_error *err)
 	return 0;
 }
 
-int dlb_graph_split(struct dlb_graph *g, const struct dlb_split_ask *ask, int n, struct dlb_error *err)
+int dlb_graph_split(struct dlb_graph *g, const struct dlb_split_request *ask, int n, struct dlb_error *err)
 {
 	const bool trains = g->training && g->loss >= 0;
 	struct dlb_error scratch = { .what = "" };

@@ -24,7 +24,7 @@ struct dlb_split_axis { int axis; int64_t unit; };	/* axis -1: not cut, the same
 struct dlb_split_share { int64_t units, first, count; int parts, index; };	/* of one shard */
 
 /* How one op is split: the cut of each operand. */
-struct dlb_spread {
+struct dlb_op_split {
 	struct dlb_split_axis in[DLB_SPLIT_OPERANDS], out[DLB_SPLIT_OPERANDS];
 	const char *axis;			/* its name, for messages */
 	bool sum;				/* the shards' outputs 0 are summed, not concatenated */
@@ -44,13 +44,13 @@ struct dlb_split_rule {
 	/* For ops that restrict the number of units: sets the cuts that follow from the cut of operand i
 	 * (inputs, then outputs); false: it cannot be split so. NULL: `loops` alone decides. */
 	bool (*carry)(const struct dlb_graph *g, const struct dlb_op *o, int i, struct dlb_split_axis cut, int64_t units,
-		      struct dlb_spread *s);
+		      struct dlb_op_split *s);
 	/* shards are ops of type `part`, and an op of type `join` computes the output from theirs
 	 * (split_make.c); NULL: not so */
 	const char *part, *join;
 	/* Adapts the shard's attributes and operands: attr has room for two more, in[] for
 	 * DLB_SPLIT_OPERANDS. NULL: nothing to adapt. */
-	int (*fix)(struct dlb_graph *g, int op, const struct dlb_spread *s, const struct dlb_split_share *share,
+	int (*fix)(struct dlb_graph *g, int op, const struct dlb_op_split *s, const struct dlb_split_share *share,
 		   struct dlb_attr *attr, int *n_attr, int *in, int *n_in, struct dlb_error *err);
 };
 extern const struct dlb_split_rule dlb_split_rules[];	/* the last row has no type */
@@ -59,19 +59,19 @@ const struct dlb_split_rule *dlb_split_rule_of(const struct dlb_op *o);		/* NULL
 int64_t dlb_split_groups(const struct dlb_graph *g, const struct dlb_op *o);
 /* The spread of op o when loop l is cut into units; false: some axis is not divisible. */
 bool dlb_split_loop(const struct dlb_graph *g, const struct dlb_op *o, const struct dlb_loop *l, int reference,
-		    struct dlb_split_axis cut, int64_t units, struct dlb_spread *s);
+		    struct dlb_split_axis cut, int64_t units, struct dlb_op_split *s);
 /* The spread of op o by its rule's `carry` or loops, from the cut of one operand. */
 bool dlb_split_carry(const struct dlb_graph *g, const struct dlb_op *o, int operand, struct dlb_split_axis cut, int64_t units,
-		     struct dlb_spread *s);
+		     struct dlb_op_split *s);
 /* Can op o be split by samples: do only the cut axes follow the batch, and wholly? */
-bool dlb_split_by_samples(const struct dlb_graph *g, const struct dlb_op *o, const struct dlb_spread *s);
+bool dlb_split_by_samples(const struct dlb_graph *g, const struct dlb_op *o, const struct dlb_op_split *s);
 /* Is the dimension a multiple of units * unit; for 0 units, of `unit` per sample? */
 bool dlb_split_divides(struct dlb_dim d, int64_t units, int64_t unit);
 struct dlb_dim dlb_split_dim(struct dlb_dim d, const struct dlb_split_share *s);	/* the shard's part of d */
 
 /* A set of ops that are split alike, and the split of one op. */
 struct dlb_split_region { int64_t units; int parts; };		/* units 0: by samples */
-struct dlb_assigned { int region; struct dlb_spread spread; };		/* region -1: not split */
+struct dlb_assigned { int region; struct dlb_op_split spread; };		/* region -1: not split */
 /* Replaces the split ops of the forward graph g by shards; assigned[n_ops]. (split_make.c) */
 int dlb_split_make(struct dlb_graph *g, const struct dlb_assigned *assigned, const struct dlb_split_region *region,
 		   struct dlb_error *err);

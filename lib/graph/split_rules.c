@@ -52,7 +52,7 @@ static int *axis_of(struct dlb_loop *l, const struct dlb_op *o, int i)
 }
 
 bool dlb_split_loop(const struct dlb_graph *g, const struct dlb_op *o, const struct dlb_loop *given, int reference,
-		    struct dlb_split_axis cut, int64_t units, struct dlb_spread *s)
+		    struct dlb_split_axis cut, int64_t units, struct dlb_op_split *s)
 {
 	struct dlb_loop l = *given;
 	const struct dlb_dim whole = operand(g, o, reference)->dim[cut.axis];
@@ -83,7 +83,7 @@ bool dlb_split_loop(const struct dlb_graph *g, const struct dlb_op *o, const str
 }
 
 bool dlb_split_carry(const struct dlb_graph *g, const struct dlb_op *o, int i, struct dlb_split_axis cut, int64_t units,
-		     struct dlb_spread *s)
+		     struct dlb_op_split *s)
 {
 	const struct dlb_split_rule *r = dlb_split_rule_of(o);
 	struct dlb_loop l[DLB_SPLIT_OPERANDS];
@@ -109,7 +109,7 @@ static bool is_shape(const struct dlb_op *o, int i)
 	return i == 1 && !strcmp(o->type, "Reshape");
 }
 
-bool dlb_split_by_samples(const struct dlb_graph *g, const struct dlb_op *o, const struct dlb_spread *s)
+bool dlb_split_by_samples(const struct dlb_graph *g, const struct dlb_op *o, const struct dlb_op_split *s)
 {
 	const struct dlb_op_class *cls = dlb_op_class_of(o->kind);
 
@@ -418,7 +418,7 @@ static bool fixed_behind(const struct dlb_tensor *t, int a)
 /* Reshapes. A unit is `stride` elements long, so element e belongs to unit (e / stride) mod units. The axis
  * of the other shape is the one whose indices are whole units or equal parts of a unit. */
 static bool reshape(const struct dlb_graph *g, const struct dlb_op *o, int i, struct dlb_split_axis cut, int64_t units,
-		    struct dlb_spread *s)
+		    struct dlb_op_split *s)
 {
 	const struct dlb_tensor *from = operand(g, o, i), *to = operand(g, o, i ? 0 : o->n_in);
 
@@ -442,7 +442,7 @@ static bool reshape(const struct dlb_graph *g, const struct dlb_op *o, int i, st
 
 /* Pieces along an axis: a cut of another axis cuts all pieces; a cut of the same axis is possible if each
  * piece has whole rows of units. */
-static bool pieces(const struct dlb_graph *g, const struct dlb_op *o, struct dlb_split_axis cut, int64_t units, struct dlb_spread *s,
+static bool pieces(const struct dlb_graph *g, const struct dlb_op *o, struct dlb_split_axis cut, int64_t units, struct dlb_op_split *s,
 		   bool many_in)
 {
 	const int n = many_in ? o->n_in : o->n_out;
@@ -464,7 +464,7 @@ static bool pieces(const struct dlb_graph *g, const struct dlb_op *o, struct dlb
 }
 
 static bool split_op(const struct dlb_graph *g, const struct dlb_op *o, int i, struct dlb_split_axis cut, int64_t units,
-		     struct dlb_spread *s)
+		     struct dlb_op_split *s)
 {
 	if (cut.axis == axis_attr(g, o, 0))	/* each piece contains parts of all shards */
 		for (int k = 0; k < o->n_out; k++)
@@ -474,7 +474,7 @@ static bool split_op(const struct dlb_graph *g, const struct dlb_op *o, int i, s
 }
 
 static bool concat(const struct dlb_graph *g, const struct dlb_op *o, int i, struct dlb_split_axis cut, int64_t units,
-		   struct dlb_spread *s)
+		   struct dlb_op_split *s)
 {
 	(void)i;
 	return pieces(g, o, cut, units, s, true);
@@ -528,7 +528,7 @@ static int slice_entry(const struct dlb_graph *g, const struct dlb_op *o, int ax
 }
 
 static bool slice(const struct dlb_graph *g, const struct dlb_op *o, int i, struct dlb_split_axis cut, int64_t units,
-		  struct dlb_spread *s)
+		  struct dlb_op_split *s)
 {
 	const struct dlb_tensor *x = &g->tensor[o->in[0]], *y = &g->tensor[o->out[0]];
 	int64_t from = 0, to = 0;
@@ -546,7 +546,7 @@ static bool slice(const struct dlb_graph *g, const struct dlb_op *o, int i, stru
 /* If scores are split by classes, each part computes three numbers per label (op/loss_parts.c)
  * instead of joining the scores. */
 static bool cross_entropy(const struct dlb_graph *g, const struct dlb_op *o, int i, struct dlb_split_axis cut, int64_t units,
-			  struct dlb_spread *s)
+			  struct dlb_op_split *s)
 {
 	const struct dlb_tensor *x = &g->tensor[o->in[0]];
 
@@ -609,7 +609,7 @@ static int attention_loops(const struct dlb_graph *g, const struct dlb_op *o, st
 
 /* The units must be heads of K and V, or several of them. */
 static bool attention(const struct dlb_graph *g, const struct dlb_op *o, int i, struct dlb_split_axis cut, int64_t units,
-		      struct dlb_spread *s)
+		      struct dlb_op_split *s)
 {
 	if (units && (heads_of(g, o, ATTENTION_Q, "q_num_heads") % units || heads_of(g, o, ATTENTION_K, "kv_num_heads") % units))
 		return false;
@@ -655,7 +655,7 @@ static int constant(struct dlb_graph *g, const char *op, const struct dlb_split_
 	return t;
 }
 
-static int fix_reshape(struct dlb_graph *g, int op, const struct dlb_spread *s, const struct dlb_split_share *share,
+static int fix_reshape(struct dlb_graph *g, int op, const struct dlb_op_split *s, const struct dlb_split_share *share,
 		       struct dlb_attr *attr, int *n_attr, int *in, int *n_in, struct dlb_error *err)
 {
 	const struct dlb_tensor *y = &g->tensor[g->op[op].out[0]];
@@ -673,7 +673,7 @@ static int fix_reshape(struct dlb_graph *g, int op, const struct dlb_spread *s, 
 	return 0;
 }
 
-static int fix_split(struct dlb_graph *g, int op, const struct dlb_spread *s, const struct dlb_split_share *share,
+static int fix_split(struct dlb_graph *g, int op, const struct dlb_op_split *s, const struct dlb_split_share *share,
 		     struct dlb_attr *attr, int *n_attr, int *in, int *n_in, struct dlb_error *err)
 {
 	const struct dlb_op *o = &g->op[op];
@@ -692,7 +692,7 @@ static int fix_split(struct dlb_graph *g, int op, const struct dlb_spread *s, co
 	return 0;
 }
 
-static int fix_slice(struct dlb_graph *g, int op, const struct dlb_spread *s, const struct dlb_split_share *share,
+static int fix_slice(struct dlb_graph *g, int op, const struct dlb_op_split *s, const struct dlb_split_share *share,
 		     struct dlb_attr *attr, int *n_attr, int *in, int *n_in, struct dlb_error *err)
 {
 	const struct dlb_op *o = &g->op[op];
@@ -722,7 +722,7 @@ static int fix_slice(struct dlb_graph *g, int op, const struct dlb_spread *s, co
 }
 
 /* Channels are cut between groups. */
-static int fix_conv(struct dlb_graph *g, int op, const struct dlb_spread *s, const struct dlb_split_share *share,
+static int fix_conv(struct dlb_graph *g, int op, const struct dlb_op_split *s, const struct dlb_split_share *share,
 		    struct dlb_attr *attr, int *n_attr, int *in, int *n_in, struct dlb_error *err)
 {
 	const int64_t groups = groups_of(&g->op[op]);
@@ -741,7 +741,7 @@ static int fix_conv(struct dlb_graph *g, int op, const struct dlb_spread *s, con
 	return 0;
 }
 
-static int fix_attention(struct dlb_graph *g, int op, const struct dlb_spread *s, const struct dlb_split_share *share,
+static int fix_attention(struct dlb_graph *g, int op, const struct dlb_op_split *s, const struct dlb_split_share *share,
 			 struct dlb_attr *attr, int *n_attr, int *in, int *n_in, struct dlb_error *err)
 {
 	static const char *const names[] = { "q_num_heads", "kv_num_heads" };
@@ -758,7 +758,7 @@ static int fix_attention(struct dlb_graph *g, int op, const struct dlb_spread *s
 	return 0;
 }
 
-static int fix_gather(struct dlb_graph *g, int op, const struct dlb_spread *s, const struct dlb_split_share *share,
+static int fix_gather(struct dlb_graph *g, int op, const struct dlb_op_split *s, const struct dlb_split_share *share,
 		      struct dlb_attr *attr, int *n_attr, int *in, int *n_in, struct dlb_error *err)
 {
 	const struct dlb_tensor *x = &g->tensor[g->op[op].in[0]];
@@ -773,7 +773,7 @@ static int fix_gather(struct dlb_graph *g, int op, const struct dlb_spread *s, c
 	return 0;
 }
 
-static int fix_dropout(struct dlb_graph *g, int op, const struct dlb_spread *s, const struct dlb_split_share *share,
+static int fix_dropout(struct dlb_graph *g, int op, const struct dlb_op_split *s, const struct dlb_split_share *share,
 		       struct dlb_attr *attr, int *n_attr, int *in, int *n_in, struct dlb_error *err)
 {
 	int64_t *v = dlb_arena_array(&g->arena, 5, sizeof *v);

@@ -371,9 +371,9 @@ static int resolve_if(struct fold *f, int op, struct dlb_error *err)
 /* -- iterations -- */
 
 /* Results of the iterations for one scan output: one tensor each. */
-struct trail { int *t, n, cap; };
+struct scan_outputs { int *t, n, cap; };
 
-static void follow(struct trail *trail, int n, const int *t)
+static void follow(struct scan_outputs *trail, int n, const int *t)
 {
 	for (int k = 0; k < n; k++) {
 		DLB_GROW(trail[k].t, trail[k].n, trail[k].cap);
@@ -381,7 +381,7 @@ static void follow(struct trail *trail, int n, const int *t)
 	}
 }
 
-static void free_trails(struct trail *trail, int n)
+static void free_trails(struct scan_outputs *trail, int n)
 {
 	for (int k = 0; k < n; k++)
 		free(trail[k].t);
@@ -408,7 +408,7 @@ static int stack_none(struct fold *f, int op, const struct dlb_tensor *each, int
 	return t;
 }
 
-static int stack(struct fold *f, int op, struct trail *trail, const struct dlb_tensor *each, int64_t axis, bool backwards,
+static int stack(struct fold *f, int op, struct scan_outputs *trail, const struct dlb_tensor *each, int64_t axis, bool backwards,
 		 struct dlb_error *err)
 {
 	for (int i = 0; i < trail->n / 2 && backwards; i++) {
@@ -437,7 +437,7 @@ static int one_value(struct fold *f, int op, const struct dlb_body *b, int i, in
 /* Loop: inputs are trip count and condition (either may be absent), then the carried values. The body
  * takes iteration number, condition and carried values, and returns condition, carried values, and the
  * outputs that are stacked. */
-static int loop(struct fold *f, int op, const struct dlb_body *b, int n_carried, int *state, struct trail *trail,
+static int loop(struct fold *f, int op, const struct dlb_body *b, int n_carried, int *state, struct scan_outputs *scan_outputs,
 		struct dlb_error *err)
 {
 	const char *name = f->g->op[op].name;
@@ -482,7 +482,7 @@ static int resolve_loop(struct fold *f, int op, struct dlb_error *err)
 	if (n_out > n_carried + n_stacked)
 		return dlb_vertex_fail(o, err, DLB_CURE_CHECK,
 				"Loop has %d outputs, its body gives %d", n_out, n_carried + n_stacked);
-	struct trail *trail = dlb_xcalloc((size_t)n_stacked + 1, sizeof *trail);
+	struct scan_outputs *trail = dlb_xcalloc((size_t)n_stacked + 1, sizeof *trail);
 	int *state = dlb_arena_array(&f->a, (size_t)n_carried + 1, sizeof *state);
 	for (int k = 0; k < n_carried; k++)
 		state[k] = operand(f, op, b, k + 2);
@@ -520,7 +520,7 @@ static int scan_once(struct fold *f, const struct scan *s, int *state, const int
 	int **piece = dlb_arena_array(&f->a, (size_t)s->n_taken + 1, sizeof *piece);
 	int *actual = dlb_arena_array(&f->a, (size_t)n_in + 1, sizeof *actual);
 	int *result = dlb_arena_array(&f->a, (size_t)s->b->g.n_outputs + 1, sizeof *result);
-	struct trail *trail = dlb_xcalloc((size_t)s->n_stacked + 1, sizeof *trail);
+	struct scan_outputs *trail = dlb_xcalloc((size_t)s->n_stacked + 1, sizeof *trail);
 	int64_t trips = -1;
 	int rc = 0;
 

@@ -73,8 +73,8 @@ static int by_size(const void *a, const void *b)
 
 /* Where memory is scarce: classes by size, largest first, each to the node that it fills most (best fit
  * decreasing); then orders a little disturbed. false: not found; then *want is what came nearest. */
-struct lack { double bytes; int class, node; };
-static bool pack(const struct dlb_port *port, struct dlb_rng *rng, int *at, struct lack *want)
+struct shortage { double bytes; int class, node; };
+static bool pack(const struct dlb_port *port, struct dlb_rng *rng, int *at, struct shortage *want)
 {
 	enum { TRIES = 400 };
 	size_t D = (size_t)port->n_nodes;
@@ -96,7 +96,7 @@ static bool pack(const struct dlb_port *port, struct dlb_rng *rng, int *at, stru
 			done = to >= 0;
 			for (int d = 0; d < port->n_nodes && !done; d++)
 				if (isfinite(port->work_s[(size_t)c * D + (size_t)d]) && port->bytes[c] - room[d] < want->bytes)
-					*want = (struct lack){ port->bytes[c] - room[d], c, d };
+					*want = (struct shortage){ port->bytes[c] - room[d], c, d };
 			if (done) {
 				at[c] = to;
 				room[to] -= port->bytes[c];
@@ -109,7 +109,7 @@ static bool pack(const struct dlb_port *port, struct dlb_rng *rng, int *at, stru
 }
 
 /* Which node lacks how much for what, in the packing that came nearest. */
-static int say_lack(const struct dlb_problem *p, const struct dlb_port *port, const struct lack *want, struct dlb_error *err)
+static int say_lack(const struct dlb_problem *p, const struct dlb_port *port, const struct shortage *want, struct dlb_error *err)
 {
 	double need = 0, have = 0;
 	if (want->node < 0)
@@ -151,7 +151,7 @@ static void gather(const struct dlb_problem *p, const struct dlb_port *port, dou
 	struct dlb_rng rng;
 	dlb_rng_init(&rng, p->seed);
 	at = dlb_xcalloc((size_t)port->n + 1, sizeof *at);
-	struct lack want = { INFINITY, 0, -1 };
+	struct shortage want = { INFINITY, 0, -1 };
 	for (int c = 0; c < port->n; c++) {		/* one without a kernel anywhere is the one to name */
 		bool some = false;
 		for (int d = 0; d < port->n_nodes; d++)

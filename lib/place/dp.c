@@ -107,7 +107,7 @@ static void prices(struct dp_walk *w)
 		w->share[w->s->item_of[g]] += isfinite(least) ? least : 0;
 	}
 	for (int i = 1; i < w->s->n; i++) {
-		const struct dlb_down *d = &w->s->down[w->s->down_start[i]];
+		const struct dlb_ideal_below *d = &w->s->down[w->s->down_start[i]];
 		w->ideal_share[i] = w->ideal_share[d->ideal] + w->share[d->item];
 	}
 	for (int s = 0; s < w->n_states; s++)
@@ -273,7 +273,7 @@ static void go_down(struct dp_walk *w, const struct ops *ops, int ideal, bool lo
 	copy(sums + K, w->send, K);
 	copy(sums + 2 * K, w->fixed, K);
 	for (int i = w->s->down_start[ideal]; i < w->s->down_start[ideal + 1] && w->found_ideal < 0; i++) {
-		const struct dlb_down *d = &w->s->down[i];
+		const struct dlb_ideal_below *d = &w->s->down[i];
 		if (w->stamp[d->ideal] == w->top)
 			continue;
 		w->stamp[d->ideal] = w->top;

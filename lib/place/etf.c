@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include "place/list.h"
 
-struct start { int unit, node; struct dlb_look look; struct dlb_finish f; };	/* on its best node; -1: none has room */
+struct start { int unit, node; struct dlb_unit_times look; struct dlb_finish f; };	/* on its best node; -1: none has room */
 
 static void choose_node(const struct dlb_list *s, struct start *x)
 {
@@ -47,8 +47,8 @@ int dlb_place_etf(const struct dlb_problem *p, int *placement, struct dlb_error 
 		while (s.n_ready && rc == 0) {
 			struct start *x = &open[n++];
 			*x = (struct start){ .unit = s.ready[--s.n_ready] };
-			dlb_look_init(&x->look, p->cluster->n_nodes);
-			dlb_list_look(&s, x->unit, &x->look);
+			dlb_unit_times_init(&x->look, p->cluster->n_nodes);
+			dlb_list_times(&s, x->unit, &x->look);
 			choose_node(&s, x);
 			if (x->node < 0)
 				rc = dlb_no_room(p, x->unit, err);
@@ -62,7 +62,7 @@ int dlb_place_etf(const struct dlb_problem *p, int *placement, struct dlb_error 
 		struct start x = open[at];
 		open[at] = open[--n];
 		dlb_list_put(&s, x.unit, x.node, &x.f);
-		dlb_look_release(&x.look);
+		dlb_unit_times_release(&x.look);
 		for (int i = 0; i < n && rc == 0; i++) {
 			if (open[i].node != x.node)
 				continue;
@@ -72,7 +72,7 @@ int dlb_place_etf(const struct dlb_problem *p, int *placement, struct dlb_error 
 		}
 	}
 	while (n)
-		dlb_look_release(&open[--n].look);
+		dlb_unit_times_release(&open[--n].look);
 	free(open);
 	free(rank);
 	dlb_list_release(&s);

@@ -264,7 +264,7 @@ static void finish(struct dlb_ideals *s, struct family *f)
 		s->down_start[i + 1] += s->down_start[i];
 	for (int i = 0; i < f->n_links; i++) {
 		int r = rank[f->link[i].ideal], n = 0;
-		struct dlb_down d = { rank[f->link[i].below], f->link[i].item };
+		struct dlb_ideal_below d = { rank[f->link[i].below], f->link[i].item };
 		while (n < fill[r] && s->down[s->down_start[r] + n].item != d.item)
 			n++;
 		if (n == fill[r])

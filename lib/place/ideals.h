@@ -8,13 +8,13 @@
 #define DLB_PLACE_IDEALS_H
 #include "place/port.h"
 
-struct dlb_down { int ideal, item; };
+struct dlb_ideal_below { int ideal, item; };
 struct dlb_ideals {
 	struct dlb_arena arena;
 	int n_items, *item_of;				/* [class] -> item, items in a topological order */
 	int *class_start, *class_list;			/* classes of an item */
 	int n, *down_start;
-	struct dlb_down *down;				/* [down_start[i] .. down_start[i+1]) */
+	struct dlb_ideal_below *down;				/* [down_start[i] .. down_start[i+1]) */
 	int words; uint64_t *bits;			/* [ideal][words] items in it */
 };
 /* All ideals; false (and nothing kept) when there are more than `most`. */

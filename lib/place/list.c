@@ -83,20 +83,20 @@ static const struct dlb_ways *ways_from(struct dlb_list *s, int from)
 	return w;
 }
 
-void dlb_look_init(struct dlb_look *l, int n_nodes)
+void dlb_unit_times_init(struct dlb_unit_times *l, int n_nodes)
 {
 	l->arrives = dlb_xcalloc(3 * (size_t)n_nodes, sizeof(double));
 	l->last = l->arrives + n_nodes;
 	l->work = l->last + n_nodes;
 }
 
-void dlb_look_release(struct dlb_look *l)
+void dlb_unit_times_release(struct dlb_unit_times *l)
 {
 	free(l->arrives);
 }
 
 /* A message of so many bytes, of which the first may leave at `first` and the last at `last`, to every node. */
-static void look_at(struct dlb_look *l, int n_nodes, const struct dlb_ways *way, double bytes, double first, double last, double M)
+static void look_at(struct dlb_unit_times *l, int n_nodes, const struct dlb_ways *way, double bytes, double first, double last, double M)
 {
 	double *restrict arrives = l->arrives, *restrict ends = l->last, *restrict work = l->work;
 	const double *restrict latency_s = way->latency_s, *restrict Bps = way->Bps, *restrict copies = way->copies;
@@ -108,7 +108,7 @@ static void look_at(struct dlb_look *l, int n_nodes, const struct dlb_ways *way,
 	}
 }
 
-void dlb_list_look(struct dlb_list *s, int unit, struct dlb_look *l)
+void dlb_list_times(struct dlb_list *s, int unit, struct dlb_unit_times *l)
 {
 	const struct dlb_problem *p = s->p;
 	const struct dlb_graph *g = p->graph;
@@ -147,7 +147,7 @@ static double find_gap(const struct dlb_busy *b, double arrives, double work, in
 	return at;
 }
 
-void dlb_list_finish(const struct dlb_list *s, int unit, int node, const struct dlb_look *l, struct dlb_finish *f)
+void dlb_list_finish(const struct dlb_list *s, int unit, int node, const struct dlb_unit_times *l, struct dlb_finish *f)
 {
 	double one = dlb_time_s(s->p, unit, node) / s->p->micro_batches;
 	int before;
@@ -213,11 +213,11 @@ static void find_inputs(struct dlb_list *s, int unit)
 }
 
 /* The node of the least EFT + bias; -1: none is able. */
-static int best_node(struct dlb_list *s, int unit, const double *bias, struct dlb_look *l, struct dlb_finish *best)
+static int best_node(struct dlb_list *s, int unit, const double *bias, struct dlb_unit_times *l, struct dlb_finish *best)
 {
 	int to = -1;
 	double least = INFINITY, bytes = dlb_group_bytes(s->p, unit);
-	dlb_list_look(s, unit, l);
+	dlb_list_times(s, unit, l);
 	find_inputs(s, unit);
 	for (int d = 0; d < s->p->cluster->n_nodes; d++) {
 		struct dlb_finish f;
@@ -240,10 +240,10 @@ int dlb_list_schedule(const struct dlb_problem *p, const double *priority, const
 {
 	struct dlb_list s;
 	struct dlb_heap waiting = { .n = 0 };
-	struct dlb_look look;
+	struct dlb_unit_times look;
 	struct dlb_finish f;
 	int rc = 0;
-	dlb_look_init(&look, p->cluster->n_nodes);
+	dlb_unit_times_init(&look, p->cluster->n_nodes);
 	dlb_list_init(&s, p, placement, insertion);
 	while (rc == 0) {
 		while (s.n_ready) {
@@ -261,6 +261,6 @@ int dlb_list_schedule(const struct dlb_problem *p, const double *priority, const
 	}
 	dlb_heap_release(&waiting);
 	dlb_list_release(&s);
-	dlb_look_release(&look);
+	dlb_unit_times_release(&look);
 	return rc;
 }

@@ -18,9 +18,9 @@
 struct dlb_span_s { double start_s, end_s; };
 struct dlb_busy { struct dlb_span_s *span; int n, size; };	/* ascending, apart */
 /* Of one unit, [node]: see above, and T with what it copies. */
-struct dlb_look { double *arrives, *last, *work; };
-void dlb_look_init(struct dlb_look *l, int n_nodes);
-void dlb_look_release(struct dlb_look *l);
+struct dlb_unit_times { double *arrives, *last, *work; };
+void dlb_unit_times_init(struct dlb_unit_times *l, int n_nodes);
+void dlb_unit_times_release(struct dlb_unit_times *l);
 struct dlb_finish { double arrives, work, starts, ends, eft; };	/* on one node */
 struct dlb_ways { double *latency_s, *Bps, *copies; };	/* [to]; copies: 1 or 0; NULL: not asked for yet */
 
@@ -43,8 +43,8 @@ void dlb_list_release(struct dlb_list *s);
 /* Kernel, and room for the unit's bytes (dlb_group_bytes). */
 bool dlb_list_able(const struct dlb_list *s, int unit, double bytes, int node);
 /* When the unit's inputs would be on each node, and what it would work there. */
-void dlb_list_look(struct dlb_list *s, int unit, struct dlb_look *l);
-void dlb_list_finish(const struct dlb_list *s, int unit, int node, const struct dlb_look *l, struct dlb_finish *f);
+void dlb_list_times(struct dlb_list *s, int unit, struct dlb_unit_times *l);
+void dlb_list_finish(const struct dlb_list *s, int unit, int node, const struct dlb_unit_times *l, struct dlb_finish *f);
 /* Places it; the units that it makes ready come at the end of the ready ones. */
 void dlb_list_put(struct dlb_list *s, int unit, int node, const struct dlb_finish *f);
 

@@ -33,7 +33,7 @@ static const struct compression_candidate candidates[] = {
 	{ .how = "lowrank:16", .of_class = { [DLB_SUM_GRADIENT] = true, [DLB_SUM_SMALL] = true }, .of_moments = true, .loss = 0.013 },
 };
 
-struct weighing {
+struct compression_trial {
 	struct dlb_plan *p;
 	const struct dlb_cost *c;
 	const double *scale;
@@ -43,7 +43,7 @@ struct weighing {
 struct compression_result { double step_s, bytes, of_class[DLB_N_COMPRESSED]; bool floats[DLB_N_COMPRESSED], there[DLB_N_COMPRESSED]; };
 
 /* The step as the plan compresses it now; -1: it does not fit. */
-static int weigh(const struct weighing *w, struct compression_result *o, struct dlb_error *err)
+static int weigh(const struct compression_trial *w, struct compression_result *o, struct dlb_error *err)
 {
 	struct dlb_program g;
 	struct dlb_timeline t;
@@ -85,7 +85,7 @@ static void add(struct dlb_plan *p, int cls, const char *how, double bytes, doub
 	snprintf(a->how, sizeof a->how, "%s", how);
 }
 
-static bool may_try(const struct weighing *w, const struct compression_candidate *x, int cls)
+static bool may_try(const struct compression_trial *w, const struct compression_candidate *x, int cls)
 {
 	return x->of_class[cls] && (x->any_optimizer || x->of_moments == w->moments);
 }
@@ -105,7 +105,7 @@ static int best_of(const struct dlb_plan *p, int first)
 }
 
 /* before: of the step in which this class and those after it travel whole. */
-static void choose(const struct weighing *w, int cls, double dense_bytes, const struct compression_result *before)
+static void choose(const struct compression_trial *w, int cls, double dense_bytes, const struct compression_result *before)
 {
 	struct dlb_plan *p = w->p;
 	const int first = p->n_advice;
@@ -131,7 +131,7 @@ static void choose(const struct weighing *w, int cls, double dense_bytes, const 
 int dlb_plan_advise(struct dlb_plan *p, const struct dlb_cost *c, int n_state, const double *node_scale, struct dlb_error *err)
 {
 	static const char *const plain[] = { "sgd", "momentum", "nesterov", "kfac" };
-	struct weighing w = { .p = p, .c = c, .scale = node_scale, .n_state = n_state, .moments = true };
+	struct compression_trial w = { .p = p, .c = c, .scale = node_scale, .n_state = n_state, .moments = true };
 	struct compression_result dense, now;
 
 	for (int i = 0; i < DLB_LEN(plain); i++)

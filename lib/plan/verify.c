@@ -1,7 +1,7 @@
 /* Proofs about programs before anything starts. Nothing here trusts the compiler: each proof reads only the
  * instructions and the places.
  *
- *   lives       of what each node reads and writes (verify_lives.c)
+ *   lives       of what each node reads and writes (verify_lifetimes.c)
  *   places      of what lives together (verify_places.c)
  *   messages    and that all of them come: no deadlock (verify_messages.c)
  *   sums        nodes that sum together sum the same
@@ -135,12 +135,12 @@ static int prove(const struct dlb_program *g, struct dlb_error *err)
 	int rc = 0;
 	if (prove_buckets(g, err) || dlb_verify_messages(g, err))
 		return -1;
-	struct dlb_lives *lives = dlb_lives_new(g->graph);
+	struct dlb_lifetimes *lives = dlb_lifetimes_new(g->graph);
 	for (int node = 0; node < g->n_nodes && rc == 0; node++) {
 		const struct dlb_program *own = dlb_program_of(g, node);
-		rc = dlb_verify_lives(lives, own, node, err) || dlb_verify_places(own, node, err) ? -1 : 0;
+		rc = dlb_verify_lifetimes(lives, own, node, err) || dlb_verify_places(own, node, err) ? -1 : 0;
 	}
-	dlb_lives_free(lives);
+	dlb_lifetimes_free(lives);
 	return rc;
 }
 

@@ -5,9 +5,9 @@
 #include "plan/program.h"
 
 /* Room for what is known of every op of the graph, for one node after the other: thousands of nodes have a few ops each. */
-struct dlb_lives *dlb_lives_new(const struct dlb_graph *g);
-void dlb_lives_free(struct dlb_lives *l);
-int dlb_verify_lives(struct dlb_lives *l, const struct dlb_program *g, int node, struct dlb_error *err);
+struct dlb_lifetimes *dlb_lifetimes_new(const struct dlb_graph *g);
+void dlb_lifetimes_free(struct dlb_lifetimes *l);
+int dlb_verify_lifetimes(struct dlb_lifetimes *l, const struct dlb_program *g, int node, struct dlb_error *err);
 int dlb_verify_places(const struct dlb_program *g, int node, struct dlb_error *err);
 int dlb_verify_messages(const struct dlb_program *g, struct dlb_error *err);	/* of all nodes, with deadlock */
 

@@ -60,7 +60,7 @@ static double nearness(const struct dlb_view *v, const struct dlb_source *s)
 	}
 }
 
-static void gaps(const struct dlb_view *v, const struct dlb_program *p, const struct dlb_source *s, const struct dlb_when *w,
+static void gaps(const struct dlb_view *v, const struct dlb_program *p, const struct dlb_source *s, const struct dlb_op_spans *w,
 		 double tick_s, struct dlb_emit *e)
 {
 	dlb_emit_open(e, "gaps", '[');
@@ -87,7 +87,7 @@ static void gaps(const struct dlb_view *v, const struct dlb_program *p, const st
 	dlb_emit_close(e, ']');
 }
 
-static void sendings(const struct dlb_view *v, const struct dlb_when *w, double tick_s, struct dlb_emit *e)
+static void sendings(const struct dlb_view *v, const struct dlb_op_spans *w, double tick_s, struct dlb_emit *e)
 {
 	struct dlb_sending *x;
 	int n = dlb_view_sendings(v, w, &x);
@@ -110,9 +110,9 @@ static void sendings(const struct dlb_view *v, const struct dlb_when *w, double 
 static void timeline(const struct dlb_view *v, const struct dlb_program *p, const struct dlb_source *s, const char *key, struct dlb_emit *e)
 {
 	double tick_s = pow(10, floor(log10(s->end_s)) - 7), near_s = nearness(v, s);
-	struct dlb_when w;
+	struct dlb_op_spans w;
 
-	dlb_when_init(&w, v, s);
+	dlb_op_spans_init(&w, v, s);
 	dlb_emit_open(e, key, '{');
 	dlb_emit_str(e, "name", s->name);
 	dlb_emit_real(e, "tick_s", tick_s);
@@ -128,7 +128,7 @@ static void timeline(const struct dlb_view *v, const struct dlb_program *p, cons
 	gaps(v, p, s, &w, tick_s, e);
 	sendings(v, &w, tick_s, e);
 	dlb_emit_close(e, '}');
-	dlb_when_release(&w);
+	dlb_op_spans_release(&w);
 }
 
 void dlb_page_times(const struct dlb_view *v, const struct dlb_program *p, struct dlb_emit *e)

@@ -34,18 +34,18 @@ bool dlb_view_measured(const struct dlb_view *v, struct dlb_source *s)
 }
 
 /* Index of (op, m) of replica r in the arrays; -1: not part of one step. */
-static ptrdiff_t at(const struct dlb_when *w, int r, int op, int m)
+static ptrdiff_t at(const struct dlb_op_spans *w, int r, int op, int m)
 {
 	if (op < 0 || op >= w->n_ops || m < -1 || m >= w->micro_batches)
 		return -1;
 	return ((ptrdiff_t)r * w->n_ops + op) * (w->micro_batches + 1) + m + 1;
 }
 
-void dlb_when_init(struct dlb_when *w, const struct dlb_view *v, const struct dlb_source *s)
+void dlb_op_spans_init(struct dlb_op_spans *w, const struct dlb_view *v, const struct dlb_source *s)
 {
 	size_t n;
 
-	*w = (struct dlb_when){ .n_ops = v->graph.n_ops, .micro_batches = 1, .n_replicas = 1 };
+	*w = (struct dlb_op_spans){ .n_ops = v->graph.n_ops, .micro_batches = 1, .n_replicas = 1 };
 	if (v->has_plan) {
 		w->micro_batches = v->plan.micro_batches;
 		w->n_replicas = v->plan.n_replicas > 1 ? v->plan.n_replicas : 1;
@@ -74,7 +74,7 @@ void dlb_when_init(struct dlb_when *w, const struct dlb_view *v, const struct dl
 		}
 }
 
-void dlb_when_release(struct dlb_when *w)
+void dlb_op_spans_release(struct dlb_op_spans *w)
 {
 	free(w->start_s);
 	free(w->end_s);
@@ -85,7 +85,7 @@ void dlb_when_release(struct dlb_when *w)
 /* ---- gaps ---- */
 
 /* For each (op, m) the first instruction of the node's program that computes it; -1: none. Returns new. */
-static int *computes(const struct dlb_when *w, const struct dlb_node_program *np)
+static int *computes(const struct dlb_op_spans *w, const struct dlb_node_program *np)
 {
 	size_t n = (size_t)w->n_ops * ((size_t)w->micro_batches + 1) + 1;
 	int *where = dlb_xmalloc(n * sizeof *where);
@@ -103,7 +103,7 @@ static int *computes(const struct dlb_when *w, const struct dlb_node_program *np
 
 /* Finds why a node computed nothing between two instructions, from the waits between them. A wait for a
  * message counts if its producer ended after the gap began. */
-static void explain(const struct dlb_when *w, const struct dlb_program *p, const struct dlb_node_program *np, int node, int from,
+static void explain(const struct dlb_op_spans *w, const struct dlb_program *p, const struct dlb_node_program *np, int node, int from,
 		    int to, struct dlb_gap *gap)
 {
 	const struct dlb_graph *g = p->graph;
@@ -140,7 +140,7 @@ static void explain(const struct dlb_when *w, const struct dlb_program *p, const
 	}
 }
 
-int dlb_view_gaps(const struct dlb_view *v, const struct dlb_program *p, const struct dlb_source *s, const struct dlb_when *w,
+int dlb_view_gaps(const struct dlb_view *v, const struct dlb_program *p, const struct dlb_source *s, const struct dlb_op_spans *w,
 		  int node, double least_s, struct dlb_gap **out)
 {
 	const struct dlb_node_program *np = p && v->has_plan && node < v->plan.n_nodes ? &dlb_program_of(p, node)->node[node] : NULL;
@@ -183,7 +183,7 @@ static int by_bytes(const void *a, const void *b)
 }
 
 /* Messages of tensor t and micro-batch m in replica r: one to each other node that reads it. */
-static void sendings_of(const struct dlb_view *v, const struct dlb_when *w, int r, int t, int m, struct dlb_sending **out, int *n, int *cap)
+static void sendings_of(const struct dlb_view *v, const struct dlb_op_spans *w, int r, int t, int m, struct dlb_sending **out, int *n, int *cap)
 {
 	const struct dlb_graph *g = &v->graph;
 	ptrdiff_t made = at(w, r, g->tensor[t].producer, m);
@@ -209,7 +209,7 @@ static void sendings_of(const struct dlb_view *v, const struct dlb_when *w, int 
 	}
 }
 
-int dlb_view_sendings(const struct dlb_view *v, const struct dlb_when *w, struct dlb_sending **out)
+int dlb_view_sendings(const struct dlb_view *v, const struct dlb_op_spans *w, struct dlb_sending **out)
 {
 	int n = 0, cap = 0;
 

@@ -27,23 +27,23 @@ static inline bool dlb_view_far(double a_s, double b_s)
 }
 
 /* Start and end of each (op, micro-batch) of every replica. */
-struct dlb_when { int n_ops, micro_batches, n_replicas; const struct dlb_plan *plan; double *start_s, *end_s; int *node; };
-void dlb_when_init(struct dlb_when *w, const struct dlb_view *v, const struct dlb_source *s);
-void dlb_when_release(struct dlb_when *w);
+struct dlb_op_spans { int n_ops, micro_batches, n_replicas; const struct dlb_plan *plan; double *start_s, *end_s; int *node; };
+void dlb_op_spans_init(struct dlb_op_spans *w, const struct dlb_view *v, const struct dlb_source *s);
+void dlb_op_spans_release(struct dlb_op_spans *w);
 
 /* A gap in a node's time-line. kind: enum dlb_wait; -1: copying, or not measured. peer: sender of
  * the message waited for; -1: none. */
 struct dlb_gap { int kind, peer; double start_s, end_s; };
 /* Finds the gaps of a node longer than least_s, in order. Returns their number; *out is
  * new. p NULL: every kind is -1. */
-int dlb_view_gaps(const struct dlb_view *v, const struct dlb_program *p, const struct dlb_source *s, const struct dlb_when *w,
+int dlb_view_gaps(const struct dlb_view *v, const struct dlb_program *p, const struct dlb_source *s, const struct dlb_op_spans *w,
 		  int node, double least_s, struct dlb_gap **out);
 
 /* A message: from the end of the op that makes the tensor to the start of its first reader on another
  * node. */
 struct dlb_sending { int from, to, tensor, micro_batch; double start_s, end_s, bytes; };
 /* Returns the number of messages, largest first; *out is new. */
-int dlb_view_sendings(const struct dlb_view *v, const struct dlb_when *w, struct dlb_sending **out);
+int dlb_view_sendings(const struct dlb_view *v, const struct dlb_op_spans *w, struct dlb_sending **out);
 
 /* True if a time-line of the document has messages between nodes. */
 bool dlb_view_has_sendings(const struct dlb_view *v);

@@ -101,7 +101,7 @@ static void axis(FILE *f, double y, double end_s, double px_per_s)
 }
 
 /* The rows of one source: scale, and y position per node (below 0: no row). */
-struct lanes { const struct dlb_source *s; struct dlb_when when; double px_per_s, *y; };
+struct lanes { const struct dlb_source *s; struct dlb_op_spans when; double px_per_s, *y; };
 
 static void lanes_init(struct lanes *l, const struct dlb_view *v, const struct dlb_source *s, double longest_s)
 {
@@ -110,12 +110,12 @@ static void lanes_init(struct lanes *l, const struct dlb_view *v, const struct d
 	l->y = dlb_xmalloc(((size_t)s->n_nodes + 1) * sizeof *l->y);
 	for (int i = 0; i < s->n_nodes; i++)
 		l->y[i] = -1;
-	dlb_when_init(&l->when, v, s);
+	dlb_op_spans_init(&l->when, v, s);
 }
 
 static void lanes_release(struct lanes *l)
 {
-	dlb_when_release(&l->when);
+	dlb_op_spans_release(&l->when);
 	free(l->y);
 }
 

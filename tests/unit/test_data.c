@@ -121,7 +121,7 @@ static void test_moving_pixels(void)
 	/* A part of 2x2 begins at 1, 2, 4 or 5; about half are flipped; the same draw for the same sample. */
 	assert(dlb_transform_parse("random-crop=2,flip,scale=10", &t, &err) == 0 && dlb_transform_bind(&t, 1, 3, 3, &err) == 0);
 	for (int i = 0; i < 400; i++) {
-		const struct dlb_chance chance = { .seed = 3, .epoch = i / 100, .sample = i % 100 };
+		const struct dlb_sample_seed chance = { .seed = 3, .epoch = i / 100, .sample = i % 100 };
 		int lower;
 
 		assert(dlb_transform_apply(&t, &image, &chance, &scratch, out, &err) == 0);

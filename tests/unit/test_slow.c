@@ -19,7 +19,7 @@ static double work(int n)
 static void a_node_as_it_is_owes_nothing(void)
 {
 	struct dlb_slow w = { .factor = 1.0, .sleeps = true };
-	struct dlb_stretch t = dlb_slow_start(&w);
+	struct dlb_op_time t = dlb_slow_start(&w);
 
 	work(1000);
 	dlb_slow_end(&w, &t, NULL);
@@ -30,7 +30,7 @@ static void a_node_as_it_is_owes_nothing(void)
 static void spinning_ends_when_it_says(void)
 {
 	struct dlb_slow w = { .factor = 3.0 };
-	struct dlb_stretch t = dlb_slow_start(&w);
+	struct dlb_op_time t = dlb_slow_start(&w);
 	double cpu_s = dlb_clock_thread_cpu_s(), own_s;
 
 	work(200000);
@@ -45,7 +45,7 @@ static void sleeping_adds_up(void)
 {
 	struct dlb_slow w = { .factor = 50.0, .sleeps = true };
 	double before_s = dlb_clock_s(), lasted_s = 0.0;
-	struct dlb_stretch t = { .end_s = before_s };
+	struct dlb_op_time t = { .end_s = before_s };
 
 	for (int i = 0; i < 5; i++) {
 		const double last_s = t.end_s;
@@ -68,8 +68,8 @@ static void sleeping_adds_up(void)
 static void a_cold_cache_does_not_count(void)
 {
 	struct dlb_slow w = { .factor = 10.0, .sleeps = true };
-	struct dlb_least least = { .n = 1, .now_s = 1e-9, .before_s = 1e-9 };
-	struct dlb_stretch t = dlb_slow_start(&w);
+	struct dlb_least_cpu least = { .n = 1, .now_s = 1e-9, .before_s = 1e-9 };
+	struct dlb_op_time t = dlb_slow_start(&w);
 
 	work(100000);
 	dlb_slow_end(&w, &t, &least);

@@ -210,7 +210,7 @@ static int count(const struct dlb_graph *g, const char *type)
 }
 
 /* Splits as asked; `concats` parts are put together on the forward way. */
-static void check(const char *what, build_fn *build, const struct dlb_split_ask *ask, int n_ask, int n_split, int concats)
+static void check(const char *what, build_fn *build, const struct dlb_split_request *ask, int n_ask, int n_split, int concats)
 {
 	static const int64_t sizes[] = { 3, 5, 1 };		/* the last: shards by samples without any */
 	struct dlb_error err = { .what = "" };
@@ -245,7 +245,7 @@ static void check(const char *what, build_fn *build, const struct dlb_split_ask 
 
 static void one(const char *what, build_fn *build, const char *op_, int parts, const char *axis, int n_split, int concats)
 {
-	const struct dlb_split_ask ask = { .op = op_, .parts = parts, .axis = axis, .why = "a test" };
+	const struct dlb_split_request ask = { .op = op_, .parts = parts, .axis = axis, .why = "a test" };
 
 	check(what, build, &ask, 1, n_split, concats);
 }
@@ -351,7 +351,7 @@ static void asks(void)
 {
 	static const char *const bad[] = { "", "=2", "a", "a=", "a=x", "a=1", "a=2x", "a=2:", "a=2:no", "a=99999" };
 	struct dlb_arena a = { 0 };
-	struct dlb_split_ask ask;
+	struct dlb_split_request ask;
 	struct dlb_error err = { .what = "" };
 
 	assert(!dlb_split_parse("a=b=3:head", &a, &ask, &err) && !strcmp(ask.op, "a=b") && ask.parts == 3 && !strcmp(ask.axis, "head"));

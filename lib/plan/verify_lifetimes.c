@@ -7,8 +7,8 @@
 #include "plan/flow.h"
 #include "plan/verify.h"
 
-enum life { UNBORN, OPEN, WRITTEN, FREED };		/* OPEN: posted, the message has not come */
-struct dlb_lives {				/* of one node, but for first_moment all 0 between two */
+enum life { UNUSED, OPEN, WRITTEN, FREED };		/* OPEN: posted, the message has not come */
+struct dlb_lifetimes {				/* of one node, but for first_moment all 0 between two */
 	const struct dlb_program *g; const struct dlb_plan *p; int node;
 	char *life;
 	bool *zero_copy;					/* [place] received, and perhaps another node's own */
@@ -27,7 +27,7 @@ struct versions { const struct dlb_weight_copies *w; int live, *copy; };	/* live
 enum { IN_BUCKET = 1, SUMMED, REDUCING, REDUCED };
 
 /* Why output 0 of op does not share a place as its class says; NULL: it does, or has its own. */
-static const char *shares(const struct dlb_lives *l, int op, const struct dlb_place *x, bool *overwrites)
+static const char *shares(const struct dlb_lifetimes *l, int op, const struct dlb_place *x, bool *overwrites)
 {
 	const struct dlb_graph *g = l->g->graph;
 	const struct dlb_op *o = &g->op[op];
@@ -51,7 +51,7 @@ static const char *shares(const struct dlb_lives *l, int op, const struct dlb_pl
 }
 
 /* A weight of here is read by an instruction of step s: the version that it wants must be somewhere. */
-static const char *has_version(struct dlb_lives *l, int t, const struct dlb_instr *in)
+static const char *has_version(struct dlb_lifetimes *l, int t, const struct dlb_instr *in)
 {
 	const struct versions *v = l->of_weight ? &l->of_weight[t] : NULL;
 	int rule = l->g->staleness, want = in->iteration - in->version < 0 ? 0 : in->iteration - in->version;
@@ -63,7 +63,7 @@ static const char *has_version(struct dlb_lives *l, int t, const struct dlb_inst
 	return v->live == want || (v->w->n && v->copy[want % v->w->n] == want) ? NULL : "reads a version of a weight that is not kept";
 }
 
-static const char *copy_weight(struct dlb_lives *l, const struct dlb_instr *in)
+static const char *copy_weight(struct dlb_lifetimes *l, const struct dlb_instr *in)
 {
 	for (int i = 0; i < l->g->graph->op[in->op].n_in; i++) {
 		int t = l->g->graph->op[in->op].in[i];
@@ -78,7 +78,7 @@ static const char *copy_weight(struct dlb_lives *l, const struct dlb_instr *in)
 	return "copies a weight that does not live here";
 }
 
-static const char *readable(struct dlb_lives *l, int t, const struct dlb_instr *in)
+static const char *readable(struct dlb_lifetimes *l, int t, const struct dlb_instr *in)
 {
 	int m = in->micro_batch < 0 ? dlb_unrolled(l->g->micro_batches / l->g->steps, in->iteration, 0) : in->micro_batch;
 	const struct dlb_tensor *x = &l->g->graph->tensor[t];
@@ -97,14 +97,14 @@ static const char *readable(struct dlb_lives *l, int t, const struct dlb_instr *
 }
 
 /* Update op's gradient of the step lies in its place of state: summed, and not yet overwritten by a later one's. */
-static bool is_summed(const struct dlb_lives *l, int op, int step)
+static bool is_summed(const struct dlb_lifetimes *l, int op, int step)
 {
 	int M = l->g->micro_batches / l->g->steps, places = dlb_program_sum_places(&l->g->node[l->node], op);
 	return l->sum[op] >= (step + 1) * M && l->sum[op] <= (step + places) * M;
 }
 
 /* An op in halves: its sums are made, summed over the replicas, and read by the same micro-batch, which sum[op] is. */
-static const char *half(struct dlb_lives *l, const struct dlb_instr *in)
+static const char *half(struct dlb_lifetimes *l, const struct dlb_instr *in)
 {
 	char *at = &l->bucket[in->op];
 	if (in->what == DLB_RUN_SUMS) {
@@ -121,7 +121,7 @@ static const char *half(struct dlb_lives *l, const struct dlb_instr *in)
 }
 
 /* All that the update's layer takes second moments of has so many micro-batches in them. */
-static bool moments_are(const struct dlb_lives *l, int update, int n)
+static bool moments_are(const struct dlb_lifetimes *l, int update, int n)
 {
 	for (int k = 0; k < dlb_kfac_moments(&l->g->graph->op[update]); k++)
 		if (l->moment[l->first_moment[update] + k] != n)
@@ -130,7 +130,7 @@ static bool moments_are(const struct dlb_lives *l, int update, int n)
 }
 
 /* Sums of the layer's gradients and of its second moments are complete, over the replicas too. */
-static const char *precondition(struct dlb_lives *l, const struct dlb_instr *in)
+static const char *precondition(struct dlb_lifetimes *l, const struct dlb_instr *in)
 {
 	const struct dlb_kfac_layer layer = dlb_kfac_layer_at(l->g->graph, in->op);
 	const int op[] = { layer.update, layer.bias_update }, M = l->g->micro_batches;
@@ -150,7 +150,7 @@ static const char *precondition(struct dlb_lives *l, const struct dlb_instr *in)
 	return l->factors[in->op] && l->factors[in->op] != REDUCED ? "preconditions before the factors are summed over the replicas" : NULL;
 }
 
-static const char *compute(struct dlb_lives *l, const struct dlb_instr *in)
+static const char *compute(struct dlb_lifetimes *l, const struct dlb_instr *in)
 {
 	const struct dlb_graph *g = l->g->graph;
 	const struct dlb_op *o = &g->op[in->op];
@@ -203,7 +203,7 @@ static const char *compute(struct dlb_lives *l, const struct dlb_instr *in)
 		if (o->out[i] < 0)
 			continue;
 		bool overwrites = false;
-		if (k < 0 || l->life[k] != UNBORN)
+		if (k < 0 || l->life[k] != UNUSED)
 			bad = "writes a tensor that has no place or is written already";
 		else
 			bad = shares(l, in->op, &np->place[k], &overwrites);
@@ -222,7 +222,7 @@ static const char *compute(struct dlb_lives *l, const struct dlb_instr *in)
 
 /* Every gradient of the bucket is summed here when it starts (where weights are averaged: every weight updated), and it
  * starts before it is waited for. */
-static const char *collective(struct dlb_lives *l, const struct dlb_instr *in)
+static const char *collective(struct dlb_lifetimes *l, const struct dlb_instr *in)
 {
 	const struct dlb_node_program *np = &l->g->node[l->node];
 	if (in->what != DLB_RUN_REDUCE && in->what != DLB_RUN_REDUCED)
@@ -259,7 +259,7 @@ static const char *collective(struct dlb_lives *l, const struct dlb_instr *in)
 }
 
 /* Every layer here is preconditioned. */
-static const char *trust(struct dlb_lives *l)
+static const char *trust(struct dlb_lifetimes *l)
 {
 	const struct dlb_graph *g = l->g->graph;
 	if (l->trusted)
@@ -272,7 +272,7 @@ static const char *trust(struct dlb_lives *l)
 }
 
 /* Every gradient of the updates here must be there, summed or whole. */
-static const char *norm(struct dlb_lives *l, const struct dlb_instr *in)
+static const char *norm(struct dlb_lifetimes *l, const struct dlb_instr *in)
 {
 	const struct dlb_graph *g = l->g->graph;
 	const char *bad = NULL;
@@ -302,14 +302,14 @@ static const char *norm(struct dlb_lives *l, const struct dlb_instr *in)
 	return bad;
 }
 
-static const char *live(struct dlb_lives *l, const struct dlb_instr *in)
+static const char *live(struct dlb_lifetimes *l, const struct dlb_instr *in)
 {
 	const struct dlb_node_program *np = &l->g->node[l->node];
 	int k = in->tensor >= 0 && in->verb != DLB_COMPUTE ? dlb_program_find_place(np, in->tensor, in->micro_batch) : -1;
 	switch (in->verb) {
 	case DLB_POST:
 	case DLB_COPY:
-		if (k < 0 || l->life[k] != UNBORN)
+		if (k < 0 || l->life[k] != UNUSED)
 			return "opens a place that does not exist or is taken";
 		l->life[k] = in->verb == DLB_POST ? OPEN : WRITTEN;
 		return NULL;
@@ -340,7 +340,7 @@ static const char *live(struct dlb_lives *l, const struct dlb_instr *in)
 	}
 }
 
-static void watch_versions(struct dlb_lives *l)
+static void watch_versions(struct dlb_lifetimes *l)
 {
 	const struct dlb_node_program *np = &l->g->node[l->node];
 	l->of_weight = dlb_xcalloc((size_t)l->g->graph->n_tensors + 1, sizeof *l->of_weight);
@@ -353,9 +353,9 @@ static void watch_versions(struct dlb_lives *l)
 	}
 }
 
-struct dlb_lives *dlb_lives_new(const struct dlb_graph *g)
+struct dlb_lifetimes *dlb_lifetimes_new(const struct dlb_graph *g)
 {
-	struct dlb_lives *l = dlb_xcalloc(1, sizeof *l);
+	struct dlb_lifetimes *l = dlb_xcalloc(1, sizeof *l);
 	size_t n = (size_t)g->n_ops + 1;
 	l->sum = dlb_xcalloc(n, sizeof *l->sum);
 	l->bucket = dlb_xcalloc(n, sizeof *l->bucket);
@@ -370,7 +370,7 @@ struct dlb_lives *dlb_lives_new(const struct dlb_graph *g)
 	return l;
 }
 
-void dlb_lives_free(struct dlb_lives *l)
+void dlb_lifetimes_free(struct dlb_lifetimes *l)
 {
 	free(l->sum);
 	free(l->bucket);
@@ -383,7 +383,7 @@ void dlb_lives_free(struct dlb_lives *l)
 	free(l);
 }
 
-static void begin(struct dlb_lives *l, const struct dlb_program *g, int node)
+static void begin(struct dlb_lifetimes *l, const struct dlb_program *g, int node)
 {
 	const struct dlb_node_program *np = &g->node[node];
 	size_t n = (size_t)np->n_places + 1;
@@ -402,7 +402,7 @@ static void begin(struct dlb_lives *l, const struct dlb_program *g, int node)
 		watch_versions(l);
 }
 
-static void forget(struct dlb_lives *l, int op)
+static void forget(struct dlb_lifetimes *l, int op)
 {
 	if (op < 0)
 		return;
@@ -414,7 +414,7 @@ static void forget(struct dlb_lives *l, int op)
 }
 
 /* What was seen is of the ops of instructions, of the buckets, and of the layers that are preconditioned. */
-static void end(struct dlb_lives *l)
+static void end(struct dlb_lifetimes *l)
 {
 	const struct dlb_node_program *np = &l->g->node[l->node];
 	for (int i = 0; i < np->n_instr; i++) {
@@ -441,7 +441,7 @@ static void end(struct dlb_lives *l)
 }
 
 /* The first op of a bucket that nobody waited for; n_ops: none. */
-static int left_in_bucket(const struct dlb_lives *l)
+static int left_in_bucket(const struct dlb_lifetimes *l)
 {
 	const struct dlb_graph *g = l->g->graph;
 	const struct dlb_node_program *np = &l->g->node[l->node];
@@ -456,7 +456,7 @@ static int left_in_bucket(const struct dlb_lives *l)
 	return first;
 }
 
-static int prove(struct dlb_lives *l, struct dlb_error *err)
+static int prove(struct dlb_lifetimes *l, struct dlb_error *err)
 {
 	const struct dlb_program *g = l->g;
 	const struct dlb_node_program *np = &g->node[l->node];
@@ -484,7 +484,7 @@ static int prove(struct dlb_lives *l, struct dlb_error *err)
 	return 0;
 }
 
-int dlb_verify_lives(struct dlb_lives *l, const struct dlb_program *g, int node, struct dlb_error *err)
+int dlb_verify_lifetimes(struct dlb_lifetimes *l, const struct dlb_program *g, int node, struct dlb_error *err)
 {
 	begin(l, g, node);
 	int rc = prove(l, err);
