@@ -22,7 +22,7 @@ static int by_first(const void *a, const void *b)
 }
 
 /* Fills rank_stage[], by node ids, and stage_of[node] (-1: no ops). Returns the number of ranks. */
-static int find_stages(const struct dlb_planned *x, struct rank_stage *rank_stage, int *stage_of)
+static int find_stages(const struct dlb_planned *x, struct rank_stage *rank, int *stage_of)
 {
 	int n = 0;
 	for (int d = 0; d < x->cl.n_nodes; d++) {

@@ -32,9 +32,9 @@ struct dlb_bpe {
 	int32_t byte_id[256];
 	int64_t vocabulary;
 	const char *name;			/* file name while vocab.json is read */
-	struct bpe_piece *bpe_piece; size_t n_pieces, piece_cap;
+	struct bpe_piece *piece; size_t n_pieces, piece_cap;
 	uint32_t *kept; size_t n_kept, kept_cap;	/* ids of cached pieces */
-	struct bpe_node *bpe_node; size_t node_cap;
+	struct bpe_node *node; size_t node_cap;
 	struct bpe_pair *heap; size_t n_heap, heap_cap;
 };
 

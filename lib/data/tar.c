@@ -51,7 +51,7 @@ static bool checksum_holds(const unsigned char *h)
 struct pax_record { char *path; int64_t size; };
 
 /* Parses pax records "LENGTH KEY=VALUE\n". */
-static int pax(const struct dlb_data_file *f, uint64_t at, const char *p, size_t n, struct pax_record *pax_record, struct dlb_error *err)
+static int pax(const struct dlb_data_file *f, uint64_t at, const char *p, size_t n, struct pax_record *said, struct dlb_error *err)
 {
 	size_t i = 0;
 
@@ -93,7 +93,7 @@ static char *plain_name(const unsigned char *h)
 }
 
 /* Reads a member that describes the next one ('x' pax, 'L' long name). */
-static int extension(const struct dlb_data_file *f, uint64_t at, int64_t size, char type, struct pax_record *pax_record, struct dlb_error *err)
+static int extension(const struct dlb_data_file *f, uint64_t at, int64_t size, char type, struct pax_record *said, struct dlb_error *err)
 {
 	char *p;
 	int rc = 0;
@@ -132,7 +132,7 @@ static int not_tar(const struct dlb_data_file *f, const unsigned char *h, struct
 }
 
 /* Handles the header at `at`: visits its member and sets *next to the next header. */
-static int header(const struct dlb_data_file *f, uint64_t at, const unsigned char *h, struct pax_record *pax_record,
+static int header(const struct dlb_data_file *f, uint64_t at, const unsigned char *h, struct pax_record *said,
 		  int (*visit)(void *ctx, const struct dlb_tar_member *m, struct dlb_error *err), void *ctx, uint64_t *next,
 		  struct dlb_error *err)
 {

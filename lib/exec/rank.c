@@ -150,7 +150,7 @@ static int write_result(const struct dlb_run_command *c, struct dlb_doc *doc, co
 static void tell_parent(void *ctx, const struct dlb_status_told *told)
 {
 	(void)ctx;
-	fprintf(stderr, "\1progress %lld %lld %d %s\n", (long long)told->done, (long long)told->total, told->stays, told->text);
+	fprintf(stderr, "\1progress %lld %lld %d %s\n", (long long)told->done, (long long)told->total, told->permanent, told->text);
 }
 
 /* Trains; rank 0 writes the result. All ranks return the same, with the failing rank in *who. */

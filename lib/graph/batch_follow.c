@@ -19,7 +19,7 @@ enum { MAX_TRIALS = 400 };	/* per vertex: few of its operands can contain the ba
  * which show no second row: the first of each `each` elements increases by `step` from one sample to the
  * next; 0: all rows are equal. */
 struct batch_target { int t, k; int64_t outer; bool one; int64_t step, each; };
-struct dlb_batch_made { struct batch_target batch_target; int made; };
+struct dlb_batch_made { struct batch_target target; int made; };
 
 /* -- constants -- */
 
@@ -406,7 +406,7 @@ struct operand_search { int op, left; bool any; };
 
 /* Tries operands i and later, each unchanged or rebuilt in one of its dimensions; stops
  * where the shapes agree. */
-static bool operand_search(struct fold *f, struct operand_search *s, int i)
+static bool search(struct fold *f, struct operand_search *s, int i)
 {
 	struct dlb_error ignored = { .what = "" };
 	int64_t outer;

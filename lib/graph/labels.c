@@ -103,7 +103,7 @@ static void arrive(struct label_walk *w, const struct dlb_op *o, const int64_t *
 }
 
 /* Follows tensor t, which holds the elements at[], to a loss; false: it reaches none. */
-static bool label_walk(struct label_walk *w, int t, const int64_t *at, int depth)
+static bool walk(struct label_walk *w, int t, const int64_t *at, int depth)
 {
 	for (int i = 0; i < w->g->n_ops && depth < DEEPEST; i++) {
 		const struct dlb_op *o = &w->g->op[i];

@@ -22,9 +22,9 @@ struct row_cut { int tensor, result; struct row_range rows; };
 struct narrowing {
 	struct dlb_graph *g;
 	char *wanted;			/* per tensor */
-	struct row_range *row_range;		/* per tensor, where WANTED_ROWS */
+	struct row_range *rows;		/* per tensor, where WANTED_ROWS */
 	char *narrow, *saves;		/* per op: computes only row_range[] of its output; this saves work */
-	struct row_cut *row_cut;		/* slices that were added */
+	struct row_cut *cut;		/* slices that were added */
 	int n_cuts;
 };
 

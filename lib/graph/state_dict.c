@@ -119,7 +119,7 @@ static void take_entries(struct dict_matching *m, const struct dlb_named *e, int
 		m->bucket[i] = -1;
 	for (int i = n - 1; i >= 0; i--) {	/* backwards, so that the first of equal
 						 * entries is first in its bucket */
-		struct dict_entry *x = &m->dict_entry[i];
+		struct dict_entry *x = &m->entry[i];
 		*x = (struct dict_entry){ .e = &e[i], .count = dlb_desc_count(&e[i].desc), .tensor = -1, .next = -1 };
 		dlb_name_map_add(&m->names, e[i].name, i);
 		if (!dlb_dtype_is_float(e[i].desc.dtype) || x->count < 1 || !is_listed_parameter(m->g, e[i].name))

@@ -437,7 +437,7 @@ static int one_value(struct fold *f, int op, const struct dlb_body *b, int i, in
 /* Loop: inputs are trip count and condition (either may be absent), then the carried values. The body
  * takes iteration number, condition and carried values, and returns condition, carried values, and the
  * outputs that are stacked. */
-static int loop(struct fold *f, int op, const struct dlb_body *b, int n_carried, int *state, struct scan_outputs *scan_outputs,
+static int loop(struct fold *f, int op, const struct dlb_body *b, int n_carried, int *state, struct scan_outputs *trail,
 		struct dlb_error *err)
 {
 	const char *name = f->g->op[op].name;

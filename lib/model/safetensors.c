@@ -226,7 +226,7 @@ static int by_width(const void *a, const void *b)
 }
 
 /* Returns the JSON header (new) of the rows in order; NULL with err. */
-static char *make_header(const char *path, const struct st_row *st_row, int n, const char *const *metadata,
+static char *make_header(const char *path, const struct st_row *row, int n, const char *const *metadata,
 			 struct dlb_error *err)
 {
 	json_t *root = json_object();

@@ -104,7 +104,7 @@ static struct deform_corners corners_of(const struct deform *d, const void *offs
 }
 
 /* One kernel element of one offset group of one sample, at positions [p, p + count). */
-struct tile { int64_t n, g, k, p, count; struct deform_corners deform_corners[TILE]; double mask[TILE]; };
+struct tile { int64_t n, g, k, p, count; struct deform_corners corners[TILE]; double mask[TILE]; };
 
 static void each_tile(const struct deform *d, const void *offset, const void *mask, const struct dlb_run *r,
 		      void (*work)(const struct deform *d, const struct tile *t, const struct dlb_run *r))

@@ -153,7 +153,7 @@ static void kl_slopes(const struct loss_terms *s)
 
 static const struct mean_loss {
 	const char *name;
-	void (*loss_terms)(const struct loss_terms *s), (*slopes)(const struct loss_terms *s);
+	void (*terms)(const struct loss_terms *s), (*slopes)(const struct loss_terms *s);
 	double flops, slope_flops;		/* per element */
 	double scale;				/* of the derivatives */
 	const char *width;			/* the attribute for loss_terms.width, NULL: none */

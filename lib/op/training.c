@@ -11,7 +11,7 @@
 
 enum update_rule { MOMENTUM, NESTEROV, ADAGRAD, ADAM };
 struct optimizer {
-	enum update_rule update_rule;
+	enum update_rule rule;
 	int n, n_state;			/* tensors, states per tensor */
 	enum dlb_dtype type, rate_type;
 	int64_t count[64];

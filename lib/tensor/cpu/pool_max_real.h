@@ -3,7 +3,7 @@
 /* One window, channels [0, n) with n <= BLOCK. NaN wins; the first of equals wins. */
 static inline void S(P(max_window))(const struct pool_kernel *p, const T *x, const int64_t o[3], T *y, POS *pos, int64_t n)
 {
-	const struct kernel_span d = p->kernel_span[0][o[0]], h = p->kernel_span[1][o[1]], w = p->kernel_span[2][o[2]];
+	const struct kernel_span d = p->span[0][o[0]], h = p->span[1][o[1]], w = p->span[2][o[2]];
 	bool none = d.lo >= d.hi || h.lo >= h.hi || w.lo >= w.hi;	/* only padding */
 	T most[BLOCK];
 	int32_t at[BLOCK];
