@@ -9,10 +9,11 @@
  *   sends 0 3 2 | 1 0 3         second half: allgather, what comes replaces
  *   gets  3 2 1 | 0 3 2
  *
- * Every chunk is summed once, along one path, and then copied, so all ranks hold the same bits (or by pairs of ranks that
- * add the same two numbers: those of NaNs may then differ); which ones depends on where the chunks are cut: the caller cuts (per tensor: dlb-document(5)). The engine works in segments,
- * a few in flight in each direction, so that adding hides behind receiving; what arrives goes on segment by segment, and of
- * long arrays block by block, so that all hops of a list are under way at once.
+ * Every chunk is summed once, along one path, and then copied, so all ranks hold the same bits (or by pairs
+ * of ranks that add the same two numbers: those of NaNs may then differ); which ones depends on where the
+ * chunks are cut: the caller cuts (per tensor: dlb-document(5)). The engine works in segments, a few in
+ * flight in each direction, so that adding hides behind receiving; what arrives goes on segment by segment,
+ * and of long arrays block by block, so that all hops of a list are under way at once.
  *
  * Everything before dlb_collective_new is plain C over these lists, for whoever predicts; it needs no MPI.
  * P. Patarasuk, X. Yuan, Bandwidth optimal all-reduce algorithms, J. Parallel Distrib. Comput. 69, 2009. */
@@ -22,10 +23,11 @@
 #include "comm/comm.h"
 #include "tensor/tensor.h"
 
-/* The ranks that sum together: member i is rank rank[i] of the world (NULL: rank i), in any order, and of group
- * group[i] (NULL: all of one group). Lists of hops speak of members. Ranks that are no member do nothing. */
+/* The ranks that sum together: member i is rank rank[i] of the world (NULL: rank i), in any order, and of
+ * group group[i] (NULL: all of one group). Lists of hops speak of members. Ranks that are no member do
+ * nothing. */
 struct dlb_ranks { int n; const int *group, *rank; };
-int dlb_ranks_member(const struct dlb_ranks *r, int rank);	/* which member a rank of the world is; -1: none */
+int dlb_ranks_member(const struct dlb_ranks *r, int rank); /* which member a rank of the world is; -1: none */
 
 /* Chunks [send, send + n_send) go to member `to` (-1: none) and [recv, recv + n_recv) come from `from`. */
 struct dlb_hop {
@@ -38,10 +40,10 @@ struct dlb_allreduce {
 	int (*n_chunks)(const struct dlb_ranks *r);
 	/* Writes member `member`'s hops, at most dlb_allreduce_most_hops, and returns their number. */
 	int (*hops)(const struct dlb_ranks *r, int member, struct dlb_hop *hop);
-	/* All that a rank sends is part of a sum that comes back to it, and no hop adds to what it sends: ranks of one host may
-	 * then read and write each other's arrays (collective.c). */
+	/* All that a rank sends is part of a sum that comes back to it, and no hop adds to what it sends:
+	 * ranks of one host may then read and write each other's arrays (collective.c). */
 	bool in_place;
-	bool external;			/* MPI sums as it likes: the hops are the ring's, for predictions; cuts mean nothing */
+	bool external; /* MPI sums as it likes: the hops are the ring's, for predictions; cuts mean nothing */
 };
 extern const struct dlb_allreduce *const dlb_allreduces[];	/* ring first; ends with NULL */
 extern const struct dlb_allreduce dlb_allreduce_ring, dlb_allreduce_tree, dlb_allreduce_host, dlb_allreduce_hierarchical,
@@ -51,31 +53,32 @@ int dlb_allreduce_most_hops(const struct dlb_ranks *r);
 /* Where chunk k of `n_chunks` of an array of n begins; k = n_chunks: its end. */
 static inline int64_t dlb_chunk_at(int64_t n, int n_chunks, int k) { return n / n_chunks * k + n % n_chunks * k / n_chunks; }
 
-/* How elements travel. DLB_WIRE_BF16 (of f32 arrays): a rank rounds what it sends, keeps what it rounded, and sums in
- * f32; so the final values are bf16 too, and the same on all ranks. NaN stays NaN. DLB_WIRE_F8 likewise
- * (f8.h): what is sent is to be scaled to about 1 first. */
+/* How elements travel. DLB_WIRE_BF16 (of f32 arrays): a rank rounds what it sends, keeps what it rounded, and
+ * sums in f32; so the final values are bf16 too, and the same on all ranks. NaN stays NaN. DLB_WIRE_F8
+ * likewise (f8.h): what is sent is to be scaled to about 1 first. */
 enum dlb_wire { DLB_WIRE_PLAIN, DLB_WIRE_BF16, DLB_WIRE_F8 };
 size_t dlb_wire_bytes(enum dlb_wire wire, enum dlb_dtype dtype);	/* of one element */
 
-/* Bytes that `member` sends for an array of n elements of `wire_bytes` each, cut at `at` (n_chunks + 1; NULL: equal
- * chunks, where n alone counts). *n_hops (may be NULL): its hops, one after the other. */
+/* Bytes that `member` sends for an array of n elements of `wire_bytes` each, cut at `at` (n_chunks + 1; NULL:
+ * equal chunks, where n alone counts). *n_hops (may be NULL): its hops, one after the other. */
 int64_t dlb_allreduce_bytes(const struct dlb_allreduce *how, const struct dlb_ranks *r, int member, int64_t n,
 			    const int64_t *at, size_t wire_bytes, int *n_hops);
 
-/* Bytes in memory of the segments that chunks travel in, over a network and where all ranks share a host; and of a chunk's part
- * in a block. Over a network a segment with its header is no longer than what MPI sends over TCP without asking the receiver
- * first (dlb_comm_eager_bytes). Longer ones wait for that answer, and nothing is added until all of one is there. In a host
- * each costs counts that go from one core's cache to the other's: 16 KB took a third longer at 1 to 16 MB, 128 KB as long.
- * A block is long enough that what the next hop sends has come by the time that this one's has left. Ranks sum blocks of
- * 512 KB to 2 MB in .55 to .75 of the time that hop after hop takes (2 ranks, 64 MB: memory is read and written once for two
- * hops); shorter ones are slower where 4 ranks share 2 cores. */
+/* Bytes in memory of the segments that chunks travel in, over a network and where all ranks share a host; and
+ * of a chunk's part in a block. Over a network a segment with its header is no longer than what MPI sends
+ * over TCP without asking the receiver first (dlb_comm_eager_bytes). Longer ones wait for that answer, and
+ * nothing is added until all of one is there. In a host each costs counts that go from one core's cache to
+ * the other's: 16 KB took a third longer at 1 to 16 MB, 128 KB as long. A block is long enough that what the
+ * next hop sends has come by the time that this one's has left. Ranks sum blocks of 512 KB to 2 MB in .55 to
+ * .75 of the time that hop after hop takes (2 ranks, 64 MB: memory is read and written once for two hops);
+ * shorter ones are slower where 4 ranks share 2 cores. */
 enum { DLB_SEGMENT_BYTES = 124 << 10, DLB_SEGMENT_HEADER_BYTES = 4 << 10, DLB_LOCAL_SEGMENT_BYTES = 64 << 10, DLB_BLOCK_BYTES = 512 << 10 };
 
-/* One collective that may run again and again: x (n elements of dtype f32 or f64, borrowed) is summed over the ranks.
- * `at` (n_chunks + 1, borrowed during the call) says where its chunks begin; NULL: equal ones. All members give the
- * same ranks, n, dtype, wire, cuts, algorithm and tag, which is checked at the first start: a member that differs
- * breaks the comm with a line that says so. Collectives that overlap in time differ in their tags. Members create
- * those of `mpi` in the same order. */
+/* One collective that may run again and again: x (n elements of dtype f32 or f64, borrowed) is summed over
+ * the ranks. `at` (n_chunks + 1, borrowed during the call) says where its chunks begin; NULL: equal ones. All
+ * members give the same ranks, n, dtype, wire, cuts, algorithm and tag, which is checked at the first start:
+ * a member that differs breaks the comm with a line that says so. Collectives that overlap in time differ in
+ * their tags. Members create those of `mpi` in the same order. */
 struct dlb_collective_desc {
 	const struct dlb_allreduce *how;
 	struct dlb_ranks ranks;			/* its arrays are borrowed during the call */
@@ -93,7 +96,8 @@ void dlb_collective_start(struct dlb_collective *k);
 /* Moves what can be moved without waiting; true when done (or broken: _wait tells). */
 bool dlb_collective_test(struct dlb_collective *k);
 int dlb_collective_wait(struct dlb_collective *k, struct dlb_error *err);
-/* Before the next start: x has fewer elements, or all that it was made with, and other cuts. All members do the same. */
+/* Before the next start: x has fewer elements, or all that it was made with, and other cuts. All members do
+ * the same. */
 void dlb_collective_resize(struct dlb_collective *k, const int64_t *at);
 int64_t dlb_collective_bytes_sent(const struct dlb_collective *k);	/* by this rank, each time */
 #endif

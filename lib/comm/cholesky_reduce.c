@@ -1,7 +1,7 @@
 /* Factors: triangles are summed at their owners, who factor them once and send L back. See compressor.h.
  *
- * Triangles and L are of the reversed matrix, whose product has the cheaper routine (tensor/spd.h). What all take
- * for the sum is L L^T less the damping, also the owner itself, so that all have the same bits. */
+ * Triangles and L are of the reversed matrix, whose product has the cheaper routine (tensor/spd.h). What all
+ * take for the sum is L L^T less the damping, also the owner itself, so that all have the same bits. */
 #include <stdlib.h>
 #include <string.h>
 #include "comm/cholesky.h"
@@ -9,7 +9,8 @@
 #include "tensor/spd.h"
 #include "util/mem.h"
 
-static const float asymmetry = 1e-5f;		/* of the largest number: beyond it a matrix is not taken for symmetric */
+/* of the largest number: beyond it a matrix is not taken for symmetric */
+static const float asymmetry = 1e-5f;
 
 int dlb_triangles_new(struct dlb_compressor *k, struct dlb_error *err)
 {

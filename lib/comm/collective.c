@@ -1,24 +1,27 @@
 /* The engine that runs any list of hops. See allreduce.h.
  *
- * Segments travel in messages of MPI's; between ranks of one host that see each other's x, in place: what is added is read
- * where its owner has it, and what replaces is written to its place, in one pass with the addition that it comes from. Nobody
- * writes too early so, and nobody asks whether what it sent has been read: that is part of the sum, and comes back with it.
- * (It is not so where both ends add to what they send, nor in the halves of a ring: see `in_place`.) 64 KB to 256 MB took a
- * quarter to two fifths of what they take through shared-memory rings.
+ * Segments travel in messages of MPI's; between ranks of one host that see each other's x, in place: what is
+ * added is read where its owner has it, and what replaces is written to its place, in one pass with the
+ * addition that it comes from. Nobody writes too early so, and nobody asks whether what it sent has been
+ * read: that is part of the sum, and comes back with it. (It is not so where both ends add to what they send,
+ * nor in the halves of a ring: see `in_place`.) 64 KB to 256 MB took a quarter to two fifths of what they
+ * take through shared-memory rings.
  *
- * Where an x is not in shared memory, or elements travel packed, they go through a ring: slots in the receiver's shared memory,
- * filled and emptied in turn. A store to a line that another core holds in its own cache is slow (comm/shared.h), so
- * a ring is nearly as long as a second-level cache: by the time that a slot's turn comes again, other slots and x have
- * driven it out of there (half or twice as long took up to a third more). Between cores with a cache in common 18 GB/s each
- * way were measured so (7 with short rings, 12 past the caches); between others 2, but 12 past the caches. Virtual cores
- * move from one case to the other, so each link times both ways of writing now and then, and takes the better one.
+ * Where an x is not in shared memory, or elements travel packed, they go through a ring: slots in the
+ * receiver's shared memory, filled and emptied in turn. A store to a line that another core holds in its own
+ * cache is slow (comm/shared.h), so a ring is nearly as long as a second-level cache: by the time that a
+ * slot's turn comes again, other slots and x have driven it out of there (half or twice as long took up to a
+ * third more). Between cores with a cache in common 18 GB/s each way were measured so (7 with short rings, 12
+ * past the caches); between others 2, but 12 past the caches. Virtual cores move from one case to the other,
+ * so each link times both ways of writing now and then, and takes the better one.
  *
- * Long arrays go block by block: all hops for the first part of every chunk, then all for the next, so that what a hop
- * brings is still in a cache when the next one sends it. Each element takes the same path as without, so bits are the same.
+ * Long arrays go block by block: all hops for the first part of every chunk, then all for the next, so that
+ * what a hop brings is still in a cache when the next one sends it. Each element takes the same path as
+ * without, so bits are the same.
  *
- * To and from each rank segments go in the order of the list; what goes to one rank, or comes from it, does not wait for
- * what goes elsewhere, but for what the same elements need: a sum has to be there before it leaves, and in the order of the
- * list, and has to have left before it is added to or replaced. */
+ * To and from each rank segments go in the order of the list; what goes to one rank, or comes from it, does
+ * not wait for what goes elsewhere, but for what the same elements need: a sum has to be there before it
+ * leaves, and in the order of the list, and has to have left before it is added to or replaced. */
 #define _DEFAULT_SOURCE		/* sizes of caches */
 #include <assert.h>
 #include <limits.h>
@@ -34,15 +37,18 @@
 #include "util/mem.h"
 
 enum {
-	IN_FLIGHT = 16, IN_FLIGHT_BYTES = 1 << 20,	/* messages of MPI's under way in each direction: a second-level cache */
+	/* messages of MPI's under way in each direction: a second-level cache */
+	IN_FLIGHT = 16, IN_FLIGHT_BYTES = 1 << 20,
 	LEAST_IN_FLIGHT = 2,		/* where many links share that many bytes */
-	/* Blocks that a rank may send before what comes back of the first is in. TCP lets who sends first to a rank have most of
-	 * its port, and sums wait for the last: with 4 here a tree of 4 ranks took a seventh longer at 1 Gb/s. */
+	/* Blocks that a rank may send before what comes back of the first is in. TCP lets who sends first to
+	 * a rank have most of its port, and sums wait for the last: with 4 here a tree of 4 ranks took a
+	 * seventh longer at 1 Gb/s. */
 	AHEAD = 1,
 	LEAST_SLOTS = 2, MOST_SLOTS = 64
 };
 
-/* A place in the list: segment `seg` of the `chunk`-th chunk of hop `hop`, of block `block`; its n elements from `from` on. */
+/* A place in the list: segment `seg` of the `chunk`-th chunk of hop `hop`, of block `block`; its n elements
+ * from `from` on. */
 struct segment_position { int64_t block, seg, from, n; int hop, chunk; };
 /* Segments to or from one rank: posted in the order of the list, and done in that order. */
 struct stream {
@@ -50,7 +56,7 @@ struct stream {
 	struct dlb_request request[IN_FLIGHT];
 	int64_t n_posted, n_done;
 	int depth;			/* the most that are posted and not done */
-	char *slot;			/* [depth] segments as they travel; NULL: they travel from and to x itself */
+	char *slot; /* [depth] segments as they travel; NULL: they travel from and to x itself */
 };
 /* Segments from one rank to another of this host. Each count is written by one side. */
 struct shm_ring {
@@ -65,14 +71,15 @@ struct link {
 	int peer;
 	bool in;
 	struct shm_ring *shm_ring;		/* NULL: by MPI */
-	char *there;			/* the other end's x; NULL: it cannot be seen, and segments travel in slots */
+	char *there; /* the other end's x; NULL: it cannot be seen, and segments travel in slots */
 	uint32_t n;			/* segments so far, at this end */
 	struct region_offsets mine, theirs;
 	struct dlb_request told, heard;	/* of them */
 	struct dlb_copy_tuner copy, pass;
 	struct stream stream;
 };
-/* A segment of a hop may move when the one like it of an earlier hop, on another link, has; `same`: of the same chunks. */
+/* A segment of a hop may move when the one like it of an earlier hop, on another link, has; `same`: of the
+ * same chunks. */
 struct need { int hop, link; bool same; };
 struct needs { struct need *need; int n; };
 /* What all members must give alike; each compares its own with that of the member before it. */
@@ -88,7 +95,8 @@ struct dlb_collective {
 	int n_in_flight;		/* of a stream that needs no slots */
 	char *x;
 	int64_t n, n_most, segment;	/* elements: of x, of x when it was made, of a segment */
-	int64_t n_blocks, per_block;	/* segments of a chunk that are of one block, INT64_MAX of a single one */
+	/* segments of a chunk that are of one block, INT64_MAX of a single one */
+	int64_t n_blocks, per_block;
 	size_t bytes, wire_bytes;	/* of an element in memory, on the wire */
 	const struct dlb_wire_loops *loops;
 	int64_t *at;
@@ -130,8 +138,8 @@ static bool at_end(const struct dlb_collective *k, const struct segment_position
 	return p->block == k->n_blocks;
 }
 
-/* Which elements of chunks c p stands for: of several blocks each chunk has its own part in each, of a single one they are
- * taken as one. False: p is past what hop p->hop has in its block. */
+/* Which elements of chunks c p stands for: of several blocks each chunk has its own part in each, of a single
+ * one they are taken as one. False: p is past what hop p->hop has in its block. */
 static bool find_elements(const struct dlb_collective *k, struct chunks c, struct segment_position *p)
 {
 	const bool single = k->n_blocks == 1;
@@ -170,8 +178,8 @@ static void advance(const struct dlb_collective *k, const struct link *l, struct
 	settle(k, l, p);
 }
 
-/* Whether a stream that stands at `at` is past the segment of hop `hop` that is like p, one of p's block; where that hop moves
- * other chunks than p's, past all of the hop. */
+/* Whether a stream that stands at `at` is past the segment of hop `hop` that is like p, one of p's block;
+ * where that hop moves other chunks than p's, past all of the hop. */
 static bool is_past(const struct segment_position *at, const struct segment_position *p, int hop, bool same)
 {
 	if (at->block != p->block)
@@ -192,7 +200,8 @@ static bool are_met(const struct dlb_collective *k, const struct needs *needs, c
 	return true;
 }
 
-/* Of the links with something yet to come, the one whose next segment is first in the list; NULL: all is in. */
+/* Of the links with something yet to come, the one whose next segment is first in the list; NULL: all is
+ * in. */
 static const struct link *awaited(const struct dlb_collective *k)
 {
 	const struct link *first = NULL;
@@ -244,7 +253,8 @@ static bool is_read_here(const struct dlb_collective *k, const struct link *l, c
 	return l->there && k->is_added[p->hop];
 }
 
-/* Whether the next segment of l has arrived. *w: where it lies (a slot of the ring, the other end's x); NULL: in x already. */
+/* Whether the next segment of l has arrived. *w: where it lies (a slot of the ring, the other end's x); NULL:
+ * in x already. */
 static bool arrived(struct dlb_collective *k, struct link *l, const char **w)
 {
 	struct stream *s = &l->stream;
@@ -268,8 +278,8 @@ static bool has_room(const struct dlb_collective *k, const struct link *l)
 		(!l->shm_ring || l->there || l->n - atomic_load_explicit(&l->shm_ring->taken, memory_order_acquire) < k->n_slots);
 }
 
-/* Writes p, the n elements from `from` on as they travel, to where the other end has them, or into the next slot; with w, what
- * is there is added to them first. */
+/* Writes p, the n elements from `from` on as they travel, to where the other end has them, or into the next
+ * slot; with w, what is there is added to them first. */
 static void write_there(struct dlb_collective *k, struct link *l, char *p, int64_t from, const char *w, int64_t n)
 {
 	char *to = l->there ? element_there(k, l, from) : shm_ring_slot(k, l);
@@ -293,7 +303,8 @@ static void sent_in_shm_ring(struct dlb_collective *k, struct link *l)
 	advance(k, l, &l->stream.next);
 }
 
-/* Where the segment at `here`, which is added, is what the next hop sends next, and writes there; NULL: it is not. */
+/* Where the segment at `here`, which is added, is what the next hop sends next, and writes there; NULL: it is
+ * not. */
 static struct link *onward(const struct dlb_collective *k, const struct segment_position *here)
 {
 	int hop = here->hop + 1;
@@ -531,8 +542,8 @@ static void add_need(const struct dlb_collective *k, struct needs *needs, struct
 		needs->need[needs->n++] = (struct need){ hop, sending ? k->to[hop] : k->from[hop], alike(other, c) };
 }
 
-/* Earlier hops that a hop's segments wait for, back to the last one that wrote all of them, which waited for those before it.
- * What is written must have left where it is sent, by the same hop too. */
+/* Earlier hops that a hop's segments wait for, back to the last one that wrote all of them, which waited for
+ * those before it. What is written must have left where it is sent, by the same hop too. */
 static struct needs find_needs(const struct dlb_collective *k, int hop, bool sending)
 {
 	const struct chunks c = chunks_of(&k->hop[hop], sending);
@@ -589,7 +600,8 @@ static void choose_segments(struct dlb_collective *k, const struct dlb_ranks *r,
 	k->n_blocks = external ? 0 : k->n_blocks;
 }
 
-/* The link from or to peer; a new one when there is none. The receiver offers a ring to a sender of its host. */
+/* The link from or to peer; a new one when there is none. The receiver offers a ring to a sender of its
+ * host. */
 static int find_link(struct dlb_collective *k, int peer, bool in)
 {
 	struct link *l;
@@ -610,7 +622,8 @@ static int find_link(struct dlb_collective *k, int peer, bool in)
 	return i;
 }
 
-/* Of each hop, whether what it sends is added where it comes: the j-th to a member is that one's j-th from here. */
+/* Of each hop, whether what it sends is added where it comes: the j-th to a member is that one's j-th from
+ * here. */
 static void find_added(struct dlb_collective *k, const struct dlb_collective_desc *d, int member)
 {
 	struct dlb_hop *theirs = dlb_xcalloc((size_t)dlb_allreduce_most_hops(&d->ranks), sizeof *theirs);
@@ -747,7 +760,8 @@ static void begin(const struct dlb_collective *k, struct link *l)
 	settle(k, l, &s->done);
 }
 
-/* Tells the other ends of the links of one direction where things lie, and hears it from those of the other direction. */
+/* Tells the other ends of the links of one direction where things lie, and hears it from those of the other
+ * direction. */
 static void introduce(struct dlb_collective *k, bool in)
 {
 	for (struct link *l = k->link; l < k->link + k->n_links; l++)

@@ -1,10 +1,10 @@
 /* MPI, and the only file that includes it.
  *
- * Every operation is the non-blocking one plus a wait of our own, which polls MPI_Test beside a clock:
- * Open MPI notices nothing when a link goes down in the middle of a transfer, so the time-out has to be
- * ours. A rank that has polled for a while offers its core to whoever wants it (sched_yield); where the
- * host has more ranks than cores it soon sleeps, since a spinning rank would take the time of the one it
- * waits for: until its wakeup is sent (shared.h), or a little between polls, where what it waits for is MPI's. The cores
+ * Every operation is the non-blocking one plus a wait of our own, which polls MPI_Test beside a clock: Open
+ * MPI notices nothing when a link goes down in the middle of a transfer, so the time-out has to be ours. A
+ * rank that has polled for a while offers its core to whoever wants it (sched_yield); where the host has more
+ * ranks than cores it soon sleeps, since a spinning rank would take the time of the one it waits for: until
+ * its wakeup is sent (shared.h), or a little between polls, where what it waits for is MPI's. The cores
  * themselves are kept awake meanwhile (awake.h).
  *
  * Sizes above 2^30 bytes go as a derived type (blocks of 2^30 and a rest): MPI counts are ints.
@@ -52,8 +52,9 @@ struct dlb_comm {
 	struct dlb_region *region;	/* NULL: no shared memory */
 	char **base;			/* [size] near ranks' regions as seen from here; NULL: not near */
 	struct dlb_channel *waiting;	/* those with messages that wait for their places */
-	int nth_alike;			/* ranks of this host before this one that may run on the same cores */
-	struct dlb_awake *awake;	/* where ranks share cores: a core for each of the first ranks that share them */
+	int nth_alike; /* ranks of this host before this one that may run on the same cores */
+	/* where ranks share cores: a core for each of the first ranks that share them */
+	struct dlb_awake *awake;
 	struct dlb_error fault;		/* what broke it */
 	char host[64];
 };
@@ -189,7 +190,8 @@ static int open_subjects(struct dlb_comm *c, struct dlb_error *err)
 	return 0;
 }
 
-/* Whether the ranks of this host are more than the cores that they may run on, each its own or all the same ones. */
+/* Whether the ranks of this host are more than the cores that they may run on, each its own or all the same
+ * ones. */
 static int find_cores(struct dlb_comm *c, struct dlb_error *err)
 {
 	const struct dlb_core_set own = dlb_core_set_own();
@@ -206,9 +208,10 @@ static int find_cores(struct dlb_comm *c, struct dlb_error *err)
 	return rc;
 }
 
-/* Open MPI over TCP: long messages in fragments, not "put" whole, which takes a tenth to a third longer where both sides
- * send at once; and without asking up to twice its 64 KB, which sums of 1 MB and more in such segments gain a tenth to a fifth
- * by (tests/bench/allreduce between pretend hosts). What the user has set stays. */
+/* Open MPI over TCP: long messages in fragments, not "put" whole, which takes a tenth to a third longer where
+ * both sides send at once; and without asking up to twice its 64 KB, which sums of 1 MB and more in such
+ * segments gain a tenth to a fifth by (tests/bench/allreduce between pretend hosts). What the user has set
+ * stays. */
 static void prefer_fragments(void)
 {
 	char eager[24];
@@ -225,7 +228,8 @@ size_t dlb_comm_eager_bytes(void)
 	return (size_t)(dlb_comm_is_open_mpi() ? 128 : 64) << 10;
 }
 
-/* Linux ends a sleep up to 50 us late, to wake the processor less often: longer than all that we sleep between two polls. */
+/* Linux ends a sleep up to 50 us late, to wake the processor less often: longer than all that we sleep
+ * between two polls. */
 static void sleep_sharply(void)
 {
 #ifdef __linux__
@@ -233,8 +237,8 @@ static void sleep_sharply(void)
 #endif
 }
 
-/* Open MPI 4.1 takes 215 MB of addresses to start. With a few too few, some of its parts do without and others hang in the
- * first call of all ranks: then it is not begun. */
+/* Open MPI 4.1 takes 215 MB of addresses to start. With a few too few, some of its parts do without and
+ * others hang in the first call of all ranks: then it is not begun. */
 enum { START_MB = 224 };
 
 static bool can_start(void)
@@ -439,7 +443,8 @@ int dlb_comm_idle(struct dlb_comm *c, struct dlb_idle *i, int peer, const char *
 	now_s = dlb_clock_s();
 	if (i->since_s == 0.0)
 		i->since_s = now_s;
-	else if (now_s - i->last_s > SUSPENDED_S)	/* this process did not run: it does not know what others did meanwhile */
+	/* this process did not run: it does not know what others did meanwhile */
+	else if (now_s - i->last_s > SUSPENDED_S)
 		i->since_s += now_s - i->last_s;
 	i->last_s = now_s;
 	if (c->timeout_s <= 0 || now_s - i->since_s <= c->timeout_s)

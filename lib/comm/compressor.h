@@ -1,13 +1,15 @@
-/* Inside compression: what the files of a dlb_compressor share (compressor.c the order of things, fusion_buffer.c arrays that
- * travel together, lowrank.c P and Q, cholesky_reduce.c factors, per_hop.c factors as first published). */
+/* Inside compression: what the files of a dlb_compressor share (compressor.c the order of things,
+ * fusion_buffer.c arrays that travel together, lowrank.c P and Q, cholesky_reduce.c factors, per_hop.c
+ * factors as first published). */
 #ifndef DLB_COMM_COMPRESSOR_H
 #define DLB_COMM_COMPRESSOR_H
 #include "comm/compress.h"
 #include "comm/lowrank.h"
 
-/* A fusion buffer: arrays that travel as one message. Each array is cut into as many chunks as the algorithm has, whatever
- * else travels along, or lies whole in the chunk of its owner. `buffer` holds chunk after chunk, each with its arrays in order. */
-struct dlb_fusion_part { float *x; int64_t n; int owner; enum dlb_traffic_class class; };	/* owner -1: cut */
+/* A fusion buffer: arrays that travel as one message. Each array is cut into as many chunks as the algorithm
+ * has, whatever else travels along, or lies whole in the chunk of its owner. `buffer` holds chunk after
+ * chunk, each with its arrays in order. */
+struct dlb_fusion_part { float *x; int64_t n; int owner; enum dlb_traffic_class class; }; /* owner -1: cut */
 struct dlb_fusion_buffer {
 	struct dlb_fusion_part *part; int n_parts, cap_parts;
 	float *buffer;
@@ -31,9 +33,11 @@ float *dlb_fusion_at(const struct dlb_fusion_buffer *f, int i, int chunk, int64_
 void dlb_fusion_load(struct dlb_fusion_buffer *f);
 void dlb_fusion_unload(const struct dlb_fusion_buffer *f);
 void dlb_fusion_start(struct dlb_compressor *k, struct dlb_fusion_buffer *f);
-bool dlb_fusion_done(struct dlb_compressor *k, struct dlb_fusion_buffer *f);	/* or never started; then the traffic is counted */
+/* or never started; then the traffic is counted */
+bool dlb_fusion_done(struct dlb_compressor *k, struct dlb_fusion_buffer *f);
 
-/* The two halves of a ring, for what is summed and what is passed on apart; member m completes chunk m + 1. */
+/* The two halves of a ring, for what is summed and what is passed on apart; member m completes chunk m +
+ * 1. */
 extern const struct dlb_allreduce dlb_ring_scatter, dlb_ring_gather;
 
 struct dlb_low_rank_state {			/* state from step to step of one low-rank gradient */
@@ -43,9 +47,10 @@ struct dlb_low_rank_state {			/* state from step to step of one low-rank gradien
 	int64_t p_length, q_length;	/* of columns of P, of Q: rows and cols, or transposed */
 	const char *name;
 	float *residual;			/* (rows, cols) */
-	float *basis;			/* what the next sketch is of, Q^T of the last step that counted: (most, stride of q_length) */
+	/* what the next sketch is of, Q^T of the last step that counted: (most, stride of q_length) */
+	float *basis;
 	float *next;			/* Q^T of this one */
-	float width;			/* of a rank that adapts: columns of the next sketch; a float, as checkpoints have it */
+	float width; /* of a rank that adapts: columns of the next sketch; a float, as checkpoints have it */
 	int64_t *seen;			/* [most + 1] steps with that rank */
 };
 struct dlb_compress_state { struct dlb_low_rank_state **low_rank; int n, cap; };
@@ -59,7 +64,7 @@ struct dlb_low_rank {			/* a gradient that travels as P and Q */
 	double length[DLB_MOST_RANK];	/* of P's columns beyond those before them */
 	struct dlb_low_rank_state *state;
 	float *mine;			/* local errors: this rank's own Q^T; else NULL */
-	float *p, *q;			/* what travels: (p_length, rank), and (rank, q_length) without padding */
+	float *p, *q; /* what travels: (p_length, rank), and (rank, q_length) without padding */
 };
 struct dlb_triangle { int tensor, owner; bool taken, factored; };
 struct dlb_compressor {
@@ -79,7 +84,7 @@ struct dlb_compressor {
 	struct dlb_low_rank *low_rank; int n_low_rank;
 	struct dlb_triangle *triangle; int n_triangles;
 	double *work;			/* of dlb_orthonormal_f32 */
-	float *transposed;			/* P and Q of a transposed tensor, in the layout that the passes read */
+	float *transposed; /* P and Q of a transposed tensor, in the layout that the passes read */
 	float *factor_work;		/* two triangles of the largest */
 	struct dlb_hops *hops;		/* per_hop.c */
 	struct dlb_verdict verdict;
@@ -96,10 +101,12 @@ void dlb_low_rank_back(struct dlb_compressor *k);		/* the sum of P becomes a bas
 void dlb_low_rank_restore(struct dlb_compressor *k);	/* x, residual and basis from the sum of Q */
 /* sketch.c: of a tensor whose rank adapts */
 void dlb_sketch_init(struct dlb_low_rank_state *t);
-int dlb_sketch_basis(const struct dlb_compressor *k, struct dlb_low_rank *t);		/* P's sum becomes a basis: t->rank, -1: not finite */
-void dlb_sketch_shift_q(const struct dlb_compressor *k, struct dlb_low_rank *t);		/* before Q travels; mine: what of it arrives */
+/* P's sum becomes a basis: t->rank, -1: not finite */
+int dlb_sketch_basis(const struct dlb_compressor *k, struct dlb_low_rank *t);
+/* before Q travels; mine: what of it arrives */
+void dlb_sketch_shift_q(const struct dlb_compressor *k, struct dlb_low_rank *t);
 void dlb_sketch_unshift_q(const struct dlb_compressor *k, struct dlb_low_rank *t);
-void dlb_sketch_next(const struct dlb_compressor *k, struct dlb_low_rank *t);		/* from Q in state->basis */
+void dlb_sketch_next(const struct dlb_compressor *k, struct dlb_low_rank *t); /* from Q in state->basis */
 /* cholesky_reduce.c */
 int dlb_triangles_new(struct dlb_compressor *k, struct dlb_error *err);
 void dlb_triangles_check(struct dlb_compressor *k);	/* flags what is not finite, not symmetric */

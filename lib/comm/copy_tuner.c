@@ -8,11 +8,11 @@
 
 /* ---- past the caches ---- */
 
-enum { LINE = 64, LEAST = 4096 };	/* below, waiting for the stores to leave takes longer than it saves */
+enum { LINE = 64, LEAST = 4096 }; /* below, waiting for the stores to leave takes longer than it saves */
 
 #if defined __x86_64__
-/* n bytes, whole lines; `to` is at the beginning of one. A line that is stored whole leaves at once: 16 MB took 1.6 to 2.0 ms
- * by 16 bytes at a time, and 1.1 to 1.3 by 64. */
+/* n bytes, whole lines; `to` is at the beginning of one. A line that is stored whole leaves at once: 16 MB
+ * took 1.6 to 2.0 ms by 16 bytes at a time, and 1.1 to 1.3 by 64. */
 static void stream_16(char *to, const char *from, size_t n)
 {
 	for (size_t i = 0; i < n; i += 16)

@@ -1,6 +1,6 @@
-/* Doubling: ranks exchange all that they hold with the one 1, 2, 4, ... away, and each adds what comes. As few hops as
- * can be, ceil(log2 n), where n is a power of two; else the first few pair up before, and share the sum after. Both of
- * a pair add the same two numbers, so all ranks hold the same bits. */
+/* Doubling: ranks exchange all that they hold with the one 1, 2, 4, ... away, and each adds what comes. As
+ * few hops as can be, ceil(log2 n), where n is a power of two; else the first few pair up before, and share
+ * the sum after. Both of a pair add the same two numbers, so all ranks hold the same bits. */
 #include "comm/allreduce.h"
 
 static int n_chunks(const struct dlb_ranks *r)

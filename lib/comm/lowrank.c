@@ -152,8 +152,8 @@ static void resize(const struct dlb_compressor *k, struct dlb_fusion_buffer *f, 
 
 /* ---- the three passes over a tensor ----
  *
- * Of a transposed tensor P = X^T W, Q = X P^ and X^ = Q P^^T: the same passes with P and Q exchanged. Each then has the other's
- * layout, in k->transposed. */
+ * Of a transposed tensor P = X^T W, Q = X P^ and X^ = Q P^^T: the same passes with P and Q exchanged. Each
+ * then has the other's layout, in k->transposed. */
 
 /* by_row (n, r) is the transpose of padded (r, stride of n), which is zero beyond n. */
 static void to_rows(const float *padded, int64_t n, int r, float *by_row)
@@ -225,7 +225,8 @@ void dlb_low_rank_project(struct dlb_compressor *k)
 
 		t->width = t->state->adapts ? (int)t->state->width : t->most;
 		sketch(k, t, a);
-		if (!dlb_all_finite(t->p, t->state->p_length * t->width))		/* as it is when any number of x is not */
+		/* as it is when any number of x is not */
+		if (!dlb_all_finite(t->p, t->state->p_length * t->width))
 			dlb_compressor_flag(k, k->not_finite, t->tensor);
 	}
 	resize(k, &k->p, false);

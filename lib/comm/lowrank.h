@@ -1,6 +1,7 @@
 /* Low-rank compression of gradients: what a rank computes; nothing here sends anything.
  *
- * A gradient G of (n, m) travels as P (n, r) and Q (m, r), r small. With the error E that earlier steps left here:
+ * A gradient G of (n, m) travels as P (n, r) and Q (m, r), r small. With the error E that earlier steps left
+ * here:
  *
  *     M = G + E          x holds M from here on; E stays as it was until the step is known to count
  *     P = sum M Q        Q of the step before (warm start)
@@ -10,9 +11,10 @@
  *     E = M - G^ / N     the part of it that was not sent, an Nth on each of N ranks ("global");
  *                        or M - P^ (M^T P^)^T, each rank's own ("local"): one more product, the same sum
  *
- * T. Vogels, S. P. Karimireddy, M. Jaggi, PowerSGD, NeurIPS 2019; error feedback: F. Seide et al., Interspeech 2014.
- * PowerSGD's Gram-Schmidt returns columns that are not orthogonal when P has fewer than r directions, without a
- * word; the basis here is orthonormal for any P, and the same bits wherever P is the same bits. */
+ * T. Vogels, S. P. Karimireddy, M. Jaggi, PowerSGD, NeurIPS 2019; error feedback: F. Seide et al.,
+ * Interspeech 2014. PowerSGD's Gram-Schmidt returns columns that are not orthogonal when P has fewer than r
+ * directions, without a word; the basis here is orthonormal for any P, and the same bits wherever P is the
+ * same bits. */
 #ifndef DLB_COMM_LOWRANK_H
 #define DLB_COMM_LOWRANK_H
 #include <stdint.h>
@@ -20,21 +22,22 @@
 enum { DLB_MOST_RANK = 64 };
 
 /* Rank-revealing CholeskyQR, in place: the columns of p (n, r; by rows, r <= n, r <= DLB_MOST_RANK) become an
- * orthonormal basis that contains their span. The Gram matrix is made and factored in double, scaled to unit diagonal;
- * a column that others span already (pivot below tau) is replaced by a pseudo-random one drawn from (key, column,
- * pass), and all is done again, as it is when the condition is beyond 1e3: one pass as a rule, two or three
- * otherwise, at most `DLB_MOST_PASSES`. tau is of the precision that p came in:
- * (8 eps)^2. Column j's norm on entry goes to norm[j] (may be NULL).
- * Returns the passes it took, -1: p is not finite (p is lost). *n_replaced (may be NULL): columns replaced. */
+ * orthonormal basis that contains their span. The Gram matrix is made and factored in double, scaled to unit
+ * diagonal; a column that others span already (pivot below tau) is replaced by a pseudo-random one drawn from
+ * (key, column, pass), and all is done again, as it is when the condition is beyond 1e3: one pass as a rule,
+ * two or three otherwise, at most `DLB_MOST_PASSES`. tau is of the precision that p came in: (8 eps)^2.
+ * Column j's norm on entry goes to norm[j] (may be NULL). Returns the passes it took, -1: p is not finite (p
+ * is lost). *n_replaced (may be NULL): columns replaced. */
 enum { DLB_MOST_PASSES = 4 };
 int dlb_orthonormal(double *p, int64_t n, int r, uint64_t key, double tau, double *norm, int *n_replaced);
 #define DLB_TAU_F32 9.094947017729282e-13		/* (8 * 2^-23)^2 */
 /* The same of float32, through doubles in `work` (n * r). */
 int dlb_orthonormal_f32(float *p, int64_t n, int r, uint64_t key, double *work, int *n_replaced);
-/* A basis of what `width` columns of p (n, width; by rows) span, as few of them as do: pivoted Cholesky of their Gram
- * matrix takes columns until what is left of its trace is at most `tolerance` of all of it, but at least one, at most
- * `most` and n. p becomes (n, rank), orthonormal as dlb_orthonormal_f32 makes it. How long column k was
- * beyond those taken before goes to length[k]. Returns the rank, -1: p is not finite (p is lost). work: n * width. */
+/* A basis of what `width` columns of p (n, width; by rows) span, as few of them as do: pivoted Cholesky of
+ * their Gram matrix takes columns until what is left of its trace is at most `tolerance` of all of it, but at
+ * least one, at most `most` and n. p becomes (n, rank), orthonormal as dlb_orthonormal_f32 makes it. How long
+ * column k was beyond those taken before goes to length[k]. Returns the rank, -1: p is not finite (p is
+ * lost). work: n * width. */
 int dlb_pivoted_basis(float *p, int64_t n, int width, int most, double tolerance, uint64_t key, double *length, double *work);
 /* The first n numbers, in [-1, 1), of the sequence that replaces columns. */
 void dlb_splitmix_fill(double *x, int64_t n, int64_t stride, uint64_t key);

@@ -1,5 +1,6 @@
-/* Rank-revealing CholeskyQR in double. See lowrank.h. Plain loops in a fixed order: bits follow from the input alone,
- * on any machine (double products of floats and sums without contraction round alike everywhere). */
+/* Rank-revealing CholeskyQR in double. See lowrank.h. Plain loops in a fixed order: bits follow from the
+ * input alone, on any machine (double products of floats and sums without contraction round alike
+ * everywhere). */
 #include <assert.h>
 #include <math.h>
 #include <stdbool.h>
@@ -11,8 +12,8 @@
 #include "util/rng.h"
 
 enum { R = DLB_MOST_RANK };
-/* The greatest trace of G^-1 after which columns are orthonormal in float. The least pivot alone does not tell: two
- * small ones amplify each other (a pivot of 6e-6, at condition 1e5, was seen to leave 4e-7). */
+/* The greatest trace of G^-1 after which columns are orthonormal in float. The least pivot alone does not
+ * tell: two small ones amplify each other (a pivot of 6e-6, at condition 1e5, was seen to leave 4e-7). */
 static const double enough = 1e6;
 
 static uint64_t mix(uint64_t z)
@@ -59,8 +60,8 @@ static void gram(const double *p, int64_t n, int r, double g[R][R])
 		}
 }
 
-/* g scaled to unit diagonal becomes l, left to right; replaced[j]: column j is spanned by those before it (its row
- * and column are left out). */
+/* g scaled to unit diagonal becomes l, left to right; replaced[j]: column j is spanned by those before it
+ * (its row and column are left out). */
 static void factor(double g[R][R], const double *norm, int r, double tau, double l[R][R], bool *replaced)
 {
 	for (int j = 0; j < r; j++) {
@@ -119,7 +120,8 @@ static void solve(double *p, int64_t n, int r, const double *norm, double l[R][R
 	}
 }
 
-/* Numbers whose squares would leave the range are scaled first, by a power of two: every column on its own. */
+/* Numbers whose squares would leave the range are scaled first, by a power of two: every column on its
+ * own. */
 static int column_norms(double *p, int64_t n, int r, double *norm)
 {
 	double most[R] = { 0 }, sum[R] = { 0 };

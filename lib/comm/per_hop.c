@@ -1,6 +1,6 @@
-/* Factors as first published: at every hop L travels, is restored, added to, and factored again. Kept to compare; it
- * follows any list of hops (ring, host, ...), one after the other, and blocks. Where what is to be sent is not
- * positive definite, the triangle itself goes, and says so in the word before it. */
+/* Factors as first published: at every hop L travels, is restored, added to, and factored again. Kept to
+ * compare; it follows any list of hops (ring, host, ...), one after the other, and blocks. Where what is to
+ * be sent is not positive definite, the triangle itself goes, and says so in the word before it. */
 #include <stdlib.h>
 #include <string.h>
 #include "comm/compressor.h"
@@ -137,7 +137,8 @@ static int one_hop(struct dlb_hops *h, struct dlb_compressor *k, const struct dl
 
 		if (hop->add) {
 			if (n_out && i >= h->first[hop->send] && i < h->first[hop->send + hop->n_send]) {
-				memset(m->sum, 0, (size_t)m->count * sizeof *m->sum);	/* both add the same two: what was sent */
+				/* both add the same two: what was sent */
+				memset(m->sum, 0, (size_t)m->count * sizeof *m->sum);
 				add(h, m, m->message);
 			}
 			add(h, m, message);
@@ -162,7 +163,7 @@ int dlb_hops_run(struct dlb_hops *h, struct dlb_compressor *k, struct dlb_error 
 	for (int i = 0; i < h->n_hops; i++)
 		if (one_hop(h, k, &h->hop[i], err))
 			return -1;
-	for (int i = 0; i < h->n_matrices; i++) {		/* what was sent, also where it was made: the same bits */
+	for (int i = 0; i < h->n_matrices; i++) { /* what was sent, also where it was made: the same bits */
 		struct matrix *m = &h->matrix[i];
 
 		encode(k, m);

@@ -1,12 +1,13 @@
-/* Basis and rank of a sketch: see lowrank.h. Sums run in a fixed order, in double: the same p gives the same bits
- * on every rank. */
+/* Basis and rank of a sketch: see lowrank.h. Sums run in a fixed order, in double: the same p gives the same
+ * bits on every rank. */
 #include <math.h>
 #include <stdlib.h>
 #include "comm/cholesky.h"
 #include "comm/lowrank.h"
 #include "util/mem.h"
 
-/* p^T p over its trace, which is returned: what is squared may leave the range of floats, the quotients do not. */
+/* p^T p over its trace, which is returned: what is squared may leave the range of floats, the quotients do
+ * not. */
 static double scaled_gram(const float *p, int64_t n, int width, float *g)
 {
 	double *sum = dlb_xcalloc((size_t)width * (size_t)width + 1, sizeof *sum), trace = 0;

@@ -1,4 +1,5 @@
-/* Ring: every rank passes chunks to the next one, 2 (n - 1) hops; each rank sends 2 (n - 1) / n of the array. */
+/* Ring: every rank passes chunks to the next one, 2 (n - 1) hops; each rank sends 2 (n - 1) / n of the
+ * array. */
 #include "comm/allreduce.h"
 
 static int n_chunks(const struct dlb_ranks *r)

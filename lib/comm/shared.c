@@ -23,7 +23,8 @@ struct dlb_region {
 	int fd;
 	char *base;
 	size_t bytes;
-	struct shm_block *block; int n_blocks, cap_blocks;		/* taken, by address; block 0 is the secret's page */
+	/* taken, by address; block 0 is the secret's page */
+	struct shm_block *block; int n_blocks, cap_blocks;
 	struct shm_block *own; int n_own, cap_own;			/* made private, of those */
 };
 
@@ -43,7 +44,8 @@ static void *map(const struct dlb_region *r, int fd)
 	if (p == MAP_FAILED)
 		return NULL;
 	madvise(p, r->bytes, MADV_DONTDUMP);
-	madvise(p, r->bytes, MADV_HUGEPAGE);	/* does something only where the system allows it for shared memory */
+	/* does something only where the system allows it for shared memory */
+	madvise(p, r->bytes, MADV_HUGEPAGE);
 	return p;
 }
 
@@ -216,7 +218,8 @@ uint32_t dlb_wakeup_count(const struct dlb_wakeup *b)
 	return atomic_load(&b->sent);
 }
 
-/* All four accesses are sequentially consistent: a sender that sees no sleeper has counted before the waiter reads the count. */
+/* All four accesses are sequentially consistent: a sender that sees no sleeper has counted before the waiter
+ * reads the count. */
 void dlb_wakeup_send(struct dlb_wakeup *b)
 {
 	atomic_fetch_add(&b->sent, 1);

@@ -3,8 +3,8 @@
  * Each rank owns a region: a file in memory without a name, as large as the host's memory, of which only what
  * is touched exists. Every rank of the host has all of these regions in its address space, so that handing
  * out a piece of one's own is a local matter, and a place is told to another by its offset alone. A process
- * that dies leaves nothing behind. (A window of MPI's would be a named file of a fixed size, allocated together, and
- * none of its pages could be huge ones: see dlb_comm_private.) */
+ * that dies leaves nothing behind. (A window of MPI's would be a named file of a fixed size, allocated
+ * together, and none of its pages could be huge ones: see dlb_comm_private.) */
 #ifndef DLB_COMM_SHARED_H
 #define DLB_COMM_SHARED_H
 #include <stdint.h>
@@ -25,27 +25,32 @@ size_t dlb_region_bytes(const struct dlb_region *r);
 void *dlb_region_alloc(struct dlb_region *r, size_t bytes);	/* whole pages of zeros; NULL: no room */
 void dlb_region_release(struct dlb_region *r, void *p);
 bool dlb_region_private(struct dlb_region *r, void *p, size_t bytes);
-bool dlb_region_shares(const struct dlb_region *r, const void *p, size_t bytes);	/* allocated, and no page of it private */
+/* allocated, and no page of it private */
+bool dlb_region_shares(const struct dlb_region *r, const void *p, size_t bytes);
 
 /* Brings the pages of shared memory into this rank's address space now, so that they cost nothing later. */
 void dlb_region_touch(void *p, size_t bytes);
-/* Copies to where another core reads next, and past the caches: a store to a line that the other core has still in its
- * own cache waits until it is taken from there, line by line (measured between two cores of an EPYC: 2 GB/s, against
- * 20 this way). What is stored is visible before anything that is stored after the call. */
+/* Copies to where another core reads next, and past the caches: a store to a line that the other core has
+ * still in its own cache waits until it is taken from there, line by line (measured between two cores of an
+ * EPYC: 2 GB/s, against 20 this way). What is stored is visible before anything that is stored after the
+ * call. */
 void dlb_copy_far(void *to, const void *from, size_t bytes);
-/* Whether stores through the caches or past them are faster depends on the cores, on which of them hold the lines, and on the
- * size; virtual cores move. So a dlb_copy_tuner (zeroed at first; one for each kind of stores) times both at intervals. It chooses
- * stores past the caches if they take less than .7 of the time: the receiver reads faster from caches. */
+/* Whether stores through the caches or past them are faster depends on the cores, on which of them hold the
+ * lines, and on the size; virtual cores move. So a dlb_copy_tuner (zeroed at first; one for each kind of
+ * stores) times both at intervals. It chooses stores past the caches if they take less than .7 of the time:
+ * the receiver reads faster from caches. */
 enum dlb_copy_way { DLB_COPY_NEAR, DLB_COPY_FAR };
-enum dlb_copy_way dlb_copy_tuner_begin(const struct dlb_copy_tuner *p, size_t bytes, double *start_s);	/* the way to store `bytes` */
-void dlb_copy_tuner_end(struct dlb_copy_tuner *p, enum dlb_copy_way way, size_t bytes, double start_s);	/* the bytes are stored */
+/* the way to store `bytes` */
+enum dlb_copy_way dlb_copy_tuner_begin(const struct dlb_copy_tuner *p, size_t bytes, double *start_s);
+/* the bytes are stored */
+void dlb_copy_tuner_end(struct dlb_copy_tuner *p, enum dlb_copy_way way, size_t bytes, double start_s);
 void dlb_copy_there(struct dlb_copy_tuner *p, void *to, const void *from, size_t bytes);
 
-/* Where ranks are more than cores, a rank that waits leaves its core to the others, and polling would take their time: it sleeps
- * until another rank sends its wakeup, which lies in the first page of its region. */
+/* Where ranks are more than cores, a rank that waits leaves its core to the others, and polling would take
+ * their time: it sleeps until another rank sends its wakeup, which lies in the first page of its region. */
 struct dlb_wakeup;
 struct dlb_wakeup *dlb_wakeup_of(char *base);
-void dlb_wakeup_send(struct dlb_wakeup *b);		/* after the data that the receiver waits for are visible */
+void dlb_wakeup_send(struct dlb_wakeup *b); /* after the data that the receiver waits for are visible */
 uint32_t dlb_wakeup_count(const struct dlb_wakeup *b);	/* sent so far */
 /* Returns when one was sent after the first `seen`, after s seconds, or spuriously. */
 void dlb_wakeup_wait(struct dlb_wakeup *b, uint32_t seen, double s);

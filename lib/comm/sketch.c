@@ -1,11 +1,13 @@
 /* Gradients whose rank adapts: see lowrank.h for the formulas, compressor.h for who calls.
  *
- * A step's sketch P = sum M W has as many columns as the last step's rank, and some more where that may grow. W's columns
- * have length 1: those of the last Q, then random ones. Pivoted Cholesky of P's Gram matrix takes a basis out of it.
+ * A step's sketch P = sum M W has as many columns as the last step's rank, and some more where that may grow.
+ * W's columns have length 1: those of the last Q, then random ones. Pivoted Cholesky of P's Gram matrix takes
+ * a basis out of it.
  *
- * With wire=f8 Q travels in 8 bits (f8.h), its columns times a power of two that makes them about as long as those numbers are fine: by
- * what P says of their length. What is too large for that travels as the largest number, and is kept back. P does not: its
- * columns lean towards the same few directions, and what they differ by would be lost. */
+ * With wire=f8 Q travels in 8 bits (f8.h), its columns times a power of two that makes them about as long as
+ * those numbers are fine: by what P says of their length. What is too large for that travels as the largest
+ * number, and is kept back. P does not: its columns lean towards the same few directions, and what they
+ * differ by would be lost. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>

@@ -4,12 +4,14 @@
 #include "comm/allreduce.h"
 
 struct dlb_wire_loops {
-	void (*pack)(void *x, void *w, int64_t n);		/* w = what is sent, which x then holds too; NULL: x itself is sent */
+	/* w = what is sent, which x then holds too; NULL: x itself is sent */
+	void (*pack)(void *x, void *w, int64_t n);
 	void (*add)(void *x, const void *w, int64_t n);		/* x += w */
 	void (*take)(void *x, const void *w, int64_t n);	/* x = w */
 	void (*round)(void *x, int64_t n);			/* x as pack leaves it; NULL: as it is */
 	/* add, and then on = x, past the caches if `far`; on may be w; NULL: no such */
 	void (*pass)(void *x, const void *w, void *on, int64_t n, bool far);
 };
-const struct dlb_wire_loops *dlb_wire_loops(enum dlb_wire wire, enum dlb_dtype dtype);	/* NULL: no such pair */
+/* NULL: no such pair */
+const struct dlb_wire_loops *dlb_wire_loops(enum dlb_wire wire, enum dlb_dtype dtype);
 #endif

@@ -1,0 +1,280 @@
+/* Makes the next plan. See replan.h. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include "balance/replan_input.h"
+#include "optim/optim.h"
+#include "util/mem.h"
+
+static int check_replicas(const struct dlb_replan *o)
+{
+	char *end;
+	if (o->replicas && strcmp(o->replicas, "auto")) {
+		long n = strtol(o->replicas, &end, 10);
+		if (end == o->replicas || *end || n < 1 || n > 1 << 20)
+			return dlb_cli_usage(o->cli, "--replicas wants a number or auto, not '%s'", o->replicas);
+	}
+	if (o->split && strcmp(o->split, "even") && strcmp(o->split, "power"))
+		return dlb_cli_usage(o->cli, "--split wants even or power, not '%s'", o->split);
+	struct dlb_sharing ignored;
+	struct dlb_error err = { .what = "" };
+	dlb_sharing_init(&ignored);
+	return dlb_sharing_apply(&o->sharing, &ignored, &err) ? dlb_cli_usage(o->cli, "%s", err.what) : 0;
+}
+
+int dlb_replan_check(const struct dlb_replan *o)
+{
+	char names[128];
+
+	if (o->algorithm && !dlb_placer_find(o->algorithm))
+		return dlb_cli_usage(o->cli, "no algorithm '%s'; --list names them", o->algorithm);
+	if (o->effort && o->search_s > 0)
+		return dlb_cli_usage(o->cli, "--effort and --time exclude each other");
+	if (o->objective && dlb_replan_find_objective(o->objective) < 0)
+		return dlb_cli_usage(o->cli, "no objective '%s'; there are step, throughput and latency", o->objective);
+	if (o->constraints.priority && strcmp(o->constraints.priority, "graph") && strcmp(o->constraints.priority, "upward-rank") &&
+	    strcmp(o->constraints.priority, "given"))
+		return dlb_cli_usage(o->cli, "no priority '%s'; there are graph, upward-rank and given", o->constraints.priority);
+	if (o->constraints.rewrites && strcmp(o->constraints.rewrites, "keep-affinity") && strcmp(o->constraints.rewrites, "all"))
+		return dlb_cli_usage(o->cli, "--rewrites wants keep-affinity or all, not '%s'", o->constraints.rewrites);
+	if (o->in_place && strcmp(o->in_place, "on") && strcmp(o->in_place, "off"))
+		return dlb_cli_usage(o->cli, "--in-place wants on or off, not '%s'", o->in_place);
+	if (o->schedule && strcmp(o->schedule, "auto") && !dlb_schedule_find(o->schedule))
+		return dlb_cli_usage(o->cli, "no schedule '%s'; there are auto, %s", o->schedule, dlb_schedule_names(names, sizeof names));
+	if (o->staleness && dlb_staleness_find(o->staleness) < 0)
+		return dlb_cli_usage(o->cli, "no rule '%s'; there are 2bw, stash, predict and none", o->staleness);
+	return check_replicas(o);
+}
+
+/* What of the replicas is asked for, else as in the plan there is. n: 1 without. */
+static struct dlb_replicas_choice replicas_choice(const struct dlb_replan *o, const struct replan_input *in)
+{
+	const struct dlb_plan *was = in->has_plan ? &in->plan : NULL;
+	struct dlb_replicas_choice c = { .n = was ? was->n_replicas : 1, .now = was };
+	if (was)
+		c.sharing = was->sharing;
+	else
+		dlb_sharing_init(&c.sharing);
+	if (o->replicas)
+		c.n = !strcmp(o->replicas, "auto") ? 0 : atoi(o->replicas);
+	if (o->split)
+		c.sharing.by_power = !strcmp(o->split, "power");
+	else
+		c.any_split = !was || was->n_replicas < 2;
+	if (!was || was->n_replicas < 2)
+		c.sharing.allreduce = DLB_ALLREDUCE_AUTO;
+	c.sharing.n_by_size = 0;			/* between what replicas there are now */
+	memset(c.sharing.compress_of, 0, sizeof c.sharing.compress_of);
+	dlb_sharing_apply(&o->sharing, &c.sharing, NULL);	/* main has seen that they are right */
+	return c;
+}
+
+/* As dlb_place and dlb_place_again, also for several replicas. current: NULL, none. */
+static int place_anew(const struct dlb_replan *o, const struct replan_input *in, const struct dlb_problem *p, const char *algorithm,
+		      const int *current, struct dlb_plan *plan, bool *kept, struct dlb_error *err)
+{
+	struct dlb_replicas_choice c = replicas_choice(o, in);
+	const char *advice = c.n == 1 ? NULL : dlb_sharing_advice(&c.sharing);
+	if (c.n == 1 && dlb_sharing_asks(&o->sharing))
+		return dlb_fail(err, NULL, "there is nothing to share in one replica; give --replicas");
+	if (advice)
+		dlb_cli_warn(o->cli, "%s", advice);
+	if (c.n != 1)
+		return dlb_place_replicas(p, &c, algorithm, current, plan, kept, err);
+	return current ? dlb_place_again(p, algorithm, current, plan, kept, err) : dlb_place(p, algorithm, plan, err);
+}
+
+/* Balanced, or told to stay: the best plan measured, its placement and shares, else the one there is. */
+static int keep(const struct dlb_problem *p, const struct replan_input *in, struct dlb_plan *plan, struct dlb_error *err)
+{
+	const bool best = in->balance.n_placement == in->graph.n_ops;
+	const int *placement = best ? in->balance.best_placement : in->plan.placement;
+	struct dlb_plan teams = in->plan;
+	struct dlb_problem again = *p;
+	memset(&teams.arena, 0, sizeof teams.arena);
+	if (best && in->balance.best_teams.n == in->plan.n_replicas)
+		dlb_balance_teams_set(&in->balance.best_teams, &teams);
+	again.replicas = teams.n_replicas > 1 ? &teams : NULL;
+	int rc = dlb_plan_make(&again, placement, plan, NULL, err);
+	dlb_arena_release(&teams.arena);
+	if (rc)
+		return -1;
+	dlb_plan_moved(p, in->plan.placement, plan);
+	return 0;
+}
+
+static int make_plan(const struct dlb_replan *o, const struct replan_input *in, const struct dlb_problem *p, struct dlb_plan *plan,
+		     struct dlb_error *err)
+{
+	const char *algorithm = o->algorithm ? o->algorithm : in->has_plan && in->plan.algorithm_given ? in->plan.algorithm : NULL;
+	bool kept = false;
+	bool moved = p->before && (o->constraints.from || !in->has_plan || in->stale);
+	if (o->algorithm || !in->has_plan || in->stale || moved) {	/* asked for: exactly that one */
+		if (place_anew(o, in, p, algorithm, NULL, plan, &kept, err))
+			return -1;
+		if (moved || (in->has_plan && !in->stale))
+			dlb_plan_moved(p, moved ? p->before : in->plan.placement, plan);
+		return 0;
+	}
+	if (in->has_balance && (in->balance.converged || in->balance.keep)) {
+		if (keep(p, in, plan, err))
+			return -1;
+		kept = true;
+	} else if (place_anew(o, in, p, algorithm, in->plan.placement, plan, &kept, err)) {
+		return -1;
+	}
+	if (kept) {
+		plan->winner = in->plan.winner;
+		plan->algorithm = in->plan.algorithm;
+		plan->algorithm_given = in->plan.algorithm_given;
+		dlb_cli_say(o->cli, "the placement stays");
+	}
+	return 0;
+}
+
+/* Replicas that are asked for by number may well be slower than one node by itself. */
+static void compare_with_one(const struct dlb_replan *o, const struct dlb_problem *p, const struct dlb_plan *plan)
+{
+	struct dlb_plan one;
+	struct dlb_problem quiet = *p;
+	if (!o->replicas || plan->n_replicas < 2 || !strcmp(o->replicas, "auto"))
+		return;
+	quiet.tried = NULL;
+	quiet.before = NULL;
+	if (dlb_place(&quiet, "single", &one, NULL))
+		return;				/* no node could */
+	int d = one.placement[0];
+	if (plan->value_s > 1.05 * one.value_s)
+		dlb_cli_warn(o->cli, "%d replicas take %.4g ms a step where node %d (%s) alone takes %.4g ms; --replicas auto takes what is fastest",
+			     plan->n_replicas, plan->value_s * 1e3, d, p->cluster->kind[p->cluster->node[d].kind].name, one.value_s * 1e3);
+	dlb_plan_release(&one);
+}
+
+/* --compress auto: what is made is weighed, and made again as it came out. */
+static int compress(const struct dlb_problem *p, struct dlb_plan *plan, struct dlb_error *err)
+{
+	struct dlb_plan whole = *plan;
+	struct dlb_problem again = *p;
+
+	if (plan->n_replicas < 2 || strcmp(plan->sharing.compress, DLB_COMPRESS_AUTO))
+		return 0;
+	if (dlb_plan_advise(&whole, p->cost, p->n_state, p->stated_scale, err)) {
+		*plan = whole;
+		return -1;
+	}
+	again.replicas = &whole;
+	memset(plan, 0, sizeof *plan);
+	int rc = dlb_plan_make(&again, whole.placement, plan, NULL, err);
+	if (rc == 0) {
+		plan->winner = whole.winner;
+		plan->algorithm = whole.algorithm;
+		plan->algorithm_given = whole.algorithm_given;
+		plan->effort = whole.effort;
+		plan->moved_ops = whole.moved_ops;
+		plan->moved_bytes = whole.moved_bytes;
+		plan->n_advice = whole.n_advice;
+		plan->advice = dlb_arena_array(&plan->arena, (size_t)whole.n_advice + 1, sizeof *plan->advice);
+		memcpy(plan->advice, whole.advice, (size_t)whole.n_advice * sizeof *plan->advice);
+	}
+	dlb_plan_release(&whole);
+	return rc;
+}
+
+struct schedule_trial { const struct dlb_replan *o; const struct replan_input *in; };
+static int make_one(void *arg, const struct dlb_problem *p, struct dlb_plan *plan, struct dlb_error *err)
+{
+	const struct schedule_trial *m = arg;
+	return make_plan(m->o, m->in, p, plan, err);
+}
+
+static json_t *write_trials(const struct dlb_trial *trial, int n)
+{
+	json_t *list = json_array();
+	for (int i = 0; i < n; i++) {
+		json_t *o = json_pack("{sssi}", "schedule", trial[i].schedule, "micro_batches", trial[i].micro_batches);
+		if (isfinite(trial[i].value_s))
+			json_object_set_new(o, "value_s", dlb_doc_number(trial[i].value_s));
+		json_array_append_new(list, o);
+	}
+	return list;
+}
+
+/* Options that have nothing to do in this plan, a line each. */
+static void warn_unused(const struct replan_input *in, const struct dlb_problem *p, const struct dlb_plan *plan)
+{
+	static const char *const searches[] = { "auto", "refine", "anneal", NULL };
+	const struct dlb_replan *o = in->options;
+	const char *by = plan->algorithm_given ? plan->algorithm : "auto";
+	const bool any = dlb_replan_is_any(by, searches);
+	char not_searched[120], not_looked_at[120], not_chunks[160];
+	struct dlb_unused sharing[DLB_SHARING_UNUSED];
+	const struct dlb_unused own[] = {
+		{ "effort", !any && strcmp(by, "dp"), not_searched },
+		{ "time", !any && strcmp(by, "dp"), not_searched },
+		{ "seed", !any && strcmp(by, "random"), not_searched },
+		{ "priority", !any && strcmp(by, "greedy"), not_looked_at },
+		{ "affinity", !any && strcmp(by, "by-kind"), not_looked_at },
+		{ "rewrites", !o->constraints.rewrites, "no table of affinity is looked at" },
+		{ "rewrites", o->constraints.rewrites && !in->n_fused_elsewhere, "no op is fused with an activation that the table has on another kind" },
+		{ "chunks", strcmp(by, "interleaved") && !dlb_schedule_in_parts(p->schedule), not_chunks },
+		{ "schedule", o->schedule && strcmp(o->schedule, "auto") && p->micro_batches < 2 && !p->schedule->async && !dlb_schedule_fills(p->schedule),
+		  "one micro-batch goes through the nodes in one order; the name is kept for plans with more of them" },
+		{ "split", plan->n_replicas < 2, "the plan has one replica, which has the whole batch" },
+		{ "no-timeline", !plan->timeline && p->objective != DLB_STEP, "this objective simulates no step, so there is no time-line" },
+		{ NULL, false, NULL },
+	};
+
+	snprintf(not_searched, sizeof not_searched, "algorithm %s neither searches nor draws", by);
+	snprintf(not_looked_at, sizeof not_looked_at, "algorithm %s does not look at it", by);
+	snprintf(not_chunks, sizeof not_chunks, "neither algorithm %s nor schedule %s has several parts a node", by, p->schedule->name);
+	dlb_sharing_unused(&plan->sharing, plan->n_replicas, plan->optimizer, dlb_plan_batch_statistics(plan, p->graph), sharing);
+	dlb_cli_warn_unused(o->cli, own);
+	dlb_cli_warn_unused(o->cli, sharing);
+}
+
+int dlb_replan(struct dlb_replan *o, struct dlb_doc *doc, struct dlb_error *err)
+{
+	static const char *const inputs[] = { "graph", "cluster", "cost", NULL };
+	struct replan_input *in = dlb_xcalloc(1, sizeof *in);
+	struct dlb_problem p = { .n_groups = 0 };
+	struct dlb_plan plan = { .n_ops = 0 };
+	struct dlb_trial *trial = NULL;
+	struct schedule_trial trial_args = { o, in };
+	int rc = -1, n_trials = 0;
+	if (dlb_replan_read(doc, o, in, err) || dlb_replan_problem(doc, o, in, &p, err))
+		goto out;
+	if (o->schedule && !strcmp(o->schedule, "auto") && p.objective == DLB_STEP &&
+	    dlb_place_schedule(&p, o->micro_batches_given, make_one, &trial_args, &trial, &n_trials, err))
+		goto out;
+	if (make_plan(o, in, &p, &plan, err))
+		goto out;
+	compare_with_one(o, &p, &plan);
+	plan.optimizer = dlb_optimizers[in->optimizer].name;
+	if (compress(&p, &plan, err))
+		goto out;
+	plan.chunks = p.chunks;
+	plan.optimizer = dlb_optimizers[in->optimizer].name;
+	plan.clip_norm = in->clip_norm;
+	plan.migration_s = p.before ? dlb_place_migration_s(&p, plan.placement) : 0;
+	dlb_constraints_keep(&o->constraints, &plan);
+	warn_unused(in, &p, &plan);
+	if (o->no_timeline)
+		plan.timeline = NULL;
+	json_t *section = dlb_plan_write(&plan);
+	if (n_trials)
+		json_object_set_new(section, "schedules_tried", write_trials(trial, n_trials));
+	json_object_set_new(section, "inputs", dlb_doc_input_hashes(doc, inputs));
+	dlb_doc_set(doc, "plan", section);
+	dlb_cli_say(o->cli, "%s: step %.6g ms, bound %.6g ms (gap %.1f %%), imbalance %.3f, %d ops moved", plan.winner,
+		    plan.value_s * 1e3, plan.bound_s * 1e3, plan.gap * 100, plan.imbalance, plan.moved_ops);
+	rc = 0;
+out:
+	free(trial);
+	dlb_plan_release(&plan);
+	dlb_problem_release(&p);
+	dlb_constraints_release(&o->constraints);
+	dlb_replan_release(in);
+	free(in);
+	return rc;
+}
+

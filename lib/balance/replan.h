@@ -1,0 +1,27 @@
+/* What dlb-place makes of a document: its next plan, from the costs, the node weights of the balance and the plan
+ * that is there. */
+#ifndef DLB_BALANCE_REPLAN_H
+#define DLB_BALANCE_REPLAN_H
+#include "balance/balance.h"
+#include "place/constraints.h"
+#include "util/cli.h"
+
+/* Options of dlb-place. NULL: as in the plan that is there, else the default. */
+struct dlb_replan {
+	const struct dlb_cli *cli;
+	double started_s;				/* dlb_clock_s() at the start of the process; --time counts from there */
+	const char *objective, *algorithm, *schedule, *staleness, *in_place, *optimizer, *replicas, *split;
+	int64_t effort;					/* 0: default */
+	double search_s;				/* 0: no limit */
+	double clip_norm; bool clip_given;
+	int64_t micro_batches, chunks, seed;
+	bool micro_batches_given, seed_given, no_timeline;
+	struct dlb_sharing_options sharing;
+	struct dlb_constraints constraints;
+};
+/* Refuses values that name nothing, with one line. 0, or the exit status. */
+int dlb_replan_check(const struct dlb_replan *o);
+/* Puts the new plan into doc; --rewrites keep-affinity may change the graph, the profile and the cost too. Warns of options
+ * without effect. Releases o->constraints. 0, or -1 with err. */
+int dlb_replan(struct dlb_replan *o, struct dlb_doc *doc, struct dlb_error *err);
+#endif
