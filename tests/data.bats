@@ -119,7 +119,7 @@ wrong() {
 @test "folders and labels that do not fit" {
 	mkdir "$tmp/flat"
 	cp "$images"/0/*.jpg "$tmp/flat"
-	wrong 'lies in no class' "images:$tmp/flat" f32 1x32x32 10
+	wrong 'is in no class' "images:$tmp/flat" f32 1x32x32 10
 	for f in "$tmp/flat"/*.jpg; do echo "${f##*/} 1"; done >"$tmp/labels"
 	"$dump" -l "images:$tmp/flat,labels=$tmp/labels" f32 1x32x32 10 | od -An -v -t d8 | grep -v -w 1 && false
 	sed -i '2s/ 1$/ 12/' "$tmp/labels"
@@ -315,7 +315,7 @@ EOS
 	wrong "no level 'word'" "text:$tmp/u,level=word" i64 1 0
 	printf 'a' >"$tmp/u"
 	wrong 'too short' "text:$tmp/u" i64 1 0
-	wrong 'fewer than one sample' "text:$tmp/t" i64 20 0
+	wrong 'too few for one sample' "text:$tmp/t" i64 20 0
 }
 
 @test "raw tokens" {

@@ -230,7 +230,7 @@ near() { # FILE FILE RELATIVE-ERROR: number by number, and as many
 	dlb-profile -q --analytic --batch 256 "$models/lenet5.onnx" >"$tmp/profiled.json"
 	dlb-costmodel -v -c cpu:2 --split auto "$tmp/profiled.json" >"$tmp/doc.json" 2>"$tmp/said"
 	validates "$tmp/doc.json"
-	jq -e '.graph.split | length >= 2 and all(.[]; .shards == 2 and (.why | contains("in place of")))' "$tmp/doc.json"
+	jq -e '.graph.split | length >= 2 and all(.[]; .shards == 2 and (.why | contains("instead of")))' "$tmp/doc.json"
 	[ "$(grep -c '^split ' "$tmp/said")" -eq "$(jq '.graph.split | length' "$tmp/doc.json")" ]
 	# the placer finds it shorter too
 	step() { dlb-place -q "$1" | dlb-run -q --dry-run --steps 2 | jq '.report.step_s'; }

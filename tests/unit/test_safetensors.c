@@ -137,7 +137,7 @@ static void test_aside(void)
 	struct dlb_safetensors s;
 	char command[400];
 	assert(dlb_safetensors_write(path, t, 1, NULL, &err) == 0);
-	assert(dlb_safetensors_write(path, t, 2, NULL, &err) == -1 && strstr(err.what, "there already"));
+	assert(dlb_safetensors_write(path, t, 2, NULL, &err) == -1 && strstr(err.what, "in use"));
 	assert(dlb_safetensors_write("/nonexistent/x", t, 1, NULL, &err) == -1 && strstr(err.what, "cannot write"));
 	assert(dlb_safetensors_read(path, &s, &err) == 0 && s.n == 1);
 	dlb_safetensors_release(&s);
