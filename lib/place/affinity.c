@@ -1,4 +1,4 @@
-/* Reading tables of affinity. */
+/* Reads tables of affinity: see affinity.h. */
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>

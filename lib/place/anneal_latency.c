@@ -1,5 +1,5 @@
-/* Annealing of latency. A move can change calls all over the graph, so each proposal is evaluated afresh:
- * O(ops and edges). Moved are single classes, pairs, clumps of neighbours, and whole runs of a node. */
+/* Simulated annealing of latency. A move can change calls all over the graph, so each proposal is evaluated from scratch
+ * in O(ops + edges). A proposal moves a class, swaps two, or moves a cluster of neighbours. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -59,7 +59,7 @@ static int neighbour(struct latency_anneal *a, int c)
 	return n ? a->near[a->near_start[c] + below(a, n)] : -1;
 }
 
-/* Moves c and remembers; a class is moved once a proposal. Memory is checked when all has moved. */
+/* Moves c and records the move; a class moves once per proposal. Memory is checked after all moves. */
 static bool push(struct latency_anneal *a, int c, int to)
 {
 	const struct dlb_port *port = a->port;

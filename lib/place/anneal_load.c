@@ -1,7 +1,8 @@
-/* Annealing of the greatest load, by its power norm (loads.h), with an exponent that grows from 8 to 128 as it cools.
+/* Simulated annealing of the greatest load, by its power norm (loads.h), with an exponent that grows from 8 to 128 as the
+ * temperature falls.
  *
- * Where memory is scarce, hardly a move leads from one placement that fits to another. Then (soft) what lies beyond a
- * node's memory counts as load, ever more as it cools, and only what fits is kept. */
+ * Where memory is scarce, few moves lead from one placement that fits to another. Then (soft) bytes beyond a node's memory
+ * count as load, with a weight that grows as the temperature falls, and only placements that fit are recorded. */
 #include <math.h>
 #include "place/loads.h"
 
@@ -9,7 +10,7 @@ enum { CLUMP = 8, CHECK = 1024 };
 
 struct load_move { int class, from; };
 
-/* Moves c, notes it; false when it may not. */
+/* Moves c and records the move; false: not allowed. */
 static bool push(struct dlb_loads *a, struct load_move *done, int *n, int c, int to)
 {
 	double df, dt;
@@ -46,7 +47,7 @@ static bool try_one(struct dlb_loads *a, int c, int to, double hot)
 	return true;
 }
 
-/* Several moves at once; undone together when they do not please. */
+/* Accepts several moves at once, or undoes them all. */
 static bool try_many(struct dlb_loads *a, struct load_move *done, int n, double before, double hot)
 {
 	double after = a->energy;
@@ -74,7 +75,7 @@ static bool try_swap(struct dlb_loads *a, int c, int to, double hot)
 		  push(a, done, &n, other, from) && push(a, done, &n, c, to);
 	if (ok)
 		return try_many(a, done, n, before, hot);
-	try_many(a, done, n, 0, 0);			/* half done: back */
+	try_many(a, done, n, 0, 0);			/* one of two moves was made: undo it */
 	return false;
 }
 

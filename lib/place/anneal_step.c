@@ -1,14 +1,14 @@
 /* Local search by simulated step.
  *
- * Compiling and simulating a program costs ten times what ordering its items does, and the order's makespan is
- * nearly the step (it knows messages, not who shares a link). So moves are judged by that makespan, and what is
- * best by it is simulated now and then: only a shorter simulated step counts. And ordering costs a hundred times what a move's
- * estimate does (estimate.h), which is O(degree): what cannot be short enough by it, even were it as much too high as estimates
- * have been of late, is not ordered; nor what cannot be when its longest path has been walked.
+ * Compiling and simulating a program costs ten times as much as ordering its items, and the order's makespan is close to
+ * the step: it counts messages, but not the sharing of links. So moves are judged by that makespan. The best order is
+ * simulated at intervals, and only a shorter simulated step counts. Ordering in turn costs a hundred times as much as
+ * estimating a move in O(degree) (estimate.h). A move is not ordered if its estimate is too long even after the recent
+ * error of estimates is taken off, or if its longest path is.
  *
- * Moved are units (a forward op with what follows it backward: to part them costs messages), runs of units that are
- * neighbours in the order (a border that shifts), single groups, and two units at once. A move goes mostly to a node
- * that holds what the unit talks to. */
+ * A proposal moves a unit (a forward op with its backward ops: parting them costs messages), a run of units that are
+ * neighbours in the order (a border shifts), a single group, or two units at once. The new node mostly holds a neighbour
+ * of the unit. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,8 +16,8 @@
 #include "place/search.h"
 #include "util/clock.h"
 
-enum { CHECK = 48, MOST_RUN = 24, SIMULATE = 12 };	/* SIMULATE: what a simulation costs, in orderings */
-enum { BLIND = 32 };					/* one in so many proposals is ordered whatever its estimate */
+enum { CHECK = 48, MOST_RUN = 24, SIMULATE = 12 };	/* SIMULATE: cost of a simulation, in orderings */
+enum { BLIND = 32 };					/* one in so many proposals is ordered regardless of its estimate */
 static const double SLACK = 2, LEARN = 0.05;
 
 struct step_anneal {
@@ -29,13 +29,13 @@ struct step_anneal {
 	int *at;				/* [group] */
 	int *placement;				/* [op], scratch */
 	double *used;				/* [node] bytes, estimated */
-	bool any_size;				/* the start does not fit by the estimate: simulation has the last word */
-	double margin;				/* of memory: estimates that proved too low tighten it */
+	bool any_size;				/* the start does not fit by the estimate: the simulation decides */
+	double margin;				/* factor of memory limits; falls when an estimate was too low */
 	int *changed, *before, n;		/* groups of the proposal, and where they were */
 	double value;
 	double pending_s; int *pending;		/* best by order since the last simulation; INFINITY: none */
 	struct dlb_estimate e; bool estimates;
-	double slack_s;				/* by how much estimates were too high of late */
+	double slack_s;				/* mean of recent overestimates */
 };
 
 static int below(struct step_anneal *a, int n)
@@ -56,7 +56,7 @@ static double order_s(struct step_anneal *a)
 	return dlb_place_order_s(a->p, a->placement);
 }
 
-/* Simulates what has been best by order since the last time. */
+/* Simulates the best order since the last simulation. */
 static void confirm(struct step_anneal *a)
 {
 	if (isinf(a->pending_s))
@@ -113,7 +113,7 @@ static int node_of_unit(const struct step_anneal *a, int unit)
 	return a->at[a->unit_group[a->unit_start[unit]]];
 }
 
-/* A node that holds something the group talks to; its own when there is none. */
+/* A random node that holds a neighbour of the group; the group's own if there is none. */
 static int near_node(struct step_anneal *a, int group)
 {
 	int n = a->near_start[group + 1] - a->near_start[group];
@@ -251,8 +251,8 @@ static void release(struct step_anneal *a)
 	dlb_units_release(&a->u);
 }
 
-/* Whether the order may find the proposal short enough, by the estimate. Now and then it may without: then how wrong
- * estimates are is learnt where they are believed, too. */
+/* Whether the proposal is worth ordering by its estimate. Some proposals are ordered regardless, so that the error of low
+ * and high estimates is learnt. */
 static bool promises(struct step_anneal *a, double limit_s, double *guess_s)
 {
 	*guess_s = NAN;
@@ -289,7 +289,7 @@ void dlb_anneal_step(const struct dlb_problem *p, struct dlb_step_search *s, int
 		if (i % CHECK == CHECK - 1)
 			confirm(&a);
 		if (!a.n || !fits(&a)) {
-			s->budget -= p->micro_batches;	/* an end, whatever is proposed */
+			s->budget -= p->micro_batches;	/* so that the search ends even if nothing fits */
 			undo(&a);
 			continue;
 		}
@@ -318,7 +318,7 @@ void dlb_anneal_step(const struct dlb_problem *p, struct dlb_step_search *s, int
 	release(&a);
 }
 
-/* ---- what is simulated is what is judged ---- */
+/* ---- descent by simulated step ---- */
 
 static bool look(struct step_anneal *a)
 {
@@ -351,7 +351,7 @@ void dlb_refine_step(const struct dlb_problem *p, struct dlb_step_search *s, int
 	free(from);
 }
 
-/* ---- all there are ---- */
+/* ---- exhaustive search ---- */
 
 static double placements(const struct dlb_problem *p)
 {
@@ -376,7 +376,7 @@ bool dlb_exhaust_step(const struct dlb_problem *p, struct dlb_step_search *s, in
 		bool valid = true;
 		for (int k = 0; k < p->n_groups && valid; k++)
 			valid = able(&a, k, at[k]);
-		a.any_size = true;			/* estimates of memory have no say here */
+		a.any_size = true;			/* memory is checked by simulation, not by estimate */
 		if (valid && fits(&a)) {
 			place_ops(&a, at);
 			double v = dlb_place_value_s(p, a.placement);

@@ -1,8 +1,8 @@
-/* auto, anneal and refine: the best of the others, then a search from there; never worse than any of them.
+/* auto, anneal and refine: search from the other placers' results; never worse than any of them.
  *
- * They begin with every placer that is tried by default and the contiguous optimum; anneal then cools from those
- * again and again, refine goes down only, auto does both, and where placements are few looks at all there are. Under
- * the port model moves are judged by its objective, else by the simulated step (anneal_step.c). */
+ * They start from every placer that is tried by default and from the contiguous optimum. anneal runs simulated annealing
+ * from these repeatedly, refine only descends, auto does both, and enumerates all placements if they are few. Under the
+ * port model moves are judged by its objective, else by the simulated step (anneal_step.c). */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,14 +14,14 @@
 enum { MAX_STARTS = 16, MAX_IDEALS = 60000, DP_STEPS = 30000000 /* some seconds */,
        STEP_ITEMS = 4000000, MOST_ORDERS = 2000, MOST_PLACEMENTS = 6600, MANY_OPS = 2000, MANY_ITEMS = 20000 };
 
-/* Proposals of one unit of effort: few classes need few. */
+/* Proposals per unit of effort: few classes need few. */
 static int64_t unit_of(const struct dlb_port *port, bool latency)
 {
 	int64_t most = latency ? 60000 : 2000000, each = latency ? 1000 : 30000;
 	return each * port->n < most ? each * port->n + 1 : most;
 }
 
-/* Then a unit of effort is spent on less than all. */
+/* Whether a unit of effort covers only a part of the starts. */
 static bool large(const struct dlb_problem *p)
 {
 	return p->graph->n_ops > MANY_OPS || (int64_t)p->graph->n_ops * p->micro_batches > MANY_ITEMS;
@@ -32,12 +32,12 @@ static double deadline_of(const struct dlb_problem *p)
 	return p->search_s > 0 ? p->deadline_s > 0 ? p->deadline_s : dlb_clock_s() + p->search_s : 0;
 }
 
-/* Of dp where it is but one start of many, and the step is not what it makes least. */
+/* Limit of dp where it is one start of many and does not minimize the step itself. */
 static const double STEP_DP_WORK = 5e7;
 
 enum { ANNEAL = 1, REFINE = 2 };			/* ways to search */
 
-/* clock_s: how long valuing the best took. */
+/* clock_s: seconds that the evaluation of the best took. */
 struct starts { int *at[MAX_STARTS]; double s[MAX_STARTS]; int n; double clock_s; };
 
 static double value_of(const struct dlb_port *port, bool latency, const int *at)
@@ -47,7 +47,7 @@ static double value_of(const struct dlb_port *port, bool latency, const int *at)
 	return latency ? dlb_port_latency_s(port, at, NULL) : dlb_port_throughput_s(port, at, NULL);
 }
 
-/* Takes at; starts stay sorted, the best first. */
+/* Takes at; keeps starts sorted, the best first. */
 static void add_start(struct starts *s, double value, int *at)
 {
 	if (isinf(value) || s->n == MAX_STARTS) {
@@ -71,8 +71,8 @@ static int by_size(const void *a, const void *b)
 	return x->bytes != y->bytes ? (x->bytes > y->bytes ? -1 : 1) : (x->class > y->class) - (x->class < y->class);
 }
 
-/* Where memory is scarce: classes by size, largest first, each to the node that it fills most (best fit
- * decreasing); then orders a little disturbed. false: not found; then *want is what came nearest. */
+/* For scarce memory: best fit decreasing, each class, largest first, to the node that it fills most; then perturbed orders.
+ * false: none fits, *want is the shortage of the nearest one. */
 struct shortage { double bytes; int class, node; };
 static bool pack(const struct dlb_port *port, struct dlb_rng *rng, int *at, struct shortage *want)
 {
@@ -108,7 +108,7 @@ static bool pack(const struct dlb_port *port, struct dlb_rng *rng, int *at, stru
 	return done;
 }
 
-/* Which node lacks how much for what, in the packing that came nearest. */
+/* The error: the node, its shortage and the class, in the packing that came nearest. */
 static int say_lack(const struct dlb_problem *p, const struct dlb_port *port, const struct shortage *want, struct dlb_error *err)
 {
 	double need = 0, have = 0;
@@ -152,7 +152,7 @@ static void gather(const struct dlb_problem *p, const struct dlb_port *port, dou
 	dlb_rng_init(&rng, p->seed);
 	at = dlb_xcalloc((size_t)port->n + 1, sizeof *at);
 	struct shortage want = { INFINITY, 0, -1 };
-	for (int c = 0; c < port->n; c++) {		/* one without a kernel anywhere is the one to name */
+	for (int c = 0; c < port->n; c++) {		/* first a class without a kernel on any node */
 		bool some = false;
 		for (int d = 0; d < port->n_nodes; d++)
 			some |= isfinite(port->work_s[(size_t)c * (size_t)port->n_nodes + (size_t)d]);
@@ -175,7 +175,7 @@ static bool heavy(const struct dlb_port *port, int c)
 	return some;
 }
 
-/* Few placements: all are looked at. false: there are more. */
+/* Enumerates all placements if they are few. false: there are more. */
 static bool exhaust(const struct dlb_port *port, bool latency, double best_s, int *best)
 {
 	double all = pow(port->n_nodes, port->n);
@@ -238,8 +238,8 @@ static void search(const struct dlb_problem *p, const struct dlb_port *port, str
 
 /* ---- by simulated step ---- */
 
-/* What placers reckon that a node needs is without what a schedule keeps in flight, so a plan may need more than they
- * thought: while none fits, they are asked again for nodes with less memory. */
+/* Placers' estimates of memory leave out the activations that a schedule keeps in flight. While no plan fits, placers run
+ * again with smaller memory limits. */
 static const double memory_scale[] = { 1, 0.75, 0.55, 0.4 };
 
 static bool wants(const struct dlb_problem *p, const struct dlb_placer *x)
@@ -251,7 +251,7 @@ static bool wants(const struct dlb_problem *p, const struct dlb_placer *x)
 	return wanted && (by_default || x->trivial || !large(p));
 }
 
-/* Placements of nodes of that much of their memory. *misfit: one that does not fit, if there is none yet. */
+/* Adds the placers' results with memory limits times scale. *misfit: one that does not fit, if there is none yet. */
 static void gather_scaled(const struct dlb_problem *p, double scale, double deadline_s, struct starts *s, int **misfit,
 			  struct dlb_error *nearest)
 {
@@ -292,8 +292,8 @@ static void gather_scaled(const struct dlb_problem *p, double scale, double dead
 	free(one);
 }
 
-/* Placements to begin with, the best first; s[i] is the simulated step. What does not fit is kept only while nothing
- * does: then the plan made of it says what it lacks. */
+/* The starts, the best first; s[i] is the simulated step. A placement that does not fit is kept only while none fits: the
+ * plan made from it states the shortage. */
 static int gather_steps(const struct dlb_problem *p, double deadline_s, struct starts *s, struct dlb_error *err)
 {
 	struct dlb_error nearest = { .status = 0 };
@@ -318,13 +318,13 @@ static int gather_steps(const struct dlb_problem *p, double deadline_s, struct s
 static int64_t unit_of_step(const struct dlb_problem *p)
 {
 	int64_t items = (int64_t)p->graph->n_ops * p->micro_batches;
-	int64_t unit = items * MOST_ORDERS < STEP_ITEMS ? items * MOST_ORDERS : STEP_ITEMS;	/* few items need few looks */
-	if (p->graph->n_ops > MANY_OPS)			/* and many get few: what each costs grows, what it gains shrinks */
+	int64_t unit = items * MOST_ORDERS < STEP_ITEMS ? items * MOST_ORDERS : STEP_ITEMS;	/* few items need few orderings */
+	if (p->graph->n_ops > MANY_OPS)			/* and many get few: each costs more and gains less */
 		unit = unit * MANY_OPS / p->graph->n_ops;
 	return unit;
 }
 
-/* From the starts, all the budget: coolings from the best and from others in turn, descents by simulation, or both in turn. */
+/* Spends the budget: annealing from the best and from other starts in turn, descents by simulation, or both in turn. */
 static void search_ways(const struct dlb_problem *p, const struct starts *s, int ways, struct dlb_step_search *x)
 {
 	static const double heat[] = { 0.004, 0.02, 0, 0.01 };
@@ -345,8 +345,8 @@ static void search_ways(const struct dlb_problem *p, const struct starts *s, int
 	free(from);
 }
 
-/* auto does what anneal and what refine would, each for itself, and goes on in both ways from the better: it is never worse
- * than either of the same effort. Where the clock counts, it goes in both ways at once. */
+/* auto runs anneal and refine, then continues both from the better result: it is never worse than either of the same
+ * effort. With a time limit it alternates between both from the beginning. */
 static void search_step(const struct dlb_problem *p, const struct starts *s, double deadline_s, int ways, int *best)
 {
 	size_t size = (size_t)p->n_groups * sizeof *best;
@@ -377,7 +377,7 @@ static int best_step(const struct dlb_problem *p, int ways, int *placement, stru
 		return -1;
 	int *best = dlb_xcalloc((size_t)p->n_groups + 1, sizeof *best);
 	memcpy(best, s.at[0], (size_t)p->n_groups * sizeof *best);
-	if (deadline_s > 0)				/* proof and time-line of the plan are to come */
+	if (deadline_s > 0)				/* leaves time for the plan's verification and time-line */
 		deadline_s = fmax(deadline_s - 4 * s.clock_s, 1e-9);
 	if (isfinite(s.s[0]))
 		search_step(p, &s, deadline_s, ways, best);
