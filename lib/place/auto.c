@@ -21,7 +21,7 @@ static int64_t unit_of(const struct dlb_port *port, bool latency)
 	return each * port->n < most ? each * port->n + 1 : most;
 }
 
-/* Whether a unit of effort covers only a part of the starts. */
+/* Too large to start from every placer. */
 static bool large(const struct dlb_problem *p)
 {
 	return p->graph->n_ops > MANY_OPS || (int64_t)p->graph->n_ops * p->micro_batches > MANY_ITEMS;

@@ -1,26 +1,26 @@
-/* A step time that no plan can go below. The largest of
+/* A lower bound on the step of every plan: the largest of
  *
- *   load    total work over total speed. For nodes of unlike kinds that is a linear program (fractions of each
- *           group on each node, least largest load); any prices y >= 0 with sum 1 bound it from below,
+ *   load    total work over total speed. For nodes of several kinds it is a linear program (fractions of each group
+ *           on each node that minimize the largest load). Any prices y >= 0 with sum 1 bound it from below,
  *               T >= sum over groups of min over nodes of y(d) t(g,d)          (weak duality)
- *           and steps of multiplicative updates make the prices good. Where memory counts (port model), parts of groups
- *           must also have room: with prices m >= 0 for all the memory of a node,
+ *           and multiplicative updates improve the prices. With memory limits (port model), the fractions of groups
+ *           must also fit: with prices m >= 0 for all the memory of a node,
  *               T >= sum over groups of min over nodes of y(d) t(g,d) + m(d) bytes(g) / room(d)  -  sum over nodes of m(d)
- *   chain   an op runs its M micro-batches one after the other on one node: it cannot begin before the least
- *           chain of ops to it, and the least chain from it follows its last:
+ *   chain   an op runs its M micro-batches one after the other on one node. The shortest chain of ops to it comes
+ *           before the first, the shortest chain from it after the last:
  *               head(i) + min over d of T(i,d) + tail(i)
- *           (not where steps overlap: under asynchronous schedules)
- *   group   what is bound together takes its time on its best node.
+ *           (not under asynchronous schedules, where steps overlap)
+ *   group   a group of colocated ops takes its time on its best node.
  *
- * Costs are those that are stated: kappa in, weights not. Messages are free here. */
+ * Costs include kappa but not node weights. Messages cost nothing here. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include "place/place.h"
 
-/* Nodes alike in every time (and in one more number, scale or room, where there is one) are one class: their loads can be
- * evened out, so they have one price. Times lie in rows of nodes, or of so many alike (count; NULL: 1), so that columns are
- * compared row by row: first by hash, then for sure. */
+/* Nodes with equal times (and equal scale or room, if given) form a class. Their loads can be averaged, so they have one
+ * price. Times are in rows, a column per node or per count[node] equal nodes (NULL: 1); columns are compared by hash, then
+ * by value. */
 struct classes { int n, *node, *count; };
 static void find_classes(const double *t, const double *more, int n_groups, const int *count, int n, struct classes *c)
 {
@@ -36,10 +36,10 @@ static void find_classes(const double *t, const double *more, int n_groups, cons
 			hash[d] = (hash[d] ^ bits) * UINT64_C(0x9e3779b97f4a7c15) ^ hash[d] >> 29;
 		}
 	}
-	for (int d = 0; d < n; d++)			/* the first of its hash */
+	for (int d = 0; d < n; d++)			/* the first node of each hash */
 		for (same[d] = 0; hash[same[d]] != hash[d];)
 			same[d]++;
-	for (int g = 0; g < n_groups; g++) {		/* two that only have their hash in common are told apart */
+	for (int g = 0; g < n_groups; g++) {		/* separates nodes whose hashes alone are equal */
 		const double *row = &t[(size_t)g * (size_t)n];
 		for (int d = 0; d < n; d++)
 			if (row[d] != row[same[d]])
@@ -61,11 +61,10 @@ static void release_classes(struct classes *c)
 	free(c->count);
 }
 
-/* Room of the classes of nodes, and what groups need of it. share[g][k] = bytes(g) / (count(k) room(k)); NULL: memory is
- * no matter. */
+/* share[g][k] = bytes(g) / (count(k) room(k)), group g's share of the memory of class k; NULL: memory does not bind. */
 struct prices { size_t n; double *y, *m, *load, *full, *mean, *mean_full; };
 
-/* The bound at prices, and in load and full what is used of time and memory where it is least. */
+/* The bound at given prices; load and full: the time and memory used by the minimizing assignment. */
 static double at_prices(const struct prices *p, const double *t, const double *share, const int *count, int n_groups)
 {
 	double bound = 0;
@@ -77,7 +76,7 @@ static double at_prices(const struct prices *p, const double *t, const double *s
 		size_t at = p->n;
 		for (size_t k = 0; k < p->n; k++) {
 			double price = p->y[k] / count[k] * row[k] + (part ? p->m[k] * part[k] : 0);
-			if (price < least) {		/* infinite where it cannot be, or NaN at price 0: never less */
+			if (price < least) {		/* no kernel: infinite, or NaN at price 0; never less */
 				least = price;
 				at = k;
 			}
@@ -94,8 +93,8 @@ static double at_prices(const struct prices *p, const double *t, const double *s
 	return bound;
 }
 
-/* Any prices certify. Steps shrink as 1/sqrt(round); what is used is taken as a running mean, which settles. best_y (may be
- * NULL): the prices that bound most. */
+/* Any prices certify the bound. Update steps shrink as 1/sqrt(round) and use running means of load, which converge.
+ * best_y (may be NULL): the prices of the best bound. */
 static double price_bound(const double *t, const double *share, int n_groups, const int *count, int n_classes, double *best_y)
 {
 	enum { ROUNDS = 3000, FEW = 4 };
@@ -104,14 +103,14 @@ static double price_bound(const double *t, const double *share, int n_groups, co
 	double *room = dlb_xcalloc(6 * n, sizeof *room);
 	struct prices p = { n, room, room + n, room + 2 * n, room + 3 * n, room + 4 * n, room + 5 * n };
 	double looks = (double)n_groups * n_classes;
-	for (size_t k = 0; k < n; k++) {		/* speed: one over the time of all that can run there */
+	for (size_t k = 0; k < n; k++) {		/* speed: one over the time of all groups with a kernel there */
 		double s = 0;
 		for (int g = 0; g < n_groups; g++)
 			s += isfinite(t[(size_t)g * n + k]) ? t[(size_t)g * n + k] : 0;
 		p.y[k] = s > 0 ? count[k] / s : 0;
 	}
 	int rounds = looks * ROUNDS <= 4e7 ? ROUNDS : looks * FEW >= 4e7 ? FEW : (int)(4e7 / looks);
-	if (n == 1)					/* one price: nothing to choose */
+	if (n == 1)					/* one price: nothing to update */
 		rounds = 1;
 	for (int round = 0; round < rounds; round++) {
 		double sum = 0, total = 0, rate = 0.4 / sqrt(1 + round);
@@ -128,19 +127,19 @@ static double price_bound(const double *t, const double *share, int n_groups, co
 			p.mean_full[k] += (p.full[k] - p.mean_full[k]) / (round < 8 ? round + 1 : 8);
 			total += p.mean[k] / (double)n;
 		}
-		for (size_t k = 0; k < n && total > 0; k++) {	/* who is loaded more gets dearer */
+		for (size_t k = 0; k < n && total > 0; k++) {	/* raises the price of classes loaded above the mean */
 			double step = rate * (p.mean[k] / total - 1);
 			p.y[k] *= exp(step > 1 ? 1 : step < -1 ? -1 : step);
 		}
-		for (size_t k = 0; k < n && share; k++)	/* and what is fuller than full */
+		for (size_t k = 0; k < n && share; k++)	/* and of memory used beyond its size */
 			p.m[k] = fmax(0, p.m[k] + rate * best * (p.mean_full[k] - 1));
 	}
 	free(room);
 	return best;
 }
 
-/* count[node]: so many are alike (NULL: 1). scale[node] (NULL: 1) multiplies times. bytes[group], room[node], or both NULL;
- * then scale is. */
+/* count[node]: equal nodes (NULL: 1). scale[node] multiplies times (NULL: 1). bytes[group] and room[node], or both NULL;
+ * one of scale and room is NULL. */
 static double load_bound(const double *time_s, const double *scale, const double *bytes, const double *room, int n_groups,
 			 const int *count, int n_nodes)
 {
@@ -180,7 +179,7 @@ double dlb_load_bound_s(const double *time_s, const double *bytes, const double 
 		all += bytes[g];
 	for (int d = 0; d < n_nodes; d++)
 		least = fmin(least, room_bytes[d]);
-	bool matters = all > least;			/* else everything fits anywhere */
+	bool matters = all > least;			/* else all groups fit on any node */
 	return load_bound(time_s, NULL, matters ? bytes : NULL, matters ? room_bytes : NULL, n_groups, NULL, n_nodes);
 }
 
@@ -188,7 +187,7 @@ double dlb_load_prices(const double *time_s, int n_groups, const int *count, int
 {
 	const double bound = price_bound(time_s, NULL, n_groups, count, n_kinds, y);
 
-	for (int k = 0; k < n_kinds; k++)		/* of one node of a kind */
+	for (int k = 0; k < n_kinds; k++)		/* price of one node of the kind */
 		y[k] /= count[k];
 	return bound;
 }
@@ -204,7 +203,7 @@ static double stated_load_bound_s(const struct dlb_problem *p)
 	return s;
 }
 
-/* One of each sort of node: the same kind, speed and kappa. */
+/* One node of each combination of kind, speed and kappa. */
 static int *find_sorts(const struct dlb_problem *p, int *n)
 {
 	const struct dlb_cluster *c = p->cluster;

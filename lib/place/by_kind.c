@@ -1,7 +1,7 @@
-/* By kind: each group of ops to the kind of device that its class of work is at home on (affinity.h), and there to
- * the node with the least work so far. A group's class is that of its op with the most FLOP, or
- * of one that the table names with the activation that it has taken in. Where the table has no
- * row, or no kind of the row has kernel and room, the kind that is fastest for the group is meant. */
+/* by-kind: each group of ops goes to the preferred kind of device of its class of work (affinity.h), and there to the node
+ * with the least work so far. A group's class is that of its op with the most FLOP, or of an op that the table names
+ * together with its fused activation. If the table has no row, or no kind of the row has a kernel and room, the group goes
+ * to its fastest kind. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -34,7 +34,7 @@ static const struct dlb_affinity_row *row_of(const struct dlb_problem *p, int gr
 	return dlb_affinity_find(p->affinity, most->type);
 }
 
-/* The able node that would be done first among those of a kind; kind NULL: of any, the fastest kind first. */
+/* Among the nodes of a kind with kernel and room, the one that would finish first; kind NULL: among the fastest nodes. */
 static int choose(const struct node_loads *s, int group, const char *kind)
 {
 	const struct dlb_cluster *cl = s->p->cluster;

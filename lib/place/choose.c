@@ -1,7 +1,7 @@
 /* The table of placers, and the choice among them.
  *
- * The default rule is auto, which begins with the placers that are marked so and is never worse than any of them.
- * Where it finds nothing that fits, each of them is tried for itself, to say what the nearest plan lacks. */
+ * The default rule is auto, which starts from the placers marked by_default and is never worse than any of them. If it
+ * finds no plan that fits, each of them is tried by itself, so that the error states the nearest plan's shortage. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -28,7 +28,7 @@ bool dlb_placer_by_default(const struct dlb_problem *p, const struct dlb_placer 
 	return x->by_default || (x->place == dlb_place_interleaved && dlb_schedule_in_parts(p->schedule));
 }
 
-/* One placer's plan, told to p->tried. *lack: how far a plan that was refused is from fitting. */
+/* Makes one placer's plan and reports it to p->tried. *lack: bytes that a refused plan lacks. */
 static int attempt(const struct dlb_problem *p, const struct dlb_placer *placer, struct dlb_plan *plan, double *ranked,
 		   double *lack, struct dlb_error *err)
 {
@@ -58,7 +58,7 @@ static int choose(const struct dlb_problem *p, const char *algorithm, struct dlb
 {
 	double lack, least_lack = INFINITY;
 	bool given = algorithm != NULL;
-	if (!given && p->objective != DLB_STEP)		/* which tries the others */
+	if (!given && p->objective != DLB_STEP)		/* auto tries the others */
 		algorithm = "auto";
 	if (!given && p->objective == DLB_STEP && attempt(p, dlb_placer_find("auto"), plan, ranked, &lack, err) == 0) {
 		plan->algorithm = "default";
@@ -82,7 +82,7 @@ static int choose(const struct dlb_problem *p, const char *algorithm, struct dlb
 		return 0;
 	}
 	bool found = false;
-	struct dlb_error nearest = { .status = 0 };		/* why the one that came closest does not fit */
+	struct dlb_error nearest = { .status = 0 };		/* of the plan that came closest */
 	*ranked = INFINITY;
 	for (const struct dlb_placer *x = dlb_placers; x->name; x++) {
 		struct dlb_plan other;
@@ -162,7 +162,7 @@ int dlb_place_again(const struct dlb_problem *p, const char *algorithm, const in
 		if (isfinite(ranked))
 			dlb_plan_release(plan);
 		*plan = now;
-		plan->algorithm = algorithm ? algorithm : "default";	/* the caller knows whose plan it was */
+		plan->algorithm = algorithm ? algorithm : "default";	/* the placer of the kept plan is not known here */
 		plan->algorithm_given = algorithm != NULL;
 		*kept = true;
 	} else if (have) {

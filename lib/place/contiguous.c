@@ -1,10 +1,10 @@
-/* Units: the forward order as placers cut it. Backward and update ops follow the forward op they belong to, and
- * whatever is bound together (colocate) belongs to the first of it. */
+/* Units, the parts into which placers cut the forward order. Backward and update ops belong to their forward op's unit, and
+ * colocated ops to the unit of the first of them. */
 #include <stdlib.h>
 #include <string.h>
 #include "place/place.h"
 
-/* The forward op that op follows: itself, the one it differentiates, or that of its latest input. */
+/* The forward op that op belongs to: itself, the one it differentiates, or that of its latest input. */
 static int forward_of(const struct dlb_graph *g, int op, const int *of)
 {
 	const struct dlb_op *o = &g->op[op];
@@ -34,7 +34,7 @@ static void find_crossings(struct dlb_units *u, const struct dlb_problem *p)
 			low = to < low ? to : low;
 			high = to > high ? to : high;
 		}
-		double bytes = dlb_tensor_bytes(&g->tensor[t], n);	/* differences first */
+		double bytes = dlb_tensor_bytes(&g->tensor[t], n);	/* as differences, summed below */
 		u->forward_bytes[at + 1] += bytes;
 		u->forward_bytes[high + 1] -= bytes;
 		u->backward_bytes[low + 1] += bytes;

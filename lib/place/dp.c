@@ -4,12 +4,11 @@
  *                     max(best[J][used - t], load of I \ J on t)                      throughput
  *                     best[J][used - t] + seconds of I \ J as one call on t           latency
  *
- * used counts devices of each kind (of equal devices). From each I the walk goes down item by item, each J once,
- * and keeps work, memory and transfers of I \ J as it goes: O(nets of the item) a step. It turns back where no
- * kind of device can hold that much work under the value known to be reached, or where no state of I would get better;
- * work and memory only grow on the way, transfers do not. A state that leaves more work to the devices left than they
- * can do is never entered.
- * Which J it was is not stored: the walk is done again along the best chain.
+ * used counts the devices of each kind (a kind: equal devices). From each I the walk goes down item by item, visits each J
+ * once, and updates work, memory and transfers of I \ J in O(nets of the item) per step. It prunes where no kind of device
+ * can do that much work within the value already reached, or where no state of I would improve; work and memory only grow
+ * on the way down, transfers do not. A state that leaves more work than the remaining devices can do is not entered.
+ * The chosen J is not stored: the walk is repeated along the best chain.
  *
  * Latency: the host takes part as a stage whose time is the longest chain of its ops, any number of times. */
 #include <math.h>
@@ -22,33 +21,33 @@
 enum { MAX_IDEALS = 400000, MAX_STATES = 1 << 14 };
 static const int64_t MOST_STEPS = 1000000000;		/* a minute or two */
 
-struct node_kind { int node, count, stride; bool host; };	/* devices alike; node: the first of them */
+struct node_kind { int node, count, stride; bool host; };	/* equal devices; node: the first of them */
 
 struct dp_walk {
 	const struct dlb_ideals *s;
 	const struct dlb_port *port;
 	bool latency;
-	double bound, reach;			/* reach: no stage of the ideal at hand that takes longer is of use; <= bound */
-	int *open, n_open;			/* states of it that may be of use */
+	double bound, reach;			/* reach: pruning bound for stages of the current ideal; <= bound */
+	int *open, n_open;			/* states of that ideal that may improve */
 	struct node_kind *kind; int n_kinds, n_states, *kind_of;	/* [node] */
-	unsigned char *left;			/* [state][kind]: one more can be used */
+	unsigned char *left;			/* [state][kind]: one more device is left */
 	double *best;				/* [ideal][state] */
 	bool *live;				/* [ideal]: some state is reached */
 	int *low, *high;			/* [ideal] first and last such state */
 	double *share, *ideal_share;		/* [item], [ideal]: work at prices, see prices() */
-	double least_s;				/* no value is below; 0: not known */
+	double least_s;				/* lower bound of the value; 0: not known */
 	double *capacity;			/* [state] of the devices used, at prices, per second of value */
-	/* the difference as it is walked */
+	/* the current difference I \ J */
 	double *work, *send, bytes;		/* [kind] */
-	struct pin { int inside, sinks, above; bool home; } *net;	/* readers in the difference, all, above I; source inside */
+	struct pin { int inside, sinks, above; bool home; } *net;	/* readers in the difference, in all, above I; source inside */
 	double *net_s;				/* [net][kind] */
 	double *item_work_s, *item_bytes;	/* [item][kind], [item] */
-	double *fixed;				/* [kind] of send: what no way further down takes back */
+	double *fixed;				/* [kind] the part of send that no further step reduces */
 	int64_t steps, most_steps;
 	double *tail, chain;			/* [op] longest chain of host ops from it, in the difference; the longest */
 	bool *in;				/* [op] */
 	int *stamp, top;
-	/* looking for the ideal below */
+	/* while tracing back: the ideal below */
 	int want_state, found_ideal, found_kind, *path, n_path;
 	double want;
 };
@@ -68,7 +67,7 @@ static bool find_kinds(struct dp_walk *w)
 	free(first);
 	for (int k = 0; k < w->n_kinds; k++) {
 		if (w->latency && w->kind[k].host)
-			w->kind[k].count = 0;		/* uncounted: as many cores as it takes */
+			w->kind[k].count = 0;		/* not counted: as many cores as needed */
 		states *= w->kind[k].count + 1;
 	}
 	if (states > MAX_STATES)
@@ -86,8 +85,8 @@ static int used(const struct dp_walk *w, int state, int k)
 	return w->kind[k].stride ? state / w->kind[k].stride % (w->kind[k].count + 1) : 0;
 }
 
-/* Prices y(t) per second of kind t: whatever is done costs at least share(item) = min over t of y(t) work(t), and
- * the devices of a state can do capacity * value in all. So a state with less than what is left is of no use. */
+/* Prices y(t) per second of kind t: an item costs at least share(item) = min over t of y(t) work(t), and the devices of a
+ * state can do capacity * value in all. So a state is pruned if its remaining capacity is less than the remaining work. */
 static void prices(struct dp_walk *w)
 {
 	const struct dlb_port *port = w->port;
@@ -118,8 +117,8 @@ static void prices(struct dp_walk *w)
 	free(count);
 }
 
-/* A net is paid for while it has pins on both sides of the border of the difference. With readers above I it
- * stays so once its source is in, whatever comes in further down. */
+/* A net costs a transfer while it has pins on both sides of the border of the difference. A net with readers above I keeps
+ * this cost once its source is inside. */
 static void touch_nets(struct dp_walk *w, int c, int sign)
 {
 	const struct dlb_port *port = w->port;
@@ -132,7 +131,7 @@ static void touch_nets(struct dp_walk *w, int c, int sign)
 		else
 			x->inside += sign;
 		if (sign < 0)
-			continue;			/* sums are put back as they were */
+			continue;			/* the caller restores the sums */
 		int is = x->home ? x->inside < x->sinks : x->inside > 0;
 		const double *t = &w->net_s[(size_t)(port->touch[i] >> 1) * (size_t)w->n_kinds];
 		if (source && x->above)
@@ -175,7 +174,7 @@ static void add_item(struct dp_walk *w, const struct ops *ops, int item)
 	}
 }
 
-/* Takes nets and ops of an item out; sums are put back as they were by the caller, to the bit. */
+/* Removes an item's nets and ops; the caller restores the sums bit for bit. */
 static void drop_item(struct dp_walk *w, const struct ops *ops, int item)
 {
 	for (int i = w->s->class_start[item]; i < w->s->class_start[item + 1]; i++) {
@@ -199,7 +198,7 @@ static bool holds(const struct dp_walk *w, int k)
 	       (w->latency && w->kind[k].host ? w->chain : w->work[k] + w->fixed[k]) <= w->reach;
 }
 
-/* Adds what needs no look at nets; false: no kind of device holds that much. */
+/* Adds work and memory, which do not depend on nets; false: no kind of device holds that much. */
 static bool weigh(struct dp_walk *w, int item)
 {
 	bool some = false;
@@ -211,8 +210,8 @@ static bool weigh(struct dp_walk *w, int item)
 	return some;
 }
 
-/* What is there to be bettered: the greatest value among the states of the ideal at hand. Values below the least load that
- * there can be need not get better. */
+/* The pruning bound: the greatest value among the states of the current ideal. Values below the lower bound of the load
+ * need no improvement. */
 static void find_reach(struct dp_walk *w)
 {
 	const double *b = &w->best[(size_t)w->top * (size_t)w->n_states];
@@ -244,7 +243,7 @@ static void offer(struct dp_walk *w, int ideal, int k)
 		find_reach(w);
 }
 
-/* Is this the stage by which the state wanted was reached? */
+/* While tracing back: records the stage that reached the wanted state. */
 static void match(struct dp_walk *w, int ideal, int k)
 {
 	int s = w->want_state - w->kind[k].stride;
@@ -269,7 +268,7 @@ static void go_down(struct dp_walk *w, const struct ops *ops, int ideal, bool lo
 	enum { FEW = 8 };
 	size_t K = (size_t)w->n_kinds;
 	double few[3 * FEW], *sums = w->n_kinds <= FEW ? few : dlb_xmalloc(3 * K * sizeof(double)), bytes = w->bytes, chain = w->chain;
-	copy(sums, w->work, K);				/* a handful: a call each would cost more */
+	copy(sums, w->work, K);				/* few numbers: memcpy calls would cost more */
 	copy(sums + K, w->send, K);
 	copy(sums + 2 * K, w->fixed, K);
 	for (int i = w->s->down_start[ideal]; i < w->s->down_start[ideal + 1] && w->found_ideal < 0; i++) {
@@ -324,7 +323,7 @@ static void restart(struct dp_walk *w, int top)
 	}
 }
 
-/* States of an ideal in which what is done and what is left both fit; false: there is none. */
+/* Opens the states of an ideal in which the work done and the work left both fit; false: none. */
 static bool open_states(struct dp_walk *w, int ideal)
 {
 	const double all = w->ideal_share[w->s->n - 1], done = w->ideal_share[ideal], most = w->capacity[w->n_states - 1];
@@ -338,7 +337,7 @@ static bool open_states(struct dp_walk *w, int ideal)
 	return w->n_open > 0;
 }
 
-/* States of no use: what is left to do is more than the devices left can do. */
+/* Closes states that leave more work than the remaining devices can do. */
 static void close_ideal(struct dp_walk *w, int ideal)
 {
 	double *b = &w->best[(size_t)ideal * (size_t)w->n_states], all = w->ideal_share[w->s->n - 1];
@@ -372,7 +371,7 @@ static void find_ops(const struct dlb_port *port, struct ops *ops)
 	free(fill);
 }
 
-/* From the last ideal down: which stage made it, and so on. Stages of one kind take its nodes in turn. */
+/* Traces the stages back from the last ideal. Stages of one kind use its nodes in turn. */
 static void trace_back(struct dp_walk *w, const struct ops *ops, int state, int *at)
 {
 	int *next = dlb_xcalloc((size_t)w->n_kinds, sizeof *next), ideal = w->s->n - 1;
@@ -459,7 +458,7 @@ static void release_walk(struct dp_walk *w)
 		free(all[i]);
 }
 
-/* The least value below w->bound, and the state of it; INFINITY: none, or given up. */
+/* The least value below w->bound, and its state; INFINITY: none, or beyond the limits. */
 static double run(struct dp_walk *w, const struct ops *ops, const struct dlb_dp_limits *limits, int *state)
 {
 	const size_t S = (size_t)w->n_states, n = (size_t)w->s->n;
@@ -483,7 +482,7 @@ static double run(struct dp_walk *w, const struct ops *ops, const struct dlb_dp_
 	}
 	if (limits && limits->progress)
 		limits->progress(limits->progress_arg, w->s->n, w->s->n);
-	for (int k = 0; k < w->n_states && w->steps < w->most_steps; k++) {	/* else what there is may not be the best */
+	for (int k = 0; k < w->n_states && w->steps < w->most_steps; k++) {	/* incomplete values may not be the best */
 		const double v = w->best[(n - 1) * S + (size_t)k];
 		if (v < value) {
 			value = v;
@@ -516,7 +515,7 @@ double dlb_dp(const struct dlb_ideals *s, const struct dlb_port *port, bool late
 	return value;
 }
 
-/* How many ways there are to have used nodes, kinds alike in all; more than MAX_STATES are not looked at. */
+/* The number of states: combinations of used devices per kind; at most MAX_STATES are allowed. */
 static double count_states(const struct dlb_port *port)
 {
 	struct dp_walk w = { .port = port };
@@ -529,7 +528,7 @@ static double count_states(const struct dlb_port *port)
 	return states;
 }
 
-/* What is not the optimum over all ideals is said; where dp was asked for by name, loudly. */
+/* Reports a result that is not the optimum over all ideals; as a warning if dp was asked for by name. */
 static void say_beyond(const struct dlb_problem *p, enum dlb_dp_beyond beyond)
 {
 	static const char *const line[] = {
@@ -549,7 +548,7 @@ int dlb_place_dp(const struct dlb_problem *p, int *placement, struct dlb_error *
 	enum dlb_dp_beyond beyond;
 	int *at = dlb_xcalloc((size_t)p->n_groups + 1, sizeof *at);
 	dlb_port_init(&port, p, true);
-	const bool start = p->most_dp_work > 0;		/* one of many */
+	const bool start = p->most_dp_work > 0;		/* dp is one start of a search */
 	const struct dlb_dp_limits limits = {
 		.most_ideals = p->most_ideals > 0 ? p->most_ideals : MAX_IDEALS,
 		.most_steps = start ? (int64_t)(p->most_dp_work / count_states(&port)) + 1 :

@@ -1,9 +1,9 @@
-/* Upward ranks: how much work lies between an op and the end of the step (HEFT's priority). */
+/* Upward ranks: the longest path from an op to the end of the step (HEFT's priority). */
 #include <math.h>
 #include <stdlib.h>
 #include "place/place.h"
 
-/* Half of the way between the farthest, as numbered. */
+/* Half of the transfer time between the first and the last node, which are usually the farthest. */
 double dlb_mean_xfer_s(const struct dlb_problem *p, double bytes)
 {
 	int n_nodes = p->cluster->n_nodes;

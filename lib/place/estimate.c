@@ -4,7 +4,7 @@
 #include <string.h>
 #include "place/estimate.h"
 
-enum { MOST_NODES = 256 };				/* the table of ways grows with their square */
+enum { MOST_NODES = 256 };				/* the table of routes grows with their square */
 
 static double op_s(const struct dlb_estimate *e, int op, int node)
 {
@@ -18,7 +18,7 @@ static double message_s(const struct dlb_estimate *e, double bytes, int from, in
 	return w->latency_s + bytes / w->Bps;
 }
 
-/* What a core spends on the messages of a step from op to op. */
+/* Seconds that a core spends on copying the messages of a step from op to op. */
 static double copying_s(const struct dlb_estimate *e, double bytes, int from, int to)
 {
 	bool copies = from != to && e->way[from * e->p->cluster->n_nodes + to].copies;
@@ -33,7 +33,7 @@ static int node_before(const struct dlb_estimate *e, int op)
 	return was >= 0 ? was : node_of(e, op);
 }
 
-/* ---- who waits for whom ---- */
+/* ---- dependencies ---- */
 
 static void find_arcs(struct dlb_estimate *e)
 {
@@ -89,7 +89,7 @@ static void find_times(struct dlb_estimate *e)
 	for (int i = 0; i < p->graph->n_ops; i++) {
 		for (size_t k = 0; k < n_kinds && !dlb_graph_is_view(p->graph, i); k++) {
 			double s = dlb_cost_kind_s(p->cost, i, (int)k, size);
-			e->time_s[(size_t)i * n_kinds + k] = isfinite(s) ? s : 0;	/* no kernel: it never stands there */
+			e->time_s[(size_t)i * n_kinds + k] = isfinite(s) ? s : 0;	/* no kernel: never placed there */
 		}
 	}
 }
@@ -130,7 +130,7 @@ void dlb_estimate_release(struct dlb_estimate *e)
 	dlb_arena_release(&e->arena);
 }
 
-/* ---- the whole ---- */
+/* ---- the whole step ---- */
 
 static double value(const struct dlb_estimate *e, double path_s)
 {
@@ -140,7 +140,7 @@ static double value(const struct dlb_estimate *e, double path_s)
 	return fmax(most, e->chains * path_s + e->share * most);
 }
 
-/* The longest path of all, where everything is now. */
+/* The longest path of the current placement. */
 static double walk(struct dlb_estimate *e, double *head)
 {
 	double path = 0;
@@ -191,8 +191,8 @@ static int by_number(const void *a, const void *b)
 
 static bool moves(const struct dlb_estimate *e, int op) { return e->was[e->p->group_of[op]] >= 0; }
 
-/* Takes (sign -1, as it was) or gives (1, as it is) the loads of what moves and of its messages. An arc between two that move
- * is counted by the one before it. */
+/* Subtracts (sign -1, placement before the move) or adds (1, after) the loads of moved groups and their messages. An arc
+ * between two moved ops is counted once, at its first op. */
 static void change_loads(struct dlb_estimate *e, const int *group, int n, double sign, int (*at)(const struct dlb_estimate *, int))
 {
 	const struct dlb_problem *p = e->p;
@@ -212,7 +212,7 @@ static void change_loads(struct dlb_estimate *e, const int *group, int n, double
 	}
 }
 
-/* The longest path through op i where it is now, from what moves before it to what stays behind it; and its piece. */
+/* The longest path through moved op i, from moved predecessors to unmoved successors; and its piece. */
 static void look_through(struct dlb_estimate *e, int i)
 {
 	int here = node_of(e, i);

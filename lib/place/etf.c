@@ -1,8 +1,8 @@
-/* ETF: among all ready groups and all nodes the pair that can start earliest; ties to the group with the longer
- * way to the end of the step. Hwang, Chow, Anger, Lee, SIAM J. Computing 18(2), 1989.
+/* ETF: of all ready groups and all nodes, places the pair that can start earliest; ties go to the group with the greater
+ * upward rank. Hwang, Chow, Anger, Lee, SIAM J. Computing 18(2), 1989.
  *
- * When a group's inputs arrive does not change once it is ready, and placing another changes one node's queue: so
- * every ready group keeps its best node, and only those whose best it was look again. */
+ * The arrival of a ready group's inputs does not change, and placing another group changes one node's queue. So every ready
+ * group keeps its best node, and only groups whose best node was used are evaluated again. */
 #include <math.h>
 #include <stdlib.h>
 #include "place/list.h"

@@ -1,6 +1,6 @@
-/* Even: the forward order cut into parts of equally many ops, one a node that can do any, in the order of node ids.
- * Ops for which their node has no kernel or no room go to the next node that has; where none has room they stay, and
- * whoever makes a plan of it hears how much is lacking. */
+/* even: cuts the forward order into parts with equal numbers of ops, one per node that has any kernel, in the order of node
+ * ids. Ops without a kernel or room on their node go to the next node that has both. If none has, they stay, and
+ * dlb_plan_make reports the shortage. */
 #include <math.h>
 #include <stdlib.h>
 #include "place/place.h"
@@ -34,7 +34,7 @@ int dlb_place_even(const struct dlb_problem *p, int *placement, struct dlb_error
 			used[to[i]] += u.bytes[i];
 	}
 	for (int g = 0; g < p->n_groups && rc == 0; g++) {
-		int d = to[u.of_group[g]];		/* -1: no node does all of the unit; group by group then */
+		int d = to[u.of_group[g]];		/* -1: no node can run the whole unit; place it group by group */
 		for (int k = 0; k < n && d < 0; k++)
 			if (isfinite(dlb_time_s(p, g, node[k])))
 				d = node[k];

@@ -1,10 +1,10 @@
-/* Greedy: each group of ops, in topological order, to the node that would finish it first, counting the work
- * already queued there and the time to bring its inputs over (list.h). Earliest finish time is HEFT's rule
- * without its order (unless --priority asks for it) and without filling gaps. */
+/* greedy: places each group of ops, in topological order, on the node that would finish it first, with queued work and the
+ * transfer of its inputs counted (list.h). This is HEFT's earliest finish time without its order (unless --priority asks
+ * for it) and without filling gaps. */
 #include <stdlib.h>
 #include "place/list.h"
 
-/* A group goes first whose foremost op does. */
+/* A group has the highest priority of its ops. */
 static double number_of(const struct dlb_problem *p, int group)
 {
 	double most = p->number[p->group_op[p->group_start[group]]];

@@ -1,5 +1,5 @@
-/* HEFT: groups by descending upward rank (the longest way to the end of the step, means over nodes), each to the
- * node that would finish it first, in a gap where one is long enough.
+/* HEFT: places groups by descending upward rank (the longest path to the end of the step, with means over nodes), each on
+ * the node that would finish it first, in a gap if one is long enough.
  * Topcuoglu, Hariri, Wu, IEEE TPDS 13(3), 2002. */
 #include <stdlib.h>
 #include "place/list.h"

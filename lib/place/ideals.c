@@ -1,4 +1,4 @@
-/* Ideals: all of them by breadth first search with Zobrist hashing, or the prefixes of a few orders. */
+/* Lists ideals: all of them by breadth-first search with Zobrist hashing, or the prefixes of a few orders. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -47,7 +47,7 @@ static void connect(struct tarjan *t, int root)
 	free(next);
 }
 
-/* Successors among items, distinct or not. */
+/* Successors of items, with repeats. */
 struct dag { int n, *start, *to, *n_preds; };
 
 static void find_items(struct dlb_ideals *s, const struct dlb_port *port, struct dag *g)
@@ -106,12 +106,12 @@ static void release_dag(struct dag *g)
 	free(g->n_preds);
 }
 
-/* ---- the family as it grows ---- */
+/* ---- a growing family ---- */
 
 struct family {
 	int words, n, cap, *slot, n_slots, n_links, cap_links;
 	uint64_t *bits, *hash, *zobrist;
-	const struct dag *dag; const uint64_t *before;	/* [item][words] that it waits for; NULL: nobody asks what is ready */
+	const struct dag *dag; const uint64_t *before;	/* [item][words] its predecessors; NULL: `ready` is not used */
 	uint64_t *ready;				/* [ideal][words] items whose predecessors are all in it */
 	struct ideal_link { int ideal, below, item; } *link;
 };
@@ -164,7 +164,7 @@ static bool waits(const struct family *f, int ideal, int item)
 	return false;
 }
 
-/* Of a new ideal: what was ready below, without item, and those after it that waited for nothing else. */
+/* Ready items of a new ideal: those of the ideal below, less item, and successors of item with no other predecessor left. */
 static void find_ready(struct family *f, int id, int below, int item)
 {
 	size_t W = (size_t)f->words;
@@ -183,7 +183,7 @@ static void find_ready(struct family *f, int id, int below, int item)
 	}
 }
 
-/* The ideal `below` and item (-1: the empty ideal), found or added. */
+/* The ideal of `below` plus item (-1: the empty ideal), found or added. */
 static int join(struct family *f, int below, int item)
 {
 	size_t W = (size_t)f->words;
@@ -239,7 +239,7 @@ static int size_of(const struct family *f, int i)
 	return n;
 }
 
-/* Numbers ideals by size, gathers links by ideal. */
+/* Numbers ideals by size and sorts links by ideal. */
 static void finish(struct dlb_ideals *s, struct family *f)
 {
 	int *rank = dlb_xcalloc((size_t)f->n + 1, sizeof *rank), *at = dlb_xcalloc((size_t)s->n_items + 2, sizeof *at);
@@ -270,7 +270,7 @@ static void finish(struct dlb_ideals *s, struct family *f)
 		if (n == fill[r])
 			s->down[s->down_start[r] + fill[r]++] = d;
 	}
-	int kept = 0;				/* links found twice were left out */
+	int kept = 0;				/* drops links found twice */
 	for (int i = 0; i < f->n; i++) {
 		int from = s->down_start[i];
 		s->down_start[i] = kept;
@@ -332,7 +332,7 @@ void dlb_ideals_orders(struct dlb_ideals *s, const struct dlb_port *port, int n_
 		for (int i = g.n - 1; i >= 0; i--)
 			if (!waits[i])
 				ready[n++] = i;
-		while (n) {				/* a stack: depth first; a queue; then anything near the top */
+		while (n) {				/* a stack: depth first; a queue: breadth first; else random near the top */
 			int k = o == 0 ? n - 1 : o == 1 ? 0 : n - 1 - (int)dlb_rng_below(&r, (uint64_t)(n < 3 ? n : 3));
 			int i = ready[k];
 			memmove(&ready[k], &ready[k + 1], (size_t)(n - k - 1) * sizeof *ready);

@@ -1,15 +1,15 @@
-/* The best contiguous placement of a port problem, isolated classes apart.
+/* The best contiguous placement of a port problem; isolated classes are placed after the others.
  *
- * A class that no edge and no net joins to another may stand in any difference of a chain of ideals, so each doubles
- * their number: a dozen are too many for dp. They are left out of it and put, the longest first, where there is room.
- * What is left out can only make a placement longer, so the optimum V without them is a bound from below for all; if
- * they can be added without going beyond V, the whole is optimal too:
+ * A class without edges and nets can be in any difference of a chain of ideals, so each doubles their number: a dozen are
+ * too many for dp. dp leaves them out; then they are placed, the longest first, where there is room. They can only make a
+ * placement longer, so the optimum V without them is a lower bound for all classes. If they fit in without exceeding V,
+ * the whole placement is optimal:
  *
- *     throughput  each goes to the node that has least load with it
- *     latency     each goes to a host if it takes no longer than V there, beside all the rest, and costs nothing; else to
- *                 the node where it takes least, where it lengthens one call by that much
+ *     throughput  each goes to the node that has the least load with it
+ *     latency     each goes to a host if it takes at most V there, in parallel to the rest, at no cost; else to the node
+ *                 where it takes least time, and lengthens one call by that time
  *
- * If they cannot, they take part in dp after all, within a limit of steps, and what was found is its bound from above. */
+ * If they exceed V, dp runs with them after all, within a limit of steps, with the value found as its upper bound. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -42,7 +42,7 @@ static int largest_first(const void *a, const void *b)
 	return x->bytes != y->bytes ? (x->bytes > y->bytes ? -1 : 1) : longest_first(a, b);
 }
 
-/* What the value is at least with class c on node d, too. */
+/* A lower bound of the value with class c on node d. */
 static double with(const struct dlb_port *port, bool latency, const double *load, double value, int c, int d)
 {
 	double s = port->work_s[(size_t)c * (size_t)port->n_nodes + (size_t)d];
@@ -51,8 +51,8 @@ static double with(const struct dlb_port *port, bool latency, const double *load
 	return port->host[port->place[d]] ? fmax(s, value) : value + s;
 }
 
-/* Puts what is isolated into at[]; the others, `rest`, stand in rest_at with that value. Returns the value with it, INFINITY:
- * there is no room. */
+/* Adds the isolated classes to the placement rest_at of the others (`rest`), in at[]. value: that of rest_at. Returns the value
+ * with them; INFINITY: no room. */
 static double fill(const struct dlb_port *port, bool latency, const struct isolated *list, int n, const struct dlb_port *rest,
 		   const int *rest_at, double value, int *at)
 {
@@ -82,7 +82,7 @@ static double fill(const struct dlb_port *port, bool latency, const struct isola
 	return value;
 }
 
-/* So many orders, of whose prefixes each takes n^2 / 2 steps, do not take more than most_steps (0: any); one at least. */
+/* The number of orders, at least one, whose prefixes take at most most_steps in all, n^2 / 2 each (0: no limit). */
 static int n_orders(const struct dlb_port *port, int64_t most_steps)
 {
 	enum { MOST_ORDERS = 8 };
@@ -90,8 +90,8 @@ static int n_orders(const struct dlb_port *port, int64_t most_steps)
 	return n < 1 ? 1 : n < MOST_ORDERS ? (int)n : MOST_ORDERS;
 }
 
-/* Over all ideals within the limits, else over a few orders. reached: a value known to be had by
- * what stands in at[] (INFINITY: none); less is looked for, and at[] is left alone where nothing is found. */
+/* dp over all ideals within the limits, else over a few orders. reached: the value of the placement in at[] (INFINITY: none);
+ * at[] changes only if a lower value is found. */
 static double parts(const struct dlb_port *port, bool latency, const struct dlb_dp_limits *limits, double reached, int *at,
 		    enum dlb_dp_beyond *beyond)
 {
@@ -119,7 +119,7 @@ static double parts(const struct dlb_port *port, bool latency, const struct dlb_
 	return value;
 }
 
-/* The same with isolated classes apart; only where that is not known to be the best, all together. */
+/* The same with isolated classes placed afterwards; with all classes in dp only if that is not proved optimal. */
 static double parts_and_isolated(const struct dlb_port *port, bool latency, const struct dlb_dp_limits *limits, struct isolated *list, int n,
 			       int *at, enum dlb_dp_beyond *beyond)
 {
@@ -167,7 +167,7 @@ double dlb_contiguous(const struct dlb_port *port, bool latency, const struct dl
 		double least = INFINITY;
 		for (int d = 0; d < coarse.n_nodes; d++)
 			least = fmin(least, coarse.work_s[(size_t)c * (size_t)coarse.n_nodes + (size_t)d]);
-		if (!joined[c] && n < coarse.n - 1)	/* one at least stays */
+		if (!joined[c] && n < coarse.n - 1)	/* at least one class stays */
 			list[n++] = (struct isolated){ c, least, coarse.bytes[c] };
 	}
 	double value = n ? parts_and_isolated(&coarse, latency, limits, list, n, where, beyond) :

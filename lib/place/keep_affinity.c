@@ -1,16 +1,16 @@
-/* Activations that are fused into ops of another kind of device, and taking them out again: see affinity.h.
+/* Finds activations fused into ops of another kind of device, and makes them ops of their own: see affinity.h.
  *
  *     {"classes": {"conv": ["fpga"], "activation": ["asic"]}}      Conv(activation Relu) on the FPGA
  *         becomes Conv on the FPGA and Relu on the ASIC, ReluGrad there too
  *
- * Graph and costs change before anything is placed, so that all nodes run the same graph wherever its ops stand. */
+ * Graph and costs change before placement, so that all nodes run the same graph under every placement. */
 #include <string.h>
 #include "cost/cost.h"
 #include "place/affinity.h"
 
 struct kind_table { const struct dlb_affinity *a; const struct dlb_cluster *c; };
 
-/* The kinds that op and activation would go to, where these differ. */
+/* Whether op and activation prefer different kinds; sets both in *e. */
 static bool differ(const void *ctx, const struct dlb_op *o, struct dlb_fused_elsewhere *e)
 {
 	const struct kind_table *t = ctx;
@@ -45,7 +45,7 @@ struct dlb_fused_elsewhere dlb_affinity_fused_elsewhere(const struct dlb_affinit
 	return e;
 }
 
-/* The cost section, less what is not costs: the hashes of its inputs, members of the user's. */
+/* The cost section without the hashes of its inputs and the user's members. */
 static json_t *bare(const json_t *cost)
 {
 	json_t *o = json_object(), *v;

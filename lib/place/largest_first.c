@@ -1,5 +1,5 @@
-/* Largest first: nodes by their memory, the faster first among equals; each is filled in topological order
- * before the next is begun. */
+/* largest-first: fills the nodes in topological order of ops, one node after the other, by descending memory; among
+ * equals the faster node comes first. */
 #include <math.h>
 #include <stdlib.h>
 #include "place/place.h"

@@ -1,19 +1,19 @@
-/* Latencies that no placement can go below. Along any path of ops, v after u: if they are of one call, v is computed
- * after u. If not, u's call sends out all that it has to, u's output among it, before that of v begins, and that takes
- * it in first: c(u) on u's node and c(u) on v's, nothing on a host. So the latency is at least what the path alone
- * costs, at the node of each of its ops. Which nodes those are is not known, but
+/* Lower bounds on the latency of every placement. Along any path of ops, v after u: in one call, v is computed after u.
+ * In different calls, u's call sends its outputs, u's among them, before v's call begins, and v's call receives them
+ * first: c(u) on u's node and c(u) on v's, nothing on a host. So the latency is at least the cost of the path alone, on
+ * the nodes of its ops. The nodes are not known, but
  *
- *   pairs  from one op to the next either the node stays the same, and both classes find room there, or it changes
- *          and the tensor is paid for. head(v,k), what ends at v if that is on a node of kind k:
+ *   pairs  from one op to the next, either both are on one node, which has room for both classes, or the tensor is
+ *          transferred. head(v,k) is the least cost of paths that end at v on a node of kind k:
  *                  head(v,k) = work(v,k) + max over u before v of min over kinds l of head(u,l) + pay(u,l,v,k)
- *   runs   of one path: neighbours on the path that stay on a node are a run, and all their classes have room there;
- *          the next run is on another node. Runs of a kind need no more memory than its nodes have: prices on memory
- *          (Lagrange's multipliers, raised while too much is used) count that in,
- *                  sum of the least cost of runs at prices - sum over kinds of price(l) * memory of all nodes of l
- *          for any prices is a bound. By dynamic programming over where runs begin; the least of those that may have
- *          begun stands at the head of a queue, as memory closes the window at its far end: O(ops of the path * kinds).
+ *   runs   neighbours of one path on the same node form a run, and the node has room for all their classes; the next
+ *          run is on another node. Runs on a kind need at most the memory of its nodes. With prices on memory
+ *          (Lagrange multipliers, raised while too much is used),
+ *                  least cost of runs at prices - sum over kinds of price(l) * memory of all nodes of l
+ *          is a bound for any prices. Dynamic programming over the beginnings of runs: memory limits the window of
+ *          possible beginnings, and a queue has the least of them at its head: O(ops of the path * kinds).
  *
- * The paths looked at are the longest by work, and by work with memory or transfers counted as well. */
+ * The paths are the longest by work, and by work with memory or transfers added. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -29,7 +29,7 @@ static double work_at(const struct dlb_port *port, int v, int d)
 	return isfinite(port->work_s[(size_t)port->class_of[v] * D + at]) ? port->op_s[(size_t)v * D + at] : INFINITY;
 }
 
-/* Seconds of v's output through the port of a node of kind k, out or in. */
+/* Seconds of v's output through the port of a node of kind k, in either direction. */
 static double pay(const struct dlb_port *port, const struct kinds *kinds, int v, int k)
 {
 	return kinds->host[k] ? 0 : port->out_s[(size_t)v * (size_t)port->n_places + (size_t)port->place[kinds->node[k]]];
@@ -43,7 +43,7 @@ static double least_work(const struct dlb_port *port, const struct kinds *kinds,
 	return isfinite(least) ? least : 0;
 }
 
-/* The two cheapest of what ends on nodes of each kind, sent out: who goes to another node comes from one of them. */
+/* The two least costs of paths by kind of their last node, with the send: one of them is on another node. */
 struct two { double s[2]; int kind; };
 static void offer(struct two *two, double s, int kind)
 {
@@ -56,7 +56,7 @@ static void offer(struct two *two, double s, int kind)
 	}
 }
 
-/* To a node of kind k from another one. From one host to another is free, and any number of them takes part. */
+/* The least cost of arriving at a node of kind k from another node. Between hosts it is free; hosts are unlimited. */
 static double from_other(const struct two *two, const struct kinds *kinds, int k)
 {
 	return two->s[k == two->kind && kinds->count[k] == 1 && !kinds->host[k]];
@@ -98,16 +98,17 @@ static double pairs_bound(const struct dlb_port *port, const struct kinds *kinds
 struct runs {
 	const struct dlb_port *port; const struct kinds *kinds;
 	int n, *path;
-	double *bytes;				/* [position] of its class, where the path has it first: else 0 */
-	double *price, *used, *memory;		/* [kind] seconds for all its memory, bytes; memory INFINITY: no price */
-	double *end;				/* [kind][position + 1] least cost up to there, its last op on a node of that kind */
-	int *begin;				/* [kind][position + 1] where that run begins */
-	double *sum;				/* [kind][position + 1] work and priced memory from the last op that cannot be there */
-	int *first;				/* [kind] no run that ends here begins before */
+	double *bytes;				/* [position] of its class at its first position on the path, else 0 */
+	double *price, *used, *memory;		/* [kind] price in seconds for all its memory; bytes; INFINITY: no price */
+	double *end;				/* [kind][position + 1] least cost up to there, last op on that kind */
+	int *begin;				/* [kind][position + 1] beginning of that last run */
+	double *sum;				/* [kind][position + 1] work and priced memory since the last op
+						 * without a kernel there */
+	int *first;				/* [kind] the first possible beginning of a run that ends here */
 	double *held;				/* [kind] bytes of the window */
 	int *count;				/* [kind][class] ops of it in the window */
-	int *queue, *top, *tail;		/* [kind][position]: beginnings, dearer ones behind; [kind] */
-	double *enter;				/* [kind][position]: least cost of what comes before a run that begins here */
+	int *queue, *top, *tail;		/* [kind][position]: beginnings by rising cost; [kind] */
+	double *enter;				/* [kind][position]: least cost before a run that begins here */
 	struct two *sent;			/* [position + 1] */
 };
 
@@ -143,14 +144,14 @@ static void runs_release(struct runs *r)
 		free(all[i]);
 }
 
-/* A window of ops that fit a node of kind k together, grown by the op at position i. */
+/* Adds position i to the window of ops that fit on a node of kind k together. */
 static void grow_window(struct runs *r, int k, int i)
 {
 	int *count = &r->count[(size_t)k * ((size_t)r->port->n + 1)], c = r->port->class_of[r->path[i]];
 	double room = r->port->room_bytes[r->kinds->node[k]];
 	if (!count[c]++)
 		r->held[k] += r->port->bytes[c];
-	/* what rounding leaves in held must not close it too early */
+	/* rounding errors in held must not shrink the window too far */
 	while (r->first[k] <= i && !r->kinds->host[k] && r->held[k] > room * (1 + 1e-12)) {
 		int out = r->port->class_of[r->path[r->first[k]++]];
 		if (!--count[out])
@@ -179,7 +180,7 @@ static double least_runs(struct runs *r)
 			int *queue = &r->queue[row];
 			grow_window(r, k, i);
 			enter[i] = !i ? 0 : bound ? INFINITY : from_other(&r->sent[i], kinds, k) + pay(port, kinds, u, k);
-			if (isinf(work)) {		/* nothing goes on here */
+			if (isinf(work)) {		/* no kernel here: every run ends */
 				r->top[k] = r->tail[k] = 0;
 				sum[i + 1] = sum[i];
 				r->end[at + 1] = INFINITY;
@@ -203,7 +204,7 @@ static double least_runs(struct runs *r)
 	return least;
 }
 
-/* used[kind]: bytes of what was found by least_runs. */
+/* used[kind]: bytes of the runs that least_runs found. */
 static void find_used(struct runs *r)
 {
 	size_t n = (size_t)r->n + 1, k = 0;
@@ -222,7 +223,7 @@ static void find_used(struct runs *r)
 			k = (size_t)two->kind;
 			continue;
 		}
-		size_t other = k;			/* the second */
+		size_t other = k;			/* the second least */
 		for (size_t l = 0; l < (size_t)r->kinds->n; l++)
 			if (l != k && (other == k || r->end[l * n + (size_t)i] + pay(r->port, r->kinds, r->path[i - 1], (int)l) <
 						     r->end[other * n + (size_t)i] + pay(r->port, r->kinds, r->path[i - 1], (int)other)))
@@ -261,7 +262,7 @@ static double runs_bound(struct runs *r)
 	return best;
 }
 
-/* The path that is longest when an op counts its least work, and its class's memory and its output at these rates. */
+/* The longest path, where an op's length is its least work, plus its class's memory and its output at the given rates. */
 static void find_path(struct runs *r, const double *work, double per_byte, double per_send)
 {
 	const struct dlb_port *port = r->port;

@@ -63,7 +63,7 @@ bool dlb_list_able(const struct dlb_list *s, int unit, double bytes, int node)
 	return !isinf(dlb_time_s(s->p, unit, node)) && s->used_bytes[node] + bytes <= s->p->memory_bytes[node];
 }
 
-/* Routes are walked once: placing looks from each producer to every node. */
+/* Routes from a node, cached: placing needs them from each producer to every node. */
 static const struct dlb_ways *ways_from(struct dlb_list *s, int from)
 {
 	const struct dlb_cluster *c = s->p->cluster;
@@ -95,7 +95,7 @@ void dlb_unit_times_release(struct dlb_unit_times *l)
 	free(l->arrives);
 }
 
-/* A message of so many bytes, of which the first may leave at `first` and the last at `last`, to every node. */
+/* Adds a message of `bytes` to every node; its first micro-batch leaves at `first`, its last at `last`. */
 static void look_at(struct dlb_unit_times *l, int n_nodes, const struct dlb_ways *way, double bytes, double first, double last, double M)
 {
 	double *restrict arrives = l->arrives, *restrict ends = l->last, *restrict work = l->work;
@@ -121,7 +121,7 @@ void dlb_list_times(struct dlb_list *s, int unit, struct dlb_unit_times *l)
 		const struct dlb_op *o = &g->op[p->group_op[k]];
 		for (int i = 0; i < o->n_in; i++) {
 			int from = producer_of(g, o->in[i]);
-			if (from < 0 || s->placement[from] < 0)	/* fed, of this unit, or not placed yet */
+			if (from < 0 || s->placement[from] < 0)	/* training data, of this unit, or not placed yet */
 				continue;
 			look_at(l, n_nodes, ways_from(s, s->placement[from]), dlb_tensor_bytes(&g->tensor[o->in[i]], s->n),
 				s->first[from], s->last[from], p->micro_batches);
@@ -129,11 +129,11 @@ void dlb_list_times(struct dlb_list *s, int unit, struct dlb_unit_times *l)
 	}
 }
 
-/* The first gap of `work` seconds after `arrives`; *before: the span that it comes before. */
+/* Start of the first gap of `work` seconds after `arrives`; *before: the span after the gap. */
 static double find_gap(const struct dlb_busy *b, double arrives, double work, int *before)
 {
 	int low = 0, high = b->n;
-	while (low < high) {			/* spans that end by then do not matter */
+	while (low < high) {			/* skips spans that end by then */
 		int mid = (low + high) / 2;
 		if (b->span[mid].end_s <= arrives)
 			low = mid + 1;
@@ -200,7 +200,7 @@ void dlb_list_put(struct dlb_list *s, int unit, int node, const struct dlb_finis
 	}
 }
 
-/* Marks the nodes where some input of the unit's first op is: they win ties. */
+/* Marks the nodes that have an input of the unit's first op: they win ties. */
 static void find_inputs(struct dlb_list *s, int unit)
 {
 	const struct dlb_graph *g = s->p->graph;
@@ -212,7 +212,7 @@ static void find_inputs(struct dlb_list *s, int unit)
 	}
 }
 
-/* The node of the least EFT + bias; -1: none is able. */
+/* The node of the least EFT + bias; -1: none has kernel and room. */
 static int best_node(struct dlb_list *s, int unit, const double *bias, struct dlb_unit_times *l, struct dlb_finish *best)
 {
 	int to = -1;

@@ -4,7 +4,7 @@
 #include <string.h>
 #include "place/loads.h"
 
-enum { MANY = 64 };		/* readers that are no neighbours of each other any more */
+enum { MANY = 64 };		/* a net with more readers makes no neighbours */
 
 double dlb_loads_power(const struct dlb_loads *a, double load)
 {
@@ -201,7 +201,7 @@ void dlb_loads_keep_best(struct dlb_loads *a)
 	}
 	if (most >= a->s->best_s * (1 - 1e-12))
 		return;
-	most = dlb_port_throughput_s(a->port, a->at, a->load);	/* without what rounding has left */
+	most = dlb_port_throughput_s(a->port, a->at, a->load);	/* computed again without accumulated rounding */
 	if (most >= a->s->best_s)
 		return;
 	a->s->best_s = most;

@@ -1,4 +1,4 @@
-/* From a placement to a plan: order, program, proof, prediction. */
+/* Makes a plan from a placement: order, program, verification, prediction. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -91,7 +91,7 @@ static int fail_port(const struct dlb_problem *p, const int *at, struct dlb_erro
 	return dlb_fail_no(err, NULL, "no plan fits: calls of nodes would wait for one another");
 }
 
-/* Nodes run their ops in the graph's order, every micro-batch of one after the other. */
+/* Nodes run their ops in the graph's order, all micro-batches of an op in a row. */
 static void port_orders(const struct dlb_problem *p, struct dlb_plan *plan)
 {
 	for (int i = 0; i < plan->n_ops; i++)
@@ -147,7 +147,7 @@ out:
 	return rc;
 }
 
-/* least: were the arenas as small as can be. */
+/* least: with arenas at their lower bound. */
 static bool fits(const struct dlb_problem *p, const struct dlb_program *g, bool least)
 {
 	bool yes = true;
@@ -159,8 +159,8 @@ static bool fits(const struct dlb_problem *p, const struct dlb_program *g, bool 
 	return yes;
 }
 
-/* Packing arenas better than as they come costs more than all the rest where there are very many places or nodes: then
- * it is done only if nothing fits otherwise, and the peaks stated are what a run needs at most. */
+/* With very many places or nodes, packing arenas well costs more than the rest of planning. Then it is done only if the
+ * plan does not fit otherwise, and stated peaks are upper bounds. */
 enum { MANY_ITEMS = 60000, MANY_IN_ALL = 600000 };
 static bool is_large(const struct dlb_plan *plan)
 {
@@ -186,7 +186,7 @@ static double order(const struct dlb_problem *p, struct dlb_plan *plan, int in_f
 	return dlb_plan_order(plan, p->cost, p->ranked_scale);
 }
 
-/* Limits on what is in flight, the fastest first: the schedule's own, and where more of them fill more, more. */
+/* Limits of micro-batches in flight, the fastest first: the schedule's own, and larger ones if they fill bubbles. */
 static int wanted_limits(const struct dlb_problem *p, struct dlb_plan *plan, int limit[3])
 {
 	double s[3] = { order(p, plan, 0) };
@@ -208,8 +208,8 @@ static int wanted_limits(const struct dlb_problem *p, struct dlb_plan *plan, int
 	return n;
 }
 
-/* Orders the plan and compiles it: with the limit on what is in flight under which it is fastest, if that fits the
- * nodes' memory, else with ever less in flight. The least is left when none fits. */
+/* Orders and compiles the plan with the fastest limit of micro-batches in flight that fits the nodes' memory; limits fall
+ * until one fits. If none fits, the plan has the lowest. */
 static int order_and_compile(const struct dlb_problem *p, struct dlb_plan *plan, bool draft, struct dlb_program *program,
 			     struct dlb_error *err)
 {
@@ -350,7 +350,7 @@ static void keep_times(const struct dlb_problem *p, const struct dlb_program *g,
 	plan->imbalance = sum > 0 ? most / (sum / n) : 1;
 }
 
-/* The step as stated, with spans; and as candidates are compared, which is another only under weights. */
+/* Simulates the stated step, with spans, and the ranked step, which differs only under node weights. */
 static int simulate(const struct dlb_problem *p, const struct dlb_program *program, struct dlb_plan *plan, double *ranked,
 		    struct dlb_error *err)
 {

@@ -159,7 +159,7 @@ void dlb_units_release(struct dlb_units *u);
 /* Units start[k] .. start[k+1] (n_parts + 1 borders) go to node[k]. */
 void dlb_units_place(const struct dlb_units *u, const struct dlb_problem *p, int n_parts, const int *start,
 		     const int *node, int *placement);
-/* Seconds of a message between two nodes: the mean over pairs. */
+/* Seconds of a message between two nodes: an estimate of the mean over pairs, 0 on the same node counted. */
 double dlb_mean_xfer_s(const struct dlb_problem *p, double bytes);
 /* HEFT's upward rank over groups, mean times (Topcuoglu, Hariri, Wu, IEEE TPDS 13(3), 2002). */
 void dlb_upward_rank_s(const struct dlb_problem *p, double *rank /* n_groups */);
