@@ -2,9 +2,10 @@
  *
  *     {"classes": {"dense": ["gpu"], "conv": ["fpga", "gpu"], "MatMul": ["tpu"]}}
  *
- * A row's name is an op type or a class of work (dlb_op_work); a type wins over its class. An op with a fused activation
- * (dlb_graph_fused) uses the row of both types, "ConvRelu", if there is one, else the row of the op alone. Kinds are tried
- * in the order given; a word matches a kind's name, the part of its name before the slash, or its back end. */
+ * A row's name is an op type or a class of work (dlb_op_work); a type wins over its class. An op with a
+ * fused activation (dlb_graph_fused) uses the row of both types, "ConvRelu", if there is one, else the row
+ * of the op alone. Kinds are tried in the order given; a word matches a kind's name, the part of its name
+ * before the slash, or its back end. */
 #ifndef DLB_PLACE_AFFINITY_H
 #define DLB_PLACE_AFFINITY_H
 #include "cluster/cluster.h"
@@ -24,12 +25,13 @@ bool dlb_affinity_means(const char *word, const struct dlb_device_kind *kind);
 const struct dlb_device_kind *dlb_affinity_home(const struct dlb_affinity_row *row, const char *type, const struct dlb_cluster *c);
 
 /* -- fused ops whose activation prefers another kind than the op (keep_affinity.c) -- */
-/* The number of such forward ops of g, and the kinds of the first one; n 0: none. Ops that a row names together with their
- * activation ("ConvRelu") do not count. */
+/* The number of such forward ops of g, and the kinds of the first one; n 0: none. Ops that a row names
+ * together with their activation ("ConvRelu") do not count. */
 struct dlb_fused_elsewhere { int n; const char *op, *kind, *activation_kind; };
 struct dlb_fused_elsewhere dlb_affinity_fused_elsewhere(const struct dlb_affinity *a, const struct dlb_graph *g, const struct dlb_cluster *c);
-/* Makes each of these activations an op of its own in the document (dlb_graph_part_activations). The profile keeps the other
- * ops' measurements, the costs are fitted again, and the plan stays, stale. *n_unmeasured: op signatures without times in a
- * profile that has times of others. Refuses costs that dlb-costmodel would not make of the document. */
+/* Makes each of these activations an op of its own in the document (dlb_graph_part_activations). The
+ * profile keeps the other ops' measurements, the costs are fitted again, and the plan stays, stale.
+ * *n_unmeasured: op signatures without times in a profile that has times of others. Refuses costs that
+ * dlb-costmodel would not make of the document. */
 int dlb_affinity_part(struct dlb_doc *doc, const struct dlb_affinity *a, int *n_unmeasured, struct dlb_error *err);
 #endif

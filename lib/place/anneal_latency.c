@@ -1,5 +1,6 @@
-/* Simulated annealing of latency. A move can change calls all over the graph, so each proposal is evaluated from scratch
- * in O(ops + edges). A proposal moves a class, swaps two, or moves a cluster of neighbours. */
+/* Simulated annealing of latency. A move can change calls all over the graph, so each proposal is
+ * evaluated from scratch in O(ops + edges). A proposal moves a class, swaps two, or moves a cluster of
+ * neighbours. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>

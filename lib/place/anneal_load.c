@@ -1,8 +1,9 @@
-/* Simulated annealing of the greatest load, by its power norm (loads.h), with an exponent that grows from 8 to 128 as the
- * temperature falls.
+/* Simulated annealing of the greatest load, by its power norm (loads.h), with an exponent that grows from
+ * 8 to 128 as the temperature falls.
  *
- * Where memory is scarce, few moves lead from one placement that fits to another. Then (soft) bytes beyond a node's memory
- * count as load, with a weight that grows as the temperature falls, and only placements that fit are recorded. */
+ * Where memory is scarce, few moves lead from one placement that fits to another. Then (soft) bytes beyond
+ * a node's memory count as load, with a weight that grows as the temperature falls, and only placements
+ * that fit are recorded. */
 #include <math.h>
 #include "place/loads.h"
 

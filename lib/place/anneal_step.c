@@ -1,14 +1,15 @@
 /* Local search by simulated step.
  *
- * Compiling and simulating a program costs ten times as much as ordering its items, and the order's makespan is close to
- * the step: it counts messages, but not the sharing of links. So moves are judged by that makespan. The best order is
- * simulated at intervals, and only a shorter simulated step counts. Ordering in turn costs a hundred times as much as
- * estimating a move in O(degree) (estimate.h). A move is not ordered if its estimate is too long even after the recent
- * error of estimates is taken off, or if its longest path is.
+ * Compiling and simulating a program costs ten times as much as ordering its items, and the order's
+ * makespan is close to the step: it counts messages, but not the sharing of links. So moves are judged by
+ * that makespan. The best order is simulated at intervals, and only a shorter simulated step counts.
+ * Ordering in turn costs a hundred times as much as estimating a move in O(degree) (estimate.h). A move is
+ * not ordered if its estimate is too long even after the recent error of estimates is taken off, or if its
+ * longest path is.
  *
- * A proposal moves a unit (a forward op with its backward ops: parting them costs messages), a run of units that are
- * neighbours in the order (a border shifts), a single group, or two units at once. The new node mostly holds a neighbour
- * of the unit. */
+ * A proposal moves a unit (a forward op with its backward ops: parting them costs messages), a run of
+ * units that are neighbours in the order (a border shifts), a single group, or two units at once. The new
+ * node mostly holds a neighbour of the unit. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -251,8 +252,8 @@ static void release(struct step_anneal *a)
 	dlb_units_release(&a->u);
 }
 
-/* Whether the proposal is worth ordering by its estimate. Some proposals are ordered regardless, so that the error of low
- * and high estimates is learnt. */
+/* Whether the proposal is worth ordering by its estimate. Some proposals are ordered regardless, so that
+ * the error of low and high estimates is learnt. */
 static bool promises(struct step_anneal *a, double limit_s, double *guess_s)
 {
 	*guess_s = NAN;

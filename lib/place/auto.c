@@ -1,8 +1,9 @@
 /* auto, anneal and refine: search from the other placers' results; never worse than any of them.
  *
- * They start from every placer that is tried by default and from the contiguous optimum. anneal runs simulated annealing
- * from these repeatedly, refine only descends, auto does both, and enumerates all placements if they are few. Under the
- * port model moves are judged by its objective, else by the simulated step (anneal_step.c). */
+ * They start from every placer that is tried by default and from the contiguous optimum. anneal runs
+ * simulated annealing from these repeatedly, refine only descends, auto does both, and enumerates all
+ * placements if they are few. Under the port model moves are judged by its objective, else by the
+ * simulated step (anneal_step.c). */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -71,8 +72,8 @@ static int by_size(const void *a, const void *b)
 	return x->bytes != y->bytes ? (x->bytes > y->bytes ? -1 : 1) : (x->class > y->class) - (x->class < y->class);
 }
 
-/* For scarce memory: best fit decreasing, each class, largest first, to the node that it fills most; then perturbed orders.
- * false: none fits, *want is the shortage of the nearest one. */
+/* For scarce memory: best fit decreasing, each class, largest first, to the node that it fills most; then
+ * perturbed orders. false: none fits, *want is the shortage of the nearest one. */
 struct shortage { double bytes; int class, node; };
 static bool pack(const struct dlb_port *port, struct dlb_rng *rng, int *at, struct shortage *want)
 {
@@ -238,8 +239,8 @@ static void search(const struct dlb_problem *p, const struct dlb_port *port, str
 
 /* ---- by simulated step ---- */
 
-/* Placers' estimates of memory leave out the activations that a schedule keeps in flight. While no plan fits, placers run
- * again with smaller memory limits. */
+/* Placers' estimates of memory leave out the activations that a schedule keeps in flight. While no plan
+ * fits, placers run again with smaller memory limits. */
 static const double memory_scale[] = { 1, 0.75, 0.55, 0.4 };
 
 static bool wants(const struct dlb_problem *p, const struct dlb_placer *x)
@@ -251,7 +252,8 @@ static bool wants(const struct dlb_problem *p, const struct dlb_placer *x)
 	return wanted && (by_default || x->trivial || !large(p));
 }
 
-/* Adds the placers' results with memory limits times scale. *misfit: one that does not fit, if there is none yet. */
+/* Adds the placers' results with memory limits times scale. *misfit: one that does not fit, if there is
+ * none yet. */
 static void gather_scaled(const struct dlb_problem *p, double scale, double deadline_s, struct starts *s, int **misfit,
 			  struct dlb_error *nearest)
 {
@@ -292,8 +294,8 @@ static void gather_scaled(const struct dlb_problem *p, double scale, double dead
 	free(one);
 }
 
-/* The starts, the best first; s[i] is the simulated step. A placement that does not fit is kept only while none fits: the
- * plan made from it states the shortage. */
+/* The starts, the best first; s[i] is the simulated step. A placement that does not fit is kept only while
+ * none fits: the plan made from it states the shortage. */
 static int gather_steps(const struct dlb_problem *p, double deadline_s, struct starts *s, struct dlb_error *err)
 {
 	struct dlb_error nearest = { .status = 0 };
@@ -324,7 +326,8 @@ static int64_t unit_of_step(const struct dlb_problem *p)
 	return unit;
 }
 
-/* Spends the budget: annealing from the best and from other starts in turn, descents by simulation, or both in turn. */
+/* Spends the budget: annealing from the best and from other starts in turn, descents by simulation, or
+ * both in turn. */
 static void search_ways(const struct dlb_problem *p, const struct starts *s, int ways, struct dlb_step_search *x)
 {
 	static const double heat[] = { 0.004, 0.02, 0, 0.01 };
@@ -345,8 +348,8 @@ static void search_ways(const struct dlb_problem *p, const struct starts *s, int
 	free(from);
 }
 
-/* auto runs anneal and refine, then continues both from the better result: it is never worse than either of the same
- * effort. With a time limit it alternates between both from the beginning. */
+/* auto runs anneal and refine, then continues both from the better result: it is never worse than either
+ * of the same effort. With a time limit it alternates between both from the beginning. */
 static void search_step(const struct dlb_problem *p, const struct starts *s, double deadline_s, int ways, int *best)
 {
 	size_t size = (size_t)p->n_groups * sizeof *best;

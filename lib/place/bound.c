@@ -1,13 +1,14 @@
 /* A lower bound on the step of every plan: the largest of
  *
- *   load    total work over total speed. For nodes of several kinds it is a linear program (fractions of each group
- *           on each node that minimize the largest load). Any prices y >= 0 with sum 1 bound it from below,
+ *   load    total work over total speed. For nodes of several kinds it is a linear program (fractions of
+ *           each group on each node that minimize the largest load). Any prices y >= 0 with sum 1 bound it
+ *           from below,
  *               T >= sum over groups of min over nodes of y(d) t(g,d)          (weak duality)
  *           and multiplicative updates improve the prices. With memory limits (port model), the fractions of groups
  *           must also fit: with prices m >= 0 for all the memory of a node,
  *               T >= sum over groups of min over nodes of y(d) t(g,d) + m(d) bytes(g) / room(d)  -  sum over nodes of m(d)
- *   chain   an op runs its M micro-batches one after the other on one node. The shortest chain of ops to it comes
- *           before the first, the shortest chain from it after the last:
+ *   chain   an op runs its M micro-batches one after the other on one node. The shortest chain of ops to it
+ *           comes before the first, the shortest chain from it after the last:
  *               head(i) + min over d of T(i,d) + tail(i)
  *           (not under asynchronous schedules, where steps overlap)
  *   group   a group of colocated ops takes its time on its best node.
@@ -18,9 +19,9 @@
 #include <string.h>
 #include "place/place.h"
 
-/* Nodes with equal times (and equal scale or room, if given) form a class. Their loads can be averaged, so they have one
- * price. Times are in rows, a column per node or per count[node] equal nodes (NULL: 1); columns are compared by hash, then
- * by value. */
+/* Nodes with equal times (and equal scale or room, if given) form a class. Their loads can be averaged, so
+ * they have one price. Times are in rows, a column per node or per count[node] equal nodes (NULL: 1);
+ * columns are compared by hash, then by value. */
 struct classes { int n, *node, *count; };
 static void find_classes(const double *t, const double *more, int n_groups, const int *count, int n, struct classes *c)
 {
@@ -61,7 +62,8 @@ static void release_classes(struct classes *c)
 	free(c->count);
 }
 
-/* share[g][k] = bytes(g) / (count(k) room(k)), group g's share of the memory of class k; NULL: memory does not bind. */
+/* share[g][k] = bytes(g) / (count(k) room(k)), group g's share of the memory of class k; NULL: memory does
+ * not bind. */
 struct prices { size_t n; double *y, *m, *load, *full, *mean, *mean_full; };
 
 /* The bound at given prices; load and full: the time and memory used by the minimizing assignment. */
@@ -93,8 +95,8 @@ static double at_prices(const struct prices *p, const double *t, const double *s
 	return bound;
 }
 
-/* Any prices certify the bound. Update steps shrink as 1/sqrt(round) and use running means of load, which converge.
- * best_y (may be NULL): the prices of the best bound. */
+/* Any prices certify the bound. Update steps shrink as 1/sqrt(round) and use running means of load, which
+ * converge. best_y (may be NULL): the prices of the best bound. */
 static double price_bound(const double *t, const double *share, int n_groups, const int *count, int n_classes, double *best_y)
 {
 	enum { ROUNDS = 3000, FEW = 4 };
@@ -138,8 +140,8 @@ static double price_bound(const double *t, const double *share, int n_groups, co
 	return best;
 }
 
-/* count[node]: equal nodes (NULL: 1). scale[node] multiplies times (NULL: 1). bytes[group] and room[node], or both NULL;
- * one of scale and room is NULL. */
+/* count[node]: equal nodes (NULL: 1). scale[node] multiplies times (NULL: 1). bytes[group] and room[node],
+ * or both NULL; one of scale and room is NULL. */
 static double load_bound(const double *time_s, const double *scale, const double *bytes, const double *room, int n_groups,
 			 const int *count, int n_nodes)
 {

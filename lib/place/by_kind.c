@@ -1,7 +1,7 @@
-/* by-kind: each group of ops goes to the preferred kind of device of its class of work (affinity.h), and there to the node
- * with the least work so far. A group's class is that of its op with the most FLOP, or of an op that the table names
- * together with its fused activation. If the table has no row, or no kind of the row has a kernel and room, the group goes
- * to its fastest kind. */
+/* by-kind: each group of ops goes to the preferred kind of device of its class of work (affinity.h), and
+ * there to the node with the least work so far. A group's class is that of its op with the most FLOP, or
+ * of an op that the table names together with its fused activation. If the table has no row, or no kind of
+ * the row has a kernel and room, the group goes to its fastest kind. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -34,7 +34,8 @@ static const struct dlb_affinity_row *row_of(const struct dlb_problem *p, int gr
 	return dlb_affinity_find(p->affinity, most->type);
 }
 
-/* Among the nodes of a kind with kernel and room, the one that would finish first; kind NULL: among the fastest nodes. */
+/* Among the nodes of a kind with kernel and room, the one that would finish first; kind NULL: among the
+ * fastest nodes. */
 static int choose(const struct node_loads *s, int group, const char *kind)
 {
 	const struct dlb_cluster *cl = s->p->cluster;

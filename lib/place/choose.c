@@ -1,7 +1,8 @@
 /* The table of placers, and the choice among them.
  *
- * The default rule is auto, which starts from the placers marked by_default and is never worse than any of them. If it
- * finds no plan that fits, each of them is tried by itself, so that the error states the nearest plan's shortage. */
+ * The default rule is auto, which starts from the placers marked by_default and is never worse than any of
+ * them. If it finds no plan that fits, each of them is tried by itself, so that the error states the
+ * nearest plan's shortage. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,4 +1,5 @@
-/* Reads the options --pin, --exclude, --priority, --affinity, --from and --max-moves into a placement problem. */
+/* Reads the options --pin, --exclude, --priority, --affinity, --from and --max-moves into a placement
+ * problem. */
 #include <stdlib.h>
 #include <string.h>
 #include "place/affinity.h"

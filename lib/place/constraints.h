@@ -1,5 +1,5 @@
-/* The user's constraints on a plan, beside costs and memory limits: ops pinned to nodes, excluded nodes, the order in
- * which ready ops are taken, and how many ops may move from an earlier plan.
+/* The user's constraints on a plan, beside costs and memory limits: ops pinned to nodes, excluded nodes,
+ * the order in which ready ops are taken, and how many ops may move from an earlier plan.
  *
  * Pins and excluded nodes are part of the plan and hold for the next one; "none" clears them. */
 #ifndef DLB_PLACE_CONSTRAINTS_H
@@ -19,9 +19,9 @@ struct dlb_constraints {
 	double *number;					/* [op]; NULL: none */
 	struct dlb_affinity *table;
 };
-/* Resolves the options against document d (p's graph and cluster come from it) and the previous plan (NULL: none), and
- * sets p's members. The previous plan's constraints hold where no option replaces them; without --from its placement is
- * the one moved from. p borrows from c until dlb_constraints_release. */
+/* Resolves the options against document d (p's graph and cluster come from it) and the previous plan
+ * (NULL: none), and sets p's members. The previous plan's constraints hold where no option replaces them;
+ * without --from its placement is the one moved from. p borrows from c until dlb_constraints_release. */
 int dlb_constraints_read(struct dlb_constraints *c, const struct dlb_doc *d, const struct dlb_plan *previous, struct dlb_problem *p,
 		    struct dlb_error *err);
 /* "keep-affinity" or "all": the option, else the previous plan's, else the former. */

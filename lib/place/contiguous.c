@@ -1,5 +1,5 @@
-/* Units, the parts into which placers cut the forward order. Backward and update ops belong to their forward op's unit, and
- * colocated ops to the unit of the first of them. */
+/* Units, the parts into which placers cut the forward order. Backward and update ops belong to their
+ * forward op's unit, and colocated ops to the unit of the first of them. */
 #include <stdlib.h>
 #include <string.h>
 #include "place/place.h"

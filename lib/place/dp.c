@@ -4,11 +4,12 @@
  *                     max(best[J][used - t], load of I \ J on t)                      throughput
  *                     best[J][used - t] + seconds of I \ J as one call on t           latency
  *
- * used counts the devices of each kind (a kind: equal devices). From each I the walk goes down item by item, visits each J
- * once, and updates work, memory and transfers of I \ J in O(nets of the item) per step. It prunes where no kind of device
- * can do that much work within the value already reached, or where no state of I would improve; work and memory only grow
- * on the way down, transfers do not. A state that leaves more work than the remaining devices can do is not entered.
- * The chosen J is not stored: the walk is repeated along the best chain.
+ * used counts the devices of each kind (a kind: equal devices). From each I the walk goes down item by
+ * item, visits each J once, and updates work, memory and transfers of I \ J in O(nets of the item) per
+ * step. It prunes where no kind of device can do that much work within the value already reached, or where
+ * no state of I would improve; work and memory only grow on the way down, transfers do not. A state that
+ * leaves more work than the remaining devices can do is not entered. The chosen J is not stored: the walk
+ * is repeated along the best chain.
  *
  * Latency: the host takes part as a stage whose time is the longest chain of its ops, any number of times. */
 #include <math.h>
@@ -85,8 +86,9 @@ static int used(const struct dp_walk *w, int state, int k)
 	return w->kind[k].stride ? state / w->kind[k].stride % (w->kind[k].count + 1) : 0;
 }
 
-/* Prices y(t) per second of kind t: an item costs at least share(item) = min over t of y(t) work(t), and the devices of a
- * state can do capacity * value in all. So a state is pruned if its remaining capacity is less than the remaining work. */
+/* Prices y(t) per second of kind t: an item costs at least share(item) = min over t of y(t) work(t), and
+ * the devices of a state can do capacity * value in all. So a state is pruned if its remaining capacity is
+ * less than the remaining work. */
 static void prices(struct dp_walk *w)
 {
 	const struct dlb_port *port = w->port;
@@ -117,8 +119,8 @@ static void prices(struct dp_walk *w)
 	free(count);
 }
 
-/* A net costs a transfer while it has pins on both sides of the border of the difference. A net with readers above I keeps
- * this cost once its source is inside. */
+/* A net costs a transfer while it has pins on both sides of the border of the difference. A net with
+ * readers above I keeps this cost once its source is inside. */
 static void touch_nets(struct dp_walk *w, int c, int sign)
 {
 	const struct dlb_port *port = w->port;
@@ -143,7 +145,8 @@ static void touch_nets(struct dp_walk *w, int c, int sign)
 	}
 }
 
-/* Host ops of a class enter the difference, last first; each begins the longest chain among those after it. */
+/* Host ops of a class enter the difference, last first; each begins the longest chain among those after
+ * it. */
 static void chain_up(struct dp_walk *w, const int *op, int n)
 {
 	const struct dlb_port *port = w->port;
@@ -210,8 +213,8 @@ static bool weigh(struct dp_walk *w, int item)
 	return some;
 }
 
-/* The pruning bound: the greatest value among the states of the current ideal. Values below the lower bound of the load
- * need no improvement. */
+/* The pruning bound: the greatest value among the states of the current ideal. Values below the lower
+ * bound of the load need no improvement. */
 static void find_reach(struct dp_walk *w)
 {
 	const double *b = &w->best[(size_t)w->top * (size_t)w->n_states];

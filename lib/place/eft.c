@@ -10,8 +10,8 @@ double dlb_mean_xfer_s(const struct dlb_problem *p, double bytes)
 	return n_nodes > 1 ? dlb_cost_xfer_s(p->cost, bytes, 0, n_nodes - 1) * 0.5 : 0;
 }
 
-/* rank(i) = w(i) + max over readers j of (c(i,j) + rank(j)), with w and c means over nodes and pairs of nodes;
- * a group's rank is its first op's. Topcuoglu, Hariri, Wu, IEEE TPDS 13(3), 2002. */
+/* rank(i) = w(i) + max over readers j of (c(i,j) + rank(j)), with w and c means over nodes and pairs of
+ * nodes; a group's rank is its first op's. Topcuoglu, Hariri, Wu, IEEE TPDS 13(3), 2002. */
 void dlb_upward_rank_s(const struct dlb_problem *p, double *rank)
 {
 	const struct dlb_graph *g = p->graph;

@@ -191,8 +191,8 @@ static int by_number(const void *a, const void *b)
 
 static bool moves(const struct dlb_estimate *e, int op) { return e->was[e->p->group_of[op]] >= 0; }
 
-/* Subtracts (sign -1, placement before the move) or adds (1, after) the loads of moved groups and their messages. An arc
- * between two moved ops is counted once, at its first op. */
+/* Subtracts (sign -1, placement before the move) or adds (1, after) the loads of moved groups and their
+ * messages. An arc between two moved ops is counted once, at its first op. */
 static void change_loads(struct dlb_estimate *e, const int *group, int n, double sign, int (*at)(const struct dlb_estimate *, int))
 {
 	const struct dlb_problem *p = e->p;

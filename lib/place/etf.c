@@ -1,8 +1,9 @@
-/* ETF: of all ready groups and all nodes, places the pair that can start earliest; ties go to the group with the greater
- * upward rank. Hwang, Chow, Anger, Lee, SIAM J. Computing 18(2), 1989.
+/* ETF: of all ready groups and all nodes, places the pair that can start earliest; ties go to the group
+ * with the greater upward rank. Hwang, Chow, Anger, Lee, SIAM J. Computing 18(2), 1989.
  *
- * The arrival of a ready group's inputs does not change, and placing another group changes one node's queue. So every ready
- * group keeps its best node, and only groups whose best node was used are evaluated again. */
+ * The arrival of a ready group's inputs does not change, and placing another group changes one node's
+ * queue. So every ready group keeps its best node, and only groups whose best node was used are evaluated
+ * again. */
 #include <math.h>
 #include <stdlib.h>
 #include "place/list.h"

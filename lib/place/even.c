@@ -1,6 +1,6 @@
-/* even: cuts the forward order into parts with equal numbers of ops, one per node that has any kernel, in the order of node
- * ids. Ops without a kernel or room on their node go to the next node that has both. If none has, they stay, and
- * dlb_plan_make reports the shortage. */
+/* even: cuts the forward order into parts with equal numbers of ops, one per node that has any kernel, in
+ * the order of node ids. Ops without a kernel or room on their node go to the next node that has both. If
+ * none has, they stay, and dlb_plan_make reports the shortage. */
 #include <math.h>
 #include <stdlib.h>
 #include "place/place.h"

@@ -1,6 +1,6 @@
-/* greedy: places each group of ops, in topological order, on the node that would finish it first, with queued work and the
- * transfer of its inputs counted (list.h). This is HEFT's earliest finish time without its order (unless --priority asks
- * for it) and without filling gaps. */
+/* greedy: places each group of ops, in topological order, on the node that would finish it first, with
+ * queued work and the transfer of its inputs counted (list.h). This is HEFT's earliest finish time without
+ * its order (unless --priority asks for it) and without filling gaps. */
 #include <stdlib.h>
 #include "place/list.h"
 

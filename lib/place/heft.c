@@ -1,6 +1,6 @@
-/* HEFT: places groups by descending upward rank (the longest path to the end of the step, with means over nodes), each on
- * the node that would finish it first, in a gap if one is long enough.
- * Topcuoglu, Hariri, Wu, IEEE TPDS 13(3), 2002. */
+/* HEFT: places groups by descending upward rank (the longest path to the end of the step, with means over
+ * nodes), each on the node that would finish it first, in a gap if one is long enough. Topcuoglu, Hariri,
+ * Wu, IEEE TPDS 13(3), 2002. */
 #include <stdlib.h>
 #include "place/list.h"
 

@@ -164,7 +164,8 @@ static bool waits(const struct family *f, int ideal, int item)
 	return false;
 }
 
-/* Ready items of a new ideal: those of the ideal below, less item, and successors of item with no other predecessor left. */
+/* Ready items of a new ideal: those of the ideal below, less item, and successors of item with no other
+ * predecessor left. */
 static void find_ready(struct family *f, int id, int below, int item)
 {
 	size_t W = (size_t)f->words;

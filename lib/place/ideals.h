@@ -1,9 +1,9 @@
-/* Ideals of the class graph: sets of items that hold, with each item, all its predecessors. The devices of a contiguous
- * placement hold successive differences of a chain of ideals.
+/* Ideals of the class graph: sets of items that hold, with each item, all its predecessors. The devices of
+ * a contiguous placement hold successive differences of a chain of ideals.
  *
- * An item is a class, or several that form a cycle. Ideals are numbered by size, 0 the empty one, n - 1 all items; `down`
- * leads from an ideal to those with one item less. A family may be a part of all ideals, for example the prefixes of an
- * order; results hold within the family. */
+ * An item is a class, or several that form a cycle. Ideals are numbered by size, 0 the empty one, n - 1
+ * all items; `down` leads from an ideal to those with one item less. A family may be a part of all ideals,
+ * for example the prefixes of an order; results hold within the family. */
 #ifndef DLB_PLACE_IDEALS_H
 #define DLB_PLACE_IDEALS_H
 #include "place/port.h"
@@ -19,7 +19,8 @@ struct dlb_ideals {
 };
 /* All ideals; false, with nothing allocated, if there are more than `most`. */
 bool dlb_ideals_all(struct dlb_ideals *s, const struct dlb_port *port, int most);
-/* The prefixes of n_orders topological orders: depth first, from the heaviest, the lightest ... drawn from seed. */
+/* The prefixes of n_orders topological orders: depth first, from the heaviest, the lightest ... drawn from
+ * seed. */
 void dlb_ideals_orders(struct dlb_ideals *s, const struct dlb_port *port, int n_orders, uint64_t seed);
 static inline bool dlb_ideal_has(const struct dlb_ideals *s, int ideal, int item)
 {
@@ -35,10 +36,10 @@ struct dlb_dp_limits {
 	/* Called at intervals with the ideals done and in all. May be NULL. */
 	void (*progress)(void *arg, int64_t done, int64_t total); void *progress_arg;
 };
-/* The best placement whose devices hold successive differences of a chain in the family (dp.c): at[class] = node.
- * Returns its value: the throughput objective exactly, or the latency with stages one after another, an upper bound of the
- * true one. bound: a value already reached (INFINITY: none), which prunes. limits: NULL: none. INFINITY: nothing fits, or
- * the limits were exceeded. */
+/* The best placement whose devices hold successive differences of a chain in the family (dp.c): at[class]
+ * = node. Returns its value: the throughput objective exactly, or the latency with stages one after
+ * another, an upper bound of the true one. bound: a value already reached (INFINITY: none), which prunes.
+ * limits: NULL: none. INFINITY: nothing fits, or the limits were exceeded. */
 double dlb_dp(const struct dlb_ideals *s, const struct dlb_port *port, bool latency, double bound, const struct dlb_dp_limits *limits,
 	      int *at);
 /* The best contiguous placement of a port problem (isolated.c): over all ideals if the limits allow (*beyond

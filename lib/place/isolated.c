@@ -1,15 +1,16 @@
 /* The best contiguous placement of a port problem; isolated classes are placed after the others.
  *
- * A class without edges and nets can be in any difference of a chain of ideals, so each doubles their number: a dozen are
- * too many for dp. dp leaves them out; then they are placed, the longest first, where there is room. They can only make a
- * placement longer, so the optimum V without them is a lower bound for all classes. If they fit in without exceeding V,
- * the whole placement is optimal:
+ * A class without edges and nets can be in any difference of a chain of ideals, so each doubles their
+ * number: a dozen are too many for dp. dp leaves them out; then they are placed, the longest first, where
+ * there is room. They can only make a placement longer, so the optimum V without them is a lower bound for
+ * all classes. If they fit in without exceeding V, the whole placement is optimal:
  *
  *     throughput  each goes to the node that has the least load with it
- *     latency     each goes to a host if it takes at most V there, in parallel to the rest, at no cost; else to the node
- *                 where it takes least time, and lengthens one call by that time
+ *     latency     each goes to a host if it takes at most V there, in parallel to the rest, at no cost; else
+ *                 to the node where it takes least time, and lengthens one call by that time
  *
- * If they exceed V, dp runs with them after all, within a limit of steps, with the value found as its upper bound. */
+ * If they exceed V, dp runs with them after all, within a limit of steps, with the value found as its
+ * upper bound. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -51,8 +52,8 @@ static double with(const struct dlb_port *port, bool latency, const double *load
 	return port->host[port->place[d]] ? fmax(s, value) : value + s;
 }
 
-/* Adds the isolated classes to the placement rest_at of the others (`rest`), in at[]. value: that of rest_at. Returns the value
- * with them; INFINITY: no room. */
+/* Adds the isolated classes to the placement rest_at of the others (`rest`), in at[]. value: that of
+ * rest_at. Returns the value with them; INFINITY: no room. */
 static double fill(const struct dlb_port *port, bool latency, const struct isolated *list, int n, const struct dlb_port *rest,
 		   const int *rest_at, double value, int *at)
 {
@@ -82,7 +83,8 @@ static double fill(const struct dlb_port *port, bool latency, const struct isola
 	return value;
 }
 
-/* The number of orders, at least one, whose prefixes take at most most_steps in all, n^2 / 2 each (0: no limit). */
+/* The number of orders, at least one, whose prefixes take at most most_steps in all, n^2 / 2 each (0: no
+ * limit). */
 static int n_orders(const struct dlb_port *port, int64_t most_steps)
 {
 	enum { MOST_ORDERS = 8 };
@@ -90,8 +92,8 @@ static int n_orders(const struct dlb_port *port, int64_t most_steps)
 	return n < 1 ? 1 : n < MOST_ORDERS ? (int)n : MOST_ORDERS;
 }
 
-/* dp over all ideals within the limits, else over a few orders. reached: the value of the placement in at[] (INFINITY: none);
- * at[] changes only if a lower value is found. */
+/* dp over all ideals within the limits, else over a few orders. reached: the value of the placement in
+ * at[] (INFINITY: none); at[] changes only if a lower value is found. */
 static double parts(const struct dlb_port *port, bool latency, const struct dlb_dp_limits *limits, double reached, int *at,
 		    enum dlb_dp_beyond *beyond)
 {
@@ -119,7 +121,8 @@ static double parts(const struct dlb_port *port, bool latency, const struct dlb_
 	return value;
 }
 
-/* The same with isolated classes placed afterwards; with all classes in dp only if that is not proved optimal. */
+/* The same with isolated classes placed afterwards; with all classes in dp only if that is not proved
+ * optimal. */
 static double parts_and_isolated(const struct dlb_port *port, bool latency, const struct dlb_dp_limits *limits, struct isolated *list, int n,
 			       int *at, enum dlb_dp_beyond *beyond)
 {

@@ -1,4 +1,5 @@
-/* Finds activations fused into ops of another kind of device, and makes them ops of their own: see affinity.h.
+/* Finds activations fused into ops of another kind of device, and makes them ops of their own: see
+ * affinity.h.
  *
  *     {"classes": {"conv": ["fpga"], "activation": ["asic"]}}      Conv(activation Relu) on the FPGA
  *         becomes Conv on the FPGA and Relu on the ASIC, ReluGrad there too

@@ -1,5 +1,5 @@
-/* largest-first: fills the nodes in topological order of ops, one node after the other, by descending memory; among
- * equals the faster node comes first. */
+/* largest-first: fills the nodes in topological order of ops, one node after the other, by descending
+ * memory; among equals the faster node comes first. */
 #include <math.h>
 #include <stdlib.h>
 #include "place/place.h"

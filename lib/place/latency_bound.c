@@ -1,14 +1,14 @@
-/* Lower bounds on the latency of every placement. Along any path of ops, v after u: in one call, v is computed after u.
- * In different calls, u's call sends its outputs, u's among them, before v's call begins, and v's call receives them
- * first: c(u) on u's node and c(u) on v's, nothing on a host. So the latency is at least the cost of the path alone, on
- * the nodes of its ops. The nodes are not known, but
+/* Lower bounds on the latency of every placement. Along any path of ops, v after u: in one call, v is
+ * computed after u. In different calls, u's call sends its outputs, u's among them, before v's call
+ * begins, and v's call receives them first: c(u) on u's node and c(u) on v's, nothing on a host. So the
+ * latency is at least the cost of the path alone, on the nodes of its ops. The nodes are not known, but
  *
- *   pairs  from one op to the next, either both are on one node, which has room for both classes, or the tensor is
- *          transferred. head(v,k) is the least cost of paths that end at v on a node of kind k:
+ *   pairs  from one op to the next, either both are on one node, which has room for both classes, or the
+ *          tensor is transferred. head(v,k) is the least cost of paths that end at v on a node of kind k:
  *                  head(v,k) = work(v,k) + max over u before v of min over kinds l of head(u,l) + pay(u,l,v,k)
- *   runs   neighbours of one path on the same node form a run, and the node has room for all their classes; the next
- *          run is on another node. Runs on a kind need at most the memory of its nodes. With prices on memory
- *          (Lagrange multipliers, raised while too much is used),
+ *   runs   neighbours of one path on the same node form a run, and the node has room for all their classes;
+ *          the next run is on another node. Runs on a kind need at most the memory of its nodes. With prices
+ *          on memory (Lagrange multipliers, raised while too much is used),
  *                  least cost of runs at prices - sum over kinds of price(l) * memory of all nodes of l
  *          is a bound for any prices. Dynamic programming over the beginnings of runs: memory limits the window of
  *          possible beginnings, and a queue has the least of them at its head: O(ops of the path * kinds).
@@ -56,7 +56,8 @@ static void offer(struct two *two, double s, int kind)
 	}
 }
 
-/* The least cost of arriving at a node of kind k from another node. Between hosts it is free; hosts are unlimited. */
+/* The least cost of arriving at a node of kind k from another node. Between hosts it is free; hosts are
+ * unlimited. */
 static double from_other(const struct two *two, const struct kinds *kinds, int k)
 {
 	return two->s[k == two->kind && kinds->count[k] == 1 && !kinds->host[k]];
@@ -262,7 +263,8 @@ static double runs_bound(struct runs *r)
 	return best;
 }
 
-/* The longest path, where an op's length is its least work, plus its class's memory and its output at the given rates. */
+/* The longest path, where an op's length is its least work, plus its class's memory and its output at the
+ * given rates. */
 static void find_path(struct runs *r, const double *work, double per_byte, double per_send)
 {
 	const struct dlb_port *port = r->port;

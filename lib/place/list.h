@@ -1,16 +1,16 @@
 /* List scheduling, the common part of greedy, heft, peft and etf.
  *
- * A unit is a group of colocated ops, placed once for all M micro-batches. It is ready when the producers of its first
- * op's inputs are placed. One micro-batch takes t seconds, all M take T; first(i) and last(i) are the times at which op i's
- * first and last micro-batch are done, c is the time of a message:
+ * A unit is a group of colocated ops, placed once for all M micro-batches. It is ready when the producers
+ * of its first op's inputs are placed. One micro-batch takes t seconds, all M take T; first(i) and last(i)
+ * are the times at which op i's first and last micro-batch are done, c is the time of a message:
  *
  *     arrives(i,d) = max over inputs p of first(p) + c(p,d)        the pipeline fills
  *     starts(i,d)  = when the node has T seconds free after that
  *     ends(i,d)    = starts(i,d) + T(i,d)                          all M in the node's queue
  *     EFT(i,d)     = max(ends(i,d), max over p of last(p) + c(p,d) + t(i,d))
  *
- * Messages that occupy a core (shared memory: the sender's) are work. It is counted in T of the receiving op, since the
- * producers' nodes are planned already. */
+ * Messages that occupy a core (shared memory: the sender's) are work. It is counted in T of the receiving
+ * op, since the producers' nodes are planned already. */
 #ifndef DLB_PLACE_LIST_H
 #define DLB_PLACE_LIST_H
 #include "place/place.h"
@@ -48,8 +48,8 @@ void dlb_list_finish(const struct dlb_list *s, int unit, int node, const struct 
 /* Places the unit; appends the units that become ready. */
 void dlb_list_put(struct dlb_list *s, int unit, int node, const struct dlb_finish *f);
 
-/* Repeatedly places the ready unit of the highest priority (ties: the first in the graph) on the node of the least EFT + bias
- * (bias NULL: 0; ties: a node with its inputs). 0; -1 with err. */
+/* Repeatedly places the ready unit of the highest priority (ties: the first in the graph) on the node of
+ * the least EFT + bias (bias NULL: 0; ties: a node with its inputs). 0; -1 with err. */
 int dlb_list_schedule(const struct dlb_problem *p, const double *priority /* [unit] */, const double *bias /* [unit][node] */,
 		      bool insertion, int *placement, struct dlb_error *err);
 #endif

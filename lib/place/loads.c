@@ -4,7 +4,7 @@
 #include <string.h>
 #include "place/loads.h"
 
-enum { MANY = 64 };		/* a net with more readers makes no neighbours */
+enum { MANY = 64 };		/* readers of a larger net are neighbours of its source only */
 
 double dlb_loads_power(const struct dlb_loads *a, double load)
 {

@@ -1,8 +1,9 @@
-/* State of a search that minimizes the greatest load: a placement, its loads, and their change by a move of one class.
+/* State of a search that minimizes the greatest load: a placement, its loads, and their change by a move
+ * of one class.
  *
- * cnt[net][place] counts a net's readers by place. It gives the change of transfers by a move from the class's own nets;
- * only the loads of two nodes change. The search minimizes a power norm of all loads, (sum of load^q)^(1/q), since most
- * moves leave the greatest load unchanged. */
+ * cnt[net][place] counts a net's readers by place. It gives the change of transfers by a move from the
+ * class's own nets; only the loads of two nodes change. The search minimizes a power norm of all loads,
+ * (sum of load^q)^(1/q), since most moves leave the greatest load unchanged. */
 #ifndef DLB_PLACE_LOADS_H
 #define DLB_PLACE_LOADS_H
 #include "place/search.h"

@@ -159,8 +159,8 @@ static bool fits(const struct dlb_problem *p, const struct dlb_program *g, bool 
 	return yes;
 }
 
-/* With very many places or nodes, packing arenas well costs more than the rest of planning. Then it is done only if the
- * plan does not fit otherwise, and stated peaks are upper bounds. */
+/* With very many places or nodes, packing arenas well costs more than the rest of planning. Then it is
+ * done only if the plan does not fit otherwise, and stated peaks are upper bounds. */
 enum { MANY_ITEMS = 60000, MANY_IN_ALL = 600000 };
 static bool is_large(const struct dlb_plan *plan)
 {
@@ -186,7 +186,8 @@ static double order(const struct dlb_problem *p, struct dlb_plan *plan, int in_f
 	return dlb_plan_order(plan, p->cost, p->ranked_scale);
 }
 
-/* Limits of micro-batches in flight, the fastest first: the schedule's own, and larger ones if they fill bubbles. */
+/* Limits of micro-batches in flight, the fastest first: the schedule's own, and larger ones if they fill
+ * bubbles. */
 static int wanted_limits(const struct dlb_problem *p, struct dlb_plan *plan, int limit[3])
 {
 	double s[3] = { order(p, plan, 0) };
@@ -208,8 +209,8 @@ static int wanted_limits(const struct dlb_problem *p, struct dlb_plan *plan, int
 	return n;
 }
 
-/* Orders and compiles the plan with the fastest limit of micro-batches in flight that fits the nodes' memory; limits fall
- * until one fits. If none fits, the plan has the lowest. */
+/* Orders and compiles the plan with the fastest limit of micro-batches in flight that fits the nodes'
+ * memory; limits fall until one fits. If none fits, the plan has the lowest. */
 static int order_and_compile(const struct dlb_problem *p, struct dlb_plan *plan, bool draft, struct dlb_program *program,
 			     struct dlb_error *err)
 {

@@ -43,7 +43,8 @@ void dlb_min_cut_arc(struct dlb_min_cut *c, int from, int to, double capacity)
 	}
 }
 
-/* level[v]: arcs with room on the shortest way from the source; whether the sink is reached. */
+/* level[v]: length of the shortest path of residual arcs from the source. Returns whether the sink is
+ * reached. */
 static bool find_levels(struct dlb_min_cut *c, int source, int sink, int64_t *budget)
 {
 	int head = 0, tail = 0;
@@ -62,7 +63,7 @@ static bool find_levels(struct dlb_min_cut *c, int source, int sink, int64_t *bu
 	return c->level[sink] >= 0;
 }
 
-/* One way with room along rising levels, filled; 0: there is none left. */
+/* Augments one residual path along rising levels; 0: there is none. */
 static double push(struct dlb_min_cut *c, int source, int sink, int64_t *budget)
 {
 	int n = 0, v = source;
@@ -74,7 +75,7 @@ static double push(struct dlb_min_cut *c, int source, int sink, int64_t *budget)
 		if (i >= 0) {
 			c->path[n++] = i;
 			v = c->to[i];
-		} else if (n) {				/* a dead end: back, and on to the next arc there */
+		} else if (n) {				/* a dead end: back to the next arc */
 			int back = c->path[--n];
 			v = c->to[back ^ 1];
 			c->at[v] = c->next[back];

@@ -1,11 +1,11 @@
-/* From a placement that stands to another: what moving costs, and plans that move no more than they may.
+/* Migration from one placement to another: its cost, and plans with a limited number of moved ops.
  *
- * Weights with their optimizer states, and buffers, go from their old home to the new one; each node sends and
- * takes in one after another, nodes at the same time:
+ * Weights with their optimizer states, and buffers, move from their old home to the new one. Each node
+ * sends and receives one tensor at a time; nodes work in parallel:
  *
  *     seconds = max over nodes of the sum over tensors that leave or come of latency + bytes / bandwidth
  *
- * Spread over the steps that the plan will serve they are part of the value by which plans are ranked. */
+ * These seconds, divided by the steps that the plan will serve, are part of the ranked value. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -35,7 +35,7 @@ double dlb_place_migration_s(const struct dlb_problem *p, const int *placement)
 
 struct limiter {
 	const struct dlb_problem *p;
-	const int *want;			/* [op] where the algorithm wants it */
+	const int *want;			/* [op] its node in the algorithm's placement */
 	int *group, n;				/* groups that it moves, in topological order */
 	int *now, *trial, *best;		/* [op] */
 	double best_s;
@@ -75,8 +75,8 @@ static void look(struct limiter *l)
 	}
 }
 
-/* Runs of the wanted moves, in topological order, as long as they may be: a border that shifts. Then single ones
- * on top of the best, one after another. */
+/* Tries runs of the wanted moves in topological order, as long as allowed (a border shifts), then adds
+ * single moves to the best, one after another. */
 static void choose_moves(struct limiter *l)
 {
 	const struct dlb_problem *p = l->p;
@@ -132,7 +132,7 @@ int dlb_place_limit_moves(const struct dlb_problem *p, int *placement, struct dl
 		for (int k = p->group_start[g]; k < p->group_start[g + 1]; k++)
 			n += placement[p->group_op[k]] != p->before[p->group_op[k]];
 		wanted += n;
-		if (!may_stay(p, g)) {			/* its node is left out, or it is pinned to another */
+		if (!may_stay(p, g)) {			/* its node is excluded, or it is pinned to another */
 			forced += n;
 			put(p, g, placement, l.now);
 		} else if (n) {

@@ -1,13 +1,13 @@
-/* Coolings on coarser graphs first: what is heavy between classes makes them one, level by level, until few clumps are
- * left; these are annealed hot, where one move carries what takes hundreds of moves of classes, and each finer level is
- * annealed from there, ever cooler (multilevel refinement, as in graph partitioning: Karypis and Kumar, SIAM J. Sci.
- * Comput. 20, 1998: heavy-edge matching, its clumps bounded in weight). */
+/* Multilevel annealing, as in graph partitioning (Karypis and Kumar, SIAM J. Sci. Comput. 20, 1998):
+ * heavy-edge matching with bounded weights coarsens the graph of classes level by level, until few
+ * clusters are left. These are annealed at a high temperature, where one move does the work of hundreds;
+ * then each finer level is annealed from there, ever cooler. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include "place/search.h"
 
-enum { LEVELS = 12, FEWEST = 48, CLUMPS = 6 /* a node has room for, at least */ };
+enum { LEVELS = 12, FEWEST = 48, CLUMPS = 6 /* a node has room for at least so many */ };
 
 struct level { struct dlb_port port; int *map; };	/* map[class of the finer level] */
 
@@ -44,13 +44,13 @@ static bool may_be_one(const struct dlb_port *port, int a, int b)
 
 struct class_matching {
 	const struct dlb_port *port;
-	const int *at;				/* NULL: any; else only what stands together */
+	const int *at;				/* NULL: any pairs; else pairs on one node only */
 	double *work, *rating;			/* [class] */
 	double most_work, most_bytes;
 	int *mate, *seen;			/* [class]; neighbours of one class */
 };
 
-/* The neighbour that class c is bound to most for its weight, still single; -1: none. */
+/* The unmatched neighbour with the heaviest edge to class c relative to its weight; -1: none. */
 static int heaviest(struct class_matching *m, int c)
 {
 	const struct dlb_port *port = m->port;
@@ -99,7 +99,7 @@ static void shuffle(struct dlb_rng *rng, int *order, int n)
 	}
 }
 
-/* Pairs of classes become one: map[class], and how many there are then. */
+/* Matches pairs of classes: map[class] -> coarse class. Returns the number of coarse classes. */
 static int match(const struct dlb_port *port, struct dlb_rng *rng, const int *at, double most_work, double most_bytes, int *map)
 {
 	size_t n = (size_t)port->n;
@@ -134,7 +134,7 @@ static int match(const struct dlb_port *port, struct dlb_rng *rng, const int *at
 	return k;
 }
 
-/* The placement of a level's clumps: where most of the work of each stood. */
+/* The placement of coarse classes: each on the node that has most of its work. */
 static void lift(const struct dlb_port *fine, const struct dlb_port *coarse, const int *map, const int *at, int *up)
 {
 	size_t D = (size_t)coarse->n_nodes;
@@ -154,7 +154,7 @@ static void lift(const struct dlb_port *fine, const struct dlb_port *coarse, con
 	free(votes);
 }
 
-/* One cooling of a level from `at`, which becomes the best that it found. */
+/* Anneals a level from `at`, which becomes the best placement found. */
 static void cool(struct dlb_search *s, const struct dlb_port *port, int *at, int64_t proposals, double hot)
 {
 	struct dlb_search x = *s;
@@ -170,7 +170,7 @@ static void cool(struct dlb_search *s, const struct dlb_port *port, int *at, int
 	free(from);
 }
 
-/* The graph of a search and the coarser ones; at[i]: a placement of the i-th, 0: the search's own. */
+/* The graph of a search and the coarser ones; at[i]: placement of level i, 0: the search's own. */
 struct levels { const struct dlb_port *finest; struct level level[LEVELS]; int *at[LEVELS + 1], n; };
 
 static const struct dlb_port *port_of(const struct levels *l, int i)
@@ -178,7 +178,7 @@ static const struct dlb_port *port_of(const struct levels *l, int i)
 	return i ? &l->level[i - 1].port : l->finest;
 }
 
-/* One level more; false: hardly anything would become one, or clumps would not fit. */
+/* Adds a level; false: too few pairs matched, or classes would not fit. */
 static bool coarsen(struct levels *l, struct dlb_rng *rng, bool together, double most_work, double most_bytes)
 {
 	const struct dlb_port *port = port_of(l, l->n);

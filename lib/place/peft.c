@@ -1,10 +1,10 @@
-/* PEFT: like HEFT, but looks ahead. The optimistic cost table says how long it is at least from the end of op i on
- * node d to the end of the step, were every later op on the node that suits it best and free:
+/* PEFT: HEFT with look-ahead. The optimistic cost table has the least time from the end of op i on node d
+ * to the end of the step, with every later op on its best node, and that node idle:
  *
  *     OCT(i,d) = max over readers j of min over nodes w of OCT(j,w) + t(j,w) + (w = d ? 0 : c(i,j))
  *
- * with c the mean over pairs of nodes. Priority is the mean of OCT(i,.); the node is that of the least EFT + OCT.
- * Arabnejad, Barbosa, IEEE TPDS 25(3), 2014. A group of ops has the row of its first one. */
+ * with c the mean over pairs of nodes. Priority is the mean of OCT(i,.); the node is that of the least EFT
+ * + OCT. Arabnejad, Barbosa, IEEE TPDS 25(3), 2014. A group has the row of its first op. */
 #include <math.h>
 #include <stdlib.h>
 #include "place/list.h"
@@ -13,7 +13,7 @@ struct oct_table {
 	const struct dlb_problem *p;
 	int64_t n;				/* samples of a micro-batch */
 	double *rest;				/* [op][node] OCT(j,w) + t(j,w); INFINITY: no kernel */
-	double *least;				/* [op] over its row */
+	double *least;				/* [op] the minimum of its row */
 };
 
 /* OCT(i,.) from the rows of its readers. */
@@ -30,7 +30,7 @@ static void look_ahead(const struct oct_table *x, int i, double *oct)
 		double c = dlb_mean_xfer_s(x->p, dlb_tensor_bytes(&g->tensor[t], x->n));
 		for (int r = g->reader_start[t]; r < g->reader_start[t + 1]; r++) {
 			const double *rest = x->rest + (size_t)g->reader[r] * (size_t)n_nodes;
-			double away = x->least[g->reader[r]] + c;	/* at the best node; if that is d, to stay is less */
+			double away = x->least[g->reader[r]] + c;	/* at the best node; if that is d, staying costs less */
 			for (int d = 0; d < n_nodes; d++)
 				oct[d] = fmax(oct[d], fmin(rest[d], away));
 		}

@@ -1,11 +1,12 @@
 /* Placement: chooses the node of every op.
  *
- * A problem is a graph with costs, node weights and limits. A placer is an algorithm that fills placement[]: one file
- * and one row of dlb_placers[] (place_list.h). choose.c chooses among placers.
+ * A problem is a graph with costs, node weights and limits. A placer is an algorithm that fills
+ * placement[]: one file and one row of dlb_placers[] (place_list.h). choose.c chooses among placers.
  *
- * weight[node] (mean 1) divides the node's predicted compute time in every algorithm and in the value
- * that ranks candidates. kappa[node] (measured/predicted) always multiplies it, in stated predictions too. An op is
- * placed once for all M micro-batches: its time on a node is the sum over m of its time for size[m] samples. */
+ * weight[node] (mean 1) divides the node's predicted compute time in every algorithm and in the value that
+ * ranks candidates. kappa[node] (measured/predicted) always multiplies it, in stated predictions too. An
+ * op is placed once for all M micro-batches: its time on a node is the sum over m of its time for size[m]
+ * samples. */
 #ifndef DLB_PLACE_PLACE_H
 #define DLB_PLACE_PLACE_H
 #include "place/port.h"
@@ -80,18 +81,19 @@ extern const struct dlb_placer dlb_placers[];		/* ends with name NULL */
 const struct dlb_placer *dlb_placer_find(const char *name);
 bool dlb_placer_by_default(const struct dlb_problem *p, const struct dlb_placer *x);	/* the default rule tries it */
 
-/* Makes `plan` from a placement: orders by the schedule, compiles, verifies, simulates. *ranked is the simulated step
- * under the weights, by which candidates are compared; plan->value_s the stated one. */
+/* Makes `plan` from a placement: orders by the schedule, compiles, verifies, simulates. *ranked is the
+ * simulated step under the weights, by which candidates are compared; plan->value_s the stated one. */
 int dlb_plan_make(const struct dlb_problem *p, const int *placement, struct dlb_plan *plan, double *ranked,
 		  struct dlb_error *err);
 /* The ranked value alone, for searches; INFINITY: does not fit or cannot run. */
 double dlb_place_value_s(const struct dlb_problem *p, const int *placement);
 /* The same of a plan, with its replicas and shares. */
 double dlb_place_plan_s(const struct dlb_problem *p, const struct dlb_plan *plan);
-/* A cheap approximation of that value: the makespan of the ordered items, without link sharing and memory limits. */
+/* A cheap approximation of that value: the makespan of the ordered items, without link sharing and memory
+ * limits. */
 double dlb_place_order_s(const struct dlb_problem *p, const int *placement);
-/* Seconds to move state from p->before to placement (0 if before is NULL); and those per served step, which ranked
- * values include (moves.c). */
+/* Seconds to move state from p->before to placement (0 if before is NULL); and those per served step,
+ * which ranked values include (moves.c). */
 double dlb_place_migration_s(const struct dlb_problem *p, const int *placement);
 static inline double dlb_place_migration_share_s(const struct dlb_problem *p, const int *placement)
 {
@@ -99,14 +101,16 @@ static inline double dlb_place_migration_share_s(const struct dlb_problem *p, co
 }
 /* Undoes moves until at most p->max_moves ops are on another node than in p->before. */
 int dlb_place_limit_moves(const struct dlb_problem *p, int *placement, struct dlb_error *err);
-/* The largest shortage of memory of a node, in bytes: 0 if all fits, INFINITY if an op's node has no kernel for it. */
+/* The largest shortage of memory of a node, in bytes: 0 if all fits, INFINITY if an op's node has no
+ * kernel for it. */
 double dlb_place_lack_bytes(const struct dlb_problem *p, const int *placement);
-/* As dlb_place for a model that has a placement: the current one is kept unless the new one's ranked value is less by
- * more than DLB_KEEP_GAIN of it. Sets *kept, and the moved ops and bytes in plan. */
+/* As dlb_place for a model that has a placement: the current one is kept unless the new one's ranked value
+ * is less by more than DLB_KEEP_GAIN of it. Sets *kept, and the moved ops and bytes in plan. */
 #define DLB_KEEP_GAIN 0.005
 int dlb_place_again(const struct dlb_problem *p, const char *algorithm, const int *current, struct dlb_plan *plan,
 		    bool *kept, struct dlb_error *err);
-/* Sets in plan the number of ops on another node than in `before`, and the bytes of state that move with them. */
+/* Sets in plan the number of ops on another node than in `before`, and the bytes of state that move with
+ * them. */
 void dlb_plan_moved(const struct dlb_problem *p, const int *before, struct dlb_plan *plan);
 /* algorithm NULL: the default rule (greedy, proportional and the trivial ones; the least ranked wins). */
 int dlb_place(const struct dlb_problem *p, const char *algorithm, struct dlb_plan *plan, struct dlb_error *err);
@@ -123,13 +127,14 @@ int dlb_place_replicas(const struct dlb_problem *p, const struct dlb_replicas_ch
 		       struct dlb_plan *plan, bool *kept, struct dlb_error *err);
 /* A lower bound on the step of any plan with the teams and shares of p->replicas. */
 double dlb_replicas_bound_s(const struct dlb_problem *p);
-/* A certified lower bound on every plan's step: the maximum of total work over total speed (per kind and kernel
- * availability), the critical path on the fastest nodes, and the heaviest group (bound.c). */
+/* A certified lower bound on every plan's step: the maximum of total work over total speed (per kind and
+ * kernel availability), the critical path on the fastest nodes, and the heaviest group (bound.c). */
 double dlb_lower_bound_s(const struct dlb_problem *p);
-/* --schedule auto (schedules.c): tries all schedules and, without micro_batches_given, 1, 2, 4 ... micro-batches. Those of
- * the least ranked step become p's, which is initialized again. Trials use the placement for 1f1b, made by
- * place(arg, p, ...), and for schedules that gain by several parts per node also that of placer interleaved; the best
- * schedules are then placed by themselves. trial[] (new, the caller frees it): all trials, INFINITY if nothing fits. */
+/* --schedule auto (schedules.c): tries all schedules and, without micro_batches_given, 1, 2, 4 ...
+ * micro-batches. Those of the least ranked step become p's, which is initialized again. Trials use the
+ * placement for 1f1b, made by place(arg, p, ...), and for schedules that gain by several parts per node
+ * also that of placer interleaved; the best schedules are then placed by themselves. trial[] (new, the
+ * caller frees it): all trials, INFINITY if nothing fits. */
 struct dlb_trial { const char *schedule; int micro_batches; double value_s; };
 int dlb_place_schedule(struct dlb_problem *p, bool micro_batches_given,
 		       int (*place)(void *arg, const struct dlb_problem *p, struct dlb_plan *plan, struct dlb_error *err), void *arg,
@@ -138,12 +143,12 @@ int dlb_place_schedule(struct dlb_problem *p, bool micro_batches_given,
 int dlb_place_why(const struct dlb_problem *p, const struct dlb_plan *plan, int op, FILE *f, struct dlb_error *err);
 
 /* ---- shared by placers (eft.c, contiguous.c) ---- */
-/* Estimated bytes of a group on a node, with the micro-batches that are in flight. Placers use it to respect limits; the
- * verifier decides. */
+/* Estimated bytes of a group on a node, with the micro-batches that are in flight. Placers use it to
+ * respect limits; the verifier decides. */
 double dlb_group_bytes(const struct dlb_problem *p, int group);
 int dlb_no_room(const struct dlb_problem *p, int group, struct dlb_error *err);	/* returns -1, status 1 */
-/* Contiguous placements cut the forward order. A unit is one forward op with the backward and update ops that follow it;
- * forward ops colocated with an earlier one belong to its unit. */
+/* Contiguous placements cut the forward order. A unit is one forward op with the backward and update ops
+ * that follow it; forward ops colocated with an earlier one belong to its unit. */
 struct dlb_units {
 	int n, *of_group;				/* [group] -> unit */
 	double *time_s;					/* [unit][class of nodes] */

@@ -1,5 +1,5 @@
-/* Placement algorithms: id (file, function dlb_place_<id>), name, summary, trivial, tried by the default rule.
- * Order breaks ties. */
+/* The placement algorithms: id (of file and function dlb_place_ID), name, summary, trivial, tried by the
+ * default rule. Earlier ones win ties. */
 PLACER(single, "single", "everything on the best single node", true, true)
 PLACER(even, "even", "contiguous parts of equally many ops", true, true)
 PLACER(largest_first, "largest-first", "fill the largest node, then the next", true, true)

@@ -1,4 +1,4 @@
-/* The port model's problem in compact arrays, and its two objectives. */
+/* The port model: builds a problem in compact arrays, and computes its two objectives. See port.h. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -33,7 +33,7 @@ static double port_s(const struct dlb_cluster *cl, int d, double bytes)
 	return link < 0 ? 0 : cl->link[link].latency_s + bytes / cl->link[link].bandwidth_Bps;
 }
 
-/* Seconds of tensor t, all its micro-batches, through the port of each place. */
+/* Seconds of tensor t, all micro-batches, through the port of each place. */
 static void tensor_s(const struct dlb_problem *p, const struct dlb_port *port, int t, double *out)
 {
 	const struct dlb_tensor *x = &p->graph->tensor[t];
@@ -52,7 +52,7 @@ static int by_value(const void *a, const void *b)
 	return (*x > *y) - (*x < *y);
 }
 
-/* Sorts v and drops what stands twice, and `not`; returns how many are left. */
+/* Sorts v, drops repeats and the value `not`; returns the new length. */
 static int distinct(int *v, int n, int not)
 {
 	int kept = 0;
@@ -85,7 +85,7 @@ static void find_touches(struct dlb_port *port)
 	free(at);
 }
 
-/* A net as it is gathered; nets of the same source and sinks become one. */
+/* A net under construction; nets of equal source and sinks are merged. */
 struct raw { int source, n, *sink; double *s; };
 
 static int by_pins(const void *a, const void *b)
@@ -153,7 +153,7 @@ static void find_nets(struct dlb_port *port, const struct dlb_problem *p)
 	free(raw);
 }
 
-/* Successor lists of n vertices from pairs (from, to), each once. */
+/* Successor lists of n vertices from pairs (from, to), without repeats. */
 static void make_lists(struct dlb_arena *a, int (*pair)[2], int n_pairs, int n, int **start, int **list)
 {
 	*start = dlb_arena_array(a, (size_t)n + 2, sizeof(int));
@@ -178,8 +178,8 @@ static void make_lists(struct dlb_arena *a, int (*pair)[2], int n_pairs, int n, 
 	free(at);
 }
 
-/* Contiguity is of the forward ops. A class without one takes the place of its forward twin: edges between
- * backward ops, turned round. */
+/* Contiguity is defined on forward ops. A class without one takes the edges of its backward ops, reversed,
+ * as its forward counterpart would have them. */
 static int find_forward(const struct dlb_problem *p, int (*edge)[2], int n, int (*out)[2])
 {
 	const struct dlb_graph *g = p->graph;
@@ -294,7 +294,7 @@ double dlb_port_throughput_s(const struct dlb_port *port, const int *at, double 
 	int *seen = dlb_xcalloc(P, sizeof *seen), *node = dlb_xcalloc(P, sizeof *node);
 	memset(own, 0, D * sizeof *own);
 	for (int d = 0; d < port->n_nodes; d++)
-		node[port->place[d]] = d;		/* hosts pay nothing: which of them does not matter */
+		node[port->place[d]] = d;		/* hosts pay nothing: any of them will do */
 	for (size_t g = 0; g < (size_t)port->n; g++)
 		own[at[g]] += port->work_s[g * D + (size_t)at[g]];
 	for (int e = 0; e < port->n_nets; e++) {
@@ -344,12 +344,13 @@ void dlb_calls_release(struct dlb_calls *w)
 		free(all[i]);
 }
 
-/* call[op]: which call it is of, by visits of its node on any path; an op on the host is a call by itself. */
+/* call[op]: its call, by the number of visits of its node on any path; an op on the host is a call by
+ * itself. */
 static int find_calls(struct dlb_calls *w, const int *at)
 {
 	const struct dlb_port *port = w->port;
 	size_t P = (size_t)port->n_places;
-	int n = 0, used = 0, *mark = w->ready;		/* slots of id to clear: not more than calls */
+	int n = 0, used = 0, *mark = w->ready;		/* slots of id to clear: at most the number of calls */
 	for (int v = 0; v < port->n_ops; v++) {
 		uint16_t *mine = &w->visit[(size_t)v * P];
 		int here = port->place[at[port->class_of[v]]], most = 1;
@@ -424,7 +425,7 @@ double dlb_calls_latency_s(struct dlb_calls *w, const int *at, double *finish)
 	for (int b = 0; b < n; b++)
 		start[b + 2] += start[b + 1];
 	for (int v = 0; v < port->n_ops; v++)
-		w->member[start[w->call[v] + 1]++] = v;	/* then start[b] is where b begins */
+		w->member[start[w->call[v] + 1]++] = v;	/* afterwards start[b] is where call b begins */
 	for (int b = 0; b < n; b++)
 		if (!w->waits[b])
 			w->ready[n_ready++] = b;
@@ -555,7 +556,7 @@ void dlb_port_coarsen(const struct dlb_port *port, const int *map, int n, struct
 	free(edge);
 }
 
-/* Notes b among the first two distinct neighbours of a. */
+/* Records b as one of the first two distinct neighbours of a. */
 static void note(int (*near)[2], int a, int b)
 {
 	if (a != b && near[a][0] != b && near[a][1] != b && near[a][1] < 0)
@@ -591,7 +592,7 @@ static void find_neighbours(const struct dlb_port *port, const int *to, int (*ne
 
 void dlb_port_contract(const struct dlb_port *port, struct dlb_port *coarse, int *map)
 {
-	enum { FREE, HOST, GONE };			/* in this round: untouched; somebody joined it; it joined */
+	enum { FREE, HOST, GONE };			/* in this round: untouched; another joined it; joined another */
 	size_t n_classes = (size_t)port->n + 1, D = (size_t)port->n_nodes;
 	int *to = dlb_xmalloc(n_classes * sizeof *to), (*near)[2] = dlb_xmalloc(n_classes * sizeof *near), n = 0;
 	char *state = dlb_xmalloc(n_classes);

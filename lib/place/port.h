@@ -1,18 +1,19 @@
-/* The port model: placement where a node pays for each tensor it sends out or takes in once, added to its
- * computing, and a host pays nothing (cluster.h). Two objectives (Tarnawski et al., NeurIPS 2020):
+/* The port model of placement: a node's load is its computing plus the transfer of each tensor that it
+ * sends or receives, once each; a host transfers for free (cluster.h). Two objectives (Tarnawski et al.,
+ * NeurIPS 2020):
  *
  *   throughput  seconds per step of a saturated pipeline, the load of the most loaded node:
- *                   load(d) = sum of work of what is on d
+ *                   load(d) = sum of the work on d
  *                           + sum of c(t) over tensors t made on d and read elsewhere     (sent once)
- *                           + sum of c(t) over tensors t made elsewhere and read on d     (taken in once)
- *   latency     seconds until one batch is through, nothing overlapping it. The ops of a node form calls: all
- *               ops on it with the same number of visits (most separate runs of the node on any path that ends
- *               there) are one call, which waits for all its inputs, then takes in, computes and sends out. Ops
- *               on the host run as soon as their inputs are there, on as many cores as it takes. Calls that wait
- *               for one another have no latency.
+ *                           + sum of c(t) over tensors t made elsewhere and read on d     (received once)
+ *   latency     seconds of one batch by itself. The ops of a node form calls: all ops on it with the same
+ *               number of visits (the most separate runs of the node on any path that ends there) are one
+ *               call, which waits for all its inputs, then receives, computes and sends. Ops on the host run
+ *               as soon as their inputs are there, on as many cores as needed. A placement whose calls
+ *               deadlock has no latency.
  *
- * What moves is a class: all ops that must share a node (a group of the problem). A net is a tensor with the
- * classes that read it. A place is where transfers are counted: a node with a port, or the whole host. */
+ * A class is the unit of moves: all ops that must share a node (a group of the problem). A net is a tensor
+ * with the classes that read it. Transfers are counted by place: a node with a port, or the whole host. */
 #ifndef DLB_PLACE_PORT_H
 #define DLB_PLACE_PORT_H
 #include <stdbool.h>
@@ -30,20 +31,20 @@ struct dlb_port {
 	bool *host;				/* [place] pays nothing */
 	int *source, *sink_start, *sink;	/* [net], [net + 1], classes other than the source */
 	double *net_s;				/* [net][place] */
-	int *touch_start, *touch;		/* nets of a class: 2 * net + (1 when it is the source) */
+	int *touch_start, *touch;		/* nets of a class: 2 * net + (1 if it is the source) */
 	/* ops, in topological order, for latency */
 	int n_ops, *class_of, *pred_start, *pred, *succ_start, *succ;
 	double *op_s, *out_s;			/* [op][node], [op][place] */
-	int *forward_start, *forward;		/* class graph that contiguity is about: successors */
+	int *forward_start, *forward;		/* successors in the class graph of forward ops, for contiguity */
 };
-/* weighted: times as placers rank them, else as they are stated. */
+/* weighted: ranked times (under node weights), else stated ones. */
 void dlb_port_init(struct dlb_port *port, const struct dlb_problem *p, bool weighted);
 void dlb_port_release(struct dlb_port *port);
 /* Loads of at[class] = node, seconds, into load[n_nodes] (may be NULL); returns the greatest. */
 double dlb_port_throughput_s(const struct dlb_port *port, const int *at, double *load);
-/* INFINITY: calls wait for one another. finish[op] may be NULL. */
+/* Seconds of one batch; INFINITY: calls deadlock. finish[op]: end times, may be NULL. */
 double dlb_port_latency_s(const struct dlb_port *port, const int *at, double *finish);
-/* The same with storage that lasts, for searches. */
+/* The same with reusable storage, for searches. */
 struct dlb_calls {
 	const struct dlb_port *port;
 	uint16_t *visit;			/* [op][place] */
@@ -53,27 +54,32 @@ struct dlb_calls {
 void dlb_calls_init(struct dlb_calls *w, const struct dlb_port *port);
 void dlb_calls_release(struct dlb_calls *w);
 double dlb_calls_latency_s(struct dlb_calls *w, const int *at, double *finish);
-/* Most bytes that a node lacks; INFINITY: a class stands where it has no kernel. 0: valid. */
+/* The largest shortage of memory of a node, in bytes; INFINITY: a class has no kernel on its node. 0:
+ * valid. */
 double dlb_port_lack_bytes(const struct dlb_port *port, const int *at, int *node);
-/* Two nodes that may change places: the same work, memory and transfers. */
+/* Whether two nodes have equal work, memory and transfers. */
 bool dlb_port_alike(const struct dlb_port *port, int a, int b);
-/* Sorts nodes into kinds of nodes alike: kind_of[node], first[kind] the first of it. How many kinds. */
+/* Sorts nodes into kinds of equal nodes: kind_of[node], first[kind] its first node. Returns the number of
+ * kinds. */
 int dlb_port_kinds(const struct dlb_port *port, int *kind_of, int *first);
 
-/* Contracts each class that loses nothing on the node of its only neighbour (it has no work and no other neighbour) into
- * that neighbour: map[class] -> class of `coarse`. Where memory might bind, only classes of no size. */
+/* Contracts each class that loses nothing on the node of its only neighbour (it has no work and no other
+ * neighbour) into that neighbour: map[class] -> class of `coarse`. Where memory might bind, only classes
+ * of no size. */
 void dlb_port_contract(const struct dlb_port *port, struct dlb_port *coarse, int *map);
-/* Classes that become one of n; map -1: left out, which a class without edges and nets may be (its ops then have class_of -1). */
+/* Merges classes into n: map[class] -> coarse class. -1: left out (a class without edges and nets; its ops
+ * get class_of -1). */
 void dlb_port_coarsen(const struct dlb_port *port, const int *map, int n, struct dlb_port *coarse);
 
 /* ---- certified lower bounds (port_bound.c, latency_bound.c): no placement's value is less ---- */
 double dlb_port_bound_s(const struct dlb_port *port, bool latency);
 double dlb_latency_bound_s(const struct dlb_port *port);	/* up to rounding */
-/* Work over speed: no assignment of groups to nodes, not even of parts of them, has a smaller greatest load without
- * needing more memory than there is, and a group takes its time on its best node. time_s[group][node], INFINITY: cannot;
- * bytes[group], room_bytes[node]. (bound.c) */
+/* Work over speed: a lower bound on the greatest load of every assignment of groups, or of fractions of
+ * groups, to nodes that fits their memory; at least a group's time on its best node. time_s[group][node],
+ * INFINITY: no kernel; bytes[group], room_bytes[node]. (bound.c) */
 double dlb_load_bound_s(const double *time_s, const double *bytes, const double *room_bytes, int n_groups, int n_nodes);
-/* Prices y[kind] >= 0 of a node's second, sum of count * y = 1, for which sum over groups of min over kinds of y * time is
- * as much as was found; returns that, which no placement's greatest load is less than. time_s[group][kind]. (bound.c) */
+/* Finds prices y[kind] >= 0 of a node's second, sum of count * y = 1, with a large sum over groups of min
+ * over kinds of y * time. Returns that sum, a lower bound on every placement's greatest load.
+ * time_s[group][kind]. (bound.c) */
 double dlb_load_prices(const double *time_s, int n_groups, const int *count, int n_kinds, double *y);
 #endif

@@ -1,20 +1,21 @@
-/* Values that no placement under the port model can go below.
+/* Lower bounds on the value of every placement under the port model.
  *
  * Throughput, the greatest of
  *
  *   load   work over speed, and memory for it; transfers left out (bound.c)
- *   cut    class g stands on some node d, in a set S of classes. Where d has a port, it pays for every net with pins both
- *          in S and outside, sent or taken in: a cut of the hypergraph. So its load is at least
+ *   cut    class g is on some node d, in a set S of classes. If d has a port, it transfers every net with
+ *          pins both in S and outside: a cut of the hypergraph. So its load is at least
  *
  *              min over S with g in S of  sum of work(v,d), v in S  +  sum of c(e,d), e cut by S
  *
- *          a minimum cut of the network in which v -> sink holds work(v,d), and each net is an arc that holds c(e,d) with
- *          endless arcs from its pins to its tail and from its head to its pins (Lawler, Networks 3, 1973). Classes without
- *          room beside g are kept out of S by endless arcs to the sink. On a host it is at least work(g,d). Say cut(g,d)
- *          for either.
- *   both   below a value V every class stands where cut(g,d) < V; so no value is less than V or than the load bound of what
- *          is left when g may not be where cut(g,d) >= V, whichever is less. With V the latter shrinks: the best V is
- *          found by bisection among all cuts. That holds the bound of single classes (none may be anywhere) in it.
+ *          a minimum cut of the network in which v -> sink has capacity work(v,d), and each net is an arc of capacity c(e,d)
+ *          with infinite arcs from its pins to its tail and from its head to its pins (Lawler, Networks 3, 1973). Infinite
+ *          arcs to the sink keep classes without room beside g out of S. On a host the load is at least work(g,d). cut(g,d)
+ *          is either bound.
+ *   both   in a placement of value below V every class g is on a node with cut(g,d) < V. So every value is
+ *          at least the minimum of V and the load bound with g kept off nodes with cut(g,d) >= V. The latter
+ *          falls as V rises: the best V is found by bisection among all cuts. This includes the bound of
+ *          single classes (no node is left for one).
  *
  * Latency: latency_bound.c. */
 #include <math.h>
@@ -43,7 +44,8 @@ static void make_network(const struct dlb_port *port, int d, struct dlb_min_cut 
 	}
 }
 
-/* Of g on node d, whose network c is. What has no room there beside g is not in S: its arc to the sink is endless. */
+/* The minimum cut of g on node d, with network c. Classes without room there beside g get infinite arcs to
+ * the sink. */
 static double least_cut(const struct dlb_port *port, int d, struct dlb_min_cut *c, int g, int64_t *budget)
 {
 	const double *work = &port->work_s[d], room = port->room_bytes[d], own = port->bytes[g];
@@ -53,7 +55,7 @@ static double least_cut(const struct dlb_port *port, int d, struct dlb_min_cut *
 	return dlb_min_cut_value(c, g, port->n + 2 * port->n_nets, budget);
 }
 
-/* The load of g's node, could it stand alone: what the cut is at most. */
+/* The load of node d with g alone, an upper bound of the cut. */
 static double alone_s(const struct dlb_port *port, int g, int d)
 {
 	double s = port->work_s[(size_t)g * (size_t)port->n_nodes + (size_t)d];
@@ -71,7 +73,8 @@ static int dearest_first(const void *a, const void *b)
 	return x->s != y->s ? (x->s > y->s ? -1 : 1) : (x->class > y->class) - (x->class < y->class);
 }
 
-/* cut[class][kind]; where no more is known, the work. Those that might lift the bound first, while the budget lasts. */
+/* cut[class][kind]; the work where no cut is computed. Classes that may raise the bound come first, while
+ * the budget lasts. */
 static double *find_cuts(const struct dlb_port *port, struct cuts *c, double enough)
 {
 	enum { LOOKS = 30000000 /* a tenth of a second or two */ };
@@ -109,7 +112,8 @@ static int ascending(const void *a, const void *b)
 	return (*x > *y) - (*x < *y);
 }
 
-/* The load bound where no class may be where its cut is V or more; INFINITY: one may be nowhere. work: room for [class][node]. */
+/* The load bound with every class kept off nodes where its cut is V or more; INFINITY: no node is left for
+ * one. work: scratch [class][node]. */
 static double restricted_s(const struct dlb_port *port, const int *kind_of, int n_kinds, const double *cut, double V, double *work)
 {
 	size_t D = (size_t)port->n_nodes;
@@ -128,7 +132,7 @@ static double restricted_s(const struct dlb_port *port, const int *kind_of, int 
 
 static double throughput_bound(const struct dlb_port *port)
 {
-	enum { LARGE = 200000, FEW = 4 };		/* classes times nodes; load bounds then */
+	enum { LARGE = 200000, FEW = 4 };		/* LARGE: classes times nodes; FEW: load bounds then */
 	size_t D = (size_t)port->n_nodes, n = (size_t)port->n;
 	double best = dlb_load_bound_s(port->work_s, port->bytes, port->room_bytes, port->n, port->n_nodes);
 	struct cuts c = { .n_kinds = 0 };
@@ -143,7 +147,7 @@ static double throughput_bound(const struct dlb_port *port)
 		if (isfinite(cut[i]) && cut[i] > best)
 			value[m++] = cut[i];
 	qsort(value, (size_t)m, sizeof *value, ascending);
-	for (int high = m; low < high && turns-- > 0;) {	/* below low the value is the lesser, from high on the load */
+	for (int high = m; low < high && turns-- > 0;) {	/* below low value[i] <= s, from high on s < value[i] */
 		int mid = (low + high) / 2;
 		double s = restricted_s(port, c.kind_of, c.n_kinds, cut, value[mid], work);
 		best = fmax(best, fmin(s, value[mid]));

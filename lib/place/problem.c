@@ -1,5 +1,5 @@
-/* From graph, costs and weights to what placers read: groups of ops that go together, what each would take on
- * each node, what it occupies. */
+/* Builds a placement problem from graph, costs and node weights: groups of colocated ops, their time on
+ * each node, and their memory. */
 #include <assert.h>
 #include <math.h>
 #include <stdlib.h>
@@ -8,7 +8,7 @@
 
 const char *const dlb_objectives[] = { [DLB_STEP] = "step", [DLB_THROUGHPUT] = "throughput", [DLB_LATENCY] = "latency", NULL };
 
-/* Groups are numbered by their first op; ops stand in topological order, hence so do groups. */
+/* Groups are numbered by their first op; ops are in topological order, so groups are too. */
 static void find_groups(struct dlb_problem *p)
 {
 	const struct dlb_graph *g = p->graph;
@@ -46,8 +46,9 @@ static double all_micro_batches_s(const struct dlb_problem *p, int op,
 	return n_large * s + (M - n_large) * (small == large ? s : seconds_s(p->cost, op, on, (double)small));
 }
 
-/* Times are kept once for nodes that are alike in them: a thousand nodes are mostly of a few sorts, and a number for each and
- * for each of a hundred thousand ops is more than all else together. Who names memories, or is pinned to, is a class alone. */
+/* Times are stored once per class of nodes with equal times: a thousand nodes mostly have a few kinds, and
+ * a time per op and node would need more memory than all else. A node that names memories, or has pins, is
+ * a class by itself. */
 static void find_classes(struct dlb_problem *p)
 {
 	const struct dlb_cluster *cl = p->cluster;
@@ -92,7 +93,7 @@ static void find_times(struct dlb_problem *p)
 	bool *able = dlb_xcalloc(n_classes + 1, sizeof *able);
 	for (size_t d = 0, c, n_done = 0; d < n_nodes; d++) {
 		c = (size_t)p->class_of[d];
-		for (size_t g = 0; g < (size_t)p->n_groups && c == n_done; g++) {	/* the first of its class */
+		for (size_t g = 0; g < (size_t)p->n_groups && c == n_done; g++) {	/* the first node of each class */
 			double s = kind_s[g * n_kinds + (size_t)cl->node[d].kind];
 			p->time_s[g * n_classes + c] = isinf(s) ? s : s / cl->node[d].speed * p->ranked_scale[d];
 			able[c] |= !isinf(s);
@@ -102,7 +103,7 @@ static void find_times(struct dlb_problem *p)
 	}
 	free(able);
 	free(kind_s);
-	for (size_t d = 0; d < n_nodes; d++) {		/* the memories that a node names are its own */
+	for (size_t d = 0; d < n_nodes; d++) {		/* nodes that name memories are classes by themselves */
 		double *s = &p->time_s[p->class_of[d]];
 		for (size_t g = 0; g < (size_t)p->n_groups && cl->node[d].n_memories; g++)
 			s[g * n_classes] = isinf(s[g * n_classes]) ? s[g * n_classes] : 0;
@@ -111,7 +112,7 @@ static void find_times(struct dlb_problem *p)
 	}
 }
 
-/* What may not be has no time: every placer then keeps clear of it as of a kernel that is missing. */
+/* Forbidden nodes get time INFINITY, like nodes without a kernel. */
 static int restrict_times(struct dlb_problem *p, struct dlb_error *err)
 {
 	size_t n_nodes = (size_t)p->cluster->n_nodes, n_classes = (size_t)p->n_classes;
@@ -163,7 +164,7 @@ static void find_bytes(struct dlb_problem *p)
 			}
 		}
 	}
-	for (int i = 0; i < g->n_ops; i++) {		/* what is given is all there is */
+	for (int i = 0; i < g->n_ops; i++) {		/* given resident bytes include activations */
 		if (isnan(p->cost->resident_bytes[i]))
 			continue;
 		p->state_bytes[p->group_of[i]] += p->cost->resident_bytes[i];

@@ -1,34 +1,34 @@
-/* Proportional: the forward order cut into contiguous parts, each node's load in proportion to its weight times
- * speed; node order and cuts that make the simulated step least.
+/* proportional: cuts the forward order into contiguous parts, each node's load in proportion to its weight
+ * times speed, with the node order and cuts of the least simulated step.
  *
- * For one order of nodes the cuts that make the slowest part least are found by bisection on its time: filling
- * each node as far as the time allows is best, because what is taken early is not left for later. That balances
- * loads; the step also pays for messages and for filling and draining the pipeline,
+ * For one order of nodes, bisection on the time of the slowest part finds the cuts that minimize it: each
+ * node is filled as far as the time allows. That balances loads; the step also includes messages and the
+ * filling and draining of the pipeline,
  *
  *     estimate = slowest part + (sum of the others) / M + 2 messages of a micro-batch at each cut
  *
- * so the best cuts by that estimate are simulated, and the best of them is improved step by step: borders move
- * by 1, 2, 4 ... units as long as the simulated step gets shorter. For two nodes all cuts are estimated. Orders
- * of nodes: all for up to four, else by id, reversed, and by speed both ways. How much is simulated is counted,
- * not timed, so that a run can be repeated.
+ * so the best cuts by that estimate are simulated, and the best of them is improved: borders move by 1, 2,
+ * 4 ... units while the simulated step gets shorter. For two nodes all cuts are estimated. Orders of
+ * nodes: all for up to four, else by id, reversed, and by speed both ways. Simulations are limited by
+ * count, not by time, so that a run is reproducible.
  *
- * Interleaved: the same with several parts a node, dealt to the nodes in turn. */
+ * interleaved: the same with several parts per node, assigned to the nodes in turn. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include "place/place.h"
 
-/* (op, micro-batch) pairs simulated, and beyond how many ops ever fewer; calls, most and least. */
+/* WORK: (op, micro-batch) pairs simulated, fewer beyond MANY_OPS; MOST and LEAST: simulator calls. */
 enum { WORK = 1500000, MANY_OPS = 2000, MOST = 600, LEAST = 12 };
 
 struct partition { double value; int *node, *start; };	/* n_parts nodes, n_parts + 1 borders */
 struct partition_search {
 	const struct dlb_problem *p;
 	struct dlb_units u;
-	int n_ids, n;					/* nodes that can run anything; parts: so many, or a multiple of it */
+	int n_ids, n;					/* n_ids: nodes with any kernel; n: parts, a multiple of it */
 	int *ids;
 	int budget;
-	bool any_size;					/* pay no heed to memory */
+	bool any_size;					/* ignore memory */
 	int *placement;
 	struct partition best;
 	struct partition *list; int n_list, cap_list;		/* candidates by estimate */
@@ -96,7 +96,7 @@ static void candidate(struct partition_search *s, const int *node, const int *st
 	s->list[s->n_list++] = c;
 }
 
-/* Fills nodes in order, each up to T seconds and its memory; whether all units found a place. */
+/* Fills nodes in order, each up to T seconds and its memory; returns whether all units fit. */
 static bool fill(const struct partition_search *s, const int *node, double T, int *start)
 {
 	int i = 0;
@@ -114,7 +114,7 @@ static bool fill(const struct partition_search *s, const int *node, double T, in
 	return i == s->u.n;
 }
 
-/* order: of nodes; parts are dealt to them in turn. */
+/* order: of nodes; parts are assigned to them in turn. */
 static void balance(struct partition_search *s, const int *order)
 {
 	int *node = dlb_xcalloc((size_t)s->n, sizeof(int));
@@ -224,7 +224,7 @@ static int by_value(const void *a, const void *b)
 	return (x->value > y->value) - (x->value < y->value);
 }
 
-/* Moves borders of the best cut while that helps. */
+/* Moves borders of the best cut while the simulated step gets shorter. */
 static void improve(struct partition_search *s)
 {
 	int *start = dlb_xcalloc((size_t)s->n + 1, sizeof(int)), *node = dlb_xcalloc((size_t)s->n, sizeof(int));
@@ -254,7 +254,7 @@ static int search(struct partition_search *s, int *placement, struct dlb_error *
 	int *node = dlb_xcalloc((size_t)s->n_ids, sizeof(int));
 	memcpy(node, s->ids, (size_t)s->n_ids * sizeof(int));
 	for (int turn = 0; turn < 2 && !s->n_list; turn++) {
-		s->any_size = turn > 0;		/* the estimate of memory said no: the simulator has the last word */
+		s->any_size = turn > 0;		/* nothing fits by the estimate of memory: the simulator decides */
 		if (s->n == 2 && s->n_ids == 2)
 			all_cuts_of_two(s);
 		if (s->n_ids <= 4)
@@ -264,12 +264,12 @@ static int search(struct partition_search *s, int *placement, struct dlb_error *
 	}
 	free(node);
 	qsort(s->list, (size_t)s->n_list, sizeof *s->list, by_value);
-	int first = s->budget * 2 / 3 > 1 ? s->budget * 2 / 3 : 1;	/* the rest is for improving */
+	int first = s->budget * 2 / 3 > 1 ? s->budget * 2 / 3 : 1;	/* the rest is for improve() */
 	for (int i = 0; i < s->n_list && i < first; i++)
 		keep(s, s->list[i].node, s->list[i].start, simulate(s, s->list[i].node, s->list[i].start));
 	if (!s->n_list)
 		return dlb_fail_no(err, NULL, "no plan fits: no contiguous cut has kernels for its ops on every node");
-	if (isinf(s->best.value))	/* whoever makes a plan of this one hears which node lacks how much */
+	if (isinf(s->best.value))	/* dlb_plan_make reports the shortage */
 		dlb_units_place(&s->u, s->p, s->n, s->list[0].start, s->list[0].node, placement);
 	if (isinf(s->best.value))
 		return 0;

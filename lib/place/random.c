@@ -1,5 +1,5 @@
-/* Random: each group on a node drawn from those that have its kernels and room for it. Seeded. For tests: every
- * placement has to give the same losses. */
+/* random: places each group on a random node with its kernels and room for it, from the seed. For tests:
+ * losses must not depend on the placement. */
 #include <math.h>
 #include <stdlib.h>
 #include "place/place.h"

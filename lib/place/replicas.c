@@ -1,19 +1,20 @@
-/* Replicas: groups of nodes that each hold the model, and how the batch is shared out among them.
+/* Plans with replicas: divides the nodes into teams that each hold the model, and the batch into their
+ * shares.
  *
- * Nodes are cut into R teams of K in several ways (teams.h). For each, the model is placed over one team by any algorithm, and all
- * teams play the same parts: over team 0, and, where teams are unequal, over one that plays each part as slowly as the slowest
- * node that has it does. Shares of the batch are even or by power, the samples per second that a team is predicted to compute
- * under the nodes' weights; where nobody says which and teams are unequal, both are tried. Of all these plans the one whose
- * ranked step is shortest stays. */
+ * Nodes are divided into R teams of K in several ways (teams.h). For each way, any algorithm places the
+ * model over one team, and all teams use that placement: over team 0 and, if teams are unequal, over a
+ * team whose every part is as slow as the slowest node that has it. Shares of the batch are even or by
+ * power, the samples per second that a team is predicted to compute under node weights; both are tried if
+ * the user names neither and teams are unequal. The plan with the shortest ranked step wins. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include "comm/allreduce.h"
 #include "place/teams.h"
 
-/* ---- a team by itself ---- */
+/* ---- one team ---- */
 
-/* A problem over some nodes of another one's cluster. */
+/* A problem over some nodes of another problem's cluster. */
 struct team_problem {
 	struct dlb_cluster cluster;
 	struct dlb_cost cost;
@@ -31,7 +32,7 @@ static int part_of(const int *node, int n, int x)
 	return -1;
 }
 
-/* Pins and the placement that is moved from, in parts. */
+/* Pins and the placement moved from, with nodes as parts of the team. */
 static int team_constraints(struct team_problem *t, const struct dlb_problem *whole, const int *node, int n, struct dlb_error *err)
 {
 	int n_ops = whole->graph->n_ops;
@@ -48,19 +49,19 @@ static int team_constraints(struct team_problem *t, const struct dlb_problem *wh
 		t->p.before = t->before = dlb_xcalloc((size_t)n_ops + 1, sizeof *t->before);
 		for (int i = 0; i < n_ops && t->p.before; i++)
 			if ((t->before[i] = part_of(node, n, whole->before[i])) < 0)
-				t->p.before = NULL;		/* it came from other nodes: everything moves */
+				t->p.before = NULL;		/* state is on other nodes: everything moves */
 	}
 	return 0;
 }
 
-/* 0 where the cluster states neither. */
+/* 0 if the cluster states neither. */
 static double least_memory(const struct dlb_cluster *c, int a, int b)
 {
 	double least = fmin(dlb_cluster_node_memory(c, a), dlb_cluster_node_memory(c, b));
 	return isinf(least) ? 0 : least;
 }
 
-/* like: as fast as these nodes are, with as much memory as both have; NULL: as `node`. */
+/* like: nodes that set the speeds, memory being the lesser of both; NULL: `node`. */
 static int team_init(struct team_problem *t, const struct dlb_problem *whole, const int *node, const int *like, int n, int64_t batch,
 		     struct dlb_error *err)
 {
@@ -109,7 +110,7 @@ static void team_release(struct team_problem *t)
 
 /* ---- shares and bounds ---- */
 
-/* Seconds of replica r's step over a share of samples, without the sums, under kappa and weights. */
+/* Seconds of replica r's step over a share of samples, without gradient sums, under kappa and weights. */
 static int replica_s(const struct dlb_problem *p, const struct dlb_plan *plan, int r, int64_t share, double *step_s, struct dlb_error *err)
 {
 	struct dlb_plan one;
@@ -131,9 +132,9 @@ static int replica_s(const struct dlb_problem *p, const struct dlb_plan *plan, i
 	return rc;
 }
 
-/* A replica's power is its samples per second at the share it has. What a step costs whatever its samples makes that depend
- * on the share, so it is asked again at the shares found; where shares and powers agree, all replicas take equally
- * long. The shares whose longest step is shortest stay. */
+/* A replica's power is its samples per second at its share. Fixed costs of a step make the power depend on
+ * the share, so the powers are computed again at the new shares; when shares and powers agree, all
+ * replicas take equally long. Returns the shares with the shortest longest step. */
 static int find_power(const struct dlb_problem *p, const int *placement, struct dlb_plan *shared, struct dlb_error *err)
 {
 	enum { ROUNDS = 8 };
@@ -166,7 +167,8 @@ static int find_power(const struct dlb_problem *p, const int *placement, struct 
 	return rc;
 }
 
-/* Of so many nodes: each number up to 16; beyond that the most replicas of 1, 2, 3 ... nodes each. */
+/* Numbers of replicas of n nodes to try: all up to 16; beyond that the most replicas of 1, 2, 3 ... nodes
+ * each. */
 static bool worth_trying(int R, int n)
 {
 	return n <= 16 || n / R != n / (R + 1);
@@ -204,8 +206,8 @@ double dlb_replicas_bound_s(const struct dlb_problem *p)
 struct task {
 	const struct dlb_problem *p;
 	const struct dlb_replicas_choice *choice;
-	const char *algorithm;			/* NULL: nobody says */
-	const int *current;			/* the placement to stay near; NULL: none */
+	const char *algorithm;			/* NULL: the default */
+	const int *current;			/* the current placement; NULL: none */
 	struct dlb_teams teams;
 };
 struct replica_candidate { struct dlb_plan plan; double ranked_s; bool kept; };
@@ -233,7 +235,8 @@ static void share_out(const struct task *t, int R, int K, const int *team, struc
 	free(replica);
 }
 
-/* The model over one team of K nodes: placement[op] is a node of team 0. like: as slow as these; NULL: as team 0. */
+/* The model over one team of K nodes: placement[op] is a node of team 0. like: as slow as these; NULL: as
+ * team 0. */
 static int place_team(const struct task *t, const struct dlb_team_way *way, int R, int K, const int *team, const int *like, int *placement,
 		      struct replica_candidate *c, struct dlb_error *err)
 {
@@ -262,7 +265,7 @@ out:
 	return rc;
 }
 
-/* Shares and sums, then the whole plan. */
+/* Sets shares and sums, then makes the whole plan. */
 static int make(const struct task *t, const struct dlb_plan *teams, bool by_power, const int *placement, struct replica_candidate *c,
 		struct dlb_error *err)
 {
@@ -288,7 +291,7 @@ static int make(const struct task *t, const struct dlb_plan *teams, bool by_powe
 	return rc;
 }
 
-/* Takes `other` where it is better by more than `gain` of it. */
+/* Replaces *best by `other` if that is better by more than `gain` of it. */
 static void better(struct replica_candidate *best, struct replica_candidate *other, double gain)
 {
 	if (best->plan.n_ops && !(other->ranked_s < best->ranked_s * (1 - gain))) {
@@ -299,7 +302,7 @@ static void better(struct replica_candidate *best, struct replica_candidate *oth
 	*best = *other;
 }
 
-/* The best plan of a way; 1: there is none such, as all teams are alike. */
+/* The best plan of a way; 1: the way does not apply, since all teams are equal. */
 static int place_teams(const struct task *t, int R, const struct dlb_team_way *way, struct replica_candidate *best, struct dlb_error *err)
 {
 	const struct dlb_replicas_choice *choice = t->choice;
@@ -352,7 +355,7 @@ static void say(const struct task *t, int R, const struct dlb_team_way *way, con
 	t->p->said(t->p->tried_arg, line);
 }
 
-/* Plan without replicas, as a candidate of auto. */
+/* The plan without replicas, as a candidate of auto. */
 static int place_one(const struct task *t, struct replica_candidate *c, struct dlb_error *err)
 {
 	*c = (struct replica_candidate){ .kept = false };
@@ -363,7 +366,7 @@ static int place_one(const struct task *t, struct replica_candidate *c, struct d
 	return rc;
 }
 
-/* Whatever is tried for R replicas; *best has the best so far. */
+/* Tries all ways for R replicas; *best has the best so far. */
 static void try_ways(const struct task *t, int R, struct replica_candidate *best, struct dlb_error *err)
 {
 	struct dlb_team_way way[DLB_MOST_WAYS] = { { .group = -1 } };
@@ -375,7 +378,7 @@ static void try_ways(const struct task *t, int R, struct replica_candidate *best
 		if (rc > 0)
 			continue;
 		say(t, R, &way[i], &c, rc ? &why : NULL);
-		if (rc == 0)			/* teams stay as they are unless there is a reason, too */
+		if (rc == 0)			/* teams, too, are kept unless the gain is large enough */
 			better(best, &c, way[0].cut == DLB_CUT_NOW && best->plan.n_replicas == R && i ? DLB_KEEP_GAIN : 0);
 		else if (!best->plan.n_ops)
 			*err = why;

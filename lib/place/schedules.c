@@ -1,4 +1,4 @@
-/* --schedule auto: which schedule, and how many micro-batches, by simulating them. See place.h. */
+/* --schedule auto: chooses schedule and number of micro-batches by simulation. See place.h. */
 #include <limits.h>
 #include <math.h>
 #include <stdio.h>
@@ -13,7 +13,7 @@ struct schedule_search {
 	void *arg;
 	struct dlb_trial *trial; int n, cap;
 	double best; const struct dlb_schedule *schedule; int micro_batches;
-	struct dlb_error nearest;			/* why nothing fitted first */
+	struct dlb_error nearest;			/* of the first plan that did not fit */
 };
 
 static int with(const struct dlb_problem *p, int M, const struct dlb_schedule *s, struct dlb_problem *out, struct dlb_error *err)
@@ -23,11 +23,11 @@ static int with(const struct dlb_problem *p, int M, const struct dlb_schedule *s
 	out->n_groups = 0;
 	out->micro_batches = M;
 	out->schedule = s;
-	out->tried = NULL;				/* so many plans: only the last one's candidates are told */
+	out->tried = NULL;				/* reports candidates for the final plan only */
 	return dlb_problem_init(out, err);
 }
 
-/* ranked: INFINITY where it does not fit, with err. */
+/* ranked: INFINITY if it does not fit, with err. */
 static void keep(struct schedule_search *c, const struct dlb_problem *q, double ranked, double value, const struct dlb_error *err)
 {
 	char line[160];
@@ -55,7 +55,7 @@ static void keep(struct schedule_search *c, const struct dlb_problem *q, double 
 	}
 }
 
-/* One schedule over a placement (NULL: that of placer interleaved), shared out as `like` is. */
+/* Tries one schedule over a placement (NULL: that of placer interleaved), with the replicas of `like`. */
 static int one(struct schedule_search *c, int M, const struct dlb_schedule *s, const int *placement, const struct dlb_plan *like,
 	       struct dlb_error *err)
 {
@@ -98,7 +98,7 @@ static int all(struct schedule_search *c, int M, struct dlb_error *err)
 	}
 	dlb_problem_release(&q);
 	for (const struct dlb_schedule *s = dlb_schedules; s->name && !rc; s++) {
-		if (s->async)			/* its losses are others: only where it is asked for */
+		if (s->async)			/* it changes losses: only on request */
 			continue;
 		rc = one(c, M, s, plan.placement, &plan, err);
 		if (!rc && dlb_schedule_in_parts(s) && M > 1 && plan.n_replicas < 2)
@@ -108,7 +108,7 @@ static int all(struct schedule_search *c, int M, struct dlb_error *err)
 	return rc;
 }
 
-/* 1, 2, 4 ... up to a few for each node, or to the batch; where none of them fits on to the batch. */
+/* Tries 1, 2, 4 ... micro-batches up to a few per node; up to the batch if none of these fits. */
 static int doubled(struct schedule_search *c, int most, struct dlb_error *err)
 {
 	const int64_t batch = c->p->batch;
@@ -122,7 +122,7 @@ static int doubled(struct schedule_search *c, int most, struct dlb_error *err)
 	return rc;
 }
 
-/* Half-way from the best number of micro-batches to those next to it that were tried, and once more. */
+/* Tries the numbers half-way between the best and the next tried ones, twice. */
 static int between(struct schedule_search *c, struct dlb_error *err)
 {
 	int rc = 0;
@@ -159,8 +159,8 @@ static int anew(struct schedule_search *c, int M, const struct dlb_schedule *s, 
 	return 0;
 }
 
-/* Placements made for the schedule itself: of each with the best number of micro-batches so far, then of the best one
- * with each number. */
+/* Makes placements for the schedules themselves: each schedule with its best number of micro-batches, then
+ * the best schedule with each number. */
 static int refine(struct schedule_search *c, struct dlb_error *err)
 {
 	int M = c->micro_batches, n = c->n, rc = 0;

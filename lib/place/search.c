@@ -1,5 +1,5 @@
-/* Many coolings: each from the best or from a start; every third begins with clumps of classes (multilevel.c), exact steps
- * (window.c) follow each; long ones get longer. */
+/* Repeats annealing runs from the best or from a start; every third begins on coarser graphs
+ * (multilevel.c), and exact window search (window.c) follows each; runs get longer. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,7 +11,7 @@ bool dlb_search_over(const struct dlb_search *s)
 	return (s->deadline_s > 0 ? dlb_clock_s() >= s->deadline_s : s->budget <= 0) || s->best_s <= s->bound_s;
 }
 
-/* Do classes need more than SCARCE of the memory of nodes that have a limit? */
+/* Whether classes need more than SCARCE of the memory of nodes with a limit. */
 static bool memory_is_scarce(const struct dlb_port *port)
 {
 	static const double SCARCE = 0.6;
@@ -25,7 +25,7 @@ static bool memory_is_scarce(const struct dlb_port *port)
 
 void dlb_search_run(struct dlb_search *s, int *const *starts, int n_starts, bool cold)
 {
-	/* Cold ones settle what is nearly even (many small classes), hot ones leave a bad valley. */
+	/* Low temperatures balance many small classes, high ones leave a bad local optimum. */
 	static const double heat[] = { 0.02, 0.05, 0.003, 0.1, 0.01, 0.02, 0.001, 0.05 };
 	static const double MULTILEVEL_HEAT = 0.1;
 	static const double latency_heat[] = { 0.025, 0.01, 0.05, 0.005 };
@@ -33,7 +33,7 @@ void dlb_search_run(struct dlb_search *s, int *const *starts, int n_starts, bool
 	bool scarce = memory_is_scarce(s->port);
 	int *from = dlb_xmalloc((n + 1) * sizeof *from);
 	int64_t length = s->latency ? 20000 : 300000 + 4000 * (int64_t)n;
-	if (s->deadline_s <= 0 && !s->latency && !cold && length > s->budget / 3)	/* one of each sort at least */
+	if (s->deadline_s <= 0 && !s->latency && !cold && length > s->budget / 3)	/* at least one of each temperature */
 		length = s->budget / 3 + 1;
 	for (int run = 0; !dlb_search_over(s); run++) {
 		bool best = cold || run % 3 != 2;

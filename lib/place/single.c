@@ -1,4 +1,4 @@
-/* Single: everything on the one node that does it soonest. */
+/* single: everything on the one node that finishes it first. */
 #include <math.h>
 #include "place/place.h"
 
@@ -23,12 +23,12 @@ int dlb_place_single(const struct dlb_problem *p, int *placement, struct dlb_err
 		int d = 0;
 		while (d < n_nodes && isinf(dlb_time_s(p, g, d)))
 			d++;
-		if (d == n_nodes)		/* no node at all: that op is what to name */
+		if (d == n_nodes)		/* no node has a kernel: the error names this op */
 			return dlb_no_room(p, g, err);
 	}
 	if (largest < 0)
 		return dlb_fail_no(err, NULL, "no plan fits: no single node has kernels for all ops");
-	if (best < 0)			/* whoever makes a plan of it hears how much is lacking */
+	if (best < 0)			/* dlb_plan_make reports the shortage */
 		best = largest;
 	for (int i = 0; i < p->graph->n_ops; i++)
 		placement[i] = best;

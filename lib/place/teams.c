@@ -1,11 +1,11 @@
-/* Cutting the nodes into teams, in several ways. */
+/* Divides the nodes into teams in several ways: see teams.h. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include "place/teams.h"
 
-enum { MOST_GROUPS = 8, MOST_PIPELINES = 2 };	/* groups that are tried with one node a team, and with more */
-static const double same = 1e-9;		/* relative difference of times that are alike */
+enum { MOST_GROUPS = 8, MOST_PIPELINES = 2 };	/* groups tried with one node per team, and with more */
+static const double same = 1e-9;		/* times within this relative difference count as equal */
 
 /* ---- the tree of groups ---- */
 
@@ -17,7 +17,7 @@ static int depth(const struct dlb_cluster *c, int group)
 	return d;
 }
 
-/* The group `level` levels below the root on the way to `group`. */
+/* The ancestor of `group` at `level` levels below the root. */
 static int ancestor(const struct dlb_cluster *c, int group, int level)
 {
 	for (int d = depth(c, group); d > level; d--)
@@ -33,7 +33,7 @@ static bool is_in(const struct dlb_cluster *c, int node, int group)
 	return group < 0 || at == group;
 }
 
-static const struct dlb_teams *sorted;		/* of the three orders below, which qsort gives no argument */
+static const struct dlb_teams *sorted;		/* argument of the three orders below: qsort passes none */
 
 static int by_group(const void *a, const void *b)
 {
@@ -70,7 +70,7 @@ static int by_speed(const void *a, const void *b)
 	return by_group(a, b);
 }
 
-/* ---- how fast nodes are ---- */
+/* ---- speeds of nodes ---- */
 
 static double alone_s(const struct dlb_problem *p, int node)
 {
@@ -101,7 +101,7 @@ void dlb_teams_init(struct dlb_teams *t, const struct dlb_problem *p, const stru
 	t->alone_s = dlb_xcalloc((size_t)c->n_nodes + 1, sizeof *t->alone_s);
 	for (int i = 0; i < c->n_nodes; i++) {
 		const struct dlb_node *x = &c->node[i];
-		int like = 0;			/* a node before it that is timed already */
+		int like = 0;			/* an earlier node with the same times */
 		while (like < i && (c->node[like].kind != x->kind || c->node[like].speed != x->speed || c->node[like].n_memories || x->n_memories))
 			like++;
 		t->alone_s[i] = like < i ? t->alone_s[like] : alone_s(p, i);
@@ -142,9 +142,9 @@ bool dlb_teams_slowest(const struct dlb_teams *t, const int *team, int R, int K,
 	return differ;
 }
 
-/* ---- cuts ---- */
+/* ---- division ---- */
 
-/* Leaves the slowest of n nodes out, of equal ones the last, until n_used are left. */
+/* Drops the slowest of n nodes, the last of equal ones, until n_used are left. */
 static void leave_slowest(const struct dlb_teams *t, int *order, int n, int n_used)
 {
 	for (; n > n_used; n--) {
@@ -156,7 +156,7 @@ static void leave_slowest(const struct dlb_teams *t, int *order, int n, int n_us
 	}
 }
 
-/* Nodes of a group that may work, in the order of the tree; -1: all. */
+/* Nodes of a group that are not excluded, in the order of the tree; group -1: all nodes. */
 static int nodes_of(const struct dlb_teams *t, int group, int *order)
 {
 	int n = 0;
@@ -199,9 +199,9 @@ int dlb_teams_form(const struct dlb_teams *t, int R, const struct dlb_team_way *
 	return K;
 }
 
-/* ---- which to try ---- */
+/* ---- ways to try ---- */
 
-/* Samples per second, added up, of the R fastest of a group's nodes; 0: it has fewer, or no others than the group around it. */
+/* Total samples per second of a group's R fastest nodes; 0: it has fewer nodes, or the same as its parent. */
 static double power_of(const struct dlb_teams *t, int group, int R, int *order)
 {
 	int around = nodes_of(t, t->p->cluster->group[group].parent, order), n = nodes_of(t, group, order);
@@ -252,7 +252,7 @@ static bool now_serves(const struct dlb_teams *t, int R)
 
 int dlb_teams_ways(const struct dlb_teams *t, int R, bool algorithm, struct dlb_team_way way[DLB_MOST_WAYS])
 {
-	/* What fits one team best does not say what fits all: one node of each is tried too, as the least that is to be had. */
+	/* The best placement of one team may suit others badly, so teams of one node are tried too. */
 	static const struct dlb_team_way usual[] = {
 		{ DLB_CUT_INSIDE, -1, false, false, NULL }, { DLB_CUT_ACROSS, -1, false, false, NULL },
 		{ DLB_CUT_INSIDE, -1, false, true, NULL }, { DLB_CUT_ACROSS, -1, false, true, NULL },

@@ -1,4 +1,4 @@
-/* Why an op is where it is: what the step would have taken had it, and what is bound to it, gone elsewhere. */
+/* Explains the node of an op: the step if the op and its colocated ops were on each other node. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -32,7 +32,7 @@ static double *traffic(const struct dlb_problem *p, const struct dlb_plan *plan,
 	return bytes;
 }
 
-/* Who `here` talks to and by which links: what talks most should sit closest. */
+/* Prints the nodes that `here` exchanges messages with, and the links. */
 static void print_talks(const struct dlb_problem *p, const struct dlb_plan *plan, int here, FILE *f)
 {
 	int64_t *share = dlb_xcalloc((size_t)(plan->n_replicas > 1 ? plan->n_replicas : 1), sizeof *share);
@@ -60,7 +60,7 @@ static void print_talks(const struct dlb_problem *p, const struct dlb_plan *plan
 	free(share);
 }
 
-/* Of a shard's forward op: which it is of which op, and why that was split. */
+/* For a shard's forward op: its number, the op it is a part of, and the reason for the split. */
 static void say_split(const struct dlb_graph *g, int op, FILE *f)
 {
 	for (int i = 0; i < g->n_was_split; i++) {
@@ -80,7 +80,7 @@ int dlb_place_why(const struct dlb_problem *p, const struct dlb_plan *plan, int 
 	int group = p->group_of[op], first = p->group_start[group], n = p->group_start[group + 1] - first;
 	int *placement = dlb_xmalloc((size_t)g->n_ops * sizeof(int)), here = plan->placement[op];
 	memcpy(placement, plan->placement, (size_t)g->n_ops * sizeof(int));
-	struct dlb_problem shared = *p;				/* the same with its replicas */
+	struct dlb_problem shared = *p;				/* the same problem with its replicas */
 	shared.replicas = plan->n_replicas > 1 ? plan : NULL;
 	double now = dlb_place_value_s(&shared, placement);
 	fprintf(f, "op %d '%s' (%s) is on node %d; placed by %s\n", op, g->op[op].name, g->op[op].type, here, plan->winner);

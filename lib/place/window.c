@@ -1,5 +1,6 @@
-/* Exact steps in a large neighbourhood: a window of classes that hang together, on the busiest node and on one or two that
- * they talk to, is set to the best of all placements of its classes on these nodes, with all else as it stands. */
+/* Large-neighbourhood search: takes a window of connected classes on the busiest node and on one or two
+ * nodes that they exchange messages with, and sets it to the best of all placements of its classes on
+ * these nodes; the rest is fixed. */
 #include <stdlib.h>
 #include <string.h>
 #include "place/loads.h"
@@ -30,7 +31,7 @@ static bool has_class(const struct window *w, int c)
 	return false;
 }
 
-/* How many classes, so that there are no more than PLACEMENTS. */
+/* The number of classes with at most PLACEMENTS placements. */
 static int classes_of(int n_nodes)
 {
 	int n = 0;
@@ -40,8 +41,8 @@ static int classes_of(int n_nodes)
 	return n;
 }
 
-/* From a class of the busiest node outwards, along nets, over the nodes of the window; the first border that is met
- * tells the second node, and a third is drawn now and then. */
+/* Grows the window from a class of the busiest node along nets, over the window's nodes. The first border
+ * met gives the second node; a third is sometimes drawn. */
 static void choose(struct window *w)
 {
 	struct dlb_loads *a = w->a;
@@ -87,7 +88,8 @@ static void put(struct dlb_loads *a, int c, int to)
 	dlb_loads_move(a, c, to, df, dt);
 }
 
-/* Of the window's nodes: summed anew, since on the way energies pass by next to which it is lost to rounding. */
+/* Energy of the window's nodes, summed from scratch: rounding against large intermediate energies would
+ * lose it. */
 static double energy(const struct window *w)
 {
 	double sum = 0;
@@ -97,7 +99,7 @@ static double energy(const struct window *w)
 	return sum;
 }
 
-/* All placements of classes i and on. */
+/* Visits all placements of classes i and up. */
 static void look_through(struct window *w, int i)
 {
 	int home = w->now[i];
@@ -131,7 +133,7 @@ void dlb_search_windows(struct dlb_search *s)
 	memcpy(at, s->best, (size_t)s->port->n * sizeof *at);
 	dlb_loads_init(&a, s, at, false);
 	for (int in_vain = 0; in_vain < IN_VAIN && !dlb_search_over(s); in_vain++) {
-		dlb_loads_set_exponent(&a, 7, s->best_s);	/* without what rounding has left */
+		dlb_loads_set_exponent(&a, 7, s->best_s);	/* recomputes loads without accumulated rounding */
 		choose(&w);
 		if (!w.n)
 			break;

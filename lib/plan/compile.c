@@ -21,12 +21,13 @@
  *      is folded into a loop, async.c.)
  *   5. Hooks and actions in order are the program. Intervals in it are the lifetimes of places (arena.c).
  *
- * No plan deadlocks. Run all actions in the order of their keys: POST comes before its WAIT on the same node, SEND
- * after an action of a lower key than the action that waits for the message, WAIT sent before one of a higher key
- * than the action that has received it. So this order completes. A network of such programs, in which nothing
- * depends on relative speed, completes in every order if it completes in one. For asynchronous programs the order of
- * half-slots is such an order, over all steps: a receive is posted when the half-slot before its use begins, and its
- * send is waited for when the half-slot after its use begins. */
+ * No plan deadlocks. Run all actions in the order of their keys: POST comes before its WAIT on the same
+ * node, SEND after an action of a lower key than the action that waits for the message, WAIT sent before
+ * one of a higher key than the action that has received it. So this order completes. A network of such
+ * programs, in which nothing depends on relative speed, completes in every order if it completes in one.
+ * For asynchronous programs the order of half-slots is such an order, over all steps: a receive is posted
+ * when the half-slot before its use begins, and its send is waited for when the half-slot after its use
+ * begins. */
 #include <stdlib.h>
 #include <string.h>
 #include "optim/kfac.h"
@@ -212,9 +213,9 @@ static void compiler_release(struct compiler *c)
 	dlb_flow_release(&c->f);
 }
 
-/* Replicas that wait for each other in the middle of a step must place every instruction alike: they take the order of
- * the whole from replica 0, the first one compiled, whatever their own speeds. Run all of them in that order, step by step
- * side by side: none waits for ever. */
+/* Replicas that wait for each other in the middle of a step must place every instruction alike: they take
+ * the order of the whole from replica 0, the first one compiled, whatever their own speeds. Run all of
+ * them in that order, step by step side by side: none waits for ever. */
 struct legal_order { double *start; int *seq; };
 
 static void take_walk(struct compiler *c, struct legal_order *w, size_t n_items)
@@ -247,8 +248,8 @@ static void set_lags(struct compiler *c)
 		c->code[i].tick = dlb_xcalloc((size_t)c->n_ticks, sizeof(int));
 }
 
-/* One pipeline: of a plan without replicas, or of one replica (member: whose nodes it is made for; first: its first
- * sample; walk: where replicas wait for each other; longer: zero_copy.c's). */
+/* One pipeline: of a plan without replicas, or of one replica (member: whose nodes it is made for; first:
+ * its first sample; walk: where replicas wait for each other; longer: zero_copy.c's). */
 static int compile(const struct dlb_plan *p, const struct dlb_cost *cost, int64_t batch, int n_state, const bool *member,
 		   int64_t first, struct legal_order *walk, bool longer, struct dlb_program *out, struct dlb_error *err)
 {
