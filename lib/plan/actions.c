@@ -1,4 +1,5 @@
-/* Pass 2 of the compiler (compile.c): each node's actions in the order of their keys: its items, and the sums of gradients. */
+/* Pass 2 of the compiler (compile.c): lists each node's actions, its items and sums of gradients, in the
+ * order of their keys. */
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
@@ -27,9 +28,9 @@ int dlb_compile_half_slot(const struct compiler *c, int node, int action)
 	return (int)(c->code[node].action[action].key / c->slot_keys);
 }
 
-/* The key for the sum of a gradient into update op u, which nothing but u awaits: before the first item of u's node that
- * starts when micro-batch m is expected there, no earlier than `least`; m = M: before u. items: the node's items, `n` up
- * to u. */
+/* The key for the sum of a gradient of update op u, which only u needs: before the first item of u's node
+ * that starts after the expected arrival of micro-batch m, but at least `least`; m = M: before u.
+ * items[n]: the node's items up to u. */
 static int64_t key_of_arrival(const struct compiler *c, const struct action *items, int n, int edge, int m, int64_t least)
 {
 	int from = c->f.pred[edge] * c->M + m, lo = 0, hi = n;
@@ -49,7 +50,7 @@ static int64_t key_of_arrival(const struct compiler *c, const struct action *ite
 	return items[lo < n ? lo : n - 1].key - 1;
 }
 
-/* Asynchronous: in the half-slot after the one that made it, before anything of an update. */
+/* Asynchronous: in the half-slot after the one that made the gradient, before updates. */
 static int64_t key_of_arrival_async(const struct compiler *c, int from, int m, int update)
 {
 	return (dlb_compile_key(c, from, m) / c->slot_keys + 1) * c->slot_keys + 2 * (update + 1) - 1;
@@ -63,12 +64,12 @@ static int edge_from(const struct dlb_flow *f, int op, int pred)
 	dlb_bug("op %d does not read from op %d", op, pred);
 }
 
-/* Where updates stand last: what is added to their places in the order of the cluster; the key between them and all else. */
+/* With updates last: the offset of their keys, and the key between them and all other actions. */
 static int64_t late(const struct compiler *c) { return (int64_t)c->g->n_ops * c->M + 2; }
 static int64_t norm_key(const struct compiler *c) { return 2 * late(c) - 2; }
 
-/* Asynchronous: between all else of the half-slot and its updates; squares before that, in the one where the last gradient
- * is summed. */
+/* Asynchronous: the norm comes before the updates of its half-slot and after its other actions; the
+ * squares before it, in the half-slot in which the last gradient is summed. */
 static void add_norm_async(const struct compiler *c, struct node_code *l)
 {
 	const struct dlb_graph *g = c->g;
@@ -87,7 +88,7 @@ static void add_norm_async(const struct compiler *c, struct node_code *l)
 	l->action[l->n_actions++] = (struct action){ update * c->slot_keys + c->slot_keys / 2 - 1, -1, -1, -1, NORM };
 }
 
-/* The node's items, updates after the others where they stand last: *n_before of them, then. Returns how many. */
+/* Lists the node's items; with updates last, *n_before items come before them. Returns their number. */
 static int find_items(const struct compiler *c, int node, struct action *items, int *n_before)
 {
 	const struct dlb_node_plan *np = &c->p->node[node];
@@ -135,10 +136,11 @@ void dlb_compile_actions(struct compiler *c)
 				const bool fed = t >= 0 && dlb_tensor_is_fed(&g->tensor[t]);
 				if (t < 0 || dlb_tensor_is_state(&g->tensor[t]) || (fed && !dlb_kfac_operand(&g->op[op], j)))
 					continue;
-				/* data are here at any time; beside the gradient, whose op reads them too */
+				/* training data are always here: use the time of the gradient, whose op reads them too */
 				int from = g->tensor[fed ? dlb_update_gradient(g, op) : t].producer, edge = edge_from(&c->f, op, from);
 				int64_t key = 0;
-				for (int m = 0; m < c->M; m++) {	/* from afar when the next is expected: a late one holds nothing up */
+				for (int m = 0; m < c->M; m++) {	/* a received gradient is summed when the next one is expected: a
+								 * late message then delays nothing */
 					key = c->p->placement[from] == node ? dlb_compile_key(c, from, m) + 1 :
 						c->lag ? key_of_arrival_async(c, from, m, op) :
 						key_of_arrival(c, items, c->updates_last ? n_before + 1 : i + 1, edge, m + 1, key);

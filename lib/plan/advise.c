@@ -1,8 +1,10 @@
-/* --compress auto: how each class of sums travels, by what the simulator says of it on the links at hand. See plan.h.
+/* --compress auto: chooses the compression of each class of sums by simulation on the plan's links. See
+ * plan.h.
  *
- * Classes are looked at one after the other. A candidate's price is that of the whole step: the bytes that are left on these links,
- * what compressing computes, and what of both is hidden behind other work. A way that loses something has to be worth it: one with a
- * stated bound of its rounding by a hundredth of the step, one whose cost in loss is only known by measurement by a twentieth. */
+ * Classes are decided one after the other. A candidate is judged by the simulated step: the compressed
+ * bytes on these links, the time of compressing, and the overlap of both with other work. A lossy
+ * candidate must shorten the step: by a hundredth if its rounding has a stated bound, by a twentieth if
+ * its effect on the loss is only measured. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,20 +16,21 @@
 #define GAIN_OF_LOSS 0.05
 #define BF16_ROUNDING 0x1p-9		/* relative, once: 8 significant bits */
 
-/* sums: a bound, relative to the sum of the addends' sizes. loss: held-out, relative to that of dense sums, as measured (dlb-place(1)). */
+/* Errors of candidates. sums: a bound, relative to the sum of the addends' sizes. loss: held-out loss
+ * relative to that of dense sums, as measured (dlb-place(1)). */
 static const char of_sums[] = "sums", of_loss[] = "loss";
 struct compression_candidate {
 	const char *how;
 	bool of_class[DLB_N_COMPRESSED];
-	bool of_moments;			/* only for optimizers that divide by second moments; else only for the others */
+	bool of_moments;			/* true: only for optimizers that divide by second moments; false: only for others */
 	bool any_optimizer;
-	double roundings;			/* of each element; -1: one a replica */
-	double loss;				/* 0: sums alone */
+	double roundings;			/* of each element; -1: one per replica */
+	double loss;				/* 0: only the sums have an error */
 };
 static const struct compression_candidate candidates[] = {
 	{ .how = "bf16", .of_class = { true, true, true }, .any_optimizer = true, .roundings = -1 },
-	{ .how = "cholesky", .of_class = { [DLB_SUM_FACTOR] = true }, .any_optimizer = true, .roundings = 2 },	/* L once, and twice in L L' */
-	/* By rising loss: what loses more has to be worth it beside what loses less. */
+	{ .how = "cholesky", .of_class = { [DLB_SUM_FACTOR] = true }, .any_optimizer = true, .roundings = 2 },	/* L is rounded once, and counts twice in L L' */
+	/* By rising loss: a more lossy candidate must be better than a less lossy one. */
 	{ .how = "cholesky", .of_class = { [DLB_SUM_GRADIENT] = true, [DLB_SUM_SMALL] = true }, .any_optimizer = true, .loss = 0.004 },
 	{ .how = "lowrank:4", .of_class = { [DLB_SUM_GRADIENT] = true, [DLB_SUM_SMALL] = true }, .loss = 0.011 },
 	{ .how = "lowrank:16", .of_class = { [DLB_SUM_GRADIENT] = true, [DLB_SUM_SMALL] = true }, .of_moments = true, .loss = 0.013 },
@@ -42,7 +45,7 @@ struct compression_trial {
 };
 struct compression_result { double step_s, bytes, of_class[DLB_N_COMPRESSED]; bool floats[DLB_N_COMPRESSED], there[DLB_N_COMPRESSED]; };
 
-/* The step as the plan compresses it now; -1: it does not fit. */
+/* Simulates the step with the plan's current compression; -1: it does not fit. */
 static int weigh(const struct compression_trial *w, struct compression_result *o, struct dlb_error *err)
 {
 	struct dlb_program g;
@@ -90,7 +93,7 @@ static bool may_try(const struct compression_trial *w, const struct compression_
 	return x->of_class[cls] && (x->any_optimizer || x->of_moments == w->moments);
 }
 
-/* The row that is worth its error, of those from `first` on, which is dense. */
+/* The row that is worth its error, of those from `first` on; row `first` is dense. */
 static int best_of(const struct dlb_plan *p, int first)
 {
 	int best = first;
@@ -104,7 +107,7 @@ static int best_of(const struct dlb_plan *p, int first)
 	return best;
 }
 
-/* before: of the step in which this class and those after it travel whole. */
+/* before: the result with this class and those after it dense. */
 static void choose(const struct compression_trial *w, int cls, double dense_bytes, const struct compression_result *before)
 {
 	struct dlb_plan *p = w->p;
@@ -119,7 +122,7 @@ static void choose(const struct compression_trial *w, int cls, double dense_byte
 		if (!may_try(w, x, cls))
 			continue;
 		strcpy(p->sharing.compress_of[cls], x->how);
-		if (!weigh(w, &o, NULL) && o.bytes < before->bytes)		/* else it does not fit, or saves nothing of this model */
+		if (!weigh(w, &o, NULL) && o.bytes < before->bytes)		/* else it does not fit, or saves no bytes */
 			add(p, cls, x->how, fmax(0, dense_bytes - (before->bytes - o.bytes)), o.step_s, x->loss > 0 ? x->loss : roundings * BF16_ROUNDING,
 			    x->loss > 0 ? of_loss : of_sums);
 	}

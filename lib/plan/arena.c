@@ -1,50 +1,49 @@
-/* Arena offsets: where each (tensor, micro-batch) lies while it is alive.
+/* Arena offsets: the memory of each (tensor, micro-batch) during its lifetime.
  *
- * The lifetimes are known before the step, so this is offline dynamic storage allocation: rectangles of fixed
- * position in time are packed into a strip of the least height, which is NP-hard (Garey and Johnson, SR2). No
- * packing is lower than the bound, the most bytes alive at once; one that comes within DLB_MEMORY_GOOD of it is
- * not improved. What is tried, cheapest first, keeping the lowest:
+ * The lifetimes are known before the step, so this is offline dynamic storage allocation: rectangles of
+ * fixed position in time are packed into a strip of the least height, which is NP-hard (Garey and Johnson,
+ * SR2). No packing is lower than the bound, the most bytes alive at once; one within DLB_MEMORY_GOOD of it
+ * is not improved. These are tried, the cheapest first, and the lowest is kept:
  *
- *   program order   places are given out as the program runs, from a list of free blocks, the smallest that is
- *                   large enough. All that a draft does.
- *   by order        places one after the other, each at the lowest offset where it meets none of those already
- *                   there: the largest first, the largest in bytes x time first, the longest-lived first.
- *   squeaky wheel   the best of these orders again under a lower ceiling. A place that does not fit below it is
- *                   moved forward in the order to a random earlier turn (mostly a near one), and what came
- *                   after that turn is placed again (Joslin and Clements, "Squeaky wheel" optimization, JAIR 10,
- *                   1999). When all fit the ceiling is lowered; when nothing has helped for long, the search
- *                   starts from the best order with some places exchanged. The generator's seed is fixed and
- *                   effort is counted in comparisons, not seconds, so that the same program gets the same
- *                   offsets everywhere.
+ *   program order   allocates places as the program runs, from a list of free blocks, the smallest that is
+ *                   large enough. A draft does only this.
+ *   by order        puts places one after the other, each at the lowest offset where it overlaps none of
+ *                   those already there: by size, by bytes x time, or by lifetime, the greatest first.
+ *   squeaky wheel   repeats the best of these orders under a lower ceiling. A place that does not fit below
+ *                   it moves forward in the order to a random earlier turn (mostly a near one), and places
+ *                   after that turn are put again (Joslin and Clements, "Squeaky wheel" optimization, JAIR
+ *                   10, 1999). When all fit, the ceiling is lowered; after long failure, the search restarts
+ *                   from the best order with some places exchanged. The seed is fixed and effort is counted
+ *                   in comparisons, not seconds, so that the same program gets the same offsets everywhere.
  *
- * Places of a loop may wrap around its end (last < first): they are compared, and kept, as two stretches. A place with
- * copies takes room for all of them all the time.
+ * Places of a loop may wrap around its end (last < first): they count as two intervals. A place with
+ * copies holds memory for all of them all the time.
  *
- * A place is compared with those whose lifetimes meet its own, in order of offset. Most live shortly; a program's
- * time is cut into slots, and whatever is no longer than one is compared only with what lives in its slot or the
- * next. */
+ * A place is compared with those of overlapping lifetimes, in order of offset. Most lifetimes are short: a
+ * program's time is cut into slots, and a place no longer than one slot is compared only with places in
+ * its slot and the next. */
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 #include "plan/flow.h"
 
-#define DLB_MEMORY_GOOD 0.02		/* above the bound: good enough */
-#define DLB_MEMORY_POOR 0.05		/* above this more effort is spent */
+#define DLB_MEMORY_GOOD 0.02		/* fraction above the bound that is good enough */
+#define DLB_MEMORY_POOR 0.05		/* fraction above which more effort is spent */
 enum { EFFORT = 5000000, MORE_EFFORT = 50000000, PATIENCE = 10000, MAX_SLOTS = 8 };	/* efforts: comparisons */
 
 static bool wraps(const struct dlb_place *p) { return p->copies == 1 && p->last < p->first; }
 
 static size_t bytes_of(const struct dlb_place *p) { return (size_t)p->copies * dlb_place_bytes(p->bytes); }
 
-/* The instructions from and up to which it takes room; of one that wraps, where a list that begins with it gives it out:
- * program order keeps it all the time. */
+/* The first and last instruction at which a place holds memory, for the list of program order: a place
+ * that wraps or has copies holds it all the time. */
 static int first_of(const struct dlb_place *p) { return p->copies > 1 || wraps(p) ? 0 : p->first; }
 
 static int last_of(const struct dlb_place *p, int n_instr) { return p->copies > 1 || wraps(p) ? n_instr - 1 : p->last; }
 
 /* ---- program order ---- */
 
-struct blocks { struct free_block { size_t offset, bytes; } *at; int n, cap; };	/* sorted by offset, none touch */
+struct blocks { struct free_block { size_t offset, bytes; } *at; int n, cap; };	/* sorted by offset, not adjacent */
 
 static size_t take(struct blocks *b, size_t bytes, size_t *end)
 {
@@ -62,7 +61,7 @@ static size_t take(struct blocks *b, size_t bytes, size_t *end)
 		}
 		return offset;
 	}
-	if (b->n && b->at[b->n - 1].offset + b->at[b->n - 1].bytes == *end) {	/* grow the free end */
+	if (b->n && b->at[b->n - 1].offset + b->at[b->n - 1].bytes == *end) {	/* grow the last free block */
 		size_t offset = b->at[--b->n].offset;
 		*end = offset + bytes;
 		return offset;
@@ -171,16 +170,16 @@ static size_t in_program_order(struct dlb_place *place, int n, int n_instr)
 struct memory_piece {
 	size_t bytes, offset;
 	int first, last;					/* last < first: wraps */
-	int slot[2];						/* it is kept in: [0] to [1] */
-	bool out;						/* being taken back */
+	int slot[2];						/* shelves that list it: [0] to [1] */
+	bool out;						/* to be removed */
 };
 struct spot { size_t offset, end; int first, last, piece; };
 struct shelf { struct spot *spot; int n, cap; };		/* sorted by offset */
 struct packing {
 	struct memory_piece *piece; int n;
-	int *order, *best;					/* pieces by turn: now, and of the lowest packing */
+	int *order, *best;					/* pieces by turn: current, and of the lowest packing */
 	struct shelf all, slot[MAX_SLOTS];
-	int n_instr, n_slots, slot_instrs;				/* slot s: instructions from s * slot_instrs, twice as many */
+	int n_instr, n_slots, slot_instrs;				/* slot s: 2 slot_instrs instructions from s * slot_instrs */
 	int64_t effort;
 	uint64_t random;
 };
@@ -220,7 +219,7 @@ static void shelve(struct packing *k, struct shelf *s, const struct memory_piece
 	}
 }
 
-/* Leaves what is not out. */
+/* Removes spots of pieces that are `out`. */
 static void clear_out(struct packing *k, struct shelf *s)
 {
 	int kept = 0;
@@ -231,7 +230,7 @@ static void clear_out(struct packing *k, struct shelf *s)
 	s->n = kept;
 }
 
-/* Puts piece i at the lowest offset where it meets no other; false when that ends above the ceiling. */
+/* Puts piece i at the lowest offset without overlap; false if it ends above the ceiling. */
 static bool put(struct packing *k, int i, size_t ceiling)
 {
 	struct memory_piece *p = &k->piece[i];
@@ -258,7 +257,7 @@ static bool put(struct packing *k, int i, size_t ceiling)
 	return true;
 }
 
-/* Puts order[from ..]; returns the turn of the first that does not fit, n when all do. */
+/* Puts order[from ..]; returns the turn of the first that does not fit, n if all do. */
 static int put_from(struct packing *k, int from, size_t ceiling)
 {
 	while (from < k->n && put(k, k->order[from], ceiling))
@@ -301,7 +300,7 @@ static size_t ceiling_below(size_t best, size_t bound)
 	return best - (step > DLB_PLACE_ALIGN ? step : DLB_PLACE_ALIGN);
 }
 
-/* One place moves forward; returns what put_from does. */
+/* Moves one place forward in the order and puts the rest again; returns put_from's result. */
 static int advance(struct packing *k, int turn, size_t ceiling)
 {
 	double u = (double)(draw(k) >> 11) * 0x1p-53;
@@ -324,7 +323,7 @@ static void shuffle(struct packing *k)
 	}
 }
 
-/* Lowers `best`, the height of k->best; offsets of the lowest packing go to out. */
+/* Lowers `best`, the height of k->best; out: offsets of the lowest packing. Returns the new height. */
 static size_t squeak(struct packing *k, size_t best, size_t bound, size_t *out)
 {
 	size_t good = bound + (size_t)((double)bound * DLB_MEMORY_GOOD), poor = bound + (size_t)((double)bound * DLB_MEMORY_POOR);
@@ -357,7 +356,7 @@ static size_t squeak(struct packing *k, size_t best, size_t bound, size_t *out)
 	return best;
 }
 
-/* ---- all of it ---- */
+/* ---- the plan ---- */
 
 struct piece_rank { double key[2]; int piece; };
 static int by_rank(const void *a, const void *b)

@@ -1,39 +1,42 @@
-/* Asynchronous schedules: one step follows the other without a flush, several are in flight.
+/* Asynchronous schedules: steps follow one another without a flush, several are in flight.
  *
- * This is software pipelining (modulo scheduling: Rau, "Iterative modulo scheduling", MICRO 1994) of the loop over
- * steps. Time goes in half-slots. Each op has a lag: that of what it reads, one more where that comes from another
- * node, one more where the backward of a node follows its forward. Micro-batch m of step s runs in half-slot
- * 2 (s M + m) + lag, so in every two half-slots each node runs one micro-batch forward and one (of another
- * micro-batch) backward; stages on p nodes have lags k and 2 (p - 1) - k + 1, the steady state of 1F1B:
+ * This is software pipelining (modulo scheduling: Rau, "Iterative modulo scheduling", MICRO 1994) of the
+ * loop over steps. Time is divided into half-slots. Each op has a lag: the greatest of its inputs' lags,
+ * one more for an input from another node, one more where the backward of a node follows its forward.
+ * Micro-batch m of step s runs in half-slot 2 (s M + m) + lag, so in every two half-slots each node runs
+ * one micro-batch forward and one (of another micro-batch) backward; stages on p nodes have lags k and 2
+ * (p - 1) - k + 1, the steady state of 1F1B:
  *
  *     half-slot   0    1    2    3    4    5    6    7   ...            M = 2: the letter is the micro-batch, the
  *     node 0     F0        F1   B0   F0'  B1   F1'  B0'                 dash its step
  *     node 1          F0   B0   F1   B1   F0'  B0'  F1'
  *
- * An iteration of the loop is 2 M half-slots. Whatever has half-slot H in a step by itself stands in the loop at
- * H mod 2 M, and belongs to the step of H / 2 M iterations ago (dlb_instr.iteration). The first iterations leave out
- * what belongs to steps before the first, the last ones what belongs to steps after the end: that fills the pipeline
- * and drains it. The most iterations that a step is spread over, less one, is the program's depth.
+ * An iteration of the loop is 2 M half-slots. An item in half-slot H of a step is in the loop at H mod 2
+ * M, and belongs to the step of H / 2 M iterations ago (dlb_instr.iteration). The first iterations skip
+ * items of steps before the first, the last ones those of steps after the end: this fills and drains the
+ * pipeline. The program's depth is the most iterations over which a step is spread, less one.
  *
- * Weights (w(s): what the updates of the steps before s have made; the update of s turns w(s) into w(s + 1)):
+ * Weights (w(s): after the updates of all steps before s; the update of s turns w(s) into w(s + 1)):
  *
- *     none      everything reads the newest there is: forward w(s - d), backward w(s). The plain delayed gradient.
- *     stash     the backward of a micro-batch reads what its forward read:
+ *     none      reads the newest weights: forward w(s - d), backward w(s). The plain delayed gradient.
+ *     stash     the backward of a micro-batch reads the weights that its forward read:
  *               w(t+1) = w(t) - lr grad f(w_0(t-n+1), ..., w_{n-1}(t))                 (PipeDream, SOSP 2019)
  *     2bw       all of step s reads w(s - 1):  w(t+1) = w(t) - lr grad f(w(t-1))      (PipeDream-2BW, ICML 2021).
- *               Two versions do where w(s - 1) is ready when step s begins: with about as many micro-batches
+ *               Two versions suffice if w(s - 1) is ready when step s begins: with about as many micro-batches
  *               as stages.
- *     predict   forward reads what w(s) is expected to be, w(s - d) moved d steps on along the optimizer's smoothed
- *               gradient; backward w(s) itself        (SpecTrain, Chen et al. 2018; for Adam: XPipe, Guan et al. 2019)
+ *     predict   forward reads a prediction of w(s): w(s - d) moved d steps along the optimizer's smoothed
+ *               gradient;
+ *               backward reads w(s) itself        (SpecTrain, Chen et al. 2018; for Adam: XPipe, Guan et al. 2019)
  *
- * Clipping by the global norm: the update of step s is lr min(1, c / |g(s)|) g(s), where g(s) are the gradients of all nodes
- * for step s, so it cannot come before the last of them. With L the half-slot in which that is summed, the nodes add up their
- * squares at its end and all updates of the step stand in half-slot L + 1, the sum being under way meanwhile (in L where one
- * node has all updates). Those of the last stage on p nodes come 2 p - 1 half-slots, (p - 1/2) / M steps, later than
- * without; on the first it is 1. The sum of a gradient that is not used before the next step's begins has several places.
+ * Clipping by the global norm: the update of step s is lr min(1, c / |g(s)|) g(s), where g(s) are the
+ * gradients of all nodes for step s, so it follows the last of them. If that one is summed in half-slot L,
+ * the nodes add up their squares at the end of L, and all updates of the step are in half-slot L + 1; the
+ * sum of squares travels meanwhile (in L if one node has all updates). On p nodes the last stage's updates
+ * come 2 p - 1 half-slots, (p - 1/2) / M steps, later than without clipping, the first stage's one
+ * half-slot. The sum of a gradient that is used after the next step's sum begins has several places.
  *
- * Old versions lie in copies: the update of step s keeps w(s), where somebody still reads it, in copy s mod n
- * (DLB_RUN_KEEP) before it changes it. Expected weights likewise (DLB_RUN_PREDICT). */
+ * Old versions are copies: before the update of step s changes w(s), it stores w(s) in copy s mod n if an
+ * item still reads it (DLB_RUN_KEEP). Predicted weights likewise (DLB_RUN_PREDICT). */
 #include <stdlib.h>
 #include <string.h>
 #include "plan/flow.h"
@@ -67,7 +70,7 @@ static bool read_from_afar(const struct dlb_flow *f, int op)
 	return false;
 }
 
-/* What an op adds to the lag of one that it reads from. */
+/* The lag between an op and one that it reads from. */
 static int step_from(const struct dlb_flow *f, int from, int to)
 {
 	if (f->placement[from] != f->placement[to])
@@ -81,7 +84,7 @@ static int producer(const struct dlb_flow *f, int op, int input)
 	return t < 0 || dlb_tensor_is_state(&f->g->tensor[t]) ? -1 : f->g->tensor[t].producer;
 }
 
-/* Ops that read nothing computed (masks, positions) need not run before somebody reads them. */
+/* Delays ops without computed inputs (masks, positions) to their first reader. */
 static void delay_sources(const struct dlb_flow *f, int *lag)
 {
 	const struct dlb_graph *g = f->g;
@@ -100,7 +103,7 @@ static void delay_sources(const struct dlb_flow *f, int *lag)
 	}
 }
 
-/* Updates that wait for the norm of all gradients: in one half-slot, the one after the last gradient's. */
+/* Puts updates that wait for the norm of all gradients into the half-slot after the last gradient's. */
 static void wait_for_norm(const struct dlb_flow *f, int *lag)
 {
 	int last = 0, node = -1;
@@ -122,7 +125,7 @@ int *dlb_async_lags(const struct dlb_flow *f, bool clip)
 	const struct dlb_graph *g = f->g;
 	int *lag = dlb_xcalloc((size_t)g->n_ops + 1, sizeof(int));
 	for (int i = 0; i < g->n_ops; i++) {
-		lag[i] = read_from_afar(f, i);		/* the weights come a half-slot before */
+		lag[i] = read_from_afar(f, i);		/* weights arrive a half-slot before */
 		for (int k = 0; k <= g->op[i].n_in; k++) {
 			int from = k < g->op[i].n_in ? producer(f, i, k) : g->op[i].phase == DLB_BACKWARD ? g->op[i].of : -1;
 			if (from >= 0 && lag[from] + step_from(f, from, i) > lag[i])
@@ -194,14 +197,16 @@ struct reads {
 	int *version_of;			/* [op * M + m] of forward ops */
 };
 
-/* How many updates the newest weights are behind those of the step of item i, when it runs: the update of step s
- * stands `u->offset` iterations after its step's first, item i `offset` after it; rank is the order within one. */
+/* The number of updates by which the newest weights are behind the step of item i, when it runs. The
+ * update of step s is `u->offset` iterations after its step's first iteration, item i `offset` after it;
+ * ties go by the order in an iteration. */
 static int behind(const struct dlb_async_node *l, int i, int update)
 {
 	return l->item[update].offset - l->item[i].offset - (i > update);
 }
 
-/* Calls for every weight that item i reads: its index in node->weight. Returns the next input to look at, -1: none. */
+/* Calls for every weight that item i reads: its index in node->weight. Returns the next input to look at,
+ * -1: none. */
 static int next_read(const struct reads *r, const struct dlb_async_node *l, int i, int input, int *weight)
 {
 	const struct dlb_async_item *x = &l->item[i];
@@ -238,7 +243,7 @@ static void find_weights(struct reads *r)
 	}
 }
 
-/* What the rules ask about: the most updates that anything is behind, and whether weights travel. */
+/* Facts for the rules: the most updates that any item is behind, and whether weights are sent. */
 static void survey(const struct reads *r, int *most, int *most_node, int *afar, bool *afar_by_one)
 {
 	*most = 0;
@@ -286,7 +291,7 @@ static int choose(const struct reads *r, int n_state, enum dlb_staleness *rule, 
 	return 0;
 }
 
-/* The version that item i is to read; late: that of the newest weights. */
+/* The version that item i has to read. late: updates by which the newest weights are behind. */
 static int version_wanted(const struct reads *r, const struct dlb_async_item *x, enum dlb_staleness rule, int late)
 {
 	const struct dlb_graph *g = r->f->g;
@@ -309,7 +314,7 @@ static void saw(struct dlb_weight_copies *w, int delay)
 		w->most = delay;
 }
 
-/* Predictions are made before the first that reads them, in order of time, and live up to the last. */
+/* Predictions are made before their first reader, in order of time, and live until their last. */
 static void foresee(struct dlb_async_node *l, struct dlb_weight_copies *w, int i, int late)
 {
 	struct dlb_async_item *x = &l->item[i];
@@ -367,7 +372,7 @@ int dlb_async_versions(const struct dlb_flow *f, struct dlb_async_node *node, in
 		struct dlb_async_node *l = &node[d];
 		for (int j = 0; j < l->n_weights; j++)
 			l->weight[j].last = -1;
-		for (int backward = 0; backward < 2 && depth; backward++)	/* which looks up what forward read */
+		for (int backward = 0; backward < 2 && depth; backward++)	/* backward looks up the version that forward read */
 			find_versions(&r, l, *rule, backward);
 		for (int j = 0; j < l->n_weights; j++) {
 			struct dlb_weight_copies *w = &l->weight[j];
@@ -388,9 +393,9 @@ int dlb_async_versions(const struct dlb_flow *f, struct dlb_async_node *node, in
 	return rc;
 }
 
-/* ---- several steps, one after the other ---- */
+/* ---- several steps, unrolled ---- */
 
-/* Node's part: iteration by iteration, what belongs to a step that exists. */
+/* Unrolls one node: iteration by iteration, the instructions of existing steps. */
 static void unroll_node(const struct dlb_program *g, const struct dlb_node_program *np, int steps, struct dlb_program *out,
 			struct dlb_node_program *to)
 {
@@ -423,7 +428,7 @@ static void unroll_node(const struct dlb_program *g, const struct dlb_node_progr
 			int step = down ? steps - 1 - j : j;
 			for (int k = from; k < end; k++) {
 				struct dlb_place x = np->place[k];
-				x.last = x.last < n ? x.last : n - 1;	/* of a program that somebody shortened: the proof says so */
+				x.last = x.last < n ? x.last : n - 1;	/* of a shortened program: the verifier reports it */
 				x.first = x.first < n ? x.first : n - 1;
 				x.offset += (size_t)(step % x.copies) * dlb_place_bytes(x.bytes);
 				x.first = at[(step + np->instr[x.first].iteration) * n + x.first];

@@ -1,5 +1,5 @@
-/* What replicas sum (compile.c): which gradients share a bucket, and where in a node's program its sum starts and is
- * waited for. */
+/* Buckets of the sums over replicas (compile.c): the gradients of each bucket, and the actions at which
+ * its sum starts and is waited for. */
 #include <stdlib.h>
 #include <string.h>
 #include "comm/compress.h"
@@ -44,9 +44,9 @@ int dlb_program_sum_places(const struct dlb_node_program *np, int update)
 	return 1;
 }
 
-/* ---- which updates share a bucket ---- */
+/* ---- updates of a bucket ---- */
 
-struct ready { int turn, producer, op, bucket; };	/* turn: of updates in several half-slots, theirs (asynchronous) */
+struct ready { int turn, producer, op, bucket; };	/* turn: the update's half-slot (asynchronous) */
 
 static int by_producer(const void *a, const void *b)
 {
@@ -61,8 +61,8 @@ static bool is_large(const struct dlb_graph *g, int update)
 	return dlb_tensor_bytes(&g->tensor[dlb_update_gradient(g, update)], 1) >= DLB_BUCKET_BYTES;
 }
 
-/* Puts the n updates of a node in the order of their producers, and each into a bucket: a large one into its own, small ones
- * together, which are gathered after all large ones have a bucket. Returns how many buckets. */
+/* Sorts the n updates of a node by their producers, and assigns buckets: first one to each large gradient,
+ * then small ones together. Returns the number of buckets. */
 static int share_buckets(const struct dlb_graph *g, struct ready *ready, int n)
 {
 	int n_buckets = 0;
@@ -123,11 +123,12 @@ int dlb_compile_count_statistics(const struct compiler *c, int node)
 	return n;
 }
 
-/* ---- by which algorithm a bucket is summed ----
+/* ---- allreduce algorithm of a bucket ----
  *
- * By its size; but ops that move within the replicas make other buckets of the small gradients, and must not change the
- * order in which anything is summed. So a large gradient goes by its own size, small ones by that of all small ones of
- * the model together (a full bucket at most), factors by that of all factors, statistics by their own. */
+ * It depends on size. But another placement within the replicas makes other buckets of small gradients,
+ * and must not change the order of any sum. So a large gradient goes by its own size, small ones by the
+ * size of all small ones of the model (at most a full bucket), factors by that of all factors, statistics
+ * by their own. */
 
 /* Bytes of update's sum as it travels. */
 static double travels(const struct compiler *c, int update, const struct dlb_compress_choice *choice)
@@ -189,15 +190,15 @@ static void choose_algorithms(const struct compiler *c, struct dlb_node_program 
 	double small = small_travel(c, &shared);
 	for (int i = 0; i < np->n_buckets; i++) {
 		struct dlb_bucket *b = &np->bucket[i];
-		double bytes = b->cls == DLB_SUM_SMALL ? small : b->cls == DLB_SUM_FACTOR ? factor_travel(c) :	/* one a node */
+		double bytes = b->cls == DLB_SUM_SMALL ? small : b->cls == DLB_SUM_FACTOR ? factor_travel(c) :	/* one per node */
 			       b->cls == DLB_SUM_STATISTICS ? (double)b->n * b->element_bytes : travels(c, b->op[0], &large);
 		b->how = dlb_sharing_sum(s, bytes);
 		if (b->cls == DLB_SUM_FACTOR && factored)
-			b->how = &dlb_allreduce_ring;		/* whose halves scatter triangles and gather factors */
+			b->how = &dlb_allreduce_ring;		/* compression uses its two halves */
 	}
 }
 
-/* One bucket for each op here that runs in halves. */
+/* A bucket for each op of the node that runs in halves. */
 static void find_statistics(struct compiler *c, int node)
 {
 	struct dlb_node_program *np = &c->out->node[node];
@@ -214,7 +215,7 @@ static void find_statistics(struct compiler *c, int node)
 	}
 }
 
-/* K-FAC's factors of the layers here go together: the owners of the larger ones are others than those of the smaller. */
+/* K-FAC's factors of the node's layers share one bucket, so that ownership is balanced among ranks. */
 static void find_factors(struct compiler *c, int node, const struct ready *ready, int n)
 {
 	const struct dlb_graph *g = c->g;
@@ -242,8 +243,8 @@ static void find_factors(struct compiler *c, int node, const struct ready *ready
 		np->bucket[np->n_buckets++] = b;
 }
 
-/* Buckets are made of the graph and of who holds what, so that all replicas make the same. Under an asynchronous schedule
- * updates stand in several half-slots, and those of a bucket in one. */
+/* Buckets depend on the graph and the placement only, so that all replicas make the same. Under an
+ * asynchronous schedule the updates of a bucket are in one half-slot. */
 static void find_buckets(struct compiler *c, int node)
 {
 	const struct dlb_graph *g = c->g;
@@ -305,8 +306,8 @@ int dlb_compile_first_use(const struct compiler *c, int update)
 	return at;
 }
 
-/* Where a bucket that starts at an action and is wanted at `norm` is waited for: at the latest a half-slot on, before it
- * starts for the next step. */
+/* The action that waits for a bucket that starts at `start` and is read at `norm`: at the latest a
+ * half-slot after start, before the bucket starts for the next step. */
 static int before_next(const struct compiler *c, int node, int start, int norm)
 {
 	int slot = c->lag ? dlb_compile_half_slot(c, node, start) + 2 : 0;
@@ -321,7 +322,7 @@ void dlb_compile_hook_reductions(struct compiler *c, int node)
 	int computed = 0, norm = -1, trust = -1;
 	find_buckets(c, node);
 	for (int a = l->n_actions - 1; a >= 0; a--) {
-		norm = l->action[a].norm == NORM || l->action[a].norm == SQUARES ? a : norm;	/* the first of them */
+		norm = l->action[a].norm == NORM || l->action[a].norm == SQUARES ? a : norm;	/* the first norm action */
 		trust = l->action[a].norm == TRUST ? a : trust;
 	}
 	for (int a = 0; a < l->n_actions; a++)
@@ -341,7 +342,7 @@ void dlb_compile_hook_reductions(struct compiler *c, int node)
 			else
 				first = update < first ? update : first;
 		}
-		int all = norm >= 0 && np->bucket[b].cls != DLB_SUM_FACTOR ? norm : trust;	/* what reads all of them */
+		int all = norm >= 0 && np->bucket[b].cls != DLB_SUM_FACTOR ? norm : trust;	/* the action that reads all gradients */
 		if (all >= 0 && !averages)
 			first = before_next(c, node, start, all);
 		dlb_compile_add_hook(c, node, (struct hook){ c->p->sharing.sync ? computed : start, HOOK_REDUCE, -1, -1, -1, -1, b, false });
@@ -361,27 +362,28 @@ static double compressed_bytes(const struct dlb_program *g, const struct dlb_buc
 	return bytes;
 }
 
-/* What bucket b of g takes beside its gradients (averages: beside its weights): as it travels, and what is kept. */
+/* Bytes of bucket b of g beside its gradients (averages: beside its weights): message buffers and state of
+ * compression. */
 static double bucket_bytes(const struct dlb_program *g, const struct dlb_node_program *np, const struct dlb_bucket *b,
 			   const struct dlb_compress_choice *choice)
 {
 	const struct dlb_sharing *s = &g->whole->sharing;
 	double own = (double)b->n * b->element_bytes;
-	bool moves = false;				/* from one place to the next: summed in one of its own */
+	bool moves = false;				/* the gradient alternates between places, so it is summed in a buffer */
 	if (b->cls == DLB_SUM_STATISTICS)
-		return 0;				/* state already */
+		return 0;				/* counted as state */
 	for (int i = 0; i < b->n_ops; i++)
 		moves |= dlb_program_sum_places(np, b->op[i]) > 1;
-	if (dlb_sharing_averages(s))			/* packed; shares of it, here and of two neighbours; what the server sends back */
+	if (dlb_sharing_averages(s))			/* packed; parts of it, own and of two neighbours; the server's reply */
 		return own * (1 + 3 * s->gossip + (s->param_server >= 0));
 	if (choice->how != DLB_COMPRESS_NONE)
 		return compressed_bytes(g, b, choice) + (moves ? own : 0);
-	if (dlb_sharing_tensors(s) > 1)			/* moments have places of their own */
+	if (dlb_sharing_tensors(s) > 1)			/* moments have buffers of their own */
 		return dlb_bucket_n_tensors(b) > 1 ? 2 * own : own;
 	return dlb_bucket_n_tensors(b) > 1 || moves ? own : 0;
 }
 
-/* What a parameter server keeps for part k: what comes from every replica but its own, and the mean. */
+/* Bytes of a parameter server for part k: the data of every other replica, and the mean. */
 static double served_bytes(const struct dlb_program *g, int k)
 {
 	const struct dlb_plan *p = g->whole;

@@ -1,4 +1,4 @@
-/* How each class of sums travels, as the plan says it. See plan.h. */
+/* Reads and writes the plan's compression of each class of sums, and the advice on it. See plan.h. */
 #include <stdlib.h>
 #include <string.h>
 #include "comm/compress.h"
@@ -22,7 +22,7 @@ struct dlb_compress_choice dlb_plan_compress(const struct dlb_plan *p, int cls)
 	const char *text = !is_auto(s) ? s->compress : cls < DLB_N_COMPRESSED && s->compress_of[cls][0] ? s->compress_of[cls] : "none";
 	struct dlb_compress_choice choice;
 
-	dlb_compress_parse(dlb_sharing_averages(s) ? "none" : text, &choice, NULL);		/* checked where it came from */
+	dlb_compress_parse(dlb_sharing_averages(s) ? "none" : text, &choice, NULL);		/* checked when it was read */
 	choice.gradients_dense = p->inverse_every > 0;
 	return choice;
 }
@@ -53,7 +53,7 @@ void dlb_sharing_write_compression(const struct dlb_sharing *s, json_t *plan)
 	json_decref(by_class);
 }
 
-/* Checks the text of a member; *to: where it goes. */
+/* Checks the text of a member and stores it in `to`. */
 static int read_text(const struct dlb_ref *at, const char *text, char to[48], struct dlb_error *err)
 {
 	struct dlb_compress_choice ignored;

@@ -1,4 +1,4 @@
-/* Inside the compiler: what its passes hand on. compile.c says how they go. Private to lib/plan. */
+/* Data of the compiler's passes; compile.c explains the passes. Private to lib/plan. */
 #ifndef DLB_PLAN_COMPILE_H
 #define DLB_PLAN_COMPILE_H
 #include "plan/flow.h"
@@ -7,8 +7,8 @@
 enum { HOOK_WAIT_SENT, HOOK_FREE_BEFORE, HOOK_POST, HOOK_COPY, HOOK_WAIT, HOOK_REDUCED, HOOK_SEND, HOOK_SENT_AFTER, HOOK_FREE_AFTER,
        HOOK_COMPUTED, HOOK_REDUCE, N_HOOKS };
 
-/* What an action has to do with all nodes: it waits for the global norm (and makes it, under synchronous schedules), makes the
- * squares of what is here, or K-FAC's trust region. */
+/* Actions that involve all nodes: NORM waits for the global norm (and computes it, under synchronous
+ * schedules), SQUARES sums the squares of this node's gradients, TRUST computes K-FAC's trust region. */
 enum { NO_NORM, NORM, SQUARES, TRUST };
 struct action { int64_t key; int op, m, tensor, norm; };	/* tensor >= 0: accumulate; op < 0: start, norm, end of the step, or
 								 * start of a half-slot */
@@ -18,9 +18,10 @@ struct slot {						/* (tensor, node, m) */
 	int begin, end;					/* instructions */
 	int begin_at, end_at;				/* their iterations */
 	int place;
-	int source_node;					/* received: the node whose own place is read where memory is shared; -1 */
+	int source_node;					/* received and read in place: the sender's node; -1 */
 };
-struct received { int slot, tensor, m, action, from, hook_post, hook_wait, hook_send, hook_sent; };	/* hooks: of the node; of `from` */
+struct received { int slot, tensor, m, action, from, hook_post, hook_wait, hook_send, hook_sent; };	/* post, wait: hooks
+											 * of the node; send, sent: of `from` */
 struct node_code {						/* one node */
 	struct action *action; int n_actions;
 	struct hook *hook; int n_hooks, cap_hooks;
@@ -35,10 +36,10 @@ struct compiler {
 	struct dlb_program *out;
 	int M;
 	bool kfac;					/* some layer is K-FAC's */
-	bool updates_last;				/* they wait for other replicas, or the global norm: behind all else on every node, which is
-							 * a legal order since nothing of the step depends on them */
-	int *inst_start, *inst_node, *root;		/* instances of a tensor: nodes that have it; root: instance whose place it has */
-	int *of;					/* instance -> tensor whose place it shares at once; -1: its own */
+	bool updates_last;				/* updates wait for other replicas or the global norm, so they come last on every node:
+							 * a legal order, since nothing in the step depends on them */
+	int *inst_start, *inst_node, *root;		/* instance: (tensor, node that has it); root: instance whose place it shares */
+	int *of;					/* instance -> input tensor whose place it overwrites; -1: none */
 	int *tag;					/* [tensor] tag of micro-batch 0; -1: never sent */
 	struct slot *slot;				/* [instance * M + m] */
 	double *start; int *seq, *action_of;		/* [item] */
@@ -66,28 +67,30 @@ void dlb_compile_find_uses(struct compiler *c);
 void dlb_compile_hook_messages(struct compiler *c);
 void dlb_compile_share_places(struct compiler *c);
 void dlb_compile_hook_frees(struct compiler *c);
-/* The first action of greater key; the last one, the end of the step, is none of less. */
+/* The first action of a greater key; at most the last action, the end of the step. */
 int dlb_compile_first_after(const struct node_code *l, int64_t key);
 /* [instance] Whether its place is read after the step. Returns new. */
 bool *dlb_compile_live_at_end(const struct compiler *c);
 
 /* ---- zero_copy.c ---- */
-/* longer: also where the sender must keep its place longer than it would. */
+/* Marks messages that are read in place. longer: also those for which the sender keeps its place longer
+ * than otherwise. */
 void dlb_compile_zero_copy(struct compiler *c, const struct dlb_cluster *cluster, bool longer);
 
 /* ---- buckets.c ---- */
-/* Ops of the node whose sums over a batch go over the replicas. */
+/* The number of the node's ops whose statistics over a batch are summed over replicas. */
 int dlb_compile_count_statistics(const struct compiler *c, int node);
 void dlb_compile_hook_reductions(struct compiler *c, int node);
-/* Adds to each node's state the buffers of its sums, and what compression keeps; g: of all replicas. */
+/* Adds to each node's state the buffers of its sums and the state of compression; g: of all replicas. */
 void dlb_compile_count_sums(struct dlb_program *g);
-int dlb_compile_most_rank(const struct compiler *c);		/* dlb_program's */
+int dlb_compile_most_rank(const struct compiler *c);		/* see dlb_program.most_rank */
 
-/* The action of this node that first changes or reads the sum of update's gradient. */
+/* The node's first action that changes or reads the sum of update's gradient. */
 int dlb_compile_first_use(const struct compiler *c, int update);
 
 /* ---- emit.c ---- */
-/* Folds the step into the loop of an asynchronous schedule, and finds the copies of weights it needs. -1 with err. */
+/* Folds the step into the loop of an asynchronous schedule, and finds the copies of weights that it needs.
+ * -1 with err. */
 int dlb_compile_async(struct compiler *c, int n_state, struct dlb_error *err);
 void dlb_compile_emit(struct compiler *c, int node);
 #endif

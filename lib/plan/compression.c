@@ -2,7 +2,8 @@
  *
  *     "ranks": [{"weight": "fc1.weight", "min": 12, "median": 30, "max": 31, "most": 31}, ...]
  *
- * A simulated step has every tensor at the most; a measured run says what there was, 0 where nothing was compressed yet. */
+ * A simulated step has every tensor at its greatest rank; a measured run has the ranks used, 0 before
+ * compression starts. */
 #include "comm/compress.h"
 #include "plan/report.h"
 

@@ -1,5 +1,5 @@
-/* Pass 5 of the compiler (compile.c): hooks and actions in order are the program of a node; under an asynchronous
- * schedule, the order in which the loop goes round (async.c). */
+/* Pass 5 of the compiler (compile.c): emits hooks and actions in order as the program of a node; under an
+ * asynchronous schedule in the order of the loop (async.c). */
 #include <stdlib.h>
 #include <string.h>
 #include "optim/kfac.h"
@@ -31,7 +31,7 @@ static void emit_hook(struct compiler *c, struct dlb_node_program *np, const str
 		.zero_copy = x->zero_copy, .tensor = x->tensor, .micro_batch = x->m, .iteration = iteration, .version = old, .peer = x->peer, .tag = x->tag };
 }
 
-/* The first half of an op, and the sum of what it made over the replicas. */
+/* The first half of an op in halves, and the sum of its statistics over the replicas. */
 static void emit_sums(struct compiler *c, struct dlb_node_program *np, const struct action *x, int iteration)
 {
 	static const struct { unsigned char verb, what; } steps[] = {
@@ -47,7 +47,7 @@ static void emit_step_end(struct compiler *c, struct dlb_node_program *np)
 		.iteration = c->out->depth, .peer = -1, .tag = -1 };
 }
 
-/* K-FAC: the layers here. */
+/* K-FAC: preconditions the gradients of the node's layers. */
 static void emit_preconditions(struct compiler *c, int node)
 {
 	struct dlb_node_program *np = &c->out->node[node];
@@ -108,7 +108,7 @@ static int iteration_of(const struct compiler *c, const struct action *x)
 	return c->lag ? (int)(x->key / c->slot_keys) / (2 * c->M) : 0;
 }
 
-/* Where the action stands in the loop; older steps first where several do at the same place. */
+/* Position of an action in the loop; at equal positions older steps come first. */
 struct folded { int64_t key; int iteration, action; };
 static int by_fold(const void *a, const void *b)
 {
@@ -139,7 +139,7 @@ static void fold(struct compiler *c, int node)
 	free(used);
 }
 
-/* What reads and changes weights, in the order of the loop. */
+/* Lists the items that read or change weights, in the order of the loop. */
 static void list_items(struct compiler *c, int node, struct dlb_async_node *v)
 {
 	struct node_code *l = &c->code[node];
@@ -164,7 +164,8 @@ static void list_items(struct compiler *c, int node, struct dlb_async_node *v)
 	free(send);
 }
 
-/* Steps whose sums of update's gradient are there at the same time: the next one's begins before this one's is used. */
+/* The number of steps whose sums of update's gradient are alive at once: the next sum begins before this
+ * one is used. */
 static int sum_places(const struct compiler *c, int update)
 {
 	int t = dlb_update_gradient(c->g, update), from = t < 0 ? -1 : c->g->tensor[t].producer;
@@ -203,7 +204,7 @@ static void emit_copy_of_weight(struct dlb_node_program *np, int what, int updat
 		.micro_batch = -1, .iteration = iteration, .version = version, .peer = -1, .tag = -1 };
 }
 
-/* An item with the copies of weights that are made before it. */
+/* Emits an item, after the copies of weights that precede it. */
 static void emit_item(struct compiler *c, int node, int a, bool end)
 {
 	const struct action *x = &c->code[node].action[a];

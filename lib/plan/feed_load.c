@@ -1,5 +1,5 @@
-/* What rank 0 sends where it reads for all (--feed host): whose share, by way of whom, how many bytes, and what that takes
- * of a step. exec/dispatch.c sends it. */
+/* The load of training data that rank 0 reads for all nodes (--feed host): routes and bytes of each node's
+ * share, and their seconds per step. exec/dispatch.c sends the shares. */
 #include <math.h>
 #include <stdlib.h>
 #include "plan/flow.h"
@@ -33,7 +33,7 @@ size_t dlb_feed_bytes(const struct dlb_program *g, int node)
 	size_t bytes = dlb_feed_header_bytes(p);
 	for (int i = 0; i < p->node[node].n_instr; i++) {
 		const struct dlb_instr *in = &p->node[node].instr[i];
-		if (p->steps > 1 && in->iteration)		/* written out step by step: of one of them */
+		if (p->steps > 1 && in->iteration)		/* an unrolled program: count one step */
 			continue;
 		if (in->verb == DLB_COPY && in->tensor != p->graph->seed && p->graph->tensor[in->tensor].kind != DLB_T_SEED)
 			bytes += aligned((size_t)dlb_tensor_bytes(&p->graph->tensor[in->tensor], p->size[in->micro_batch < 0 ? 0 : in->micro_batch]));
@@ -41,7 +41,7 @@ size_t dlb_feed_bytes(const struct dlb_program *g, int node)
 	return bytes;
 }
 
-/* A share goes over the directions between two nodes. */
+/* Adds a share to the load of the directions between two nodes. */
 static void carry(const struct dlb_cluster *c, struct dlb_feed_load *load, double *direction_s, int from, int to, double bytes)
 {
 	struct dlb_direction direction[DLB_MAX_ROUTE];

@@ -1,4 +1,4 @@
-/* Who waits for whom: dependencies of (op, micro-batch) pairs under a placement. See flow.h. */
+/* Dependencies of (op, micro-batch) pairs under a placement. See flow.h. */
 #include <assert.h>
 #include <math.h>
 #include <stdlib.h>
@@ -88,8 +88,8 @@ double dlb_flow_s(const struct dlb_flow *f, int op, int m)
 	return f->op_s[2 * op + (f->g->op[op].phase == DLB_UPDATE ? 0 : dlb_flow_class(f, m))];
 }
 
-/* Edges into `op`: distinct predecessors and the bytes that travel along each, per size class. `stamp[p]` is
- * the edge of p when it is >= first. Returns the number of edges after it. */
+/* Appends the edges into `op`: distinct predecessors and the bytes of each edge, per size class. stamp[p]
+ * is p's edge if it is >= the first new one. Returns the new number of edges. */
 static int edges_into(struct dlb_flow *f, int op, int n, int *edge, int *stamp, double *bytes)
 {
 	const struct dlb_graph *g = f->g;
@@ -262,13 +262,13 @@ struct flow_walk {
 	struct dlb_heap ready;
 };
 
-/* Looks at node's next item: queues it when all it waits for is done, parks the node otherwise. */
+/* Queues the node's next item if its predecessors are done, else parks the node at one that is not. */
 static void look(struct flow_walk *w, int node)
 {
 	const struct dlb_flow *f = w->f;
 	const struct dlb_node_plan *np = &w->p->node[node];
 	while (w->head[node] < np->n_order && np->order[w->head[node]].micro_batch >= f->M)
-		w->head[node]++;				/* the short last batch has fewer micro-batches */
+		w->head[node]++;				/* a short last batch has fewer micro-batches */
 	if (w->head[node] >= np->n_order)
 		return;
 	int op = np->order[w->head[node]].op, m = np->order[w->head[node]].micro_batch, at = dlb_flow_from(f, op, m);

@@ -1,10 +1,10 @@
-/* What the scheduler, the compiler and the simulator all ask of a plan: sizes of the micro-batches, seconds of
- * (op, m), bytes of (tensor, m), and which op waits for which. Private to lib/plan.
+/* The flow of a plan, for scheduler, compiler and simulator: sizes of the micro-batches, seconds of (op,
+ * m), bytes of (tensor, m), and dependencies of ops. Private to lib/plan.
  *
- * Micro-batches come in at most two sizes, so everything is kept for two: class 0 (m < n_large) and 1.
- * Items are (op, m) numbered op * M + m; an update is the item op * M. Edges join ops: p -> o says that o of
- * micro-batch m reads what p made of m. Edges into an update start at the last micro-batch: the gradient's
- * producer, and on the update's node the readers of the weight, which must be done before it changes. */
+ * Micro-batches have at most two sizes, so all numbers exist twice: class 0 (m < n_large) and 1. Items are
+ * (op, m), numbered op * M + m; an update is the item op * M. An edge p -> o means that (o, m) reads an
+ * output of (p, m). Edges into an update start at the last micro-batch: of the gradient's producer and, on
+ * the update's node, of the weight's readers, which must be done before the weight changes. */
 #ifndef DLB_PLAN_FLOW_H
 #define DLB_PLAN_FLOW_H
 #include "plan/program.h"
@@ -16,30 +16,30 @@ struct dlb_flow {
 	const int *placement;
 	int M, n_nodes, n_large;		/* m < n_large are of size[0] samples */
 	int64_t batch, size[2];
-	double *op_s;				/* [op * 2 + class], scale not in it */
+	double *op_s;				/* [op * 2 + class], without scale */
 	int *pred_start, *pred; double *pred_s;	/* edges into op; pred_s[edge * 2 + class]: message time, 0 on one node */
 	int *succ_start, *succ, *succ_edge;	/* edges out of op; succ_edge: index in pred */
 };
 void dlb_flow_init(struct dlb_flow *f, const struct dlb_plan *p, const struct dlb_cost *c, int64_t batch);
-/* Prices ops by the memories in which g's nodes have their buffers; before, all are taken to lie in the fastest. */
+/* Sets op times by the memories that hold g's buffers; before, times assume the fastest memory. */
 void dlb_flow_put(struct dlb_flow *f, const struct dlb_program *g);
-/* memories.c: which of its memories hold what of a node's buffers. */
+/* memories.c: assigns each node's buffers to its memories. */
 void dlb_compile_put(struct dlb_program *g, const struct dlb_cost *c);
 void dlb_flow_release(struct dlb_flow *f);
 static inline int dlb_flow_class(const struct dlb_flow *f, int m) { return m >= f->n_large; }
-static inline int dlb_flow_items(const struct dlb_flow *f, int op)	/* micro-batches op runs */
+static inline int dlb_flow_items(const struct dlb_flow *f, int op)	/* number of micro-batches that op runs */
 {
 	return f->g->op[op].phase == DLB_UPDATE ? 1 : f->M;
 }
-static inline int dlb_flow_from(const struct dlb_flow *f, int op, int m)	/* whose m an edge into (op, m) starts at */
+static inline int dlb_flow_from(const struct dlb_flow *f, int op, int m)	/* the micro-batch at which an edge into (op, m) starts */
 {
 	return f->g->op[op].phase == DLB_UPDATE ? f->M - 1 : m;
 }
-/* Seconds of (op, m) on its node as the simulator counts them (views: 0). */
+/* Seconds of (op, m) on its node, as simulated (views: 0). */
 double dlb_flow_s(const struct dlb_flow *f, int op, int m);
 
-/* A legal order of all items that respects each node's order, close to that of time: start[item], and seq[item]
- * its position. -1: no such order, the programs would deadlock; err names node and op. */
+/* A legal order of all items that respects each node's order, close to that of time: start[item], and
+ * seq[item] its position. -1: no such order, the programs would deadlock; err names node and op. */
 int dlb_flow_walk(const struct dlb_flow *f, const struct dlb_plan *p, double *start, int *seq, struct dlb_error *err);
 
 /* ---- async.c: asynchronous schedules ---- */
@@ -47,9 +47,9 @@ int dlb_flow_walk(const struct dlb_flow *f, const struct dlb_plan *p, double *st
 int *dlb_async_lags(const struct dlb_flow *f, bool clip);
 /* Fills p->node[].order; returns the busiest node's seconds. */
 double dlb_async_order(struct dlb_plan *p, const struct dlb_cost *c, const double *node_scale);
-/* What a node does in one iteration, in its order. op -1: the send of weight `tensor`. Set by dlb_async_versions:
- * version, keep (a copy of the weight must be kept before this update) and predict (index of the first weight that is to be
- * predicted before this item, then weight[].next; -1: none). */
+/* The items of a node in one iteration, in its order. op -1: the send of weight `tensor`.
+ * dlb_async_versions sets version, keep (a copy of the weight is made before this update) and predict
+ * (index of the first weight predicted before this item, then weight[].next; -1: none). */
 struct dlb_async_item { int op, m, tensor, offset, version, predict; bool keep; };
 struct dlb_async_node {
 	int node, n, n_weights;
@@ -65,8 +65,8 @@ void dlb_heap_push(struct dlb_heap *h, double key, int id);
 struct dlb_heap_item dlb_heap_pop(struct dlb_heap *h);
 void dlb_heap_release(struct dlb_heap *h);
 
-/* Offsets for places (arena.c says how). n_instr: of the loop, which places may wrap around. Places with offset SIZE_MAX share another's and are left alone. draft: best
- * fit in program order, nothing better is looked for. Returns the arena's size; *bound: the most bytes alive at any
- * time. */
+/* Sets the offsets of places (arena.c). n_instr: of the loop, around which places may wrap. Places with
+ * offset SIZE_MAX share another's and are skipped. draft: best fit in program order only. Returns the
+ * arena's size in bytes; *bound: the most bytes alive at once. */
 size_t dlb_memory_plan(struct dlb_place *place, int n, int n_instr, bool draft, size_t *bound);
 #endif

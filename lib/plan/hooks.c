@@ -1,5 +1,5 @@
-/* Passes 3 and 4 of the compiler (compile.c): hooks, the instructions that run just before or after an action (messages,
- * copies, frees), and outputs that take over the place of an input. */
+/* Passes 3 and 4 of the compiler (compile.c): hooks, the instructions that run just before or after an
+ * action (messages, copies, frees), and outputs that take over the place of an input. */
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
@@ -40,7 +40,7 @@ static void use(struct compiler *c, int node, int t, int m, int action)
 	root->last = action;
 }
 
-/* What the norm reads where gradients are not summed into state: those of the updates here. */
+/* Marks the gradients that the norm reads, of this node's updates, where they are not summed into state. */
 static void use_gradients(struct compiler *c, int node, int action)
 {
 	const struct dlb_graph *g = c->g;
@@ -91,7 +91,7 @@ void dlb_compile_find_uses(struct compiler *c)
 
 int dlb_compile_first_after(const struct node_code *l, int64_t key)
 {
-	int lo = 0, hi = l->n_actions - 1;			/* the last one, the end of the step, always is */
+	int lo = 0, hi = l->n_actions - 1;			/* the last action, the end of the step, always has */
 	while (lo < hi) {
 		int mid = (lo + hi) / 2;
 		if (l->action[mid].key > key)
@@ -102,7 +102,7 @@ int dlb_compile_first_after(const struct node_code *l, int64_t key)
 	return lo;
 }
 
-/* State must have left before its owner changes it: the action that does. */
+/* The owner's first action that changes state t: sends of it must end before. */
 static int first_write(const struct compiler *c, int t)
 {
 	int home = dlb_graph_home(c->g, t);
@@ -110,7 +110,7 @@ static int first_write(const struct compiler *c, int t)
 	return writes ? c->action_of[home * c->M] : c->code[c->p->placement[home]].n_actions - 1;
 }
 
-/* Weights leave before their owner's next update, whatever step that is of. */
+/* Whether the send of weight t must end before the next update, of any step. */
 static bool leaves_at_once(const struct compiler *c, int t, int send_slot)
 {
 	int home = dlb_graph_home(c->g, t), period = 2 * c->M, next;
@@ -122,7 +122,7 @@ static bool leaves_at_once(const struct compiler *c, int t, int send_slot)
 	return ((next % period) + period) % period <= 2;
 }
 
-/* What both ends of a message do, and where they do it. */
+/* Adds the hooks of both ends of a message. */
 static void hook_message(struct compiler *c, int node, struct received *r, int post, int send, int sent, int type)
 {
 	int tag = c->tag[r->tensor] + (r->m < 0 ? 0 : r->m);
@@ -206,8 +206,8 @@ bool *dlb_compile_live_at_end(const struct compiler *c)
 	return keep;
 }
 
-/* Whether for every micro-batch op is the last to read what lies in the place of instance x, whose messages have
- * left before. */
+/* Whether for every micro-batch op is the last reader of the place of instance x, and the messages sent
+ * from it have ended before. */
 static bool reads_last(const struct compiler *c, int op, int x)
 {
 	for (int m = 0; m < c->M; m++) {
@@ -219,7 +219,7 @@ static bool reads_last(const struct compiler *c, int op, int x)
 	return true;
 }
 
-/* The place of tensor t on node, and of what is a view of it there, is that of instance x. */
+/* Gives tensor t on node, and its views there, the place of instance x. */
 static void move_views(struct compiler *c, int t, int node, int x)
 {
 	const struct dlb_graph *g = c->g;
@@ -231,7 +231,7 @@ static void move_views(struct compiler *c, int t, int node, int x)
 	}
 }
 
-/* Output 0 of op, instance y, with all that are views of it, moves into the place of x. */
+/* Moves output 0 of op, instance y, and its views into the place of x. */
 static void take_over(struct compiler *c, int op, int x, int y, int input)
 {
 	for (int m = 0; m < c->M; m++) {

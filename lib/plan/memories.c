@@ -1,6 +1,7 @@
-/* Which of a node's memories hold what. Buffers come in three kinds (dlb_buffers); the kind of which a step moves the most
- * bytes for each that it occupies goes first, into the fastest memory, then into the next as far as it does not fit; so
- * does the next kind. What fits nowhere is counted in the slowest one: the proof of memory refuses it with the numbers. */
+/* Assigns a node's buffers to its memories. There are three kinds of buffers (dlb_buffers). They are
+ * placed by the bytes that a step moves per byte held, the most first: into the fastest memory, the rest
+ * into the next. Bytes that fit nowhere count in the slowest memory, and the check of memory refuses the
+ * plan with the numbers. */
 #include <math.h>
 #include "plan/flow.h"
 
@@ -9,7 +10,7 @@ struct room { int i; double bytes, Bps; };
 
 static double heat(const struct buffer_kind *k) { return k->size > 0 ? k->moved / k->size : 0; }
 
-/* What a step moves: each op's traffic, and gradients as they are added up. */
+/* Counts the bytes that a step moves: each op's traffic, and the sums of gradients. */
 static void count_traffic(const struct dlb_program *g, int node, const struct dlb_cost *c, struct buffer_kind *k)
 {
 	const struct dlb_node_program *np = &g->node[node];
@@ -31,7 +32,8 @@ static void count_traffic(const struct dlb_program *g, int node, const struct dl
 	}
 }
 
-/* Few of each: sorted by insertion, hottest and fastest first, ties as they come. A memory of unknown speed is taken to be fast. */
+/* Insertion sorts, stable: kinds by traffic per byte, memories by speed, the greatest first. A memory of
+ * unknown speed counts as fast. */
 static void sort_kinds(struct buffer_kind *k, int n)
 {
 	for (int i = 1; i < n; i++)
