@@ -368,7 +368,7 @@ static int64_t pick(uint32_t word, int64_t n)	/* uniform in 0 .. n-1 */
 
 /* Applies step i (before the tail) to x; the result is in scratch `use`. *moved:
  * false if the step changed nothing. */
-static int apply_step(const struct dlb_transform *t, int i, struct dlb_image *x, const struct dlb_sample_seed *chance,
+static int apply_step(const struct dlb_transform *t, int i, struct dlb_image *x, const struct dlb_sample_seed *seed,
 		      struct dlb_scratch *s, enum dlb_scratch_use use, bool *moved, struct dlb_error *err)
 {
 	const struct dlb_transform_step *step = &t->step[i];
@@ -382,8 +382,8 @@ static int apply_step(const struct dlb_transform *t, int i, struct dlb_image *x,
 	if (step->kind == DLB_TR_SCALE || step->kind == DLB_TR_NORMALISE)
 		y.bytes = false;
 	y.p = dlb_scratch(s, use, (size_t)(y.c * y.h * y.w) * each(&y));
-	if (chance && (step->kind == DLB_TR_RANDOM_CROP || step->kind == DLB_TR_FLIP))
-		draw(chance, i, word);
+	if (seed && (step->kind == DLB_TR_RANDOM_CROP || step->kind == DLB_TR_FLIP))
+		draw(seed, i, word);
 	switch (step->kind) {
 	case DLB_TR_SCALE:
 	case DLB_TR_NORMALISE:
@@ -405,7 +405,7 @@ static int apply_step(const struct dlb_transform *t, int i, struct dlb_image *x,
 		dlb_resample(x, y.h, y.w, y.p, s);
 		break;
 	case DLB_TR_FLIP:
-		if (chance && word[0] < step->chance * 4294967296.0)
+		if (seed && word[0] < step->chance * 4294967296.0)
 			mirror(x, y.p);
 		else
 			*moved = false;
@@ -413,7 +413,7 @@ static int apply_step(const struct dlb_transform *t, int i, struct dlb_image *x,
 	default:
 		top = middle(x->h - y.h);
 		left = middle(x->w - y.w);
-		if (step->kind == DLB_TR_RANDOM_CROP && chance) {
+		if (step->kind == DLB_TR_RANDOM_CROP && seed) {
 			top = pick(word[0], x->h - y.h + 1);
 			left = pick(word[1], x->w - y.w + 1);
 		}
@@ -424,7 +424,7 @@ static int apply_step(const struct dlb_transform *t, int i, struct dlb_image *x,
 	return 0;
 }
 
-int dlb_transform_apply(const struct dlb_transform *t, const struct dlb_image *image, const struct dlb_sample_seed *chance,
+int dlb_transform_apply(const struct dlb_transform *t, const struct dlb_image *image, const struct dlb_sample_seed *seed,
 			struct dlb_scratch *s, float *dst, struct dlb_error *err)
 {
 	struct dlb_image x = *image;
@@ -432,7 +432,7 @@ int dlb_transform_apply(const struct dlb_transform *t, const struct dlb_image *i
 	bool second = false, moved;
 
 	for (int i = 0; i < t->tail; i++) {
-		if (apply_step(t, i, &x, chance, s, second ? DLB_SCRATCH_B : DLB_SCRATCH_A, &moved, err))
+		if (apply_step(t, i, &x, seed, s, second ? DLB_SCRATCH_B : DLB_SCRATCH_A, &moved, err))
 			return -1;
 		second ^= moved;
 	}

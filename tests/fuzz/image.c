@@ -9,7 +9,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	static struct dlb_scratch scratch;
-	const struct dlb_chance chance = { 1, 2, 3 };
+	const struct dlb_sample_seed seed = { 1, 2, 3 };
 	const uint8_t *zero = size ? memchr(data, 0, size < 100 ? size : 100) : NULL, *p = zero ? zero + 1 : data;
 	size_t n = size - (size_t)(p - data), at = 0;
 	struct dlb_error err = { .what = "" };
@@ -33,7 +33,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	if (dlb_transform_bind(&t, x.c, x.h, x.w, &err) || t.out_c * t.out_h * t.out_w > 1 << 22)
 		goto out;
 	out = malloc((size_t)(t.out_c * t.out_h * t.out_w) * sizeof *out);
-	if (dlb_transform_apply(&t, &x, &chance, &scratch, out, &err))
+	if (dlb_transform_apply(&t, &x, &seed, &scratch, out, &err))
 		dlb_bug("the image that the transform was fixed for is refused: %s", err.what);
 	free(out);
 out:

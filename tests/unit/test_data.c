@@ -121,11 +121,11 @@ static void test_moving_pixels(void)
 	/* A part of 2x2 begins at 1, 2, 4 or 5; about half are flipped; the same draw for the same sample. */
 	assert(dlb_transform_parse("random-crop=2,flip,scale=10", &t, &err) == 0 && dlb_transform_bind(&t, 1, 3, 3, &err) == 0);
 	for (int i = 0; i < 400; i++) {
-		const struct dlb_sample_seed chance = { .seed = 3, .epoch = i / 100, .sample = i % 100 };
+		const struct dlb_sample_seed seed = { .seed = 3, .epoch = i / 100, .sample = i % 100 };
 		int lower;
 
-		assert(dlb_transform_apply(&t, &image, &chance, &scratch, out, &err) == 0);
-		assert(dlb_transform_apply(&t, &image, &chance, &scratch, again, &err) == 0 && !memcmp(out, again, 4 * sizeof *out));
+		assert(dlb_transform_apply(&t, &image, &seed, &scratch, out, &err) == 0);
+		assert(dlb_transform_apply(&t, &image, &seed, &scratch, again, &err) == 0 && !memcmp(out, again, 4 * sizeof *out));
 		lower = (int)(out[0] < out[1] ? out[0] : out[1]) / 10;
 		flipped += out[0] > out[1];
 		first[lower]++;
@@ -403,6 +403,6 @@ int main(void)
 	test_labels();
 	test_fixed_batch();
 	test_random();
-	puts("data: IDX, transforms, chance, pieces, digits, text, random, orders");
+	puts("data: IDX, transforms, seed, pieces, digits, text, random, orders");
 	return 0;
 }
