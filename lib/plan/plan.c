@@ -1,4 +1,4 @@
-/* The plan's storage, its hash and its invariants. */
+/* Allocates, hashes and checks plans. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -69,7 +69,7 @@ static int check_placement(const struct dlb_plan *p, const struct dlb_cost *c, s
 	return 0;
 }
 
-/* Every (op, m) once, on its node, micro-batches of an op in index order. */
+/* Checks that every (op, m) appears once, on its node, and the micro-batches of an op in index order. */
 static int check_order(const struct dlb_plan *p, const struct dlb_graph *g, struct dlb_error *err)
 {
 	int *next = dlb_xcalloc((size_t)p->n_ops + 1, sizeof(int)), rc = 0;

@@ -1,4 +1,4 @@
-/* A program as text: what dlb-run --print-program shows. One line an instruction. */
+/* Prints a program as text, one line per instruction (dlb-run --print-program). */
 #include "comm/allreduce.h"
 #include "plan/program.h"
 #include "util/escape.h"

@@ -1,8 +1,8 @@
-/* Replicas: the same plan played by several groups of nodes, each on its share of the batch.
+/* Replicas: several groups of nodes run the same plan, each on its share of the batch.
  *
- * replica[r][k] plays in replica r what node k plays in replica 0. A replica by itself is a plan without
- * replicas (dlb_plan_of_replica), so scheduler, compiler and all that works on one pipeline know nothing of
- * them; what joins them is the sum of gradients between nodes of one part. */
+ * Node replica[r][k] does in replica r the work of node k in replica 0. One replica is a plan without
+ * replicas (dlb_plan_of_replica), so the scheduler, the compiler and all code for one pipeline ignore
+ * replicas. Sums of gradients between nodes of one part join them. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -99,7 +99,7 @@ void dlb_plan_shares(const struct dlb_plan *p, int64_t batch, int64_t *share)
 		share[best]++;
 		rest[best] = -1;
 	}
-	for (int r = 0; r < n; r++) {			/* the weakest gets a sample where there are enough */
+	for (int r = 0; r < n; r++) {			/* the slowest gets at least one sample if there are enough */
 		int most = 0;
 		for (int k = 1; k < n; k++)
 			if (share[k] > share[most])
@@ -127,7 +127,8 @@ int dlb_plan_check_replicas(const struct dlb_plan *p, struct dlb_error *err)
 	return dlb_sharing_check(p, err);
 }
 
-/* Updates last, in the order in which their sums begin: the first ones fill the wait for the last sums. */
+/* Moves updates to the end, in the order in which their sums begin: the first updates overlap the last
+ * sums. */
 static void put_last(const struct dlb_graph *g, struct dlb_item *order, int n)
 {
 	int kept = 0;
@@ -246,9 +247,9 @@ const char *dlb_plan_batch_statistics(const struct dlb_plan *p, const struct dlb
 	return NULL;
 }
 
-/* ---- what a sum takes ---- */
+/* ---- cost of a sum ---- */
 
-/* Bytes that a parameter server sends for what part k of every replica pulls. */
+/* Bytes that a parameter server sends when part k of every replica pulls. */
 static void add_pulled(const struct dlb_program *g, int k, double bytes[DLB_N_SUM_CLASSES])
 {
 	const struct dlb_plan *p = g->whole;
@@ -259,7 +260,7 @@ static void add_pulled(const struct dlb_program *g, int k, double bytes[DLB_N_SU
 				bytes[np->bucket[b].cls] += 4.0 * (double)np->bucket[b].n / (double)dlb_sharing_every(&p->sharing);
 }
 
-/* Of a bucket of n elements whose sum sends sum_bytes, where weights are averaged. */
+/* Bytes sent for a bucket of n elements whose sum sends sum_bytes, where weights are averaged. */
 static double averaged_bytes(const struct dlb_plan *p, int node, int64_t n, double sum_bytes)
 {
 	double every = (double)dlb_sharing_every(&p->sharing);
@@ -290,24 +291,25 @@ void dlb_bucket_tensor(const struct dlb_graph *g, const struct dlb_bucket *b, in
 		if (update->in[j] >= 0 && g->tensor[update->in[j]].kind == DLB_T_WEIGHT)
 			w = &g->tensor[update->in[j]];
 	*a = (struct dlb_sum_tensor){ .id = (int)(w - g->tensor), .name = w->name };
-	/* Of a graph that has sizes but no shapes: one element.
-	 * (out, all others), or (all others, out) where a layout has put it last: whichever is nearer to a square. */
+	/* The matrix is (out, all others), or (all others, out) if a layout has put it last: whichever is nearer to a square.
+	 * A graph without shapes: one element. */
 	a->rows = first > 0 && last > 0 && first + all / first <= last + all / last ? first : last > 0 ? all / last : 0;
 	a->cols = a->rows > 0 ? all / a->rows : 0;
 }
 
-/* Bytes that a node reads and writes to make 16 bits of n sums and floats of them again: what a sum of floats does not do. Each
- * way an element is rounded (4 read, 2 and 4 written) as often as it is sent, and widened (2 read, 4 written) as often as it comes;
- * n (R - 1) / R each way. */
+/* Bytes that a node reads and writes to convert n sums to 16 bits and back, which a sum of floats does not
+ * need. An element is rounded (4 bytes read, 2 and 4 written) whenever it is sent, and widened (2 read, 4
+ * written) whenever it is received: n (R - 1) / R elements each in both halves of the sum. */
 static double rounding_bytes(int n_replicas, int64_t n)
 {
 	return 2 * (10 + 6) * (double)n * (n_replicas - 1) / n_replicas;
 }
 
-/* K-FAC's factors go out when an inverse is due; a step takes the mean. As triangles: to the owners, factored there, and L
- * back; what of the inversion that saves, preconditioning saves (dlb_cost_precondition_s). On fast links this alone takes
- * longer than the sum of whole factors, but with the inversion that follows never: the busiest owner factors no more than
- * every node would, and half as much travels, or less. So there is nothing to choose by link or size. */
+/* Mean seconds per step of summing K-FAC's factors, which happens when an inverse is due. As triangles
+ * they go to the owners, are factored there, and L comes back; the inversion work that this saves is taken
+ * off preconditioning (dlb_cost_precondition_s). On fast links the sum alone takes longer than that of
+ * whole factors, but never together with the inversion: the busiest owner factors at most as much as every
+ * node would, and at most half of the bytes travel. So there is no choice by link or size. */
 static double factors_s(const struct dlb_program *g, const struct dlb_cost *c, int k, const struct dlb_bucket *u,
 			const struct dlb_compress_choice *choice)
 {
@@ -335,9 +337,9 @@ static double factors_s(const struct dlb_program *g, const struct dlb_cost *c, i
 			most = fmax(most, flop[owner[i]]);
 			all += cube;
 		}
-		for (int half = 0; half < 2; half++)		/* of a ring */
+		for (int half = 0; half < 2; half++)		/* the two halves of a ring */
 			s += dlb_plan_sum_s(g->whole, c, u->how, k, words[half], 4) / 2;
-		if (choice->how == DLB_COMPRESS_PER_HOP)	/* every hop restores and factors its share, and all restore the end */
+		if (choice->how == DLB_COMPRESS_PER_HOP)	/* every hop restores and factors its share, and all ranks restore the result */
 			most = 2 * all * (R - 1) / R + all;
 		s += flops > 0 ? most / flops : 0;
 		free(a);
@@ -347,7 +349,7 @@ static double factors_s(const struct dlb_program *g, const struct dlb_cost *c, i
 	return s / (g->whole->inverse_every > 0 ? g->whole->inverse_every : 1);
 }
 
-/* Whether factors come back as L. */
+/* Whether owners send factors back as L. */
 bool dlb_plan_factors_come_factored(const struct dlb_plan *p)
 {
 	const struct dlb_compress_choice choice = dlb_plan_compress(p, DLB_SUM_FACTOR);
@@ -396,7 +398,7 @@ static void compressed_bytes(const struct dlb_graph *g, const struct dlb_bucket 
 	struct dlb_sum_tensor *a = dlb_xcalloc((size_t)n + 1, sizeof *a);
 	for (int i = 0; i < n; i++)
 		dlb_bucket_tensor(g, b, i, &a[i]);
-	dlb_compress_bytes(choice, how, ranks, member, a, n, sent, whole);	/* together: owners of factors are chosen among all */
+	dlb_compress_bytes(choice, how, ranks, member, a, n, sent, whole);	/* all tensors together: owners are chosen among all factors */
 	sent[DLB_TRAFFIC_SMALL] += dlb_compress_flag_bytes(how, ranks, member);
 	for (int t = 0; t < DLB_N_TRAFFIC; t++) {
 		bytes[t] += sent[t] / every;

@@ -1,5 +1,5 @@
-/* The report's part about K-FAC: which weights it preconditioned, which optimizer the others had, and what went otherwise
- * than it should.
+/* The report's member on K-FAC: the weights that it preconditioned, the optimizer of the others, and
+ * counts of failures.
  *
  *     "kfac": {"weights": ["fc1.weight", ...], "others": "sgd", "left": [{"weight": "wte.weight", "why": "several ops read it"}],
  *              "inverses": 40, "shifted": 0, ...} */

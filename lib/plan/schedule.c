@@ -1,36 +1,39 @@
 /* Schedules: the order in which (op, micro-batch) pairs enter the programs.
  *
- * One list scheduler; a schedule is a rule of what a free node takes first, with a limit on what it has in
- * flight. Events are ends of items and arrivals of messages. A node never rests while something it may take has
- * arrived.
+ * There is one list scheduler. A schedule is a priority rule for idle nodes, with a limit of micro-batches
+ * in flight. Events are ends of items and arrivals of messages. A node is never idle while it has an item
+ * that may run.
  *
- *     none         one micro-batch at a time: the next begins when no op of this one is left
- *     gpipe        forward of every micro-batch first, then backward    (Huang et al., NeurIPS 2019)
- *     1f1b         backward before forward of later micro-batches; a new micro-batch enters a node only while it
- *                  has fewer than `limit` in flight (PipeDream-flush: Narayanan et al., ICML 2021)
- *     interleaved  1f1b for nodes that hold several stages (chunks): micro-batches go in groups of as many as there
- *                  are nodes through all chunks, the limit counts (chunk, micro-batch) (Narayanan et al., SC 2021)
- *     zero-bubble  1f1b whose weight gradients wait: input gradients first, then forward, weight gradients in what
- *                  would be idle time (Qi et al., ICLR 2024)
+ *     none         one micro-batch at a time: the next begins when all ops of this one are done
+ *     gpipe        all forward micro-batches, then backward    (Huang et al., NeurIPS 2019)
+ *     1f1b         backward before forward of later micro-batches; a new micro-batch enters a node only
+ *                  while it has fewer than `limit` in flight (PipeDream-flush: Narayanan et al., ICML 2021)
+ *     interleaved  1f1b for nodes with several stages (chunks): micro-batches pass all chunks in groups, one
+ *                  micro-batch per node in a group; the limit counts (chunk, micro-batch) (Narayanan et al.,
+ *                  SC 2021)
+ *     zero-bubble  1f1b with delayed weight gradients: input gradients first, then forward; weight gradients
+ *                  fill idle time (Qi et al., ICLR 2024)
  *
  *        gpipe, 2 nodes, M = 4                    1f1b                         zero-bubble
  *     0  F0 F1 F2 F3 .  B0 . B1 . B2 . B3      0  F0 F1 .  B0 F2 B1 F3 ...   0  F0 F1 F2 B0 F3 W0 B1 ...
  *     1  .  F0 B0 F1 B1 ...                    1  .  F0 B0 F1 B1 F2 B2 ...   1  .  F0 B0 F1 B1 W0 F2 ...
  *
- * Limits. 1f1b: the number of stages from the node to the last, and more where messages or unlike nodes make
- * the round trip longer: by Little's law round trip / slowest node's time per micro-batch keep that node busy.
- * interleaved: 2 (nodes after this one) + (chunks - 1) nodes + 2. zero-bubble: on every node the largest of
- * 1f1b's, which takes no more memory than 1f1b's fullest node (ZB-H1); a micro-batch is in flight until its last
- * weight gradient is made. plan->in_flight takes the place of these: more fills more (ZB-H2), less needs less memory.
- * When nothing could run, one node's limit is raised by one (scattered placements need it).
+ * Limits. 1f1b: the number of stages from the node to the last, and more where messages or slow nodes make
+ * the round trip longer: by Little's law, round trip / slowest node's time per micro-batch keeps that node
+ * busy. interleaved: 2 (nodes after this one) + (chunks - 1) nodes + 2. zero-bubble: on every node the
+ * largest limit of 1f1b, which needs at most the memory of 1f1b's fullest node (ZB-H1); a micro-batch is
+ * in flight until its last weight gradient is computed. plan->in_flight replaces these limits: more fills
+ * more bubbles (ZB-H2), less needs less memory. When no item may run, one node's limit is raised by one
+ * (scattered placements need it).
  *
- * Weight gradients are told from input gradients by the graph: a backward op that no other node waits for, directly
- * or through backward ops of its own node, only makes what updates read. Chunks of a node are the distinct depths of
- * its forward ops, where an edge between two nodes is one deeper; backward belongs to the chunk of its forward.
+ * The graph distinguishes weight gradients from input gradients: a backward op that no other node waits
+ * for, directly or through backward ops of its own node, computes only inputs of updates. The chunks of a
+ * node are the distinct depths of its forward ops, where an edge between two nodes adds one; a backward op
+ * is in the chunk of its forward op.
  *
- * Within a phase the lower micro-batch goes first (interleaved: the lower group, then the chunk), then ops that
- * another node waits for, then the graph's order. Updates come when nothing else can. Each op runs its
- * micro-batches in index order: an edge (op, m-1) -> (op, m). */
+ * Within a phase the lower micro-batch comes first (interleaved: the lower group, then the chunk), then
+ * ops that another node waits for, then the graph's order. Updates run when nothing else can. Each op runs
+ * its micro-batches in index order: an edge (op, m-1) -> (op, m). */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -38,7 +41,7 @@
 #include "plan/flow.h"
 
 enum {
-	RULE_FORWARD_FIRST = 1,		/* and no limit */
+	RULE_FORWARD_FIRST = 1,		/* without a limit */
 	RULE_ALONE = 2,			/* one micro-batch at a time */
 	RULE_CHUNKS = 4,		/* the limit counts (chunk, micro-batch) */
 	RULE_WEIGHTS_LATE = 8,
@@ -84,7 +87,7 @@ const char *dlb_schedule_names(char *out, size_t size)
 /* Items that have arrived on a node and wait for their turn. Keys: see priority(). */
 struct node_queues {
 	struct dlb_heap forward, entering;	/* of units that have entered; of those that have not */
-	struct dlb_heap backward, late;		/* late: what fills idle time, then updates */
+	struct dlb_heap backward, late;		/* late: weight gradients that fill idle time, then updates */
 	int limit, in_flight;			/* in units; a unit is (chunk, micro-batch) */
 	int first_chunk, n_chunks;
 	int n_entered;				/* units */
@@ -97,14 +100,14 @@ struct sched {
 	int rule;
 	struct node_queues *node;
 	bool *awaited;				/* [op] another node waits for it */
-	int *chunk, n_chunks;			/* [op] its chunk, of all nodes' */
-	int n_stages;				/* nodes that do anything forward */
-	bool *entered; int *left;		/* [unit] = [chunk * M + m]: left: backward items to go */
+	int *chunk, n_chunks;			/* [op] its chunk, numbered over all nodes */
+	int n_stages;				/* nodes with forward ops */
+	bool *entered; int *left;		/* [unit] = [chunk * M + m]; left: backward items to run */
 	int *unmet;				/* [item] */
 	double *ready;				/* [item] */
 	struct dlb_heap event;			/* id: item << 1 | 0 it arrives, 1 it ends */
 	int *touched, n_touched;
-	int *undone, alone;			/* [m] items to go; the lowest micro-batch with any */
+	int *undone, alone;			/* [m] items to run; the lowest micro-batch with any */
 	double end;
 };
 
@@ -115,8 +118,9 @@ static double seconds(const struct sched *s, int op, int m)
 
 static int unit_of(const struct sched *s, int op, int m) { return s->chunk[op] * s->f.M + m; }
 
-/* The place of op's unit in the order of all of its node and phase: micro-batch by micro-batch or, with several chunks,
- * in groups of as many micro-batches as there are stages, one chunk after the other. The last group may be smaller. */
+/* Position of op's unit among those of its node and phase: micro-batch by micro-batch or, with several
+ * chunks, in groups of as many micro-batches as stages, one chunk after the other. The last group may be
+ * smaller. */
 static double turn_of(const struct sched *s, int op, int m)
 {
 	const struct node_queues *l = &s->node[s->p->placement[op]];
@@ -129,7 +133,7 @@ static double turn_of(const struct sched *s, int op, int m)
 	return (double)group * v * p + (double)chunk * size + m % p;
 }
 
-/* Lower is sooner. An exact double: updates after all; whose turn it is, awaited first, op. */
+/* Lower is earlier. An exact double: updates last; then the turn, awaited ops first, op. */
 static double priority(const struct sched *s, int op, int m)
 {
 	double n = s->f.g->n_ops;
@@ -154,7 +158,7 @@ static void find_awaited(struct sched *s)
 
 /* ---- chunks ---- */
 
-/* depth[op]: edges between nodes on the longest way to its forward op. */
+/* depth[op]: edges between nodes on the longest path to its forward op. */
 static void find_depths(const struct sched *s, int *depth)
 {
 	const struct dlb_graph *g = s->f.g;
@@ -180,7 +184,8 @@ static int by_place(const void *a, const void *b)
 	return x->node != y->node ? (x->node > y->node ? 1 : -1) : x->depth != y->depth ? (x->depth > y->depth ? 1 : -1) : x->op - y->op;
 }
 
-/* Forward ops of one depth on one node are a chunk; what has no forward of its depth on its node joins the one before. */
+/* Forward ops of one depth on one node are a chunk; ops without a forward op of their depth there join the
+ * previous chunk. */
 static void find_chunks(struct sched *s)
 {
 	const struct dlb_graph *g = s->f.g;
@@ -210,7 +215,7 @@ static void find_chunks(struct sched *s)
 
 /* ---- limits ---- */
 
-/* Stages are nodes in the order of their first forward op; stage[node], returns their number. */
+/* Numbers the nodes in the order of their first forward op: stage[node]. Returns the number of stages. */
 static int find_stages(const struct sched *s, int *stage)
 {
 	int n = 0;
@@ -225,8 +230,8 @@ static int find_stages(const struct sched *s, int *stage)
 	return n ? n : 1;
 }
 
-/* By Little's law: round[stage] is the time from a micro-batch's first op there to its last, were it alone; most: the
- * slowest node's time for one. */
+/* For Little's law: round[stage] is the time from a micro-batch's first op there to its last, by itself;
+ * most: the slowest node's time for one. */
 static void find_round_trips(struct sched *s, const int *stage, double *round, double *most)
 {
 	const struct dlb_graph *g = s->f.g;
@@ -315,7 +320,7 @@ static void arrive(struct sched *s, int item)
 	touch(s, node);
 }
 
-/* One thing less that `item` waits for, done at time t. */
+/* A predecessor of `item` is done at time t. */
 static void met(struct sched *s, int item, double t)
 {
 	if (s->ready[item] < t)
@@ -370,14 +375,14 @@ static void run(struct sched *s, int node, int item, double t)
 	dlb_heap_push(&s->event, end, item << 1 | 1);
 }
 
-/* The unit of the first item that waits to enter does: all that has arrived of it may run. */
+/* Lets the unit of the first waiting item enter: its items that have arrived may run. */
 static void enter(struct sched *s, struct node_queues *l)
 {
 	int first = l->entering.item[0].id, unit = unit_of(s, first / s->f.M, first % s->f.M), n = l->entering.n;
 	struct dlb_heap rest = { 0 };
 	s->entered[unit] = true;
 	l->n_entered++;
-	l->in_flight += s->left[unit] > 0;		/* scattered placements may have its backward behind them */
+	l->in_flight += s->left[unit] > 0;		/* scattered placements may have done its backward items already */
 	for (int i = 0; i < n; i++) {
 		struct dlb_heap_item x = l->entering.item[i];
 		dlb_heap_push(unit_of(s, x.id / s->f.M, x.id % s->f.M) == unit ? &l->forward : &rest, x.key, x.id);
@@ -386,8 +391,8 @@ static void enter(struct sched *s, struct node_queues *l)
 	l->entering = rest;
 }
 
-/* Whether the limit lets the first item that waits enter. Out of turn, because others have not arrived yet, a unit may
- * enter one group early if the deeper chunks can still follow. */
+/* Whether the limit lets the unit of the first waiting item enter. If earlier units have not arrived yet,
+ * a unit may enter one group early, provided that the deeper chunks can still follow. */
 static bool has_room(const struct sched *s, const struct node_queues *l)
 {
 	int item = l->entering.item[0].id, v = l->n_chunks;
@@ -395,7 +400,7 @@ static bool has_room(const struct sched *s, const struct node_queues *l)
 	return ahead > 0 ? ahead <= s->n_stages && l->in_flight < l->limit - (v - 1) : l->in_flight < l->limit;
 }
 
-/* Whether the first of h may run, of what concerns its micro-batch. */
+/* Whether the rule lets the micro-batch of h's first item run now. */
 static bool open(const struct sched *s, const struct dlb_heap *h)
 {
 	return h->n && (!(s->rule & RULE_ALONE) || h->item[0].id % s->f.M <= s->alone ||
@@ -423,7 +428,7 @@ static void dispatch(struct sched *s, int node, double t)
 		run(s, node, dlb_heap_pop(&l->late).id, t);
 }
 
-/* Nothing is under way and items are left: one more unit may enter where the lowest one waits. */
+/* Nothing runs and items are left: lets one more unit enter at the node where the lowest one waits. */
 static bool loosen(struct sched *s, double t)
 {
 	int best = -1;
@@ -439,7 +444,7 @@ static bool loosen(struct sched *s, double t)
 	return true;
 }
 
-/* ---- all of it ---- */
+/* ---- the scheduler ---- */
 
 static void sched_init(struct sched *s, const struct dlb_cost *c)
 {

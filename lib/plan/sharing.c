@@ -1,4 +1,4 @@
-/* How replicas share what they learn: options, members of the plan section, defaults. See plan.h. */
+/* How replicas combine gradients or weights: options, members of the plan section, defaults. See plan.h. */
 #include <stdlib.h>
 #include <string.h>
 #include "comm/compress.h"
@@ -9,9 +9,10 @@ void dlb_sharing_init(struct dlb_sharing *s)
 	*s = (struct dlb_sharing){ .allreduce = dlb_allreduces[0]->name, .compress = "none", .param_server = -1 };
 }
 
-/* Steps from one mean of all to the next: by default, with gossip; at most, for accuracy half a point below that of sums
- * (lenet5 on Fashion-MNIST, tests/bench/gossip). Replicas that all draw alike stay within a percent of each other for long;
- * not where each has its own classes, unless samples change hands. */
+/* Steps between means over all replicas: the default with gossip; and the most for an accuracy half a
+ * point below that of sums (lenet5 on Fashion-MNIST, tests/bench/gossip). Replicas with equal
+ * distributions of samples stay within a percent of each other for long; replicas with classes of their
+ * own do not, unless they exchange samples. */
 enum { GOSSIP_EVERY = 25, SORTED_EVERY = 2, MOVING_EVERY = 5 };
 
 static bool is_sorted(const struct dlb_sharing *s)
@@ -83,11 +84,11 @@ bool dlb_sharing_asks(const struct dlb_sharing_options *o)
 	       (o->reduce && strncmp(o->reduce, "gradients", 9)) || o->max_state;
 }
 
-/* Moments by maximum (optim.h) would want another kind of sum. */
+/* Moments by maximum (optim.h) would need another kind of sum. */
 static const char *const reduce_kinds[] = { "gradients", "gradients:mean", "gradients:sum", "moments", "moments:mean", "moments:sum" };
 static const char *const max_kinds[] = { "merged", "local" };
 
-/* The name as it stands in the table, NULL: it does not. */
+/* The table's string equal to name; NULL: none. */
 static const char *one_of(const char *name, const char *const *table, int n)
 {
 	for (int i = 0; i < n; i++)
@@ -163,7 +164,7 @@ static int apply_samples(const struct dlb_sharing_options *o, struct dlb_sharing
 	return 0;
 }
 
-/* What would have to empty the pipeline after every step. */
+/* Refuses options that would drain the pipeline after every step. */
 static int check_async(const struct dlb_sharing *s, struct dlb_error *err)
 {
 	if (dlb_sharing_averages(s))
@@ -213,7 +214,7 @@ static int no_such(struct dlb_error *err, const char *name)
 	return dlb_fail(err, NULL, "no way to sum '%s'; there are %s", name, all);
 }
 
-/* Takes the name when there is such a one; what was chosen by size is of another then. */
+/* Sets the algorithm if the name is known, and drops choices by size. */
 static int take_allreduce(const char *name, struct dlb_sharing *s)
 {
 	const struct dlb_allreduce *how = dlb_allreduce_find(name);
@@ -224,7 +225,7 @@ static int take_allreduce(const char *name, struct dlb_sharing *s)
 	return 0;
 }
 
-/* Takes the text when it means something. */
+/* Sets the compression if the text is valid. */
 static int take_compress(struct dlb_sharing *s, const char *text, struct dlb_error *err)
 {
 	struct dlb_compress_choice c;
@@ -266,7 +267,7 @@ int dlb_sharing_apply(const struct dlb_sharing_options *o, struct dlb_sharing *s
 	return apply_reduce(o, s, err) || apply_samples(o, s, err) ? -1 : 0;
 }
 
-/* Members at their defaults are left out. */
+/* Writes a member unless it has its default. */
 static void put(json_t *plan, const char *name, bool said, json_t *value)
 {
 	if (said)
@@ -395,7 +396,7 @@ int dlb_sharing_edit(struct dlb_doc *doc, const struct dlb_sharing_options *o, c
 	dlb_sharing_init(&s);
 	*advice = NULL;
 	if (!json_is_object(plan.v))
-		return 0;				/* whoever needs it says so */
+		return 0;				/* callers that need it report it */
 	if (dlb_sharing_read(&plan, &s, err) || dlb_sharing_apply(o, &s, err))
 		return -1;
 	if (json_object_get(plan.v, "replicas")) {

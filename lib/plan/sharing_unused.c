@@ -1,4 +1,4 @@
-/* Which options of sharing have nothing to do in the plan at hand. See plan.h. */
+/* Finds options of sharing that have no effect in the plan. See plan.h. */
 #include <string.h>
 #include "plan/plan.h"
 #include "util/cli.h"
