@@ -1,4 +1,4 @@
-/* The table of algorithms and what can be said of one without running it. See allreduce.h. */
+/* Table of allreduce algorithms; members and bytes of an algorithm, without running it. See allreduce.h. */
 #include <stdlib.h>
 #include <string.h>
 #include "comm/allreduce.h"

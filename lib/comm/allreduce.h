@@ -1,12 +1,12 @@
 /* Allreduce: the sum of every rank's array, in place, with the same bits on all ranks.
  *
- * An algorithm is a list of hops for each rank, made from the number of ranks (and their groups) alone: which
- * chunks go to whom, which come from whom, and whether they are added or replace what is there. One engine
- * runs any such list; what predicts it, counts its bytes or prints it reads the same list. A ring of four,
- * what rank 0 does with its chunks 0 to 3:
+ * An algorithm gives each rank a list of hops, which depends on the number of ranks and their groups alone. A
+ * hop says which chunks to send to which rank, which chunks to receive from which rank, and whether received
+ * chunks are added or replace. One engine runs any list; predictions, byte counts and listings read the same
+ * list. A ring of four ranks, as rank 0 sees its chunks 0 to 3:
  *
- *   hop   0 1 2 | 3 4 5         first half: reduce-scatter, what comes is added
- *   sends 0 3 2 | 1 0 3         second half: allgather, what comes replaces
+ *   hop   0 1 2 | 3 4 5         first half: reduce-scatter, received chunks are added
+ *   sends 0 3 2 | 1 0 3         second half: allgather, received chunks replace
  *   gets  3 2 1 | 0 3 2
  *
  * Every chunk is summed once, along one path, and then copied, so all ranks hold the same bits (or by pairs
@@ -15,7 +15,7 @@
  * flight in each direction, so that adding hides behind receiving; what arrives goes on segment by segment,
  * and of long arrays block by block, so that all hops of a list are under way at once.
  *
- * Everything before dlb_collective_new is plain C over these lists, for whoever predicts; it needs no MPI.
+ * Everything before dlb_collective_new is plain C over these lists and needs no MPI; predictions use it.
  * P. Patarasuk, X. Yuan, Bandwidth optimal all-reduce algorithms, J. Parallel Distrib. Comput. 69, 2009. */
 #ifndef DLB_COMM_ALLREDUCE_H
 #define DLB_COMM_ALLREDUCE_H
@@ -27,9 +27,10 @@
  * group group[i] (NULL: all of one group). Lists of hops speak of members. Ranks that are no member do
  * nothing. */
 struct dlb_ranks { int n; const int *group, *rank; };
-int dlb_ranks_member(const struct dlb_ranks *r, int rank); /* which member a rank of the world is; -1: none */
+int dlb_ranks_member(const struct dlb_ranks *r, int rank);	/* member of a world rank; -1: not a member */
 
-/* Chunks [send, send + n_send) go to member `to` (-1: none) and [recv, recv + n_recv) come from `from`. */
+/* Sends chunks [send, send + n_send) to member `to` and receives [recv, recv + n_recv) from member `from`;
+ * -1: no peer. */
 struct dlb_hop {
 	int to, from;
 	int send, n_send, recv, n_recv;
@@ -38,19 +39,19 @@ struct dlb_hop {
 struct dlb_allreduce {
 	const char *name, *summary;
 	int (*n_chunks)(const struct dlb_ranks *r);
-	/* Writes member `member`'s hops, at most dlb_allreduce_most_hops, and returns their number. */
+	/* Writes the hops of `member`, at most dlb_allreduce_most_hops; returns their number. */
 	int (*hops)(const struct dlb_ranks *r, int member, struct dlb_hop *hop);
 	/* All that a rank sends is part of a sum that comes back to it, and no hop adds to what it sends:
 	 * ranks of one host may then read and write each other's arrays (collective.c). */
 	bool in_place;
-	bool external; /* MPI sums as it likes: the hops are the ring's, for predictions; cuts mean nothing */
+	bool external;	/* MPI's own algorithm: hops are the ring's, for predictions; cuts are ignored */
 };
 extern const struct dlb_allreduce *const dlb_allreduces[];	/* ring first; ends with NULL */
 extern const struct dlb_allreduce dlb_allreduce_ring, dlb_allreduce_tree, dlb_allreduce_host, dlb_allreduce_hierarchical,
 	dlb_allreduce_doubling, dlb_allreduce_mpi;
-const struct dlb_allreduce *dlb_allreduce_find(const char *name);	/* NULL: none */
+const struct dlb_allreduce *dlb_allreduce_find(const char *name);	/* NULL: unknown */
 int dlb_allreduce_most_hops(const struct dlb_ranks *r);
-/* Where chunk k of `n_chunks` of an array of n begins; k = n_chunks: its end. */
+/* First element of chunk k when n elements are cut into `n_chunks` equal chunks; k = n_chunks: n. */
 static inline int64_t dlb_chunk_at(int64_t n, int n_chunks, int k) { return n / n_chunks * k + n % n_chunks * k / n_chunks; }
 
 /* How elements travel. DLB_WIRE_BF16 (of f32 arrays): a rank rounds what it sends, keeps what it rounded, and
@@ -93,11 +94,11 @@ struct dlb_collective;
 int dlb_collective_new(struct dlb_collective **out, struct dlb_comm *c, const struct dlb_collective_desc *d, struct dlb_error *err);
 void dlb_collective_free(struct dlb_collective *k);
 void dlb_collective_start(struct dlb_collective *k);
-/* Moves what can be moved without waiting; true when done (or broken: _wait tells). */
+/* Makes progress without waiting; true: done, or the comm is broken (_wait returns the error). */
 bool dlb_collective_test(struct dlb_collective *k);
 int dlb_collective_wait(struct dlb_collective *k, struct dlb_error *err);
 /* Before the next start: x has fewer elements, or all that it was made with, and other cuts. All members do
  * the same. */
 void dlb_collective_resize(struct dlb_collective *k, const int64_t *at);
-int64_t dlb_collective_bytes_sent(const struct dlb_collective *k);	/* by this rank, each time */
+int64_t dlb_collective_bytes_sent(const struct dlb_collective *k);	/* by this rank, per run */
 #endif

@@ -7,8 +7,8 @@
 #include "comm/await.h"
 #include "util/mem.h"
 
-#define BEATS 4				/* in the time after which rank 0 is given up */
-#define LONGEST_S 5.0			/* between two of them */
+#define BEATS 4				/* signs of life per time-out */
+#define LONGEST_S 5.0			/* the longest time between two of them */
 
 struct worker {
 	int (*work)(void *ctx, struct dlb_error *err);
@@ -33,7 +33,8 @@ static void *run(void *arg)
 	return NULL;
 }
 
-/* Signals are for the thread that was there before: this one is not to be disturbed in what it reads. */
+/* Starts the thread with all signals blocked, so that none interrupts its reads; the main thread handles
+ * them. */
 static int start(struct worker *w, pthread_t *thread)
 {
 	sigset_t all, before;
@@ -46,7 +47,7 @@ static int start(struct worker *w, pthread_t *thread)
 	return rc;
 }
 
-/* Until it is done, but at most s seconds. */
+/* Waits for w, at most s seconds. Returns whether it is done. */
 static bool wait_for(struct worker *w, double s)
 {
 	struct timespec until;
@@ -65,7 +66,7 @@ static bool wait_for(struct worker *w, double s)
 	return done;
 }
 
-/* Where others are lost the thread is left to itself: it may wait for its pipe for ever. */
+/* If another rank is lost, the thread is detached, because it may block on its pipe for ever. */
 static int work_and_tell(struct dlb_comm *c, double every_s, struct worker *w, struct dlb_error *err)
 {
 	const bool alone = dlb_comm_size(c) == 1;
@@ -128,7 +129,7 @@ int dlb_comm_await_all(struct dlb_comm *c, int (*work)(void *ctx, struct dlb_err
 		rc = dlb_comm_allreduce_f64(c, &all_done, 1, DLB_COMM_MIN, err);
 	}
 	if (threaded)
-		pthread_join(thread, NULL);	/* it has what is the caller's */
+		pthread_join(thread, NULL);	/* it uses the caller's data */
 	if (!rc && w->rc) {
 		rc = w->rc;
 		*err = w->err;
@@ -151,7 +152,7 @@ int dlb_comm_await(struct dlb_comm *c, double timeout_s, int (*work)(void *ctx, 
 		return 0;
 	w = worker_new(work, ctx);
 	rc = work_and_tell(c, beat_s(timeout_s), w, err);
-	if (!dlb_comm_broken(c))	/* else the thread may still have it */
+	if (!dlb_comm_broken(c))	/* else the thread may still use it */
 		free(w);
 	return rc;
 }

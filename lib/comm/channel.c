@@ -8,7 +8,7 @@
 #include "comm/shared.h"
 #include "util/clock.h"
 
-/* Whether `count`, which only grows (and wraps), has reached n. */
+/* Whether `count` has reached n. Counts only grow, and may wrap. */
 static bool reached(const _Atomic uint32_t *count, uint32_t n)
 {
 	return (int32_t)(atomic_load_explicit(count, memory_order_acquire) - n) >= 0;

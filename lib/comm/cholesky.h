@@ -1,4 +1,4 @@
-/* Symmetric positive definite matrices on the wire: what a rank computes; nothing here sends anything.
+/* Symmetric positive definite matrices on the wire: computation only, no messages.
  *
  * Triangles add up, so half of a matrix is what has to travel for a sum (RFP: tensor/spd.h). A factor L of
  * the sum travels in the same room, or, since 16 bits keep a factor's product definite where 16 bits of the
@@ -17,10 +17,10 @@
  * 1e-3 of the mean diagonal added to it. *added: what was added to the diagonal, damping counted. Returns the
  * number of retries, or -1: not positive definite; s holds the sum then, untouched. work: as large as s. */
 int dlb_spd_factor(int n, float *s, double damping, float *work, double *added);
-/* What dlb_spd_factor can have added; `tries` -1 to 3. */
+/* *added of dlb_spd_factor after `tries` retries, -1 to 3. */
 double dlb_spd_added(double damping, double mean_diagonal, int tries);
 
-/* bf16, two to a float word, to nearest: (n + 1) / 2 words. */
+/* n numbers as bf16, rounded to nearest, two per float word: (n + 1) / 2 words. */
 static inline int64_t dlb_bf16_words(int64_t n) { return (n + 1) / 2; }
 void dlb_bf16_pack(float *words, const float *x, int64_t n);
 void dlb_bf16_unpack(float *x, const float *words, int64_t n);
@@ -31,6 +31,6 @@ void dlb_bf16_unpack(float *x, const float *words, int64_t n);
  * was taken k-th (the first `rank` of n places). Returns the rank. *rest: the trace of what is left; *least:
  * its least diagonal, which for a semidefinite matrix is negative by rounding only. */
 int dlb_pivoted_cholesky(int n, const float *a, double tolerance, double trace, int most, float *l, int ld, int *pivot, double *rest, double *least);
-/* Numbers that travel for a factor of that rank, and the pivots beside them. */
+/* Numbers in a pivoted factor of that rank on the wire, without the pivots. */
 static inline int64_t dlb_pivoted_count(int n, int rank) { return (int64_t)n * rank - (int64_t)rank * (rank - 1) / 2; }
 #endif

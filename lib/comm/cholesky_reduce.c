@@ -1,4 +1,5 @@
-/* Factors: triangles are summed at their owners, who factor them once and send L back. See compressor.h.
+/* Sums of K-FAC's factors: triangles are summed at their owners, who factor them once and send L back. See
+ * compressor.h.
  *
  * Triangles and L are of the reversed matrix, whose product has the cheaper routine (tensor/spd.h). What all
  * take for the sum is L L^T less the damping, also the owner itself, so that all have the same bits. */

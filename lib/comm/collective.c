@@ -50,31 +50,31 @@ enum {
 /* A place in the list: segment `seg` of the `chunk`-th chunk of hop `hop`, of block `block`; its n elements
  * from `from` on. */
 struct segment_position { int64_t block, seg, from, n; int hop, chunk; };
-/* Segments to or from one rank: posted in the order of the list, and done in that order. */
+/* Segments to or from one rank, posted and completed in the order of the list. */
 struct stream {
 	struct segment_position next, done;
 	struct dlb_request request[IN_FLIGHT];
 	int64_t n_posted, n_done;
-	int depth;			/* the most that are posted and not done */
-	char *slot; /* [depth] segments as they travel; NULL: they travel from and to x itself */
+	int depth;			/* most segments that are posted and not done */
+	char *slot;	/* [depth] buffers in wire format; NULL: messages are sent from and received into x */
 };
-/* Segments from one rank to another of this host. Each count is written by one side. */
+/* Segments from one rank to another of this host. One side writes each count. */
 struct shm_ring {
 	_Alignas(64) _Atomic uint32_t sent;
 	_Alignas(64) _Atomic uint32_t taken;	/* out of slots */
-	_Alignas(64) char slot[];	/* k->n_slots of them */
+	_Alignas(64) char slot[];	/* k->n_slots slots */
 };
-/* Where things lie in the region of who tells it; UINT64_MAX: not there. */
+/* Offsets in the region of the rank that sends this; UINT64_MAX: not there. */
 struct region_offsets { uint64_t shm_ring, x; };
-/* A rank that segments come from, or go to. */
+/* A link from or to a peer. */
 struct link {
 	int peer;
 	bool in;
 	struct shm_ring *shm_ring;		/* NULL: by MPI */
-	char *there; /* the other end's x; NULL: it cannot be seen, and segments travel in slots */
+	char *there;	/* the peer's x; NULL: not addressable, so segments go through slots */
 	uint32_t n;			/* segments so far, at this end */
 	struct region_offsets mine, theirs;
-	struct dlb_request told, heard;	/* of them */
+	struct dlb_request told, heard;	/* messages with mine, theirs */
 	struct dlb_copy_tuner copy, pass;
 	struct stream stream;
 };
@@ -82,7 +82,7 @@ struct link {
  * same chunks. */
 struct need { int hop, link; bool same; };
 struct needs { struct need *need; int n; };
-/* What all members must give alike; each compares its own with that of the member before it. */
+/* Values that must be equal on all members; each compares its own with those of the member before it. */
 struct agreed_terms {
 	int64_t n;
 	uint64_t cuts;
@@ -100,18 +100,20 @@ struct dlb_collective {
 	size_t bytes, wire_bytes;	/* of an element in memory, on the wire */
 	const struct dlb_wire_loops *loops;
 	int64_t *at;
-	struct dlb_hop *hop;		/* to, from: ranks of the world */
+	struct dlb_hop *hop;		/* to, from: world ranks */
 	int last_add;			/* the last hop that adds, -1: none */
 	int *to, *from;			/* [hop] its links; -1: none */
-	bool *is_added;			/* [hop] what it sends is added where it comes; of sums in place */
-	bool in_place;			/* x may be read and written by those who see it */
-	struct needs *to_send, *to_write;	/* [hop] before it sends; before it adds or replaces */
+	bool *is_added;			/* [hop] the receiver adds what the hop sends; set if in_place */
+	bool in_place;			/* near ranks may read and write x */
+	struct needs *to_send, *to_write;	/* [hop] dependencies of sending; of adding or replacing */
 	struct agreed_terms mine, theirs;
-	int before, after;		/* ranks whose terms come here, where mine go; -1: nobody sums here */
+	/* ranks that send their terms to this one, that get mine; -1: nothing to sum here */
+	int before, after;
 	struct dlb_request terms_in, terms_out;
 	struct link *link; int n_links;
 	bool agreed;
-	struct dlb_subset *subset;	/* MPI's own: the sum runs in pieces, whose next begins at n_given */
+	/* of MPI's own sum, which runs in pieces; the next one begins at n_given */
+	struct dlb_subset *subset;
 	struct dlb_request piece;
 	int64_t n_given, bytes_sent;
 };
@@ -124,7 +126,7 @@ static int rank_of(const struct dlb_ranks *r, int member)
 static bool sends(const struct dlb_hop *h) { return h->to >= 0; }
 static bool receives(const struct dlb_hop *h) { return h->from >= 0; }
 
-/* What a hop sends or receives; n = 0: nothing. */
+/* Chunks that a hop sends or receives; n = 0: none. */
 struct chunks { int first, n; };
 static struct chunks chunks_of(const struct dlb_hop *h, bool sending)
 {
@@ -156,13 +158,13 @@ static bool find_elements(const struct dlb_collective *k, struct chunks c, struc
 	return false;
 }
 
-/* What a hop moves over link l. */
+/* Chunks that a hop moves over link l. */
 static struct chunks carried(const struct link *l, const struct dlb_hop *h)
 {
 	return (l->in ? h->from : h->to) == l->peer ? chunks_of(h, !l->in) : (struct chunks){ 0, 0 };
 }
 
-/* Moves p to the next segment there is on link l, or to the end. */
+/* Moves p to the first segment of link l at or after p, or to the end. */
 static void settle(const struct dlb_collective *k, const struct link *l, struct segment_position *p)
 {
 	while (!at_end(k, p)) {
@@ -225,7 +227,7 @@ static char *element(const struct dlb_collective *k, int64_t i)
 	return k->x + (size_t)i * k->bytes;
 }
 
-/* What replaces goes to its place at once where it travels as it lies in memory. */
+/* Whether a received hop goes directly into x: it replaces, and the wire format is that of memory. */
 static bool direct(const struct dlb_collective *k, const struct dlb_hop *h)
 {
 	return !h->add && !k->loops->pack;
@@ -241,13 +243,13 @@ static char *shm_ring_slot(const struct dlb_collective *k, const struct link *l)
 	return l->shm_ring->slot + (size_t)(l->n % k->n_slots) * (size_t)k->segment * k->wire_bytes;
 }
 
-/* The other end's element i. */
+/* Element i of the peer's x. */
 static char *element_there(const struct dlb_collective *k, const struct link *l, int64_t i)
 {
 	return l->there + (size_t)i * k->bytes;
 }
 
-/* Whether what the hop at p sends stays in x, where the receiver reads it. */
+/* Whether the segment at p stays in x, where the receiver reads it. */
 static bool is_read_here(const struct dlb_collective *k, const struct link *l, const struct segment_position *p)
 {
 	return l->there && k->is_added[p->hop];
@@ -315,7 +317,7 @@ static struct link *onward(const struct dlb_collective *k, const struct segment_
 		next->n == here->n && !is_read_here(k, l, next) && has_room(k, l) ? l : NULL;
 }
 
-/* Adds the segment at w to x; it goes on at once where it can. */
+/* Adds the segment at w to x, and forwards the sum in the same pass if possible. */
 static void add_segment(struct dlb_collective *k, const char *w, const struct segment_position *here)
 {
 	struct link *l = onward(k, here);
@@ -371,7 +373,7 @@ static bool receive_from(struct dlb_collective *k, struct link *l)
 	return moved;
 }
 
-/* Up to block `last`, or what is seen where it lies at once. */
+/* Sends segments up to block `last`; all that are possible if the peer's x is addressable. */
 static bool send_to(struct dlb_collective *k, struct link *l, int64_t last)
 {
 	struct stream *s = &l->stream;
@@ -434,7 +436,7 @@ static bool sum_more(struct dlb_collective *k)
 	return true;
 }
 
-/* Both ends have told each other where things lie. */
+/* Sets up shared memory of link l, after both ends have exchanged their offsets. */
 static void join(struct dlb_collective *k, struct link *l)
 {
 	if (!l->in && l->theirs.shm_ring != UINT64_MAX)
@@ -447,7 +449,7 @@ static void join(struct dlb_collective *k, struct link *l)
 		dlb_region_touch(l->there, (size_t)k->n * k->bytes);
 }
 
-/* Whether what travels on link l does not do so from or to x itself, nor through a ring. */
+/* Whether link l needs buffers: its segments neither go from or to x directly nor through a ring. */
 static bool needs_slots(const struct dlb_collective *k, const struct link *l)
 {
 	if (!l->in)
@@ -458,7 +460,7 @@ static bool needs_slots(const struct dlb_collective *k, const struct link *l)
 	return false;
 }
 
-/* As many slots each way for one link as for several together. */
+/* Divides the slots of each direction among its links. */
 static void share_slots(struct dlb_collective *k)
 {
 	int n[2] = { 0, 0 };
@@ -477,7 +479,7 @@ static void share_slots(struct dlb_collective *k)
 	}
 }
 
-/* Before the first element moves: does the member before this one mean the same? */
+/* Before the first element moves: compares the terms of the member before this one; true when they agree. */
 static bool agree(struct dlb_collective *k)
 {
 	const struct agreed_terms *a = &k->mine, *b = &k->theirs;
@@ -580,7 +582,8 @@ static void choose_blocks(struct dlb_collective *k)
 	k->per_block = k->n_blocks == 1 ? INT64_MAX : k->per_block;
 }
 
-/* Segments no longer than the longest chunk; rings of 3/4 of a second-level cache, but for small arrays. */
+/* Segments are at most as long as the longest chunk; rings take 3/4 of a second-level cache, less for small
+ * arrays. */
 static void choose_segments(struct dlb_collective *k, const struct dlb_ranks *r, bool external)
 {
 	long cache = sysconf(_SC_LEVEL2_CACHE_SIZE);
@@ -588,7 +591,7 @@ static void choose_segments(struct dlb_collective *k, const struct dlb_ranks *r,
 	int64_t longest = longest_chunk(k), eager = (int64_t)dlb_comm_eager_bytes() - DLB_SEGMENT_HEADER_BYTES;
 	bool local = true;
 
-	for (int i = 0; i < r->n; i++)			/* which all members see alike */
+	for (int i = 0; i < r->n; i++)			/* the result is the same on all members */
 		local &= dlb_comm_is_local(k->c, rank_of(r, i));
 	k->segment = (local ? DLB_LOCAL_SEGMENT_BYTES : eager < DLB_SEGMENT_BYTES ? eager : DLB_SEGMENT_BYTES) / (int64_t)k->bytes;
 	k->n_in_flight = IN_FLIGHT_BYTES / (int)(k->segment * (int64_t)k->bytes);
@@ -646,7 +649,7 @@ static void find_added(struct dlb_collective *k, const struct dlb_collective_des
 	free(theirs);
 }
 
-/* Hops as this rank runs them, and the memory they need. */
+/* Makes this rank's hops, links and dependencies. */
 static void lay_out(struct dlb_collective *k, const struct dlb_collective_desc *d, int member)
 {
 	k->hop = dlb_xcalloc((size_t)dlb_allreduce_most_hops(&d->ranks), sizeof *k->hop);

@@ -1,4 +1,4 @@
-/* MPI, and the only file that includes it.
+/* Messages by MPI; the only file that includes it.
  *
  * Every operation is the non-blocking one plus a wait of our own, which polls MPI_Test beside a clock: Open
  * MPI notices nothing when a link goes down in the middle of a transfer, so the time-out has to be ours. A
@@ -7,8 +7,8 @@
  * its wakeup is sent (shared.h), or a little between polls, where what it waits for is MPI's. The cores
  * themselves are kept awake meanwhile (awake.h).
  *
- * Sizes above 2^30 bytes go as a derived type (blocks of 2^30 and a rest): MPI counts are ints.
- * MPI_ERRORS_RETURN everywhere; the first failure is kept in c->fault and makes the comm broken. */
+ * Messages above INT_MAX bytes use a derived type (blocks of 2^30 bytes and a rest): MPI counts are ints.
+ * MPI_ERRORS_RETURN everywhere; the first failure is kept in c->fault and breaks the comm. */
 #define _GNU_SOURCE
 #include <limits.h>
 #include <mpi.h>
@@ -33,8 +33,8 @@
 _Static_assert(sizeof(MPI_Request) <= sizeof(void *), "an MPI_Request must fit struct dlb_request");
 
 #define BLOCK_BYTES ((size_t)1 << 30)
-#define SUSPENDED_S 1.0			/* between two looks at the clock, a thousand times what they take */
-#define LONGEST_SLEEP_S 1e-3		/* until MPI and the clock are looked at again */
+#define SUSPENDED_S 1.0 /* a longer gap between two clock readings means that this process was stopped */
+#define LONGEST_SLEEP_S 1e-3		/* between polls of MPI and the clock */
 
 enum subject { PROGRAM, FEED, SUM, N_SUBJECTS };
 static const int first_tag[] = { [PROGRAM] = DLB_TAG_PROGRAM, [FEED] = DLB_TAG_FEED, [SUM] = DLB_TAG_WEIGHTS };
@@ -44,11 +44,11 @@ struct dlb_comm {
 	bool crowded;
 	int rank, size, local_size;
 	double timeout_s;
-	MPI_Comm world, local;		/* local: this host's */
+	MPI_Comm world, local;		/* local: ranks of this host */
 	MPI_Comm subject[N_SUBJECTS];	/* [PROGRAM]: the world */
-	int last_tag;			/* the greatest that MPI takes */
-	int *local_rank;		/* [local_size] ranks of the world */
-	int n_active;			/* requests of MPI's under way */
+	int last_tag;			/* greatest tag that MPI allows */
+	int *local_rank;		/* [local_size] world ranks */
+	int n_active;			/* MPI requests under way */
 	struct dlb_region *region;	/* NULL: no shared memory */
 	char **base;			/* [size] near ranks' regions as seen from here; NULL: not near */
 	struct dlb_channel *waiting;	/* those with messages that wait for their places */
@@ -64,7 +64,7 @@ static MPI_Request *request(struct dlb_request *r)
 	return (MPI_Request *)(void *)&r->mpi;
 }
 
-/* Keeps the first fault; the comm is broken from here on. */
+/* Breaks the comm; keeps the first fault. Returns -1. */
 static int broken(struct dlb_comm *c, int rc, const char *what, int peer)
 {
 	char text[MPI_MAX_ERROR_STRING] = "";
@@ -102,7 +102,7 @@ static int fault(const struct dlb_comm *c, struct dlb_error *err)
 	return -1;
 }
 
-/* The type and count that say `bytes`; *made is to be freed when it is not MPI_BYTE. */
+/* Makes a type of `bytes` bytes, to be sent once; the caller frees *made. Returns MPI's code. */
 static int big_type(size_t bytes, MPI_Datatype *made)
 {
 	int length[2] = { 0, 0 };
@@ -133,8 +133,8 @@ static int index_on_host(const struct dlb_comm *c)
 	return i;
 }
 
-/* Which ranks are on this host, and the memory that this one shares with them. Both sides must have found the
- * other's region, or neither uses it. */
+/* Finds the ranks of this host and maps their shared memory. A pair of ranks uses it only if each has mapped
+ * the other's region. */
 static int meet_neighbours(struct dlb_comm *c, struct dlb_error *err)
 {
 	struct dlb_region_key mine, *key;
@@ -265,7 +265,8 @@ int dlb_comm_new(struct dlb_comm **out, double timeout_s, struct dlb_error *err)
 	c->world = MPI_COMM_WORLD;
 	if (!up) {
 		prefer_fragments();
-		c->awake = dlb_awake_new();	/* before MPI's shared memory is there: it has none of that */
+		/* before MPI maps shared memory, which its processes must not inherit */
+		c->awake = dlb_awake_new();
 	}
 	dlb_deadline_begin(timeout_s, "the start of MPI, in which all ranks meet, is");
 	if (!up && MPI_Init_thread(NULL, NULL, MPI_THREAD_FUNNELED, &provided) != MPI_SUCCESS) {
@@ -360,7 +361,7 @@ void dlb_comm_abort(struct dlb_comm *c, int status)
 	_exit(status);
 }
 
-/* Messages that wait for their places go where those are posted by now. */
+/* Sends the waiting messages whose places have been posted. */
 static void push_waiting(struct dlb_comm *c)
 {
 	struct dlb_channel **at = &c->waiting;
@@ -375,7 +376,7 @@ static void push_waiting(struct dlb_comm *c)
 	}
 }
 
-/* Any call lets MPI move what it has to move. */
+/* Lets MPI make progress, as any call of it does. */
 static void nudge_mpi(struct dlb_comm *c)
 {
 	int flag;
@@ -436,7 +437,7 @@ int dlb_comm_idle(struct dlb_comm *c, struct dlb_idle *i, int peer, const char *
 			dlb_sleep_s(20e-6);
 		i->wakeups_seen = i->sends_wakeup && c->region ? dlb_wakeup_count(dlb_wakeup_of(c->base[c->rank])) : 0;
 	} else if (n > 256) {
-		sched_yield();		/* costs little when nobody else wants the core */
+		sched_yield();		/* cheap if no other process wants the core */
 	}
 	if (n % 16)
 		return 0;
@@ -458,7 +459,8 @@ int dlb_comm_idle(struct dlb_comm *c, struct dlb_idle *i, int peer, const char *
 	return fault(c, err);
 }
 
-/* A message that has come, or was found broken when it did: has it the size that was expected? */
+/* Checks a finished request: MPI's code, and the size of a received message. Breaks the comm and returns -1
+ * on error. */
 static int arrived(struct dlb_comm *c, const struct dlb_request *r, int rc, MPI_Status *status)
 {
 	int class = MPI_SUCCESS;
@@ -477,7 +479,7 @@ static int arrived(struct dlb_comm *c, const struct dlb_request *r, int rc, MPI_
 	return -1;
 }
 
-/* Waits for *q; `peer` -1: a collective called `what`. */
+/* Waits for *q, called `what` in errors; `peer` -1: a collective. */
 static int wait_for(struct dlb_comm *c, MPI_Request *q, int peer, const char *what, struct dlb_error *err)
 {
 	struct dlb_idle idle = { 0 };
@@ -498,7 +500,7 @@ static int wait_for(struct dlb_comm *c, MPI_Request *q, int peer, const char *wh
 	}
 }
 
-/* The communicator of a tag, and the number that the tag has there. */
+/* The communicator of *tag; *tag becomes its number within the subject. */
 static MPI_Comm subject_of(struct dlb_comm *c, int *tag)
 {
 	int s = N_SUBJECTS - 1;
@@ -538,7 +540,7 @@ static void start(struct dlb_comm *c, void *p, size_t bytes, int peer, int tag, 
 
 void dlb_comm_isend(struct dlb_comm *c, const void *p, size_t bytes, int peer, int tag, struct dlb_request *r)
 {
-	/* MPI-3 sends take const; the cast only serves the helper that both directions share. */
+	/* MPI_Isend takes const; the cast only serves start(), which both directions share. */
 	start(c, (void *)(uintptr_t)p, bytes, peer, tag, r, true);
 }
 
@@ -670,7 +672,7 @@ void dlb_subset_free(struct dlb_subset *s, struct dlb_comm *c)
 {
 	if (!s)
 		return;
-	if (!c->broken)			/* it is freed together with the others, who may be gone */
+	if (!c->broken)			/* freeing is collective, and other ranks may be gone */
 		MPI_Comm_free(&s->mpi);
 	free(s);
 }

@@ -1,9 +1,9 @@
-/* Messages between nodes: MPI in one file (comm.c). Rank i is node i.
+/* Messages between nodes. Only comm.c includes MPI. Rank i is node i.
  *
- * Everything times out: a wait that hears nothing for timeout_s fails with a line that names the peer,
- * and the comm is broken from then on: nothing can be agreed on any more, so the caller prints the
- * line and calls dlb_comm_abort. One node needs no MPI: dlb_comm_new_alone makes a comm of one rank in
- * which every collective is a no-op. Only the thread that made the comm may use it. */
+ * Everything times out: a wait in which nothing arrives for timeout_s fails with an error that names the
+ * peer. The comm is then broken and ranks can agree on nothing more, so the caller prints the error and calls
+ * dlb_comm_abort. One node needs no MPI: dlb_comm_new_alone makes a comm of one rank, in which every
+ * collective is a no-op. Only the thread that made the comm may use it. */
 #ifndef DLB_COMM_COMM_H
 #define DLB_COMM_COMM_H
 #include <stdbool.h>
@@ -33,7 +33,7 @@ int dlb_comm_new_alone(struct dlb_comm **c, struct dlb_error *err);		/* one rank
 void dlb_comm_free(struct dlb_comm *c);			/* MPI_Finalize */
 int dlb_comm_rank(const struct dlb_comm *c);
 int dlb_comm_size(const struct dlb_comm *c);
-/* Ranks that share this rank's host (itself counted), and whether they need more than its cores. */
+/* Number of ranks on this rank's host, itself included; whether they are more than its cores. */
 int dlb_comm_local_size(const struct dlb_comm *c);
 bool dlb_comm_crowded(const struct dlb_comm *c);
 void dlb_comm_set_timeout(struct dlb_comm *c, double timeout_s);	/* 0: wait for ever */
@@ -50,14 +50,14 @@ void dlb_comm_break(struct dlb_comm *c, const char *fmt, ...) __attribute__((for
  * size than the receiver expects breaks the comm. */
 void dlb_comm_isend(struct dlb_comm *c, const void *p, size_t bytes, int peer, int tag, struct dlb_request *r);
 void dlb_comm_irecv(struct dlb_comm *c, void *p, size_t bytes, int peer, int tag, struct dlb_request *r);
-bool dlb_comm_test(struct dlb_comm *c, struct dlb_request *r);	/* true: done (or never started) */
+bool dlb_comm_test(struct dlb_comm *c, struct dlb_request *r);	/* true: done, or never started */
 int dlb_comm_wait(struct dlb_comm *c, struct dlb_request *r, struct dlb_error *err);
 /* For loops that poll on their own: called each time that nothing has moved, it offers the core to others,
  * and fails when nothing has moved for timeout_s. Start from zero, and again whenever something moved. */
 /* sends_wakeup: the peer wakes this rank */
 struct dlb_idle { unsigned n; double since_s, last_s; bool sends_wakeup; uint32_t wakeups_seen; };
 int dlb_comm_idle(struct dlb_comm *c, struct dlb_idle *i, int peer, const char *what, struct dlb_error *err);
-/* What such loops call between pieces of other work: it moves what waits to be moved. */
+/* Advances messages under way; for calls between pieces of other work. */
 void dlb_comm_progress(struct dlb_comm *c);
 int dlb_comm_bcast(struct dlb_comm *c, void *p, size_t bytes, int root, struct dlb_error *err);
 int dlb_comm_barrier(struct dlb_comm *c, struct dlb_error *err);
@@ -68,20 +68,22 @@ int dlb_comm_allreduce_f64(struct dlb_comm *c, double *x, int n, enum dlb_comm_o
 struct dlb_subset;
 int dlb_subset_new(struct dlb_subset **s, struct dlb_comm *c, const int *rank, int n, int tag, struct dlb_error *err);
 void dlb_subset_free(struct dlb_subset *s, struct dlb_comm *c);
-/* x (n float, or double when f64) becomes the sum over the subset; as for messages, the wait tells. */
+/* Starts the sum of x (n float, or double if f64) over the subset, in place; errors are returned by the
+ * wait. */
 void dlb_comm_isum(struct dlb_comm *c, struct dlb_subset *s, void *x, int n, bool f64, struct dlb_request *r);
 /* Gathers `bytes` of each rank on root, in rank order (recv on root only). */
 int dlb_comm_gather(struct dlb_comm *c, const void *p, size_t bytes, void *recv, int root, struct dlb_error *err);
-/* All ranks learn the worst rc; when any is non-zero every rank returns -1, with the lowest failing rank's
- * err on all (its rank in *who). A broken comm: -1 at once. */
+/* If rc is non-zero on any rank, returns -1 on all, with err of the lowest failing rank (its number in *who).
+ * A broken comm: -1 at once. */
 int dlb_comm_agree(struct dlb_comm *c, int rc, struct dlb_error *err, int *who);
 /* Gathers `bytes` of each rank of this host on all of them, in the order of dlb_comm_local. */
 int dlb_comm_gather_local(struct dlb_comm *c, const void *p, size_t bytes, void *recv, struct dlb_error *err);
 int dlb_comm_local(const struct dlb_comm *c, int i); /* the i-th rank of this host, of dlb_comm_local_size */
 bool dlb_comm_is_local(const struct dlb_comm *c, int rank);
 void dlb_comm_abort(struct dlb_comm *c, int status) __attribute__((noreturn));
-bool dlb_comm_is_open_mpi(void);			/* whose mpiexec it takes to start us */
-size_t dlb_comm_eager_bytes(void); /* of messages over TCP, with their headers, that need no answer first */
+bool dlb_comm_is_open_mpi(void);			/* which mpiexec starts ranks */
+/* most bytes, header included, that MPI sends over TCP without a handshake */
+size_t dlb_comm_eager_bytes(void);
 const char *dlb_comm_host(const struct dlb_comm *c);	/* this rank's host name */
 
 /* ---- memory shared with the ranks of this host ----
@@ -120,17 +122,18 @@ struct dlb_cell {
 struct dlb_copy_tuner { double s[2], last[2]; unsigned n; };	/* comm/shared.h */
 struct dlb_channel {
 	struct dlb_cell *cell;
-	struct dlb_wakeup *wakeup;		/* of the other end, dlb_comm_wakeup; NULL: it polls */
+	struct dlb_wakeup *wakeup;	/* of the other end (dlb_comm_wakeup); NULL: it polls */
 	uint32_t n, n_returned;		/* messages so far, at this end; returned (receiver) */
-	struct dlb_request *first;	/* the oldest message that waits for its place (sender) */
-	struct dlb_channel *next;	/* with such messages */
-	double copied_s;		/* seconds spent copying, so far (sender) */
-	struct dlb_copy_tuner copy_tuner;		/* of that */
+	struct dlb_request *first;	/* oldest message whose place is not posted (sender) */
+	struct dlb_channel *next;	/* next channel with such messages */
+	double copied_s;		/* seconds spent on copies so far (sender) */
+	struct dlb_copy_tuner copy_tuner;	/* of these copies */
 };
 void dlb_channel_post(struct dlb_channel *ch, int peer, struct dlb_request *r);
-/* Whether the place of the next message is posted, so that it may be made there. */
+/* Whether the place of the next message is posted, so that the sender may write the message there
+ * directly. */
 bool dlb_channel_ready(const struct dlb_channel *ch);
-/* Sends `bytes` at p to `there`, the place posted; p = there: it lies there. */
+/* Sends `bytes` at p to `there`, the posted place; p = there: no copy. */
 void dlb_channel_send(struct dlb_comm *c, struct dlb_channel *ch, const void *p, void *there, size_t bytes, int peer,
 		      struct dlb_request *r);
 /* The same on a zero-copy channel: in_place: the receiver reads the message at p; else it is copied. r

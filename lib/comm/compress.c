@@ -1,4 +1,4 @@
-/* Names, classes and bytes of compression: see compress.h. */
+/* Names, options, classes and bytes of compression, without messages. See compress.h. */
 #include <stdlib.h>
 #include <string.h>
 #include "comm/cholesky.h"
@@ -33,7 +33,7 @@ static int bad(const char *text, struct dlb_error *err)
 			DLB_MOST_RANK);
 }
 
-/* The number after `prefix`, of all of the n characters at s; -1: it is not that. */
+/* The number in s, n characters, if it consists of `prefix` and digits; else -1. */
 static int64_t number_after(const char *s, size_t n, const char *prefix)
 {
 	size_t skip = strlen(prefix);
@@ -75,7 +75,7 @@ static int parse_option(const char *s, size_t n, struct dlb_compress_choice *c, 
 	return 0;
 }
 
-/* The n characters at s as "cholesky:TOL" or "cholesky:R". */
+/* Parses s, n characters, as "cholesky:TOL" or "cholesky:R"; false: neither. */
 static bool parse_cholesky(const char *s, size_t n, struct dlb_compress_choice *c)
 {
 	static const char prefix[] = "cholesky:";
@@ -216,12 +216,11 @@ enum dlb_traffic_class dlb_traffic_class_of(const struct dlb_compress_choice *c,
 	return a->rows * a->cols < LEAST_RATE * rank * (a->rows + a->cols) ? DLB_TRAFFIC_SMALL : DLB_TRAFFIC_GRADIENT;
 }
 
-/* The triangle's own wire: L, or what stands in its place, in floats. */
 int64_t dlb_factor_words(const struct dlb_compress_choice *c, int64_t n)
 {
 	int64_t count = dlb_rfp_count((int)n);
 
-	return 1 + (c->wire == DLB_WIRE_BF16 ? dlb_bf16_words(count) : count); /* and how it was made */
+	return 1 + (c->wire == DLB_WIRE_BF16 ? dlb_bf16_words(count) : count); /* 1 : number of retries */
 }
 
 /* Largest first, each to whom has least so far; ties to the lower id, the lower owner. Ids, not places in the
@@ -250,7 +249,8 @@ void dlb_factor_owners(const struct dlb_sum_tensor *a, int n, int n_owners, int 
 	free(load);
 }
 
-/* What `member` sends of a whole chunk c in each half of the ring. */
+/* Bytes that `member` sends of a chunk of `bytes` bytes in the first half of the ring, or in the second
+ * (gather). */
 static double half_ring(const struct dlb_ranks *r, int member, int chunk, double bytes, bool gather)
 {
 	int n = r->n;
@@ -310,7 +310,7 @@ static int64_t low_rank_words(const struct dlb_compress_choice *c, const struct 
 	return a->rows * a->cols * (c->start == 0 ? 1 : 2) + bases + 2 * rank * (a->rows + a->cols);
 }
 
-/* Of a factor: as it travels whole, and as its triangle there and back. */
+/* Floats of the buffers for a factor: the whole matrix, and its triangles to and from the owner. */
 static int64_t factor_words(const struct dlb_compress_choice *c, const struct dlb_sum_tensor *a)
 {
 	int64_t triangle = dlb_rfp_count((int)a->rows);

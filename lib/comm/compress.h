@@ -1,14 +1,15 @@
-/* Compression of what replicas exchange: sums of gradients, and of K-FAC's factors, that travel as less.
+/* Compression of the sums that replicas exchange: gradients and K-FAC's factors.
  *
  *     none              dense
  *     bf16              dense, 16 bits on the wire
- *     cholesky          symmetric positive definite factors: the triangle alone is summed, by an owner who factors it
- *                       once and sends L back; gradients of two dimensions and more in a basis that all ranks share, of a rank
- *                       that follows them (lowrank.h), with error feedback; small ones, and those of K-FAC, dense
- *     cholesky:TOL      the same, until TOL of a sketch's trace is left (0 < TOL < 1)
- *     cholesky:R        the same, at R columns
+ *     cholesky          symmetric positive definite factors: triangles are summed at an owner, which factors once
+ *                       and sends L back; gradients of two dimensions and more: in a basis that all ranks share,
+ *                       of a rank that adapts to them (lowrank.h), with error feedback; small gradients, and those
+ *                       of K-FAC: dense
+ *     cholesky:TOL      the same; the basis ends when TOL of a sketch's trace remains (0 < TOL < 1)
+ *     cholesky:R        the same; the basis has at most R columns
  *     cholesky:per-hop  factors as first published: every hop restores, adds, factors and sends L; gradients dense
- *     lowrank:R         gradients of two dimensions and more as P and Q of rank R with error feedback; small ones dense
+ *     lowrank:R         gradients of two dimensions and more: P and Q of rank R with error feedback; small ones dense
  *
  * and after the name, by commas: wire=f32 (P, Q and L travel as floats; bf16 otherwise; wire=f8, as of
  * cholesky: Q in 8 bits), start=N (gradients are dense for the first N steps; otherwise, of lowrank, a tenth
@@ -26,7 +27,12 @@
  * not symmetric makes all factors of that step travel dense, and one whose sum is not positive definite comes
  * as the sum.
  *
- * The first part of this header is plain C over numbers, for whoever predicts; it needs no MPI. */
+ * All ranks learn of faults in the same step: each rank has its own entry in an array that is summed beside
+ * the tensors, and writes there which of its tensors is not finite (or not symmetric). If any is not finite,
+ * the sums are meaningless and the step must not count (state is unchanged). If a factor is not symmetric,
+ * all factors of that step travel dense. A factor whose sum is not positive definite is returned as the sum.
+ *
+ * The first part of this header is plain C over numbers and needs no MPI; predictions use it. */
 #ifndef DLB_COMM_COMPRESS_H
 #define DLB_COMM_COMPRESS_H
 #include "comm/allreduce.h"
@@ -36,19 +42,21 @@ struct dlb_compress_name { const char *name, *summary; };	/* "lowrank:R": a numb
 extern const struct dlb_compress_name dlb_compress_names[];	/* by enum dlb_compress; ends with NULL */
 struct dlb_compress_choice {
 	enum dlb_compress how;
-	int rank;			/* of lowrank; of cholesky the most, 0: what the bytes of a tensor alone have room for (dlb_compress_budget) */
-	double tolerance;		/* cholesky: what may be left of a sketch's trace, relative */
-	bool gradients_dense;		/* cholesky: factors alone */
-	enum dlb_wire wire;		/* of L, and of all with bf16 */
+	/* lowrank: the rank. cholesky: the greatest; 0: from the bytes of each tensor by itself
+	 * (dlb_compress_budget) */
+	int rank;
+	double tolerance;		/* cholesky: part of a sketch's trace that may remain */
+	bool gradients_dense;		/* cholesky: only factors are compressed */
+	enum dlb_wire wire;		/* of L; of all sums with bf16 */
 	enum dlb_wire p_wire, q_wire;	/* of P and Q */
 	bool local_error;
 	/* of gradients: the first step that is compressed; -1: the usual (dlb_compress_settle) */
 	int64_t start;
 };
-/* NULL: none. */
+/* Parses the value of --compress; text NULL: none. On error *c is unchanged. */
 int dlb_compress_parse(const char *text, struct dlb_compress_choice *c, struct dlb_error *err);
 
-/* The usual start in a run that ends with step `last` (INT64_MAX: nobody knows). */
+/* Sets the default of c->start for a run that ends with step `last` (INT64_MAX: unknown). */
 void dlb_compress_settle(struct dlb_compress_choice *c, int64_t last);
 
 enum dlb_traffic_class { DLB_TRAFFIC_FACTOR, DLB_TRAFFIC_GRADIENT, DLB_TRAFFIC_SMALL, DLB_N_TRAFFIC };
@@ -57,7 +65,7 @@ extern const char *const dlb_traffic_names[DLB_N_TRAFFIC];
 struct dlb_sum_tensor {
 	float *x;			/* row-major, borrowed; summed in place */
 	int64_t rows, cols;
-	int id;				/* the same on all ranks, and whatever else travels */
+	int id;				/* the same on all ranks, whichever other tensors are in the list */
 	const char *name;		/* borrowed */
 	bool factor;			/* square and symmetric */
 	/* of a factor: what its owner adds to the diagonal before factoring, and takes off again */
@@ -75,7 +83,7 @@ bool dlb_compress_transposed(const struct dlb_compress_choice *c, const struct d
 /* of a column */
 int64_t dlb_compress_p_length(const struct dlb_compress_choice *c, const struct dlb_sum_tensor *a);
 int64_t dlb_compress_q_length(const struct dlb_compress_choice *c, const struct dlb_sum_tensor *a);
-/* Floats of P and Q of a tensor that travels as its transpose, in the layout that the passes over it read. */
+/* Floats of P and Q of a transposed tensor, in the layout that the passes over it read. */
 int64_t dlb_transposed_words(const struct dlb_sum_tensor *a, int rank);
 /* cholesky: the greatest rank for all n gradients with which they travel, those too that stay dense, in a
  * 21st of their dense bytes; 1 where none is low enough. One rank, not one share of the bytes: an error left
@@ -83,11 +91,11 @@ int64_t dlb_transposed_words(const struct dlb_sum_tensor *a, int rank);
 int dlb_compress_budget(const struct dlb_compress_choice *c, const struct dlb_sum_tensor *a, int n);
 /* Bytes of one column of P and of Q together. */
 int64_t dlb_compress_column_bytes(const struct dlb_compress_choice *c, const struct dlb_sum_tensor *a);
-/* Floats in which the Cholesky factor of a factor of order n comes back from its owner. */
+/* Floats on the wire of the Cholesky factor of a matrix of order n, from its owner. */
 int64_t dlb_factor_words(const struct dlb_compress_choice *c, int64_t n);
-/* owner[i] of the n_owners for each factor; -1: tensor i is none. */
+/* Sets owner[i], of n_owners, for each of n tensors; -1: tensor i is not a factor. */
 void dlb_factor_owners(const struct dlb_sum_tensor *a, int n, int n_owners, int *owner);
-/* Bytes that `member` sends of each class for these tensors once compressed (bytes), and dense. */
+/* Bytes that `member` sends for these n tensors in one step, by class: compressed (bytes) and dense. */
 void dlb_compress_bytes(const struct dlb_compress_choice *c, const struct dlb_allreduce *how, const struct dlb_ranks *r, int member,
 			const struct dlb_sum_tensor *a, int n, double bytes[DLB_N_TRAFFIC], double dense_bytes[DLB_N_TRAFFIC]);
 
@@ -95,7 +103,7 @@ void dlb_compress_bytes(const struct dlb_compress_choice *c, const struct dlb_al
  * buffers. */
 double dlb_compress_memory_bytes(const struct dlb_compress_choice *c, int n_ranks, const struct dlb_sum_tensor *a, int n);
 
-/* And beside them, what every rank says of its own. */
+/* Bytes that `member` sends in one step for the flags (not finite, not symmetric). */
 double dlb_compress_flag_bytes(const struct dlb_allreduce *how, const struct dlb_ranks *r, int member);
 
 /* State of compression from step to step, keyed by the tensors' ids: residuals, bases, ranks. Compressors
@@ -114,7 +122,7 @@ struct dlb_compressor_desc {
 	struct dlb_compress_choice choice;
 	const struct dlb_allreduce *how;
 	struct dlb_ranks ranks;			/* its arrays are borrowed during the call */
-	const struct dlb_sum_tensor *tensor;	/* copied; x is borrowed for good */
+	const struct dlb_sum_tensor *tensor;	/* copied; x is borrowed until _free */
 	int n_tensors;
 	int tag;				/* and the DLB_COMPRESSOR_TAGS - 1 after it */
 	struct dlb_compress_state *state;			/* borrowed: outlives the compressor */
@@ -138,9 +146,10 @@ struct dlb_verdict {
 const struct dlb_verdict *dlb_compressor_verdict(const struct dlb_compressor *k);
 /* Whether the last step left tensor i as its factor. */
 bool dlb_compressor_factored(const struct dlb_compressor *k, int i);
-/* 0, or -1 with a line that names tensor and rank. */
+/* 0; -1 with an error that names tensor and rank if one is not finite. */
 int dlb_verdict_error(const struct dlb_verdict *v, struct dlb_error *err);
-/* Ranks with which a tensor travelled, in all steps since the start in which it did so. */
+/* Ranks at which a tensor was sent, over all steps of this run that compressed it; bound: the most
+ * allowed. */
 struct dlb_ranks_seen { int id, least, median, most, bound; };
 /* i from 0; false: no more */
 bool dlb_compress_state_ranks(const struct dlb_compress_state *k, int i, struct dlb_ranks_seen *r);

@@ -1,8 +1,8 @@
-/* A dlb_compressor: what is sent when. See compress.h and compressor.h.
+/* A dlb_compressor: the order of its messages. See compress.h and compressor.h.
  *
- *     first     what is dense, the flags;  P, or low-rank tensors dense while warming up;  triangles to their owners
- *     second    Q;  L from the owners, or factors dense where one was not symmetric
- *     third     the sums of all triangles, where one was not positive definite */
+ *     first     dense tensors, flags;  P, or gradients dense before `start`;  triangles to their owners
+ *     second    Q;  L from the owners, or all factors dense if one was not symmetric
+ *     third     the sums of all triangles, if one was not positive definite */
 #include <stdlib.h>
 #include <string.h>
 #include "comm/compressor.h"
@@ -54,7 +54,7 @@ static int ready(struct dlb_compressor *k, struct dlb_error *err)
 		if (!dlb_compress_rank(&k->choice, a) && !(a->factor && takes_triangles(k)))
 			dlb_fusion_add(&k->dense, a->x, a->rows * a->cols, -1, dlb_traffic_class_of(&k->choice, a));
 	}
-	/* Flags count by units: never in 16 bits. */
+	/* Flags are integers, so never rounded to 16 bits. */
 	dlb_fusion_add(dense == DLB_WIRE_PLAIN ? &k->dense : &k->flags, k->not_finite, 2 * k->ranks.n, -1, DLB_TRAFFIC_SMALL);
 	if (takes_triangles(k) && dlb_triangles_new(k, err))
 		return -1;
@@ -107,7 +107,7 @@ void dlb_compressor_free(struct dlb_compressor *k)
 		return;
 	memcpy(all, (struct dlb_fusion_buffer *[]){ &k->dense, &k->flags, &k->warm, &k->p, &k->q, &k->scatter, &k->gather, &k->third, &k->whole },
 	       sizeof all);
-	k->third.buffer = NULL;			/* scatter's */
+	k->third.buffer = NULL;			/* borrowed from scatter */
 	for (int i = 0; i < DLB_LEN(all); i++)
 		dlb_fusion_free(all[i]);
 	dlb_low_rank_free(k);
@@ -127,7 +127,7 @@ static void send(struct dlb_compressor *k, struct dlb_fusion_buffer *f)
 	dlb_fusion_start(k, f);
 }
 
-/* Addends that travel dense in this step. */
+/* Flags tensors that are sent dense in this step and are not finite. */
 static void check_dense(struct dlb_compressor *k)
 {
 	for (int i = 0; i < k->n_tensors; i++) {
@@ -182,7 +182,7 @@ void dlb_compressor_start(struct dlb_compressor *k, int64_t step)
 	dlb_compressor_test(k);
 }
 
-/* The flags of all ranks are here: each in its own place. */
+/* Reads the flags of all ranks into the verdict. */
 static bool all_finite(struct dlb_compressor *k)
 {
 	dlb_fusion_unload(k->flags.n ? &k->flags : &k->dense);
@@ -222,7 +222,7 @@ static void second(struct dlb_compressor *k)
 	if (k->verdict.n_asymmetric) {
 		send(k, &k->whole);
 	} else if (k->hops) {
-		k->hops_due = true;		/* they block: in _wait, which all ranks call in one order */
+		k->hops_due = true; /* they block, so they run in _wait, which all ranks call in one order */
 	} else {
 		dlb_triangles_factor(k);
 		dlb_fusion_start(k, &k->gather);

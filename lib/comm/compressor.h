@@ -15,20 +15,21 @@ struct dlb_fusion_buffer {
 	float *buffer;
 	int64_t n;
 	int n_chunks;
-	int64_t *at;				/* [n_chunks + 1] where they begin in the buffer */
+	int64_t *at;				/* [n_chunks + 1] first element of each chunk in the buffer */
 	struct dlb_collective *sum;
-	double bytes[DLB_N_TRAFFIC];		/* sent each time */
+	double bytes[DLB_N_TRAFFIC];		/* sent per run, by class */
 	bool active;
 	double since_s;
 };
 void dlb_fusion_add(struct dlb_fusion_buffer *f, float *x, int64_t n, int owner, enum dlb_traffic_class class);
-/* buffer: of another that is laid out alike (borrowed), or NULL. */
+/* Makes buffer and collective, after all dlb_fusion_add. buffer (borrowed): memory of a fusion buffer with
+ * the same layout; NULL: allocates. */
 int dlb_fusion_ready(struct dlb_fusion_buffer *f, struct dlb_compressor *k, const struct dlb_allreduce *how, enum dlb_wire wire, int tag,
 		    float *buffer, struct dlb_error *err);
-/* After parts were given other lengths, none longer than it was made with: what the next start sends. */
+/* Lays the buffer out anew after lengths of parts changed; none may be longer than at dlb_fusion_ready. */
 void dlb_fusion_resize(struct dlb_fusion_buffer *f);
 void dlb_fusion_free(struct dlb_fusion_buffer *f);
-/* Where slice `chunk` of part i lies in the buffer; *n: its length. */
+/* Address in the buffer of the slice of part i in chunk `chunk`; *n: its length. */
 float *dlb_fusion_at(const struct dlb_fusion_buffer *f, int i, int chunk, int64_t *n);
 void dlb_fusion_load(struct dlb_fusion_buffer *f);
 void dlb_fusion_unload(const struct dlb_fusion_buffer *f);
@@ -44,7 +45,7 @@ struct dlb_low_rank_state {			/* state from step to step of one low-rank gradien
 	int id, most;
 	bool adapts, transposed;	/* transposed: P and Q are those of the transpose */
 	int64_t rows, cols;
-	int64_t p_length, q_length;	/* of columns of P, of Q: rows and cols, or transposed */
+	int64_t p_length, q_length;	/* rows of P, of Q: rows and cols, or transposed */
 	const char *name;
 	float *residual;			/* (rows, cols) */
 	/* what the next sketch is of, Q^T of the last step that counted: (most, stride of q_length) */
@@ -54,67 +55,70 @@ struct dlb_low_rank_state {			/* state from step to step of one low-rank gradien
 	int64_t *seen;			/* [most + 1] steps with that rank */
 };
 struct dlb_compress_state { struct dlb_low_rank_state **low_rank; int n, cap; };
-/* Made when first asked for. */
+/* Finds the state of tensor a; makes it at the first call. Borrowed from k. */
 struct dlb_low_rank_state *dlb_low_rank_state_of(struct dlb_compress_state *k, const struct dlb_compress_choice *c, const struct dlb_sum_tensor *a, int most);
 
-struct dlb_low_rank {			/* a gradient that travels as P and Q */
+struct dlb_low_rank {			/* a gradient that is sent as P and Q */
 	int tensor, most;
 	int width, rank;		/* of this step: columns of P on the wire, of Q; at most `most` */
-	int shift[DLB_MOST_RANK];	/* Q's columns travel times two to these, in few bits */
-	double length[DLB_MOST_RANK];	/* of P's columns beyond those before them */
+	int shift[DLB_MOST_RANK];	/* wire=f8: Q's columns are multiplied by two to these powers */
+	double length[DLB_MOST_RANK];	/* of each column of P, orthogonal to the columns before it */
 	struct dlb_low_rank_state *state;
-	float *mine;			/* local errors: this rank's own Q^T; else NULL */
-	float *p, *q; /* what travels: (p_length, rank), and (rank, q_length) without padding */
+	float *mine;			/* error=local: this rank's own Q^T; else NULL */
+	float *p, *q;			/* as sent: (p_length, width), and (rank, q_length) without padding */
 };
 struct dlb_triangle { int tensor, owner; bool taken, factored; };
 struct dlb_compressor {
 	struct dlb_comm *c;
 	struct dlb_compress_choice choice;
 	const struct dlb_allreduce *how;
-	struct dlb_ranks ranks; int *rank_, *group_;	/* copies that ranks points to */
+	struct dlb_ranks ranks; int *rank_, *group_;	/* arrays of ranks, owned */
 	int member, tag;
 	struct dlb_sum_tensor *tensor; int n_tensors;
-	/* [member] + 1 of the first tensor there that is not finite; that is not symmetric */
+	/* [member] 1 + index of its first tensor that is not finite, not symmetric; 0: none */
 	float *not_finite, *asymmetric;
 	int64_t step;
 	enum { DLB_PHASE_DONE, DLB_PHASE_FIRST, DLB_PHASE_SECOND, DLB_PHASE_THIRD } phase;
-	bool low_rank_now;			/* past lowrank's start */
+	bool low_rank_now;			/* this step compresses gradients */
 	struct dlb_fusion_buffer dense, flags, warm, p, q, scatter, gather, third, whole;
 	struct dlb_compress_state *state;
 	struct dlb_low_rank *low_rank; int n_low_rank;
 	struct dlb_triangle *triangle; int n_triangles;
 	double *work;			/* of dlb_orthonormal_f32 */
-	float *transposed; /* P and Q of a transposed tensor, in the layout that the passes read */
-	float *factor_work;		/* two triangles of the largest */
+	float *transposed; /* P and Q the a transposed tensor, in largest layout that largest passes read */
+	float *factor_work;		/* two of the largest triangle */
 	struct dlb_hops *hops;		/* per_hop.c */
 	struct dlb_verdict verdict;
 	struct dlb_traffic traffic;
 	bool hops_due;
-	struct dlb_error fault; bool failed;	/* a blocking part met a broken comm */
+	struct dlb_error fault; bool failed;	/* per-hop found the comm broken */
 };
 
 /* lowrank.c */
 void dlb_low_rank_new(struct dlb_compressor *k);
 void dlb_low_rank_free(struct dlb_compressor *k);
-void dlb_low_rank_project(struct dlb_compressor *k);	/* x += residual, P; flags what is not finite */
-void dlb_low_rank_back(struct dlb_compressor *k);		/* the sum of P becomes a basis; Q */
-void dlb_low_rank_restore(struct dlb_compressor *k);	/* x, residual and basis from the sum of Q */
-/* sketch.c: of a tensor whose rank adapts */
+/* x += residual; computes P; flags tensors that are not finite */
+void dlb_low_rank_project(struct dlb_compressor *k);
+void dlb_low_rank_back(struct dlb_compressor *k);	/* turns the sum of P into a basis; computes Q */
+void dlb_low_rank_restore(struct dlb_compressor *k);	/* computes x, residual and basis from the sum of Q */
+/* sketch.c: tensors whose rank adapts */
 void dlb_sketch_init(struct dlb_low_rank_state *t);
 /* P's sum becomes a basis: t->rank, -1: not finite */
 int dlb_sketch_basis(const struct dlb_compressor *k, struct dlb_low_rank *t);
 /* before Q travels; mine: what of it arrives */
 void dlb_sketch_shift_q(const struct dlb_compressor *k, struct dlb_low_rank *t);
 void dlb_sketch_unshift_q(const struct dlb_compressor *k, struct dlb_low_rank *t);
-void dlb_sketch_next(const struct dlb_compressor *k, struct dlb_low_rank *t); /* from Q in state->basis */
+/* next sketch from Q in state->basis */
+void dlb_sketch_next(const struct dlb_compressor *k, struct dlb_low_rank *t);
 /* cholesky_reduce.c */
 int dlb_triangles_new(struct dlb_compressor *k, struct dlb_error *err);
-void dlb_triangles_check(struct dlb_compressor *k);	/* flags what is not finite, not symmetric */
+void dlb_triangles_check(struct dlb_compressor *k); /* flags factors that are not finite or not symmetric */
 void dlb_triangles_load(struct dlb_compressor *k);
-void dlb_triangles_factor(struct dlb_compressor *k);	/* those that this rank owns */
-bool dlb_triangles_restore(struct dlb_compressor *k);	/* true: some have to come as the sum */
+void dlb_triangles_factor(struct dlb_compressor *k);	/* factors that this rank owns */
+/* true: some owner could not factor; their sums are needed */
+bool dlb_triangles_restore(struct dlb_compressor *k);
 void dlb_triangles_take_sums(struct dlb_compressor *k);
-/* per_hop.c: blocks until all is done. */
+/* per_hop.c: dlb_hops_run blocks until all is done. */
 struct dlb_hops *dlb_hops_new(struct dlb_compressor *k);
 void dlb_hops_free(struct dlb_hops *h);
 int dlb_hops_run(struct dlb_hops *h, struct dlb_compressor *k, struct dlb_error *err);

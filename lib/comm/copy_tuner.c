@@ -1,4 +1,4 @@
-/* Stores to where another core reads next. See shared.h. */
+/* Copies into memory that another core reads next, through the caches or past them. See shared.h. */
 #include <string.h>
 #include "comm/shared.h"
 #include "util/clock.h"
@@ -8,7 +8,7 @@
 
 /* ---- past the caches ---- */
 
-enum { LINE = 64, LEAST = 4096 }; /* below, waiting for the stores to leave takes longer than it saves */
+enum { LINE = 64, LEAST = 4096 };	/* for fewer bytes the fence costs more than it saves */
 
 #if defined __x86_64__
 /* n bytes, whole lines; `to` is at the beginning of one. A line that is stored whole leaves at once: 16 MB
@@ -67,13 +67,13 @@ void dlb_copy_far(void *to, const void *from, size_t bytes)
 
 /* ---- or through them ---- */
 
-enum { SAMPLES = 4, AGAIN = 256 };	/* both ways in turn the first few times of so many */
+enum { SAMPLES = 4, AGAIN = 256 };	/* the first SAMPLES of AGAIN copies try both ways in turn */
 
 enum dlb_copy_way dlb_copy_tuner_begin(const struct dlb_copy_tuner *p, size_t bytes, double *start_s)
 {
 	unsigned n = p->n % AGAIN;
 
-	if (bytes < LEAST)		/* nor is it worth the time to look at a clock */
+	if (bytes < LEAST)		/* nor is it worth reading a clock */
 		return DLB_COPY_NEAR;
 	*start_s = dlb_clock_s();
 	if (n < SAMPLES)
@@ -88,7 +88,8 @@ void dlb_copy_tuner_end(struct dlb_copy_tuner *p, enum dlb_copy_way way, size_t 
 	if (bytes < LEAST)
 		return;
 	now = (dlb_clock_s() - start_s) / (double)bytes;
-	p->s[way] = p->n < 2 ? now : now < last ? now : last;	/* one that was interrupted does not count */
+	/* the least of the last two: one may have been interrupted */
+	p->s[way] = p->n < 2 ? now : now < last ? now : last;
 	p->last[way] = now;
 	p->n++;
 }

@@ -15,7 +15,8 @@ static int hops(const struct dlb_ranks *r, int member, struct dlb_hop *hop)
 
 	while (2 * most <= r->n)
 		most *= 2;
-	over = r->n - most;		/* pairs (0, 1), (2, 3), ... whose odd ones stand aside */
+	/* number of pairs (0, 1), (2, 3), ... whose odd ranks take no part in the exchange */
+	over = r->n - most;
 	if (member < 2 * over && member % 2) {
 		hop[n++] = (struct dlb_hop){ .to = member - 1, .n_send = 1, .from = -1 };
 		hop[n++] = (struct dlb_hop){ .to = -1, .from = member - 1, .n_recv = 1 };

@@ -7,7 +7,7 @@
 #include <stdint.h>
 #include <string.h>
 
-/* To nearest; ties to even. */
+/* Rounds to nearest, ties to even. */
 static inline uint8_t dlb_f8_round(float x)
 {
 	uint32_t u, sign;

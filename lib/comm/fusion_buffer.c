@@ -1,4 +1,4 @@
-/* Fusion buffers, in which several arrays travel as one message: see compressor.h. */
+/* Fusion buffers, in which several arrays are sent as one message. See compressor.h. */
 #include <stdlib.h>
 #include <string.h>
 #include "comm/compressor.h"
@@ -116,7 +116,7 @@ void dlb_fusion_free(struct dlb_fusion_buffer *f)
 	free(f->buffer);
 }
 
-/* In the order of the buffer. */
+/* Copies all parts into the buffer (in), or out of it, in the order of the buffer. */
 static void copy(const struct dlb_fusion_buffer *f, bool in)
 {
 	float *at = f->buffer;

@@ -17,7 +17,7 @@ static int leader_of(const struct dlb_ranks *r, int rank)
 	return i;
 }
 
-/* Leaders before `rank`; rank = n: their number. */
+/* Number of leaders before `rank`; rank = n: of all leaders. */
 static int leaders_before(const struct dlb_ranks *r, int rank)
 {
 	int n = 0;

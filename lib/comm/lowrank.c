@@ -1,4 +1,4 @@
-/* Gradients as P and Q: see lowrank.h for the formulas, compressor.h for who calls. */
+/* Gradients as P and Q: state, buffers and the three passes. Formulas: lowrank.h; calls: compressor.c. */
 #include <stdlib.h>
 #include <string.h>
 #include "comm/compressor.h"
@@ -134,7 +134,7 @@ void dlb_low_rank_free(struct dlb_compressor *k)
 	free(k->transposed);
 }
 
-/* Part i of P, of Q, is of low-rank tensor i. */
+/* Sets the lengths of fusion buffer P, or of Q (back). Its part i belongs to low-rank tensor i. */
 static void resize(const struct dlb_compressor *k, struct dlb_fusion_buffer *f, bool back)
 {
 	bool other = false;
@@ -155,7 +155,7 @@ static void resize(const struct dlb_compressor *k, struct dlb_fusion_buffer *f, 
  * Of a transposed tensor P = X^T W, Q = X P^ and X^ = Q P^^T: the same passes with P and Q exchanged. Each
  * then has the other's layout, in k->transposed. */
 
-/* by_row (n, r) is the transpose of padded (r, stride of n), which is zero beyond n. */
+/* by_row (n, r) = transpose of padded (r, stride of n), which is zero beyond n. */
 static void to_rows(const float *padded, int64_t n, int r, float *by_row)
 {
 	for (int c = 0; c < r; c++)
@@ -187,7 +187,7 @@ static void sketch(const struct dlb_compressor *k, struct dlb_low_rank *t, const
 	to_rows(pt, a->cols, t->width, t->p);
 }
 
-/* next = Q^T of x in the basis P */
+/* next = Q^T: coefficients of x in the basis P */
 static void coefficients(const struct dlb_compressor *k, struct dlb_low_rank *t, const struct dlb_sum_tensor *a)
 {
 	const struct dlb_skinny *s = dlb_skinny();
@@ -202,7 +202,7 @@ static void coefficients(const struct dlb_compressor *k, struct dlb_low_rank *t,
 	from_rows(w, a->rows, t->rank, t->state->next);
 }
 
-/* x = P qt; residual (NULL: none) = x as it was - share * P qt */
+/* residual (may be NULL) = x - share * P qt; then x = P qt */
 static void restore(const struct dlb_compressor *k, struct dlb_low_rank *t, const struct dlb_sum_tensor *a, float *residual, const float *qt, float share)
 {
 	const struct dlb_skinny *s = dlb_skinny();
@@ -232,7 +232,7 @@ void dlb_low_rank_project(struct dlb_compressor *k)
 	resize(k, &k->p, false);
 }
 
-/* Between (rank, stride) in memory and (rank, cols) on the wire. */
+/* Copies Q^T from (rank, stride) in memory to (rank, cols) on the wire, or back (out). */
 static void repack(const struct dlb_low_rank *t, float *padded, bool out)
 {
 	const int64_t cols = t->state->q_length, stride = dlb_skinny_stride(cols);
@@ -244,7 +244,7 @@ static void repack(const struct dlb_low_rank *t, float *padded, bool out)
 	}
 }
 
-/* The sum of P becomes a basis of t->rank columns; -1: it is not finite. */
+/* Turns the sum of P into a basis of t->rank columns; -1: it is not finite. */
 static int find_basis(struct dlb_compressor *k, struct dlb_low_rank *t)
 {
 	const struct dlb_sum_tensor *a = &k->tensor[t->tensor];
@@ -260,7 +260,7 @@ void dlb_low_rank_back(struct dlb_compressor *k)
 		const struct dlb_sum_tensor *a = &k->tensor[t->tensor];
 
 		if (find_basis(k, t) < 0) {
-			k->verdict.not_finite = a->name;	/* finite on every rank, but not their sum */
+			k->verdict.not_finite = a->name; /* finite on every rank, but their sum is not */
 			k->verdict.rank = -1;
 			return;
 		}
@@ -297,7 +297,7 @@ void dlb_low_rank_restore(struct dlb_compressor *k)
 		if (t->state->adapts)
 			dlb_sketch_unshift_q(k, t);
 		repack(t, t->state->next, true);
-		if (t->mine) {				/* what was not sent from here; then the sum */
+		if (t->mine) {				/* the error of this rank; then the sum */
 			restore(k, t, a, t->state->residual, t->mine, 1);
 			restore(k, t, a, NULL, t->state->next, 0);
 		} else {

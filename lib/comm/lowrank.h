@@ -1,15 +1,15 @@
-/* Low-rank compression of gradients: what a rank computes; nothing here sends anything.
+/* Low-rank compression of gradients: computation only, no messages.
  *
  * A gradient G of (n, m) travels as P (n, r) and Q (m, r), r small. With the error E that earlier steps left
  * here:
  *
- *     M = G + E          x holds M from here on; E stays as it was until the step is known to count
+ *     M = G + E          x holds M from here on; E is unchanged until the step is known to count
  *     P = sum M Q        Q of the step before (warm start)
  *     P^ = an orthonormal basis of P's columns
  *     Q = sum M^T P^
- *     G^ = P^ Q^T        what every rank gets as the sum of all G
- *     E = M - G^ / N     the part of it that was not sent, an Nth on each of N ranks ("global");
- *                        or M - P^ (M^T P^)^T, each rank's own ("local"): one more product, the same sum
+ *     G^ = P^ Q^T        every rank's result: the approximate sum of all G
+ *     E = M - G^ / N     new residual, an Nth of the error on each of N ranks ("global");
+ *                        or M - P^ (M^T P^)^T, each rank's own error ("local"): one more product, the same sum
  *
  * T. Vogels, S. P. Karimireddy, M. Jaggi, PowerSGD, NeurIPS 2019; error feedback: F. Seide et al.,
  * Interspeech 2014. PowerSGD's Gram-Schmidt returns columns that are not orthogonal when P has fewer than r
@@ -31,7 +31,7 @@ enum { DLB_MOST_RANK = 64 };
 enum { DLB_MOST_PASSES = 4 };
 int dlb_orthonormal(double *p, int64_t n, int r, uint64_t key, double tau, double *norm, int *n_replaced);
 #define DLB_TAU_F32 9.094947017729282e-13		/* (8 * 2^-23)^2 */
-/* The same of float32, through doubles in `work` (n * r). */
+/* The same for float32; work: n * r elements. */
 int dlb_orthonormal_f32(float *p, int64_t n, int r, uint64_t key, double *work, int *n_replaced);
 /* A basis of what `width` columns of p (n, width; by rows) span, as few of them as do: pivoted Cholesky of
  * their Gram matrix takes columns until what is left of its trace is at most `tolerance` of all of it, but at
@@ -39,10 +39,10 @@ int dlb_orthonormal_f32(float *p, int64_t n, int r, uint64_t key, double *work, 
  * column k was beyond those taken before goes to length[k]. Returns the rank, -1: p is not finite (p is
  * lost). work: n * width. */
 int dlb_pivoted_basis(float *p, int64_t n, int width, int most, double tolerance, uint64_t key, double *length, double *work);
-/* The first n numbers, in [-1, 1), of the sequence that replaces columns. */
+/* Fills x with the first n numbers, in [-1, 1), of the pseudo-random sequence of key. */
 void dlb_splitmix_fill(double *x, int64_t n, int64_t stride, uint64_t key);
-/* What replaces columns of tensor `id` at a step; the same on all ranks. */
+/* Key of the sequence that replaces columns of tensor `id` at a step; the same on all ranks. */
 uint64_t dlb_lowrank_key(uint64_t id, uint64_t step);
-/* The first Q: (r, dlb_skinny_stride(m)) of tensor `id`, the same on all ranks. */
+/* Writes the first Q^T of tensor `id`, (r, dlb_skinny_stride(m)); the same on all ranks. */
 void dlb_lowrank_first_q(float *qt, int64_t m, int r, uint64_t id);
 #endif

@@ -1,4 +1,4 @@
-/* MPI's own allreduce. Which hops it takes is its secret; predictions count those of a ring. */
+/* MPI's own allreduce. Its hops are unknown; predictions count those of a ring. */
 #include "comm/allreduce.h"
 
 static int n_chunks(const struct dlb_ranks *r)

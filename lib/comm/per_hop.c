@@ -8,13 +8,13 @@
 #include "util/clock.h"
 #include "util/mem.h"
 
-/* One matrix: its sum so far, and how that travels: a word (0: L; 1: the sum), then the triangle. */
+/* One matrix: its sum so far, and its message: a word (0: L; 1: the sum), then the triangle. */
 struct matrix { int tensor, n; int64_t count; float *sum, *message; bool encoded; };
 struct dlb_hops {
-	struct matrix *matrix; int n_matrices;		/* in order of chunks */
+	struct matrix *matrix; int n_matrices;		/* ordered by chunk */
 	int n_chunks;
-	int *first;					/* [n_chunks + 1] matrices of a chunk */
-	int64_t *at;					/* [n_matrices + 1] messages in `messages` */
+	int *first;					/* [n_chunks + 1] first matrix of each chunk */
+	int64_t *at;	/* [n_matrices + 1] offset of each matrix in `messages` */
 	float *messages, *arrived, *full;
 	struct dlb_hop *hop; int n_hops;
 };
@@ -87,7 +87,7 @@ static void encode(struct dlb_compressor *k, struct matrix *m)
 	m->encoded = true;
 }
 
-/* The matrix that a message holds, by rows. */
+/* full = the matrix in a message, by rows. */
 static void decode(const struct matrix *m, const float *message, float *full)
 {
 	if (message[0] == 0)
@@ -163,7 +163,8 @@ int dlb_hops_run(struct dlb_hops *h, struct dlb_compressor *k, struct dlb_error 
 	for (int i = 0; i < h->n_hops; i++)
 		if (one_hop(h, k, &h->hop[i], err))
 			return -1;
-	for (int i = 0; i < h->n_matrices; i++) { /* what was sent, also where it was made: the same bits */
+	/* all ranks decode the message, its maker too: the same bits */
+	for (int i = 0; i < h->n_matrices; i++) {
 		struct matrix *m = &h->matrix[i];
 
 		encode(k, m);

@@ -1,4 +1,4 @@
-/* Pivoted Cholesky, left-looking: of a only the diagonal and the columns taken are read. See cholesky.h. */
+/* Pivoted Cholesky, left-looking: reads only the diagonal of a and the columns taken. See cholesky.h. */
 #include <math.h>
 #include <stdlib.h>
 #include "comm/cholesky.h"
@@ -6,7 +6,7 @@
 
 int dlb_pivoted_cholesky(int n, const float *a, double tolerance, double trace, int most, float *l, int ld, int *pivot, double *rest, double *least)
 {
-	double *left = dlb_xmalloc(((size_t)n + 1) * sizeof *left);	/* the diagonal of what is left */
+	double *left = dlb_xmalloc(((size_t)n + 1) * sizeof *left);	/* diagonal of the remainder */
 	int rank = 0;
 
 	*rest = *least = 0;

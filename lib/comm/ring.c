@@ -16,7 +16,7 @@ static int hops(const struct dlb_ranks *r, int rank, struct dlb_hop *hop)
 {
 	int n = r->n, n_hops = 2 * (n - 1);
 
-	for (int h = 0; h < n_hops; h++)		/* from h = n - 1 on what comes is complete */
+	for (int h = 0; h < n_hops; h++) /* from hop n - 1 on received chunks are complete sums */
 		hop[h] = (struct dlb_hop){ .to = mod(rank + 1, n), .from = mod(rank - 1, n), .send = mod(rank - h, n), .n_send = 1,
 					   .recv = mod(rank - h - 1, n), .n_recv = 1, .add = h < n - 1 };
 	return n_hops;

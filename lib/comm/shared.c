@@ -1,4 +1,5 @@
-/* See shared.h. Linux: memfd_create, and /proc/PID/fd to open another process's. */
+/* Shared memory and wakeups: see shared.h. Linux: memfd_create, /proc/PID/fd to open another process's,
+ * futexes. */
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <linux/futex.h>
@@ -16,7 +17,7 @@
 
 #define PAGE ((size_t)4096)
 #define HUGE_PAGE ((size_t)2 << 20)
-#define MOST_ADDRESSES ((size_t)1 << 45)	/* for all regions of a host together: a quarter of what x86-64 has */
+#define MOST_ADDRESSES ((size_t)1 << 45) /* of all regions of a host: a quarter of x86-64's addresses */
 
 struct shm_block { size_t begin, end; };
 struct dlb_region {
@@ -83,7 +84,7 @@ void dlb_region_free(struct dlb_region *r)
 	free(r);
 }
 
-/* The number of a process may mean another one here (containers): the secret tells. */
+/* In a container the pid may be another process; the secret tells. */
 char *dlb_region_enter(const struct dlb_region *r, const struct dlb_region_key *theirs)
 {
 	char path[64], *p = NULL;
@@ -121,7 +122,7 @@ void *dlb_region_alloc(struct dlb_region *r, size_t bytes)
 
 	if (n < bytes)
 		return NULL;
-	for (; i < r->n_blocks; i++) {		/* the first gap that holds it */
+	for (; i < r->n_blocks; i++) {		/* the first gap that is large enough */
 		at = up(r->block[i].end, align);
 		if (at + n <= (i + 1 < r->n_blocks ? r->block[i + 1].begin : r->bytes))
 			break;
@@ -145,7 +146,7 @@ static void forget_own(struct dlb_region *r, struct shm_block b)
 	r->n_own = n;
 }
 
-/* Gives the pages back, and shares again what was made private. */
+/* Frees the block at p and makes its private pages shared again. */
 void dlb_region_release(struct dlb_region *r, void *p)
 {
 	size_t at = (size_t)((char *)p - r->base);

@@ -1,4 +1,4 @@
-/* Inside lib/comm: memory that ranks of one host share, and what goes through it.
+/* Internal header of lib/comm: shared memory of the ranks of one host, copies into it, and wakeups.
  *
  * Each rank owns a region: a file in memory without a name, as large as the host's memory, of which only what
  * is touched exists. Every rank of the host has all of these regions in its address space, so that handing
@@ -11,13 +11,13 @@
 #include "comm/comm.h"
 
 struct dlb_region;
-/* What a rank tells the others of its host to let them in. */
+/* What other ranks of the host need to map a region. */
 struct dlb_region_key { int64_t pid, fd; uint64_t secret, bytes; };
 
-/* This rank's region, for a host with n_local ranks; NULL: it cannot be had, and messages go another way. */
+/* Makes this rank's region, on a host with n_local ranks. NULL: not possible; messages then go by MPI. */
 struct dlb_region *dlb_region_new(int n_local, struct dlb_region_key *key);
 void dlb_region_free(struct dlb_region *r);
-/* Another rank's region as seen from here; NULL: it cannot be. */
+/* Maps another rank's region; NULL: not possible. */
 char *dlb_region_enter(const struct dlb_region *r, const struct dlb_region_key *theirs);
 void dlb_region_leave(const struct dlb_region *r, char *theirs);
 char *dlb_region_base(const struct dlb_region *r);
@@ -28,7 +28,7 @@ bool dlb_region_private(struct dlb_region *r, void *p, size_t bytes);
 /* allocated, and no page of it private */
 bool dlb_region_shares(const struct dlb_region *r, const void *p, size_t bytes);
 
-/* Brings the pages of shared memory into this rank's address space now, so that they cost nothing later. */
+/* Maps all pages of shared memory now, so that later accesses cause no page faults. */
 void dlb_region_touch(void *p, size_t bytes);
 /* Copies to where another core reads next, and past the caches: a store to a line that the other core has
  * still in its own cache waits until it is taken from there, line by line (measured between two cores of an
@@ -50,13 +50,13 @@ void dlb_copy_there(struct dlb_copy_tuner *p, void *to, const void *from, size_t
  * their time: it sleeps until another rank sends its wakeup, which lies in the first page of its region. */
 struct dlb_wakeup;
 struct dlb_wakeup *dlb_wakeup_of(char *base);
-void dlb_wakeup_send(struct dlb_wakeup *b); /* after the data that the receiver waits for are visible */
+void dlb_wakeup_send(struct dlb_wakeup *b); /* call it after storing the data that the receiver waits for */
 uint32_t dlb_wakeup_count(const struct dlb_wakeup *b);	/* sent so far */
-/* Returns when one was sent after the first `seen`, after s seconds, or spuriously. */
+/* Sleeps until more than `seen` were sent or s seconds have passed; may return early. */
 void dlb_wakeup_wait(struct dlb_wakeup *b, uint32_t seen, double s);
 
-/* channel.c: what needs no MPI. */
+/* channel.c, without MPI. queue: appends a message to those whose place is not posted. */
 void dlb_channel_queue(struct dlb_channel *ch, struct dlb_request *r);
-bool dlb_channel_push(struct dlb_channel *ch);		/* true: no message waits for its place any more */
+bool dlb_channel_push(struct dlb_channel *ch);		/* true: no message waits any more */
 bool dlb_channel_test(struct dlb_request *r);
 #endif

@@ -1,4 +1,4 @@
-/* Gradients whose rank adapts: see lowrank.h for the formulas, compressor.h for who calls.
+/* Gradients whose rank adapts. Formulas: lowrank.h; calls: lowrank.c.
  *
  * A step's sketch P = sum M W has as many columns as the last step's rank, and some more where that may grow.
  * W's columns have length 1: those of the last Q, then random ones. Pivoted Cholesky of P's Gram matrix takes
@@ -24,7 +24,7 @@ static bool in_8_bits(const struct dlb_compressor *k)
 	return k->choice.q_wire == DLB_WIRE_F8;
 }
 
-/* Makes a column of that length one of length 4 to 8. */
+/* Power of two that scales a column of this length to a length of 4 to 8. */
 static int shift_of(double length)
 {
 	const int shift = length > 0 && isfinite(length) ? 2 - ilogb(length) : 0;
@@ -93,7 +93,7 @@ void dlb_sketch_unshift_q(const struct dlb_compressor *k, struct dlb_low_rank *t
 	}
 }
 
-/* A column that nothing is known of. */
+/* row = a random column of length 1. */
 static void draw(const struct dlb_compressor *k, const struct dlb_low_rank_state *t, int r, float *row)
 {
 	double *x = dlb_xmalloc((size_t)t->q_length * sizeof *x);

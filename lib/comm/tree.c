@@ -1,4 +1,4 @@
-/* Tree: sums go up a binomial tree to rank 0 and come down again, 2 ceil(log2 n) hops one after the other. */
+/* Tree: sums go up a binomial tree to rank 0 and down again, 2 ceil(log2 n) hops one after the other. */
 #include "comm/allreduce.h"
 
 static int n_chunks(const struct dlb_ranks *r)

@@ -1,4 +1,4 @@
-/* See wire.h. */
+/* Loops between memory format and wire format. See wire.h. */
 #include <string.h>
 #include "comm/f8.h"
 #include "comm/shared.h"
@@ -103,7 +103,7 @@ static void copy(void *to, const void *from, size_t bytes)
 	memcpy(to, from, bytes);
 }
 
-/* In blocks that the first-level cache holds on to until they are sent. */
+/* In blocks that stay in the first-level cache until they are copied. */
 static void pass_f32(void *x, const void *w, void *on, int64_t n, bool far)
 {
 	enum { BLOCK = 2048 };

@@ -1,4 +1,4 @@
-/* Elements on the wire: loops over arrays of one type as they lie in memory (x) and as they travel (w). */
+/* Elements on the wire: loops over n elements of one type, in memory format (x) and in wire format (w). */
 #ifndef DLB_COMM_WIRE_H
 #define DLB_COMM_WIRE_H
 #include "comm/allreduce.h"
@@ -8,8 +8,8 @@ struct dlb_wire_loops {
 	void (*pack)(void *x, void *w, int64_t n);
 	void (*add)(void *x, const void *w, int64_t n);		/* x += w */
 	void (*take)(void *x, const void *w, int64_t n);	/* x = w */
-	void (*round)(void *x, int64_t n);			/* x as pack leaves it; NULL: as it is */
-	/* add, and then on = x, past the caches if `far`; on may be w; NULL: no such */
+	void (*round)(void *x, int64_t n);			/* rounds x as pack does; NULL: no rounding */
+	/* x += w, then copies x to on (may alias w), past the caches if `far`; NULL: unsupported */
 	void (*pass)(void *x, const void *w, void *on, int64_t n, bool far);
 };
 /* NULL: no such pair */
