@@ -58,16 +58,16 @@ static int to(const struct dlb_cli *cli, const struct dlb_format *f, const struc
 	if (tell)
 		dlb_cli_warn(cli, "%s", unsaid);
 	dlb_cli_say(cli, "%s: %zu bytes", f->name, n);
-	fwrite(text, 1, n, stdout);		/* what fails shows when stdout is closed */
+	fwrite(text, 1, n, stdout);		/* dlb_cli_close_stdout reports a failure */
 	free(text);
 	return dlb_cli_close_stdout(cli);
 }
 
-/* Options that mean something to some formats only, [0] to [OF_MACHINE - 1] the machine's. */
+/* Names of the options that describe a machine, used by some formats only. */
 enum { OF_MACHINE = 4 };
 static const char *const machine[OF_MACHINE] = { "accelerators", "hosts", "memory", "bandwidth" };
 
-/* An option that the format has no use for is a mistake. */
+/* Refuses options that the format does not use. */
 static int check_given(const struct dlb_cli *cli, const struct dlb_format *f, bool import, const bool *given_machine, bool threads, bool rank)
 {
 	const unsigned takes = import ? f->import_takes : f->export_takes;
@@ -90,7 +90,7 @@ int main(int argc, char **argv)
 		{ 0, machine[1], DLB_OPT_INT, &o.hosts, "L", "where the file names none: host cores (default 1)", &given[1], 1, 4096 },
 		{ 0, machine[2], DLB_OPT_REAL, &o.memory_bytes, "BYTES", "where the file names none: of an accelerator (default 16 GiB)", &given[2], 1, 1e18 },
 		{ 0, machine[3], DLB_OPT_REAL, &o.bandwidth_Bps, "BPS", "where the file names none: bytes per second of a port (default 2 GiB)", &given[3], 1, 1e18 },
-		{ 0, "rank", DLB_OPT_INT, &o.rank, "N", "to chakra: the node whose trace is meant (default 0)", &o.rank_given, 0, 1 << 20 },
+		{ 0, "rank", DLB_OPT_INT, &o.rank, "N", "to chakra: the node whose trace is written (default 0)", &o.rank_given, 0, 1 << 20 },
 		{ 0, "threads", DLB_OPT_INT, &o.threads, "N", "of hwloc: threads of a node (default 1)", &given[OF_MACHINE], 1, 65536 },
 		{ 0, "list", DLB_OPT_FLAG, &list_them, NULL, "list the formats", NULL, 0, 0 },
 	};

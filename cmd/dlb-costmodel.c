@@ -8,7 +8,7 @@
 #include "optim/optim.h"
 #include "util/cli.h"
 
-/* The cluster of -c goes into the document; without -c the document's own stands. */
+/* Puts the cluster of -c into the document; without -c reads the document's own. */
 static int get_cluster(struct dlb_doc *doc, const char *from, const struct dlb_profile *p, struct dlb_cluster *cl, struct dlb_error *err)
 {
 	if (from) {
@@ -29,7 +29,8 @@ static int get_cluster(struct dlb_doc *doc, const char *from, const struct dlb_p
 	return dlb_cluster_read(doc, cl, err);
 }
 
-/* What the options ask for; with "auto" among them, what is worth splitting too. Strings live in `a`. */
+/* Splits that the options ask for; with "auto" among them, also those that make the step shorter. `a` owns
+ * the strings. */
 static int find_asks(const struct dlb_doc *doc, const struct dlb_strlist *asked, const struct dlb_profile *p,
 		     const struct dlb_cluster *cl, struct dlb_arena *a, struct dlb_split_request **ask, int *n, struct dlb_error *err)
 {
@@ -53,7 +54,7 @@ static int find_asks(const struct dlb_doc *doc, const struct dlb_strlist *asked,
 	return choose ? dlb_auto_split(doc, p, cl, n_state, *ask, *n, a, ask, n, err) : 0;
 }
 
-/* Sums over shards are added in pairs where that pays on this cluster. carried: the profile of g, or NULL. */
+/* Adds sums over shards in pairs where that is faster on this cluster. carried: the profile of g, or NULL. */
 static int pair_sums(struct dlb_graph *g, const struct dlb_profile *carried, const struct dlb_cluster *cl, struct dlb_error *err)
 {
 	struct dlb_cost c = { .n_ops = 0 };
@@ -65,7 +66,7 @@ static int pair_sums(struct dlb_graph *g, const struct dlb_profile *carried, con
 	return n ? dlb_graph_pair_sums(g, err) : 0;
 }
 
-/* Puts the split graph into the document, and what of the profile still holds. */
+/* Puts the split graph into the document, with those rows of the profile whose ops are unchanged. */
 static int split(struct dlb_doc *doc, const struct dlb_strlist *asked, struct dlb_graph *g, struct dlb_profile *p, bool profiled,
 		 const struct dlb_cluster *cl, struct dlb_error *err)
 {
@@ -139,10 +140,10 @@ int main(int argc, char **argv)
 		  "split an op into K shards along output, input, batch, head or vocabulary; auto: where it pays; repeatable", NULL, 0, 0 },
 	};
 	struct dlb_cli cli = { .tool = "dlb-costmodel", .usage = "[OPTION...] [FILE]",
-			       .summary = "what each op would take on each kind of device", .opts = opts,
+			       .summary = "predict the time of each op on each kind of device", .opts = opts,
 			       .n_opts = DLB_LEN(opts), .max_operands = 1 };
 	struct dlb_error err = { .what = "" };
-	static struct dlb_doc doc;			/* left to the system: to free it takes a tenth of a large graph's time */
+	static struct dlb_doc doc; /* never freed: that would take a tenth of the time of a large graph */
 
 	if (dlb_cli_parse(&cli, argc, argv))
 		return cli.status;

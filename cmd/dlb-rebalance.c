@@ -4,7 +4,7 @@
 #include "balance/balance.h"
 #include "util/cli.h"
 
-/* 0 balanced, 1 not or not yet run, 2 the document is bad. */
+/* Exit status of --test: 0 balanced, 1 not balanced or not yet run, 2 bad document. */
 static int test(const struct dlb_cli *cli, const struct dlb_doc *doc)
 {
 	struct dlb_error err = { .what = "" };
@@ -36,7 +36,7 @@ static void tell(const struct dlb_cli *cli, const struct dlb_balance *b)
 		    100 * r->max_excess_s / t, 100 * b->spread, r->held ? "; the model moved, weights held" : "",
 		    r->rolled_back ? "; worse than the best, rolled back" : "", r->changed ? "; something changed" : "");
 	if (!b->converged && b->reason)
-		dlb_cli_say(cli, "it goes round in a circle (%s): back at a plan or a time of an earlier round", b->reason);
+		dlb_cli_say(cli, "balancing repeats itself (%s): back at the plan or the time of an earlier round", b->reason);
 	if (!b->converged)
 		return;
 	dlb_cli_say(cli, "converged after %d rounds (%s), %.6g s a step", b->round, b->reason, b->best_step_s);
@@ -57,7 +57,7 @@ int main(int argc, char **argv)
 		{ 0, "test", DLB_OPT_FLAG, &only_test, NULL, "exit 0 if balanced, 1 if not; write nothing", NULL, 0, 0 },
 	};
 	struct dlb_cli cli = { .tool = "dlb-rebalance", .usage = "[OPTION...] [FILE]",
-			       .summary = "new weights from a round's waiting times, or the word that it is balanced",
+			       .summary = "compute node weights for the next plan from the last round's waiting times",
 			       .opts = opts, .n_opts = DLB_LEN(opts), .max_operands = 1 };
 	struct dlb_error err = { .what = "" };
 	const struct dlb_rule *rule;

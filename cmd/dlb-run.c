@@ -1,4 +1,5 @@
-/* dlb-run: plan + data -> trained weights + report. The options, and which way the run was started; lib/exec/command.h does the rest. */
+/* dlb-run: plan + data -> trained weights + report. Options, and how the run was started; lib/exec/command.h
+ * does the rest. */
 #include <math.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -24,7 +25,7 @@ static void catch_signals(void)
 		sigaction(sigs[i], &a, NULL);
 }
 
-/* --slow NODE:FACTOR: fills *factor, new, [x->n_slow]. */
+/* --slow NODE:FACTOR: sets *factor to a new array [x->n_slow], which the caller frees. */
 static int parse_slow(const struct dlb_cli *cli, const struct dlb_strlist *slow, double **factor, struct dlb_exec_options *x)
 {
 	int n = 0;
@@ -48,7 +49,7 @@ static int parse_slow(const struct dlb_cli *cli, const struct dlb_strlist *slow,
 	return 0;
 }
 
-/* --until 'loss<X' */
+/* --until 'loss<X': sets *loss to X; NaN without the option. */
 static int parse_until(const struct dlb_cli *cli, const char *until, double *loss)
 {
 	char *end;
@@ -67,7 +68,7 @@ static void warn(void *ctx, const char *line)
 	dlb_cli_warn(ctx, "%s", line);
 }
 
-/* One row for each hyper-parameter, after the n rows that are there; returns how many there are then. */
+/* Appends a row for each hyper-parameter to the n rows; returns the new number of rows. */
 static int add_hyper_rows(struct dlb_opt *opts, int n, struct dlb_run_edit *e)
 {
 	for (int h = 0; h < DLB_N_HYPER; h++) {
@@ -79,7 +80,8 @@ static int add_hyper_rows(struct dlb_opt *opts, int n, struct dlb_run_edit *e)
 	return n;
 }
 
-/* 0: go on; else main returns cli->status. *factor: new, of --slow; *groups: new, of --group. */
+/* Returns 0, or non-zero: main then returns cli->status. The caller frees *factor (--slow) and groups->item
+ * (--group). */
 static int parse(struct dlb_cli *cli, struct dlb_run_command *c, double **factor, struct dlb_strlist *groups)
 {
 	struct dlb_exec_options *x = &c->exec;
@@ -99,9 +101,9 @@ static int parse(struct dlb_cli *cli, struct dlb_run_command *c, double **factor
 		{ 0, "data", DLB_OPT_STR, &e->data, "SPEC",
 		  "idx:, npy:, images:, tokens:, text:FILE..., digits[:train|:test] or random", NULL, 0, 0 },
 		{ 0, "test-data", DLB_OPT_STR, &e->test_data, "SPEC",
-		  "measure loss and accuracy on these at the end", NULL, 0, 0 },
+		  "measure loss and accuracy on these samples at the end", NULL, 0, 0 },
 		{ 0, "transform", DLB_OPT_STR, &e->transform, "LIST",
-		  "of each image: scale=1/255,normalise=M/S,resize=S,random-crop=S,flip ...", NULL, 0, 0 },
+		  "steps for each image: scale=1/255,normalise=M/S,resize=S,random-crop=S,flip ...", NULL, 0, 0 },
 		{ 0, "readers", DLB_OPT_INT, &x->readers, "N",
 		  "threads a node that decode images (default: the cores that are free)", NULL, 1, 256 },
 		{ 0, "order", DLB_OPT_STR, &e->order, "ORDER",
@@ -109,11 +111,11 @@ static int parse(struct dlb_cli *cli, struct dlb_run_command *c, double **factor
 		{ 0, "optimizer", DLB_OPT_STR, &e->optimizer, "NAME",
 		  "sgd (default), momentum, nesterov, adagrad, rmsprop, adam, adamw, adabelief, max-adabelief, kfac", NULL, 0, 0 },
 		{ 0, "group", DLB_OPT_LIST, groups, "GLOB:lr=X,weight-decay=Y",
-		  "of the weights named like GLOB; repeatable", NULL, 0, 0 },
+		  "settings of the weights named like GLOB; repeatable", NULL, 0, 0 },
 		{ 0, "variant", DLB_OPT_STR, &e->variant, "NAME",
 		  "of max-adabelief: corrected (default), denom_corrected, uncorrected, amsgrad", NULL, 0, 0 },
 		{ 0, "clip-norm", DLB_OPT_REAL, &e->clip_norm, "X",
-		  "shorten all gradients together to a norm of at most X; 0: no more", &e->clip_given, 0, 1e38 },
+		  "scale gradients so that their global norm is at most X; 0: no clipping", &e->clip_given, 0, 1e38 },
 		{ 0, "warmup", DLB_OPT_INT, &e->warmup, "N",
 		  "let the learning rate grow over N steps", &e->warmup_given, 0, 1e15 },
 		{ 0, "lr-schedule", DLB_OPT_STR, &e->lr_schedule, "RULE",
@@ -139,7 +141,7 @@ static int parse(struct dlb_cli *cli, struct dlb_run_command *c, double **factor
 		{ 0, "eval-every", DLB_OPT_INT, &x->eval_every, "N",
 		  "measure on the test data after every N steps too", NULL, 1, 1e15 },
 		{ 0, "save-best", DLB_OPT_STR, &x->save_best, "FILE",
-		  "write the weights that had the least test loss of these", NULL, 0, 0 },
+		  "write the weights with the least test loss of --eval-every", NULL, 0, 0 },
 		{ 0, "slow", DLB_OPT_LIST, &slow, "NODE:FACTOR",
 		  "stretch every op of a node, for experiments", NULL, 0, 0 },
 		DLB_SHARING_OPTS(&c->sharing),
@@ -164,7 +166,7 @@ static int parse(struct dlb_cli *cli, struct dlb_run_command *c, double **factor
 	cli->n_opts = add_hyper_rows(opts, n, e);
 	cli->opts = opts;
 	rc = dlb_cli_parse(cli, c->argc, c->argv);
-	cli->opts = NULL;		/* the rows end with this function */
+	cli->opts = NULL;		/* opts lives in this function only */
 	cli->n_opts = 0;
 	if (!rc) {
 		cli->status = 2;
@@ -185,14 +187,14 @@ static int parse(struct dlb_cli *cli, struct dlb_run_command *c, double **factor
 int main(int argc, char **argv)
 {
 	struct dlb_cli cli = { .tool = "dlb-run", .usage = "[OPTION...] [FILE]",
-			       .summary = "train by a plan, and report what it took", .max_operands = 1 };
+			       .summary = "train by a plan, and report times and losses", .max_operands = 1 };
 	struct dlb_run_command command = { .cli = &cli, .argc = argc, .argv = argv };
 	struct dlb_strlist groups = { NULL, 0 };
 	struct dlb_error err;
 	double *factor = NULL;
 	int status;
 
-	if (argc > 2 && !strcmp(argv[1], "--worker")) {		/* said by launch.c alone */
+	if (argc > 2 && !strcmp(argv[1], "--worker")) {		/* only launch.c passes it */
 		command.folder = argv[2];
 		argv[2] = argv[0];
 		command.argc -= 2;

@@ -1,16 +1,16 @@
-/* dlb-view: a document as a table, a picture, a trace, a page or a graph; what differs between two. */
+/* dlb-view: a document as a table, picture, trace, page or graph; the differences between two documents. */
 #include <string.h>
 #include "util/cli.h"
 #include "view/picture.h"
 
-/* Which sections are shown, for -v. */
+/* -v: says which sections are there. */
 static void say_what(const struct dlb_cli *cli, const struct dlb_view *v)
 {
 	dlb_cli_say(cli, "%s: graph of %d ops, %d nodes,%s%s%s%s%s", v->doc->name, v->graph.n_ops, v->cluster.n_nodes, v->has_profile ? " profile" : "",
 		    v->has_cost ? " cost" : "", v->has_plan ? " plan" : "", v->has_report ? " report" : "", v->has_balance ? " balance" : "");
 }
 
-/* The document at path and what it shows. */
+/* Reads the document at path and makes its view. */
 static int read(const char *path, struct dlb_doc *doc, struct dlb_view *view, struct dlb_error *err)
 {
 	return dlb_doc_read(doc, path, err) || dlb_view_read(doc, view, err) ? -1 : 0;
@@ -23,7 +23,7 @@ int main(int argc, char **argv)
 	const struct dlb_opt opts[] = {
 		{ 'f', "format", DLB_OPT_STR, &format, "NAME", "table, svg, trace, memory, dot or html (default table)", NULL, 0, 0 },
 		{ 0, "why", DLB_OPT_STR, &why, "OP", "why the op (id or name) is on its node", NULL, 0, 0 },
-		{ 0, "diff", DLB_OPT_STR, &first, "A", "what differs between document A and FILE", NULL, 0, 0 },
+		{ 0, "diff", DLB_OPT_STR, &first, "A", "show the differences between document A and FILE", NULL, 0, 0 },
 		{ 0, "transfers", DLB_OPT_FLAG, &transfers, NULL, "draw messages between nodes as arrows in -f svg and -f html", NULL, 0, 0 },
 	};
 	struct dlb_cli cli = { .tool = "dlb-view", .usage = "[OPTION...] [FILE]",
@@ -41,7 +41,7 @@ int main(int argc, char **argv)
 	if (!f)
 		return dlb_cli_usage(&cli, "no format '%s': table, svg, trace, memory, dot or html", format);
 	if (why && first)
-		return dlb_cli_usage(&cli, "--why and --diff each say what to write: give one of them");
+		return dlb_cli_usage(&cli, "--why and --diff exclude each other: give one of them");
 	if (transfers && strcmp(f->name, "svg") && strcmp(f->name, "html"))
 		return dlb_cli_usage(&cli, "--transfers draws arrows on a time-line: -f svg or -f html");
 	const struct dlb_unused unused[] = { { "format", why, "--why answers in words" }, { "format", first, "--diff answers in words" },
