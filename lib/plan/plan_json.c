@@ -18,8 +18,8 @@
  *                     "order": [[op, micro_batch], ...]}],
  *      "timeline":  [[[op, micro_batch, start_s, end_s], ...], ...]}     a list per node
  *
- * Only "placement" is needed: what is left out has its default, and an order that does not fit the placement
- * any more (somebody edited it) is made anew. Spans of micro-batch -1 are updates. */
+ * Only "placement" is needed: what is left out has its default, and an order that does not fit an edited
+ * placement is computed again. Spans of micro-batch -1 are updates. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -75,7 +75,7 @@ static void write_constraints(const struct dlb_plan *p, json_t *o)
 	json_decref(exclude);
 }
 
-/* A row ends with its last node: [[0, 1], [2, 3]]; -1 stands for nodes of replica 0 that do nothing. */
+/* A row ends with its last node: [[0, 1], [2, 3]]; -1: a node of replica 0 that does nothing. */
 void dlb_plan_write_teams(const struct dlb_plan *p, json_t *o)
 {
 	json_t *rows = json_array(), *power = json_array();
@@ -249,7 +249,7 @@ static int read_node(const struct dlb_ref *r, struct dlb_plan *p, struct dlb_nod
 	return 0;
 }
 
-/* Pins go by name, so that they outlive a graph whose ops are numbered anew. */
+/* Pins use names of ops, so that they stay valid when ops are renumbered. */
 static int read_pins(const struct dlb_ref *r, const struct dlb_graph *g, struct dlb_plan *p, struct dlb_error *err)
 {
 	struct dlb_ref pins = { .v = NULL };
@@ -376,7 +376,7 @@ static int read_replicas(const struct dlb_ref *r, struct dlb_plan *p, struct dlb
 	return dlb_sharing_read(r, &p->sharing, err) || dlb_plan_read_teams(r, p, err) ? -1 : 0;
 }
 
-/* The rule holds where it was asked for; else it is chosen again, by what the plan is then. */
+/* Keeps a rule given by the user; else it is chosen again for the plan. */
 static int read_staleness(const struct dlb_ref *r, struct dlb_plan *p, struct dlb_error *err)
 {
 	const char *s = NULL;
@@ -473,7 +473,7 @@ static bool order_fits(const struct dlb_plan *p, const struct dlb_graph *g)
 	return fits;
 }
 
-/* Each replica's orders fit its part of the plan. */
+/* Whether each replica's orders fit its part of the plan. */
 static bool orders_fit(const struct dlb_plan *p, const struct dlb_graph *g)
 {
 	bool fits = true;

@@ -17,7 +17,8 @@
  *      "timeline": [[[op, micro_batch, start_s, end_s], ...], ...],
  *      "saved": "FILE", "checkpoint": "FOLDER", "plan_hash": "16 hex digits"}
  *
- * What was not measured (NAN) is left out; a loss that is not finite is null, as JSON has no word for it. */
+ * Values that were not measured (NAN) are left out; a loss that is not finite is null, as JSON has no such
+ * number. */
 #include <math.h>
 #include <string.h>
 #include "plan/report.h"

@@ -1,18 +1,19 @@
-/* The simulator: the second interpreter of programs. It walks the same instructions as the executor, with the
- * cost model for a clock.
+/* The simulator: the second interpreter of programs. It walks the same instructions as the executor, with
+ * times from the cost model.
  *
- * A node's own clock runs ahead through COMPUTEs; at every instruction that others can see it steps into the
- * event queue, so that messages meet in order of time.
+ * A node's own clock runs ahead through COMPUTEs. At every instruction that other nodes can see it enters
+ * the event queue, so that messages meet in order of time.
  *
- * A zero-copy message (program.h) is priced as a copy: the executor chooses the faster of the two.
+ * A zero-copy message (program.h) costs as much as a copy: the executor chooses the faster of the two.
  *
- * busy is the time in COMPUTE (ops, sums of gradients, updates); everything else in the step but what the node copies
- * is waiting: starved (in WAIT for a message), back-pressure (in WAIT sent), collective (at the step's end).
- * An asynchronous program is unrolled to so many steps that there are some between the filled pipeline and its
- * draining; times are means over these.
+ * busy is the time in COMPUTE (ops, sums of gradients, updates). The rest of the step, except copies by
+ * the node, is waiting: starved (in WAIT for a message), back-pressure (in WAIT sent), collective (at the
+ * step's end). An asynchronous program is unrolled to several steps between the filling and the draining
+ * of the pipeline; times are means over these.
  *
- * Where rank 0 reads for all, shares of later steps are on their way beside the step's own messages: who sends them
- * copies them first where links do not overlap with work, and no step is shorter than the busiest direction needs for them. */
+ * If rank 0 reads for all, shares of later steps travel beside the step's own messages. Over links that do
+ * not overlap with work the sender copies them first. A step is at least as long as the busiest direction
+ * needs for them. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -22,13 +23,13 @@ static void keep_span(struct sim *s, int node, const struct dlb_instr *in, doubl
 {
 	struct dlb_timeline *t = s->t;
 	int m = in->micro_batch < 0 ? -1 : in->micro_batch % s->f[0].M;
-	if (s->g->depth && s->node[node].ends != s->to)		/* the last iteration of those that count */
+	if (s->g->depth && s->node[node].ends != s->to)		/* the last iteration that counts */
 		return;
 	DLB_GROW(t->span[node], t->n_spans[node], s->span_cap[node]);
 	t->span[node][t->n_spans[node]++] = (struct dlb_span){ in->op, m, from, to };
 }
 
-/* What the node has to copy now: true while it does. */
+/* Copies the messages that the node has to copy now; true while it copies. */
 static bool copy(struct sim *s, int node)
 {
 	struct sim_node *n = &s->node[node];
@@ -55,7 +56,7 @@ static bool wait_for(struct sim *s, int node, const struct dlb_instr *in)
 	return true;
 }
 
-/* All that is counted, of t less `from` and over steps. */
+/* Subtracts the counts of `from` from t, and divides by steps. */
 static void count_from(struct dlb_node_times *t, const struct dlb_node_times *from, double steps)
 {
 	double *x = (double *)t;
@@ -97,7 +98,8 @@ static void step_end(struct sim *s, int node)
 	}
 }
 
-/* Runs node from its own clock until it waits or something others can see lies ahead of the event queue. */
+/* Runs node from its own clock until it waits, or until an instruction visible to others is later than the
+ * next event. */
 static void advance(struct sim *s, int node)
 {
 	const struct dlb_node_program *np = &dlb_program_of(s->g, node)->node[node];
@@ -113,7 +115,7 @@ static void advance(struct sim *s, int node)
 			n->now += t;
 			s->t->node[node].busy_s += t;
 		} else if (in->verb != DLB_COPY && (in->verb != DLB_FREE || in->zero_copy)) {
-			if (s->event.n && s->event.item[0].key < n->now) {	/* let the others catch up */
+			if (s->event.n && s->event.item[0].key < n->now) {	/* other nodes run first */
 				dlb_heap_push(&s->event, n->now, node * 4 + EV_NODE);
 				return;
 			}
@@ -146,14 +148,14 @@ static void advance(struct sim *s, int node)
 	}
 }
 
-/* Steps that times are means over: at least a dozen micro-batches. */
+/* The number of steps that count: at least a dozen micro-batches. */
 static int steps_counted(const struct dlb_program *g)
 {
 	int M = g->micro_batches / g->steps;
 	return M >= 6 ? 2 : (12 + M - 1) / M;
 }
 
-/* What the steps that count took, a step. */
+/* Times per step over the steps that count. */
 static void conclude_async(struct sim *s)
 {
 	struct dlb_timeline *t = s->t;
@@ -209,7 +211,7 @@ static int simulate(const struct dlb_program *g, const struct dlb_cost *c, const
 		dlb_flow_put(&s.f[r], dlb_program_replica(g, r));
 	}
 	s.c = s.f[0].c;
-	/* a pipeline that is full, then enough slots for what a slow link or a long op holds up to show */
+	/* a full pipeline, then enough steps for the delays by slow links and long ops to appear */
 	s.from = 2 * g->depth;
 	s.to = s.from + steps_counted(g);
 	*t = (struct dlb_timeline){ .node = dlb_xcalloc(n_nodes, sizeof *t->node) };

@@ -1,6 +1,6 @@
-/* The state of one simulation, which the files of the simulator share: simulate.c (its loop), simulate_time.c (what a node
- * computes), simulate_transfer.c (messages over links), simulate_collective.c (sums over replicas, norms). Times in
- * seconds from the step's beginning. */
+/* The state of a simulation, shared by the simulator's files: simulate.c (the loop), simulate_time.c
+ * (computing of a node), simulate_transfer.c (messages over links), simulate_collective.c (sums over
+ * replicas, norms). Times are in seconds from the beginning of the step. */
 #ifndef DLB_PLAN_SIMULATE_H
 #define DLB_PLAN_SIMULATE_H
 #include "plan/flow.h"
@@ -8,14 +8,14 @@
 enum { EV_NODE, EV_FLOW, EV_END };			/* event id: index * 4 + one of these */
 
 struct route { int from, to, n; struct dlb_direction direction[DLB_MAX_ROUTE]; double latency_s; bool copies; };
-/* Where a flow goes: a direction, its place in the direction's list, and how much of a flow it is there: a sum keeps some of its directions
- * busy for a part of its time only. */
+/* A direction that a flow uses, its position in the direction's list, and its load: the fraction of its
+ * time in which a sum uses the direction. */
 struct passage { struct dlb_direction direction; double load; int pos; };
-/* A message, or a sum: its bytes are the seconds that it takes alone, its rate is 1 then. */
+/* A message or a sum. The bytes of a sum are its seconds without other traffic, at rate 1. */
 struct flow {
 	struct passage *passage; int n;			/* while it flows */
-	double bytes, rate, since, end_s;		/* bytes: still to flow at time `since`; on one direction alone it keeps them */
-	double event_s;					/* when its one valid EV_END comes: not after end_s */
+	double bytes, rate, since, end_s;		/* bytes: remaining at time `since`; for a flow on one direction, see flows */
+	double event_s;					/* time of its one valid EV_END: not after end_s */
 	double begin_s;
 	bool is_sum, done;
 };
@@ -23,21 +23,21 @@ struct message {
 	struct flow flow;
 	int from, to, route;
 	bool sent, posted, started, returned;		/* returned: by its receiver, or copied */
-	int next;					/* in the sender's list of what it must copy */
+	int next;					/* in the sender's list of messages to copy */
 };
-/* What flows on a direction. bytes: as a message's, but at the direction's `since`, for all that flow on this direction alone do so at one
- * rate; INFINITY for the n_wide others. share: of a message; sums_load, sums_squares: of their loads
- * there, and of the squares of these. */
+/* The flows on a direction. bytes: remaining bytes at the direction's `since`, as all flows on this
+ * direction alone have one rate; INFINITY for the n_wide others. share: rate of a message; sums_load,
+ * sums_squares: sums of loads, and of their squares. */
 struct flows { int *flow; double *bytes; int n, n_wide, n_sums, cap; double sums_load, sums_squares, share, rate, since; };
-struct sum { struct flow flow; int part, index, started, waiting, next; bool needs_cores; };	/* next: of its part to begin */
-struct squares { int n; double at_s; };			/* nodes that have made them; the last one */
+struct sum { struct flow flow; int part, index, started, waiting, next; bool needs_cores; };	/* next: the part's next sum in line */
+struct squares { int n; double at_s; };			/* nodes that have summed their squares; time of the last */
 struct sim_node {
 	int pc, ends;
-	struct dlb_node_times from;			/* asynchronous: up to the first step that counts */
+	struct dlb_node_times from;			/* asynchronous: counts before the first step that counts */
 	double now, wait_from;
-	int wait_kind, waits_for;			/* enum dlb_wait, -1: it copies; message, -1 */
-	int copies, copying;				/* list of messages to copy; the last one begun, -1 */
-	bool stands;					/* in a collective */
+	int wait_kind, waits_for;			/* enum dlb_wait, -1: it copies; message or -1 */
+	int copies, copying;				/* list of messages to copy; the one being copied, -1 */
+	bool stands;					/* blocked in a collective */
 };
 struct sim {
 	const struct dlb_program *g;
@@ -45,10 +45,10 @@ struct sim {
 	const struct dlb_cost *c;
 	const double *scale;
 	int *part; struct sum **sum, *all_sums;		/* [node] its part; [part][bucket * M + m], m 0 for gradients */
-	int n_parts;					/* that have sums */
+	int n_parts;					/* parts with sums */
 	int *waits_for_sum;				/* [node] index of it, -1 */
-	int *last_in_line;				/* [part] its sums go one after another: index, -1 */
-	int at_command, n_commands; bool *commanded; double command_s;	/* sync: nodes that have computed, of how many */
+	int *last_in_line;				/* [part] last queued sum (they run one after another), -1 */
+	int at_command, n_commands; bool *commanded; double command_s;	/* sync: nodes that have computed, of all */
 	double jitter; uint64_t seed;
 	struct message *msg; int n_msgs; struct passage *passage;
 	int *tag_start;					/* messages of tag k: tag_start[k] .. tag_start[k+1] */
@@ -59,37 +59,38 @@ struct sim {
 	struct dlb_timeline *t; int *span_cap;
 	int at_end, at_norm; double end_s;
 	struct squares *squares; int *waits_for_norm;	/* asynchronous: [step]; [node] step, -1 */
-	int from, to; double from_s, to_s;		/* asynchronous: times count from the end of step `from` to that of `to` */
+	int from, to; double from_s, to_s;		/* asynchronous: times count from the end of step `from` to the end of `to` */
 	struct dlb_feed_load feed;
 };
 
 /* ---- simulate_time.c ---- */
 double dlb_sim_compute_s(const struct sim *s, int node, const struct dlb_instr *in);
-/* Of the sums of squares here: the gradients are read once. */
+/* Seconds of the sums of squares of the node's gradients, each read once. */
 double dlb_sim_square_sum_s(const struct sim *s, int node);
-/* Of the allreduce of a number a parameter, as a tree up and down. */
+/* Seconds of the allreduce of a number per parameter, as a tree up and down. */
 double dlb_sim_norm_s(const struct sim *s);
 
 /* ---- simulate_transfer.c ---- */
-int dlb_sim_route(struct sim *s, int from, int to);		/* index; found once */
+int dlb_sim_route(struct sim *s, int from, int to);		/* index; computed once */
 void dlb_sim_find_messages(struct sim *s);
 int dlb_sim_find_message(const struct sim *s, int from, int to, int tag);	/* -1: none */
-/* Sent and posted: on its way, or in the sender's list of what it will copy when it waits or has ended an op. */
+/* Message k is sent and posted: starts it, or lists it for the sender to copy when it waits or ends an op. */
 void dlb_sim_meet(struct sim *s, int k, double now);
 void dlb_sim_begin_copy(struct sim *s, int k, double now);	/* the sender begins to copy message k */
-void dlb_sim_flow(struct sim *s, int k, double now);		/* message k: its first byte is through */
-void dlb_sim_begin_sum(struct sim *s, struct sum *x, double now);	/* with its bytes and passages */
-void dlb_sim_end(struct sim *s, int k, double now);		/* of flow k the last byte may be */
-void dlb_sim_return(struct sim *s, int k, double now);		/* the last reader of zero-copy message k has run; -1: no message */
+void dlb_sim_flow(struct sim *s, int k, double now);		/* message k: its latency is over, its bytes flow */
+void dlb_sim_begin_sum(struct sim *s, struct sum *x, double now);	/* bytes and passages are set */
+void dlb_sim_end(struct sim *s, int k, double now);		/* the last byte of flow k may have arrived */
+void dlb_sim_return(struct sim *s, int k, double now);		/* zero-copy message k is returned; -1: no message */
 
 /* ---- simulate_collective.c ---- */
 void dlb_sim_find_sums(struct sim *s);
 void dlb_sim_release_sums(struct sim *s);
 void dlb_sim_sum_ended(struct sim *s, struct sum *x, double now);
-/* COLLECTIVE of the replicas: true when node stands and will be called again. */
+/* A COLLECTIVE of the replicas: true if node is blocked; it is called again later. */
 bool dlb_sim_meet_others(struct sim *s, int node, const struct dlb_instr *in);
-/* The global norm, or K-FAC's trust region: all wait for all. True while node must; the last one sends all on their way. */
+/* The global norm, or K-FAC's trust region, a barrier: true while node must wait; the last node releases
+ * all. */
 bool dlb_sim_norm(struct sim *s, int node, bool trust);
-/* Asynchronous: the sum of squares is under way from when the last node has made its own. True when node stands. */
+/* Asynchronous: the sum of squares starts when the last node has summed its own. True if node is blocked. */
 bool dlb_sim_norm_of_step(struct sim *s, int node, const struct dlb_instr *in);
 #endif

@@ -1,4 +1,4 @@
-/* What nodes do together (simulate.h): global norms, and sums over replicas. */
+/* Collectives in the simulator (simulate.h): global norms, and sums over replicas. */
 #include <math.h>
 #include "plan/simulate.h"
 
@@ -60,13 +60,13 @@ bool dlb_sim_norm_of_step(struct sim *s, int node, const struct dlb_instr *in)
 
 /* ---- sums over replicas ---- */
 
-/* The bucket that sum `index` of a part is of. */
+/* The bucket of sum `index` of a part. */
 static const struct dlb_bucket *bucket_of(const struct sim *s, int part, int index)
 {
 	return &dlb_program_of(s->g, part)->node[part].bucket[index / s->g->micro_batches];
 }
 
-/* How long a sum takes once it may run, alone, and where else something may flow: the directions that it keeps busy (sums.c). */
+/* Sets the seconds of a sum without other traffic, and the directions that it uses (sums.c). */
 static void price_sum(struct sim *s, struct sum *x)
 {
 	const struct dlb_bucket *u = bucket_of(s, x->part, x->index);
@@ -83,7 +83,8 @@ static void price_sum(struct sim *s, struct sum *x)
 	free(busy);
 }
 
-/* Sums whose bytes the nodes' own cores move (shared memory) go on only while all of them wait. */
+/* Sums whose bytes are moved by the nodes' own cores (shared memory) progress only while all of the nodes
+ * wait. */
 static bool sum_needs_cores(struct sim *s, int part)
 {
 	const struct dlb_plan *p = s->g->whole;
@@ -123,7 +124,8 @@ static void begin_sum(struct sim *s, struct sum *x, double now)
 	dlb_sim_begin_sum(s, x, now);
 }
 
-/* All that it waits for is there. Statistics are small: they slip in between the segments of gradients that are under way. */
+/* Queues a sum whose inputs are complete. Statistics are small: they run between the segments of a sum of
+ * gradients. */
 static void line_up(struct sim *s, struct sum *x, double now)
 {
 	int last = s->last_in_line[x->part];
@@ -167,7 +169,7 @@ bool dlb_sim_meet_others(struct sim *s, int node, const struct dlb_instr *in)
 			n->pc++;
 			return true;
 		}
-		for (int i = 0; i < s->g->n_nodes; i++) {	/* this one's event is made below, like the others' */
+		for (int i = 0; i < s->g->n_nodes; i++) {	/* this node's event is made below, like the others' */
 			if (!s->commanded[i])
 				continue;
 			s->t->node[i].waits_s[DLB_WAIT_COLLECTIVE] += s->command_s - s->node[i].wait_from;

@@ -1,11 +1,11 @@
-/* What a node computes, in seconds of the cost model (simulate.h). Summing gradients takes memory traffic /
- * accumulate_Bps: three times the bytes, twice for the first. */
+/* Seconds of a node's computing by the cost model (simulate.h). Summing gradients takes memory traffic /
+ * accumulate_Bps: three times the bytes, twice for the first micro-batch. */
 #include <math.h>
 #include "optim/kfac.h"
 #include "plan/simulate.h"
 #include "util/rng.h"
 
-/* A copy of a weight: read and written; a prediction reads the optimizer's state too. */
+/* Seconds of a copy of a weight, read and written; a prediction reads the optimizer's state too. */
 static double copy_s(const struct sim *s, int node, const struct dlb_instr *in)
 {
 	const struct dlb_op *o = &s->g->graph->op[in->op];
@@ -17,7 +17,7 @@ static double copy_s(const struct sim *s, int node, const struct dlb_instr *in)
 	return Bps > 0 ? (in->what == DLB_RUN_KEEP ? 2 : 4) * bytes / Bps : 0;
 }
 
-/* K-FAC: the sum of a factor for n samples, or what preconditioning takes. */
+/* K-FAC: seconds of summing a factor for n samples, or of preconditioning. */
 static double kfac_s(const struct sim *s, int node, const struct dlb_instr *in, int64_t n)
 {
 	if (!s->c || !s->c->cluster)
@@ -49,7 +49,7 @@ double dlb_sim_compute_s(const struct sim *s, int node, const struct dlb_instr *
 	} else {
 		t = dlb_flow_s(&s->f[own->replica], in->op, m);
 		if (own->statistics && own->statistics[in->op] >= 0)
-			t /= 2;				/* each half reads what the op reads once */
+			t /= 2;				/* each half takes half of the op's time */
 		if (in->what == DLB_RUN_UPDATE && s->c)		/* has an instruction of its own */
 			t -= dlb_cost_precondition_s(s->c, in->op, s->c->cluster->node[node].kind, false) / s->c->cluster->node[node].speed;
 	}

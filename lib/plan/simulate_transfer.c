@@ -1,13 +1,15 @@
-/* Messages and sums over links (simulate.h). A transfer starts when it is sent and posted; where a link on its route does
- * not overlap with work (shared memory: the sender writes into the receiver's place), also not before the sender waits or
- * stands between two ops, and the sender does nothing else until it has ended. It first takes the latencies of its route,
- * then its bytes flow at the least of bandwidth / flows over its directions (cluster.h); whenever a flow begins or ends on a direction,
- * the flows of that direction are reckoned anew.
+/* Messages and sums over links (simulate.h). A transfer starts when it is sent and posted; where a link on
+ * its route does not overlap with work (shared memory: the sender writes into the receiver's place), it
+ * also starts only when the sender waits or is between two ops, and the sender does nothing else until it
+ * has ended. A transfer first takes the latencies of its route. Then its bytes flow at the least of
+ * bandwidth / flows over its directions (cluster.h). Whenever a flow begins or ends on a direction, the
+ * rates of that direction's flows are computed again.
  *
- * A sum flows over all directions that its hops keep busy, for a part u of its time each (load). With others there that part
- * lasts so many times as long as they and it are, so that it takes 1 + u others times as long in all, and what it leaves of
- * the direction, 1 - u / (1 + u others), is for the messages, evenly. Of several sums on a direction the u that is meant is the mean,
- * each counted by its u; many that are seldom there leave no less than so many flows would. */
+ * A sum uses each of its directions for a fraction u of its time (load). With n other flows there, that
+ * fraction takes 1 + n times as long, so the sum takes 1 + u n times as long in all. The rest of the
+ * direction, 1 - u / (1 + u n), is shared evenly by the messages. With several sums on a direction, u is
+ * the mean of their loads, weighted by load; many sums of low load leave at least as much as that many
+ * flows would. */
 #include <math.h>
 #include "plan/simulate.h"
 
@@ -77,7 +79,7 @@ static struct flow *flow_of(struct sim *s, int k)
 	return k < s->n_msgs ? &s->msg[k].flow : &s->all_sums[k - s->n_msgs].flow;
 }
 
-/* Times that a sum of load u takes for others on direction l. */
+/* The factor by which other flows on direction l lengthen a sum of load u. */
 static double stretch(const struct flows *l, double u)
 {
 	return fmax(1 + u * fmax(0, l->n - l->n_sums + l->sums_load - u), l->sums_load);
@@ -111,7 +113,7 @@ static void share_out(struct sim *s, const struct dlb_direction *direction)
 	l->share = share > 0 ? share : INFINITY;
 }
 
-/* What flows on this direction alone has flowed at the old rate until now. */
+/* Updates the remaining bytes of flows on this direction alone, at the old rate until now. */
 static void settle(struct flows *l, double now)
 {
 	if (l->share == l->rate)
@@ -125,8 +127,8 @@ static void settle(struct flows *l, double now)
 
 static double end_on(const struct flows *l, int i) { return l->since + l->bytes[i] / l->rate; }
 
-/* The first of those that end first on direction l alone; -1: there are none. Who has least bytes ends first, but so may others
- * with hardly more, by rounding. */
+/* The first flow to end among those on direction l alone; -1: none. The flow of least bytes ends first,
+ * but by rounding so may others with hardly more. */
 static int first_to_end(const struct flows *l)
 {
 	enum { WIDE = 8 };
@@ -148,8 +150,8 @@ static int first_to_end(const struct flows *l)
 	return -1;
 }
 
-/* A flow began or ended on direction l: what flows there goes on at its new rate. Of flows that use this direction alone
- * only the one that ends first needs an event: its end leads back here. */
+/* After a flow began or ended on direction `id`: sets the new rates. Of the flows on this direction alone
+ * only the first to end needs an event: its end calls this function again. */
 static void reckon(struct sim *s, int id, double now)
 {
 	struct flows *l = &s->direction[id];
@@ -168,7 +170,7 @@ static void reckon(struct sim *s, int id, double now)
 		f->since = now;
 		f->rate = rate;
 		f->end_s = now + f->bytes / rate;
-		if (f->end_s < f->event_s)		/* a later end is found out when the event comes */
+		if (f->end_s < f->event_s)		/* a later end is found when the event fires */
 			expect_end(s, k);
 	}
 	int first = first_to_end(l);
@@ -204,7 +206,7 @@ static void join(struct flows *l, int k, const struct flow *f, double load)
 	}
 }
 
-/* The flow at i; the last one takes its place. */
+/* Removes the flow at i; the last one takes its position. */
 static void leave(struct sim *s, int id, int i, const struct flow *f, double load)
 {
 	struct flows *l = &s->direction[id];
@@ -212,7 +214,7 @@ static void leave(struct sim *s, int id, int i, const struct flow *f, double loa
 	l->n_wide -= isinf(l->bytes[i]);
 	l->flow[i] = l->flow[l->n];
 	l->bytes[i] = l->bytes[l->n];
-	if (f->is_sum) {				/* from nothing again when none is left: differences are not exact */
+	if (f->is_sum) {				/* sums from scratch when none is left: differences are not exact */
 		l->n_sums--;
 		l->sums_load = l->n_sums ? l->sums_load - load : 0;
 		l->sums_squares = l->n_sums ? l->sums_squares - load * load : 0;
@@ -222,7 +224,7 @@ static void leave(struct sim *s, int id, int i, const struct flow *f, double loa
 			last->passage[j].pos = i;
 }
 
-/* Its passages are known. What goes over one direction alone keeps no account of its own. */
+/* Begins flow k, whose passages are set. A flow on one direction alone has its remaining bytes there. */
 static void begin_flow(struct sim *s, int k, double now)
 {
 	struct flow *f = flow_of(s, k);
@@ -277,7 +279,7 @@ void dlb_sim_begin_sum(struct sim *s, struct sum *x, double now)
 	begin_flow(s, s->n_msgs + (int)(x - s->all_sums), now);
 }
 
-/* Message k, m, has come. What the sender must copy itself is never hidden. */
+/* Counts message k, m, at its arrival. Copies by the sender are never hidden. */
 static void count_communication(struct sim *s, const struct message *m, int k, double now)
 {
 	double begin_s = m->flow.begin_s, exposed = s->route[m->route].copies ? now - begin_s : 0;
@@ -291,7 +293,7 @@ static void count_communication(struct sim *s, const struct message *m, int k, d
 	s->t->node[m->from].comm_hidden_s += now - begin_s - exposed;
 }
 
-/* The node goes on if it is message k that it waits for. */
+/* Wakes the node if it waits for message k. */
 static void wake(struct sim *s, int node, int k, double now)
 {
 	struct sim_node *n = &s->node[node];
@@ -310,7 +312,7 @@ void dlb_sim_end(struct sim *s, int k, double now)
 		return;
 	if (f->n == 1 && !f->is_sum)
 		f->end_s = end_on(&s->direction[f->passage[0].direction.id], f->passage[0].pos);
-	if (f->end_s > now) {				/* it was slowed down since */
+	if (f->end_s > now) {				/* it was slowed down meanwhile */
 		expect_end(s, k);
 		return;
 	}

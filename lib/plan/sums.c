@@ -1,8 +1,8 @@
-/* What a sum over replicas takes over their links, and by which algorithm it goes where that is left open.
+/* Seconds of a sum over replicas on their links, and the choice of its algorithm.
  *
- * The algorithm is chosen for each sum by its own size. That must not change bits when ops move within the replicas
- * (CONTRACT.md), so it depends on nothing that a placement does: prices are those of the part that is worst off, of all
- * parts that replicas have, whether ops stand there or not, and what counts as a sum's size is in buckets.c. */
+ * The algorithm is chosen for each sum by its own size. The choice must not change bits when ops move
+ * within the replicas, so it does not depend on the placement: times are those of the slowest part, of all
+ * parts of the replicas, with ops or without; buckets.c defines the size of a sum. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,32 +11,35 @@
 
 /* ---- a pipeline of segments ----
  *
- * The hops of all lists are under way at once (comm/allreduce.h): the first segment of each chunk goes through all hops, one
- * after the other, and then whoever is busiest sets the pace, as in any pipeline of unequal stages,
+ * The hops of all lists run at once (comm/allreduce.h): the first segment of each chunk goes through all
+ * hops, one after the other; then the busiest resource limits the rate, as in any pipeline of unequal
+ * stages,
  *
  *     walk(n / S) + (S - 1) busiest(n / S)		S: segments of a chunk
  *
- * with one segment hop by hop. Busy are directions, with the bytes that all ranks send over them, and ranks, with the longer of sending
- * and getting, and with adding: a rank has one thread. So a tree of two sends up and down at once where links are duplex.
- * Where ranks copy, elements as they are in memory travel in place (comm/collective.c), and adding is part of reading them.
- * tests/unit/test_links.c plays sums message by message beside it. */
+ * with one segment hop by hop. Resources are directions, busy with the bytes that all ranks send over
+ * them, and ranks, busy with the longer of sending and receiving, and with adding: a rank has one thread.
+ * So a tree of two sends up and down at once on duplex links. Where ranks copy, elements travel in place
+ * (comm/collective.c), and adding is part of reading them. tests/unit/test_links.c compares these times
+ * with sums simulated message by message. */
 
-/* Where a rank's hops lead to, as a rule to one other. */
+/* The route of a rank's sends, usually to one other rank. */
 struct sum_route { int to, n_directions; struct dlb_direction direction[DLB_MAX_ROUTE]; struct dlb_way way; };
-/* One rank's way through its list, and the seconds that it is busy on it. */
+/* One rank's position in its list of hops, and its busy seconds. */
 struct sum_member { struct dlb_hop *hop; struct sum_route route; double out_s, in_s, add_s; int n_hops, at; bool sent, got; };
-/* Rounds in which every rank sends and gets what its present hop says, if the other side is there too. */
+/* Rounds in which every rank sends and receives by its current hop, if the other side is at the matching
+ * hop. */
 struct rounds {
 	const struct dlb_cost *c;
 	const int *node;			/* [rank] */
 	int n_ranks;
-	double chunk_bytes;			/* in each message; chunks are alike but for an element */
-	bool in_place;				/* as far as ranks copy */
+	double chunk_bytes;			/* in each message; chunks differ by at most an element */
+	bool in_place;				/* where ranks copy */
 	struct sum_member *way;			/* [rank] */
-	int *to;				/* [rank] who takes what it sends in this round; -1: it does not */
+	int *to;				/* [rank] receiver of its send in this round; -1: none */
 	int *flows;				/* [direction] of this round */
 	double *direction_s;				/* [direction] busy */
-	int *link;				/* [direction] whose it is, where it was busy */
+	int *link;				/* [direction] its link, if it was busy */
 };
 
 static void find_route(const struct rounds *x, int r)
@@ -52,7 +55,7 @@ static void find_route(const struct rounds *x, int r)
 		route->n_directions = 0;
 }
 
-/* Only links over which bytes move by themselves are shared, where ranks copy each has its own core. */
+/* Only links that overlap with work are shared; where ranks copy, each has its own core. */
 static void count_flow(const struct rounds *x, const struct sum_route *route, int by)
 {
 	for (int i = 0; i < route->n_directions; i++)
@@ -71,7 +74,7 @@ static double flow_s(const struct rounds *x, const struct sum_route *route, doub
 	return route->way.latency_s + bytes * byte_s;
 }
 
-/* The rank that takes what `r` has to send now; -1: none is ready to. */
+/* The rank that receives r's current send; -1: it is not ready. */
 static int taker(const struct sum_member *way, int r)
 {
 	const struct sum_member *w = &way[r], *other;
@@ -92,7 +95,7 @@ static void make_ways(const struct dlb_allreduce *how, const struct dlb_ranks *r
 	free(hop);
 }
 
-/* A transfer and adding what it brought; who is busy with it. */
+/* Seconds of a transfer and of adding its elements; counts the busy time of ranks and directions. */
 static double hop_s(struct rounds *x, int r)
 {
 	struct sum_member *from = &x->way[r], *to = &x->way[x->to[r]];
@@ -122,7 +125,7 @@ static void advance(struct sum_member *w)
 	w->sent = w->got = false;
 }
 
-/* Seconds of one round, for which the slowest transfer sets the pace; -1: there was nothing left to do. */
+/* Seconds of one round, those of its slowest transfer; -1: all hops are done. */
 static double round_s(struct rounds *x)
 {
 	double slowest_s = -1;
@@ -159,7 +162,7 @@ static double busiest_s(const struct rounds *x)
 	return most_s;
 }
 
-/* Segments are shorter where no network lies between the ranks (from each to the next). */
+/* Segments are shorter if no network is between any rank and the next. */
 static double segment_bytes(const struct dlb_cluster *c, const int *node, int n_ranks)
 {
 	for (int r = 0; r + 1 < n_ranks; r++)
@@ -168,7 +171,7 @@ static double segment_bytes(const struct dlb_cluster *c, const int *node, int n_
 	return DLB_LOCAL_SEGMENT_BYTES;
 }
 
-/* busy: list of the directions that are, for what share of that time; NULL: not asked for. */
+/* busy: the busy directions and the fractions of that time; may be NULL. */
 static double hops_s(const struct dlb_cost *c, const struct dlb_allreduce *how, const struct dlb_ranks *ranks, const int *node,
 		     int64_t n, int element_bytes, struct dlb_direction_load *busy, int *n_busy)
 {
@@ -213,7 +216,8 @@ static double part_s(const struct dlb_plan *p, const struct dlb_cost *c, const s
 	return s;
 }
 
-/* A round of gossip over n elements: a message to and from each neighbour, of the share that the mask takes. */
+/* Seconds of a round of gossip over n elements: a message to and from each neighbour, of the fraction in
+ * the mask. */
 static double gossip_s(const struct dlb_plan *p, const struct dlb_cost *c, int k, int64_t n)
 {
 	double longest = 0, bytes = 4.0 * p->sharing.gossip * (double)n;
@@ -229,7 +233,7 @@ static double gossip_s(const struct dlb_plan *p, const struct dlb_cost *c, int k
 	return longest;
 }
 
-/* Push and pull: the server's link carries everybody's, one after another. */
+/* Seconds of push and pull: the server's link carries the messages of all, one after another. */
 static double server_s(const struct dlb_plan *p, const struct dlb_cost *c, int k, int64_t n)
 {
 	double s = 0;
@@ -262,7 +266,8 @@ int dlb_plan_sum_directions(const struct dlb_plan *p, const struct dlb_cost *c, 
 
 /* ---- the choice ---- */
 
-/* Whether all parts' peers are grouped alike: else what is summed first inside a group depends on the part. */
+/* Whether the peers of all parts have the same groups: else the order of a sum inside groups depends on
+ * the part. */
 static bool groups_agree(const struct dlb_plan *p, const struct dlb_cluster *c)
 {
 	size_t R = (size_t)p->n_replicas;
@@ -281,10 +286,11 @@ static bool groups_agree(const struct dlb_plan *p, const struct dlb_cluster *c)
 	return agree;
 }
 
-/* Ways to choose from. Where several ranks send to one at once TCP does not share its port fairly, and sums wait for the last,
- * which the price does not see (between 4 hosts a tree took 1 to 7% longer, host 1 to 17%): such a way has to be faster by more
- * than prices are good for. MPI's own is not among them: it sums in an order that depends on the bucket, which more than two
- * numbers show; and no link's latency and bandwidth say what it takes. */
+/* Algorithms to choose from. If several ranks send to one at once, TCP does not share its port fairly and
+ * the sum waits for the last sender, which these times leave out (between 4 hosts a tree took 1 to 7%
+ * longer, host 1 to 17%): such an algorithm must be faster by more than that. MPI's own allreduce is not
+ * among them: its order of summing depends on the bucket, which changes bits for more than two ranks, and
+ * its time does not follow from latency and bandwidth. */
 static const struct { const struct dlb_allreduce *how; double unseen; } ways[] = {
 	{ &dlb_allreduce_ring, 1 }, { &dlb_allreduce_hierarchical, 1 }, { &dlb_allreduce_doubling, 1 },
 	{ &dlb_allreduce_tree, 1.05 }, { &dlb_allreduce_host, 1.05 },
@@ -309,7 +315,7 @@ static const struct dlb_allreduce *fastest(const struct dlb_plan *p, const struc
 	return best;
 }
 
-enum { LEAST_LOG2 = 8, MOST_LOG2 = 32 };		/* of bytes; below and above it is as there */
+enum { LEAST_LOG2 = 8, MOST_LOG2 = 32 };		/* of bytes; smaller and larger sums use the choice at the end */
 
 void dlb_plan_choose_sums(struct dlb_plan *p, const struct dlb_cost *c)
 {

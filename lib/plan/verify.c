@@ -1,15 +1,15 @@
-/* Proofs about programs before anything starts. Nothing here trusts the compiler: each proof reads only the
+/* Proofs about programs before a run starts. They do not trust the compiler: each proof reads only the
  * instructions and the places.
  *
- *   lives       of what each node reads and writes (verify_lifetimes.c)
- *   places      of what lives together (verify_places.c)
- *   messages    and that all of them come: no deadlock (verify_messages.c)
- *   sums        nodes that sum together sum the same
- *   memory      arena + scratch + state fits the node
+ *   lifetimes   of the places that each node reads and writes (verify_lifetimes.c)
+ *   places      alive together do not overlap (verify_places.c)
+ *   messages    match, and all arrive: no deadlock (verify_messages.c)
+ *   sums        nodes that sum together have equal buckets
+ *   memory      arena + scratch + state fit the node
  *
- * Synchronous schedules have no delay between iterations: one step is what is looked at. Asynchronous programs are
- * unrolled: as many steps as two more than the longest delay or the most copies of anything, from an empty pipeline to
- * an empty one. Of weights it is shown that the versions that are read are there: in place, or in their copies. */
+ * Synchronous schedules have no delay between iterations: one step is checked. Asynchronous programs are
+ * unrolled from an empty pipeline to an empty one, to two steps more than the longest delay or the most
+ * copies. For weights the proof is that the versions read exist: in place, or in copies. */
 #include <string.h>
 #include "plan/flow.h"
 #include "plan/verify.h"
@@ -64,7 +64,7 @@ int dlb_verify_fault(const struct dlb_program *g, int node, int at, struct dlb_e
 			in->tensor >= 0 ? g->graph->tensor[in->tensor].name : "", in->micro_batch, what);
 }
 
-/* Every op that sums over its batch has a bucket for that where the plan says so. */
+/* Every op that sums over its batch has a bucket if the plan requires it. */
 static int prove_statistics(const struct dlb_program *g, struct dlb_error *err)
 {
 	int64_t n_own;
@@ -106,7 +106,7 @@ static int prove_buckets(const struct dlb_program *g, struct dlb_error *err)
 	return 0;
 }
 
-/* Names the node that lacks most. */
+/* The error names the node with the largest shortage. */
 static int prove_memory(const struct dlb_program *g, const struct dlb_cost *c, struct dlb_error *err)
 {
 	double lacks = 0;
@@ -144,7 +144,7 @@ static int prove(const struct dlb_program *g, struct dlb_error *err)
 	return rc;
 }
 
-/* Steps after which everything has been met: the longest delay, and every copy used again. */
+/* Steps that cover all cases: the longest delay, and reuse of every copy. */
 static int steps_to_prove(const struct dlb_program *g)
 {
 	int most = g->depth;

@@ -1,32 +1,32 @@
-/* Proof of lives (verify.h): one node, instruction by instruction. Nothing is read before it is written nor after it is
- * freed, every place is opened once and freed once, gradients are whole before they are used, and what is overwritten is
- * not read (nor sent: the WAIT for a send reads too) after that. */
+/* Proof of lifetimes (verify.h), node by node, instruction by instruction: no place is read before it is
+ * written or after it is freed, every place is opened once and freed once, gradients are complete before
+ * they are used, and an overwritten tensor is not read (nor sent: WAIT for a send is a read) afterwards. */
 #include <stdlib.h>
 #include <string.h>
 #include "optim/kfac.h"
 #include "plan/flow.h"
 #include "plan/verify.h"
 
-enum life { UNUSED, OPEN, WRITTEN, FREED };		/* OPEN: posted, the message has not come */
-struct dlb_lifetimes {				/* of one node, but for first_moment all 0 between two */
+enum life { UNUSED, OPEN, WRITTEN, FREED };		/* OPEN: posted, not yet received */
+struct dlb_lifetimes {				/* of one node; all but first_moment are 0 between nodes */
 	const struct dlb_program *g; const struct dlb_plan *p; int node;
 	char *life;
-	bool *zero_copy;					/* [place] received, and perhaps another node's own */
-	int *written, *version;				/* [place] of the bytes it was given; [root] of the bytes there now */
+	bool *zero_copy;					/* [place] received, perhaps read in the sender's memory */
+	int *written, *version;				/* [place] version written into it; [root] version there now */
 	int *sum, *moment, *first_moment;		/* [update op]; [first_moment[op] + moment] of K-FAC: micro-batches summed */
-	char *bucket;					/* [update op, op in halves] 0: in none, else how far its bucket is */
-	int *reduced, *updated;				/* [update op] steps whose sum over the replicas is there; that are done */
+	char *bucket;					/* [update op, op in halves] progress of its bucket; 0: in none */
+	int *reduced, *updated;				/* [update op] steps whose sum over replicas is complete; steps updated */
 	bool averages;					/* buckets are of weights */
-	char *factors;					/* [update op] of K-FAC: how far the bucket of its factors is */
+	char *factors;					/* [update op] of K-FAC: progress of the bucket of its factors */
 	bool *preconditioned;				/* [update op] */
-	int squared, normed;				/* steps whose squares are taken; whose global norm is known */
-	bool trusted;					/* K-FAC's trust region is behind us */
-	struct versions *of_weight;			/* [tensor] asynchronous: of the weights updated here; else NULL */
+	int squared, normed;				/* steps whose squares are summed; whose global norm is known */
+	bool trusted;					/* K-FAC's trust region is computed */
+	struct versions *of_weight;			/* [tensor] asynchronous: weights updated on this node; else NULL */
 };
-struct versions { const struct dlb_weight_copies *w; int live, *copy; };	/* live: updates so far; copy: version there, -1 */
+struct versions { const struct dlb_weight_copies *w; int live, *copy; };	/* live: updates so far; copy[]: its version, -1 */
 enum { IN_BUCKET = 1, SUMMED, REDUCING, REDUCED };
 
-/* Why output 0 of op does not share a place as its class says; NULL: it does, or has its own. */
+/* The fault if output 0 of op shares a place that its class does not allow; NULL: none. */
 static const char *shares(const struct dlb_lifetimes *l, int op, const struct dlb_place *x, bool *overwrites)
 {
 	const struct dlb_graph *g = l->g->graph;
@@ -50,7 +50,7 @@ static const char *shares(const struct dlb_lifetimes *l, int op, const struct dl
 	return *overwrites ? NULL : "overwrites what it must not";
 }
 
-/* A weight of here is read by an instruction of step s: the version that it wants must be somewhere. */
+/* An instruction of step s reads a weight of this node: the version needed must be in place or in a copy. */
 static const char *has_version(struct dlb_lifetimes *l, int t, const struct dlb_instr *in)
 {
 	const struct versions *v = l->of_weight ? &l->of_weight[t] : NULL;
@@ -96,14 +96,14 @@ static const char *readable(struct dlb_lifetimes *l, int t, const struct dlb_ins
 	return l->life[r] == WRITTEN ? NULL : "reads a tensor that is freed";
 }
 
-/* Update op's gradient of the step lies in its place of state: summed, and not yet overwritten by a later one's. */
+/* Whether update op's gradient of the step is in state, summed and not yet overwritten by a later step's. */
 static bool is_summed(const struct dlb_lifetimes *l, int op, int step)
 {
 	int M = l->g->micro_batches / l->g->steps, places = dlb_program_sum_places(&l->g->node[l->node], op);
 	return l->sum[op] >= (step + 1) * M && l->sum[op] <= (step + places) * M;
 }
 
-/* An op in halves: its sums are made, summed over the replicas, and read by the same micro-batch, which sum[op] is. */
+/* An op in halves: its sums are computed, summed over replicas, and read for the same micro-batch sum[op]. */
 static const char *half(struct dlb_lifetimes *l, const struct dlb_instr *in)
 {
 	char *at = &l->bucket[in->op];
@@ -120,7 +120,7 @@ static const char *half(struct dlb_lifetimes *l, const struct dlb_instr *in)
 	return NULL;
 }
 
-/* All that the update's layer takes second moments of has so many micro-batches in them. */
+/* Whether all second moments of the update's layer contain so many micro-batches. */
 static bool moments_are(const struct dlb_lifetimes *l, int update, int n)
 {
 	for (int k = 0; k < dlb_kfac_moments(&l->g->graph->op[update]); k++)
@@ -129,7 +129,7 @@ static bool moments_are(const struct dlb_lifetimes *l, int update, int n)
 	return true;
 }
 
-/* Sums of the layer's gradients and of its second moments are complete, over the replicas too. */
+/* The sums of the layer's gradients and second moments must be complete, over replicas too. */
 static const char *precondition(struct dlb_lifetimes *l, const struct dlb_instr *in)
 {
 	const struct dlb_kfac_layer layer = dlb_kfac_layer_at(l->g->graph, in->op);
@@ -181,7 +181,7 @@ static const char *compute(struct dlb_lifetimes *l, const struct dlb_instr *in)
 		bad = half(l, in);
 	for (int i = 0; i < o->n_in && !bad; i++) {
 		int t = o->in[i];
-		if (t < 0 || (dlb_kfac_operand(o, i) && dlb_tensor_is_fed(&g->tensor[t])))	/* data: summed into a factor before */
+		if (t < 0 || (dlb_kfac_operand(o, i) && dlb_tensor_is_fed(&g->tensor[t])))	/* training data: summed into a factor before */
 			continue;
 		bool gradient = in->what == DLB_RUN_UPDATE && g->tensor[t].producer >= 0;
 		if (gradient && l->averages && l->bucket[in->op] > IN_BUCKET)
@@ -220,8 +220,8 @@ static const char *compute(struct dlb_lifetimes *l, const struct dlb_instr *in)
 	return bad;
 }
 
-/* Every gradient of the bucket is summed here when it starts (where weights are averaged: every weight updated), and it
- * starts before it is waited for. */
+/* Every gradient of a bucket must be summed when the bucket starts (with averaged weights: every weight
+ * updated), and it must start before it is waited for. */
 static const char *collective(struct dlb_lifetimes *l, const struct dlb_instr *in)
 {
 	const struct dlb_node_program *np = &l->g->node[l->node];
@@ -243,13 +243,13 @@ static const char *collective(struct dlb_lifetimes *l, const struct dlb_instr *i
 		    (dlb_program_sums(l->g, op) ? !is_summed(l, op, in->iteration) :
 		     readable(l, dlb_update_gradient(l->g->graph, op), &first) != NULL))
 			return "starts before its gradients are there";
-		if (factors && i && np->bucket[in->tag].op[i - 1] == op)	/* the next of its groups */
+		if (factors && i && np->bucket[in->tag].op[i - 1] == op)	/* the next group of the same layer */
 			continue;
 		if (start && factors && !moments_are(l, op, l->g->micro_batches))
 			return "starts before its factors are there";
 		char *state = factors ? &l->factors[op] : &l->bucket[op];
 		if (*state == REDUCED && l->g->depth && l->reduced[op] == in->iteration)
-			*state = IN_BUCKET;		/* of the step before */
+			*state = IN_BUCKET;		/* of the previous step */
 		if (*state != (!start ? REDUCING : statistics ? SUMMED : IN_BUCKET))
 			return start ? "starts twice" : "is waited for before it starts";
 		*state = start ? REDUCING : REDUCED;
@@ -258,7 +258,7 @@ static const char *collective(struct dlb_lifetimes *l, const struct dlb_instr *i
 	return NULL;
 }
 
-/* Every layer here is preconditioned. */
+/* Every layer of the node must be preconditioned. */
 static const char *trust(struct dlb_lifetimes *l)
 {
 	const struct dlb_graph *g = l->g->graph;
@@ -271,7 +271,7 @@ static const char *trust(struct dlb_lifetimes *l)
 	return NULL;
 }
 
-/* Every gradient of the updates here must be there, summed or whole. */
+/* Every gradient of the node's updates must be complete, in state or in its place. */
 static const char *norm(struct dlb_lifetimes *l, const struct dlb_instr *in)
 {
 	const struct dlb_graph *g = l->g->graph;
@@ -413,7 +413,8 @@ static void forget(struct dlb_lifetimes *l, int op)
 		l->moment[k] = 0;
 }
 
-/* What was seen is of the ops of instructions, of the buckets, and of the layers that are preconditioned. */
+/* Resets the entries that the node used: of its instructions' ops, its buckets and its preconditioned
+ * layers. */
 static void end(struct dlb_lifetimes *l)
 {
 	const struct dlb_node_program *np = &l->g->node[l->node];
@@ -440,7 +441,7 @@ static void end(struct dlb_lifetimes *l)
 	l->trusted = false;
 }
 
-/* The first op of a bucket that nobody waited for; n_ops: none. */
+/* The first op of a bucket that was not waited for; n_ops: none. */
 static int left_in_bucket(const struct dlb_lifetimes *l)
 {
 	const struct dlb_graph *g = l->g->graph;

@@ -1,7 +1,7 @@
-/* Proof of messages (verify.h): every SEND has one POST, of the same size, and one WAIT on either side, and a zero-copy message is
- * returned once; and of progress: all programs are run in the abstract, a send leaving only when its receiver has posted, and
- * a zero-copy one when it was returned. Who is first does not matter to what
- * can run (each message has one sender and one receiver), so one order that ends shows that all do. */
+/* Proof of messages (verify.h): every SEND has one POST, of equal size, and one WAIT on either side, and a
+ * zero-copy message is returned once. Proof of progress: runs all programs without data; a send ends only
+ * after its receiver has posted, a zero-copy send after it was returned. The order of execution does not
+ * change what can run (each message has one sender and one receiver), so if one order completes, all do. */
 #include <stdlib.h>
 #include <string.h>
 #include "plan/flow.h"
@@ -23,7 +23,8 @@ static size_t bytes_of(const struct dlb_program *g, const struct dlb_instr *in)
 	return (size_t)dlb_tensor_bytes(&g->graph->tensor[in->tensor], g->size[in->micro_batch < 0 ? 0 : in->micro_batch]);
 }
 
-/* kind: 0 SEND, 1 POST, 2 WAIT, 3 WAIT sent, 4 FREE of a zero-copy message. Sorted by message; returns new. */
+/* kind: 0 SEND, 1 POST, 2 WAIT, 3 WAIT sent, 4 FREE of a zero-copy message. Sorted by message; returns
+ * new. */
 static struct message_end *collect(const struct dlb_program *g, int kind, int *n)
 {
 	int cap = 16;
@@ -77,15 +78,15 @@ static int same_messages(const struct dlb_program *g, const struct message_end *
 	return 0;
 }
 
-/* Sums over replicas: how many of the nodes of one part have started bucket b of m (of a step), started[part][b * M + m]. That
- * every node has computed its step is met by all in one place, before any sum: it holds up nobody for ever. */
+/* started[part][b * M + m]: nodes of the part that have started bucket b of micro-batch (or step) m.
+ * COLLECTIVE computed is passed by all nodes before any sum, so it cannot deadlock. */
 struct message_check {
 	const struct dlb_program *g; const struct message_end *message; int n;
 	bool *sent, *posted, *returned;		/* returned: or copied */
 	int *pc, *waiter;
 	int **started, *part, *peer, n_at_norm;
 	bool *at_norm;
-	int *n_squared;				/* [step] asynchronous: nodes that have made their squares */
+	int *n_squared;				/* [step] asynchronous: nodes that have summed their squares */
 	bool *stacked; int *stack, top;
 };
 
@@ -103,7 +104,7 @@ static void wake(struct message_check *r, int node)
 	r->stacked[node] = true;
 }
 
-/* Whether node may go on behind this instruction. */
+/* Whether node may pass this instruction. */
 static bool meet_others(struct message_check *r, int node, const struct dlb_instr *in)
 {
 	int R = r->g->n_replicas, M = r->g->micro_batches, m = in->micro_batch < 0 ? in->iteration : in->micro_batch >= M ? 0 : in->micro_batch;
@@ -116,7 +117,7 @@ static bool meet_others(struct message_check *r, int node, const struct dlb_inst
 	return in->what != DLB_RUN_REDUCED || *started == R;
 }
 
-/* The global norm of an asynchronous step: none waits before it has made its squares. */
+/* The global norm of an asynchronous step: each node sums its squares before it waits. */
 static bool meet_norm(struct message_check *r, const struct dlb_instr *in)
 {
 	if (in->what == DLB_RUN_SQUARES && ++r->n_squared[in->iteration] == r->g->n_nodes)
@@ -125,7 +126,7 @@ static bool meet_norm(struct message_check *r, const struct dlb_instr *in)
 	return in->what == DLB_RUN_SQUARES || r->n_squared[in->iteration] == r->g->n_nodes;
 }
 
-/* The global norm, where all wait for all: whether node may go on. The last one sets the others free. */
+/* The global norm, a barrier: whether node may pass. The last node releases the others. */
 static bool meet_all(struct message_check *r, int node)
 {
 	r->n_at_norm += !r->at_norm[node];
@@ -137,13 +138,13 @@ static bool meet_all(struct message_check *r, int node)
 		r->at_norm[n] = false;
 		if (n == node)
 			continue;
-		r->pc[n]++;			/* each stands at its norm: none waits for a message */
+		r->pc[n]++;			/* each is at its norm: none waits for a message */
 		wake(r, n);
 	}
 	return true;
 }
 
-/* Runs node until it must wait; nodes that this sets free are stacked. */
+/* Runs node until it must wait; pushes the nodes that it releases on the stack. */
 static void advance(struct message_check *r, int node)
 {
 	const struct dlb_node_program *np = &dlb_program_of(r->g, node)->node[node];

@@ -1,8 +1,9 @@
-/* Proof of places (verify.h): those that live together do not overlap, views and outputs in place lie where they should. */
+/* Proof of places (verify.h): places alive together do not overlap; views and outputs in place have the
+ * right offsets. */
 #include <stdlib.h>
 #include "plan/verify.h"
 
-/* How many places lie over each stretch between neighbouring borders: range add, range maximum. */
+/* A segment tree: places per interval between neighbouring borders, with range add and range maximum. */
 struct cover { int n; int *max, *add; };
 
 static int cover_max(const struct cover *c, int v, int lo, int hi, int a, int b)
@@ -55,7 +56,7 @@ static int by_time(const void *a, const void *b)
 	const struct event *x = a, *y = b;
 	if (x->instr != y->instr)
 		return x->instr < y->instr ? -1 : 1;
-	return x->end != y->end ? (x->end ? 1 : -1) : x->place - y->place;	/* an end is after the starts */
+	return x->end != y->end ? (x->end ? 1 : -1) : x->place - y->place;	/* starts come before ends */
 }
 
 int dlb_verify_places(const struct dlb_program *g, int node, struct dlb_error *err)

@@ -1,18 +1,19 @@
-/* Between passes 4 and 5 of the compiler (compile.c): messages between nodes that share memory, of tensors that others read
- * too, the sender itself or a third node. The kernel cannot write such a tensor to the receiver's place alone. It becomes
- * zero-copy instead: the receiver reads it in the sender's memory, and the receiver's FREE tells the sender, who waits for
- * that before it frees or overwrites the place. (The receiver has a place of its own too: at run time the memory may not be
- * shared, or a copy may be faster.)
+/* Between passes 4 and 5 of the compiler (compile.c): messages between nodes that share memory, of tensors
+ * that other ops read too, on the sender or on a third node. The kernel cannot write such a tensor to the
+ * receiver's place only. It becomes zero-copy instead: the receiver reads it in the sender's memory, and
+ * the receiver's FREE returns it to the sender, which waits for the return before it frees or overwrites
+ * the place. (The receiver has a place of its own too: at run time memory may not be shared, or a copy may
+ * be faster.)
  *
- * The sender waits for the return when the place is to be overwritten, else after its own last use, if the plan has the
- * receiver's last use before that. If not, the sender keeps the place longer, which takes memory: `longer` allows that.
- * These are always copied: a message that the receiver overwrites, a gradient that an update reads, a tensor that the sender
- * has received itself. */
+ * The sender waits for the return when the place is to be overwritten, else after its own last use,
+ * provided that the plan has the receiver's last use before that. Otherwise the sender keeps the place
+ * longer, which needs memory: `longer` allows it. These messages are always copied: those that the
+ * receiver overwrites, gradients that an update reads, tensors that the sender has received itself. */
 #include <limits.h>
 #include <stdlib.h>
 #include "plan/compile.h"
 
-/* Links that do not overlap with work are memory, which a core copies. */
+/* Links that do not overlap with work are shared memory, which a core copies. */
 static bool share_memory(const struct dlb_cluster *c, int a, int b)
 {
 	int link[16], n = dlb_cluster_route(c, a, b, link);
@@ -56,13 +57,13 @@ static void by_place_release(struct by_place *l)
 	free(l->live_at_end);
 }
 
-/* Whether instance i was written over what lay in its place before. */
+/* Whether instance i overwrote the earlier contents of its place. */
 static bool overwrites(const struct compiler *c, const struct by_place *l, int i)
 {
 	return c->root[i] != i && c->of[i] >= 0 && dlb_graph_view_of(c->g, l->tensor[i]) != c->of[i];
 }
 
-/* The receiver's instance y of a message is read by ops alone, which leave it as it is. */
+/* Whether the receiver's instance y of a message is only read, and by ops only. */
 static bool is_only_read(const struct compiler *c, const struct by_place *l, int y)
 {
 	const struct dlb_graph *g = c->g;
@@ -78,7 +79,7 @@ static bool is_only_read(const struct compiler *c, const struct by_place *l, int
 	return true;
 }
 
-/* The first action behind `send` that writes over what lies in the place of instance x; INT_MAX: none. */
+/* The first action after `send` that overwrites the place of instance x; INT_MAX: none. */
 static int overwritten_at(const struct compiler *c, const struct by_place *l, int x, int m, int send)
 {
 	int first = INT_MAX;
@@ -95,9 +96,9 @@ static double start_of(const struct compiler *c, const struct action *x)
 	return c->start[x->op * c->M + (x->m < 0 ? 0 : x->m)];
 }
 
-/* What the sender does first when the plan has the receiver through with the message; -1: nothing of the step. It comes later
- * in the order of the cluster, which is of starts, and starts when the receiver's last op has ended: nobody waits where
- * all goes as planned. Asynchronous: a half-slot is left between. */
+/* The sender's first action at which, by plan, the receiver is done with the message; -1: none in the
+ * step. It is later in the order of the cluster and starts after the end of the receiver's last op, so no
+ * node waits if the plan holds. Asynchronous: a half-slot is left between. */
 static int is_returned_at(const struct compiler *c, int node, const struct received *r)
 {
 	const struct slot *s = &c->slot[r->slot];
