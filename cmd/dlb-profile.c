@@ -152,7 +152,8 @@ static int switch_rewrites(const struct profile_options *o, struct dlb_graph *g,
 	return 0;
 }
 
-static int take_patterns(struct profile_work *w, const struct dlb_strlist *given, const char *option, struct dlb_patterns *p, struct dlb_error *err)
+static int take_patterns(struct profile_work *w, const struct dlb_strlist *given, const char *option, struct dlb_patterns *p,
+			 struct dlb_error *err)
 {
 	*p = (struct dlb_patterns){ .what = option };
 	for (int i = 0; i < given->n; i++)

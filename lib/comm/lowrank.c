@@ -25,7 +25,8 @@ void dlb_compress_state_free(struct dlb_compress_state *k)
 	free(k);
 }
 
-struct dlb_low_rank_state *dlb_low_rank_state_of(struct dlb_compress_state *k, const struct dlb_compress_choice *c, const struct dlb_sum_tensor *a, int most)
+struct dlb_low_rank_state *dlb_low_rank_state_of(struct dlb_compress_state *k, const struct dlb_compress_choice *c,
+						 const struct dlb_sum_tensor *a, int most)
 {
 	const int64_t p = dlb_compress_p_length(c, a), q = dlb_compress_q_length(c, a);
 	const bool adapts = c->how == DLB_COMPRESS_CHOLESKY;
@@ -36,8 +37,8 @@ struct dlb_low_rank_state *dlb_low_rank_state_of(struct dlb_compress_state *k, c
 		if (k->low_rank[i]->id == a->id)
 			return k->low_rank[i];
 	t = dlb_xcalloc(1, sizeof *t);
-	*t = (struct dlb_low_rank_state){ .id = a->id, .most = most, .adapts = adapts, .transposed = dlb_compress_transposed(c, a), .rows = a->rows, .cols = a->cols,
-				     .p_length = p, .q_length = q, .name = a->name };
+	*t = (struct dlb_low_rank_state){ .id = a->id, .most = most, .adapts = adapts, .transposed = dlb_compress_transposed(c, a),
+					  .rows = a->rows, .cols = a->cols, .p_length = p, .q_length = q, .name = a->name };
 	t->residual = dlb_xcalloc((size_t)(a->rows * a->cols), sizeof *t->residual);
 	t->basis = dlb_xcalloc(back, sizeof *t->basis);
 	t->next = dlb_xcalloc(back, sizeof *t->next);

@@ -140,7 +140,8 @@ int dlb_clip_wait(struct dlb_clip *c, struct dlb_comm *comm, int64_t step, doubl
 	return 0;
 }
 
-void dlb_trust_region_init(struct dlb_trust_region *t, const struct dlb_graph *g, double kl_clip, const int *placement, int node, struct dlb_arena *a)
+void dlb_trust_region_init(struct dlb_trust_region *t, const struct dlb_graph *g, double kl_clip, const int *placement, int node,
+			   struct dlb_arena *a)
 {
 	*t = (struct dlb_trust_region){ .kl_clip = kl_clip, .update = dlb_arena_array(a, (size_t)g->n_ops + 1, sizeof *t->update) };
 	tally_init(&t->along, (size_t)g->n_ops, 1, 0, a);

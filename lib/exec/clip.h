@@ -47,7 +47,8 @@ struct dlb_trust_region {
 	struct dlb_partial_sums along;		/* of all layers, by the op of their weight's update: u . g */
 	int *update;			/* [along.n] that op; -1: it is on another node */
 };
-void dlb_trust_region_init(struct dlb_trust_region *t, const struct dlb_graph *g, double kl_clip, const int *placement, int node, struct dlb_arena *a);
+void dlb_trust_region_init(struct dlb_trust_region *t, const struct dlb_graph *g, double kl_clip, const int *placement, int node,
+			   struct dlb_arena *a);
 /* All ranks: the factor for what was preconditioned. rate: lr, times what gradients are multiplied by otherwise. kfac: the
  * layers here, which count it when the factor is less than 1. */
 int dlb_trust_region_scale(struct dlb_trust_region *t, struct dlb_kfac *kfac, struct dlb_comm *comm, bool contributes, double rate, double *scale,
