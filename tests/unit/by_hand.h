@@ -1,4 +1,5 @@
-/* Forward graphs made by hand, for tests: ops with one output of ONNX's own domain, float64 constants of drawn values. */
+/* Builds forward graphs for tests: ops of ONNX's domain with one output, float64 constants with random
+ * values. */
 #ifndef DLB_TEST_BY_HAND_H
 #define DLB_TEST_BY_HAND_H
 #include <stdio.h>
@@ -37,7 +38,7 @@ static inline int sample_input(struct dlb_graph *g, enum dlb_dtype dtype, const 
 	return g->input[g->n_inputs++] = t;
 }
 
-/* Half a standard normal, number by number of stream 1 of `seed`; *drawn counts them. */
+/* The next number of stream 1 of `seed`, standard normal times 1/2; *drawn counts the numbers. */
 static inline int drawn_constant(struct dlb_graph *g, const char *name, const int64_t *dim, int n, bool initial, uint64_t seed,
 				 uint64_t *drawn)
 {

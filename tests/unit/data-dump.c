@@ -1,7 +1,8 @@
-/* What data give, for tests that compare it with other tools:
+/* Prints the samples of training data, for tests that compare them with other tools:
  *     data-dump [-t TRANSFORM] [-e EPOCH] [-r READERS] [-s] [-k] [-l] SPEC DTYPE SHAPE BOUND
- * writes the samples of an epoch, raw, for an input of SHAPE (1x28x28) a sample, integers below BOUND (0: any); -s
- * shuffled; -k as test data of themselves; -l the labels (int64; a number a sample, of sequences one a token). */
+ * writes the samples of an epoch as raw bytes, for an input of SHAPE (1x28x28) per sample, integers below
+ * BOUND (0: any). -s: shuffled; -k: read as test data of themselves; -l: labels (int64; one per sample, of
+ * sequences one per token). */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,7 +1,7 @@
-/* The digits as image files, for tests that need a folder of them:
+/* Writes the digits as image files, for tests that need a folder of images:
  *     digits-images [-p] [-c] [-f FIRST] DIR COUNT SCALE
- * writes digits FIRST .. FIRST+COUNT-1 as DIR/CLASS/NUMBER.jpg (-p: .png), each pixel SCALE x SCALE, grey 0..15 as
- * 0..255; -c in colour (a tint a class). */
+ * writes digits FIRST .. FIRST+COUNT-1 as DIR/CLASS/NUMBER.jpg (-p: .png), each pixel SCALE x SCALE, grey
+ * 0..15 as 0..255; -c: in colour (one tint per class). */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

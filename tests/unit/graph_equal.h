@@ -1,4 +1,4 @@
-/* Two graphs are the same graph: every member but the data of tensors that stand in the model's file. */
+/* Asserts that two graphs are equal in every member, except data of tensors in the model's file. */
 #ifndef TESTS_GRAPH_EQUAL_H
 #define TESTS_GRAPH_EQUAL_H
 #include <assert.h>

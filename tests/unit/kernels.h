@@ -1,4 +1,5 @@
-/* For the tests of kernels: operands as doubles in plain order, laid out for the back end as their descs say. */
+/* Helpers for tests of kernels: operands are doubles in plain order, converted to the layout of their
+ * descriptors. */
 #ifndef DLB_TEST_KERNELS_H
 #define DLB_TEST_KERNELS_H
 #include <assert.h>
@@ -15,7 +16,7 @@
 #define MAX_ARGS 6
 struct arg {
 	struct dlb_desc d;		/* n_dims -1: absent */
-	double *v;			/* values in plain order; outputs: what is expected, NULL: not looked at */
+	double *v;	/* values in plain order; of outputs the expected values, NULL: not checked */
 };
 
 static struct dlb_rng rng;
@@ -60,7 +61,7 @@ static inline struct arg absent(void)
 	return (struct arg){ .d = { .n_dims = -1 } };
 }
 
-/* Offset in memory of the element with plain index i. */
+/* Offset in memory of the element whose index in plain order is i. */
 static inline int64_t place(const struct dlb_desc *d, int64_t i)
 {
 	int64_t s[DLB_MAX_DIMS], at = 0;
@@ -107,8 +108,9 @@ static inline void compare(const char *what, int o, const struct arg *a, const v
 	}
 }
 
-/* Runs the kernel with buffers at several addresses: the first run is compared with what is expected, the others
- * with the first, bit for bit. Takes k. out values stay in `result` (of the first run), plain order, when given. */
+/* Runs the kernel with buffers at several addresses. Compares the first run with the expected values and the
+ * others with the first, bit for bit. Takes k. result (may be NULL): outputs of the first run, in plain
+ * order. */
 static inline void check_run(const char *what, struct dlb_kernel *k, const struct arg *in, int n_in, const struct arg *out, int n_out,
 			     double tol, const struct dlb_run *how, double **result)
 {
@@ -173,8 +175,8 @@ static inline void check_run(const char *what, struct dlb_kernel *k, const struc
 	n_checks++;
 }
 
-/* Gradient `grad` of sum(output 0 * cot) with respect to input `wrt` of a double forward kernel, against central
- * differences at some elements. out: all its outputs. Does not take k. */
+/* Gradient `grad` of sum(output 0 * cot) with respect to input `wrt` of a double forward kernel, against
+ * central differences at some elements. out: all its outputs. Does not take k. */
 static inline void check_differences(const char *what, struct dlb_kernel *k, const struct arg *in, int n_in, const struct arg *out,
 				     int n_out, const double *cot, int wrt, const double *grad)
 {

@@ -1,18 +1,18 @@
-/* A small interpreter of graphs for tests: every op is inferred at the shapes its inputs really have, prepared and
- * run at once, over tensors from malloc. */
+/* A small interpreter of graphs for tests. For each op it infers shapes from the actual inputs, then prepares
+ * and runs the kernel, with tensors from malloc. */
 #ifndef DLB_TESTS_MACHINE_H
 #define DLB_TESTS_MACHINE_H
 #include <stdlib.h>
 #include <string.h>
 #include "graph/graph.h"
 
-struct value { struct dlb_desc d; void *data; };	/* data NULL: not there (yet) */
+struct value { struct dlb_desc d; void *data; };	/* data NULL: absent or not computed yet */
 struct machine {
 	struct dlb_backend be;
 	struct dlb_graph g;
 	struct value *v;		/* [tensor] */
 	int n;
-	bool unsupported;		/* why err is filled */
+	bool unsupported;		/* err says that an op is unsupported */
 };
 
 static inline struct value copy_of(const struct dlb_desc *d, const void *data)
@@ -31,7 +31,7 @@ static void set_value(struct machine *m, int t, const struct dlb_desc *d, const 
 
 /* -- running -- */
 
-/* Whoever reads a constant reads its data; fills are spelt out. */
+/* Kernels read the data of constants, so fills are expanded. */
 static void load_constants(struct machine *m)
 {
 	struct dlb_arena a = { 0 };

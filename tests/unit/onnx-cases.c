@@ -2,16 +2,16 @@
  *
  *     onnx-cases [--atol X] [--root DIR] [--list FILE] [DIR...]
  *
- * A case is a folder with model.onnx and test_data_set_N/{input_i,output_i}.pb; DIR is one or a folder of them; FILE
- * holds one case a line, below --root. A data set may also hold cotangent_0.pb with grad_input_i.pb and
- * grad_param_NAME.pb: the gradients of sum(output 0 * cotangent), made by autodiff; and buffer_after_NAME.pb, a buffer
- * after one step, by ONNX's definition. One line a case on stdout, PASS, FAIL or UNSUPPORTED and its name; why goes to stderr; the last line
- * counts. Tolerance: rtol 1e-3, atol 1e-5 where there is a cotangent, else 1e-7 (or X, for
- * whole networks); bf16 has an rtol of 2^-6, two units in its last place, as in ONNX's own runner
- * (onnx/backend/test/runner, assert_similar_outputs). Status 0: nothing failed.
+ * A case is a folder with model.onnx and test_data_set_N/{input_i,output_i}.pb; DIR is a case or a folder of
+ * cases; FILE has one case per line, below --root. A data set may also have cotangent_0.pb with
+ * grad_input_i.pb and grad_param_NAME.pb: the gradients of sum(output 0 * cotangent), made by autodiff; and
+ * buffer_after_NAME.pb, a buffer after one step, by ONNX's definition. stdout has one line per case, PASS,
+ * FAIL or UNSUPPORTED and its name, and last a line with the counts; stderr has the reasons. Tolerance: rtol
+ * 1e-3, atol 1e-5 with a cotangent, else 1e-7 (or X, for whole networks); bf16 has an rtol of 2^-6, two units
+ * in its last place, as in ONNX's own runner (onnx/backend/test/runner, assert_similar_outputs). Status 0: no
+ * case failed.
  *
- * The models are run op by op, each inferred at the shapes that its inputs really have, so shapes that depend
- * on values work too. */
+ * Models run op by op, with shapes inferred from the actual inputs, so shapes may depend on values. */
 #include <assert.h>
 #include <dirent.h>
 #include <math.h>
@@ -49,7 +49,7 @@ static int compare(const char *what, const struct value *got, const struct value
 	return 0;
 }
 
-/* 1 when there is no such file. */
+/* Returns 1 if the file does not exist. */
 static int read_value(const char *dir, const char *file, char name[128], struct value *v, struct dlb_error *err)
 {
 	char *path = dlb_xprintf("%s/%s", dir, file);
@@ -80,7 +80,7 @@ static int find_tensor(const struct dlb_graph *g, const char *name)
 
 /* -- one data set -- */
 
-/* Input i of the data: by its name where the model has it, else by position. */
+/* Finds the model's input for input i of the data: by name if the model has it, else by position. */
 static int input_of(const struct dlb_graph *g, const char *name, int i)
 {
 	for (int j = 0; j < g->n_inputs; j++)
@@ -105,8 +105,8 @@ static int load_inputs(struct machine *m, const char *dir, struct dlb_error *err
 	return rc < 0 ? -1 : 0;
 }
 
-/* Cases whose stored outputs are not what their own node says, with the tolerance ONNX itself runs them at: the
- * data of test_adam_multiple were made with epsilon 1e-2, the node leaves epsilon at its default, 1e-6. */
+/* Cases whose stored outputs contradict their node, with the tolerance that ONNX uses for them: the data of
+ * test_adam_multiple were made with epsilon 1e-2, but the node has the default epsilon, 1e-6. */
 static double rtol_of(const char *dir)
 {
 	return strstr(dir, "/test_adam_multiple/") ? 1e-2 : 1e-3;
@@ -129,9 +129,10 @@ static int check_outputs(struct machine *m, const char *dir, double atol, struct
 	return rc < 0 ? -1 : 0;
 }
 
-/* What a buffer holds after one training step by ONNX's definition of BatchNormalization, with the batch's biased
- * variance. (PyTorch's is unbiased, and its exporter stores the buffer as it is after the step; so the file says only
- * which buffer to look at.)  new = old momentum + batch (1 - momentum). False: no training vertex reads tensor t. */
+/* A buffer after one training step by ONNX's definition of BatchNormalization, with the batch's biased
+ * variance: new = old momentum + batch (1 - momentum). (PyTorch's variance is unbiased, and its exporter
+ * stores the buffer after the step; so only the buffer's name is used of the file.) False: no training vertex
+ * reads tensor t. */
 static bool expected_buffer(const struct machine *m, int t, struct value *v)
 {
 	for (int i = 0; i < m->g.n_ops; i++) {
@@ -210,8 +211,8 @@ static int open_case(struct machine *m, const char *model, const char *dir, stru
 	return load_inputs(m, dir, err);
 }
 
-/* Branches, loops and sequences are resolved by folding, at the shapes of the data and with the values of inputs that
- * may decide them: integers, truth values and scalars. */
+/* Folds branches, loops and sequences, at the shapes of the data and with the values of inputs that may
+ * decide them: integers, bools and scalars. */
 static void fix_input(struct machine *m, int id, bool value_too)
 {
 	struct dlb_tensor *t = &m->g.tensor[id];
@@ -314,7 +315,8 @@ static int read_wanted(struct machine *m, const char *dir, struct wanted *w, str
 	return rc;
 }
 
-/* Inputs without a gradient (labels, shapes, masks) become constants: gradient functions may want their values. */
+/* Inputs without a gradient (labels, shapes, masks) become constants, because gradient functions may need
+ * their values. */
 static void fix_inputs(struct machine *m, const struct wanted *w)
 {
 	for (int i = 0; i < m->g.n_inputs; i++) {
@@ -327,7 +329,7 @@ static void fix_inputs(struct machine *m, const struct wanted *w)
 	}
 }
 
-/* Names are what stays when rewrites give new ids. */
+/* Ids change in rewrites, names do not. */
 static int by_name(struct machine *m, const char **name, struct wanted *w, struct dlb_error *err)
 {
 	for (int i = 0; i < w->n; i++) {
@@ -360,7 +362,7 @@ static int differentiate(struct machine *m, const char *dir, struct wanted *w, s
 	for (int i = 0; i < t->n_dims; i++)
 		t->dim[i] = (struct dlb_dim){ 0, cotangent.d.dim[i] };
 	rc = dlb_graph_differentiate_from(&m->g, m->g.output[0], seed, w->tensor, w->n, w->grad, err);
-	if (!rc) {		/* values anew: folding gave new ids */
+	if (!rc) {		/* values again, because folding changed ids */
 		new_values(m);
 		set_value(m, seed, &cotangent.d, cotangent.data);
 		rc = load_inputs(m, dir, err) || run_all(m, err) ? -1 : 0;
@@ -387,7 +389,7 @@ static int run_gradients(struct machine *m, const char *model, const char *dir, 
 	for (int i = 0; i < w.n && !rc; i++) {
 		struct value zero = { 0 };
 
-		if (w.grad[i] < 0) {		/* nothing flows: zeros */
+		if (w.grad[i] < 0) {		/* no gradient: zeros */
 			zero = (struct value){ .d = w.value[i].d, .data = dlb_xcalloc(1, dlb_desc_bytes(&w.value[i].d) + 1) };
 			rc = compare(w.file[i], &zero, &w.value[i], 1e-3, 1e-5, err);
 			free(zero.data);
@@ -463,7 +465,7 @@ static int compare_names(const void *a, const void *b)
 	return strcmp(*(char *const *)a, *(char *const *)b);
 }
 
-/* One case, or the cases below a folder in the order of their names; -1: neither. */
+/* Runs one case, or all cases below a folder in the order of their names; -1: neither. */
 static int report_dir(struct tally *t, const char *dir)
 {
 	char **name = NULL;

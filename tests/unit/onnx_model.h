@@ -1,4 +1,5 @@
-/* Small ONNX models for tests, built message by message through the generated protobuf code; a model lies in one arena. */
+/* Builds small ONNX models for tests from messages of the generated protobuf code. One arena holds a
+ * model. */
 #ifndef TESTS_ONNX_MODEL_H
 #define TESTS_ONNX_MODEL_H
 #include <assert.h>
@@ -10,7 +11,7 @@
 
 static int n_checked, n_hostile;
 static struct dlb_error err;
-static const char *seeds;	/* a folder for every model that a test makes, for fuzzers; NULL: none */
+static const char *seeds;	/* folder in which tests save their models as seeds of fuzzers; NULL: none */
 static char dir[] = "/tmp/dlb-test-onnx-XXXXXX";
 
 static inline void die(const char *what)

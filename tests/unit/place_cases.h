@@ -1,4 +1,4 @@
-/* What the tests of placement share: problems from random graphs, and an end that names the seed. */
+/* Shared by the tests of placement: problems from random graphs, and a failure that prints the seed. */
 #pragma once
 #include "random_dag.h"
 #include "place/place.h"

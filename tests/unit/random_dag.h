@@ -1,9 +1,9 @@
-/* Random training graphs with costs, for property tests of plans and placements. Ops are of no known type, so
+/* Random training graphs with costs, for property tests of plans and placements. Ops have unknown types, so
  * they can be planned, not run.
  *
- * n_forward ops in a random DAG (each reads one to three earlier activations, mostly recent ones, or the
- * input), half of them with a weight; a loss; then, when `training`, one backward op each in reverse order, which
- * makes the gradient of its forward op's output and of its weight, and an update for each weight. */
+ * n_forward ops form a random DAG: each reads one to three earlier activations, mostly recent ones, or the
+ * input; half of them have a weight. A loss follows. If `training`, there is one backward op per forward op,
+ * in reverse order, which makes the gradients of its inputs and of its weight, and an update per weight. */
 #ifndef DLB_TESTS_RANDOM_DAG_H
 #define DLB_TESTS_RANDOM_DAG_H
 #include <assert.h>
@@ -19,7 +19,7 @@ struct dag_options {
 	uint64_t seed;
 	int n_forward;
 	bool training, chain;		/* chain: every op reads the one before */
-	double colocate;		/* share of backward ops bound to their forward op */
+	double colocate;		/* share of backward ops colocated with their forward op */
 	double no_kernel;		/* share of op types that one kind lacks */
 	const char *cluster;
 	int64_t batch;
@@ -63,7 +63,7 @@ static void dag_backward(struct dlb_graph *g, const struct dag_options *o, struc
 	for (int i = 0; i < f.n_in; i++) {
 		int t = f.in[i];
 		if (g->tensor[t].kind != DLB_T_ACTIVATION || grad_of[t] >= 0)
-			continue;			/* the last reader's part stands for the sum */
+			continue;			/* the last reader's gradient stands for the sum */
 		char made[32];
 		snprintf(made, sizeof made, "d%d_", op);
 		int d = dag_tensor(g, made, t, DLB_T_GRADIENT, g->tensor[t].size_mul, g->tensor[t].size_add);
@@ -158,7 +158,8 @@ static void dag_init(struct dag *d, const struct dag_options *o)
 		fprintf(stderr, "%s: %s\n", err.where, err.what);
 		abort();
 	}
-	for (int i = 0; i < d->g.n_ops; i++) {		/* times of our own: a part that follows the batch, one that does not */
+	/* times with a part proportional to the batch and a constant part */
+	for (int i = 0; i < d->g.n_ops; i++) {
 		double each = exp(3 * dlb_rng_uniform(&r)) * 1e-5, fixed = 1e-5 * dlb_rng_uniform(&r);
 		bool lacks = dlb_rng_uniform(&r) < o->no_kernel;
 		int without = d->cl.n_kinds > 1 ? 1 + (int)dlb_rng_below(&r, (uint64_t)(d->cl.n_kinds - 1)) : -1;

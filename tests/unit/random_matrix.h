@@ -1,4 +1,4 @@
-/* Random numbers and matrices for tests, of a generator that the test seeds. */
+/* Random numbers and matrices for tests; the test seeds the generator. */
 #ifndef DLB_TESTS_RANDOM_MATRIX_H
 #define DLB_TESTS_RANDOM_MATRIX_H
 #include <math.h>
@@ -10,7 +10,7 @@ static inline double normal(struct dlb_rng *rng)
 	return sqrt(-2 * log(1 - dlb_rng_uniform(rng))) * cos(6.283185307179586 * dlb_rng_uniform(rng));
 }
 
-/* a (n, n) symmetric, and the more so positive definite the larger `least` is. */
+/* a = random symmetric (n, n); a larger `least` makes it more positive definite. */
 static inline void spd(struct dlb_rng *rng, float *a, int n, double least)
 {
 	for (int i = 0; i < n; i++)

@@ -1,5 +1,5 @@
-/* Runs a graph in order on the cpu back end, every tensor in memory of its own: what a step computes without
- * programs, arenas or messages. For tests of rewrites and operators. Updates are not run. */
+/* Runs a graph op by op on the cpu back end, each tensor in its own memory: a step without programs, arenas
+ * or messages. For tests of rewrites and operators. Updates are not run. */
 #ifndef DLB_TEST_RUN_GRAPH_H
 #define DLB_TEST_RUN_GRAPH_H
 #include <assert.h>
@@ -23,7 +23,7 @@ static inline size_t test_bytes(const struct test_run *r, int t)
 	return dlb_desc_bytes(&d);
 }
 
-/* Memory for every tensor; constants, weights and buffers get their data. */
+/* Allocates every tensor; fills constants, weights and buffers. */
 static inline void test_run_init(struct test_run *r, const struct dlb_graph *g, struct dlb_backend *be, int64_t n)
 {
 	*r = (struct test_run){ .g = g, .be = be, .n = n, .value = calloc((size_t)g->n_tensors + 1, sizeof(void *)) };

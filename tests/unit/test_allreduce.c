@@ -1,6 +1,6 @@
-/* Allreduce: the lists of hops on paper (every rank's array is summed once into every chunk, sends and receives
- * pair up, the ring of four devices hop by hop, the bytes are the formula's), then under mpiexec with 1 to 4
- * ranks: sums are right, all ranks hold the same bits, a second run has the same, arrays of any length. */
+/* Allreduce. Without MPI, the lists of hops: each chunk sums every rank's array once, sends and receives
+ * match, the ring of four hop by hop, bytes as by the formula. Then under mpiexec with 1 to 4 ranks: sums are
+ * right, all ranks hold the same bits, a second run gives the same bits, arrays have any length. */
 #include <assert.h>
 #include <math.h>
 #include <signal.h>
@@ -15,10 +15,10 @@
 
 enum { MOST = 9 };
 
-/* ---- on paper ---- */
+/* ---- lists of hops ---- */
 
-/* Plays the lists of all ranks: mine[rank][chunk] is the set of ranks whose array is summed in there. A message
- * carries the set that its chunk has when it is sent. */
+/* Simulates the lists of all ranks: mine[rank][chunk] is the set of ranks whose arrays are in the sum. A
+ * message carries the set of its chunk at the time of sending. */
 static void play(const struct dlb_allreduce *how, const struct dlb_ranks *r)
 {
 	static struct dlb_hop hop[MOST][4 * MOST + 4];
@@ -58,11 +58,11 @@ static void play(const struct dlb_allreduce *how, const struct dlb_ranks *r)
 		}
 	}
 	for (int i = 0; i < r->n; i++) {
-		assert(at[i] == n_hops[i]);				/* nobody waits for ever */
+		assert(at[i] == n_hops[i]);				/* no rank waits for ever */
 		for (int c = 0; c < n_chunks; c++)
 			assert(mine[i][c] == (1u << r->n) - 1);
 		for (int j = 0; j < r->n; j++)
-			assert(n_read[i][j] == n_mail[i][j]);		/* nothing is left lying */
+			assert(n_read[i][j] == n_mail[i][j]);		/* every message is received */
 	}
 }
 
@@ -75,7 +75,8 @@ static void lists(void)
 				int group[MOST];
 
 				for (int i = 0; i < n; i++)
-					group[i] = i * 7 % g;		/* of several sizes, not in a row */
+					/* groups of several sizes, ranks not contiguous */
+					group[i] = i * 7 % g;
 				play(dlb_allreduces[a], &(struct dlb_ranks){ .n = n, .group = group });
 				if (g == 1)
 					play(dlb_allreduces[a], &(struct dlb_ranks){ .n = n });
@@ -84,7 +85,7 @@ static void lists(void)
 	assert(!dlb_allreduce_find("star"));
 }
 
-/* Devices a, b, c, d with parts 0 to 3 of what they hold: what each passes on to the next in every hop. */
+/* A ring of devices a, b, c, d with chunks 0 to 3: the chunk that each sends to the next in every hop. */
 static void four_devices(void)
 {
 	static const int sends[4][6] = {
@@ -117,7 +118,7 @@ static void cuts(void)
 		}
 }
 
-/* What is predicted to be sent: the formulas. Every byte that is sent is received. */
+/* Predicted bytes are those of the formulas. Every byte that is sent is received. */
 static void bytes_on_paper(void)
 {
 	for (int n = 2; n <= MOST; n++) {
@@ -136,7 +137,8 @@ static void bytes_on_paper(void)
 
 			for (int i = 0; i < n; i++)
 				sum += dlb_allreduce_bytes(dlb_allreduces[a], &r, i, size, NULL, 8, NULL);
-			/* n - 1 times in, n - 1 times out; doubling: log2 times each, those who stand aside in and out */
+			/* n - 1 times in, n - 1 times out; doubling: log2 times each, ranks outside the
+			 * exchange once in and once out */
 			assert(sum == (dlb_allreduces[a] == &dlb_allreduce_doubling ? log * most + 2 * (n - most) : 2 * (n - 1)) * size * 8);
 		}
 	}
@@ -158,7 +160,7 @@ static void members(void)
 struct kind { enum dlb_dtype dtype; enum dlb_wire wire; };
 static const struct kind kinds[] = { { DLB_F32, DLB_WIRE_PLAIN }, { DLB_F64, DLB_WIRE_PLAIN }, { DLB_F32, DLB_WIRE_BF16 } };
 
-/* What a rank brings; whole: small numbers whose sums are exact in any type. */
+/* Element i of a rank's array; whole: small integers whose sums are exact in any type. */
 static double value(int rank, int64_t i, bool whole)
 {
 	int64_t v = (i * 37 + rank * 101) % 1009 - 500;
@@ -166,7 +168,7 @@ static double value(int rank, int64_t i, bool whole)
 	return whole ? (double)(v % 30) : (double)v / 7.0;
 }
 
-/* How far off the sum of `n` values below 72 may be: one rounding a hop. */
+/* Tolerance of the sum of `n` values below 72: one rounding per hop. */
 static double tolerance(const struct kind *kind, bool whole, int n)
 {
 	double unit = kind->wire == DLB_WIRE_BF16 ? 0x1p-9 : kind->dtype == DLB_F64 ? 0x1p-53 : 0x1p-24;
@@ -187,7 +189,7 @@ static void check_sum(const struct dlb_collective_desc *d, const struct kind *ki
 	}
 }
 
-/* Arrays in memory that the other ranks see, of these ranks. */
+/* Ranks whose arrays are in shared memory. */
 enum seen { NONE, ALL, EVEN, N_SEEN };
 
 static void *array(struct dlb_comm *c, size_t bytes, enum seen seen)
@@ -207,7 +209,7 @@ static void release(struct dlb_comm *c, void *x)
 		free(x);
 }
 
-/* Sums twice: right, the same bits again and on all members, nothing beyond the array touched. */
+/* Sums twice: right results, the same bits again and on all members, no access beyond the array. */
 static void sum_seen(struct dlb_comm *c, struct dlb_collective_desc d, const struct kind *kind, enum seen seen)
 {
 	int rank = dlb_comm_rank(c), member = dlb_ranks_member(&d.ranks, rank), root = d.ranks.rank ? d.ranks.rank[0] : 0;
@@ -236,7 +238,8 @@ static void sum_seen(struct dlb_comm *c, struct dlb_collective_desc d, const str
 		if (member >= 0)
 			check_sum(&d, kind, whole);
 		for (int64_t i = 0; member < 0 && i < d.n; i++)
-			assert(fabs(dlb_value_real(x, d.dtype, i) - value(rank, i, whole)) <= 1e-5);	/* as it was */
+			/* unchanged */
+			assert(fabs(dlb_value_real(x, d.dtype, i) - value(rank, i, whole)) <= 1e-5);
 		if (round == 1)
 			assert(!memcmp(first, x, size));
 		memcpy(first, x, size);
@@ -257,8 +260,8 @@ static void sum(struct dlb_comm *c, struct dlb_collective_desc d, const struct k
 		sum_seen(c, d, kind, (enum seen)s);
 }
 
-/* Again and again, with nothing between that would make a rank wait for the others: each brings its next numbers as soon as
- * it has the sum, while others may still be at the last one. */
+/* Many sums without a barrier: each rank writes its next numbers as soon as it has the sum, while others may
+ * still be at the sum before. */
 static void again(struct dlb_comm *c, const struct dlb_allreduce *how, int64_t n)
 {
 	float *x = array(c, (size_t)n * sizeof *x, ALL);
@@ -317,7 +320,7 @@ static void subsets(struct dlb_comm *c)
 		}
 }
 
-/* Over bf16: what comes out is bf16, NaN stays NaN on all ranks, infinities too. */
+/* bf16 on the wire: results are bf16, NaN and infinities stay on all ranks. */
 static void narrow(struct dlb_comm *c)
 {
 	enum { N = 5000 };
@@ -336,7 +339,7 @@ static void narrow(struct dlb_comm *c)
 		for (int i = 0; i < N; i++)
 			x[i] = (float)value(dlb_comm_rank(c), i, false);
 		if (dlb_comm_rank(c) == d.ranks.n - 1) {
-			uint32_t low = 0x7f800001;		/* a NaN that lives in the bits bf16 drops */
+			uint32_t low = 0x7f800001; /* a NaN whose mantissa has only bits that bf16 drops */
 
 			memcpy(&x[17], &low, sizeof low);
 			x[3000] = INFINITY;
@@ -387,7 +390,8 @@ static void together(struct dlb_comm *c)
 	}
 }
 
-/* The last rank gives something else, or is lost in the middle (none: neither): those who notice say so, and leave as dlb-run does. */
+/* The last rank gives other terms, or is lost in the middle (none: neither): ranks that notice report it and
+ * abort as dlb-run does. */
 static int odd_one(const char *how, const char *what)
 {
 	enum { N = 3 << 16 };
@@ -425,11 +429,11 @@ static int odd_one(const char *how, const char *what)
 	}
 	if (strcmp(what, "lost") && strstr(err.what, strcmp(what, "type") ? strcmp(what, "cuts") ? "elements, rank" : "cut" : "type of elements"))
 		dlb_comm_abort(c, 42);
-	dlb_sleep_s(20);			/* who did not notice, or only that another has left, is ended from outside */
+	dlb_sleep_s(20);			/* ranks that did not notice it are ended from outside */
 	return 1;
 }
 
-/* Chunks of very different sizes, in a ring and in one of leaders. */
+/* Chunks of very different sizes, in a ring and in a ring of leaders. */
 static void uneven(struct dlb_comm *c, int64_t unit)
 {
 	static const int group[] = { 0, 1, 2, 0 };
@@ -466,7 +470,7 @@ static int rank_main(void)
 		again(c, dlb_allreduces[a], 100003);
 	}
 	uneven(c, 5000);
-	uneven(c, 100001);						/* of several blocks, of one and of none */
+	uneven(c, 100001);	/* chunks of several blocks, of one and of none */
 	together(c);
 	subsets(c);
 	narrow(c);

@@ -1,6 +1,6 @@
-/* Gradients of whole graphs: against central differences in double, on graphs made by hand that hold what is
- * hard (fan-out, shared weights, broadcasting, a weight that two ops transpose, saved statistics); and, where the
- * shared data are, the gradients of the first training step against PyTorch's. */
+/* Gradients of whole graphs, against central differences in double, on graphs with the hard cases (fan-out,
+ * shared weights, broadcasting, a weight that two ops transpose, saved statistics); and, if the shared data
+ * are there, the gradients of the first training step against PyTorch's. */
 #include <jansson.h>
 #include <math.h>
 #include "graph/graph.h"
@@ -46,7 +46,7 @@ static void fill_inputs(struct test_run *r)
 
 static double loss_of(struct test_run *r)
 {
-	for (int t = 0; t < r->g->n_tensors; t++)	/* running statistics as they were */
+	for (int t = 0; t < r->g->n_tensors; t++)	/* restore running statistics */
 		if (r->g->tensor[t].kind == DLB_T_BUFFER)
 			memcpy(r->value[t], r->g->tensor[t].data, test_bytes(r, t));
 	test_run_phase(r, DLB_FORWARD);
@@ -134,7 +134,7 @@ static void shared(void)
 	check(&g, y, 5, NULL);
 }
 
-/* A weight's gradient that is also an activation's: Add of equal shapes. */
+/* The gradient of a weight equals that of an activation: Add of equal shapes. */
 static void same_gradient(void)
 {
 	struct dlb_graph g;
@@ -175,7 +175,8 @@ static void convolution(const char *loss, int classes)
 
 /* -- PyTorch -- */
 
-/* Images [0, n) of Fashion-MNIST as the truth files say: byte / 255, padded and copied to the input's shape. */
+/* Images [0, n) of Fashion-MNIST as in the truth files: byte / 255, padded and copied to the input's
+ * shape. */
 static bool load_images(const char *folder, struct test_run *r)
 {
 	const struct dlb_graph *g = r->g;

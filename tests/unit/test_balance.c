@@ -1,9 +1,9 @@
-/* balance: both rules in a simulated world, many seeds; the formulas by hand; change points, roll-backs,
- * cycles; the section both ways and bad sections.
+/* balance: both rules in a simulated world, many seeds; formulas computed by hand; change points, roll-backs,
+ * cycles; reading and writing the section, and bad sections.
  *
- * The world: nodes that work independently up to a barrier on a load of many equal units. A planner gives
- * node i units in proportion to weight_i / (model_i kappa_i); the truth is truth_i seconds a unit, and more
- * beyond a cliff (memory that spills). Placement is the number of units of each node. */
+ * The world: nodes work independently, up to a barrier, on a load of many equal units. A planner gives node i
+ * units in proportion to weight_i / (model_i kappa_i); the true time is truth_i seconds per unit, and more
+ * beyond a cliff (memory that spills). A placement is the number of units of each node. */
 #include <assert.h>
 #include <math.h>
 #include <stdio.h>
@@ -19,11 +19,11 @@ enum { UNITS = 4000, MOST = 64, SEEDS = 200 };
 struct world {
 	int n;
 	double truth[MOST], model[MOST], cliff[MOST];	/* units beyond cliff cost 3 times as much; 0: none */
-	bool model_knows;				/* false: what the model says is what is measured, kappa stays 1 */
-	double noise;					/* relative, of a round's busy times, and known from its steps */
-	double spread, drift;				/* relative, between rounds, which no step tells: of a node; of all */
+	bool model_knows;	/* false: the model's times are those measured, kappa stays 1 */
+	double noise;	/* relative, of a round's busy times; visible in its steps */
+	double spread, drift;	/* relative, between rounds, invisible in steps: of one node; of all */
 	struct dlb_rng rng;
-	int share[MOST];				/* the plan that runs */
+	int share[MOST];				/* the current plan */
 };
 
 static const struct dlb_balance_options usual = { .stable = 3, .max_rounds = 60 };
@@ -118,8 +118,7 @@ static void run(struct world *w, const struct dlb_balance *b, struct dlb_load *l
 	dlb_hash_hex(dlb_hash_bytes(DLB_HASH_INIT, w->share, sizeof *w->share * (size_t)w->n), l->plan_hash);
 }
 
-/* Rounds until the true round time is within 5 % of ideal for the first time (61: never), and *last the
- * ratio at the end. */
+/* Rounds until the true round time is first within 5 % of ideal (61: never); *last: the ratio at the end. */
 static int loop(struct world *w, const struct dlb_rule *rule, const struct dlb_balance_options *o, double *last, int *end)
 {
 	double room[5 * MOST], ideal = ideal_s(w);
@@ -171,7 +170,7 @@ static void set_up(struct world *w, enum setting s, uint64_t seed)
 	w->noise = s == NOISY ? 0.05 / sqrt(10) : s == ALIKE ? 0.01 : 0;
 }
 
-/* How often, and how soon, the rule comes within 5 %; where it ends. */
+/* How often and how soon the rule comes within 5 %, and its result at the end. */
 static void many(const struct dlb_rule *rule, enum setting s, int *missed, int *median, double *worst_end)
 {
 	int count[62] = { 0 }, seen = 0;
@@ -215,15 +214,16 @@ static void test_world(void)
 	assert(missed == 0 && median <= 1);
 	many(log_rule, ALIKE, &missed, &median, &worst);
 	assert(missed == 0 && median == 0);
-	/* The plain form's trap: its test fires at once although the round takes 1.98 times the ideal. */
+	/* A weakness of the plain rule: its test says balanced at once although the round takes 1.98 times
+	 * the ideal. */
 	many(patent, ONE_SLOW, &missed, &median, &worst);
 	assert(missed == SEEDS && worst > 1.9);
 	many(patent, SPREAD, &missed, &median, &worst);
 }
 
-/* Equal nodes whose times are off by 1 % of noise and by 15 % from the profile: no unit of work moves in 20
- * rounds (but for events of 3 sigma, which the gate would refuse); a node that is slowed down in round 20
- * gets less at once. */
+/* Equal nodes with 1 % noise and times 15 % off the profile: no unit of work moves in 20 rounds (except
+ * events of 3 sigma, which the gate would refuse); a node that is slowed down in round 20 gets less work at
+ * once. */
 static void test_alike(void)
 {
 	const struct dlb_balance_options ever = { .stable = 1000, .max_rounds = 1000 };
@@ -266,9 +266,10 @@ static int by_size(const void *a, const void *b)
 	return (x > y) - (x < y);
 }
 
-/* Hosts on which the same plan's rounds differ by much more than the steps of a round say: 8 % a node, and 20 % of what
- * all have in common. Two and four nodes of speeds that the model does not know. The spread is learnt, the loop is at
- * rest (kept by hand where the gain is below the kappas' noise, as the gate does), near the best. */
+/* Hosts on which rounds of one plan differ by much more than the steps of a round show: 8 % per node, and 20
+ * % for all nodes together. Two and four nodes whose speeds the model does not know. The spread is estimated,
+ * and the plan stays the same near the best (the test keeps it if the gain is below the noise of kappa, as
+ * the gate does). */
 static void test_spread(void)
 {
 	const struct dlb_rule *r = dlb_rule_find("log");
@@ -350,8 +351,8 @@ static void test_formulas(void)
 	assert(!strcmp(b.reason, "unchanged") && b.keep && b.best_placement && b.best_placement[1] == 1);
 	dlb_balance_release(&b);
 
-	/* patent: back at a plan (a), then at a time (e and g, with f in between): the reason says so and nothing else
-	 * changes; the limit of rounds ends it with that reason */
+	/* patent: back at the plan of an earlier round (a), then at the time of one (e and g, f in between):
+	 * only the reason changes; the limit of rounds ends the search with that reason */
 	static const struct { const char *plan; double step_s; const char *reason; } turn[] = {
 		{ "a", 10, NULL }, { "b", 9.5, NULL }, { "a", 10, "cycle" }, { "b", 9.5, "cycle" }, { "b", 9.5, "cycle" },
 		{ "e", 12, NULL }, { "d", 10.04, "cycle" }, { "f", 11, NULL }, { "g", 12.05, "cycle" },
@@ -373,7 +374,7 @@ static void test_formulas(void)
 	}
 	dlb_balance_release(&b);
 
-	/* patent: nobody waits */
+	/* patent: no node waits */
 	dlb_balance_init(&b, 2);
 	l = two(room, 10, 10, 10, "a", placement);
 	assert(!patent->update(&l, &usual, &b, NULL) && b.weight[0] == 1 && b.weight[1] == 1);
@@ -392,7 +393,8 @@ static void test_formulas(void)
 	assert(!log_rule->update(&l, &usual, &b, NULL) && near(b.eta, 0.4));
 	dlb_balance_release(&b);
 
-	/* kappa: 2x slow node; the weights are held, kappa taken at once; the structural wait is taken off */
+	/* kappa: a node twice as slow; weights do not change, kappa changes at once; the structural wait is
+	 * subtracted */
 	dlb_balance_init(&b, 2);
 	l = two(room, 12, 10, 5, "a", placement);
 	room[4] = room[5] = 5;
@@ -400,14 +402,14 @@ static void test_formulas(void)
 	assert(!log_rule->update(&l, &usual, &b, NULL));
 	assert(near(b.kappa[0], 2) && near(b.kappa[1], 1) && b.weight[0] == 1 && b.history[0].held);
 	assert(near(b.history[0].max_excess_s, 5) && near(b.history[0].mean_excess_s, 2.5));
-	/* what both have in common is no reason to hold */
+	/* a change common to both nodes does not hold the weights */
 	l = two(room, 13.2, 11, 5.5, "a", placement);
 	room[4] = room[5] = 5;
 	assert(!log_rule->update(&l, &usual, &b, NULL) && !b.history[1].held && near(b.kappa[0], 2.2));
 	dlb_balance_release(&b);
 
-	/* what they have not in common: drift at once, the mean of two rounds, the spread by the formula of kappa.c; a
-	 * jump is taken at once, and counted as what would just not be one */
+	/* other changes: drift at once, the mean of two rounds, the spread by the formula of kappa.c; a jump
+	 * changes kappa at once, and counts in the spread as the largest difference that is no jump */
 	dlb_balance_init(&b, 2);
 	l = two(room, 12, 10, 5, "a", placement);
 	room[4] = room[5] = 5;
@@ -425,7 +427,7 @@ static void test_formulas(void)
 	assert(near(b.spread, sqrt(s2 + (jump * jump / 0.75 - s2) / 3)) && b.history[2].held);
 	dlb_balance_release(&b);
 
-	/* nodes within 5 % are alike; waiting that the model foresaw moves no weight, more does */
+	/* nodes within 5 % count as equal; predicted waiting changes no weight, more waiting does */
 	dlb_balance_init(&b, 2);
 	l = two(room, 10, 5.1, 5, "a", placement);
 	room[4] = room[5] = 5;
@@ -469,21 +471,22 @@ static void test_stops(void)
 	assert(!b.converged);
 	turn(r, &b, 10, 10, 9.9, "a", one);
 	assert(b.converged && !strcmp(b.reason, "balanced") && b.keep && b.best_placement[0] == 0);
-	/* goes on converged; a jump reopens it */
+	/* stays converged; a jump restarts the search */
 	turn(r, &b, 10.1, 10, 9.9, "a", one);
 	assert(b.converged);
 	turn(r, &b, 14, 14, 9.9, "a", one);
 	assert(!b.converged && !b.keep && b.history[3].changed && b.eta == 0.8);
 	dlb_balance_release(&b);
 
-	/* unchanged for three rounds, but B cannot hold: the floor */
+	/* unchanged for three rounds, but condition B is unreachable: the floor */
 	dlb_balance_init(&b, 2);
 	for (int i = 0; i < 3; i++)
 		turn(r, &b, 10, 10, 7, "a", one);
 	assert(b.converged && !strcmp(b.reason, "floor") && b.floor_s == 1);
 	dlb_balance_release(&b);
 
-	/* worse by more than 1 %: rolled back, weights of the best; held one round, then free again */
+	/* worse by more than 1 %: rolled back to the best weights; they are held for one round, then may
+	 * change */
 	dlb_balance_init(&b, 2);
 	turn(r, &b, 10, 10, 8, "a", one);
 	assert(!b.keep && b.weight[1] > 1);
@@ -542,7 +545,7 @@ static void test_section(void)
 	json_t *again = dlb_balance_write(&back);
 	assert(json_equal(again, dlb_doc_section(&d, "balance")));
 	json_decref(again);
-	/* and it goes on as if it had never been written */
+	/* writing and reading the section changes nothing that follows */
 	turn(r, &b, 10, 10, 8, "a", one);
 	turn(r, &back, 10, 10, 8, "a", one);
 	json_t *x = dlb_balance_write(&b), *y = dlb_balance_write(&back);

@@ -1,5 +1,6 @@
-/* The batch that a model was exported with: its place in tensors, constants that hold it, dimensions with names, and whether
- * samples together give what each gives alone. Graphs made by hand; where the shared data are, PyTorch's exports. */
+/* Models exported with a fixed batch: its dimension in tensors, constants that contain it, named dimensions,
+ * and the check that samples together give the same results as alone. Small graphs, and exports of PyTorch
+ * from the shared data. */
 #include <unistd.h>
 #include "exec/agree.h"
 #include "model/onnx.h"
@@ -62,8 +63,8 @@ static bool is_dim(const struct dlb_graph *g, int t, int k, int64_t mul, int64_t
 	return g->tensor[t].dim[k].mul == mul && g->tensor[t].dim[k].add == add;
 }
 
-/* Multi-head attention as nn.MultiheadAttention is exported at batch B: (T, B, H D) to (T, B H, D), heads in front, and
- * back. Every tensor's batch is where it was, whichever of B, T and H are equal. */
+/* Multi-head attention as nn.MultiheadAttention is exported at batch B: (T, B, H D) to (T, B H, D), heads in
+ * front, and back. The batch dimension of every tensor is found, whichever of B, T and H are equal. */
 static void heads(int64_t B, int64_t T, int64_t H, int64_t D)
 {
 	struct dlb_graph g;
@@ -86,7 +87,7 @@ static void heads(int64_t B, int64_t T, int64_t H, int64_t D)
 	dlb_graph_release(&g);
 }
 
-/* What cannot be found stays: the batch is as exported, and no other is taken. */
+/* If the batch cannot be followed, it stays as exported, and another one is refused. */
 static void stays(void)
 {
 	for (int64_t batch = 0; batch <= 20; batch += 20) {
@@ -131,7 +132,8 @@ static void token(int64_t B)
 	dlb_graph_release(&g);
 }
 
-/* Rows of (batch, 3) flattened, taken by constants of two a sample: those of sample b are 3 b higher. */
+/* Rows of (batch, 3) flattened, gathered by constant indices, two per sample: those of sample b are 3 b
+ * higher. */
 static void flattened(int64_t B)
 {
 	int64_t at[16];
@@ -152,8 +154,8 @@ static void flattened(int64_t B)
 	dlb_graph_release(&g);
 }
 
-/* Gather and GatherND by small constants of all kinds: what cannot follow is tried too, which moves the arrays of ops and
- * tensors. Each is folded or refused with a word. */
+/* Gather and GatherND by small constants of all kinds, also those that cannot be adapted, which reallocates
+ * the arrays of ops and tensors. Each is folded or refused with a message. */
 static void any_indices(int64_t B)
 {
 	static const enum dlb_dtype types[] = { DLB_I64, DLB_I32, DLB_U8 };
@@ -178,7 +180,7 @@ static void any_indices(int64_t B)
 	}
 }
 
-/* x - mean of x over the batch, whose size is open: the check says which vertex mixes samples. */
+/* x - mean of x over a dynamic batch: the check names the vertex that mixes samples. */
 static void mixes(void)
 {
 	struct dlb_graph g;
@@ -231,8 +233,9 @@ static int in_body(struct dlb_graph *b, const char *name, enum dlb_dtype type)
 	return b->input[b->n_inputs++] = t;
 }
 
-/* nn.EmbeddingBag as the older exporter writes it: iteration i cuts the indices [starts[i], ends[i]), looks them up and takes
- * their mean. Bags of 3 become one reduction and follow the batch; an offset that is off leaves the loop as it is. */
+/* nn.EmbeddingBag as the older exporter writes it: iteration i takes the indices [starts[i], ends[i]), looks
+ * them up and computes their mean. Bags of 3 become one reduction and adapt to the batch; with one irregular
+ * offset the loop stays. */
 static void bags(bool even)
 {
 	const double table[4][2] = { { 1, 2 }, { 3, 5 }, { 7, 11 }, { 13, 17 } };
@@ -272,7 +275,7 @@ static void bags(bool even)
 	dlb_graph_release(&g);
 }
 
-/* An export at batch 4 takes 6 samples, and samples do not meet. */
+/* An export at batch 4 runs with 6 samples, and does not mix them. */
 static int exported(const char *dir)
 {
 	static const char *const models[] = { "mha", "vit_small", "bert", "gpt2", "llama", "lstm_lm", "gcn_scatter", "pe_transformer" };

@@ -1,5 +1,5 @@
-/* Batch normalization in halves: the sums of several parts of a batch, added up, make of each part what the whole
- * batch's kernel makes of it. */
+/* Batch normalization in two halves: with the added sums of several parts of a batch, each part gets the same
+ * results as from the kernel over the whole batch. */
 #include <assert.h>
 #include <math.h>
 #include <stdio.h>
@@ -14,7 +14,7 @@ enum { N = 7, C = 5, PLANE = 24, PART = C * PLANE, COUNT = N * PART, N_SUMS = 1 
 static struct dlb_backend be;
 static struct dlb_rng rng;
 
-/* Arrays by role; those of activations in type t, parameters and statistics in p. */
+/* Arrays by role; activations have type t, parameters and statistics p. */
 struct arrays {
 	double x[COUNT], dy[COUNT], y[COUNT], dx[COUNT];		/* room for any type */
 	double scale[C], bias[C], mean[C], var[C], saved_mean[C], saved_invstd[C], dscale[C], dbias[C];
@@ -77,7 +77,7 @@ static void near(const char *what, enum dlb_dtype t, const double *a, const doub
 	}
 }
 
-/* All parts of the batch, cut at `cut`, as replicas would. dscale and dbias are added up. */
+/* Computes all parts of the batch, cut at `cut`, like replicas; adds dscale and dbias. */
 static void in_parts(const struct batch *b, enum dlb_bn_dir dir, const int *cut, int n_parts, struct arrays *a)
 {
 	const int n_sums = dir == DLB_BN_TRAIN ? N_SUMS : N_GRAD_SUMS;
@@ -96,7 +96,7 @@ static void in_parts(const struct batch *b, enum dlb_bn_dir dir, const int *cut,
 	assert(all[0] == N * PLANE);
 	for (int p = 0; p < n_parts; p++) {
 		memcpy(sums[p], all, sizeof all);
-		memcpy(a->mean, old.mean, sizeof a->mean);		/* each replica has its own running statistics */
+		memcpy(a->mean, old.mean, sizeof a->mean); /* each replica has its own running statistics */
 		memcpy(a->var, old.var, sizeof a->var);
 		run(b, dir, DLB_BN_REST, cut[p], cut[p + 1] - cut[p], a, sums[p]);
 		for (int c = 0; c < C; c++) {
@@ -138,7 +138,8 @@ static void test(const struct batch *b, double offset, double tolerance)
 		near("var", b->p, parts.var, whole.var, C, tolerance);
 		near("saved mean", b->p, parts.saved_mean, whole.saved_mean, C, tolerance);
 		near("saved invstd", b->p, parts.saved_invstd, whole.saved_invstd, C, tolerance);
-		memcpy(parts.y, whole.y, sizeof parts.y);	/* where y is 0 or nearly, Relu's gradient is told by it alone */
+		/* Relu's gradient depends on y, which may round to 0 in one of the two */
+		memcpy(parts.y, whole.y, sizeof parts.y);
 		memcpy(parts.saved_mean, whole.saved_mean, sizeof parts.saved_mean);
 		memcpy(parts.saved_invstd, whole.saved_invstd, sizeof parts.saved_invstd);
 		in_parts(b, DLB_BN_GRAD, cuts[n - 1], n, &parts);
@@ -163,7 +164,8 @@ int main(void)
 				const struct batch b = { type[i].t, type[i].p, layout, relu };
 
 				test(&b, 0, type[i].tolerance);
-				if (type[i].t == DLB_F64)	/* a mean of 1000 standard deviations costs log2(1e6) of 53 bits */
+				/* a mean of 1000 standard deviations costs log2(1e6) of 53 bits */
+				if (type[i].t == DLB_F64)
 					test(&b, 1000, 1e-9);
 			}
 	be.ops->close(&be);

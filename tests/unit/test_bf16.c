@@ -1,6 +1,6 @@
-/* bf16: the rounding itself, exhaustively where that is possible; and every kernel of the cpu back end over bf16
- * operands against the same kernel over f32, fed the same values: the error is at most 2^-8 of the result's norm
- * (a bf16 has 8 bits, rounding errs by at most 2^-9 of each element). On every level of the processor. */
+/* bf16: rounding, exhaustively where possible; and every kernel of the cpu back end with bf16 operands
+ * against the same kernel with f32 and the same values: the error is at most 2^-8 of the result's norm (bf16
+ * has 8 bits, so rounding errs by at most 2^-9 of each element). At every level of the instruction set. */
 #include "kernels.h"
 
 #include "op/op.h"
@@ -25,7 +25,7 @@ static void one_rounding(uint32_t u)
 		assert(isnan(bf16_widen(got)) && (got & 0x40) && (got >> 15) == (u >> 31));
 		return;
 	}
-	/* up is the next one away from zero, and infinity after the last; halves of the way go to the even one */
+	/* up: the next number away from zero, infinity after the last; ties go to the even one */
 	const uint32_t rest = u & 0xffff;
 	want = rest > 0x8000 || (rest == 0x8000 && (down & 1)) ? up : down;
 	assert(got == want);
@@ -41,7 +41,7 @@ static void rounding(void)
 	for (uint32_t h = 0; h < 65536; h++) {
 		static const uint32_t low[] = { 0, 1, 0x7fff, 0x8000, 0x8001, 0xffff };
 		for (int i = 0; i < DLB_LEN(low); i++)
-			one_rounding(h << 16 | low[i]);		/* zeros, denormals, infinities and NaN among them */
+			one_rounding(h << 16 | low[i]);	/* includes zeros, denormals, infinities and NaN */
 		if (!isnan(bf16_widen((uint16_t)h)))
 			assert(bf16_round(bf16_widen((uint16_t)h)) == h);
 	}
@@ -55,7 +55,8 @@ static void rounding(void)
 }
 
 /* ---- kernels ---- */
-struct operand { struct dlb_desc d; bool bf16; void *f32, *mixed; };	/* d: with f32; mixed: as the bf16 kernel sees it */
+/* d: with f32; mixed: as the bf16 kernel sees it */
+struct operand { struct dlb_desc d; bool bf16; void *f32, *mixed; };
 
 static struct operand operand(struct dlb_desc d, bool bf16)
 {
@@ -85,7 +86,7 @@ static struct operand bf16s(int n, const int64_t *dim) { return operand(desc(DLB
 static struct operand of(struct dlb_desc d) { return operand(d, true); }
 static struct operand none(void) { return operand((struct dlb_desc){ .n_dims = -1 }, false); }
 
-/* The descriptor that the bf16 kernel is told. */
+/* The descriptor for the bf16 kernel. */
 static struct dlb_desc told(const struct operand *o)
 {
 	struct dlb_desc d = o->d;
@@ -213,7 +214,7 @@ static void one_norm(enum dlb_bn_dir dir, struct dlb_desc x)
 	struct dlb_kernel *f32, *bf16;
 
 	in[1] = grad ? of(x) : f32s(1, &x.dim[1]);
-	for (int64_t i = 0; i < x.dim[1]; i++) {		/* a variance, or what is made of one */
+	for (int64_t i = 0; i < x.dim[1]; i++) {		/* a variance, or a value computed from one */
 		float v = 0.5f + fabsf(((float *)in[4].f32)[i]);
 		((float *)in[4].f32)[i] = ((float *)in[4].mixed)[i] = v;
 	}
@@ -248,7 +249,8 @@ static void one_pool(bool max, enum dlb_layout l, int64_t c)
 		struct dlb_pool_desc e;
 
 		d.backward = backward;
-		for (int64_t i = 0; i < dlb_desc_count(&p); i++)	/* the middle of the window is always inside */
+		/* the middle of the window is always inside */
+		for (int64_t i = 0; i < dlb_desc_count(&p); i++)
 			((uint8_t *)pos.f32)[i] = ((uint8_t *)pos.mixed)[i] = 4;
 		e = d;
 		e.x.dtype = e.y.dtype = DLB_BF16;
@@ -315,7 +317,7 @@ static void maps(void)
 	one_map(DLB_MAP_add, 2, bf16s(4, big), bf16s(0, NULL), none(), bf16s(4, big));
 	one_map(DLB_MAP_add, 2, of(last), operand(channel, false), none(), of(last));
 	one_map(DLB_MAP_add, 2, of(last), of(last), none(), of(last));
-	one_map(DLB_MAP_add, 2, of(last), bf16s(4, big), none(), of(last));		/* lie in different orders */
+	one_map(DLB_MAP_add, 2, of(last), bf16s(4, big), none(), of(last));	/* lie in different orders */
 	one_map(DLB_MAP_add, 2, bf16s(0, NULL), f32s(0, NULL), none(), bf16s(0, NULL));
 	one_map(DLB_MAP_add, 2, bf16s(2, DIMS(0, 4)), bf16s(2, DIMS(0, 4)), none(), bf16s(2, DIMS(0, 4)));
 	one_map(DLB_MAP_where, 3, operand(desc(DLB_BOOL, 0, 4, inner), false), bf16s(4, big), f32s(0, NULL), bf16s(4, big));
@@ -349,7 +351,7 @@ static void reduces(void)
 			}
 }
 
-/* Through the operator, which says the types of the statistics. */
+/* Through the operator, which determines the types of the statistics. */
 static void one_layer_norm(const char *type, int n_in, int n_out, const bool *is_bf16)
 {
 	const struct dlb_op_class *cls = dlb_op_class_of(dlb_op_kind_find(type, n_in == 5 ? "dlb" : ""));

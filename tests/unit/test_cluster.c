@@ -1,4 +1,5 @@
-/* cluster: synthetic strings, routes and transfers, what hwloc finds, the section both ways, bad input. */
+/* cluster: synthetic strings, routes and transfers, discovery by hwloc, reading and writing the section, bad
+ * input. */
 #define _DEFAULT_SOURCE		/* MAP_ANONYMOUS */
 #include <assert.h>
 #include <math.h>
@@ -31,7 +32,7 @@ static void bad(const char *text, const char *what)
 	}
 }
 
-/* Strings made of the grammar's pieces: parsed or refused in one line, and what is parsed is sound. */
+/* Random strings of the grammar's tokens: parsed into a valid cluster, or refused in one line. */
 static void test_random_strings(void)
 {
 	static const char *const piece[] = { "cpu", "cuda", ":", "/", "*", "@", "=", ",", " ", "host", "rack", "link=", "shm", "site",
@@ -223,7 +224,8 @@ static void test_bad_sections(void)
 	bad_section("{\"kinds\":[{\"name\":\"cpu\",\"without\":[3]}],\"groups\":[],\"nodes\":[]}", "/cluster/kinds/0/without/0", "");
 }
 
-/* Two packages of two NUMA domains of two cores each, and a memory without cores, as hwloc's own text. */
+/* Two packages with two NUMA domains of two cores each, and a memory without cores, in hwloc's text
+ * format. */
 static void test_topology(void)
 {
 	struct dlb_error err = { .status = 0 };
@@ -257,7 +259,7 @@ static void test_topology(void)
 	assert(dlb_cluster_discover(&c, "no/such/file.xml", 1, &err) == -1 && strstr(err.what, "cannot open"));
 }
 
-/* The policy of the pages at p, as the kernel has it; NULL: it does not say. */
+/* The kernel's memory policy of the page at p; NULL: unknown. */
 static const char *policy_at(const void *p, char *line, int size)
 {
 	FILE *f = fopen("/proc/self/numa_maps", "r");
@@ -272,7 +274,7 @@ static const char *policy_at(const void *p, char *line, int size)
 	return found;
 }
 
-/* Shares of what several nodes name; and an area that is bound has that policy, its neighbour another. */
+/* Several nodes share a memory; and a bound area has its policy, its neighbour another. */
 static void test_memories(void)
 {
 	struct dlb_error err = { .status = 0 };
@@ -307,7 +309,7 @@ static void test_memories(void)
 	assert(p != MAP_FAILED);
 	memset(p, 1, 4 * page);
 	if (dlb_binder_new(&b, &c, 0, &err)) {
-		assert(strstr(err.what, "cannot bind"));	/* a system that lets nobody */
+		assert(strstr(err.what, "cannot bind"));	/* the system does not permit it */
 	} else {
 		assert(dlb_binder_bind(b, 0, p + page, 2 * page, &err) == 0 && dlb_binder_bind(b, 0, p, 0, &err) == 0);
 		policy = policy_at(p + page, line, sizeof line);

@@ -1,5 +1,5 @@
-/* lib/comm under mpiexec with 1 to 4 ranks: the program starts itself. Messages large and small, out of order,
- * through shared memory, collectives, agreement on errors, and a peer that stays silent. */
+/* lib/comm under mpiexec with 1 to 4 ranks; the program starts itself. Large and small messages, out of order
+ * and through shared memory, collectives, agreement on errors, and a silent peer. */
 #define _GNU_SOURCE		/* SCHED_IDLE */
 #include <assert.h>
 #include <dirent.h>
@@ -77,7 +77,8 @@ static void collectives(struct dlb_comm *c, int rank, int size)
 	}
 }
 
-/* Each rank passes numbers on to the next through a channel: copied, or made in the place; posted late and early. */
+/* Each rank sends numbers to the next through a channel: copied, or written in the place; posted late and
+ * early. */
 static void channels(struct dlb_comm *c, int rank, int size)
 {
 	enum { N = 5000, ROUNDS = 300 };
@@ -95,7 +96,7 @@ static void channels(struct dlb_comm *c, int rank, int size)
 	place = dlb_comm_alloc(c, (64 << 20) + N * sizeof *place);
 	assert(place && !place[0] && dlb_comm_offset(c, own) == SIZE_MAX && dlb_comm_offset(c, place) % (2 << 20) == 0);
 	memset(place, 1, 64 << 20);
-	dlb_comm_private(c, place, 64 << 20);		/* nobody else sees what is there now */
+	dlb_comm_private(c, place, 64 << 20);		/* other ranks no longer see this memory */
 	assert(!place[0]);
 	memset(place, 2, 64 << 20);
 	place += (64 << 20) / sizeof *place;
@@ -133,15 +134,16 @@ static void channels(struct dlb_comm *c, int rank, int size)
 	dlb_comm_release(c, place - (64 << 20) / sizeof *place);
 	place = dlb_comm_alloc(c, 64 << 20);
 	for (int k = 0; k < 1 << 20; k++)
-		assert(!place[k]);		/* pages are given back, and come anew */
+		assert(!place[k]);		/* released pages are zero when allocated again */
 	dlb_comm_release(c, place);
 	dlb_comm_release(c, cell);
 	assert(dlb_comm_barrier(c, &err) == 0);
 	free(own);
 }
 
-/* The same where the sender reads its numbers too: they are read in place, or copied, by turns of its own. They are read behind the
- * sender's back up to the return, which it waits for before it writes the next ones; the post comes before the send or after. */
+/* The same with zero-copy: the receiver reads the numbers in the sender's memory, or gets a copy, in
+ * turns. The sender waits for the return before it writes the next numbers; the post comes before the send
+ * or after. */
 static void test_zero_copy(struct dlb_comm *c, int rank, int size)
 {
 	enum { N = 3000, ROUNDS = 300 };
@@ -179,7 +181,8 @@ static void test_zero_copy(struct dlb_comm *c, int rank, int size)
 		read = dlb_channel_is_in_place(&recv) ? theirs : place;
 		stayed += dlb_channel_is_in_place(&recv);
 		if (i % 50 == 0) {
-			assert(!dlb_comm_test(c, &send));	/* nobody has returned it: all meet before any does */
+			/* not returned yet: the barrier comes before any return */
+			assert(!dlb_comm_test(c, &send));
 			assert(dlb_comm_barrier(c, &err) == 0);
 		}
 		for (int k = 0; k < N; k++)
@@ -215,7 +218,7 @@ static void silence(struct dlb_comm *c, int rank, int size)
 		dlb_sleep_s(0.1);
 }
 
-/* Rank 1 sends more or less than rank 0 expects, of a size that travels at once and of one that does not: one line. */
+/* Rank 1 sends more or fewer bytes than rank 0 expects, below and above the eager limit: one line. */
 static int wrong_size(const char *how)
 {
 	enum { N = 1 << 20 };
@@ -234,7 +237,7 @@ static int wrong_size(const char *how)
 		dlb_comm_irecv(c, p, bytes, 1, 4, &r);
 	if (dlb_comm_rank(c) == 1) {
 		dlb_comm_wait(c, &r, &err);
-		dlb_comm_barrier(c, &err);		/* until rank 0 ends it */
+		dlb_comm_barrier(c, &err);		/* rank 0 ends it */
 		return 1;
 	}
 	assert(dlb_comm_wait(c, &r, &err) == -1 && dlb_comm_broken(c));
@@ -257,7 +260,7 @@ static bool is_child(const char *pid)
 	return parent == getpid();
 }
 
-/* Processes of this one that the system runs when nobody else wants the core. */
+/* Number of child processes of priority SCHED_IDLE. */
 static int idle_children(void)
 {
 	DIR *all = opendir("/proc");
@@ -270,7 +273,7 @@ static int idle_children(void)
 	return n;
 }
 
-/* Ranks bound two to a core: each core is kept awake, by one of them. */
+/* Two ranks bound to each core: one of them keeps the core awake. */
 static int bound(void)
 {
 	struct dlb_comm *c;
@@ -279,11 +282,11 @@ static int bound(void)
 
 	if (dlb_comm_new(&c, 30, &err))
 		return 1;
-	dlb_sleep_s(0.05);			/* until those processes have said what they are */
+	dlb_sleep_s(0.05);			/* until those processes have set their priority */
 	awake = most = idle_children();
 	assert(dlb_comm_allreduce_f64(c, &awake, 1, DLB_COMM_SUM, &err) == 0);
 	assert(dlb_comm_allreduce_f64(c, &most, 1, DLB_COMM_MAX, &err) == 0);
-	assert(most == 0 || awake == 2);	/* 0: this process has a quota, or may not have such processes */
+	assert(most == 0 || awake == 2);	/* 0: a CPU quota, or such processes are not permitted */
 	dlb_comm_free(c);
 	return 0;
 }
@@ -340,7 +343,7 @@ int main(int argc, char **argv)
 	setenv("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1", 1);
 	for (int n = 1; n <= 4; n++)
 		assert(start(argv[0], n, "plain") == 0);
-	if (dlb_cores() == 2)			/* by default ranks are bound to all the cores there are */
+	if (dlb_cores() == 2)			/* by default ranks are bound to all cores */
 		assert(start(argv[0], 4, "bound") != 128 + SIGABRT);	/* some systems do not bind */
 	assert(start(argv[0], 2, "silence") == 42);
 	double start_s = dlb_clock_s(), starting_s;

@@ -1,5 +1,6 @@
-/* Compression: its names, and sums under mpiexec with 1 to 4 ranks: what arrives, the same bits everywhere, bytes as
- * predicted, every failure of one rank known to all. The mathematics is tested in test_lowrank.c and test_triangles.c. */
+/* Compression: its names, and sums under mpiexec with 1 to 4 ranks: right results, the same bits on all
+ * ranks, bytes as predicted, every failure of one rank known to all. test_lowrank.c and test_triangles.c test
+ * the mathematics. */
 #include <assert.h>
 #include <math.h>
 #include <stdbool.h>
@@ -48,7 +49,7 @@ static const struct { int rows, cols; bool factor; } shape[N_TENSORS] = {
 };
 static const char *const tensor_names[N_TENSORS] = { "w0", "w1", "b0", "b1", "w2", "f0", "f1", "f2" };
 
-/* What rank adds at a step: gradients of low rank and some noise, factors positive definite. */
+/* The tensors of a rank at a step: gradients of low rank with some noise, positive definite factors. */
 static void give(float *const *x, int rank, int64_t step)
 {
 	struct dlb_rng rng;
@@ -126,9 +127,9 @@ struct trial {
 	int rank, size;
 };
 
-enum { AS_FACTOR = 6 };			/* is left as L where it comes so */
+enum { AS_FACTOR = 6 };			/* returned as L */
 
-/* The sum that L, in x, stands for. */
+/* Restores the sum from L in x. */
 static void multiply_out(struct trial *t)
 {
 	const int n = shape[AS_FACTOR].rows;
@@ -159,7 +160,7 @@ static void run(struct trial *t, int64_t step)
 		multiply_out(t);
 }
 
-/* Tensor `which` of the last rank is spoilt: all ranks say so, and nothing of this step stays. */
+/* Tensor `which` of the last rank is not finite: all ranks report it, and the step leaves no trace. */
 static void spoilt(struct trial *t, int which, float by)
 {
 	struct dlb_compress_choice *c = &t->choice;
@@ -179,7 +180,7 @@ static void spoilt(struct trial *t, int which, float by)
 	same_everywhere(t->c, err.what, sizeof err.what);
 	state_bytes(t->state, after);
 	assert(!memcmp(before, after, (size_t)state_bytes(t->state, NULL)));
-	/* The next one is as if nothing had been. */
+	/* The next step is as without the failure. */
 	give(t->x, t->rank, 51);
 	run(t, 51);
 	assert(!v->not_finite && dlb_verdict_error(v, &err) == 0);
@@ -189,7 +190,7 @@ out:
 	free(after);
 }
 
-/* Factors that are not what they should be, on one rank: all take the same way out, and the sum is right. */
+/* Invalid factors on one rank: all ranks use the same fallback, and the sum is right. */
 static void odd_factors(struct trial *t)
 {
 	const struct dlb_verdict *v = dlb_compressor_verdict(t->k);
@@ -260,7 +261,8 @@ static void trial(struct dlb_comm *c, const char *name, const struct dlb_allredu
 			double off = distance(t.x[i], t.want[i], n);
 			bool triangle = shape[i].factor && (t.choice.how == DLB_COMPRESS_CHOLESKY || t.choice.how == DLB_COMPRESS_PER_HOP);
 
-			assert(t.size == 1 ? off < 1e-7 : rank && step >= start ? off < (rank > 1 ? 0.9 : 10) :	/* rank 1: in bursts */
+			/* rank 1: residuals are sent in bursts */
+			assert(t.size == 1 ? off < 1e-7 : rank && step >= start ? off < (rank > 1 ? 0.9 : 10) :
 			       t.choice.wire == DLB_WIRE_BF16 && (triangle || t.choice.how == DLB_COMPRESS_BF16) ? off < 8e-3 : off < 2e-6);
 			same_everywhere(c, t.x[i], (size_t)n * sizeof(float));
 			for (int j = 0; i < 2 && j < n; j++) {
@@ -270,7 +272,8 @@ static void trial(struct dlb_comm *c, const char *name, const struct dlb_allredu
 		}
 		dlb_compress_bytes(&t.choice, how, &d.ranks, t.rank, t.tensor, N_TENSORS, predicted, dense);
 		for (int class = 0; class < DLB_N_TRAFFIC && step >= start && t.size > 1; class++) {
-			/* The flags come on top; a rank that adapts may be less than was predicted. Per hop, the matrices of a chunk are not cut: exact for the ring. */
+			/* Flags are additional; an adaptive rank may be less than predicted. Per hop,
+			 * matrices are not cut into chunks: exact for the ring. */
 			double flags = class == DLB_TRAFFIC_SMALL ? 64.0 * t.size : 1;
 
 			assert(traffic->dense_bytes[class] == dense[class]);
@@ -279,7 +282,7 @@ static void trial(struct dlb_comm *c, const char *name, const struct dlb_allredu
 			       (adapts && class == DLB_TRAFFIC_GRADIENT && traffic->bytes[class] < predicted[class] && traffic->bytes[class] > 0));
 		}
 	}
-	/* What was not sent yet is what the errors hold: nothing is lost. */
+	/* Residuals hold exactly the part that was not sent. */
 	for (int i = 0; i < 2 && (adapts || t.choice.how == DLB_COMPRESS_LOWRANK) && t.size > 1; i++) {
 		int n = shape[i].rows * shape[i].cols;
 		struct dlb_local_tensor s;
@@ -298,7 +301,7 @@ static void trial(struct dlb_comm *c, const char *name, const struct dlb_allredu
 		assert(sqrt(sum_error / sum_want) <= (in_8_bits ? 5e-2 : t.choice.local_error && t.choice.wire == DLB_WIRE_BF16 ? 1e-2 : 1e-5));
 		assert(dlb_compress_state_tensor(t.state, (2 + adapts) * i + 1, &s));
 		same_everywhere(c, s.p, (size_t)s.n * sizeof(float));
-		/* The gradients' two strong directions are caught: what stays behind is not growing with the steps. */
+		/* The gradients' two strong directions are sent: residuals do not grow with the steps. */
 		sum_error = 0;
 		for (int j = 0; j < n; j++)
 			sum_error += rest[j] * rest[j];
@@ -324,7 +327,8 @@ static void trial(struct dlb_comm *c, const char *name, const struct dlb_allredu
 	}
 }
 
-/* A gradient of rank 1 comes through in the first step, to the rounding of what travels, wider than tall and taller than wide. */
+/* A gradient of rank 1 is exact in the first step, up to rounding on the wire, wider than tall and taller
+ * than wide. */
 static void rank_one(struct dlb_comm *c, const char *name, double most)
 {
 	static const int size[2][2] = { { 96, 64 }, { 40, 150 } };
@@ -376,7 +380,7 @@ static int rank_main(void)
 	static const struct { const char *name; double most; } exact[] = {
 		{ "cholesky:1,start=0,wire=f32", 1e-6 }, { "cholesky:0.001,start=0,wire=f32", 1e-6 }, { "lowrank:1,start=0,wire=f32", 1e-6 },
 		{ "cholesky:1,start=0,wire=bf16", 8e-3 }, { "lowrank:1,start=0", 8e-3 }, { "cholesky,start=0,wire=f8", 0.072 },
-	};	/* 8 bits: four roundings, each uniform within 2^-4, in the square mean */
+	};	/* 8 bits: root mean square of four roundings, each uniform within 2^-4 */
 	struct dlb_comm *c;
 	struct dlb_error err;
 

@@ -1,5 +1,5 @@
-/* cost: profile rows and their section, the roofline fit, interpolation between batch sizes, kinds that were
- * not measured, kernels that are missing, optimizers, the cost section both ways, bad input. */
+/* cost: profile rows and their section, the roofline fit, interpolation between batch sizes, unmeasured
+ * kinds, missing kernels, optimizers, reading and writing the cost section, bad input. */
 #include <assert.h>
 #include <math.h>
 #include <stdlib.h>
@@ -36,7 +36,7 @@ static void work(struct dlb_graph *g, int o, double flop, double flop_fixed, dou
 	g->op[o].bytes_fixed = bytes_fixed;
 }
 
-/* A chain of `layers` pairs MatMul, Relu over widths that repeat, and one update for each weight. */
+/* A chain of `layers` pairs of MatMul and Relu over repeating widths, and one update per weight. */
 static void make_graph(struct dlb_graph *g, int layers)
 {
 	char name[64];
@@ -159,7 +159,7 @@ static void test_profile(void)
 	dlb_graph_release(&g);
 }
 
-/* Known parameters come back from exact samples, and nearly so from samples with 10 % of noise. */
+/* The fit finds known parameters from exact samples, and approximately from samples with 10 % noise. */
 static void test_roofline(void)
 {
 	double flop[200], bytes[200], t[200];
@@ -186,7 +186,7 @@ static void test_roofline(void)
 			}
 		}
 	}
-	/* One sample, twice the same, none: nothing breaks, nothing is negative. */
+	/* One sample, two equal ones, none: no failure, no negative time. */
 	double one_flop[2] = { 1e6, 1e6 }, one_bytes[2] = { 0, 0 }, one_t[2] = { 1e-5, 1e-5 };
 	struct dlb_roofline fit = { 1e-6, 1e-11, 1e-10 };
 	dlb_roofline_fit(&fit, one_flop, one_bytes, one_t, NULL, 2);
@@ -225,7 +225,7 @@ static void test_kinds(void)
 	assert(near(dlb_cost_xfer_s(&c, 1e6, 0, 3), 1e-5 + 1e-3, 1e-9) && dlb_cost_xfer_s(&c, 1e6, 2, 2) == 0);
 	assert(dlb_cost_weight_bytes(&g, g.op[0].in[1], 2) == 4 * 16 * 16 * 4);
 
-	/* Splitting says something finite and positive, and nothing for one node. */
+	/* The cost of a split is finite and positive; 0 for one node. */
 	int nodes[2] = { 0, 3 };
 	assert(dlb_cost_split_s(&c, 0, 32, nodes, 1, DLB_SPLIT_SUM) == 0);
 	double sum = dlb_cost_split_s(&c, 0, 32, nodes, 2, DLB_SPLIT_SUM);
@@ -257,7 +257,7 @@ static void test_kinds(void)
 	dlb_graph_release(&g);
 }
 
-/* A kind measured at some sizes only, or for some ops only, takes the rest from its roofline. */
+/* A kind measured at some sizes or for some ops only has the rest from its roofline. */
 static void test_gaps(void)
 {
 	struct dlb_error err = { .status = 0 };
@@ -282,7 +282,7 @@ static void test_gaps(void)
 		for (int64_t n = 1; n <= 64; n++)
 			worst = fmax(worst, fabs(dlb_cost_kind_s(&c, i, 0, (double)n) / truth(&g, i, n) - 1));
 	}
-	/* The truth has corners (max) between the sizes, so interpolation is not exact. */
+	/* The true time has corners (max) between the sizes, so interpolation is not exact. */
 	printf("gaps and interpolation: off by %.1f%% at worst\n", 100 * worst);
 	assert(worst < 0.15);
 	dlb_cost_release(&c);
@@ -291,12 +291,12 @@ static void test_gaps(void)
 	dlb_graph_release(&g);
 }
 
-/* Hand-made times at 4, 2: between, above, below; never negative, never falling below half of nothing. */
+/* Given times at batches 4 and 2: interpolated between, extrapolated above and below, never negative. */
 static void test_interpolation(void)
 {
 	static const struct { double t4, t2, n, s; } cases[] = {
 		{ 5, 3, 3, 4 }, { 5, 3, 4, 5 }, { 5, 3, 2, 3 }, { 5, 3, 1, 2 }, { 5, 3, 8, 9 },
-		{ 10, 2, 1, 1 },	/* the line would give -2: in proportion then */
+		{ 10, 2, 1, 1 },	/* the line would give -2, so proportional */
 		{ 2, 3, 1, 3 }, { 2, 3, 9, 2 },	/* noise: no falling line outside */
 		{ INFINITY, INFINITY, 3, INFINITY },
 	};
@@ -314,7 +314,8 @@ static void test_interpolation(void)
 	}
 }
 
-/* A sum over micro-batches takes what the update that reads it was measured to, not what memory would. */
+/* A sum over micro-batches costs the measured time of the update that reads it, not an estimate from
+ * memory. */
 static void test_accumulate(void)
 {
 	struct dlb_graph g;
@@ -338,7 +339,7 @@ static void test_accumulate(void)
 			continue;
 		updates++;
 		assert(near(dlb_cost_accumulate_s(&c, t, 64, 0, false), s, 1e-12) && near(dlb_cost_accumulate_s(&c, t, 64, 0, true), 2 * s / 3, 1e-12));
-		g.op[i].phase = DLB_BACKWARD;			/* as if nothing read it */
+		g.op[i].phase = DLB_BACKWARD;			/* as if no op read it */
 		assert(near(dlb_cost_accumulate_s(&c, t, 64, 0, false), 3 * dlb_tensor_bytes(&g.tensor[t], 64) / c.accumulate_Bps[0], 1e-12));
 	}
 	assert(updates == 3);

@@ -1,5 +1,5 @@
-/* lib/data: IDX plain and gzip, hostile headers, digits, text, random, transforms by hand-computed values, what
- * chance draws, GPT-2's pattern, the order of an epoch, labels. */
+/* lib/data: IDX plain and gzip, hostile headers, digits, text, random data, transforms against values
+ * computed by hand, random transforms, GPT-2's pattern, the order of an epoch, labels. */
 #include <assert.h>
 #include <math.h>
 #include <stdio.h>
@@ -86,7 +86,7 @@ static void test_transform(void)
 	assert(t.out_c == 2 && t.out_h == 4 && t.out_w == 4);
 	assert(dlb_transform_apply(&t, &image, NULL, &scratch, out, &err) == 0);
 	for (int c = 0; c < 2; c++) {
-		assert(out[16 * c] == -2.0f && out[16 * c + 15] == -2.0f);		/* padding, normalised */
+		assert(out[16 * c] == -2.0f && out[16 * c + 15] == -2.0f);	/* padding, normalised */
 		assert(out[16 * c + 5] == -2.0f && out[16 * c + 6] == 2.0f);		/* 0 and 255 */
 		assert(out[16 * c + 9] == (51.0f / 255.0f - 0.5f) / 0.25f);
 	}
@@ -98,7 +98,8 @@ static void test_transform(void)
 	dlb_scratch_release(&scratch);
 }
 
-/* Resizing by hand: from four to two, each is three pixels weighted 3:3:1 and 1:3:3; and what chance draws. */
+/* Resizing by hand: from four to two, each result is three pixels weighted 3:3:1 and 1:3:3; and random
+ * transforms. */
 static void test_moving_pixels(void)
 {
 	static const unsigned char row[4] = { 0, 100, 200, 40 }, square[9] = { 1, 2, 3, 4, 5, 6, 7, 8, 9 };
@@ -158,7 +159,7 @@ static void test_pieces(void)
 		at += n;
 	}
 	assert(!text[at]);
-	/* Letters and numbers of other scripts; what iswalpha would take for letters. */
+	/* Letters and numbers of other scripts; characters that only iswalpha calls letters. */
 	assert(dlb_unicode_letter(0xe9) && dlb_unicode_letter(0x4e2d) && dlb_unicode_letter(0x2b0) && !dlb_unicode_letter(0x663));
 	assert(dlb_unicode_number(0x663) && dlb_unicode_number(0xbd) && dlb_unicode_number(0x2167) && !dlb_unicode_number('a'));
 	assert(dlb_unicode_space(0x3000) && dlb_unicode_space(0x85) && !dlb_unicode_space(0x200b) && !dlb_unicode_letter(0x301));
@@ -181,13 +182,14 @@ static void test_digits(void)
 	for (int i = 0; i < 1797; i++)
 		counts[label[i]]++;
 	for (int i = 0; i < 10; i++)
-		assert(counts[i] >= 174 && counts[i] <= 183);	/* what the data set says of itself */
+		assert(counts[i] >= 174 && counts[i] <= 183);	/* as the data set's description says */
 	for (int i = 0; i < 1797 * 64; i++)
 		sum += x[i];
 	assert(fabs(sum * 16 - 561718) < 0.5 && x[2] == 5.0f / 16.0f && label[0] == 0 && label[1] == 1);
 	assert(dlb_data_counted(d, -1, 0, 5, 7) == 7);
 
-	/* Shuffled: every sample once an epoch, another order in the next, the same again when asked again. */
+	/* Shuffled: every sample once per epoch, another order in the next epoch, the same order for the same
+	 * epoch. */
 	assert(dlb_data_open(&e, &(struct dlb_data_choice){ .spec = "digits:test", .shuffled = true, .seed = 7 }, &g, &err) == 0 && dlb_data_count(e) == 360);
 	assert(dlb_data_fill(e, 1, 3, 0, 360, label, &err) == 0);
 	memset(counts, 0, sizeof counts);
@@ -207,7 +209,7 @@ static void test_digits(void)
 	dlb_graph_release(&g);
 	free(x);
 
-	/* What does not fit is refused, with the cure where there is one. */
+	/* Data that do not fit the model are refused, with a cure if there is one. */
 	make_graph(&g, (int64_t[]){ 1, 12, 12 }, 4, DLB_F32, 1, 10);
 	assert(dlb_data_open(&d, &(struct dlb_data_choice){ .spec = "digits", .seed = 1 }, &g, &err) == -1 && strstr(err.hint, "pad=2"));
 	dlb_graph_release(&g);
@@ -297,7 +299,8 @@ static void write_npy(const char *path, const char *type, int rows, int n, const
 	assert(fwrite(data, 8, (size_t)(rows * n), f) == (size_t)(rows * n) && !fclose(f));
 }
 
-/* Labels of several positions are classes of the logits' axis, however many positions there are; floats are shares. */
+/* Labels of several positions are classes of the logits' axis, for any number of positions; floats are
+ * probabilities. */
 static void test_labels(void)
 {
 	static const int64_t x[6] = { 0, 1, 2, 3, 4, 0 }, good[6] = { 47, 0, -100, 99, 3, 4 }, bad[6] = { 0, 1, 2, 3, 100, 5 };
@@ -349,7 +352,7 @@ static void test_labels(void)
 	rmdir(dir);
 }
 
-/* A model that holds the batch of two it was exported with is fed two samples of the files a step, with their labels. */
+/* A model with a fixed batch of two gets two samples of the files per step, with their labels. */
 static void test_fixed_batch(void)
 {
 	static const int64_t x[12] = { 0, 1, 2, 3, 4, 0, 1, 1, 1, 2, 2, 2 }, y[12] = { 5, 6, 7, -100, 9, 9, 8, 8, 8, 7, 7, 7 };

@@ -1,4 +1,5 @@
-/* doc: reading, versions, unknown members, what is dropped, hashes by value, printing, references. */
+/* doc: reading, versions, unknown members, removal of dependent sections, hashes by value, printing,
+ * references. */
 #include <assert.h>
 #include <inttypes.h>
 #include <math.h>
@@ -284,7 +285,7 @@ static void test_print(void)
 		same_print(v);
 		json_decref(v);
 	}
-	for (int e = -30; e < 25; e++) {		/* where the number of digits changes, and halves of the last one */
+	for (int e = -30; e < 25; e++) {	/* around powers of ten, and half units of the last digit */
 		double x = pow(10, e), y = ldexp((double)(dlb_rng_next(&r) >> 11), 3 * e);
 
 		for (int i = 0; i < 4; i++)

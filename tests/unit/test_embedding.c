@@ -1,4 +1,4 @@
-/* The padding row of an embedding: as the option names it, without a gradient. */
+/* The padding row of an embedding, given by the option, has no gradient. */
 #include <math.h>
 #include "run_graph.h"
 #include "by_hand.h"

@@ -1,4 +1,4 @@
-/* Names as people may see them. */
+/* Names from files are printed with control characters escaped. */
 #include <assert.h>
 #include <stdio.h>
 #include <string.h>
@@ -29,14 +29,15 @@ int main(void)
 	shows("\xc2\x9b" "31m", "\\u009b31m");					/* CSI of one character */
 	shows("\xe2\x80\xae" "abc\xe2\x81\xa6", "\\u202eabc\\u2066");
 	shows("\xe2\x80\xa8", "\\u2028");
-	/* no UTF-8: a byte alone, a cut character, an overlong one, a surrogate, beyond the end */
+	/* invalid UTF-8: a lone byte, a truncated character, an overlong one, a surrogate, beyond the last
+	 * code point */
 	shows("\x9b" "31m", "\\x9b31m");
 	shows("a\xe5\xb1", "a\\xe5\\xb1");
 	shows("\xc0\xaf", "\\xc0\\xaf");
 	shows("\xed\xa0\x80", "\\xed\\xa0\\x80");
 	shows("\xf5\x80\x80\x80", "\\xf5\\x80\\x80\\x80");
 	shows("\xff\xfe", "\\xff\\xfe");
-	/* what does not fit is left out by whole characters */
+	/* truncation keeps whole characters */
 	char small[4];
 	assert(!strcmp(dlb_escape("ab\x1b", small, sizeof small), "ab"));
 	assert(!strcmp(dlb_escape("ab\xc3\x9f", small, sizeof small), "ab"));

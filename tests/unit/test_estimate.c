@@ -1,8 +1,8 @@
-/* What searches by step reckon of a move (place/estimate.h), on random training graphs:
- *   the longest path is what a plain recursion finds, and loads are the sums of what stands there;
- *   a move walked is the difference of two placements taken over;
- *   a move of one op told from its neighbours is never longer than walked, and as long where it lengthens the step;
- *   of a chain, where nothing is beside what moves, moves of neighbours are told exactly. */
+/* Estimates of the effect of a move (place/estimate.h), on random training graphs:
+ *   the longest path is that of a plain recursion, and loads are sums over the ops of a node;
+ *   a walked move gives the same as an estimate of the new placement;
+ *   the estimate of a move of one op from its neighbours is never longer than walked, and equal if the step gets longer;
+ *   in a chain, where no other op runs beside the moved ones, estimates of moves of neighbours are exact. */
 #include "random_dag.h"
 #include "place/estimate.h"
 
@@ -68,14 +68,15 @@ static void test_whole(uint64_t seed)
 	int *at = calloc((size_t)p.n_groups, sizeof *at);
 	double *load = calloc((size_t)d.cl.n_nodes, sizeof *load), path = 0, M = p.micro_batches, most = 0;
 	for (int g = 0; g < p.n_groups; g++) {
-		at[g] = p.n_groups > 14 ? 0 : random_node(&p, &r, g);	/* the recursion is exponential where paths are many */
+		/* the recursion is exponential in graphs with many paths */
+		at[g] = p.n_groups > 14 ? 0 : random_node(&p, &r, g);
 		load[at[g]] += dlb_time_s(&p, g, at[g]);
 	}
 	assert(dlb_estimate_init(&e, &p, at));
 	for (int i = 0; i < d.g.n_ops && p.n_groups <= 14; i++)
 		path = fmax(path, longest_from(&p, at, i));
 	for (int k = 0; k < d.cl.n_nodes; k++) {
-		assert(e.load[k] >= load[k] * (1 - 1e-9));		/* and what it copies */
+		assert(e.load[k] >= load[k] * (1 - 1e-9));		/* plus the copies it makes */
 		most = fmax(most, e.load[k]);
 	}
 	if (p.n_groups <= 14)

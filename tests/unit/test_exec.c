@@ -1,5 +1,5 @@
-/* lib/exec on one node: a real job on the digits end to end, continued from checkpoints bit for bit, stopped for
- * every reason there is; measuring; dry runs; thinning of records. Several nodes: tests/run.bats. */
+/* lib/exec on one node: a whole run on the digits, continued from checkpoints bit for bit, stopped for every
+ * possible reason; measuring; dry runs; thinning of records. Several nodes: tests/run.bats. */
 #define _XOPEN_SOURCE 700	/* mkdtemp */
 #include <assert.h>
 #include <math.h>
@@ -109,7 +109,7 @@ static void test_training(const struct dlb_doc *doc, const struct dlb_doc *four)
 	dlb_report_release(&b);
 	dlb_report_release(&c);
 
-	/* 1437 samples are 44 batches of 32 and one of 29; three epochs teach it the digits */
+	/* 1437 samples are 44 batches of 32 and one of 29; three epochs are enough to learn the digits */
 	o.steps = -1;
 	o.epochs = 3;
 	o.test_data = "digits:test";
@@ -159,7 +159,7 @@ static void test_checkpoints(const struct dlb_doc *doc, const char *dir)
 	assert(!memcmp(part.loss, all.loss, 37 * sizeof *all.loss) && lines(log) == 37);
 	assert(exists(ck, "step-30") && exists(ck, "step-37") && !exists(ck, "step-20") && !exists(ck, ".new-step-37"));
 	dlb_report_release(&part);
-	/* As if killed after step 37 was logged but only step 30 was kept. */
+	/* As if killed after the log had step 37 and the last checkpoint step 30. */
 	snprintf(command, sizeof command, "rm -r '%s/step-37'", ck);
 	assert(system(command) == 0);
 	o.steps = -1;
@@ -168,11 +168,12 @@ static void test_checkpoints(const struct dlb_doc *doc, const char *dir)
 	assert(part.first_step == 30 && part.steps == 70 && !memcmp(part.loss, all.loss + 30, 70 * sizeof *all.loss));
 	assert(lines(log) == 100);
 	dlb_report_release(&part);
-	must(run(doc, &o, &part, &err), &err);		/* nothing left to do is no error */
+	must(run(doc, &o, &part, &err), &err);		/* a run without remaining steps is no error */
 	assert(part.steps == 0 && part.first_step == 100);
 	dlb_report_release(&part);
 
-	/* A damaged checkpoint is not trusted: the one before it is used, and where that is damaged too, none. */
+	/* Instead of a damaged checkpoint the one before it is used; if that is damaged too, the run is
+	 * refused. */
 	for (int i = 0; i < 2; i++) {
 		snprintf(command, sizeof command, i ? "echo '{' > '%s/step-100/manifest.json'" :
 			 "truncate -s 100 '%s/step-100/part-0.safetensors'", ck);
@@ -215,7 +216,7 @@ static void test_stopping(const struct dlb_doc *doc, const char *dir)
 	assert(!strcmp(r.stopped, "signal") && r.steps == 1 && exists(ck, "step-1"));
 	dlb_report_release(&r);
 
-	/* A loss that is not finite ends it, unless it may. */
+	/* A loss that is not finite ends the run, unless allowed. */
 	make_doc(&wild, 32, 1);
 	must(dlb_run_section_edit(&wild, &edit, &err), &err);
 	o = options();

@@ -1,5 +1,5 @@
-/* Folding, parameters, the loss, warnings: graphs made by hand, the models that ship, and, where the shared
- * data are, exports whose number of parameters PyTorch says. */
+/* Folding, parameters, the loss, warnings: small graphs, the models in share/models, and, if the shared data
+ * are there, exports whose number of parameters is known from PyTorch. */
 #include <dirent.h>
 #include "graph/graph.h"
 #include "model/onnx.h"
@@ -45,7 +45,7 @@ static void start(struct dlb_graph *g)
 	g->output = dlb_arena_array(&g->arena, 8, sizeof *g->output);
 }
 
-/* y = Reshape(x, Concat(Shape(x)[0:1], [6])): the shape is arithmetic and follows the batch. */
+/* y = Reshape(x, Concat(Shape(x)[0:1], [6])): the shape is computed and depends on the batch. */
 static void shapes_that_follow(void)
 {
 	struct dlb_graph g;
@@ -91,7 +91,7 @@ static void fixed_operands_that_do_not_fit(void)
 	}
 }
 
-/* A literal batch in a Reshape follows it; the batch asked for may be another. */
+/* A literal batch in a Reshape is adapted; the requested batch may be another. */
 static void wired(const int64_t *target, int n_target, int which)
 {
 	struct dlb_graph g;
@@ -136,14 +136,14 @@ static void refusals(void)
 	assert(dlb_graph_fold(&g, 0, &be, &err) == -1);
 	fails("dimension 1", &err, &g);
 
-	start(&g);	/* (N, 3) as (?, 32): no line through the sizes */
+	start(&g);	/* (N, 3) as (?, 32): sizes are not linear in N */
 	const int64_t d1 = 2, target[2] = { -1, 32 };
 	x = input(&g, "x", DLB_F32, (struct dlb_dim[]){ { 1, 0 }, { 0, 3 } }, 2);
 	output(&g, op(&g, "Reshape", (int[]){ x, constant(&g, "c", DLB_I64, &d1, 1, target) }, 2, NULL, 0));
 	assert(dlb_graph_fold(&g, 64, &be, &err) == -1);
 	fails("Reshape", &err, &g);
 
-	start(&g);	/* nothing to train */
+	start(&g);	/* no parameters */
 	x = input(&g, "x", DLB_F32, (struct dlb_dim[]){ { 1, 0 }, { 0, 3 } }, 2);
 	output(&g, op(&g, "Relu", &x, 1, NULL, 0));
 	assert(!dlb_graph_fold(&g, 0, &be, &err) && !dlb_graph_find_parameters(&g, &err));
@@ -230,7 +230,7 @@ static void exported_models(const char *dir)
 		dlb_graph_release(&g);
 	}
 	fclose(f);
-	/* a fixed batch of 8 in the model, 20 asked for */
+	/* a fixed batch of 8 in the model, 20 requested */
 	struct dlb_graph g;
 	snprintf(path, sizeof path, "%s/onnx/models/lenet5.train.op17.st.loss.onnx", dir);
 	assert(rewritten(path, 20, &g) == 61706 && g.batch == 20);
@@ -247,7 +247,8 @@ static void exported_models(const char *dir)
 	dlb_graph_release(&g);
 }
 
-/* Clip(x, CastLike(c, x)): the bound has the samples' type, not their values, so it is a constant and Clip has a gradient. */
+/* Clip(x, CastLike(c, x)): the bound has the samples' type, not their values, so it is a constant and Clip
+ * has a gradient. */
 static void cast_like_samples(void)
 {
 	struct dlb_graph g;

@@ -1,4 +1,5 @@
-/* The graph: building, order, views at a batch size, colocation, signatures, and the document's section. */
+/* The graph: construction, order, views at a batch size, colocation, signatures, and the document's
+ * section. */
 #include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
@@ -53,7 +54,8 @@ static void test_views(void)
 	small_graph(&g);
 
 	assert(g.tensor[3].producer == 0 && g.tensor[0].producer == -1);
-	assert(g.reader_start[1] - g.reader_start[0] == 1 && g.reader[g.reader_start[0]] == 0);	/* once, though twice an operand */
+	/* counted once, though it is two operands */
+	assert(g.reader_start[1] - g.reader_start[0] == 1 && g.reader[g.reader_start[0]] == 0);
 	assert(g.reader_start[4] - g.reader_start[3] == 1 && g.reader[g.reader_start[3]] == 1);
 	assert(dlb_op_flop_at(&g, 0, 8) == 100 && dlb_op_flop_at(&g, 0, 4) == 60 && dlb_op_flop_at(&g, 0, 16) == 180);
 	assert(dlb_tensor_bytes(&g.tensor[0], 5) == 80);
@@ -90,7 +92,7 @@ static void test_order(uint64_t seed)
 	struct dlb_graph g;
 	dlb_rng_init(&rng, seed);
 
-	/* a random DAG written in a random order is sorted, and what hangs on ids follows */
+	/* a random DAG written in a random order is sorted, and all references to ids are adapted */
 	for (int round = 0; round < 30; round++) {
 		enum { N = 40 };
 		int at[N], tensor[N];
@@ -130,7 +132,7 @@ static void test_order(uint64_t seed)
 		dlb_graph_release(&g);
 	}
 
-	/* a cycle is named */
+	/* an error names a cycle */
 	dlb_graph_init(&g);
 	const int a = dlb_graph_add_tensor(&g, "a", DLB_T_ACTIVATION), b = dlb_graph_add_tensor(&g, "b", DLB_T_ACTIVATION);
 	dlb_graph_add_op(&g, "free", "Any", "", DLB_FORWARD, NULL, 0, NULL, 0, NULL, 0);
@@ -363,7 +365,8 @@ static void test_large(void)
 	const double read = dlb_clock_s();
 	printf("100000 ops: sorted in %.2f s, written in %.2f s, read in %.2f s\n", sorted - start, written - sorted,
 	       read - written);
-	assert(read - written < 120);		/* valgrind takes 25 s; quadratic would take longer than that without it */
+	/* 25 s under valgrind; quadratic time would take longer even without it */
+	assert(read - written < 120);
 	dlb_graph_release(&back);
 	dlb_doc_release(&d);
 	dlb_graph_release(&g);

@@ -1,5 +1,5 @@
-/* What lib/op says about overwriting is true: for every class with `overwrite`, each input that output 0 may
- * overwrite, and each type, the kernel gives the same bits when output 0 lies where that input does. */
+/* Checks `overwrite` of every operator: for each input that output 0 may overwrite, and each type, the kernel
+ * gives the same bits if output 0 has the input's address. */
 #include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -23,7 +23,8 @@ static void run(struct dlb_kernel *k, void **in, void **out, void *scratch)
 	k->run(k, &r);
 }
 
-/* Runs io twice, the second time with output 0 over input `over`. False: these operands are not for this class. */
+/* Runs io twice, the second time with output 0 over input `over`. False: the class does not accept these
+ * operands. */
 static bool compare(struct dlb_backend *be, struct dlb_op_io *io, int over)
 {
 	struct dlb_error err = { .what = "" };
@@ -74,8 +75,8 @@ static struct dlb_desc desc(enum dlb_dtype t, int n_dims, int64_t a, int64_t b, 
 	return x;
 }
 
-/* Forms of operands: all of one shape; a bool first or second; a row against a block; those of the norms' gradients
- * (whose statistics are one a channel, one a row, or one a plane); three numbers a row, a block, a label a row. */
+/* Shapes of operands: all equal; a bool first or second; a row with a block; operands of the norms' gradients
+ * (statistics per channel, per row, or per plane); three numbers per row, a block, a label per row. */
 enum { N_FORMS = 9 };
 static void form(int f, enum dlb_dtype t, int over, int n_in, struct dlb_desc *in)
 {

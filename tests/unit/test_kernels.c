@@ -1,6 +1,7 @@
-/* Kernels of the cpu back end that multiply, convolve, pool and normalize, against naive loops in double, over
- * many shapes, both layouts, float and double; bits must not follow addresses (kernels.h). Gradients are those
- * of naive loops and, in double, central differences of the forward kernel. The seed is printed. */
+/* Kernels of the cpu back end for products, convolution, pooling and normalization, against naive loops in
+ * double, over many shapes, both layouts, float and double; bits must not depend on addresses (kernels.h).
+ * Gradients are compared with naive loops and, in double, with central differences of the forward kernel. The
+ * seed is printed. */
 #include "kernels.h"
 
 static double tol_of(enum dlb_dtype t) { return t == DLB_F32 ? 3e-5 : 1e-12; }
@@ -61,14 +62,14 @@ static void gemms(void)
 			for (int flags = 0; flags < 8; flags++)
 				one_gemm(t, shapes[s][0], shapes[s][1], shapes[s][2], 1, flags & 1, flags & 2, s % 5, flags & 4,
 					 s % 3 ? 1 : 0.5, s % 2 ? 1 : -2, false, false);
-		one_gemm(t, 20, 30, 40, 1, false, true, 1, true, 1, 1, false, false);	/* Linear with a bias */
+		one_gemm(t, 20, 30, 40, 1, false, true, 1, true, 1, 1, false, false); /* Linear with a bias */
 		for (int flags = 0; flags < 16; flags++)
 			one_gemm(t, 9, 12, 21, 5, flags & 1, flags & 2, 0, false, 1, 0, flags & 4, flags & 8);
 		one_gemm(t, 9, 12, 21, 4, false, false, 0, true, 1, 0, true, false);
 	}
 }
 
-/* A packed weight is used again for the same version, made again for another and for version 0. */
+/* A packed weight is reused for the same version, and packed again for another version and for version 0. */
 static void weight_versions(void)
 {
 	struct dlb_gemm_desc d = { .dtype = DLB_F32, .m = 48, .n = 80, .k = 64, .n_batch = 1, .w_is_weight = true, .alpha = 1 };
@@ -107,7 +108,7 @@ static int64_t count3(const int64_t *v, int n)
 		c *= v[i];
 	return c;
 }
-/* Input place of output place o (both flat, plain) and kernel position k, or -1. */
+/* Input position for output position o (both flat, plain) and kernel position k; -1: in the padding. */
 static int64_t meets(const struct window *w, int64_t o, int64_t k)
 {
 	int64_t at = 0, scale = 1;
@@ -210,16 +211,22 @@ static void one_conv(enum dlb_dtype t, enum dlb_layout layout, const struct wind
 static void convs(void)
 {
 	static const struct { struct window w; int64_t n, cg, mg, g; } fixed[] = {
-		{ { 2, { 28, 28 }, { 28, 28 }, { 5, 5 }, { 1, 1 }, { 1, 1 }, { 2, 2 }, { 2, 2 } }, 3, 1, 6, 1 },	/* lenet5 */
+		/* lenet5 */
+		{ { 2, { 28, 28 }, { 28, 28 }, { 5, 5 }, { 1, 1 }, { 1, 1 }, { 2, 2 }, { 2, 2 } }, 3, 1, 6, 1 },
 		{ { 2, { 14, 14 }, { 10, 10 }, { 5, 5 }, { 1, 1 }, { 1, 1 }, { 0 }, { 0 } }, 3, 6, 16, 1 },
-		{ { 2, { 16, 16 }, { 16, 16 }, { 3, 3 }, { 1, 1 }, { 1, 1 }, { 1, 1 }, { 1, 1 } }, 2, 3, 16, 1 },	/* resnet20 */
+		/* resnet20 */
+		{ { 2, { 16, 16 }, { 16, 16 }, { 3, 3 }, { 1, 1 }, { 1, 1 }, { 1, 1 }, { 1, 1 } }, 2, 3, 16, 1 },
 		{ { 2, { 16, 16 }, { 8, 8 }, { 3, 3 }, { 2, 2 }, { 1, 1 }, { 1, 1 }, { 1, 1 } }, 2, 16, 32, 1 },
 		{ { 2, { 16, 16 }, { 8, 8 }, { 1, 1 }, { 2, 2 }, { 1, 1 }, { 0 }, { 0 } }, 2, 16, 32, 1 },
-		{ { 2, { 9, 9 }, { 9, 9 }, { 3, 3 }, { 1, 1 }, { 1, 1 }, { 1, 1 }, { 1, 1 } }, 2, 1, 1, 24 },		/* depthwise */
-		{ { 2, { 9, 9 }, { 9, 9 }, { 7, 7 }, { 1, 1 }, { 1, 1 }, { 3, 3 }, { 3, 3 } }, 2, 1, 1, 96 },		/* ConvNeXt */
+		/* depthwise */
+		{ { 2, { 9, 9 }, { 9, 9 }, { 3, 3 }, { 1, 1 }, { 1, 1 }, { 1, 1 }, { 1, 1 } }, 2, 1, 1, 24 },
+		/* ConvNeXt */
+		{ { 2, { 9, 9 }, { 9, 9 }, { 7, 7 }, { 1, 1 }, { 1, 1 }, { 3, 3 }, { 3, 3 } }, 2, 1, 1, 96 },
 		{ { 2, { 9, 9 }, { 5, 5 }, { 3, 3 }, { 2, 2 }, { 1, 1 }, { 1, 1 }, { 1, 1 } }, 2, 1, 2, 8 },
-		{ { 2, { 7, 9 }, { 7, 8 }, { 3, 3 }, { 1, 1 }, { 1, 1 }, { 1, 0 }, { 1, 1 } }, 1, 16, 16, 1 },	/* unequal pads */
-		{ { 2, { 16, 16 }, { 16, 16 }, { 3, 3 }, { 1, 1 }, { 1, 1 }, { 1, 1 }, { 1, 1 } }, 2, 32, 48, 1 },	/* Winograd's */
+		/* unequal pads */
+		{ { 2, { 7, 9 }, { 7, 8 }, { 3, 3 }, { 1, 1 }, { 1, 1 }, { 1, 0 }, { 1, 1 } }, 1, 16, 16, 1 },
+		/* Winograd's */
+		{ { 2, { 16, 16 }, { 16, 16 }, { 3, 3 }, { 1, 1 }, { 1, 1 }, { 1, 1 }, { 1, 1 } }, 2, 32, 48, 1 },
 		{ { 2, { 13, 9 }, { 13, 8 }, { 3, 3 }, { 1, 1 }, { 1, 1 }, { 1, 0 }, { 1, 1 } }, 5, 48, 32, 1 },
 	};
 
@@ -227,7 +234,7 @@ static void convs(void)
 		for (int l = DLB_PLAIN; l <= DLB_CHANNELS_LAST; l++) {
 			for (int i = 0; i < DLB_LEN(fixed); i++)
 				one_conv(t, l, &fixed[i].w, fixed[i].n, fixed[i].cg, fixed[i].mg, fixed[i].g, i % 2);
-			for (int i = 0; i < 30; i++) {		/* depthwise, with and without a last block that is not full */
+			for (int i = 0; i < 30; i++) {	/* depthwise, with full and partial last blocks */
 				struct window w = random_window(false);
 				static const int64_t groups[] = { 15, 16, 17, 64, 70, 128, 131 };
 
@@ -289,7 +296,7 @@ static void one_pool(enum dlb_dtype t, enum dlb_layout layout, const struct wind
 				if (at >= 0)
 					dx.v[i * xi + meets(w, p, at)] += dy.v[i * yo + p];
 				else
-					pos.v[i * yo + p] = 0;	/* the window lies in the padding */
+					pos.v[i * yo + p] = 0;	/* the whole window is padding */
 			} else {
 				double by = include ? (double)kk : valid > 0 ? valid : 1;
 
@@ -366,7 +373,8 @@ static void one_bn(struct dlb_desc dx, bool unbiased, double offset)
 			v += (x.v[i] - m) * (x.v[i] - m) / (double)all;
 		is = 1 / sqrt(v + d.epsilon);
 		iv = 1 / sqrt(var.v[ch] + d.epsilon);
-		sm.v[ch] = rounded(t, m);		/* the gradient kernel is given what the forward one saved */
+		/* the gradient kernel reads the statistics that the forward kernel saved */
+		sm.v[ch] = rounded(t, m);
 		si.v[ch] = rounded(t, is);
 		rm.v[ch] = mean.v[ch] * 0.9 + m * 0.1;
 		rv.v[ch] = var.v[ch] * 0.9 + (unbiased && all > 1 ? v * (double)all / (double)(all - 1) : v) * 0.1;
@@ -385,7 +393,7 @@ static void one_bn(struct dlb_desc dx, bool unbiased, double offset)
 			hx.v[i] = scale.v[ch] * iv * dy.v[i];
 		}
 	}
-	/* a variance near 0 magnifies rounding: look at it only when the batch is large enough */
+	/* a variance near 0 magnifies rounding: compare only if the batch is large enough */
 	if (all >= 8) {
 		d.dir = DLB_BN_TRAIN;
 		MUST(be.ops->batch_norm(&be, &d, &k, &err_));
@@ -440,7 +448,8 @@ int main(void)
 		dlb_error_print(stderr, "test_kernels", -1, &err);
 		return 1;
 	}
-	for (int i = 0; dlb_cpu_level(i); i++) {		/* every level of the instruction set that can run here */
+	/* every level of the instruction set that this machine has */
+	for (int i = 0; dlb_cpu_level(i); i++) {
 		be.ops = dlb_cpu_level(i);
 		gemms();
 		weight_versions();

@@ -1,5 +1,5 @@
-/* K-FAC: its matrices against plain sums and solving in double, its rules for what cannot be inverted, and which layers
- * of a model it knows. */
+/* K-FAC: its matrices against plain sums and solutions in double, its rules for matrices that cannot be
+ * inverted, and the layers of a model that it supports. */
 #include "kernels.h"
 
 #include "graph/graph.h"
@@ -49,7 +49,7 @@ static void definitions(enum dlb_dtype t, bool bias, bool by_input)
 				s += (i < W ? x[r / ROWS][r % ROWS * W + i] : 1) * (j < W ? x[r / ROWS][r % ROWS * W + j] : 1);
 			assert(fabs(a[i * n + j] - s) < tolerance(t) * ROWS / 10);
 		}
-	/* the first average is the sum's, the second one mixes */
+	/* the first average is the sum, the second one a mixture */
 	assert(!dlb_kfac_average(t, n, 0, 1.0 / (2 * ROWS), sum, average) && !dlb_kfac_average(t, n, 0.75, 2.0 / (2 * ROWS), sum, average));
 	full(t, n, average, g);
 	for (int i = 0; i < n * n; i++)
@@ -93,9 +93,9 @@ static void definitions(enum dlb_dtype t, bool bias, bool by_input)
 	n_checks++;
 }
 
-/* A convolution's patches, and what lies as rows or as columns: sums against loops over images and positions, for two
- * micro-batches, each group by itself. Shape: images, channels of a group, height, width; kernel, stride, dilation, padding
- * before and behind. */
+/* Sums over patches of a convolution, and over rows or columns, against loops over images and positions, for
+ * two micro-batches, each group separately. Shape: images, channels of a group, height, width; kernel,
+ * stride, dilation, padding before and after. */
 static void positions(enum dlb_dtype t, enum dlb_layout layout, bool bias, int groups, const int64_t *s)
 {
 	const int64_t images = s[0], c = s[1], k = s[4], out[2] = { (s[2] + s[7] + s[8] - (k - 1) * s[6] - 1) / s[5] + 1,
@@ -134,7 +134,7 @@ static void positions(enum dlb_dtype t, enum dlb_layout layout, bool bias, int g
 	for (int i = 0; i < groups * n; i++)
 		for (int j = 0; j <= i % n; j++)
 			assert(fabs(dlb_value_real(sum, t, i * n + j) - want[i * n + j]) <= (t == DLB_F64 ? 1e-12 : 1e-5) * (1 + fabs(want[i * n + j])) * 10);
-	/* The same x as so many vectors of c numbers a group, as its layout has them. */
+	/* The same x as vectors of c numbers per group, in its layout. */
 	v = (struct dlb_kfac_vectors){ .lie = layout == DLB_CHANNELS_LAST ? DLB_KFAC_ROWS : DLB_KFAC_COLUMNS, .dtype = t, .images = images,
 		.positions = s[2] * s[3], .n = (int)c, .groups = groups };
 	dlb_kfac_sum(&v, true, x, sum, NULL);
@@ -157,7 +157,7 @@ static void positions(enum dlb_dtype t, enum dlb_layout layout, bool bias, int g
 	n_checks++;
 }
 
-/* What comes as the Cholesky factor of the reversed matrix has the inverse of the matrix. */
+/* From the Cholesky factor of the reversed matrix, K-FAC computes the inverse of the matrix. */
 static void from_factor(int n)
 {
 	float *a = calloc((size_t)(n * n), sizeof *a), *l = calloc((size_t)dlb_rfp_count(n), sizeof *l), *x = calloc((size_t)(n * n), sizeof *x);
@@ -187,7 +187,7 @@ static void from_factor(int n)
 	n_checks++;
 }
 
-/* Not positive definite: by how much the diagonal grows; not finite: nothing is touched. */
+/* Not positive definite: the shift of the diagonal; not finite: nothing changes. */
 static void failures(void)
 {
 	enum { N = 4 };
@@ -219,7 +219,8 @@ static void failures(void)
 	n_checks += 3;
 }
 
-/* h = Relu(x); y = Gemm(h, w, b), or y = Gemm(Gemm(h, w), w) where the weight is shared; the gradients, two updates. */
+/* h = Relu(x); y = Gemm(h, w, b), or y = Gemm(Gemm(h, w), w) if the weight is shared; the gradients, two
+ * updates. */
 static int tensor(struct dlb_graph *g, const char *name, enum dlb_tensor_kind kind, int n_dims, int64_t mul, int64_t rows, int64_t columns)
 {
 	const int t = dlb_graph_add_tensor(g, name, kind);
@@ -290,8 +291,9 @@ static void layers(bool shared, bool fed)
 	n_checks++;
 }
 
-/* (batch, 4, 6) by (6, 5), a bias added; or a convolution of 6 channels by 5 kernels of 2 x 3, or by 2 for each of so many groups; fed:
- * nothing in front of it. n: how many layers are found; why: what is said of the weight otherwise. */
+/* (batch, 4, 6) times (6, 5) plus a bias; or a convolution of 6 channels with 5 kernels of 2 x 3, or with 2
+ * kernels per group. fed: its input is the model's. n: number of layers that K-FAC finds; why: its reason for
+ * leaving the weight. */
 static void other_layers(bool conv, int64_t groups, bool fed, const char *why)
 {
 	struct dlb_graph g;

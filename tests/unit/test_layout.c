@@ -1,5 +1,5 @@
-/* Layouts and the inference graph: every operand lies as its reader needs it, the same numbers come out with and
- * without the choice, and, where the shared data are, those of PyTorch. */
+/* Layouts and the inference graph: every operand has a layout that its reader accepts, results are the same
+ * with and without the choice of layouts and, if the shared data are there, those of PyTorch. */
 #include <math.h>
 #include "graph/graph.h"
 #include "model/onnx.h"
@@ -169,7 +169,7 @@ static void block(struct dlb_graph *g, bool layout)
 		test_die(&err);
 }
 
-/* Its Transposes cost nothing: what is moved is the input, to channels-last, and the output, back. */
+/* Its Transposes cost nothing: only the input is converted to channels-last, and the output back. */
 static void transposes_are_views(void)
 {
 	struct dlb_graph plain, fast;
@@ -185,7 +185,7 @@ static void transposes_are_views(void)
 	compare("a block of ConvNeXt", plain, fast);
 }
 
-/* The inference graph: forward ops only, no training left, ids that lead back. */
+/* The inference graph: forward ops only, nothing of training, and ids of the original ops. */
 static void inference(const char *path)
 {
 	struct dlb_graph g, eval;
@@ -247,7 +247,7 @@ static void forward_truth(const char *dir, const char *name)
 	free(y);
 }
 
-/* Where element i, as ONNX counts, lies. */
+/* Offset in memory of element i in the order of ONNX. */
 static int64_t place_of(const struct dlb_desc *d, const int64_t *stride, int64_t i)
 {
 	int64_t at = 0;
@@ -259,7 +259,8 @@ static int64_t place_of(const struct dlb_desc *d, const int64_t *stride, int64_t
 	return at;
 }
 
-/* MaxPool's Indices of x, whose elements are `data` in the order of ONNX, both laid out so; they come back in that order. */
+/* MaxPool's Indices of x, whose elements are `data` in the order of ONNX, with both in this layout. Returns
+ * the indices in the order of ONNX. */
 static void pool_indices(enum dlb_layout layout, struct dlb_desc x, const float *data, int64_t *index)
 {
 	static const int64_t window[] = { 2, 2 };
@@ -295,7 +296,7 @@ static void pool_indices(enum dlb_layout layout, struct dlb_desc x, const float 
 	dlb_kernel_free(k);
 }
 
-/* Indices count elements as ONNX orders them, and name the largest ones, whatever the layout. */
+/* In every layout, indices count elements in the order of ONNX and point to the largest ones. */
 static void indices_in_layouts(void)
 {
 	const struct dlb_desc x = { .dtype = DLB_F32, .n_dims = 4, .dim = { 2, 3, 4, 5 } };
@@ -307,7 +308,8 @@ static void indices_in_layouts(void)
 	pool_indices(DLB_PLAIN, x, data, plain);
 	pool_indices(DLB_CHANNELS_LAST, x, data, last);
 	for (int i = 0; i < 72; i++) {
-		const int64_t corner = i / 12 * 20 + i % 12 / 4 * 5 + i % 4;	/* (n, c) planes of 3 x 4 windows */
+		/* (n, c) planes of 3 x 4 windows */
+		const int64_t corner = i / 12 * 20 + i % 12 / 4 * 5 + i % 4;
 		const float most = fmaxf(fmaxf(data[corner], data[corner + 1]), fmaxf(data[corner + 5], data[corner + 6]));
 
 		assert(data[plain[i]] == most && plain[i] == last[i]);
