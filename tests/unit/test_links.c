@@ -1,5 +1,5 @@
-/* Who shares a link: directions of routes, transfers that are simulated, and prices of sums, in clusters made by hand whose links
- * carry 1e6 bytes/s at no latency, so that a message of 1e6 bytes takes a second alone. */
+/* Sharing of links: directions of routes, simulated transfers, and predicted times of sums, in small clusters
+ * whose links carry 1e6 bytes/s without latency, so a message of 1e6 bytes takes one second alone. */
 #include <assert.h>
 #include <math.h>
 #include <stdio.h>
@@ -64,8 +64,8 @@ static void op(struct dlb_graph *g, const char *type, int i, int in, int out)
 enum { MOST = 4, EVEN = 1000000 };
 struct message { int from, to; double bytes; };
 
-/* Seconds until n messages have arrived that are all sent at once: each an op's output that an op elsewhere reads; ops take
- * no time. */
+/* Seconds until n messages that are sent at once have arrived: each is the output of an op that an op on
+ * another node reads; ops take no time. */
 static double simulated(const char *section, const struct message *m, int n)
 {
 	struct dlb_graph g;
@@ -133,7 +133,8 @@ static void test_messages(void)
 		{ "through one", 2, { { 0, 1, EVEN }, { 1, 2, EVEN } }, 1, 1, 2, 2, 1 },
 		{ "apart", 2, { { 0, 1, EVEN }, { 2, 3, EVEN } }, 1, 1, 2, 2, 1 },
 		{ "around", 4, { { 0, 1, EVEN }, { 1, 2, EVEN }, { 2, 3, EVEN }, { 3, 0, EVEN } }, 1, 1, 4, 4, 1 },
-		/* the small one has half of its direction until it is through: .5 s; then the other has it all */
+		/* the small message has half of the direction until it has arrived: .5 s; then the other has
+		 * all of it */
 		{ "unequal, the same way", 2, { { 0, 1, EVEN }, { 0, 2, EVEN / 4 } }, 1.25, 1.25, 1.25, 1.25, 1.25 },
 		{ "unequal, opposite ways", 2, { { 0, 1, EVEN }, { 1, 0, EVEN / 4 } }, 1, 1, 1.25, 1.25, 1 },
 	};
@@ -146,7 +147,7 @@ static void test_messages(void)
 	}
 }
 
-/* Nodes 0 and 1 here, 2 and 3 there. */
+/* Nodes 0 and 1 in one group, 2 and 3 in another. */
 static void test_between_groups(void)
 {
 	static const struct { const char *what; int n; struct message m[MOST]; double duplex, turns; } rows[] = {
@@ -163,7 +164,8 @@ static void test_between_groups(void)
 	}
 }
 
-/* A message alone takes what dlb_cluster_transfer_s says, over whatever links; directions are of the route's links, none twice. */
+/* A message alone takes the time of dlb_cluster_transfer_s, over any links; directions belong to the route's
+ * links and are distinct. */
 static void test_lanes(void)
 {
 	static const char *const *const all[] = { &hosts, &two_hosts, &taking_turns, &a_switch, &bus, &trunk, &one_bus };
@@ -191,22 +193,23 @@ static void test_lanes(void)
 	}
 }
 
-/* ---- prices of sums ---- */
+/* ---- predicted times of sums ---- */
 
-/* A sum played message by message: to each other rank, and from each, goes a stream of segments, one at a time, in the order of
- * the list, block by block, as soon as what they hold is there; they are taken as they arrive, once what earlier hops do to the
- * same elements is done. Messages share directions while they last. Adding is free. */
+/* Simulates a sum message by message. Each pair of ranks has a stream of segments, one at a time, in the
+ * order of the list, block by block. A segment is sent as soon as its elements are complete, and received
+ * when earlier hops are done with the same elements. Messages under way share directions. Additions take no
+ * time. */
 enum { RANKS = 8, HOPS = 4 * RANKS + 4, MOST_MAIL = 1 << 14 };
 struct spot { int block, hop, seg; };
 struct player {
 	struct dlb_hop hop[HOPS];
 	int n_hops;
 	struct spot out[RANKS], in[RANKS];	/* to and from each */
-	double left[RANKS];			/* bytes of what is on its way there; 0: nothing is */
+	double left[RANKS];			/* remaining bytes of the message under way; 0: none */
 };
 struct table {
 	struct player p[RANKS];
-	double mail[RANKS][RANKS][MOST_MAIL];	/* when each arrives */
+	double mail[RANKS][RANKS][MOST_MAIL];	/* arrival time of each */
 	int n_mail[RANKS][RANKS], n_read[RANKS][RANKS];
 	int n, n_blocks, per_block;
 };
@@ -216,7 +219,7 @@ static bool past(struct spot at, struct spot p, int hop, bool same)
 	return at.block != p.block ? at.block > p.block : at.hop > hop || (same && at.hop == hop && at.seg > p.seg);
 }
 
-/* To the next segment of a hop that sends to q (or receives from there). */
+/* Moves to the next segment of a hop that sends to q (or receives from q). */
 static void next_spot(struct table *t, int r, int q, bool out)
 {
 	struct player *p = &t->p[r];
@@ -230,7 +233,7 @@ static void next_spot(struct table *t, int r, int q, bool out)
 	}
 }
 
-/* Whether hop g's part at [send, + n_send) (or its receive) is done with those of chunks [first, + n) that s stands for. */
+/* Whether hop g has sent (or received) its elements of chunks [first, + n) that belong to s. */
 static bool done_with(const struct player *p, int g, bool out, struct spot s, int first, int n)
 {
 	const struct dlb_hop *b = &p->hop[g];
@@ -239,7 +242,8 @@ static bool done_with(const struct player *p, int g, bool out, struct spot s, in
 		past(out ? p->out[peer] : p->in[peer], s, g, from == first && many == n);
 }
 
-/* All that earlier hops bring of what is sent or added to must be in, and what is added to or replaced have left. */
+/* Whether earlier hops have received the elements that s sends or adds to, and have sent those that it adds
+ * to or replaces. */
 static bool may_move(const struct player *p, struct spot s, bool out)
 {
 	const struct dlb_hop *h = &p->hop[s.hop];
@@ -265,7 +269,7 @@ static bool read_mail(struct table *t, int r, double now)
 	return read;
 }
 
-/* Bytes a second of what rank r sends to q, as the links are shared now; what it copies itself shares its core. */
+/* Bytes per second from rank r to q with the current sharing of links; copies by one rank share its core. */
 static double rate(const struct dlb_cluster *c, const struct table *t, int r, int q, const int *flows)
 {
 	struct dlb_direction direction[DLB_MAX_ROUTE];
@@ -299,7 +303,7 @@ static void start_messages(struct table *t, double segment)
 				t->p[r].left[q] = segment;
 }
 
-/* Seconds until the next message is through or arrives; INFINITY: there is none. */
+/* Seconds until the next message is sent or arrives; INFINITY: there is none. */
 static double until_next(const struct dlb_cluster *c, const struct table *t, const int *flows, double now)
 {
 	double least = INFINITY;
@@ -388,8 +392,8 @@ static double price(const struct dlb_cluster *cl, const struct dlb_allreduce *ho
 	return s;
 }
 
-/* The price of a sum is what comes out when it is played: nearly exactly where all directions are busy from the first segment on, and
- * to a few parts in a hundred elsewhere. */
+/* The predicted time of a sum is that of its simulation: nearly exactly if all directions are busy from the
+ * first segment on, within a few per cent otherwise. */
 static void test_prices(void)
 {
 	static const char *const *const all[] = { &hosts, &a_switch, &two_hosts, &taking_turns, &bus, &trunk, &one_bus, &memory };
@@ -412,7 +416,8 @@ static void test_prices(void)
 			double want = how->external ? 0 : played(&c, how, &ranks, bytes, segment), got = price(&c, how, n, bytes);
 			bool busy = how == &dlb_allreduce_ring || n == 2;
 			double off = busy ? .005 : rows[k].off;
-			if (how->external || (want <= 0 && got <= 0))		/* nodes 0 and 1 may share a group that has no link */
+			/* nodes 0 and 1 may share a group without a link */
+			if (how->external || (want <= 0 && got <= 0))
 				continue;
 			if (fabs(got / want - 1) > off) {
 				fprintf(stderr, "%s: %s of %d ranks, %d blocks: %g s, played %g s\n", section, how->name, n, rows[k].blocks, got, want);
@@ -425,7 +430,8 @@ static void test_prices(void)
 	assert(most > .005);
 }
 
-/* Rings of 4 (1 - 1/4) 2 times the bytes each; a bus carries all that, four ranks' in turn; adding is free. */
+/* In a ring of 4 each rank sends 2 (1 - 1/4) of the bytes; a bus carries those of all four ranks; additions
+ * are free. */
 static void test_sums(void)
 {
 	static const struct { const char *const *section; double ring_s; } rows[] = {

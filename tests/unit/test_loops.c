@@ -1,5 +1,6 @@
-/* The cpu back end's plain loops (elementwise functions, reductions, copies, softmax, losses, sums) against double
- * references; every gradient in map_list.h against central differences of its function. The seed is printed. */
+/* The cpu back end's plain loops (elementwise functions, reductions, copies, softmax, losses, sums) against
+ * double references; every gradient in map_list.h against central differences of its function. The seed is
+ * printed. */
 #include "kernels.h"
 
 static const struct { const char *name; int n; } fns[] = {
@@ -14,7 +15,7 @@ static double tol_of(enum dlb_dtype t) { return t == DLB_F32 ? 3e-6 : t == DLB_F
 static double sigmoid(double x) { return 1 / (1 + exp(-x)); }
 static double python_mod(double a, double b) { return b == 0 ? NAN : a - b * floor(a / b); }
 
-/* A second meaning of the functions, written down apart from map_list.h. */
+/* Reference definitions of the functions, independent of map_list.h. */
 static bool expected(enum dlb_map_fn f, double a, double b, double c, double al, double be_, double *y)
 {
 	switch (f) {
@@ -104,7 +105,7 @@ static bool is_logic(int f) { return f >= DLB_MAP_not; }
 static bool is_select(int f) { return f >= DLB_MAP_where && f < DLB_MAP_equal; }
 static bool is_real(int f) { return f >= DLB_MAP_sqrt && f < DLB_MAP_where; }
 
-/* Element of a broadcast operand that meets element i of out. */
+/* Element of a broadcast operand that belongs to element i of out. */
 static int64_t broadcast_index(const struct dlb_desc *out, const struct dlb_desc *in, int64_t i)
 {
 	int64_t at = 0, scale = 1;
@@ -209,7 +210,7 @@ static double call(int f, const double *v, double al, double bt)
 	return y;
 }
 
-/* wrt: which argument of f; takes: what the gradient reads after dy, 'x' (argument 0), 'w' (1) or 'y'. */
+/* wrt: an argument of f; takes: operands of the gradient after dy, 'x' (argument 0), 'w' (1) or 'y'. */
 static const struct { int f, grad, wrt; const char *takes; double lo, hi, al, bt; } gradients[] = {
 	{ DLB_MAP_relu, DLB_MAP_relu_grad, 0, "y", -2, 2, 0, 0 },
 	{ DLB_MAP_sigmoid, DLB_MAP_sigmoid_grad, 0, "y", -4, 4, 0, 0 },
@@ -262,7 +263,7 @@ static const struct { int f, grad, wrt; const char *takes; double lo, hi, al, bt
 
 static void map_gradients(void)
 {
-	for (int f = 0; f < DLB_N_MAPS; f++) {		/* none is forgotten */
+	for (int f = 0; f < DLB_N_MAPS; f++) {		/* every function has a test */
 		bool listed = !strstr(fns[f].name, "_grad");
 
 		for (int i = 0; i < DLB_LEN(gradients); i++)
@@ -284,7 +285,7 @@ static void map_gradients(void)
 			const double here = call(gradients[i].f, v, al, bt);
 
 			if (fabs(above - 2 * here + below) > 1e-3 * h * (1 + fabs(here)))
-				continue;			/* within h of a kink */
+				continue;			/* within h of a point without derivative */
 			want = 1.5 * (above - below) / (2 * h);
 			for (int j = 0; gradients[i].takes[j]; j++)
 				arg[j + 1] = gradients[i].takes[j] == 'x' ? v[0] : gradients[i].takes[j] == 'w' ? v[1] : call(gradients[i].f, v, al, bt);
@@ -343,7 +344,7 @@ static void map_corners(void)
 	k->run(k, &(struct dlb_run){ .in = (void *const[]){ a, b }, .out = (void *const[]){ q } });
 	assert(q[0] == 81 && q[1] == -8 && q[2] == 0 && q[3] == 1);
 	dlb_kernel_free(k);
-	/* what does not fit is refused */
+	/* unsupported operands are refused */
 	m = (struct dlb_map_desc){ .fn = DLB_MAP_add, .n_in = 2, .in = { d, f64 }, .out = d };
 	assert(be.ops->map(&be, &m, &k, &err) != 0);
 	m = (struct dlb_map_desc){ .fn = DLB_MAP_exp, .n_in = 1, .in = { i64 }, .out = i64 };
@@ -352,7 +353,7 @@ static void map_corners(void)
 	assert(be.ops->map(&be, &m, &k, &err) == -1);
 }
 
-/* Shifts by what is no number of bits, remainders of floats, infinities by sign, bounds that cross. */
+/* Shifts by invalid numbers of bits, remainders of floats, infinities by sign, crossing bounds. */
 static void map_special(void)
 {
 	struct dlb_desc i8 = desc(DLB_I8, 0, 1, DIMS(6)), f = desc(DLB_F32, 0, 1, DIMS(6)), t = desc(DLB_BOOL, 0, 1, DIMS(6));
@@ -387,7 +388,7 @@ static void map_special(void)
 	}
 }
 
-/* The float functions that are ours (real_math.h), over the whole range of floats, against the C library's in double;
+/* Our own float functions (real_math.h), over the whole range of floats, against the C library's in double;
  * ulp: of the result's binade. */
 static double log1p_of_exp(double x) { return (x > 0 ? x : 0) + log1p(exp(-fabs(x))); }
 static void accuracy(void)
@@ -414,7 +415,8 @@ static void accuracy(void)
 			k->run(k, &(struct dlb_run){ .in = in, .out = out });
 			for (int i = 0; i < N; i++) {
 				double want = ours[f].fn == DLB_MAP_elu && x[i] >= 0 ? x[i] : ours[f].of(x[i]);
-				bool low = ours[f].fn == DLB_MAP_sigmoid && want < 0x1p-126;	/* keeps nothing there */
+				/* not accurate there */
+				bool low = ours[f].fn == DLB_MAP_sigmoid && want < 0x1p-126;
 				int e;
 
 				frexp(want, &e);
@@ -552,7 +554,7 @@ static void copies(void)
 	for (int from = 0; from < DLB_N_DTYPES; from++)
 		for (int to = 0; to < DLB_N_DTYPES; to++) {
 			if (from == DLB_F16 || from == DLB_BF16)
-				continue;		/* drawn values are exact in the others only */
+				continue;		/* random values are exact in the other types only */
 			one_copy(from, to, 4, DIMS(2, 3, 4, 5), perms[to % 6], false, false);
 			one_copy(from, to, 1, DIMS(777), perms[0], false, true);
 		}
@@ -564,7 +566,7 @@ static void copies(void)
 		}
 	one_copy(DLB_F32, DLB_F32, 0, NULL, NULL, false, false);
 	one_copy(DLB_F32, DLB_F32, 2, DIMS(0, 3), perms[0], false, false);
-	in = draw(in.d);			/* several elements added to one place */
+	in = draw(in.d);			/* several elements added to one element */
 	out.v = zeros(4);
 	for (int i = 0; i < 12; i++)
 		out.v[i % 4] = (float)(out.v[i % 4] + in.v[i]);
@@ -734,7 +736,8 @@ int main(void)
 		dlb_error_print(stderr, "test_loops", -1, &err);
 		return 1;
 	}
-	for (int i = 0; dlb_cpu_level(i); i++) {		/* every level of the instruction set that can run here */
+	/* every level of the instruction set that this machine has */
+	for (int i = 0; dlb_cpu_level(i); i++) {
 		be.ops = dlb_cpu_level(i);
 		maps();
 		map_gradients();

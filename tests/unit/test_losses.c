@@ -1,5 +1,5 @@
-/* What --loss attaches, beside PyTorch: the value, two elements of the gradient and the sum of its magnitudes, all in
- * float64; what is refused; and how data read the labels (lib/graph/labels.h). */
+/* Losses of --loss against PyTorch: the value, two elements of the gradient and the sum of its magnitudes,
+ * all in float64; refused losses; and reading of labels (lib/graph/labels.h). */
 #include <math.h>
 #include "graph/graph.h"
 #include "graph/labels.h"
@@ -17,13 +17,14 @@ enum labels {
 	PROBABILITIES		/* (i mod 4) / 6 */
 };
 
-/* Of PyTorch 2.15: torch.nn.functional's cross_entropy, binary_cross_entropy_with_logits, mse_loss, l1_loss, huber_loss,
- * smooth_l1_loss and kl_div(reduction="batchmean"), with torch.autograd.grad. Outputs: y = x, and z = x x. */
+/* From PyTorch 2.15: torch.nn.functional's cross_entropy, binary_cross_entropy_with_logits, mse_loss,
+ * l1_loss, huber_loss, smooth_l1_loss and kl_div(reduction="batchmean"), with torch.autograd.grad. Outputs: y
+ * = x, and z = x x. */
 static const struct vector {
 	const char *loss;
 	enum labels labels;
 	int64_t dim[4]; int n_dims;
-	double value, grad0, grad5, sum;	/* grad5: element 5, or 1 where there are no more than 5 */
+	double value, grad0, grad5, sum;	/* grad5: element 5, or 1 if there are at most 5 */
 } vectors[] = {
 	{ "cross-entropy", CLASSES, { 4, 5 }, 2, 2.18864109273082, 0.0018679120625669, -0.169504433605791, 1.50762475828743 },
 	{ "cross-entropy,smoothing=0.1", CLASSES, { 4, 5 }, 2, 2.24645359273082, -0.0031320879374331, -0.149504433605791, 1.38408560094346 },
@@ -147,7 +148,7 @@ static void refused(const char *loss, const char *said)
 	dlb_graph_release(&g);
 }
 
-/* Which labels of a sample a loss counts, through what stands between. */
+/* Which labels of a sample a loss counts, with ops between labels and loss. */
 static void uses(void)
 {
 	struct dlb_error err = { .what = "" };
@@ -162,7 +163,7 @@ static void uses(void)
 	assert(use.weight && use.weight[6] == 7 && dlb_graph_count_losses(&g) == 1);
 	dlb_graph_release(&g);
 
-	two_outputs(&g, (const int64_t[]){ 2, 4, 7 }, 3);	/* classes last: the labels go through a Reshape */
+	two_outputs(&g, (const int64_t[]){ 2, 4, 7 }, 3); /* classes last: the labels go through a Reshape */
 	assert(!fold(&g, "y=cross-entropy z=mse", &err) && dlb_graph_count_losses(&g) == 2);
 	assert(dlb_graph_label_use(&g, g.label, &a, &use) && use.has_ignore && use.classes == 7 && !use.shifted && use.counted[0] && !use.weight);
 	assert(!strcmp(g.tensor[g.input[1]].name, "y.label") && !strcmp(g.tensor[g.input[2]].name, "z.label"));

@@ -1,5 +1,5 @@
-/* Low rank: orthonormal bases for any condition and rank, the three passes over a gradient, the step with error feedback;
- * properties always, and the shared vectors where they are there. */
+/* Low rank: orthonormal bases for any condition and rank, the three passes over a gradient, the step with
+ * error feedback. Properties, and the shared vectors if they are there. */
 #include <assert.h>
 #include <math.h>
 #include <stdbool.h>
@@ -67,7 +67,7 @@ static double off_orthonormal(const float *q, int n, int r)
 	return most;
 }
 
-/* How far p is from the span of q, relative. */
+/* Relative distance of p from the span of q. */
 static double off_span(const float *q, const float *p, int n, int r)
 {
 	double rest = 0, all = 0;
@@ -90,7 +90,8 @@ static double off_span(const float *q, const float *p, int n, int r)
 	return all > 0 ? sqrt(rest / all) : 0;
 }
 
-/* (n, r) with singular values from 1 to 1/kappa, log-spaced, between random bases; the first `rank` of them. */
+/* (n, r) with singular values from 1 to 1/kappa, log-spaced, between random bases; the first `rank` of
+ * them. */
 static void conditioned(float *p, int n, int r, double kappa, int rank)
 {
 	double *u = dlb_xcalloc((size_t)(n * r), sizeof *u), *v = dlb_xcalloc((size_t)(r * r), sizeof *v);
@@ -144,24 +145,25 @@ static void bases(void)
 
 			if (r > n)
 				continue;
-			for (int e = 0; e <= 12; e++) {					/* condition 1 .. 1e12 */
+			for (int e = 0; e <= 12; e++) {	/* condition 1 .. 1e12 */
 				conditioned(p, n, r, pow(10, e), r);
 				assert(basis(p, q, n, r, &replaced) > 0);
 				off = off_orthonormal(q, n, r);
 				worst = off > worst ? off : worst;
 				assert(off <= 1e-7);
-				assert(off_span(q, p, n, r) <= 2e-6);		/* what counts as spanned: tau */
+				assert(off_span(q, p, n, r) <= 2e-6);	/* what counts as spanned: tau */
 			}
-			for (int rank = 0; rank < r; rank += 1 + rank / 4) {		/* every kind of deficiency */
+			for (int rank = 0; rank < r; rank += 1 + rank / 4) {	/* every kind of deficiency */
 				conditioned(p, n, r, 10, rank);
 				assert(basis(p, q, n, r, &replaced) > 0);
 				assert(replaced > 0);
 				off = off_orthonormal(q, n, r);
 				worst = off > worst ? off : worst;
 				assert(off <= 1e-7);
-				assert(off_span(q, p, n, r) <= 2e-6);		/* what counts as spanned: tau */
+				assert(off_span(q, p, n, r) <= 2e-6);	/* what counts as spanned: tau */
 			}
-			for (int zero = 0; zero < r; zero += 1 + r / 4) {		/* zero columns, columns of any size */
+			/* zero columns, columns of any length */
+			for (int zero = 0; zero < r; zero += 1 + r / 4) {
 				for (int i = 0; i < n; i++)
 					for (int k = 0; k < r; k++)
 						p[i * r + k] = k % (zero + 1) == zero ? 0.0f : (float)(normal(&rng) * pow(10, k % 60 - 30));
@@ -230,7 +232,7 @@ static void passes(void)
 
 				for (int c = 0; c < r; c++)
 					want += qt[c * stride + j] * p[i * r + c];
-				assert(x[i * m + j] == want);			/* these very bits on any machine */
+				assert(x[i * m + j] == want);	/* the same bits on any machine */
 				assert(e[i * m + j] == g[i * m + j] - want * 0.25f);
 			}
 		n_checks++;
@@ -241,7 +243,7 @@ static void passes(void)
 
 /* ---- vectors ---- */
 
-/* Steps of the vectors in double, through dlb_orthonormal; `local`: each worker keeps what it did not send itself. */
+/* Steps of the vectors in double, through dlb_orthonormal; `local`: each worker keeps its own residual. */
 static void steps_f64(const json_t *root, const json_t *gradients, const json_t *steps, bool local, bool replaces)
 {
 	enum { N = 16, M = 8, R = 2, W = 3 };
@@ -283,7 +285,8 @@ static void steps_f64(const json_t *root, const json_t *gradients, const json_t 
 			for (int k = 0; k < R && !replaces; k++)
 				near(p[i][k], number(of(want, "P_hat"), i, k), 1e-9);
 		for (int i = 0; i < N; i++)
-			for (int j = 0; j < M && !(replaces && s == 2); j++) {		/* from there on a replaced column counts */
+			/* from there on results depend on a replaced column */
+			for (int j = 0; j < M && !(replaces && s == 2); j++) {
 				double y = 0;
 
 				for (int k = 0; k < R; k++)
@@ -301,7 +304,7 @@ static void steps_f64(const json_t *root, const json_t *gradients, const json_t 
 	}
 }
 
-/* The same in float32 through the passes that run. */
+/* The same in float32 through the passes of the executor. */
 static void steps_f32(const json_t *root, const json_t *steps, bool local)
 {
 	enum { N = 16, M = 8, R = 2, W = 3 };

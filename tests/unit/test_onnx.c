@@ -13,20 +13,21 @@
 
 static int n_models;
 
-/* -- what is read -- */
+/* -- reading -- */
 
 static void test_basics(void)
 {
 	struct model m;
 	struct dlb_graph g;
 	start(&m);
-	/* an input that is an initializer is none; names of the batch elsewhere are the batch; others stay unknown */
+	/* an input that is an initializer is no input; the batch's name stands for the batch at any position;
+	 * other names stay unknown */
 	m.in[m.g.n_input++] = value(&m, "w", (const char *[]){ "2", NULL });
 	m.in[m.g.n_input++] = value(&m, "mask", (const char *[]){ "", "batch", "seq", NULL });
 	Onnx__NodeProto *v = vertex(&m, "Custom", "y", "", "z");
-	v->domain = (char *)"own";			/* ONNX's operators have attributes of their own only */
+	v->domain = (char *)"own";			/* operators of ONNX allow only defined attributes */
 	opset(&m, "own", 1);
-	v->name = (char *)"Add_0";			/* as the first one is called for want of a name */
+	v->name = (char *)"Add_0";			/* the name that the first, unnamed vertex gets */
 	attribute(&m, v, "i", 2)->i = -3;
 	attribute(&m, v, "f", 1)->f = 0.1f;
 	v->attribute[0]->has_i = v->attribute[1]->has_f = 1;
@@ -81,7 +82,7 @@ static void test_basics(void)
 	assert(!strcmp(g.op[0].type, "Add") && !strcmp(g.op[1].type, "Relu"));
 	dlb_graph_release(&g);
 
-	/* a version we do not read is no matter where nothing uses it */
+	/* an unsupported version of an unused domain is accepted */
 	start(&m);
 	opset(&m, "ai.onnx.ml", 99);
 	if (parse(&m, &g))
@@ -140,7 +141,7 @@ static void test_types(void)
 		}
 }
 
-/* -- what is refused -- */
+/* -- refused models -- */
 
 static void test_refused(void)
 {
@@ -198,7 +199,7 @@ static void test_refused(void)
 		start(&m); m.node[0]->name = (char *)bad_utf8[i]; refused(&m, "not UTF-8");
 	}
 	assert(dlb_onnx_parse("", 0, "m.onnx", &g, &err) == -1 && !strcmp(err.what, "empty file") && err.hint[0]);
-	/* a mask is no broken weight */
+	/* infinities in a mask are accepted */
 	start(&m); raw(m.init[0], mask2, 8);
 	if (parse(&m, &g))
 		die("mask");
@@ -214,9 +215,9 @@ static void test_wire(void)
 	uint8_t *p = pack(&m, &n);
 	dlb_arena_release(&m.a);
 
-	/* cut short anywhere, it is refused */
+	/* truncated at any byte, it is refused */
 	for (size_t k = 0; k < n; k++) {
-		uint8_t *cut = dlb_xmalloc(k ? k : 1);	/* so that reading past the end is seen */
+		uint8_t *cut = dlb_xmalloc(k ? k : 1);	/* so that sanitizers see reads past the end */
 		memcpy(cut, p, k);
 		if (dlb_onnx_parse(cut, k, "m.onnx", &g, &err) == 0) {
 			fprintf(stderr, "accepted %zu of %zu bytes\n", k, n);
@@ -225,7 +226,7 @@ static void test_wire(void)
 		free(cut);
 		n_hostile++;
 	}
-	/* with any byte changed it is refused or read, no more is asked */
+	/* with any byte changed it is refused or read, without a crash */
 	struct dlb_rng rng;
 	dlb_rng_init(&rng, 1);
 	for (int i = 0; i < 20000; i++) {
@@ -238,17 +239,18 @@ static void test_wire(void)
 	}
 	free(p);
 
-	/* graph in attribute in node in graph ...: a stack of its own length */
+	/* graph in attribute in node in graph ...: deep nesting */
 	enum { DEPTH = 200000 };
 	uint8_t *deep = NULL;
 	size_t len = 0, cap = (size_t)DEPTH * 20;
 	deep = dlb_xmalloc(cap);
 	uint8_t *at = deep + cap;			/* built from the inside out */
-	static const uint8_t tag[] = { 0x0a, 0x2a, 0x32 };	/* graph.node = 1, node.attribute = 5, attribute.g = 6 */
+	/* graph.node = 1, node.attribute = 5, attribute.g = 6 */
+	static const uint8_t tag[] = { 0x0a, 0x2a, 0x32 };
 	for (int i = 0; i < DEPTH; i++) {
 		uint8_t head[12];
 		int k = 0;
-		head[k++] = i == DEPTH - 1 ? 0x3a : tag[(DEPTH - 2 - i) % 3];	/* model.graph = 7 outermost */
+		head[k++] = i == DEPTH - 1 ? 0x3a : tag[(DEPTH - 2 - i) % 3]; /* model.graph = 7 outermost */
 		for (size_t v = len; ; v >>= 7) {
 			head[k++] = (uint8_t)((v & 0x7f) | (v > 0x7f ? 0x80 : 0));
 			if (v <= 0x7f)
@@ -333,7 +335,7 @@ static void test_external(void)
 	unlink("/tmp/dlb-test-onnx-outside.bin");
 }
 
-/* The model's digest follows the data in other files, those that tensors are made of. */
+/* The model's digest depends on the external data that tensors use. */
 static void test_external_digest(void)
 {
 	static const struct { float data[3]; bool same; } cases[] = { { { 9, 1.5f, -2 }, true }, { { 8, 1.5f, -2 }, true }, { { 9, 1.5f, -3 }, false } };
@@ -349,7 +351,7 @@ static void test_external_digest(void)
 		if (!i)
 			memcpy(first, g.model_sha256, sizeof first);
 		assert(!strcmp(g.model_sha256, first) == cases[i].same);
-		/* a document of the first one, whose weights are taken later */
+		/* a document made from the first model; its weights are read later */
 		g.model_sha256 = first;
 		g.tensor[tensor_named(&g, "w")].data = NULL;
 		assert(dlb_graph_load_weights(&g, NULL, &err) == (cases[i].same ? 0 : -1));
@@ -361,7 +363,7 @@ static void test_external_digest(void)
 
 /* -- saving -- */
 
-/* Every initializer of the model times 2, saved, read again; Debian's onnx agrees that it is a model. */
+/* Every initializer of the model times 2, saved, read again; Debian's onnx accepts the model. */
 static void save_and_read(const char *source)
 {
 	struct dlb_graph g, back;
@@ -380,7 +382,8 @@ static void save_and_read(const char *source)
 			continue;
 		desc[n] = dlb_tensor_desc(t, 1);
 		const int64_t count = dlb_desc_count(&desc[n]);
-		desc[n].dtype = n % 2 ? DLB_F64 : DLB_F32;	/* a model trained in f64 is saved as it was */
+		/* a model trained in f64 is saved in its own types */
+		desc[n].dtype = n % 2 ? DLB_F64 : DLB_F32;
 		values[n] = dlb_xcalloc((size_t)count, sizeof(double));
 		for (int64_t k = 0; k < count; k++)
 			dlb_value_set(values[n], desc[n].dtype, k, 2 * dlb_value_real(t->data, t->dtype, k));
@@ -471,8 +474,9 @@ static void test_save_beside_constant(void)
 	n_checked++;
 }
 
-/* z = c ? y + v : y + v', each branch with a v of its own: what they read of the graph around them are further operands
- * of the vertex, their constants are the outermost graph's, and a trained one is saved where it stood. */
+/* z = c ? y + v : y + v', each branch with its own v: tensors of the outer graph become further operands of
+ * the vertex, constants of the branches move to the outermost graph, and a trained constant is saved at its
+ * old place. */
 static void test_branches(void)
 {
 	static const float other[] = { 7, 8 };
@@ -505,7 +509,8 @@ static void test_branches(void)
 	const void *data[] = { other };
 	if (dlb_onnx_save(path, saved, (const char *[]){ "v" }, data, &d, 1, &err) || dlb_onnx_read(saved, &g, &err))
 		die("branches");
-	assert(g.n_ops == 2 && g.n_bodies == 2 && g.op[1].n_in == 5);	/* c, then what each branch reads: y and its v */
+	/* c, then the tensors that each branch reads: y and its v */
+	assert(g.n_ops == 2 && g.n_bodies == 2 && g.op[1].n_in == 5);
 	assert(g.body[0]->first_capture == 1 && g.body[1]->first_capture == 3 && g.body[1]->g.n_inputs == 2);
 	char renamed[100];
 	snprintf(renamed, sizeof renamed, "%s.v", g.op[1].name);

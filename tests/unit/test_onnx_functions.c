@@ -1,10 +1,10 @@
-/* Functions of a model's own: what a call becomes (names, operands, attributes, versions), bodies inside functions, saving,
- * and calls that are refused. */
+/* Functions that a model defines: expansion of calls (names, operands, attributes, versions), bodies inside
+ * functions, saving, and refused calls. */
 #include <unistd.h>
 #include "graph_equal.h"
 #include "onnx_model.h"
 
-/* A function, built as a model is: its vertices are those of `body`. */
+/* A function with the vertices of `body`. */
 struct function {
 	struct model body;
 	Onnx__FunctionProto f;
@@ -86,10 +86,10 @@ static const struct dlb_op *op_named(const struct dlb_graph *g, const char *name
 	abort();
 }
 
-/* -- what a call becomes -- */
+/* -- expansion of calls -- */
 
-/* outer(x, w; slope) = LeakyRelu(inner(x, w) ; slope), inner = Softmax of opset 11 after an Elu of outer's slope and a
- * Selu of a default; called twice, the second time without slope. */
+/* outer(x, w; slope) = LeakyRelu(inner(x, w); slope), inner = Softmax of opset 11 after an Elu with outer's
+ * slope and a Selu with a default; called twice, the second time without slope. */
 static void test_nested(void)
 {
 	static Onnx__AttributeProto gamma;
@@ -135,8 +135,8 @@ static void test_nested(void)
 	n_checked++;
 }
 
-/* many(a, b, c) -> (a, k, k, u): an input handed through, one tensor as two outputs, a constant of a referred value, an
- * optional operand left out, an output that nobody reads. */
+/* many(a, b, c) -> (a, k, k, u): an input returned unchanged, one tensor as two outputs, a constant whose
+ * value is an attribute reference, an absent optional operand, an unused output. */
 static void test_operands(void)
 {
 	struct function f;
@@ -170,7 +170,7 @@ static void test_operands(void)
 	n_checked++;
 }
 
-/* A function may be called as an operator of ONNX is; overloads are told apart; names that are taken get a number. */
+/* A function may have the name of an ONNX operator; overloads are distinguished; used names get a number. */
 static void test_names(void)
 {
 	struct function f[2];
@@ -199,8 +199,8 @@ static void test_names(void)
 	n_checked++;
 }
 
-/* choose(a, b) = b > 0 ? a + v : own.half(a), with v an initializer of the branch: two calls share it, and it is saved where
- * it stands. half has a Constant, which saving leaves alone. */
+/* choose(a, b) = b > 0 ? a + v : own.half(a), with v an initializer of the branch: two calls share it, and it
+ * is saved at its place. half has a Constant, which saving does not change. */
 static void test_bodies(void)
 {
 	static const float other[] = { 7, 8 };
@@ -252,14 +252,14 @@ static void test_bodies(void)
 	const struct dlb_op *a = op_named(&g, "call/If_0"), *b = op_named(&g, "choose_1/If_0");
 	const int t = tensor_named(&g, "v");
 	assert(t >= 0 && !memcmp(g.tensor[t].data, other, sizeof other) && g.n_bodies == 4);
-	/* the condition, then what the branches read: v and a, a and the constant of half */
+	/* the condition, then the tensors that the branches read: v and a, a and the constant of half */
 	assert(a->n_in == 5 && b->n_in == 5 && a->in[1] == t && b->in[1] == t);
 	assert(!strcmp(g.body[1]->g.op[0].name, "half_0/Mul_1") && *(const float *)g.tensor[a->in[4]].data == 0.5f);
 	dlb_graph_release(&g);
 	n_checked++;
 }
 
-/* A Constant of a function that is called twice is one in the file. */
+/* A Constant of a function that is called twice is one Constant in the file. */
 static void test_save_shared(void)
 {
 	static const float other[] = { 7, 8 }, third[] = { 9, 10 };
@@ -295,9 +295,9 @@ static void test_save_shared(void)
 	n_checked++;
 }
 
-/* -- what is refused -- */
+/* -- refused calls -- */
 
-/* own.f calls a vertex of `type`, which the model calls with w too; `change` makes it wrong. */
+/* own.f contains a vertex of `type`, and the model calls own.f with w; `change` makes the model invalid. */
 enum wrong { RECURSION, MUTUAL, OPERANDS, TWO_NAMES, NO_NAME, NO_OUTPUT, NO_VALUE, OTHER_TYPE, OUTSIDE, GRAPH, FORMAL, MADE, READS, N_WRONG };
 
 static void make_wrong(enum wrong w, struct model *m, struct function f[2])

@@ -1,4 +1,5 @@
-/* The exporter's list of parameters in a model's metadata: the forms that PyTorch's versions write, and texts that are no list. */
+/* The exporter's list of parameters in a model's metadata: the forms of PyTorch's versions, and invalid
+ * texts. */
 #include "graph_equal.h"
 #include "onnx_model.h"
 
@@ -75,7 +76,7 @@ static void test_forms(void)
 	       NUMBER ", persistent=None)" OUTPUTS);
 }
 
-/* Names that Python writes with other quotes or with backslashes. */
+/* Names for which Python uses other quotes or backslashes. */
 static void test_quotes(void)
 {
 	struct dlb_graph g;
@@ -90,7 +91,7 @@ static void test_quotes(void)
 	n_checked += 2;
 }
 
-/* -- what is no list is ignored, with a line that says so -- */
+/* -- invalid lists are ignored, with a message -- */
 
 static void test_malformed(void)
 {
@@ -120,7 +121,7 @@ static void test_malformed(void)
 	}
 }
 
-/* A model exported by PyTorch 2.15, where the test data are there. */
+/* A model exported by PyTorch 2.15, if the test data are there. */
 static void test_exported(void)
 {
 	const char *data = getenv("DLB_TEST_DATA");

@@ -1,6 +1,7 @@
-/* Walks the table of operators: every class is found by its name, infers, and has a kernel or says why not; every
- * class with a gradient has a case below, whose gradient is compared with central differences in double. Every case is
- * also run with dimensions of nothing, without one of its operands, and with integers at the ends of their range. */
+/* Walks the table of operators: every class is found by its name, infers shapes, and has a kernel or a reason
+ * for having none; every class with a gradient has a case below, whose gradient is compared with central
+ * differences in double. Every case also runs with empty dimensions, without one operand, and with integers
+ * at the ends of their range. */
 #include <assert.h>
 #include <ctype.h>
 #include <math.h>
@@ -17,7 +18,7 @@ static const struct test_case {
 	const char *type;
 	int opset;
 	const char *in, *attr;
-	int n_out;			/* 0: the class's least */
+	int n_out;			/* 0: the least number of the class */
 	int y;				/* the output that is differentiated */
 } cases[] = {
 	{ "Relu", 17, "f3x4", "", 0, 0 }, { "LeakyRelu", 17, "f3x4", "alpha=0.1", 0, 0 }, { "ThresholdedRelu", 17, "f3x4", "alpha=0.2", 0, 0 },
@@ -183,7 +184,7 @@ static const struct test_case {
 	{ "CausalConvWithState", 27, "f2x3x2 f3x1x4 f3 f2x3x3", "", 2, 1 },
 };
 
-/* Without a kernel of their own, and why. */
+/* Classes without a kernel, and the reasons. */
 static const struct { const char *type, *why; } no_kernel[] = {
 	{ "Update", "the executor makes it, through the back end's update" },
 };
@@ -197,14 +198,14 @@ enum { MAX_IN = 8, MAX_ATTR = 8, MAX_BYTES = 1 << 20 };
 
 static struct dlb_rng rng;
 
-/* How a case is changed: every dimension (at < 0), or dimension `at` of every operand, of `gone` elements has none; operand
- * `absent` is not there, and the integers of operand or attribute `odd` (attributes count on from MAX_IN) are `value`; floats
- * are of type `real`. */
+/* Changes of a case: every dimension of size `gone` becomes 0, or only dimension `at` of every operand (at >=
+ * 0); operand `absent` is absent; the integers of operand or attribute `odd` (attributes count from MAX_IN
+ * on) become `value`; floats have type `real`. */
 struct twist { int64_t gone; int at, absent, odd; int64_t value; enum dlb_dtype real; bool rounded; };
 static const struct twist as_it_is = { .gone = -1, .at = -1, .absent = -1, .odd = -1, .real = DLB_F64 };
 static struct twist twist;
 
-/* To bf16, where both the case in bf16 and the one in f32 are to have the same values. */
+/* Rounds to bf16, so that the case has the same values in bf16 and in f32. */
 static double rounded(double x)
 {
 	uint16_t half;
@@ -234,7 +235,7 @@ static const char *read_shape(const char *s, struct dlb_desc *d)
 	return s;
 }
 
-/* Adds operand k, which `s` describes; *wanted when it is to be differentiated. */
+/* Adds operand k described by s; *wanted: whether its gradient is tested. */
 static int add_input(struct dlb_graph *g, int k, const char *s, bool *wanted)
 {
 	static const char letters[] = "fpgkrqilb";
@@ -360,7 +361,7 @@ static void die(const struct test_case *c, const struct dlb_error *err)
 	abort();
 }
 
-/* sum(y * cotangent); the cotangent of element i is a fixed irrational-looking number. */
+/* sum(y * cotangent); the cotangent is a fixed function of the element's index. */
 static double weight_of(int64_t i)
 {
 	return sin(1.0 + 2.3 * (double)i);
@@ -389,7 +390,7 @@ static double objective(struct machine *m, const struct test_case *c, int y, int
 	return sum;
 }
 
-static void forget(struct machine *m, int op)		/* outputs of op: they are made anew */
+static void forget(struct machine *m, int op)	/* frees outputs of op, so that they are computed again */
 {
 	for (int i = 0; i < m->g.op[op].n_out; i++)
 		if (m->g.op[op].out[i] >= 0) {
@@ -427,7 +428,7 @@ static int check_gradients(struct machine *m, const struct test_case *c, const i
 	return checked;
 }
 
-/* The backward of y for the inputs `wanted`, with values for all that runs. */
+/* Adds and runs the backward ops of y for the inputs `wanted`. */
 static int differentiate(struct machine *m, int y, const int *wanted, int n, int *grad, struct dlb_error *err)
 {
 	const int seed = dlb_graph_add_tensor(&m->g, "seed", DLB_T_SEED);
@@ -469,7 +470,7 @@ static int run_case(struct dlb_backend be, const struct test_case *c)
 	return n;
 }
 
-/* -- changed cases: they run, or are refused with a word -- */
+/* -- changed cases: they run, or are refused with a message -- */
 
 static double bytes_of(const struct dlb_graph *g)
 {
@@ -480,7 +481,7 @@ static double bytes_of(const struct dlb_graph *g)
 	return sum;
 }
 
-/* 1 when the case ran to its end. */
+/* Returns 1 if the case ran to its end. */
 static int run_twisted(struct dlb_backend be, const struct test_case *c)
 {
 	struct machine m = { .be = be };
@@ -501,7 +502,7 @@ static int run_twisted(struct dlb_backend be, const struct test_case *c)
 	return done;
 }
 
-/* The case in `type`, forward and backward, on values that bf16 holds; false where it is refused. */
+/* Runs the case in `type`, forward and backward, on values that bf16 can hold; false: refused. */
 static bool run_rounded(struct dlb_backend be, const struct test_case *c, enum dlb_dtype type, struct machine *m, int *grad, struct built *b)
 {
 	struct dlb_error err = { 0 };
@@ -517,7 +518,8 @@ static bool run_rounded(struct dlb_backend be, const struct test_case *c, enum d
 	return done;
 }
 
-/* Elements of a, of bf16 throughout, against b, of f32: within a few roundings of b's largest or, where sums cancel, of the operands, which are about 1. */
+/* Compares a, computed in bf16, with b, in f32: within a few roundings of b's largest element or, if sums
+ * cancel, of the operands, which are about 1. */
 static void check_near(const struct test_case *c, const struct value *a, const struct value *b, int grad)
 {
 	const int64_t n = dlb_desc_count(&b->d);
@@ -537,7 +539,7 @@ static void check_near(const struct test_case *c, const struct value *a, const s
 	}
 }
 
-/* A file that is bf16 throughout, its parameters too; 1 when the case ran. */
+/* The case entirely in bf16, also its parameters; returns 1 if it ran. */
 static int run_bf16(struct dlb_backend be, const struct test_case *c)
 {
 	struct machine narrow, wide;
@@ -626,7 +628,7 @@ static void check_class(int kind)
 			assert(strcmp(dlb_op_class_of(k)->name, c->name));
 }
 
-/* Attributes that a definition does not have at an opset are refused, and said which. */
+/* Attributes that an operator does not have at an opset are refused by name. */
 static void check_attributes(void)
 {
 	const struct dlb_attr axes = { .name = "axes", .type = DLB_ATTR_INTS }, keep = { .name = "keepdim", .type = DLB_ATTR_INT };

@@ -1,5 +1,6 @@
-/* Optimizers: the table, .run.optimizer, and the fused kernels against PyTorch's formulas in double, and (when the
- * shared data are there: DLB_TEST_DATA, else ../shared/data) against vectors made elsewhere. */
+/* Optimizers: the table, .run.optimizer, and the fused kernels against PyTorch's formulas in double and, if
+ * the shared data are there (DLB_TEST_DATA, else ../shared/data), against vectors of independent
+ * implementations. */
 #include "kernels.h"
 
 #include "optim/optim.h"
@@ -101,7 +102,7 @@ static void rules(void)
 				}
 }
 
-/* Weights some updates on, as SpecTrain and XPipe have them: w, m and v stay as they are. */
+/* Prediction of weights some updates ahead, as in SpecTrain and XPipe: w, m and v do not change. */
 static double foreseen(int rule, const double *h, double lr, int step, double distance, double w, double m, double v)
 {
 	const bool decoupled = rule == DLB_RULE_ADAMW || rule == DLB_RULE_ADABELIEF;
@@ -200,7 +201,7 @@ static void documents(void)
 	assert(o.hyper[DLB_HYPER_BETA1] == 0.9 && o.hyper[DLB_HYPER_BETA2] == 0.999 && o.hyper[DLB_HYPER_EPS] == 1e-8);
 	assert(read_from("\"optimizer\":{\"name\":\"adma\"}", &o, &e) == -1);
 	assert(strstr(e.where, "/run/optimizer/name") && strstr(e.what, "'adma'") && strstr(e.hint, "'adam'"));
-	assert(o.rule == DLB_RULE_ADAMW);		/* outputs stay as they were */
+	assert(o.rule == DLB_RULE_ADAMW);		/* outputs do not change */
 	assert(read_from("\"optimizer\":{\"name\":\"adam\",\"beta1\":1}", &o, &e) == -1);
 	assert(read_from("\"optimizer\":{\"name\":\"adam\",\"lr\":-1}", &o, &e) == -1);
 	assert(read_from("\"optimizer\":{\"name\":\"adam\",\"beta\":1}", &o, &e) == -1);
@@ -269,7 +270,7 @@ static bool read_story(struct story *s)
 	return true;
 }
 
-/* One row: what is trained how, and the trajectory it must show. */
+/* One row: problem, optimizer, and the expected trajectory. */
 struct vector_case {
 	const char *name;
 	int rule, workers;
@@ -286,7 +287,7 @@ static void close_to(double got, double want, enum dlb_dtype t)
 	n_checks++;
 }
 
-/* Members of a step's row that are lists of the parameters; absent ones are left out. */
+/* Members of a step's row with one entry per parameter; a row may lack some. */
 static void compare_row(const json_t *row, const char *key, const void *values, enum dlb_dtype t)
 {
 	const json_t *list = json_object_get(row, key);
@@ -296,10 +297,10 @@ static void compare_row(const json_t *row, const char *key, const void *values, 
 			close_to(dlb_value_real(values, t, i), number_at(list, (size_t)i), t);
 }
 
-/* Replicas of even shares, each with states and weights of its own; exchange by hand. */
+/* Replicas with even shares, each with its own states and weights; the test computes the exchange. */
 struct replica { double w[PARAMS], state[3][PARAMS], moment[DLB_MAX_MOMENTS][PARAMS], g[PARAMS]; };
 
-/* Buffer b of all replicas becomes its sum or maximum. */
+/* Buffer b of all replicas becomes their sum or maximum. */
 static void exchange(struct replica *r, int n, size_t offset, bool max, enum dlb_dtype t)
 {
 	for (int i = 0; i < PARAMS; i++) {
@@ -335,7 +336,7 @@ static void one_step(const double g[][PARAMS], const struct dlb_optimizer_choice
 	struct dlb_optimizer_exchange x;
 
 	dlb_optimizer_exchange(o, 1.0 / n, &x);
-	for (int k = 0; k < n; k++)		/* what a replica computes: its share of the whole batch's gradient */
+	for (int k = 0; k < n; k++)	/* a replica's gradient: its share of that of the whole batch */
 		for (int i = 0; i < PARAMS; i++)
 			dlb_value_set(r[k].g, t, i, g[k][i] / n);
 	if (!x.moments) {
@@ -389,7 +390,7 @@ static void follow(const struct story *s, const struct vector_case *c, enum dlb_
 		assert(shrunk == 0);
 }
 
-/* All trajectories of the file: on one worker, and on three by what they exchange. */
+/* All trajectories of the file: on one worker, and on three with exchanges. */
 static bool vectors(void)
 {
 #define BELIEF .rule = DLB_RULE_MAX_ADABELIEF
@@ -422,7 +423,8 @@ static bool vectors(void)
 
 	if (!read_story(&s))
 		return false;
-	assert(json_object_size(json_object_get(s.root, "cases")) == DLB_LEN(cases));	/* none is left out */
+	/* all cases are tested */
+	assert(json_object_size(json_object_get(s.root, "cases")) == DLB_LEN(cases));
 	for (int i = 0; i < DLB_LEN(cases); i++)
 		for (int t = DLB_F32; t <= DLB_F64; t++)
 			follow(&s, &cases[i], t);
@@ -430,10 +432,11 @@ static bool vectors(void)
 	return true;
 }
 
-/* ---- what is promised of max-adabelief ---- */
+/* ---- guarantee of max-adabelief ---- */
 
-/* The denominator over the step size, recomputed from the state in double: never less for `corrected`, whatever is
- * exchanged how; and what the kernel counts is what is found here. Gradients shrink, so that second moments do. */
+/* The denominator over the step size, recomputed from the state in double, never shrinks for `corrected`,
+ * with any exchange; and the kernel's count equals the one found here. Gradients shrink, so that second
+ * moments do. */
 static int64_t quotients(const struct dlb_optimizer_choice *o, enum dlb_dtype t)
 {
 	struct replica r[WORKERS] = { 0 };
@@ -478,11 +481,13 @@ static void monotone(void)
 						o.reduce = (enum dlb_reduce_what)what;
 						o.reduce_by = (enum dlb_reduce_how)by;
 						o.local_max = what && local;
-						/* no maximum of gradients; a merged sum is refused (documents) */
+						/* no maximum of gradients; a merged sum is refused
+						 * (documents) */
 						if ((!what && by == DLB_REDUCE_BY_MAX) || (what && by == DLB_REDUCE_BY_SUM && !local))
 							continue;
 						n = quotients(&o, (enum dlb_dtype)t);
-						/* at a constant rate only the correction of the root breaks the promise */
+						/* at a constant rate only the correction of the root lets it
+						 * shrink */
 						assert((n > 0) == (variant == DLB_VARIANT_DENOM_CORRECTED));
 					}
 }
@@ -509,7 +514,7 @@ static void growing_rate(void)
 	n_checks++;
 }
 
-/* One replica's two stages are the whole, bit for bit. */
+/* With one replica the two stages give the same bits as the single update. */
 static void stages(void)
 {
 	struct dlb_optimizer_choice o, split;

@@ -1,4 +1,4 @@
-/* util/output: what is replaced, what is written to, what is refused, and that nothing else is touched. */
+/* util/output: files that are replaced, written to or refused; nothing else is touched. */
 #define _XOPEN_SOURCE 700	/* mkdtemp, mknod */
 #include <assert.h>
 #include <dirent.h>
@@ -64,7 +64,7 @@ static void test_files(void)
 	assert(write_to("a", "one", &err) == 0 && holds("a", "one"));
 	assert(chmod("a", 0640) == 0);
 	assert(dlb_output_open(&o, "a", &err) == 0 && fputs("two", o.f) >= 0 && dlb_output_flush(&o, &err) == 0);
-	assert(holds("a", "one"));			/* until it is complete */
+	assert(holds("a", "one"));			/* unchanged until the new file is complete */
 	first = strdup(o.aside);
 	assert(dlb_output_open(&other, "a", &err) == 0 && strcmp(first, other.aside));
 	free(first);
@@ -95,7 +95,7 @@ static void test_links(void)
 	assert(unlink("file") == 0);
 	assert(write_to("twice", "x", &err) == -1 && strstr(err.what, "symbolic link to nothing"));
 	assert(lstat("twice", &st) == 0 && S_ISLNK(st.st_mode) && access("file", F_OK) != 0);
-	/* A link that appears where the file will be put is not replaced. */
+	/* A link that appears at the file's name meanwhile is not replaced. */
 	struct dlb_output o;
 	put("victim", "kept");
 	assert(dlb_output_open(&o, "late", &err) == 0 && symlink("victim", "late") == 0);
@@ -119,7 +119,8 @@ static void test_special(void)
 	close(s);
 	assert(unlink("fifo") == 0 && unlink("socket") == 0);
 	assert(write_to("/dev/null", "x", &err) == 0 && lstat("/dev/null", &st) == 0 && S_ISCHR(st.st_mode));
-	if (mknod("full", S_IFCHR | 0666, makedev(1, 7)) == 0 && dlb_output_check("full", &err) == 0) {	/* root's alone, where devices work */
+	/* only root, on file systems that allow devices */
+	if (mknod("full", S_IFCHR | 0666, makedev(1, 7)) == 0 && dlb_output_check("full", &err) == 0) {
 		assert(write_to("full", "x", &err) == -1 && strstr(err.what, "cannot write 'full': No space left"));
 		assert(dlb_output_open(&o, "full", &err) == 0 && dlb_output_keep_lines(&o, 3, &err) == 0 && dlb_output_place(&o, &err) == 0);
 		fputs("x\n", o.f);
@@ -141,7 +142,7 @@ static void test_log(void)
 	assert(dlb_output_place(&o, &err) == 0 && holds("log", "1\n2\n"));
 	fputs("5\n", o.f);
 	assert(dlb_output_flush(&o, &err) == 0 && holds("log", "1\n2\n5\n"));
-	dlb_output_abort(&o);				/* it is in place: it stays */
+	dlb_output_abort(&o);				/* complete files stay */
 	assert(holds("log", "1\n2\n5\n"));
 	assert(dlb_output_open(&o, "log", &err) == 0 && dlb_output_keep_lines(&o, 9, &err) == 0 && dlb_output_commit(&o, &err) == 0);
 	assert(holds("log", "1\n2\n5\n") && entries() == 1 && unlink("log") == 0);

@@ -1,4 +1,4 @@
-/* Which initializers are parameters, and how those that an exporter folded are found in the module's state_dict. */
+/* Which initializers are parameters, and how folded parameters are found in the module's state_dict. */
 #include <assert.h>
 #include <math.h>
 #include <stdio.h>
@@ -79,7 +79,8 @@ static float *numbers(int n, unsigned seed)
 	return v;
 }
 
-/* x W + b, times a scalar, with a mask and a table of sines: what has a name of a module is judged by its use too. */
+/* x W + b, times a scalar, with a mask and a table of sines: an initializer with a module's name is judged by
+ * its use too. */
 static void test_roles(void)
 {
 	static const float half = .5f, mask[4] = { 0, -1e9f, 0, -1e9f };
@@ -105,8 +106,8 @@ static void test_roles(void)
 	dlb_graph_release(&g);
 }
 
-/* In double precision a layer of a table of time steps keeps its weight, which has no name of the list, as one tensor of f64;
- * a buffer keeps the file's value, and a constant is the decimal that it was. */
+/* In double precision, the weight of a layer over a table of time steps, which has no name of the list, stays
+ * one tensor of f64; a buffer keeps the file's value, and a constant its decimal value. */
 static void test_widened(void)
 {
 	static const int64_t step[4] = { 0, 1, 2, 3 };
@@ -134,7 +135,7 @@ static void test_widened(void)
 	dlb_graph_release(&g);
 }
 
-/* The list knows buffers by name; options come before it; a pattern that matches nothing is refused. */
+/* The list names buffers; options override it; a pattern without a match is refused. */
 static void test_list_and_options(void)
 {
 	static const struct dlb_listed listed[] = { { "w", "p_w", DLB_LISTED_PARAMETER, true }, { "filter", "b_filter", DLB_LISTED_BUFFER, true } };
@@ -169,7 +170,7 @@ static struct dlb_named named(const char *name, const float *v, int n_dims, cons
 	return e;
 }
 
-/* The initializer that was folded is made again of the entries, bit by bit. */
+/* The folded initializer is made again from the entries, bit for bit. */
 static void check_derived(const struct dlb_graph *g, const struct dlb_named *e, int n, const char *name, const float *want, int count)
 {
 	float out[512];
@@ -230,7 +231,7 @@ static void test_state_dict(void)
 		assert(t->in_state && !t->in_model && dlb_desc_same_shape(&d, &e[i].desc));
 	}
 	dlb_graph_release(&g);
-	/* one element that differs is another weight */
+	/* with one different element it is another weight */
 	dlb_graph_init(&g);
 	wt[7] += 1;
 	output(&g, OP(&g, "a", "MatMul", input(&g, "x"), constant(&g, "val_1", wt, DIMS(5, 6))));
@@ -238,7 +239,8 @@ static void test_state_dict(void)
 	dlb_graph_release(&g);
 }
 
-/* Clones of a layer have equal values and are two weights; an embedding and the last layer are one. */
+/* Clones of a layer have equal values and are two weights; an embedding and the last layer share one
+ * weight. */
 static void test_equal_values(void)
 {
 	const float *v = numbers(5 * 4, 21);
@@ -280,7 +282,8 @@ static bool says(const struct dlb_graph *g, const char *text)
 	return false;
 }
 
-/* What the exporter computed from a parameter's values alone, beside the parameter: repeated for each sample, and cut into gates. */
+/* Initializers that the exporter computed from a parameter which is also there: repeated for each sample, and
+ * cut into gates. */
 static void test_copies(void)
 {
 	static const struct dlb_listed listed[] = { { "r.bias_hh", "p_b", DLB_LISTED_PARAMETER, true }, { "other", "p_o", DLB_LISTED_PARAMETER, true } };
@@ -300,7 +303,8 @@ static void test_copies(void)
 	int y = OP(&g, "a", "Add", OP(&g, "h", "Relu", x), bias);
 	y = OP(&g, "b", "Add", y, constant(&g, "linear_1", repeated, DIMS(1, 4, 24)));
 	y = OP(&g, "c", "Mul", y, constant(&g, "split_1", gate, DIMS(4, 8)));
-	output(&g, OP(&g, "d", "Add", y, constant(&g, "val_3", table, DIMS(24))));	/* the exporter says: another's */
+	/* the exporter's note names another parameter */
+	output(&g, OP(&g, "d", "Add", y, constant(&g, "val_3", table, DIMS(24))));
 	g.op[4].uses = &uses_other;
 	g.op[4].n_uses = 1;
 	assert(!dlb_graph_tie(&g, &err) && g.n_derived == 2 && says(&g, "2 initializers ('linear_1' ...) are made of weights"));
@@ -312,7 +316,7 @@ static void test_copies(void)
 	dlb_graph_release(&g);
 }
 
-/* What cannot be told from others (a bias of zeros that a layer added to zeros) is named, and so is the cure. */
+/* A bias of zeros that a layer added to zeros cannot be found; a message names it, with a cure. */
 static void test_computed(void)
 {
 	static const struct dlb_listed listed[] = { { "r.bias_hh", "p_b", DLB_LISTED_PARAMETER, true } };
@@ -330,7 +334,7 @@ static void test_computed(void)
 	dlb_graph_release(&g);
 }
 
-/* 1 + weight, folded: trained by its role in place of the parameter, which the state_dict has; both are said. */
+/* 1 + weight, folded: trained by its role instead of the parameter in the state_dict; messages name both. */
 static void test_in_place(void)
 {
 	static const struct dlb_listed listed[] = { { "n.weight", "p_n", DLB_LISTED_PARAMETER, true }, { "fc.weight", "p_f", DLB_LISTED_PARAMETER, true } };
@@ -354,7 +358,7 @@ static void test_in_place(void)
 	dlb_graph_release(&g);
 }
 
-/* Rows that are alike become one, unless the state_dict has them all: a parameter of zeros keeps its shape. */
+/* Equal rows become one, unless the state_dict has them all: a parameter of zeros keeps its shape. */
 static void test_collapse(void)
 {
 	static const float zeros[36];
@@ -372,7 +376,7 @@ static void test_collapse(void)
 	}
 }
 
-/* In a branch of constants alone all ways lead to a product; a mask on one of them is no weight. */
+/* In a branch of constants all paths lead to a product; a mask on one of them is no weight. */
 static void test_mask_before_product(void)
 {
 	static float mask[16];
@@ -390,7 +394,8 @@ static void test_mask_before_product(void)
 	dlb_graph_release(&g);
 }
 
-/* Scores of a query that is the same for every sample: what is added to them and goes into Softmax is a mask, zeros too. */
+/* Scores of a query that is the same for every sample: an operand added to them before Softmax is a mask,
+ * even if zero. */
 static void test_mask_of_constant_query(void)
 {
 	static const struct dlb_listed listed[] = { { "query", "p_q", DLB_LISTED_PARAMETER, true }, { "w", "p_w", DLB_LISTED_PARAMETER, true } };
@@ -408,8 +413,8 @@ static void test_mask_of_constant_query(void)
 	dlb_graph_release(&g);
 }
 
-/* A GroupNormalization with a group for each channel: the ones and zeros of its InstanceNormalization were merged with a
- * parameter of another vertex, its own scale comes after. */
+/* A GroupNormalization with one channel per group: the ones and zeros of its InstanceNormalization were
+ * merged with a parameter of another vertex; its own scale comes after. */
 static void test_merged_with_ones(void)
 {
 	static const struct dlb_listed listed[] = { { "l.weight", "p_l", DLB_LISTED_PARAMETER, true }, { "g.weight", "p_g", DLB_LISTED_PARAMETER, true } };
@@ -431,7 +436,7 @@ static void test_merged_with_ones(void)
 	dlb_graph_release(&g);
 }
 
-/* Tied weights have two names in the list, and the exporter uses one: the other is not missing, and nothing holds it. */
+/* Tied weights have two names in the list, and the exporter uses one: the other is not missing. */
 static void test_second_name(void)
 {
 	static const struct dlb_listed listed[] = { { "head.weight", "p_h", DLB_LISTED_PARAMETER, true }, { "wte.weight", "p_w", DLB_LISTED_PARAMETER, true } };
@@ -450,7 +455,7 @@ static void test_second_name(void)
 	dlb_graph_release(&g);
 }
 
-/* Two biases of a recurrent cell that the exporter made one: what their places end in differs. */
+/* Two biases of a recurrent cell that the exporter merged: the ends of their names differ. */
 static void test_merged_in_cell(void)
 {
 	static const struct dlb_listed listed[] = { { "r.bias_ih_l0", "p_i", DLB_LISTED_PARAMETER, true }, { "r.bias_hh_l0", "p_h", DLB_LISTED_PARAMETER, true },
@@ -477,7 +482,7 @@ static void test_merged_in_cell(void)
 	dlb_graph_release(&g);
 }
 
-/* Two layers whose biases of zeros the exporter made one, and a third whose bias it left out. */
+/* Two layers whose biases of zeros the exporter merged, and a third whose bias it omitted. */
 static void test_merged(void)
 {
 	static const struct dlb_listed listed[] = { { "a.bias", "p_a", DLB_LISTED_PARAMETER, true }, { "b.bias", "p_b", DLB_LISTED_PARAMETER, true },
@@ -501,8 +506,8 @@ static void test_merged(void)
 	dlb_graph_release(&g);
 }
 
-/* Three layers with one weight, the last two with one bias: that it is a bias is known by the weights of its layers, which are
- * copies by then. */
+/* Three layers with one weight, the last two with one bias: the bias is recognized by the weights of its
+ * layers, which are copies by then. */
 static void test_merged_twice(void)
 {
 	static const struct dlb_listed listed[] = { { "p.weight", "p_p", DLB_LISTED_PARAMETER, true }, { "q.weight", "p_q", DLB_LISTED_PARAMETER, true },

@@ -1,5 +1,5 @@
 /* Properties of placements on random training graphs (seeds are printed):
- *   every placer's plan passes dlb_plan_check and its programs verify, or it says no with status 1;
+ *   every algorithm's plan passes dlb_plan_check and its programs verify, or it returns status 1;
  *   no step is shorter than the lower bound; the default rule is never worse than the best trivial plan, nor auto than
  *   anneal or refine of the same effort. */
 #include "place_cases.h"
@@ -17,7 +17,7 @@ static void test_all_placers(uint64_t seed)
 	struct dag d;
 	struct dlb_problem p;
 	dag_init(&d, &o);
-	if (seed % 7 == 0)				/* memory that binds now and then */
+	if (seed % 7 == 0)				/* a memory limit now and then */
 		for (int i = 0; i < d.cl.n_nodes; i++)
 			d.cl.node[i].memory_bytes = 2e5 + 4e6 * dlb_rng_uniform(&r);
 	double weight[8];
@@ -30,7 +30,7 @@ static void test_all_placers(uint64_t seed)
 		struct dlb_error err = { .status = 0 };
 		if (dlb_place(&p, x->name, &plan, &err)) {
 			if (err.status != 1)
-				if (strcmp(x->name, "even"))	/* even looks at nothing: a node may lack a kernel */
+				if (strcmp(x->name, "even")) /* even ignores kernels: a node may lack one */
 					die(x->name, seed, &err);
 			n_refused++;
 			continue;
@@ -43,7 +43,7 @@ static void test_all_placers(uint64_t seed)
 		ranked = dlb_place_value_s(&p, plan.placement);
 		if (x->trivial && ranked < best_trivial)
 			best_trivial = ranked;
-		if (!strcmp(x->name, "auto"))		/* anneal and refine stand before it in the table */
+		if (!strcmp(x->name, "auto"))		/* anneal and refine precede it in the table */
 			assert(ranked <= searched * (1 + 1e-12));
 		if (!strcmp(x->name, "anneal") || !strcmp(x->name, "refine"))
 			searched = fmin(searched, ranked);

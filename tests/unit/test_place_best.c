@@ -1,7 +1,7 @@
-/* How good placements are, on random training graphs (seeds are printed):
- *   up to 8 ops on 3 nodes, brute force finds nothing below the bound, and the default rule finds the optimum;
- *   for two nodes, proportional is within 5 % of the best contiguous cut there is;
- *   a node of double weight gets more work, and stated predictions do not know weights;
+/* Quality of placements on random training graphs (seeds are printed):
+ *   up to 8 ops on 3 nodes, brute force finds no plan below the bound, and the default algorithm finds the optimum;
+ *   for two nodes, proportional is within 5 % of the best contiguous cut;
+ *   a node of double weight gets more work, and stated predictions ignore weights;
  *   a placement stays unless another is better. */
 #include "place_cases.h"
 
@@ -84,7 +84,7 @@ static void test_two_way_cuts(uint64_t seed)
 	}
 	if (dlb_place(&p, "proportional", &plan, &err))
 		die("proportional", seed, &err);
-	double single = INFINITY;			/* a cut at either end counts: then single is tried beside it */
+	double single = INFINITY;	/* a cut at either end is allowed: then compare with single too */
 	for (int n = 0; n < 2; n++) {
 		for (int i = 0; i < d.g.n_ops; i++)
 			placement[i] = n;
@@ -104,8 +104,8 @@ static void test_two_way_cuts(uint64_t seed)
 	dag_release(&d);
 }
 
-/* The costs say that both nodes are alike. Whoever has double weight gets more, in every algorithm that looks
- * at work, and what is stated stays the cost's. */
+/* Both nodes have equal costs. The node with double weight gets more work from every algorithm that balances
+ * work, and stated predictions use the costs. */
 static void test_weights(uint64_t seed)
 {
 	struct dag_options o = { .seed = seed, .n_forward = 40, .training = true, .chain = true, .colocate = 1, .cluster = "cpu:2", .batch = 64 };
@@ -128,7 +128,8 @@ static void test_weights(uint64_t seed)
 				for (int m = 0; m < (d.g.op[i].phase == DLB_UPDATE ? 1 : 8); m++)
 					stated += dlb_cost_op_s(&d.c, i, plan.placement[i], 8);
 			busy = plan.node[0].busy_s + plan.node[1].busy_s;
-			assert(busy >= stated * (1 - 1e-9) && busy < stated * 1.1);	/* sums of gradients come on top */
+			/* plus sums of gradients */
+			assert(busy >= stated * (1 - 1e-9) && busy < stated * 1.1);
 			dlb_plan_release(&plan);
 			dlb_problem_release(&p);
 		}
@@ -141,7 +142,7 @@ static void test_weights(uint64_t seed)
 	dag_release(&d);
 }
 
-/* A placement stays unless the new one is better by more than half a per cent. */
+/* A placement is kept unless the new one is better by more than half a per cent. */
 static void test_again(void)
 {
 	struct dag_options o = { .seed = 77, .n_forward = 30, .training = true, .chain = true, .colocate = 1, .cluster = "cpu:2", .batch = 64 };

@@ -1,4 +1,5 @@
-/* The plan and report sections: read(write(x)) = x, edited plans, and what is refused with which pointer. */
+/* The plan and report sections: read(write(x)) = x, edited plans, and refused sections with their JSON
+ * Pointer. */
 #include "random_dag.h"
 #include "place/place.h"
 #include "plan/report.h"
@@ -39,7 +40,7 @@ static void test_round_trip(void)
 	dlb_plan_release(&b);
 }
 
-/* A hand-edited placement is legal: the order is made anew. */
+/* A placement edited by hand is legal: the order is computed again. */
 static void test_edited(void)
 {
 	struct dlb_plan a, b;
@@ -66,8 +67,8 @@ static void test_edited(void)
 	dlb_plan_release(&b);
 }
 
-/* Sets member `path` ("nodes/0/order/0/1") of a good plan to `value` (NULL: removes it); reading must fail and
- * the message must hold `says`. */
+/* Sets member `path` ("nodes/0/order/0/1") of a good plan to `value` (NULL: removes it); reading must fail
+ * and the message must hold `says`. */
 static void refuse(const char *path, json_t *value, const char *says)
 {
 	struct dlb_plan a, b;

@@ -1,8 +1,9 @@
 /* Properties of plans under the port model, on random networks (seeds are printed):
- *   up to 8 ops on 3 nodes, auto is optimal against all placements there are, for both objectives;
+ *   up to 8 ops on 3 nodes, auto is optimal among all placements, for both objectives;
  *   its value is that of a plain evaluation of the same placement by the definitions;
  *   dp is the best of all chains of ideals, and auto is never worse than it;
- *   bounds hold, and often say that nothing is better; minimum cuts are those of all subsets; memory and kernels are respected, and what cannot be placed is said with status 1;
+ *   bounds hold, and often prove the plan optimal; minimum cuts are those of all subsets;
+ *   memory and kernels are respected, and a network that cannot be placed gives status 1;
  *   the same seed and effort give the same placement. */
 #include <assert.h>
 #include <math.h>
@@ -42,7 +43,7 @@ static void draw(struct net *t, struct dlb_rng *r, int n, bool training)
 		total += v->size_bytes;
 	}
 	for (int i = 1; i < n; i++) {
-		int k = (int)dlb_rng_below(r, 3);		/* isolated ones, repeated edges and loops too */
+		int k = (int)dlb_rng_below(r, 3);	/* also isolated ops, repeated edges and loops */
 		for (int j = 0; j < k; j++)
 			t->e[t->n.n_edges++] = (struct dlb_edge){ (int)dlb_rng_below(r, (uint64_t)i), i };
 		if (dlb_rng_below(r, 6) == 0)
@@ -75,7 +76,7 @@ static void release(struct made *m)
 	dlb_doc_release(&m->d);
 }
 
-/* ---- the definitions, plainly ---- */
+/* ---- the definitions, in plain code ---- */
 
 static int vertex_of(const struct made *m, int op) { return 100 - (int)m->g.op[op].attr[0].i; }
 
@@ -104,7 +105,7 @@ static double plain_throughput(const struct net *t, const struct made *m, const 
 	return most;
 }
 
-/* Calls by their definition: visits counted over all paths, then calls finished in any order that works. */
+/* Calls by their definition: visits counted over all paths, then calls finished in any possible order. */
 static double plain_latency(const struct net *t, const struct made *m, const int *at)
 {
 	int n = m->g.n_ops, A = t->n.n_accelerators, call[64];
@@ -198,7 +199,7 @@ static double plain(const struct net *t, const struct made *m, const int *at, bo
 	return !fits(t, m, at) ? INFINITY : latency ? plain_latency(t, m, at) : plain_throughput(t, m, at);
 }
 
-/* Do devices hold differences of a chain of ideals: does no device come before another and after it? */
+/* Whether devices hold differences of a chain of ideals: no device comes both before and after another. */
 static bool is_contiguous(const struct net *t, const struct made *m, const int *at)
 {
 	bool before[8][8] = { { false } };
@@ -277,7 +278,7 @@ static void test_small(uint64_t seed)
 	release(&m);
 }
 
-/* dp: of all placements in which devices take differences of a chain of ideals the one of the least load. */
+/* dp: the placement with the least load of all in which devices take differences of a chain of ideals. */
 static void test_contiguous(uint64_t seed)
 {
 	struct dlb_rng r;
@@ -288,7 +289,7 @@ static void test_contiguous(uint64_t seed)
 	dlb_rng_init(&r, seed);
 	draw(&t, &r, 2 + (int)dlb_rng_below(&r, 6), false);
 	t.n.n_accelerators += (int)dlb_rng_below(&r, 2);
-	if (seed % 2)					/* many isolated ones */
+	if (seed % 2)					/* many isolated ops */
 		t.n.n_edges /= 3;
 	make(&m, &t, DLB_THROUGHPUT, seed);
 	double best = brute_force(&t, &m, false, true);
@@ -315,7 +316,8 @@ static void test_larger(uint64_t seed)
 	draw(&t, &r, 20 + (int)dlb_rng_below(&r, 40), !latency && seed % 3 == 0);
 	t.n.n_accelerators = 2 + (int)dlb_rng_below(&r, 5);
 	make(&m, &t, latency ? DLB_LATENCY : DLB_THROUGHPUT, seed);
-	m.p.most_ideals = 20000;			/* some have more: dp then looks at prefixes of a few orders, not for a minute */
+	/* some networks have more: dp then uses prefixes of a few orders instead of running for a minute */
+	m.p.most_ideals = 20000;
 	double least = INFINITY;
 	for (const struct dlb_placer *x = dlb_placers; x->name; x++) {
 		struct dlb_plan plan;
@@ -336,8 +338,8 @@ static void test_larger(uint64_t seed)
 	release(&m);
 }
 
-/* Bounds against all placements there are, of unlike nodes and memories too; chains of ops with little memory show whether
- * latency's counts what memory forces apart. */
+/* Bounds against all placements, also with unequal nodes and memories; chains of ops with little memory test
+ * that the bound of latency counts transfers that memory forces. */
 static void test_bounds(uint64_t seed)
 {
 	struct dlb_rng r;
@@ -405,7 +407,7 @@ static void test_min_cut(uint64_t seed)
 		if ((set & 3) == 1)
 			best = fmin(best, s);
 	}
-	for (int turn = 0; turn < 2; turn++) {		/* a second time the same */
+	for (int turn = 0; turn < 2; turn++) {		/* the second time must give the same */
 		double flow = dlb_min_cut_value(&c, 0, 1, &budget);
 		if (fabs(flow - best) > 1e-12 * (1 + best)) {
 			fprintf(stderr, "seed %llu: flow %.17g, least cut %.17g\n", (unsigned long long)seed, flow, best);

@@ -1,5 +1,5 @@
-/* Programs of random graphs under random placements: they compile, every proof holds, the simulator ends, and
- * a program that somebody spoils is refused. */
+/* Programs of random graphs under random placements: they compile, pass verification, and the simulator ends;
+ * a damaged program is refused. */
 #include "random_dag.h"
 #include "plan/program.h"
 
@@ -22,9 +22,9 @@ static void make(struct dag *d, struct dlb_plan *p, int M, const char *schedule,
 	p->batch = d->g.batch;
 	p->micro_batches = M;
 	p->schedule = dlb_schedule_find(schedule)->name;
-	p->staleness = DLB_STALE_NONE;		/* the rule that any placement allows */
+	p->staleness = DLB_STALE_NONE;		/* the only rule that every placement allows */
 	random_placement(d, p->placement, r);
-	p->draft = dlb_schedule_find(schedule)->async && dlb_rng_below(r, 8);	/* packing their arenas takes long */
+	p->draft = dlb_schedule_find(schedule)->async && dlb_rng_below(r, 8); /* packing arenas takes long */
 	dlb_schedule_order(p, &d->c, dlb_schedule_find(schedule), NULL);
 }
 
@@ -57,7 +57,7 @@ static void twice(const struct dag *d, struct dlb_plan *p, const int *replica, i
 		p->placement[i] %= nodes;
 }
 
-/* A program that is right. */
+/* A correct program. */
 static void compile(const struct dag *d, const struct dlb_plan *p, int64_t batch, struct dlb_program *g, uint64_t seed)
 {
 	struct dlb_error err;
@@ -85,7 +85,8 @@ static void test_random(uint64_t seed)
 	if (dlb_plan_check(&p, &d.c, &err))
 		fail(&err, seed);
 	p.clip = seed % 3 == 0;
-	int64_t sizes[] = { o.batch, 1 + (int64_t)dlb_rng_below(&r, (uint64_t)o.batch) };	/* whole, and the epoch's last */
+	/* a full batch, and the last of the epoch */
+	int64_t sizes[] = { o.batch, 1 + (int64_t)dlb_rng_below(&r, (uint64_t)o.batch) };
 	for (int i = 0; i < 4; i++) {
 		struct dlb_timeline t, u;
 		if (i == 3)
@@ -111,7 +112,8 @@ static void test_random(uint64_t seed)
 			}
 		}
 		assert(work >= t.step_s * (1 - 1e-9) || d.cl.n_nodes > 1);
-		double slow[8] = { 2, 2, 2, 2, 2, 2, 2, 2 };		/* twice the times: between once and twice the step */
+		/* twice the times: between once and twice the step */
+		double slow[8] = { 2, 2, 2, 2, 2, 2, 2, 2 };
 		if (dlb_program_simulate(&g, &d.c, slow, 0, 0, false, &u, &err))
 			fail(&err, seed);
 		assert(u.step_s > t.step_s && u.step_s <= 2 * t.step_s * (1 + 1e-9));
@@ -132,7 +134,7 @@ static void exchange(struct dlb_node_program *np, struct dlb_rng *r)
 	np->instr[b] = x;
 }
 
-/* What verify lets pass must end. */
+/* A program that passes verification must end. */
 static bool is_refused(const struct dlb_program *g, const struct dag *d)
 {
 	struct dlb_timeline t;
@@ -145,8 +147,8 @@ static bool is_refused(const struct dlb_program *g, const struct dag *d)
 	return false;
 }
 
-/* Exchanges or removes instructions at random: most of what comes out is wrong, and verify must say so or the
- * program must still run to its end. */
+/* Exchanges or removes instructions at random: verify must refuse the program, or it must still run to its
+ * end. */
 static void test_spoilt(uint64_t seed)
 {
 	struct dag_options o = { .seed = seed, .n_forward = 8, .training = true, .cluster = "cpu:3", .batch = 8 };
@@ -180,7 +182,7 @@ static void test_spoilt(uint64_t seed)
 	end(&d, &p);
 }
 
-/* Zero-copy messages: refused are one that only one side has as zero-copy, a return before the receiver's last reader, and a
+/* Zero-copy messages. Refused: only one side is zero-copy, a return before the receiver's last reader, a
  * return to another node. Returns the number of zero-copy messages. */
 static int test_zero_copy(uint64_t seed)
 {
@@ -241,8 +243,8 @@ static int test_zero_copy(uint64_t seed)
 	return n_zero_copy;
 }
 
-/* Several groups of three nodes hold the model under an asynchronous schedule, clipped or not: every proof holds and the
- * simulator ends; what somebody spoils is refused, or still runs to its end. */
+/* Several replicas of three nodes under an asynchronous schedule, clipped or not: verification passes and the
+ * simulator ends; a damaged program is refused, or still runs to its end. */
 static void test_replicas(uint64_t seed)
 {
 	static const int replica[] = { 0, 1, 2, -1, -1, -1, 3, 4, 5, -1, -1, -1 };
@@ -280,8 +282,8 @@ static void test_replicas(uint64_t seed)
 	end(&d, &p);
 }
 
-/* Messages of a pipeline and sums over replicas leave each host by one port: it sends no more than it can, and no step is
- * shorter than that takes. */
+/* Messages of a pipeline and sums over replicas leave each host by one port: the port never exceeds its
+ * bandwidth, and no step is shorter than its transfers. */
 static void test_ports(uint64_t seed)
 {
 	static const int replica[] = { 0, 1, -1, -1, 2, 3, -1, -1 };
@@ -296,7 +298,7 @@ static void test_ports(uint64_t seed)
 	struct dlb_error err;
 	struct dlb_timeline t;
 	begin(&d, &p, &o, 1 + (int)seed % 6, seed % 3 == 0 ? "async" : seed % 3 == 1 ? "1f1b" : "gpipe", seed + 9500, &r);
-	for (int i = 0; i < d.g.n_tensors; i++)		/* what is summed is counted in elements */
+	for (int i = 0; i < d.g.n_tensors; i++)		/* sums are counted in elements */
 		if (d.g.tensor[i].kind == DLB_T_WEIGHT || d.g.tensor[i].kind == DLB_T_WEIGHT_GRADIENT) {
 			d.g.tensor[i].n_dims = 1;
 			d.g.tensor[i].dim[0] = (struct dlb_dim){ 0, 1000 + (int64_t)dlb_rng_below(&r, 40000) };
@@ -323,8 +325,7 @@ static void test_ports(uint64_t seed)
 	end(&d, &p);
 }
 
-/* A sum over replicas, and the squares for the norm, must stand where they stand: moved by an iteration, every one of them is
- * refused. */
+/* A sum over replicas, and the squares for the norm, moved by an iteration: every such program is refused. */
 static void test_replicas_moved(uint64_t seed)
 {
 	static const unsigned char whats[] = { DLB_RUN_REDUCE, DLB_RUN_REDUCED, DLB_RUN_SQUARES, DLB_RUN_NORM };
@@ -347,14 +348,15 @@ static void test_replicas_moved(uint64_t seed)
 			moved = np->instr[i].verb == DLB_COLLECTIVE && np->instr[i].what == whats[k / 2];
 			np->instr[i].iteration += moved ? np->instr[i].iteration ? -1 : 1 : 0;
 		}
-		assert(!moved || !np->n_buckets || dlb_program_verify(&g, &d.c, &err));	/* without: squares of nothing */
+		/* without buckets there are no squares */
+		assert(!moved || !np->n_buckets || dlb_program_verify(&g, &d.c, &err));
 		dlb_program_release(&g);
 	}
 	end(&d, &p);
 }
 
-/* The global norm stands after every gradient and before every update, on every node; without it, or too early or too
- * late, the program is refused. */
+/* The global norm comes after every gradient and before every update, on every node; if it is missing, too
+ * early or too late, the program is refused. */
 static void test_norm(uint64_t seed)
 {
 	struct dag_options o = { .seed = seed, .n_forward = 12, .training = true, .cluster = "cpu:3", .batch = 8 };
@@ -403,7 +405,7 @@ static void test_norm(uint64_t seed)
 	end(&d, &p);
 }
 
-/* Two nodes that each put first what needs the other's last: refused, with node and op. */
+/* Two nodes that each begin with an op that needs the other's last op: refused, with node and op. */
 static void test_deadlock(void)
 {
 	struct dag_options o = { .seed = 5, .n_forward = 4, .chain = true, .cluster = "cpu:2", .batch = 4 };
@@ -428,7 +430,7 @@ static void test_deadlock(void)
 	end(&d, &p);
 }
 
-/* A limit below the peak is refused with status 1, at the peak it fits. */
+/* A memory limit below the peak is refused with status 1; a limit at the peak fits. */
 static void test_memory(void)
 {
 	struct dag_options o = { .seed = 9, .n_forward = 12, .training = true, .cluster = "cpu:2", .batch = 16 };
@@ -450,8 +452,8 @@ static void test_memory(void)
 	end(&d, &p);
 }
 
-/* A chain on two equal nodes without messages' cost is a textbook pipeline: F = B/2, M micro-batches take
- * (M + 1) (F + B), one at a time 2 M (F + B), and M (F + B) where steps follow each other without a flush. */
+/* A chain on two equal nodes with free messages is a textbook pipeline: with F = B/2, M micro-batches take
+ * (M + 1) (F + B), one at a time 2 M (F + B), and M (F + B) if steps follow each other without a flush. */
 static void test_pipeline(void)
 {
 	struct dag_options o = { .seed = 3, .n_forward = 2, .training = true, .chain = true, .cluster = "cpu:2", .batch = 64 };

@@ -1,6 +1,6 @@
-/* Lengths that follow values: rows that a mask selects, computed with padding, give the losses and gradients of the same network
- * that computes all rows and multiplies by the mask; gradients are central differences too. What would look at padding is
- * refused. Graphs made by hand, x being (N, 3). */
+/* Lengths that depend on values: rows that a mask selects, computed with padding, give the same losses and
+ * gradients as the network that computes all rows and multiplies by the mask; gradients are also compared
+ * with central differences. Ops that would read padding are refused. Small graphs with x of (N, 3). */
 #include <math.h>
 #include "run_graph.h"
 #include "by_hand.h"
@@ -53,7 +53,7 @@ static int above(struct dlb_graph *g, int x, int k)
 	return plain(g, "Greater", IN(with(g, "Gather", IN(x, INT(g, k)), "axis", 1), REAL(g, 0)));
 }
 
-/* Where mask holds: (count, dims). */
+/* Indices of true elements of mask: (count, dims). */
 static int where(struct dlb_graph *g, int mask)
 {
 	return plain(g, "Transpose", IN(plain(g, "NonZero", IN(mask))));
@@ -84,7 +84,7 @@ static int expert(struct net *n, int rows)
 	return plain(&n->g, "Tanh", IN(plain(&n->g, "MatMul", IN(rows, n->v))));
 }
 
-/* All rows by the expert, `otherwise` where the mask (N) does not hold. */
+/* The expert on all rows, with `otherwise` where the mask (N) is false. */
 static int dense(struct net *n, int mask, int otherwise)
 {
 	return plain(&n->g, "Where", IN(as_column(&n->g, mask), expert(n, n->h), otherwise));
@@ -115,7 +115,8 @@ static int by_elements(struct net *n, bool select)
 	return op(g, "ScatterElements", IN(zeros, wide, expert(n, with(g, "Gather", IN(n->h, flat), "axis", 0))), add, 2);
 }
 
-/* y[mask] = expert(h[mask]) as PyTorch's exporter writes it: the elements of a mask of all columns, and the count as a shape. */
+/* y[mask] = expert(h[mask]) as PyTorch's exporter writes it: the elements of a mask of all columns, and the
+ * count as a shape. */
 static int index_put(struct net *n, bool select)
 {
 	struct dlb_graph *g = &n->g;
@@ -132,7 +133,7 @@ static int index_put(struct net *n, bool select)
 	return plain(g, "ScatterND", IN(n->x, all, plain(g, "Reshape", IN(plain(g, "Expand", IN(rows, shape)), INTS(g, -1)))));
 }
 
-/* masked_scatter: as many of the rows' elements as there are, by the shape of the indices. */
+/* masked_scatter: as many elements of the rows as there are indices. */
 static int masked_scatter(struct net *n, bool select)
 {
 	struct dlb_graph *g = &n->g;
@@ -180,7 +181,7 @@ static int nested(struct net *n, bool select)
 	return plain(g, "ScatterND", IN(plain(g, "Mul", IN(n->x, REAL(g, 0))), at, mixed));
 }
 
-/* Two of four experts a token: the weight of the token's slot, and no more rows than tokens. */
+/* Two of four experts per token: the weight of the token's slot, and at most as many rows as tokens. */
 static int routed(struct net *n, bool select)
 {
 	struct dlb_graph *g = &n->g;
@@ -198,7 +199,7 @@ static int routed(struct net *n, bool select)
 	return op(g, "ScatterND", IN(zeros, row, u), &add, 1);
 }
 
-/* As transformers wrote it for long: one_hot(which).permute(2, 1, 0)[expert], (slots, tokens). */
+/* As in older versions of transformers: one_hot(which).permute(2, 1, 0)[expert], (slots, tokens). */
 static int permuted(struct net *n, bool select)
 {
 	struct dlb_graph *g = &n->g;
@@ -234,7 +235,8 @@ static void build(struct net *n, int (*net)(struct net *, bool), bool select, in
 		test_die(&err);
 }
 
-/* Loss, and gradients of w and v one after the other (24), of samples x, with `more` added to element k of the weights. */
+/* Loss, and gradients of w and v one after the other (24), of samples x, with `more` added to element k of
+ * the weights. */
 static double run(struct net *n, const double *x, int64_t samples, double grad[24], int k, double more)
 {
 	struct test_run r;
@@ -256,7 +258,7 @@ static bool near(double a, double b, double tol)
 	return fabs(a - b) <= tol * (1 + fabs(b)) || (isnan(a) && isnan(b));
 }
 
-/* Samples of which column 0 is above 0 never, now and then, or always. */
+/* Samples whose column 0 is above 0 never, sometimes, or always. */
 static void compare(int which, int64_t wired)
 {
 	struct net selecting, all;
@@ -288,7 +290,7 @@ static void compare(int which, int64_t wired)
 	dlb_graph_release(&all.g);
 }
 
-/* PaddedNonZero has room for this many rows a token. */
+/* PaddedNonZero has room for this many rows per token. */
 static void bound(struct dlb_graph *g, int64_t rows)
 {
 	int found = 0;
@@ -301,7 +303,8 @@ static void bound(struct dlb_graph *g, int64_t rows)
 	assert(found == 1);
 }
 
-/* A list of no more rows than tokens, for experts that a router chose; of those that it did not choose there may be more. */
+/* A list has at most as many rows as tokens for experts that a router chose, but may have more for those that
+ * it did not choose. */
 static void bounds(void)
 {
 	struct net n;
@@ -363,12 +366,13 @@ static int by_value(struct net *n)
 	const int r = rows_of(n), count = with(&n->g, "Gather", IN(plain(&n->g, "Shape", IN(r)), INT(&n->g, 0)), "axis", 0);
 	return plain(&n->g, "Div", IN(r, with(&n->g, "Cast", IN(count), "to", dlb_dtype_to_onnx(DLB_F64))));
 }
-static int by_reshape(struct net *n)	/* to the shape of another selection */
+static int by_reshape(struct net *n)	/* reshapes to the shape of another selection */
 {
 	const int other = plain(&n->g, "GatherND", IN(n->h, where(&n->g, above(&n->g, n->x, 1))));
 	return plain(&n->g, "Reshape", IN(rows_of(n), plain(&n->g, "Shape", IN(other))));
 }
-static int by_count(struct net *n) { return plain(&n->g, "Reshape", IN(rows_of(n), INTS(&n->g, 12))); }	/* as TorchScript has it */
+/* as TorchScript has it */
+static int by_count(struct net *n) { return plain(&n->g, "Reshape", IN(rows_of(n), INTS(&n->g, 12))); }
 static int by_split(struct net *n) { return with(&n->g, "Split", IN(rows_of(n)), "axis", 0); }
 static int by_batch(struct net *n)
 {
@@ -387,7 +391,7 @@ static int by_sequence(struct net *n)
 {
 	return with(&n->g, "ConcatFromSequence", IN(with(&n->g, "SplitToSequence", IN(rows_of(n)), "axis", 0)), "axis", 0);
 }
-static int by_position(struct net *n)	/* the count says which tensor of a list */
+static int by_position(struct net *n)	/* the count is an index into a sequence */
 {
 	const int list = plain(&n->g, "SequenceConstruct", IN(n->h, n->x));
 	return plain(&n->g, "SequenceAt", IN(list, with(&n->g, "Gather", IN(plain(&n->g, "Shape", IN(rows_of(n))), INT(&n->g, 0)), "axis", 0)));

@@ -1,5 +1,5 @@
-/* The rewrites that fuse: each spelling of a pattern is found, near misses are not, and the loss and every gradient are
- * those of the graph as it was spelt (in f64, to 1e-11); what is switched off stays out. */
+/* Rewrites that fuse: each form of a pattern is found, near misses are not, and the loss and every gradient
+ * equal those of the original graph (in f64, to 1e-11); rewrites that are switched off are not applied. */
 #include <math.h>
 #include "graph/graph.h"
 #include "graph/rewrite.h"
@@ -60,7 +60,7 @@ static void output(struct dlb_graph *g, int t)
 	g->output[g->n_outputs++] = t;
 }
 
-/* A constant of dimensions, of which those of 0 are per_sample times the batch. */
+/* A constant of dimensions; a dimension 0 stands for per_sample times the batch. */
 static int shape(struct dlb_graph *g, int64_t per_sample, int n, const int64_t *dim)
 {
 	const struct dlb_desc d = { .dtype = DLB_I64, .n_dims = 1, .dim = { n } };
@@ -73,7 +73,7 @@ static int shape(struct dlb_graph *g, int64_t per_sample, int n, const int64_t *
 				     (const int64_t[]){ __VA_ARGS__ })
 #define RESHAPE(x, per_sample, ...) OP("Reshape", x, SHAPE(per_sample, __VA_ARGS__))
 
-/* -- what both graphs must agree in -- */
+/* -- comparison of both graphs -- */
 
 typedef int build_fn(struct dlb_graph *g, int x, int variant);
 
@@ -90,7 +90,7 @@ static void make(struct dlb_graph *g, build_fn *build, int variant, const int64_
 	struct dlb_error err = { .what = "" };
 	drawn = 0;
 	const int x = start(g, 13 + variant % 2 * 4, dim, n), y = build(g, x, variant);
-	/* outputs that a variant has named already come behind: the loss is of the first */
+	/* outputs that a variant has named already come after: the loss belongs to the first */
 	for (int i = g->n_outputs++; i > 0; i--)
 		g->output[i] = g->output[i - 1];
 	g->output[0] = y;
@@ -161,7 +161,7 @@ static void compare(const char *what, const struct dlb_graph *fused, const struc
 	test_run_release(&b);
 }
 
-/* Builds the variant with the rewrite and with none; it must apply `times`, and change no number. */
+/* Builds the variant with the rewrite and without any; it must apply `times` times, and change no result. */
 static void check(const char *rewrite, build_fn *build, int variant, const int64_t *dim, int n, int64_t times)
 {
 	struct dlb_graph fused, spelt, without;
@@ -186,7 +186,7 @@ static void check(const char *rewrite, build_fn *build, int variant, const int64
 /* -- LayerNormalization -- */
 
 enum { LN_POW, LN_MUL, LN_BIAS_FIRST, LN_TWO_AXES, LN_PLAIN, LN_SCALE_ONLY, LN_RECIPROCAL, LN_TWICE, LN_CAST,
-       LN_WIDE_SCALE /* stays a Mul */, LN_GOOD, LN_NO_EPSILON = LN_GOOD, LN_AXIS, LN_CUBE, LN_OTHER_AXIS, LN_ESCAPES, LN_OUTPUT, LN_KINDS };
+       LN_WIDE_SCALE /* the scale stays a Mul */, LN_GOOD, LN_NO_EPSILON = LN_GOOD, LN_AXIS, LN_CUBE, LN_OTHER_AXIS, LN_ESCAPES, LN_OUTPUT, LN_KINDS };
 
 static int mean_of(struct dlb_graph *g, int x, int kind)
 {
@@ -242,7 +242,8 @@ static int group_norm(struct dlb_graph *g, int x, int variant)
 	x = OP("Mul", x, W("in", 4, 6));
 	if (kind == GN_FOUR)
 		x = RESHAPE(x, 1, 0, 4, 2, 3);
-	const int groups = kind == GN_SPLIT ? RESHAPE(x, 2, 0, 2, 6) : RESHAPE(x, 1, 0, 2, 12);	/* or a group in each half sample */
+	/* or one group per half sample */
+	const int groups = kind == GN_SPLIT ? RESHAPE(x, 2, 0, 2, 6) : RESHAPE(x, 1, 0, 2, 12);
 	const int norm = op(g, "InstanceNormalization", (const int[]){ groups, ones, zeros }, 3, &epsilon, 1);
 	const int y = kind == GN_FOUR ? RESHAPE(norm, 1, 0, 4, 2, 3) : RESHAPE(norm, 1, 0, 4, 6);
 	const int scale = kind == GN_UNSQUEEZED ? RESHAPE(W("scale", 4), 1, 4, 1) : kind == GN_LEADING ? W("scale", 1, 4, 1)
@@ -301,7 +302,7 @@ static int swish(struct dlb_graph *g, int x, int variant)
 		return OP("Tanh", OP("Mul", y, OP("Add", x, W("b", 6))));
 	if (kind == SWISH_GATED_LAST)
 		return OP("Tanh", OP("Mul", OP("Add", x, W("b", 4, 6)), y));
-	return OP("Mul", OP("Tanh", y), W("b", 6));			/* of another shape: not gated by it */
+	return OP("Mul", OP("Tanh", y), W("b", 6));			/* of another shape: no gate */
 }
 
 /* -- RotaryEmbedding -- */
@@ -317,7 +318,7 @@ static int half(struct dlb_graph *g, int x, int64_t from, int64_t to)
 		  dlb_graph_add_constant(g, "axis", &d, &axis, NULL));
 }
 
-/* A table of (1, 1, 4, 6), rows of two equal halves; unequal: but for one number. */
+/* A table of (1, 1, 4, 6) with rows of two equal halves; unequal: except one number. */
 static int table(struct dlb_graph *g, const char *name, bool trained, bool unequal)
 {
 	const int t = constant(g, name, (const int64_t[]){ 1, 1, 4, 6 }, 4, trained);
@@ -377,7 +378,7 @@ static int guarded(struct dlb_graph *g, int x, int variant)
 
 enum { VIEWS_KEY, VIEWS_UNDONE, VIEWS_BEFORE, VIEWS_WIDE, VIEWS_GOOD, VIEWS_READ = VIEWS_GOOD, VIEWS_ONE, VIEWS_KINDS };
 
-/* x (N, 4, 6) in heads of 2; a dimension of 0 follows the batch. */
+/* x (N, 4, 6) in heads of 2; a dimension 0 stands for the batch. */
 static int views(struct dlb_graph *g, int x, int variant)
 {
 	const int kind = variant / 2;
@@ -393,7 +394,7 @@ static int views(struct dlb_graph *g, int x, int variant)
 		const int t = OP("Tanh", INTS("Transpose", x, "perm", 1, 0, 2));
 		return OP("Tanh", RESHAPE(INTS("Transpose", RESHAPE(t, 2, 4, 0, 3), "perm", 1, 0, 2), 1, 0, 2, 4, 3));
 	}
-	if (kind == VIEWS_WIDE)			/* (N,2,4,3) (N,3,2,4) (N,6,4): what is left has to be put together again */
+	if (kind == VIEWS_WIDE)	/* (N,2,4,3) (N,3,2,4) (N,6,4): the rest must be copied together */
 		return OP("Tanh", RESHAPE(INTS("Transpose", INTS("Transpose", four, "perm", 0, 2, 1, 3), "perm", 0, 3, 1, 2), 1, 0, 6, 4));
 	const int t = INTS("Transpose", four, "perm", 0, 2, 1, 3), u = INTS("Transpose", t, "perm", 0, 1, 3, 2);
 	return kind == VIEWS_READ ? OP("Add", OP("Tanh", t), INTS("Transpose", OP("Tanh", u), "perm", 0, 1, 3, 2)) : OP("Tanh", RESHAPE(t, 1, 0, 24));
@@ -448,7 +449,7 @@ static int keep(struct dlb_graph *g, int x, int axis, int64_t from, int64_t to)
 	return OP("Slice", x, number(g, from, 1), number(g, to, 1), number(g, axis, 1));
 }
 
-/* x (N, 4, 6): products and what stands between them, of which rows of dimension 1 are kept. */
+/* x (N, 4, 6): products and ops between them; only some rows of dimension 1 are kept. */
 static int rows(struct dlb_graph *g, int x, int variant)
 {
 	const int kind = variant / 2;
@@ -494,7 +495,7 @@ static int rows(struct dlb_graph *g, int x, int variant)
 	}
 }
 
-/* The products of a block of which one row is read have that row alone. */
+/* If one row of a block is read, its products compute only that row. */
 static void rows_are_few(void)
 {
 	static const int64_t dim[] = { 0, 4, 6 };
@@ -589,14 +590,14 @@ static int heads(struct dlb_graph *g, int x, int variant)
 	const int shape = dlb_graph_add_constant(g, "shape", &d, four, NULL);
 	const int q4 = OP("Reshape", OP("Mul", x, W("q", 6)), shape), k4 = OP("Reshape", OP("Mul", x, W("k", 6)), shape);
 	const int v4 = OP("Reshape", OP("Mul", x, W("v", 6)), shape);
-	if (kind == HEADS_PLAIN)		/* nothing to take in */
+	if (kind == HEADS_PLAIN)		/* no Transpose to fuse */
 		return OP("Tanh", OP("MatMul", OP("MatMul", OP("Tanh", x), W("w", 6, 4)), OP("Tanh", x)));
 	if (kind == HEADS_LAST)			/* the fastest dimension becomes a batch */
 		return OP("Tanh", OP("MatMul", INTS("Transpose", q4, "perm", 0, 3, 1, 2), INTS("Transpose", v4, "perm", 0, 3, 2, 1)));
 	if (kind == HEADS_BROADCAST)
 		return OP("Tanh", OP("MatMul", INTS("Transpose", q4, "perm", 0, 2, 1, 3), OP("Tanh", INTS("Transpose", W("one", 1, 2, 5, 3), "perm",
 				     0, 1, 3, 2))));
-	if (kind == HEADS_BERT) {		/* batches second, the query scaled, the key turned */
+	if (kind == HEADS_BERT) {		/* batches second, the query scaled, the key transposed */
 		const int q = OP("Div", INTS("Transpose", OP("Mul", x, W("q3", 6)), "perm", 1, 0, 2), C(2.5));
 		const int k = INTS("Transpose", OP("Mul", x, W("k3", 6)), "perm", 1, 2, 0);
 		return INTS("Transpose", OP("MatMul", q, k), "perm", 1, 0, 2);
@@ -626,7 +627,7 @@ static int64_t att_keys(int kind)
 	return kind == ATT_SHORT ? CAUSAL_KEYS : kind == ATT_FEW_CAUSAL ? CAUSAL_KEYS - 1 : kind == ATT_FEW ? KEYS - 1 : KEYS;
 }
 
-/* 0 up to a row's own place, -inf after it; or drawn numbers. */
+/* 0 up to the row's own position, -inf after it; or random numbers. */
 static int causal(struct dlb_graph *g, int64_t n, bool lowest)
 {
 	const int t = constant(g, "mask", (int64_t[]){ 1, 1, n, n }, 4, false);
@@ -637,7 +638,7 @@ static int causal(struct dlb_graph *g, int64_t n, bool lowest)
 	return t;
 }
 
-/* (N, keys, heads 3) by heads; each of K's serves `times` of Q's. */
+/* (N, keys, heads 3) as heads; each head of K serves `times` heads of Q. */
 static int by_heads(struct dlb_graph *g, int x, const char *name, int heads, int times)
 {
 	int y = INTS("Transpose", RESHAPE(OP("MatMul", x, W(name, 6, heads * 3)), 1, 0, KEYS, heads, 3), "perm", 0, 2, 1, 3);
@@ -714,7 +715,7 @@ static int convolution(struct dlb_graph *g, int x, int variant)
 	return OP("Mul", OP("Relu", c), kind == 3 ? c : W("after", 6));
 }
 
-/* Batch statistics (even kinds) or running ones; opset 13 knows training by the number of outputs. */
+/* Batch statistics (even kinds) or running ones; in opset 13 the number of outputs means training. */
 static int normalized(struct dlb_graph *g, int x, int variant)
 {
 	const int kind = variant / 2, mean = W("mean", 4), var = W("var", 4);
@@ -738,7 +739,7 @@ static int normalized(struct dlb_graph *g, int x, int variant)
 
 /* -- the rest -- */
 
-/* A mask that a comparison makes of a float initializer, as GPT's exports have it, is folded. */
+/* A mask computed by a comparison from a float initializer, as in GPT's exports, is folded. */
 static void masks_fold(void)
 {
 	struct dlb_graph graph, *g = &graph;
@@ -752,8 +753,9 @@ static void masks_fold(void)
 	dlb_graph_release(g);
 }
 
-/* Folding and dropping switched off: matrices of constants and dead vertices stay, shapes are folded still. */
-/* Its gradients are NaN: only the match counts. */
+/* Folding and removal of dead vertices switched off: matrices of constants and dead vertices stay, shapes are
+ * still folded. */
+/* Its gradients are NaN: test only the match. */
 static void shut_mask_keeps_guard(void)
 {
 	struct dlb_graph g;
@@ -817,8 +819,7 @@ static int add_named(struct dlb_graph *g, const char *base)
 	return dlb_graph_add_op(g, dlb_graph_op_name(g, base), "Identity", "", DLB_FORWARD, NULL, 0, &t, 1, NULL, 0);
 }
 
-/* Names that are given are free of those that are borne, and of these alone: not of what an op was called before, nor of
- * those of ops that have gone. */
+/* New names differ from all names in use, but may equal former names of ops and names of removed ops. */
 static void unique_names(void)
 {
 	struct dlb_graph g, copy;
@@ -831,7 +832,7 @@ static void unique_names(void)
 	dlb_graph_rename_op(&g, 1, dlb_graph_op_name(&g, "b"));
 	assert(!strcmp(dlb_graph_op_name(&g, "a"), "a.2") && !strcmp(dlb_graph_op_name(&g, "b"), "b.2"));
 	assert(!strcmp(dlb_graph_tensor_name(&g, "a"), "a.4") && !strcmp(dlb_graph_tensor_name(&g, "b"), "b"));
-	/* two swap, the second of them new to whoever counts */
+	/* two swap names; the second name was not counted before */
 	add_named(&g, "c");
 	const char *was = g.op[0].name;
 	dlb_graph_rename_op(&g, 0, g.op[3].name);
@@ -861,7 +862,7 @@ int main(void)
 	for (int kind = 0; kind < 2 * GELU_KINDS; kind++)
 		check("gelu", gelu, kind, dim, 3, kind / 2 < GELU_GOOD);
 	for (int kind = 0; kind < 2 * LIN_KINDS; kind++)
-		check("linear", linear, kind, dim, 3, 1);	/* a weight's product at least */
+		check("linear", linear, kind, dim, 3, 1);	/* at least the product with a weight */
 	for (int kind = 0; kind < 2 * RMS_KINDS; kind++)
 		check("rms-norm", rms_norm, kind, dim, 3, kind / 2 < RMS_GOOD);
 	for (int kind = 0; kind < 2 * GN_KINDS; kind++)

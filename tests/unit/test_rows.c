@@ -1,12 +1,13 @@
-/* Normalization of rows and dropout of the cpu back end against their definitions, at every level of the instruction set;
- * and loops cut into parts for threads: the same bits as in one part (sums over parts: to rounding). */
+/* Normalization of rows and dropout of the cpu back end against their definitions, at every level of the
+ * instruction set; and loops divided among threads: the same bits as on one thread (sums over parts: up to
+ * rounding). */
 #include "kernels.h"
 
 static double tol_of(enum dlb_dtype t) { return t == DLB_F32 ? 2e-5 : 1e-12; }
 
 static struct dlb_desc d2(enum dlb_dtype t, int64_t rows, int64_t width) { return desc(t, 0, 2, DIMS(rows, width)); }
 
-/* Normalization by its definition; row r's element j has scale and bias entry_of(r, j). */
+/* Normalization by its definition; element j of row r has scale and bias entry_of(r, j). */
 static int64_t entry_of(const struct dlb_norm_desc *d, int64_t r, int64_t j)
 {
 	const int64_t n = d->row_channels ? d->row_channels : 1;
@@ -80,7 +81,8 @@ static void norms(void)
 			const struct dlb_norm_desc d = { .dtype = t, .rows = 70, .width = widths[i], .has_bias = i % 2, .epsilon = 1e-5 };
 			struct dlb_norm_desc e = d;
 
-			if (widths[i] > 1)		/* a row of one has no variance, and 1/sqrt(epsilon) makes noise of rounding */
+			/* a row of one element has variance 0, and 1/sqrt(epsilon) magnifies rounding */
+			if (widths[i] > 1)
 				one_norm(d);
 			e.rms = true;
 			e.has_bias = false;
@@ -98,7 +100,7 @@ static void norms(void)
 		}
 }
 
-/* The mask, word by word from the generator, with micro-batches in the middle of a batch. */
+/* The mask word by word from the generator, also for micro-batches in the middle of a batch. */
 static void one_dropout(enum dlb_dtype t, int64_t samples, int64_t per_sample, int64_t first_sample)
 {
 	struct dlb_dropout_desc d = { .dtype = t, .samples = samples, .per_sample = per_sample, .ratio = 0.3, .seed = 11 };
@@ -109,7 +111,7 @@ static void one_dropout(enum dlb_dtype t, int64_t samples, int64_t per_sample, i
 	int64_t kept = 0;
 	struct dlb_kernel *k;
 
-	for (int i = 0; i < 2; i++) {			/* splitmix64 of the vertex, then of that and the step */
+	for (int i = 0; i < 2; i++) {	/* splitmix64 of the vertex, then of that and the step */
 		uint64_t v = (i ? z[0] ^ how.step : z[0]) + 0x9E3779B97F4A7C15u;
 
 		v = (v ^ v >> 30) * 0xBF58476D1CE4E5B9u;
@@ -132,7 +134,7 @@ static void one_dropout(enum dlb_dtype t, int64_t samples, int64_t per_sample, i
 	release(out, 2);
 }
 
-/* A part of a tensor gets that part of the mask: strips of `part` elements out of every `whole`. */
+/* A part of a tensor gets the same part of the mask: `part` elements out of every `whole`. */
 static void part_of_dropout(int64_t samples, int64_t per_sample, int64_t part, int64_t whole, int64_t first)
 {
 	const int64_t all = samples * per_sample, n = all / whole * part, in_rows = whole > per_sample ? whole / per_sample : 1;
@@ -281,7 +283,8 @@ int main(void)
 		dlb_error_print(stderr, "test_rows", -1, &err);
 		return 1;
 	}
-	for (int i = 0; dlb_cpu_level(i); i++) {		/* every level of the instruction set that can run here */
+	/* every level of the instruction set that this machine has */
+	for (int i = 0; dlb_cpu_level(i); i++) {
 		be.ops = dlb_cpu_level(i);
 		norms();
 		one_dropout(DLB_F32, 3, 1, 0);
@@ -293,7 +296,7 @@ int main(void)
 		part_of_dropout(4, 999, 333, 999, 333);
 		part_of_dropout(12, 50, 100, 200, 50);		/* two samples of every four */
 		threads();
-		for (int n = 2; n < 4; n++) {			/* sums over parts agree to rounding */
+		for (int n = 2; n < 4; n++) {			/* sums over parts agree up to rounding */
 			be.n_threads = n;
 			one_norm((struct dlb_norm_desc){ .dtype = DLB_F32, .rows = 300, .width = 200, .has_bias = true, .epsilon = 1e-5 });
 			one_norm((struct dlb_norm_desc){ .dtype = DLB_F64, .rows = 300, .width = 200, .channels = 3, .has_bias = true, .epsilon = 1e-5 });

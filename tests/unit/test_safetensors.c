@@ -60,7 +60,7 @@ static void test_round_trip(uint64_t seed)
 	}
 }
 
-/* A file with this header and so many bytes of data. */
+/* A file with this header and this number of bytes of data. */
 static size_t make(uint8_t *file, const char *header, size_t n_data)
 {
 	const size_t n = strlen(header);
@@ -101,7 +101,7 @@ static void test_hostile(void)
 		uint8_t file[1000];
 		struct dlb_safetensors s;
 		const size_t n = make(file, cases[i].header, cases[i].data);
-		uint8_t *exact = dlb_xmalloc(n);	/* so that reading past the end is seen */
+		uint8_t *exact = dlb_xmalloc(n);	/* so that sanitizers see reads past the end */
 		memcpy(exact, file, n);
 		err = (struct dlb_error){ .what = "" };
 		const int rc = dlb_safetensors_parse(exact, n, "t.safetensors", &s, &err);
@@ -110,7 +110,7 @@ static void test_hostile(void)
 			die("hostile");
 		}
 		dlb_safetensors_release(&s);
-		/* a good one cut short anywhere is refused, a bad one at least does no harm */
+		/* a good file truncated at any byte is refused; a bad one causes no crash */
 		for (size_t k = 0; k < n; k++) {
 			uint8_t *cut = dlb_xmalloc(k ? k : 1);
 			memcpy(cut, exact, k);
@@ -128,7 +128,7 @@ static void test_hostile(void)
 	assert(dlb_safetensors_read("/nonexistent/x", &s, &err) == -1 && strstr(err.what, "cannot open"));
 }
 
-/* Nothing is left behind, and an old file stays whole, when writing fails. */
+/* If writing fails, no new file remains and the old file is intact. */
 static void test_aside(void)
 {
 	const float v[] = { 1, 2 };

@@ -1,6 +1,7 @@
-/* Schedules of pipelines made by hand: S stages of one forward op, one that makes the gradient of its input and one
- * that makes that of its weight, F, B and W seconds a micro-batch, messages free. Steps as the literature has them;
- * limits on what is in flight hold; every order is a program that is proved and simulated. */
+/* Schedules of simple pipelines: S stages, each with a forward op, an op for the gradient of its input and
+ * one for the gradient of its weight, of F, B and W seconds per micro-batch; messages are free. Step times
+ * are those of the literature; limits of micro-batches in flight hold; every order gives a program that is
+ * verified and simulated. */
 #include <assert.h>
 #include <math.h>
 #include <stdio.h>
@@ -89,7 +90,7 @@ static void pipeline_release(struct pipeline *x)
 	dlb_graph_release(&x->g);
 }
 
-/* The most micro-batches that node has begun and not ended with all their backward ops. */
+/* The most micro-batches that the node has begun and not finished, with all their backward ops. */
 static int most_in_flight(const struct pipeline *x, const struct dlb_plan *p, int node, int M)
 {
 	int *left = calloc((size_t)M, sizeof *left), now = 0, most = 0;
@@ -114,7 +115,7 @@ static int most_in_flight(const struct pipeline *x, const struct dlb_plan *p, in
 	return most;
 }
 
-/* Stages dealt to nodes in turn; the simulated step. *in_flight: the most of any node. */
+/* The simulated step with stages assigned to nodes in turn. *in_flight: the most of any node. */
 static double step_s(const struct pipeline *x, const char *schedule, int M, int limit, int *in_flight)
 {
 	struct dlb_plan p;
@@ -135,7 +136,8 @@ static double step_s(const struct pipeline *x, const char *schedule, int M, int 
 		abort();
 	}
 	double step = t.step_s;
-	assert(step <= end * (1 + 1e-6));			/* messages are free: what was scheduled is what comes */
+	/* messages are free, so the simulated step equals the scheduled one */
+	assert(step <= end * (1 + 1e-6));
 	int most = 0;
 	for (int n = 0; n < x->cl.n_nodes; n++) {
 		int k = most_in_flight(x, &p, n, M);
@@ -165,7 +167,8 @@ static void test_four_stages(void)
 	struct pipeline x;
 	int flight;
 	pipeline_init(&x, P, "cpu:4", 1, 1, 1, M);
-	expect("none", step_s(&x, "none", M, 0, &flight), M * (2 * P + 1));	/* W runs beside the next B; the first stage's last */
+	/* W runs beside the next B; the first stage's last */
+	expect("none", step_s(&x, "none", M, 0, &flight), M * (2 * P + 1));
 	assert(flight == 1);
 	double gpipe = step_s(&x, "gpipe", M, 0, &flight);
 	assert(flight == M && gpipe <= 3 * (M + P - 1));
@@ -176,7 +179,8 @@ static void test_four_stages(void)
 	assert(h1 < one && h1 <= 3 * M + (P - 1) + 1e-6);		/* ZB-H1: (p - 1) (F + B - W) */
 	double h2 = step_s(&x, "zero-bubble", M, 2 * P - 1, &flight);
 	assert(flight <= 2 * P - 1 && h2 <= h1);
-	expect("zero-bubble, 2 p - 1 in flight", h2, 3 * M + P - 1);	/* the last stage begins p - 1 late, and never rests */
+	/* the last stage begins p - 1 later, and never waits */
+	expect("zero-bubble, 2 p - 1 in flight", h2, 3 * M + P - 1);
 	for (int limit = 1; limit < P; limit++) {			/* less memory, more time */
 		double s = step_s(&x, "1f1b", M, limit, &flight), z = step_s(&x, "zero-bubble", M, limit, NULL);
 		assert(flight <= limit && s >= one - 1e-9 && z >= h1 - 1e-9);
@@ -184,7 +188,8 @@ static void test_four_stages(void)
 	pipeline_release(&x);
 }
 
-/* 8 stages dealt to 2 and 4 nodes in turn: interleaving divides the time to fill and drain by the chunks of a node. */
+/* 8 stages assigned to 2 and 4 nodes in turn: interleaving divides the time to fill and drain by the chunks
+ * per node. */
 static void test_chunks(void)
 {
 	for (int nodes = 2; nodes <= 4; nodes += 2) {
@@ -205,7 +210,7 @@ static void test_chunks(void)
 	}
 }
 
-/* Unequal stages and nodes: never worse than one micro-batch at a time, whatever the times. */
+/* Unequal stages and nodes: never slower than one micro-batch at a time, for any times. */
 static void test_unequal(void)
 {
 	for (int k = 0; k < 20; k++) {
@@ -213,7 +218,8 @@ static void test_unequal(void)
 		int M = 1 + k % 9;
 		pipeline_init(&x, 3 + k % 4, k % 2 ? "cpu:2 cpu:1*0.5" : "cpu:1 cpu:2*0.3", 1 + k % 3, 1 + k % 5, 0.5 * (k % 4), M);
 		double none = step_s(&x, "none", M, 0, NULL);
-		for (const struct dlb_schedule *s = dlb_schedules; s->name; s++)	/* async has orders of its own: test_program */
+		/* async has other orders: test_program */
+		for (const struct dlb_schedule *s = dlb_schedules; s->name; s++)
 			assert(s->async || step_s(&x, s->name, M, 0, NULL) <= none * (1 + 1e-9));
 		pipeline_release(&x);
 	}

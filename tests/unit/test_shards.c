@@ -1,4 +1,4 @@
-/* Shards of samples: no sample is lost or doubled, whatever changes hands; who has what hangs on seed and epoch alone. */
+/* Shards of samples: exchanges neither lose nor duplicate a sample; shards depend on seed and epoch alone. */
 #undef NDEBUG
 #include <assert.h>
 #include <math.h>
@@ -19,7 +19,7 @@ static struct dlb_shards *new_shards(const struct deal *d, const double *label, 
 	return dlb_shards_new(&c, d->count, label, d->shuffled, seed);
 }
 
-/* owner[sample] by an epoch's order; every sample once. */
+/* owner[sample] from the order of an epoch; every sample once. */
 static void owners(const struct deal *d, const int64_t *at, int *owner)
 {
 	int64_t i = 0;
@@ -75,12 +75,14 @@ static void any_deal(uint64_t seed)
 			moved += epoch > 0 && owner[i] != before[i];
 		assert((double)moved <= d.exchange * (double)d.count + d.n);
 		assert(d.exchange > 0.0 || moved == 0);
-		for (size_t i = 0; epoch == 0 && d.sorted && i < n; i++)	/* a smaller label is not with a later shard */
+		/* a smaller label is not with a later shard */
+		for (size_t i = 0; epoch == 0 && d.sorted && i < n; i++)
 			for (size_t k = 0; k < n; k++)
 				assert(label[i] >= label[k] || owner[i] <= owner[k]);
 		memcpy(before, owner, n * sizeof *owner);
 
-		struct dlb_shards *fresh = new_shards(&d, label, seed);		/* as a run that goes on from here */
+		/* as a run that continues from here */
+		struct dlb_shards *fresh = new_shards(&d, label, seed);
 		dlb_shards_order(fresh, epoch, again);
 		assert(!memcmp(at, again, n * sizeof *at));
 		dlb_shards_free(fresh);
@@ -98,7 +100,7 @@ static void any_deal(uint64_t seed)
 	free(before);
 }
 
-/* In sequence and evenly, nobody gets other samples than without shards. */
+/* In sequential order with even shards, every replica gets the same samples as without shards. */
 static void plain(void)
 {
 	struct deal d = { .n = 3, .batch = 7, .share = { 3, 2, 2 }, .last = { 2, 1, 1 }, .count = 7 * 9 + 4 };
@@ -113,7 +115,7 @@ static void plain(void)
 	dlb_shards_free(s);
 }
 
-/* As many change hands as are asked for: of those drawn, all but about one in n go to another shard. */
+/* The requested share is exchanged: of the samples drawn, all but about one in n move to another shard. */
 static void shares(void)
 {
 	struct deal d = { .n = 4, .batch = 8, .share = { 2, 2, 2, 2 }, .count = 8000, .shuffled = true, .exchange = 0.25 };

@@ -1,5 +1,5 @@
-/* slow: what a slowed op lasts and owes, where ranks share cores and where they do not; what waits take off; nothing is seen
- * before it is due. No bound on how long anything really takes. */
+/* --slow: time and sleep debt of a slowed op, with and without shared cores; waits reduce the debt; no
+ * message is visible before its time. No upper bound of real times is tested. */
 #include <assert.h>
 #include <math.h>
 #include <stdio.h>
@@ -40,7 +40,7 @@ static void spinning_ends_when_it_says(void)
 	assert(t.end_s - t.start_s > t.took_s && t.end_s <= dlb_clock_s() && w.owed_s == 0.0);
 }
 
-/* Ops one after the other are told as if each had lasted its time, end to end; what they owe is theirs. */
+/* Successive ops are reported with their slowed times, one after the other; each has its own debt. */
 static void sleeping_adds_up(void)
 {
 	struct dlb_slow w = { .factor = 50.0, .sleeps = true };
@@ -64,7 +64,7 @@ static void sleeping_adds_up(void)
 	}
 }
 
-/* The least that a kernel took counts, not what it took this time. */
+/* The least time of a kernel counts, not the current one. */
 static void a_cold_cache_does_not_count(void)
 {
 	struct dlb_slow w = { .factor = 10.0, .sleeps = true };
@@ -74,7 +74,7 @@ static void a_cold_cache_does_not_count(void)
 	work(100000);
 	dlb_slow_end(&w, &t, &least);
 	assert(least.now_s == 1e-9 && least.n == 2);
-	assert(w.owed_s < 0.0 && w.owed_s >= -1e-3);	/* it has lasted too long; but for the limit all of it */
+	assert(w.owed_s < 0.0 && w.owed_s >= -1e-3); /* it lasted too long: negative debt, up to the limit */
 	assert(t.end_s - t.start_s <= 1e-6 && t.took_s >= t.cpu_s / 2 && t.took_s > 1e-6);
 }
 

@@ -1,5 +1,5 @@
-/* Splitting ops: parts of tensors; the rules' table; the loss and every weight's gradient of a graph that is split, in f64,
- * are those of the whole one to 1e-11, at batch sizes the graph was not made for too; undoing differentiation. */
+/* Splitting ops: parts of tensors; the table of rules; the loss and every weight's gradient of a split graph,
+ * in f64, equal those of the whole graph to 1e-11, also at other batch sizes; undoing differentiation. */
 #include <math.h>
 #include "graph/graph.h"
 #include "graph/split.h"
@@ -92,7 +92,8 @@ static int attention_op(struct dlb_graph *g)
 	return OP("Add", x, OP("MatMul", y, W("o", 12, 8)));
 }
 
-/* The same over operands that lie by rows, as it comes of the rewrite: heads are the third dimension of all but K. */
+/* The same over operands by rows, as the rewrite makes it: heads are the third dimension of all operands but
+ * K. */
 static int strided_attention(struct dlb_graph *g)
 {
 	static const int64_t rows[] = { 0, 2, 1, 3 }, turned[] = { 0, 2, 1, 3 };
@@ -110,7 +111,7 @@ static int strided_attention(struct dlb_graph *g)
 	return OP("Add", x, OP("MatMul", OP("Reshape", y, I(0, 5, 12)), W("o", 12, 8)));
 }
 
-/* Scores of 20 words, and a loss of their own: the scores' parts go into it as they are. */
+/* Scores of 20 words with a loss that reads the parts of the scores directly. */
 static int labelled(struct dlb_graph *g)
 {
 	const int x = sample_input(g, DLB_F64, (const int64_t[]){ 0, 5, 6 }, 3);
@@ -144,7 +145,7 @@ static void make(struct dlb_graph *g, build_fn *build)
 	dlb_graph_index(g);
 }
 
-/* -- what both must agree in -- */
+/* -- comparison of both graphs -- */
 
 static void fill(struct test_run *r)
 {
@@ -170,7 +171,7 @@ static void near(const char *what, double u, double v)
 	n_checked++;
 }
 
-/* Gradients of weights: each element of the whole's is found in one of the parts'. */
+/* Gradients of weights: each element of the whole gradient is in one of the parts. */
 static void same_gradients(const char *what, const struct test_run *a, const struct test_run *b)
 {
 	int64_t in_parts = 0, in_whole = 0;
@@ -209,10 +210,10 @@ static int count(const struct dlb_graph *g, const char *type)
 	return n;
 }
 
-/* Splits as asked; `concats` parts are put together on the forward way. */
+/* Splits as requested; the forward pass must have `concats` concatenations. */
 static void check(const char *what, build_fn *build, const struct dlb_split_request *ask, int n_ask, int n_split, int concats)
 {
-	static const int64_t sizes[] = { 3, 5, 1 };		/* the last: shards by samples without any */
+	static const int64_t sizes[] = { 3, 5, 1 };		/* 1: some shards by samples are empty */
 	struct dlb_error err = { .what = "" };
 	struct dlb_graph g, whole;
 
@@ -252,7 +253,7 @@ static void one(const char *what, build_fn *build, const char *op_, int parts, c
 
 static void graphs(void)
 {
-	/* the first by output, the second by input, the third by output: put together once */
+	/* the first by output, the second by input, the third by output: one concatenation */
 	for (int k = 2; k <= 5; k++)
 		one("dense", dense, "*", k, NULL, 3, 1);
 	one("dense, input", dense, "*", 3, "input", 3, 0);
@@ -267,7 +268,7 @@ static void graphs(void)
 	for (int k = 2; k <= 5; k++)
 		one("words", words, "*", k, NULL, 2, 1);
 	one("words, columns", words, "Gather*", 3, "output", 1, 2);
-	/* by samples: from the inputs to the loss in one piece */
+	/* by samples: from the inputs to the loss without concatenation */
 	for (int k = 2; k <= 3; k++) {
 		one("dense, samples", dense, "*", k, "batch", 5, 1);
 		one("images, samples", images, "*", k, "batch", 6, 1);
@@ -323,7 +324,7 @@ static void table(void)
 	assert(n > 20);
 }
 
-/* What was derived is derived again, op by op. */
+/* Undoing and repeating differentiation gives the same ops. */
 static void undifferentiated(void)
 {
 	static build_fn *const all[] = { dense, images, attention, words };

@@ -1,6 +1,6 @@
-/* A step allocates nothing of ours: the same measurement with more steps makes not one call more to malloc and its
- * like. Calls are told apart by who makes them: oneDNN's execute allocates for its list of arguments, every time, and
- * gives no way around it; those are counted in `external` and printed. */
+/* Our code allocates nothing in a step: a measurement with more steps makes the same number of calls to
+ * malloc and similar functions. Calls are distinguished by their caller: oneDNN's execute always allocates
+ * its list of arguments, which cannot be avoided; such calls are counted in `external` and printed. */
 #include <stdio.h>
 #include <stdlib.h>
 #include "exec/exec.h"
@@ -25,7 +25,7 @@ static int calls, external;
 
 #if COUNTED
 static int calls, external;
-extern char __executable_start, etext;		/* the linker's: our code lies between */
+extern char __executable_start, etext;		/* defined by the linker: begin and end of our code */
 void *__libc_malloc(size_t n);
 void *__libc_calloc(size_t n, size_t m);
 void *__libc_realloc(void *p, size_t n);
@@ -56,7 +56,7 @@ static void must(int rc, const struct dlb_error *err)
 	abort();
 }
 
-/* Calls to malloc and its like for so many steps, with all that comes before and after them. */
+/* Number of calls to malloc and similar functions in a measurement of this many steps, with setup and end. */
 static int calls_for(const struct dlb_graph *g, struct dlb_backend *be, int64_t n, int steps)
 {
 	struct dlb_error err = { .what = "" };
@@ -79,7 +79,7 @@ static void test_model(const char *path, struct dlb_backend *be)
 	g.training = true;
 	must(dlb_graph_fold(&g, 4, be, &err) || dlb_graph_find_parameters(&g, &err) || dlb_graph_attach_loss(&g, NULL, &err) ||
 	     dlb_graph_choose_layout(&g, &err) || dlb_graph_differentiate(&g, &err) || dlb_graph_index(&g), &err);
-	calls_for(&g, be, 4, 2);			/* libraries keep what they made the first time */
+	calls_for(&g, be, 4, 2);			/* libraries cache at first use */
 	int few = calls_for(&g, be, 4, 2);
 	external = 0;
 	int many = calls_for(&g, be, 4, 12);

@@ -1,5 +1,5 @@
-/* Branches, loops and sequences: what folding makes of them, computed and differentiated, and what it refuses. Every
- * graph has one input x (N, 2), or (N, 4) for those that go along an axis. */
+/* Branches, loops and sequences: their folded graphs are computed and differentiated; refused ones. Every
+ * graph has one input x (N, 2), or (N, 4) for those along an axis. */
 #include <math.h>
 #include "run_graph.h"
 
@@ -78,7 +78,7 @@ static void give(struct dlb_graph *g, int t)
 	g->output[g->n_outputs++] = t;
 }
 
-/* A body whose first n_formal inputs the vertex binds; captures come by `capture`. */
+/* A body whose first n_formal inputs the vertex supplies; `capture` adds captured tensors. */
 static struct dlb_body *body(struct dlb_graph *g, int *index, int first_capture)
 {
 	struct dlb_body *b = dlb_graph_add_body(g, index);
@@ -133,7 +133,7 @@ static void fold(struct dlb_graph *g)
 	n_checked++;
 }
 
-/* Refused, with these words. */
+/* The model must be refused, with these words in the message. */
 static void refused(struct dlb_graph *g, const char *where, const char *says)
 {
 	struct dlb_error err = { .what = "" };
@@ -175,7 +175,7 @@ static void computes(struct dlb_graph *g, int k, int count, const double *want)
 
 /* -- Loop -- */
 
-/* s = x; up to `trips` times: each = s * w; s = each; go on while i < last. With w = 2 that is x 2^n. */
+/* s = x; up to `trips` times: each = s * w; s = each; continue while i < last. With w = 2 that is x 2^n. */
 static int power_loop(struct dlb_graph *g, double trips, double last)
 {
 	const double two = 2;
@@ -202,7 +202,7 @@ static void test_loop(void)
 	struct dlb_error err = { .what = "" };
 	struct dlb_graph g;
 
-	power_loop(&g, 10, 2);			/* the condition ends it: i = 0, 1 go on, i = 2 does not */
+	power_loop(&g, 10, 2);			/* the condition ends it: i = 0, 1 continue, i = 2 does not */
 	fold(&g);
 	COMPUTES(&g, 0, 8, 16, 24, 32);
 	COMPUTES(&g, 1, 2, 4, 6, 8, 4, 8, 12, 16, 8, 16, 24, 32);
@@ -231,7 +231,7 @@ static void test_loop(void)
 	test_run_release(&r);
 	dlb_graph_release(&g);
 
-	power_loop(&g, 0, 2);			/* not once: the state as it came */
+	power_loop(&g, 0, 2);			/* no iteration: the initial state */
 	g.n_outputs = 1;
 	g.op[0].n_out = 1;
 	fold(&g);
@@ -243,7 +243,7 @@ static void test_loop(void)
 	power_loop(&g, 1e18, 1e18);
 	refused(&g, "Loop_0", "unrolls into more than");
 	power_loop(&g, 3, 2);
-	g.op[0].n_in--;				/* a capture too few */
+	g.op[0].n_in--;				/* one captured tensor is missing */
 	refused(&g, "Loop_0", "has no graph 'body'");
 	power_loop(&g, 3, 2);
 	g.op[0].attr[0].i = 7;
@@ -318,7 +318,7 @@ static void test_undecided(void)
 	give(&g, if_on(&g, c, x));
 	refused(&g, "If_1", "the condition of If ('c') is not known before the run: it is computed from input 'x'");
 
-	x = start(&g, 2);			/* the number of samples: another one for every batch */
+	x = start(&g, 2);			/* the number of samples depends on the batch */
 	const int shape = apply(&g, "Shape", "shape", IN(x)), zero = whole(&g, "zero", 0);
 	const int n = apply(&g, "Gather", "n", IN(shape, zero));
 	int index;

@@ -63,7 +63,7 @@ static void values(void)
 		dlb_value_set(store, DLB_F16, 3, exact[i]);
 		assert(dlb_value_real(store, DLB_F16, 3) == exact[i]);
 	}
-	for (int h = 0; h < 65536; h++) {		/* every half comes back */
+	for (int h = 0; h < 65536; h++) {		/* every half is converted and back */
 		uint16_t u = (uint16_t)h;
 		double v = dlb_value_real(&u, DLB_F16, 0), b = dlb_value_real(&u, DLB_BF16, 0);
 

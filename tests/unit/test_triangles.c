@@ -1,5 +1,5 @@
-/* Symmetric matrices by their triangles: RFP, factors and their retries, bf16, pivoted Cholesky; properties always, and the
- * shared vectors where they are there. */
+/* Symmetric matrices as triangles: RFP, factors and their retries, bf16, pivoted Cholesky. Properties, and
+ * the shared vectors if they are there. */
 #include <assert.h>
 #include <math.h>
 #include <stdbool.h>
@@ -50,7 +50,7 @@ static void triangles(void)
 		dlb_bf16_unpack(work, t, count);
 		for (int64_t i = 0; i < count; i++)
 			assert(fabsf(work[i] - s[i]) <= fabsf(s[i]) / 256);
-		for (int i = 0; i < n * n; i++)						/* X X^T by syrk is X X^T */
+		for (int i = 0; i < n * n; i++)	/* X X^T by syrk is X X^T */
 			c[i] = (float)normal(&rng);
 		dlb_rfp_syrk(n, n, 0.5f, c, 0, s);
 		dlb_rfp_unpack(n, s, false, b);
@@ -76,7 +76,7 @@ static void triangles(void)
 	}
 }
 
-/* Singular by a hair: the retries help; indefinite: they do not, and the sum is as it was. */
+/* Nearly singular: the retries help; indefinite: they do not, and the sum is unchanged. */
 static void retries(void)
 {
 	enum { N = 40 };
@@ -91,7 +91,7 @@ static void retries(void)
 	memcpy(s, before, sizeof s);
 	assert(dlb_spd_factor(N, s, 0.1, work, &added) == 0 && added == 0.1);
 	dlb_rfp_restore(N, s, a);
-	for (int i = 0; i < N; i++)				/* what was factored was not reversed: read backwards */
+	for (int i = 0; i < N; i++)	/* the factored matrix was not reversed: compare backwards */
 		for (int j = 0; j <= i; j++)
 			assert(fabsf(a[(N - 1 - i) * N + N - 1 - j] - before[dlb_rfp_at(N, i, j)] - (i == j ? 0.1f : 0)) < 1e-4f);
 	spd(&rng, a, N, 0);
@@ -128,7 +128,8 @@ static void pivoted(void)
 					worst = fabs(v) > worst ? fabs(v) : worst;
 				}
 			assert(worst <= 1e-3);
-			got = dlb_pivoted_cholesky(n, a, 0, -INFINITY, rank / 2, l, n, pivot, &rest, &least);	/* cut short */
+			/* stops at the given rank */
+			got = dlb_pivoted_cholesky(n, a, 0, -INFINITY, rank / 2, l, n, pivot, &rest, &least);
 			assert(got == rank / 2 && (rank < 2 || rest > 0));
 			n_checks++;
 			free(x);
@@ -216,7 +217,7 @@ static bool pivoted_vectors(void)
 	for (int c = 0; c < (int)json_array_size(cases); c++) {
 		const json_t *want = at(cases, c);
 		double relative = json_number_value(of(want, "tol_relative"));
-		/* What is left below 1e-6 of the diagonal is rounding in float32. */
+		/* A remainder below 1e-6 of the diagonal is rounding in float32. */
 		int rank = dlb_pivoted_cholesky(N, a, relative * most, -INFINITY, N, l, N, pivot, &rest, &least);
 
 		if (relative < 1e-6)
@@ -239,7 +240,8 @@ static bool pivoted_vectors(void)
 	assert(dlb_pivoted_cholesky(N, a, 0, -INFINITY, N, l, N, pivot, &rest, &least) == json_integer_value(of(of(root, "zero_matrix"), "expect_rank")));
 	for (int i = 0; i < 9; i++)
 		a[i] = (float)number(bad, i / 3, i % 3);
-	assert(dlb_pivoted_cholesky(3, a, 0, -INFINITY, 3, l, 3, pivot, &rest, &least) == 2 && least == -1);	/* not semidefinite */
+	/* not semidefinite */
+	assert(dlb_pivoted_cholesky(3, a, 0, -INFINITY, 3, l, 3, pivot, &rest, &least) == 2 && least == -1);
 	json_decref(root);
 	return true;
 }

@@ -1,4 +1,5 @@
-/* Models in half precision: what is f32 afterwards and what the graph says of it, values, and the file's own types on saving. */
+/* Models in half precision: which tensors become f32, the counts in the graph, values, and the file's types
+ * on saving. */
 #include <unistd.h>
 #include "graph_equal.h"
 #include "onnx_model.h"

@@ -48,7 +48,7 @@ static void test_philox(void)
 	assert(fabs(sum / n) < 0.03 && fabs(squares / n - 1) < 0.04);
 }
 
-/* Many normals are those of Box and Muller's formula, and each draw's the same whatever is asked for beside it. */
+/* Normals follow Box and Muller's formula, and each number is the same whether drawn alone or with others. */
 static void test_normals(void)
 {
 	enum { N = 5003 };
@@ -119,7 +119,7 @@ static void test_hash(void)
 		assert(putc('a', f) == 'a');
 	assert(!fclose(f) && !dlb_sha256_file(path, hex, &err));
 	assert(!strcmp(hex, "cdc76e5c9914fb9281a1c7e284d73e67f1809a48a497200e046d39ccc7112cd0"));
-	struct dlb_sha256 *sha = dlb_sha256_new();	/* the same in pieces that fit no blocks */
+	struct dlb_sha256 *sha = dlb_sha256_new(); /* the same in pieces that are not aligned to blocks */
 	char as[1024];
 	memset(as, 'a', sizeof as);
 	for (int i = 0, n = 0; n < 1000000; i++) {
@@ -264,7 +264,7 @@ static void test_cli(void)
 	close(keep);
 }
 
-/* May not be had (quotas, sandboxes); a core that is not there never. */
+/* May be unavailable (quotas, sandboxes); for a nonexistent core always. */
 static void test_cores(void)
 {
 	struct dlb_core_set own = dlb_core_set_own(), other = { .word[15] = UINT64_C(1) << 63 };
@@ -278,7 +278,7 @@ static void test_cores(void)
 	assert(dlb_core_set_count(&other) == dlb_cores() + !(own.word[15] >> 63));
 }
 
-/* A process that does RUN, which does not return; gone with us. */
+/* A child process that runs RUN, which does not return; it ends with us. */
 static pid_t process(void (*run)(void))
 {
 	const pid_t pid = fork();
@@ -319,7 +319,8 @@ static double end(pid_t pid)
 	return dlb_clock_s() - from_s;
 }
 
-/* Killed while others want the core that it keeps awake, a process is gone at once, with its memory and files: mpiexec waits. */
+/* Killed while others use the core that it keeps awake, a process ends at once, with its memory and files,
+ * because mpiexec waits for that. */
 static void test_awake_killed(void)
 {
 	double took_s[5];

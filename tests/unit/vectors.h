@@ -1,5 +1,5 @@
-/* Checks against vectors made elsewhere (the folder of the shared data: DLB_TEST_DATA, else ../shared/data). n_checks counts
- * what was compared. */
+/* Checks against vectors of independent implementations (folder of the shared data: DLB_TEST_DATA, else
+ * ../shared/data). n_checks counts the comparisons. */
 #ifndef DLB_TESTS_VECTORS_H
 #define DLB_TESTS_VECTORS_H
 #include <assert.h>
@@ -11,7 +11,7 @@
 
 static long n_checks;
 
-/* A file of vectors; NULL: it is not there. */
+/* A file of vectors; NULL: missing. */
 static inline json_t *load(const char *file)
 {
 	const char *data = getenv("DLB_TEST_DATA");
