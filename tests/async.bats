@@ -1,6 +1,6 @@
 #!/usr/bin/env bats
-# Steps that follow each other without a flush: what depends on nothing late is bit for bit the synchronous run, every
-# rule repeats itself, the pipeline is drained where it must be, and what cannot be is a line.
+# Steps that follow each other without a flush: results that depend on no late weight equal the synchronous run bit for bit,
+# every rule is repeatable, the pipeline is drained where required, and impossible settings are refused in one line.
 load helper
 
 steps=12 samples=16 place=(--optimizer momentum)
@@ -63,12 +63,12 @@ setup() { tmp=$BATS_TEST_TMPDIR; }
 		plan ${how% -a*} -a ${how#*-a } --schedule async --staleness 2bw --clip-norm 0.3 >"$tmp/doc.json"
 		[ "$(losses "$tmp/doc.json" --clip-norm 0.3)" = "$truth" ]
 	done
-	# the option alone: the programs are made again
+	# with the option alone the programs are compiled again
 	plan cpu:2 -a even -m 4 --schedule async --staleness 2bw >"$tmp/doc.json"
 	[ "$(losses "$tmp/doc.json" --clip-norm 0.3)" = "$truth" ]
 }
 
-# near LOSSES LOSSES: to the rounding of another order of sums
+# near LOSSES LOSSES: equal up to rounding by another order of sums
 near() {
 	jq -en --argjson a "$1" --argjson b "$2" '[$a, $b] | transpose | all((.[0] - .[1] | fabs) <= 1e-6 * .[1])' >/dev/null || {
 		printf '%s\n' "$1" "$2"
@@ -86,7 +86,7 @@ near() {
 			near "$(losses "$tmp/one.json" --clip-norm "$clip")" "$(losses "$tmp/two.json" --clip-norm "$clip")"
 		done
 	done
-	# replicas of one node each: nothing is late
+	# replicas of one node each: no weight is late
 	plan cpu:2 -m 4 --replicas 2 >"$tmp/sync.json"
 	plan cpu:2 -m 4 --replicas 2 --schedule async >"$tmp/async.json"
 	[ "$(losses "$tmp/sync.json")" = "$(losses "$tmp/async.json")" ]
@@ -143,7 +143,7 @@ near() {
 	validates "$tmp/dry.json"
 	dlb-run -q --steps 4 "${digits[@]}" --feed host "$tmp/async.json" >"$tmp/run.json"
 	validates "$tmp/run.json"
-	# bytes: sums, shares and messages of a step
+	# bytes: sums, shares and messages per step
 	jq -es 'map(.report | [.allreduce.bytes, .feed.bytes, .communication.bytes]) | .[0] == .[1] and (.[0] | all(. > 0))' "$tmp/dry.json" "$tmp/run.json"
 }
 
@@ -180,7 +180,7 @@ near() {
 	dlb-view "$tmp/out.json" | grep -Eq 'read weights 0 to [123] updates behind'
 }
 
-# formula NODES 'LATE0 LATE1 [predict] [discount] [clip=C]' [DLB-PLACE OPTION...]: the losses are those of gradients so late, to rounding
+# formula NODES 'LATE0 LATE1 [predict] [discount] [clip=C]' [DLB-PLACE OPTION...]: losses equal those of gradients with these delays, up to rounding
 formula() {
 	local nodes=$1 steps=10 late clip=()
 	[[ $2 != *discount* ]] || clip=(--delay-discount on)

@@ -1,7 +1,7 @@
 #!/usr/bin/env bats
 # Hostile input: documents (tests/data/bad/edits), ONNX, IDX and safetensors files (tests/data/bad/make). Each is
 # refused with one line and status 2, nothing on stdout. scripts/check runs this file under the sanitizers too,
-# whose findings would be more lines and another status.
+# whose findings would give more lines and another status.
 load helper
 
 setup_file() {
@@ -10,7 +10,7 @@ setup_file() {
 }
 setup() { doc=$BATS_FILE_TMPDIR/doc.json; bad=$BATS_FILE_TMPDIR/bad; tmp=$BATS_TEST_TMPDIR; faults=0; }
 
-# Runs a command that must refuse its input; counts and tells what it did instead.
+# Runs a command that must refuse its input; counts, and reports any other result.
 refused() { # NAME TOOL [OPTION...]
 	local name=$1 status=0
 	shift
@@ -114,7 +114,7 @@ refused() { # NAME TOOL [OPTION...]
 }
 
 @test "a checkpoint whose files were damaged" {
-	export ASAN_OPTIONS=detect_leaks=0	# Open MPI's own; see scripts/check
+	export ASAN_OPTIONS=detect_leaks=0	# leaks of Open MPI; see scripts/check
 	dlb-run --steps 2 "${digits[@]}" --checkpoint "$tmp/ckpt" "$doc" >/dev/null
 	n=0
 	while read -r file; do

@@ -1,5 +1,5 @@
 #!/usr/bin/env bats
-# Models exported with a fixed batch take another: losses do not depend on the number of micro-batches.
+# Models exported with a fixed batch run with another one: losses do not depend on the number of micro-batches.
 load helper
 
 today=${DLB_TEST_DATA:-/nonexistent}/onnx/today

@@ -1,6 +1,6 @@
 #!/usr/bin/env bats
-# Mixed precision, --dtype bf16: activations in bf16, parameters and losses in f32. It must learn as f32 does, give the same
-# bits wherever it is placed, send half the bytes, and leave what is saved in f32.
+# Mixed precision, --dtype bf16: activations in bf16, parameters and losses in f32. It must learn like f32, give the same
+# bits under every placement, send half the bytes, and save f32.
 # shellcheck disable=SC2154	# what helper.bash and bats set
 load helper
 
@@ -10,7 +10,7 @@ setup() {
 	tmp=$BATS_TEST_TMPDIR
 }
 
-# A planned document: made DTYPE CLUSTER MODEL [DLB-PLACE OPTION...]
+# Makes a planned document: made DTYPE CLUSTER MODEL [DLB-PLACE OPTION...]
 made() {
 	local dtype=$1 cluster=$2 file=$3
 	shift 3
@@ -39,7 +39,7 @@ within() { # A B TOLERANCE
 	done
 	within "$(jq '.report.losses | add' "$tmp/bf16.json")" "$(jq '.report.losses | add' "$tmp/f32.json")" 0.02
 	jq -e '.report.losses | .[-1] < 0.5 * .[0]' "$tmp/bf16.json"
-	[ "$(jq -c .report.losses "$tmp/f32.json")" != "$(jq -c .report.losses "$tmp/bf16.json")" ]	# it is another arithmetic
+	[ "$(jq -c .report.losses "$tmp/f32.json")" != "$(jq -c .report.losses "$tmp/bf16.json")" ]	# other arithmetic, so other losses
 }
 
 @test "a GPT on tinyshakespeare: bf16's final loss within 1 % of f32's" {

@@ -1,5 +1,5 @@
 #!/usr/bin/env bats
-# Checkpoints: what is damaged is found and the one before it used, and what is not ours in their folder stays.
+# Checkpoints: damage is found and the checkpoint before is used; other files in their folder are not touched.
 load helper
 
 setup() {
@@ -78,7 +78,7 @@ sums() { (cd "$1" && sha256sum -- *.safetensors manifest.json >SHA256SUMS); }
 				[[ $stderr == 'dlb-run: '*step-4*'; training goes on from the checkpoint before, '*/ck/step-2 ]] || { echo "$stderr"; false; }
 				[ "$(jq '.report.losses | length' <<<"$output")" -eq 4 ]
 				cmp <(tail -n 2 "$tmp/log") "$tmp/want"
-				[ -e "$ck/step-2/manifest.json" ] && [ -e "$ck/step-6/manifest.json" ]	# two whole ones
+				[ -e "$ck/step-2/manifest.json" ] && [ -e "$ck/step-6/manifest.json" ]	# two complete ones
 			else
 				run -2 --separate-stderr dlb-run "${digits[@]}" --optimizer momentum --until-step 6 --checkpoint "$ck" "$doc"
 				one_line dlb-run step-4
@@ -157,7 +157,7 @@ sums() { (cd "$1" && sha256sum -- *.safetensors manifest.json >SHA256SUMS); }
 	one_line dlb-run manifest.json 'out of range'
 }
 
-# As the versions before 1.2 wrote them.
+# Makes a checkpoint as versions before 1.2 wrote it.
 unlist() { # FOLDER
 	rm "$1/SHA256SUMS"
 	jq 'del(.files) | .["dlb-checkpoint"] = "1.1"' "$1/manifest.json" >"$1/x" && mv "$1/x" "$1/manifest.json"
@@ -186,7 +186,7 @@ unlist() { # FOLDER
 	: >"$ck/.new-0123456789abcdef/part-0.safetensors"
 	: >"$ck/.new-0123456789abcdef/.dlb-00000000000000ff.part"
 	: >"$ck/.new-0123456789abcdee/mine"
-	: >"$ck/.new-step-7/part-0.safetensors"		# no manifest: whose is it?
+	: >"$ck/.new-step-7/part-0.safetensors"		# no manifest: of unknown origin
 	train --steps 1 >/dev/null
 	[ ! -e "$ck/.new-0123456789abcdef" ] && [ -e "$ck/.new-0123456789abcdee/mine" ] && [ -e "$ck/.new-step-7/part-0.safetensors" ]
 }

@@ -1,5 +1,5 @@
 #!/usr/bin/env bats
-# Replicas that send less (--compress): what arrives, bytes, checkpoints, and failures of one that all hear of.
+# Compression between replicas (--compress): results, bytes, checkpoints, and failures of one replica that all report.
 load helper
 
 samples=24
@@ -20,12 +20,12 @@ run_it() { # DOCUMENT STEPS [DLB-RUN OPTION...]
 	run_it "$tmp/doc.json" 6 --compress lowrank:2,start=4 >"$tmp/low.json"
 	validates "$tmp/low.json"
 	[ "$(jq -r .plan.compress "$tmp/low.json")" = lowrank:2,start=4 ]
-	# Steps 0 to 3 are dense: what they make is seen in losses 0 to 4.
+	# Steps 0 to 3 are dense: losses 0 to 4 depend on them only.
 	jq -e --argjson d "$dense" '[.report.losses[:5], $d[:5]] | transpose | all((.[0] - .[1]) | fabs < 1e-5)' "$tmp/low.json"
 	jq -e --argjson d "$dense" '.report.losses[5] != $d[5]' "$tmp/low.json"
 	jq -e '.report.allreduce | .bytes < .dense_bytes / 4 and .classes.gradient.bytes < .classes.gradient.dense_bytes / 8' "$tmp/low.json"
 	run_it "$tmp/doc.json" 6 --compress bf16 | jq -e '.report.allreduce | .bytes < .dense_bytes * 0.51'
-	# What is predicted is what is sent, but for a few words of flags.
+	# Predicted bytes are those sent, except a few words of flags.
 	dlb-run --dry-run --compress lowrank:2 "$tmp/doc.json" >"$tmp/dry.json"
 	jq -e --argjson b "$(jq .report.allreduce.bytes "$tmp/low.json")" '.report.allreduce.bytes as $p | ($p - $b) | fabs < $b * 0.1' "$tmp/dry.json"
 }
@@ -33,7 +33,7 @@ run_it() { # DOCUMENT STEPS [DLB-RUN OPTION...]
 @test "lowrank learns what dense sums learn, at a thirteenth of the bytes" {
 	dlb-profile --analytic --batch 24 "$models/digits_mlp.onnx" | dlb-costmodel -c cpu:2 |
 		dlb-place -a single --replicas 2 --allreduce ring >"$tmp/doc.json"
-	for how in none lowrank:2,start=0; do			# without what is kept back the loss is twice that of dense sums
+	for how in none lowrank:2,start=0; do			# without residuals the loss is twice that of dense sums
 		run_it "$tmp/doc.json" 300 --lr 0.05 --compress "$how" >"$tmp/out.json"
 		jq '.report.losses[-30:] | add / 30' "$tmp/out.json" >>"$tmp/losses"
 	done
@@ -53,7 +53,7 @@ run_it() { # DOCUMENT STEPS [DLB-RUN OPTION...]
 	[ "$(peak --compress lowrank:2)" -eq $((none - packed + low_rank + 4 * (2048 + 320))) ]	# dense at first
 	[ "$(peak --compress lowrank:2,start=0,error=local)" -eq $((none - packed + low_rank + 4 * 2 * (64 + 32))) ]
 	[ "$(peak --gossip 0.5)" -eq $((none + packed * 3 / 2)) ]
-	[ "$(peak --param-server 0)" -eq $((none + packed * 3)) ]		# its own, what comes from one other, the mean
+	[ "$(peak --param-server 0)" -eq $((none + packed * 3)) ]		# its own weights, those received from one other, the mean
 }
 
 @test "a continued run has the losses of an unbroken one, with what was kept back" {
@@ -64,7 +64,7 @@ run_it() { # DOCUMENT STEPS [DLB-RUN OPTION...]
 	cp -r "$tmp/ckpt" "$tmp/other"
 	rest=$(run_it "$tmp/doc.json" 4 --compress lowrank:2,start=2 --checkpoint "$tmp/ckpt" | jq -c .report.losses)
 	[ "$rest" = "$(jq -c '.[5:]' <<<"$whole")" ]
-	# Without it they are others; more replicas share it out; another rank has no use for it.
+	# Without residuals the losses differ; more replicas divide the sum; another rank cannot use them.
 	run_it "$tmp/three.json" 2 --compress lowrank:2,start=2 --checkpoint "$tmp/other" | jq -e '.report.losses | length == 2'
 	run -2 --separate-stderr run_it "$tmp/doc.json" 2 --compress lowrank:3,start=2 --checkpoint "$tmp/other"
 	[[ $stderr == *"elements in the checkpoint"* ]]
@@ -121,7 +121,7 @@ run_it() { # DOCUMENT STEPS [DLB-RUN OPTION...]
 			# shellcheck disable=SC2086	# words
 			dlb-run -q --steps 12 "${digits[@]}" --optimizer $o --compress cholesky,start=2 "$tmp/$d.json" >"$tmp/out.json"
 			jq -c .report.losses "$tmp/out.json" >>"$tmp/losses"
-			jq -e '.report.allreduce.ranks | length == 3' "$tmp/out.json"		# of both parts
+			jq -e '.report.allreduce.ranks | length == 3' "$tmp/out.json"		# of both parts of the split op
 		done
 		[ "$(sort -u "$tmp/losses" | wc -l)" = 1 ]
 		# shellcheck disable=SC2086	# words
@@ -251,7 +251,7 @@ kfac() { # DOCUMENT STEPS [DLB-RUN OPTION...]
 	done
 }
 
-# auto GB_PER_S OPTIMIZER >FILE: lenet5, four replicas, links of that bandwidth that move bytes by themselves
+# auto GB_PER_S OPTIMIZER >FILE: lenet5, four replicas, links of that bandwidth that use no core
 auto() {
 	dlb-profile --analytic --batch 64 "$models/lenet5.onnx" | dlb-costmodel -c cpu:4 |
 		jq --argjson b "$1" '.cluster.links |= map(.bandwidth_Bps = $b * 1e9 | .latency_s = 2e-5 | .overlap = true) | del(.cost)' |
@@ -267,7 +267,7 @@ auto() {
 	none=$(dlb-run -q --dry-run "$tmp/none.json" | jq .report.predicted_step_s)
 	dlb-run -q --dry-run "$tmp/slow.json" >"$tmp/dry.json"
 	jq -e --argjson none "$none" '.report.predicted_step_s == .plan.value_s and .report.predicted_step_s < 0.95 * $none' "$tmp/dry.json"
-	# what was weighed is what runs: the row that was chosen has its step and its bytes, the dense row that of a plan without compression
+	# the chosen row has the step and bytes of the plan, the dense row those of a plan without compression
 	jq -e --argjson none "$none" '.plan.value_s as $step | .report.allreduce.bytes as $bytes | .plan.compress_advice |
 		.[0].compress == "none" and (.[0].step_s - $none | fabs) < 1e-9 and
 		(.[] | select(.chosen) | (.step_s - $step | fabs) < 1e-9 and (.bytes - $bytes | fabs) < 1)' "$tmp/dry.json"
@@ -276,7 +276,7 @@ auto() {
 	auto 100 momentum >"$tmp/fast.json"
 	jq -e '.plan.compress_by_class == {small: "none"}' "$tmp/fast.json"
 	dlb-view "$tmp/fast.json" | grep -Eq 'bf16 .* -[0-9.]+ us .*; costs more than it saves'
-	# an optimizer that divides by second moments wants more rank of lowrank; K-FAC's factors are a class of their own, gradients beside them dense
+	# optimizers that divide by second moments need more rank of lowrank; K-FAC's factors are a separate class, gradients dense
 	auto 0.1 adam | jq -e '.plan | .compress_by_class.small == "cholesky" and [.compress_advice[].compress] == ["none", "bf16", "cholesky", "lowrank:16"]'
 	auto 0.1 kfac | jq -e '.plan.compress_by_class == {factor: "cholesky", small: "lowrank:4"}'
 }
@@ -288,16 +288,16 @@ auto() {
 	validates "$tmp/auto.json"
 	how=$(jq -r .plan.compress_by_class.small "$tmp/auto.json")
 	[ "$how" = cholesky ]
-	# losses and bytes are those of that way by its name; a document with the choice is run as it says
+	# losses and bytes equal those of the same compression given by name; a document with the choice runs it
 	one=$(run_it "$tmp/doc.json" 4 --compress "$how" | jq -c '[.report.losses, .report.allreduce.bytes]')
 	[ "$one" = "$(jq -c '[.report.losses, .report.allreduce.bytes]' "$tmp/auto.json")" ]
 	jq '.plan.compress_by_class.small = "bf16"' "$tmp/auto.json" >"$tmp/edited.json"
 	[ "$(run_it "$tmp/edited.json" 4 | jq -c .report.losses)" = "$(run_it "$tmp/doc.json" 4 --compress bf16 | jq -c .report.losses)" ]
-	# another optimizer: chosen anew
+	# with another optimizer it is chosen again
 	dlb-run -q --steps 1 "${digits[@]}" --optimizer adam "$tmp/auto.json" | jq -e '.plan.compress_advice | all(.compress != "lowrank:4")'
-	# named, it is no more auto
+	# given by name, it is no longer auto
 	run_it "$tmp/auto.json" 1 --compress none | jq -e '.plan | .compress == "none" and (has("compress_by_class") or has("compress_advice") | not)'
-	# where nothing pays, a line says so; what is no choice is refused with its place
+	# if no compression helps, a line says so; an invalid choice is refused with its place
 	run -0 --separate-stderr dlb-place -a single --replicas 2 --compress auto <(doc 2)
 	[[ $stderr == *'--compress has no effect'*'costs more than it saves'* ]]
 	jq '.plan.compress_by_class.small = "zip"' "$tmp/auto.json" >"$tmp/bad.json"

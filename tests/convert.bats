@@ -1,5 +1,5 @@
 #!/usr/bin/env bats
-# dlb-convert: other tools' files to a document and back, and the values that plans of them state.
+# dlb-convert: files of other tools to a document and back, and the values stated by plans for them.
 load helper
 
 setup() { tmp=$BATS_TEST_TMPDIR; net=$tmp/net.json; network >"$net"; }
@@ -145,7 +145,7 @@ PY
 	run -0 jq -e '(.cluster.nodes | length) == 4 and (.cost.rows | map([.output_s, .resident_bytes, .time_s.accelerator[0],
 		.time_s.host[0]]) == [[1, 2147483648, 0.0005, 0.005], [2048 / 2147483648, 2058, 0.002, 0.02]])' "$tmp/doc.json"
 	dlb-place -a dp "$tmp/doc.json" | jq -e '.plan.value_s == 0.0025'
-	# what the costs have no part for is kept, and ids are the file's
+	# data without a part in the costs are kept, and ids are those of the file
 	jq -e '.graph.ops | map([.name, .type, .attributes.id, .attributes.backward_s, .attributes.parameter_bytes]) ==
 		[["node1", "Input0", 1, 0, 0], ["node2", "Conv2d", 2, 0.003, 10]] and .[1].attributes.description == "Conv2d(3 -- 4)"' "$tmp/doc.json"
 	printf 'node1 -- x -- forward_compute_time=1\n' >"$tmp/graph.txt"
@@ -234,7 +234,7 @@ PY
 	run -0 jq -n -e --slurpfile a "$tmp/without.json" --slurpfile b "$tmp/with.json" '$a[0].plan.value_s == $b[0].plan.value_s'
 }
 
-# A schedule as torch would run it: every action once, each stage on one rank, F before B, and no rank waits for ever.
+# Runs a schedule as torch would: every action once, each stage on one rank, F before B, no rank waits for ever.
 runs_to_the_end() { # CSV MICRO-BATCHES TRAINING
 	python3 - "$@" <<'PY'
 import csv, re, sys
@@ -277,7 +277,7 @@ PY
 	dlb-profile --analytic --inference --batch 16 "$model" | dlb-costmodel -c cpu:2 | dlb-place -a even -m 4 |
 		dlb-convert --to torch-pipelining >"$tmp/s.csv"
 	runs_to_the_end "$tmp/s.csv" 4 false
-	# no pipeline: status 1 and the ops at fault
+	# no pipeline: status 1 and the ops that are the reason
 	dlb-place -a random --seed 2 -m 4 "$tmp/cost.json" >"$tmp/random.json"
 	run -1 --separate-stderr dlb-convert --to torch-pipelining "$tmp/random.json"
 	one_line dlb-convert 'of stage'
@@ -289,7 +289,7 @@ PY
 	[ "$output" = $'rank 0=h0 slot=0-1\nrank 1=h0 slot=2-3\nrank 2=h0 slot=4\nrank 3=h1 slot=0-3' ]
 	run -0 dlb-convert --to hostfile "$tmp/cost.json"
 	[ "$output" = $'h0 slots=3\nh1 slots=1' ]
-	# devices that are no cores: on those of the host, or where the document knows none, one each
+	# devices that are not cores: on the host's cores, or if the document has none, one core each
 	dlb-costmodel -q -c 'cpu/2:1 cuda:2 cpu:1 host cuda:2' "$tmp/cost.json" >"$tmp/mixed.json"
 	run -0 dlb-convert --to rankfile "$tmp/mixed.json"
 	[ "$output" = $'rank 0=h0 slot=0-1\nrank 1=h0 slot=0-2\nrank 2=h0 slot=0-2\nrank 3=h0 slot=2\nrank 4=h1 slot=0\nrank 5=h1 slot=1' ]
@@ -340,7 +340,7 @@ PY
 	head -c 300 "$root/tests/data/machine.xml" >"$tmp/cut.xml"
 	run -2 --separate-stderr dlb-convert --from hwloc "$tmp/cut.xml"
 	one_line dlb-convert 'cut.xml'
-	for index in '' 'os_index="4294967290"'; do	# hwloc would fill half a gigabyte with such a core
+	for index in '' 'os_index="4294967290"'; do	# for such a core hwloc would allocate half a gigabyte
 		sed "0,/type=\"PU\" os_index=\"0\"/s//type=\"PU\" $index/" "$root/tests/data/machine.xml" >"$tmp/odd.xml"
 		run -2 --separate-stderr dlb-convert --from hwloc "$tmp/odd.xml"
 		one_line dlb-convert 'os_index'
@@ -358,7 +358,7 @@ PY
 		| .plan |= del(.nodes, .timeline)' "$tmp/gpt.json" | dlb-convert --to megatron; }
 	jq -c '.graph.ops |= [.[] | del(.colocate)]' "$tmp/gpt.json" >"$tmp/free.json" && mv "$tmp/free.json" "$tmp/gpt.json"
 	jq -e '.graph.ops[0:6] | all(.phase == "forward")' "$tmp/gpt.json"
-	# names alone make no transformer
+	# a transformer needs more than names
 	run -1 --separate-stderr layout '[0,0,0,0,0,0,0]'
 	one_line dlb-convert 'no stack of transformer layers: layer 0 has no attention'
 }
@@ -368,11 +368,11 @@ PY
 	[ -e "$vit" ] || skip "no models (DLB_TEST_DATA=$DLB_TEST_DATA)"
 	dlb-profile -q --analytic --batch 2 "$bert" | dlb-costmodel -c cpu:2 | dlb-place -q -a even >"$tmp/bert.json"
 	[ "$(dlb-convert --to megatron "$tmp/bert.json" | tr -d '|')" = "Et*2t*2L" ]
-	# mlp.0, mlp.3 are numbered parts of a block, no layers
+	# mlp.0, mlp.3 are numbered parts of a block, not layers
 	dlb-profile -q --analytic --batch 2 "$vit" | dlb-costmodel -c cpu:2 | dlb-place -q -a even >"$tmp/vit.json"
 	run -1 --separate-stderr dlb-convert --to megatron "$tmp/vit.json"
 	one_line dlb-convert 'no stack of transformer layers' 'no attention'
-	# two layers that are not alike
+	# two different layers
 	jq -c '(.graph.ops[] | select(.name == "/enc/layers.2/Mul_1") | .name) = "/enc/layers.3/other"
 		| del(.plan.inputs, .cost.inputs, .profile.inputs)' "$tmp/bert.json" >"$tmp/odd.json"
 	run -1 --separate-stderr dlb-convert --to megatron "$tmp/odd.json"
@@ -492,7 +492,7 @@ for objective, file in (("throughput", "layer_bert24_inference"), ("throughput",
     net["nodes"] += [{"id": 90000 + i, "name": "alone", "supportedOnFpga": i % 2, "cpuLatency": 3, "fpgaLatency": 0.3, "isBackwardNode": 0, "size": 1}
                      for i in range(5)]
     check(file + ", isolated ops", net, objective)
-    # memory that the largest share of a plan just fills, and memory that all together just lack
+    # memory that the largest share of a plan just fills, and memory too small for all together
     plan = json.loads(pipe(variant(maxCPUs=0), objective, "-a", "auto").stdout)["plan"]
     most = max(n["peak_bytes"] for n in plan["nodes"])
     check(file + ", memory just feasible", variant(maxCPUs=0, maxSizePerFPGA=most), objective)
@@ -509,7 +509,7 @@ assert seen
 PY
 }
 
-# A Chakra trace by hand: chakra make FILE SEED writes one; chakra show FILE prints its messages, one a line.
+# Chakra traces: chakra make FILE SEED writes one; chakra show FILE prints its messages, one per line.
 chakra() {
 	python3 - "$@" <<'PY'
 import random, struct, sys
@@ -627,7 +627,7 @@ PY
 	one_line dlb-convert "'plan'"
 }
 
-# fit together PLAN NODES: the traces of all nodes: what one sends another gets, and each op is done where it is planned
+# fit together PLAN NODES: in the traces of all nodes, every send has its receive, and each op is on its planned node
 fit_together() {
 	for ((r = 0; r < $2; r++)); do dlb-convert --to chakra --rank $r "$1" >"$tmp/$r.et"; chakra show "$tmp/$r.et" >"$tmp/$r.txt"; done
 	python3 - "$tmp" "$1" "$2" <<-'PY'
@@ -656,7 +656,7 @@ fit_together() {
 	assert sent and sent == got
 	assert n_comp == sum(len(n["order"]) for n in d["plan"]["nodes"])
 	n_updates = sum(o["phase"] == "update" for o in d["graph"]["ops"])
-	for row in replicas:		# every update is summed once in each replica, with the same node of the others
+	for row in replicas:		# every update is preceded by one sum in each replica, with the same node of the others
 	    assert sum(len(sums.get(n, ())) for n in row if n is not None) == n_updates
 	    assert [sums.get(n) for n in row] == [sums.get(n) for n in replicas[0]]
 	assert replicas or not sums
@@ -668,7 +668,7 @@ fit_together() {
 	fit_together "$tmp/plan.json" 3
 	run -2 --separate-stderr dlb-convert --to chakra --rank 3 "$tmp/plan.json"
 	one_line dlb-convert 'no node 3'
-	# replicas: each among its own nodes, and sums between them
+	# replicas: messages within each, and sums between them
 	dlb-profile --analytic --batch 16 "$model" | dlb-costmodel -c cpu:4 | dlb-place -a proportional -m 2 --replicas 2 >"$tmp/plan.json"
 	fit_together "$tmp/plan.json" 4
 }

@@ -51,8 +51,8 @@ setup() { doc=$BATS_FILE_TMPDIR/profiled.json; tmp=$BATS_TEST_TMPDIR; }
 	jq '.profile.kinds = [{name: "cpu", peak_flops: 1e11, bandwidth_Bps: 3e10}]' "$doc" >"$tmp/measured.json"
 	bandwidths() { dlb-costmodel -c "$1" "$2" | jq -c '[.cluster.links[].bandwidth_Bps]'; }
 	[ "$(bandwidths cpu:2 "$tmp/measured.json")" = '[15000000000]' ]
-	[ "$(bandwidths cpu:2 "$doc")" = '[6000000000]' ]				# nothing measured
-	[ "$(bandwidths 'cpu:2 link=shm:1e-6,6e9' "$tmp/measured.json")" = '[6000000000]' ]	# said
+	[ "$(bandwidths cpu:2 "$doc")" = '[6000000000]' ]				# no measurement
+	[ "$(bandwidths 'cpu:2 link=shm:1e-6,6e9' "$tmp/measured.json")" = '[6000000000]' ]	# stated
 	[ "$(bandwidths 'cpu:2 host cuda:1' "$tmp/measured.json" | jq -c '[.[] | select(. > 2e9)]')" = '[15000000000,6000000000]' ]
 }
 
@@ -118,14 +118,14 @@ setup() { doc=$BATS_FILE_TMPDIR/profiled.json; tmp=$BATS_TEST_TMPDIR; }
 		jq -e '.cluster | (.kinds | all(.["x-source"] | has("peak_flops") and has("bandwidth_Bps") and has("memory_bytes")
 			and has("efficiency"))) and (.links | all(has("x-source")))' "$root/share/clusters/$name.json"
 	done
-	for file in "$root"/share/clusters/*.json; do			# the others say that they are made up
+	for file in "$root"/share/clusters/*.json; do			# the others say that they are invented
 		jq -e '.cluster | (.kinds + .links | all(has("x-source"))) or (.["x-source"] // "" | startswith("Made up"))' "$file"
 	done
 }
 
 @test "a duplex link carries messages both ways at once; one that is said to take turns does not" {
 	two='.cluster | {kinds, groups, nodes, links: [.links[] | select(.class == "rack") + $more + {latency_s: 0, bandwidth_Bps: 1e6}]} | .groups |= map(del(.inside))'
-	step() { # MEMBERS OF THE LINKS; $took: predicted seconds of a pipeline that never drains, whose messages are all it waits for
+	step() { # MEMBERS OF THE LINKS; $took: predicted seconds of a pipeline that never drains and waits only for messages
 		jq -c --argjson more "$1" "$two" "$tmp/two.json" >"$tmp/cluster.json"
 		dlb-costmodel -c "$tmp/cluster.json" "$doc" >"$tmp/costed.json"
 		validates "$tmp/costed.json"
@@ -138,7 +138,7 @@ setup() { doc=$BATS_FILE_TMPDIR/profiled.json; tmp=$BATS_TEST_TMPDIR; }
 	step '{"duplex": true}'
 	both=$took
 	step '{}'
-	[ "$took" = "$both" ]						# what overlaps is duplex
+	[ "$took" = "$both" ]						# overlapping links are duplex by default
 	step '{"duplex": false}'
 	turns=$took
 	[ "$(sort -u "$tmp/placements" | wc -l)" -eq 1 ]

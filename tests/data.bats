@@ -1,6 +1,6 @@
 #!/usr/bin/env bats
-# Data of every format, beside the tools that the field reads them with (Pillow, tokenizers; skipped without them),
-# what is wrong in a file told with its place, and a classifier trained from a folder of JPEGs that is made here.
+# Data of every format against the usual tools (Pillow, tokenizers; skipped without them), errors in files reported
+# with their place, and a classifier trained from a folder of JPEGs that the test makes.
 # DLB_TEST_PYTHON names a Python that has the packages numpy, PIL or tokenizers.
 load helper
 
@@ -28,7 +28,7 @@ python_with() {
 	skip "no Python with $*; DLB_TEST_PYTHON names one"
 }
 
-# What a spec's refusal says: wrong 'TEXT' dump's operands...
+# Checks the message of a refused spec: wrong 'TEXT' dump's operands...
 wrong() {
 	local text=$1
 	shift
@@ -58,7 +58,7 @@ wrong() {
 	run_it --steps 13 --checkpoint "$tmp/ckpt" "$doc" >"$tmp/first"
 	run_it --steps 17 --checkpoint "$tmp/ckpt" --readers 1 "$one" >"$tmp/rest"
 	cmp <(jq -c . "$tmp/two") <(jq -c -s 'add' "$tmp/first" "$tmp/rest")
-	# Chance does something: the next epoch's crops are others, test data's none.
+	# Random transforms have an effect: crops of the next epoch differ, test data have none.
 	"$dump" -t "$augment" "images:$images" f32 1x8x8 10 >"$tmp/e0"
 	"$dump" -t "$augment" -e 1 "images:$images" f32 1x8x8 10 >"$tmp/e1"
 	"$dump" -t "$augment" -e 1 -r 4 "images:$images" f32 1x8x8 10 | cmp - "$tmp/e1"
@@ -94,7 +94,7 @@ wrong() {
 		run -2 --separate-stderr dlb-run --epochs 1 --data "images:$tmp/hurt.tar" --transform "$augment" "$plan"
 		one_line dlb-run "hurt.tar: ${hurt#"$tmp/"}: byte $((size - 40)) (" ' of the tar file): truncated'
 	done
-	# The place in the tar file is the one it says: there the member ends.
+	# The error's position in the tar file is the end of the member.
 	at=${stderr##*byte*(} at=${at%% of the tar*}
 	dd if="$tmp/hurt.tar" bs=1 skip=$((at - size + 40)) count=$((size - 40)) 2>/dev/null | cmp - "$hurt"
 	printf 'GIF89a.............' >"$hurt"
@@ -131,7 +131,7 @@ wrong() {
 	cp -R "$images" "$tmp/more"
 	for c in a b; do mkdir "$tmp/more/$c" && cp "$images"/0/0000.jpg "$tmp/more/$c"; done
 	wrong "has 12 classes (the last: 'b'), the model 10" "images:$tmp/more" f32 1x32x32 10
-	# A class that was not trained on.
+	# A class that the training data lack.
 	run -2 --separate-stderr dlb-run --steps 1 --data "images:$images" --test-data "images:$tmp/more" --transform "$augment" "$one"
 	one_line dlb-run "class 'a' is not among the 10 trained on"
 	mkdir "$tmp/none"
@@ -198,7 +198,7 @@ for d in "colour", "png":
     same(d + " normalise", ours("images:" + d, "crop=30,scale=1/255,normalise=0.5:0.4:0.3/0.2:0.3:0.4", "3x30x30"),
          [((planes(f.crop((5, 5, 35, 35))).reshape(3, 30, 30) / np.float32(255) - mean) / sd).ravel() for f in F])
 
-# Sizes that differ, progressive and not; the shorter side by torchvision's rule.
+# Different sizes, progressive and not; the shorter side by torchvision's rule.
 rng = np.random.default_rng(1)
 for i in range(6):
     h, w = (int(v) for v in rng.integers(40, 200, 2))
@@ -321,7 +321,7 @@ EOS
 @test "raw tokens" {
 	for i in $(seq 0 20); do printf '%b' "\\x$(printf %02x $((i * 3)))\\x$(printf %02x $((i % 2)))"; done >"$tmp/t"
 	ids() { "$dump" "$@" | od -An -v -t d8 | tr -s ' \n' ' '; }
-	# Sample i of T tokens starts at i T, its labels one further on.
+	# Sample i of T tokens begins at i T, its labels one token later.
 	[ "$(ids "tokens:$tmp/t,type=u16" i64 5 0)" = ' 0 259 6 265 12 271 18 277 24 283 30 289 36 295 42 301 48 307 54 313 ' ]
 	[ "$(ids -l "tokens:$tmp/t,type=u16" i64 5 0)" = ' 259 6 265 12 271 18 277 24 283 30 289 36 295 42 301 48 307 54 313 60 ' ]
 	[ "$(ids "tokens:$tmp/t,type=u8" i64 20 0 | cut -d' ' -f2-7)" = '0 0 3 1 6 0' ]

@@ -1,6 +1,6 @@
 #!/usr/bin/env bats
-# Exports of PyTorch 2.15, as its exporters write them by default, with a dynamic batch and in the older way, trained
-# beside PyTorch's own losses (DLB_TEST_DATA/onnx/today). tests/exports does the work and takes cases by hand.
+# Exports of PyTorch 2.15, with the exporters' defaults, with a dynamic batch and in the older way, trained and compared
+# with PyTorch's own losses (DLB_TEST_DATA/onnx/today). tests/exports does the work; it can also run single cases.
 load helper
 
 setup() {

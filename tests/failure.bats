@@ -1,5 +1,5 @@
 #!/usr/bin/env bats
-# Whatever goes wrong on one rank ends all of them: one line, status 2, nobody hangs.
+# Any failure on one rank ends all of them: one line, status 2, no hang.
 load helper
 
 setup() { tmp=$BATS_TEST_TMPDIR; }
@@ -11,14 +11,14 @@ plan() {
 	dlb-profile --analytic --batch "$batch" "$models/$file.onnx" | dlb-costmodel -c "$cluster" | dlb-place "$@"
 }
 
-# Samples for the digits' models, NaN in those numbered: samples FILE SAMPLE...
+# Makes samples for the digits' models, with NaN in those numbered: samples FILE SAMPLE...
 samples() {
 	arrays "$tmp/$1" 960 "${@:2}"
 	data=(--order sequential --data "npy:$tmp/$1.x.npy,$tmp/$1.y.npy")
 }
 
 @test "NaN in one replica's samples, whatever the model makes of it" {
-	samples spoilt 800		# step 33, replica 1's or 2's
+	samples spoilt 800		# step 33, of replica 1 or 2
 	for file in digits_mlp digits_cnn; do
 		plan cpu:3 "$file" 24 --replicas 3 >"$tmp/doc.json"
 		started --epochs 2 "${data[@]}" "$tmp/doc.json"
@@ -96,7 +96,7 @@ samples() {
 	END
 }
 
-# mpiexec deletes a dozen files at the end, which a disk may take long over; in memory they take no time.
+# mpiexec deletes a dozen files at the end; a disk may take long for that, memory takes no time.
 @test "a rank killed where the disk takes half a second to delete a file" {
 	[ "$(stat -f -c %T /dev/shm)" = tmpfs ] && [ "$(stat -f -c '%a * %S' /dev/shm | xargs expr)" -ge 1000000000 ] ||
 		skip 'no room in memory'
@@ -142,8 +142,8 @@ samples() {
 	plan cpu:2 digits_cnn 30000 --replicas 2 >"$tmp/doc.json"
 	on_rank 1 "touch '$tmp/began'"
 	dlb-run -q --steps 0 --data random "$tmp/doc.json" >/dev/null
-	start=$((($(date +%s%N) - $(date -r "$tmp/began" +%s%N)) / 1000000))	# ranks have to start before one can lack memory
-	# Of 300000 KB MPI itself would hang where it is begun, and of 150000 OpenBLAS at exit, which could not start its thread.
+	start=$((($(date +%s%N) - $(date -r "$tmp/began" +%s%N)) / 1000000))	# a rank can only lack memory after its start
+	# With 300000 KB MPI would hang if started; with 150000 OpenBLAS would hang at exit, since it could not start its thread.
 	while read -r threads limit; do
 		on_rank 1 "touch '$tmp/began'; export OMP_NUM_THREADS=$threads; ulimit -v $limit"
 		started --steps 3 --data random "$tmp/doc.json"
@@ -157,7 +157,7 @@ samples() {
 	END
 }
 
-# Through MPI's profiling interface: one message of a rank is four bytes short, or long.
+# Uses MPI's profiling interface: one message of a rank is four bytes too short, or too long.
 shorten() { # BYTES
 	mpicc -shared -fPIC -o "$tmp/shorten.so" -x c - <<-END
 		#include <mpi.h>
@@ -176,7 +176,7 @@ shorten() { # BYTES
 	for doc in replicas stages; do
 		for bytes in -4 4; do
 			shorten $bytes
-			# without shared memory everything goes through MPI
+			# without shared memory all messages use MPI
 			on_rank 1 "export LD_PRELOAD=$tmp/shorten.so"
 			sed -i '2i ulimit -v 20000000' "$tmp/as-rank"
 			started --steps 1000000 "${digits[@]}" "$tmp/$doc.json"
@@ -186,7 +186,7 @@ shorten() { # BYTES
 	done
 }
 
-# LAPACK says "not positive definite" on one rank alone, where it factors what is summed: four times, which is all tries.
+# LAPACK reports "not positive definite" on one rank only, where it factors the sum: four times, for all retries.
 @test "not positive definite on one rank: all take the same way out and go on, the report says so" {
 	${CC:-cc} -D_GNU_SOURCE -shared -fPIC -o "$tmp/indefinite.so" -x c - -ldl <<-'END'
 		#include <dlfcn.h>

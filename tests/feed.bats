@@ -1,11 +1,11 @@
 #!/usr/bin/env bats
-# Rank 0 reads and prepares for all: the bits of every node reading for itself.
+# Rank 0 reads and prepares samples for all nodes: the same bits as if every node reads for itself.
 load helper
 
 samples=24
 setup() { tmp=$BATS_TEST_TMPDIR; }
 
-# The same losses whoever reads: same DOCUMENT DLB-RUN-OPTION...
+# The losses do not depend on who reads: same DOCUMENT DLB-RUN-OPTION...
 same() {
 	local doc=$1 who
 	shift
@@ -20,7 +20,7 @@ same() {
 	for r in 2 3 4; do
 		plan "cpu:$r" -m 2 --replicas "$r" >"$tmp/doc.json"
 		same "$tmp/doc.json" --epochs 1 "${digits[@]}"
-		# what rank 0 sent: everybody else's samples and labels, and a line of seeds each
+		# bytes that rank 0 sent: samples and labels of all other nodes, and one line of seeds each
 		jq -e --argjson r "$r" '((24 - 24 / $r) * (64 * 4 + 8)) as $b | .report.feed | .bytes >= $b and .bytes <= $b + $r * 256 and .wait_s >= 0' \
 			"$tmp/host.json"
 		jq -e '.report | has("feed") | not' "$tmp/local.json"

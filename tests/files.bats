@@ -1,5 +1,5 @@
 #!/usr/bin/env bats
-# What a run writes over, follows, waits for or takes memory for: nothing of anybody else's is lost.
+# Files that a run overwrites, follows, waits for or loads into memory: other files are never lost.
 load helper
 
 setup() {
@@ -12,7 +12,7 @@ train() { dlb-run -q "${digits[@]}" "$@"; }
 one_node() { # FILE: a plan of one node, which starts no ranks
 	dlb-profile --analytic --batch 16 "$model" | dlb-costmodel -c cpu:1 | dlb-place >"$1"
 }
-# A device of our own that is always full: root's alone, and not everywhere.
+# A device that is always full: only root can make it, and not on every system.
 full_device() { mknod "$1" c 1 7 2>/dev/null && (: >"$1") 2>/dev/null; }
 
 @test "--save and --loss-log follow links, and leave FIFOs, sockets and dangling links alone" {
@@ -66,7 +66,7 @@ full_device() { mknod "$1" c 1 7 2>/dev/null && (: >"$1") 2>/dev/null; }
 	cmp "$tmp/log" "$tmp/was"
 }
 
-# Within 1.5 GB of address space, so that a reader that does not stop is ended before the machine suffers; and 20 s.
+# Within 1.5 GB of address space and 20 s, so that a reader that does not stop is ended early.
 bounded() { (ulimit -v 1500000; timeout 20 "$@"); }
 
 @test "devices without end, FIFOs and sockets as data: one line at once" {
@@ -139,10 +139,10 @@ bounded() { (ulimit -v 1500000; timeout 20 "$@"); }
 		one_line dlb-place '--max-document wants'
 	done
 	dlb-view --max-document 1M "$doc" >/dev/null
-	dlb-run -q --max-document "$(wc -c <"$doc")" --steps 2 "${digits[@]}" "$doc" >/dev/null	# the ranks get a longer one
+	dlb-run -q --max-document "$(wc -c <"$doc")" --steps 2 "${digits[@]}" "$doc" >/dev/null	# the ranks get a longer document
 }
 
-# Images of a byte a pixel, ROWS times 28 x 28, all 0, and as many labels.
+# Images of one byte per pixel, ROWS times 28 x 28, all 0, and their labels.
 zeros() { # ROWS
 	python3 - "$tmp" "$1" <<-'END'
 		import gzip, struct, sys
@@ -158,16 +158,16 @@ zeros() { # ROWS
 
 @test "gzip of zeros: one copy in memory, and none of what cannot be" {
 	dlb-profile --analytic --batch 16 "$models/lenet5.onnx" | dlb-costmodel -c cpu:1 | dlb-place >"$tmp/doc.json"
-	zeros 500000				# 392 MB; two copies and the buffers would be over 800
+	zeros 500000				# 392 MB; two copies and the buffers would exceed 800
 	(ulimit -v 750000; OPENBLAS_NUM_THREADS=1 timeout 100 dlb-run -q --steps 1 --data "idx:$tmp/x.gz,$tmp/y.gz" "$tmp/doc.json") |
 		jq -e '.report.losses | length == 1'
-	# In the file as it is, it is not in memory at all.
+	# An uncompressed file is not kept in memory.
 	gunzip "$tmp/x.gz"
 	(ulimit -v 450000; OPENBLAS_NUM_THREADS=1 timeout 100 dlb-run -q --steps 1 --data "idx:$tmp/x,$tmp/y.gz" "$tmp/doc.json") |
 		jq -e '.report.losses | length == 1'
 	rm "$tmp/x"
 	zeros 100
-	for rows in 100000000 5000000; do	# what its size cannot hold; what this process has no memory for
+	for rows in 100000000 5000000; do	# larger than its file can hold; larger than this process's memory
 		printf '\0\0\10\3%b\0\0\0\34\0\0\0\34' "$(printf '\\x%02x\\x%02x\\x%02x\\x%02x' $((rows >> 24)) $((rows >> 16 & 255)) $((rows >> 8 & 255)) $((rows & 255)))" >"$tmp/x"
 		[ $rows = 5000000 ] && head -c 4000000 /dev/urandom >"$tmp/noise" && cat "$tmp/noise" >>"$tmp/x"
 		gzip -f "$tmp/x"

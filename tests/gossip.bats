@@ -1,5 +1,5 @@
 #!/usr/bin/env bats
-# Replicas that average their weights in place of summing gradients: gossip, means, a parameter server.
+# Replicas that average weights instead of summing gradients: gossip, means, a parameter server.
 load helper
 
 steps=12 samples=24 model=$models/digits_mlp.onnx
@@ -13,7 +13,7 @@ train() {
 		--save "$name.safetensors" "$@" "$doc" >"$name.out.json"
 }
 
-# The losses of two logs agree to a relative R: near LOG LOG R
+# The losses of two logs agree within a relative R: near LOG LOG R
 near() {
 	paste "$1" "$2" | awk -v r="$3" '{ d = $1 - $2; if (d < 0) d = -d; if (d > r * $2) { print NR, $0; bad = 1 } } END { exit bad || NR == 0 }'
 }
@@ -63,7 +63,7 @@ near() {
 	plan cpu:4 --replicas 3 --param-server 3 --sync-every 4 >"$tmp/server.json"
 	train "$tmp/server.json" apart
 	dlb-run --dry-run "$tmp/server.json" >"$tmp/dry.json"
-	# three push and three pull, every fourth step
+	# three replicas send and three fetch, every fourth step
 	jq -es 'map(.report | [.allreduce.bytes, (.nodes | map(.bytes_sent))]) | .[0] == .[1] and .[0][0] > 0 and .[0][1][3] == 3 * .[0][1][0]' \
 		"$tmp/apart.out.json" "$tmp/dry.json"
 	train "$tmp/server.json" mean --param-server none

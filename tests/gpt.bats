@@ -1,6 +1,6 @@
 #!/usr/bin/env bats
-# A GPT on tinyshakespeare (DLB_TEST_DATA) through the five filters, over two unequal nodes: the loads are measured
-# and shifted while it trains, and the losses are those of one node, bit for bit.
+# A GPT on tinyshakespeare (DLB_TEST_DATA) through the five filters, over two unequal nodes: loads are measured
+# and moved during training, and the losses equal those of one node, bit for bit.
 load helper
 
 onnx=$DLB_TEST_DATA/onnx
@@ -30,8 +30,8 @@ planned() { # NODES DLB-PROFILE-OPTION...
 	done
 	[ "$(wc -l <"$tmp/one")" -eq 45 ]
 	cmp "$tmp/one" "$tmp/two"
-	# It learns: from about log 65 = 4.2 to less than what the letters' frequencies alone give.
+	# It learns: from about log 65 = 4.2 to less than the letters' frequencies alone give.
 	awk '{ last = $2 } END { exit !(last < 3.3) }' "$tmp/two"
-	# And the slow node ends up with less work than the fast one.
+	# The slow node ends with less work than the fast one.
 	jq -e '.plan.placement | [.[]] | (map(select(. == 0)) | length) > (map(select(. == 1)) | length)' "$tmp/doc.json"
 }

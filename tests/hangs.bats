@@ -1,6 +1,6 @@
 #!/usr/bin/env bats
-# Nothing is waited for for ever, and nothing is left behind: ranks, mpiexec and the parent stopped or killed at any time,
-# ranks that do not find each other, tags that MPI does not have.
+# No run waits for ever or leaves anything behind: ranks, mpiexec and the parent stopped or killed at any time,
+# ranks that do not find each other, tags beyond MPI's limit.
 load helper
 
 setup() {
@@ -12,7 +12,7 @@ setup() {
 	command -v mpiexec.openmpi >/dev/null || skip 'no Open MPI'
 }
 
-teardown() { # nothing survives a test
+teardown() { # no process survives a test
 	local stat pid
 	for stat in /proc/[0-9]*/environ; do
 		grep -qzsx "TMPDIR=$TMPDIR" "$stat" || continue
@@ -26,7 +26,7 @@ without_dlb_launch() { # DLB-RUN-OPTION...
 	mpirun --oversubscribe --bind-to none -n 3 "$tmp/as-rank" dlb-run -q "$@"
 }
 
-# A library, stops.so, that stops the process where a function of MPI begins: stops_in FUNCTION PARAMETERS ARGUMENTS
+# Builds a library, stops.so, that stops the process at the entry of an MPI function: stops_in FUNCTION PARAMETERS ARGUMENTS
 stops_in() {
 	command -v mpicc >/dev/null || skip 'no mpicc'
 	mpicc -shared -fPIC -o "$tmp/stops.so" -x c - <<-END
@@ -40,7 +40,7 @@ stops_in() {
 	END
 }
 
-took() { # MOST: seconds since `start`, at most
+took() { # MOST: at most this many seconds since `start`
 	local s=$((($(date +%s%N) - start) / 1000000))
 	echo "$s ms"
 	[ "$s" -le $(($1 * 1000)) ]
@@ -52,12 +52,12 @@ nothing_left() {
 	[ -z "$left" ] || { echo "left: $left"; return 1; }
 }
 
-segments_of() { # JOB...: what Open MPI has of them in /dev/shm
+segments_of() { # JOB...: their files of Open MPI in /dev/shm
 	local job
 	for job; do find /dev/shm -name "$(printf 'vader_segment.*.%x.*' "$job")"; done
 }
 
-# dlb-run ends in time and names the rank that as_rank stops, and leaves nothing behind.
+# dlb-run ends in time, names the rank that as_rank stops, and leaves nothing behind.
 names_stopped() { # RANK STEPS
 	(
 		own_launch
@@ -139,7 +139,7 @@ names_stopped() { # RANK STEPS
 	started --timeout 4 --steps 1000000 "${digits[@]}" "$doc"
 	wait_for_lines "$tmp/log" 5
 	kill -STOP "$(children "$parent")"
-	kill -TERM "$parent"		# which has to come through mpiexec
+	kill -TERM "$parent"		# must be passed on by mpiexec
 	wait "$parent"
 	jq -e '.report.stopped == "signal" and .report.steps >= 5' "$tmp/out"
 	nothing_left
@@ -185,7 +185,7 @@ names_stopped() { # RANK STEPS
 	done
 	started --steps 1000000 "${digits[@]}" "$doc"
 	wait_for_lines "$tmp/log" 5
-	mkdir "$TMPDIR/dlb-run.ABCDEF" "$tmp/theirs"		# no lock: nobody knows whose it is
+	mkdir "$TMPDIR/dlb-run.ABCDEF" "$tmp/theirs"		# no lock: of unknown origin
 	touch "$tmp/theirs/file"
 	ln -s "$tmp/theirs" "$TMPDIR/dlb-run.GHIJKL"
 	dlb-run -q --steps 2 "${digits[@]}" "$doc" >/dev/null
@@ -214,7 +214,7 @@ names_stopped() { # RANK STEPS
 	one_line dlb-run 'srun --mpi=pmix'
 	run -2 --separate-stderr env SLURM_STEP_NUM_TASKS=2 SLURM_PROCID=0 dlb-profile --analytic "$model"
 	one_line dlb-profile 'srun --mpi=pmix'
-	SLURM_NTASKS=2 SLURM_PROCID=0 dlb-run -q --steps 2 "${digits[@]}" "$doc" | jq -e '.report.losses | length == 2'	# a batch script
+	SLURM_NTASKS=2 SLURM_PROCID=0 dlb-run -q --steps 2 "${digits[@]}" "$doc" | jq -e '.report.losses | length == 2'	# in a batch script
 }
 
 @test "no tag is above what every MPI has" {
@@ -234,7 +234,7 @@ names_stopped() { # RANK STEPS
 		        return tag > 32767 ? MPI_ERR_TAG : PMPI_Comm_create_group(c, g, tag, out);
 		}
 	END
-	# on every rank; without shared memory everything goes through MPI
+	# on every rank; without shared memory all messages use MPI
 	as_rank 9 :
 	sed -i "2c ulimit -v 20000000; export LD_PRELOAD=$tmp/tags.so" "$tmp/as-rank"
 	own_launch

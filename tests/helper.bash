@@ -1,4 +1,4 @@
-# What every bats file loads: where the tools are, documents to start from, and the checks that every
+# Loaded by every bats file: paths of the tools, documents to start from, and checks that every
 # filter must pass.
 bats_require_minimum_version 1.5.0
 
@@ -9,10 +9,10 @@ DLB_TEST_DATA=$(realpath -m "${DLB_TEST_DATA:-$root/../shared/data}")
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
 models=$root/share/models
 model=$models/digits_cnn.onnx
-# The digits are 8x8, their grey 0..16; this model takes them as they are.
+# The digits are 8x8, grey 0..16; this model takes them without a transform.
 digits=(--data digits --transform scale=1/16)
 
-# A document with graph, profile, cluster, cost and plan, made once a file and kept: planned FILE.
+# A document with graph, profile, cluster, cost and plan, made once per bats file: planned FILE.
 planned() {
 	local doc=$BATS_FILE_TMPDIR/planned.json
 	if [ ! -s "$doc" ]; then
@@ -33,9 +33,9 @@ reported() {
 	cp "$doc" "$1"
 }
 
-# For files whose tests train the digits' model: `samples` a batch, `steps` of a run, `place`: options of every plan.
+# For files whose tests train the digits' model: `samples` per batch, `steps` of a run, `place`: options of every plan.
 steps=12 samples=16 place=()
-profiled() { # a profile made once a file: its path is $profile
+profiled() { # a profile made once per bats file: its path is $profile
 	profile=$BATS_FILE_TMPDIR/profiled.json
 	[ -s "$profile" ] || dlb-profile --analytic --batch "$samples" "$model" >"$profile"
 }
@@ -51,7 +51,7 @@ losses() { # DOCUMENT [DLB-RUN OPTION...]
 	dlb-run --steps "$steps" "${digits[@]}" --optimizer momentum --lr 0.02 "$@" "$doc" | jq -c .report.losses
 }
 
-# Samples for the digits' models, COUNT random images of 64 numbers with NaN in those listed: PREFIX.x.npy, PREFIX.y.npy.
+# Makes samples for the digits' models, COUNT random images of 64 numbers with NaN in those listed: PREFIX.x.npy, PREFIX.y.npy.
 arrays() { # PREFIX COUNT [SAMPLE...]
 	python3 - "$@" <<-'END'
 		import random, struct, sys
@@ -106,7 +106,7 @@ ranks_of() { # PID of a dlb-run that starts its ranks itself: `ranks`, the proce
 	mapfile -t ranks < <(for launcher in $(children "$1"); do children "$launcher"; done)
 }
 
-kill_at_once() { # PID: it and all its descendants, as when the power fails: none has time for a last word
+kill_at_once() { # PID: the process and all its descendants, as in a power failure: none can print a last message
 	local pids=("$1") i=0
 	while [ $i -lt ${#pids[@]} ]; do
 		mapfile -t -O ${#pids[@]} pids < <(children "${pids[i]}")
@@ -115,7 +115,7 @@ kill_at_once() { # PID: it and all its descendants, as when the power fails: non
 	kill -KILL "${pids[@]}"
 }
 
-# Starts `parent`, a run in the background; its log, $tmp/log, shows how far it has come.
+# Starts a run in the background, `parent`; its log, $tmp/log, shows its progress.
 started() { # DLB-RUN-OPTION...
 	rm -f "$tmp/log"
 	dlb-run -q --loss-log "$tmp/log" "$@" >"$tmp/out" 2>"$tmp/err" 3>&- &
@@ -128,7 +128,7 @@ as_rank() {
 	chmod +x "$tmp/as-rank"
 }
 
-# From here on dlb-run's own mpiexec starts its ranks through that wrapper.
+# Makes dlb-run's own mpiexec start its ranks through that wrapper.
 own_launch() {
 	local real
 	[[ $PATH != "$tmp/bin:"* ]] || return 0
@@ -163,7 +163,7 @@ ends() { # FILE WORDS [MORE]
 	[ "$took" -lt $((3000 + ${3:-0})) ]
 }
 
-# ---- what every filter does with its input; the arguments are the tool and options it needs ----
+# ---- behaviour of every filter on its input; arguments: the tool and the options that it needs ----
 
 refuses_bad_json() { # TOOL [OPTION...]
 	printf '{"dlb": "1.0",\n "graph": {]}' >"$BATS_TEST_TMPDIR/bad.json"
@@ -206,7 +206,7 @@ refuses_unknown_member() { # DOCUMENT TOOL [OPTION...]
 	one_line "$1" "'bacth'" "did you mean 'batch'?"
 }
 
-# A newer minor version: what is unknown is kept; so are x- members at any depth.
+# A newer minor version: unknown members are kept, and x- members at any depth.
 passes_unknown_on() { # DOCUMENT TOOL [OPTION...]
 	local doc=$1
 	shift
@@ -241,7 +241,7 @@ refuses_unknown_option() { # TOOL
 	one_line "$1" "'-0'" "try '$1 --help'"
 }
 
-# The whole document and each of its sections against share/schemas.
+# Checks the whole document and each of its sections with share/schemas.
 validates() { # FILE
 	"$root/tests/validate" "$1"
 }

@@ -1,6 +1,6 @@
 #!/usr/bin/env bats
-# The losses of --loss from the model to the run, what is said of labels that do not fit, and what an export for inference
-# has lost of training: --batchnorm, --dropout. Values and gradients beside PyTorch's: unit test_losses.
+# The losses of --loss from the model to the run, messages about unsuitable labels, and functions that an export for
+# inference lacks in training: --batchnorm, --dropout. Values and gradients against PyTorch's: unit test_losses.
 load helper
 
 setup_file() {
@@ -39,7 +39,7 @@ train() { # LABELS M DLB-PROFILE OPTION...
 	make "$@" | dlb-run --steps 4 --order sequential --lr 0.1 --data "npy:x.npy$labels" | jq -c .report.losses
 }
 first() { train "$@" | jq '.[0]'; }
-# Numbers that agree within rounding of f32.
+# Numbers that agree up to rounding of f32.
 same() { jq -en "[$1, $2] | flatten | . as \$a | [range(length / 2) | (\$a[.] - \$a[. + (\$a | length) / 2]) / ([1, (\$a[.] | fabs)] | max) | fabs] | max < 5e-6"; }
 
 @test "losses are added up with their factors, each with labels of its own" {
@@ -89,7 +89,7 @@ same() { jq -en "[$1, $2] | flatten | . as \$a | [range(length / 2) | (\$a[.] - 
 	done
 }
 
-# Types of the vertices of a document, one each.
+# Types of the vertices of a document, each once.
 types() { jq -r '.graph.ops[].type' "$1" | sort -u; }
 
 @test "--batchnorm frozen keeps the running statistics" {

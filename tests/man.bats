@@ -1,10 +1,10 @@
 #!/usr/bin/env bats
-# The manuals: their options are those of --help, they lint, and their EXAMPLES run.
+# The manuals: options equal those of --help, mandoc finds no fault, and their EXAMPLES run.
 load helper
 
 tools=(dlb-profile dlb-costmodel dlb-place dlb-run dlb-rebalance dlb-view dlb-convert)
 
-# Options as --help names them: "-a --algorithm NAME", a line each, sorted.
+# Options of --help: "-a --algorithm NAME", one per line, sorted.
 help_options() {
 	"$1" --help | sed -n 's/^  \(-.\), --\([^ ]*\)\( [^ ]\+\)\?  .*/\1 --\2\3/p; s/^      --\([^ ]*\)\( [^ ]\+\)\?  .*/--\1\2/p' |
 		sed 's/ *$//' | sort
@@ -49,7 +49,7 @@ man_options() {
 	done
 }
 
-# What a display of the EXAMPLES section says, as a shell script.
+# The displays of the EXAMPLES section as a shell script.
 examples() {
 	awk '/^\.Sh / { on = $2 == "EXAMPLES" } on && /^\.Ed/ { in_display = 0; print "" } in_display { gsub(/\\e/, "\\"); print } on && /^\.Bd -literal/ { in_display = 1 }' \
 		"$root/man/$1"

@@ -1,10 +1,10 @@
 #!/usr/bin/env bats
-# Memories that nodes name: found by hwloc, priced, and bound to.
+# Memories that nodes name: discovery by hwloc, costs, and binding.
 load helper
 
 setup() { tmp=$BATS_TEST_TMPDIR; }
 
-# A plan for two nodes whose buffers are to lie in a memory: with_memory EDIT >FILE
+# A plan for two nodes whose buffers lie in a named memory: with_memory EDIT >FILE
 with_memory() {
 	dlb-profile --analytic --batch 24 "$model" | dlb-costmodel -c cpu:2 |
 		jq -c ".cluster.memories = [{name: \"here\", class: \"dram\", group: .cluster.groups[0].name, os_index: 0, bytes: 1e9},
@@ -51,7 +51,7 @@ with_memory() {
 		$b[1] > 10 * $a[1] and $b[0] <= $a[0] * 1.001'
 }
 
-# Two memories, a fast one of so many bytes and a slow one over a link: with_two FAST_BYTES EDIT [OPTION...]
+# Two memories, a fast one of FAST_BYTES and a slow one over a link: with_two FAST_BYTES EDIT [OPTION...]
 with_two() {
 	local bytes=$1 edit=$2
 	shift 2

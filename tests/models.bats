@@ -1,7 +1,7 @@
 #!/usr/bin/env bats
 # The exported models of DLB_TEST_DATA/onnx: every file is read, folded, differentiated, costed, placed on three nodes
-# and trained for a step on random data, and has as many trainable parameters as it had in PyTorch (MODELS.tsv).
-# About three minutes; the largest take some GB for a moment.
+# and trained for a step on random data, and has the number of trainable parameters of PyTorch (MODELS.tsv).
+# About three minutes; the largest models briefly take some GB.
 load helper
 
 onnx=$DLB_TEST_DATA/onnx
@@ -17,7 +17,7 @@ fault() { # NAME WHAT...
 	echo "$*"
 }
 
-# What PyTorch counts. light/ has models of onnx/onnx: the counts of the papers' networks.
+# Number of parameters in PyTorch. light/ has models of onnx/onnx: the numbers of the papers' networks.
 parameters() { # NAME
 	case $1 in
 	light_bvlc_alexnet) echo 60965224 ;;
@@ -29,11 +29,11 @@ parameters() { # NAME
 	esac
 }
 
-# One file through the five filters. Its lines on stderr stay in $tmp/said.
+# Runs one file through the five filters. Its lines on stderr are kept in $tmp/said.
 one_step() { # FILE BATCH
 	local name=${1##*/} batch=$2 init=()
 	name=${name%.onnx}
-	[[ $name == *light* ]] && init=(--init 1)	# their weights are all the same number
+	[[ $name == *light* ]] && init=(--init 1)	# all their weights are equal
 	if ! dlb-profile -v --analytic --batch "$batch" "$1" >"$tmp/graph.json" 2>"$tmp/said" ||
 		! dlb-costmodel -c cpu:3 "$tmp/graph.json" >"$tmp/cost.json" 2>>"$tmp/said" ||
 		! dlb-place -q "$tmp/cost.json" >"$tmp/plan.json" 2>>"$tmp/said" ||
@@ -50,14 +50,14 @@ one_step() { # FILE BATCH
 		fault "$name" "$(jq -c '[.report.losses, (.plan.placement | [.[]] | unique)]' "$tmp/out.json")"
 	count=$(sed -n 's/.* batch [0-9]*, \([0-9]*\) parameters,.*/\1/p' "$tmp/said")
 	case $name in
-	resnet*.eval.* | *.preserve.*) ;;	# folded, merged: what they lost is said, see below
+	resnet*.eval.* | *.preserve.*) ;;	# folded or merged: messages name the lost parameters, see below
 	*) [ "$count" = "$(parameters "$name")" ] || fault "$name has '$count' parameters, not $(parameters "$name")" ;;
 	esac
 	rm -f "$tmp"/*.json
 	done_files=$((done_files + 1))
 }
 
-# Some files of models/ and light/ by pattern; at least as many as given.
+# Runs the files of models/ and light/ that match a pattern; at least LEAST.
 all_of() { # LEAST BATCH PATTERN...
 	local least=$1 batch=$2 pattern file
 	done_files=0

@@ -1,14 +1,14 @@
 #!/usr/bin/env bats
-# Names come from files and may hold anything: people see control characters as \n, \x1b, \u202e, in every output of every tool.
+# Names come from files and may contain anything: every output of every tool shows control characters as \n, \x1b, \u202e.
 load helper
 
-evil=$'first\\nsecond\\u001b[31mred\\u0007\\u009bC1\\u202eback\\u2028'	# as JSON has it
+evil=$'first\\nsecond\\u001b[31mred\\u0007\\u009bC1\\u202eback\\u2028'	# as in JSON
 shown='first\nsecond\x1b[31mred\x07\u009bC1\u202eback\u2028'
 
 setup() {
 	tmp=$BATS_TEST_TMPDIR doc=$tmp/doc.json
 	planned "$tmp/plain.json"
-	# every op, tensor, host and group; hashes would tell
+	# every op, tensor, host and group; hashes would not match
 	jq -c --argjson evil "\"$evil\"" '
 		del(.profile.inputs, .cost.inputs, .plan.inputs) |
 		.graph.ops |= map(.name = $evil + .name) | .graph.tensors |= map(.name = $evil + .name) |
@@ -16,7 +16,7 @@ setup() {
 		.cluster.nodes |= map(.host = $evil)' "$tmp/plain.json" >"$doc"
 }
 
-# No control characters but line feeds, no C1, no marks of direction, and valid UTF-8.
+# No control characters but line feeds, no C1, no direction marks, and valid UTF-8.
 is_clean() { # FILE
 	/usr/bin/python3 - "$1" <<-'END'
 		import sys
@@ -26,7 +26,7 @@ is_clean() { # FILE
 	END
 }
 
-shows() { # FILE [TEXT]: clean, and the name is there; its lines are as many as without
+shows() { # FILE [TEXT]: clean, and contains the name
 	is_clean "$1"
 	grep -qF "${2:-$shown}" "$1"
 }

@@ -1,5 +1,5 @@
 #!/usr/bin/env bats
-# Optimizers end to end: what dlb-run trains with, over steps, placements and continued runs.
+# Optimizers end to end: dlb-run over steps, placements and continued runs.
 load helper
 
 setup() {
@@ -8,14 +8,14 @@ setup() {
 	doc=$tmp/doc.json
 }
 
-# Losses of a run, a line each: losses DOCUMENT OPTION...
+# Losses of a run, one per line: losses DOCUMENT OPTION...
 losses() {
 	local from=$1
 	shift
 	dlb-run -q "${digits[@]}" "$@" "$from" | jq -c '.report.losses[]'
 }
 
-# The whole model on one node, as the document has it on two: alone FILE.
+# The whole model on one node, for a document with two: alone FILE.
 alone() { dlb-place -a single <"$doc" >"$1"; }
 
 @test "every optimizer learns, and its document is valid" {
@@ -47,7 +47,7 @@ alone() { dlb-place -a single <"$doc" >"$1"; }
 	dlb-run -q --steps 40 "${digits[@]}" --optimizer max-adabelief --variant corrected "$doc" >"$tmp/corrected.json"
 	jq -e '.report.optimizer_violations == 0' "$tmp/default.json"
 	diff <(jq -c .report.losses "$tmp/default.json") <(jq -c .report.losses "$tmp/corrected.json")
-	# a rate that grows breaks it for any variant, one that falls for none
+	# a growing rate lets it shrink for any variant, a falling rate for none
 	dlb-run -q --steps 10 "${digits[@]}" --optimizer max-adabelief --variant corrected --warmup 10 "$doc" >"$tmp/out.json"
 	jq -e '.report.optimizer_violations > 0' "$tmp/out.json"
 	dlb-run -q --steps 10 "${digits[@]}" --optimizer max-adabelief --variant corrected --lr-schedule cosine "$doc" >"$tmp/out.json"
@@ -57,12 +57,12 @@ alone() { dlb-place -a single <"$doc" >"$1"; }
 }
 
 @test "a rate of half the size for one step: losses say what the schedule does" {
-	# step:1:0 trains in the first step alone: the weights of step 2 are those of step 3
+	# step:1:0 trains in the first step only: the weights of step 2 equal those of step 3
 	losses "$doc" --steps 3 --order sequential --lr 0.1 --lr-schedule step:1:0 >"$tmp/a"
 	losses "$doc" --steps 3 --order sequential --lr 0.1 >"$tmp/b"
 	diff <(head -2 "$tmp/a") <(head -2 "$tmp/b")
 	run ! diff -q "$tmp/a" "$tmp/b"
-	# a warm-up of one step is none, one of two halves the first step
+	# a warm-up of one step has no effect, one of two steps halves the first step
 	diff <(losses "$doc" --steps 3 --lr 0.1 --warmup 1) <(losses "$doc" --steps 3 --lr 0.1)
 	diff <(losses "$doc" --steps 2 --lr 0.1 --warmup 2) <(losses "$doc" --steps 2 --lr 0.05)
 }
@@ -189,13 +189,13 @@ alone() { dlb-place -a single <"$doc" >"$1"; }
 @test "moments in place of gradients: one replica has none to exchange" {
 	jq -c '.run = {"optimizer": {"name": "max-adabelief", "reduce": "moments"}}' "$doc" >"$tmp/moments.json"
 	diff <(losses "$tmp/moments.json" --steps 5) <(losses "$doc" --steps 5 --optimizer max-adabelief)
-	# two take what the run section says
+	# two options use the settings of the run section
 	dlb-place --replicas 2 <"$tmp/moments.json" >"$tmp/replicas.json"
 	dlb-place --replicas 2 --reduce moments <"$tmp/moments.json" >"$tmp/asked.json"
 	diff <(losses "$tmp/replicas.json" --steps 5) <(losses "$tmp/asked.json" --steps 5)
 }
 
-# A model whose gradient is its input: w . x, summed over the samples' mean.
+# A model whose gradient is its input: w . x, averaged over the samples.
 dot() { # FILE N
 	/usr/bin/python3 - "$@" <<-'END'
 		import sys
@@ -271,8 +271,8 @@ dot() { # FILE N
 	done
 }
 
-# kfac_formula MODEL STEPS LR KL_CLIP TOLERANCE [DLB-PLACE OPTION...]: losses of K-FAC are those of its formula in plain Python; says
-# in how many steps the trust region was left.
+# kfac_formula MODEL STEPS LR KL_CLIP TOLERANCE [DLB-PLACE OPTION...]: losses of K-FAC equal those of its formula in plain
+# Python; prints the number of steps beyond the trust region.
 kfac_formula() {
 	local model=$1 steps=$2 lr=$3 kl_clip=$4 tolerance=$5
 	shift 5
@@ -300,7 +300,7 @@ kfac_formula() {
 	run ! kfac_formula cnn 6 0.051 0 1e-5 -a single
 }
 
-# A model for K-FAC that is not shipped (tests/data/kfac_models.py), as $made.
+# Makes a model for K-FAC that does not come with dlb (tests/data/kfac_models.py), as $made.
 made_for_kfac() { # KIND
 	made=$tmp/$1.onnx
 	/usr/bin/python3 "$root/tests/data/kfac_models.py" "$1" "$made" || skip 'no onnx for Python'
@@ -387,7 +387,7 @@ made_for_kfac() { # KIND
 	rm "$tmp"/ck/step-*/kept-*
 	run -2 --separate-stderr dlb-run --steps 1 "${digits[@]}" --optimizer kfac --checkpoint "$tmp/ck" "$tmp/plan.json"
 	one_line dlb-run 'kept-'
-	for manifest in "$tmp"/ck/step-*/manifest.json; do	# as before there were checksums
+	for manifest in "$tmp"/ck/step-*/manifest.json; do	# as in versions without checksums
 		rm "${manifest%/*}/SHA256SUMS"
 		jq '.["dlb-checkpoint"] = "1.1" | del(.files)' "$manifest" >"$tmp/manifest"
 		mv "$tmp/manifest" "$manifest"
@@ -464,9 +464,9 @@ made_for_kfac() { # KIND
 	[ "$(jq -c .report.losses "$tmp/run.json")" = "$truth" ]
 	dlb-run -q --dry-run --optimizer sgd --clip-norm 0 "$tmp/doc.json" >"$tmp/other.json"
 	[ "$(jq -c '[.report.optimizer, (.run.optimizer | has("clip_norm"))]' "$tmp/other.json")" = '["sgd",false]' ]
-	# adam's state is counted in the plan, sgd has none: the plan that is told otherwise is checked again
+	# the plan counts adam's state, sgd has none: with another optimizer the plan is checked again
 	jq -e --slurpfile o "$tmp/other.json" '[.report.nodes[].peak_bytes] > [$o[0].report.nodes[].peak_bytes]' "$tmp/run.json"
-	# what has run stays, and a plan for another optimizer says so
+	# the optimizer of a run is kept, and a plan for another optimizer says so
 	run -0 --separate-stderr dlb-place --optimizer sgd "$tmp/run.json"
 	[[ $stderr == *'the run section says adam'* ]]
 }

@@ -1,6 +1,6 @@
 #!/usr/bin/env bats
-# The page of dlb-view -f html in a real browser: nothing on the console, everything drawn, pointer and keys do what they
-# say, both themes, paper. Of a document of 28 ops with a report and rounds, and of one of 10,000 ops.
+# The page of dlb-view -f html in a real browser: no message on the console, everything drawn, pointer and keys work,
+# both themes, print. With a document of 28 ops with a report and rounds, and with one of 10,000 ops.
 load helper
 
 setup_file() {
@@ -23,7 +23,7 @@ setup_file() {
 
 setup() { [ -s "$pages/small.html" ] || skip 'no headless browser'; }
 
-# browse PAGE [OPTION...]: what tests/browser says in $output; no errors, no requests.
+# browse PAGE [OPTION...]: $output is the output of tests/browser; no errors, no requests.
 browse() {
 	local page=$1
 	shift
@@ -60,9 +60,9 @@ result() { jq -r ".results[$1]" <<<"$output"; }
 		--eval 'document.querySelectorAll("#graph .side table tbody tr").length' \
 		--eval 'document.querySelector("#graph canvas").focus()' --key '[' --eval 'document.querySelector("#graph .opname").textContent'
 	[ "$(result 0)" = loss ]
-	[ "$(result 1)" -ge 3 ]		# a row a node, and what it is
+	[ "$(result 1)" -ge 3 ]		# a row per node, and its label
 	[ "$(result 3)" != loss ]
-	# In a page just opened all of the graph is in the picture: the first op under the pointer, row by row.
+	# A page just opened shows the whole graph: find the first op under the pointer, row by row.
 	browse "$pages/small.html" \
 		--eval 'const c = document.querySelector("#graph canvas"); let hit = null; for (let y = 10; y < 610 && !hit; y += 8) for (let x = 10; x < c.clientWidth && !hit; x += 20) {
 			const b = c.getBoundingClientRect(), e = { clientX: b.left + x, clientY: b.top + y, pointerId: 1, bubbles: true };
@@ -101,7 +101,7 @@ result() { jq -r ".results[$1]" <<<"$output"; }
 	[ "$(jq '.graph.ops | length' "$pages/deep.json")" -eq 10000 ]
 	[ "$(stat -c %s "$pages/deep.html")" -lt 20000000 ]
 	best=100000
-	for _ in 1 2 3; do		# the best of three: what else runs here is not the page's
+	for _ in 1 2 3; do		# the best of three, because other programs run too
 		browse "$pages/deep.html" --eval 'document.querySelectorAll("#failures").length' --eval 'document.querySelectorAll("canvas").length >= 6'
 		[ "$(result 0)" = 0 ]
 		[ "$(result 1)" = true ]

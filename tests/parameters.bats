@@ -1,6 +1,6 @@
 #!/usr/bin/env bats
-# What is a parameter: the exporter's list, the module's state_dict, the role of an initializer; freezing; groups of the
-# optimizer. The last tests walk the exports of DLB_TEST_DATA/onnx/today.
+# Which initializers are parameters: the exporter's list, the module's state_dict, the role; freezing; groups of the
+# optimizer. The last tests use the exports of DLB_TEST_DATA/onnx/today.
 load helper
 
 today=$DLB_TEST_DATA/onnx/today
@@ -9,7 +9,7 @@ setup() {
 	tmp=$BATS_TEST_TMPDIR
 }
 
-weights() { # [DLB-PROFILE OPTION...]: names of what is trained, in order
+weights() { # [DLB-PROFILE OPTION...]: names of trained tensors, in order
 	dlb-profile -q --analytic --batch 16 "$@" "$model" | jq -r '[.graph.tensors[] | select(.kind == "weight") | .name] | sort | join(" ")'
 }
 
@@ -100,14 +100,14 @@ trained() { # FILE [DLB-PROFILE OPTION...]
 	dlb-profile -q --analytic "${@:2}" "$1" | jq '[.graph.tensors[] | select(.kind == "weight") | .shape | reduce .[] as $d (1; . * $d)] | add'
 }
 
-# How many elements a file lacks of what PyTorch trains, where it does: rows of tables that the model does not use, and
+# Number of elements that PyTorch trains and a file lacks: rows of tables that the model does not use, and
 # normalizations that were multiplied into convolutions.
 lacks() { # MODEL VARIANT STATE
 	case $1/$2/$3 in
 	mobilenet_v3_small/default/*) echo 6056 ;;
 	shufflenet/default/*) echo 3976 ;;
 	conv1d_ts/default/* | conv1d_ts/dynamic/*) echo 32 ;;
-	bert*/default/list) echo 544 ;;		# 16 of 32 positions, 1 of 2 types of token
+	bert*/default/list) echo 544 ;;		# 16 of 32 positions, 1 of 2 token types
 	bert*/dynamic/list | gpt2/*/list) echo 512 ;;
 	*) echo 0 ;;
 	esac
@@ -146,7 +146,7 @@ lacks() { # MODEL VARIANT STATE
 			    return {k: (v['dtype'], v['shape']) for k, v in h.items() if k != '__metadata__'}
 			sys.exit(head(sys.argv[1]) != head(sys.argv[2]))
 		END
-		# every initializer of the saved model is made of the saved weights again
+		# every initializer of the saved model follows from the saved weights
 		[ "$(trained "$tmp/out.onnx" --weights "$tmp/out.safetensors")" = "$(trained "$today/$name/default.onnx" --weights "$state")" ]
 	done
 }

@@ -1,12 +1,12 @@
 #!/usr/bin/env bats
-# The whole pipe on the digits: the same losses wherever the work is done, however often it is broken off,
+# The whole pipe on the digits: the same losses under every placement and after any number of interruptions,
 # and the loop that balances.
 load helper
 
 steps=12 samples=16 place=(-m 4)
 setup() { tmp=$BATS_TEST_TMPDIR; }
 
-# What an unbroken run on one node gives.
+# The losses of an unbroken run on one node.
 truth() {
 	[ -s "$BATS_FILE_TMPDIR/truth" ] || { plan cpu:1 >"$tmp/one.json" && losses "$tmp/one.json" >"$BATS_FILE_TMPDIR/truth"; }
 	cat "$BATS_FILE_TMPDIR/truth"
@@ -69,7 +69,7 @@ truth() {
 		[.graph.ops[] | select((.id | tostring) == $op or (.colocate != null and (.colocate | tostring) == $op)) | .id | tostring] as $bound |
 		.plan.placement |= with_entries(if .key | IN($bound[]) then .value = 1 - .value else . end)' "$tmp/doc.json" >"$tmp/edited.json"
 	run --separate-stderr losses "$tmp/edited.json"
-	# Bound groups may reach further than one step of jq: then the refusal names the op.
+	# Groups of colocated ops may reach further than one step of jq: then the message names the op.
 	[ "$output" = "$(truth)" ] || [[ $stderr == *op* ]]
 }
 
@@ -97,11 +97,11 @@ truth() {
 	[ "$(jq -nc --argjson a "$first" --argjson b "$second" '$a + $b')" = "$(truth)" ]
 }
 
-# ---- broken off ----
+# ---- interrupted runs ----
 
 long=(--optimizer momentum --lr 0.02 --checkpoint-every 100)
 
-# A pace at which 4000 steps last long enough to be broken off on the fastest machine.
+# A speed at which 4000 steps last long enough to be interrupted on the fastest machine.
 slowly=(--slow 0:50)
 
 unbroken() { # prints the loss log of 4000 steps

@@ -196,7 +196,7 @@ algorithms() { dlb-place --list | awk '{ print $1 }'; }
 		done
 	done
 	dlb-place -m 4 --from "$tmp/single.json" --max-moves 8 "$doc" | jq -e '.plan.moved_ops <= 8'
-	# a node that is faster by a thousandth: not worth moving to for one step, but for very many
+	# a node that is faster by a thousandth: moving does not pay for one step, but for very many
 	dlb-costmodel -c 'cpu:1*0.999 cpu:1 link=shm:1e-6,1e5' "$doc" >"$tmp/near.json"
 	dlb-place --exclude 1 "$tmp/near.json" >"$tmp/slower.json"
 	dlb-place --from "$tmp/slower.json" --serve 1 "$tmp/near.json" | jq -e '.plan.moved_ops == 0'
@@ -214,7 +214,7 @@ algorithms() { dlb-place --list | awk '{ print $1 }'; }
 	for p in graph upward-rank; do dlb-place -a greedy -m 4 --priority $p "$doc" >"$tmp/$p.json"; done
 	validates "$tmp/upward-rank.json"
 	jq -e '.plan.priority == "upward-rank"' <(dlb-place "$tmp/upward-rank.json")
-	# numbers that repeat the graph's order give its plan
+	# numbers in the graph's order give its plan
 	jq -c '.graph.ops |= [to_entries[] | .value + {"x-priority": (-.key)}]' "$doc" >"$tmp/numbered.json"
 	dlb-place -a greedy -m 4 --priority given "$tmp/numbered.json" >"$tmp/given.json"
 	cmp <(jq .plan.placement "$tmp/given.json") <(jq .plan.placement "$tmp/graph.json")
@@ -236,7 +236,7 @@ algorithms() { dlb-place --list | awk '{ print $1 }'; }
 	dlb-place -a by-kind "$doc" | jq -e '.plan.affinity == "default"'
 	run -2 --separate-stderr dlb-place -a by-kind --affinity nothing "$doc"
 	one_line dlb-place "'nothing'"
-	# a link to the tool finds what comes with it; a copy says where it looked
+	# a link to the tool finds the files that come with it; a copy says where it searched
 	ln -s "$BUILD/bin/dlb-place" "$tmp/dlb-linked"
 	"$tmp/dlb-linked" -a by-kind "$doc" | jq -e '.plan.affinity == "default"'
 	cp "$BUILD/bin/dlb-place" "$tmp/dlb-copied"
@@ -268,7 +268,7 @@ algorithms() { dlb-place --list | awk '{ print $1 }'; }
 	jq -e '[.graph.ops[] | select(.type == "Relu")] | length == 4' "$tmp/by-kind.json"
 }
 
-# Dense layers, convolutions and activations each at home on a kind of device, which here are all this machine's.
+# Dense layers, convolutions and activations each prefer one kind of device; all three kinds are this machine.
 three_kinds() { # MODEL [DLB-PROFILE OPTION...] >DOCUMENT
 	local path=$1
 	shift
@@ -277,7 +277,7 @@ three_kinds() { # MODEL [DLB-PROFILE OPTION...] >DOCUMENT
 		groups: [{name: "box", class: "host"}], links: [], nodes: [range(3) as $i |
 		{id: $i, kind: ["gpu", "fpga", "asic"][$i], group: "box", speed: 1, host: "h0", device: $i}]}' | dlb-costmodel
 }
-stands() { # DOCUMENT: "Conv@fpga": 3 ...
+stands() { # DOCUMENT: counts of ops by type and kind, "Conv@fpga": 3 ...
 	jq -c '[.cluster.nodes[].kind] as $kind | .plan.placement as $p | [.graph.ops[] | select(.type | test("Relu|^Conv$|^Gemm$|^BatchN")) |
 		.type + (.attributes.activation // "" | tostring) + "@" + $kind[$p[.id | tostring]]] | group_by(.) | map({(.[0]): length}) | add' "$1"
 }
@@ -299,7 +299,7 @@ stands() { # DOCUMENT: "Conv@fpga": 3 ...
 	[ "$(jq length "$tmp/single.losses")" -eq "$steps" ]
 	cmp "$tmp/keep.losses" "$tmp/all.losses"
 	cmp "$tmp/keep.losses" "$tmp/single.losses"
-	# the next plan is of the same graph, and keeps the choice; a plan of before loses its placement and keeps its options
+	# the next plan has the same graph and keeps the choice; an older plan loses its placement and keeps its options
 	dlb-place -q "$tmp/keep.json" >"$tmp/again.json"
 	cmp <(jq '[.graph, .cost, .plan.placement, .plan.rewrites]' "$tmp/keep.json") <(jq '[.graph, .cost, .plan.placement, .plan.rewrites]' "$tmp/again.json")
 	dlb-place -q "$tmp/all.json" | jq -e '.plan.rewrites == "all"'
@@ -321,15 +321,15 @@ stands() { # DOCUMENT: "Conv@fpga": 3 ...
 	place '{"classes": {"conv": ["fpga"], "norm": ["gpu"], "elementwise": ["gpu"], "activation": ["asic"]}}'
 	run -0 stands "$tmp/plan.json"
 	[[ $output == *'"BatchNormalization@gpu":9,'*'"Relu@asic":7,'* ]]
-	# sums at home where activations are: left as they are
+	# sums prefer the same kind as activations: not separated
 	place '{"classes": {"norm": ["gpu"], "elementwise": ["asic"], "activation": ["asic"]}}'
 	run -0 stands "$tmp/plan.json"
 	[[ $output == *'"AddRelu@asic":3,'*'"Relu@asic":4,'* ]]
-	# named with their activation: as the table says
+	# listed with their activation: as in the table
 	place '{"classes": {"norm": ["gpu"], "BatchNormalizationRelu": ["fpga"], "AddRelu": ["gpu"], "activation": ["asic"]}}'
 	run -0 stands "$tmp/plan.json"
 	[[ $output == *'"AddRelu@gpu":3,'*'"BatchNormalizationGradRelu@fpga":4,"BatchNormalizationRelu@fpga":4,'* ]]
-	# no node of the kind that activations are at home on
+	# no node of the kind that activations prefer
 	place '{"classes": {"norm": ["gpu"], "activation": ["tpu"]}}'
 	run -0 stands "$tmp/plan.json"
 	[[ $output == *'"BatchNormalizationRelu@gpu":4'* ]]
@@ -349,7 +349,7 @@ stands() { # DOCUMENT: "Conv@fpga": 3 ...
 	dlb-place -q -a by-kind --affinity "$tmp/home.json" --rewrites all "$tmp/edited.json" | jq -e '.plan.rewrites == "all"'
 }
 
-# OPS in WIDTH chains from one op to one, of random work, in the published benchmark's format.
+# OPS in WIDTH chains from one op to one, with random work, in the published benchmark's format.
 chains() { # OPS WIDTH
 	python3 - "$@" <<-'END'
 		import json, random, sys
@@ -369,7 +369,7 @@ chains() { # OPS WIDTH
 	run -2 --separate-stderr dlb-place "$tmp/slower.json"
 	one_line dlb-place /cost 'del(.cost.inputs)'
 	jq 'del(.cost.inputs)' "$tmp/slower.json" | dlb-place -a greedy | jq -e '.plan.value_s > 0'
-	# what can be made again is
+	# sections that can be computed again are
 	jq -c '.cluster.nodes[0].speed = 0.5' "$doc" >"$tmp/faster.json"
 	run -2 --separate-stderr dlb-place "$tmp/faster.json"
 	one_line dlb-place /cost 'run the tools from dlb-costmodel on'

@@ -1,5 +1,5 @@
 #!/usr/bin/env bats
-# dlb-profile: an ONNX model makes graph and profile; --cluster describes where it runs.
+# dlb-profile: graph and profile of an ONNX model; --cluster describes this machine.
 load helper
 
 setup() { tmp=$BATS_TEST_TMPDIR; }
@@ -66,7 +66,7 @@ setup() { tmp=$BATS_TEST_TMPDIR; }
 	run -0 jq -e '.graph.rewrites | all(.count >= 0) and length > 5' "$tmp/on.json"
 	run -0 jq -e '.graph | has("rewrites") | not' "$tmp/off.json"
 	run -0 jq -e '.graph.rewrites | map(.name) | (index("gelu") == null) and (index("layer-norm") != null)' "$tmp/some.json"
-	# what reads a document keeps them
+	# tools that read the document keep them
 	dlb-profile --analytic <"$tmp/on.json" | jq -c .graph.rewrites >"$tmp/kept"
 	[ "$(cat "$tmp/kept")" = "$(jq -c .graph.rewrites "$tmp/on.json")" ]
 }
@@ -107,7 +107,7 @@ setup() { tmp=$BATS_TEST_TMPDIR; }
 }
 
 @test "--topology: another machine's hwloc XML" {
-	# Of hwloc's synthetic machine 'package:2 numa:1 core:4 pu:1'.
+	# From hwloc's synthetic machine 'package:2 numa:1 core:4 pu:1'.
 	dlb-profile --cluster --topology "$root/tests/data/machine.xml" >"$tmp/there.json"
 	validates "$tmp/there.json"
 	[ "$(jq '.cluster.nodes | length' "$tmp/there.json")" -eq 8 ]

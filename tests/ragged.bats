@@ -1,5 +1,5 @@
 #!/usr/bin/env bats
-# Rows that a mask selects: a mixture of experts trains like the same network that computes all rows.
+# Rows that a mask selects: a mixture of experts trains like the network that computes all rows.
 load helper
 
 setup_file() {

@@ -1,5 +1,5 @@
 #!/usr/bin/env bats
-# dlb-rebalance: a report makes the balance section. Rounds here are simulated (dlb-run --dry-run).
+# dlb-rebalance: the balance section of a report. Rounds here are simulated (dlb-run --dry-run).
 load helper
 
 setup() { reported "$BATS_TEST_TMPDIR/doc.json"; tmp=$BATS_TEST_TMPDIR; doc=$tmp/doc.json; }
@@ -47,7 +47,7 @@ setup() { reported "$BATS_TEST_TMPDIR/doc.json"; tmp=$BATS_TEST_TMPDIR; doc=$tmp
 	done
 }
 
-# The loop on a simulated cluster: loop FILE ROUNDS_AT_MOST [DLB-RUN OPTION...]; prints the rounds it took.
+# The loop on a simulated cluster: loop FILE ROUNDS_AT_MOST [DLB-RUN OPTION...]; prints the number of rounds.
 loop() {
 	local file=$1 most=$2 round=0 status
 	shift 2

@@ -1,5 +1,5 @@
 #!/usr/bin/env bats
-# Every refusal in lib/model and lib/graph has a cure, and a test that brings it about.
+# Every error message in lib/model and lib/graph has a cure, and a test that provokes it.
 
 @test "refusals name the cure and are tested" {
 	run "$BATS_TEST_DIRNAME/refusals"

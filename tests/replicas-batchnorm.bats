@@ -1,6 +1,6 @@
 #!/usr/bin/env bats
-# Replicas of models that normalise by the statistics of a batch: each by its own samples', or all by those of the whole
-# batch, which makes them learn what one node learns; and gradients of models without such statistics.
+# Replicas of models with batch normalization: statistics of each replica's samples, or of the whole batch, with which they
+# learn the same as one node; and gradients of models without such statistics.
 load helper
 
 steps=10
@@ -19,14 +19,14 @@ train() {
 	dlb-run --steps "$steps" --data digits --transform resize=28,scale=1/16 "${@:2}" "$1" | jq .report
 }
 
-# near A B TOLERANCE: the losses of two reports differ by at most TOLERANCE, relatively
+# near A B TOLERANCE: relative difference of the losses of two reports is at most TOLERANCE
 near() {
 	jq -en --slurpfile a "$1" --slurpfile b "$2" --argjson t "$3" \
 		'[$a[0].losses, $b[0].losses] | (.[0] | length) == (.[1] | length) and (transpose | all((.[0] - .[1]) | fabs <= $t * 2))' >/dev/null ||
 		{ jq -c .losses "$1" "$2"; return 1; }
 }
 
-# In single precision, where rounding moves a value over a bend of Relu now and then.
+# In single precision, where rounding sometimes moves a value across Relu's kink.
 @test "statistics of all replicas: the losses of one node with the whole batch" {
 	for m in 1 2; do
 		plan resnet8 cpu:1 '--batch 24' -m $m >"$tmp/one.json"
@@ -57,7 +57,7 @@ near() {
 		cpu:4 --replicas 2 -a random --seed 3 --allreduce host
 		cpu:4 --replicas 4 --sync --allreduce hierarchical
 	END
-	# shares that two micro-batches do not divide would put other samples together
+	# shares that cannot be divided by two micro-batches would combine other samples
 	plan resnet8 cpu:1 '--batch 24 --dtype f64' >"$tmp/one.json"
 	train "$tmp/one.json" --optimizer momentum --lr 0.02 >"$tmp/one"
 	plan resnet8 'cpu:1 cpu:1*0.5' '--batch 24 --dtype f64' --replicas 2 --split power --sync-batchnorm >"$tmp/doc.json"
@@ -101,7 +101,7 @@ near() {
 	[ "$(jq .allreduce.classes.statistics.bytes "$tmp/own")" -eq 0 ]
 	dlb-run --dry-run --sync-batchnorm "$tmp/doc.json" >"$tmp/dry.json"
 	validates "$tmp/dry.json"
-	# the same bytes simulated as sent: {N, sums, squares} forward and {N, sums, products} backward of each
+	# the same bytes simulated and sent: {N, sums, squares} forward and {N, sums, products} backward of each
 	[ "$(jq .allreduce.classes.statistics.bytes "$tmp/all")" -eq "$(jq .report.allreduce.classes.statistics.bytes "$tmp/dry.json")" ]
 	sums=$(jq '[.graph as $g | $g.ops[] | select(.type == "BatchNormalization") | $g.tensors[.inputs[1]].shape[0] | 2 * (1 + 2 * .)] | add' "$tmp/doc.json")
 	[ "$(jq .allreduce.classes.statistics.bytes "$tmp/all")" -eq $((2 * 8 * sums)) ]
@@ -141,7 +141,7 @@ near() {
 	for name in digits_cnn digits_mlp; do
 		for r in 1 2 3; do
 			plan $name cpu:$r '--batch 24 --dtype f64' -m 2 --replicas $r >"$tmp/$r.json"
-			# from the same weights, one step of rate 1: the weights move by the gradient
+			# from the same weights, one step of rate 1: the change of the weights is the gradient
 			dlb-run --steps 1 "${digits[@]}" --lr 1 --save "$tmp/$r.safetensors" "$tmp/$r.json" >/dev/null
 			dlb-run --steps 0 "${digits[@]}" --save "$tmp/start.safetensors" "$tmp/$r.json" >/dev/null
 			"$root/tests/compare-safetensors" --from "$tmp/start.safetensors" "$tmp/1.safetensors" "$tmp/$r.safetensors" 1e-6
@@ -149,7 +149,7 @@ near() {
 	done
 }
 
-# ResNet-50 as torch exports it, at 224, of a tar of JPEGs: minutes, so only where it is asked for.
+# ResNet-50 as torch exports it, at 224, from a tar of JPEGs: takes minutes, so only on request.
 @test "ResNet-50 at 224 from a tar of JPEGs: 2 replicas have the losses of one node with the whole batch" {
 	[ -n "$DLB_TEST_LONG" ] || skip "takes minutes: set DLB_TEST_LONG"
 	resnet50=$DLB_TEST_DATA/onnx/models/resnet50.train.op17.dyn.light.onnx

@@ -1,11 +1,11 @@
 #!/usr/bin/env bats
-# Several groups of nodes that each hold the model: what they learn together is what one node learns.
+# Several groups of nodes that each hold the model: together they learn the same as one node.
 load helper
 
 steps=10 samples=24
 setup() { tmp=$BATS_TEST_TMPDIR; }
 
-# near A B TOLERANCE: lists of losses that differ by at most TOLERANCE, relatively
+# near A B TOLERANCE: relative difference of lists of losses is at most TOLERANCE
 near() {
 	jq -en --argjson a "$1" --argjson b "$2" --argjson t "$3" \
 		'($a | length) == ($b | length) and ([$a, $b] | transpose | all((.[0] - .[1]) | fabs <= $t * 2))' >/dev/null ||
@@ -57,7 +57,7 @@ near() {
 }
 
 @test "each sum by its size: what the plan says, and the same bits on other placements" {
-	# where 256 KB go by ring and what half of the model would gather does not; statistics are a few hundred bytes
+	# the ring is used for 256 KB but not for half of the model; statistics are a few hundred bytes
 	shm=link=shm:3e-5,5e9
 	dlb-profile --analytic --batch 8 "$models/resnet8.onnx" >"$tmp/profile.json"
 	dlb-costmodel -c "cpu:4 $shm" "$tmp/profile.json" | dlb-place --replicas 4 --sync-batchnorm >"$tmp/narrow.json"
@@ -69,13 +69,13 @@ near() {
 		validates "$tmp/$doc.out.json"
 		jq -e '.report.allreduce.sums | map({(.class): .algorithm}) | add | . == {statistics: "doubling", small: "ring"}' "$tmp/$doc.out.json"
 	done
-	# two parts share the small ones: none has as many together as the model
+	# two parts share the small gradients: neither has as many as the whole model
 	jq -e '[.report.allreduce.sums[] | select(.class == "small")] | (map(.part) | unique | length) == 2 and all(.bytes < 262144)' "$tmp/wide.out.json"
 	[ "$(jq -c .report.losses "$tmp/wide.out.json")" = "$(jq -c .report.losses "$tmp/narrow.out.json")" ]
 	jq -es 'map(.report.allreduce | [.sums, .bytes]) | .[0] == .[1]' "$tmp/narrow.out.json" <(dlb-run --dry-run "$tmp/narrow.json")
 	dlb-run --print-program "$tmp/narrow.json" >"$tmp/program"
 	grep -Eq 'COLLECTIVE reduce bucket 0: .* by ring$' "$tmp/program"
-	# a name in place of it, and back
+	# another algorithm by name, and back
 	dlb-run --dry-run --allreduce tree "$tmp/narrow.json" | jq -e '.report.allreduce | .algorithm == "tree" and all(.sums[]; .algorithm == "tree")'
 	dlb-place --allreduce tree "$tmp/narrow.json" | jq '.plan |= del(.allreduce_by_size)' >"$tmp/tree.json"
 	jq -e '.plan.allreduce == "tree"' "$tmp/tree.json"
@@ -98,7 +98,7 @@ near() {
 @test "between hosts the choice sees which nodes share a port" {
 	two_hosts='cpu:4 host cpu:4 link=rack:5e-5,1.25e8'
 	plan "$two_hosts" --replicas 8 >"$tmp/doc.json"
-	# large sums: as little as can be between the hosts
+	# large sums: the least possible bytes between the hosts
 	jq -e '.plan.allreduce_by_size | .[-1].allreduce == "hierarchical"' "$tmp/doc.json"
 	for how in ring tree host doubling; do
 		dlb-place --allreduce "$how" "$tmp/doc.json" | jq -e --slurpfile a "$tmp/doc.json" '.plan.value_s >= $a[0].plan.value_s'
@@ -116,7 +116,7 @@ near() {
 	[ "$(dlb-run --dry-run "$tmp/doc.json" | jq .report.allreduce.bytes)" -eq $((4 * 4 * elements)) ]
 	jq -e '.report.allreduce | .time_s > 0 and .hidden_s >= 0 and .hidden_s <= .time_s' "$tmp/out.json"
 	dlb-run --steps 3 --sync "${digits[@]}" "$tmp/doc.json" | jq -e '.report.allreduce.command_s > 0'
-	# of one node that takes twice as long, the others wait for as long again
+	# one node takes twice as long, so the others wait for the same time
 	dlb-run --dry-run --sync --slow 0:2 "$tmp/doc.json" |
 		jq -e '.report | (.nodes[0].busy_s - .nodes[1].busy_s) as $more | (.allreduce.command_s - $more) | fabs < 0.2 * $more'
 	dlb-run --dry-run "$tmp/doc.json" | jq -e '.report.allreduce.command_s == 0'
@@ -125,10 +125,10 @@ near() {
 @test "shares by power: half the speed, half the samples" {
 	plan 'cpu:1 cpu:1*0.5' --replicas 2 --split power >"$tmp/doc.json"
 	dlb-run --print-program "$tmp/doc.json" >"$tmp/program"
-	# a little more than two thirds: what a step costs whatever its samples takes the slow node twice as long too
+	# a little more than two thirds: the constant part of a step also takes the slow node twice as long
 	grep -Eq '^replica 0, 1[678] of 24 samples, node 0' "$tmp/program"
 	grep -Eq '^replica 1, [678] of 24 samples, node 1' "$tmp/program"
-	# to within a sample
+	# within a sample
 	jq -e '.plan.nodes | (.[0].busy_s / .[1].busy_s - 1 | fabs) < 0.2' "$tmp/doc.json"
 	plan cpu:1 >"$tmp/one.json"
 	near "$(losses "$tmp/one.json")" "$(losses "$tmp/doc.json")" 1e-6
@@ -142,7 +142,7 @@ near() {
 	dlb-view --why 3 "$tmp/doc.json" >"$tmp/why"
 	grep -Eq 'node 0 exchanges [0-9.]+ MB a step with node 1 over shm' "$tmp/why"
 	grep -Eq 'node 2 plays the same part in replica 1; gradients of [0-9.]+ MB are summed with it by auto: [a-z]+.* over rack' "$tmp/why"
-	# many weights, few samples: those that sum the same gradients do
+	# many weights, few samples: nodes that sum the same gradients stay in one host
 	dlb-profile --analytic --batch 8 "$models/digits_mlp.onnx" | dlb-costmodel -c "$slow_rack" | dlb-place --replicas 2 -a even >"$tmp/doc.json"
 	[ "$(jq -c .plan.replicas "$tmp/doc.json")" = '[[0,-1,2],[1,-1,3]]' ]
 }
@@ -165,7 +165,7 @@ near() {
 	jq '.balance = {weights: [1.8, 0.2], round: 0, converged: false}' "$tmp/doc.json" | dlb-place >"$tmp/weighted.json"
 	validates "$tmp/weighted.json"
 	jq -e '.plan.power | add == 24 and .[0] >= 21' "$tmp/weighted.json"
-	# what is stated is by the costs alone: as the shares really take
+	# predictions use the costs alone: as the shares really take
 	dlb-run --dry-run "$tmp/weighted.json" | jq -e '.report.step_s / .plan.value_s - 1 | fabs < 1e-6'
 	for round in 1 2 3 4 5 6 7 8; do
 		dlb-run --dry-run --slow 1:2 "$tmp/doc.json" >"$tmp/ran.json"
@@ -186,7 +186,7 @@ near() {
 	jq -e '.balance.best | .replicas == [[0], [1]] and .power == [12, 12]' "$tmp/out.json"
 	jq '.balance.keep = true | .balance.best.replicas = [[1], [2]] | .balance.best.power = [20, 4] | .balance.best_placement |= map(1)' \
 		"$tmp/out.json" >"$tmp/other.json"
-	run -2 --separate-stderr dlb-place "$tmp/other.json"		# node 1 plays part 1 of the first replica, not part 0
+	run -2 --separate-stderr dlb-place "$tmp/other.json"		# node 1 has part 1 of the first replica, not part 0
 	one_line dlb-place /balance/best/replicas/0
 	jq '.balance.best.replicas = [[-1, 1], [-1, 2]]' "$tmp/other.json" | dlb-place >"$tmp/back.json"
 	jq -e '.plan.replicas == [[-1, 1], [-1, 2]] and .plan.power == [20, 4] and all(.plan.placement[]; . == 1)' "$tmp/back.json"
@@ -201,13 +201,13 @@ near() {
 		one=$(dlb-place -a single "$tmp/$cluster.json" | jq .plan.value_s)
 		# it took 4.3 and 9.5 times as long as the fastest node alone
 		jq -e --argjson one "$one" '.plan.value_s < 1.3 * $one and .plan.split == "power"' "$tmp/$cluster.out.json"
-		# nor is what was asked for by name worse than equal shares of one node each
+		# nor is the plan with given options slower than equal shares of one node each
 		even=$(dlb-place -q --replicas 4 --split even "$tmp/$cluster.json" | jq '.plan | [.value_s, .split]')
 		jq -en --argjson even "$even" --slurpfile p "$tmp/$cluster.out.json" '$even[1] == "even" and $p[0].plan.value_s <= $even[0]'
 	done
 	gpus='[.cluster.nodes[] | select(.kind == "cuda") | .id]'
 	jq -e "$gpus as \$gpus | all(\$gpus[] as \$d | .plan.nodes[\$d]; .busy_s > 0)" "$tmp/two-racks.out.json"
-	# a slow node among its own kind: the next round has another in its place, and then the loop rests
+	# a slow node among its kind: the next round replaces it, and then the plan stays
 	cp "$tmp/two-racks.out.json" "$tmp/doc.json"
 	slow=$(jq '.cluster.nodes as $n | first(.plan.replicas[] | max | select($n[.].kind == "cpu/8"))' "$tmp/doc.json")
 	for round in 1 2 3 4 5 6; do
@@ -341,7 +341,7 @@ near() {
 	dlb-profile --analytic --batch 24 "$models/digits_mlp.onnx" | dlb-costmodel -c cpu:2 | dlb-place --replicas 2 >"$tmp/doc.json"
 	start=$(date +%s%N)
 	run -2 --separate-stderr dlb-run -q --epochs 1 --order sequential --data "npy:$tmp/some.x.npy,$tmp/some.y.npy" "$tmp/doc.json"
-	[ $(($(date +%s%N) - start)) -lt 20000000000 ]	# with the start of the ranks; less than --timeout, so nobody hung
+	[ $(($(date +%s%N) - start)) -lt 20000000000 ]	# with the start of the ranks; less than --timeout, so no rank hung
 	one_line dlb-run 'the loss of step 1 is not finite'
 }
 

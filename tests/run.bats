@@ -1,5 +1,5 @@
 #!/usr/bin/env bats
-# dlb-run: a plan and data make trained weights and a report.
+# dlb-run: trained weights and a report of a plan and data.
 load helper
 
 setup() { planned "$BATS_TEST_TMPDIR/doc.json"; tmp=$BATS_TEST_TMPDIR; doc=$tmp/doc.json; }
@@ -157,7 +157,7 @@ EOS
 	dlb-costmodel -c 'cpu:1 host cpu:1' "$doc" | dlb-place -q -a even >"$tmp/apart.json"
 	run -0 --separate-stderr dlb-run --steps 1 "${digits[@]}" "$tmp/apart.json"
 	[[ $stderr == *'2 hosts, all nodes run on this one: expect other times of transfers than predicted' && ${#stderr_lines[@]} -eq 1 ]]
-	# nothing is said where the machine is what was planned for, nor of a simulated run
+	# no message if the machine is that of the plan, nor for a simulated run
 	dlb-costmodel -c cpu:1 "$doc" | dlb-place -q >"$tmp/one.json"
 	run -0 --separate-stderr dlb-run --steps 1 "${digits[@]}" "$tmp/one.json"
 	[ -z "$stderr" ]

@@ -1,5 +1,5 @@
 #!/usr/bin/env bats
-# Schedules: the same bits under all of them, limits of memory kept, what they gain.
+# Schedules: the same bits under all of them, limits of memory, and their gains.
 load helper
 
 samples=16
@@ -43,7 +43,7 @@ log() {
 	plan cpu:2 -a even --schedule none -m 8 >"$tmp/least.json"
 	least=$(jq '[.plan.nodes[].peak_bytes] | max' "$tmp/least.json")
 	[ "$(jq -n "$least < $peak")" = true ]
-	middle=$(jq -n "$least + ($peak - $least) / 12 | floor")	# too little for as many as the schedule would have
+	middle=$(jq -n "$least + ($peak - $least) / 12 | floor")	# too little for all micro-batches of the schedule
 	jq -c "del(.plan) | .cluster.nodes[].memory_bytes = $middle" "$tmp/free.json" | dlb-costmodel >"$tmp/tight.json"
 	dlb-place -a even --schedule zero-bubble -m 8 "$tmp/tight.json" >"$tmp/fits.json"
 	[ "$(jq "[.plan.nodes[].peak_bytes] | max <= $middle" "$tmp/fits.json")" = true ]
@@ -65,7 +65,7 @@ log() {
 	for v in 2 3; do
 		plan cpu:2 -a interleaved --chunks "$v" --schedule interleaved -m 4 >"$tmp/doc.json"
 		validates "$tmp/doc.json"
-		# stages of the forward order: as many runs of one node as chunks
+		# stages of the forward order: as many contiguous parts per node as chunks
 		runs=$(jq '.plan.placement as $p | [.graph.ops[] | select(.phase == "forward") | $p[.id | tostring]] |
 			reduce .[] as $n ([]; if .[-1] == $n then . else . + [$n] end) | length' "$tmp/doc.json")
 		echo "chunks $v: $runs stages"
@@ -97,7 +97,7 @@ log() {
 		plan cpu:2 --schedule "$schedule" -m 4 >"$tmp/this.json"
 		jq -n -e --slurpfile a "$tmp/four.json" --slurpfile b "$tmp/this.json" '$a[0].plan.value_s <= $b[0].plan.value_s * 1.02'
 	done
-	dlb-place "$tmp/doc.json" >"$tmp/again.json"		# the choice stays
+	dlb-place "$tmp/doc.json" >"$tmp/again.json"		# the choice is kept
 	[ "$(jq -c '.plan | [.schedule, .micro_batches]' "$tmp/again.json")" = "$(jq -c '.plan | [.schedule, .micro_batches]' "$tmp/doc.json")" ]
 }
 
@@ -111,14 +111,14 @@ log() {
 	jq -c "del(.plan) | .cluster.nodes[].memory_bytes = 20000" "$tmp/least.json" | dlb-costmodel >"$tmp/none.json"
 	run -1 --separate-stderr dlb-place --schedule auto "$tmp/none.json"
 	[[ $stderr == *'no plan fits'*'needs '* ]]
-	# what fits with one sample a micro-batch alone: a batch that is no power of two, one of more samples than are tried else
+	# fits only with one sample per micro-batch: a batch that is no power of two, and one of more samples than are tried otherwise
 	for batch in 14 44; do
 		dlb-profile --analytic --batch $batch "$model" | dlb-costmodel -c cpu:1 >"$tmp/costed.json"
 		most=$(dlb-place --schedule none -m $batch "$tmp/costed.json" | jq '.plan.nodes[0].peak_bytes')
 		jq -c ".cluster.nodes[].memory_bytes = $most" "$tmp/costed.json" | dlb-costmodel | dlb-place --schedule auto >"$tmp/doc.json"
 		jq -e ".plan.micro_batches == $batch and .plan.nodes[0].peak_bytes <= $most" "$tmp/doc.json"
 	done
-	# and of several that fit one between powers of two, where it is faster
+	# if several fit, a number between powers of two is used when it is faster
 	dlb-profile --analytic --batch 12 "$model" | dlb-costmodel -c cpu:1 >"$tmp/costed.json"
 	most=$(dlb-place --schedule none -m 3 "$tmp/costed.json" | jq '.plan.nodes[0].peak_bytes')
 	jq -c ".cluster.nodes[].memory_bytes = $most" "$tmp/costed.json" | dlb-costmodel | dlb-place --schedule auto | jq -e '.plan.micro_batches == 3'
@@ -137,7 +137,7 @@ log() {
 	jq -e '.report.communication | .in_place_bytes >= 0 and .in_place_bytes <= .bytes' "$tmp/run.json"
 	jq -e '.report.communication | has("in_place_bytes") | not' "$tmp/dry.json"
 	dlb-view "$tmp/dry.json" | grep -E '^  messages .* while computing$'
-	# Links that work by themselves hide what nobody waits for; memory that is copied by a core hides nothing.
+	# Links that need no core hide messages that no node waits for; copies by a core hide nothing.
 	jq -e '.report.communication.hidden_s == 0' "$tmp/dry.json"
 	jq -c 'del(.plan) | .cluster.links[].overlap = true' "$tmp/doc.json" | dlb-costmodel | dlb-place -a even -m 4 >"$tmp/apart.json"
 	dlb-run -q --dry-run --data random "$tmp/apart.json" | jq -e '.report.communication.hidden_s > 0'
@@ -146,19 +146,19 @@ log() {
 
 @test "a tensor that both nodes of a host read lies in one place: nothing is copied, and the bits are those of one node" {
 	plan cpu:2 -a even -m 4 >"$tmp/even.json"
-	# By hand: node 1 pools what node 0 convolves, which reads it again in its backward pass.
+	# By hand: node 1 pools the output of node 0's convolution, which node 0 reads again in its backward pass.
 	jq -c '.plan.placement = ([.graph.ops[] | {key: (.id | tostring), value: (if .name | test("^/(5|6|7)/|^loss|^7[.]|plain") then 1 else 0 end)}] | from_entries)' \
 		"$tmp/even.json" >"$tmp/doc.json"
 	dlb-run --print-program --steps 1 "${digits[@]}" "$tmp/doc.json" >"$tmp/program"
 	[ "$(grep -c 'SEND .*/4/Relu_output_0. .*zero-copy' "$tmp/program")" -eq 4 ]
 	shared=$(sed -n 's/.* POST .* zero-copy at .*, \([0-9]*\) bytes$/\1/p' "$tmp/program" | jq -s add)
-	dlb-run -q --steps 4 "${digits[@]}" "$tmp/doc.json" >"$tmp/run.json"	# the faster way is chosen after so many
+	dlb-run -q --steps 4 "${digits[@]}" "$tmp/doc.json" >"$tmp/run.json"	# after so many steps the faster way is chosen
 	jq -e ".report.communication.in_place_bytes >= $shared and $shared > 0" "$tmp/run.json"
 	plan cpu:1 -m 4 >"$tmp/one.json"
 	log "$tmp/one.json" "$tmp/truth"
 	log "$tmp/doc.json" "$tmp/log"
 	cmp "$tmp/truth" "$tmp/log"
-	(	# where memory cannot be shared it is sent
+	(	# without shared memory it is sent
 		ulimit -v 20000000
 		log "$tmp/doc.json" "$tmp/log"
 	)
@@ -170,7 +170,7 @@ log() {
 	run ! grep -q zero-copy "$tmp/program"
 	log "$tmp/copied.json" "$tmp/log"
 	cmp "$tmp/truth" "$tmp/log"
-	# asynchronous, over many steps in which both ways are tried; what two other nodes read
+	# asynchronous, over many steps in which both ways are tried; a tensor that two other nodes read
 	for how in 'cpu:2 -a even' 'cpu:3 -a random --seed 2' 'cpu:4 -a random --seed 6'; do
 		# shellcheck disable=SC2086
 		plan $how --schedule async --staleness none -m 2 >"$tmp/on.json"

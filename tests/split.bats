@@ -1,6 +1,6 @@
 #!/usr/bin/env bats
-# dlb-costmodel --split: an op as shards over nodes. The losses are those of the whole op to rounding, and one set of
-# bits wherever the shards are; weights are the model's, whole, in what is read and written.
+# dlb-costmodel --split: an op as shards over nodes. The losses equal those of the whole op up to rounding, with the same
+# bits under every placement of the shards; the model's whole weights are read and written.
 load helper
 
 setup_file() {
@@ -18,12 +18,12 @@ planned_split() {
 	dlb-costmodel -q -c "$cluster" "${how[@]}" "$doc" | dlb-place -q -a "${placer:-auto}"
 }
 
-losses() { # [DLB-RUN-OPTION...] <DOCUMENT: a loss a line
+losses() { # [DLB-RUN-OPTION...] <DOCUMENT: one loss per line
 	dlb-run -q "${data[@]}" --steps "${steps:-20}" --loss-log "$tmp/log" "$@" >"$tmp/ran.json"
 	cut -d' ' -f2 <"$tmp/log"
 }
 
-near() { # FILE FILE RELATIVE-ERROR: number by number, and as many
+near() { # FILE FILE RELATIVE-ERROR: the same count of numbers, each within the error
 	paste "$1" "$2" | awk -v most="$3" 'NF != 2 { far = 1 } { d = $1 - $2; d = d < 0 ? -d : d; if (d > most * ($1 < 0 ? -$1 : $1)) far = 1 }
 		END { exit far || NR == 0 }' || { paste "$1" "$2"; return 1; }
 }
@@ -66,13 +66,13 @@ near() { # FILE FILE RELATIVE-ERROR: number by number, and as many
 	dlb-costmodel -v -c "$slow" "${how[@]}" "$made/wide.json" 2>"$tmp/said" >"$tmp/pairs.json"
 	validates "$tmp/pairs.json"
 	[ "$(grep -c ', sums in pairs: asked for' "$tmp/said")" -eq 2 ]
-	# of the outputs of the first and of the gradients of the second: nothing adds more than two; elsewhere one op adds four
+	# of the outputs of the first and of the gradients of the second: no op adds more than two; elsewhere one op adds four
 	jq -e '.graph | ([.split[].sums] == ["pairs", "pairs"]) and ([.ops[] | select(.type == "Sum") | .inputs | length] | length >= 6 and max == 2)' "$tmp/pairs.json"
 	dlb-costmodel -q -c cpu:4 "${how[@]}" "$made/wide.json" >"$tmp/shm.json"
 	jq -e '.graph | ([.split[].sums] == [null, null]) and ([.ops[] | select(.type == "Sum") | .inputs | length] == [4, 4])' "$tmp/shm.json"
 	dlb-costmodel -q -c 'cpu:1 host cpu:1 host cpu:1 link=rack:1e-5,1e7' --split '/3/Gemm=3:output' "$made/wide.json" |
 		jq -e '.graph.split[0] | has("sums") | not'
-	# what both take on the slow network, a shard on each node
+	# times of both on the slow network, a shard on each node
 	spread=()
 	for k in 0 1 2 3; do spread+=(--pin "/1/Gemm@$k=$k" --pin "/3/Gemm@$k=$k" --pin "/3/Gemm@$k.grad_input=$k"); done
 	dlb-place -q --effort 16 "${spread[@]}" "$tmp/pairs.json" >"$tmp/in_pairs.json"
@@ -85,7 +85,7 @@ near() { # FILE FILE RELATIVE-ERROR: number by number, and as many
 	near "$tmp/whole" "$tmp/one" 1e-5
 	dlb-costmodel -q -c cpu:4 "$tmp/pairs.json" | dlb-place -q -a random | losses >"$tmp/four"
 	cmp "$tmp/one" "$tmp/four"
-	# split again, the sums stay as they were
+	# split again, the sums do not change
 	dlb-costmodel -q -c cpu:4 --split '/3/Gemm@0=2' "$tmp/pairs.json" >"$tmp/again.json"
 	jq -e '[.graph.split[].sums] == ["pairs", "pairs", null]' "$tmp/again.json"
 }
@@ -95,7 +95,7 @@ near() { # FILE FILE RELATIVE-ERROR: number by number, and as many
 	jq -e '.graph.split | map([.op, .axis]) == [["/1/Gemm", "output"], ["/3/Gemm", "input"]]' "$tmp/doc.json"
 	jq -e '[.graph.ops[] | select(.phase == "forward") | .type] | (index("Concat") == null) and (map(select(. == "Relu")) | length == 2)
 		and (map(select(. == "Sum")) | length == 1)' "$tmp/doc.json"
-	# alone, the first is put together at once
+	# alone, the outputs of the first are concatenated
 	planned_split digits_mlp cpu:1 '/1/Gemm=2' >"$tmp/doc.json"
 	jq -e '[.graph.ops[] | select(.phase == "forward") | .type] | (map(select(. == "Relu")) | length == 1) and index("Concat") != null' "$tmp/doc.json"
 }
@@ -141,7 +141,7 @@ near() { # FILE FILE RELATIVE-ERROR: number by number, and as many
 			near "$tmp/whole" "$tmp/split" 1e-4
 		done
 	done
-	# weights are whole, and one update each
+	# weights are whole, with one update each
 	jq -e '[.graph.tensors[] | select(.kind == "weight")] | length > 0 and all(.slice == null)' "$tmp/doc.json"
 }
 
@@ -180,12 +180,12 @@ near() { # FILE FILE RELATIVE-ERROR: number by number, and as many
 	losses "${opt[@]}" --save "$tmp/whole.safetensors" <"$tmp/whole.json" >"$tmp/whole"
 	losses "${opt[@]}" --save "$tmp/split.safetensors" <"$tmp/split.json" >"$tmp/split"
 	near "$tmp/whole" "$tmp/split" 1e-4
-	# names and shapes of what was saved, as safetensors tell them in their header
+	# names and shapes of the saved tensors, from the header of safetensors
 	header() { tail -c +9 "$1" | head -c "$(od -An -tu8 -N8 "$1" | tr -d ' ')" | jq -S 'del(.__metadata__) | map_values(.shape)'; }
 	[ "$(header "$tmp/whole.safetensors")" = "$(header "$tmp/split.safetensors")" ]
 	[ "$(header "$tmp/whole.safetensors" | jq length)" -eq 6 ]
 
-	# four steps whole, then four split, four split otherwise, four whole
+	# four steps whole, then four split, four split in another way, four whole
 	steps=16 losses "${opt[@]}" <"$tmp/whole.json" >"$tmp/unbroken"
 	steps=4
 	: >"$tmp/mixed"
@@ -194,7 +194,7 @@ near() { # FILE FILE RELATIVE-ERROR: number by number, and as many
 	done
 	near "$tmp/unbroken" "$tmp/mixed" 1e-4
 
-	# a saved ONNX file is the model again
+	# a saved ONNX file is again the model
 	steps=4 losses "${opt[@]}" --save "$tmp/split.onnx" <"$tmp/split.json" >"$tmp/split"
 	dlb-profile -q --analytic --batch 16 "$tmp/split.onnx" | jq -e --slurpfile was "$made/digits_cnn.json" \
 		'[.graph.ops[] | [.name, .type]] == [$was[0].graph.ops[] | [.name, .type]]'
@@ -217,7 +217,7 @@ near() { # FILE FILE RELATIVE-ERROR: number by number, and as many
 
 @test "auto: what does not fit is split" {
 	dlb-profile -q --analytic --batch 1 "$models/lenet5.onnx" >"$tmp/profiled.json"
-	slow='link=rack:1,1e3'				# nothing else is worth it
+	slow='link=rack:1,1e3'				# no other split pays
 	dlb-costmodel -q -c "cpu:1@300kB host cpu:1@300kB host cpu:1@300kB $slow" --split auto "$tmp/profiled.json" >"$tmp/doc.json"
 	validates "$tmp/doc.json"
 	jq -e '.graph.split | map([.op, .shards]) == [["/7/Gemm", 2]]' "$tmp/doc.json"
@@ -232,13 +232,13 @@ near() { # FILE FILE RELATIVE-ERROR: number by number, and as many
 	validates "$tmp/doc.json"
 	jq -e '.graph.split | length >= 2 and all(.[]; .shards == 2 and (.why | contains("instead of")))' "$tmp/doc.json"
 	[ "$(grep -c '^split ' "$tmp/said")" -eq "$(jq '.graph.split | length' "$tmp/doc.json")" ]
-	# the placer finds it shorter too
+	# the placement algorithms find it faster too
 	step() { dlb-place -q "$1" | dlb-run -q --dry-run --steps 2 | jq '.report.step_s'; }
 	dlb-costmodel -q -c cpu:2 "$tmp/profiled.json" >"$tmp/whole.json"
 	jq -en "$(step "$tmp/doc.json") < 0.9 * $(step "$tmp/whole.json")"
-	# and over a slow link nothing is
+	# and over a slow link no split pays
 	dlb-costmodel -q -c 'cpu:1 host cpu:1 link=rack:1,1e3' --split auto "$tmp/profiled.json" | jq -e '.graph | has("split") | not'
-	# what is asked for besides is done
+	# explicit splits are done as well
 	dlb-costmodel -q -c 'cpu:1 host cpu:1 link=rack:1,1e3' --split auto --split '/9/Gemm=3' "$tmp/profiled.json" |
 		jq -e '.graph.split | map([.op, .shards]) == [["/9/Gemm", 3]]'
 }
@@ -300,7 +300,7 @@ near() { # FILE FILE RELATIVE-ERROR: number by number, and as many
 	dlb-costmodel -q -c cpu:1 "$made/digits_mlp.json" | dlb-place -q | losses --init 7 --save "$tmp/whole.safetensors" >"$tmp/whole"
 	near "$tmp/whole" "$tmp/split" 1e-5
 	[ "$(wc -c <"$tmp/split.safetensors")" -eq "$(wc -c <"$tmp/whole.safetensors")" ]
-	# a part along two axes is no part
+	# a part along two axes is invalid
 	run -2 --separate-stderr dlb-costmodel -q -c cpu:2 --split '/1/Gemm@0=2:input' "$tmp/once.json"
 	one_line dlb-costmodel 'is a part of' 'at once'
 	dlb-costmodel -q -c cpu:2 --split '/1/Gemm=2:batch' "$made/digits_mlp.json" >"$tmp/once.json"
@@ -325,7 +325,7 @@ near() { # FILE FILE RELATIVE-ERROR: number by number, and as many
 		run -2 --separate-stderr dlb-costmodel "$tmp/bad.json"
 		one_line dlb-costmodel samples
 	done
-	# tensors of one op that do not belong together
+	# tensors of one op that do not match
 	jq 'del(.graph.tensors[] | .samples)' "$tmp/doc.json" >"$tmp/bad.json"
 	run -2 --separate-stderr bash -c 'dlb-costmodel -q "$1" | dlb-place -q | dlb-run -q --data digits --steps 1' - "$tmp/bad.json"
 	one_line dlb-run 'is stated as'
@@ -344,14 +344,14 @@ near() { # FILE FILE RELATIVE-ERROR: number by number, and as many
 		run -2 --separate-stderr dlb-run -q "${data[@]}" --steps 1 --checkpoint "$tmp/ckpt" "$tmp/whole.json"
 		one_line dlb-run
 	done
-	# a part that is not there
+	# a part that does not exist
 	jq '.tensors |= map_values(if type == "array" then .[1:] else . end)' "$tmp/manifest.json" >"$m"
 	sums
 	run -2 --separate-stderr dlb-run -q "${data[@]}" --steps 1 --checkpoint "$tmp/ckpt" "$tmp/whole.json"
 	one_line dlb-run 'has not all of'
 }
 
-# ---- with what DLB_TEST_DATA has ----
+# ---- with the models of DLB_TEST_DATA ----
 
 shared() { # MODEL [DLB-PROFILE-OPTION...]
 	local m=$DLB_TEST_DATA/onnx/models/$1.onnx
@@ -372,7 +372,7 @@ forward_types() { jq -c '[.graph.ops[] | select(.phase == "forward") | .type]' "
 		losses <"$tmp/doc.json" >"$tmp/split"
 		near "$tmp/whole" "$tmp/split" 1e-5
 	done
-	# the weight that holds queries, keys and values: two heads of each
+	# the weight with queries, keys and values: two heads of each
 	jq -e '[.graph.tensors[] | select(.slice) | select(.name | test("c_attn.weight")) | .slice | [.units, .unit, .shape[0]]] | .[0] == [4, 32, 384]' "$tmp/doc.json"
 }
 
@@ -380,7 +380,7 @@ forward_types() { jq -c '[.graph.ops[] | select(.phase == "forward") | .type]' "
 	shared gpt_2l.train.op17.dyn.loss --batch 8 >"$tmp/profiled.json"
 	data=(--data random --init 3) steps=8
 	dlb-costmodel -q -c cpu:1 "$tmp/profiled.json" | dlb-place -q | losses >"$tmp/whole"
-	# of all ops the one that has the axis is named, whatever stands before it
+	# the message names the op that has the axis, whatever precedes it
 	run -2 --separate-stderr dlb-costmodel -c cpu:2 --split '*=999:vocabulary' "$tmp/profiled.json"
 	one_line dlb-costmodel '/m/wte/Gather' '999 shards are too many'
 	for how in '/m/wte/Gather=2' '/m/lm_head/*=2' '/m/wte/Gather=3:output'; do
@@ -401,7 +401,7 @@ forward_types() { jq -c '[.graph.ops[] | select(.phase == "forward") | .type]' "
 	[ "$(forward_types "$tmp/doc.json" | jq 'index("Concat")')" = null ]
 	losses <"$tmp/doc.json" >"$tmp/split"
 	near "$tmp/whole" "$tmp/split" 1e-5
-	# a mask that is not the whole's would not pass
+	# a mask other than the whole op's would not pass
 	jq '(.graph.ops[] | select(.attributes.slice) | .attributes.slice[3]) |= 0 | del(.profile, .cost, .plan)' "$tmp/doc.json" | dlb-costmodel -q | dlb-place -q >"$tmp/wrong.json"
 	losses <"$tmp/wrong.json" >"$tmp/split"
 	run -1 near "$tmp/whole" "$tmp/split" 1e-5
@@ -413,7 +413,7 @@ forward_types() { jq -c '[.graph.ops[] | select(.phase == "forward") | .type]' "
 	data=(--data "tokens:$tmp/text" --test-data "tokens:$tmp/text" --lr 0.03 --init 3) steps=8
 	dlb-costmodel -q -c cpu:1 "$tmp/profiled.json" | dlb-place -q | losses >"$tmp/whole"
 	jq -e '.report | .accuracy, .test_loss' "$tmp/ran.json" >"$tmp/whole.tested"
-	for k in 2 3; do			# the table that is both
+	for k in 2 3; do			# the table is also the weight of the last product
 		dlb-costmodel -q -c cpu:2 --split "/m/wte/Gather=$k" --split "/m/lm_head/*=$k:output" "$tmp/profiled.json" |
 			dlb-place -q -a even >"$tmp/doc.json"
 		validates "$tmp/doc.json"
@@ -438,6 +438,6 @@ forward_types() { jq -c '[.graph.ops[] | select(.phase == "forward") | .type]' "
 			dlb-costmodel -q -c cpu:2 --split '*=2:batch' "$tmp/$m.json" | dlb-place -q -m $n -a even | losses >"$tmp/split"
 			near "$tmp/whole.$n" "$tmp/split" 1e-5
 		done
-		near "$tmp/whole.1" "$tmp/whole.2" 1e-5		# also where heads stand before the rows of a sample
+		near "$tmp/whole.1" "$tmp/whole.2" 1e-5		# also if heads come before the rows of a sample
 	done
 }

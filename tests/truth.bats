@@ -1,6 +1,6 @@
 #!/usr/bin/env bats
-# Training beside PyTorch's own numbers (DLB_TEST_DATA/onnx/truth; tolerances from its README): the same exported
-# model, data, order and optimizer must give the same losses. The accuracies after an epoch are measured by
+# Training compared with PyTorch's own numbers (DLB_TEST_DATA/onnx/truth; tolerances from its README): the same exported
+# model, data, order and optimizer must give the same losses. tests/bench/truth measures the accuracies after an epoch.
 # tests/bench/truth.
 load helper
 
@@ -103,7 +103,7 @@ trend() { # TRUTH
 	near moe_fashion.adam losses 50 1e-3
 }
 
-# In double precision the curves agree to 1e-9 as far as they go, batch normalization included.
+# In double precision the curves agree to 1e-9 over their whole length, also with batch normalization.
 exactly() { # TRUTH MODEL BATCH STEPS NODES [DLB-RUN OPTION...]
 	local truth=$1 model=$2 batch=$3 steps=$4 nodes=$5
 	shift 5
@@ -144,7 +144,7 @@ exactly() { # TRUTH MODEL BATCH STEPS NODES [DLB-RUN OPTION...]
 	done
 }
 
-# The forward vectors: as a case in ONNX's layout, run by its op tests' program.
+# The forward vectors: each is made a case in ONNX's layout and run by the program of the op tests.
 @test "outputs of mlp, lenet5, resnet20, GPT, mixture of experts and dlrm" {
 	for folder in "$onnx"/truth/fwd_*; do
 		name=${folder##*/fwd_}

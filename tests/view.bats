@@ -1,5 +1,5 @@
 #!/usr/bin/env bats
-# dlb-view: any document as table, SVG, Chrome trace, memory plan, page or Graphviz dot; what differs between two.
+# dlb-view: any document as table, SVG, Chrome trace, memory plan, page or Graphviz dot; differences of two documents.
 load helper
 
 setup() { planned "$BATS_TEST_TMPDIR/doc.json"; doc=$BATS_TEST_TMPDIR/doc.json; }
@@ -276,7 +276,7 @@ setup() { planned "$BATS_TEST_TMPDIR/doc.json"; doc=$BATS_TEST_TMPDIR/doc.json; 
 		assert page.tags.count('script') == 2 and 'img' not in page.tags, page.tags
 		assert not [a for a in page.attributes if a[0] in ('src', 'onerror') or a[0] == 'href' and a[1] != 'data:,'], page.attributes
 		assert not re.search(r'[\x00-\x08\x0b-\x1f\x7f]', text)
-		assert '\u2028' not in ''.join(page.texts['script1'])		# escaped there; in the title it is text like any other
+		assert '\u2028' not in ''.join(page.texts['script1'])		# escaped there; in the title it is ordinary text
 		data = json.loads(''.join(page.texts['script1']))
 		assert data['ops']['name'][0].startswith(sys.argv[2]) and data['ops']['name'][0].endswith(r'\x07\x1b[31m\u2028')
 		assert sys.argv[2].split('/')[-1] in ''.join(page.texts['title0'])

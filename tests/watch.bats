@@ -1,6 +1,6 @@
 #!/usr/bin/env bats
-# What a run tells while it runs: the line of -v, the log of steps, measuring on the test data and keeping the best weights.
-# None of it changes what is learnt.
+# Output of a run in progress: the line of -v, the log of steps, measurements on the test data and the best weights.
+# None of it changes training.
 load helper
 
 steps=24 samples=16
@@ -15,7 +15,7 @@ train() { # DOCUMENT NAME DLB-RUN-OPTION...: $tmp/NAME.json, NAME.err
 
 losses_of() { jq -c .report.losses "$tmp/$1.json"; }
 
-everything() { # NAME: options that have everything told
+everything() { # NAME: all options that print or log
 	told=(-v --step-log "$tmp/$1.jsonl" --eval-every 5 --save-best "$tmp/$1.best.safetensors" "${test_data[@]}")
 }
 
@@ -65,7 +65,7 @@ valid_log() { # FILE: each line against its schema
 	done
 }
 
-idx() { # COUNT IMAGES LABELS: grey images of 28 x 28, random and always the same
+idx() { # COUNT IMAGES LABELS: grey images of 28 x 28, random but reproducible
 	/usr/bin/python3 - "$@" <<-'END'
 		import random, struct, sys
 		n, draw = int(sys.argv[1]), random.Random(1)
@@ -137,16 +137,16 @@ idx() { # COUNT IMAGES LABELS: grey images of 28 x 28, random and always the sam
 	cp -r "$tmp/ck" "$tmp/kept"
 	steps=7 train "$tmp/doc.json" second --checkpoint "$tmp/ck" --step-log "$tmp/log"
 	jq -es 'map(.step) == [range(1; 18)]' "$tmp/log"
-	head -c -20 "$tmp/log" >"$tmp/torn"			# as a crash leaves it
+	head -c -20 "$tmp/log" >"$tmp/torn"			# as after a crash
 	cp "$tmp/torn" "$tmp/log"
 	steps=5 train "$tmp/doc.json" third --checkpoint "$tmp/kept" --step-log "$tmp/log"
 	jq -es 'map(.step) == [range(1; 16)]' "$tmp/log"
 	valid_log "$tmp/log"
-	# one that begins with the second run has the steps of that one
+	# a log that begins with the second run has the steps of that run
 	steps=2 train "$tmp/doc.json" fourth --checkpoint "$tmp/kept" --step-log "$tmp/late"
 	steps=2 train "$tmp/doc.json" fifth --checkpoint "$tmp/kept" --step-log "$tmp/late"
 	jq -es 'map(.step) == [16, 17, 18, 19]' "$tmp/late"
-	# and what is no such log is left as it is
+	# a file that is not such a log is not changed
 	echo 'my diary' >"$tmp/diary"
 	run -2 --separate-stderr dlb-run --steps 2 "${digits[@]}" --optimizer momentum --checkpoint "$tmp/kept" --step-log "$tmp/diary" "$tmp/doc.json"
 	one_line dlb-run "$tmp/diary" 'line 1'
@@ -217,12 +217,12 @@ idx() { # COUNT IMAGES LABELS: grey images of 28 x 28, random and always the sam
 
 @test "--save-best keeps the weights of the least test loss" {
 	plan cpu:2 -m 4 >"$tmp/doc.json"
-	# so large a rate that the test loss goes up and down
+	# a learning rate so large that the test loss goes up and down
 	steps=60 train "$tmp/doc.json" out --lr 0.3 --eval-every 4 --save-best "$tmp/best.safetensors" "${test_data[@]}"
 	best=$(jq '.report.evaluations | min_by(.test_loss).step' "$tmp/out.json")
 	jq -c .report.evaluations "$tmp/out.json"
 	jq -e ".report.best.step == $best and (.report.evaluations | map(.test_loss) | min) == .report.best.test_loss" "$tmp/out.json"
-	jq -e '.report.best.step < 60' "$tmp/out.json"		# else it shows nothing
+	jq -e '.report.best.step < 60' "$tmp/out.json"		# otherwise the test would show nothing
 	steps=$best train "$tmp/doc.json" short --lr 0.3 --save "$tmp/short.safetensors"
 	cmp "$tmp/best.safetensors" "$tmp/short.safetensors"
 	steps=$best train "$tmp/doc.json" short --lr 0.3 --eval-every "$best" --save-best "$tmp/short.onnx" "${test_data[@]}"
@@ -301,7 +301,7 @@ idx() { # COUNT IMAGES LABELS: grey images of 28 x 28, random and always the sam
 	grep -q '^dlb-run: step 3 of 3, .*; ended: steps' "$tmp/err"
 }
 
-# On a terminal of 100 columns; $output is what it was sent.
+# On a terminal of 100 columns; $output is the text sent to it.
 on_terminal() { # DLB-RUN-OPTION...
 	run -0 script -qec "stty cols 100; dlb-run --until 'loss<-1' --patience 100000000 ${digits[*]} $* '$tmp/doc.json' >'$tmp/out.json'" /dev/null
 }
@@ -314,7 +314,7 @@ on_terminal() { # DLB-RUN-OPTION...
 		on_terminal -v --steps 400
 		printf '%s\n' "$output" | grep -Eq $'\r\\[#*\\.*\\] +[0-9]+ % step [0-9]+ of 400, loss .*\033\\[K'
 		[[ $output == *$'\r\033[K'"dlb-run: step 400 of 400,"*'; ended: steps'* ]]
-		# what is rewritten never reaches the last column
+		# rewritten lines never reach the last column
 		printf '%s\n' "$output" | tr '\r' '\n' | grep '^\[' | sed 's/\x1b\[K.*//' | awk 'length > 99 { exit 1 }'
 	done
 }
