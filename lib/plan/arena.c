@@ -324,7 +324,7 @@ static void shuffle(struct packing *k)
 }
 
 /* Lowers `best`, the height of k->best; out: offsets of the lowest packing. Returns the new height. */
-static size_t squeak(struct packing *k, size_t best, size_t bound, size_t *out)
+static size_t squeaky_wheel(struct packing *k, size_t best, size_t bound, size_t *out)
 {
 	size_t good = bound + (size_t)((double)bound * DLB_MEMORY_GOOD), poor = bound + (size_t)((double)bound * DLB_MEMORY_POOR);
 	size_t ceiling = ceiling_below(best, bound);
@@ -435,7 +435,7 @@ static size_t pack(struct dlb_place *place, int n, int n_instr, size_t height_be
 			offset[i] = k.piece[i].offset;
 	}
 	if (best > bound)
-		best = squeak(&k, best, bound, offset);
+		best = squeaky_wheel(&k, best, bound, offset);
 	for (int i = 0, j = 0; i < n && best < height_before; i++)
 		if (place[i].offset != SIZE_MAX)
 			place[i].offset = offset[j++];

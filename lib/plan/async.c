@@ -315,7 +315,7 @@ static void saw(struct dlb_weight_copies *w, int delay)
 }
 
 /* Predictions are made before their first reader, in order of time, and live until their last. */
-static void foresee(struct dlb_async_node *l, struct dlb_weight_copies *w, int i, int late)
+static void add_predictions(struct dlb_async_node *l, struct dlb_weight_copies *w, int i, int late)
 {
 	struct dlb_async_item *x = &l->item[i];
 	const struct dlb_async_item *first = w->first >= 0 ? &l->item[w->first] : NULL;
@@ -352,7 +352,7 @@ static void find_versions(struct reads *r, struct dlb_async_node *l, enum dlb_st
 			if (kept && copies > w->n)
 				w->n = copies;
 			if (rule == DLB_STALE_PREDICT && !backward && b > 0)
-				foresee(l, w, i, b);
+				add_predictions(l, w, i, b);
 			if (!backward)
 				saw(w, kept ? x->version : b);
 		}

@@ -429,7 +429,7 @@ static void dispatch(struct sched *s, int node, double t)
 }
 
 /* Nothing runs and items are left: lets one more unit enter at the node where the lowest one waits. */
-static bool loosen(struct sched *s, double t)
+static bool raise_limit(struct sched *s, double t)
 {
 	int best = -1;
 	for (int i = 0; i < s->p->n_nodes; i++) {
@@ -510,7 +510,7 @@ double dlb_schedule_order(struct dlb_plan *p, const struct dlb_cost *c, const st
 				dlb_heap_push(&s.event, 0, (i * s.f.M + m) << 1);
 		}
 	}
-	for (double t = 0; s.event.n || loosen(&s, t);) {
+	for (double t = 0; s.event.n || raise_limit(&s, t);) {
 		if (!s.event.n)
 			continue;
 		t = s.event.item[0].key;
