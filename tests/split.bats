@@ -351,6 +351,43 @@ near() { # FILE FILE RELATIVE-ERROR: the same count of numbers, each within the 
 	one_line dlb-run 'has not all of'
 }
 
+@test "attention without a mask, with a past, written as it lies: by heads, the losses of the whole" {
+	python3 - "$BATS_TEST_DIRNAME/data" "$tmp" <<-'END'
+		import struct, sys
+		sys.dont_write_bytecode = True
+		sys.path.insert(0, sys.argv[1])
+		from onnx_file import attribute_int, model, node, tensor, value
+		from options import rewritten
+		def table(name):
+		    return tensor(name, [8, 8], struct.pack('<64f', *((i * 7 % 13 - 6) / 8 for i in range(64))))
+		def attention(past):		# of 3, or of 6 inputs: no mask, no lengths
+		    return model(node('MatMul', ['x', 'a'], ['q'], 'mq') + node('MatMul', ['x', 'b'], ['k'], 'mk') + node('MatMul', ['x', 'c'], ['v'], 'mv') +
+		        node('Attention', ['q', 'k', 'v'] + past * ['', 'pk', 'pv'], ['z'] + past * ['k2', 'v2'], 'att',
+		             attribute_int('q_num_heads', 4) + attribute_int('kv_num_heads', 4)) + node('Tanh', ['z'], ['y'], 'last') +
+		        table('a') + table('b') + table('c') + value(11, 'x', ['batch', 6, 8]) +
+		        past * (value(11, 'pk', ['batch', 4, 3, 2]) + value(11, 'pv', ['batch', 4, 3, 2])) + value(12, 'y', ['batch', 6, 8]), opset=23, ir=10)
+		for name, m in ('flat', attention(0)), ('past', attention(1)), ('strided', rewritten()['attention']):
+		    open(f'{sys.argv[2]}/{name}.onnx', 'wb').write(m)
+	END
+	data=(--data random) steps=4
+	for m in flat past strided; do
+		for loss in mse cross-entropy:1; do
+			dlb-profile -q --analytic --batch 6 --loss $loss "$tmp/$m.onnx" >"$tmp/profiled.json"
+			op=$(jq -r '.graph.ops[] | select(.phase == "forward" and (.type | endswith("Attention"))).name' "$tmp/profiled.json")
+			dlb-costmodel -q -c cpu:1 "$tmp/profiled.json" | dlb-place -q | losses >"$tmp/whole"
+			for how in =2:head =2 =2:batch; do
+				dlb-costmodel -q -c cpu:2 --split "$op$how" "$tmp/profiled.json" | dlb-place -q -a even >"$tmp/doc.json"
+				validates "$tmp/doc.json"
+				axis=${how#=2:}
+				jq -e --arg op "$op" --arg axis "${axis/#=2/head}" '.graph.split[] | select(.op == $op) | .axis == $axis and .shards == 2' "$tmp/doc.json"
+				[ "$axis" = batch ] || jq -e 'all(.graph.split[]; .axis != "batch")' "$tmp/doc.json"
+				losses <"$tmp/doc.json" >"$tmp/split"
+				near "$tmp/whole" "$tmp/split" 1e-5
+			done
+		done
+	done
+}
+
 # ---- with the models of DLB_TEST_DATA ----
 
 shared() { # MODEL [DLB-PROFILE-OPTION...]

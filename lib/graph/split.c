@@ -219,8 +219,8 @@ static void try_carry(struct splitting *s, int op, int operand, struct dlb_split
 	if (op < 0 || s->assigned[op].region >= 0 || !dlb_split_rule_of(&s->g->op[op]) ||
 	    !dlb_split_carry(s->g, &s->g->op[op], operand, cut, r->units, &sp) || !may_follow(s, op, &sp, r, grow))
 		return;
-	if (!r->units)
-		sp.axis = "batch";
+	if (!r->units || !strcmp(sp.axis, "batch"))	/* units that are none of the batch lie along the rows of samples */
+		sp.axis = r->units ? "rows" : "batch";
 	s->grown[op] = s->asked[op] < 0 && has_weight(s->g, op) && dlb_split_rule_of(&s->g->op[op])->alone;
 	assign(s, op, region, &sp);
 }

@@ -572,12 +572,14 @@ static int attention_axis(const struct dlb_op *o, int i, int which)
 }
 
 /* The axis of operand i that counts heads, or in which heads are adjacent; -1: it has
- * none, or one for all heads. */
+ * none, or one for all heads. Outputs are counted from n_in on, which is ATTENTION_MASK without a mask. */
 static int heads_axis(const struct dlb_op *o, int i, const struct dlb_tensor *t)
 {
-	if (i == ATTENTION_LENGTHS)
+	const bool input = i < o->n_in;
+
+	if (input && i == ATTENTION_LENGTHS)
 		return -1;
-	if (i == ATTENTION_MASK)
+	if (input && i == ATTENTION_MASK)
 		return t->n_dims < 3 || is_one(t->dim[t->n_dims - 3]) ? -1 : t->n_dims - 3;
 	return i == o->n_in + ATTENTION_SAVED ? 1 : t->n_dims == 4 ? attention_axis(o, i, 1) : 2;
 }
