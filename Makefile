@@ -48,6 +48,11 @@ tools: $(TOOLS:%=$(BUILD)/bin/%)
 $(BUILD)/flags: always
 	@mkdir -p $(@D)
 	@printf '%s\n' "$(FLAGS)" | cmp -s - $@ || printf '%s\n' "$(FLAGS)" >$@
+# The library depends on $(BUILD)/objects, which changes when a source comes or goes: make looks at times alone, and a file that
+# was moved here may be older than the library.
+$(BUILD)/objects: always
+	@mkdir -p $(@D)
+	@printf '%s\n' $(LIB_O) | cmp -s - $@ || printf '%s\n' $(LIB_O) >$@
 
 $(BUILD)/bin/%: $(BUILD)/cmd/%.o $(BUILD)/libdlb.a
 	@mkdir -p $(@D)
@@ -55,9 +60,9 @@ $(BUILD)/bin/%: $(BUILD)/cmd/%.o $(BUILD)/libdlb.a
 $(BUILD)/tests/%: $(BUILD)/tests/unit/%.o $(BUILD)/libdlb.a
 	@mkdir -p $(@D)
 	$(CC) $(DLB_CFLAGS) $(LDFLAGS) -o $@ $^ $(LDLIBS)
-$(BUILD)/libdlb.a: $(LIB_O)
+$(BUILD)/libdlb.a: $(LIB_O) $(BUILD)/objects
 	@rm -f $@
-	ar rcs $@ $^
+	ar rcs $@ $(LIB_O)
 $(BUILD)/%.o: %.c $(BUILD)/flags | $(BUILD)/gen/onnx.pb-c.h
 	@mkdir -p $(@D)
 	$(CC) $(DLB_CFLAGS) -MMD -MP -c -o $@ $<
