@@ -1,11 +1,11 @@
-/* Seconds of one allreduce in place, interleaved, for arrays of float from 1 KB to the size given: MPI's, gloo's
- * where there is a peer, and each of ours.
+/* Seconds of one allreduce in place, interleaved, for arrays of float from 1 KB to the size given: MPI's,
+ * gloo's if there is a peer, and each of ours.
  *   mpiexec -n 2 allreduce MOST_MB ROUNDS NAME:FROM_BYTES,... [PYTHON SCRIPT RENDEZVOUS]
- * The third argument is what a plan chose by size (.plan.allreduce_by_size).
- * Every rank starts a peer of its own (allreduce_peer.py) on its core; while one side sums, the other one blocks.
- * Rank 0 prints a line a size: bytes, median seconds of MPI_Allreduce, of gloo ("-": none) and of each of ours, bytes
- * sent by rank 0 (ring), the ring's time over MPI's, over gloo's, and over the better one's, and the least time of ours
- * over the better one's, with its name: what a choice by size could come to; and the same of what the plan chose. */
+ * The third argument is a plan's choice by size (.plan.allreduce_by_size). Every rank starts its own peer
+ * (allreduce_peer.py) on its core; while one side sums, the other one blocks. Rank 0 prints one line per
+ * size: bytes; median seconds of MPI_Allreduce, of gloo ("-": none) and of each of ours; bytes sent by rank 0
+ * (ring); the ring's time over MPI's, over gloo's, and over the faster of these; the least time of ours over
+ * the faster one's, with its name (the best possible choice by size); and the same for the plan's choice. */
 #include <mpi.h>
 #include <signal.h>
 #include <stdio.h>
@@ -91,7 +91,8 @@ static double timed(struct dlb_comm *c, int way, struct dlb_collective *k, struc
 	return s;
 }
 
-/* Another order each round, the same on all ranks: whoever always came after the same one would find its caches. */
+/* Another order in each round, the same on all ranks, because an algorithm profits from the caches of the one
+ * before. */
 static void shuffle(struct dlb_rng *rng, int *order, int n)
 {
 	for (int i = 0; i < n; i++) {
@@ -102,7 +103,7 @@ static void shuffle(struct dlb_rng *rng, int *order, int n)
 	}
 }
 
-/* The way that the plan took for so many bytes. */
+/* The algorithm that the plan chose for this number of bytes. */
 static int chosen_way(const char *by_size, int64_t bytes)
 {
 	int way = OURS;
@@ -157,7 +158,7 @@ int main(int argc, char **argv)
 	int order[MOST_WAYS];
 	struct dlb_comm *c;
 	struct dlb_error err;
-	float *x, *y = dlb_xmalloc((size_t)most);	/* ours, as dlb-run has gradients; MPI's */
+	float *x, *y = dlb_xmalloc((size_t)most); /* for ours, allocated like gradients of dlb-run; for MPI */
 
 	if (rounds < 1 || rounds > MOST_ROUNDS || dlb_comm_new(&c, 60, &err))
 		return 2;

@@ -1,5 +1,5 @@
-/* Prints the GFLOP/s of independent multiply-adds of float32 on as many threads as OpenMP has: what the processor
- * can do at most, the floor that tests/bench/step divides by. Build with -O2 -march=native -fopenmp. */
+/* Prints the GFLOP/s of independent multiply-adds of float32 on all threads of OpenMP: the processor's peak,
+ * from which tests/bench/step computes its floor. Build with -O2 -march=native -fopenmp. */
 #include <stdio.h>
 #include <time.h>
 
@@ -61,5 +61,5 @@ int main(void)
 		best = rate > best ? rate : best;
 	}
 	printf("%.1f\n", best);
-	return sum == 0.0f;	/* the sum is used, so that the loops stay */
+	return sum == 0.0f;	/* uses the sum, so that the compiler keeps the loops */
 }

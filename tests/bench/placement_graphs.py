@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Writes placement problems of the published benchmark's format (dnn-partitioning) that are shaped as known networks,
-with times and sizes drawn from a seed: for what no file is at hand.
+"""Writes placement problems in the published benchmark's format (dnn-partitioning) with the graphs of known networks
+and times and sizes drawn from a seed, for networks without a file.
 
 usage: tests/bench/placement_graphs.py inception|nasnet [--seed N] [--accelerators K] [--memory SHARE]
 
-inception: Inception-v3 as torchvision builds it, layer by layer: 326 layers, four parallel branches a module, tens of
+inception: Inception-v3 as torchvision builds it, layer by layer: 326 layers, four parallel branches per module, tens of
            thousands of ideals. nasnet: NASNet-A large, over a thousand layers, each cell reading the two before it:
            millions of ideals. --memory: of each accelerator, as a share of what all layers need (default 0.5).
 """

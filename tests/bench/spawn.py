@@ -1,7 +1,7 @@
 #!/usr/bin/python3
-"""spawn.py FILE COMMAND...: runs COMMAND, which writes a line to FILE after each step, two at least. Prints its start-up
-(seconds until the first line stood there, less those between the first line and the second) and the most bytes of
-memory that it held. Its standard output is thrown away."""
+"""spawn.py FILE COMMAND...: runs COMMAND, which writes a line to FILE after each step, at least two. Prints its start-up
+(seconds until the first line, minus those between the first and the second line) and its peak memory in
+bytes. Discards its standard output."""
 import os
 import sys
 import time

@@ -2,20 +2,20 @@
 """The peer of tests/bench/step: PyTorch on the same models, batches and optimizers. Runs with 1.13 and 2.x.
 
     step_peer.py MODEL --steps N [OPTION...]   prints: seconds per step (median), start-up seconds, peak bytes
-    step_peer.py MODEL --export FILE.onnx      writes the network, as it trains, for dlb (gpt6: --length N positions)
+    step_peer.py MODEL --export FILE.onnx      writes the network, in training mode, for dlb (gpt6: --length N positions)
         --form legacy                          by TorchScript, opset 17, nothing folded, any batch
-        --form default                         torch.onnx.export(net, x, FILE) and nothing else (PyTorch 2.9 on)
+        --form default                         torch.onnx.export(net, x, FILE) without options (PyTorch 2.9 on)
         --form dynamic                         the same with dynamic_shapes for the batch
-    step_peer.py MODEL --profile [OPTION...]   the operators that take longest, as torch.profiler has them
+    step_peer.py MODEL --profile [OPTION...]   prints: the slowest operators by torch.profiler
     step_peer.py MODEL --facts                 prints: kind (cnn or other), batch, optimizer, parameters
     step_peer.py gemm                          prints: GFLOP/s of a float32 product; the version
 
     --threads N  --dtype f32|bf16 (autocast)  --layout plain|last (channels_last)  --rule plain|foreach|fused
-    --compile    torch.compile the network first (wants a C++ compiler)
-    --since T    when this process was started, in seconds of the epoch: start-up is from there to the end of the
-                 first step, less a warm step
+    --compile    torch.compile the network first (needs a C++ compiler)
+    --since T    start of this process, in seconds since the epoch: start-up is the time from T to the end of the
+                 first step, minus a warm step
 
-Samples stay in memory from step to step, so the peer is spared reading them."""
+Samples stay in memory, so the peer's times do not include reading them."""
 import argparse
 import inspect
 import math
@@ -152,7 +152,7 @@ class LSTM(nn.Module):
 # ---- models of libraries, with their own names and random weights ----
 
 class Scores(nn.Module):
-    """A causal language model of transformers that gives its scores and nothing else."""
+    """A causal language model of transformers that returns only its scores."""
     def __init__(self, model):
         super().__init__()
         self.m = model
@@ -248,7 +248,7 @@ def peak_bytes():
 
 
 def check_blas():
-    """Debian's PyTorch takes what the alternative libblas.so.3 names: without OpenBLAS it would be crippled."""
+    """Debian's PyTorch uses the library that the alternative libblas.so.3 names: other than OpenBLAS it is much slower."""
     if "BLAS_INFO=generic" in torch.__config__.show():
         blas = os.path.realpath("/usr/lib/x86_64-linux-gnu/libblas.so.3")
         if "openblas" not in blas:

@@ -1,8 +1,9 @@
-/* A tensor from rank 0 to rank 1 of one host, three ways, interleaved: MPI_Send and MPI_Recv; a channel that copies it
- * into the receiver's place; a channel in whose place it is made. Rank 0 makes it, rank 1 reads it.
+/* Sends a tensor from rank 0 to rank 1 of one host in three ways, interleaved: MPI_Send and MPI_Recv; a
+ * channel that copies it into the receiver's place; a channel in whose place rank 0 writes it directly. Rank
+ * 1 reads it.
  *   mpiexec -n 2 transfer [MOST_MB [ROUNDS]]
- * A line a size, medians in seconds: from the moment that it is made until the receiver may read it (mpi, copied,
- * made there; ratios to mpi), then the same with making before and reading after it. */
+ * One line per size, medians in seconds: from the end of writing until the receiver may read (mpi, copied,
+ * written in place; ratios to mpi), then the same including writing and reading. */
 #include <mpi.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -18,8 +19,8 @@ enum { MOST_ROUNDS = 1001 };
 struct ends {
 	struct dlb_comm *c;
 	int rank;
-	float *own, *place;		/* what rank 0 makes; where rank 1 receives, in shared memory, as seen from here */
-	float *plain;			/* where rank 1 receives from MPI: huge pages where the system has them */
+	float *own, *place;	/* rank 0's tensor; rank 1's place, in shared memory, as mapped here */
+	float *plain;			/* rank 1's buffer for MPI: huge pages if the system has them */
 	struct dlb_channel channel;
 };
 
@@ -40,7 +41,7 @@ static float make(float *x, int64_t n, int round)
 
 static void read_all(const float *x, int64_t n, int round)
 {
-	float sum[16] = { 0 };		/* wide enough to read as fast as memory gives */
+	float sum[16] = { 0 };		/* enough independent sums to read at memory speed */
 
 	for (int64_t i = 0; i + 16 <= n; i += 16)
 		for (int k = 0; k < 16; k++)
@@ -49,13 +50,14 @@ static void read_all(const float *x, int64_t n, int round)
 		MPI_Abort(MPI_COMM_WORLD, 1);
 }
 
-/* One transfer; on rank 1: *move_s from made to readable, *all_s with making and reading. The clocks of one host agree. */
+/* One transfer; on rank 1: *move_s from written to readable, *all_s with writing and reading. Both ranks have
+ * the same clock. */
 static void once(struct ends *e, int way, int64_t n, int round, double *move_s, double *all_s)
 {
 	size_t bytes = (size_t)n * sizeof(float);
 	struct dlb_request r = { .active = false };
 	struct dlb_error err;
-	double at[2] = { 0 };			/* making begins, is over */
+	double at[2] = { 0 };			/* begin and end of writing */
 
 	if (e->rank == 0) {
 		float *x = e->own;
@@ -137,7 +139,8 @@ int main(int argc, char **argv)
 		printf("%-9s %9s %9s %9s %10s %10s | %9s %9s %9s %10s\n", "bytes", "mpi_s", "copied_s", "there_s", "copied/mpi",
 		       "there/mpi", "mpi_all_s", "cop_all_s", "the_all_s", "the/mpi_all");
 	for (size_t bytes = 1 << 10; bytes <= most; bytes *= 4) {
-		e.channel.copy_tuner = (struct dlb_copy_tuner){ .n = 0 };	/* a channel's messages are of one size */
+		/* messages of one channel have one size */
+		e.channel.copy_tuner = (struct dlb_copy_tuner){ .n = 0 };
 		for (int r = -2; r < rounds; r++)
 			for (int way = 0; way < N_WAYS; way++) {
 				double m = 0, a = 0;
