@@ -13,6 +13,7 @@ struct cluster_parser {
 	struct dlb_error *err;
 	int site, rack, host;			/* current groups; -1: none yet */
 	int n_racks, n_hosts, devices;		/* devices: on the current host */
+	const char *bare_host, *bare_rack;	/* the word that started one without nodes so far, in text; NULL: none */
 	struct dlb_link_class socket, shm, rack_link, site_link;
 };
 
@@ -92,16 +93,30 @@ static int get_bytes(struct cluster_parser *s, double *out)
 	return *out >= 1 && *out < 1e18 ? 0 : fail(s, "an amount of memory such as 8GB");
 }
 
-static void next_rack(struct cluster_parser *s)
+static int fail_bare(const struct cluster_parser *s, const char *what, const char *before)
 {
-	if (s->rack < 0 || s->host < 0)		/* the current rack or host is still empty */
-		return;
-	s->rack = s->host = -1;
+	dlb_fail(s->err, NULL, "cluster '%s': a %s without nodes %s%s%s", s->text, what, *before ? "before '" : "at the end", before,
+		 *before ? "'" : "");
+	return dlb_hint(s->err, "leave one word '%s' out, or put nodes such as cpu:2 behind it", what);
 }
 
-static void next_host(struct cluster_parser *s)
+/* The words "rack" and "host" that stand together, in either order, start one host: the first of the next rack. */
+static int next_rack(struct cluster_parser *s, const char *word)
 {
+	if (s->bare_rack)
+		return fail_bare(s, "rack", word);
+	s->bare_rack = word;
+	s->rack = s->host = -1;
+	return 0;
+}
+
+static int next_host(struct cluster_parser *s, const char *word)
+{
+	if (s->bare_host)
+		return fail_bare(s, "host", word);
+	s->bare_host = word;
 	s->host = -1;
+	return 0;
 }
 
 /* Groups are made when the first node needs them, so a leading "host" has no effect. All are made under a
@@ -110,6 +125,7 @@ static void begin_host(struct cluster_parser *s)
 {
 	char name[32];
 
+	s->bare_host = s->bare_rack = NULL;
 	if (s->host >= 0)
 		return;
 	if (s->site < 0)
@@ -205,6 +221,7 @@ static int get_nodes(struct cluster_parser *s, const char *first)
 
 static int get_word(struct cluster_parser *s)
 {
+	const char *at = s->p;
 	char word[64];
 
 	if (get_name(s, word, sizeof word))
@@ -214,9 +231,11 @@ static int get_word(struct cluster_parser *s)
 		if (get_link(s))
 			return -1;
 	} else if (!strcmp(word, "host") && *s->p != '=') {
-		next_host(s);
+		if (next_host(s, at))
+			return -1;
 	} else if (!strcmp(word, "rack") && *s->p != '=') {
-		next_rack(s);
+		if (next_rack(s, at))
+			return -1;
 	} else if (get_nodes(s, word)) {
 		return -1;
 	}
@@ -290,6 +309,10 @@ int dlb_cluster_parse(const char *text, struct dlb_cluster *c, struct dlb_error 
 	}
 	if (!c->n_nodes) {
 		fail(&s, "a kind of node such as cpu:2");
+		goto fail;
+	}
+	if (s.bare_host || s.bare_rack) {
+		fail_bare(&s, s.bare_host ? "host" : "rack", s.p);
 		goto fail;
 	}
 	finish(&s);

@@ -133,6 +133,23 @@ static void test_hosts(void)
 			assert(near(dlb_cluster_transfer_s(&c, 77, a, b), dlb_cluster_transfer_s(&c, 77, b, a)) || a == b);
 	dlb_cluster_release(&c);
 
+	/* a rack starts with a host of its own, whatever words "host" stand beside it */
+	static const char *const two_racks[] = { "cpu:2 rack cpu:2", "cpu:2 host rack cpu:2", "cpu:2 rack host cpu:2",
+						 "rack cpu:2 rack cpu:2", "host cpu:2 host, link=shm:1e-6,1e9 rack cpu:2" };
+	for (int i = 0; i < DLB_LEN(two_racks); i++) {
+		parse(two_racks[i], &c);
+		assert(c.n_nodes == 4 && c.n_groups == 5 && !strcmp(c.group[c.node[0].group].name, "h0"));
+		assert(!strcmp(c.node[2].host, "h1") && dlb_cluster_route(&c, 0, 2, link) == 4);
+		assert(!strcmp(c.link[link[1]].name, "site:r0") && !strcmp(c.link[link[2]].name, "site:r1"));
+		dlb_cluster_release(&c);
+	}
+	bad("cpu:2 host", "a host without nodes at the end");
+	bad("cpu:2 host host cpu:2", "a host without nodes before 'host cpu:2'");
+	bad("cpu:2 host rack host cpu:2", "a host without nodes before 'host cpu:2'");
+	bad("cpu:2 rack", "a rack without nodes at the end");
+	bad("cpu:2 rack host rack cpu:2", "a rack without nodes before 'rack cpu:2'");
+	bad("cpu:2 host link=shm:1e-6,1e9", "a host without nodes at the end");
+
 	parse("cpu:1024", &c);
 	assert(c.n_nodes == 1024 && c.node[1023].device == 1023);
 	dlb_cluster_release(&c);
