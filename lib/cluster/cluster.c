@@ -345,3 +345,12 @@ double dlb_cluster_node_memory(const struct dlb_cluster *c, int node)
 		return n->memory_bytes;
 	return c->kind[n->kind].memory_bytes > 0 ? c->kind[n->kind].memory_bytes : INFINITY;
 }
+
+int dlb_cluster_cores(const struct dlb_cluster *c)
+{
+	int n = 0;
+
+	for (int i = 0; i < c->n_nodes; i++)
+		n += strcmp(c->kind[c->node[i].kind].backend, "cpu") ? 0 : c->kind[c->node[i].kind].threads;
+	return n;
+}

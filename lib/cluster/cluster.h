@@ -125,6 +125,7 @@ double dlb_cluster_transfer_s(const struct dlb_cluster *c, double bytes, int a, 
 /* Memory of a node in bytes: of the memories that it names, else stated for the node or its
  * kind. INFINITY: no known limit. */
 double dlb_cluster_node_memory(const struct dlb_cluster *c, int node);
+int dlb_cluster_cores(const struct dlb_cluster *c);	/* that its CPU nodes want: one for each of their threads */
 
 /* -- building: each function adds one row and returns its index; strings are copied into the arena -- */
 int dlb_cluster_add_kind(struct dlb_cluster *c, const char *backend, int threads);	/* or finds it */

@@ -15,22 +15,31 @@ struct dlb_host_resources dlb_host_resources(void)
 	return (struct dlb_host_resources){ .cores = dlb_cores(), .memory_bytes = pages > 0 && page > 0 ? (double)pages * (double)page : 0.0 };
 }
 
+int dlb_host_planned_cores(const struct dlb_doc *doc)
+{
+	struct dlb_cluster c;
+	struct dlb_error err;
+
+	if (dlb_cluster_read(doc, &c, &err))
+		return 0;
+	const int n = dlb_cluster_cores(&c);
+	dlb_cluster_release(&c);
+	return n;
+}
+
 static struct planned planned_for(const struct dlb_cluster *c, const json_t *plan)
 {
 	const json_t *nodes = json_object_get(plan, "nodes");
-	struct planned p = { .nodes = c->n_nodes };
+	struct planned p = { .nodes = c->n_nodes, .cores = dlb_cluster_cores(c) };
 
 	for (int i = 0; i < c->n_nodes; i++) {
-		const struct dlb_device_kind *kind = &c->kind[c->node[i].kind];
 		bool known = !c->node[i].host;
 
 		for (int k = 0; k < i && !known; k++)
 			known = c->node[k].host && !strcmp(c->node[k].host, c->node[i].host);
 		p.hosts += !known;
-		if (strcmp(kind->backend, "cpu"))
-			continue;
-		p.cores += kind->threads;
-		p.memory_bytes += json_number_value(json_object_get(json_array_get(nodes, (size_t)i), "peak_bytes"));
+		if (!strcmp(c->kind[c->node[i].kind].backend, "cpu"))
+			p.memory_bytes += json_number_value(json_object_get(json_array_get(nodes, (size_t)i), "peak_bytes"));
 	}
 	return p;
 }

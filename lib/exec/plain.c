@@ -34,20 +34,6 @@ static void warn_host(const struct dlb_run_command *c, const struct dlb_doc *doc
 		dlb_cli_warn(c->cli, "%s", text);
 }
 
-static double threads_in_all(const struct dlb_doc *doc)
-{
-	struct dlb_cluster cl;
-	struct dlb_error err;
-	double sum = 0;
-
-	if (dlb_cluster_read(doc, &cl, &err))
-		return 0;
-	for (int i = 0; i < cl.n_nodes; i++)
-		sum += cl.kind[cl.node[i].kind].threads;
-	dlb_cluster_release(&cl);
-	return sum;
-}
-
 /* Real ranks: the result is written by the time that it returns, or stands in report (*written). */
 static int run_ranks(struct dlb_run_command *c, struct dlb_doc *doc, struct dlb_report *report, bool *written, struct dlb_error *err)
 {
@@ -57,7 +43,7 @@ static int run_ranks(struct dlb_run_command *c, struct dlb_doc *doc, struct dlb_
 
 	if (dlb_exec_check(doc, &c->exec, &l.n_ranks, err))
 		return -1;
-	l.total_threads = threads_in_all(doc);
+	l.total_threads = dlb_host_planned_cores(doc);
 	if (warns_at_start(c))
 		warn_host(c, doc);
 	*written = l.n_ranks > 1;
