@@ -1,4 +1,4 @@
-/* dlb-profile: an ONNX model -> graph and profile; --cluster -> the cluster section of where it runs. */
+/* dlb-profile: an ONNX model -> graph and profile; --cluster -> the cluster section of where it runs; --check compares. */
 #define _XOPEN_SOURCE 700	/* realpath */
 #include <errno.h>
 #include <math.h>
@@ -11,6 +11,7 @@
 #include "cost/profile.h"
 #include "exec/agree.h"
 #include "exec/launch.h"
+#include "exec/machine_check.h"
 #include "exec/probe.h"
 #include "exec/profiling.h"
 #include "graph/graph.h"
@@ -27,7 +28,7 @@ struct profile_options {
 	const char *dtype, *topology, *weights, *batchnorm;
 	struct dlb_strlist devices, no_rewrite, padding_rows, loss, dropout, dims;
 	struct dlb_strlist parameters, freeze, train_only;
-	bool inference, analytic, cluster, list;
+	bool inference, analytic, cluster, check, list;
 	bool untie;
 };
 struct profile_work {
@@ -42,6 +43,7 @@ struct profile_work {
 	bool one_piece;				/* the model mixes samples: one micro-batch, as exported */
 	struct dlb_safetensors state;		/* of --weights */
 	int who;				/* the rank that failed */
+	bool differs;				/* --check: the machine is not that of the document */
 };
 
 static int rank_of(const struct profile_work *w)
@@ -333,6 +335,29 @@ static int make_cluster(struct profile_work *w, const char *path, struct dlb_doc
 	return rc;
 }
 
+/* -- --check -- */
+
+/* Writes nothing; what differs is a line each. */
+static int check_machine(struct work *w, const char *path, struct dlb_doc *doc, struct dlb_error *err)
+{
+	struct dlb_machine_check m = { .n_lines = 0 };
+	int rc;
+
+	if (w->comm && dlb_comm_size(w->comm) > 1 && (!path || !strcmp(path, "-")))
+		rc = dlb_refuse(err, "<stdin>", "name its file", "--check by several ranks needs a document that each can read");
+	else
+		rc = dlb_doc_read(doc, path, err);
+	if (w->comm)
+		rc = dlb_comm_agree(w->comm, rc, err, &w->who);
+	if (!rc && (rc = dlb_machine_check(doc, w->comm, &m, err)) != 0)
+		dlb_error_at(err, doc->name);
+	for (int i = 0; i < m.n_lines && !rc && !rank_of(w); i++)
+		(m.line[i].verdict == DLB_MACHINE_EQUAL ? dlb_cli_say : dlb_cli_warn)(w->cli, "%s", m.line[i].text);
+	w->differs = m.n_differences > 0;
+	dlb_machine_check_release(&m);
+	return rc;
+}
+
 /* -- the document -- */
 
 static bool is_document(const char *path)
@@ -426,14 +451,12 @@ static int list(const struct dlb_cli *cli)
 	return dlb_cli_close_stdout(cli);
 }
 
-/* The first option given that --cluster has no use for; NULL: none. */
-static const char *not_of_cluster(const struct dlb_cli *cli)
+/* The first option given that is not in `taken`, which ends with NULL; NULL: none. */
+static const char *not_taken(const struct dlb_cli *cli, const char *const *taken)
 {
-	static const char *const taken[] = { "cluster", "topology", "device", "max-document", "quiet", "verbose" };
-
 	for (int i = 0; i < cli->n_given; i++) {
 		bool known = false;
-		for (int k = 0; k < DLB_LEN(taken); k++)
+		for (int k = 0; taken[k]; k++)
 			known |= !strcmp(cli->given[i], taken[k]);
 		if (!known)
 			return cli->given[i];
@@ -459,6 +482,11 @@ static void warn_unused(const struct dlb_cli *cli, const struct profile_options 
 
 static int check_options(const struct dlb_cli *cli, const struct profile_options *o)
 {
+	static const char *const of_check[] = { "check", "max-document", "quiet", "verbose", NULL };
+	static const char *const of_cluster[] = { "cluster", "topology", "device", "max-document", "quiet", "verbose", NULL };
+
+	if (o->check && not_taken(cli, of_check))
+		return dlb_cli_usage(cli, "--%s has no effect on --check, which compares this machine with a document's", not_taken(cli, of_check));
 	if (strcmp(o->dtype, "f32") && strcmp(o->dtype, "f64") && strcmp(o->dtype, "bf16"))
 		return dlb_cli_usage(cli, "no dtype '%s': f32, bf16 or f64", o->dtype);
 	if (o->batchnorm && strcmp(o->batchnorm, "train") && strcmp(o->batchnorm, "frozen"))
@@ -467,8 +495,8 @@ static int check_options(const struct dlb_cli *cli, const struct profile_options
 		return dlb_cli_usage(cli, "--%s is for training, and --inference for none", o->batchnorm ? "batchnorm" : "dropout");
 	if (o->inference && o->loss.n)
 		return dlb_cli_usage(cli, "--loss is for training, and --inference for none");
-	if (o->cluster && not_of_cluster(cli))
-		return dlb_cli_usage(cli, "--%s is for a model's profile, and --cluster makes none", not_of_cluster(cli));
+	if (o->cluster && not_taken(cli, of_cluster))
+		return dlb_cli_usage(cli, "--%s is for a model's profile, and --cluster makes none", not_taken(cli, of_cluster));
 	if (o->topology && !o->cluster)
 		return dlb_cli_usage(cli, "--topology belongs to --cluster");
 	struct dlb_graph g = { .n_ops = 0 };
@@ -522,6 +550,7 @@ int main(int argc, char **argv)
 		{ 0, "list", DLB_OPT_FLAG, &o.list, NULL, "list the rewrites", NULL, 0, 0 },
 		{ 0, "cluster", DLB_OPT_FLAG, &o.cluster, NULL, "write the cluster this runs on in place of a model's profile",
 		  NULL, 0, 0 },
+		{ 0, "check", DLB_OPT_FLAG, &o.check, NULL, "tell how this machine differs from the cluster's of FILE; write nothing", NULL, 0, 0 },
 		{ 0, "topology", DLB_OPT_STR, &o.topology, "FILE", "with --cluster: hwloc XML in place of the real machine", NULL, 0, 0 },
 	};
 	struct dlb_cli cli = { .tool = "dlb-profile", .usage = "[OPTION...] [MODEL.onnx | FILE]",
@@ -546,14 +575,14 @@ int main(int argc, char **argv)
 	if (!rank_of(&w))
 		warn_unused(&cli, &o);
 	if (!rc)
-		rc = (o.cluster ? make_cluster : make_profile)(&w, cli.n_operands ? cli.operands[0] : NULL, &doc, &err);
-	if (!rc && !rank_of(&w)) {
+		rc = (o.check ? check_machine : o.cluster ? make_cluster : make_profile)(&w, cli.n_operands ? cli.operands[0] : NULL, &doc, &err);
+	if (!rc && !rank_of(&w) && !o.check) {
 		dlb_doc_provenance(&doc, cli.tool, argc, argv);
 		rc = dlb_doc_write(&doc, stdout, &err);
 	}
 	/* under mpirun all ranks know of a failure; the lowest that saw it says it */
-	status = rc && rank_of(&w) == w.who ? dlb_cli_die(&cli, &err) : rc ? 2 : 0;
-	if (!rc && !rank_of(&w))
+	status = rc && rank_of(&w) == w.who ? dlb_cli_die(&cli, &err) : rc ? 2 : w.differs;
+	if (!rc && !rank_of(&w) && !o.check)
 		status = dlb_cli_close_stdout(&cli);
 	release(&w, &doc);
 	dlb_cli_release(&cli);

@@ -99,6 +99,65 @@ setup() { tmp=$BATS_TEST_TMPDIR; }
 	run -0 jq -e '(.cluster.nodes | length) >= 1 and (.cluster.kinds | all(.peak_flops > 0 and .bandwidth_Bps > 0))' "$tmp/here.json"
 }
 
+# This machine's cluster without speeds, which another load may change.
+here() { dlb-profile --cluster | jq '.cluster.kinds[0] |= del(.peak_flops, .bandwidth_Bps)'; }
+
+@test "--check: the machine that was measured" {
+	here >"$tmp/here.json"
+	validates "$tmp/here.json"
+	jq -e '.cluster.groups[0].cores >= 1' "$tmp/here.json"
+	run -0 --separate-stderr dlb-profile --check "$tmp/here.json"
+	[ -z "$output" ]
+	[ "$stderr" = "dlb-profile: the speed of kind 'cpu' is not checked: the document has none" ]
+	run -0 --separate-stderr dlb-profile --check -v <"$tmp/here.json"
+	[ -z "$output" ]
+	[[ $stderr == *" cores here"* && $stderr == *"GB of memory here"*"(1.00 times)"* ]] || [[ $stderr == *"1 core here"* ]]
+}
+
+@test "--check: another machine, a line for each difference" {
+	here | jq '(.cluster.nodes[].host) = "elsewhere" | .cluster.groups[0].cores += 3 | .cluster.groups[0].processor = "Z80" |
+		(.cluster.memories[] | select(.class == "dram").bytes) *= 2 |
+		.cluster.kinds[0].peak_flops = 1e18 | .cluster.kinds[0].bandwidth_Bps = 1' >"$tmp/there.json"
+	run -1 --separate-stderr dlb-profile --check "$tmp/there.json"
+	[ -z "$output" ]
+	cores=$(jq '.cluster.groups[0].cores' "$tmp/there.json")
+	[[ ${stderr_lines[0]} == "dlb-profile: host '$(hostname)' here, 'elsewhere' in the document" ]]
+	[[ $stderr == *"$((cores - 3)) core"*" here, $cores in the document"* && $stderr == *"in the document (0.50 times)"* ]]
+	[[ $stderr == *"kind cpu: "*" GFLOP/s here, 1e+09 in the document (0.00 times)"* ]]
+	[[ $stderr == *"kind cpu: "*" GB/s of memory here, 1e-09 in the document ("* ]]
+	# a processor that the system does not name is not compared
+	[ "${#stderr_lines[@]}" -eq $((5 + $(here | jq '.cluster.groups[0] | has("processor") | if . then 1 else 0 end'))) ]
+	run -1 --separate-stderr dlb-profile -q --check "$tmp/there.json"
+	[ -z "$output$stderr" ]
+}
+
+@test "--check: what it refuses" {
+	run -2 --separate-stderr dlb-profile --check </dev/null
+	one_line dlb-profile 'empty input'
+	dlb-profile --analytic "$model" >"$tmp/doc.json"
+	run -2 --separate-stderr dlb-profile --check "$tmp/doc.json"
+	one_line dlb-profile "'cluster'"
+	dlb-costmodel -q -c cpu:2 "$tmp/doc.json" >"$tmp/costed.json"
+	run -2 --separate-stderr dlb-profile --check "$tmp/costed.json"
+	one_line dlb-profile "$tmp/costed.json: /cluster: no machine was measured for it; dlb-profile --cluster measures one"
+	for option in --cluster --batch=2 --device=cpu/2 --list --untie --topology=x; do
+		run -2 --separate-stderr dlb-profile --check "$option" "$tmp/doc.json"
+		one_line dlb-profile "${option%=*} has no effect on --check" "try 'dlb-profile --help'"
+	done
+}
+
+@test "--check under mpirun: all ranks measure, one tells" {
+	mpirun --oversubscribe --bind-to none -np 2 dlb-profile --cluster >"$tmp/two.json"
+	jq '.cluster.kinds[0] |= del(.peak_flops, .bandwidth_Bps)' "$tmp/two.json" >"$tmp/same.json"
+	run -0 --separate-stderr mpirun --oversubscribe --bind-to none -np 2 dlb-profile --check "$tmp/same.json"
+	[ "$(grep -c '^dlb-profile' <<<"$stderr")" -eq 1 ]
+	jq '.cluster.groups[0].cores = 12345' "$tmp/same.json" >"$tmp/other.json"
+	run -1 --separate-stderr mpirun --oversubscribe --bind-to none -np 2 dlb-profile --check "$tmp/other.json"
+	[ "$(grep -c '12345 in the document' <<<"$stderr")" -eq 1 ]
+	run -2 --separate-stderr mpirun --oversubscribe --bind-to none -np 2 dlb-profile --check <"$tmp/same.json"
+	[ "$(grep -c 'needs a document that each can read; name its file' <<<"$stderr")" -eq 1 ]
+}
+
 @test "--cluster under mpirun: a node a rank, links measured" {
 	mpirun --oversubscribe --bind-to none -np 2 dlb-profile --cluster >"$tmp/two.json"
 	validates "$tmp/two.json"

@@ -57,7 +57,12 @@ struct dlb_node {
 	/* memories of its buffers; none: the system chooses */
 	int memory[DLB_MAX_MEMORIES], n_memories;
 };
-struct dlb_group { const char *name, *cls; int parent, inside, up; };	/* links -1: none (free) */
+struct dlb_group {
+	const char *name, *cls;
+	int parent, inside, up;			/* links -1: none (free) */
+	/* of a host that was inspected: model of its processor, and its cores; NULL, 0: unknown */
+	const char *processor; int cores;
+};
 /* usual: default figures of the class, neither stated nor measured; not in the document */
 struct dlb_link { const char *name, *cls; double latency_s, bandwidth_Bps; bool overlap, duplex, usual; };
 /* A memory of a group: NUMA memory ("dram", "hbm"), memory without cores ("cxl", "nvm") or caches ("l1d",

@@ -17,7 +17,7 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { MAX_ROWS = 1 << 20 };
+enum { MAX_ROWS = 1 << 20, MAX_CORES = 1 << 16 };
 
 static const char *const link_models[] = { [DLB_LINKS_ROUTES] = "routes", [DLB_LINKS_PORT] = "port", NULL };
 
@@ -98,6 +98,9 @@ static json_t *write_groups(const struct dlb_cluster *c)
 		set_str(o, "parent", g->parent < 0 ? NULL : c->group[g->parent].name);
 		set_str(o, "inside", g->inside < 0 ? NULL : c->link[g->inside].name);
 		set_str(o, "up", g->up < 0 ? NULL : c->link[g->up].name);
+		set_str(o, "processor", g->processor);
+		if (g->cores)
+			json_object_set_new(o, "cores", json_integer(g->cores));
 		json_array_append_new(a, o);
 	}
 	return a;
@@ -340,7 +343,7 @@ static int read_links(struct cluster_reader *rd, const struct dlb_ref *r)
 /* First the names, then the references: parents may follow their children. */
 static int read_groups(struct cluster_reader *rd, const struct dlb_ref *r)
 {
-	static const char *const known[] = { "name", "class", "parent", "inside", "up", NULL };
+	static const char *const known[] = { "name", "class", "parent", "inside", "up", "processor", "cores", NULL };
 	struct dlb_cluster *c = rd->c;
 	struct dlb_ref rows;
 	int n;
@@ -356,13 +359,18 @@ static int read_groups(struct cluster_reader *rd, const struct dlb_ref *r)
 	for (int i = 0; i < n; i++) {
 		struct dlb_ref row = dlb_ref_index(&rows, i);
 		struct dlb_group *g = &c->group[i];
-		const char *cls = "";
+		const char *cls = "", *processor = NULL;
+		int64_t cores = 0;
 		if (dlb_ref_known(&row, known, rd->err) || dlb_get_str(&row, "class", DLB_OPT, &cls, rd->err) ||
+		    dlb_get_str(&row, "processor", DLB_OPT, &processor, rd->err) ||
+		    dlb_get_int(&row, "cores", DLB_OPT, 1, MAX_CORES, &cores, rd->err) ||
 		    get_name(rd, &row, "parent", DLB_OPT, rd->groups, "group", &g->parent) ||
 		    get_name(rd, &row, "inside", DLB_OPT, rd->links, "link", &g->inside) ||
 		    get_name(rd, &row, "up", DLB_OPT, rd->links, "link", &g->up))
 			return -1;
 		g->cls = dlb_arena_strdup(&c->arena, cls);
+		g->processor = processor ? dlb_arena_strdup(&c->arena, processor) : NULL;
+		g->cores = (int)cores;
 	}
 	c->n_groups = n;
 	return 0;

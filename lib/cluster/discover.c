@@ -88,6 +88,15 @@ static void find_groups(struct finder *f, const char *host)
 	}
 }
 
+/* Of the first package, where the system names it. */
+static void find_processor(struct finder *f)
+{
+	hwloc_obj_t p = hwloc_get_next_obj_by_type(f->t, HWLOC_OBJ_PACKAGE, NULL);
+	const char *model = p ? hwloc_obj_get_info_by_name(p, "CPUModel") : NULL;
+
+	f->c->group[f->host].processor = model ? dlb_arena_strdup(&f->c->arena, model) : NULL;
+}
+
 static int group_of(const struct finder *f, hwloc_const_bitmap_t cpus)
 {
 	int first = hwloc_bitmap_first(cpus);
@@ -205,6 +214,7 @@ static void find_nodes(struct finder *f, const char *host, int threads)
 			dlb_cluster_add_node(c, kind, g, host, c->n_nodes);
 	}
 	free(have);
+	c->group[f->host].cores = cores < MAX_CORES ? cores : MAX_CORES;
 	for (int i = c->n_nodes; i < (cores < threads ? 1 : cores / threads); i++)
 		dlb_cluster_add_node(c, kind, f->host, host, i);
 	for (int i = 0; i < c->n_memories; i++)
@@ -284,6 +294,7 @@ int dlb_cluster_discover(struct dlb_cluster *c, const char *topology, int thread
 	}
 	f.group_of_pu = dlb_xcalloc((size_t)f.n_pu, sizeof *f.group_of_pu);
 	find_groups(&f, host);
+	find_processor(&f);
 	find_memories(&f);
 	find_nodes(&f, host, threads > 0 ? threads : 1);
 	rc = dlb_cluster_check(c, err);

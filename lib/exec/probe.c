@@ -81,7 +81,7 @@ static int probe_cpu(int threads, double *peak_flops, double *bandwidth_Bps, str
 
 /* ---- ranks ---- */
 
-struct rank_info { char host[128]; double peak_flops, bandwidth_Bps, host_bytes; };
+struct rank_info { char host[128], processor[128]; int cores; double peak_flops, bandwidth_Bps, host_bytes; };
 
 /* Every rank's answers, on every rank. A rank that failed makes all fail. */
 static int ask_ranks(struct dlb_comm *comm, int threads, struct rank_info *all, struct dlb_error *err)
@@ -97,6 +97,8 @@ static int ask_ranks(struct dlb_comm *comm, int threads, struct rank_info *all, 
 		for (int i = 0; i < here.n_memories; i++)
 			if (!strcmp(here.memory[i].cls, "dram") || !strcmp(here.memory[i].cls, "hbm"))
 				mine.host_bytes += here.memory[i].bytes;
+		snprintf(mine.processor, sizeof mine.processor, "%s", here.group[0].processor ? here.group[0].processor : "");
+		mine.cores = here.group[0].cores;
 		dlb_cluster_release(&here);
 	}
 	if (dlb_comm_agree(comm, rc, err, NULL) || dlb_comm_barrier(comm, err))
@@ -132,6 +134,8 @@ static void build(const struct rank_info *all, int n, int threads, struct dlb_cl
 		if (g == c->n_groups) {
 			dlb_cluster_add_group(c, all[i].host, "host", many ? 0 : -1);
 			c->group[g].inside = dlb_cluster_add_link(c, dlb_arena_printf(&c->arena, "shm:%s", all[i].host), "shm");
+			c->group[g].processor = *all[i].processor ? dlb_arena_strdup(&c->arena, all[i].processor) : NULL;
+			c->group[g].cores = all[i].cores;
 			if (many)
 				c->group[g].up = dlb_cluster_add_link(c, dlb_arena_printf(&c->arena, "rack:%s", all[i].host), "rack");
 		}

@@ -235,6 +235,8 @@ def make_data(folder):
 # ---- documents, in the order in which they are made ----
 
 DOCS = {
+    "here.json": "dlb-profile -q --cluster | jq '.cluster.kinds[0] |= del(.peak_flops, .bandwidth_Bps)'",	# speeds are another's matter
+    "there.json": "dlb-profile -q --cluster --topology $ROOT/tests/data/topology-2x2-cxl.xml",
     "mlp.json": "dlb-profile -q --analytic -b 16 $MODELS/digits_mlp.onnx",
     "cnn.json": "dlb-profile -q --analytic -b 16 $MODELS/digits_cnn.onnx",
     "bn.json": "dlb-profile -q --analytic -b 8 $MODELS/resnet8.onnx",
@@ -328,6 +330,8 @@ def profile():
     refuses(tool, "--batch 8", "dlb-profile -q --cluster {}", "--cluster")
     shows(tool, "--topology $ROOT/tests/data/machine.xml", "dlb-profile -q --cluster {}", ".cluster.nodes|map(del(.memory_bytes))",
           without="--topology $ROOT/tests/data/topology-2x2-cxl.xml")
+    shows(tool, "--check", "dlb-profile -q {} $D/there.json", "status", status=(0, 1), without="--cluster")
+    refuses(tool, "--batch 8", "dlb-profile -q --check {} $D/here.json", "--check")
     refuses(tool, "--topology $ROOT/tests/data/machine.xml", "dlb-profile -q --analytic {} $MODELS/digits_cnn.onnx", "--cluster")
 
 
