@@ -193,6 +193,8 @@ static void test_round_trips(void)
 		round_trip(&c);
 		for (int l = 0; l < c.n_links; l++)
 			c.link[l].duplex = !c.link[l].duplex;
+		c.group[0].processor = "a \"model\"";
+		c.group[0].cores = 3;
 		round_trip(&c);
 		dlb_cluster_release(&c);
 	}
@@ -230,6 +232,8 @@ static void test_bad_sections(void)
 		    "/cluster/nodes/0/id", "count from 0");
 	bad_section("{" KINDS ",\"groups\":[{\"name\":\"g\"}],\"nodes\":[{\"kind\":\"cpu\",\"group\":\"g\",\"speed\":-1}]}",
 		    "/cluster/nodes/0/speed", "below");
+	bad_section("{" KINDS ",\"groups\":[{\"name\":\"g\",\"cores\":0}],\"nodes\":[{\"kind\":\"cpu\",\"group\":\"g\"}]}",
+		    "/cluster/groups/0/cores", "");
 	bad_section("{" KINDS ",\"groups\":[{\"name\":\"g\"},{\"name\":\"g\"}],\"nodes\":[]}", "/cluster/groups/1", "taken");
 	bad_section("{" KINDS ",\"groups\":[{\"name\":\"a\",\"parent\":\"b\"},{\"name\":\"b\",\"parent\":\"a\"}],"
 		    "\"nodes\":[{\"kind\":\"cpu\",\"group\":\"a\"}]}", "/cluster/groups/0", "cycle");
