@@ -172,7 +172,7 @@ static int choose_parameters(struct profile_work *w, struct dlb_error *err)
 	    take_patterns(w, &w->o->freeze, "--freeze", &c.freeze, err) ||
 	    take_patterns(w, &w->o->train_only, "--train-only", &c.train_only, err))
 		return -1;
-	if (!w->training.state_path && !c.untie && dlb_graph_tie(&w->training, err))
+	if (!w->training.state_path && dlb_graph_tie(&w->training, c.untie, err))
 		return -1;
 	return dlb_graph_choose_parameters(&w->training, &c, err);
 }
@@ -231,6 +231,19 @@ static int rewrite(struct profile_work *w, struct dlb_error *err)
 	return dlb_graph_check(w->g, err) || dlb_graph_index(w->g) ? -1 : 0;
 }
 
+/* Why --no-rewrite with its i-th name has nothing to do; NULL: it has. */
+static const char *idle_rewrite(const struct profile_work *w, int i)
+{
+	const char *const *item = w->o->no_rewrite.item, *name = item[i];
+
+	for (int k = 0; k < w->o->no_rewrite.n; k++)
+		if (k != i && ((!strcmp(item[k], "all") && strcmp(name, "all")) || (k < i && !strcmp(item[k], name))))
+			return "it is left out already";
+	if (!strcmp(w->o->dtype, "bf16") && !strcmp(name, "attention"))
+		return "--dtype bf16 leaves it out already";
+	return dlb_graph_missed(&w->training, name) ? NULL : "there is nothing in the model that it would change";
+}
+
 static void say_warnings(struct profile_work *w)
 {
 	const char **line;
@@ -238,6 +251,9 @@ static void say_warnings(struct profile_work *w)
 
 	for (int i = 0; i < n; i++)
 		dlb_cli_warn(w->cli, "%s", line[i]);
+	for (int i = 0; i < w->o->no_rewrite.n; i++)
+		if (idle_rewrite(w, i))
+			dlb_cli_warn(w->cli, "--no-rewrite %s has no effect: %s", w->o->no_rewrite.item[i], idle_rewrite(w, i));
 	for (int i = 0; i < w->n_devices && w->g->dtype == DLB_BF16; i++)
 		if (!w->device[i].be.fast_bf16)
 			dlb_cli_warn(w->cli, "%s has no instructions for bf16 here: it works, but slower than f32", w->device[i].name);
@@ -338,7 +354,7 @@ static int make_cluster(struct profile_work *w, const char *path, struct dlb_doc
 /* -- --check -- */
 
 /* Writes nothing; what differs is a line each. */
-static int check_machine(struct work *w, const char *path, struct dlb_doc *doc, struct dlb_error *err)
+static int check_machine(struct profile_work *w, const char *path, struct dlb_doc *doc, struct dlb_error *err)
 {
 	struct dlb_machine_check m = { .n_lines = 0 };
 	int rc;

@@ -71,6 +71,20 @@ setup() { tmp=$BATS_TEST_TMPDIR; }
 	[ "$(cat "$tmp/kept")" = "$(jq -c .graph.rewrites "$tmp/on.json")" ]
 }
 
+@test "--untie and --no-rewrite where there is nothing to do: a line each" {
+	dlb-profile --analytic "$model" >"$tmp/plain.json" 2>"$tmp/plain"
+	run -0 --separate-stderr dlb-profile --analytic --untie "$model"
+	[ "$(grep -vxFf "$tmp/plain" <<<"$stderr")" = "dlb-profile: --untie has no effect: no weight has the values of another, or was made of them" ]
+	run -0 --separate-stderr dlb-profile --analytic --no-rewrite gelu --no-rewrite conv-relu --no-rewrite gelu "$models/digits_cnn.onnx"
+	[ "${#stderr_lines[@]}" -eq 2 ]
+	[ "${stderr_lines[0]}" = "dlb-profile: --no-rewrite gelu has no effect: there is nothing in the model that it would change" ]
+	[ "${stderr_lines[1]}" = "dlb-profile: --no-rewrite gelu has no effect: it is left out already" ]
+	run -0 --separate-stderr dlb-profile --analytic --no-rewrite all --no-rewrite conv-relu "$models/digits_cnn.onnx"
+	[ "$stderr" = "dlb-profile: --no-rewrite conv-relu has no effect: it is left out already" ]
+	run -0 --separate-stderr dlb-profile --analytic --dtype bf16 --no-rewrite attention "$models/digits_cnn.onnx"
+	[[ $stderr == *"--no-rewrite attention has no effect: --dtype bf16 leaves it out already"* ]]
+}
+
 @test "a rewrite that is not there: its nearest name" {
 	run -2 --separate-stderr dlb-profile --no-rewrite layernorm "$model"
 	one_line dlb-profile "no rewrite 'layernorm'" "'layer-norm'"

@@ -249,8 +249,7 @@ static bool may_fold(struct fold *f, const struct dlb_op *o, const struct dlb_op
 {
 	const struct dlb_graph *g = f->g;
 
-	if (cls->flags & (DLB_OP_NO_FOLD | DLB_OP_RANDOM | DLB_OP_BUFFERS) || reached_by_weights(f, o, cls) ||
-	    (!dlb_rewrite_is_on(g, DLB_REWRITE_FOLDING) && may_stay(g, o)))
+	if (cls->flags & (DLB_OP_NO_FOLD | DLB_OP_RANDOM | DLB_OP_BUFFERS) || reached_by_weights(f, o, cls))
 		return false;
 	for (int i = 0; i < o->n_in; i++) {
 		if (o->in[i] < 0 || cls->flags & DLB_OP_SHAPE_ONLY)
@@ -271,6 +270,10 @@ static bool may_fold(struct fold *f, const struct dlb_op *o, const struct dlb_op
 	}
 	if (bytes > MAX_FOLDED)
 		return false;
+	if (!dlb_rewrite_is_on(g, DLB_REWRITE_FOLDING) && may_stay(g, o)) {
+		dlb_rewrite_missed(f->g, DLB_REWRITE_FOLDING);
+		return false;
+	}
 	f->folded_bytes = bytes;
 	return true;
 }

@@ -188,6 +188,7 @@ struct dlb_graph {
 						 * tensors with in_state; NULL: none */
 	int opset;
 	uint64_t no_rewrite;			/* bit i: row i of dlb_rewrites is off; set before folding, not written */
+	uint64_t missed;			/* bit i: row i is off and would have changed the graph (dlb_graph_missed); not written */
 	struct dlb_rewritten *rewritten;	/* rewrites that were applied, in order; array in the arena */
 	int n_rewritten;
 	struct dlb_was_split *was_split;	/* array in the arena */
@@ -295,8 +296,9 @@ int dlb_graph_unmerge(struct dlb_graph *g, struct dlb_error *err);
  * shapes. Before dlb_graph_choose_parameters. `untie`: entries of equal values stay separate weights. */
 int dlb_graph_take_state(struct dlb_graph *g, const struct dlb_named *entry, int n, bool untie, struct dlb_error *err);
 /* Ties an embedding to an operand of a product with equal values, transposed or not. Before
- * dlb_graph_choose_parameters, without a state_dict. */
-int dlb_graph_tie(struct dlb_graph *g, struct dlb_error *err);
+ * dlb_graph_choose_parameters, without a state_dict. `untie`: changes nothing; a note tells if there is
+ * nothing to untie. */
+int dlb_graph_tie(struct dlb_graph *g, bool untie, struct dlb_error *err);
 /* parameters.c: chooses the initializers to train. Directly after reading, before widening and folding. */
 struct dlb_parameter_choice {
 	struct dlb_patterns train, freeze, train_only;	/* names or patterns; each list may be empty */
@@ -358,7 +360,10 @@ struct dlb_rewrite {
 extern const struct dlb_rewrite dlb_rewrites[];
 /* Switches the rewrite `name`, or all ("all"), off; before folding. -1: no such name. */
 int dlb_graph_no_rewrite(struct dlb_graph *g, const char *name, struct dlb_error *err);
+/* A rewrite that is off is tried on a copy where its turn would be, for dlb_graph_missed. */
 int dlb_graph_rewrite(struct dlb_graph *g, struct dlb_error *err);
+/* After dlb_graph_rewrite: would the rewrite `name`, which is off, have changed the graph, or with "all" any that is off? */
+bool dlb_graph_missed(const struct dlb_graph *g, const char *name);
 
 /* The parts of a forward op that was fused with its activation (fuse_activation.c): the op computes
  * `activation` of an op of `type`. type NULL: it was not fused. */

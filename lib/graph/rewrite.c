@@ -290,10 +290,14 @@ void dlb_graph_drop_dead(struct dlb_graph *g, const int *root, int n_root)
 		wanted[g->loss] = true;
 	for (int i = g->n_ops - 1; i >= 0; i--) {
 		struct dlb_op *o = &g->op[i];
-		bool live = o->phase == DLB_UPDATE;
-		for (int k = 0; k < o->n_out; k++)
-			live |= o->out[k] >= 0 && (wanted[o->out[k]] || (keep_dead && o->phase == DLB_FORWARD));
-		if (!live)
+		bool live = o->phase == DLB_UPDATE, kept = false;
+		for (int k = 0; k < o->n_out; k++) {
+			live |= o->out[k] >= 0 && wanted[o->out[k]];
+			kept |= o->out[k] >= 0 && keep_dead && o->phase == DLB_FORWARD;
+		}
+		if (!live && kept)
+			dlb_rewrite_missed(g, DLB_REWRITE_DEAD);
+		if (!live && !kept)
 			continue;
 		order[n++] = i;
 		for (int k = 1; k < o->n_out; k++)	/* drops optional outputs without readers */

@@ -44,6 +44,11 @@ bool dlb_rewrite_is_on(const struct dlb_graph *g, int row)
 	return !(g->no_rewrite >> row & 1);
 }
 
+void dlb_rewrite_missed(struct dlb_graph *g, int row)
+{
+	g->missed |= UINT64_C(1) << row;
+}
+
 void dlb_rewrite_done(struct dlb_graph *g, int row, int64_t count)
 {
 	struct dlb_rewritten *w = dlb_arena_array(&g->arena, (size_t)g->n_rewritten + 1, sizeof *w);
@@ -74,14 +79,38 @@ int dlb_graph_no_rewrite(struct dlb_graph *g, const char *name, struct dlb_error
 	return near ? dlb_hint(err, "did you mean '%s'?", near) : dlb_hint(err, "--list names them");
 }
 
+bool dlb_graph_missed(const struct dlb_graph *g, const char *name)
+{
+	for (int i = 0; dlb_rewrites[i].name; i++)
+		if ((!strcmp(name, dlb_rewrites[i].name) || !strcmp(name, "all")) && g->missed >> i & 1)
+			return true;
+	return false;
+}
+
+static void try_on_copy(struct dlb_graph *g, int row)
+{
+	struct dlb_error ignored = { .what = "" };
+	struct dlb_graph copy;
+	int64_t count = 0;
+
+	dlb_graph_copy(g, &copy);
+	if (dlb_rewrites[row].run(&copy, &count, &ignored) || count)
+		dlb_rewrite_missed(g, row);
+	dlb_graph_release(&copy);
+}
+
 int dlb_graph_rewrite(struct dlb_graph *g, struct dlb_error *err)
 {
 	dlb_graph_index(g);
 	for (int i = 0; dlb_rewrites[i].name; i++) {
 		const struct dlb_rewrite *r = &dlb_rewrites[i];
 		int64_t count = 0;
-		if (!r->run || !dlb_rewrite_is_on(g, i) || (r->inference && g->training))
+		if (!r->run || (r->inference && g->training))
 			continue;
+		if (!dlb_rewrite_is_on(g, i)) {
+			try_on_copy(g, i);
+			continue;
+		}
 		if (r->run(g, &count, err))
 			return -1;
 		if (count) {

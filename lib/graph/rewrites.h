@@ -6,6 +6,8 @@
 enum { DLB_REWRITE_FOLDING, DLB_REWRITE_DEAD, DLB_MAX_REWRITES = 64 };	/* rows that are part of fold.c */
 
 bool dlb_rewrite_is_on(const struct dlb_graph *g, int row);
+/* Records that `row`, which is off, would have changed the graph. */
+void dlb_rewrite_missed(struct dlb_graph *g, int row);
 /* Records that rewrite `row` applied `count` times; does nothing if it is off. */
 void dlb_rewrite_done(struct dlb_graph *g, int row, int64_t count);
 

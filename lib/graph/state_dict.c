@@ -47,6 +47,7 @@ struct dict_matching {
 	struct dict_entry *entry;
 	int n_entries, *bucket, n_buckets;
 	bool untie, folded_norms;
+	bool parted;				/* an entry is a separate weight only because of `untie` */
 	bool own;				/* the entries are initializers of the graph, among which
 						 * equal weights are searched */
 	int n_changed;				/* initializers whose values the exporter changed */
@@ -207,7 +208,7 @@ static bool is_table(const struct dlb_graph *g, int t)
  * clones of a layer are not. */
 static bool is_tied(const struct dict_matching *m, const struct dict_entry *e, int t)
 {
-	return !m->untie && e->tensor >= 0 && e->tensor < m->n_indexed && e->count >= LEAST_TIED && !e->uniform &&
+	return e->tensor >= 0 && e->tensor < m->n_indexed && e->count >= LEAST_TIED && !e->uniform &&
 		is_table(m->g, e->tensor) != is_table(m->g, t);
 }
 
@@ -231,19 +232,18 @@ static bool is_same_weight(const struct dict_matching *m, const struct dict_entr
 	return is_tied(m, e, t) || (m->g->n_listed && e->count >= LEAST_ROWS && !is_of_others(m->g, t, e->e->name));
 }
 
-static int rank(const struct dict_matching *m, const struct dict_entry *e, int t)
+static int rank(const struct dict_matching *m, const struct dict_entry *e, int t, bool untie)
 {
 	const bool used = is_used(m->g, t, e->e->name), there = e->tensor >= 0;
 
-	if (used && !(there && m->untie))
+	if (used && !(there && untie))
 		return there ? 4 : 5;
-	if (is_tied(m, e, t))
+	if (!untie && is_tied(m, e, t))
 		return 3;
 	return there ? 1 : 2;
 }
 
-/* The best entry for target t among those with these elements; -1: none. */
-static int find_entry(const struct dict_matching *m, uint64_t print, int64_t count, int t)
+static int best_entry(const struct dict_matching *m, uint64_t print, int64_t count, int t, bool untie)
 {
 	int best = -1, best_rank = 0;
 
@@ -251,12 +251,21 @@ static int find_entry(const struct dict_matching *m, uint64_t print, int64_t cou
 		const struct dict_entry *e = &m->entry[i];
 		if (e->print != print || e->count != count)
 			continue;
-		const int r = m->own && !is_same_weight(m, e, t) ? 0 : rank(m, e, t);
+		const int r = m->own && !is_same_weight(m, e, t) ? 0 : rank(m, e, t, untie);
 		if (r > best_rank) {
 			best = i;
 			best_rank = r;
 		}
 	}
+	return best;
+}
+
+/* The entry with these elements that suits target t best; -1: none. */
+static int find_entry(struct dict_matching *m, uint64_t print, int64_t count, int t)
+{
+	const int best = best_entry(m, print, count, t, m->untie);
+
+	m->parted |= m->untie && best != best_entry(m, print, count, t, false);
 	return best;
 }
 
@@ -675,31 +684,45 @@ static bool is_shared(const struct dlb_graph *g, const struct dict_entry *e)
 	return n > 1;
 }
 
-/* A remaining entry that equals a found one is another name of the same weight if that one is shared, or if a
- * vertex uses the name. Otherwise it is a clone that the model does not run. */
+/* The weight that entry i, which is left, is another name of: it equals one that was found, which is shared, or some vertex
+ * uses the name. A clone that the model does not run is none. NULL: there is none. */
+static struct dict_entry *same_weight(const struct dict_matching *m, int i, bool told)
+{
+	const struct dict_entry *e = &m->entry[i];
+
+	if (!e->v || e->tensor >= 0 || e->uniform || e->count < LEAST_TIED)
+		return NULL;
+	const bool used = !told || is_used_anywhere(m->g, e->e->name);
+	for (int k = m->bucket[bucket_of(m, e->print, e->count)]; k >= 0; k = m->entry[k].next) {
+		struct dict_entry *same = &m->entry[k];
+		if (k != i && same->tensor >= 0 && same->print == e->print && dlb_desc_same_shape(&same->e->desc, &e->e->desc) &&
+		    !memcmp(same->v, e->v, (size_t)e->count * sizeof *e->v) && (used || is_shared(m->g, same)))
+			return same;
+	}
+	return NULL;
+}
+
 static void name_aliases(struct dict_matching *m)
 {
 	struct dlb_graph *g = m->g;
 	const bool told = uses_anything(g);
 	int n = 0;
 
-	for (int i = 0; i < m->n_entries && !m->untie; i++) {
-		struct dict_entry *e = &m->entry[i];
-		if (!e->v || e->tensor >= 0 || e->uniform || e->count < LEAST_TIED)
+	for (int i = 0; i < m->n_entries; i++) {
+		struct dict_entry *e = &m->entry[i], *same = same_weight(m, i, told);
+		m->parted |= same && m->untie;
+		if (!same || m->untie)
 			continue;
-		const bool used = !told || is_used_anywhere(g, e->e->name);
-		for (int k = m->bucket[bucket_of(m, e->print, e->count)]; k >= 0; k = m->entry[k].next) {
-			struct dict_entry *same = &m->entry[k];
-			if (k == i || same->tensor < 0 || same->print != e->print || !dlb_desc_same_shape(&same->e->desc, &e->e->desc) ||
-			    memcmp(same->v, e->v, (size_t)e->count * sizeof *e->v) || (!used && !is_shared(g, same)))
-				continue;
-			add_name(g, &g->tensor[same->tensor], e->e->name);
-			if (!n++)
-				dlb_graph_note(g, "'%s' and '%s' of the state_dict are one weight: --untie trains them apart", same->e->name, e->e->name);
-			e->tensor = same->tensor;
-			break;
-		}
+		add_name(g, &g->tensor[same->tensor], e->e->name);
+		if (!n++)
+			dlb_graph_note(g, "'%s' and '%s' of the state_dict are one weight: --untie trains them apart", same->e->name, e->e->name);
+		e->tensor = same->tensor;
 	}
+}
+
+static void say_untied(struct dlb_graph *g)
+{
+	dlb_graph_note(g, "--untie has no effect: no weight has the values of another, or was made of them");
 }
 
 /* Notes parameters of the state_dict that the model lacks, such as a normalization
@@ -752,6 +775,8 @@ int dlb_graph_take_state(struct dlb_graph *g, const struct dlb_named *entry, int
 			       m->n_changed == 1 ? " has" : "s have");
 	if (!rc) {
 		name_aliases(m);
+		if (untie && !m->parted)
+			say_untied(g);
 		say_missing(m);
 		rc = dlb_graph_sort(g, err);
 	}
@@ -812,7 +837,7 @@ static int say_own(struct dict_matching *m, const struct target *x, int n_copies
 	return n_copies;
 }
 
-int dlb_graph_tie(struct dlb_graph *g, struct dlb_error *err)
+int dlb_graph_tie(struct dlb_graph *g, bool untie, struct dlb_error *err)
 {
 	struct dict_matching *m = dlb_xcalloc(1, sizeof *m);
 	const char *first = NULL;
@@ -827,11 +852,16 @@ int dlb_graph_tie(struct dlb_graph *g, struct dlb_error *err)
 		struct target x;
 		if (!is_own_target(m, t, &x) || !(by_whole(m, &x) || (g->n_listed && (by_joined(m, &x) || by_rows(m, &x)))))
 			continue;
+		m->parted = untie;
+		if (untie)
+			break;
 		const int before = n_copies;
 		n_copies = say_own(m, &x, n_copies);
 		first = first || n_copies == before ? first : g->tensor[t].name;
 		rc = replace(m, &x, err);
 	}
+	if (untie && !m->parted)
+		say_untied(g);
 	if (n_copies)
 		dlb_graph_note(g, "%d initializer%s ('%s'%s) %s made of weights that the model has too: %s one with them; --untie parts them",
 			       n_copies, n_copies == 1 ? "" : "s", first, n_copies == 1 ? "" : " ...", n_copies == 1 ? "is" : "are",

@@ -320,11 +320,14 @@ def profile():
         shows(tool, option, "dlb-profile -q --analytic {} $D/vector.onnx", types)
         unused(tool, option, "dlb-profile --analytic --inference {} $D/vector.onnx", "trains nothing")
     shows(tool, "--untie", "dlb-profile -q --analytic {} $D/tied.onnx", types)
+    unused(tool, "--untie", "dlb-profile --analytic {} $D/vector.onnx", "no weight has the values of another")
     for name, m in rewritten().items():
         path = f"$MODELS/{m}.onnx" if isinstance(m, str) else f"$D/{name}.onnx"
         frozen = {"group-norm": "--freeze ones --freeze zeros ", "softmax-guard": "--freeze mask ", "rotary": "--freeze cos --freeze sin "}.get(name, "")
         shows(tool, f"--no-rewrite {name}", f"dlb-profile -q --analytic {frozen}{{}} {path}", "[.graph.ops[]|[.type,.attributes]]")
+        unused(tool, f"--no-rewrite {name}", "dlb-profile --analytic {} $D/vector.onnx", "nothing in the model")
     shows(tool, "--no-rewrite all", cnn, "[.graph.ops[]|[.type,.attributes]]")
+    unused(tool, "--no-rewrite all", "dlb-profile --analytic {} $D/vector.onnx", "nothing in the model")
     shows(tool, "--list", "dlb-profile {} $MODELS/digits_cnn.onnx --analytic -q", "out")
     shows(tool, "--cluster", "dlb-profile -q {} $D/mlp.json", "keys", status=(0, 2), without="--analytic")
     refuses(tool, "--batch 8", "dlb-profile -q --cluster {}", "--cluster")

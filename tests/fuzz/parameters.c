@@ -295,7 +295,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	make(&read, e, n);
 	dlb_graph_copy(&read, &g);
 	g.training = true;
-	if (dlb_graph_unmerge(&g, &err) || (n ? dlb_graph_take_state(&g, e, n, byte() % 4 == 0, &err) : dlb_graph_tie(&g, &err)) ||
+	if (dlb_graph_unmerge(&g, &err) || (n ? dlb_graph_take_state(&g, e, n, byte() % 4 == 0, &err) : dlb_graph_tie(&g, byte() % 4 == 0, &err)) ||
 	    choose(&g, &err)) {
 		if (!err.what[0])
 			dlb_bug("refused without a word");

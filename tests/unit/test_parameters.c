@@ -239,6 +239,14 @@ static void test_state_dict(void)
 	dlb_graph_release(&g);
 }
 
+static bool says(const struct dlb_graph *g, const char *text)
+{
+	for (int i = 0; i < g->n_notes; i++)
+		if (strstr(g->note[i], text))
+			return true;
+	return false;
+}
+
 /* Clones of a layer have equal values and are two weights; an embedding and the last layer share one
  * weight. */
 static void test_equal_values(void)
@@ -250,13 +258,15 @@ static void test_equal_values(void)
 	for (int i = 0; i < 20; i++)
 		vt[i] = v[i % 5 * 4 + i / 5];
 	const struct dlb_named clones[] = { named("l.0.weight", v, DIMS(5, 4)), named("l.1.weight", v, DIMS(5, 4)) };
-	dlb_graph_init(&g);
-	output(&g, OP(&g, "b", "MatMul", OP(&g, "a", "MatMul", input(&g, "x"), constant(&g, "val_1", vt, DIMS(4, 5))),
-		      constant(&g, "val_2", vt, DIMS(4, 5))));
-	assert(!dlb_graph_take_state(&g, clones, 2, false, &err) && g.n_derived == 2);
-	assert(!strcmp(g.derived[0].part[0].of, "l.0.weight") && !strcmp(g.derived[1].part[0].of, "l.1.weight"));
-	dlb_graph_release(&g);
-
+	for (int untie = 0; untie < 2; untie++) {
+		dlb_graph_init(&g);
+		output(&g, OP(&g, "b", "MatMul", OP(&g, "a", "MatMul", input(&g, "x"), constant(&g, "val_1", vt, DIMS(4, 5))),
+			      constant(&g, "val_2", vt, DIMS(4, 5))));
+		assert(!dlb_graph_take_state(&g, clones, 2, untie, &err) && g.n_derived == 2);
+		assert(!strcmp(g.derived[0].part[0].of, "l.0.weight") && !strcmp(g.derived[1].part[0].of, "l.1.weight"));
+		assert(says(&g, "--untie has no effect") == untie);
+		dlb_graph_release(&g);
+	}
 	for (int untie = 0; untie < 2; untie++) {
 		const struct dlb_named tied[] = { named("wte", v, DIMS(5, 4)), named("head", v, DIMS(5, 4)) };
 		dlb_graph_init(&g);
@@ -265,21 +275,28 @@ static void test_equal_values(void)
 		assert(!dlb_graph_take_state(&g, tied, 2, untie, &err) && g.n_derived == 1);
 		assert(!strcmp(g.derived[0].part[0].of, untie ? "head" : "wte"));
 		assert(untie ? !find(&g, "wte")->also : !strcmp(find(&g, "wte")->also[0], "head"));
+		assert(!says(&g, "has no effect"));
 		dlb_graph_release(&g);
 	}
-	dlb_graph_init(&g);				/* without a state_dict */
-	const int x = input(&g, "x"), table = constant(&g, "wte", v, DIMS(5, 4));
-	output(&g, OP(&g, "b", "MatMul", OP(&g, "a", "Gather", table, x), constant(&g, "val_2", vt, DIMS(4, 5))));
-	assert(!dlb_graph_tie(&g, &err) && g.n_derived == 1 && !strcmp(g.derived[0].part[0].of, "wte"));
-	dlb_graph_release(&g);
-}
-
-static bool says(const struct dlb_graph *g, const char *text)
-{
-	for (int i = 0; i < g->n_notes; i++)
-		if (strstr(g->note[i], text))
-			return true;
-	return false;
+	for (int untie = 0; untie < 2; untie++) {	/* two names for one initializer: a name less */
+		const struct dlb_named shared[] = { named("wte", v, DIMS(5, 4)), named("head", v, DIMS(5, 4)) };
+		dlb_graph_init(&g);
+		const int x = input(&g, "x"), table = constant(&g, "wte", v, DIMS(5, 4));
+		output(&g, OP(&g, "b", "Add", OP(&g, "a", "Add", table, x), table));
+		assert(!dlb_graph_take_state(&g, shared, 2, untie, &err) && (find(&g, "wte")->also == NULL) == untie);
+		assert(!says(&g, "has no effect"));
+		dlb_graph_release(&g);
+	}
+	for (int i = 0; i < 4; i++) {			/* without a state_dict */
+		const bool untie = i & 1, equal = i & 2;
+		dlb_graph_init(&g);
+		const int x = input(&g, "x"), table = constant(&g, "wte", v, DIMS(5, 4));
+		output(&g, OP(&g, "b", "MatMul", OP(&g, "a", "Gather", table, x), constant(&g, "val_2", equal ? vt : numbers(20, 22), DIMS(4, 5))));
+		assert(!dlb_graph_tie(&g, untie, &err) && g.n_derived == (equal && !untie));
+		assert(untie || !equal || !strcmp(g.derived[0].part[0].of, "wte"));
+		assert(says(&g, "--untie has no effect") == (untie && !equal));
+		dlb_graph_release(&g);
+	}
 }
 
 /* Initializers that the exporter computed from a parameter which is also there: repeated for each sample, and
@@ -307,7 +324,7 @@ static void test_copies(void)
 	output(&g, OP(&g, "d", "Add", y, constant(&g, "val_3", table, DIMS(24))));
 	g.op[4].uses = &uses_other;
 	g.op[4].n_uses = 1;
-	assert(!dlb_graph_tie(&g, &err) && g.n_derived == 2 && says(&g, "2 initializers ('linear_1' ...) are made of weights"));
+	assert(!dlb_graph_tie(&g, false, &err) && g.n_derived == 2 && says(&g, "2 initializers ('linear_1' ...) are made of weights"));
 	for (int i = 0; i < 2; i++)
 		assert(!strcmp(g.derived[i].part[0].of, "r.bias_hh"));
 	const struct dlb_named e = named("r.bias_hh", b, DIMS(24));
@@ -328,7 +345,7 @@ static void test_computed(void)
 	list(&g, listed, 1);
 	const int x = input(&g, "x"), bias = constant(&g, "r.bias_hh", zeros, DIMS(8)), h = constant(&g, "linear_1", zeros, DIMS(4, 8));
 	output(&g, OP(&g, "b", "Add", OP(&g, "a", "Add", x, h), bias));
-	assert(!dlb_graph_tie(&g, &err) && !g.n_derived);
+	assert(!dlb_graph_tie(&g, false, &err) && !g.n_derived);
 	assert(!dlb_graph_choose_parameters(&g, &c, &err) && g.tensor[bias].initial && !g.tensor[h].initial);
 	assert(says(&g, "1 initializer ('linear_1') is computed from parameters") && says(&g, "optimize=False"));
 	dlb_graph_release(&g);
