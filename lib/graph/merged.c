@@ -10,6 +10,9 @@
  * For the same reason Gemm and Conv get back a zero bias that they use but do not read, and initializers
  * computed from one parameter, one for each vertex that uses it, become one.
  *
+ * Before training, the scale of a BatchNormalization equals its running variance (ones), and its bias the running
+ * mean (zeros): running statistics that share an initializer get copies too, named after the list's buffers.
+ *
  * Parameters that are one in the framework are one in the lists of uses too, and stay one. */
 #include <stdlib.h>
 #include <string.h>
@@ -23,7 +26,7 @@ struct merging {
 	int *listed;			/* [tensor, as read] its index in the list, -1 */
 	bool *weight;			/* [tensor, as read] an initializer that the list does not name,
 					 * with the role of a parameter */
-	int n_copies;
+	int n_copies, n_statistics;
 };
 
 static const char *last_word(const char *name)
@@ -120,6 +123,51 @@ static void part_from_ones(struct merging *m, int i, int k)
 	redirect(m, i, k, c);
 	m->g->tensor[c].initial = false;
 	m->n_copies--;
+}
+
+/* The list's buffer `word` of the module whose parameter the vertex uses; without one, the vertex's name with `word`. */
+static const char *buffer_name(struct merging *m, const struct dlb_op *o, const char *word)
+{
+	struct dlb_graph *g = m->g;
+
+	for (int u = 0; u < o->n_uses; u++) {
+		const char *name = g->listed[o->uses[u]].name, *end = last_word(name);
+		const char *want = dlb_arena_printf(&g->arena, "%.*s%s", (int)(end - name), name, word);
+		for (int i = 0; i < g->n_listed; i++)
+			if (g->listed[i].kind == DLB_LISTED_BUFFER && !strcmp(g->listed[i].name, want))
+				return want;
+	}
+	return dlb_arena_printf(&g->arena, "%s.%s", o->name, word);
+}
+
+static int n_reads(const struct dlb_graph *g, int t)
+{
+	int n = 0;
+
+	for (int i = 0; i < g->n_ops; i++)
+		for (int k = 0; k < g->op[i].n_in; k++)
+			n += g->op[i].in[k] == t;
+	return n;
+}
+
+/* Gives the running statistics of BatchNormalization i initializers of their own. */
+static void part_from_statistics(struct merging *m, int i)
+{
+	struct dlb_graph *g = m->g;
+
+	if (strcmp(g->op[i].type, "BatchNormalization") || *g->op[i].domain || g->op[i].n_in < 5)
+		return;
+	for (int k = 3; k < 5; k++) {
+		const int t = g->op[i].in[k];
+		if (t < 0 || !dlb_role_is_candidate(g, t) || g->tensor[t].kind != DLB_T_CONSTANT || n_reads(g, t) == 1)
+			continue;
+		const char *name = buffer_name(m, &g->op[i], k == 3 ? "running_mean" : "running_var");
+		if (!strcmp(g->tensor[t].name, name))
+			continue;
+		redirect(m, i, k, copy(m, t, name));
+		m->n_copies--;
+		m->n_statistics++;
+	}
 }
 
 /* For an initializer of the list: readers that use another parameter read a copy
@@ -325,6 +373,8 @@ int dlb_graph_unmerge(struct dlb_graph *g, struct dlb_error *err)
 		if (m.listed[t] >= 0)
 			m.place[m.listed[t]] = t;
 	}
+	for (int i = 0; i < g->n_ops; i++)
+		part_from_statistics(&m, i);
 	find_weights(&m, n);
 	for (int t = 0; t < n; t++)
 		if (dlb_role_is_candidate(g, t) && g->tensor[t].kind == DLB_T_CONSTANT && m.listed[t] >= 0)
@@ -341,6 +391,9 @@ int dlb_graph_unmerge(struct dlb_graph *g, struct dlb_error *err)
 	if (m.n_copies)
 		dlb_graph_note(g, "%d parameter%s that the exporter merged with others of equal values %s trained apart", m.n_copies,
 			       m.n_copies == 1 ? "" : "s", m.n_copies == 1 ? "is" : "are");
+	if (m.n_statistics)
+		dlb_graph_note(g, "%d running statistic%s of BatchNormalization that the exporter merged with weights of equal values %s kept apart",
+			       m.n_statistics, m.n_statistics == 1 ? "" : "s", m.n_statistics == 1 ? "is" : "are");
 	dlb_roles_release(&m.roles);
 	dlb_name_map_release(&names);
 	free(m.place);
