@@ -158,8 +158,9 @@ struct dlb_derived {
 	struct dlb_part *part;
 };
 /* A parameter that the exporter merged with another of equal values: the vertex reads initializer `of` in the
- * model. Empty `of`: a zero bias that the exporter omitted, operand 2 of the vertex. */
-struct dlb_unmerged { const char *name, *of, *vertex; };
+ * model, as any operand or, if it is not 0, as this `operand`. Empty `of`: a zero bias that the exporter omitted,
+ * operand 2 of the vertex. */
+struct dlb_unmerged { const char *name, *of, *vertex; int operand; };
 /* A tensor of a file, passed from lib/model to lib/graph. */
 struct dlb_named { const char *name; struct dlb_desc desc; const void *data; };
 struct dlb_dim_size { const char *name; int64_t n; bool used; };	/* --dim */

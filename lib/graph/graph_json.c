@@ -11,6 +11,7 @@
  * under the tensor's name, such as a folded constant, and small constants are written as `value`. Time is
  * linear in the document's size. */
 #include <assert.h>
+#include <limits.h>
 #include <math.h>
 #include <string.h>
 #include "graph/graph.h"
@@ -231,6 +232,8 @@ static json_t *write_unmerged(const struct dlb_graph *g)
 		set_str(o, "name", g->unmerged[i].name);
 		set_str(o, "of", g->unmerged[i].of);
 		set_str(o, "vertex", g->unmerged[i].vertex);
+		if (g->unmerged[i].operand)
+			json_object_set_new(o, "operand", json_integer(g->unmerged[i].operand));
 		json_array_append_new(a, o);
 	}
 	return a;
@@ -718,7 +721,7 @@ static int read_upcast(const struct dlb_ref *r, struct dlb_graph *g, struct dlb_
 
 static int read_unmerged(const struct dlb_ref *r, struct dlb_graph *g, struct dlb_error *err)
 {
-	static const char *const known[] = { "name", "of", "vertex", NULL };
+	static const char *const known[] = { "name", "of", "vertex", "operand", NULL };
 	struct dlb_ref list = dlb_ref_at(r, "unmerged");
 	int n;
 
@@ -730,11 +733,13 @@ static int read_unmerged(const struct dlb_ref *r, struct dlb_graph *g, struct dl
 	for (int i = 0; i < n; i++) {
 		const struct dlb_ref e = dlb_ref_index(&list, i);
 		const char *name, *of, *vertex;
+		int64_t operand = 0;
 		if (dlb_ref_known(&e, known, err) || dlb_get_str(&e, "name", DLB_NEED, &name, err) ||
-		    dlb_get_str(&e, "of", DLB_NEED, &of, err) || dlb_get_str(&e, "vertex", DLB_NEED, &vertex, err))
+		    dlb_get_str(&e, "of", DLB_NEED, &of, err) || dlb_get_str(&e, "vertex", DLB_NEED, &vertex, err) ||
+		    dlb_get_int(&e, "operand", DLB_OPT, 0, INT_MAX, &operand, err))
 			return -1;
 		g->unmerged[i] = (struct dlb_unmerged){ dlb_arena_strdup(&g->arena, name), dlb_arena_strdup(&g->arena, of),
-							dlb_arena_strdup(&g->arena, vertex) };
+							dlb_arena_strdup(&g->arena, vertex), (int)operand };
 	}
 	g->n_unmerged = n;
 	return 0;

@@ -79,13 +79,13 @@ static int missing_use(const struct merging *m, const struct dlb_op *o, int k, c
 	return -1;
 }
 
-static void note(struct dlb_graph *g, const char *name, const char *of, const char *vertex)
+static void note(struct dlb_graph *g, const char *name, const char *of, const char *vertex, int operand)
 {
 	struct dlb_unmerged *all = dlb_arena_array(&g->arena, (size_t)g->n_unmerged + 1, sizeof *all);
 
 	if (g->n_unmerged)
 		memcpy(all, g->unmerged, (size_t)g->n_unmerged * sizeof *all);
-	all[g->n_unmerged++] = (struct dlb_unmerged){ name, of, vertex };
+	all[g->n_unmerged++] = (struct dlb_unmerged){ name, of, vertex, operand };
 	g->unmerged = all;
 }
 
@@ -110,7 +110,7 @@ static void redirect(struct merging *m, int i, int k, int c)
 	struct dlb_graph *g = m->g;
 	struct dlb_op *o = &g->op[i];
 
-	note(g, g->tensor[c].name, g->tensor[o->in[k]].name, o->name);
+	note(g, g->tensor[c].name, g->tensor[o->in[k]].name, o->name, 0);
 	o->in[k] = c;
 }
 
@@ -164,7 +164,9 @@ static void part_from_statistics(struct merging *m, int i)
 		const char *name = buffer_name(m, &g->op[i], k == 3 ? "running_mean" : "running_var");
 		if (!strcmp(g->tensor[t].name, name))
 			continue;
-		redirect(m, i, k, copy(m, t, name));
+		const int c = copy(m, t, name);
+		note(g, g->tensor[c].name, g->tensor[t].name, g->op[i].name, k);
+		g->op[i].in[k] = c;
 		m->n_copies--;
 		m->n_statistics++;
 	}
@@ -270,7 +272,7 @@ static bool add_bias(struct merging *m, int i)
 	g->op[i].in = in;
 	g->op[i].n_in = 3;
 	m->place[p] = b;
-	note(g, x->name, "", g->op[i].name);
+	note(g, x->name, "", g->op[i].name, 0);
 	return true;
 }
 

@@ -168,7 +168,7 @@ static int rewire(struct saver *s, const struct dlb_unmerged *u)
 		if (!*u->of && (v->n_input == 2 || (v->n_input == 3 && !*v->input[2])))
 			add_operand(s, v, name);
 		for (size_t k = 0; *u->of && k < v->n_input; k++)
-			if (!strcmp(v->input[k], u->of))
+			if (!strcmp(v->input[k], u->of) && (!u->operand || k == (size_t)u->operand))
 				v->input[k] = name;
 		return 0;
 	}
