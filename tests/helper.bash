@@ -9,6 +9,7 @@ DLB_TEST_DATA=$(realpath -m "${DLB_TEST_DATA:-$root/../shared/data}")
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
 models=$root/share/models
 model=$models/digits_cnn.onnx
+own=$root/tests/data/truth	# small networks of our own, exported by PyTorch: for tests whose shared data are not there
 # The digits are 8x8, grey 0..16; this model takes them without a transform.
 digits=(--data digits --transform scale=1/16)
 
@@ -49,6 +50,17 @@ losses() { # DOCUMENT [DLB-RUN OPTION...]
 	local doc=$1
 	shift
 	dlb-run --steps "$steps" "${digits[@]}" --optimizer momentum --lr 0.02 "$@" "$doc" | jq -c .report.losses
+}
+
+# A GPT of 2 layers with its loss, 65 words, and a text: `gpt`, `text`; those of DLB_TEST_DATA, where there are none our own
+# model and manuals.
+gpt_and_text() {
+	gpt=$DLB_TEST_DATA/onnx/models/gpt_2l.train.op17.dyn.loss.onnx text=$DLB_TEST_DATA/onnx/data/tinyshakespeare/input.txt
+	if [ ! -s "$gpt" ] || [ ! -s "$text" ]; then
+		gpt=$own/gpt/loss.onnx text=$BATS_FILE_TMPDIR/own.txt
+		# 65 different bytes, as many as the model has words
+		cat "$root"/man/dlb*.[157] | tr -cd 'a-zA-Z0-9 \n.' >"$text"
+	fi
 }
 
 # Makes samples for the digits' models, COUNT random images of 64 numbers with NaN in those listed: PREFIX.x.npy, PREFIX.y.npy.

@@ -19,6 +19,7 @@ and in tests/data/truth/truth.json a member each:
   sgd, adamw         losses in f32; _f64: in f64; _m2: of a step whose samples came in two micro-batches, which is another
                      loss only where there is BatchNorm. The rules' numbers are in `rules`, beside the models
   gradients          f64, at the first step: of each parameter [l2 norm] and, of up to 64 elements, all of them
+  outputs            of the first two samples, with the first weights, f32: [shape, numbers]; without BatchNorm
 Notes with paths of the machine that exported are cut out of the files.
 """
 import json, os, struct, sys, warnings
@@ -354,6 +355,10 @@ def record(name):
              'n_parameters': sum(p.numel() for p in model.parameters())}
     if not trained:
         return truth
+    if 'legacy' in files + ['legacy'] * (not files) and not truth['batchnorm']:
+        with torch.no_grad():
+            y = fresh_model(name)(*[t[:2] for t in batches(kind, batch, torch.float32)[0][:-1]])
+        truth['outputs'] = [list(y.shape), [float('%.9g' % v) for v in y.flatten().tolist()]]	# 9 digits hold an f32
     for rule in RULES:
         for dtype, suffix in ((torch.float32, ''), (torch.float64, '_f64')):
             for micro in (1, 2):
