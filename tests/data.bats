@@ -235,8 +235,7 @@ EOS
 }
 
 @test "byte pairs as the tokenizers package, over vocabularies that it trained" {
-	text=$DLB_TEST_DATA/onnx/data/tinyshakespeare/input.txt
-	[ -r "$text" ] || skip "no $text"
+	gpt_and_text
 	python_with tokenizers numpy
 	"$python" - "$dump" "$text" "$tmp" <<'EOS'
 import os, random, subprocess, sys
@@ -399,8 +398,8 @@ EOS
 }
 
 @test ".npy for a model of several inputs" {
-	dlrm=$DLB_TEST_DATA/onnx/models/dlrm.train.op17.dyn.onnx
-	[ -r "$dlrm" ] || skip "no $dlrm"
+	dlrm=$DLB_TEST_DATA/onnx/models/dlrm.train.op17.dyn.onnx loss=()
+	[ -r "$dlrm" ] || dlrm=$own/ranker/legacy.onnx loss=(--loss bce)
 	python_with numpy
 	"$python" - "$tmp" <<'EOS'
 import sys
@@ -411,7 +410,7 @@ np.save(sys.argv[1] + "/dense.npy", dense)
 np.save(sys.argv[1] + "/idx.npy", r.integers(0, 10, (96, 4)).astype("i4"))
 np.save(sys.argv[1] + "/label.npy", (dense[:, 0] > 0).astype("u1"))
 EOS
-	dlb-profile --analytic --batch 8 "$dlrm" 2>/dev/null | dlb-costmodel -c cpu:2 | dlb-place >"$tmp/doc.json"
+	dlb-profile --analytic --batch 8 "${loss[@]}" "$dlrm" 2>/dev/null | dlb-costmodel -c cpu:2 | dlb-place >"$tmp/doc.json"
 	dlb-run --epochs 20 --data "npy:$tmp/dense.npy,$tmp/idx.npy,$tmp/label.npy" --optimizer adam "$tmp/doc.json" >"$tmp/out.json"
 	jq -e '.report.losses | (.[:12] | add) * 0.3 > (.[-12:] | add)' "$tmp/out.json"
 	run -2 --separate-stderr dlb-run --steps 1 --data "npy:$tmp/dense.npy,$tmp/label.npy" "$tmp/doc.json"
@@ -421,8 +420,7 @@ EOS
 }
 
 @test "a GPT on characters: text: and tokens: give the same losses, test data the same vocabulary" {
-	text=$DLB_TEST_DATA/onnx/data/tinyshakespeare/input.txt gpt=$DLB_TEST_DATA/onnx/models/gpt_2l.train.op17.dyn.onnx
-	[ -r "$text" ] && [ -r "$gpt" ] || skip "no $text or $gpt"
+	gpt_and_text
 	head -c 20000 "$text" >"$tmp/train.txt"
 	dlb-profile --analytic --batch 4 "$gpt" | dlb-costmodel -c cpu:1 | dlb-place >"$tmp/gpt.json"
 	dlb-run --steps 3 --data "text:$text" --loss-log "$tmp/a" "$tmp/gpt.json" >/dev/null

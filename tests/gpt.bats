@@ -1,22 +1,20 @@
 #!/usr/bin/env bats
-# A GPT on tinyshakespeare (DLB_TEST_DATA) through the five filters, over two unequal nodes: loads are measured
-# and moved during training, and the losses equal those of one node, bit for bit.
+# A GPT on text (tinyshakespeare of DLB_TEST_DATA, else our own of tests/data/truth) through the five filters, over two
+# unequal nodes: loads are measured and moved during training, and the losses equal those of one node, bit for bit.
 load helper
-
-onnx=$DLB_TEST_DATA/onnx
 
 setup() {
 	tmp=$BATS_TEST_TMPDIR
-	[ -s "$onnx/models/gpt_2l.train.op17.dyn.loss.onnx" ] || skip "no models (DLB_TEST_DATA=$DLB_TEST_DATA)"
-	text=$(find "$onnx/data/tinyshakespeare" -name '*.txt' | head -n 1)
-	[ -s "$text" ] || skip "no tinyshakespeare (DLB_TEST_DATA=$DLB_TEST_DATA)"
-	train=(-q --data "text:$text" --order sequential --optimizer adam --lr 0.001)
+	gpt_and_text
+	rate=0.001
+	[ "$gpt" != "$own/gpt/loss.onnx" ] || rate=0.01		# a quarter as wide
+	train=(-q --data "text:$text" --order sequential --optimizer adam --lr "$rate")
 }
 
 planned() { # NODES DLB-PROFILE-OPTION...
 	local nodes=$1
 	shift
-	dlb-profile -q --batch 8 "$@" "$onnx/models/gpt_2l.train.op17.dyn.loss.onnx" | dlb-costmodel -q -c "cpu:$nodes" |
+	dlb-profile -q --batch 8 "$@" "$gpt" | dlb-costmodel -q -c "cpu:$nodes" |
 		dlb-place -q -m 4
 }
 

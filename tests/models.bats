@@ -1,7 +1,8 @@
 #!/usr/bin/env bats
-# The exported models of DLB_TEST_DATA/onnx: every file is read, folded, differentiated, costed, placed on three nodes
-# and trained for a step on random data, and has the number of trainable parameters of PyTorch (MODELS.tsv).
-# About three minutes; the largest models briefly take some GB.
+# Exported models, our own (tests/data/truth), those of share/models and those of DLB_TEST_DATA/onnx where they are: every
+# file is read, folded, differentiated, costed, placed on three nodes and trained for a step on random data, and has as many
+# trainable parameters as it had in PyTorch (truth.json, MODELS.tsv). About three minutes with DLB_TEST_DATA; the largest take
+# some GB for a moment.
 load helper
 
 onnx=$DLB_TEST_DATA/onnx
@@ -9,7 +10,8 @@ onnx=$DLB_TEST_DATA/onnx
 setup() {
 	tmp=$BATS_TEST_TMPDIR
 	faults=0
-	[ -s "$onnx/MODELS.tsv" ] || skip "no exported models (DLB_TEST_DATA=$DLB_TEST_DATA)"
+	have_shared=''
+	[ ! -s "$onnx/MODELS.tsv" ] || have_shared=1
 }
 
 fault() { # NAME WHAT...
@@ -20,6 +22,7 @@ fault() { # NAME WHAT...
 # Number of parameters in PyTorch. light/ has models of onnx/onnx: the numbers of the papers' networks.
 parameters() { # NAME
 	case $1 in
+	own-*) jq --arg m "${1#own-}" '.models[$m].n_parameters' "$own/truth.json" ;;
 	light_bvlc_alexnet) echo 60965224 ;;
 	light_inception_v1) echo 6998552 ;;
 	light_resnet50) echo 25557032 ;;
@@ -29,12 +32,12 @@ parameters() { # NAME
 	esac
 }
 
-# Runs one file through the five filters. Its lines on stderr are kept in $tmp/said.
-one_step() { # FILE BATCH
-	local name=${1##*/} batch=$2 init=()
+# One file through the five filters. Its lines on stderr stay in $tmp/said.
+one_step() { # FILE BATCH [NAME [DLB-PROFILE-OPTION...]]
+	local name=${3:-${1##*/}} batch=$2 init=()
 	name=${name%.onnx}
-	[[ $name == *light* ]] && init=(--init 1)	# all their weights are equal
-	if ! dlb-profile -v --analytic --batch "$batch" "$1" >"$tmp/graph.json" 2>"$tmp/said" ||
+	[[ $name == *light* ]] && init=(--init 1)	# their weights are all the same number
+	if ! dlb-profile -v --analytic --batch "$batch" "${@:4}" "$1" >"$tmp/graph.json" 2>"$tmp/said" ||
 		! dlb-costmodel -c cpu:3 "$tmp/graph.json" >"$tmp/cost.json" 2>>"$tmp/said" ||
 		! dlb-place -q "$tmp/cost.json" >"$tmp/plan.json" 2>>"$tmp/said" ||
 		! dlb-place -q -a even "$tmp/cost.json" >"$tmp/plan.json" 2>>"$tmp/said"; then
@@ -67,54 +70,99 @@ all_of() { # LEAST BATCH PATTERN...
 			[ ! -e "$file" ] || one_step "$file" "$batch"
 		done
 	done
-	echo "$done_files files"
-	[ "$faults" -eq 0 ] && [ "$done_files" -ge "$least" ]
+	echo "$done_files files of DLB_TEST_DATA"
+	[ "$faults" -eq 0 ] && { [ -z "$have_shared" ] || [ "$done_files" -ge "$least" ]; }
 }
 
-@test "mlp, lenet5, moe, dlrm" { all_of 11 2 'mlp.*' 'lenet5.*' 'moe.*' 'dlrm.*'; }
-@test "transformers and LSTM" { all_of 7 2 'gpt_2l.*' 'bert_4l.*' 'lstm_lm.*'; }
-@test "small images" { all_of 9 2 'resnet20_cifar.*' 'resnet18_cifar.*' 'inception_small.*' 'vgg_small.*'; }
-@test "images of 224" { all_of 8 2 'resnet18.*' 'resnet50.*' 'googlenet.*' 'squeezenet1_1.*' light_resnet50 light_squeezenet light_inception_v1; }
-@test "alexnet and vgg" { all_of 4 2 'alexnet.*' 'vgg11_bn.*' light_bvlc_alexnet light_vgg19; }
-@test "vit_b_16" { all_of 1 1 'vit_b_16.*'; }
-@test "gpt2_124m" { all_of 1 1 'gpt2_124m.*'; }
+# Our own: the exports of each, or the file of share/models.
+each_own() { # MODEL...
+	local name file loss before
+	done_files=0
+	for name; do
+		loss=() before=$done_files
+		[ "$(jq -r --arg m "$name" '.models[$m].loss' "$own/truth.json")" != bce ] || loss=(--loss bce)
+		for file in "$own/$name"/{default,dynamic,legacy,loss}.onnx "$models/$name.onnx"; do
+			[ ! -e "$file" ] || one_step "$file" 4 "own-$name" "${loss[@]}"
+		done
+		[ "$done_files" -gt "$before" ] || fault "$name" "$name: no file"
+	done
+	[ "$faults" -eq 0 ]
+}
+
+@test "mlp, lenet5, moe, dlrm" {
+	each_own digits_mlp experts ranker
+	all_of 11 2 'mlp.*' 'lenet5.*' 'moe.*' 'dlrm.*'
+}
+@test "transformers and LSTM" {
+	each_own gpt encoder lstm
+	all_of 7 2 'gpt_2l.*' 'bert_4l.*' 'lstm_lm.*'
+}
+@test "small images" {
+	each_own digits_cnn residual folded
+	all_of 9 2 'resnet20_cifar.*' 'resnet18_cifar.*' 'inception_small.*' 'vgg_small.*'
+}
+@test "images of 28 and 224" {
+	each_own lenet5 resnet8
+	all_of 8 2 'resnet18.*' 'resnet50.*' 'googlenet.*' 'squeezenet1_1.*' light_resnet50 light_squeezenet light_inception_v1
+}
+@test "vision transformers; alexnet, vgg and gpt2_124m" {
+	each_own vit
+	all_of 4 2 'alexnet.*' 'vgg11_bn.*' light_bvlc_alexnet light_vgg19
+	all_of 1 1 'vit_b_16.*'
+	all_of 1 1 'gpt2_124m.*'
+}
 
 @test "no file is left out" {
-	[ "$(find "$onnx/models" "$onnx/light" -name '*.onnx' | wc -l)" -eq 41 ]
+	[ -z "$have_shared" ] || [ "$(find "$onnx/models" "$onnx/light" -name '*.onnx' | wc -l)" -eq 41 ]
+	for name in $(jq -r '.models | keys[]' "$own/truth.json"); do
+		grep -q "each_own .*\b$name\b" "$BATS_TEST_FILENAME" || { echo "$name: not trained"; false; }
+	done
 }
 
-warnings() { { dlb-profile --analytic "$onnx/models/$1.onnx" >/dev/null; } 2>&1; }
+warnings() { { dlb-profile --analytic "$1.onnx" >/dev/null; } 2>&1; }
+shared() { # NAME...: the files that there are
+	for name; do [ -z "$have_shared" ] || echo "$onnx/models/$name"; done
+}
 
 @test "exported for inference: what was folded, what is tied, and how to export for training" {
-	for name in resnet20_cifar.eval.op17.dyn resnet50.eval.op13.st.light; do
+	for name in "$own/folded/eval" $(shared resnet20_cifar.eval.op17.dyn resnet50.eval.op13.st.light); do
 		run -0 warnings "$name"
 		[[ ${lines[0]} == *'convolutions have batch normalization folded in'*'TrainingMode.TRAINING'* ]]
 		[[ ${lines[1]} == *'of equal values were merged by the exporter'*'stay tied in training'*'TrainingMode.TRAINING'* ]]
 	done
-	run -0 warnings resnet20_cifar.preserve.op17.dyn
-	[[ ${lines[0]} == *'21 BatchNormalization, exported for inference, train by the statistics of each batch'*'--batchnorm frozen'* ]]
-	[[ ${lines[1]} == *"6 weights or statistics of equal values were merged by the exporter ('f.0.1.weight' has 7 readers)"* ]]
+	run -0 warnings "$own/folded/preserve"
+	[[ ${lines[0]} == *'2 BatchNormalization, exported for inference, train by the statistics of each batch'*'--batchnorm frozen'* ]]
+	[[ ${lines[1]} == *'weights or statistics of equal values were merged by the exporter '* ]]
+	for name in $(shared resnet20_cifar.preserve.op17.dyn); do
+		run -0 warnings "$name"
+		[[ ${lines[0]} == *'21 BatchNormalization, exported for inference, train by the statistics of each batch'*'--batchnorm frozen'* ]]
+		[[ ${lines[1]} == *"6 weights or statistics of equal values were merged by the exporter ('f.0.1.weight' has 7 readers)"* ]]
+	done
 }
 
 @test "exported for training: nothing to warn of" {
-	for name in resnet20_cifar.train.op17.dyn lstm_lm.train.op17.dyn bert_4l.train.op17.dyn mlp.train.op13.dyn.loss; do
+	for name in "$models/lenet5" "$own"/{residual,folded,experts}/legacy \
+			$(shared resnet20_cifar.train.op17.dyn lstm_lm.train.op17.dyn bert_4l.train.op17.dyn mlp.train.op13.dyn.loss); do
 		run -0 warnings "$name"
 		[ -z "$output" ] || { echo "$name: $output"; false; }
 	done
 }
 
 @test "an embedding that the last layer shares is no accident, and said to be shared" {
-	run -0 warnings gpt_2l.train.op17.dyn
-	[ "${#lines[@]}" -eq 1 ]
-	[[ $output == *"1 weight is shared in the model ('m.transformer.wte.weight', by Gather "*"): trained as one"* ]]
+	for name in "$own/gpt/loss" $(shared gpt_2l.train.op17.dyn); do
+		run -0 warnings "$name"
+		[ "${#lines[@]}" -eq 1 ]
+		[[ $output == *"1 weight is shared in the model ('m."*"wte.weight', by Gather "*"): trained as one"* ]]
+	done
 }
 
 @test "a batch that is wired into the model: the same loss as without" {
-	for name in lstm_lm gpt_2l; do
-		for how in st.loss dyn; do
-			dlb-profile -q --analytic --batch 4 "$onnx/models/$name.train.op17.$how.onnx" | dlb-costmodel -c cpu:1 |
-				dlb-place -q | dlb-run -q --steps 2 --data random | jq -c .report.losses >"$tmp/$how"
-		done
-		cmp "$tmp/st.loss" "$tmp/dyn"
+	two() {
+		dlb-profile -q --analytic --batch 4 "$1" | dlb-costmodel -c cpu:1 | dlb-place -q |
+			dlb-run -q --steps 2 --data random | jq -c .report.losses
+	}
+	cmp <(two "$own/vit/default.onnx") <(two "$own/vit/dynamic.onnx")
+	for name in $(shared lstm_lm gpt_2l); do
+		cmp <(two "$name.train.op17.st.loss.onnx") <(two "$name.train.op17.dyn.onnx")
 	done
 }

@@ -186,8 +186,7 @@ log() {
 }
 
 @test "zero-bubble idles less than 1f1b, on 2 and 4 nodes, simulated" {
-	local gpt=$DLB_TEST_DATA/onnx/models/gpt_2l.train.op17.dyn.onnx
-	[ -s "$gpt" ] || skip "no $gpt"
+	gpt_and_text
 	dlb-profile -q --analytic --batch 16 "$gpt" >"$tmp/gpt.json"
 	for n in 2 4; do
 		dlb-costmodel -q -c "cpu:$n" "$tmp/gpt.json" >"$tmp/costed.json"

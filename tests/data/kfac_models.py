@@ -1,25 +1,25 @@
-"""ONNX models for the tests of K-FAC, of digits: kfac_models.py tied|grouped FILE.onnx; exits with 77 without the package onnx.
+"""ONNX models for the tests of K-FAC: kfac_models.py tied|grouped|wide FILE.onnx
 
 tied:     dense 64 -> 12, which reads the data as they are fed, Relu, dense 12 -> 12, Relu, the same again, Relu, dense 12 -> 10
 grouped:  convolution 1 -> 4, Relu, pooling, convolution 4 -> 6 in 2 groups, Relu, pooling, dense 24 -> 10, as digits_cnn
+wide:     dense 784 -> 512, Relu, dense 512 -> 256, Relu, dense 256 -> 10
 """
-import random, sys
-try:
-    import onnx
-except ImportError:
-    sys.exit(77)
-from onnx import TensorProto as T, helper as h
+import os, random, struct, sys
+sys.dont_write_bytecode = True
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+import onnx_file as f
 
 kind, path = sys.argv[1:3]
 random.seed(5)
-weights, nodes = [], []
+graph = b''
 
 
 def tensor(name, shape, scale):
+    global graph
     n = 1
     for d in shape:
         n *= d
-    weights.append(h.make_tensor(name, T.FLOAT, shape, [random.uniform(-scale, scale) for _ in range(n)]))
+    graph += f.tensor(name, shape, struct.pack('<%df' % n, *(random.uniform(-scale, scale) for _ in range(n))))
     return name
 
 
@@ -31,7 +31,9 @@ def layer(name, shape):
 
 
 def put(op, inputs, output, **attr):
-    nodes.append(h.make_node(op, inputs, [output], output, **attr))
+    global graph
+    graph += f.node(op, inputs, [output], output, b''.join(
+        f.attribute_int(k, v) if isinstance(v, int) else f.attribute_ints(k, v) for k, v in attr.items()))
     return output
 
 
@@ -42,6 +44,11 @@ if kind == 'tied':
     a = put('Relu', [put('Gemm', [a] + again, 'z1', transB=1)], 'a1')
     a = put('Relu', [put('Gemm', [a] + again, 'z2', transB=1)], 'a2')
     put('Gemm', [a] + last, 'y', transB=1)
+elif kind == 'wide':
+    shape = ['N', 784]
+    a = put('Relu', [put('Gemm', ['x'] + layer('first', [512, 784]), 'z0', transB=1)], 'a0')
+    a = put('Relu', [put('Gemm', [a] + layer('second', [256, 512]), 'z1', transB=1)], 'a1')
+    put('Gemm', [a] + layer('last', [10, 256]), 'y', transB=1)
 else:
     shape = ['N', 1, 8, 8]
     pads, half = [1, 1, 1, 1], dict(kernel_shape=[2, 2], strides=[2, 2])
@@ -50,5 +57,5 @@ else:
     a = put('Conv', [a] + layer('second', [6, 2, 3, 3]), 'z1', pads=pads, group=2)
     a = put('MaxPool', [put('Relu', [a], 'a1')], 'p1', **half)
     put('Gemm', [put('Flatten', [a], 'a2')] + layer('last', [10, 24]), 'y', transB=1)
-graph = h.make_graph(nodes, kind, [h.make_tensor_value_info('x', T.FLOAT, shape)], [h.make_tensor_value_info('y', T.FLOAT, ['N', 10])], weights)
-onnx.save(h.make_model(graph, opset_imports=[h.make_opsetid('', 17)], ir_version=8), path)
+with open(path, 'wb') as out:
+    out.write(f.model(graph + f.value(11, 'x', shape) + f.value(12, 'y', ['N', 10])))
